@@ -1,0 +1,8 @@
+#include <towline/version.h>
+
+const char *tow_version(void);
+
+__attribute__((visibility("default"))) const char *tow_version(void)
+{
+	return TOW_VERSION;
+}

@@ -1,0 +1,45 @@
+/*
+ * base.h - the handful of primitives that every layer uses. libc only.
+ */
+#ifndef TWI_BASE_H
+#define TWI_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TOW_PUBLIC __attribute__((visibility("default")))
+
+#define twi_container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+#define twi_array_count(a)                  (sizeof(a) / sizeof((a)[0]))
+#define twi_likely(x)                       __builtin_expect(!!(x), 1)
+#define twi_unlikely(x)                     __builtin_expect(!!(x), 0)
+#define twi_min(a, b)                       ((a) < (b) ? (a) : (b))
+#define twi_max(a, b)                       ((a) > (b) ? (a) : (b))
+
+/* Our own mistakes end the process at once, in release builds too: going on would corrupt data. */
+#define twi_assert(cond)                                                                           \
+	do {                                                                                       \
+		if (twi_unlikely(!(cond)))                                                         \
+			__builtin_trap();                                                          \
+	} while (0)
+
+/* On the data path: only in builds with TWI_DEBUG. */
+#ifdef TWI_DEBUG
+#define twi_assert_hot(cond) twi_assert(cond)
+#else
+#define twi_assert_hot(cond) ((void)sizeof(cond))
+#endif
+
+/* `align` is a power of two. */
+static inline uint64_t twi_align_up(uint64_t value, uint64_t align)
+{
+	return (value + align - 1) & ~(align - 1);
+}
+
+static inline bool twi_is_power_of_two(uint64_t value)
+{
+	return value != 0 && (value & (value - 1)) == 0;
+}
+
+#endif

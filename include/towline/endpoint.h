@@ -1,0 +1,192 @@
+/*
+ * endpoint.h - endpoints, peers, and asynchronous tagged messages between them.
+ *
+ *   endpoint   where this process can be reached on one lane
+ *   peer       one connection to another endpoint; messages between two peers keep their order
+ *   operation  one thing started: a connect, an accept, a send, a receive. It completes exactly
+ *              once, with one status, and is given back with tow_op_release.
+ *
+ * A receive is matched by (peer, tag): the first message with that tag goes to the first receive
+ * posted for it. Messages that nobody has posted for yet wait at the receiver, bounded by
+ * credit_bytes, beyond which they wait at the sender.
+ *
+ * Whoever waits drives: the engine runs inside tow_op_test, tow_op_wait and tow_progress.
+ */
+#ifndef TOWLINE_ENDPOINT_H
+#define TOWLINE_ENDPOINT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <towline/runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct tow_endpoint;
+struct tow_peer;
+struct tow_op;
+
+#define TOW_ADDRESS_MAX 128 /* bytes of an address with its final NUL */
+#define TOW_FOREVER     UINT64_MAX
+
+/* How an operation went. */
+struct tow_result {
+	size_t size;     /* sizeof(struct tow_result) of the caller */
+	int status;      /* TOW_OK, TOW_COPIED or a failure */
+	uint64_t bytes;  /* payload moved: for a receive the message's length */
+	uint64_t tag;    /* of the message */
+	uint64_t rpc_id; /* the message's id, the same on both sides of one connection; 0: none */
+	uint64_t latency_ns;   /* from start to completion on this side */
+	struct tow_peer *peer; /* connect, accept: the new peer; else the operation's */
+	void *user;            /* of struct tow_op_options */
+};
+
+/*
+ * Called once when the operation completes, inside a call of some thread that drives the runtime.
+ * It may start, test, cancel and release operations; it must not wait and must not close the
+ * runtime.
+ */
+typedef void (*tow_op_callback)(struct tow_op *op, const struct tow_result *result);
+
+/* How to start an operation. NULL in its place means TOW_OP_OPTIONS_DEFAULT. */
+struct tow_op_options {
+	size_t size;          /* sizeof(struct tow_op_options) of the caller */
+	uint64_t timeout_ns;  /* from now; TOW_FOREVER: none. Past it the status is TOW_EDEADLINE */
+	tow_op_callback done; /* or NULL */
+	void *user;           /* handed back in the result */
+};
+
+#define TOW_OP_OPTIONS_DEFAULT                                                                     \
+	{                                                                                          \
+		sizeof(struct tow_op_options), TOW_FOREVER, NULL, NULL                             \
+	}
+
+/*
+ * Opens an endpoint that can be connected to and can connect. `address` is "tcp://HOST:PORT" (port
+ * 0: any free one; an IPv6 host stands in brackets) or "loop://NAME" (this process only).
+ * Ownership: *endpoint_out is the caller's until tow_endpoint_close.
+ * Copies: none. Blocks: while a host name is looked up; not for numbers. Threads: any.
+ * Returns: TOW_OK; TOW_EINVAL for an address of another form; TOW_EBUSY when the address is in use;
+ * TOW_ENOMEM; TOW_EPERM; TOW_ESYSTEM; TOW_EFORKED.
+ */
+int tow_endpoint_open(struct tow_runtime *runtime, const char *address,
+		      struct tow_endpoint **endpoint_out);
+
+/*
+ * The address that others connect to, with the real port, as text of at most TOW_ADDRESS_MAX bytes.
+ * Ownership: address_out is the caller's, of at least address_size bytes.
+ * Copies: none. Blocks: never. Threads: any.
+ * Returns: TOW_OK; TOW_EINVAL for a NULL argument or a too small address_size.
+ */
+int tow_endpoint_address(struct tow_endpoint *endpoint, char *address_out, size_t address_size);
+
+/*
+ * Closes an endpoint: accepts in flight complete with TOW_ECLOSED, its peers stay.
+ * Ownership: takes the endpoint. Copies: none. Blocks: never. Threads: any, once.
+ * Returns: TOW_OK; TOW_EINVAL; TOW_EFORKED.
+ */
+int tow_endpoint_close(struct tow_endpoint *endpoint);
+
+/*
+ * Starts to connect to another endpoint. The peer stands in the result; it is ready for messages.
+ * Ownership: *op_out is the caller's until tow_op_release; the peer in the result is the caller's
+ * until tow_peer_close.
+ * Copies: none. Blocks: while a host name is looked up; not for numbers. Threads: any.
+ * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY when max_ops operations exist; TOW_ENOMEM;
+ * TOW_ESYSTEM; TOW_EFORKED. The operation ends with TOW_OK, TOW_EREFUSED, TOW_EPEER,
+ * TOW_EPROTOCOL, TOW_EDEADLINE (its own or connect_timeout_ns), TOW_ECANCELED or TOW_ECLOSED.
+ */
+int tow_connect_start(struct tow_endpoint *endpoint, const char *address,
+		      const struct tow_op_options *options, struct tow_op **op_out);
+
+/*
+ * Starts to accept one peer. Peers that come while no accept is started wait, a bounded number.
+ * Ownership, Copies, Threads: as tow_connect_start. Blocks: never.
+ * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY; TOW_ENOMEM; TOW_EFORKED. The operation
+ * ends with TOW_OK, TOW_EDEADLINE, TOW_ECANCELED or TOW_ECLOSED; peers that fail their handshake
+ * are counted and are not reported here.
+ */
+int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_op_options *options,
+		     struct tow_op **op_out);
+
+/*
+ * Closes a peer: operations in flight on it complete with TOW_ECLOSED. Small messages whose sends
+ * are complete already are still delivered when the connection allows it; later calls with the peer
+ * are errors of the caller. Ownership: takes the peer. Copies: none. Blocks: never. Threads: any,
+ * once. Returns: TOW_OK; TOW_EINVAL; TOW_EFORKED.
+ */
+int tow_peer_close(struct tow_peer *peer);
+
+/*
+ * Starts to send `bytes` (0 is legal) from `data` with `tag`. Up to eager_max_bytes the message is
+ * copied into the connection's buffer and the operation is complete at once; larger ones are read
+ * in place when the receiver has posted for them, and `data` must stay unchanged until completion.
+ * Ownership: data stays the caller's; *op_out is the caller's until tow_op_release.
+ * Copies: eager: one, by design. Larger: none in the library (docs/copies.md).
+ * Blocks: never. Threads: any.
+ * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY when max_ops operations exist; TOW_EFORKED.
+ * The operation ends with TOW_OK, TOW_EPEER, TOW_ETRUNCATED (the receiver's buffer is too small),
+ * TOW_EPROTOCOL, TOW_EDEADLINE, TOW_ECANCELED or TOW_ECLOSED.
+ */
+int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint64_t tag,
+		   const struct tow_op_options *options, struct tow_op **op_out);
+
+/*
+ * Starts to receive the next message with `tag` into `data`, of room for `bytes`. A shorter message
+ * is legal; result.bytes says how long it was. A longer one ends with TOW_ETRUNCATED and is
+ * dropped. Ownership: data stays the caller's, and is the library's to write until completion;
+ * *op_out is the caller's until tow_op_release. Copies: eager: one, by design. Larger: none in the
+ * library. Blocks: never. Threads: any. Returns: as tow_send_start.
+ */
+int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t tag,
+		   const struct tow_op_options *options, struct tow_op **op_out);
+
+/*
+ * Looks whether an operation has completed, and drives the runtime once if not.
+ * Ownership: none passes. Copies: as the operations it moves. Blocks: never. Threads: any.
+ * Returns: TOW_AGAIN while it is in flight; then its status, as often as asked; TOW_EINVAL for
+ * NULL; TOW_EFORKED.
+ */
+int tow_op_test(struct tow_op *op);
+
+/*
+ * Waits until an operation has completed, driving the runtime meanwhile, or until timeout_ns from
+ * now have passed. Polls for spin_ns, then sleeps. The operation goes on after a timeout of the
+ * wait. Ownership: none passes. Copies: as the operations it moves. Blocks: until completion or
+ * timeout_ns; TOW_FOREVER waits as long as it takes. Threads: any; not from a callback. Returns:
+ * the operation's status; TOW_AGAIN when timeout_ns passed first; TOW_EINVAL for NULL or from a
+ * callback; TOW_EFORKED.
+ */
+int tow_op_wait(struct tow_op *op, uint64_t timeout_ns);
+
+/*
+ * Asks an operation to end early. It then completes with TOW_ECANCELED, unless it has completed or
+ * cannot be stopped any more (the payload is on its way), in which case it completes as it would
+ * have. Ownership: none passes; the operation is still to be released. Copies: none. Blocks: never.
+ * Threads: any. Returns: TOW_OK when asked (when another thread is driving, that one carries it
+ * out); TOW_EINVAL; TOW_EFORKED.
+ */
+int tow_op_cancel(struct tow_op *op);
+
+/*
+ * How a completed operation went.
+ * Ownership: *result_out is the caller's, its size set by the caller. Copies: none. Blocks: never.
+ * Threads: any.
+ * Returns: TOW_OK; TOW_AGAIN while it is in flight; TOW_EINVAL; TOW_EFORKED.
+ */
+int tow_op_result(struct tow_op *op, struct tow_result *result_out);
+
+/*
+ * Gives an operation back. One that is in flight goes on, with nobody to ask; its callback still
+ * runs. NULL is legal and does nothing. Ownership: takes the operation. Copies: none. Blocks:
+ * never. Threads: any, once. Returns: TOW_OK; TOW_EINVAL for a handle that is not one in use;
+ * TOW_EFORKED.
+ */
+int tow_op_release(struct tow_op *op);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,137 @@
+/*
+ * runtime.h - a runtime: one pool, its lanes, its stats socket; and the knobs it is opened with.
+ *
+ * A process opens one runtime (more are legal), allocates from its pool, opens endpoints on it,
+ * says with tow_runtime_seal that start-up is over, and closes it. Each knob is a field of
+ * struct tow_options, an environment variable (TOW_ and the field's name in capitals) and a row of
+ * the knob table. A field that is set wins over the environment, the environment over the default.
+ */
+#ifndef TOWLINE_RUNTIME_H
+#define TOWLINE_RUNTIME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct tow_runtime;
+
+/*
+ * How to open a runtime. Begin with TOW_OPTIONS_DEFAULT: -1 and NULL mean "not set here". What each
+ * knob means, its unit, default and range: docs/knobs.md, `towstat knobs`, tow_knob_info.
+ */
+struct tow_options {
+	size_t size; /* sizeof(struct tow_options) of the caller */
+	int64_t premap_memory_bytes;
+	int64_t huge_pages;         /* 0 never, 1 where to be had */
+	int64_t strict_premap;      /* 1: open fails where the pool would be smaller or unpinned */
+	int64_t eager_max_bytes;    /* larger messages go by rendezvous */
+	int64_t credit_bytes;       /* bound of unexpected messages, for each peer */
+	int64_t max_ops;            /* operations that may exist at once */
+	int64_t spin_ns;            /* how long a wait polls before it sleeps */
+	int64_t gather_ns;          /* small messages this close together share a system call */
+	int64_t bulk_chunk_bytes;   /* the most that one system call moves of a large message */
+	int64_t zerocopy_min_bytes; /* payloads from here up may go by zero-copy send; 0: never */
+	int64_t connect_timeout_ns; /* a handshake that takes longer has failed */
+	int64_t stats;              /* 0: no stats socket */
+	int64_t log_level;          /* 0 silent, 1 errors, 2 warnings, 3 information */
+	const char *job;            /* name of the job, in the stats socket's name */
+	int64_t rank;               /* rank of this process, likewise */
+	const char *stats_dir;      /* directory of the stats socket */
+};
+
+/* The initialiser of struct tow_options: nothing set, so environment and defaults decide. */
+#define TOW_OPTIONS_DEFAULT                                                                        \
+	{                                                                                          \
+		sizeof(struct tow_options), -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,    \
+			NULL, -1, NULL                                                             \
+	}
+
+/*
+ * Opens a runtime: reads the knobs, maps premap_memory_bytes, faults them in on all cores, pins and
+ * registers them with io_uring, opens the stats socket. options may be NULL.
+ * Ownership: *runtime_out is the caller's until tow_runtime_close; options is only read.
+ * Copies: none. Blocks: for the time it takes to fault the pool in (about 0.5 s a GiB on base
+ * pages). Threads: any. Returns: TOW_OK; TOW_EINVAL naming the knob, its value and its range;
+ * TOW_ENOMEM when the pool cannot be mapped, or with strict_premap not wholly pinned; TOW_ENOTSUP
+ * without io_uring; TOW_ESYSTEM naming the system call.
+ */
+int tow_runtime_open(const struct tow_options *options, struct tow_runtime **runtime_out);
+
+/*
+ * Says that start-up is over: every registration from now on is late, and is counted with its
+ * reason. Ownership: none passes. Copies: none. Blocks: never. Threads: any. Returns: TOW_OK, also
+ * when sealed already; TOW_EINVAL for NULL; TOW_EFORKED.
+ */
+int tow_runtime_seal(struct tow_runtime *runtime);
+
+/*
+ * Closes everything the runtime owns. Operations in flight complete with TOW_ECLOSED, their
+ * callbacks run, and all handles of the runtime (operations, peers, endpoints, pool memory) end
+ * with it. Ownership: takes the runtime. Copies: none. Blocks: until the kernel has let go of the
+ * memory, at most about a second. Threads: no other thread may be inside a call on this runtime.
+ * Returns: TOW_OK; TOW_EINVAL for NULL; TOW_EFORKED (the parent's runtime is unharmed).
+ */
+int tow_runtime_close(struct tow_runtime *runtime);
+
+/*
+ * Drives the runtime once without waiting: sends what is held back, reaps what has arrived, runs
+ * callbacks. tow_op_test and tow_op_wait do this too; only event loops need it.
+ * Ownership: none passes. Copies: as the operations it moves. Blocks: never. Threads: any; when
+ * another thread is driving it returns at once.
+ * Returns: TOW_OK when something was done, TOW_AGAIN when there was nothing to do; TOW_EINVAL for
+ * NULL; TOW_EFORKED.
+ */
+int tow_progress(struct tow_runtime *runtime);
+
+/*
+ * A file descriptor that polls readable when tow_progress, called from this same thread, has
+ * something to do. Level-triggered; poll it, do not read it.
+ * Ownership: the runtime's; valid until tow_runtime_close. Copies: none. Blocks: never.
+ * Threads: any; each thread gets a descriptor of its own.
+ * Returns: TOW_OK; TOW_EINVAL for a NULL argument; TOW_EBUSY when too many threads drive;
+ * TOW_ESYSTEM; TOW_EFORKED.
+ */
+int tow_fd(struct tow_runtime *runtime, int *fd_out);
+
+/*
+ * Sends small messages that are held back to share a system call (gather_ns), now.
+ * Ownership: none passes. Copies: none. Blocks: never. Threads: any.
+ * Returns: TOW_OK; TOW_AGAIN when another thread is driving, which sends them; TOW_EINVAL;
+ * TOW_EFORKED.
+ */
+int tow_flush(struct tow_runtime *runtime);
+
+/* One row of the knob table. */
+struct tow_knob {
+	size_t size;      /* sizeof(struct tow_knob) of the caller */
+	const char *name; /* field of struct tow_options */
+	const char *env;  /* environment variable */
+	const char *unit; /* "bytes", "ns", "count", "bool", "text" */
+	const char *def;  /* the default, as a user would write it */
+	const char *min;  /* smallest value, "" for text */
+	const char *max;  /* largest value, "" for text */
+	const char *help;
+};
+
+/*
+ * The number of knobs.
+ * Ownership: none. Copies: none. Blocks: never. Threads: any.
+ * Returns: the count.
+ */
+size_t tow_knob_count(void);
+
+/*
+ * Row `index` of the knob table.
+ * Ownership: the strings are static; *knob_out is the caller's, its size set by the caller.
+ * Copies: none. Blocks: never. Threads: any.
+ * Returns: TOW_OK; TOW_EINVAL for an index past the end or a NULL or too small knob_out.
+ */
+int tow_knob_info(size_t index, struct tow_knob *knob_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

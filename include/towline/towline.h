@@ -1,0 +1,14 @@
+/*
+ * towline.h - the whole API, in the order in which it is best read.
+ */
+#ifndef TOWLINE_TOWLINE_H
+#define TOWLINE_TOWLINE_H
+
+#include <towline/endpoint.h>
+#include <towline/pool.h>
+#include <towline/runtime.h>
+#include <towline/stats.h>
+#include <towline/status.h>
+#include <towline/version.h>
+
+#endif

@@ -1,0 +1,50 @@
+/*
+ * endpoint.h - what every lane's endpoints and peers have in common.
+ *
+ * An endpoint keeps two queues, of which one is always empty: accept operations that wait for a peer,
+ * and peers that wait for an accept (bounded; a lane refuses more). A peer belongs to the user from
+ * the moment it stands in a result until tow_peer_close, then to its lane until that has let go.
+ */
+#ifndef TWI_ENDPOINT_H
+#define TWI_ENDPOINT_H
+
+#include <internal/list.h>
+#include <towline/endpoint.h>
+
+#include "transport/session.h"
+
+#define TWI_READY_PEERS_MAX 64
+
+struct tow_endpoint {
+	struct twi_list link; /* on engine->endpoints */
+	struct twi_engine *engine;
+	struct twi_lane *lane;
+	struct twi_list accepts; /* tow_op.link */
+	struct twi_list ready;   /* tow_peer.ready_link */
+	unsigned ready_count;
+	char address[TOW_ADDRESS_MAX];
+};
+
+struct tow_peer {
+	struct twi_list link;       /* on engine->peers */
+	struct twi_list ready_link; /* on tow_endpoint.ready */
+	struct twi_engine *engine;
+	struct twi_lane *lane;
+	bool closed;                   /* tow_peer_close was called */
+	char address[TOW_ADDRESS_MAX]; /* of the other side, for people */
+	uint64_t id;                   /* within the runtime */
+	struct twi_session session;
+};
+
+/* For lanes: set up the common part; put a peer that is ready to an accept, or in the queue. */
+void twi_endpoint_setup(struct tow_endpoint *endpoint, struct twi_lane *lane);
+void twi_peer_setup(struct tow_peer *peer, struct twi_lane *lane, const char *address);
+void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer);
+
+/* The lane has let go of the peer: takes it off every list. The lane frees the memory. */
+void twi_peer_teardown(struct tow_peer *peer);
+
+/* Ends all accepts with TOW_ECLOSED and closes peers nobody accepted. The engine is held. */
+void twi_endpoint_drop(struct tow_endpoint *endpoint);
+
+#endif

@@ -1,0 +1,112 @@
+/*
+ * lane.h - one way to reach a peer: this table is the specification of a lane.
+ *
+ *	endpoint.c  --ops-->  lane (tcp: uring/, loop: loop/)  --session.h-->  protocol
+ *	     ^                                                                    |
+ *	     +---- twi_endpoint_ready, twi_peer_lost, twi_op_complete ------------+
+ *
+ * Every member is called by the thread that holds the engine (engine.h), so a lane needs no lock of
+ * its own. No member may block, except where said. An operation that a lane takes is completed by it
+ * exactly once through twi_op_complete; a member that returns a failure has taken nothing.
+ *
+ * Requests that a lane leaves armed in a thread's ring when the engine changes hands must be harmless
+ * there: they run only when that thread holds the engine again. A lane therefore arms polls and
+ * receives into buffers of the ring, and never a receive into a user's buffer (uring/ring.h).
+ */
+#ifndef TWI_LANE_H
+#define TWI_LANE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "diag/emit.h"
+#include "diag/lane_id.h"
+
+struct tow_endpoint;
+struct tow_op;
+struct tow_peer;
+struct twi_engine;
+struct twi_lane;
+
+struct twi_lane_ops {
+	enum twi_lane_id id;
+	const char *scheme; /* "tcp": what stands before "://" in an address */
+
+	/*
+	 * Makes the lane of one runtime. Called at open. May block for as long as set-up takes.
+	 * TOW_OK, TOW_ENOMEM, TOW_ENOTSUP, TOW_ESYSTEM.
+	 */
+	int (*open)(struct twi_engine *engine, struct twi_lane **lane_out);
+
+	/*
+	 * Ends the lane. Its peers and endpoints have been closed before. May block up to a second,
+	 * until bytes on their way have left and the kernel holds no memory any more.
+	 */
+	void (*close)(struct twi_lane *lane);
+
+	/*
+	 * Opens an endpoint at `address` (the part after "://") and writes its real address, with the
+	 * scheme. May block while a name is looked up.
+	 * TOW_OK, TOW_EINVAL, TOW_EBUSY, TOW_ENOMEM, TOW_EPERM, TOW_ESYSTEM.
+	 */
+	int (*endpoint_open)(struct twi_lane *lane, const char *address, struct tow_endpoint **out);
+
+	/* Stops listening and frees the endpoint. Its accept operations have ended before. */
+	void (*endpoint_close)(struct tow_endpoint *endpoint);
+
+	/*
+	 * Starts to connect and takes `op`; it completes with the peer in op->peer. May block while a
+	 * name is looked up. TOW_OK, TOW_EINVAL, TOW_ENOMEM, TOW_EBUSY, TOW_ESYSTEM.
+	 */
+	int (*connect)(struct tow_endpoint *endpoint, const char *address, struct tow_op *op);
+
+	/* Ends a connect before its time: the op is completed with `status` and nothing stays behind. */
+	void (*connect_abort)(struct tow_op *op, int status);
+
+	/* Takes a send or receive operation of op->peer. Its faults come as the operation's status. */
+	void (*send)(struct tow_peer *peer, struct tow_op *op);
+	void (*recv)(struct tow_peer *peer, struct tow_op *op);
+
+	/*
+	 * Ends a send or receive with `status` (TOW_ECANCELED, TOW_EDEADLINE) if that can still be done.
+	 * With `force` it must be: the payload is no longer touched when this returns.
+	 * True when the operation has completed.
+	 */
+	bool (*abort)(struct tow_peer *peer, struct tow_op *op, int status, bool force);
+
+	/*
+	 * The user is done with the peer: everything in flight completes with TOW_ECLOSED; what is
+	 * buffered is still sent, for a bounded time; the lane frees the peer when it has let go.
+	 */
+	void (*peer_close)(struct tow_peer *peer);
+
+	/* Sends what is held back. Called before the engine sleeps, and by tow_flush. */
+	void (*flush)(struct twi_lane *lane, bool acks_too);
+
+	/* Moves whatever can be moved now. Returns how many events there were, 0 when idle. */
+	unsigned (*progress)(struct twi_lane *lane);
+
+	/* When to call progress again though no event has come, in engine time; UINT64_MAX: never. */
+	uint64_t (*deadline_ns)(struct twi_lane *lane);
+
+	/* Another thread drives from now on, with engine->ring: arm there what must be armed. */
+	void (*driver_changed)(struct twi_lane *lane);
+
+	/* One completion of a thread's ring that is this lane's (user data begins with its id). */
+	void (*completed)(struct twi_lane *lane, uint64_t user_data, int res, uint32_t flags,
+			  const void *data);
+
+	/* Members of one object of /v1/peers: what this lane knows of the peer. */
+	void (*peer_describe)(struct tow_peer *peer, struct twi_emit *emit);
+};
+
+/* Every lane's own structure begins with this. */
+struct twi_lane {
+	const struct twi_lane_ops *ops;
+	struct twi_engine *engine;
+};
+
+extern const struct twi_lane_ops twi_lane_tcp;
+extern const struct twi_lane_ops twi_lane_loop;
+
+#endif

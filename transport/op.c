@@ -1,0 +1,368 @@
+/*
+ * op.c - the table of operations, and how one ends. See op.h.
+ */
+#include "transport/op.h"
+
+#include <stdlib.h>
+
+#include "diag/counter.h"
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "transport/endpoint.h"
+#include "transport/engine.h"
+
+int twi_op_table_init(struct twi_op_table *table, uint32_t count)
+{
+	table->rows = calloc(count, sizeof(table->rows[0]));
+	if (table->rows == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a table of %u operations; lower max_ops",
+				 count);
+	table->count = count;
+	for (uint32_t i = 0; i < count; i++) {
+		table->rows[i].index = i;
+		atomic_init(&table->rows[i].next_free, i + 1 < count ? i + 2 : 0);
+	}
+	atomic_init(&table->free_head, 1);
+	return TOW_OK;
+}
+
+void twi_op_table_fini(struct twi_op_table *table)
+{
+	free(table->rows);
+	*table = (struct twi_op_table){ 0 };
+}
+
+static struct tow_op *pop(struct twi_op_table *table)
+{
+	/* acquire: pairs with the release in push, so that next_free of the row is seen */
+	uint64_t head = atomic_load_explicit(&table->free_head, memory_order_acquire), next;
+	struct tow_op *row;
+
+	do {
+		uint32_t index = (uint32_t)head;
+
+		if (index == 0)
+			return NULL;
+		row = &table->rows[index - 1];
+		next = (head & ~0xffffffffull) + (1ull << 32);
+		next |= atomic_load_explicit(&row->next_free, memory_order_relaxed);
+	} while (!atomic_compare_exchange_weak_explicit(&table->free_head, &head, next,
+							memory_order_acquire,
+							memory_order_acquire));
+	return row;
+}
+
+static void push(struct twi_op_table *table, struct tow_op *row)
+{
+	uint64_t head = atomic_load_explicit(&table->free_head, memory_order_relaxed), next;
+
+	do {
+		atomic_store_explicit(&row->next_free, (uint32_t)head, memory_order_relaxed);
+		next = (head & ~0xffffffffull) + (1ull << 32);
+		next |= row->index + 1;
+	} while (!atomic_compare_exchange_weak_explicit(&table->free_head, &head, next,
+							memory_order_release,
+							memory_order_relaxed));
+}
+
+struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
+			      const struct tow_op_options *options)
+{
+	struct tow_op *op = pop(&engine->ops);
+
+	if (op == NULL) {
+		twi_error(TOW_EBUSY,
+			  "all %u operations are in use; release finished ones or raise max_ops",
+			  engine->ops.count);
+		return NULL;
+	}
+	twi_list_init(&op->match.link);
+	twi_list_init(&op->link);
+	twi_list_init(&op->seq_link);
+	twi_list_init(&op->timed);
+	op->kind = (uint8_t)kind;
+	op->stage = TWI_STAGE_NEW;
+	op->leased = false;
+	op->zerocopy = false;
+	op->engine = engine;
+	op->endpoint = NULL;
+	op->peer = NULL;
+	op->lane_state = NULL;
+	op->data = NULL;
+	op->bytes = op->tag = op->seq = op->moved = op->rpc_id = 0;
+	op->start_ns = twi_engine_now(engine);
+	op->deadline_ns = UINT64_MAX;
+	op->done = NULL;
+	op->user = NULL;
+	if (options != NULL) {
+		op->done = options->done;
+		op->user = options->user;
+		if (options->timeout_ns < UINT64_MAX - op->start_ns)
+			op->deadline_ns = op->start_ns + options->timeout_ns;
+	}
+	atomic_store_explicit(&op->state, TWI_OP_USED, memory_order_relaxed);
+	return op;
+}
+
+static void recycle(struct tow_op *op)
+{
+	atomic_store_explicit(&op->state, 0, memory_order_relaxed);
+	push(&op->engine->ops, op);
+}
+
+void twi_op_discard(struct tow_op *op)
+{
+	recycle(op);
+}
+
+void twi_op_watch(struct tow_op *op)
+{
+	struct twi_engine *engine = op->engine;
+
+	if (op->deadline_ns == UINT64_MAX || op->stage == TWI_STAGE_COMPLETING)
+		return;
+	twi_list_push_back(&engine->timed, &op->timed);
+	engine->next_expiry_ns = twi_min(engine->next_expiry_ns, op->deadline_ns);
+}
+
+/* The user may look at it from now on, or it goes back when nobody will. */
+static void publish(struct tow_op *op)
+{
+	struct twi_engine *engine = op->engine;
+	/* release: the result is written before DONE is seen; pairs with the load in tow_op_test */
+	uint32_t state = atomic_fetch_or_explicit(&op->state, TWI_OP_DONE, memory_order_acq_rel);
+
+	twi_assert((state & TWI_OP_DONE) == 0);
+	if ((state & TWI_OP_RELEASED) != 0)
+		recycle(op);
+	if (twi_unlikely(atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0))
+		twi_engine_wake(engine);
+}
+
+static void count_end(struct twi_diag *diag, int status)
+{
+	twi_count(diag, TWI_C_ops_completed, 1);
+	if (status >= 0)
+		return;
+	twi_count(diag, TWI_C_ops_failed, 1);
+	if (status == TOW_ECANCELED)
+		twi_count(diag, TWI_C_ops_canceled, 1);
+	else if (status == TOW_EDEADLINE)
+		twi_count(diag, TWI_C_ops_expired, 1);
+}
+
+void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
+{
+	struct twi_engine *engine = op->engine;
+
+	twi_assert(op->stage != TWI_STAGE_COMPLETING);
+	op->stage = TWI_STAGE_COMPLETING;
+	op->status = status;
+	op->result_bytes = bytes;
+	op->latency_ns = twi_engine_now(engine) - op->start_ns;
+	twi_list_remove(&op->timed);
+	twi_list_remove(&op->link);
+	count_end(engine->diag, status);
+	if (op->done != NULL)
+		twi_list_push_back(&engine->callbacks, &op->link);
+	else
+		publish(op);
+}
+
+static void fill_result(const struct tow_op *op, struct tow_result *out)
+{
+	struct tow_result result = {
+		.size = sizeof(result),
+		.status = op->status,
+		.bytes = op->result_bytes,
+		.tag = op->tag,
+		.rpc_id = op->rpc_id,
+		.latency_ns = op->latency_ns,
+		.peer = op->peer,
+		.user = op->user,
+	};
+
+	*out = result;
+}
+
+bool twi_op_run_callbacks(struct twi_engine *engine)
+{
+	struct twi_list *entry;
+	bool any = false;
+
+	if (engine->in_callback)
+		return false;
+	engine->in_callback = true;
+	while ((entry = twi_list_first(&engine->callbacks)) != NULL) {
+		struct tow_op *op = twi_container_of(entry, struct tow_op, link);
+		struct tow_result result;
+
+		twi_list_remove(entry);
+		fill_result(op, &result);
+		op->done(op, &result);
+		publish(op);
+		any = true;
+	}
+	engine->in_callback = false;
+	return any;
+}
+
+static void expire(struct tow_op *op)
+{
+	struct twi_lane *lane;
+
+	switch (op->kind) {
+	case TWI_OP_CONNECT:
+		lane = op->endpoint->lane;
+		lane->ops->connect_abort(op, TOW_EDEADLINE);
+		break;
+	case TWI_OP_ACCEPT:
+		twi_op_complete(op, TOW_EDEADLINE, 0);
+		break;
+	default:
+		op->peer->lane->ops->abort(op->peer, op, TOW_EDEADLINE, true);
+		break;
+	}
+}
+
+uint64_t twi_op_expire(struct twi_engine *engine, uint64_t now_ns)
+{
+	struct twi_list *pos, *next;
+	uint64_t earliest = UINT64_MAX;
+
+	if (twi_likely(now_ns < engine->next_expiry_ns))
+		return engine->next_expiry_ns;
+	engine->next_expiry_ns = UINT64_MAX;
+	twi_list_for_each_safe(pos, next, &engine->timed) {
+		struct tow_op *op = twi_container_of(pos, struct tow_op, timed);
+
+		if (op->deadline_ns <= now_ns) {
+			expire(op);
+			/* what it ended may have ended or moved its neighbours: start again */
+			next = engine->timed.next;
+			earliest = UINT64_MAX;
+			continue;
+		}
+		earliest = twi_min(earliest, op->deadline_ns);
+	}
+	engine->next_expiry_ns = twi_min(engine->next_expiry_ns, earliest);
+	return engine->next_expiry_ns;
+}
+
+static bool valid(const struct tow_op *op)
+{
+	return op != NULL &&
+	       (atomic_load_explicit(&op->state, memory_order_acquire) & TWI_OP_USED) != 0 &&
+	       (atomic_load_explicit(&op->state, memory_order_acquire) & TWI_OP_RELEASED) == 0;
+}
+
+static int refuse_handle(const char *call)
+{
+	return twi_error(TOW_EINVAL, "%s: the operation is NULL, or was released before", call);
+}
+
+/* acquire: pairs with publish; the result is read after it */
+static bool is_done(const struct tow_op *op)
+{
+	return (atomic_load_explicit(&op->state, memory_order_acquire) & TWI_OP_DONE) != 0;
+}
+
+TOW_PUBLIC int tow_op_test(struct tow_op *op)
+{
+	struct twi_engine *engine;
+
+	if (!valid(op))
+		return refuse_handle("tow_op_test");
+	if (is_done(op))
+		return op->status;
+	engine = op->engine;
+	if (twi_engine_forked(engine))
+		return twi_error(TOW_EFORKED, "tow_op_test in a forked child");
+	if (!engine->in_callback && twi_engine_try_enter(engine)) {
+		int status = twi_engine_bind_ring(engine);
+
+		if (status == TOW_OK)
+			twi_engine_poll(engine);
+		twi_engine_leave(engine);
+		if (status < 0)
+			return status;
+	}
+	return is_done(op) ? op->status : TOW_AGAIN;
+}
+
+TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
+{
+	struct twi_engine *engine;
+	uint64_t now, until;
+	int status;
+
+	if (!valid(op))
+		return refuse_handle("tow_op_wait");
+	if (is_done(op))
+		return op->status;
+	engine = op->engine;
+	if (twi_engine_forked(engine))
+		return twi_error(TOW_EFORKED, "tow_op_wait in a forked child");
+	if (twi_engine_in_callback(engine))
+		return twi_error(TOW_EINVAL, "tow_op_wait in a completion callback");
+	now = twi_engine_now(engine);
+	until = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
+	status = twi_engine_wait(engine, op, until);
+	return is_done(op) ? op->status : status;
+}
+
+TOW_PUBLIC int tow_op_cancel(struct tow_op *op)
+{
+	struct twi_engine *engine;
+
+	if (!valid(op))
+		return refuse_handle("tow_op_cancel");
+	engine = op->engine;
+	if (twi_engine_forked(engine))
+		return twi_error(TOW_EFORKED, "tow_op_cancel in a forked child");
+	twi_engine_enter(engine);
+	if (op->stage == TWI_STAGE_COMPLETING)
+		;
+	else if (op->kind == TWI_OP_CONNECT)
+		op->endpoint->lane->ops->connect_abort(op, TOW_ECANCELED);
+	else if (op->kind == TWI_OP_ACCEPT)
+		twi_op_complete(op, TOW_ECANCELED, 0);
+	else
+		op->peer->lane->ops->abort(op->peer, op, TOW_ECANCELED, false);
+	twi_engine_leave(engine);
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_op_result(struct tow_op *op, struct tow_result *result_out)
+{
+	struct tow_result result;
+
+	if (!valid(op))
+		return refuse_handle("tow_op_result");
+	if (result_out == NULL || result_out->size < sizeof(result))
+		return twi_error(TOW_EINVAL, "tow_op_result: result_out is NULL or its size is not set");
+	if (!is_done(op))
+		return TOW_AGAIN;
+	if (twi_engine_forked(op->engine))
+		return twi_error(TOW_EFORKED, "tow_op_result in a forked child");
+	fill_result(op, &result);
+	result.size = result_out->size;
+	*result_out = result;
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_op_release(struct tow_op *op)
+{
+	uint32_t state;
+
+	if (op == NULL)
+		return TOW_OK;
+	if (!valid(op))
+		return refuse_handle("tow_op_release");
+	if (twi_engine_forked(op->engine))
+		return twi_error(TOW_EFORKED, "tow_op_release in a forked child");
+	state = atomic_fetch_or_explicit(&op->state, TWI_OP_RELEASED, memory_order_acq_rel);
+	if ((state & TWI_OP_DONE) != 0)
+		recycle(op);
+	return TOW_OK;
+}

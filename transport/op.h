@@ -1,0 +1,110 @@
+/*
+ * op.h - an operation: one thing started by the user, which completes exactly once.
+ *
+ *	tow_*_start        twi_op_complete            tow_op_release
+ *	   |                     |                          |
+ *	   v                     v                          v
+ *	 [idle] -> IN_FLIGHT -> (callback) -> DONE -> back in the table
+ *
+ * Operations live in a table of max_ops rows that is made at open: starting one allocates nothing.
+ * Free rows are a stack of indices with a change count, so that any thread may take and give one.
+ * `state` is the only member that two threads may write; everything else belongs to the holder of the
+ * engine until DONE is set, and to the user's thread after it.
+ */
+#ifndef TWI_OP_H
+#define TWI_OP_H
+
+#include <stdatomic.h>
+
+#include <internal/list.h>
+#include <towline/endpoint.h>
+
+#include "memreg/extent.h"
+#include "transport/match.h"
+
+struct twi_engine;
+
+enum twi_op_kind { TWI_OP_CONNECT, TWI_OP_ACCEPT, TWI_OP_SEND, TWI_OP_RECV };
+
+/* Where a send or receive stands; session.h draws the two ways. */
+enum twi_op_stage {
+	TWI_STAGE_NEW,
+	TWI_STAGE_QUEUED,  /* send: waits for credit or room; receive: matched, waits for a grant */
+	TWI_STAGE_OFFERED, /* send: RTS is out */
+	TWI_STAGE_BULK,    /* send: granted, in the bulk queue */
+	TWI_STAGE_SENT,    /* send: all bytes are out, DONE awaited */
+	TWI_STAGE_POSTED,  /* receive: in the match table */
+	TWI_STAGE_FILLING, /* receive: an eager payload is arriving in pieces */
+	TWI_STAGE_GRANTED, /* receive: CTS is out */
+	TWI_STAGE_COMPLETING,
+};
+
+/* Bits of tow_op.state. */
+#define TWI_OP_USED     1u /* not in the free stack */
+#define TWI_OP_DONE     2u
+#define TWI_OP_RELEASED 4u
+
+struct tow_op {
+	struct twi_match_entry match; /* receive, posted: its place in the match table */
+	struct twi_list link;         /* on the queue that its stage names */
+	struct twi_list seq_link;     /* send: in the session's table by sequence number */
+	struct twi_list timed;        /* on the engine's list of deadlines */
+	_Atomic uint32_t state;
+	uint32_t index;
+	_Atomic uint32_t next_free;
+	uint8_t kind;
+	uint8_t stage;
+	bool leased;
+	bool zerocopy; /* part of the payload went by zero-copy send */
+	struct twi_engine *engine;
+	struct tow_endpoint *endpoint;
+	struct tow_peer *peer;
+	void *lane_state; /* connect: the lane's */
+	void *data;
+	uint64_t bytes;
+	uint64_t tag;
+	uint64_t seq;
+	uint64_t moved; /* payload bytes handed to the stream */
+	uint64_t start_ns;
+	uint64_t deadline_ns; /* engine time; UINT64_MAX: none */
+	tow_op_callback done;
+	void *user;
+	int status;
+	uint64_t result_bytes;
+	uint64_t rpc_id; /* set when a message ends; 0: it had no number yet */
+	uint64_t latency_ns;
+};
+
+/* The table of a runtime's operations. */
+struct twi_op_table {
+	struct tow_op *rows;
+	uint32_t count;
+	_Atomic uint64_t free_head; /* change count in the high half, index + 1 in the low half */
+};
+
+int twi_op_table_init(struct twi_op_table *table, uint32_t count);
+void twi_op_table_fini(struct twi_op_table *table);
+
+/* A row of the table made ready, or NULL with TOW_EBUSY as the thread's error. */
+struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
+			      const struct tow_op_options *options);
+
+/* Puts a row back that was never started. */
+void twi_op_discard(struct tow_op *op);
+
+/*
+ * Ends an operation; only for the holder of the engine, once. The callback runs later, when the lanes
+ * are at rest; the operation is DONE after it.
+ */
+void twi_op_complete(struct tow_op *op, int status, uint64_t bytes);
+
+/* Runs the callbacks of operations that completed. True when there were any. */
+bool twi_op_run_callbacks(struct twi_engine *engine);
+
+/* Ends operations whose deadline has passed; returns the next deadline. */
+uint64_t twi_op_expire(struct twi_engine *engine, uint64_t now_ns);
+
+/* Puts an operation with a deadline on the engine's list. */
+void twi_op_watch(struct tow_op *op);
+
+#endif

@@ -1,0 +1,58 @@
+/*
+ * path.h - how payload travels: in place, by zero-copy send, or by a copy that is counted.
+ *
+ * This is the only part of the library that may copy payload (a check enforces it), so that every
+ * copied byte is in a counter: `necessary` where the lane's design needs the copy (a small message
+ * into and out of the connection's buffers), `fallback` with a reason where it does not.
+ *
+ * Zero-copy sends are tried, not trusted: IORING_SEND_ZC_REPORT_USAGE says for each whether the kernel
+ * copied after all (always on loopback and veth). A route whose trial was copied sends plainly, which
+ * is cheaper than a copied zero-copy send, and tries again after a pause that doubles each time.
+ */
+#ifndef TWI_PATH_H
+#define TWI_PATH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "diag/counter.h"
+#include "diag/emit.h"
+
+struct twi_diag;
+struct twi_engine;
+
+enum twi_path { TWI_PATH_PLAIN, TWI_PATH_ZEROCOPY };
+
+enum twi_route_state { TWI_ROUTE_TRY, TWI_ROUTE_TRYING, TWI_ROUTE_PAYS, TWI_ROUTE_COPIES };
+
+/* What is known of zero-copy sends to one peer. */
+struct twi_route {
+	enum twi_route_state state;
+	bool able; /* the ring has the operation */
+	uint64_t retry_ns;
+	uint64_t pause_ns;
+	uint64_t sends;
+	uint64_t copied;
+};
+
+/* A copy that the lane's design needs. */
+void twi_path_copy_eager(struct twi_diag *diag, void *to, const void *from, size_t bytes);
+
+/* A copy that it does not need, with its reason; it is timed. */
+void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, void *to,
+			    const void *from, size_t bytes);
+
+void twi_route_init(struct twi_route *route, bool able);
+
+/* How the next `bytes` of payload go. `in_pool`: the memory is registered. */
+enum twi_path twi_path_choose(struct twi_engine *engine, struct twi_route *route, uint64_t bytes,
+			      bool in_pool);
+
+/* A zero-copy send was reported on: `copied` by the kernel or not. */
+void twi_path_report(struct twi_engine *engine, struct twi_route *route, uint64_t bytes,
+		     bool copied);
+
+void twi_route_describe(const struct twi_route *route, struct twi_emit *emit);
+
+#endif

@@ -1,0 +1,248 @@
+/*
+ * session.c - the parts of a session that belong to neither direction: its life, taking operations
+ * back, and its end. session_send.c and session_recv.c hold the two directions.
+ */
+#include "transport/session.h"
+
+#include <stdlib.h>
+
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "transport/endpoint.h"
+#include "transport/engine.h"
+#include "transport/op.h"
+
+int twi_session_init(struct twi_session *session, struct twi_engine *engine, struct tow_peer *peer,
+		     const struct twi_session_config *config)
+{
+	uint64_t slots = 64;
+
+	*session = (struct twi_session){ .engine = engine, .peer = peer, .config = *config };
+	/* What is not acknowledged is bounded by the credit, so its times fit in a ring of this size. */
+	while (slots < config->remote_credit_bytes / twi_frame_cost(0) + 1)
+		slots *= 2;
+	twi_list_init(&session->queued);
+	twi_list_init(&session->matched);
+	twi_list_init(&session->bulk);
+	for (unsigned i = 0; i < TWI_SEQ_BUCKETS; i++)
+		twi_list_init(&session->by_seq[i]);
+	twi_match_init(&session->match);
+	session->timings_mask = (uint32_t)(slots - 1);
+	session->tx = malloc(TWI_CONTROL_BYTES);
+	session->timings = calloc(slots, sizeof(session->timings[0]));
+	if (session->tx == NULL || session->timings == NULL) {
+		twi_session_fini(session);
+		return twi_error(TOW_ENOMEM, "no memory for a connection's buffers (%u bytes)",
+				 TWI_CONTROL_BYTES);
+	}
+	return TOW_OK;
+}
+
+static void drop_unexpected(struct twi_session *session)
+{
+	struct twi_match_entry *entry;
+
+	while ((entry = twi_match_first_unexpected(&session->match)) != NULL) {
+		twi_match_remove_unexpected(&session->match, entry);
+		free(twi_container_of(entry, struct twi_unexpected, match));
+	}
+	free(session->rx_unexpected);
+	session->rx_unexpected = NULL;
+}
+
+void twi_session_fini(struct twi_session *session)
+{
+	if (session->timings != NULL && session->tx != NULL)
+		drop_unexpected(session);
+	free(session->tx);
+	free(session->timings);
+	session->tx = NULL;
+	session->timings = NULL;
+}
+
+uint64_t twi_session_rpc_id(const struct twi_session *session, uint64_t seq, bool sent)
+{
+	return seq << 1 | (sent == session->config.connector);
+}
+
+/* An operation of this session ends: it leaves every queue, and its memory is let go. */
+void twi_session_op_end(struct twi_session *session, struct tow_op *op, int status, uint64_t bytes)
+{
+	twi_list_remove(&op->link);
+	twi_list_remove(&op->seq_link);
+	if (op->leased) {
+		op->leased = false;
+		twi_pool_release(session->engine->pool, op->data);
+	}
+	if (op->seq != 0)
+		op->rpc_id = twi_session_rpc_id(session, op->seq, op->kind == TWI_OP_SEND);
+	twi_op_complete(op, status, bytes);
+}
+
+struct tow_op *twi_session_find(struct twi_session *session, uint64_t seq)
+{
+	struct twi_list *bucket = &session->by_seq[seq % TWI_SEQ_BUCKETS], *pos, *next;
+
+	twi_list_for_each_safe(pos, next, bucket) {
+		struct tow_op *op = twi_container_of(pos, struct tow_op, seq_link);
+
+		if (op->seq == seq)
+			return op;
+	}
+	return NULL;
+}
+
+/*
+ * The operation was granted and is taken back: the receiver is told on the bulk stream. When all its
+ * payload is out already and only the commit is on its way, the message stands.
+ */
+static void leave_bulk(struct twi_session *session, struct tow_op *op)
+{
+	if (session->out_op == op) {
+		session->out_op = NULL;
+		if (session->out_left == 0 && session->out_tail_left > 0 &&
+		    session->out_tail_left < TWI_FRAME_BYTES)
+			return;
+		session->out_padding = true;
+		session->out_tail_left = 0;
+	}
+	/* bulk_count still counts it until the ABORT is out; the peer's grants bound both. */
+	twi_assert(session->abort_count < TWI_GRANTS_MAX);
+	session->aborts[session->abort_count++] = op->seq;
+}
+
+static bool abort_send(struct twi_session *session, struct tow_op *op, int status, bool force)
+{
+	switch (op->stage) {
+	case TWI_STAGE_QUEUED:
+		break;
+	case TWI_STAGE_OFFERED:
+		twi_session_put(session, TWI_FRAME_CANCEL, op->seq, 0, 0);
+		session->urgent = true;
+		break;
+	case TWI_STAGE_BULK:
+		if (!force && op->moved > 0)
+			return false;
+		leave_bulk(session, op);
+		break;
+	case TWI_STAGE_SENT:
+		if (!force)
+			return false;
+		break;
+	default:
+		return false;
+	}
+	twi_session_op_end(session, op, status, 0);
+	return true;
+}
+
+bool twi_session_abort(struct twi_session *session, struct tow_op *op, int status, bool force)
+{
+	if (op->kind == TWI_OP_SEND)
+		return abort_send(session, op, status, force);
+	return twi_session_abort_recv(session, op, status, force);
+}
+
+static void end_all(struct twi_session *session, struct twi_list *list, int status)
+{
+	struct twi_list *entry;
+
+	while ((entry = twi_list_first(list)) != NULL)
+		twi_session_op_end(session, twi_container_of(entry, struct tow_op, link), status,
+				   0);
+}
+
+static void end_by_seq(struct twi_session *session, int status)
+{
+	struct twi_list *entry;
+
+	for (unsigned i = 0; i < TWI_SEQ_BUCKETS; i++) {
+		while ((entry = twi_list_first(&session->by_seq[i])) != NULL)
+			twi_session_op_end(session,
+					   twi_container_of(entry, struct tow_op, seq_link),
+					   status, 0);
+	}
+}
+
+static void end_receives(struct twi_session *session, int status)
+{
+	struct twi_match_entry *entry;
+
+	while ((entry = twi_match_first_posted(&session->match)) != NULL) {
+		twi_match_remove_posted(&session->match, entry);
+		twi_session_op_end(session, twi_container_of(entry, struct tow_op, match), status,
+				   0);
+	}
+	for (unsigned i = 0; i < TWI_GRANTS_MAX; i++) {
+		struct tow_op *op = session->grants[i].op;
+
+		session->grants[i].op = NULL;
+		if (op != NULL)
+			twi_session_op_end(session, op, status, 0);
+	}
+	if (session->rx_op != NULL) {
+		struct tow_op *op = session->rx_op;
+
+		session->rx_op = NULL;
+		session->rx_at = NULL;
+		twi_session_op_end(session, op, status, 0);
+	}
+	if (session->rx_unexpected != NULL) {
+		struct tow_op *waiter = session->rx_unexpected->waiter;
+
+		session->rx_unexpected->waiter = NULL;
+		session->rx_at = NULL;
+		if (waiter != NULL)
+			twi_session_op_end(session, waiter, status, 0);
+	}
+}
+
+/* Offers cannot be fetched any more; messages that arrived whole can still be received. */
+static void drop_offers(struct twi_session *session)
+{
+	struct twi_match_entry *entry = twi_match_first_unexpected(&session->match), *next;
+
+	for (; entry != NULL; entry = next) {
+		struct twi_unexpected *message =
+			twi_container_of(entry, struct twi_unexpected, match);
+
+		next = twi_match_next_unexpected(&session->match, entry);
+		if (!message->offered && message->whole)
+			continue;
+		twi_match_remove_unexpected(&session->match, entry);
+		if (message == session->rx_unexpected)
+			session->rx_unexpected = NULL;
+		free(message);
+	}
+}
+
+void twi_session_fail(struct twi_session *session, int status)
+{
+	if (session->failed != 0)
+		return;
+	session->failed = status;
+	session->out_op = NULL;
+	end_all(session, &session->queued, status);
+	end_by_seq(session, status);
+	end_all(session, &session->bulk, status);
+	end_all(session, &session->matched, status);
+	end_receives(session, status);
+	drop_offers(session);
+}
+
+void twi_session_describe(const struct twi_session *session, struct twi_emit *emit)
+{
+	twi_emit_str(emit, "state", session->failed != 0 ? tow_status_name(session->failed) : "up");
+	twi_emit_u64(emit, "messages_sent", session->seq_sent);
+	twi_emit_u64(emit, "messages_received", session->seq_received);
+	twi_emit_u64(emit, "messages_unacknowledged", session->seq_sent - session->seq_acked);
+	twi_emit_u64(emit, "credit_bytes", session->config.remote_credit_bytes);
+	twi_emit_u64(emit, "credit_used_bytes", session->credit_used - session->credit_returned);
+	twi_emit_u64(emit, "eager_max_bytes", session->config.eager_max_bytes);
+	twi_emit_u64(emit, "unexpected_messages", session->match.unexpected_count);
+	twi_emit_u64(emit, "unexpected_bytes", session->unexpected_bytes);
+	twi_emit_u64(emit, "receives_posted", session->match.posted_count);
+	twi_emit_u64(emit, "granted_to_peer", session->grant_count);
+	twi_emit_u64(emit, "granted_by_peer", session->bulk_count);
+	twi_emit_u64(emit, "control_buffered_bytes", session->tx_tail - session->tx_head);
+}

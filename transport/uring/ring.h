@@ -1,0 +1,88 @@
+/*
+ * ring.h - one thread's io_uring, with its receive buffers and the registered pool.
+ *
+ *	thread A: ring A ----+                          +-- completion queue: memory that any holder
+ *	thread B: ring B ----+--- the same sockets      |   of the engine may read
+ *	                                                +-- submissions, task work: only thread A
+ *
+ * A ring with SINGLE_ISSUER and DEFER_TASKRUN does nothing unless its thread enters it, and its thread
+ * enters it only while it holds the engine. Hence what a thread leaves armed in its ring is asleep
+ * until that thread drives again, and two threads never receive from one socket at once. The price is
+ * a rule for lanes (lane.h): what is armed must be harmless when it wakes late. Allowed are polls,
+ * multishot accepts, and multishot receives into this ring's own buffers.
+ *
+ * user data of a request: [lane id + 1: 8 bits][the lane's: 56 bits]; 0: nobody wants the completion.
+ */
+#ifndef TWI_RING_H
+#define TWI_RING_H
+
+#include <liburing.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "memreg/registrar.h"
+#include "transport/lane.h"
+
+#define TWI_RING_ENTRIES       256u
+#define TWI_RING_CQ_ENTRIES    4096u
+#define TWI_RING_BUFFERS       16u
+#define TWI_RING_BUFFER_BYTES  (64u << 10)
+#define TWI_RING_BUFFER_GROUP  1
+#define TWI_RING_PIECE_SHIFT   30 /* a registered buffer spans at most 1 GiB */
+#define TWI_RING_PIECES_MAX    1024u
+
+struct twi_engine;
+
+struct twi_ring {
+	struct io_uring uring;
+	struct twi_engine *engine;
+	uint32_t index; /* in engine->rings */
+	uint32_t mark;  /* of the thread that it belongs to */
+	_Atomic uint32_t orphaned; /* its thread has ended */
+	_Atomic uint32_t sleeping; /* its thread is in a wait, or polls its tow_fd */
+	bool watched;   /* its thread has a tow_fd */
+	bool deferred;  /* DEFER_TASKRUN */
+	bool pool_registered;
+	bool zerocopy; /* SEND_ZC is there */
+	unsigned setup_flags;
+	int wake_fd;
+	int epoll_fd; /* -1 until tow_fd */
+	uint32_t unsubmitted;
+	struct io_uring_buf_ring *buffers;
+	uint8_t *buffer_memory;
+};
+
+/* Makes the calling thread's ring. TOW_OK, TOW_ENOTSUP, TOW_ENOMEM, TOW_EPERM, TOW_ESYSTEM. */
+int twi_ring_create(struct twi_engine *engine, struct twi_ring **out);
+void twi_ring_destroy(struct twi_ring *ring);
+
+/* The registrar table by which the pool is registered; its ctx is the ring. */
+extern const struct twi_registrar twi_ring_registrar;
+
+/* A cleared request; submits the ones before it when the queue is full. NULL only when that fails. */
+struct io_uring_sqe *twi_ring_sqe(struct twi_ring *ring);
+
+/* Hands what is prepared to the kernel, in one system call when there is anything. */
+void twi_ring_submit(struct twi_ring *ring);
+
+/* Submits, lets deferred work run if there is any, reaps. Returns the number of completions. */
+unsigned twi_ring_poll(struct twi_ring *ring);
+
+/* Reaps what is in the completion queue already; for another thread's ring. */
+unsigned twi_ring_reap(struct twi_ring *ring);
+
+/* Sleeps until the ring or its wake fd has something, or timeout_ns have passed. */
+void twi_ring_sleep(struct twi_ring *ring, uint64_t timeout_ns);
+
+/* Makes a sleeping ring's thread look again. */
+void twi_ring_wake(struct twi_ring *ring);
+
+static inline uint64_t twi_ring_tag(enum twi_lane_id lane, uint64_t rest)
+{
+	return (uint64_t)(lane + 1) << 56 | rest;
+}
+
+/* Does a functional test of what the lane cannot do without, on a socket pair. */
+int twi_ring_probe(struct twi_ring *ring);
+
+#endif

@@ -1,0 +1,564 @@
+/*
+ * tcp_io.c - the tcp lane's data path: arming, sending, receiving, and what completions mean.
+ *
+ * Budget: at most one send and one receive in flight for each stream; all that one round of progress
+ * prepares for all peers goes to the kernel in one system call.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "diag/counter.h"
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "transport/op.h"
+#include "transport/uring/ring.h"
+#include "transport/uring/tcp.h"
+
+/* Of kernel 6.2; the notification of a zero-copy send says whether the kernel copied. */
+#ifndef IORING_SEND_ZC_REPORT_USAGE
+#define IORING_SEND_ZC_REPORT_USAGE (1U << 3)
+#endif
+#ifndef IORING_NOTIF_USAGE_ZC_COPIED
+#define IORING_NOTIF_USAGE_ZC_COPIED (1U << 31)
+#endif
+
+/* [event: 4][ring: 4][generation: 16][slot: 32] */
+static uint64_t tag(const struct twi_ring *ring, enum twi_tcp_event event, uint16_t generation,
+		    uint32_t slot)
+{
+	return twi_ring_tag(TWI_LANE_TCP, (uint64_t)event << 52 | (uint64_t)ring->index << 48 |
+						  (uint64_t)generation << 32 | slot);
+}
+
+/* A request of this stream, or NULL when the calling thread has no ring or the queue is stuck. */
+static struct io_uring_sqe *request(struct twi_tcp_lane *lane)
+{
+	struct twi_ring *ring = lane->base.engine->ring;
+
+	return ring != NULL ? twi_ring_sqe(ring) : NULL;
+}
+
+static void stamp(struct twi_tcp_lane *lane, struct io_uring_sqe *sqe, enum twi_tcp_event event,
+		  const struct twi_tcp_stream *stream)
+{
+	sqe->user_data = tag(lane->base.engine->ring, event, stream->generation, stream->slot);
+}
+
+static void poll_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, uint32_t *rings,
+		     unsigned mask, enum twi_tcp_event event)
+{
+	struct twi_engine *engine = lane->base.engine;
+	struct io_uring_sqe *sqe;
+	uint32_t bit;
+
+	engine->armed_since_enter = true;
+	if (engine->ring == NULL)
+		return; /* the next driver arms what is missing */
+	bit = 1u << engine->ring->index;
+	if ((*rings & bit) != 0)
+		return;
+	sqe = request(lane);
+	if (sqe == NULL)
+		return;
+	io_uring_prep_poll_add(sqe, stream->fd, mask);
+	stamp(lane, sqe, event, stream);
+	*rings |= bit;
+}
+
+void twi_tcp_poll_in(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+{
+	poll_arm(lane, stream, &stream->pollin_rings, POLLIN, TWI_TCP_POLLIN);
+}
+
+void twi_tcp_poll_out(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+{
+	stream->tx_blocked = true;
+	poll_arm(lane, stream, &stream->pollout_rings, POLLOUT, TWI_TCP_POLLOUT);
+}
+
+void twi_tcp_accept_arm(struct twi_tcp_lane *lane, struct twi_tcp_endpoint *endpoint)
+{
+	struct twi_engine *engine = lane->base.engine;
+	struct io_uring_sqe *sqe;
+	uint32_t bit;
+
+	engine->armed_since_enter = true;
+	if (engine->ring == NULL)
+		return;
+	bit = 1u << engine->ring->index;
+	if ((endpoint->accept_rings & bit) != 0)
+		return;
+	sqe = request(lane);
+	if (sqe == NULL)
+		return;
+	io_uring_prep_multishot_accept(sqe, endpoint->fd, NULL, NULL,
+				       SOCK_CLOEXEC | SOCK_NONBLOCK);
+	sqe->user_data =
+		tag(engine->ring, TWI_TCP_ACCEPT, endpoint->generation, endpoint->slot);
+	endpoint->accept_rings |= bit;
+}
+
+static void recv_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+{
+	struct twi_engine *engine = lane->base.engine;
+	struct io_uring_sqe *sqe;
+	uint32_t bit;
+
+	engine->armed_since_enter = true;
+	if (engine->ring == NULL)
+		return;
+	bit = 1u << engine->ring->index;
+	if ((stream->recv_rings & bit) != 0)
+		return;
+	sqe = request(lane);
+	if (sqe == NULL)
+		return;
+	io_uring_prep_recv_multishot(sqe, stream->fd, NULL, 0, 0);
+	sqe->flags |= IOSQE_BUFFER_SELECT;
+	sqe->buf_group = TWI_RING_BUFFER_GROUP;
+	stamp(lane, sqe, TWI_TCP_RECV, stream);
+	stream->recv_rings |= bit;
+}
+
+/* Arms in the driver's ring what a stream of this state waits for. */
+void twi_tcp_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+{
+	switch (stream->state) {
+	case TWI_TCP_CONNECTING:
+		twi_tcp_poll_out(lane, stream);
+		return;
+	case TWI_TCP_UP:
+	case TWI_TCP_DRAINING:
+		if (!stream->bulk && stream->state == TWI_TCP_UP)
+			recv_arm(lane, stream);
+		else if (!stream->rx_busy)
+			twi_tcp_poll_in(lane, stream);
+		if (stream->tx_blocked)
+			twi_tcp_poll_out(lane, stream);
+		return;
+	default:
+		twi_tcp_poll_in(lane, stream);
+	}
+}
+
+static void send_control(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
+{
+	struct twi_tcp_stream *stream = peer->control;
+	struct io_uring_sqe *sqe;
+	struct iovec out;
+
+	if (stream == NULL || stream->state != TWI_TCP_UP || stream->tx_busy || stream->tx_blocked ||
+	    !twi_session_control_out(&peer->base.session, &out))
+		return;
+	sqe = request(lane);
+	if (sqe == NULL) {
+		twi_tcp_mark_dirty(peer);
+		return;
+	}
+	io_uring_prep_send(sqe, stream->fd, out.iov_base, out.iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+	stamp(lane, sqe, TWI_TCP_SEND, stream);
+	stream->tx_parts[0] = out;
+	stream->tx_busy = true;
+	twi_count(lane->base.engine->diag, TWI_C_control_batches_sent, 1);
+}
+
+/* A zero-copy send of `part`, from the registered pool. False when no record is free. */
+static bool send_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, struct iovec part)
+{
+	struct twi_engine *engine = lane->base.engine;
+	struct twi_tcp_stream *stream = peer->bulk;
+	const struct twi_extent *extent = twi_pool_find(engine->pool, part.iov_base, part.iov_len);
+	struct twi_tcp_zc *record;
+	struct io_uring_sqe *sqe;
+	uint64_t offset;
+
+	if (extent == NULL || lane->zc_free == 0 ||
+	    twi_pool_lease(engine->pool, part.iov_base) != TOW_OK)
+		return false;
+	sqe = request(lane);
+	if (sqe == NULL) {
+		twi_pool_release(engine->pool, part.iov_base);
+		return false;
+	}
+	record = &lane->zc[lane->zc_free - 1];
+	lane->zc_free = record->next_free;
+	*record = (struct twi_tcp_zc){
+		.memory = part.iov_base,
+		.bytes = part.iov_len,
+		.peer_id = peer->base.id,
+		.slot = stream->slot,
+		.generation = stream->generation,
+		.used = true,
+	};
+	offset = (uint64_t)((const uint8_t *)part.iov_base - (const uint8_t *)extent->base);
+	io_uring_prep_send_zc_fixed(sqe, stream->fd, part.iov_base, part.iov_len,
+				    MSG_DONTWAIT | MSG_NOSIGNAL, IORING_SEND_ZC_REPORT_USAGE,
+				    (unsigned)(offset >> TWI_RING_PIECE_SHIFT));
+	sqe->user_data =
+		tag(engine->ring, TWI_TCP_SEND_ZC, 0, (uint32_t)(record - lane->zc));
+	stream->tx_busy = true;
+	twi_count(engine->diag, TWI_C_zerocopy_sends, 1);
+	twi_count(engine->diag, TWI_C_zerocopy_send_bytes, part.iov_len);
+	twi_count(engine->diag, TWI_C_fixed_sends, 1);
+	return true;
+}
+
+/* Whether the payload of `out` goes by zero-copy send, in one piece of a registered buffer. */
+static bool wants_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
+			   struct twi_bulk_out *out)
+{
+	struct twi_engine *engine = lane->base.engine;
+	const struct iovec *payload;
+	const struct twi_extent *extent;
+	uint64_t offset, piece = 1ull << TWI_RING_PIECE_SHIFT;
+
+	if (out->op == NULL || out->payload_part < 0 || engine->ring == NULL ||
+	    !engine->ring->pool_registered)
+		return false;
+	payload = &out->parts[out->payload_part];
+	extent = twi_pool_find(engine->pool, payload->iov_base, payload->iov_len);
+	if (extent == NULL)
+		return false;
+	offset = (uint64_t)((const uint8_t *)payload->iov_base - (const uint8_t *)extent->base);
+	if (offset % piece + payload->iov_len > piece)
+		return false;
+	return twi_path_choose(engine, &peer->route, out->payload_bytes, true) ==
+	       TWI_PATH_ZEROCOPY;
+}
+
+static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
+{
+	struct twi_engine *engine = lane->base.engine;
+	struct twi_tcp_stream *stream = peer->bulk;
+	struct twi_bulk_out out;
+	struct io_uring_sqe *sqe;
+
+	if (stream == NULL || stream->state != TWI_TCP_UP || stream->tx_busy || stream->tx_blocked ||
+	    !twi_session_bulk_out(&peer->base.session, (uint64_t)engine->knobs.bulk_chunk_bytes,
+				  &out))
+		return;
+	/* A header goes ahead with a plain send; what is zero-copy is payload alone. */
+	if (out.payload_part == 0 && wants_zerocopy(lane, peer, &out) &&
+	    send_zerocopy(lane, peer, out.parts[0]))
+		return;
+	sqe = request(lane);
+	if (sqe == NULL) {
+		twi_tcp_mark_dirty(peer);
+		return;
+	}
+	for (int i = 0; i < out.count; i++)
+		stream->tx_parts[i] = out.parts[i];
+	stream->tx_msg = (struct msghdr){ .msg_iov = stream->tx_parts,
+					  .msg_iovlen = (size_t)out.count };
+	io_uring_prep_sendmsg(sqe, stream->fd, &stream->tx_msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	stamp(lane, sqe, TWI_TCP_SEND, stream);
+	stream->tx_busy = true;
+}
+
+static void recv_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
+{
+	struct twi_engine *engine = lane->base.engine;
+	struct twi_tcp_stream *stream = peer->bulk;
+	struct io_uring_sqe *sqe;
+	int count;
+
+	if (stream == NULL || stream->state != TWI_TCP_UP || stream->rx_busy)
+		return;
+	sqe = request(lane);
+	if (sqe == NULL)
+		return;
+	count = twi_session_bulk_want(&peer->base.session,
+				      (uint64_t)engine->knobs.bulk_chunk_bytes, stream->rx_parts);
+	stream->rx_msg =
+		(struct msghdr){ .msg_iov = stream->rx_parts, .msg_iovlen = (size_t)count };
+	io_uring_prep_recvmsg(sqe, stream->fd, &stream->rx_msg, MSG_DONTWAIT);
+	stamp(lane, sqe, TWI_TCP_RECVMSG, stream);
+	stream->rx_busy = true;
+}
+
+/* Sends what is in the control buffer, with an acknowledgement if one is owed. */
+void twi_tcp_flush_peer(struct twi_tcp_peer *peer)
+{
+	struct twi_tcp_lane *lane = twi_tcp_lane_of(peer->base.engine);
+	struct iovec out;
+
+	if (peer->lost)
+		return;
+	if (peer->control != NULL && !peer->control->tx_busy)
+		twi_session_ack(&peer->base.session);
+	if (!twi_session_control_out(&peer->base.session, &out))
+		peer->base.session.urgent = false;
+	send_control(lane, peer);
+}
+
+/* Everything that a peer may have to send after its session has moved. */
+void twi_tcp_pump(struct twi_tcp_peer *peer)
+{
+	struct twi_tcp_lane *lane = twi_tcp_lane_of(peer->base.engine);
+	struct iovec out;
+
+	if (peer->lost)
+		return;
+	if (peer->base.session.urgent || twi_session_control_out(&peer->base.session, &out))
+		twi_tcp_flush_peer(peer);
+	if (!peer->base.closed)
+		send_bulk(lane, peer);
+}
+
+static bool would_block(int res)
+{
+	return res == -EAGAIN || res == -EWOULDBLOCK || res == -EINTR;
+}
+
+/* The stream has ended or failed. Control decides; bulk waits a little for what control still has. */
+static void stream_ended(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res)
+{
+	struct twi_tcp_peer *peer = stream->peer;
+
+	if (stream->bulk && !peer->base.closed) {
+		twi_tcp_stream_destroy(lane, stream);
+		peer->deadline_ns = twi_engine_now(lane->base.engine) + TWI_BULK_GRACE_NS;
+		if (twi_list_empty(&peer->dying))
+			twi_list_push_back(&lane->dying, &peer->dying);
+		return;
+	}
+	if (res < 0)
+		twi_error_errno(TOW_EPEER, -res, "the connection to %s broke",
+				peer->base.address);
+	else
+		twi_error(TOW_EPEER, "peer %s %s", peer->base.address,
+			  peer->base.session.peer_said_bye ? "closed the connection" :
+							     "has gone without a word");
+	twi_tcp_peer_lost(peer, TOW_EPEER);
+}
+
+static void sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res)
+{
+	struct twi_tcp_peer *peer = stream->peer;
+
+	stream->tx_busy = false;
+	if (would_block(res)) {
+		twi_tcp_poll_out(lane, stream);
+		return;
+	}
+	if (res < 0) {
+		/* What has arrived may still be read: the end of the receiving side decides. */
+		if (stream->bulk || stream->state != TWI_TCP_UP)
+			stream_ended(lane, stream, res);
+		else
+			stream->tx_blocked = true;
+		return;
+	}
+	if (stream->bulk)
+		twi_session_bulk_sent(&peer->base.session, (size_t)res);
+	else
+		twi_session_control_sent(&peer->base.session, (size_t)res);
+	if (!stream->bulk && (size_t)res < stream->tx_parts[0].iov_len)
+		twi_tcp_poll_out(lane, stream);
+	twi_tcp_mark_dirty(peer);
+}
+
+static void received_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res,
+			     uint32_t flags, const void *data)
+{
+	struct twi_tcp_peer *peer = stream->peer;
+	int status;
+
+	if (res == -ENOBUFS || would_block(res)) {
+		recv_arm(lane, stream);
+		return;
+	}
+	if (res <= 0) {
+		stream_ended(lane, stream, res);
+		return;
+	}
+	status = twi_session_control_in(&peer->base.session, data, (size_t)res);
+	if (status < 0) {
+		twi_count(lane->base.engine->diag, TWI_C_protocol_errors,
+			  status == TOW_EPROTOCOL);
+		twi_tcp_peer_lost(peer, status);
+		return;
+	}
+	if ((flags & IORING_CQE_F_MORE) == 0)
+		recv_arm(lane, stream);
+	twi_tcp_mark_dirty(peer);
+}
+
+static void received_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res,
+			  uint32_t flags)
+{
+	struct twi_tcp_peer *peer = stream->peer;
+	size_t wanted = 0;
+	int status;
+
+	stream->rx_busy = false;
+	if (would_block(res)) {
+		twi_tcp_poll_in(lane, stream);
+		return;
+	}
+	if (res <= 0) {
+		stream_ended(lane, stream, res);
+		return;
+	}
+	for (size_t i = 0; i < stream->rx_msg.msg_iovlen; i++)
+		wanted += stream->rx_parts[i].iov_len;
+	status = twi_session_bulk_in(&peer->base.session, (size_t)res);
+	if (status < 0) {
+		twi_count(lane->base.engine->diag, TWI_C_protocol_errors, 1);
+		twi_tcp_peer_lost(peer, status);
+		return;
+	}
+	if ((size_t)res == wanted || (flags & IORING_CQE_F_SOCK_NONEMPTY) != 0)
+		recv_bulk(lane, peer);
+	else
+		twi_tcp_poll_in(lane, stream);
+	twi_tcp_mark_dirty(peer);
+}
+
+static struct tow_peer *peer_by_id(struct twi_engine *engine, uint64_t id)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe(pos, next, &engine->peers) {
+		struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
+
+		if (peer->id == id)
+			return peer;
+	}
+	return NULL;
+}
+
+/* First the send's own completion (with MORE: a notification follows), then the notification. */
+static void sent_zerocopy(struct twi_tcp_lane *lane, uint32_t index, int res, uint32_t flags)
+{
+	struct twi_engine *engine = lane->base.engine;
+	struct twi_tcp_zc *record = &lane->zc[index];
+	struct tow_peer *peer;
+
+	if (index >= TWI_ZC_RECORDS || !record->used)
+		return;
+	peer = peer_by_id(engine, record->peer_id);
+	if ((flags & IORING_CQE_F_NOTIF) != 0) {
+		if (peer != NULL)
+			twi_path_report(engine, &((struct twi_tcp_peer *)(void *)peer)->route,
+					record->bytes,
+					((uint32_t)res & IORING_NOTIF_USAGE_ZC_COPIED) != 0);
+	} else {
+		struct twi_tcp_slot *slot = &lane->slots[record->slot];
+
+		if (res == -EINVAL || res == -EOPNOTSUPP || res == -ENOMEM) {
+			/* This kernel or this limit does not allow it: plain sends from now on. */
+			if (peer != NULL)
+				((struct twi_tcp_peer *)(void *)peer)->route.able = false;
+			res = -EAGAIN;
+		}
+		if (slot->stream != NULL && slot->generation == record->generation)
+			sent(lane, slot->stream, res);
+	}
+	if ((flags & IORING_CQE_F_MORE) != 0)
+		return;
+	twi_pool_release(engine->pool, record->memory);
+	record->used = false;
+	record->next_free = lane->zc_free;
+	lane->zc_free = index + 1;
+}
+
+/* Reads and drops until the other side's end comes. */
+static void drain(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+{
+	uint8_t dropped[4096];
+	ssize_t n = 0;
+
+	for (int i = 0; i < 64; i++) {
+		n = recv(stream->fd, dropped, sizeof(dropped), MSG_DONTWAIT);
+		if (n <= 0)
+			break;
+	}
+	if (n > 0 || (n < 0 && would_block(-errno)))
+		twi_tcp_poll_in(lane, stream);
+	else
+		twi_tcp_peer_lost(stream->peer, TOW_ECLOSED);
+}
+
+static void stream_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
+			 enum twi_tcp_event event, int res, uint32_t flags, const void *data)
+{
+	switch (event) {
+	case TWI_TCP_POLLIN:
+		if (stream->state == TWI_TCP_DRAINING)
+			drain(lane, stream);
+		else if (stream->state != TWI_TCP_UP)
+			twi_tcp_handshake_event(lane, stream);
+		else if (stream->bulk)
+			recv_bulk(lane, stream->peer);
+		break;
+	case TWI_TCP_POLLOUT:
+		stream->tx_blocked = false;
+		if (stream->state != TWI_TCP_UP && stream->state != TWI_TCP_DRAINING)
+			twi_tcp_handshake_event(lane, stream);
+		else
+			twi_tcp_mark_dirty(stream->peer);
+		break;
+	case TWI_TCP_RECV:
+		if (stream->state == TWI_TCP_UP)
+			received_control(lane, stream, res, flags, data);
+		break;
+	case TWI_TCP_RECVMSG:
+		received_bulk(lane, stream, res, flags);
+		break;
+	case TWI_TCP_SEND:
+		sent(lane, stream, res);
+		break;
+	default:
+		break;
+	}
+}
+
+static void accept_event(struct twi_tcp_lane *lane, struct twi_tcp_slot *slot, uint32_t bit,
+			 int res, uint32_t flags)
+{
+	struct twi_tcp_endpoint *endpoint = slot->endpoint;
+
+	if ((flags & IORING_CQE_F_MORE) == 0) {
+		endpoint->accept_rings &= ~bit;
+		twi_tcp_accept_arm(lane, endpoint);
+	}
+	if (res >= 0)
+		twi_tcp_accepted(lane, endpoint, res);
+}
+
+void twi_tcp_completed(struct twi_lane *base, uint64_t user_data, int res, uint32_t flags,
+		       const void *data)
+{
+	struct twi_tcp_lane *lane = (struct twi_tcp_lane *)(void *)base;
+	enum twi_tcp_event event = (enum twi_tcp_event)(user_data >> 52 & 15);
+	uint32_t bit = 1u << (user_data >> 48 & 15), index = (uint32_t)user_data;
+	uint16_t generation = (uint16_t)(user_data >> 32);
+	struct twi_tcp_slot *slot;
+
+	if (event == TWI_TCP_SEND_ZC) {
+		sent_zerocopy(lane, index, res, flags);
+		return;
+	}
+	if (index >= lane->slot_count)
+		return;
+	slot = &lane->slots[index];
+	if (slot->generation != generation || (slot->stream == NULL && slot->endpoint == NULL)) {
+		if (event == TWI_TCP_ACCEPT && res >= 0)
+			close(res); /* its endpoint was closed meanwhile */
+		return;
+	}
+	if (slot->endpoint != NULL) {
+		accept_event(lane, slot, bit, res, flags);
+		return;
+	}
+	if (event == TWI_TCP_POLLIN)
+		slot->stream->pollin_rings &= ~bit;
+	else if (event == TWI_TCP_POLLOUT)
+		slot->stream->pollout_rings &= ~bit;
+	else if (event == TWI_TCP_RECV && (flags & IORING_CQE_F_MORE) == 0)
+		slot->stream->recv_rings &= ~bit;
+	stream_event(lane, slot->stream, event, res, flags, data);
+}

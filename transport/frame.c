@@ -81,8 +81,7 @@ static enum twi_frame_fault check_place(const struct frame_rule *rule, const str
 		return TWI_FAULT_FLAGS;
 	if (hello == limits->hello_done)
 		return TWI_FAULT_ORDER;
-	/* The kind of a stream is not known before its HELLO, which is legal on both. */
-	if (!hello && !(rule->streams & (limits->control ? ON_CONTROL : ON_BULK)))
+	if (!(rule->streams & (limits->control ? ON_CONTROL : ON_BULK)))
 		return TWI_FAULT_STREAM;
 	return TWI_FAULT_NONE;
 }

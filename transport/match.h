@@ -65,8 +65,9 @@ struct twi_match_entry *twi_match_first_unexpected(const struct twi_match *match
 
 /*
  * Tags may be small numbers in a row, or addresses, or have a rank in the high bits and nothing
- * else. The first multiplication carries low bits up, the fold brings high bits down, the second
- * carries both to the top, where the index is taken.
+ * else. One multiplication carries every bit to the top, where the index is taken, but puts tags
+ * with some steps between them (Fibonacci numbers) into a handful of buckets; the fold and the
+ * second break such rows up.
  */
 static inline uint32_t twi_match_hash(uint64_t tag)
 {

@@ -100,6 +100,7 @@ static void test_order_within_a_tag(void **state)
 static void test_cancel(void **state)
 {
 	struct twi_match_entry a = { .tag = 1 }, b = { .tag = 1 }, m = { .tag = 1 };
+	struct twi_match_entry fresh = { .tag = 1 };
 
 	(void)state;
 	assert_null(twi_match_post(&match, &a));
@@ -109,6 +110,9 @@ static void test_cancel(void **state)
 	assert_ptr_equal(twi_match_arrive(&match, &m), &b);
 	assert_false(twi_match_remove_posted(&match, &b));
 	assert_false(twi_match_remove_unexpected(&match, &m)); /* matched: never queued */
+	assert_null(twi_match_arrive(&match, &m));
+	assert_ptr_equal(twi_match_post(&match, &fresh), &m);
+	assert_false(twi_match_remove_posted(&match, &fresh)); /* likewise */
 	assert_null(twi_match_arrive(&match, &m));
 	assert_true(twi_match_remove_unexpected(&match, &m));
 	assert_false(twi_match_remove_unexpected(&match, &m));
@@ -162,6 +166,14 @@ static void test_hash_spreads(void **state)
 	check_spread(3, 0);
 	check_spread(1000, 7);
 	check_spread(0x100000001ull, 0);
+	/* Steps that one multiplication by the golden ratio puts into a handful of buckets. */
+	for (uint64_t a = 1597, b = 2584; b < 1ull << 40;) {
+		const uint64_t next = a + b;
+
+		check_spread(next, 0);
+		a = b;
+		b = next;
+	}
 }
 
 int main(void)

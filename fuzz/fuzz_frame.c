@@ -1,0 +1,109 @@
+/*
+ * Fuzzes what a peer's bytes go through first. The input is one byte of circumstances and then a
+ * stream:
+ *
+ *   bit 0    the stream is a bulk stream
+ *   bit 1    the bytes come from the acceptor
+ *   bit 2    the stream's HELLO has been read before
+ *   bits 3-7 eager_max_bytes that we announced is 0 for 0, else 1 << (bits - 1), at most 16 MiB
+ *
+ * What is accepted must be canonical, and walking on by the accepted lengths must stay in bounds.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/frame.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void expect(bool truth)
+{
+	if (!truth)
+		abort();
+}
+
+static bool get_header(const uint8_t *in, const struct twi_frame_limits *limits,
+		       struct twi_frame *out)
+{
+	enum twi_frame_fault fault = TWI_FAULT_COUNT;
+	uint8_t again[TWI_FRAME_BYTES];
+	const int status = twi_frame_get(in, limits, out, &fault);
+
+	expect(fault < TWI_FAULT_COUNT && twi_frame_fault_text(fault));
+	expect((status == TOW_OK) == (fault == TWI_FAULT_NONE));
+	if (status)
+		return false;
+	twi_frame_put(again, out);
+	expect(memcmp(again, in, sizeof(again)) == 0);
+	expect(out->payload_bytes <= TWI_WIRE_CHUNK_MAX);
+	expect(out->type != TWI_FRAME_EAGER || out->payload_bytes <= limits->eager_max_bytes);
+	expect(out->value <= TWI_WIRE_U63_MAX && out->seq <= TWI_WIRE_U63_MAX);
+	return true;
+}
+
+static bool get_hello(const uint8_t *in, bool from_acceptor, struct twi_hello *out)
+{
+	enum twi_frame_fault fault = TWI_FAULT_COUNT;
+	uint8_t again[TWI_HELLO_BYTES];
+	const int status = twi_hello_get(in, from_acceptor, out, &fault);
+
+	expect(fault < TWI_FAULT_COUNT);
+	expect((status == TOW_OK) == (fault == TWI_FAULT_NONE));
+	if (status)
+		return false;
+	expect(out->version_major == TWI_WIRE_MAJOR && out->session);
+	expect(out->kind == TWI_STREAM_BULK ||
+	       out->credit_bytes >= twi_frame_cost(out->eager_max_bytes));
+	twi_hello_put(again, out);
+	if (out->version_minor == TWI_WIRE_MINOR)
+		expect(memcmp(again, in, sizeof(again)) == 0);
+	return true;
+}
+
+/* As a session reads: header, payload, header, ..., until the bytes end or break the rules. */
+static void walk(const uint8_t *data, size_t size, struct twi_frame_limits limits,
+		 bool from_acceptor)
+{
+	struct twi_frame frame;
+	struct twi_hello hello;
+	uint64_t credit_used = 0;
+
+	while (size >= TWI_FRAME_BYTES) {
+		if (!get_header(data, &limits, &frame))
+			return;
+		data += TWI_FRAME_BYTES;
+		size -= TWI_FRAME_BYTES;
+		if (frame.payload_bytes > size)
+			return;
+		if (frame.type == TWI_FRAME_HELLO) {
+			if (!get_hello(data, from_acceptor, &hello))
+				return;
+			limits.hello_done = true;
+			limits.control = hello.kind == TWI_STREAM_CONTROL;
+		} else if (frame.type == TWI_FRAME_EAGER || frame.type == TWI_FRAME_RTS) {
+			credit_used += twi_frame_cost(frame.payload_bytes);
+			expect(credit_used >= 64);
+		}
+		data += frame.payload_bytes;
+		size -= frame.payload_bytes;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct twi_frame_limits limits = { 0 };
+	struct twi_hello hello;
+	uint8_t how;
+
+	if (size < 1)
+		return 0;
+	how = data[0];
+	limits.control = !(how & 1);
+	limits.hello_done = how & 4;
+	if (how >> 3)
+		limits.eager_max_bytes = twi_min(1u << ((how >> 3) - 1), TWI_WIRE_EAGER_MAX);
+	walk(data + 1, size - 1, limits, how & 2);
+	if (size - 1 >= TWI_HELLO_BYTES)
+		get_hello(data + 1, how & 2, &hello);
+	return 0;
+}

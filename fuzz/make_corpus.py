@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""make_corpus.py - writes the seeds of fuzz/corpus/frame: one legal stream of each kind, and each
+way to break one that a fuzzer would take long to find. Inputs open with the byte of circumstances
+that fuzz_frame.c describes. Run it after a change of the wire format and commit what it writes."""
+import pathlib
+import struct
+
+HELLO, EAGER, RTS, CTS, DONE, ACK, CANCEL, REFUSE, BYE, DATA = range(1, 11)
+BULK, ACCEPTOR, GREETED = 1, 2, 4
+EAGER_4K = 13 << 3
+SESSION, TOKEN = 0x1122334455667788, 0x99AABBCCDDEEFF01
+
+
+def frame(kind, seq=0, tag=0, value=0, payload=b"", flags=0, payload_bytes=None):
+    size = len(payload) if payload_bytes is None else payload_bytes
+    return struct.pack("<BBHIQQQ", kind, flags, 0, size, seq, tag, value) + payload
+
+
+def hello(kind=0, token=0, major=1, minor=0, eager=4096, credit=1 << 20, rest=0):
+    if kind == 1:
+        eager = credit = 0
+    body = struct.pack("<8sHHB3xQQIIQQQ", b"TOWLINE\0", major, minor, kind, SESSION, token,
+                       eager, 0, credit, rest, rest)
+    return frame(HELLO, payload=body)
+
+
+EVERY_CONTROL = (
+    frame(EAGER, 1, 5, payload=b"small message") + frame(EAGER, 2, 2**64 - 1)
+    + frame(RTS, 3, 6, 1 << 30) + frame(CTS, 3, value=1 << 30) + frame(DONE, 3, value=1500)
+    + frame(ACK, 3, 320, 900) + frame(RTS, 4, 6, 9) + frame(CANCEL, 4)
+    + frame(REFUSE, 5, value=1) + frame(REFUSE, 6, value=2) + frame(BYE, value=15))
+CHUNKS = (frame(DATA, 3, value=0, payload=b"x" * 100)
+          + frame(DATA, 3, value=100, payload=b"y" * 28, flags=1))
+
+SEEDS = {
+    "control_connector": (EAGER_4K, hello() + EVERY_CONTROL),
+    "control_acceptor": (EAGER_4K | ACCEPTOR, hello(token=TOKEN) + EVERY_CONTROL),
+    "control_greeted": (EAGER_4K | GREETED, EVERY_CONTROL),
+    "bulk_connector": (BULK, hello(1, TOKEN) + CHUNKS),
+    "bulk_greeted": (BULK | GREETED, CHUNKS),
+    "bulk_last_offset": (BULK | GREETED,
+                         frame(DATA, 3, value=2**63 - 2, payload=b"z", flags=1)),
+    "bulk_past_end": (BULK | GREETED, frame(DATA, 3, value=2**63 - 1, payload=b"z")),
+    "bulk_huge_chunk": (BULK | GREETED, frame(DATA, 3, payload_bytes=2**32 - 1)),
+    "hello_twice": (EAGER_4K, hello() + hello()),
+    "hello_major_2": (EAGER_4K, hello(major=2)),
+    "hello_minor_1": (EAGER_4K, hello(minor=1, rest=7) + EVERY_CONTROL),
+    "hello_little_credit": (EAGER_4K, hello(credit=4159)),
+    "hello_bare": (EAGER_4K, hello()[32:]),
+    "eager_too_long": (EAGER_4K | GREETED, frame(EAGER, 1, 5, payload=b"e" * 4097)),
+    "truncated": (EAGER_4K | GREETED, frame(EAGER, 1, 5, payload=b"cut")[:-1]),
+    "http": (EAGER_4K, b"GET / HTTP/1.1\r\nHost: localhost:4711\r\n\r\n"),
+}
+
+if __name__ == "__main__":
+    folder = pathlib.Path(__file__).parent / "corpus" / "frame"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (how, stream) in SEEDS.items():
+        (folder / name).write_bytes(bytes([how]) + stream)

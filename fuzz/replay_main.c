@@ -1,0 +1,102 @@
+/*
+ * main() for a fuzzer without a fuzzer: gives it each file named, and each file of each directory
+ * named, and prints how many. A finding aborts, as it does under libFuzzer; the last line printed
+ * names the file.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define INPUT_MAX (16u << 20)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static int fail(const char *path, const char *what)
+{
+	fprintf(stderr, "%s: %s: %s\n", path, what, strerror(errno));
+	return -1;
+}
+
+/* Returns 1, the number of inputs replayed, or -1. */
+static long replay_file(const char *path, size_t bytes)
+{
+	FILE *file;
+	uint8_t *data;
+	size_t got;
+
+	if (bytes > INPUT_MAX) {
+		errno = EFBIG;
+		return fail(path, "read");
+	}
+	file = fopen(path, "rb");
+	if (!file)
+		return fail(path, "open");
+	/* Exactly as large as the input, so that ASan sees the first byte read past it. */
+	data = malloc(bytes ? bytes : 1);
+	got = data ? fread(data, 1, bytes, file) : 0;
+	fclose(file);
+	if (!data || got != bytes) {
+		free(data);
+		return fail(path, "read");
+	}
+	printf("%s\n", path);
+	fflush(stdout);
+	LLVMFuzzerTestOneInput(data, bytes);
+	free(data);
+	return 1;
+}
+
+static long replay(const char *path);
+
+static long replay_directory(const char *path)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+	char child[4096];
+	long count = 0;
+
+	if (!dir)
+		return fail(path, "open");
+	while (count >= 0 && (entry = readdir(dir))) {
+		long more;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(child, sizeof(child), "%s/%s", path, entry->d_name);
+		more = replay(child);
+		count = more < 0 ? more : count + more;
+	}
+	closedir(dir);
+	return count;
+}
+
+static long replay(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st))
+		return fail(path, "stat");
+	if (S_ISDIR(st.st_mode))
+		return replay_directory(path);
+	return replay_file(path, (size_t)st.st_size);
+}
+
+int main(int argc, char **argv)
+{
+	long total = 0;
+
+	for (int i = 1; i < argc; i++) {
+		const long count = replay(argv[i]);
+
+		if (count < 0)
+			return 1;
+		total += count;
+	}
+	printf("%ld inputs replayed\n", total);
+	/* A corpus that is not where it should be must not look like one without findings. */
+	return total > 0 ? 0 : 1;
+}

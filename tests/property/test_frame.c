@@ -1,0 +1,237 @@
+/*
+ * The codec under random input. What we write we read back; what we accept is canonical and within
+ * the limits, whatever bytes come. TOW_TEST_SEED replays a run.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "transport/frame.h"
+
+#define ROUNDS 400000
+
+static uint64_t seed, rng;
+
+static uint64_t rnd(void)
+{
+	uint64_t z = rng += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return z ^ (z >> 31);
+}
+
+/* A number of any size: as likely of 3 bits as of 60. */
+static uint64_t rnd_sized(void)
+{
+	return rnd() >> (rnd() % 64);
+}
+
+static uint64_t rnd_in(uint64_t min, uint64_t max)
+{
+	const uint64_t span = max - min;
+
+	switch (rnd() % 8) {
+	case 0:
+		return min;
+	case 1:
+		return max;
+	default:
+		return min + (span == UINT64_MAX ? rnd_sized() : rnd_sized() % (span + 1));
+	}
+}
+
+static struct twi_frame rnd_legal(const struct twi_frame_limits *limits)
+{
+	struct twi_frame f = { .seq = rnd_in(1, INT64_MAX) };
+
+	if (!limits->hello_done)
+		return (struct twi_frame){ .type = TWI_FRAME_HELLO, .payload_bytes = 64 };
+	f.type = limits->control ? (uint8_t)(2 + rnd() % 8) : TWI_FRAME_DATA;
+	switch (f.type) {
+	case TWI_FRAME_EAGER:
+		f.tag = rnd_sized();
+		f.payload_bytes = (uint32_t)rnd_in(0, limits->eager_max_bytes);
+		break;
+	case TWI_FRAME_RTS:
+		f.tag = rnd_sized();
+		f.value = rnd_in(1, INT64_MAX);
+		break;
+	case TWI_FRAME_CTS:
+		f.value = rnd_in(1, INT64_MAX);
+		break;
+	case TWI_FRAME_ACK:
+		f.tag = rnd_in(0, INT64_MAX);
+		f.value = rnd_in(0, TWI_WIRE_HOLD_MAX_NS);
+		break;
+	case TWI_FRAME_DONE:
+		f.value = rnd_in(0, TWI_WIRE_HOLD_MAX_NS);
+		break;
+	case TWI_FRAME_REFUSE:
+		f.value = rnd_in(1, 2);
+		break;
+	case TWI_FRAME_BYE:
+		f.seq = 0;
+		f.value = rnd_in(0, TWI_WIRE_STATUS_MAX);
+		break;
+	case TWI_FRAME_DATA:
+		f.flags = rnd() & 1;
+		f.payload_bytes = (uint32_t)rnd_in(1, TWI_WIRE_CHUNK_MAX);
+		f.value = rnd_in(0, (uint64_t)INT64_MAX - f.payload_bytes);
+		break;
+	}
+	return f;
+}
+
+static struct twi_frame_limits rnd_limits(void)
+{
+	return (struct twi_frame_limits){
+		.eager_max_bytes = (uint32_t)rnd_in(0, TWI_WIRE_EAGER_MAX),
+		.control = rnd() & 1,
+		.hello_done = rnd() % 8 != 0,
+	};
+}
+
+static void test_round_trips(void **state)
+{
+	(void)state;
+	for (int i = 0; i < ROUNDS; i++) {
+		const struct twi_frame_limits limits = rnd_limits();
+		const struct twi_frame f = rnd_legal(&limits);
+		uint8_t bytes[TWI_FRAME_BYTES];
+		struct twi_frame out;
+		enum twi_frame_fault fault;
+
+		twi_frame_put(bytes, &f);
+		assert_int_equal(twi_frame_get(bytes, &limits, &out, &fault), TOW_OK);
+		assert_int_equal(fault, TWI_FAULT_NONE);
+		assert_true(out.type == f.type && out.flags == f.flags && out.seq == f.seq);
+		assert_true(out.payload_bytes == f.payload_bytes && out.tag == f.tag);
+		assert_int_equal(out.value, f.value);
+	}
+}
+
+/* Random bytes alone are nearly never legal: often begin with a legal frame and spoil it. */
+static void rnd_bytes(uint8_t *bytes, const struct twi_frame_limits *limits)
+{
+	const uint64_t how = rnd() % 4;
+
+	for (unsigned int i = 0; i < TWI_FRAME_BYTES; i++)
+		bytes[i] = (uint8_t)rnd();
+	if (how > 0) {
+		const struct twi_frame f = rnd_legal(limits);
+
+		twi_frame_put(bytes, &f);
+	}
+	for (uint64_t i = 1; i < how; i++)
+		bytes[rnd() % TWI_FRAME_BYTES] ^= (uint8_t)(1u << (rnd() % 8));
+}
+
+static void check_accepted(const struct twi_frame *f, const struct twi_frame_limits *limits)
+{
+	assert_true(f->type >= 1 && f->type < TWI_FRAME_TYPE_END);
+	assert_int_equal(f->type == TWI_FRAME_HELLO, !limits->hello_done);
+	if (f->type == TWI_FRAME_DATA)
+		assert_true(f->payload_bytes >= 1 && f->payload_bytes <= TWI_WIRE_CHUNK_MAX &&
+			    f->value + f->payload_bytes <= INT64_MAX);
+	else if (f->type == TWI_FRAME_HELLO)
+		assert_int_equal(f->payload_bytes, TWI_HELLO_BYTES);
+	else if (f->type == TWI_FRAME_EAGER)
+		assert_true(f->payload_bytes <= limits->eager_max_bytes);
+	else
+		assert_int_equal(f->payload_bytes, 0);
+	if (f->type != TWI_FRAME_HELLO)
+		assert_int_equal(f->type == TWI_FRAME_DATA, !limits->control);
+	assert_true(f->seq <= INT64_MAX && f->value <= INT64_MAX);
+	assert_true(!f->flags || f->type == TWI_FRAME_DATA);
+	assert_int_equal(!f->seq, f->type == TWI_FRAME_HELLO || f->type == TWI_FRAME_BYE);
+	assert_true(!f->tag || f->type == TWI_FRAME_EAGER || f->type == TWI_FRAME_RTS ||
+		    f->type == TWI_FRAME_ACK);
+}
+
+static void test_random_bytes(void **state)
+{
+	int accepted = 0;
+
+	(void)state;
+	for (int i = 0; i < ROUNDS; i++) {
+		const struct twi_frame_limits limits = rnd_limits();
+		uint8_t bytes[TWI_FRAME_BYTES], again[TWI_FRAME_BYTES];
+		struct twi_frame out;
+		enum twi_frame_fault fault;
+
+		rnd_bytes(bytes, &limits);
+		if (twi_frame_get(bytes, &limits, &out, &fault) != TOW_OK) {
+			assert_true(fault > TWI_FAULT_NONE && fault < TWI_FAULT_COUNT);
+			continue;
+		}
+		accepted++;
+		check_accepted(&out, &limits);
+		twi_frame_put(again, &out);
+		assert_memory_equal(bytes, again, sizeof(bytes));
+	}
+	assert_true(accepted > ROUNDS / 8 && accepted < ROUNDS);
+}
+
+static void test_random_hellos(void **state)
+{
+	int accepted = 0;
+
+	(void)state;
+	for (int i = 0; i < ROUNDS; i++) {
+		const bool bulk = rnd() & 1, from_acceptor = rnd() & 1;
+		const struct twi_hello h = {
+			.kind = bulk,
+			.session = rnd_in(1, UINT64_MAX),
+			.token = bulk || from_acceptor ? rnd_in(1, UINT64_MAX) : 0,
+			.eager_max_bytes = bulk ? 0 : (uint32_t)rnd_in(0, TWI_WIRE_EAGER_MAX),
+			.credit_bytes = bulk ? 0 : rnd_in(1u << 25, TWI_WIRE_CREDIT_MAX),
+		};
+		const unsigned int flips = rnd() % 3;
+		uint8_t bytes[TWI_HELLO_BYTES], again[TWI_HELLO_BYTES];
+		struct twi_hello out;
+		enum twi_frame_fault fault;
+
+		twi_hello_put(bytes, &h);
+		for (unsigned int flip = 0; flip < flips; flip++)
+			bytes[rnd() % TWI_HELLO_BYTES] ^= (uint8_t)(1u << (rnd() % 8));
+		if (twi_hello_get(bytes, from_acceptor, &out, &fault) != TOW_OK) {
+			assert_true(flips > 0);
+			continue;
+		}
+		accepted++;
+		assert_true(out.session && out.credit_bytes <= TWI_WIRE_CREDIT_MAX);
+		assert_true(out.eager_max_bytes <= TWI_WIRE_EAGER_MAX);
+		twi_hello_put(again, &out);
+		if (out.version_minor == TWI_WIRE_MINOR)
+			assert_memory_equal(bytes, again, sizeof(bytes));
+	}
+	assert_true(accepted > ROUNDS / 4);
+}
+
+static int seed_rng(void **state)
+{
+	(void)state;
+	rng = seed;
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_round_trips, seed_rng),
+		cmocka_unit_test_setup(test_random_bytes, seed_rng),
+		cmocka_unit_test_setup(test_random_hellos, seed_rng),
+	};
+	const char *given = getenv("TOW_TEST_SEED");
+
+	seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+	printf("TOW_TEST_SEED=%llu\n", (unsigned long long)seed);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

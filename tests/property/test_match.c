@@ -1,0 +1,199 @@
+/*
+ * Matching against a plain list that is walked from its oldest entry. Few tags, so that they meet
+ * often; every kind of tag, so that buckets collide. TOW_TEST_SEED replays a run.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "transport/match.h"
+
+#define ENTRIES 512
+#define ROUNDS  20
+#define STEPS   20000
+
+static uint64_t seed, rng;
+
+static uint64_t rnd(void)
+{
+	uint64_t z = rng += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return z ^ (z >> 31);
+}
+
+/* The plain twin: entries in order of coming. */
+struct plain {
+	struct twi_match_entry *entry[ENTRIES];
+	size_t count;
+};
+
+static void plain_remove_at(struct plain *list, size_t at)
+{
+	list->count--;
+	memmove(&list->entry[at], &list->entry[at + 1],
+		(list->count - at) * sizeof(list->entry[0]));
+}
+
+static struct twi_match_entry *plain_take(struct plain *list, uint64_t tag)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		struct twi_match_entry *entry = list->entry[i];
+
+		if (entry->tag == tag) {
+			plain_remove_at(list, i);
+			return entry;
+		}
+	}
+	return NULL;
+}
+
+static bool plain_remove(struct plain *list, const struct twi_match_entry *entry)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		if (list->entry[i] == entry) {
+			plain_remove_at(list, i);
+			return true;
+		}
+	}
+	return false;
+}
+
+static struct twi_match match;
+static struct plain posted, unexpected;
+static struct twi_match_entry pool[ENTRIES];
+static struct twi_match_entry *spare[ENTRIES];
+static size_t spares;
+static uint64_t tags[64];
+static size_t tag_count;
+
+static void start_round(void)
+{
+	const unsigned int shift = rnd() % 58;
+
+	twi_match_init(&match);
+	posted.count = unexpected.count = 0;
+	spares = ENTRIES;
+	for (size_t i = 0; i < ENTRIES; i++) {
+		spare[i] = &pool[i];
+		twi_list_init(&pool[i].link);
+	}
+	tag_count = 1 + rnd() % twi_array_count(tags);
+	for (size_t i = 0; i < tag_count; i++)
+		tags[i] = rnd() % 4 ? (uint64_t)i << shift : rnd();
+	/* Two that are sure to share a bucket. */
+	if (tag_count > 1)
+		for (tags[1] = rnd(); twi_match_hash(tags[1]) != twi_match_hash(tags[0]);)
+			tags[1]++;
+}
+
+/* One comes on `mine`: a receive, or a message, with or without a record of its own. */
+static void step_come(bool receive)
+{
+	struct plain *mine = receive ? &posted : &unexpected;
+	struct plain *other = receive ? &unexpected : &posted;
+	const uint64_t tag = tags[rnd() % tag_count];
+	struct twi_match_entry *expect, *got, *entry;
+
+	expect = plain_take(other, tag);
+	if (rnd() % 4 == 0) {
+		got = receive ? twi_match_take_unexpected(&match, tag)
+			      : twi_match_take_posted(&match, tag);
+		assert_ptr_equal(got, expect);
+	} else {
+		if (!expect && !spares)
+			return;
+		/* One that matches at once is given back at once: any record will do. */
+		entry = spares ? spare[--spares] : expect;
+		if (entry == expect) {
+			got = receive ? twi_match_take_unexpected(&match, tag)
+				      : twi_match_take_posted(&match, tag);
+			assert_ptr_equal(got, expect);
+			spare[spares++] = got;
+			return;
+		}
+		entry->tag = tag;
+		got = receive ? twi_match_post(&match, entry) : twi_match_arrive(&match, entry);
+		assert_ptr_equal(got, expect);
+		if (got)
+			spare[spares++] = entry;
+		else
+			mine->entry[mine->count++] = entry;
+	}
+	if (got)
+		spare[spares++] = got;
+}
+
+/* Any record at all is canceled: queued here, queued there, or not queued. */
+static void step_cancel(void)
+{
+	struct twi_match_entry *entry = &pool[rnd() % ENTRIES];
+
+	if (plain_remove(&posted, entry)) {
+		assert_true(twi_match_remove_posted(&match, entry));
+		spare[spares++] = entry;
+	} else if (plain_remove(&unexpected, entry)) {
+		assert_true(twi_match_remove_unexpected(&match, entry));
+		spare[spares++] = entry;
+	} else {
+		assert_false(twi_match_remove_posted(&match, entry));
+		assert_false(twi_match_remove_unexpected(&match, entry));
+	}
+}
+
+static void finish_round(void)
+{
+	struct twi_match_entry *entry;
+
+	while ((entry = twi_match_first_posted(&match))) {
+		assert_true(plain_remove(&posted, entry));
+		assert_true(twi_match_remove_posted(&match, entry));
+	}
+	while ((entry = twi_match_first_unexpected(&match))) {
+		assert_true(plain_remove(&unexpected, entry));
+		assert_true(twi_match_remove_unexpected(&match, entry));
+	}
+	assert_int_equal(posted.count, 0);
+	assert_int_equal(unexpected.count, 0);
+}
+
+static void test_against_plain_list(void **state)
+{
+	(void)state;
+	rng = seed;
+	for (int round = 0; round < ROUNDS; round++) {
+		/* Leaning to one side fills its table; in the balance both stay short. */
+		const unsigned int lean = 20 + rnd() % 60;
+
+		start_round();
+		for (int step = 0; step < STEPS; step++) {
+			if (rnd() % 8 == 0)
+				step_cancel();
+			else
+				step_come(rnd() % 100 < lean);
+			assert_int_equal(match.posted_count, posted.count);
+			assert_int_equal(match.unexpected_count, unexpected.count);
+			assert_int_equal(posted.count + unexpected.count + spares, ENTRIES);
+		}
+		finish_round();
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_against_plain_list),
+	};
+	const char *given = getenv("TOW_TEST_SEED");
+
+	seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+	printf("TOW_TEST_SEED=%llu\n", (unsigned long long)seed);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,459 @@
+/*
+ * The codec of the wire, field by field: every type goes round, every bound holds at both its ends,
+ * every reserved field must be zero. Works on one good frame of each type and spoils it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "transport/frame.h"
+
+#define EAGER_MAX 4096u
+
+static const struct twi_frame good[] = {
+	{ .type = TWI_FRAME_HELLO, .payload_bytes = TWI_HELLO_BYTES },
+	{ .type = TWI_FRAME_EAGER, .payload_bytes = 100, .seq = 7, .tag = UINT64_MAX },
+	{ .type = TWI_FRAME_RTS, .seq = 8, .tag = 1, .value = 1 << 20 },
+	{ .type = TWI_FRAME_CTS, .seq = 8, .value = 1 << 20 },
+	{ .type = TWI_FRAME_DONE, .seq = 8, .value = 1500 },
+	{ .type = TWI_FRAME_ACK, .seq = 8, .tag = 256, .value = 10 },
+	{ .type = TWI_FRAME_CANCEL, .seq = 9 },
+	{ .type = TWI_FRAME_REFUSE, .seq = 9, .value = TWI_REFUSE_TRUNCATED },
+	{ .type = TWI_FRAME_BYE, .value = 15 },
+	{ .type = TWI_FRAME_DATA,
+	  .flags = TWI_FRAME_LAST,
+	  .payload_bytes = 4096,
+	  .seq = 8,
+	  .value = 1 << 19 },
+};
+
+/* The limits under which a frame of this type is legal. */
+static struct twi_frame_limits limits_of(uint8_t type)
+{
+	return (struct twi_frame_limits){
+		.eager_max_bytes = EAGER_MAX,
+		.control = type != TWI_FRAME_DATA,
+		.hello_done = type != TWI_FRAME_HELLO,
+	};
+}
+
+static enum twi_frame_fault fault_under(const struct twi_frame *frame,
+					const struct twi_frame_limits *limits)
+{
+	uint8_t bytes[TWI_FRAME_BYTES];
+	struct twi_frame out;
+	enum twi_frame_fault fault = TWI_FAULT_COUNT;
+	int status;
+
+	twi_frame_put(bytes, frame);
+	status = twi_frame_get(bytes, limits, &out, &fault);
+	assert_int_equal(status, fault == TWI_FAULT_NONE ? TOW_OK : TOW_EPROTOCOL);
+	if (status)
+		return fault;
+	assert_int_equal(out.type, frame->type);
+	assert_int_equal(out.flags, frame->flags);
+	assert_int_equal(out.payload_bytes, frame->payload_bytes);
+	assert_int_equal(out.seq, frame->seq);
+	assert_int_equal(out.tag, frame->tag);
+	assert_int_equal(out.value, frame->value);
+	return fault;
+}
+
+static enum twi_frame_fault fault_of(const struct twi_frame *frame)
+{
+	const struct twi_frame_limits limits = limits_of(frame->type);
+
+	return fault_under(frame, &limits);
+}
+
+static void test_round_trip(void **state)
+{
+	(void)state;
+	assert_int_equal(twi_array_count(good), TWI_FRAME_TYPE_END - 1);
+	for (size_t i = 0; i < twi_array_count(good); i++) {
+		assert_int_equal(good[i].type, i + 1);
+		assert_int_equal(fault_of(&good[i]), TWI_FAULT_NONE);
+	}
+}
+
+static void test_bytes_on_the_wire(void **state)
+{
+	static const uint8_t expect[TWI_FRAME_BYTES] = {
+		10, 1, 0, 0, 0x04, 0x03, 0x02, 0x01, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,
+		0,  0, 0, 0, 0,    0,    0,    0,    0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21,
+	};
+	const struct twi_frame frame = {
+		.type = TWI_FRAME_DATA,
+		.flags = TWI_FRAME_LAST,
+		.payload_bytes = 0x01020304,
+		.seq = 0x1112131415161718,
+		.value = 0x2122232425262728,
+	};
+	uint8_t bytes[TWI_FRAME_BYTES];
+
+	(void)state;
+	twi_frame_put(bytes, &frame);
+	assert_memory_equal(bytes, expect, sizeof(expect));
+	assert_int_equal(fault_of(&frame), TWI_FAULT_NONE);
+}
+
+static void test_unknown_types(void **state)
+{
+	(void)state;
+	for (unsigned int type = 0; type < 256; type++) {
+		const struct twi_frame frame = { .type = (uint8_t)type };
+
+		if (type == 0 || type >= TWI_FRAME_TYPE_END)
+			assert_int_equal(fault_of(&frame), TWI_FAULT_TYPE);
+		else
+			assert_int_not_equal(fault_of(&frame), TWI_FAULT_TYPE);
+	}
+}
+
+static void test_reserved_and_flags(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < twi_array_count(good); i++) {
+		const struct twi_frame_limits limits = limits_of(good[i].type);
+		const unsigned int known = good[i].type == TWI_FRAME_DATA ? TWI_FRAME_LAST : 0;
+		uint8_t bytes[TWI_FRAME_BYTES];
+		struct twi_frame out;
+		enum twi_frame_fault fault;
+
+		for (unsigned int bit = 0; bit < 16; bit++) {
+			twi_frame_put(bytes, &good[i]);
+			bytes[2 + bit / 8] |= (uint8_t)(1u << (bit % 8));
+			assert_int_equal(twi_frame_get(bytes, &limits, &out, &fault),
+					 TOW_EPROTOCOL);
+			assert_int_equal(fault, TWI_FAULT_RESERVED);
+		}
+		for (unsigned int flags = 0; flags < 256; flags++) {
+			struct twi_frame frame = good[i];
+
+			frame.flags = (uint8_t)flags;
+			assert_int_equal(fault_of(&frame),
+					 flags & ~known ? TWI_FAULT_FLAGS : TWI_FAULT_NONE);
+		}
+	}
+}
+
+static void test_place(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < twi_array_count(good); i++) {
+		const bool hello = good[i].type == TWI_FRAME_HELLO;
+		struct twi_frame_limits limits = limits_of(good[i].type);
+
+		limits.control = !limits.control;
+		assert_int_equal(fault_under(&good[i], &limits),
+				 hello ? TWI_FAULT_NONE : TWI_FAULT_STREAM);
+		limits.hello_done = !limits.hello_done;
+		assert_int_equal(fault_under(&good[i], &limits), TWI_FAULT_ORDER);
+	}
+}
+
+/* The range of each field of each type, written a second time: not the codec's own table. */
+struct range {
+	uint8_t type;
+	uint64_t payload_min, payload_max, seq_min, seq_max, tag_max, value_min, value_max;
+};
+
+#define U63 0x7fffffffffffffffull
+
+static const struct range ranges[] = {
+	{ 1, 64, 64, 0, 0, 0, 0, 0 },
+	{ 2, 0, EAGER_MAX, 1, U63, UINT64_MAX, 0, 0 },
+	{ 3, 0, 0, 1, U63, UINT64_MAX, 1, U63 },
+	{ 4, 0, 0, 1, U63, 0, 1, U63 },
+	{ 5, 0, 0, 1, U63, 0, 0, 1ull << 56 },
+	{ 6, 0, 0, 1, U63, U63, 0, 1ull << 56 },
+	{ 7, 0, 0, 1, U63, 0, 0, 0 },
+	{ 8, 0, 0, 1, U63, 0, 1, 2 },
+	{ 9, 0, 0, 0, 0, 0, 0, 255 },
+	{ 10, 1, 1u << 30, 1, U63, 0, 0, U63 - 4096 },
+};
+
+/* Both ends of [min, max] are legal, and the two values past them are `fault`. */
+static void check_range(struct twi_frame *frame, uint64_t *field, uint64_t min, uint64_t max,
+			enum twi_frame_fault fault)
+{
+	const uint64_t kept = *field;
+
+	*field = min;
+	assert_int_equal(fault_of(frame), TWI_FAULT_NONE);
+	*field = max;
+	assert_int_equal(fault_of(frame), TWI_FAULT_NONE);
+	if (min > 0) {
+		*field = min - 1;
+		assert_int_equal(fault_of(frame), fault);
+		*field = 0;
+		assert_int_equal(fault_of(frame), fault);
+	}
+	if (max < UINT64_MAX) {
+		*field = max + 1;
+		assert_int_equal(fault_of(frame), fault);
+		*field = UINT64_MAX;
+		assert_int_equal(fault_of(frame), fault);
+	}
+	*field = kept;
+}
+
+static void test_bounds(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < twi_array_count(ranges); i++) {
+		const struct range *r = &ranges[i];
+		struct twi_frame f = good[i];
+
+		assert_int_equal(f.type, r->type);
+		check_range(&f, &f.seq, r->seq_min, r->seq_max, TWI_FAULT_SEQ);
+		check_range(&f, &f.tag, 0, r->tag_max, TWI_FAULT_TAG);
+		check_range(&f, &f.value, r->value_min, r->value_max, TWI_FAULT_VALUE);
+		f.payload_bytes = (uint32_t)r->payload_min;
+		assert_int_equal(fault_of(&f), TWI_FAULT_NONE);
+		f.payload_bytes = (uint32_t)r->payload_max;
+		assert_int_equal(fault_of(&f), TWI_FAULT_NONE);
+		f.payload_bytes = (uint32_t)r->payload_max + 1;
+		assert_int_equal(fault_of(&f), TWI_FAULT_PAYLOAD);
+		f.payload_bytes = UINT32_MAX;
+		assert_int_equal(fault_of(&f), TWI_FAULT_PAYLOAD);
+		f.payload_bytes = (uint32_t)r->payload_min - 1; /* of 0: the largest there is */
+		assert_int_equal(fault_of(&f), TWI_FAULT_PAYLOAD);
+	}
+}
+
+static void test_eager_follows_limit(void **state)
+{
+	struct twi_frame_limits limits = limits_of(TWI_FRAME_EAGER);
+	struct twi_frame f = { .type = TWI_FRAME_EAGER, .seq = 1 };
+
+	(void)state;
+	limits.eager_max_bytes = 0;
+	assert_int_equal(fault_under(&f, &limits), TWI_FAULT_NONE);
+	f.payload_bytes = 1;
+	assert_int_equal(fault_under(&f, &limits), TWI_FAULT_PAYLOAD);
+	/* A limit that no HELLO could have announced does not widen the wire's own. */
+	limits.eager_max_bytes = UINT32_MAX;
+	f.payload_bytes = TWI_WIRE_EAGER_MAX;
+	assert_int_equal(fault_under(&f, &limits), TWI_FAULT_NONE);
+	f.payload_bytes = TWI_WIRE_EAGER_MAX + 1;
+	assert_int_equal(fault_under(&f, &limits), TWI_FAULT_PAYLOAD);
+}
+
+static void test_failure_leaves_out_alone(void **state)
+{
+	const struct twi_frame_limits limits = limits_of(TWI_FRAME_RTS);
+	const uint8_t bytes[TWI_FRAME_BYTES] = { 0 };
+	struct twi_frame out = { .type = 99, .seq = 99 };
+	enum twi_frame_fault fault;
+
+	(void)state;
+	assert_int_equal(twi_frame_get(bytes, &limits, &out, &fault), TOW_EPROTOCOL);
+	assert_int_equal(out.type, 99);
+	assert_int_equal(out.seq, 99);
+}
+
+static const struct twi_hello control_hello = {
+	.version_major = TWI_WIRE_MAJOR,
+	.version_minor = TWI_WIRE_MINOR,
+	.kind = TWI_STREAM_CONTROL,
+	.session = 0x1122334455667788,
+	.token = 0,
+	.eager_max_bytes = EAGER_MAX,
+	.credit_bytes = 1 << 20,
+};
+
+static const struct twi_hello bulk_hello = {
+	.version_major = TWI_WIRE_MAJOR,
+	.version_minor = TWI_WIRE_MINOR,
+	.kind = TWI_STREAM_BULK,
+	.session = 0x1122334455667788,
+	.token = 5,
+};
+
+static enum twi_frame_fault hello_fault(const struct twi_hello *hello, bool from_acceptor)
+{
+	uint8_t bytes[TWI_HELLO_BYTES];
+	struct twi_hello out = { 0 };
+	enum twi_frame_fault fault = TWI_FAULT_COUNT;
+	int status;
+
+	twi_hello_put(bytes, hello);
+	status = twi_hello_get(bytes, from_acceptor, &out, &fault);
+	assert_int_equal(status, fault == TWI_FAULT_NONE ? TOW_OK : TOW_EPROTOCOL);
+	if (status)
+		return fault;
+	assert_int_equal(out.version_major, TWI_WIRE_MAJOR);
+	assert_int_equal(out.version_minor, TWI_WIRE_MINOR);
+	assert_int_equal(out.kind, hello->kind);
+	assert_int_equal(out.session, hello->session);
+	assert_int_equal(out.token, hello->token);
+	assert_int_equal(out.eager_max_bytes, hello->eager_max_bytes);
+	assert_int_equal(out.credit_bytes, hello->credit_bytes);
+	return fault;
+}
+
+static void test_hello_round_trip(void **state)
+{
+	struct twi_hello answer = control_hello;
+
+	(void)state;
+	answer.token = UINT64_MAX;
+	assert_int_equal(hello_fault(&control_hello, false), TWI_FAULT_NONE);
+	assert_int_equal(hello_fault(&answer, true), TWI_FAULT_NONE);
+	assert_int_equal(hello_fault(&bulk_hello, false), TWI_FAULT_NONE);
+	assert_int_equal(hello_fault(&bulk_hello, true), TWI_FAULT_NONE);
+}
+
+static void test_hello_identity(void **state)
+{
+	struct twi_hello h = control_hello;
+
+	(void)state;
+	assert_int_equal(hello_fault(&h, true), TWI_FAULT_TOKEN);
+	h.token = 1;
+	assert_int_equal(hello_fault(&h, false), TWI_FAULT_TOKEN);
+	h = bulk_hello;
+	h.token = 0;
+	assert_int_equal(hello_fault(&h, false), TWI_FAULT_TOKEN);
+	assert_int_equal(hello_fault(&h, true), TWI_FAULT_TOKEN);
+	h = control_hello;
+	h.session = 0;
+	assert_int_equal(hello_fault(&h, false), TWI_FAULT_SESSION);
+	h = control_hello;
+	for (unsigned int kind = TWI_STREAM_KIND_END; kind < 256; kind++) {
+		h.kind = (uint8_t)kind;
+		assert_int_equal(hello_fault(&h, false), TWI_FAULT_KIND);
+	}
+}
+
+static void test_hello_bounds(void **state)
+{
+	struct twi_hello h = control_hello;
+
+	(void)state;
+	h.credit_bytes = TWI_WIRE_CREDIT_MAX;
+	h.eager_max_bytes = TWI_WIRE_EAGER_MAX;
+	assert_int_equal(hello_fault(&h, false), TWI_FAULT_NONE);
+	h.eager_max_bytes++;
+	assert_int_equal(hello_fault(&h, false), TWI_FAULT_EAGER_MAX);
+	h.eager_max_bytes = UINT32_MAX;
+	assert_int_equal(hello_fault(&h, false), TWI_FAULT_EAGER_MAX);
+	h.eager_max_bytes = 65;
+	h.credit_bytes = TWI_WIRE_CREDIT_MAX + 1;
+	assert_int_equal(hello_fault(&h, false), TWI_FAULT_CREDIT);
+	h.credit_bytes = 192;
+	assert_int_equal(hello_fault(&h, false), TWI_FAULT_NONE);
+	h.credit_bytes = 191;
+	assert_int_equal(hello_fault(&h, false), TWI_FAULT_CREDIT);
+	h.credit_bytes = 0;
+	h.eager_max_bytes = 0;
+	assert_int_equal(hello_fault(&h, false), TWI_FAULT_CREDIT);
+	h = bulk_hello;
+	h.eager_max_bytes = 1;
+	assert_int_equal(hello_fault(&h, false), TWI_FAULT_EAGER_MAX);
+	h = bulk_hello;
+	h.credit_bytes = 1;
+	assert_int_equal(hello_fault(&h, false), TWI_FAULT_CREDIT);
+}
+
+static enum twi_frame_fault hello_spoiled(unsigned int offset, uint8_t value, struct twi_hello *out)
+{
+	uint8_t bytes[TWI_HELLO_BYTES];
+	enum twi_frame_fault fault;
+	int status;
+
+	twi_hello_put(bytes, &control_hello);
+	bytes[offset] = value;
+	status = twi_hello_get(bytes, false, out, &fault);
+	assert_int_equal(status, fault == TWI_FAULT_NONE ? TOW_OK : TOW_EPROTOCOL);
+	return fault;
+}
+
+static void test_hello_magic_and_reserved(void **state)
+{
+	static const uint8_t reserved[] = { 13, 14, 15, 36, 37, 38, 39, 48, 49, 50, 51, 52,
+					    53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63 };
+	struct twi_hello out;
+
+	(void)state;
+	for (unsigned int i = 0; i < 8; i++)
+		assert_int_equal(hello_spoiled(i, 0xff, &out), TWI_FAULT_MAGIC);
+	for (size_t i = 0; i < twi_array_count(reserved); i++) {
+		assert_int_equal(hello_spoiled(reserved[i], 1, &out), TWI_FAULT_RESERVED);
+		assert_int_equal(hello_spoiled(reserved[i], 0x80, &out), TWI_FAULT_RESERVED);
+	}
+}
+
+static void test_hello_versions(void **state)
+{
+	struct twi_hello out = { .session = 42 };
+	uint8_t bytes[TWI_HELLO_BYTES];
+	enum twi_frame_fault fault;
+
+	(void)state;
+	assert_int_equal(hello_spoiled(8, 0, &out), TWI_FAULT_VERSION);
+	assert_int_equal(hello_spoiled(8, TWI_WIRE_MAJOR + 1, &out), TWI_FAULT_VERSION);
+	assert_int_equal(out.version_major, TWI_WIRE_MAJOR + 1);
+	assert_int_equal(out.session, 42);
+	assert_int_equal(hello_spoiled(9, 1, &out), TWI_FAULT_VERSION);
+	/* Another major version is said to be that, whatever else it has changed. */
+	memset(bytes, 0xff, sizeof(bytes));
+	twi_put_le64(bytes, TWI_WIRE_MAGIC);
+	assert_int_equal(twi_hello_get(bytes, false, &out, &fault), TOW_EPROTOCOL);
+	assert_int_equal(fault, TWI_FAULT_VERSION);
+	/* A newer minor version is welcome, with what it puts into reserved fields. */
+	twi_hello_put(bytes, &control_hello);
+	twi_put_le16(bytes + 10, TWI_WIRE_MINOR + 1);
+	bytes[48] = 1;
+	assert_int_equal(twi_hello_get(bytes, false, &out, &fault), TOW_OK);
+	assert_int_equal(out.version_minor, TWI_WIRE_MINOR + 1);
+}
+
+static void test_cost(void **state)
+{
+	(void)state;
+	assert_int_equal(twi_frame_cost(0), 64);
+	assert_int_equal(twi_frame_cost(1), 128);
+	assert_int_equal(twi_frame_cost(64), 128);
+	assert_int_equal(twi_frame_cost(65), 192);
+	assert_int_equal(twi_frame_cost(TWI_WIRE_EAGER_MAX), TWI_WIRE_EAGER_MAX + 64);
+}
+
+static void test_texts(void **state)
+{
+	(void)state;
+	for (int fault = 0; fault < TWI_FAULT_COUNT; fault++)
+		assert_true(strlen(twi_frame_fault_text((enum twi_frame_fault)fault)) > 5);
+	assert_string_equal(twi_frame_fault_text((enum twi_frame_fault)TWI_FAULT_COUNT), "unknown");
+	assert_string_equal(twi_frame_type_name(0), "unknown");
+	assert_string_equal(twi_frame_type_name(TWI_FRAME_HELLO), "HELLO");
+	assert_string_equal(twi_frame_type_name(TWI_FRAME_DATA), "DATA");
+	assert_string_equal(twi_frame_type_name(TWI_FRAME_TYPE_END), "unknown");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_bytes_on_the_wire),
+		cmocka_unit_test(test_unknown_types),
+		cmocka_unit_test(test_reserved_and_flags),
+		cmocka_unit_test(test_place),
+		cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_eager_follows_limit),
+		cmocka_unit_test(test_failure_leaves_out_alone),
+		cmocka_unit_test(test_hello_round_trip),
+		cmocka_unit_test(test_hello_identity),
+		cmocka_unit_test(test_hello_bounds),
+		cmocka_unit_test(test_hello_magic_and_reserved),
+		cmocka_unit_test(test_hello_versions),
+		cmocka_unit_test(test_cost),
+		cmocka_unit_test(test_texts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,193 @@
+/*
+ * Matching by tag: order within a tag, no order between tags, cancels in time and too late,
+ * teardown, and that the hash spreads the tags that people use.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "transport/match.h"
+
+static struct twi_match match;
+
+static int set_up(void **state)
+{
+	(void)state;
+	twi_match_init(&match);
+	return 0;
+}
+
+static void test_empty(void **state)
+{
+	(void)state;
+	assert_null(twi_match_take_posted(&match, 0));
+	assert_null(twi_match_take_unexpected(&match, 0));
+	assert_null(twi_match_first_posted(&match));
+	assert_null(twi_match_first_unexpected(&match));
+}
+
+static void test_receive_first(void **state)
+{
+	struct twi_match_entry recv = { .tag = 5 }, message = { .tag = 5 };
+
+	(void)state;
+	assert_null(twi_match_post(&match, &recv));
+	assert_int_equal(match.posted_count, 1);
+	assert_ptr_equal(twi_match_first_posted(&match), &recv);
+	assert_ptr_equal(twi_match_arrive(&match, &message), &recv);
+	assert_int_equal(match.posted_count, 0);
+	assert_int_equal(match.unexpected_count, 0);
+}
+
+static void test_message_first(void **state)
+{
+	struct twi_match_entry recv = { .tag = 5 }, message = { .tag = 5 };
+
+	(void)state;
+	assert_null(twi_match_arrive(&match, &message));
+	assert_int_equal(match.unexpected_count, 1);
+	assert_ptr_equal(twi_match_first_unexpected(&match), &message);
+	assert_ptr_equal(twi_match_post(&match, &recv), &message);
+	assert_int_equal(match.unexpected_count, 0);
+	assert_int_equal(match.posted_count, 0);
+}
+
+static void test_other_tags_do_not_match(void **state)
+{
+	struct twi_match_entry recv = { .tag = 5 }, message = { .tag = 5 + (1ull << 63) };
+
+	(void)state;
+	assert_null(twi_match_post(&match, &recv));
+	assert_null(twi_match_arrive(&match, &message));
+	assert_null(twi_match_take_posted(&match, 6));
+	assert_null(twi_match_take_unexpected(&match, 5));
+	assert_int_equal(match.posted_count, 1);
+	assert_int_equal(match.unexpected_count, 1);
+}
+
+/* A tag other than `tag` that lies in the same bucket. */
+static uint64_t colliding(uint64_t tag)
+{
+	uint64_t other = tag + 1;
+
+	while (twi_match_hash(other) != twi_match_hash(tag))
+		other++;
+	return other;
+}
+
+static void test_order_within_a_tag(void **state)
+{
+	const uint64_t tag = 9, other = colliding(9);
+	struct twi_match_entry recv[6], message = { .tag = tag };
+
+	(void)state;
+	for (size_t i = 0; i < 6; i++) {
+		recv[i].tag = i % 2 ? tag : other;
+		assert_null(twi_match_post(&match, &recv[i]));
+	}
+	assert_ptr_equal(twi_match_take_posted(&match, tag), &recv[1]);
+	assert_ptr_equal(twi_match_arrive(&match, &message), &recv[3]);
+	assert_ptr_equal(twi_match_take_posted(&match, other), &recv[0]);
+	assert_ptr_equal(twi_match_take_posted(&match, tag), &recv[5]);
+	assert_null(twi_match_take_posted(&match, tag));
+	assert_ptr_equal(twi_match_take_posted(&match, other), &recv[2]);
+	assert_ptr_equal(twi_match_take_posted(&match, other), &recv[4]);
+	assert_int_equal(match.posted_count, 0);
+}
+
+static void test_cancel(void **state)
+{
+	struct twi_match_entry a = { .tag = 1 }, b = { .tag = 1 }, m = { .tag = 1 };
+	struct twi_match_entry fresh = { .tag = 1 };
+
+	(void)state;
+	assert_null(twi_match_post(&match, &a));
+	assert_null(twi_match_post(&match, &b));
+	assert_true(twi_match_remove_posted(&match, &a));
+	assert_false(twi_match_remove_posted(&match, &a));
+	assert_ptr_equal(twi_match_arrive(&match, &m), &b);
+	assert_false(twi_match_remove_posted(&match, &b));
+	assert_false(twi_match_remove_unexpected(&match, &m)); /* matched: never queued */
+	assert_null(twi_match_arrive(&match, &m));
+	assert_ptr_equal(twi_match_post(&match, &fresh), &m);
+	assert_false(twi_match_remove_posted(&match, &fresh)); /* likewise */
+	assert_null(twi_match_arrive(&match, &m));
+	assert_true(twi_match_remove_unexpected(&match, &m));
+	assert_false(twi_match_remove_unexpected(&match, &m));
+	assert_null(twi_match_post(&match, &a));
+	assert_int_equal(match.posted_count, 1);
+	assert_int_equal(match.unexpected_count, 0);
+}
+
+static void test_teardown(void **state)
+{
+	struct twi_match_entry recv[300], message[300], *entry;
+	unsigned int gone = 0;
+
+	(void)state;
+	for (size_t i = 0; i < 300; i++) {
+		recv[i].tag = i * 3;
+		message[i].tag = i * 3 + 1;
+		assert_null(twi_match_post(&match, &recv[i]));
+		assert_null(twi_match_arrive(&match, &message[i]));
+	}
+	for (; (entry = twi_match_first_posted(&match)); gone++)
+		assert_true(twi_match_remove_posted(&match, entry));
+	assert_int_equal(gone, 300);
+	for (; (entry = twi_match_first_unexpected(&match)); gone++)
+		assert_true(twi_match_remove_unexpected(&match, entry));
+	assert_int_equal(gone, 600);
+	assert_int_equal(match.posted_count, 0);
+	assert_int_equal(match.unexpected_count, 0);
+}
+
+/* 1024 tags in 256 buckets: 4 each on the average; chance alone makes a fullest bucket of 12. */
+static void check_spread(uint64_t step, uint64_t base)
+{
+	uint8_t count[TWI_MATCH_BUCKETS] = { 0 };
+
+	for (uint64_t i = 0; i < 1024; i++) {
+		const uint32_t bucket = twi_match_hash(base + i * step);
+
+		assert_true(bucket < TWI_MATCH_BUCKETS);
+		assert_true(++count[bucket] <= 20);
+	}
+}
+
+static void test_hash_spreads(void **state)
+{
+	(void)state;
+	for (unsigned int shift = 0; shift <= 54; shift++) {
+		check_spread(1ull << shift, 0);
+		check_spread(1ull << shift, 0x0123456789abcdefull);
+	}
+	check_spread(3, 0);
+	check_spread(1000, 7);
+	check_spread(0x100000001ull, 0);
+	/* Steps that one multiplication by the golden ratio puts into a handful of buckets. */
+	for (uint64_t a = 1597, b = 2584; b < 1ull << 40;) {
+		const uint64_t next = a + b;
+
+		check_spread(next, 0);
+		a = b;
+		b = next;
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_empty, set_up),
+		cmocka_unit_test_setup(test_receive_first, set_up),
+		cmocka_unit_test_setup(test_message_first, set_up),
+		cmocka_unit_test_setup(test_other_tags_do_not_match, set_up),
+		cmocka_unit_test_setup(test_order_within_a_tag, set_up),
+		cmocka_unit_test_setup(test_cancel, set_up),
+		cmocka_unit_test_setup(test_teardown, set_up),
+		cmocka_unit_test(test_hash_spreads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,234 @@
+/*
+ * frame.c - reading frames from a peer that may be hostile.
+ *
+ * What a frame may say is a table with a row for each type: a range for every field, [0,0] where
+ * the type does not use it. Reading compares fields with ranges and has no cases, but for what the
+ * reader's limits decide (EAGER's payload) and for DATA, where two fields bound each other.
+ */
+#include "transport/frame.h"
+
+#define ON_CONTROL 0x1u
+#define ON_BULK    0x2u
+
+struct frame_rule {
+	const char *name;
+	uint8_t streams; /* 0: there is no such type */
+	uint8_t flags;   /* that may be set */
+	uint32_t payload_min, payload_max;
+	uint64_t seq_min, seq_max;
+	uint64_t tag_max;
+	uint64_t value_min, value_max;
+};
+
+/* Every message has a seq from 1 up, so that 0 can mean "none". */
+#define SEQ .seq_min = 1, .seq_max = TWI_WIRE_U63_MAX
+
+static const struct frame_rule frame_rules[TWI_FRAME_TYPE_END] = {
+	[TWI_FRAME_HELLO] = { .name = "HELLO",
+			      .streams = ON_CONTROL | ON_BULK,
+			      .payload_min = TWI_HELLO_BYTES,
+			      .payload_max = TWI_HELLO_BYTES },
+	[TWI_FRAME_EAGER] = { .name = "EAGER",
+			      .streams = ON_CONTROL,
+			      .payload_max = TWI_WIRE_EAGER_MAX,
+			      SEQ,
+			      .tag_max = UINT64_MAX },
+	[TWI_FRAME_RTS] = { .name = "RTS",
+			    .streams = ON_CONTROL,
+			    SEQ,
+			    .tag_max = UINT64_MAX,
+			    .value_min = 1,
+			    .value_max = TWI_WIRE_U63_MAX },
+	[TWI_FRAME_CTS] = { .name = "CTS",
+			    .streams = ON_CONTROL,
+			    SEQ,
+			    .value_min = 1,
+			    .value_max = TWI_WIRE_U63_MAX },
+	[TWI_FRAME_DONE] = { .name = "DONE",
+			     .streams = ON_CONTROL,
+			     SEQ,
+			     .value_max = TWI_WIRE_HOLD_MAX_NS },
+	[TWI_FRAME_ACK] = { .name = "ACK",
+			    .streams = ON_CONTROL,
+			    SEQ,
+			    .tag_max = TWI_WIRE_U63_MAX,
+			    .value_max = TWI_WIRE_HOLD_MAX_NS },
+	[TWI_FRAME_CANCEL] = { .name = "CANCEL", .streams = ON_CONTROL, SEQ },
+	[TWI_FRAME_REFUSE] = { .name = "REFUSE",
+			       .streams = ON_CONTROL,
+			       SEQ,
+			       .value_min = 1,
+			       .value_max = TWI_REFUSE_END - 1 },
+	[TWI_FRAME_BYE] = { .name = "BYE",
+			    .streams = ON_CONTROL,
+			    .value_max = TWI_WIRE_STATUS_MAX },
+	[TWI_FRAME_DATA] = { .name = "DATA",
+			     .streams = ON_BULK,
+			     .flags = TWI_FRAME_LAST,
+			     .payload_min = 1,
+			     .payload_max = TWI_WIRE_CHUNK_MAX,
+			     SEQ,
+			     .value_max = TWI_WIRE_U63_MAX },
+};
+
+/* May a frame of this type, with these flags, stand here at all? */
+static enum twi_frame_fault check_place(const struct frame_rule *rule, const struct twi_frame *f,
+					const struct twi_frame_limits *limits)
+{
+	const bool hello = f->type == TWI_FRAME_HELLO;
+
+	if (f->flags & ~rule->flags)
+		return TWI_FAULT_FLAGS;
+	if (hello == limits->hello_done)
+		return TWI_FAULT_ORDER;
+	if (!(rule->streams & (limits->control ? ON_CONTROL : ON_BULK)))
+		return TWI_FAULT_STREAM;
+	return TWI_FAULT_NONE;
+}
+
+static enum twi_frame_fault check_ranges(const struct frame_rule *rule, const struct twi_frame *f,
+					 const struct twi_frame_limits *limits)
+{
+	if (f->payload_bytes < rule->payload_min || f->payload_bytes > rule->payload_max)
+		return TWI_FAULT_PAYLOAD;
+	if (f->type == TWI_FRAME_EAGER && f->payload_bytes > limits->eager_max_bytes)
+		return TWI_FAULT_PAYLOAD;
+	if (f->seq < rule->seq_min || f->seq > rule->seq_max)
+		return TWI_FAULT_SEQ;
+	if (f->tag > rule->tag_max)
+		return TWI_FAULT_TAG;
+	if (f->value < rule->value_min || f->value > rule->value_max)
+		return TWI_FAULT_VALUE;
+	/* Both are in bounds, so the sum does not wrap; the chunk must end in bounds too. */
+	if (f->type == TWI_FRAME_DATA && f->value + f->payload_bytes > TWI_WIRE_U63_MAX)
+		return TWI_FAULT_VALUE;
+	return TWI_FAULT_NONE;
+}
+
+static int frame_refuse(enum twi_frame_fault fault, enum twi_frame_fault *fault_out)
+{
+	*fault_out = fault;
+	return TOW_EPROTOCOL;
+}
+
+int twi_frame_get(const uint8_t in[TWI_FRAME_BYTES], const struct twi_frame_limits *limits,
+		  struct twi_frame *out, enum twi_frame_fault *fault_out)
+{
+	const struct twi_frame f = {
+		.type = in[0],
+		.flags = in[1],
+		.payload_bytes = twi_get_le32(in + 4),
+		.seq = twi_get_le64(in + 8),
+		.tag = twi_get_le64(in + 16),
+		.value = twi_get_le64(in + 24),
+	};
+	const struct frame_rule *rule;
+	enum twi_frame_fault fault;
+
+	if (f.type >= TWI_FRAME_TYPE_END || !frame_rules[f.type].streams)
+		return frame_refuse(TWI_FAULT_TYPE, fault_out);
+	if (twi_get_le16(in + 2))
+		return frame_refuse(TWI_FAULT_RESERVED, fault_out);
+	rule = &frame_rules[f.type];
+	fault = check_place(rule, &f, limits);
+	if (!fault)
+		fault = check_ranges(rule, &f, limits);
+	if (fault)
+		return frame_refuse(fault, fault_out);
+	*out = f;
+	*fault_out = TWI_FAULT_NONE;
+	return TOW_OK;
+}
+
+void twi_hello_put(uint8_t out[TWI_HELLO_BYTES], const struct twi_hello *hello)
+{
+	twi_put_le64(out, TWI_WIRE_MAGIC);
+	twi_put_le16(out + 8, TWI_WIRE_MAJOR);
+	twi_put_le16(out + 10, TWI_WIRE_MINOR);
+	twi_put_le32(out + 12, hello->kind);
+	twi_put_le64(out + 16, hello->session);
+	twi_put_le64(out + 24, hello->token);
+	twi_put_le32(out + 32, hello->eager_max_bytes);
+	twi_put_le32(out + 36, 0);
+	twi_put_le64(out + 40, hello->credit_bytes);
+	twi_put_le64(out + 48, 0);
+	twi_put_le64(out + 56, 0);
+}
+
+/* A newer minor version may have found a use for the reserved fields; we leave them unread then. */
+static bool hello_reserved_clear(const uint8_t *in)
+{
+	return !(twi_get_le32(in + 12) >> 8) && !twi_get_le32(in + 36) && !twi_get_le64(in + 48) &&
+	       !twi_get_le64(in + 56);
+}
+
+static enum twi_frame_fault hello_check(const struct twi_hello *h, bool from_acceptor)
+{
+	const bool control = h->kind == TWI_STREAM_CONTROL;
+	/* Only the connector's first word is said before the acceptor has chosen the token. */
+	const bool token_expected = from_acceptor || !control;
+
+	if (h->kind >= TWI_STREAM_KIND_END)
+		return TWI_FAULT_KIND;
+	if (!h->session)
+		return TWI_FAULT_SESSION;
+	if ((h->token != 0) != token_expected)
+		return TWI_FAULT_TOKEN;
+	if (h->eager_max_bytes > (control ? TWI_WIRE_EAGER_MAX : 0))
+		return TWI_FAULT_EAGER_MAX;
+	if (h->credit_bytes > (control ? TWI_WIRE_CREDIT_MAX : 0))
+		return TWI_FAULT_CREDIT;
+	/* With less, the largest eager message could never be sent, and would wait for ever. */
+	if (control && h->credit_bytes < twi_frame_cost(h->eager_max_bytes))
+		return TWI_FAULT_CREDIT;
+	return TWI_FAULT_NONE;
+}
+
+int twi_hello_get(const uint8_t in[TWI_HELLO_BYTES], bool from_acceptor, struct twi_hello *out,
+		  enum twi_frame_fault *fault_out)
+{
+	const struct twi_hello h = {
+		.version_major = twi_get_le16(in + 8),
+		.version_minor = twi_get_le16(in + 10),
+		.kind = in[12],
+		.session = twi_get_le64(in + 16),
+		.token = twi_get_le64(in + 24),
+		.eager_max_bytes = twi_get_le32(in + 32),
+		.credit_bytes = twi_get_le64(in + 40),
+	};
+	enum twi_frame_fault fault;
+
+	if (twi_get_le64(in) != TWI_WIRE_MAGIC)
+		return frame_refuse(TWI_FAULT_MAGIC, fault_out);
+	if (h.version_major != TWI_WIRE_MAJOR) {
+		out->version_major = h.version_major;
+		out->version_minor = h.version_minor;
+		return frame_refuse(TWI_FAULT_VERSION, fault_out);
+	}
+	if (h.version_minor <= TWI_WIRE_MINOR && !hello_reserved_clear(in))
+		return frame_refuse(TWI_FAULT_RESERVED, fault_out);
+	fault = hello_check(&h, from_acceptor);
+	if (fault)
+		return frame_refuse(fault, fault_out);
+	*out = h;
+	*fault_out = TWI_FAULT_NONE;
+	return TOW_OK;
+}
+
+const char *twi_frame_fault_text(enum twi_frame_fault fault)
+{
+	static const char *const texts[TWI_FAULT_COUNT] = {
+#define FAULT_TEXT(name, text) [TWI_FAULT_##name] = (text),
+		TWI_FRAME_FAULT_MAP(FAULT_TEXT)
+#undef FAULT_TEXT
+	};
+
+	return (unsigned int)fault < TWI_FAULT_COUNT ? texts[fault] : "unknown";
+}
+
+const char *twi_frame_type_name(uint8_t type)
+{
+	if (type >= TWI_FRAME_TYPE_END || !frame_rules[type].name)
+		return "unknown";
+	return frame_rules[type].name;
+}

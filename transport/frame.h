@@ -1,0 +1,232 @@
+/*
+ * frame.h - the codec of the wire: what a frame may say, and nothing else. No I/O, no allocation,
+ * no state. docs/wire.md is the same in prose.
+ *
+ * A stream is a row of frames, each a header of 32 little-endian bytes and payload_bytes bytes:
+ *
+ *      0      1      2             4                           8
+ *      +------+------+-------------+---------------------------+
+ *    0 | type | flags| 0           | payload_bytes             |
+ *      +------+------+-------------+---------------------------+
+ *    8 | seq                                                   |
+ *      +-------------------------------------------------------+
+ *   16 | tag                                                   |
+ *      +-------------------------------------------------------+
+ *   24 | value                                                 |
+ *      +-------------------------------------------------------+
+ *
+ * The payload of HELLO is a body of 64 bytes, of the same shape in every version:
+ *
+ *    0 | magic "TOWLINE\0"                                     |
+ *      +-------------+-------------+------+--------------------+
+ *    8 | major       | minor       | kind | 0                  |
+ *      +-------------+-------------+------+--------------------+
+ *   16 | session                                               |
+ *   24 | token                                                 |
+ *      +---------------------------+---------------------------+
+ *   32 | eager_max_bytes           | 0                         |
+ *      +---------------------------+---------------------------+
+ *   40 | credit_bytes                                          |
+ *   48 | 0                                                     |
+ *   56 | 0                                                     |
+ *      +-------------------------------------------------------+
+ *
+ * Invariant: a header that twi_frame_get accepts is canonical. Every field that its type uses is in
+ * bounds, every other is zero, so twi_frame_put gives back the same bytes, and arithmetic on
+ * accepted fields (offset + payload_bytes, cost) cannot overflow. What depends on earlier frames
+ * (is there such a seq? was that much credit granted?) is for the session to check.
+ */
+#ifndef TWI_FRAME_H
+#define TWI_FRAME_H
+
+#include <internal/base.h>
+
+#include <towline/status.h>
+
+#define TWI_FRAME_BYTES 32
+#define TWI_HELLO_BYTES 64
+
+#define TWI_WIRE_MAGIC 0x00454e494c574f54ull /* "TOWLINE\0" as it lies on the wire */
+#define TWI_WIRE_MAJOR 1
+#define TWI_WIRE_MINOR 0
+
+/* Sequence numbers, message lengths, offsets and credit sums: two of them add up in 64 bits. */
+#define TWI_WIRE_U63_MAX     ((uint64_t)INT64_MAX)
+#define TWI_WIRE_CHUNK_MAX   (1u << 30)   /* payload of one DATA */
+#define TWI_WIRE_EAGER_MAX   (16u << 20)  /* the largest eager_max_bytes of a HELLO */
+#define TWI_WIRE_CREDIT_MAX  (1ull << 40) /* the largest credit_bytes of a HELLO */
+#define TWI_WIRE_HOLD_MAX_NS (1ull << 56) /* two years; senders clamp */
+#define TWI_WIRE_STATUS_MAX  255u         /* of BYE */
+
+enum twi_frame_type {
+	TWI_FRAME_HELLO = 1,  /* opens a stream */
+	TWI_FRAME_EAGER = 2,  /* a small message: seq, tag, payload */
+	TWI_FRAME_RTS = 3,    /* a large message is ready: seq, tag, value = its bytes */
+	TWI_FRAME_CTS = 4,    /* a receive is posted for it: seq, value = bytes accepted */
+	TWI_FRAME_DONE = 5,   /* it has arrived whole: seq, value = hold_ns */
+	TWI_FRAME_ACK = 6,    /* seq = highest received, tag = credit returned, value = hold_ns */
+	TWI_FRAME_CANCEL = 7, /* the sender withdraws an RTS: seq */
+	TWI_FRAME_REFUSE = 8, /* the receiver refuses an RTS: seq, value = enum twi_refusal */
+	TWI_FRAME_BYE = 9,    /* the last frame: value = minus the status that says why */
+	TWI_FRAME_DATA = 10,  /* bulk stream: a chunk of a large message: seq, value = offset */
+	TWI_FRAME_TYPE_END    /* one past the largest; never sent */
+};
+
+#define TWI_FRAME_LAST 0x01u /* flag of DATA: the message ends with this chunk */
+
+enum twi_refusal {
+	TWI_REFUSE_TRUNCATED = 1, /* the posted buffer is too small */
+	TWI_REFUSE_CANCELED = 2,  /* the receive was canceled */
+	TWI_REFUSE_END
+};
+
+enum twi_stream_kind { TWI_STREAM_CONTROL = 0, TWI_STREAM_BULK = 1, TWI_STREAM_KIND_END };
+
+/* X(name, what is wrong with the bytes) */
+#define TWI_FRAME_FAULT_MAP(X)                                                                     \
+	X(NONE, "nothing")                                                                         \
+	X(RESERVED, "a reserved field is not zero")                                                \
+	X(TYPE, "the frame type is unknown")                                                       \
+	X(FLAGS, "a flag is set that this frame type does not have")                               \
+	X(STREAM, "the frame type does not belong on this stream")                                 \
+	X(ORDER, "the stream does not begin with one HELLO, or has a second")                      \
+	X(PAYLOAD, "the payload length is out of bounds")                                          \
+	X(SEQ, "the sequence number is out of bounds")                                             \
+	X(TAG, "the tag field is out of bounds")                                                   \
+	X(VALUE, "the value field is out of bounds")                                               \
+	X(MAGIC, "the HELLO is not Towline's")                                                     \
+	X(VERSION, "the peer speaks another major version of the protocol")                        \
+	X(KIND, "the stream kind of the HELLO is unknown")                                         \
+	X(SESSION, "the session id of the HELLO is zero")                                          \
+	X(TOKEN, "the token of the HELLO is missing, or is there too early")                       \
+	X(EAGER_MAX, "eager_max_bytes of the HELLO is out of bounds")                              \
+	X(CREDIT, "credit_bytes of the HELLO is out of bounds")
+
+enum twi_frame_fault {
+#define TWI_FRAME_FAULT_ENUM(name, text) TWI_FAULT_##name,
+	TWI_FRAME_FAULT_MAP(TWI_FRAME_FAULT_ENUM)
+#undef TWI_FRAME_FAULT_ENUM
+		TWI_FAULT_COUNT
+};
+
+struct twi_frame {
+	uint8_t type; /* enum twi_frame_type */
+	uint8_t flags;
+	uint32_t payload_bytes; /* that follow the header on this stream */
+	uint64_t seq, tag, value;
+};
+
+/* What the reader of a stream knows: it decides which frames are legal there. */
+struct twi_frame_limits {
+	uint32_t eager_max_bytes; /* that the reader announced in its own HELLO */
+	bool control;             /* a control stream; false: bulk. Not looked at for HELLO */
+	bool hello_done;          /* the stream's HELLO has been read */
+};
+
+struct twi_hello {
+	uint16_t version_major, version_minor; /* of the peer; twi_hello_put writes our own */
+	uint8_t kind;                          /* enum twi_stream_kind */
+	uint64_t session;                      /* random, never 0, chosen by the connector */
+	uint64_t token; /* random, never 0, chosen by the acceptor; 0 before it is known */
+	uint32_t eager_max_bytes; /* control: the largest EAGER payload we take; bulk: 0 */
+	uint64_t credit_bytes;    /* control: cost of frames that we hold for the peer; bulk: 0 */
+};
+
+/*
+ * Little-endian words at any alignment, each one move (and a byte swap where the machine is big
+ * endian). Shifting bytes together says the same, but neither gcc 12 nor clang 14 makes one move of
+ * it everywhere.
+ */
+struct twi_unaligned16 {
+	uint16_t v;
+} __attribute__((packed, may_alias));
+
+struct twi_unaligned32 {
+	uint32_t v;
+} __attribute__((packed, may_alias));
+
+struct twi_unaligned64 {
+	uint64_t v;
+} __attribute__((packed, may_alias));
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define TWI_LE(bits, v) (v)
+#else
+#define TWI_LE(bits, v) __builtin_bswap##bits(v)
+#endif
+
+static inline void twi_put_le16(uint8_t *out, uint16_t v)
+{
+	((struct twi_unaligned16 *)(void *)out)->v = TWI_LE(16, v);
+}
+
+static inline void twi_put_le32(uint8_t *out, uint32_t v)
+{
+	((struct twi_unaligned32 *)(void *)out)->v = TWI_LE(32, v);
+}
+
+static inline void twi_put_le64(uint8_t *out, uint64_t v)
+{
+	((struct twi_unaligned64 *)(void *)out)->v = TWI_LE(64, v);
+}
+
+static inline uint16_t twi_get_le16(const uint8_t *in)
+{
+	return TWI_LE(16, ((const struct twi_unaligned16 *)(const void *)in)->v);
+}
+
+static inline uint32_t twi_get_le32(const uint8_t *in)
+{
+	return TWI_LE(32, ((const struct twi_unaligned32 *)(const void *)in)->v);
+}
+
+static inline uint64_t twi_get_le64(const uint8_t *in)
+{
+	return TWI_LE(64, ((const struct twi_unaligned64 *)(const void *)in)->v);
+}
+
+/* Writes a header. The fields are our own and are not checked. */
+static inline void twi_frame_put(uint8_t out[TWI_FRAME_BYTES], const struct twi_frame *frame)
+{
+	twi_put_le64(out, (uint64_t)frame->type | (uint64_t)frame->flags << 8 |
+				  (uint64_t)frame->payload_bytes << 32);
+	twi_put_le64(out + 8, frame->seq);
+	twi_put_le64(out + 16, frame->tag);
+	twi_put_le64(out + 24, frame->value);
+}
+
+/*
+ * Reads and checks a header. Returns TOW_OK, or TOW_EPROTOCOL with *fault_out saying why and *out
+ * untouched; the caller makes the message, because it knows the peer.
+ */
+int twi_frame_get(const uint8_t in[TWI_FRAME_BYTES], const struct twi_frame_limits *limits,
+		  struct twi_frame *out, enum twi_frame_fault *fault_out);
+
+/* Writes the body of a HELLO of our own version. */
+void twi_hello_put(uint8_t out[TWI_HELLO_BYTES], const struct twi_hello *hello);
+
+/*
+ * Reads and checks the body of a HELLO that came from the acceptor or from the connector of a
+ * stream. Returns TOW_OK, or TOW_EPROTOCOL with *fault_out saying why. *out is untouched then, but
+ * for TWI_FAULT_VERSION: its version fields are set, so that the message can name both versions.
+ */
+int twi_hello_get(const uint8_t in[TWI_HELLO_BYTES], bool from_acceptor, struct twi_hello *out,
+		  enum twi_frame_fault *fault_out);
+
+/* One line, static. "unknown" for a number that is no fault. */
+const char *twi_frame_fault_text(enum twi_frame_fault fault);
+/* "HELLO", static. "unknown" for a number that is no type. */
+const char *twi_frame_type_name(uint8_t type);
+
+/*
+ * What a message costs in credit while its receiver holds it: EAGER its payload, RTS none, each
+ * with 64 bytes for the record that keeps it. Both sides must count alike. payload_bytes is at most
+ * TWI_WIRE_EAGER_MAX, so the sum fits.
+ */
+static inline uint32_t twi_frame_cost(uint32_t payload_bytes)
+{
+	twi_assert_hot(payload_bytes <= TWI_WIRE_EAGER_MAX);
+	return 64 + ((payload_bytes + 63) & ~63u);
+}
+
+#endif

@@ -1,0 +1,127 @@
+/*
+ * match.h - which message goes to which receive, for one peer: by tag, and in order. Pure: no
+ * allocation, no I/O; entries live in the caller's operations and messages.
+ *
+ *   receives that wait            messages that wait
+ *   posted[0]   r3 - r7           unexpected[0]
+ *   posted[1]                     unexpected[1]   m2 - m2 - m9
+ *   ...                           ...
+ *
+ * A bucket is chosen by a hash of the tag, and its chain is in order of coming. So the first entry
+ * with a tag in its chain is the oldest with that tag, and order between tags is never asked for.
+ *
+ * Invariant: a tag is in at most one of the two tables. Whoever comes looks into the other table
+ * first, and queues only when nothing is there.
+ *
+ * Cost: a hash (two multiplications) and on the average 1 + entries/256 steps. A peer that chooses
+ * tags that collide makes its own messages slow; its credit bounds how many it can have here.
+ */
+#ifndef TWI_MATCH_H
+#define TWI_MATCH_H
+
+#include <internal/list.h>
+
+#define TWI_MATCH_BITS    8
+#define TWI_MATCH_BUCKETS (1u << TWI_MATCH_BITS)
+
+/* Part of a receive operation or of an unexpected message. On at most one table at a time. */
+struct twi_match_entry {
+	struct twi_list link;
+	uint64_t tag; /* the caller sets it before twi_match_post or twi_match_arrive */
+};
+
+struct twi_match {
+	uint32_t posted_count, unexpected_count;
+	struct twi_list posted[TWI_MATCH_BUCKETS];
+	struct twi_list unexpected[TWI_MATCH_BUCKETS];
+};
+
+/* The tables point into themselves: a struct twi_match must not be moved. */
+void twi_match_init(struct twi_match *match);
+
+/*
+ * A receive comes. Returns the oldest unexpected message with its tag, now in no table, and `recv`
+ * is in none either; or NULL, and `recv` is queued.
+ */
+struct twi_match_entry *twi_match_post(struct twi_match *match, struct twi_match_entry *recv);
+
+/* A message comes. The mirror of twi_match_post: returns the oldest receive, or queues `message`.
+ */
+struct twi_match_entry *twi_match_arrive(struct twi_match *match, struct twi_match_entry *message);
+
+/*
+ * Takes an entry out before its time (canceled, withdrawn). False, and nothing done, when it was
+ * not queued any more. The entry must have been through post or arrive once.
+ */
+bool twi_match_remove_posted(struct twi_match *match, struct twi_match_entry *recv);
+bool twi_match_remove_unexpected(struct twi_match *match, struct twi_match_entry *message);
+
+/*
+ * Some entry that is still queued, or NULL: for teardown, which removes it and asks again. In no
+ * order that means anything.
+ */
+struct twi_match_entry *twi_match_first_posted(const struct twi_match *match);
+struct twi_match_entry *twi_match_first_unexpected(const struct twi_match *match);
+
+/*
+ * Tags may be small numbers in a row, or addresses, or have a rank in the high bits and nothing
+ * else. One multiplication carries every bit to the top, where the index is taken, but puts tags
+ * with some steps between them (Fibonacci numbers) into a handful of buckets; the fold and the
+ * second break such rows up.
+ */
+static inline uint32_t twi_match_hash(uint64_t tag)
+{
+	uint64_t x = tag * 0x9e3779b97f4a7c15ull;
+
+	x ^= x >> 32;
+	x *= 0xd6e8feb86659fd93ull;
+	return (uint32_t)(x >> (64 - TWI_MATCH_BITS));
+}
+
+/* The oldest entry with that tag in its chain, or NULL. */
+static inline struct twi_match_entry *twi_match_find(struct twi_list *head, uint64_t tag)
+{
+	for (struct twi_list *pos = head->next; pos != head; pos = pos->next) {
+		struct twi_match_entry *entry = twi_container_of(pos, struct twi_match_entry, link);
+
+		if (entry->tag == tag)
+			return entry;
+	}
+	return NULL;
+}
+
+/*
+ * Takes the oldest receive with that tag, or returns NULL: for a small message that has just been
+ * read, which needs a record of its own only when nobody waits for it.
+ */
+static inline struct twi_match_entry *twi_match_take_posted(struct twi_match *match, uint64_t tag)
+{
+	struct twi_match_entry *entry;
+
+	if (!match->posted_count)
+		return NULL;
+	entry = twi_match_find(&match->posted[twi_match_hash(tag)], tag);
+	if (entry) {
+		twi_list_remove(&entry->link);
+		match->posted_count--;
+	}
+	return entry;
+}
+
+/* Likewise the oldest unexpected message with that tag. */
+static inline struct twi_match_entry *twi_match_take_unexpected(struct twi_match *match,
+								uint64_t tag)
+{
+	struct twi_match_entry *entry;
+
+	if (!match->unexpected_count)
+		return NULL;
+	entry = twi_match_find(&match->unexpected[twi_match_hash(tag)], tag);
+	if (entry) {
+		twi_list_remove(&entry->link);
+		match->unexpected_count--;
+	}
+	return entry;
+}
+
+#endif

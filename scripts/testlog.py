@@ -11,6 +11,11 @@ SKIPPED = {"SKIP"}
 TAIL = 25
 
 
+def name(test):
+    """meson writes "project:suite / name" when several suites ran."""
+    return test["name"].split(":")[-1]
+
+
 def said(test):
     return (test.get("stdout", "") + test.get("stderr", "")).strip().split("\n")
 
@@ -23,9 +28,9 @@ def main(path):
     failed = [t for t in tests if t["result"] not in PASSED | SKIPPED]
     print(len(passed), len(failed), len(skipped))
     for test in skipped:
-        print(f"    skipped {test['name']}: {said(test)[-1]}")
+        print(f"    skipped {name(test)}: {said(test)[-1]}")
     for test in failed:
-        print(f"    {test['result']} {test['name']} after {test['duration']:.1f} s")
+        print(f"    {test['result']} {name(test)} after {test['duration']:.1f} s")
         for line in said(test)[-TAIL:]:
             print(f"        {line}")
 

@@ -1,3 +1,6 @@
+/*
+ * error.c - the version, until the rest of diag lands.
+ */
 #include <towline/version.h>
 
 const char *tow_version(void);

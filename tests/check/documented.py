@@ -1,0 +1,156 @@
+"""documented.py - the public headers are the manual, and the lists of names are in docs/.
+
+A public function's comment answers, in this order: Ownership, Copies, Blocks, Threads, Returns
+(the last where an int comes back). "Ownership, Copies, Threads: as tow_x" answers several at once.
+docs/counters.md and docs/knobs.md are what towstat prints: --towstat compares them.
+"""
+import os
+import re
+import sys
+
+import common
+from common import Fault
+
+WORDS = ["Ownership", "Copies", "Blocks", "Threads", "Returns"]
+# List -> (pattern of a row, documents of which one must name it).
+LISTS = {
+    r"diag/counter\.def$": (r"^\s*TWI_COUNTER\(\s*(\w+)", ["docs/counters.md"]),
+    r"diag/reason\.def$": (r"^\s*TWI_REASON\(\s*(\w+)", ["docs/counters.md"]),
+    r"diag/knob\.def$": (r"^\s*TWI_KNOB\(\s*(\w+)", ["docs/knobs.md"]),
+    r"include/towline/status\.h$": (r"^\s*X\((TOW_\w+),",
+                                    ["docs/counters.md", "docs/knobs.md", "docs/statuses.md"]),
+}
+GENERATED = {"docs/counters.md": ["counters", "--markdown"],
+             "docs/knobs.md": ["knobs", "--markdown"]}
+
+
+def judge_comment(declaration, known):
+    """What the comment of one declaration lacks, or None."""
+    text = declaration.comment
+    together = re.compile(r"\b((?:%s)(?:, (?:%s))+): as (tow_\w+)" % ((r"|".join(WORDS),) * 2))
+    answered = set()
+    for group in together.finditer(text):
+        if group.group(2) not in known:
+            return f"refers to {group.group(2)}, which does not exist"
+        answered |= set(group.group(1).split(", "))
+    text = together.sub("", text)
+    wanted = [w for w in WORDS if w not in answered]
+    if not re.match(r"int\b(?!\s*\*)", declaration.code):
+        wanted = [w for w in wanted if w != "Returns" or w + ":" in text]
+    places = []
+    for word in wanted:
+        found = re.search(rf"\b{word}:", text)
+        if found is None:
+            return f"does not say '{word}:'"
+        places.append(found.start())
+    if places != sorted(places):
+        return "answers in another order than " + ", ".join(WORDS)
+    return None
+
+
+def check_headers(tree):
+    declared = common.public_declarations(tree)
+    known = {d.name for d in declared}
+    for d in declared:
+        wrong = judge_comment(d, known) if d.comment else "is missing"
+        if wrong:
+            yield Fault(d.path, d.line, f"the comment of {d.name} {wrong}",
+                        "say it: users must not have to guess")
+
+
+def check_lists(tree):
+    for pattern, (row, documents) in LISTS.items():
+        texts = "\n".join(tree.text(d) for d in documents if d in tree.names)
+        for name in tree.match(pattern):
+            for number, line in enumerate(tree.text(name).split("\n"), 1):
+                found = re.match(row, line)
+                if found and not re.search(rf"\b{found.group(1)}\b", texts):
+                    yield Fault(name, number,
+                                f"{found.group(1)} is not in {' or '.join(documents)}",
+                                "print them anew: towstat counters|knobs --markdown")
+
+
+def check_generated(tree, towstat):
+    """The committed documents against what the built towstat prints now."""
+    for document, command in GENERATED.items():
+        if document not in tree.names:
+            yield Fault(document, 1, "is missing", f"towstat {' '.join(command)} > {document}")
+            continue
+        done = common.run([towstat, *command])
+        if done.returncode != 0:
+            yield Fault(document, 1, f"towstat {' '.join(command)}: {done.stderr.strip()}",
+                        "mend towstat")
+            continue
+        old, new = tree.text(document).split("\n"), done.stdout.split("\n")
+        if old != new:
+            line = next((i for i, (a, b) in enumerate(zip(old, new), 1) if a != b),
+                        min(len(old), len(new)))
+            yield Fault(document, line, "is not what the tree says now",
+                        f"towstat {' '.join(command)} > {document}")
+
+
+def check(tree, args=None):
+    towstat = args.towstat if args else None
+    if args is None and "towstat" in tree.names:
+        towstat = tree.path("towstat")
+        os.chmod(towstat, 0o755)
+    if towstat:
+        if not os.path.exists(towstat):
+            raise common.Skip(f"{towstat} has not been built, so docs/ cannot be compared with it")
+        return list(check_generated(tree, towstat))
+    faults = list(check_headers(tree))
+    # A tree without the documents yet (the first commits) is told so by the towstat part.
+    if args is None or any(d in tree.names for d in GENERATED) or tree.match(r"diag/.*\.def$"):
+        faults += check_lists(tree)
+    return faults
+
+
+FULL = ("/*\n * Does.\n * Ownership: none. Copies: none.\n"
+        " * Blocks: never. Threads:\n * any. %s\n */\n")
+H = "include/towline/a.h"
+
+
+def header(comment, code="int tow_a(void);\n"):
+    return {H: "/* a.h */\n" + comment + code}
+
+
+TOWSTAT = "#!/bin/sh\necho \"$1\" is new\n"
+SAMPLES = [
+    ("good", {**header(FULL % "Returns: TOW_OK."), "diag/counter.def": "TWI_COUNTER(a_b, x, y)\n",
+              "docs/counters.md": "| a_b |\n"}, None),
+    ("as another", header(FULL % "Returns: TOW_OK.", "int tow_a(void);\n\n/* Ownership, Threads: "
+                          "as tow_a. Copies: none. Blocks: no. Returns: 0. */\nint tow_b(void);\n"),
+     None),
+    ("as nobody", header("/* Ownership, Copies, Threads: as tow_no. Blocks: no. Returns: 0. */\n"),
+     "refers to tow_no"),
+    ("no comment", header("\n"), "a.h:3: the comment of tow_a is missing"),
+    ("comment above another", header(FULL % "Returns: TOW_OK.",
+                                     "int tow_a(void);\nint tow_b(void);\n"),
+     "the comment of tow_b is missing"),
+    ("no Returns", header(FULL % ""), "does not say 'Returns:'"),
+    ("nothing to return", header(FULL % "", "void tow_a(void);\nconst char *tow_b(void);\n"),
+     "the comment of tow_b is missing"),
+    ("void", header(FULL % "", "void tow_a(void);\n"), None),
+    ("no Blocks", header("/* Ownership: a. Copies: b. Threads: c. Returns: d. */\n"), "'Blocks:'"),
+    ("order", header("/* Copies: b. Ownership: a. Blocks: x. Threads: c. Returns: d. */\n"),
+     "in another order"),
+    ("counter", {"diag/counter.def": "/* x */\nTWI_COUNTER(a_b, x, y)\n",
+                 "docs/counters.md": "a_bc\n"}, "diag/counter.def:2: a_b is not in"),
+    ("reason", {"diag/reason.def": "TWI_REASON(\n"}, None),
+    ("reason 2", {"diag/reason.def": "TWI_REASON(why, x)\n"}, "why is not in"),
+    ("knob", {"diag/knob.def": "TWI_KNOB(rank, x)\n", "docs/counters.md": "rank\n"},
+     "rank is not in docs/knobs.md"),
+    ("status", {"include/towline/status.h": '\tX(TOW_EBAD, -1, "x") \\\n'}, "TOW_EBAD is not in"),
+    ("generated", {"towstat": TOWSTAT, "docs/counters.md": "counters is new\n",
+                   "docs/knobs.md": "knobs is new\n"}, None),
+    ("old", {"towstat": TOWSTAT, "docs/counters.md": "counters is new\n",
+             "docs/knobs.md": "knobs is old\n"}, "docs/knobs.md:1: is not what"),
+    ("absent", {"towstat": TOWSTAT, "docs/knobs.md": "knobs is new\n"},
+     "docs/counters.md:1: is missing"),
+    ("towstat fails", {"towstat": "#!/bin/sh\nexit 1\n", "docs/counters.md": "\n",
+                       "docs/knobs.md": "\n"}, "towstat counters"),
+]
+
+if __name__ == "__main__":
+    sys.exit(common.main(check, SAMPLES, [
+        ("towstat", "path of the built towstat; only the generated documents are looked at then")]))

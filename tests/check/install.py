@@ -1,0 +1,115 @@
+"""install.py - what is installed can be used: by pkg-config, all headers, compiled, run.
+
+The build is installed into a folder of its own below the build folder and nothing is rebuilt. The
+program includes every header that the tree has, so one that was not installed is found.
+"""
+import os
+import re
+import shlex
+import shutil
+import sys
+
+import common
+from common import Fault
+
+PROGRAM = """%s
+#include <stdio.h>
+#include <string.h>
+
+int main(void)
+{
+\tprintf("%%s\\n", tow_version());
+\treturn strcmp(tow_version(), TOW_VERSION) != 0;
+}
+"""
+PC = "towline.pc"
+
+
+def stage(args):
+    """Installs into a fresh folder; returns it."""
+    staged = os.path.join(args.build, "tests", "check", "installed")
+    shutil.rmtree(staged, ignore_errors=True)
+    done = common.run([args.meson, "install", "--no-rebuild", "--quiet", "-C", args.build,
+                       "--destdir", staged])
+    if done.returncode != 0:
+        return staged, Fault("meson.build", 1, "meson install: " + (done.stdout + done.stderr)
+                             .strip()[-400:], "mend what it installs")
+    return staged, None
+
+
+def use(staged, headers, compiler):
+    """Compiles and runs the program against what lies in `staged`; None when all is well."""
+    folders = [d for d, _, files in os.walk(staged) if PC in files]
+    if not folders:
+        return Fault("meson.build", 1, f"{PC} is not installed", "import('pkgconfig').generate()")
+    env = dict(os.environ, PKG_CONFIG_PATH=folders[0], PKG_CONFIG_SYSROOT_DIR=staged)
+    flags = common.run(["pkg-config", "--cflags", "--libs", "towline"], env=env)
+    if flags.returncode != 0:
+        return Fault("meson.build", 1, "pkg-config: " + flags.stderr.strip(), "mend the .pc file")
+    program = os.path.join(staged, "program")
+    source = PROGRAM % "\n".join(f"#include <towline/{h}>" for h in headers)
+    built = common.run([*compiler, "-std=c11", "-Wall", "-Werror", "-x", "c", "-", "-x", "none",
+                        "-o", program, *shlex.split(flags.stdout)], input=source)
+    if built.returncode != 0:
+        return Fault("meson.build", 1, "a program does not build against the installed files: "
+                     + built.stderr.strip()[:400], "install every public header, name every flag")
+    env["LD_LIBRARY_PATH"] = os.path.dirname(folders[0])
+    ran = common.run([program], env=env)
+    if ran.returncode != 0:
+        return Fault("meson.build", 1, f"the program ends with {ran.returncode}: "
+                     f"{(ran.stdout + ran.stderr).strip()}", "library and headers must be of one "
+                     "version, and the library must load from where it is installed")
+    print(f"installed Towline {ran.stdout.strip()}, {len(headers)} headers")
+    return None
+
+
+def sample_library(tree):
+    """Self-test: lays lib.c and the headers of a sample out as an installation would."""
+    if "lib.c" in tree.names:
+        common.run(["gcc", "-shared", "-fPIC", "-o", tree.path("usr/lib/libtowline.so"),
+                    tree.path("lib.c")], check=True)
+    return [n.split("/")[-1] for n in tree.match(r"include/towline/.*\.h$")]
+
+
+def check(tree, args=None):
+    for tool in ["pkg-config"] + ([] if args else ["gcc"]):
+        if shutil.which(tool) is None:
+            raise common.Skip(tool + " is missing")
+    if args is None:
+        fault = use(tree.root, sample_library(tree), ["gcc"])
+        return [fault] if fault else []
+    if args.sanitize not in (None, "none"):
+        raise common.Skip(f"a library built with b_sanitize={args.sanitize} is not for others")
+    if not args.meson:
+        raise common.Skip("meson is not on PATH")
+    staged, fault = stage(args)
+    headers = [re.sub(r"\.in$", "", n.split("/")[-1])
+               for n in tree.match(r"include/towline/[^/]+\.h(\.in)?$")]
+    fault = fault or use(staged, headers, shlex.split(args.cc))
+    if fault is None:
+        shutil.rmtree(staged, ignore_errors=True)
+    return [fault] if fault else []
+
+
+def sample(version, loaded, installed=True):
+    header = f'#define TOW_VERSION "{version}"\nconst char *tow_version(void);\n'
+    files = {"include/towline/version.h": header,
+             "usr/lib/pkgconfig/" + PC: "Name: t\nDescription: t\nVersion: 1\n"
+             "Cflags: -I/usr/include\nLibs: -L/usr/lib -ltowline\n",
+             "lib.c": f'const char *tow_version(void)\n{{\n\treturn "{loaded}";\n}}\n'}
+    if installed:
+        files["usr/include/towline/version.h"] = header
+    return files
+
+
+SAMPLES = [
+    ("good", sample("1.2.3", "1.2.3"), None),
+    ("two versions", sample("1.2.3", "1.2.4"), "the program ends with 1"),
+    ("header not installed", sample("1.2.3", "1.2.3", False), "a program does not build"),
+    ("no pkg-config file", {"include/towline/version.h": "\n"}, "is not installed"),
+]
+
+if __name__ == "__main__":
+    sys.exit(common.main(check, SAMPLES, [
+        ("build", "the build folder"), ("meson", "the meson program"),
+        ("cc", "the C compiler"), ("sanitize", "the option b_sanitize")]))

@@ -30,6 +30,8 @@ struct tow_peer {
 	struct twi_list ready_link; /* on tow_endpoint.ready */
 	struct twi_engine *engine;
 	struct twi_lane *lane;
+	struct tow_endpoint *waiting_at; /* whose ready queue it is on, or NULL */
+	bool shown;                    /* it has been up: the user knows or will know it */
 	bool closed;                   /* tow_peer_close was called */
 	char address[TOW_ADDRESS_MAX]; /* of the other side, for people */
 	uint64_t id;                   /* within the runtime */

@@ -209,12 +209,9 @@ bool twi_op_run_callbacks(struct twi_engine *engine)
 
 static void expire(struct tow_op *op)
 {
-	struct twi_lane *lane;
-
 	switch (op->kind) {
 	case TWI_OP_CONNECT:
-		lane = op->endpoint->lane;
-		lane->ops->connect_abort(op, TOW_EDEADLINE);
+		op->lane_ops->connect_abort(op, TOW_EDEADLINE);
 		break;
 	case TWI_OP_ACCEPT:
 		twi_op_complete(op, TOW_EDEADLINE, 0);
@@ -324,7 +321,7 @@ TOW_PUBLIC int tow_op_cancel(struct tow_op *op)
 	if (op->stage == TWI_STAGE_COMPLETING)
 		;
 	else if (op->kind == TWI_OP_CONNECT)
-		op->endpoint->lane->ops->connect_abort(op, TOW_ECANCELED);
+		op->lane_ops->connect_abort(op, TOW_ECANCELED);
 	else if (op->kind == TWI_OP_ACCEPT)
 		twi_op_complete(op, TOW_ECANCELED, 0);
 	else

@@ -23,6 +23,7 @@
 #include "transport/match.h"
 
 struct twi_engine;
+struct twi_lane_ops;
 
 enum twi_op_kind { TWI_OP_CONNECT, TWI_OP_ACCEPT, TWI_OP_SEND, TWI_OP_RECV };
 
@@ -60,6 +61,7 @@ struct tow_op {
 	struct tow_endpoint *endpoint;
 	struct tow_peer *peer;
 	void *lane_state; /* connect: the lane's */
+	const struct twi_lane_ops *lane_ops; /* connect */
 	void *data;
 	uint64_t bytes;
 	uint64_t tag;

@@ -364,6 +364,14 @@ void twi_ring_sleep(struct twi_ring *ring, uint64_t timeout_ns)
 		(void)!read(ring->wake_fd, &drained, sizeof(drained));
 }
 
+void twi_ring_clear(struct twi_ring *ring)
+{
+	uint64_t drained;
+
+	if (ring->watched)
+		(void)!read(ring->wake_fd, &drained, sizeof(drained));
+}
+
 void twi_ring_wake(struct twi_ring *ring)
 {
 	uint64_t one = 1;

@@ -77,6 +77,9 @@ void twi_ring_sleep(struct twi_ring *ring, uint64_t timeout_ns);
 /* Makes a sleeping ring's thread look again. */
 void twi_ring_wake(struct twi_ring *ring);
 
+/* Forgets wakes that have come: for a thread that polls its tow_fd. */
+void twi_ring_clear(struct twi_ring *ring);
+
 static inline uint64_t twi_ring_tag(enum twi_lane_id lane, uint64_t rest)
 {
 	return (uint64_t)(lane + 1) << 56 | rest;

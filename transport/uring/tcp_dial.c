@@ -309,6 +309,7 @@ static void peer_up(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 		peer->dial = NULL;
 		op->lane_state = NULL;
 		op->peer = &peer->base;
+		peer->base.shown = true;
 		twi_op_complete(op, TOW_OK, 0);
 		return;
 	}

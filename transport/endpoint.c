@@ -1,0 +1,333 @@
+/*
+ * endpoint.c - the public calls on endpoints, peers and messages: arguments are checked here, the
+ * engine is taken, and the lane does the rest.
+ */
+#include "transport/endpoint.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "transport/engine.h"
+#include "transport/op.h"
+#include "transport/runtime.h"
+
+static _Atomic uint64_t next_peer_id = 1;
+
+void twi_endpoint_setup(struct tow_endpoint *endpoint, struct twi_lane *lane)
+{
+	endpoint->engine = lane->engine;
+	endpoint->lane = lane;
+	twi_list_init(&endpoint->accepts);
+	twi_list_init(&endpoint->ready);
+	twi_list_push_back(&lane->engine->endpoints, &endpoint->link);
+}
+
+void twi_peer_setup(struct tow_peer *peer, struct twi_lane *lane, const char *address)
+{
+	peer->engine = lane->engine;
+	peer->lane = lane;
+	peer->id = atomic_fetch_add_explicit(&next_peer_id, 1, memory_order_relaxed);
+	snprintf(peer->address, sizeof(peer->address), "%s", address);
+	twi_list_init(&peer->ready_link);
+	twi_list_push_back(&lane->engine->peers, &peer->link);
+}
+
+void twi_peer_teardown(struct tow_peer *peer)
+{
+	if (peer->waiting_at != NULL)
+		peer->waiting_at->ready_count--;
+	twi_list_remove(&peer->ready_link);
+	twi_list_remove(&peer->link);
+}
+
+void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer)
+{
+	struct twi_list *entry = twi_list_first(&endpoint->accepts);
+
+	peer->shown = true;
+	if (entry != NULL) {
+		struct tow_op *op = twi_container_of(entry, struct tow_op, link);
+
+		op->peer = peer;
+		twi_op_complete(op, TOW_OK, 0);
+	} else if (endpoint->ready_count >= TWI_READY_PEERS_MAX) {
+		twi_count(peer->engine->diag, TWI_C_handshakes_refused, 1);
+		peer->closed = true;
+		peer->lane->ops->peer_close(peer);
+	} else {
+		twi_list_push_back(&endpoint->ready, &peer->ready_link);
+		peer->waiting_at = endpoint;
+		endpoint->ready_count++;
+	}
+}
+
+static struct tow_peer *take_ready(struct tow_endpoint *endpoint)
+{
+	struct twi_list *entry = twi_list_first(&endpoint->ready);
+	struct tow_peer *peer;
+
+	if (entry == NULL)
+		return NULL;
+	peer = twi_container_of(entry, struct tow_peer, ready_link);
+	twi_list_remove(entry);
+	peer->waiting_at = NULL;
+	endpoint->ready_count--;
+	return peer;
+}
+
+void twi_endpoint_drop(struct tow_endpoint *endpoint)
+{
+	struct twi_list *entry;
+	struct tow_peer *peer;
+
+	while ((entry = twi_list_first(&endpoint->accepts)) != NULL)
+		twi_op_complete(twi_container_of(entry, struct tow_op, link), TOW_ECLOSED, 0);
+	while ((peer = take_ready(endpoint)) != NULL) {
+		peer->closed = true;
+		peer->lane->ops->peer_close(peer);
+	}
+	twi_list_remove(&endpoint->link);
+	endpoint->lane->ops->endpoint_close(endpoint);
+}
+
+static int check_engine(const struct twi_engine *engine, const char *call)
+{
+	if (!twi_engine_forked(engine))
+		return TOW_OK;
+	return twi_error(TOW_EFORKED, "%s: this process is a forked child", call);
+}
+
+static int check_options(const struct tow_op_options *options, const char *call)
+{
+	if (options == NULL || options->size >= sizeof(*options))
+		return TOW_OK;
+	return twi_error(TOW_EINVAL, "%s: options->size is %zu; begin with TOW_OP_OPTIONS_DEFAULT",
+			 call, options->size);
+}
+
+/* Takes the engine with the calling thread's ring. Without a ring the next driver sends for us. */
+static void enter(struct twi_engine *engine)
+{
+	twi_engine_enter(engine);
+	twi_engine_bind_ring(engine);
+}
+
+/* The lane whose scheme the address has; *rest_out is what follows "://". */
+static struct twi_lane *lane_of(struct twi_engine *engine, const char *address,
+				const char **rest_out)
+{
+	for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
+		struct twi_lane *lane = engine->lanes[i];
+		size_t n = lane == NULL ? 0 : strlen(lane->ops->scheme);
+
+		if (lane != NULL && strncmp(address, lane->ops->scheme, n) == 0 &&
+		    strncmp(address + n, "://", 3) == 0) {
+			*rest_out = address + n + 3;
+			return lane;
+		}
+	}
+	twi_error(TOW_EINVAL, "address %.100s: it begins with none of tcp://, loop://", address);
+	return NULL;
+}
+
+TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *address,
+				 struct tow_endpoint **endpoint_out)
+{
+	struct twi_engine *engine;
+	struct twi_lane *lane;
+	const char *rest;
+	int status;
+
+	if (runtime == NULL || address == NULL || endpoint_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_endpoint_open: an argument is NULL");
+	*endpoint_out = NULL;
+	engine = twi_runtime_engine(runtime);
+	status = check_engine(engine, "tow_endpoint_open");
+	if (status < 0)
+		return status;
+	enter(engine);
+	lane = lane_of(engine, address, &rest);
+	status = lane == NULL ? TOW_EINVAL : lane->ops->endpoint_open(lane, rest, endpoint_out);
+	twi_engine_leave(engine);
+	return status;
+}
+
+TOW_PUBLIC int tow_endpoint_address(struct tow_endpoint *endpoint, char *address_out,
+				    size_t address_size)
+{
+	if (endpoint == NULL || address_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_endpoint_address: an argument is NULL");
+	if (strlen(endpoint->address) >= address_size)
+		return twi_error(TOW_EINVAL,
+				 "tow_endpoint_address: %zu bytes are too few; TOW_ADDRESS_MAX is %d",
+				 address_size, TOW_ADDRESS_MAX);
+	snprintf(address_out, address_size, "%s", endpoint->address);
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_endpoint_close(struct tow_endpoint *endpoint)
+{
+	struct twi_engine *engine;
+	int status;
+
+	if (endpoint == NULL)
+		return twi_error(TOW_EINVAL, "tow_endpoint_close: endpoint is NULL");
+	engine = endpoint->engine;
+	status = check_engine(engine, "tow_endpoint_close");
+	if (status < 0)
+		return status;
+	enter(engine);
+	twi_endpoint_drop(endpoint);
+	twi_engine_leave(engine);
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_connect_start(struct tow_endpoint *endpoint, const char *address,
+				 const struct tow_op_options *options, struct tow_op **op_out)
+{
+	struct twi_engine *engine;
+	struct twi_lane *lane;
+	struct tow_op *op;
+	const char *rest;
+	int status;
+
+	if (endpoint == NULL || address == NULL || op_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_connect_start: an argument is NULL");
+	*op_out = NULL;
+	engine = endpoint->engine;
+	status = check_engine(engine, "tow_connect_start");
+	if (status == TOW_OK)
+		status = check_options(options, "tow_connect_start");
+	if (status < 0)
+		return status;
+	op = twi_op_acquire(engine, TWI_OP_CONNECT, options);
+	if (op == NULL)
+		return TOW_EBUSY;
+	op->endpoint = endpoint;
+	op->lane_ops = endpoint->lane->ops;
+	enter(engine);
+	lane = lane_of(engine, address, &rest);
+	if (lane == NULL)
+		status = TOW_EINVAL;
+	else if (lane != endpoint->lane)
+		status = twi_error(TOW_EINVAL, "address %.100s is of another lane than endpoint %s",
+				   address, endpoint->address);
+	else
+		status = lane->ops->connect(endpoint, rest, op);
+	if (status < 0) {
+		twi_op_discard(op);
+	} else {
+		*op_out = op;
+		twi_op_watch(op);
+	}
+	twi_engine_leave(engine);
+	return status;
+}
+
+TOW_PUBLIC int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_op_options *options,
+				struct tow_op **op_out)
+{
+	struct twi_engine *engine;
+	struct tow_peer *peer;
+	struct tow_op *op;
+	int status;
+
+	if (endpoint == NULL || op_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_accept_start: an argument is NULL");
+	*op_out = NULL;
+	engine = endpoint->engine;
+	status = check_engine(engine, "tow_accept_start");
+	if (status == TOW_OK)
+		status = check_options(options, "tow_accept_start");
+	if (status < 0)
+		return status;
+	op = twi_op_acquire(engine, TWI_OP_ACCEPT, options);
+	if (op == NULL)
+		return TOW_EBUSY;
+	op->endpoint = endpoint;
+	*op_out = op;
+	enter(engine);
+	peer = take_ready(endpoint);
+	if (peer != NULL) {
+		op->peer = peer;
+		twi_op_complete(op, TOW_OK, 0);
+	} else {
+		twi_list_push_back(&endpoint->accepts, &op->link);
+		twi_op_watch(op);
+	}
+	twi_engine_leave(engine);
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_peer_close(struct tow_peer *peer)
+{
+	struct twi_engine *engine;
+	int status;
+
+	if (peer == NULL)
+		return twi_error(TOW_EINVAL, "tow_peer_close: peer is NULL");
+	engine = peer->engine;
+	status = check_engine(engine, "tow_peer_close");
+	if (status < 0)
+		return status;
+	enter(engine);
+	peer->closed = true;
+	peer->lane->ops->peer_close(peer);
+	twi_engine_leave(engine);
+	return TOW_OK;
+}
+
+static int start_message(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t tag,
+			 const struct tow_op_options *options, enum twi_op_kind kind,
+			 struct tow_op **op_out)
+{
+	const char *call = kind == TWI_OP_SEND ? "tow_send_start" : "tow_recv_start";
+	struct twi_engine *engine;
+	struct tow_op *op;
+	int status;
+
+	if (twi_unlikely(peer == NULL || op_out == NULL || (data == NULL && bytes > 0)))
+		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
+	*op_out = NULL;
+	if (twi_unlikely(bytes > TWI_WIRE_U63_MAX))
+		return twi_error(TOW_EINVAL, "%s: bytes is %llu, the most is 2^63-1", call,
+				 (unsigned long long)bytes);
+	engine = peer->engine;
+	status = check_engine(engine, call);
+	if (status == TOW_OK)
+		status = check_options(options, call);
+	if (twi_unlikely(status < 0))
+		return status;
+	op = twi_op_acquire(engine, kind, options);
+	if (twi_unlikely(op == NULL))
+		return TOW_EBUSY;
+	op->peer = peer;
+	op->data = data;
+	op->bytes = bytes;
+	op->tag = tag;
+	*op_out = op;
+	enter(engine);
+	/* before the lane has it: a message that completes at once takes itself off the list */
+	twi_op_watch(op);
+	if (kind == TWI_OP_SEND)
+		peer->lane->ops->send(peer, op);
+	else
+		peer->lane->ops->recv(peer, op);
+	twi_engine_leave(engine);
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint64_t tag,
+			      const struct tow_op_options *options, struct tow_op **op_out)
+{
+	return start_message(peer, (void *)(uintptr_t)data, bytes, tag, options, TWI_OP_SEND,
+			     op_out);
+}
+
+TOW_PUBLIC int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t tag,
+			      const struct tow_op_options *options, struct tow_op **op_out)
+{
+	return start_message(peer, data, bytes, tag, options, TWI_OP_RECV, op_out);
+}

@@ -1,0 +1,438 @@
+/*
+ * runtime.c - opening and closing a runtime, and the calls that concern all of it.
+ *
+ * Opening builds from the bottom up (knobs, diag, pool, engine, ring, lanes, stats socket) and a
+ * failure takes down in the opposite order what stands. Closing is that same order.
+ */
+#include "transport/runtime.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <towline/towline.h>
+
+#include "diag/counter.h"
+#include "diag/diag.h"
+#include "diag/emit.h"
+#include "diag/error.h"
+#include "diag/knob.h"
+#include "diag/registry.h"
+#include "diag/socket.h"
+#include "transport/endpoint.h"
+#include "transport/engine.h"
+#include "transport/uring/ring.h"
+
+struct tow_runtime {
+	struct twi_engine engine;
+	struct twi_socket *socket;
+	bool sources;
+	char job[65];
+	char stats_dir[256];
+};
+
+struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime)
+{
+	return &runtime->engine;
+}
+
+static int check(struct tow_runtime *runtime, const char *call)
+{
+	if (runtime == NULL)
+		return twi_error(TOW_EINVAL, "%s: runtime is NULL", call);
+	if (twi_engine_forked(&runtime->engine))
+		return twi_error(TOW_EFORKED,
+				 "%s: this process is a forked child; open a runtime of its own",
+				 call);
+	return TOW_OK;
+}
+
+static void describe_peers(void *arg, struct twi_emit *emit)
+{
+	struct twi_engine *engine = arg;
+	struct twi_list *pos, *next;
+
+	twi_engine_enter(engine);
+	twi_emit_array_begin(emit, "peers");
+	twi_list_for_each_safe(pos, next, &engine->peers) {
+		struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
+
+		if (!peer->shown)
+			continue;
+		twi_emit_object_begin(emit, NULL);
+		twi_emit_u64(emit, "id", peer->id);
+		twi_emit_str(emit, "address", peer->address);
+		twi_emit_str(emit, "lane", peer->lane->ops->scheme);
+		twi_emit_bool(emit, "closed_here", peer->closed);
+		twi_session_describe(&peer->session, emit);
+		peer->lane->ops->peer_describe(peer, emit);
+		twi_emit_object_end(emit);
+	}
+	twi_emit_array_end(emit);
+	twi_emit_array_begin(emit, "endpoints");
+	twi_list_for_each_safe(pos, next, &engine->endpoints) {
+		twi_emit_str(emit, NULL,
+			     twi_container_of(pos, struct tow_endpoint, link)->address);
+	}
+	twi_emit_array_end(emit);
+	twi_engine_leave(engine);
+}
+
+static void describe_rings(void *arg, struct twi_emit *emit)
+{
+	struct twi_engine *engine = arg;
+	struct utsname host = { 0 };
+
+	uname(&host);
+	twi_emit_str(emit, "kernel", host.release);
+	twi_engine_enter(engine);
+	twi_emit_array_begin(emit, "rings");
+	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
+		const struct twi_ring *ring = engine->rings[i];
+
+		if (ring == NULL)
+			continue;
+		twi_emit_object_begin(emit, NULL);
+		twi_emit_bool(emit, "single_issuer_defer_taskrun", ring->deferred);
+		twi_emit_bool(emit, "pool_registered", ring->pool_registered);
+		twi_emit_bool(emit, "send_zerocopy", ring->zerocopy);
+		twi_emit_bool(emit, "asleep",
+			      atomic_load_explicit(&ring->sleeping, memory_order_relaxed) != 0);
+		twi_emit_object_end(emit);
+	}
+	twi_emit_array_end(emit);
+	twi_engine_leave(engine);
+}
+
+static int add_sources(struct tow_runtime *runtime)
+{
+	const struct twi_source sources[] = {
+		{ "/v1/peers", "connections, their lane, state and credit", describe_peers,
+		  &runtime->engine },
+		{ "/v1/info", "the kernel and what the rings can do", describe_rings,
+		  &runtime->engine },
+	};
+
+	for (unsigned i = 0; i < twi_array_count(sources); i++) {
+		int status = twi_registry_add(runtime->engine.diag, &sources[i]);
+
+		if (status < 0)
+			return status;
+	}
+	runtime->sources = true;
+	return TOW_OK;
+}
+
+static int open_lanes(struct twi_engine *engine)
+{
+	static const struct twi_lane_ops *const lanes[] = { &twi_lane_loop, &twi_lane_tcp };
+
+	for (unsigned i = 0; i < twi_array_count(lanes); i++) {
+		int status;
+
+		if (engine->virtual_clock && lanes[i]->id != TWI_LANE_LOOP)
+			continue;
+		status = lanes[i]->open(engine, &engine->lanes[lanes[i]->id]);
+		if (status < 0)
+			return status;
+	}
+	return TOW_OK;
+}
+
+static int open_parts(struct tow_runtime *runtime)
+{
+	struct twi_engine *engine = &runtime->engine;
+	struct twi_pool_options pool = {
+		.bytes = (uint64_t)engine->knobs.premap_memory_bytes,
+		.huge_pages = engine->knobs.huge_pages != 0,
+		.strict = engine->knobs.strict_premap != 0,
+	};
+	int status = twi_diag_create(&engine->diag);
+
+	if (status < 0)
+		return status;
+	twi_diag_log_level(engine->diag, (int)engine->knobs.log_level);
+	pool.diag = engine->diag;
+	status = twi_engine_init(engine);
+	if (status == TOW_OK)
+		status = twi_pool_create(&pool, &engine->pool);
+	if (status == TOW_OK) {
+		twi_engine_enter(engine);
+		status = twi_engine_bind_ring(engine);
+		if (status == TOW_OK)
+			status = open_lanes(engine);
+		twi_engine_leave(engine);
+	}
+	if (status == TOW_OK)
+		status = add_sources(runtime);
+	if (status == TOW_OK && engine->knobs.stats != 0 && !engine->virtual_clock)
+		status = twi_socket_open(engine->diag, runtime->stats_dir, runtime->job,
+					 engine->knobs.rank, &runtime->socket);
+	return status;
+}
+
+/* Ends operations, peers, endpoints; the engine is held. */
+static void end_traffic(struct twi_engine *engine)
+{
+	struct twi_list *pos, *next;
+
+	while ((pos = twi_list_first(&engine->endpoints)) != NULL)
+		twi_endpoint_drop(twi_container_of(pos, struct tow_endpoint, link));
+	for (uint32_t i = 0; i < engine->ops.count; i++) {
+		struct tow_op *op = &engine->ops.rows[i];
+
+		if (op->kind == TWI_OP_CONNECT && op->stage != TWI_STAGE_COMPLETING &&
+		    atomic_load_explicit(&op->state, memory_order_relaxed) != 0 &&
+		    op->lane_state != NULL)
+			op->lane_ops->connect_abort(op, TOW_ECLOSED);
+	}
+	twi_list_for_each_safe(pos, next, &engine->peers) {
+		struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
+
+		if (!peer->closed) {
+			peer->closed = true;
+			peer->lane->ops->peer_close(peer);
+		}
+	}
+	twi_op_run_callbacks(engine);
+}
+
+static void close_parts(struct tow_runtime *runtime)
+{
+	struct twi_engine *engine = &runtime->engine;
+
+	twi_socket_close(runtime->socket);
+	if (runtime->sources) {
+		twi_registry_remove(engine->diag, "/v1/peers");
+		twi_registry_remove(engine->diag, "/v1/info");
+	}
+	if (engine->pool != NULL) {
+		twi_engine_enter(engine);
+		/* When this thread cannot have a ring, what the others' rings hold is dropped. */
+		twi_engine_bind_ring(engine);
+		engine->failing = true;
+		end_traffic(engine);
+		for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
+			if (engine->lanes[i] != NULL)
+				engine->lanes[i]->ops->close(engine->lanes[i]);
+			engine->lanes[i] = NULL;
+		}
+		twi_engine_leave(engine);
+	}
+	twi_engine_fini(engine);
+	if (engine->pool != NULL)
+		twi_pool_destroy(engine->pool);
+	if (engine->diag != NULL)
+		twi_diag_destroy(engine->diag);
+	free(runtime);
+}
+
+static int open_runtime(const struct tow_options *options, bool virtual_clock,
+			struct tow_runtime **runtime_out)
+{
+	struct tow_runtime *runtime;
+	int status;
+
+	if (runtime_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_runtime_open: runtime_out is NULL");
+	*runtime_out = NULL;
+	runtime = aligned_alloc(64, twi_align_up(sizeof(*runtime), 64));
+	if (runtime == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a runtime");
+	*runtime = (struct tow_runtime){ .engine.virtual_clock = virtual_clock };
+	twi_clock_init();
+	status = twi_knob_resolve(options, &runtime->engine.knobs);
+	if (status < 0) {
+		free(runtime);
+		return status;
+	}
+	/* The options' strings are the caller's and may go away. */
+	snprintf(runtime->job, sizeof(runtime->job), "%s", runtime->engine.knobs.job);
+	snprintf(runtime->stats_dir, sizeof(runtime->stats_dir), "%s",
+		 runtime->engine.knobs.stats_dir);
+	runtime->engine.knobs.job = runtime->job;
+	runtime->engine.knobs.stats_dir = runtime->stats_dir;
+	status = open_parts(runtime);
+	if (status < 0) {
+		close_parts(runtime);
+		return status;
+	}
+	*runtime_out = runtime;
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_runtime_open(const struct tow_options *options, struct tow_runtime **runtime_out)
+{
+	return open_runtime(options, false, runtime_out);
+}
+
+int twi_runtime_open_sim(const struct tow_options *options, struct tow_runtime **runtime_out)
+{
+	return open_runtime(options, true, runtime_out);
+}
+
+TOW_PUBLIC int tow_runtime_seal(struct tow_runtime *runtime)
+{
+	int status = check(runtime, "tow_runtime_seal");
+
+	if (status == TOW_OK)
+		twi_pool_seal(runtime->engine.pool);
+	return status;
+}
+
+TOW_PUBLIC int tow_runtime_close(struct tow_runtime *runtime)
+{
+	int status = check(runtime, "tow_runtime_close");
+
+	if (status < 0)
+		return status;
+	if (twi_engine_in_callback(&runtime->engine))
+		return twi_error(TOW_EINVAL, "tow_runtime_close in a completion callback");
+	close_parts(runtime);
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_progress(struct tow_runtime *runtime)
+{
+	int status = check(runtime, "tow_progress");
+	unsigned events = 0;
+
+	if (status < 0)
+		return status;
+	if (twi_engine_in_callback(&runtime->engine) || !twi_engine_try_enter(&runtime->engine))
+		return TOW_AGAIN;
+	status = twi_engine_bind_ring(&runtime->engine);
+	if (status == TOW_OK) {
+		if (runtime->engine.ring != NULL)
+			twi_ring_clear(runtime->engine.ring);
+		events = twi_engine_poll(&runtime->engine);
+	}
+	twi_engine_leave(&runtime->engine);
+	if (status < 0)
+		return status;
+	return events > 0 ? TOW_OK : TOW_AGAIN;
+}
+
+TOW_PUBLIC int tow_flush(struct tow_runtime *runtime)
+{
+	int status = check(runtime, "tow_flush");
+	struct twi_engine *engine;
+
+	if (status < 0)
+		return status;
+	engine = &runtime->engine;
+	if (twi_engine_in_callback(engine) || !twi_engine_try_enter(engine))
+		return TOW_AGAIN;
+	status = twi_engine_bind_ring(engine);
+	for (unsigned i = 0; i < TWI_LANE_COUNT && status == TOW_OK; i++) {
+		if (engine->lanes[i] != NULL)
+			engine->lanes[i]->ops->flush(engine->lanes[i], true);
+	}
+	twi_engine_leave(engine);
+	return status;
+}
+
+/* The descriptor to poll: the thread's ring and its wake fd in one epoll set. */
+static int watch_ring(struct twi_engine *engine, struct twi_ring *ring)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int fd;
+
+	if (ring->epoll_fd >= 0)
+		return TOW_OK;
+	fd = epoll_create1(EPOLL_CLOEXEC);
+	if (fd < 0)
+		return twi_error_errno(TOW_ESYSTEM, errno, "epoll_create1");
+	if (epoll_ctl(fd, EPOLL_CTL_ADD, ring->uring.ring_fd, &event) != 0 ||
+	    epoll_ctl(fd, EPOLL_CTL_ADD, ring->wake_fd, &event) != 0) {
+		int err = errno;
+
+		close(fd);
+		return twi_error_errno(TOW_ESYSTEM, err, "epoll_ctl");
+	}
+	ring->epoll_fd = fd;
+	ring->watched = true;
+	/* For good: a thread with a descriptor may be asleep on it at any time. */
+	atomic_fetch_add_explicit(&engine->sleepers, 1, memory_order_seq_cst);
+	atomic_store_explicit(&ring->sleeping, 1, memory_order_seq_cst);
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
+{
+	int status = check(runtime, "tow_fd");
+	struct twi_engine *engine;
+
+	if (status < 0)
+		return status;
+	if (fd_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_fd: fd_out is NULL");
+	engine = &runtime->engine;
+	twi_engine_enter(engine);
+	status = twi_engine_bind_ring(engine);
+	if (status == TOW_OK)
+		status = engine->ring != NULL ?
+				 watch_ring(engine, engine->ring) :
+				 twi_error(TOW_ENOTSUP, "a simulated runtime has no descriptor");
+	if (status == TOW_OK) {
+		*fd_out = engine->ring->epoll_fd;
+		twi_engine_poll(engine); /* arms in this thread's ring what it is to wait for */
+	}
+	twi_engine_leave(engine);
+	return status;
+}
+
+TOW_PUBLIC int tow_alloc(struct tow_runtime *runtime, size_t bytes, size_t align, void **memory_out)
+{
+	int status = check(runtime, "tow_alloc");
+
+	if (memory_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_alloc: memory_out is NULL");
+	*memory_out = NULL;
+	if (status < 0)
+		return status;
+	return twi_pool_alloc(runtime->engine.pool, bytes, align, memory_out);
+}
+
+TOW_PUBLIC int tow_free(struct tow_runtime *runtime, void *memory)
+{
+	int status = check(runtime, "tow_free");
+
+	if (status < 0 || memory == NULL)
+		return status;
+	return twi_pool_free(runtime->engine.pool, memory);
+}
+
+TOW_PUBLIC int tow_stats_get(struct tow_runtime *runtime, const char *path, char **text_out)
+{
+	int status = check(runtime, "tow_stats_get");
+	struct twi_emit emit;
+
+	if (status < 0)
+		return status;
+	if (path == NULL || text_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_stats_get: path or text_out is NULL");
+	*text_out = NULL;
+	twi_emit_init(&emit);
+	status = twi_registry_render(runtime->engine.diag, path, &emit);
+	if (status == TOW_OK)
+		status = twi_emit_take(&emit, text_out);
+	twi_emit_fini(&emit);
+	return status;
+}
+
+TOW_PUBLIC void tow_stats_release(char *text)
+{
+	free(text);
+}
+
+TOW_PUBLIC const char *tow_stats_socket(struct tow_runtime *runtime)
+{
+	if (runtime == NULL || runtime->socket == NULL)
+		return "";
+	return twi_socket_path(runtime->socket);
+}

@@ -1,0 +1,19 @@
+/*
+ * runtime.h - inside of a runtime, for tests and benches: the simulated one, and its engine.
+ */
+#ifndef TWI_RUNTIME_H
+#define TWI_RUNTIME_H
+
+#include <towline/runtime.h>
+
+struct twi_engine;
+
+/*
+ * Opens a runtime whose time is virtual: it has no ring and no stats socket, only the loop lane, and a
+ * pool that is not pinned. Whoever waits makes the time pass.
+ */
+int twi_runtime_open_sim(const struct tow_options *options, struct tow_runtime **runtime_out);
+
+struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime);
+
+#endif

@@ -160,9 +160,10 @@ TOW_PUBLIC int tow_endpoint_address(struct tow_endpoint *endpoint, char *address
 	if (endpoint == NULL || address_out == NULL)
 		return twi_error(TOW_EINVAL, "tow_endpoint_address: an argument is NULL");
 	if (strlen(endpoint->address) >= address_size)
-		return twi_error(TOW_EINVAL,
-				 "tow_endpoint_address: %zu bytes are too few; TOW_ADDRESS_MAX is %d",
-				 address_size, TOW_ADDRESS_MAX);
+		return twi_error(
+			TOW_EINVAL,
+			"tow_endpoint_address: %zu bytes are too few; TOW_ADDRESS_MAX is %d",
+			address_size, TOW_ADDRESS_MAX);
 	snprintf(address_out, address_size, "%s", endpoint->address);
 	return TOW_OK;
 }

@@ -1,9 +1,10 @@
 /*
  * endpoint.h - what every lane's endpoints and peers have in common.
  *
- * An endpoint keeps two queues, of which one is always empty: accept operations that wait for a peer,
- * and peers that wait for an accept (bounded; a lane refuses more). A peer belongs to the user from
- * the moment it stands in a result until tow_peer_close, then to its lane until that has let go.
+ * An endpoint keeps two queues, of which one is always empty: accept operations that wait for a
+ * peer, and peers that wait for an accept (bounded; a lane refuses more). A peer belongs to the
+ * user from the moment it stands in a result until tow_peer_close, then to its lane until that has
+ * let go.
  */
 #ifndef TWI_ENDPOINT_H
 #define TWI_ENDPOINT_H
@@ -31,10 +32,10 @@ struct tow_peer {
 	struct twi_engine *engine;
 	struct twi_lane *lane;
 	struct tow_endpoint *waiting_at; /* whose ready queue it is on, or NULL */
-	bool shown;                    /* it has been up: the user knows or will know it */
-	bool closed;                   /* tow_peer_close was called */
-	char address[TOW_ADDRESS_MAX]; /* of the other side, for people */
-	uint64_t id;                   /* within the runtime */
+	bool shown;                      /* it has been up: the user knows or will know it */
+	bool closed;                     /* tow_peer_close was called */
+	char address[TOW_ADDRESS_MAX];   /* of the other side, for people */
+	uint64_t id;                     /* within the runtime */
 	struct twi_session session;
 };
 

@@ -38,7 +38,8 @@ static void count_fork(void)
 	self.engine_id = 0;
 }
 
-/* Marks of threads that have ended; their rings may be reused. Bounded by the rings of one runtime. */
+/* Marks of threads that have ended; their rings may be reused. Bounded by the rings of one runtime.
+ */
 static _Atomic uint32_t ended_marks[256];
 
 static void note_end(void *mark)
@@ -91,8 +92,7 @@ static bool try_hold(struct twi_engine *engine, uint32_t mark)
 	/* acquire: pairs with the release in unhold; all of the engine is read after it */
 	return atomic_load_explicit(&engine->held, memory_order_relaxed) == 0 &&
 	       atomic_compare_exchange_strong_explicit(&engine->held, &none, mark,
-						       memory_order_acquire,
-						       memory_order_relaxed);
+						       memory_order_acquire, memory_order_relaxed);
 }
 
 static void unhold(struct twi_engine *engine)
@@ -146,7 +146,8 @@ void twi_engine_enter(struct twi_engine *engine)
 	engine->depth = 1;
 }
 
-/* Wakes one sleeper to arm in its ring what this holder armed in its own, which goes to sleep now. */
+/* Wakes one sleeper to arm in its ring what this holder armed in its own, which goes to sleep now.
+ */
 static void hand_on(struct twi_engine *engine)
 {
 	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
@@ -288,7 +289,8 @@ int twi_engine_bind_ring(struct twi_engine *engine)
 	return TOW_OK;
 }
 
-/* This thread's ring takes over: first what the others have reaped into their queues, then arming. */
+/* This thread's ring takes over: first what the others have reaped into their queues, then arming.
+ */
 static void change_driver(struct twi_engine *engine)
 {
 	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {

@@ -1,9 +1,10 @@
 /*
- * engine.h - whoever waits drives: the engine is held by one thread at a time, which moves the lanes.
+ * engine.h - whoever waits drives: the engine is held by one thread at a time, which moves the
+ *lanes.
  *
- * Any call that touches a lane takes the engine for its time: one compare-and-swap when nobody has it.
- * A thread that waits for an operation keeps it and polls, gives way whenever another thread asks for
- * it (wanted), and gives it back before it sleeps. There is no other lock on the data path.
+ * Any call that touches a lane takes the engine for its time: one compare-and-swap when nobody has
+ *it. A thread that waits for an operation keeps it and polls, gives way whenever another thread
+ *asks for it (wanted), and gives it back before it sleeps. There is no other lock on the data path.
  *
  *	 T1: tow_op_wait            T2: tow_send_start
  *	 |  hold, poll, poll         |  wanted++
@@ -12,11 +13,12 @@
  *	 |  nothing for spin_ns: give back, sleep on T1's ring and wake fd
  *
  * Every thread that drives has an io_uring of its own (uring/ring.h), because a ring with
- * DEFER_TASKRUN belongs to one thread. When the engine changes hands, the new holder first reaps what
- * the others' rings have posted (their completion queues are plain memory) and then has the lanes arm
- * its own ring.
+ * DEFER_TASKRUN belongs to one thread. When the engine changes hands, the new holder first reaps
+ *what the others' rings have posted (their completion queues are plain memory) and then has the
+ *lanes arm its own ring.
  *
- * Under the simulator the engine has a virtual clock: instead of sleeping it jumps to the next deadline.
+ * Under the simulator the engine has a virtual clock: instead of sleeping it jumps to the next
+ *deadline.
  */
 #ifndef TWI_ENGINE_H
 #define TWI_ENGINE_H
@@ -43,9 +45,10 @@ struct twi_engine {
 	_Atomic uint32_t sleepers;          /* threads asleep in a wait, and those with a tow_fd */
 	uint32_t depth;                     /* of the holder's calls: more than one in a callback */
 	bool in_callback;
-	bool armed_since_enter; /* this holder left requests in its ring that a sleeper must take on */
+	bool armed_since_enter; /* this holder left requests in its ring that a sleeper must take on
+				 */
 	bool virtual_clock;
-	bool failing; /* the runtime is closing: nothing new is taken */
+	bool failing;               /* the runtime is closing: nothing new is taken */
 	struct twi_ring *ring;      /* of the thread that drives now */
 	struct twi_ring *last_ring; /* of the thread that drove last */
 	struct twi_ring *rings[TWI_RINGS_MAX];
@@ -54,8 +57,8 @@ struct twi_engine {
 	struct twi_pool *pool;
 	struct tow_options knobs;
 	struct twi_op_table ops;
-	struct twi_list timed;      /* operations with a deadline */
-	struct twi_list callbacks;  /* operations whose callback is due */
+	struct twi_list timed;     /* operations with a deadline */
+	struct twi_list callbacks; /* operations whose callback is due */
 	struct twi_list endpoints;
 	struct twi_list peers;
 	uint64_t next_expiry_ns;
@@ -75,7 +78,8 @@ bool twi_engine_in_callback(struct twi_engine *engine);
 /* True in a forked child of the process that opened the runtime. */
 bool twi_engine_forked(const struct twi_engine *engine);
 
-/* Takes the engine, asking the holder to give way. Within a callback the thread holds it already. */
+/* Takes the engine, asking the holder to give way. Within a callback the thread holds it already.
+ */
 void twi_engine_enter(struct twi_engine *engine);
 bool twi_engine_try_enter(struct twi_engine *engine);
 
@@ -91,7 +95,8 @@ int twi_engine_bind_ring(struct twi_engine *engine);
 /* Moves every lane once, ends what is past its deadline. The engine is held and has a ring. */
 unsigned twi_engine_poll(struct twi_engine *engine);
 
-/* Drives until `op` is done or `until_ns` (engine time) has come; TOW_OK, TOW_AGAIN or a failure. */
+/* Drives until `op` is done or `until_ns` (engine time) has come; TOW_OK, TOW_AGAIN or a failure.
+ */
 int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns);
 
 /* Tells sleeping threads that an operation is done or a ring must be taken on. */

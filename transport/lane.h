@@ -6,12 +6,12 @@
  *	     +---- twi_endpoint_ready, twi_peer_lost, twi_op_complete ------------+
  *
  * Every member is called by the thread that holds the engine (engine.h), so a lane needs no lock of
- * its own. No member may block, except where said. An operation that a lane takes is completed by it
- * exactly once through twi_op_complete; a member that returns a failure has taken nothing.
+ * its own. No member may block, except where said. An operation that a lane takes is completed by
+ *it exactly once through twi_op_complete; a member that returns a failure has taken nothing.
  *
- * Requests that a lane leaves armed in a thread's ring when the engine changes hands must be harmless
- * there: they run only when that thread holds the engine again. A lane therefore arms polls and
- * receives into buffers of the ring, and never a receive into a user's buffer (uring/ring.h).
+ * Requests that a lane leaves armed in a thread's ring when the engine changes hands must be
+ *harmless there: they run only when that thread holds the engine again. A lane therefore arms polls
+ *and receives into buffers of the ring, and never a receive into a user's buffer (uring/ring.h).
  */
 #ifndef TWI_LANE_H
 #define TWI_LANE_H
@@ -45,9 +45,9 @@ struct twi_lane_ops {
 	void (*close)(struct twi_lane *lane);
 
 	/*
-	 * Opens an endpoint at `address` (the part after "://") and writes its real address, with the
-	 * scheme. May block while a name is looked up.
-	 * TOW_OK, TOW_EINVAL, TOW_EBUSY, TOW_ENOMEM, TOW_EPERM, TOW_ESYSTEM.
+	 * Opens an endpoint at `address` (the part after "://") and writes its real address, with
+	 * the scheme. May block while a name is looked up. TOW_OK, TOW_EINVAL, TOW_EBUSY,
+	 * TOW_ENOMEM, TOW_EPERM, TOW_ESYSTEM.
 	 */
 	int (*endpoint_open)(struct twi_lane *lane, const char *address, struct tow_endpoint **out);
 
@@ -55,22 +55,24 @@ struct twi_lane_ops {
 	void (*endpoint_close)(struct tow_endpoint *endpoint);
 
 	/*
-	 * Starts to connect and takes `op`; it completes with the peer in op->peer. May block while a
-	 * name is looked up. TOW_OK, TOW_EINVAL, TOW_ENOMEM, TOW_EBUSY, TOW_ESYSTEM.
+	 * Starts to connect and takes `op`; it completes with the peer in op->peer. May block while
+	 * a name is looked up. TOW_OK, TOW_EINVAL, TOW_ENOMEM, TOW_EBUSY, TOW_ESYSTEM.
 	 */
 	int (*connect)(struct tow_endpoint *endpoint, const char *address, struct tow_op *op);
 
-	/* Ends a connect before its time: the op is completed with `status` and nothing stays behind. */
+	/* Ends a connect before its time: the op is completed with `status` and nothing stays
+	 * behind. */
 	void (*connect_abort)(struct tow_op *op, int status);
 
-	/* Takes a send or receive operation of op->peer. Its faults come as the operation's status. */
+	/* Takes a send or receive operation of op->peer. Its faults come as the operation's status.
+	 */
 	void (*send)(struct tow_peer *peer, struct tow_op *op);
 	void (*recv)(struct tow_peer *peer, struct tow_op *op);
 
 	/*
-	 * Ends a send or receive with `status` (TOW_ECANCELED, TOW_EDEADLINE) if that can still be done.
-	 * With `force` it must be: the payload is no longer touched when this returns.
-	 * True when the operation has completed.
+	 * Ends a send or receive with `status` (TOW_ECANCELED, TOW_EDEADLINE) if that can still be
+	 * done. With `force` it must be: the payload is no longer touched when this returns. True
+	 * when the operation has completed.
 	 */
 	bool (*abort)(struct tow_peer *peer, struct tow_op *op, int status, bool force);
 
@@ -86,7 +88,8 @@ struct twi_lane_ops {
 	/* Moves whatever can be moved now. Returns how many events there were, 0 when idle. */
 	unsigned (*progress)(struct twi_lane *lane);
 
-	/* When to call progress again though no event has come, in engine time; UINT64_MAX: never. */
+	/* When to call progress again though no event has come, in engine time; UINT64_MAX: never.
+	 */
 	uint64_t (*deadline_ns)(struct twi_lane *lane);
 
 	/* Another thread drives from now on, with engine->ring: arm there what must be armed. */

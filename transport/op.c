@@ -15,8 +15,8 @@ int twi_op_table_init(struct twi_op_table *table, uint32_t count)
 {
 	table->rows = calloc(count, sizeof(table->rows[0]));
 	if (table->rows == NULL)
-		return twi_error(TOW_ENOMEM, "no memory for a table of %u operations; lower max_ops",
-				 count);
+		return twi_error(TOW_ENOMEM,
+				 "no memory for a table of %u operations; lower max_ops", count);
 	table->count = count;
 	for (uint32_t i = 0; i < count; i++) {
 		table->rows[i].index = i;
@@ -46,9 +46,8 @@ static struct tow_op *pop(struct twi_op_table *table)
 		row = &table->rows[index - 1];
 		next = (head & ~0xffffffffull) + (1ull << 32);
 		next |= atomic_load_explicit(&row->next_free, memory_order_relaxed);
-	} while (!atomic_compare_exchange_weak_explicit(&table->free_head, &head, next,
-							memory_order_acquire,
-							memory_order_acquire));
+	} while (!atomic_compare_exchange_weak_explicit(
+		&table->free_head, &head, next, memory_order_acquire, memory_order_acquire));
 	return row;
 }
 
@@ -60,9 +59,8 @@ static void push(struct twi_op_table *table, struct tow_op *row)
 		atomic_store_explicit(&row->next_free, (uint32_t)head, memory_order_relaxed);
 		next = (head & ~0xffffffffull) + (1ull << 32);
 		next |= row->index + 1;
-	} while (!atomic_compare_exchange_weak_explicit(&table->free_head, &head, next,
-							memory_order_release,
-							memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(
+		&table->free_head, &head, next, memory_order_release, memory_order_relaxed));
 }
 
 struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
@@ -230,7 +228,7 @@ uint64_t twi_op_expire(struct twi_engine *engine, uint64_t now_ns)
 	if (twi_likely(now_ns < engine->next_expiry_ns))
 		return engine->next_expiry_ns;
 	engine->next_expiry_ns = UINT64_MAX;
-	twi_list_for_each_safe(pos, next, &engine->timed) {
+	twi_list_for_each_safe (pos, next, &engine->timed) {
 		struct tow_op *op = twi_container_of(pos, struct tow_op, timed);
 
 		if (op->deadline_ns <= now_ns) {
@@ -337,7 +335,8 @@ TOW_PUBLIC int tow_op_result(struct tow_op *op, struct tow_result *result_out)
 	if (!valid(op))
 		return refuse_handle("tow_op_result");
 	if (result_out == NULL || result_out->size < sizeof(result))
-		return twi_error(TOW_EINVAL, "tow_op_result: result_out is NULL or its size is not set");
+		return twi_error(TOW_EINVAL,
+				 "tow_op_result: result_out is NULL or its size is not set");
 	if (!is_done(op))
 		return TOW_AGAIN;
 	if (twi_engine_forked(op->engine))

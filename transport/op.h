@@ -8,8 +8,8 @@
  *
  * Operations live in a table of max_ops rows that is made at open: starting one allocates nothing.
  * Free rows are a stack of indices with a change count, so that any thread may take and give one.
- * `state` is the only member that two threads may write; everything else belongs to the holder of the
- * engine until DONE is set, and to the user's thread after it.
+ * `state` is the only member that two threads may write; everything else belongs to the holder of
+ *the engine until DONE is set, and to the user's thread after it.
  */
 #ifndef TWI_OP_H
 #define TWI_OP_H
@@ -60,7 +60,7 @@ struct tow_op {
 	struct twi_engine *engine;
 	struct tow_endpoint *endpoint;
 	struct tow_peer *peer;
-	void *lane_state; /* connect: the lane's */
+	void *lane_state;                    /* connect: the lane's */
 	const struct twi_lane_ops *lane_ops; /* connect */
 	void *data;
 	uint64_t bytes;
@@ -95,8 +95,8 @@ struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 void twi_op_discard(struct tow_op *op);
 
 /*
- * Ends an operation; only for the holder of the engine, once. The callback runs later, when the lanes
- * are at rest; the operation is DONE after it.
+ * Ends an operation; only for the holder of the engine, once. The callback runs later, when the
+ * lanes are at rest; the operation is DONE after it.
  */
 void twi_op_complete(struct tow_op *op, int status, uint64_t bytes);
 

@@ -59,7 +59,8 @@ enum twi_path twi_path_choose(struct twi_engine *engine, struct twi_route *route
 	}
 }
 
-void twi_path_report(struct twi_engine *engine, struct twi_route *route, uint64_t bytes, bool copied)
+void twi_path_report(struct twi_engine *engine, struct twi_route *route, uint64_t bytes,
+		     bool copied)
 {
 	route->sends++;
 	if (!copied) {

@@ -5,9 +5,10 @@
  * copied byte is in a counter: `necessary` where the lane's design needs the copy (a small message
  * into and out of the connection's buffers), `fallback` with a reason where it does not.
  *
- * Zero-copy sends are tried, not trusted: IORING_SEND_ZC_REPORT_USAGE says for each whether the kernel
- * copied after all (always on loopback and veth). A route whose trial was copied sends plainly, which
- * is cheaper than a copied zero-copy send, and tries again after a pause that doubles each time.
+ * Zero-copy sends are tried, not trusted: IORING_SEND_ZC_REPORT_USAGE says for each whether the
+ * kernel copied after all (always on loopback and veth). A route whose trial was copied sends
+ * plainly, which is cheaper than a copied zero-copy send, and tries again after a pause that
+ * doubles each time.
  */
 #ifndef TWI_PATH_H
 #define TWI_PATH_H

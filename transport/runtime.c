@@ -58,7 +58,7 @@ static void describe_peers(void *arg, struct twi_emit *emit)
 
 	twi_engine_enter(engine);
 	twi_emit_array_begin(emit, "peers");
-	twi_list_for_each_safe(pos, next, &engine->peers) {
+	twi_list_for_each_safe (pos, next, &engine->peers) {
 		struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
 
 		if (!peer->shown)
@@ -74,9 +74,8 @@ static void describe_peers(void *arg, struct twi_emit *emit)
 	}
 	twi_emit_array_end(emit);
 	twi_emit_array_begin(emit, "endpoints");
-	twi_list_for_each_safe(pos, next, &engine->endpoints) {
-		twi_emit_str(emit, NULL,
-			     twi_container_of(pos, struct tow_endpoint, link)->address);
+	twi_list_for_each_safe (pos, next, &engine->endpoints) {
+		twi_emit_str(emit, NULL, twi_container_of(pos, struct tow_endpoint, link)->address);
 	}
 	twi_emit_array_end(emit);
 	twi_engine_leave(engine);
@@ -190,7 +189,7 @@ static void end_traffic(struct twi_engine *engine)
 		    op->lane_state != NULL)
 			op->lane_ops->connect_abort(op, TOW_ECLOSED);
 	}
-	twi_list_for_each_safe(pos, next, &engine->peers) {
+	twi_list_for_each_safe (pos, next, &engine->peers) {
 		struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
 
 		if (!peer->closed) {
@@ -375,9 +374,9 @@ TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
 	twi_engine_enter(engine);
 	status = twi_engine_bind_ring(engine);
 	if (status == TOW_OK)
-		status = engine->ring != NULL ?
-				 watch_ring(engine, engine->ring) :
-				 twi_error(TOW_ENOTSUP, "a simulated runtime has no descriptor");
+		status = engine->ring != NULL
+				 ? watch_ring(engine, engine->ring)
+				 : twi_error(TOW_ENOTSUP, "a simulated runtime has no descriptor");
 	if (status == TOW_OK) {
 		*fd_out = engine->ring->epoll_fd;
 		twi_engine_poll(engine); /* arms in this thread's ring what it is to wait for */

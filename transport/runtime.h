@@ -9,8 +9,8 @@
 struct twi_engine;
 
 /*
- * Opens a runtime whose time is virtual: it has no ring and no stats socket, only the loop lane, and a
- * pool that is not pinned. Whoever waits makes the time pass.
+ * Opens a runtime whose time is virtual: it has no ring and no stats socket, only the loop lane,
+ * and a pool that is not pinned. Whoever waits makes the time pass.
  */
 int twi_runtime_open_sim(const struct tow_options *options, struct tow_runtime **runtime_out);
 

@@ -18,7 +18,8 @@ int twi_session_init(struct twi_session *session, struct twi_engine *engine, str
 	uint64_t slots = 64;
 
 	*session = (struct twi_session){ .engine = engine, .peer = peer, .config = *config };
-	/* What is not acknowledged is bounded by the credit, so its times fit in a ring of this size. */
+	/* What is not acknowledged is bounded by the credit, so its times fit in a ring of this
+	 * size. */
 	while (slots < config->remote_credit_bytes / twi_frame_cost(0) + 1)
 		slots *= 2;
 	twi_list_init(&session->queued);
@@ -83,7 +84,7 @@ struct tow_op *twi_session_find(struct twi_session *session, uint64_t seq)
 {
 	struct twi_list *bucket = &session->by_seq[seq % TWI_SEQ_BUCKETS], *pos, *next;
 
-	twi_list_for_each_safe(pos, next, bucket) {
+	twi_list_for_each_safe (pos, next, bucket) {
 		struct tow_op *op = twi_container_of(pos, struct tow_op, seq_link);
 
 		if (op->seq == seq)
@@ -93,8 +94,8 @@ struct tow_op *twi_session_find(struct twi_session *session, uint64_t seq)
 }
 
 /*
- * The operation was granted and is taken back: the receiver is told on the bulk stream. When all its
- * payload is out already and only the commit is on its way, the message stands.
+ * The operation was granted and is taken back: the receiver is told on the bulk stream. When all
+ * its payload is out already and only the commit is on its way, the message stands.
  */
 static void leave_bulk(struct twi_session *session, struct tow_op *op)
 {
@@ -159,8 +160,8 @@ static void end_by_seq(struct twi_session *session, int status)
 	for (unsigned i = 0; i < TWI_SEQ_BUCKETS; i++) {
 		while ((entry = twi_list_first(&session->by_seq[i])) != NULL)
 			twi_session_op_end(session,
-					   twi_container_of(entry, struct tow_op, seq_link),
-					   status, 0);
+					   twi_container_of(entry, struct tow_op, seq_link), status,
+					   0);
 	}
 }
 

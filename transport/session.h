@@ -6,9 +6,9 @@
  *	twi_session_send/recv/abort  <- operations
  *	twi_session_control_in       <- bytes that came on the control stream
  *	twi_session_control_out/sent -> bytes to send on it
- *	twi_session_bulk_want/in     <- where the next bytes of the bulk stream go: straight into the user's buffer
- *	twi_session_bulk_out/sent    -> bytes to send on it: straight from the user's buffer
- *	twi_session_fail             <- the streams have ended
+ *	twi_session_bulk_want/in     <- where the next bytes of the bulk stream go: straight into
+ *the user's buffer twi_session_bulk_out/sent    -> bytes to send on it: straight from the user's
+ *buffer twi_session_fail             <- the streams have ended
  *
  * The life of a message (docs/wire.md has the frames):
  *
@@ -18,13 +18,14 @@
  *	         POSTED -> RTS: [QUEUED for a grant] -> GRANTED (CTS) -> last byte: complete
  *
  * Bounds: what nobody has posted for costs the sender credit, so the receiver never holds more than
- * credit_bytes for one peer; at most TWI_GRANTS_MAX large messages are on their way to one receiver;
- * the control buffer is fixed, with a reserve that only control frames may use.
+ * credit_bytes for one peer; at most TWI_GRANTS_MAX large messages are on their way to one
+ *receiver; the control buffer is fixed, with a reserve that only control frames may use.
  *
  * A message that is taken back (canceled, past its deadline) after it was granted leaves the bulk
  * stream in step: the sender fills the chunk it has begun with zeros and ends it with an ABORT; the
- * receiver puts its receive back at the head of its tag, as if the message had never been sent. So a
- * message counts only when its commit (a DATA frame with LAST and no payload) has come. A receive that is taken back lets the bytes fall into a sink and tells the sender with REFUSE.
+ * receiver puts its receive back at the head of its tag, as if the message had never been sent. So
+ *a message counts only when its commit (a DATA frame with LAST and no payload) has come. A receive
+ *that is taken back lets the bytes fall into a sink and tells the sender with REFUSE.
  */
 #ifndef TWI_SESSION_H
 #define TWI_SESSION_H
@@ -87,9 +88,9 @@ struct twi_session {
 	struct twi_engine *engine;
 	struct tow_peer *peer;
 	struct twi_session_config config;
-	int failed;        /* status that operations get now, or 0 */
+	int failed; /* status that operations get now, or 0 */
 	bool peer_said_bye;
-	bool urgent;       /* the control buffer holds something that must not wait */
+	bool urgent; /* the control buffer holds something that must not wait */
 
 	/* control, sending */
 	uint8_t *tx;
@@ -210,11 +211,9 @@ void twi_session_repost(struct twi_session *session, struct tow_op *op);
 void twi_session_matched(struct twi_session *session, struct tow_op *op, uint64_t seq,
 			 uint64_t bytes);
 struct tow_op *twi_session_find(struct twi_session *session, uint64_t seq);
-void twi_session_op_end(struct twi_session *session, struct tow_op *op, int status,
-			uint64_t bytes);
+void twi_session_op_end(struct twi_session *session, struct tow_op *op, int status, uint64_t bytes);
 struct twi_grant *twi_session_grant_find(struct twi_session *session, uint64_t seq);
 void twi_session_grant_free(struct twi_session *session, struct twi_grant *grant);
-bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int status,
-			    bool force);
+bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int status, bool force);
 
 #endif

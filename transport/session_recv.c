@@ -1,10 +1,11 @@
 /*
- * session_recv.c - the receiving direction of a session: parsing, matching, grants, the bulk stream in.
+ * session_recv.c - the receiving direction of a session: parsing, matching, grants, the bulk stream
+ * in.
  *
- * The control stream is parsed where it lies, in the lane's buffer; a header that is cut by the end of
- * the buffer is collected in `head`, a payload that is cut goes on where it was going (rx_at). So a
- * small message is copied once, from the lane's buffer to the user's; twice when nobody had posted for
- * it, which is counted as a fallback copy. Bulk payload is received in place.
+ * The control stream is parsed where it lies, in the lane's buffer; a header that is cut by the end
+ * of the buffer is collected in `head`, a payload that is cut goes on where it was going (rx_at).
+ * So a small message is copied once, from the lane's buffer to the user's; twice when nobody had
+ * posted for it, which is counted as a fallback copy. Bulk payload is received in place.
  */
 #include <stdlib.h>
 
@@ -23,8 +24,7 @@ static uint8_t sink[64 << 10];
 static void give_credit(struct twi_session *session, uint64_t payload_bytes)
 {
 	session->credit_given += twi_frame_cost((uint32_t)payload_bytes);
-	if (session->credit_given - session->credit_told >=
-	    session->config.local_credit_bytes / 4)
+	if (session->credit_given - session->credit_told >= session->config.local_credit_bytes / 4)
 		session->urgent = true;
 }
 
@@ -99,7 +99,8 @@ void twi_session_recv(struct twi_session *session, struct tow_op *op)
 	}
 }
 
-/* The message that `op` was to get was taken back by its sender: the receive waits for the next one. */
+/* The message that `op` was to get was taken back by its sender: the receive waits for the next
+ * one. */
 void twi_session_repost(struct twi_session *session, struct tow_op *op)
 {
 	struct twi_match_entry *entry = twi_match_post_first(&session->match, &op->match);
@@ -187,7 +188,7 @@ static int canceled(struct twi_session *session, uint64_t seq)
 			twi_session_repost(session, op);
 		return TOW_OK;
 	}
-	twi_list_for_each_safe(pos, next, &session->matched) {
+	twi_list_for_each_safe (pos, next, &session->matched) {
 		struct tow_op *op = twi_container_of(pos, struct tow_op, link);
 
 		if (op->seq == seq) {
@@ -538,8 +539,7 @@ bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int 
 		if (session->rx_op == op) {
 			session->rx_op = NULL;
 			session->rx_at = NULL;
-		} else if (session->rx_unexpected != NULL &&
-			   session->rx_unexpected->waiter == op) {
+		} else if (session->rx_unexpected != NULL && session->rx_unexpected->waiter == op) {
 			struct twi_match_entry *other = twi_match_arrive_first(
 				&session->match, &session->rx_unexpected->match);
 

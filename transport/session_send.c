@@ -1,8 +1,9 @@
 /*
- * session_send.c - the sending direction of a session: framing, credit, grants, the bulk stream out.
+ * session_send.c - the sending direction of a session: framing, credit, grants, the bulk stream
+ * out.
  *
- * Budget of a small send: one frame written into the control buffer, one time stamp, three counters.
- * No allocation, no system call; the lane decides when the buffer leaves.
+ * Budget of a small send: one frame written into the control buffer, one time stamp, three
+ * counters. No allocation, no system call; the lane decides when the buffer leaves.
  */
 #include <string.h>
 
@@ -19,8 +20,8 @@
 static const uint8_t padding[64 << 10];
 
 /*
- * Room for `bytes` at the end of the control buffer, or NULL. The last TWI_CONTROL_RESERVE bytes are
- * for control frames, so that acknowledgements get through when messages fill the buffer.
+ * Room for `bytes` at the end of the control buffer, or NULL. The last TWI_CONTROL_RESERVE bytes
+ * are for control frames, so that acknowledgements get through when messages fill the buffer.
  */
 uint8_t *twi_session_room(struct twi_session *session, uint32_t bytes, bool control)
 {
@@ -70,7 +71,9 @@ static void charge(struct twi_session *session, struct tow_op *op, uint32_t cost
 static bool frame_eager(struct twi_session *session, struct tow_op *op)
 {
 	uint32_t bytes = (uint32_t)op->bytes, cost = twi_frame_cost(bytes);
-	struct twi_frame frame = { .type = TWI_FRAME_EAGER, .payload_bytes = bytes, .tag = op->tag };
+	struct twi_frame frame = { .type = TWI_FRAME_EAGER,
+				   .payload_bytes = bytes,
+				   .tag = op->tag };
 	struct twi_diag *diag = session->engine->diag;
 	uint8_t *at;
 
@@ -216,7 +219,8 @@ int twi_session_acked(struct twi_session *session, const struct twi_frame *frame
 	return TOW_OK;
 }
 
-/* CTS: the receiver wants message seq now. One that was taken back meanwhile is not there any more. */
+/* CTS: the receiver wants message seq now. One that was taken back meanwhile is not there any more.
+ */
 int twi_session_granted(struct twi_session *session, const struct twi_frame *frame)
 {
 	struct tow_op *op = twi_session_find(session, frame->seq);
@@ -246,10 +250,10 @@ int twi_session_done(struct twi_session *session, const struct twi_frame *frame)
 	uint64_t now = twi_engine_now(session->engine), taken;
 
 	if (op == NULL)
-		return frame->seq <= session->seq_sent ?
-			       TOW_OK :
-			       twi_error(TOW_EPROTOCOL, "peer %s has message %llu, never sent",
-					 session->peer->address, (unsigned long long)frame->seq);
+		return frame->seq <= session->seq_sent
+			       ? TOW_OK
+			       : twi_error(TOW_EPROTOCOL, "peer %s has message %llu, never sent",
+					   session->peer->address, (unsigned long long)frame->seq);
 	if (op->stage != TWI_STAGE_SENT)
 		return twi_error(TOW_EPROTOCOL, "peer %s has message %llu before it was sent",
 				 session->peer->address, (unsigned long long)frame->seq);
@@ -368,7 +372,8 @@ void twi_session_bulk_sent(struct twi_session *session, size_t bytes)
 		op->moved += payload;
 	twi_assert(bytes <= session->out_tail_left);
 	if (bytes > 0 && (session->out_tail_left -= (uint32_t)bytes) == 0) {
-		/* The commit is out. Without its operation, that was taken back too late to matter. */
+		/* The commit is out. Without its operation, that was taken back too late to matter.
+		 */
 		session->bulk_count--;
 		if (op != NULL) {
 			twi_list_remove(&op->link);

@@ -38,9 +38,10 @@ static int setup_error(int err)
 		return twi_error_errno(TOW_ENOTSUP, err, "this kernel has no usable io_uring");
 	case EPERM:
 	case EACCES:
-		return twi_error_errno(TOW_EPERM, err,
-				       "io_uring is forbidden here; sysctl kernel.io_uring_disabled=0, "
-				       "or allow io_uring_setup in the container's seccomp profile");
+		return twi_error_errno(
+			TOW_EPERM, err,
+			"io_uring is forbidden here; sysctl kernel.io_uring_disabled=0, "
+			"or allow io_uring_setup in the container's seccomp profile");
 	case ENOMEM:
 		return twi_error_errno(TOW_ENOMEM, err,
 				       "io_uring_setup; raise RLIMIT_MEMLOCK (ulimit -l)");
@@ -191,8 +192,7 @@ void twi_ring_destroy(struct twi_ring *ring)
 	if (ring->uring.ring_fd >= 0)
 		io_uring_queue_exit(&ring->uring);
 	if (ring->buffers != NULL)
-		munmap(ring->buffers,
-		       4096 + (size_t)TWI_RING_BUFFERS * TWI_RING_BUFFER_BYTES);
+		munmap(ring->buffers, 4096 + (size_t)TWI_RING_BUFFERS * TWI_RING_BUFFER_BYTES);
 	if (ring->wake_fd >= 0)
 		close(ring->wake_fd);
 	if (ring->epoll_fd >= 0)
@@ -227,11 +227,12 @@ static bool clone_registration(struct twi_ring *ring)
 static int registration_error(int err, uint64_t bytes)
 {
 	if (err == ENOMEM || err == EPERM)
-		return twi_error_errno(TOW_ENOMEM, err,
-				       "cannot pin %llu bytes of pool for io_uring; raise "
-				       "RLIMIT_MEMLOCK (ulimit -l unlimited, LimitMEMLOCK=infinity) "
-				       "or give CAP_IPC_LOCK",
-				       (unsigned long long)bytes);
+		return twi_error_errno(
+			TOW_ENOMEM, err,
+			"cannot pin %llu bytes of pool for io_uring; raise "
+			"RLIMIT_MEMLOCK (ulimit -l unlimited, LimitMEMLOCK=infinity) "
+			"or give CAP_IPC_LOCK",
+			(unsigned long long)bytes);
 	return twi_error_errno(TOW_ESYSTEM, err, "io_uring_register of %llu bytes of pool",
 			       (unsigned long long)bytes);
 }

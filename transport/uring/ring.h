@@ -5,13 +5,14 @@
  *	thread B: ring B ----+--- the same sockets      |   of the engine may read
  *	                                                +-- submissions, task work: only thread A
  *
- * A ring with SINGLE_ISSUER and DEFER_TASKRUN does nothing unless its thread enters it, and its thread
- * enters it only while it holds the engine. Hence what a thread leaves armed in its ring is asleep
- * until that thread drives again, and two threads never receive from one socket at once. The price is
- * a rule for lanes (lane.h): what is armed must be harmless when it wakes late. Allowed are polls,
- * multishot accepts, and multishot receives into this ring's own buffers.
+ * A ring with SINGLE_ISSUER and DEFER_TASKRUN does nothing unless its thread enters it, and its
+ *thread enters it only while it holds the engine. Hence what a thread leaves armed in its ring is
+ *asleep until that thread drives again, and two threads never receive from one socket at once. The
+ *price is a rule for lanes (lane.h): what is armed must be harmless when it wakes late. Allowed are
+ *polls, multishot accepts, and multishot receives into this ring's own buffers.
  *
- * user data of a request: [lane id + 1: 8 bits][the lane's: 56 bits]; 0: nobody wants the completion.
+ * user data of a request: [lane id + 1: 8 bits][the lane's: 56 bits]; 0: nobody wants the
+ *completion.
  */
 #ifndef TWI_RING_H
 #define TWI_RING_H
@@ -23,25 +24,25 @@
 #include "memreg/registrar.h"
 #include "transport/lane.h"
 
-#define TWI_RING_ENTRIES       256u
-#define TWI_RING_CQ_ENTRIES    4096u
-#define TWI_RING_BUFFERS       16u
-#define TWI_RING_BUFFER_BYTES  (64u << 10)
-#define TWI_RING_BUFFER_GROUP  1
-#define TWI_RING_PIECE_SHIFT   30 /* a registered buffer spans at most 1 GiB */
-#define TWI_RING_PIECES_MAX    1024u
+#define TWI_RING_ENTRIES      256u
+#define TWI_RING_CQ_ENTRIES   4096u
+#define TWI_RING_BUFFERS      16u
+#define TWI_RING_BUFFER_BYTES (64u << 10)
+#define TWI_RING_BUFFER_GROUP 1
+#define TWI_RING_PIECE_SHIFT  30 /* a registered buffer spans at most 1 GiB */
+#define TWI_RING_PIECES_MAX   1024u
 
 struct twi_engine;
 
 struct twi_ring {
 	struct io_uring uring;
 	struct twi_engine *engine;
-	uint32_t index; /* in engine->rings */
-	uint32_t mark;  /* of the thread that it belongs to */
+	uint32_t index;            /* in engine->rings */
+	uint32_t mark;             /* of the thread that it belongs to */
 	_Atomic uint32_t orphaned; /* its thread has ended */
 	_Atomic uint32_t sleeping; /* its thread is in a wait, or polls its tow_fd */
-	bool watched;   /* its thread has a tow_fd */
-	bool deferred;  /* DEFER_TASKRUN */
+	bool watched;              /* its thread has a tow_fd */
+	bool deferred;             /* DEFER_TASKRUN */
 	bool pool_registered;
 	bool zerocopy; /* SEND_ZC is there */
 	unsigned setup_flags;
@@ -59,7 +60,8 @@ void twi_ring_destroy(struct twi_ring *ring);
 /* The registrar table by which the pool is registered; its ctx is the ring. */
 extern const struct twi_registrar twi_ring_registrar;
 
-/* A cleared request; submits the ones before it when the queue is full. NULL only when that fails. */
+/* A cleared request; submits the ones before it when the queue is full. NULL only when that fails.
+ */
 struct io_uring_sqe *twi_ring_sqe(struct twi_ring *ring);
 
 /* Hands what is prepared to the kernel, in one system call when there is anything. */

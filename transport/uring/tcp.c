@@ -72,8 +72,8 @@ int twi_tcp_stream_create(struct twi_tcp_lane *lane, int fd, struct twi_tcp_stre
 	struct twi_engine *engine = lane->base.engine;
 	struct twi_tcp_stream *stream = calloc(1, sizeof(*stream));
 	uint32_t slot;
-	int status = stream == NULL ? twi_error(TOW_ENOMEM, "no memory for a connection") :
-				      take_slot(lane, &slot);
+	int status = stream == NULL ? twi_error(TOW_ENOMEM, "no memory for a connection")
+				    : take_slot(lane, &slot);
 
 	if (status < 0) {
 		free(stream);
@@ -197,7 +197,7 @@ static void expire_dying(struct twi_tcp_lane *lane, uint64_t now_ns)
 {
 	struct twi_list *pos, *next;
 
-	twi_list_for_each_safe(pos, next, &lane->dying) {
+	twi_list_for_each_safe (pos, next, &lane->dying) {
 		struct twi_tcp_peer *peer = twi_container_of(pos, struct twi_tcp_peer, dying);
 
 		if (peer->deadline_ns > now_ns)
@@ -244,10 +244,10 @@ static int listen_on(const struct sockaddr_storage *local, socklen_t bytes, cons
 		return TOW_OK;
 	}
 	close(fd);
-	return twi_error_errno(err == EADDRINUSE ? TOW_EBUSY :
-			       err == EACCES	 ? TOW_EPERM :
-			       err == EADDRNOTAVAIL ? TOW_EINVAL :
-						   TOW_ESYSTEM,
+	return twi_error_errno(err == EADDRINUSE      ? TOW_EBUSY
+			       : err == EACCES        ? TOW_EPERM
+			       : err == EADDRNOTAVAIL ? TOW_EINVAL
+						      : TOW_ESYSTEM,
 			       err, "listen at tcp://%s", address);
 }
 
@@ -291,7 +291,7 @@ static void endpoint_close(struct tow_endpoint *base)
 	struct twi_list *pos, *next;
 
 	/* Handshakes that it accepted have nobody to go to now. */
-	twi_list_for_each_safe(pos, next, &lane->handshakes) {
+	twi_list_for_each_safe (pos, next, &lane->handshakes) {
 		struct twi_tcp_stream *stream = twi_container_of(pos, struct twi_tcp_stream, link);
 
 		if (stream->endpoint != endpoint)
@@ -309,8 +309,8 @@ static void endpoint_close(struct tow_endpoint *base)
 }
 
 /*
- * Flushes now, or lets the message wait for company: the first of a burst goes at once, the following
- * ones share a system call, and leave when there are enough or when somebody waits.
+ * Flushes now, or lets the message wait for company: the first of a burst goes at once, the
+ * following ones share a system call, and leave when there are enough or when somebody waits.
  */
 static void kick(struct twi_tcp_peer *peer, uint64_t now_ns)
 {
@@ -396,7 +396,8 @@ static void peer_close(struct tow_peer *base)
 	twi_tcp_mark_dirty(peer);
 }
 
-/* A closed peer whose last bytes have left says that it is done, and waits for the other side's end. */
+/* A closed peer whose last bytes have left says that it is done, and waits for the other side's
+ * end. */
 static void finish_closing(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 {
 	struct twi_tcp_stream *stream = peer->control;
@@ -449,7 +450,7 @@ static void lane_flush(struct twi_lane *base, bool acks_too)
 	struct twi_list *pos, *next;
 
 	if (acks_too) {
-		twi_list_for_each_safe(pos, next, &engine->peers) {
+		twi_list_for_each_safe (pos, next, &engine->peers) {
 			struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
 
 			if (peer->lane == base && tcp_peer(peer)->session_up)
@@ -471,13 +472,12 @@ static uint64_t lane_deadline(struct twi_lane *base)
 
 	if (!twi_list_empty(&lane->dirty))
 		return 0;
-	twi_list_for_each_safe(pos, next, &lane->handshakes)
-		earliest = twi_min(
-			earliest,
-			twi_container_of(pos, struct twi_tcp_stream, link)->deadline_ns);
-	twi_list_for_each_safe(pos, next, &lane->dying)
-		earliest = twi_min(
-			earliest, twi_container_of(pos, struct twi_tcp_peer, dying)->deadline_ns);
+	twi_list_for_each_safe (pos, next, &lane->handshakes)
+		earliest = twi_min(earliest,
+				   twi_container_of(pos, struct twi_tcp_stream, link)->deadline_ns);
+	twi_list_for_each_safe (pos, next, &lane->dying)
+		earliest = twi_min(earliest,
+				   twi_container_of(pos, struct twi_tcp_peer, dying)->deadline_ns);
 	return earliest;
 }
 

@@ -1,17 +1,18 @@
 /*
- * tcp.h - the tcp lane: two TCP connections to each peer, moved by the rings of the threads that drive.
+ * tcp.h - the tcp lane: two TCP connections to each peer, moved by the rings of the threads that
+ *drive.
  *
- *	peer --- control stream: frames and small messages. Gathered sends; multishot receive into the
- *	     |                   ring's buffers, parsed where they lie.
- *	     +-- bulk stream:    chunks of large messages. Sent from the user's buffer (plainly, or by
- *	                         zero-copy send from the registered pool); received into it.
+ *	peer --- control stream: frames and small messages. Gathered sends; multishot receive into
+ *the |                   ring's buffers, parsed where they lie.
+ *	     +-- bulk stream:    chunks of large messages. Sent from the user's buffer (plainly, or
+ *by zero-copy send from the registered pool); received into it.
  *
- * All sends and bulk receives are MSG_DONTWAIT: they are over when they have been submitted, so that
- * none sleeps in a ring with a pointer to memory that its user has back (ring.h). A stream that can
- * go no further has a one-shot poll armed, in each ring that drives.
+ * All sends and bulk receives are MSG_DONTWAIT: they are over when they have been submitted, so
+ *that none sleeps in a ring with a pointer to memory that its user has back (ring.h). A stream that
+ *can go no further has a one-shot poll armed, in each ring that drives.
  *
- * Handshake (docs/wire.md): control HELLO, answered with a token; bulk HELLO with that token, answered.
- * A peer is ready when both are. Streams in a handshake are bounded in number and time.
+ * Handshake (docs/wire.md): control HELLO, answered with a token; bulk HELLO with that token,
+ *answered. A peer is ready when both are. Streams in a handshake are bounded in number and time.
  *
  * A stream is known to its requests by slot and generation, never by pointer: completions may come
  * after it is gone.
@@ -27,12 +28,12 @@
 #include "transport/lane.h"
 #include "transport/path.h"
 
-#define TWI_HELLO_FRAME      (TWI_FRAME_BYTES + TWI_HELLO_BYTES)
-#define TWI_HANDSHAKES_MAX   256u
-#define TWI_LINGER_NS        (1000ull * 1000 * 1000)
-#define TWI_BULK_GRACE_NS    (100ull * 1000 * 1000)
-#define TWI_FLUSH_BYTES      (16u << 10)
-#define TWI_ZC_RECORDS       1024u
+#define TWI_HELLO_FRAME    (TWI_FRAME_BYTES + TWI_HELLO_BYTES)
+#define TWI_HANDSHAKES_MAX 256u
+#define TWI_LINGER_NS      (1000ull * 1000 * 1000)
+#define TWI_BULK_GRACE_NS  (100ull * 1000 * 1000)
+#define TWI_FLUSH_BYTES    (16u << 10)
+#define TWI_ZC_RECORDS     1024u
 
 /* What a completion is of; 4 bits of its user data. */
 enum twi_tcp_event {
@@ -50,7 +51,7 @@ enum twi_tcp_state {
 	TWI_TCP_GREETING,   /* the other side's HELLO is awaited */
 	TWI_TCP_PAIRING,    /* control, accepted: greeted, waits for its bulk stream */
 	TWI_TCP_UP,
-	TWI_TCP_DRAINING,   /* shut down for writing; the other side's end is awaited */
+	TWI_TCP_DRAINING, /* shut down for writing; the other side's end is awaited */
 };
 
 struct twi_tcp_peer;
@@ -63,12 +64,12 @@ struct twi_tcp_stream {
 	uint16_t generation;
 	uint8_t state;
 	bool bulk;
-	bool ours; /* we connected it */
+	bool ours;             /* we connected it */
 	bool tx_busy, rx_busy; /* a request is submitted, its completion not yet reaped */
 	bool tx_blocked;       /* the socket's buffer is full */
 	uint32_t pollin_rings, pollout_rings, recv_rings; /* bit r: armed in ring r */
-	struct twi_tcp_peer *peer;         /* NULL: accepted, not yet greeted */
-	struct twi_tcp_endpoint *endpoint; /* that accepted it */
+	struct twi_tcp_peer *peer;                        /* NULL: accepted, not yet greeted */
+	struct twi_tcp_endpoint *endpoint;                /* that accepted it */
 	uint64_t deadline_ns;
 	uint32_t hello_fill;
 	uint8_t hello[TWI_HELLO_FRAME];
@@ -81,7 +82,7 @@ struct twi_tcp_peer {
 	struct twi_list dirty; /* on lane->dirty */
 	struct twi_list dying; /* on lane->dying: has a deadline */
 	struct twi_tcp_stream *control, *bulk;
-	struct tow_op *dial;   /* connect operation */
+	struct tow_op *dial; /* connect operation */
 	struct twi_tcp_endpoint *endpoint;
 	struct sockaddr_storage remote;
 	socklen_t remote_bytes;

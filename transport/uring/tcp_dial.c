@@ -7,8 +7,8 @@
  *	connect, HELLO(bulk, S, T) ---->  finds the peer by (S, T)
  *	               <---- HELLO(bulk, S, T): both are up
  *
- * A HELLO is 96 bytes each way on a fresh socket, so it is written at once or the stream fails. What a
- * stranger can hold here: TWI_HANDSHAKES_MAX streams for connect_timeout_ns.
+ * A HELLO is 96 bytes each way on a fresh socket, so it is written at once or the stream fails.
+ *What a stranger can hold here: TWI_HANDSHAKES_MAX streams for connect_timeout_ns.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,7 +27,8 @@
 
 static int bad_address(const char *address, const char *why)
 {
-	return twi_error(TOW_EINVAL, "address tcp://%s: %s; it is tcp://HOST:PORT or tcp://[IPV6]:PORT",
+	return twi_error(TOW_EINVAL,
+			 "address tcp://%s: %s; it is tcp://HOST:PORT or tcp://[IPV6]:PORT",
 			 address, why);
 }
 
@@ -186,9 +187,9 @@ static int connect_stream(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, 
 	if (fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "socket");
 	twi_tcp_socket_setup(fd);
-	err = connect(fd, (struct sockaddr *)(void *)&peer->remote, peer->remote_bytes) == 0 ?
-		      0 :
-		      errno;
+	err = connect(fd, (struct sockaddr *)(void *)&peer->remote, peer->remote_bytes) == 0
+		      ? 0
+		      : errno;
 	if (err != 0 && err != EINPROGRESS) {
 		close(fd);
 		return twi_error_errno(connect_status(err), err, "connect to %s",
@@ -348,7 +349,7 @@ static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 {
 	struct twi_list *pos, *next;
 
-	twi_list_for_each_safe(pos, next, &lane->handshakes) {
+	twi_list_for_each_safe (pos, next, &lane->handshakes) {
 		struct twi_tcp_stream *control = twi_container_of(pos, struct twi_tcp_stream, link);
 		struct twi_tcp_peer *peer = control->peer;
 
@@ -444,7 +445,8 @@ void twi_tcp_handshake_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 		return;
 	}
 	if (stream->state != TWI_TCP_CONNECTING)
-		return; /* PAIRING: nothing may come before the peer is up; the bulk stream decides */
+		return; /* PAIRING: nothing may come before the peer is up; the bulk stream decides
+			 */
 	getsockopt(stream->fd, SOL_SOCKET, SO_ERROR, &err, &bytes);
 	if (err != 0) {
 		twi_error_errno(connect_status(err), err, "connect to %s",
@@ -464,7 +466,7 @@ void twi_tcp_handshake_expire(struct twi_tcp_lane *lane, uint64_t now_ns)
 {
 	struct twi_list *pos, *next;
 
-	twi_list_for_each_safe(pos, next, &lane->handshakes) {
+	twi_list_for_each_safe (pos, next, &lane->handshakes) {
 		struct twi_tcp_stream *stream = twi_container_of(pos, struct twi_tcp_stream, link);
 
 		if (stream->deadline_ns > now_ns)

@@ -1,8 +1,8 @@
 /*
  * tcp_io.c - the tcp lane's data path: arming, sending, receiving, and what completions mean.
  *
- * Budget: at most one send and one receive in flight for each stream; all that one round of progress
- * prepares for all peers goes to the kernel in one system call.
+ * Budget: at most one send and one receive in flight for each stream; all that one round of
+ * progress prepares for all peers goes to the kernel in one system call.
  */
 #include <errno.h>
 #include <poll.h>
@@ -93,10 +93,8 @@ void twi_tcp_accept_arm(struct twi_tcp_lane *lane, struct twi_tcp_endpoint *endp
 	sqe = request(lane);
 	if (sqe == NULL)
 		return;
-	io_uring_prep_multishot_accept(sqe, endpoint->fd, NULL, NULL,
-				       SOCK_CLOEXEC | SOCK_NONBLOCK);
-	sqe->user_data =
-		tag(engine->ring, TWI_TCP_ACCEPT, endpoint->generation, endpoint->slot);
+	io_uring_prep_multishot_accept(sqe, endpoint->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	sqe->user_data = tag(engine->ring, TWI_TCP_ACCEPT, endpoint->generation, endpoint->slot);
 	endpoint->accept_rings |= bit;
 }
 
@@ -149,8 +147,8 @@ static void send_control(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	struct io_uring_sqe *sqe;
 	struct iovec out;
 
-	if (stream == NULL || stream->state != TWI_TCP_UP || stream->tx_busy || stream->tx_blocked ||
-	    !twi_session_control_out(&peer->base.session, &out))
+	if (stream == NULL || stream->state != TWI_TCP_UP || stream->tx_busy ||
+	    stream->tx_blocked || !twi_session_control_out(&peer->base.session, &out))
 		return;
 	sqe = request(lane);
 	if (sqe == NULL) {
@@ -196,8 +194,7 @@ static bool send_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, 
 	io_uring_prep_send_zc_fixed(sqe, stream->fd, part.iov_base, part.iov_len,
 				    MSG_DONTWAIT | MSG_NOSIGNAL, IORING_SEND_ZC_REPORT_USAGE,
 				    (unsigned)(offset >> TWI_RING_PIECE_SHIFT));
-	sqe->user_data =
-		tag(engine->ring, TWI_TCP_SEND_ZC, 0, (uint32_t)(record - lane->zc));
+	sqe->user_data = tag(engine->ring, TWI_TCP_SEND_ZC, 0, (uint32_t)(record - lane->zc));
 	stream->tx_busy = true;
 	twi_count(engine->diag, TWI_C_zerocopy_sends, 1);
 	twi_count(engine->diag, TWI_C_zerocopy_send_bytes, part.iov_len);
@@ -224,8 +221,7 @@ static bool wants_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
 	offset = (uint64_t)((const uint8_t *)payload->iov_base - (const uint8_t *)extent->base);
 	if (offset % piece + payload->iov_len > piece)
 		return false;
-	return twi_path_choose(engine, &peer->route, out->payload_bytes, true) ==
-	       TWI_PATH_ZEROCOPY;
+	return twi_path_choose(engine, &peer->route, out->payload_bytes, true) == TWI_PATH_ZEROCOPY;
 }
 
 static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
@@ -235,7 +231,8 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	struct twi_bulk_out out;
 	struct io_uring_sqe *sqe;
 
-	if (stream == NULL || stream->state != TWI_TCP_UP || stream->tx_busy || stream->tx_blocked ||
+	if (stream == NULL || stream->state != TWI_TCP_UP || stream->tx_busy ||
+	    stream->tx_blocked ||
 	    !twi_session_bulk_out(&peer->base.session, (uint64_t)engine->knobs.bulk_chunk_bytes,
 				  &out))
 		return;
@@ -250,8 +247,8 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	}
 	for (int i = 0; i < out.count; i++)
 		stream->tx_parts[i] = out.parts[i];
-	stream->tx_msg = (struct msghdr){ .msg_iov = stream->tx_parts,
-					  .msg_iovlen = (size_t)out.count };
+	stream->tx_msg =
+		(struct msghdr){ .msg_iov = stream->tx_parts, .msg_iovlen = (size_t)out.count };
 	io_uring_prep_sendmsg(sqe, stream->fd, &stream->tx_msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 	stamp(lane, sqe, TWI_TCP_SEND, stream);
 	stream->tx_busy = true;
@@ -269,8 +266,8 @@ static void recv_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	sqe = request(lane);
 	if (sqe == NULL)
 		return;
-	count = twi_session_bulk_want(&peer->base.session,
-				      (uint64_t)engine->knobs.bulk_chunk_bytes, stream->rx_parts);
+	count = twi_session_bulk_want(&peer->base.session, (uint64_t)engine->knobs.bulk_chunk_bytes,
+				      stream->rx_parts);
 	stream->rx_msg =
 		(struct msghdr){ .msg_iov = stream->rx_parts, .msg_iovlen = (size_t)count };
 	io_uring_prep_recvmsg(sqe, stream->fd, &stream->rx_msg, MSG_DONTWAIT);
@@ -312,7 +309,8 @@ static bool would_block(int res)
 	return res == -EAGAIN || res == -EWOULDBLOCK || res == -EINTR;
 }
 
-/* The stream has ended or failed. Control decides; bulk waits a little for what control still has. */
+/* The stream has ended or failed. Control decides; bulk waits a little for what control still has.
+ */
 static void stream_ended(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res)
 {
 	struct twi_tcp_peer *peer = stream->peer;
@@ -325,12 +323,11 @@ static void stream_ended(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 		return;
 	}
 	if (res < 0)
-		twi_error_errno(TOW_EPEER, -res, "the connection to %s broke",
-				peer->base.address);
+		twi_error_errno(TOW_EPEER, -res, "the connection to %s broke", peer->base.address);
 	else
 		twi_error(TOW_EPEER, "peer %s %s", peer->base.address,
-			  peer->base.session.peer_said_bye ? "closed the connection" :
-							     "has gone without a word");
+			  peer->base.session.peer_said_bye ? "closed the connection"
+							   : "has gone without a word");
 	twi_tcp_peer_lost(peer, TOW_EPEER);
 }
 
@@ -376,8 +373,7 @@ static void received_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 	}
 	status = twi_session_control_in(&peer->base.session, data, (size_t)res);
 	if (status < 0) {
-		twi_count(lane->base.engine->diag, TWI_C_protocol_errors,
-			  status == TOW_EPROTOCOL);
+		twi_count(lane->base.engine->diag, TWI_C_protocol_errors, status == TOW_EPROTOCOL);
 		twi_tcp_peer_lost(peer, status);
 		return;
 	}
@@ -421,7 +417,7 @@ static struct tow_peer *peer_by_id(struct twi_engine *engine, uint64_t id)
 {
 	struct twi_list *pos, *next;
 
-	twi_list_for_each_safe(pos, next, &engine->peers) {
+	twi_list_for_each_safe (pos, next, &engine->peers) {
 		struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
 
 		if (peer->id == id)

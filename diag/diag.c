@@ -1,0 +1,289 @@
+/*
+ * diag.c - the blocks: made at a thread's first record, kept when it ends, summed by readers.
+ */
+#include "diag/diag.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "diag/error.h"
+#include "diag/log.h"
+#include "diag/registry.h"
+
+__thread struct twi_block_cache twi_block_cache[TWI_BLOCK_CACHE]
+	__attribute__((tls_model("initial-exec")));
+
+static __thread uint64_t thread_number;
+static _Atomic uint64_t next_thread = 1;
+static _Atomic uint64_t next_diag = 1;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_end;
+/* Guards the list of all diags and the owners of blocks: taken when a thread comes or ends. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct twi_diag *all;
+
+/* The blocks of a thread that has ended are free for the next one. */
+static void release_blocks(void *arg)
+{
+	uint64_t number = (uint64_t)(uintptr_t)arg;
+
+	pthread_mutex_lock(&lock);
+	for (struct twi_diag *diag = all; diag != NULL; diag = diag->next) {
+		struct twi_block *block = atomic_load_explicit(&diag->blocks, memory_order_acquire);
+
+		for (; block != NULL; block = block->next) {
+			if (block->owner == number)
+				block->owner = 0;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	for (unsigned i = 0; i < TWI_BLOCK_CACHE; i++)
+		twi_block_cache[i].id = 0;
+}
+
+static void lock_for_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void unlock_after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void init_once(void)
+{
+	pthread_key_create(&thread_end, release_blocks);
+	pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
+}
+
+/* A block without an owner, or a new one; the lock is held. */
+static struct twi_block *take_block(struct twi_diag *diag, uint64_t number)
+{
+	struct twi_block *first = atomic_load_explicit(&diag->blocks, memory_order_acquire);
+	struct twi_block *block;
+
+	for (block = first; block != NULL; block = block->next) {
+		if (block->owner == number)
+			return block;
+	}
+	for (block = first; block != NULL; block = block->next) {
+		if (block->owner == 0)
+			break;
+	}
+	if (block == NULL) {
+		block = aligned_alloc(64, twi_align_up(sizeof(*block), 64));
+		if (block == NULL)
+			return NULL;
+		*block = (struct twi_block){ .next = first };
+		atomic_store_explicit(&diag->blocks, block, memory_order_release);
+	}
+	block->owner = number;
+	return block;
+}
+
+struct twi_block *twi_block_find(struct twi_diag *diag)
+{
+	struct twi_block_cache *entry = &twi_block_cache[diag->id % TWI_BLOCK_CACHE];
+	struct twi_block *block;
+
+	pthread_once(&once, init_once);
+	if (thread_number == 0) {
+		thread_number = atomic_fetch_add_explicit(&next_thread, 1, memory_order_relaxed);
+		pthread_setspecific(thread_end, (void *)(uintptr_t)thread_number);
+	}
+	pthread_mutex_lock(&lock);
+	block = take_block(diag, thread_number);
+	pthread_mutex_unlock(&lock);
+	if (block == NULL) {
+		atomic_fetch_add_explicit(&diag->lost, 1, memory_order_relaxed);
+		return NULL;
+	}
+	entry->id = diag->id;
+	entry->block = block;
+	return block;
+}
+
+int twi_diag_create(struct twi_diag **out)
+{
+	struct twi_diag *diag = calloc(1, sizeof(*diag));
+
+	pthread_once(&once, init_once);
+	*out = NULL;
+	if (diag == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for diagnostics");
+	diag->id = atomic_fetch_add_explicit(&next_diag, 1, memory_order_relaxed);
+	diag->start_ns = twi_now_ns();
+	atomic_init(&diag->log_level, 2);
+	diag->log = twi_log_create();
+	if (diag->log == NULL || twi_registry_create(&diag->registry) < 0) {
+		twi_log_destroy(diag->log);
+		free(diag);
+		return twi_error(TOW_ENOMEM, "no memory for diagnostics");
+	}
+	pthread_mutex_lock(&lock);
+	diag->next = all;
+	all = diag;
+	pthread_mutex_unlock(&lock);
+	*out = diag;
+	return TOW_OK;
+}
+
+static void free_block(struct twi_block *block)
+{
+	for (unsigned lane = 0; lane < TWI_LANE_COUNT; lane++) {
+		for (unsigned i = 0; i < TWI_SIZE_CLASSES; i++)
+			free(atomic_load_explicit(&block->latencies[lane][i],
+						  memory_order_relaxed));
+	}
+	free(block);
+}
+
+void twi_diag_destroy(struct twi_diag *diag)
+{
+	struct twi_block *block;
+
+	if (diag == NULL)
+		return;
+	pthread_mutex_lock(&lock);
+	for (struct twi_diag **at = &all; *at != NULL; at = &(*at)->next) {
+		if (*at == diag) {
+			*at = diag->next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	block = atomic_load_explicit(&diag->blocks, memory_order_acquire);
+	while (block != NULL) {
+		struct twi_block *next = block->next;
+
+		free_block(block);
+		block = next;
+	}
+	twi_registry_destroy(diag->registry);
+	twi_log_destroy(diag->log);
+	free(diag);
+}
+
+/* This thread's histogram of a lane and size class; made at its first record. */
+static struct twi_latency *latency_cell(struct twi_diag *diag, struct twi_block *block,
+					enum twi_lane_id lane, unsigned size_class)
+{
+	struct twi_latency *latency =
+		atomic_load_explicit(&block->latencies[lane][size_class], memory_order_relaxed);
+
+	if (twi_likely(latency != NULL))
+		return latency;
+	latency = calloc(1, sizeof(*latency));
+	if (latency == NULL) {
+		atomic_fetch_add_explicit(&diag->lost, 1, memory_order_relaxed);
+		return NULL;
+	}
+	/* release: readers see it zeroed */
+	atomic_store_explicit(&block->latencies[lane][size_class], latency, memory_order_release);
+	return latency;
+}
+
+void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t bytes,
+			uint64_t latency_ns)
+{
+#ifndef TWI_NO_DIAGNOSTICS
+	struct twi_block *block = twi_block_of(diag);
+	struct twi_latency *latency;
+
+	if (block == NULL)
+		return;
+	latency = latency_cell(diag, block, lane, twi_size_class(bytes));
+	if (latency == NULL)
+		return;
+	twi_cell_add(&latency->counts[twi_hist_index(latency_ns)], 1);
+	twi_cell_add(&latency->sum_ns, latency_ns);
+	if (latency_ns > atomic_load_explicit(&latency->max_ns, memory_order_relaxed))
+		atomic_store_explicit(&latency->max_ns, latency_ns, memory_order_relaxed);
+#else
+	(void)diag, (void)lane, (void)bytes, (void)latency_ns;
+#endif
+}
+
+static void record_reason(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes,
+			  uint64_t ns)
+{
+	struct twi_block *block = twi_block_of(diag);
+
+	if (block == NULL)
+		return;
+	twi_cell_add(&block->reasons[reason].count, 1);
+	twi_cell_add(&block->reasons[reason].bytes, bytes);
+	twi_cell_add(&block->reasons[reason].ns, ns);
+}
+
+void twi_copy_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns)
+{
+#ifndef TWI_NO_DIAGNOSTICS
+	record_reason(diag, reason, bytes, ns);
+	twi_count(diag, TWI_C_fallback_copies, 1);
+	twi_count(diag, TWI_C_fallback_copy_bytes, bytes);
+#else
+	(void)diag, (void)reason, (void)bytes, (void)ns;
+#endif
+}
+
+void twi_late_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns)
+{
+	record_reason(diag, reason, bytes, ns);
+	twi_count(diag, TWI_C_late_registrations, 1);
+	twi_count(diag, TWI_C_late_registration_bytes, bytes);
+}
+
+uint64_t twi_counter_sum(struct twi_diag *diag, enum twi_counter counter)
+{
+	const struct twi_block *block = atomic_load_explicit(&diag->blocks, memory_order_acquire);
+	uint64_t sum = 0;
+
+	for (; block != NULL; block = block->next)
+		sum += atomic_load_explicit(&block->counters[counter], memory_order_relaxed);
+	if (counter == TWI_C_telemetry_lost)
+		sum += atomic_load_explicit(&diag->lost, memory_order_relaxed);
+	return sum;
+}
+
+void twi_reason_sum(struct twi_diag *diag, enum twi_reason reason, struct twi_reason_sum *out)
+{
+	const struct twi_block *block = atomic_load_explicit(&diag->blocks, memory_order_acquire);
+
+	*out = (struct twi_reason_sum){ 0 };
+	for (; block != NULL; block = block->next) {
+		const struct twi_reason_cell *cell = &block->reasons[reason];
+
+		out->count += atomic_load_explicit(&cell->count, memory_order_relaxed);
+		out->bytes += atomic_load_explicit(&cell->bytes, memory_order_relaxed);
+		out->ns += atomic_load_explicit(&cell->ns, memory_order_relaxed);
+	}
+}
+
+bool twi_latency_sum(struct twi_diag *diag, enum twi_lane_id lane, unsigned size_class,
+		     struct twi_latency_sum *out)
+{
+	const struct twi_block *block = atomic_load_explicit(&diag->blocks, memory_order_acquire);
+
+	*out = (struct twi_latency_sum){ 0 };
+	for (; block != NULL; block = block->next) {
+		const struct twi_latency *latency = atomic_load_explicit(
+			&block->latencies[lane][size_class], memory_order_acquire);
+		uint64_t max;
+
+		if (latency == NULL)
+			continue;
+		for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++) {
+			uint64_t n =
+				atomic_load_explicit(&latency->counts[i], memory_order_relaxed);
+
+			out->counts[i] += n;
+			out->count += n;
+		}
+		out->sum_ns += atomic_load_explicit(&latency->sum_ns, memory_order_relaxed);
+		max = atomic_load_explicit(&latency->max_ns, memory_order_relaxed);
+		out->max_ns = twi_max(out->max_ns, max);
+	}
+	return out->count > 0;
+}

@@ -1,0 +1,152 @@
+/*
+ * diag.h - what a runtime records about itself: counters, reasons, latencies, a log.
+ *
+ *	struct twi_diag --- block of thread 1 --- block of thread 2 --- ...
+ *	                    counters, reasons,
+ *	                    histograms by lane and size class
+ *
+ * Each thread writes only its own block (a plain load and store, no lock, no shared cache line) and
+ *a reader sums all of them. A thread finds its block through a small table in thread-local memory,
+ *keyed by the number of the diag, which is never used again. When a thread ends, its block stays,
+ *so that sums stay right, and the next new thread takes it over. So memory grows with the largest
+ *number of threads at one time, not with time.
+ *
+ * Budget: twi_count 3 ns, twi_latency_record 10 ns. Only a thread's first record allocates.
+ */
+#ifndef TWI_DIAG_H
+#define TWI_DIAG_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <internal/base.h>
+
+#include "diag/clock.h"
+#include "diag/counter.h"
+#include "diag/hist.h"
+#include "diag/lane_id.h"
+
+#define TWI_LOG_LINES 64
+#define TWI_LOG_BYTES 256
+
+struct twi_registry;
+
+/* Latencies of one lane and size class, of one thread. */
+struct twi_latency {
+	_Atomic uint64_t sum_ns;
+	_Atomic uint64_t max_ns;
+	_Atomic uint64_t counts[TWI_HIST_BUCKETS];
+};
+
+struct twi_reason_cell {
+	_Atomic uint64_t count, bytes, ns;
+};
+
+struct twi_block {
+	_Alignas(64) _Atomic uint64_t counters[TWI_C_COUNT];
+	struct twi_reason_cell reasons[TWI_R_COUNT];
+	struct twi_latency *_Atomic latencies[TWI_LANE_COUNT][TWI_SIZE_CLASSES];
+	struct twi_block *next;
+	uint64_t owner; /* 0: its thread has ended */
+};
+
+struct twi_diag {
+	uint64_t id;
+	uint64_t start_ns;
+	struct twi_registry *registry;
+	struct twi_block
+		*_Atomic blocks; /* grows at the head; release, with the readers' acquire */
+	_Atomic uint64_t lost;   /* records for which there was no block */
+	_Atomic int log_level;
+	struct twi_log *log;
+	struct twi_diag *next; /* on the list of all */
+};
+
+/* The blocks that this thread used last. */
+#define TWI_BLOCK_CACHE 4
+struct twi_block_cache {
+	uint64_t id;
+	struct twi_block *block;
+};
+/* 64 bytes; initial-exec, because a call to find it would cost more than the record itself. */
+extern __thread struct twi_block_cache twi_block_cache[TWI_BLOCK_CACHE]
+	__attribute__((tls_model("initial-exec")));
+
+int twi_diag_create(struct twi_diag **out);
+void twi_diag_destroy(struct twi_diag *diag);
+
+static inline struct twi_registry *twi_diag_registry(const struct twi_diag *diag)
+{
+	return diag->registry;
+}
+
+static inline uint64_t twi_diag_start_ns(const struct twi_diag *diag)
+{
+	return diag->start_ns;
+}
+
+/* This thread's block, found or made; NULL without memory, which is counted. */
+struct twi_block *twi_block_find(struct twi_diag *diag);
+
+static inline struct twi_block *twi_block_of(struct twi_diag *diag)
+{
+	struct twi_block_cache *entry = &twi_block_cache[diag->id % TWI_BLOCK_CACHE];
+
+	return twi_likely(entry->id == diag->id) ? entry->block : twi_block_find(diag);
+}
+
+/* Only the owning thread writes, so that no read-modify-write is needed. */
+static inline void twi_cell_add(_Atomic uint64_t *cell, uint64_t n)
+{
+	atomic_store_explicit(cell, atomic_load_explicit(cell, memory_order_relaxed) + n,
+			      memory_order_relaxed);
+}
+
+static inline void twi_count(struct twi_diag *diag, enum twi_counter counter, uint64_t n)
+{
+#ifndef TWI_NO_DIAGNOSTICS
+	struct twi_block *block = twi_block_of(diag);
+
+	if (twi_likely(block != NULL))
+		twi_cell_add(&block->counters[counter], n);
+#else
+	(void)diag, (void)counter, (void)n;
+#endif
+}
+
+/* One RPC has ended after `latency_ns`. */
+void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t bytes,
+			uint64_t latency_ns);
+
+/* One copy that the lane's design does not need; one registration after the seal. */
+void twi_copy_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns);
+void twi_late_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns);
+
+/* Reading: sums over all threads, those that have ended included. */
+struct twi_reason_sum {
+	uint64_t count, bytes, ns;
+};
+
+struct twi_latency_sum {
+	uint64_t count, sum_ns, max_ns;
+	uint64_t counts[TWI_HIST_BUCKETS];
+};
+
+uint64_t twi_counter_sum(struct twi_diag *diag, enum twi_counter counter);
+void twi_reason_sum(struct twi_diag *diag, enum twi_reason reason, struct twi_reason_sum *out);
+
+/* False when nothing was recorded there. */
+bool twi_latency_sum(struct twi_diag *diag, enum twi_lane_id lane, unsigned size_class,
+		     struct twi_latency_sum *out);
+
+/*
+ * A line in the runtime's log: the last TWI_LOG_LINES, shown in /v1/info. Levels: 1 error, 2
+ * warning, 3 information; what is above the log level is dropped. Nothing is ever printed.
+ */
+void twi_log(struct twi_diag *diag, int level, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+void twi_diag_log_level(struct twi_diag *diag, int level);
+void twi_log_read(struct twi_diag *diag,
+		  void (*line)(void *arg, uint64_t ns, int level, const char *text), void *arg);
+
+#endif

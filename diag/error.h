@@ -1,0 +1,21 @@
+/*
+ * error.h - a failure is born in one place: with its status, and a message of the thread.
+ *
+ * The message says what failed, with which value, and what mends it; the status is forwarded
+ * unchanged. tow_error_message (status.h) reads the message.
+ */
+#ifndef TWI_ERROR_H
+#define TWI_ERROR_H
+
+#include <towline/status.h>
+
+#define TWI_ERROR_BYTES 512
+
+/* Sets the calling thread's message and returns `status`. A longer message is cut. */
+int twi_error(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same, with ": <what errno value `err` means> (<name>)" behind it. */
+int twi_error_errno(int status, int err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#endif

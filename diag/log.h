@@ -1,0 +1,25 @@
+/*
+ * log.h - the ring of log lines of one runtime. diag.h has the calls.
+ */
+#ifndef TWI_LOG_H
+#define TWI_LOG_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "diag/diag.h"
+
+struct twi_log {
+	pthread_mutex_t lock; /* control path only: nothing on the data path logs */
+	uint64_t count;       /* lines ever written; the last TWI_LOG_LINES are here */
+	struct {
+		uint64_t ns;
+		int level;
+		char text[TWI_LOG_BYTES];
+	} lines[TWI_LOG_LINES];
+};
+
+struct twi_log *twi_log_create(void);
+void twi_log_destroy(struct twi_log *log);
+
+#endif

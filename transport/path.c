@@ -49,7 +49,8 @@ enum twi_path twi_path_choose(struct twi_engine *engine, struct twi_route *route
 	case TWI_ROUTE_COPIES:
 		if (twi_engine_now(engine) < route->retry_ns)
 			return TWI_PATH_PLAIN;
-		/* fall through: try once more */
+		/* the pause is over: try once more */
+		__attribute__((fallthrough));
 	case TWI_ROUTE_TRY:
 		route->state = TWI_ROUTE_TRYING;
 		twi_count(engine->diag, TWI_C_zerocopy_probes, 1);

@@ -206,8 +206,8 @@ static void close_parts(struct tow_runtime *runtime)
 
 	twi_socket_close(runtime->socket);
 	if (runtime->sources) {
-		twi_registry_remove(engine->diag, "/v1/peers");
-		twi_registry_remove(engine->diag, "/v1/info");
+		twi_registry_remove(engine->diag, "/v1/peers", engine);
+		twi_registry_remove(engine->diag, "/v1/info", engine);
 	}
 	if (engine->pool != NULL) {
 		twi_engine_enter(engine);

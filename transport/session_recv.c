@@ -87,7 +87,7 @@ void twi_session_recv(struct twi_session *session, struct tow_op *op)
 
 	twi_count(session->engine->diag, TWI_C_recvs, 1);
 	op->match.tag = op->tag;
-	op->leased = twi_pool_lease(session->engine->pool, op->data) == TOW_OK;
+	twi_session_lease(session, op);
 	entry = twi_match_post(&session->match, &op->match);
 	if (entry != NULL) {
 		take_unexpected(session, twi_container_of(entry, struct twi_unexpected, match), op);

@@ -113,7 +113,7 @@ static bool frame_offer(struct twi_session *session, struct tow_op *op)
 	twi_count(session->engine->diag, TWI_C_rendezvous_sends, 1);
 	twi_list_remove(&op->link);
 	op->stage = TWI_STAGE_OFFERED;
-	op->leased = twi_pool_lease(session->engine->pool, op->data) == TOW_OK;
+	twi_session_lease(session, op);
 	twi_list_push_back(&session->by_seq[op->seq % TWI_SEQ_BUCKETS], &op->seq_link);
 	session->urgent = true;
 	return true;

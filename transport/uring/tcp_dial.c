@@ -66,7 +66,7 @@ int twi_tcp_resolve(const char *address, bool passive, struct sockaddr_storage *
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
 	struct addrinfo *found = NULL;
 	char host[TOW_ADDRESS_MAX];
-	const char *port;
+	const char *port = NULL;
 	int status = split(address, host, &port), err;
 
 	if (status < 0)

@@ -14,7 +14,8 @@
 #include "perf.h"
 
 /* Room in the pool beyond our buffers: the library keeps its own there too. */
-#define HEADROOM (UINT64_C(64) << 20)
+#define HEADROOM  (UINT64_C(64) << 20)
+#define CANCEL_NS UINT64_C(1000000000)
 
 double perf_now(void)
 {
@@ -146,6 +147,10 @@ static int finish(struct perf_side *side, struct tow_op *op, const char *what)
 {
 	int rc = tow_op_wait(op, side->options->timeout_ns);
 
+	if (rc == TOW_AGAIN) { /* its buffer may end with the caller's function */
+		tow_op_cancel(op);
+		tow_op_wait(op, CANCEL_NS);
+	}
 	tow_op_release(op);
 	return rc == TOW_OK || rc == TOW_COPIED ? 0 : perf_failed(side, what, rc);
 }

@@ -256,6 +256,21 @@ static int run(const struct grads_options *options, const struct grads_workload 
 	return rc == 0 || ended == GRADS_MISMATCH ? ended : rc;
 }
 
+/* Two ranks with two buffers for each tensor; better refused than ended by the kernel. */
+static int check_memory(const struct grads_workload *work)
+{
+	uint64_t have = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t need = 4 * work->bytes;
+
+	if (need < have)
+		return 0;
+	fprintf(stderr,
+		"tow-grads: both ranks need %.1f GB, this machine has %.1f GB: --tensors N takes "
+		"fewer\n",
+		(double)need / 1e9, (double)have / 1e9);
+	return GRADS_FAILED;
+}
+
 int main(int argc, char **argv)
 {
 	struct grads_workload work;
@@ -268,7 +283,9 @@ int main(int argc, char **argv)
 	rc = grads_workload_load(options.file, options.limit, &work);
 	if (rc != 0)
 		return rc;
-	rc = run(&options, &work);
+	rc = check_memory(&work);
+	if (rc == 0)
+		rc = run(&options, &work);
 	grads_workload_free(&work);
 	return rc;
 }

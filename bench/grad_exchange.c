@@ -24,8 +24,9 @@ static const char help[] =
 	"  --steps N         how often [5]\n"
 	"  --tensors N       only the first N tensors of the file [all]\n"
 	"  --window N        messages in flight in each direction [32]\n"
-	"  --premap SIZE     pool of each rank, such as 256MiB [what the buffers need]; buffers\n"
-	"                    that do not fit come from the heap, and the report says so\n"
+	"  --premap SIZE     pool of each rank, such as 256MiB [TOW_PREMAP_MEMORY_BYTES, else "
+	"what\n"
+	"                    the buffers need]; buffers that do not fit come from the heap\n"
 	"  --linger S        stay S seconds after the last step, to be looked at [0]\n"
 	"  --timeout S       the longest that a message may take [60]\n"
 	"\n"
@@ -249,9 +250,7 @@ static int run(const struct grads_options *options, const struct grads_workload 
 	close(fds[1]);
 	rc = run_parent(options, work, fds[0]);
 	close(fds[0]);
-	if (rc == GRADS_FAILED)
-		kill(child, SIGTERM);
-	ended = reap(child, 10 + options->linger_s);
+	ended = reap(child, rc == GRADS_FAILED ? 3 : 10 + options->linger_s);
 	/* What the child found wrong is more than that rank 0 then lost it. */
 	return rc == 0 || ended == GRADS_MISMATCH ? ended : rc;
 }

@@ -37,7 +37,7 @@ struct grads_options {
 	const char *file, *label;
 	uint64_t steps, window;
 	uint64_t limit;  /* only the first tensors; 0: all */
-	uint64_t premap; /* 0: as much as the buffers need */
+	uint64_t premap; /* 0: by the environment, else as much as the buffers need */
 	double linger_s; /* stay after the last step, to be looked at */
 	uint64_t timeout_ns;
 };

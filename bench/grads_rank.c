@@ -88,8 +88,11 @@ int grads_rank_open(struct grads_rank *rank, char *address_out, size_t address_s
 	struct tow_options options = TOW_OPTIONS_DEFAULT;
 	int rc;
 
-	options.premap_memory_bytes =
-		(int64_t)(wanted->premap != 0 ? wanted->premap : grads_workload_premap(rank->work));
+	/* The environment decides where --premap does not: a field set here would win over it. */
+	if (wanted->premap != 0)
+		options.premap_memory_bytes = (int64_t)wanted->premap;
+	else if (getenv("TOW_PREMAP_MEMORY_BYTES") == NULL)
+		options.premap_memory_bytes = (int64_t)grads_workload_premap(rank->work);
 	options.job = "tow-grads";
 	options.rank = rank->rank;
 	rc = tow_runtime_open(&options, &rank->runtime);

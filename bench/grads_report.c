@@ -117,13 +117,30 @@ static void print_figures(json_t *json, const struct figure *figures, size_t cou
 	}
 }
 
+/* "64", "4K", "2M"; the last class has no end, and a document may say so in its own way. */
+static const char *size_text(json_t *rpc, const char *name, char *room, size_t room_size)
+{
+	double bytes = number_or(rpc, name, 1e18);
+
+	if (bytes > 1e15)
+		snprintf(room, room_size, "any");
+	else if (bytes >= MIB)
+		snprintf(room, room_size, "%.4gM", bytes / MIB);
+	else if (bytes >= 1024)
+		snprintf(room, room_size, "%.4gK", bytes / 1024);
+	else
+		snprintf(room, room_size, "%.0f", bytes);
+	return room;
+}
+
 static void print_latency(json_t *json)
 {
 	json_t *rpcs = find(json, "rpcs"), *rpc;
+	char from[32], to[32];
 	size_t index;
 
 	printf("\nmessages by size, from start to completion at rank 0 (/v1/latency), in us\n");
-	printf("  %-5s %26s %8s %9s %9s %9s %9s\n", "lane", "bytes", "count", "p50", "p90", "p99",
+	printf("  %-5s %16s %8s %9s %9s %9s %9s\n", "lane", "bytes", "count", "p50", "p90", "p99",
 	       "max");
 	json_array_foreach(rpcs, index, rpc)
 	{
@@ -131,12 +148,12 @@ static void print_latency(json_t *json)
 
 		if (number_or(rpc, "count", 0) == 0)
 			continue;
-		printf("  %-5s %12.0f ..%12.0f %8.0f %9.1f %9.1f %9.1f %9.1f\n",
+		printf("  %-5s %6s .. %6s %8.0f %9.1f %9.1f %9.1f %9.1f\n",
 		       json_is_string(lane) ? json_string_value(lane) : "?",
-		       number_or(rpc, "bytes_min", 0), number_or(rpc, "bytes_max", 0),
-		       number_or(rpc, "count", 0), number_or(rpc, "p50", 0) / 1e3,
-		       number_or(rpc, "p90", 0) / 1e3, number_or(rpc, "p99", 0) / 1e3,
-		       number_or(rpc, "max", 0) / 1e3);
+		       size_text(rpc, "bytes_min", from, sizeof(from)),
+		       size_text(rpc, "bytes_max", to, sizeof(to)), number_or(rpc, "count", 0),
+		       number_or(rpc, "p50", 0) / 1e3, number_or(rpc, "p90", 0) / 1e3,
+		       number_or(rpc, "p99", 0) / 1e3, number_or(rpc, "max", 0) / 1e3);
 	}
 }
 
@@ -231,7 +248,7 @@ static void print_fault(const struct grads_rank *rank, json_t *pool)
 	       outcome->heap_buffers, 2 * rank->work->count, (double)outcome->heap_bytes / MIB);
 	printf("  the library said: %s\n", outcome->pool_message);
 	printf("CURE: premap_memory_bytes=%" PRIu64 " (%s)\n", cure, source);
-	printf("  here: leave out --premap; any program: export TOW_PREMAP_MEMORY_BYTES=%" PRIu64
+	printf("  here: leave --premap out; any program: export TOW_PREMAP_MEMORY_BYTES=%" PRIu64
 	       "MiB\n",
 	       (cure + (1 << 20) - 1) >> 20);
 }

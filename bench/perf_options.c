@@ -1,0 +1,369 @@
+/*
+ * perf_options.c - what to measure: command line over BENCH_ environment over the method's
+ * defaults.
+ *
+ * The defaults are the method of the side-by-side baselines (sizes, windows, volumes), so that two
+ * lines with the same op and size mean the same thing whoever printed them.
+ */
+#include "perf.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const perf_op_names[PERF_OP_COUNT] = { "lat", "bw", "bw_spread", "rate" };
+
+static const char help[] =
+	"usage: tow-perf [options]             both sides on this host\n"
+	"       tow-perf --listen ADDRESS      one side; serves one client, then ends\n"
+	"       tow-perf --connect ADDRESS     the other side, which measures and prints\n"
+	"\n"
+	"  --lane tcp|loop     tcp: two processes; loop: two threads of one process [tcp]\n"
+	"  --op LIST           of latency, bw, bw_spread, rate [all]\n"
+	"  --bytes LIST        message sizes, such as 8,4K,1M [as the baselines]\n"
+	"  --cold              bw walks over 64 MiB, which caches do not hold: bw_spread\n"
+	"  --iters N           round trips (latency) or windows (bw, rate)\n"
+	"  --seconds S         time of each measurement, in place of a number\n"
+	"  --volume-mib N      bytes of each bandwidth measurement [384]\n"
+	"  --window N          messages in flight [64, but 64 MiB at most; rate 256]\n"
+	"  --pin, --no-pin     rank r on CPU r modulo their number [--pin]\n"
+	"  --plain             lines: towline PATH OP BYTES METRIC VALUE\n"
+	"  --json              one JSON document\n"
+	"  --path NAME         name of the path in the output [tcp-lo, loop]\n"
+	"  --stats             the library's latencies and counters of rank 0, at the end\n"
+	"  --timeout S         the longest that anything may take [60]\n"
+	"\n"
+	"Latency is half a round trip. bw: a window of messages each way from one buffer, then an\n"
+	"acknowledgement; rate: the same with 8 bytes. cpu_s_per_GiB counts both sides.\n"
+	"\n"
+	"Verified, outside of the timed region: all buffers after the warm-up; all buffers, "
+	"refilled\n"
+	"with another pattern, after the timed loop (so its last message in each buffer); and "
+	"after\n"
+	"each measurement one window each way in which every message has a buffer and a pattern "
+	"of\n"
+	"its own. Messages of the timed loop that a later one overwrites are not looked at.\n"
+	"\n"
+	"Environment: BENCH_PATH, BENCH_PEER, BENCH_SIZES_lat, BENCH_SIZES_bw, BENCH_LAT_ITERS,\n"
+	"BENCH_VOLUME_MIB; BENCH_PIN=0 or BENCH_UNPINNED=1 for --no-pin; and the library's knobs\n"
+	"(towstat knobs). Without TOW_PREMAP_MEMORY_BYTES the pool is made as large as needed.\n"
+	"\n"
+	"Exit: 0 good, 1 payload was wrong, 2 anything else.\n";
+
+static const char *env_or(const char *name, const char *fallback)
+{
+	const char *value = getenv(name);
+
+	return value != NULL && value[0] != '\0' ? value : fallback;
+}
+
+static int usage(const char *what, const char *value)
+{
+	fprintf(stderr, "tow-perf: %s: '%s' (tow-perf --help)\n", what, value);
+	return PERF_FAILED;
+}
+
+/* "8,1K,4M": sizes from 1 byte to 1 GiB. */
+static int parse_sizes(const char *text, struct perf_sizes *out)
+{
+	const char *at = text;
+
+	out->count = 0;
+	do {
+		char *end;
+		unsigned long long value = strtoull(at, &end, 10);
+		unsigned int shift = 0;
+
+		if (*end == 'K' || *end == 'k')
+			shift = 10;
+		else if (*end == 'M' || *end == 'm')
+			shift = 20;
+		end += shift != 0;
+		if (end == at || (*end != ',' && *end != '\0') || *at == '-' || value == 0 ||
+		    value > (UINT64_C(1) << 30) >> shift || out->count == PERF_SIZES_MAX)
+			return usage("sizes are a list like 8,4K,1M of at most 32 up to 1024M",
+				     text);
+		out->bytes[out->count++] = (uint64_t)value << shift;
+		at = *end == ',' ? end + 1 : end;
+	} while (*at != '\0');
+	return 0;
+}
+
+static int parse_ops(const char *text, struct perf_options *options)
+{
+	char copy[128], *save = NULL;
+
+	memset(options->ops, 0, sizeof(options->ops));
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (char *name = strtok_r(copy, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
+		int op = 0;
+
+		if (strcmp(name, "latency") == 0)
+			name = (char *)(uintptr_t)perf_op_names[PERF_LAT];
+		while (op < PERF_OP_COUNT && strcmp(name, perf_op_names[op]) != 0)
+			op++;
+		if (op == PERF_OP_COUNT)
+			return usage("--op is a list of latency, bw, bw_spread, rate", text);
+		options->ops[op] = true;
+	}
+	return 0;
+}
+
+static int parse_number(const char *name, const char *text, double min, double max, double *out)
+{
+	char *end;
+	double value;
+
+	errno = 0;
+	value = strtod(text, &end);
+	if (errno != 0 || end == text || *end != '\0' || !(value >= min && value <= max)) {
+		fprintf(stderr, "tow-perf: %s takes %g to %g, not '%s'\n", name, min, max, text);
+		return PERF_FAILED;
+	}
+	*out = value;
+	return 0;
+}
+
+static int parse_count(const char *name, const char *text, double max, uint64_t *out)
+{
+	double value = 0;
+	int rc = parse_number(name, text, 1, max, &value);
+
+	*out = (uint64_t)value;
+	return rc;
+}
+
+static int from_environment(struct perf_options *options)
+{
+	int rc;
+
+	*options = (struct perf_options){ .timeout_ns = UINT64_C(60) * 1000000000 };
+	for (int op = 0; op < PERF_OP_COUNT; op++)
+		options->ops[op] = true;
+	options->peer = env_or("BENCH_PEER", "towline");
+	options->path = env_or("BENCH_PATH", NULL);
+	options->pin = env_or("BENCH_PIN", "1")[0] != '0' && env_or("BENCH_UNPINNED", NULL) == NULL;
+	rc = parse_sizes(env_or("BENCH_SIZES_lat", "8,64,1K,4K"), &options->lat);
+	if (rc == 0)
+		rc = parse_sizes(env_or("BENCH_SIZES_bw", "4K,64K,256K,1M,4M,16M"), &options->bw);
+	if (rc == 0)
+		rc = parse_count("BENCH_LAT_ITERS", env_or("BENCH_LAT_ITERS", "10000"), 1e7,
+				 &options->lat_iters);
+	if (rc == 0)
+		rc = parse_count("BENCH_VOLUME_MIB", env_or("BENCH_VOLUME_MIB", "384"), 1 << 20,
+				 &options->volume);
+	options->volume <<= 20;
+	return rc;
+}
+
+enum {
+	OPT_LANE = 256,
+	OPT_LISTEN,
+	OPT_CONNECT,
+	OPT_OP,
+	OPT_BYTES,
+	OPT_COLD,
+	OPT_ITERS,
+	OPT_SECONDS,
+	OPT_VOLUME,
+	OPT_WINDOW,
+	OPT_PIN,
+	OPT_NO_PIN,
+	OPT_PLAIN,
+	OPT_JSON,
+	OPT_PATH,
+	OPT_STATS,
+	OPT_TIMEOUT,
+	OPT_HELP
+};
+
+static const struct option long_options[] = {
+	{ "lane", required_argument, NULL, OPT_LANE },
+	{ "listen", required_argument, NULL, OPT_LISTEN },
+	{ "connect", required_argument, NULL, OPT_CONNECT },
+	{ "op", required_argument, NULL, OPT_OP },
+	{ "bytes", required_argument, NULL, OPT_BYTES },
+	{ "cold", no_argument, NULL, OPT_COLD },
+	{ "iters", required_argument, NULL, OPT_ITERS },
+	{ "seconds", required_argument, NULL, OPT_SECONDS },
+	{ "volume-mib", required_argument, NULL, OPT_VOLUME },
+	{ "window", required_argument, NULL, OPT_WINDOW },
+	{ "pin", no_argument, NULL, OPT_PIN },
+	{ "no-pin", no_argument, NULL, OPT_NO_PIN },
+	{ "plain", no_argument, NULL, OPT_PLAIN },
+	{ "json", no_argument, NULL, OPT_JSON },
+	{ "path", required_argument, NULL, OPT_PATH },
+	{ "stats", no_argument, NULL, OPT_STATS },
+	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
+	{ "help", no_argument, NULL, OPT_HELP },
+	{ NULL, 0, NULL, 0 },
+};
+
+static int parse_lane(const char *text, bool *loop_out)
+{
+	*loop_out = strcmp(text, "loop") == 0;
+	if (!*loop_out && strcmp(text, "tcp") != 0)
+		return usage("--lane is tcp or loop", text);
+	return 0;
+}
+
+static int parse_bytes(const char *text, struct perf_options *options)
+{
+	int rc = parse_sizes(text, &options->lat);
+
+	options->bw = options->lat;
+	return rc;
+}
+
+/* Options that take a value. */
+static int apply_value(struct perf_options *options, int option, const char *value)
+{
+	double number = 0;
+	int rc = 0;
+
+	switch (option) {
+	case OPT_LANE:
+		return parse_lane(value, &options->loop);
+	case OPT_OP:
+		return parse_ops(value, options);
+	case OPT_BYTES:
+		return parse_bytes(value, options);
+	case OPT_ITERS:
+		return parse_count("--iters", value, 1e7, &options->iters);
+	case OPT_SECONDS:
+		return parse_number("--seconds", value, 0.001, 3600, &options->seconds);
+	case OPT_VOLUME:
+		rc = parse_count("--volume-mib", value, 1 << 20, &options->volume);
+		options->volume <<= 20;
+		return rc;
+	case OPT_WINDOW:
+		return parse_count("--window", value, PERF_WINDOW_MAX, &options->window);
+	case OPT_TIMEOUT:
+		rc = parse_number("--timeout", value, 0.1, 86400, &number);
+		options->timeout_ns = (uint64_t)(number * 1e9);
+		return rc;
+	case OPT_LISTEN:
+		options->listen = value;
+		return 0;
+	case OPT_CONNECT:
+		options->connect = value;
+		return 0;
+	case OPT_PATH:
+		options->path = value;
+		return 0;
+	}
+	return PERF_FAILED; /* getopt has said why */
+}
+
+static int apply(struct perf_options *options, int option, const char *value, bool *cold)
+{
+	switch (option) {
+	case OPT_COLD:
+		*cold = true;
+		return 0;
+	case OPT_PIN:
+		options->pin = true;
+		return 0;
+	case OPT_NO_PIN:
+		options->pin = false;
+		return 0;
+	case OPT_PLAIN:
+		options->format = PERF_PLAIN;
+		return 0;
+	case OPT_JSON:
+		options->format = PERF_JSON;
+		return 0;
+	case OPT_STATS:
+		options->stats = true;
+		return 0;
+	case OPT_HELP:
+		fputs(help, stdout);
+		return -1;
+	}
+	return apply_value(options, option, value);
+}
+
+static int settle(struct perf_options *options, bool cold)
+{
+	if (cold && options->ops[PERF_BW]) {
+		options->ops[PERF_BW] = false;
+		options->ops[PERF_BW_SPREAD] = true;
+	}
+	if (options->listen != NULL && options->connect != NULL)
+		return usage("--listen and --connect exclude each other", options->connect);
+	if (options->loop && (options->listen != NULL || options->connect != NULL))
+		return usage("lane loop is within one process, without --listen or --connect",
+			     "loop");
+	if (options->path == NULL && options->connect != NULL)
+		options->path = "tcp";
+	if (options->path == NULL)
+		options->path = options->loop ? "loop" : "tcp-lo";
+	return 0;
+}
+
+int perf_options_parse(struct perf_options *options, int argc, char **argv)
+{
+	bool cold = false;
+	int option, rc = from_environment(options);
+
+	while (rc == 0 && (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
+		rc = apply(options, option == 'h' ? OPT_HELP : option, optarg, &cold);
+	if (rc == 0 && optind < argc)
+		rc = usage("not an option", argv[optind]);
+	return rc != 0 ? rc : settle(options, cold);
+}
+
+static uint64_t clamp(uint64_t value, uint64_t min, uint64_t max)
+{
+	return value < min ? min : value > max ? max : value;
+}
+
+struct perf_case perf_plan(const struct perf_options *options, enum perf_op op, uint64_t bytes)
+{
+	struct perf_case plan = { .op = op, .bytes = bytes, .window = 1, .slots = 1 };
+
+	switch (op) {
+	case PERF_LAT:
+		plan.rounds = bytes <= 65536 ? options->lat_iters : 200;
+		break;
+	case PERF_RATE:
+		plan.window = 256;
+		plan.rounds = 1500;
+		break;
+	default:
+		plan.window = clamp(PERF_SPAN / bytes, 4, 64);
+		if (op == PERF_BW_SPREAD)
+			plan.slots = clamp(PERF_SPAN / perf_stride(bytes), 1, PERF_SPAN);
+		break;
+	}
+	if (op != PERF_LAT && options->window != 0)
+		plan.window = options->window;
+	if (op == PERF_BW || op == PERF_BW_SPREAD)
+		plan.rounds = clamp(options->volume / (bytes * plan.window + 1), 4, 2000);
+	if (options->iters != 0)
+		plan.rounds = options->iters;
+	plan.warm = op == PERF_LAT ? plan.rounds / 10 : plan.rounds / 10 + 1;
+	if (plan.warm == 0)
+		plan.warm = 1;
+	return plan;
+}
+
+uint64_t perf_need(const struct perf_options *options)
+{
+	uint64_t most = PERF_SPAN;
+
+	for (int op = 0; op < PERF_OP_COUNT; op++) {
+		const struct perf_sizes *sizes = op == PERF_LAT ? &options->lat : &options->bw;
+
+		for (unsigned int i = 0; options->ops[op] && i < sizes->count; i++) {
+			struct perf_case plan = perf_plan(options, op, sizes->bytes[i]);
+			uint64_t buffers = plan.window > plan.slots ? plan.window : plan.slots;
+			uint64_t need = perf_stride(plan.bytes) * buffers;
+
+			most = need > most ? need : most;
+		}
+	}
+	return most;
+}

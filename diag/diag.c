@@ -10,7 +10,7 @@
 #include "diag/log.h"
 #include "diag/registry.h"
 
-__thread struct twi_block_cache twi_block_cache[TWI_BLOCK_CACHE]
+__thread struct twi_diag_block_cache twi_diag_block_cache[TWI_DIAG_BLOCKS]
 	__attribute__((tls_model("initial-exec")));
 
 static __thread uint64_t thread_number;
@@ -29,7 +29,8 @@ static void release_blocks(void *arg)
 
 	pthread_mutex_lock(&lock);
 	for (struct twi_diag *diag = all; diag != NULL; diag = diag->next) {
-		struct twi_block *block = atomic_load_explicit(&diag->blocks, memory_order_acquire);
+		struct twi_diag_block *block =
+			atomic_load_explicit(&diag->blocks, memory_order_acquire);
 
 		for (; block != NULL; block = block->next) {
 			if (block->owner == number)
@@ -37,8 +38,8 @@ static void release_blocks(void *arg)
 		}
 	}
 	pthread_mutex_unlock(&lock);
-	for (unsigned i = 0; i < TWI_BLOCK_CACHE; i++)
-		twi_block_cache[i].id = 0;
+	for (unsigned i = 0; i < TWI_DIAG_BLOCKS; i++)
+		twi_diag_block_cache[i].id = 0;
 }
 
 static void lock_for_fork(void)
@@ -58,10 +59,10 @@ static void init_once(void)
 }
 
 /* A block without an owner, or a new one; the lock is held. */
-static struct twi_block *take_block(struct twi_diag *diag, uint64_t number)
+static struct twi_diag_block *take_block(struct twi_diag *diag, uint64_t number)
 {
-	struct twi_block *first = atomic_load_explicit(&diag->blocks, memory_order_acquire);
-	struct twi_block *block;
+	struct twi_diag_block *first = atomic_load_explicit(&diag->blocks, memory_order_acquire);
+	struct twi_diag_block *block;
 
 	for (block = first; block != NULL; block = block->next) {
 		if (block->owner == number)
@@ -75,17 +76,17 @@ static struct twi_block *take_block(struct twi_diag *diag, uint64_t number)
 		block = aligned_alloc(64, twi_align_up(sizeof(*block), 64));
 		if (block == NULL)
 			return NULL;
-		*block = (struct twi_block){ .next = first };
+		*block = (struct twi_diag_block){ .next = first };
 		atomic_store_explicit(&diag->blocks, block, memory_order_release);
 	}
 	block->owner = number;
 	return block;
 }
 
-struct twi_block *twi_block_find(struct twi_diag *diag)
+struct twi_diag_block *twi_diag_block_find(struct twi_diag *diag)
 {
-	struct twi_block_cache *entry = &twi_block_cache[diag->id % TWI_BLOCK_CACHE];
-	struct twi_block *block;
+	struct twi_diag_block_cache *entry = &twi_diag_block_cache[diag->id % TWI_DIAG_BLOCKS];
+	struct twi_diag_block *block;
 
 	pthread_once(&once, init_once);
 	if (thread_number == 0) {
@@ -129,7 +130,7 @@ int twi_diag_create(struct twi_diag **out)
 	return TOW_OK;
 }
 
-static void free_block(struct twi_block *block)
+static void free_block(struct twi_diag_block *block)
 {
 	for (unsigned lane = 0; lane < TWI_LANE_COUNT; lane++) {
 		for (unsigned i = 0; i < TWI_SIZE_CLASSES; i++)
@@ -141,7 +142,7 @@ static void free_block(struct twi_block *block)
 
 void twi_diag_destroy(struct twi_diag *diag)
 {
-	struct twi_block *block;
+	struct twi_diag_block *block;
 
 	if (diag == NULL)
 		return;
@@ -155,7 +156,7 @@ void twi_diag_destroy(struct twi_diag *diag)
 	pthread_mutex_unlock(&lock);
 	block = atomic_load_explicit(&diag->blocks, memory_order_acquire);
 	while (block != NULL) {
-		struct twi_block *next = block->next;
+		struct twi_diag_block *next = block->next;
 
 		free_block(block);
 		block = next;
@@ -166,7 +167,7 @@ void twi_diag_destroy(struct twi_diag *diag)
 }
 
 /* This thread's histogram of a lane and size class; made at its first record. */
-static struct twi_latency *latency_cell(struct twi_diag *diag, struct twi_block *block,
+static struct twi_latency *latency_cell(struct twi_diag *diag, struct twi_diag_block *block,
 					enum twi_lane_id lane, unsigned size_class)
 {
 	struct twi_latency *latency =
@@ -188,7 +189,7 @@ void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t b
 			uint64_t latency_ns)
 {
 #ifndef TWI_NO_DIAGNOSTICS
-	struct twi_block *block = twi_block_of(diag);
+	struct twi_diag_block *block = twi_diag_block_of(diag);
 	struct twi_latency *latency;
 
 	if (block == NULL)
@@ -208,7 +209,7 @@ void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t b
 static void record_reason(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes,
 			  uint64_t ns)
 {
-	struct twi_block *block = twi_block_of(diag);
+	struct twi_diag_block *block = twi_diag_block_of(diag);
 
 	if (block == NULL)
 		return;
@@ -237,7 +238,8 @@ void twi_late_record(struct twi_diag *diag, enum twi_reason reason, uint64_t byt
 
 uint64_t twi_counter_sum(struct twi_diag *diag, enum twi_counter counter)
 {
-	const struct twi_block *block = atomic_load_explicit(&diag->blocks, memory_order_acquire);
+	const struct twi_diag_block *block =
+		atomic_load_explicit(&diag->blocks, memory_order_acquire);
 	uint64_t sum = 0;
 
 	for (; block != NULL; block = block->next)
@@ -249,7 +251,8 @@ uint64_t twi_counter_sum(struct twi_diag *diag, enum twi_counter counter)
 
 void twi_reason_sum(struct twi_diag *diag, enum twi_reason reason, struct twi_reason_sum *out)
 {
-	const struct twi_block *block = atomic_load_explicit(&diag->blocks, memory_order_acquire);
+	const struct twi_diag_block *block =
+		atomic_load_explicit(&diag->blocks, memory_order_acquire);
 
 	*out = (struct twi_reason_sum){ 0 };
 	for (; block != NULL; block = block->next) {
@@ -264,7 +267,8 @@ void twi_reason_sum(struct twi_diag *diag, enum twi_reason reason, struct twi_re
 bool twi_latency_sum(struct twi_diag *diag, enum twi_lane_id lane, unsigned size_class,
 		     struct twi_latency_sum *out)
 {
-	const struct twi_block *block = atomic_load_explicit(&diag->blocks, memory_order_acquire);
+	const struct twi_diag_block *block =
+		atomic_load_explicit(&diag->blocks, memory_order_acquire);
 
 	*out = (struct twi_latency_sum){ 0 };
 	for (; block != NULL; block = block->next) {

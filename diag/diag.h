@@ -42,11 +42,11 @@ struct twi_reason_cell {
 	_Atomic uint64_t count, bytes, ns;
 };
 
-struct twi_block {
+struct twi_diag_block {
 	_Alignas(64) _Atomic uint64_t counters[TWI_C_COUNT];
 	struct twi_reason_cell reasons[TWI_R_COUNT];
 	struct twi_latency *_Atomic latencies[TWI_LANE_COUNT][TWI_SIZE_CLASSES];
-	struct twi_block *next;
+	struct twi_diag_block *next;
 	uint64_t owner; /* 0: its thread has ended */
 };
 
@@ -54,7 +54,7 @@ struct twi_diag {
 	uint64_t id;
 	uint64_t start_ns;
 	struct twi_registry *registry;
-	struct twi_block
+	struct twi_diag_block
 		*_Atomic blocks; /* grows at the head; release, with the readers' acquire */
 	_Atomic uint64_t lost;   /* records for which there was no block */
 	_Atomic int log_level;
@@ -63,13 +63,13 @@ struct twi_diag {
 };
 
 /* The blocks that this thread used last. */
-#define TWI_BLOCK_CACHE 4
-struct twi_block_cache {
+#define TWI_DIAG_BLOCKS 4
+struct twi_diag_block_cache {
 	uint64_t id;
-	struct twi_block *block;
+	struct twi_diag_block *block;
 };
 /* 64 bytes; initial-exec, because a call to find it would cost more than the record itself. */
-extern __thread struct twi_block_cache twi_block_cache[TWI_BLOCK_CACHE]
+extern __thread struct twi_diag_block_cache twi_diag_block_cache[TWI_DIAG_BLOCKS]
 	__attribute__((tls_model("initial-exec")));
 
 int twi_diag_create(struct twi_diag **out);
@@ -86,13 +86,13 @@ static inline uint64_t twi_diag_start_ns(const struct twi_diag *diag)
 }
 
 /* This thread's block, found or made; NULL without memory, which is counted. */
-struct twi_block *twi_block_find(struct twi_diag *diag);
+struct twi_diag_block *twi_diag_block_find(struct twi_diag *diag);
 
-static inline struct twi_block *twi_block_of(struct twi_diag *diag)
+static inline struct twi_diag_block *twi_diag_block_of(struct twi_diag *diag)
 {
-	struct twi_block_cache *entry = &twi_block_cache[diag->id % TWI_BLOCK_CACHE];
+	struct twi_diag_block_cache *entry = &twi_diag_block_cache[diag->id % TWI_DIAG_BLOCKS];
 
-	return twi_likely(entry->id == diag->id) ? entry->block : twi_block_find(diag);
+	return twi_likely(entry->id == diag->id) ? entry->block : twi_diag_block_find(diag);
 }
 
 /* Only the owning thread writes, so that no read-modify-write is needed. */
@@ -105,7 +105,7 @@ static inline void twi_cell_add(_Atomic uint64_t *cell, uint64_t n)
 static inline void twi_count(struct twi_diag *diag, enum twi_counter counter, uint64_t n)
 {
 #ifndef TWI_NO_DIAGNOSTICS
-	struct twi_block *block = twi_block_of(diag);
+	struct twi_diag_block *block = twi_diag_block_of(diag);
 
 	if (twi_likely(block != NULL))
 		twi_cell_add(&block->counters[counter], n);

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -335,30 +334,16 @@ TOW_PUBLIC int tow_flush(struct tow_runtime *runtime)
 	return status;
 }
 
-/* The descriptor to poll: the thread's ring and its wake fd in one epoll set. */
-static int watch_ring(struct twi_engine *engine, struct twi_ring *ring)
+/* From now on the kernel signals the ring's eventfd for every completion and all deferred work. */
+static void watch_ring(struct twi_engine *engine, struct twi_ring *ring)
 {
-	struct epoll_event event = { .events = EPOLLIN };
-	int fd;
-
-	if (ring->epoll_fd >= 0)
-		return TOW_OK;
-	fd = epoll_create1(EPOLL_CLOEXEC);
-	if (fd < 0)
-		return twi_error_errno(TOW_ESYSTEM, errno, "epoll_create1");
-	if (epoll_ctl(fd, EPOLL_CTL_ADD, ring->uring.ring_fd, &event) != 0 ||
-	    epoll_ctl(fd, EPOLL_CTL_ADD, ring->wake_fd, &event) != 0) {
-		int err = errno;
-
-		close(fd);
-		return twi_error_errno(TOW_ESYSTEM, err, "epoll_ctl");
-	}
-	ring->epoll_fd = fd;
+	if (ring->watched)
+		return;
 	ring->watched = true;
 	/* For good: a thread with a descriptor may be asleep on it at any time. */
 	atomic_fetch_add_explicit(&engine->sleepers, 1, memory_order_seq_cst);
 	atomic_store_explicit(&ring->sleeping, 1, memory_order_seq_cst);
-	return TOW_OK;
+	io_uring_cq_eventfd_toggle(&ring->uring, true);
 }
 
 TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
@@ -373,12 +358,11 @@ TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
 	engine = &runtime->engine;
 	twi_engine_enter(engine);
 	status = twi_engine_bind_ring(engine);
-	if (status == TOW_OK)
-		status = engine->ring != NULL
-				 ? watch_ring(engine, engine->ring)
-				 : twi_error(TOW_ENOTSUP, "a simulated runtime has no descriptor");
+	if (status == TOW_OK && engine->ring == NULL)
+		status = twi_error(TOW_ENOTSUP, "a simulated runtime has no descriptor");
 	if (status == TOW_OK) {
-		*fd_out = engine->ring->epoll_fd;
+		watch_ring(engine, engine->ring);
+		*fd_out = engine->ring->wake_fd;
 		twi_engine_poll(engine); /* arms in this thread's ring what it is to wait for */
 	}
 	twi_engine_leave(engine);

@@ -170,7 +170,6 @@ int twi_ring_create(struct twi_engine *engine, struct twi_ring **out)
 		return twi_error(TOW_ENOMEM, "no memory for a ring");
 	ring->engine = engine;
 	ring->mark = twi_thread_mark();
-	ring->epoll_fd = -1;
 	ring->uring.ring_fd = -1;
 	ring->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	status = ring->wake_fd < 0 ? twi_error_errno(TOW_ESYSTEM, errno, "eventfd") : setup(ring);
@@ -182,6 +181,13 @@ int twi_ring_create(struct twi_engine *engine, struct twi_ring **out)
 		twi_ring_destroy(ring);
 		return status;
 	}
+	status = -io_uring_register_eventfd(&ring->uring, ring->wake_fd);
+	if (status != 0) {
+		status = twi_error_errno(TOW_ESYSTEM, status, "io_uring_register_eventfd");
+		twi_ring_destroy(ring);
+		return status;
+	}
+	io_uring_cq_eventfd_toggle(&ring->uring, false);
 	probe_opcodes(ring);
 	*out = ring;
 	return TOW_OK;
@@ -195,8 +201,6 @@ void twi_ring_destroy(struct twi_ring *ring)
 		munmap(ring->buffers, 4096 + (size_t)TWI_RING_BUFFERS * TWI_RING_BUFFER_BYTES);
 	if (ring->wake_fd >= 0)
 		close(ring->wake_fd);
-	if (ring->epoll_fd >= 0)
-		close(ring->epoll_fd);
 	free(ring);
 }
 
@@ -347,12 +351,17 @@ unsigned twi_ring_poll(struct twi_ring *ring)
 	return twi_ring_reap(ring);
 }
 
+static bool has_work(const struct twi_ring *ring)
+{
+	unsigned flags = IO_URING_READ_ONCE(*ring->uring.sq.kflags);
+
+	return (flags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0 ||
+	       io_uring_cq_ready(&ring->uring) > 0;
+}
+
 void twi_ring_sleep(struct twi_ring *ring, uint64_t timeout_ns)
 {
-	struct pollfd fds[2] = {
-		{ .fd = ring->uring.ring_fd, .events = POLLIN },
-		{ .fd = ring->wake_fd, .events = POLLIN },
-	};
+	struct pollfd fd = { .fd = ring->wake_fd, .events = POLLIN };
 	struct timespec ts = {
 		.tv_sec = (time_t)(timeout_ns / 1000000000u),
 		.tv_nsec = (long)(timeout_ns % 1000000000u),
@@ -360,8 +369,14 @@ void twi_ring_sleep(struct twi_ring *ring, uint64_t timeout_ns)
 	uint64_t drained;
 
 	twi_count(ring->engine->diag, TWI_C_wait_sleeps, 1);
-	ppoll(fds, 2, timeout_ns == UINT64_MAX ? NULL : &ts, NULL);
-	if ((fds[1].revents & POLLIN) != 0)
+	io_uring_cq_eventfd_toggle(&ring->uring, true);
+	/* The kernel signals from now on; what came before it looked is in the flags or the queue. */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!has_work(ring))
+		ppoll(&fd, 1, timeout_ns == UINT64_MAX ? NULL : &ts, NULL);
+	if (!ring->watched)
+		io_uring_cq_eventfd_toggle(&ring->uring, false);
+	if ((fd.revents & POLLIN) != 0)
 		(void)!read(ring->wake_fd, &drained, sizeof(drained));
 }
 

@@ -1,0 +1,142 @@
+/*
+ * fault.h - makes the Nth call of a libc function fail, in the whole test program.
+ *
+ *   twt_fault_arm(TWT_MMAP, 3);   the third mmap from now fails, once
+ *   ... run what is tested ...
+ *   hit = twt_fault_off();        true: it was reached, so try a larger N
+ *
+ * The program that includes this defines the functions itself, so that the calls of the library
+ * linked into it come here first; the real ones are found with dlsym. Include it in exactly one
+ * file of a program. `#define TWT_FAULT_NO_HEAP` leaves calloc to sanitizers that need it for
+ * themselves.
+ */
+#ifndef TWT_FAULT_H
+#define TWT_FAULT_H
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum twt_fault {
+	TWT_MMAP,
+	TWT_MEMFD_CREATE,
+	TWT_FTRUNCATE,
+	TWT_MADVISE,
+	TWT_MLOCK,
+	TWT_CALLOC,
+	TWT_PTHREAD_CREATE,
+	TWT_FAULTS
+};
+
+static _Atomic int twt_fault_call = TWT_FAULTS;
+static _Atomic int twt_fault_left;
+static _Atomic int twt_fault_errno;
+
+/* The nth (1 is the next) call fails with the errno that is usual for it. */
+static inline void twt_fault_arm(enum twt_fault call, int nth)
+{
+	static const int usual[TWT_FAULTS] = {
+		ENOMEM, EMFILE, ENOSPC, ENOMEM, EPERM, ENOMEM, EAGAIN
+	};
+
+	atomic_store(&twt_fault_errno, usual[call]);
+	atomic_store(&twt_fault_left, nth);
+	atomic_store(&twt_fault_call, call);
+}
+
+/* As twt_fault_arm, with another errno. */
+static inline void twt_fault_arm_errno(enum twt_fault call, int nth, int err)
+{
+	twt_fault_arm(call, nth);
+	atomic_store(&twt_fault_errno, err);
+}
+
+/* Disarms; was the armed call reached? */
+static inline bool twt_fault_off(void)
+{
+	atomic_store(&twt_fault_call, TWT_FAULTS);
+	return atomic_load(&twt_fault_left) <= 0;
+}
+
+/* Must this call fail? */
+static inline bool twt_fault_now(enum twt_fault call)
+{
+	return atomic_load(&twt_fault_call) == (int)call &&
+	       atomic_fetch_sub(&twt_fault_left, 1) == 1;
+}
+
+/* The next definition of a function after ours. */
+#define TWT_REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+void *mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+	/* Without dlsym: allocators and sanitizers map memory before they can look names up. */
+	if (twt_fault_now(TWT_MMAP)) {
+		errno = twt_fault_errno;
+		return MAP_FAILED;
+	}
+	return (void *)syscall(9 /* mmap */, at, bytes, prot, flags, fd, offset);
+}
+
+int memfd_create(const char *name, unsigned flags)
+{
+	if (twt_fault_now(TWT_MEMFD_CREATE)) {
+		errno = twt_fault_errno;
+		return -1;
+	}
+	return TWT_REAL(memfd_create)(name, flags);
+}
+
+int ftruncate(int fd, off_t bytes)
+{
+	if (twt_fault_now(TWT_FTRUNCATE)) {
+		errno = twt_fault_errno;
+		return -1;
+	}
+	return TWT_REAL(ftruncate)(fd, bytes);
+}
+
+int madvise(void *at, size_t bytes, int advice)
+{
+	if (twt_fault_now(TWT_MADVISE)) {
+		errno = twt_fault_errno;
+		return -1;
+	}
+	return TWT_REAL(madvise)(at, bytes, advice);
+}
+
+int mlock(const void *at, size_t bytes)
+{
+	if (twt_fault_now(TWT_MLOCK)) {
+		errno = twt_fault_errno;
+		return -1;
+	}
+	return TWT_REAL(mlock)(at, bytes);
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
+{
+	if (twt_fault_now(TWT_PTHREAD_CREATE))
+		return twt_fault_errno;
+	return TWT_REAL(pthread_create)(thread, attr, run, arg);
+}
+
+#ifndef TWT_FAULT_NO_HEAP
+extern void *__libc_calloc(size_t count, size_t bytes);
+
+void *calloc(size_t count, size_t bytes)
+{
+	if (twt_fault_now(TWT_CALLOC)) {
+		errno = twt_fault_errno;
+		return NULL;
+	}
+	return __libc_calloc(count, bytes);
+}
+#endif
+
+#endif

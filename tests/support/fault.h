@@ -6,9 +6,9 @@
  *   hit = twt_fault_off();        true: it was reached, so try a larger N
  *
  * The program that includes this defines the functions itself, so that the calls of the library
- * linked into it come here first; the real ones are found with dlsym. Include it in exactly one
- * file of a program. `#define TWT_FAULT_NO_HEAP` leaves calloc to sanitizers that need it for
- * themselves.
+ * linked into it come here first; ours then make the system call. Include it in exactly one file of
+ * a program. Sanitizers need calloc and pthread_create for themselves: with one of them
+ * TWT_FAULT_SANITIZED is defined, and TWT_CALLOC and TWT_PTHREAD_CREATE never fail.
  */
 #ifndef TWT_FAULT_H
 #define TWT_FAULT_H
@@ -20,7 +20,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TWT_FAULT_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TWT_FAULT_SANITIZED 1
+#endif
+#endif
 
 enum twt_fault {
 	TWT_MMAP,
@@ -70,17 +79,13 @@ static inline bool twt_fault_now(enum twt_fault call)
 	       atomic_fetch_sub(&twt_fault_left, 1) == 1;
 }
 
-/* The next definition of a function after ours. */
-#define TWT_REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
-
 void *mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
 {
-	/* Without dlsym: allocators and sanitizers map memory before they can look names up. */
 	if (twt_fault_now(TWT_MMAP)) {
 		errno = twt_fault_errno;
 		return MAP_FAILED;
 	}
-	return (void *)syscall(9 /* mmap */, at, bytes, prot, flags, fd, offset);
+	return (void *)syscall(SYS_mmap, at, bytes, prot, flags, fd, offset);
 }
 
 int memfd_create(const char *name, unsigned flags)
@@ -89,7 +94,7 @@ int memfd_create(const char *name, unsigned flags)
 		errno = twt_fault_errno;
 		return -1;
 	}
-	return TWT_REAL(memfd_create)(name, flags);
+	return (int)syscall(SYS_memfd_create, name, flags);
 }
 
 int ftruncate(int fd, off_t bytes)
@@ -98,7 +103,7 @@ int ftruncate(int fd, off_t bytes)
 		errno = twt_fault_errno;
 		return -1;
 	}
-	return TWT_REAL(ftruncate)(fd, bytes);
+	return (int)syscall(SYS_ftruncate, fd, bytes);
 }
 
 int madvise(void *at, size_t bytes, int advice)
@@ -107,7 +112,7 @@ int madvise(void *at, size_t bytes, int advice)
 		errno = twt_fault_errno;
 		return -1;
 	}
-	return TWT_REAL(madvise)(at, bytes, advice);
+	return (int)syscall(SYS_madvise, at, bytes, advice);
 }
 
 int mlock(const void *at, size_t bytes)
@@ -116,17 +121,10 @@ int mlock(const void *at, size_t bytes)
 		errno = twt_fault_errno;
 		return -1;
 	}
-	return TWT_REAL(mlock)(at, bytes);
+	return (int)syscall(SYS_mlock, at, bytes);
 }
 
-int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
-{
-	if (twt_fault_now(TWT_PTHREAD_CREATE))
-		return twt_fault_errno;
-	return TWT_REAL(pthread_create)(thread, attr, run, arg);
-}
-
-#ifndef TWT_FAULT_NO_HEAP
+#ifndef TWT_FAULT_SANITIZED
 extern void *__libc_calloc(size_t count, size_t bytes);
 
 void *calloc(size_t count, size_t bytes)
@@ -136,6 +134,20 @@ void *calloc(size_t count, size_t bytes)
 		return NULL;
 	}
 	return __libc_calloc(count, bytes);
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
+{
+	/* A union, since ISO C has no cast from what dlsym returns to a function. */
+	union {
+		void *found;
+		int (*call)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+	} real;
+
+	if (twt_fault_now(TWT_PTHREAD_CREATE))
+		return twt_fault_errno;
+	real.found = dlsym(RTLD_NEXT, "pthread_create");
+	return real.call(thread, attr, run, arg);
 }
 #endif
 

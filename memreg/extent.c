@@ -177,8 +177,8 @@ static int reserve(struct twi_extent *extent, uint64_t bytes)
 	room = twi_align_up(bytes, TWI_HUGE_BYTES) + 3 * (uint64_t)TWI_HUGE_BYTES;
 	at = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at == MAP_FAILED)
-		return twi_error_errno(TOW_ENOMEM, errno, "pool: mmap of %llu bytes of addresses",
-				       (unsigned long long)room);
+		return twi_error_errno(TOW_ENOMEM, errno, "pool: mmap of addresses for %llu bytes",
+				       (unsigned long long)bytes);
 	extent->reserved = at;
 	extent->reserved_bytes = room;
 	extent->base =

@@ -140,7 +140,7 @@ static void threads_fail(void **state)
 	fail_each(TWT_PTHREAD_CREATE, false, false, 0);
 }
 
-#ifndef TWT_FAULT_SANITIZED
+#ifndef TWT_SANITIZED
 static void calloc_fails(void **state)
 {
 	(void)state;
@@ -192,7 +192,7 @@ int main(void)
 		cmocka_unit_test(mmap_fails),       cmocka_unit_test(memfd_create_fails),
 		cmocka_unit_test(ftruncate_fails),  cmocka_unit_test(madvise_fails),
 		cmocka_unit_test(mlock_fails),      cmocka_unit_test(threads_fail),
-#ifndef TWT_FAULT_SANITIZED
+#ifndef TWT_SANITIZED
 		cmocka_unit_test(calloc_fails),
 #endif
 		cmocka_unit_test(populate_unknown), cmocka_unit_test(registration_fails),

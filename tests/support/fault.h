@@ -8,7 +8,7 @@
  * The program that includes this defines the functions itself, so that the calls of the library
  * linked into it come here first; ours then make the system call. Include it in exactly one file of
  * a program. Sanitizers need calloc and pthread_create for themselves: with one of them
- * TWT_FAULT_SANITIZED is defined, and TWT_CALLOC and TWT_PTHREAD_CREATE never fail.
+ * (TWT_SANITIZED) TWT_CALLOC and TWT_PTHREAD_CREATE never fail.
  */
 #ifndef TWT_FAULT_H
 #define TWT_FAULT_H
@@ -23,13 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TWT_FAULT_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define TWT_FAULT_SANITIZED 1
-#endif
-#endif
+#include "twt.h"
 
 enum twt_fault {
 	TWT_MMAP,
@@ -124,7 +118,7 @@ int mlock(const void *at, size_t bytes)
 	return (int)syscall(SYS_mlock, at, bytes);
 }
 
-#ifndef TWT_FAULT_SANITIZED
+#ifndef TWT_SANITIZED
 extern void *__libc_calloc(size_t count, size_t bytes);
 
 void *calloc(size_t count, size_t bytes)

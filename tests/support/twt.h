@@ -19,6 +19,16 @@
 #include <stdlib.h>
 #include <time.h>
 
+/* Built with ASan or TSan: they keep calloc, pthread_create and mlock (a no-op then) for
+ * themselves. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TWT_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TWT_SANITIZED 1
+#endif
+#endif
+
 /* The seed of this run: TOW_TEST_SEED, else from the clock. Prints it. */
 static inline uint64_t twt_seed(void)
 {

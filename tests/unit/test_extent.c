@@ -32,7 +32,10 @@ static void base_pages(void **state)
 	assert_string_equal(extent.reason, "");
 	twi_extent_unmap(&extent);
 	assert_int_equal(twt_fd_count(), fds);
+#ifndef TWT_SANITIZED /* they map memory of their own meanwhile */
 	assert_int_equal(twt_map_count(""), maps);
+#endif
+	(void)maps;
 }
 
 static void huge_pages_or_the_reason(void **state)
@@ -68,8 +71,8 @@ static void bad_sizes_are_named(void **state)
 	assert_int_equal(twi_extent_map(UINT64_MAX, false, &extent), TOW_EINVAL);
 	assert_non_null(strstr(tow_error_message(), "18446744073709551615"));
 	assert_int_equal(twi_extent_map((uint64_t)1 << 62, true, &extent), TOW_ENOMEM);
-	assert_int_equal(twi_extent_map((uint64_t)1 << 42, true, &extent), TOW_ENOMEM);
-	assert_non_null(strstr(tow_error_message(), "available"));
+	assert_int_equal(twi_extent_map((uint64_t)1 << 42, false, &extent), TOW_ENOMEM);
+	assert_non_null(strstr(tow_error_message(), "4398046511104"));
 }
 
 /* Runs `body` in a child; its exit status, or minus the signal that ended it. */
@@ -148,6 +151,9 @@ static void pin_without_right(const struct twi_extent *unused)
 static void unpinned_has_a_reason(void **state)
 {
 	(void)state;
+#ifdef TWT_SANITIZED
+	skip();
+#endif
 	if (geteuid() != 0)
 		skip();
 	assert_int_equal(in_child(pin_without_right, NULL), 0);

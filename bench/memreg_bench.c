@@ -1,10 +1,10 @@
 /*
  * memreg_bench.c - what memory costs before and after the first step, on this machine.
  *
- * Four tables: premapping a pool by page kind and threads; registering all of it with io_uring;
- * registering one buffer late, by size, warm and cold; allocating from the pool. Each figure is the
- * median of several rounds. What cannot be measured here (no huge pages, no right to pin) is listed
- * with the reason.
+ * Five tables: premapping a pool by page kind and threads; registering all of it with io_uring;
+ * registering one buffer late, by size, warm and cold; allocating from the pool; leases. Each
+ * figure is the median of several rounds. What cannot be measured here (no huge pages, no right to
+ * pin) is listed with the reason.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -270,6 +270,29 @@ static void *alloc_loop(void *arg)
 	return NULL;
 }
 
+/* What a transport pays for each buffer it holds: one lease and its release. */
+static void lease(struct bench *b, struct twi_pool *pool, uint64_t bytes)
+{
+	int pairs = b->quick ? 1000 : 100000;
+	double ns[ROUNDS_MAX];
+	void *p;
+
+	if (twi_pool_alloc(pool, bytes, 0, &p) != TOW_OK) {
+		put(b, "lease", "lease+release", bytes, 1, 0, tow_error_message());
+		return;
+	}
+	for (int k = 0; k < b->rounds; k++) {
+		uint64_t start = twi_now_ns();
+
+		for (int i = 0; i < pairs; i++)
+			if (twi_pool_lease(pool, (char *)p + bytes - 1) == TOW_OK)
+				twi_pool_release(pool, (char *)p + bytes - 1);
+		ns[k] = (double)(twi_now_ns() - start) / pairs;
+	}
+	twi_pool_free(pool, p);
+	put(b, "lease", "lease+release", bytes, 1, median(ns, b->rounds), NULL);
+}
+
 static double alloc_round(const struct loop *model, int threads, int *status_out)
 {
 	struct loop loop[2] = { *model, *model };
@@ -321,6 +344,9 @@ static void alloc(struct bench *b)
 			    status ? 0 : median(ns, b->rounds),
 			    status ? tow_status_name(status) : NULL);
 		}
+	lease(b, pool, 64);
+	lease(b, pool, MIB);
+	lease(b, pool, 16 * MIB);
 	twi_pool_destroy(pool);
 }
 

@@ -95,6 +95,27 @@ static void explain_no_thp(struct twi_extent *extent)
 }
 
 /*
+ * The limit of our control group (version 2), the nearest one only; UINT64_MAX when there is none.
+ * Its memory.current is left out: most of it is page cache that the kernel can drop.
+ */
+static uint64_t cgroup_limit(void)
+{
+	char text[512], path[640], *own, *end;
+
+	read_text("/proc/self/cgroup", text, sizeof(text));
+	own = strstr(text, "0::/");
+	if (!own)
+		return UINT64_MAX;
+	own += strlen("0::");
+	end = strchr(own, '\n');
+	if (end)
+		*end = '\0';
+	snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", own);
+	read_text(path, text, sizeof(text));
+	return text[0] >= '0' && text[0] <= '9' ? strtoull(text, NULL, 10) : UINT64_MAX;
+}
+
+/*
  * Faulting in more than there is does not fail but wakes the OOM killer, so ask first. Hugetlb
  * pages are reserved already when their mmap has succeeded.
  */
@@ -102,8 +123,13 @@ static int check_available(uint64_t bytes)
 {
 	char text[512];
 	const char *line;
-	unsigned long long kib;
+	unsigned long long kib, limit = cgroup_limit();
 
+	if (bytes > limit)
+		return twi_error(TOW_ENOMEM,
+				 "pool: premap_memory_bytes asks for %llu bytes, memory.max of the "
+				 "control group is %llu",
+				 (unsigned long long)bytes, limit);
 	read_text("/proc/meminfo", text, sizeof(text));
 	line = strstr(text, "MemAvailable:");
 	if (!line || sscanf(line, "MemAvailable: %llu kB", &kib) != 1 || bytes / 1024 <= kib)
@@ -222,8 +248,11 @@ static int map_base(struct twi_extent *extent, uint64_t bytes, bool huge_pages)
 		return twi_error_errno(err == ENOMEM ? TOW_ENOMEM : TOW_ESYSTEM, err,
 				       "pool: %s of %llu bytes", call,
 				       (unsigned long long)extent->bytes);
-	if (huge_pages &&
-	    (!shmem_allows_thp() || madvise(extent->base, extent->bytes, MADV_HUGEPAGE)))
+	if (!huge_pages)
+		return TOW_OK;
+	extent->thp_advised =
+		shmem_allows_thp() && madvise(extent->base, extent->bytes, MADV_HUGEPAGE) == 0;
+	if (!extent->thp_advised)
 		explain_no_thp(extent);
 	return TOW_OK;
 }

@@ -34,6 +34,7 @@ struct twi_extent {
 	uint64_t page_bytes; /* unit of the mapping: 2 MiB for hugetlb, else the base page */
 	uint32_t slot;       /* place in the pool's table */
 	enum twi_page_kind kind;
+	bool thp_advised; /* transparent huge pages were asked for */
 	bool mlocked;
 	bool touched; /* populated by touching: the kernel lacks MADV_POPULATE_WRITE */
 	unsigned populate_threads;

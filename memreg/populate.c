@@ -127,6 +127,20 @@ static uint64_t thp_bytes(const struct twi_extent *extent)
 	return bytes;
 }
 
+/* Which pages came of it is known only now. */
+static void look_for_thp(struct twi_extent *extent)
+{
+	size_t n = strlen(extent->reason);
+
+	extent->huge_bytes = thp_bytes(extent);
+	if (extent->huge_bytes && extent->huge_bytes >= extent->bytes / 2)
+		extent->kind = TWI_PAGES_THP;
+	else if (extent->thp_advised)
+		snprintf(extent->reason + n, sizeof(extent->reason) - n,
+			 "; THP: the kernel had %llu bytes of them",
+			 (unsigned long long)extent->huge_bytes);
+}
+
 int twi_extent_populate(struct twi_extent *extent, unsigned threads)
 {
 	struct populate p = { .extent = extent };
@@ -144,10 +158,7 @@ int twi_extent_populate(struct twi_extent *extent, unsigned threads)
 		return twi_error_errno(TOW_ENOMEM, err,
 				       "pool: faulting in %llu bytes of premap_memory_bytes",
 				       (unsigned long long)extent->bytes);
-	if (extent->kind != TWI_PAGES_HUGETLB) {
-		extent->huge_bytes = thp_bytes(extent);
-		if (extent->huge_bytes >= extent->bytes / 2 && extent->huge_bytes)
-			extent->kind = TWI_PAGES_THP;
-	}
+	if (extent->kind != TWI_PAGES_HUGETLB)
+		look_for_thp(extent);
 	return TOW_OK;
 }

@@ -168,6 +168,29 @@ static void populate_unknown(void **state)
 	twi_extent_unmap(&extent);
 }
 
+/* The path of reserved huge pages, in all but the pages themselves. */
+static void hugetlb_path(void **state)
+{
+	int fds = twt_fd_count();
+	struct twi_extent extent;
+
+	(void)state;
+	atomic_store(&twt_fault_pretend_hugetlb, true);
+	assert_int_equal(twi_extent_map((3 << 20) + 1, true, &extent), TOW_OK);
+	assert_int_equal(extent.kind, TWI_PAGES_HUGETLB);
+	assert_int_equal(extent.bytes, 4 << 20);
+	assert_int_equal(extent.page_bytes, TWI_HUGE_BYTES);
+	assert_string_equal(extent.reason, "");
+	assert_int_equal(twi_extent_populate(&extent, 0), TOW_OK);
+	assert_int_equal(twi_extent_resident_bytes(&extent), 4 << 20);
+	twi_extent_unmap(&extent);
+	/* Failures of the mapping step down to base pages; the reservation's does not. */
+	fail_each(TWT_MMAP, true, false, 1);
+	fail_each(TWT_MADVISE, true, false, 2);
+	atomic_store(&twt_fault_pretend_hugetlb, false);
+	assert_int_equal(twt_fd_count(), fds);
+}
+
 static void registration_fails(void **state)
 {
 	struct twi_diag *diag;
@@ -189,13 +212,14 @@ static void registration_fails(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(mmap_fails),       cmocka_unit_test(memfd_create_fails),
-		cmocka_unit_test(ftruncate_fails),  cmocka_unit_test(madvise_fails),
-		cmocka_unit_test(mlock_fails),      cmocka_unit_test(threads_fail),
+		cmocka_unit_test(mmap_fails),         cmocka_unit_test(memfd_create_fails),
+		cmocka_unit_test(ftruncate_fails),    cmocka_unit_test(madvise_fails),
+		cmocka_unit_test(mlock_fails),        cmocka_unit_test(threads_fail),
 #ifndef TWT_SANITIZED
 		cmocka_unit_test(calloc_fails),
 #endif
-		cmocka_unit_test(populate_unknown), cmocka_unit_test(registration_fails),
+		cmocka_unit_test(populate_unknown),   cmocka_unit_test(hugetlb_path),
+		cmocka_unit_test(registration_fails),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,6 +40,9 @@ static _Atomic int twt_fault_call = TWT_FAULTS;
 static _Atomic int twt_fault_left;
 static _Atomic int twt_fault_errno;
 
+/* Set: a memfd of huge pages is one of base pages, so that their path runs where there are none. */
+static _Atomic bool twt_fault_pretend_hugetlb;
+
 /* The nth (1 is the next) call fails with the errno that is usual for it. */
 static inline void twt_fault_arm(enum twt_fault call, int nth)
 {
@@ -88,6 +91,8 @@ int memfd_create(const char *name, unsigned flags)
 		errno = twt_fault_errno;
 		return -1;
 	}
+	if (atomic_load(&twt_fault_pretend_hugetlb) && (flags & MFD_HUGETLB))
+		flags &= ~(MFD_HUGETLB | 63u << 26);
 	return (int)syscall(SYS_memfd_create, name, flags);
 }
 

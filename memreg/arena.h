@@ -1,0 +1,62 @@
+/*
+ * arena.h - the table that an allocator inside the pool offers: the specification of a provider.
+ *
+ * A provider hands out pieces of one extent. Its metadata lives outside that memory, so that a
+ * program that writes past its buffer cannot corrupt it. Each allocation has a hold word (lease.h)
+ * in that metadata; the pool moves it, the provider only begins it and stores it.
+ *
+ *   alloc   hold word becomes LIVE
+ *   find    address of any byte inside -> the allocation and its hold word
+ *   give    after the hold word has ended: the memory is free again
+ */
+#ifndef TWI_ARENA_H
+#define TWI_ARENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TWI_ALIGN_DEFAULT 64
+#define TWI_ALIGN_MAX     ((size_t)2 << 20)
+
+/* One allocation, as find sees it. */
+struct twi_block {
+	void *base;
+	uint64_t bytes; /* usable: what was asked, rounded up */
+	_Atomic uint32_t *hold;
+};
+
+struct twi_arena_stats {
+	uint64_t total_bytes;
+	uint64_t allocated_bytes; /* rounded up */
+	uint64_t peak_bytes;      /* of allocated_bytes */
+	uint64_t waste_bytes;     /* allocated, but not asked for */
+	uint64_t free_bytes;
+	uint64_t largest_free_bytes;
+	uint64_t last_free_bytes; /* of the free block that ends the extent; 0: none does */
+	uint64_t allocations;     /* now */
+};
+
+struct twi_arena_ops {
+	const char *name;
+	/* base is a multiple of TWI_ALIGN_MAX, bytes of 4096. TOW_OK, TOW_ENOMEM, TOW_EINVAL. */
+	int (*create)(void *base, uint64_t bytes, void **ctx_out);
+	/* Allocations that are left end with it. No other thread is inside a call. */
+	void (*destroy)(void *ctx);
+	/* align: a power of two, 1..TWI_ALIGN_MAX. TOW_OK or TOW_EEXHAUSTED, without a message. */
+	int (*alloc)(void *ctx, size_t bytes, size_t align, void **out);
+	/*
+	 * The allocation around p, which lies inside the extent. Without a lock. TOW_OK or
+	 * TOW_EFREED. For a p whose allocation nobody keeps alive the answer may be out of date,
+	 * never wild.
+	 */
+	int (*find)(void *ctx, const void *p, struct twi_block *out);
+	/* The hold word of the allocation that begins at base has just ended. */
+	void (*give)(void *ctx, void *base);
+	/* Gives back what is kept for speed, so that largest_free_bytes tells what can be had. */
+	void (*stats)(void *ctx, struct twi_arena_stats *out);
+};
+
+/* Our own, of page runs and slabs: pagerun.c. Needs nothing of the process it lives in. */
+extern const struct twi_arena_ops twi_arena_pagerun;
+
+#endif

@@ -1,0 +1,226 @@
+/*
+ * test_pool_faults.c - the Nth system call, heap allocation, thread or registration fails.
+ *
+ * For each kind N grows until it is no longer reached. Each time the pool either works all the same
+ * (huge pages, mlock, threads can be done without) or gives a clean status with a message; and no
+ * descriptor and no mapping of the pool stays behind.
+ */
+#include "twt.h"
+
+#include "fault.h"
+
+#include <string.h>
+
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "memreg/pool.h"
+
+#define POOL_BYTES ((uint64_t)40 << 20)
+
+struct fake {
+	int calls, fail_at, known;
+};
+
+static int fake_add(void *ctx, const struct twi_extent *extent)
+{
+	struct fake *fake = ctx;
+
+	(void)extent;
+	if (++fake->calls == fake->fail_at)
+		return twi_error(TOW_ESYSTEM, "fake fails");
+	fake->known++;
+	return TOW_OK;
+}
+
+static void fake_remove(void *ctx, const struct twi_extent *extent)
+{
+	struct fake *fake = ctx;
+
+	(void)extent;
+	fake->known--;
+}
+
+static const struct twi_registrar fake_registrar = { "fake", fake_add, fake_remove };
+
+/* Makes a pool, uses it, ends it; the first failure. */
+static int use_pool(struct twi_diag *diag, bool huge_pages, bool strict, struct fake *fake)
+{
+	struct twi_pool_options options = {
+		.bytes = POOL_BYTES, .huge_pages = huge_pages, .strict = strict, .diag = diag
+	};
+	struct twi_pool *pool = NULL;
+	void *small = NULL, *large = NULL;
+	int status = twi_pool_create(&options, &pool);
+
+	if (status == TOW_OK)
+		status = twi_pool_registrar_add(pool, &fake_registrar, fake);
+	if (status == TOW_OK)
+		status = twi_pool_alloc(pool, 100, 0, &small);
+	if (status == TOW_OK)
+		status = twi_pool_alloc(pool, 1 << 20, 0, &large);
+	if (status == TOW_OK) {
+		memset(small, 1, 100);
+		memset(large, 1, 1 << 20);
+		status = twi_pool_free(pool, small);
+	}
+	twi_pool_destroy(pool);
+	return status;
+}
+
+static void fail_each(enum twt_fault call, bool huge_pages, bool strict, int failures_min)
+{
+	struct twi_diag *diag;
+	int failures = 0, fds, maps;
+	bool reached = true;
+
+	assert_int_equal(twi_diag_create(&diag), TOW_OK);
+	fds = twt_fd_count();
+	maps = twt_map_count("towline-pool");
+	for (int nth = 1; reached; nth++) {
+		struct fake fake = { 0 };
+		int status;
+
+		assert_true(nth < 100);
+		twt_fault_arm(call, nth);
+		status = use_pool(diag, huge_pages, strict, &fake);
+		reached = twt_fault_off();
+		if (status != TOW_OK) {
+			failures++;
+			assert_true(reached);
+			assert_true(status == TOW_ENOMEM || status == TOW_ESYSTEM ||
+				    status == TOW_EPERM);
+			assert_true(*tow_error_message());
+		}
+		assert_int_equal(fake.known, 0);
+		assert_int_equal(twt_fd_count(), fds);
+		assert_int_equal(twt_map_count("towline-pool"), maps);
+	}
+	assert_true(failures >= failures_min);
+	twi_diag_destroy(diag);
+}
+
+static void mmap_fails(void **state)
+{
+	(void)state;
+	fail_each(TWT_MMAP, false, false, 3);
+	fail_each(TWT_MMAP, true, false, 1);
+}
+
+static void memfd_create_fails(void **state)
+{
+	(void)state;
+	fail_each(TWT_MEMFD_CREATE, false, false, 1);
+	fail_each(TWT_MEMFD_CREATE, true, false, 0);
+}
+
+static void ftruncate_fails(void **state)
+{
+	(void)state;
+	fail_each(TWT_FTRUNCATE, false, false, 1);
+	fail_each(TWT_FTRUNCATE, true, false, 0);
+}
+
+static void madvise_fails(void **state)
+{
+	(void)state;
+	fail_each(TWT_MADVISE, false, false, 2);
+	fail_each(TWT_MADVISE, true, false, 2);
+}
+
+static void mlock_fails(void **state)
+{
+	(void)state;
+	fail_each(TWT_MLOCK, false, false, 0);
+	fail_each(TWT_MLOCK, false, true, 1);
+}
+
+static void threads_fail(void **state)
+{
+	(void)state;
+	fail_each(TWT_PTHREAD_CREATE, false, false, 0);
+}
+
+#ifndef TWT_SANITIZED
+static void calloc_fails(void **state)
+{
+	(void)state;
+	/* The pool, the extent, the arena, its table and bitmap, the registration. */
+	fail_each(TWT_CALLOC, false, false, 6);
+}
+#endif
+
+/* A kernel before 5.14: MADV_POPULATE_WRITE is unknown, so pages are touched. */
+static void populate_unknown(void **state)
+{
+	struct twi_extent extent;
+
+	(void)state;
+	assert_int_equal(twi_extent_map(1 << 20, false, &extent), TOW_OK);
+	twt_fault_arm_errno(TWT_MADVISE, 1, EINVAL);
+	assert_int_equal(twi_extent_populate(&extent, 1), TOW_OK);
+	assert_true(twt_fault_off());
+	assert_true(extent.touched);
+	assert_int_equal(twi_extent_resident_bytes(&extent), 1 << 20);
+	twt_fault_arm_errno(TWT_MADVISE, 1, EINTR);
+	assert_int_equal(twi_extent_populate(&extent, 1), TOW_OK);
+	assert_true(twt_fault_off());
+	assert_false(extent.touched);
+	twi_extent_unmap(&extent);
+}
+
+/* The path of reserved huge pages, in all but the pages themselves. */
+static void hugetlb_path(void **state)
+{
+	int fds = twt_fd_count();
+	struct twi_extent extent;
+
+	(void)state;
+	atomic_store(&twt_fault_pretend_hugetlb, true);
+	assert_int_equal(twi_extent_map((3 << 20) + 1, true, &extent), TOW_OK);
+	assert_int_equal(extent.kind, TWI_PAGES_HUGETLB);
+	assert_int_equal(extent.bytes, 4 << 20);
+	assert_int_equal(extent.page_bytes, TWI_HUGE_BYTES);
+	assert_string_equal(extent.reason, "");
+	assert_int_equal(twi_extent_populate(&extent, 0), TOW_OK);
+	assert_int_equal(twi_extent_resident_bytes(&extent), 4 << 20);
+	twi_extent_unmap(&extent);
+	/* Failures of the mapping step down to base pages; the reservation's does not. */
+	fail_each(TWT_MMAP, true, false, 1);
+	fail_each(TWT_MADVISE, true, false, 2);
+	atomic_store(&twt_fault_pretend_hugetlb, false);
+	assert_int_equal(twt_fd_count(), fds);
+}
+
+static void registration_fails(void **state)
+{
+	struct twi_diag *diag;
+	int fds = twt_fd_count();
+
+	(void)state;
+	assert_int_equal(twi_diag_create(&diag), TOW_OK);
+	for (int at = 1; at <= 2; at++) {
+		struct fake fake = { .fail_at = at };
+		int status = use_pool(diag, false, false, &fake);
+
+		assert_int_equal(status, at == 1 ? TOW_ESYSTEM : TOW_OK);
+		assert_int_equal(fake.known, 0);
+	}
+	assert_int_equal(twt_fd_count(), fds);
+	twi_diag_destroy(diag);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(mmap_fails),         cmocka_unit_test(memfd_create_fails),
+		cmocka_unit_test(ftruncate_fails),    cmocka_unit_test(madvise_fails),
+		cmocka_unit_test(mlock_fails),        cmocka_unit_test(threads_fail),
+#ifndef TWT_SANITIZED
+		cmocka_unit_test(calloc_fails),
+#endif
+		cmocka_unit_test(populate_unknown),   cmocka_unit_test(hugetlb_path),
+		cmocka_unit_test(registration_fails),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,153 @@
+/*
+ * fault.h - makes the Nth call of a libc function fail, in the whole test program.
+ *
+ *   twt_fault_arm(TWT_MMAP, 3);   the third mmap from now fails, once
+ *   ... run what is tested ...
+ *   hit = twt_fault_off();        true: it was reached, so try a larger N
+ *
+ * The program that includes this defines the functions itself, so that the calls of the library
+ * linked into it come here first; ours then make the system call. Include it in exactly one file of
+ * a program. Sanitizers need calloc and pthread_create for themselves: with one of them
+ * (TWT_SANITIZED) TWT_CALLOC and TWT_PTHREAD_CREATE never fail.
+ */
+#ifndef TWT_FAULT_H
+#define TWT_FAULT_H
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "twt.h"
+
+enum twt_fault {
+	TWT_MMAP,
+	TWT_MEMFD_CREATE,
+	TWT_FTRUNCATE,
+	TWT_MADVISE,
+	TWT_MLOCK,
+	TWT_CALLOC,
+	TWT_PTHREAD_CREATE,
+	TWT_FAULTS
+};
+
+static _Atomic int twt_fault_call = TWT_FAULTS;
+static _Atomic int twt_fault_left;
+static _Atomic int twt_fault_errno;
+
+/* Set: a memfd of huge pages is one of base pages, so that their path runs where there are none. */
+static _Atomic bool twt_fault_pretend_hugetlb;
+
+/* The nth (1 is the next) call fails with the errno that is usual for it. */
+static inline void twt_fault_arm(enum twt_fault call, int nth)
+{
+	static const int usual[TWT_FAULTS] = {
+		ENOMEM, EMFILE, ENOSPC, ENOMEM, EPERM, ENOMEM, EAGAIN
+	};
+
+	atomic_store(&twt_fault_errno, usual[call]);
+	atomic_store(&twt_fault_left, nth);
+	atomic_store(&twt_fault_call, call);
+}
+
+/* As twt_fault_arm, with another errno. */
+static inline void twt_fault_arm_errno(enum twt_fault call, int nth, int err)
+{
+	twt_fault_arm(call, nth);
+	atomic_store(&twt_fault_errno, err);
+}
+
+/* Disarms; was the armed call reached? */
+static inline bool twt_fault_off(void)
+{
+	atomic_store(&twt_fault_call, TWT_FAULTS);
+	return atomic_load(&twt_fault_left) <= 0;
+}
+
+/* Must this call fail? */
+static inline bool twt_fault_now(enum twt_fault call)
+{
+	return atomic_load(&twt_fault_call) == (int)call &&
+	       atomic_fetch_sub(&twt_fault_left, 1) == 1;
+}
+
+void *mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+	if (twt_fault_now(TWT_MMAP)) {
+		errno = twt_fault_errno;
+		return MAP_FAILED;
+	}
+	return (void *)syscall(SYS_mmap, at, bytes, prot, flags, fd, offset);
+}
+
+int memfd_create(const char *name, unsigned flags)
+{
+	if (twt_fault_now(TWT_MEMFD_CREATE)) {
+		errno = twt_fault_errno;
+		return -1;
+	}
+	if (atomic_load(&twt_fault_pretend_hugetlb) && (flags & MFD_HUGETLB))
+		flags &= ~(MFD_HUGETLB | 63u << 26);
+	return (int)syscall(SYS_memfd_create, name, flags);
+}
+
+int ftruncate(int fd, off_t bytes)
+{
+	if (twt_fault_now(TWT_FTRUNCATE)) {
+		errno = twt_fault_errno;
+		return -1;
+	}
+	return (int)syscall(SYS_ftruncate, fd, bytes);
+}
+
+int madvise(void *at, size_t bytes, int advice)
+{
+	if (twt_fault_now(TWT_MADVISE)) {
+		errno = twt_fault_errno;
+		return -1;
+	}
+	return (int)syscall(SYS_madvise, at, bytes, advice);
+}
+
+int mlock(const void *at, size_t bytes)
+{
+	if (twt_fault_now(TWT_MLOCK)) {
+		errno = twt_fault_errno;
+		return -1;
+	}
+	return (int)syscall(SYS_mlock, at, bytes);
+}
+
+#ifndef TWT_SANITIZED
+extern void *__libc_calloc(size_t count, size_t bytes);
+
+void *calloc(size_t count, size_t bytes)
+{
+	if (twt_fault_now(TWT_CALLOC)) {
+		errno = twt_fault_errno;
+		return NULL;
+	}
+	return __libc_calloc(count, bytes);
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
+{
+	/* A union, since ISO C has no cast from what dlsym returns to a function. */
+	union {
+		void *found;
+		int (*call)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+	} real;
+
+	if (twt_fault_now(TWT_PTHREAD_CREATE))
+		return twt_fault_errno;
+	real.found = dlsym(RTLD_NEXT, "pthread_create");
+	return real.call(thread, attr, run, arg);
+}
+#endif
+
+#endif

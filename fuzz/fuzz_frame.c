@@ -22,6 +22,16 @@ static void expect(bool truth)
 		abort();
 }
 
+/* DATA is one of three things, and a reader acts on each without looking at it again. */
+static void check_data(const struct twi_frame *frame)
+{
+	expect(frame->flags <= TWI_FRAME_ABORT);
+	expect((frame->payload_bytes == 0) == (frame->flags != 0));
+	expect(frame->value + frame->payload_bytes <= TWI_WIRE_U63_MAX);
+	expect(frame->flags != TWI_FRAME_LAST || frame->value);
+	expect(frame->flags != TWI_FRAME_ABORT || !frame->value);
+}
+
 static bool get_header(const uint8_t *in, const struct twi_frame_limits *limits,
 		       struct twi_frame *out)
 {
@@ -37,6 +47,10 @@ static bool get_header(const uint8_t *in, const struct twi_frame_limits *limits,
 	expect(memcmp(again, in, sizeof(again)) == 0);
 	expect(out->payload_bytes <= TWI_WIRE_CHUNK_MAX);
 	expect(out->type != TWI_FRAME_EAGER || out->payload_bytes <= limits->eager_max_bytes);
+	if (out->type == TWI_FRAME_DATA)
+		check_data(out);
+	else
+		expect(!out->flags);
 	expect(out->value <= TWI_WIRE_U63_MAX && out->seq <= TWI_WIRE_U63_MAX);
 	return true;
 }

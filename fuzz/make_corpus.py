@@ -7,6 +7,7 @@ import struct
 
 HELLO, EAGER, RTS, CTS, DONE, ACK, CANCEL, REFUSE, BYE, DATA = range(1, 11)
 BULK, ACCEPTOR, GREETED = 1, 2, 4
+LAST, ABORT = 1, 2
 EAGER_4K = 13 << 3
 SESSION, TOKEN = 0x1122334455667788, 0x99AABBCCDDEEFF01
 
@@ -30,7 +31,8 @@ EVERY_CONTROL = (
     + frame(ACK, 3, 320, 900) + frame(RTS, 4, 6, 9) + frame(CANCEL, 4)
     + frame(REFUSE, 5, value=1) + frame(REFUSE, 6, value=2) + frame(BYE, value=15))
 CHUNKS = (frame(DATA, 3, value=0, payload=b"x" * 100)
-          + frame(DATA, 3, value=100, payload=b"y" * 28, flags=1))
+          + frame(DATA, 3, value=100, payload=b"y" * 28) + frame(DATA, 3, value=128, flags=LAST))
+TAKEN_BACK = frame(DATA, 3, payload=b"x" * 60 + bytes(40)) + frame(DATA, 3, flags=ABORT)
 
 SEEDS = {
     "control_connector": (EAGER_4K, hello() + EVERY_CONTROL),
@@ -38,8 +40,13 @@ SEEDS = {
     "control_greeted": (EAGER_4K | GREETED, EVERY_CONTROL),
     "bulk_connector": (BULK, hello(1, TOKEN) + CHUNKS),
     "bulk_greeted": (BULK | GREETED, CHUNKS),
-    "bulk_last_offset": (BULK | GREETED,
-                         frame(DATA, 3, value=2**63 - 2, payload=b"z", flags=1)),
+    "bulk_abort": (BULK | GREETED, TAKEN_BACK + CHUNKS),
+    "bulk_abort_value": (BULK | GREETED, frame(DATA, 3, value=1, flags=ABORT)),
+    "bulk_commit_payload": (BULK | GREETED, frame(DATA, 3, value=1, payload=b"z", flags=LAST)),
+    "bulk_commit_nothing": (BULK | GREETED, frame(DATA, 3, flags=LAST)),
+    "bulk_commit_and_abort": (BULK | GREETED, frame(DATA, 3, flags=LAST | ABORT)),
+    "bulk_last_offset": (BULK | GREETED, frame(DATA, 3, value=2**63 - 2, payload=b"z")
+                         + frame(DATA, 3, value=2**63 - 1, flags=LAST)),
     "bulk_past_end": (BULK | GREETED, frame(DATA, 3, value=2**63 - 1, payload=b"z")),
     "bulk_huge_chunk": (BULK | GREETED, frame(DATA, 3, payload_bytes=2**32 - 1)),
     "hello_twice": (EAGER_4K, hello() + hello()),

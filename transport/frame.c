@@ -1,9 +1,10 @@
 /*
  * frame.c - reading frames from a peer that may be hostile.
  *
- * What a frame may say is a table with a row for each type: a range for every field, [0,0] where
- * the type does not use it. Reading compares fields with ranges and has no cases, but for what the
- * reader's limits decide (EAGER's payload) and for DATA, where two fields bound each other.
+ * What a frame may say is a table with a row for each type, and for DATA one for each of the three
+ * things it can be: a range for every field, [0,0] where it is not used. Reading compares fields
+ * with ranges and has no cases, but for what the reader's limits decide (EAGER's payload) and for
+ * the end of a chunk, where two fields bound each other.
  */
 #include "transport/frame.h"
 
@@ -13,7 +14,6 @@
 struct frame_rule {
 	const char *name;
 	uint8_t streams; /* 0: there is no such type */
-	uint8_t flags;   /* that may be set */
 	uint32_t payload_min, payload_max;
 	uint64_t seq_min, seq_max;
 	uint64_t tag_max;
@@ -62,23 +62,33 @@ static const struct frame_rule frame_rules[TWI_FRAME_TYPE_END] = {
 	[TWI_FRAME_BYE] = { .name = "BYE",
 			    .streams = ON_CONTROL,
 			    .value_max = TWI_WIRE_STATUS_MAX },
-	[TWI_FRAME_DATA] = { .name = "DATA",
-			     .streams = ON_BULK,
-			     .flags = TWI_FRAME_LAST,
-			     .payload_min = 1,
-			     .payload_max = TWI_WIRE_CHUNK_MAX,
-			     SEQ,
-			     .value_max = TWI_WIRE_U63_MAX },
+	[TWI_FRAME_DATA] = { .name = "DATA", .streams = ON_BULK }, /* the rest: data_rules */
 };
 
-/* May a frame of this type, with these flags, stand here at all? */
+/* By the flags of DATA. There is no row, and so no such frame, for both at once. */
+static const struct frame_rule data_rules[] = {
+	[0] = { .payload_min = 1,
+		.payload_max = TWI_WIRE_CHUNK_MAX,
+		SEQ,
+		.value_max = TWI_WIRE_U63_MAX },
+	[TWI_FRAME_LAST] = { SEQ, .value_min = 1, .value_max = TWI_WIRE_U63_MAX },
+	[TWI_FRAME_ABORT] = { SEQ },
+};
+
+/* The ranges of a frame of a known type, or NULL when it cannot have these flags. */
+static const struct frame_rule *ranges_of(const struct twi_frame *f)
+{
+	if (f->type == TWI_FRAME_DATA)
+		return f->flags < twi_array_count(data_rules) ? &data_rules[f->flags] : NULL;
+	return f->flags ? NULL : &frame_rules[f->type];
+}
+
+/* May a frame of this type stand here at all? */
 static enum twi_frame_fault check_place(const struct frame_rule *rule, const struct twi_frame *f,
 					const struct twi_frame_limits *limits)
 {
 	const bool hello = f->type == TWI_FRAME_HELLO;
 
-	if (f->flags & ~rule->flags)
-		return TWI_FAULT_FLAGS;
 	if (hello == limits->hello_done)
 		return TWI_FAULT_ORDER;
 	if (!(rule->streams & (limits->control ? ON_CONTROL : ON_BULK)))
@@ -122,17 +132,19 @@ int twi_frame_get(const uint8_t in[TWI_FRAME_BYTES], const struct twi_frame_limi
 		.tag = twi_get_le64(in + 16),
 		.value = twi_get_le64(in + 24),
 	};
-	const struct frame_rule *rule;
+	const struct frame_rule *ranges;
 	enum twi_frame_fault fault;
 
 	if (f.type >= TWI_FRAME_TYPE_END || !frame_rules[f.type].streams)
 		return frame_refuse(TWI_FAULT_TYPE, fault_out);
 	if (twi_get_le16(in + 2))
 		return frame_refuse(TWI_FAULT_RESERVED, fault_out);
-	rule = &frame_rules[f.type];
-	fault = check_place(rule, &f, limits);
+	ranges = ranges_of(&f);
+	if (!ranges)
+		return frame_refuse(TWI_FAULT_FLAGS, fault_out);
+	fault = check_place(&frame_rules[f.type], &f, limits);
 	if (!fault)
-		fault = check_ranges(rule, &f, limits);
+		fault = check_ranges(ranges, &f, limits);
 	if (fault)
 		return frame_refuse(fault, fault_out);
 	*out = f;

@@ -68,15 +68,21 @@ enum twi_frame_type {
 	TWI_FRAME_CANCEL = 7, /* the sender withdraws an RTS: seq */
 	TWI_FRAME_REFUSE = 8, /* the receiver refuses an RTS: seq, value = enum twi_refusal */
 	TWI_FRAME_BYE = 9,    /* the last frame: value = minus the status that says why */
-	TWI_FRAME_DATA = 10,  /* bulk stream: a chunk of a large message: seq, value = offset */
+	TWI_FRAME_DATA = 10,  /* bulk stream: seq; its flags say what it is */
 	TWI_FRAME_TYPE_END    /* one past the largest; never sent */
 };
 
-#define TWI_FRAME_LAST 0x01u /* flag of DATA: the message ends with this chunk */
+/*
+ * DATA is a chunk of a large message, or ends one. Without a flag: payload, value = its offset. The
+ * other two have no payload and stand alone: a message counts only with its commit, so that a
+ * sender can take it back as long as the commit is not out.
+ */
+#define TWI_FRAME_LAST  0x01u /* the commit, behind the last chunk: value = the message's bytes */
+#define TWI_FRAME_ABORT 0x02u /* the sender has taken the message back: value = 0 */
 
 enum twi_refusal {
 	TWI_REFUSE_TRUNCATED = 1, /* the posted buffer is too small */
-	TWI_REFUSE_CANCELED = 2,  /* the receive was canceled */
+	TWI_REFUSE_CANCELED = 2,  /* the receive was taken back: canceled, past its deadline */
 	TWI_REFUSE_END
 };
 
@@ -87,7 +93,7 @@ enum twi_stream_kind { TWI_STREAM_CONTROL = 0, TWI_STREAM_BULK = 1, TWI_STREAM_K
 	X(NONE, "nothing")                                                                         \
 	X(RESERVED, "a reserved field is not zero")                                                \
 	X(TYPE, "the frame type is unknown")                                                       \
-	X(FLAGS, "a flag is set that this frame type does not have")                               \
+	X(FLAGS, "the flags are not ones that this frame type can have")                           \
 	X(STREAM, "the frame type does not belong on this stream")                                 \
 	X(ORDER, "the stream does not begin with one HELLO, or has a second")                      \
 	X(PAYLOAD, "the payload length is out of bounds")                                          \

@@ -16,28 +16,54 @@ void twi_match_init(struct twi_match *match)
 	}
 }
 
-struct twi_match_entry *twi_match_post(struct twi_match *match, struct twi_match_entry *recv)
+typedef void push_function(struct twi_list *head, struct twi_list *entry);
+
+/* What both ways to come share: look into the other table first, queue only when it has none. */
+static struct twi_match_entry *post(struct twi_match *match, struct twi_match_entry *recv,
+				    push_function *push)
 {
 	struct twi_match_entry *message = twi_match_take_unexpected(match, recv->tag);
 
 	twi_list_init(&recv->link);
 	if (message)
 		return message;
-	twi_list_push_back(&match->posted[twi_match_hash(recv->tag)], &recv->link);
+	push(&match->posted[twi_match_hash(recv->tag)], &recv->link);
 	match->posted_count++;
 	return NULL;
 }
 
-struct twi_match_entry *twi_match_arrive(struct twi_match *match, struct twi_match_entry *message)
+static struct twi_match_entry *arrive(struct twi_match *match, struct twi_match_entry *message,
+				      push_function *push)
 {
 	struct twi_match_entry *recv = twi_match_take_posted(match, message->tag);
 
 	twi_list_init(&message->link);
 	if (recv)
 		return recv;
-	twi_list_push_back(&match->unexpected[twi_match_hash(message->tag)], &message->link);
+	push(&match->unexpected[twi_match_hash(message->tag)], &message->link);
 	match->unexpected_count++;
 	return NULL;
+}
+
+struct twi_match_entry *twi_match_post(struct twi_match *match, struct twi_match_entry *recv)
+{
+	return post(match, recv, twi_list_push_back);
+}
+
+struct twi_match_entry *twi_match_post_first(struct twi_match *match, struct twi_match_entry *recv)
+{
+	return post(match, recv, twi_list_push_front);
+}
+
+struct twi_match_entry *twi_match_arrive(struct twi_match *match, struct twi_match_entry *message)
+{
+	return arrive(match, message, twi_list_push_back);
+}
+
+struct twi_match_entry *twi_match_arrive_first(struct twi_match *match,
+					       struct twi_match_entry *message)
+{
+	return arrive(match, message, twi_list_push_front);
 }
 
 bool twi_match_remove_posted(struct twi_match *match, struct twi_match_entry *recv)
@@ -58,12 +84,11 @@ bool twi_match_remove_unexpected(struct twi_match *match, struct twi_match_entry
 	return true;
 }
 
-static struct twi_match_entry *first_of(const struct twi_list *buckets, uint32_t count)
+/* The first entry of the buckets from `bucket` on. */
+static struct twi_match_entry *first_from(const struct twi_list *buckets, uint32_t bucket)
 {
-	if (!count)
-		return NULL;
-	for (uint32_t i = 0; i < TWI_MATCH_BUCKETS; i++) {
-		struct twi_list *link = twi_list_first(&buckets[i]);
+	for (; bucket < TWI_MATCH_BUCKETS; bucket++) {
+		struct twi_list *link = twi_list_first(&buckets[bucket]);
 
 		if (link)
 			return twi_container_of(link, struct twi_match_entry, link);
@@ -71,12 +96,35 @@ static struct twi_match_entry *first_of(const struct twi_list *buckets, uint32_t
 	return NULL;
 }
 
+static struct twi_match_entry *next_of(const struct twi_list *buckets,
+				       const struct twi_match_entry *entry)
+{
+	const uint32_t bucket = twi_match_hash(entry->tag);
+
+	twi_assert(!twi_list_empty(&entry->link)); /* one that was removed would be its own next */
+	if (entry->link.next != &buckets[bucket])
+		return twi_container_of(entry->link.next, struct twi_match_entry, link);
+	return first_from(buckets, bucket + 1);
+}
+
 struct twi_match_entry *twi_match_first_posted(const struct twi_match *match)
 {
-	return first_of(match->posted, match->posted_count);
+	return match->posted_count ? first_from(match->posted, 0) : NULL;
 }
 
 struct twi_match_entry *twi_match_first_unexpected(const struct twi_match *match)
 {
-	return first_of(match->unexpected, match->unexpected_count);
+	return match->unexpected_count ? first_from(match->unexpected, 0) : NULL;
+}
+
+struct twi_match_entry *twi_match_next_posted(const struct twi_match *match,
+					      const struct twi_match_entry *entry)
+{
+	return next_of(match->posted, entry);
+}
+
+struct twi_match_entry *twi_match_next_unexpected(const struct twi_match *match,
+						  const struct twi_match_entry *entry)
+{
+	return next_of(match->unexpected, entry);
 }

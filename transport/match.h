@@ -7,7 +7,8 @@
  *   posted[1]                     unexpected[1]   m2 - m2 - m9
  *   ...                           ...
  *
- * A bucket is chosen by a hash of the tag, and its chain is in order of coming. So the first entry
+ * A bucket is chosen by a hash of the tag, and its chain is in order of coming, but for entries
+ * that come back in front because what they had met was taken away from them. So the first entry
  * with a tag in its chain is the oldest with that tag, and order between tags is never asked for.
  *
  * Invariant: a tag is in at most one of the two tables. Whoever comes looks into the other table
@@ -27,7 +28,7 @@
 /* Part of a receive operation or of an unexpected message. On at most one table at a time. */
 struct twi_match_entry {
 	struct twi_list link;
-	uint64_t tag; /* the caller sets it before twi_match_post or twi_match_arrive */
+	uint64_t tag; /* the caller sets it before it posts the receive or the message arrives */
 };
 
 struct twi_match {
@@ -50,6 +51,14 @@ struct twi_match_entry *twi_match_post(struct twi_match *match, struct twi_match
 struct twi_match_entry *twi_match_arrive(struct twi_match *match, struct twi_match_entry *message);
 
 /*
+ * The same for one that was matched before, and whose match came to nothing: when it is queued, it
+ * is the oldest with its tag again, so that later ones do not overtake it.
+ */
+struct twi_match_entry *twi_match_post_first(struct twi_match *match, struct twi_match_entry *recv);
+struct twi_match_entry *twi_match_arrive_first(struct twi_match *match,
+					       struct twi_match_entry *message);
+
+/*
  * Takes an entry out before its time (canceled, withdrawn). False, and nothing done, when it was
  * not queued any more. The entry must have been through post or arrive once.
  */
@@ -57,11 +66,16 @@ bool twi_match_remove_posted(struct twi_match *match, struct twi_match_entry *re
 bool twi_match_remove_unexpected(struct twi_match *match, struct twi_match_entry *message);
 
 /*
- * Some entry that is still queued, or NULL: for teardown, which removes it and asks again. In no
- * order that means anything.
+ * A walk over what is queued: each entry once, those of one tag from the oldest on, tags in no
+ * order that means anything. NULL ends it. `entry` is queued; it may be removed once the next was
+ * asked for, but the next may not be before it has had its turn.
  */
 struct twi_match_entry *twi_match_first_posted(const struct twi_match *match);
 struct twi_match_entry *twi_match_first_unexpected(const struct twi_match *match);
+struct twi_match_entry *twi_match_next_posted(const struct twi_match *match,
+					      const struct twi_match_entry *entry);
+struct twi_match_entry *twi_match_next_unexpected(const struct twi_match *match,
+						  const struct twi_match_entry *entry);
 
 /*
  * Tags may be small numbers in a row, or addresses, or have a rank in the high bits and nothing

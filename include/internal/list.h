@@ -29,6 +29,11 @@ static inline void twi_list_push_back(struct twi_list *head, struct twi_list *en
 	head->prev = entry;
 }
 
+static inline void twi_list_push_front(struct twi_list *head, struct twi_list *entry)
+{
+	twi_list_push_back(head->next, entry);
+}
+
 /* Removing an entry that is on no list does nothing. */
 static inline void twi_list_remove(struct twi_list *entry)
 {

@@ -81,7 +81,11 @@ static struct twi_frame rnd_legal(const struct twi_frame_limits *limits)
 		f.value = rnd_in(0, TWI_WIRE_STATUS_MAX);
 		break;
 	case TWI_FRAME_DATA:
-		f.flags = rnd() & 1;
+		f.flags = rnd() % 3;
+		if (f.flags == TWI_FRAME_LAST)
+			f.value = rnd_in(1, INT64_MAX);
+		if (f.flags)
+			break;
 		f.payload_bytes = (uint32_t)rnd_in(1, TWI_WIRE_CHUNK_MAX);
 		f.value = rnd_in(0, (uint64_t)INT64_MAX - f.payload_bytes);
 		break;
@@ -133,13 +137,30 @@ static void rnd_bytes(uint8_t *bytes, const struct twi_frame_limits *limits)
 		bytes[rnd() % TWI_FRAME_BYTES] ^= (uint8_t)(1u << (rnd() % 8));
 }
 
+static void check_data(const struct twi_frame *f)
+{
+	switch (f->flags) {
+	case 0:
+		assert_true(f->payload_bytes >= 1 && f->payload_bytes <= TWI_WIRE_CHUNK_MAX &&
+			    f->value + f->payload_bytes <= INT64_MAX);
+		break;
+	case TWI_FRAME_LAST:
+		assert_true(f->payload_bytes == 0 && f->value >= 1);
+		break;
+	case TWI_FRAME_ABORT:
+		assert_true(f->payload_bytes == 0 && f->value == 0);
+		break;
+	default:
+		fail();
+	}
+}
+
 static void check_accepted(const struct twi_frame *f, const struct twi_frame_limits *limits)
 {
 	assert_true(f->type >= 1 && f->type < TWI_FRAME_TYPE_END);
 	assert_int_equal(f->type == TWI_FRAME_HELLO, !limits->hello_done);
 	if (f->type == TWI_FRAME_DATA)
-		assert_true(f->payload_bytes >= 1 && f->payload_bytes <= TWI_WIRE_CHUNK_MAX &&
-			    f->value + f->payload_bytes <= INT64_MAX);
+		check_data(f);
 	else if (f->type == TWI_FRAME_HELLO)
 		assert_int_equal(f->payload_bytes, TWI_HELLO_BYTES);
 	else if (f->type == TWI_FRAME_EAGER)

@@ -29,7 +29,7 @@ static uint64_t rnd(void)
 	return z ^ (z >> 31);
 }
 
-/* The plain twin: entries in order of coming. */
+/* The plain twin: entries in order of coming, those that came back before all others. */
 struct plain {
 	struct twi_match_entry *entry[ENTRIES];
 	size_t count;
@@ -66,6 +66,16 @@ static bool plain_remove(struct plain *list, const struct twi_match_entry *entry
 	return false;
 }
 
+static void plain_add(struct plain *list, struct twi_match_entry *entry, bool first)
+{
+	const size_t at = first ? 0 : list->count;
+
+	memmove(&list->entry[at + 1], &list->entry[at],
+		(list->count - at) * sizeof(list->entry[0]));
+	list->entry[at] = entry;
+	list->count++;
+}
+
 static struct twi_match match;
 static struct plain posted, unexpected;
 static struct twi_match_entry pool[ENTRIES];
@@ -94,12 +104,20 @@ static void start_round(void)
 			tags[1]++;
 }
 
+static struct twi_match_entry *come(bool receive, bool first, struct twi_match_entry *entry)
+{
+	if (receive)
+		return first ? twi_match_post_first(&match, entry) : twi_match_post(&match, entry);
+	return first ? twi_match_arrive_first(&match, entry) : twi_match_arrive(&match, entry);
+}
+
 /* One comes on `mine`: a receive, or a message, with or without a record of its own. */
 static void step_come(bool receive)
 {
 	struct plain *mine = receive ? &posted : &unexpected;
 	struct plain *other = receive ? &unexpected : &posted;
 	const uint64_t tag = tags[rnd() % tag_count];
+	const bool first = rnd() % 4 == 0;
 	struct twi_match_entry *expect, *got, *entry;
 
 	expect = plain_take(other, tag);
@@ -120,12 +138,12 @@ static void step_come(bool receive)
 			return;
 		}
 		entry->tag = tag;
-		got = receive ? twi_match_post(&match, entry) : twi_match_arrive(&match, entry);
+		got = come(receive, first, entry);
 		assert_ptr_equal(got, expect);
 		if (got)
 			spare[spares++] = entry;
 		else
-			mine->entry[mine->count++] = entry;
+			plain_add(mine, entry, first);
 	}
 	if (got)
 		spare[spares++] = got;
@@ -146,6 +164,31 @@ static void step_cancel(void)
 		assert_false(twi_match_remove_posted(&match, entry));
 		assert_false(twi_match_remove_unexpected(&match, entry));
 	}
+}
+
+/*
+ * A walk meets what the plain list has, each once and in the order of its tag. Some entries are
+ * removed while the walk stands on them.
+ */
+static void step_walk(bool receive)
+{
+	struct plain *mine = receive ? &posted : &unexpected;
+	struct plain left = *mine;
+	struct twi_match_entry *entry, *next;
+
+	entry = receive ? twi_match_first_posted(&match) : twi_match_first_unexpected(&match);
+	for (; entry; entry = next) {
+		next = receive ? twi_match_next_posted(&match, entry)
+			       : twi_match_next_unexpected(&match, entry);
+		assert_ptr_equal(plain_take(&left, entry->tag), entry);
+		if (rnd() % 16)
+			continue;
+		assert_true(plain_remove(mine, entry));
+		assert_true(receive ? twi_match_remove_posted(&match, entry)
+				    : twi_match_remove_unexpected(&match, entry));
+		spare[spares++] = entry;
+	}
+	assert_int_equal(left.count, 0);
 }
 
 static void finish_round(void)
@@ -174,7 +217,9 @@ static void test_against_plain_list(void **state)
 
 		start_round();
 		for (int step = 0; step < STEPS; step++) {
-			if (rnd() % 8 == 0)
+			if (rnd() % 256 == 0)
+				step_walk(rnd() & 1);
+			else if (rnd() % 8 == 0)
 				step_cancel();
 			else
 				step_come(rnd() % 100 < lean);

@@ -1,6 +1,7 @@
 /*
  * The codec of the wire, field by field: every type goes round, every bound holds at both its ends,
- * every reserved field must be zero. Works on one good frame of each type and spoils it.
+ * every reserved field must be zero. Works on one good frame of each type, and of each thing that
+ * DATA can be, and spoils it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,11 +24,9 @@ static const struct twi_frame good[] = {
 	{ .type = TWI_FRAME_CANCEL, .seq = 9 },
 	{ .type = TWI_FRAME_REFUSE, .seq = 9, .value = TWI_REFUSE_TRUNCATED },
 	{ .type = TWI_FRAME_BYE, .value = 15 },
-	{ .type = TWI_FRAME_DATA,
-	  .flags = TWI_FRAME_LAST,
-	  .payload_bytes = 4096,
-	  .seq = 8,
-	  .value = 1 << 19 },
+	{ .type = TWI_FRAME_DATA, .payload_bytes = 4096, .seq = 8, .value = 1 << 19 },
+	{ .type = TWI_FRAME_DATA, .flags = TWI_FRAME_LAST, .seq = 8, .value = 1 << 20 },
+	{ .type = TWI_FRAME_DATA, .flags = TWI_FRAME_ABORT, .seq = 8 },
 };
 
 /* The limits under which a frame of this type is legal. */
@@ -72,9 +71,9 @@ static enum twi_frame_fault fault_of(const struct twi_frame *frame)
 static void test_round_trip(void **state)
 {
 	(void)state;
-	assert_int_equal(twi_array_count(good), TWI_FRAME_TYPE_END - 1);
+	assert_int_equal(twi_array_count(good), TWI_FRAME_TYPE_END + 1);
 	for (size_t i = 0; i < twi_array_count(good); i++) {
-		assert_int_equal(good[i].type, i + 1);
+		assert_int_equal(good[i].type, twi_min(i + 1, (size_t)TWI_FRAME_DATA));
 		assert_int_equal(fault_of(&good[i]), TWI_FAULT_NONE);
 	}
 }
@@ -82,12 +81,11 @@ static void test_round_trip(void **state)
 static void test_bytes_on_the_wire(void **state)
 {
 	static const uint8_t expect[TWI_FRAME_BYTES] = {
-		10, 1, 0, 0, 0x04, 0x03, 0x02, 0x01, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,
+		10, 0, 0, 0, 0x04, 0x03, 0x02, 0x01, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,
 		0,  0, 0, 0, 0,    0,    0,    0,    0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21,
 	};
 	const struct twi_frame frame = {
 		.type = TWI_FRAME_DATA,
-		.flags = TWI_FRAME_LAST,
 		.payload_bytes = 0x01020304,
 		.seq = 0x1112131415161718,
 		.value = 0x2122232425262728,
@@ -98,6 +96,8 @@ static void test_bytes_on_the_wire(void **state)
 	twi_frame_put(bytes, &frame);
 	assert_memory_equal(bytes, expect, sizeof(expect));
 	assert_int_equal(fault_of(&frame), TWI_FAULT_NONE);
+	twi_frame_put(bytes, &good[twi_array_count(good) - 1]);
+	assert_int_equal(bytes[1], 2);
 }
 
 static void test_unknown_types(void **state)
@@ -118,7 +118,7 @@ static void test_reserved_and_flags(void **state)
 	(void)state;
 	for (size_t i = 0; i < twi_array_count(good); i++) {
 		const struct twi_frame_limits limits = limits_of(good[i].type);
-		const unsigned int known = good[i].type == TWI_FRAME_DATA ? TWI_FRAME_LAST : 0;
+		const unsigned int known = good[i].type == TWI_FRAME_DATA ? 2 : 0;
 		uint8_t bytes[TWI_FRAME_BYTES];
 		struct twi_frame out;
 		enum twi_frame_fault fault;
@@ -134,10 +134,50 @@ static void test_reserved_and_flags(void **state)
 			struct twi_frame frame = good[i];
 
 			frame.flags = (uint8_t)flags;
-			assert_int_equal(fault_of(&frame),
-					 flags & ~known ? TWI_FAULT_FLAGS : TWI_FAULT_NONE);
+			if (flags == good[i].flags)
+				assert_int_equal(fault_of(&frame), TWI_FAULT_NONE);
+			else if (flags > known)
+				assert_int_equal(fault_of(&frame), TWI_FAULT_FLAGS);
+			else /* something else that DATA can be: other bounds hold */
+				assert_int_equal(fault_of(&frame), good[i].flags && flags
+									   ? TWI_FAULT_VALUE
+									   : TWI_FAULT_PAYLOAD);
 		}
 	}
+}
+
+/* The rules of the commit and of the abort, one by one. */
+static void test_commit_and_abort(void **state)
+{
+	struct twi_frame f = { .type = TWI_FRAME_DATA, .flags = TWI_FRAME_LAST, .seq = 1 };
+
+	(void)state;
+	assert_int_equal(fault_of(&f), TWI_FAULT_VALUE); /* a message of no bytes is an EAGER */
+	f.value = 1;
+	assert_int_equal(fault_of(&f), TWI_FAULT_NONE);
+	f.payload_bytes = 1;
+	assert_int_equal(fault_of(&f), TWI_FAULT_PAYLOAD);
+	f.payload_bytes = 0;
+	f.flags = TWI_FRAME_ABORT;
+	assert_int_equal(fault_of(&f), TWI_FAULT_VALUE);
+	f.value = 0;
+	assert_int_equal(fault_of(&f), TWI_FAULT_NONE);
+	f.payload_bytes = 1;
+	assert_int_equal(fault_of(&f), TWI_FAULT_PAYLOAD);
+	f.payload_bytes = 0;
+	f.flags = TWI_FRAME_LAST | TWI_FRAME_ABORT;
+	assert_int_equal(fault_of(&f), TWI_FAULT_FLAGS);
+	f.value = 1;
+	assert_int_equal(fault_of(&f), TWI_FAULT_FLAGS);
+	f.flags = 0;
+	f.payload_bytes = 0;
+	assert_int_equal(fault_of(&f), TWI_FAULT_PAYLOAD); /* a chunk of nothing */
+	/* A chunk ends where the largest message does, at the most. */
+	f.payload_bytes = TWI_WIRE_CHUNK_MAX;
+	f.value = TWI_WIRE_U63_MAX - TWI_WIRE_CHUNK_MAX;
+	assert_int_equal(fault_of(&f), TWI_FAULT_NONE);
+	f.value++;
+	assert_int_equal(fault_of(&f), TWI_FAULT_VALUE);
 }
 
 static void test_place(void **state)
@@ -174,6 +214,8 @@ static const struct range ranges[] = {
 	{ 8, 0, 0, 1, U63, 0, 1, 2 },
 	{ 9, 0, 0, 0, 0, 0, 0, 255 },
 	{ 10, 1, 1u << 30, 1, U63, 0, 0, U63 - 4096 },
+	{ 10, 0, 0, 1, U63, 0, 1, U63 },
+	{ 10, 0, 0, 1, U63, 0, 0, 0 },
 };
 
 /* Both ends of [min, max] are legal, and the two values past them are `fault`. */
@@ -204,6 +246,7 @@ static void check_range(struct twi_frame *frame, uint64_t *field, uint64_t min, 
 static void test_bounds(void **state)
 {
 	(void)state;
+	assert_int_equal(twi_array_count(ranges), twi_array_count(good));
 	for (size_t i = 0; i < twi_array_count(ranges); i++) {
 		const struct range *r = &ranges[i];
 		struct twi_frame f = good[i];
@@ -442,6 +485,7 @@ int main(void)
 		cmocka_unit_test(test_bytes_on_the_wire),
 		cmocka_unit_test(test_unknown_types),
 		cmocka_unit_test(test_reserved_and_flags),
+		cmocka_unit_test(test_commit_and_abort),
 		cmocka_unit_test(test_place),
 		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_eager_follows_limit),

@@ -1,5 +1,5 @@
 /*
- * Matching by tag: order within a tag, no order between tags, cancels in time and too late,
+ * Matching by tag: order within a tag, no order between tags, coming back, cancels, walks,
  * teardown, and that the hash spreads the tags that people use.
  */
 #include <setjmp.h>
@@ -121,6 +121,79 @@ static void test_cancel(void **state)
 	assert_int_equal(match.unexpected_count, 0);
 }
 
+/* Posts or lets arrive: the two sides of every case below. */
+static struct twi_match_entry *come(bool receive, bool first, struct twi_match_entry *entry)
+{
+	if (receive)
+		return first ? twi_match_post_first(&match, entry) : twi_match_post(&match, entry);
+	return first ? twi_match_arrive_first(&match, entry) : twi_match_arrive(&match, entry);
+}
+
+static struct twi_match_entry *take(bool receive, uint64_t tag)
+{
+	return receive ? twi_match_take_posted(&match, tag)
+		       : twi_match_take_unexpected(&match, tag);
+}
+
+/* One that comes back overtakes its own tag and nobody else, and matches like any other. */
+static void check_first(bool receive)
+{
+	const uint64_t tag = 9, other = colliding(9);
+	struct twi_match_entry a = { .tag = tag }, b = { .tag = other }, c = { .tag = tag };
+	struct twi_match_entry meets = { .tag = tag };
+
+	assert_null(come(receive, false, &a));
+	assert_null(come(receive, false, &b));
+	assert_ptr_equal(take(receive, tag), &a);
+	assert_null(come(receive, false, &c));
+	assert_null(come(receive, true, &a));
+	assert_int_equal(match.posted_count + match.unexpected_count, 3);
+	assert_ptr_equal(come(!receive, false, &meets), &a);
+	assert_ptr_equal(come(!receive, true, &meets), &c);
+	assert_null(take(receive, tag));
+	assert_ptr_equal(take(receive, other), &b);
+	assert_null(come(receive, true, &a)); /* nobody there to stand in front of */
+	assert_true(receive ? twi_match_remove_posted(&match, &a)
+			    : twi_match_remove_unexpected(&match, &a));
+	assert_int_equal(match.posted_count + match.unexpected_count, 0);
+}
+
+static void test_first(void **state)
+{
+	(void)state;
+	check_first(true);
+	check_first(false);
+}
+
+/* Every tenth goes while the walk stands on it; the walk must still see each of the rest once. */
+static void test_walk(void **state)
+{
+	struct twi_match_entry recv[300], message[300], *entry, *next;
+	unsigned int seen = 0;
+
+	(void)state;
+	for (size_t i = 0; i < 300; i++) {
+		recv[i].tag = i / 2;
+		message[i].tag = 1000 + i / 2;
+		assert_null(twi_match_post(&match, &recv[i]));
+		assert_null(twi_match_arrive(&match, &message[i]));
+	}
+	for (entry = twi_match_first_unexpected(&match); entry; entry = next, seen++) {
+		next = twi_match_next_unexpected(&match, entry);
+		assert_true(entry >= message && entry < message + 300);
+		if ((entry - message) % 10 == 0)
+			assert_true(twi_match_remove_unexpected(&match, entry));
+	}
+	assert_int_equal(seen, 300);
+	assert_int_equal(match.unexpected_count, 270);
+	for (entry = twi_match_first_posted(&match); entry; entry = next, seen++) {
+		next = twi_match_next_posted(&match, entry);
+		assert_true(twi_match_remove_posted(&match, entry));
+	}
+	assert_int_equal(seen, 600);
+	assert_null(twi_match_first_posted(&match));
+}
+
 static void test_teardown(void **state)
 {
 	struct twi_match_entry recv[300], message[300], *entry;
@@ -185,6 +258,8 @@ int main(void)
 		cmocka_unit_test_setup(test_other_tags_do_not_match, set_up),
 		cmocka_unit_test_setup(test_order_within_a_tag, set_up),
 		cmocka_unit_test_setup(test_cancel, set_up),
+		cmocka_unit_test_setup(test_first, set_up),
+		cmocka_unit_test_setup(test_walk, set_up),
 		cmocka_unit_test_setup(test_teardown, set_up),
 		cmocka_unit_test(test_hash_spreads),
 	};

@@ -78,6 +78,14 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 	return queue(connection, &answer);
 }
 
+/* No path of ours has anything to decode, and a decoded NUL would end the path early. */
+static size_t leave_escaped(void *arg, struct MHD_Connection *connection, char *text)
+{
+	(void)arg;
+	(void)connection;
+	return strlen(text);
+}
+
 static bool allowed(int fd)
 {
 	struct ucred peer;
@@ -119,7 +127,7 @@ static int start(struct twi_socket *sock)
 		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TWI_SOCKET_TIMEOUT_S,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
 		MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
-		announce, sock, MHD_OPTION_END);
+		announce, sock, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_END);
 	err = errno;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (sock->daemon != NULL)

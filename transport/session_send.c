@@ -155,6 +155,7 @@ bool twi_session_ack(struct twi_session *session)
 	if (session->acks_owed == 0 && session->credit_told == session->credit_given)
 		return false;
 	hold_ns = twi_engine_now(session->engine) - session->received_ns;
+	hold_ns = twi_min(hold_ns, (uint64_t)TWI_WIRE_HOLD_MAX_NS);
 	if (!twi_session_put(session, TWI_FRAME_ACK, session->seq_received, session->credit_given,
 			     hold_ns))
 		return false;
@@ -313,7 +314,7 @@ static bool next_chunk(struct twi_session *session)
 	op = twi_container_of(entry, struct tow_op, link);
 	session->out_op = op;
 	session->out_refusal = 0;
-	session->out_left = twi_min(op->bytes - op->moved, (uint64_t)TWI_WIRE_CHUNK_MAX);
+	session->out_left = twi_min(op->bytes - op->moved, (uint64_t)TWI_CHUNK_BYTES);
 	put_data(session->out_head, op->seq, op->moved, (uint32_t)session->out_left, 0);
 	session->out_head_left = TWI_FRAME_BYTES;
 	if (op->moved + session->out_left == op->bytes) {

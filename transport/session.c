@@ -119,7 +119,7 @@ static void leave_bulk(struct twi_session *session, struct tow_op *op)
 		if (session->out_left == 0 && session->out_tail_left > 0 &&
 		    session->out_tail_left < TWI_FRAME_BYTES)
 			return;
-		session->out_padding = true;
+		session->out_padding = session->out_left > 0;
 		session->out_tail_left = 0;
 	}
 	/* bulk_count still counts it until the ABORT is out; the peer's grants bound both. */

@@ -5,8 +5,6 @@
  * Budget of a small send: one frame written into the control buffer, one time stamp, three
  * counters. No allocation, no system call; the lane decides when the buffer leaves.
  */
-#include <string.h>
-
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
@@ -303,8 +301,9 @@ static bool next_chunk(struct twi_session *session)
 
 	if (session->abort_count > 0) {
 		put_data(session->out_head, session->aborts[0], 0, 0, TWI_FRAME_ABORT);
-		memmove(session->aborts, session->aborts + 1,
-			--session->abort_count * sizeof(session->aborts[0]));
+		session->abort_count--;
+		for (unsigned i = 0; i < session->abort_count; i++)
+			session->aborts[i] = session->aborts[i + 1];
 		session->bulk_count--;
 		session->out_head_left = TWI_FRAME_BYTES;
 		return true;

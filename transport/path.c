@@ -30,6 +30,12 @@ void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, v
 	twi_copy_record(engine->diag, reason, bytes, twi_engine_now(engine) - start_ns);
 }
 
+void twi_path_wire(void *to, const void *from, size_t bytes)
+{
+	if (bytes > 0)
+		memcpy(to, from, bytes);
+}
+
 void twi_route_init(struct twi_route *route, bool able)
 {
 	*route = (struct twi_route){ .able = able, .pause_ns = PAUSE_FIRST_NS };

@@ -44,6 +44,12 @@ void twi_path_copy_eager(struct twi_diag *diag, void *to, const void *from, size
 void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, void *to,
 			    const void *from, size_t bytes);
 
+/*
+ * Bytes onto or off the simulated wire of the loop lane. Where other lanes have a kernel and a
+ * network this one has a copy: it stands for the transfer itself, so it is no copy to be counted.
+ */
+void twi_path_wire(void *to, const void *from, size_t bytes);
+
 void twi_route_init(struct twi_route *route, bool able);
 
 /* How the next `bytes` of payload go. `in_pool`: the memory is registered. */

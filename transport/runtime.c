@@ -127,7 +127,7 @@ static int add_sources(struct tow_runtime *runtime)
 
 static int open_lanes(struct twi_engine *engine)
 {
-	static const struct twi_lane_ops *const lanes[] = { &twi_lane_tcp };
+	static const struct twi_lane_ops *const lanes[] = { &twi_lane_loop, &twi_lane_tcp };
 
 	for (unsigned i = 0; i < twi_array_count(lanes); i++) {
 		int status;

@@ -1,0 +1,365 @@
+/*
+ * loop_link.c - a link of the loop lane: two sessions that pump bytes into and out of the pipes
+ * between them, as the tcp lane does with sockets (uring/tcp_io.c); and how a side goes.
+ *
+ * Only the control stream's end is the end of a side: it comes behind everything that was written
+ * there. A side that was closed writes what it still has, drops what comes, and waits for the other
+ * side's end, at most TWI_LOOP_LINGER_NS.
+ */
+#include <stdlib.h>
+
+#include "diag/counter.h"
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "transport/loop/loop.h"
+#include "transport/op.h"
+#include "transport/path.h"
+
+/* Reads of one stream in one round: others have their turn too. */
+#define ROUNDS 16
+
+static struct twi_loop_pipe *out_pipe(struct twi_loop_peer *peer, enum twi_loop_stream stream)
+{
+	return &peer->link->pipes[peer->side][stream];
+}
+
+static struct twi_loop_pipe *in_pipe(struct twi_loop_peer *peer, enum twi_loop_stream stream)
+{
+	return &peer->link->pipes[1 - peer->side][stream];
+}
+
+void twi_loop_activate(struct twi_loop_lane *lane, struct twi_loop_link *link)
+{
+	if (twi_list_empty(&link->active))
+		twi_list_push_back(&lane->active, &link->active);
+	/* A thread that sleeps knows nothing of these bytes: it must look again. */
+	lane->base.engine->armed_since_enter = true;
+}
+
+static unsigned send_control(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
+{
+	struct twi_session *session = &peer->base.session;
+	struct iovec out;
+	size_t n;
+
+	peer->blocked[TWI_LOOP_CONTROL] = false;
+	if (!twi_session_control_out(session, &out))
+		return 0;
+	n = twi_loop_write(lane, peer->link, out_pipe(peer, TWI_LOOP_CONTROL), &out, 1);
+	if (n > 0) {
+		twi_session_control_sent(session, n);
+		twi_count(lane->base.engine->diag, TWI_C_control_batches_sent, 1);
+	}
+	/* sending may have made room for messages that waited for it */
+	peer->blocked[TWI_LOOP_CONTROL] = twi_session_control_out(session, &out);
+	return n > 0;
+}
+
+static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
+{
+	struct twi_session *session = &peer->base.session;
+	uint64_t chunk = (uint64_t)lane->base.engine->knobs.bulk_chunk_bytes;
+	struct twi_bulk_out out;
+	unsigned writes = 0;
+	size_t n;
+
+	peer->blocked[TWI_LOOP_BULK] = false;
+	while (!peer->base.closed && twi_session_bulk_out(session, chunk, &out)) {
+		n = twi_loop_write(lane, peer->link, out_pipe(peer, TWI_LOOP_BULK), out.parts,
+				   out.count);
+		if (n > 0)
+			twi_session_bulk_sent(session, n);
+		if (n == 0 || ++writes == ROUNDS) {
+			peer->blocked[TWI_LOOP_BULK] = true;
+			break;
+		}
+	}
+	return writes;
+}
+
+/* A closed side whose last bytes are in the pipe ends it. */
+static void finish_closing(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
+{
+	struct twi_loop_pipe *pipe = out_pipe(peer, TWI_LOOP_CONTROL);
+
+	if (!peer->base.closed || pipe->ended || peer->blocked[TWI_LOOP_CONTROL])
+		return;
+	twi_loop_pipe_end(lane, pipe);
+}
+
+unsigned twi_loop_flush(struct twi_loop_lane *lane, struct twi_loop_peer *peer, bool acks_too)
+{
+	struct twi_session *session = &peer->base.session;
+	unsigned writes;
+	struct iovec out;
+
+	if (peer->link == NULL)
+		return 0;
+	if (acks_too || session->urgent || twi_session_control_out(session, &out))
+		twi_session_ack(session);
+	writes = send_control(lane, peer);
+	if (!twi_session_control_out(session, &out))
+		session->urgent = false;
+	writes += send_bulk(lane, peer);
+	finish_closing(lane, peer);
+	if (writes > 0 || peer->blocked[TWI_LOOP_CONTROL] || peer->blocked[TWI_LOOP_BULK])
+		twi_loop_activate(lane, peer->link);
+	return writes;
+}
+
+/* The side is off the link: the other one reads what is there already, and then the end. */
+static void detach(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
+{
+	struct twi_loop_link *link = peer->link;
+
+	for (unsigned i = 0; i < TWI_LOOP_STREAMS; i++) {
+		twi_loop_pipe_end(lane, out_pipe(peer, i));
+		in_pipe(peer, i)->sunk = true;
+		twi_loop_pipe_clear(in_pipe(peer, i));
+	}
+	link->sides[peer->side] = NULL;
+	peer->link = NULL;
+	twi_loop_activate(lane, link);
+}
+
+void twi_loop_peer_free(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
+{
+	if (peer->link != NULL)
+		detach(lane, peer);
+	twi_peer_teardown(&peer->base);
+	twi_session_fini(&peer->base.session);
+	free(peer);
+}
+
+void twi_loop_peer_lost(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status)
+{
+	struct twi_engine *engine = lane->base.engine;
+
+	detach(lane, peer);
+	if (!peer->base.closed) {
+		twi_count(engine->diag, TWI_C_peers_lost, 1);
+		twi_log(engine->diag, 2, "%s", tow_error_message());
+	}
+	twi_session_fail(&peer->base.session, status);
+	if (peer->base.closed)
+		twi_loop_peer_free(lane, peer);
+}
+
+static void protocol_error(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status)
+{
+	twi_count(lane->base.engine->diag, TWI_C_protocol_errors, status == TOW_EPROTOCOL);
+	twi_loop_peer_lost(lane, peer, status);
+}
+
+/* Reads what is due on the control stream. False when the peer was lost by it. */
+static bool read_control(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned *events)
+{
+	struct twi_loop_pipe *pipe = in_pipe(peer, TWI_LOOP_CONTROL);
+	const uint8_t *at;
+	size_t n = twi_loop_readable(lane, pipe, &at);
+	int status;
+
+	if (n == 0)
+		return true;
+	++*events;
+	if (peer->base.closed) {
+		twi_loop_taken(pipe, n);
+		return true;
+	}
+	status = twi_session_control_in(&peer->base.session, at, n);
+	twi_loop_taken(pipe, n);
+	if (status == TOW_OK)
+		return true;
+	protocol_error(lane, peer, status);
+	return false;
+}
+
+/* Copies n bytes at `at` to where the session wants them. Returns how many it wanted of them. */
+static size_t scatter(struct twi_session *session, uint64_t chunk, const uint8_t *at, size_t n)
+{
+	struct iovec parts[2];
+	int count = twi_session_bulk_want(session, chunk, parts);
+	size_t done = 0;
+
+	for (int i = 0; i < count && done < n; i++) {
+		size_t part = twi_min(n - done, parts[i].iov_len);
+
+		twi_path_wire(parts[i].iov_base, at + done, part);
+		done += part;
+	}
+	return done;
+}
+
+static bool read_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned *events)
+{
+	struct twi_loop_pipe *pipe = in_pipe(peer, TWI_LOOP_BULK);
+	uint64_t chunk = (uint64_t)lane->base.engine->knobs.bulk_chunk_bytes;
+	const uint8_t *at;
+	size_t n;
+
+	for (int i = 0; i < ROUNDS && (n = twi_loop_readable(lane, pipe, &at)) > 0; i++) {
+		int status;
+
+		++*events;
+		if (peer->base.closed) {
+			twi_loop_taken(pipe, n);
+			continue;
+		}
+		n = scatter(&peer->base.session, chunk, at, n);
+		status = twi_session_bulk_in(&peer->base.session, n);
+		twi_loop_taken(pipe, n);
+		if (status < 0) {
+			protocol_error(lane, peer, status);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* The other side's end has come, or this side has lingered long enough. */
+static bool over(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uint64_t now_ns)
+{
+	if (peer->base.closed && now_ns >= peer->deadline_ns) {
+		twi_loop_peer_lost(lane, peer, TOW_ECLOSED);
+		return true;
+	}
+	if (peer->link->dark || !twi_loop_pipe_over(in_pipe(peer, TWI_LOOP_CONTROL), now_ns))
+		return false;
+	twi_error(TOW_EPEER, "peer %s %s", peer->base.address,
+		  peer->base.session.peer_said_bye ? "closed the connection"
+						   : "has gone without a word");
+	twi_loop_peer_lost(lane, peer, TOW_EPEER);
+	return true;
+}
+
+unsigned twi_loop_link_move(struct twi_loop_lane *lane, struct twi_loop_link *link)
+{
+	uint64_t now = twi_engine_now(lane->base.engine);
+	unsigned events = 0;
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct twi_loop_peer *peer = link->sides[i];
+
+		if (peer == NULL)
+			continue;
+		if (!link->dark &&
+		    (!read_control(lane, peer, &events) || !read_bulk(lane, peer, &events))) {
+			events++;
+			continue;
+		}
+		if (over(lane, peer, now))
+			events++;
+		else
+			events += twi_loop_flush(lane, peer, false);
+	}
+	return events;
+}
+
+static uint64_t side_due(const struct twi_loop_link *link, unsigned side, uint64_t now_ns)
+{
+	const struct twi_loop_peer *peer = link->sides[side];
+	uint64_t due = UINT64_MAX;
+
+	if (peer == NULL)
+		return UINT64_MAX;
+	if (peer->base.closed)
+		due = peer->deadline_ns;
+	for (unsigned i = 0; i < TWI_LOOP_STREAMS; i++) {
+		const struct twi_loop_pipe *in = &link->pipes[1 - side][i];
+		const struct twi_loop_pipe *out = &link->pipes[side][i];
+
+		if (!link->dark && (i == TWI_LOOP_CONTROL || in->count > 0))
+			due = twi_min(due, twi_loop_pipe_due(in));
+		if (peer->blocked[i] && (link->dark || out->sunk))
+			due = now_ns;
+		else if (peer->blocked[i] && out->fill < out->room)
+			due = twi_min(due, out->stall_end_ns);
+	}
+	return due;
+}
+
+uint64_t twi_loop_link_due(const struct twi_loop_link *link, uint64_t now_ns)
+{
+	uint64_t a = side_due(link, 0, now_ns), b = side_due(link, 1, now_ns);
+
+	return link->sides[0] == NULL && link->sides[1] == NULL ? now_ns : twi_min(a, b);
+}
+
+void twi_loop_link_free(struct twi_loop_link *link)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		for (unsigned j = 0; j < TWI_LOOP_STREAMS; j++)
+			twi_loop_pipe_fini(&link->pipes[i][j]);
+	}
+	twi_list_remove(&link->link);
+	twi_list_remove(&link->active);
+	free(link);
+}
+
+static int create_side(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned side,
+		       const char *address)
+{
+	const struct tow_options *knobs = &lane->base.engine->knobs;
+	struct twi_session_config config = {
+		.lane = TWI_LANE_LOOP,
+		.connector = side == 0,
+		.local_credit_bytes = (uint64_t)knobs->credit_bytes,
+		.remote_credit_bytes = (uint64_t)knobs->credit_bytes,
+		.eager_max_bytes = (uint32_t)knobs->eager_max_bytes,
+	};
+	struct twi_loop_peer *peer = calloc(1, sizeof(*peer));
+	int status;
+
+	if (peer == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a peer");
+	status = twi_session_init(&peer->base.session, lane->base.engine, &peer->base, &config);
+	if (status < 0) {
+		free(peer);
+		return status;
+	}
+	twi_peer_setup(&peer->base, &lane->base, address);
+	peer->side = side;
+	peer->link = link;
+	link->sides[side] = peer;
+	return TOW_OK;
+}
+
+/* Draws what becomes of the link. */
+static void draw_fate(struct twi_loop_lane *lane, struct twi_loop_link *link)
+{
+	const struct twi_loop_config *config = &lane->config;
+
+	link->dark_at = link->cut_at = UINT64_MAX;
+	if (twi_loop_chance(lane, config->dark))
+		link->dark_at = 1 + twi_loop_below(lane, config->fault_bytes);
+	if (twi_loop_chance(lane, config->disconnect))
+		link->cut_at = 1 + twi_loop_below(lane, config->fault_bytes);
+}
+
+int twi_loop_link_create(struct twi_loop_lane *lane, const struct twi_loop_dial *dial,
+			 struct twi_loop_link **link_out)
+{
+	struct twi_loop_link *link = calloc(1, sizeof(*link));
+	uint32_t room = lane->config.pipe_bytes;
+	int status = TOW_OK;
+
+	if (link == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a connection");
+	twi_list_init(&link->active);
+	twi_list_push_back(&lane->links, &link->link);
+	for (unsigned i = 0; i < 4 && status == TOW_OK; i++)
+		status = twi_loop_pipe_init(&link->pipes[i / 2][i % 2], room);
+	if (status == TOW_OK)
+		status = create_side(lane, link, 0, dial->to);
+	if (status == TOW_OK)
+		status = create_side(lane, link, 1, dial->from);
+	if (status < 0) {
+		if (link->sides[0] != NULL)
+			twi_loop_peer_free(lane, link->sides[0]);
+		twi_loop_link_free(link);
+		return status;
+	}
+	draw_fate(lane, link);
+	*link_out = link;
+	return TOW_OK;
+}

@@ -41,6 +41,38 @@ void twi_tcp_socket_setup(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 }
 
+static bool same_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+	const struct sockaddr_in *a4 = (const void *)a, *b4 = (const void *)b;
+	const struct sockaddr_in6 *a6 = (const void *)a, *b6 = (const void *)b;
+
+	if (a->ss_family != b->ss_family)
+		return false;
+	if (a->ss_family == AF_INET)
+		return a4->sin_addr.s_addr == b4->sin_addr.s_addr;
+	return memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof(a6->sin6_addr)) == 0;
+}
+
+/*
+ * A route that does not leave the host has no queue that pacing could spare: bbr's costs a fifth of
+ * the bandwidth there (docs/performance.md). Elsewhere the host's choice stands.
+ */
+void twi_tcp_route_setup(int fd)
+{
+	static const char name[] = "cubic";
+	struct sockaddr_storage here = { 0 }, there = { 0 };
+	socklen_t bytes = sizeof(here);
+
+	if (getsockname(fd, (struct sockaddr *)(void *)&here, &bytes) != 0)
+		return;
+	bytes = sizeof(there);
+	if (getpeername(fd, (struct sockaddr *)(void *)&there, &bytes) != 0)
+		return;
+	/* Not permitted or not there: the connection works all the same. */
+	if (same_address(&here, &there))
+		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name) - 1);
+}
+
 /* A free slot; the table doubles when there is none. */
 static int take_slot(struct twi_tcp_lane *lane, uint32_t *slot_out)
 {

@@ -141,6 +141,7 @@ void twi_tcp_peer_free(struct twi_tcp_peer *peer);
 void twi_tcp_mark_dirty(struct twi_tcp_peer *peer);
 struct twi_tcp_peer *twi_tcp_peer_create(struct twi_tcp_lane *lane, const char *address);
 void twi_tcp_socket_setup(int fd);
+void twi_tcp_route_setup(int fd);
 
 /* tcp_dial.c: the handshake. */
 int twi_tcp_dial(struct tow_endpoint *endpoint, const char *address, struct tow_op *op);

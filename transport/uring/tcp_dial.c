@@ -266,6 +266,7 @@ void twi_tcp_accepted(struct twi_tcp_lane *lane, struct twi_tcp_endpoint *endpoi
 		return;
 	}
 	twi_tcp_socket_setup(fd);
+	twi_tcp_route_setup(fd);
 	stream->endpoint = endpoint;
 	stream->state = TWI_TCP_GREETING;
 	twi_tcp_arm(lane, stream);
@@ -454,6 +455,7 @@ void twi_tcp_handshake_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 		handshake_failed(lane, stream, connect_status(err));
 		return;
 	}
+	twi_tcp_route_setup(stream->fd);
 	if (!greet(stream)) {
 		handshake_failed(lane, stream, TOW_EPEER);
 		return;

@@ -92,6 +92,7 @@ static inline uint64_t perf_stride(uint64_t bytes)
 int perf_options_parse(struct perf_options *options, int argc, char **argv);
 struct perf_case perf_plan(const struct perf_options *options, enum perf_op op, uint64_t bytes);
 /* Bytes of pool that the largest measurement takes on one side. */
+const struct perf_sizes *perf_op_sizes(const struct perf_options *options, enum perf_op op);
 uint64_t perf_need(const struct perf_options *options);
 
 double perf_now(void);

@@ -320,6 +320,14 @@ static uint64_t clamp(uint64_t value, uint64_t min, uint64_t max)
 	return value < min ? min : value > max ? max : value;
 }
 
+/* A rate is always of 8 bytes, as the baselines measure it. */
+const struct perf_sizes *perf_op_sizes(const struct perf_options *options, enum perf_op op)
+{
+	static const struct perf_sizes rate_sizes = { { 8 }, 1 };
+
+	return op == PERF_LAT ? &options->lat : op == PERF_RATE ? &rate_sizes : &options->bw;
+}
+
 struct perf_case perf_plan(const struct perf_options *options, enum perf_op op, uint64_t bytes)
 {
 	struct perf_case plan = { .op = op, .bytes = bytes, .window = 1, .slots = 1 };
@@ -355,7 +363,7 @@ uint64_t perf_need(const struct perf_options *options)
 	uint64_t most = PERF_SPAN;
 
 	for (int op = 0; op < PERF_OP_COUNT; op++) {
-		const struct perf_sizes *sizes = op == PERF_LAT ? &options->lat : &options->bw;
+		const struct perf_sizes *sizes = perf_op_sizes(options, op);
 
 		for (unsigned int i = 0; options->ops[op] && i < sizes->count; i++) {
 			struct perf_case plan = perf_plan(options, op, sizes->bytes[i]);

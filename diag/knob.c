@@ -26,8 +26,8 @@ struct knob {
 };
 
 /* One of the two is taken, by whether the default is a string. */
-#define TEXT_OR_NULL(def) _Generic((def), char * : (def), default : NULL)
-#define INT_OR_ZERO(def)  _Generic((def), char * : 0, default : (def))
+#define TEXT_OR_NULL(def) _Generic((def), char * : (def), const char * : (def), default : NULL)
+#define INT_OR_ZERO(def)  _Generic((def), char * : 0, const char * : 0, default : (def))
 
 static const struct knob knobs[] = {
 #define TWI_KNOB(field, kind, d, lo, hi, text)                                                     \

@@ -200,6 +200,9 @@ int twi_pool_report_add(struct twi_pool *pool)
 
 void twi_pool_report_remove(struct twi_pool *pool)
 {
-	if (pool->reported)
-		twi_registry_remove(pool->diag, POOL_PATH, pool);
+	if (!pool->reported)
+		return;
+	twi_registry_remove(pool->diag, POOL_PATH, pool);
+	for (size_t i = 0; i < TWI_POOL_GAUGES; i++)
+		twi_registry_gauge_remove(pool->diag, gauges[i].name, &pool->gauge[i]);
 }

@@ -207,7 +207,13 @@ static void drop_ring(struct twi_engine *engine, unsigned index)
 		atomic_fetch_sub_explicit(&engine->sleepers, 1, memory_order_relaxed);
 	if (engine->last_ring == ring)
 		engine->last_ring = NULL;
+	if (engine->armed_ring == ring)
+		engine->armed_ring = NULL;
 	engine->rings[index] = NULL;
+	for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
+		if (engine->lanes[i] != NULL)
+			engine->lanes[i]->ops->ring_gone(engine->lanes[i], index);
+	}
 	twi_pool_registrar_remove(engine->pool, &twi_ring_registrar, ring);
 	twi_ring_destroy(ring);
 }
@@ -267,6 +273,19 @@ static struct twi_ring *find_ring(struct twi_engine *engine, uint32_t mark)
 	return NULL;
 }
 
+/*
+ * Reaps what the last holder has left in its queue. It comes before any system call on this
+ * thread's ring: that might receive what follows it in the same stream.
+ */
+static void drain_others(struct twi_engine *engine)
+{
+	engine->last_ring = engine->ring;
+	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
+		if (engine->rings[i] != NULL && engine->rings[i] != engine->ring)
+			twi_ring_reap(engine->rings[i]);
+	}
+}
+
 int twi_engine_bind_ring(struct twi_engine *engine)
 {
 	struct twi_ring *ring = self.ring;
@@ -286,18 +305,15 @@ int twi_engine_bind_ring(struct twi_engine *engine)
 		self.ring = ring;
 	}
 	engine->ring = ring;
+	if (engine->last_ring != ring)
+		drain_others(engine);
 	return TOW_OK;
 }
 
-/* This thread's ring takes over: first what the others have reaped into their queues, then arming.
- */
+/* This thread's ring takes over: what waits in other threads' rings is armed in it as well. */
 static void change_driver(struct twi_engine *engine)
 {
-	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
-		if (engine->rings[i] != NULL && engine->rings[i] != engine->ring)
-			twi_ring_reap(engine->rings[i]);
-	}
-	engine->last_ring = engine->ring;
+	engine->armed_ring = engine->ring;
 	for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
 		if (engine->lanes[i] != NULL)
 			engine->lanes[i]->ops->driver_changed(engine->lanes[i]);
@@ -308,7 +324,7 @@ unsigned twi_engine_poll(struct twi_engine *engine)
 {
 	unsigned events = 0;
 
-	if (twi_unlikely(engine->last_ring != engine->ring))
+	if (twi_unlikely(engine->armed_ring != engine->ring))
 		change_driver(engine);
 	if (engine->ring != NULL)
 		events += twi_ring_poll(engine->ring);
@@ -369,21 +385,19 @@ static void sleep_once(struct twi_engine *engine, const struct tow_op *op, uint6
 	atomic_store_explicit(&ring->sleeping, ring->watched, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&engine->sleepers, 1, memory_order_relaxed);
 	twi_engine_enter(engine);
-	engine->ring = ring;
+	twi_engine_bind_ring(engine);
 }
 
 /* Another thread asks for the engine: it gets it, and this one comes back after it. */
 static void give_way(struct twi_engine *engine)
 {
-	struct twi_ring *ring = engine->ring;
-
 	twi_engine_leave(engine);
 	for (unsigned i = 0; i < SPINS_BEFORE_FUTEX &&
 			     atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0;
 	     i++)
 		pause_cpu();
 	twi_engine_enter(engine);
-	engine->ring = ring;
+	twi_engine_bind_ring(engine);
 }
 
 /* Nothing will happen before the next deadline: the virtual clock is there at once. */

@@ -48,9 +48,10 @@ struct twi_engine {
 	bool armed_since_enter; /* this holder left requests in its ring that a sleeper must take on
 				 */
 	bool virtual_clock;
-	bool failing;               /* the runtime is closing: nothing new is taken */
-	struct twi_ring *ring;      /* of the thread that drives now */
-	struct twi_ring *last_ring; /* of the thread that drove last */
+	bool failing;                /* the runtime is closing: nothing new is taken */
+	struct twi_ring *ring;       /* of the thread that drives now */
+	struct twi_ring *last_ring;  /* the last holder's: it may have unreaped completions */
+	struct twi_ring *armed_ring; /* in which the lanes have armed what they wait for */
 	struct twi_ring *rings[TWI_RINGS_MAX];
 	struct twi_lane *lanes[TWI_LANE_COUNT];
 	struct twi_diag *diag;

@@ -95,6 +95,9 @@ struct twi_lane_ops {
 	/* Another thread drives from now on, with engine->ring: arm there what must be armed. */
 	void (*driver_changed)(struct twi_lane *lane);
 
+	/* Ring `index` is gone, with all that was armed in it; another may take its place. */
+	void (*ring_gone)(struct twi_lane *lane, unsigned index);
+
 	/* One completion of a thread's ring that is this lane's (user data begins with its id). */
 	void (*completed)(struct twi_lane *lane, uint64_t user_data, int res, uint32_t flags,
 			  const void *data);

@@ -109,12 +109,17 @@ struct tow_op *twi_session_find(struct twi_session *session, uint64_t seq)
  */
 static void leave_bulk(struct twi_session *session, struct tow_op *op)
 {
-	if (session->out_op == op) {
+	if (session->out_op == op && session->out_head_left == TWI_FRAME_BYTES) {
+		session->out_op = NULL; /* not even the chunk's header is out */
+		session->out_head_left = 0;
+		session->out_left = 0;
+		session->out_tail_left = 0;
+	} else if (session->out_op == op) {
 		session->out_op = NULL;
 		if (session->out_left == 0 && session->out_tail_left > 0 &&
 		    session->out_tail_left < TWI_FRAME_BYTES)
 			return;
-		session->out_padding = true;
+		session->out_padding = session->out_left > 0;
 		session->out_tail_left = 0;
 	}
 	/* bulk_count still counts it until the ABORT is out; the peer's grants bound both. */

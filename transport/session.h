@@ -48,6 +48,7 @@ struct twi_engine;
 #define TWI_CONTROL_BYTES   (256u << 10)
 #define TWI_CONTROL_RESERVE (64u << 10)
 #define TWI_ACK_EVERY       256
+#define TWI_CHUNK_BYTES     (8u << 20) /* what a message taken back may cost in padding */
 
 /* One large message that this side has asked for. */
 struct twi_grant {
@@ -113,7 +114,8 @@ struct twi_session {
 	struct twi_unexpected *rx_unexpected;
 	uint64_t rx_bytes;
 	uint64_t seq_received;
-	uint64_t received_ns;
+	uint64_t received_ns;    /* when seq_received came */
+	uint64_t input_ns;       /* when the bytes that are being read came */
 	uint64_t credit_charged; /* by the peer's messages, since the start */
 	uint64_t credit_given;   /* back, since the start */
 	uint64_t credit_told;

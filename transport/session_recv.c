@@ -180,7 +180,10 @@ static int canceled(struct twi_session *session, uint64_t seq)
 	struct twi_match_entry *entry;
 	struct twi_list *pos, *next;
 
-	if (grant != NULL && grant->got == 0 && session->in_grant != grant) {
+	if (grant != NULL && (grant->got > 0 || session->in_grant == grant))
+		return twi_error(TOW_EPROTOCOL, "peer %s took message %llu back after it had begun",
+				 session->peer->address, (unsigned long long)seq);
+	if (grant != NULL) {
 		struct tow_op *op = grant->op;
 
 		twi_session_grant_free(session, grant);
@@ -247,6 +250,7 @@ static int admit(struct twi_session *session, const struct twi_frame *frame)
 				 (unsigned long long)session->config.local_credit_bytes);
 	session->credit_charged += cost;
 	session->seq_received = frame->seq;
+	session->received_ns = session->input_ns;
 	if (++session->acks_owed >= TWI_ACK_EVERY)
 		session->urgent = true;
 	return TOW_OK;
@@ -392,7 +396,7 @@ int twi_session_control_in(struct twi_session *session, const uint8_t *data, siz
 	const uint8_t *end = data + bytes;
 	int status;
 
-	session->received_ns = twi_engine_now(session->engine);
+	session->input_ns = twi_engine_now(session->engine);
 	while (data < end && session->failed == 0) {
 		const uint8_t *head = data;
 

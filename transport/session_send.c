@@ -5,8 +5,6 @@
  * Budget of a small send: one frame written into the control buffer, one time stamp, three
  * counters. No allocation, no system call; the lane decides when the buffer leaves.
  */
-#include <string.h>
-
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
@@ -157,6 +155,7 @@ bool twi_session_ack(struct twi_session *session)
 	if (session->acks_owed == 0 && session->credit_told == session->credit_given)
 		return false;
 	hold_ns = twi_engine_now(session->engine) - session->received_ns;
+	hold_ns = twi_min(hold_ns, (uint64_t)TWI_WIRE_HOLD_MAX_NS);
 	if (!twi_session_put(session, TWI_FRAME_ACK, session->seq_received, session->credit_given,
 			     hold_ns))
 		return false;
@@ -303,8 +302,9 @@ static bool next_chunk(struct twi_session *session)
 
 	if (session->abort_count > 0) {
 		put_data(session->out_head, session->aborts[0], 0, 0, TWI_FRAME_ABORT);
-		memmove(session->aborts, session->aborts + 1,
-			--session->abort_count * sizeof(session->aborts[0]));
+		session->abort_count--;
+		for (unsigned i = 0; i < session->abort_count; i++)
+			session->aborts[i] = session->aborts[i + 1];
 		session->bulk_count--;
 		session->out_head_left = TWI_FRAME_BYTES;
 		return true;
@@ -314,7 +314,7 @@ static bool next_chunk(struct twi_session *session)
 	op = twi_container_of(entry, struct tow_op, link);
 	session->out_op = op;
 	session->out_refusal = 0;
-	session->out_left = twi_min(op->bytes - op->moved, (uint64_t)TWI_WIRE_CHUNK_MAX);
+	session->out_left = twi_min(op->bytes - op->moved, (uint64_t)TWI_CHUNK_BYTES);
 	put_data(session->out_head, op->seq, op->moved, (uint32_t)session->out_left, 0);
 	session->out_head_left = TWI_FRAME_BYTES;
 	if (op->moved + session->out_left == op->bytes) {

@@ -44,6 +44,51 @@ const char *tow_stats_socket(struct tow_runtime *runtime);
  */
 int tow_stats_dir(char *path_out, size_t path_size);
 
+/* One counter: a number that only grows. */
+struct tow_counter_row {
+	size_t size;      /* sizeof(struct tow_counter_row) of the caller */
+	const char *name; /* in /v1/counters; in /metrics it is towline_<name>_total */
+	const char *unit; /* "bytes", "ns", "count" */
+	const char *help;
+};
+
+/* One reason why bytes were copied, or memory was registered after the runtime was sealed. */
+struct tow_reason_row {
+	size_t size; /* sizeof(struct tow_reason_row) of the caller */
+	const char *name;
+	const char *kind; /* "copy", "late_registration" */
+	const char *help;
+	const char *cure; /* what a user can change so that it does not happen */
+};
+
+/* One status. */
+struct tow_status_row {
+	size_t size; /* sizeof(struct tow_status_row) of the caller */
+	const char *name;
+	const char *text; /* what it means */
+	int value;
+};
+
+/*
+ * Row `index` of the list of counters, from 0.
+ * Ownership: the strings are static; *row_out is the caller's, its size set by the caller.
+ * Copies: none. Blocks: never. Threads: any.
+ * Returns: TOW_OK; TOW_EINVAL for an index past the end or a NULL or too small row_out.
+ */
+int tow_counter_info(size_t index, struct tow_counter_row *row_out);
+
+/*
+ * Row `index` of the list of reasons, from 0.
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_counter_info.
+ */
+int tow_reason_info(size_t index, struct tow_reason_row *row_out);
+
+/*
+ * Row `index` of the list of statuses, from 0.
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_counter_info.
+ */
+int tow_status_info(size_t index, struct tow_status_row *row_out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -6,6 +6,7 @@
 #include "diag/diag.h"
 #include "diag/emit.h"
 #include "diag/error.h"
+#include "diag/registry.h"
 #include "memreg/pool.h"
 
 static int yes(void *ctx, const struct twi_extent *extent)

@@ -370,7 +370,8 @@ void twi_ring_sleep(struct twi_ring *ring, uint64_t timeout_ns)
 
 	twi_count(ring->engine->diag, TWI_C_wait_sleeps, 1);
 	io_uring_cq_eventfd_toggle(&ring->uring, true);
-	/* The kernel signals from now on; what came before it looked is in the flags or the queue. */
+	/* The kernel signals from now on; what came before it looked is in the flags or the queue.
+	 */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!has_work(ring))
 		ppoll(&fd, 1, timeout_ns == UINT64_MAX ? NULL : &ts, NULL);

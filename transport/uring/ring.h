@@ -46,7 +46,7 @@ struct twi_ring {
 	bool pool_registered;
 	bool zerocopy; /* SEND_ZC is there */
 	unsigned setup_flags;
-	int wake_fd;    /* eventfd: signalled by the kernel while asleep or watched, and by wakes */
+	int wake_fd; /* eventfd: signalled by the kernel while asleep or watched, and by wakes */
 	uint32_t unsubmitted;
 	struct io_uring_buf_ring *buffers;
 	uint8_t *buffer_memory;
@@ -73,8 +73,9 @@ unsigned twi_ring_poll(struct twi_ring *ring);
 unsigned twi_ring_reap(struct twi_ring *ring);
 
 /*
- * Sleeps until the ring has something, somebody wakes it, or timeout_ns have passed. It sleeps on the
- * ring's eventfd: a poll of the ring's own descriptor is not woken by deferred work (seen on 6.18).
+ * Sleeps until the ring has something, somebody wakes it, or timeout_ns have passed. It sleeps on
+ * the ring's eventfd: a poll of the ring's own descriptor is not woken by deferred work (seen
+ * on 6.18).
  */
 void twi_ring_sleep(struct twi_ring *ring, uint64_t timeout_ns);
 

@@ -328,7 +328,7 @@ static void kick(struct twi_tcp_peer *peer, uint64_t now_ns)
 	twi_tcp_pump(peer);
 	if (engine->ring == NULL) {
 		twi_tcp_mark_dirty(peer);
-		engine->armed_since_enter = true;
+		engine->armed_since_enter = true; /* a sleeper sends it */
 		return;
 	}
 	twi_ring_submit(engine->ring);
@@ -493,6 +493,24 @@ static void lane_driver_changed(struct twi_lane *base)
 	}
 }
 
+static void lane_ring_gone(struct twi_lane *base, unsigned index)
+{
+	struct twi_tcp_lane *lane = (struct twi_tcp_lane *)(void *)base;
+	uint32_t keep = ~(1u << index);
+
+	for (uint32_t i = 0; i < lane->slot_count; i++) {
+		struct twi_tcp_stream *stream = lane->slots[i].stream;
+
+		if (stream != NULL) {
+			stream->pollin_rings &= keep;
+			stream->pollout_rings &= keep;
+			stream->recv_rings &= keep;
+		}
+		if (lane->slots[i].endpoint != NULL)
+			lane->slots[i].endpoint->accept_rings &= keep;
+	}
+}
+
 static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 {
 	twi_route_describe(&tcp_peer(base)->route, emit);
@@ -515,6 +533,7 @@ const struct twi_lane_ops twi_lane_tcp = {
 	.progress = lane_progress,
 	.deadline_ns = lane_deadline,
 	.driver_changed = lane_driver_changed,
+	.ring_gone = lane_ring_gone,
 	.completed = twi_tcp_completed,
 	.peer_describe = peer_describe,
 };

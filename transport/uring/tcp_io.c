@@ -46,6 +46,18 @@ static void stamp(struct twi_tcp_lane *lane, struct io_uring_sqe *sqe, enum twi_
 	sqe->user_data = tag(lane->base.engine->ring, event, stream->generation, stream->slot);
 }
 
+/*
+ * False when the thread has no ring to arm in. What a thread arms that is not the driver must be
+ * armed by the driver too, when it comes back.
+ */
+static bool may_arm(struct twi_engine *engine)
+{
+	engine->armed_since_enter = true;
+	if (engine->ring != engine->armed_ring)
+		engine->armed_ring = NULL;
+	return engine->ring != NULL;
+}
+
 static void poll_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, uint32_t *rings,
 		     unsigned mask, enum twi_tcp_event event)
 {
@@ -53,9 +65,8 @@ static void poll_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, u
 	struct io_uring_sqe *sqe;
 	uint32_t bit;
 
-	engine->armed_since_enter = true;
-	if (engine->ring == NULL)
-		return; /* the next driver arms what is missing */
+	if (!may_arm(engine))
+		return;
 	bit = 1u << engine->ring->index;
 	if ((*rings & bit) != 0)
 		return;
@@ -84,8 +95,7 @@ void twi_tcp_accept_arm(struct twi_tcp_lane *lane, struct twi_tcp_endpoint *endp
 	struct io_uring_sqe *sqe;
 	uint32_t bit;
 
-	engine->armed_since_enter = true;
-	if (engine->ring == NULL)
+	if (!may_arm(engine))
 		return;
 	bit = 1u << engine->ring->index;
 	if ((endpoint->accept_rings & bit) != 0)
@@ -93,7 +103,7 @@ void twi_tcp_accept_arm(struct twi_tcp_lane *lane, struct twi_tcp_endpoint *endp
 	sqe = request(lane);
 	if (sqe == NULL)
 		return;
-	io_uring_prep_multishot_accept(sqe, endpoint->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	io_uring_prep_poll_add(sqe, endpoint->fd, POLLIN);
 	sqe->user_data = tag(engine->ring, TWI_TCP_ACCEPT, endpoint->generation, endpoint->slot);
 	endpoint->accept_rings |= bit;
 }
@@ -104,8 +114,7 @@ static void recv_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	struct io_uring_sqe *sqe;
 	uint32_t bit;
 
-	engine->armed_since_enter = true;
-	if (engine->ring == NULL)
+	if (!may_arm(engine))
 		return;
 	bit = 1u << engine->ring->index;
 	if ((stream->recv_rings & bit) != 0)
@@ -512,17 +521,14 @@ static void stream_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	}
 }
 
-static void accept_event(struct twi_tcp_lane *lane, struct twi_tcp_slot *slot, uint32_t bit,
-			 int res, uint32_t flags)
+/* Somebody waits at an endpoint: takes all who do. */
+static void accept_event(struct twi_tcp_lane *lane, struct twi_tcp_endpoint *endpoint)
 {
-	struct twi_tcp_endpoint *endpoint = slot->endpoint;
+	int fd;
 
-	if ((flags & IORING_CQE_F_MORE) == 0) {
-		endpoint->accept_rings &= ~bit;
-		twi_tcp_accept_arm(lane, endpoint);
-	}
-	if (res >= 0)
-		twi_tcp_accepted(lane, endpoint, res);
+	while ((fd = accept4(endpoint->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+		twi_tcp_accepted(lane, endpoint, fd);
+	twi_tcp_accept_arm(lane, endpoint);
 }
 
 void twi_tcp_completed(struct twi_lane *base, uint64_t user_data, int res, uint32_t flags,
@@ -542,12 +548,11 @@ void twi_tcp_completed(struct twi_lane *base, uint64_t user_data, int res, uint3
 		return;
 	slot = &lane->slots[index];
 	if (slot->generation != generation || (slot->stream == NULL && slot->endpoint == NULL)) {
-		if (event == TWI_TCP_ACCEPT && res >= 0)
-			close(res); /* its endpoint was closed meanwhile */
 		return;
 	}
 	if (slot->endpoint != NULL) {
-		accept_event(lane, slot, bit, res, flags);
+		slot->endpoint->accept_rings &= ~bit;
+		accept_event(lane, slot->endpoint);
 		return;
 	}
 	if (event == TWI_TCP_POLLIN)

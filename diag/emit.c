@@ -1,0 +1,300 @@
+/*
+ * emit.c - one growing string, and what JSON and OpenMetrics demand of it. See emit.h.
+ */
+#include "diag/emit.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diag/error.h"
+
+#define EMIT_FIRST_ROOM 4096
+#define EMIT_RAW_MAX    1024
+
+void twi_emit_init(struct twi_emit *e)
+{
+	*e = (struct twi_emit){ 0 };
+}
+
+void twi_emit_fini(struct twi_emit *e)
+{
+	free(e->text);
+	twi_emit_init(e);
+}
+
+int twi_emit_take(struct twi_emit *e, char **text_out)
+{
+	int status = e->status;
+	char *text = e->text;
+
+	*text_out = NULL;
+	if (status == TOW_OK && text == NULL) {
+		text = calloc(1, 1);
+		status = text != NULL ? TOW_OK : TOW_ENOMEM;
+	}
+	if (status < 0) {
+		twi_emit_fini(e);
+		return twi_error(status, "no memory for a document, or it is larger than %u bytes",
+				 TWI_EMIT_MAX);
+	}
+	twi_emit_init(e);
+	*text_out = text;
+	return TOW_OK;
+}
+
+/* Room for `bytes` more and the NUL. */
+static bool reserve(struct twi_emit *e, size_t bytes)
+{
+	size_t room = e->room != 0 ? e->room : EMIT_FIRST_ROOM;
+	char *text;
+
+	if (e->status < 0)
+		return false;
+	if (bytes > TWI_EMIT_MAX || e->bytes + bytes > TWI_EMIT_MAX) {
+		e->status = TOW_ENOMEM;
+		return false;
+	}
+	if (e->bytes + bytes < e->room)
+		return true;
+	while (e->bytes + bytes >= room)
+		room *= 2;
+	text = realloc(e->text, room);
+	if (text == NULL) {
+		e->status = TOW_ENOMEM;
+		return false;
+	}
+	e->text = text;
+	e->room = room;
+	return true;
+}
+
+static void put(struct twi_emit *e, const char *bytes, size_t count)
+{
+	if (!reserve(e, count))
+		return;
+	memcpy(e->text + e->bytes, bytes, count);
+	e->bytes += count;
+	e->text[e->bytes] = '\0';
+}
+
+static void puts_raw(struct twi_emit *e, const char *text)
+{
+	put(e, text, strlen(text));
+}
+
+void twi_emit_raw(struct twi_emit *e, const char *fmt, ...)
+{
+	char text[EMIT_RAW_MAX];
+	va_list args;
+	int bytes;
+
+	va_start(args, fmt);
+	bytes = vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	if (bytes > 0)
+		put(e, text, (size_t)bytes < sizeof(text) ? (size_t)bytes : sizeof(text) - 1);
+}
+
+/* The bytes of the UTF-8 sequence at `at`, 0 when it is none (RFC 3629, table 3-7 of Unicode). */
+static unsigned utf8_bytes(const unsigned char *at)
+{
+	unsigned char low = 0x80, high = 0xbf;
+	unsigned count = at[0] < 0x80   ? 1
+			 : at[0] < 0xc2 ? 0
+			 : at[0] < 0xe0 ? 2
+			 : at[0] < 0xf0 ? 3
+					: 4;
+
+	if (at[0] > 0xf4)
+		return 0;
+	if (at[0] == 0xe0)
+		low = 0xa0; /* overlong */
+	else if (at[0] == 0xed)
+		high = 0x9f; /* surrogates */
+	else if (at[0] == 0xf0)
+		low = 0x90; /* overlong */
+	else if (at[0] == 0xf4)
+		high = 0x8f; /* above U+10FFFF */
+	for (unsigned i = 1; i < count; i++) {
+		if (at[i] < low || at[i] > high)
+			return 0;
+		low = 0x80;
+		high = 0xbf;
+	}
+	return count;
+}
+
+/* A string in quotes. What is not UTF-8 becomes U+FFFD, byte by byte. */
+static void put_quoted(struct twi_emit *e, const char *value)
+{
+	put(e, "\"", 1);
+	for (const unsigned char *at = (const unsigned char *)value; *at != '\0';) {
+		unsigned count = utf8_bytes(at);
+
+		if (*at == '"' || *at == '\\')
+			twi_emit_raw(e, "\\%c", *at);
+		else if (*at == '\n')
+			put(e, "\\n", 2);
+		else if (*at < 0x20 || *at == 0x7f)
+			twi_emit_raw(e, "\\u%04x", *at);
+		else if (count == 0)
+			put(e, "\xef\xbf\xbd", 3);
+		else
+			put(e, (const char *)at, count);
+		at += count != 0 ? count : 1;
+	}
+	put(e, "\"", 1);
+}
+
+/* What goes before a value: the comma after the one before it, and its key. */
+static void before(struct twi_emit *e, const char *key)
+{
+	if (e->comma)
+		put(e, ",", 1);
+	e->comma = true;
+	if (key != NULL) {
+		put_quoted(e, key);
+		put(e, ":", 1);
+	}
+}
+
+static void begin(struct twi_emit *e, const char *key, const char *bracket)
+{
+	before(e, key);
+	put(e, bracket, 1);
+	e->comma = false;
+}
+
+static void end(struct twi_emit *e, const char *bracket)
+{
+	put(e, bracket, 1);
+	e->comma = true;
+}
+
+void twi_emit_object_begin(struct twi_emit *e, const char *key)
+{
+	begin(e, key, "{");
+}
+
+void twi_emit_object_end(struct twi_emit *e)
+{
+	end(e, "}");
+}
+
+void twi_emit_array_begin(struct twi_emit *e, const char *key)
+{
+	begin(e, key, "[");
+}
+
+void twi_emit_array_end(struct twi_emit *e)
+{
+	end(e, "]");
+}
+
+void twi_emit_u64(struct twi_emit *e, const char *key, uint64_t value)
+{
+	before(e, key);
+	twi_emit_raw(e, "%llu", (unsigned long long)value);
+}
+
+void twi_emit_i64(struct twi_emit *e, const char *key, int64_t value)
+{
+	before(e, key);
+	twi_emit_raw(e, "%lld", (long long)value);
+}
+
+/* printf writes the decimal sign of the user's locale; both formats want a point. */
+static void put_f64(struct twi_emit *e, double value)
+{
+	char text[64];
+	size_t bytes = 0;
+
+	snprintf(text, sizeof(text), "%.15g", value);
+	for (const char *at = text; *at != '\0'; at++) {
+		if (strchr("0123456789+-eE", *at) != NULL)
+			text[bytes++] = *at;
+		else if (bytes == 0 || text[bytes - 1] != '.')
+			text[bytes++] = '.';
+	}
+	put(e, text, bytes);
+}
+
+void twi_emit_f64(struct twi_emit *e, const char *key, double value)
+{
+	before(e, key);
+	if (isfinite(value))
+		put_f64(e, value);
+	else
+		puts_raw(e, "null");
+}
+
+void twi_emit_bool(struct twi_emit *e, const char *key, bool value)
+{
+	before(e, key);
+	puts_raw(e, value ? "true" : "false");
+}
+
+void twi_emit_str(struct twi_emit *e, const char *key, const char *value)
+{
+	before(e, key);
+	if (value != NULL)
+		put_quoted(e, value);
+	else
+		puts_raw(e, "null");
+}
+
+static bool ends_with_unit(const char *name, const char *unit)
+{
+	size_t name_bytes = strlen(name), unit_bytes = strlen(unit);
+
+	return name_bytes > unit_bytes && name[name_bytes - unit_bytes - 1] == '_' &&
+	       strcmp(name + name_bytes - unit_bytes, unit) == 0;
+}
+
+void twi_emit_metric_head(struct twi_emit *e, const char *name, const char *kind, const char *unit,
+			  const char *help)
+{
+	twi_emit_raw(e, "# TYPE %s %s\n", name, kind);
+	if (unit != NULL && ends_with_unit(name, unit))
+		twi_emit_raw(e, "# UNIT %s %s\n", name, unit);
+	twi_emit_raw(e, "# HELP %s ", name);
+	for (; *help != '\0'; help++) {
+		if (*help == '\n')
+			put(e, "\\n", 2);
+		else if (*help == '"' || *help == '\\')
+			twi_emit_raw(e, "\\%c", *help);
+		else
+			put(e, help, 1);
+	}
+	put(e, "\n", 1);
+}
+
+static void sample_head(struct twi_emit *e, const char *name, const char *labels)
+{
+	puts_raw(e, name);
+	if (labels != NULL) {
+		put(e, "{", 1);
+		puts_raw(e, labels);
+		put(e, "}", 1);
+	}
+	put(e, " ", 1);
+}
+
+void twi_emit_sample_u64(struct twi_emit *e, const char *name, const char *labels, uint64_t value)
+{
+	sample_head(e, name, labels);
+	twi_emit_raw(e, "%llu\n", (unsigned long long)value);
+}
+
+void twi_emit_sample_f64(struct twi_emit *e, const char *name, const char *labels, double value)
+{
+	sample_head(e, name, labels);
+	if (isfinite(value))
+		put_f64(e, value);
+	else
+		puts_raw(e, isnan(value) ? "NaN" : value > 0 ? "+Inf" : "-Inf");
+	put(e, "\n", 1);
+}

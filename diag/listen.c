@@ -1,0 +1,173 @@
+/*
+ * listen.c - bind, and what to do when the name is taken. See socket.h for the names.
+ *
+ * A name is taken by a file. connect() tells whether somebody listens behind it: refused means its
+ * process is dead, and the file goes. Between bind and listen a living one looks dead, and two who
+ * find the same dead one could each remove the other's new file; so all of it happens under a lock
+ * on the directory. A lock that cannot be had within a second is done without: the danger is small,
+ * and waiting for a stopped process would be worse.
+ */
+#include "diag/listen.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <internal/base.h>
+
+#include "diag/error.h"
+#include "diag/stats_dir.h"
+
+#define NAMES_MAX     64
+#define BACKLOG       64
+#define LOCK_TRIES    100
+#define LOCK_PAUSE_NS (10 * 1000 * 1000)
+
+static bool good_job(const char *job)
+{
+	size_t bytes = strspn(job, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+				   "-_.");
+
+	return bytes > 0 && bytes <= 64 && job[bytes] == '\0' && job[0] != '.';
+}
+
+static void lock_dir(int dir_fd)
+{
+	const struct timespec pause = { 0, LOCK_PAUSE_NS };
+
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (flock(dir_fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+			return;
+		nanosleep(&pause, NULL);
+	}
+}
+
+static int name_path(const char *dir, const char *job, int64_t rank, unsigned number,
+		     struct sockaddr_un *out)
+{
+	char suffix[16] = "";
+	int bytes;
+
+	*out = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (number > 1)
+		snprintf(suffix, sizeof(suffix), "-%u", number);
+	bytes = snprintf(out->sun_path, sizeof(out->sun_path), "%s/%s.%lld%s.sock", dir, job,
+			 (long long)rank, suffix);
+	if (bytes < 0 || (size_t)bytes >= sizeof(out->sun_path))
+		return twi_error(TOW_EINVAL,
+				 "the stats socket's path in '%s' has %d bytes, the system allows "
+				 "%zu; set a shorter stats_dir or job",
+				 dir, bytes, sizeof(out->sun_path) - 1);
+	return TOW_OK;
+}
+
+/* Whether nobody listens behind a socket file any more. Anything else than a refusal is a life. */
+static bool is_dead(const struct sockaddr_un *address)
+{
+	struct stat st;
+	int fd, err = 0;
+
+	if (lstat(address->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode))
+		return false;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return false;
+	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0)
+		err = errno;
+	close(fd);
+	return err == ECONNREFUSED;
+}
+
+/* TOW_AGAIN: a living one has the name. */
+static int bind_name(int fd, const struct sockaddr_un *address)
+{
+	for (int attempt = 0; attempt < 2; attempt++) {
+		if (bind(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
+			return TOW_OK;
+		if (errno != EADDRINUSE)
+			return twi_error_errno(
+				errno == EACCES || errno == EROFS ? TOW_EPERM : TOW_ESYSTEM, errno,
+				"bind of the stats socket '%s'", address->sun_path);
+		if (attempt > 0 || !is_dead(address) ||
+		    (unlink(address->sun_path) != 0 && errno != ENOENT))
+			return TOW_AGAIN;
+	}
+	return TOW_AGAIN;
+}
+
+static int bind_any(int fd, const char *dir, const char *job, int64_t rank, struct twi_listen *out)
+{
+	struct sockaddr_un address;
+	int status = TOW_AGAIN;
+
+	for (unsigned number = 1; number <= NAMES_MAX && status == TOW_AGAIN; number++) {
+		status = name_path(dir, job, rank, number, &address);
+		if (status == TOW_OK)
+			status = bind_name(fd, &address);
+	}
+	if (status == TOW_AGAIN)
+		return twi_error(TOW_EBUSY,
+				 "%d living runtimes have the stats sockets %s/%s.%lld*.sock; give "
+				 "each its own rank",
+				 NAMES_MAX, dir, job, (long long)rank);
+	if (status == TOW_OK)
+		snprintf(out->path, sizeof(out->path), "%s", address.sun_path);
+	return status;
+}
+
+static int listen_at(const char *dir, const char *job, int64_t rank, struct twi_listen *out)
+{
+	struct stat st;
+	int status;
+
+	out->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (out->fd < 0)
+		return twi_error_errno(TOW_ESYSTEM, errno, "socket for the stats socket");
+	/* Before bind: the file then never has another mode, not for a moment. */
+	fchmod(out->fd, 0600);
+	status = bind_any(out->fd, dir, job, rank, out);
+	if (status == TOW_OK && (chmod(out->path, 0600) != 0 || lstat(out->path, &st) != 0 ||
+				 listen(out->fd, BACKLOG) != 0)) {
+		status = twi_error_errno(TOW_ESYSTEM, errno, "listen on '%s'", out->path);
+		unlink(out->path);
+	}
+	if (status < 0) {
+		close(out->fd);
+		return status;
+	}
+	out->device = st.st_dev;
+	out->inode = st.st_ino;
+	return TOW_OK;
+}
+
+int twi_listen_open(const char *dir, const char *job, int64_t rank, struct twi_listen *out)
+{
+	int dir_fd, status;
+
+	if (!good_job(job))
+		return twi_error(TOW_EINVAL,
+				 "job '%.80s' cannot name a stats socket: 1 to 64 letters, digits, "
+				 "- _ . and no . in front",
+				 job);
+	status = twi_stats_dir_open(dir, &dir_fd);
+	if (status < 0)
+		return status;
+	lock_dir(dir_fd);
+	status = listen_at(dir, job, rank, out);
+	close(dir_fd); /* and with it the lock */
+	return status;
+}
+
+void twi_listen_unlink(const struct twi_listen *listener)
+{
+	struct stat st;
+
+	if (lstat(listener->path, &st) == 0 && st.st_dev == listener->device &&
+	    st.st_ino == listener->inode)
+		unlink(listener->path);
+}

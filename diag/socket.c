@@ -1,0 +1,197 @@
+/*
+ * socket.c - libmicrohttpd behind our listening socket; diag/http.c decides every answer.
+ *
+ * MHD owns one thread, the connections, and the parsing of HTTP. It takes all signals blocked, so
+ * that the user's handlers never run on a thread he does not know of. A connection of another user
+ * is shut down when MHD announces it, before a byte of it is parsed.
+ */
+#include "diag/socket.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <internal/base.h>
+#include <towline/stats.h>
+
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "diag/http.h"
+#include "diag/listen.h"
+
+#define CONNECTION_MEMORY (32u << 10) /* bounds the head of a request */
+#define STACK_BYTES       (512u << 10)
+
+struct twi_socket {
+	struct twi_diag *diag;
+	struct MHD_Daemon *daemon;
+	struct twi_listen listener;
+};
+
+/* The first call for a request has only its head; the answer comes with the next. */
+static char head_seen;
+
+static enum MHD_Result queue(struct MHD_Connection *connection, struct twi_http_answer *answer)
+{
+	struct MHD_Response *response = MHD_create_response_from_buffer(
+		answer->bytes, answer->text != NULL ? answer->text : (void *)"",
+		answer->text != NULL ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+	enum MHD_Result queued;
+
+	if (response == NULL) {
+		free(answer->text);
+		return MHD_NO;
+	}
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->content_type);
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	if (answer->allow != NULL)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
+	queued = MHD_queue_response(connection, answer->status, response);
+	MHD_destroy_response(response);
+	return queued;
+}
+
+static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, const char *url,
+			      const char *method, const char *version, const char *body,
+			      size_t *body_bytes, void **request)
+{
+	struct twi_socket *sock = arg;
+	struct twi_http_answer answer;
+
+	(void)version;
+	(void)body;
+	if (*request == NULL) {
+		*request = &head_seen;
+		return MHD_YES;
+	}
+	if (*body_bytes != 0) { /* of a request that will be 405; it is read and dropped */
+		*body_bytes = 0;
+		return MHD_YES;
+	}
+	twi_http_answer(sock->diag, method, url, &answer);
+	twi_count(sock->diag, TWI_C_stats_requests, 1);
+	return queue(connection, &answer);
+}
+
+/* No path of ours has anything to decode, and a decoded NUL would end the path early. */
+static size_t leave_escaped(void *arg, struct MHD_Connection *connection, char *text)
+{
+	(void)arg;
+	(void)connection;
+	return strlen(text);
+}
+
+static bool allowed(int fd)
+{
+	struct ucred peer;
+	socklen_t bytes = sizeof(peer);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
+	       (peer.uid == 0 || peer.uid == geteuid());
+}
+
+static void announce(void *arg, struct MHD_Connection *connection, void **context,
+		     enum MHD_ConnectionNotificationCode what)
+{
+	struct twi_socket *sock = arg;
+	const union MHD_ConnectionInfo *info;
+
+	(void)context;
+	if (what != MHD_CONNECTION_NOTIFY_STARTED)
+		return;
+	info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	if (info == NULL || !allowed(info->connect_fd)) {
+		twi_count(sock->diag, TWI_C_stats_refused, 1);
+		if (info != NULL)
+			shutdown(info->connect_fd, SHUT_RDWR);
+	}
+}
+
+static int start(struct twi_socket *sock)
+{
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	errno = 0;
+	/*
+	 * poll and not epoll: MHD's edges miss the end of a stream that comes with its last bytes,
+	 * and such a client would hold one of the few connections until the timeout.
+	 */
+	sock->daemon = MHD_start_daemon(
+		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC, 0, NULL, NULL, handle,
+		sock, MHD_OPTION_LISTEN_SOCKET, sock->listener.fd, MHD_OPTION_CONNECTION_LIMIT,
+		(unsigned)TWI_SOCKET_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+		(unsigned)TWI_SOCKET_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+		(size_t)CONNECTION_MEMORY, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
+		MHD_OPTION_NOTIFY_CONNECTION, announce, sock, MHD_OPTION_UNESCAPE_CALLBACK,
+		leave_escaped, NULL, MHD_OPTION_END);
+	err = errno;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (sock->daemon != NULL)
+		return TOW_OK;
+	return twi_error_errno(TOW_ESYSTEM, err, "libmicrohttpd cannot serve '%s'; set stats=0",
+			       sock->listener.path);
+}
+
+int twi_socket_open(struct twi_diag *diag, const char *dir, const char *job, int64_t rank,
+		    struct twi_socket **out)
+{
+	struct twi_socket *sock;
+	char own[256];
+	int status = TOW_OK;
+
+	*out = NULL;
+	if (dir == NULL || dir[0] == '\0') {
+		status = tow_stats_dir(own, sizeof(own));
+		dir = own;
+	}
+	if (status < 0)
+		return status;
+	sock = calloc(1, sizeof(*sock));
+	if (sock == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for the stats socket");
+	sock->diag = diag;
+	status = twi_listen_open(dir, job != NULL ? job : "towline", rank, &sock->listener);
+	if (status == TOW_OK) {
+		status = start(sock);
+		if (status < 0)
+			twi_listen_unlink(&sock->listener);
+	}
+	if (status < 0) {
+		free(sock);
+		return status;
+	}
+	*out = sock;
+	return TOW_OK;
+}
+
+void twi_socket_close(struct twi_socket *sock)
+{
+	if (sock == NULL)
+		return;
+	/* First the file: who comes now is told that nobody is there, not left hanging. */
+	twi_listen_unlink(&sock->listener);
+	MHD_stop_daemon(sock->daemon); /* closes the listening socket too */
+	free(sock);
+}
+
+const char *twi_socket_path(const struct twi_socket *sock)
+{
+	return sock != NULL ? sock->listener.path : "";
+}
+
+int twi_socket_adopt(struct twi_socket *sock, int fd)
+{
+	struct sockaddr address = { .sa_family = AF_UNIX };
+
+	if (MHD_add_connection(sock->daemon, fd, &address, sizeof(address)) != MHD_YES)
+		return twi_error_errno(TOW_ESYSTEM, errno, "libmicrohttpd refuses a connection");
+	return TOW_OK;
+}

@@ -1,0 +1,103 @@
+/*
+ * Fuzzes the stats socket: the input is what a client sends before it hangs up. libmicrohttpd and
+ * what hangs behind it must answer or hang up in time, and serve the next client.
+ *
+ * One server for the whole run; each input is a connection of its own, over a socket pair.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "diag/diag.h"
+#include "diag/socket.h"
+
+#define INPUT_MAX   (128u << 10) /* twice what a connection may hold */
+#define PATIENCE_MS 20000
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct twi_diag *diag;
+static struct twi_socket *server;
+static char dir[] = "/tmp/fuzz-http-XXXXXX";
+
+static void expect(int truth)
+{
+	if (!truth)
+		abort();
+}
+
+static void stop(void)
+{
+	twi_socket_close(server);
+	twi_diag_destroy(diag);
+	rmdir(dir);
+}
+
+static void start(void)
+{
+	expect(mkdtemp(dir) != NULL);
+	expect(twi_diag_create(&diag) == 0);
+	expect(twi_socket_open(diag, dir, "fuzz", 0, &server) == 0);
+	atexit(stop);
+}
+
+/* What has come is thrown away; returns 0 when the server has hung up. */
+static int drain(int fd)
+{
+	char text[4096];
+	ssize_t got;
+
+	while ((got = recv(fd, text, sizeof(text), MSG_DONTWAIT)) > 0)
+		continue;
+	return got == 0 || errno != EAGAIN ? 0 : 1;
+}
+
+/* Sends while it reads, so that neither side waits for the other. */
+static void talk(int fd, const uint8_t *data, size_t size)
+{
+	struct pollfd polled = { .fd = fd, .events = POLLIN | POLLOUT };
+
+	while (drain(fd)) {
+		if (size > 0) {
+			ssize_t sent = send(fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+			if (sent < 0 && errno != EAGAIN)
+				size = 0;
+			else if (sent > 0) {
+				data += sent;
+				size -= (size_t)sent;
+			}
+		}
+		if (size == 0 && polled.events != POLLIN) {
+			shutdown(fd, SHUT_WR);
+			polled.events = POLLIN;
+		}
+		expect(poll(&polled, 1, PATIENCE_MS) > 0);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	int pair[2];
+
+	if (server == NULL)
+		start();
+	if (size > INPUT_MAX)
+		return 0;
+	expect(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
+	/* All connections taken: earlier ones are being closed by the server's thread just now. */
+	for (int i = 0; twi_socket_adopt(server, pair[1]) != 0; i++) {
+		expect(i < 1000);
+		expect(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) ==
+		       0);
+		usleep(1000);
+	}
+	talk(pair[0], data, size);
+	close(pair[0]);
+	return 0;
+}

@@ -1,0 +1,85 @@
+/* test_http.c - every row of the table in diag/http.h, without a socket. */
+#include "twt.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#include "diag/diag.h"
+#include "diag/http.h"
+#include "diag/registry.h"
+
+static void routes(void **state)
+{
+	static const struct {
+		const char *method, *path;
+		unsigned status;
+		enum twi_http_kind kind;
+	} rows[] = {
+		{ "GET", "/metrics", 200, TWI_HTTP_METRICS },
+		{ "HEAD", "/metrics", 200, TWI_HTTP_METRICS },
+		{ "GET", "/v1/info", 200, TWI_HTTP_DOCUMENT },
+		{ "GET", "/", 200, TWI_HTTP_DOCUMENT },
+		{ "POST", "/v1/info", 405, TWI_HTTP_BAD_METHOD },
+		{ "get", "/v1/info", 405, TWI_HTTP_BAD_METHOD },
+		{ "", "/v1/info", 405, TWI_HTTP_BAD_METHOD },
+		{ "GET", "", 400, TWI_HTTP_BAD_PATH },
+		{ "GET", "*", 400, TWI_HTTP_BAD_PATH },
+		{ "GET", "http://x/metrics", 400, TWI_HTTP_BAD_PATH },
+		{ "GET", "/v1/\x01", 400, TWI_HTTP_BAD_PATH },
+		{ "GET", "/v1/\x7f", 400, TWI_HTTP_BAD_PATH },
+	};
+	char path[TWI_HTTP_PATH_MAX + 2];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct twi_http_route route = twi_http_route(rows[i].method, rows[i].path);
+
+		assert_int_equal(route.status, rows[i].status);
+		assert_int_equal(route.kind, rows[i].kind);
+		assert_non_null(route.content_type);
+	}
+	memset(path, '/', sizeof(path));
+	path[TWI_HTTP_PATH_MAX + 1] = '\0';
+	assert_int_equal(twi_http_route("GET", path).status, 400);
+	path[TWI_HTTP_PATH_MAX] = '\0';
+	assert_int_equal(twi_http_route("GET", path).status, 200);
+}
+
+static void answers(void **state)
+{
+	static const struct {
+		const char *method, *path;
+		unsigned status;
+	} rows[] = {
+		{ "GET", "/v1/info", 200 }, { "HEAD", "/", 200 },   { "GET", "/v1/none", 404 },
+		{ "PUT", "/v1/info", 405 }, { "GET", "nope", 400 }, { "GET", "/v1/info/", 404 },
+	};
+	struct twi_diag *diag;
+
+	(void)state;
+	assert_int_equal(twi_diag_create(&diag), 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct twi_http_answer answer;
+		json_t *root;
+
+		twi_http_answer(diag, rows[i].method, rows[i].path, &answer);
+		assert_int_equal(answer.status, rows[i].status);
+		root = json_loadb(answer.text, answer.bytes, 0, NULL);
+		assert_non_null(root);
+		assert_int_equal(json_is_string(json_object_get(root, "error")),
+				 rows[i].status != 200);
+		assert_int_equal(answer.allow != NULL, rows[i].status == 405);
+		if (rows[i].status == 404)
+			assert_true(json_array_size(json_object_get(root, "paths")) >= 4);
+		json_decref(root);
+		free(answer.text);
+	}
+	twi_diag_destroy(diag);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(routes), cmocka_unit_test(answers) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,263 @@
+/*
+ * towstat.c - reads the stats sockets of the runtimes on this host, and prints the library's lists.
+ *
+ * It is an ordinary user of libtowline and of HTTP: what it shows, curl can show.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <towline/towline.h>
+
+#include "http_unix.h"
+#include "towstat.h"
+
+#define EXIT_USAGE 2
+
+struct arguments {
+	const char *socket_path;
+	enum list_style style;
+	long count;
+	int argc;
+	char **argv; /* what is no option */
+};
+
+static const char usage[] =
+	"towstat - what Towline runtimes on this host are doing\n"
+	"\n"
+	"  towstat list                        all runtimes: name, state, process, version, age\n"
+	"  towstat get PATH [NAME]             one document: /metrics /v1/info /v1/counters\n"
+	"                                      /v1/latency /v1/pool /v1/peers; /v1 lists them\n"
+	"  towstat watch [SECONDS] [NAME]      rates and latencies, each SECONDS (default 1)\n"
+	"  towstat knobs                       every knob with its default and range\n"
+	"  towstat counters                    every counter, reason and status\n"
+	"\n"
+	"  -s, --socket PATH   the runtime's stats socket, instead of NAME (job.rank)\n"
+	"  -n, --count N       watch: end after N lines\n"
+	"      --markdown      knobs, counters: as a document\n"
+	"      --man           knobs: as a manual page\n"
+	"  -h, --help          this text\n"
+	"      --version       the version\n"
+	"\n"
+	"Without NAME and --socket the only live runtime is meant. Runtimes are looked for in\n"
+	"$TOW_STATS_DIR, the default directory of this user, /run/towline, /run/user/*/towline "
+	"and\n"
+	"/tmp/towline-*. Status: 0 done, 1 failed, 2 wrong usage.\n";
+
+static int misuse(const char *what, const char *which)
+{
+	fprintf(stderr, "towstat: %s%s%s; see towstat --help\n", what, which[0] != '\0' ? ": " : "",
+		which);
+	return EXIT_USAGE;
+}
+
+static void print_age(json_int_t ns)
+{
+	long long s = ns / 1000000000;
+
+	if (s < 120)
+		printf("%8llds", s);
+	else if (s < 7200)
+		printf("%8lldm", s / 60);
+	else
+		printf("%8lldh", s / 3600);
+}
+
+static void list_one(const struct runtime_entry *row)
+{
+	struct http_answer answer = { 0 };
+	json_t *info = NULL, *version;
+	char error[512] = "";
+
+	printf("%-24s ", row->name);
+	if (row->live == 1 && http_get(row->path, "/v1/info", &answer, error, sizeof(error)) == 0)
+		info = json_loadb(answer.body, answer.bytes, 0, NULL);
+	http_answer_fini(&answer);
+	if (info == NULL) {
+		printf("%-7s %8s %-8s %9s  %s\n",
+		       row->live == 0  ? "stale"
+		       : row->live < 0 ? "denied"
+				       : "silent",
+		       "-", "-", "-", row->path);
+		return;
+	}
+	version = json_object_get(info, "version");
+	printf("%-7s %8lld %-8s ", "live",
+	       (long long)json_integer_value(json_object_get(info, "pid")),
+	       json_is_string(version) ? json_string_value(version) : "-");
+	print_age(json_integer_value(json_object_get(info, "uptime_ns")));
+	printf("  %s\n", row->path);
+	json_decref(info);
+}
+
+static int run_list(const struct arguments *arguments)
+{
+	struct runtime_list list;
+
+	if (arguments->argc != 1)
+		return misuse("list takes nothing more", arguments->argv[1]);
+	if (find_runtimes(&list) != 0)
+		return 1;
+	if (list.count > 0)
+		printf("%-24s %-7s %8s %-8s %9s  %s\n", "NAME", "STATE", "PID", "VERSION", "AGE",
+		       "SOCKET");
+	for (size_t i = 0; i < list.count; i++)
+		list_one(&list.rows[i]);
+	if (list.count == 0)
+		fprintf(stderr, "towstat: no runtimes found\n");
+	if (list.missed > 0)
+		fprintf(stderr, "towstat: %zu more are not shown\n", list.missed);
+	runtime_list_fini(&list);
+	return 0;
+}
+
+static int run_get(const struct arguments *arguments)
+{
+	struct http_answer answer;
+	char path[256], error[512];
+	int failed;
+
+	if (arguments->argc < 2)
+		return misuse("get needs a path, such as /v1/counters", "");
+	if (arguments->argc > 3)
+		return misuse("get takes a path and a name", arguments->argv[3]);
+	if (find_target(arguments->socket_path, arguments->argc > 2 ? arguments->argv[2] : NULL,
+			path, sizeof(path)) != 0)
+		return 1;
+	if (http_get(path, arguments->argv[1], &answer, error, sizeof(error)) != 0) {
+		fprintf(stderr, "towstat: %s\n", error);
+		return 1;
+	}
+	failed = answer.status != 200;
+	if (failed)
+		fprintf(stderr, "towstat: %s answers %d for %s\n", path, answer.status,
+			arguments->argv[1]);
+	fwrite(answer.body, 1, answer.bytes, failed ? stderr : stdout);
+	http_answer_fini(&answer);
+	return failed;
+}
+
+/* watch [SECONDS] [NAME]: what reads as a number is the interval. */
+static int run_watch(const struct arguments *arguments)
+{
+	struct watch_options options = { .seconds = 1, .count = arguments->count };
+	const char *name = NULL;
+	char path[256], *end;
+	int at = 1;
+
+	if (at < arguments->argc) {
+		double seconds = strtod(arguments->argv[at], &end);
+
+		if (end != arguments->argv[at] && *end == '\0') {
+			if (!(seconds >= 0.01 && seconds <= 86400))
+				return misuse("SECONDS is from 0.01 to 86400", arguments->argv[at]);
+			options.seconds = seconds;
+			at++;
+		}
+	}
+	if (at < arguments->argc)
+		name = arguments->argv[at++];
+	if (at < arguments->argc)
+		return misuse("watch takes SECONDS and a name", arguments->argv[at]);
+	if (find_target(arguments->socket_path, name, path, sizeof(path)) != 0)
+		return 1;
+	return watch(path, &options);
+}
+
+static int run_knobs(const struct arguments *arguments)
+{
+	if (arguments->argc != 1)
+		return misuse("knobs takes nothing more", arguments->argv[1]);
+	print_knobs(arguments->style);
+	return 0;
+}
+
+static int run_counters(const struct arguments *arguments)
+{
+	if (arguments->argc != 1 || arguments->style == LIST_MAN)
+		return misuse("counters takes --markdown alone", "");
+	print_counters(arguments->style);
+	return 0;
+}
+
+static const struct {
+	const char *name;
+	int (*run)(const struct arguments *arguments);
+} commands[] = {
+	{ "list", run_list },   { "get", run_get },           { "watch", run_watch },
+	{ "knobs", run_knobs }, { "counters", run_counters },
+};
+
+enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_VERSION };
+
+/* -1 to go on, else the exit status. */
+static int read_options(int argc, char **argv, struct arguments *out)
+{
+	static const struct option options[] = {
+		{ "socket", required_argument, NULL, 's' },
+		{ "count", required_argument, NULL, 'n' },
+		{ "markdown", no_argument, NULL, OPT_MARKDOWN },
+		{ "man", no_argument, NULL, OPT_MAN },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, OPT_VERSION },
+		{ NULL, 0, NULL, 0 },
+	};
+	char *end;
+	int option;
+
+	while ((option = getopt_long(argc, argv, "s:n:h", options, NULL)) != -1) {
+		switch (option) {
+		case 's':
+			out->socket_path = optarg;
+			break;
+		case 'n':
+			errno = 0;
+			out->count = strtol(optarg, &end, 10);
+			if (errno != 0 || *end != '\0' || out->count < 1)
+				return misuse("--count is a number from 1", optarg);
+			break;
+		case OPT_MARKDOWN:
+			out->style = LIST_MARKDOWN;
+			break;
+		case OPT_MAN:
+			out->style = LIST_MAN;
+			break;
+		case OPT_VERSION:
+			printf("towstat %s\n", tow_version());
+			return 0;
+		case 'h':
+			fputs(usage, stdout);
+			return 0;
+		default:
+			return misuse("wrong option", "");
+		}
+	}
+	out->argc = argc - optind;
+	out->argv = argv + optind;
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments arguments = { 0 };
+	int status = read_options(argc, argv, &arguments);
+
+	if (status >= 0)
+		return status;
+	if (arguments.argc == 0)
+		return misuse("a command is missing", "");
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		if (strcmp(arguments.argv[0], commands[i].name) != 0)
+			continue;
+		status = commands[i].run(&arguments);
+		if (fflush(stdout) != 0 || ferror(stdout)) {
+			fprintf(stderr, "towstat: cannot write: %s\n", strerror(errno));
+			return 1;
+		}
+		return status;
+	}
+	return misuse("no such command", arguments.argv[0]);
+}

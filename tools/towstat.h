@@ -1,0 +1,40 @@
+/*
+ * towstat.h - the parts of towstat: finding runtimes, watching one, printing the lists.
+ */
+#ifndef TOWSTAT_H
+#define TOWSTAT_H
+
+#include <stddef.h>
+
+#define RUNTIMES_MAX 1024
+
+struct runtime_entry {
+	char path[256];
+	char name[128]; /* the file's name without .sock: job.rank */
+	int live;       /* 1, 0: its process has ended, -1: cannot be known */
+};
+
+struct runtime_list {
+	size_t count, missed; /* missed: there was no room for more */
+	struct runtime_entry *rows;
+};
+
+/* All stats sockets of this host that can be seen. -1 without memory. */
+int find_runtimes(struct runtime_list *out);
+void runtime_list_fini(struct runtime_list *list);
+
+/* The socket of the runtime named, or of the only live one for NULL; prints why not. */
+int find_target(const char *socket_path, const char *name, char *path_out, size_t path_size);
+
+struct watch_options {
+	double seconds;
+	long count; /* 0: until the runtime ends */
+};
+
+int watch(const char *socket_path, const struct watch_options *options);
+
+enum list_style { LIST_PLAIN, LIST_MARKDOWN, LIST_MAN };
+void print_knobs(enum list_style style);
+void print_counters(enum list_style style);
+
+#endif

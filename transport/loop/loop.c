@@ -358,6 +358,11 @@ static void driver_changed(struct twi_lane *lane)
 	(void)lane;
 }
 
+static void ring_gone(struct twi_lane *lane, unsigned index)
+{
+	(void)lane, (void)index;
+}
+
 static void completed(struct twi_lane *lane, uint64_t user_data, int res, uint32_t flags,
 		      const void *data)
 {
@@ -395,6 +400,7 @@ const struct twi_lane_ops twi_lane_loop = {
 	.progress = lane_progress,
 	.deadline_ns = lane_deadline,
 	.driver_changed = driver_changed,
+	.ring_gone = ring_gone,
 	.completed = completed,
 	.peer_describe = peer_describe,
 };

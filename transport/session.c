@@ -131,7 +131,10 @@ static bool abort_send(struct twi_session *session, struct tow_op *op, int statu
 {
 	switch (op->stage) {
 	case TWI_STAGE_QUEUED:
-		break;
+		/* It may be what smaller ones behind it have waited for. */
+		twi_session_op_end(session, op, status, 0);
+		twi_session_drain(session);
+		return true;
 	case TWI_STAGE_OFFERED:
 		twi_session_put(session, TWI_FRAME_CANCEL, op->seq, 0, 0);
 		session->urgent = true;

@@ -152,8 +152,9 @@ bool twi_session_ack(struct twi_session *session)
 {
 	uint64_t hold_ns;
 
-	if (session->acks_owed == 0 && session->credit_told == session->credit_given)
-		return false;
+	if (session->failed != 0 ||
+	    (session->acks_owed == 0 && session->credit_told == session->credit_given))
+		return false; /* after a failure BYE is the last frame */
 	hold_ns = twi_engine_now(session->engine) - session->received_ns;
 	hold_ns = twi_min(hold_ns, (uint64_t)TWI_WIRE_HOLD_MAX_NS);
 	if (!twi_session_put(session, TWI_FRAME_ACK, session->seq_received, session->credit_given,

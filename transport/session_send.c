@@ -379,6 +379,8 @@ void twi_session_bulk_sent(struct twi_session *session, size_t bytes)
 		if (op != NULL) {
 			twi_list_remove(&op->link);
 			op->stage = TWI_STAGE_SENT;
+			if (session->out_refusal != 0) /* came while this was on its way: no DONE */
+				twi_session_op_end(session, op, session->out_refusal, 0);
 		}
 	}
 	if (session->out_left == 0 && session->out_tail_left == 0) {

@@ -43,12 +43,15 @@ static void drop_unexpected(struct twi_session *session)
 {
 	struct twi_match_entry *entry;
 
+	/* one that is still arriving is in the table unless a receive waits for it */
+	if (session->rx_unexpected != NULL)
+		twi_match_remove_unexpected(&session->match, &session->rx_unexpected->match);
+	free(session->rx_unexpected);
+	session->rx_unexpected = NULL;
 	while ((entry = twi_match_first_unexpected(&session->match)) != NULL) {
 		twi_match_remove_unexpected(&session->match, entry);
 		free(twi_container_of(entry, struct twi_unexpected, match));
 	}
-	free(session->rx_unexpected);
-	session->rx_unexpected = NULL;
 }
 
 void twi_session_fini(struct twi_session *session)

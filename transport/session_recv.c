@@ -526,6 +526,38 @@ static bool put_back(struct twi_session *session, struct tow_op *op)
 	return true;
 }
 
+/*
+ * A receive is taken back while its small message arrives: the message stays, in front, and goes on
+ * arriving there. Without memory for it, it is lost.
+ */
+static void leave_filling(struct twi_session *session, struct tow_op *op)
+{
+	struct twi_unexpected *message = session->rx_unexpected;
+	struct twi_match_entry *other;
+
+	if (session->rx_op == op) {
+		struct twi_frame frame = { .type = TWI_FRAME_EAGER, .tag = op->tag };
+		uint64_t got = session->rx_bytes - session->rx_left;
+
+		frame.seq = op->seq;
+		op->seq = 0;
+		session->rx_op = NULL;
+		session->rx_at = NULL;
+		message = unexpected_create(&frame, session->rx_bytes);
+		if (message == NULL)
+			return;
+		twi_path_copy_fallback(session->engine, TWI_R_unexpected_arrival, message->data,
+				       op->data, got);
+		session->rx_unexpected = message;
+		session->rx_at = message->data + got;
+		session->unexpected_bytes += message->bytes;
+	}
+	message->waiter = NULL;
+	other = twi_match_arrive_first(&session->match, &message->match);
+	if (other != NULL)
+		take_unexpected(session, message, twi_container_of(other, struct tow_op, match));
+}
+
 bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int status, bool force)
 {
 	struct twi_grant *grant;
@@ -540,18 +572,13 @@ bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int 
 	case TWI_STAGE_FILLING:
 		if (!force)
 			return false;
-		if (session->rx_op == op) {
+		if (session->rx_op == op && session->rx_at == NULL) {
+			/* it did not fit, and is lost as it would have been */
 			session->rx_op = NULL;
-			session->rx_at = NULL;
-		} else if (session->rx_unexpected != NULL && session->rx_unexpected->waiter == op) {
-			struct twi_match_entry *other = twi_match_arrive_first(
-				&session->match, &session->rx_unexpected->match);
-
-			session->rx_unexpected->waiter = NULL;
-			if (other != NULL)
-				take_unexpected(session, session->rx_unexpected,
-						twi_container_of(other, struct tow_op, match));
+			twi_session_op_end(session, op, TOW_ETRUNCATED, session->rx_bytes);
+			return true;
 		}
+		leave_filling(session, op);
 		break;
 	case TWI_STAGE_GRANTED:
 		grant = twi_session_grant_find(session, op->seq);

@@ -107,6 +107,7 @@ void twi_session_repost(struct twi_session *session, struct tow_op *op)
 
 	twi_list_remove(&op->link);
 	op->stage = TWI_STAGE_POSTED;
+	op->seq = 0;
 	if (entry != NULL)
 		take_unexpected(session, twi_container_of(entry, struct twi_unexpected, match), op);
 }
@@ -515,6 +516,7 @@ static bool put_back(struct twi_session *session, struct tow_op *op)
 
 	if (message == NULL)
 		return refuse(session, op->seq, TWI_REFUSE_CANCELED) == TOW_OK;
+	op->seq = 0;
 	message->credited = true; /* held again, on behalf of this side's own operation */
 	twi_list_remove(&op->link);
 	entry = twi_match_arrive_first(&session->match, &message->match);

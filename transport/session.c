@@ -60,6 +60,8 @@ void twi_session_fini(struct twi_session *session)
 		drop_unexpected(session);
 	free(session->tx);
 	free(session->timings);
+	free(session->owed);
+	session->owed = NULL;
 	session->tx = NULL;
 	session->timings = NULL;
 }
@@ -139,8 +141,7 @@ static bool abort_send(struct twi_session *session, struct tow_op *op, int statu
 		twi_session_drain(session);
 		return true;
 	case TWI_STAGE_OFFERED:
-		twi_session_put(session, TWI_FRAME_CANCEL, op->seq, 0, 0);
-		session->urgent = true;
+		twi_session_owe(session, TWI_FRAME_CANCEL, op->seq, 0);
 		break;
 	case TWI_STAGE_BULK:
 		if (!force && op->moved > 0)

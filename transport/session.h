@@ -96,6 +96,9 @@ struct twi_session {
 	/* control, sending */
 	uint8_t *tx;
 	uint32_t tx_head, tx_tail;
+	struct twi_frame *owed; /* control frames that must be said, for which there was no room */
+	uint32_t owed_count, owed_room;
+	bool stuck; /* the peer does not read: more is owed than there can be operations */
 	uint64_t seq_sent;
 	uint64_t seq_acked;
 	uint64_t credit_used;     /* since the start */
@@ -203,6 +206,7 @@ uint64_t twi_session_rpc_id(const struct twi_session *session, uint64_t seq, boo
 uint8_t *twi_session_room(struct twi_session *session, uint32_t bytes, bool control);
 bool twi_session_put(struct twi_session *session, uint8_t type, uint64_t seq, uint64_t tag,
 		     uint64_t value);
+void twi_session_owe(struct twi_session *session, uint8_t type, uint64_t seq, uint64_t value);
 void twi_session_drain(struct twi_session *session);
 void twi_session_grant(struct twi_session *session);
 int twi_session_granted(struct twi_session *session, const struct twi_frame *frame);

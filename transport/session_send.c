@@ -5,6 +5,8 @@
  * Budget of a small send: one frame written into the control buffer, one time stamp, three
  * counters. No allocation, no system call; the lane decides when the buffer leaves.
  */
+#include <stdlib.h>
+
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
@@ -47,6 +49,49 @@ bool twi_session_put(struct twi_session *session, uint8_t type, uint64_t seq, ui
 	twi_frame_put(at, &frame);
 	twi_count(session->engine->diag, TWI_C_control_frames_sent, 1);
 	return true;
+}
+
+/*
+ * A frame that must be said: an offer is withdrawn, a message refused or complete, the side closes.
+ * Where there is no room it waits outside the buffer, at most one for each operation there can be;
+ * a peer that reads so little has gone (twi_session_control_in says so).
+ */
+void twi_session_owe(struct twi_session *session, uint8_t type, uint64_t seq, uint64_t value)
+{
+	uint32_t room = session->owed_room == 0 ? 64 : session->owed_room * 2;
+	struct twi_frame *owed = session->owed;
+
+	session->urgent = true;
+	if (session->owed_count == 0 && twi_session_put(session, type, seq, 0, value))
+		return;
+	if (session->owed_count == session->owed_room) {
+		owed = session->owed_count > session->engine->ops.count
+			       ? NULL
+			       : realloc(owed, room * sizeof(owed[0]));
+		if (owed == NULL) {
+			session->stuck = true;
+			return;
+		}
+		session->owed = owed;
+		session->owed_room = room;
+	}
+	owed[session->owed_count++] =
+		(struct twi_frame){ .type = type, .seq = seq, .value = value };
+}
+
+/* The control buffer is empty: what was owed goes first. */
+static void pay(struct twi_session *session)
+{
+	uint32_t paid = 0;
+
+	while (paid < session->owed_count &&
+	       twi_session_put(session, session->owed[paid].type, session->owed[paid].seq, 0,
+			       session->owed[paid].value))
+		paid++;
+	session->owed_count -= paid;
+	for (uint32_t i = 0; i < session->owed_count; i++)
+		session->owed[i] = session->owed[i + paid];
+	session->urgent = paid > 0;
 }
 
 static bool has_credit(const struct twi_session *session, uint32_t cost)
@@ -167,8 +212,7 @@ bool twi_session_ack(struct twi_session *session)
 
 void twi_session_bye(struct twi_session *session)
 {
-	twi_session_put(session, TWI_FRAME_BYE, 0, 0, 0);
-	session->urgent = true;
+	twi_session_owe(session, TWI_FRAME_BYE, 0, 0);
 }
 
 bool twi_session_control_out(struct twi_session *session, struct iovec *out)
@@ -185,7 +229,8 @@ void twi_session_control_sent(struct twi_session *session, size_t bytes)
 	twi_assert(bytes <= session->tx_tail - session->tx_head);
 	session->tx_head += (uint32_t)bytes;
 	if (session->tx_head == session->tx_tail) {
-		session->urgent = false;
+		pay(session);
+		twi_session_grant(session);
 		twi_session_drain(session);
 	}
 }

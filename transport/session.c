@@ -12,12 +12,26 @@
 #include "transport/engine.h"
 #include "transport/op.h"
 
+/*
+ * The largest message that may go small. It must fit the control buffer, or it would never go; and
+ * half of the credit, because a receiver tells of credit given back once it is a quarter.
+ */
+static uint32_t eager_max(const struct twi_session_config *config)
+{
+	uint64_t credit = config->remote_credit_bytes / 2;
+	uint64_t room = TWI_CONTROL_BYTES - TWI_CONTROL_RESERVE - TWI_FRAME_BYTES;
+
+	credit -= twi_min(credit, (uint64_t)twi_frame_cost(0));
+	return (uint32_t)twi_min(config->eager_max_bytes, twi_min(room, credit));
+}
+
 int twi_session_init(struct twi_session *session, struct twi_engine *engine, struct tow_peer *peer,
 		     const struct twi_session_config *config)
 {
 	uint64_t slots = 64;
 
 	*session = (struct twi_session){ .engine = engine, .peer = peer, .config = *config };
+	session->eager_max_bytes = eager_max(config);
 	/* What is not acknowledged is bounded by the credit, so its times fit in a ring of this
 	 * size. */
 	while (slots < config->remote_credit_bytes / twi_frame_cost(0) + 1)

@@ -89,7 +89,8 @@ struct twi_session {
 	struct twi_engine *engine;
 	struct tow_peer *peer;
 	struct twi_session_config config;
-	int failed; /* status that operations get now, or 0 */
+	uint32_t eager_max_bytes; /* what this side sends small: fits the buffer and the credit */
+	int failed;               /* status that operations get now, or 0 */
 	bool peer_said_bye;
 	bool urgent; /* the control buffer holds something that must not wait */
 

@@ -164,7 +164,7 @@ static bool frame_offer(struct twi_session *session, struct tow_op *op)
 
 static bool frame_send(struct twi_session *session, struct tow_op *op)
 {
-	if (op->bytes <= session->config.eager_max_bytes)
+	if (op->bytes <= session->eager_max_bytes)
 		return frame_eager(session, op);
 	return frame_offer(session, op);
 }

@@ -23,18 +23,16 @@ struct figure {
 };
 
 static const struct figure pool_figures[] = {
-	{ "size", { "premap_bytes", "capacity_bytes", "total_bytes" }, true },
-	{ "in use", { "used_bytes", "allocated_bytes", "in_use_bytes" }, true },
-	{ "most in use", { "peak_bytes", "used_peak_bytes", "high_water_bytes" }, true },
-	{ "allocations it had no room for", { "exhausted", "exhausted_count" }, false },
-	{ "recommended premap_memory_bytes", { "recommended_premap_bytes" }, true },
+	{ "size", { "mapped_bytes" }, true },
+	{ "in use", { "allocated_bytes" }, true },
+	{ "most in use", { "allocated_peak_bytes" }, true },
+	{ "allocations it had no room for", { "exhausted" }, false },
+	{ "recommended premap_memory_bytes", { "recommended_premap_memory_bytes" }, true },
 };
 
 static const struct figure counter_figures[] = {
-	{ "zero-copy sends", { "zerocopy_sends", "tcp_zerocopy_sends", "send_zc" }, false },
-	{ "of these copied by the kernel",
-	  { "zerocopy_kernel_copies", "tcp_zerocopy_kernel_copies", "kernel_copies" },
-	  false },
+	{ "zero-copy sends", { "zerocopy_sends" }, false },
+	{ "of these copied by the kernel", { "zerocopy_kernel_copies" }, false },
 };
 
 static json_t *document(const struct grads_rank *rank, const char *path)
@@ -239,7 +237,7 @@ static void print_fault(const struct grads_rank *rank, json_t *pool)
 
 	if (outcome->heap_buffers == 0)
 		return;
-	if (number(pool, "recommended_premap_bytes", &named) && named > 0) {
+	if (number(pool, "recommended_premap_memory_bytes", &named) && named > 0) {
 		cure = (uint64_t)named;
 		source = "recommended by /v1/pool";
 	}

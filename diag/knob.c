@@ -144,6 +144,11 @@ int twi_knob_parse(size_t index, const char *text, int64_t *value_out)
 	return index < twi_array_count(knobs) && parse(&knobs[index], text, value_out);
 }
 
+const void *twi_knob_field(const struct tow_options *options, size_t index)
+{
+	return (const char *)options + knobs[index].offset;
+}
+
 /* A value as a user would write it. */
 static void format(const struct knob *knob, int64_t value, char *out, size_t bytes)
 {

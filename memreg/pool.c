@@ -122,13 +122,15 @@ void twi_pool_seal(struct twi_pool *pool)
 
 /*
  * Counts a request without room, remembers what would have been enough, and says so. Enough is the
- * pool with room for the request added at its end: then it fits however the rest is fragmented.
+ * pool with room added at its end for all requests refused since the last free: then they fit
+ * however the rest is fragmented. (One that is repeated meanwhile counts again: rather too much
+ * than too little.)
  */
 static int exhausted(struct twi_pool *pool, size_t bytes, size_t align)
 {
 	struct twi_pool_stats stats;
 	struct twi_arena_stats last;
-	uint64_t need, enough;
+	uint64_t need, refused, enough;
 	uint32_t count = atomic_load_explicit(&pool->extents.count, memory_order_acquire);
 
 	twi_count(pool->diag, TWI_C_pool_exhausted, 1);
@@ -139,13 +141,16 @@ static int exhausted(struct twi_pool *pool, size_t bytes, size_t align)
 	twi_pool_stats(pool, &stats);
 	pool->ops->stats(pool->arena[count - 1], &last);
 	need = twi_align_up(bytes, 4096) + (align > 4096 ? align - 4096 : 0);
-	enough = stats.mapped + need - twi_min(last.last_free_bytes, need);
+	refused =
+		need + atomic_fetch_add_explicit(&pool->refused_bytes, need, memory_order_relaxed);
+	enough = stats.mapped + refused - twi_min(last.last_free_bytes, refused);
 	enough = twi_align_up(enough, TWI_HUGE_BYTES);
-	raise_u64(&pool->demand_bytes, stats.allocated + need);
+	raise_u64(&pool->demand_bytes, stats.allocated + refused);
 	raise_u64(&pool->enough_bytes, enough);
 	return twi_error(TOW_EEXHAUSTED,
 			 "pool: no room for %zu bytes: %llu of %llu bytes are free, the largest "
-			 "block has %llu; premap_memory_bytes=%lluMiB would have been enough",
+			 "block has %llu; premap_memory_bytes=%lluMiB would have been enough "
+			 "for all that was refused since the last free",
 			 bytes, (unsigned long long)stats.free, (unsigned long long)stats.mapped,
 			 (unsigned long long)stats.largest_free, (unsigned long long)enough >> 20);
 }
@@ -160,9 +165,12 @@ int twi_pool_alloc(struct twi_pool *pool, size_t bytes, size_t align, void **out
 		return twi_error(TOW_EINVAL,
 				 "pool: align = %zu is not a power of two up to 2097152, nor 0",
 				 align);
-	for (uint32_t i = 0; i < count; i++)
-		if (pool->ops->alloc(pool->arena[i], bytes, align, out) == TOW_OK)
+	for (uint32_t i = 0; i < count; i++) {
+		if (pool->ops->alloc(pool->arena[i], bytes, align, out) == TOW_OK) {
+			twi_count(pool->diag, TWI_C_pool_allocs, 1);
 			return TOW_OK;
+		}
+	}
 	return exhausted(pool, bytes, align);
 }
 
@@ -201,6 +209,10 @@ int twi_pool_free(struct twi_pool *pool, void *memory)
 		return not_allocated(memory);
 	if (outcome == TWI_HOLD_ENDED)
 		pool->ops->give(pool->arena[extent->slot], memory);
+	twi_count(pool->diag, TWI_C_pool_frees, 1);
+	/* There is room again: what was refused may fit now. */
+	if (atomic_load_explicit(&pool->refused_bytes, memory_order_relaxed) != 0)
+		atomic_store_explicit(&pool->refused_bytes, 0, memory_order_relaxed);
 	return TOW_OK;
 }
 

@@ -46,8 +46,9 @@ struct twi_pool {
 
 	_Atomic int64_t leased_bytes; /* signed: an end may be counted before its begin */
 	_Atomic int64_t leased_peak_bytes;
-	_Atomic uint64_t demand_bytes; /* of requests that failed */
-	_Atomic uint64_t enough_bytes; /* pool size that would have been enough for them */
+	_Atomic uint64_t demand_bytes;  /* of requests that failed */
+	_Atomic uint64_t refused_bytes; /* by requests that failed, since the last free */
+	_Atomic uint64_t enough_bytes;  /* pool size that would have been enough for them */
 	_Atomic uint64_t exhausted;
 	struct twi_pool_gauge gauge[TWI_POOL_GAUGES];
 };

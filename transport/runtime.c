@@ -80,13 +80,34 @@ static void describe_peers(void *arg, struct twi_emit *emit)
 	twi_engine_leave(engine);
 }
 
-static void describe_rings(void *arg, struct twi_emit *emit)
+/* The values that this runtime runs with, by the names of the knob table. */
+static void describe_knobs(const struct twi_engine *engine, struct twi_emit *emit)
+{
+	struct tow_knob knob = { .size = sizeof(knob) };
+
+	twi_emit_object_begin(emit, "knobs");
+	for (size_t i = 0; i < tow_knob_count(); i++) {
+		const void *field = twi_knob_field(&engine->knobs, i);
+
+		tow_knob_info(i, &knob);
+		if (strcmp(knob.unit, "text") == 0)
+			twi_emit_str(emit, knob.name, *(const char *const *)field);
+		else
+			twi_emit_i64(emit, knob.name, *(const int64_t *)field);
+	}
+	twi_emit_object_end(emit);
+}
+
+static void describe_runtime(void *arg, struct twi_emit *emit)
 {
 	struct twi_engine *engine = arg;
 	struct utsname host = { 0 };
 
 	uname(&host);
+	twi_emit_str(emit, "job", engine->knobs.job);
+	twi_emit_i64(emit, "rank", engine->knobs.rank);
 	twi_emit_str(emit, "kernel", host.release);
+	describe_knobs(engine, emit);
 	twi_engine_enter(engine);
 	twi_emit_array_begin(emit, "rings");
 	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
@@ -111,8 +132,8 @@ static int add_sources(struct tow_runtime *runtime)
 	const struct twi_source sources[] = {
 		{ "/v1/peers", "connections, their lane, state and credit", describe_peers,
 		  &runtime->engine },
-		{ "/v1/info", "the kernel and what the rings can do", describe_rings,
-		  &runtime->engine },
+		{ "/v1/info", "the job, the kernel, the knobs and what the rings can do",
+		  describe_runtime, &runtime->engine },
 	};
 
 	for (unsigned i = 0; i < twi_array_count(sources); i++) {

@@ -383,15 +383,7 @@ static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 			     peer->link->pipes[peer->side][i].fill);
 }
 
-/* This lane has nothing in any ring. */
-static void lane_ring_gone(struct twi_lane *base, unsigned index)
-{
-	(void)base;
-	(void)index;
-}
-
 const struct twi_lane_ops twi_lane_loop = {
-	.ring_gone = lane_ring_gone,
 	.id = TWI_LANE_LOOP,
 	.scheme = "loop",
 	.open = lane_open,

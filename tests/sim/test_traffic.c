@@ -136,6 +136,25 @@ static void traffic(void)
 		start(conn, side, send, sim_below(world, SIM_TAGS), bytes);
 }
 
+/* More large messages at once than may be granted. */
+static void burst(void)
+{
+	int conn = (int)sim_below(world, (uint64_t)world->conn_count),
+	    side = (int)sim_below(world, 2);
+	int count = 60 + (int)sim_below(world, 60);
+
+	for (int i = 0; i < count; i++) {
+		bool send = sim_chance(world, 500);
+		uint64_t bytes = world->eager_max + 1 + sim_below(world, 500);
+
+		if (!world->conns[conn].closed[send ? side : 1 - side])
+			start(conn, send ? side : 1 - side, send, sim_below(world, SIM_TAGS),
+			      send ? bytes : world->eager_max + 600);
+		if (sim_chance(world, 200))
+			cancel();
+	}
+}
+
 static void act(void)
 {
 	struct sim_op *op;
@@ -170,6 +189,10 @@ static void act(void)
 		break;
 	case 7:
 		sim_reap(world);
+		break;
+	case 8:
+		if (world->bursts && sim_chance(world, 200))
+			burst();
 		break;
 	default:
 		traffic();
@@ -257,6 +280,7 @@ static void set_up(uint64_t seed)
 	world->bytes_max = sim_chance(world, 200) ? 400000 : 40000;
 	world->cancels = sim_chance(world, 500);
 	world->deadlines = sim_chance(world, 400);
+	world->bursts = sim_chance(world, 150);
 	world->closes = sim_chance(world, 300);
 	world->unknowns = sim_chance(world, 200);
 	world->callbacks_start = sim_chance(world, 300);

@@ -223,6 +223,46 @@ static void test_small_message_outlives_its_receive(void **state)
 	assert_int_equal(session->unexpected_bytes, 0);
 }
 
+/* A receive that has met an offer and waits for its turn gives it back, in front of later ones. */
+static void test_waiting_receive_gives_back(void **state)
+{
+	struct tow_op *first, *second;
+	uint64_t seq = 1;
+
+	(void)state;
+	for (; seq <= TWI_GRANTS_MAX; seq++) {
+		recv_op(LARGE, 9);
+		assert_int_equal(say(TWI_FRAME_RTS, seq, 9, LARGE), TOW_OK);
+	}
+	first = recv_op(LARGE, 1);
+	assert_int_equal(say(TWI_FRAME_RTS, seq, 1, LARGE), TOW_OK);
+	assert_int_equal(first->stage, TWI_STAGE_QUEUED);
+	assert_int_equal(say_eager(seq + 1, 1, 5), TOW_OK);
+	assert_true(twi_session_abort(session, first, TOW_ECANCELED, false));
+	assert_int_equal(first->rpc_id, 0);
+	second = recv_op(LARGE, 1);
+	assert_int_equal(second->stage, TWI_STAGE_QUEUED);
+	assert_int_equal(session->credit_charged - session->credit_given, twi_frame_cost(5));
+	assert_int_equal(status_of(recv_op(LARGE, 1)), TOW_OK);
+
+	/* given back with another receive there: that one has it at once; and then it is withdrawn
+	 */
+	first = recv_op(LARGE, 1);
+	assert_true(twi_session_abort(session, second, TOW_ECANCELED, false));
+	assert_int_equal(first->seq, seq);
+	assert_int_equal(say(TWI_FRAME_CANCEL, seq, 0, 0), TOW_OK);
+	assert_int_equal(first->stage, TWI_STAGE_POSTED);
+	assert_int_equal(session->credit_charged, session->credit_given);
+
+	/* and given back with nobody there: withdrawn from the table */
+	assert_int_equal(say(TWI_FRAME_RTS, seq + 2, 1, LARGE), TOW_OK);
+	assert_true(twi_session_abort(session, first, TOW_ECANCELED, false));
+	assert_int_equal(session->match.unexpected_count, 1);
+	assert_int_equal(say(TWI_FRAME_CANCEL, seq + 2, 0, 0), TOW_OK);
+	assert_int_equal(session->match.unexpected_count, 0);
+	assert_int_equal(session->credit_charged, session->credit_given);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -234,6 +274,7 @@ int main(void)
 		CASE(test_taken_back_after_any_byte),
 		CASE(test_unwanted_bytes_sink),
 		CASE(test_full_control_buffer),
+		CASE(test_waiting_receive_gives_back),
 		CASE(test_queued_send_lets_others_go),
 		CASE(test_small_message_outlives_its_receive),
 	};

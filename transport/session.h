@@ -19,7 +19,8 @@
  *
  * Bounds: what nobody has posted for costs the sender credit, so the receiver never holds more than
  * credit_bytes for one peer; at most TWI_GRANTS_MAX large messages are on their way to one
- *receiver; the control buffer is fixed, with a reserve that only control frames may use.
+ *receiver; the control buffer is fixed, with a reserve that only control frames may use; what must
+ *be said and does not fit there waits outside it, at most once for each operation.
  *
  * A message that is taken back (canceled, past its deadline) after it was granted leaves the bulk
  * stream in step: the sender fills the chunk it has begun with zeros and ends it with an ABORT; the

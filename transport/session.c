@@ -12,12 +12,26 @@
 #include "transport/engine.h"
 #include "transport/op.h"
 
+/*
+ * The largest message that may go small. It must fit the control buffer, or it would never go; and
+ * half of the credit, because a receiver tells of credit given back once it is a quarter.
+ */
+static uint32_t eager_max(const struct twi_session_config *config)
+{
+	uint64_t credit = config->remote_credit_bytes / 2;
+	uint64_t room = TWI_CONTROL_BYTES - TWI_CONTROL_RESERVE - TWI_FRAME_BYTES;
+
+	credit -= twi_min(credit, (uint64_t)twi_frame_cost(0));
+	return (uint32_t)twi_min(config->eager_max_bytes, twi_min(room, credit));
+}
+
 int twi_session_init(struct twi_session *session, struct twi_engine *engine, struct tow_peer *peer,
 		     const struct twi_session_config *config)
 {
 	uint64_t slots = 64;
 
 	*session = (struct twi_session){ .engine = engine, .peer = peer, .config = *config };
+	session->eager_max_bytes = eager_max(config);
 	/* What is not acknowledged is bounded by the credit, so its times fit in a ring of this
 	 * size. */
 	while (slots < config->remote_credit_bytes / twi_frame_cost(0) + 1)
@@ -43,12 +57,15 @@ static void drop_unexpected(struct twi_session *session)
 {
 	struct twi_match_entry *entry;
 
+	/* one that is still arriving is in the table unless a receive waits for it */
+	if (session->rx_unexpected != NULL)
+		twi_match_remove_unexpected(&session->match, &session->rx_unexpected->match);
+	free(session->rx_unexpected);
+	session->rx_unexpected = NULL;
 	while ((entry = twi_match_first_unexpected(&session->match)) != NULL) {
 		twi_match_remove_unexpected(&session->match, entry);
 		free(twi_container_of(entry, struct twi_unexpected, match));
 	}
-	free(session->rx_unexpected);
-	session->rx_unexpected = NULL;
 }
 
 void twi_session_fini(struct twi_session *session)
@@ -57,6 +74,8 @@ void twi_session_fini(struct twi_session *session)
 		drop_unexpected(session);
 	free(session->tx);
 	free(session->timings);
+	free(session->owed);
+	session->owed = NULL;
 	session->tx = NULL;
 	session->timings = NULL;
 }
@@ -131,10 +150,12 @@ static bool abort_send(struct twi_session *session, struct tow_op *op, int statu
 {
 	switch (op->stage) {
 	case TWI_STAGE_QUEUED:
-		break;
+		/* It may be what smaller ones behind it have waited for. */
+		twi_session_op_end(session, op, status, 0);
+		twi_session_drain(session);
+		return true;
 	case TWI_STAGE_OFFERED:
-		twi_session_put(session, TWI_FRAME_CANCEL, op->seq, 0, 0);
-		session->urgent = true;
+		twi_session_owe(session, TWI_FRAME_CANCEL, op->seq, 0);
 		break;
 	case TWI_STAGE_BULK:
 		if (!force && op->moved > 0)

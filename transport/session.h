@@ -19,7 +19,8 @@
  *
  * Bounds: what nobody has posted for costs the sender credit, so the receiver never holds more than
  * credit_bytes for one peer; at most TWI_GRANTS_MAX large messages are on their way to one
- *receiver; the control buffer is fixed, with a reserve that only control frames may use.
+ *receiver; the control buffer is fixed, with a reserve that only control frames may use; what must
+ *be said and does not fit there waits outside it, at most once for each operation.
  *
  * A message that is taken back (canceled, past its deadline) after it was granted leaves the bulk
  * stream in step: the sender fills the chunk it has begun with zeros and ends it with an ABORT; the
@@ -89,13 +90,17 @@ struct twi_session {
 	struct twi_engine *engine;
 	struct tow_peer *peer;
 	struct twi_session_config config;
-	int failed; /* status that operations get now, or 0 */
+	uint32_t eager_max_bytes; /* what this side sends small: fits the buffer and the credit */
+	int failed;               /* status that operations get now, or 0 */
 	bool peer_said_bye;
 	bool urgent; /* the control buffer holds something that must not wait */
 
 	/* control, sending */
 	uint8_t *tx;
 	uint32_t tx_head, tx_tail;
+	struct twi_frame *owed; /* control frames that must be said, for which there was no room */
+	uint32_t owed_count, owed_room;
+	bool stuck; /* the peer does not read: more is owed than there can be operations */
 	uint64_t seq_sent;
 	uint64_t seq_acked;
 	uint64_t credit_used;     /* since the start */
@@ -203,6 +208,7 @@ uint64_t twi_session_rpc_id(const struct twi_session *session, uint64_t seq, boo
 uint8_t *twi_session_room(struct twi_session *session, uint32_t bytes, bool control);
 bool twi_session_put(struct twi_session *session, uint8_t type, uint64_t seq, uint64_t tag,
 		     uint64_t value);
+void twi_session_owe(struct twi_session *session, uint8_t type, uint64_t seq, uint64_t value);
 void twi_session_drain(struct twi_session *session);
 void twi_session_grant(struct twi_session *session);
 int twi_session_granted(struct twi_session *session, const struct twi_frame *frame);

@@ -28,15 +28,6 @@ static void give_credit(struct twi_session *session, uint64_t payload_bytes)
 		session->urgent = true;
 }
 
-static int refuse(struct twi_session *session, uint64_t seq, uint64_t reason)
-{
-	session->urgent = true;
-	if (twi_session_put(session, TWI_FRAME_REFUSE, seq, 0, reason))
-		return TOW_OK;
-	return twi_error(TOW_EPEER, "peer %s does not read its control stream",
-			 session->peer->address);
-}
-
 /* The receive has its message, of `bytes`; all of it, or as much as the buffer holds, is there. */
 static void end_receive(struct twi_session *session, struct tow_op *op, uint64_t bytes)
 {
@@ -107,6 +98,7 @@ void twi_session_repost(struct twi_session *session, struct tow_op *op)
 
 	twi_list_remove(&op->link);
 	op->stage = TWI_STAGE_POSTED;
+	op->seq = 0;
 	if (entry != NULL)
 		take_unexpected(session, twi_container_of(entry, struct twi_unexpected, match), op);
 }
@@ -117,8 +109,7 @@ void twi_session_matched(struct twi_session *session, struct tow_op *op, uint64_
 {
 	op->seq = seq;
 	if (bytes > op->bytes) {
-		if (refuse(session, seq, TWI_REFUSE_TRUNCATED) != TOW_OK)
-			session->peer_said_bye = true; /* it is stuck; its deadline will end it */
+		twi_session_owe(session, TWI_FRAME_REFUSE, seq, TWI_REFUSE_TRUNCATED);
 		twi_session_op_end(session, op, TOW_ETRUNCATED, bytes);
 		return;
 	}
@@ -421,6 +412,9 @@ int twi_session_control_in(struct twi_session *session, const uint8_t *data, siz
 		    (session->rx_op != NULL || session->rx_unexpected != NULL))
 			finish_eager(session); /* a message of no bytes */
 	}
+	if (twi_unlikely(session->stuck))
+		return twi_error(TOW_EPEER, "peer %s does not read its control stream",
+				 session->peer->address);
 	return TOW_OK;
 }
 
@@ -458,8 +452,7 @@ static int on_data(struct twi_session *session)
 	}
 	grant->op = NULL;
 	if (op != NULL) {
-		twi_session_put(session, TWI_FRAME_DONE, frame.seq, 0, 0);
-		session->urgent = true;
+		twi_session_owe(session, TWI_FRAME_DONE, frame.seq, 0);
 		end_receive(session, op, grant->bytes);
 	}
 	twi_session_grant_free(session, grant);
@@ -507,14 +500,17 @@ int twi_session_bulk_in(struct twi_session *session, size_t bytes)
 }
 
 /* Puts a matched offer back among the unexpected messages, in front: nothing is lost. */
-static bool put_back(struct twi_session *session, struct tow_op *op)
+static void put_back(struct twi_session *session, struct tow_op *op)
 {
 	struct twi_frame frame = { .type = TWI_FRAME_RTS, .seq = op->seq, .tag = op->tag };
 	struct twi_unexpected *message = unexpected_create(&frame, op->result_bytes);
 	struct twi_match_entry *entry;
 
-	if (message == NULL)
-		return refuse(session, op->seq, TWI_REFUSE_CANCELED) == TOW_OK;
+	if (message == NULL) {
+		twi_session_owe(session, TWI_FRAME_REFUSE, op->seq, TWI_REFUSE_CANCELED);
+		return;
+	}
+	op->seq = 0;
 	message->credited = true; /* held again, on behalf of this side's own operation */
 	twi_list_remove(&op->link);
 	entry = twi_match_arrive_first(&session->match, &message->match);
@@ -523,7 +519,38 @@ static bool put_back(struct twi_session *session, struct tow_op *op)
 				    message->seq, message->bytes);
 		free(message);
 	}
-	return true;
+}
+
+/*
+ * A receive is taken back while its small message arrives: the message stays, in front, and goes on
+ * arriving there. Without memory for it, it is lost.
+ */
+static void leave_filling(struct twi_session *session, struct tow_op *op)
+{
+	struct twi_unexpected *message = session->rx_unexpected;
+	struct twi_match_entry *other;
+
+	if (session->rx_op == op) {
+		struct twi_frame frame = { .type = TWI_FRAME_EAGER, .tag = op->tag };
+		uint64_t got = session->rx_bytes - session->rx_left;
+
+		frame.seq = op->seq;
+		op->seq = 0;
+		session->rx_op = NULL;
+		session->rx_at = NULL;
+		message = unexpected_create(&frame, session->rx_bytes);
+		if (message == NULL)
+			return;
+		twi_path_copy_fallback(session->engine, TWI_R_unexpected_arrival, message->data,
+				       op->data, got);
+		session->rx_unexpected = message;
+		session->rx_at = message->data + got;
+		session->unexpected_bytes += message->bytes;
+	}
+	message->waiter = NULL;
+	other = twi_match_arrive_first(&session->match, &message->match);
+	if (other != NULL)
+		take_unexpected(session, message, twi_container_of(other, struct tow_op, match));
 }
 
 bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int status, bool force)
@@ -540,25 +567,20 @@ bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int 
 	case TWI_STAGE_FILLING:
 		if (!force)
 			return false;
-		if (session->rx_op == op) {
+		if (session->rx_op == op && session->rx_at == NULL) {
+			/* it did not fit, and is lost as it would have been */
 			session->rx_op = NULL;
-			session->rx_at = NULL;
-		} else if (session->rx_unexpected != NULL && session->rx_unexpected->waiter == op) {
-			struct twi_match_entry *other = twi_match_arrive_first(
-				&session->match, &session->rx_unexpected->match);
-
-			session->rx_unexpected->waiter = NULL;
-			if (other != NULL)
-				take_unexpected(session, session->rx_unexpected,
-						twi_container_of(other, struct tow_op, match));
+			twi_session_op_end(session, op, TOW_ETRUNCATED, session->rx_bytes);
+			return true;
 		}
+		leave_filling(session, op);
 		break;
 	case TWI_STAGE_GRANTED:
 		grant = twi_session_grant_find(session, op->seq);
 		if (!force || grant == NULL)
 			return false;
 		grant->op = NULL;
-		refuse(session, op->seq, TWI_REFUSE_CANCELED);
+		twi_session_owe(session, TWI_FRAME_REFUSE, op->seq, TWI_REFUSE_CANCELED);
 		break;
 	default:
 		return false;

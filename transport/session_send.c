@@ -5,6 +5,8 @@
  * Budget of a small send: one frame written into the control buffer, one time stamp, three
  * counters. No allocation, no system call; the lane decides when the buffer leaves.
  */
+#include <stdlib.h>
+
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
@@ -47,6 +49,49 @@ bool twi_session_put(struct twi_session *session, uint8_t type, uint64_t seq, ui
 	twi_frame_put(at, &frame);
 	twi_count(session->engine->diag, TWI_C_control_frames_sent, 1);
 	return true;
+}
+
+/*
+ * A frame that must be said: an offer is withdrawn, a message refused or complete, the side closes.
+ * Where there is no room it waits outside the buffer, at most one for each operation there can be;
+ * a peer that reads so little has gone (twi_session_control_in says so).
+ */
+void twi_session_owe(struct twi_session *session, uint8_t type, uint64_t seq, uint64_t value)
+{
+	uint32_t room = session->owed_room == 0 ? 64 : session->owed_room * 2;
+	struct twi_frame *owed = session->owed;
+
+	session->urgent = true;
+	if (session->owed_count == 0 && twi_session_put(session, type, seq, 0, value))
+		return;
+	if (session->owed_count == session->owed_room) {
+		owed = session->owed_count > session->engine->ops.count
+			       ? NULL
+			       : realloc(owed, room * sizeof(owed[0]));
+		if (owed == NULL) {
+			session->stuck = true;
+			return;
+		}
+		session->owed = owed;
+		session->owed_room = room;
+	}
+	owed[session->owed_count++] =
+		(struct twi_frame){ .type = type, .seq = seq, .value = value };
+}
+
+/* The control buffer is empty: what was owed goes first. */
+static void pay(struct twi_session *session)
+{
+	uint32_t paid = 0;
+
+	while (paid < session->owed_count &&
+	       twi_session_put(session, session->owed[paid].type, session->owed[paid].seq, 0,
+			       session->owed[paid].value))
+		paid++;
+	session->owed_count -= paid;
+	for (uint32_t i = 0; i < session->owed_count; i++)
+		session->owed[i] = session->owed[i + paid];
+	session->urgent = paid > 0;
 }
 
 static bool has_credit(const struct twi_session *session, uint32_t cost)
@@ -119,7 +164,7 @@ static bool frame_offer(struct twi_session *session, struct tow_op *op)
 
 static bool frame_send(struct twi_session *session, struct tow_op *op)
 {
-	if (op->bytes <= session->config.eager_max_bytes)
+	if (op->bytes <= session->eager_max_bytes)
 		return frame_eager(session, op);
 	return frame_offer(session, op);
 }
@@ -152,8 +197,9 @@ bool twi_session_ack(struct twi_session *session)
 {
 	uint64_t hold_ns;
 
-	if (session->acks_owed == 0 && session->credit_told == session->credit_given)
-		return false;
+	if (session->failed != 0 ||
+	    (session->acks_owed == 0 && session->credit_told == session->credit_given))
+		return false; /* after a failure BYE is the last frame */
 	hold_ns = twi_engine_now(session->engine) - session->received_ns;
 	hold_ns = twi_min(hold_ns, (uint64_t)TWI_WIRE_HOLD_MAX_NS);
 	if (!twi_session_put(session, TWI_FRAME_ACK, session->seq_received, session->credit_given,
@@ -166,8 +212,7 @@ bool twi_session_ack(struct twi_session *session)
 
 void twi_session_bye(struct twi_session *session)
 {
-	twi_session_put(session, TWI_FRAME_BYE, 0, 0, 0);
-	session->urgent = true;
+	twi_session_owe(session, TWI_FRAME_BYE, 0, 0);
 }
 
 bool twi_session_control_out(struct twi_session *session, struct iovec *out)
@@ -184,7 +229,8 @@ void twi_session_control_sent(struct twi_session *session, size_t bytes)
 	twi_assert(bytes <= session->tx_tail - session->tx_head);
 	session->tx_head += (uint32_t)bytes;
 	if (session->tx_head == session->tx_tail) {
-		session->urgent = false;
+		pay(session);
+		twi_session_grant(session);
 		twi_session_drain(session);
 	}
 }
@@ -378,6 +424,8 @@ void twi_session_bulk_sent(struct twi_session *session, size_t bytes)
 		if (op != NULL) {
 			twi_list_remove(&op->link);
 			op->stage = TWI_STAGE_SENT;
+			if (session->out_refusal != 0) /* came while this was on its way: no DONE */
+				twi_session_op_end(session, op, session->out_refusal, 0);
 		}
 	}
 	if (session->out_left == 0 && session->out_tail_left == 0) {

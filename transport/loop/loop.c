@@ -358,6 +358,11 @@ static void driver_changed(struct twi_lane *lane)
 	(void)lane;
 }
 
+static void ring_gone(struct twi_lane *lane, unsigned index)
+{
+	(void)lane, (void)index;
+}
+
 static void completed(struct twi_lane *lane, uint64_t user_data, int res, uint32_t flags,
 		      const void *data)
 {
@@ -378,15 +383,7 @@ static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 			     peer->link->pipes[peer->side][i].fill);
 }
 
-/* This lane has nothing in any ring. */
-static void lane_ring_gone(struct twi_lane *base, unsigned index)
-{
-	(void)base;
-	(void)index;
-}
-
 const struct twi_lane_ops twi_lane_loop = {
-	.ring_gone = lane_ring_gone,
 	.id = TWI_LANE_LOOP,
 	.scheme = "loop",
 	.open = lane_open,
@@ -403,6 +400,7 @@ const struct twi_lane_ops twi_lane_loop = {
 	.progress = lane_progress,
 	.deadline_ns = lane_deadline,
 	.driver_changed = driver_changed,
+	.ring_gone = ring_gone,
 	.completed = completed,
 	.peer_describe = peer_describe,
 };

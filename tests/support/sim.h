@@ -1,0 +1,284 @@
+/*
+ * sim.h - a simulated world for one seed: endpoints and links in one runtime with a virtual clock,
+ * operations with what is known of each, and the rules that each must keep when it ends.
+ *
+ * A message of 8 bytes or more carries the number of its send in its first 8 bytes, so that a
+ * receive can be traced to the send wherever it lands. Buffers outside the pool are freed the
+ * moment their operation ends, so that ASan sees whoever touches them later.
+ */
+#ifndef TWT_SIM_H
+#define TWT_SIM_H
+
+#include "twt.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <towline/towline.h>
+
+#include "memreg/pool.h"
+#include "transport/loop/loop.h"
+#include "transport/op.h"
+#include "transport/runtime.h"
+
+#define SIM_ENDPOINTS 4
+#define SIM_CONNS     4
+#define SIM_TAGS      3
+#define SIM_OPS       1200
+
+enum sim_end { SIM_OPEN, SIM_ENDED, SIM_UNKNOWN };
+
+struct sim_world;
+
+struct sim_op {
+	struct sim_world *world;
+	struct tow_op *op; /* NULL: released, or never started */
+	int conn, side;    /* the side that started it */
+	bool send, pool, callback, asked_cancel, timed;
+	enum sim_end end;
+	int status;
+	uint64_t id, tag, bytes, got, rpc, deadline_ns;
+	uint8_t *data;
+	struct sim_op *met; /* a receive's send, a send's receive */
+	uint8_t head[8];    /* a receive's first bytes */
+};
+
+struct sim_conn {
+	struct tow_peer *peers[2];
+	bool closed[2];
+};
+
+struct sim_world {
+	uint64_t seed, random, log;
+	bool closing, bursts, cancels, deadlines, closes, unknowns, callbacks_start;
+	uint64_t eager_max, credit, bytes_max;
+	struct tow_runtime *runtime;
+	struct twi_engine *engine;
+	struct tow_endpoint *endpoints[SIM_ENDPOINTS];
+	struct tow_endpoint *nowhere;
+	struct tow_op *clock; /* an accept that nobody meets: waiting for it lets time pass */
+	int endpoint_count, conn_count;
+	struct sim_conn conns[SIM_CONNS];
+	struct sim_op ops[SIM_OPS];
+	int op_count;
+};
+
+/* Statuses of all operations of all seeds. */
+static uint64_t sim_counts[2][32];
+
+#define SIM_FAIL(world, ...)                                                                       \
+	do {                                                                                       \
+		fprintf(stderr, "%s:%d: seed %llu: ", __FILE__, __LINE__,                          \
+			(unsigned long long)(world)->seed);                                        \
+		fprintf(stderr, __VA_ARGS__);                                                      \
+		fprintf(stderr, "\nreplay: TOW_TEST_SEED=%llu %s\n",                               \
+			(unsigned long long)(world)->seed, program_invocation_name);               \
+		abort();                                                                           \
+	} while (0)
+
+#define SIM_CHECK(world, cond, ...)                                                                \
+	do {                                                                                       \
+		if (!(cond))                                                                       \
+			SIM_FAIL(world, __VA_ARGS__);                                              \
+	} while (0)
+
+static inline uint64_t sim_below(struct sim_world *world, uint64_t bound)
+{
+	return twt_random_below(&world->random, bound);
+}
+
+static inline bool sim_chance(struct sim_world *world, unsigned permille)
+{
+	return sim_below(world, 1000) < permille;
+}
+
+/* FNV-1a over the events of a run: two runs of one seed must have the same. */
+static inline void sim_log(struct sim_world *world, uint64_t value)
+{
+	for (int i = 0; i < 8; i++)
+		world->log = (world->log ^ (value >> 8 * i & 255)) * 0x100000001b3ull;
+}
+
+static inline uint64_t sim_word(uint64_t id, uint64_t index)
+{
+	return index == 0 ? id : (id + 1) * 0x9e3779b97f4a7c15ull + index * 0xd6e8feb86659fd93ull;
+}
+
+static inline void sim_fill(uint8_t *data, uint64_t bytes, uint64_t id)
+{
+	for (uint64_t at = 0; at < bytes; at += 8) {
+		uint64_t word = sim_word(id, at / 8);
+
+		memcpy(data + at, &word, bytes - at < 8 ? bytes - at : 8);
+	}
+}
+
+static inline bool sim_same(const uint8_t *data, uint64_t bytes, uint64_t id)
+{
+	for (uint64_t at = 0; at < bytes; at += 8) {
+		uint64_t word = sim_word(id, at / 8);
+
+		if (memcmp(data + at, &word, bytes - at < 8 ? bytes - at : 8) != 0)
+			return false;
+	}
+	return true;
+}
+
+static inline void sim_buffer(struct sim_world *world, struct sim_op *op)
+{
+	void *memory = NULL;
+
+	op->pool = sim_chance(world, 400) &&
+		   tow_alloc(world->runtime, op->bytes + 1, 0, &memory) == TOW_OK;
+	op->data = op->pool ? memory : malloc(op->bytes + 1);
+}
+
+static inline void sim_buffer_end(struct sim_op *op)
+{
+	if (op->data == NULL)
+		return;
+	memset(op->data, 0xee, op->bytes < 64 ? op->bytes : 64);
+	if (op->pool)
+		tow_free(op->world->runtime, op->data);
+	else
+		free(op->data);
+	op->data = NULL;
+}
+
+/* A receive ended with TOW_OK: its bytes are those of one send, which nobody has received yet. */
+static inline void sim_delivered(struct sim_world *world, struct sim_op *op)
+{
+	struct sim_op *from;
+	uint64_t id;
+
+	memcpy(op->head, op->data, op->got < 8 ? op->got : 8);
+	if (op->got < 8)
+		return; /* traced by its rpc_id at the end */
+	memcpy(&id, op->data, 8);
+	SIM_CHECK(world, id < (uint64_t)world->op_count, "op %llu got the bytes of nothing",
+		  (unsigned long long)op->id);
+	from = &world->ops[id];
+	SIM_CHECK(world,
+		  from->send && from->conn == op->conn && from->side != op->side &&
+			  from->tag == op->tag && from->bytes == op->got,
+		  "op %llu got message %llu, which is another's", (unsigned long long)op->id,
+		  (unsigned long long)id);
+	SIM_CHECK(world, from->met == NULL, "message %llu was delivered twice",
+		  (unsigned long long)id);
+	SIM_CHECK(world, sim_same(op->data, op->got, id), "message %llu has wrong bytes",
+		  (unsigned long long)id);
+	from->met = op;
+	op->met = from;
+}
+
+/* Did anybody give a cause for this status? Causes that need the whole history are checked later.
+ */
+static inline bool sim_may(struct sim_world *world, const struct sim_op *op, int status)
+{
+	const struct sim_conn *conn = &world->conns[op->conn];
+
+	switch (status) {
+	case TOW_OK:
+		return true;
+	case TOW_ETRUNCATED:
+		return !op->send || op->bytes > world->eager_max;
+	case TOW_ECANCELED:
+		return op->asked_cancel ||
+		       (op->send && world->deadlines && op->bytes > world->eager_max);
+	case TOW_EDEADLINE:
+		return op->timed && world->engine->virtual_ns >= op->deadline_ns;
+	case TOW_ECLOSED:
+		return conn->closed[op->side] || world->closing;
+	case TOW_EPEER:
+		return conn->closed[1 - op->side] || twi_loop_faults(world->engine) > 0;
+	default:
+		return false;
+	}
+}
+
+static inline void sim_ended(struct sim_op *op, const struct tow_result *result)
+{
+	struct sim_world *world = op->world;
+
+	SIM_CHECK(world, op->end == SIM_OPEN, "op %llu ended twice", (unsigned long long)op->id);
+	op->end = SIM_ENDED;
+	op->status = result->status;
+	op->got = result->bytes;
+	op->rpc = result->rpc_id;
+	sim_counts[op->send][-result->status]++;
+	sim_log(world, op->id);
+	sim_log(world, (uint64_t)-result->status);
+	sim_log(world, result->bytes);
+	sim_log(world, world->engine->virtual_ns);
+	SIM_CHECK(world, sim_may(world, op, result->status),
+		  "op %llu (%s of %llu) ended with %s: %s", (unsigned long long)op->id,
+		  op->send ? "send" : "recv", (unsigned long long)op->bytes,
+		  tow_status_name(result->status), tow_error_message());
+	SIM_CHECK(world, result->tag == op->tag && result->latency_ns <= world->engine->virtual_ns,
+		  "op %llu: the result is another's", (unsigned long long)op->id);
+	if (!op->send && result->status == TOW_OK) {
+		SIM_CHECK(world, result->bytes <= op->bytes, "op %llu got more than its buffer",
+			  (unsigned long long)op->id);
+		sim_delivered(world, op);
+	}
+	if (op->send && result->status == TOW_OK)
+		SIM_CHECK(world, result->bytes == op->bytes, "op %llu: sent other than asked",
+			  (unsigned long long)op->id);
+	sim_buffer_end(op);
+}
+
+static inline void sim_release(struct sim_op *op)
+{
+	struct tow_op *handle = op->op;
+
+	op->op = NULL;
+	SIM_CHECK(op->world, tow_op_release(handle) == TOW_OK, "release: %s", tow_error_message());
+}
+
+/* Looks whose operations have ended, of those without a callback. */
+static inline void sim_reap(struct sim_world *world)
+{
+	for (int i = 0; i < world->op_count; i++) {
+		struct sim_op *op = &world->ops[i];
+		struct tow_result result = { .size = sizeof(result) };
+
+		if (op->op == NULL)
+			continue;
+		if (tow_op_result(op->op, &result) == TOW_AGAIN)
+			continue;
+		if (op->end == SIM_OPEN && !op->callback)
+			sim_ended(op, &result);
+		sim_release(op);
+	}
+}
+
+/* Lets virtual time pass. */
+static inline void sim_sleep(struct sim_world *world, uint64_t ns)
+{
+	int status = tow_op_wait(world->clock, ns);
+
+	SIM_CHECK(world, status == TOW_AGAIN, "the clock says %s", tow_status_name(status));
+	sim_reap(world);
+}
+
+/* What a receiver holds is within the credit that it gave. */
+static inline void sim_check_credit(struct sim_world *world)
+{
+	for (int i = 0; i < world->conn_count; i++) {
+		for (int side = 0; side < 2; side++) {
+			const struct twi_session *session;
+
+			if (world->conns[i].closed[side])
+				continue;
+			session = &world->conns[i].peers[side]->session;
+			SIM_CHECK(world,
+				  session->credit_charged - session->credit_given <=
+						  world->credit &&
+					  session->unexpected_bytes <= world->credit &&
+					  session->grant_count <= TWI_GRANTS_MAX,
+				  "conn %d side %d holds more than its credit", i, side);
+		}
+	}
+}
+
+#endif

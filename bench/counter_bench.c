@@ -1,0 +1,133 @@
+/*
+ * counter_bench.c - what diagnostics cost: nanoseconds of each thing that the data path records.
+ *
+ *	counter_bench [--quick]
+ *
+ * Each figure is the median of several rounds of a loop, alone and with a second thread doing the
+ *same to the same runtime's counters (it has slots of its own, so it should not matter). A shared
+ *atomic counter is timed beside it, as what we do not do. What the whole costs per message is
+ *measured by tow-perf against a build with -Ddiagnostics=false (docs/performance.md).
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diag/diag.h"
+#include "diag/error.h"
+
+#define ROUNDS 9
+
+static struct twi_diag *diag;
+static _Atomic uint64_t shared;
+static _Atomic int stop;
+static uint64_t loops = 2000000;
+
+static void time_nothing(uint64_t i)
+{
+	__asm__ volatile("" : : "r"(i));
+}
+
+static void time_counter(uint64_t i)
+{
+	(void)i;
+	twi_count(diag, TWI_C_sends, 1);
+}
+
+static void time_latency(uint64_t i)
+{
+	twi_latency_record(diag, TWI_LANE_TCP, 8, 4000 + (i & 1023));
+}
+
+static void time_clock(uint64_t i)
+{
+	uint64_t now = twi_now_ns() + i;
+
+	__asm__ volatile("" : : "r"(now));
+}
+
+static void time_shared(uint64_t i)
+{
+	(void)i;
+	atomic_fetch_add_explicit(&shared, 1, memory_order_relaxed);
+}
+
+struct subject {
+	const char *name;
+	void (*once)(uint64_t i);
+};
+
+static const struct subject subjects[] = {
+	{ "an empty loop", time_nothing },
+	{ "twi_count", time_counter },
+	{ "twi_latency_record", time_latency },
+	{ "twi_now_ns", time_clock },
+	{ "a shared fetch_add (not used)", time_shared },
+};
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double measure(const struct subject *subject)
+{
+	double rounds[ROUNDS];
+
+	for (int r = 0; r < ROUNDS; r++) {
+		uint64_t start = twi_clock_gettime_ns();
+
+		for (uint64_t i = 0; i < loops; i++)
+			subject->once(i);
+		rounds[r] = (double)(twi_clock_gettime_ns() - start) / (double)loops;
+	}
+	qsort(rounds, ROUNDS, sizeof(rounds[0]), compare);
+	return rounds[ROUNDS / 2];
+}
+
+static void *disturb(void *arg)
+{
+	const struct subject *subject = arg;
+
+	for (uint64_t i = 0; !atomic_load_explicit(&stop, memory_order_relaxed); i++)
+		subject->once(i);
+	return NULL;
+}
+
+static double measure_beside(const struct subject *subject)
+{
+	pthread_t thread;
+	double ns;
+
+	atomic_store(&stop, 0);
+	if (pthread_create(&thread, NULL, disturb, (void *)(uintptr_t)subject) != 0)
+		return -1;
+	ns = measure(subject);
+	atomic_store(&stop, 1);
+	pthread_join(thread, NULL);
+	return ns;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "--quick") == 0) {
+		loops = 20000;
+	} else if (argc > 1) {
+		printf("usage: counter_bench [--quick]\nns of each record of the data path\n");
+		return strcmp(argv[1], "--help") == 0 ? 0 : 2;
+	}
+	twi_clock_init();
+	if (twi_diag_create(&diag) != TOW_OK) {
+		fprintf(stderr, "counter_bench: %s\n", tow_error_message());
+		return 1;
+	}
+	printf("%-32s %10s %22s\n", "ns each", "alone", "beside another thread");
+	for (size_t i = 0; i < sizeof(subjects) / sizeof(subjects[0]); i++)
+		printf("%-32s %10.1f %22.1f\n", subjects[i].name, measure(&subjects[i]),
+		       measure_beside(&subjects[i]));
+	twi_diag_destroy(diag);
+	return 0;
+}

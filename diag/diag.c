@@ -166,6 +166,7 @@ void twi_diag_destroy(struct twi_diag *diag)
 	free(diag);
 }
 
+#ifndef TWI_NO_DIAGNOSTICS
 /* This thread's histogram of a lane and size class; made at its first record. */
 static struct twi_latency *latency_cell(struct twi_diag *diag, struct twi_diag_block *block,
 					enum twi_lane_id lane, unsigned size_class)
@@ -184,6 +185,7 @@ static struct twi_latency *latency_cell(struct twi_diag *diag, struct twi_diag_b
 	atomic_store_explicit(&block->latencies[lane][size_class], latency, memory_order_release);
 	return latency;
 }
+#endif
 
 void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t bytes,
 			uint64_t latency_ns)

@@ -75,7 +75,10 @@ int twi_tcp_resolve(const char *address, bool passive, struct sockaddr_storage *
 		hints.ai_flags |= AI_PASSIVE;
 	err = getaddrinfo(host, port, &hints, &found);
 	if (err != 0)
-		return twi_error(TOW_EINVAL, "address tcp://%s: %s", address, gai_strerror(err));
+		return twi_error(err == EAI_MEMORY   ? TOW_ENOMEM
+				 : err == EAI_SYSTEM ? TOW_ESYSTEM
+						     : TOW_EINVAL,
+				 "address tcp://%s: %s", address, gai_strerror(err));
 	*bytes_out = found->ai_addrlen;
 	*out = (struct sockaddr_storage){ 0 };
 	memcpy(out, found->ai_addr, found->ai_addrlen);
@@ -354,8 +357,8 @@ static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 		struct twi_tcp_stream *control = twi_container_of(pos, struct twi_tcp_stream, link);
 		struct twi_tcp_peer *peer = control->peer;
 
-		if (control->state != TWI_TCP_PAIRING || peer->session_id != hello->session ||
-		    peer->token != hello->token)
+		if (control->ours || control->state != TWI_TCP_PAIRING ||
+		    peer->session_id != hello->session || peer->token != hello->token)
 			continue;
 		stream->peer = peer;
 		stream->bulk = true;

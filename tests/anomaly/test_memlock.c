@@ -1,0 +1,209 @@
+/*
+ * test_memlock.c - a runtime where pinning or io_uring is not permitted: an ordinary user with 8
+ * MiB of RLIMIT_MEMLOCK, and seccomp filters that refuse registrations or io_uring as containers
+ * do.
+ *
+ * By default it works with what is to be had and says what is missing and what mends it; with
+ * strict_premap it refuses, and says the same. Each case runs in a child of its own.
+ */
+#include "pair.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#define POOL    (64 << 20)
+#define SKIPPED 77
+
+static int become_user(void)
+{
+	struct rlimit limit = { 8 << 20, 8 << 20 };
+
+	if (geteuid() == 0 &&
+	    (setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || setgid(65534) != 0 || setuid(65534) != 0))
+		return SKIPPED;
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur > POOL)
+		return SKIPPED;
+	return 0;
+}
+
+/* System call `nr` fails with `err`; with `op` >= 0 only when its second argument is `op`. */
+static int forbid(long nr, long op, unsigned err)
+{
+	struct sock_filter steps[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)nr, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, op < 0 ? 0 : (unsigned)op + 1, 1 - (op < 0), 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | err),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(steps) / sizeof(steps[0]), steps };
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+			       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0
+		       ? 0
+		       : SKIPPED;
+}
+
+static int open_it(int64_t strict, struct tow_runtime **runtime)
+{
+	struct tow_options options = TOW_OPTIONS_DEFAULT;
+
+	options.premap_memory_bytes = POOL;
+	options.strict_premap = strict;
+	options.stats = 0;
+	return tow_runtime_open(&options, runtime);
+}
+
+/* A message of each kind through a runtime that connects to itself. */
+static int talk(struct tow_runtime *runtime)
+{
+	struct tow_endpoint *one, *two;
+	struct tow_op *accept, *connect, *send, *recv;
+	char where[TOW_ADDRESS_MAX];
+	struct tow_result here, there;
+	void *out, *in;
+
+	TWT_OK(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &one));
+	TWT_OK(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &two));
+	TWT_OK(tow_endpoint_address(two, where, sizeof(where)));
+	TWT_OK(tow_accept_start(two, NULL, &accept));
+	TWT_OK(tow_connect_start(one, where, NULL, &connect));
+	TWT_OK(twt_finish(connect, &here));
+	TWT_OK(twt_finish(accept, &there));
+	TWT_OK(tow_alloc(runtime, 1 << 20, 0, &out));
+	TWT_OK(tow_alloc(runtime, 1 << 20, 0, &in));
+	for (size_t bytes = 8; bytes <= 1 << 20; bytes <<= 17) {
+		twt_fill(out, bytes, bytes);
+		TWT_OK(tow_recv_start(there.peer, in, bytes, 1, NULL, &recv));
+		TWT_OK(tow_send_start(here.peer, out, bytes, 1, NULL, &send));
+		TWT_OK(twt_finish(send, NULL));
+		TWT_OK(twt_finish(recv, NULL));
+		if (twt_check(in, bytes, bytes) != 0)
+			return 1;
+	}
+	return 0;
+}
+
+static int says(struct tow_runtime *runtime, const char *path, const char *what)
+{
+	char *text;
+	int found;
+
+	TWT_OK(tow_stats_get(runtime, path, &text));
+	found = strstr(text, what) != NULL;
+	if (!found)
+		fprintf(stderr, "%s does not say \"%s\":\n%s\n", path, what, text);
+	tow_stats_release(text);
+	return found;
+}
+
+/* Works, and /v1/pool says what is missing (`why`) and how it is mended (`mend`). */
+static int works_and_says(const char *why, const char *mend)
+{
+	struct tow_runtime *runtime;
+	int status;
+
+	TWT_OK(open_it(0, &runtime));
+	status = talk(runtime);
+	if (status == 0 && !(says(runtime, "/v1/pool", why) && says(runtime, "/v1/pool", mend) &&
+			     says(runtime, "/v1/info", "\"pool_registered\":false")))
+		status = 2;
+	TWT_OK(tow_runtime_close(runtime));
+	return status;
+}
+
+static int refuses(int64_t strict, int first, int second, const char *mend)
+{
+	struct tow_runtime *runtime;
+	int status = open_it(strict, &runtime);
+
+	if ((status != first && status != second) || runtime != NULL)
+		return 3;
+	if (strstr(tow_error_message(), mend) == NULL) {
+		fprintf(stderr, "the message does not say \"%s\": %s\n", mend, tow_error_message());
+		return 4;
+	}
+	return 0;
+}
+
+static int user(void)
+{
+	int status = become_user();
+
+	return status != 0 ? status : works_and_says("RLIMIT_MEMLOCK", "LimitMEMLOCK=infinity");
+}
+
+static int user_strict(void)
+{
+	int status = become_user();
+
+	return status != 0 ? status : refuses(1, TOW_ENOMEM, TOW_EPERM, "LimitMEMLOCK=infinity");
+}
+
+static int no_registration(void)
+{
+	int status = forbid(SYS_io_uring_register, 0 /* IORING_REGISTER_BUFFERS */, ENOMEM);
+
+	return status != 0 ? status : works_and_says("cannot pin", "LimitMEMLOCK=infinity");
+}
+
+static int no_registration_strict(void)
+{
+	int status = forbid(SYS_io_uring_register, 0, ENOMEM);
+
+	return status != 0 ? status : refuses(1, TOW_ENOMEM, TOW_EPERM, "LimitMEMLOCK=infinity");
+}
+
+static int no_uring(void)
+{
+	int status = forbid(SYS_io_uring_setup, -1, EPERM);
+
+	return status != 0 ? status
+			   : refuses(0, TOW_EPERM, TOW_EPERM, "kernel.io_uring_disabled=0");
+}
+
+/* A function may not be cast to the void * that cmocka hands on. */
+struct body {
+	int (*run)(void);
+};
+
+static void in_child(void **state)
+{
+	const struct body *body = *state;
+	int how;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		alarm(60);
+		_exit(body->run());
+	}
+	assert_int_equal(waitpid(pid, &how, 0), pid);
+	assert_true(WIFEXITED(how));
+	if (WEXITSTATUS(how) == SKIPPED)
+		skip();
+	assert_int_equal(WEXITSTATUS(how), 0);
+}
+
+int main(void)
+{
+	static struct body bodies[] = {
+		{ user },     { user_strict }, { no_registration }, { no_registration_strict },
+		{ no_uring },
+	};
+	const struct CMUnitTest tests[] = {
+		{ "user", in_child, NULL, NULL, &bodies[0] },
+		{ "user_strict", in_child, NULL, NULL, &bodies[1] },
+		{ "no_registration", in_child, NULL, NULL, &bodies[2] },
+		{ "no_registration_strict", in_child, NULL, NULL, &bodies[3] },
+		{ "no_uring", in_child, NULL, NULL, &bodies[4] },
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -25,11 +25,14 @@ static struct twi_diag *diag;
 static struct twi_socket *server;
 static char dir[] = "/tmp/fuzz-http-XXXXXX";
 
-static void expect(int truth)
+static void expect_at(int truth, int line)
 {
-	if (!truth)
-		abort();
+	if (truth)
+		return;
+	fprintf(stderr, "fuzz_http.c:%d: not so (%s)\n", line, strerror(errno));
+	abort();
 }
+#define expect(truth) expect_at(truth, __LINE__)
 
 static void stop(void)
 {
@@ -92,7 +95,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	expect(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
 	/* All connections taken: earlier ones are being closed by the server's thread just now. */
 	for (int i = 0; twi_socket_adopt(server, pair[1]) != 0; i++) {
-		expect(i < 1000);
+		expect(i < PATIENCE_MS);
+		close(pair[0]); /* the server has closed the other one */
 		expect(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) ==
 		       0);
 		usleep(1000);

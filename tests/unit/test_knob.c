@@ -1,0 +1,161 @@
+/*
+ * test_knob.c - options, environment and defaults: who wins, how values are written, and that a bad
+ * one names the knob, the value, where it came from and the range.
+ */
+#include "twt.h"
+
+#include <string.h>
+
+#include <towline/towline.h>
+
+#include "diag/knob.h"
+
+static int resolve(struct tow_options *out)
+{
+	return twi_knob_resolve(NULL, out);
+}
+
+static void test_order(void **state)
+{
+	struct tow_options in = TOW_OPTIONS_DEFAULT, out;
+
+	(void)state;
+	unsetenv("TOW_PREMAP_MEMORY_BYTES");
+	assert_int_equal(resolve(&out), TOW_OK);
+	assert_int_equal(out.premap_memory_bytes, 256 << 20);
+	assert_string_equal(out.job, "towline");
+	setenv("TOW_PREMAP_MEMORY_BYTES", "2GiB", 1);
+	assert_int_equal(resolve(&out), TOW_OK);
+	assert_int_equal(out.premap_memory_bytes, 2ll << 30);
+	in.premap_memory_bytes = 3 << 20;
+	in.job = "mine";
+	assert_int_equal(twi_knob_resolve(&in, &out), TOW_OK);
+	assert_int_equal(out.premap_memory_bytes, 3 << 20);
+	assert_string_equal(out.job, "mine");
+	unsetenv("TOW_PREMAP_MEMORY_BYTES");
+}
+
+static void test_spelling(void **state)
+{
+	static const struct {
+		const char *env, *text;
+		int64_t value;
+	} good[] = {
+		{ "TOW_PREMAP_MEMORY_BYTES", "1048576", 1 << 20 },
+		{ "TOW_PREMAP_MEMORY_BYTES", "64k", -1 }, /* below the range */
+		{ "TOW_PREMAP_MEMORY_BYTES", "1.5MiB", 3 << 19 },
+		{ "TOW_PREMAP_MEMORY_BYTES", "2 mib", 2 << 20 },
+		{ "TOW_PREMAP_MEMORY_BYTES", "3MB", 3000000 },
+		{ "TOW_PREMAP_MEMORY_BYTES", "-1", -1 },
+		{ "TOW_PREMAP_MEMORY_BYTES", "nan", -1 },
+		{ "TOW_PREMAP_MEMORY_BYTES", "0x100000", -1 },
+		{ "TOW_PREMAP_MEMORY_BYTES", "1e300", -1 },
+		{ "TOW_PREMAP_MEMORY_BYTES", "5MiBs", -1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		struct tow_options out;
+		int status;
+
+		setenv(good[i].env, good[i].text, 1);
+		status = resolve(&out);
+		unsetenv(good[i].env);
+		if (good[i].value < 0) {
+			assert_int_equal(status, TOW_EINVAL);
+			assert_non_null(strstr(tow_error_message(), "premap_memory_bytes"));
+			assert_non_null(strstr(tow_error_message(), good[i].text));
+			assert_non_null(strstr(tow_error_message(), good[i].env));
+			assert_non_null(strstr(tow_error_message(), "1MiB to 1TiB"));
+		} else {
+			assert_int_equal(status, TOW_OK);
+			assert_int_equal(out.premap_memory_bytes, good[i].value);
+		}
+	}
+	setenv("TOW_SPIN_NS", "1.5ms", 1);
+	setenv("TOW_STATS", "off", 1);
+	{
+		struct tow_options out;
+
+		assert_int_equal(resolve(&out), TOW_OK);
+		assert_int_equal(out.spin_ns, 1500000);
+		assert_int_equal(out.stats, 0);
+	}
+	setenv("TOW_STATS", "perhaps", 1);
+	{
+		struct tow_options out;
+
+		assert_int_equal(resolve(&out), TOW_EINVAL);
+		assert_non_null(strstr(tow_error_message(), "perhaps"));
+	}
+	unsetenv("TOW_SPIN_NS");
+	unsetenv("TOW_STATS");
+}
+
+static void test_bad_options(void **state)
+{
+	struct tow_options in = TOW_OPTIONS_DEFAULT, out;
+	struct {
+		struct tow_options known;
+		int64_t unknown;
+	} newer = { TOW_OPTIONS_DEFAULT, -1 };
+
+	(void)state;
+	in.job = "../up";
+	assert_int_equal(twi_knob_resolve(&in, &out), TOW_EINVAL);
+	assert_non_null(strstr(tow_error_message(), "../up"));
+	in.job = NULL;
+	in.rank = -7;
+	assert_int_equal(twi_knob_resolve(&in, &out), TOW_EINVAL);
+	assert_non_null(strstr(tow_error_message(), "rank=-7"));
+	in.rank = -1;
+	in.size = 3;
+	assert_int_equal(twi_knob_resolve(&in, &out), TOW_EINVAL);
+	/* a caller built against a newer header: legal while it sets nothing that we do not know */
+	newer.known.size = sizeof(newer);
+	assert_int_equal(twi_knob_resolve(&newer.known, &out), TOW_OK);
+	newer.unknown = 5;
+	assert_int_equal(twi_knob_resolve(&newer.known, &out), TOW_EINVAL);
+	/* and against an older one, that ends before the last fields */
+	in.size = offsetof(struct tow_options, job);
+	in.job = (const char *)16;
+	assert_int_equal(twi_knob_resolve(&in, &out), TOW_OK);
+	assert_string_equal(out.job, "towline");
+}
+
+/* Every row is valid by its own rules, and the API tells the whole table. */
+static void test_table(void **state)
+{
+	struct tow_knob knob = { .size = sizeof(knob) };
+
+	(void)state;
+	assert_true(tow_knob_count() >= 16);
+	for (size_t i = 0; i < tow_knob_count(); i++) {
+		int64_t def, min, max;
+
+		assert_int_equal(tow_knob_info(i, &knob), TOW_OK);
+		assert_true(strlen(knob.help) > 10 && strncmp(knob.env, "TOW_", 4) == 0);
+		if (strcmp(knob.unit, "text") == 0)
+			continue;
+		assert_true(twi_knob_parse(i, knob.def, &def));
+		assert_true(twi_knob_parse(i, knob.min, &min));
+		assert_true(twi_knob_parse(i, knob.max, &max));
+		assert_true(min <= def && def <= max);
+	}
+	assert_int_equal(tow_knob_info(tow_knob_count(), &knob), TOW_EINVAL);
+	knob.size = 8;
+	assert_int_equal(tow_knob_info(0, &knob), TOW_EINVAL);
+	assert_int_equal(tow_knob_info(0, NULL), TOW_EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_spelling),
+		cmocka_unit_test(test_bad_options),
+		cmocka_unit_test(test_table),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

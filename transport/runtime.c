@@ -421,6 +421,10 @@ TOW_PUBLIC int tow_stats_get(struct tow_runtime *runtime, const char *path, char
 	if (path == NULL || text_out == NULL)
 		return twi_error(TOW_EINVAL, "tow_stats_get: path or text_out is NULL");
 	*text_out = NULL;
+	/* The stats thread may hold the documents and wait for the engine, which this thread holds.
+	 */
+	if (twi_engine_in_callback(&runtime->engine))
+		return twi_error(TOW_EINVAL, "tow_stats_get in a completion callback");
 	twi_emit_init(&emit);
 	status = twi_registry_render(runtime->engine.diag, path, &emit);
 	if (status == TOW_OK)

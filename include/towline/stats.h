@@ -19,8 +19,9 @@ extern "C" {
 /*
  * The document at `path` ("/v1/pool", "/metrics", ...), as the stats socket would serve it.
  * Ownership: *text_out is the caller's, to be given to tow_stats_release; NUL-terminated.
- * Copies: no payload. Blocks: never for long; takes only the locks of the control path. Threads:
- * any. Returns: TOW_OK; TOW_EINVAL for an unknown path; TOW_ENOMEM; TOW_EFORKED.
+ * Copies: no payload. Blocks: never for long; takes only the locks of the control path.
+ * Threads: any; not from a completion callback.
+ * Returns: TOW_OK; TOW_EINVAL for an unknown path or in a callback; TOW_ENOMEM; TOW_EFORKED.
  */
 int tow_stats_get(struct tow_runtime *runtime, const char *path, char **text_out);
 

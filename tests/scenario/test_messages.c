@@ -343,14 +343,18 @@ static void test_close_in_flight(void **state)
 }
 
 static unsigned calls;
+static struct tow_runtime *callback_runtime;
 static int last_status;
 
 static void on_done(struct tow_op *op, const struct tow_result *result)
 {
+	char *text;
+
 	calls++;
 	last_status = result->status;
 	*(uint64_t *)result->user += result->bytes;
 	assert_int_equal(tow_op_wait(op, 0), TOW_EINVAL); /* a callback must not wait */
+	assert_int_equal(tow_stats_get(callback_runtime, "/v1/peers", &text), TOW_EINVAL);
 	assert_int_equal(tow_op_release(op), TOW_OK);
 }
 
@@ -368,6 +372,7 @@ static void test_callback_and_fd(void **state)
 	options.user = &sum;
 	calls = 0;
 	twt_pair(&side, "tcp://127.0.0.1:0", POOL, echo_sizes, &(int){ 1 });
+	callback_runtime = side.runtime;
 	TWT_OK(tow_fd(side.runtime, &fd));
 	TWT_OK(tow_recv_start(side.peer, &in, 8, 0, &options, &op));
 	TWT_OK(tow_send_start(side.peer, &in, 0, 0, &options, &op));

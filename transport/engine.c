@@ -297,8 +297,12 @@ int twi_engine_bind_ring(struct twi_engine *engine)
 		if (ring == NULL) {
 			int status = add_ring(engine);
 
-			if (status < 0)
+			if (status < 0) {
+				/* it works without: what is taken back must not be on its way */
+				engine->ring = NULL;
+				drain_others(engine);
 				return status;
+			}
 			ring = self.ring;
 		}
 		self.engine_id = engine->id;

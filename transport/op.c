@@ -273,7 +273,7 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 	engine = op->engine;
 	if (twi_engine_forked(engine))
 		return twi_error(TOW_EFORKED, "tow_op_test in a forked child");
-	if (!engine->in_callback && twi_engine_try_enter(engine)) {
+	if (twi_engine_try_enter(engine)) { /* not in a callback: it is held then */
 		int status = twi_engine_bind_ring(engine);
 
 		if (status == TOW_OK)

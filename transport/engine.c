@@ -48,6 +48,10 @@ static void note_end(void *mark)
 
 	atomic_store_explicit(&ended_marks[value % twi_array_count(ended_marks)], value,
 			      memory_order_release);
+	/* A later destructor that calls in is another thread to us: the ring may be gone by then.
+	 */
+	self.mark = 0;
+	self.engine_id = 0;
 }
 
 static void init_once(void)

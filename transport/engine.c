@@ -48,6 +48,10 @@ static void note_end(void *mark)
 
 	atomic_store_explicit(&ended_marks[value % twi_array_count(ended_marks)], value,
 			      memory_order_release);
+	/* A later destructor that calls in is another thread to us: the ring may be gone by then.
+	 */
+	self.mark = 0;
+	self.engine_id = 0;
 }
 
 static void init_once(void)
@@ -297,8 +301,12 @@ int twi_engine_bind_ring(struct twi_engine *engine)
 		if (ring == NULL) {
 			int status = add_ring(engine);
 
-			if (status < 0)
+			if (status < 0) {
+				/* it works without: what is taken back must not be on its way */
+				engine->ring = NULL;
+				drain_others(engine);
 				return status;
+			}
 			ring = self.ring;
 		}
 		self.engine_id = engine->id;

@@ -273,7 +273,7 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 	engine = op->engine;
 	if (twi_engine_forked(engine))
 		return twi_error(TOW_EFORKED, "tow_op_test in a forked child");
-	if (!engine->in_callback && twi_engine_try_enter(engine)) {
+	if (twi_engine_try_enter(engine)) { /* not in a callback: it is held then */
 		int status = twi_engine_bind_ring(engine);
 
 		if (status == TOW_OK)
@@ -316,6 +316,9 @@ TOW_PUBLIC int tow_op_cancel(struct tow_op *op)
 	if (twi_engine_forked(engine))
 		return twi_error(TOW_EFORKED, "tow_op_cancel in a forked child");
 	twi_engine_enter(engine);
+	/* What is on its way is reaped first. A thread that can have no ring cancels without one.
+	 */
+	twi_engine_bind_ring(engine);
 	if (op->stage == TWI_STAGE_COMPLETING)
 		;
 	else if (op->kind == TWI_OP_CONNECT)

@@ -156,7 +156,8 @@ static bool frame_offer(struct twi_session *session, struct tow_op *op)
 	twi_count(session->engine->diag, TWI_C_rendezvous_sends, 1);
 	twi_list_remove(&op->link);
 	op->stage = TWI_STAGE_OFFERED;
-	twi_session_lease(session, op);
+	if (!op->leased)
+		twi_session_lease(session, op);
 	twi_list_push_back(&session->by_seq[op->seq % TWI_SEQ_BUCKETS], &op->seq_link);
 	session->urgent = true;
 	return true;
@@ -179,6 +180,7 @@ void twi_session_send(struct twi_session *session, struct tow_op *op)
 	if (twi_list_empty(&session->queued) && frame_send(session, op))
 		return;
 	op->stage = TWI_STAGE_QUEUED;
+	twi_session_lease(session, op);
 	twi_list_push_back(&session->queued, &op->link);
 }
 

@@ -202,6 +202,45 @@ static void test_order(void **state)
 	assert_int_equal(twt_pair_end(&side), 0);
 }
 
+#define FREED       400
+#define FREED_BYTES 8192
+
+static int receive_freed(struct twt_side *side, void *arg)
+{
+	static uint8_t in[FREED_BYTES];
+	struct tow_op *op;
+
+	(void)arg;
+	usleep(200000); /* the credit is used up, the rest waits at the sender */
+	for (uint64_t i = 0; i < FREED; i++) {
+		TWT_OK(tow_recv_start(side->peer, in, FREED_BYTES, 1, NULL, &op));
+		TWT_OK(twt_finish(op, NULL));
+		if (twt_check(in, FREED_BYTES, i) != 0)
+			return 1;
+	}
+	return 0;
+}
+
+/* Memory that is freed while its send waits for credit is not used again before it has gone. */
+static void test_freed_while_queued(void **state)
+{
+	struct tow_op *ops[FREED];
+	struct twt_side side;
+
+	(void)state;
+	twt_pair(&side, "tcp://127.0.0.1:0", POOL, receive_freed, NULL);
+	for (uint64_t i = 0; i < FREED; i++) {
+		void *out = take(&side, FREED_BYTES);
+
+		twt_fill(out, FREED_BYTES, i);
+		TWT_OK(tow_send_start(side.peer, out, FREED_BYTES, 1, NULL, &ops[i]));
+		TWT_OK(tow_free(side.runtime, out));
+	}
+	for (uint64_t i = 0; i < FREED; i++)
+		TWT_OK(twt_finish(ops[i], NULL));
+	assert_int_equal(twt_pair_end(&side), 0);
+}
+
 static int send_too_long(struct twt_side *side, void *arg)
 {
 	void *memory = take(side, 1 << 20);
@@ -485,17 +524,12 @@ static void test_fork(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes_pool),
-		cmocka_unit_test(test_sizes_heap),
-		cmocka_unit_test(test_sizes_ipv6),
-		cmocka_unit_test(test_huge),
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_truncated),
-		cmocka_unit_test(test_deadline_and_cancel),
-		cmocka_unit_test(test_close_in_flight),
-		cmocka_unit_test(test_callback_and_fd),
-		cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_sizes_pool),      cmocka_unit_test(test_sizes_heap),
+		cmocka_unit_test(test_sizes_ipv6),      cmocka_unit_test(test_huge),
+		cmocka_unit_test(test_order),           cmocka_unit_test(test_freed_while_queued),
+		cmocka_unit_test(test_truncated),       cmocka_unit_test(test_deadline_and_cancel),
+		cmocka_unit_test(test_close_in_flight), cmocka_unit_test(test_callback_and_fd),
+		cmocka_unit_test(test_threads),         cmocka_unit_test(test_fork),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,6 +73,7 @@ static int setup(struct twi_ring *ring)
 			io_uring_register_ring_fd(&ring->uring);
 			return TOW_OK;
 		}
+		ring->uring.ring_fd = -1; /* liburing clears the structure: 0 is a descriptor */
 		if (err != EINVAL)
 			break;
 	}
@@ -306,9 +307,11 @@ void twi_ring_submit(struct twi_ring *ring)
 	if (ring->unsubmitted == 0)
 		return;
 	twi_count(ring->engine->diag, TWI_C_system_calls, 1);
-	/* EBUSY and EAGAIN leave the requests in the queue: the next poll takes them along. */
-	if (io_uring_submit(&ring->uring) >= 0)
-		ring->unsubmitted = 0;
+	/* EBUSY and EAGAIN leave the requests in the queue: the next poll takes them along. A
+	 * request that the kernel refuses at once ends a batch early: the rest goes after it. */
+	while (io_uring_submit(&ring->uring) > 0 && io_uring_sq_ready(&ring->uring) > 0)
+		;
+	ring->unsubmitted = io_uring_sq_ready(&ring->uring);
 }
 
 unsigned twi_ring_reap(struct twi_ring *ring)
@@ -345,8 +348,8 @@ unsigned twi_ring_poll(struct twi_ring *ring)
 
 	if (ring->unsubmitted > 0 || (flags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0) {
 		twi_count(ring->engine->diag, TWI_C_system_calls, 1);
-		if (io_uring_submit_and_get_events(&ring->uring) >= 0)
-			ring->unsubmitted = 0;
+		io_uring_submit_and_get_events(&ring->uring);
+		ring->unsubmitted = io_uring_sq_ready(&ring->uring);
 	}
 	return twi_ring_reap(ring);
 }

@@ -245,7 +245,8 @@ static void lane_close(struct twi_lane *base)
 	struct twi_engine *engine = base->engine;
 	uint64_t until = twi_now_ns() + TWI_LINGER_NS;
 
-	while (!twi_list_empty(&lane->dying) && twi_now_ns() < until) {
+	/* A thread without a ring cannot send what is left. */
+	while (engine->ring != NULL && !twi_list_empty(&lane->dying) && twi_now_ns() < until) {
 		if (twi_engine_poll(engine) == 0)
 			twi_ring_sleep(engine->ring, 1000 * 1000);
 	}

@@ -273,8 +273,11 @@ static void recv_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	if (stream == NULL || stream->state != TWI_TCP_UP || stream->rx_busy)
 		return;
 	sqe = request(lane);
-	if (sqe == NULL)
+	if (sqe == NULL) {
+		may_arm(engine);
+		engine->armed_ring = NULL; /* the next driver polls for it */
 		return;
+	}
 	count = twi_session_bulk_want(&peer->base.session, (uint64_t)engine->knobs.bulk_chunk_bytes,
 				      stream->rx_parts);
 	stream->rx_msg =

@@ -160,7 +160,8 @@ static void hand_on(struct twi_engine *engine)
 		if (ring != NULL && ring != engine->ring &&
 		    atomic_load_explicit(&ring->sleeping, memory_order_relaxed) != 0) {
 			twi_ring_wake(ring);
-			return;
+			if (!ring->watched) /* the thread of a tow_fd may be about something else */
+				return;
 		}
 	}
 }
@@ -173,8 +174,11 @@ void twi_engine_leave(struct twi_engine *engine)
 	}
 	if (!twi_list_empty(&engine->callbacks))
 		twi_op_run_callbacks(engine);
-	if (engine->ring != NULL && engine->ring->unsubmitted > 0)
+	if (engine->ring != NULL && engine->ring->unsubmitted > 0) {
 		twi_ring_submit(engine->ring); /* a request left unsubmitted would run late */
+		if (io_uring_cq_ready(&engine->ring->uring) > 0)
+			engine->armed_since_enter = true; /* it is over: a sleeper reaps it */
+	}
 	if (engine->armed_since_enter) {
 		engine->armed_since_enter = false;
 		if (atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0)
@@ -382,6 +386,8 @@ static void sleep_once(struct twi_engine *engine, const struct tow_op *op, uint6
 	uint64_t next, now;
 
 	flush_lanes(engine);
+	if (twi_op_run_callbacks(engine))
+		return; /* they may have started what must be sent first */
 	next = next_deadline(engine, until_ns);
 	now = twi_engine_now(engine);
 	atomic_fetch_add_explicit(&engine->sleepers, 1, memory_order_seq_cst);

@@ -428,6 +428,45 @@ static void test_callback_and_fd(void **state)
 	twt_pair_end(&side);
 }
 
+#define PAIRS_OF_WORDS 20
+
+static int wait_for_words(struct twt_side *side, void *arg)
+{
+	int bad = 0;
+
+	for (int i = 0; i < 2 * PAIRS_OF_WORDS; i++)
+		bad |= wait_for_word(side, arg);
+	return bad;
+}
+
+/* A small message that waits for company: the descriptor says that there is something to do. */
+static void test_fd_of_held_back(void **state)
+{
+	struct pollfd waiter = { .events = POLLIN };
+	struct tow_op *op;
+	struct twt_side side;
+	uint64_t word = 1;
+
+	(void)state;
+	setenv("TOW_GATHER_NS", "1ms", 1);
+	twt_pair(&side, "tcp://127.0.0.1:0", POOL, wait_for_words, NULL);
+	unsetenv("TOW_GATHER_NS");
+	TWT_OK(tow_fd(side.runtime, &waiter.fd));
+	for (int i = 0; i < PAIRS_OF_WORDS; i++) {
+		usleep(2000);
+		TWT_OK(tow_send_start(side.peer, &word, 8, 99, NULL, &op));
+		TWT_OK(tow_op_release(op));
+		usleep(400); /* the first is acknowledged meanwhile, and nothing is to come */
+		while (poll(&waiter, 1, 0) == 1)
+			assert_true(tow_progress(side.runtime) >= 0);
+		TWT_OK(tow_send_start(side.peer, &word, 8, 99, NULL, &op));
+		TWT_OK(tow_op_release(op));
+		assert_int_equal(poll(&waiter, 1, 1000), 1);
+		assert_true(tow_progress(side.runtime) >= 0);
+	}
+	assert_int_equal(twt_pair_end(&side), 0);
+}
+
 struct worker {
 	struct twt_side *side;
 	uint64_t tag;
@@ -524,12 +563,19 @@ static void test_fork(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes_pool),      cmocka_unit_test(test_sizes_heap),
-		cmocka_unit_test(test_sizes_ipv6),      cmocka_unit_test(test_huge),
-		cmocka_unit_test(test_order),           cmocka_unit_test(test_freed_while_queued),
-		cmocka_unit_test(test_truncated),       cmocka_unit_test(test_deadline_and_cancel),
-		cmocka_unit_test(test_close_in_flight), cmocka_unit_test(test_callback_and_fd),
-		cmocka_unit_test(test_threads),         cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_sizes_pool),
+		cmocka_unit_test(test_sizes_heap),
+		cmocka_unit_test(test_sizes_ipv6),
+		cmocka_unit_test(test_huge),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_freed_while_queued),
+		cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_deadline_and_cancel),
+		cmocka_unit_test(test_close_in_flight),
+		cmocka_unit_test(test_callback_and_fd),
+		cmocka_unit_test(test_fd_of_held_back),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_fork),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -342,6 +342,22 @@ static void endpoint_close(struct tow_endpoint *base)
 }
 
 /*
+ * The peer has something that the next progress moves. Whoever sleeps is woken for it, once: the
+ * caller may not come back for long, and a descriptor of its own must say that there is something.
+ */
+static void hold_back(struct twi_tcp_peer *peer)
+{
+	struct twi_engine *engine = peer->base.engine;
+
+	if (!twi_list_empty(&peer->dirty))
+		return;
+	twi_tcp_mark_dirty(peer);
+	engine->armed_since_enter = true;
+	if (engine->ring != NULL && engine->ring->watched)
+		twi_ring_wake(engine->ring);
+}
+
+/*
  * Flushes now, or lets the message wait for company: the first of a burst goes at once, the
  * following ones share a system call, and leave when there are enough or when somebody waits.
  */
@@ -354,7 +370,7 @@ static void kick(struct twi_tcp_peer *peer, uint64_t now_ns)
 		return;
 	if (!session->urgent && session->tx_tail - session->tx_head < TWI_FLUSH_BYTES &&
 	    now_ns - peer->last_flush_ns < (uint64_t)engine->knobs.gather_ns) {
-		twi_tcp_mark_dirty(peer);
+		hold_back(peer);
 		return;
 	}
 	peer->last_flush_ns = now_ns;
@@ -399,7 +415,7 @@ static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, boo
 			return true;
 	}
 	ended = twi_session_abort(&base->session, op, status, force);
-	twi_tcp_mark_dirty(peer);
+	hold_back(peer);
 	return ended;
 }
 
@@ -426,7 +442,7 @@ static void peer_close(struct tow_peer *base)
 	if (twi_list_empty(&peer->dying))
 		twi_list_push_back(&lane->dying, &peer->dying);
 	twi_tcp_flush_peer(peer);
-	twi_tcp_mark_dirty(peer);
+	hold_back(peer);
 }
 
 /* A closed peer whose last bytes have left says that it is done, and waits for the other side's

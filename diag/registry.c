@@ -19,7 +19,7 @@
 #define METRIC_NAME_MAX 128
 
 struct twi_registry {
-	pthread_mutex_t lock;
+	pthread_rwlock_t lock; /* read while rendering: a source may wait for one that renders */
 	unsigned source_count, gauge_count;
 	struct twi_source sources[TWI_REGISTRY_SOURCES];
 	struct twi_gauge gauges[TWI_REGISTRY_GAUGES];
@@ -32,7 +32,7 @@ int twi_registry_create(struct twi_registry **out)
 	*out = registry;
 	if (registry == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for the list of statistics");
-	pthread_mutex_init(&registry->lock, NULL);
+	pthread_rwlock_init(&registry->lock, NULL);
 	return TOW_OK;
 }
 
@@ -40,7 +40,7 @@ void twi_registry_destroy(struct twi_registry *registry)
 {
 	if (registry == NULL)
 		return;
-	pthread_mutex_destroy(&registry->lock);
+	pthread_rwlock_destroy(&registry->lock);
 	free(registry);
 }
 
@@ -57,13 +57,13 @@ int twi_registry_add(struct twi_diag *diag, const struct twi_source *source)
 
 	if (!good_path(source->path) || source->snapshot == NULL)
 		return twi_error(TOW_EINVAL, "a source of statistics needs a path below /v1/");
-	pthread_mutex_lock(&registry->lock);
+	pthread_rwlock_wrlock(&registry->lock);
 	if (registry->source_count == TWI_REGISTRY_SOURCES)
 		status = twi_error(TOW_EBUSY, "more than %d sources of statistics",
 				   TWI_REGISTRY_SOURCES);
 	else
 		registry->sources[registry->source_count++] = *source;
-	pthread_mutex_unlock(&registry->lock);
+	pthread_rwlock_unlock(&registry->lock);
 	return status;
 }
 
@@ -72,7 +72,7 @@ void twi_registry_remove(struct twi_diag *diag, const char *path, void *arg)
 	struct twi_registry *registry = twi_diag_registry(diag);
 	unsigned kept = 0;
 
-	pthread_mutex_lock(&registry->lock);
+	pthread_rwlock_wrlock(&registry->lock);
 	for (unsigned i = 0; i < registry->source_count; i++) {
 		const struct twi_source *source = &registry->sources[i];
 
@@ -80,7 +80,7 @@ void twi_registry_remove(struct twi_diag *diag, const char *path, void *arg)
 			registry->sources[kept++] = *source;
 	}
 	registry->source_count = kept;
-	pthread_mutex_unlock(&registry->lock);
+	pthread_rwlock_unlock(&registry->lock);
 }
 
 int twi_registry_gauge(struct twi_diag *diag, const struct twi_gauge *gauge)
@@ -90,12 +90,12 @@ int twi_registry_gauge(struct twi_diag *diag, const struct twi_gauge *gauge)
 
 	if (gauge->name == NULL || gauge->value == NULL || strlen(gauge->name) > 64)
 		return twi_error(TOW_EINVAL, "a gauge needs a name and a value");
-	pthread_mutex_lock(&registry->lock);
+	pthread_rwlock_wrlock(&registry->lock);
 	if (registry->gauge_count == TWI_REGISTRY_GAUGES)
 		status = twi_error(TOW_EBUSY, "more than %d gauges", TWI_REGISTRY_GAUGES);
 	else
 		registry->gauges[registry->gauge_count++] = *gauge;
-	pthread_mutex_unlock(&registry->lock);
+	pthread_rwlock_unlock(&registry->lock);
 	return status;
 }
 
@@ -104,7 +104,7 @@ void twi_registry_gauge_remove(struct twi_diag *diag, const char *name, void *ar
 	struct twi_registry *registry = twi_diag_registry(diag);
 	unsigned kept = 0;
 
-	pthread_mutex_lock(&registry->lock);
+	pthread_rwlock_wrlock(&registry->lock);
 	for (unsigned i = 0; i < registry->gauge_count; i++) {
 		const struct twi_gauge *gauge = &registry->gauges[i];
 
@@ -112,7 +112,7 @@ void twi_registry_gauge_remove(struct twi_diag *diag, const char *name, void *ar
 			registry->gauges[kept++] = *gauge;
 	}
 	registry->gauge_count = kept;
-	pthread_mutex_unlock(&registry->lock);
+	pthread_rwlock_unlock(&registry->lock);
 }
 
 static void emit_path(struct twi_emit *e, const char *path, const char *help)
@@ -155,9 +155,9 @@ void twi_registry_paths(struct twi_diag *diag, struct twi_emit *e)
 {
 	struct twi_registry *registry = twi_diag_registry(diag);
 
-	pthread_mutex_lock(&registry->lock);
+	pthread_rwlock_rdlock(&registry->lock);
 	emit_paths(registry, e);
-	pthread_mutex_unlock(&registry->lock);
+	pthread_rwlock_unlock(&registry->lock);
 }
 
 static void render_gauge(const struct twi_gauge *gauge, struct twi_emit *e)
@@ -222,7 +222,7 @@ int twi_registry_render(struct twi_diag *diag, const char *path, struct twi_emit
 	bool found = true;
 
 	twi_emit_fini(e); /* what was in it is no part of this document */
-	pthread_mutex_lock(&registry->lock);
+	pthread_rwlock_rdlock(&registry->lock);
 	if (strcmp(path, TWI_METRICS_PATH) == 0) {
 		twi_report_metrics(diag, e);
 		render_gauges(registry, e);
@@ -230,7 +230,7 @@ int twi_registry_render(struct twi_diag *diag, const char *path, struct twi_emit
 	} else {
 		found = render_object(diag, registry, path, e);
 	}
-	pthread_mutex_unlock(&registry->lock);
+	pthread_rwlock_unlock(&registry->lock);
 	if (!found) {
 		twi_emit_fini(e);
 		return twi_error(TOW_EINVAL, "no document at '%.100s'; '/v1' lists them", path);

@@ -5,9 +5,10 @@
  *	/v1/info  --- built in (report.c) --- source of the runtime --- ...   one object, all
  *members /metrics  --- built in, with all gauges
  *
- * A source's functions run in whichever thread asks (the stats thread, tow_stats_get), one at a
- * time, with the registry's lock held; they take their own locks and do not call the registry. So
- * once twi_registry_remove has returned, a source does not run and will not run again.
+ * A source's functions run in whichever threads ask (the stats thread, tow_stats_get), perhaps in
+ * several at once, with the registry's lock held for reading; they take their own locks, which who
+ * asks may hold already, and do not call the registry. So once twi_registry_remove has returned, a
+ * source does not run and will not run again.
  */
 #ifndef TWI_REGISTRY_H
 #define TWI_REGISTRY_H

@@ -31,6 +31,10 @@ int twi_session_init(struct twi_session *session, struct twi_engine *engine, str
 	uint64_t slots = 64;
 
 	*session = (struct twi_session){ .engine = engine, .peer = peer, .config = *config };
+	/* What a peer grants is its own affair; the memory to keep account of it is ours. */
+	session->config.remote_credit_bytes =
+		twi_min(config->remote_credit_bytes, (uint64_t)TWI_CREDIT_MAX);
+	config = &session->config;
 	session->eager_max_bytes = eager_max(config);
 	/* What is not acknowledged is bounded by the credit, so its times fit in a ring of this
 	 * size. */

@@ -49,7 +49,8 @@ struct twi_engine;
 #define TWI_CONTROL_BYTES   (256u << 10)
 #define TWI_CONTROL_RESERVE (64u << 10)
 #define TWI_ACK_EVERY       256
-#define TWI_CHUNK_BYTES     (8u << 20) /* what a message taken back may cost in padding */
+#define TWI_CREDIT_MAX      (1ull << 30) /* of what a peer grants, this much is used */
+#define TWI_CHUNK_BYTES     (8u << 20)   /* what a message taken back may cost in padding */
 
 /* One large message that this side has asked for. */
 struct twi_grant {

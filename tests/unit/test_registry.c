@@ -3,8 +3,10 @@
 
 #include <jansson.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "diag/diag.h"
 #include "diag/emit.h"
@@ -226,6 +228,42 @@ static void remove_waits(void **state)
 	pthread_join(thread, NULL);
 }
 
+static pthread_mutex_t engine = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool waits;
+
+static void take_engine(void *arg, struct twi_emit *e)
+{
+	(void)arg;
+	atomic_store(&waits, true);
+	pthread_mutex_lock(&engine);
+	twi_emit_bool(e, "taken", true);
+	pthread_mutex_unlock(&engine);
+}
+
+static void *ask_engine(void *arg)
+{
+	json_decref(render(arg, "/v1/engine"));
+	return NULL;
+}
+
+/* Who holds what a source waits for may ask as well: a callback has the engine. */
+static void waiting_source_blocks_nobody(void **state)
+{
+	const struct twi_source source = { "/v1/engine", "x", take_engine, NULL };
+	pthread_t thread;
+
+	assert_int_equal(twi_registry_add(*state, &source), TOW_OK);
+	pthread_mutex_lock(&engine);
+	assert_int_equal(pthread_create(&thread, NULL, ask_engine, *state), 0);
+	while (!atomic_load(&waits))
+		sched_yield();
+	alarm(20);
+	json_decref(render(*state, "/v1/info"));
+	alarm(0);
+	pthread_mutex_unlock(&engine);
+	pthread_join(thread, NULL);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -238,6 +276,7 @@ int main(void)
 		TEST(counts_and_reasons),
 		TEST(latencies_have_quantiles),
 		TEST(remove_waits),
+		TEST(waiting_source_blocks_nobody),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -220,8 +220,10 @@ static void record_reason(struct twi_diag *diag, enum twi_reason reason, uint64_
 	twi_cell_add(&block->reasons[reason].ns, ns);
 }
 
-void twi_copy_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns)
+void twi_copy_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns,
+		     struct twi_site site)
 {
+	(void)site;
 #ifndef TWI_NO_DIAGNOSTICS
 	record_reason(diag, reason, bytes, ns);
 	twi_count(diag, TWI_C_fallback_copies, 1);
@@ -231,8 +233,10 @@ void twi_copy_record(struct twi_diag *diag, enum twi_reason reason, uint64_t byt
 #endif
 }
 
-void twi_late_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns)
+void twi_late_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns,
+		     struct twi_site site)
 {
+	(void)site;
 	record_reason(diag, reason, bytes, ns);
 	twi_count(diag, TWI_C_late_registrations, 1);
 	twi_count(diag, TWI_C_late_registration_bytes, bytes);

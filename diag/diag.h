@@ -25,6 +25,7 @@
 #include "diag/counter.h"
 #include "diag/hist.h"
 #include "diag/lane_id.h"
+#include "diag/site.h"
 
 #define TWI_LOG_LINES 64
 #define TWI_LOG_BYTES 256
@@ -119,8 +120,10 @@ void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t b
 			uint64_t latency_ns);
 
 /* One copy that the lane's design does not need; one registration after the seal. */
-void twi_copy_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns);
-void twi_late_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns);
+void twi_copy_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns,
+		     struct twi_site site);
+void twi_late_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns,
+		     struct twi_site site);
 
 /* Reading: sums over all threads, those that have ended included. */
 struct twi_reason_sum {

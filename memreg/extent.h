@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "memreg/region.h"
+
 #define TWI_HUGE_BYTES (2u << 20)
 
 enum twi_page_kind {
@@ -34,7 +36,8 @@ struct twi_extent {
 	uint64_t page_bytes; /* unit of the mapping: 2 MiB for hugetlb, else the base page */
 	uint32_t slot;       /* place in the pool's table */
 	enum twi_page_kind kind;
-	bool thp_advised; /* transparent huge pages were asked for */
+	struct twi_region region; /* what registrars are told; set by the pool */
+	bool thp_advised;         /* transparent huge pages were asked for */
 	bool mlocked;
 	bool touched; /* populated by touching: the kernel lacks MADV_POPULATE_WRITE */
 	unsigned populate_threads;

@@ -56,6 +56,17 @@ static int extent_create(struct twi_pool *pool, uint64_t bytes, bool huge_pages)
 				   (unsigned long long)extent->bytes);
 		goto failed;
 	}
+	extent->region = (struct twi_region){
+		.base = extent->base,
+		.bytes = extent->bytes,
+		.generation = ++pool->region_generation,
+		.slot = pool->next_slot,
+		.slots = (uint32_t)((extent->bytes + TWI_REGION_PIECE - 1) >>
+				    TWI_REGION_PIECE_SHIFT),
+		.kind = TWI_REGION_EXTENT,
+		.fd = extent->fd,
+	};
+	pool->next_slot += extent->region.slots;
 	pool->extents.extent[slot] = extent;
 	/* Release: pairs with the acquire in twi_pool_find. */
 	atomic_store_explicit(&pool->extents.count, slot + 1, memory_order_release);

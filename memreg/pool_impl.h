@@ -37,6 +37,8 @@ struct twi_pool {
 	void *arena[TWI_EXTENTS_MAX]; /* by slot; set before the extent is published */
 	struct twi_diag *diag;
 	uint64_t asked_bytes;
+	uint64_t region_generation; /* the last one given */
+	uint32_t next_slot;
 	bool strict;
 	_Atomic bool sealed;
 	bool reported; /* /v1/pool is registered */

@@ -26,7 +26,7 @@ static struct twi_registration **find_entry(struct twi_pool *pool,
 static void forget_extents(struct twi_pool *pool, struct twi_registration *entry, uint32_t count)
 {
 	while (count > 0)
-		entry->registrar->remove(entry->ctx, pool->extents.extent[--count]);
+		entry->registrar->remove(entry->ctx, &pool->extents.extent[--count]->region);
 }
 
 /* Tells the registrar of all extents, or of none. */
@@ -36,7 +36,7 @@ static void tell_extents(struct twi_pool *pool, struct twi_registration *entry)
 	uint64_t start = twi_now_ns();
 
 	for (uint32_t i = 0; i < count; i++) {
-		entry->status = entry->registrar->add(entry->ctx, pool->extents.extent[i]);
+		entry->status = entry->registrar->add(entry->ctx, &pool->extents.extent[i]->region);
 		if (entry->status < 0) {
 			forget_extents(pool, entry, i);
 			entry->bytes = 0;
@@ -88,7 +88,8 @@ int twi_pool_registrar_add(struct twi_pool *pool, const struct twi_registrar *re
 	}
 	tell_extents(pool, entry);
 	if (entry->registered && entry->late)
-		twi_late_record(pool->diag, TWI_R_late_registrar, entry->bytes, entry->ns);
+		twi_late_record(pool->diag, TWI_R_late_registrar, entry->bytes, entry->ns,
+				TWI_SITE_NONE);
 	if (!entry->registered)
 		status = refused(pool, entry);
 	if (status == TOW_OK) {

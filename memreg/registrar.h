@@ -8,18 +8,18 @@
 #ifndef TWI_REGISTRAR_H
 #define TWI_REGISTRAR_H
 
-struct twi_extent;
+#include "memreg/region.h"
 
 struct twi_registrar {
 	const char *name; /* static: it stands in messages and in /v1/pool */
 	/*
-	 * Makes the extent known, wholly or not at all. Returns TOW_OK or a failure with its
+	 * Makes the region known, wholly or not at all. Returns TOW_OK or a failure with its
 	 * message (twi_error). TOW_EPERM and TOW_ENOMEM mean that pinning is not permitted or not
 	 * affordable: the pool then goes on without, unless it is strict.
 	 */
-	int (*add)(void *ctx, const struct twi_extent *extent);
-	/* Forgets an extent that add has accepted. Cannot fail. */
-	void (*remove)(void *ctx, const struct twi_extent *extent);
+	int (*add)(void *ctx, const struct twi_region *region);
+	/* Forgets a region that add has accepted. Cannot fail. */
+	void (*remove)(void *ctx, const struct twi_region *region);
 };
 
 #endif

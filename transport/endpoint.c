@@ -282,7 +282,7 @@ TOW_PUBLIC int tow_peer_close(struct tow_peer *peer)
 
 static int start_message(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t tag,
 			 const struct tow_op_options *options, enum twi_op_kind kind,
-			 struct tow_op **op_out)
+			 struct twi_site site, struct tow_op **op_out)
 {
 	const char *call = kind == TWI_OP_SEND ? "tow_send_start" : "tow_recv_start";
 	struct twi_engine *engine;
@@ -308,6 +308,7 @@ static int start_message(struct tow_peer *peer, void *data, uint64_t bytes, uint
 	op->data = data;
 	op->bytes = bytes;
 	op->tag = tag;
+	op->site = site;
 	*op_out = op;
 	enter(engine);
 	/* before the lane has it: a message that completes at once takes itself off the list */
@@ -324,11 +325,11 @@ TOW_PUBLIC int tow_send_start(struct tow_peer *peer, const void *data, uint64_t 
 			      const struct tow_op_options *options, struct tow_op **op_out)
 {
 	return start_message(peer, (void *)(uintptr_t)data, bytes, tag, options, TWI_OP_SEND,
-			     op_out);
+			     TWI_SITE_HERE, op_out);
 }
 
 TOW_PUBLIC int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t tag,
 			      const struct tow_op_options *options, struct tow_op **op_out)
 {
-	return start_message(peer, data, bytes, tag, options, TWI_OP_RECV, op_out);
+	return start_message(peer, data, bytes, tag, options, TWI_OP_RECV, TWI_SITE_HERE, op_out);
 }

@@ -19,6 +19,7 @@
 #include <internal/list.h>
 #include <towline/endpoint.h>
 
+#include "diag/site.h"
 #include "memreg/extent.h"
 #include "transport/match.h"
 
@@ -62,6 +63,7 @@ struct tow_op {
 	struct tow_peer *peer;
 	void *lane_state;                    /* connect: the lane's */
 	const struct twi_lane_ops *lane_ops; /* connect */
+	struct twi_site site;                /* of the call that started it */
 	void *data;
 	uint64_t bytes;
 	uint64_t tag;

@@ -21,13 +21,13 @@ void twi_path_copy_eager(struct twi_diag *diag, void *to, const void *from, size
 }
 
 void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, void *to,
-			    const void *from, size_t bytes)
+			    const void *from, size_t bytes, struct twi_site site)
 {
 	uint64_t start_ns = twi_engine_now(engine);
 
 	if (bytes > 0)
 		memcpy(to, from, bytes);
-	twi_copy_record(engine->diag, reason, bytes, twi_engine_now(engine) - start_ns);
+	twi_copy_record(engine->diag, reason, bytes, twi_engine_now(engine) - start_ns, site);
 }
 
 void twi_path_wire(void *to, const void *from, size_t bytes)

@@ -19,6 +19,7 @@
 
 #include "diag/counter.h"
 #include "diag/emit.h"
+#include "diag/site.h"
 
 struct twi_diag;
 struct twi_engine;
@@ -42,7 +43,7 @@ void twi_path_copy_eager(struct twi_diag *diag, void *to, const void *from, size
 
 /* A copy that it does not need, with its reason; it is timed. */
 void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, void *to,
-			    const void *from, size_t bytes);
+			    const void *from, size_t bytes, struct twi_site site);
 
 /*
  * Bytes onto or off the simulated wire of the loop lane. Where other lanes have a kernel and a

@@ -46,7 +46,7 @@ static void deliver_unexpected(struct twi_session *session, struct twi_unexpecte
 	op->seq = message->seq;
 	if (message->bytes <= op->bytes)
 		twi_path_copy_fallback(session->engine, TWI_R_unexpected_arrival, op->data,
-				       message->data, message->bytes);
+				       message->data, message->bytes, op->site);
 	give_credit(session, message->bytes);
 	session->unexpected_bytes -= message->bytes;
 	end_receive(session, op, message->bytes);
@@ -542,7 +542,7 @@ static void leave_filling(struct twi_session *session, struct tow_op *op)
 		if (message == NULL)
 			return;
 		twi_path_copy_fallback(session->engine, TWI_R_unexpected_arrival, message->data,
-				       op->data, got);
+				       op->data, got, op->site);
 		session->rx_unexpected = message;
 		session->rx_at = message->data + got;
 		session->unexpected_bytes += message->bytes;

@@ -40,13 +40,33 @@ struct tow_options {
 	const char *job;            /* name of the job, in the stats socket's name */
 	int64_t rank;               /* rank of this process, likewise */
 	const char *stats_dir;      /* directory of the stats socket */
+	const char *exhaust;        /* what a full pool does: grow, copy, wait, fail */
+	int64_t premap_limit_bytes; /* the pool grows up to this; 0: four times its size at open */
+	int64_t exhaust_wait_ns;    /* how long tow_alloc waits for room, where exhaust is wait */
+	int64_t require_zero_copy;  /* 1: an operation that would be copied or wait for a late
+				       registration fails, and says why */
+	int64_t staging_bytes;      /* part of the pool kept for copies that cannot be avoided */
+	const char *zerocopy;       /* zero-copy sends: auto, always, never */
+	int64_t late_cache_bytes;   /* memory of the user's that may stay registered; 0: none */
+	int64_t late_cache_entries; /* pieces of it */
+	int64_t peer_lease_bytes;   /* of freed memory that one peer may hold back; 0: a quarter */
+	const char *numa;           /* node that the pool is bound to: "", "local", a number */
+	int64_t alloclog;           /* 1: record allocations from the start */
+	int64_t alloclog_events;    /* the most that are kept */
+	/*
+	 * Called while the pool is faulted in, by the thread that opens, about ten times a second:
+	 * how much of it is there. NULL: only the log tells.
+	 */
+	void (*premap_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+	void *premap_progress_user;
 };
 
 /* The initialiser of struct tow_options: nothing set, so environment and defaults decide. */
 #define TOW_OPTIONS_DEFAULT                                                                        \
 	{                                                                                          \
 		sizeof(struct tow_options), -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,    \
-			NULL, -1, NULL                                                             \
+			NULL, -1, NULL, NULL, -1, -1, -1, -1, NULL, -1, -1, -1, NULL, -1, -1,      \
+			NULL, NULL                                                                 \
 	}
 
 /*

@@ -21,22 +21,22 @@ struct fake {
 	int calls, fail_at, known;
 };
 
-static int fake_add(void *ctx, const struct twi_extent *extent)
+static int fake_add(void *ctx, const struct twi_region *region)
 {
 	struct fake *fake = ctx;
 
-	(void)extent;
+	(void)region;
 	if (++fake->calls == fake->fail_at)
 		return twi_error(TOW_ESYSTEM, "fake fails");
 	fake->known++;
 	return TOW_OK;
 }
 
-static void fake_remove(void *ctx, const struct twi_extent *extent)
+static void fake_remove(void *ctx, const struct twi_region *region)
 {
 	struct fake *fake = ctx;
 
-	(void)extent;
+	(void)region;
 	fake->known--;
 }
 

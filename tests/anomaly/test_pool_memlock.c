@@ -20,9 +20,9 @@
 #define POOL_BYTES ((uint64_t)16 << 20)
 #define SKIPPED    77
 
-static int ring_add(void *ctx, const struct twi_extent *extent)
+static int ring_add(void *ctx, const struct twi_region *region)
 {
-	struct iovec iov = { extent->base, extent->bytes };
+	struct iovec iov = { region->base, region->bytes };
 	int err = io_uring_register_buffers(ctx, &iov, 1);
 
 	if (err < 0)
@@ -31,9 +31,9 @@ static int ring_add(void *ctx, const struct twi_extent *extent)
 	return TOW_OK;
 }
 
-static void ring_remove(void *ctx, const struct twi_extent *extent)
+static void ring_remove(void *ctx, const struct twi_region *region)
 {
-	(void)extent;
+	(void)region;
 	io_uring_unregister_buffers(ctx);
 }
 

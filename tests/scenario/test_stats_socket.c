@@ -437,7 +437,7 @@ static void metrics_are_openmetrics(void **state)
 	for (unsigned i = 0; i < 200; i++)
 		twi_latency_record(fixture->diag, i % TWI_LANE_COUNT, 1ull << i % 30,
 				   1ull << i % 41);
-	twi_copy_record(fixture->diag, 0, 100, 1000);
+	twi_copy_record(fixture->diag, 0, 100, 1000, TWI_SITE_NONE);
 	for (size_t i = 0; i < 2; i++) {
 		snprintf(command, sizeof(command), "%s%s", pythons[i], probe);
 		if (system(command) != 0)

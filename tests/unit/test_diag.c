@@ -36,7 +36,7 @@ static void *record(void *arg)
 		twi_count(diag, TWI_C_sends, 1);
 		twi_latency_record(diag, TWI_LANE_TCP, 8, i);
 		if (i % 100 == 0)
-			twi_copy_record(diag, TWI_R_unexpected_arrival, 10, 3);
+			twi_copy_record(diag, TWI_R_unexpected_arrival, 10, 3, TWI_SITE_NONE);
 	}
 	return NULL;
 }

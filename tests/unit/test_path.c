@@ -99,7 +99,7 @@ static void test_copies_are_counted(void **state)
 	assert_int_equal(to[60], 0);
 	assert_int_equal(twi_counter_sum(engine.diag, TWI_C_necessary_copies), 1);
 	assert_int_equal(twi_counter_sum(engine.diag, TWI_C_necessary_copy_bytes), 60);
-	twi_path_copy_fallback(&engine, TWI_R_unexpected_arrival, to, from, 100);
+	twi_path_copy_fallback(&engine, TWI_R_unexpected_arrival, to, from, 100, TWI_SITE_NONE);
 	assert_memory_equal(to, from, 100);
 	twi_reason_sum(engine.diag, TWI_R_unexpected_arrival, &sum);
 	assert_int_equal(sum.bytes, 100);

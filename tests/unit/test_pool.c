@@ -217,22 +217,22 @@ struct fake {
 	int status, added, removed;
 };
 
-static int fake_add(void *ctx, const struct twi_extent *extent)
+static int fake_add(void *ctx, const struct twi_region *region)
 {
 	struct fake *fake = ctx;
 
-	assert_non_null(extent->base);
+	assert_non_null(region->base);
 	if (fake->status != TOW_OK)
 		return twi_error(fake->status, "fake says no");
 	fake->added++;
 	return TOW_OK;
 }
 
-static void fake_remove(void *ctx, const struct twi_extent *extent)
+static void fake_remove(void *ctx, const struct twi_region *region)
 {
 	struct fake *fake = ctx;
 
-	assert_non_null(extent->base);
+	assert_non_null(region->base);
 	fake->removed++;
 }
 

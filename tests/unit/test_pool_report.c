@@ -9,16 +9,16 @@
 #include "diag/registry.h"
 #include "memreg/pool.h"
 
-static int yes(void *ctx, const struct twi_extent *extent)
+static int yes(void *ctx, const struct twi_region *region)
 {
-	(void)extent;
+	(void)region;
 	return ctx ? TOW_OK : twi_error(TOW_EPERM, "may not");
 }
 
-static void forget(void *ctx, const struct twi_extent *extent)
+static void forget(void *ctx, const struct twi_region *region)
 {
 	(void)ctx;
-	(void)extent;
+	(void)region;
 }
 
 static const struct twi_registrar early = { "early", yes, forget };

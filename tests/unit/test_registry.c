@@ -144,7 +144,7 @@ static void counts_and_reasons(void **state)
 	json_t *root, *row;
 
 	twi_count(diag, TWI_C_sends, 3);
-	twi_copy_record(diag, TWI_R_unexpected_arrival, 100, 5);
+	twi_copy_record(diag, TWI_R_unexpected_arrival, 100, 5, TWI_SITE_NONE);
 	root = render(diag, "/v1/counters");
 	row = json_object_get(root, "counters");
 	assert_int_equal(json_object_size(row), TWI_C_COUNT);

@@ -242,11 +242,11 @@ static int registration_error(int err, uint64_t bytes)
 			       (unsigned long long)bytes);
 }
 
-static int registrar_add(void *ctx, const struct twi_extent *extent)
+static int registrar_add(void *ctx, const struct twi_region *region)
 {
 	struct twi_ring *ring = ctx;
-	uint64_t piece = 1ull << TWI_RING_PIECE_SHIFT;
-	unsigned count = (unsigned)((extent->bytes + piece - 1) / piece);
+	uint64_t piece = TWI_REGION_PIECE;
+	unsigned count = region->slots;
 	struct iovec *parts;
 	int err;
 
@@ -261,22 +261,22 @@ static int registrar_add(void *ctx, const struct twi_extent *extent)
 	if (parts == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for %u buffer records", count);
 	for (unsigned i = 0; i < count; i++) {
-		parts[i].iov_base = (uint8_t *)extent->base + i * piece;
-		parts[i].iov_len = twi_min(piece, extent->bytes - i * piece);
+		parts[i].iov_base = (uint8_t *)region->base + i * piece;
+		parts[i].iov_len = twi_min(piece, region->bytes - i * piece);
 	}
 	err = -io_uring_register_buffers(&ring->uring, parts, count);
 	free(parts);
 	if (err != 0)
-		return registration_error(err, extent->bytes);
+		return registration_error(err, region->bytes);
 	ring->pool_registered = true;
 	return TOW_OK;
 }
 
-static void registrar_remove(void *ctx, const struct twi_extent *extent)
+static void registrar_remove(void *ctx, const struct twi_region *region)
 {
 	struct twi_ring *ring = ctx;
 
-	(void)extent;
+	(void)region;
 	/* Fails from another thread than the ring's own; then the end of the ring undoes it. */
 	io_uring_unregister_buffers(&ring->uring);
 	ring->pool_registered = false;

@@ -131,6 +131,11 @@ void twi_pool_seal(struct twi_pool *pool)
 	atomic_store_explicit(&pool->sealed, true, memory_order_relaxed);
 }
 
+bool twi_pool_sealed(const struct twi_pool *pool)
+{
+	return atomic_load_explicit(&pool->sealed, memory_order_relaxed);
+}
+
 /*
  * Counts a request without room, remembers what would have been enough, and says so. Enough is the
  * pool with room added at its end for all requests refused since the last free: then they fit

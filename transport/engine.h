@@ -32,6 +32,7 @@
 #include "diag/diag.h"
 #include "diag/lane_id.h"
 #include "memreg/pool.h"
+#include "memreg/staging.h"
 #include "transport/lane.h"
 #include "transport/op.h"
 
@@ -56,12 +57,15 @@ struct twi_engine {
 	struct twi_lane *lanes[TWI_LANE_COUNT];
 	struct twi_diag *diag;
 	struct twi_pool *pool;
+	struct twi_staging staging;
 	struct tow_options knobs;
 	struct twi_op_table ops;
 	struct twi_list timed;     /* operations with a deadline */
 	struct twi_list callbacks; /* operations whose callback is due */
 	struct twi_list endpoints;
 	struct twi_list peers;
+	struct twi_list devices;
+	_Atomic uint32_t device_signal; /* a device has news that nobody has looked at yet */
 	uint64_t next_expiry_ns;
 	uint64_t virtual_ns;
 	uint64_t fork_generation;

@@ -22,6 +22,7 @@
 #include "diag/knob.h"
 #include "diag/registry.h"
 #include "diag/socket.h"
+#include "transport/device_copy.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/uring/ring.h"
@@ -132,6 +133,8 @@ static int add_sources(struct tow_runtime *runtime)
 	const struct twi_source sources[] = {
 		{ "/v1/peers", "connections, their lane, state and credit", describe_peers,
 		  &runtime->engine },
+		{ "/v1/devices", "devices: memory, what is mapped for them, copies and their rates",
+		  twi_devices_describe, &runtime->engine },
 		{ "/v1/info", "the job, the kernel, the knobs and what the rings can do",
 		  describe_runtime, &runtime->engine },
 	};
@@ -162,6 +165,15 @@ static int open_lanes(struct twi_engine *engine)
 	return TOW_OK;
 }
 
+/* At most a quarter of the pool: the user asked for memory, and not for a reserve. */
+static int open_staging(struct twi_engine *engine)
+{
+	uint64_t most = (uint64_t)engine->knobs.premap_memory_bytes / 4;
+
+	return twi_staging_init(&engine->staging, engine->pool,
+				twi_min((uint64_t)engine->knobs.staging_bytes, most));
+}
+
 static int open_parts(struct tow_runtime *runtime)
 {
 	struct twi_engine *engine = &runtime->engine;
@@ -179,6 +191,8 @@ static int open_parts(struct tow_runtime *runtime)
 	status = twi_engine_init(engine);
 	if (status == TOW_OK)
 		status = twi_pool_create(&pool, &engine->pool);
+	if (status == TOW_OK)
+		status = open_staging(engine);
 	if (status == TOW_OK) {
 		twi_engine_enter(engine);
 		status = twi_engine_bind_ring(engine);
@@ -228,6 +242,7 @@ static void close_parts(struct tow_runtime *runtime)
 	if (runtime->sources) {
 		twi_registry_remove(engine->diag, "/v1/peers", engine);
 		twi_registry_remove(engine->diag, "/v1/info", engine);
+		twi_registry_remove(engine->diag, "/v1/devices", engine);
 	}
 	if (engine->pool != NULL) {
 		twi_engine_enter(engine);
@@ -235,6 +250,7 @@ static void close_parts(struct tow_runtime *runtime)
 		twi_engine_bind_ring(engine);
 		engine->failing = true;
 		end_traffic(engine);
+		twi_devices_close(engine);
 		for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
 			if (engine->lanes[i] != NULL)
 				engine->lanes[i]->ops->close(engine->lanes[i]);
@@ -243,6 +259,8 @@ static void close_parts(struct tow_runtime *runtime)
 		twi_engine_leave(engine);
 	}
 	twi_engine_fini(engine);
+	if (engine->staging.pool != NULL)
+		twi_staging_fini(&engine->staging);
 	if (engine->pool != NULL)
 		twi_pool_destroy(engine->pool);
 	if (engine->diag != NULL)

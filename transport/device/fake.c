@@ -50,6 +50,7 @@ struct fake {
 	struct map map[TWI_FAKE_MAPS];
 	uint32_t maps;
 	uint64_t mapped_bytes, used_bytes, map_calls, alloc_calls;
+	struct twi_list memories;
 	struct twi_fake_seen seen;
 };
 
@@ -63,8 +64,9 @@ const struct twi_fake_seen *twi_fake_seen(const struct twi_device *device)
 	return &((const struct fake *)(const void *)device)->seen;
 }
 
-/* Memory of the device: its size stands before it. */
+/* Memory of the device, listed for the end of one that is lost. */
 struct fake_memory {
+	struct twi_list link;
 	uint64_t bytes;
 	_Alignas(64) uint8_t data[];
 };
@@ -205,6 +207,7 @@ static int start_thread(struct fake *fake)
 static void fake_close(struct twi_device *device)
 {
 	struct fake *fake = fake_of(device);
+	struct twi_list *entry;
 
 	if (fake->threaded) {
 		pthread_mutex_lock(&fake->lock);
@@ -212,6 +215,10 @@ static void fake_close(struct twi_device *device)
 		pthread_cond_signal(&fake->changed);
 		pthread_mutex_unlock(&fake->lock);
 		pthread_join(fake->thread, NULL);
+	}
+	while ((entry = twi_list_first(&fake->memories)) != NULL) {
+		twi_list_remove(entry);
+		free(twi_container_of(entry, struct fake_memory, link));
 	}
 	pthread_cond_destroy(&fake->changed);
 	pthread_mutex_destroy(&fake->lock);
@@ -232,6 +239,7 @@ static int fake_open(struct twi_engine *engine, const char *spec, struct twi_dev
 		return twi_error(TOW_ENOMEM, "device fake: no memory for it");
 	fake->device = (struct twi_device){ &twi_device_fake, engine };
 	fake->options = options;
+	twi_list_init(&fake->memories);
 	snprintf(fake->facts.name, sizeof(fake->facts.name), "%s", options.name);
 	fake->facts.memory_bytes = options.memory_bytes;
 	fake->facts.chunk_bytes = options.chunk_bytes;
@@ -313,6 +321,7 @@ static int fake_alloc(struct twi_device *device, uint64_t bytes, void **memory_o
 		memory = aligned_alloc(64, twi_align_up(sizeof(*memory) + bytes, 64));
 	if (memory != NULL) {
 		memory->bytes = bytes;
+		twi_list_push_back(&fake->memories, &memory->link);
 		fake->used_bytes += bytes;
 	}
 	pthread_mutex_unlock(&fake->lock);
@@ -330,6 +339,7 @@ static void fake_free(struct twi_device *device, void *memory)
 
 	pthread_mutex_lock(&fake->lock);
 	fake->used_bytes -= ((struct fake_memory *)memory)->bytes;
+	twi_list_remove(&((struct fake_memory *)memory)->link);
 	pthread_mutex_unlock(&fake->lock);
 	free(memory);
 }

@@ -47,6 +47,9 @@ struct pjrt {
 	void *target; /* the PJRT_Device */
 	struct job job[TWI_DEVICE_STREAMS][TWI_DEVICE_CHUNKS];
 	_Atomic uint64_t buffers; /* that live */
+	bool left;                /* its plugin hangs: nothing is destroyed any more */
+	pthread_mutex_t lock;     /* memories */
+	struct twi_list memories;
 };
 
 static struct pjrt *pjrt_of(struct twi_device *device)
@@ -231,11 +234,52 @@ static bool settled(struct pjrt *pjrt)
 	return true;
 }
 
-static void pjrt_close(struct twi_device *device)
+static void destroy_buffer(void *ctx, void *buffer)
+{
+	struct pjrt *pjrt = ctx;
+
+	if (!pjrt->left)
+		twi_pjrt_destroy(&pjrt->plugin, TWI_PJRT_BUFFER_DESTROY, buffer);
+	pjrt->buffers--;
+}
+
+static int pjrt_alloc(struct twi_device *device, uint64_t bytes, void **memory_out)
+{
+	struct twi_pjrt_memory *memory = calloc(1, sizeof(*memory));
+	struct pjrt *pjrt = pjrt_of(device);
+
+	*memory_out = memory;
+	if (memory == NULL)
+		return twi_error(TOW_ENOMEM, "device pjrt: no memory to note memory of it");
+	*memory =
+		(struct twi_pjrt_memory){ .bytes = bytes, .destroy = destroy_buffer, .ctx = pjrt };
+	pthread_mutex_lock(&pjrt->lock);
+	twi_list_push_back(&pjrt->memories, &memory->link);
+	pthread_mutex_unlock(&pjrt->lock);
+	return TOW_OK;
+}
+
+static void pjrt_free(struct twi_device *device, void *memory)
 {
 	struct pjrt *pjrt = pjrt_of(device);
 
-	if (pjrt->client != NULL && settled(pjrt))
+	pthread_mutex_lock(&pjrt->lock);
+	twi_list_remove(&((struct twi_pjrt_memory *)memory)->link);
+	pthread_mutex_unlock(&pjrt->lock);
+	twi_pjrt_memory_clear(memory);
+	free(memory);
+}
+
+static void pjrt_close(struct twi_device *device)
+{
+	struct pjrt *pjrt = pjrt_of(device);
+	struct twi_list *entry;
+
+	pjrt->left = !settled(pjrt);
+	while ((entry = twi_list_first(&pjrt->memories)) != NULL)
+		pjrt_free(device, twi_container_of(entry, struct twi_pjrt_memory, link));
+	pthread_mutex_destroy(&pjrt->lock);
+	if (pjrt->client != NULL && !pjrt->left)
 		twi_pjrt_destroy(&pjrt->plugin, TWI_PJRT_CLIENT_DESTROY, pjrt->client);
 	free(pjrt);
 }
@@ -268,6 +312,8 @@ static int pjrt_open(struct twi_engine *engine, const char *text, struct twi_dev
 		return twi_error(TOW_ENOMEM, "device pjrt: no memory for it");
 	pjrt->device = (struct twi_device){ &twi_device_pjrt, engine };
 	pjrt->facts.chunk_bytes = UINT64_MAX;
+	pthread_mutex_init(&pjrt->lock, NULL);
+	twi_list_init(&pjrt->memories);
 	status = parse(text, &spec);
 	if (status == TOW_OK)
 		status = start(pjrt, &spec);
@@ -293,32 +339,6 @@ static void pjrt_unmap(struct twi_device *device, void *base, uint64_t bytes)
 {
 	(void)bytes;
 	dma_unmap(pjrt_of(device), base);
-}
-
-static void destroy_buffer(void *ctx, void *buffer)
-{
-	struct pjrt *pjrt = ctx;
-
-	twi_pjrt_destroy(&pjrt->plugin, TWI_PJRT_BUFFER_DESTROY, buffer);
-	pjrt->buffers--;
-}
-
-static int pjrt_alloc(struct twi_device *device, uint64_t bytes, void **memory_out)
-{
-	struct twi_pjrt_memory *memory = calloc(1, sizeof(*memory));
-
-	*memory_out = memory;
-	if (memory == NULL)
-		return twi_error(TOW_ENOMEM, "device pjrt: no memory to note memory of it");
-	*memory = (struct twi_pjrt_memory){ bytes, NULL, destroy_buffer, pjrt_of(device) };
-	return TOW_OK;
-}
-
-static void pjrt_free(struct twi_device *device, void *memory)
-{
-	(void)device;
-	twi_pjrt_memory_clear(memory);
-	free(memory);
 }
 
 static int to_device(struct pjrt *pjrt, const struct twi_device_copy *copy, struct job *job)

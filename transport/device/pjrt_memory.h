@@ -15,6 +15,8 @@
 
 #include <stdint.h>
 
+#include <internal/list.h>
+
 struct twi_pjrt_buffer {
 	void *buffer;   /* the plugin's */
 	uint64_t bytes; /* of all of it */
@@ -29,6 +31,7 @@ struct twi_pjrt_piece {
 };
 
 struct twi_pjrt_memory {
+	struct twi_list link; /* the device's list of them */
 	uint64_t bytes;
 	struct twi_pjrt_piece *first;
 	void (*destroy)(void *ctx, void *buffer);

@@ -53,8 +53,9 @@ void twi_pool_destroy(struct twi_pool *pool);
 /*
  * Registers all extents with one more registrar and times it. A failure undoes what was registered.
  * Where TOW_EPERM or TOW_ENOMEM is the registrar's answer (pinning is not permitted), or
- * TOW_ENOTSUP (it knows no registration), and the pool is not strict, the result is TOW_OK, the pool goes on without, and /v1/pool says why;
- * twi_pool_registered tells. Every other failure is returned. After twi_pool_seal it is late.
+ * TOW_ENOTSUP (it knows no registration), and the pool is not strict, the result is TOW_OK, the
+ * pool goes on without, and /v1/pool says why; twi_pool_registered tells. Every other failure is
+ * returned. After twi_pool_seal it is late.
  */
 int twi_pool_registrar_add(struct twi_pool *pool, const struct twi_registrar *registrar, void *ctx);
 void twi_pool_registrar_remove(struct twi_pool *pool, const struct twi_registrar *registrar,

@@ -13,6 +13,7 @@
 #include "diag/error.h"
 #include "memreg/lease.h"
 #include "memreg/pool_impl.h"
+#include "memreg/pool_regions.h"
 #include <internal/base.h>
 
 static void raise_u64(_Atomic uint64_t *peak, uint64_t value)
@@ -56,17 +57,11 @@ static int extent_create(struct twi_pool *pool, uint64_t bytes, bool huge_pages)
 				   (unsigned long long)extent->bytes);
 		goto failed;
 	}
-	extent->region = (struct twi_region){
-		.base = extent->base,
-		.bytes = extent->bytes,
-		.generation = ++pool->region_generation,
-		.slot = pool->next_slot,
-		.slots = (uint32_t)((extent->bytes + TWI_REGION_PIECE - 1) >>
-				    TWI_REGION_PIECE_SHIFT),
-		.kind = TWI_REGION_EXTENT,
-		.fd = extent->fd,
-	};
-	pool->next_slot += extent->region.slots;
+	status = twi_pool_extent_announce(pool, extent);
+	if (status != TOW_OK) {
+		pool->ops->destroy(pool->arena[slot]);
+		goto failed;
+	}
 	pool->extents.extent[slot] = extent;
 	/* Release: pairs with the acquire in twi_pool_find. */
 	atomic_store_explicit(&pool->extents.count, slot + 1, memory_order_release);
@@ -97,7 +92,10 @@ int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **ou
 	pool->asked_bytes = options->bytes;
 	pool->strict = options->strict;
 	pthread_mutex_init(&pool->control, NULL);
-	status = extent_create(pool, options->bytes, options->huge_pages);
+	status =
+		twi_pool_regions_init(pool, options->late_cache_bytes, options->late_cache_entries);
+	if (status == TOW_OK)
+		status = extent_create(pool, options->bytes, options->huge_pages);
 	if (status == TOW_OK)
 		status = twi_pool_report_add(pool);
 	if (status != TOW_OK) {
@@ -116,6 +114,7 @@ void twi_pool_destroy(struct twi_pool *pool)
 		return;
 	twi_pool_report_remove(pool);
 	twi_pool_registrars_clear(pool);
+	twi_pool_regions_fini(pool);
 	count = atomic_load_explicit(&pool->extents.count, memory_order_relaxed);
 	for (uint32_t i = 0; i < count; i++) {
 		pool->ops->destroy(pool->arena[i]);

@@ -3,7 +3,8 @@
  *
  *   pool --- extents (memfds; the table is read without a lock)
  *     |        `-- an arena each: who has which part of it (arena.h), hold words (lease.h)
- *     `----- registrations: registrar x all extents, or why not
+ *     |----- registrations: registrar x all regions, or why not
+ *     `----- regions: extents and the user's memory (regions.h, pool_regions.h, latecache.h)
  *
  * The runtime owns the pool. Allocate, free, lease, release and find may be called by any thread;
  * create and destroy by one. A lease is a transport's claim on a buffer until the kernel has let go
@@ -28,6 +29,8 @@ struct twi_pool_options {
 	bool huge_pages;
 	bool strict; /* unpinned or unregistered memory is an error */
 	struct twi_diag *diag;
+	uint64_t late_cache_bytes; /* 0: the user's memory is never registered at its first use */
+	uint32_t late_cache_entries;
 };
 
 /* What the pool is and how it is used; bytes unless said otherwise. */

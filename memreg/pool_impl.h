@@ -1,6 +1,10 @@
 /*
  * pool_impl.h - struct twi_pool, for the files that implement it: pool.c (life, allocation,
- * leases), pool_registrar.c (registrations), pool_report.c (/v1/pool, gauges).
+ * leases), pool_registrar.c (registrations), pool_regions.c and latecache.c (the user's memory),
+ * pool_report.c (/v1/pool, gauges).
+ *
+ * Locks: control before regions.lock. The first may be held for as long as pinning takes; the
+ * second is never held while a registrar is called.
  */
 #ifndef TWI_POOL_IMPL_H
 #define TWI_POOL_IMPL_H
@@ -8,18 +12,25 @@
 #include <pthread.h>
 
 #include "memreg/arena.h"
+#include "memreg/latecache.h"
 #include "memreg/pool.h"
+#include "memreg/regions.h"
 
-/* One registrar and what came of it. */
+/* One registrar, what came of it, and what it knows. */
 struct twi_registration {
-	struct twi_registration *next;
+	struct twi_registration *next; /* changed under the control lock and regions.lock */
 	const struct twi_registrar *registrar;
 	void *ctx;
 	bool registered;
 	bool late;
 	int status; /* the registrar's answer */
-	uint64_t bytes, ns;
-	char reason[256]; /* why not registered */
+	/* Registrations of regions, ever. */
+	uint64_t count, bytes, ns, failures;
+	uint64_t last_bytes, last_ns, max_ns;
+	/* Now. */
+	uint64_t known_count, known_bytes, extent_bytes;
+	uint64_t known[TWI_SLOT_WORDS]; /* a bit for the first slot of each; under regions.lock */
+	char reason[256];               /* why not registered */
 	char mend[192];
 };
 
@@ -37,14 +48,14 @@ struct twi_pool {
 	void *arena[TWI_EXTENTS_MAX]; /* by slot; set before the extent is published */
 	struct twi_diag *diag;
 	uint64_t asked_bytes;
-	uint64_t region_generation; /* the last one given */
-	uint32_t next_slot;
 	bool strict;
 	_Atomic bool sealed;
 	bool reported; /* /v1/pool is registered */
 
 	pthread_mutex_t control; /* registrations */
 	struct twi_registration *registrations;
+	struct twi_regions regions;
+	struct twi_latecache latecache;
 
 	_Atomic int64_t leased_bytes; /* signed: an end may be counted before its begin */
 	_Atomic int64_t leased_peak_bytes;
@@ -60,5 +71,13 @@ int twi_pool_report_add(struct twi_pool *pool);
 void twi_pool_report_remove(struct twi_pool *pool);
 
 void twi_pool_registrars_clear(struct twi_pool *pool);
+
+/*
+ * Tells every registrar that is registered of a region, or none: a failure undoes the others and
+ * is returned with its message. The time that they took together is in *ns_out. The control lock
+ * is held, in both; forget is for what announce has told.
+ */
+int twi_pool_announce(struct twi_pool *pool, const struct twi_region *region, uint64_t *ns_out);
+void twi_pool_forget(struct twi_pool *pool, const struct twi_region *region);
 
 #endif

@@ -10,6 +10,7 @@
 #include "diag/emit.h"
 #include "diag/registry.h"
 #include "memreg/pool_impl.h"
+#include "memreg/pool_regions.h"
 #include <internal/base.h>
 #include <towline/status.h>
 
@@ -22,7 +23,7 @@ static uint64_t registered_bytes(struct twi_pool *pool)
 
 	pthread_mutex_lock(&pool->control);
 	for (struct twi_registration *r = pool->registrations; r; r = r->next) {
-		bytes = r->bytes;
+		bytes = r->extent_bytes;
 		if (!r->registered)
 			break;
 	}
@@ -113,8 +114,15 @@ static void emit_registration(struct twi_emit *e, const struct twi_registration 
 	twi_emit_str(e, "name", r->registrar->name);
 	twi_emit_bool(e, "registered", r->registered);
 	twi_emit_bool(e, "late", r->late);
+	twi_emit_u64(e, "count", r->count);
 	twi_emit_u64(e, "bytes", r->bytes);
 	twi_emit_u64(e, "ns", r->ns);
+	twi_emit_u64(e, "last_bytes", r->last_bytes);
+	twi_emit_u64(e, "last_ns", r->last_ns);
+	twi_emit_u64(e, "max_ns", r->max_ns);
+	twi_emit_u64(e, "failures", r->failures);
+	twi_emit_u64(e, "known_regions", r->known_count);
+	twi_emit_u64(e, "known_bytes", r->known_bytes);
 	twi_emit_str(e, "status", tow_status_name(r->status));
 	twi_emit_str(e, "reason", r->reason);
 	twi_emit_str(e, "mend", r->mend);
@@ -142,6 +150,7 @@ static void snapshot(void *arg, struct twi_emit *e)
 		emit_registration(e, r);
 	pthread_mutex_unlock(&pool->control);
 	twi_emit_array_end(e);
+	twi_pool_regions_describe(pool, e);
 }
 
 static const struct {
@@ -185,6 +194,8 @@ int twi_pool_report_add(struct twi_pool *pool)
 	int status = twi_registry_add(pool->diag, &source);
 
 	pool->reported = status == TOW_OK;
+	if (status == TOW_OK)
+		status = twi_latecache_report_add(pool);
 	for (size_t i = 0; status == TOW_OK && i < TWI_POOL_GAUGES; i++) {
 		struct twi_gauge gauge = { .name = gauges[i].name,
 					   .unit = "bytes",
@@ -203,6 +214,7 @@ void twi_pool_report_remove(struct twi_pool *pool)
 	if (!pool->reported)
 		return;
 	twi_registry_remove(pool->diag, POOL_PATH, pool);
+	twi_latecache_report_remove(pool);
 	for (size_t i = 0; i < TWI_POOL_GAUGES; i++)
 		twi_registry_gauge_remove(pool->diag, gauges[i].name, &pool->gauge[i]);
 }

@@ -187,6 +187,14 @@ static struct twi_latency *latency_cell(struct twi_diag *diag, struct twi_diag_b
 }
 #endif
 
+void twi_latency_add(struct twi_latency *latency, uint64_t ns)
+{
+	twi_cell_add(&latency->counts[twi_hist_index(ns)], 1);
+	twi_cell_add(&latency->sum_ns, ns);
+	if (ns > atomic_load_explicit(&latency->max_ns, memory_order_relaxed))
+		atomic_store_explicit(&latency->max_ns, ns, memory_order_relaxed);
+}
+
 void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t bytes,
 			uint64_t latency_ns)
 {
@@ -199,10 +207,7 @@ void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t b
 	latency = latency_cell(diag, block, lane, twi_size_class(bytes));
 	if (latency == NULL)
 		return;
-	twi_cell_add(&latency->counts[twi_hist_index(latency_ns)], 1);
-	twi_cell_add(&latency->sum_ns, latency_ns);
-	if (latency_ns > atomic_load_explicit(&latency->max_ns, memory_order_relaxed))
-		atomic_store_explicit(&latency->max_ns, latency_ns, memory_order_relaxed);
+	twi_latency_add(latency, latency_ns);
 #else
 	(void)diag, (void)lane, (void)bytes, (void)latency_ns;
 #endif
@@ -270,6 +275,27 @@ void twi_reason_sum(struct twi_diag *diag, enum twi_reason reason, struct twi_re
 	}
 }
 
+static void latency_merge(const struct twi_latency *latency, struct twi_latency_sum *out)
+{
+	uint64_t max = atomic_load_explicit(&latency->max_ns, memory_order_relaxed);
+
+	for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++) {
+		uint64_t n = atomic_load_explicit(&latency->counts[i], memory_order_relaxed);
+
+		out->counts[i] += n;
+		out->count += n;
+	}
+	out->sum_ns += atomic_load_explicit(&latency->sum_ns, memory_order_relaxed);
+	out->max_ns = twi_max(out->max_ns, max);
+}
+
+bool twi_latency_read(const struct twi_latency *latency, struct twi_latency_sum *out)
+{
+	*out = (struct twi_latency_sum){ 0 };
+	latency_merge(latency, out);
+	return out->count > 0;
+}
+
 bool twi_latency_sum(struct twi_diag *diag, enum twi_lane_id lane, unsigned size_class,
 		     struct twi_latency_sum *out)
 {
@@ -280,20 +306,9 @@ bool twi_latency_sum(struct twi_diag *diag, enum twi_lane_id lane, unsigned size
 	for (; block != NULL; block = block->next) {
 		const struct twi_latency *latency = atomic_load_explicit(
 			&block->latencies[lane][size_class], memory_order_acquire);
-		uint64_t max;
 
-		if (latency == NULL)
-			continue;
-		for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++) {
-			uint64_t n =
-				atomic_load_explicit(&latency->counts[i], memory_order_relaxed);
-
-			out->counts[i] += n;
-			out->count += n;
-		}
-		out->sum_ns += atomic_load_explicit(&latency->sum_ns, memory_order_relaxed);
-		max = atomic_load_explicit(&latency->max_ns, memory_order_relaxed);
-		out->max_ns = twi_max(out->max_ns, max);
+		if (latency != NULL)
+			latency_merge(latency, out);
 	}
 	return out->count > 0;
 }

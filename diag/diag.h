@@ -115,6 +115,9 @@ static inline void twi_count(struct twi_diag *diag, enum twi_counter counter, ui
 #endif
 }
 
+/* One reading more, by the only thread that writes this histogram now. */
+void twi_latency_add(struct twi_latency *latency, uint64_t ns);
+
 /* One RPC has ended after `latency_ns`. */
 void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t bytes,
 			uint64_t latency_ns);
@@ -137,6 +140,9 @@ struct twi_latency_sum {
 
 uint64_t twi_counter_sum(struct twi_diag *diag, enum twi_counter counter);
 void twi_reason_sum(struct twi_diag *diag, enum twi_reason reason, struct twi_reason_sum *out);
+
+/* Of one histogram. False when nothing was recorded. */
+bool twi_latency_read(const struct twi_latency *latency, struct twi_latency_sum *out);
 
 /* False when nothing was recorded there. */
 bool twi_latency_sum(struct twi_diag *diag, enum twi_lane_id lane, unsigned size_class,

@@ -64,13 +64,19 @@ static void emit_latency(struct twi_emit *e, enum twi_lane_id lane, unsigned siz
 		twi_emit_str(e, "bytes_max", NULL);
 	else
 		twi_emit_u64(e, "bytes_max", bytes_max);
+	twi_latency_emit(e, sum);
+	twi_emit_object_end(e);
+}
+
+void twi_latency_emit(struct twi_emit *e, const struct twi_latency_sum *sum)
+{
 	twi_emit_u64(e, "count", sum->count);
 	emit_quantile(e, "p50", sum, 0.5);
 	emit_quantile(e, "p90", sum, 0.9);
 	emit_quantile(e, "p99", sum, 0.99);
 	emit_quantile(e, "p999", sum, 0.999);
 	twi_emit_u64(e, "max", sum->max_ns);
-	twi_emit_f64(e, "mean", (double)sum->sum_ns / (double)sum->count);
+	twi_emit_f64(e, "mean", sum->count > 0 ? (double)sum->sum_ns / (double)sum->count : 0);
 	twi_emit_array_begin(e, "buckets");
 	for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++) {
 		if (sum->counts[i] == 0)
@@ -81,7 +87,6 @@ static void emit_latency(struct twi_emit *e, enum twi_lane_id lane, unsigned siz
 		twi_emit_array_end(e);
 	}
 	twi_emit_array_end(e);
-	twi_emit_object_end(e);
 }
 
 static void render_latency(struct twi_diag *diag, struct twi_emit *e)

@@ -13,6 +13,7 @@
 
 #include "memreg/arena.h"
 #include "memreg/latecache.h"
+#include "memreg/overflow.h"
 #include "memreg/pool.h"
 #include "memreg/regions.h"
 
@@ -40,7 +41,7 @@ struct twi_pool_gauge {
 	size_t offset;
 };
 
-#define TWI_POOL_GAUGES 12
+#define TWI_POOL_GAUGES 15
 
 struct twi_pool {
 	struct twi_extent_table extents; /* first: twi_pool_find knows it there */
@@ -48,7 +49,15 @@ struct twi_pool {
 	void *arena[TWI_EXTENTS_MAX]; /* by slot; set before the extent is published */
 	struct twi_diag *diag;
 	uint64_t asked_bytes;
-	bool strict;
+	bool strict, huge_pages, require_zero_copy;
+	enum twi_exhaust exhaust;
+	uint64_t limit_bytes;
+	pthread_mutex_t growing; /* one thread makes an extent, the others wait for it */
+	struct twi_overflow overflow;
+	_Atomic uint64_t deferred_bytes;
+	pthread_mutex_t room_lock; /* with room: somebody has freed something */
+	pthread_cond_t room;
+	_Atomic uint32_t room_waiters;
 	_Atomic bool sealed;
 	bool reported; /* /v1/pool is registered */
 
@@ -69,6 +78,16 @@ struct twi_pool {
 /* Registers /v1/pool and the gauges with diag. */
 int twi_pool_report_add(struct twi_pool *pool);
 void twi_pool_report_remove(struct twi_pool *pool);
+
+/* Maps, populates and pins an extent, makes its arena, registers and publishes it. */
+int twi_pool_extent_create(struct twi_pool *pool, uint64_t bytes);
+
+/* The first extent with room for it. */
+bool twi_pool_extents_alloc(struct twi_pool *pool, size_t bytes, size_t align, void **out);
+
+/* No extent has room: what the policy says. TOW_OK, TOW_EEXHAUSTED. exhaust.c */
+int twi_pool_exhausted(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site,
+		       void **out);
 
 void twi_pool_registrars_clear(struct twi_pool *pool);
 

@@ -316,6 +316,17 @@ const struct twi_region *twi_pool_region_acquire(struct twi_pool *pool, const vo
 	return &entry->region;
 }
 
+void twi_pool_region_hold(struct twi_pool *pool, const struct twi_region *region)
+{
+	struct twi_regions *regions = &pool->regions;
+	struct twi_region_entry *entry = &regions->entry[region->slot];
+
+	pthread_mutex_lock(&regions->lock);
+	twi_assert(&entry->region == region && entry->holds > 0);
+	twi_regions_hold(regions, entry);
+	pthread_mutex_unlock(&regions->lock);
+}
+
 void twi_pool_region_release(struct twi_pool *pool, const struct twi_region *region)
 {
 	struct twi_regions *regions = &pool->regions;

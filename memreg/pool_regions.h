@@ -45,6 +45,9 @@ const struct twi_region *twi_pool_region_acquire(struct twi_pool *pool, const vo
 int twi_pool_region_late(struct twi_pool *pool, const void *p, uint64_t bytes, struct twi_site site,
 			 const struct twi_region **region_out);
 
+/* One hold more for who has one. */
+void twi_pool_region_hold(struct twi_pool *pool, const struct twi_region *region);
+
 /* Ends one hold. */
 void twi_pool_region_release(struct twi_pool *pool, const struct twi_region *region);
 

@@ -61,6 +61,10 @@ void twi_pool_stats(struct twi_pool *pool, struct twi_pool_stats *out)
 		out->allocations += arena.allocations;
 	}
 	out->registered = registered_bytes(pool);
+	out->deferred = twi_pool_deferred(pool);
+	out->grown = out->mapped - (count > 0 ? pool->extents.extent[0]->bytes : 0);
+	out->overflow = atomic_load_explicit(&pool->overflow.bytes, memory_order_relaxed);
+	out->overflow_peak = pool->overflow.peak_bytes;
 	out->leased = (uint64_t)twi_max(leased, 0);
 	out->leased_peak = (uint64_t)peak;
 	out->demand = twi_max(out->allocated_peak,
@@ -83,6 +87,10 @@ static void emit_stats(struct twi_emit *e, const struct twi_pool_stats *stats)
 	twi_emit_u64(e, "allocations", stats->allocations);
 	twi_emit_u64(e, "leased_bytes", stats->leased);
 	twi_emit_u64(e, "leased_peak_bytes", stats->leased_peak);
+	twi_emit_u64(e, "deferred_bytes", stats->deferred);
+	twi_emit_u64(e, "grown_bytes", stats->grown);
+	twi_emit_u64(e, "overflow_bytes", stats->overflow);
+	twi_emit_u64(e, "overflow_peak_bytes", stats->overflow_peak);
 	twi_emit_u64(e, "demand_bytes", stats->demand);
 	twi_emit_u64(e, "recommended_premap_memory_bytes", stats->recommended);
 	twi_emit_u64(e, "exhausted", stats->exhausted);
@@ -139,6 +147,9 @@ static void snapshot(void *arg, struct twi_emit *e)
 	emit_stats(e, &stats);
 	twi_emit_str(e, "arena", pool->ops->name);
 	twi_emit_bool(e, "strict", pool->strict);
+	twi_emit_str(e, "exhaust", twi_exhaust_name(pool->exhaust));
+	twi_emit_u64(e, "limit_bytes", pool->limit_bytes);
+	twi_emit_bool(e, "require_zero_copy", pool->require_zero_copy);
 	twi_emit_bool(e, "sealed", atomic_load_explicit(&pool->sealed, memory_order_relaxed));
 	twi_emit_array_begin(e, "extents");
 	for (uint32_t i = 0; i < count; i++)
@@ -171,6 +182,9 @@ static const struct {
 	GAUGE(largest_free, "Largest block that can be allocated"),
 	GAUGE(leased, "Bytes a transport still holds"),
 	GAUGE(leased_peak, "Most bytes ever leased at once"),
+	GAUGE(deferred, "Bytes that were freed while a transport held them"),
+	GAUGE(grown, "Bytes that the pool has grown by; raise premap_memory_bytes"),
+	GAUGE(overflow, "Bytes allocated outside the pool because it was full"),
 	GAUGE(demand, "Most bytes ever allocated and asked for at once"),
 	GAUGE(recommended, "premap_memory_bytes that fits the demand so far"),
 #undef GAUGE

@@ -9,17 +9,6 @@
 #include "transport/engine.h"
 #include "transport/runtime.h"
 
-static int check(struct tow_runtime *runtime, const char *call)
-{
-	if (runtime == NULL)
-		return twi_error(TOW_EINVAL, "%s: runtime is NULL", call);
-	if (twi_engine_forked(twi_runtime_engine(runtime)))
-		return twi_error(TOW_EFORKED,
-				 "%s: this process is a forked child; open a runtime of its own",
-				 call);
-	return TOW_OK;
-}
-
 TOW_PUBLIC int tow_mem_register(struct tow_runtime *runtime, void *memory, size_t bytes,
 				uint64_t *handle_out)
 {
@@ -28,7 +17,7 @@ TOW_PUBLIC int tow_mem_register(struct tow_runtime *runtime, void *memory, size_
 	if (handle_out == NULL)
 		return twi_error(TOW_EINVAL, "tow_mem_register: handle_out is NULL");
 	*handle_out = 0;
-	status = check(runtime, "tow_mem_register");
+	status = twi_runtime_check(runtime, "tow_mem_register");
 	if (status < 0)
 		return status;
 	return twi_pool_register(twi_runtime_engine(runtime)->pool, memory, bytes, TWI_SITE_HERE,
@@ -37,7 +26,7 @@ TOW_PUBLIC int tow_mem_register(struct tow_runtime *runtime, void *memory, size_
 
 TOW_PUBLIC int tow_mem_deregister(struct tow_runtime *runtime, uint64_t handle)
 {
-	int status = check(runtime, "tow_mem_deregister");
+	int status = twi_runtime_check(runtime, "tow_mem_deregister");
 
 	if (status < 0)
 		return status;

@@ -21,6 +21,7 @@
 
 #include "diag/site.h"
 #include "memreg/extent.h"
+#include "transport/claim.h"
 #include "transport/match.h"
 
 struct twi_engine;
@@ -56,13 +57,13 @@ struct tow_op {
 	_Atomic uint32_t next_free;
 	uint8_t kind;
 	uint8_t stage;
-	bool leased;
 	bool zerocopy; /* part of the payload went by zero-copy send */
 	struct twi_engine *engine;
 	struct tow_endpoint *endpoint;
 	struct tow_peer *peer;
 	void *lane_state;                    /* connect: the lane's */
 	const struct twi_lane_ops *lane_ops; /* connect */
+	struct twi_claim claim;              /* on the memory of its payload */
 	struct twi_site site;                /* of the call that started it */
 	void *data;
 	uint64_t bytes;

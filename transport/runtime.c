@@ -24,6 +24,7 @@
 #include "diag/socket.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
+#include "transport/path.h"
 #include "transport/uring/ring.h"
 
 struct tow_runtime {
@@ -32,6 +33,7 @@ struct tow_runtime {
 	bool sources;
 	char job[65];
 	char stats_dir[256];
+	char exhaust[9], zerocopy[9], numa[17];
 };
 
 struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime)
@@ -39,7 +41,7 @@ struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime)
 	return &runtime->engine;
 }
 
-static int check(struct tow_runtime *runtime, const char *call)
+int twi_runtime_check(struct tow_runtime *runtime, const char *call)
 {
 	if (runtime == NULL)
 		return twi_error(TOW_EINVAL, "%s: runtime is NULL", call);
@@ -117,7 +119,7 @@ static void describe_runtime(void *arg, struct twi_emit *emit)
 			continue;
 		twi_emit_object_begin(emit, NULL);
 		twi_emit_bool(emit, "single_issuer_defer_taskrun", ring->deferred);
-		twi_emit_bool(emit, "pool_registered", ring->pool_registered);
+		twi_emit_bool(emit, "pool_registered", ring->registrar);
 		twi_emit_bool(emit, "send_zerocopy", ring->zerocopy);
 		twi_emit_bool(emit, "asleep",
 			      atomic_load_explicit(&ring->sleeping, memory_order_relaxed) != 0);
@@ -162,23 +164,56 @@ static int open_lanes(struct twi_engine *engine)
 	return TOW_OK;
 }
 
+/* The knobs whose values are words. */
+static int parse_words(struct twi_engine *engine, enum twi_exhaust *exhaust_out)
+{
+	enum twi_zerocopy zerocopy;
+
+	if (!twi_exhaust_parse(engine->knobs.exhaust, exhaust_out))
+		return twi_error(TOW_EINVAL, "exhaust = '%s' is none of grow, copy, wait, fail",
+				 engine->knobs.exhaust);
+	if (!twi_zerocopy_parse(engine->knobs.zerocopy, &zerocopy))
+		return twi_error(TOW_EINVAL, "zerocopy = '%s' is none of auto, always, never",
+				 engine->knobs.zerocopy);
+	engine->zerocopy = (uint8_t)zerocopy;
+	return TOW_OK;
+}
+
+/* The pool, and its part for copies that cannot be avoided: at most a quarter. */
+static int open_pool(struct twi_engine *engine)
+{
+	const struct tow_options *knobs = &engine->knobs;
+	struct twi_pool_options pool = {
+		.bytes = (uint64_t)knobs->premap_memory_bytes,
+		.huge_pages = knobs->huge_pages != 0,
+		.strict = knobs->strict_premap != 0,
+		.limit_bytes = (uint64_t)knobs->premap_limit_bytes,
+		.require_zero_copy = knobs->require_zero_copy != 0,
+		.late_cache_bytes = (uint64_t)knobs->late_cache_bytes,
+		.late_cache_entries = (uint32_t)knobs->late_cache_entries,
+		.diag = engine->diag,
+	};
+	uint64_t staging = twi_min((uint64_t)knobs->staging_bytes, pool.bytes / 4);
+	int status = parse_words(engine, &pool.exhaust);
+
+	if (status == TOW_OK)
+		status = twi_pool_create(&pool, &engine->pool);
+	if (status == TOW_OK)
+		status = twi_staging_init(&engine->staging, engine->pool, staging);
+	return status;
+}
+
 static int open_parts(struct tow_runtime *runtime)
 {
 	struct twi_engine *engine = &runtime->engine;
-	struct twi_pool_options pool = {
-		.bytes = (uint64_t)engine->knobs.premap_memory_bytes,
-		.huge_pages = engine->knobs.huge_pages != 0,
-		.strict = engine->knobs.strict_premap != 0,
-	};
 	int status = twi_diag_create(&engine->diag);
 
 	if (status < 0)
 		return status;
 	twi_diag_log_level(engine->diag, (int)engine->knobs.log_level);
-	pool.diag = engine->diag;
 	status = twi_engine_init(engine);
 	if (status == TOW_OK)
-		status = twi_pool_create(&pool, &engine->pool);
+		status = open_pool(engine);
 	if (status == TOW_OK) {
 		twi_engine_enter(engine);
 		status = twi_engine_bind_ring(engine);
@@ -199,8 +234,8 @@ static void end_traffic(struct twi_engine *engine)
 {
 	struct twi_list *pos, *next;
 
-	while ((pos = twi_list_first(&engine->endpoints)) != NULL)
-		twi_endpoint_drop(twi_container_of(pos, struct tow_endpoint, link));
+	twi_list_for_each_safe (pos, next, &engine->endpoints)
+		twi_endpoint_end_accepts(twi_container_of(pos, struct tow_endpoint, link));
 	for (uint32_t i = 0; i < engine->ops.count; i++) {
 		struct tow_op *op = &engine->ops.rows[i];
 
@@ -217,7 +252,10 @@ static void end_traffic(struct twi_engine *engine)
 			peer->lane->ops->peer_close(peer);
 		}
 	}
+	/* While the callbacks run everything they may name is still there. */
 	twi_op_run_callbacks(engine);
+	while ((pos = twi_list_first(&engine->endpoints)) != NULL)
+		twi_endpoint_drop(twi_container_of(pos, struct tow_endpoint, link));
 }
 
 static void close_parts(struct tow_runtime *runtime)
@@ -243,11 +281,20 @@ static void close_parts(struct tow_runtime *runtime)
 		twi_engine_leave(engine);
 	}
 	twi_engine_fini(engine);
-	if (engine->pool != NULL)
+	if (engine->pool != NULL) {
+		twi_staging_fini(&engine->staging);
 		twi_pool_destroy(engine->pool);
+	}
 	if (engine->diag != NULL)
 		twi_diag_destroy(engine->diag);
 	free(runtime);
+}
+
+/* The options' strings are the caller's and may go away. */
+static void keep_text(const char **knob, char *room, size_t bytes)
+{
+	snprintf(room, bytes, "%s", *knob);
+	*knob = room;
 }
 
 static int open_runtime(const struct tow_options *options, bool virtual_clock,
@@ -269,12 +316,11 @@ static int open_runtime(const struct tow_options *options, bool virtual_clock,
 		free(runtime);
 		return status;
 	}
-	/* The options' strings are the caller's and may go away. */
-	snprintf(runtime->job, sizeof(runtime->job), "%s", runtime->engine.knobs.job);
-	snprintf(runtime->stats_dir, sizeof(runtime->stats_dir), "%s",
-		 runtime->engine.knobs.stats_dir);
-	runtime->engine.knobs.job = runtime->job;
-	runtime->engine.knobs.stats_dir = runtime->stats_dir;
+	keep_text(&runtime->engine.knobs.job, runtime->job, sizeof(runtime->job));
+	keep_text(&runtime->engine.knobs.stats_dir, runtime->stats_dir, sizeof(runtime->stats_dir));
+	keep_text(&runtime->engine.knobs.exhaust, runtime->exhaust, sizeof(runtime->exhaust));
+	keep_text(&runtime->engine.knobs.zerocopy, runtime->zerocopy, sizeof(runtime->zerocopy));
+	keep_text(&runtime->engine.knobs.numa, runtime->numa, sizeof(runtime->numa));
 	status = open_parts(runtime);
 	if (status < 0) {
 		close_parts(runtime);
@@ -296,7 +342,7 @@ int twi_runtime_open_sim(const struct tow_options *options, struct tow_runtime *
 
 TOW_PUBLIC int tow_runtime_seal(struct tow_runtime *runtime)
 {
-	int status = check(runtime, "tow_runtime_seal");
+	int status = twi_runtime_check(runtime, "tow_runtime_seal");
 
 	if (status == TOW_OK)
 		twi_pool_seal(runtime->engine.pool);
@@ -305,7 +351,7 @@ TOW_PUBLIC int tow_runtime_seal(struct tow_runtime *runtime)
 
 TOW_PUBLIC int tow_runtime_close(struct tow_runtime *runtime)
 {
-	int status = check(runtime, "tow_runtime_close");
+	int status = twi_runtime_check(runtime, "tow_runtime_close");
 
 	if (status < 0)
 		return status;
@@ -317,7 +363,7 @@ TOW_PUBLIC int tow_runtime_close(struct tow_runtime *runtime)
 
 TOW_PUBLIC int tow_progress(struct tow_runtime *runtime)
 {
-	int status = check(runtime, "tow_progress");
+	int status = twi_runtime_check(runtime, "tow_progress");
 	unsigned events = 0;
 
 	if (status < 0)
@@ -338,7 +384,7 @@ TOW_PUBLIC int tow_progress(struct tow_runtime *runtime)
 
 TOW_PUBLIC int tow_flush(struct tow_runtime *runtime)
 {
-	int status = check(runtime, "tow_flush");
+	int status = twi_runtime_check(runtime, "tow_flush");
 	struct twi_engine *engine;
 
 	if (status < 0)
@@ -369,7 +415,7 @@ static void watch_ring(struct twi_engine *engine, struct twi_ring *ring)
 
 TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
 {
-	int status = check(runtime, "tow_fd");
+	int status = twi_runtime_check(runtime, "tow_fd");
 	struct twi_engine *engine;
 
 	if (status < 0)
@@ -390,30 +436,9 @@ TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
 	return status;
 }
 
-TOW_PUBLIC int tow_alloc(struct tow_runtime *runtime, size_t bytes, size_t align, void **memory_out)
-{
-	int status = check(runtime, "tow_alloc");
-
-	if (memory_out == NULL)
-		return twi_error(TOW_EINVAL, "tow_alloc: memory_out is NULL");
-	*memory_out = NULL;
-	if (status < 0)
-		return status;
-	return twi_pool_alloc(runtime->engine.pool, bytes, align, memory_out);
-}
-
-TOW_PUBLIC int tow_free(struct tow_runtime *runtime, void *memory)
-{
-	int status = check(runtime, "tow_free");
-
-	if (status < 0 || memory == NULL)
-		return status;
-	return twi_pool_free(runtime->engine.pool, memory);
-}
-
 TOW_PUBLIC int tow_stats_get(struct tow_runtime *runtime, const char *path, char **text_out)
 {
-	int status = check(runtime, "tow_stats_get");
+	int status = twi_runtime_check(runtime, "tow_stats_get");
 	struct twi_emit emit;
 
 	if (status < 0)

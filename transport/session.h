@@ -221,7 +221,6 @@ void twi_session_matched(struct twi_session *session, struct tow_op *op, uint64_
 			 uint64_t bytes);
 struct tow_op *twi_session_find(struct twi_session *session, uint64_t seq);
 void twi_session_op_end(struct twi_session *session, struct tow_op *op, int status, uint64_t bytes);
-void twi_session_lease(struct twi_session *session, struct tow_op *op);
 struct twi_grant *twi_session_grant_find(struct twi_session *session, uint64_t seq);
 void twi_session_grant_free(struct twi_session *session, struct twi_grant *grant);
 bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int status, bool force);

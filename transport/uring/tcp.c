@@ -254,7 +254,7 @@ static void lane_close(struct twi_lane *base)
 	twi_tcp_handshake_expire(lane, UINT64_MAX);
 	for (uint32_t i = 0; i < TWI_ZC_RECORDS; i++) {
 		if (lane->zc[i].used)
-			twi_pool_release(engine->pool, lane->zc[i].memory);
+			twi_claim_drop(engine, &lane->zc[i].claim);
 	}
 	free(lane->slots);
 	free(lane);

@@ -324,14 +324,28 @@ static void render(struct twi_diag *diag, struct twi_emit *e, const char *kind)
 	groups_fini(&groups);
 }
 
+/* Those of the lanes' design, which are no fault; their time is not taken. */
+static void emit_necessary(struct twi_emit *e, struct twi_diag *diag)
+{
+	uint64_t count = twi_counter_sum(diag, TWI_C_necessary_copies);
+	uint64_t bytes = twi_counter_sum(diag, TWI_C_necessary_copy_bytes);
+	char count_text[TWI_WORDS_BYTES], bytes_text[TWI_WORDS_BYTES], text[160];
+
+	twi_words_count(count, count_text);
+	twi_words_bytes(bytes, bytes_text);
+	snprintf(text, sizeof(text), "%s necessary %s, %s, which the lanes' design needs",
+		 count_text, count == 1 ? "copy" : "copies", bytes_text);
+	twi_emit_object_begin(e, "necessary");
+	twi_emit_u64(e, "count", count);
+	twi_emit_u64(e, "bytes", bytes);
+	twi_emit_str(e, "text", text);
+	twi_emit_object_end(e);
+}
+
 void twi_site_report_copies(struct twi_diag *diag, struct twi_emit *e)
 {
 	render(diag, e, "copy");
-	twi_emit_object_begin(e, "necessary");
-	twi_emit_u64(e, "count", twi_counter_sum(diag, TWI_C_necessary_copies));
-	twi_emit_u64(e, "bytes", twi_counter_sum(diag, TWI_C_necessary_copy_bytes));
-	twi_emit_str(e, "help", "copies that the lanes' design needs, which are no fault");
-	twi_emit_object_end(e);
+	emit_necessary(e, diag);
 }
 
 void twi_site_report_registrations(struct twi_diag *diag, struct twi_emit *e)

@@ -308,46 +308,43 @@ static void pretend_end(struct pretender *pretender)
 	assert_int_equal(unlink(pretender->path), 0);
 }
 
-#define SITE(name, module, build_id, symbol)                                                       \
-	"{\"address\":\"0x99\",\"tag\":null,\"module\":" module ",\"module_offset\":64,"           \
-	"\"build_id\":" build_id ",\"symbol\":" symbol ",\"place\":\"" name "\","                  \
-	"\"text\":\"sentence from " name "; cure\",\"text_parts\":[\"sentence\",\"; cure\"]}"
+static char wild_copies[4096];
 
 static const struct answer wild_answers[] = {
 	{ "/v1/info", "{\"job\":\"j\\u001b[31m\",\"rank\":0,\"pid\":0}" },
-	{ "/v1/copies",
-	  "{\"total\":{\"count\":9},\"sites_known\":7,\"sites\":[" SITE(
-		  "gone", "null", "null",
-		  "null") "," SITE("absent+0x40", "\"/nowhere/lib.so\"", "\"00ff\"",
-				   "null") "," SITE("noid+0x40", "\"/bin/sh\"", "null",
-						    "null") "," SITE("other+0x40", "\"/bin/sh\"",
-								     "\"00ff\"",
-								     "null") "," SITE("pipe+0x40",
-										      "\"/dev/"
-										      "zero\"",
-										      "\"00ff\"",
-										      "\"f\"") ","
-											       "{\""
-											       "tex"
-											       "t\""
-											       ":\""
-											       "no "
-											       "\\u"
-											       "001"
-											       "b["
-											       "2J "
-											       "pla"
-											       "ce"
-											       "\"}"
-											       ",17"
-											       "]"
-											       "}" },
+	{ "/v1/copies", wild_copies },
 	{ "/v1/registrations", "{\"total\":{\"count\":1},\"sites\":[{\"text\":\"a late one\"}]}" },
-	{ "/v1/pool",
-	  "{\"exhausted\":3,\"asked_bytes\":100,\"recommended_premap_memory_bytes\":200,"
-	  "\"extents\":[],\"pinned\":{\"by_others_bytes\":3145728}}" },
+	{ "/v1/pool", "{\"exhausted\":3,\"asked_bytes\":100,\"extents\":[],"
+		      "\"recommended_premap_memory_bytes\":200,"
+		      "\"pinned\":{\"by_others_bytes\":3145728}}" },
 	{ NULL, NULL },
 };
+
+/* Sites that cannot be found, each for a reason of its own. */
+static void write_wild_copies(void)
+{
+	static const struct {
+		const char *name, *members;
+	} sites[] = {
+		{ "gone", "\"module\":null" },
+		{ "absent+0x40", "\"module\":\"/nowhere/lib.so\",\"build_id\":\"00ff\"" },
+		{ "noid+0x40", "\"module\":\"/bin/sh\"" },
+		{ "other+0x40", "\"module\":\"/bin/sh\",\"build_id\":\"00ff\"" },
+		{ "pipe+0x40", "\"module\":\"/dev/zero\",\"build_id\":\"00ff\"" },
+	};
+	FILE *to = fmemopen(wild_copies, sizeof(wild_copies), "w");
+
+	assert_non_null(to);
+	fprintf(to, "{\"total\":{\"count\":9},\"sites_known\":7,\"sites\":[");
+	for (size_t i = 0; i < sizeof(sites) / sizeof(sites[0]); i++)
+		fprintf(to,
+			"{\"address\":\"0x99\",\"tag\":null,\"module_offset\":64,\"place\":\"%s\","
+			"\"text\":\"sentence from %s; cure\",\"text_parts\":[\"sentence\","
+			"\"; cure\"],%s},",
+			sites[i].name, sites[i].name, sites[i].members);
+	fprintf(to, "{\"text\":\"no \\u001b[2J place\"},17]}");
+	assert_int_equal(fclose(to), 0);
+}
 
 static void makes_the_best(void **state)
 {
@@ -355,6 +352,7 @@ static void makes_the_best(void **state)
 	char *text;
 
 	(void)state;
+	write_wild_copies();
 	pretend(&pretender, wild_answers);
 	text = towstat("why feigned.0", 0);
 	has(text, "  sentence from gone; cure\n");

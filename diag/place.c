@@ -229,20 +229,29 @@ static int visit(struct dl_phdr_info *info, size_t bytes, void *arg)
 	return 1;
 }
 
+/* The loader gives the program itself no name. */
+static void name_program(struct twi_place *out)
+{
+	static const char deleted[] = " (deleted)";
+	ssize_t bytes = readlink("/proc/self/exe", out->module, sizeof(out->module) - 1);
+	size_t used = bytes > 0 ? (size_t)bytes : 0;
+
+	if (used > sizeof(deleted) &&
+	    memcmp(out->module + used - (sizeof(deleted) - 1), deleted, sizeof(deleted) - 1) == 0)
+		used -= sizeof(deleted) - 1;
+	out->module[used] = '\0';
+}
+
 void twi_place_find(const void *address, struct twi_place *out)
 {
 	struct search search = { (uintptr_t)address, out };
-	ssize_t bytes;
 
 	*out = (struct twi_place){ .address = address };
 	if (address == NULL)
 		return;
 	dl_iterate_phdr(visit, &search);
-	if (!out->found || out->module[0] != '\0')
-		return;
-	/* the loader gives the program itself no name */
-	bytes = readlink("/proc/self/exe", out->module, sizeof(out->module) - 1);
-	out->module[bytes > 0 ? bytes : 0] = '\0';
+	if (out->found && out->module[0] == '\0')
+		name_program(out);
 }
 
 void twi_place_text(const struct twi_place *place, char *out, size_t bytes)

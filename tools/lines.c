@@ -143,9 +143,32 @@ static struct module *find_module(struct lines *lines, const char *path, const c
 	return module;
 }
 
+/*
+ * The unit that has the address, asked one by one: clang writes no .debug_aranges, and where some
+ * other part of the program has one, libdwfl takes that for all there is.
+ */
+static const char *ask_units(Dwfl_Module *module, uint64_t at, int *line_out)
+{
+	Dwarf_Die *unit = NULL;
+	Dwarf_Addr bias;
+
+	while ((unit = dwfl_module_nextcu(module, unit, &bias)) != NULL) {
+		Dwarf_Line *line;
+		const char *file;
+
+		if (dwarf_haspc(unit, at - bias) != 1)
+			continue;
+		line = dwarf_getsrc_die(unit, at - bias);
+		file = line != NULL ? dwarf_linesrc(line, NULL, NULL) : NULL;
+		if (file != NULL && dwarf_lineno(line, line_out) == 0)
+			return file;
+	}
+	return NULL;
+}
+
 static const char *read_line(Dwfl_Module *module, uint64_t at, struct line *out)
 {
-	const char *symbol, *file;
+	const char *symbol, *file = NULL;
 	GElf_Off offset = 0;
 	Dwfl_Line *line;
 	Dwarf_Addr bias;
@@ -159,7 +182,10 @@ static const char *read_line(Dwfl_Module *module, uint64_t at, struct line *out)
 	if (dwfl_module_getdwarf(module, &bias) == NULL)
 		return "has no debug information; compile it with -g";
 	line = dwfl_module_getsrc(module, at);
-	file = line != NULL ? dwfl_lineinfo(line, NULL, &out->line, NULL, NULL, NULL) : NULL;
+	if (line != NULL)
+		file = dwfl_lineinfo(line, NULL, &out->line, NULL, NULL, NULL);
+	if (file == NULL)
+		file = ask_units(module, at, &out->line);
 	if (file == NULL || out->line <= 0)
 		return "has debug information, but none for that place";
 	snprintf(out->file, sizeof(out->file), "%s", file);

@@ -11,6 +11,8 @@
 
 #include "lines.h"
 #include "towstat.h"
+#include "why_merge.h"
+#include "words.h"
 
 #define MISSING_MAX 8
 
@@ -108,16 +110,15 @@ static void locate(struct why *why, json_t *site)
 	rename_place(site, name);
 }
 
-static void locate_all(struct why *why, json_t *document, size_t most)
+static void locate_all(struct why *why, json_t *document, const char *one, const char *many)
 {
+	json_int_t known = number_of(document, "sites_known");
 	json_t *site;
 	size_t i;
 
-	json_array_foreach(json_object_get(document, "sites"), i, site)
-	{
-		if (i < most)
-			locate(why, site);
-	}
+	json_array_foreach(json_object_get(document, "sites"), i, site) locate(why, site);
+	known -= (json_int_t)merge_sites(document, one, many);
+	json_object_set_new(document, "sites_known", json_integer(known));
 }
 
 static int read_documents(struct why *why, const char *socket_path)
@@ -191,11 +192,13 @@ static void print_pinned(json_t *pool)
 {
 	json_t *pinned = json_object_get(pool, "pinned");
 	json_int_t bytes = number_of(pinned, "by_others_bytes");
+	char text[WORDS_BYTES];
 
-	if (bytes > 0)
-		printf("Other code in this process has pinned memory, which counts against the "
-		       "same limit:\n  %.1f MiB\n",
-		       (double)bytes / (1 << 20));
+	if (bytes <= 0)
+		return;
+	words_bytes((unsigned long long)bytes, text);
+	printf("Other code in this process has pinned %s, which counts against the same limit.\n",
+	       text);
 }
 
 static void print_why(const struct why *why, size_t most)
@@ -247,7 +250,7 @@ static int print_json(const struct why *why)
 int explain(const char *socket_path, const struct why_options *options)
 {
 	struct why *why = calloc(1, sizeof(*why));
-	size_t most = options->json ? SIZE_MAX : options->count > 0 ? (size_t)options->count : 10;
+	size_t most = options->count > 0 ? (size_t)options->count : 10;
 	int failed = 0;
 
 	if (why == NULL || read_documents(why, socket_path) != 0) {
@@ -256,8 +259,8 @@ int explain(const char *socket_path, const struct why_options *options)
 		free(why);
 		return 1;
 	}
-	locate_all(why, why->copies, most);
-	locate_all(why, why->registrations, most);
+	locate_all(why, why->copies, "copy", "copies");
+	locate_all(why, why->registrations, "late registration", "late registrations");
 	if (options->json)
 		failed = print_json(why);
 	else

@@ -438,8 +438,8 @@ static void adds_up_a_line(void **state)
 		has(text, words);
 	}
 	free(text);
-	free(dear);
 	pretend_end(&pretender);
+	free(dear);
 }
 
 static void refuses(void **state)

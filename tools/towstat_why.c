@@ -190,8 +190,8 @@ static int print_pool(json_t *pool)
 
 static void print_pinned(json_t *pool)
 {
-	json_t *pinned = json_object_get(pool, "pinned");
-	json_int_t bytes = number_of(pinned, "by_others_bytes");
+	json_t *process = json_object_get(pool, "process");
+	json_int_t bytes = number_of(process, "pinned_by_others_bytes");
 	char text[WORDS_BYTES];
 
 	if (bytes <= 0)

@@ -318,7 +318,7 @@ static const struct answer wild_answers[] = {
 	{ "/v1/registrations", "{\"total\":{\"count\":1},\"sites\":[{\"text\":\"a late one\"}]}" },
 	{ "/v1/pool", "{\"exhausted\":3,\"asked_bytes\":100,\"extents\":[],"
 		      "\"recommended_premap_memory_bytes\":200,"
-		      "\"pinned\":{\"by_others_bytes\":3145728}}" },
+		      "\"process\":{\"pinned_by_others_bytes\":3145728}}" },
 	{ NULL, NULL },
 };
 

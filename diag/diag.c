@@ -137,6 +137,7 @@ static void free_block(struct twi_diag_block *block)
 			free(atomic_load_explicit(&block->latencies[lane][i],
 						  memory_order_relaxed));
 	}
+	twi_sites_fini(&block->sites);
 	free(block);
 }
 
@@ -213,8 +214,11 @@ void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t b
 #endif
 }
 
+#ifndef TWI_NO_DIAGNOSTICS
+/* One event: to its reason, its place, and the two counters of its kind. */
 static void record_reason(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes,
-			  uint64_t ns)
+			  uint64_t ns, struct twi_site site, enum twi_counter events,
+			  enum twi_counter event_bytes)
 {
 	struct twi_diag_block *block = twi_diag_block_of(diag);
 
@@ -223,28 +227,32 @@ static void record_reason(struct twi_diag *diag, enum twi_reason reason, uint64_
 	twi_cell_add(&block->reasons[reason].count, 1);
 	twi_cell_add(&block->reasons[reason].bytes, bytes);
 	twi_cell_add(&block->reasons[reason].ns, ns);
+	twi_cell_add(&block->counters[events], 1);
+	twi_cell_add(&block->counters[event_bytes], bytes);
+	twi_sites_record(&block->sites, reason, bytes, ns, site);
 }
+#endif
 
 void twi_copy_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns,
 		     struct twi_site site)
 {
-	(void)site;
 #ifndef TWI_NO_DIAGNOSTICS
-	record_reason(diag, reason, bytes, ns);
-	twi_count(diag, TWI_C_fallback_copies, 1);
-	twi_count(diag, TWI_C_fallback_copy_bytes, bytes);
+	record_reason(diag, reason, bytes, ns, site, TWI_C_fallback_copies,
+		      TWI_C_fallback_copy_bytes);
 #else
-	(void)diag, (void)reason, (void)bytes, (void)ns;
+	(void)diag, (void)reason, (void)bytes, (void)ns, (void)site;
 #endif
 }
 
 void twi_late_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns,
 		     struct twi_site site)
 {
-	(void)site;
-	record_reason(diag, reason, bytes, ns);
-	twi_count(diag, TWI_C_late_registrations, 1);
-	twi_count(diag, TWI_C_late_registration_bytes, bytes);
+#ifndef TWI_NO_DIAGNOSTICS
+	record_reason(diag, reason, bytes, ns, site, TWI_C_late_registrations,
+		      TWI_C_late_registration_bytes);
+#else
+	(void)diag, (void)reason, (void)bytes, (void)ns, (void)site;
+#endif
 }
 
 uint64_t twi_counter_sum(struct twi_diag *diag, enum twi_counter counter)

@@ -2,7 +2,7 @@
  * diag.h - what a runtime records about itself: counters, reasons, latencies, a log.
  *
  *	struct twi_diag --- block of thread 1 --- block of thread 2 --- ...
- *	                    counters, reasons,
+ *	                    counters, reasons, places,
  *	                    histograms by lane and size class
  *
  * Each thread writes only its own block (a plain load and store, no lock, no shared cache line) and
@@ -11,7 +11,8 @@
  *so that sums stay right, and the next new thread takes it over. So memory grows with the largest
  *number of threads at one time, not with time.
  *
- * Budget: twi_count 3 ns, twi_latency_record 10 ns. Only a thread's first record allocates.
+ * Budget: twi_count 3 ns, twi_latency_record 10 ns, twi_copy_record 20 ns. Only a thread's first
+ *record allocates.
  */
 #ifndef TWI_DIAG_H
 #define TWI_DIAG_H
@@ -47,6 +48,7 @@ struct twi_diag_block {
 	_Alignas(64) _Atomic uint64_t counters[TWI_C_COUNT];
 	struct twi_reason_cell reasons[TWI_R_COUNT];
 	struct twi_latency *_Atomic latencies[TWI_LANE_COUNT][TWI_SIZE_CLASSES];
+	struct twi_sites sites;
 	struct twi_diag_block *next;
 	uint64_t owner; /* 0: its thread has ended */
 };

@@ -15,6 +15,7 @@
 
 #include "diag/diag.h"
 #include "diag/emit.h"
+#include "diag/site_report.h"
 
 #define NS_PER_S 1e9
 
@@ -147,6 +148,10 @@ static const struct twi_report reports[] = {
 	{ "/v1/counters", "All counters, and the reasons of copies and late registrations",
 	  render_counters },
 	{ "/v1/latency", "RPC latencies by lane and size, from start to now", render_latency },
+	{ "/v1/copies", "Copies that need not be: why, from where, what they cost, the cure",
+	  twi_site_report_copies },
+	{ "/v1/registrations", "Registrations after the seal: why, from where, cost, the cure",
+	  twi_site_report_registrations },
 };
 
 size_t twi_report_count(void)

@@ -25,8 +25,21 @@ static void raise_u64(_Atomic uint64_t *peak, uint64_t value)
 		;
 }
 
+/* What the new extent had to do without. */
+static void log_extent(struct twi_pool *pool, const struct twi_extent *extent)
+{
+	for (int kind = TWI_PAGES_KINDS - 1; kind > TWI_PAGES_BASE; kind--)
+		if (extent->step[kind].reason[0])
+			twi_log(pool->diag, 3, "pool on %s pages: %s; mend it: %s",
+				twi_page_kind_name(extent->kind), extent->step[kind].reason,
+				extent->step[kind].mend);
+	if (extent->numa_reason[0])
+		twi_log(pool->diag, 2, "pool: %s; mend it: %s", extent->numa_reason,
+			extent->numa_mend);
+}
+
 /* Maps, populates and pins an extent in a slot of its own, and makes its arena. */
-static int extent_create(struct twi_pool *pool, uint64_t bytes, bool huge_pages)
+static int extent_create(struct twi_pool *pool, const struct twi_extent_options *options)
 {
 	uint32_t slot = atomic_load_explicit(&pool->extents.count, memory_order_relaxed);
 	struct twi_extent *extent = calloc(1, sizeof(*extent));
@@ -34,22 +47,17 @@ static int extent_create(struct twi_pool *pool, uint64_t bytes, bool huge_pages)
 
 	if (!extent)
 		return twi_error(TOW_ENOMEM, "pool: no memory for the extent's description");
-	status = twi_extent_map(bytes, huge_pages, extent);
+	status = twi_extent_open(options, extent);
 	if (status != TOW_OK)
-		goto failed_map;
+		goto failed_open;
 	extent->slot = slot;
-	status = twi_extent_populate(extent, 0);
-	if (status != TOW_OK)
-		goto failed;
 	status = twi_extent_pin(extent);
 	if (status != TOW_OK && pool->strict)
 		goto failed;
 	if (status != TOW_OK)
 		twi_log(pool->diag, 2, "pool is not locked in memory: %s; mend it: %s",
 			extent->pin_reason, extent->pin_mend);
-	if (extent->reason[0])
-		twi_log(pool->diag, 3, "pool on %s pages: %s; mend it: %s",
-			twi_page_kind_name(extent->kind), extent->reason, extent->mend);
+	log_extent(pool, extent);
 	status = pool->ops->create(extent->base, extent->bytes, &pool->arena[slot]);
 	if (status != TOW_OK) {
 		status = twi_error(status, "pool: no memory for the side table of %llu bytes",
@@ -73,13 +81,14 @@ static int extent_create(struct twi_pool *pool, uint64_t bytes, bool huge_pages)
 	return TOW_OK;
 failed:
 	twi_extent_unmap(extent);
-failed_map:
+failed_open:
 	free(extent);
 	return status;
 }
 
 int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **out)
 {
+	struct twi_extent_options first;
 	struct twi_pool *pool;
 	int status;
 
@@ -97,7 +106,15 @@ int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **ou
 	pool->asked_bytes = options->bytes;
 	pool->strict = options->strict;
 	pthread_mutex_init(&pool->control, NULL);
-	status = extent_create(pool, options->bytes, options->huge_pages);
+	first = (struct twi_extent_options){
+		.bytes = options->bytes,
+		.best = options->huge_pages ? TWI_PAGES_HUGETLB_1G : TWI_PAGES_BASE,
+		.numa = options->numa,
+		.progress = options->progress,
+		.progress_user = options->progress_user,
+		.diag = options->diag,
+	};
+	status = extent_create(pool, &first);
 	if (status == TOW_OK)
 		status = twi_pool_report_add(pool);
 	if (status != TOW_OK) {

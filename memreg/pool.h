@@ -26,7 +26,10 @@ struct twi_pool;
 struct twi_pool_options {
 	uint64_t bytes;
 	bool huge_pages;
-	bool strict; /* unpinned or unregistered memory is an error */
+	bool strict;                   /* unpinned or unregistered memory is an error */
+	const char *numa;              /* the knob; NULL is "" */
+	twi_extent_progress *progress; /* of faulting in what options->bytes asks for */
+	void *progress_user;
 	struct twi_diag *diag;
 };
 

@@ -1,6 +1,7 @@
 /*
  * pool_impl.h - struct twi_pool, for the files that implement it: pool.c (life, allocation,
- * leases), pool_registrar.c (registrations), pool_report.c (/v1/pool, gauges).
+ * leases), pool_registrar.c (registrations), pool_report.c (/v1/pool, gauges), pool_view.c (what
+ * the kernel says of it).
  */
 #ifndef TWI_POOL_IMPL_H
 #define TWI_POOL_IMPL_H
@@ -29,7 +30,10 @@ struct twi_pool_gauge {
 	size_t offset;
 };
 
-#define TWI_POOL_GAUGES 12
+#define TWI_POOL_GAUGES      12
+#define TWI_POOL_VIEW_GAUGES 5
+
+struct twi_pool_view; /* what the kernel says: pool_view.h */
 
 struct twi_pool {
 	struct twi_extent_table extents; /* first: twi_pool_find knows it there */
@@ -53,6 +57,8 @@ struct twi_pool {
 	_Atomic uint64_t enough_bytes;  /* pool size that would have been enough for them */
 	_Atomic uint64_t exhausted;
 	struct twi_pool_gauge gauge[TWI_POOL_GAUGES];
+	struct twi_pool_gauge view_gauge[TWI_POOL_VIEW_GAUGES];
+	struct twi_pool_view *view;
 };
 
 /* Registers /v1/pool and the gauges with diag. */

@@ -32,6 +32,7 @@ struct tow_runtime {
 	bool sources;
 	char job[65];
 	char stats_dir[256];
+	char numa[17];
 };
 
 struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime)
@@ -169,6 +170,9 @@ static int open_parts(struct tow_runtime *runtime)
 		.bytes = (uint64_t)engine->knobs.premap_memory_bytes,
 		.huge_pages = engine->knobs.huge_pages != 0,
 		.strict = engine->knobs.strict_premap != 0,
+		.numa = engine->knobs.numa,
+		.progress = engine->knobs.premap_progress,
+		.progress_user = engine->knobs.premap_progress_user,
 	};
 	int status = twi_diag_create(&engine->diag);
 
@@ -275,6 +279,8 @@ static int open_runtime(const struct tow_options *options, bool virtual_clock,
 		 runtime->engine.knobs.stats_dir);
 	runtime->engine.knobs.job = runtime->job;
 	runtime->engine.knobs.stats_dir = runtime->stats_dir;
+	snprintf(runtime->numa, sizeof(runtime->numa), "%s", runtime->engine.knobs.numa);
+	runtime->engine.knobs.numa = runtime->numa;
 	status = open_parts(runtime);
 	if (status < 0) {
 		close_parts(runtime);

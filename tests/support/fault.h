@@ -31,6 +31,7 @@ enum twt_fault {
 	TWT_FTRUNCATE,
 	TWT_MADVISE,
 	TWT_MLOCK,
+	TWT_MBIND,
 	TWT_CALLOC,
 	TWT_PTHREAD_CREATE,
 	TWT_FAULTS
@@ -46,9 +47,8 @@ static _Atomic bool twt_fault_pretend_hugetlb;
 /* The nth (1 is the next) call fails with the errno that is usual for it. */
 static inline void twt_fault_arm(enum twt_fault call, int nth)
 {
-	static const int usual[TWT_FAULTS] = {
-		ENOMEM, EMFILE, ENOSPC, ENOMEM, EPERM, ENOMEM, EAGAIN
-	};
+	static const int usual[TWT_FAULTS] = { ENOMEM, EMFILE, ENOSPC, ENOMEM,
+					       EPERM,  EPERM,  ENOMEM, EAGAIN };
 
 	atomic_store(&twt_fault_errno, usual[call]);
 	atomic_store(&twt_fault_left, nth);
@@ -112,6 +112,19 @@ int madvise(void *at, size_t bytes, int advice)
 		return -1;
 	}
 	return (int)syscall(SYS_madvise, at, bytes, advice);
+}
+
+long mbind(void *at, unsigned long bytes, int mode, const unsigned long *nodes,
+	   unsigned long nodes_max, unsigned flags);
+
+long mbind(void *at, unsigned long bytes, int mode, const unsigned long *nodes,
+	   unsigned long nodes_max, unsigned flags)
+{
+	if (twt_fault_now(TWT_MBIND)) {
+		errno = twt_fault_errno;
+		return -1;
+	}
+	return syscall(SYS_mbind, at, bytes, mode, nodes, nodes_max, flags);
 }
 
 int mlock(const void *at, size_t bytes)

@@ -245,6 +245,78 @@ static void hugetlb_path(void **state)
 	assert_int_equal(twt_fd_count(), fds);
 }
 
+/* What a progress callback was told. */
+struct progress {
+	pthread_t thread;
+	uint64_t last;
+	int calls, ends;
+};
+
+static void note_progress(void *user, uint64_t done_bytes, uint64_t total_bytes)
+{
+	struct progress *progress = user;
+
+	assert_true(pthread_equal(pthread_self(), progress->thread));
+	assert_int_equal(total_bytes, POOL_BYTES);
+	assert_true(done_bytes >= progress->last && done_bytes <= total_bytes);
+	progress->last = done_bytes;
+	progress->calls++;
+	progress->ends += done_bytes == total_bytes;
+}
+
+struct lines {
+	int progress;
+	char last[TWI_LOG_BYTES];
+};
+
+static void note_line(void *arg, uint64_t ns, int level, const char *text)
+{
+	struct lines *lines = arg;
+
+	(void)ns;
+	if (!strstr(text, "MiB faulted in after"))
+		return;
+	assert_int_equal(level, 3);
+	lines->progress++;
+	snprintf(lines->last, sizeof(lines->last), "%s", text);
+}
+
+/* Memory that takes more than a second: three chunks of 600 ms on one thread. */
+static void slow_memory_is_told(void **state)
+{
+	struct progress progress = { .thread = pthread_self() };
+	struct twi_extent_options options = { .bytes = POOL_BYTES,
+					      .progress = note_progress,
+					      .progress_user = &progress };
+	struct twi_extent extent;
+	struct lines lines = { 0 };
+
+	(void)state;
+	assert_int_equal(twi_diag_create(&options.diag), TOW_OK);
+	twi_diag_log_level(options.diag, 3);
+	assert_int_equal(twi_extent_map(&options, &extent), TOW_OK);
+	atomic_store(&twt_fault_madvise_ms, 600);
+	assert_int_equal(twi_extent_populate(&extent, 1), TOW_OK);
+	atomic_store(&twt_fault_madvise_ms, 0);
+	assert_int_equal(progress.calls, 3);
+	assert_int_equal(progress.ends, 1);
+	assert_int_equal(progress.last, POOL_BYTES);
+	twi_log_read(options.diag, note_line, &lines);
+	assert_true(lines.progress >= 2);
+	assert_non_null(strstr(lines.last, "pool: 40 of 40 MiB faulted in after"));
+	assert_non_null(strstr(lines.last, "GiB/s, 1 threads"));
+	twi_extent_unmap(&extent);
+	/* One that fails is never told to be done. */
+	progress = (struct progress){ .thread = pthread_self() };
+	assert_int_equal(twi_extent_map(&options, &extent), TOW_OK);
+	twt_fault_arm(TWT_MADVISE, 2);
+	assert_int_equal(twi_extent_populate(&extent, 1), TOW_ENOMEM);
+	assert_true(twt_fault_off());
+	assert_int_equal(progress.ends, 0);
+	twi_extent_unmap(&extent);
+	twi_diag_destroy(options.diag);
+}
+
 static void registration_fails(void **state)
 {
 	struct twi_diag *diag;
@@ -266,15 +338,15 @@ static void registration_fails(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(mmap_fails),         cmocka_unit_test(memfd_create_fails),
-		cmocka_unit_test(ftruncate_fails),    cmocka_unit_test(mbind_fails),
-		cmocka_unit_test(madvise_fails),      cmocka_unit_test(mlock_fails),
+		cmocka_unit_test(mmap_fails),          cmocka_unit_test(memfd_create_fails),
+		cmocka_unit_test(ftruncate_fails),     cmocka_unit_test(mbind_fails),
+		cmocka_unit_test(madvise_fails),       cmocka_unit_test(mlock_fails),
 		cmocka_unit_test(threads_fail),
 #ifndef TWT_SANITIZED
 		cmocka_unit_test(calloc_fails),
 #endif
-		cmocka_unit_test(populate_unknown),   cmocka_unit_test(hugetlb_path),
-		cmocka_unit_test(registration_fails),
+		cmocka_unit_test(populate_unknown),    cmocka_unit_test(hugetlb_path),
+		cmocka_unit_test(slow_memory_is_told), cmocka_unit_test(registration_fails),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

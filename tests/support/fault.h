@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "twt.h"
@@ -43,6 +44,9 @@ static _Atomic int twt_fault_errno;
 
 /* Set: a memfd of huge pages is one of base pages, so that their path runs where there are none. */
 static _Atomic bool twt_fault_pretend_hugetlb;
+
+/* Each madvise takes this long, in milliseconds. */
+static _Atomic int twt_fault_madvise_ms;
 
 /* The nth (1 is the next) call fails with the errno that is usual for it. */
 static inline void twt_fault_arm(enum twt_fault call, int nth)
@@ -110,6 +114,11 @@ int madvise(void *at, size_t bytes, int advice)
 	if (twt_fault_now(TWT_MADVISE)) {
 		errno = twt_fault_errno;
 		return -1;
+	}
+	if (atomic_load(&twt_fault_madvise_ms)) {
+		struct timespec time = { 0, atomic_load(&twt_fault_madvise_ms) * 1000000l };
+
+		nanosleep(&time, NULL);
 	}
 	return (int)syscall(SYS_madvise, at, bytes, advice);
 }

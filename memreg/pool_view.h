@@ -18,7 +18,8 @@
 struct twi_emit;
 
 struct twi_pool_view {
-	uint64_t at_ns, cost_ns; /* when it was looked, and how long that took */
+	uint64_t at_ns;   /* when the look began */
+	uint64_t cost_ns; /* CPU time that it took */
 	uint32_t extents;
 	bool known;       /* smaps could be read */
 	bool nodes_known; /* numa_maps likewise */

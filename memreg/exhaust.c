@@ -127,6 +127,7 @@ static uint64_t growth(const struct twi_pool *pool, size_t bytes, size_t align)
 static int grow_once(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site)
 {
 	uint64_t size = growth(pool, bytes, align), start = twi_now_ns(), ns;
+	struct twi_extent_options options = pool->pages;
 	struct twi_extent *extent;
 	uint32_t count;
 	int status;
@@ -136,7 +137,8 @@ static int grow_once(struct twi_pool *pool, size_t bytes, size_t align, struct t
 			    "and premap_limit_bytes does not allow the pool to grow so far");
 	if (atomic_load_explicit(&pool->extents.count, memory_order_relaxed) == TWI_EXTENTS_MAX)
 		return fail(pool, bytes, align, "and the pool has grown 15 times already");
-	status = twi_pool_extent_create(pool, size);
+	options.bytes = size;
+	status = twi_pool_extent_create(pool, &options);
 	if (status != TOW_OK)
 		return fail(pool, bytes, align, tow_error_message());
 	ns = twi_now_ns() - start;

@@ -7,6 +7,7 @@
  */
 #include "memreg/pool.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -17,7 +18,20 @@
 #include "memreg/pool_regions.h"
 #include <internal/base.h>
 
-int twi_pool_extent_create(struct twi_pool *pool, uint64_t bytes)
+/* What the new extent had to do without. */
+static void log_extent(struct twi_pool *pool, const struct twi_extent *extent)
+{
+	for (int kind = TWI_PAGES_KINDS - 1; kind > TWI_PAGES_BASE; kind--)
+		if (extent->step[kind].reason[0])
+			twi_log(pool->diag, 3, "pool on %s pages: %s; mend it: %s",
+				twi_page_kind_name(extent->kind), extent->step[kind].reason,
+				extent->step[kind].mend);
+	if (extent->numa_reason[0])
+		twi_log(pool->diag, 2, "pool: %s; mend it: %s", extent->numa_reason,
+			extent->numa_mend);
+}
+
+int twi_pool_extent_create(struct twi_pool *pool, const struct twi_extent_options *options)
 {
 	uint32_t slot = atomic_load_explicit(&pool->extents.count, memory_order_relaxed);
 	struct twi_extent *extent = calloc(1, sizeof(*extent));
@@ -25,22 +39,17 @@ int twi_pool_extent_create(struct twi_pool *pool, uint64_t bytes)
 
 	if (!extent)
 		return twi_error(TOW_ENOMEM, "pool: no memory for the extent's description");
-	status = twi_extent_map(bytes, pool->huge_pages, extent);
+	status = twi_extent_open(options, extent);
 	if (status != TOW_OK)
-		goto failed_map;
+		goto failed_open;
 	extent->slot = slot;
-	status = twi_extent_populate(extent, 0);
-	if (status != TOW_OK)
-		goto failed;
 	status = twi_extent_pin(extent);
 	if (status != TOW_OK && pool->strict)
 		goto failed;
 	if (status != TOW_OK)
 		twi_log(pool->diag, 2, "pool is not locked in memory: %s; mend it: %s",
 			extent->pin_reason, extent->pin_mend);
-	if (extent->reason[0])
-		twi_log(pool->diag, 3, "pool on %s pages: %s; mend it: %s",
-			twi_page_kind_name(extent->kind), extent->reason, extent->mend);
+	log_extent(pool, extent);
 	status = pool->ops->create(extent->base, extent->bytes, &pool->arena[slot]);
 	if (status != TOW_OK) {
 		status = twi_error(status, "pool: no memory for the side table of %llu bytes",
@@ -58,13 +67,14 @@ int twi_pool_extent_create(struct twi_pool *pool, uint64_t bytes)
 	return TOW_OK;
 failed:
 	twi_extent_unmap(extent);
-failed_map:
+failed_open:
 	free(extent);
 	return status;
 }
 
 int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **out)
 {
+	struct twi_extent_options first;
 	struct twi_pool *pool;
 	int status;
 
@@ -81,7 +91,6 @@ int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **ou
 	pool->diag = options->diag;
 	pool->asked_bytes = options->bytes;
 	pool->strict = options->strict;
-	pool->huge_pages = options->huge_pages;
 	pool->exhaust = options->exhaust;
 	pool->require_zero_copy = options->require_zero_copy;
 	pool->limit_bytes = options->limit_bytes != 0 ? options->limit_bytes : 4 * options->bytes;
@@ -90,10 +99,21 @@ int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **ou
 	pthread_mutex_init(&pool->room_lock, NULL);
 	pthread_cond_init(&pool->room, NULL);
 	twi_overflow_init(&pool->overflow);
+	if (options->numa)
+		snprintf(pool->numa, sizeof(pool->numa), "%s", options->numa);
+	pool->pages = (struct twi_extent_options){
+		.best = options->huge_pages ? TWI_PAGES_HUGETLB_1G : TWI_PAGES_BASE,
+		.numa = pool->numa,
+		.diag = options->diag,
+	};
+	first = pool->pages;
+	first.bytes = options->bytes;
+	first.progress = options->progress;
+	first.progress_user = options->progress_user;
 	status =
 		twi_pool_regions_init(pool, options->late_cache_bytes, options->late_cache_entries);
 	if (status == TOW_OK)
-		status = twi_pool_extent_create(pool, options->bytes);
+		status = twi_pool_extent_create(pool, &first);
 	if (status == TOW_OK)
 		status = twi_pool_report_add(pool);
 	if (status != TOW_OK) {

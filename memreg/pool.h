@@ -36,7 +36,10 @@ enum twi_exhaust {
 struct twi_pool_options {
 	uint64_t bytes;
 	bool huge_pages;
-	bool strict; /* unpinned or unregistered memory is an error */
+	bool strict;                   /* unpinned or unregistered memory is an error */
+	const char *numa;              /* the knob; NULL is "" */
+	twi_extent_progress *progress; /* of faulting in what options->bytes asks for */
+	void *progress_user;
 	struct twi_diag *diag;
 	uint64_t late_cache_bytes; /* 0: the user's memory is never registered at its first use */
 	uint32_t late_cache_entries;

@@ -1,7 +1,7 @@
 /*
  * pool_impl.h - struct twi_pool, for the files that implement it: pool.c (life, allocation,
  * leases), pool_registrar.c (registrations), pool_regions.c and latecache.c (the user's memory),
- * pool_report.c (/v1/pool, gauges).
+ * pool_report.c (/v1/pool, gauges), pool_view.c (what the kernel says of it).
  *
  * Locks: control before regions.lock. The first may be held for as long as pinning takes; the
  * second is never held while a registrar is called.
@@ -41,7 +41,10 @@ struct twi_pool_gauge {
 	size_t offset;
 };
 
-#define TWI_POOL_GAUGES 15
+#define TWI_POOL_GAUGES      15
+#define TWI_POOL_VIEW_GAUGES 5
+
+struct twi_pool_view; /* what the kernel says: pool_view.h */
 
 struct twi_pool {
 	struct twi_extent_table extents; /* first: twi_pool_find knows it there */
@@ -49,7 +52,9 @@ struct twi_pool {
 	void *arena[TWI_EXTENTS_MAX]; /* by slot; set before the extent is published */
 	struct twi_diag *diag;
 	uint64_t asked_bytes;
-	bool strict, huge_pages, require_zero_copy;
+	bool strict, require_zero_copy;
+	struct twi_extent_options pages; /* of every extent; bytes as it comes */
+	char numa[17];
 	enum twi_exhaust exhaust;
 	uint64_t limit_bytes;
 	pthread_mutex_t growing; /* one thread makes an extent, the others wait for it */
@@ -73,6 +78,8 @@ struct twi_pool {
 	_Atomic uint64_t enough_bytes;  /* pool size that would have been enough for them */
 	_Atomic uint64_t exhausted;
 	struct twi_pool_gauge gauge[TWI_POOL_GAUGES];
+	struct twi_pool_gauge view_gauge[TWI_POOL_VIEW_GAUGES];
+	struct twi_pool_view *view;
 };
 
 /* Registers /v1/pool and the gauges with diag. */
@@ -80,7 +87,7 @@ int twi_pool_report_add(struct twi_pool *pool);
 void twi_pool_report_remove(struct twi_pool *pool);
 
 /* Maps, populates and pins an extent, makes its arena, registers and publishes it. */
-int twi_pool_extent_create(struct twi_pool *pool, uint64_t bytes);
+int twi_pool_extent_create(struct twi_pool *pool, const struct twi_extent_options *options);
 
 /* The first extent with room for it. */
 bool twi_pool_extents_alloc(struct twi_pool *pool, size_t bytes, size_t align, void **out);

@@ -11,6 +11,7 @@
 #include "diag/registry.h"
 #include "memreg/pool_impl.h"
 #include "memreg/pool_regions.h"
+#include "memreg/pool_view.h"
 #include <internal/base.h>
 #include <towline/status.h>
 
@@ -96,17 +97,35 @@ static void emit_stats(struct twi_emit *e, const struct twi_pool_stats *stats)
 	twi_emit_u64(e, "exhausted", stats->exhausted);
 }
 
-static void emit_extent(struct twi_emit *e, const struct twi_extent *extent)
+/* Of each better kind of pages: why it is not that. */
+static void emit_steps(struct twi_emit *e, const struct twi_extent *extent)
+{
+	twi_emit_array_begin(e, "steps_down");
+	for (int kind = TWI_PAGES_KINDS - 1; kind > TWI_PAGES_BASE; kind--) {
+		if (!extent->step[kind].reason[0])
+			continue;
+		twi_emit_object_begin(e, NULL);
+		twi_emit_str(e, "pages", twi_page_kind_name((enum twi_page_kind)kind));
+		twi_emit_str(e, "reason", extent->step[kind].reason);
+		twi_emit_str(e, "mend", extent->step[kind].mend);
+		twi_emit_object_end(e);
+	}
+	twi_emit_array_end(e);
+}
+
+static void emit_extent(struct twi_emit *e, const struct twi_extent *extent,
+			const struct twi_pool_view *view)
 {
 	twi_emit_object_begin(e, NULL);
 	twi_emit_u64(e, "slot", extent->slot);
 	twi_emit_u64(e, "bytes", extent->bytes);
-	twi_emit_u64(e, "resident_bytes", twi_extent_resident_bytes(extent));
+	twi_pool_view_emit_extent(view, extent->slot, e);
 	twi_emit_str(e, "pages", twi_page_kind_name(extent->kind));
 	twi_emit_u64(e, "page_bytes", extent->page_bytes);
 	twi_emit_u64(e, "huge_bytes", extent->huge_bytes);
 	twi_emit_str(e, "reason", extent->reason);
 	twi_emit_str(e, "mend", extent->mend);
+	emit_steps(e, extent);
 	twi_emit_bool(e, "mlocked", extent->mlocked);
 	twi_emit_str(e, "mlock_reason", extent->pin_reason);
 	twi_emit_str(e, "mlock_mend", extent->pin_mend);
@@ -140,11 +159,12 @@ static void emit_registration(struct twi_emit *e, const struct twi_registration 
 static void snapshot(void *arg, struct twi_emit *e)
 {
 	struct twi_pool *pool = arg;
-	uint32_t count = atomic_load_explicit(&pool->extents.count, memory_order_acquire);
+	const struct twi_pool_view *view = twi_pool_view_acquire(pool, 0);
 	struct twi_pool_stats stats;
 
 	twi_pool_stats(pool, &stats);
 	emit_stats(e, &stats);
+	twi_pool_view_emit(pool, view, e);
 	twi_emit_str(e, "arena", pool->ops->name);
 	twi_emit_bool(e, "strict", pool->strict);
 	twi_emit_str(e, "exhaust", twi_exhaust_name(pool->exhaust));
@@ -152,9 +172,10 @@ static void snapshot(void *arg, struct twi_emit *e)
 	twi_emit_bool(e, "require_zero_copy", pool->require_zero_copy);
 	twi_emit_bool(e, "sealed", atomic_load_explicit(&pool->sealed, memory_order_relaxed));
 	twi_emit_array_begin(e, "extents");
-	for (uint32_t i = 0; i < count; i++)
-		emit_extent(e, pool->extents.extent[i]);
+	for (uint32_t i = 0; i < view->extents; i++)
+		emit_extent(e, pool->extents.extent[i], view);
 	twi_emit_array_end(e);
+	twi_pool_view_release(pool);
 	twi_emit_array_begin(e, "registrars");
 	pthread_mutex_lock(&pool->control);
 	for (struct twi_registration *r = pool->registrations; r; r = r->next)
@@ -205,8 +226,10 @@ int twi_pool_report_add(struct twi_pool *pool)
 				     .help = "The pool: bytes, pages, registrations, leases",
 				     .snapshot = snapshot,
 				     .arg = pool };
-	int status = twi_registry_add(pool->diag, &source);
+	int status = twi_pool_view_create(pool);
 
+	if (status == TOW_OK)
+		status = twi_registry_add(pool->diag, &source);
 	pool->reported = status == TOW_OK;
 	if (status == TOW_OK)
 		status = twi_latecache_report_add(pool);
@@ -220,15 +243,17 @@ int twi_pool_report_add(struct twi_pool *pool)
 		pool->gauge[i] = (struct twi_pool_gauge){ pool, gauges[i].offset };
 		status = twi_registry_gauge(pool->diag, &gauge);
 	}
-	return status;
+	return status == TOW_OK ? twi_pool_view_gauges_add(pool) : status;
 }
 
 void twi_pool_report_remove(struct twi_pool *pool)
 {
-	if (!pool->reported)
-		return;
-	twi_registry_remove(pool->diag, POOL_PATH, pool);
-	twi_latecache_report_remove(pool);
-	for (size_t i = 0; i < TWI_POOL_GAUGES; i++)
-		twi_registry_gauge_remove(pool->diag, gauges[i].name, &pool->gauge[i]);
+	if (pool->reported) {
+		twi_registry_remove(pool->diag, POOL_PATH, pool);
+		twi_latecache_report_remove(pool);
+		for (size_t i = 0; i < TWI_POOL_GAUGES; i++)
+			twi_registry_gauge_remove(pool->diag, gauges[i].name, &pool->gauge[i]);
+		twi_pool_view_gauges_remove(pool);
+	}
+	twi_pool_view_destroy(pool);
 }

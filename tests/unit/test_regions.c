@@ -287,10 +287,11 @@ static void count_kinds(void *arg, const struct twi_region *region)
 static void extents_are_announced(void **state)
 {
 	int seen[3] = { 0 };
+	struct twi_extent_options options = { .bytes = MIB };
 	struct twi_extent extent;
 
 	(void)state;
-	assert_int_equal(twi_extent_map(MIB, false, &extent), TOW_OK);
+	assert_int_equal(twi_extent_map(&options, &extent), TOW_OK);
 	assert_int_equal(twi_pool_registrar_add(pool, &twt_fake_registrar, &other), TOW_OK);
 	other.fail_at = other.calls + 1;
 	assert_int_equal(twi_pool_extent_announce(pool, &extent), TOW_ESYSTEM);

@@ -63,6 +63,7 @@ struct twi_watch {
 	uint64_t page_bytes;
 	bool running;
 	bool walks; /* the kernel has PROCMAP_QUERY */
+	bool blind; /* believe everything: for the test that shows what that leads to */
 	pthread_t thread;
 	/* Called with the lock held: [start, end) is not what it was. */
 	void (*changed)(void *arg, uint64_t start, uint64_t end);

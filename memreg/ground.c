@@ -42,7 +42,7 @@ void twi_ground_fini(struct twi_ground *ground)
 	pthread_mutex_destroy(&ground->lock);
 }
 
-/* Relaxed: the lock orders the writers; twi_ground_peaks may be late, and drains once more. */
+/* Relaxed: the lock orders the writers; twi_ground_clears may be late, and drains once more. */
 void twi_ground_account(struct twi_ground *ground, uint64_t bytes, uint64_t slack)
 {
 	uint64_t now = atomic_load_explicit(&ground->allocated_bytes, memory_order_relaxed) + bytes;

@@ -66,12 +66,19 @@ static inline uint32_t twi_ground_page(const struct twi_ground *ground, const vo
 	return (uint32_t)((uint64_t)((const char *)p - ground->base) >> TWI_PAGE_SHIFT);
 }
 
-/* Would so many bytes more be a new peak? Then what is cached must go first. */
-static inline bool twi_ground_peaks(const struct twi_ground *ground, uint64_t bytes)
+/* From here on a block is placed only after what is kept for speed is back. */
+#define TWI_GROUND_LARGE ((uint64_t)256 << 10)
+
+/*
+ * Must what is cached go before so many bytes are taken? For a large block, that it has all places
+ * to choose from; and before a new peak, that it is one of blocks in use.
+ */
+static inline bool twi_ground_clears(const struct twi_ground *ground, uint64_t bytes)
 {
 	return twi_magazine_occupied(&ground->magazine) &&
-	       atomic_load_explicit(&ground->allocated_bytes, memory_order_relaxed) + bytes >
-		       atomic_load_explicit(&ground->peak_bytes, memory_order_relaxed);
+	       (bytes >= TWI_GROUND_LARGE ||
+		atomic_load_explicit(&ground->allocated_bytes, memory_order_relaxed) + bytes >
+			atomic_load_explicit(&ground->peak_bytes, memory_order_relaxed));
 }
 
 /* A block from the cache has another slack now than when it was accounted. */

@@ -28,6 +28,7 @@ struct set {
 struct twi_magazine_shard {
 	_Alignas(LINE) _Atomic bool busy;
 	uint32_t refused;
+	uint32_t filled; /* bit of each set that is not empty */
 	uint64_t bytes;
 	struct set set[TWI_MAGAZINE_SETS];
 };
@@ -98,22 +99,24 @@ static uint32_t this_shard(const struct twi_magazine *magazine)
 	return (uint32_t)sched_getcpu() & magazine->mask;
 }
 
-static struct set *set_of(struct twi_magazine_shard *shard, uint32_t units)
+static uint32_t set_of(uint32_t units)
 {
-	return &shard->set[units * 0x9e3779b1u >> 27];
+	return units * 0x9e3779b1u >> 27;
 }
 _Static_assert(TWI_MAGAZINE_SETS == 1 << (32 - 27), "set_of yields five bits");
 
 static void *take_from(struct twi_magazine_shard *shard, uint32_t units, uint64_t align)
 {
-	struct set *set = set_of(shard, units);
+	uint32_t number = set_of(units);
+	struct set *set = &shard->set[number];
 
 	for (uint32_t i = set->count; i-- > 0;) {
 		void *base = set->base[i];
 
 		if (set->units[i] != units || ((uintptr_t)base & (align - 1)))
 			continue;
-		set->count--;
+		if (--set->count == 0)
+			shard->filled &= ~(1u << number);
 		set->base[i] = set->base[set->count];
 		set->units[i] = set->units[set->count];
 		shard->bytes -= (uint64_t)units << UNIT_SHIFT;
@@ -139,8 +142,8 @@ void *twi_magazine_take(struct twi_magazine *magazine, uint64_t bytes, uint64_t 
 static void empty(struct twi_magazine_shard *shard, struct leavers *leavers)
 {
 	leavers->count = 0;
-	for (uint32_t i = 0; i < TWI_MAGAZINE_SETS; i++) {
-		struct set *set = &shard->set[i];
+	for (; shard->filled; shard->filled &= shard->filled - 1) {
+		struct set *set = &shard->set[__builtin_ctz(shard->filled)];
 
 		for (uint32_t k = 0; k < set->count; k++)
 			leavers->base[leavers->count++] = set->base[k];
@@ -152,13 +155,15 @@ static void empty(struct twi_magazine_shard *shard, struct leavers *leavers)
 
 static bool keep(struct twi_magazine_shard *shard, uint64_t room, void *base, uint32_t units)
 {
-	struct set *set = set_of(shard, units);
+	uint32_t number = set_of(units);
+	struct set *set = &shard->set[number];
 	uint64_t bytes = (uint64_t)units << UNIT_SHIFT;
 
 	if (set->count == TWI_MAGAZINE_WAYS || shard->bytes + bytes > room)
 		return false;
 	set->base[set->count] = base;
 	set->units[set->count++] = units;
+	shard->filled |= 1u << number;
 	shard->bytes += bytes;
 	return true;
 }

@@ -11,13 +11,14 @@
  * or a drain is at work) goes the slow way; nobody but a drain ever waits.
  *
  * What is cached is free for its owner and still allocated for the provider behind. Three rules
- * keep that from being seen:
+ * keep that from being seen, and a fourth one keeps small things out of the way of large ones:
  *
  *   - an allocation fails only after a drain;
  *   - statistics drain first;
  *   - what the provider counts as allocated never passes its peak while anything is cached
  *     (who would raise it drains first), so that the peak is one of blocks in use, not of the
- * cache.
+ * cache;
+ *   - a large block is placed only after a drain: else it would be placed around what is cached.
  */
 #ifndef TWI_MAGAZINE_H
 #define TWI_MAGAZINE_H

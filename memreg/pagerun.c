@@ -154,8 +154,8 @@ static int pagerun_alloc(void *ctx, size_t bytes, size_t align, void **out)
 		reuse(arena, *out, bytes);
 		return TOW_OK;
 	}
-	if (twi_ground_peaks(ground, usable))
-		twi_magazine_drain(&ground->magazine, give_back, arena);
+	if (twi_ground_clears(ground, usable))
+		gather(arena);
 	*out = take(arena, bytes, align, class);
 	if (!*out) {
 		/* What is kept may be what is missing. */

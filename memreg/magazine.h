@@ -3,7 +3,7 @@
  * of that size takes neither the arena's lock nor the allocator's way. Both providers use it.
  *
  *   shard of this CPU: busy  bytes   set 0    set 1          set 31
- *                                  [64 KiB] [1 MiB ]  ...  [       ]    up to 8 blocks each:
+ *                                  [64 KiB] [1 MiB ]  ...  [       ]    up to 16 blocks each:
  *                                  [64 KiB] [192 B ]       [       ]    size and address
  *
  * A shard belongs to a CPU, not to a thread: as many shards as CPUs serve any number of threads,
@@ -29,7 +29,7 @@
 #include <stdint.h>
 
 #define TWI_MAGAZINE_SETS       32
-#define TWI_MAGAZINE_WAYS       8
+#define TWI_MAGAZINE_WAYS       16
 #define TWI_MAGAZINE_SHARDS_MAX 64
 #define TWI_MAGAZINE_SHARE      4 /* a shard keeps at most this part of the arena */
 

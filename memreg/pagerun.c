@@ -121,6 +121,8 @@ static void *take(struct pagerun *arena, uint64_t bytes, uint64_t align, int cla
 	pthread_mutex_lock(&arena->ground.lock);
 	if (class >= 0)
 		p = take_slot(arena, class, bytes);
+	else if (bytes >= TWI_GROUND_LARGE)
+		twi_slabs_trim(&arena->slabs);
 	if (!p)
 		p = twi_ground_take(&arena->ground, bytes, align);
 	pthread_mutex_unlock(&arena->ground.lock);
@@ -155,7 +157,7 @@ static int pagerun_alloc(void *ctx, size_t bytes, size_t align, void **out)
 		return TOW_OK;
 	}
 	if (twi_ground_clears(ground, usable))
-		gather(arena);
+		twi_magazine_drain(&ground->magazine, give_back, arena);
 	*out = take(arena, bytes, align, class);
 	if (!*out) {
 		/* What is kept may be what is missing. */

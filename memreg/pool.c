@@ -87,7 +87,7 @@ int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **ou
 	pool = calloc(1, sizeof(*pool));
 	if (!pool)
 		return twi_error(TOW_ENOMEM, "pool: no memory for its description");
-	pool->ops = &twi_arena_pagerun;
+	pool->ops = twi_arena_choose();
 	pool->diag = options->diag;
 	pool->asked_bytes = options->bytes;
 	pool->strict = options->strict;

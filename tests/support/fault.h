@@ -147,12 +147,22 @@ int mlock(const void *at, size_t bytes)
 
 #ifndef TWT_SANITIZED
 extern void *__libc_calloc(size_t count, size_t bytes);
+/* There in a program that links jemalloc, whose free would not know a block of libc's. */
+extern void *mallocx(size_t bytes, int flags) __attribute__((weak));
+#define TWT_MALLOCX_ZERO 0x40
 
 void *calloc(size_t count, size_t bytes)
 {
 	if (twt_fault_now(TWT_CALLOC)) {
 		errno = twt_fault_errno;
 		return NULL;
+	}
+	if (mallocx) {
+		size_t total;
+
+		if (__builtin_mul_overflow(count, bytes, &total))
+			return NULL;
+		return mallocx(total ? total : 1, TWT_MALLOCX_ZERO);
 	}
 	return __libc_calloc(count, bytes);
 }

@@ -21,6 +21,7 @@
 #include "diag/error.h"
 #include "diag/knob.h"
 #include "diag/registry.h"
+#include "diag/report.h"
 #include "diag/socket.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
@@ -69,6 +70,7 @@ static void describe_peers(void *arg, struct twi_emit *emit)
 		twi_emit_str(emit, "address", peer->address);
 		twi_emit_str(emit, "lane", peer->lane->ops->scheme);
 		twi_emit_bool(emit, "closed_here", peer->closed);
+		twi_claims_describe(peer, emit);
 		twi_session_describe(&peer->session, emit);
 		peer->lane->ops->peer_describe(peer, emit);
 		twi_emit_object_end(emit);
@@ -80,6 +82,18 @@ static void describe_peers(void *arg, struct twi_emit *emit)
 	}
 	twi_emit_array_end(emit);
 	twi_engine_leave(engine);
+}
+
+/* How long the kernel keeps what was sent zero-copy, beyond the send's completion. */
+static void describe_lag(void *arg, struct twi_emit *emit)
+{
+	const struct twi_engine *engine = arg;
+	struct twi_latency_sum sum;
+
+	twi_latency_read(&engine->notify_lag, &sum);
+	twi_emit_object_begin(emit, "zerocopy_notification_lag");
+	twi_latency_emit(emit, &sum);
+	twi_emit_object_end(emit);
 }
 
 /* The values that this runtime runs with, by the names of the knob table. */
@@ -134,6 +148,8 @@ static int add_sources(struct tow_runtime *runtime)
 	const struct twi_source sources[] = {
 		{ "/v1/peers", "connections, their lane, state and credit", describe_peers,
 		  &runtime->engine },
+		{ "/v1/latency", "and how long after a zero-copy send its memory comes back",
+		  describe_lag, &runtime->engine },
 		{ "/v1/info", "the job, the kernel, the knobs and what the rings can do",
 		  describe_runtime, &runtime->engine },
 	};
@@ -268,6 +284,7 @@ static void close_parts(struct tow_runtime *runtime)
 	twi_socket_close(runtime->socket);
 	if (runtime->sources) {
 		twi_registry_remove(engine->diag, "/v1/peers", engine);
+		twi_registry_remove(engine->diag, "/v1/latency", engine);
 		twi_registry_remove(engine->diag, "/v1/info", engine);
 	}
 	if (engine->pool != NULL) {

@@ -84,6 +84,11 @@ void twi_session_fini(struct twi_session *session)
 	session->timings = NULL;
 }
 
+struct tow_op *twi_session_bulk_op(struct twi_session *session)
+{
+	return session->in_left > 0 ? session->in_grant->op : NULL;
+}
+
 uint64_t twi_session_rpc_id(const struct twi_session *session, uint64_t seq, bool sent)
 {
 	return seq << 1 | (sent == session->config.connector);

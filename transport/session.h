@@ -180,8 +180,9 @@ int twi_session_bulk_in(struct twi_session *session, size_t bytes);
 
 /*
  * Where the next bulk bytes go: one or two parts, together at least one byte long and at most
- * max_bytes and a header. Returns how many parts.
+ * max_bytes and a header. Returns how many parts. _op: whose payload the first part is; NULL: none.
  */
+struct tow_op *twi_session_bulk_op(struct twi_session *session);
 int twi_session_bulk_want(struct twi_session *session, uint64_t max_bytes, struct iovec parts[2]);
 
 /* False when there is nothing to send. What is returned stays valid until _sent. */

@@ -584,5 +584,6 @@ const struct twi_lane_ops twi_lane_tcp = {
 	.driver_changed = lane_driver_changed,
 	.ring_gone = lane_ring_gone,
 	.completed = twi_tcp_completed,
+	.need = twi_tcp_need,
 	.peer_describe = peer_describe,
 };

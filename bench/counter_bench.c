@@ -23,6 +23,7 @@ static struct twi_diag *diag;
 static _Atomic uint64_t shared;
 static _Atomic int stop;
 static uint64_t loops = 2000000;
+static const char places[64][24]; /* for return addresses */
 
 static void time_nothing(uint64_t i)
 {
@@ -38,6 +39,20 @@ static void time_counter(uint64_t i)
 static void time_latency(uint64_t i)
 {
 	twi_latency_record(diag, TWI_LANE_TCP, 8, 4000 + (i & 1023));
+}
+
+/* One place again and again, as a loop that receives late does it. */
+static void time_copy(uint64_t i)
+{
+	twi_copy_record(diag, TWI_R_unexpected_arrival, 64, 100 + (i & 15),
+			(struct twi_site){ .caller = places, .tag = 1 });
+}
+
+/* Sixty-four places in turn: what the hashing costs beside the memory it touches. */
+static void time_copies(uint64_t i)
+{
+	twi_copy_record(diag, TWI_R_unexpected_arrival, 64, 100 + (i & 15),
+			(struct twi_site){ .caller = &places[i & 63] });
 }
 
 static void time_clock(uint64_t i)
@@ -62,6 +77,8 @@ static const struct subject subjects[] = {
 	{ "an empty loop", time_nothing },
 	{ "twi_count", time_counter },
 	{ "twi_latency_record", time_latency },
+	{ "twi_copy_record, one place", time_copy },
+	{ "twi_copy_record, 64 places", time_copies },
 	{ "twi_now_ns", time_clock },
 	{ "a shared fetch_add (not used)", time_shared },
 };

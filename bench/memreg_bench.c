@@ -101,8 +101,11 @@ static void title(const struct bench *b, const char *text)
 static int premap_round(bool huge, uint64_t bytes, unsigned threads, struct twi_extent *extent,
 			double *ns_out)
 {
+	struct twi_extent_options options = { .bytes = bytes,
+					      .best = huge ? TWI_PAGES_HUGETLB_1G
+							   : TWI_PAGES_BASE };
 	uint64_t start = twi_now_ns();
-	int status = twi_extent_map(bytes, huge, extent);
+	int status = twi_extent_map(&options, extent);
 
 	if (status == TOW_OK)
 		status = twi_extent_populate(extent, threads);
@@ -160,12 +163,14 @@ static void whole_pool(struct bench *b)
 {
 	title(b, "registering all of it with io_uring");
 	for (int i = 0; i < b->sizes; i++) {
+		struct twi_extent_options options = { .bytes = b->size[i],
+						      .best = TWI_PAGES_HUGETLB_1G };
 		double ns[ROUNDS_MAX];
 		struct twi_extent extent;
 		struct io_uring ring;
 		int err;
 
-		if (twi_extent_map(b->size[i], true, &extent) != TOW_OK) {
+		if (twi_extent_map(&options, &extent) != TOW_OK) {
 			put(b, "register", "whole pool", b->size[i], 1, 0, tow_error_message());
 			continue;
 		}

@@ -137,6 +137,7 @@ static void free_block(struct twi_diag_block *block)
 			free(atomic_load_explicit(&block->latencies[lane][i],
 						  memory_order_relaxed));
 	}
+	twi_sites_fini(&block->sites);
 	free(block);
 }
 
@@ -187,6 +188,14 @@ static struct twi_latency *latency_cell(struct twi_diag *diag, struct twi_diag_b
 }
 #endif
 
+void twi_latency_add(struct twi_latency *latency, uint64_t ns)
+{
+	twi_cell_add(&latency->counts[twi_hist_index(ns)], 1);
+	twi_cell_add(&latency->sum_ns, ns);
+	if (ns > atomic_load_explicit(&latency->max_ns, memory_order_relaxed))
+		atomic_store_explicit(&latency->max_ns, ns, memory_order_relaxed);
+}
+
 void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t bytes,
 			uint64_t latency_ns)
 {
@@ -199,17 +208,17 @@ void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t b
 	latency = latency_cell(diag, block, lane, twi_size_class(bytes));
 	if (latency == NULL)
 		return;
-	twi_cell_add(&latency->counts[twi_hist_index(latency_ns)], 1);
-	twi_cell_add(&latency->sum_ns, latency_ns);
-	if (latency_ns > atomic_load_explicit(&latency->max_ns, memory_order_relaxed))
-		atomic_store_explicit(&latency->max_ns, latency_ns, memory_order_relaxed);
+	twi_latency_add(latency, latency_ns);
 #else
 	(void)diag, (void)lane, (void)bytes, (void)latency_ns;
 #endif
 }
 
+#ifndef TWI_NO_DIAGNOSTICS
+/* One event: to its reason, its place, and the two counters of its kind. */
 static void record_reason(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes,
-			  uint64_t ns)
+			  uint64_t ns, struct twi_site site, enum twi_counter events,
+			  enum twi_counter event_bytes)
 {
 	struct twi_diag_block *block = twi_diag_block_of(diag);
 
@@ -218,28 +227,32 @@ static void record_reason(struct twi_diag *diag, enum twi_reason reason, uint64_
 	twi_cell_add(&block->reasons[reason].count, 1);
 	twi_cell_add(&block->reasons[reason].bytes, bytes);
 	twi_cell_add(&block->reasons[reason].ns, ns);
+	twi_cell_add(&block->counters[events], 1);
+	twi_cell_add(&block->counters[event_bytes], bytes);
+	twi_sites_record(&block->sites, reason, bytes, ns, site);
 }
+#endif
 
 void twi_copy_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns,
 		     struct twi_site site)
 {
-	(void)site;
 #ifndef TWI_NO_DIAGNOSTICS
-	record_reason(diag, reason, bytes, ns);
-	twi_count(diag, TWI_C_fallback_copies, 1);
-	twi_count(diag, TWI_C_fallback_copy_bytes, bytes);
+	record_reason(diag, reason, bytes, ns, site, TWI_C_fallback_copies,
+		      TWI_C_fallback_copy_bytes);
 #else
-	(void)diag, (void)reason, (void)bytes, (void)ns;
+	(void)diag, (void)reason, (void)bytes, (void)ns, (void)site;
 #endif
 }
 
 void twi_late_record(struct twi_diag *diag, enum twi_reason reason, uint64_t bytes, uint64_t ns,
 		     struct twi_site site)
 {
-	(void)site;
-	record_reason(diag, reason, bytes, ns);
-	twi_count(diag, TWI_C_late_registrations, 1);
-	twi_count(diag, TWI_C_late_registration_bytes, bytes);
+#ifndef TWI_NO_DIAGNOSTICS
+	record_reason(diag, reason, bytes, ns, site, TWI_C_late_registrations,
+		      TWI_C_late_registration_bytes);
+#else
+	(void)diag, (void)reason, (void)bytes, (void)ns, (void)site;
+#endif
 }
 
 uint64_t twi_counter_sum(struct twi_diag *diag, enum twi_counter counter)
@@ -270,6 +283,27 @@ void twi_reason_sum(struct twi_diag *diag, enum twi_reason reason, struct twi_re
 	}
 }
 
+static void latency_merge(const struct twi_latency *latency, struct twi_latency_sum *out)
+{
+	uint64_t max = atomic_load_explicit(&latency->max_ns, memory_order_relaxed);
+
+	for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++) {
+		uint64_t n = atomic_load_explicit(&latency->counts[i], memory_order_relaxed);
+
+		out->counts[i] += n;
+		out->count += n;
+	}
+	out->sum_ns += atomic_load_explicit(&latency->sum_ns, memory_order_relaxed);
+	out->max_ns = twi_max(out->max_ns, max);
+}
+
+bool twi_latency_read(const struct twi_latency *latency, struct twi_latency_sum *out)
+{
+	*out = (struct twi_latency_sum){ 0 };
+	latency_merge(latency, out);
+	return out->count > 0;
+}
+
 bool twi_latency_sum(struct twi_diag *diag, enum twi_lane_id lane, unsigned size_class,
 		     struct twi_latency_sum *out)
 {
@@ -280,20 +314,9 @@ bool twi_latency_sum(struct twi_diag *diag, enum twi_lane_id lane, unsigned size
 	for (; block != NULL; block = block->next) {
 		const struct twi_latency *latency = atomic_load_explicit(
 			&block->latencies[lane][size_class], memory_order_acquire);
-		uint64_t max;
 
-		if (latency == NULL)
-			continue;
-		for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++) {
-			uint64_t n =
-				atomic_load_explicit(&latency->counts[i], memory_order_relaxed);
-
-			out->counts[i] += n;
-			out->count += n;
-		}
-		out->sum_ns += atomic_load_explicit(&latency->sum_ns, memory_order_relaxed);
-		max = atomic_load_explicit(&latency->max_ns, memory_order_relaxed);
-		out->max_ns = twi_max(out->max_ns, max);
+		if (latency != NULL)
+			latency_merge(latency, out);
 	}
 	return out->count > 0;
 }

@@ -2,7 +2,7 @@
  * diag.h - what a runtime records about itself: counters, reasons, latencies, a log.
  *
  *	struct twi_diag --- block of thread 1 --- block of thread 2 --- ...
- *	                    counters, reasons,
+ *	                    counters, reasons, places,
  *	                    histograms by lane and size class
  *
  * Each thread writes only its own block (a plain load and store, no lock, no shared cache line) and
@@ -11,7 +11,8 @@
  *so that sums stay right, and the next new thread takes it over. So memory grows with the largest
  *number of threads at one time, not with time.
  *
- * Budget: twi_count 3 ns, twi_latency_record 10 ns. Only a thread's first record allocates.
+ * Budget: twi_count 3 ns, twi_latency_record 10 ns, twi_copy_record 20 ns. Only a thread's first
+ *record allocates.
  */
 #ifndef TWI_DIAG_H
 #define TWI_DIAG_H
@@ -47,6 +48,7 @@ struct twi_diag_block {
 	_Alignas(64) _Atomic uint64_t counters[TWI_C_COUNT];
 	struct twi_reason_cell reasons[TWI_R_COUNT];
 	struct twi_latency *_Atomic latencies[TWI_LANE_COUNT][TWI_SIZE_CLASSES];
+	struct twi_sites sites;
 	struct twi_diag_block *next;
 	uint64_t owner; /* 0: its thread has ended */
 };
@@ -115,6 +117,9 @@ static inline void twi_count(struct twi_diag *diag, enum twi_counter counter, ui
 #endif
 }
 
+/* One reading more, by the only thread that writes this histogram now. */
+void twi_latency_add(struct twi_latency *latency, uint64_t ns);
+
 /* One RPC has ended after `latency_ns`. */
 void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t bytes,
 			uint64_t latency_ns);
@@ -137,6 +142,9 @@ struct twi_latency_sum {
 
 uint64_t twi_counter_sum(struct twi_diag *diag, enum twi_counter counter);
 void twi_reason_sum(struct twi_diag *diag, enum twi_reason reason, struct twi_reason_sum *out);
+
+/* Of one histogram. False when nothing was recorded. */
+bool twi_latency_read(const struct twi_latency *latency, struct twi_latency_sum *out);
 
 /* False when nothing was recorded there. */
 bool twi_latency_sum(struct twi_diag *diag, enum twi_lane_id lane, unsigned size_class,

@@ -15,6 +15,7 @@
 
 #include "diag/diag.h"
 #include "diag/emit.h"
+#include "diag/site_report.h"
 
 #define NS_PER_S 1e9
 
@@ -64,13 +65,19 @@ static void emit_latency(struct twi_emit *e, enum twi_lane_id lane, unsigned siz
 		twi_emit_str(e, "bytes_max", NULL);
 	else
 		twi_emit_u64(e, "bytes_max", bytes_max);
+	twi_latency_emit(e, sum);
+	twi_emit_object_end(e);
+}
+
+void twi_latency_emit(struct twi_emit *e, const struct twi_latency_sum *sum)
+{
 	twi_emit_u64(e, "count", sum->count);
 	emit_quantile(e, "p50", sum, 0.5);
 	emit_quantile(e, "p90", sum, 0.9);
 	emit_quantile(e, "p99", sum, 0.99);
 	emit_quantile(e, "p999", sum, 0.999);
 	twi_emit_u64(e, "max", sum->max_ns);
-	twi_emit_f64(e, "mean", (double)sum->sum_ns / (double)sum->count);
+	twi_emit_f64(e, "mean", sum->count > 0 ? (double)sum->sum_ns / (double)sum->count : 0);
 	twi_emit_array_begin(e, "buckets");
 	for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++) {
 		if (sum->counts[i] == 0)
@@ -81,7 +88,6 @@ static void emit_latency(struct twi_emit *e, enum twi_lane_id lane, unsigned siz
 		twi_emit_array_end(e);
 	}
 	twi_emit_array_end(e);
-	twi_emit_object_end(e);
 }
 
 static void render_latency(struct twi_diag *diag, struct twi_emit *e)
@@ -142,6 +148,10 @@ static const struct twi_report reports[] = {
 	{ "/v1/counters", "All counters, and the reasons of copies and late registrations",
 	  render_counters },
 	{ "/v1/latency", "RPC latencies by lane and size, from start to now", render_latency },
+	{ "/v1/copies", "Copies that need not be: why, from where, what they cost, the cure",
+	  twi_site_report_copies },
+	{ "/v1/registrations", "Registrations after the seal: why, from where, cost, the cure",
+	  twi_site_report_registrations },
 };
 
 size_t twi_report_count(void)

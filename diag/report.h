@@ -8,6 +8,7 @@
 
 struct twi_diag;
 struct twi_emit;
+struct twi_latency_sum;
 
 #define TWI_METRICS_PATH "/metrics"
 
@@ -15,6 +16,9 @@ struct twi_report {
 	const char *path, *help;
 	void (*render)(struct twi_diag *diag, struct twi_emit *e); /* members of one object */
 };
+
+/* Count, quantiles and buckets of a histogram, as members of the present object. */
+void twi_latency_emit(struct twi_emit *e, const struct twi_latency_sum *sum);
 
 size_t twi_report_count(void);
 const struct twi_report *twi_report_at(size_t index);

@@ -64,7 +64,8 @@ int main(void)
 	int from_heap;
 
 	options.premap_memory_bytes = POOL_MIB * MIB;
-	options.job = "example"; /* the stats socket is <stats_dir>/example.<rank>.sock */
+	options.exhaust = "fail"; /* the default, "grow", would register more: late, and counted */
+	options.job = "example";  /* the stats socket is <stats_dir>/example.<rank>.sock */
 	check(tow_runtime_open(&options, &runtime), "runtime");
 	from_heap = take_buffers(runtime, buffers);
 	show(runtime, "/v1/pool");

@@ -59,4 +59,17 @@ struct twi_arena_ops {
 /* Our own, of page runs and slabs: pagerun.c. Needs nothing of the process it lives in. */
 extern const struct twi_arena_ops twi_arena_pagerun;
 
+/* A jemalloc arena for small blocks over the same page runs: jemalloc.c. Only where the next says
+ * NULL. */
+extern const struct twi_arena_ops twi_arena_jemalloc;
+
+/* Why jemalloc cannot be used in this process, NULL when it can. Tried out once. Any thread. */
+const char *twi_arena_jemalloc_refusal(void);
+
+/* The provider for a new pool: jemalloc where it can be used, else page runs. Any thread. */
+const struct twi_arena_ops *twi_arena_choose(void);
+
+/* For tests and benches: what choose answers from now on; NULL: its own choice again. */
+void twi_arena_force(const struct twi_arena_ops *ops);
+
 #endif

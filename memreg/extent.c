@@ -10,27 +10,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "diag/error.h"
+#include "memreg/page_step.h"
 #include <internal/base.h>
 
-#define HUGE_DIR     "/sys/kernel/mm/hugepages/hugepages-2048kB/"
-#define SHMEM_SWITCH "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
-
-#ifndef MFD_HUGE_2MB
-#define MFD_HUGE_2MB (21u << 26)
-#endif
+/* A memfd's flags for huge pages: the logarithm of their size. */
+#define HUGE_SHIFT 26
 
 const char *twi_page_kind_name(enum twi_page_kind kind)
 {
 	switch (kind) {
-	case TWI_PAGES_HUGETLB:
-		return "hugetlb";
+	case TWI_PAGES_HUGETLB_1G:
+		return "hugetlb-1GiB";
+	case TWI_PAGES_HUGETLB_2M:
+		return "hugetlb-2MiB";
 	case TWI_PAGES_THP:
 		return "thp";
 	case TWI_PAGES_BASE:
@@ -39,119 +37,27 @@ const char *twi_page_kind_name(enum twi_page_kind kind)
 	return "base";
 }
 
-/* Reads a small file of the kernel; text is "" when it cannot be read. */
-static void read_text(const char *path, char *text, size_t room)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, room - 1);
-
-	text[n > 0 ? n : 0] = '\0';
-	if (fd >= 0)
-		close(fd);
-}
-
-static uint64_t read_number(const char *path)
-{
-	char text[64];
-
-	read_text(path, text, sizeof(text));
-	return strtoull(text, NULL, 10);
-}
-
-/* May a memfd be put on transparent huge pages when it asks with MADV_HUGEPAGE? */
-static bool shmem_allows_thp(void)
-{
-	char text[128];
-
-	read_text(SHMEM_SWITCH, text, sizeof(text));
-	return strstr(text, "[advise]") || strstr(text, "[always]") ||
-	       strstr(text, "[within_size]") || strstr(text, "[force]");
-}
-
-/* Why hugetlb was not to be had (`err` of `call`), and what mends it. */
-static void explain_step_down(struct twi_extent *extent, uint64_t bytes, const char *call, int err)
-{
-	uint64_t need = twi_align_up(bytes, TWI_HUGE_BYTES) / TWI_HUGE_BYTES;
-	uint64_t total = read_number(HUGE_DIR "nr_hugepages");
-	uint64_t free_now = read_number(HUGE_DIR "free_hugepages");
-
-	snprintf(extent->reason, sizeof(extent->reason),
-		 "hugetlb: %llu pages of 2 MiB needed, %llu of %llu free (%s: %s)",
-		 (unsigned long long)need, (unsigned long long)free_now, (unsigned long long)total,
-		 call, strerrorname_np(err));
-	snprintf(extent->mend, sizeof(extent->mend), "sysctl vm.nr_hugepages=%llu",
-		 (unsigned long long)(total - twi_min(free_now, total) + need));
-}
-
-/* Adds to the reason why transparent huge pages were not to be had either. */
-static void explain_no_thp(struct twi_extent *extent)
-{
-	size_t n = strlen(extent->reason);
-	size_t m = strlen(extent->mend);
-
-	snprintf(extent->reason + n, sizeof(extent->reason) - n, "; THP: %s is off", SHMEM_SWITCH);
-	snprintf(extent->mend + m, sizeof(extent->mend) - m, "  # or: echo advise > %s",
-		 SHMEM_SWITCH);
-}
-
-/*
- * The limit of our control group (version 2), the nearest one only; UINT64_MAX when there is none.
- * Its memory.current is left out: most of it is page cache that the kernel can drop.
- */
-static uint64_t cgroup_limit(void)
-{
-	char text[512], path[640], *own, *end;
-
-	read_text("/proc/self/cgroup", text, sizeof(text));
-	own = strstr(text, "0::/");
-	if (!own)
-		return UINT64_MAX;
-	own += strlen("0::");
-	end = strchr(own, '\n');
-	if (end)
-		*end = '\0';
-	snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", own);
-	read_text(path, text, sizeof(text));
-	return text[0] >= '0' && text[0] <= '9' ? strtoull(text, NULL, 10) : UINT64_MAX;
-}
-
-/*
- * Faulting in more than there is does not fail but wakes the OOM killer, so ask first. Hugetlb
- * pages are reserved already when their mmap has succeeded.
- */
-static int check_available(uint64_t bytes)
-{
-	char text[512];
-	const char *line;
-	unsigned long long kib, limit = cgroup_limit();
-
-	if (bytes > limit)
-		return twi_error(TOW_ENOMEM,
-				 "pool: premap_memory_bytes asks for %llu bytes, memory.max of the "
-				 "control group is %llu",
-				 (unsigned long long)bytes, limit);
-	read_text("/proc/meminfo", text, sizeof(text));
-	line = strstr(text, "MemAvailable:");
-	if (!line || sscanf(line, "MemAvailable: %llu kB", &kib) != 1 || bytes / 1024 <= kib)
-		return TOW_OK;
-	return twi_error(
-		TOW_ENOMEM,
-		"pool: premap_memory_bytes asks for %llu bytes, the system has %llu available",
-		(unsigned long long)bytes, kib * 1024);
-}
-
 /* A file size beyond RLIMIT_FSIZE would end the process with SIGXFSZ. */
-static int check_file_limit(uint64_t bytes)
+static uint64_t file_limit(void)
 {
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
-	    bytes <= limit.rlim_cur)
+	if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return UINT64_MAX;
+	return limit.rlim_cur;
+}
+
+static int check_file_limit(uint64_t bytes)
+{
+	uint64_t limit = file_limit();
+
+	bytes = twi_align_up(bytes, (uint64_t)sysconf(_SC_PAGESIZE));
+	if (bytes <= limit)
 		return TOW_OK;
 	return twi_error(
 		TOW_EPERM,
 		"pool: %llu bytes exceed RLIMIT_FSIZE (%llu); raise it: ulimit -f unlimited",
-		(unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
+		(unsigned long long)bytes, (unsigned long long)limit);
 }
 
 /*
@@ -165,6 +71,10 @@ static int map_file(struct twi_extent *extent, unsigned flags, const char **call
 	void *at;
 	int err;
 
+	/* Larger than the limit by rounding up: the signal would end the process. */
+	*call_out = "RLIMIT_FSIZE";
+	if (extent->bytes > file_limit())
+		return EFBIG;
 	*call_out = "memfd_create";
 	extent->fd = memfd_create("towline-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
 	if (extent->fd < 0)
@@ -191,46 +101,71 @@ failed:
 	return err;
 }
 
-/* Reserves addresses for `bytes` on a 2 MiB boundary, with a guard on both sides. */
-static int reserve(struct twi_extent *extent, uint64_t bytes)
+/* Reserves addresses for `bytes` at a multiple of `align`, with a guard on both sides. */
+static int reserve(struct twi_extent *extent, uint64_t bytes, uint64_t align)
 {
-	uint64_t room;
-	void *at;
+	uint64_t room = twi_align_up(bytes, align) + align + 2 * (uint64_t)TWI_HUGE_BYTES;
+	void *at = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	if (bytes > (uint64_t)INT64_MAX - 4 * (uint64_t)TWI_HUGE_BYTES)
-		return twi_error(TOW_EINVAL, "pool: premap_memory_bytes = %llu is too large",
-				 (unsigned long long)bytes);
-	room = twi_align_up(bytes, TWI_HUGE_BYTES) + 3 * (uint64_t)TWI_HUGE_BYTES;
-	at = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at == MAP_FAILED)
 		return twi_error_errno(TOW_ENOMEM, errno, "pool: mmap of addresses for %llu bytes",
 				       (unsigned long long)bytes);
 	extent->reserved = at;
 	extent->reserved_bytes = room;
-	extent->base =
-		(void *)(uintptr_t)twi_align_up((uintptr_t)at + TWI_HUGE_BYTES, TWI_HUGE_BYTES);
+	extent->base = (void *)(uintptr_t)twi_align_up((uintptr_t)at + TWI_HUGE_BYTES, align);
 	return TOW_OK;
 }
 
-/* False: the reason is noted, and nothing else has changed. */
-static bool map_hugetlb(struct twi_extent *extent, uint64_t bytes)
+static void unreserve(struct twi_extent *extent)
 {
-	const char *call;
-	int err;
+	if (extent->reserved)
+		munmap(extent->reserved, extent->reserved_bytes);
+	extent->base = extent->reserved = NULL;
+	extent->reserved_bytes = 0;
+}
 
-	extent->page_bytes = TWI_HUGE_BYTES;
-	extent->bytes = twi_align_up(bytes, TWI_HUGE_BYTES);
-	err = map_file(extent, MFD_HUGETLB | MFD_HUGE_2MB, &call);
+/* False: the reason is noted, and nothing else has changed. */
+static bool map_hugetlb(struct twi_extent *extent, uint64_t bytes, enum twi_page_kind kind)
+{
+	uint64_t page = twi_hugetlb_bytes(kind);
+	unsigned log2 = (unsigned)__builtin_ctzll(page);
+	const char *call = "mmap";
+	int err = 0;
+
+	if (!twi_page_step_suits(extent, bytes, kind))
+		return false;
+	if (reserve(extent, bytes, page) != TOW_OK)
+		err = ENOMEM;
+	extent->page_bytes = page;
+	extent->bytes = twi_align_up(bytes, page);
+	if (err == 0)
+		err = map_file(extent, MFD_HUGETLB | log2 << HUGE_SHIFT, &call);
 	if (err == 0) {
-		extent->kind = TWI_PAGES_HUGETLB;
+		extent->kind = kind;
 		extent->huge_bytes = extent->bytes;
 		return true;
 	}
-	explain_step_down(extent, bytes, call, err);
+	unreserve(extent);
+	twi_page_step_refused(extent, bytes, kind, call, err);
 	return false;
 }
 
-static int map_base(struct twi_extent *extent, uint64_t bytes, bool huge_pages)
+/* Asks for transparent huge pages, which the kernel gives while it populates, if at all. */
+static void advise_thp(struct twi_extent *extent)
+{
+	int err = 0;
+
+	if (!twi_shmem_allows_thp())
+		twi_page_step_no_thp(extent, 0);
+	else if (madvise(extent->base, extent->bytes, MADV_HUGEPAGE) == 0)
+		extent->thp_advised = true;
+	else
+		err = errno;
+	if (err)
+		twi_page_step_no_thp(extent, err);
+}
+
+static int map_base(struct twi_extent *extent, uint64_t bytes, bool thp)
 {
 	const char *call;
 	int err, status;
@@ -238,9 +173,9 @@ static int map_base(struct twi_extent *extent, uint64_t bytes, bool huge_pages)
 	extent->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	extent->bytes = twi_align_up(bytes, extent->page_bytes);
 	extent->kind = TWI_PAGES_BASE;
-	status = check_available(extent->bytes);
+	status = reserve(extent, bytes, TWI_HUGE_BYTES);
 	if (status == TOW_OK)
-		status = check_file_limit(extent->bytes);
+		status = twi_memory_check(extent, extent->bytes);
 	if (status != TOW_OK)
 		return status;
 	err = map_file(extent, 0, &call);
@@ -248,42 +183,52 @@ static int map_base(struct twi_extent *extent, uint64_t bytes, bool huge_pages)
 		return twi_error_errno(err == ENOMEM ? TOW_ENOMEM : TOW_ESYSTEM, err,
 				       "pool: %s of %llu bytes", call,
 				       (unsigned long long)extent->bytes);
-	if (!huge_pages)
-		return TOW_OK;
-	extent->thp_advised =
-		shmem_allows_thp() && madvise(extent->base, extent->bytes, MADV_HUGEPAGE) == 0;
-	if (!extent->thp_advised)
-		explain_no_thp(extent);
+	if (thp && bytes >= TWI_HUGE_BYTES)
+		advise_thp(extent);
 	return TOW_OK;
 }
 
-int twi_extent_map(uint64_t bytes, bool huge_pages, struct twi_extent *extent_out)
+/* Tries the kinds from the best down. */
+static int map_best(struct twi_extent *extent, uint64_t bytes, enum twi_page_kind best)
+{
+	for (enum twi_page_kind kind = best; kind > TWI_PAGES_THP; kind--)
+		if (map_hugetlb(extent, bytes, kind))
+			return TOW_OK;
+	return map_base(extent, bytes, best > TWI_PAGES_BASE);
+}
+
+int twi_extent_map(const struct twi_extent_options *options, struct twi_extent *extent_out)
 {
 	struct twi_extent *extent = extent_out;
-	bool done = false;
+	uint64_t bytes = options->bytes;
 	int status;
 
-	*extent = (struct twi_extent){ .fd = -1 };
+	*extent = (struct twi_extent){ .fd = -1,
+				       .progress = options->progress,
+				       .progress_user = options->progress_user,
+				       .diag = options->diag };
 	if (bytes == 0)
 		return twi_error(TOW_EINVAL, "pool: premap_memory_bytes = 0 maps nothing");
-	status = reserve(extent, bytes);
+	if (bytes > (uint64_t)INT64_MAX - 4 * TWI_GIANT_BYTES)
+		return twi_error(TOW_EINVAL, "pool: premap_memory_bytes = %llu is too large",
+				 (unsigned long long)bytes);
+	status = twi_numa_resolve(options->numa, &extent->numa);
+	if (status == TOW_OK)
+		status = check_file_limit(bytes);
 	if (status != TOW_OK)
 		return status;
-	if (huge_pages && bytes < TWI_HUGE_BYTES) {
-		snprintf(extent->reason, sizeof(extent->reason),
-			 "the pool is smaller than a huge page");
-		snprintf(extent->mend, sizeof(extent->mend), "premap_memory_bytes=2MiB");
-		huge_pages = false;
-	} else if (huge_pages) {
-		done = map_hugetlb(extent, bytes);
-	}
-	if (!done)
-		status = map_base(extent, bytes, huge_pages);
+	status = map_best(extent, bytes, options->best);
 	if (status == TOW_OK && madvise(extent->base, extent->bytes, MADV_DONTFORK))
 		status = twi_error_errno(TOW_ESYSTEM, errno, "pool: madvise(MADV_DONTFORK)");
-	if (status != TOW_OK)
+	if (status != TOW_OK) {
 		twi_extent_unmap(extent);
-	return status;
+		return status;
+	}
+	(void)twi_numa_bind(extent->base, extent->bytes, &extent->numa, extent->numa_reason,
+			    sizeof(extent->numa_reason), extent->numa_mend,
+			    sizeof(extent->numa_mend));
+	twi_page_step_join(extent);
+	return TOW_OK;
 }
 
 void twi_memlock_describe(char *reason, size_t reason_bytes, char *mend, size_t mend_bytes)
@@ -320,13 +265,11 @@ int twi_extent_pin(struct twi_extent *extent)
 
 void twi_extent_unmap(struct twi_extent *extent)
 {
-	/* One munmap takes the guards and the mapping between them, and with it the lock. */
-	if (extent->reserved)
-		munmap(extent->reserved, extent->reserved_bytes);
+	/* Takes the guards and the mapping between them, and with it the lock. */
+	unreserve(extent);
 	if (extent->fd >= 0)
 		close(extent->fd);
-	extent->base = extent->reserved = NULL;
-	extent->bytes = extent->reserved_bytes = 0;
+	extent->bytes = 0;
 	extent->fd = -1;
 }
 

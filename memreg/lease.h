@@ -64,6 +64,18 @@ static inline int twi_hold_lease(_Atomic uint32_t *hold)
 	return (seen & TWI_HOLD_LEASES) ? TOW_OK : TWI_HOLD_FIRST;
 }
 
+/* One more for who has a lease already: its owner may have freed it since. TOW_OK or TOW_EBUSY. */
+static inline int twi_hold_lease_again(_Atomic uint32_t *hold)
+{
+	uint32_t seen = atomic_load_explicit(hold, memory_order_relaxed);
+
+	do {
+		if ((seen & TWI_HOLD_LEASES) == 0 || (seen & TWI_HOLD_LEASES) == TWI_HOLD_LEASES)
+			return TOW_EBUSY;
+	} while (!twi_hold_swap(hold, &seen, seen + 1));
+	return TOW_OK;
+}
+
 /* TOW_OK, TWI_HOLD_LAST, TWI_HOLD_ENDED, or TOW_EINVAL when there is no lease to end. */
 static inline int twi_hold_release(_Atomic uint32_t *hold)
 {

@@ -1,9 +1,17 @@
 /*
- * pool_registrar.c - who has been told about the pool's extents, when, and at what price.
+ * pool_registrar.c - who has been told about which regions, when, and at what price.
  *
- * Invariant: a registrar that is listed as registered knows every extent; one that is listed as not
- * registered knows none, and its reason is kept for /v1/pool. All under the control lock.
+ * Every registration of an extent or of the user's memory goes through tell(), every end of one
+ * through untell(). Invariant: a registrar that is listed as registered knows every live extent and
+ * user region; one that is listed as not registered knows none, and its reason is kept for
+ * /v1/pool. Cached regions it knows as far as it was possible. What exactly it knows is a bit for
+ * each region, so that nothing is undone twice, or that was never done.
+ *
+ * All under the control lock; the list and the bits change under regions.lock as well, so that
+ * twi_pool_region_known needs only that.
  */
+#include "memreg/pool_regions.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +20,7 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "memreg/pool_impl.h"
+#include <internal/base.h>
 
 static struct twi_registration **find_entry(struct twi_pool *pool,
 					    const struct twi_registrar *registrar, void *ctx)
@@ -23,28 +32,120 @@ static struct twi_registration **find_entry(struct twi_pool *pool,
 	return at;
 }
 
-static void forget_extents(struct twi_pool *pool, struct twi_registration *entry, uint32_t count)
+static bool is_known(const struct twi_registration *entry, const struct twi_region *region)
 {
-	while (count > 0)
-		entry->registrar->remove(entry->ctx, &pool->extents.extent[--count]->region);
+	return entry->known[region->slot / 64] >> region->slot % 64 & 1;
 }
 
-/* Tells the registrar of all extents, or of none. */
-static void tell_extents(struct twi_pool *pool, struct twi_registration *entry)
+/* Notes that the registrar knows the region, or does not any more. */
+static void set_known(struct twi_pool *pool, struct twi_registration *entry,
+		      const struct twi_region *region, bool known)
 {
-	uint32_t count = atomic_load_explicit(&pool->extents.count, memory_order_acquire);
+	int64_t sign = known ? 1 : -1;
+
+	pthread_mutex_lock(&pool->regions.lock);
+	twi_assert(is_known(entry, region) != known);
+	entry->known[region->slot / 64] ^= (uint64_t)1 << region->slot % 64;
+	pthread_mutex_unlock(&pool->regions.lock);
+	entry->known_count += (uint64_t)sign;
+	entry->known_bytes += (uint64_t)sign * region->bytes;
+	if (region->kind == TWI_REGION_EXTENT)
+		entry->extent_bytes += (uint64_t)sign * region->bytes;
+}
+
+static int tell(struct twi_pool *pool, struct twi_registration *entry,
+		const struct twi_region *region)
+{
+	uint64_t ns = twi_now_ns();
+	int status = entry->registrar->add(entry->ctx, region);
+
+	ns = twi_now_ns() - ns;
+	if (status < 0) {
+		entry->failures++;
+		return status;
+	}
+	entry->count++;
+	entry->bytes += region->bytes;
+	entry->ns += ns;
+	entry->last_bytes = region->bytes;
+	entry->last_ns = ns;
+	entry->max_ns = twi_max(entry->max_ns, ns);
+	set_known(pool, entry, region, true);
+	return TOW_OK;
+}
+
+static void untell(struct twi_pool *pool, struct twi_registration *entry,
+		   const struct twi_region *region)
+{
+	if (!is_known(entry, region))
+		return;
+	/* First the note: who asks now must not begin to use what is about to go. */
+	set_known(pool, entry, region, false);
+	entry->registrar->remove(entry->ctx, region);
+}
+
+void twi_pool_forget(struct twi_pool *pool, const struct twi_region *region)
+{
+	for (struct twi_registration *r = pool->registrations; r; r = r->next)
+		untell(pool, r, region);
+}
+
+int twi_pool_announce(struct twi_pool *pool, const struct twi_region *region, uint64_t *ns_out)
+{
 	uint64_t start = twi_now_ns();
 
-	for (uint32_t i = 0; i < count; i++) {
-		entry->status = entry->registrar->add(entry->ctx, &pool->extents.extent[i]->region);
-		if (entry->status < 0) {
-			forget_extents(pool, entry, i);
-			entry->bytes = 0;
+	*ns_out = 0;
+	for (struct twi_registration *r = pool->registrations; r; r = r->next) {
+		int status = r->registered ? tell(pool, r, region) : TOW_OK;
+
+		if (status < 0) {
+			twi_pool_forget(pool, region);
+			return status;
+		}
+	}
+	*ns_out = twi_now_ns() - start;
+	return TOW_OK;
+}
+
+/* The next region that a new registrar is to be told of, in the order of slots. */
+static struct twi_region_entry *next_live(struct twi_pool *pool, uint32_t *slot)
+{
+	struct twi_regions *regions = &pool->regions;
+	struct twi_region_entry *entry;
+
+	pthread_mutex_lock(&regions->lock);
+	do {
+		entry = twi_regions_next(regions, *slot);
+		if (entry)
+			*slot = entry->region.slot + 1;
+	} while (entry && entry->state != TWI_REGION_LIVE);
+	pthread_mutex_unlock(&regions->lock);
+	return entry;
+}
+
+static void untell_all(struct twi_pool *pool, struct twi_registration *entry)
+{
+	for (uint32_t slot = 0; slot < TWI_REGION_SLOTS; slot++) {
+		if (entry->known[slot / 64] >> slot % 64 & 1)
+			untell(pool, entry, &pool->regions.entry[slot].region);
+	}
+}
+
+/* Tells the registrar of all regions, or of none. */
+static void tell_all(struct twi_pool *pool, struct twi_registration *entry)
+{
+	struct twi_region_entry *live;
+
+	for (uint32_t slot = 0; (live = next_live(pool, &slot)) != NULL;) {
+		int status = tell(pool, entry, &live->region);
+
+		/* The memory of a cached one may be gone by now; it is only not known then. */
+		if (status < 0 && live->region.kind != TWI_REGION_CACHED) {
+			entry->status = status;
+			untell_all(pool, entry);
 			break;
 		}
-		entry->bytes += pool->extents.extent[i]->bytes;
 	}
-	entry->ns = twi_now_ns() - start;
 	entry->registered = entry->status >= 0;
 	entry->late = atomic_load_explicit(&pool->sealed, memory_order_relaxed);
 }
@@ -91,14 +192,16 @@ int twi_pool_registrar_add(struct twi_pool *pool, const struct twi_registrar *re
 				   registrar->name);
 		goto out;
 	}
-	tell_extents(pool, entry);
+	tell_all(pool, entry);
 	if (entry->registered && entry->late)
 		twi_late_record(pool->diag, TWI_R_late_registrar, entry->bytes, entry->ns,
 				TWI_SITE_NONE);
 	if (!entry->registered)
 		status = refused(pool, entry);
 	if (status == TOW_OK) {
+		pthread_mutex_lock(&pool->regions.lock);
 		*find_entry(pool, registrar, ctx) = entry;
+		pthread_mutex_unlock(&pool->regions.lock);
 		entry = NULL;
 	}
 out:
@@ -111,10 +214,10 @@ static void drop(struct twi_pool *pool, struct twi_registration **at)
 {
 	struct twi_registration *entry = *at;
 
+	pthread_mutex_lock(&pool->regions.lock);
 	*at = entry->next;
-	if (entry->registered)
-		forget_extents(pool, entry,
-			       atomic_load_explicit(&pool->extents.count, memory_order_acquire));
+	pthread_mutex_unlock(&pool->regions.lock);
+	untell_all(pool, entry);
 	free(entry);
 }
 
@@ -148,4 +251,17 @@ void twi_pool_registrars_clear(struct twi_pool *pool)
 	while (pool->registrations)
 		drop(pool, &pool->registrations);
 	pthread_mutex_unlock(&pool->control);
+}
+
+bool twi_pool_region_known(struct twi_pool *pool, const struct twi_region *region,
+			   const struct twi_registrar *registrar, void *ctx)
+{
+	const struct twi_registration *entry;
+	bool known;
+
+	pthread_mutex_lock(&pool->regions.lock);
+	entry = *find_entry(pool, registrar, ctx);
+	known = entry && is_known(entry, region);
+	pthread_mutex_unlock(&pool->regions.lock);
+	return known;
 }

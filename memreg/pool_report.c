@@ -10,6 +10,8 @@
 #include "diag/emit.h"
 #include "diag/registry.h"
 #include "memreg/pool_impl.h"
+#include "memreg/pool_regions.h"
+#include "memreg/pool_view.h"
 #include <internal/base.h>
 #include <towline/status.h>
 
@@ -22,7 +24,7 @@ static uint64_t registered_bytes(struct twi_pool *pool)
 
 	pthread_mutex_lock(&pool->control);
 	for (struct twi_registration *r = pool->registrations; r; r = r->next) {
-		bytes = r->bytes;
+		bytes = r->extent_bytes;
 		if (!r->registered)
 			break;
 	}
@@ -60,6 +62,10 @@ void twi_pool_stats(struct twi_pool *pool, struct twi_pool_stats *out)
 		out->allocations += arena.allocations;
 	}
 	out->registered = registered_bytes(pool);
+	out->deferred = twi_pool_deferred(pool);
+	out->grown = out->mapped - (count > 0 ? pool->extents.extent[0]->bytes : 0);
+	out->overflow = atomic_load_explicit(&pool->overflow.bytes, memory_order_relaxed);
+	out->overflow_peak = pool->overflow.peak_bytes;
 	out->leased = (uint64_t)twi_max(leased, 0);
 	out->leased_peak = (uint64_t)peak;
 	out->demand = twi_max(out->allocated_peak,
@@ -82,22 +88,44 @@ static void emit_stats(struct twi_emit *e, const struct twi_pool_stats *stats)
 	twi_emit_u64(e, "allocations", stats->allocations);
 	twi_emit_u64(e, "leased_bytes", stats->leased);
 	twi_emit_u64(e, "leased_peak_bytes", stats->leased_peak);
+	twi_emit_u64(e, "deferred_bytes", stats->deferred);
+	twi_emit_u64(e, "grown_bytes", stats->grown);
+	twi_emit_u64(e, "overflow_bytes", stats->overflow);
+	twi_emit_u64(e, "overflow_peak_bytes", stats->overflow_peak);
 	twi_emit_u64(e, "demand_bytes", stats->demand);
 	twi_emit_u64(e, "recommended_premap_memory_bytes", stats->recommended);
 	twi_emit_u64(e, "exhausted", stats->exhausted);
 }
 
-static void emit_extent(struct twi_emit *e, const struct twi_extent *extent)
+/* Of each better kind of pages: why it is not that. */
+static void emit_steps(struct twi_emit *e, const struct twi_extent *extent)
+{
+	twi_emit_array_begin(e, "steps_down");
+	for (int kind = TWI_PAGES_KINDS - 1; kind > TWI_PAGES_BASE; kind--) {
+		if (!extent->step[kind].reason[0])
+			continue;
+		twi_emit_object_begin(e, NULL);
+		twi_emit_str(e, "pages", twi_page_kind_name((enum twi_page_kind)kind));
+		twi_emit_str(e, "reason", extent->step[kind].reason);
+		twi_emit_str(e, "mend", extent->step[kind].mend);
+		twi_emit_object_end(e);
+	}
+	twi_emit_array_end(e);
+}
+
+static void emit_extent(struct twi_emit *e, const struct twi_extent *extent,
+			const struct twi_pool_view *view)
 {
 	twi_emit_object_begin(e, NULL);
 	twi_emit_u64(e, "slot", extent->slot);
 	twi_emit_u64(e, "bytes", extent->bytes);
-	twi_emit_u64(e, "resident_bytes", twi_extent_resident_bytes(extent));
+	twi_pool_view_emit_extent(view, extent->slot, e);
 	twi_emit_str(e, "pages", twi_page_kind_name(extent->kind));
 	twi_emit_u64(e, "page_bytes", extent->page_bytes);
 	twi_emit_u64(e, "huge_bytes", extent->huge_bytes);
 	twi_emit_str(e, "reason", extent->reason);
 	twi_emit_str(e, "mend", extent->mend);
+	emit_steps(e, extent);
 	twi_emit_bool(e, "mlocked", extent->mlocked);
 	twi_emit_str(e, "mlock_reason", extent->pin_reason);
 	twi_emit_str(e, "mlock_mend", extent->pin_mend);
@@ -113,8 +141,15 @@ static void emit_registration(struct twi_emit *e, const struct twi_registration 
 	twi_emit_str(e, "name", r->registrar->name);
 	twi_emit_bool(e, "registered", r->registered);
 	twi_emit_bool(e, "late", r->late);
+	twi_emit_u64(e, "count", r->count);
 	twi_emit_u64(e, "bytes", r->bytes);
 	twi_emit_u64(e, "ns", r->ns);
+	twi_emit_u64(e, "last_bytes", r->last_bytes);
+	twi_emit_u64(e, "last_ns", r->last_ns);
+	twi_emit_u64(e, "max_ns", r->max_ns);
+	twi_emit_u64(e, "failures", r->failures);
+	twi_emit_u64(e, "known_regions", r->known_count);
+	twi_emit_u64(e, "known_bytes", r->known_bytes);
 	twi_emit_str(e, "status", tow_status_name(r->status));
 	twi_emit_str(e, "reason", r->reason);
 	twi_emit_str(e, "mend", r->mend);
@@ -124,24 +159,30 @@ static void emit_registration(struct twi_emit *e, const struct twi_registration 
 static void snapshot(void *arg, struct twi_emit *e)
 {
 	struct twi_pool *pool = arg;
-	uint32_t count = atomic_load_explicit(&pool->extents.count, memory_order_acquire);
+	const struct twi_pool_view *view = twi_pool_view_acquire(pool, 0);
 	struct twi_pool_stats stats;
 
 	twi_pool_stats(pool, &stats);
 	emit_stats(e, &stats);
+	twi_pool_view_emit(pool, view, e);
 	twi_emit_str(e, "arena", pool->ops->name);
 	twi_emit_bool(e, "strict", pool->strict);
+	twi_emit_str(e, "exhaust", twi_exhaust_name(pool->exhaust));
+	twi_emit_u64(e, "limit_bytes", pool->limit_bytes);
+	twi_emit_bool(e, "require_zero_copy", pool->require_zero_copy);
 	twi_emit_bool(e, "sealed", atomic_load_explicit(&pool->sealed, memory_order_relaxed));
 	twi_emit_array_begin(e, "extents");
-	for (uint32_t i = 0; i < count; i++)
-		emit_extent(e, pool->extents.extent[i]);
+	for (uint32_t i = 0; i < view->extents; i++)
+		emit_extent(e, pool->extents.extent[i], view);
 	twi_emit_array_end(e);
+	twi_pool_view_release(pool);
 	twi_emit_array_begin(e, "registrars");
 	pthread_mutex_lock(&pool->control);
 	for (struct twi_registration *r = pool->registrations; r; r = r->next)
 		emit_registration(e, r);
 	pthread_mutex_unlock(&pool->control);
 	twi_emit_array_end(e);
+	twi_pool_regions_describe(pool, e);
 }
 
 static const struct {
@@ -162,6 +203,9 @@ static const struct {
 	GAUGE(largest_free, "Largest block that can be allocated"),
 	GAUGE(leased, "Bytes a transport still holds"),
 	GAUGE(leased_peak, "Most bytes ever leased at once"),
+	GAUGE(deferred, "Bytes that were freed while a transport held them"),
+	GAUGE(grown, "Bytes that the pool has grown by; raise premap_memory_bytes"),
+	GAUGE(overflow, "Bytes allocated outside the pool because it was full"),
 	GAUGE(demand, "Most bytes ever allocated and asked for at once"),
 	GAUGE(recommended, "premap_memory_bytes that fits the demand so far"),
 #undef GAUGE
@@ -182,9 +226,13 @@ int twi_pool_report_add(struct twi_pool *pool)
 				     .help = "The pool: bytes, pages, registrations, leases",
 				     .snapshot = snapshot,
 				     .arg = pool };
-	int status = twi_registry_add(pool->diag, &source);
+	int status = twi_pool_view_create(pool);
 
+	if (status == TOW_OK)
+		status = twi_registry_add(pool->diag, &source);
 	pool->reported = status == TOW_OK;
+	if (status == TOW_OK)
+		status = twi_latecache_report_add(pool);
 	for (size_t i = 0; status == TOW_OK && i < TWI_POOL_GAUGES; i++) {
 		struct twi_gauge gauge = { .name = gauges[i].name,
 					   .unit = "bytes",
@@ -195,14 +243,17 @@ int twi_pool_report_add(struct twi_pool *pool)
 		pool->gauge[i] = (struct twi_pool_gauge){ pool, gauges[i].offset };
 		status = twi_registry_gauge(pool->diag, &gauge);
 	}
-	return status;
+	return status == TOW_OK ? twi_pool_view_gauges_add(pool) : status;
 }
 
 void twi_pool_report_remove(struct twi_pool *pool)
 {
-	if (!pool->reported)
-		return;
-	twi_registry_remove(pool->diag, POOL_PATH, pool);
-	for (size_t i = 0; i < TWI_POOL_GAUGES; i++)
-		twi_registry_gauge_remove(pool->diag, gauges[i].name, &pool->gauge[i]);
+	if (pool->reported) {
+		twi_registry_remove(pool->diag, POOL_PATH, pool);
+		twi_latecache_report_remove(pool);
+		for (size_t i = 0; i < TWI_POOL_GAUGES; i++)
+			twi_registry_gauge_remove(pool->diag, gauges[i].name, &pool->gauge[i]);
+		twi_pool_view_gauges_remove(pool);
+	}
+	twi_pool_view_destroy(pool);
 }

@@ -205,6 +205,14 @@ void twi_runs_give(struct twi_runs *runs, uint32_t first)
 	file_run(runs, first, end - first);
 }
 
+void twi_runs_give_pages(struct twi_runs *runs, uint32_t first, uint32_t pages)
+{
+	for (uint32_t i = 0; i < pages; i++)
+		runs->page[first + i].state = TWI_PAGE_EMPTY;
+	set_pages(runs, first, pages);
+	twi_runs_give(runs, first);
+}
+
 uint32_t twi_runs_largest(const struct twi_runs *runs)
 {
 	uint32_t largest = 0, power, step;

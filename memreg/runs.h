@@ -8,7 +8,7 @@
  *   page      0     1     2     3     4     5     6     7     8
  *   kind     RUN    -     -    FREE   -     -    TAIL  SLAB   -
  *   pages     3                 4                 4     2
- *             ^ in `heads`      ^ in a free list        ^ slab of each of its pages points to it
+ *             ^ in `heads`      ^ in a free list        ^ `small` of each of its pages is set
  *
  * Invariants: two free runs never touch (they are merged at once); a free run is in the list of its
  * size class; entries that begin or end no run have kind NONE.
@@ -17,7 +17,7 @@
  * a bitmap finds the first class whose every run is large enough. When that finds none, the classes
  * are searched run by run, so that a request fails only if no run fits.
  *
- * Everything but the lock-free readers of `heads`, `pages`, `hold` and `slab` runs under the
+ * Everything but the lock-free readers of `heads`, `pages`, `hold` and `small` runs under the
  * provider's lock.
  */
 #ifndef TWI_RUNS_H
@@ -39,15 +39,13 @@
 
 enum twi_page_state { TWI_PAGE_EMPTY, TWI_PAGE_FREE, TWI_PAGE_TAIL, TWI_PAGE_RUN, TWI_PAGE_SLAB };
 
-struct twi_slab;
-
 struct twi_page {
 	_Atomic uint32_t hold;  /* RUN: lease.h */
 	_Atomic uint32_t pages; /* first page, and TAIL: of the run */
 	uint32_t next, prev;    /* FREE: in its list */
-	_Atomic(struct twi_slab *) slab;
-	uint16_t slack; /* RUN: bytes allocated but not asked for */
-	uint8_t state;  /* enum twi_page_state */
+	_Atomic(void *) small;  /* whose small blocks it holds: a slab, jemalloc; NULL: none */
+	uint16_t slack;         /* RUN: bytes allocated but not asked for */
+	uint8_t state;          /* enum twi_page_state */
 };
 
 struct twi_runs {
@@ -73,6 +71,12 @@ uint32_t twi_runs_take(struct twi_runs *runs, uint32_t pages, uint32_t align_pag
 
 /* Gives a run back and merges it with the free runs beside it. */
 void twi_runs_give(struct twi_runs *runs, uint32_t first);
+
+/*
+ * As twi_runs_give for pages that were taken but not as this run: a part of one, or several that
+ * touch.
+ */
+void twi_runs_give_pages(struct twi_runs *runs, uint32_t first, uint32_t pages);
 
 uint32_t twi_runs_largest(const struct twi_runs *runs);
 uint32_t twi_runs_last_free(const struct twi_runs *runs); /* pages of the free run at the end */

@@ -3,14 +3,17 @@
  */
 #include "memreg/slab.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 #include <internal/base.h>
 
-#define CHUNK_SLABS 16
+#define CHUNK_SLABS     16
+#define HOLDS_IN_A_LINE 16
 
 struct twi_slab_chunk {
 	struct twi_slab_chunk *next;
+	void *memory; /* as it came from the heap, not aligned */
 	struct twi_slab slab[CHUNK_SLABS];
 };
 
@@ -45,7 +48,7 @@ void twi_slabs_fini(struct twi_slabs *slabs)
 		struct twi_slab_chunk *chunk = slabs->chunks;
 
 		slabs->chunks = chunk->next;
-		free(chunk);
+		free(chunk->memory);
 	}
 }
 
@@ -72,9 +75,13 @@ static struct twi_slab *descriptor(struct twi_slabs *slabs)
 	struct twi_list *link = twi_list_first(&slabs->spare);
 
 	if (!link) {
-		chunk = calloc(1, sizeof(*chunk));
-		if (!chunk)
+		void *memory = calloc(1, sizeof(*chunk) + _Alignof(struct twi_slab_chunk));
+
+		if (!memory)
 			return NULL;
+		chunk = (struct twi_slab_chunk *)twi_align_up((uintptr_t)memory,
+							      _Alignof(struct twi_slab_chunk));
+		chunk->memory = memory;
 		chunk->next = slabs->chunks;
 		slabs->chunks = chunk;
 		for (int i = 0; i < CHUNK_SLABS; i++)
@@ -105,7 +112,7 @@ static struct twi_slab *slab_create(struct twi_slabs *slabs, int class)
 	slabs->runs->page[page].state = TWI_PAGE_SLAB;
 	/* Release: who finds the descriptor by a page also sees its page and slot_bytes. */
 	for (uint32_t i = 0; i < pages; i++)
-		atomic_store_explicit(&slabs->runs->page[page + i].slab, slab,
+		atomic_store_explicit(&slabs->runs->page[page + i].small, slab,
 				      memory_order_release);
 	twi_list_push_back(&slabs->partial[class], &slab->link);
 	return slab;
@@ -116,11 +123,24 @@ static void slab_destroy(struct twi_slabs *slabs, struct twi_slab *slab)
 	uint32_t page = atomic_load_explicit(&slab->page, memory_order_relaxed);
 
 	for (uint32_t i = 0; i < classes[slab->class].pages; i++)
-		atomic_store_explicit(&slabs->runs->page[page + i].slab, NULL,
+		atomic_store_explicit(&slabs->runs->page[page + i].small, NULL,
 				      memory_order_relaxed);
 	twi_list_remove(&slab->link);
 	twi_list_push_back(&slabs->spare, &slab->link);
 	twi_runs_give(slabs->runs, page);
+}
+
+/*
+ * A free slot, on another cache line of hold words for another CPU: leases and frees of small
+ * blocks by several threads would otherwise share lines (measured: 110 to 360 ns instead of 55).
+ */
+static uint32_t free_slot(const struct twi_slab *slab)
+{
+	uint32_t from = (uint32_t)sched_getcpu() * HOLDS_IN_A_LINE % TWI_SLAB_SLOTS;
+	uint64_t turned =
+		from ? slab->free >> from | slab->free << (TWI_SLAB_SLOTS - from) : slab->free;
+
+	return ((uint32_t)__builtin_ctzll(turned) + from) % TWI_SLAB_SLOTS;
 }
 
 struct twi_slab *twi_slabs_take(struct twi_slabs *slabs, int class, uint32_t *slot_out)
@@ -134,8 +154,8 @@ struct twi_slab *twi_slabs_take(struct twi_slabs *slabs, int class, uint32_t *sl
 		return NULL;
 	if (slabs->empty[class] == slab)
 		slabs->empty[class] = NULL;
-	slot = (uint32_t)__builtin_ctzll(slab->free);
-	slab->free &= slab->free - 1;
+	slot = free_slot(slab);
+	slab->free &= ~((uint64_t)1 << slot);
 	if (!slab->free)
 		twi_list_remove(&slab->link);
 	*slot_out = slot;

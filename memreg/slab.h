@@ -27,7 +27,7 @@
 #define TWI_SLAB_UNIT    64
 
 struct twi_slab {
-	_Atomic uint32_t hold[TWI_SLAB_SLOTS];
+	_Alignas(64) _Atomic uint32_t hold[TWI_SLAB_SLOTS];
 	uint16_t slack[TWI_SLAB_SLOTS];
 	uint64_t free; /* a bit for each free slot */
 	_Atomic uint32_t page;

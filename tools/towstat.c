@@ -21,6 +21,7 @@ struct arguments {
 	const char *socket_path;
 	enum list_style style;
 	long count;
+	int json;
 	int argc;
 	char **argv; /* what is no option */
 };
@@ -31,12 +32,15 @@ static const char usage[] =
 	"  towstat list                        all runtimes: name, state, process, version, age\n"
 	"  towstat get PATH [NAME]             one document: /metrics /v1/info /v1/counters\n"
 	"                                      /v1/latency /v1/pool /v1/peers; /v1 lists them\n"
+	"  towstat why [NAME|SOCKET]           what was copied or registered late: why, from\n"
+	"                                      where, what it cost, and what mends it\n"
 	"  towstat watch [SECONDS] [NAME]      rates and latencies, each SECONDS (default 1)\n"
 	"  towstat knobs                       every knob with its default and range\n"
 	"  towstat counters                    every counter, reason and status\n"
 	"\n"
 	"  -s, --socket PATH   the runtime's stats socket, instead of NAME (job.rank)\n"
-	"  -n, --count N       watch: end after N lines\n"
+	"  -n, --count N       watch: end after N lines; why: show N places of each kind\n"
+	"      --json          why: as JSON, all places\n"
 	"      --markdown      knobs, counters: as a document\n"
 	"      --man           knobs: as a manual page\n"
 	"  -h, --help          this text\n"
@@ -167,6 +171,23 @@ static int run_watch(const struct arguments *arguments)
 	return watch(path, &options);
 }
 
+/* why [NAME|SOCKET]: what has a slash is a path. */
+static int run_why(const struct arguments *arguments)
+{
+	struct why_options options = { .count = arguments->count, .json = arguments->json };
+	const char *target = arguments->argc > 1 ? arguments->argv[1] : NULL;
+	const char *socket_path = arguments->socket_path;
+	char path[256];
+
+	if (arguments->argc > 2)
+		return misuse("why takes one name or socket", arguments->argv[2]);
+	if (target != NULL && strchr(target, '/') != NULL)
+		socket_path = target;
+	if (find_target(socket_path, target, path, sizeof(path)) != 0)
+		return 1;
+	return explain(path, &options);
+}
+
 static int run_knobs(const struct arguments *arguments)
 {
 	if (arguments->argc != 1)
@@ -187,11 +208,11 @@ static const struct {
 	const char *name;
 	int (*run)(const struct arguments *arguments);
 } commands[] = {
-	{ "list", run_list },   { "get", run_get },           { "watch", run_watch },
-	{ "knobs", run_knobs }, { "counters", run_counters },
+	{ "list", run_list }, { "get", run_get },     { "watch", run_watch },
+	{ "why", run_why },   { "knobs", run_knobs }, { "counters", run_counters },
 };
 
-enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_VERSION };
+enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_JSON, OPT_VERSION };
 
 /* -1 to go on, else the exit status. */
 static int read_options(int argc, char **argv, struct arguments *out)
@@ -201,6 +222,7 @@ static int read_options(int argc, char **argv, struct arguments *out)
 		{ "count", required_argument, NULL, 'n' },
 		{ "markdown", no_argument, NULL, OPT_MARKDOWN },
 		{ "man", no_argument, NULL, OPT_MAN },
+		{ "json", no_argument, NULL, OPT_JSON },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, OPT_VERSION },
 		{ NULL, 0, NULL, 0 },
@@ -224,6 +246,9 @@ static int read_options(int argc, char **argv, struct arguments *out)
 			break;
 		case OPT_MAN:
 			out->style = LIST_MAN;
+			break;
+		case OPT_JSON:
+			out->json = 1;
 			break;
 		case OPT_VERSION:
 			printf("towstat %s\n", tow_version());

@@ -1,9 +1,10 @@
 /*
- * towstat.h - the parts of towstat: finding runtimes, watching one, printing the lists.
+ * towstat.h - the parts of towstat: finding runtimes, watching one, asking why, printing the lists.
  */
 #ifndef TOWSTAT_H
 #define TOWSTAT_H
 
+#include <jansson.h>
 #include <stddef.h>
 
 #define RUNTIMES_MAX 1024
@@ -32,6 +33,17 @@ struct watch_options {
 };
 
 int watch(const char *socket_path, const struct watch_options *options);
+
+/* A document, to be given to json_decref; NULL, having said why. */
+json_t *fetch_json(const char *socket_path, const char *path);
+
+struct why_options {
+	long count; /* places shown of each kind; 0: 10 */
+	int json;
+};
+
+/* What was copied or registered late, and why; the exit status. */
+int explain(const char *socket_path, const struct why_options *options);
 
 enum list_style { LIST_PLAIN, LIST_MARKDOWN, LIST_MAN };
 void print_knobs(enum list_style style);

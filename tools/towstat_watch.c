@@ -35,7 +35,7 @@ static double now_s(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-static json_t *fetch(const char *socket_path, const char *path)
+json_t *fetch_json(const char *socket_path, const char *path)
 {
 	struct http_answer answer;
 	json_error_t wrong;
@@ -74,7 +74,7 @@ static void add_bucket(struct reading *reading, json_int_t upper_ns, json_int_t 
 
 static int take(const char *socket_path, struct reading *out)
 {
-	json_t *counters = fetch(socket_path, "/v1/counters"), *latency, *row, *bucket;
+	json_t *counters = fetch_json(socket_path, "/v1/counters"), *latency, *row, *bucket;
 	size_t i, j;
 
 	*out = (struct reading){ .at_s = now_s() };
@@ -82,7 +82,7 @@ static int take(const char *socket_path, struct reading *out)
 		return -1;
 	out->counters = json_incref(json_object_get(counters, "counters"));
 	json_decref(counters);
-	latency = fetch(socket_path, "/v1/latency");
+	latency = fetch_json(socket_path, "/v1/latency");
 	if (latency == NULL) {
 		json_decref(out->counters);
 		out->counters = NULL;

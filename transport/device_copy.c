@@ -18,6 +18,12 @@
 #define STARVED_RETRY_NS 1000000u /* who returns a staging chunk does not tell */
 #define DRAIN_NAP_NS     20000
 
+/* Why it is staged. */
+static enum twi_reason reason(const struct tow_op *op)
+{
+	return op->claim.kind == TWI_CLAIM_OUTSIDE ? TWI_R_pool_exhausted : TWI_R_device_unmapped;
+}
+
 static struct tow_op *op_of(struct twi_list *link)
 {
 	return twi_container_of(link, struct tow_op, link);
@@ -31,10 +37,7 @@ static void finish(struct tow_op *op)
 	int status = op->copy.ending < 0 ? op->copy.ending : op->copy.staged ? TOW_COPIED : TOW_OK;
 
 	twi_assert(op->copy.in_flight == 0);
-	if (op->leased) {
-		op->leased = false;
-		twi_pool_release(engine->pool, op->data);
-	}
+	twi_claim_drop(engine, &op->claim);
 	atomic_fetch_sub_explicit(&op->copy.memory->uses, 1, memory_order_release);
 	device->copies++;
 	device->failed += status < 0;
@@ -82,8 +85,8 @@ static int start_chunk(struct tow_device *device, struct twi_device_queue *queue
 		copy.host = chunk->staging;
 		copy.bytes = twi_min(copy.bytes, (uint64_t)engine->staging.chunk_bytes);
 		if (copy.direction == TOW_TO_DEVICE)
-			twi_path_copy_fallback(engine, TWI_R_device_unmapped, chunk->staging,
-					       chunk->user, copy.bytes, op->site);
+			twi_path_copy_fallback(engine, reason(op), chunk->staging, chunk->user,
+					       copy.bytes, op->site);
 	}
 	status = device->backend->ops->copy(device->backend, &copy, &chunk->bytes);
 	if (status < 0) {
@@ -143,7 +146,7 @@ static void land(struct tow_device *device, struct twi_device_queue *queue,
 		if (op != NULL && status == TOW_OK && op->copy.ending == 0) {
 			device->staged_bytes += chunk->bytes;
 			if (op->copy.direction == TOW_FROM_DEVICE)
-				twi_path_copy_fallback(engine, TWI_R_device_unmapped, chunk->user,
+				twi_path_copy_fallback(engine, reason(op), chunk->user,
 						       chunk->staging, chunk->bytes, op->site);
 		}
 		twi_staging_release(&engine->staging, chunk->staging);

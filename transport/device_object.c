@@ -1,6 +1,6 @@
 /*
  * device_object.c - the public calls on devices: opening and closing one, its memory, what the pool
- * tells it to map, and what /v1/devices says. The copies themselves are device_copy.c.
+ * tells it to map, and what /v1/devices says. Copies start in device_start.c.
  *
  * Each device is a registrar of the pool: it learns of every extent, and of the user's registered
  * regions, as it learns of the pool. Where it refuses the pool it maps the staging part alone,
@@ -383,126 +383,6 @@ TOW_PUBLIC int tow_device_free(struct tow_device_memory *memory)
 	pthread_mutex_unlock(&device->lock);
 	free(memory);
 	return TOW_OK;
-}
-
-/*
- * Takes hold of host memory outside the pool, where a registration of the user's (or the late
- * cache) has it mapped for this device. Until there are such registrations none has, and it is
- * staged.
- */
-static bool hold_region(struct tow_op *op)
-{
-	(void)op;
-	return false;
-}
-
-/* Decides whether the host memory is used in place, and keeps it from being used again meanwhile.
- */
-static int hold_host(struct tow_op *op)
-{
-	struct tow_device *device = op->copy.device;
-	struct twi_engine *engine = op->engine;
-	const struct twi_staging *staging = &engine->staging;
-
-	if (op->bytes == 0)
-		return TOW_OK;
-	if (twi_pool_find(engine->pool, op->data, op->bytes) != NULL) {
-		int status = twi_pool_lease(engine->pool, op->data);
-
-		if (status < 0)
-			return status;
-		op->leased = true;
-	}
-	op->copy.staged = !twi_device_takes(device, op->data, op->bytes) && !hold_region(op);
-	if (!op->copy.staged)
-		return TOW_OK;
-	if (engine->knobs.require_zero_copy != 0) {
-		twi_count(engine->diag, TWI_C_zero_copy_refusals, 1);
-		return twi_error(
-			TOW_ENOTSUP,
-			"%s: require_zero_copy: host memory at %p is not mapped for it%s%s; "
-			"allocate it with tow_alloc, and open the device before it is used",
-			device->label, op->data, op->leased ? ": " : "",
-			op->leased ? device->unmapped_because : "");
-	}
-	if (staging->memory == NULL || !twi_device_takes(device, staging->memory, staging->bytes))
-		return twi_error(TOW_ENOTSUP,
-				 "%s: host memory at %p is not mapped for it, and neither is a "
-				 "staging part of the pool: %s",
-				 device->label, op->data,
-				 staging->memory == NULL ? "staging_bytes is 0"
-							 : device->unmapped_because);
-	return TOW_OK;
-}
-
-static int check_copy(const struct tow_device *device, enum tow_direction direction,
-		      const struct tow_device_memory *memory, uint64_t offset, const void *host,
-		      uint64_t bytes, const struct tow_op_options *options)
-{
-	const char *call = "tow_device_copy_start";
-
-	if (device == NULL || memory == NULL || (host == NULL && bytes > 0))
-		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
-	if (direction != TOW_TO_DEVICE && direction != TOW_FROM_DEVICE)
-		return twi_error(TOW_EINVAL, "%s: direction is %d", call, (int)direction);
-	if (memory->device != device)
-		return twi_error(TOW_EINVAL, "%s: device_memory is another device's", call);
-	if (offset > memory->bytes || bytes > memory->bytes - offset)
-		return twi_error(
-			TOW_EINVAL,
-			"%s: device_offset %llu and bytes %llu reach past the memory's %llu", call,
-			(unsigned long long)offset, (unsigned long long)bytes,
-			(unsigned long long)memory->bytes);
-	if (options != NULL && options->size < sizeof(*options))
-		return twi_error(TOW_EINVAL,
-				 "%s: options->size is %zu; begin with TOW_OP_OPTIONS_DEFAULT",
-				 call, options->size);
-	return check(device->engine, call);
-}
-
-TOW_PUBLIC int tow_device_copy_start(struct tow_device *device, enum tow_direction direction,
-				     struct tow_device_memory *device_memory,
-				     uint64_t device_offset, void *host_memory, uint64_t bytes,
-				     const struct tow_op_options *options, struct tow_op **op_out)
-{
-	int status = check_copy(device, direction, device_memory, device_offset, host_memory, bytes,
-				options);
-	struct twi_engine *engine;
-	struct tow_op *op;
-
-	if (op_out == NULL)
-		return twi_error(TOW_EINVAL, "tow_device_copy_start: op_out is NULL");
-	*op_out = NULL;
-	if (status < 0)
-		return status;
-	engine = device->engine;
-	op = twi_op_acquire(engine, TWI_OP_COPY, options);
-	if (op == NULL)
-		return TOW_EBUSY;
-	op->copy = (struct twi_copy){ .device = device,
-				      .memory = device_memory,
-				      .offset = device_offset,
-				      .direction = (uint8_t)direction };
-	op->data = host_memory;
-	op->bytes = bytes;
-	op->site = TWI_SITE_HERE;
-	twi_engine_enter(engine);
-	if (device->backend == NULL)
-		status = twi_error(TOW_EDEVICE, "%s: the device is lost", device->label);
-	else
-		status = hold_host(op);
-	if (status == TOW_OK) {
-		*op_out = op;
-		atomic_fetch_add_explicit(&device_memory->uses, 1, memory_order_relaxed);
-		twi_op_watch(op);
-		twi_copy_queue(op);
-	} else {
-		if (op->leased)
-			twi_pool_release(engine->pool, op->data);
-		twi_op_discard(op);
-	}
-	twi_engine_leave(engine);
-	return status;
 }
 
 static void describe_queue(const struct twi_device_queue *queue, const char *name,

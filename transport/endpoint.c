@@ -31,6 +31,7 @@ void twi_peer_setup(struct tow_peer *peer, struct twi_lane *lane, const char *ad
 	peer->id = atomic_fetch_add_explicit(&next_peer_id, 1, memory_order_relaxed);
 	snprintf(peer->address, sizeof(peer->address), "%s", address);
 	twi_list_init(&peer->ready_link);
+	twi_peer_claims_init(&peer->claims);
 	twi_list_push_back(&lane->engine->peers, &peer->link);
 }
 
@@ -38,6 +39,7 @@ void twi_peer_teardown(struct tow_peer *peer)
 {
 	if (peer->waiting_at != NULL)
 		peer->waiting_at->ready_count--;
+	twi_peer_claims_fini(&peer->claims);
 	twi_list_remove(&peer->ready_link);
 	twi_list_remove(&peer->link);
 }
@@ -77,13 +79,19 @@ static struct tow_peer *take_ready(struct tow_endpoint *endpoint)
 	return peer;
 }
 
-void twi_endpoint_drop(struct tow_endpoint *endpoint)
+void twi_endpoint_end_accepts(struct tow_endpoint *endpoint)
 {
 	struct twi_list *entry;
-	struct tow_peer *peer;
 
 	while ((entry = twi_list_first(&endpoint->accepts)) != NULL)
 		twi_op_complete(twi_container_of(entry, struct tow_op, link), TOW_ECLOSED, 0);
+}
+
+void twi_endpoint_drop(struct tow_endpoint *endpoint)
+{
+	struct tow_peer *peer;
+
+	twi_endpoint_end_accepts(endpoint);
 	while ((peer = take_ready(endpoint)) != NULL) {
 		peer->closed = true;
 		peer->lane->ops->peer_close(peer);
@@ -94,9 +102,12 @@ void twi_endpoint_drop(struct tow_endpoint *endpoint)
 
 static int check_engine(const struct twi_engine *engine, const char *call)
 {
-	if (!twi_engine_forked(engine))
-		return TOW_OK;
-	return twi_error(TOW_EFORKED, "%s: this process is a forked child", call);
+	if (twi_unlikely(twi_engine_forked(engine)))
+		return twi_error(TOW_EFORKED, "%s: this process is a forked child", call);
+	/* Only a callback can see this. */
+	if (twi_unlikely(engine->failing))
+		return twi_error(TOW_ECLOSED, "%s: the runtime is being closed", call);
+	return TOW_OK;
 }
 
 static int check_options(const struct tow_op_options *options, const char *call)
@@ -311,6 +322,14 @@ static int start_message(struct tow_peer *peer, void *data, uint64_t bytes, uint
 	op->site = site;
 	*op_out = op;
 	enter(engine);
+	if (kind == TWI_OP_SEND)
+		status = twi_claim_room(peer, bytes);
+	if (twi_unlikely(status < 0)) {
+		twi_op_discard(op);
+		*op_out = NULL;
+		twi_engine_leave(engine);
+		return status;
+	}
 	/* before the lane has it: a message that completes at once takes itself off the list */
 	twi_op_watch(op);
 	if (kind == TWI_OP_SEND)

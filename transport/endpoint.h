@@ -12,6 +12,7 @@
 #include <internal/list.h>
 #include <towline/endpoint.h>
 
+#include "transport/claim.h"
 #include "transport/session.h"
 
 #define TWI_READY_PEERS_MAX 64
@@ -36,6 +37,7 @@ struct tow_peer {
 	bool closed;                     /* tow_peer_close was called */
 	char address[TOW_ADDRESS_MAX];   /* of the other side, for people */
 	uint64_t id;                     /* within the runtime */
+	struct twi_peer_claims claims;
 	struct twi_session session;
 };
 
@@ -46,6 +48,9 @@ void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer);
 
 /* The lane has let go of the peer: takes it off every list. The lane frees the memory. */
 void twi_peer_teardown(struct tow_peer *peer);
+
+/* Ends all accepts with TOW_ECLOSED. */
+void twi_endpoint_end_accepts(struct tow_endpoint *endpoint);
 
 /* Ends all accepts with TOW_ECLOSED and closes peers nobody accepted. The engine is held. */
 void twi_endpoint_drop(struct tow_endpoint *endpoint);

@@ -13,6 +13,7 @@
 
 #include "diag/counter.h"
 #include "diag/error.h"
+#include "memreg/pool_regions.h"
 #include "transport/device_copy.h"
 #include "transport/uring/ring.h"
 
@@ -230,8 +231,11 @@ static void drop_ring(struct twi_engine *engine, unsigned index)
 /* Registers the pool with a new ring. A pool that cannot be pinned is used without. */
 static int register_pool(struct twi_engine *engine, struct twi_ring *ring)
 {
-	int status = twi_pool_registrar_add(engine->pool, &twi_ring_registrar, ring);
+	int status;
 
+	ring->regions_version = twi_pool_regions_version(engine->pool);
+	status = twi_pool_registrar_add(engine->pool, &twi_ring_registrar, ring);
+	ring->registrar = twi_pool_registered(engine->pool, &twi_ring_registrar, ring);
 	if (status < 0 && engine->knobs.strict_premap != 0)
 		return status;
 	if (status < 0)
@@ -295,6 +299,13 @@ static void drain_others(struct twi_engine *engine)
 	}
 }
 
+/* Regions have come or gone: this thread's ring follows. */
+static void keep_in_step(struct twi_engine *engine)
+{
+	if (twi_unlikely(engine->ring->regions_version != twi_pool_regions_version(engine->pool)))
+		twi_ring_sync(engine->ring);
+}
+
 int twi_engine_bind_ring(struct twi_engine *engine)
 {
 	struct twi_ring *ring = self.ring;
@@ -320,6 +331,7 @@ int twi_engine_bind_ring(struct twi_engine *engine)
 	engine->ring = ring;
 	if (engine->last_ring != ring)
 		drain_others(engine);
+	keep_in_step(engine);
 	return TOW_OK;
 }
 
@@ -339,8 +351,10 @@ unsigned twi_engine_poll(struct twi_engine *engine)
 
 	if (twi_unlikely(engine->armed_ring != engine->ring))
 		change_driver(engine);
-	if (engine->ring != NULL)
+	if (engine->ring != NULL) {
+		keep_in_step(engine);
 		events += twi_ring_poll(engine->ring);
+	}
 	for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
 		if (engine->lanes[i] != NULL)
 			events += engine->lanes[i]->ops->progress(engine->lanes[i]);

@@ -49,6 +49,7 @@ struct twi_engine {
 	bool armed_since_enter; /* this holder left requests in its ring that a sleeper must take on
 				 */
 	bool virtual_clock;
+	uint8_t zerocopy;            /* enum twi_zerocopy */
 	bool failing;                /* the runtime is closing: nothing new is taken */
 	struct twi_ring *ring;       /* of the thread that drives now */
 	struct twi_ring *last_ring;  /* the last holder's: it may have unreaped completions */
@@ -57,7 +58,7 @@ struct twi_engine {
 	struct twi_lane *lanes[TWI_LANE_COUNT];
 	struct twi_diag *diag;
 	struct twi_pool *pool;
-	struct twi_staging staging;
+	struct twi_staging staging; /* part of it */
 	struct tow_options knobs;
 	struct twi_op_table ops;
 	struct twi_list timed;     /* operations with a deadline */
@@ -66,6 +67,7 @@ struct twi_engine {
 	struct twi_list peers;
 	struct twi_list devices;
 	_Atomic uint32_t device_signal; /* a device has news that nobody has looked at yet */
+	struct twi_latency notify_lag;  /* of zero-copy sends: completion to notification */
 	uint64_t next_expiry_ns;
 	uint64_t virtual_ns;
 	uint64_t fork_generation;

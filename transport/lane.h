@@ -21,6 +21,7 @@
 
 #include "diag/emit.h"
 #include "diag/lane_id.h"
+#include "transport/claim.h"
 
 struct tow_endpoint;
 struct tow_op;
@@ -101,6 +102,12 @@ struct twi_lane_ops {
 	/* One completion of a thread's ring that is this lane's (user data begins with its id). */
 	void (*completed)(struct twi_lane *lane, uint64_t user_data, int res, uint32_t flags,
 			  const void *data);
+
+	/*
+	 * What the lane wants of the memory of this large message (op->kind, op->bytes). NULL: it
+	 * does not care.
+	 */
+	enum twi_need (*need)(struct tow_peer *peer, const struct tow_op *op);
 
 	/* Members of one object of /v1/peers: what this lane knows of the peer. */
 	void (*peer_describe)(struct tow_peer *peer, struct twi_emit *emit);

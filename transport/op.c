@@ -81,7 +81,8 @@ struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 	twi_list_init(&op->timed);
 	op->kind = (uint8_t)kind;
 	op->stage = TWI_STAGE_NEW;
-	op->leased = false;
+	twi_claim_init(&op->claim);
+	op->site = TWI_SITE_NONE;
 	op->zerocopy = false;
 	op->engine = engine;
 	op->endpoint = NULL;

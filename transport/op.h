@@ -21,6 +21,7 @@
 
 #include "diag/site.h"
 #include "memreg/extent.h"
+#include "transport/claim.h"
 #include "transport/match.h"
 
 struct twi_engine;
@@ -68,7 +69,6 @@ struct tow_op {
 	_Atomic uint32_t next_free;
 	uint8_t kind;
 	uint8_t stage;
-	bool leased;
 	bool zerocopy; /* part of the payload went by zero-copy send */
 	struct twi_engine *engine;
 	struct tow_endpoint *endpoint;
@@ -76,6 +76,7 @@ struct tow_op {
 	void *lane_state;                    /* connect: the lane's */
 	const struct twi_lane_ops *lane_ops; /* connect */
 	struct twi_copy copy;                /* TWI_OP_COPY; else not set */
+	struct twi_claim claim;              /* on the memory of its payload */
 	struct twi_site site;                /* of the call that started it */
 	void *data;
 	uint64_t bytes;

@@ -41,29 +41,55 @@ void twi_route_init(struct twi_route *route, bool able)
 	*route = (struct twi_route){ .able = able, .pause_ns = PAUSE_FIRST_NS };
 }
 
-enum twi_path twi_path_choose(struct twi_engine *engine, struct twi_route *route, uint64_t bytes,
-			      bool in_pool)
+bool twi_path_eligible(const struct twi_engine *engine, const struct twi_route *route,
+		       uint64_t bytes)
 {
 	uint64_t least = (uint64_t)engine->knobs.zerocopy_min_bytes;
 
-	/* Unregistered pages are pinned for each send, which costs what the copy would. */
-	if (!route->able || !in_pool || least == 0 || bytes < least)
+	return route->able && engine->zerocopy != TWI_ZEROCOPY_NEVER && least != 0 &&
+	       bytes >= least;
+}
+
+bool twi_path_pays(const struct twi_engine *engine, const struct twi_route *route, uint64_t bytes)
+{
+	return twi_path_eligible(engine, route, bytes) &&
+	       (engine->zerocopy == TWI_ZEROCOPY_ALWAYS || route->state == TWI_ROUTE_PAYS);
+}
+
+enum twi_path twi_path_choose(struct twi_engine *engine, struct twi_route *route, uint64_t bytes)
+{
+	if (!twi_path_eligible(engine, route, bytes))
 		return TWI_PATH_PLAIN;
-	switch (route->state) {
-	case TWI_ROUTE_PAYS:
+	if (twi_path_pays(engine, route, bytes))
 		return TWI_PATH_ZEROCOPY;
-	case TWI_ROUTE_COPIES:
-		if (twi_engine_now(engine) < route->retry_ns)
-			return TWI_PATH_PLAIN;
-		/* the pause is over: try once more */
-		__attribute__((fallthrough));
-	case TWI_ROUTE_TRY:
-		route->state = TWI_ROUTE_TRYING;
-		twi_count(engine->diag, TWI_C_zerocopy_probes, 1);
-		return TWI_PATH_ZEROCOPY;
-	default:
-		return TWI_PATH_PLAIN; /* one trial at a time: its report is not here yet */
+	if (route->state == TWI_ROUTE_TRYING) /* one at a time: its report is not here yet */
+		return TWI_PATH_PLAIN;
+	if (route->state == TWI_ROUTE_COPIES && twi_engine_now(engine) < route->retry_ns)
+		return TWI_PATH_PLAIN;
+	return TWI_PATH_TRIAL;
+}
+
+void twi_path_tried(struct twi_engine *engine, struct twi_route *route)
+{
+	route->state = TWI_ROUTE_TRYING;
+	twi_count(engine->diag, TWI_C_zerocopy_probes, 1);
+}
+
+bool twi_zerocopy_parse(const char *name, enum twi_zerocopy *out)
+{
+	static const char *const names[] = {
+		[TWI_ZEROCOPY_AUTO] = "auto",
+		[TWI_ZEROCOPY_ALWAYS] = "always",
+		[TWI_ZEROCOPY_NEVER] = "never",
+	};
+
+	for (unsigned i = 0; i < twi_array_count(names); i++) {
+		if (strcmp(name, names[i]) == 0) {
+			*out = (enum twi_zerocopy)i;
+			return true;
+		}
 	}
+	return false;
 }
 
 void twi_path_report(struct twi_engine *engine, struct twi_route *route, uint64_t bytes,

@@ -24,7 +24,12 @@
 struct twi_diag;
 struct twi_engine;
 
-enum twi_path { TWI_PATH_PLAIN, TWI_PATH_ZEROCOPY };
+enum twi_path { TWI_PATH_PLAIN, TWI_PATH_ZEROCOPY, TWI_PATH_TRIAL };
+
+/* The knob zerocopy. */
+enum twi_zerocopy { TWI_ZEROCOPY_AUTO, TWI_ZEROCOPY_ALWAYS, TWI_ZEROCOPY_NEVER };
+
+bool twi_zerocopy_parse(const char *name, enum twi_zerocopy *out);
 
 enum twi_route_state { TWI_ROUTE_TRY, TWI_ROUTE_TRYING, TWI_ROUTE_PAYS, TWI_ROUTE_COPIES };
 
@@ -53,9 +58,17 @@ void twi_path_wire(void *to, const void *from, size_t bytes);
 
 void twi_route_init(struct twi_route *route, bool able);
 
-/* How the next `bytes` of payload go. `in_pool`: the memory is registered. */
-enum twi_path twi_path_choose(struct twi_engine *engine, struct twi_route *route, uint64_t bytes,
-			      bool in_pool);
+/* Registered payload of that size may go by zero-copy send on this route. */
+bool twi_path_eligible(const struct twi_engine *engine, const struct twi_route *route,
+		       uint64_t bytes);
+
+/* It does: the kernel was seen not to copy, or zerocopy=always. Then a plain send is a copy more.
+ */
+bool twi_path_pays(const struct twi_engine *engine, const struct twi_route *route, uint64_t bytes);
+
+/* How the next `bytes` of registered payload go. A TRIAL that is made is told with _tried. */
+enum twi_path twi_path_choose(struct twi_engine *engine, struct twi_route *route, uint64_t bytes);
+void twi_path_tried(struct twi_engine *engine, struct twi_route *route);
 
 /* A zero-copy send was reported on: `copied` by the kernel or not. */
 void twi_path_report(struct twi_engine *engine, struct twi_route *route, uint64_t bytes,

@@ -21,10 +21,12 @@
 #include "diag/error.h"
 #include "diag/knob.h"
 #include "diag/registry.h"
+#include "diag/report.h"
 #include "diag/socket.h"
 #include "transport/device_copy.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
+#include "transport/path.h"
 #include "transport/uring/ring.h"
 
 struct tow_runtime {
@@ -33,6 +35,7 @@ struct tow_runtime {
 	bool sources;
 	char job[65];
 	char stats_dir[256];
+	char exhaust[9], zerocopy[9], numa[17];
 };
 
 struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime)
@@ -40,7 +43,7 @@ struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime)
 	return &runtime->engine;
 }
 
-static int check(struct tow_runtime *runtime, const char *call)
+int twi_runtime_check(struct tow_runtime *runtime, const char *call)
 {
 	if (runtime == NULL)
 		return twi_error(TOW_EINVAL, "%s: runtime is NULL", call);
@@ -68,6 +71,7 @@ static void describe_peers(void *arg, struct twi_emit *emit)
 		twi_emit_str(emit, "address", peer->address);
 		twi_emit_str(emit, "lane", peer->lane->ops->scheme);
 		twi_emit_bool(emit, "closed_here", peer->closed);
+		twi_claims_describe(peer, emit);
 		twi_session_describe(&peer->session, emit);
 		peer->lane->ops->peer_describe(peer, emit);
 		twi_emit_object_end(emit);
@@ -79,6 +83,18 @@ static void describe_peers(void *arg, struct twi_emit *emit)
 	}
 	twi_emit_array_end(emit);
 	twi_engine_leave(engine);
+}
+
+/* How long the kernel keeps what was sent zero-copy, beyond the send's completion. */
+static void describe_lag(void *arg, struct twi_emit *emit)
+{
+	const struct twi_engine *engine = arg;
+	struct twi_latency_sum sum;
+
+	twi_latency_read(&engine->notify_lag, &sum);
+	twi_emit_object_begin(emit, "zerocopy_notification_lag");
+	twi_latency_emit(emit, &sum);
+	twi_emit_object_end(emit);
 }
 
 /* The values that this runtime runs with, by the names of the knob table. */
@@ -118,7 +134,7 @@ static void describe_runtime(void *arg, struct twi_emit *emit)
 			continue;
 		twi_emit_object_begin(emit, NULL);
 		twi_emit_bool(emit, "single_issuer_defer_taskrun", ring->deferred);
-		twi_emit_bool(emit, "pool_registered", ring->pool_registered);
+		twi_emit_bool(emit, "pool_registered", ring->registrar);
 		twi_emit_bool(emit, "send_zerocopy", ring->zerocopy);
 		twi_emit_bool(emit, "asleep",
 			      atomic_load_explicit(&ring->sleeping, memory_order_relaxed) != 0);
@@ -135,6 +151,8 @@ static int add_sources(struct tow_runtime *runtime)
 		  &runtime->engine },
 		{ "/v1/devices", "devices: memory, what is mapped for them, copies and their rates",
 		  twi_devices_describe, &runtime->engine },
+		{ "/v1/latency", "and how long after a zero-copy send its memory comes back",
+		  describe_lag, &runtime->engine },
 		{ "/v1/info", "the job, the kernel, the knobs and what the rings can do",
 		  describe_runtime, &runtime->engine },
 	};
@@ -165,34 +183,59 @@ static int open_lanes(struct twi_engine *engine)
 	return TOW_OK;
 }
 
-/* At most a quarter of the pool: the user asked for memory, and not for a reserve. */
-static int open_staging(struct twi_engine *engine)
+/* The knobs whose values are words. */
+static int parse_words(struct twi_engine *engine, enum twi_exhaust *exhaust_out)
 {
-	uint64_t most = (uint64_t)engine->knobs.premap_memory_bytes / 4;
+	enum twi_zerocopy zerocopy;
 
-	return twi_staging_init(&engine->staging, engine->pool,
-				twi_min((uint64_t)engine->knobs.staging_bytes, most));
+	if (!twi_exhaust_parse(engine->knobs.exhaust, exhaust_out))
+		return twi_error(TOW_EINVAL, "exhaust = '%s' is none of grow, copy, wait, fail",
+				 engine->knobs.exhaust);
+	if (!twi_zerocopy_parse(engine->knobs.zerocopy, &zerocopy))
+		return twi_error(TOW_EINVAL, "zerocopy = '%s' is none of auto, always, never",
+				 engine->knobs.zerocopy);
+	engine->zerocopy = (uint8_t)zerocopy;
+	return TOW_OK;
+}
+
+/* The pool, and its part for copies that cannot be avoided: at most a quarter. */
+static int open_pool(struct twi_engine *engine)
+{
+	const struct tow_options *knobs = &engine->knobs;
+	struct twi_pool_options pool = {
+		.bytes = (uint64_t)knobs->premap_memory_bytes,
+		.huge_pages = knobs->huge_pages != 0,
+		.strict = knobs->strict_premap != 0,
+		.limit_bytes = (uint64_t)knobs->premap_limit_bytes,
+		.require_zero_copy = knobs->require_zero_copy != 0,
+		.numa = knobs->numa,
+		.progress = knobs->premap_progress,
+		.progress_user = knobs->premap_progress_user,
+		.late_cache_bytes = (uint64_t)knobs->late_cache_bytes,
+		.late_cache_entries = (uint32_t)knobs->late_cache_entries,
+		.diag = engine->diag,
+	};
+	uint64_t staging = twi_min((uint64_t)knobs->staging_bytes, pool.bytes / 4);
+	int status = parse_words(engine, &pool.exhaust);
+
+	if (status == TOW_OK)
+		status = twi_pool_create(&pool, &engine->pool);
+	if (status == TOW_OK)
+		status = twi_staging_init(&engine->staging, engine->pool, staging);
+	return status;
 }
 
 static int open_parts(struct tow_runtime *runtime)
 {
 	struct twi_engine *engine = &runtime->engine;
-	struct twi_pool_options pool = {
-		.bytes = (uint64_t)engine->knobs.premap_memory_bytes,
-		.huge_pages = engine->knobs.huge_pages != 0,
-		.strict = engine->knobs.strict_premap != 0,
-	};
 	int status = twi_diag_create(&engine->diag);
 
 	if (status < 0)
 		return status;
 	twi_diag_log_level(engine->diag, (int)engine->knobs.log_level);
-	pool.diag = engine->diag;
 	status = twi_engine_init(engine);
 	if (status == TOW_OK)
-		status = twi_pool_create(&pool, &engine->pool);
-	if (status == TOW_OK)
-		status = open_staging(engine);
+		status = open_pool(engine);
 	if (status == TOW_OK) {
 		twi_engine_enter(engine);
 		status = twi_engine_bind_ring(engine);
@@ -213,8 +256,8 @@ static void end_traffic(struct twi_engine *engine)
 {
 	struct twi_list *pos, *next;
 
-	while ((pos = twi_list_first(&engine->endpoints)) != NULL)
-		twi_endpoint_drop(twi_container_of(pos, struct tow_endpoint, link));
+	twi_list_for_each_safe (pos, next, &engine->endpoints)
+		twi_endpoint_end_accepts(twi_container_of(pos, struct tow_endpoint, link));
 	for (uint32_t i = 0; i < engine->ops.count; i++) {
 		struct tow_op *op = &engine->ops.rows[i];
 
@@ -231,7 +274,10 @@ static void end_traffic(struct twi_engine *engine)
 			peer->lane->ops->peer_close(peer);
 		}
 	}
+	/* While the callbacks run everything they may name is still there. */
 	twi_op_run_callbacks(engine);
+	while ((pos = twi_list_first(&engine->endpoints)) != NULL)
+		twi_endpoint_drop(twi_container_of(pos, struct tow_endpoint, link));
 }
 
 static void close_parts(struct tow_runtime *runtime)
@@ -241,6 +287,7 @@ static void close_parts(struct tow_runtime *runtime)
 	twi_socket_close(runtime->socket);
 	if (runtime->sources) {
 		twi_registry_remove(engine->diag, "/v1/peers", engine);
+		twi_registry_remove(engine->diag, "/v1/latency", engine);
 		twi_registry_remove(engine->diag, "/v1/info", engine);
 		twi_registry_remove(engine->diag, "/v1/devices", engine);
 	}
@@ -259,13 +306,20 @@ static void close_parts(struct tow_runtime *runtime)
 		twi_engine_leave(engine);
 	}
 	twi_engine_fini(engine);
-	if (engine->staging.pool != NULL)
+	if (engine->pool != NULL) {
 		twi_staging_fini(&engine->staging);
-	if (engine->pool != NULL)
 		twi_pool_destroy(engine->pool);
+	}
 	if (engine->diag != NULL)
 		twi_diag_destroy(engine->diag);
 	free(runtime);
+}
+
+/* The options' strings are the caller's and may go away. */
+static void keep_text(const char **knob, char *room, size_t bytes)
+{
+	snprintf(room, bytes, "%s", *knob);
+	*knob = room;
 }
 
 static int open_runtime(const struct tow_options *options, bool virtual_clock,
@@ -287,12 +341,11 @@ static int open_runtime(const struct tow_options *options, bool virtual_clock,
 		free(runtime);
 		return status;
 	}
-	/* The options' strings are the caller's and may go away. */
-	snprintf(runtime->job, sizeof(runtime->job), "%s", runtime->engine.knobs.job);
-	snprintf(runtime->stats_dir, sizeof(runtime->stats_dir), "%s",
-		 runtime->engine.knobs.stats_dir);
-	runtime->engine.knobs.job = runtime->job;
-	runtime->engine.knobs.stats_dir = runtime->stats_dir;
+	keep_text(&runtime->engine.knobs.job, runtime->job, sizeof(runtime->job));
+	keep_text(&runtime->engine.knobs.stats_dir, runtime->stats_dir, sizeof(runtime->stats_dir));
+	keep_text(&runtime->engine.knobs.exhaust, runtime->exhaust, sizeof(runtime->exhaust));
+	keep_text(&runtime->engine.knobs.zerocopy, runtime->zerocopy, sizeof(runtime->zerocopy));
+	keep_text(&runtime->engine.knobs.numa, runtime->numa, sizeof(runtime->numa));
 	status = open_parts(runtime);
 	if (status < 0) {
 		close_parts(runtime);
@@ -314,7 +367,7 @@ int twi_runtime_open_sim(const struct tow_options *options, struct tow_runtime *
 
 TOW_PUBLIC int tow_runtime_seal(struct tow_runtime *runtime)
 {
-	int status = check(runtime, "tow_runtime_seal");
+	int status = twi_runtime_check(runtime, "tow_runtime_seal");
 
 	if (status == TOW_OK)
 		twi_pool_seal(runtime->engine.pool);
@@ -323,7 +376,7 @@ TOW_PUBLIC int tow_runtime_seal(struct tow_runtime *runtime)
 
 TOW_PUBLIC int tow_runtime_close(struct tow_runtime *runtime)
 {
-	int status = check(runtime, "tow_runtime_close");
+	int status = twi_runtime_check(runtime, "tow_runtime_close");
 
 	if (status < 0)
 		return status;
@@ -335,7 +388,7 @@ TOW_PUBLIC int tow_runtime_close(struct tow_runtime *runtime)
 
 TOW_PUBLIC int tow_progress(struct tow_runtime *runtime)
 {
-	int status = check(runtime, "tow_progress");
+	int status = twi_runtime_check(runtime, "tow_progress");
 	unsigned events = 0;
 
 	if (status < 0)
@@ -356,7 +409,7 @@ TOW_PUBLIC int tow_progress(struct tow_runtime *runtime)
 
 TOW_PUBLIC int tow_flush(struct tow_runtime *runtime)
 {
-	int status = check(runtime, "tow_flush");
+	int status = twi_runtime_check(runtime, "tow_flush");
 	struct twi_engine *engine;
 
 	if (status < 0)
@@ -387,7 +440,7 @@ static void watch_ring(struct twi_engine *engine, struct twi_ring *ring)
 
 TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
 {
-	int status = check(runtime, "tow_fd");
+	int status = twi_runtime_check(runtime, "tow_fd");
 	struct twi_engine *engine;
 
 	if (status < 0)
@@ -408,30 +461,9 @@ TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
 	return status;
 }
 
-TOW_PUBLIC int tow_alloc(struct tow_runtime *runtime, size_t bytes, size_t align, void **memory_out)
-{
-	int status = check(runtime, "tow_alloc");
-
-	if (memory_out == NULL)
-		return twi_error(TOW_EINVAL, "tow_alloc: memory_out is NULL");
-	*memory_out = NULL;
-	if (status < 0)
-		return status;
-	return twi_pool_alloc(runtime->engine.pool, bytes, align, memory_out);
-}
-
-TOW_PUBLIC int tow_free(struct tow_runtime *runtime, void *memory)
-{
-	int status = check(runtime, "tow_free");
-
-	if (status < 0 || memory == NULL)
-		return status;
-	return twi_pool_free(runtime->engine.pool, memory);
-}
-
 TOW_PUBLIC int tow_stats_get(struct tow_runtime *runtime, const char *path, char **text_out)
 {
-	int status = check(runtime, "tow_stats_get");
+	int status = twi_runtime_check(runtime, "tow_stats_get");
 	struct twi_emit emit;
 
 	if (status < 0)

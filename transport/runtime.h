@@ -16,4 +16,7 @@ int twi_runtime_open_sim(const struct tow_options *options, struct tow_runtime *
 
 struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime);
 
+/* TOW_OK, TOW_EINVAL for NULL, TOW_EFORKED; `call` is named in the message. */
+int twi_runtime_check(struct tow_runtime *runtime, const char *call);
+
 #endif

@@ -84,19 +84,14 @@ void twi_session_fini(struct twi_session *session)
 	session->timings = NULL;
 }
 
+struct tow_op *twi_session_bulk_op(struct twi_session *session)
+{
+	return session->in_left > 0 ? session->in_grant->op : NULL;
+}
+
 uint64_t twi_session_rpc_id(const struct twi_session *session, uint64_t seq, bool sent)
 {
 	return seq << 1 | (sent == session->config.connector);
-}
-
-/* Memory in the pool is not used again while the operation may touch it. */
-void twi_session_lease(struct twi_session *session, struct tow_op *op)
-{
-	struct twi_pool *pool = session->engine->pool;
-
-	/* the look-up first: a lease of foreign memory would be an error with a message */
-	op->leased = op->bytes > 0 && twi_pool_find(pool, op->data, op->bytes) != NULL &&
-		     twi_pool_lease(pool, op->data) == TOW_OK;
 }
 
 /* An operation of this session ends: it leaves every queue, and its memory is let go. */
@@ -104,10 +99,7 @@ void twi_session_op_end(struct twi_session *session, struct tow_op *op, int stat
 {
 	twi_list_remove(&op->link);
 	twi_list_remove(&op->seq_link);
-	if (op->leased) {
-		op->leased = false;
-		twi_pool_release(session->engine->pool, op->data);
-	}
+	twi_claim_drop(session->engine, &op->claim);
 	if (op->seq != 0)
 		op->rpc_id = twi_session_rpc_id(session, op->seq, op->kind == TWI_OP_SEND);
 	twi_op_complete(op, status, bytes);

@@ -180,8 +180,9 @@ int twi_session_bulk_in(struct twi_session *session, size_t bytes);
 
 /*
  * Where the next bulk bytes go: one or two parts, together at least one byte long and at most
- * max_bytes and a header. Returns how many parts.
+ * max_bytes and a header. Returns how many parts. _op: whose payload the first part is; NULL: none.
  */
+struct tow_op *twi_session_bulk_op(struct twi_session *session);
 int twi_session_bulk_want(struct twi_session *session, uint64_t max_bytes, struct iovec parts[2]);
 
 /* False when there is nothing to send. What is returned stays valid until _sent. */
@@ -221,7 +222,6 @@ void twi_session_matched(struct twi_session *session, struct tow_op *op, uint64_
 			 uint64_t bytes);
 struct tow_op *twi_session_find(struct twi_session *session, uint64_t seq);
 void twi_session_op_end(struct twi_session *session, struct tow_op *op, int status, uint64_t bytes);
-void twi_session_lease(struct twi_session *session, struct tow_op *op);
 struct twi_grant *twi_session_grant_find(struct twi_session *session, uint64_t seq);
 void twi_session_grant_free(struct twi_session *session, struct twi_grant *grant);
 bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int status, bool force);

@@ -78,7 +78,15 @@ void twi_session_recv(struct twi_session *session, struct tow_op *op)
 
 	twi_count(session->engine->diag, TWI_C_recvs, 1);
 	op->match.tag = op->tag;
-	twi_session_lease(session, op);
+	twi_claim_lease(session->peer, op);
+	if (op->bytes > session->eager_max_bytes) {
+		int status = twi_claim_need(session->peer, op);
+
+		if (status < 0) {
+			twi_session_op_end(session, op, status, 0);
+			return;
+		}
+	}
 	entry = twi_match_post(&session->match, &op->match);
 	if (entry != NULL) {
 		take_unexpected(session, twi_container_of(entry, struct twi_unexpected, match), op);
@@ -133,6 +141,7 @@ void twi_session_grant(struct twi_session *session)
 			return;
 		while (grant->used)
 			grant++;
+		twi_claim_count(op, op->result_bytes);
 		*grant = (struct twi_grant){
 			.op = op,
 			.seq = op->seq,

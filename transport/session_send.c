@@ -156,8 +156,7 @@ static bool frame_offer(struct twi_session *session, struct tow_op *op)
 	twi_count(session->engine->diag, TWI_C_rendezvous_sends, 1);
 	twi_list_remove(&op->link);
 	op->stage = TWI_STAGE_OFFERED;
-	if (!op->leased)
-		twi_session_lease(session, op);
+	twi_claim_count(op, op->bytes);
 	twi_list_push_back(&session->by_seq[op->seq % TWI_SEQ_BUCKETS], &op->seq_link);
 	session->urgent = true;
 	return true;
@@ -177,10 +176,18 @@ void twi_session_send(struct twi_session *session, struct tow_op *op)
 		twi_session_op_end(session, op, session->failed, 0);
 		return;
 	}
+	if (op->bytes > session->eager_max_bytes) {
+		int status = twi_claim_need(session->peer, op);
+
+		if (status < 0) {
+			twi_session_op_end(session, op, status, 0);
+			return;
+		}
+	}
 	if (twi_list_empty(&session->queued) && frame_send(session, op))
 		return;
 	op->stage = TWI_STAGE_QUEUED;
-	twi_session_lease(session, op);
+	twi_claim_lease(session->peer, op);
 	twi_list_push_back(&session->queued, &op->link);
 }
 

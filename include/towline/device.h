@@ -6,10 +6,10 @@
  *   copy      an operation like any other (endpoint.h): test it, wait for it, cancel it
  *
  * A device that is opened before tow_runtime_seal has the pool mapped for DMA by then: a copy
- * between it and memory of tow_alloc goes straight. Other host memory goes through the pool's
- * staging part in pieces, which is counted (reason device_unmapped), or is refused where
- * require_zero_copy is set. docs/devices.md says what each kind of device can do and what has been
- * run.
+ * between it and memory of tow_alloc goes straight. So does memory that is registered
+ * (tow_mem_register). Other host memory is registered at its first use or goes through the pool's
+ * staging part in pieces; either is counted, and refused where require_zero_copy is set.
+ * docs/devices.md says what each kind of device can do and what has been run.
  */
 #ifndef TOWLINE_DEVICE_H
 #define TOWLINE_DEVICE_H
@@ -99,12 +99,14 @@ int tow_device_free(struct tow_device_memory *memory);
  * be freed before, and is used again only when the device has let go of it. Ownership: host_memory
  * stays the caller's; *op_out is the caller's until tow_op_release. Copies: none where host_memory
  * is mapped for the device; else one, through the staging part, counted by reason device_unmapped.
- * Blocks: never, but for the staging copy itself. Threads: any.
+ * Larger memory that is not registered may be registered now (late_cache_bytes), which is counted.
+ * Blocks: never, but for the staging copy or that registration. Threads: any.
  * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY when max_ops operations exist; TOW_EFREED for
- * host memory of the pool that is not allocated; TOW_ENOTSUP where host_memory is not mapped and
- * there is no staging either, or require_zero_copy forbids it, with the reason; TOW_EFORKED. The
- * operation ends with TOW_OK; TOW_COPIED when it was staged; TOW_EDEVICE; TOW_EDEADLINE;
- * TOW_ECANCELED; TOW_ECLOSED. After one of the last four the content of the target is undefined.
+ * host memory of the pool that is not allocated; where host_memory is not mapped: TOW_EZEROCOPY
+ * with require_zero_copy, TOW_EEXHAUSTED when staging_bytes is 0, TOW_ENOTSUP when the device maps
+ * no staging either; TOW_EFORKED. The operation ends with TOW_OK; TOW_COPIED when it was staged;
+ * TOW_EDEVICE; TOW_EDEADLINE; TOW_ECANCELED; TOW_ECLOSED. After one of the last four the content of
+ * the target is undefined.
  */
 int tow_device_copy_start(struct tow_device *device, enum tow_direction direction,
 			  struct tow_device_memory *device_memory, uint64_t device_offset,

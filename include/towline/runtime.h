@@ -50,7 +50,7 @@ struct tow_options {
 	int64_t late_cache_bytes;   /* memory of the user's that may stay registered; 0: none */
 	int64_t late_cache_entries; /* pieces of it */
 	int64_t peer_lease_bytes;   /* of freed memory that one peer may hold back; 0: a quarter */
-	const char *numa;           /* node that the pool is bound to: "", "local", a number */
+	const char *numa;           /* node of the pool: "", local, interleave, a number */
 	int64_t alloclog;           /* 1: record allocations from the start */
 	int64_t alloclog_events;    /* the most that are kept */
 	/*

@@ -3,7 +3,8 @@
  *
  * The stats socket is HTTP/1.1 on a unix socket, <stats_dir>/<job>.<rank>.sock:
  *   curl --unix-socket SOCK http://towline/metrics
- * Paths: /metrics (OpenMetrics) and /v1/info /v1/counters /v1/latency /v1/pool /v1/peers (JSON).
+ * Paths: /metrics (OpenMetrics) and /v1/info /v1/counters /v1/latency /v1/pool /v1/peers
+ * /v1/copies /v1/registrations (JSON).
  */
 #ifndef TOWLINE_STATS_H
 #define TOWLINE_STATS_H
@@ -44,6 +45,18 @@ const char *tow_stats_socket(struct tow_runtime *runtime);
  * TOW_OK; TOW_EINVAL when it does not fit.
  */
 int tow_stats_dir(char *path_out, size_t path_size);
+
+/*
+ * Labels what the calling thread starts from now on: copies and late registrations that it causes
+ * are told apart by `tag` in /v1/copies and /v1/registrations, beside the place in the program.
+ * For programs whose calls all come from one place, such as a layer that hides this library. A name
+ * of a place ("embedding"), not of a step: a process can have 1,024 tags and forgets none.
+ * tag: 1 to 63 bytes of printable ASCII; NULL: none.
+ * Ownership: the text is copied. Copies: no payload. Blocks: never for long; a new tag takes a
+ * lock. Threads: any; each has its own tag. Returns: TOW_OK; TOW_EINVAL for a text that is not
+ * legal; TOW_EBUSY when there are 1,024 others. After a failure the thread's tag is as before.
+ */
+int tow_tag_set(const char *tag);
 
 /* One counter: a number that only grows. */
 struct tow_counter_row {

@@ -3,6 +3,7 @@
  * reason where a user looks for it, and nothing left behind or hanging.
  */
 #include "device_rig.h"
+#include "fault.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -413,9 +414,68 @@ static void cuda_drivers_that_fail(void **state)
 	rig_close(&rig);
 }
 
+#ifndef TWT_SANITIZED
+/* Opening, allocating and copying while the Nth allocation fails: a status, and no object left. */
+static void every_allocation_may_fail(void **state)
+{
+	char specs[3][600] = { "fake" };
+	struct rig rig;
+
+	(void)state;
+	snprintf(specs[1], sizeof(specs[1]), "cuda:lib=%s", fake_cuda);
+	snprintf(specs[2], sizeof(specs[2]), "pjrt:%s", fake_pjrt);
+	for (unsigned i = 0; i < 3; i++) {
+		bool hit = true;
+
+		for (int n = 1; hit; n++) {
+			struct tow_options options = rig_options();
+			struct tow_device_memory *memory = NULL;
+			uint8_t host[64] = { 0 };
+			struct tow_op *op = NULL;
+			int status;
+
+			assert_true(n < 100);
+			rig_runtime(&rig, &options, false);
+			twt_fault_arm(TWT_CALLOC, n);
+			status = tow_device_open(rig.runtime, specs[i], &rig.device);
+			if (status == TOW_OK)
+				status = tow_device_alloc(rig.device, 64, &memory);
+			if (status == TOW_OK)
+				status = tow_device_copy_start(rig.device, TOW_TO_DEVICE, memory, 0,
+							       host, 64, NULL, &op);
+			if (status == TOW_OK)
+				status = tow_op_wait(op, 10 * RIG_SECOND);
+			hit = twt_fault_off();
+			if (!hit)
+				assert_int_equal(status, TOW_COPIED);
+			assert_true(status == TOW_COPIED || status == TOW_ENOMEM);
+			rig_close(&rig);
+			assert_int_equal(ask(fake_pjrt, "fake_pjrt_live"), 0);
+		}
+	}
+}
+
+static void no_thread_is_no_fake(void **state)
+{
+	struct tow_options options = rig_options();
+	struct rig rig;
+
+	(void)state;
+	rig_runtime(&rig, &options, false);
+	twt_fault_arm(TWT_PTHREAD_CREATE, 1);
+	assert_int_equal(tow_device_open(rig.runtime, "fake", &rig.device), TOW_ESYSTEM);
+	assert_true(twt_fault_off());
+	rig_close(&rig);
+}
+#endif
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+#ifndef TWT_SANITIZED
+		cmocka_unit_test(every_allocation_may_fail),
+		cmocka_unit_test(no_thread_is_no_fake),
+#endif
 		cmocka_unit_test(a_refused_map_is_no_end),
 		cmocka_unit_test(refusing_everything_is_told),
 		cmocka_unit_test(strict_refuses_the_device),

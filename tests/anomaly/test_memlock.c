@@ -30,6 +30,8 @@ static int become_user(void)
 	return 0;
 }
 
+#define REGISTER_UPDATE 16 /* IORING_REGISTER_BUFFERS_UPDATE: fills a slot of the buffer table */
+
 /* System call `nr` fails with `err`; with `op` >= 0 only when its second argument is `op`. */
 static int forbid(long nr, long op, unsigned err)
 {
@@ -37,7 +39,8 @@ static int forbid(long nr, long op, unsigned err)
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)nr, 0, 3),
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
-		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, op < 0 ? 0 : (unsigned)op + 1, 1 - (op < 0), 0),
+		BPF_JUMP(BPF_JMP | (op < 0 ? BPF_JGE : BPF_JEQ) | BPF_K, op < 0 ? 0 : (unsigned)op,
+			 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | err),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
@@ -147,14 +150,14 @@ static int user_strict(void)
 
 static int no_registration(void)
 {
-	int status = forbid(SYS_io_uring_register, 0 /* IORING_REGISTER_BUFFERS */, ENOMEM);
+	int status = forbid(SYS_io_uring_register, REGISTER_UPDATE, ENOMEM);
 
 	return status != 0 ? status : works_and_says("cannot pin", "LimitMEMLOCK=infinity");
 }
 
 static int no_registration_strict(void)
 {
-	int status = forbid(SYS_io_uring_register, 0, ENOMEM);
+	int status = forbid(SYS_io_uring_register, REGISTER_UPDATE, ENOMEM);
 
 	return status != 0 ? status : refuses(1, TOW_ENOMEM, TOW_EPERM, "LimitMEMLOCK=infinity");
 }

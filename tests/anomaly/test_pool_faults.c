@@ -17,6 +17,20 @@
 
 #define POOL_BYTES ((uint64_t)40 << 20)
 
+static int map_base(uint64_t bytes, struct twi_extent *extent)
+{
+	struct twi_extent_options options = { .bytes = bytes };
+
+	return twi_extent_map(&options, extent);
+}
+
+static int map_huge(uint64_t bytes, struct twi_extent *extent)
+{
+	struct twi_extent_options options = { .bytes = bytes, .best = TWI_PAGES_HUGETLB_1G };
+
+	return twi_extent_map(&options, extent);
+}
+
 struct fake {
 	int calls, fail_at, known;
 };
@@ -45,9 +59,11 @@ static const struct twi_registrar fake_registrar = { "fake", fake_add, fake_remo
 /* Makes a pool, uses it, ends it; the first failure. */
 static int use_pool(struct twi_diag *diag, bool huge_pages, bool strict, struct fake *fake)
 {
-	struct twi_pool_options options = {
-		.bytes = POOL_BYTES, .huge_pages = huge_pages, .strict = strict, .diag = diag
-	};
+	struct twi_pool_options options = { .bytes = POOL_BYTES,
+					    .huge_pages = huge_pages,
+					    .strict = strict,
+					    .numa = "0",
+					    .diag = diag };
 	struct twi_pool *pool = NULL;
 	void *small = NULL, *large = NULL;
 	int status = twi_pool_create(&options, &pool);
@@ -103,7 +119,7 @@ static void mmap_fails(void **state)
 {
 	(void)state;
 	fail_each(TWT_MMAP, false, false, 3);
-	fail_each(TWT_MMAP, true, false, 1);
+	fail_each(TWT_MMAP, true, false, 0);
 }
 
 static void memfd_create_fails(void **state)
@@ -120,11 +136,29 @@ static void ftruncate_fails(void **state)
 	fail_each(TWT_FTRUNCATE, true, false, 0);
 }
 
+/* The pool works, lies where the kernel likes, and says so. */
+static void mbind_fails(void **state)
+{
+	struct twi_extent_options options = { .bytes = 4 << 20, .numa = "0" };
+	struct twi_extent extent;
+
+	(void)state;
+	fail_each(TWT_MBIND, false, false, 0);
+	if (*twi_numa_missing())
+		skip();
+	twt_fault_arm(TWT_MBIND, 1);
+	assert_int_equal(twi_extent_open(&options, &extent), TOW_OK);
+	assert_true(twt_fault_off());
+	assert_string_equal(extent.numa_reason, "numa: not bound (mbind: EPERM)");
+	assert_non_null(strstr(extent.numa_mend, "SYS_NICE"));
+	twi_extent_unmap(&extent);
+}
+
 static void madvise_fails(void **state)
 {
 	(void)state;
 	fail_each(TWT_MADVISE, false, false, 2);
-	fail_each(TWT_MADVISE, true, false, 2);
+	fail_each(TWT_MADVISE, true, false, 1); /* without reserved huge pages one step down less */
 }
 
 static void mlock_fails(void **state)
@@ -155,7 +189,7 @@ static void populate_unknown(void **state)
 	struct twi_extent extent;
 
 	(void)state;
-	assert_int_equal(twi_extent_map(1 << 20, false, &extent), TOW_OK);
+	assert_int_equal(map_base(1 << 20, &extent), TOW_OK);
 	twt_fault_arm_errno(TWT_MADVISE, 1, EINVAL);
 	assert_int_equal(twi_extent_populate(&extent, 1), TOW_OK);
 	assert_true(twt_fault_off());
@@ -168,6 +202,24 @@ static void populate_unknown(void **state)
 	twi_extent_unmap(&extent);
 }
 
+/* The node has none of the pages that are reserved: they map, and fault with EFAULT. */
+static void reserved_but_not_there(void)
+{
+	struct twi_extent_options options = { .bytes = 4 << 20, .best = TWI_PAGES_HUGETLB_1G };
+	struct twi_extent extent;
+
+	twt_fault_arm_errno(TWT_MADVISE, 2, EFAULT); /* the first is MADV_DONTFORK */
+	assert_int_equal(twi_extent_open(&options, &extent), TOW_OK);
+	assert_true(twt_fault_off());
+	assert_true(extent.kind < TWI_PAGES_HUGETLB_2M);
+	assert_non_null(
+		strstr(extent.step[TWI_PAGES_HUGETLB_2M].reason, "(MADV_POPULATE_WRITE: EFAULT)"));
+	assert_non_null(strstr(extent.step[TWI_PAGES_HUGETLB_1G].reason, "smaller"));
+	assert_non_null(strstr(extent.reason, "EFAULT"));
+	assert_int_equal(twi_extent_resident_bytes(&extent), 4 << 20);
+	twi_extent_unmap(&extent);
+}
+
 /* The path of reserved huge pages, in all but the pages themselves. */
 static void hugetlb_path(void **state)
 {
@@ -176,19 +228,93 @@ static void hugetlb_path(void **state)
 
 	(void)state;
 	atomic_store(&twt_fault_pretend_hugetlb, true);
-	assert_int_equal(twi_extent_map((3 << 20) + 1, true, &extent), TOW_OK);
-	assert_int_equal(extent.kind, TWI_PAGES_HUGETLB);
+	assert_int_equal(map_huge((3 << 20) + 1, &extent), TOW_OK);
+	assert_int_equal(extent.kind, TWI_PAGES_HUGETLB_2M);
 	assert_int_equal(extent.bytes, 4 << 20);
 	assert_int_equal(extent.page_bytes, TWI_HUGE_BYTES);
-	assert_string_equal(extent.reason, "");
+	assert_string_equal(extent.step[TWI_PAGES_HUGETLB_2M].reason, "");
 	assert_int_equal(twi_extent_populate(&extent, 0), TOW_OK);
 	assert_int_equal(twi_extent_resident_bytes(&extent), 4 << 20);
 	twi_extent_unmap(&extent);
-	/* Failures of the mapping step down to base pages; the reservation's does not. */
-	fail_each(TWT_MMAP, true, false, 1);
-	fail_each(TWT_MADVISE, true, false, 2);
+	reserved_but_not_there();
+	/* Failures of the mapping and of populating step down to base pages; DONTFORK's does not.
+	 */
+	fail_each(TWT_MMAP, true, false, 0);
+	fail_each(TWT_MADVISE, true, false, 1);
 	atomic_store(&twt_fault_pretend_hugetlb, false);
 	assert_int_equal(twt_fd_count(), fds);
+}
+
+/* What a progress callback was told. */
+struct progress {
+	pthread_t thread;
+	uint64_t last;
+	int calls, ends;
+};
+
+static void note_progress(void *user, uint64_t done_bytes, uint64_t total_bytes)
+{
+	struct progress *progress = user;
+
+	assert_true(pthread_equal(pthread_self(), progress->thread));
+	assert_int_equal(total_bytes, POOL_BYTES);
+	assert_true(done_bytes >= progress->last && done_bytes <= total_bytes);
+	progress->last = done_bytes;
+	progress->calls++;
+	progress->ends += done_bytes == total_bytes;
+}
+
+struct lines {
+	int progress;
+	char last[TWI_LOG_BYTES];
+};
+
+static void note_line(void *arg, uint64_t ns, int level, const char *text)
+{
+	struct lines *lines = arg;
+
+	(void)ns;
+	if (!strstr(text, "MiB faulted in after"))
+		return;
+	assert_int_equal(level, 3);
+	lines->progress++;
+	snprintf(lines->last, sizeof(lines->last), "%s", text);
+}
+
+/* Memory that takes more than a second: three chunks of 600 ms on one thread. */
+static void slow_memory_is_told(void **state)
+{
+	struct progress progress = { .thread = pthread_self() };
+	struct twi_extent_options options = { .bytes = POOL_BYTES,
+					      .progress = note_progress,
+					      .progress_user = &progress };
+	struct twi_extent extent;
+	struct lines lines = { 0 };
+
+	(void)state;
+	assert_int_equal(twi_diag_create(&options.diag), TOW_OK);
+	twi_diag_log_level(options.diag, 3);
+	assert_int_equal(twi_extent_map(&options, &extent), TOW_OK);
+	atomic_store(&twt_fault_madvise_ms, 600);
+	assert_int_equal(twi_extent_populate(&extent, 1), TOW_OK);
+	atomic_store(&twt_fault_madvise_ms, 0);
+	assert_int_equal(progress.calls, 3);
+	assert_int_equal(progress.ends, 1);
+	assert_int_equal(progress.last, POOL_BYTES);
+	twi_log_read(options.diag, note_line, &lines);
+	assert_true(lines.progress >= 2);
+	assert_non_null(strstr(lines.last, "pool: 40 of 40 MiB faulted in after"));
+	assert_non_null(strstr(lines.last, "GiB/s, 1 threads"));
+	twi_extent_unmap(&extent);
+	/* One that fails is never told to be done. */
+	progress = (struct progress){ .thread = pthread_self() };
+	assert_int_equal(twi_extent_map(&options, &extent), TOW_OK);
+	twt_fault_arm(TWT_MADVISE, 2);
+	assert_int_equal(twi_extent_populate(&extent, 1), TOW_ENOMEM);
+	assert_true(twt_fault_off());
+	assert_int_equal(progress.ends, 0);
+	twi_extent_unmap(&extent);
+	twi_diag_destroy(options.diag);
 }
 
 static void registration_fails(void **state)
@@ -212,14 +338,15 @@ static void registration_fails(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(mmap_fails),         cmocka_unit_test(memfd_create_fails),
-		cmocka_unit_test(ftruncate_fails),    cmocka_unit_test(madvise_fails),
-		cmocka_unit_test(mlock_fails),        cmocka_unit_test(threads_fail),
+		cmocka_unit_test(mmap_fails),          cmocka_unit_test(memfd_create_fails),
+		cmocka_unit_test(ftruncate_fails),     cmocka_unit_test(mbind_fails),
+		cmocka_unit_test(madvise_fails),       cmocka_unit_test(mlock_fails),
+		cmocka_unit_test(threads_fail),
 #ifndef TWT_SANITIZED
 		cmocka_unit_test(calloc_fails),
 #endif
-		cmocka_unit_test(populate_unknown),   cmocka_unit_test(hugetlb_path),
-		cmocka_unit_test(registration_fails),
+		cmocka_unit_test(populate_unknown),    cmocka_unit_test(hugetlb_path),
+		cmocka_unit_test(slow_memory_is_told), cmocka_unit_test(registration_fails),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

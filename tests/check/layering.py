@@ -33,6 +33,8 @@ WITH_SUBFOLDERS = {"bench", "fuzz", "tests", "tools", "examples", "plugins"}
 # Libraries beyond libc, and who may know them. An installed header must not drag one in.
 LIBRARIES = {
     "liburing": {"transport", "transport/uring", "bench", "tests", "fuzz", "tools"},
+    "numa": {"memreg", "tests"},
+    "numaif": {"memreg", "tests"},
     "microhttpd": {"diag", "tests", "tools"},
     "jansson": {"tools", "examples", "bench", "tests", "fuzz", "plugins"},
     "cmocka": {"tests", "fuzz"},

@@ -5,6 +5,7 @@
  */
 #include "device_rig.h"
 
+#include <poll.h>
 #include <pthread.h>
 
 #define MEMORY_BYTES ((uint64_t)3 << 20)
@@ -195,11 +196,41 @@ static void threads_share_a_device(void **state)
 	rig_close(&rig);
 }
 
+/* A thread with an event loop of its own is told by its descriptor that a copy has ended. */
+static void the_descriptor_tells(void **state)
+{
+	struct tow_device_memory *memory;
+	struct pollfd fd = { .events = POLLIN };
+	struct tow_op *op;
+	struct rig rig;
+	void *host;
+
+	(void)state;
+	rig_open(&rig, "fake:latency=5ms", false);
+	memory = rig_memory(&rig, 4096);
+	host = rig_alloc(&rig, 4096);
+	rig_ok(tow_fd(rig.runtime, &fd.fd));
+	for (unsigned i = 0; i < 5; i++) {
+		int status = TOW_AGAIN;
+
+		op = rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, 4096);
+		for (unsigned rounds = 0; status == TOW_AGAIN && rounds < 1000; rounds++) {
+			assert_int_equal(poll(&fd, 1, 10000), 1);
+			tow_progress(rig.runtime);
+			status = tow_op_test(op);
+		}
+		assert_int_equal(status, TOW_OK);
+		rig_ok(tow_op_release(op));
+	}
+	rig_close(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(content_and_counts_hold),
 		cmocka_unit_test(threads_share_a_device),
+		cmocka_unit_test(the_descriptor_tells),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

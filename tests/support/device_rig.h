@@ -40,6 +40,7 @@ static inline struct tow_options rig_options(void)
 	options.premap_memory_bytes = 16 << 20;
 	options.staging_bytes = 1 << 20;
 	options.stats = 0;
+	options.late_cache_bytes = 0; /* what is not registered is staged */
 	options.log_level = 0;
 	options.max_ops = 256;
 	return options;

@@ -24,6 +24,8 @@
 static struct tow_runtime *runtime;
 static struct twi_engine *engine;
 static struct tow_peer *peer;
+static const struct twi_lane_ops far_lane_ops;
+static struct twi_lane far_lane = { .ops = &far_lane_ops };
 static struct twi_session *session;
 static uint8_t bytes[1 << 20]; /* what messages are sent from */
 static uint8_t room[1 << 20];  /* and received into */
@@ -41,6 +43,9 @@ static inline void open_session(uint64_t credit, uint32_t eager_max)
 	peer = calloc(1, sizeof(*peer));
 	assert_non_null(peer);
 	strcpy(peer->address, "loop://them");
+	peer->engine = engine;
+	peer->lane = &far_lane;
+	twi_peer_claims_init(&peer->claims);
 	session = &peer->session;
 	assert_int_equal(twi_session_init(session, engine, peer, &config), TOW_OK);
 }

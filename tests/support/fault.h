@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "twt.h"
@@ -31,6 +32,7 @@ enum twt_fault {
 	TWT_FTRUNCATE,
 	TWT_MADVISE,
 	TWT_MLOCK,
+	TWT_MBIND,
 	TWT_CALLOC,
 	TWT_PTHREAD_CREATE,
 	TWT_FAULTS
@@ -43,12 +45,14 @@ static _Atomic int twt_fault_errno;
 /* Set: a memfd of huge pages is one of base pages, so that their path runs where there are none. */
 static _Atomic bool twt_fault_pretend_hugetlb;
 
+/* Each madvise takes this long, in milliseconds. */
+static _Atomic int twt_fault_madvise_ms;
+
 /* The nth (1 is the next) call fails with the errno that is usual for it. */
 static inline void twt_fault_arm(enum twt_fault call, int nth)
 {
-	static const int usual[TWT_FAULTS] = {
-		ENOMEM, EMFILE, ENOSPC, ENOMEM, EPERM, ENOMEM, EAGAIN
-	};
+	static const int usual[TWT_FAULTS] = { ENOMEM, EMFILE, ENOSPC, ENOMEM,
+					       EPERM,  EPERM,  ENOMEM, EAGAIN };
 
 	atomic_store(&twt_fault_errno, usual[call]);
 	atomic_store(&twt_fault_left, nth);
@@ -111,7 +115,25 @@ int madvise(void *at, size_t bytes, int advice)
 		errno = twt_fault_errno;
 		return -1;
 	}
+	if (atomic_load(&twt_fault_madvise_ms)) {
+		struct timespec time = { 0, atomic_load(&twt_fault_madvise_ms) * 1000000l };
+
+		nanosleep(&time, NULL);
+	}
 	return (int)syscall(SYS_madvise, at, bytes, advice);
+}
+
+long mbind(void *at, unsigned long bytes, int mode, const unsigned long *nodes,
+	   unsigned long nodes_max, unsigned flags);
+
+long mbind(void *at, unsigned long bytes, int mode, const unsigned long *nodes,
+	   unsigned long nodes_max, unsigned flags)
+{
+	if (twt_fault_now(TWT_MBIND)) {
+		errno = twt_fault_errno;
+		return -1;
+	}
+	return syscall(SYS_mbind, at, bytes, mode, nodes, nodes_max, flags);
 }
 
 int mlock(const void *at, size_t bytes)
@@ -125,12 +147,22 @@ int mlock(const void *at, size_t bytes)
 
 #ifndef TWT_SANITIZED
 extern void *__libc_calloc(size_t count, size_t bytes);
+/* There in a program that links jemalloc, whose free would not know a block of libc's. */
+extern void *mallocx(size_t bytes, int flags) __attribute__((weak));
+#define TWT_MALLOCX_ZERO 0x40
 
 void *calloc(size_t count, size_t bytes)
 {
 	if (twt_fault_now(TWT_CALLOC)) {
 		errno = twt_fault_errno;
 		return NULL;
+	}
+	if (mallocx) {
+		size_t total;
+
+		if (__builtin_mul_overflow(count, bytes, &total))
+			return NULL;
+		return mallocx(total ? total : 1, TWT_MALLOCX_ZERO);
 	}
 	return __libc_calloc(count, bytes);
 }

@@ -39,10 +39,14 @@
 	  (unsigned entries, struct io_uring *ring, struct io_uring_params *params),               \
 	  ((int (*)(unsigned, struct io_uring *, struct io_uring_params *))real.call)(             \
 		  entries, ring, params))                                                          \
-	X(URING_BUFFERS, io_uring_register_buffers, -ENOMEM, -ENOMEM,                              \
-	  (struct io_uring * ring, const struct iovec *parts, unsigned count),                     \
-	  ((int (*)(struct io_uring *, const struct iovec *, unsigned))real.call)(ring, parts,     \
-										  count))          \
+	X(URING_SPARSE, io_uring_register_buffers_sparse, -ENOMEM, -ENOMEM,                        \
+	  (struct io_uring * ring, unsigned count),                                                \
+	  ((int (*)(struct io_uring *, unsigned))real.call)(ring, count))                          \
+	X(URING_BUFFERS, io_uring_register_buffers_update_tag, -ENOMEM, -ENOMEM,                   \
+	  (struct io_uring * ring, unsigned at, const struct iovec *parts, const __u64 *tags,      \
+	   unsigned count),                                                                        \
+	  ((int (*)(struct io_uring *, unsigned, const struct iovec *, const __u64 *,              \
+		    unsigned))real.call)(ring, at, parts, tags, count))                            \
 	X(URING_BUF_RING, io_uring_register_buf_ring, -EINVAL, -EINVAL,                            \
 	  (struct io_uring * ring, struct io_uring_buf_reg * reg, unsigned flags),                 \
 	  ((int (*)(struct io_uring *, struct io_uring_buf_reg *, unsigned))real.call)(ring, reg,  \

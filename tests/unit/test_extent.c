@@ -12,6 +12,20 @@
 #include "diag/error.h"
 #include "memreg/extent.h"
 
+static int map_base(uint64_t bytes, struct twi_extent *extent)
+{
+	struct twi_extent_options options = { .bytes = bytes };
+
+	return twi_extent_map(&options, extent);
+}
+
+static int map_huge(uint64_t bytes, struct twi_extent *extent)
+{
+	struct twi_extent_options options = { .bytes = bytes, .best = TWI_PAGES_HUGETLB_1G };
+
+	return twi_extent_map(&options, extent);
+}
+
 static void base_pages(void **state)
 {
 	int fds = twt_fd_count(), maps = twt_map_count("");
@@ -19,7 +33,7 @@ static void base_pages(void **state)
 	struct stat file;
 
 	(void)state;
-	assert_int_equal(twi_extent_map(5000, false, &extent), TOW_OK);
+	assert_int_equal(map_base(5000, &extent), TOW_OK);
 	assert_int_equal(extent.bytes, 8192);
 	assert_int_equal(extent.page_bytes, 4096);
 	assert_int_equal((uintptr_t)extent.base % TWI_HUGE_BYTES, 0);
@@ -43,20 +57,23 @@ static void huge_pages_or_the_reason(void **state)
 	struct twi_extent extent;
 
 	(void)state;
-	assert_int_equal(twi_extent_map(16 << 20, true, &extent), TOW_OK);
+	assert_int_equal(map_huge(16 << 20, &extent), TOW_OK);
 	assert_int_equal(twi_extent_populate(&extent, 2), TOW_OK);
 	print_message("pages: %s; reason: %s; mend: %s\n", twi_page_kind_name(extent.kind),
 		      extent.reason, extent.mend);
-	if (extent.kind != TWI_PAGES_HUGETLB) {
-		assert_non_null(strstr(extent.reason, "hugetlb: 8 pages of 2 MiB needed"));
+	assert_non_null(strstr(extent.reason, "hugetlb 1 GiB: the pool, of 16777216 bytes, is "));
+	assert_non_null(strstr(extent.mend, "premap_memory_bytes=1024MiB"));
+	if (extent.kind != TWI_PAGES_HUGETLB_2M) {
+		assert_non_null(strstr(extent.reason, "hugetlb 2 MiB: 8 pages of 2 MiB needed"));
 		assert_non_null(strstr(extent.mend, "sysctl vm.nr_hugepages="));
 	} else {
-		assert_string_equal(extent.reason, "");
+		assert_string_equal(extent.step[TWI_PAGES_HUGETLB_2M].reason, "");
+		assert_string_equal(extent.step[TWI_PAGES_THP].reason, "");
 		assert_int_equal(extent.huge_bytes, extent.bytes);
 	}
 	memset(extent.base, 1, extent.bytes);
 	twi_extent_unmap(&extent);
-	assert_int_equal(twi_extent_map(100, true, &extent), TOW_OK);
+	assert_int_equal(map_huge(100, &extent), TOW_OK);
 	assert_non_null(strstr(extent.reason, "smaller than a huge page"));
 	twi_extent_unmap(&extent);
 }
@@ -66,12 +83,12 @@ static void bad_sizes_are_named(void **state)
 	struct twi_extent extent;
 
 	(void)state;
-	assert_int_equal(twi_extent_map(0, false, &extent), TOW_EINVAL);
+	assert_int_equal(map_base(0, &extent), TOW_EINVAL);
 	assert_non_null(strstr(tow_error_message(), "premap_memory_bytes = 0"));
-	assert_int_equal(twi_extent_map(UINT64_MAX, false, &extent), TOW_EINVAL);
+	assert_int_equal(map_base(UINT64_MAX, &extent), TOW_EINVAL);
 	assert_non_null(strstr(tow_error_message(), "18446744073709551615"));
-	assert_int_equal(twi_extent_map((uint64_t)1 << 62, true, &extent), TOW_ENOMEM);
-	assert_int_equal(twi_extent_map((uint64_t)1 << 42, false, &extent), TOW_ENOMEM);
+	assert_int_equal(map_huge((uint64_t)1 << 62, &extent), TOW_ENOMEM);
+	assert_int_equal(map_base((uint64_t)1 << 42, &extent), TOW_ENOMEM);
 	assert_non_null(strstr(tow_error_message(), "4398046511104"));
 }
 
@@ -100,7 +117,7 @@ static void forked_child_has_no_extent(void **state)
 	struct twi_extent extent;
 
 	(void)state;
-	assert_int_equal(twi_extent_map(8192, false, &extent), TOW_OK);
+	assert_int_equal(map_base(8192, &extent), TOW_OK);
 	assert_int_equal(in_child(touch_inside, &extent), -SIGSEGV);
 	twi_extent_unmap(&extent);
 }
@@ -110,7 +127,7 @@ static void map_and_run_over_end(const struct twi_extent *unused)
 	struct twi_extent extent;
 
 	(void)unused;
-	if (twi_extent_map(8192, false, &extent) == TOW_OK)
+	if (map_base(8192, &extent) == TOW_OK)
 		((volatile char *)extent.base)[extent.bytes] = 1;
 }
 
@@ -119,7 +136,7 @@ static void map_and_run_under_base(const struct twi_extent *unused)
 	struct twi_extent extent;
 
 	(void)unused;
-	if (twi_extent_map(8192, false, &extent) == TOW_OK)
+	if (map_base(8192, &extent) == TOW_OK)
 		((volatile char *)extent.base)[-1] = 1;
 }
 
@@ -138,7 +155,7 @@ static void pin_without_right(const struct twi_extent *unused)
 
 	(void)unused;
 	setrlimit(RLIMIT_MEMLOCK, &limit);
-	if (setuid(65534) || twi_extent_map(1 << 20, false, &extent) != TOW_OK)
+	if (setuid(65534) || map_base(1 << 20, &extent) != TOW_OK)
 		_exit(2);
 	status = twi_extent_pin(&extent);
 	if (status != TOW_ENOMEM || extent.mlocked)
@@ -166,8 +183,7 @@ static void exceed_file_limit(const struct twi_extent *unused)
 
 	(void)unused;
 	setrlimit(RLIMIT_FSIZE, &limit);
-	if (twi_extent_map(1 << 20, false, &extent) != TOW_EPERM ||
-	    !strstr(tow_error_message(), "RLIMIT_FSIZE"))
+	if (map_base(1 << 20, &extent) != TOW_EPERM || !strstr(tow_error_message(), "RLIMIT_FSIZE"))
 		_exit(2);
 }
 

@@ -31,7 +31,11 @@ static int teardown(void **state)
 
 static enum twi_path choose(struct twi_route *route, uint64_t bytes)
 {
-	return twi_path_choose(&engine, route, bytes, true);
+	enum twi_path path = twi_path_choose(&engine, route, bytes);
+
+	if (path == TWI_PATH_TRIAL)
+		twi_path_tried(&engine, route);
+	return path;
 }
 
 static void test_copied_route(void **state)
@@ -42,9 +46,10 @@ static void test_copied_route(void **state)
 	(void)state;
 	twi_route_init(&route, true);
 	assert_int_equal(choose(&route, 65535), TWI_PATH_PLAIN); /* too small to try */
-	assert_int_equal(twi_path_choose(&engine, &route, 1 << 20, false), TWI_PATH_PLAIN);
+	/* to choose is not to try: only what was sent counts */
+	assert_int_equal(twi_path_choose(&engine, &route, 1 << 20), TWI_PATH_TRIAL);
 	for (int round = 0; round < 10; round++) {
-		assert_int_equal(choose(&route, 1 << 20), TWI_PATH_ZEROCOPY);
+		assert_int_equal(choose(&route, 1 << 20), TWI_PATH_TRIAL);
 		assert_int_equal(choose(&route, 1 << 20), TWI_PATH_PLAIN); /* one trial at a time */
 		twi_path_report(&engine, &route, 1 << 20, true);
 		assert_int_equal(choose(&route, 1 << 20), TWI_PATH_PLAIN);
@@ -65,7 +70,8 @@ static void test_route_that_pays(void **state)
 
 	(void)state;
 	twi_route_init(&route, true);
-	assert_int_equal(choose(&route, 1 << 20), TWI_PATH_ZEROCOPY);
+	assert_int_equal(choose(&route, 1 << 20), TWI_PATH_TRIAL);
+	assert_false(twi_path_pays(&engine, &route, 1 << 20));
 	twi_path_report(&engine, &route, 1 << 20, false);
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(choose(&route, 1 << 20), TWI_PATH_ZEROCOPY);
@@ -84,6 +90,28 @@ static void test_never(void **state)
 	engine.knobs.zerocopy_min_bytes = 0;
 	assert_int_equal(choose(&route, 1 << 20), TWI_PATH_PLAIN);
 	engine.knobs.zerocopy_min_bytes = 65536;
+}
+
+static void test_knob(void **state)
+{
+	struct twi_route route;
+	enum twi_zerocopy value;
+
+	(void)state;
+	twi_route_init(&route, true);
+	engine.zerocopy = TWI_ZEROCOPY_ALWAYS;
+	assert_int_equal(choose(&route, 1 << 20), TWI_PATH_ZEROCOPY);
+	assert_true(twi_path_pays(&engine, &route, 1 << 20));
+	twi_path_report(&engine, &route, 1 << 20, true);
+	assert_int_equal(choose(&route, 1 << 20), TWI_PATH_ZEROCOPY);
+	assert_int_equal(choose(&route, 65535), TWI_PATH_PLAIN);
+	engine.zerocopy = TWI_ZEROCOPY_NEVER;
+	assert_int_equal(choose(&route, 1 << 20), TWI_PATH_PLAIN);
+	assert_false(twi_path_pays(&engine, &route, 1 << 20));
+	engine.zerocopy = TWI_ZEROCOPY_AUTO;
+	assert_true(twi_zerocopy_parse("never", &value));
+	assert_int_equal(value, TWI_ZEROCOPY_NEVER);
+	assert_false(twi_zerocopy_parse("sometimes", &value));
 }
 
 static void test_copies_are_counted(void **state)
@@ -111,6 +139,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_copied_route, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_route_that_pays, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_knob, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_never, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_copies_are_counted, setup, teardown),
 	};

@@ -84,6 +84,7 @@ static void lane_close(struct twi_lane *base)
 		}
 		twi_loop_link_free(link);
 	}
+	twi_loop_nic_close(base->engine, lane->nic);
 	free(lane);
 }
 
@@ -383,6 +384,12 @@ static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 			     peer->link->pipes[peer->side][i].fill);
 }
 
+static enum twi_need need(struct tow_peer *base, const struct tow_op *op)
+{
+	(void)op;
+	return loop_lane(base->lane)->nic != NULL ? TWI_NEED_REGISTERED : TWI_NEED_NOTHING;
+}
+
 const struct twi_lane_ops twi_lane_loop = {
 	.id = TWI_LANE_LOOP,
 	.scheme = "loop",
@@ -402,5 +409,6 @@ const struct twi_lane_ops twi_lane_loop = {
 	.driver_changed = driver_changed,
 	.ring_gone = ring_gone,
 	.completed = completed,
+	.need = need,
 	.peer_describe = peer_describe,
 };

@@ -24,6 +24,7 @@
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/lane.h"
+#include "transport/loop/loop_nic.h"
 
 #define TWI_LOOP_LINGER_NS      (1000ull * 1000 * 1000)
 #define TWI_LOOP_PIPE_BYTES     (256u << 10)
@@ -79,6 +80,7 @@ struct twi_loop_peer {
 	struct twi_loop_link *link; /* NULL: lost */
 	unsigned side;
 	bool blocked[TWI_LOOP_STREAMS]; /* more is to be written than the pipe took */
+	bool refused;                   /* the NIC was given an address that it does not know */
 	uint64_t deadline_ns;           /* closing: lets go at this time at the latest */
 };
 
@@ -106,6 +108,7 @@ struct twi_loop_lane {
 	struct twi_loop_config config;
 	uint64_t random;
 	uint64_t faults;
+	struct twi_loop_nic *nic; /* NULL: payload needs no registration */
 };
 
 /* loop_pipe.c: a pipe and what can happen to it. */

@@ -58,15 +58,26 @@ static unsigned send_control(struct twi_loop_lane *lane, struct twi_loop_peer *p
 static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 {
 	struct twi_session *session = &peer->base.session;
-	uint64_t chunk = (uint64_t)lane->base.engine->knobs.bulk_chunk_bytes;
+	uint64_t most = (uint64_t)lane->base.engine->knobs.bulk_chunk_bytes;
+	struct twi_loop_pipe *pipe = out_pipe(peer, TWI_LOOP_BULK);
+	struct twi_engine *engine = lane->base.engine;
 	struct twi_bulk_out out;
+	enum twi_nic verdict;
+	void *chunk;
 	unsigned writes = 0;
 	size_t n;
 
 	peer->blocked[TWI_LOOP_BULK] = false;
-	while (!peer->base.closed && twi_session_bulk_out(session, chunk, &out)) {
-		n = twi_loop_write(lane, peer->link, out_pipe(peer, TWI_LOOP_BULK), out.parts,
-				   out.count);
+	while (!peer->base.closed && twi_session_bulk_out(session, most, &out)) {
+		verdict =
+			twi_loop_nic_out(engine, lane->nic, &out, pipe->room - pipe->fill, &chunk);
+		n = verdict == TWI_NIC_GO
+			    ? twi_loop_write(lane, peer->link, pipe, out.parts, out.count)
+			    : 0;
+		if (chunk != NULL)
+			twi_staging_release(&engine->staging, chunk);
+		if (verdict == TWI_NIC_REFUSED)
+			peer->refused = true;
 		if (n > 0)
 			twi_session_bulk_sent(session, n);
 		if (n == 0 || ++writes == ROUNDS) {
@@ -174,26 +185,42 @@ static bool read_control(struct twi_loop_lane *lane, struct twi_loop_peer *peer,
 	return false;
 }
 
-/* Copies n bytes at `at` to where the session wants them. Returns how many it wanted of them. */
-static size_t scatter(struct twi_session *session, uint64_t chunk, const uint8_t *at, size_t n)
+/*
+ * Brings up to *n bytes at `at` to where the session wants them; *n is how many it wanted of them.
+ * Payload of an operation goes by the NIC, where there is one.
+ */
+static enum twi_nic scatter(struct twi_loop_lane *lane, struct twi_session *session,
+			    const uint8_t *at, size_t *n)
 {
+	struct twi_engine *engine = lane->base.engine;
+	const struct tow_op *op = twi_session_bulk_op(session);
 	struct iovec parts[2];
-	int count = twi_session_bulk_want(session, chunk, parts);
+	int count = twi_session_bulk_want(session, (uint64_t)engine->knobs.bulk_chunk_bytes, parts);
+	enum twi_nic verdict = TWI_NIC_GO;
 	size_t done = 0;
 
-	for (int i = 0; i < count && done < n; i++) {
-		size_t part = twi_min(n - done, parts[i].iov_len);
+	for (int i = 0; i < count && done < *n; i++) {
+		size_t part = twi_min(*n - done, parts[i].iov_len), moved = part;
 
-		twi_path_wire(parts[i].iov_base, at + done, part);
-		done += part;
+		if (i == 0 && op != NULL)
+			verdict = twi_loop_nic_in(engine, lane->nic, op, parts[i].iov_base,
+						  at + done, &moved);
+		else
+			twi_path_wire(parts[i].iov_base, at + done, part);
+		if (verdict != TWI_NIC_GO)
+			break;
+		done += moved;
+		if (moved < part)
+			break;
 	}
-	return done;
+	*n = done;
+	return verdict;
 }
 
 static bool read_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned *events)
 {
 	struct twi_loop_pipe *pipe = in_pipe(peer, TWI_LOOP_BULK);
-	uint64_t chunk = (uint64_t)lane->base.engine->knobs.bulk_chunk_bytes;
+	enum twi_nic verdict;
 	const uint8_t *at;
 	size_t n;
 
@@ -205,8 +232,11 @@ static bool read_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, un
 			twi_loop_taken(pipe, n);
 			continue;
 		}
-		n = scatter(&peer->base.session, chunk, at, n);
-		status = twi_session_bulk_in(&peer->base.session, n);
+		verdict = scatter(lane, &peer->base.session, at, &n);
+		if (verdict == TWI_NIC_WAIT)
+			return true;
+		status = verdict == TWI_NIC_GO ? twi_session_bulk_in(&peer->base.session, n)
+					       : TOW_EPROTOCOL;
 		twi_loop_taken(pipe, n);
 		if (status < 0) {
 			protocol_error(lane, peer, status);
@@ -219,6 +249,10 @@ static bool read_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, un
 /* The other side's end has come, or this side has lingered long enough. */
 static bool over(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uint64_t now_ns)
 {
+	if (peer->refused) {
+		protocol_error(lane, peer, TOW_EPROTOCOL);
+		return true;
+	}
 	if (peer->base.closed && now_ns >= peer->deadline_ns) {
 		twi_loop_peer_lost(lane, peer, TOW_ECLOSED);
 		return true;

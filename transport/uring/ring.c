@@ -23,13 +23,6 @@
 #include "memreg/pool.h"
 #include "transport/engine.h"
 
-/* From the kernel's io_uring.h of 6.12; liburing 2.3 does not have it. */
-#define REGISTER_CLONE_BUFFERS 30
-
-struct clone_buffers {
-	uint32_t src_fd, flags, src_off, dst_off, nr, pad[3];
-};
-
 static int setup_error(int err)
 {
 	switch (err) {
@@ -204,89 +197,6 @@ void twi_ring_destroy(struct twi_ring *ring)
 		close(ring->wake_fd);
 	free(ring);
 }
-
-/* The first ring of the runtime that has the pool, whose registration can be had for nothing. */
-static const struct twi_ring *registered_sibling(const struct twi_ring *ring)
-{
-	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
-		const struct twi_ring *other = ring->engine->rings[i];
-
-		if (other != NULL && other != ring && other->pool_registered)
-			return other;
-	}
-	return NULL;
-}
-
-static bool clone_registration(struct twi_ring *ring)
-{
-	const struct twi_ring *other = registered_sibling(ring);
-	struct clone_buffers arg = { 0 };
-
-	if (other == NULL)
-		return false;
-	arg.src_fd = (uint32_t)other->uring.ring_fd;
-	return syscall(SYS_io_uring_register, ring->uring.ring_fd, REGISTER_CLONE_BUFFERS, &arg,
-		       1) == 0;
-}
-
-static int registration_error(int err, uint64_t bytes)
-{
-	if (err == ENOMEM || err == EPERM)
-		return twi_error_errno(
-			TOW_ENOMEM, err,
-			"cannot pin %llu bytes of pool for io_uring; raise "
-			"RLIMIT_MEMLOCK (ulimit -l unlimited, LimitMEMLOCK=infinity) "
-			"or give CAP_IPC_LOCK",
-			(unsigned long long)bytes);
-	return twi_error_errno(TOW_ESYSTEM, err, "io_uring_register of %llu bytes of pool",
-			       (unsigned long long)bytes);
-}
-
-static int registrar_add(void *ctx, const struct twi_region *region)
-{
-	struct twi_ring *ring = ctx;
-	uint64_t piece = TWI_REGION_PIECE;
-	unsigned count = region->slots;
-	struct iovec *parts;
-	int err;
-
-	if (clone_registration(ring)) {
-		ring->pool_registered = true;
-		return TOW_OK;
-	}
-	if (count > TWI_RING_PIECES_MAX)
-		return twi_error(TOW_ENOTSUP, "a pool of over %u GiB cannot be registered",
-				 TWI_RING_PIECES_MAX);
-	parts = calloc(count, sizeof(parts[0]));
-	if (parts == NULL)
-		return twi_error(TOW_ENOMEM, "no memory for %u buffer records", count);
-	for (unsigned i = 0; i < count; i++) {
-		parts[i].iov_base = (uint8_t *)region->base + i * piece;
-		parts[i].iov_len = twi_min(piece, region->bytes - i * piece);
-	}
-	err = -io_uring_register_buffers(&ring->uring, parts, count);
-	free(parts);
-	if (err != 0)
-		return registration_error(err, region->bytes);
-	ring->pool_registered = true;
-	return TOW_OK;
-}
-
-static void registrar_remove(void *ctx, const struct twi_region *region)
-{
-	struct twi_ring *ring = ctx;
-
-	(void)region;
-	/* Fails from another thread than the ring's own; then the end of the ring undoes it. */
-	io_uring_unregister_buffers(&ring->uring);
-	ring->pool_registered = false;
-}
-
-const struct twi_registrar twi_ring_registrar = {
-	.name = "io_uring",
-	.add = registrar_add,
-	.remove = registrar_remove,
-};
 
 struct io_uring_sqe *twi_ring_sqe(struct twi_ring *ring)
 {

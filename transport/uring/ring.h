@@ -29,8 +29,6 @@
 #define TWI_RING_BUFFERS      16u
 #define TWI_RING_BUFFER_BYTES (64u << 10)
 #define TWI_RING_BUFFER_GROUP 1
-#define TWI_RING_PIECE_SHIFT  30 /* a registered buffer spans at most 1 GiB */
-#define TWI_RING_PIECES_MAX   1024u
 
 struct twi_engine;
 
@@ -43,8 +41,12 @@ struct twi_ring {
 	_Atomic uint32_t sleeping; /* its thread is in a wait, or polls its tow_fd */
 	bool watched;              /* its thread has a tow_fd */
 	bool deferred;             /* DEFER_TASKRUN */
-	bool pool_registered;
-	bool zerocopy; /* SEND_ZC is there */
+	bool registrar;            /* it is one of the pool's registrars */
+	bool table;                /* it has a table of registered buffers */
+	uint64_t regions_version;  /* of the pool's regions, when this ring was last in step */
+	_Atomic uint64_t
+		have[TWI_REGION_SLOTS]; /* generation of the region in each slot; 0: none */
+	bool zerocopy;                  /* SEND_ZC is there */
 	unsigned setup_flags;
 	int wake_fd; /* eventfd: signalled by the kernel while asleep or watched, and by wakes */
 	uint32_t unsubmitted;
@@ -56,8 +58,21 @@ struct twi_ring {
 int twi_ring_create(struct twi_engine *engine, struct twi_ring **out);
 void twi_ring_destroy(struct twi_ring *ring);
 
-/* The registrar table by which the pool is registered; its ctx is the ring. */
+/*
+ * The registrar table by which regions are registered; its ctx is the ring. Only a ring's own
+ * thread can register with it, so `add` from another thread is kept for twi_ring_sync, which the
+ * thread calls when it drives again; until then sends of that region go plainly.
+ */
 extern const struct twi_registrar twi_ring_registrar;
+
+/* Brings the calling thread's ring in step with the pool's regions. */
+void twi_ring_sync(struct twi_ring *ring);
+
+static inline bool twi_ring_has(const struct twi_ring *ring, const struct twi_region *region)
+{
+	return atomic_load_explicit(&ring->have[region->slot], memory_order_relaxed) ==
+	       region->generation;
+}
 
 /* A cleared request; submits the ones before it when the queue is full. NULL only when that fails.
  */

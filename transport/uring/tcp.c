@@ -254,7 +254,7 @@ static void lane_close(struct twi_lane *base)
 	twi_tcp_handshake_expire(lane, UINT64_MAX);
 	for (uint32_t i = 0; i < TWI_ZC_RECORDS; i++) {
 		if (lane->zc[i].used)
-			twi_pool_release(engine->pool, lane->zc[i].memory);
+			twi_claim_drop(engine, &lane->zc[i].claim);
 	}
 	free(lane->slots);
 	free(lane);
@@ -584,5 +584,6 @@ const struct twi_lane_ops twi_lane_tcp = {
 	.driver_changed = lane_driver_changed,
 	.ring_gone = lane_ring_gone,
 	.completed = twi_tcp_completed,
+	.need = twi_tcp_need,
 	.peer_describe = peer_describe,
 };

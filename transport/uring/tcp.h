@@ -27,6 +27,7 @@
 #include "transport/frame.h"
 #include "transport/lane.h"
 #include "transport/path.h"
+#include "transport/uring/ring.h"
 
 #define TWI_HELLO_FRAME    (TWI_FRAME_BYTES + TWI_HELLO_BYTES)
 #define TWI_HANDSHAKES_MAX 256u
@@ -105,7 +106,8 @@ struct twi_tcp_endpoint {
 
 /* A zero-copy send whose notification is still to come: the lease of its memory. */
 struct twi_tcp_zc {
-	const void *memory;
+	struct twi_claim claim;
+	uint64_t sent_ns; /* when the first completion came; 0: not yet */
 	uint64_t bytes;
 	uint64_t peer_id;
 	uint32_t slot; /* of the stream */
@@ -153,13 +155,42 @@ int twi_tcp_resolve(const char *address, bool passive, struct sockaddr_storage *
 		    socklen_t *bytes_out);
 void twi_tcp_format(const struct sockaddr_storage *address, char out[TOW_ADDRESS_MAX]);
 
+/* [event: 4][ring: 4][generation: 16][slot: 32] */
+static inline uint64_t twi_tcp_tag(const struct twi_ring *ring, enum twi_tcp_event event,
+				   uint16_t generation, uint32_t slot)
+{
+	return twi_ring_tag(TWI_LANE_TCP, (uint64_t)event << 52 | (uint64_t)ring->index << 48 |
+						  (uint64_t)generation << 32 | slot);
+}
+
+/* A request, or NULL when the calling thread has no ring or the queue is stuck. */
+static inline struct io_uring_sqe *twi_tcp_request(struct twi_tcp_lane *lane)
+{
+	struct twi_ring *ring = lane->base.engine->ring;
+
+	return ring != NULL ? twi_ring_sqe(ring) : NULL;
+}
+
+/*
+ * tcp_zerocopy.c. wants: whether the payload of `out` goes by zero-copy send, in one piece of a
+ * registered buffer, whose slot is written; where it would if it were registered, the kernel's copy
+ * is counted with its reason. go: sends parts[0] of it so; false when it cannot be done now.
+ */
+bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
+			    const struct twi_bulk_out *out, int *slot_out);
+bool twi_tcp_zerocopy_go(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
+			 const struct twi_bulk_out *out, int slot);
+void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, uint32_t flags);
+
 /* tcp_io.c: moving bytes. */
+void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res);
 void twi_tcp_poll_in(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
 void twi_tcp_poll_out(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
 void twi_tcp_accept_arm(struct twi_tcp_lane *lane, struct twi_tcp_endpoint *endpoint);
 void twi_tcp_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
 void twi_tcp_flush_peer(struct twi_tcp_peer *peer);
 void twi_tcp_pump(struct twi_tcp_peer *peer);
+enum twi_need twi_tcp_need(struct tow_peer *base, const struct tow_op *op);
 void twi_tcp_completed(struct twi_lane *base, uint64_t user_data, int res, uint32_t flags,
 		       const void *data);
 

@@ -16,34 +16,11 @@
 #include "transport/uring/ring.h"
 #include "transport/uring/tcp.h"
 
-/* Of kernel 6.2; the notification of a zero-copy send says whether the kernel copied. */
-#ifndef IORING_SEND_ZC_REPORT_USAGE
-#define IORING_SEND_ZC_REPORT_USAGE (1U << 3)
-#endif
-#ifndef IORING_NOTIF_USAGE_ZC_COPIED
-#define IORING_NOTIF_USAGE_ZC_COPIED (1U << 31)
-#endif
-
-/* [event: 4][ring: 4][generation: 16][slot: 32] */
-static uint64_t tag(const struct twi_ring *ring, enum twi_tcp_event event, uint16_t generation,
-		    uint32_t slot)
-{
-	return twi_ring_tag(TWI_LANE_TCP, (uint64_t)event << 52 | (uint64_t)ring->index << 48 |
-						  (uint64_t)generation << 32 | slot);
-}
-
-/* A request of this stream, or NULL when the calling thread has no ring or the queue is stuck. */
-static struct io_uring_sqe *request(struct twi_tcp_lane *lane)
-{
-	struct twi_ring *ring = lane->base.engine->ring;
-
-	return ring != NULL ? twi_ring_sqe(ring) : NULL;
-}
-
 static void stamp(struct twi_tcp_lane *lane, struct io_uring_sqe *sqe, enum twi_tcp_event event,
 		  const struct twi_tcp_stream *stream)
 {
-	sqe->user_data = tag(lane->base.engine->ring, event, stream->generation, stream->slot);
+	sqe->user_data =
+		twi_tcp_tag(lane->base.engine->ring, event, stream->generation, stream->slot);
 }
 
 /*
@@ -70,7 +47,7 @@ static void poll_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, u
 	bit = 1u << engine->ring->index;
 	if ((*rings & bit) != 0)
 		return;
-	sqe = request(lane);
+	sqe = twi_tcp_request(lane);
 	if (sqe == NULL)
 		return;
 	io_uring_prep_poll_add(sqe, stream->fd, mask);
@@ -100,11 +77,12 @@ void twi_tcp_accept_arm(struct twi_tcp_lane *lane, struct twi_tcp_endpoint *endp
 	bit = 1u << engine->ring->index;
 	if ((endpoint->accept_rings & bit) != 0)
 		return;
-	sqe = request(lane);
+	sqe = twi_tcp_request(lane);
 	if (sqe == NULL)
 		return;
 	io_uring_prep_poll_add(sqe, endpoint->fd, POLLIN);
-	sqe->user_data = tag(engine->ring, TWI_TCP_ACCEPT, endpoint->generation, endpoint->slot);
+	sqe->user_data =
+		twi_tcp_tag(engine->ring, TWI_TCP_ACCEPT, endpoint->generation, endpoint->slot);
 	endpoint->accept_rings |= bit;
 }
 
@@ -119,7 +97,7 @@ static void recv_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	bit = 1u << engine->ring->index;
 	if ((stream->recv_rings & bit) != 0)
 		return;
-	sqe = request(lane);
+	sqe = twi_tcp_request(lane);
 	if (sqe == NULL)
 		return;
 	io_uring_prep_recv_multishot(sqe, stream->fd, NULL, 0, 0);
@@ -159,7 +137,7 @@ static void send_control(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	if (stream == NULL || stream->state != TWI_TCP_UP || stream->tx_busy ||
 	    stream->tx_blocked || !twi_session_control_out(&peer->base.session, &out))
 		return;
-	sqe = request(lane);
+	sqe = twi_tcp_request(lane);
 	if (sqe == NULL) {
 		twi_tcp_mark_dirty(peer);
 		return;
@@ -171,85 +149,29 @@ static void send_control(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	twi_count(lane->base.engine->diag, TWI_C_control_batches_sent, 1);
 }
 
-/* A zero-copy send of `part`, from the registered pool. False when no record is free. */
-static bool send_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, struct iovec part)
-{
-	struct twi_engine *engine = lane->base.engine;
-	struct twi_tcp_stream *stream = peer->bulk;
-	const struct twi_extent *extent = twi_pool_find(engine->pool, part.iov_base, part.iov_len);
-	struct twi_tcp_zc *record;
-	struct io_uring_sqe *sqe;
-	uint64_t offset;
-
-	if (extent == NULL || lane->zc_free == 0 ||
-	    twi_pool_lease(engine->pool, part.iov_base) != TOW_OK)
-		return false;
-	sqe = request(lane);
-	if (sqe == NULL) {
-		twi_pool_release(engine->pool, part.iov_base);
-		return false;
-	}
-	record = &lane->zc[lane->zc_free - 1];
-	lane->zc_free = record->next_free;
-	*record = (struct twi_tcp_zc){
-		.memory = part.iov_base,
-		.bytes = part.iov_len,
-		.peer_id = peer->base.id,
-		.slot = stream->slot,
-		.generation = stream->generation,
-		.used = true,
-	};
-	offset = (uint64_t)((const uint8_t *)part.iov_base - (const uint8_t *)extent->base);
-	io_uring_prep_send_zc_fixed(sqe, stream->fd, part.iov_base, part.iov_len,
-				    MSG_DONTWAIT | MSG_NOSIGNAL, IORING_SEND_ZC_REPORT_USAGE,
-				    (unsigned)(offset >> TWI_RING_PIECE_SHIFT));
-	sqe->user_data = tag(engine->ring, TWI_TCP_SEND_ZC, 0, (uint32_t)(record - lane->zc));
-	stream->tx_busy = true;
-	twi_count(engine->diag, TWI_C_zerocopy_sends, 1);
-	twi_count(engine->diag, TWI_C_zerocopy_send_bytes, part.iov_len);
-	twi_count(engine->diag, TWI_C_fixed_sends, 1);
-	return true;
-}
-
-/* Whether the payload of `out` goes by zero-copy send, in one piece of a registered buffer. */
-static bool wants_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
-			   struct twi_bulk_out *out)
-{
-	struct twi_engine *engine = lane->base.engine;
-	const struct iovec *payload;
-	const struct twi_extent *extent;
-	uint64_t offset, piece = 1ull << TWI_RING_PIECE_SHIFT;
-
-	if (out->op == NULL || out->payload_part < 0 || engine->ring == NULL ||
-	    !engine->ring->pool_registered)
-		return false;
-	payload = &out->parts[out->payload_part];
-	extent = twi_pool_find(engine->pool, payload->iov_base, payload->iov_len);
-	if (extent == NULL)
-		return false;
-	offset = (uint64_t)((const uint8_t *)payload->iov_base - (const uint8_t *)extent->base);
-	if (offset % piece + payload->iov_len > piece)
-		return false;
-	return twi_path_choose(engine, &peer->route, out->payload_bytes, true) == TWI_PATH_ZEROCOPY;
-}
-
 static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 {
 	struct twi_engine *engine = lane->base.engine;
 	struct twi_tcp_stream *stream = peer->bulk;
 	struct twi_bulk_out out;
 	struct io_uring_sqe *sqe;
+	int flags = MSG_DONTWAIT | MSG_NOSIGNAL, slot;
 
 	if (stream == NULL || stream->state != TWI_TCP_UP || stream->tx_busy ||
 	    stream->tx_blocked ||
 	    !twi_session_bulk_out(&peer->base.session, (uint64_t)engine->knobs.bulk_chunk_bytes,
 				  &out))
 		return;
-	/* A header goes ahead with a plain send; what is zero-copy is payload alone. */
-	if (out.payload_part == 0 && wants_zerocopy(lane, peer, &out) &&
-	    send_zerocopy(lane, peer, out.parts[0]))
-		return;
-	sqe = request(lane);
+	if (twi_tcp_zerocopy_wants(lane, peer, &out, &slot)) {
+		if (out.payload_part == 0 && twi_tcp_zerocopy_go(lane, peer, &out, slot))
+			return;
+		/* What is zero-copy is payload alone: the header goes ahead, with a plain send. */
+		if (out.payload_part > 0) {
+			out.count = out.payload_part;
+			flags |= MSG_MORE;
+		}
+	}
+	sqe = twi_tcp_request(lane);
 	if (sqe == NULL) {
 		twi_tcp_mark_dirty(peer);
 		return;
@@ -258,7 +180,7 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 		stream->tx_parts[i] = out.parts[i];
 	stream->tx_msg =
 		(struct msghdr){ .msg_iov = stream->tx_parts, .msg_iovlen = (size_t)out.count };
-	io_uring_prep_sendmsg(sqe, stream->fd, &stream->tx_msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	io_uring_prep_sendmsg(sqe, stream->fd, &stream->tx_msg, (unsigned)flags);
 	stamp(lane, sqe, TWI_TCP_SEND, stream);
 	stream->tx_busy = true;
 }
@@ -272,7 +194,7 @@ static void recv_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 
 	if (stream == NULL || stream->state != TWI_TCP_UP || stream->rx_busy)
 		return;
-	sqe = request(lane);
+	sqe = twi_tcp_request(lane);
 	if (sqe == NULL) {
 		may_arm(engine);
 		engine->armed_ring = NULL; /* the next driver polls for it */
@@ -343,7 +265,7 @@ static void stream_ended(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	twi_tcp_peer_lost(peer, TOW_EPEER);
 }
 
-static void sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res)
+void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res)
 {
 	struct twi_tcp_peer *peer = stream->peer;
 
@@ -425,54 +347,6 @@ static void received_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stre
 	twi_tcp_mark_dirty(peer);
 }
 
-static struct tow_peer *peer_by_id(struct twi_engine *engine, uint64_t id)
-{
-	struct twi_list *pos, *next;
-
-	twi_list_for_each_safe (pos, next, &engine->peers) {
-		struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
-
-		if (peer->id == id)
-			return peer;
-	}
-	return NULL;
-}
-
-/* First the send's own completion (with MORE: a notification follows), then the notification. */
-static void sent_zerocopy(struct twi_tcp_lane *lane, uint32_t index, int res, uint32_t flags)
-{
-	struct twi_engine *engine = lane->base.engine;
-	struct twi_tcp_zc *record = &lane->zc[index];
-	struct tow_peer *peer;
-
-	if (index >= TWI_ZC_RECORDS || !record->used)
-		return;
-	peer = peer_by_id(engine, record->peer_id);
-	if ((flags & IORING_CQE_F_NOTIF) != 0) {
-		if (peer != NULL)
-			twi_path_report(engine, &((struct twi_tcp_peer *)(void *)peer)->route,
-					record->bytes,
-					((uint32_t)res & IORING_NOTIF_USAGE_ZC_COPIED) != 0);
-	} else {
-		struct twi_tcp_slot *slot = &lane->slots[record->slot];
-
-		if (res == -EINVAL || res == -EOPNOTSUPP || res == -ENOMEM) {
-			/* This kernel or this limit does not allow it: plain sends from now on. */
-			if (peer != NULL)
-				((struct twi_tcp_peer *)(void *)peer)->route.able = false;
-			res = -EAGAIN;
-		}
-		if (slot->stream != NULL && slot->generation == record->generation)
-			sent(lane, slot->stream, res);
-	}
-	if ((flags & IORING_CQE_F_MORE) != 0)
-		return;
-	twi_pool_release(engine->pool, record->memory);
-	record->used = false;
-	record->next_free = lane->zc_free;
-	lane->zc_free = index + 1;
-}
-
 /* Reads and drops until the other side's end comes. */
 static void drain(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
@@ -517,7 +391,7 @@ static void stream_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 		received_bulk(lane, stream, res, flags);
 		break;
 	case TWI_TCP_SEND:
-		sent(lane, stream, res);
+		twi_tcp_sent(lane, stream, res);
 		break;
 	default:
 		break;
@@ -544,7 +418,7 @@ void twi_tcp_completed(struct twi_lane *base, uint64_t user_data, int res, uint3
 	struct twi_tcp_slot *slot;
 
 	if (event == TWI_TCP_SEND_ZC) {
-		sent_zerocopy(lane, index, res, flags);
+		twi_tcp_zerocopy_sent(lane, index, res, flags);
 		return;
 	}
 	if (index >= lane->slot_count)

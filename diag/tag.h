@@ -1,0 +1,23 @@
+/*
+ * tag.h - names that users give to what a thread does, kept once each and known by a number.
+ *
+ * A tag travels with each operation, so it must be small, and its text must outlive the caller's
+ * buffer. So texts are copied into a table of the process, which never forgets one: what was
+ * recorded under a tag can be told for as long as the process lives. The table is bounded, because
+ * a program that made a tag of every step would otherwise leak.
+ */
+#ifndef TWI_TAG_H
+#define TWI_TAG_H
+
+#include <stdint.h>
+
+#define TWI_TAGS_MAX  1024
+#define TWI_TAG_BYTES 64 /* with the NUL */
+
+/* The calling thread's tag, 0: none. Initial-exec: every operation reads it (diag.h says why). */
+extern __thread uint32_t twi_tag_current __attribute__((tls_model("initial-exec")));
+
+/* NULL for 0 and for a number that nobody was given. The text lives as long as the process. */
+const char *twi_tag_text(uint32_t tag);
+
+#endif

@@ -1,0 +1,67 @@
+/*
+ * numa.h - on which memory nodes an extent lies: the knob numa, and binding.
+ *
+ *   ""          the kernel's choice
+ *   local       the node of the CPU that the opening thread runs on
+ *   interleave  page by page over all nodes that have memory
+ *   a number    that node
+ *
+ * Binding needs libnuma (meson option numa). Without it, or where the kernel refuses, a knob that
+ * is set does nothing, and the pool says so with the reason; a node that does not exist is an error
+ * in any case. A binding is strict, except interleave: what does not fit there is no memory.
+ */
+#ifndef TWI_NUMA_H
+#define TWI_NUMA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TWI_NODES_MAX 128 /* nodes that are told apart */
+
+/* A set of nodes. */
+struct twi_nodes {
+	uint64_t word[TWI_NODES_MAX / 64];
+};
+
+enum twi_numa_mode { TWI_NUMA_ANY, TWI_NUMA_LOCAL, TWI_NUMA_INTERLEAVE, TWI_NUMA_NODE };
+
+struct twi_numa {
+	enum twi_numa_mode mode;
+	struct twi_nodes nodes; /* to lie on; empty for TWI_NUMA_ANY */
+};
+
+static inline bool twi_nodes_has(const struct twi_nodes *nodes, uint64_t node)
+{
+	return node < TWI_NODES_MAX && (nodes->word[node / 64] >> node % 64 & 1) != 0;
+}
+
+/* "0-3,8", as the kernel lists nodes. False, and an empty set, when it is no such list. */
+bool twi_nodes_parse(const char *text, struct twi_nodes *out);
+
+/* The nodes that have memory; node 0 where the kernel does not tell. */
+void twi_nodes_with_memory(struct twi_nodes *out);
+
+/*
+ * What the knob means on a machine with the nodes `have`, for a thread on node `here`. TOW_EINVAL
+ * that names the knob and the nodes there are.
+ */
+int twi_numa_choose(const char *knob, const struct twi_nodes *have, unsigned here,
+		    struct twi_numa *out);
+
+/* The same for this machine and thread. */
+int twi_numa_resolve(const char *knob, struct twi_numa *out);
+
+/* "" with libnuma, else why it is not there. */
+const char *twi_numa_missing(void);
+
+const char *twi_numa_mode_name(enum twi_numa_mode mode);
+
+/*
+ * Binds [base, base + bytes), of which no page has been touched. False, with reason and mend, when
+ * it is not bound though it should be.
+ */
+bool twi_numa_bind(void *base, uint64_t bytes, const struct twi_numa *numa, char *reason,
+		   size_t reason_bytes, char *mend, size_t mend_bytes);
+
+#endif

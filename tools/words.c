@@ -1,0 +1,56 @@
+/*
+ * words.c - numbers for sentences. See words.h.
+ */
+#include "words.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void words_count(unsigned long long count, char out[WORDS_BYTES])
+{
+	char digits[24];
+	size_t bytes = (size_t)snprintf(digits, sizeof(digits), "%llu", count);
+
+	for (size_t i = 0; i < bytes; i++) {
+		if (i > 0 && (bytes - i) % 3 == 0)
+			*out++ = ',';
+		*out++ = digits[i];
+	}
+	*out = '\0';
+}
+
+/* One decimal below ten, none above; the unit is chosen by what is printed. */
+static void scale(unsigned long long value, unsigned step, const char *const *units, size_t count,
+		  char *out)
+{
+	unsigned long long tenths = 0, whole = value;
+	double divisor = 1;
+	size_t unit = 0;
+
+	while (whole >= step && unit + 1 < count) {
+		unit++;
+		divisor *= step;
+		tenths = (unsigned long long)((double)value * 10 / divisor + 0.5);
+		whole = (unsigned long long)((double)value / divisor + 0.5);
+	}
+	if (unit > 0 && tenths < 100 && tenths % 10 != 0) {
+		snprintf(out, WORDS_BYTES, "%llu.%llu %s", tenths / 10, tenths % 10, units[unit]);
+		return;
+	}
+	words_count(whole, out);
+	snprintf(out + strlen(out), WORDS_BYTES - strlen(out), " %s", units[unit]);
+}
+
+void words_bytes(unsigned long long bytes, char out[WORDS_BYTES])
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+
+	scale(bytes, 1024, units, sizeof(units) / sizeof(units[0]), out);
+}
+
+void words_ns(unsigned long long ns, char out[WORDS_BYTES])
+{
+	static const char *const units[] = { "ns", "us", "ms", "s" };
+
+	scale(ns, 1000, units, sizeof(units) / sizeof(units[0]), out);
+}

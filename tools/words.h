@@ -1,0 +1,18 @@
+/*
+ * words.h - numbers as the runtime's sentences have them: "1,204", "3.1 GiB", "410 ms".
+ *
+ * The same rules as the library's own (diag/words.h), which a tool does not see; test_why compares
+ * the two.
+ */
+#ifndef TOWSTAT_WORDS_H
+#define TOWSTAT_WORDS_H
+
+#include <stddef.h>
+
+#define WORDS_BYTES 32
+
+void words_count(unsigned long long count, char out[WORDS_BYTES]);
+void words_bytes(unsigned long long bytes, char out[WORDS_BYTES]);
+void words_ns(unsigned long long ns, char out[WORDS_BYTES]);
+
+#endif

@@ -1,0 +1,166 @@
+/*
+ * tcp_zerocopy.c - large payload by zero-copy send from registered buffers, and the notifications
+ * that say when the kernel has let go of it, and whether it copied after all.
+ *
+ *	send_zerocopy: record --- a share of the operation's claim
+ *	   first completion: the stream goes on; the operation may end
+ *	   notification: the claim is dropped, the route learns, the lag between the two is noted
+ */
+#include "diag/counter.h"
+#include "diag/diag.h"
+#include "transport/op.h"
+#include "transport/uring/ring.h"
+#include "transport/uring/tcp.h"
+
+/* Of kernel 6.2; the notification of a zero-copy send says whether the kernel copied. */
+#ifndef IORING_SEND_ZC_REPORT_USAGE
+#define IORING_SEND_ZC_REPORT_USAGE (1U << 3)
+#endif
+#ifndef IORING_NOTIF_USAGE_ZC_COPIED
+#define IORING_NOTIF_USAGE_ZC_COPIED (1U << 31)
+#endif
+
+/* The slot of this ring's buffer table that all of `part` lies in; -1: it is not registered. */
+static int fixed_slot(const struct twi_ring *ring, const struct twi_region *region,
+		      struct iovec part)
+{
+	uint64_t offset;
+
+	if (region == NULL || !twi_ring_has(ring, region))
+		return -1;
+	offset = (uint64_t)((const uint8_t *)part.iov_base - (const uint8_t *)region->base);
+	if (offset % TWI_REGION_PIECE + part.iov_len > TWI_REGION_PIECE)
+		return -1;
+	return (int)(region->slot + (offset >> TWI_REGION_PIECE_SHIFT));
+}
+
+/* A zero-copy send of `part`, from the buffer in `slot`. False when no record is free. */
+static bool send_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
+			  const struct twi_claim *claim, struct iovec part, int slot)
+{
+	struct twi_engine *engine = lane->base.engine;
+	struct twi_tcp_stream *stream = peer->bulk;
+	struct twi_tcp_zc *record;
+	struct io_uring_sqe *sqe;
+
+	if (lane->zc_free == 0 || (sqe = twi_tcp_request(lane)) == NULL)
+		return false;
+	record = &lane->zc[lane->zc_free - 1];
+	lane->zc_free = record->next_free;
+	*record = (struct twi_tcp_zc){
+		.bytes = part.iov_len,
+		.peer_id = peer->base.id,
+		.slot = stream->slot,
+		.generation = stream->generation,
+		.used = true,
+	};
+	twi_claim_share(claim, part.iov_base, part.iov_len, engine, &record->claim);
+	io_uring_prep_send_zc_fixed(sqe, stream->fd, part.iov_base, part.iov_len,
+				    MSG_DONTWAIT | MSG_NOSIGNAL, IORING_SEND_ZC_REPORT_USAGE,
+				    (unsigned)slot);
+	sqe->user_data =
+		twi_tcp_tag(engine->ring, TWI_TCP_SEND_ZC, 0, (uint32_t)(record - lane->zc));
+	stream->tx_busy = true;
+	twi_count(engine->diag, TWI_C_zerocopy_sends, 1);
+	twi_count(engine->diag, TWI_C_zerocopy_send_bytes, part.iov_len);
+	twi_count(engine->diag, TWI_C_fixed_sends, 1);
+	return true;
+}
+
+bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
+			    const struct twi_bulk_out *out, int *slot_out)
+{
+	struct twi_engine *engine = lane->base.engine;
+	const struct tow_op *op = out->op;
+
+	if (op == NULL || out->payload_part < 0 || engine->ring == NULL ||
+	    !twi_path_eligible(engine, &peer->route, out->payload_bytes))
+		return false;
+	*slot_out = fixed_slot(engine->ring, op->claim.region, out->parts[out->payload_part]);
+	if (*slot_out >= 0)
+		return twi_path_choose(engine, &peer->route, out->payload_bytes) != TWI_PATH_PLAIN;
+	/* The kernel's copies are not timed: they happen inside a send that is needed anyway. */
+	if (twi_path_pays(engine, &peer->route, out->payload_bytes))
+		twi_copy_record(engine->diag, twi_claim_reason(&op->claim, true),
+				out->payload_bytes, 0, op->site);
+	return false;
+}
+
+bool twi_tcp_zerocopy_go(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
+			 const struct twi_bulk_out *out, int slot)
+{
+	bool trial = twi_path_choose(lane->base.engine, &peer->route, out->payload_bytes) ==
+		     TWI_PATH_TRIAL;
+
+	if (!send_zerocopy(lane, peer, &out->op->claim, out->parts[0], slot))
+		return false;
+	if (trial)
+		twi_path_tried(lane->base.engine, &peer->route);
+	return true;
+}
+
+/* The message is large and goes to the kernel: on a route where zero-copy pays it is worth a
+ * registration. */
+enum twi_need twi_tcp_need(struct tow_peer *base, const struct tow_op *op)
+{
+	const struct twi_engine *engine = base->engine;
+	const struct twi_route *route = &((struct twi_tcp_peer *)(void *)base)->route;
+
+	if (op->kind != TWI_OP_SEND || !twi_path_eligible(engine, route, op->bytes))
+		return TWI_NEED_NOTHING;
+	/* Strict mode does not depend on what a trial happened to find so far. */
+	return engine->knobs.require_zero_copy != 0 || twi_path_pays(engine, route, op->bytes)
+		       ? TWI_NEED_WISHED
+		       : TWI_NEED_NOTHING;
+}
+
+static struct tow_peer *peer_by_id(struct twi_engine *engine, uint64_t id)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &engine->peers) {
+		struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
+
+		if (peer->id == id)
+			return peer;
+	}
+	return NULL;
+}
+
+/* First the send's own completion (with MORE: a notification follows), then the notification. */
+void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, uint32_t flags)
+{
+	struct twi_engine *engine = lane->base.engine;
+	struct twi_tcp_zc *record = &lane->zc[index];
+	struct tow_peer *peer;
+
+	if (index >= TWI_ZC_RECORDS || !record->used)
+		return;
+	peer = peer_by_id(engine, record->peer_id);
+	if ((flags & IORING_CQE_F_NOTIF) != 0) {
+		twi_latency_add(&engine->notify_lag, twi_engine_now(engine) - record->sent_ns);
+		if (peer != NULL)
+			twi_path_report(engine, &((struct twi_tcp_peer *)(void *)peer)->route,
+					record->bytes,
+					((uint32_t)res & IORING_NOTIF_USAGE_ZC_COPIED) != 0);
+	} else {
+		struct twi_tcp_slot *slot = &lane->slots[record->slot];
+
+		record->sent_ns = twi_engine_now(engine);
+
+		if (res == -EINVAL || res == -EOPNOTSUPP || res == -ENOMEM) {
+			/* This kernel or this limit does not allow it: plain sends from now on. */
+			if (peer != NULL)
+				((struct twi_tcp_peer *)(void *)peer)->route.able = false;
+			res = -EAGAIN;
+		}
+		if (slot->stream != NULL && slot->generation == record->generation)
+			twi_tcp_sent(lane, slot->stream, res);
+	}
+	if ((flags & IORING_CQE_F_MORE) != 0)
+		return;
+	twi_claim_drop(engine, &record->claim);
+	record->used = false;
+	record->next_free = lane->zc_free;
+	lane->zc_free = index + 1;
+}

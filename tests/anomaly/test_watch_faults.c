@@ -213,7 +213,7 @@ static void calloc_fails(void **state)
 /* Runs it in a child, which may not take longer than 20 s; its exit status. */
 static int in_child(int (*run)(void))
 {
-	int status;
+	int status = -1;
 	pid_t child = fork();
 
 	if (child == 0) {

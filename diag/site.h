@@ -37,8 +37,9 @@ struct twi_site {
 
 /* 16 KiB for each thread that ever copies; a power of two. */
 #define TWI_SITE_ROWS 256
-/* So many neighbours are looked at, which is 512 bytes; then the place counts as unknown. */
-#define TWI_SITE_PROBES 8
+/* So many neighbours are looked at; then the place counts as unknown. A table that is half full has
+ * room near nearly every place. */
+#define TWI_SITE_PROBES 64
 
 struct twi_site_cell {
 	_Atomic uint64_t count, bytes, ns;

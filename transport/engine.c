@@ -299,11 +299,12 @@ static void drain_others(struct twi_engine *engine)
 	}
 }
 
-/* Regions have come or gone: this thread's ring follows. */
+/* Regions have come or gone: this thread's ring follows, and what was dropped is forgotten. */
 static void keep_in_step(struct twi_engine *engine)
 {
 	if (twi_unlikely(engine->ring->regions_version != twi_pool_regions_version(engine->pool)))
 		twi_ring_sync(engine->ring);
+	twi_pool_regions_settle(engine->pool);
 }
 
 int twi_engine_bind_ring(struct twi_engine *engine)

@@ -152,6 +152,11 @@ void twi_pool_seal(struct twi_pool *pool)
 	atomic_store_explicit(&pool->sealed, true, memory_order_relaxed);
 }
 
+bool twi_pool_sealed(const struct twi_pool *pool)
+{
+	return atomic_load_explicit(&pool->sealed, memory_order_relaxed);
+}
+
 bool twi_pool_extents_alloc(struct twi_pool *pool, size_t bytes, size_t align, void **out)
 {
 	/* Acquire: pairs with the release that publishes an extent. */

@@ -77,9 +77,10 @@ void twi_pool_destroy(struct twi_pool *pool);
 
 /*
  * Registers all extents with one more registrar and times it. A failure undoes what was registered.
- * Where TOW_EPERM or TOW_ENOMEM is the registrar's answer (pinning is not permitted) and the pool
- * is not strict, the result is TOW_OK, the pool goes on without, and /v1/pool says why;
- * twi_pool_registered tells. Every other failure is returned. After twi_pool_seal it is late.
+ * Where TOW_EPERM or TOW_ENOMEM is the registrar's answer (pinning is not permitted), or
+ * TOW_ENOTSUP (it knows no registration), and the pool is not strict, the result is TOW_OK, the
+ * pool goes on without, and /v1/pool says why; twi_pool_registered tells. Every other failure is
+ * returned. After twi_pool_seal it is late.
  */
 int twi_pool_registrar_add(struct twi_pool *pool, const struct twi_registrar *registrar, void *ctx);
 void twi_pool_registrar_remove(struct twi_pool *pool, const struct twi_registrar *registrar,
@@ -88,6 +89,7 @@ bool twi_pool_registered(struct twi_pool *pool, const struct twi_registrar *regi
 
 /* From now on every registration is late, and recorded. */
 void twi_pool_seal(struct twi_pool *pool);
+bool twi_pool_sealed(const struct twi_pool *pool);
 
 /*
  * Allocates for `site`. align: 0 means 64, else a power of two up to 2 MiB. A full pool does as its

@@ -155,6 +155,11 @@ static int refused(struct twi_pool *pool, struct twi_registration *entry)
 {
 	char limit[64];
 
+	if (entry->status == TOW_ENOTSUP) {
+		snprintf(entry->reason, sizeof(entry->reason), "%s: %.220s", entry->registrar->name,
+			 tow_error_message());
+		return pool->strict ? entry->status : TOW_OK;
+	}
 	if (entry->status != TOW_EPERM && entry->status != TOW_ENOMEM)
 		return entry->status;
 	twi_memlock_describe(limit, sizeof(limit), entry->mend, sizeof(entry->mend));

@@ -14,6 +14,7 @@
 #include "diag/counter.h"
 #include "diag/error.h"
 #include "memreg/pool_regions.h"
+#include "transport/device_copy.h"
 #include "transport/uring/ring.h"
 
 #define SPINS_BEFORE_FUTEX 200
@@ -359,6 +360,8 @@ unsigned twi_engine_poll(struct twi_engine *engine)
 		if (engine->lanes[i] != NULL)
 			events += engine->lanes[i]->ops->progress(engine->lanes[i]);
 	}
+	if (twi_unlikely(!twi_list_empty(&engine->devices)))
+		events += twi_devices_poll(engine);
 	if (twi_unlikely(engine->next_expiry_ns != UINT64_MAX))
 		twi_op_expire(engine, twi_engine_now(engine));
 	if (!twi_list_empty(&engine->callbacks))
@@ -377,6 +380,8 @@ static uint64_t next_deadline(struct twi_engine *engine, uint64_t until_ns)
 			next = twi_min(next, at);
 		}
 	}
+	if (twi_unlikely(!twi_list_empty(&engine->devices)))
+		next = twi_min(next, twi_devices_deadline_ns(engine));
 	return next;
 }
 
@@ -409,7 +414,9 @@ static void sleep_once(struct twi_engine *engine, const struct tow_op *op, uint6
 	atomic_store_explicit(&ring->sleeping, 1, memory_order_seq_cst);
 	engine->armed_since_enter = false;
 	twi_engine_leave(engine);
-	if (!is_done(op) && next > now)
+	/* after sleepers++: a device that saw no sleeper has set its signal before this looks */
+	if (!is_done(op) && next > now &&
+	    atomic_load_explicit(&engine->device_signal, memory_order_seq_cst) == 0)
 		twi_ring_sleep(ring, twi_min(next - now, SLEEP_MAX_NS));
 	atomic_store_explicit(&ring->sleeping, ring->watched, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&engine->sleepers, 1, memory_order_relaxed);
@@ -492,6 +499,7 @@ int twi_engine_init(struct twi_engine *engine)
 	twi_list_init(&engine->callbacks);
 	twi_list_init(&engine->endpoints);
 	twi_list_init(&engine->peers);
+	twi_list_init(&engine->devices);
 	engine->next_expiry_ns = UINT64_MAX;
 	engine->fork_generation = atomic_load_explicit(&fork_generation, memory_order_relaxed);
 	engine->id = atomic_fetch_add_explicit(&next_engine_id, 1, memory_order_relaxed);

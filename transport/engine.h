@@ -65,7 +65,9 @@ struct twi_engine {
 	struct twi_list callbacks; /* operations whose callback is due */
 	struct twi_list endpoints;
 	struct twi_list peers;
-	struct twi_latency notify_lag; /* of zero-copy sends: completion to notification */
+	struct twi_list devices;
+	_Atomic uint32_t device_signal; /* a device has news that nobody has looked at yet */
+	struct twi_latency notify_lag;  /* of zero-copy sends: completion to notification */
 	uint64_t next_expiry_ns;
 	uint64_t virtual_ns;
 	uint64_t fork_generation;

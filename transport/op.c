@@ -8,6 +8,7 @@
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "transport/device_copy.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 
@@ -215,6 +216,9 @@ static void expire(struct tow_op *op)
 	case TWI_OP_ACCEPT:
 		twi_op_complete(op, TOW_EDEADLINE, 0);
 		break;
+	case TWI_OP_COPY:
+		twi_copy_abort(op, TOW_EDEADLINE);
+		break;
 	default:
 		op->peer->lane->ops->abort(op->peer, op, TOW_EDEADLINE, true);
 		break;
@@ -326,6 +330,8 @@ TOW_PUBLIC int tow_op_cancel(struct tow_op *op)
 		op->lane_ops->connect_abort(op, TOW_ECANCELED);
 	else if (op->kind == TWI_OP_ACCEPT)
 		twi_op_complete(op, TOW_ECANCELED, 0);
+	else if (op->kind == TWI_OP_COPY)
+		twi_copy_abort(op, TOW_ECANCELED);
 	else
 		op->peer->lane->ops->abort(op->peer, op, TOW_ECANCELED, false);
 	twi_engine_leave(engine);

@@ -27,7 +27,7 @@
 struct twi_engine;
 struct twi_lane_ops;
 
-enum twi_op_kind { TWI_OP_CONNECT, TWI_OP_ACCEPT, TWI_OP_SEND, TWI_OP_RECV };
+enum twi_op_kind { TWI_OP_CONNECT, TWI_OP_ACCEPT, TWI_OP_SEND, TWI_OP_RECV, TWI_OP_COPY };
 
 /* Where a send or receive stands; session.h draws the two ways. */
 enum twi_op_stage {
@@ -40,6 +40,18 @@ enum twi_op_stage {
 	TWI_STAGE_FILLING, /* receive: an eager payload is arriving in pieces */
 	TWI_STAGE_GRANTED, /* receive: CTS is out */
 	TWI_STAGE_COMPLETING,
+};
+
+/* The part of an operation that only a copy to or from a device has (device_copy.h). */
+struct twi_copy {
+	struct tow_device *device;
+	struct tow_device_memory *memory;
+	uint64_t offset;   /* in memory */
+	uint64_t landed;   /* bytes of chunks that have ended well */
+	int ending;        /* below TOW_OK: no chunk is started any more, and this is the status */
+	uint8_t direction; /* enum tow_direction */
+	uint8_t in_flight; /* chunks whose host memory is the user's */
+	bool staged;
 };
 
 /* Bits of tow_op.state. */
@@ -63,6 +75,7 @@ struct tow_op {
 	struct tow_peer *peer;
 	void *lane_state;                    /* connect: the lane's */
 	const struct twi_lane_ops *lane_ops; /* connect */
+	struct twi_copy copy;                /* TWI_OP_COPY; else not set */
 	struct twi_claim claim;              /* on the memory of its payload */
 	struct twi_site site;                /* of the call that started it */
 	void *data;

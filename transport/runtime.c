@@ -23,6 +23,7 @@
 #include "diag/registry.h"
 #include "diag/report.h"
 #include "diag/socket.h"
+#include "transport/device_copy.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/path.h"
@@ -148,6 +149,8 @@ static int add_sources(struct tow_runtime *runtime)
 	const struct twi_source sources[] = {
 		{ "/v1/peers", "connections, their lane, state and credit", describe_peers,
 		  &runtime->engine },
+		{ "/v1/devices", "devices: memory, what is mapped for them, copies and their rates",
+		  twi_devices_describe, &runtime->engine },
 		{ "/v1/latency", "and how long after a zero-copy send its memory comes back",
 		  describe_lag, &runtime->engine },
 		{ "/v1/info", "the job, the kernel, the knobs and what the rings can do",
@@ -286,6 +289,7 @@ static void close_parts(struct tow_runtime *runtime)
 		twi_registry_remove(engine->diag, "/v1/peers", engine);
 		twi_registry_remove(engine->diag, "/v1/latency", engine);
 		twi_registry_remove(engine->diag, "/v1/info", engine);
+		twi_registry_remove(engine->diag, "/v1/devices", engine);
 	}
 	if (engine->pool != NULL) {
 		twi_engine_enter(engine);
@@ -293,6 +297,7 @@ static void close_parts(struct tow_runtime *runtime)
 		twi_engine_bind_ring(engine);
 		engine->failing = true;
 		end_traffic(engine);
+		twi_devices_close(engine);
 		for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
 			if (engine->lanes[i] != NULL)
 				engine->lanes[i]->ops->close(engine->lanes[i]);

@@ -34,7 +34,8 @@ extern "C" {
 	X(TOW_ECLOSED, -15, "closed on this side while the operation was in flight")               \
 	X(TOW_ETRUNCATED, -16, "the message is longer than the posted buffer")                     \
 	X(TOW_EFORKED, -17, "called in a forked child, which owns no runtime")                     \
-	X(TOW_EZEROCOPY, -18, "require_zero_copy: it would have been copied or registered late")
+	X(TOW_EZEROCOPY, -18, "require_zero_copy: it would have been copied or registered late")   \
+	X(TOW_EDEVICE, -19, "the device has failed, or refused the request")
 
 enum tow_status {
 #define TOW_STATUS_ENUM(name, value, text) name = value,

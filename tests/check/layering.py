@@ -8,7 +8,7 @@ from common import Fault
 
 # Folder -> the folders it may include from, beside itself. Libraries outside of libc are below.
 LOWER = ["include/towline", "include/internal"]
-LANES = ["transport/uring", "transport/loop"]
+LANES = ["transport/uring", "transport/loop", "transport/device"]
 ALL = LOWER + ["diag", "memreg", "transport"] + LANES
 TABLE = {
     "include/towline": [],
@@ -19,6 +19,7 @@ TABLE = {
     "transport": LOWER + ["diag", "memreg"] + LANES,
     "transport/uring": LOWER + ["diag", "memreg", "transport"],
     "transport/loop": LOWER + ["diag", "memreg", "transport"],
+    "transport/device": LOWER + ["diag", "memreg", "transport"],
     "bench": ALL,
     "fuzz": ALL + ["tests"],
     "tests": ALL + ["bench", "fuzz"],

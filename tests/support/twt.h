@@ -29,6 +29,14 @@
 #endif
 #endif
 
+#if defined(__SANITIZE_THREAD__)
+#define TWT_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TWT_TSAN 1
+#endif
+#endif
+
 /* The seed of this run: TOW_TEST_SEED, else from the clock. Prints it. */
 static inline uint64_t twt_seed(void)
 {

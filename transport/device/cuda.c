@@ -1,0 +1,485 @@
+/*
+ * cuda.c - NVIDIA devices by the driver API alone, found with dlopen (cuda_api.h).
+ *
+ * The primary context is retained, so that memory of the runtime's own (PyTorch, XLA) is of the
+ * same context; it is made current only around our calls. Streams are our own and do not wait for
+ * the default stream. Chunks end by events, which are asked (cuEventQuery), never waited for: a
+ * host function on the stream would tell sooner but is not called any more once the context has
+ * failed. Hence a sleeping thread looks every POLL_NS while something is in flight.
+ *
+ * Calls that graph capture forbids (allocating, registering) are made in relaxed mode: a capture of
+ * the user's in this thread goes on undisturbed.
+ *
+ * Spec: "cuda[:N][,lib=FILE]".
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "diag/error.h"
+#include "transport/device/cuda_api.h"
+#include "transport/device/device.h"
+#include "transport/engine.h"
+
+#define POLL_NS     50000u
+#define CHUNK_BYTES (4u << 20) /* 0.2 ms of PCIe 4: what an abort waits for is eight of these */
+#define CLOSE_NS    1000000000ull
+#define FOREIGN_MAX 64
+
+struct cuda {
+	struct twi_device device;
+	struct twi_device_facts facts;
+	struct twi_cuda_api api;
+	twi_cu_device ordinal;
+	twi_cu_context context;
+	bool retained;
+	_Atomic bool dead; /* the context has failed: nothing works any more */
+	pthread_mutex_t lock;
+	void *foreign[FOREIGN_MAX]; /* registered by others: not ours to unregister */
+	uint32_t foreign_count;
+	twi_cu_stream stream[TWI_DEVICE_STREAMS];
+	twi_cu_event event[TWI_DEVICE_STREAMS][TWI_DEVICE_CHUNKS];
+};
+
+static struct cuda *cuda_of(struct twi_device *device)
+{
+	return (struct cuda *)(void *)device;
+}
+
+static int failure(struct cuda *cuda, const char *call, twi_cu_result result)
+{
+	int status = TOW_EDEVICE;
+
+	if (result == TWI_CU_OUT_OF_MEMORY)
+		status = TOW_ENOMEM;
+	else if (result == TWI_CU_NOT_PERMITTED || result == TWI_CU_OPERATING_SYSTEM)
+		status = TOW_EPERM;
+	else if (result == TWI_CU_NOT_SUPPORTED)
+		status = TOW_ENOTSUP;
+	return twi_error(status, "device %s: %s: %s (%d)", cuda->facts.name, call,
+			 twi_cuda_name(&cuda->api, result), result);
+}
+
+/* Our context becomes current, in relaxed capture mode; leave gives back what was before. */
+static twi_cu_result enter(struct cuda *cuda, int *mode)
+{
+	twi_cu_result result = cuda->api.cuCtxPushCurrent(cuda->context);
+
+	*mode = TWI_CU_CAPTURE_RELAXED;
+	if (result == TWI_CU_OK && cuda->api.cuThreadExchangeStreamCaptureMode != NULL)
+		cuda->api.cuThreadExchangeStreamCaptureMode(mode);
+	return result;
+}
+
+static void leave(struct cuda *cuda, int *mode)
+{
+	twi_cu_context was;
+
+	if (cuda->api.cuThreadExchangeStreamCaptureMode != NULL)
+		cuda->api.cuThreadExchangeStreamCaptureMode(mode);
+	cuda->api.cuCtxPopCurrent(&was);
+}
+
+struct spec {
+	int ordinal;
+	bool has_library;
+	char library[512];
+};
+
+static int parse(const char *text, struct spec *out)
+{
+	struct twi_spec_item item;
+	uint64_t number;
+
+	*out = (struct spec){ 0 };
+	while (twi_spec_next(&text, &item)) {
+		if (strcmp(item.name, "lib") == 0 && item.value[0] != '\0') {
+			out->has_library = true;
+			snprintf(out->library, sizeof(out->library), "%s", item.value);
+			continue;
+		}
+		if (item.value[0] == '\0') /* "cuda:1" */
+			snprintf(item.value, sizeof(item.value), "%s", item.name);
+		else if (strcmp(item.name, "device") != 0)
+			return twi_error(TOW_EINVAL, "device cuda has no option \"%s\"", item.name);
+		if (twi_spec_bytes(&item, &number) < 0 || number > 1023)
+			return twi_error(TOW_EINVAL, "device cuda: \"%.60s\" is no device number",
+					 item.value);
+		out->ordinal = (int)number;
+	}
+	return TOW_OK;
+}
+
+static int load(const char *text, struct spec *spec, struct twi_cuda_api *api)
+{
+	int status = parse(text, spec), count = 0;
+	twi_cu_result result;
+
+	if (status == TOW_OK)
+		status = twi_cuda_load(spec->has_library ? spec->library : NULL, api);
+	if (status < 0)
+		return status;
+	result = api->cuDeviceGetCount(&count);
+	if (result != TWI_CU_OK || count <= spec->ordinal)
+		return twi_error(TOW_ENOTSUP,
+				 "device cuda:%d: the driver has %d devices (%s); is "
+				 "CUDA_VISIBLE_DEVICES set?",
+				 spec->ordinal, count, twi_cuda_name(api, result));
+	return TOW_OK;
+}
+
+static int cuda_probe(const char *text)
+{
+	struct twi_cuda_api api;
+	struct spec spec;
+
+	return load(text, &spec, &api);
+}
+
+static void destroy_streams(struct cuda *cuda)
+{
+	for (unsigned i = 0; i < TWI_DEVICE_STREAMS; i++) {
+		for (unsigned k = 0; k < TWI_DEVICE_CHUNKS; k++) {
+			if (cuda->event[i][k] != NULL)
+				cuda->api.cuEventDestroy(cuda->event[i][k]);
+		}
+		if (cuda->stream[i] != NULL)
+			cuda->api.cuStreamDestroy(cuda->stream[i]);
+	}
+}
+
+static twi_cu_result create_streams(struct cuda *cuda)
+{
+	twi_cu_result result = TWI_CU_OK;
+
+	for (unsigned i = 0; i < TWI_DEVICE_STREAMS; i++) {
+		if (result == TWI_CU_OK)
+			result = cuda->api.cuStreamCreate(&cuda->stream[i],
+							  TWI_CU_STREAM_NON_BLOCKING);
+		for (unsigned k = 0; k < TWI_DEVICE_CHUNKS && result == TWI_CU_OK; k++)
+			result = cuda->api.cuEventCreate(&cuda->event[i][k],
+							 TWI_CU_EVENT_DISABLE_TIMING);
+	}
+	return result;
+}
+
+/*
+ * What is in flight ends before its memory goes: within a second, or it never will. Memory that is
+ * still registered then stays pinned by the driver, so that a late write hits nobody else's page.
+ */
+static void settle(struct cuda *cuda)
+{
+	const struct timespec nap = { .tv_nsec = POLL_NS };
+	uint64_t until = twi_now_ns() + CLOSE_NS;
+
+	for (unsigned i = 0; i < TWI_DEVICE_STREAMS; i++) {
+		while (cuda->stream[i] != NULL && twi_now_ns() < until &&
+		       cuda->api.cuStreamQuery(cuda->stream[i]) == TWI_CU_NOT_READY)
+			nanosleep(&nap, NULL);
+	}
+}
+
+static void cuda_close(struct twi_device *device)
+{
+	struct cuda *cuda = cuda_of(device);
+	int mode;
+
+	if (cuda->retained && enter(cuda, &mode) == TWI_CU_OK) {
+		settle(cuda);
+		destroy_streams(cuda);
+		leave(cuda, &mode);
+	}
+	if (cuda->retained)
+		cuda->api.cuDevicePrimaryCtxRelease(cuda->ordinal);
+	pthread_mutex_destroy(&cuda->lock);
+	free(cuda);
+}
+
+static twi_cu_result set_up(struct cuda *cuda, int number)
+{
+	struct twi_cuda_api *api = &cuda->api;
+	size_t bytes = 0;
+	twi_cu_result result = api->cuDeviceGet(&cuda->ordinal, number);
+	int mode;
+
+	if (result == TWI_CU_OK)
+		result = api->cuDeviceGetName(cuda->facts.name, sizeof(cuda->facts.name) - 1,
+					      cuda->ordinal);
+	if (result == TWI_CU_OK)
+		result = api->cuDeviceTotalMem(&bytes, cuda->ordinal);
+	cuda->facts.memory_bytes = bytes;
+	if (result == TWI_CU_OK)
+		result = api->cuDevicePrimaryCtxRetain(&cuda->context, cuda->ordinal);
+	cuda->retained = result == TWI_CU_OK;
+	if (result == TWI_CU_OK)
+		result = enter(cuda, &mode);
+	if (result != TWI_CU_OK)
+		return result;
+	result = create_streams(cuda);
+	leave(cuda, &mode);
+	return result;
+}
+
+static int cuda_open(struct twi_engine *engine, const char *text, struct twi_device **out)
+{
+	struct cuda *cuda = calloc(1, sizeof(*cuda));
+	struct spec spec;
+	twi_cu_result result;
+	int status;
+
+	*out = NULL;
+	if (cuda == NULL)
+		return twi_error(TOW_ENOMEM, "device cuda: no memory for it");
+	status = load(text, &spec, &cuda->api);
+	if (status < 0) {
+		free(cuda);
+		return status;
+	}
+	cuda->device = (struct twi_device){ &twi_device_cuda, engine };
+	cuda->facts.chunk_bytes = CHUNK_BYTES;
+	pthread_mutex_init(&cuda->lock, NULL);
+	result = set_up(cuda, spec.ordinal);
+	if (result != TWI_CU_OK) {
+		status = twi_error(result == TWI_CU_OUT_OF_MEMORY ? TOW_ENOMEM : TOW_EDEVICE,
+				   "device cuda:%d does not open: %s (%d)", spec.ordinal,
+				   twi_cuda_name(&cuda->api, result), result);
+		cuda_close(&cuda->device);
+		return status;
+	}
+	*out = &cuda->device;
+	return TOW_OK;
+}
+
+static const struct twi_device_facts *cuda_facts(const struct twi_device *device)
+{
+	return &((const struct cuda *)(const void *)device)->facts;
+}
+
+/*
+ * 712: somebody else has registered some of it. When both its ends are, it is taken as mapped, and
+ * is not ours to unregister. A gap between them would cost speed and a failing copy, never content.
+ */
+static twi_cu_result accept_foreign(struct cuda *cuda, void *base, uint64_t bytes)
+{
+	unsigned flags;
+
+	if (cuda->api.cuMemHostGetFlags(&flags, base) != TWI_CU_OK ||
+	    cuda->api.cuMemHostGetFlags(&flags, (uint8_t *)base + bytes - 1) != TWI_CU_OK)
+		return TWI_CU_ALREADY_REGISTERED;
+	pthread_mutex_lock(&cuda->lock);
+	if (cuda->foreign_count == FOREIGN_MAX) {
+		pthread_mutex_unlock(&cuda->lock);
+		return TWI_CU_ALREADY_REGISTERED;
+	}
+	cuda->foreign[cuda->foreign_count++] = base;
+	pthread_mutex_unlock(&cuda->lock);
+	return TWI_CU_OK;
+}
+
+static int cuda_map(struct twi_device *device, void *base, uint64_t bytes)
+{
+	struct cuda *cuda = cuda_of(device);
+	int mode;
+	twi_cu_result result = enter(cuda, &mode);
+
+	if (result == TWI_CU_OK) {
+		result = cuda->api.cuMemHostRegister(base, bytes, TWI_CU_HOSTREGISTER_PORTABLE);
+		if (result == TWI_CU_ALREADY_REGISTERED)
+			result = accept_foreign(cuda, base, bytes);
+		leave(cuda, &mode);
+	}
+	return result == TWI_CU_OK ? TOW_OK : failure(cuda, "cuMemHostRegister", result);
+}
+
+static bool forget_foreign(struct cuda *cuda, const void *base)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&cuda->lock);
+	for (uint32_t i = 0; i < cuda->foreign_count && !found; i++) {
+		found = cuda->foreign[i] == base;
+		if (found)
+			cuda->foreign[i] = cuda->foreign[--cuda->foreign_count];
+	}
+	pthread_mutex_unlock(&cuda->lock);
+	return found;
+}
+
+static void cuda_unmap(struct twi_device *device, void *base, uint64_t bytes)
+{
+	struct cuda *cuda = cuda_of(device);
+	int mode;
+
+	(void)bytes;
+	if (forget_foreign(cuda, base) || enter(cuda, &mode) != TWI_CU_OK)
+		return;
+	cuda->api.cuMemHostUnregister(base);
+	leave(cuda, &mode);
+}
+
+static int cuda_alloc(struct twi_device *device, uint64_t bytes, void **memory_out)
+{
+	struct cuda *cuda = cuda_of(device);
+	twi_cu_ptr at = 0;
+	int mode;
+	twi_cu_result result = enter(cuda, &mode);
+
+	*memory_out = NULL;
+	if (result == TWI_CU_OK) {
+		result = cuda->api.cuMemAlloc(&at, bytes);
+		leave(cuda, &mode);
+	}
+	if (result != TWI_CU_OK)
+		return failure(cuda, "cuMemAlloc", result);
+	*memory_out = (void *)(uintptr_t)at;
+	return TOW_OK;
+}
+
+static void cuda_free(struct twi_device *device, void *memory)
+{
+	struct cuda *cuda = cuda_of(device);
+	int mode;
+
+	if (enter(cuda, &mode) != TWI_CU_OK)
+		return;
+	cuda->api.cuMemFree((uintptr_t)memory);
+	leave(cuda, &mode);
+}
+
+static twi_cu_result start(struct cuda *cuda, const struct twi_device_copy *copy,
+			   const char **call_out)
+{
+	const struct twi_cuda_api *api = &cuda->api;
+	twi_cu_stream stream = cuda->stream[copy->direction];
+	twi_cu_ptr at = (uintptr_t)copy->memory + copy->offset;
+	twi_cu_result result;
+
+	if (copy->direction == TOW_TO_DEVICE) {
+		*call_out = "cuMemcpyHtoDAsync";
+		result = api->cuMemcpyHtoDAsync(at, copy->host, copy->bytes, stream);
+	} else {
+		*call_out = "cuMemcpyDtoHAsync";
+		result = api->cuMemcpyDtoHAsync(copy->host, at, copy->bytes, stream);
+	}
+	if (result != TWI_CU_OK)
+		return result;
+	result = api->cuEventRecord(cuda->event[copy->direction][copy->slot], stream);
+	if (result != TWI_CU_OK) {
+		*call_out = "cuEventRecord";
+		/* It is on its way and nothing will tell its end: a failure must have taken
+		 * nothing. */
+		api->cuStreamSynchronize(stream);
+	}
+	return result;
+}
+
+static int cuda_copy(struct twi_device *device, const struct twi_device_copy *copy,
+		     uint64_t *taken_out)
+{
+	struct cuda *cuda = cuda_of(device);
+	const char *call = "cuCtxPushCurrent";
+	int mode;
+	twi_cu_result result = enter(cuda, &mode);
+
+	*taken_out = 0;
+	if (result == TWI_CU_OK) {
+		result = start(cuda, copy, &call);
+		leave(cuda, &mode);
+	}
+	if (result != TWI_CU_OK) {
+		failure(cuda, call, result);
+		return TOW_EDEVICE;
+	}
+	*taken_out = copy->bytes;
+	return TOW_OK;
+}
+
+static int cuda_query(struct twi_device *device, enum tow_direction direction, unsigned slot)
+{
+	struct cuda *cuda = cuda_of(device);
+	int mode;
+	twi_cu_result result = enter(cuda, &mode);
+
+	if (result == TWI_CU_OK) {
+		result = cuda->api.cuEventQuery(cuda->event[direction][slot]);
+		leave(cuda, &mode);
+	}
+	if (result == TWI_CU_NOT_READY)
+		return TOW_AGAIN;
+	if (result == TWI_CU_OK)
+		return TOW_OK;
+	/* Errors of a context stick to it: every later call gets the same. */
+	atomic_store_explicit(&cuda->dead, true, memory_order_relaxed);
+	failure(cuda, "cuEventQuery", result);
+	return TOW_EDEVICE;
+}
+
+static uint64_t cuda_deadline_ns(struct twi_device *device)
+{
+	return twi_engine_now(device->engine) + POLL_NS;
+}
+
+static int cuda_export_dmabuf(struct twi_device *device, void *memory, uint64_t offset,
+			      uint64_t bytes, int *fd_out, uint64_t *offset_out)
+{
+	struct cuda *cuda = cuda_of(device);
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	twi_cu_ptr at = (uintptr_t)memory + offset, base = at & ~(page - 1);
+	uint64_t span = twi_align_up(at + bytes - base, page);
+	twi_cu_result result;
+	int mode;
+
+	*fd_out = -1;
+	*offset_out = at - base;
+	if (cuda->api.cuMemGetHandleForAddressRange == NULL)
+		return twi_error(TOW_ENOTSUP,
+				 "device %s: this driver (%d) exports no dma-buf; CUDA "
+				 "11.7 does",
+				 cuda->facts.name, cuda->api.version);
+	result = enter(cuda, &mode);
+	if (result == TWI_CU_OK) {
+		result = cuda->api.cuMemGetHandleForAddressRange(
+			fd_out, base, span, TWI_CU_RANGE_DMA_BUF_FD, TWI_CU_RANGE_PCIE);
+		if (result != TWI_CU_OK) /* that flag is of newer drivers */
+			result = cuda->api.cuMemGetHandleForAddressRange(
+				fd_out, base, span, TWI_CU_RANGE_DMA_BUF_FD, 0);
+		leave(cuda, &mode);
+	}
+	if (result == TWI_CU_OK)
+		return TOW_OK;
+	*fd_out = -1;
+	return failure(cuda, "cuMemGetHandleForAddressRange", result);
+}
+
+static void cuda_describe(struct twi_device *device, struct twi_emit *emit)
+{
+	struct cuda *cuda = cuda_of(device);
+
+	twi_emit_i64(emit, "cuda_driver_version", cuda->api.version);
+	twi_emit_bool(emit, "failed_context",
+		      atomic_load_explicit(&cuda->dead, memory_order_relaxed));
+	pthread_mutex_lock(&cuda->lock);
+	twi_emit_u64(emit, "registered_by_others", cuda->foreign_count);
+	pthread_mutex_unlock(&cuda->lock);
+}
+
+const struct twi_device_ops twi_device_cuda = {
+	.kind = "cuda",
+	.help = "cuda[:N][,lib=FILE]",
+	.probe = cuda_probe,
+	.open = cuda_open,
+	.close = cuda_close,
+	.facts = cuda_facts,
+	.map = cuda_map,
+	.unmap = cuda_unmap,
+	.alloc = cuda_alloc,
+	.free = cuda_free,
+	.copy = cuda_copy,
+	.query = cuda_query,
+	.deadline_ns = cuda_deadline_ns,
+	.export_dmabuf = cuda_export_dmabuf,
+	.describe = cuda_describe,
+};

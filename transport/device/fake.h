@@ -1,0 +1,65 @@
+/*
+ * fake.h - a software DMA engine, for tests, benches and machines without an accelerator.
+ *
+ * It has a translation table of its own and refuses what is not inside one entry of it, so that a
+ * copy that ought to have been staged fails here instead of on somebody's accelerator. Each
+ *direction is a wire with a bandwidth, behind a latency; bytes move at the moment when their chunk
+ *ends, by a thread of the device's, or under a virtual clock by whoever drives.
+ *
+ *	chunk 1  |== on the wire ==|----latency----> its bytes move, it has ended
+ *	chunk 2                    |== on the wire ==|----latency---->
+ *
+ * Spec: "fake:name=value,...". N counts from 1.
+ *
+ *	memory=64MiB     of the device (256MiB)        latency=10us      of a copy (0)
+ *	bandwidth=10GB   a second, each way (no bound) chunk=256KiB      cut copies to this (1MiB)
+ *	any              takes unmapped memory         nomap             map: TOW_ENOTSUP
+ *	maps=64MiB       the most that may be mapped   fail_map=N|all    the Nth map is refused
+ *	fail_alloc=N     the Nth alloc is refused      refuse_copy=N     the Nth chunk is not taken
+ *	fail_copy=N      the Nth chunk fails           die_copy=N        from there on all fail
+ *	hang_copy=N      from there on nothing ends    name=TEXT
+ */
+#ifndef TWI_FAKE_H
+#define TWI_FAKE_H
+
+#include <pthread.h>
+
+#include "transport/device/device.h"
+
+#define TWI_FAKE_MAPS 4096
+#define TWI_FAKE_LOG  4096
+#define TWI_FAKE_ALL  UINT64_MAX
+
+struct twi_fake_options {
+	char name[64];
+	uint64_t memory_bytes, latency_ns, bandwidth, chunk_bytes, maps_bytes;
+	uint64_t fail_map, fail_alloc, refuse_copy, fail_copy, die_copy, hang_copy;
+	bool any, nomap;
+};
+
+/* TOW_OK or TOW_EINVAL naming what is wrong. */
+int twi_fake_options(const char *spec, struct twi_fake_options *out);
+
+/* One chunk as it was given to the device, whatever came of it. */
+struct twi_fake_entry {
+	enum tow_direction direction;
+	bool ended_well;
+	void *memory;
+	uint64_t offset;
+	void *host;
+	uint64_t bytes;
+	uint64_t start_ns, end_ns;
+};
+
+/* What the device has seen. The entries are the last TWI_FAKE_LOG chunks, by number % that. */
+struct twi_fake_seen {
+	uint64_t maps, unmaps, refused_addresses;
+	uint64_t chunks;
+	uint64_t bytes[TWI_DEVICE_STREAMS]; /* moved */
+	struct twi_fake_entry entry[TWI_FAKE_LOG];
+};
+
+/* For tests; nothing may be in flight. */
+const struct twi_fake_seen *twi_fake_seen(const struct twi_device *device);
+
+#endif

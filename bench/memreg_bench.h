@@ -28,6 +28,9 @@
 #define MEMREG_FAULT 1 /* it was tried, and did not work or did not hold */
 #define MEMREG_USAGE 2 /* options and files that make no sense */
 
+/* Group of what was live before the log began, by whomever. */
+#define MEMREG_BEFORE (UINT64_MAX - 1)
+
 #define MEMREG_MIB   1048576.0
 #define MEMREG_SIZES 16
 #define MEMREG_SETS  8
@@ -103,13 +106,16 @@ struct memreg_job {
 	uint64_t steps_in_log;
 };
 
-int memreg_job_open(const struct memreg_options *options, struct memreg_job *out);
+/* own_bytes: what the runtime takes, which what a log found live when it began includes. */
+int memreg_job_open(const struct memreg_options *options, uint64_t own_bytes,
+		    struct memreg_job *out);
 void memreg_job_close(struct memreg_job *job);
 
 /* A log as it was read. */
 struct memreg_log {
 	struct twi_alloc_event *event;
 	uint64_t count, lost;
+	uint64_t before_bytes; /* live when the log began */
 	double sampled;
 };
 
@@ -138,6 +144,7 @@ static inline bool memreg_run_clean(const struct memreg_run *run)
 /* What the runtime itself takes of a pool of this size when it has opened and has a peer. */
 struct memreg_own {
 	uint64_t bytes;
+	uint64_t page_bytes; /* that its pool is mapped in */
 	char arena[32];
 };
 

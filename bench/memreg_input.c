@@ -27,9 +27,9 @@ static int out_of_memory(void)
 /* One event of a plan, as a recording of it would hold it. False: a log does not have it. */
 static bool as_logged(const struct strategy_event *event, uint64_t ns, struct twi_alloc_event *out)
 {
-	static const uint8_t kinds[] = { [STRATEGY_ALLOC] = TWI_ALLOC_EVENT_ALLOC,
-					 [STRATEGY_FREE] = TWI_ALLOC_EVENT_FREE,
-					 [STRATEGY_STEP] = TWI_ALLOC_EVENT_STEP };
+	static const uint8_t kinds[] = { [STRATEGY_ALLOC] = TWI_ALLOC_ALLOC,
+					 [STRATEGY_FREE] = TWI_ALLOC_FREE,
+					 [STRATEGY_STEP] = TWI_ALLOC_STEP };
 
 	if (event->kind == STRATEGY_SEND)
 		return false;
@@ -102,9 +102,8 @@ static int ops_of_log(struct memreg_job *job)
 		struct memreg_op op = { STRATEGY_STEP, from->slot, from->slot, from->bytes,
 					from->align_log2 };
 
-		if (from->kind != TWI_ALLOC_EVENT_STEP) {
-			op.kind = from->kind == TWI_ALLOC_EVENT_ALLOC ? STRATEGY_ALLOC
-								      : STRATEGY_FREE;
+		if (from->kind != TWI_ALLOC_STEP) {
+			op.kind = from->kind == TWI_ALLOC_ALLOC ? STRATEGY_ALLOC : STRATEGY_FREE;
 			live[from->slot] = op.kind == STRATEGY_ALLOC;
 		}
 		job->op[job->count++] = op;
@@ -126,7 +125,31 @@ static int ops_of_log(struct memreg_job *job)
 	return 0;
 }
 
-static int open_log(const struct memreg_options *options, struct memreg_job *job)
+/* What was live before the log began is one block at its begin, that nobody frees. */
+static int add_before(struct memreg_log *log, uint64_t own_bytes)
+{
+	uint64_t bytes = log->before_bytes > own_bytes ? log->before_bytes - own_bytes : 0;
+	struct twi_alloc_event *event;
+
+	if (bytes == 0)
+		return 0;
+	event = realloc(log->event, (log->count + 1) * sizeof(*event));
+	if (event == NULL)
+		return out_of_memory();
+	memmove(event + 1, event, log->count * sizeof(*event));
+	event[0] = (struct twi_alloc_event){ .id = UINT64_MAX,
+					     .bytes = bytes,
+					     .caller = MEMREG_BEFORE,
+					     .thread = event[log->count > 0].thread,
+					     .kind = TWI_ALLOC_ALLOC,
+					     .align_log2 = 6 };
+	log->event = event;
+	log->count++;
+	return 0;
+}
+
+static int open_log(const struct memreg_options *options, uint64_t own_bytes,
+		    struct memreg_job *job)
 {
 	struct memreg_log log;
 	int rc = memreg_log_read(options->replay, &log), status;
@@ -136,6 +159,11 @@ static int open_log(const struct memreg_options *options, struct memreg_job *job
 		return rc;
 	job->sampled = log.sampled;
 	job->lost = log.lost;
+	rc = log.count > 0 ? add_before(&log, own_bytes) : 0;
+	if (rc != 0) {
+		memreg_log_free(&log);
+		return rc;
+	}
 	status = twi_replay_create(log.event, log.count, &job->replay);
 	memreg_log_free(&log);
 	if (status != TOW_OK) {
@@ -215,12 +243,14 @@ static int open_workload(const struct memreg_options *options, struct memreg_job
 	return rc == 0 ? ops_of_plan(job) : rc;
 }
 
-int memreg_job_open(const struct memreg_options *options, struct memreg_job *out)
+int memreg_job_open(const struct memreg_options *options, uint64_t own_bytes,
+		    struct memreg_job *out)
 {
 	int rc;
 
 	*out = (struct memreg_job){ .sampled = 1 };
-	rc = options->replay != NULL ? open_log(options, out) : open_workload(options, out);
+	rc = options->replay != NULL ? open_log(options, own_bytes, out)
+				     : open_workload(options, out);
 	if (rc != 0)
 		memreg_job_close(out);
 	return rc;

@@ -12,7 +12,8 @@
  *
  * One event a line, in the order of time; blanks or tabs between fields. id is any number that no
  * other live allocation has. align, thread and tag may be left out: 64, 0, 0. Lines that begin with
- * '#' are remarks, but for `# sampled N` and `# lost N` (events that are missing).
+ * '#' are remarks, but for `# sampled N`, `# lost N` (events that are missing) and `# before N`
+ * (bytes that were live when the log began).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -112,6 +113,8 @@ static int read_remark(struct reader *reader, const char *line)
 		reader->log->sampled = (double)value;
 	if (sscanf(line, "# lost %" SCNu64, &value) == 1)
 		reader->log->lost = value;
+	if (sscanf(line, "# before %" SCNu64, &value) == 1 && value <= UINT64_C(1) << 40)
+		reader->log->before_bytes = value;
 	return 0;
 }
 
@@ -127,12 +130,12 @@ static int read_line(struct reader *reader, char *line)
 	if (kind == NULL)
 		return refuse(reader, "an empty line", NULL);
 	if (strcmp(kind, "alloc") == 0) {
-		event.kind = TWI_ALLOC_EVENT_ALLOC;
+		event.kind = TWI_ALLOC_ALLOC;
 		rc = read_alloc(reader, &save, &event);
 	} else if (strcmp(kind, "free") == 0) {
 		uint64_t ignored, thread;
 
-		event.kind = TWI_ALLOC_EVENT_FREE;
+		event.kind = TWI_ALLOC_FREE;
 		rc = number(reader, &save, "id", UINT64_MAX, &event.id);
 		for (int i = 0; rc == 0 && i < 2; i++)
 			rc = number(reader, &save, "column", 0, &ignored);
@@ -144,7 +147,7 @@ static int read_line(struct reader *reader, char *line)
 		if (rc == 0)
 			rc = append(reader, &event);
 	} else if (strcmp(kind, "step") == 0) {
-		event.kind = TWI_ALLOC_EVENT_STEP;
+		event.kind = TWI_ALLOC_STEP;
 		rc = append(reader, &event);
 	} else {
 		return refuse(reader, "the kind is not alloc, free or step:", kind);

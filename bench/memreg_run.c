@@ -374,6 +374,8 @@ int memreg_probe(uint64_t pool_bytes, struct memreg_own *out)
 		pool = document(&runner, "/v1/pool");
 	arena = json_string_value(json_object_get(pool, "arena"));
 	out->bytes = counter(pool, "allocated_bytes");
+	out->page_bytes =
+		counter(json_array_get(json_object_get(pool, "extents"), 0), "page_bytes");
 	snprintf(out->arena, sizeof(out->arena), "%s", arena != NULL ? arena : "?");
 	rc = pool != NULL ? 0 : MEMREG_FAULT;
 	json_decref(pool);

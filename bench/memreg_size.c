@@ -95,6 +95,9 @@ static int search(struct memreg_sizing *sizing, const struct twi_replay *replay,
 					    .progress = on_try,
 					    .arg = sizing };
 
+	/* On huge pages the pool is a whole number of them, whatever was asked. */
+	wanted.step_bytes = twi_max(twi_replay_step(replay->peak_rounded + sizing->own.bytes),
+				    sizing->own.page_bytes);
 	if (least > 0)
 		wanted.step_bytes = sizing->found.step_bytes;
 	return twi_replay_find(replay, &wanted, found) == TOW_OK ? 0 : failed(sizing);
@@ -106,15 +109,36 @@ static int search_all(struct memreg_sizing *sizing)
 	int rc = search(sizing, sizing->job.replay, 0, &sizing->found);
 
 	for (int i = 0; i < 3 && rc == 0 && sizing->found.bytes < PROBE_BYTES; i++) {
-		uint64_t before = sizing->own.bytes;
+		struct memreg_own before = sizing->own;
 
 		rc = memreg_probe(sizing->found.bytes, &sizing->own);
-		if (rc != 0 || sizing->own.bytes == before)
+		if (rc != 0 || (sizing->own.bytes == before.bytes &&
+				sizing->own.page_bytes == before.page_bytes))
 			break;
 		rc = search(sizing, sizing->job.replay, 0, &sizing->found);
 	}
 	sizing->smallest = sizing->found.bytes;
 	return rc;
+}
+
+/* Does the log, as it was recorded, fit? */
+static bool fits(const struct memreg_sizing *sizing, uint64_t bytes)
+{
+	struct twi_replay_pool pool = { provider(sizing), bytes, sizing->own.bytes };
+	struct twi_replay_result result;
+
+	return twi_replay_run(sizing->job.replay, &pool, false, &result) == TOW_OK &&
+	       twi_replay_clean(&result);
+}
+
+/* What headroom may not do: make the log itself not fit, or 90 % of it be enough. */
+static void settle_headroom(struct memreg_sizing *sizing, uint64_t most)
+{
+	uint64_t step = sizing->found.step_bytes;
+
+	while (most > sizing->smallest && (!fits(sizing, most) || fits(sizing, most / 10 * 9)))
+		most -= step;
+	sizing->headroom = most > sizing->smallest ? most - sizing->smallest : 0;
 }
 
 /* The threads of a log could have run a little otherwise. */
@@ -139,7 +163,7 @@ static int try_orders(struct memreg_sizing *sizing)
 		sizing->orders++;
 	}
 	most = twi_min(most, cap / sizing->found.step_bytes * sizing->found.step_bytes);
-	sizing->headroom = most > sizing->smallest ? most - sizing->smallest : 0;
+	settle_headroom(sizing, most);
 	return rc;
 }
 
@@ -314,6 +338,8 @@ static int add_consumers(struct memreg_sizing *sizing)
 		}
 		if (id == UINT64_MAX)
 			snprintf(name, sizeof(name), "all others");
+		else if (id == MEMREG_BEFORE)
+			snprintf(name, sizeof(name), "live before the log began");
 		else if (id <= UINT32_MAX)
 			snprintf(name, sizeof(name), id ? "tag %" PRIu64 : "all of the program",
 				 id);
@@ -369,12 +395,17 @@ static void measure(struct memreg_sizing *sizing)
 	memreg_measure_late(&sizing->rows);
 }
 
+static int compare_runs(const void *a, const void *b)
+{
+	const struct memreg_run *x = a, *y = b;
+
+	return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
 static int find_size(struct memreg_sizing *sizing)
 {
-	int rc = probe(sizing);
+	int rc = search_all(sizing);
 
-	if (rc == 0)
-		rc = search_all(sizing);
 	if (rc == 0 && sizing->job.strategy[0] == '\0')
 		rc = try_orders(sizing);
 	if (rc != 0)
@@ -382,6 +413,7 @@ static int find_size(struct memreg_sizing *sizing)
 	verify(sizing);
 	scale(sizing);
 	curve(sizing);
+	qsort(sizing->run, sizing->runs, sizeof(sizing->run[0]), compare_runs);
 	rc = shadow(sizing);
 	if (rc == 0)
 		rc = fill_budget(sizing);
@@ -393,13 +425,9 @@ static int find_size(struct memreg_sizing *sizing)
 /* --premap: is this size enough? */
 static int check_size(struct memreg_sizing *sizing)
 {
-	struct twi_replay_pool pool = { NULL, sizing->options->premap, 0 };
-	int rc = probe(sizing);
+	struct twi_replay_pool pool = { provider(sizing), sizing->options->premap,
+					sizing->own.bytes };
 
-	if (rc != 0)
-		return rc;
-	pool.ops = provider(sizing);
-	pool.reserve_bytes = sizing->own.bytes;
 	sizing->named = sizing->smallest = sizing->options->premap;
 	if (twi_replay_run(sizing->job.replay, &pool, true, &sizing->peak) != TOW_OK)
 		return failed(sizing);
@@ -420,7 +448,9 @@ int memreg_size(const struct memreg_options *options)
 	if (sizing == NULL)
 		return MEMREG_FAULT;
 	sizing->options = options;
-	rc = memreg_job_open(options, &sizing->job);
+	rc = probe(sizing);
+	if (rc == 0)
+		rc = memreg_job_open(options, sizing->own.bytes, &sizing->job);
 	if (rc == 0)
 		rc = options->premap > 0 ? check_size(sizing) : find_size(sizing);
 	memreg_progress(NULL, 0, 0);

@@ -116,9 +116,9 @@ int twi_replay_run(const struct twi_replay *replay, const struct twi_replay_pool
 	for (uint64_t i = 0; i < replay->count; i++) {
 		const struct twi_replay_op *op = &replay->op[i];
 
-		if (op->kind == TWI_ALLOC_EVENT_ALLOC)
+		if (op->kind == TWI_ALLOC_ALLOC)
 			take(&arena, op, out);
-		else if (op->kind == TWI_ALLOC_EVENT_FREE)
+		else if (op->kind == TWI_ALLOC_FREE)
 			give(&arena, op->slot);
 		if (look && i == replay->peak_op)
 			look_at(&arena, out);

@@ -142,15 +142,15 @@ static int compile_one(struct twi_replay *replay, struct live *live,
 	int status = TOW_OK;
 
 	switch (event->kind) {
-	case TWI_ALLOC_EVENT_ALLOC:
+	case TWI_ALLOC_ALLOC:
 		status = take(replay, live, event, index, &op);
 		break;
-	case TWI_ALLOC_EVENT_FREE:
+	case TWI_ALLOC_FREE:
 		if (drop(live, event, &op))
 			break;
 		replay->unmatched_frees++;
 		return TOW_OK;
-	case TWI_ALLOC_EVENT_STEP:
+	case TWI_ALLOC_STEP:
 		replay->steps++;
 		break;
 	default:
@@ -159,7 +159,7 @@ static int compile_one(struct twi_replay *replay, struct live *live,
 	}
 	if (status != TOW_OK)
 		return status;
-	if (event->kind != TWI_ALLOC_EVENT_STEP && !(*threads >> event->thread % 64 & 1)) {
+	if (event->kind != TWI_ALLOC_STEP && !(*threads >> event->thread % 64 & 1)) {
 		*threads |= (uint64_t)1 << event->thread % 64;
 		replay->threads++;
 	}
@@ -192,7 +192,7 @@ int twi_replay_create(const struct twi_alloc_event *event, uint64_t count, struc
 	if (status == TOW_OK) {
 		replay->never_freed = replay->allocs;
 		for (uint64_t i = 0; i < replay->count; i++)
-			replay->never_freed -= replay->op[i].kind == TWI_ALLOC_EVENT_FREE;
+			replay->never_freed -= replay->op[i].kind == TWI_ALLOC_FREE;
 		*out = replay;
 	} else {
 		twi_replay_destroy(replay);
@@ -245,9 +245,9 @@ static void move_all(const struct twi_replay *replay, uint64_t seed, uint32_t pe
 		moved[i].index = i;
 		moved[i].ns = warp(op->ns >= first ? op->ns - first : 0, span, seed, op->thread,
 				   permille);
-		if (op->kind == TWI_ALLOC_EVENT_ALLOC)
+		if (op->kind == TWI_ALLOC_ALLOC)
 			born[op->slot] = moved[i].ns;
-		else if (op->kind == TWI_ALLOC_EVENT_FREE)
+		else if (op->kind == TWI_ALLOC_FREE)
 			moved[i].ns = twi_max(moved[i].ns, born[op->slot]);
 	}
 	qsort(moved, replay->count, sizeof(moved[0]), compare_moved);
@@ -332,9 +332,9 @@ int twi_replay_groups(const struct twi_replay *replay, struct twi_replay_group *
 	for (uint64_t i = 0; i <= replay->peak_op; i++) {
 		const struct twi_replay_op *op = &replay->op[i];
 
-		if (op->kind == TWI_ALLOC_EVENT_ALLOC)
+		if (op->kind == TWI_ALLOC_ALLOC)
 			all[op->slot] = (struct twi_replay_group){ op->group, op->bytes, 1 };
-		else if (op->kind == TWI_ALLOC_EVENT_FREE)
+		else if (op->kind == TWI_ALLOC_FREE)
 			all[op->slot].allocations = 0;
 	}
 	for (uint64_t i = 0; i < replay->slots; i++)

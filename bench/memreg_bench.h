@@ -93,10 +93,11 @@ struct memreg_op {
 };
 
 struct memreg_job {
-	char source[256];  /* file */
-	char strategy[32]; /* "" for a log */
-	double sampled;    /* 1 of so many allocations is in the log */
-	uint64_t lost;     /* events that the log had no room for */
+	char source[256];      /* file */
+	char strategy[32];     /* "" for a log */
+	double sampled;        /* 1 of so many allocations is in the log */
+	uint64_t lost;         /* events that the log had no room for */
+	uint64_t before_bytes; /* live when the log began; what of it is whose is not known */
 	struct strategy_plan plan;
 	struct workload work;
 	struct twi_replay *replay;

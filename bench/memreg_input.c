@@ -159,6 +159,7 @@ static int open_log(const struct memreg_options *options, uint64_t own_bytes,
 		return rc;
 	job->sampled = log.sampled;
 	job->lost = log.lost;
+	job->before_bytes = log.before_bytes;
 	rc = log.count > 0 ? add_before(&log, own_bytes) : 0;
 	if (rc != 0) {
 		memreg_log_free(&log);

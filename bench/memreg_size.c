@@ -267,12 +267,14 @@ static void scale(struct memreg_sizing *sizing)
 {
 	const struct memreg_job *job = &sizing->job;
 	double factor = missing_factor(job), rest;
+	/* What was there before is known to the byte. */
+	uint64_t known = twi_max(sizing->own.bytes, job->before_bytes);
 
 	sizing->named = sizing->smallest + sizing->headroom;
 	if (factor <= 1)
 		return;
-	rest = (double)(sizing->named - twi_min(sizing->named, sizing->own.bytes)) * factor;
-	sizing->named = twi_align_up(sizing->own.bytes + (uint64_t)rest, sizing->found.step_bytes);
+	rest = (double)(sizing->named - twi_min(sizing->named, known)) * factor;
+	sizing->named = twi_align_up(known + (uint64_t)rest, sizing->found.step_bytes);
 	sizing->headroom = 0;
 	sizing->verified = false;
 	snprintf(sizing->verified_why, sizeof(sizing->verified_why),

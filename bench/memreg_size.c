@@ -8,8 +8,8 @@
  *   curve     real runs of pools that are too small: what that costs
  *
  * The size named is the smallest that is clean, plus, for a log of several threads, what its other
- * orders needed, which is at most a twentieth: with more, nobody could tell a pool that is right
- * from one that is merely large.
+ * orders needed, which is at most a fourteenth: with a tenth, nobody could tell a pool that is
+ * right from one that is merely large.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,11 +26,11 @@
 #define GIB            ((uint64_t)1 << 30)
 #define PROBE_BYTES    (64 * MIB)
 #define PROBE_MOST     (1280 * MIB)
-#define ORDERS         8
-#define ORDERS_LARGE   2
+#define ORDERS         32
+#define ORDERS_LARGE   4
 #define LARGE_LOG      1000000 /* events */
-#define ORDER_PERMILLE 20
-#define HEADROOM_PART  20 /* of the size: the most that other orders may add */
+#define ORDER_PERMILLE 50
+#define HEADROOM_PART  14 /* of the size: the most that other orders may add */
 #define CORRECTIONS    8
 
 static const struct twi_arena_ops *const providers[] = { &twi_arena_pagerun };
@@ -141,30 +141,41 @@ static void settle_headroom(struct memreg_sizing *sizing, uint64_t most)
 	sizing->headroom = most > sizing->smallest ? most - sizing->smallest : 0;
 }
 
-/* The threads of a log could have run a little otherwise. */
+static int compare_sizes(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The threads of a log could have run a little otherwise: what 95 % of other orders need. */
 static int try_orders(struct memreg_sizing *sizing)
 {
 	const struct twi_replay *replay = sizing->job.replay;
 	uint32_t orders = replay->count > LARGE_LOG ? ORDERS_LARGE : ORDERS;
-	uint64_t most = sizing->smallest, cap = most + most / HEADROOM_PART;
-	int rc = 0;
+	uint64_t need[ORDERS], most = sizing->smallest, cap = most + most / HEADROOM_PART;
 
-	for (uint32_t i = 0; rc == 0 && replay->threads > 1 && i < orders; i++) {
+	for (uint32_t i = 0; replay->threads > 1 && i < orders; i++) {
 		struct twi_replay_found found;
 		struct twi_replay *varied;
+		int rc;
 
 		memreg_progress("other orders of the threads", 25 + i * 25 / orders, 100);
 		if (twi_replay_vary(replay, i + 1, ORDER_PERMILLE, &varied) != TOW_OK)
 			return failed(sizing);
 		rc = search(sizing, varied, sizing->smallest, &found);
 		twi_replay_destroy(varied);
-		if (rc == 0)
-			most = twi_max(most, found.bytes);
-		sizing->orders++;
+		if (rc != 0)
+			return rc;
+		need[sizing->orders++] = found.bytes;
+	}
+	if (sizing->orders > 0) {
+		qsort(need, sizing->orders, sizeof(need[0]), compare_sizes);
+		most = need[sizing->orders - 1 - sizing->orders / 20];
 	}
 	most = twi_min(most, cap / sizing->found.step_bytes * sizing->found.step_bytes);
 	settle_headroom(sizing, most);
-	return rc;
+	return 0;
 }
 
 /* How much more there was than the log holds; 1: it is whole. */

@@ -175,6 +175,7 @@ struct memreg_sizing {
 	uint64_t named;                /* both */
 	uint32_t orders;               /* that were tried */
 	uint64_t below_step;
+	bool clean_at_90; /* a real run at 90 % of the named size had nothing to complain of */
 	bool verified;
 	char verified_why[512];
 	struct twi_budget budget;

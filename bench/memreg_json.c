@@ -27,7 +27,7 @@ static json_t *run_json(const struct memreg_sizing *sizing, const struct memreg_
 
 	json_object_set_new(json, "premap_memory_bytes", number(run->bytes));
 	json_object_set_new(json, "percent",
-			    json_real(100.0 * (double)run->bytes / (double)sizing->smallest));
+			    json_real(100.0 * (double)run->bytes / (double)sizing->named));
 	json_object_set_new(json, "role", json_string(role));
 	json_object_set_new(json, "ran", json_boolean(run->ran));
 	json_object_set_new(json, "reason", text_or_null(run->why));
@@ -170,6 +170,7 @@ int memreg_json(const struct memreg_sizing *s)
 		json_object_set_new(root, "sizes_tried", number(s->found.tried));
 		json_object_set_new(root, "sizes_above_that_do_not_fit",
 				    number(s->found.above_missed));
+		json_object_set_new(root, "clean_at_90_percent", json_boolean(s->clean_at_90));
 		json_object_set_new(root, "assumptions", assumptions_json(&s->job.plan));
 		json_object_set_new(root, "premap", rows_json(&s->rows, "premap"));
 		json_object_set_new(root, "late_registration", rows_json(&s->rows, "late"));

@@ -104,6 +104,8 @@ static void print_answer(const struct memreg_sizing *s)
 		printf("  NOT verified: %s\n", s->verified_why);
 	printf("  headroom: %.2f MiB%s; at the peak %.2f MiB of it are free\n", mib(s->headroom),
 	       s->orders > 0 ? " for other orders of the threads" : "", mib(s->peak.free_bytes));
+	if (s->clean_at_90)
+		printf("  not monotone: a real run with 90 %% of it was clean too\n");
 	if (s->found.above_missed > 0)
 		printf("  fragile: %" PRIu64 " of the next 4 larger sizes do not fit\n",
 		       s->found.above_missed);

@@ -66,6 +66,15 @@ static const struct twi_arena_ops *provider(const struct memreg_sizing *sizing)
 	return providers[0];
 }
 
+/* A pool as it is mapped when `bytes` are asked for. */
+static struct twi_replay_pool pool_of(const struct memreg_sizing *sizing, uint64_t bytes)
+{
+	uint64_t page = twi_max(sizing->own.page_bytes, (uint64_t)4096);
+
+	return (struct twi_replay_pool){ provider(sizing), twi_align_up(bytes, page),
+					 sizing->own.bytes };
+}
+
 /* A pool of 64 MiB holds what a runtime takes, unless its knobs say more. */
 static int probe(struct memreg_sizing *sizing)
 {
@@ -92,6 +101,7 @@ static int search(struct memreg_sizing *sizing, const struct twi_replay *replay,
 	struct twi_replay_search wanted = { .ops = provider(sizing),
 					    .reserve_bytes = sizing->own.bytes,
 					    .least_bytes = least,
+					    .page_bytes = sizing->own.page_bytes,
 					    .progress = on_try,
 					    .arg = sizing };
 
@@ -124,7 +134,7 @@ static int search_all(struct memreg_sizing *sizing)
 /* Does the log, as it was recorded, fit? */
 static bool fits(const struct memreg_sizing *sizing, uint64_t bytes)
 {
-	struct twi_replay_pool pool = { provider(sizing), bytes, sizing->own.bytes };
+	struct twi_replay_pool pool = pool_of(sizing, bytes);
 	struct twi_replay_result result;
 
 	return twi_replay_run(sizing->job.replay, &pool, false, &result) == TOW_OK &&
@@ -137,7 +147,7 @@ static void settle_headroom(struct memreg_sizing *sizing, uint64_t most)
 	uint64_t step = sizing->found.step_bytes;
 
 	while (most > sizing->smallest && (!fits(sizing, most) || fits(sizing, most / 10 * 9)))
-		most -= step;
+		most -= twi_min(step, most - sizing->smallest);
 	sizing->headroom = most > sizing->smallest ? most - sizing->smallest : 0;
 }
 
@@ -173,7 +183,8 @@ static int try_orders(struct memreg_sizing *sizing)
 		qsort(need, sizing->orders, sizeof(need[0]), compare_sizes);
 		most = need[sizing->orders - 1 - sizing->orders / 20];
 	}
-	most = twi_min(most, cap / sizing->found.step_bytes * sizing->found.step_bytes);
+	most = twi_min(most, twi_max(sizing->smallest,
+				     cap / sizing->found.step_bytes * sizing->found.step_bytes));
 	settle_headroom(sizing, most);
 	return 0;
 }
@@ -299,12 +310,18 @@ static void curve(struct memreg_sizing *sizing)
 	uint64_t grain = 64u << 10;
 
 	for (size_t i = 0; i < twi_array_count(percents); i++) {
-		uint64_t bytes = sizing->smallest / 100 * percents[i] / grain * grain;
+		uint64_t bytes = sizing->named / 100 * percents[i] / grain * grain;
+		struct memreg_run *run;
 
+		/* To the byte: this is the size that others check. */
+		if (percents[i] == 90)
+			bytes = sizing->named / 10 * 9;
 		if (bytes < TWI_REPLAY_POOL_MIN ||
 		    (sizing->options->quick && percents[i] != 90 && percents[i] != 50))
 			continue;
-		real_run(sizing, bytes);
+		run = real_run(sizing, bytes);
+		sizing->clean_at_90 =
+			sizing->clean_at_90 || (percents[i] == 90 && memreg_run_clean(run));
 		keep_run(sizing);
 	}
 }
@@ -318,7 +335,7 @@ static int shadow(struct memreg_sizing *sizing)
 	for (uint32_t i = 0; i < points; i++) {
 		uint64_t bytes =
 			sizing->smallest / 100 * (20 + i * 85 / (points - 1)) / grain * grain;
-		struct twi_replay_pool pool = { provider(sizing), bytes, sizing->own.bytes };
+		struct twi_replay_pool pool = pool_of(sizing, bytes);
 		struct twi_replay_result result;
 
 		memreg_progress("replaying smaller pools", 90 + i * 5 / points, 100);
@@ -368,7 +385,7 @@ static int add_consumers(struct memreg_sizing *sizing)
 /* A line for each consumer at the peak, and what the pool adds to them; the sum is the size. */
 static int fill_budget(struct memreg_sizing *sizing)
 {
-	struct twi_replay_pool pool = { provider(sizing), sizing->found.bytes, sizing->own.bytes };
+	struct twi_replay_pool pool = pool_of(sizing, sizing->found.bytes);
 	struct twi_budget *budget = &sizing->budget;
 	uint64_t sum, rounding;
 	int rc;
@@ -384,13 +401,12 @@ static int fill_budget(struct memreg_sizing *sizing)
 		       "staging_bytes, taken when it opens; as this runtime does");
 	twi_budget_add(budget, rounding, "arena: rounding and alignment",
 		       "blocks are whole pages or slots of a slab");
-	twi_budget_round(budget, sizing->smallest, sizing->found.step_bytes,
-			 "arena: free, but in pieces",
+	twi_budget_round(budget, sizing->smallest, 4096, "arena: free, but in pieces",
 			 "between blocks at the peak, and to the step of the search");
 	if (sizing->headroom > 0)
 		twi_budget_add(budget, sizing->headroom, "headroom: other orders of the threads",
 			       "what the log needed in orders that could have been");
-	twi_budget_round(budget, sizing->named, sizing->found.step_bytes, "not in the log",
+	twi_budget_round(budget, sizing->named, 4096, "not in the log",
 			 "scaled by what the log says is missing");
 	return 0;
 }
@@ -438,8 +454,7 @@ static int find_size(struct memreg_sizing *sizing)
 /* --premap: is this size enough? */
 static int check_size(struct memreg_sizing *sizing)
 {
-	struct twi_replay_pool pool = { provider(sizing), sizing->options->premap,
-					sizing->own.bytes };
+	struct twi_replay_pool pool = pool_of(sizing, sizing->options->premap);
 
 	sizing->named = sizing->smallest = sizing->options->premap;
 	if (twi_replay_run(sizing->job.replay, &pool, true, &sizing->peak) != TOW_OK)

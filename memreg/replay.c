@@ -12,6 +12,7 @@
 #include "memreg/arena.h"
 #include "memreg/lease.h"
 #include <internal/base.h>
+#include <towline/status.h>
 
 #define PAGE 4096u
 
@@ -147,7 +148,9 @@ struct search {
 
 static bool fits(struct search *search, uint64_t bytes)
 {
-	struct twi_replay_pool pool = { search->wanted->ops, bytes, search->wanted->reserve_bytes };
+	uint64_t page = twi_max(search->wanted->page_bytes, (uint64_t)PAGE);
+	struct twi_replay_pool pool = { search->wanted->ops, twi_align_up(bytes, page),
+					search->wanted->reserve_bytes };
 	struct twi_replay_result result;
 	bool clean;
 
@@ -192,18 +195,33 @@ static uint64_t gallop(struct search *search, uint64_t low)
 	return bisect(search, below, at);
 }
 
-/* The sizes that must not fit below `bytes`, if it is the answer; 0: none of them does. */
+/*
+ * A size below `bytes` that fits, though it must not if `bytes` is the answer; 0: none was found.
+ * Small pools differ by pages, so 90 % is tried as those who check it compute it: to the byte, and
+ * in whole MiB. Sizes of the step around it, because an island of sizes that fit is often wider.
+ */
 static uint64_t fits_below(struct search *search, uint64_t bytes)
 {
 	uint64_t step = search->found->step_bytes, least = search->found->lower_bytes;
-	uint64_t tenth = bytes / 10 * 9 / step * step;
+	uint64_t tenth = bytes / 10 * 9, whole = tenth & ~(((uint64_t)1 << 20) - 1);
+	const uint64_t below[] = {
+		bytes - twi_min(bytes, step),
+		bytes - twi_min(bytes, 2 * step),
+		bytes - twi_min(bytes, 3 * step),
+		bytes - twi_min(bytes, 4 * step),
+		tenth,
+		tenth + step,
+		tenth - twi_min(tenth, step),
+		whole,
+		whole + ((uint64_t)1 << 20),
+	};
 
-	/* bytes - step was tried by the bisection, or lies below the lower bound. */
-	for (uint64_t k = 2; k <= 4 && bytes >= least + k * step; k++)
-		if (fits(search, bytes - k * step))
-			return bytes - k * step;
-	if (tenth >= least && fits(search, tenth))
-		return tenth;
+	for (size_t i = 0; i < twi_array_count(below); i++) {
+		uint64_t size = twi_align_up(below[i], PAGE);
+
+		if (size >= least && size < bytes && fits(search, size))
+			return size;
+	}
 	return 0;
 }
 
@@ -216,14 +234,13 @@ int twi_replay_find(const struct twi_replay *replay, const struct twi_replay_sea
 
 	*out = (struct twi_replay_found){ .step_bytes = step };
 	least = twi_max(twi_max(least, wanted->least_bytes), TWI_REPLAY_POOL_MIN);
-	out->lower_bytes = twi_align_up(least, step);
+	out->lower_bytes = twi_align_up(least, PAGE);
 	out->upper_bytes =
 		twi_align_up(twi_max(replay->all_rounded + wanted->reserve_bytes, least), step);
-	out->bytes = gallop(&search, out->lower_bytes);
+	out->bytes = gallop(&search, twi_align_up(least, step));
 	while ((lower = fits_below(&search, out->bytes)) != 0 && search.status == TOW_OK)
-		out->bytes = lower > out->lower_bytes
-				     ? bisect(&search, out->lower_bytes - step, lower)
-				     : lower;
+		out->bytes =
+			bisect(&search, out->lower_bytes - twi_min(out->lower_bytes, step), lower);
 	for (uint64_t k = 1; k <= 4; k++)
 		out->above_missed += !fits(&search, out->bytes + k * step);
 	return search.status;

@@ -14,7 +14,8 @@
  * Whether a log fits is not strictly monotone in the size: where a block lands depends on where the
  * others are, so a pool a little larger may, rarely, be fragmented a little more. The search
  * therefore tests what it answers: the size it names fits, the step below does not, nor do the
- * steps near it, nor does 90 % of it; when one of these fits after all, it goes on from there.
+ * steps near it, nor does 90 % of it, to the byte; when one of these fits after all, it goes on
+ * from there. So the answer need not be a multiple of the step.
  *
  * No threads, no clock: the same program and size give the same result.
  */
@@ -106,6 +107,7 @@ struct twi_replay_search {
 	uint64_t reserve_bytes;
 	uint64_t step_bytes;  /* granularity of the answer; 0: by twi_replay_step */
 	uint64_t least_bytes; /* do not look below; 0: from what the program shows */
+	uint64_t page_bytes;  /* the pool is mapped in whole ones of these; 0: 4096 */
 	/* After each size that was tried; NULL: nobody listens. */
 	void (*progress)(void *arg, uint64_t bytes, bool fits);
 	void *arg;

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@
 static const char help[] =
 	"usage: tow-grads --workload FILE [options]\n"
 	"\n"
-	"  --workload FILE   tensors to exchange (bench/workloads/*.tsv)\n"
+	"  --workload FILE   tensors to exchange: a file, or gpt2, resnet50, llama3-8b\n"
 	"  --steps N         how often [5]\n"
 	"  --tensors N       only the first N tensors of the file [all]\n"
 	"  --window N        messages in flight in each direction [32]\n"
@@ -155,9 +156,11 @@ static int say(int fd, const void *data, size_t bytes)
 	return GRADS_FAILED;
 }
 
-static int run_child(const struct grads_options *options, const struct grads_workload *work, int fd)
+static int run_child(const struct grads_options *options, const struct workload *work,
+		     const struct strategy_plan *plan, int fd)
 {
-	struct grads_rank rank = { .options = options, .work = work, .rank = 1 };
+	struct grads_rank rank = { .options = options, .work = work, .plan = plan, .rank = 1 };
+	char ready = 1;
 	char address[TOW_ADDRESS_MAX] = "";
 	int rc = grads_rank_open(&rank, address, sizeof(address)), said;
 
@@ -165,6 +168,8 @@ static int run_child(const struct grads_options *options, const struct grads_wor
 		rc = say(fd, address, sizeof(address));
 	if (rc == 0)
 		rc = grads_rank_join(&rank, NULL);
+	if (rc == 0)
+		rc = say(fd, &ready, sizeof(ready));
 	if (rc == 0)
 		rc = grads_rank_run(&rank);
 	rank.outcome.code = rc;
@@ -187,10 +192,11 @@ static int hear(const struct grads_options *options, int fd, void *data, size_t 
 	return GRADS_FAILED;
 }
 
-static int run_parent(const struct grads_options *options, const struct grads_workload *work,
-		      int fd)
+static int run_parent(const struct grads_options *options, const struct workload *work,
+		      const struct strategy_plan *plan, int fd)
 {
-	struct grads_rank rank = { .options = options, .work = work };
+	struct grads_rank rank = { .options = options, .work = work, .plan = plan };
+	char ready;
 	char theirs[TOW_ADDRESS_MAX], mine[TOW_ADDRESS_MAX];
 	struct grads_outcome other = { .code = GRADS_FAILED };
 	int rc = grads_rank_open(&rank, mine, sizeof(mine));
@@ -199,6 +205,8 @@ static int run_parent(const struct grads_options *options, const struct grads_wo
 		rc = hear(options, fd, theirs, sizeof(theirs));
 	if (rc == 0)
 		rc = grads_rank_join(&rank, theirs);
+	if (rc == 0)
+		rc = hear(options, fd, &ready, sizeof(ready));
 	if (rc == 0) {
 		grads_report_head(&rank);
 		rc = grads_rank_run(&rank);
@@ -233,7 +241,8 @@ static int reap(pid_t child, double seconds)
 	return GRADS_FAILED;
 }
 
-static int run(const struct grads_options *options, const struct grads_workload *work)
+static int run(const struct grads_options *options, const struct workload *work,
+	       const struct strategy_plan *plan)
 {
 	pid_t parent = getpid(), child;
 	int fds[2], rc, ended;
@@ -245,10 +254,10 @@ static int run(const struct grads_options *options, const struct grads_workload 
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(fds[0]);
-		_exit(getppid() == parent ? run_child(options, work, fds[1]) : GRADS_FAILED);
+		_exit(getppid() == parent ? run_child(options, work, plan, fds[1]) : GRADS_FAILED);
 	}
 	close(fds[1]);
-	rc = run_parent(options, work, fds[0]);
+	rc = run_parent(options, work, plan, fds[0]);
 	close(fds[0]);
 	ended = reap(child, rc == GRADS_FAILED ? 3 : 10 + options->linger_s);
 	/* What the child found wrong is more than that rank 0 then lost it. */
@@ -256,7 +265,7 @@ static int run(const struct grads_options *options, const struct grads_workload 
 }
 
 /* Two ranks with two buffers for each tensor; better refused than ended by the kernel. */
-static int check_memory(const struct grads_workload *work)
+static int check_memory(const struct workload *work)
 {
 	uint64_t have = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t need = 4 * work->bytes;
@@ -270,21 +279,41 @@ static int check_memory(const struct grads_workload *work)
 	return GRADS_FAILED;
 }
 
+/* The workload's tensors, and what a data-parallel step does with them. */
+static int prepare(const struct grads_options *options, struct workload *work,
+		   struct strategy_plan *plan)
+{
+	char path[4096], error[1024];
+
+	*plan = (struct strategy_plan){ .events = NULL };
+	if (workload_find(options->file, path, sizeof(path), error, sizeof(error)) != 0 ||
+	    workload_load(path, options->limit, work, error, sizeof(error)) != 0) {
+		fprintf(stderr, "tow-grads: %s\n", error);
+		return GRADS_FAILED;
+	}
+	strategy_assume(STRATEGY_DATA_PARALLEL, work, plan);
+	if (strategy_make(plan, work) == 0)
+		return 0;
+	fprintf(stderr, "tow-grads: no memory for the plan of %" PRIu64 " tensors\n", work->count);
+	return GRADS_FAILED;
+}
+
 int main(int argc, char **argv)
 {
-	struct grads_workload work;
+	struct workload work = { .count = 0 };
+	struct strategy_plan plan;
 	struct grads_options options;
 	int rc = parse(&options, argc, argv);
 
 	if (rc != 0)
 		return rc < 0 ? EXIT_SUCCESS : rc;
 	signal(SIGPIPE, SIG_IGN);
-	rc = grads_workload_load(options.file, options.limit, &work);
-	if (rc != 0)
-		return rc;
-	rc = check_memory(&work);
+	rc = prepare(&options, &work, &plan);
 	if (rc == 0)
-		rc = run(&options, &work);
-	grads_workload_free(&work);
+		rc = check_memory(&work);
+	if (rc == 0)
+		rc = run(&options, &work, &plan);
+	strategy_free(&plan);
+	workload_free(&work);
 	return rc;
 }

@@ -5,8 +5,11 @@
  * left out: make a gradient for each tensor, give it to the peer and get the peer's, look at every
  * byte of what came. Both directions run at once with a bounded number of messages in flight.
  *
- * Buffers come from the pool, where payload moves without a copy. What the pool has no room for
- * comes from the heap, as in a real runtime: it works, costs more, and the report says so.
+ * Every message finds its receive posted, so that nothing waits in the library and is copied from
+ * there. A rank sends message i when it has received the peer's message i - window, which the peer
+ * sent with its receives posted up to two windows ahead of what it had settled. What begins a step
+ * is a token from rank 0 and the answer of rank 1; rank 1 posts the receive of the next token
+ * before it sends the last that rank 0 waits for.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -44,44 +47,6 @@ static struct pattern gradient(const struct grads_rank *rank, uint64_t step, uin
 	return pattern_floats((step * rank->work->count + tensor) * 2 + (uint64_t)owner);
 }
 
-static int make_buffer(struct grads_rank *rank, uint64_t bytes, void **memory_out, bool *heap_out)
-{
-	struct grads_outcome *outcome = &rank->outcome;
-	int rc = tow_alloc(rank->runtime, bytes, 0, memory_out);
-
-	if (rc != TOW_EEXHAUSTED)
-		return rc < 0 ? grads_failed(rank->rank, "buffer from the pool", rc) : 0;
-	if (outcome->heap_buffers++ == 0)
-		snprintf(outcome->pool_message, sizeof(outcome->pool_message), "%s",
-			 tow_error_message());
-	outcome->heap_bytes += bytes;
-	*heap_out = true;
-	if (posix_memalign(memory_out, 4096, bytes) != 0)
-		return grads_failed(rank->rank, "buffer from the heap", TOW_ENOMEM);
-	return 0;
-}
-
-static int make_buffers(struct grads_rank *rank)
-{
-	uint64_t count = rank->work->count;
-	int rc = 0;
-
-	rank->send = calloc(count, sizeof(*rank->send));
-	rank->recv = calloc(count, sizeof(*rank->recv));
-	rank->send_heap = calloc(count, sizeof(*rank->send_heap));
-	rank->recv_heap = calloc(count, sizeof(*rank->recv_heap));
-	if (!rank->send || !rank->recv || !rank->send_heap || !rank->recv_heap)
-		return grads_failed(rank->rank, "tables of the buffers", TOW_ENOMEM);
-	for (uint64_t i = 0; i < count && rc == 0; i++) {
-		uint64_t bytes = rank->work->tensors[i].bytes;
-
-		rc = make_buffer(rank, bytes, &rank->send[i], &rank->send_heap[i]);
-		if (rc == 0)
-			rc = make_buffer(rank, bytes, &rank->recv[i], &rank->recv_heap[i]);
-	}
-	return rc;
-}
-
 int grads_rank_open(struct grads_rank *rank, char *address_out, size_t address_size)
 {
 	const struct grads_options *wanted = rank->options;
@@ -92,19 +57,28 @@ int grads_rank_open(struct grads_rank *rank, char *address_out, size_t address_s
 	if (wanted->premap != 0)
 		options.premap_memory_bytes = (int64_t)wanted->premap;
 	else if (getenv("TOW_PREMAP_MEMORY_BYTES") == NULL)
-		options.premap_memory_bytes = (int64_t)grads_workload_premap(rank->work);
+		options.premap_memory_bytes = (int64_t)grads_premap(rank->plan);
 	options.job = "tow-grads";
 	options.rank = rank->rank;
 	rc = tow_runtime_open(&options, &rank->runtime);
 	if (rc < 0)
 		return grads_failed(rank->rank, "opening the runtime", rc);
-	rc = make_buffers(rank);
-	if (rc != 0)
-		return rc;
 	rc = tow_endpoint_open(rank->runtime, "tcp://127.0.0.1:0", &rank->endpoint);
 	if (rc == TOW_OK)
 		rc = tow_endpoint_address(rank->endpoint, address_out, address_size);
 	return rc < 0 ? grads_failed(rank->rank, "opening the endpoint", rc) : 0;
+}
+
+/* Posts the receive of what begins a step. */
+static int expect_token(struct grads_rank *rank, uint64_t step)
+{
+	int rc = tow_recv_start(rank->peer, &rank->barrier_in, sizeof(rank->barrier_in),
+				TAG_BARRIER + step, NULL, &rank->barrier);
+
+	if (rc >= 0)
+		return 0;
+	rank->barrier = NULL;
+	return grads_failed(rank->rank, "barrier", rc);
 }
 
 int grads_rank_join(struct grads_rank *rank, const char *address)
@@ -127,7 +101,10 @@ int grads_rank_join(struct grads_rank *rank, const char *address)
 	rank->peer = result.peer;
 	/* From here on a registration is late: steps must not pay for start-up. */
 	rc = tow_runtime_seal(rank->runtime);
-	return rc < 0 ? grads_failed(rank->rank, "sealing the runtime", rc) : 0;
+	if (rc < 0)
+		return grads_failed(rank->rank, "sealing the runtime", rc);
+	rc = grads_buffers_make(rank);
+	return rc == 0 && rank->rank == 1 ? expect_token(rank, 0) : rc;
 }
 
 static int finish(struct grads_rank *rank, struct tow_op *op)
@@ -139,60 +116,91 @@ static int finish(struct grads_rank *rank, struct tow_op *op)
 	return rc == TOW_OK || rc == TOW_COPIED ? 0 : grads_failed(rank->rank, "exchange", rc);
 }
 
-/* Both ranks have made their gradients and posted their first receives: the clock may start. */
+static int send_token(struct grads_rank *rank, uint64_t step)
+{
+	struct tow_op *send;
+	int rc = tow_send_start(rank->peer, &rank->barrier_out, sizeof(rank->barrier_out),
+				TAG_BARRIER + step, NULL, &send);
+
+	return rc < 0 ? grads_failed(rank->rank, "barrier", rc) : finish(rank, send);
+}
+
+/*
+ * Both ranks have made their gradients and posted their first receives: the clock may start. Rank 0
+ * asks, rank 1 answers and then expects the next question.
+ */
 static int barrier(struct grads_rank *rank, uint64_t step)
 {
-	uint64_t tag = TAG_BARRIER + step;
-	struct tow_op *send, *recv;
-	int rc = tow_recv_start(rank->peer, &rank->barrier_in, sizeof(rank->barrier_in), tag, NULL,
-				&recv);
+	struct tow_op *token;
+	int rc = rank->rank == 0 ? expect_token(rank, step) : 0;
 
-	if (rc < 0)
-		return grads_failed(rank->rank, "barrier", rc);
-	rc = tow_send_start(rank->peer, &rank->barrier_out, sizeof(rank->barrier_out), tag, NULL,
-			    &send);
-	if (rc < 0) {
-		tow_op_release(recv);
-		return grads_failed(rank->rank, "barrier", rc);
-	}
-	rc = finish(rank, send);
-	if (rc != 0)
-		tow_op_release(recv);
-	return rc == 0 ? finish(rank, recv) : rc;
+	if (rc == 0 && rank->rank == 0)
+		rc = send_token(rank, step);
+	token = rank->barrier;
+	rank->barrier = NULL;
+	if (rc == 0)
+		rc = finish(rank, token);
+	else
+		tow_op_release(token);
+	/* The next question comes when rank 0 has this step's messages, none of which is sent yet.
+	 */
+	if (rc == 0 && rank->rank == 1 && step < rank->options->steps)
+		rc = expect_token(rank, step + 1);
+	if (rc == 0 && rank->rank == 1)
+		rc = send_token(rank, step);
+	return rc;
 }
 
 struct window {
-	struct tow_op *send[GRADS_WINDOW_MAX], *recv[GRADS_WINDOW_MAX];
+	struct tow_op *send[GRADS_WINDOW_MAX], *recv[2 * GRADS_WINDOW_MAX];
 };
 
-static int start(struct grads_rank *rank, struct window *window, uint64_t step, uint64_t i,
-		 bool sends)
+/* Message i of a step. */
+static const struct strategy_event *message(const struct grads_rank *rank, uint64_t i)
 {
-	uint64_t bytes = rank->work->tensors[i].bytes, slot = i % rank->options->window;
-	uint64_t tag = step * rank->work->count + i;
-	int rc = sends ? tow_send_start(rank->peer, rank->send[i], bytes, tag, NULL,
-					&window->send[slot])
-		       : tow_recv_start(rank->peer, rank->recv[i], bytes, tag, NULL,
-					&window->recv[slot]);
+	return &rank->plan->events[rank->plan->step_begin + i];
+}
 
-	return rc < 0 ? grads_failed(rank->rank, rank->work->tensors[i].name, rc) : 0;
+static struct tow_op **receive_of(const struct grads_rank *rank, struct window *window, uint64_t i)
+{
+	return &window->recv[i % (2 * rank->options->window)];
+}
+
+static int start_receive(struct grads_rank *rank, struct window *window, uint64_t step, uint64_t i)
+{
+	const struct strategy_event *event = message(rank, i);
+	int rc = tow_recv_start(rank->peer, rank->buffer[event->to], event->bytes,
+				step * rank->work->count + i, NULL, receive_of(rank, window, i));
+
+	return rc < 0 ? grads_failed(rank->rank, rank->work->tensors[event->tensor].name, rc) : 0;
+}
+
+static int start_send(struct grads_rank *rank, struct window *window, uint64_t step, uint64_t i)
+{
+	const struct strategy_event *event = message(rank, i);
+	int rc = tow_send_start(rank->peer, rank->buffer[event->buffer], event->bytes,
+				step * rank->work->count + i, NULL,
+				&window->send[i % rank->options->window]);
+
+	return rc < 0 ? grads_failed(rank->rank, rank->work->tensors[event->tensor].name, rc) : 0;
 }
 
 /* Waits for message i in both directions. */
 static int settle(struct grads_rank *rank, struct window *window, uint64_t i)
 {
+	struct tow_op **recv = receive_of(rank, window, i);
 	uint64_t slot = i % rank->options->window;
 	int rc = finish(rank, window->send[slot]);
 
 	window->send[slot] = NULL;
 	if (rc == 0) {
-		rc = finish(rank, window->recv[slot]);
-		window->recv[slot] = NULL;
+		rc = finish(rank, *recv);
+		*recv = NULL;
 	}
 	return rc;
 }
 
-/* The timed part of a step. Receives run a window ahead, so that the peer's sends find them. */
+/* The timed part of a step; receives run two windows ahead (see the top). */
 static int exchange(struct grads_rank *rank, uint64_t step, double *took_out)
 {
 	uint64_t count = rank->work->count, ahead = rank->options->window;
@@ -200,33 +208,34 @@ static int exchange(struct grads_rank *rank, uint64_t step, double *took_out)
 	double begin;
 	int rc = 0;
 
-	for (uint64_t i = 0; i < count && i < ahead && rc == 0; i++)
-		rc = start(rank, &window, step, i, false);
+	for (uint64_t i = 0; i < count && i < 2 * ahead && rc == 0; i++)
+		rc = start_receive(rank, &window, step, i);
 	if (rc == 0)
 		rc = barrier(rank, step);
 	begin = now();
 	for (uint64_t i = 0; i < count + ahead && rc == 0; i++) {
 		if (i >= ahead && i - ahead < count)
 			rc = settle(rank, &window, i - ahead);
-		if (rc == 0 && i >= ahead && i < count)
-			rc = start(rank, &window, step, i, false);
+		if (rc == 0 && i >= ahead && i + ahead < count)
+			rc = start_receive(rank, &window, step, i + ahead);
 		if (rc == 0 && i < count)
-			rc = start(rank, &window, step, i, true);
+			rc = start_send(rank, &window, step, i);
 	}
 	*took_out = now() - begin;
-	for (uint64_t slot = 0; slot < ahead; slot++) {
+	for (uint64_t slot = 0; slot < ahead; slot++)
 		tow_op_release(window.send[slot]);
+	for (uint64_t slot = 0; slot < 2 * ahead; slot++)
 		tow_op_release(window.recv[slot]);
-	}
 	return rc;
 }
 
 static int verify(struct grads_rank *rank, uint64_t step)
 {
 	for (uint64_t i = 0; i < rank->work->count; i++) {
-		const struct grads_tensor *tensor = &rank->work->tensors[i];
+		const struct workload_tensor *tensor = &rank->work->tensors[i];
 		struct pattern want = gradient(rank, step, i, 1 - rank->rank);
-		uint64_t at = pattern_check(rank->recv[i], tensor->bytes, want);
+		uint64_t at =
+			pattern_check(rank->buffer[message(rank, i)->to], tensor->bytes, want);
 
 		if (at != PATTERN_SAME) {
 			fprintf(stderr,
@@ -247,7 +256,7 @@ static int run_step(struct grads_rank *rank, uint64_t step)
 	int rc;
 
 	for (uint64_t i = 0; i < rank->work->count; i++)
-		pattern_fill(rank->send[i], rank->work->tensors[i].bytes,
+		pattern_fill(rank->buffer[message(rank, i)->buffer], rank->work->tensors[i].bytes,
 			     gradient(rank, step, i, rank->rank));
 	outcome->generate_s += now() - begin;
 	rc = exchange(rank, step, &took);
@@ -274,31 +283,21 @@ int grads_rank_run(struct grads_rank *rank)
 	/* The peer may still be reading its last messages: leave together. */
 	if (rc == 0)
 		rc = barrier(rank, rank->options->steps);
+	rank->outcome.late_registrations = grads_report_counter(rank, "late_registrations");
+	rank->outcome.fallback_copies = grads_report_counter(rank, "fallback_copies");
 	return rc;
-}
-
-static void drop_buffers(struct grads_rank *rank)
-{
-	for (uint64_t i = 0; rank->recv_heap != NULL && i < rank->work->count; i++) {
-		if (rank->send_heap[i])
-			free(rank->send[i]);
-		if (rank->recv_heap[i])
-			free(rank->recv[i]);
-	}
-	free(rank->send);
-	free(rank->recv);
-	free(rank->send_heap);
-	free(rank->recv_heap);
 }
 
 /* Heap buffers are freed after the runtime has let go of them; the pool's end with it. */
 void grads_rank_close(struct grads_rank *rank)
 {
+	if (rank->runtime != NULL)
+		tow_op_release(rank->barrier);
 	if (rank->peer != NULL)
 		tow_peer_close(rank->peer);
 	if (rank->endpoint != NULL)
 		tow_endpoint_close(rank->endpoint);
 	if (rank->runtime != NULL)
 		tow_runtime_close(rank->runtime);
-	drop_buffers(rank);
+	grads_buffers_drop(rank);
 }

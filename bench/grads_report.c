@@ -31,6 +31,8 @@ static const struct figure pool_figures[] = {
 };
 
 static const struct figure counter_figures[] = {
+	{ "times the pool has grown", { "pool_grown" }, false },
+	{ "allocations outside the full pool", { "pool_overflow_allocs" }, false },
 	{ "zero-copy sends", { "zerocopy_sends" }, false },
 	{ "of these copied by the kernel", { "zerocopy_kernel_copies" }, false },
 };
@@ -188,6 +190,15 @@ static void print_reasons(json_t *json, const char *kind, const char *label)
 	}
 }
 
+uint64_t grads_report_counter(const struct grads_rank *rank, const char *name)
+{
+	json_t *counters = document(rank, "/v1/counters");
+	double value = number_or(counters, name, 0);
+
+	json_decref(counters);
+	return (uint64_t)value;
+}
+
 /* Before the first step, and at once: whoever reads along can look at the job while it runs. */
 void grads_report_head(const struct grads_rank *rank)
 {
@@ -225,26 +236,37 @@ void grads_report_run(const struct grads_rank *rank, const struct grads_outcome 
 	       2 * rank->work->count);
 	printf("  %-34s %" PRIu64 "\n", "operations that were copied",
 	       mine->copied + other->copied);
+	printf("  %-34s %" PRIu64 " and %" PRIu64 "\n", "late registrations, by rank",
+	       mine->late_registrations, other->late_registrations);
+	printf("  %-34s %" PRIu64 " and %" PRIu64 "\n", "fallback copies, by rank",
+	       mine->fallback_copies, other->fallback_copies);
 }
 
 /* What a too small pool costs, and the line that mends it. */
-static void print_fault(const struct grads_rank *rank, json_t *pool)
+static void print_fault(const struct grads_rank *rank, json_t *pool, json_t *counters)
 {
 	const struct grads_outcome *outcome = &rank->outcome;
-	double named = 0;
-	uint64_t cure = grads_workload_premap(rank->work);
+	double named = 0, grown = number_or(counters, "pool_grown", 0);
+	uint64_t cure = grads_premap(rank->plan);
 	const char *source = "counted from the workload";
 
-	if (outcome->heap_buffers == 0)
+	if (outcome->heap_buffers == 0 && grown == 0)
 		return;
 	if (number(pool, "recommended_premap_memory_bytes", &named) && named > 0) {
 		cure = (uint64_t)named;
 		source = "recommended by /v1/pool";
 	}
-	printf("\nFAULT: the pool is too small: %" PRIu64 " of %" PRIu64
-	       " buffers (%.1f MiB) came from the heap\n",
-	       outcome->heap_buffers, 2 * rank->work->count, (double)outcome->heap_bytes / MIB);
-	printf("  the library said: %s\n", outcome->pool_message);
+	if (grown > 0)
+		printf("\nFAULT: the pool is too small: it had to grow %.0f times (%.1f MiB), "
+		       "after start-up\n",
+		       grown, number_or(counters, "pool_grown_bytes", 0) / MIB);
+	if (outcome->heap_buffers > 0) {
+		printf("\nFAULT: the pool is too small: %" PRIu64 " of %" PRIu64
+		       " buffers (%.1f MiB) came from the heap\n",
+		       outcome->heap_buffers, 2 * rank->work->count,
+		       (double)outcome->heap_bytes / MIB);
+		printf("  the library said: %s\n", outcome->pool_message);
+	}
 	printf("CURE: premap_memory_bytes=%" PRIu64 " (%s)\n", cure, source);
 	printf("  here: leave --premap out; any program: export TOW_PREMAP_MEMORY_BYTES=%" PRIu64
 	       "MiB\n",
@@ -265,7 +287,7 @@ void grads_report_library(const struct grads_rank *rank)
 		      sizeof(counter_figures) / sizeof(counter_figures[0]));
 	print_reasons(counters, "copy", "fallback copies");
 	print_reasons(counters, "late", "late registrations");
-	print_fault(rank, pool);
+	print_fault(rank, pool, counters);
 	json_decref(latency);
 	json_decref(pool);
 	json_decref(counters);

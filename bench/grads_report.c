@@ -286,7 +286,7 @@ void grads_report_library(const struct grads_rank *rank)
 	print_figures(counters, counter_figures,
 		      sizeof(counter_figures) / sizeof(counter_figures[0]));
 	print_reasons(counters, "copy", "fallback copies");
-	print_reasons(counters, "late", "late registrations");
+	print_reasons(counters, "late_registration", "late registrations");
 	print_fault(rank, pool, counters);
 	json_decref(latency);
 	json_decref(pool);

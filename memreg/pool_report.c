@@ -17,13 +17,16 @@
 
 #define POOL_PATH "/v1/pool"
 
-/* Bytes that every registrar knows; 0 while there is none, or one that refused. */
+/* Bytes that every registrar knows; 0 while there is none, or one that refused. A device that maps
+ * nothing at all (TOW_ENOTSUP) needs no registration and does not count. */
 static uint64_t registered_bytes(struct twi_pool *pool)
 {
 	uint64_t bytes = 0;
 
 	pthread_mutex_lock(&pool->control);
 	for (struct twi_registration *r = pool->registrations; r; r = r->next) {
+		if (!r->registered && r->status == TOW_ENOTSUP)
+			continue;
 		bytes = r->extent_bytes;
 		if (!r->registered)
 			break;

@@ -22,12 +22,14 @@
 #include "diag/knob.h"
 #include "diag/registry.h"
 #include "diag/socket.h"
+#include "memreg/alloclog.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/uring/ring.h"
 
 struct tow_runtime {
 	struct twi_engine engine;
+	struct twi_alloclog *alloclog;
 	struct twi_socket *socket;
 	bool sources;
 	char job[65];
@@ -162,6 +164,18 @@ static int open_lanes(struct twi_engine *engine)
 	return TOW_OK;
 }
 
+static int open_alloclog(struct tow_runtime *runtime)
+{
+	const struct twi_engine *engine = &runtime->engine;
+	int status = twi_alloclog_create(engine->diag, (uint64_t)engine->knobs.alloclog_events,
+					 &runtime->alloclog);
+
+	if (status < 0)
+		return status;
+	twi_alloclog_attach(runtime->alloclog, engine->pool);
+	return engine->knobs.alloclog != 0 ? twi_alloclog_open(runtime->alloclog) : TOW_OK;
+}
+
 static int open_parts(struct tow_runtime *runtime)
 {
 	struct twi_engine *engine = &runtime->engine;
@@ -179,6 +193,8 @@ static int open_parts(struct tow_runtime *runtime)
 	status = twi_engine_init(engine);
 	if (status == TOW_OK)
 		status = twi_pool_create(&pool, &engine->pool);
+	if (status == TOW_OK)
+		status = open_alloclog(runtime);
 	if (status == TOW_OK) {
 		twi_engine_enter(engine);
 		status = twi_engine_bind_ring(engine);
@@ -243,6 +259,7 @@ static void close_parts(struct tow_runtime *runtime)
 		twi_engine_leave(engine);
 	}
 	twi_engine_fini(engine);
+	twi_alloclog_destroy(runtime->alloclog);
 	if (engine->pool != NULL)
 		twi_pool_destroy(engine->pool);
 	if (engine->diag != NULL)
@@ -399,16 +416,24 @@ TOW_PUBLIC int tow_alloc(struct tow_runtime *runtime, size_t bytes, size_t align
 	*memory_out = NULL;
 	if (status < 0)
 		return status;
-	return twi_pool_alloc(runtime->engine.pool, bytes, align, memory_out);
+	status = twi_pool_alloc(runtime->engine.pool, bytes, align, memory_out);
+	if (status >= 0)
+		twi_alloclog_alloc(runtime->alloclog, *memory_out, bytes, align, TWI_SITE_HERE);
+	return status;
 }
 
 TOW_PUBLIC int tow_free(struct tow_runtime *runtime, void *memory)
 {
 	int status = check(runtime, "tow_free");
+	uint64_t begun_ns;
 
 	if (status < 0 || memory == NULL)
 		return status;
-	return twi_pool_free(runtime->engine.pool, memory);
+	begun_ns = twi_alloclog_begin(runtime->alloclog, memory);
+	status = twi_pool_free(runtime->engine.pool, memory);
+	if (status >= 0)
+		twi_alloclog_free(runtime->alloclog, memory, begun_ns, TWI_SITE_HERE);
+	return status;
 }
 
 TOW_PUBLIC int tow_stats_get(struct tow_runtime *runtime, const char *path, char **text_out)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,8 @@ struct arguments {
 	const char *socket_path;
 	enum list_style style;
 	long count;
+	long seconds;       /* -1: not given */
+	const char *output; /* NULL: not given */
 	int argc;
 	char **argv; /* what is no option */
 };
@@ -32,11 +35,17 @@ static const char usage[] =
 	"  towstat get PATH [NAME]             one document: /metrics /v1/info /v1/counters\n"
 	"                                      /v1/latency /v1/pool /v1/peers; /v1 lists them\n"
 	"  towstat watch [SECONDS] [NAME]      rates and latencies, each SECONDS (default 1)\n"
+	"  towstat alloclog [NAME] -o FILE     a log of allocations, of --seconds N; for\n"
+	"                                      tow-alloclog and memreg-bench --replay\n"
 	"  towstat knobs                       every knob with its default and range\n"
 	"  towstat counters                    every counter, reason and status\n"
 	"\n"
 	"  -s, --socket PATH   the runtime's stats socket, instead of NAME (job.rank)\n"
 	"  -n, --count N       watch: end after N lines\n"
+	"      --seconds N     alloclog: from 0 to 60; without: what there is where the knob "
+	"alloclog\n"
+	"                      is set, else 1\n"
+	"  -o, --output FILE   alloclog: where it goes; - is the standard output\n"
 	"      --markdown      knobs, counters: as a document\n"
 	"      --man           knobs: as a manual page\n"
 	"  -h, --help          this text\n"
@@ -167,6 +176,20 @@ static int run_watch(const struct arguments *arguments)
 	return watch(path, &options);
 }
 
+static int run_alloclog(const struct arguments *arguments)
+{
+	char path[256];
+
+	if (arguments->argc > 2)
+		return misuse("alloclog takes a name", arguments->argv[2]);
+	if (arguments->output == NULL)
+		return misuse("alloclog needs --output FILE", "");
+	if (find_target(arguments->socket_path, arguments->argc > 1 ? arguments->argv[1] : NULL,
+			path, sizeof(path)) != 0)
+		return 1;
+	return fetch_alloclog(path, arguments->seconds, arguments->output);
+}
+
 static int run_knobs(const struct arguments *arguments)
 {
 	if (arguments->argc != 1)
@@ -187,11 +210,20 @@ static const struct {
 	const char *name;
 	int (*run)(const struct arguments *arguments);
 } commands[] = {
-	{ "list", run_list },   { "get", run_get },           { "watch", run_watch },
-	{ "knobs", run_knobs }, { "counters", run_counters },
+	{ "alloclog", run_alloclog }, { "list", run_list },   { "get", run_get },
+	{ "watch", run_watch },       { "knobs", run_knobs }, { "counters", run_counters },
 };
 
-enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_VERSION };
+enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_VERSION, OPT_SECONDS };
+
+static int read_number(const char *text, long least, long most, long *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtol(text, &end, 10);
+	return errno != 0 || end == text || *end != '\0' || *out < least || *out > most ? -1 : 0;
+}
 
 /* -1 to go on, else the exit status. */
 static int read_options(int argc, char **argv, struct arguments *out)
@@ -199,25 +231,31 @@ static int read_options(int argc, char **argv, struct arguments *out)
 	static const struct option options[] = {
 		{ "socket", required_argument, NULL, 's' },
 		{ "count", required_argument, NULL, 'n' },
+		{ "seconds", required_argument, NULL, OPT_SECONDS },
+		{ "output", required_argument, NULL, 'o' },
 		{ "markdown", no_argument, NULL, OPT_MARKDOWN },
 		{ "man", no_argument, NULL, OPT_MAN },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, OPT_VERSION },
 		{ NULL, 0, NULL, 0 },
 	};
-	char *end;
 	int option;
 
-	while ((option = getopt_long(argc, argv, "s:n:h", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "s:n:o:h", options, NULL)) != -1) {
 		switch (option) {
 		case 's':
 			out->socket_path = optarg;
 			break;
 		case 'n':
-			errno = 0;
-			out->count = strtol(optarg, &end, 10);
-			if (errno != 0 || *end != '\0' || out->count < 1)
+			if (read_number(optarg, 1, LONG_MAX, &out->count) != 0)
 				return misuse("--count is a number from 1", optarg);
+			break;
+		case OPT_SECONDS:
+			if (read_number(optarg, 0, 60, &out->seconds) != 0)
+				return misuse("--seconds is a number from 0 to 60", optarg);
+			break;
+		case 'o':
+			out->output = optarg;
 			break;
 		case OPT_MARKDOWN:
 			out->style = LIST_MARKDOWN;
@@ -242,7 +280,7 @@ static int read_options(int argc, char **argv, struct arguments *out)
 
 int main(int argc, char **argv)
 {
-	struct arguments arguments = { 0 };
+	struct arguments arguments = { .seconds = -1 };
 	int status = read_options(argc, argv, &arguments);
 
 	if (status >= 0)

@@ -2,8 +2,8 @@
  * captures.c - a table of four, and a thread that sleeps in poll until one of them is due or gone.
  *
  * FREE -> BEGUN (the server's) -> WAITING (the thread's) -> DONE (the server's, woken) -> FREE.
- * A client is gone when its end of the socket is closed; one that has only ended its sending still
- * wants its answer.
+ * A client is gone when its end of the socket is closed, or closed for sending: MHD would not
+ * answer it any more either, once it has been suspended.
  */
 #include "diag/captures.h"
 
@@ -109,7 +109,7 @@ static int prepare(struct twi_captures *captures, struct pollfd *polled, unsigne
 			continue;
 		due = twi_min(due, run->due_ns);
 		at[count] = i;
-		polled[count++] = (struct pollfd){ .fd = run->fd };
+		polled[count++] = (struct pollfd){ .fd = run->fd, .events = POLLRDHUP };
 	}
 	if (captures->stopping)
 		due = 0;

@@ -90,7 +90,11 @@ static enum MHD_Result queue_head(struct MHD_Connection *connection, const char 
 	struct MHD_Response *response =
 		MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1024, no_body, NULL, NULL);
 
-	return response != NULL ? queue_response(connection, &answer, response) : MHD_NO;
+	if (response == NULL)
+		return MHD_NO;
+	/* Else it is chunked, and MHD sends the last chunk of a body that a HEAD does not have. */
+	MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
+	return queue_response(connection, &answer, response);
 }
 
 static enum MHD_Result collect(void *arg, enum MHD_ValueKind kind, const char *name,

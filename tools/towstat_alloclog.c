@@ -13,8 +13,9 @@
 #include "towstat.h"
 
 #define LOG_BYTES_MAX ((size_t)8 << 30)
-#define PATIENCE_MS   60000 /* over the seconds asked for: large logs take time to be put in order \
-			     */
+#define PATIENCE_MS                                                                                \
+	60000 /* over the seconds asked for: large logs take time to be put in order               \
+	       */
 
 static int complain(const char *what, const char *why)
 {

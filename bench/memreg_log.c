@@ -21,7 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "memreg/alloclog_file.h"
 #include "memreg_bench.h"
+#include <towline/status.h>
 
 #define LINE_ROOM  512
 #define EVENTS_MAX (UINT64_C(1) << 26)
@@ -176,15 +178,34 @@ static int read_text(struct reader *reader, FILE *file)
 	return rc;
 }
 
-/* The library's own recording. */
+/*
+ * The library's own recording. A free of what was allocated before it began cannot be told from
+ * others of that time: they stay live all through, which asks for rather too much than too little.
+ */
 static int read_recording(struct reader *reader, FILE *file)
 {
-	(void)file;
-	fprintf(stderr,
-		"memreg-bench: %s: byte 0: neither a text log (kind id bytes align) nor a "
-		"recording that this build can read\n",
-		reader->path);
-	return MEMREG_USAGE;
+	struct memreg_log *log = reader->log;
+	struct twi_alloc_trace trace;
+	uint64_t kept = 0;
+
+	if (twi_alloclog_read(file, &trace) != TOW_OK) {
+		fprintf(stderr,
+			"memreg-bench: %s: neither a text log (kind id bytes align) nor a "
+			"recording: "
+			"%s\n",
+			reader->path, tow_error_message());
+		return MEMREG_USAGE;
+	}
+	for (size_t i = 0; i < trace.count; i++) {
+		if (trace.events[i].kind != TWI_ALLOC_FREE || trace.events[i].id != 0)
+			trace.events[kept++] = trace.events[i];
+	}
+	log->event = trace.events;
+	log->count = kept;
+	log->lost = trace.lost;
+	log->before_bytes = trace.live_bytes_at_start;
+	log->sampled = (double)(UINT64_C(1) << trace.sampling_shift);
+	return 0;
 }
 
 /* Text has printable characters in its first line; a recording begins with its magic number. */

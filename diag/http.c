@@ -3,6 +3,7 @@
  */
 #include "diag/http.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <towline/status.h>
@@ -64,7 +65,8 @@ void twi_http_answer(struct twi_diag *diag, const char *method, const char *path
 	struct twi_emit e;
 	int status;
 
-	*out = (struct twi_http_answer){ route.status, route.content_type, NULL, NULL, 0 };
+	*out = (struct twi_http_answer){ .status = route.status,
+					 .content_type = route.content_type };
 	if (route.kind == TWI_HTTP_BAD_METHOD) {
 		out->allow = TWI_HTTP_ALLOW;
 		answer_error(diag, route.status, "only GET and HEAD; nothing can be changed here",
@@ -85,4 +87,52 @@ void twi_http_answer(struct twi_diag *diag, const char *method, const char *path
 		answer_error(diag, 404, "no such path", out);
 	else if (status < 0)
 		answer_error(diag, 500, "no memory for the answer", out);
+}
+
+void twi_http_error(unsigned status, const char *what, struct twi_http_answer *out)
+{
+	*out = (struct twi_http_answer){ .retry = status == 503 };
+	answer_error(NULL, status, what, out);
+}
+
+/* One or two digits up to `most`; -1: it is something else. */
+static int64_t whole_seconds(const char *text, uint32_t most)
+{
+	int64_t seconds = 0;
+	unsigned digits = 0;
+
+	for (; text != NULL && text[digits] >= '0' && text[digits] <= '9' && digits < 6; digits++)
+		seconds = seconds * 10 + (text[digits] - '0');
+	return digits > 0 && text[digits] == '\0' && seconds <= (int64_t)most ? seconds : -1;
+}
+
+int twi_http_seconds(const struct twi_http_query *query, uint32_t seconds_max, int64_t *seconds_out,
+		     struct twi_http_answer *wrong_out)
+{
+	char what[256] = "";
+
+	*seconds_out = -1;
+	if (query->count > TWI_HTTP_PARAMS)
+		snprintf(what, sizeof(what), "more than %d parameters; there is one, seconds",
+			 TWI_HTTP_PARAMS);
+	for (unsigned i = 0; i < query->count && what[0] == '\0'; i++) {
+		const struct twi_http_param *param = &query->params[i];
+
+		if (strcmp(param->name, "seconds") != 0) {
+			snprintf(what, sizeof(what),
+				 "no such parameter: '%.64s'; there is one, seconds", param->name);
+		} else if (*seconds_out >= 0) {
+			snprintf(what, sizeof(what), "the parameter seconds is given twice");
+		} else {
+			*seconds_out = whole_seconds(param->value, seconds_max);
+			if (*seconds_out < 0)
+				snprintf(what, sizeof(what),
+					 "seconds is '%.64s'; it is a whole number from 0 to %u",
+					 param->value != NULL ? param->value : "", seconds_max);
+		}
+	}
+	if (what[0] == '\0')
+		return 0;
+	twi_http_error(400, what, wrong_out);
+	return -1;
 }

@@ -1,22 +1,30 @@
 /*
- * http.h - what a request deserves: a function of its method and path, with no socket in it.
+ * http.h - what a request deserves: a function of its method, path and query, with no socket in it.
  *
  *	GET or HEAD, a path that a source has    200   JSON or OpenMetrics
  *	GET or HEAD, another path                404   {"error":..., "paths":[...]}
  *	another method                           405   {"error":...}, Allow: GET, HEAD
  *	a path that can be no path               400   {"error":...}
  *	no memory for the answer                 500   {"error":...}
+ *	a capture's path, seconds=0..its most    200   its bytes, when they are there
+ *	a capture's path, another query          400   {"error":...} that names the parameter
+ *	too many captures at once                503   {"error":...}, Retry-After
+ *
+ * Documents have no parameters, and one that is given is ignored.
  */
 #ifndef TWI_HTTP_H
 #define TWI_HTTP_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct twi_diag;
 
 #define TWI_HTTP_PATH_MAX 256
 #define TWI_HTTP_ALLOW    "GET, HEAD"
+#define TWI_HTTP_PARAMS   8 /* of a query; one that has more is refused */
+#define TWI_HTTP_RETRY_S  2 /* when a capture may be tried again */
 
 enum twi_http_kind { TWI_HTTP_DOCUMENT, TWI_HTTP_METRICS, TWI_HTTP_BAD_METHOD, TWI_HTTP_BAD_PATH };
 
@@ -30,6 +38,7 @@ struct twi_http_answer {
 	unsigned status;
 	const char *content_type;
 	const char *allow; /* NULL unless 405 */
+	bool retry;        /* 503: Retry-After is TWI_HTTP_RETRY_S */
 	char *text;        /* to be given to free(); NULL: there was no memory even for an error */
 	size_t bytes;
 };
@@ -39,5 +48,25 @@ struct twi_http_route twi_http_route(const char *method, const char *path);
 /* Routes and renders. A HEAD has the text too: who sends it leaves it out. */
 void twi_http_answer(struct twi_diag *diag, const char *method, const char *path,
 		     struct twi_http_answer *out);
+
+/* One parameter of a query, as it stands in the request. value NULL: there is no "=". */
+struct twi_http_param {
+	const char *name, *value;
+};
+
+struct twi_http_query {
+	unsigned count; /* may be more than there is room for: those behind are not kept */
+	struct twi_http_param params[TWI_HTTP_PARAMS];
+};
+
+/*
+ * The query of a capture: nothing, or seconds=0..seconds_max. *seconds_out is -1 where it is not
+ * given. 0, or -1 with the answer that says what is wrong.
+ */
+int twi_http_seconds(const struct twi_http_query *query, uint32_t seconds_max, int64_t *seconds_out,
+		     struct twi_http_answer *wrong_out);
+
+/* An error as JSON, for a status that twi_http_answer does not know of: 400, 500, 503. */
+void twi_http_error(unsigned status, const char *what, struct twi_http_answer *out);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * registry.c - two bounded tables under one lock, and the rendering of a document from them.
+ * registry.c - bounded tables under one lock, and the rendering of a document from them.
  */
 #include "diag/registry.h"
 
@@ -20,9 +20,10 @@
 
 struct twi_registry {
 	pthread_rwlock_t lock; /* read while rendering: a source may wait for one that renders */
-	unsigned source_count, gauge_count;
+	unsigned source_count, gauge_count, capture_count;
 	struct twi_source sources[TWI_REGISTRY_SOURCES];
 	struct twi_gauge gauges[TWI_REGISTRY_GAUGES];
+	struct twi_capture captures[TWI_REGISTRY_CAPTURES];
 };
 
 int twi_registry_create(struct twi_registry **out)
@@ -115,6 +116,53 @@ void twi_registry_gauge_remove(struct twi_diag *diag, const char *name, void *ar
 	pthread_rwlock_unlock(&registry->lock);
 }
 
+int twi_registry_capture(struct twi_diag *diag, const struct twi_capture *capture)
+{
+	struct twi_registry *registry = twi_diag_registry(diag);
+	int status = TOW_OK;
+
+	if (!good_path(capture->path) || capture->start == NULL || capture->finish == NULL)
+		return twi_error(TOW_EINVAL, "a capture needs a path below /v1/ and its functions");
+	pthread_rwlock_wrlock(&registry->lock);
+	if (registry->capture_count == TWI_REGISTRY_CAPTURES)
+		status = twi_error(TOW_EBUSY, "more than %d captures", TWI_REGISTRY_CAPTURES);
+	else
+		registry->captures[registry->capture_count++] = *capture;
+	pthread_rwlock_unlock(&registry->lock);
+	return status;
+}
+
+void twi_registry_capture_remove(struct twi_diag *diag, const char *path, void *arg)
+{
+	struct twi_registry *registry = twi_diag_registry(diag);
+	unsigned kept = 0;
+
+	pthread_rwlock_wrlock(&registry->lock);
+	for (unsigned i = 0; i < registry->capture_count; i++) {
+		const struct twi_capture *capture = &registry->captures[i];
+
+		if (capture->arg != arg || strcmp(capture->path, path) != 0)
+			registry->captures[kept++] = *capture;
+	}
+	registry->capture_count = kept;
+	pthread_rwlock_unlock(&registry->lock);
+}
+
+bool twi_registry_capture_find(struct twi_diag *diag, const char *path, struct twi_capture *out)
+{
+	struct twi_registry *registry = twi_diag_registry(diag);
+	bool found = false;
+
+	pthread_rwlock_rdlock(&registry->lock);
+	for (unsigned i = 0; i < registry->capture_count && !found; i++) {
+		found = strcmp(registry->captures[i].path, path) == 0;
+		if (found)
+			*out = registry->captures[i];
+	}
+	pthread_rwlock_unlock(&registry->lock);
+	return found;
+}
+
 static void emit_path(struct twi_emit *e, const char *path, const char *help)
 {
 	twi_emit_object_begin(e, NULL);
@@ -148,6 +196,8 @@ static void emit_paths(const struct twi_registry *registry, struct twi_emit *e)
 		if (!listed_before(registry, i))
 			emit_path(e, registry->sources[i].path, registry->sources[i].help);
 	}
+	for (unsigned i = 0; i < registry->capture_count; i++)
+		emit_path(e, registry->captures[i].path, registry->captures[i].help);
 	twi_emit_array_end(e);
 }
 

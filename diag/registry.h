@@ -1,9 +1,10 @@
 /*
  * registry.h - who can tell what: the sources of the documents, by path, and the gauges.
  *
- *	/v1/pool  --- source of the pool
- *	/v1/info  --- built in (report.c) --- source of the runtime --- ...   one object, all
- *members /metrics  --- built in, with all gauges
+ *	/v1/pool      --- source of the pool
+ *	/v1/info      --- built in (report.c) --- source of the runtime --- ...   one object
+ *	/metrics      --- built in, with all gauges
+ *	/v1/alloclog  --- a capture: bytes that take time to come about
  *
  * A source's functions run in whichever threads ask (the stats thread, tow_stats_get), perhaps in
  * several at once, with the registry's lock held for reading; they take their own locks, which who
@@ -14,6 +15,7 @@
 #define TWI_REGISTRY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct twi_diag;
@@ -21,8 +23,9 @@ struct twi_emit;
 struct twi_registry;
 
 /* Of each, the most that one runtime can have. */
-#define TWI_REGISTRY_SOURCES 64
-#define TWI_REGISTRY_GAUGES  128
+#define TWI_REGISTRY_SOURCES  64
+#define TWI_REGISTRY_GAUGES   128
+#define TWI_REGISTRY_CAPTURES 8
 
 struct twi_source {
 	const char *path; /* "/v1/..."; strings must live as long as the source */
@@ -41,16 +44,45 @@ struct twi_gauge {
 	void *arg;
 };
 
+/*
+ * What is recorded for some time and answered as bytes of a type of its own. It is not rendered:
+ * the stats socket starts it, serves others meanwhile, and finishes it, in threads of the socket.
+ */
+struct twi_capture {
+	const char *path; /* as of a source */
+	const char *help;
+	const char *content_type;
+	uint32_t seconds_max;
+	/*
+	 * Begins one. seconds -1: none were asked for. *wait_ns_out: when it is to be finished; 0:
+	 * at once. Several may be under way. TOW_OK, or why not; then it is not finished.
+	 */
+	int (*start)(void *arg, int64_t seconds, void **session_out, uint64_t *wait_ns_out);
+	/*
+	 * Ends it, whatever it returns, once for each that has started. *bytes_out goes to free().
+	 * bytes_out NULL: who asked has gone, or the socket closes.
+	 */
+	int (*finish)(void *arg, void *session, char **bytes_out, size_t *count_out);
+	void *arg;
+};
+
 int twi_registry_create(struct twi_registry **out);
 void twi_registry_destroy(struct twi_registry *registry); /* NULL is legal */
 
 /* TOW_EINVAL for a bad path, TOW_EBUSY when there are too many. */
 int twi_registry_add(struct twi_diag *diag, const struct twi_source *source);
 int twi_registry_gauge(struct twi_diag *diag, const struct twi_gauge *gauge);
+int twi_registry_capture(struct twi_diag *diag, const struct twi_capture *capture);
 
 /* The source with that path and arg; likewise the gauge. Nothing happens when there is none. */
 void twi_registry_remove(struct twi_diag *diag, const char *path, void *arg);
 void twi_registry_gauge_remove(struct twi_diag *diag, const char *name, void *arg);
+
+/* Only when the stats socket is closed: it keeps what it has found here while captures run. */
+void twi_registry_capture_remove(struct twi_diag *diag, const char *path, void *arg);
+
+/* The capture at `path`; false: there is none. */
+bool twi_registry_capture_find(struct twi_diag *diag, const char *path, struct twi_capture *out);
 
 /* Writes the document at `path` into e. TOW_EINVAL: there is none; TOW_ENOMEM. */
 int twi_registry_render(struct twi_diag *diag, const char *path, struct twi_emit *e);

@@ -1,6 +1,10 @@
 /*
  * socket.c - libmicrohttpd behind our listening socket; diag/http.c decides every answer.
  *
+ * A request for a capture suspends its connection: MHD forgets it, and serves others, until
+ * diag/captures.c wakes it up again with what came. MHD must not be stopped with a connection
+ * suspended, so captures are ended first.
+ *
  * MHD owns one thread, the connections, and the parsing of HTTP. It takes all signals blocked, so
  * that the user's handlers never run on a thread he does not know of. A connection of another user
  * is shut down when MHD announces it, before a byte of it is parsed.
@@ -11,6 +15,7 @@
 #include <microhttpd.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,10 +24,12 @@
 #include <internal/base.h>
 #include <towline/stats.h>
 
+#include "diag/captures.h"
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "diag/http.h"
 #include "diag/listen.h"
+#include "diag/registry.h"
 
 #define CONNECTION_MEMORY (32u << 10) /* bounds the head of a request */
 #define STACK_BYTES       (512u << 10)
@@ -30,30 +37,126 @@
 struct twi_socket {
 	struct twi_diag *diag;
 	struct MHD_Daemon *daemon;
+	struct twi_captures *captures;
 	struct twi_listen listener;
 };
 
 /* The first call for a request has only its head; the answer comes with the next. */
 static char head_seen;
 
+static enum MHD_Result queue_response(struct MHD_Connection *connection,
+				      const struct twi_http_answer *answer,
+				      struct MHD_Response *response)
+{
+	enum MHD_Result queued;
+	char retry[16];
+
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->content_type);
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	if (answer->allow != NULL)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
+	if (answer->retry) {
+		snprintf(retry, sizeof(retry), "%d", TWI_HTTP_RETRY_S);
+		MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, retry);
+	}
+	queued = MHD_queue_response(connection, answer->status, response);
+	MHD_destroy_response(response);
+	return queued;
+}
+
 static enum MHD_Result queue(struct MHD_Connection *connection, struct twi_http_answer *answer)
 {
 	struct MHD_Response *response = MHD_create_response_from_buffer(
 		answer->bytes, answer->text != NULL ? answer->text : (void *)"",
 		answer->text != NULL ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
-	enum MHD_Result queued;
 
 	if (response == NULL) {
 		free(answer->text);
 		return MHD_NO;
 	}
-	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->content_type);
-	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-	if (answer->allow != NULL)
-		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
-	queued = MHD_queue_response(connection, answer->status, response);
-	MHD_destroy_response(response);
-	return queued;
+	return queue_response(connection, answer, response);
+}
+
+static ssize_t no_body(void *arg, uint64_t at, char *out, size_t room)
+{
+	(void)arg, (void)at, (void)out, (void)room;
+	return MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+/* The head of a capture's answer: how long it would be, nobody knows without capturing. */
+static enum MHD_Result queue_head(struct MHD_Connection *connection, const char *content_type)
+{
+	const struct twi_http_answer answer = { .status = 200, .content_type = content_type };
+	struct MHD_Response *response =
+		MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1024, no_body, NULL, NULL);
+
+	if (response == NULL)
+		return MHD_NO;
+	/* Else it is chunked, and MHD sends the last chunk of a body that a HEAD does not have. */
+	MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
+	return queue_response(connection, &answer, response);
+}
+
+static enum MHD_Result collect(void *arg, enum MHD_ValueKind kind, const char *name,
+			       const char *value)
+{
+	struct twi_http_query *query = arg;
+
+	(void)kind;
+	if (query->count < TWI_HTTP_PARAMS)
+		query->params[query->count] = (struct twi_http_param){ name, value };
+	query->count++;
+	return MHD_YES;
+}
+
+static int descriptor(struct MHD_Connection *connection)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	return info != NULL ? info->connect_fd : -1;
+}
+
+/* The request is a capture's: its head, an error, or a connection that waits. */
+static enum MHD_Result capture(struct twi_socket *sock, struct MHD_Connection *connection,
+			       const char *method, const struct twi_capture *source, void **request)
+{
+	struct twi_http_query query = { 0 };
+	struct twi_capture_run *run;
+	struct twi_http_answer answer;
+	int64_t seconds;
+	int status;
+
+	MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, collect, &query);
+	if (twi_http_seconds(&query, source->seconds_max, &seconds, &answer) != 0)
+		return queue(connection, &answer);
+	if (strcmp(method, MHD_HTTP_METHOD_HEAD) == 0)
+		return queue_head(connection, source->content_type);
+	status = twi_captures_begin(sock->captures, source, seconds, descriptor(connection),
+				    connection, &run);
+	if (status < 0) {
+		twi_http_error(status == TOW_EBUSY ? 503 : 500, tow_error_message(), &answer);
+		return queue(connection, &answer);
+	}
+	*request = run;
+	MHD_suspend_connection(connection);
+	twi_captures_wait(sock->captures, run);
+	return MHD_YES;
+}
+
+/* The connection was woken up: its capture is done. */
+static enum MHD_Result captured(struct MHD_Connection *connection, struct twi_capture_run *run)
+{
+	struct twi_http_answer answer = { .status = 200, .content_type = twi_captures_type(run) };
+	int status = twi_captures_take(run, &answer.text, &answer.bytes);
+
+	if (status == TOW_ECANCELED)
+		return MHD_NO; /* the client has gone, or we are closing: hang up */
+	if (status < 0) {
+		free(answer.text);
+		twi_http_error(500, "no memory for the capture", &answer);
+	}
+	return queue(connection, &answer);
 }
 
 static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, const char *url,
@@ -62,6 +165,7 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 {
 	struct twi_socket *sock = arg;
 	struct twi_http_answer answer;
+	struct twi_capture source;
 
 	(void)version;
 	(void)body;
@@ -73,9 +177,32 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 		*body_bytes = 0;
 		return MHD_YES;
 	}
-	twi_http_answer(sock->diag, method, url, &answer);
+	if (*request != &head_seen)
+		return captured(connection, *request);
 	twi_count(sock->diag, TWI_C_stats_requests, 1);
+	if (twi_http_route(method, url).kind == TWI_HTTP_DOCUMENT &&
+	    twi_registry_capture_find(sock->diag, url, &source))
+		return capture(sock, connection, method, &source, request);
+	twi_http_answer(sock->diag, method, url, &answer);
 	return queue(connection, &answer);
+}
+
+/* However a request has ended, its capture's place is free again. */
+static void completed(void *arg, struct MHD_Connection *connection, void **request,
+		      enum MHD_RequestTerminationCode how)
+{
+	struct twi_socket *sock = arg;
+
+	(void)connection;
+	(void)how;
+	if (*request != NULL && *request != &head_seen)
+		twi_captures_end(sock->captures, *request);
+	*request = NULL;
+}
+
+static void wake(void *who)
+{
+	MHD_resume_connection(who);
 }
 
 /* No path of ours has anything to decode, and a decoded NUL would end the path early. */
@@ -99,16 +226,15 @@ static void announce(void *arg, struct MHD_Connection *connection, void **contex
 		     enum MHD_ConnectionNotificationCode what)
 {
 	struct twi_socket *sock = arg;
-	const union MHD_ConnectionInfo *info;
+	int fd;
 
 	(void)context;
 	if (what != MHD_CONNECTION_NOTIFY_STARTED)
 		return;
-	info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-	if (info == NULL || !allowed(info->connect_fd)) {
+	fd = descriptor(connection);
+	if (!allowed(fd)) {
 		twi_count(sock->diag, TWI_C_stats_refused, 1);
-		if (info != NULL)
-			shutdown(info->connect_fd, SHUT_RDWR);
+		shutdown(fd, SHUT_RDWR);
 	}
 }
 
@@ -125,13 +251,15 @@ static int start(struct twi_socket *sock)
 	 * and such a client would hold one of the few connections until the timeout.
 	 */
 	sock->daemon = MHD_start_daemon(
-		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC, 0, NULL, NULL, handle,
-		sock, MHD_OPTION_LISTEN_SOCKET, sock->listener.fd, MHD_OPTION_CONNECTION_LIMIT,
-		(unsigned)TWI_SOCKET_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
-		(unsigned)TWI_SOCKET_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-		(size_t)CONNECTION_MEMORY, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
-		MHD_OPTION_NOTIFY_CONNECTION, announce, sock, MHD_OPTION_UNESCAPE_CALLBACK,
-		leave_escaped, NULL, MHD_OPTION_END);
+		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC |
+			MHD_ALLOW_SUSPEND_RESUME,
+		0, NULL, NULL, handle, sock, MHD_OPTION_LISTEN_SOCKET, sock->listener.fd,
+		MHD_OPTION_CONNECTION_LIMIT, (unsigned)TWI_SOCKET_CONNECTIONS,
+		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TWI_SOCKET_TIMEOUT_S,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
+		MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
+		announce, sock, MHD_OPTION_NOTIFY_COMPLETED, completed, sock,
+		MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_END);
 	err = errno;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (sock->daemon != NULL)
@@ -158,13 +286,16 @@ int twi_socket_open(struct twi_diag *diag, const char *dir, const char *job, int
 	if (sock == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for the stats socket");
 	sock->diag = diag;
-	status = twi_listen_open(dir, job != NULL ? job : "towline", rank, &sock->listener);
+	status = twi_captures_create(wake, &sock->captures);
+	if (status == TOW_OK)
+		status = twi_listen_open(dir, job != NULL ? job : "towline", rank, &sock->listener);
 	if (status == TOW_OK) {
 		status = start(sock);
 		if (status < 0)
 			twi_listen_unlink(&sock->listener);
 	}
 	if (status < 0) {
+		twi_captures_destroy(sock->captures);
 		free(sock);
 		return status;
 	}
@@ -178,7 +309,9 @@ void twi_socket_close(struct twi_socket *sock)
 		return;
 	/* First the file: who comes now is told that nobody is there, not left hanging. */
 	twi_listen_unlink(&sock->listener);
+	twi_captures_stop(sock->captures);
 	MHD_stop_daemon(sock->daemon); /* closes the listening socket too */
+	twi_captures_destroy(sock->captures);
 	free(sock);
 }
 

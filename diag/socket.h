@@ -1,5 +1,6 @@
 /*
  * socket.h - the stats socket: HTTP on a unix socket of this user, one thread, all bounded.
+ * From the first capture on (captures.h) there is a second thread, which finishes captures.
  *
  *	<dir>/<job>.<rank>.sock        mode 0600, in a directory of mode 0700 when we make it
  *	<dir>/<job>.<rank>-2.sock      when a living runtime has the first name already, -3, ...

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "diag/diag.h"
+#include "diag/registry.h"
 #include "diag/socket.h"
 
 #define INPUT_MAX   (128u << 10) /* twice what a connection may hold */
@@ -34,6 +35,25 @@ static void expect_at(int truth, int line)
 }
 #define expect(truth) expect_at(truth, __LINE__)
 
+/* A capture of as many milliseconds as seconds are asked for. */
+static int capture_start(void *arg, int64_t seconds, void **session_out, uint64_t *wait_ns_out)
+{
+	*session_out = arg;
+	*wait_ns_out = seconds > 0 ? (uint64_t)seconds * 1000000 : 0;
+	return 0;
+}
+
+static int capture_finish(void *arg, void *session, char **bytes_out, size_t *count_out)
+{
+	(void)arg;
+	(void)session;
+	if (bytes_out == NULL)
+		return 0;
+	*bytes_out = calloc(1, 10);
+	*count_out = 10;
+	return 0;
+}
+
 static void stop(void)
 {
 	twi_socket_close(server);
@@ -43,8 +63,12 @@ static void stop(void)
 
 static void start(void)
 {
+	const struct twi_capture capture = { "/v1/long",     "x", "a/b", 60, capture_start,
+					     capture_finish, NULL };
+
 	expect(mkdtemp(dir) != NULL);
 	expect(twi_diag_create(&diag) == 0);
+	expect(twi_registry_capture(diag, &capture) == 0);
 	expect(twi_socket_open(diag, dir, "fuzz", 0, &server) == 0);
 	atexit(stop);
 }

@@ -195,6 +195,15 @@ int twi_pool_try(struct twi_pool *pool, size_t bytes, size_t align, void **out)
 	return TOW_OK;
 }
 
+void twi_pool_own(struct twi_pool *pool, uint64_t bytes, int count)
+{
+	/* Wraps around for -1, as it should. */
+	atomic_fetch_add_explicit(&pool->own_bytes, count > 0 ? bytes : 0 - bytes,
+				  memory_order_relaxed);
+	atomic_fetch_add_explicit(&pool->own_allocations, (uint64_t)(int64_t)count,
+				  memory_order_relaxed);
+}
+
 bool twi_pool_waits(const struct twi_pool *pool)
 {
 	return pool->exhaust == TWI_EXHAUST_WAIT;

@@ -58,6 +58,8 @@ struct twi_pool_stats {
 	uint64_t allocated, allocated_peak, waste, free, largest_free;
 	uint64_t allocations; /* count */
 	uint64_t leased, leased_peak;
+	uint64_t own;                     /* of allocated: what the library keeps for itself */
+	uint64_t own_allocations;         /* count */
 	uint64_t deferred;                /* freed by their owner, still leased */
 	uint64_t grown;                   /* of mapped: by extents after the first */
 	uint64_t overflow, overflow_peak; /* allocated outside the pool */
@@ -109,6 +111,9 @@ int twi_pool_try(struct twi_pool *pool, size_t bytes, size_t align, void **out);
 
 /* Whether the policy of a full pool is to wait. */
 bool twi_pool_waits(const struct twi_pool *pool);
+
+/* Notes that an allocation of `bytes` is the library's own (count 1), or no more (count -1). */
+void twi_pool_own(struct twi_pool *pool, uint64_t bytes, int count);
 
 /* Sleeps until something has been freed, at most timeout_ns. */
 void twi_pool_wait_room(struct twi_pool *pool, uint64_t timeout_ns);

@@ -31,6 +31,7 @@ int twi_staging_init(struct twi_staging *staging, struct twi_pool *pool, uint64_
 	if (status < 0)
 		return status;
 	staging->bytes = staging->chunks * chunk;
+	twi_pool_own(pool, staging->bytes, 1);
 	for (uint32_t i = 0; i < staging->chunks; i++)
 		staging->free[staging->free_count++] = staging->chunks - 1 - i;
 	staging->least_free = staging->free_count;
@@ -41,6 +42,7 @@ void twi_staging_fini(struct twi_staging *staging)
 {
 	if (staging->memory != NULL) {
 		twi_assert(staging->free_count == staging->chunks);
+		twi_pool_own(staging->pool, staging->bytes, -1);
 		twi_pool_free(staging->pool, staging->memory);
 	}
 	free(staging->free);

@@ -1,7 +1,7 @@
 /*
  * http_unix.c - the client side: a head is sent, and all is read until the server hangs up.
  *
- * Every wait is against one deadline, so that a stopped process costs 5 s and not for ever.
+ * Every wait is against one deadline, so that a stopped process costs seconds and not for ever.
  */
 #include "http_unix.h"
 
@@ -80,7 +80,7 @@ static int send_all(int fd, const char *text, size_t bytes, long long deadline)
 }
 
 /* Everything until the end; NULL with errno. */
-static char *read_all(int fd, size_t *bytes_out, long long deadline)
+static char *read_all(int fd, size_t bytes_max, size_t *bytes_out, long long deadline)
 {
 	size_t room = 1 << 16, bytes = 0;
 	char *text = malloc(room), *more;
@@ -88,7 +88,7 @@ static char *read_all(int fd, size_t *bytes_out, long long deadline)
 
 	while (text != NULL && got != 0) {
 		if (bytes + 1 == room) {
-			more = room < HTTP_BYTES_MAX ? realloc(text, room * 2) : NULL;
+			more = room < bytes_max ? realloc(text, room * 2) : NULL;
 			if (more == NULL) {
 				errno = EFBIG;
 				break;
@@ -158,7 +158,15 @@ static const char *why(int err)
 int http_get(const char *socket_path, const char *path, struct http_answer *out, char *error_out,
 	     size_t error_size)
 {
-	long long deadline = now_ms() + HTTP_TIMEOUT_MS;
+	const struct http_limits limits = { HTTP_TIMEOUT_MS, HTTP_BYTES_MAX };
+
+	return http_get_within(socket_path, path, &limits, out, error_out, error_size);
+}
+
+int http_get_within(const char *socket_path, const char *path, const struct http_limits *limits,
+		    struct http_answer *out, char *error_out, size_t error_size)
+{
+	long long deadline = now_ms() + limits->timeout_ms;
 	char head[1024];
 	size_t bytes = 0;
 	int fd, length;
@@ -172,7 +180,7 @@ int http_get(const char *socket_path, const char *path, struct http_answer *out,
 	}
 	fd = dial(socket_path);
 	if (fd >= 0 && send_all(fd, head, (size_t)length, deadline) == 0)
-		out->text = read_all(fd, &bytes, deadline);
+		out->text = read_all(fd, limits->bytes_max, &bytes, deadline);
 	if (out->text == NULL)
 		snprintf(error_out, error_size, "%s: %s", socket_path, why(errno));
 	if (fd >= 0)

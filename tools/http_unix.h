@@ -17,9 +17,17 @@ struct http_answer {
 	size_t bytes; /* of the body */
 };
 
+/* How long and how much: what takes time to come about needs more of both. */
+struct http_limits {
+	long long timeout_ms;
+	size_t bytes_max;
+};
+
 /* 0, or -1 with what went wrong in error_out. A status other than 200 is no error here. */
 int http_get(const char *socket_path, const char *path, struct http_answer *out, char *error_out,
 	     size_t error_size);
+int http_get_within(const char *socket_path, const char *path, const struct http_limits *limits,
+		    struct http_answer *out, char *error_out, size_t error_size);
 void http_answer_fini(struct http_answer *answer);
 
 /* Whether somebody accepts connections there: 1, 0, or -1 when that cannot be known (no right). */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,8 @@ struct arguments {
 	enum list_style style;
 	long count;
 	int json;
+	long seconds;       /* -1: not given */
+	const char *output; /* NULL: not given */
 	int argc;
 	char **argv; /* what is no option */
 };
@@ -35,12 +38,18 @@ static const char usage[] =
 	"  towstat why [NAME|SOCKET]           what was copied or registered late: why, from\n"
 	"                                      where, what it cost, and what mends it\n"
 	"  towstat watch [SECONDS] [NAME]      rates and latencies, each SECONDS (default 1)\n"
+	"  towstat alloclog [NAME] -o FILE     a log of allocations, of --seconds N; for\n"
+	"                                      tow-alloclog and memreg-bench --replay\n"
 	"  towstat knobs                       every knob with its default and range\n"
 	"  towstat counters                    every counter, reason and status\n"
 	"\n"
 	"  -s, --socket PATH   the runtime's stats socket, instead of NAME (job.rank)\n"
 	"  -n, --count N       watch: end after N lines; why: show N places of each kind\n"
 	"      --json          why: as JSON, all places\n"
+	"      --seconds N     alloclog: from 0 to 60; without: what there is where the knob "
+	"alloclog\n"
+	"                      is set, else 1\n"
+	"  -o, --output FILE   alloclog: where it goes; - is the standard output\n"
 	"      --markdown      knobs, counters: as a document\n"
 	"      --man           knobs: as a manual page\n"
 	"  -h, --help          this text\n"
@@ -188,6 +197,20 @@ static int run_why(const struct arguments *arguments)
 	return explain(path, &options);
 }
 
+static int run_alloclog(const struct arguments *arguments)
+{
+	char path[256];
+
+	if (arguments->argc > 2)
+		return misuse("alloclog takes a name", arguments->argv[2]);
+	if (arguments->output == NULL)
+		return misuse("alloclog needs --output FILE", "");
+	if (find_target(arguments->socket_path, arguments->argc > 1 ? arguments->argv[1] : NULL,
+			path, sizeof(path)) != 0)
+		return 1;
+	return fetch_alloclog(path, arguments->seconds, arguments->output);
+}
+
 static int run_knobs(const struct arguments *arguments)
 {
 	if (arguments->argc != 1)
@@ -208,11 +231,21 @@ static const struct {
 	const char *name;
 	int (*run)(const struct arguments *arguments);
 } commands[] = {
-	{ "list", run_list }, { "get", run_get },     { "watch", run_watch },
-	{ "why", run_why },   { "knobs", run_knobs }, { "counters", run_counters },
+	{ "alloclog", run_alloclog }, { "list", run_list }, { "get", run_get },
+	{ "watch", run_watch },       { "why", run_why },   { "knobs", run_knobs },
+	{ "counters", run_counters },
 };
 
-enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_JSON, OPT_VERSION };
+enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_JSON, OPT_VERSION, OPT_SECONDS };
+
+static int read_number(const char *text, long least, long most, long *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtol(text, &end, 10);
+	return errno != 0 || end == text || *end != '\0' || *out < least || *out > most ? -1 : 0;
+}
 
 /* -1 to go on, else the exit status. */
 static int read_options(int argc, char **argv, struct arguments *out)
@@ -220,6 +253,8 @@ static int read_options(int argc, char **argv, struct arguments *out)
 	static const struct option options[] = {
 		{ "socket", required_argument, NULL, 's' },
 		{ "count", required_argument, NULL, 'n' },
+		{ "seconds", required_argument, NULL, OPT_SECONDS },
+		{ "output", required_argument, NULL, 'o' },
 		{ "markdown", no_argument, NULL, OPT_MARKDOWN },
 		{ "man", no_argument, NULL, OPT_MAN },
 		{ "json", no_argument, NULL, OPT_JSON },
@@ -227,19 +262,23 @@ static int read_options(int argc, char **argv, struct arguments *out)
 		{ "version", no_argument, NULL, OPT_VERSION },
 		{ NULL, 0, NULL, 0 },
 	};
-	char *end;
 	int option;
 
-	while ((option = getopt_long(argc, argv, "s:n:h", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "s:n:o:h", options, NULL)) != -1) {
 		switch (option) {
 		case 's':
 			out->socket_path = optarg;
 			break;
 		case 'n':
-			errno = 0;
-			out->count = strtol(optarg, &end, 10);
-			if (errno != 0 || *end != '\0' || out->count < 1)
+			if (read_number(optarg, 1, LONG_MAX, &out->count) != 0)
 				return misuse("--count is a number from 1", optarg);
+			break;
+		case OPT_SECONDS:
+			if (read_number(optarg, 0, 60, &out->seconds) != 0)
+				return misuse("--seconds is a number from 0 to 60", optarg);
+			break;
+		case 'o':
+			out->output = optarg;
 			break;
 		case OPT_MARKDOWN:
 			out->style = LIST_MARKDOWN;
@@ -267,7 +306,7 @@ static int read_options(int argc, char **argv, struct arguments *out)
 
 int main(int argc, char **argv)
 {
-	struct arguments arguments = { 0 };
+	struct arguments arguments = { .seconds = -1 };
 	int status = read_options(argc, argv, &arguments);
 
 	if (status >= 0)

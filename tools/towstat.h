@@ -45,6 +45,9 @@ struct why_options {
 /* What was copied or registered late, and why; the exit status. */
 int explain(const char *socket_path, const struct why_options *options);
 
+/* Fetches an allocation log; seconds -1: as the runtime likes. Returns the exit status. */
+int fetch_alloclog(const char *socket_path, long seconds, const char *output_path);
+
 enum list_style { LIST_PLAIN, LIST_MARKDOWN, LIST_MAN };
 void print_knobs(enum list_style style);
 void print_counters(enum list_style style);

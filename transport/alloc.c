@@ -9,6 +9,7 @@
 #include "diag/clock.h"
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "memreg/alloclog.h"
 #include "transport/engine.h"
 #include "transport/runtime.h"
 
@@ -56,14 +57,23 @@ TOW_PUBLIC int tow_alloc(struct tow_runtime *runtime, size_t bytes, size_t align
 	if (twi_unlikely(status == TOW_EEXHAUSTED && twi_pool_waits(engine->pool) &&
 			 !twi_engine_in_callback(engine)))
 		status = wait_for_room(runtime, bytes, align, memory_out);
+	if (twi_likely(status >= 0))
+		twi_alloclog_alloc(engine->alloclog, *memory_out, bytes, align, TWI_SITE_HERE);
 	return status;
 }
 
 TOW_PUBLIC int tow_free(struct tow_runtime *runtime, void *memory)
 {
 	int status = twi_runtime_check(runtime, "tow_free");
+	struct twi_engine *engine;
+	uint64_t begun_ns;
 
 	if (status < 0 || memory == NULL)
 		return status;
-	return twi_pool_free(twi_runtime_engine(runtime)->pool, memory);
+	engine = twi_runtime_engine(runtime);
+	begun_ns = twi_alloclog_begin(engine->alloclog, memory);
+	status = twi_pool_free(engine->pool, memory);
+	if (twi_likely(status >= 0))
+		twi_alloclog_free(engine->alloclog, memory, begun_ns, TWI_SITE_HERE);
+	return status;
 }

@@ -38,6 +38,7 @@
 
 #define TWI_RINGS_MAX 16
 
+struct twi_alloclog;
 struct twi_ring;
 
 struct twi_engine {
@@ -59,6 +60,7 @@ struct twi_engine {
 	struct twi_diag *diag;
 	struct twi_pool *pool;
 	struct twi_staging staging; /* part of it */
+	struct twi_alloclog *alloclog;
 	struct tow_options knobs;
 	struct twi_op_table ops;
 	struct twi_list timed;     /* operations with a deadline */

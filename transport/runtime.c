@@ -23,6 +23,7 @@
 #include "diag/registry.h"
 #include "diag/report.h"
 #include "diag/socket.h"
+#include "memreg/alloclog.h"
 #include "transport/device_copy.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
@@ -225,6 +226,17 @@ static int open_pool(struct twi_engine *engine)
 	return status;
 }
 
+static int open_alloclog(struct twi_engine *engine)
+{
+	int status = twi_alloclog_create(engine->diag, (uint64_t)engine->knobs.alloclog_events,
+					 &engine->alloclog);
+
+	if (status < 0)
+		return status;
+	twi_alloclog_attach(engine->alloclog, engine->pool);
+	return engine->knobs.alloclog != 0 ? twi_alloclog_open(engine->alloclog) : TOW_OK;
+}
+
 static int open_parts(struct tow_runtime *runtime)
 {
 	struct twi_engine *engine = &runtime->engine;
@@ -236,6 +248,8 @@ static int open_parts(struct tow_runtime *runtime)
 	status = twi_engine_init(engine);
 	if (status == TOW_OK)
 		status = open_pool(engine);
+	if (status == TOW_OK)
+		status = open_alloclog(engine);
 	if (status == TOW_OK) {
 		twi_engine_enter(engine);
 		status = twi_engine_bind_ring(engine);
@@ -306,6 +320,7 @@ static void close_parts(struct tow_runtime *runtime)
 		twi_engine_leave(engine);
 	}
 	twi_engine_fini(engine);
+	twi_alloclog_destroy(engine->alloclog);
 	if (engine->pool != NULL) {
 		twi_staging_fini(&engine->staging);
 		twi_pool_destroy(engine->pool);

@@ -77,9 +77,59 @@ static void answers(void **state)
 	twi_diag_destroy(diag);
 }
 
+/* The query of a capture, of which every parameter is hostile. */
+static void queries(void **state)
+{
+	static const struct {
+		struct twi_http_query query;
+		int64_t seconds; /* -2: refused */
+		const char *what;
+	} rows[] = {
+		{ { 0 }, -1, NULL },
+		{ { 1, { { "seconds", "0" } } }, 0, NULL },
+		{ { 1, { { "seconds", "60" } } }, 60, NULL },
+		{ { 1, { { "seconds", "007" } } }, 7, NULL },
+		{ { 1, { { "seconds", "61" } } }, -2, "from 0 to 60" },
+		{ { 1, { { "seconds", "" } } }, -2, "whole number" },
+		{ { 1, { { "seconds", NULL } } }, -2, "whole number" },
+		{ { 1, { { "seconds", "+1" } } }, -2, "+1" },
+		{ { 1, { { "seconds", "1 " } } }, -2, "'1 '" },
+		{ { 1, { { "seconds", "1.5" } } }, -2, "1.5" },
+		{ { 1, { { "seconds", "4294967297" } } }, -2, "4294967297" },
+		{ { 1, { { "Seconds", "1" } } }, -2, "Seconds" },
+		{ { 1, { { "", "1" } } }, -2, "no such parameter" },
+		{ { 1, { { "\"\xff\n", "1" } } }, -2, "no such parameter" },
+		{ { 2, { { "seconds", "1" }, { "seconds", "1" } } }, -2, "twice" },
+		{ { 2, { { "seconds", "1" }, { "x", "1" } } }, -2, "'x'" },
+		{ { TWI_HTTP_PARAMS + 1, { { 0 } } }, -2, "more than" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct twi_http_answer wrong = { 0 };
+		int64_t seconds;
+		json_t *root;
+
+		if (rows[i].seconds != -2) {
+			assert_int_equal(twi_http_seconds(&rows[i].query, 60, &seconds, &wrong), 0);
+			assert_int_equal(seconds, rows[i].seconds);
+			continue;
+		}
+		assert_int_equal(twi_http_seconds(&rows[i].query, 60, &seconds, &wrong), -1);
+		assert_int_equal(wrong.status, 400);
+		root = json_loadb(wrong.text, wrong.bytes, 0, NULL);
+		assert_non_null(root);
+		assert_non_null(
+			strstr(json_string_value(json_object_get(root, "error")), rows[i].what));
+		json_decref(root);
+		free(wrong.text);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(routes), cmocka_unit_test(answers) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(routes), cmocka_unit_test(answers),
+					    cmocka_unit_test(queries) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

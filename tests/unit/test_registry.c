@@ -264,6 +264,51 @@ static void waiting_source_blocks_nobody(void **state)
 	pthread_join(thread, NULL);
 }
 
+static int capture_start(void *arg, int64_t seconds, void **session_out, uint64_t *wait_ns_out)
+{
+	(void)arg, (void)seconds, (void)session_out, (void)wait_ns_out;
+	return TOW_OK;
+}
+
+static int capture_finish(void *arg, void *session, char **bytes_out, size_t *count_out)
+{
+	(void)arg, (void)session, (void)bytes_out, (void)count_out;
+	return TOW_OK;
+}
+
+static void captures_come_and_go(void **state)
+{
+	struct twi_diag *diag = *state;
+	struct twi_capture capture = {
+		"/v1/c", "c", "a/b", 9, capture_start, capture_finish, NULL
+	};
+	struct twi_capture found;
+	struct twi_emit e = { 0 };
+	json_t *root;
+	size_t paths;
+
+	root = render(diag, "/v1");
+	paths = json_array_size(json_object_get(root, "paths"));
+	json_decref(root);
+	assert_false(twi_registry_capture_find(diag, "/v1/c", &found));
+	assert_int_equal(twi_registry_capture(diag, &capture), TOW_OK);
+	assert_true(twi_registry_capture_find(diag, "/v1/c", &found));
+	assert_int_equal(found.seconds_max, 9);
+	assert_int_equal(twi_registry_render(diag, "/v1/c", &e), TOW_EINVAL); /* no document */
+	root = render(diag, "/v1");
+	assert_int_equal(json_array_size(json_object_get(root, "paths")), paths + 1);
+	json_decref(root);
+	twi_registry_capture_remove(diag, "/v1/c", diag);
+	assert_true(twi_registry_capture_find(diag, "/v1/c", &found));
+	twi_registry_capture_remove(diag, "/v1/c", NULL);
+	assert_false(twi_registry_capture_find(diag, "/v1/c", &found));
+	for (int i = 0; i < TWI_REGISTRY_CAPTURES; i++)
+		assert_int_equal(twi_registry_capture(diag, &capture), TOW_OK);
+	assert_int_equal(twi_registry_capture(diag, &capture), TOW_EBUSY);
+	capture.path = "/c";
+	assert_int_equal(twi_registry_capture(diag, &capture), TOW_EINVAL);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -275,6 +320,7 @@ int main(void)
 		TEST(gauges_come_and_go),
 		TEST(counts_and_reasons),
 		TEST(latencies_have_quantiles),
+		TEST(captures_come_and_go),
 		TEST(remove_waits),
 		TEST(waiting_source_blocks_nobody),
 	};

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""make_alloclog_corpus.py - writes the seeds of fuzz/corpus/alloclog: legal logs, and each way to
+break one that a fuzzer would take long to find. It follows docs/alloclog.md alone, so that the
+reader is held against a second writer. Run it after a change of the format and commit the files."""
+import pathlib
+import struct
+import zlib
+
+ALLOC, FREE, STEP = 1, 2, 3
+
+
+def event(ns, kind, number, size=0, caller=0x401000, thread=7, tag=0, align=6, rest=bytes(6)):
+    return struct.pack("<QQQQIIBB6s", ns, number, size, caller, thread, tag, kind, align, rest)
+
+
+def log(events, magic=b"TOWALOG\n", major=1, minor=0, header=128, record=48, flags=0,
+        duration=1000, count=None, lost=0, shift=0, unknown=0, rest=bytes(16), more=b""):
+    body = struct.pack("<8sHHIIIQQQQQQQQQIIQ16s", magic, major, minor, header, record, flags,
+                       1700000000 * 10**9, 5, duration, len(events) if count is None else count,
+                       lost, 4096, 1, 1 << 28, 4096, shift, 42, unknown, rest)
+    body += more + b"".join(events)
+    return body + struct.pack("<4sIQ", b"TEND", zlib.crc32(body), len(body) + 16)
+
+
+PAIR = [event(1, ALLOC, 1, 100), event(2, FREE, 1, 100, align=0)]
+MANY = [event(i, STEP, i) if i % 3 == 0 else event(i, ALLOC, i - i // 3, 64) for i in range(900)]
+GOOD = log(PAIR)
+SEEDS = {
+    "empty": log([]),
+    "pair": GOOD,
+    "mended": b"!" + GOOD[:-12] + bytes(12),
+    "steps": log([event(0, STEP, 1), *PAIR, event(9, STEP, 2)], flags=1),
+    "many": log(MANY),
+    "unknown_free": log([event(3, FREE, 0)], unknown=1),
+    "unknown_free_miscounted": log([event(3, FREE, 0)]),
+    "sampled": log(PAIR, shift=3, lost=9),
+    "longer_header": log(PAIR, minor=1, header=132, more=b"more"),
+    "reserved_used": log(PAIR, rest=b"x" * 16),
+    "cut_header": GOOD[:60],
+    "cut_records": GOOD[:200],
+    "cut_end": GOOD[:-3],
+    "more_behind": GOOD + b"x",
+    "bit": GOOD[:140] + bytes([GOOD[140] ^ 4]) + GOOD[141:],
+    "magic": log(PAIR, magic=b"TOWALOG\r"),
+    "major_2": log(PAIR, major=2),
+    "header_short": log(PAIR, header=64),
+    "header_long": log(PAIR, header=2**32 - 1),
+    "record_49": log(PAIR, record=49),
+    "flags": log(PAIR, flags=2),
+    "count_huge": log(PAIR, count=2**64 - 1),
+    "count_large": log(PAIR, count=2**27),
+    "count_small": log(PAIR, count=1),
+    "shift_11": log(PAIR, shift=11),
+    "backwards": log([event(5, STEP, 1), event(4, STEP, 2)]),
+    "after_end": log([event(1001, STEP, 1)]),
+    "id_gap": log([event(1, ALLOC, 2, 100)]),
+    "id_twice": log([event(1, ALLOC, 1, 100), event(2, ALLOC, 1, 100)]),
+    "free_unknown_id": log([event(1, FREE, 7)]),
+    "free_twice": log([*PAIR, event(3, FREE, 1, 100)]),
+    "free_other_size": log([PAIR[0], event(2, FREE, 1, 99)]),
+    "free_unknown_size": log([event(2, FREE, 0, 99)], unknown=1),
+    "bytes_huge": log([event(1, ALLOC, 1, 2**56)]),
+    "align_huge": log([event(1, ALLOC, 1, 8, align=64)]),
+    "kind_0": log([event(1, 0, 1)]),
+    "kind_4": log([event(1, 4, 1)]),
+    "step_size": log([event(1, STEP, 1, 8)]),
+    "record_reserved": log([event(1, STEP, 1, rest=b"abcdef")]),
+}
+
+if __name__ == "__main__":
+    folder = pathlib.Path(__file__).parent / "corpus" / "alloclog"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in SEEDS.items():
+        (folder / name).write_bytes(content)

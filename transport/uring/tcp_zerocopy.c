@@ -73,17 +73,38 @@ bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer
 	struct twi_engine *engine = lane->base.engine;
 	const struct tow_op *op = out->op;
 
+	peer->bulk->tx_missed.bytes = 0;
 	if (op == NULL || out->payload_part < 0 || engine->ring == NULL ||
 	    !twi_path_eligible(engine, &peer->route, out->payload_bytes))
 		return false;
 	*slot_out = fixed_slot(engine->ring, op->claim.region, out->parts[out->payload_part]);
 	if (*slot_out >= 0)
 		return twi_path_choose(engine, &peer->route, out->payload_bytes) != TWI_PATH_PLAIN;
-	/* The kernel's copies are not timed: they happen inside a send that is needed anyway. */
-	if (twi_path_pays(engine, &peer->route, out->payload_bytes))
-		twi_copy_record(engine->diag, twi_claim_reason(&op->claim, true),
-				out->payload_bytes, 0, op->site);
+	if (twi_path_pays(engine, &peer->route, out->payload_bytes)) {
+		struct twi_tcp_missed *missed = &peer->bulk->tx_missed;
+
+		*missed = (struct twi_tcp_missed){
+			.reason = twi_claim_reason(&op->claim, true),
+			.bytes = out->payload_bytes,
+			.site = op->site,
+		};
+		for (int i = 0; i < out->payload_part; i++)
+			missed->ahead += out->parts[i].iov_len;
+	}
 	return false;
+}
+
+/* By what the kernel took: a send may be cut short, and the rest is sent, and copied, later. */
+void twi_tcp_zerocopy_missed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
+			     uint64_t bytes)
+{
+	struct twi_tcp_missed *missed = &stream->tx_missed;
+
+	/* The kernel's copies are not timed: they happen inside a send that is needed anyway. */
+	if (missed->bytes > 0 && bytes > missed->ahead)
+		twi_copy_record(lane->base.engine->diag, missed->reason,
+				twi_min(bytes - missed->ahead, missed->bytes), 0, missed->site);
+	missed->bytes = 0;
 }
 
 bool twi_tcp_zerocopy_go(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,

@@ -606,13 +606,40 @@ static void test_nic(void **state)
 	run_lane(NIC);
 }
 
+#define HUGE_BYTES (32u << 20)
+
+/* A chunk that is more than the socket takes at once goes in pieces, and each byte counts once. */
+static void test_cut_short(void **state)
+{
+	uint8_t *out = malloc(HUGE_BYTES), *in = malloc(HUGE_BYTES);
+	struct tow_op *send, *recv;
+	struct twi_reason_sum sum;
+
+	(void)state;
+	assert_true(out != NULL && in != NULL);
+	setenv("TOW_BULK_CHUNK_BYTES", "8MiB", 1);
+	open_world(TCP_ALWAYS, 3, false, false);
+	unsetenv("TOW_BULK_CHUNK_BYTES");
+	memset(out, 7, HUGE_BYTES);
+	ok(tow_recv_start(world.b, in, HUGE_BYTES, 1, NULL, &recv), "recv");
+	ok(tow_send_start(world.a, out, HUGE_BYTES, 1, NULL, &send), "send");
+	ok(finish(send, NULL), "send");
+	ok(finish(recv, NULL), "recv");
+	assert_memory_equal(in, out, HUGE_BYTES);
+	twi_reason_sum(world.engine->diag, TWI_R_unregistered_send, &sum);
+	assert_int_equal(sum.bytes, HUGE_BYTES);
+	assert_true(sum.count > HUGE_BYTES / (8u << 20));
+	close_world();
+	free(out);
+	free(in);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tcp_auto),
-		cmocka_unit_test(test_tcp_always),
-		cmocka_unit_test(test_loop),
-		cmocka_unit_test(test_nic),
+		cmocka_unit_test(test_tcp_auto),  cmocka_unit_test(test_tcp_always),
+		cmocka_unit_test(test_loop),      cmocka_unit_test(test_nic),
+		cmocka_unit_test(test_cut_short),
 	};
 
 	alarm(200);

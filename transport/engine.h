@@ -65,6 +65,7 @@ struct twi_engine {
 	struct twi_list callbacks; /* operations whose callback is due */
 	struct twi_list endpoints;
 	struct twi_list peers;
+	uint32_t notices;              /* zero-copy sends whose notification is to come */
 	struct twi_latency notify_lag; /* of zero-copy sends: completion to notification */
 	uint64_t next_expiry_ns;
 	uint64_t virtual_ns;

@@ -120,6 +120,7 @@ struct twi_tcp_zc {
 	uint64_t peer_id;
 	uint32_t slot; /* of the stream */
 	uint16_t generation;
+	uint8_t ring; /* whose thread alone can fetch the notification */
 	bool used;
 	uint32_t next_free;
 };
@@ -192,6 +193,8 @@ void twi_tcp_zerocopy_missed(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 bool twi_tcp_zerocopy_go(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
 			 const struct twi_bulk_out *out, int slot);
 void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, uint32_t flags);
+/* The ring is given up: its notifications will never be seen. */
+void twi_tcp_zerocopy_ring_gone(struct twi_tcp_lane *lane, unsigned ring);
 
 /* tcp_io.c: moving bytes. */
 void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res);

@@ -36,7 +36,7 @@ static int fixed_slot(const struct twi_ring *ring, const struct twi_region *regi
 
 /* A zero-copy send of `part`, from the buffer in `slot`. False when no record is free. */
 static bool send_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
-			  const struct twi_claim *claim, struct iovec part, int slot)
+			  struct twi_claim *claim, struct iovec part, int slot)
 {
 	struct twi_engine *engine = lane->base.engine;
 	struct twi_tcp_stream *stream = peer->bulk;
@@ -52,8 +52,11 @@ static bool send_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
 		.peer_id = peer->base.id,
 		.slot = stream->slot,
 		.generation = stream->generation,
+		.ring = (uint8_t)engine->ring->index,
 		.used = true,
 	};
+	engine->ring->notices++;
+	engine->notices++;
 	twi_claim_share(claim, part.iov_base, part.iov_len, engine, &record->claim);
 	io_uring_prep_send_zc_fixed(sqe, stream->fd, part.iov_base, part.iov_len,
 				    MSG_DONTWAIT | MSG_NOSIGNAL, IORING_SEND_ZC_REPORT_USAGE,
@@ -148,6 +151,27 @@ static struct tow_peer *peer_by_id(struct twi_engine *engine, uint64_t id)
 	return NULL;
 }
 
+/* The kernel has let go, or will never say so. */
+static void give_record(struct twi_tcp_lane *lane, struct twi_tcp_zc *record)
+{
+	struct twi_engine *engine = lane->base.engine;
+
+	twi_claim_drop(engine, &record->claim);
+	engine->rings[record->ring]->notices--;
+	engine->notices--;
+	record->used = false;
+	record->next_free = lane->zc_free;
+	lane->zc_free = (uint32_t)(record - lane->zc) + 1;
+}
+
+void twi_tcp_zerocopy_ring_gone(struct twi_tcp_lane *lane, unsigned ring)
+{
+	for (uint32_t i = 0; i < TWI_ZC_RECORDS; i++) {
+		if (lane->zc[i].used && lane->zc[i].ring == ring)
+			give_record(lane, &lane->zc[i]);
+	}
+}
+
 /* First the send's own completion (with MORE: a notification follows), then the notification. */
 void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, uint32_t flags)
 {
@@ -178,10 +202,6 @@ void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, u
 		if (slot->stream != NULL && slot->generation == record->generation)
 			twi_tcp_sent(lane, slot->stream, res);
 	}
-	if ((flags & IORING_CQE_F_MORE) != 0)
-		return;
-	twi_claim_drop(engine, &record->claim);
-	record->used = false;
-	record->next_free = lane->zc_free;
-	lane->zc_free = index + 1;
+	if ((flags & IORING_CQE_F_MORE) == 0)
+		give_record(lane, record);
 }

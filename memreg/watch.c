@@ -188,18 +188,32 @@ static int timeout_ms(const struct twi_watch *watch, bool waiting)
 	return watch->discarded.count > 0 || watch->all_ticks > 0 ? TICK_MS : -1;
 }
 
+#if defined(__has_feature) && !defined(__SANITIZE_THREAD__)
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+/* gcc 12's TSan does not know clocklock, and would call all that the lock protects a race. */
+#ifdef __SANITIZE_THREAD__
+#define LOCK_CLOCK             CLOCK_REALTIME
+#define lock_until(lock, time) pthread_mutex_timedlock(lock, time)
+#else
+#define LOCK_CLOCK             CLOCK_MONOTONIC /* which nobody sets back */
+#define lock_until(lock, time) pthread_mutex_clocklock(lock, LOCK_CLOCK, time)
+#endif
+
 /* For a moment: while someone holds the lock for long, events must be read all the same. */
 static bool lock_for_a_moment(struct twi_watch *watch)
 {
 	struct timespec until;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
+	clock_gettime(LOCK_CLOCK, &until);
 	until.tv_nsec += 1000000;
 	if (until.tv_nsec >= 1000000000) {
 		until.tv_nsec -= 1000000000;
 		until.tv_sec++;
 	}
-	return pthread_mutex_clocklock(watch->lock, CLOCK_MONOTONIC, &until) == 0;
+	return lock_until(watch->lock, &until) == 0;
 }
 
 static void *monitor(void *arg)

@@ -63,29 +63,23 @@ static bool own_off(void)
 /* All system calls made by that function: it cannot ask libc for its own, which calls it. */
 long syscall(long number, ...)
 {
-	register long r10 __asm__("r10");
-	register long r8 __asm__("r8");
-	register long r9 __asm__("r9");
-	long result, a, b, c;
+	long result, arg[6];
 	va_list args;
 
 	va_start(args, number);
-	a = va_arg(args, long);
-	b = va_arg(args, long);
-	c = va_arg(args, long);
-	r10 = va_arg(args, long);
-	r8 = va_arg(args, long);
-	r9 = va_arg(args, long);
+	for (int i = 0; i < 6; i++)
+		arg[i] = va_arg(args, long);
 	va_end(args);
 	if ((number == SYS_userfaultfd && own_now(OWN_USERFAULTFD)) ||
 	    (number == SYS_io_uring_register && own_now(OWN_CLONE_BUFFERS))) {
 		errno = number == SYS_userfaultfd ? EPERM : ENOMEM;
 		return -1;
 	}
-	__asm__ volatile("syscall"
+	/* by way of memory: no call of a sanitizer's comes between these */
+	__asm__ volatile("mov 24(%2), %%r10\n\tmov 32(%2), %%r8\n\tmov 40(%2), %%r9\n\tsyscall"
 			 : "=a"(result)
-			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
+			 : "a"(number), "b"(arg), "D"(arg[0]), "S"(arg[1]), "d"(arg[2])
+			 : "rcx", "r8", "r9", "r10", "r11", "memory");
 	if (result >= 0 || result < -4095)
 		return result;
 	errno = (int)-result;
@@ -194,7 +188,8 @@ static void open_all(const char *exhaust)
 	options.exhaust = exhaust;
 	options.zerocopy = "always";
 	options.eager_max_bytes = 1024;
-	assert_int_equal(tow_runtime_open(&options, &runtime), TOW_OK);
+	if (tow_runtime_open(&options, &runtime) != TOW_OK)
+		fail_msg("open: %s", tow_error_message());
 	engine = twi_runtime_engine(runtime);
 	assert_int_equal(twi_loop_nic_attach(engine, NULL, NULL), TOW_OK);
 	join("tcp://127.0.0.1:0", "tcp://127.0.0.1:0", 0);
@@ -211,14 +206,21 @@ static int messages(uint8_t *out, uint8_t *in, int seed)
 	soon.timeout_ns = SECOND / 2;
 	for (int i = 0; i < 4; i++) {
 		uint64_t bytes = i < 2 ? BYTES : 700;
-		struct tow_op *send, *recv;
+		struct tow_op *send, *recv = NULL;
 		struct tow_result result;
 		int status, other;
 
 		memset(out, seed + i, bytes);
 		memset(in, 0, bytes);
-		assert_int_equal(tow_recv_start(to[i % 2], in, bytes, 1, &soon, &recv), TOW_OK);
+		if (i < 2) /* the small ones come unexpected */
+			assert_int_equal(tow_recv_start(to[i % 2], in, bytes, 1, &soon, &recv),
+					 TOW_OK);
 		assert_int_equal(tow_send_start(from[i % 2], out, bytes, 1, &soon, &send), TOW_OK);
+		for (int j = 0; i >= 2 && j < 50; j++)
+			tow_progress(runtime);
+		if (i >= 2)
+			assert_int_equal(tow_recv_start(to[i % 2], in, bytes, 1, &soon, &recv),
+					 TOW_OK);
 		status = finish(send, &result);
 		other = finish(recv, &result);
 		if (other == TOW_OK)
@@ -334,7 +336,7 @@ static bool live(const char *exhaust, void (*arm)(int call, int nth), bool (*off
 	return hit;
 }
 
-static void all_of(const char *name, void (*arm)(int call, int nth), bool (*off)(void), int call)
+static int all_of(const char *name, void (*arm)(int call, int nth), bool (*off)(void), int call)
 {
 	static const char *const policies[] = { "grow", "copy" };
 	int fds = twt_fd_count(), maps = twt_map_count("memfd:");
@@ -355,6 +357,18 @@ static void all_of(const char *name, void (*arm)(int call, int nth), bool (*off)
 		assert_true(nth < 300);
 	}
 	printf("%s: failed at %d places\n", name, calls);
+	return calls;
+}
+
+/* Calls that must be met; sanitizers keep some for themselves, and then they never fail. */
+static void must_meet(int calls, bool own_of_sanitizers)
+{
+#ifdef TWT_SANITIZED
+	assert_true(calls > 0 || own_of_sanitizers);
+#else
+	(void)own_of_sanitizers;
+	assert_true(calls > 0);
+#endif
 }
 
 static void arm_fault(int call, int nth)
@@ -375,20 +389,22 @@ static void arm_own(int call, int nth)
 static void test_mappings(void **state)
 {
 	(void)state;
-	all_of("mmap", arm_fault, twt_fault_off, TWT_MMAP);
-	all_of("memfd_create", arm_fault, twt_fault_off, TWT_MEMFD_CREATE);
-	all_of("ftruncate", arm_fault, twt_fault_off, TWT_FTRUNCATE);
+	must_meet(all_of("mmap", arm_fault, twt_fault_off, TWT_MMAP), false);
+	must_meet(all_of("memfd_create", arm_fault, twt_fault_off, TWT_MEMFD_CREATE), false);
+	must_meet(all_of("ftruncate", arm_fault, twt_fault_off, TWT_FTRUNCATE), false);
 	all_of("madvise", arm_fault, twt_fault_off, TWT_MADVISE);
-	all_of("mlock", arm_fault, twt_fault_off, TWT_MLOCK);
-	all_of("pthread_create", arm_fault, twt_fault_off, TWT_PTHREAD_CREATE);
+	must_meet(all_of("mlock", arm_fault, twt_fault_off, TWT_MLOCK), false);
+	must_meet(all_of("pthread_create", arm_fault, twt_fault_off, TWT_PTHREAD_CREATE), true);
 }
 
 static void test_rings(void **state)
 {
 	(void)state;
-	all_of("io_uring_register_buffers_update", arm_net, twt_net_fault_off, TWT_URING_BUFFERS);
+	must_meet(all_of("io_uring_register_buffers_update", arm_net, twt_net_fault_off,
+			 TWT_URING_BUFFERS),
+		  false);
 	all_of("io_uring_register_buffers_sparse", arm_net, twt_net_fault_off, TWT_URING_SPARSE);
-	all_of("io_uring_queue_init", arm_net, twt_net_fault_off, TWT_URING_INIT);
+	must_meet(all_of("io_uring_queue_init", arm_net, twt_net_fault_off, TWT_URING_INIT), false);
 	all_of(own_names[OWN_CLONE_BUFFERS], arm_own, own_off, OWN_CLONE_BUFFERS);
 }
 
@@ -403,9 +419,9 @@ static void test_watching(void **state)
 static void test_allocations(void **state)
 {
 	(void)state;
-	all_of("calloc", arm_fault, twt_fault_off, TWT_CALLOC);
-	all_of("malloc", arm_net, twt_net_fault_off, TWT_MALLOC);
-	all_of(own_names[OWN_ALIGNED], arm_own, own_off, OWN_ALIGNED);
+	must_meet(all_of("calloc", arm_fault, twt_fault_off, TWT_CALLOC), true);
+	must_meet(all_of("malloc", arm_net, twt_net_fault_off, TWT_MALLOC), true);
+	must_meet(all_of(own_names[OWN_ALIGNED], arm_own, own_off, OWN_ALIGNED), true);
 	all_of(own_names[OWN_REALLOC], arm_own, own_off, OWN_REALLOC);
 }
 

@@ -34,7 +34,12 @@ void twi_peer_claims_fini(struct twi_peer_claims *claims)
 
 	while ((entry = twi_list_first(&claims->list)) != NULL) {
 		struct twi_claim *claim = twi_container_of(entry, struct twi_claim, link);
+		struct twi_list *share;
 
+		while ((share = twi_list_first(&claim->shares)) != NULL) {
+			twi_list_remove(share);
+			twi_container_of(share, struct twi_claim, link)->peer = NULL;
+		}
 		twi_list_remove(entry);
 		claim->listed = false;
 		claim->peer = NULL;

@@ -17,6 +17,7 @@ void twi_claim_init(struct twi_claim *claim)
 {
 	claim->kind = TWI_CLAIM_NONE;
 	claim->staged = false;
+	claim->listed = false;
 	claim->region = NULL;
 	claim->peer = NULL;
 }
@@ -33,8 +34,14 @@ void twi_peer_claims_fini(struct twi_peer_claims *claims)
 
 	while ((entry = twi_list_first(&claims->list)) != NULL) {
 		struct twi_claim *claim = twi_container_of(entry, struct twi_claim, link);
+		struct twi_list *share;
 
+		while ((share = twi_list_first(&claim->shares)) != NULL) {
+			twi_list_remove(share);
+			twi_container_of(share, struct twi_claim, link)->peer = NULL;
+		}
 		twi_list_remove(entry);
+		claim->listed = false;
 		claim->peer = NULL;
 	}
 }
@@ -45,6 +52,8 @@ static void enlist(struct twi_claim *claim, struct tow_peer *peer)
 	struct twi_peer_claims *claims = &peer->claims;
 
 	claim->peer = peer;
+	claim->listed = true;
+	twi_list_init(&claim->shares);
 	twi_list_init(&claim->link);
 	twi_list_push_back(&claims->list, &claim->link);
 	claims->bytes += claim->bytes;
@@ -167,27 +176,46 @@ int twi_claim_need(struct tow_peer *peer, struct tow_op *op)
 	return TOW_OK;
 }
 
-void twi_claim_share(const struct twi_claim *claim, const void *memory, uint64_t bytes,
+void twi_claim_share(struct twi_claim *claim, const void *memory, uint64_t bytes,
 		     struct twi_engine *engine, struct twi_claim *out)
 {
 	*out = *claim;
 	out->memory = memory;
 	out->bytes = bytes;
 	out->peer = NULL;
+	out->listed = false;
 	if (claim->kind == TWI_CLAIM_POOL || claim->kind == TWI_CLAIM_OUTSIDE)
 		twi_assert(twi_pool_lease_again(engine->pool, memory) == TOW_OK);
 	else if (claim->kind == TWI_CLAIM_REGISTERED)
 		twi_pool_region_hold(engine->pool, claim->region);
-	if (claim->kind == TWI_CLAIM_POOL && claim->peer != NULL)
-		enlist(out, claim->peer);
+	if (claim->listed) {
+		out->peer = claim->peer;
+		twi_list_init(&out->link);
+		twi_list_push_back(&claim->shares, &out->link);
+	}
+}
+
+/* The claim is its peer's no more; parts that are still in use stand for themselves. */
+static void delist(struct twi_claim *claim)
+{
+	struct tow_peer *peer = claim->peer;
+	struct twi_list *entry;
+
+	if (peer == NULL)
+		return;
+	twi_list_remove(&claim->link);
+	if (!claim->listed)
+		return;
+	peer->claims.bytes -= claim->bytes;
+	while ((entry = twi_list_first(&claim->shares)) != NULL) {
+		twi_list_remove(entry);
+		enlist(twi_container_of(entry, struct twi_claim, link), peer);
+	}
 }
 
 void twi_claim_drop(struct twi_engine *engine, struct twi_claim *claim)
 {
-	if (claim->peer != NULL) {
-		twi_list_remove(&claim->link);
-		claim->peer->claims.bytes -= claim->bytes;
-	}
+	delist(claim);
 	if (claim->kind == TWI_CLAIM_POOL || claim->kind == TWI_CLAIM_OUTSIDE)
 		twi_pool_release(engine->pool, claim->memory);
 	else if (claim->kind == TWI_CLAIM_REGISTERED)

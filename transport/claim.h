@@ -52,9 +52,11 @@ enum twi_need {
 };
 
 struct twi_claim {
-	struct twi_list link; /* on peer->claims */
+	struct twi_list link;   /* on peer->claims, or on the shares of the claim it is a part of */
+	struct twi_list shares; /* of a claim on that list: parts that outlive it count then */
 	struct tow_peer *peer;
 	uint8_t kind;
+	bool listed; /* on peer->claims, and counted there */
 	bool staged;
 	const struct twi_region *region; /* that the memory lies in, or NULL */
 	const void *memory;              /* what was leased */
@@ -86,8 +88,8 @@ int twi_claim_need(struct tow_peer *peer, struct tow_op *op);
 /* A large message of op is on its way, with `bytes` of payload: counted if it is unregistered. */
 void twi_claim_count(const struct tow_op *op, uint64_t bytes);
 
-/* One hold more on the same memory, for `bytes` at `memory` inside it. */
-void twi_claim_share(const struct twi_claim *claim, const void *memory, uint64_t bytes,
+/* One hold more on the same memory, for `bytes` at `memory` inside it; not of a share. */
+void twi_claim_share(struct twi_claim *claim, const void *memory, uint64_t bytes,
 		     struct twi_engine *engine, struct twi_claim *out);
 
 /* Lets go. A claim that was never taken is legal. */

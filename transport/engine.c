@@ -219,11 +219,11 @@ static void drop_ring(struct twi_engine *engine, unsigned index)
 		engine->last_ring = NULL;
 	if (engine->armed_ring == ring)
 		engine->armed_ring = NULL;
-	engine->rings[index] = NULL;
 	for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
 		if (engine->lanes[i] != NULL)
 			engine->lanes[i]->ops->ring_gone(engine->lanes[i], index);
 	}
+	engine->rings[index] = NULL;
 	twi_pool_registrar_remove(engine->pool, &twi_ring_registrar, ring);
 	twi_ring_destroy(ring);
 }
@@ -299,6 +299,23 @@ static void drain_others(struct twi_engine *engine)
 	}
 }
 
+/*
+ * A notification reaches only the thread that sent. One that has ended gets none any more: its ring
+ * goes, and with it the leases. That is safe: an operation in flight holds its memory itself, and
+ * once it has ended nobody wants the bytes that are still on their way.
+ */
+static void drop_deaf(struct twi_engine *engine)
+{
+	if (twi_likely(engine->notices == engine->ring->notices))
+		return;
+	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
+		struct twi_ring *ring = engine->rings[i];
+
+		if (ring != NULL && ring->notices > 0 && thread_ended(ring->mark))
+			drop_ring(engine, i);
+	}
+}
+
 /* Regions have come or gone: this thread's ring follows, and what was dropped is forgotten. */
 static void keep_in_step(struct twi_engine *engine)
 {
@@ -354,6 +371,7 @@ unsigned twi_engine_poll(struct twi_engine *engine)
 		change_driver(engine);
 	if (engine->ring != NULL) {
 		keep_in_step(engine);
+		drop_deaf(engine);
 		events += twi_ring_poll(engine->ring);
 	}
 	for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {

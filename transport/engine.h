@@ -69,6 +69,7 @@ struct twi_engine {
 	struct twi_list peers;
 	struct twi_list devices;
 	_Atomic uint32_t device_signal; /* a device has news that nobody has looked at yet */
+	uint32_t notices;               /* zero-copy sends whose notification is to come */
 	struct twi_latency notify_lag;  /* of zero-copy sends: completion to notification */
 	uint64_t next_expiry_ns;
 	uint64_t virtual_ns;

@@ -347,10 +347,10 @@ TOW_PUBLIC int tow_op_result(struct tow_op *op, struct tow_result *result_out)
 	if (result_out == NULL || result_out->size < sizeof(result))
 		return twi_error(TOW_EINVAL,
 				 "tow_op_result: result_out is NULL or its size is not set");
+	if (twi_engine_forked(op->engine)) /* first: nothing will ever be done in the child */
+		return twi_error(TOW_EFORKED, "tow_op_result in a forked child");
 	if (!is_done(op))
 		return TOW_AGAIN;
-	if (twi_engine_forked(op->engine))
-		return twi_error(TOW_EFORKED, "tow_op_result in a forked child");
 	fill_result(op, &result);
 	result.size = result_out->size;
 	*result_out = result;

@@ -124,11 +124,17 @@ int tow_peer_close(struct tow_peer *peer);
  * copied into the connection's buffer and the operation is complete at once; larger ones are read
  * in place when the receiver has posted for them, and `data` must stay unchanged until completion.
  * Ownership: data stays the caller's; *op_out is the caller's until tow_op_release.
- * Copies: eager: one, by design. Larger: none in the library (docs/copies.md).
- * Blocks: never. Threads: any.
- * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY when max_ops operations exist; TOW_EFORKED.
- * The operation ends with TOW_OK, TOW_EPEER, TOW_ETRUNCATED (the receiver's buffer is too small),
- * TOW_EPROTOCOL, TOW_EDEADLINE, TOW_ECANCELED or TOW_ECLOSED.
+ * Memory of the pool may be freed as soon as this has returned.
+ * Copies: eager: one, by design. Larger: none in the library, but one through the pool's staging
+ * where the lane needs registered memory and this cannot be registered (docs/copies.md).
+ * Blocks: while memory that is not registered is pinned, at its first use on a lane where that pays
+ * (late_cache_bytes); else never. Threads: any.
+ * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY when max_ops operations exist, or the peer
+ * holds back more than peer_lease_bytes of freed memory (earlier sends must end first);
+ * TOW_EFORKED. The operation ends with TOW_OK, TOW_EPEER, TOW_ETRUNCATED (the receiver's buffer is
+ * too small), TOW_EPROTOCOL, TOW_EDEADLINE, TOW_ECANCELED, TOW_ECLOSED, TOW_EZEROCOPY (its memory
+ * is not registered and require_zero_copy is set) or TOW_EEXHAUSTED (it needs staging, and
+ * staging_bytes is 0).
  */
 int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint64_t tag,
 		   const struct tow_op_options *options, struct tow_op **op_out);
@@ -137,8 +143,9 @@ int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint
  * Starts to receive the next message with `tag` into `data`, of room for `bytes`. A shorter message
  * is legal; result.bytes says how long it was. A longer one ends with TOW_ETRUNCATED and is
  * dropped. Ownership: data stays the caller's, and is the library's to write until completion;
- * *op_out is the caller's until tow_op_release. Copies: eager: one, by design. Larger: none in the
- * library. Blocks: never. Threads: any. Returns: as tow_send_start.
+ * *op_out is the caller's until tow_op_release. Copies: eager: one, by design; two when the message
+ * came before. Larger: as tow_send_start. Blocks: as tow_send_start. Threads: any. Returns: as
+ * tow_send_start, without the bound of peer_lease_bytes.
  */
 int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t tag,
 		   const struct tow_op_options *options, struct tow_op **op_out);
@@ -146,8 +153,9 @@ int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t t
 /*
  * Looks whether an operation has completed, and drives the runtime once if not.
  * Ownership: none passes. Copies: as the operations it moves. Blocks: never. Threads: any.
- * Returns: TOW_AGAIN while it is in flight; then its status, as often as asked; TOW_EINVAL for
- * NULL; TOW_EFORKED.
+ * Returns: TOW_AGAIN while it is in flight; then its status, as often as asked; TOW_EBUSY, and the
+ * operation goes on, when 16 other threads have driven or started operations and still live;
+ * TOW_EINVAL for NULL; TOW_EFORKED.
  */
 int tow_op_test(struct tow_op *op);
 
@@ -156,8 +164,9 @@ int tow_op_test(struct tow_op *op);
  * now have passed. Polls for spin_ns, then sleeps. The operation goes on after a timeout of the
  * wait. Ownership: none passes. Copies: as the operations it moves. Blocks: until completion or
  * timeout_ns; TOW_FOREVER waits as long as it takes. Threads: any; not from a callback. Returns:
- * the operation's status; TOW_AGAIN when timeout_ns passed first; TOW_EINVAL for NULL or from a
- * callback; TOW_EFORKED.
+ * the operation's status; TOW_AGAIN when timeout_ns passed first; TOW_EBUSY, and the operation goes
+ * on, when 16 other threads have driven or started operations and still live; TOW_EINVAL for NULL
+ * or from a callback; TOW_EFORKED.
  */
 int tow_op_wait(struct tow_op *op, uint64_t timeout_ns);
 

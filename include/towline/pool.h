@@ -18,12 +18,18 @@ extern "C" {
 
 /*
  * Allocates `bytes` from the pool at a multiple of `align` (a power of two up to 2 MiB; 0 means
- * 64). Zero bytes get a valid pointer of their own. The memory is not cleared. Ownership:
- * *memory_out is the caller's until tow_free or tow_runtime_close. Copies: none. Blocks: never.
+ * 64). Zero bytes get a valid pointer of their own. The memory is not cleared. Where the pool has
+ * no room it does as the knob exhaust says: it grows by an extent (up to premap_limit_bytes), takes
+ * memory outside the pool (which lanes and devices may have to copy), waits, or fails; with
+ * require_zero_copy it neither grows nor goes outside.
+ * Ownership: *memory_out is the caller's until tow_free or tow_runtime_close. Copies: none. Blocks:
+ * not while there is room; else, with exhaust=grow, while the extent is mapped, faulted in and
+ * registered (about 0.5 ms a MiB), with exhaust=wait up to exhaust_wait_ns, driving the runtime
+ * meanwhile so that leases can end (not from a callback, which gets its answer at once).
  * Threads: any. Returns: TOW_OK; TOW_EINVAL for an alignment that is none or a NULL argument;
  * TOW_EEXHAUSTED, with a message that says how much is free, the largest block, and the
- * premap_memory_bytes that would have been enough; TOW_EFORKED. *memory_out is NULL after a
- * failure.
+ * premap_memory_bytes that would have been enough, and why the policy could not help;
+ * TOW_EFORKED. *memory_out is NULL after a failure.
  */
 int tow_alloc(struct tow_runtime *runtime, size_t bytes, size_t align, void **memory_out);
 
@@ -55,7 +61,8 @@ int tow_mem_register(struct tow_runtime *runtime, void *memory, size_t bytes, ui
 /*
  * Ends a registration. The memory may be unmapped after that.
  * Ownership: takes the handle. Copies: none. Blocks: while the system unpins the pages.
- * Threads: any. Returns: TOW_OK; TOW_EBUSY while operations use the memory; TOW_EFREED for a handle
+ * Threads: any. Returns: TOW_OK; TOW_EBUSY while operations use the memory, or the kernel does
+ * after a zero-copy send (the thread that sent is told, when it drives); TOW_EFREED for a handle
  * that was given back before or is another runtime's; TOW_EINVAL for what is no handle;
  * TOW_EFORKED. A failing call changes nothing.
  */

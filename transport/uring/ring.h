@@ -50,6 +50,7 @@ struct twi_ring {
 	unsigned setup_flags;
 	int wake_fd; /* eventfd: signalled by the kernel while asleep or watched, and by wakes */
 	uint32_t unsubmitted;
+	uint32_t notices; /* its zero-copy sends whose notification is to come */
 	struct io_uring_buf_ring *buffers;
 	uint8_t *buffer_memory;
 };

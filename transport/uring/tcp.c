@@ -558,6 +558,7 @@ static void lane_ring_gone(struct twi_lane *base, unsigned index)
 		if (lane->slots[i].endpoint != NULL)
 			lane->slots[i].endpoint->accept_rings &= keep;
 	}
+	twi_tcp_zerocopy_ring_gone(lane, index);
 }
 
 static void peer_describe(struct tow_peer *base, struct twi_emit *emit)

@@ -58,6 +58,13 @@ enum twi_tcp_state {
 struct twi_tcp_peer;
 struct twi_tcp_endpoint;
 
+/* Payload on its way by a plain send that would have gone by zero-copy, were it registered. */
+struct twi_tcp_missed {
+	enum twi_reason reason;
+	uint64_t ahead, bytes; /* of the send: what stands before the payload, and the payload */
+	struct twi_site site;
+};
+
 struct twi_tcp_stream {
 	struct twi_list link; /* on lane->handshakes until UP */
 	int fd;
@@ -76,6 +83,7 @@ struct twi_tcp_stream {
 	uint8_t hello[TWI_HELLO_FRAME];
 	struct msghdr tx_msg, rx_msg;
 	struct iovec tx_parts[3], rx_parts[2];
+	struct twi_tcp_missed tx_missed;
 };
 
 struct twi_tcp_peer {
@@ -112,6 +120,7 @@ struct twi_tcp_zc {
 	uint64_t peer_id;
 	uint32_t slot; /* of the stream */
 	uint16_t generation;
+	uint8_t ring; /* whose thread alone can fetch the notification */
 	bool used;
 	uint32_t next_free;
 };
@@ -173,14 +182,19 @@ static inline struct io_uring_sqe *twi_tcp_request(struct twi_tcp_lane *lane)
 
 /*
  * tcp_zerocopy.c. wants: whether the payload of `out` goes by zero-copy send, in one piece of a
- * registered buffer, whose slot is written; where it would if it were registered, the kernel's copy
- * is counted with its reason. go: sends parts[0] of it so; false when it cannot be done now.
+ * registered buffer, whose slot is written; where it would if it were registered, that is noted in
+ * the stream. missed: `bytes` of the noted send are out, and the kernel's copy is counted with its
+ * reason. go: sends parts[0] by zero-copy; false when it cannot be done now.
  */
 bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
 			    const struct twi_bulk_out *out, int *slot_out);
+void twi_tcp_zerocopy_missed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
+			     uint64_t bytes);
 bool twi_tcp_zerocopy_go(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
 			 const struct twi_bulk_out *out, int slot);
 void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, uint32_t flags);
+/* The ring is given up: its notifications will never be seen. */
+void twi_tcp_zerocopy_ring_gone(struct twi_tcp_lane *lane, unsigned ring);
 
 /* tcp_io.c: moving bytes. */
 void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res);

@@ -282,10 +282,12 @@ void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int 
 			stream->tx_blocked = true;
 		return;
 	}
-	if (stream->bulk)
+	if (stream->bulk) {
+		twi_tcp_zerocopy_missed(lane, stream, (uint64_t)res);
 		twi_session_bulk_sent(&peer->base.session, (size_t)res);
-	else
+	} else {
 		twi_session_control_sent(&peer->base.session, (size_t)res);
+	}
 	if (!stream->bulk && (size_t)res < stream->tx_parts[0].iov_len)
 		twi_tcp_poll_out(lane, stream);
 	twi_tcp_mark_dirty(peer);

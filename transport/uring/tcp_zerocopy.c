@@ -36,7 +36,7 @@ static int fixed_slot(const struct twi_ring *ring, const struct twi_region *regi
 
 /* A zero-copy send of `part`, from the buffer in `slot`. False when no record is free. */
 static bool send_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
-			  const struct twi_claim *claim, struct iovec part, int slot)
+			  struct twi_claim *claim, struct iovec part, int slot)
 {
 	struct twi_engine *engine = lane->base.engine;
 	struct twi_tcp_stream *stream = peer->bulk;
@@ -52,8 +52,11 @@ static bool send_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
 		.peer_id = peer->base.id,
 		.slot = stream->slot,
 		.generation = stream->generation,
+		.ring = (uint8_t)engine->ring->index,
 		.used = true,
 	};
+	engine->ring->notices++;
+	engine->notices++;
 	twi_claim_share(claim, part.iov_base, part.iov_len, engine, &record->claim);
 	io_uring_prep_send_zc_fixed(sqe, stream->fd, part.iov_base, part.iov_len,
 				    MSG_DONTWAIT | MSG_NOSIGNAL, IORING_SEND_ZC_REPORT_USAGE,
@@ -73,17 +76,38 @@ bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer
 	struct twi_engine *engine = lane->base.engine;
 	const struct tow_op *op = out->op;
 
+	peer->bulk->tx_missed.bytes = 0;
 	if (op == NULL || out->payload_part < 0 || engine->ring == NULL ||
 	    !twi_path_eligible(engine, &peer->route, out->payload_bytes))
 		return false;
 	*slot_out = fixed_slot(engine->ring, op->claim.region, out->parts[out->payload_part]);
 	if (*slot_out >= 0)
 		return twi_path_choose(engine, &peer->route, out->payload_bytes) != TWI_PATH_PLAIN;
-	/* The kernel's copies are not timed: they happen inside a send that is needed anyway. */
-	if (twi_path_pays(engine, &peer->route, out->payload_bytes))
-		twi_copy_record(engine->diag, twi_claim_reason(&op->claim, true),
-				out->payload_bytes, 0, op->site);
+	if (twi_path_pays(engine, &peer->route, out->payload_bytes)) {
+		struct twi_tcp_missed *missed = &peer->bulk->tx_missed;
+
+		*missed = (struct twi_tcp_missed){
+			.reason = twi_claim_reason(&op->claim, true),
+			.bytes = out->payload_bytes,
+			.site = op->site,
+		};
+		for (int i = 0; i < out->payload_part; i++)
+			missed->ahead += out->parts[i].iov_len;
+	}
 	return false;
+}
+
+/* By what the kernel took: a send may be cut short, and the rest is sent, and copied, later. */
+void twi_tcp_zerocopy_missed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
+			     uint64_t bytes)
+{
+	struct twi_tcp_missed *missed = &stream->tx_missed;
+
+	/* The kernel's copies are not timed: they happen inside a send that is needed anyway. */
+	if (missed->bytes > 0 && bytes > missed->ahead)
+		twi_copy_record(lane->base.engine->diag, missed->reason,
+				twi_min(bytes - missed->ahead, missed->bytes), 0, missed->site);
+	missed->bytes = 0;
 }
 
 bool twi_tcp_zerocopy_go(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
@@ -127,6 +151,27 @@ static struct tow_peer *peer_by_id(struct twi_engine *engine, uint64_t id)
 	return NULL;
 }
 
+/* The kernel has let go, or will never say so. */
+static void give_record(struct twi_tcp_lane *lane, struct twi_tcp_zc *record)
+{
+	struct twi_engine *engine = lane->base.engine;
+
+	twi_claim_drop(engine, &record->claim);
+	engine->rings[record->ring]->notices--;
+	engine->notices--;
+	record->used = false;
+	record->next_free = lane->zc_free;
+	lane->zc_free = (uint32_t)(record - lane->zc) + 1;
+}
+
+void twi_tcp_zerocopy_ring_gone(struct twi_tcp_lane *lane, unsigned ring)
+{
+	for (uint32_t i = 0; i < TWI_ZC_RECORDS; i++) {
+		if (lane->zc[i].used && lane->zc[i].ring == ring)
+			give_record(lane, &lane->zc[i]);
+	}
+}
+
 /* First the send's own completion (with MORE: a notification follows), then the notification. */
 void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, uint32_t flags)
 {
@@ -157,10 +202,6 @@ void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, u
 		if (slot->stream != NULL && slot->generation == record->generation)
 			twi_tcp_sent(lane, slot->stream, res);
 	}
-	if ((flags & IORING_CQE_F_MORE) != 0)
-		return;
-	twi_claim_drop(engine, &record->claim);
-	record->used = false;
-	record->next_free = lane->zc_free;
-	lane->zc_free = index + 1;
+	if ((flags & IORING_CQE_F_MORE) == 0)
+		give_record(lane, record);
 }

@@ -1,0 +1,329 @@
+/*
+ * test_leases.c - memory in flight: what is sent out of new extents, who waits for what, what a
+ * slow peer may hold back, and when it all comes back.
+ */
+#include "own_pair.h"
+
+#include <jansson.h>
+#include <pthread.h>
+
+#include "transport/uring/ring.h"
+
+static uint64_t fill_pool(void **memory, uint64_t most, uint64_t bytes)
+{
+	uint64_t count = 0;
+
+	while (count < most && tow_alloc(runtime, bytes, 0, &memory[count]) == TOW_OK)
+		count++;
+	return count;
+}
+
+static void send_zerocopy(uint8_t *out, uint64_t bytes)
+{
+	uint64_t before = counter(TWI_C_fixed_sends), asked = counter(TWI_C_zerocopy_send_bytes);
+	uint8_t *in = malloc(bytes);
+	struct tow_op *send, *recv;
+
+	fill(out, bytes, 1);
+	OK(tow_recv_start(to[0], in, bytes, 1, NULL, &recv));
+	OK(tow_send_start(from[0], out, bytes, 1, NULL, &send));
+	OK(finish(send, NULL));
+	OK(finish(recv, NULL));
+	check(in, bytes, 1);
+	free(in);
+	assert_true(counter(TWI_C_fixed_sends) > before);
+	assert_true(counter(TWI_C_zerocopy_send_bytes) - asked >= bytes);
+}
+
+static pthread_barrier_t ready, grown;
+
+static void *drive_before_and_after(void *arg)
+{
+	tow_progress(runtime); /* this thread's ring is older than the extent */
+	pthread_barrier_wait(&ready);
+	pthread_barrier_wait(&grown);
+	send_zerocopy(arg, MIB);
+	return NULL;
+}
+
+/* What has been grown by is sent as the rest is, also by threads that drove before it was there. */
+static void test_grown_is_registered(void **state)
+{
+	struct tow_options options = options_of("grow");
+	const struct twi_extent *extent;
+	void *memory[16];
+	pthread_t thread;
+	uint64_t count;
+
+	(void)state;
+	options.premap_limit_bytes = 32 * MIB;
+	open_with(&options);
+	pthread_barrier_init(&ready, NULL, 2);
+	pthread_barrier_init(&grown, NULL, 2);
+	count = fill_pool(memory, 3, MIB);
+	OK(tow_alloc(runtime, 2 * MIB, 0, &memory[count++]));
+	extent = twi_pool_find(engine->pool, memory[count - 1], 2 * MIB);
+	assert_non_null(extent);
+	assert_int_equal(extent->slot, 1);
+	assert_int_equal(pthread_create(&thread, NULL, drive_before_and_after, memory[count - 1]),
+			 0);
+	pthread_barrier_wait(&ready);
+	OK(tow_alloc(runtime, 5 * MIB, 0, &memory[count++]));
+	extent = twi_pool_find(engine->pool, memory[count - 1], 5 * MIB);
+	assert_non_null(extent);
+	assert_int_equal(extent->slot, 2);
+	send_zerocopy(memory[count - 1], 5 * MIB);
+	pthread_barrier_wait(&grown);
+	pthread_join(thread, NULL);
+	for (unsigned i = 0; i < TWI_RINGS_MAX; i++)
+		assert_true(engine->rings[i] == NULL ||
+			    twi_ring_has(engine->rings[i], &extent->region));
+	check_no_copies();
+	for (uint64_t i = 0; i < count; i++)
+		OK(tow_free(runtime, memory[i]));
+	pthread_barrier_destroy(&ready);
+	pthread_barrier_destroy(&grown);
+	close_all();
+}
+
+static void *free_soon(void *arg)
+{
+	usleep(30000);
+	OK(tow_free(runtime, arg));
+	return NULL;
+}
+
+/* Waits for another thread's free; for a lease that this thread must end itself; in vain. */
+static void test_wait_for(void **state)
+{
+	struct tow_options options = options_of("wait");
+	struct tow_op *send, *recv;
+	uint8_t *in = malloc(MIB);
+	void *memory[8], *more;
+	pthread_t thread;
+	uint64_t count;
+
+	(void)state;
+	options.exhaust_wait_ns = 5 * SECOND;
+	open_with(&options);
+	count = fill_pool(memory, 3, MIB);
+	OK(tow_alloc(runtime, MIB / 2, 0, &memory[count++]));
+	assert_int_equal(pthread_create(&thread, NULL, free_soon, memory[0]), 0);
+	OK(tow_alloc(runtime, MIB, 0, &more));
+	pthread_join(thread, NULL);
+	assert_int_equal(counter(TWI_C_pool_waits), 1);
+	memory[0] = more;
+	fill(more, MIB, 3);
+	OK(tow_recv_start(to[0], in, MIB, 1, NULL, &recv));
+	OK(tow_send_start(from[0], more, MIB, 1, NULL, &send));
+	OK(tow_free(runtime, more));
+	/* nobody else drives: the room comes because this call does */
+	OK(tow_alloc(runtime, MIB, 0, &memory[0]));
+	memset(memory[0], 0xee, MIB);
+	OK(finish(recv, NULL));
+	OK(finish(send, NULL));
+	check(in, MIB, 3);
+	assert_int_equal(counter(TWI_C_pool_waits), 2);
+	assert_int_equal(counter(TWI_C_pool_wait_timeouts), 0);
+	engine->knobs.exhaust_wait_ns = 3000000;
+	assert_int_equal(tow_alloc(runtime, MIB, 0, &more), TOW_EEXHAUSTED);
+	assert_null(more);
+	assert_int_equal(counter(TWI_C_pool_wait_timeouts), 1);
+	for (uint64_t i = 0; i < count; i++)
+		OK(tow_free(runtime, memory[i]));
+	free(in);
+	close_all();
+}
+
+static int status_in_callback;
+
+static void alloc_in_callback(struct tow_op *op, const struct tow_result *result)
+{
+	void *memory;
+
+	(void)op, (void)result;
+	status_in_callback = tow_alloc(runtime, 3 * MIB, 0, &memory);
+}
+
+/* A callback holds the engine: it gets its answer at once. */
+static void test_no_wait_in_callback(void **state)
+{
+	struct tow_op_options with_callback = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_options options = options_of("wait");
+	struct tow_op *send, *recv;
+	void *memory, *word;
+
+	(void)state;
+	options.exhaust_wait_ns = 5 * SECOND;
+	open_with(&options);
+	OK(tow_alloc(runtime, 3 * MIB, 0, &memory));
+	OK(tow_alloc(runtime, 64, 0, &word));
+	with_callback.done = alloc_in_callback;
+	status_in_callback = TOW_OK;
+	OK(tow_recv_start(to[0], word, 8, 1, &with_callback, &recv));
+	OK(tow_send_start(from[0], memory, 8, 1, NULL, &send));
+	OK(finish(recv, NULL));
+	OK(finish(send, NULL));
+	assert_int_equal(status_in_callback, TOW_EEXHAUSTED);
+	assert_int_equal(counter(TWI_C_pool_waits), 0);
+	OK(tow_free(runtime, memory));
+	OK(tow_free(runtime, word));
+	close_all();
+}
+
+/* A member of a peer of /v1/peers. */
+static uint64_t peer_member(const struct tow_peer *peer, const char *name)
+{
+	json_t *root, *one;
+	uint64_t value = UINT64_MAX;
+	json_error_t error;
+	size_t i;
+	char *text;
+
+	OK(tow_stats_get(runtime, "/v1/peers", &text));
+	root = json_loads(text, 0, &error);
+	tow_stats_release(text);
+	assert_non_null(root);
+	json_array_foreach(json_object_get(root, "peers"), i,
+			   one) if ((uint64_t)json_integer_value(json_object_get(one, "id")) ==
+				    peer->id) value =
+		(uint64_t)json_integer_value(json_object_get(one, name));
+	json_decref(root);
+	return value;
+}
+
+#define SLOW_BYTES (64u << 10)
+#define SLOW_CAP   (512u << 10)
+
+/* Sends and frees until the peer holds back too much; returns how many went. */
+static int send_till_busy(struct tow_op **ops, int most)
+{
+	for (int i = 0; i < most; i++) {
+		void *memory;
+		int status;
+
+		OK(tow_alloc(runtime, SLOW_BYTES, 0, &memory));
+		fill(memory, SLOW_BYTES, (uint64_t)i);
+		status = tow_send_start(from[0], memory, SLOW_BYTES, 7, NULL, &ops[i]);
+		OK(tow_free(runtime, memory));
+		if (status == TOW_EBUSY)
+			return i;
+		OK(status);
+	}
+	return most;
+}
+
+static void test_slow_peer(void **state)
+{
+	struct tow_options options = options_of("fail");
+	uint8_t *in = malloc(SLOW_BYTES);
+	struct twi_pool_stats stats;
+	struct tow_op *ops[64], *recv;
+	int sent;
+
+	(void)state;
+	options.peer_lease_bytes = SLOW_CAP;
+	open_with(&options);
+	sent = send_till_busy(ops, 64);
+	/* the first that finds more than the cap held back is refused */
+	assert_int_equal(sent, SLOW_CAP / SLOW_BYTES + 1);
+	assert_non_null(strstr(tow_error_message(), "peer_lease_bytes"));
+	assert_int_equal(counter(TWI_C_peer_lease_refusals), 1);
+	assert_int_equal(peer_member(from[0], "leased_bytes"), sent * SLOW_BYTES);
+	assert_int_equal(peer_member(from[0], "lease_refusals"), 1);
+	assert_int_equal(peer_member(from[1], "leased_bytes"), 0);
+	twi_pool_stats(engine->pool, &stats);
+	assert_int_equal(stats.deferred, sent * SLOW_BYTES);
+	assert_int_equal(counter(TWI_C_deferred_frees), sent);
+	for (int i = 0; i < 20; i++) { /* the other peer goes on */
+		struct tow_op *send;
+		void *memory;
+
+		OK(tow_alloc(runtime, SLOW_BYTES, 0, &memory));
+		fill(memory, SLOW_BYTES, 99);
+		OK(tow_recv_start(to[1], in, SLOW_BYTES, 7, NULL, &recv));
+		OK(tow_send_start(from[1], memory, SLOW_BYTES, 7, NULL, &send));
+		OK(tow_free(runtime, memory));
+		OK(finish(send, NULL));
+		OK(finish(recv, NULL));
+		check(in, SLOW_BYTES, 99);
+	}
+	for (int i = 0; i < sent; i++) { /* the slow one wakes up */
+		OK(tow_recv_start(to[0], in, SLOW_BYTES, 7, NULL, &recv));
+		OK(finish(recv, NULL));
+		check(in, SLOW_BYTES, (uint64_t)i);
+		OK(finish(ops[i], NULL));
+	}
+	check_all_back();
+	assert_int_equal(send_till_busy(ops, 1), 1);
+	OK(tow_recv_start(to[0], in, SLOW_BYTES, 7, NULL, &recv));
+	OK(finish(recv, NULL));
+	OK(finish(ops[0], NULL));
+	free(in);
+	close_all();
+}
+
+/* What a peer holds is counted once, while its pieces are with the kernel too. */
+static void test_leases_of_a_peer(void **state)
+{
+	struct tow_options options = options_of("fail");
+	struct twi_latency_sum lag;
+	struct twi_pool_stats stats;
+	void *memory;
+
+	(void)state;
+	options.premap_memory_bytes = 16 * MIB;
+	options.bulk_chunk_bytes = 256 << 10;
+	open_with(&options);
+	OK(tow_alloc(runtime, 8 * MIB, 0, &memory));
+	send_zerocopy(memory, 8 * MIB);
+	OK(tow_free(runtime, memory));
+	check_all_back();
+	assert_int_equal(peer_member(from[0], "leased_peak_bytes"), 8 * MIB);
+	assert_int_equal(peer_member(from[0], "leased_bytes"), 0);
+	twi_pool_stats(engine->pool, &stats);
+	assert_int_equal(stats.leased_peak, 8 * MIB);
+	assert_true(twi_latency_read(&engine->notify_lag, &lag));
+	assert_true(lag.count >= 8 * MIB / (256 << 10));
+	close_all();
+}
+
+static void *send_and_end(void *arg)
+{
+	send_zerocopy(arg, MIB);
+	return NULL; /* notifications may still be on their way to this thread's ring */
+}
+
+/* A thread that ends leaves no leases behind, and its successors find room for their sends. */
+static void test_threads_that_end(void **state)
+{
+	struct tow_options options = options_of("fail");
+	pthread_t thread;
+	void *memory;
+
+	(void)state;
+	options.bulk_chunk_bytes = 16 << 10;
+	options.zerocopy_min_bytes = 4096;
+	open_with(&options);
+	for (int i = 0; i < 40; i++) {
+		OK(tow_alloc(runtime, MIB, 0, &memory));
+		assert_int_equal(pthread_create(&thread, NULL, send_and_end, memory), 0);
+		pthread_join(thread, NULL);
+		OK(tow_free(runtime, memory));
+		if (i % 8 == 7)
+			check_all_back();
+	}
+	close_all();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_grown_is_registered), cmocka_unit_test(test_wait_for),
+		cmocka_unit_test(test_no_wait_in_callback), cmocka_unit_test(test_slow_peer),
+		cmocka_unit_test(test_leases_of_a_peer),    cmocka_unit_test(test_threads_that_end),
+	};
+
+	alarm(200);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

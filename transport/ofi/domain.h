@@ -1,0 +1,45 @@
+/*
+ * domain.h - a libfabric domain as a registrar of the pool: each region becomes a memory region of
+ * the domain, once, with the descriptor that local operations name and the key that peers do.
+ *
+ *	region (slot, generation) --- fi_mr_reg ---> fid_mr: descriptor, key
+ *
+ * Providers that need no registration (tcp, shm of libfabric 1.17 without FI_MR_LOCAL) take it all
+ * the same, for nothing; verbs, efa and the like pin here. A domain whose memory regions must be
+ * bound to an endpoint (FI_MR_ENDPOINT) is refused.
+ *
+ * add and remove come under the pool's control lock. Looking a region up is for the thread that
+ * holds the engine, for a region that is held, which can therefore not go meanwhile.
+ */
+#ifndef TWI_OFI_DOMAIN_H
+#define TWI_OFI_DOMAIN_H
+
+#include <stdint.h>
+
+#include "memreg/registrar.h"
+
+struct fid_mr;
+struct twi_emit;
+struct twi_ofi_domain;
+
+/*
+ * Opens a domain of that provider ("tcp;ofi_rxm", "shm", "verbs;ofi_rxm", "efa"). TOW_OK;
+ * TOW_EINVAL for NULL; TOW_ENOTSUP when the provider is not there or cannot be used, or when the
+ * library was built without libfabric; TOW_ENOMEM; TOW_ESYSTEM.
+ */
+int twi_ofi_domain_open(const char *provider, struct twi_ofi_domain **out);
+
+/* No region is registered any more (twi_pool_registrar_remove has returned). NULL is legal. */
+void twi_ofi_domain_close(struct twi_ofi_domain *domain);
+
+/* The registrar's table; its ctx is the domain. */
+extern const struct twi_registrar twi_ofi_registrar;
+
+/* The memory region of `region`, or NULL: the domain does not have it. */
+struct fid_mr *twi_ofi_domain_mr(const struct twi_ofi_domain *domain,
+				 const struct twi_region *region);
+
+/* Members of the present object: provider, domain, what it asks of memory, what it has. */
+void twi_ofi_domain_describe(const struct twi_ofi_domain *domain, struct twi_emit *e);
+
+#endif

@@ -339,6 +339,11 @@ void twi_pool_region_release(struct twi_pool *pool, const struct twi_region *reg
 	twi_pool_regions_settle(pool);
 }
 
+const _Atomic uint64_t *twi_pool_regions_clock(const struct twi_pool *pool)
+{
+	return &pool->regions.version;
+}
+
 uint64_t twi_pool_regions_version(const struct twi_pool *pool)
 {
 	return atomic_load_explicit(&pool->regions.version, memory_order_acquire);

@@ -8,6 +8,7 @@
 #ifndef TWI_POOL_REGIONS_H
 #define TWI_POOL_REGIONS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -53,6 +54,9 @@ void twi_pool_region_release(struct twi_pool *pool, const struct twi_region *reg
 
 /* Grows with every region that comes or goes, extents too. Lock-free. */
 uint64_t twi_pool_regions_version(const struct twi_pool *pool);
+
+/* Where that number stands, as long as the pool does: for who looks at it with every call. */
+const _Atomic uint64_t *twi_pool_regions_clock(const struct twi_pool *pool);
 
 /*
  * Visits every region that may be in use: the live ones, extents too, and those that are held. The

@@ -83,7 +83,7 @@ int twi_claim_room(struct tow_peer *peer, uint64_t bytes)
 	if (most == 0)
 		most = (uint64_t)engine->knobs.premap_memory_bytes / 4;
 	/* Hardly ever: what all peers together hold back is more than one may. */
-	if (twi_likely(twi_pool_deferred(engine->pool) <= most || peer->claims.bytes <= most))
+	if (twi_likely(peer->claims.bytes <= most || twi_pool_deferred(engine->pool) <= most))
 		return TOW_OK;
 	held = held_back(peer);
 	if (held <= most)

@@ -316,12 +316,14 @@ static void drop_deaf(struct twi_engine *engine)
 	}
 }
 
-/* Regions have come or gone: this thread's ring follows, and what was dropped is forgotten. */
+/* Regions have come or gone: this thread's ring follows. */
 static void keep_in_step(struct twi_engine *engine)
 {
-	if (twi_unlikely(engine->ring->regions_version != twi_pool_regions_version(engine->pool)))
+	/* Acquire: pairs with the release of whoever publishes a region. */
+	uint64_t now = atomic_load_explicit(engine->regions_clock, memory_order_acquire);
+
+	if (twi_unlikely(engine->ring->regions_version != now))
 		twi_ring_sync(engine->ring);
-	twi_pool_regions_settle(engine->pool);
 }
 
 int twi_engine_bind_ring(struct twi_engine *engine)
@@ -371,6 +373,7 @@ unsigned twi_engine_poll(struct twi_engine *engine)
 		change_driver(engine);
 	if (engine->ring != NULL) {
 		keep_in_step(engine);
+		twi_pool_regions_settle(engine->pool);
 		drop_deaf(engine);
 		events += twi_ring_poll(engine->ring);
 	}

@@ -59,7 +59,8 @@ struct twi_engine {
 	struct twi_lane *lanes[TWI_LANE_COUNT];
 	struct twi_diag *diag;
 	struct twi_pool *pool;
-	struct twi_staging staging; /* part of it */
+	const _Atomic uint64_t *regions_clock; /* the version of its regions */
+	struct twi_staging staging;            /* part of it */
 	struct twi_alloclog *alloclog;
 	struct tow_options knobs;
 	struct twi_op_table ops;

@@ -24,6 +24,7 @@
 #include "diag/report.h"
 #include "diag/socket.h"
 #include "memreg/alloclog.h"
+#include "memreg/pool_regions.h"
 #include "transport/device_copy.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
@@ -221,6 +222,8 @@ static int open_pool(struct twi_engine *engine)
 
 	if (status == TOW_OK)
 		status = twi_pool_create(&pool, &engine->pool);
+	if (status == TOW_OK)
+		engine->regions_clock = twi_pool_regions_clock(engine->pool);
 	if (status == TOW_OK)
 		status = twi_staging_init(&engine->staging, engine->pool, staging);
 	return status;

@@ -8,7 +8,7 @@ from common import Fault
 
 # Folder -> the folders it may include from, beside itself. Libraries outside of libc are below.
 LOWER = ["include/towline", "include/internal"]
-LANES = ["transport/uring", "transport/loop", "transport/device"]
+LANES = ["transport/uring", "transport/loop", "transport/device", "transport/ofi"]
 ALL = LOWER + ["diag", "memreg", "transport"] + LANES
 TABLE = {
     "include/towline": [],
@@ -19,6 +19,7 @@ TABLE = {
     "transport": LOWER + ["diag", "memreg"] + LANES,
     "transport/uring": LOWER + ["diag", "memreg", "transport"],
     "transport/loop": LOWER + ["diag", "memreg", "transport"],
+    "transport/ofi": LOWER + ["diag", "memreg", "transport"],
     "transport/device": LOWER + ["diag", "memreg", "transport"],
     "bench": ALL,
     "fuzz": ALL + ["tests"],
@@ -33,6 +34,7 @@ WITH_SUBFOLDERS = {"bench", "fuzz", "tests", "tools", "examples", "plugins"}
 # Libraries beyond libc, and who may know them. An installed header must not drag one in.
 LIBRARIES = {
     "liburing": {"transport", "transport/uring", "bench", "tests", "fuzz", "tools"},
+    "rdma": {"transport/ofi"},
     "numa": {"memreg", "tests"},
     "numaif": {"memreg", "tests"},
     "microhttpd": {"diag", "tests", "tools"},

@@ -35,6 +35,27 @@ static void send_zerocopy(uint8_t *out, uint64_t bytes)
 	assert_true(counter(TWI_C_zerocopy_send_bytes) - asked >= bytes);
 }
 
+/* A registered buffer of io_uring spans 1 GiB: what lies across such a border goes in two sends. */
+static void test_across_a_border(void **state)
+{
+	struct tow_options options = options_of("fail");
+	const struct twi_extent *extent;
+	uint8_t *border;
+	void *memory;
+
+	(void)state;
+	options.premap_memory_bytes = 1040 * (int64_t)MIB;
+	open_with(&options);
+	OK(tow_alloc(runtime, 1032 * MIB, 0, &memory));
+	extent = twi_pool_find(engine->pool, memory, 1);
+	assert_int_equal(extent->region.slots, 2);
+	border = (uint8_t *)extent->base + TWI_REGION_PIECE;
+	send_zerocopy(border - 3 * MIB - 4096 - 8, 7 * MIB);
+	check_no_copies();
+	OK(tow_free(runtime, memory));
+	close_all();
+}
+
 static pthread_barrier_t ready, grown;
 
 static void *drive_before_and_after(void *arg)
@@ -319,9 +340,10 @@ static void test_threads_that_end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_grown_is_registered), cmocka_unit_test(test_wait_for),
-		cmocka_unit_test(test_no_wait_in_callback), cmocka_unit_test(test_slow_peer),
-		cmocka_unit_test(test_leases_of_a_peer),    cmocka_unit_test(test_threads_that_end),
+		cmocka_unit_test(test_across_a_border),  cmocka_unit_test(test_grown_is_registered),
+		cmocka_unit_test(test_wait_for),         cmocka_unit_test(test_no_wait_in_callback),
+		cmocka_unit_test(test_slow_peer),        cmocka_unit_test(test_leases_of_a_peer),
+		cmocka_unit_test(test_threads_that_end),
 	};
 
 	alarm(200);

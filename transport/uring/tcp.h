@@ -182,12 +182,13 @@ static inline struct io_uring_sqe *twi_tcp_request(struct twi_tcp_lane *lane)
 
 /*
  * tcp_zerocopy.c. wants: whether the payload of `out` goes by zero-copy send, in one piece of a
- * registered buffer, whose slot is written; where it would if it were registered, that is noted in
- * the stream. missed: `bytes` of the noted send are out, and the kernel's copy is counted with its
- * reason. go: sends parts[0] by zero-copy; false when it cannot be done now.
+ * registered buffer, whose slot is written and at whose end it is cut; where it would if it were
+ * registered, that is noted in the stream. missed: `bytes` of the noted send are out, and the
+ * kernel's copy is counted with its reason. go: sends parts[0] by zero-copy; false when it cannot
+ * be done now.
  */
 bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
-			    const struct twi_bulk_out *out, int *slot_out);
+			    struct twi_bulk_out *out, int *slot_out);
 void twi_tcp_zerocopy_missed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			     uint64_t bytes);
 bool twi_tcp_zerocopy_go(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,

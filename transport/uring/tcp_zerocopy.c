@@ -20,17 +20,25 @@
 #define IORING_NOTIF_USAGE_ZC_COPIED (1U << 31)
 #endif
 
-/* The slot of this ring's buffer table that all of `part` lies in; -1: it is not registered. */
+/*
+ * The slot of this ring's buffer table that the payload lies in; -1: it is not registered. Payload
+ * that goes on in the next slot ends at the border: the rest is sent by itself.
+ */
 static int fixed_slot(const struct twi_ring *ring, const struct twi_region *region,
-		      struct iovec part)
+		      struct twi_bulk_out *out)
 {
-	uint64_t offset;
+	struct iovec *payload = &out->parts[out->payload_part];
+	uint64_t offset, left;
 
 	if (region == NULL || !twi_ring_has(ring, region))
 		return -1;
-	offset = (uint64_t)((const uint8_t *)part.iov_base - (const uint8_t *)region->base);
-	if (offset % TWI_REGION_PIECE + part.iov_len > TWI_REGION_PIECE)
-		return -1;
+	offset = (uint64_t)((const uint8_t *)payload->iov_base - (const uint8_t *)region->base);
+	left = TWI_REGION_PIECE - offset % TWI_REGION_PIECE;
+	if (payload->iov_len > left) {
+		payload->iov_len = left;
+		out->payload_bytes = left;
+		out->count = out->payload_part + 1;
+	}
 	return (int)(region->slot + (offset >> TWI_REGION_PIECE_SHIFT));
 }
 
@@ -71,7 +79,7 @@ static bool send_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
 }
 
 bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
-			    const struct twi_bulk_out *out, int *slot_out)
+			    struct twi_bulk_out *out, int *slot_out)
 {
 	struct twi_engine *engine = lane->base.engine;
 	const struct tow_op *op = out->op;
@@ -80,7 +88,7 @@ bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer
 	if (op == NULL || out->payload_part < 0 || engine->ring == NULL ||
 	    !twi_path_eligible(engine, &peer->route, out->payload_bytes))
 		return false;
-	*slot_out = fixed_slot(engine->ring, op->claim.region, out->parts[out->payload_part]);
+	*slot_out = fixed_slot(engine->ring, op->claim.region, out);
 	if (*slot_out >= 0)
 		return twi_path_choose(engine, &peer->route, out->payload_bytes) != TWI_PATH_PLAIN;
 	if (twi_path_pays(engine, &peer->route, out->payload_bytes)) {

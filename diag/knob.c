@@ -150,6 +150,12 @@ const void *twi_knob_field(const struct tow_options *options, size_t index)
 	return (const char *)options + knobs[index].offset;
 }
 
+const char **twi_knob_text(struct tow_options *options, size_t index)
+{
+	twi_assert(knobs[index].type == KNOB_TEXT);
+	return (const char **)(void *)((char *)options + knobs[index].offset);
+}
+
 /* A value as a user would write it. */
 static void format(const struct knob *knob, int64_t value, char *out, size_t bytes)
 {

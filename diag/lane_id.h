@@ -7,7 +7,9 @@
 /* X(name in capitals, name) */
 #define TWI_LANE_MAP(X)                                                                            \
 	X(LOOP, "loop")                                                                            \
-	X(TCP, "tcp")
+	X(TCP, "tcp")                                                                              \
+	X(SHM, "shm")                                                                              \
+	X(OFI, "ofi")
 
 enum twi_lane_id {
 #define TWI_LANE_ENUM(id, name) TWI_LANE_##id,

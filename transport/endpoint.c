@@ -10,6 +10,7 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "transport/engine.h"
+#include "transport/message.h"
 #include "transport/op.h"
 #include "transport/runtime.h"
 
@@ -291,16 +292,24 @@ TOW_PUBLIC int tow_peer_close(struct tow_peer *peer)
 	return TOW_OK;
 }
 
-static int start_message(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t tag,
-			 const struct tow_op_options *options, enum twi_op_kind kind,
-			 struct twi_site site, struct tow_op **op_out)
+static const char *call_of(const struct twi_message *message)
 {
-	const char *call = kind == TWI_OP_SEND ? "tow_send_start" : "tow_recv_start";
+	return message->kind == TWI_OP_SEND ? "tow_send_start"
+	       : message->view              ? "tow_recv_view_start"
+					    : "tow_recv_start";
+}
+
+int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
+		      const struct tow_op_options *options, struct tow_op **op_out)
+{
+	const char *call = call_of(message);
+	uint64_t bytes = message->bytes;
 	struct twi_engine *engine;
 	struct tow_op *op;
 	int status;
 
-	if (twi_unlikely(peer == NULL || op_out == NULL || (data == NULL && bytes > 0)))
+	if (twi_unlikely(peer == NULL || op_out == NULL ||
+			 (message->data == NULL && bytes > 0 && !message->view)))
 		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
 	*op_out = NULL;
 	if (twi_unlikely(bytes > TWI_WIRE_U63_MAX))
@@ -312,17 +321,19 @@ static int start_message(struct tow_peer *peer, void *data, uint64_t bytes, uint
 		status = check_options(options, call);
 	if (twi_unlikely(status < 0))
 		return status;
-	op = twi_op_acquire(engine, kind, options);
+	op = twi_op_acquire(engine, message->kind, options);
 	if (twi_unlikely(op == NULL))
 		return TOW_EBUSY;
 	op->peer = peer;
-	op->data = data;
+	op->data = message->data;
 	op->bytes = bytes;
-	op->tag = tag;
-	op->site = site;
+	op->tag = message->tag;
+	op->space = message->space;
+	op->view = message->view;
+	op->site = message->site;
 	*op_out = op;
 	enter(engine);
-	if (kind == TWI_OP_SEND)
+	if (message->kind == TWI_OP_SEND)
 		status = twi_claim_room(peer, bytes);
 	if (twi_unlikely(status < 0)) {
 		twi_op_discard(op);
@@ -332,7 +343,7 @@ static int start_message(struct tow_peer *peer, void *data, uint64_t bytes, uint
 	}
 	/* before the lane has it: a message that completes at once takes itself off the list */
 	twi_op_watch(op);
-	if (kind == TWI_OP_SEND)
+	if (message->kind == TWI_OP_SEND)
 		peer->lane->ops->send(peer, op);
 	else
 		peer->lane->ops->recv(peer, op);
@@ -343,12 +354,33 @@ static int start_message(struct tow_peer *peer, void *data, uint64_t bytes, uint
 TOW_PUBLIC int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint64_t tag,
 			      const struct tow_op_options *options, struct tow_op **op_out)
 {
-	return start_message(peer, (void *)(uintptr_t)data, bytes, tag, options, TWI_OP_SEND,
-			     TWI_SITE_HERE, op_out);
+	const struct twi_message message = { .kind = TWI_OP_SEND,
+					     .data = (void *)(uintptr_t)data,
+					     .bytes = bytes,
+					     .tag = tag,
+					     .site = TWI_SITE_HERE };
+
+	return twi_message_start(peer, &message, options, op_out);
 }
 
 TOW_PUBLIC int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t tag,
 			      const struct tow_op_options *options, struct tow_op **op_out)
 {
-	return start_message(peer, data, bytes, tag, options, TWI_OP_RECV, TWI_SITE_HERE, op_out);
+	const struct twi_message message = {
+		.kind = TWI_OP_RECV, .data = data, .bytes = bytes, .tag = tag, .site = TWI_SITE_HERE
+	};
+
+	return twi_message_start(peer, &message, options, op_out);
+}
+
+TOW_PUBLIC int tow_recv_view_start(struct tow_peer *peer, uint64_t tag,
+				   const struct tow_op_options *options, struct tow_op **op_out)
+{
+	const struct twi_message message = { .kind = TWI_OP_RECV,
+					     .view = true,
+					     .bytes = TWI_WIRE_U63_MAX,
+					     .tag = tag,
+					     .site = TWI_SITE_HERE };
+
+	return twi_message_start(peer, &message, options, op_out);
 }

@@ -22,12 +22,12 @@ typedef void push_function(struct twi_list *head, struct twi_list *entry);
 static struct twi_match_entry *post(struct twi_match *match, struct twi_match_entry *recv,
 				    push_function *push)
 {
-	struct twi_match_entry *message = twi_match_take_unexpected(match, recv->tag);
+	struct twi_match_entry *message = twi_match_take_unexpected(match, recv->tag, recv->space);
 
 	twi_list_init(&recv->link);
 	if (message)
 		return message;
-	push(&match->posted[twi_match_hash(recv->tag)], &recv->link);
+	push(&match->posted[twi_match_hash(recv->tag, recv->space)], &recv->link);
 	match->posted_count++;
 	return NULL;
 }
@@ -35,12 +35,12 @@ static struct twi_match_entry *post(struct twi_match *match, struct twi_match_en
 static struct twi_match_entry *arrive(struct twi_match *match, struct twi_match_entry *message,
 				      push_function *push)
 {
-	struct twi_match_entry *recv = twi_match_take_posted(match, message->tag);
+	struct twi_match_entry *recv = twi_match_take_posted(match, message->tag, message->space);
 
 	twi_list_init(&message->link);
 	if (recv)
 		return recv;
-	push(&match->unexpected[twi_match_hash(message->tag)], &message->link);
+	push(&match->unexpected[twi_match_hash(message->tag, message->space)], &message->link);
 	match->unexpected_count++;
 	return NULL;
 }
@@ -99,7 +99,7 @@ static struct twi_match_entry *first_from(const struct twi_list *buckets, uint32
 static struct twi_match_entry *next_of(const struct twi_list *buckets,
 				       const struct twi_match_entry *entry)
 {
-	const uint32_t bucket = twi_match_hash(entry->tag);
+	const uint32_t bucket = twi_match_hash(entry->tag, entry->space);
 
 	twi_assert(!twi_list_empty(&entry->link)); /* one that was removed would be its own next */
 	if (entry->link.next != &buckets[bucket])

@@ -22,13 +22,23 @@
 
 #include <internal/list.h>
 
+/* Whose tags they are. The wire has two bits for it. */
+enum twi_space {
+	TWI_SPACE_USER,
+	TWI_SPACE_RPC,   /* calls (rpc.h) */
+	TWI_SPACE_GROUP, /* ranks and their collectives */
+	TWI_SPACE_LINK,  /* what the library has to say to itself: clocks, names */
+	TWI_SPACE_COUNT
+};
+
 #define TWI_MATCH_BITS    8
 #define TWI_MATCH_BUCKETS (1u << TWI_MATCH_BITS)
 
 /* Part of a receive operation or of an unexpected message. On at most one table at a time. */
 struct twi_match_entry {
 	struct twi_list link;
-	uint64_t tag; /* the caller sets it before it posts the receive or the message arrives */
+	uint64_t tag;  /* the caller sets both before it posts the receive or the message arrives */
+	uint8_t space; /* enum twi_space: tags of two spaces never meet */
 };
 
 struct twi_match {
@@ -83,9 +93,9 @@ struct twi_match_entry *twi_match_next_unexpected(const struct twi_match *match,
  * with some steps between them (Fibonacci numbers) into a handful of buckets; the fold and the
  * second break such rows up.
  */
-static inline uint32_t twi_match_hash(uint64_t tag)
+static inline uint32_t twi_match_hash(uint64_t tag, uint8_t space)
 {
-	uint64_t x = tag * 0x9e3779b97f4a7c15ull;
+	uint64_t x = (tag + space) * 0x9e3779b97f4a7c15ull;
 
 	x ^= x >> 32;
 	x *= 0xd6e8feb86659fd93ull;
@@ -93,12 +103,13 @@ static inline uint32_t twi_match_hash(uint64_t tag)
 }
 
 /* The oldest entry with that tag in its chain, or NULL. */
-static inline struct twi_match_entry *twi_match_find(struct twi_list *head, uint64_t tag)
+static inline struct twi_match_entry *twi_match_find(struct twi_list *head, uint64_t tag,
+						     uint8_t space)
 {
 	for (struct twi_list *pos = head->next; pos != head; pos = pos->next) {
 		struct twi_match_entry *entry = twi_container_of(pos, struct twi_match_entry, link);
 
-		if (entry->tag == tag)
+		if (entry->tag == tag && entry->space == space)
 			return entry;
 	}
 	return NULL;
@@ -108,13 +119,14 @@ static inline struct twi_match_entry *twi_match_find(struct twi_list *head, uint
  * Takes the oldest receive with that tag, or returns NULL: for a small message that has just been
  * read, which needs a record of its own only when nobody waits for it.
  */
-static inline struct twi_match_entry *twi_match_take_posted(struct twi_match *match, uint64_t tag)
+static inline struct twi_match_entry *twi_match_take_posted(struct twi_match *match, uint64_t tag,
+							    uint8_t space)
 {
 	struct twi_match_entry *entry;
 
 	if (!match->posted_count)
 		return NULL;
-	entry = twi_match_find(&match->posted[twi_match_hash(tag)], tag);
+	entry = twi_match_find(&match->posted[twi_match_hash(tag, space)], tag, space);
 	if (entry) {
 		twi_list_remove(&entry->link);
 		match->posted_count--;
@@ -124,13 +136,13 @@ static inline struct twi_match_entry *twi_match_take_posted(struct twi_match *ma
 
 /* Likewise the oldest unexpected message with that tag. */
 static inline struct twi_match_entry *twi_match_take_unexpected(struct twi_match *match,
-								uint64_t tag)
+								uint64_t tag, uint8_t space)
 {
 	struct twi_match_entry *entry;
 
 	if (!match->unexpected_count)
 		return NULL;
-	entry = twi_match_find(&match->unexpected[twi_match_hash(tag)], tag);
+	entry = twi_match_find(&match->unexpected[twi_match_hash(tag, space)], tag, space);
 	if (entry) {
 		twi_list_remove(&entry->link);
 		match->unexpected_count--;

@@ -11,6 +11,7 @@
 #include "transport/device_copy.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
+#include "transport/message.h"
 
 int twi_op_table_init(struct twi_op_table *table, uint32_t count)
 {
@@ -84,6 +85,9 @@ struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 	twi_claim_init(&op->claim);
 	op->site = TWI_SITE_NONE;
 	op->zerocopy = false;
+	op->view = false;
+	op->view_release = NULL;
+	op->space = TWI_SPACE_USER;
 	op->engine = engine;
 	op->endpoint = NULL;
 	op->peer = NULL;
@@ -106,6 +110,8 @@ struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 
 static void recycle(struct tow_op *op)
 {
+	if (twi_unlikely(op->view_release != NULL))
+		twi_view_drop(op);
 	atomic_store_explicit(&op->state, 0, memory_order_relaxed);
 	push(&op->engine->ops, op);
 }
@@ -180,6 +186,7 @@ static void fill_result(const struct tow_op *op, struct tow_result *out)
 		.latency_ns = op->latency_ns,
 		.peer = op->peer,
 		.user = op->user,
+		.data = op->kind == TWI_OP_RECV ? op->data : NULL,
 	};
 
 	*out = result;
@@ -357,6 +364,28 @@ TOW_PUBLIC int tow_op_result(struct tow_op *op, struct tow_result *result_out)
 	return TOW_OK;
 }
 
+/* As below; the memory of a view goes back under the engine. */
+static int release_view(struct tow_op *op)
+{
+	struct twi_engine *engine = op->engine;
+	uint32_t state;
+
+	twi_engine_enter(engine);
+	state = atomic_fetch_or_explicit(&op->state, TWI_OP_RELEASED, memory_order_acq_rel);
+	if ((state & TWI_OP_DONE) != 0)
+		recycle(op);
+	twi_engine_leave(engine);
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_view_release(struct tow_op *op)
+{
+	if (op != NULL && valid(op) && !op->view)
+		return twi_error(TOW_EINVAL,
+				 "tow_view_release: the operation was not started as a view");
+	return tow_op_release(op);
+}
+
 TOW_PUBLIC int tow_op_release(struct tow_op *op)
 {
 	uint32_t state;
@@ -367,6 +396,8 @@ TOW_PUBLIC int tow_op_release(struct tow_op *op)
 		return refuse_handle("tow_op_release");
 	if (twi_engine_forked(op->engine))
 		return twi_error(TOW_EFORKED, "tow_op_release in a forked child");
+	if (twi_unlikely(op->view))
+		return release_view(op);
 	state = atomic_fetch_or_explicit(&op->state, TWI_OP_RELEASED, memory_order_acq_rel);
 	if ((state & TWI_OP_DONE) != 0)
 		recycle(op);

@@ -69,15 +69,19 @@ struct tow_op {
 	_Atomic uint32_t next_free;
 	uint8_t kind;
 	uint8_t stage;
+	uint8_t space; /* enum twi_space */
 	bool zerocopy; /* part of the payload went by zero-copy send */
+	bool view;     /* receive: the lane finds the memory (message.h) */
 	struct twi_engine *engine;
 	struct tow_endpoint *endpoint;
 	struct tow_peer *peer;
-	void *lane_state;                    /* connect: the lane's */
-	const struct twi_lane_ops *lane_ops; /* connect */
-	struct twi_copy copy;                /* TWI_OP_COPY; else not set */
-	struct twi_claim claim;              /* on the memory of its payload */
-	struct twi_site site;                /* of the call that started it */
+	void *lane_state;                        /* connect: the lane's */
+	void (*view_release)(struct tow_op *op); /* view: gives the memory back; NULL: nothing to */
+	void *view_state;                        /* of whoever set view_release */
+	const struct twi_lane_ops *lane_ops;     /* connect */
+	struct twi_copy copy;                    /* TWI_OP_COPY; else not set */
+	struct twi_claim claim;                  /* on the memory of its payload */
+	struct twi_site site;                    /* of the call that started it */
 	void *data;
 	uint64_t bytes;
 	uint64_t tag;

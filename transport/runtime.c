@@ -35,9 +35,7 @@ struct tow_runtime {
 	struct twi_engine engine;
 	struct twi_socket *socket;
 	bool sources;
-	char job[65];
-	char stats_dir[256];
-	char exhaust[9], zerocopy[9], numa[17];
+	char *texts; /* what the knobs that are text point to */
 };
 
 struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime)
@@ -74,7 +72,6 @@ static void describe_peers(void *arg, struct twi_emit *emit)
 		twi_emit_str(emit, "lane", peer->lane->ops->scheme);
 		twi_emit_bool(emit, "closed_here", peer->closed);
 		twi_claims_describe(peer, emit);
-		twi_session_describe(&peer->session, emit);
 		peer->lane->ops->peer_describe(peer, emit);
 		twi_emit_object_end(emit);
 	}
@@ -109,7 +106,9 @@ static void describe_knobs(const struct twi_engine *engine, struct twi_emit *emi
 		const void *field = twi_knob_field(&engine->knobs, i);
 
 		tow_knob_info(i, &knob);
-		if (strcmp(knob.unit, "text") == 0)
+		if (strcmp(knob.name, "job_key") == 0) /* a secret */
+			twi_emit_str(emit, knob.name, **(const char *const *)field ? "(set)" : "");
+		else if (strcmp(knob.unit, "text") == 0)
 			twi_emit_str(emit, knob.name, *(const char *const *)field);
 		else
 			twi_emit_i64(emit, knob.name, *(const int64_t *)field);
@@ -263,7 +262,7 @@ static int open_parts(struct tow_runtime *runtime)
 	if (status == TOW_OK)
 		status = add_sources(runtime);
 	if (status == TOW_OK && engine->knobs.stats != 0 && !engine->virtual_clock)
-		status = twi_socket_open(engine->diag, runtime->stats_dir, runtime->job,
+		status = twi_socket_open(engine->diag, engine->knobs.stats_dir, engine->knobs.job,
 					 engine->knobs.rank, &runtime->socket);
 	return status;
 }
@@ -330,14 +329,36 @@ static void close_parts(struct tow_runtime *runtime)
 	}
 	if (engine->diag != NULL)
 		twi_diag_destroy(engine->diag);
+	free(runtime->texts);
 	free(runtime);
 }
 
 /* The options' strings are the caller's and may go away. */
-static void keep_text(const char **knob, char *room, size_t bytes)
+static int keep_texts(struct tow_runtime *runtime)
 {
-	snprintf(room, bytes, "%s", *knob);
-	*knob = room;
+	struct tow_knob knob = { .size = sizeof(knob) };
+	size_t room = 0, used = 0;
+
+	for (size_t i = 0; i < tow_knob_count(); i++) {
+		tow_knob_info(i, &knob);
+		if (strcmp(knob.unit, "text") == 0)
+			room += strlen(*twi_knob_text(&runtime->engine.knobs, i)) + 1;
+	}
+	runtime->texts = malloc(room);
+	if (runtime->texts == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a runtime");
+	for (size_t i = 0; i < tow_knob_count(); i++) {
+		const char **field;
+
+		tow_knob_info(i, &knob);
+		if (strcmp(knob.unit, "text") != 0)
+			continue;
+		field = twi_knob_text(&runtime->engine.knobs, i);
+		snprintf(runtime->texts + used, room - used, "%s", *field);
+		*field = runtime->texts + used;
+		used += strlen(*field) + 1;
+	}
+	return TOW_OK;
 }
 
 static int open_runtime(const struct tow_options *options, bool virtual_clock,
@@ -355,15 +376,12 @@ static int open_runtime(const struct tow_options *options, bool virtual_clock,
 	*runtime = (struct tow_runtime){ .engine.virtual_clock = virtual_clock };
 	twi_clock_init();
 	status = twi_knob_resolve(options, &runtime->engine.knobs);
+	if (status == TOW_OK)
+		status = keep_texts(runtime);
 	if (status < 0) {
 		free(runtime);
 		return status;
 	}
-	keep_text(&runtime->engine.knobs.job, runtime->job, sizeof(runtime->job));
-	keep_text(&runtime->engine.knobs.stats_dir, runtime->stats_dir, sizeof(runtime->stats_dir));
-	keep_text(&runtime->engine.knobs.exhaust, runtime->exhaust, sizeof(runtime->exhaust));
-	keep_text(&runtime->engine.knobs.zerocopy, runtime->zerocopy, sizeof(runtime->zerocopy));
-	keep_text(&runtime->engine.knobs.numa, runtime->numa, sizeof(runtime->numa));
 	status = open_parts(runtime);
 	if (status < 0) {
 		close_parts(runtime);

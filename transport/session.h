@@ -217,6 +217,7 @@ int twi_session_granted(struct twi_session *session, const struct twi_frame *fra
 int twi_session_done(struct twi_session *session, const struct twi_frame *frame);
 int twi_session_refused(struct twi_session *session, const struct twi_frame *frame);
 int twi_session_acked(struct twi_session *session, const struct twi_frame *frame);
+void twi_session_received(struct twi_session *session, struct tow_op *op, uint64_t bytes);
 void twi_session_repost(struct twi_session *session, struct tow_op *op);
 void twi_session_matched(struct twi_session *session, struct tow_op *op, uint64_t seq,
 			 uint64_t bytes);

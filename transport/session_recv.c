@@ -14,12 +14,10 @@
 #include "diag/error.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
+#include "transport/message.h"
 #include "transport/op.h"
 #include "transport/path.h"
 #include "transport/session.h"
-
-/* Where bytes go that nobody wants. Never read, so every session may write here. */
-static uint8_t sink[64 << 10];
 
 static void give_credit(struct twi_session *session, uint64_t payload_bytes)
 {
@@ -29,7 +27,7 @@ static void give_credit(struct twi_session *session, uint64_t payload_bytes)
 }
 
 /* The receive has its message, of `bytes`; all of it, or as much as the buffer holds, is there. */
-static void end_receive(struct twi_session *session, struct tow_op *op, uint64_t bytes)
+void twi_session_received(struct twi_session *session, struct tow_op *op, uint64_t bytes)
 {
 	if (bytes > op->bytes) {
 		twi_session_op_end(session, op, TOW_ETRUNCATED, bytes);
@@ -39,17 +37,28 @@ static void end_receive(struct twi_session *session, struct tow_op *op, uint64_t
 	twi_session_op_end(session, op, TOW_OK, bytes);
 }
 
+/* A view gets memory when the length of its message is known. */
+static int room_for(struct tow_op *op, uint64_t bytes)
+{
+	return twi_likely(!op->view) ? TOW_OK : twi_view_room(op, bytes);
+}
+
 /* An unexpected message meets its receive: the copy that an earlier receive would have saved. */
 static void deliver_unexpected(struct twi_session *session, struct twi_unexpected *message,
 			       struct tow_op *op)
 {
+	int status = room_for(op, message->bytes);
+
 	op->seq = message->seq;
-	if (message->bytes <= op->bytes)
+	if (status == TOW_OK && message->bytes <= op->bytes)
 		twi_path_copy_fallback(session->engine, TWI_R_unexpected_arrival, op->data,
 				       message->data, message->bytes, op->site);
 	give_credit(session, message->bytes);
 	session->unexpected_bytes -= message->bytes;
-	end_receive(session, op, message->bytes);
+	if (status < 0)
+		twi_session_op_end(session, op, status, message->bytes);
+	else
+		twi_session_received(session, op, message->bytes);
 	free(message);
 }
 
@@ -78,8 +87,10 @@ void twi_session_recv(struct twi_session *session, struct tow_op *op)
 
 	twi_count(session->engine->diag, TWI_C_recvs, 1);
 	op->match.tag = op->tag;
-	twi_claim_lease(session->peer, op);
-	if (op->bytes > session->eager_max_bytes) {
+	op->match.space = op->space;
+	if (!op->view)
+		twi_claim_lease(session->peer, op);
+	if (op->bytes > session->eager_max_bytes && !op->view) {
 		int status = twi_claim_need(session->peer, op);
 
 		if (status < 0) {
@@ -98,6 +109,13 @@ void twi_session_recv(struct twi_session *session, struct tow_op *op)
 	}
 }
 
+static void forget_room(struct tow_op *op)
+{
+	twi_view_drop(op);
+	op->data = NULL;
+	op->bytes = TWI_WIRE_U63_MAX;
+}
+
 /* The message that `op` was to get was taken back by its sender: the receive waits for the next
  * one. */
 void twi_session_repost(struct twi_session *session, struct tow_op *op)
@@ -107,6 +125,8 @@ void twi_session_repost(struct twi_session *session, struct tow_op *op)
 	twi_list_remove(&op->link);
 	op->stage = TWI_STAGE_POSTED;
 	op->seq = 0;
+	if (op->view)
+		forget_room(op);
 	if (entry != NULL)
 		take_unexpected(session, twi_container_of(entry, struct twi_unexpected, match), op);
 }
@@ -115,7 +135,14 @@ void twi_session_repost(struct twi_session *session, struct tow_op *op)
 void twi_session_matched(struct twi_session *session, struct tow_op *op, uint64_t seq,
 			 uint64_t bytes)
 {
+	int status = room_for(op, bytes);
+
 	op->seq = seq;
+	if (status < 0) {
+		twi_session_owe(session, TWI_FRAME_REFUSE, seq, TWI_REFUSE_CANCELED);
+		twi_session_op_end(session, op, status, bytes);
+		return;
+	}
 	if (bytes > op->bytes) {
 		twi_session_owe(session, TWI_FRAME_REFUSE, seq, TWI_REFUSE_TRUNCATED);
 		twi_session_op_end(session, op, TOW_ETRUNCATED, bytes);
@@ -264,7 +291,7 @@ static int on_offer(struct twi_session *session, const struct twi_frame *frame)
 
 	if (status < 0)
 		return status;
-	entry = twi_match_take_posted(&session->match, frame->tag);
+	entry = twi_match_take_posted(&session->match, frame->tag, 0);
 	if (entry != NULL) {
 		give_credit(session, 0);
 		twi_session_matched(session, twi_container_of(entry, struct tow_op, match),
@@ -299,7 +326,7 @@ static void finish_eager(struct twi_session *session)
 	}
 	give_credit(session, session->rx_bytes);
 	if (op != NULL)
-		end_receive(session, op, session->rx_bytes);
+		twi_session_received(session, op, session->rx_bytes);
 }
 
 /* Takes up to rx_left bytes of payload; returns how many. */
@@ -327,13 +354,21 @@ static int on_eager(struct twi_session *session, const struct twi_frame *frame)
 		return status;
 	session->rx_left = frame->payload_bytes;
 	session->rx_bytes = frame->payload_bytes;
-	entry = twi_match_take_posted(&session->match, frame->tag);
+	entry = twi_match_take_posted(&session->match, frame->tag, 0);
 	if (twi_likely(entry != NULL)) {
 		struct tow_op *op = twi_container_of(entry, struct tow_op, match);
 
 		op->seq = frame->seq;
 		op->stage = TWI_STAGE_FILLING;
 		session->rx_op = op;
+		status = room_for(op, frame->payload_bytes);
+		if (status < 0) {
+			session->rx_op = NULL; /* the payload is dropped */
+			if (frame->payload_bytes == 0)
+				give_credit(session, 0);
+			twi_session_op_end(session, op, status, frame->payload_bytes);
+			return TOW_OK;
+		}
 		session->rx_at = frame->payload_bytes <= op->bytes ? op->data : NULL;
 		return TOW_OK;
 	}
@@ -425,87 +460,6 @@ int twi_session_control_in(struct twi_session *session, const uint8_t *data, siz
 		return twi_error(TOW_EPEER, "peer %s does not read its control stream",
 				 session->peer->address);
 	return TOW_OK;
-}
-
-/* A DATA header: a chunk of a granted message, its commit, or its abort. */
-static int on_data(struct twi_session *session)
-{
-	const struct twi_frame_limits limits = { .control = false, .hello_done = true };
-	struct twi_grant *grant;
-	struct twi_frame frame;
-	enum twi_frame_fault fault;
-	struct tow_op *op;
-
-	if (twi_frame_get(session->in_head, &limits, &frame, &fault) != TOW_OK)
-		return twi_error(TOW_EPROTOCOL, "peer %s: bad bulk frame: %s",
-				 session->peer->address, twi_frame_fault_text(fault));
-	grant = twi_session_grant_find(session, frame.seq);
-	if (grant == NULL)
-		return twi_error(TOW_EPROTOCOL, "peer %s sent data of message %llu, not asked for",
-				 session->peer->address, (unsigned long long)frame.seq);
-	op = grant->op;
-	if ((frame.flags & TWI_FRAME_ABORT) != 0) {
-		twi_session_grant_free(session, grant);
-		if (op != NULL)
-			twi_session_repost(session, op);
-		return TOW_OK;
-	}
-	if (frame.value != grant->got || frame.payload_bytes > grant->bytes - grant->got ||
-	    ((frame.flags & TWI_FRAME_LAST) != 0) != (grant->got == grant->bytes))
-		return twi_error(TOW_EPROTOCOL, "peer %s sent data of message %llu out of place",
-				 session->peer->address, (unsigned long long)frame.seq);
-	if ((frame.flags & TWI_FRAME_LAST) == 0) {
-		session->in_grant = grant;
-		session->in_left = frame.payload_bytes;
-		return TOW_OK;
-	}
-	grant->op = NULL;
-	if (op != NULL) {
-		twi_session_owe(session, TWI_FRAME_DONE, frame.seq, 0);
-		end_receive(session, op, grant->bytes);
-	}
-	twi_session_grant_free(session, grant);
-	return TOW_OK;
-}
-
-int twi_session_bulk_want(struct twi_session *session, uint64_t max_bytes, struct iovec parts[2])
-{
-	struct twi_grant *grant = session->in_grant;
-	uint64_t n = twi_min(session->in_left, max_bytes);
-
-	if (session->in_left == 0) {
-		parts[0] = (struct iovec){ session->in_head + session->in_fill,
-					   TWI_FRAME_BYTES - session->in_fill };
-		return 1;
-	}
-	if (grant->op == NULL) {
-		parts[0] = (struct iovec){ sink, twi_min(session->in_left, sizeof(sink)) };
-		return 1;
-	}
-	parts[0] = (struct iovec){ (uint8_t *)grant->op->data + grant->got, n };
-	parts[1] = (struct iovec){ session->in_head, TWI_FRAME_BYTES };
-	return n == session->in_left ? 2 : 1;
-}
-
-int twi_session_bulk_in(struct twi_session *session, size_t bytes)
-{
-	size_t n = twi_min(bytes, session->in_left);
-	int status;
-
-	if (n > 0) {
-		session->in_left -= n;
-		session->in_grant->got += n;
-		bytes -= n;
-		if (session->in_left == 0)
-			session->in_grant = NULL;
-	}
-	session->in_fill += (uint32_t)bytes;
-	twi_assert(session->in_fill <= TWI_FRAME_BYTES);
-	if (session->in_fill < TWI_FRAME_BYTES)
-		return TOW_OK;
-	session->in_fill = 0;
-	status = on_data(session);
-	return status;
 }
 
 /* Puts a matched offer back among the unexpected messages, in front: nothing is lost. */

@@ -41,6 +41,7 @@ struct tow_result {
 	uint64_t latency_ns;   /* from start to completion on this side */
 	struct tow_peer *peer; /* connect, accept: the new peer; else the operation's */
 	void *user;            /* of struct tow_op_options */
+	const void *data;      /* receive: where the message lies; a view: until its release */
 };
 
 /*
@@ -149,6 +150,26 @@ int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint
  */
 int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t tag,
 		   const struct tow_op_options *options, struct tow_op **op_out);
+
+/*
+ * Starts to receive the next message with `tag`, of any length, without a buffer: the result's
+ * `data` and `bytes` say where it lies. The bytes are read only, and stay until tow_view_release.
+ * Ownership: *op_out and the view are the caller's until tow_view_release (or tow_op_release), at
+ * the latest until tow_runtime_close. Copies: on the shm lane none, at any size: the bytes are the
+ * sender's, whose operation is complete but whose memory stays leased until the release. On the
+ * other lanes the message is received into memory of the pool: none for a large one, one for a
+ * small one. Blocks: never. Threads: any. Returns: as tow_recv_start; the operation may also end
+ * with TOW_EEXHAUSTED, when the pool has no room for the message, which is dropped then.
+ */
+int tow_recv_view_start(struct tow_peer *peer, uint64_t tag, const struct tow_op_options *options,
+			struct tow_op **op_out);
+
+/*
+ * Gives a view back, and its operation with it. NULL is legal and does nothing. Ownership: takes
+ * the operation. Copies: none. Blocks: never. Threads: any, once. Returns: TOW_OK; TOW_EINVAL for a
+ * handle that is not one in use, or not a view's; TOW_EFORKED.
+ */
+int tow_view_release(struct tow_op *op);
 
 /*
  * Looks whether an operation has completed, and drives the runtime once if not.

@@ -53,6 +53,22 @@ struct tow_options {
 	const char *numa;           /* node of the pool: "", local, interleave, a number */
 	int64_t alloclog;           /* 1: record allocations from the start */
 	int64_t alloclog_events;    /* the most that are kept */
+	const char *lanes;          /* that may be used: "shm,tcp"; empty: all */
+	int64_t bulk_streams;       /* connections for large messages, for each peer */
+	int64_t peer_timeout_ns;    /* a peer that is silent or away for longer is gone */
+	int64_t heartbeat_ns;       /* a silent connection is asked for a sign of life */
+	const char *congestion;     /* TCP congestion control */
+	int64_t socket_buffer_bytes;
+	int64_t busy_poll_ns;
+	const char *interfaces;   /* of the network that may be used */
+	const char *ofi_provider; /* of the ofi lane */
+	int64_t checksum_all;     /* 1: of every message; 0: of one in 1024 */
+	const char *job_key;      /* the job's secret */
+	const char *job_key_file; /* the file that it stands in */
+	int64_t encrypt;          /* 1: what goes over the network */
+	int64_t background;       /* 1: a thread moves operations while nobody waits */
+	int64_t world_size;       /* ranks in the job; 0: the launcher says */
+	const char *store;        /* HOST:PORT of rank 0's store; empty: the launcher says */
 	/*
 	 * Called while the pool is faulted in, by the thread that opens, about ten times a second:
 	 * how much of it is there. NULL: only the log tells.
@@ -66,7 +82,8 @@ struct tow_options {
 	{                                                                                          \
 		sizeof(struct tow_options), -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,    \
 			NULL, -1, NULL, NULL, -1, -1, -1, -1, NULL, -1, -1, -1, NULL, -1, -1,      \
-			NULL, NULL                                                                 \
+			NULL, -1, -1, -1, NULL, -1, -1, NULL, NULL, -1, NULL, NULL, -1, -1, -1,    \
+			NULL, NULL, NULL                                                           \
 	}
 
 /*

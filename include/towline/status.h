@@ -35,7 +35,11 @@ extern "C" {
 	X(TOW_ETRUNCATED, -16, "the message is longer than the posted buffer")                     \
 	X(TOW_EFORKED, -17, "called in a forked child, which owns no runtime")                     \
 	X(TOW_EZEROCOPY, -18, "require_zero_copy: it would have been copied or registered late")   \
-	X(TOW_EDEVICE, -19, "the device has failed, or refused the request")
+	X(TOW_EDEVICE, -19, "the device has failed, or refused the request")                       \
+	X(TOW_EAUTH, -20, "the other side has another job key, or none where one is needed")       \
+	X(TOW_ECORRUPT, -21, "the payload's checksum is not the one that its sender computed")     \
+	X(TOW_EMISMATCH, -22, "ranks of one job disagree")                                         \
+	X(TOW_EREMOTE, -23, "the handler on the other side failed")
 
 enum tow_status {
 #define TOW_STATUS_ENUM(name, value, text) name = value,

@@ -8,7 +8,7 @@ from common import Fault
 
 # Folder -> the folders it may include from, beside itself. Libraries outside of libc are below.
 LOWER = ["include/towline", "include/internal"]
-LANES = ["transport/uring", "transport/loop", "transport/device", "transport/ofi"]
+LANES = ["transport/uring", "transport/loop", "transport/device", "transport/ofi", "transport/shm"]
 ALL = LOWER + ["diag", "memreg", "transport"] + LANES
 TABLE = {
     "include/towline": [],
@@ -19,6 +19,7 @@ TABLE = {
     "transport": LOWER + ["diag", "memreg"] + LANES,
     "transport/uring": LOWER + ["diag", "memreg", "transport"],
     "transport/loop": LOWER + ["diag", "memreg", "transport"],
+    "transport/shm": LOWER + ["diag", "memreg", "transport"],
     "transport/ofi": LOWER + ["diag", "memreg", "transport"],
     "transport/device": LOWER + ["diag", "memreg", "transport"],
     "bench": ALL,
@@ -35,6 +36,8 @@ WITH_SUBFOLDERS = {"bench", "fuzz", "tests", "tools", "examples", "plugins"}
 LIBRARIES = {
     "liburing": {"transport", "transport/uring", "bench", "tests", "fuzz", "tools"},
     "rdma": {"transport/ofi"},
+    "sodium": {"transport", "tests", "fuzz"},
+    "isa-l": {"diag"},
     "numa": {"memreg", "tests"},
     "numaif": {"memreg", "tests"},
     "microhttpd": {"diag", "tests", "tools"},
@@ -77,7 +80,7 @@ def judge(tree, name, own, form, include):
         return (f'"{include}" is no file of the tree',
                 "write the path from the project's root, and <...> for system headers")
     if target is None:
-        library = re.match(r"(\w+?)(\.h|/.*)?$", include)
+        library = re.match(r"([\w-]+?)(\.h|/.*)?$", include)
         allowed = LIBRARIES.get(library.group(1) if library else "")
         if allowed is not None and own not in allowed:
             return (f"{own} may not know the library of <{include}>",
@@ -135,7 +138,7 @@ SAMPLES = [
      "may not know the library"),
     ("public needs POSIX", {"include/towline/a.h": "#include <sys/socket.h>\n"}, "more than"),
     ("unknown folder", {"stuff/a.c": "\n"}, "does not know"),
-    ("unknown lane", {"transport/shm/a.c": "\n"}, "does not know"),
+    ("unknown lane", {"transport/nvlink/a.c": "\n"}, "does not know"),
     ("no such header", {"diag/a.c": '#include "gone.h"\n'}, "is no file of the tree"),
     ("a def file", {"diag/a.def": '#include "transport/x.h"\n'}, "diag may not include"),
 ]

@@ -100,7 +100,7 @@ static void start_round(void)
 		tags[i] = rnd() % 4 ? (uint64_t)i << shift : rnd();
 	/* Two that are sure to share a bucket. */
 	if (tag_count > 1)
-		for (tags[1] = rnd(); twi_match_hash(tags[1]) != twi_match_hash(tags[0]);)
+		for (tags[1] = rnd(); twi_match_hash(tags[1], 0) != twi_match_hash(tags[0], 0);)
 			tags[1]++;
 }
 
@@ -122,8 +122,8 @@ static void step_come(bool receive)
 
 	expect = plain_take(other, tag);
 	if (rnd() % 4 == 0) {
-		got = receive ? twi_match_take_unexpected(&match, tag)
-			      : twi_match_take_posted(&match, tag);
+		got = receive ? twi_match_take_unexpected(&match, tag, 0)
+			      : twi_match_take_posted(&match, tag, 0);
 		assert_ptr_equal(got, expect);
 	} else {
 		if (!expect && !spares)
@@ -131,8 +131,8 @@ static void step_come(bool receive)
 		/* One that matches at once is given back at once: any record will do. */
 		entry = spares ? spare[--spares] : expect;
 		if (entry == expect) {
-			got = receive ? twi_match_take_unexpected(&match, tag)
-				      : twi_match_take_posted(&match, tag);
+			got = receive ? twi_match_take_unexpected(&match, tag, 0)
+				      : twi_match_take_posted(&match, tag, 0);
 			assert_ptr_equal(got, expect);
 			spare[spares++] = got;
 			return;

@@ -22,8 +22,8 @@ static int set_up(void **state)
 static void test_empty(void **state)
 {
 	(void)state;
-	assert_null(twi_match_take_posted(&match, 0));
-	assert_null(twi_match_take_unexpected(&match, 0));
+	assert_null(twi_match_take_posted(&match, 0, 0));
+	assert_null(twi_match_take_unexpected(&match, 0, 0));
 	assert_null(twi_match_first_posted(&match));
 	assert_null(twi_match_first_unexpected(&match));
 }
@@ -61,8 +61,8 @@ static void test_other_tags_do_not_match(void **state)
 	(void)state;
 	assert_null(twi_match_post(&match, &recv));
 	assert_null(twi_match_arrive(&match, &message));
-	assert_null(twi_match_take_posted(&match, 6));
-	assert_null(twi_match_take_unexpected(&match, 5));
+	assert_null(twi_match_take_posted(&match, 6, 0));
+	assert_null(twi_match_take_unexpected(&match, 5, 0));
 	assert_int_equal(match.posted_count, 1);
 	assert_int_equal(match.unexpected_count, 1);
 }
@@ -72,7 +72,7 @@ static uint64_t colliding(uint64_t tag)
 {
 	uint64_t other = tag + 1;
 
-	while (twi_match_hash(other) != twi_match_hash(tag))
+	while (twi_match_hash(other, 0) != twi_match_hash(tag, 0))
 		other++;
 	return other;
 }
@@ -84,16 +84,16 @@ static void test_order_within_a_tag(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 6; i++) {
-		recv[i].tag = i % 2 ? tag : other;
+		recv[i] = (struct twi_match_entry){ .tag = i % 2 ? tag : other };
 		assert_null(twi_match_post(&match, &recv[i]));
 	}
-	assert_ptr_equal(twi_match_take_posted(&match, tag), &recv[1]);
+	assert_ptr_equal(twi_match_take_posted(&match, tag, 0), &recv[1]);
 	assert_ptr_equal(twi_match_arrive(&match, &message), &recv[3]);
-	assert_ptr_equal(twi_match_take_posted(&match, other), &recv[0]);
-	assert_ptr_equal(twi_match_take_posted(&match, tag), &recv[5]);
-	assert_null(twi_match_take_posted(&match, tag));
-	assert_ptr_equal(twi_match_take_posted(&match, other), &recv[2]);
-	assert_ptr_equal(twi_match_take_posted(&match, other), &recv[4]);
+	assert_ptr_equal(twi_match_take_posted(&match, other, 0), &recv[0]);
+	assert_ptr_equal(twi_match_take_posted(&match, tag, 0), &recv[5]);
+	assert_null(twi_match_take_posted(&match, tag, 0));
+	assert_ptr_equal(twi_match_take_posted(&match, other, 0), &recv[2]);
+	assert_ptr_equal(twi_match_take_posted(&match, other, 0), &recv[4]);
 	assert_int_equal(match.posted_count, 0);
 }
 
@@ -131,8 +131,8 @@ static struct twi_match_entry *come(bool receive, bool first, struct twi_match_e
 
 static struct twi_match_entry *take(bool receive, uint64_t tag)
 {
-	return receive ? twi_match_take_posted(&match, tag)
-		       : twi_match_take_unexpected(&match, tag);
+	return receive ? twi_match_take_posted(&match, tag, 0)
+		       : twi_match_take_unexpected(&match, tag, 0);
 }
 
 /* One that comes back overtakes its own tag and nobody else, and matches like any other. */
@@ -222,7 +222,7 @@ static void check_spread(uint64_t step, uint64_t base)
 	uint8_t count[TWI_MATCH_BUCKETS] = { 0 };
 
 	for (uint64_t i = 0; i < 1024; i++) {
-		const uint32_t bucket = twi_match_hash(base + i * step);
+		const uint32_t bucket = twi_match_hash(base + i * step, 0);
 
 		assert_true(bucket < TWI_MATCH_BUCKETS);
 		assert_true(++count[bucket] <= 20);

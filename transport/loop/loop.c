@@ -374,6 +374,7 @@ static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 {
 	const struct twi_loop_peer *peer = loop_peer(base);
 
+	twi_session_describe(&base->session, emit);
 	twi_emit_bool(emit, "lost", peer->link == NULL);
 	if (peer->link == NULL)
 		return;

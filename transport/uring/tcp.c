@@ -563,6 +563,7 @@ static void lane_ring_gone(struct twi_lane *base, unsigned index)
 
 static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 {
+	twi_session_describe(&base->session, emit);
 	twi_route_describe(&tcp_peer(base)->route, emit);
 }
 

@@ -1,0 +1,46 @@
+/*
+ * message.h - starting messages from within the library, and receives whose memory the lane finds.
+ *
+ * A *view* is a receive without a buffer: it completes with op->data at the message's bytes, where
+ * they lie. A lane that can hand over the sender's own memory (shm) does; every other one takes
+ * memory of the pool for the message when it knows its length (twi_view_room). Either way whoever
+ * sets op->data sets op->view_release, which is called once, when the user gives the view back: the
+ * engine is held then, and the peer may have gone long before.
+ */
+#ifndef TWI_MESSAGE_H
+#define TWI_MESSAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "diag/site.h"
+#include "transport/op.h"
+
+struct twi_message {
+	enum twi_op_kind kind; /* TWI_OP_SEND or TWI_OP_RECV */
+	bool view;             /* TWI_OP_RECV; bytes is the longest message that is taken */
+	uint8_t space;         /* enum twi_space */
+	void *data;
+	uint64_t bytes;
+	uint64_t tag;
+	struct twi_site site;
+};
+
+/*
+ * What tow_send_start and its like do. Callable with the engine held (in a callback) and without.
+ * The statuses are theirs; so are the operations'.
+ */
+int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
+		      const struct tow_op_options *options, struct tow_op **op_out);
+
+/*
+ * Gives a view whose message has been matched memory of the pool for its `bytes`: sets data, bytes
+ * and view_release. TOW_OK; TOW_EEXHAUSTED and the like: the operation cannot have its message. The
+ * engine is held.
+ */
+int twi_view_room(struct tow_op *op, uint64_t bytes);
+
+/* The view of an operation, if it has one, goes back. The engine is held. */
+void twi_view_drop(struct tow_op *op);
+
+#endif

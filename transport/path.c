@@ -55,8 +55,8 @@ bool twi_path_eligible(const struct twi_engine *engine, const struct twi_route *
 {
 	uint64_t least = (uint64_t)engine->knobs.zerocopy_min_bytes;
 
-	return route->able && !route->sealed && engine->zerocopy != TWI_ZEROCOPY_NEVER && least != 0 &&
-	       bytes >= least;
+	return route->able && !route->sealed && engine->zerocopy != TWI_ZEROCOPY_NEVER &&
+	       least != 0 && bytes >= least;
 }
 
 bool twi_path_pays(const struct twi_engine *engine, const struct twi_route *route, uint64_t bytes)
@@ -135,7 +135,7 @@ void twi_route_describe(const struct twi_engine *engine, const struct twi_route 
 	uint64_t now = twi_engine_now(engine);
 
 	twi_emit_str(emit, "zerocopy",
-		     route->sealed  ? "not used: the connection is encrypted"
+		     route->sealed ? "not used: the connection is encrypted"
 		     : route->able ? why[route->state]
 				   : "not used: the kernel has no SEND_ZC");
 	twi_emit_u64(emit, "zerocopy_sends", route->sends);

@@ -230,8 +230,8 @@ static bool clock_turn(struct twi_tcp_lane *lane)
 {
 	if (lane->due_ns == UINT64_MAX)
 		return false;
-	return lane->slept || ++lane->turns % CLOCK_TURNS == 0 || !twi_list_empty(&lane->troubled) ||
-	       !twi_list_empty(&lane->handshakes);
+	return lane->slept || ++lane->turns % CLOCK_TURNS == 0 ||
+	       !twi_list_empty(&lane->troubled) || !twi_list_empty(&lane->handshakes);
 }
 
 static unsigned lane_progress(struct twi_lane *base)

@@ -4,8 +4,8 @@
  *
  *	peer --- line 0, control:  frames and small messages. Gathered sends; multishot receive
  *	     |                     into the ring's buffers, parsed where they lie.
- *	     +-- line 1.., bulk:   chunks of large messages. Sent from the user's buffer (plainly, or
- *	                           by zero-copy send from the registered pool); received into it.
+ *	     +-- line 1.., bulk:   chunks of large messages. Sent from the user's buffer (plainly,
+ *or by zero-copy send from the registered pool); received into it.
  *
  * A line is what the session sees; a stream is the connection that carries it now. When a stream
  * breaks, the line is broken until another stream has resumed it (tcp_break.c); the session and its
@@ -196,7 +196,7 @@ struct twi_tcp_lane {
 	struct twi_tcp_slot *slots;
 	uint32_t slot_count, slot_cursor;
 	struct twi_tcp_door door;
-	uint64_t due_ns; /* when the clock has something for this lane; UINT64_MAX: never */
+	uint64_t due_ns;    /* when the clock has something for this lane; UINT64_MAX: never */
 	uint64_t beat_ns;   /* when silence is looked at next */
 	uint64_t looked_ns; /* and when it was last */
 	uint32_t turns;

@@ -200,7 +200,8 @@ static bool admit(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener)
 	if (door->tokens == 0) {
 		twi_count(lane->base.engine->diag, TWI_C_handshakes_throttled, 1);
 		/* Some at once, not one by one: each time costs a turn of the engine. */
-		pause_until(lane, listener, now + TWI_ACCEPTS_A_TURN * SECOND_NS / TWI_STRANGER_RATE);
+		pause_until(lane, listener,
+			    now + TWI_ACCEPTS_A_TURN * SECOND_NS / TWI_STRANGER_RATE);
 		return false;
 	}
 	if (door->free_count == 0 && !evict(lane, now, &retry_ns)) {

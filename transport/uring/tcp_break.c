@@ -10,7 +10,8 @@
  *
  *	- nobody listens any more where it did: refused three times in a row over 100 ms, or the
  *	  session is not known there: three times over half a second. A process that was killed;
- *	- a line stays broken for peer_timeout_ns. A host that has vanished, a network that is parted;
+ *	- a line stays broken for peer_timeout_ns. A host that has vanished, a network that is
+ *parted;
  *	- it has said BYE.
  *
  * Silence while something is awaited: a ping after heartbeat_ns, new connections after a third of
@@ -143,7 +144,8 @@ bool twi_tcp_attempt_failed(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer
 		at->refusals = 0;
 	else if (at->refusals++ == 0)
 		at->refused_ns = now;
-	if (at->refusals >= REFUSALS && denial == TWI_TCP_NOBODY && now - at->refused_ns >= NOBODY_NS) {
+	if (at->refusals >= REFUSALS && denial == TWI_TCP_NOBODY &&
+	    now - at->refused_ns >= NOBODY_NS) {
 		gone(peer, at, now, "nobody listens at its address any more");
 		return false;
 	}

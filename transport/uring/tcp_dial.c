@@ -2,8 +2,8 @@
  * tcp_dial.c - connecting: a peer's first lines, and new streams for lines that broke.
  *
  * The first stream goes the way that the user named (rail 0). What the other side then tells of its
- * addresses gives further rails (tcp_rails.h): bulk streams are spread over them, and a redial takes
- * the next one each time.
+ * addresses gives further rails (tcp_rails.h): bulk streams are spread over them, and a redial
+ * takes the next one each time.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -16,7 +16,7 @@
 #include "transport/op.h"
 #include "transport/uring/tcp.h"
 
-#define INTERFACES_NS (1000ull * 1000 * 1000) /* what the host has is not read more often */
+#define INTERFACES_NS  (1000ull * 1000 * 1000) /* what the host has is not read more often */
 #define ATTEMPT_MIN_NS (100ull * 1000 * 1000)
 #define ATTEMPT_MAX_NS (2000ull * 1000 * 1000)
 
@@ -65,7 +65,8 @@ static int open_socket(struct twi_tcp_lane *lane, const struct twi_tcp_rail *rai
 			int err = errno;
 
 			close(fd);
-			return twi_error_errno(TOW_ESYSTEM, err, "bind to interface %s", rail->name);
+			return twi_error_errno(TOW_ESYSTEM, err, "bind to interface %s",
+					       rail->name);
 		}
 	}
 	*fd_out = fd;

@@ -138,9 +138,10 @@ static int fetch(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_
 	if (n == 0 && greet->said)
 		stream->denial = TWI_TCP_UNKNOWN;
 	if (!twi_auth_done(&greet->auth))
-		return twi_error(TOW_EREFUSED,
-				 "the other side ended the handshake before it was proved that both "
-				 "are of one job (job_key)");
+		return twi_error(
+			TOW_EREFUSED,
+			"the other side ended the handshake before it was proved that both "
+			"are of one job (job_key)");
 	return twi_error(TOW_EREFUSED, "the other side ended the handshake");
 }
 
@@ -169,8 +170,9 @@ int twi_tcp_greet_prove(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 
 	while (!twi_auth_done(&greet->auth)) {
 		size_t used = 0;
-		int status = greet->fill == 0 ? TOW_AGAIN
-					      : twi_auth_in(&greet->auth, greet->in, greet->fill, &used);
+		int status = greet->fill == 0
+				     ? TOW_AGAIN
+				     : twi_auth_in(&greet->auth, greet->in, greet->fill, &used);
 		int said = say_proofs(stream); /* a refusal, too */
 
 		if (status == TOW_EAUTH || status == TOW_EPROTOCOL) {

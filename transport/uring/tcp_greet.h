@@ -6,7 +6,8 @@
  *	HELLO, tail                   ---------->
  *	                             <----------   HELLO, tail
  *
- *	tail:  length (4 bytes), then ADDRESS (control), a resume record (HELLO with RESUME) or nothing
+ *	tail:  length (4 bytes), then ADDRESS (control), nothing (bulk), or, where the HELLO has
+ *RESUME, who speaks (4 bytes: 1, the connector of the session; 2, its acceptor), resume record
  *
  * With encryption each side's HELLO and tail are one sealed record.
  *
@@ -28,7 +29,7 @@
 #include "transport/uring/tcp_name.h"
 
 #define TWI_HELLO_FRAME (TWI_FRAME_BYTES + TWI_HELLO_BYTES)
-#define TWI_TAIL_MAX    TWI_RESUME_MAX /* an ADDRESS record is smaller */
+#define TWI_TAIL_MAX    (4u + TWI_RESUME_MAX) /* an ADDRESS record is smaller */
 #define TWI_GREET_PLAIN (TWI_HELLO_FRAME + 4u + TWI_TAIL_MAX)
 #define TWI_GREET_MAX   (TWI_GREET_PLAIN + TWI_CIPHER_OVERHEAD)
 
@@ -57,7 +58,7 @@ struct twi_tcp_words {
 /* The slots, and the measure of what strangers get. */
 struct twi_tcp_door {
 	struct twi_tcp_greet *slots;
-	uint32_t *free;     /* stack of indices */
+	uint32_t *free; /* stack of indices */
 	uint32_t free_count;
 	uint32_t tokens;    /* handshakes that may begin now */
 	uint64_t filled_ns; /* when tokens were last added */

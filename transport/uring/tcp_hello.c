@@ -24,6 +24,10 @@
 #include "transport/op.h"
 #include "transport/uring/tcp.h"
 
+/* Who speaks where a line is resumed. */
+#define SPEAKS_CONNECTOR 1u
+#define SPEAKS_ACCEPTOR  2u
+
 uint64_t twi_tcp_random_id(void)
 {
 	uint64_t id = 0;
@@ -74,12 +78,14 @@ static void add_address(struct twi_tcp_lane *lane, const struct twi_tcp_stream *
 static void add_record(const struct twi_tcp_stream *stream, struct twi_tcp_words *words)
 {
 	struct twi_session *session = &stream->peer->base.session;
+	uint8_t *at = words->tail + 4;
 
 	words->hello.flags = TWI_HELLO_RESUME;
+	twi_put_le32(words->tail, stream->peer->connector ? SPEAKS_CONNECTOR : SPEAKS_ACCEPTOR);
 	words->tail_bytes =
-		stream->line == 0
-			? twi_session_control_resume_put(session, words->tail)
-			: twi_session_bulk_resume_put(session, stream->line - 1u, words->tail);
+		4 + (stream->line == 0
+			     ? twi_session_control_resume_put(session, at)
+			     : twi_session_bulk_resume_put(session, stream->line - 1u, at));
 	twi_assert(words->tail_bytes <= sizeof(words->tail));
 }
 
@@ -135,7 +141,8 @@ static void peer_up(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	struct tow_op *op = peer->dial;
 
 	for (unsigned i = 0; i < peer->line_count; i++) {
-		if (peer->lines[i].stream == NULL || peer->lines[i].stream->state != TWI_TCP_PAIRING)
+		if (peer->lines[i].stream == NULL ||
+		    peer->lines[i].stream->state != TWI_TCP_PAIRING)
 			return; /* one is still to come */
 	}
 	for (unsigned i = 0; i < peer->line_count; i++) {
@@ -220,9 +227,8 @@ static int welcome_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *str
 	peer->remote = remote;
 	peer->session_id = hello->session;
 	peer->token = twi_tcp_random_id();
-	peer->line_count =
-		1 + twi_min((unsigned)hello->bulk_count,
-			    (unsigned)lane->base.engine->knobs.bulk_streams);
+	peer->line_count = 1 + twi_min((unsigned)hello->bulk_count,
+				       (unsigned)lane->base.engine->knobs.bulk_streams);
 	peer->lines[0].stream = stream;
 	stream->peer = peer;
 	twi_tcp_route_setup(lane->base.engine, stream->fd);
@@ -239,8 +245,12 @@ static int welcome_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *str
 	return status;
 }
 
-/* The peer of a session that somebody names and knows the token of. */
-static struct twi_tcp_peer *find_peer(struct twi_tcp_lane *lane, const struct twi_hello *hello)
+/*
+ * The peer of a session that somebody names and knows the token of; `connector`: our side's part in
+ * it, which tells the two ends apart of a runtime that is connected to itself.
+ */
+static struct twi_tcp_peer *find_peer(struct twi_tcp_lane *lane, const struct twi_hello *hello,
+				      bool connector)
 {
 	struct twi_list *pos, *next;
 
@@ -249,6 +259,7 @@ static struct twi_tcp_peer *find_peer(struct twi_tcp_lane *lane, const struct tw
 		struct twi_tcp_peer *peer = (struct twi_tcp_peer *)(void *)base;
 
 		if (base->lane == &lane->base && peer->session_up && !peer->lost &&
+		    peer->connector == connector &&
 		    ((peer->session_id ^ hello->session) | (peer->token ^ hello->token)) == 0)
 			return peer;
 	}
@@ -259,12 +270,12 @@ static struct twi_tcp_peer *find_peer(struct twi_tcp_lane *lane, const struct tw
 static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			const struct twi_tcp_words *words)
 {
-	struct twi_tcp_peer *peer = find_peer(lane, &words->hello);
+	struct twi_tcp_peer *peer = find_peer(lane, &words->hello, false);
 	unsigned line = 1u + words->hello.channel;
 	struct twi_tcp_words answer;
 	int status;
 
-	if (peer == NULL || peer->up || peer->connector)
+	if (peer == NULL || peer->up)
 		return twi_error(TOW_EPROTOCOL, "a bulk stream names no peer that waits for one");
 	if (line >= peer->line_count || peer->lines[line].stream != NULL || words->tail_bytes != 0)
 		return twi_error(TOW_EPROTOCOL, "a bulk stream of a channel that is there already");
@@ -284,15 +295,15 @@ static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 static int take_record(struct twi_tcp_peer *peer, unsigned line, const struct twi_tcp_words *words)
 {
 	struct twi_session *session = &peer->base.session;
-	size_t used = 0;
+	const uint8_t *at = words->tail + 4;
+	size_t bytes = words->tail_bytes < 4 ? 0 : words->tail_bytes - 4, used = 0;
 	int status;
 
 	if (line == 0)
-		status = twi_session_control_resume(session, words->tail, words->tail_bytes, &used);
+		status = twi_session_control_resume(session, at, bytes, &used);
 	else
-		status = twi_session_bulk_resume(session, line - 1, words->tail, words->tail_bytes,
-						 &used);
-	if (status == TOW_AGAIN || (status == TOW_OK && used != words->tail_bytes))
+		status = twi_session_bulk_resume(session, line - 1, at, bytes, &used);
+	if (status == TOW_AGAIN || (status == TOW_OK && used != bytes))
 		return twi_error(TOW_EPROTOCOL, "peer %s: its resume record has a wrong length",
 				 peer->base.address);
 	return status;
@@ -339,12 +350,14 @@ static int welcome_back(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 			const struct twi_tcp_words *words)
 {
 	bool bulk = words->hello.kind == TWI_STREAM_BULK;
-	struct twi_tcp_peer *peer = find_peer(lane, &words->hello);
+	uint32_t speaker = words->tail_bytes < 4 ? 0 : twi_get_le32(words->tail);
+	struct twi_tcp_peer *peer = find_peer(lane, &words->hello, speaker == SPEAKS_ACCEPTOR);
 	unsigned line = bulk ? 1u + words->hello.channel : 0;
 	struct twi_tcp_words answer;
-	int status = peer == NULL
-			     ? twi_error(TOW_EPROTOCOL, "a stream resumes a session that is not here")
-			     : may_resume(peer, line);
+	int status =
+		peer == NULL || speaker < SPEAKS_CONNECTOR || speaker > SPEAKS_ACCEPTOR
+			? twi_error(TOW_EPROTOCOL, "a stream resumes a session that is not here")
+			: may_resume(peer, line);
 
 	if (status < 0) {
 		twi_count(lane->base.engine->diag, TWI_C_resume_failed, 1);

@@ -156,8 +156,9 @@ static void send_control(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 
 	if (!may_send(stream))
 		return;
-	if (twi_unlikely(stream->seal != NULL) ? !twi_tcp_seal_out(lane, stream, &out)
-					       : !twi_session_control_out(&peer->base.session, &out))
+	if (twi_unlikely(stream->seal != NULL)
+		    ? !twi_tcp_seal_out(lane, stream, &out)
+		    : !twi_session_control_out(&peer->base.session, &out))
 		return;
 	twi_count(lane->base.engine->diag, TWI_C_control_batches_sent, 1);
 	send_piece(lane, stream, out);
@@ -359,7 +360,8 @@ void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int 
 	} else {
 		twi_session_control_sent(&peer->base.session, (size_t)res);
 	}
-	if ((stream->line == 0 || stream->seal != NULL) && (size_t)res < stream->tx_parts[0].iov_len)
+	if ((stream->line == 0 || stream->seal != NULL) &&
+	    (size_t)res < stream->tx_parts[0].iov_len)
 		twi_tcp_poll_out(lane, stream);
 	twi_tcp_mark_dirty(peer);
 }

@@ -65,7 +65,8 @@ static unsigned prefix_of(const struct sockaddr *mask, int family)
 	if (mask == NULL)
 		return family == AF_INET ? 32 : 128;
 	if (family == AF_INET) {
-		bytes = (const uint8_t *)&((const struct sockaddr_in *)(const void *)mask)->sin_addr;
+		bytes = (const uint8_t *)&((const struct sockaddr_in *)(const void *)mask)
+				->sin_addr;
 		count = 32;
 	} else {
 		bytes = (const uint8_t *)&((const struct sockaddr_in6 *)(const void *)mask)

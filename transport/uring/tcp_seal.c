@@ -100,8 +100,7 @@ static bool seal_bulk(struct twi_session *session, struct twi_tcp_seal *seal, un
 	struct twi_bulk_out out;
 	size_t sent = 0;
 
-	if (room(seal) == 0 ||
-	    !twi_session_bulk_out(session, channel, TWI_CIPHER_RECORD_MAX, &out))
+	if (room(seal) == 0 || !twi_session_bulk_out(session, channel, TWI_CIPHER_RECORD_MAX, &out))
 		return false;
 	for (int i = 0; i < out.count; i++) {
 		size_t n = twi_min(room(seal), out.parts[i].iov_len);

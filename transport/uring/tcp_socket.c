@@ -20,8 +20,8 @@
 #define S_NS  1000000000u
 
 static const char *const knob_names[] = {
-	[TWI_SET_CONGESTION] = "congestion",    [TWI_SET_BUFFER] = "socket_buffer_bytes",
-	[TWI_SET_BUSY_POLL] = "busy_poll_ns",   [TWI_SET_HEARTBEAT] = "heartbeat_ns",
+	[TWI_SET_CONGESTION] = "congestion",   [TWI_SET_BUFFER] = "socket_buffer_bytes",
+	[TWI_SET_BUSY_POLL] = "busy_poll_ns",  [TWI_SET_HEARTBEAT] = "heartbeat_ns",
 	[TWI_SET_TIMEOUT] = "peer_timeout_ns", [TWI_SET_NODELAY] = "TCP_NODELAY",
 };
 

@@ -36,12 +36,13 @@
 #include "transport/uring/tcp_greet.h"
 #include "transport/uring/tcp_name.h"
 #include "transport/uring/tcp_rails.h"
+#include "transport/uring/tcp_seal.h"
 #include "transport/uring/tcp_socket.h"
+#include "transport/uring/tcp_zerocopy.h"
 
 #define TWI_HANDSHAKES_MAX 256u
 #define TWI_LINGER_NS      (1000ull * 1000 * 1000)
 #define TWI_FLUSH_BYTES    (16u << 10)
-#define TWI_ZC_RECORDS     1024u
 #define TWI_TCP_LINES      (1u + TWI_BULK_MAX)
 
 /* What a completion is of; 4 bits of its user data. */
@@ -72,14 +73,6 @@ enum twi_tcp_denial {
 
 struct twi_tcp_peer;
 struct twi_tcp_endpoint;
-struct twi_tcp_seal;
-
-/* Payload on its way by a plain send that would have gone by zero-copy, were it registered. */
-struct twi_tcp_missed {
-	enum twi_reason reason;
-	uint64_t ahead, bytes; /* of the send: what stands before the payload, and the payload */
-	struct twi_site site;
-};
 
 /*
  * A socket that listens, and outlives its endpoint while peers of that are there: their broken
@@ -165,19 +158,6 @@ struct twi_tcp_peer {
 struct twi_tcp_endpoint {
 	struct tow_endpoint base;
 	struct twi_tcp_listener *listener;
-};
-
-/* A zero-copy send whose notification is still to come: the lease of its memory. */
-struct twi_tcp_zc {
-	struct twi_claim claim;
-	uint64_t sent_ns; /* when the first completion came; 0: not yet */
-	uint64_t bytes;
-	uint64_t peer_id;
-	uint32_t slot; /* of the stream */
-	uint16_t generation;
-	uint8_t ring; /* whose thread alone can fetch the notification */
-	bool used;
-	uint32_t next_free;
 };
 
 struct twi_tcp_slot {
@@ -273,21 +253,6 @@ void twi_tcp_beat_start(struct twi_tcp_lane *lane);
 /* Does all that is due by the clock. */
 void twi_tcp_clock(struct twi_tcp_lane *lane, uint64_t now_ns);
 
-/* tcp_seal.c: encrypted streams. */
-int twi_tcp_seal_create(struct twi_tcp_stream *stream, struct twi_auth *auth);
-void twi_tcp_seal_destroy(struct twi_tcp_seal *seal);
-size_t twi_tcp_seal_hello(struct twi_tcp_seal *seal, uint8_t *out, const uint8_t *plain,
-			  size_t bytes);
-int twi_tcp_open_hello(struct twi_tcp_seal *seal, uint8_t *plain_out, const uint8_t *sealed,
-		       size_t bytes, size_t *plain_bytes_out);
-/* What to send next; false: nothing. sent: so much of it is out. */
-bool twi_tcp_seal_out(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, struct iovec *out);
-void twi_tcp_seal_sent(struct twi_tcp_stream *stream, size_t bytes);
-/* Where to receive. False: what came before must go first, when control has brought its offer. */
-bool twi_tcp_seal_room(struct twi_tcp_stream *stream, struct iovec *out);
-/* `bytes` have come there (0: only try what was held): opens and hands on. */
-int twi_tcp_seal_in(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_t bytes);
-
 /* tcp_describe.c */
 void twi_tcp_peer_describe(struct tow_peer *base, struct twi_emit *emit);
 
@@ -306,23 +271,6 @@ static inline struct io_uring_sqe *twi_tcp_request(struct twi_tcp_lane *lane)
 
 	return ring != NULL ? twi_ring_sqe(ring) : NULL;
 }
-
-/*
- * tcp_zerocopy.c. wants: whether the payload of `out` goes by zero-copy send, in one piece of a
- * registered buffer, whose slot is written and at whose end it is cut; where it would if it were
- * registered, that is noted in the stream. missed: `bytes` of the noted send are out, and the
- * kernel's copy is counted with its reason. go: sends parts[0] by zero-copy; false when it cannot
- * be done now.
- */
-bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
-			    struct twi_bulk_out *out, int *slot_out);
-void twi_tcp_zerocopy_missed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
-			     uint64_t bytes);
-bool twi_tcp_zerocopy_go(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
-			 const struct twi_bulk_out *out, int slot);
-void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, uint32_t flags);
-/* The ring is given up: its notifications will never be seen. */
-void twi_tcp_zerocopy_ring_gone(struct twi_tcp_lane *lane, unsigned ring);
 
 /* tcp_io.c: moving bytes. */
 void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res);

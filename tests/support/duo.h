@@ -14,6 +14,7 @@ struct twt_duo {
 	struct tow_options parent, child;
 	const char *address; /* of both endpoints */
 	bool proxied;
+	void (*proxy_tap)(uint8_t *at, size_t bytes);
 	struct twt_proxy proxy;
 };
 
@@ -68,7 +69,7 @@ static inline void twt_duo_open(struct twt_duo *duo, int (*child)(struct twt_duo
 	TWT_OK(tow_endpoint_open(side->runtime, duo->address, &side->endpoint));
 	TWT_OK(tow_endpoint_address(side->endpoint, where, sizeof(where)));
 	if (duo->proxied) {
-		twt_proxy_open(&duo->proxy, where);
+		twt_proxy_open(&duo->proxy, where, duo->proxy_tap);
 		snprintf(where, sizeof(where), "%s", duo->proxy.address);
 	}
 	if (write(fds[1], where, sizeof(where)) != (ssize_t)sizeof(where))

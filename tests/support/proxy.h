@@ -53,6 +53,7 @@ struct twt_proxy {
 	struct sockaddr_in to;
 	pthread_t thread;
 	pthread_mutex_t lock;
+	void (*tap)(uint8_t *at, size_t bytes); /* sees, and may change, all that goes through */
 	_Atomic bool stop, stalled;
 	_Atomic int came;
 	_Atomic uint64_t bytes[1024];
@@ -115,6 +116,8 @@ static inline bool twt_proxy_move(struct twt_proxy *p, struct twt_proxy_pair *pa
 		if (n < 0 && errno != EAGAIN)
 			return false;
 		way->ended = n == 0;
+		if (n > 0 && p->tap != NULL)
+			p->tap(way->data + way->tail, (size_t)n);
 		way->tail += n > 0 ? (size_t)n : 0;
 	}
 	if (way->head < way->tail) {
@@ -192,13 +195,15 @@ static inline void twt_proxy_wake(struct twt_proxy *p)
 	(void)!write(p->wake_fd, &one, sizeof(one));
 }
 
-/* `to`: tcp://127.0.0.1:PORT. Aborts when it cannot be made. */
-static inline void twt_proxy_open(struct twt_proxy *p, const char *to)
+/* `to`: tcp://127.0.0.1:PORT; tap: may be NULL. Aborts when it cannot be made. */
+static inline void twt_proxy_open(struct twt_proxy *p, const char *to,
+				  void (*tap)(uint8_t *at, size_t bytes))
 {
 	struct sockaddr_in at = { .sin_family = AF_INET };
 	socklen_t bytes = sizeof(at);
 
 	memset(p, 0, sizeof(*p));
+	p->tap = tap;
 	for (int i = 0; i < TWT_PROXY_PAIRS; i++)
 		p->pairs[i].fds[0] = p->pairs[i].fds[1] = -1;
 	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -62,8 +62,20 @@ static void cut(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned l
 		twi_session_control_broken(&peer->base.session);
 	else
 		twi_session_bulk_broken(&peer->base.session, line - 1);
+	peer->lines[line].counted = false;
+}
+
+/*
+ * A peer that closes ends its streams one after the other, and the BYE may be the last that is
+ * read. So a break counts when something is done about it.
+ */
+static void count_break(struct twi_tcp_lane *lane, struct twi_tcp_line *line)
+{
+	if (line->counted)
+		return;
+	line->counted = true;
+	line->breaks++;
 	twi_count(lane->base.engine->diag, TWI_C_connections_broken, 1);
-	peer->lines[line].breaks++;
 }
 
 void twi_tcp_line_superseded(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line)
@@ -103,6 +115,7 @@ void twi_tcp_line_mended(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	bool troubled = false;
 	char text[16];
 
+	count_break(lane, at);
 	at->broken_ns = 0;
 	at->attempts = 0;
 	at->refusals = 0;
@@ -174,6 +187,8 @@ static bool mend(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned 
 		gone(peer, at, now_ns, "it did not come back within peer_timeout_ns");
 		return false;
 	}
+	if (at->redial_ns <= now_ns)
+		count_break(lane, at);
 	if (at->trial == NULL && at->redial_ns <= now_ns &&
 	    twi_tcp_dial_again(lane, peer, line, &denial) < 0 &&
 	    !twi_tcp_attempt_failed(lane, peer, line, denial))

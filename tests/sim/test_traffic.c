@@ -91,7 +91,7 @@ static void start_in(int conn, int side, bool send, uint64_t tag, uint64_t bytes
 		sim_fill(op->data, bytes, op->id);
 	options.user = op;
 	options.done = op->callback ? on_done : NULL;
-	if (world->deadlines && sim_chance(world, 150)) {
+	if (world->deadlines && sim_chance(world, 150) && !world->draining) {
 		options.timeout_ns = sim_below(world, 3 * MS);
 		op->timed = true;
 		op->deadline_ns = world->engine->virtual_ns + options.timeout_ns;
@@ -377,6 +377,7 @@ static void drain(void)
 	int left = 1;
 
 	world->callbacks_start = false;
+	world->draining = true; /* what is posted now waits for as long as it takes */
 	for (int i = 0; i < 50 && left > 0; i++) {
 		if (i < 4)
 			receive_all();

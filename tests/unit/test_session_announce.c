@@ -2,7 +2,7 @@
  * Large messages that go without having been asked for, because their receive was announced: both
  * roles against one session, and what may cross on the way.
  */
-#include "far_side.h"
+#include "far_bulk.h"
 
 static const struct twi_frame none;
 

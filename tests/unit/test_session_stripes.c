@@ -2,7 +2,7 @@
  * Large messages over several bulk channels, and the checksums of all messages, against one
  * session: where each stripe begins, when a message is complete, what a changed byte does.
  */
-#include "far_side.h"
+#include "far_bulk.h"
 
 #include "diag/checksum.h"
 

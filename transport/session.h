@@ -129,7 +129,6 @@ struct twi_timing {
 	uint64_t bytes;
 };
 
-/* A receive that the peer has announced. */
 struct twi_announced {
 	uint64_t tag, room;
 	uint8_t space;
@@ -286,10 +285,8 @@ bool twi_session_quiet(const struct twi_session *session);
  */
 void twi_session_ping(struct twi_session *session);
 
-/* Puts an ACK into the control buffer if one is owed. True when it did. */
+/* Puts an ACK into the control buffer if one is owed: true when it did; a BYE: this side closes. */
 bool twi_session_ack(struct twi_session *session);
-
-/* Puts a BYE into the control buffer: this side closes in order. */
 void twi_session_bye(struct twi_session *session);
 
 /* Ends every operation with `status`; later ones get it too, after what has arrived whole. */

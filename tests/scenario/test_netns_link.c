@@ -5,59 +5,14 @@
  *
  * TOW_TEST_SEED replays sizes, contents, withdrawals and losses (not the kernel's timing).
  */
-#include "netlab_side.h"
-
-#define LIMIT (60 * NL_SECOND)
+#include "netlab_judge.h"
 
 static uint64_t seed;
-
-/* Both sides' counts fit each other; what they did is printed. */
-static void judge(const struct nl_world *world, const struct nl_job *job, bool in_time)
-{
-	const struct nl_count *a = &job->count[0], *b = &job->count[1];
-
-	for (int side = 0; side < 2; side++) {
-		if (job->count[side].failure[0] != '\0')
-			printf("%s\n", job->count[side].failure);
-	}
-	if (!in_time || world->status[0] != 0 || world->status[1] != 0)
-		fail_msg("the sides ended with %#x and %#x", world->status[0], world->status[1]);
-	assert_int_equal(a->sent, b->received);
-	assert_int_equal(b->sent, a->received);
-	assert_int_equal(a->sent_bytes, b->received_bytes);
-	assert_int_equal(b->sent_bytes, a->received_bytes);
-	assert_int_equal(a->sent + a->withdrawn, job->plan.messages);
-	assert_int_equal(b->sent + b->withdrawn, job->plan.messages);
-	assert_true(a->pings > 0);
-	printf("%llu and %llu messages of %llu KiB arrived, %llu and %llu were taken back, "
-	       "%llu answers; packets passed %llu, lost %llu, for want of room %llu\n",
-	       (unsigned long long)a->sent, (unsigned long long)b->sent,
-	       (unsigned long long)(a->sent_bytes + b->sent_bytes) >> 10,
-	       (unsigned long long)a->withdrawn, (unsigned long long)b->withdrawn,
-	       (unsigned long long)a->pings,
-	       (unsigned long long)(world->link.queue[0].passed + world->link.queue[1].passed),
-	       (unsigned long long)(world->link.queue[0].lost + world->link.queue[1].lost),
-	       (unsigned long long)(world->link.queue[0].full + world->link.queue[1].full));
-}
-
-static void run(struct nl_job *job, struct nl_shape shape, nl_script script, void *arg)
-{
-	struct nl_world world;
-	bool in_time;
-
-	if (!nl_world_open(&world, job->plan.seed, nl_run_side, job))
-		fail_msg("%s", world.reason);
-	world.link.shape = shape;
-	in_time = nl_world_run(&world, LIMIT, script, arg);
-	nl_world_close(&world);
-	judge(&world, job, in_time);
-	nl_job_close(job);
-}
 
 static void test_clean(void **state)
 {
 	(void)state;
-	run(nl_job_open(seed), (struct nl_shape){ 0 }, NULL, NULL);
+	nl_test(nl_job_open(seed), (struct nl_shape){ 0 }, NULL, NULL);
 }
 
 static void test_delay(void **state)
@@ -66,7 +21,7 @@ static void test_delay(void **state)
 
 	(void)state;
 	job->plan.messages = 200;
-	run(job, (struct nl_shape){ .delay_ns = 5 * NL_MS, .jitter_ns = NL_MS }, NULL, NULL);
+	nl_test(job, (struct nl_shape){ .delay_ns = 5 * NL_MS, .jitter_ns = NL_MS }, NULL, NULL);
 }
 
 static void test_loss_of_1_percent(void **state)
@@ -74,7 +29,7 @@ static void test_loss_of_1_percent(void **state)
 	struct nl_job *job = nl_job_open(seed + 2);
 
 	(void)state;
-	run(job, (struct nl_shape){ .loss_ppm = 10000 }, NULL, NULL);
+	nl_test(job, (struct nl_shape){ .loss_ppm = 10000 }, NULL, NULL);
 }
 
 static void test_loss_of_5_percent(void **state)
@@ -84,7 +39,7 @@ static void test_loss_of_5_percent(void **state)
 	(void)state;
 	job->plan.messages = 60;
 	job->plan.largest = 256 << 10;
-	run(job, (struct nl_shape){ .loss_ppm = 50000 }, NULL, NULL);
+	nl_test(job, (struct nl_shape){ .loss_ppm = 50000 }, NULL, NULL);
 }
 
 static void test_rate(void **state)
@@ -93,8 +48,8 @@ static void test_rate(void **state)
 
 	(void)state;
 	job->plan.messages = 120;
-	run(job, (struct nl_shape){ .bytes_per_second = 12500000, .delay_ns = NL_MS / 5 }, NULL,
-	    NULL);
+	nl_test(job, (struct nl_shape){ .bytes_per_second = 12500000, .delay_ns = NL_MS / 5 }, NULL,
+		NULL);
 }
 
 static void test_all_of_it(void **state)
@@ -104,12 +59,12 @@ static void test_all_of_it(void **state)
 	(void)state;
 	job->plan.messages = 60;
 	job->plan.largest = 256 << 10;
-	run(job,
-	    (struct nl_shape){ .bytes_per_second = 12500000,
-			       .delay_ns = 2 * NL_MS,
-			       .jitter_ns = NL_MS,
-			       .loss_ppm = 10000 },
-	    NULL, NULL);
+	nl_test(job,
+		(struct nl_shape){ .bytes_per_second = 12500000,
+				   .delay_ns = 2 * NL_MS,
+				   .jitter_ns = NL_MS,
+				   .loss_ppm = 10000 },
+		NULL, NULL);
 }
 
 struct stopping {
@@ -143,17 +98,10 @@ static void test_stopped_peer(void **state)
 		(void)state;
 		/* A deadline of a stopped side passes while it is stopped; that is no news here. */
 		stopping.job->plan.withdrawn_ppt = 0;
-		run(stopping.job, (struct nl_shape){ .delay_ns = NL_MS }, stop_for_a_while,
-		    &stopping);
+		nl_test(stopping.job, (struct nl_shape){ .delay_ns = NL_MS }, stop_for_a_while,
+			&stopping);
 		assert_true(stopping.going_ns != 0);
 	}
-}
-
-static int probe_side(int side, void *arg)
-{
-	(void)side;
-	(void)arg;
-	return 0;
 }
 
 int main(void)
@@ -167,14 +115,9 @@ int main(void)
 		cmocka_unit_test(test_all_of_it),
 		cmocka_unit_test(test_stopped_peer),
 	};
-	struct nl_world world;
 
-	if (!nl_world_open(&world, 1, probe_side, NULL)) {
-		printf("skipped: no network namespaces here: %s\n", world.reason);
+	if (!nl_possible())
 		return 77;
-	}
-	nl_world_run(&world, 5 * NL_SECOND, NULL, NULL);
-	nl_world_close(&world);
 	seed = twt_seed();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

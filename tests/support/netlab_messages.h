@@ -52,7 +52,7 @@ static inline bool nl_step_send(struct nl_traffic *t, struct nl_send *slot)
 	} else if (nl_right(nl_fate_of(t->plan, t->side, slot->number), status)) {
 		t->withdrawn[t->withdrawn_count++] = slot->number;
 		t->count->withdrawn++;
-	} else if (!t->gone) {
+	} else if (!nl_excused(t, status)) {
 		return nl_fail(t, "a send", slot->number, status);
 	}
 	return true;
@@ -134,7 +134,7 @@ static inline bool nl_step_receive(struct nl_traffic *t, struct nl_send *slot)
 		t->count->refused++;
 		return nl_receive_again(t, slot);
 	}
-	return t->gone || nl_fail(t, "a receive", slot->number, status);
+	return nl_excused(t, status) || nl_fail(t, "a receive", slot->number, status);
 }
 
 static inline bool nl_idle(const struct nl_send *slots)
@@ -153,7 +153,7 @@ static inline bool nl_step_notices_out(struct nl_traffic *t)
 	int status;
 
 	if (nl_ended(t, &t->notice_out, &status, &bytes)) {
-		if (status != TOW_OK && !t->gone)
+		if (status != TOW_OK && !nl_excused(t, status))
 			return nl_fail(t, "a notice", t->notice_words[0], status);
 		t->all_said |= t->notice_words[0] == t->plan->messages;
 	}
@@ -195,7 +195,7 @@ static inline bool nl_step_notices_in(struct nl_traffic *t)
 
 	if (nl_ended(t, &t->notice_in, &status, &bytes)) {
 		if (status != TOW_OK)
-			return t->gone || nl_fail(t, "hearing a notice", 0, status);
+			return nl_excused(t, status) || nl_fail(t, "hearing a notice", 0, status);
 		t->all_heard = t->notice_words[1] == t->plan->messages;
 		if (!t->all_heard && !nl_take_notice(t, t->notice_words[1]))
 			return false;

@@ -28,11 +28,13 @@ static inline bool nl_step_asking(struct nl_traffic *t)
 	uint64_t bytes;
 	int status;
 
-	if (nl_ended(t, &t->ping_out, &status, &bytes) && status != TOW_OK && !t->gone)
+	if (nl_ended(t, &t->ping_out, &status, &bytes) && status != TOW_OK &&
+	    !nl_excused(t, status))
 		return nl_fail(t, "asking", t->ping_number, status);
 	if (nl_ended(t, &t->ping_in, &status, &bytes)) {
 		if (status != TOW_OK)
-			return t->gone || nl_fail(t, "an answer", t->ping_number, status);
+			return nl_excused(t, status) ||
+			       nl_fail(t, "an answer", t->ping_number, status);
 		if (memcmp(in, out, bytes) != 0 || bytes != nl_ping_bytes(t, t->ping_number))
 			return nl_fail(t, "an answer is another", t->ping_number, status);
 		t->ping_number++;
@@ -58,11 +60,13 @@ static inline bool nl_step_answering(struct nl_traffic *t)
 	uint64_t bytes, number;
 	int status;
 
-	if (nl_ended(t, &t->ping_out, &status, &bytes) && status != TOW_OK && !t->gone)
+	if (nl_ended(t, &t->ping_out, &status, &bytes) && status != TOW_OK &&
+	    !nl_excused(t, status))
 		return nl_fail(t, "answering", t->ping_number, status);
 	if (nl_ended(t, &t->ping_in, &status, &bytes)) {
 		if (status != TOW_OK)
-			return t->gone || nl_fail(t, "a question", t->ping_number, status);
+			return nl_excused(t, status) ||
+			       nl_fail(t, "a question", t->ping_number, status);
 		memcpy(&number, in, 8);
 		t->pings_over = number == UINT64_MAX;
 		if (!t->pings_over && number != t->ping_number++)

@@ -83,6 +83,12 @@ static inline bool nl_started(struct nl_traffic *t, const char *what, uint64_t n
 	return status == TOW_OK || nl_fail(t, what, number, status);
 }
 
+/* Is this how an operation ends whose peer has gone? */
+static inline bool nl_excused(const struct nl_traffic *t, int status)
+{
+	return t->gone && status == TOW_EPEER;
+}
+
 static inline bool nl_say(struct nl_traffic *t, const void *data, uint64_t bytes, uint64_t tag,
 			  struct tow_op **op_out)
 {

@@ -93,6 +93,7 @@ void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	char text[16];
 
 	note_error(at);
+	snprintf(at->why, sizeof(at->why), "%s", tow_error_message());
 	twi_log(lane->base.engine->diag, 3, "peer %s: %s connection: %s", peer->base.address,
 		line_name(line, text), at->error);
 	cut(lane, peer, line);
@@ -137,10 +138,10 @@ static void gone(struct twi_tcp_peer *peer, const struct twi_tcp_line *line, uin
 	uint64_t ms = (now_ns - line->broken_ns) / MS_NS;
 
 	twi_error(TOW_EPEER,
-		  "peer %s is gone: %s; its connection broke %llu.%03llu s ago and was dialed %u "
-		  "times in vain; the last error: %.90s",
+		  "peer %s is gone: %s; its connection broke %llu.%03llu s ago (%s) and was dialed "
+		  "%u times in vain; the last error: %.90s",
 		  peer->base.address, how, (unsigned long long)ms / 1000,
-		  (unsigned long long)ms % 1000, line->attempts, line->error);
+		  (unsigned long long)ms % 1000, line->why, line->attempts, line->error);
 	twi_tcp_peer_lost(peer, peer->base.closed ? TOW_ECLOSED : TOW_EPEER);
 }
 

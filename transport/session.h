@@ -68,7 +68,7 @@ struct twi_unexpected;
 #define TWI_RETAIN_BYTES       (4u << 20) /* sent, and not known to be received */
 #define TWI_RETAIN_CHUNK_BYTES (64u << 10)
 #define TWI_ACK_EVERY          256
-#define TWI_RECEIVED_EVERY     (16u << 10)  /* said with an ACK */
+#define TWI_RECEIVED_EVERY     (4u << 10)  /* said with an ACK */
 #define TWI_RECEIVED_URGENT    (64u << 10)  /* said without one */
 #define TWI_CREDIT_MAX         (1ull << 30) /* of what a peer grants, this much is used */
 #define TWI_CHUNK_BYTES        (8u << 20)   /* what a message taken back may cost in padding */
@@ -165,8 +165,7 @@ struct twi_session {
 	struct twi_tx_chunk *tx_first, *tx_send, *tx_last, *tx_spare;
 	uint32_t tx_send_at; /* in tx_send: the first byte that is not sent */
 	uint32_t tx_chunk_bytes, tx_chunks, tx_spares;
-	bool control_broken;
-	bool pong_owed, ping_owed;
+	bool control_broken, pong_owed, ping_owed;
 	bool stuck; /* the peer does not read: more is owed than there can be operations */
 	struct twi_frame *owed; /* control frames that must be said, for which there was no room */
 	uint32_t owed_count, owed_room;
@@ -211,6 +210,7 @@ struct twi_session {
 	/* receives announced by the peer: session_announce.c */
 	struct twi_announced announced[TWI_ANNOUNCED_MAX];
 	unsigned announced_count;
+	bool offers; /* a large message was sent: tags are looked at from now on */
 	uint64_t last_seq[TWI_SEQ_BUCKETS]; /* of the last message sent, by a hash of its tag */
 	uint64_t large_tags; /* bit h: the last message with such a tag that came was large */
 };

@@ -63,19 +63,21 @@ static void test_announcements_that_do_not_hold(void **state)
 
 	(void)state;
 	assert_int_equal(say(TWI_FRAME_ANNOUNCE, 1, 1, LARGE), TOW_EPROTOCOL); /* of nothing sent */
+	send_op(LARGE, 2); /* before that there is nothing to announce for */
+	expect(TWI_FRAME_RTS, 1);
 	send_op(10, 1);
-	expect(TWI_FRAME_EAGER, 1);
-	assert_int_equal(say(TWI_FRAME_ANNOUNCE, 0, 1, LARGE), TOW_OK); /* that takes it */
+	expect(TWI_FRAME_EAGER, 2);
+	assert_int_equal(say(TWI_FRAME_ANNOUNCE, 1, 1, LARGE), TOW_OK); /* that takes it */
 	assert_int_equal(session->announced_count, 0);
-	assert_int_equal(say(TWI_FRAME_ANNOUNCE, 1, 1, LARGE - 1), TOW_OK);      /* too small */
-	assert_int_equal(say_flags(TWI_FRAME_ANNOUNCE, 1, 1, 1, LARGE), TOW_OK); /* another space */
+	assert_int_equal(say(TWI_FRAME_ANNOUNCE, 2, 1, LARGE - 1), TOW_OK);      /* too small */
+	assert_int_equal(say_flags(TWI_FRAME_ANNOUNCE, 1, 2, 1, LARGE), TOW_OK); /* another space */
 	send_op(LARGE, 1);
 	assert_int_equal(hear(&frame), TWI_FRAME_RTS);
 	assert_int_equal(frame.flags, 0);
 	assert_int_equal(session->announced_count, 1);
 	/* and no more than so many are kept */
 	for (unsigned i = 0; i < 2 * TWI_ANNOUNCED_MAX; i++)
-		assert_int_equal(say(TWI_FRAME_ANNOUNCE, 2, 1, LARGE), TOW_OK);
+		assert_int_equal(say(TWI_FRAME_ANNOUNCE, 3, 1, LARGE), TOW_OK);
 	assert_int_equal(session->announced_count, TWI_ANNOUNCED_MAX);
 	/* nor sent: each is the receiver's to end */
 	for (unsigned i = 0; i < TWI_READY_MAX + 5; i++)

@@ -111,8 +111,8 @@ static void open_tcp4(struct twi_auto_endpoint *endpoint, const char *host,
 		return;
 	out->tcp4_port = port_of(sub);
 	out->tcp4_count = (uint8_t)twi_min(count, (unsigned)TWI_AUTO_TCP4_MAX);
-	for (unsigned i = 0; i < out->tcp4_count; i++)
-		memcpy(out->tcp4[i], &hosts[i], sizeof(out->tcp4[i]));
+	for (unsigned i = 0; i < 4u * out->tcp4_count; i++)
+		out->tcp4[i / 4][i % 4] = ((const uint8_t *)&hosts[i / 4].s_addr)[i % 4];
 }
 
 static void open_tcp6(struct twi_auto_endpoint *endpoint, const char *host,
@@ -129,8 +129,8 @@ static void open_tcp6(struct twi_auto_endpoint *endpoint, const char *host,
 		return;
 	out->tcp6_port = port_of(sub);
 	out->tcp6_count = (uint8_t)twi_min(count, (unsigned)TWI_AUTO_TCP6_MAX);
-	for (unsigned i = 0; i < out->tcp6_count; i++)
-		memcpy(out->tcp6[i], &hosts[i], sizeof(out->tcp6[i]));
+	for (unsigned i = 0; i < 16u * out->tcp6_count; i++)
+		out->tcp6[i / 16][i % 16] = hosts[i / 16].s6_addr[i % 16];
 }
 
 /*

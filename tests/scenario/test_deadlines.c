@@ -1,6 +1,7 @@
 /*
  * test_deadlines.c - the descriptor of tow_fd fires for what is due though nothing comes: deadlines
- * of operations, whoever started them, and of handshakes; and 60,000 operations end, none early.
+ * of operations, whoever started them, and of handshakes, copies of a device that is polled; and
+ * 60,000 operations end, none early.
  */
 #include "pair.h"
 
@@ -151,6 +152,38 @@ static void test_deadline_of_a_lane(void **state)
 	close(listener);
 }
 
+/* Copies whose device must be asked whether they have ended (the plugin's are, the second time). */
+static void test_polled_copies(void **state)
+{
+	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_device_memory *memory;
+	struct tow_device *device;
+	char spec[600];
+	unsigned done = 0;
+	struct tow_op *op;
+	void *host;
+	int fd;
+
+	(void)state;
+	snprintf(spec, sizeof(spec), "pjrt:%s/tests/libfake_pjrt.so", getenv("TOW_TEST_BUILD"));
+	TWT_OK(tow_fd(runtime, &fd));
+	TWT_OK(tow_device_open(runtime, spec, &device));
+	TWT_OK(tow_device_alloc(device, 4096, &memory));
+	TWT_OK(tow_alloc(runtime, 4096, 0, &host));
+	options.done = count;
+	options.user = &done;
+	for (unsigned i = 1; i <= 20; i++) {
+		TWT_OK(tow_device_copy_start(device, TOW_TO_DEVICE, memory, 0, host, 4096, &options,
+					     &op));
+		serve(fd, &done, i);
+		assert_true(tow_op_test(op) >= 0);
+		TWT_OK(tow_op_release(op));
+	}
+	TWT_OK(tow_free(runtime, host));
+	TWT_OK(tow_device_free(memory));
+	TWT_OK(tow_device_close(device));
+}
+
 static unsigned early;
 
 static void never_early(struct tow_op *op, const struct tow_result *result)
@@ -252,6 +285,7 @@ int main(void)
 		cmocka_unit_test(test_own_deadline),
 		cmocka_unit_test(test_deadline_of_another_thread),
 		cmocka_unit_test(test_deadline_of_a_lane),
+		cmocka_unit_test(test_polled_copies),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_all_rows),
 		cmocka_unit_test(test_forgotten),

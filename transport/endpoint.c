@@ -47,8 +47,11 @@ void twi_peer_teardown(struct tow_peer *peer)
 
 void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer)
 {
-	struct twi_list *entry = twi_list_first(&endpoint->accepts);
+	struct twi_list *entry;
 
+	if (endpoint->parent != NULL)
+		endpoint = endpoint->parent;
+	entry = twi_list_first(&endpoint->accepts);
 	peer->shown = true;
 	if (entry != NULL) {
 		struct tow_op *op = twi_container_of(entry, struct tow_op, link);
@@ -111,6 +114,19 @@ static int check_engine(const struct twi_engine *engine, const char *call)
 	return TOW_OK;
 }
 
+/* Looks names up while other threads may drive. */
+static int resolve(const struct twi_lane *lane, const char *address, bool passive,
+		   char out[TOW_ADDRESS_MAX])
+{
+	if (lane->ops->resolve != NULL)
+		return lane->ops->resolve(address, passive, out);
+	if (strlen(address) >= TOW_ADDRESS_MAX)
+		return twi_error(TOW_EINVAL, "address %s://%.100s...: it has over %d bytes",
+				 lane->ops->scheme, address, TOW_ADDRESS_MAX - 1);
+	snprintf(out, TOW_ADDRESS_MAX, "%s", address);
+	return TOW_OK;
+}
+
 static int check_options(const struct tow_op_options *options, const char *call)
 {
 	if (options == NULL || options->size >= sizeof(*options))
@@ -140,7 +156,10 @@ static struct twi_lane *lane_of(struct twi_engine *engine, const char *address,
 			return lane;
 		}
 	}
-	twi_error(TOW_EINVAL, "address %.100s: it begins with none of tcp://, loop://", address);
+	twi_error(TOW_EINVAL,
+		  "address %.100s: it begins with none of tow://, tcp://, shm://, ofi://, loop:// "
+		  "that this runtime has (knob lanes)",
+		  address);
 	return NULL;
 }
 
@@ -149,6 +168,7 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 {
 	struct twi_engine *engine;
 	struct twi_lane *lane;
+	char numbers[TOW_ADDRESS_MAX];
 	const char *rest;
 	int status;
 
@@ -159,9 +179,12 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 	status = check_engine(engine, "tow_endpoint_open");
 	if (status < 0)
 		return status;
-	enter(engine);
 	lane = lane_of(engine, address, &rest);
-	status = lane == NULL ? TOW_EINVAL : lane->ops->endpoint_open(lane, rest, endpoint_out);
+	status = lane == NULL ? TOW_EINVAL : resolve(lane, rest, true, numbers);
+	if (status < 0)
+		return status;
+	enter(engine);
+	status = lane->ops->endpoint_open(lane, numbers, endpoint_out);
 	twi_engine_leave(engine);
 	return status;
 }
@@ -202,6 +225,7 @@ TOW_PUBLIC int tow_connect_start(struct tow_endpoint *endpoint, const char *addr
 {
 	struct twi_engine *engine;
 	struct twi_lane *lane;
+	char numbers[TOW_ADDRESS_MAX];
 	struct tow_op *op;
 	const char *rest;
 	int status;
@@ -215,20 +239,22 @@ TOW_PUBLIC int tow_connect_start(struct tow_endpoint *endpoint, const char *addr
 		status = check_options(options, "tow_connect_start");
 	if (status < 0)
 		return status;
+	lane = lane_of(engine, address, &rest);
+	if (lane == NULL)
+		return TOW_EINVAL;
+	if (lane != endpoint->lane)
+		return twi_error(TOW_EINVAL, "address %.100s is of another lane than endpoint %s",
+				 address, endpoint->address);
+	status = resolve(lane, rest, false, numbers);
+	if (status < 0)
+		return status;
 	op = twi_op_acquire(engine, TWI_OP_CONNECT, options);
 	if (op == NULL)
 		return TOW_EBUSY;
 	op->endpoint = endpoint;
 	op->lane_ops = endpoint->lane->ops;
 	enter(engine);
-	lane = lane_of(engine, address, &rest);
-	if (lane == NULL)
-		status = TOW_EINVAL;
-	else if (lane != endpoint->lane)
-		status = twi_error(TOW_EINVAL, "address %.100s is of another lane than endpoint %s",
-				   address, endpoint->address);
-	else
-		status = lane->ops->connect(endpoint, rest, op);
+	status = lane->ops->connect(endpoint, numbers, op);
 	if (status < 0) {
 		twi_op_discard(op);
 	} else {

@@ -171,11 +171,16 @@ static int add_sources(struct tow_runtime *runtime)
 static int open_lanes(struct twi_engine *engine)
 {
 	static const struct twi_lane_ops *const lanes[] = { &twi_lane_loop, &twi_lane_tcp };
+	int known = twi_lanes_check(engine->knobs.lanes);
 
+	if (known < 0)
+		return known;
 	for (unsigned i = 0; i < twi_array_count(lanes); i++) {
 		int status;
 
 		if (engine->virtual_clock && lanes[i]->id != TWI_LANE_LOOP)
+			continue;
+		if (!twi_lanes_allow(engine->knobs.lanes, lanes[i]->id))
 			continue;
 		status = lanes[i]->open(engine, &engine->lanes[lanes[i]->id]);
 		if (status < 0)

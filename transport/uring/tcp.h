@@ -164,12 +164,12 @@ int twi_tcp_resolve(const char *address, bool passive, struct sockaddr_storage *
 		    socklen_t *bytes_out);
 void twi_tcp_format(const struct sockaddr_storage *address, char out[TOW_ADDRESS_MAX]);
 
-/* [event: 4][ring: 4][generation: 16][slot: 32] */
+/* [event: 4][ring: 5][generation: 16][slot: 31] */
 static inline uint64_t twi_tcp_tag(const struct twi_ring *ring, enum twi_tcp_event event,
 				   uint16_t generation, uint32_t slot)
 {
-	return twi_ring_tag(TWI_LANE_TCP, (uint64_t)event << 52 | (uint64_t)ring->index << 48 |
-						  (uint64_t)generation << 32 | slot);
+	return twi_ring_tag(TWI_LANE_TCP, (uint64_t)event << 52 | (uint64_t)ring->index << 47 |
+						  (uint64_t)generation << 31 | slot);
 }
 
 /* A request, or NULL when the calling thread has no ring or the queue is stuck. */

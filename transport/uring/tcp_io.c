@@ -415,8 +415,8 @@ void twi_tcp_completed(struct twi_lane *base, uint64_t user_data, int res, uint3
 {
 	struct twi_tcp_lane *lane = (struct twi_tcp_lane *)(void *)base;
 	enum twi_tcp_event event = (enum twi_tcp_event)(user_data >> 52 & 15);
-	uint32_t bit = 1u << (user_data >> 48 & 15), index = (uint32_t)user_data;
-	uint16_t generation = (uint16_t)(user_data >> 32);
+	uint32_t bit = 1u << (user_data >> 47 & 31), index = (uint32_t)user_data & 0x7fffffffu;
+	uint16_t generation = (uint16_t)(user_data >> 31);
 	struct twi_tcp_slot *slot;
 
 	if (event == TWI_TCP_SEND_ZC) {

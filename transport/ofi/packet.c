@@ -11,7 +11,7 @@
 /* What each type may have. */
 static const struct {
 	bool space, checksum, seq, tag;
-	uint32_t payload_min, payload_max; /* UINT32_MAX: eager_max_bytes */
+	uint32_t payload_min, payload_max; /* UINT32_MAX: what the receiver takes */
 	uint64_t value_min, value_max;
 } rules[TWI_OFI_TYPE_END] = {
 	[TWI_OFI_AUTH] = { .payload_min = TWI_OFI_AUTH_HEAD,
@@ -31,6 +31,7 @@ static const struct {
 			  .tag = true,
 			  .payload_min = TWI_OFI_OFFER_BYTES,
 			  .payload_max = TWI_OFI_OFFER_BYTES,
+			  .value_min = 1,
 			  .value_max = TWI_WIRE_U63_MAX },
 	[TWI_OFI_CTS] = { .seq = true,
 			  .tag = true,
@@ -46,6 +47,7 @@ static const struct {
 	[TWI_OFI_REFUSE] = { .seq = true,
 			     .value_min = TWI_OFI_REFUSE_TRUNCATED,
 			     .value_max = TWI_OFI_REFUSE_END - 1 },
+	[TWI_OFI_BYE] = { .value_max = TWI_WIRE_STATUS_MAX },
 };
 
 void twi_ofi_packet_put(uint8_t *out, const struct twi_ofi_packet *p)
@@ -60,7 +62,7 @@ void twi_ofi_packet_put(uint8_t *out, const struct twi_ofi_packet *p)
 }
 
 /* NULL: nothing is wrong. */
-static const char *judge(const struct twi_ofi_packet *p, uint8_t reserved, uint32_t eager_max_bytes)
+static const char *judge(const struct twi_ofi_packet *p, uint8_t reserved, uint32_t payload_max_bytes)
 {
 	uint32_t payload_max;
 
@@ -68,7 +70,7 @@ static const char *judge(const struct twi_ofi_packet *p, uint8_t reserved, uint3
 		return "the packet type is unknown";
 	payload_max = rules[p->type].payload_max;
 	if (payload_max == UINT32_MAX)
-		payload_max = eager_max_bytes;
+		payload_max = payload_max_bytes;
 	if (reserved != 0)
 		return "a reserved field is not zero";
 	if (p->space >= (rules[p->type].space ? TWI_SPACE_COUNT : 1))
@@ -88,7 +90,7 @@ static const char *judge(const struct twi_ofi_packet *p, uint8_t reserved, uint3
 	return NULL;
 }
 
-int twi_ofi_packet_get(const uint8_t *in, size_t bytes, uint32_t eager_max_bytes,
+int twi_ofi_packet_get(const uint8_t *in, size_t bytes, uint32_t payload_max_bytes,
 		       struct twi_ofi_packet *out, const char **fault_out)
 {
 	struct twi_ofi_packet p;
@@ -111,7 +113,7 @@ int twi_ofi_packet_get(const uint8_t *in, size_t bytes, uint32_t eager_max_bytes
 		.tag = twi_get_le64(in + 32),
 		.value = twi_get_le64(in + 40),
 	};
-	*fault_out = judge(&p, (uint8_t)(first >> 24), eager_max_bytes);
+	*fault_out = judge(&p, (uint8_t)(first >> 24), payload_max_bytes);
 	if (*fault_out == NULL && p.payload_bytes != bytes - TWI_OFI_HEAD_BYTES)
 		*fault_out = "the payload length is not the message's";
 	if (*fault_out != NULL)
@@ -162,7 +164,7 @@ int twi_ofi_auth_get(const uint8_t *in, size_t bytes, struct twi_ofi_auth *out)
 
 void twi_ofi_hello_put(uint8_t *out, const struct twi_ofi_hello *hello)
 {
-	twi_put_le64(out, hello->eager_max_bytes);
+	twi_put_le64(out, hello->payload_max_bytes);
 	twi_put_le64(out + 8, hello->credit_bytes);
 	twi_put_le64(out + 16, (hello->tagged ? 1u : 0u) | (hello->read ? 2u : 0u));
 	twi_put_le64(out + 24, 0);
@@ -170,14 +172,14 @@ void twi_ofi_hello_put(uint8_t *out, const struct twi_ofi_hello *hello)
 
 int twi_ofi_hello_get(const uint8_t *in, struct twi_ofi_hello *out)
 {
-	uint64_t eager = twi_get_le64(in), credit = twi_get_le64(in + 8);
+	uint64_t payload_max = twi_get_le64(in), credit = twi_get_le64(in + 8);
 	uint64_t ways = twi_get_le64(in + 16);
 
-	if (eager > TWI_OFI_EAGER_MAX || credit < twi_frame_cost(0) ||
+	if (payload_max > TWI_OFI_PAYLOAD_MAX || payload_max < TWI_OFI_PAYLOAD_MIN || credit < twi_frame_cost(0) ||
 	    credit > TWI_WIRE_CREDIT_MAX || ways > 3 || twi_get_le64(in + 24) != 0)
 		return TOW_EPROTOCOL;
 	*out = (struct twi_ofi_hello){
-		.eager_max_bytes = (uint32_t)eager,
+		.payload_max_bytes = (uint32_t)payload_max,
 		.credit_bytes = credit,
 		.tagged = (ways & 1) != 0,
 		.read = (ways & 2) != 0,

@@ -36,7 +36,8 @@
 #define TWI_OFI_OFFER_BYTES 48
 #define TWI_OFI_VERSION     1u
 #define TWI_OFI_MAGIC       0x0001004946574f54ull /* "TOWFI", 0, and the version */
-#define TWI_OFI_EAGER_MAX   (1u << 20)
+#define TWI_OFI_PAYLOAD_MIN 1024u /* of a packet, that everybody takes */
+#define TWI_OFI_PAYLOAD_MAX (1u << 20)
 #define TWI_OFI_AUTH_MAX    256u /* bytes of authentication in one packet */
 
 enum twi_ofi_type {
@@ -52,7 +53,7 @@ enum twi_ofi_type {
 	TWI_OFI_REFUSE,   /* the receiver does not want it: value = enum twi_ofi_refusal */
 	TWI_OFI_PING,     /* say something */
 	TWI_OFI_PONG,
-	TWI_OFI_BYE, /* the last packet */
+	TWI_OFI_BYE, /* the last packet: value = minus the status that says why */
 	TWI_OFI_TYPE_END
 };
 
@@ -90,7 +91,7 @@ struct twi_ofi_auth {
 
 /* Payload of HELLO. */
 struct twi_ofi_hello {
-	uint32_t eager_max_bytes;
+	uint32_t payload_max_bytes; /* of a packet: what it takes */
 	uint64_t credit_bytes;
 	bool tagged, read; /* ways in which it can receive */
 };
@@ -109,7 +110,7 @@ void twi_ofi_packet_put(uint8_t *out, const struct twi_ofi_packet *packet);
  * Reads and checks `bytes` of a message. TOW_OK; TOW_EPROTOCOL with *fault_out, a static text, and
  * *out untouched.
  */
-int twi_ofi_packet_get(const uint8_t *in, size_t bytes, uint32_t eager_max_bytes,
+int twi_ofi_packet_get(const uint8_t *in, size_t bytes, uint32_t payload_max_bytes,
 		       struct twi_ofi_packet *out, const char **fault_out);
 
 /* Payloads. The bytes of a get are those of an accepted packet of the type. put: bytes written. */

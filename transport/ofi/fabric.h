@@ -67,6 +67,9 @@ bool twi_ofi_reads_in_order(const char *provider);
 /* True when a tagged send into the posted buffer is quicker there than a read. */
 bool twi_ofi_prefers_tagged(const char *provider);
 
+/* It sends again by itself only when it is called, whatever its descriptor says. */
+bool twi_ofi_is_driven(const char *provider);
+
 struct twi_ofi_candidate {
 	struct twi_ofi_offer offer;
 	unsigned score;

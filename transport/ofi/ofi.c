@@ -122,6 +122,8 @@ static unsigned port_progress(struct twi_ofi_port *port)
 
 	if (!port->dead)
 		count += move(port);
+	if (count > 0)
+		port->nap_ns = 0;
 	now = twi_engine_now(port->lane->base.engine);
 	if (twi_unlikely(now >= port->timer_ns))
 		twi_ofi_timers(port, now);

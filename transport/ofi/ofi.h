@@ -48,7 +48,7 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
-#include "transport/ofi/open_auth.h"
+#include "transport/auth.h"
 
 #define TWI_OFI_SMALL_BYTES  256u /* of a packet in a small slot */
 #define TWI_OFI_SMALL_SLOTS  512u
@@ -65,6 +65,7 @@
 #define TWI_OFI_EARLY_MAX    4096u
 #define TWI_OFI_LINGER_NS    (1000ull * 1000 * 1000)
 #define TWI_OFI_LET_GO_NS    (2000ull * 1000 * 1000)
+#define TWI_OFI_NAP_NS       (20ull * 1000)
 #define TWI_OFI_BUSY_NS      (200ull * 1000)
 #define TWI_OFI_IDLE_NS      (10ull * 1000 * 1000)
 #define TWI_OFI_TIMINGS      1024u
@@ -189,6 +190,7 @@ struct twi_ofi_peer {
 	struct twi_list by_seq[TWI_OFI_SEQ_BUCKETS];
 	struct twi_ofi_owed *owed;
 	uint32_t owed_count, owed_room;
+	uint32_t gives; /* large messages that are offered or on their way */
 	uint32_t slots; /* packets of ours that libfabric has, or will get */
 	uint32_t number_out, number_in;
 	uint32_t eager_max_bytes; /* what goes small: fits the other side and its credit */
@@ -226,8 +228,10 @@ struct twi_ofi_port {
 	uint64_t inject_bytes, message_bytes_max;
 	bool local_mr, virtual_addresses, reads, tagged, reads_in_order, prefers_tagged;
 	bool multi_recv, registered, dead;
+	bool driven; /* it must be called again and again while something is on its way */
 	int wait_fd; /* -1: the queue is polled */
 	uint32_t armed_rings;
+	uint64_t nap_ns;
 	bool asleep_ok; /* the last fi_trywait: waiting on the descriptor is safe */
 
 	uint8_t *memory; /* of the pool: slots, buffers, cells */
@@ -317,7 +321,7 @@ void twi_ofi_peer_describe(struct tow_peer *base, struct twi_emit *emit);
 /* Everything ends now: for a lane that is closed. The port is freed. */
 void twi_ofi_port_end(struct twi_ofi_port *port);
 void twi_ofi_timers(struct twi_ofi_port *port, uint64_t now_ns);
-uint64_t twi_ofi_due(const struct twi_ofi_port *port, uint64_t now_ns);
+uint64_t twi_ofi_due(struct twi_ofi_port *port, uint64_t now_ns);
 
 /* ofi_hello.c: the handshake. */
 int twi_ofi_dial(struct tow_endpoint *endpoint, const char *address, struct tow_op *op);

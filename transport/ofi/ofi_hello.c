@@ -124,8 +124,14 @@ static int on_auth(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packe
 				 peer->base.address);
 	peer->there = auth.from;
 	status = twi_auth_in(&peer->auth, auth.auth, auth.auth_bytes, &used);
-	if (status < 0)
-		return status;
+	if (status < 0) {
+		char why[TWI_ERROR_BYTES];
+
+		/* what the other side is to know of it, and then the reason again */
+		snprintf(why, sizeof(why), "%s", tow_error_message());
+		say_auth(peer);
+		return twi_error(status, "%s", why);
+	}
 	if (used != auth.auth_bytes)
 		return twi_error(TOW_EPROTOCOL, "peer %s: there is something behind the AUTH",
 				 peer->base.address);
@@ -191,7 +197,7 @@ void twi_ofi_stranger(struct twi_ofi_port *port, const struct twi_ofi_packet *pa
 		twi_count(engine->diag, TWI_C_handshakes_refused, 1);
 		return;
 	}
-	twi_auth_start(&peer->auth, &(struct twi_job_key){0}, false, "ofi");
+	twi_auth_start(&peer->auth, &engine->job_key, false, "ofi");
 	peer->number_in = 1;
 	status = twi_ofi_greeted(peer, packet, payload);
 	if (status < 0)
@@ -222,7 +228,7 @@ int twi_ofi_dial(struct tow_endpoint *base, const char *text, struct tow_op *op)
 	peer->connector = true;
 	peer->dial = op;
 	op->lane_state = peer;
-	twi_auth_start(&peer->auth, &(struct twi_job_key){0}, true, "ofi");
+	twi_auth_start(&peer->auth, &base->engine->job_key, true, "ofi");
 	status = say_auth(peer);
 	if (status < 0) {
 		op->lane_state = NULL;

@@ -449,22 +449,42 @@ void twi_ofi_timers(struct twi_ofi_port *port, uint64_t now_ns)
 	port->timer_ns = next;
 }
 
-uint64_t twi_ofi_due(const struct twi_ofi_port *port, uint64_t now_ns)
+/* Somebody waits for something here. */
+static bool busy(const struct twi_ofi_port *port)
 {
-	uint64_t due = port->timer_ns;
+	if (port->in_flight > 0 || port->strangers > 0 || port->closing > 0)
+		return true;
+	for (uint32_t i = 0; i < port->peer_room; i++) {
+		const struct twi_ofi_peer *peer = port->peers[i];
 
-	if (port->dead)
-		return twi_list_empty(&port->ailing) ? due : now_ns;
-	if (!twi_list_empty(&port->ailing) || (port->wait_fd >= 0 && !port->asleep_ok))
+		if (peer != NULL && peer->state == TWI_OFI_UP &&
+		    (peer->match.posted_count > 0 || !twi_list_empty(&peer->pulls) ||
+		     !twi_list_empty(&peer->queued) || peer->gives > 0))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Without a descriptor the queue is looked at ever more seldom: a waiter that has polled in vain
+ * for spin_ns sleeps for 20 us at first, and doubles that as long as nothing comes.
+ */
+uint64_t twi_ofi_due(struct twi_ofi_port *port, uint64_t now_ns)
+{
+	uint64_t due = port->timer_ns, most;
+
+	if (!twi_list_empty(&port->ailing))
 		return now_ns;
-	if (!twi_list_empty(&port->blocked) || !twi_list_empty(&port->retry) ||
-	    !twi_list_empty(&port->sending))
-		return twi_min(due, now_ns + TWI_OFI_BUSY_NS);
-	if (port->wait_fd < 0)
-		due = twi_min(due, now_ns + (port->in_flight > 0 || port->strangers > 0
-						     ? TWI_OFI_BUSY_NS
-						     : TWI_OFI_IDLE_NS));
-	return due;
+	if (port->dead)
+		return due;
+	if (port->wait_fd >= 0 && !port->asleep_ok)
+		return now_ns;
+	if (port->wait_fd >= 0 && !port->driven && twi_list_empty(&port->blocked) &&
+	    twi_list_empty(&port->retry) && twi_list_empty(&port->sending))
+		return due;
+	most = busy(port) ? TWI_OFI_BUSY_NS : TWI_OFI_IDLE_NS;
+	port->nap_ns = twi_min(twi_max(port->nap_ns * 2, TWI_OFI_NAP_NS), most);
+	return twi_min(due, now_ns + port->nap_ns);
 }
 
 static void describe_candidates(const struct twi_ofi_port *port, struct twi_emit *emit)

@@ -155,14 +155,15 @@ static int open_endpoint(struct twi_ofi_port *port)
 	}
 	if (err == 0)
 		err = -fi_ep_bind(port->ep, &port->cq->fid, FI_TRANSMIT | FI_RECV);
-	if (err == 0 && port->multi_recv &&
-	    fi_setopt(&port->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least,
-		      sizeof(least)) != 0)
-		port->multi_recv = false;
 	if (err == 0) {
 		what = "fi_enable";
 		err = -fi_enable(port->ep);
 	}
+	/* Only now: before it is enabled an endpoint of libfabric's shm crashes on this. */
+	if (err == 0 && port->multi_recv &&
+	    fi_setopt(&port->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least,
+		      sizeof(least)) != 0)
+		port->multi_recv = false;
 	if (err == 0) {
 		what = "fi_getname";
 		err = -fi_getname(&port->ep->fid, port->name.bytes, &name_bytes);
@@ -192,6 +193,7 @@ static void read_info(struct twi_ofi_port *port)
 	if (port->tag_mask < UINT32_MAX)
 		port->tagged = false;
 	port->reads_in_order = twi_ofi_reads_in_order(port->provider);
+	port->driven = twi_ofi_is_driven(port->provider);
 	port->prefers_tagged = twi_ofi_prefers_tagged(port->provider);
 }
 

@@ -32,6 +32,7 @@ void twi_ofi_give_free(struct twi_ofi_give *give)
 	atomic_thread_fence(memory_order_seq_cst);
 	twi_list_remove(&give->link);
 	twi_list_push_back(&port->give_free, &give->link);
+	give->peer->gives--;
 	give->op = NULL;
 	give->way = 0;
 	give->ending = 0;
@@ -185,6 +186,7 @@ static bool send_offer(struct twi_ofi_peer *peer, struct tow_op *op)
 	twi_list_remove(&give->link);
 	give->op = op;
 	give->peer = peer;
+	peer->gives++;
 	op->lane_state = give;
 	twi_count(peer->base.engine->diag, TWI_C_rendezvous_sends, 1);
 	twi_list_remove(&op->link);

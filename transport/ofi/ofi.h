@@ -50,29 +50,29 @@
 
 #include "transport/auth.h"
 
-#define TWI_OFI_SMALL_BYTES  256u /* of a packet in a small slot */
-#define TWI_OFI_SMALL_SLOTS  512u
-#define TWI_OFI_RESERVE      128u /* small slots that messages leave for control */
-#define TWI_OFI_BIG_SLOTS    48u
-#define TWI_OFI_BUFFERS      32u /* single receives, without FI_MULTI_RECV */
-#define TWI_OFI_MULTI        8u  /* buffers with it, each of this many of the largest packets */
-#define TWI_OFI_GIVES        512u
-#define TWI_OFI_PULLS        128u
-#define TWI_OFI_READS        4u         /* of one message at a time */
-#define TWI_OFI_READ_BYTES   (8u << 20) /* of one read */
-#define TWI_OFI_PEERS_MAX    4096u
-#define TWI_OFI_STRANGERS    256u /* handshakes at once */
-#define TWI_OFI_EARLY_MAX    4096u
-#define TWI_OFI_LINGER_NS    (1000ull * 1000 * 1000)
-#define TWI_OFI_LET_GO_NS    (2000ull * 1000 * 1000)
-#define TWI_OFI_NAP_NS       (20ull * 1000)
-#define TWI_OFI_BUSY_NS      (200ull * 1000)
-#define TWI_OFI_IDLE_NS      (10ull * 1000 * 1000)
-#define TWI_OFI_TIMINGS      1024u
-#define TWI_OFI_ACK_EVERY    256u
-#define TWI_OFI_SEQ_BUCKETS  64u
-#define TWI_OFI_CREDIT_MAX   (1ull << 30)
-#define TWI_OFI_SAMPLE       1024u /* one message in so many has a checksum */
+#define TWI_OFI_SMALL_BYTES 256u /* of a packet in a small slot */
+#define TWI_OFI_SMALL_SLOTS 512u
+#define TWI_OFI_RESERVE     128u /* small slots that messages leave for control */
+#define TWI_OFI_BIG_SLOTS   48u
+#define TWI_OFI_BUFFERS     32u /* single receives, without FI_MULTI_RECV */
+#define TWI_OFI_MULTI       8u  /* buffers with it, each of this many of the largest packets */
+#define TWI_OFI_GIVES       512u
+#define TWI_OFI_PULLS       128u
+#define TWI_OFI_READS       4u         /* of one message at a time */
+#define TWI_OFI_READ_BYTES  (8u << 20) /* of one read */
+#define TWI_OFI_PEERS_MAX   4096u
+#define TWI_OFI_STRANGERS   256u /* handshakes at once */
+#define TWI_OFI_EARLY_MAX   4096u
+#define TWI_OFI_LINGER_NS   (1000ull * 1000 * 1000)
+#define TWI_OFI_LET_GO_NS   (2000ull * 1000 * 1000)
+#define TWI_OFI_NAP_NS      (20ull * 1000)
+#define TWI_OFI_BUSY_NS     (200ull * 1000)
+#define TWI_OFI_IDLE_NS     (10ull * 1000 * 1000)
+#define TWI_OFI_TIMINGS     1024u
+#define TWI_OFI_ACK_EVERY   256u
+#define TWI_OFI_SEQ_BUCKETS 64u
+#define TWI_OFI_CREDIT_MAX  (1ull << 30)
+#define TWI_OFI_SAMPLE      1024u /* one message in so many has a checksum */
 
 struct twi_ofi_peer;
 struct twi_ofi_port;
@@ -107,7 +107,7 @@ struct twi_ofi_buffer {
 /* A large message of ours that is offered, until it has arrived or was taken back. */
 struct twi_ofi_give {
 	struct twi_ofi_req req; /* of its tagged send */
-	struct twi_list link;   /* free; or on port->sending: waits to be sent, whole or in pieces */
+	struct twi_list link; /* free; or on port->sending: waits to be sent, whole or in pieces */
 	struct tow_op *op;
 	struct twi_ofi_peer *peer;
 	volatile uint64_t *cell;
@@ -256,7 +256,7 @@ struct twi_ofi_port {
 	struct twi_ofi_peer **peers;
 	uint32_t peer_room, peer_count, strangers, closing;
 	uint64_t logged_ns; /* the last line about a handshake that failed */
-	uint64_t timer_ns; /* when handshakes and silence are looked at next */
+	uint64_t timer_ns;  /* when handshakes and silence are looked at next */
 	uint64_t let_go_ns; /* when the port is closed for the requests it does not let go; 0: no */
 };
 

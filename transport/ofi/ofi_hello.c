@@ -35,7 +35,8 @@ static int say_auth(struct twi_ofi_peer *peer)
 		packet.payload_bytes = (uint32_t)twi_ofi_auth_put(payload, peer->here,
 								  &peer->port->name, step, bytes);
 		if (!twi_ofi_send_packet(peer, &packet, payload, NULL, true))
-			return twi_error(TOW_EBUSY, "too much is on its way for a handshake with %s",
+			return twi_error(TOW_EBUSY,
+					 "too much is on its way for a handshake with %s",
 					 peer->base.address);
 	}
 	return TOW_OK;
@@ -69,6 +70,7 @@ static int come_up(struct twi_ofi_peer *peer)
 	if (!peer->connector && peer->port->endpoint == NULL)
 		return twi_error(TOW_EREFUSED, "peer %s connects to an endpoint that was closed",
 				 peer->base.address);
+	twi_auth_wipe(&peer->auth);
 	peer->state = TWI_OFI_UP;
 	peer->port->strangers--;
 	peer->port->timer_ns = 0;
@@ -97,16 +99,15 @@ static int on_hello(struct twi_ofi_peer *peer, const uint8_t *payload)
 		return twi_error(TOW_EPROTOCOL, "peer %s: the HELLO is out of bounds",
 				 peer->base.address);
 	peer->heard_hello = true;
-	peer->remote_credit_bytes =
-		twi_min(hello.credit_bytes, (uint64_t)TWI_OFI_CREDIT_MAX);
+	peer->remote_credit_bytes = twi_min(hello.credit_bytes, (uint64_t)TWI_OFI_CREDIT_MAX);
 	credit = peer->remote_credit_bytes / 2;
 	credit -= twi_min(credit, (uint64_t)twi_frame_cost(0));
 	peer->eager_max_bytes =
 		(uint32_t)twi_min(twi_min((uint64_t)peer->base.engine->knobs.eager_max_bytes,
 					  (uint64_t)hello.payload_max_bytes),
 				  credit);
-	peer->piece_bytes = twi_min(peer->port->packet_bytes - TWI_OFI_HEAD_BYTES,
-				    hello.payload_max_bytes);
+	peer->piece_bytes =
+		twi_min(peer->port->packet_bytes - TWI_OFI_HEAD_BYTES, hello.payload_max_bytes);
 	peer->can_tagged = hello.tagged && peer->port->tagged;
 	return TOW_OK;
 }

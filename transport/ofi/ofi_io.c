@@ -490,8 +490,8 @@ void twi_ofi_arm(struct twi_ofi_port *port)
 		return;
 	}
 	io_uring_prep_poll_add(sqe, port->wait_fd, POLLIN);
-	sqe->user_data = twi_ring_tag(TWI_LANE_OFI, (uint64_t)engine->ring->index << 48 |
-							    (uint64_t)port->index);
+	sqe->user_data = twi_ring_tag(TWI_LANE_OFI,
+				      (uint64_t)engine->ring->index << 48 | (uint64_t)port->index);
 	port->armed_rings |= bit;
 }
 

@@ -170,6 +170,7 @@ void twi_ofi_peer_free(struct twi_ofi_peer *peer)
 		port->strangers--;
 	if (peer->state == TWI_OFI_CLOSING)
 		port->closing--;
+	twi_auth_wipe(&peer->auth);
 	free(peer->owed);
 	free(peer);
 }
@@ -514,7 +515,7 @@ void twi_ofi_peer_describe(struct tow_peer *base, struct twi_emit *emit)
 	const struct twi_ofi_port *port = peer->port;
 
 	twi_emit_str(emit, "state",
-		     peer->broken != 0		     ? tow_status_name(peer->broken)
+		     peer->broken != 0                ? tow_status_name(peer->broken)
 		     : peer->state == TWI_OFI_CLOSING ? "closing"
 						      : "up");
 	twi_emit_u64(emit, "messages_sent", peer->seq_sent);

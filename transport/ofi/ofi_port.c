@@ -32,7 +32,7 @@ static void lay_slots(struct twi_ofi_port *port, uint8_t *small, uint8_t *big, u
 		slot->req.owner = slot;
 		slot->big = i >= TWI_OFI_SMALL_SLOTS;
 		slot->data = slot->big ? big + (uint64_t)(i - TWI_OFI_SMALL_SLOTS) *
-							twi_align_up(port->packet_bytes, 64)
+							 twi_align_up(port->packet_bytes, 64)
 				       : small + (uint64_t)i * TWI_OFI_SMALL_BYTES;
 		twi_list_init(&slot->link);
 		twi_list_push_back(slot->big ? &port->big_free : &port->small_free, &slot->link);
@@ -261,9 +261,9 @@ int twi_ofi_port_open(struct twi_ofi_lane *lane, const struct twi_ofi_wish *wish
 	port->lane = lane;
 	port->wait_fd = -1;
 	port->index = lane->next_index++;
-	port->packet_bytes = TWI_OFI_HEAD_BYTES +
-			     (uint32_t)twi_max((uint64_t)engine->knobs.eager_max_bytes,
-					       (uint64_t)TWI_OFI_PAYLOAD_MIN);
+	port->packet_bytes =
+		TWI_OFI_HEAD_BYTES + (uint32_t)twi_max((uint64_t)engine->knobs.eager_max_bytes,
+						       (uint64_t)TWI_OFI_PAYLOAD_MIN);
 	twi_list_init(&port->link);
 	twi_list_init(&port->small_free);
 	twi_list_init(&port->big_free);
@@ -344,9 +344,10 @@ bool twi_ofi_remote(const struct twi_ofi_port *port, const struct twi_region *re
 
 	if (mr == NULL)
 		return false;
-	*address_out = port->virtual_addresses
-			       ? (uint64_t)(uintptr_t)memory
-			       : (uint64_t)((const uint8_t *)memory - (const uint8_t *)region->base);
+	*address_out =
+		port->virtual_addresses
+			? (uint64_t)(uintptr_t)memory
+			: (uint64_t)((const uint8_t *)memory - (const uint8_t *)region->base);
 	*key_out = fi_mr_key(mr);
 	return *key_out != FI_KEY_NOTAVAIL;
 }

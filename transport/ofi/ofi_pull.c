@@ -166,8 +166,8 @@ static void go_read(struct twi_ofi_pull *pull)
 	while (more && !stopped(pull) && (req = free_req(pull)) != NULL) {
 		if (pull->issued < pull->bytes)
 			more = read_payload(pull, req);
-		else if (!pull->cell_asked && (pull->peer->port->reads_in_order ||
-					       pull->landed == pull->bytes))
+		else if (!pull->cell_asked &&
+			 (pull->peer->port->reads_in_order || pull->landed == pull->bytes))
 			more = read_cell(pull, req);
 		else
 			more = false;

@@ -305,7 +305,8 @@ int twi_ofi_asked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet
 	if (op == NULL)
 		return TOW_OK;
 	give = give_of(op);
-	if (op->stage != TWI_STAGE_OFFERED || (packet->value == TWI_OFI_TAGGED && !peer->can_tagged))
+	if (op->stage != TWI_STAGE_OFFERED ||
+	    (packet->value == TWI_OFI_TAGGED && !peer->can_tagged))
 		return twi_error(TOW_EPROTOCOL, "peer %s asks for message %llu twice or wrongly",
 				 peer->base.address, (unsigned long long)packet->seq);
 	op->stage = TWI_STAGE_BULK;

@@ -62,7 +62,8 @@ void twi_ofi_packet_put(uint8_t *out, const struct twi_ofi_packet *p)
 }
 
 /* NULL: nothing is wrong. */
-static const char *judge(const struct twi_ofi_packet *p, uint8_t reserved, uint32_t payload_max_bytes)
+static const char *judge(const struct twi_ofi_packet *p, uint8_t reserved,
+			 uint32_t payload_max_bytes)
 {
 	uint32_t payload_max;
 
@@ -175,8 +176,9 @@ int twi_ofi_hello_get(const uint8_t *in, struct twi_ofi_hello *out)
 	uint64_t payload_max = twi_get_le64(in), credit = twi_get_le64(in + 8);
 	uint64_t ways = twi_get_le64(in + 16);
 
-	if (payload_max > TWI_OFI_PAYLOAD_MAX || payload_max < TWI_OFI_PAYLOAD_MIN || credit < twi_frame_cost(0) ||
-	    credit > TWI_WIRE_CREDIT_MAX || ways > 3 || twi_get_le64(in + 24) != 0)
+	if (payload_max > TWI_OFI_PAYLOAD_MAX || payload_max < TWI_OFI_PAYLOAD_MIN ||
+	    credit < twi_frame_cost(0) || credit > TWI_WIRE_CREDIT_MAX || ways > 3 ||
+	    twi_get_le64(in + 24) != 0)
 		return TOW_EPROTOCOL;
 	*out = (struct twi_ofi_hello){
 		.payload_max_bytes = (uint32_t)payload_max,

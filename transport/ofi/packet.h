@@ -36,7 +36,7 @@
 #define TWI_OFI_OFFER_BYTES 48
 #define TWI_OFI_VERSION     1u
 #define TWI_OFI_MAGIC       0x0001004946574f54ull /* "TOWFI", 0, and the version */
-#define TWI_OFI_PAYLOAD_MIN 1024u /* of a packet, that everybody takes */
+#define TWI_OFI_PAYLOAD_MIN 1024u                 /* of a packet, that everybody takes */
 #define TWI_OFI_PAYLOAD_MAX (1u << 20)
 #define TWI_OFI_AUTH_MAX    256u /* bytes of authentication in one packet */
 

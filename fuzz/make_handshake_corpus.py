@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""make_handshake_corpus.py - writes the seeds of fuzz/corpus/handshake: greetings of every kind, each
-way to break one, what other programs say first, and encrypted records. Inputs open with the two
-bytes that fuzz_handshake.c describes. Run it after a change of the handshake and commit what it
-writes."""
+"""make_handshake_corpus.py - writes the seeds of fuzz/corpus/handshake: greetings of every kind,
+each way to break one, what other programs say first, and encrypted records. Inputs open with the
+two bytes that fuzz_handshake.c describes. Run it after a change of the handshake and commit what
+it writes."""
 import pathlib
 import struct
 

@@ -27,9 +27,9 @@ struct twi_background {
 	pthread_t thread;
 	_Atomic uint32_t stop;
 	struct twi_ring *ring;
-	uint64_t drives;  /* of callers, when it looked last */
-	uint64_t waits;   /* likewise */
-	unsigned same;    /* ticks in which the same wait went on */
+	uint64_t drives; /* of callers, when it looked last */
+	uint64_t waits;  /* likewise */
+	unsigned same;   /* ticks in which the same wait went on */
 	uint64_t tick_ns;
 	uint32_t notices; /* of zero-copy sends, that its ring must fetch */
 	uint64_t due_ns;  /* the deadline that it sleeps for */

@@ -1,16 +1,18 @@
 /*
  * ofi.c - the ofi lane's table: endpoints, and when which port is moved. See ofi.h.
  */
-#include "transport/ofi/ofi.h"
+#include "transport/ofi/ofi_calls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "diag/error.h"
 #include "transport/op.h"
-#include "transport/uring/ring.h"
+#include "transport/watch.h"
 
 #ifdef TWI_HAVE_OFI
+
+#define TIMER_TURNS 16 /* polls for each look at the clock */
 
 static int lane_open(struct twi_engine *engine, struct twi_lane **out)
 {
@@ -117,16 +119,18 @@ static void let_go(struct twi_ofi_port *port)
 
 static unsigned port_progress(struct twi_ofi_port *port)
 {
-	uint64_t now;
 	unsigned count = port->dead ? 0 : twi_ofi_poll(port);
 
 	if (!port->dead)
 		count += move(port);
 	if (count > 0)
 		port->nap_ns = 0;
-	now = twi_engine_now(port->lane->base.engine);
-	if (twi_unlikely(now >= port->timer_ns))
-		twi_ofi_timers(port, now);
+	if (twi_unlikely(port->turns++ % TIMER_TURNS == 0)) {
+		uint64_t now = twi_engine_batch_now(port->lane->base.engine);
+
+		if (now >= port->timer_ns)
+			twi_ofi_timers(port, now);
+	}
 	if (twi_unlikely(!twi_list_empty(&port->ailing)))
 		count += twi_ofi_bury(port);
 	if (twi_unlikely(port->closing > 0))
@@ -157,8 +161,8 @@ static void lane_close(struct twi_lane *base)
 	struct twi_list *entry;
 
 	while (!twi_list_empty(&lane->ports) && twi_now_ns() < until) {
-		if (lane_progress(base) == 0 && base->engine->ring != NULL)
-			twi_ring_sleep(base->engine->ring, TWI_OFI_BUSY_NS);
+		if (lane_progress(base) == 0)
+			twi_watch_nap(base->engine, TWI_OFI_BUSY_NS);
 	}
 	while ((entry = twi_list_first(&lane->ports)) != NULL)
 		twi_ofi_port_end(twi_container_of(entry, struct twi_ofi_port, link));
@@ -221,7 +225,7 @@ static void lane_completed(struct twi_lane *base, uint64_t user_data, int res, u
 			   const void *data)
 {
 	struct twi_ofi_lane *lane = twi_ofi_lane_of(base);
-	uint32_t ring = (uint32_t)(user_data >> 48) & 0xff, index = (uint32_t)user_data;
+	uint32_t index = (uint32_t)user_data;
 	struct twi_list *pos, *next;
 
 	(void)res, (void)flags, (void)data;
@@ -229,7 +233,7 @@ static void lane_completed(struct twi_lane *base, uint64_t user_data, int res, u
 		struct twi_ofi_port *port = twi_container_of(pos, struct twi_ofi_port, link);
 
 		if (port->index == index)
-			port->armed_rings &= ~(1u << ring);
+			port->armed_rings &= ~(1u << twi_watch_ring(user_data));
 	}
 }
 

@@ -10,7 +10,7 @@
  * Of a stranger nothing is looked at but what it takes to answer: its number, its address, its step
  * of authentication.
  */
-#include "transport/ofi/ofi.h"
+#include "transport/ofi/ofi_calls.h"
 
 #ifdef TWI_HAVE_OFI
 

@@ -4,11 +4,10 @@
  * A packet that libfabric does not take (FI_EAGAIN) waits on its peer's list, and all that follow
  * behind it, so the order stays; progress tries again. The slots bound how many can wait.
  */
-#include "transport/ofi/ofi.h"
+#include "transport/ofi/ofi_calls.h"
 
 #ifdef TWI_HAVE_OFI
 
-#include <poll.h>
 #include <stdlib.h>
 
 #include "diag/counter.h"
@@ -16,7 +15,7 @@
 #include "diag/error.h"
 #include "transport/op.h"
 #include "transport/path.h"
-#include "transport/uring/ring.h"
+#include "transport/watch.h"
 
 #define SCRATCH_BYTES 4096u
 #define BATCH         16
@@ -336,7 +335,7 @@ static void on_packet(struct twi_ofi_port *port, const uint8_t *data, size_t byt
 	peer = twi_ofi_peer_find(port, p.session);
 	if (peer == NULL)
 		return; /* closed meanwhile */
-	peer->heard_ns = twi_engine_now(engine);
+	peer->heard_ns = twi_engine_batch_now(engine);
 	if (twi_likely(p.number == peer->number_in))
 		take(peer, &p, data + TWI_OFI_HEAD_BYTES);
 	else
@@ -468,31 +467,16 @@ unsigned twi_ofi_poll(struct twi_ofi_port *port)
 	return events;
 }
 
-/* One-shot, in the ring of whoever is about to sleep. */
+/* Before a sleep: libfabric must agree to it, and its descriptor wakes whoever sleeps. */
 void twi_ofi_arm(struct twi_ofi_port *port)
 {
-	struct twi_engine *engine = port->lane->base.engine;
 	struct fid *fids[1] = { &port->cq->fid };
-	struct io_uring_sqe *sqe;
-	uint32_t bit;
 
 	if (port->wait_fd < 0 || port->dead)
 		return;
-	port->asleep_ok = fi_trywait(twi_ofi_domain_fabric(port->domain), fids, 1) == FI_SUCCESS;
-	if (!port->asleep_ok || engine->ring == NULL)
-		return;
-	bit = 1u << engine->ring->index;
-	if ((port->armed_rings & bit) != 0)
-		return;
-	sqe = twi_ring_sqe(engine->ring);
-	if (sqe == NULL) {
-		port->asleep_ok = false;
-		return;
-	}
-	io_uring_prep_poll_add(sqe, port->wait_fd, POLLIN);
-	sqe->user_data = twi_ring_tag(TWI_LANE_OFI,
-				      (uint64_t)engine->ring->index << 48 | (uint64_t)port->index);
-	port->armed_rings |= bit;
+	port->asleep_ok = fi_trywait(twi_ofi_domain_fabric(port->domain), fids, 1) == FI_SUCCESS &&
+			  twi_watch(port->lane->base.engine, TWI_LANE_OFI, port->index,
+				    port->wait_fd, &port->armed_rings);
 }
 
 #endif

@@ -4,7 +4,7 @@
  * A peer that breaks is only marked where that is found out, as its caller may be in the middle of
  * it; twi_ofi_bury ends it at the next progress.
  */
-#include "transport/ofi/ofi.h"
+#include "transport/ofi/ofi_calls.h"
 
 #ifdef TWI_HAVE_OFI
 
@@ -205,7 +205,7 @@ static void end_sends(struct twi_ofi_peer *peer, int status)
 
 			if (give != NULL && give->req.busy) {
 				give->ending = status; /* libfabric has its memory */
-				twi_list_remove(&op->timed);
+				twi_op_unwatch(op);
 			} else {
 				twi_ofi_op_end(peer, op, status, 0);
 			}
@@ -234,7 +234,7 @@ static void end_receives(struct twi_ofi_peer *peer, int status)
 			continue;
 		}
 		pull->ending = status;
-		twi_list_remove(&pull->op->timed);
+		twi_op_unwatch(pull->op);
 		if (pull->way == TWI_OFI_TAGGED) /* nobody will send it any more */
 			fi_cancel(&peer->port->ep->fid, &pull->reqs[0].ctx);
 	}

@@ -1,7 +1,7 @@
 /*
  * ofi_port.c - a port: a libfabric endpoint with all that belongs to it. See ofi.h.
  */
-#include "transport/ofi/ofi.h"
+#include "transport/ofi/ofi_calls.h"
 
 #ifdef TWI_HAVE_OFI
 

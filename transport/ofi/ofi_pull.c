@@ -1,7 +1,7 @@
 /*
  * ofi_pull.c - large messages on their way in: read, received with a tag, or in pieces. See ofi.h.
  */
-#include "transport/ofi/ofi.h"
+#include "transport/ofi/ofi_calls.h"
 
 #ifdef TWI_HAVE_OFI
 
@@ -49,14 +49,8 @@ static void finish(struct twi_ofi_pull *pull)
 
 	twi_ofi_pull_end(pull);
 	if (twi_unlikely(corrupt)) {
-		twi_error(TOW_ECORRUPT,
-			  "peer %s, lane ofi (%s): message %llu of %llu bytes arrived with another "
-			  "checksum",
-			  peer->base.address, peer->port->provider, (unsigned long long)seq,
-			  (unsigned long long)bytes);
-		twi_log(peer->base.engine->diag, 1, "%s", tow_error_message());
 		twi_ofi_say(peer, TWI_OFI_REFUSE, seq, 0, TWI_OFI_REFUSE_CORRUPT);
-		twi_ofi_op_end(peer, op, TOW_ECORRUPT, bytes);
+		twi_ofi_corrupt(peer, op, bytes);
 		return;
 	}
 	twi_ofi_say(peer, TWI_OFI_DONE, seq, 0, 0);

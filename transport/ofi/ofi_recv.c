@@ -4,7 +4,7 @@
  * A small message is copied once, from libfabric's buffer to the user's; twice when nobody had
  * posted for it, which is counted as a fallback copy.
  */
-#include "transport/ofi/ofi.h"
+#include "transport/ofi/ofi_calls.h"
 
 #ifdef TWI_HAVE_OFI
 
@@ -56,6 +56,21 @@ void twi_ofi_received(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t byt
 	twi_ofi_op_end(peer, op, TOW_OK, bytes);
 }
 
+/* All of it is there, and it is not what was sent. */
+void twi_ofi_corrupt(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t bytes)
+{
+	struct twi_diag *diag = peer->base.engine->diag;
+
+	twi_error(TOW_ECORRUPT,
+		  "peer %s (ofi, %s): message of rpc id %llu, %llu bytes, came with another "
+		  "checksum",
+		  peer->base.address, peer->port->provider,
+		  (unsigned long long)(op->seq << 1 | !peer->connector), (unsigned long long)bytes);
+	twi_log(diag, 1, "%s", tow_error_message());
+	twi_count(diag, TWI_C_checksum_mismatches, 1);
+	twi_ofi_op_end(peer, op, TOW_ECORRUPT, bytes);
+}
+
 /* A view gets memory when the length of its message is known. */
 static int room_for(struct tow_op *op, uint64_t bytes)
 {
@@ -76,6 +91,8 @@ static void deliver(struct twi_ofi_peer *peer, struct twi_ofi_unexpected *messag
 	peer->unexpected_bytes -= message->bytes;
 	if (status < 0)
 		twi_ofi_op_end(peer, op, status, message->bytes);
+	else if (message->corrupt)
+		twi_ofi_corrupt(peer, op, message->bytes);
 	else
 		twi_ofi_received(peer, op, message->bytes);
 	free(message);
@@ -215,16 +232,12 @@ int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 	struct twi_ofi_unexpected *message;
 	struct twi_match_entry *entry;
 	int status = admit(peer, p);
+	bool corrupt;
 
 	if (status < 0)
 		return status;
-	if (twi_unlikely((p->flags & TWI_OFI_CHECKSUM) != 0) &&
-	    twi_checksum(0, payload, p->payload_bytes) != p->checksum)
-		return twi_error(TOW_ECORRUPT,
-				 "peer %s, lane ofi (%s): message %llu of %u bytes arrived with "
-				 "another checksum",
-				 peer->base.address, peer->port->provider,
-				 (unsigned long long)p->seq, p->payload_bytes);
+	corrupt = twi_unlikely((p->flags & TWI_OFI_CHECKSUM) != 0) &&
+		  twi_checksum(0, payload, p->payload_bytes) != p->checksum;
 	entry = twi_match_take_posted(&peer->match, p->tag, p->space);
 	if (twi_likely(entry != NULL)) {
 		struct tow_op *op = twi_container_of(entry, struct tow_op, match);
@@ -236,6 +249,10 @@ int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 			twi_ofi_op_end(peer, op, status, p->payload_bytes);
 			return TOW_OK;
 		}
+		if (twi_unlikely(corrupt)) {
+			twi_ofi_corrupt(peer, op, p->payload_bytes);
+			return TOW_OK;
+		}
 		if (p->payload_bytes <= op->bytes)
 			twi_path_copy_eager(diag, op->data, payload, p->payload_bytes);
 		twi_ofi_received(peer, op, p->payload_bytes);
@@ -244,6 +261,7 @@ int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 	message = unexpected_create(peer, p, p->payload_bytes);
 	if (message == NULL)
 		return TOW_ENOMEM;
+	message->corrupt = corrupt;
 	twi_path_copy_eager(diag, message->data, payload, p->payload_bytes);
 	peer->unexpected_bytes += p->payload_bytes;
 	twi_count(diag, TWI_C_unexpected_bytes, p->payload_bytes);
@@ -383,7 +401,7 @@ bool twi_ofi_abort_recv(struct twi_ofi_peer *peer, struct tow_op *op, int status
 		return false;
 	if (pull->in_flight > 0) {
 		pull->ending = status; /* libfabric has its memory */
-		twi_list_remove(&op->timed);
+		twi_op_unwatch(op);
 		return false;
 	}
 	twi_ofi_say(peer, TWI_OFI_REFUSE, op->seq, 0, TWI_OFI_REFUSE_CANCELED);

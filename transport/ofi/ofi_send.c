@@ -1,7 +1,7 @@
 /*
  * ofi_send.c - messages on their way out: credit, offers, and what the receiver answers. See ofi.h.
  */
-#include "transport/ofi/ofi.h"
+#include "transport/ofi/ofi_calls.h"
 
 #ifdef TWI_HAVE_OFI
 
@@ -273,7 +273,7 @@ bool twi_ofi_abort_send(struct twi_ofi_peer *peer, struct tow_op *op, int status
 		if (give->req.busy) {
 			if (force && give->ending == 0) {
 				give->ending = status; /* libfabric has its memory */
-				twi_list_remove(&op->timed);
+				twi_op_unwatch(op);
 			}
 			return false;
 		}

@@ -51,6 +51,24 @@ static inline void restrict_ways(struct tow_runtime *runtime)
 	}
 }
 
+/* The parent's runtime and endpoint; a provider that is not there ends the process. */
+static inline void open_listener(struct twt_side *side)
+{
+	char address[TOW_ADDRESS_MAX];
+
+	snprintf(address, sizeof(address), "ofi://%s", provider);
+	side->runtime = twt_runtime(POOL);
+	if (tow_endpoint_open(side->runtime, address, &side->endpoint) == TOW_ENOTSUP) {
+		fprintf(stderr, "skipped: %s\n", tow_error_message());
+		if (side->child > 0) {
+			kill(side->child, SIGKILL);
+			waitpid(side->child, NULL, 0);
+		}
+		_exit(MISSING);
+	}
+	restrict_ways(side->runtime);
+}
+
 /* As twt_pair, with the provider's address and the scenario's ways. */
 static inline void open_pair(struct twt_side *side, int (*child)(struct twt_side *side, void *arg))
 {
@@ -77,14 +95,7 @@ static inline void open_pair(struct twt_side *side, int (*child)(struct twt_side
 		exit(status);
 	}
 	close(fds[0]);
-	side->runtime = twt_runtime(POOL);
-	if (tow_endpoint_open(side->runtime, address, &side->endpoint) == TOW_ENOTSUP) {
-		fprintf(stderr, "skipped: %s\n", tow_error_message());
-		kill(side->child, SIGKILL);
-		waitpid(side->child, NULL, 0);
-		_exit(MISSING);
-	}
-	restrict_ways(side->runtime);
+	open_listener(side);
 	TWT_OK(tow_endpoint_address(side->endpoint, where, sizeof(where)));
 	if (write(fds[1], where, sizeof(where)) != (ssize_t)sizeof(where))
 		abort();

@@ -67,6 +67,9 @@ bool twi_ofi_reads_in_order(const char *provider);
 /* True when a tagged send into the posted buffer is quicker there than a read. */
 bool twi_ofi_prefers_tagged(const char *provider);
 
+/* Messages above this size take a much longer way inside the provider; 0: there is no such size. */
+uint32_t twi_ofi_quick_bytes(const char *provider, uint64_t inject_bytes);
+
 /* It sends again by itself only when it is called, whatever its descriptor says. */
 bool twi_ofi_is_driven(const char *provider);
 

@@ -159,6 +159,16 @@ struct twi_ofi_timing {
 	uint64_t seq, start_ns, bytes;
 };
 
+/* A small message that comes in more than one packet; nothing comes between them. */
+struct twi_ofi_filling {
+	struct tow_op *op;                  /* whose memory it goes to, or */
+	struct twi_ofi_unexpected *message; /* where it waits for one; neither: it is dropped */
+	uint8_t *at;
+	uint64_t seq, bytes, left; /* left 0: there is none */
+	uint32_t checksum;
+	bool checked;
+};
+
 enum twi_ofi_state {
 	TWI_OFI_GREETING, /* authentication and HELLO are on their way */
 	TWI_OFI_UP,
@@ -210,6 +220,7 @@ struct twi_ofi_peer {
 	uint64_t seq_received, received_ns;
 	uint64_t unexpected_bytes;
 	uint32_t acks_owed;
+	struct twi_ofi_filling filling;
 	uint32_t held; /* requests in libfabric's hands that touch users' memory */
 };
 
@@ -240,7 +251,8 @@ struct twi_ofi_port {
 	uint32_t packet_bytes; /* the largest packet */
 	struct twi_ofi_slot *slots;
 	struct twi_list small_free, big_free;
-	uint32_t small_count, slots_out;
+	uint32_t small_count, big_count, slots_out;
+	uint32_t quick_bytes; /* larger packets cost a lot more; 0: no such border */
 	struct twi_ofi_buffer buffers[TWI_OFI_BUFFERS];
 	uint32_t buffer_count, buffer_bytes;
 	uint64_t in_flight; /* requests other than receives of packets */

@@ -78,6 +78,10 @@ void twi_ofi_recv(struct tow_peer *base, struct tow_op *op);
 bool twi_ofi_abort_recv(struct twi_ofi_peer *peer, struct tow_op *op, int status, bool force);
 int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
 		  const uint8_t *payload);
+int twi_ofi_more(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
+		 const uint8_t *payload);
+/* The message that is coming will not be whole: its receive ends. */
+void twi_ofi_filling_end(struct twi_ofi_peer *peer, int status);
 int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
 		    const uint8_t *payload);
 int twi_ofi_withdrawn(struct twi_ofi_peer *peer, uint64_t seq);

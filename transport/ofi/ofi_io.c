@@ -27,12 +27,14 @@ struct twi_ofi_slot *twi_ofi_slot_take(struct twi_ofi_port *port, uint32_t bytes
 
 	if (bytes <= TWI_OFI_SMALL_BYTES && (control || port->small_count > TWI_OFI_RESERVE))
 		entry = twi_list_first(&port->small_free);
-	if (entry != NULL)
+	if (entry != NULL) {
 		port->small_count--;
-	else
+	} else {
 		entry = twi_list_first(&port->big_free);
-	if (entry == NULL)
-		return NULL;
+		if (entry == NULL)
+			return NULL;
+		port->big_count--;
+	}
 	twi_list_remove(entry);
 	port->slots_out++;
 	return twi_container_of(entry, struct twi_ofi_slot, link);
@@ -47,6 +49,7 @@ static void slot_free(struct twi_ofi_port *port, struct twi_ofi_slot *slot)
 	twi_list_remove(&slot->link);
 	twi_list_push_back(slot->big ? &port->big_free : &port->small_free, &slot->link);
 	port->small_count += slot->big ? 0 : 1;
+	port->big_count += slot->big ? 1 : 0;
 	port->slots_out--;
 	port->freed = true;
 }
@@ -102,7 +105,7 @@ static void build(struct twi_engine *engine, uint8_t *at, const struct twi_ofi_p
 
 	twi_ofi_packet_put(at, packet);
 	at += TWI_OFI_HEAD_BYTES;
-	if (op != NULL && packet->type == TWI_OFI_EAGER)
+	if (op != NULL && packet->type != TWI_OFI_FRAG)
 		twi_path_copy_eager(engine->diag, at, payload, packet->payload_bytes);
 	else if (op != NULL)
 		twi_path_copy_fallback(engine, twi_claim_reason(&op->claim, true), at, payload,
@@ -137,7 +140,7 @@ bool twi_ofi_send_packet(struct twi_ofi_peer *peer, struct twi_ofi_packet *packe
 		return true;
 	packet->session = peer->there;
 	packet->number = peer->number_out;
-	if (packet->type != TWI_OFI_EAGER)
+	if (packet->type != TWI_OFI_EAGER && packet->type != TWI_OFI_MORE)
 		twi_count(peer->base.engine->diag, TWI_C_control_frames_sent, 1);
 	if (twi_likely(inject(peer, packet, payload, op))) {
 		peer->number_out++;
@@ -206,9 +209,14 @@ static int handle(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 		return twi_ofi_greeted(peer, p, payload);
 	if (peer->state != TWI_OFI_UP)
 		return TOW_OK;
+	if (peer->filling.left > 0 && p->type != TWI_OFI_MORE)
+		return twi_error(TOW_EPROTOCOL, "peer %s: the rest of message %llu is missing",
+				 peer->base.address, (unsigned long long)peer->filling.seq);
 	switch (p->type) {
 	case TWI_OFI_EAGER:
 		return twi_ofi_eager(peer, p, payload);
+	case TWI_OFI_MORE:
+		return twi_ofi_more(peer, p, payload);
 	case TWI_OFI_RTS:
 		return twi_ofi_offered(peer, p, payload);
 	case TWI_OFI_CTS:
@@ -244,7 +252,7 @@ static void take(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, cons
 	peer->number_in++;
 	if (peer->broken != 0)
 		return;
-	if (p->type != TWI_OFI_EAGER)
+	if (p->type != TWI_OFI_EAGER && p->type != TWI_OFI_MORE)
 		twi_count(peer->base.engine->diag, TWI_C_control_frames_received, 1);
 	status = handle(peer, p, payload);
 	if (status == TOW_EPROTOCOL)

@@ -157,6 +157,7 @@ void twi_ofi_peer_free(struct twi_ofi_peer *peer)
 		twi_list_remove(entry);
 		free(twi_container_of(entry, struct twi_ofi_early, link));
 	}
+	twi_ofi_filling_end(peer, TOW_ECLOSED);
 	twi_ofi_drop_unexpected(peer, true);
 	if (namesake(port, peer, &peer->name) == NULL && !port->dead)
 		fi_av_remove(port->av, &peer->address, 1, 0);
@@ -223,6 +224,7 @@ static void end_receives(struct twi_ofi_peer *peer, int status)
 		twi_ofi_op_end(peer, twi_container_of(entry, struct tow_op, match), status, 0);
 	}
 	end_list(peer, &peer->matched, status);
+	twi_ofi_filling_end(peer, status);
 	twi_list_for_each_safe (pos, next, &peer->pulls) {
 		struct twi_ofi_pull *pull = twi_container_of(pos, struct twi_ofi_pull, link);
 

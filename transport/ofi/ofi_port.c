@@ -38,6 +38,7 @@ static void lay_slots(struct twi_ofi_port *port, uint8_t *small, uint8_t *big, u
 		twi_list_push_back(slot->big ? &port->big_free : &port->small_free, &slot->link);
 	}
 	port->small_count = TWI_OFI_SMALL_SLOTS;
+	port->big_count = big_slots;
 }
 
 static void lay_records(struct twi_ofi_port *port, uint64_t *cells)
@@ -193,6 +194,7 @@ static void read_info(struct twi_ofi_port *port)
 	if (port->tag_mask < UINT32_MAX)
 		port->tagged = false;
 	port->reads_in_order = twi_ofi_reads_in_order(port->provider);
+	port->quick_bytes = twi_ofi_quick_bytes(port->provider, port->inject_bytes);
 	port->driven = twi_ofi_is_driven(port->provider);
 	port->prefers_tagged = twi_ofi_prefers_tagged(port->provider);
 }

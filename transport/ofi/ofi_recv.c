@@ -209,7 +209,9 @@ static struct twi_ofi_unexpected *unexpected_create(struct twi_ofi_peer *peer,
 /* Checks what every message must obey: the next number, within the credit. */
 static int admit(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 {
-	uint32_t cost = twi_frame_cost(p->type == TWI_OFI_RTS ? 0 : p->payload_bytes);
+	uint32_t cost = twi_frame_cost(p->type == TWI_OFI_RTS ? 0
+				       : p->value != 0        ? (uint32_t)p->value
+							      : p->payload_bytes);
 
 	if (p->seq != peer->seq_received + 1)
 		return twi_error(TOW_EPROTOCOL, "peer %s sent message %llu after %llu",
@@ -226,6 +228,111 @@ static int admit(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 	return TOW_OK;
 }
 
+/* The last packet of a message that came in several. */
+static void finish_filling(struct twi_ofi_peer *peer)
+{
+	struct twi_ofi_filling *filling = &peer->filling;
+	struct twi_ofi_unexpected *message = filling->message;
+	struct tow_op *op = filling->op;
+	const uint8_t *data = op != NULL ? op->data : message != NULL ? message->data : NULL;
+	bool corrupt = filling->checked && filling->at != NULL &&
+		       twi_checksum(0, data, filling->bytes) != filling->checksum;
+
+	filling->op = NULL;
+	filling->message = NULL;
+	if (message != NULL) {
+		struct twi_match_entry *entry;
+
+		message->corrupt = corrupt;
+		entry = twi_match_arrive(&peer->match, &message->match);
+		if (entry != NULL)
+			deliver(peer, message, twi_container_of(entry, struct tow_op, match));
+		return;
+	}
+	give_credit(peer, filling->bytes);
+	if (op != NULL && corrupt)
+		twi_ofi_corrupt(peer, op, filling->bytes);
+	else if (op != NULL)
+		twi_ofi_received(peer, op, filling->bytes);
+}
+
+static void fill(struct twi_ofi_peer *peer, const uint8_t *payload, uint32_t bytes)
+{
+	struct twi_ofi_filling *filling = &peer->filling;
+
+	if (filling->at != NULL) {
+		twi_path_copy_eager(peer->base.engine->diag, filling->at, payload, bytes);
+		filling->at += bytes;
+	}
+	filling->left -= bytes;
+	if (filling->left == 0)
+		finish_filling(peer);
+}
+
+void twi_ofi_filling_end(struct twi_ofi_peer *peer, int status)
+{
+	struct twi_ofi_filling *filling = &peer->filling;
+	struct tow_op *op = filling->op;
+
+	free(filling->message);
+	*filling = (struct twi_ofi_filling){ .op = NULL };
+	if (op != NULL)
+		twi_ofi_op_end(peer, op, status, 0);
+}
+
+/* The first packet of several: where do they go? */
+static int begin_filling(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
+			 const uint8_t *payload)
+{
+	struct twi_match_entry *entry = twi_match_take_posted(&peer->match, p->tag, p->space);
+	struct twi_ofi_filling *filling = &peer->filling;
+	struct twi_diag *diag = peer->base.engine->diag;
+	struct tow_op *op;
+	int status;
+
+	*filling = (struct twi_ofi_filling){
+		.seq = p->seq,
+		.bytes = p->value,
+		.left = p->value,
+		.checksum = p->checksum,
+		.checked = (p->flags & TWI_OFI_CHECKSUM) != 0,
+	};
+	if (entry == NULL) {
+		filling->message = unexpected_create(peer, p, p->value);
+		if (filling->message == NULL)
+			return TOW_ENOMEM;
+		filling->at = filling->message->data;
+		peer->unexpected_bytes += p->value;
+		twi_count(diag, TWI_C_unexpected_bytes, p->value);
+	} else {
+		op = twi_container_of(entry, struct tow_op, match);
+		op->seq = p->seq;
+		status = room_for(op, p->value);
+		if (status < 0) {
+			twi_ofi_op_end(peer, op, status, p->value);
+		} else {
+			op->stage = TWI_STAGE_FILLING;
+			filling->op = op;
+			filling->at = p->value <= op->bytes ? op->data : NULL;
+		}
+	}
+	fill(peer, payload, p->payload_bytes);
+	return TOW_OK;
+}
+
+int twi_ofi_more(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, const uint8_t *payload)
+{
+	const struct twi_ofi_filling *filling = &peer->filling;
+
+	if (filling->left < p->payload_bytes || p->seq != filling->seq ||
+	    p->value != filling->bytes - filling->left)
+		return twi_error(TOW_EPROTOCOL,
+				 "peer %s sent a piece of message %llu that does not follow",
+				 peer->base.address, (unsigned long long)p->seq);
+	fill(peer, payload, p->payload_bytes);
+	return TOW_OK;
+}
+
 int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, const uint8_t *payload)
 {
 	struct twi_diag *diag = peer->base.engine->diag;
@@ -236,6 +343,8 @@ int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 
 	if (status < 0)
 		return status;
+	if (p->value != 0)
+		return begin_filling(peer, p, payload);
 	corrupt = twi_unlikely((p->flags & TWI_OFI_CHECKSUM) != 0) &&
 		  twi_checksum(0, payload, p->payload_bytes) != p->checksum;
 	entry = twi_match_take_posted(&peer->match, p->tag, p->space);

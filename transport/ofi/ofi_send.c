@@ -13,6 +13,8 @@
 #include "diag/error.h"
 #include "transport/op.h"
 
+#define PIECES_MAX 8u
+
 /* Whether message seq carries a checksum. */
 static bool sampled(const struct twi_ofi_peer *peer, uint64_t seq)
 {
@@ -99,9 +101,40 @@ static void charge(struct twi_ofi_peer *peer, struct tow_op *op, uint32_t cost, 
 	timing->bytes = op->bytes;
 }
 
+/* In how many packets a small message goes. */
+static uint32_t pieces_of(const struct twi_ofi_port *port, uint64_t bytes)
+{
+	uint64_t piece = port->quick_bytes - TWI_OFI_HEAD_BYTES;
+
+	if (port->quick_bytes == 0 || bytes <= piece || bytes > piece * PIECES_MAX)
+		return 1;
+	return (uint32_t)((bytes + piece - 1) / piece);
+}
+
+/* There are slots for all of it. */
+static void send_rest(struct twi_ofi_peer *peer, const struct tow_op *op, uint64_t seq,
+		      uint64_t offset)
+{
+	while (offset < op->bytes) {
+		struct twi_ofi_packet packet = {
+			.type = TWI_OFI_MORE,
+			.payload_bytes = (uint32_t)twi_min(
+				op->bytes - offset,
+				(uint64_t)(peer->port->quick_bytes - TWI_OFI_HEAD_BYTES)),
+			.seq = seq,
+			.value = offset,
+		};
+
+		twi_assert(twi_ofi_send_packet(peer, &packet, (const uint8_t *)op->data + offset,
+					       op, true));
+		offset += packet.payload_bytes;
+	}
+}
+
 static bool send_eager(struct twi_ofi_peer *peer, struct tow_op *op)
 {
 	struct twi_diag *diag = peer->base.engine->diag;
+	struct twi_ofi_port *port = peer->port;
 	struct twi_ofi_packet packet = {
 		.type = TWI_OFI_EAGER,
 		.space = op->space,
@@ -109,7 +142,7 @@ static bool send_eager(struct twi_ofi_peer *peer, struct tow_op *op)
 		.seq = peer->seq_sent + 1,
 		.tag = op->tag,
 	};
-	uint32_t cost = twi_frame_cost((uint32_t)op->bytes);
+	uint32_t cost = twi_frame_cost((uint32_t)op->bytes), pieces = pieces_of(port, op->bytes);
 
 	if (!has_credit(peer, op, cost))
 		return false;
@@ -117,8 +150,16 @@ static bool send_eager(struct twi_ofi_peer *peer, struct tow_op *op)
 		packet.flags = TWI_OFI_CHECKSUM;
 		packet.checksum = twi_checksum(0, op->data, op->bytes);
 	}
+	if (pieces > 1 && port->big_count < pieces)
+		return false;
+	if (pieces > 1) {
+		packet.value = op->bytes;
+		packet.payload_bytes = port->quick_bytes - TWI_OFI_HEAD_BYTES;
+	}
 	if (!twi_ofi_send_packet(peer, &packet, op->data, op, false))
 		return false;
+	if (pieces > 1)
+		send_rest(peer, op, packet.seq, packet.payload_bytes);
 	charge(peer, op, cost, true);
 	twi_count(diag, TWI_C_eager_sends, 1);
 	twi_count(diag, TWI_C_send_bytes, op->bytes);

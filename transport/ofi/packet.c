@@ -24,7 +24,12 @@ static const struct {
 			    .checksum = true,
 			    .seq = true,
 			    .tag = true,
-			    .payload_max = UINT32_MAX },
+			    .payload_max = UINT32_MAX,
+			    .value_max = TWI_OFI_PAYLOAD_MAX },
+	[TWI_OFI_MORE] = { .seq = true,
+			   .payload_min = 1,
+			   .payload_max = UINT32_MAX,
+			   .value_max = TWI_OFI_PAYLOAD_MAX },
 	[TWI_OFI_RTS] = { .space = true,
 			  .checksum = true,
 			  .seq = true,
@@ -83,6 +88,9 @@ static const char *judge(const struct twi_ofi_packet *p, uint8_t reserved,
 		return "the payload length is out of bounds";
 	if (rules[p->type].seq ? p->seq > TWI_WIRE_U63_MAX : p->seq != 0)
 		return "the sequence number is out of bounds";
+	if (p->type == TWI_OFI_EAGER && p->value != 0 &&
+	    (p->value <= p->payload_bytes || p->value > payload_max))
+		return "the message's length is out of bounds";
 	if (!rules[p->type].tag && p->tag != 0)
 		return "the tag field is out of bounds";
 	if (p->value < rules[p->type].value_min || p->value > rules[p->type].value_max)

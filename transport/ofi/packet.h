@@ -43,15 +43,16 @@
 enum twi_ofi_type {
 	TWI_OFI_AUTH = 1, /* value = magic; payload: who we are, and a step of authentication */
 	TWI_OFI_HELLO,    /* payload: bounds */
-	TWI_OFI_EAGER,    /* a small message: seq, tag, space, payload */
-	TWI_OFI_RTS,      /* a large one is ready: value = its bytes; payload: where it lies */
-	TWI_OFI_CTS,      /* send message seq: value = enum twi_ofi_way, tag = the tag to use */
-	TWI_OFI_FRAG,     /* a piece of message seq: value = its offset */
-	TWI_OFI_DONE,     /* message seq has arrived whole */
-	TWI_OFI_ACK,      /* seq = highest received, tag = credit given back, value = hold_ns */
-	TWI_OFI_CANCEL,   /* the sender withdraws message seq */
-	TWI_OFI_REFUSE,   /* the receiver does not want it: value = enum twi_ofi_refusal */
-	TWI_OFI_PING,     /* say something */
+	TWI_OFI_EAGER, /* a small message: seq, tag, space, payload; value = its bytes, or 0: all */
+	TWI_OFI_MORE,  /* the rest of the small message just begun: value = its offset */
+	TWI_OFI_RTS,   /* a large one is ready: value = its bytes; payload: where it lies */
+	TWI_OFI_CTS,   /* send message seq: value = enum twi_ofi_way, tag = the tag to use */
+	TWI_OFI_FRAG,  /* a piece of message seq: value = its offset */
+	TWI_OFI_DONE,  /* message seq has arrived whole */
+	TWI_OFI_ACK,   /* seq = highest received, tag = credit given back, value = hold_ns */
+	TWI_OFI_CANCEL, /* the sender withdraws message seq */
+	TWI_OFI_REFUSE, /* the receiver does not want it: value = enum twi_ofi_refusal */
+	TWI_OFI_PING,   /* say something */
 	TWI_OFI_PONG,
 	TWI_OFI_BYE, /* the last packet: value = minus the status that says why */
 	TWI_OFI_TYPE_END

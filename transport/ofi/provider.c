@@ -86,6 +86,22 @@ bool twi_ofi_is_driven(const char *provider)
 	return row < twi_array_count(known) && known[row].driven;
 }
 
+/*
+ * libfabric's shm passes what it can inject through its own queue and goes to the other process'
+ * memory for the rest (0.8 us against 3.5); rxm has buffers of 16 KiB and begins a rendezvous of
+ * its own above.
+ */
+uint32_t twi_ofi_quick_bytes(const char *provider, uint64_t inject_bytes)
+{
+	const char *layer = strchr(provider, ';');
+
+	if (layer != NULL && strcmp(layer, ";ofi_rxm") == 0)
+		return 16384;
+	if (twi_ofi_provider_is(provider, "shm") && inject_bytes >= 1024)
+		return (uint32_t)twi_min(inject_bytes, 16384u);
+	return 0;
+}
+
 /* What makes an offer useless whatever it is called; NULL: nothing. */
 static const char *unfit(const struct twi_ofi_offer *offer, const struct twi_ofi_bits *honoured)
 {

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,17 +21,15 @@
 #define DOZE_TICKS    8u
 #define SLEEP_MAX_NS  (1000ull * 1000 * 1000)
 #define GIVE_WAY_SPIN 500u
-#define BEGIN_MAX_S   1
 
 struct twi_background {
 	struct twi_engine *engine;
 	pthread_t thread;
 	_Atomic uint32_t stop;
-	sem_t begun; /* its ring is there, or cannot be had */
 	struct twi_ring *ring;
-	uint64_t drives; /* of callers, when it looked last */
-	uint64_t waits;  /* likewise */
-	unsigned same;   /* ticks in which the same wait went on */
+	uint64_t drives;  /* of callers, when it looked last */
+	uint64_t waits;   /* likewise */
+	unsigned same;    /* ticks in which the same wait went on */
 	uint64_t tick_ns;
 	uint32_t notices; /* of zero-copy sends, that its ring must fetch */
 	uint64_t due_ns;  /* the deadline that it sleeps for */
@@ -245,10 +242,9 @@ static void *run(void *arg)
 {
 	struct twi_background *bg = arg;
 
-	bool ready = begin(bg);
-
-	sem_post(&bg->begun);
-	while (ready && !stopped(bg)) {
+	if (!begin(bg))
+		return NULL;
+	while (!stopped(bg)) {
 		if (callers_drive(bg))
 			tick(bg);
 		else
@@ -270,7 +266,6 @@ void twi_background_start(struct twi_engine *engine)
 		return; /* the next endpoint tries again */
 	bg->engine = engine;
 	bg->tick_ns = TICK_NS;
-	sem_init(&bg->begun, 0, 0);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	err = pthread_create(&bg->thread, NULL, run, bg);
@@ -278,25 +273,11 @@ void twi_background_start(struct twi_engine *engine)
 	if (err != 0) {
 		twi_log(engine->diag, 2, "nothing moves in the background: pthread_create: %s",
 			strerrordesc_np(err));
-		sem_destroy(&bg->begun);
 		free(bg);
 		return;
 	}
 	pthread_setname_np(bg->thread, "towline");
 	engine->background = bg;
-}
-
-void twi_background_await(struct twi_engine *engine)
-{
-	struct timespec until;
-
-	if (engine->background == NULL)
-		return;
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += BEGIN_MAX_S;
-	while (sem_timedwait(&engine->background->begun, &until) != 0 && errno == EINTR)
-		;
-	sem_post(&engine->background->begun);
 }
 
 void twi_background_stop(struct twi_engine *engine)
@@ -311,6 +292,5 @@ void twi_background_stop(struct twi_engine *engine)
 	twi_engine_leave(engine);
 	pthread_join(bg->thread, NULL);
 	engine->background = NULL;
-	sem_destroy(&bg->begun);
 	free(bg);
 }

@@ -39,10 +39,6 @@ void twi_background_start(struct twi_engine *engine);
 /* Ends it and waits for its end. The engine is not held; no other thread may be in a call. */
 void twi_background_stop(struct twi_engine *engine);
 
-/* Waits, a second at most, until the thread that was started has its ring. The engine is not held.
- */
-void twi_background_await(struct twi_engine *engine);
-
 /* Is the calling thread the one of this engine? */
 bool twi_background_self(const struct twi_engine *engine);
 

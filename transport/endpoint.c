@@ -198,9 +198,6 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 	if (status == TOW_OK)
 		twi_background_start(engine);
 	twi_engine_leave(engine);
-	/* Its ring registers the pool: that must not come late, after a seal. */
-	if (status == TOW_OK && !twi_engine_in_callback(engine))
-		twi_background_await(engine);
 	return status;
 }
 

@@ -180,6 +180,7 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 	struct twi_lane *lane;
 	char numbers[TOW_ADDRESS_MAX];
 	const char *rest;
+	bool started;
 	int status;
 
 	if (runtime == NULL || address == NULL || endpoint_out == NULL)
@@ -195,9 +196,10 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 		return status;
 	enter(engine);
 	status = lane->ops->endpoint_open(lane, numbers, endpoint_out);
-	if (status == TOW_OK)
-		twi_background_start(engine);
+	started = status == TOW_OK && twi_background_start(engine);
 	twi_engine_leave(engine);
+	if (started)
+		twi_background_settle(engine);
 	return status;
 }
 

@@ -73,9 +73,10 @@ struct tow_op_options {
  * knob allows): a connect from such an endpoint to the address of another takes the best lane that
  * both have and that works, and /v1/peers says which and why.
  * Ownership: *endpoint_out is the caller's until tow_endpoint_close.
- * Copies: none. Blocks: while a host name is looked up; not for numbers. Threads: any.
- * Returns: TOW_OK; TOW_EINVAL for an address of another form; TOW_EBUSY when the address is in use;
- * TOW_ENOMEM; TOW_EPERM; TOW_ESYSTEM; TOW_EFORKED.
+ * Copies: none. Blocks: while a host name is looked up (not for numbers), and with the first
+ * endpoint while the library's own thread starts. Threads: any. Returns: TOW_OK; TOW_EINVAL for an
+ * address of another form; TOW_EBUSY when the address is in use; TOW_ENOMEM; TOW_EPERM;
+ * TOW_ESYSTEM; TOW_EFORKED.
  */
 int tow_endpoint_open(struct tow_runtime *runtime, const char *address,
 		      struct tow_endpoint **endpoint_out);

@@ -44,8 +44,8 @@ void twi_session_announce(struct twi_session *session, const struct tow_op *op)
 	    op->bytes <= session->config.eager_max_bytes ||
 	    session->match.posted_count > TWI_ANNOUNCED_MAX)
 		return;
-	if (twi_session_put(session, &frame))
-		session->urgent = true;
+	/* It goes with whatever goes next: a system call of its own costs more than it saves. */
+	twi_session_put(session, &frame);
 }
 
 /* Takes announcement i out; those behind it keep their order. */

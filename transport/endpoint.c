@@ -12,6 +12,7 @@
 #include "transport/engine.h"
 #include "transport/message.h"
 #include "transport/op.h"
+#include "transport/rpc_link.h"
 #include "transport/runtime.h"
 
 static _Atomic uint64_t next_peer_id = 1;
@@ -40,6 +41,7 @@ void twi_peer_teardown(struct tow_peer *peer)
 {
 	if (peer->waiting_at != NULL)
 		peer->waiting_at->ready_count--;
+	twi_link_detach(peer);
 	twi_peer_claims_fini(&peer->claims);
 	twi_list_remove(&peer->ready_link);
 	twi_list_remove(&peer->link);
@@ -347,7 +349,11 @@ int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 		status = check_options(options, call);
 	if (twi_unlikely(status < 0))
 		return status;
-	op = twi_op_acquire(engine, message->kind, options);
+	op = message->op;
+	if (op != NULL)
+		twi_op_embed(op, engine, message->kind, options);
+	else
+		op = twi_op_acquire(engine, message->kind, options);
 	if (twi_unlikely(op == NULL))
 		return TOW_EBUSY;
 	op->peer = peer;
@@ -359,7 +365,9 @@ int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 	op->site = message->site;
 	*op_out = op;
 	enter(engine);
-	if (message->kind == TWI_OP_SEND)
+	if (message->kind == TWI_OP_SEND && message->space != TWI_SPACE_LINK)
+		twi_link_touch(peer, op->start_ns);
+	if (message->kind == TWI_OP_SEND && message->op == NULL)
 		status = twi_claim_room(peer, bytes);
 	if (twi_unlikely(status < 0)) {
 		twi_op_discard(op);

@@ -40,6 +40,7 @@
 
 struct twi_alloclog;
 struct twi_ring;
+struct twi_rpc;
 
 struct twi_engine {
 	_Alignas(64) _Atomic uint32_t held; /* 0 free, else the holder's thread mark */
@@ -62,6 +63,7 @@ struct twi_engine {
 	const _Atomic uint64_t *regions_clock; /* the version of its regions */
 	struct twi_staging staging;            /* part of it */
 	struct twi_alloclog *alloclog;
+	struct twi_rpc *rpc; /* calls; NULL until the first use (rpc.h) */
 	struct tow_options knobs;
 	struct twi_op_table ops;
 	struct twi_list timed;     /* operations with a deadline */

@@ -58,10 +58,13 @@ struct twi_rpc_peer;
 
 /* A receive of an inbox, and what came. */
 struct twi_rpc_slot {
-	struct twi_list link; /* on rpc->slots, or on nothing */
+	struct twi_list link; /* on rpc->slots or rp->inbox */
 	struct twi_rpc_io io;
 	struct twi_rpc_peer *rp;
 	bool own; /* the peer's own: it does not go to another */
+	bool read_due;
+	int status;
+	uint64_t bytes, arrived_ns;
 	uint8_t *data;
 };
 
@@ -129,6 +132,7 @@ struct twi_rpc_peer {
 	struct twi_parcel spare; /* refusals go out with it */
 	uint8_t spare_data[TWI_RPC_HEAD_BYTES + TOW_CALL_TEXT_MAX];
 	/* inbox */
+	struct twi_list inbox; /* twi_rpc_slot.link, in the order in which they were posted */
 	unsigned posted, post_target;
 	struct twi_rpc_slot own;
 };
@@ -306,6 +310,10 @@ int twi_parcel_send(struct twi_parcel *parcel, struct twi_rpc_peer *rp, struct t
  */
 const void *twi_parcel_keep(struct twi_parcel *parcel, const struct twi_rpc *rpc, const void *data,
 			    uint64_t bytes);
+/*
+ * Takes the body back. The header goes on: it is in memory of the parcel's own, and an inbox
+ * depends on getting all that it was promised, in order.
+ */
 void twi_parcel_abort(struct twi_parcel *parcel);
 static inline bool twi_parcel_busy(const struct twi_parcel *parcel)
 {

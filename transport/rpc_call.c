@@ -89,8 +89,14 @@ static void measure(struct twi_call *call, uint64_t posted_ns)
 	uint64_t server = result->match_ns + result->serve_ns, sent = call->out.sent_ns;
 	struct twi_clock_estimate clock;
 
-	/* The header may have come back before its send was seen to be complete. */
-	sent = sent == 0 || sent > call->arrived_ns ? posted_ns : sent;
+	/*
+	 * A header that is too long for one frame is seen to be out only when the server has it,
+	 * and the answer may be here before. It was out when the server's time began, at the
+	 * latest.
+	 */
+	if (sent == 0)
+		sent = posted_ns;
+	sent = twi_min(sent, twi_max(posted_ns, since(call->arrived_ns, server)));
 	result->queue_ns = since(sent, posted_ns);
 	result->wire_ns = since(call->arrived_ns - sent, server);
 	if (call->rp->peer == NULL || !twi_link_clock(call->rp->peer, &clock))
@@ -137,9 +143,7 @@ void twi_call_end(struct twi_call *call, int status, bool tell)
 	twi_list_remove(&call->link);
 	rp->in_flight -= sent;
 	twi_rpc_io_abort(&call->in);
-	twi_rpc_io_abort(&call->out.body);
-	if (status < 0 && tell)
-		twi_rpc_io_abort(&call->out.head);
+	twi_parcel_abort(&call->out);
 	if (call->stream != NULL && status < 0)
 		twi_stream_fail(call->stream, status);
 	else if (call->stream != NULL)

@@ -79,5 +79,4 @@ const void *twi_parcel_keep(struct twi_parcel *parcel, const struct twi_rpc *rpc
 void twi_parcel_abort(struct twi_parcel *parcel)
 {
 	twi_rpc_io_abort(&parcel->body);
-	twi_rpc_io_abort(&parcel->head);
 }

@@ -50,11 +50,10 @@ void *twi_rpc_keep_copy(struct twi_rpc_peer *rp, const void *data, uint64_t byte
 static void post(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot);
 
 /* True: the slot is kept. */
-static bool dispatch(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot, uint64_t bytes,
-		     uint64_t arrived_ns)
+static bool dispatch(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot)
 {
 	struct twi_rpc_head head;
-	const char *wrong = twi_rpc_head_get(slot->data, bytes, &head);
+	const char *wrong = twi_rpc_head_get(slot->data, slot->bytes, &head);
 
 	if (wrong != NULL) {
 		twi_rpc_broken(rp, wrong);
@@ -62,9 +61,9 @@ static bool dispatch(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot, uint64_
 	}
 	switch (head.type) {
 	case TWI_RPC_REQUEST:
-		return twi_serve_request(rp, slot, &head, arrived_ns);
+		return twi_serve_request(rp, slot, &head, slot->arrived_ns);
 	case TWI_RPC_RESPONSE:
-		return twi_call_answered(rp, slot, &head, arrived_ns);
+		return twi_call_answered(rp, slot, &head, slot->arrived_ns);
 	case TWI_RPC_CHUNK:
 		return twi_stream_chunk(rp, slot, &head);
 	case TWI_RPC_WINDOW:
@@ -110,27 +109,45 @@ void twi_rpc_slot_release(struct twi_rpc_slot *slot)
 	twi_rpc_peer_settle(rp);
 }
 
-static void on_inbox(struct tow_op *op, const struct tow_result *result)
+/* What came in one slot. */
+static void read_slot(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot)
 {
-	struct twi_rpc_slot *slot = op->user;
-	struct twi_rpc_peer *rp = slot->rp;
-
-	slot->io.busy = false;
+	twi_list_remove(&slot->link);
+	slot->read_due = false;
 	rp->posted--;
-	if (result->status < 0 && result->status != TOW_ETRUNCATED) {
-		twi_rpc_lost(rp, result->status);
+	if (slot->status < 0 && slot->status != TOW_ETRUNCATED) {
+		twi_rpc_lost(rp, slot->status);
 		twi_rpc_slot_release(slot);
 		return;
 	}
 	if (rp->posted == 0)
 		rp->post_target = twi_min(rp->post_target * 2, TWI_RPC_POSTED_MAX);
-	rp->holds++; /* over what follows */
-	if (result->status == TOW_ETRUNCATED)
+	if (slot->status == TOW_ETRUNCATED)
 		twi_rpc_broken(rp, "it is longer than it may be");
-	if (result->status == TOW_ETRUNCATED ||
-	    !dispatch(rp, slot, result->bytes, op->start_ns + op->latency_ns))
+	if (slot->status == TOW_ETRUNCATED || !dispatch(rp, slot))
 		twi_rpc_slot_release(slot);
 	fill(rp);
+}
+
+/*
+ * Slots are matched in the order in which they were posted, but a message too long for one frame is
+ * complete after a short one behind it. They are read in order.
+ */
+static void on_inbox(struct tow_op *op, const struct tow_result *result)
+{
+	struct twi_rpc_slot *slot = op->user;
+	struct twi_rpc_peer *rp = slot->rp;
+	struct twi_list *entry;
+
+	slot->io.busy = false;
+	slot->read_due = true;
+	slot->status = result->status;
+	slot->bytes = result->bytes;
+	slot->arrived_ns = op->start_ns + op->latency_ns;
+	rp->holds++; /* over what follows */
+	while ((entry = twi_list_first(&rp->inbox)) != NULL &&
+	       twi_container_of(entry, struct twi_rpc_slot, link)->read_due)
+		read_slot(rp, twi_container_of(entry, struct twi_rpc_slot, link));
 	rp->holds--;
 	twi_rpc_peer_settle(rp);
 }
@@ -144,9 +161,11 @@ static void post(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot)
 					     .tag = TWI_RPC_INBOX_TAG };
 
 	rp->posted++;
+	twi_list_push_back(&rp->inbox, &slot->link);
 	if (rp->peer == NULL ||
 	    twi_rpc_io_start(&slot->io, rp->peer, &message, on_inbox, slot) < 0) {
 		rp->posted--;
+		twi_list_remove(&slot->link);
 		twi_rpc_lost(rp, TOW_ECLOSED);
 		twi_rpc_slot_release(slot);
 	}
@@ -181,6 +200,7 @@ static struct twi_rpc_peer *create(struct twi_rpc *rpc, struct tow_peer *peer)
 	twi_list_init(&rp->queued);
 	twi_list_init(&rp->active);
 	twi_list_init(&rp->served);
+	twi_list_init(&rp->inbox);
 	twi_list_init(&rp->own.link);
 	rp->spare.data = rp->spare_data;
 	rp->spare.done = on_refused;

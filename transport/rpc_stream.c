@@ -43,15 +43,16 @@ static void on_pushed(struct twi_parcel *parcel)
 	struct twi_push *push = twi_container_of(parcel, struct twi_push, parcel);
 	struct tow_stream *stream = parcel->owner;
 	struct tow_op *op = push->op;
+	int status = parcel->status;
 
 	push->busy = false;
 	push->op = NULL;
-	/* Dropped by a reader who found it too long: its affair. */
 	if (op != NULL)
-		twi_op_complete(op, parcel->status, parcel->status < 0 ? 0 : op->bytes);
-	if (parcel->status < 0 && parcel->status != TOW_ETRUNCATED && stream->failed == 0 &&
-	    !stream->closed)
-		break_call(stream, parcel->status);
+		twi_op_complete(op, status, status < 0 ? 0 : op->bytes);
+	/* Its reader has dropped it: too long, its affair; else it ends the call, and says why. */
+	if (status < 0 && status != TOW_ETRUNCATED && status != TOW_ECANCELED &&
+	    stream->failed == 0 && !stream->closed)
+		break_call(stream, status);
 	pump_out(stream);
 	settle_owner(stream);
 }
@@ -411,7 +412,7 @@ static void end_pushes(struct tow_stream *stream, int status)
 		struct twi_push *push = &stream->push[i];
 		struct tow_op *op = push->op;
 
-		twi_rpc_io_abort(&push->parcel.body);
+		twi_parcel_abort(&push->parcel);
 		push->op = NULL;
 		if (op != NULL)
 			twi_op_complete(op, status, 0);

@@ -233,8 +233,8 @@ int tow_stream_push_start(struct tow_stream *stream, const void *data, uint64_t 
  * Starts to take the next piece into `data`, of room for `bytes`; with data NULL as a view, in
  * tow_result.data until tow_op_release. tow_result.bytes is its length; 0: the other side has ended
  * its direction, and no piece comes any more. A piece that is too long ends with TOW_ETRUNCATED and
- * is dropped. Ownership, Copies, Blocks: as tow_recv_start. Threads: any; pulls are served in the
- * order in which they were started.
+ * is dropped. Ownership, Copies, Blocks: as tow_recv_start. Threads: any; pieces go to pulls in the
+ * order in which these were started, but a small one may be there before a large one ahead of it.
  * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY; TOW_EFORKED. The operation ends as that of
  * tow_stream_push_start.
  */

@@ -315,7 +315,8 @@ static void test_limits(void **state)
 	tow_op_release(ops[2]);
 	assert_int_equal(tow_reply_start(held[1], 0, NULL, 0, NULL, NULL), TOW_OK);
 	assert_int_equal(finish(ops[1], NULL), TOW_OK);
-	assert_int_equal(tow_call_start(client, "few", big, 100000, NULL, 0, NULL, &ops[2]), TOW_OK);
+	assert_int_equal(tow_call_start(client, "few", big, 100000, NULL, 0, NULL, &ops[2]),
+			 TOW_OK);
 	assert_int_equal(finish(ops[2], &result), TOW_EBUSY); /* holds too much */
 	tow_op_release(ops[1]);
 	tow_op_release(ops[2]);
@@ -325,9 +326,9 @@ static void test_limits(void **state)
 	/* beyond the window they wait at the client */
 	held_count = 0;
 	for (int i = 0; i < 150; i++)
-		assert_int_equal(tow_call_start(client, "hold", &i, sizeof(i), NULL, 0, NULL,
-						&ops[i]),
-				 TOW_OK);
+		assert_int_equal(
+			tow_call_start(client, "hold", &i, sizeof(i), NULL, 0, NULL, &ops[i]),
+			TOW_OK);
 	settle();
 	assert_int_equal(held_count, TOW_CALL_WINDOW);
 	for (int i = 0; i < 150; i++) {

@@ -60,7 +60,8 @@ static void check(const struct world *world, const struct twi_clock_sync *sync, 
 	off = estimate.offset_ns - truth;
 	off = off < 0 ? -off : off;
 	if ((uint64_t)off > estimate.error_ns) {
-		fprintf(stderr, "seed %llu: off by %lld ns, the bound is %llu (rate %g, %g known)\n",
+		fprintf(stderr,
+			"seed %llu: off by %lld ns, the bound is %llu (rate %g, %g known)\n",
 			(unsigned long long)seed, (long long)off,
 			(unsigned long long)estimate.error_ns, world->rate, sync->rate);
 		abort();

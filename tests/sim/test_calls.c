@@ -1,7 +1,7 @@
 /*
- * test_calls.c - calls in a simulated world, by seed: both directions at once, sizes from 0 to 4 MiB,
- * deadlines, cancels, handlers that answer at once, later or never in time, streams, peers that are
- * closed, and networks that delay, stall and cut. Against a plain model: every call ends exactly
+ * test_calls.c - calls in a simulated world, by seed: both directions at once, sizes from 0 to 4
+ *MiB, deadlines, cancels, handlers that answer at once, later or never in time, streams, peers that
+ *are closed, and networks that delay, stall and cut. Against a plain model: every call ends exactly
  * once, with a status that something has given cause for; a good answer is the right one; a handler
  * sees each call at most once, and its request as it was sent.
  *
@@ -28,7 +28,9 @@
 
 enum method { ECHO, LATER, FAIL, MAKE, FEW, NONE, STREAM, METHODS };
 
-static const char *const names[METHODS] = { "echo", "later", "fail", "make", "few", "none", "stream" };
+static const char *const names[METHODS] = {
+	"echo", "later", "fail", "make", "few", "none", "stream"
+};
 
 struct piece {
 	uint64_t bytes;
@@ -119,7 +121,7 @@ static uint8_t byte_of(uint64_t id, uint64_t at)
 static void fill(uint8_t *data, uint64_t bytes, uint64_t id, uint64_t answer)
 {
 	for (uint64_t i = 0; i < bytes; i++)
-		data[i] = i < 8	   ? (uint8_t)(id >> 8 * i)
+		data[i] = i < 8    ? (uint8_t)(id >> 8 * i)
 			  : i < 16 ? (uint8_t)(answer >> 8 * (i - 8))
 				   : byte_of(id, i);
 }
@@ -136,7 +138,7 @@ static uint64_t word(const uint8_t *data)
 static bool same(const uint8_t *data, uint64_t bytes, uint64_t id, uint64_t answer)
 {
 	for (uint64_t i = 0; i < bytes; i++) {
-		uint8_t want = i < 8	? (uint8_t)(id >> 8 * i)
+		uint8_t want = i < 8    ? (uint8_t)(id >> 8 * i)
 			       : i < 16 ? (uint8_t)(answer >> 8 * (i - 8))
 					: byte_of(id, i);
 
@@ -544,8 +546,8 @@ static void start(void)
 	call->response = buffer(call->room);
 	fill(call->request, call->bytes, call->id, call->answer_bytes);
 	call->callback = chance(500);
-	options.flags = (call->view ? TOW_CALL_VIEW : 0) |
-			(call->method == STREAM ? TOW_CALL_STREAM : 0);
+	options.flags =
+		(call->view ? TOW_CALL_VIEW : 0) | (call->method == STREAM ? TOW_CALL_STREAM : 0);
 	options.done = call->callback ? on_done : NULL;
 	options.user = call;
 	if (world.deadlines && chance(300)) {
@@ -677,8 +679,8 @@ static void connect_all(void)
 
 static void set_up(uint64_t seed)
 {
-	static const tow_method_handler handlers[METHODS] = { at_once, in_time, in_time, in_time,
-							      in_time, NULL,	with_stream };
+	static const tow_method_handler handlers[METHODS] = { at_once, in_time, in_time,    in_time,
+							      in_time, NULL,    with_stream };
 	static const int64_t eager[] = { 0, 64, 1000, 16384, 16384, 100000 };
 	struct tow_options options = TOW_OPTIONS_DEFAULT;
 

@@ -105,8 +105,8 @@ static void test_stamps_that_wrap(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing_is_known), cmocka_unit_test(test_even_ways),
-		cmocka_unit_test(test_theirs_is_behind), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_nothing_is_known),   cmocka_unit_test(test_even_ways),
+		cmocka_unit_test(test_theirs_is_behind),   cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_best_of_the_window), cmocka_unit_test(test_stamps_that_wrap),
 	};
 

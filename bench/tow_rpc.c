@@ -8,21 +8,21 @@
  * against are in docs/rpc.md. Exit: 0; 1 when an answer was wrong; 2 when a call failed.
  */
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <towline/towline.h>
 
-#define SECOND 1000000000ull
-#define LARGEST (16u << 20)
-#define WINDOW  64
+#define SECOND    1000000000ull
+#define LARGEST   (16u << 20)
+#define WINDOW    64
 #define ITERS_MAX 20000
 
 static struct {
@@ -171,8 +171,8 @@ static void rate(struct tow_peer *peer, uint8_t *out, uint8_t *in, size_t bytes)
 		}
 	}
 	if (options.json)
-		printf("{\"op\":\"rate\",\"bytes\":%zu,\"window\":%d,\"calls_per_s\":%.0f}\n", bytes,
-		       WINDOW, done / (now_us() - start) * 1e6);
+		printf("{\"op\":\"rate\",\"bytes\":%zu,\"window\":%d,\"calls_per_s\":%.0f}\n",
+		       bytes, WINDOW, done / (now_us() - start) * 1e6);
 	else
 		printf("\n%d at once, %zu bytes: %.0f calls/s\n", WINDOW, bytes,
 		       done / (now_us() - start) * 1e6);

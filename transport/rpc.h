@@ -117,6 +117,7 @@ struct twi_rpc_peer {
 	char address[TOW_ADDRESS_MAX];
 	int dead;   /* below TOW_OK: what calls end with */
 	bool ready; /* OPEN has come */
+	bool declined;
 	uint32_t inline_max, window;
 	uint64_t next_tag;
 	unsigned holds; /* calls, served calls, slots, streams of this peer that are in use */
@@ -282,6 +283,7 @@ struct twi_rpc_method *twi_rpc_method_find(struct twi_rpc *rpc, uint64_t hash);
 /* rpc_peer.c. of: of a peer that is up, opening it when there is none; NULL: message set. */
 struct twi_rpc_peer *twi_rpc_peer_of(struct tow_peer *peer);
 void twi_rpc_opened(struct twi_link *link, uint64_t inline_bytes, uint64_t window);
+void twi_rpc_reopen(struct twi_rpc_peer *rp);
 void twi_rpc_lost(struct twi_rpc_peer *rp, int status);
 void twi_rpc_detach(struct twi_rpc_peer *rp);
 void twi_rpc_peer_settle(struct twi_rpc_peer *rp); /* frees it when nothing is left of it */

@@ -417,6 +417,8 @@ int twi_call_begin(struct tow_peer *peer, const struct twi_call_wish *wish, stru
 		twi_call_end(call, call->rp->dead, false);
 	else
 		twi_call_pump(call->rp);
+	if (call->state == TWI_CALL_QUEUED)
+		twi_rpc_reopen(call->rp);
 	if (call->state == TWI_CALL_QUEUED) /* a small request is the caller's again */
 		call->wish.request =
 			twi_parcel_keep(&call->out, call->rpc, wish->request, wish->request_bytes);

@@ -236,6 +236,25 @@ struct twi_rpc_peer *twi_rpc_peer_of(struct tow_peer *peer)
 	return rp;
 }
 
+/* The other side has no memory for calls now. The next call asks again. */
+static void declined(struct twi_rpc_peer *rp)
+{
+	struct twi_list *entry;
+
+	rp->declined = true;
+	while ((entry = twi_list_first(&rp->queued)) != NULL)
+		twi_call_end(twi_container_of(entry, struct twi_call, link), TOW_EREFUSED, false);
+}
+
+/* A call comes: opens once more, where that was declined. */
+void twi_rpc_reopen(struct twi_rpc_peer *rp)
+{
+	if (!rp->declined || rp->link_state == NULL)
+		return;
+	rp->declined = false;
+	twi_link_open(rp->link_state, rp->rpc->inline_max, TOW_CALL_WINDOW);
+}
+
 void twi_rpc_opened(struct twi_link *link, uint64_t inline_bytes, uint64_t window)
 {
 	struct twi_rpc_peer *rp = twi_rpc_peer_of(link->peer);
@@ -243,16 +262,22 @@ void twi_rpc_opened(struct twi_link *link, uint64_t inline_bytes, uint64_t windo
 	if (rp == NULL) {
 		twi_log(link->engine->diag, 1, "calls of peer %s cannot be served: %s",
 			link->peer->address, tow_error_message());
+		twi_link_open(link, 0, 0);
 		return;
 	}
 	if (rp->ready)
 		return;
+	if (inline_bytes == 0 && window == 0) {
+		declined(rp);
+		return;
+	}
 	if (inline_bytes < TOW_CALL_TEXT_MAX || window == 0) {
 		twi_rpc_broken(rp, "it opens with limits that nothing fits");
 		twi_rpc_lost(rp, TOW_EPROTOCOL);
 		return;
 	}
 	rp->ready = true;
+	rp->declined = false;
 	rp->inline_max = (uint32_t)twi_min(inline_bytes, (uint64_t)rp->rpc->inline_max);
 	rp->window = (uint32_t)twi_min(window, (uint64_t)TOW_CALL_WINDOW);
 	twi_call_pump(rp);

@@ -134,9 +134,10 @@ struct tow_call_result {
  * calls exist as the runtime can have, or max_ops operations, or as tow_send_start; TOW_ENOMEM;
  * TOW_ENOTSUP for a peer to which there is no link; TOW_EFORKED. The operation ends with TOW_OK;
  * TOW_EREMOTE (the handler failed); TOW_ENOTSUP (no such method); TOW_EBUSY, TOW_EINVAL,
- * TOW_EEXHAUSTED (the server could not take it; the text says why); TOW_ETRUNCATED (the response is
- * longer than response_bytes); TOW_EDEADLINE; TOW_ECANCELED (tow_op_cancel; or the server's reply
- * was); TOW_EPEER; TOW_ECLOSED; TOW_EPROTOCOL.
+ * TOW_EEXHAUSTED (the server could not take it; the text says why); TOW_EREFUSED (the other side
+ * has no memory for calls); TOW_ETRUNCATED (the response is longer than response_bytes);
+ * TOW_EDEADLINE; TOW_ECANCELED (tow_op_cancel; or the server's reply was); TOW_EPEER; TOW_ECLOSED;
+ * TOW_EPROTOCOL.
  */
 int tow_call_start(struct tow_peer *peer, const char *method, const void *request,
 		   uint64_t request_bytes, void *response, uint64_t response_bytes,

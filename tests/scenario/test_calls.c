@@ -7,8 +7,8 @@
 
 #include "pair.h"
 
-#include <pthread.h>
 #include <jansson.h>
+#include <pthread.h>
 
 #include <internal/base.h>
 
@@ -92,7 +92,8 @@ static json_t *document(struct tow_runtime *runtime, const char *path)
 static void check_stats(struct tow_runtime *runtime)
 {
 	json_t *rpc = document(runtime, "/v1/rpc"), *row, *peers = document(runtime, "/v1/peers");
-	json_t *clock = json_object_get(json_array_get(json_object_get(peers, "peers"), 0), "clock");
+	json_t *clock =
+		json_object_get(json_array_get(json_object_get(peers, "peers"), 0), "clock");
 	bool client = false, server = false;
 	char *metrics;
 	size_t i;
@@ -222,7 +223,8 @@ static void *call_many(void *arg)
 		struct tow_op *op;
 
 		if (i % 7 == 0) { /* canceled at some moment: it ends, well or not */
-			TWT_OK(tow_call_start(side->peer, "echo", out, bytes, in, bytes, NULL, &op));
+			TWT_OK(tow_call_start(side->peer, "echo", out, bytes, in, bytes, NULL,
+					      &op));
 			TWT_OK(tow_op_cancel(op));
 			if (twt_finish(op, NULL) == TOW_EPROTOCOL)
 				wrong++;

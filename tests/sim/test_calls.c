@@ -576,6 +576,45 @@ static void start(void)
 	}
 }
 
+/* Messages of the user's with the tags that calls use, in between: neither sees the other's. */
+struct note {
+	uint64_t got;
+};
+
+static void on_note(struct tow_op *op, const struct tow_result *result)
+{
+	struct note *note = result->user;
+
+	CHECK(result->status != TOW_OK ||
+		      (result->bytes == 8 && note->got == 0x7077656900000000ull),
+	      "a message of the user's is none");
+	free(note);
+	tow_op_release(op);
+}
+
+static void message(void)
+{
+	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	int conn = (int)below((uint64_t)world.conn_count), side = (int)below(2);
+	struct note *note;
+	struct tow_op *op;
+	static const uint64_t word = 0x7077656900000000ull;
+	uint64_t tag = below(4);
+
+	if (world.conns[conn].closed[0] || world.conns[conn].closed[1])
+		return;
+	note = calloc(1, sizeof(*note));
+	CHECK(note != NULL, "no memory for a test");
+	options.done = on_note;
+	options.user = note;
+	CHECK(tow_recv_start(world.conns[conn].peers[1 - side], &note->got, 8, tag, &options,
+			     &op) == TOW_OK,
+	      "recv: %s", tow_error_message());
+	CHECK(tow_send_start(world.conns[conn].peers[side], &word, 8, tag, NULL, &op) == TOW_OK,
+	      "send: %s", tow_error_message());
+	tow_op_release(op);
+}
+
 static void cancel(void)
 {
 	struct call *call;
@@ -617,6 +656,9 @@ static void act(void)
 	case 5:
 		if (world.closes && chance(50))
 			close_peer((int)below((uint64_t)world.conn_count), (int)below(2));
+		break;
+	case 7:
+		message();
 		break;
 	case 6:
 		answer_due(chance(300));

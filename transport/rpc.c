@@ -2,6 +2,7 @@
  * rpc.c - the tables of a runtime's calls, and its methods. See rpc.h.
  */
 #include "transport/rpc.h"
+#include "transport/rpc_records.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -15,6 +15,7 @@
 #include "transport/engine.h"
 #include "transport/path.h"
 #include "transport/rpc.h"
+#include "transport/rpc_records.h"
 
 #define INDEX_BITS 16
 
@@ -209,7 +210,7 @@ static void send_call(struct twi_call *call)
 	if (status < 0)
 		twi_call_end(call, status, false);
 	else if (call->stream != NULL)
-		twi_stream_started(call->stream);
+		twi_stream_pump_out(call->stream);
 }
 
 void twi_call_pump(struct twi_rpc_peer *rp)

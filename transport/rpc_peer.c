@@ -15,6 +15,7 @@
 #include "transport/engine.h"
 #include "transport/path.h"
 #include "transport/rpc.h"
+#include "transport/rpc_records.h"
 
 void twi_rpc_peer_settle(struct twi_rpc_peer *rp)
 {

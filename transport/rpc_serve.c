@@ -16,6 +16,7 @@
 #include "transport/claim.h"
 #include "transport/engine.h"
 #include "transport/rpc.h"
+#include "transport/rpc_records.h"
 
 static const struct {
 	int status;

@@ -8,6 +8,7 @@
 #include "transport/claim.h"
 #include "transport/engine.h"
 #include "transport/rpc.h"
+#include "transport/rpc_records.h"
 
 static int check(struct tow_peer *peer, const struct twi_call_wish *wish,
 		 const struct tow_call_options *options)

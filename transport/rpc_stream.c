@@ -12,16 +12,13 @@
 
 #include "diag/error.h"
 #include "memreg/pool.h"
-#include "transport/claim.h"
 #include "transport/engine.h"
 #include "transport/path.h"
 #include "transport/rpc.h"
-
-static void pump_out(struct tow_stream *stream);
-static void pump_in(struct tow_stream *stream);
+#include "transport/rpc_records.h"
 
 /* The call cannot go on. */
-static void break_call(struct tow_stream *stream, int status)
+void twi_stream_break_call(struct tow_stream *stream, int status)
 {
 	if (stream->call != NULL)
 		twi_call_end(stream->call, status, true);
@@ -30,7 +27,7 @@ static void break_call(struct tow_stream *stream, int status)
 	twi_stream_fail(stream, status); /* where the call had ended before */
 }
 
-static void settle_owner(struct tow_stream *stream)
+void twi_stream_settle_owner(struct tow_stream *stream)
 {
 	if (stream->call != NULL)
 		twi_call_settle(stream->call);
@@ -52,17 +49,17 @@ static void on_pushed(struct twi_parcel *parcel)
 	/* Its reader has dropped it: too long, its affair; else it ends the call, and says why. */
 	if (status < 0 && status != TOW_ETRUNCATED && status != TOW_ECANCELED &&
 	    stream->failed == 0 && !stream->closed)
-		break_call(stream, status);
-	pump_out(stream);
-	settle_owner(stream);
+		twi_stream_break_call(stream, status);
+	twi_stream_pump_out(stream);
+	twi_stream_settle_owner(stream);
 }
 
 static void on_window_sent(struct twi_parcel *parcel)
 {
 	struct tow_stream *stream = parcel->owner;
 
-	pump_in(stream);
-	settle_owner(stream);
+	twi_stream_pump_in(stream);
+	twi_stream_settle_owner(stream);
 }
 
 struct tow_stream *twi_stream_acquire(struct twi_rpc_peer *rp, uint64_t id, struct twi_call *call,
@@ -138,7 +135,7 @@ static bool may_send(const struct tow_stream *stream)
 	       (stream->call == NULL || stream->call->state != TWI_CALL_QUEUED);
 }
 
-static void pump_out(struct tow_stream *stream)
+void twi_stream_pump_out(struct tow_stream *stream)
 {
 	struct twi_push *push;
 
@@ -160,11 +157,6 @@ static void pump_out(struct tow_stream *stream)
 	}
 	if (twi_stream_drained(stream) && stream->in != NULL)
 		twi_serve_drained(stream->in);
-}
-
-void twi_stream_started(struct tow_stream *stream)
-{
-	pump_out(stream);
 }
 
 bool twi_stream_drained(const struct tow_stream *stream)
@@ -265,9 +257,9 @@ static void on_fetched(struct tow_op *io_op, const struct tow_result *result)
 		twi_op_complete(op, wrong ? TOW_EPROTOCOL : result->status, result->bytes);
 	if (stream->failed == 0 &&
 	    (wrong || (result->status < 0 && op != NULL && result->status != TOW_ETRUNCATED)))
-		break_call(stream, wrong ? TOW_EPROTOCOL : result->status);
-	pump_in(stream);
-	settle_owner(stream);
+		twi_stream_break_call(stream, wrong ? TOW_EPROTOCOL : result->status);
+	twi_stream_pump_in(stream);
+	twi_stream_settle_owner(stream);
 }
 
 static void fetch(struct twi_chunk *chunk, struct tow_op *op)
@@ -295,7 +287,7 @@ static void fetch(struct twi_chunk *chunk, struct tow_op *op)
 }
 
 /* Pairs pieces that are there with pulls that wait. */
-static void pump_in(struct tow_stream *stream)
+void twi_stream_pump_in(struct tow_stream *stream)
 {
 	unsigned index = 0;
 
@@ -352,12 +344,12 @@ bool twi_stream_chunk(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 	}
 	if ((head->flags & TWI_RPC_END) != 0) {
 		stream->ended = true;
-		pump_in(stream);
+		twi_stream_pump_in(stream);
 		return false;
 	}
 	if (stream->chunk_count == TWI_RPC_CHUNKS) {
 		twi_rpc_broken(rp, "a stream has more pieces on their way than its window allows");
-		break_call(stream, TOW_EPROTOCOL);
+		twi_stream_break_call(stream, TOW_EPROTOCOL);
 		return false;
 	}
 	chunk = chunk_at(stream, stream->chunk_count);
@@ -374,12 +366,12 @@ bool twi_stream_chunk(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 	} else if (head->tag == 0) {
 		chunk->memory = twi_rpc_keep_copy(rp, data, head->bytes);
 		if (chunk->memory == NULL) {
-			break_call(stream, TOW_EEXHAUSTED);
+			twi_stream_break_call(stream, TOW_EEXHAUSTED);
 			return false;
 		}
 	}
 	stream->chunk_count++;
-	pump_in(stream);
+	twi_stream_pump_in(stream);
 	return keep;
 }
 
@@ -394,7 +386,7 @@ void twi_stream_window(struct twi_rpc_peer *rp, const struct twi_rpc_head *head)
 		return;
 	}
 	stream->taken_there = head->a;
-	pump_out(stream);
+	twi_stream_pump_out(stream);
 }
 
 static void end_list(struct twi_list *list, int status)
@@ -448,7 +440,7 @@ void twi_stream_close(struct tow_stream *stream)
 	stream->closed = true;
 	stream->ended = true; /* the answer stood behind the last piece */
 	end_pushes(stream, TOW_ECLOSED);
-	pump_in(stream);
+	twi_stream_pump_in(stream);
 }
 
 bool twi_stream_release(struct tow_stream *stream)
@@ -470,153 +462,4 @@ bool twi_stream_release(struct tow_stream *stream)
 	stream->rp = NULL;
 	rp->holds--;
 	return true;
-}
-
-/* A piece, or a pull, that waits is taken out; one that is under way cannot be without the rest. */
-static void abort_piece(struct tow_op *op, int status)
-{
-	struct tow_stream *stream = op->owner;
-
-	if (!twi_list_empty(&op->link)) {
-		twi_op_complete(op, status, 0);
-		pump_out(stream);
-		settle_owner(stream);
-	} else {
-		break_call(stream, status);
-	}
-}
-
-static int check_piece(const struct tow_stream *stream, const struct tow_op_options *options,
-		       struct tow_op **op_out, const char *call)
-{
-	if (stream == NULL || op_out == NULL)
-		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
-	if (options != NULL && options->size < sizeof(*options))
-		return twi_error(TOW_EINVAL,
-				 "%s: options->size is %zu; begin with TOW_OP_OPTIONS_DEFAULT",
-				 call, options->size);
-	if (twi_engine_forked(stream->rpc->engine))
-		return twi_error(TOW_EFORKED, "%s: this process is a forked child", call);
-	return TOW_OK;
-}
-
-static int start_piece(struct tow_stream *stream, struct twi_list *list, struct tow_op *op)
-{
-	op->owner = stream;
-	op->peer = stream->rp->peer;
-	op->abort_call = abort_piece;
-	if (stream->failed != 0 || (list == &stream->pushes && stream->closed)) {
-		twi_op_complete(op, stream->failed != 0 ? stream->failed : TOW_ECLOSED, 0);
-		return TOW_OK;
-	}
-	twi_list_push_back(list, &op->link);
-	twi_op_watch(op);
-	if (list == &stream->pushes)
-		pump_out(stream);
-	else
-		pump_in(stream);
-	return TOW_OK;
-}
-
-TOW_PUBLIC int tow_stream_push_start(struct tow_stream *stream, const void *data, uint64_t bytes,
-				     const struct tow_op_options *options, struct tow_op **op_out)
-{
-	int status = check_piece(stream, options, op_out, "tow_stream_push_start");
-	struct twi_engine *engine;
-	struct tow_op *op;
-
-	if (status < 0)
-		return status;
-	*op_out = NULL;
-	if (data == NULL || bytes == 0 || bytes > TWI_RPC_BODY_MAX)
-		return twi_error(TOW_EINVAL, "tow_stream_push_start: a piece of %llu bytes",
-				 (unsigned long long)bytes);
-	engine = stream->rpc->engine;
-	op = twi_op_acquire(engine, TWI_OP_CALL, options);
-	if (op == NULL)
-		return TOW_EBUSY;
-	op->data = (void *)(uintptr_t)data;
-	op->bytes = bytes;
-	op->site = TWI_SITE_HERE;
-	*op_out = op;
-	twi_engine_enter(engine);
-	twi_engine_bind_ring(engine);
-	if (stream->ending)
-		status = twi_error(TOW_EINVAL, "tow_stream_push_start after tow_stream_end");
-	else if (stream->rp->peer != NULL)
-		status = twi_claim_room(stream->rp->peer, bytes);
-	if (status == TOW_OK)
-		start_piece(stream, &stream->pushes, op);
-	else
-		twi_op_discard(op);
-	*op_out = status == TOW_OK ? op : NULL;
-	twi_engine_leave(engine);
-	return status;
-}
-
-TOW_PUBLIC int tow_stream_pull_start(struct tow_stream *stream, void *data, uint64_t bytes,
-				     const struct tow_op_options *options, struct tow_op **op_out)
-{
-	int status = check_piece(stream, options, op_out, "tow_stream_pull_start");
-	struct twi_engine *engine;
-	struct tow_op *op;
-
-	if (status < 0)
-		return status;
-	*op_out = NULL;
-	if (bytes > TWI_RPC_BODY_MAX)
-		return twi_error(TOW_EINVAL, "tow_stream_pull_start: bytes is %llu",
-				 (unsigned long long)bytes);
-	engine = stream->rpc->engine;
-	op = twi_op_acquire(engine, TWI_OP_CALL, options);
-	if (op == NULL)
-		return TOW_EBUSY;
-	op->data = data;
-	op->bytes = bytes;
-	op->view = data == NULL;
-	op->site = TWI_SITE_HERE;
-	*op_out = op;
-	twi_engine_enter(engine);
-	twi_engine_bind_ring(engine);
-	start_piece(stream, &stream->pulls, op);
-	twi_engine_leave(engine);
-	return TOW_OK;
-}
-
-static int check_stream(const struct tow_stream *stream, const char *call)
-{
-	if (stream == NULL)
-		return twi_error(TOW_EINVAL, "%s: stream is NULL", call);
-	if (twi_engine_forked(stream->rpc->engine))
-		return twi_error(TOW_EFORKED, "%s: this process is a forked child", call);
-	return TOW_OK;
-}
-
-TOW_PUBLIC int tow_stream_end(struct tow_stream *stream)
-{
-	int status = check_stream(stream, "tow_stream_end");
-
-	if (status < 0)
-		return status;
-	twi_engine_enter(stream->rpc->engine);
-	twi_engine_bind_ring(stream->rpc->engine);
-	stream->ending = true;
-	pump_out(stream);
-	twi_engine_leave(stream->rpc->engine);
-	return TOW_OK;
-}
-
-TOW_PUBLIC int tow_stream_abort(struct tow_stream *stream)
-{
-	int status = check_stream(stream, "tow_stream_abort");
-	struct twi_engine *engine;
-
-	if (status < 0)
-		return status;
-	engine = stream->rpc->engine;
-	twi_engine_enter(engine);
-	twi_engine_bind_ring(engine);
-	break_call(stream, TOW_ECANCELED);
-	twi_engine_leave(engine);
-	return TOW_OK;
 }

@@ -11,6 +11,7 @@
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/rpc.h"
+#include "transport/rpc_records.h"
 #include "transport/runtime.h"
 
 #define MS  1000000ull

@@ -56,7 +56,9 @@ int twi_registry_add(struct twi_diag *diag, const struct twi_source *source)
 	struct twi_registry *registry = twi_diag_registry(diag);
 	int status = TOW_OK;
 
-	if (!good_path(source->path) || source->snapshot == NULL)
+	if ((!good_path(source->path) &&
+	     (source->path == NULL || strcmp(source->path, TWI_METRICS_PATH) != 0)) ||
+	    source->snapshot == NULL)
 		return twi_error(TOW_EINVAL, "a source of statistics needs a path below /v1/");
 	pthread_rwlock_wrlock(&registry->lock);
 	if (registry->source_count == TWI_REGISTRY_SOURCES)
@@ -193,7 +195,8 @@ static void emit_paths(const struct twi_registry *registry, struct twi_emit *e)
 	for (size_t i = 0; i < twi_report_count(); i++)
 		emit_path(e, twi_report_at(i)->path, twi_report_at(i)->help);
 	for (unsigned i = 0; i < registry->source_count; i++) {
-		if (!listed_before(registry, i))
+		if (!listed_before(registry, i) &&
+		    strcmp(registry->sources[i].path, TWI_METRICS_PATH) != 0)
 			emit_path(e, registry->sources[i].path, registry->sources[i].help);
 	}
 	for (unsigned i = 0; i < registry->capture_count; i++)
@@ -276,6 +279,12 @@ int twi_registry_render(struct twi_diag *diag, const char *path, struct twi_emit
 	if (strcmp(path, TWI_METRICS_PATH) == 0) {
 		twi_report_metrics(diag, e);
 		render_gauges(registry, e);
+		for (unsigned i = 0; i < registry->source_count; i++) {
+			const struct twi_source *source = &registry->sources[i];
+
+			if (strcmp(source->path, TWI_METRICS_PATH) == 0)
+				source->snapshot(source->arg, e);
+		}
 		twi_emit_raw(e, "# EOF\n");
 	} else {
 		found = render_object(diag, registry, path, e);

@@ -28,9 +28,12 @@ struct twi_registry;
 #define TWI_REGISTRY_CAPTURES 8
 
 struct twi_source {
-	const char *path; /* "/v1/..."; strings must live as long as the source */
+	/* "/v1/...", or "/metrics": families of its own. Strings must live as long as the source.
+	 */
+	const char *path;
 	const char *help;
-	void (*snapshot)(void *arg, struct twi_emit *e); /* writes members of one JSON object */
+	/* Writes members of one JSON object; at "/metrics" whole families. */
+	void (*snapshot)(void *arg, struct twi_emit *e);
 	void *arg;
 };
 

@@ -233,30 +233,40 @@ static const struct {
 	{ 16777216000, "16.777216" },
 };
 
+void twi_report_histogram(struct twi_emit *e, const char *family, const char *labels,
+			  const struct twi_latency_sum *sum)
+{
+	uint64_t below = 0;
+	char name[96], all[400];
+	unsigned bucket = 0;
+
+	snprintf(name, sizeof(name), "%s_bucket", family);
+	for (unsigned i = 0; i < twi_array_count(edges); i++) {
+		while (bucket < TWI_HIST_BUCKETS && twi_hist_upper(bucket) <= edges[i].ns)
+			below += sum->counts[bucket++];
+		snprintf(all, sizeof(all), "%s,le=\"%s\"", labels, edges[i].le);
+		twi_emit_sample_u64(e, name, all, below);
+	}
+	snprintf(all, sizeof(all), "%s,le=\"+Inf\"", labels);
+	twi_emit_sample_u64(e, name, all, sum->count);
+	snprintf(name, sizeof(name), "%s_count", family);
+	twi_emit_sample_u64(e, name, labels, sum->count);
+	snprintf(name, sizeof(name), "%s_sum", family);
+	twi_emit_sample_f64(e, name, labels, (double)sum->sum_ns / NS_PER_S);
+}
+
 static void metrics_histogram(struct twi_emit *e, const char *lane, unsigned size_class,
 			      const struct twi_latency_sum *sum)
 {
-	uint64_t bytes_max = twi_size_class_max(size_class), below = 0;
+	uint64_t bytes_max = twi_size_class_max(size_class);
 	char size[32], labels[160];
-	unsigned bucket = 0;
 
 	if (bytes_max == UINT64_MAX)
 		snprintf(size, sizeof(size), "+Inf");
 	else
 		snprintf(size, sizeof(size), "%llu", (unsigned long long)bytes_max);
-	for (unsigned i = 0; i < twi_array_count(edges); i++) {
-		while (bucket < TWI_HIST_BUCKETS && twi_hist_upper(bucket) <= edges[i].ns)
-			below += sum->counts[bucket++];
-		snprintf(labels, sizeof(labels), "lane=\"%s\",size=\"%s\",le=\"%s\"", lane, size,
-			 edges[i].le);
-		twi_emit_sample_u64(e, "towline_rpc_latency_seconds_bucket", labels, below);
-	}
-	snprintf(labels, sizeof(labels), "lane=\"%s\",size=\"%s\",le=\"+Inf\"", lane, size);
-	twi_emit_sample_u64(e, "towline_rpc_latency_seconds_bucket", labels, sum->count);
 	snprintf(labels, sizeof(labels), "lane=\"%s\",size=\"%s\"", lane, size);
-	twi_emit_sample_u64(e, "towline_rpc_latency_seconds_count", labels, sum->count);
-	twi_emit_sample_f64(e, "towline_rpc_latency_seconds_sum", labels,
-			    (double)sum->sum_ns / NS_PER_S);
+	twi_report_histogram(e, "towline_rpc_latency_seconds", labels, sum);
 }
 
 void twi_report_metrics(struct twi_diag *diag, struct twi_emit *e)

@@ -20,6 +20,10 @@ struct twi_report {
 /* Count, quantiles and buckets of a histogram, as members of the present object. */
 void twi_latency_emit(struct twi_emit *e, const struct twi_latency_sum *sum);
 
+/* The samples of one histogram of an OpenMetrics family in seconds; its head is the caller's. */
+void twi_report_histogram(struct twi_emit *e, const char *family, const char *labels,
+			  const struct twi_latency_sum *sum);
+
 size_t twi_report_count(void);
 const struct twi_report *twi_report_at(size_t index);
 

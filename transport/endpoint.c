@@ -13,6 +13,7 @@
 #include "transport/engine.h"
 #include "transport/message.h"
 #include "transport/op.h"
+#include "transport/rpc_link.h"
 #include "transport/runtime.h"
 
 static _Atomic uint64_t next_peer_id = 1;
@@ -45,6 +46,7 @@ void twi_peer_teardown(struct tow_peer *peer)
 		peer->waiting_at->ready_count--;
 	peer->lane->peers--;
 	peer->engine->memory_peers -= peer->lane->ops->memory_polled;
+	twi_link_detach(peer);
 	twi_peer_claims_fini(&peer->claims);
 	twi_list_remove(&peer->ready_link);
 	twi_list_remove(&peer->link);
@@ -385,7 +387,11 @@ int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 		return status;
 	engine = peer->engine;
 	enter(engine);
-	op = twi_op_acquire(engine, message->kind, options);
+	op = message->op;
+	if (op != NULL)
+		twi_op_embed(op, engine, message->kind, options);
+	else
+		op = twi_op_acquire(engine, message->kind, options);
 	if (twi_unlikely(op == NULL)) {
 		twi_engine_leave(engine);
 		return TOW_EBUSY;
@@ -397,7 +403,9 @@ int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 	op->space = message->space;
 	op->view = message->view;
 	op->site = message->site;
-	if (message->kind == TWI_OP_SEND)
+	if (message->kind == TWI_OP_SEND && message->space != TWI_SPACE_LINK)
+		twi_link_touch(peer, op->start_ns);
+	if (message->kind == TWI_OP_SEND && message->op == NULL)
 		status = twi_claim_room(peer, op->bytes);
 	if (twi_unlikely(status < 0)) {
 		twi_op_discard(op);

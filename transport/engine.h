@@ -55,6 +55,7 @@
 struct twi_alloclog;
 struct twi_background;
 struct twi_ring;
+struct twi_rpc;
 
 struct twi_engine {
 	/* What threads that want the engine look at. */
@@ -97,6 +98,7 @@ struct twi_engine {
 	struct twi_diag *diag;
 	struct twi_pool *pool;
 	const _Atomic uint64_t *regions_clock; /* the version of its regions */
+	struct twi_rpc *rpc; /* calls; NULL until the first use (rpc.h) */
 	uint64_t fork_generation;
 	uint64_t id; /* of this runtime; never used again in this process */
 	struct twi_list devices;

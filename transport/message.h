@@ -20,6 +20,7 @@ struct twi_message {
 	enum twi_op_kind kind; /* TWI_OP_SEND or TWI_OP_RECV */
 	bool view;             /* TWI_OP_RECV; bytes is the longest message that is taken */
 	uint8_t space;         /* enum twi_space */
+	struct tow_op *op;     /* NULL: one of the table; else this one, embedded (op.h) */
 	void *data;
 	uint64_t bytes;
 	uint64_t tag;

@@ -12,6 +12,7 @@
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/message.h"
+#include "transport/rpc_link.h"
 
 int twi_op_table_init(struct twi_op_table *table, uint32_t count)
 {
@@ -63,17 +64,9 @@ static void give_back(struct twi_op_table *table, struct tow_op *row)
 						      memory_order_release, memory_order_relaxed));
 }
 
-struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
-			      const struct tow_op_options *options)
+static void prepare(struct tow_op *op, struct twi_engine *engine, enum twi_op_kind kind,
+		    const struct tow_op_options *options)
 {
-	struct tow_op *op = pop(&engine->ops);
-
-	if (op == NULL) {
-		twi_error(TOW_EBUSY,
-			  "all %u operations are in use; release finished ones or raise max_ops",
-			  engine->ops.count);
-		return NULL;
-	}
 	twi_list_init(&op->match.link);
 	twi_list_init(&op->link);
 	twi_list_init(&op->seq_link);
@@ -85,7 +78,10 @@ struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 	op->zerocopy = false;
 	op->view = false;
 	op->forgotten = false;
+	op->embedded = false;
 	op->view_release = NULL;
+	op->abort_call = NULL;
+	op->owner = NULL;
 	op->space = TWI_SPACE_USER;
 	op->engine = engine;
 	op->endpoint = NULL;
@@ -104,7 +100,28 @@ struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 			op->deadline_ns = op->start_ns + options->timeout_ns;
 	}
 	atomic_store_explicit(&op->state, TWI_OP_USED, memory_order_relaxed);
+}
+
+struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
+			      const struct tow_op_options *options)
+{
+	struct tow_op *op = pop(&engine->ops);
+
+	if (op == NULL) {
+		twi_error(TOW_EBUSY,
+			  "all %u operations are in use; release finished ones or raise max_ops",
+			  engine->ops.count);
+		return NULL;
+	}
+	prepare(op, engine, kind, options);
 	return op;
+}
+
+void twi_op_embed(struct tow_op *op, struct twi_engine *engine, enum twi_op_kind kind,
+		  const struct tow_op_options *options)
+{
+	prepare(op, engine, kind, options);
+	op->embedded = true;
 }
 
 /* The row is free. The engine is held. */
@@ -121,7 +138,8 @@ static void recycle(struct tow_op *op)
 
 void twi_op_discard(struct tow_op *op)
 {
-	recycle(op);
+	if (!op->embedded)
+		recycle(op);
 }
 
 void twi_op_watch(struct tow_op *op)
@@ -194,10 +212,11 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 	op->latency_ns = twi_engine_batch_now(engine) - op->start_ns;
 	twi_op_unwatch(op);
 	twi_list_remove(&op->link);
-	count_end(engine->diag, status);
+	if (!op->embedded)
+		count_end(engine->diag, status);
 	if (twi_unlikely(op->forgotten && status < 0))
 		tell_failure(op, status);
-	if (op->done != NULL)
+	if (op->done != NULL || (op->kind <= TWI_OP_ACCEPT && status == TOW_OK))
 		twi_list_push_back(&engine->callbacks, &op->link);
 	else
 		publish(op);
@@ -214,7 +233,7 @@ static void fill_result(const struct tow_op *op, struct tow_result *out)
 		.latency_ns = op->latency_ns,
 		.peer = op->peer,
 		.user = op->user,
-		.data = op->kind == TWI_OP_RECV ? op->data : NULL,
+		.data = op->kind == TWI_OP_RECV || op->kind == TWI_OP_CALL ? op->data : NULL,
 	};
 
 	*out = result;
@@ -234,9 +253,16 @@ bool twi_op_run_callbacks(struct twi_engine *engine)
 
 		twi_list_remove(entry);
 		fill_result(op, &result);
-		op->done(op, &result);
-		publish(op);
 		any = true;
+		if (op->embedded) {
+			op->done(op, &result); /* it may be started again by now, or gone */
+			continue;
+		}
+		if (op->kind <= TWI_OP_ACCEPT && op->status == TOW_OK)
+			twi_link_up(op->peer);
+		if (op->done != NULL)
+			op->done(op, &result);
+		publish(op);
 	}
 	engine->in_callback = false;
 	return any;
@@ -253,6 +279,9 @@ static void expire(struct tow_op *op)
 		break;
 	case TWI_OP_COPY:
 		twi_copy_abort(op, TOW_EDEADLINE);
+		break;
+	case TWI_OP_CALL:
+		op->abort_call(op, TOW_EDEADLINE);
 		break;
 	default:
 		op->peer->lane->ops->abort(op->peer, op, TOW_EDEADLINE, true);
@@ -363,6 +392,8 @@ TOW_PUBLIC int tow_op_cancel(struct tow_op *op)
 		twi_op_complete(op, TOW_ECANCELED, 0);
 	else if (op->kind == TWI_OP_COPY)
 		twi_copy_abort(op, TOW_ECANCELED);
+	else if (op->kind == TWI_OP_CALL)
+		op->abort_call(op, TOW_ECANCELED);
 	else
 		op->peer->lane->ops->abort(op->peer, op, TOW_ECANCELED, false);
 	twi_engine_leave(engine);

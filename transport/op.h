@@ -32,7 +32,14 @@
 struct twi_engine;
 struct twi_lane_ops;
 
-enum twi_op_kind { TWI_OP_CONNECT, TWI_OP_ACCEPT, TWI_OP_SEND, TWI_OP_RECV, TWI_OP_COPY };
+enum twi_op_kind {
+	TWI_OP_CONNECT,
+	TWI_OP_ACCEPT,
+	TWI_OP_SEND,
+	TWI_OP_RECV,
+	TWI_OP_COPY,
+	TWI_OP_CALL /* made of messages of the library's own (rpc.h): ended by its owner */
+};
 
 /* Where a send or receive stands; session.h draws the two ways. */
 enum twi_op_stage {
@@ -78,16 +85,19 @@ struct tow_op {
 	bool zerocopy;  /* part of the payload went by zero-copy send */
 	bool forgotten; /* nobody has its handle: a failure is logged */
 	bool view;      /* receive: the lane finds the memory (message.h) */
+	bool embedded;  /* not of the table: its owner's, who has it back when `done` is called */
 	struct twi_engine *engine;
 	struct tow_endpoint *endpoint;
 	struct tow_peer *peer;
 	void *lane_state;                        /* connect: the lane's */
 	void (*view_release)(struct tow_op *op); /* view: gives the memory back; NULL: nothing to */
 	void *view_state;                        /* of whoever set view_release */
-	const struct twi_lane_ops *lane_ops;     /* connect */
-	struct twi_copy copy;                    /* TWI_OP_COPY; else not set */
-	struct twi_claim claim;                  /* on the memory of its payload */
-	struct twi_site site;                    /* of the call that started it */
+	void (*abort_call)(struct tow_op *op, int status); /* TWI_OP_CALL: ends it now */
+	void *owner;                                       /* TWI_OP_CALL: what it stands for */
+	const struct twi_lane_ops *lane_ops;               /* connect */
+	struct twi_copy copy;                              /* TWI_OP_COPY; else not set */
+	struct twi_claim claim;                            /* on the memory of its payload */
+	struct twi_site site;                              /* of the call that started it */
 	void *data;
 	uint64_t bytes;
 	uint64_t tag;
@@ -118,6 +128,13 @@ void twi_op_table_fini(struct twi_op_table *table);
  */
 struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 			      const struct tow_op_options *options);
+
+/*
+ * Makes an operation ready that is part of something else. It needs a callback, and is its owner's
+ * again when that is called: it may be started once more there, or freed.
+ */
+void twi_op_embed(struct tow_op *op, struct twi_engine *engine, enum twi_op_kind kind,
+		  const struct tow_op_options *options);
 
 /* Puts a row back that was never started. The engine is held. */
 void twi_op_discard(struct tow_op *op);

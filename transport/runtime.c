@@ -30,6 +30,7 @@
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/path.h"
+#include "transport/rpc.h"
 #include "transport/uring/ring.h"
 
 struct tow_runtime {
@@ -75,6 +76,7 @@ static void describe_peers(void *arg, struct twi_emit *emit)
 			twi_emit_str(emit, "why", peer->why);
 		twi_emit_bool(emit, "closed_here", peer->closed);
 		twi_claims_describe(peer, emit);
+		twi_link_describe(peer, emit);
 		peer->lane->ops->peer_describe(peer, emit);
 		twi_emit_object_end(emit);
 	}
@@ -154,6 +156,9 @@ static int add_sources(struct tow_runtime *runtime)
 	const struct twi_source sources[] = {
 		{ "/v1/peers", "connections, their lane, state and credit", describe_peers,
 		  &runtime->engine },
+		{ "/v1/rpc", "calls: their latencies in parts, by method and peer; who is served",
+		  twi_rpc_describe, &runtime->engine },
+		{ "/metrics", "", twi_rpc_metrics, &runtime->engine },
 		{ "/v1/devices", "devices: memory, what is mapped for them, copies and their rates",
 		  twi_devices_describe, &runtime->engine },
 		{ "/v1/latency", "and how long after a zero-copy send its memory comes back",
@@ -319,6 +324,8 @@ static void close_parts(struct tow_runtime *runtime)
 		twi_registry_remove(engine->diag, "/v1/latency", engine);
 		twi_registry_remove(engine->diag, "/v1/info", engine);
 		twi_registry_remove(engine->diag, "/v1/devices", engine);
+		twi_registry_remove(engine->diag, "/v1/rpc", engine);
+		twi_registry_remove(engine->diag, "/metrics", engine);
 	}
 	if (engine->pool != NULL) {
 		twi_engine_enter(engine);
@@ -335,6 +342,7 @@ static void close_parts(struct tow_runtime *runtime)
 		}
 		twi_engine_leave(engine);
 	}
+	twi_rpc_destroy(engine);
 	twi_engine_fini(engine);
 	twi_alloclog_destroy(engine->alloclog);
 	if (engine->pool != NULL) {

@@ -40,7 +40,8 @@ void twi_session_announce(struct twi_session *session, const struct tow_op *op)
 					 .tag = op->tag,
 					 .value = op->bytes };
 
-	if ((session->large_tags & 1ull << hash(op->tag)) == 0 || op->view ||
+	if (op->space == TWI_SPACE_RPC || /* it follows its header: the offer is on its way */
+	    (session->large_tags & 1ull << hash(op->tag)) == 0 || op->view ||
 	    op->bytes <= session->config.eager_max_bytes ||
 	    session->match.posted_count > TWI_ANNOUNCED_MAX)
 		return;

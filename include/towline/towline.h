@@ -7,6 +7,7 @@
 #include <towline/device.h>
 #include <towline/endpoint.h>
 #include <towline/pool.h>
+#include <towline/rpc.h>
 #include <towline/runtime.h>
 #include <towline/stats.h>
 #include <towline/status.h>

@@ -1,0 +1,282 @@
+/*
+ * tow_rpc.c - calls between two processes: latency by size, and calls per second.
+ *
+ *	tow-rpc [--quick] [--lane tcp|loop] [--json] [--no-pin]
+ *
+ * A raw unary call as gRPC's: the request has the size, the answer as well (latency is of the whole
+ * round trip), one at a time; then calls of 64 bytes with a window of 64. The figures to hold them
+ * against are in docs/rpc.md. Exit: 0; 1 when an answer was wrong; 2 when a call failed.
+ */
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <towline/towline.h>
+
+#define SECOND    1000000000ull
+#define LARGEST   (16u << 20)
+#define WINDOW    64
+#define ITERS_MAX 20000
+
+static struct {
+	bool quick, loop, json, spread;
+} options;
+
+static double samples[ITERS_MAX];
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "tow-rpc: %s: %s\n", what, tow_error_message());
+	exit(2);
+}
+
+static void must(int status, const char *what)
+{
+	if (status < TOW_OK)
+		fail(what);
+}
+
+static double now_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec * 1e6 + (double)ts.tv_nsec / 1e3;
+}
+
+/* Where both sides are on one processor each waits for the other to have polled in vain. */
+static void pin(int side)
+{
+	long count = sysconf(_SC_NPROCESSORS_ONLN);
+	cpu_set_t set;
+
+	if (options.spread || count < 2)
+		return;
+	CPU_ZERO(&set);
+	CPU_SET((size_t)(side % count), &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+
+static void echo(struct tow_call_in *call, void *user)
+{
+	uint64_t bytes;
+	const void *request = tow_call_request(call, &bytes);
+
+	(void)user;
+	must(tow_reply_start(call, 0, request, bytes, NULL, NULL), "reply");
+}
+
+static struct tow_runtime *open_runtime(void)
+{
+	struct tow_options knobs = TOW_OPTIONS_DEFAULT;
+	struct tow_runtime *runtime;
+
+	knobs.stats = 0;
+	must(tow_runtime_open(&knobs, &runtime), "runtime");
+	must(tow_method_register(runtime, "echo", echo, NULL, NULL), "register");
+	return runtime;
+}
+
+static struct tow_peer *finish(struct tow_op *op, const char *what)
+{
+	struct tow_result result = { .size = sizeof(result) };
+
+	must(tow_op_wait(op, 20 * SECOND) == TOW_OK ? TOW_OK : TOW_EPEER, what);
+	must(tow_op_result(op, &result), what);
+	tow_op_release(op);
+	return result.peer;
+}
+
+/* Serves until the client has gone, at most two minutes. */
+static void serve(int fd)
+{
+	struct tow_runtime *runtime = open_runtime();
+	char address[TOW_ADDRESS_MAX] = "";
+	struct tow_endpoint *endpoint;
+	struct tow_peer *peer;
+	struct tow_op *op;
+	char word[8];
+
+	must(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &endpoint), "endpoint");
+	must(tow_endpoint_address(endpoint, address, sizeof(address)), "address");
+	if (write(fd, address, sizeof(address)) != (ssize_t)sizeof(address))
+		exit(2);
+	must(tow_accept_start(endpoint, NULL, &op), "accept");
+	peer = finish(op, "accept");
+	must(tow_recv_start(peer, word, sizeof(word), 1, NULL, &op), "end");
+	tow_op_wait(op, 120 * SECOND);
+	tow_runtime_close(runtime);
+	exit(0);
+}
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void latency(struct tow_peer *peer, uint8_t *out, uint8_t *in, size_t bytes)
+{
+	int iters = options.quick ? 20 : bytes <= 4096 ? 20000 : bytes <= 1 << 20 ? 1000 : 100;
+	struct tow_call_result result = { .size = sizeof(result) };
+
+	for (int i = -iters / 10 - 2; i < iters; i++) {
+		double start = now_us();
+
+		must(tow_call(peer, "echo", out, bytes, in, bytes, 20 * SECOND, &result), "call");
+		if (i >= 0)
+			samples[i] = now_us() - start;
+	}
+	if (result.bytes != bytes || memcmp(out, in, bytes) != 0) {
+		fprintf(stderr, "tow-rpc: the answer of %zu bytes is wrong\n", bytes);
+		exit(1);
+	}
+	qsort(samples, (size_t)iters, sizeof(samples[0]), by_size);
+	if (options.json)
+		printf("{\"op\":\"call\",\"bytes\":%zu,\"p50_us\":%.2f,\"p99_us\":%.2f}\n", bytes,
+		       samples[iters / 2], samples[iters * 99 / 100]);
+	else
+		printf("%10zu %12.2f %12.2f   %.2f + %.2f + %.2f + %.2f\n", bytes,
+		       samples[iters / 2], samples[iters * 99 / 100], (double)result.queue_ns / 1e3,
+		       (double)result.wire_ns / 1e3, (double)result.match_ns / 1e3,
+		       (double)result.serve_ns / 1e3);
+}
+
+static void rate(struct tow_peer *peer, uint8_t *out, uint8_t *in, size_t bytes)
+{
+	int rounds = options.quick ? 10 : 3000, done = 0;
+	struct tow_op *ops[WINDOW];
+	double start = 0;
+
+	for (int i = -rounds / 10 - 1; i < rounds; i++) {
+		if (i == 0)
+			start = now_us();
+		for (int j = 0; j < WINDOW; j++)
+			must(tow_call_start(peer, "echo", out, bytes, in + (size_t)j * bytes, bytes,
+					    NULL, &ops[j]),
+			     "call");
+		for (int j = 0; j < WINDOW; j++) {
+			if (tow_op_wait(ops[j], 20 * SECOND) != TOW_OK)
+				fail("call");
+			tow_op_release(ops[j]);
+			done += i >= 0;
+		}
+	}
+	if (options.json)
+		printf("{\"op\":\"rate\",\"bytes\":%zu,\"window\":%d,\"calls_per_s\":%.0f}\n",
+		       bytes, WINDOW, done / (now_us() - start) * 1e6);
+	else
+		printf("\n%d at once, %zu bytes: %.0f calls/s\n", WINDOW, bytes,
+		       done / (now_us() - start) * 1e6);
+}
+
+static struct tow_peer *join_loop(struct tow_runtime *runtime)
+{
+	struct tow_endpoint *left, *right;
+	struct tow_op *accept, *connect;
+	struct tow_peer *peer;
+
+	must(tow_endpoint_open(runtime, "loop://left", &left), "endpoint");
+	must(tow_endpoint_open(runtime, "loop://right", &right), "endpoint");
+	must(tow_accept_start(right, NULL, &accept), "accept");
+	must(tow_connect_start(left, "loop://right", NULL, &connect), "connect");
+	peer = finish(connect, "connect");
+	finish(accept, "accept");
+	return peer;
+}
+
+static struct tow_peer *join_tcp(struct tow_runtime *runtime, int fd)
+{
+	char address[TOW_ADDRESS_MAX];
+	struct tow_endpoint *endpoint;
+	struct tow_op *op;
+
+	if (read(fd, address, sizeof(address)) != (ssize_t)sizeof(address))
+		fail("the server did not start");
+	must(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &endpoint), "endpoint");
+	must(tow_connect_start(endpoint, address, NULL, &op), "connect");
+	return finish(op, "connect");
+}
+
+static void measure(struct tow_runtime *runtime, struct tow_peer *peer)
+{
+	static const size_t sizes[] = { 8, 64, 4096, 1 << 20, 16 << 20 };
+	void *out, *in;
+
+	must(tow_alloc(runtime, LARGEST, 0, &out), "pool");
+	must(tow_alloc(runtime, LARGEST, 0, &in), "pool");
+	for (size_t i = 0; i < LARGEST; i++)
+		((uint8_t *)out)[i] = (uint8_t)(i * 7 >> 3);
+	if (!options.json)
+		printf("%10s %12s %12s   %s\n", "bytes", "p50 us", "p99 us",
+		       "queue + wire + match + serve of the last");
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		latency(peer, out, in, sizes[i]);
+	rate(peer, out, in, 64);
+	tow_free(runtime, out);
+	tow_free(runtime, in);
+}
+
+static int parse(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--quick") == 0)
+			options.quick = true;
+		else if (strcmp(argv[i], "--json") == 0)
+			options.json = true;
+		else if (strcmp(argv[i], "--no-pin") == 0)
+			options.spread = true;
+		else if (strcmp(argv[i], "--lane") == 0 && i + 1 < argc &&
+			 (strcmp(argv[i + 1], "tcp") == 0 || strcmp(argv[i + 1], "loop") == 0))
+			options.loop = strcmp(argv[++i], "loop") == 0;
+		else
+			return -1;
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct tow_runtime *runtime;
+	struct tow_peer *peer;
+	struct tow_op *op;
+	pid_t child = 0;
+	int fds[2], how = 0;
+
+	if (parse(argc, argv) < 0) {
+		fprintf(stderr, "usage: tow-rpc [--quick] [--lane tcp|loop] [--json] [--no-pin]\n");
+		return 2;
+	}
+	if (!options.loop && (pipe(fds) != 0 || (child = fork()) < 0)) {
+		fprintf(stderr, "tow-rpc: no second process\n");
+		return 2;
+	}
+	if (!options.loop && child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(fds[0]);
+		pin(1);
+		serve(fds[1]);
+	}
+	if (!options.loop)
+		close(fds[1]);
+	pin(0);
+	runtime = open_runtime();
+	peer = options.loop ? join_loop(runtime) : join_tcp(runtime, fds[0]);
+	measure(runtime, peer);
+	if (!options.loop) {
+		must(tow_send_start(peer, "end", 4, 1, NULL, &op), "end");
+		tow_op_release(op);
+	}
+	must(tow_runtime_close(runtime), "close");
+	if (!options.loop)
+		waitpid(child, &how, 0);
+	return WIFEXITED(how) ? WEXITSTATUS(how) : 2;
+}

@@ -1,0 +1,78 @@
+/*
+ * rpc_wire.h - the header of what calls say to each other. Pure. All numbers are little-endian.
+ *
+ * Everything that belongs to calls is a *parcel*: a header with, inline behind it, a body of up to
+ * the inline limit, sent to the peer's inbox (tag 0 of TWI_SPACE_RPC); a larger body is a message
+ *of its own with the tag that the header names.
+ *
+ *	offset  0      1       2             4                           8
+ *	        +------+-------+-------------+---------------------------+
+ *	     0  | type | flags | reserved: 0 | inline_bytes          u32 |
+ *	        +------+-------+-------------+---------------------------+
+ *	     8  | id of the call                                     u64 |
+ *	    16  | REQUEST: method hash. RESPONSE: status i32, code i32   |
+ *	    24  | bytes of the body                                 u64 |
+ *	    32  | tag of the body; 0: it is inline                   u64 |
+ *	    40  | a                                                  u64 |
+ *	    48  | b                                                  u64 |
+ *	    56  | c                                                  u64 |
+ *	        +-------------------------------------------------------+
+ *
+ *	type       says                       a               b         c
+ *	REQUEST    serve this                 remaining_ns    -         -
+ *	RESPONSE   so it went                 arrived (clock) match_ns  serve_ns
+ *	CHUNK      a piece of a stream        -               -         -
+ *	WINDOW     so many pieces were taken  count           -         -
+ *	CANCEL     client: it is of no use    -               -         -
+ *	GIVE_UP    server: no answer comes    -               -         -
+ *
+ * An id is chosen by the client and is never used again on one connection. TO_SERVER says whose id
+ * it is in CHUNK and WINDOW.
+ */
+#ifndef TWI_RPC_WIRE_H
+#define TWI_RPC_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TWI_RPC_HEAD_BYTES 64u
+#define TWI_RPC_BODY_MAX   (UINT64_MAX >> 1)
+
+enum twi_rpc_type {
+	TWI_RPC_REQUEST = 1,
+	TWI_RPC_RESPONSE,
+	TWI_RPC_CHUNK,
+	TWI_RPC_WINDOW,
+	TWI_RPC_CANCEL,
+	TWI_RPC_GIVE_UP,
+};
+
+#define TWI_RPC_STREAM    1u /* REQUEST: with a stream */
+#define TWI_RPC_END       2u /* CHUNK: the last one of this direction, and empty */
+#define TWI_RPC_TO_SERVER 4u /* CHUNK, WINDOW: from the client */
+
+struct twi_rpc_head {
+	uint8_t type, flags;
+	uint32_t inline_bytes;
+	uint64_t id;
+	uint64_t method;
+	int32_t status, code;
+	uint64_t bytes;
+	uint64_t tag;
+	uint64_t a, b, c;
+};
+
+void twi_rpc_head_put(uint8_t out[TWI_RPC_HEAD_BYTES], const struct twi_rpc_head *head);
+
+/*
+ * Reads the header of a message of `bytes` bytes. NULL: good; else what is wrong with it. A good
+ * one has a known type, no flag that is not its own, and inline_bytes that is what follows the
+ * header.
+ */
+const char *twi_rpc_head_get(const uint8_t *in, uint64_t bytes, struct twi_rpc_head *out);
+
+/* Of a method's name: FNV-1a. Never 0. */
+uint64_t twi_rpc_hash(const char *name);
+
+#endif

@@ -22,6 +22,7 @@ MAY_COPY = {
     "transport/path.c": "the only file that may copy payload, and it counts what it copies",
     "transport/frame.c": "packs and unpacks header words, never payload",
     "transport/frame.h": "likewise",
+    "transport/store_codec.c": "names and addresses of the job's store, never payload",
     "transport/uring/tcp_dial.c": "one socket address, as getaddrinfo gives it",
 }
 COPY = r"(?<![\w.>])(?:__builtin_)?(?:memcpy|memmove|mempcpy|memccpy|bcopy)\s*\("

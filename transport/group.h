@@ -5,9 +5,9 @@
  *	tow_group (split) --+--> twi_ranks: endpoint, a slot for each rank of the job, the store
  *	barriers, dials ----+
  *
- * What all groups of a job share is one struct twi_ranks, which the last of its users frees: groups,
- * and operations of the library's own that are still on their way to their callbacks. Everything in
- * it but the store is touched with the engine held.
+ * What all groups of a job share is one struct twi_ranks, which the last of its users frees:
+ *groups, and operations of the library's own that are still on their way to their callbacks.
+ *Everything in it but the store is touched with the engine held.
  *
  * Who is at the other end of a connection is said in its first message (TWI_SPACE_GROUP, tag
  * TWI_GROUP_TAG_WHO), and answered: taken, or not. A pair of ranks that dial each other at once has
@@ -33,6 +33,7 @@
 #include "transport/store_client.h"
 #include "transport/store_server.h"
 
+#define TWI_GROUP_SPACE      TWI_SPACE_GROUP
 #define TWI_GROUP_TAG_WHO    UINT64_MAX
 #define TWI_GROUP_TAG_ANSWER (UINT64_MAX - 1)
 #define TWI_GROUP_TAG_NEVER  (UINT64_MAX - 2) /* nobody sends it: a receive that is a timer */
@@ -57,6 +58,7 @@ struct twi_slot {
 struct twi_ranks {
 	struct twi_engine *engine;
 	uint32_t users;
+	uint32_t groups; /* of the users */
 	bool closing;
 	uint32_t rank, size;
 	uint64_t session;
@@ -88,19 +90,32 @@ struct tow_group {
 /* The part of a runtime that concerns ranks. */
 struct twi_job {
 	struct twi_bootstrap bootstrap; /* as found when the runtime was opened; then constant */
+	int64_t given_rank, given_world_size; /* of the runtime's options; -1: not there */
 	pthread_mutex_t lock;
 	struct twi_list groups; /* under the lock */
-	struct twi_list opens;  /* threads of tow_group_open_start; under the lock */
+	struct twi_list opens;  /* of group_open.c; under the lock */
+	bool closing;
 };
 
-void twi_job_init(struct twi_job *job, const struct tow_options *options, const char *name);
+/*
+ * Looks who this process is. options may be NULL. The rank that was found becomes that of *knobs
+ * where the user has said none, so that the stats sockets of ranks on one host differ.
+ */
+void twi_job_init(struct twi_job *job, const struct tow_options *options,
+		  struct tow_options *knobs);
 
 /* Closes the groups that are open. The engine is not held. */
 void twi_job_close(struct twi_job *job);
 void twi_job_fini(struct twi_job *job);
 
-/* runtime.c */
-struct twi_job *twi_runtime_job(struct tow_runtime *runtime);
+/* group.c */
+int twi_group_open(struct tow_runtime *runtime, const struct tow_group_options *options,
+		   const struct twi_until *until, struct tow_group **group_out);
+/* The options that were given, or the defaults. TOW_EINVAL: their size is not set. */
+int twi_group_options(const struct tow_group_options *in, struct tow_group_options *out);
+
+/* group_open.c: ends the joins that are under way in threads. */
+void twi_job_end_opens(struct twi_job *job);
 
 /* group_join.c */
 /*
@@ -118,6 +133,8 @@ int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, const struct tow_o
 		      struct tow_op **op_out);
 void twi_ranks_use(struct twi_ranks *ranks);
 void twi_ranks_drop(struct twi_ranks *ranks);
+/* The same without the engine. */
+void twi_ranks_let_go(struct twi_ranks *ranks);
 
 /* Frees what nobody uses any more; of a join that has failed, too. */
 void twi_ranks_destroy(struct twi_ranks *ranks);

@@ -4,7 +4,6 @@
  * Everything here runs with the engine held, most of it in callbacks of the library's own
  * operations. A *talk* is a connection that is not a slot's yet: one that we dial, or a guest's.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +25,6 @@ struct talk {
 	struct tow_peer *peer;
 	struct tow_op *op; /* that is under way */
 	uint32_t rank;     /* whom we dial; of a guest: not known yet */
-	uint8_t out[TWI_GROUP_WHO_BYTES];
 	uint8_t in[TWI_GROUP_WHO_BYTES];
 };
 
@@ -45,19 +43,6 @@ static uint32_t take32(const uint8_t *in)
 	       (uint32_t)in[3] << 24;
 }
 
-/* magic, version, session, from, to */
-static void put_who(const struct twi_ranks *ranks, uint32_t to, uint8_t *out)
-{
-	put32(out, WHO_MAGIC);
-	put32(out + 4, WHO_VERSION);
-	put32(out + 8, (uint32_t)ranks->session);
-	put32(out + 12, (uint32_t)(ranks->session >> 32));
-	put32(out + 16, ranks->rank);
-	put32(out + 20, to);
-	put32(out + 24, ranks->size);
-	put32(out + 28, 0);
-}
-
 void twi_group_enter(struct twi_engine *engine)
 {
 	twi_engine_enter(engine);
@@ -69,32 +54,66 @@ void twi_ranks_use(struct twi_ranks *ranks)
 	ranks->users++;
 }
 
+void twi_ranks_let_go(struct twi_ranks *ranks)
+{
+	struct twi_engine *engine = ranks->engine;
+
+	twi_group_enter(engine);
+	twi_ranks_drop(ranks);
+	twi_engine_leave(engine); /* callbacks that are due may be the last users */
+}
+
 void twi_ranks_drop(struct twi_ranks *ranks)
 {
 	if (--ranks->users == 0)
 		twi_ranks_destroy(ranks);
 }
 
-/* Starts a message of ours; it ends in `done`, if there is one. */
-static int say(struct talk *talk, enum twi_op_kind kind, uint64_t tag, void *data, uint64_t bytes,
-	       uint64_t timeout_ns, tow_op_callback done)
+/* Starts a receive of the talk's, which ends in `done`. */
+static int hear(struct talk *talk, uint64_t tag, uint64_t timeout_ns, tow_op_callback done)
 {
 	const struct tow_op_options options = {
 		.size = sizeof(options), .timeout_ns = timeout_ns, .done = done, .user = talk
 	};
-	const struct twi_message message = {
-		.kind = kind, .space = TWI_SPACE_GROUP, .data = data, .bytes = bytes, .tag = tag
-	};
-	struct tow_op *op;
-	int status = twi_message_start(talk->peer, &message, &options, &op);
+	const struct twi_message message = { .kind = TWI_OP_RECV,
+					     .space = TWI_GROUP_SPACE,
+					     .data = talk->in,
+					     .bytes = sizeof(talk->in),
+					     .tag = tag };
 
+	return twi_message_start(talk->peer, &message, &options, &talk->op);
+}
+
+static void on_said(struct tow_op *op, const struct tow_result *result)
+{
+	free(result->user);
+	tow_op_release(op);
+}
+
+/* Sends words of ours; they have memory of their own, as the send may outlive the talk. */
+static int say(struct talk *talk, uint64_t tag, const uint32_t *words, unsigned count)
+{
+	uint8_t *bytes = malloc(4 * (size_t)count);
+	const struct tow_op_options options = { .size = sizeof(options),
+						.timeout_ns = TWI_GROUP_DIAL_NS,
+						.done = on_said,
+						.user = bytes };
+	const struct twi_message message = { .kind = TWI_OP_SEND,
+					     .space = TWI_GROUP_SPACE,
+					     .data = bytes,
+					     .bytes = 4 * (uint64_t)count,
+					     .tag = tag };
+	struct tow_op *op;
+	int status;
+
+	if (bytes == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a connection between ranks");
+	for (unsigned i = 0; i < count; i++)
+		put32(bytes + 4 * (size_t)i, words[i]);
+	status = twi_message_start(talk->peer, &message, &options, &op);
 	if (status < 0)
-		return status;
-	if (done != NULL)
-		talk->op = op;
-	else
-		tow_op_release(op);
-	return TOW_OK;
+		free(bytes);
+	return status;
 }
 
 /* A talk is over; its connection stays only when it has become a slot's (close false). */
@@ -202,8 +221,8 @@ static int judge_answer(struct talk *talk, const struct tow_result *result)
 	if (result->bytes != TWI_GROUP_ANSWER_BYTES)
 		return TOW_EPROTOCOL;
 	answer = take32(talk->in);
-	return answer == ANSWER_TAKEN	  ? TOW_OK
-	       : answer == ANSWER_WAIT	  ? TOW_AGAIN
+	return answer == ANSWER_TAKEN     ? TOW_OK
+	       : answer == ANSWER_WAIT    ? TOW_AGAIN
 	       : answer == ANSWER_STRANGE ? TOW_EMISMATCH
 					  : TOW_EPROTOCOL;
 }
@@ -227,13 +246,27 @@ static void on_answer(struct tow_op *op, const struct tow_result *result)
 	}
 	if (status == TOW_AGAIN) {
 		slot->state = TWI_SLOT_WAITING;
-		status = say(talk, TWI_OP_RECV, TWI_GROUP_TAG_NEVER, talk->in, sizeof(talk->in),
-			     pause_ns, on_waited);
+		status = hear(talk, TWI_GROUP_TAG_NEVER, pause_ns, on_waited);
 		if (status == TOW_OK)
 			return;
 	}
 	dial_failed(ranks, talk->rank, status);
 	end_talk(talk, true);
+}
+
+static int say_who(struct talk *talk)
+{
+	const struct twi_ranks *ranks = talk->ranks;
+	const uint32_t words[TWI_GROUP_WHO_BYTES / 4] = { WHO_MAGIC,
+							  WHO_VERSION,
+							  (uint32_t)ranks->session,
+							  (uint32_t)(ranks->session >> 32),
+							  ranks->rank,
+							  talk->rank,
+							  ranks->size,
+							  0 };
+
+	return say(talk, TWI_GROUP_TAG_WHO, words, TWI_GROUP_WHO_BYTES / 4);
 }
 
 static void on_connected(struct tow_op *op, const struct tow_result *result)
@@ -248,13 +281,10 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 		end_talk(talk, true);
 		return;
 	}
-	put_who(ranks, talk->rank, talk->out);
 	if (status == TOW_OK)
-		status = say(talk, TWI_OP_SEND, TWI_GROUP_TAG_WHO, talk->out, sizeof(talk->out),
-			     TOW_FOREVER, NULL);
+		status = say_who(talk);
 	if (status == TOW_OK)
-		status = say(talk, TWI_OP_RECV, TWI_GROUP_TAG_ANSWER, talk->in, sizeof(talk->in),
-			     TWI_GROUP_DIAL_NS, on_answer);
+		status = hear(talk, TWI_GROUP_TAG_ANSWER, TWI_GROUP_DIAL_NS, on_answer);
 	if (status < 0) {
 		dial_failed(ranks, talk->rank, status);
 		end_talk(talk, true);
@@ -354,29 +384,27 @@ static void on_who(struct tow_op *op, const struct tow_result *result)
 		return;
 	}
 	answer = judge_guest(talk, bytes, &rank);
-	put32(talk->out, answer);
-	put32(talk->out + 4, 0);
 	if (answer == ANSWER_STRANGE)
 		twi_log(ranks->engine->diag, 2,
 			"group: a connection from %s is of another job, or of no rank",
 			talk->peer->address);
-	status = say(talk, TWI_OP_SEND, TWI_GROUP_TAG_ANSWER, talk->out, TWI_GROUP_ANSWER_BYTES,
-		     TOW_FOREVER, NULL);
+	status = say(talk, TWI_GROUP_TAG_ANSWER, (const uint32_t[]){ answer, 0 },
+		     TWI_GROUP_ANSWER_BYTES / 4);
 	if (status == TOW_OK && answer == ANSWER_TAKEN) {
 		slot_up(ranks, rank, talk->peer);
 		end_talk(talk, false);
 		return;
 	}
 	if (status == TOW_OK)
-		status = say(talk, TWI_OP_RECV, TWI_GROUP_TAG_NEVER, talk->in, sizeof(talk->in),
-			     TWI_GROUP_GUEST_NS, on_turned_away);
+		status = hear(talk, TWI_GROUP_TAG_NEVER, TWI_GROUP_GUEST_NS, on_turned_away);
 	if (status < 0)
 		end_talk(talk, true);
 }
 
 static void greet_guest(struct twi_ranks *ranks, struct tow_peer *peer)
 {
-	struct talk *talk = ranks->guests < TWI_GROUP_GUESTS ? begin_talk(ranks, ranks->size) : NULL;
+	struct talk *talk =
+		ranks->guests < TWI_GROUP_GUESTS ? begin_talk(ranks, ranks->size) : NULL;
 
 	if (talk == NULL) {
 		tow_peer_close(peer);
@@ -384,8 +412,7 @@ static void greet_guest(struct twi_ranks *ranks, struct tow_peer *peer)
 	}
 	ranks->guests++;
 	talk->peer = peer;
-	if (say(talk, TWI_OP_RECV, TWI_GROUP_TAG_WHO, talk->in, sizeof(talk->in),
-		TWI_GROUP_GUEST_NS, on_who) < 0)
+	if (hear(talk, TWI_GROUP_TAG_WHO, TWI_GROUP_GUEST_NS, on_who) < 0)
 		end_talk(talk, true);
 }
 

@@ -87,6 +87,8 @@ struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 	op->zerocopy = false;
 	op->view = false;
 	op->view_release = NULL;
+	op->abort_call = NULL;
+	op->owner = NULL;
 	op->space = TWI_SPACE_USER;
 	op->engine = engine;
 	op->endpoint = NULL;
@@ -226,6 +228,9 @@ static void expire(struct tow_op *op)
 	case TWI_OP_COPY:
 		twi_copy_abort(op, TOW_EDEADLINE);
 		break;
+	case TWI_OP_CALL:
+		op->abort_call(op, TOW_EDEADLINE);
+		break;
 	default:
 		op->peer->lane->ops->abort(op->peer, op, TOW_EDEADLINE, true);
 		break;
@@ -339,6 +344,8 @@ TOW_PUBLIC int tow_op_cancel(struct tow_op *op)
 		twi_op_complete(op, TOW_ECANCELED, 0);
 	else if (op->kind == TWI_OP_COPY)
 		twi_copy_abort(op, TOW_ECANCELED);
+	else if (op->kind == TWI_OP_CALL)
+		op->abort_call(op, TOW_ECANCELED);
 	else
 		op->peer->lane->ops->abort(op->peer, op, TOW_ECANCELED, false);
 	twi_engine_leave(engine);

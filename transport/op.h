@@ -27,7 +27,14 @@
 struct twi_engine;
 struct twi_lane_ops;
 
-enum twi_op_kind { TWI_OP_CONNECT, TWI_OP_ACCEPT, TWI_OP_SEND, TWI_OP_RECV, TWI_OP_COPY };
+enum twi_op_kind {
+	TWI_OP_CONNECT,
+	TWI_OP_ACCEPT,
+	TWI_OP_SEND,
+	TWI_OP_RECV,
+	TWI_OP_COPY,
+	TWI_OP_CALL /* made of messages of the library's own: ended by its owner */
+};
 
 /* Where a send or receive stands; session.h draws the two ways. */
 enum twi_op_stage {
@@ -78,10 +85,12 @@ struct tow_op {
 	void *lane_state;                        /* connect: the lane's */
 	void (*view_release)(struct tow_op *op); /* view: gives the memory back; NULL: nothing to */
 	void *view_state;                        /* of whoever set view_release */
-	const struct twi_lane_ops *lane_ops;     /* connect */
-	struct twi_copy copy;                    /* TWI_OP_COPY; else not set */
-	struct twi_claim claim;                  /* on the memory of its payload */
-	struct twi_site site;                    /* of the call that started it */
+	void (*abort_call)(struct tow_op *op, int status); /* TWI_OP_CALL: ends it now */
+	void *owner;                                       /* TWI_OP_CALL: what it stands for */
+	const struct twi_lane_ops *lane_ops;               /* connect */
+	struct twi_copy copy;                              /* TWI_OP_COPY; else not set */
+	struct twi_claim claim;                            /* on the memory of its payload */
+	struct twi_site site;                              /* of the call that started it */
 	void *data;
 	uint64_t bytes;
 	uint64_t tag;

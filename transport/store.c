@@ -428,13 +428,13 @@ static int give(struct twi_store *store, struct twi_store_entry *entry,
 	if (status < 0)
 		return status;
 	part = &entry->parts[(uint32_t)frame->a];
-	if (part->rank != TWI_STORE_NOBODY)
-		return TOW_OK; /* repeated */
+	if (entry->given == entry->members)
+		return TOW_OK; /* repeated, as the reply was lost */
 	status = twi_store_put(store, &part->value, &part->bytes, frame->value, frame->value_bytes);
 	if (status < 0)
 		return status;
+	entry->given += part->rank == TWI_STORE_NOBODY;
 	part->rank = rank;
-	entry->given++;
 	return TOW_OK;
 }
 

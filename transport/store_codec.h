@@ -25,7 +25,7 @@
  * Two numbers in one word: the first is the low half. GATHER waits until each of its members has
  * given a value (of no bytes: a fence), then answers all with all of them, from the one of index
  * `from` on as many as fit. A gather is named by key and generation, and giving twice is giving
- * once. The text of a failure is the reply's value.
+ * once: before all have given, what was given last. The text of a failure is the reply's value.
  */
 #ifndef TWI_STORE_CODEC_H
 #define TWI_STORE_CODEC_H

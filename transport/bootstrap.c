@@ -372,7 +372,7 @@ int twi_bootstrap_detect(const struct twi_bootstrap_input *in, struct twi_bootst
 {
 	struct twi_scan scan = { .in = in, .out = out, .who = "TOW_*" };
 
-	*out = (struct twi_bootstrap){ .local_rank = -1, .local_size = -1 };
+	*out = (struct twi_bootstrap){ .local_rank = -1, .local_size = -1, .pmi_fd = -1 };
 	out->status = detect(&scan);
 	if (out->status < 0)
 		snprintf(out->why, sizeof(out->why), "%s", tow_error_message());

@@ -96,7 +96,10 @@ struct twi_bootstrap {
 	uint32_t restarts;              /* of the job */
 	char job[TWI_JOB_BYTES];        /* which job: that of the knob, and the launcher's */
 	char store[TWI_STORE_BYTES];    /* HOST:PORT */
-	char pmi[TWI_STORE_BYTES];      /* PMI_FD or PMI_PORT, as they stand */
+	char pmi[24];                   /* PMI_FD, as it stands */
+	int pmi_fd;                     /* of bootstrap_exchange.c; -1: none */
+	bool pmix;                      /* likewise: libpmix has been initialized */
+	char unused__[1];               /* PMI_FD or PMI_PORT, as they stand */
 	char verdicts[TWI_LAUNCHER_COUNT][TWI_VERDICT_BYTES]; /* why it was taken or not */
 };
 

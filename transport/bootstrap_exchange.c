@@ -4,6 +4,7 @@
 #include "transport/bootstrap_exchange.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -140,6 +141,7 @@ int twi_exchange_size(struct twi_bootstrap *bootstrap, const struct twi_until *u
 
 	if (bootstrap->world_size > 0)
 		return TOW_OK;
+	bootstrap->pmix = true;
 	status = ask_library(bootstrap, NULL, ASK_SIZE, until, &answer);
 	if (status < 0)
 		return status;
@@ -160,6 +162,7 @@ int twi_exchange(struct twi_bootstrap *bootstrap, const char *mine, const struct
 	struct question answer;
 	int status;
 
+	bootstrap->pmix |= bootstrap->exchange == TWI_EXCHANGE_PMIX;
 	if (bootstrap->exchange != TWI_EXCHANGE_PMI) {
 		status = ask_library(bootstrap, mine, ASK_ADDRESS, until, &answer);
 		if (status == TOW_OK)
@@ -170,13 +173,23 @@ int twi_exchange(struct twi_bootstrap *bootstrap, const char *mine, const struct
 	}
 	if (mine != NULL)
 		snprintf(bootstrap->store, sizeof(bootstrap->store), "%s", mine);
-	return twi_pmi_exchange(atoi(bootstrap->pmi), mine != NULL, bootstrap->store, until);
+	/* A descriptor of our own, as the program may close the other, with MPI_Finalize. */
+	bootstrap->pmi_fd = fcntl(atoi(bootstrap->pmi), F_DUPFD_CLOEXEC, 3);
+	if (bootstrap->pmi_fd < 0)
+		return twi_error_errno(TOW_ESYSTEM, errno, "pmi: PMI_FD = %s", bootstrap->pmi);
+	return twi_pmi_exchange(bootstrap->pmi_fd, mine != NULL, bootstrap->store, until);
 }
 
-void twi_exchange_done(const struct twi_bootstrap *bootstrap, const struct twi_until *until)
+void twi_exchange_done(struct twi_bootstrap *bootstrap, const struct twi_until *until)
 {
 	struct question answer;
 
-	if (bootstrap->exchange == TWI_EXCHANGE_PMIX)
+	if (bootstrap->pmix)
 		ask_library(bootstrap, NULL, ASK_END, until, &answer);
+	if (bootstrap->pmi_fd >= 0) {
+		twi_pmi_finish(bootstrap->pmi_fd, until);
+		close(bootstrap->pmi_fd);
+		bootstrap->pmi_fd = -1;
+	}
+	bootstrap->pmix = false;
 }

@@ -21,12 +21,16 @@ int twi_exchange_size(struct twi_bootstrap *bootstrap, const struct twi_until *u
  */
 int twi_exchange(struct twi_bootstrap *bootstrap, const char *mine, const struct twi_until *until);
 
-/* All have the address, or we give up: what was opened for the exchange is closed. */
-void twi_exchange_done(const struct twi_bootstrap *bootstrap, const struct twi_until *until);
+/*
+ * What was opened for the exchange is closed; when the last group is, not before, as neither PMIx
+ * nor PMI can be begun anew for the program's own MPI_Init.
+ */
+void twi_exchange_done(struct twi_bootstrap *bootstrap, const struct twi_until *until);
 
 /* exchange_pmi.c: PMI 1 over a descriptor. */
 int twi_pmi_exchange(int fd, bool first, char address[TWI_STORE_BYTES],
 		     const struct twi_until *until);
+void twi_pmi_finish(int fd, const struct twi_until *until);
 
 /* exchange_library.c. These block without a deadline. */
 int twi_pmix_size(int64_t rank, int64_t *size_out);

@@ -4,6 +4,7 @@
  * ABIs promise them.
  */
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,7 @@ struct pmix {
 	int (*finalize)(const void *info, size_t count);
 	int (*put)(uint8_t scope, const char *key, struct pmix_value *value);
 	int (*commit)(void);
+	int (*fence)(const struct pmix_proc *procs, size_t count, const void *info, size_t infos);
 	int (*get)(const struct pmix_proc *of, const char *key, const void *info, size_t count,
 		   struct pmix_value **value_out);
 	const char *(*error_string)(int status);
@@ -72,6 +74,9 @@ static int pmix_failed(const struct pmix *pmix, const char *call, int code)
 	return twi_error(TOW_ESYSTEM, "%s: %s (%d)", call, pmix->error_string(code), code);
 }
 
+/* How often we have initialized it: the library counts, too, so that others may do so besides. */
+static _Atomic unsigned pmix_opened;
+
 static int pmix_open(struct pmix *pmix)
 {
 	static const char *const names[] = { "libpmix.so.2", "libpmix.so", NULL };
@@ -83,11 +88,15 @@ static int pmix_open(struct pmix *pmix)
 	    !find(pmix->library, "PMIx_Finalize", &pmix->finalize) ||
 	    !find(pmix->library, "PMIx_Put", &pmix->put) ||
 	    !find(pmix->library, "PMIx_Commit", &pmix->commit) ||
+	    !find(pmix->library, "PMIx_Fence", &pmix->fence) ||
 	    !find(pmix->library, "PMIx_Get", &pmix->get) ||
 	    !find(pmix->library, "PMIx_Error_string", &pmix->error_string))
 		return twi_error(TOW_ENOTSUP, "libpmix lacks a function: %.160s", dlerror());
 	code = pmix->init(&pmix->self, NULL, 0);
-	return code == 0 ? TOW_OK : pmix_failed(pmix, "PMIx_Init", code);
+	if (code != 0)
+		return pmix_failed(pmix, "PMIx_Init", code);
+	atomic_fetch_add(&pmix_opened, 1);
+	return TOW_OK;
 }
 
 static int pmix_get(const struct pmix *pmix, uint32_t rank, const char *key, uint16_t type,
@@ -107,6 +116,10 @@ static int pmix_get(const struct pmix *pmix, uint32_t rank, const char *key, uin
 	return TOW_OK;
 }
 
+/*
+ * The library stays initialized until twi_pmix_finish: a process that has finalized is one that no
+ * fence waits for any more, and others ask for what rank 0 has put.
+ */
 int twi_pmix_size(int64_t rank, int64_t *size_out)
 {
 	struct pmix pmix = { 0 };
@@ -121,7 +134,6 @@ int twi_pmix_size(int64_t rank, int64_t *size_out)
 		*size_out = value->data.u32;
 		free(value);
 	}
-	pmix.finalize(NULL, 0);
 	return status;
 }
 
@@ -149,29 +161,32 @@ static int pmix_take(const struct pmix *pmix, char address[TWI_STORE_BYTES])
 	return TOW_OK;
 }
 
-/*
- * It stays initialized, as the others ask for what rank 0 has put; twi_pmix_finish ends that. The
- * library counts, so a program may use it, or MPI, besides.
- */
 int twi_pmix_exchange(int64_t rank, char address[TWI_STORE_BYTES])
 {
 	struct pmix pmix = { 0 };
-	int status = pmix_open(&pmix);
+	int status = pmix_open(&pmix), code;
 
-	if (status == TOW_OK)
-		status = rank == 0 ? pmix_put(&pmix, address) : pmix_take(&pmix, address);
-	return status;
+	if (status == TOW_OK && rank == 0)
+		status = pmix_put(&pmix, address);
+	if (status < 0)
+		return status;
+	/* Before rank 0 has put it, servers differ in whether they wait or say that it is not
+	 * there. */
+	code = pmix.fence(NULL, 0, NULL, 0);
+	if (code != 0)
+		return pmix_failed(&pmix, "PMIx_Fence", code);
+	return rank == 0 ? TOW_OK : pmix_take(&pmix, address);
 }
 
 int twi_pmix_finish(void)
 {
 	struct pmix pmix = { 0 };
-	int status = pmix_open(&pmix); /* once more, so there are two ends to come */
+	int status = pmix_open(&pmix);
 
 	if (status < 0)
 		return status;
-	pmix.finalize(NULL, 0);
-	pmix.finalize(NULL, 0);
+	for (unsigned left = atomic_exchange(&pmix_opened, 0); left > 0; left--)
+		pmix.finalize(NULL, 0);
 	return TOW_OK;
 }
 

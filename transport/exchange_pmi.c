@@ -2,8 +2,9 @@
  * exchange_pmi.c - PMI 1, as MPICH's mpiexec and its kin serve it on a descriptor: one line of
  * "cmd=NAME key=value ..." asked, one line answered.
  *
- * We greet, put, meet at a barrier, get, and say nothing more: whoever says goodbye (cmd=finalize)
- * cannot be asked again, and the program may be about to call MPI_Init itself.
+ * We greet, put, meet at a barrier and get. Goodbye (cmd=finalize) is said much later: mpiexec may
+ * be asked nothing after it, and the program may be about to call MPI_Init itself; but whoever ends
+ * without it has failed, to mpiexec, and the others are killed.
  */
 #include <errno.h>
 #include <poll.h>
@@ -51,7 +52,9 @@ static int send_line(const struct pmi *pmi, const char *line)
 
 		if (status < 0)
 			return status;
-		sent = write(pmi->fd, line, left);
+		sent = send(pmi->fd, line, left, MSG_NOSIGNAL);
+		if (sent < 0 && errno == ENOTSOCK)
+			sent = write(pmi->fd, line, left);
 		if (sent < 0 && errno != EINTR && errno != EAGAIN)
 			return broken(pmi);
 		if (sent > 0) {
@@ -169,4 +172,12 @@ int twi_pmi_exchange(int fd, bool first, char address[TWI_STORE_BYTES],
 	if (status == TOW_OK && !first)
 		status = get(&pmi, space, address);
 	return status;
+}
+
+/* If the program has said it already, nobody answers, which is as well. */
+void twi_pmi_finish(int fd, const struct twi_until *until)
+{
+	struct pmi pmi = { .fd = fd, .until = until };
+
+	ask(&pmi, "cmd=finalize\n", "finalize_ack");
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "diag/error.h"
+#include "transport/bootstrap_exchange.h"
 #include "transport/engine.h"
 #include "transport/runtime.h"
 
@@ -99,11 +100,14 @@ static struct tow_group *make_group(struct tow_runtime *runtime, struct twi_rank
 /* Says goodbye to the store and to the peers, when the last group goes. The engine is not held. */
 static void part(struct twi_ranks *ranks)
 {
+	const struct twi_until until = { twi_net_now() + LINGER_NS, -1 };
+
 	twi_group_enter(ranks->engine);
 	twi_ranks_hang_up(ranks);
 	twi_engine_leave(ranks->engine);
 	twi_store_client_close(ranks->client, LINGER_NS / 4);
 	twi_store_server_stop(ranks->server, LINGER_NS);
+	twi_exchange_done(&ranks->bootstrap, &until);
 	ranks->client = NULL;
 	ranks->server = NULL;
 }

@@ -83,7 +83,6 @@ static int tell_address(struct twi_ranks *ranks, const struct twi_until *until)
 
 	if (bootstrap->exchange == TWI_EXCHANGE_ADDRESS)
 		return TOW_OK;
-	/* All on this host: nobody else needs to see it. */
 	if (bootstrap->local_size == bootstrap->world_size)
 		twi_host_port_put("127.0.0.1", port, mine, sizeof(mine));
 	else if (!twi_net_addresses(interfaces, port, mine, sizeof(mine)))
@@ -96,21 +95,19 @@ static int tell_address(struct twi_ranks *ranks, const struct twi_until *until)
 static int serve(struct twi_ranks *ranks, const struct twi_until *until)
 {
 	struct twi_bootstrap *bootstrap = &ranks->bootstrap;
-	bool known = bootstrap->exchange == TWI_EXCHANGE_ADDRESS;
-	const struct twi_store_serve serve = { .address = known ? bootstrap->store : "",
-					       .world_size = ranks->size,
-					       .restarts = bootstrap->restarts,
-					       .job = bootstrap->job,
-					       .key = &ranks->key,
-					       .diag = ranks->engine->diag };
+	struct twi_store_serve serve = { .address = "",
+					 .world_size = ranks->size,
+					 .restarts = bootstrap->restarts,
+					 .job = bootstrap->job,
+					 .key = &ranks->key,
+					 .diag = ranks->engine->diag };
 	int status;
 
-	/* On this host alone the store need not be seen from outside. */
-	struct twi_store_serve local = serve;
-
-	if (!known && bootstrap->local_size == bootstrap->world_size)
-		local.address = "127.0.0.1:0";
-	status = twi_store_server_start(&local, until, &ranks->server);
+	if (bootstrap->exchange == TWI_EXCHANGE_ADDRESS)
+		serve.address = bootstrap->store;
+	else if (bootstrap->local_size == bootstrap->world_size)
+		serve.address = TWI_NET_LOOPBACK; /* nobody else needs to see it */
+	status = twi_store_server_start(&serve, until, &ranks->server);
 	return status < 0 ? status : tell_address(ranks, until);
 }
 
@@ -236,7 +233,6 @@ static int meet(struct twi_ranks *ranks, struct tow_runtime *runtime, const char
 		status = twi_ranks_listen(ranks);
 		twi_engine_leave(ranks->engine);
 	}
-	twi_exchange_done(bootstrap, until);
 	return status;
 }
 
@@ -253,6 +249,7 @@ static void give_up(struct twi_ranks *ranks, int status, const struct twi_until 
 					 LINGER_NS / 6);
 	twi_store_client_close(ranks->client, twi_min(linger, LINGER_NS / 6));
 	twi_store_server_stop(ranks->server, linger);
+	twi_exchange_done(&ranks->bootstrap, until);
 	twi_group_enter(ranks->engine);
 	twi_ranks_hang_up(ranks);
 	twi_engine_leave(ranks->engine);

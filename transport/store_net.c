@@ -179,10 +179,12 @@ int twi_net_listen(const char *address, const struct twi_until *until, int *fd_o
 	uint16_t port = 0;
 	int status = TOW_OK;
 
-	if (*address != '\0' && !twi_host_port(address, 0, host, sizeof(host), &port))
+	if (strcmp(address, TWI_NET_LOOPBACK) == 0)
+		status = resolve("127.0.0.1", 0, until, &found);
+	else if (*address != '\0' && !twi_host_port(address, 0, host, sizeof(host), &port))
 		return twi_error(TOW_EINVAL, "the store's address '%.128s' is not HOST:PORT",
 				 address);
-	if (*address != '\0')
+	else if (*address != '\0')
 		status = resolve(host, port, until, &found);
 	if (status < 0)
 		return status;

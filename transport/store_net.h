@@ -34,12 +34,14 @@ int twi_net_pause(const struct twi_until *until, uint64_t pause_ns);
 int twi_net_wait(int fd, short events, uint64_t until_ns, int cancel_fd);
 
 /*
- * A socket that listens at "HOST:PORT"; "": on all interfaces, any port. A host that does not
+ * A socket that listens at "HOST:PORT"; "": on all interfaces, any port; TWI_NET_LOOPBACK: on
+ * loopback alone, any port. A host that does not
  * resolve is asked again with back-off, as under Kubernetes names come late; one that is not this
  * machine's (a service's address) means all interfaces, then *any_out is true. A port in use is
  * tried for some seconds, while who had it before may be ending. TOW_OK; TOW_EINVAL; TOW_EBUSY;
  * TOW_EDEADLINE: the name did not resolve; TOW_ECANCELED; TOW_ESYSTEM.
  */
+#define TWI_NET_LOOPBACK "loopback"
 int twi_net_listen(const char *address, const struct twi_until *until, int *fd_out, bool *any_out);
 
 /*

@@ -21,7 +21,7 @@ struct twi_diag;
 struct twi_store_server;
 
 struct twi_store_serve {
-	const char *address; /* "": all interfaces, any port */
+	const char *address; /* as of twi_net_listen */
 	uint32_t world_size, restarts;
 	const char *job; /* copied, as the key is */
 	const struct twi_job_key *key;

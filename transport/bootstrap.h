@@ -99,7 +99,6 @@ struct twi_bootstrap {
 	char pmi[24];                   /* PMI_FD, as it stands */
 	int pmi_fd;                     /* of bootstrap_exchange.c; -1: none */
 	bool pmix;                      /* likewise: libpmix has been initialized */
-	char unused__[1];               /* PMI_FD or PMI_PORT, as they stand */
 	char verdicts[TWI_LAUNCHER_COUNT][TWI_VERDICT_BYTES]; /* why it was taken or not */
 };
 

@@ -19,8 +19,8 @@
  *
  *    0 | magic "TOWLINE\0"                                     |
  *      +-------------+-------------+------+--------------------+
- *    8 | major       | minor       | kind | 0                  |
- *      +-------------+-------------+------+--------------------+
+ *    8 | major       | minor       | kind | flags| bulk | chan |
+ *      +-------------+-------------+------+------+------+------+
  *   16 | session                                               |
  *   24 | token                                                 |
  *      +---------------------------+---------------------------+
@@ -46,8 +46,10 @@
 #define TWI_FRAME_BYTES 32
 #define TWI_HELLO_BYTES 64
 
+#define TWI_BULK_MAX 4 /* bulk streams of one peer */
+
 #define TWI_WIRE_MAGIC 0x00454e494c574f54ull /* "TOWLINE\0" as it lies on the wire */
-#define TWI_WIRE_MAJOR 1
+#define TWI_WIRE_MAJOR 2
 #define TWI_WIRE_MINOR 0
 
 /* Sequence numbers, message lengths, offsets and credit sums: two of them add up in 64 bits. */
@@ -69,22 +71,42 @@ enum twi_frame_type {
 	TWI_FRAME_REFUSE = 8, /* the receiver refuses an RTS: seq, value = enum twi_refusal */
 	TWI_FRAME_BYE = 9,    /* the last frame: value = minus the status that says why */
 	TWI_FRAME_DATA = 10,  /* bulk stream: seq; its flags say what it is */
-	TWI_FRAME_TYPE_END    /* one past the largest; never sent */
+	TWI_FRAME_RECEIVED = 11, /* value = bytes of the control stream that have been read */
+	TWI_FRAME_PING = 12,     /* asks for a PONG; value as in RECEIVED */
+	TWI_FRAME_PONG = 13,     /* value as in RECEIVED */
+	TWI_FRAME_ANNOUNCE =
+		14,        /* a large receive is posted: seq received so far, tag, value = room */
+	TWI_FRAME_TYPE_END /* one past the largest; never sent */
 };
 
+/* EAGER, RTS and ANNOUNCE: whose tag it is (enum twi_space). */
+#define TWI_FRAME_SPACE 0x03u
 /*
- * DATA is a chunk of a large message, or ends one. Without a flag: payload, value = its offset. The
- * other two have no payload and stand alone: a message counts only with its commit, so that a
- * sender can take it back as long as the commit is not out.
+ * There is a checksum (crc32c): of an EAGER in its value; of a stripe in the tag of its commit; RTS
+ * says that the commits of its message will have one.
  */
-#define TWI_FRAME_LAST  0x01u /* the commit, behind the last chunk: value = the message's bytes */
+#define TWI_FRAME_SUM   0x04u
+#define TWI_FRAME_READY 0x08u /* RTS: the data follows at once, without a CTS */
+
+/*
+ * DATA is a chunk of a large message, or ends one. Without a flag: payload, value = its offset in
+ * the message. The other two have no payload and stand alone: a stripe counts only with its commit,
+ * so that a sender can take it back as long as the commit is not out. With SUM a commit has a
+ * checksum.
+ */
+#define TWI_FRAME_LAST  0x01u /* the commit, behind a stripe's last chunk: value = where it ends */
 #define TWI_FRAME_ABORT 0x02u /* the sender has taken the message back: value = 0 */
 
 enum twi_refusal {
 	TWI_REFUSE_TRUNCATED = 1, /* the posted buffer is too small */
 	TWI_REFUSE_CANCELED = 2,  /* the receive was taken back: canceled, past its deadline */
+	TWI_REFUSE_CORRUPT = 3,   /* it came whole, with other bytes than were sent */
+	TWI_REFUSE_NOT_READY = 4, /* of an RTS with READY: no receive waits; a CTS comes later */
 	TWI_REFUSE_END
 };
+
+/* Flags of a HELLO. */
+#define TWI_HELLO_RESUME 0x01u /* the stream takes the place of one that broke */
 
 enum twi_stream_kind { TWI_STREAM_CONTROL = 0, TWI_STREAM_BULK = 1, TWI_STREAM_KIND_END };
 
@@ -104,6 +126,9 @@ enum twi_stream_kind { TWI_STREAM_CONTROL = 0, TWI_STREAM_BULK = 1, TWI_STREAM_K
 	X(VERSION, "the peer speaks another major version of the protocol")                        \
 	X(KIND, "the stream kind of the HELLO is unknown")                                         \
 	X(SESSION, "the session id of the HELLO is zero")                                          \
+	X(HELLO_FLAGS, "the flags of the HELLO are unknown")                                       \
+	X(BULK_COUNT, "the number of bulk streams in the HELLO is out of bounds")                  \
+	X(CHANNEL, "the channel number in the HELLO is out of bounds")                             \
 	X(TOKEN, "the token of the HELLO is missing, or is there too early")                       \
 	X(EAGER_MAX, "eager_max_bytes of the HELLO is out of bounds")                              \
 	X(CREDIT, "credit_bytes of the HELLO is out of bounds")
@@ -132,8 +157,11 @@ struct twi_frame_limits {
 struct twi_hello {
 	uint16_t version_major, version_minor; /* of the peer; twi_hello_put writes our own */
 	uint8_t kind;                          /* enum twi_stream_kind */
-	uint64_t session;                      /* random, never 0, chosen by the connector */
-	uint64_t token; /* random, never 0, chosen by the acceptor; 0 before it is known */
+	uint8_t flags;                         /* TWI_HELLO_RESUME; the token is known then */
+	uint8_t bulk_count; /* control: 1 to TWI_BULK_MAX, the acceptor's holds; bulk: 0 */
+	uint8_t channel;    /* bulk: which of them; control: 0 */
+	uint64_t session;   /* random, never 0, chosen by the connector */
+	uint64_t token;     /* random, never 0, chosen by the acceptor; 0 before it is known */
 	uint32_t eager_max_bytes; /* control: the largest EAGER payload we take; bulk: 0 */
 	uint64_t credit_bytes;    /* control: cost of frames that we hold for the peer; bulk: 0 */
 };

@@ -21,8 +21,9 @@ struct tow_endpoint {
 	struct twi_list link; /* on engine->endpoints */
 	struct twi_engine *engine;
 	struct twi_lane *lane;
-	struct twi_list accepts; /* tow_op.link */
-	struct twi_list ready;   /* tow_peer.ready_link */
+	struct twi_list accepts;     /* tow_op.link */
+	struct twi_list ready;       /* tow_peer.ready_link */
+	struct tow_endpoint *parent; /* of a sub-endpoint: its ready peers go there; else NULL */
 	unsigned ready_count;
 	char address[TOW_ADDRESS_MAX];
 };
@@ -36,6 +37,7 @@ struct tow_peer {
 	bool shown;                      /* it has been up: the user knows or will know it */
 	bool closed;                     /* tow_peer_close was called */
 	char address[TOW_ADDRESS_MAX];   /* of the other side, for people */
+	char why[192];                   /* why this lane, and what was refused; "": no choice */
 	uint64_t id;                     /* within the runtime */
 	struct twi_peer_claims claims;
 	struct twi_session session;
@@ -48,6 +50,13 @@ void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer);
 
 /* The lane has let go of the peer: takes it off every list. The lane frees the memory. */
 void twi_peer_teardown(struct tow_peer *peer);
+
+/*
+ * Starts to connect to an address without its scheme, which has been through resolve. The engine is
+ * held. As tow_connect_start.
+ */
+int twi_connect_start(struct tow_endpoint *endpoint, const char *address,
+		      const struct tow_op_options *options, struct tow_op **op_out);
 
 /* Ends all accepts with TOW_ECLOSED. */
 void twi_endpoint_end_accepts(struct tow_endpoint *endpoint);

@@ -19,6 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <towline/endpoint.h>
+
 #include "diag/emit.h"
 #include "diag/lane_id.h"
 #include "transport/claim.h"
@@ -34,6 +36,20 @@ struct twi_lane_ops {
 	const char *scheme; /* "tcp": what stands before "://" in an address */
 
 	/*
+	 * Progress is a look at shared memory, which is cheap: a spinning waiter polls this lane on
+	 * every turn, the others on some.
+	 */
+	bool memory_polled;
+
+	/*
+	 * Replaces the names in an address (the part after "://") by numbers, so that endpoint_open
+	 * and connect never wait for a name server. Called without the engine, by any thread, and
+	 * may block. NULL: addresses of this lane have no names. TOW_OK, TOW_EINVAL, TOW_ENOMEM,
+	 * TOW_ESYSTEM.
+	 */
+	int (*resolve)(const char *address, bool passive, char out[TOW_ADDRESS_MAX]);
+
+	/*
 	 * Makes the lane of one runtime. Called at open. May block for as long as set-up takes.
 	 * TOW_OK, TOW_ENOMEM, TOW_ENOTSUP, TOW_ESYSTEM.
 	 */
@@ -47,7 +63,7 @@ struct twi_lane_ops {
 
 	/*
 	 * Opens an endpoint at `address` (the part after "://") and writes its real address, with
-	 * the scheme. May block while a name is looked up. TOW_OK, TOW_EINVAL, TOW_EBUSY,
+	 * the scheme. `address` has been through resolve. TOW_OK, TOW_EINVAL, TOW_EBUSY,
 	 * TOW_ENOMEM, TOW_EPERM, TOW_ESYSTEM.
 	 */
 	int (*endpoint_open)(struct twi_lane *lane, const char *address, struct tow_endpoint **out);
@@ -56,8 +72,8 @@ struct twi_lane_ops {
 	void (*endpoint_close)(struct tow_endpoint *endpoint);
 
 	/*
-	 * Starts to connect and takes `op`; it completes with the peer in op->peer. May block while
-	 * a name is looked up. TOW_OK, TOW_EINVAL, TOW_ENOMEM, TOW_EBUSY, TOW_ESYSTEM.
+	 * Starts to connect and takes `op`; it completes with the peer in op->peer. `address` has
+	 * been through resolve. TOW_OK, TOW_EINVAL, TOW_ENOMEM, TOW_EBUSY, TOW_ESYSTEM.
 	 */
 	int (*connect)(struct tow_endpoint *endpoint, const char *address, struct tow_op *op);
 
@@ -117,7 +133,17 @@ struct twi_lane_ops {
 struct twi_lane {
 	const struct twi_lane_ops *ops;
 	struct twi_engine *engine;
+	uint32_t peers; /* that it has */
 };
+
+/* The knob `lanes`: TOW_OK, or TOW_EINVAL naming what is no lane. */
+int twi_lanes_check(const char *knob);
+
+/* May this lane be used? The loop lane, which reaches nobody else, always may. */
+bool twi_lanes_allow(const char *knob, enum twi_lane_id id);
+
+/* lanes[] has changed. */
+void twi_lanes_pack(struct twi_engine *engine);
 
 extern const struct twi_lane_ops twi_lane_tcp;
 extern const struct twi_lane_ops twi_lane_loop;

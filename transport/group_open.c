@@ -50,8 +50,6 @@ static void abort_open(struct tow_op *op, int status)
 		open->aborted = status;
 		signal_end(open);
 	}
-	/* The deadline has done its work, and is not to come again. */
-	op->deadline_ns = UINT64_MAX;
 }
 
 static void *run(void *arg)
@@ -67,7 +65,8 @@ static void *run(void *arg)
 	twi_group_enter(engine);
 	if (status == TOW_ECANCELED)
 		status = open->aborted < 0 ? open->aborted : TOW_ECLOSED;
-	*open->group_out = group;
+	if (status == TOW_OK)
+		*open->group_out = group;
 	twi_op_complete(open->op, status, 0);
 	twi_engine_leave(engine);
 	pthread_mutex_lock(&job->lock);
@@ -180,7 +179,7 @@ static int start_open(struct open *open, const struct tow_op_options *op_options
 		twi_list_push_back(&job->opens, &open->link);
 	pthread_mutex_unlock(&job->lock);
 	if (status < 0) {
-		twi_list_remove(&open->op->timed);
+		twi_op_unwatch(open->op);
 		twi_op_discard(open->op);
 		*op_out = NULL;
 	}

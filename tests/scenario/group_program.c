@@ -215,6 +215,13 @@ static struct tow_group_options short_options(void)
 	return options;
 }
 
+static void mode_open(void)
+{
+	const struct tow_group_options options = short_options();
+
+	try_open(&options);
+}
+
 /* The last rank says another size, or another rank. */
 static void mode_sizes(void)
 {
@@ -311,7 +318,8 @@ static void mode_polled(void)
 {
 	struct tow_group_options options = TOW_GROUP_OPTIONS_DEFAULT;
 	struct tow_op_options op_options = TOW_OP_OPTIONS_DEFAULT;
-	struct tow_group *group, *never;
+	struct tow_group *group;
+	static struct tow_group *never; /* there until the runtime ends */
 	struct tow_op *op;
 	int status;
 
@@ -366,6 +374,7 @@ static const struct {
 	void (*run)(void);
 } modes[] = {
 	{ "all", mode_all },
+	{ "open", mode_open },
 	{ "sizes", mode_sizes },
 	{ "twice", mode_twice },
 	{ "absent", mode_absent },

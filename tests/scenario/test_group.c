@@ -136,7 +136,7 @@ static void torchrun(void **state)
 	    "code=$?; wait; exit $code");
 	twt_command_expect(&command, 0, "all well", 2);
 	run("export MASTER_ADDR=localhost MASTER_PORT=$((21000 + $$ % 9000)) WORLD_SIZE=2; RANK=1 "
-	    "TORCHELASTIC_RESTART_COUNT=1 " PROGRAM " absent & RANK=0 " PROGRAM " absent; wait");
+	    "TORCHELASTIC_RESTART_COUNT=1 " PROGRAM " open & RANK=0 " PROGRAM " open; wait");
 	twt_command_expect(&command, 0, "rank 1 says restart 1 of the job, rank 0 says 0", 2);
 }
 

@@ -6,6 +6,7 @@
 #ifndef TWT_COMMAND_H
 #define TWT_COMMAND_H
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,10 +25,11 @@ static inline void twt_command(const char *line, struct twt_command *out)
 {
 	const char *build = getenv("TOW_TEST_BUILD");
 	char full[4096];
-	size_t used = 0, got = 0;
+	size_t used = 1, got = 0;
 	FILE *pipe;
 	int status;
 
+	full[0] = '(';
 	for (; *line != '\0' && used + 512 < sizeof(full); line++) {
 		if (line[0] == '@' && line[1] == '/')
 			used += (size_t)snprintf(full + used, sizeof(full) - used, "%s",
@@ -35,7 +37,7 @@ static inline void twt_command(const char *line, struct twt_command *out)
 		else
 			full[used++] = *line;
 	}
-	snprintf(full + used, sizeof(full) - used, " 2>&1");
+	snprintf(full + used, sizeof(full) - used, "\n) 2>&1");
 	pipe = popen(full, "r");
 	assert_non_null(pipe);
 	got = fread(out->text, 1, sizeof(out->text) - 1, pipe);

@@ -29,6 +29,7 @@
 #include "transport/device_copy.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
+#include "transport/group.h"
 #include "transport/path.h"
 #include "transport/rpc.h"
 #include "transport/uring/ring.h"
@@ -38,11 +39,17 @@ struct tow_runtime {
 	struct twi_socket *socket;
 	bool sources;
 	char *texts; /* what the knobs that are text point to */
+	struct twi_job job;
 };
 
 struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime)
 {
 	return &runtime->engine;
+}
+
+struct twi_job *twi_runtime_job(struct tow_runtime *runtime)
+{
+	return &runtime->job;
 }
 
 int twi_runtime_check(struct tow_runtime *runtime, const char *call)
@@ -163,6 +170,8 @@ static int add_sources(struct tow_runtime *runtime)
 		  twi_devices_describe, &runtime->engine },
 		{ "/v1/latency", "and how long after a zero-copy send its memory comes back",
 		  describe_lag, &runtime->engine },
+		{ "/v1/bootstrap", "rank and world size: which launcher said it, and which did not",
+		  twi_bootstrap_describe, &runtime->job.bootstrap },
 		{ "/v1/info", "the job, the kernel, the knobs and what the rings can do",
 		  describe_runtime, &runtime->engine },
 	};
@@ -321,6 +330,7 @@ static void close_parts(struct tow_runtime *runtime)
 	twi_socket_close(runtime->socket);
 	if (runtime->sources) {
 		twi_registry_remove(engine->diag, "/v1/peers", engine);
+		twi_registry_remove(engine->diag, "/v1/bootstrap", &runtime->job.bootstrap);
 		twi_registry_remove(engine->diag, "/v1/latency", engine);
 		twi_registry_remove(engine->diag, "/v1/info", engine);
 		twi_registry_remove(engine->diag, "/v1/devices", engine);
@@ -352,6 +362,7 @@ static void close_parts(struct tow_runtime *runtime)
 	if (engine->diag != NULL)
 		twi_diag_destroy(engine->diag);
 	twi_job_key_wipe(&engine->job_key);
+	twi_job_fini(&runtime->job);
 	free(runtime->texts);
 	free(runtime);
 }
@@ -417,6 +428,7 @@ static int open_runtime(const struct tow_options *options, bool virtual_clock,
 		free(runtime);
 		return status;
 	}
+	twi_job_init(&runtime->job, options, &runtime->engine.knobs);
 	status = open_parts(runtime);
 	if (status < 0) {
 		close_parts(runtime);
@@ -453,6 +465,7 @@ TOW_PUBLIC int tow_runtime_close(struct tow_runtime *runtime)
 		return status;
 	if (twi_engine_in_callback(&runtime->engine))
 		return twi_error(TOW_EINVAL, "tow_runtime_close in a completion callback");
+	twi_job_close(&runtime->job);
 	close_parts(runtime);
 	return TOW_OK;
 }

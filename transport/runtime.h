@@ -7,6 +7,7 @@
 #include <towline/runtime.h>
 
 struct twi_engine;
+struct twi_job;
 
 /*
  * Opens a runtime whose time is virtual: it has no ring and no stats socket, only the loop lane,
@@ -15,6 +16,9 @@ struct twi_engine;
 int twi_runtime_open_sim(const struct tow_options *options, struct tow_runtime **runtime_out);
 
 struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime);
+
+/* Its part that concerns ranks (group.h). */
+struct twi_job *twi_runtime_job(struct tow_runtime *runtime);
 
 /* TOW_OK, TOW_EINVAL for NULL, TOW_EFORKED; `call` is named in the message. */
 int twi_runtime_check(struct tow_runtime *runtime, const char *call);

@@ -4,7 +4,7 @@
  * The stats socket is HTTP/1.1 on a unix socket, <stats_dir>/<job>.<rank>.sock:
  *   curl --unix-socket SOCK http://towline/metrics
  * Paths: /metrics (OpenMetrics) and /v1/info /v1/counters /v1/latency /v1/pool /v1/peers /v1/rpc
- * /v1/copies /v1/registrations /v1/devices (JSON); /v1/alloclog?seconds=N (bytes,
+ * /v1/copies /v1/registrations /v1/devices /v1/bootstrap (JSON); /v1/alloclog?seconds=N (bytes,
  * docs/alloclog.md) is there alone, not for tow_stats_get.
  */
 #ifndef TOWLINE_STATS_H

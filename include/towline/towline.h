@@ -6,6 +6,7 @@
 
 #include <towline/device.h>
 #include <towline/endpoint.h>
+#include <towline/group.h>
 #include <towline/pool.h>
 #include <towline/rpc.h>
 #include <towline/runtime.h>

@@ -23,6 +23,7 @@ MAY_COPY = {
     "transport/auth.c": "greetings and proofs of a handshake, never payload",
     "transport/frame.c": "packs and unpacks header words, never payload",
     "transport/frame.h": "likewise",
+    "transport/store_codec.c": "names and addresses of the job's store, never payload",
     "transport/uring/tcp_greet.c": "words of a handshake, never payload",
     "transport/uring/tcp_name.c": "addresses, never payload",
     "transport/uring/tcp_seal.c": "the sealed beginning of a record that is not whole yet",

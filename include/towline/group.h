@@ -1,0 +1,202 @@
+/*
+ * group.h - ranks: the processes of a job, numbered, and connections between them by number.
+ *
+ * A launcher starts the processes and says in environment variables who is who; tow_group_open
+ *finds that out, meets the others at a small store that rank 0 serves, checks that all mean the
+ *same job, and learns where each can be reached. Nothing is connected yet: two ranks are when one
+ *of them first asks for it. docs/bootstrap.md says which variables of which launcher are read;
+ *`towrun -n N program` is one for this machine, and /v1/bootstrap says what was found and why.
+ *
+ *	tow_group_open(runtime, NULL, &group);
+ *	tow_group_connect_start(group, 1, NULL, &op);       any rank, at any time, from either side
+ *	tow_op_wait(op, TOW_FOREVER);
+ *	tow_group_peer(group, 1, &peer);                    then messages, as in endpoint.h
+ *
+ * Without a group the same can be built by hand: the text of at most TOW_ADDRESS_MAX bytes that
+ * tow_endpoint_address gives is a *handle*; whoever gets it, by whatever way, can connect to it.
+ */
+#ifndef TOWLINE_GROUP_H
+#define TOWLINE_GROUP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <towline/endpoint.h>
+#include <towline/runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct tow_group;
+
+#define TOW_GROUP_NONE (-1) /* the colour of who is in none of the new groups */
+
+/* How to open the group of all ranks. Begin with TOW_GROUP_OPTIONS_DEFAULT. */
+struct tow_group_options {
+	size_t size;         /* sizeof(struct tow_group_options) of the caller */
+	int64_t rank;        /* -1: of the runtime's options, or as the launcher says */
+	int64_t world_size;  /* likewise */
+	const char *store;   /* HOST:PORT where rank 0 serves the store; NULL: likewise */
+	const char *address; /* of the endpoint to open; NULL: one that others can reach */
+	uint64_t timeout_ns; /* for all of it; TOW_FOREVER: none */
+};
+
+#define TOW_GROUP_OPTIONS_DEFAULT                                                                  \
+	{                                                                                          \
+		sizeof(struct tow_group_options), -1, -1, NULL, NULL, 120000000000u                \
+	}
+
+/* Who this process is. What is not known is -1. */
+struct tow_job_info {
+	size_t size;          /* sizeof(struct tow_job_info) of the caller */
+	const char *launcher; /* "tow", "torchrun", "slurm", ...; "single" when there is none */
+	const char *job;      /* which job: its name and the launcher's number of it */
+	int64_t rank, world_size;
+	int64_t local_rank, local_size; /* on this host */
+	int64_t restarts;               /* of the job */
+};
+
+/*
+ * Who this process is, as the runtime found it when it was opened. Under PMIx alone world_size is
+ * not known before tow_group_open.
+ * Ownership: *info_out is the caller's, its size set by the caller; the strings are the runtime's.
+ * Copies: none. Blocks: never. Threads: any.
+ * Returns: TOW_OK; TOW_EINVAL for a NULL argument, a too small info_out, or with the message which
+ * environment variable is missing or contradicts another; TOW_EFORKED.
+ */
+int tow_job_info(struct tow_runtime *runtime, struct tow_job_info *info_out);
+
+/*
+ * Opens the group of all ranks. Collective: every rank of the job calls it. Opens an endpoint, on
+ * the interface that leads to the store unless options->address says another. options may be NULL.
+ * Ownership: *group_out is the caller's until tow_group_close; options is only read. The job and
+ * its ranks are one to a runtime: open it once, and split it. Copies: none. Blocks: until all ranks
+ * have come, at most options->timeout_ns (two minutes). Threads: any; not from a callback. Returns:
+ * TOW_OK; TOW_EINVAL naming the variable or option; TOW_EMISMATCH at all ranks, naming both sides,
+ * when they disagree about job, restart, world size or rank; TOW_EDEADLINE naming the ranks that
+ * have not come; TOW_EAUTH: another job key; TOW_EPEER: a rank has gone, or the store has;
+ * TOW_EBUSY: the store's address is in use; TOW_ENOTSUP; TOW_ENOMEM; TOW_EPERM; TOW_ESYSTEM;
+ * TOW_EFORKED.
+ */
+int tow_group_open(struct tow_runtime *runtime, const struct tow_group_options *options,
+		   struct tow_group **group_out);
+
+/*
+ * Starts the same in a thread of the library's own. When the operation has ended with TOW_OK,
+ * *group_out is the group; until then it is NULL.
+ * Ownership: *op_out is the caller's until tow_op_release; group_out must stay until the operation
+ * has ended; options and its strings only until this returns.
+ * Copies: none. Blocks: never. Threads: any.
+ * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY when max_ops operations exist; TOW_ENOMEM;
+ * TOW_ESYSTEM; TOW_EFORKED. The operation ends as tow_group_open returns, or with TOW_ECANCELED or
+ * TOW_ECLOSED; of its failure /v1/info has the message, in the log.
+ */
+int tow_group_open_start(struct tow_runtime *runtime, const struct tow_group_options *options,
+			 const struct tow_op_options *op_options, struct tow_group **group_out,
+			 struct tow_op **op_out);
+
+/*
+ * This process' number in the group, from 0.
+ * Ownership: none. Copies: none. Blocks: never. Threads: any.
+ */
+uint32_t tow_group_rank(const struct tow_group *group);
+
+/*
+ * How many ranks the group has.
+ * Ownership: none. Copies: none. Blocks: never. Threads: any.
+ */
+uint32_t tow_group_size(const struct tow_group *group);
+
+/*
+ * The address of a rank's endpoint: its handle, of at most TOW_ADDRESS_MAX bytes with the NUL.
+ * Ownership: address_out is the caller's, of address_size bytes. Copies: none. Blocks: never.
+ * Threads: any. Returns: TOW_OK; TOW_EINVAL for a NULL argument, a rank that is none, or a too
+ * small address_size.
+ */
+int tow_group_address(const struct tow_group *group, uint32_t rank, char *address_out,
+		      size_t address_size);
+
+/*
+ * Starts to connect to a rank; at once complete when it is connected. Either side may ask, or both:
+ * there is one connection for each pair. The peer stands in the result and in tow_group_peer. The
+ * other side needs to do nothing but to drive its runtime.
+ * Ownership: *op_out is the caller's until tow_op_release; the peer is the group's, and is not to
+ * be closed. Copies: none. Blocks: never. Threads: any. Returns: TOW_OK when started; TOW_EINVAL,
+ * also for this process' own rank; TOW_EBUSY when max_ops operations exist; TOW_ENOMEM;
+ * TOW_EFORKED. The operation ends as tow_connect_start's.
+ */
+int tow_group_connect_start(struct tow_group *group, uint32_t rank,
+			    const struct tow_op_options *options, struct tow_op **op_out);
+
+/*
+ * The connection to a rank. Sub-groups have the same one as the group they come from.
+ * Ownership: the group's. Copies: none. Blocks: never. Threads: any.
+ * Returns: TOW_OK; TOW_AGAIN while there is none, and *peer_out is NULL; TOW_EINVAL; TOW_EFORKED.
+ */
+int tow_group_peer(struct tow_group *group, uint32_t rank, struct tow_peer **peer_out);
+
+/*
+ * Starts a barrier: it ends with TOW_OK when every rank of the group has started it. Several may be
+ * in flight; the n-th of one rank is the n-th of all. Connects the pairs that it needs.
+ * Ownership: *op_out is the caller's until tow_op_release. Copies: none. Blocks: never.
+ * Threads: any. Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY; TOW_ENOMEM; TOW_EFORKED. The
+ * operation ends with TOW_OK, TOW_EPEER, TOW_EREFUSED, TOW_EDEADLINE, TOW_ECANCELED or TOW_ECLOSED;
+ * after a failure other barriers of this group cannot be relied on.
+ */
+int tow_group_barrier_start(struct tow_group *group, const struct tow_op_options *options,
+			    struct tow_op **op_out);
+
+/*
+ * Waits for a barrier.
+ * Ownership: none passes. Copies: none. Blocks: until every rank has come, at most timeout_ns;
+ * TOW_FOREVER waits as long as it takes. Threads: any; not from a callback.
+ * Returns: as the operation of tow_group_barrier_start, or as its start.
+ */
+int tow_group_barrier(struct tow_group *group, uint64_t timeout_ns);
+
+/*
+ * Makes groups of the group: ranks with the same color are one, ordered by key, then by rank.
+ * Collective: every rank of the group calls it. color TOW_GROUP_NONE: *group_out is NULL.
+ * Ownership: *group_out is the caller's until tow_group_close. The connections are the job's: they
+ * stay until the last group is closed. Copies: none. Blocks: until all have called it, at most
+ * timeout_ns. Threads: any; not from a callback; on one group one call at a time.
+ * Returns: TOW_OK; TOW_EINVAL; TOW_EMISMATCH; TOW_EDEADLINE naming who has not come; TOW_EPEER;
+ * TOW_EBUSY: the store is full; TOW_ENOMEM; TOW_EFORKED.
+ */
+int tow_group_split(struct tow_group *group, int64_t color, int64_t key, uint64_t timeout_ns,
+		    struct tow_group **group_out);
+
+/*
+ * Puts a value where every rank of the job can get it. For little things: names, not data.
+ * Ownership: none passes. Copies: value, of at most 64 KiB; key has at most 250 bytes. Blocks: for
+ * a round trip to rank 0, at most timeout_ns. Threads: any; not from a callback. Returns: TOW_OK;
+ * TOW_EINVAL; TOW_EDEADLINE; TOW_EPEER; TOW_EBUSY: the store is full; TOW_ENOTSUP: the job has one
+ * rank; TOW_EFORKED.
+ */
+int tow_group_set(struct tow_group *group, const char *key, const void *value, size_t bytes,
+		  uint64_t timeout_ns);
+
+/*
+ * Gets a value, and waits until it is there. *bytes_out is its length; what is beyond `room` is
+ * cut. Ownership: value_out is the caller's, of `room` bytes. Copies: the value. Blocks: until
+ * somebody has put it, at most timeout_ns. Threads: any; not from a callback. Returns: as
+ * tow_group_set.
+ */
+int tow_group_get(struct tow_group *group, const char *key, void *value_out, size_t room,
+		  size_t *bytes_out, uint64_t timeout_ns);
+
+/*
+ * Closes a group. Not collective, but a rank that still works with this one loses it: make a
+ * barrier first. With the last group of the job its connections are closed: operations in flight
+ * complete with TOW_ECLOSED, and rank 0's store serves on until all have said goodbye. Ownership:
+ * takes the group; NULL is legal. Copies: none. Blocks: the last one's, at rank 0, until the others
+ * have closed theirs, at most two seconds. Threads: any, once; not from a callback. Returns:
+ * TOW_OK; TOW_EINVAL in a callback; TOW_EFORKED.
+ */
+int tow_group_close(struct tow_group *group);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,459 @@
+/* test_store.c - what the job's store answers: values, sums, gathers, and ranks that disagree. */
+#include "twt.h"
+
+#include <string.h>
+
+#include <towline/status.h>
+
+#include "transport/store.h"
+
+#define RANKS   4
+#define CLIENTS 12
+#define SECOND  1000000000ull
+
+struct reply {
+	int count; /* since last asked for */
+	int status;
+	uint32_t number;
+	uint64_t a;
+	char text[256];
+	uint32_t bytes;
+	uint8_t value[TWI_STORE_VALUE_MAX];
+};
+
+static struct reply replies[CLIENTS];
+
+static void on_reply(void *arg, uint32_t client, const struct twi_store_frame *frame)
+{
+	struct reply *reply = &replies[client];
+
+	(void)arg;
+	reply->count++;
+	reply->status = frame->status;
+	reply->number = frame->number;
+	reply->a = frame->a;
+	reply->bytes = frame->value_bytes;
+	if (frame->value_bytes > 0)
+		memcpy(reply->value, frame->value, frame->value_bytes);
+	snprintf(reply->text, sizeof(reply->text), "%.*s",
+		 (int)(frame->value_bytes < 255 ? frame->value_bytes : 255),
+		 frame->value == NULL ? "" : (const char *)frame->value);
+}
+
+static struct twi_store *make(void)
+{
+	const struct twi_store_config config = { .world_size = RANKS,
+						 .restarts = 2,
+						 .clients_max = CLIENTS,
+						 .session = 42,
+						 .job = "job",
+						 .reply = on_reply };
+	struct twi_store *store;
+
+	memset(replies, 0, sizeof(replies));
+	assert_int_equal(twi_store_create(&config, &store), TOW_OK);
+	return store;
+}
+
+/* One answer, or none, since last asked. */
+static const struct reply *take(uint32_t client, int count)
+{
+	assert_int_equal(replies[client].count, count);
+	replies[client].count = 0;
+	return &replies[client];
+}
+
+static struct twi_store_frame request(uint8_t kind, const char *key)
+{
+	static uint32_t number;
+
+	return (struct twi_store_frame){ .kind = kind,
+					 .number = ++number,
+					 .wait_ms = 1000,
+					 .key = key,
+					 .key_bytes = (uint32_t)strlen(key) };
+}
+
+static int ask(struct twi_store *store, uint32_t client, struct twi_store_frame frame, uint64_t now)
+{
+	return twi_store_request(store, client, &frame, now);
+}
+
+static int hello(struct twi_store *store, uint32_t client, uint32_t rank, uint32_t world,
+		 uint64_t instance, const char *job, uint32_t version, uint32_t restarts)
+{
+	struct twi_store_frame frame = request(TWI_STORE_KIND_HELLO, job);
+	uint8_t value[TWI_STORE_HELLO];
+
+	twi_store_hello_put(value, version, restarts);
+	frame.a = twi_store_pair(rank, world);
+	frame.b = instance;
+	frame.value = value;
+	frame.value_bytes = sizeof(value);
+	return ask(store, client, frame, 1);
+}
+
+/* A connection that has greeted as `rank`. */
+static uint32_t member(struct twi_store *store, uint32_t rank)
+{
+	uint32_t client = twi_store_enter(store);
+
+	assert_true(client < CLIENTS);
+	assert_int_equal(hello(store, client, rank, RANKS, 100 + rank, "job", TWI_STORE_VERSION, 2),
+			 TOW_OK);
+	assert_int_equal(take(client, 1)->status, TOW_OK);
+	assert_int_equal(replies[client].a, 42);
+	return client;
+}
+
+static int set(struct twi_store *store, uint32_t client, const char *key, const char *value)
+{
+	struct twi_store_frame frame = request(TWI_STORE_KIND_SET, key);
+
+	frame.value = (const uint8_t *)value;
+	frame.value_bytes = (uint32_t)strlen(value);
+	return ask(store, client, frame, 1);
+}
+
+static struct twi_store_frame gather(const char *key, uint32_t index, uint32_t members,
+				     uint32_t generation, const char *value)
+{
+	struct twi_store_frame frame = request(TWI_STORE_KIND_GATHER, key);
+
+	frame.a = twi_store_pair(index, members);
+	frame.b = twi_store_pair(generation, 0);
+	frame.value = (const uint8_t *)value;
+	frame.value_bytes = (uint32_t)strlen(value);
+	return frame;
+}
+
+static void values(void **state)
+{
+	struct twi_store *store = make();
+	uint32_t a = member(store, 0), b = member(store, 1);
+	uint64_t before = twi_store_bytes(store);
+
+	(void)state;
+	assert_int_equal(ask(store, b, request(TWI_STORE_KIND_GET, "k"), 1), TOW_OK);
+	take(b, 0); /* it waits */
+	assert_int_equal(set(store, a, "other", "x"), TOW_OK);
+	take(b, 0);
+	assert_int_equal(set(store, a, "k", "value"), TOW_OK);
+	take(a, 2);
+	assert_string_equal(take(b, 1)->text, "value");
+	assert_int_equal(set(store, a, "k", "longer value"), TOW_OK);
+	take(a, 1);
+	assert_int_equal(ask(store, b, request(TWI_STORE_KIND_GET, "k"), 1), TOW_OK);
+	assert_string_equal(take(b, 1)->text, "longer value");
+	assert_int_equal(set(store, a, "empty", ""), TOW_OK);
+	take(a, 1);
+	assert_int_equal(ask(store, b, request(TWI_STORE_KIND_GET, "empty"), 1), TOW_OK);
+	assert_int_equal(take(b, 1)->bytes, 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(ask(store, a, request(TWI_STORE_KIND_DELETE, "k"), 1), TOW_OK);
+		assert_int_equal(take(a, 1)->a, i == 0);
+	}
+	ask(store, a, request(TWI_STORE_KIND_DELETE, "empty"), 1);
+	ask(store, a, request(TWI_STORE_KIND_DELETE, "other"), 1);
+	take(a, 2);
+	assert_int_equal(twi_store_bytes(store), before);
+	twi_store_destroy(store);
+}
+
+static void sums(void **state)
+{
+	struct twi_store *store = make();
+	uint32_t a = member(store, 0), b = member(store, 1);
+	struct twi_store_frame add = request(TWI_STORE_KIND_ADD, "n");
+
+	(void)state;
+	add.a = 5;
+	assert_int_equal(ask(store, a, add, 1), TOW_OK);
+	assert_int_equal(take(a, 1)->a, 5);
+	/* The reply was lost: the same request over another connection is not added again. */
+	twi_store_leave(store, a, 1);
+	a = member(store, 0);
+	assert_int_equal(ask(store, a, add, 1), TOW_OK);
+	assert_int_equal(take(a, 1)->a, 5);
+	add = request(TWI_STORE_KIND_ADD, "n");
+	add.a = (uint64_t)-7;
+	assert_int_equal(ask(store, b, add, 1), TOW_OK);
+	assert_int_equal((int64_t)take(b, 1)->a, -2);
+	set(store, a, "text", "abc");
+	take(a, 1);
+	add = request(TWI_STORE_KIND_ADD, "text");
+	assert_int_equal(ask(store, a, add, 1), TOW_OK);
+	assert_int_equal(take(a, 1)->status, TOW_EINVAL);
+	twi_store_destroy(store);
+}
+
+/* The texts of a gather's reply, each with a blank behind it. */
+static const char *texts(const struct reply *reply)
+{
+	static char out[256];
+	const struct twi_store_frame frame = { .value = reply->value, .value_bytes = reply->bytes };
+	size_t at = 0, used = 0;
+
+	out[0] = '\0';
+	while (at < reply->bytes) {
+		const uint8_t *value;
+		uint32_t bytes;
+
+		assert_int_equal(twi_store_gathered_take(&frame, &at, &value, &bytes), TOW_OK);
+		used += (size_t)snprintf(out + used, sizeof(out) - used, "%.*s ", (int)bytes,
+					 (const char *)value);
+	}
+	return out;
+}
+
+static void gathers(void **state)
+{
+	struct twi_store *store = make();
+	uint32_t c[RANKS];
+
+	(void)state;
+	for (uint32_t i = 0; i < RANKS; i++)
+		c[i] = member(store, i);
+	for (uint32_t generation = 0; generation < 3; generation++) {
+		assert_int_equal(ask(store, c[2], gather("g", 2, 3, generation, "two"), 1), 0);
+		assert_int_equal(ask(store, c[0], gather("g", 0, 3, generation, "old"), 1), 0);
+		take(c[0], 0);
+		/* It comes back over a new connection, and gives anew: that counts once. */
+		twi_store_leave(store, c[0], 1);
+		c[0] = member(store, 0);
+		assert_int_equal(ask(store, c[0], gather("g", 0, 3, generation, "zero"), 1), 0);
+		take(c[0], 0);
+		assert_int_equal(ask(store, c[1], gather("g", 1, 3, generation, ""), 1), 0);
+		for (uint32_t i = 0; i < 3; i++)
+			assert_string_equal(texts(take(c[i], 1)), "zero  two ");
+		/* Whoever has not had the reply asks again, and what it says now is not heard. */
+		assert_int_equal(ask(store, c[1], gather("g", 1, 3, generation, "late"), 1), 0);
+		assert_string_equal(texts(take(c[1], 1)), "zero  two ");
+	}
+	/* Two behind: nobody has those values any more, and the ranks are not in step. */
+	assert_int_equal(ask(store, c[1], gather("g", 1, 3, 0, ""), 1), TOW_OK);
+	assert_int_equal(take(c[1], 1)->status, TOW_EMISMATCH);
+	assert_non_null(strstr(replies[c[1]].text, "rank 1 is at number 0 of 'g'"));
+	assert_true(twi_store_failed(store));
+	twi_store_destroy(store);
+}
+
+/* More than one reply holds: the rest is asked for from an index on. */
+static void long_gather(void **state)
+{
+	struct twi_store *store = make();
+	uint32_t c[RANKS], from = 0, seen = 0;
+	char big[TWI_STORE_GATHERED_MAX + 2];
+
+	(void)state;
+	memset(big, 'x', sizeof(big) - 1);
+	big[sizeof(big) - 1] = '\0';
+	c[0] = member(store, 0);
+	assert_int_equal(ask(store, c[0], gather("g", 0, 1, 0, big), 1), TOW_EPROTOCOL);
+	big[sizeof(big) - 2] = '\0';
+	for (uint32_t i = 1; i < RANKS; i++) {
+		c[i] = member(store, i);
+		assert_int_equal(ask(store, c[i], gather("g", i, RANKS, 0, big), 1), TOW_OK);
+	}
+	assert_int_equal(ask(store, c[0], gather("g", 0, RANKS, 0, big), 1), TOW_OK);
+	do {
+		struct twi_store_frame frame = gather("g", 0, RANKS, 0, big);
+
+		frame.b = twi_store_pair(0, from);
+		replies[c[0]].count = 0;
+		assert_int_equal(ask(store, c[0], frame, 1), TOW_OK);
+		seen += take(c[0], 1)->bytes / (TWI_STORE_GATHERED_MAX + 2);
+		from = (uint32_t)replies[c[0]].a;
+	} while (from != 0);
+	assert_int_equal(seen, RANKS);
+	twi_store_destroy(store);
+}
+
+static void mismatches(void **state)
+{
+	static const struct {
+		uint32_t rank, world;
+		uint64_t instance;
+		const char *job;
+		uint32_t version, restarts;
+		const char *text;
+	} rows[] = {
+		{ 3, 8, 1, "job", 1, 2, "rank 3 says world_size 8, rank 0 says 4" },
+		{ 3, 4, 1, "jib", 1, 2, "rank 3 says job 'jib', rank 0 says 'job'" },
+		{ 3, 4, 1, "job", 9, 2, "rank 3 speaks version 9" },
+		{ 3, 4, 1, "job", 1, 3, "rank 3 says restart 3 of the job, rank 0 says 2" },
+		{ 4, 4, 1, "job", 1, 2, "a process says rank 4, rank 0 says world_size 4" },
+		{ 1, 4, 1, "job", 1, 2, "two processes say rank 1 of 4" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct twi_store *store = make();
+		uint32_t a = member(store, 0), b = member(store, 1), c = twi_store_enter(store);
+		uint32_t late;
+
+		assert_int_equal(ask(store, a, gather("open", 0, RANKS, 0, "a"), 1), TOW_OK);
+		take(a, 0);
+		assert_int_equal(hello(store, c, rows[i].rank, rows[i].world, rows[i].instance,
+				       rows[i].job, rows[i].version, rows[i].restarts),
+				 TOW_OK);
+		/* Who waits is told, who disagrees is told, and who asks or comes later. */
+		assert_int_equal(take(a, 1)->status, TOW_EMISMATCH);
+		assert_int_equal(take(c, 1)->status, TOW_EMISMATCH);
+		if (strstr(replies[a].text, rows[i].text) == NULL)
+			fail_msg("'%s' is not in: %s", rows[i].text, replies[a].text);
+		assert_string_equal(replies[a].text, replies[c].text);
+		assert_int_equal(set(store, b, "k", "v"), TOW_OK);
+		assert_int_equal(take(b, 1)->status, TOW_EMISMATCH);
+		late = twi_store_enter(store);
+		hello(store, late, 2, RANKS, 102, "job", TWI_STORE_VERSION, 2);
+		assert_int_equal(take(late, 1)->status, TOW_EMISMATCH);
+		assert_int_equal(twi_store_done_count(store), 3);
+		twi_store_destroy(store);
+	}
+}
+
+static void gather_mismatches(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct twi_store *store = make();
+		uint32_t a = member(store, 0), b = member(store, 1);
+
+		ask(store, a, gather("g", 0, 3, 0, ""), 1);
+		assert_int_equal(
+			ask(store, b, gather("g", i == 0 ? 1 : 0, i == 0 ? 4 : 3, 0, ""), 1),
+			TOW_OK);
+		assert_int_equal(take(a, 1)->status, TOW_EMISMATCH);
+		assert_non_null(strstr(take(b, 1)->text, i == 0 ? "has 4 members, others say 3"
+								: "both say member 0 of 'g'"));
+		twi_store_destroy(store);
+	}
+}
+
+static void deadlines(void **state)
+{
+	struct twi_store *store = make();
+	uint32_t a = member(store, 0), b = member(store, 1);
+
+	(void)state;
+	assert_true(twi_store_expire(store, SECOND) == UINT64_MAX);
+	ask(store, a, gather("open", 0, RANKS, 0, "a"), SECOND);
+	ask(store, b, request(TWI_STORE_KIND_GET, "never"), SECOND + 5);
+	assert_true(twi_store_expire(store, SECOND) == 2 * SECOND);
+	take(a, 0);
+	twi_store_stranger(store);
+	assert_true(twi_store_expire(store, 2 * SECOND) == 2 * SECOND + 5);
+	assert_int_equal(take(a, 1)->status, TOW_EDEADLINE);
+	assert_non_null(strstr(replies[a].text, "3 of 4 ranks have not come to 'open' in 1000 ms: "
+						"1, 2, 3"));
+	assert_non_null(strstr(replies[a].text, "1 connections were refused"));
+	twi_store_expire(store, 3 * SECOND);
+	assert_int_equal(take(b, 1)->status, TOW_EDEADLINE);
+	assert_non_null(strstr(replies[b].text, "'never'"));
+	twi_store_destroy(store);
+}
+
+static void lost_ranks(void **state)
+{
+	struct twi_store *store = make();
+	uint32_t a = member(store, 0), b = member(store, 1), d;
+
+	(void)state;
+	ask(store, a, gather("g", 0, 2, 0, ""), SECOND);
+	/* A second connection of the same rank: it is there as long as one of them is. */
+	d = member(store, 1);
+	twi_store_leave(store, d, SECOND);
+	assert_true(twi_store_expire(store, SECOND + 1) == 2 * SECOND);
+	twi_store_leave(store, b, SECOND);
+	b = member(store, 1); /* back in time */
+	twi_store_expire(store, SECOND + 1);
+	take(a, 0);
+	ask(store, b, request(TWI_STORE_KIND_BYE, ""), SECOND);
+	take(b, 1);
+	twi_store_leave(store, b, SECOND); /* it has said goodbye: that is no loss */
+	twi_store_expire(store, 2 * SECOND - 1);
+	assert_false(twi_store_failed(store));
+	d = member(store, 2);
+	twi_store_leave(store, d, SECOND);
+	assert_true(twi_store_expire(store, SECOND + 1) == 2 * SECOND);
+	twi_store_expire(store, SECOND + TWI_STORE_GRACE_NS);
+	assert_true(twi_store_failed(store));
+	assert_int_equal(take(a, 1)->status, TOW_EPEER);
+	assert_non_null(strstr(replies[a].text, "rank 2 has gone"));
+	twi_store_destroy(store);
+}
+
+static void out_of_order(void **state)
+{
+	struct twi_store *store = make();
+	uint32_t a, stranger = twi_store_enter(store);
+
+	(void)state;
+	assert_int_equal(set(store, stranger, "k", "v"), TOW_EPROTOCOL);
+	a = member(store, 0);
+	assert_int_equal(hello(store, a, 0, RANKS, 100, "job", 1, 2), TOW_EPROTOCOL);
+	ask(store, a, request(TWI_STORE_KIND_GET, "x"), 1);
+	assert_int_equal(ask(store, a, request(TWI_STORE_KIND_GET, "y"), 1), TOW_EPROTOCOL);
+	twi_store_leave(store, a, 1);
+	a = member(store, 0);
+	assert_int_equal(ask(store, a, request(TWI_STORE_KIND_GET | TWI_STORE_REPLY, "x"), 1),
+			 TOW_EPROTOCOL);
+	assert_int_equal(ask(store, a, gather("g", 0, 0, 0, ""), 1), TOW_EPROTOCOL);
+	assert_int_equal(ask(store, a, gather("g", 0, RANKS + 1, 0, ""), 1), TOW_EPROTOCOL);
+	assert_int_equal(ask(store, a, gather("g", 2, 2, 0, ""), 1), TOW_EPROTOCOL);
+	twi_store_destroy(store);
+}
+
+static void bounds(void **state)
+{
+	struct twi_store *store = make();
+	uint32_t a = member(store, 0), made = 1;
+	struct twi_store_frame frame;
+	static uint8_t big[TWI_STORE_VALUE_MAX];
+	char key[32];
+	int i;
+
+	(void)state;
+	for (i = 0; i < 2000; i++) {
+		snprintf(key, sizeof(key), "key %d", i);
+		frame = request(TWI_STORE_KIND_SET, key);
+		frame.value = big;
+		frame.value_bytes = sizeof(big);
+		assert_int_equal(ask(store, a, frame, 1), TOW_OK);
+		if (take(a, 1)->status != TOW_OK)
+			break;
+	}
+	assert_int_equal(replies[a].status, TOW_EBUSY);
+	assert_in_range(i, 1000, 1100);
+	assert_true(twi_store_bytes(store) <= TWI_STORE_TOTAL_MAX + RANKS * TWI_STORE_RANK_BYTES);
+	/* Small keys alone are bounded, too. */
+	for (i = 0; i < 2000000; i++) {
+		snprintf(key, sizeof(key), "small %d", i);
+		assert_int_equal(set(store, a, key, ""), TOW_OK);
+		if (take(a, 1)->status != TOW_OK)
+			break;
+	}
+	assert_int_equal(replies[a].status, TOW_EBUSY);
+	ask(store, a, request(TWI_STORE_KIND_DELETE, "key 0"), 1);
+	take(a, 1);
+	set(store, a, "small again", "x");
+	assert_int_equal(take(a, 1)->status, TOW_OK);
+	while (twi_store_enter(store) != UINT32_MAX)
+		made++;
+	assert_int_equal(made, CLIENTS);
+	twi_store_destroy(store);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(values),       cmocka_unit_test(sums),
+		cmocka_unit_test(gathers),      cmocka_unit_test(long_gather),
+		cmocka_unit_test(mismatches),   cmocka_unit_test(gather_mismatches),
+		cmocka_unit_test(deadlines),    cmocka_unit_test(lost_ranks),
+		cmocka_unit_test(out_of_order), cmocka_unit_test(bounds),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

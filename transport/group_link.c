@@ -1,0 +1,483 @@
+/*
+ * group_link.c - connections between ranks: who dials, who is at the other end. group.h draws it.
+ *
+ * Everything here runs with the engine held, most of it in callbacks of the library's own
+ * operations. A *talk* is a connection that is not a slot's yet: one that we dial, or a guest's.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "transport/endpoint.h"
+#include "transport/engine.h"
+#include "transport/group.h"
+#include "transport/message.h"
+
+#define WHO_MAGIC   0x4f48574fu /* "OWHO" */
+#define WHO_VERSION 1u
+
+enum answer { ANSWER_TAKEN = 1, ANSWER_WAIT, ANSWER_STRANGE };
+
+struct talk {
+	struct twi_list link; /* on ranks->talks */
+	struct twi_ranks *ranks;
+	struct tow_peer *peer;
+	struct tow_op *op; /* that is under way */
+	uint32_t rank;     /* whom we dial; of a guest: not known yet */
+	uint8_t in[TWI_GROUP_WHO_BYTES];
+};
+
+static void dial(struct twi_ranks *ranks, uint32_t rank);
+static void accept_next(struct twi_ranks *ranks);
+
+static void put32(uint8_t *out, uint32_t value)
+{
+	for (unsigned i = 0; i < 4; i++)
+		out[i] = (uint8_t)(value >> 8 * i);
+}
+
+static uint32_t take32(const uint8_t *in)
+{
+	return (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 |
+	       (uint32_t)in[3] << 24;
+}
+
+void twi_group_enter(struct twi_engine *engine)
+{
+	twi_engine_enter(engine);
+	twi_engine_bind_ring(engine);
+}
+
+void twi_ranks_use(struct twi_ranks *ranks)
+{
+	ranks->users++;
+}
+
+void twi_ranks_let_go(struct twi_ranks *ranks)
+{
+	struct twi_engine *engine = ranks->engine;
+
+	twi_group_enter(engine);
+	twi_ranks_drop(ranks);
+	twi_engine_leave(engine); /* callbacks that are due may be the last users */
+}
+
+void twi_ranks_drop(struct twi_ranks *ranks)
+{
+	if (--ranks->users == 0)
+		twi_ranks_destroy(ranks);
+}
+
+/* Starts a receive of the talk's, which ends in `done`. */
+static int hear(struct talk *talk, uint64_t tag, uint64_t timeout_ns, tow_op_callback done)
+{
+	const struct tow_op_options options = {
+		.size = sizeof(options), .timeout_ns = timeout_ns, .done = done, .user = talk
+	};
+	const struct twi_message message = { .kind = TWI_OP_RECV,
+					     .space = TWI_GROUP_SPACE,
+					     .data = talk->in,
+					     .bytes = sizeof(talk->in),
+					     .tag = tag };
+
+	return twi_message_start(talk->peer, &message, &options, &talk->op);
+}
+
+static void on_said(struct tow_op *op, const struct tow_result *result)
+{
+	free(result->user);
+	tow_op_release(op);
+}
+
+/* Sends words of ours; they have memory of their own, as the send may outlive the talk. */
+static int say(struct talk *talk, uint64_t tag, const uint32_t *words, unsigned count)
+{
+	uint8_t *bytes = malloc(4 * (size_t)count);
+	const struct tow_op_options options = { .size = sizeof(options),
+						.timeout_ns = TWI_GROUP_DIAL_NS,
+						.done = on_said,
+						.user = bytes };
+	const struct twi_message message = { .kind = TWI_OP_SEND,
+					     .space = TWI_GROUP_SPACE,
+					     .data = bytes,
+					     .bytes = 4 * (uint64_t)count,
+					     .tag = tag };
+	struct tow_op *op;
+	int status;
+
+	if (bytes == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a connection between ranks");
+	for (unsigned i = 0; i < count; i++)
+		put32(bytes + 4 * (size_t)i, words[i]);
+	status = twi_message_start(talk->peer, &message, &options, &op);
+	if (status < 0)
+		free(bytes);
+	return status;
+}
+
+/* A talk is over; its connection stays only when it has become a slot's (close false). */
+static void end_talk(struct talk *talk, bool close)
+{
+	struct twi_ranks *ranks = talk->ranks;
+
+	twi_list_remove(&talk->link);
+	if (talk->rank == ranks->size)
+		ranks->guests--;
+	if (close && talk->peer != NULL)
+		tow_peer_close(talk->peer);
+	free(talk);
+	twi_ranks_drop(ranks);
+}
+
+static struct talk *begin_talk(struct twi_ranks *ranks, uint32_t rank)
+{
+	struct talk *talk = calloc(1, sizeof(*talk));
+
+	if (talk == NULL) {
+		twi_error(TOW_ENOMEM, "no memory for a connection between ranks");
+		return NULL;
+	}
+	talk->ranks = ranks;
+	talk->rank = rank;
+	twi_list_push_back(&ranks->talks, &talk->link);
+	twi_ranks_use(ranks);
+	return talk;
+}
+
+/* All who wait for the connection: it is there, or it has failed. */
+static void wake(struct twi_slot *slot, int status)
+{
+	struct twi_list *entry;
+
+	while ((entry = twi_list_first(&slot->waiting)) != NULL) {
+		struct tow_op *op = twi_container_of(entry, struct tow_op, link);
+
+		op->peer = slot->peer;
+		twi_op_complete(op, status, 0);
+	}
+}
+
+static void slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer)
+{
+	struct twi_slot *slot = &ranks->slots[rank];
+
+	slot->state = TWI_SLOT_UP;
+	slot->peer = peer;
+	slot->dials = 0;
+	wake(slot, TOW_OK);
+}
+
+/* What we dialled came to nothing. */
+static void dial_failed(struct twi_ranks *ranks, uint32_t rank, int status)
+{
+	struct twi_slot *slot = &ranks->slots[rank];
+
+	if (slot->state == TWI_SLOT_UP)
+		return;
+	slot->state = TWI_SLOT_NONE;
+	slot->dials = 0;
+	twi_log(ranks->engine->diag, 2, "group: no connection to rank %u at %s: %s", rank,
+		ranks->addresses[rank], tow_status_name(status));
+	wake(slot, status);
+}
+
+/* The callback of a talk's operation: it is over. False: so is everything. */
+static bool talk_goes_on(struct talk *talk, struct tow_op *op)
+{
+	tow_op_release(op);
+	talk->op = NULL;
+	return !talk->ranks->closing;
+}
+
+/* The lower rank's connection has not come: we dial again. */
+static void on_waited(struct tow_op *op, const struct tow_result *result)
+{
+	struct talk *talk = result->user;
+	struct twi_ranks *ranks = talk->ranks;
+	struct twi_slot *slot = &ranks->slots[talk->rank];
+	uint32_t rank = talk->rank;
+	bool on = talk_goes_on(talk, op);
+
+	twi_ranks_use(ranks);
+	end_talk(talk, true);
+	if (on && slot->state == TWI_SLOT_WAITING) {
+		if (twi_list_empty(&slot->waiting))
+			slot->state = TWI_SLOT_NONE; /* nobody asks any more */
+		else if (slot->dials >= TWI_GROUP_DIALS)
+			dial_failed(ranks, rank, TOW_EPEER);
+		else
+			dial(ranks, rank);
+	}
+	twi_ranks_drop(ranks);
+}
+
+static int judge_answer(struct talk *talk, const struct tow_result *result)
+{
+	uint32_t answer;
+
+	if (result->status < 0)
+		return result->status;
+	if (result->bytes != TWI_GROUP_ANSWER_BYTES)
+		return TOW_EPROTOCOL;
+	answer = take32(talk->in);
+	return answer == ANSWER_TAKEN     ? TOW_OK
+	       : answer == ANSWER_WAIT    ? TOW_AGAIN
+	       : answer == ANSWER_STRANGE ? TOW_EMISMATCH
+					  : TOW_EPROTOCOL;
+}
+
+static void on_answer(struct tow_op *op, const struct tow_result *result)
+{
+	struct talk *talk = result->user;
+	struct twi_ranks *ranks = talk->ranks;
+	struct twi_slot *slot = &ranks->slots[talk->rank];
+	int status = judge_answer(talk, result);
+	uint64_t pause_ns = 20000000ull << twi_min(slot->dials, 6u);
+
+	if (!talk_goes_on(talk, op) || slot->state == TWI_SLOT_UP) {
+		end_talk(talk, true);
+		return;
+	}
+	if (status == TOW_OK) {
+		slot_up(ranks, talk->rank, talk->peer);
+		end_talk(talk, false);
+		return;
+	}
+	if (status == TOW_AGAIN) {
+		slot->state = TWI_SLOT_WAITING;
+		status = hear(talk, TWI_GROUP_TAG_NEVER, pause_ns, on_waited);
+		if (status == TOW_OK)
+			return;
+	}
+	dial_failed(ranks, talk->rank, status);
+	end_talk(talk, true);
+}
+
+static int say_who(struct talk *talk)
+{
+	const struct twi_ranks *ranks = talk->ranks;
+	const uint32_t words[TWI_GROUP_WHO_BYTES / 4] = { WHO_MAGIC,
+							  WHO_VERSION,
+							  (uint32_t)ranks->session,
+							  (uint32_t)(ranks->session >> 32),
+							  ranks->rank,
+							  talk->rank,
+							  ranks->size,
+							  0 };
+
+	return say(talk, TWI_GROUP_TAG_WHO, words, TWI_GROUP_WHO_BYTES / 4);
+}
+
+static void on_connected(struct tow_op *op, const struct tow_result *result)
+{
+	struct talk *talk = result->user;
+	struct twi_ranks *ranks = talk->ranks;
+	int status = result->status;
+	bool on = talk_goes_on(talk, op);
+
+	talk->peer = status == TOW_OK ? result->peer : NULL;
+	if (!on || ranks->slots[talk->rank].state == TWI_SLOT_UP) {
+		end_talk(talk, true);
+		return;
+	}
+	if (status == TOW_OK)
+		status = say_who(talk);
+	if (status == TOW_OK)
+		status = hear(talk, TWI_GROUP_TAG_ANSWER, TWI_GROUP_DIAL_NS, on_answer);
+	if (status < 0) {
+		dial_failed(ranks, talk->rank, status);
+		end_talk(talk, true);
+	}
+}
+
+static void dial(struct twi_ranks *ranks, uint32_t rank)
+{
+	struct twi_slot *slot = &ranks->slots[rank];
+	struct talk *talk = begin_talk(ranks, rank);
+	const struct tow_op_options options = { .size = sizeof(options),
+						.timeout_ns = TWI_GROUP_DIAL_NS,
+						.done = on_connected,
+						.user = talk };
+	int status = TOW_ENOMEM;
+
+	slot->state = TWI_SLOT_DIALING;
+	slot->dials++;
+	if (talk != NULL)
+		status = tow_connect_start(ranks->endpoint, ranks->addresses[rank], &options,
+					   &talk->op);
+	if (status == TOW_OK)
+		return;
+	dial_failed(ranks, rank, status);
+	if (talk != NULL)
+		end_talk(talk, true);
+}
+
+static void abort_connect(struct tow_op *op, int status)
+{
+	twi_op_complete(op, status, 0);
+}
+
+int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, const struct tow_op_options *options,
+		      struct tow_op **op_out)
+{
+	struct twi_slot *slot = &ranks->slots[rank];
+	struct tow_op *op = twi_op_acquire(ranks->engine, TWI_OP_CALL, options);
+
+	if (op == NULL)
+		return TOW_EBUSY;
+	*op_out = op;
+	op->abort_call = abort_connect;
+	op->owner = slot;
+	if (slot->state == TWI_SLOT_UP) {
+		op->peer = slot->peer;
+		twi_op_complete(op, TOW_OK, 0);
+		return TOW_OK;
+	}
+	twi_list_push_back(&slot->waiting, &op->link);
+	twi_op_watch(op);
+	if (slot->state == TWI_SLOT_NONE)
+		dial(ranks, rank);
+	return TOW_OK;
+}
+
+/* A guest that has been turned away closes its end; we close ours when it has, or in a while. */
+static void on_turned_away(struct tow_op *op, const struct tow_result *result)
+{
+	struct talk *talk = result->user;
+
+	talk_goes_on(talk, op);
+	end_talk(talk, true);
+}
+
+static enum answer judge_guest(const struct talk *talk, uint64_t bytes, uint32_t *rank_out)
+{
+	const struct twi_ranks *ranks = talk->ranks;
+	const uint8_t *in = talk->in;
+	uint64_t session = take32(in + 8) | (uint64_t)take32(in + 12) << 32;
+	uint32_t from = take32(in + 16);
+	const struct twi_slot *slot;
+
+	if (bytes != TWI_GROUP_WHO_BYTES || take32(in) != WHO_MAGIC ||
+	    take32(in + 4) != WHO_VERSION || session != ranks->session || from >= ranks->size ||
+	    from == ranks->rank || take32(in + 20) != ranks->rank)
+		return ANSWER_STRANGE;
+	*rank_out = from;
+	slot = &ranks->slots[from];
+	/* Both dial: the lower rank's connection is the one. */
+	if (slot->state == TWI_SLOT_UP || (slot->state == TWI_SLOT_DIALING && from > ranks->rank))
+		return ANSWER_WAIT;
+	return ANSWER_TAKEN;
+}
+
+static void on_who(struct tow_op *op, const struct tow_result *result)
+{
+	struct talk *talk = result->user;
+	struct twi_ranks *ranks = talk->ranks;
+	uint64_t bytes = result->bytes;
+	int status = result->status;
+	enum answer answer;
+	uint32_t rank = 0;
+
+	if (!talk_goes_on(talk, op) || status < 0) {
+		end_talk(talk, true);
+		return;
+	}
+	answer = judge_guest(talk, bytes, &rank);
+	if (answer == ANSWER_STRANGE)
+		twi_log(ranks->engine->diag, 2,
+			"group: a connection from %s is of another job, or of no rank",
+			talk->peer->address);
+	status = say(talk, TWI_GROUP_TAG_ANSWER, (const uint32_t[]){ answer, 0 },
+		     TWI_GROUP_ANSWER_BYTES / 4);
+	if (status == TOW_OK && answer == ANSWER_TAKEN) {
+		slot_up(ranks, rank, talk->peer);
+		end_talk(talk, false);
+		return;
+	}
+	if (status == TOW_OK)
+		status = hear(talk, TWI_GROUP_TAG_NEVER, TWI_GROUP_GUEST_NS, on_turned_away);
+	if (status < 0)
+		end_talk(talk, true);
+}
+
+static void greet_guest(struct twi_ranks *ranks, struct tow_peer *peer)
+{
+	struct talk *talk =
+		ranks->guests < TWI_GROUP_GUESTS ? begin_talk(ranks, ranks->size) : NULL;
+
+	if (talk == NULL) {
+		tow_peer_close(peer);
+		return;
+	}
+	ranks->guests++;
+	talk->peer = peer;
+	if (hear(talk, TWI_GROUP_TAG_WHO, TWI_GROUP_GUEST_NS, on_who) < 0)
+		end_talk(talk, true);
+}
+
+static void on_accepted(struct tow_op *op, const struct tow_result *result)
+{
+	struct twi_ranks *ranks = result->user;
+
+	tow_op_release(op);
+	ranks->accept = NULL;
+	if (!ranks->closing && result->status == TOW_OK) {
+		greet_guest(ranks, result->peer);
+		accept_next(ranks);
+	} else if (result->status == TOW_OK) {
+		tow_peer_close(result->peer);
+	}
+	twi_ranks_drop(ranks);
+}
+
+/* Without an operation for it nobody is accepted any more: the dialler's deadline says so. */
+static void accept_next(struct twi_ranks *ranks)
+{
+	const struct tow_op_options options = { .size = sizeof(options),
+						.timeout_ns = TOW_FOREVER,
+						.done = on_accepted,
+						.user = ranks };
+
+	if (tow_accept_start(ranks->endpoint, &options, &ranks->accept) < 0) {
+		ranks->accept = NULL;
+		twi_log(ranks->engine->diag, 1, "group: no more connections are accepted: %.160s",
+			tow_error_message());
+		return;
+	}
+	twi_ranks_use(ranks);
+}
+
+int twi_ranks_listen(struct twi_ranks *ranks)
+{
+	accept_next(ranks);
+	return ranks->accept != NULL ? TOW_OK : TOW_EBUSY;
+}
+
+void twi_ranks_hang_up(struct twi_ranks *ranks)
+{
+	struct twi_list *pos, *next;
+
+	ranks->closing = true;
+	if (ranks->accept != NULL)
+		tow_op_cancel(ranks->accept);
+	twi_list_for_each_safe (pos, next, &ranks->talks) {
+		struct talk *talk = twi_container_of(pos, struct talk, link);
+
+		if (talk->op != NULL)
+			tow_op_cancel(talk->op);
+	}
+	for (uint32_t i = 0; i < ranks->size; i++) {
+		struct twi_slot *slot = &ranks->slots[i];
+		struct tow_peer *peer = slot->peer;
+
+		slot->state = TWI_SLOT_NONE;
+		slot->peer = NULL;
+		wake(slot, TOW_ECLOSED);
+		if (peer != NULL)
+			tow_peer_close(peer);
+	}
+	if (ranks->endpoint != NULL)
+		tow_endpoint_close(ranks->endpoint);
+	ranks->endpoint = NULL;
+}

@@ -1,0 +1,99 @@
+/*
+ * store_codec.h - frames between a rank and the job's store, which rank 0 serves. Pure.
+ *
+ *	 0  u32  bytes that follow this word
+ *	 4  u8   kind           5  u8  zero
+ *	 6  u16  bytes of the key
+ *	 8  i32  status: of a reply; else zero
+ *	12  u32  number of the request, which its reply repeats
+ *	16  u32  milliseconds that the store may let it wait
+ *	20  u64  a             28  u64  b
+ *	36       key, then value
+ *
+ * Little-endian. A rank has one request out at a time, and each has the next number, so one that is
+ * repeated over a new connection, because its reply was lost, is known for what it is.
+ *
+ *	kind      key       value      a                 b                  reply
+ *	HELLO     job       hello      rank, world       who: random        a: the session
+ *	SET       name      value
+ *	GET       name                                                      value, once it is there
+ *	ADD       name                 what to add                          a: the sum
+ *	DELETE    name                                                      a: 1 when it was there
+ *	GATHER    name      ours       index, members    generation, from   values, a: next, or 0
+ *	BYE
+ *
+ * Two numbers in one word: the first is the low half. GATHER waits until each of its members has
+ * given a value (of no bytes: a fence), then answers all with all of them, from the one of index
+ * `from` on as many as fit. A gather is named by key and generation, and giving twice is giving
+ * once: before all have given, what was given last. The text of a failure is the reply's value.
+ */
+#ifndef TWI_STORE_CODEC_H
+#define TWI_STORE_CODEC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TWI_STORE_VERSION   1
+#define TWI_STORE_HEAD      36u
+#define TWI_STORE_KEY_MAX   256u
+#define TWI_STORE_VALUE_MAX (64u << 10)
+#define TWI_STORE_FRAME_MAX (TWI_STORE_HEAD + TWI_STORE_KEY_MAX + TWI_STORE_VALUE_MAX)
+#define TWI_STORE_HELLO     8u /* bytes of its value: version, restarts */
+
+enum twi_store_kind {
+	TWI_STORE_KIND_HELLO = 1,
+	TWI_STORE_KIND_SET,
+	TWI_STORE_KIND_GET,
+	TWI_STORE_KIND_ADD,
+	TWI_STORE_KIND_DELETE,
+	TWI_STORE_KIND_GATHER,
+	TWI_STORE_KIND_BYE,
+	TWI_STORE_KIND_END,
+	TWI_STORE_REPLY = 0x80 /* a bit beside the kind of the request */
+};
+
+/* What key and value point to is whoever's who filled it. */
+struct twi_store_frame {
+	uint8_t kind;
+	int32_t status;
+	uint32_t number;
+	uint32_t wait_ms;
+	uint64_t a, b;
+	const char *key; /* not terminated */
+	uint32_t key_bytes;
+	const uint8_t *value;
+	uint32_t value_bytes;
+};
+
+static inline uint64_t twi_store_pair(uint32_t low, uint32_t high)
+{
+	return (uint64_t)high << 32 | low;
+}
+
+/*
+ * The frame at the head of `in`. TOW_OK with *used_out; TOW_AGAIN: it is not whole yet;
+ * TOW_EPROTOCOL: it will never be one.
+ */
+int twi_store_decode(const uint8_t *in, size_t bytes, struct twi_store_frame *out,
+		     size_t *used_out);
+
+/* Writes it; the bytes written, at most TWI_STORE_FRAME_MAX. Its sizes are within bounds. */
+size_t twi_store_encode(const struct twi_store_frame *frame, uint8_t *out);
+
+/* The value of HELLO. */
+void twi_store_hello_put(uint8_t out[TWI_STORE_HELLO], uint32_t version, uint32_t restarts);
+int twi_store_hello_take(const struct twi_store_frame *frame, uint32_t *version_out,
+			 uint32_t *restarts_out);
+
+/* Values in the reply of GATHER: each a u16 of its bytes, then them. */
+#define TWI_STORE_GATHERED_MAX 1024u /* bytes that one member may give */
+size_t twi_store_gathered_put(uint8_t *out, const void *value, uint32_t bytes);
+/* The one at *at, which moves on. TOW_OK, or TOW_EPROTOCOL when it is cut. */
+int twi_store_gathered_take(const struct twi_store_frame *frame, size_t *at,
+			    const uint8_t **value_out, uint32_t *bytes_out);
+
+/* Of what the store and its wire hold: names and addresses, never payload. */
+void twi_store_copy(void *to, const void *from, size_t bytes);
+void twi_store_move(void *to, const void *from, size_t bytes); /* they may overlap */
+
+#endif

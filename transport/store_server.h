@@ -1,0 +1,45 @@
+/*
+ * store_server.h - the thread that serves the job's store, in rank 0. Control path: it sleeps in
+ * epoll_wait and shares nothing with the engine.
+ *
+ * Bounds: two connections for each rank and 64 more; 64 that have not proved themselves yet, five
+ * seconds each; what one connection holds is bounded by store_wire.h.
+ */
+#ifndef TWI_STORE_SERVER_H
+#define TWI_STORE_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "transport/job_key.h"
+#include "transport/store_net.h"
+
+#define TWI_STORE_STRANGERS   64u
+#define TWI_STORE_STRANGER_NS 5000000000ull
+
+struct twi_diag;
+struct twi_store_server;
+
+struct twi_store_serve {
+	const char *address; /* as of twi_net_listen */
+	uint32_t world_size, restarts;
+	const char *job; /* copied, as the key is */
+	const struct twi_job_key *key;
+	struct twi_diag *diag; /* for its log; NULL: none */
+};
+
+int twi_store_server_start(const struct twi_store_serve *serve, const struct twi_until *until,
+			   struct twi_store_server **out);
+
+uint16_t twi_store_server_port(const struct twi_store_server *server);
+
+/* It listens on all interfaces, as its address is none of this machine's, or none was given. */
+bool twi_store_server_any(const struct twi_store_server *server);
+
+/*
+ * Ends the thread; NULL is legal. First it serves on, for at most linger_ns, until every rank has
+ * said goodbye or has been told of the failure.
+ */
+void twi_store_server_stop(struct twi_store_server *server, uint64_t linger_ns);
+
+#endif

@@ -157,7 +157,9 @@ void twi_hello_put(uint8_t out[TWI_HELLO_BYTES], const struct twi_hello *hello)
 	twi_put_le64(out, TWI_WIRE_MAGIC);
 	twi_put_le16(out + 8, TWI_WIRE_MAJOR);
 	twi_put_le16(out + 10, TWI_WIRE_MINOR);
-	twi_put_le32(out + 12, hello->kind);
+	twi_put_le32(out + 12, (uint32_t)hello->kind | (uint32_t)hello->flags << 8 |
+				       (uint32_t)hello->bulk_count << 16 |
+				       (uint32_t)hello->channel << 24);
 	twi_put_le64(out + 16, hello->session);
 	twi_put_le64(out + 24, hello->token);
 	twi_put_le32(out + 32, hello->eager_max_bytes);
@@ -170,15 +172,14 @@ void twi_hello_put(uint8_t out[TWI_HELLO_BYTES], const struct twi_hello *hello)
 /* A newer minor version may have found a use for the reserved fields; we leave them unread then. */
 static bool hello_reserved_clear(const uint8_t *in)
 {
-	return !(twi_get_le32(in + 12) >> 8) && !twi_get_le32(in + 36) && !twi_get_le64(in + 48) &&
-	       !twi_get_le64(in + 56);
+	return !twi_get_le32(in + 36) && !twi_get_le64(in + 48) && !twi_get_le64(in + 56);
 }
 
 static enum twi_frame_fault hello_check(const struct twi_hello *h, bool from_acceptor)
 {
 	const bool control = h->kind == TWI_STREAM_CONTROL;
 	/* Only the connector's first word is said before the acceptor has chosen the token. */
-	const bool token_expected = from_acceptor || !control;
+	const bool token_expected = from_acceptor || !control || (h->flags & TWI_HELLO_RESUME) != 0;
 
 	if (h->kind >= TWI_STREAM_KIND_END)
 		return TWI_FAULT_KIND;
@@ -186,6 +187,12 @@ static enum twi_frame_fault hello_check(const struct twi_hello *h, bool from_acc
 		return TWI_FAULT_SESSION;
 	if ((h->token != 0) != token_expected)
 		return TWI_FAULT_TOKEN;
+	if ((h->flags & ~TWI_HELLO_RESUME) != 0)
+		return TWI_FAULT_HELLO_FLAGS;
+	if (control ? h->bulk_count < 1 || h->bulk_count > TWI_BULK_MAX : h->bulk_count != 0)
+		return TWI_FAULT_BULK_COUNT;
+	if (h->channel > (control ? 0 : TWI_BULK_MAX - 1))
+		return TWI_FAULT_CHANNEL;
 	if (h->eager_max_bytes > (control ? TWI_WIRE_EAGER_MAX : 0))
 		return TWI_FAULT_EAGER_MAX;
 	if (h->credit_bytes > (control ? TWI_WIRE_CREDIT_MAX : 0))
@@ -203,6 +210,9 @@ int twi_hello_get(const uint8_t in[TWI_HELLO_BYTES], bool from_acceptor, struct 
 		.version_major = twi_get_le16(in + 8),
 		.version_minor = twi_get_le16(in + 10),
 		.kind = in[12],
+		.flags = in[13],
+		.bulk_count = in[14],
+		.channel = in[15],
 		.session = twi_get_le64(in + 16),
 		.token = twi_get_le64(in + 24),
 		.eager_max_bytes = twi_get_le32(in + 32),

@@ -19,8 +19,8 @@
  *
  *    0 | magic "TOWLINE\0"                                     |
  *      +-------------+-------------+------+--------------------+
- *    8 | major       | minor       | kind | 0                  |
- *      +-------------+-------------+------+--------------------+
+ *    8 | major       | minor       | kind | flags| bulk | chan |
+ *      +-------------+-------------+------+------+------+------+
  *   16 | session                                               |
  *   24 | token                                                 |
  *      +---------------------------+---------------------------+
@@ -46,8 +46,10 @@
 #define TWI_FRAME_BYTES 32
 #define TWI_HELLO_BYTES 64
 
+#define TWI_BULK_MAX 4 /* bulk streams of one peer */
+
 #define TWI_WIRE_MAGIC 0x00454e494c574f54ull /* "TOWLINE\0" as it lies on the wire */
-#define TWI_WIRE_MAJOR 1
+#define TWI_WIRE_MAJOR 2
 #define TWI_WIRE_MINOR 0
 
 /* Sequence numbers, message lengths, offsets and credit sums: two of them add up in 64 bits. */
@@ -86,6 +88,9 @@ enum twi_refusal {
 	TWI_REFUSE_END
 };
 
+/* Flags of a HELLO. */
+#define TWI_HELLO_RESUME 0x01u /* the stream takes the place of one that broke */
+
 enum twi_stream_kind { TWI_STREAM_CONTROL = 0, TWI_STREAM_BULK = 1, TWI_STREAM_KIND_END };
 
 /* X(name, what is wrong with the bytes) */
@@ -104,6 +109,9 @@ enum twi_stream_kind { TWI_STREAM_CONTROL = 0, TWI_STREAM_BULK = 1, TWI_STREAM_K
 	X(VERSION, "the peer speaks another major version of the protocol")                        \
 	X(KIND, "the stream kind of the HELLO is unknown")                                         \
 	X(SESSION, "the session id of the HELLO is zero")                                          \
+	X(HELLO_FLAGS, "the flags of the HELLO are unknown")                                       \
+	X(BULK_COUNT, "the number of bulk streams in the HELLO is out of bounds")                  \
+	X(CHANNEL, "the channel number in the HELLO is out of bounds")                             \
 	X(TOKEN, "the token of the HELLO is missing, or is there too early")                       \
 	X(EAGER_MAX, "eager_max_bytes of the HELLO is out of bounds")                              \
 	X(CREDIT, "credit_bytes of the HELLO is out of bounds")
@@ -132,8 +140,11 @@ struct twi_frame_limits {
 struct twi_hello {
 	uint16_t version_major, version_minor; /* of the peer; twi_hello_put writes our own */
 	uint8_t kind;                          /* enum twi_stream_kind */
-	uint64_t session;                      /* random, never 0, chosen by the connector */
-	uint64_t token; /* random, never 0, chosen by the acceptor; 0 before it is known */
+	uint8_t flags;                         /* TWI_HELLO_RESUME; the token is known then */
+	uint8_t bulk_count; /* control: 1 to TWI_BULK_MAX, the acceptor's holds; bulk: 0 */
+	uint8_t channel;    /* bulk: which of them; control: 0 */
+	uint64_t session;   /* random, never 0, chosen by the connector */
+	uint64_t token;     /* random, never 0, chosen by the acceptor; 0 before it is known */
 	uint32_t eager_max_bytes; /* control: the largest EAGER payload we take; bulk: 0 */
 	uint64_t credit_bytes;    /* control: cost of frames that we hold for the peer; bulk: 0 */
 };

@@ -84,8 +84,9 @@ void twi_session_fini(struct twi_session *session)
 	session->timings = NULL;
 }
 
-struct tow_op *twi_session_bulk_op(struct twi_session *session)
+struct tow_op *twi_session_bulk_op(struct twi_session *session, unsigned channel)
 {
+	(void)channel;
 	return session->in_left > 0 ? session->in_grant->op : NULL;
 }
 

@@ -85,6 +85,8 @@ struct twi_session_config {
 	uint64_t local_credit_bytes;  /* what we grant */
 	uint64_t remote_credit_bytes; /* what we may use */
 	uint32_t eager_max_bytes;     /* the smaller of both sides */
+	unsigned bulk_count;          /* channels: 1 (0 means that) to TWI_BULK_MAX */
+	bool checksum_all;            /* every message carries a checksum, not one of many */
 };
 
 struct twi_session {
@@ -176,21 +178,53 @@ bool twi_session_abort(struct twi_session *session, struct tow_op *op, int statu
 
 /* TOW_OK, TOW_EPROTOCOL (message set), TOW_ENOMEM. After a failure the lane ends the peer. */
 int twi_session_control_in(struct twi_session *session, const uint8_t *data, size_t bytes);
-int twi_session_bulk_in(struct twi_session *session, size_t bytes);
+int twi_session_bulk_in(struct twi_session *session, unsigned channel, size_t bytes);
 
 /*
- * Where the next bulk bytes go: one or two parts, together at least one byte long and at most
- * max_bytes and a header. Returns how many parts. _op: whose payload the first part is; NULL: none.
+ * Where the next bytes of a channel go: one or two parts, together at least one byte long and at
+ * most max_bytes and a header. Returns how many parts; 0: nothing may be received now (the offer of
+ * what comes next is still on its way, or the channel is broken): ask again after control_in.
+ * _op: whose payload the first part is; NULL: none.
  */
-struct tow_op *twi_session_bulk_op(struct twi_session *session);
-int twi_session_bulk_want(struct twi_session *session, uint64_t max_bytes, struct iovec parts[2]);
+struct tow_op *twi_session_bulk_op(struct twi_session *session, unsigned channel);
+int twi_session_bulk_want(struct twi_session *session, unsigned channel, uint64_t max_bytes,
+			  struct iovec parts[2]);
 
 /* False when there is nothing to send. What is returned stays valid until _sent. */
 bool twi_session_control_out(struct twi_session *session, struct iovec *out);
 void twi_session_control_sent(struct twi_session *session, size_t bytes);
-bool twi_session_bulk_out(struct twi_session *session, uint64_t max_bytes,
+bool twi_session_bulk_out(struct twi_session *session, unsigned channel, uint64_t max_bytes,
 			  struct twi_bulk_out *out);
-void twi_session_bulk_sent(struct twi_session *session, size_t bytes);
+void twi_session_bulk_sent(struct twi_session *session, unsigned channel, size_t bytes);
+
+/*
+ * A connection has gone. Until it is resumed nothing comes out of that stream and nothing may go
+ * in, while operations go on to be taken. What the lane was given by _out counts as not sent unless
+ * _sent said otherwise before.
+ */
+void twi_session_control_broken(struct twi_session *session);
+void twi_session_bulk_broken(struct twi_session *session, unsigned channel);
+
+/*
+ * The exchange over the new connection: each side writes its own record and reads the other's; then
+ * the stream goes on. put returns the bytes written, at most TWI_RESUME_MAX. resume may be called
+ * with any number of bytes: TOW_AGAIN, more is needed; TOW_OK, *used_out of them were the record;
+ * TOW_EPROTOCOL, the record is impossible and the peer is lost.
+ */
+#define TWI_RESUME_MAX (16u + 64u * 16u)
+size_t twi_session_control_resume_put(struct twi_session *session, uint8_t *out);
+int twi_session_control_resume(struct twi_session *session, const uint8_t *in, size_t bytes,
+			       size_t *used_out);
+size_t twi_session_bulk_resume_put(struct twi_session *session, unsigned channel, uint8_t *out);
+int twi_session_bulk_resume(struct twi_session *session, unsigned channel, const uint8_t *in,
+			    size_t bytes, size_t *used_out);
+
+/* Nothing of ours is unacknowledged, unsent or granted. */
+bool twi_session_quiet(const struct twi_session *session);
+
+/* Asks the peer for a sign of life: a control frame that is answered. input_ns says when any came.
+ */
+void twi_session_ping(struct twi_session *session);
 
 /* Puts an ACK into the control buffer if one is owed. True when it did. */
 bool twi_session_ack(struct twi_session *session);

@@ -52,11 +52,13 @@ static int on_data(struct twi_session *session)
 	return TOW_OK;
 }
 
-int twi_session_bulk_want(struct twi_session *session, uint64_t max_bytes, struct iovec parts[2])
+int twi_session_bulk_want(struct twi_session *session, unsigned channel, uint64_t max_bytes,
+			  struct iovec parts[2])
 {
 	struct twi_grant *grant = session->in_grant;
 	uint64_t n = twi_min(session->in_left, max_bytes);
 
+	(void)channel;
 	if (session->in_left == 0) {
 		parts[0] = (struct iovec){ session->in_head + session->in_fill,
 					   TWI_FRAME_BYTES - session->in_fill };
@@ -71,11 +73,12 @@ int twi_session_bulk_want(struct twi_session *session, uint64_t max_bytes, struc
 	return n == session->in_left ? 2 : 1;
 }
 
-int twi_session_bulk_in(struct twi_session *session, size_t bytes)
+int twi_session_bulk_in(struct twi_session *session, unsigned channel, size_t bytes)
 {
 	size_t n = twi_min(bytes, session->in_left);
 	int status;
 
+	(void)channel;
 	if (n > 0) {
 		session->in_left -= n;
 		session->in_grant->got += n;

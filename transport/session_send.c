@@ -384,8 +384,10 @@ static void add_part(struct twi_bulk_out *out, const void *data, uint64_t bytes)
 	out->parts[out->count++] = (struct iovec){ (void *)(uintptr_t)data, bytes };
 }
 
-bool twi_session_bulk_out(struct twi_session *session, uint64_t max_bytes, struct twi_bulk_out *out)
+bool twi_session_bulk_out(struct twi_session *session, unsigned channel, uint64_t max_bytes,
+			  struct twi_bulk_out *out)
 {
+	(void)channel;
 	*out = (struct twi_bulk_out){ .payload_part = -1 };
 	if (session->failed != 0)
 		return false;
@@ -413,11 +415,12 @@ bool twi_session_bulk_out(struct twi_session *session, uint64_t max_bytes, struc
 	return true;
 }
 
-void twi_session_bulk_sent(struct twi_session *session, size_t bytes)
+void twi_session_bulk_sent(struct twi_session *session, unsigned channel, size_t bytes)
 {
 	size_t head = twi_min(bytes, (size_t)session->out_head_left), payload;
 	struct tow_op *op = session->out_op;
 
+	(void)channel;
 	session->out_head_left -= (uint32_t)head;
 	bytes -= head;
 	payload = twi_min(bytes, session->out_left);

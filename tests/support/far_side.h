@@ -164,7 +164,7 @@ static inline int feed(const uint8_t *at, size_t n, size_t step)
 {
 	while (n > 0) {
 		struct iovec parts[2];
-		int count = twi_session_bulk_want(session, step, parts);
+		int count = twi_session_bulk_want(session, 0, step, parts);
 		size_t done = 0;
 		int status;
 
@@ -174,7 +174,7 @@ static inline int feed(const uint8_t *at, size_t n, size_t step)
 			memcpy(parts[i].iov_base, at + done, part);
 			done += part;
 		}
-		status = twi_session_bulk_in(session, done);
+		status = twi_session_bulk_in(session, 0, done);
 		if (status < 0)
 			return status;
 		at += done;
@@ -203,7 +203,7 @@ static inline size_t drink(uint8_t *to, size_t n)
 	struct twi_bulk_out out;
 	size_t done = 0;
 
-	while (done < n && twi_session_bulk_out(session, n, &out)) {
+	while (done < n && twi_session_bulk_out(session, 0, n, &out)) {
 		size_t before = done;
 
 		for (int i = 0; i < out.count && done < n; i++) {
@@ -212,7 +212,7 @@ static inline size_t drink(uint8_t *to, size_t n)
 			memcpy(to + done, out.parts[i].iov_base, part);
 			done += part;
 		}
-		twi_session_bulk_sent(session, done - before);
+		twi_session_bulk_sent(session, 0, done - before);
 	}
 	return done;
 }

@@ -98,12 +98,12 @@ static void test_refused_during_the_last_send(void **state)
 	struct twi_bulk_out out;
 
 	(void)state;
-	assert_true(twi_session_bulk_out(session, LARGE, &out));
+	assert_true(twi_session_bulk_out(session, 0, LARGE, &out));
 	assert_int_equal(out.count, 3);
 	assert_int_equal(say(TWI_FRAME_REFUSE, 1, 0, TWI_REFUSE_CANCELED), TOW_OK);
-	twi_session_bulk_sent(session, 2 * TWI_FRAME_BYTES + LARGE);
+	twi_session_bulk_sent(session, 0, 2 * TWI_FRAME_BYTES + LARGE);
 	assert_int_equal(status_of(op), TOW_ECANCELED);
-	assert_false(twi_session_bulk_out(session, LARGE, &out));
+	assert_false(twi_session_bulk_out(session, 0, LARGE, &out));
 }
 
 /* Taken back after `sent` bytes of header, payload and commit: the stream stays in step. */

@@ -68,7 +68,7 @@ static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer
 	size_t n;
 
 	peer->blocked[TWI_LOOP_BULK] = false;
-	while (!peer->base.closed && twi_session_bulk_out(session, most, &out)) {
+	while (!peer->base.closed && twi_session_bulk_out(session, 0, most, &out)) {
 		verdict =
 			twi_loop_nic_out(engine, lane->nic, &out, pipe->room - pipe->fill, &chunk);
 		n = verdict == TWI_NIC_GO
@@ -79,7 +79,7 @@ static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer
 		if (verdict == TWI_NIC_REFUSED)
 			peer->refused = true;
 		if (n > 0)
-			twi_session_bulk_sent(session, n);
+			twi_session_bulk_sent(session, 0, n);
 		if (n == 0 || ++writes == ROUNDS) {
 			peer->blocked[TWI_LOOP_BULK] = true;
 			break;
@@ -193,9 +193,10 @@ static enum twi_nic scatter(struct twi_loop_lane *lane, struct twi_session *sess
 			    const uint8_t *at, size_t *n)
 {
 	struct twi_engine *engine = lane->base.engine;
-	const struct tow_op *op = twi_session_bulk_op(session);
+	const struct tow_op *op = twi_session_bulk_op(session, 0);
 	struct iovec parts[2];
-	int count = twi_session_bulk_want(session, (uint64_t)engine->knobs.bulk_chunk_bytes, parts);
+	int count =
+		twi_session_bulk_want(session, 0, (uint64_t)engine->knobs.bulk_chunk_bytes, parts);
 	enum twi_nic verdict = TWI_NIC_GO;
 	size_t done = 0;
 
@@ -235,7 +236,7 @@ static bool read_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, un
 		verdict = scatter(lane, &peer->base.session, at, &n);
 		if (verdict == TWI_NIC_WAIT)
 			return true;
-		status = verdict == TWI_NIC_GO ? twi_session_bulk_in(&peer->base.session, n)
+		status = verdict == TWI_NIC_GO ? twi_session_bulk_in(&peer->base.session, 0, n)
 					       : TOW_EPROTOCOL;
 		twi_loop_taken(pipe, n);
 		if (status < 0) {

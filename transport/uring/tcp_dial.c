@@ -128,6 +128,7 @@ static bool greet(struct twi_tcp_stream *stream)
 	uint8_t bytes[TWI_HELLO_FRAME];
 
 	if (!stream->bulk) {
+		hello.bulk_count = 1;
 		hello.eager_max_bytes = (uint32_t)knobs->eager_max_bytes;
 		hello.credit_bytes = (uint64_t)knobs->credit_bytes;
 	}

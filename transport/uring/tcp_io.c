@@ -159,7 +159,7 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 
 	if (stream == NULL || stream->state != TWI_TCP_UP || stream->tx_busy ||
 	    stream->tx_blocked ||
-	    !twi_session_bulk_out(&peer->base.session, (uint64_t)engine->knobs.bulk_chunk_bytes,
+	    !twi_session_bulk_out(&peer->base.session, 0, (uint64_t)engine->knobs.bulk_chunk_bytes,
 				  &out))
 		return;
 	if (twi_tcp_zerocopy_wants(lane, peer, &out, &slot)) {
@@ -200,8 +200,8 @@ static void recv_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 		engine->armed_ring = NULL; /* the next driver polls for it */
 		return;
 	}
-	count = twi_session_bulk_want(&peer->base.session, (uint64_t)engine->knobs.bulk_chunk_bytes,
-				      stream->rx_parts);
+	count = twi_session_bulk_want(&peer->base.session, 0,
+				      (uint64_t)engine->knobs.bulk_chunk_bytes, stream->rx_parts);
 	stream->rx_msg =
 		(struct msghdr){ .msg_iov = stream->rx_parts, .msg_iovlen = (size_t)count };
 	io_uring_prep_recvmsg(sqe, stream->fd, &stream->rx_msg, MSG_DONTWAIT);
@@ -284,7 +284,7 @@ void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int 
 	}
 	if (stream->bulk) {
 		twi_tcp_zerocopy_missed(lane, stream, (uint64_t)res);
-		twi_session_bulk_sent(&peer->base.session, (size_t)res);
+		twi_session_bulk_sent(&peer->base.session, 0, (size_t)res);
 	} else {
 		twi_session_control_sent(&peer->base.session, (size_t)res);
 	}
@@ -336,7 +336,7 @@ static void received_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stre
 	}
 	for (size_t i = 0; i < stream->rx_msg.msg_iovlen; i++)
 		wanted += stream->rx_parts[i].iov_len;
-	status = twi_session_bulk_in(&peer->base.session, (size_t)res);
+	status = twi_session_bulk_in(&peer->base.session, 0, (size_t)res);
 	if (status < 0) {
 		twi_count(lane->base.engine->diag, TWI_C_protocol_errors, 1);
 		twi_tcp_peer_lost(peer, status);

@@ -33,6 +33,7 @@
 #include "diag/lane_id.h"
 #include "memreg/pool.h"
 #include "memreg/staging.h"
+#include "transport/job_key.h"
 #include "transport/lane.h"
 #include "transport/op.h"
 
@@ -63,6 +64,7 @@ struct twi_engine {
 	struct twi_staging staging;            /* part of it */
 	struct twi_alloclog *alloclog;
 	struct tow_options knobs;
+	struct twi_job_key job_key; /* of the secret that knobs.job_key does not show any more */
 	struct twi_op_table ops;
 	struct twi_list timed;     /* operations with a deadline */
 	struct twi_list callbacks; /* operations whose callback is due */

@@ -334,6 +334,7 @@ static void close_parts(struct tow_runtime *runtime)
 	}
 	if (engine->diag != NULL)
 		twi_diag_destroy(engine->diag);
+	twi_job_key_wipe(&engine->job_key);
 	free(runtime->texts);
 	free(runtime);
 }
@@ -366,6 +367,15 @@ static int keep_texts(struct tow_runtime *runtime)
 	return TOW_OK;
 }
 
+/* From here on the secret is a key; of its text only stars are left, for /v1/info to say so. */
+static int load_job_key(struct tow_runtime *runtime)
+{
+	int status = twi_job_key_load(&runtime->engine.knobs, &runtime->engine.job_key);
+
+	twi_job_key_mask(runtime->texts + (runtime->engine.knobs.job_key - runtime->texts));
+	return status;
+}
+
 static int open_runtime(const struct tow_options *options, bool virtual_clock,
 			struct tow_runtime **runtime_out)
 {
@@ -383,7 +393,10 @@ static int open_runtime(const struct tow_options *options, bool virtual_clock,
 	status = twi_knob_resolve(options, &runtime->engine.knobs);
 	if (status == TOW_OK)
 		status = keep_texts(runtime);
+	if (status == TOW_OK)
+		status = load_job_key(runtime);
 	if (status < 0) {
+		free(runtime->texts);
 		free(runtime);
 		return status;
 	}

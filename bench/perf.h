@@ -40,6 +40,7 @@ struct perf_sizes {
 
 struct perf_options {
 	bool loop;           /* lane loop: both sides in one process */
+	bool shm;            /* lane shm */
 	const char *listen;  /* address, or NULL */
 	const char *connect; /* address, or NULL */
 	bool ops[PERF_OP_COUNT];

@@ -20,7 +20,7 @@ static const char help[] =
 	"       tow-perf --listen ADDRESS      one side; serves one client, then ends\n"
 	"       tow-perf --connect ADDRESS     the other side, which measures and prints\n"
 	"\n"
-	"  --lane tcp|loop     tcp: two processes; loop: two threads of one process [tcp]\n"
+	"  --lane tcp|shm|loop two processes; loop: two threads of one process [tcp]\n"
 	"  --op LIST           of latency, bw, bw_spread, rate [all]\n"
 	"  --bytes LIST        message sizes, such as 8,4K,1M [as the baselines]\n"
 	"  --cold              bw walks over 64 MiB, which caches do not hold: bw_spread\n"
@@ -31,7 +31,7 @@ static const char help[] =
 	"  --pin, --no-pin     rank r on CPU r modulo their number [--pin]\n"
 	"  --plain             lines: towline PATH OP BYTES METRIC VALUE\n"
 	"  --json              one JSON document\n"
-	"  --path NAME         name of the path in the output [tcp-lo, loop]\n"
+	"  --path NAME         name of the path in the output [tcp-lo, shm, loop]\n"
 	"  --stats             the library's latencies and counters of rank 0, at the end\n"
 	"  --timeout S         the longest that anything may take [60]\n"
 	"\n"
@@ -201,11 +201,12 @@ static const struct option long_options[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
-static int parse_lane(const char *text, bool *loop_out)
+static int parse_lane(const char *text, struct perf_options *options)
 {
-	*loop_out = strcmp(text, "loop") == 0;
-	if (!*loop_out && strcmp(text, "tcp") != 0)
-		return usage("--lane is tcp or loop", text);
+	options->loop = strcmp(text, "loop") == 0;
+	options->shm = strcmp(text, "shm") == 0;
+	if (!options->loop && !options->shm && strcmp(text, "tcp") != 0)
+		return usage("--lane is tcp, shm or loop", text);
 	return 0;
 }
 
@@ -225,7 +226,7 @@ static int apply_value(struct perf_options *options, int option, const char *val
 
 	switch (option) {
 	case OPT_LANE:
-		return parse_lane(value, &options->loop);
+		return parse_lane(value, options);
 	case OPT_OP:
 		return parse_ops(value, options);
 	case OPT_BYTES:
@@ -296,10 +297,12 @@ static int settle(struct perf_options *options, bool cold)
 	if (options->loop && (options->listen != NULL || options->connect != NULL))
 		return usage("lane loop is within one process, without --listen or --connect",
 			     "loop");
-	if (options->path == NULL && options->connect != NULL)
+	if (options->connect != NULL)
+		options->shm = strncmp(options->connect, "shm://", 6) == 0;
+	if (options->path == NULL && options->connect != NULL && !options->shm)
 		options->path = "tcp";
 	if (options->path == NULL)
-		options->path = options->loop ? "loop" : "tcp-lo";
+		options->path = options->loop ? "loop" : options->shm ? "shm" : "tcp-lo";
 	return 0;
 }
 

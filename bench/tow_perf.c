@@ -77,7 +77,9 @@ static int run_connect(const struct perf_options *options, const char *address)
 
 	if (options->pin)
 		perf_pin(side.rank);
-	rc = perf_side_open(&side, strchr(address, '[') ? "tcp://[::]:0" : "tcp://0.0.0.0:0");
+	rc = perf_side_open(&side, options->shm           ? "shm://*"
+				   : strchr(address, '[') ? "tcp://[::]:0"
+							  : "tcp://0.0.0.0:0");
 	if (rc == 0)
 		rc = lead(&side, address);
 	if (side.runtime != NULL)
@@ -171,8 +173,10 @@ static int run_spawn(const struct perf_options *options)
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(fds[0]);
-		_exit(getppid() == parent ? follow(options, "tcp://127.0.0.1:0", fds[1])
-					  : PERF_FAILED);
+		_exit(getppid() == parent
+			      ? follow(options, options->shm ? "shm://*" : "tcp://127.0.0.1:0",
+				       fds[1])
+			      : PERF_FAILED);
 	}
 	close(fds[1]);
 	rc = read_address(options, fds[0], address);

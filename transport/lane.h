@@ -143,5 +143,6 @@ bool twi_lanes_allow(const char *knob, enum twi_lane_id id);
 
 extern const struct twi_lane_ops twi_lane_tcp;
 extern const struct twi_lane_ops twi_lane_loop;
+extern const struct twi_lane_ops twi_lane_shm;
 
 #endif

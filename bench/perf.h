@@ -26,7 +26,7 @@
 #define PERF_WINDOW_MAX 1024
 #define PERF_SPAN       (UINT64_C(64) << 20) /* more than the caches hold */
 
-enum perf_op { PERF_LAT, PERF_BW, PERF_BW_SPREAD, PERF_RATE, PERF_OP_COUNT };
+enum perf_op { PERF_LAT, PERF_VIEW, PERF_BW, PERF_BW_SPREAD, PERF_RATE, PERF_OP_COUNT };
 
 /* The names of `op` in the output, and in --op. */
 extern const char *const perf_op_names[PERF_OP_COUNT];
@@ -39,8 +39,8 @@ struct perf_sizes {
 };
 
 struct perf_options {
+	const char *lane;    /* what stands before "://", or "ofi:PROVIDER" */
 	bool loop;           /* lane loop: both sides in one process */
-	bool shm;            /* lane shm */
 	const char *listen;  /* address, or NULL */
 	const char *connect; /* address, or NULL */
 	bool ops[PERF_OP_COUNT];
@@ -68,7 +68,7 @@ struct perf_case {
 struct perf_result {
 	enum perf_op op;
 	uint64_t bytes;
-	double p50_us, p99_us, avg_us; /* lat */
+	double p50_us, p99_us, avg_us; /* lat, view */
 	double mbps, cpu_s_per_gib;    /* bw, bw_spread */
 	double mmsgps;                 /* rate */
 };
@@ -80,6 +80,7 @@ struct perf_side {
 	struct tow_peer *peer;
 	int rank;
 	uint8_t *area; /* the buffers of one measurement, in the pool */
+	struct tow_op *view;
 	struct tow_op *ops[PERF_WINDOW_MAX];
 };
 
@@ -87,6 +88,12 @@ struct perf_side {
 static inline uint64_t perf_stride(uint64_t bytes)
 {
 	return (bytes + 7) & ~UINT64_C(7);
+}
+
+/* Half of a round trip is measured, rather than a stream. */
+static inline bool perf_is_latency(uint64_t op)
+{
+	return op == PERF_LAT || op == PERF_VIEW;
 }
 
 /* Returns 0, PERF_FAILED, or -1 when --help was printed. */
@@ -108,6 +115,10 @@ int perf_side_connect(struct perf_side *side, const char *address);
 void perf_side_close(struct perf_side *side);
 int perf_send(struct perf_side *side, const void *data, uint64_t bytes, uint64_t tag);
 int perf_recv(struct perf_side *side, void *data, uint64_t bytes, uint64_t tag);
+/* Receives a view, which stays until the next one or perf_view_drop; *data_out says where it lies.
+ */
+int perf_view(struct perf_side *side, uint64_t bytes, uint64_t tag, const uint8_t **data_out);
+void perf_view_drop(struct perf_side *side);
 /* Waits for the first `count` operations of side->ops and gives them back, whatever happens. */
 int perf_wait_all(struct perf_side *side, uint64_t count);
 

@@ -13,15 +13,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const perf_op_names[PERF_OP_COUNT] = { "lat", "bw", "bw_spread", "rate" };
+const char *const perf_op_names[PERF_OP_COUNT] = { "lat", "view", "bw", "bw_spread", "rate" };
 
 static const char help[] =
 	"usage: tow-perf [options]             both sides on this host\n"
 	"       tow-perf --listen ADDRESS      one side; serves one client, then ends\n"
 	"       tow-perf --connect ADDRESS     the other side, which measures and prints\n"
 	"\n"
-	"  --lane tcp|shm|loop two processes; loop: two threads of one process [tcp]\n"
-	"  --op LIST           of latency, bw, bw_spread, rate [all]\n"
+	"  --lane LANE         tcp, shm, ofi, ofi:PROVIDER, tow (the best of them): two "
+	"processes;\n"
+	"                      loop: two threads of one process [tcp]\n"
+	"  --op LIST           of latency, view, bw, bw_spread, rate [all but view]\n"
 	"  --bytes LIST        message sizes, such as 8,4K,1M [as the baselines]\n"
 	"  --cold              bw walks over 64 MiB, which caches do not hold: bw_spread\n"
 	"  --iters N           round trips (latency) or windows (bw, rate)\n"
@@ -31,11 +33,12 @@ static const char help[] =
 	"  --pin, --no-pin     rank r on CPU r modulo their number [--pin]\n"
 	"  --plain             lines: towline PATH OP BYTES METRIC VALUE\n"
 	"  --json              one JSON document\n"
-	"  --path NAME         name of the path in the output [tcp-lo, shm, loop]\n"
+	"  --path NAME         name of the path in the output [the lane]\n"
 	"  --stats             the library's latencies and counters of rank 0, at the end\n"
 	"  --timeout S         the longest that anything may take [60]\n"
 	"\n"
-	"Latency is half a round trip. bw: a window of messages each way from one buffer, then an\n"
+	"Latency is half a round trip; view: the same, and each receive is a view. bw: a window of "
+	"messages each way from one buffer, then an\n"
 	"acknowledgement; rate: the same with 8 bytes. cpu_s_per_GiB counts both sides.\n"
 	"\n"
 	"Verified, outside of the timed region: all buffers after the warm-up; all buffers, "
@@ -105,7 +108,7 @@ static int parse_ops(const char *text, struct perf_options *options)
 		while (op < PERF_OP_COUNT && strcmp(name, perf_op_names[op]) != 0)
 			op++;
 		if (op == PERF_OP_COUNT)
-			return usage("--op is a list of latency, bw, bw_spread, rate", text);
+			return usage("--op is a list of latency, view, bw, bw_spread, rate", text);
 		options->ops[op] = true;
 	}
 	return 0;
@@ -141,7 +144,8 @@ static int from_environment(struct perf_options *options)
 
 	*options = (struct perf_options){ .timeout_ns = UINT64_C(60) * 1000000000 };
 	for (int op = 0; op < PERF_OP_COUNT; op++)
-		options->ops[op] = true;
+		options->ops[op] = op != PERF_VIEW;
+	options->lane = "tcp";
 	options->peer = env_or("BENCH_PEER", "towline");
 	options->path = env_or("BENCH_PATH", NULL);
 	options->pin = env_or("BENCH_PIN", "1")[0] != '0' && env_or("BENCH_UNPINNED", NULL) == NULL;
@@ -203,11 +207,17 @@ static const struct option long_options[] = {
 
 static int parse_lane(const char *text, struct perf_options *options)
 {
+	static const char *const lanes[] = { "tcp", "shm", "ofi", "tow", "loop" };
+	size_t n = strcspn(text, ":");
+
+	options->lane = text;
 	options->loop = strcmp(text, "loop") == 0;
-	options->shm = strcmp(text, "shm") == 0;
-	if (!options->loop && !options->shm && strcmp(text, "tcp") != 0)
-		return usage("--lane is tcp, shm or loop", text);
-	return 0;
+	for (size_t i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++) {
+		if (strlen(lanes[i]) == n && strncmp(text, lanes[i], n) == 0 &&
+		    (text[n] == '\0' || strncmp(text, "ofi:", 4) == 0))
+			return 0;
+	}
+	return usage("--lane is tcp, shm, ofi, ofi:PROVIDER, tow or loop", text);
 }
 
 static int parse_bytes(const char *text, struct perf_options *options)
@@ -297,12 +307,10 @@ static int settle(struct perf_options *options, bool cold)
 	if (options->loop && (options->listen != NULL || options->connect != NULL))
 		return usage("lane loop is within one process, without --listen or --connect",
 			     "loop");
-	if (options->connect != NULL)
-		options->shm = strncmp(options->connect, "shm://", 6) == 0;
-	if (options->path == NULL && options->connect != NULL && !options->shm)
-		options->path = "tcp";
+	if (options->path == NULL && options->connect != NULL)
+		options->path = "remote";
 	if (options->path == NULL)
-		options->path = options->loop ? "loop" : options->shm ? "shm" : "tcp-lo";
+		options->path = strcmp(options->lane, "tcp") == 0 ? "tcp-lo" : options->lane;
 	return 0;
 }
 
@@ -328,7 +336,7 @@ const struct perf_sizes *perf_op_sizes(const struct perf_options *options, enum 
 {
 	static const struct perf_sizes rate_sizes = { { 8 }, 1 };
 
-	return op == PERF_LAT ? &options->lat : op == PERF_RATE ? &rate_sizes : &options->bw;
+	return perf_is_latency(op) ? &options->lat : op == PERF_RATE ? &rate_sizes : &options->bw;
 }
 
 struct perf_case perf_plan(const struct perf_options *options, enum perf_op op, uint64_t bytes)
@@ -337,6 +345,7 @@ struct perf_case perf_plan(const struct perf_options *options, enum perf_op op, 
 
 	switch (op) {
 	case PERF_LAT:
+	case PERF_VIEW:
 		plan.rounds = bytes <= 65536 ? options->lat_iters : 200;
 		break;
 	case PERF_RATE:
@@ -349,13 +358,13 @@ struct perf_case perf_plan(const struct perf_options *options, enum perf_op op, 
 			plan.slots = clamp(PERF_SPAN / perf_stride(bytes), 1, PERF_SPAN);
 		break;
 	}
-	if (op != PERF_LAT && options->window != 0)
+	if (!perf_is_latency(op) && options->window != 0)
 		plan.window = options->window;
 	if (op == PERF_BW || op == PERF_BW_SPREAD)
 		plan.rounds = clamp(options->volume / (bytes * plan.window + 1), 4, 2000);
 	if (options->iters != 0)
 		plan.rounds = options->iters;
-	plan.warm = op == PERF_LAT ? plan.rounds / 10 : plan.rounds / 10 + 1;
+	plan.warm = perf_is_latency(op) ? plan.rounds / 10 : plan.rounds / 10 + 1;
 	if (plan.warm == 0)
 		plan.warm = 1;
 	return plan;

@@ -20,7 +20,7 @@ static void plain(const struct perf_options *options, const struct perf_result *
 
 static void plain_result(const struct perf_options *options, const struct perf_result *r)
 {
-	if (r->op == PERF_LAT) {
+	if (perf_is_latency(r->op)) {
 		plain(options, r, "p50_us", r->p50_us);
 		plain(options, r, "p99_us", r->p99_us);
 		plain(options, r, "avg_us", r->avg_us);
@@ -36,7 +36,7 @@ static void json_result(const struct perf_result *r)
 {
 	printf("%s\n  {\"op\": \"%s\", \"bytes\": %" PRIu64, printed != 0 ? "," : "",
 	       perf_op_names[r->op], r->bytes);
-	if (r->op == PERF_LAT)
+	if (perf_is_latency(r->op))
 		printf(", \"p50_us\": %.6g, \"p99_us\": %.6g, \"avg_us\": %.6g}", r->p50_us,
 		       r->p99_us, r->avg_us);
 	else if (r->op == PERF_RATE)
@@ -49,7 +49,7 @@ static void table_result(const struct perf_result *r)
 {
 	static enum perf_op last = PERF_OP_COUNT;
 
-	if (r->op != last && r->op == PERF_LAT)
+	if (r->op != last && perf_is_latency(r->op))
 		printf("\n%-10s %10s %12s %12s %12s\n", "op", "bytes", "p50 us", "p99 us",
 		       "mean us");
 	else if (r->op != last && r->op == PERF_RATE)
@@ -58,7 +58,7 @@ static void table_result(const struct perf_result *r)
 		printf("\n%-10s %10s %12s %12s\n", "op", "bytes", "MB/s", "CPU s/GiB");
 	last = r->op;
 	printf("%-10s %10" PRIu64, perf_op_names[r->op], r->bytes);
-	if (r->op == PERF_LAT)
+	if (perf_is_latency(r->op))
 		printf(" %12.2f %12.2f %12.2f\n", r->p50_us, r->p99_us, r->avg_us);
 	else if (r->op == PERF_RATE)
 		printf(" %12.3f\n", r->mmsgps);

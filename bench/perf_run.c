@@ -73,27 +73,30 @@ static void clear(struct perf_side *side, const struct order *order)
 	memset(side->area, 0, slots_used(order) * perf_stride(order->bytes));
 }
 
-static int verify(const struct perf_side *side, const struct order *order, uint64_t seed)
+static int verify_at(const struct perf_side *side, const struct order *order, const uint8_t *data,
+		     struct pattern want, uint64_t message)
 {
 	static const char *const phases[] = { "warm-up", "timed loop", "check" };
+	uint64_t at = pattern_check(data, order->bytes, want), word;
 
-	for (uint64_t i = 0; i < slots_used(order); i++) {
-		const uint8_t *data = slot_at(side, order, i);
-		struct pattern want = pattern_bytes(seed + i);
-		uint64_t at = pattern_check(data, order->bytes, want), word;
+	if (at == PATTERN_SAME)
+		return 0;
+	word = pattern_word(&want, at / 8);
+	fprintf(stderr,
+		"tow-perf: WRONG PAYLOAD at rank %d: %s %" PRIu64 " bytes, %s, message %" PRIu64
+		", first at byte %" PRIu64 ": 0x%02x, not 0x%02x\n",
+		side->rank, perf_op_names[order->op], order->bytes, phases[order->phase], message,
+		at, data[at], (unsigned int)(word >> (at % 8 * 8)) & 0xff);
+	return PERF_MISMATCH;
+}
 
-		if (at == PATTERN_SAME)
-			continue;
-		word = pattern_word(&want, at / 8);
-		fprintf(stderr,
-			"tow-perf: WRONG PAYLOAD at rank %d: %s %" PRIu64
-			" bytes, %s, message %" PRIu64 ", first at byte %" PRIu64
-			": 0x%02x, not 0x%02x\n",
-			side->rank, perf_op_names[order->op], order->bytes, phases[order->phase], i,
-			at, data[at], (unsigned int)(word >> (at % 8 * 8)) & 0xff);
-		return PERF_MISMATCH;
-	}
-	return 0;
+static int verify(const struct perf_side *side, const struct order *order, uint64_t seed)
+{
+	int rc = 0;
+
+	for (uint64_t i = 0; i < slots_used(order) && rc == 0; i++)
+		rc = verify_at(side, order, slot_at(side, order, i), pattern_bytes(seed + i), i);
+	return rc;
 }
 
 /* The buffers of one measurement; the first phase makes them, the others find them. */
@@ -137,6 +140,32 @@ static int ping_pong(struct perf_side *side, const struct order *order, struct t
 			timing->samples[i - order->lead] = (perf_now() - start) / 2;
 	}
 	timing->seconds = perf_now() - begin;
+	return rc;
+}
+
+/* Each side sends its own buffer and looks at the other's where it lies. */
+static int ping_pong_views(struct perf_side *side, const struct order *order, struct timing *timing)
+{
+	double start, begin = perf_now();
+	const uint8_t *seen = NULL;
+	int rc = 0;
+
+	for (uint64_t i = 0; i < order->lead + order->rounds && rc == 0; i++) {
+		start = perf_now();
+
+		if (side->rank == 0)
+			rc = perf_send(side, side->area, order->bytes, TAG_PING);
+		if (rc == 0)
+			rc = perf_view(side, order->bytes, TAG_PING, &seen);
+		if (rc == 0 && side->rank != 0)
+			rc = perf_send(side, side->area, order->bytes, TAG_PING);
+		if (timing->samples != NULL && i >= order->lead)
+			timing->samples[i - order->lead] = (perf_now() - start) / 2;
+	}
+	timing->seconds = perf_now() - begin;
+	if (rc == 0 && verify_at(side, order, seen, pattern_bytes(order->seed), 0) != 0)
+		rc = PERF_MISMATCH;
+	perf_view_drop(side);
 	return rc;
 }
 
@@ -219,6 +248,8 @@ static int check_recv(struct perf_side *side, const struct order *order, uint64_
 
 static int loop(struct perf_side *side, const struct order *order, struct timing *timing)
 {
+	if (order->op == PERF_VIEW)
+		return ping_pong_views(side, order, timing);
 	return order->op == PERF_LAT ? ping_pong(side, order, timing) : stream(side, order, timing);
 }
 
@@ -275,7 +306,7 @@ static struct perf_result evaluate(const struct order *order, const struct timin
 
 	if (order->op == PERF_RATE) {
 		result.mmsgps = messages / timing->seconds / 1e6;
-	} else if (order->op != PERF_LAT) {
+	} else if (!perf_is_latency(order->op)) {
 		result.mbps = bytes / timing->seconds / 1e6;
 		result.cpu_s_per_gib = timing->cpu_s / (bytes / (1 << 30));
 	} else {
@@ -392,7 +423,11 @@ static int follow_phase(struct perf_side *side, const struct order *order)
 		if (rc != PERF_FAILED && check_send(side, order, order->seed + BACK) != 0)
 			rc = PERF_FAILED;
 	} else if (rc == 0) {
-		clear(side, order);
+		/* what is sent as a view is this side's own */
+		if (order->op == PERF_VIEW)
+			fill(side, order, order->seed);
+		else
+			clear(side, order);
 		rc = perf_send(side, &ready, 1, TAG_READY);
 		if (rc == 0)
 			rc = loop(side, order, &timing);

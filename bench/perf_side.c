@@ -131,6 +131,7 @@ int perf_side_connect(struct perf_side *side, const char *address)
 /* Leaves the runtime, which two sides may share, to its owner. */
 void perf_side_close(struct perf_side *side)
 {
+	perf_view_drop(side);
 	if (side->area != NULL)
 		tow_free(side->runtime, side->area);
 	if (side->peer != NULL)
@@ -169,6 +170,36 @@ int perf_recv(struct perf_side *side, void *data, uint64_t bytes, uint64_t tag)
 	int rc = tow_recv_start(side->peer, data, bytes, tag, NULL, &op);
 
 	return rc < 0 ? perf_failed(side, "receive", rc) : finish(side, op, "receive");
+}
+
+int perf_view(struct perf_side *side, uint64_t bytes, uint64_t tag, const uint8_t **data_out)
+{
+	struct tow_result result = { .size = sizeof(result) };
+	struct tow_op *op;
+	int rc = tow_recv_view_start(side->peer, tag, NULL, &op);
+
+	if (rc < 0)
+		return perf_failed(side, "view", rc);
+	rc = tow_op_wait(op, side->options->timeout_ns);
+	if (rc == TOW_OK || rc == TOW_COPIED)
+		rc = tow_op_result(op, &result);
+	if (rc == TOW_OK && result.bytes != bytes)
+		rc = TOW_ETRUNCATED;
+	if (rc != TOW_OK) {
+		tow_op_cancel(op);
+		tow_view_release(op);
+		return perf_failed(side, "view", rc);
+	}
+	perf_view_drop(side);
+	side->view = op;
+	*data_out = result.data;
+	return 0;
+}
+
+void perf_view_drop(struct perf_side *side)
+{
+	tow_view_release(side->view);
+	side->view = NULL;
 }
 
 int perf_wait_all(struct perf_side *side, uint64_t count)

@@ -70,16 +70,33 @@ static int lead(struct perf_side *side, const char *address)
 	return rc;
 }
 
+/* Where an endpoint that only connects to `address` is opened. */
+static void own_address(const char *address, char out[TOW_ADDRESS_MAX])
+{
+	const char *rest = strstr(address, "://");
+
+	if (strncmp(address, "tcp://", 6) == 0)
+		snprintf(out, TOW_ADDRESS_MAX, "%s",
+			 strchr(address, '[') ? "tcp://[::]:0" : "tcp://0.0.0.0:0");
+	else if (strncmp(address, "shm://", 6) == 0)
+		snprintf(out, TOW_ADDRESS_MAX, "shm://*");
+	else if (strncmp(address, "ofi://", 6) == 0) /* the same provider */
+		snprintf(out, TOW_ADDRESS_MAX, "ofi://%.*s", (int)strcspn(rest + 3, "/@"),
+			 rest + 3);
+	else
+		snprintf(out, TOW_ADDRESS_MAX, "tow://");
+}
+
 static int run_connect(const struct perf_options *options, const char *address)
 {
+	char own[TOW_ADDRESS_MAX];
 	struct perf_side side = { .options = options };
 	int rc;
 
 	if (options->pin)
 		perf_pin(side.rank);
-	rc = perf_side_open(&side, options->shm           ? "shm://*"
-				   : strchr(address, '[') ? "tcp://[::]:0"
-							  : "tcp://0.0.0.0:0");
+	own_address(address, own);
+	rc = perf_side_open(&side, own);
 	if (rc == 0)
 		rc = lead(&side, address);
 	if (side.runtime != NULL)
@@ -160,6 +177,19 @@ static int read_address(const struct perf_options *options, int fd, char *addres
 	return 0;
 }
 
+/* Where rank 1 of this host listens. */
+static void spawn_address(const char *lane, char out[TOW_ADDRESS_MAX])
+{
+	if (strcmp(lane, "tcp") == 0)
+		snprintf(out, TOW_ADDRESS_MAX, "tcp://127.0.0.1:0");
+	else if (strcmp(lane, "shm") == 0)
+		snprintf(out, TOW_ADDRESS_MAX, "shm://*");
+	else if (strncmp(lane, "ofi:", 4) == 0)
+		snprintf(out, TOW_ADDRESS_MAX, "ofi://%s", lane + 4);
+	else
+		snprintf(out, TOW_ADDRESS_MAX, "%s://", lane);
+}
+
 static int run_spawn(const struct perf_options *options)
 {
 	char address[TOW_ADDRESS_MAX];
@@ -173,10 +203,8 @@ static int run_spawn(const struct perf_options *options)
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(fds[0]);
-		_exit(getppid() == parent
-			      ? follow(options, options->shm ? "shm://*" : "tcp://127.0.0.1:0",
-				       fds[1])
-			      : PERF_FAILED);
+		spawn_address(options->lane, address);
+		_exit(getppid() == parent ? follow(options, address, fds[1]) : PERF_FAILED);
 	}
 	close(fds[1]);
 	rc = read_address(options, fds[0], address);

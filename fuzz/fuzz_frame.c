@@ -22,13 +22,14 @@ static void expect(bool truth)
 		abort();
 }
 
-/* DATA is one of three things, and a reader acts on each without looking at it again. */
+/* DATA is one of four things, and a reader acts on each without looking at it again. */
 static void check_data(const struct twi_frame *frame)
 {
-	expect(frame->flags <= TWI_FRAME_ABORT);
+	expect(frame->flags <= TWI_FRAME_ABORT || frame->flags == (TWI_FRAME_LAST | TWI_FRAME_SUM));
+	expect(frame->tag <= (frame->flags & TWI_FRAME_SUM ? UINT32_MAX : 0));
 	expect((frame->payload_bytes == 0) == (frame->flags != 0));
 	expect(frame->value + frame->payload_bytes <= TWI_WIRE_U63_MAX);
-	expect(frame->flags != TWI_FRAME_LAST || frame->value);
+	expect(!(frame->flags & TWI_FRAME_LAST) || frame->value);
 	expect(frame->flags != TWI_FRAME_ABORT || !frame->value);
 }
 
@@ -50,7 +51,7 @@ static bool get_header(const uint8_t *in, const struct twi_frame_limits *limits,
 	if (out->type == TWI_FRAME_DATA)
 		check_data(out);
 	else
-		expect(!out->flags);
+		expect(!(out->flags & ~(TWI_FRAME_SPACE | TWI_FRAME_SUM | TWI_FRAME_READY)));
 	expect(out->value <= TWI_WIRE_U63_MAX && out->seq <= TWI_WIRE_U63_MAX);
 	return true;
 }

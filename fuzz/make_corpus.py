@@ -5,9 +5,11 @@ that fuzz_frame.c describes. Run it after a change of the wire format and commit
 import pathlib
 import struct
 
-HELLO, EAGER, RTS, CTS, DONE, ACK, CANCEL, REFUSE, BYE, DATA = range(1, 11)
+(HELLO, EAGER, RTS, CTS, DONE, ACK, CANCEL, REFUSE, BYE, DATA, RECEIVED, PING, PONG,
+ ANNOUNCE) = range(1, 15)
 BULK, ACCEPTOR, GREETED = 1, 2, 4
-LAST, ABORT = 1, 2
+LAST, ABORT, SUM, READY = 1, 2, 4, 8
+RESUME = 1
 EAGER_4K = 13 << 3
 SESSION, TOKEN = 0x1122334455667788, 0x99AABBCCDDEEFF01
 
@@ -17,11 +19,12 @@ def frame(kind, seq=0, tag=0, value=0, payload=b"", flags=0, payload_bytes=None)
     return struct.pack("<BBHIQQQ", kind, flags, 0, size, seq, tag, value) + payload
 
 
-def hello(kind=0, token=0, major=1, minor=0, eager=4096, credit=1 << 20, rest=0):
+def hello(kind=0, token=0, major=2, minor=0, eager=4096, credit=1 << 20, rest=0, flags=0, bulk=2,
+          channel=0):
     if kind == 1:
-        eager = credit = 0
-    body = struct.pack("<8sHHB3xQQIIQQQ", b"TOWLINE\0", major, minor, kind, SESSION, token,
-                       eager, 0, credit, rest, rest)
+        eager = credit = bulk = 0
+    body = struct.pack("<8sHHBBBBQQIIQQQ", b"TOWLINE\0", major, minor, kind, flags, bulk, channel,
+                       SESSION, token, eager, 0, credit, rest, rest)
     return frame(HELLO, payload=body)
 
 
@@ -29,7 +32,11 @@ EVERY_CONTROL = (
     frame(EAGER, 1, 5, payload=b"small message") + frame(EAGER, 2, 2**64 - 1)
     + frame(RTS, 3, 6, 1 << 30) + frame(CTS, 3, value=1 << 30) + frame(DONE, 3, value=1500)
     + frame(ACK, 3, 320, 900) + frame(RTS, 4, 6, 9) + frame(CANCEL, 4)
-    + frame(REFUSE, 5, value=1) + frame(REFUSE, 6, value=2) + frame(BYE, value=15))
+    + frame(REFUSE, 5, value=1) + frame(REFUSE, 6, value=2) + frame(RECEIVED, value=512)
+    + frame(PING, value=600) + frame(PONG, value=700) + frame(ANNOUNCE, 4, 6, 1 << 20, flags=2)
+    + frame(EAGER, 5, 5, 0x1234, payload=b"summed", flags=1 | SUM)
+    + frame(RTS, 6, 6, 1 << 20, flags=2 | SUM | READY) + frame(REFUSE, 6, value=4)
+    + frame(BYE, value=15))
 CHUNKS = (frame(DATA, 3, value=0, payload=b"x" * 100)
           + frame(DATA, 3, value=100, payload=b"y" * 28) + frame(DATA, 3, value=128, flags=LAST))
 TAKEN_BACK = frame(DATA, 3, payload=b"x" * 60 + bytes(40)) + frame(DATA, 3, flags=ABORT)
@@ -39,6 +46,11 @@ SEEDS = {
     "control_acceptor": (EAGER_4K | ACCEPTOR, hello(token=TOKEN) + EVERY_CONTROL),
     "control_greeted": (EAGER_4K | GREETED, EVERY_CONTROL),
     "bulk_connector": (BULK, hello(1, TOKEN) + CHUNKS),
+    "bulk_channel_3": (BULK, hello(1, TOKEN, channel=3) + CHUNKS),
+    "bulk_channel_4": (BULK, hello(1, TOKEN, channel=4)),
+    "bulk_summed": (BULK | GREETED, frame(DATA, 3, value=0, payload=b"x" * 100)
+                    + frame(DATA, 3, 0x89ABCDEF, 100, flags=LAST | SUM)),
+    "bulk_sum_too_long": (BULK | GREETED, frame(DATA, 3, 1 << 32, 100, flags=LAST | SUM)),
     "bulk_greeted": (BULK | GREETED, CHUNKS),
     "bulk_abort": (BULK | GREETED, TAKEN_BACK + CHUNKS),
     "bulk_abort_value": (BULK | GREETED, frame(DATA, 3, value=1, flags=ABORT)),
@@ -50,11 +62,19 @@ SEEDS = {
     "bulk_past_end": (BULK | GREETED, frame(DATA, 3, value=2**63 - 1, payload=b"z")),
     "bulk_huge_chunk": (BULK | GREETED, frame(DATA, 3, payload_bytes=2**32 - 1)),
     "hello_twice": (EAGER_4K, hello() + hello()),
-    "hello_major_2": (EAGER_4K, hello(major=2)),
+    "hello_major_1": (EAGER_4K, hello(major=1)),
+    "hello_resume": (EAGER_4K, hello(token=TOKEN, flags=RESUME) + EVERY_CONTROL),
+    "hello_resume_no_token": (EAGER_4K, hello(flags=RESUME)),
+    "hello_flags": (EAGER_4K, hello(token=TOKEN, flags=3)),
+    "hello_no_bulk": (EAGER_4K, hello(bulk=0)),
+    "hello_bulk_5": (EAGER_4K, hello(bulk=5)),
     "hello_minor_1": (EAGER_4K, hello(minor=1, rest=7) + EVERY_CONTROL),
     "hello_little_credit": (EAGER_4K, hello(credit=4159)),
     "hello_bare": (EAGER_4K, hello()[32:]),
     "eager_too_long": (EAGER_4K | GREETED, frame(EAGER, 1, 5, payload=b"e" * 4097)),
+    "eager_space_3": (EAGER_4K | GREETED, frame(EAGER, 1, 5, payload=b"e", flags=3)),
+    "eager_value_no_sum": (EAGER_4K | GREETED, frame(EAGER, 1, 5, 1, payload=b"e")),
+    "eager_sum_too_long": (EAGER_4K | GREETED, frame(EAGER, 1, 5, 1 << 32, b"e", SUM)),
     "truncated": (EAGER_4K | GREETED, frame(EAGER, 1, 5, payload=b"cut")[:-1]),
     "http": (EAGER_4K, b"GET / HTTP/1.1\r\nHost: localhost:4711\r\n\r\n"),
 }

@@ -295,7 +295,7 @@ static void leave_chunks(struct tow_op *op)
 void twi_copy_abort(struct tow_op *op, int status)
 {
 	/* Off the list of deadlines in any case: it is not to be ended a second time. */
-	twi_list_remove(&op->timed);
+	twi_op_unwatch(op);
 	if (op->copy.ending < 0)
 		return;
 	if (op->copy.staged)

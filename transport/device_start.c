@@ -161,9 +161,12 @@ TOW_PUBLIC int tow_device_copy_start(struct tow_device *device, enum tow_directi
 	if (status < 0)
 		return status;
 	engine = device->engine;
+	twi_engine_enter(engine);
 	op = twi_op_acquire(engine, TWI_OP_COPY, options);
-	if (op == NULL)
+	if (op == NULL) {
+		twi_engine_leave(engine);
 		return TOW_EBUSY;
+	}
 	op->copy = (struct twi_copy){ .device = device,
 				      .memory = device_memory,
 				      .offset = device_offset,
@@ -171,7 +174,6 @@ TOW_PUBLIC int tow_device_copy_start(struct tow_device *device, enum tow_directi
 	op->data = host_memory;
 	op->bytes = bytes;
 	op->site = TWI_SITE_HERE;
-	twi_engine_enter(engine);
 	if (device->backend == NULL)
 		status = twi_error(TOW_EDEVICE, "%s: the device is lost", device->label);
 	else
@@ -181,6 +183,7 @@ TOW_PUBLIC int tow_device_copy_start(struct tow_device *device, enum tow_directi
 		atomic_fetch_add_explicit(&device_memory->uses, 1, memory_order_relaxed);
 		twi_op_watch(op);
 		twi_copy_queue(op);
+		engine->armed_since_enter = true; /* one that is polled needs somebody who polls */
 	} else {
 		twi_claim_drop(engine, &op->claim);
 		twi_op_discard(op);

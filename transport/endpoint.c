@@ -9,6 +9,7 @@
 
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "transport/background.h"
 #include "transport/engine.h"
 #include "transport/message.h"
 #include "transport/op.h"
@@ -33,6 +34,8 @@ void twi_peer_setup(struct tow_peer *peer, struct twi_lane *lane, const char *ad
 	snprintf(peer->address, sizeof(peer->address), "%s", address);
 	twi_list_init(&peer->ready_link);
 	twi_peer_claims_init(&peer->claims);
+	lane->peers++;
+	lane->engine->memory_peers += lane->ops->memory_polled;
 	twi_list_push_back(&lane->engine->peers, &peer->link);
 }
 
@@ -40,6 +43,8 @@ void twi_peer_teardown(struct tow_peer *peer)
 {
 	if (peer->waiting_at != NULL)
 		peer->waiting_at->ready_count--;
+	peer->lane->peers--;
+	peer->engine->memory_peers -= peer->lane->ops->memory_polled;
 	twi_peer_claims_fini(&peer->claims);
 	twi_list_remove(&peer->ready_link);
 	twi_list_remove(&peer->link);
@@ -146,7 +151,7 @@ static void enter(struct twi_engine *engine)
 static struct twi_lane *lane_of(struct twi_engine *engine, const char *address,
 				const char **rest_out)
 {
-	for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
+	for (unsigned i = 0; i < TWI_LANE_SLOTS; i++) {
 		struct twi_lane *lane = engine->lanes[i];
 		size_t n = lane == NULL ? 0 : strlen(lane->ops->scheme);
 
@@ -185,6 +190,8 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 		return status;
 	enter(engine);
 	status = lane->ops->endpoint_open(lane, numbers, endpoint_out);
+	if (status == TOW_OK)
+		twi_background_start(engine);
 	twi_engine_leave(engine);
 	return status;
 }
@@ -220,13 +227,32 @@ TOW_PUBLIC int tow_endpoint_close(struct tow_endpoint *endpoint)
 	return TOW_OK;
 }
 
+int twi_connect_start(struct tow_endpoint *endpoint, const char *address,
+		      const struct tow_op_options *options, struct tow_op **op_out)
+{
+	struct tow_op *op = twi_op_acquire(endpoint->engine, TWI_OP_CONNECT, options);
+	int status;
+
+	if (op == NULL)
+		return TOW_EBUSY;
+	op->endpoint = endpoint;
+	op->lane_ops = endpoint->lane->ops;
+	status = endpoint->lane->ops->connect(endpoint, address, op);
+	if (status < 0) {
+		twi_op_discard(op);
+		return status;
+	}
+	*op_out = op;
+	twi_op_watch(op);
+	return TOW_OK;
+}
+
 TOW_PUBLIC int tow_connect_start(struct tow_endpoint *endpoint, const char *address,
 				 const struct tow_op_options *options, struct tow_op **op_out)
 {
 	struct twi_engine *engine;
 	struct twi_lane *lane;
 	char numbers[TOW_ADDRESS_MAX];
-	struct tow_op *op;
 	const char *rest;
 	int status;
 
@@ -248,19 +274,8 @@ TOW_PUBLIC int tow_connect_start(struct tow_endpoint *endpoint, const char *addr
 	status = resolve(lane, rest, false, numbers);
 	if (status < 0)
 		return status;
-	op = twi_op_acquire(engine, TWI_OP_CONNECT, options);
-	if (op == NULL)
-		return TOW_EBUSY;
-	op->endpoint = endpoint;
-	op->lane_ops = endpoint->lane->ops;
 	enter(engine);
-	status = lane->ops->connect(endpoint, numbers, op);
-	if (status < 0) {
-		twi_op_discard(op);
-	} else {
-		*op_out = op;
-		twi_op_watch(op);
-	}
+	status = twi_connect_start(endpoint, numbers, options, op_out);
 	twi_engine_leave(engine);
 	return status;
 }
@@ -282,12 +297,14 @@ TOW_PUBLIC int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_
 		status = check_options(options, "tow_accept_start");
 	if (status < 0)
 		return status;
+	enter(engine);
 	op = twi_op_acquire(engine, TWI_OP_ACCEPT, options);
-	if (op == NULL)
+	if (op == NULL) {
+		twi_engine_leave(engine);
 		return TOW_EBUSY;
+	}
 	op->endpoint = endpoint;
 	*op_out = op;
-	enter(engine);
 	peer = take_ready(endpoint);
 	if (peer != NULL) {
 		op->peer = peer;
@@ -325,48 +342,65 @@ static const char *call_of(const struct twi_message *message)
 					    : "tow_recv_start";
 }
 
+static int check_message(const struct tow_peer *peer, const struct twi_message *message,
+			 const struct tow_op_options *options, bool forget)
+{
+	const char *call = call_of(message);
+	int status;
+
+	if (peer == NULL || (message->data == NULL && message->bytes > 0 && !message->view))
+		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
+	if (message->bytes > TWI_WIRE_U63_MAX)
+		return twi_error(TOW_EINVAL, "%s: bytes is %llu, the most is 2^63-1", call,
+				 (unsigned long long)message->bytes);
+	status = check_engine(peer->engine, call);
+	if (status == TOW_OK)
+		status = check_options(options, call);
+	if (status == TOW_OK && forget && message->kind == TWI_OP_RECV &&
+	    (options == NULL || options->done == NULL))
+		return twi_error(TOW_EINVAL,
+				 "%s: op_out is NULL and there is no callback: nobody would know "
+				 "what has come",
+				 call);
+	return status;
+}
+
 int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 		      const struct tow_op_options *options, struct tow_op **op_out)
 {
-	const char *call = call_of(message);
-	uint64_t bytes = message->bytes;
 	struct twi_engine *engine;
 	struct tow_op *op;
-	int status;
+	int status = check_message(peer, message, options, op_out == NULL);
 
-	if (twi_unlikely(peer == NULL || op_out == NULL ||
-			 (message->data == NULL && bytes > 0 && !message->view)))
-		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
-	*op_out = NULL;
-	if (twi_unlikely(bytes > TWI_WIRE_U63_MAX))
-		return twi_error(TOW_EINVAL, "%s: bytes is %llu, the most is 2^63-1", call,
-				 (unsigned long long)bytes);
-	engine = peer->engine;
-	status = check_engine(engine, call);
-	if (status == TOW_OK)
-		status = check_options(options, call);
+	if (op_out != NULL)
+		*op_out = NULL;
 	if (twi_unlikely(status < 0))
 		return status;
+	engine = peer->engine;
+	enter(engine);
 	op = twi_op_acquire(engine, message->kind, options);
-	if (twi_unlikely(op == NULL))
+	if (twi_unlikely(op == NULL)) {
+		twi_engine_leave(engine);
 		return TOW_EBUSY;
+	}
 	op->peer = peer;
 	op->data = message->data;
-	op->bytes = bytes;
+	op->bytes = message->bytes;
 	op->tag = message->tag;
 	op->space = message->space;
 	op->view = message->view;
 	op->site = message->site;
-	*op_out = op;
-	enter(engine);
 	if (message->kind == TWI_OP_SEND)
-		status = twi_claim_room(peer, bytes);
+		status = twi_claim_room(peer, op->bytes);
 	if (twi_unlikely(status < 0)) {
 		twi_op_discard(op);
-		*op_out = NULL;
 		twi_engine_leave(engine);
 		return status;
 	}
+	if (op_out != NULL)
+		*op_out = op;
+	else
+		twi_op_forget(op);
 	/* before the lane has it: a message that completes at once takes itself off the list */
 	twi_op_watch(op);
 	if (message->kind == TWI_OP_SEND)

@@ -51,6 +51,13 @@ void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer);
 /* The lane has let go of the peer: takes it off every list. The lane frees the memory. */
 void twi_peer_teardown(struct tow_peer *peer);
 
+/*
+ * Starts to connect to an address without its scheme, which has been through resolve. The engine is
+ * held. As tow_connect_start.
+ */
+int twi_connect_start(struct tow_endpoint *endpoint, const char *address,
+		      const struct tow_op_options *options, struct tow_op **op_out);
+
 /* Ends all accepts with TOW_ECLOSED. */
 void twi_endpoint_end_accepts(struct tow_endpoint *endpoint);
 

@@ -1,24 +1,30 @@
 /*
  * engine.h - whoever waits drives: the engine is held by one thread at a time, which moves the
- *lanes.
+ * lanes.
  *
  * Any call that touches a lane takes the engine for its time: one compare-and-swap when nobody has
- *it. A thread that waits for an operation keeps it and polls, gives way whenever another thread
- *asks for it (wanted), and gives it back before it sleeps. There is no other lock on the data path.
+ * it. A thread that waits for an operation keeps it and polls, gives way whenever another thread
+ * asks for it (wanted), and gives it back before it sleeps. There is no other lock on the data
+ *path.
  *
- *	 T1: tow_op_wait            T2: tow_send_start
- *	 |  hold, poll, poll         |  wanted++
- *	 |  wanted? give way ------> |  hold: frame into the buffer, submit with T2's ring
- *	 |  hold again <------------ |  give back
- *	 |  nothing for spin_ns: give back, sleep on T1's ring and wake fd
+ *	 T1: tow_op_wait            T2: tow_send_start        the library's (background.h)
+ *	 |  hold, poll, poll         |  wanted++               |  asleep, or looks once a
+ *millisecond |  wanted? give way ------> |  hold: frame, submit    | |  hold again <------------ |
+ *give back              | |  done: computes ----------+------------------------>|  nobody has
+ *driven for a tick: |                                                     |  hold, poll until idle,
+ *arm, sleep
  *
  * Every thread that drives has an io_uring of its own (uring/ring.h), because a ring with
  * DEFER_TASKRUN belongs to one thread. When the engine changes hands, the new holder first reaps
- *what the others' rings have posted (their completion queues are plain memory) and then has the
- *lanes arm its own ring.
+ * what the others' rings have posted (their completion queues are plain memory) and then has the
+ * lanes arm its own ring.
  *
  * Under the simulator the engine has a virtual clock: instead of sleeping it jumps to the next
- *deadline.
+ * deadline.
+ *
+ * Files: engine.c takes and gives; engine_ring.c binds rings to threads; engine_drive.c polls,
+ * spins and sleeps; engine_fd.c serves tow_fd; engine_thread.c knows threads; engine_heap.c
+ * keeps deadlines; background.c is the library's own thread.
  */
 #ifndef TWI_ENGINE_H
 #define TWI_ENGINE_H
@@ -33,57 +39,100 @@
 #include "diag/lane_id.h"
 #include "memreg/pool.h"
 #include "memreg/staging.h"
+#include "transport/engine_fd.h"
+#include "transport/engine_heap.h"
+#include "transport/engine_thread.h"
 #include "transport/job_key.h"
 #include "transport/lane.h"
 #include "transport/op.h"
 
-#define TWI_RINGS_MAX 16
+#define TWI_RINGS_MAX       16                  /* of the callers' threads */
+#define TWI_RING_BACKGROUND TWI_RINGS_MAX       /* the library's own thread has one more */
+#define TWI_RING_SLOTS      (TWI_RINGS_MAX + 1) /* all of them */
+#define TWI_LANE_AUTO       TWI_LANE_COUNT      /* tow://: moves nothing itself (auto.h) */
+#define TWI_LANE_SLOTS      (TWI_LANE_COUNT + 1)
 
 struct twi_alloclog;
+struct twi_background;
 struct twi_ring;
 
 struct twi_engine {
+	/* What threads that want the engine look at. */
 	_Alignas(64) _Atomic uint32_t held; /* 0 free, else the holder's thread mark */
 	_Atomic uint32_t wanted;            /* threads that ask for it */
 	_Atomic uint32_t sleepers;          /* threads asleep in a wait, and those with a tow_fd */
-	uint32_t depth;                     /* of the holder's calls: more than one in a callback */
+	_Atomic uint32_t background_asleep; /* enum twi_background_sleep */
+
+	/* What the holder writes in every call: together, as it goes from core to core with it. */
+	_Alignas(64) uint32_t depth; /* of the holder's calls: more than one in a callback */
 	bool in_callback;
-	bool armed_since_enter; /* this holder left requests in its ring that a sleeper must take on
-				 */
-	bool virtual_clock;
-	uint8_t zerocopy;            /* enum twi_zerocopy */
-	bool failing;                /* the runtime is closing: nothing new is taken */
+	bool armed_since_enter;      /* this holder left something that a sleeper must take on */
+	_Atomic uint32_t waiters;    /* callers within a wait, asleep or not: the holder writes */
+	_Atomic uint32_t watchers;   /* rings with a tow_fd: likewise */
+	_Atomic uint64_t drives;     /* polls by whomever: likewise */
+	_Atomic uint64_t waits;      /* that have begun: likewise */
 	struct twi_ring *ring;       /* of the thread that drives now */
 	struct twi_ring *last_ring;  /* the last holder's: it may have unreaped completions */
 	struct twi_ring *armed_ring; /* in which the lanes have armed what they wait for */
-	struct twi_ring *rings[TWI_RINGS_MAX];
-	struct twi_lane *lanes[TWI_LANE_COUNT];
+	uint64_t now_ns;             /* read at most once a call or poll; 0: not read in this one */
+
+	struct twi_list callbacks; /* operations whose callback is due */
+	uint64_t next_expiry_ns;
+	struct twi_heap timed;     /* operations with a deadline */
+	uint64_t crowded_until_ns; /* more want to run than there are cores: spinners yield */
+	uint64_t probe_at_ns;      /* when to find out whether that is so */
+	uint32_t turns;            /* of spinning waiters */
+	uint32_t notices;          /* zero-copy sends whose notification is to come */
+	struct twi_op_table ops;
+
+	/* What seldom changes. */
+	_Alignas(64) bool virtual_clock;
+	uint8_t zerocopy;      /* enum twi_zerocopy */
+	bool failing;          /* the runtime is closing: nothing new is taken */
+	bool remote_barriers;  /* giving the engine back needs no fence */
+	uint32_t memory_peers; /* peers of lanes that are memory_polled */
+	uint32_t lane_count;   /* those of lanes[] that are there, TWI_LANE_AUTO excepted */
+	struct twi_lane *moving[TWI_LANE_COUNT]; /* they, closely packed for the poll */
+	struct twi_lane *lanes[TWI_LANE_SLOTS];
 	struct twi_diag *diag;
 	struct twi_pool *pool;
 	const _Atomic uint64_t *regions_clock; /* the version of its regions */
-	struct twi_staging staging;            /* part of it */
-	struct twi_alloclog *alloclog;
-	struct tow_options knobs;
-	struct twi_job_key job_key; /* of the secret that knobs.job_key does not show any more */
-	struct twi_op_table ops;
-	struct twi_list timed;     /* operations with a deadline */
-	struct twi_list callbacks; /* operations whose callback is due */
-	struct twi_list endpoints;
-	struct twi_list peers;
-	struct twi_list devices;
-	_Atomic uint32_t device_signal; /* a device has news that nobody has looked at yet */
-	uint32_t notices;               /* zero-copy sends whose notification is to come */
-	struct twi_latency notify_lag;  /* of zero-copy sends: completion to notification */
-	uint64_t next_expiry_ns;
-	uint64_t virtual_ns;
 	uint64_t fork_generation;
 	uint64_t id; /* of this runtime; never used again in this process */
+	struct twi_list devices;
+	_Atomic uint32_t device_signal; /* a device has news that nobody has looked at yet */
+	struct tow_options knobs;
+	struct twi_job_key job_key; /* of the secret that knobs.job_key does not show any more */
+	struct twi_ring *rings[TWI_RING_SLOTS];
+	struct twi_life *lives[TWI_RING_SLOTS]; /* of the threads that the rings belong to */
+	struct twi_fd fds[TWI_RING_SLOTS];
+	struct twi_background *background; /* NULL: none (yet) */
+	struct twi_list endpoints;
+	struct twi_list peers;
+	struct twi_staging staging; /* part of the pool */
+	struct twi_alloclog *alloclog;
+	struct twi_latency notify_lag; /* of zero-copy sends: completion to notification */
+	uint64_t virtual_ns;
 };
 
 static inline uint64_t twi_engine_now(const struct twi_engine *engine)
 {
 	return twi_unlikely(engine->virtual_clock) ? engine->virtual_ns : twi_now_ns();
 }
+
+static inline void twi_pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#else
+	atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
+/* A counter that only the holder of the engine writes, and others read. */
+#define twi_engine_count(cell, n)                                                                  \
+	atomic_store_explicit(&(cell), atomic_load_explicit(&(cell), memory_order_relaxed) + (n),  \
+			      memory_order_relaxed)
 
 /* True when the calling thread is inside a completion callback of this engine. */
 bool twi_engine_in_callback(struct twi_engine *engine);
@@ -96,6 +145,16 @@ bool twi_engine_forked(const struct twi_engine *engine);
 void twi_engine_enter(struct twi_engine *engine);
 bool twi_engine_try_enter(struct twi_engine *engine);
 
+/* This call's or poll's time: one reading serves all that happens in it. The engine is held. */
+static inline uint64_t twi_engine_batch_now(struct twi_engine *engine)
+{
+	if (twi_unlikely(engine->virtual_clock))
+		return engine->virtual_ns;
+	if (engine->now_ns == 0)
+		engine->now_ns = twi_now_ns();
+	return engine->now_ns;
+}
+
 /* Gives the engine back; runs callbacks that are due first. */
 void twi_engine_leave(struct twi_engine *engine);
 
@@ -105,8 +164,23 @@ void twi_engine_leave(struct twi_engine *engine);
  */
 int twi_engine_bind_ring(struct twi_engine *engine);
 
+/* Regions have come or gone: the ring of the holder follows. */
+void twi_engine_keep_in_step(struct twi_engine *engine);
+
+/* The ring in a slot goes, with all that was armed in it. */
+void twi_engine_drop_ring(struct twi_engine *engine, unsigned index);
+
 /* Moves every lane once, ends what is past its deadline. The engine is held and has a ring. */
 unsigned twi_engine_poll(struct twi_engine *engine);
+
+/* The same, for a caller that spins: lanes that are not polled in memory have their turn rarely. */
+unsigned twi_engine_poll_memory(struct twi_engine *engine);
+
+/* When to poll again though nothing has come. */
+uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns);
+
+/* Sends what is held back, acknowledgements too. */
+void twi_engine_flush(struct twi_engine *engine);
 
 /* Drives until `op` is done or `until_ns` (engine time) has come; TOW_OK, TOW_AGAIN or a failure.
  */
@@ -114,9 +188,6 @@ int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t until
 
 /* Tells sleeping threads that an operation is done or a ring must be taken on. */
 void twi_engine_wake(struct twi_engine *engine);
-
-/* A small number that no other live thread has; never 0. */
-uint32_t twi_thread_mark(void);
 
 int twi_engine_init(struct twi_engine *engine);
 void twi_engine_fini(struct twi_engine *engine);

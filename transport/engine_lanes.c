@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "diag/error.h"
-#include "transport/lane.h"
+#include "transport/engine.h"
 
 static bool is_lane(const char *name, size_t bytes, enum twi_lane_id id)
 {
@@ -48,5 +48,14 @@ bool twi_lanes_allow(const char *knob, enum twi_lane_id id)
 		if (at[bytes] == '\0')
 			return false;
 		at += bytes + 1;
+	}
+}
+
+void twi_lanes_pack(struct twi_engine *engine)
+{
+	engine->lane_count = 0;
+	for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
+		if (engine->lanes[i] != NULL)
+			engine->moving[engine->lane_count++] = engine->lanes[i];
 	}
 }

@@ -14,6 +14,7 @@
 struct frame_rule {
 	const char *name;
 	uint8_t streams; /* 0: there is no such type */
+	uint8_t flags;   /* that it may have; DATA: see data_rules */
 	uint32_t payload_min, payload_max;
 	uint64_t seq_min, seq_max;
 	uint64_t tag_max;
@@ -31,10 +32,12 @@ static const struct frame_rule frame_rules[TWI_FRAME_TYPE_END] = {
 	[TWI_FRAME_EAGER] = { .name = "EAGER",
 			      .streams = ON_CONTROL,
 			      .payload_max = TWI_WIRE_EAGER_MAX,
+			      .flags = TWI_FRAME_SPACE | TWI_FRAME_SUM,
 			      SEQ,
-			      .tag_max = UINT64_MAX },
+			      .tag_max = UINT64_MAX }, /* with SUM: value_max is a crc32c's */
 	[TWI_FRAME_RTS] = { .name = "RTS",
 			    .streams = ON_CONTROL,
+			    .flags = TWI_FRAME_SPACE | TWI_FRAME_SUM | TWI_FRAME_READY,
 			    SEQ,
 			    .tag_max = UINT64_MAX,
 			    .value_min = 1,
@@ -63,15 +66,29 @@ static const struct frame_rule frame_rules[TWI_FRAME_TYPE_END] = {
 			    .streams = ON_CONTROL,
 			    .value_max = TWI_WIRE_STATUS_MAX },
 	[TWI_FRAME_DATA] = { .name = "DATA", .streams = ON_BULK }, /* the rest: data_rules */
+	[TWI_FRAME_RECEIVED] = { .name = "RECEIVED",
+				 .streams = ON_CONTROL,
+				 .value_max = TWI_WIRE_U63_MAX },
+	[TWI_FRAME_PING] = { .name = "PING", .streams = ON_CONTROL, .value_max = TWI_WIRE_U63_MAX },
+	[TWI_FRAME_PONG] = { .name = "PONG", .streams = ON_CONTROL, .value_max = TWI_WIRE_U63_MAX },
+	[TWI_FRAME_ANNOUNCE] = { .name = "ANNOUNCE",
+				 .streams = ON_CONTROL,
+				 .flags = TWI_FRAME_SPACE,
+				 .seq_max = TWI_WIRE_U63_MAX,
+				 .tag_max = UINT64_MAX,
+				 .value_min = 1,
+				 .value_max = TWI_WIRE_U63_MAX },
 };
 
-/* By the flags of DATA. There is no row, and so no such frame, for both at once. */
+/* By the flags of DATA: a chunk, a commit without and with a checksum, an abort. */
 static const struct frame_rule data_rules[] = {
 	[0] = { .payload_min = 1,
 		.payload_max = TWI_WIRE_CHUNK_MAX,
 		SEQ,
 		.value_max = TWI_WIRE_U63_MAX },
 	[TWI_FRAME_LAST] = { SEQ, .value_min = 1, .value_max = TWI_WIRE_U63_MAX },
+	[TWI_FRAME_LAST | TWI_FRAME_SUM] = { SEQ, .tag_max = UINT32_MAX, .value_min = 1,
+					     .value_max = TWI_WIRE_U63_MAX },
 	[TWI_FRAME_ABORT] = { SEQ },
 };
 
@@ -79,8 +96,10 @@ static const struct frame_rule data_rules[] = {
 static const struct frame_rule *ranges_of(const struct twi_frame *f)
 {
 	if (f->type == TWI_FRAME_DATA)
-		return f->flags < twi_array_count(data_rules) ? &data_rules[f->flags] : NULL;
-	return f->flags ? NULL : &frame_rules[f->type];
+		return f->flags < twi_array_count(data_rules) && data_rules[f->flags].seq_max != 0
+			       ? &data_rules[f->flags]
+			       : NULL;
+	return f->flags & ~frame_rules[f->type].flags ? NULL : &frame_rules[f->type];
 }
 
 /* May a frame of this type stand here at all? */
@@ -107,6 +126,8 @@ static enum twi_frame_fault check_ranges(const struct frame_rule *rule, const st
 		return TWI_FAULT_SEQ;
 	if (f->tag > rule->tag_max)
 		return TWI_FAULT_TAG;
+	if (f->type == TWI_FRAME_EAGER && (f->flags & TWI_FRAME_SUM))
+		return f->value > UINT32_MAX ? TWI_FAULT_VALUE : TWI_FAULT_NONE;
 	if (f->value < rule->value_min || f->value > rule->value_max)
 		return TWI_FAULT_VALUE;
 	/* Both are in bounds, so the sum does not wrap; the chunk must end in bounds too. */

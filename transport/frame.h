@@ -71,20 +71,37 @@ enum twi_frame_type {
 	TWI_FRAME_REFUSE = 8, /* the receiver refuses an RTS: seq, value = enum twi_refusal */
 	TWI_FRAME_BYE = 9,    /* the last frame: value = minus the status that says why */
 	TWI_FRAME_DATA = 10,  /* bulk stream: seq; its flags say what it is */
-	TWI_FRAME_TYPE_END    /* one past the largest; never sent */
+	TWI_FRAME_RECEIVED = 11, /* value = bytes of the control stream that have been read */
+	TWI_FRAME_PING = 12,     /* asks for a PONG; value as in RECEIVED */
+	TWI_FRAME_PONG = 13,     /* value as in RECEIVED */
+	TWI_FRAME_ANNOUNCE =
+		14,        /* a large receive is posted: seq received so far, tag, value = room */
+	TWI_FRAME_TYPE_END /* one past the largest; never sent */
 };
 
+/* EAGER, RTS and ANNOUNCE: whose tag it is (enum twi_space). */
+#define TWI_FRAME_SPACE 0x03u
 /*
- * DATA is a chunk of a large message, or ends one. Without a flag: payload, value = its offset. The
- * other two have no payload and stand alone: a message counts only with its commit, so that a
- * sender can take it back as long as the commit is not out.
+ * There is a checksum (crc32c): of an EAGER in its value; of a stripe in the tag of its commit; RTS
+ * says that the commits of its message will have one.
  */
-#define TWI_FRAME_LAST  0x01u /* the commit, behind the last chunk: value = the message's bytes */
+#define TWI_FRAME_SUM   0x04u
+#define TWI_FRAME_READY 0x08u /* RTS: the data follows at once, without a CTS */
+
+/*
+ * DATA is a chunk of a large message, or ends one. Without a flag: payload, value = its offset in
+ * the message. The other two have no payload and stand alone: a stripe counts only with its commit,
+ * so that a sender can take it back as long as the commit is not out. With SUM a commit has a
+ * checksum.
+ */
+#define TWI_FRAME_LAST  0x01u /* the commit, behind a stripe's last chunk: value = where it ends */
 #define TWI_FRAME_ABORT 0x02u /* the sender has taken the message back: value = 0 */
 
 enum twi_refusal {
 	TWI_REFUSE_TRUNCATED = 1, /* the posted buffer is too small */
 	TWI_REFUSE_CANCELED = 2,  /* the receive was taken back: canceled, past its deadline */
+	TWI_REFUSE_CORRUPT = 3,   /* it came whole, with other bytes than were sent */
+	TWI_REFUSE_NOT_READY = 4, /* of an RTS with READY: no receive waits; a CTS comes later */
 	TWI_REFUSE_END
 };
 

@@ -133,6 +133,7 @@ struct twi_lane_ops {
 struct twi_lane {
 	const struct twi_lane_ops *ops;
 	struct twi_engine *engine;
+	uint32_t peers; /* that it has */
 };
 
 /* The knob `lanes`: TOW_OK, or TOW_EINVAL naming what is no lane. */
@@ -141,8 +142,12 @@ int twi_lanes_check(const char *knob);
 /* May this lane be used? The loop lane, which reaches nobody else, always may. */
 bool twi_lanes_allow(const char *knob, enum twi_lane_id id);
 
+/* lanes[] has changed. */
+void twi_lanes_pack(struct twi_engine *engine);
+
 extern const struct twi_lane_ops twi_lane_tcp;
 extern const struct twi_lane_ops twi_lane_loop;
 extern const struct twi_lane_ops twi_lane_shm;
+extern const struct twi_lane_ops twi_lane_ofi;
 
 #endif

@@ -22,9 +22,10 @@ int twi_op_table_init(struct twi_op_table *table, uint32_t count)
 	table->count = count;
 	for (uint32_t i = 0; i < count; i++) {
 		table->rows[i].index = i;
-		atomic_init(&table->rows[i].next_free, i + 1 < count ? i + 2 : 0);
+		table->rows[i].next_free = i + 1 < count ? i + 2 : 0;
 	}
-	atomic_init(&table->free_head, 1);
+	table->cached = 1;
+	atomic_init(&table->returned, 0);
 	return TOW_OK;
 }
 
@@ -36,33 +37,30 @@ void twi_op_table_fini(struct twi_op_table *table)
 
 static struct tow_op *pop(struct twi_op_table *table)
 {
-	/* acquire: pairs with the release in push, so that next_free of the row is seen */
-	uint64_t head = atomic_load_explicit(&table->free_head, memory_order_acquire), next;
 	struct tow_op *row;
 
-	do {
-		uint32_t index = (uint32_t)head;
-
-		if (index == 0)
+	if (table->cached == 0) {
+		/* acquire: pairs with the release in give_back, so that next_free is seen */
+		if (atomic_load_explicit(&table->returned, memory_order_relaxed) != 0)
+			table->cached =
+				atomic_exchange_explicit(&table->returned, 0, memory_order_acquire);
+		if (table->cached == 0)
 			return NULL;
-		row = &table->rows[index - 1];
-		next = (head & ~0xffffffffull) + (1ull << 32);
-		next |= atomic_load_explicit(&row->next_free, memory_order_relaxed);
-	} while (!atomic_compare_exchange_weak_explicit(
-		&table->free_head, &head, next, memory_order_acquire, memory_order_acquire));
+	}
+	row = &table->rows[table->cached - 1];
+	table->cached = row->next_free;
 	return row;
 }
 
-static void push(struct twi_op_table *table, struct tow_op *row)
+/* By any thread. Whoever takes rows takes all, so a row cannot come back while this one looks. */
+static void give_back(struct twi_op_table *table, struct tow_op *row)
 {
-	uint64_t head = atomic_load_explicit(&table->free_head, memory_order_relaxed), next;
+	uint32_t head = atomic_load_explicit(&table->returned, memory_order_relaxed);
 
-	do {
-		atomic_store_explicit(&row->next_free, (uint32_t)head, memory_order_relaxed);
-		next = (head & ~0xffffffffull) + (1ull << 32);
-		next |= row->index + 1;
-	} while (!atomic_compare_exchange_weak_explicit(
-		&table->free_head, &head, next, memory_order_release, memory_order_relaxed));
+	do
+		row->next_free = head;
+	while (!atomic_compare_exchange_weak_explicit(&table->returned, &head, row->index + 1,
+						      memory_order_release, memory_order_relaxed));
 }
 
 struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
@@ -79,13 +77,14 @@ struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 	twi_list_init(&op->match.link);
 	twi_list_init(&op->link);
 	twi_list_init(&op->seq_link);
-	twi_list_init(&op->timed);
+	op->timed.prev = NULL;
 	op->kind = (uint8_t)kind;
 	op->stage = TWI_STAGE_NEW;
 	twi_claim_init(&op->claim);
 	op->site = TWI_SITE_NONE;
 	op->zerocopy = false;
 	op->view = false;
+	op->forgotten = false;
 	op->view_release = NULL;
 	op->space = TWI_SPACE_USER;
 	op->engine = engine;
@@ -94,7 +93,7 @@ struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 	op->lane_state = NULL;
 	op->data = NULL;
 	op->bytes = op->tag = op->seq = op->moved = op->rpc_id = 0;
-	op->start_ns = twi_engine_now(engine);
+	op->start_ns = twi_engine_batch_now(engine);
 	op->deadline_ns = UINT64_MAX;
 	op->done = NULL;
 	op->user = NULL;
@@ -108,12 +107,16 @@ struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 	return op;
 }
 
+/* The row is free. The engine is held. */
 static void recycle(struct tow_op *op)
 {
+	struct twi_op_table *table = &op->engine->ops;
+
 	if (twi_unlikely(op->view_release != NULL))
 		twi_view_drop(op);
 	atomic_store_explicit(&op->state, 0, memory_order_relaxed);
-	push(&op->engine->ops, op);
+	op->next_free = table->cached;
+	table->cached = op->index + 1;
 }
 
 void twi_op_discard(struct tow_op *op)
@@ -125,24 +128,48 @@ void twi_op_watch(struct tow_op *op)
 {
 	struct twi_engine *engine = op->engine;
 
-	if (op->deadline_ns == UINT64_MAX || op->stage == TWI_STAGE_COMPLETING)
+	if (twi_likely(op->deadline_ns == UINT64_MAX) || op->stage == TWI_STAGE_COMPLETING)
 		return;
-	twi_list_push_back(&engine->timed, &op->timed);
-	engine->next_expiry_ns = twi_min(engine->next_expiry_ns, op->deadline_ns);
+	twi_heap_insert(&engine->timed, &op->timed, op->deadline_ns);
+	if (op->deadline_ns < engine->next_expiry_ns) {
+		engine->next_expiry_ns = op->deadline_ns;
+		engine->armed_since_enter = true; /* who sleeps must wake up for it */
+	}
+}
+
+void twi_op_unwatch(struct tow_op *op)
+{
+	twi_heap_remove(&op->engine->timed, &op->timed);
+}
+
+void twi_op_forget(struct tow_op *op)
+{
+	op->forgotten = true;
+	atomic_store_explicit(&op->state, TWI_OP_USED | TWI_OP_RELEASED, memory_order_relaxed);
 }
 
 /* The user may look at it from now on, or it goes back when nobody will. */
 static void publish(struct tow_op *op)
 {
 	struct twi_engine *engine = op->engine;
-	/* release: the result is written before DONE is seen; pairs with the load in tow_op_test */
-	uint32_t state = atomic_fetch_or_explicit(&op->state, TWI_OP_DONE, memory_order_acq_rel);
+	uint32_t state = atomic_load_explicit(&op->state, memory_order_relaxed);
 
 	twi_assert((state & TWI_OP_DONE) == 0);
 	if ((state & TWI_OP_RELEASED) != 0)
 		recycle(op);
+	else /* release: the result is written before; pairs with the load in is_done */
+		atomic_store_explicit(&op->state, state | TWI_OP_DONE, memory_order_release);
 	if (twi_unlikely(atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0))
 		twi_engine_wake(engine);
+}
+
+/* Somebody should know of it. */
+static void tell_failure(const struct tow_op *op, int status)
+{
+	twi_count(op->engine->diag, TWI_C_ops_forgotten_failed, 1);
+	twi_log(op->engine->diag, 2, "a %s of %llu bytes, peer %s, that nobody waits for: %s",
+		op->kind == TWI_OP_SEND ? "send" : "receive", (unsigned long long)op->bytes,
+		op->peer != NULL ? op->peer->address : "?", tow_status_name(status));
 }
 
 static void count_end(struct twi_diag *diag, int status)
@@ -165,10 +192,12 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 	op->stage = TWI_STAGE_COMPLETING;
 	op->status = status;
 	op->result_bytes = bytes;
-	op->latency_ns = twi_engine_now(engine) - op->start_ns;
-	twi_list_remove(&op->timed);
+	op->latency_ns = twi_engine_batch_now(engine) - op->start_ns;
+	twi_op_unwatch(op);
 	twi_list_remove(&op->link);
 	count_end(engine->diag, status);
+	if (twi_unlikely(op->forgotten && status < 0))
+		tell_failure(op, status);
 	if (op->done != NULL)
 		twi_list_push_back(&engine->callbacks, &op->link);
 	else
@@ -234,33 +263,29 @@ static void expire(struct tow_op *op)
 
 uint64_t twi_op_expire(struct twi_engine *engine, uint64_t now_ns)
 {
-	struct twi_list *pos, *next;
-	uint64_t earliest = UINT64_MAX;
+	struct twi_heap *timed = &engine->timed;
 
 	if (twi_likely(now_ns < engine->next_expiry_ns))
 		return engine->next_expiry_ns;
-	engine->next_expiry_ns = UINT64_MAX;
-	twi_list_for_each_safe (pos, next, &engine->timed) {
-		struct tow_op *op = twi_container_of(pos, struct tow_op, timed);
+	while (timed->root != NULL && timed->root->key <= now_ns) {
+		struct tow_op *op = twi_container_of(timed->root, struct tow_op, timed);
 
-		if (op->deadline_ns <= now_ns) {
-			expire(op);
-			/* what it ended may have ended or moved its neighbours: start again */
-			next = engine->timed.next;
-			earliest = UINT64_MAX;
-			continue;
-		}
-		earliest = twi_min(earliest, op->deadline_ns);
+		/* Before it is ended: one that cannot end at once is not to be ended again. */
+		twi_op_unwatch(op);
+		expire(op);
 	}
-	engine->next_expiry_ns = twi_min(engine->next_expiry_ns, earliest);
+	engine->next_expiry_ns = timed->root != NULL ? timed->root->key : UINT64_MAX;
 	return engine->next_expiry_ns;
 }
 
 static bool valid(const struct tow_op *op)
 {
-	return op != NULL &&
-	       (atomic_load_explicit(&op->state, memory_order_acquire) & TWI_OP_USED) != 0 &&
-	       (atomic_load_explicit(&op->state, memory_order_acquire) & TWI_OP_RELEASED) == 0;
+	uint32_t state;
+
+	if (op == NULL)
+		return false;
+	state = atomic_load_explicit(&op->state, memory_order_relaxed);
+	return (state & (TWI_OP_USED | TWI_OP_RELEASED)) == TWI_OP_USED;
 }
 
 static int refuse_handle(const char *call)
@@ -364,18 +389,18 @@ TOW_PUBLIC int tow_op_result(struct tow_op *op, struct tow_result *result_out)
 	return TOW_OK;
 }
 
-/* As below; the memory of a view goes back under the engine. */
-static int release_view(struct tow_op *op)
+/* Of one in flight, and of a view, whose memory goes back under the engine. */
+static void release_held(struct tow_op *op)
 {
 	struct twi_engine *engine = op->engine;
-	uint32_t state;
 
 	twi_engine_enter(engine);
-	state = atomic_fetch_or_explicit(&op->state, TWI_OP_RELEASED, memory_order_acq_rel);
-	if ((state & TWI_OP_DONE) != 0)
+	if (is_done(op))
 		recycle(op);
+	else
+		atomic_store_explicit(&op->state, TWI_OP_USED | TWI_OP_RELEASED,
+				      memory_order_relaxed);
 	twi_engine_leave(engine);
-	return TOW_OK;
 }
 
 TOW_PUBLIC int tow_view_release(struct tow_op *op)
@@ -388,18 +413,17 @@ TOW_PUBLIC int tow_view_release(struct tow_op *op)
 
 TOW_PUBLIC int tow_op_release(struct tow_op *op)
 {
-	uint32_t state;
-
 	if (op == NULL)
 		return TOW_OK;
 	if (!valid(op))
 		return refuse_handle("tow_op_release");
 	if (twi_engine_forked(op->engine))
 		return twi_error(TOW_EFORKED, "tow_op_release in a forked child");
-	if (twi_unlikely(op->view))
-		return release_view(op);
-	state = atomic_fetch_or_explicit(&op->state, TWI_OP_RELEASED, memory_order_acq_rel);
-	if ((state & TWI_OP_DONE) != 0)
-		recycle(op);
+	if (twi_unlikely(op->view || !is_done(op))) {
+		release_held(op);
+		return TOW_OK;
+	}
+	atomic_store_explicit(&op->state, 0, memory_order_relaxed);
+	give_back(&op->engine->ops, op);
 	return TOW_OK;
 }

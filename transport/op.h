@@ -7,9 +7,13 @@
  *	 [idle] -> IN_FLIGHT -> (callback) -> DONE -> back in the table
  *
  * Operations live in a table of max_ops rows that is made at open: starting one allocates nothing.
- * Free rows are a stack of indices with a change count, so that any thread may take and give one.
- * `state` is the only member that two threads may write; everything else belongs to the holder of
- *the engine until DONE is set, and to the user's thread after it.
+ * Free rows are two stacks: the holder of the engine has one to itself; a thread that releases a
+ * completed operation pushes it onto the other, all of which the holder takes when its own is
+ *empty.
+ *
+ * A row belongs to the holder of the engine until DONE is set, and to the user's thread after it.
+ * So no read-modify-write is needed: only the holder writes `state` before DONE (release pairs with
+ * the acquire of whoever looks), and one that is released earlier is marked under the engine.
  */
 #ifndef TWI_OP_H
 #define TWI_OP_H
@@ -22,6 +26,7 @@
 #include "diag/site.h"
 #include "memreg/extent.h"
 #include "transport/claim.h"
+#include "transport/engine_heap.h"
 #include "transport/match.h"
 
 struct twi_engine;
@@ -63,15 +68,16 @@ struct tow_op {
 	struct twi_match_entry match; /* receive, posted: its place in the match table */
 	struct twi_list link;         /* on the queue that its stage names */
 	struct twi_list seq_link;     /* send: in the session's table by sequence number */
-	struct twi_list timed;        /* on the engine's list of deadlines */
+	struct twi_heap_node timed;   /* among the engine's deadlines */
 	_Atomic uint32_t state;
 	uint32_t index;
-	_Atomic uint32_t next_free;
+	uint32_t next_free; /* index + 1, on the stack that it is on; 0: the last */
 	uint8_t kind;
 	uint8_t stage;
-	uint8_t space; /* enum twi_space */
-	bool zerocopy; /* part of the payload went by zero-copy send */
-	bool view;     /* receive: the lane finds the memory (message.h) */
+	uint8_t space;  /* enum twi_space */
+	bool zerocopy;  /* part of the payload went by zero-copy send */
+	bool forgotten; /* nobody has its handle: a failure is logged */
+	bool view;      /* receive: the lane finds the memory (message.h) */
 	struct twi_engine *engine;
 	struct tow_endpoint *endpoint;
 	struct tow_peer *peer;
@@ -101,17 +107,19 @@ struct tow_op {
 struct twi_op_table {
 	struct tow_op *rows;
 	uint32_t count;
-	_Atomic uint64_t free_head; /* change count in the high half, index + 1 in the low half */
+	uint32_t cached;           /* index + 1: the stack of the holder of the engine */
+	_Atomic uint32_t returned; /* likewise: the stack that any thread may push onto */
 };
 
 int twi_op_table_init(struct twi_op_table *table, uint32_t count);
 void twi_op_table_fini(struct twi_op_table *table);
 
-/* A row of the table made ready, or NULL with TOW_EBUSY as the thread's error. */
+/* A row of the table made ready, or NULL with TOW_EBUSY as the thread's error. The engine is held.
+ */
 struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 			      const struct tow_op_options *options);
 
-/* Puts a row back that was never started. */
+/* Puts a row back that was never started. The engine is held. */
 void twi_op_discard(struct tow_op *op);
 
 /*
@@ -126,7 +134,11 @@ bool twi_op_run_callbacks(struct twi_engine *engine);
 /* Ends operations whose deadline has passed; returns the next deadline. */
 uint64_t twi_op_expire(struct twi_engine *engine, uint64_t now_ns);
 
-/* Puts an operation with a deadline on the engine's list. */
+/* Puts an operation with a deadline among the engine's, and takes it away. */
 void twi_op_watch(struct tow_op *op);
+void twi_op_unwatch(struct tow_op *op);
+
+/* Nobody will ask: the row goes back by itself when the operation completes. The engine is held. */
+void twi_op_forget(struct tow_op *op);
 
 #endif

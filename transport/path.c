@@ -104,6 +104,15 @@ void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, v
 	twi_copy_record(engine->diag, reason, bytes, twi_engine_now(engine) - start_ns, site);
 }
 
+void twi_path_copy_opened(struct twi_diag *diag, void *to, const void *from, size_t bytes)
+{
+	if (bytes == 0)
+		return;
+	memcpy(to, from, bytes);
+	twi_count(diag, TWI_C_necessary_copies, 1);
+	twi_count(diag, TWI_C_necessary_copy_bytes, bytes);
+}
+
 void twi_path_wire(void *to, const void *from, size_t bytes)
 {
 	if (bytes > 0)
@@ -120,8 +129,8 @@ bool twi_path_eligible(const struct twi_engine *engine, const struct twi_route *
 {
 	uint64_t least = (uint64_t)engine->knobs.zerocopy_min_bytes;
 
-	return route->able && engine->zerocopy != TWI_ZEROCOPY_NEVER && least != 0 &&
-	       bytes >= least;
+	return route->able && !route->sealed && engine->zerocopy != TWI_ZEROCOPY_NEVER &&
+	       least != 0 && bytes >= least;
 }
 
 bool twi_path_pays(const struct twi_engine *engine, const struct twi_route *route, uint64_t bytes)
@@ -146,6 +155,7 @@ enum twi_path twi_path_choose(struct twi_engine *engine, struct twi_route *route
 void twi_path_tried(struct twi_engine *engine, struct twi_route *route)
 {
 	route->state = TWI_ROUTE_TRYING;
+	route->trials++;
 	twi_count(engine->diag, TWI_C_zerocopy_probes, 1);
 }
 
@@ -172,6 +182,8 @@ void twi_path_report(struct twi_engine *engine, struct twi_route *route, uint64_
 	route->sends++;
 	if (!copied) {
 		route->state = TWI_ROUTE_PAYS;
+		if (route->least_bytes == 0 || bytes < route->least_bytes)
+			route->least_bytes = bytes;
 		route->pause_ns = PAUSE_FIRST_NS;
 		return;
 	}
@@ -185,7 +197,8 @@ void twi_path_report(struct twi_engine *engine, struct twi_route *route, uint64_
 	route->pause_ns = twi_min(route->pause_ns * 2, PAUSE_MAX_NS);
 }
 
-void twi_route_describe(const struct twi_route *route, struct twi_emit *emit)
+void twi_route_describe(const struct twi_engine *engine, const struct twi_route *route,
+			struct twi_emit *emit)
 {
 	static const char *const why[] = {
 		[TWI_ROUTE_TRY] = "not tried yet",
@@ -193,9 +206,19 @@ void twi_route_describe(const struct twi_route *route, struct twi_emit *emit)
 		[TWI_ROUTE_PAYS] = "used: the kernel does not copy",
 		[TWI_ROUTE_COPIES] = "not used: the kernel copied when it was tried",
 	};
+	uint64_t now = twi_engine_now(engine);
 
 	twi_emit_str(emit, "zerocopy",
-		     route->able ? why[route->state] : "not used: the kernel has no SEND_ZC");
+		     route->sealed ? "not used: the connection is encrypted"
+		     : route->able ? why[route->state]
+				   : "not used: the kernel has no SEND_ZC");
 	twi_emit_u64(emit, "zerocopy_sends", route->sends);
 	twi_emit_u64(emit, "zerocopy_kernel_copies", route->copied);
+	twi_emit_u64(emit, "zerocopy_trials", route->trials);
+	/* 0: it has not been seen to pay at any size */
+	twi_emit_u64(emit, "zerocopy_pays_from_bytes", route->least_bytes);
+	twi_emit_u64(emit, "zerocopy_retry_in_ns",
+		     route->state == TWI_ROUTE_COPIES && route->retry_ns > now
+			     ? route->retry_ns - now
+			     : 0);
 }

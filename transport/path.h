@@ -37,11 +37,14 @@ enum twi_route_state { TWI_ROUTE_TRY, TWI_ROUTE_TRYING, TWI_ROUTE_PAYS, TWI_ROUT
 /* What is known of zero-copy sends to one peer. */
 struct twi_route {
 	enum twi_route_state state;
-	bool able; /* the ring has the operation */
+	bool able;   /* the ring has the operation */
+	bool sealed; /* what goes is not the payload, but what encryption makes of it */
 	uint64_t retry_ns;
 	uint64_t pause_ns;
+	uint64_t trials;
 	uint64_t sends;
 	uint64_t copied;
+	uint64_t least_bytes; /* the smallest send that the kernel did not copy; 0: none yet */
 };
 
 /* A copy that the lane's design needs. */
@@ -64,6 +67,9 @@ ssize_t twi_path_copy_remote(struct twi_engine *engine, pid_t from_pid, void *to
 /* A copy that it does not need, with its reason; it is timed. */
 void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, void *to,
 			    const void *from, size_t bytes, struct twi_site site);
+
+/* Out of an encrypted record to where it belongs: one of the copies that encryption costs. */
+void twi_path_copy_opened(struct twi_diag *diag, void *to, const void *from, size_t bytes);
 
 /*
  * Bytes onto or off the simulated wire of the loop lane. Where other lanes have a kernel and a
@@ -89,6 +95,7 @@ void twi_path_tried(struct twi_engine *engine, struct twi_route *route);
 void twi_path_report(struct twi_engine *engine, struct twi_route *route, uint64_t bytes,
 		     bool copied);
 
-void twi_route_describe(const struct twi_route *route, struct twi_emit *emit);
+void twi_route_describe(const struct twi_engine *engine, const struct twi_route *route,
+			struct twi_emit *emit);
 
 #endif

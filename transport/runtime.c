@@ -25,6 +25,7 @@
 #include "diag/socket.h"
 #include "memreg/alloclog.h"
 #include "memreg/pool_regions.h"
+#include "transport/background.h"
 #include "transport/device_copy.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
@@ -70,6 +71,8 @@ static void describe_peers(void *arg, struct twi_emit *emit)
 		twi_emit_u64(emit, "id", peer->id);
 		twi_emit_str(emit, "address", peer->address);
 		twi_emit_str(emit, "lane", peer->lane->ops->scheme);
+		if (peer->why[0] != '\0')
+			twi_emit_str(emit, "why", peer->why);
 		twi_emit_bool(emit, "closed_here", peer->closed);
 		twi_claims_describe(peer, emit);
 		peer->lane->ops->peer_describe(peer, emit);
@@ -128,7 +131,7 @@ static void describe_runtime(void *arg, struct twi_emit *emit)
 	describe_knobs(engine, emit);
 	twi_engine_enter(engine);
 	twi_emit_array_begin(emit, "rings");
-	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
+	for (unsigned i = 0; i < TWI_RING_SLOTS; i++) {
 		const struct twi_ring *ring = engine->rings[i];
 
 		if (ring == NULL)
@@ -137,6 +140,7 @@ static void describe_runtime(void *arg, struct twi_emit *emit)
 		twi_emit_bool(emit, "single_issuer_defer_taskrun", ring->deferred);
 		twi_emit_bool(emit, "pool_registered", ring->registrar);
 		twi_emit_bool(emit, "send_zerocopy", ring->zerocopy);
+		twi_emit_bool(emit, "background", i == TWI_RING_BACKGROUND);
 		twi_emit_bool(emit, "asleep",
 			      atomic_load_explicit(&ring->sleeping, memory_order_relaxed) != 0);
 		twi_emit_object_end(emit);
@@ -171,7 +175,7 @@ static int add_sources(struct tow_runtime *runtime)
 static int open_lanes(struct twi_engine *engine)
 {
 	static const struct twi_lane_ops *const lanes[] = { &twi_lane_loop, &twi_lane_tcp,
-							    &twi_lane_shm };
+							    &twi_lane_shm, &twi_lane_ofi };
 	int known = twi_lanes_check(engine->knobs.lanes);
 
 	if (known < 0)
@@ -186,6 +190,7 @@ static int open_lanes(struct twi_engine *engine)
 		status = lanes[i]->open(engine, &engine->lanes[lanes[i]->id]);
 		if (status < 0)
 			return status;
+		twi_lanes_pack(engine);
 	}
 	return TOW_OK;
 }
@@ -306,6 +311,7 @@ static void close_parts(struct tow_runtime *runtime)
 {
 	struct twi_engine *engine = &runtime->engine;
 
+	twi_background_stop(engine);
 	twi_socket_close(runtime->socket);
 	if (runtime->sources) {
 		twi_registry_remove(engine->diag, "/v1/peers", engine);
@@ -324,6 +330,7 @@ static void close_parts(struct tow_runtime *runtime)
 			if (engine->lanes[i] != NULL)
 				engine->lanes[i]->ops->close(engine->lanes[i]);
 			engine->lanes[i] = NULL;
+			twi_lanes_pack(engine);
 		}
 		twi_engine_leave(engine);
 	}
@@ -453,7 +460,7 @@ TOW_PUBLIC int tow_progress(struct tow_runtime *runtime)
 	status = twi_engine_bind_ring(&runtime->engine);
 	if (status == TOW_OK) {
 		if (runtime->engine.ring != NULL)
-			twi_ring_clear(runtime->engine.ring);
+			twi_fd_clear(&runtime->engine, runtime->engine.ring);
 		events = twi_engine_poll(&runtime->engine);
 	}
 	twi_engine_leave(&runtime->engine);
@@ -473,24 +480,10 @@ TOW_PUBLIC int tow_flush(struct tow_runtime *runtime)
 	if (twi_engine_in_callback(engine) || !twi_engine_try_enter(engine))
 		return TOW_AGAIN;
 	status = twi_engine_bind_ring(engine);
-	for (unsigned i = 0; i < TWI_LANE_COUNT && status == TOW_OK; i++) {
-		if (engine->lanes[i] != NULL)
-			engine->lanes[i]->ops->flush(engine->lanes[i], true);
-	}
+	if (status == TOW_OK)
+		twi_engine_flush(engine);
 	twi_engine_leave(engine);
 	return status;
-}
-
-/* From now on the kernel signals the ring's eventfd for every completion and all deferred work. */
-static void watch_ring(struct twi_engine *engine, struct twi_ring *ring)
-{
-	if (ring->watched)
-		return;
-	ring->watched = true;
-	/* For good: a thread with a descriptor may be asleep on it at any time. */
-	atomic_fetch_add_explicit(&engine->sleepers, 1, memory_order_seq_cst);
-	atomic_store_explicit(&ring->sleeping, 1, memory_order_seq_cst);
-	io_uring_cq_eventfd_toggle(&ring->uring, true);
 }
 
 TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
@@ -507,9 +500,9 @@ TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
 	status = twi_engine_bind_ring(engine);
 	if (status == TOW_OK && engine->ring == NULL)
 		status = twi_error(TOW_ENOTSUP, "a simulated runtime has no descriptor");
+	if (status == TOW_OK)
+		status = twi_fd_open(engine, fd_out);
 	if (status == TOW_OK) {
-		watch_ring(engine, engine->ring);
-		*fd_out = engine->ring->wake_fd;
 		twi_engine_poll(engine); /* arms in this thread's ring what it is to wait for */
 	}
 	twi_engine_leave(engine);

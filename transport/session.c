@@ -1,8 +1,7 @@
 /*
  * session.c - the parts of a session that belong to neither direction: its life, taking operations
- * back, and its end. session_send.c and session_recv.c hold the two directions.
+ * back, and its end. session_parts.h says what is in the other files.
  */
-#include "transport/session.h"
 
 #include <stdlib.h>
 
@@ -10,7 +9,9 @@
 #include "diag/error.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
+#include "transport/message.h"
 #include "transport/op.h"
+#include "transport/session_parts.h"
 
 /*
  * The largest message that may go small. It must fit the control buffer, or it would never go; and
@@ -40,16 +41,19 @@ int twi_session_init(struct twi_session *session, struct twi_engine *engine, str
 	 * size. */
 	while (slots < config->remote_credit_bytes / twi_frame_cost(0) + 1)
 		slots *= 2;
+	if (session->config.bulk_count == 0)
+		session->config.bulk_count = 1;
+	twi_assert(session->config.bulk_count <= TWI_BULK_MAX);
+	if (session->config.stripe_bytes == 0)
+		session->config.stripe_bytes = TWI_STRIPE_BYTES;
 	twi_list_init(&session->queued);
 	twi_list_init(&session->matched);
-	twi_list_init(&session->bulk);
 	for (unsigned i = 0; i < TWI_SEQ_BUCKETS; i++)
 		twi_list_init(&session->by_seq[i]);
 	twi_match_init(&session->match);
 	session->timings_mask = (uint32_t)(slots - 1);
-	session->tx = malloc(TWI_CONTROL_BYTES);
 	session->timings = calloc(slots, sizeof(session->timings[0]));
-	if (session->tx == NULL || session->timings == NULL) {
+	if (session->timings == NULL || twi_session_retain_init(session) < 0) {
 		twi_session_fini(session);
 		return twi_error(TOW_ENOMEM, "no memory for a connection's buffers (%u bytes)",
 				 TWI_CONTROL_BYTES);
@@ -74,20 +78,13 @@ static void drop_unexpected(struct twi_session *session)
 
 void twi_session_fini(struct twi_session *session)
 {
-	if (session->timings != NULL && session->tx != NULL)
+	if (session->timings != NULL)
 		drop_unexpected(session);
-	free(session->tx);
+	twi_session_retain_fini(session);
 	free(session->timings);
 	free(session->owed);
 	session->owed = NULL;
-	session->tx = NULL;
 	session->timings = NULL;
-}
-
-struct tow_op *twi_session_bulk_op(struct twi_session *session, unsigned channel)
-{
-	(void)channel;
-	return session->in_left > 0 ? session->in_grant->op : NULL;
 }
 
 uint64_t twi_session_rpc_id(const struct twi_session *session, uint64_t seq, bool sent)
@@ -101,6 +98,11 @@ void twi_session_op_end(struct twi_session *session, struct tow_op *op, int stat
 	twi_list_remove(&op->link);
 	twi_list_remove(&op->seq_link);
 	twi_claim_drop(session->engine, &op->claim);
+	if (twi_unlikely(op->view &&
+			 status < 0)) { /* nothing came: there is nothing to give back */
+		twi_view_drop(op);
+		op->data = NULL;
+	}
 	if (op->seq != 0)
 		op->rpc_id = twi_session_rpc_id(session, op->seq, op->kind == TWI_OP_SEND);
 	twi_op_complete(op, status, bytes);
@@ -119,30 +121,6 @@ struct tow_op *twi_session_find(struct twi_session *session, uint64_t seq)
 	return NULL;
 }
 
-/*
- * The operation was granted and is taken back: the receiver is told on the bulk stream. When all
- * its payload is out already and only the commit is on its way, the message stands.
- */
-static void leave_bulk(struct twi_session *session, struct tow_op *op)
-{
-	if (session->out_op == op && session->out_head_left == TWI_FRAME_BYTES) {
-		session->out_op = NULL; /* not even the chunk's header is out */
-		session->out_head_left = 0;
-		session->out_left = 0;
-		session->out_tail_left = 0;
-	} else if (session->out_op == op) {
-		session->out_op = NULL;
-		if (session->out_left == 0 && session->out_tail_left > 0 &&
-		    session->out_tail_left < TWI_FRAME_BYTES)
-			return;
-		session->out_padding = session->out_left > 0;
-		session->out_tail_left = 0;
-	}
-	/* bulk_count still counts it until the ABORT is out; the peer's grants bound both. */
-	twi_assert(session->abort_count < TWI_GRANTS_MAX);
-	session->aborts[session->abort_count++] = op->seq;
-}
-
 static bool abort_send(struct twi_session *session, struct tow_op *op, int status, bool force)
 {
 	switch (op->stage) {
@@ -157,11 +135,12 @@ static bool abort_send(struct twi_session *session, struct tow_op *op, int statu
 	case TWI_STAGE_BULK:
 		if (!force && op->moved > 0)
 			return false;
-		leave_bulk(session, op);
+		twi_session_send_leave(session, twi_session_send_find(session, op->seq));
 		break;
 	case TWI_STAGE_SENT:
 		if (!force)
 			return false;
+		twi_session_send_leave(session, twi_session_send_find(session, op->seq));
 		break;
 	default:
 		return false;
@@ -207,7 +186,7 @@ static void end_receives(struct twi_session *session, int status)
 		twi_session_op_end(session, twi_container_of(entry, struct tow_op, match), status,
 				   0);
 	}
-	for (unsigned i = 0; i < TWI_GRANTS_MAX; i++) {
+	for (unsigned i = 0; i < TWI_LARGE_MAX; i++) {
 		struct tow_op *op = session->grants[i].op;
 
 		session->grants[i].op = NULL;
@@ -255,17 +234,30 @@ void twi_session_fail(struct twi_session *session, int status)
 	if (session->failed != 0)
 		return;
 	session->failed = status;
-	session->out_op = NULL;
+	for (unsigned i = 0; i < TWI_LARGE_MAX; i++)
+		session->sends[i].op = NULL;
 	end_all(session, &session->queued, status);
 	end_by_seq(session, status);
-	end_all(session, &session->bulk, status);
 	end_all(session, &session->matched, status);
 	end_receives(session, status);
 	drop_offers(session);
 }
 
+bool twi_session_quiet(const struct twi_session *session)
+{
+	return session->tx_head == session->tx_tail && session->owed_count == 0 &&
+	       session->seq_sent == session->seq_acked && session->send_count == 0 &&
+	       session->ready_sends == 0 && session->grant_count == 0 &&
+	       session->ready_grants == 0 && twi_list_empty(&session->queued) &&
+	       twi_list_empty(&session->matched);
+}
+
 void twi_session_describe(const struct twi_session *session, struct twi_emit *emit)
 {
+	unsigned broken = 0;
+
+	for (unsigned c = 0; c < session->config.bulk_count; c++)
+		broken += session->channels[c].broken;
 	twi_emit_str(emit, "state", session->failed != 0 ? tow_status_name(session->failed) : "up");
 	twi_emit_u64(emit, "messages_sent", session->seq_sent);
 	twi_emit_u64(emit, "messages_received", session->seq_received);
@@ -277,6 +269,10 @@ void twi_session_describe(const struct twi_session *session, struct twi_emit *em
 	twi_emit_u64(emit, "unexpected_bytes", session->unexpected_bytes);
 	twi_emit_u64(emit, "receives_posted", session->match.posted_count);
 	twi_emit_u64(emit, "granted_to_peer", session->grant_count);
-	twi_emit_u64(emit, "granted_by_peer", session->bulk_count);
+	twi_emit_u64(emit, "granted_by_peer", session->send_count);
 	twi_emit_u64(emit, "control_buffered_bytes", session->tx_tail - session->tx_head);
+	twi_emit_u64(emit, "control_retained_bytes", session->tx_tail - session->tx_acked);
+	twi_emit_u64(emit, "bulk_channels", session->config.bulk_count);
+	twi_emit_bool(emit, "control_broken", session->control_broken);
+	twi_emit_u64(emit, "bulk_channels_broken", broken);
 }

@@ -1,14 +1,16 @@
 /*
  * session.h - the protocol between two peers, without any I/O: bytes go in, bytes come out.
  *
- * A lane owns two ordered byte streams to its peer, control and bulk, and pumps them:
+ * A lane owns ordered byte streams to its peer, one of control and 1 to TWI_BULK_MAX bulk channels,
+ * and pumps them:
  *
- *	twi_session_send/recv/abort  <- operations
- *	twi_session_control_in       <- bytes that came on the control stream
- *	twi_session_control_out/sent -> bytes to send on it
- *	twi_session_bulk_want/in     <- where the next bytes of the bulk stream go: straight into
- *the user's buffer twi_session_bulk_out/sent    -> bytes to send on it: straight from the user's
- *buffer twi_session_fail             <- the streams have ended
+ *	twi_session_send/recv/abort    <- operations
+ *	twi_session_control_in         <- bytes that came on the control stream
+ *	twi_session_control_out/sent   -> bytes to send on it
+ *	twi_session_bulk_want/in       <- where the next bytes of a channel go: the user's buffer
+ *	twi_session_bulk_out/sent      -> bytes to send on a channel: from the user's buffer
+ *	twi_session_*_broken, *_resume <- a connection has gone; a new one takes its place
+ *	twi_session_fail               <- the peer has gone
  *
  * The life of a message (docs/wire.md has the frames):
  *
@@ -17,16 +19,26 @@
  *	receive: POSTED -> small arrived whole: complete | FILLING while it arrives in pieces
  *	         POSTED -> RTS: [QUEUED for a grant] -> GRANTED (CTS) -> last byte: complete
  *
- * Bounds: what nobody has posted for costs the sender credit, so the receiver never holds more than
- * credit_bytes for one peer; at most TWI_GRANTS_MAX large messages are on their way to one
- *receiver; the control buffer is fixed, with a reserve that only control frames may use; what must
- *be said and does not fit there waits outside it, at most once for each operation.
+ * A large message is cut into one contiguous *stripe* for each channel; one that is not so large
+ * goes whole on one channel. Each stripe has its own chunks and its own commit, and the message is
+ * complete when all stripes are (session_parts.h).
  *
- * A message that is taken back (canceled, past its deadline) after it was granted leaves the bulk
- * stream in step: the sender fills the chunk it has begun with zeros and ends it with an ABORT; the
- * receiver puts its receive back at the head of its tag, as if the message had never been sent. So
- *a message counts only when its commit (a DATA frame with LAST and no payload) has come. A receive
- *that is taken back lets the bytes fall into a sink and tells the sender with REFUSE.
+ * Bounds: what nobody has posted for costs the sender credit, so the receiver never holds more than
+ * credit_bytes for one peer; at most TWI_GRANTS_MAX large messages are on their way to one receiver
+ * by its asking, and TWI_READY_MAX without; the control buffer is bounded, with a reserve that only
+ * control frames may use; what must be said and does not fit there waits outside it, at most once
+ * for each operation.
+ *
+ * A message that is taken back (canceled, past its deadline) after it was granted leaves each
+ * channel in step: the sender fills the chunk it has begun with zeros and ends the stripe with an
+ * ABORT; the receiver puts its receive back at the head of its tag, as if the message had never
+ *been sent. So a message counts only when the commits (DATA frames with LAST) of all its stripes
+ *have come. A receive that is taken back lets the bytes fall into a sink and tells the sender with
+ * REFUSE.
+ *
+ * Connections that break take nothing with them: what the peer has not said to have received of the
+ * control stream is kept and sent again (session_retain.c); a stripe goes on where the receiver
+ *says it stopped (session_resume.c).
  */
 #ifndef TWI_SESSION_H
 #define TWI_SESSION_H
@@ -43,40 +55,84 @@
 struct tow_op;
 struct tow_peer;
 struct twi_engine;
+struct twi_tx_chunk;
+struct twi_unexpected;
 
-#define TWI_GRANTS_MAX      64
-#define TWI_SEQ_BUCKETS     64
-#define TWI_CONTROL_BYTES   (256u << 10)
-#define TWI_CONTROL_RESERVE (64u << 10)
-#define TWI_ACK_EVERY       256
-#define TWI_CREDIT_MAX      (1ull << 30) /* of what a peer grants, this much is used */
-#define TWI_CHUNK_BYTES     (8u << 20)   /* what a message taken back may cost in padding */
+#define TWI_GRANTS_MAX         64
+#define TWI_READY_MAX          16 /* large messages that go without having been asked for */
+#define TWI_LARGE_MAX          (TWI_GRANTS_MAX + TWI_READY_MAX)
+#define TWI_ANNOUNCED_MAX      64
+#define TWI_SEQ_BUCKETS        64
+#define TWI_CONTROL_BYTES      (256u << 10) /* that are not sent yet */
+#define TWI_CONTROL_RESERVE    (64u << 10)
+#define TWI_RETAIN_BYTES       (4u << 20) /* sent, and not known to be received */
+#define TWI_RETAIN_CHUNK_BYTES (64u << 10)
+#define TWI_ACK_EVERY          256
+#define TWI_RECEIVED_EVERY     (16u << 10)  /* said with an ACK */
+#define TWI_RECEIVED_URGENT    (64u << 10)  /* said without one */
+#define TWI_CREDIT_MAX         (1ull << 30) /* of what a peer grants, this much is used */
+#define TWI_CHUNK_BYTES        (8u << 20)   /* what a message taken back may cost in padding */
+#define TWI_STRIPE_BYTES       (1u << 20)   /* no stripe of several is shorter by much */
 
-/* One large message that this side has asked for. */
+/*
+ * A large message on its way: the receiver's account of what it asked for, and the sender's of what
+ * it was asked for. Stripe c - first goes on channel c; all are stripe_bytes long but the last.
+ */
 struct twi_grant {
-	struct tow_op *op; /* NULL: nobody wants it any more, the bytes are dropped */
+	struct tow_op *op; /* NULL: nobody wants it any more; dropped here, or ABORT there */
 	uint64_t seq;
 	uint64_t tag;
 	uint64_t bytes;
-	uint64_t got;
+	uint64_t stripe_bytes;
+	uint8_t first, count; /* channels */
+	uint8_t open;         /* bit c: its end on channel c has not come, or is not out */
 	bool used;
+	bool sum;     /* its commits carry checksums */
+	bool ready;   /* sent without having been asked for */
+	bool spoiled; /* receiving: a stripe was aborted */
+	bool corrupt; /* receiving: a checksum was another */
+	int refusal;  /* sending: it ends with this as soon as no lane reads its memory */
+	uint64_t at[TWI_BULK_MAX]; /* bytes moved, by channel */
+	uint64_t summed[TWI_BULK_MAX];
+	uint32_t crc[TWI_BULK_MAX]; /* of the first `summed` bytes of the stripe */
 };
 
-/* A message for which no receive is posted. */
-struct twi_unexpected {
-	struct twi_match_entry match;
-	uint64_t seq;
-	uint64_t bytes;
-	bool offered;          /* RTS: there is no payload here */
-	bool credited;         /* its credit was given back before */
-	bool whole;            /* all payload has arrived */
-	struct tow_op *waiter; /* matched while the payload was still arriving */
-	uint8_t data[];
+/* One bulk channel, both directions. */
+struct twi_bulk_channel {
+	bool broken;
+
+	/* sending */
+	bool handed;           /* the lane has bytes of `out` and has not said how many went */
+	uint64_t handed_bytes; /* of its payload */
+	bool out_padding;      /* it was taken back: the rest of the chunk is zeros */
+	struct twi_grant *out; /* whose chunk or commit is on its way */
+	uint64_t out_left;     /* payload bytes of the chunk */
+	uint32_t out_head_left, out_tail_left;
+	uint8_t out_head[TWI_FRAME_BYTES];
+	uint8_t out_tail[TWI_FRAME_BYTES]; /* the commit, behind the last byte of the stripe */
+	uint8_t queue[TWI_LARGE_MAX];      /* indices in session->sends, in order */
+	uint8_t queue_count;
+	uint8_t stale_count;
+	uint64_t stale[2 * TWI_LARGE_MAX]; /* aborts to be said again: they were lost */
+
+	/* receiving */
+	uint32_t in_fill;
+	struct twi_grant *in;
+	uint64_t in_left;
+	unsigned stale_allowed; /* aborts of nothing that may come, because we listed it */
+	bool in_waits;          /* a whole header is here whose offer is not */
+	uint8_t in_head[TWI_FRAME_BYTES];
 };
 
 struct twi_timing {
 	uint64_t start_ns; /* 0: a large message, timed by its operation */
 	uint64_t bytes;
+};
+
+/* A receive that the peer has announced. */
+struct twi_announced {
+	uint64_t tag, room;
+	uint8_t space;
 };
 
 struct twi_session_config {
@@ -87,6 +143,8 @@ struct twi_session_config {
 	uint32_t eager_max_bytes;     /* the smaller of both sides */
 	unsigned bulk_count;          /* channels: 1 (0 means that) to TWI_BULK_MAX */
 	bool checksum_all;            /* every message carries a checksum, not one of many */
+	bool announce;                /* large receives are announced when they are posted */
+	uint64_t stripe_bytes;        /* 0: TWI_STRIPE_BYTES; both sides must have the same */
 };
 
 struct twi_session {
@@ -98,12 +156,21 @@ struct twi_session {
 	bool peer_said_bye;
 	bool urgent; /* the control buffer holds something that must not wait */
 
-	/* control, sending */
-	uint8_t *tx;
-	uint32_t tx_head, tx_tail;
+	/* control, sending: session_retain.c. Positions count the stream's bytes since the start.
+	 */
+	uint64_t tx_acked;  /* the peer has said to have this much */
+	uint64_t tx_head;   /* sent */
+	uint64_t tx_tail;   /* framed */
+	uint64_t tx_handed; /* given to the lane at some time */
+	uint64_t tx_base;   /* of the first byte of tx_first */
+	struct twi_tx_chunk *tx_first, *tx_send, *tx_last, *tx_spare;
+	uint32_t tx_send_at; /* in tx_send: the first byte that is not sent */
+	uint32_t tx_chunk_bytes, tx_chunks, tx_spares;
+	bool control_broken;
+	bool pong_owed, ping_owed;
+	bool stuck; /* the peer does not read: more is owed than there can be operations */
 	struct twi_frame *owed; /* control frames that must be said, for which there was no room */
 	uint32_t owed_count, owed_room;
-	bool stuck; /* the peer does not read: more is owed than there can be operations */
 	uint64_t seq_sent;
 	uint64_t seq_acked;
 	uint64_t credit_used;     /* since the start */
@@ -120,7 +187,11 @@ struct twi_session {
 	uint8_t *rx_at;   /* where they go; NULL: dropped */
 	struct tow_op *rx_op;
 	struct twi_unexpected *rx_unexpected;
+	bool rx_sum;              /* it carries a checksum: */
+	uint32_t rx_told, rx_crc; /* what it says, and what has come so far */
 	uint64_t rx_bytes;
+	uint64_t rx_total; /* bytes of the control stream that have been read */
+	uint64_t rx_total_told;
 	uint64_t seq_received;
 	uint64_t received_ns;    /* when seq_received came */
 	uint64_t input_ns;       /* when the bytes that are being read came */
@@ -132,28 +203,17 @@ struct twi_session {
 	struct twi_match match;
 	struct twi_list matched; /* receives whose large message waits for a grant */
 
-	/* bulk, sending */
-	struct twi_list bulk; /* sends that were granted, in order */
-	unsigned bulk_count;  /* of them and of aborts, granted by the peer */
-	uint64_t aborts[TWI_GRANTS_MAX];
-	unsigned abort_count;
-	struct tow_op *out_op; /* whose chunk is on its way */
-	int out_refusal;       /* the receiver does not want the rest of it */
-	uint64_t out_seq;
-	uint64_t out_left; /* payload bytes of the chunk */
-	uint64_t out_offset;
-	bool out_padding; /* the operation was taken back: the rest of the chunk is zeros */
-	uint8_t out_head[TWI_FRAME_BYTES];
-	uint8_t out_tail[TWI_FRAME_BYTES]; /* the commit, behind the last byte of the message */
-	uint32_t out_head_left, out_tail_left;
+	/* large messages */
+	struct twi_grant sends[TWI_LARGE_MAX];  /* that the peer has asked for */
+	struct twi_grant grants[TWI_LARGE_MAX]; /* that this side has asked for */
+	unsigned send_count, ready_sends, grant_count, ready_grants;
+	struct twi_bulk_channel channels[TWI_BULK_MAX];
 
-	/* bulk, receiving */
-	struct twi_grant grants[TWI_GRANTS_MAX];
-	unsigned grant_count;
-	uint8_t in_head[TWI_FRAME_BYTES];
-	uint32_t in_fill;
-	struct twi_grant *in_grant;
-	uint64_t in_left;
+	/* receives announced by the peer: session_announce.c */
+	struct twi_announced announced[TWI_ANNOUNCED_MAX];
+	unsigned announced_count;
+	uint64_t last_seq[TWI_SEQ_BUCKETS]; /* of the last message sent, by a hash of its tag */
+	uint64_t large_tags; /* bit h: the last message with such a tag that came was large */
 };
 
 /* What to send on the bulk stream: parts[0..count). */
@@ -211,7 +271,7 @@ void twi_session_bulk_broken(struct twi_session *session, unsigned channel);
  * with any number of bytes: TOW_AGAIN, more is needed; TOW_OK, *used_out of them were the record;
  * TOW_EPROTOCOL, the record is impossible and the peer is lost.
  */
-#define TWI_RESUME_MAX (16u + 64u * 16u)
+#define TWI_RESUME_MAX (16u + TWI_LARGE_MAX * 16u)
 size_t twi_session_control_resume_put(struct twi_session *session, uint8_t *out);
 int twi_session_control_resume(struct twi_session *session, const uint8_t *in, size_t bytes,
 			       size_t *used_out);
@@ -239,26 +299,5 @@ void twi_session_describe(const struct twi_session *session, struct twi_emit *em
 
 /* The id of message `seq`, sent by this side or by the other: the same number on both. */
 uint64_t twi_session_rpc_id(const struct twi_session *session, uint64_t seq, bool sent);
-
-/* Between the files of the session. */
-uint8_t *twi_session_room(struct twi_session *session, uint32_t bytes, bool control);
-bool twi_session_put(struct twi_session *session, uint8_t type, uint64_t seq, uint64_t tag,
-		     uint64_t value);
-void twi_session_owe(struct twi_session *session, uint8_t type, uint64_t seq, uint64_t value);
-void twi_session_drain(struct twi_session *session);
-void twi_session_grant(struct twi_session *session);
-int twi_session_granted(struct twi_session *session, const struct twi_frame *frame);
-int twi_session_done(struct twi_session *session, const struct twi_frame *frame);
-int twi_session_refused(struct twi_session *session, const struct twi_frame *frame);
-int twi_session_acked(struct twi_session *session, const struct twi_frame *frame);
-void twi_session_received(struct twi_session *session, struct tow_op *op, uint64_t bytes);
-void twi_session_repost(struct twi_session *session, struct tow_op *op);
-void twi_session_matched(struct twi_session *session, struct tow_op *op, uint64_t seq,
-			 uint64_t bytes);
-struct tow_op *twi_session_find(struct twi_session *session, uint64_t seq);
-void twi_session_op_end(struct twi_session *session, struct tow_op *op, int status, uint64_t bytes);
-struct twi_grant *twi_session_grant_find(struct twi_session *session, uint64_t seq);
-void twi_session_grant_free(struct twi_session *session, struct twi_grant *grant);
-bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int status, bool force);
 
 #endif

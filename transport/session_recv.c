@@ -1,11 +1,5 @@
 /*
- * session_recv.c - the receiving direction of a session: parsing, matching, grants, the bulk stream
- * in.
- *
- * The control stream is parsed where it lies, in the lane's buffer; a header that is cut by the end
- * of the buffer is collected in `head`, a payload that is cut goes on where it was going (rx_at).
- * So a small message is copied once, from the lane's buffer to the user's; twice when nobody had
- * posted for it, which is counted as a fallback copy. Bulk payload is received in place.
+ * session_recv.c - the receiving direction of a session: matching, grants, receives taken back.
  */
 #include <stdlib.h>
 
@@ -17,9 +11,9 @@
 #include "transport/message.h"
 #include "transport/op.h"
 #include "transport/path.h"
-#include "transport/session.h"
+#include "transport/session_parts.h"
 
-static void give_credit(struct twi_session *session, uint64_t payload_bytes)
+void twi_session_give_credit(struct twi_session *session, uint64_t payload_bytes)
 {
 	session->credit_given += twi_frame_cost((uint32_t)payload_bytes);
 	if (session->credit_given - session->credit_told >= session->config.local_credit_bytes / 4)
@@ -37,26 +31,41 @@ void twi_session_received(struct twi_session *session, struct tow_op *op, uint64
 	twi_session_op_end(session, op, TOW_OK, bytes);
 }
 
+/* All of it is there, and it is not what was sent. */
+void twi_session_corrupt(struct twi_session *session, struct tow_op *op, uint64_t bytes)
+{
+	twi_error(TOW_ECORRUPT,
+		  "peer %s (%s): message of rpc id %llu, %llu bytes, came with another checksum",
+		  session->peer->address, twi_lane_name(session->config.lane),
+		  (unsigned long long)twi_session_rpc_id(session, op->seq, false),
+		  (unsigned long long)bytes);
+	twi_log(session->engine->diag, 1, "%s", tow_error_message());
+	twi_count(session->engine->diag, TWI_C_checksum_mismatches, 1);
+	twi_session_op_end(session, op, TOW_ECORRUPT, bytes);
+}
+
 /* A view gets memory when the length of its message is known. */
-static int room_for(struct tow_op *op, uint64_t bytes)
+int twi_session_room_for(struct tow_op *op, uint64_t bytes)
 {
 	return twi_likely(!op->view) ? TOW_OK : twi_view_room(op, bytes);
 }
 
 /* An unexpected message meets its receive: the copy that an earlier receive would have saved. */
-static void deliver_unexpected(struct twi_session *session, struct twi_unexpected *message,
-			       struct tow_op *op)
+void twi_session_deliver(struct twi_session *session, struct twi_unexpected *message,
+			 struct tow_op *op)
 {
-	int status = room_for(op, message->bytes);
+	int status = twi_session_room_for(op, message->bytes);
 
 	op->seq = message->seq;
 	if (status == TOW_OK && message->bytes <= op->bytes)
 		twi_path_copy_fallback(session->engine, TWI_R_unexpected_arrival, op->data,
 				       message->data, message->bytes, op->site);
-	give_credit(session, message->bytes);
+	twi_session_give_credit(session, message->bytes);
 	session->unexpected_bytes -= message->bytes;
 	if (status < 0)
 		twi_session_op_end(session, op, status, message->bytes);
+	else if (twi_unlikely(message->corrupt) && message->bytes <= op->bytes)
+		twi_session_corrupt(session, op, message->bytes);
 	else
 		twi_session_received(session, op, message->bytes);
 	free(message);
@@ -68,13 +77,14 @@ static void take_unexpected(struct twi_session *session, struct twi_unexpected *
 {
 	if (message->offered) {
 		uint64_t seq = message->seq, bytes = message->bytes;
+		bool sum = message->sum;
 
 		if (!message->credited)
-			give_credit(session, 0);
+			twi_session_give_credit(session, 0);
 		free(message);
-		twi_session_matched(session, op, seq, bytes);
+		twi_session_matched(session, op, seq, bytes, sum);
 	} else if (message->whole) {
-		deliver_unexpected(session, message, op);
+		twi_session_deliver(session, message, op);
 	} else {
 		message->waiter = op;
 		op->stage = TWI_STAGE_FILLING;
@@ -106,6 +116,9 @@ void twi_session_recv(struct twi_session *session, struct tow_op *op)
 		twi_session_op_end(session, op, session->failed, 0);
 	} else {
 		op->stage = TWI_STAGE_POSTED;
+		op->moved = 0;
+		if (session->config.announce)
+			twi_session_announce(session, op);
 	}
 }
 
@@ -125,6 +138,7 @@ void twi_session_repost(struct twi_session *session, struct tow_op *op)
 	twi_list_remove(&op->link);
 	op->stage = TWI_STAGE_POSTED;
 	op->seq = 0;
+	op->moved = 0;
 	if (op->view)
 		forget_room(op);
 	if (entry != NULL)
@@ -133,9 +147,9 @@ void twi_session_repost(struct twi_session *session, struct tow_op *op)
 
 /* A receive has met the offer of a large message. */
 void twi_session_matched(struct twi_session *session, struct tow_op *op, uint64_t seq,
-			 uint64_t bytes)
+			 uint64_t bytes, bool sum)
 {
-	int status = room_for(op, bytes);
+	int status = twi_session_room_for(op, bytes);
 
 	op->seq = seq;
 	if (status < 0) {
@@ -149,43 +163,69 @@ void twi_session_matched(struct twi_session *session, struct tow_op *op, uint64_
 		return;
 	}
 	op->result_bytes = bytes;
+	op->moved = sum ? TWI_RECV_SUM : 0;
 	op->stage = TWI_STAGE_QUEUED;
 	twi_list_push_back(&session->matched, &op->link);
 	twi_session_grant(session);
 }
 
-/* Asks for as many matched messages as the bound allows. */
+/* A row for a message that may come; op NULL: it falls into the sink. There is a free one. */
+static void grant_begin(struct twi_session *session, struct tow_op *op, uint64_t seq,
+			uint64_t bytes, bool sum, bool ready)
+{
+	struct twi_grant *grant = session->grants;
+
+	while (grant->used)
+		grant++;
+	*grant = (struct twi_grant){
+		.op = op,
+		.seq = seq,
+		.bytes = bytes,
+		.used = true,
+		.ready = ready,
+		.sum = sum,
+	};
+	twi_stripes_cut(session, grant);
+	*(ready ? &session->ready_grants : &session->grant_count) += 1;
+	if (op == NULL)
+		return;
+	grant->tag = op->tag;
+	op->stage = TWI_STAGE_GRANTED;
+	op->result_bytes = bytes;
+	twi_claim_count(op, bytes);
+}
+
+/*
+ * Asks for as many matched messages as the bound allows. What is owed goes first: a DONE must be
+ * there before the CTS that uses the row it has freed. A message that came too early, and whose
+ * bytes still fall into the sink, has to wait until the last of them has.
+ */
 void twi_session_grant(struct twi_session *session)
 {
-	struct twi_list *entry;
+	struct twi_list *entry, *next;
 
-	while (session->grant_count < TWI_GRANTS_MAX &&
-	       (entry = twi_list_first(&session->matched)) != NULL) {
+	twi_list_for_each_safe (entry, next, &session->matched) {
 		struct tow_op *op = twi_container_of(entry, struct tow_op, link);
-		struct twi_grant *grant = session->grants;
+		const struct twi_frame frame = { .type = TWI_FRAME_CTS,
+						 .seq = op->seq,
+						 .value = op->result_bytes };
 
-		if (!twi_session_put(session, TWI_FRAME_CTS, op->seq, 0, op->result_bytes))
+		if (session->grant_count == TWI_GRANTS_MAX || session->owed_count > 0)
 			return;
-		while (grant->used)
-			grant++;
-		twi_claim_count(op, op->result_bytes);
-		*grant = (struct twi_grant){
-			.op = op,
-			.seq = op->seq,
-			.tag = op->tag,
-			.bytes = op->result_bytes,
-			.used = true,
-		};
-		session->grant_count++;
-		session->urgent = true;
-		op->stage = TWI_STAGE_GRANTED;
+		if (session->ready_grants > 0 && twi_session_grant_find(session, op->seq) != NULL)
+			continue;
+		if (!twi_session_put(session, &frame))
+			return;
 		twi_list_remove(&op->link);
+		grant_begin(session, op, op->seq, op->result_bytes, (op->moved & TWI_RECV_SUM) != 0,
+			    false);
+		session->urgent = true;
 	}
 }
 
 struct twi_grant *twi_session_grant_find(struct twi_session *session, uint64_t seq)
 {
-	for (unsigned i = 0; i < TWI_GRANTS_MAX; i++) {
+	for (unsigned i = 0; i < TWI_LARGE_MAX; i++) {
 		if (session->grants[i].used && session->grants[i].seq == seq)
 			return &session->grants[i];
 	}
@@ -194,20 +234,32 @@ struct twi_grant *twi_session_grant_find(struct twi_session *session, uint64_t s
 
 void twi_session_grant_free(struct twi_session *session, struct twi_grant *grant)
 {
+	*(grant->ready ? &session->ready_grants : &session->grant_count) -= 1;
 	grant->used = false;
 	grant->op = NULL;
-	session->grant_count--;
 	twi_session_grant(session);
 }
 
+/* An ABORT may have come ahead of the CANCEL, where a resumed channel listed the message. */
+static bool has_begun(const struct twi_session *session, const struct twi_grant *grant)
+{
+	for (unsigned c = 0; c < session->config.bulk_count; c++) {
+		if (grant->at[c] > 0 || session->channels[c].in == grant)
+			return true;
+	}
+	return false;
+}
+
 /* The sender has taken message seq back before any of it came. */
-static int canceled(struct twi_session *session, uint64_t seq)
+int twi_session_canceled(struct twi_session *session, uint64_t seq)
 {
 	struct twi_grant *grant = twi_session_grant_find(session, seq);
 	struct twi_match_entry *entry;
 	struct twi_list *pos, *next;
 
-	if (grant != NULL && (grant->got > 0 || session->in_grant == grant))
+	if (grant != NULL && grant->ready) /* it came too early: its offer is elsewhere */
+		grant = NULL;
+	if (grant != NULL && has_begun(session, grant))
 		return twi_error(TOW_EPROTOCOL, "peer %s took message %llu back after it had begun",
 				 session->peer->address, (unsigned long long)seq);
 	if (grant != NULL) {
@@ -234,7 +286,7 @@ static int canceled(struct twi_session *session, uint64_t seq)
 		if (message->offered && message->seq == seq) {
 			twi_match_remove_unexpected(&session->match, entry);
 			if (!message->credited)
-				give_credit(session, 0);
+				twi_session_give_credit(session, 0);
 			free(message);
 			return TOW_OK;
 		}
@@ -242,7 +294,7 @@ static int canceled(struct twi_session *session, uint64_t seq)
 	return TOW_OK; /* refused meanwhile */
 }
 
-static struct twi_unexpected *unexpected_create(const struct twi_frame *frame, uint64_t bytes)
+struct twi_unexpected *twi_session_unexpected(const struct twi_frame *frame, uint64_t bytes)
 {
 	bool offered = frame->type == TWI_FRAME_RTS;
 	struct twi_unexpected *message = malloc(sizeof(*message) + (offered ? 0 : bytes));
@@ -254,15 +306,17 @@ static struct twi_unexpected *unexpected_create(const struct twi_frame *frame, u
 	}
 	*message = (struct twi_unexpected){
 		.match.tag = frame->tag,
+		.match.space = frame->flags & TWI_FRAME_SPACE,
 		.seq = frame->seq,
 		.bytes = bytes,
 		.offered = offered,
+		.sum = (frame->flags & TWI_FRAME_SUM) != 0,
 	};
 	return message;
 }
 
 /* Checks what every message must obey: the next number, within the credit. */
-static int admit(struct twi_session *session, const struct twi_frame *frame)
+int twi_session_admit(struct twi_session *session, const struct twi_frame *frame)
 {
 	uint32_t cost = twi_frame_cost(frame->payload_bytes);
 
@@ -283,22 +337,53 @@ static int admit(struct twi_session *session, const struct twi_frame *frame)
 	return TOW_OK;
 }
 
-static int on_offer(struct twi_session *session, const struct twi_frame *frame)
+/*
+ * An offer whose data comes without having been asked for. The receive that was announced takes it,
+ * if it is still there and fits; else the data falls into the sink, and it is an offer like others.
+ * True when `op` is served.
+ */
+static bool take_ready(struct twi_session *session, const struct twi_frame *frame,
+		       struct tow_op *op)
 {
+	bool sum = (frame->flags & TWI_FRAME_SUM) != 0;
+
+	if (op != NULL && !op->view && frame->value <= op->bytes) {
+		op->seq = frame->seq;
+		grant_begin(session, op, frame->seq, frame->value, sum, true);
+		return true;
+	}
+	grant_begin(session, NULL, frame->seq, frame->value, sum, true);
+	return false;
+}
+
+int twi_session_offered(struct twi_session *session, const struct twi_frame *frame)
+{
+	bool ready = (frame->flags & TWI_FRAME_READY) != 0;
 	struct twi_match_entry *entry;
 	struct twi_unexpected *message;
-	int status = admit(session, frame);
+	struct tow_op *op;
+	int status = twi_session_admit(session, frame);
 
 	if (status < 0)
 		return status;
-	entry = twi_match_take_posted(&session->match, frame->tag, 0);
-	if (entry != NULL) {
-		give_credit(session, 0);
-		twi_session_matched(session, twi_container_of(entry, struct tow_op, match),
-				    frame->seq, frame->value);
+	if (ready && (session->ready_grants == TWI_READY_MAX || !session->config.announce))
+		return twi_error(TOW_EPROTOCOL, "peer %s sends more than it may unasked",
+				 session->peer->address);
+	entry = twi_match_take_posted(&session->match, frame->tag, frame->flags & TWI_FRAME_SPACE);
+	op = entry != NULL ? twi_container_of(entry, struct tow_op, match) : NULL;
+	twi_session_note(session, frame->tag, true);
+	if (entry != NULL)
+		twi_session_give_credit(session, 0);
+	if (ready && take_ready(session, frame, op))
+		return TOW_OK;
+	if (ready && (op == NULL || op->view))
+		twi_session_owe(session, TWI_FRAME_REFUSE, frame->seq, TWI_REFUSE_NOT_READY);
+	if (op != NULL) {
+		twi_session_matched(session, op, frame->seq, frame->value,
+				    (frame->flags & TWI_FRAME_SUM) != 0);
 		return TOW_OK;
 	}
-	message = unexpected_create(frame, frame->value);
+	message = twi_session_unexpected(frame, frame->value);
 	if (message == NULL)
 		return TOW_ENOMEM;
 	twi_count(session->engine->diag, TWI_C_unexpected_messages, 1);
@@ -306,169 +391,18 @@ static int on_offer(struct twi_session *session, const struct twi_frame *frame)
 	return TOW_OK;
 }
 
-/* All payload of the present small message has come. */
-static void finish_eager(struct twi_session *session)
-{
-	struct twi_unexpected *message = session->rx_unexpected;
-	struct tow_op *op = session->rx_op;
-
-	session->rx_unexpected = NULL;
-	session->rx_op = NULL;
-	session->rx_at = NULL;
-	if (message != NULL) {
-		message->whole = true;
-		if (message->waiter != NULL) {
-			struct tow_op *waiter = message->waiter;
-
-			deliver_unexpected(session, message, waiter);
-		}
-		return;
-	}
-	give_credit(session, session->rx_bytes);
-	if (op != NULL)
-		twi_session_received(session, op, session->rx_bytes);
-}
-
-/* Takes up to rx_left bytes of payload; returns how many. */
-static size_t take_eager(struct twi_session *session, const uint8_t *data, size_t bytes)
-{
-	size_t n = twi_min(bytes, (size_t)session->rx_left);
-
-	if (session->rx_at != NULL && n > 0) {
-		twi_path_copy_eager(session->engine->diag, session->rx_at, data, n);
-		session->rx_at += n;
-	}
-	session->rx_left -= (uint32_t)n;
-	if (session->rx_left == 0)
-		finish_eager(session);
-	return n;
-}
-
-/* The header of a small message: finds out where its payload goes. */
-static int on_eager(struct twi_session *session, const struct twi_frame *frame)
-{
-	struct twi_match_entry *entry;
-	int status = admit(session, frame);
-
-	if (status < 0)
-		return status;
-	session->rx_left = frame->payload_bytes;
-	session->rx_bytes = frame->payload_bytes;
-	entry = twi_match_take_posted(&session->match, frame->tag, 0);
-	if (twi_likely(entry != NULL)) {
-		struct tow_op *op = twi_container_of(entry, struct tow_op, match);
-
-		op->seq = frame->seq;
-		op->stage = TWI_STAGE_FILLING;
-		session->rx_op = op;
-		status = room_for(op, frame->payload_bytes);
-		if (status < 0) {
-			session->rx_op = NULL; /* the payload is dropped */
-			if (frame->payload_bytes == 0)
-				give_credit(session, 0);
-			twi_session_op_end(session, op, status, frame->payload_bytes);
-			return TOW_OK;
-		}
-		session->rx_at = frame->payload_bytes <= op->bytes ? op->data : NULL;
-		return TOW_OK;
-	}
-	session->rx_unexpected = unexpected_create(frame, frame->payload_bytes);
-	if (session->rx_unexpected == NULL)
-		return TOW_ENOMEM;
-	session->rx_at = session->rx_unexpected->data;
-	session->unexpected_bytes += frame->payload_bytes;
-	twi_count(session->engine->diag, TWI_C_unexpected_messages, 1);
-	twi_count(session->engine->diag, TWI_C_unexpected_bytes, frame->payload_bytes);
-	twi_match_arrive(&session->match, &session->rx_unexpected->match);
-	return TOW_OK;
-}
-
-static int on_frame(struct twi_session *session, const struct twi_frame *frame)
-{
-	twi_count(session->engine->diag, TWI_C_control_frames_received, 1);
-	switch (frame->type) {
-	case TWI_FRAME_EAGER:
-		return on_eager(session, frame);
-	case TWI_FRAME_RTS:
-		return on_offer(session, frame);
-	case TWI_FRAME_CTS:
-		return twi_session_granted(session, frame);
-	case TWI_FRAME_DONE:
-		return twi_session_done(session, frame);
-	case TWI_FRAME_ACK:
-		return twi_session_acked(session, frame);
-	case TWI_FRAME_CANCEL:
-		return canceled(session, frame->seq);
-	case TWI_FRAME_REFUSE:
-		return twi_session_refused(session, frame);
-	case TWI_FRAME_BYE:
-		session->peer_said_bye = true;
-		return TOW_OK;
-	default:
-		return twi_error(TOW_EPROTOCOL, "peer %s sent a frame of type %u out of place",
-				 session->peer->address, frame->type);
-	}
-}
-
-static int parse_frame(struct twi_session *session, const uint8_t *head)
-{
-	const struct twi_frame_limits limits = {
-		.eager_max_bytes = session->config.eager_max_bytes,
-		.control = true,
-		.hello_done = true,
-	};
-	struct twi_frame frame;
-	enum twi_frame_fault fault;
-
-	if (twi_frame_get(head, &limits, &frame, &fault) != TOW_OK)
-		return twi_error(TOW_EPROTOCOL, "peer %s: bad control frame: %s",
-				 session->peer->address, twi_frame_fault_text(fault));
-	return on_frame(session, &frame);
-}
-
-int twi_session_control_in(struct twi_session *session, const uint8_t *data, size_t bytes)
-{
-	const uint8_t *end = data + bytes;
-	int status;
-
-	session->input_ns = twi_engine_now(session->engine);
-	while (data < end && session->failed == 0) {
-		const uint8_t *head = data;
-
-		if (session->rx_left > 0) {
-			data += take_eager(session, data, (size_t)(end - data));
-			continue;
-		}
-		if (session->head_fill > 0 || end - data < TWI_FRAME_BYTES) {
-			while (data < end && session->head_fill < TWI_FRAME_BYTES)
-				session->head[session->head_fill++] = *data++;
-			if (session->head_fill < TWI_FRAME_BYTES)
-				return TOW_OK;
-			session->head_fill = 0;
-			head = session->head;
-		} else {
-			data += TWI_FRAME_BYTES;
-		}
-		status = parse_frame(session, head);
-		if (status < 0)
-			return status;
-		if (session->rx_left == 0 &&
-		    (session->rx_op != NULL || session->rx_unexpected != NULL))
-			finish_eager(session); /* a message of no bytes */
-	}
-	if (twi_unlikely(session->stuck))
-		return twi_error(TOW_EPEER, "peer %s does not read its control stream",
-				 session->peer->address);
-	return TOW_OK;
-}
-
 /* Puts a matched offer back among the unexpected messages, in front: nothing is lost. */
 static void put_back(struct twi_session *session, struct tow_op *op)
 {
-	struct twi_frame frame = { .type = TWI_FRAME_RTS, .seq = op->seq, .tag = op->tag };
-	struct twi_unexpected *message = unexpected_create(&frame, op->result_bytes);
+	struct twi_frame frame = {
+		.type = TWI_FRAME_RTS, .flags = op->space, .seq = op->seq, .tag = op->tag
+	};
+	struct twi_unexpected *message;
 	struct twi_match_entry *entry;
 
+	if ((op->moved & TWI_RECV_SUM) != 0)
+		frame.flags |= TWI_FRAME_SUM;
+	message = twi_session_unexpected(&frame, op->result_bytes);
 	if (message == NULL) {
 		twi_session_owe(session, TWI_FRAME_REFUSE, op->seq, TWI_REFUSE_CANCELED);
 		return;
@@ -479,7 +413,7 @@ static void put_back(struct twi_session *session, struct tow_op *op)
 	entry = twi_match_arrive_first(&session->match, &message->match);
 	if (entry != NULL) {
 		twi_session_matched(session, twi_container_of(entry, struct tow_op, match),
-				    message->seq, message->bytes);
+				    message->seq, message->bytes, message->sum);
 		free(message);
 	}
 }
@@ -494,14 +428,16 @@ static void leave_filling(struct twi_session *session, struct tow_op *op)
 	struct twi_match_entry *other;
 
 	if (session->rx_op == op) {
-		struct twi_frame frame = { .type = TWI_FRAME_EAGER, .tag = op->tag };
+		struct twi_frame frame = { .type = TWI_FRAME_EAGER,
+					   .flags = op->space,
+					   .tag = op->tag };
 		uint64_t got = session->rx_bytes - session->rx_left;
 
 		frame.seq = op->seq;
 		op->seq = 0;
 		session->rx_op = NULL;
 		session->rx_at = NULL;
-		message = unexpected_create(&frame, session->rx_bytes);
+		message = twi_session_unexpected(&frame, session->rx_bytes);
 		if (message == NULL)
 			return;
 		twi_path_copy_fallback(session->engine, TWI_R_unexpected_arrival, message->data,

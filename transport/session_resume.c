@@ -1,59 +1,223 @@
 /*
- * session_resume.c - streams that broke go on over new connections.
+ * session_resume.c - a bulk channel that broke goes on over a new connection.
+ *
+ * Each side says what it has of each stripe that it still expects on the channel:
+ *
+ *	 0 | length | kind | channel | count | seq_received |   length counts itself
+ *	16 | seq | bytes of the stripe that have come       |   count times
+ *
+ * and the sender goes on from there. Three things can be of which only one side knows:
+ *
+ * - a stripe that the receiver does not list is over there: its commit had come. Or its grant was
+ *   given after the list was written, and nothing of it was sent. Or it was sent unasked, and its
+ *   offer (a number above seq_received) has not come: then it is sent from the start.
+ * - one that is listed and of which the sender knows nothing was taken back, and its ABORT, or the
+ *   commit of what could not be taken back any more, was lost: an ABORT is said (again).
+ * - one that is listed, and offered here, was granted by a CTS that is still on its way. If it was
+ *   sent unasked before, and refused, its ABORT was lost; the receiver marks those.
  */
+#include "diag/counter.h"
+#include "diag/diag.h"
 #include "diag/error.h"
 #include "transport/endpoint.h"
-#include "transport/session.h"
+#include "transport/engine.h"
+#include "transport/op.h"
+#include "transport/session_parts.h"
 
-void twi_session_control_broken(struct twi_session *session)
+#define HEAD_BYTES 16u
+#define ITEM_BYTES 16u
+#define UNASKED    (1ull << 63) /* with the bytes: of a message that was sent unasked */
+
+_Static_assert(TWI_RESUME_MAX >= HEAD_BYTES + TWI_LARGE_MAX * ITEM_BYTES, "every grant fits");
+
+void twi_session_bulk_broken(struct twi_session *session, unsigned c)
 {
-	(void)session;
+	struct twi_bulk_channel *channel = &session->channels[c];
+	struct twi_grant *send = channel->out;
+
+	channel->broken = true;
+	/* The lane's last word may be missing: the peer may have all of what it was given. */
+	if (channel->handed)
+		send->at[c] += channel->handed_bytes;
+	channel->handed = channel->out_padding = false;
+	channel->out = NULL;
+	channel->out_left = 0;
+	channel->out_head_left = channel->out_tail_left = 0;
+	channel->in = NULL;
+	channel->in_left = 0;
+	channel->in_fill = 0;
+	channel->in_waits = false;
+	if (send != NULL && send->op != NULL && send->refusal != 0)
+		twi_session_send_refuse(session, send, send->refusal);
 }
 
-void twi_session_bulk_broken(struct twi_session *session, unsigned channel)
+size_t twi_session_bulk_resume_put(struct twi_session *session, unsigned c, uint8_t *out)
 {
-	(void)session, (void)channel;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < TWI_LARGE_MAX; i++) {
+		const struct twi_grant *grant = &session->grants[i];
+		uint8_t *item = out + HEAD_BYTES + (size_t)count * ITEM_BYTES;
+
+		if (!grant->used || (grant->open & 1u << c) == 0)
+			continue;
+		twi_put_le64(item, grant->seq);
+		twi_put_le64(item + 8, grant->at[c] | (grant->ready ? UNASKED : 0));
+		count++;
+	}
+	session->channels[c].stale_allowed = count;
+	twi_put_le32(out, HEAD_BYTES + count * ITEM_BYTES);
+	out[4] = TWI_STREAM_BULK;
+	out[5] = (uint8_t)c;
+	twi_put_le16(out + 6, (uint16_t)count);
+	twi_put_le64(out + 8, session->seq_received);
+	return HEAD_BYTES + (size_t)count * ITEM_BYTES;
 }
 
-size_t twi_session_control_resume_put(struct twi_session *session, uint8_t *out)
+static int impossible(const struct twi_session *session, unsigned c, uint64_t seq)
 {
-	(void)session, (void)out;
-	return 0;
+	return twi_error(TOW_EPROTOCOL,
+			 "peer %s resumes bulk stream %u with message %llu where it cannot be",
+			 session->peer->address, c, (unsigned long long)seq);
 }
 
-static int refuse(const struct twi_session *session)
+/* Where a seq stands in the record; count: it is not there. */
+static unsigned listed(const uint8_t *items, unsigned count, uint64_t seq)
 {
-	return twi_error(TOW_EPROTOCOL, "peer %s: a stream cannot be resumed",
-			 session->peer->address);
+	unsigned i = 0;
+
+	while (i < count && twi_get_le64(items + (size_t)i * ITEM_BYTES) != seq)
+		i++;
+	return i;
 }
 
-int twi_session_control_resume(struct twi_session *session, const uint8_t *in, size_t bytes,
-			       size_t *used_out)
+/* Whether what the receiver says of one message can be. Changes nothing. */
+static int check_item(struct twi_session *session, unsigned c, uint64_t seq, uint64_t got,
+		      bool unasked)
 {
-	(void)in, (void)bytes, (void)used_out;
-	return refuse(session);
+	struct twi_grant *send = twi_session_send_find(session, seq);
+	const struct tow_op *op = twi_session_find(session, seq);
+
+	if (seq == 0 || seq > session->seq_sent)
+		return impossible(session, c, seq);
+	if (send != NULL && send->op != NULL)
+		return !twi_stripe_on(send, c) || got > send->at[c] || unasked != send->ready
+			       ? impossible(session, c, seq)
+			       : TOW_OK;
+	if (op != NULL && !unasked && got > 0) /* its CTS is on its way: none was sent */
+		return impossible(session, c, seq);
+	return TOW_OK;
 }
 
-size_t twi_session_bulk_resume_put(struct twi_session *session, unsigned channel, uint8_t *out)
+/* The stripe goes on from `got`. */
+static void go_on(struct twi_session *session, struct twi_grant *send, unsigned c, uint64_t got)
 {
-	(void)session, (void)channel, (void)out;
-	return 0;
+	twi_count(session->engine->diag, TWI_C_replayed_bulk_bytes, send->at[c] - got);
+	send->at[c] = got;
+	if ((send->open & 1u << c) != 0)
+		return;
+	send->open |= (uint8_t)(1u << c); /* its commit was lost */
+	send->op->stage = TWI_STAGE_BULK;
+	twi_session_channel_queue(&session->channels[c], (uint8_t)(send - session->sends), true);
 }
 
-int twi_session_bulk_resume(struct twi_session *session, unsigned channel, const uint8_t *in,
+/* Sent unasked, and the receiver does not know of it yet: all of it comes once more. */
+static void start_again(struct twi_session *session, struct twi_grant *send, unsigned c)
+{
+	struct twi_bulk_channel *channel = &session->channels[c];
+
+	if (send->op != NULL)
+		go_on(session, send, c, 0);
+	else if ((send->open & 1u << c) == 0)
+		channel->stale[channel->stale_count++] = send->seq;
+}
+
+static int check_record(struct twi_session *session, unsigned c, const uint8_t *items,
+			unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		const uint8_t *item = items + (size_t)i * ITEM_BYTES;
+		uint64_t seq = twi_get_le64(item), got = twi_get_le64(item + 8);
+		int status = check_item(session, c, seq, got & ~UNASKED, (got & UNASKED) != 0);
+
+		if (status < 0)
+			return status;
+		if (listed(items, count, seq) != i)
+			return impossible(session, c, seq);
+	}
+	return TOW_OK;
+}
+
+/* What this side has open on the channel and the receiver does not list. */
+static int check_unlisted(struct twi_session *session, unsigned c, const uint8_t *items,
+			  unsigned count, uint64_t seq_received)
+{
+	for (unsigned i = 0; i < TWI_LARGE_MAX; i++) {
+		struct twi_grant *send = &session->sends[i];
+
+		if (!send->used || !twi_stripe_on(send, c) ||
+		    listed(items, count, send->seq) < count)
+			continue;
+		if (send->ready && send->seq > seq_received) { /* its offer is on its way */
+			start_again(session, send, c);
+			continue;
+		}
+		if (send->at[c] == 0 || (send->open & 1u << c) == 0)
+			continue;
+		if (send->at[c] < twi_stripe_length(send, c) && send->op != NULL)
+			return impossible(session, c, send->seq);
+		twi_session_stripe_over(session, send, c);
+	}
+	return TOW_OK;
+}
+
+static int take_record(struct twi_session *session, unsigned c, const uint8_t *items,
+		       unsigned count, uint64_t seq_received)
+{
+	struct twi_bulk_channel *channel = &session->channels[c];
+	int status = check_record(session, c, items, count);
+
+	channel->stale_count = 0;
+	if (status == TOW_OK)
+		status = check_unlisted(session, c, items, count, seq_received);
+	if (status < 0)
+		return status;
+	for (unsigned i = 0; i < count; i++) {
+		const uint8_t *item = items + (size_t)i * ITEM_BYTES;
+		uint64_t seq = twi_get_le64(item), got = twi_get_le64(item + 8);
+		struct twi_grant *send = twi_session_send_find(session, seq);
+		const struct tow_op *op = twi_session_find(session, seq);
+
+		if (send != NULL && send->op != NULL)
+			go_on(session, send, c, got & ~UNASKED);
+		else if (send != NULL && (send->open & 1u << c) != 0)
+			; /* its ABORT is due anyway */
+		else if (op == NULL || (got & UNASKED) != 0)
+			channel->stale[channel->stale_count++] = seq;
+	}
+	return TOW_OK;
+}
+
+int twi_session_bulk_resume(struct twi_session *session, unsigned c, const uint8_t *in,
 			    size_t bytes, size_t *used_out)
 {
-	(void)channel, (void)in, (void)bytes, (void)used_out;
-	return refuse(session);
-}
+	unsigned count;
+	int status;
 
-bool twi_session_quiet(const struct twi_session *session)
-{
-	return session->tx_head == session->tx_tail && session->seq_sent == session->seq_acked &&
-	       session->bulk_count == 0 && session->grant_count == 0;
-}
-
-void twi_session_ping(struct twi_session *session)
-{
-	(void)session;
+	if (bytes < HEAD_BYTES)
+		return TOW_AGAIN;
+	count = twi_get_le16(in + 6);
+	if (in[4] != TWI_STREAM_BULK || in[5] != c || count > TWI_LARGE_MAX ||
+	    twi_get_le32(in) != HEAD_BYTES + count * ITEM_BYTES)
+		return twi_error(TOW_EPROTOCOL, "peer %s: bad record of resumed bulk stream %u",
+				 session->peer->address, c);
+	if (bytes < HEAD_BYTES + (size_t)count * ITEM_BYTES)
+		return TOW_AGAIN;
+	status = take_record(session, c, in + HEAD_BYTES, count, twi_get_le64(in + 8));
+	if (status < 0)
+		return status;
+	*used_out = HEAD_BYTES + (size_t)count * ITEM_BYTES;
+	session->channels[c].broken = false;
+	twi_count(session->engine->diag, TWI_C_streams_resumed, 1);
+	return TOW_OK;
 }

@@ -23,7 +23,9 @@ MAY_COPY = {
     "transport/auth.c": "greetings and proofs of a handshake, never payload",
     "transport/frame.c": "packs and unpacks header words, never payload",
     "transport/frame.h": "likewise",
-    "transport/uring/tcp_dial.c": "one socket address, as getaddrinfo gives it",
+    "transport/uring/tcp_greet.c": "words of a handshake, never payload",
+    "transport/uring/tcp_name.c": "addresses, never payload",
+    "transport/uring/tcp_seal.c": "the sealed beginning of a record that is not whole yet",
 }
 COPY = r"(?<![\w.>])(?:__builtin_)?(?:memcpy|memmove|mempcpy|memccpy|bcopy)\s*\("
 LIBRARY = r"(diag|memreg|transport|include/internal)/"

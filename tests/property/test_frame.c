@@ -58,11 +58,13 @@ static struct twi_frame rnd_legal(const struct twi_frame_limits *limits)
 	case TWI_FRAME_EAGER:
 		f.tag = rnd_sized();
 		f.payload_bytes = (uint32_t)rnd_in(0, limits->eager_max_bytes);
+		f.flags = rnd() % 8;
+		f.value = f.flags & TWI_FRAME_SUM ? rnd_in(0, UINT32_MAX) : 0;
 		break;
 	case TWI_FRAME_RTS:
+		f.flags = rnd() % 16;
 		f.tag = rnd_sized();
-		f.value = rnd_in(1, INT64_MAX);
-		break;
+		/* fall through */
 	case TWI_FRAME_CTS:
 		f.value = rnd_in(1, INT64_MAX);
 		break;
@@ -74,7 +76,19 @@ static struct twi_frame rnd_legal(const struct twi_frame_limits *limits)
 		f.value = rnd_in(0, TWI_WIRE_HOLD_MAX_NS);
 		break;
 	case TWI_FRAME_REFUSE:
-		f.value = rnd_in(1, 2);
+		f.value = rnd_in(1, TWI_REFUSE_END - 1);
+		break;
+	case TWI_FRAME_RECEIVED:
+	case TWI_FRAME_PING:
+	case TWI_FRAME_PONG:
+		f.seq = 0;
+		f.value = rnd_in(0, INT64_MAX);
+		break;
+	case TWI_FRAME_ANNOUNCE:
+		f.flags = rnd() % 4;
+		f.seq = rnd_in(0, INT64_MAX);
+		f.tag = rnd_sized();
+		f.value = rnd_in(1, INT64_MAX);
 		break;
 	case TWI_FRAME_BYE:
 		f.seq = 0;
@@ -82,8 +96,11 @@ static struct twi_frame rnd_legal(const struct twi_frame_limits *limits)
 		break;
 	case TWI_FRAME_DATA:
 		f.flags = rnd() % 3;
-		if (f.flags == TWI_FRAME_LAST)
+		if (f.flags == TWI_FRAME_LAST) {
 			f.value = rnd_in(1, INT64_MAX);
+			f.flags |= rnd() & 1 ? TWI_FRAME_SUM : 0;
+			f.tag = f.flags & TWI_FRAME_SUM ? rnd_in(0, UINT32_MAX) : 0;
+		}
 		if (f.flags)
 			break;
 		f.payload_bytes = (uint32_t)rnd_in(1, TWI_WIRE_CHUNK_MAX);
@@ -145,7 +162,10 @@ static void check_data(const struct twi_frame *f)
 			    f->value + f->payload_bytes <= INT64_MAX);
 		break;
 	case TWI_FRAME_LAST:
-		assert_true(f->payload_bytes == 0 && f->value >= 1);
+		assert_true(f->payload_bytes == 0 && f->value >= 1 && f->tag == 0);
+		break;
+	case TWI_FRAME_LAST | TWI_FRAME_SUM:
+		assert_true(f->payload_bytes == 0 && f->value >= 1 && f->tag <= UINT32_MAX);
 		break;
 	case TWI_FRAME_ABORT:
 		assert_true(f->payload_bytes == 0 && f->value == 0);
@@ -153,6 +173,28 @@ static void check_data(const struct twi_frame *f)
 	default:
 		fail();
 	}
+}
+
+static unsigned int known_flags(uint8_t type)
+{
+	switch (type) {
+	case TWI_FRAME_EAGER:
+		return TWI_FRAME_SPACE | TWI_FRAME_SUM;
+	case TWI_FRAME_RTS:
+		return TWI_FRAME_SPACE | TWI_FRAME_SUM | TWI_FRAME_READY;
+	case TWI_FRAME_ANNOUNCE:
+		return TWI_FRAME_SPACE;
+	case TWI_FRAME_DATA:
+		return TWI_FRAME_LAST | TWI_FRAME_ABORT | TWI_FRAME_SUM;
+	default:
+		return 0;
+	}
+}
+
+/* Whether frames of this type are about a message. */
+static bool numbered(uint8_t type)
+{
+	return type >= TWI_FRAME_EAGER && type <= TWI_FRAME_DATA && type != TWI_FRAME_BYE;
 }
 
 static void check_accepted(const struct twi_frame *f, const struct twi_frame_limits *limits)
@@ -170,10 +212,12 @@ static void check_accepted(const struct twi_frame *f, const struct twi_frame_lim
 	if (f->type != TWI_FRAME_HELLO)
 		assert_int_equal(f->type == TWI_FRAME_DATA, !limits->control);
 	assert_true(f->seq <= INT64_MAX && f->value <= INT64_MAX);
-	assert_true(!f->flags || f->type == TWI_FRAME_DATA);
-	assert_int_equal(!f->seq, f->type == TWI_FRAME_HELLO || f->type == TWI_FRAME_BYE);
+	assert_true((f->flags & ~known_flags(f->type)) == 0);
+	if (f->type != TWI_FRAME_ANNOUNCE) /* whose seq may be either */
+		assert_int_equal(!f->seq, !numbered(f->type));
 	assert_true(!f->tag || f->type == TWI_FRAME_EAGER || f->type == TWI_FRAME_RTS ||
-		    f->type == TWI_FRAME_ACK);
+		    f->type == TWI_FRAME_ACK || f->type == TWI_FRAME_DATA ||
+		    f->type == TWI_FRAME_ANNOUNCE);
 }
 
 static void test_random_bytes(void **state)
@@ -207,10 +251,14 @@ static void test_random_hellos(void **state)
 	(void)state;
 	for (int i = 0; i < ROUNDS; i++) {
 		const bool bulk = rnd() & 1, from_acceptor = rnd() & 1;
+		const bool resume = rnd() & 1;
 		const struct twi_hello h = {
 			.kind = bulk,
+			.flags = resume ? TWI_HELLO_RESUME : 0,
+			.bulk_count = bulk ? 0 : (uint8_t)rnd_in(1, TWI_BULK_MAX),
+			.channel = bulk ? (uint8_t)rnd_in(0, TWI_BULK_MAX - 1) : 0,
 			.session = rnd_in(1, UINT64_MAX),
-			.token = bulk || from_acceptor ? rnd_in(1, UINT64_MAX) : 0,
+			.token = bulk || from_acceptor || resume ? rnd_in(1, UINT64_MAX) : 0,
 			.eager_max_bytes = bulk ? 0 : (uint32_t)rnd_in(0, TWI_WIRE_EAGER_MAX),
 			.credit_bytes = bulk ? 0 : rnd_in(1u << 25, TWI_WIRE_CREDIT_MAX),
 		};

@@ -7,9 +7,12 @@
  * left over at the end must be what has nobody to meet.
  *
  *	TOW_SIM_SEEDS=10000   how many seeds (300)
+ *	TOW_SIM_FIRST=5000    from this one on (1)
  *	TOW_TEST_SEED=S       that seed alone
  */
 #include "sim_verdict.h"
+
+#include "transport/message.h"
 
 #define MS 1000000ull
 
@@ -50,16 +53,34 @@ static void on_done(struct tow_op *handle, const struct tow_result *result)
 		start(op->conn, op->side, sim_chance(world, 500), op->tag, random_bytes());
 }
 
-static void start(int conn, int side, bool send, uint64_t tag, uint64_t bytes)
+/* The user's own calls, or the library's with another space. */
+static int start_message(struct sim_op *op, const struct tow_op_options *options)
+{
+	struct tow_peer *peer = world->conns[op->conn].peers[op->side];
+	const struct twi_message message = {
+		.kind = op->send ? TWI_OP_SEND : TWI_OP_RECV,
+		.space = TWI_SPACE_GROUP,
+		.data = op->data,
+		.bytes = op->bytes,
+		.tag = op->tag,
+	};
+
+	if (op->space != 0)
+		return twi_message_start(peer, &message, options, &op->op);
+	return op->send ? tow_send_start(peer, op->data, op->bytes, op->tag, options, &op->op)
+			: tow_recv_start(peer, op->data, op->bytes, op->tag, options, &op->op);
+}
+
+static void start_in(int conn, int side, bool send, uint64_t tag, uint64_t bytes, uint8_t space)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
-	struct tow_peer *peer = world->conns[conn].peers[side];
 	struct sim_op *op = &world->ops[world->op_count];
 	int status;
 
 	if (world->op_count == SIM_OPS)
 		return;
 	*op = (struct sim_op){ .world = world, .conn = conn, .side = side, .send = send };
+	op->space = space;
 	op->id = (uint64_t)world->op_count++;
 	op->tag = tag;
 	op->bytes = bytes;
@@ -75,8 +96,7 @@ static void start(int conn, int side, bool send, uint64_t tag, uint64_t bytes)
 		op->timed = true;
 		op->deadline_ns = world->engine->virtual_ns + options.timeout_ns;
 	}
-	status = send ? tow_send_start(peer, op->data, bytes, tag, &options, &op->op)
-		      : tow_recv_start(peer, op->data, bytes, tag, &options, &op->op);
+	status = start_message(op, &options);
 	if (status == TOW_EBUSY && op->id + 1 == (uint64_t)world->op_count) {
 		world->op_count--;
 		sim_buffer_end(op);
@@ -90,6 +110,13 @@ static void start(int conn, int side, bool send, uint64_t tag, uint64_t bytes)
 		op->end = SIM_UNKNOWN;
 		sim_release(op);
 	}
+}
+
+static void start(int conn, int side, bool send, uint64_t tag, uint64_t bytes)
+{
+	uint8_t space = world->spaces && sim_chance(world, 300) ? 1 : 0;
+
+	start_in(conn, side, send, tag, bytes, space);
 }
 
 static struct sim_op *random_op(void)
@@ -254,6 +281,15 @@ static void choose_network(struct twi_loop_config *config)
 	if (sim_chance(world, 500))
 		config->pipe_bytes =
 			(world->bytes_max > 40000 ? 1000 : 16) + (uint32_t)sim_below(world, 20000);
+	config->channels =
+		sim_chance(world, 400) ? 1 : 1 + (unsigned)sim_below(world, TWI_BULK_MAX);
+	config->stripe_bytes = 1 + sim_below(world, sim_chance(world, 500) ? 500 : 20000);
+	config->announce = sim_chance(world, 500);
+	if (sim_chance(world, 500)) {
+		config->break_bytes = 1ull << (6 + sim_below(world, 14));
+		config->reopen_ns = 1 + sim_below(world, MS);
+	}
+	config->corrupt = world->corrupts ? 1 + (uint32_t)sim_below(world, 100) : 0;
 	if (world->seed % 3 == 0)
 		return;
 	config->stall_ns = 1 + sim_below(world, 100000);
@@ -290,6 +326,9 @@ static void set_up(uint64_t seed)
 	options.eager_max_bytes = (int64_t)world->eager_max;
 	options.credit_bytes = (int64_t)world->credit;
 	options.bulk_chunk_bytes = (int64_t)(4096ull << sim_below(world, 7));
+	world->spaces = sim_chance(world, 300);
+	world->corrupts = sim_chance(world, 100);
+	options.checksum_all = world->corrupts || sim_chance(world, 300);
 	SIM_CHECK(world, twi_runtime_open_sim(&options, &world->runtime) == TOW_OK, "open: %s",
 		  tow_error_message());
 	world->engine = twi_runtime_engine(world->runtime);
@@ -325,7 +364,8 @@ static void receive_all(void)
 
 		if (op->send && !world->conns[op->conn].closed[1 - op->side] &&
 		    (op->end == SIM_OPEN || op->status == TOW_OK) && op->met == NULL)
-			start(op->conn, 1 - op->side, false, op->tag, world->bytes_max + 64);
+			start_in(op->conn, 1 - op->side, false, op->tag, world->bytes_max + 64,
+				 op->space);
 		if (i % 32 == 0)
 			sim_sleep(world, MS / 10);
 	}
@@ -404,6 +444,16 @@ static void cut_off(void)
 	}
 }
 
+static void count_network(void)
+{
+	struct twi_diag *diag = world->engine->diag;
+
+	sim_breaks += twi_loop_breaks(world->engine);
+	sim_corruptions += twi_loop_corrupted(world->engine);
+	sim_announced += twi_counter_sum(diag, TWI_C_announced_sends);
+	sim_too_early += twi_counter_sum(diag, TWI_C_announced_refusals);
+}
+
 static uint64_t run(uint64_t seed)
 {
 	int acts;
@@ -421,6 +471,7 @@ static uint64_t run(uint64_t seed)
 		tear_down();
 	}
 	sim_log(world, world->engine->virtual_ns);
+	count_network();
 	SIM_CHECK(world, tow_runtime_close(world->runtime) == TOW_OK, "%s", tow_error_message());
 	for (int i = 0; i < world->op_count; i++) {
 		struct sim_op *op = &world->ops[i];
@@ -438,7 +489,11 @@ static void print_counts(uint64_t seeds)
 {
 	static const char *const kinds[] = { "recv", "send" };
 
-	printf("%llu seeds\n", (unsigned long long)seeds);
+	printf("%llu seeds: %llu breaks, %llu bytes corrupted, %llu sent unasked, %llu of them too "
+	       "early\n",
+	       (unsigned long long)seeds, (unsigned long long)sim_breaks,
+	       (unsigned long long)sim_corruptions, (unsigned long long)sim_announced,
+	       (unsigned long long)sim_too_early);
 	for (int kind = 1; kind >= 0; kind--) {
 		for (int i = 0; i < 32; i++) {
 			if (sim_counts[kind][i] > 0)
@@ -451,7 +506,8 @@ static void print_counts(uint64_t seeds)
 static void test_seeds(void **state)
 {
 	const char *one = getenv("TOW_TEST_SEED"), *many = getenv("TOW_SIM_SEEDS");
-	uint64_t first = one ? strtoull(one, NULL, 0) : 1;
+	const char *from = one ? one : getenv("TOW_SIM_FIRST");
+	uint64_t first = from ? strtoull(from, NULL, 0) : 1;
 	uint64_t count = one ? 1 : many ? strtoull(many, NULL, 0) : 300;
 
 	(void)state;

@@ -15,7 +15,7 @@
 #include "transport/engine.h"
 #include "transport/op.h"
 #include "transport/runtime.h"
-#include "transport/session.h"
+#include "transport/session_parts.h"
 
 #define CREDIT (64u << 10)
 #define EAGER  1000u
@@ -168,6 +168,7 @@ static inline int feed(const uint8_t *at, size_t n, size_t step)
 		size_t done = 0;
 		int status;
 
+		assert_true(count > 0);
 		for (int i = 0; i < count && done < twi_min(n, step); i++) {
 			size_t part = twi_min(twi_min(n, step) - done, parts[i].iov_len);
 

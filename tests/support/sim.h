@@ -24,6 +24,7 @@
 #define SIM_ENDPOINTS 4
 #define SIM_CONNS     4
 #define SIM_TAGS      3
+#define SIM_SPACES    2
 #define SIM_OPS       1200
 
 enum sim_end { SIM_OPEN, SIM_ENDED, SIM_UNKNOWN };
@@ -37,6 +38,7 @@ struct sim_op {
 	bool send, pool, callback, asked_cancel, timed;
 	enum sim_end end;
 	int status;
+	uint8_t space;
 	uint64_t id, tag, bytes, got, rpc, deadline_ns;
 	uint8_t *data;
 	struct sim_op *met; /* a receive's send, a send's receive */
@@ -51,6 +53,7 @@ struct sim_conn {
 struct sim_world {
 	uint64_t seed, random, log;
 	bool closing, bursts, cancels, deadlines, closes, unknowns, callbacks_start;
+	bool spaces, corrupts;
 	uint64_t eager_max, credit, bytes_max;
 	struct tow_runtime *runtime;
 	struct twi_engine *engine;
@@ -63,8 +66,9 @@ struct sim_world {
 	int op_count;
 };
 
-/* Statuses of all operations of all seeds. */
+/* Statuses of all operations of all seeds, and what the network did. */
 static uint64_t sim_counts[2][32];
+static uint64_t sim_breaks, sim_corruptions, sim_announced, sim_too_early;
 
 #define SIM_FAIL(world, ...)                                                                       \
 	do {                                                                                       \
@@ -160,7 +164,8 @@ static inline void sim_delivered(struct sim_world *world, struct sim_op *op)
 	from = &world->ops[id];
 	SIM_CHECK(world,
 		  from->send && from->conn == op->conn && from->side != op->side &&
-			  from->tag == op->tag && from->bytes == op->got,
+			  from->tag == op->tag && from->space == op->space &&
+			  from->bytes == op->got,
 		  "op %llu got message %llu, which is another's", (unsigned long long)op->id,
 		  (unsigned long long)id);
 	SIM_CHECK(world, from->met == NULL, "message %llu was delivered twice",
@@ -189,6 +194,8 @@ static inline bool sim_may(struct sim_world *world, const struct sim_op *op, int
 		return op->timed && world->engine->virtual_ns >= op->deadline_ns;
 	case TOW_ECLOSED:
 		return conn->closed[op->side] || world->closing;
+	case TOW_ECORRUPT:
+		return twi_loop_corrupted(world->engine) > 0 && op->bytes > world->eager_max;
 	case TOW_EPEER:
 		return conn->closed[1 - op->side] || twi_loop_faults(world->engine) > 0;
 	default:
@@ -275,7 +282,8 @@ static inline void sim_check_credit(struct sim_world *world)
 				  session->credit_charged - session->credit_given <=
 						  world->credit &&
 					  session->unexpected_bytes <= world->credit &&
-					  session->grant_count <= TWI_GRANTS_MAX,
+					  session->grant_count <= TWI_GRANTS_MAX &&
+					  session->ready_grants <= TWI_READY_MAX,
 				  "conn %d side %d holds more than its credit", i, side);
 		}
 	}

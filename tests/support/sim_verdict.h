@@ -45,7 +45,7 @@ static inline void sim_channel_add(struct sim_world *world, struct sim_channel *
 }
 
 static inline void sim_channel_fill(struct sim_world *world, struct sim_channel *channel, int conn,
-				    int side, uint64_t tag)
+				    int side, uint64_t tag, int space)
 {
 	channel->send_count = channel->recv_count = 0;
 	channel->large = channel->disturbed = channel->unknown = false;
@@ -54,7 +54,8 @@ static inline void sim_channel_fill(struct sim_world *world, struct sim_channel 
 	for (int i = 0; i < world->op_count; i++) {
 		struct sim_op *op = &world->ops[i];
 
-		if (op->conn == conn && op->tag == tag && (op->side == side) == op->send)
+		if (op->conn == conn && op->tag == tag && op->space == space &&
+		    (op->side == side) == op->send)
 			sim_channel_add(world, channel, op);
 	}
 	for (int i = 0; i < channel->recv_count; i++)
@@ -107,7 +108,8 @@ static inline void sim_judge_ends(struct sim_world *world, struct sim_channel *c
 			SIM_CHECK(world, send->met != NULL || channel->unknown,
 				  "message %llu is said to have arrived and has not",
 				  (unsigned long long)send->id);
-		if (send->status == TOW_ECANCELED || send->status == TOW_ETRUNCATED)
+		if (send->status == TOW_ECANCELED || send->status == TOW_ETRUNCATED ||
+		    send->status == TOW_ECORRUPT)
 			SIM_CHECK(world, send->met == NULL,
 				  "message %llu ended with %s and arrived",
 				  (unsigned long long)send->id, tow_status_name(send->status));
@@ -138,7 +140,8 @@ static inline void sim_judge_order(struct sim_world *world, struct sim_channel *
 
 		if (recv->end != SIM_ENDED ||
 		    (recv->status != TOW_OK && recv->status != TOW_ETRUNCATED)) {
-			/* with a number it had met a large message, and both ended with the link */
+			/* with a number it had met a message, and both ended with the link; or the
+			 * message came corrupt */
 			if (recv->rpc == 0 && recv->status != TOW_ECANCELED &&
 			    recv->status != TOW_EDEADLINE)
 				waits = recv;
@@ -164,9 +167,11 @@ static inline void sim_judge(struct sim_world *world)
 {
 	static struct sim_channel channel;
 
-	for (int i = 0; i < world->conn_count * 2 * SIM_TAGS; i++) {
-		sim_channel_fill(world, &channel, i / 2 / SIM_TAGS, i / SIM_TAGS % 2,
-				 (uint64_t)(i % SIM_TAGS));
+	for (int i = 0; i < world->conn_count * 2 * SIM_TAGS * SIM_SPACES; i++) {
+		int conn = i / SIM_SPACES / SIM_TAGS / 2;
+
+		sim_channel_fill(world, &channel, conn, i / SIM_SPACES / SIM_TAGS % 2,
+				 (uint64_t)(i / SIM_SPACES % SIM_TAGS), i % SIM_SPACES);
 		sim_meet(world, &channel);
 		sim_judge_ends(world, &channel);
 		sim_judge_order(world, &channel);

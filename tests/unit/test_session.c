@@ -183,11 +183,14 @@ static void test_at_most_64_grants(void **state)
 /* A grant for which there was no room is asked for when there is. */
 static void test_grant_waits_for_room(void **state)
 {
+	const struct twi_frame filler = { .type = TWI_FRAME_REFUSE,
+					  .seq = 1,
+					  .value = TWI_REFUSE_CANCELED };
 	struct twi_frame frame = { 0 };
 	unsigned grants = 0;
 
 	(void)state;
-	while (twi_session_put(session, TWI_FRAME_REFUSE, 1, 0, TWI_REFUSE_CANCELED))
+	while (twi_session_put(session, &filler))
 		;
 	recv_op(LARGE, 1);
 	assert_int_equal(say(TWI_FRAME_RTS, 1, 1, LARGE), TOW_OK);

@@ -16,7 +16,7 @@ static void test_cancel_crosses_grant(void **state)
 	expect(TWI_FRAME_CANCEL, 1);
 	assert_int_equal(say(TWI_FRAME_CTS, 1, 0, LARGE), TOW_OK);
 	assert_int_equal(say(TWI_FRAME_REFUSE, 1, 0, TWI_REFUSE_CANCELED), TOW_OK);
-	assert_int_equal(session->bulk_count, 0);
+	assert_int_equal(session->send_count, 0);
 
 	/* and on the other side: the receive takes the next message */
 	op = asked(1);
@@ -88,7 +88,7 @@ static void test_refused_at_each_stage(void **state)
 	assert_int_equal(drink(wire, sizeof(wire)), TWI_FRAME_BYTES);
 	assert_int_equal(say(TWI_FRAME_REFUSE, 4, 0, TWI_REFUSE_CANCELED), TOW_OK);
 	assert_int_equal(status_of(op), TOW_ECANCELED);
-	assert_int_equal(session->bulk_count, 0);
+	assert_int_equal(session->send_count, 0);
 }
 
 /* The lane has the last bytes when the refusal comes: they count as sent, and it is not lost. */
@@ -129,7 +129,7 @@ static void test_taken_back_after_any_byte(void **state)
 		/* the last frame is the commit when it had begun, an abort otherwise */
 		assert_int_equal(wire[sent + rest - TWI_FRAME_BYTES + 1],
 				 sent > TWI_FRAME_BYTES + LARGE ? TWI_FRAME_LAST : TWI_FRAME_ABORT);
-		assert_int_equal(session->bulk_count, 0);
+		assert_int_equal(session->send_count, 0);
 		next = granted();
 		drink_data(next->seq, 0, 0, LARGE);
 		assert_true(next->seq == seq + 1);

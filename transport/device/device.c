@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "diag/error.h"
+#include "transport/background.h"
 #include "transport/engine.h"
 
 static const struct twi_device_ops *const backends[] = {
@@ -105,19 +106,27 @@ int twi_spec_ns(const struct twi_spec_item *item, uint64_t *out)
 	return scaled(item->value, unit, factor, out) ? TOW_OK : refuse(item, "a time (10us)");
 }
 
+static bool somebody_sleeps(const struct twi_engine *engine)
+{
+	return atomic_load_explicit(&engine->sleepers, memory_order_seq_cst) > 0 ||
+	       atomic_load_explicit(&engine->background_asleep, memory_order_seq_cst) ==
+		       TWI_BG_ASLEEP;
+}
+
 void twi_device_signal(struct twi_engine *engine, const _Atomic bool *stop)
 {
 	/*
-	 * seq_cst, as in sleep_once of engine.c: either this sees the sleeper, or the sleeper sees
-	 * the signal.
+	 * seq_cst, as in sleep_once of engine_drive.c: either this sees the sleeper, or the sleeper
+	 * sees the signal.
 	 */
 	atomic_store_explicit(&engine->device_signal, 1, memory_order_seq_cst);
-	while (atomic_load_explicit(&engine->sleepers, memory_order_seq_cst) > 0 &&
+	while (somebody_sleeps(engine) &&
 	       atomic_load_explicit(&engine->device_signal, memory_order_seq_cst) != 0 &&
 	       !atomic_load_explicit(stop, memory_order_acquire)) {
 		/* The table of rings is the holder's; one who holds it will look, or leave soon. */
 		if (twi_engine_try_enter(engine)) {
 			twi_engine_wake(engine);
+			twi_background_wake(engine);
 			twi_engine_leave(engine);
 			return;
 		}

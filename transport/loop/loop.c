@@ -44,6 +44,7 @@ void twi_loop_configure(struct twi_engine *engine, const struct twi_loop_config 
 	lane->random = config->seed;
 	if (config->pipe_bytes == 0)
 		lane->config.pipe_bytes = TWI_LOOP_PIPE_BYTES;
+	lane->config.channels = twi_max(1u, twi_min(config->channels, TWI_BULK_MAX));
 	lane->config.pipe_bytes = twi_min(lane->config.pipe_bytes, TWI_LOOP_PIPE_BYTES_MAX);
 	twi_engine_leave(engine);
 }
@@ -51,6 +52,16 @@ void twi_loop_configure(struct twi_engine *engine, const struct twi_loop_config 
 uint64_t twi_loop_faults(struct twi_engine *engine)
 {
 	return lane_of(engine)->faults;
+}
+
+uint64_t twi_loop_corrupted(struct twi_engine *engine)
+{
+	return lane_of(engine)->corrupted;
+}
+
+uint64_t twi_loop_breaks(struct twi_engine *engine)
+{
+	return lane_of(engine)->breaks;
 }
 
 static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
@@ -62,6 +73,7 @@ static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
 	lane->base.ops = &twi_lane_loop;
 	lane->base.engine = engine;
 	lane->config.pipe_bytes = TWI_LOOP_PIPE_BYTES;
+	lane->config.channels = 1;
 	twi_list_init(&lane->links);
 	twi_list_init(&lane->active);
 	twi_list_init(&lane->dials);
@@ -268,10 +280,10 @@ static void peer_close(struct tow_peer *base)
 	twi_session_bye(&base->session);
 	peer->deadline_ns = twi_engine_now(lane->base.engine) + TWI_LOOP_LINGER_NS;
 	for (unsigned i = 0; i < 2; i++) {
-		struct twi_loop_pipe *bulk = &link->pipes[i][TWI_LOOP_BULK];
-
-		twi_loop_pipe_clear(bulk);
-		bulk->sunk = true;
+		for (unsigned j = TWI_LOOP_BULK; j < link->streams; j++) {
+			twi_loop_pipe_clear(&link->pipes[i][j]);
+			link->pipes[i][j].sunk = true;
+		}
 	}
 	twi_loop_flush(lane, peer, false);
 	twi_loop_activate(lane, link);
@@ -373,16 +385,17 @@ static void completed(struct twi_lane *lane, uint64_t user_data, int res, uint32
 static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 {
 	const struct twi_loop_peer *peer = loop_peer(base);
+	uint64_t bulk = 0;
 
 	twi_session_describe(&base->session, emit);
 	twi_emit_bool(emit, "lost", peer->link == NULL);
 	if (peer->link == NULL)
 		return;
-	for (unsigned i = 0; i < TWI_LOOP_STREAMS; i++)
-		twi_emit_u64(emit,
-			     i == TWI_LOOP_CONTROL ? "control_on_its_way_bytes"
-						   : "bulk_on_its_way_bytes",
-			     peer->link->pipes[peer->side][i].fill);
+	for (unsigned i = TWI_LOOP_BULK; i < peer->link->streams; i++)
+		bulk += peer->link->pipes[peer->side][i].fill;
+	twi_emit_u64(emit, "control_on_its_way_bytes",
+		     peer->link->pipes[peer->side][TWI_LOOP_CONTROL].fill);
+	twi_emit_u64(emit, "bulk_on_its_way_bytes", bulk);
 }
 
 static enum twi_need need(struct tow_peer *base, const struct tow_op *op)

@@ -4,9 +4,10 @@
  *
  *	      side 0                     link                      side 1
  *	    tow_peer  --- control --> [ pipe: bytes with the time ] --->  tow_peer
- *	    session   --- bulk -----> [ at which each is due      ] --->  session
+ *	    session   --- bulk 0 ---> [ at which each is due      ] --->  session
+ *	              ...             [                           ]
  *	              <-- control --- [                           ] ----
- *	              <-- bulk ------ [                           ] ----
+ *	              <-- bulk 0 ---- [                           ] ----
  *
  * A link belongs to the lane, a side to its peer; a link ends when both sides have gone. A side
  *that goes leaves the bytes that it wrote, and an end behind them, in its outgoing control pipe.
@@ -14,6 +15,10 @@
  * Invariant: bytes of one pipe arrive whole, in order and once, or the pipe ends; as TCP has it.
  *What faults may do is to cut writes and reads short, to hold them up, to end a link at any byte,
  *and to make a link dark: it takes bytes and never gives one again, as when a host has vanished.
+ *
+ * A *break* is less: one stream of a link loses what is on its way, in both directions, and is
+ * opened again after a while by the exchange of records that resumes it (loop_wire.c). It must
+ * change nothing for those who send and receive. And *corrupt* changes a byte of bulk payload.
  *
  * Without delay whatever is sent arrives within the sending call, so that nothing waits in a pipe
  * when the engine is given back.
@@ -30,6 +35,7 @@
 #define TWI_LOOP_PIPE_BYTES     (256u << 10)
 #define TWI_LOOP_PIPE_BYTES_MAX (16u << 20)
 #define TWI_LOOP_SEGMENTS       64u
+#define TWI_LOOP_BREAKS_MAX     24u /* of one stream: it must get on in the end */
 
 /* What the network is like. All zero: perfect, and at once. Chances are in 1/1000. */
 struct twi_loop_config {
@@ -40,11 +46,17 @@ struct twi_loop_config {
 	uint32_t short_read;                 /* of a read: only a part is given */
 	uint32_t stall;                      /* of a write: nothing is taken for up to stall_ns */
 	uint64_t stall_ns;
-	uint32_t refuse;      /* of a connect: refused */
-	uint32_t dark;        /* of a link: goes dark at some byte */
-	uint32_t disconnect;  /* of a link: is cut at some byte */
-	uint32_t lossy;       /* of a cut: what was on its way is lost */
-	uint64_t fault_bytes; /* the byte at which a link goes dark or is cut is below this */
+	uint32_t refuse;       /* of a connect: refused */
+	uint32_t dark;         /* of a link: goes dark at some byte */
+	uint32_t disconnect;   /* of a link: is cut at some byte */
+	uint32_t lossy;        /* of a cut: what was on its way is lost */
+	uint64_t fault_bytes;  /* the byte at which a link goes dark or is cut is below this */
+	uint32_t corrupt;      /* of a write with bulk payload: one byte of it changes */
+	uint64_t break_bytes;  /* a stream breaks within so many bytes, and again; 0: never */
+	uint64_t reopen_ns;    /* each step of opening it again takes up to this */
+	unsigned channels;     /* bulk streams; 0: one */
+	uint64_t stripe_bytes; /* 0: as on the wire */
+	bool announce;
 };
 
 /* Applies to links made and bytes written from now on. The engine is not held. */
@@ -53,9 +65,16 @@ void twi_loop_configure(struct twi_engine *engine, const struct twi_loop_config 
 /* Links that have gone dark or were cut so far: what a test may blame for TOW_EPEER. */
 uint64_t twi_loop_faults(struct twi_engine *engine);
 
+/* Bytes that were changed on their way, and streams that broke and were opened again. */
+uint64_t twi_loop_corrupted(struct twi_engine *engine);
+uint64_t twi_loop_breaks(struct twi_engine *engine);
+
 /* What is below is shared by the files of the lane alone. */
 
-enum twi_loop_stream { TWI_LOOP_CONTROL, TWI_LOOP_BULK, TWI_LOOP_STREAMS };
+/* Streams of a link, by number: control, then the bulk channels. */
+#define TWI_LOOP_CONTROL 0u
+#define TWI_LOOP_BULK    1u
+#define TWI_LOOP_STREAMS (TWI_LOOP_BULK + TWI_BULK_MAX)
 
 /* Bytes that were written together and are due together. */
 struct twi_loop_segment {
@@ -84,13 +103,32 @@ struct twi_loop_peer {
 	uint64_t deadline_ns;           /* closing: lets go at this time at the latest */
 };
 
+/* What one side has done to open a broken stream again. */
+struct twi_loop_end {
+	bool said, up;   /* its record is written; it has read the other's */
+	uint64_t due_ns; /* of its next step */
+	size_t bytes;
+	uint8_t record[TWI_RESUME_MAX];
+};
+
+/* The connection under one stream of a link, both directions. */
+struct twi_loop_wire {
+	uint64_t written, break_at; /* bytes; UINT64_MAX: never */
+	unsigned breaks;
+	bool struck; /* it has broken, and nobody has noticed yet */
+	bool broken;
+	struct twi_loop_end ends[2];
+};
+
 struct twi_loop_link {
 	struct twi_list link;   /* on lane->links */
 	struct twi_list active; /* on lane->active: bytes wait in a pipe or for one */
 	struct twi_loop_peer *sides[2];
+	unsigned streams;
 	struct twi_loop_pipe pipes[2][TWI_LOOP_STREAMS]; /* [writing side][stream] */
-	uint64_t written;                                /* bytes, on all pipes */
-	uint64_t dark_at, cut_at;                        /* in `written`; UINT64_MAX: never */
+	struct twi_loop_wire wires[TWI_LOOP_STREAMS];
+	uint64_t written;         /* bytes, on all pipes */
+	uint64_t dark_at, cut_at; /* in `written`; UINT64_MAX: never */
 	bool dark, cut;
 };
 
@@ -107,7 +145,7 @@ struct twi_loop_lane {
 	struct twi_list links, active, dials;
 	struct twi_loop_config config;
 	uint64_t random;
-	uint64_t faults;
+	uint64_t faults, corrupted, breaks;
 	struct twi_loop_nic *nic; /* NULL: payload needs no registration */
 };
 
@@ -118,9 +156,12 @@ uint64_t twi_loop_below(struct twi_loop_lane *lane, uint64_t bound);
 bool twi_loop_chance(struct twi_loop_lane *lane, uint32_t permille);
 uint64_t twi_loop_delay(struct twi_loop_lane *lane);
 
-/* Takes as much of parts as the pipe and the network are willing to; returns the bytes. */
-size_t twi_loop_write(struct twi_loop_lane *lane, struct twi_loop_link *link,
-		      struct twi_loop_pipe *pipe, const struct iovec *parts, int count);
+/*
+ * Takes as much of parts as the pipe of that side and stream and the network are willing to;
+ * returns the bytes. parts[payload_part] is what corruption may strike; -1: nothing.
+ */
+size_t twi_loop_write(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned side,
+		      unsigned stream, const struct iovec *parts, int count, int payload_part);
 
 /* Bytes that are due and lie in one piece, at *at_out; 0: none. They stay until _taken. */
 size_t twi_loop_readable(struct twi_loop_lane *lane, struct twi_loop_pipe *pipe,
@@ -139,7 +180,20 @@ bool twi_loop_pipe_over(const struct twi_loop_pipe *pipe, uint64_t now_ns);
 /* When the pipe's reader has something to do again; UINT64_MAX: not by itself. */
 uint64_t twi_loop_pipe_due(const struct twi_loop_pipe *pipe);
 
+/*
+ * loop_wire.c: breaks. draw: when the stream breaks next. move: takes the steps that are due on all
+ * streams; false when a side was lost by it. up: the side may read and write. due: its next step.
+ */
+void twi_loop_wire_draw(struct twi_loop_lane *lane, struct twi_loop_wire *wire);
+void twi_loop_wire_strike(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream,
+			  size_t bytes);
+unsigned twi_loop_wires_move(struct twi_loop_lane *lane, struct twi_loop_link *link);
+bool twi_loop_wire_up(const struct twi_loop_link *link, unsigned stream, unsigned side);
+uint64_t twi_loop_wire_due(const struct twi_loop_link *link, unsigned stream, unsigned side);
+
 /* loop_link.c: links and their sides. */
+int twi_loop_read(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned stream,
+		  unsigned *events);
 int twi_loop_link_create(struct twi_loop_lane *lane, const struct twi_loop_dial *dial,
 			 struct twi_loop_link **link_out);
 unsigned twi_loop_link_move(struct twi_loop_lane *lane, struct twi_loop_link *link);

@@ -18,12 +18,12 @@
 /* Reads of one stream in one round: others have their turn too. */
 #define ROUNDS 16
 
-static struct twi_loop_pipe *out_pipe(struct twi_loop_peer *peer, enum twi_loop_stream stream)
+static struct twi_loop_pipe *out_pipe(struct twi_loop_peer *peer, unsigned stream)
 {
 	return &peer->link->pipes[peer->side][stream];
 }
 
-static struct twi_loop_pipe *in_pipe(struct twi_loop_peer *peer, enum twi_loop_stream stream)
+static struct twi_loop_pipe *in_pipe(struct twi_loop_peer *peer, unsigned stream)
 {
 	return &peer->link->pipes[1 - peer->side][stream];
 }
@@ -36,6 +36,11 @@ void twi_loop_activate(struct twi_loop_lane *lane, struct twi_loop_link *link)
 	lane->base.engine->armed_since_enter = true;
 }
 
+static bool up(const struct twi_loop_peer *peer, unsigned stream)
+{
+	return twi_loop_wire_up(peer->link, stream, peer->side);
+}
+
 static unsigned send_control(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 {
 	struct twi_session *session = &peer->base.session;
@@ -43,9 +48,9 @@ static unsigned send_control(struct twi_loop_lane *lane, struct twi_loop_peer *p
 	size_t n;
 
 	peer->blocked[TWI_LOOP_CONTROL] = false;
-	if (!twi_session_control_out(session, &out))
+	if (!up(peer, TWI_LOOP_CONTROL) || !twi_session_control_out(session, &out))
 		return 0;
-	n = twi_loop_write(lane, peer->link, out_pipe(peer, TWI_LOOP_CONTROL), &out, 1);
+	n = twi_loop_write(lane, peer->link, peer->side, TWI_LOOP_CONTROL, &out, 1, -1);
 	if (n > 0) {
 		twi_session_control_sent(session, n);
 		twi_count(lane->base.engine->diag, TWI_C_control_batches_sent, 1);
@@ -55,11 +60,12 @@ static unsigned send_control(struct twi_loop_lane *lane, struct twi_loop_peer *p
 	return n > 0;
 }
 
-static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
+static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned stream)
 {
 	struct twi_session *session = &peer->base.session;
 	uint64_t most = (uint64_t)lane->base.engine->knobs.bulk_chunk_bytes;
-	struct twi_loop_pipe *pipe = out_pipe(peer, TWI_LOOP_BULK);
+	struct twi_loop_pipe *pipe = out_pipe(peer, stream);
+	unsigned c = stream - TWI_LOOP_BULK;
 	struct twi_engine *engine = lane->base.engine;
 	struct twi_bulk_out out;
 	enum twi_nic verdict;
@@ -67,21 +73,22 @@ static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer
 	unsigned writes = 0;
 	size_t n;
 
-	peer->blocked[TWI_LOOP_BULK] = false;
-	while (!peer->base.closed && twi_session_bulk_out(session, 0, most, &out)) {
+	peer->blocked[stream] = false;
+	while (!peer->base.closed && up(peer, stream) &&
+	       twi_session_bulk_out(session, c, most, &out)) {
 		verdict =
 			twi_loop_nic_out(engine, lane->nic, &out, pipe->room - pipe->fill, &chunk);
-		n = verdict == TWI_NIC_GO
-			    ? twi_loop_write(lane, peer->link, pipe, out.parts, out.count)
-			    : 0;
+		n = verdict == TWI_NIC_GO ? twi_loop_write(lane, peer->link, peer->side, stream,
+							   out.parts, out.count, out.payload_part)
+					  : 0;
 		if (chunk != NULL)
 			twi_staging_release(&engine->staging, chunk);
 		if (verdict == TWI_NIC_REFUSED)
 			peer->refused = true;
 		if (n > 0)
-			twi_session_bulk_sent(session, 0, n);
+			twi_session_bulk_sent(session, c, n);
 		if (n == 0 || ++writes == ROUNDS) {
-			peer->blocked[TWI_LOOP_BULK] = true;
+			peer->blocked[stream] = true;
 			break;
 		}
 	}
@@ -93,7 +100,8 @@ static void finish_closing(struct twi_loop_lane *lane, struct twi_loop_peer *pee
 {
 	struct twi_loop_pipe *pipe = out_pipe(peer, TWI_LOOP_CONTROL);
 
-	if (!peer->base.closed || pipe->ended || peer->blocked[TWI_LOOP_CONTROL])
+	if (!peer->base.closed || pipe->ended || peer->blocked[TWI_LOOP_CONTROL] ||
+	    !up(peer, TWI_LOOP_CONTROL))
 		return;
 	twi_loop_pipe_end(lane, pipe);
 }
@@ -103,6 +111,7 @@ unsigned twi_loop_flush(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 	struct twi_session *session = &peer->base.session;
 	unsigned writes;
 	struct iovec out;
+	bool blocked;
 
 	if (peer->link == NULL)
 		return 0;
@@ -111,9 +120,13 @@ unsigned twi_loop_flush(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 	writes = send_control(lane, peer);
 	if (!twi_session_control_out(session, &out))
 		session->urgent = false;
-	writes += send_bulk(lane, peer);
+	blocked = peer->blocked[TWI_LOOP_CONTROL];
+	for (unsigned i = TWI_LOOP_BULK; i < peer->link->streams; i++) {
+		writes += send_bulk(lane, peer, i);
+		blocked = blocked || peer->blocked[i];
+	}
 	finish_closing(lane, peer);
-	if (writes > 0 || peer->blocked[TWI_LOOP_CONTROL] || peer->blocked[TWI_LOOP_BULK])
+	if (writes > 0 || blocked)
 		twi_loop_activate(lane, peer->link);
 	return writes;
 }
@@ -123,11 +136,14 @@ static void detach(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 {
 	struct twi_loop_link *link = peer->link;
 
-	for (unsigned i = 0; i < TWI_LOOP_STREAMS; i++) {
+	for (unsigned i = 0; i < link->streams; i++) {
 		twi_loop_pipe_end(lane, out_pipe(peer, i));
 		in_pipe(peer, i)->sunk = true;
 		twi_loop_pipe_clear(in_pipe(peer, i));
 	}
+	if (link->wires[TWI_LOOP_CONTROL].broken &&
+	    !link->wires[TWI_LOOP_CONTROL].ends[peer->side].said)
+		lane->faults++; /* what it had still to say again is lost */
 	link->sides[peer->side] = NULL;
 	peer->link = NULL;
 	twi_loop_activate(lane, link);
@@ -162,42 +178,36 @@ static void protocol_error(struct twi_loop_lane *lane, struct twi_loop_peer *pee
 	twi_loop_peer_lost(lane, peer, status);
 }
 
-/* Reads what is due on the control stream. False when the peer was lost by it. */
-static bool read_control(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned *events)
+/* Reads what is due on the control stream: TOW_OK or what the session says. */
+static int read_control(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned *events)
 {
 	struct twi_loop_pipe *pipe = in_pipe(peer, TWI_LOOP_CONTROL);
 	const uint8_t *at;
 	size_t n = twi_loop_readable(lane, pipe, &at);
-	int status;
+	int status = TOW_OK;
 
 	if (n == 0)
-		return true;
+		return TOW_OK;
 	++*events;
-	if (peer->base.closed) {
-		twi_loop_taken(pipe, n);
-		return true;
-	}
-	status = twi_session_control_in(&peer->base.session, at, n);
+	if (!peer->base.closed)
+		status = twi_session_control_in(&peer->base.session, at, n);
 	twi_loop_taken(pipe, n);
-	if (status == TOW_OK)
-		return true;
-	protocol_error(lane, peer, status);
-	return false;
+	return status;
 }
 
 /*
  * Brings up to *n bytes at `at` to where the session wants them; *n is how many it wanted of them.
  * Payload of an operation goes by the NIC, where there is one.
  */
-static enum twi_nic scatter(struct twi_loop_lane *lane, struct twi_session *session,
+static enum twi_nic scatter(struct twi_loop_lane *lane, struct twi_session *session, unsigned c,
 			    const uint8_t *at, size_t *n)
 {
 	struct twi_engine *engine = lane->base.engine;
-	const struct tow_op *op = twi_session_bulk_op(session, 0);
+	const struct tow_op *op = twi_session_bulk_op(session, c);
 	struct iovec parts[2];
 	int count =
-		twi_session_bulk_want(session, 0, (uint64_t)engine->knobs.bulk_chunk_bytes, parts);
-	enum twi_nic verdict = TWI_NIC_GO;
+		twi_session_bulk_want(session, c, (uint64_t)engine->knobs.bulk_chunk_bytes, parts);
+	enum twi_nic verdict = count > 0 ? TWI_NIC_GO : TWI_NIC_WAIT;
 	size_t done = 0;
 
 	for (int i = 0; i < count && done < *n; i++) {
@@ -218,9 +228,11 @@ static enum twi_nic scatter(struct twi_loop_lane *lane, struct twi_session *sess
 	return verdict;
 }
 
-static bool read_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned *events)
+static int read_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned stream,
+		     unsigned *events)
 {
-	struct twi_loop_pipe *pipe = in_pipe(peer, TWI_LOOP_BULK);
+	struct twi_loop_pipe *pipe = in_pipe(peer, stream);
+	unsigned c = stream - TWI_LOOP_BULK;
 	enum twi_nic verdict;
 	const uint8_t *at;
 	size_t n;
@@ -228,17 +240,37 @@ static bool read_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, un
 	for (int i = 0; i < ROUNDS && (n = twi_loop_readable(lane, pipe, &at)) > 0; i++) {
 		int status;
 
-		++*events;
 		if (peer->base.closed) {
+			++*events;
 			twi_loop_taken(pipe, n);
 			continue;
 		}
-		verdict = scatter(lane, &peer->base.session, at, &n);
+		verdict = scatter(lane, &peer->base.session, c, at, &n);
 		if (verdict == TWI_NIC_WAIT)
-			return true;
-		status = verdict == TWI_NIC_GO ? twi_session_bulk_in(&peer->base.session, 0, n)
+			return TOW_OK;
+		++*events;
+		status = verdict == TWI_NIC_GO ? twi_session_bulk_in(&peer->base.session, c, n)
 					       : TOW_EPROTOCOL;
 		twi_loop_taken(pipe, n);
+		if (status < 0)
+			return status;
+	}
+	return TOW_OK;
+}
+
+int twi_loop_read(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned stream,
+		  unsigned *events)
+{
+	return stream == TWI_LOOP_CONTROL ? read_control(lane, peer, events)
+					  : read_bulk(lane, peer, stream, events);
+}
+
+/* All streams. False when the peer was lost by it. */
+static bool read_all(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned *events)
+{
+	for (unsigned i = 0; i < peer->link->streams; i++) {
+		int status = up(peer, i) ? twi_loop_read(lane, peer, i, events) : TOW_OK;
+
 		if (status < 0) {
 			protocol_error(lane, peer, status);
 			return false;
@@ -260,6 +292,10 @@ static bool over(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uint64_
 	}
 	if (peer->link->dark || !twi_loop_pipe_over(in_pipe(peer, TWI_LOOP_CONTROL), now_ns))
 		return false;
+	/* A stream that is being opened again ends when the one who would do it has gone. */
+	if (!up(peer, TWI_LOOP_CONTROL) && peer->link->sides[1 - peer->side] != NULL &&
+	    !peer->link->cut)
+		return false;
 	twi_error(TOW_EPEER, "peer %s %s", peer->base.address,
 		  peer->base.session.peer_said_bye ? "closed the connection"
 						   : "has gone without a word");
@@ -270,15 +306,14 @@ static bool over(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uint64_
 unsigned twi_loop_link_move(struct twi_loop_lane *lane, struct twi_loop_link *link)
 {
 	uint64_t now = twi_engine_now(lane->base.engine);
-	unsigned events = 0;
+	unsigned events = twi_loop_wires_move(lane, link);
 
 	for (unsigned i = 0; i < 2; i++) {
 		struct twi_loop_peer *peer = link->sides[i];
 
 		if (peer == NULL)
 			continue;
-		if (!link->dark &&
-		    (!read_control(lane, peer, &events) || !read_bulk(lane, peer, &events))) {
+		if (!link->dark && !read_all(lane, peer, &events)) {
 			events++;
 			continue;
 		}
@@ -299,11 +334,16 @@ static uint64_t side_due(const struct twi_loop_link *link, unsigned side, uint64
 		return UINT64_MAX;
 	if (peer->base.closed)
 		due = peer->deadline_ns;
-	for (unsigned i = 0; i < TWI_LOOP_STREAMS; i++) {
+	for (unsigned i = 0; i < link->streams; i++) {
 		const struct twi_loop_pipe *in = &link->pipes[1 - side][i];
 		const struct twi_loop_pipe *out = &link->pipes[side][i];
 
-		if (!link->dark && (i == TWI_LOOP_CONTROL || in->count > 0))
+		due = twi_min(due, twi_loop_wire_due(link, i, side));
+		if (!twi_loop_wire_up(link, i, side) && link->sides[1 - side] != NULL)
+			continue;
+		if (!link->dark && (i == TWI_LOOP_CONTROL || in->count > 0) &&
+		    (i == TWI_LOOP_CONTROL || peer->base.closed ||
+		     !peer->base.session.channels[i - TWI_LOOP_BULK].in_waits))
 			due = twi_min(due, twi_loop_pipe_due(in));
 		if (peer->blocked[i] && (link->dark || out->sunk))
 			due = now_ns;
@@ -323,7 +363,7 @@ uint64_t twi_loop_link_due(const struct twi_loop_link *link, uint64_t now_ns)
 void twi_loop_link_free(struct twi_loop_link *link)
 {
 	for (unsigned i = 0; i < 2; i++) {
-		for (unsigned j = 0; j < TWI_LOOP_STREAMS; j++)
+		for (unsigned j = 0; j < link->streams; j++)
 			twi_loop_pipe_fini(&link->pipes[i][j]);
 	}
 	twi_list_remove(&link->link);
@@ -341,6 +381,10 @@ static int create_side(struct twi_loop_lane *lane, struct twi_loop_link *link, u
 		.local_credit_bytes = (uint64_t)knobs->credit_bytes,
 		.remote_credit_bytes = (uint64_t)knobs->credit_bytes,
 		.eager_max_bytes = (uint32_t)knobs->eager_max_bytes,
+		.bulk_count = link->streams - TWI_LOOP_BULK,
+		.checksum_all = knobs->checksum_all != 0,
+		.announce = lane->config.announce,
+		.stripe_bytes = lane->config.stripe_bytes,
 	};
 	struct twi_loop_peer *peer = calloc(1, sizeof(*peer));
 	int status;
@@ -369,6 +413,8 @@ static void draw_fate(struct twi_loop_lane *lane, struct twi_loop_link *link)
 		link->dark_at = 1 + twi_loop_below(lane, config->fault_bytes);
 	if (twi_loop_chance(lane, config->disconnect))
 		link->cut_at = 1 + twi_loop_below(lane, config->fault_bytes);
+	for (unsigned i = 0; i < link->streams; i++)
+		twi_loop_wire_draw(lane, &link->wires[i]);
 }
 
 int twi_loop_link_create(struct twi_loop_lane *lane, const struct twi_loop_dial *dial,
@@ -382,8 +428,9 @@ int twi_loop_link_create(struct twi_loop_lane *lane, const struct twi_loop_dial 
 		return twi_error(TOW_ENOMEM, "no memory for a connection");
 	twi_list_init(&link->active);
 	twi_list_push_back(&lane->links, &link->link);
-	for (unsigned i = 0; i < 4 && status == TOW_OK; i++)
-		status = twi_loop_pipe_init(&link->pipes[i / 2][i % 2], room);
+	link->streams = TWI_LOOP_BULK + lane->config.channels;
+	for (unsigned i = 0; i < 2 * link->streams && status == TOW_OK; i++)
+		status = twi_loop_pipe_init(&link->pipes[i % 2][i / 2], room);
 	if (status == TOW_OK)
 		status = create_side(lane, link, 0, dial->to);
 	if (status == TOW_OK)

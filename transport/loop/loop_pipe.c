@@ -107,7 +107,7 @@ static void strike(struct twi_loop_lane *lane, struct twi_loop_link *link)
 		link->cut = true;
 		lane->faults++;
 		for (unsigned i = 0; i < 2; i++) {
-			for (unsigned j = 0; j < TWI_LOOP_STREAMS; j++) {
+			for (unsigned j = 0; j < link->streams; j++) {
 				link->pipes[i][j].ended = link->pipes[i][j].sunk = true;
 				if (lossy)
 					twi_loop_pipe_clear(&link->pipes[i][j]);
@@ -154,9 +154,26 @@ static void append(struct twi_loop_pipe *pipe, const uint8_t *from, size_t bytes
 	}
 }
 
-size_t twi_loop_write(struct twi_loop_lane *lane, struct twi_loop_link *link,
-		      struct twi_loop_pipe *pipe, const struct iovec *parts, int count)
+/* Of what was just written, a byte of parts[payload_part] may change. */
+static void corrupt(struct twi_loop_lane *lane, struct twi_loop_pipe *pipe,
+		    const struct iovec *parts, int payload_part, size_t bytes)
 {
+	size_t before = 0, at;
+
+	for (int i = 0; i < payload_part; i++)
+		before += parts[i].iov_len;
+	if (payload_part < 0 || bytes <= before || !twi_loop_chance(lane, lane->config.corrupt))
+		return;
+	at = before + twi_loop_below(lane, twi_min(bytes - before, parts[payload_part].iov_len));
+	pipe->data[(pipe->head + pipe->fill - bytes + at) % pipe->room] ^=
+		(uint8_t)(1u << twi_loop_below(lane, 8));
+	lane->corrupted++;
+}
+
+size_t twi_loop_write(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned side,
+		      unsigned stream, const struct iovec *parts, int count, int payload_part)
+{
+	struct twi_loop_pipe *pipe = &link->pipes[side][stream];
 	size_t bytes = 0, left;
 
 	for (int i = 0; i < count; i++)
@@ -170,10 +187,13 @@ size_t twi_loop_write(struct twi_loop_lane *lane, struct twi_loop_link *link,
 		append(pipe, parts[i].iov_base, n);
 		left -= n;
 	}
-	if (bytes > 0)
+	if (bytes > 0) {
 		stamp(lane, pipe, (uint32_t)bytes);
+		corrupt(lane, pipe, parts, payload_part, bytes);
+	}
 	link->written += bytes;
 	strike(lane, link);
+	twi_loop_wire_strike(lane, link, stream, bytes);
 	return bytes;
 }
 

@@ -8,10 +8,8 @@
 
 #ifdef TWI_HAVE_OFI
 
-#include <dlfcn.h>
-#include <pthread.h>
-#include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,60 +17,15 @@
 #include <string.h>
 
 #include "diag/emit.h"
+#include "transport/ofi/fabric.h"
 
-#define VERSION FI_VERSION(1, 17)
-#define ACCESS  (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
-/* What we can live with: addresses for offsets, keys of the provider's, memory that is there. */
-#define MR_MODES (FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY)
-
-/*
- * libfabric is loaded when a domain is opened, and stays: linked to it, every process that has
- * towline would load the verbs and other libraries behind it at its start (measured: 0.2 s when
- * they are not in the page cache).
- */
-static struct {
-	int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags,
-		       const struct fi_info *hints, struct fi_info **info);
-	struct fi_info *(*dupinfo)(const struct fi_info *info);
-	void (*freeinfo)(struct fi_info *info);
-	int (*fabric)(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
-	const char *(*strerror)(int errnum);
-} fi;
-
-static pthread_once_t loaded = PTHREAD_ONCE_INIT;
-static char load_failure[256]; /* "": it is there */
-
-static void load(void)
-{
-	static const struct {
-		const char *name;
-		void *place;
-	} symbols[] = {
-		{ "fi_getinfo", &fi.getinfo },   { "fi_dupinfo", &fi.dupinfo },
-		{ "fi_freeinfo", &fi.freeinfo }, { "fi_fabric", &fi.fabric },
-		{ "fi_strerror", &fi.strerror },
-	};
-	void *library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
-
-	if (library == NULL) {
-		snprintf(load_failure, sizeof(load_failure), "%s", dlerror());
-		return;
-	}
-	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
-		void *found = dlsym(library, symbols[i].name);
-
-		if (found == NULL)
-			snprintf(load_failure, sizeof(load_failure), "it has no %s",
-				 symbols[i].name);
-		/* POSIX has it that a pointer from dlsym fits a function pointer. */
-		*(void **)symbols[i].place = found;
-	}
-}
+#define ACCESS (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 
 struct twi_ofi_domain {
 	struct fi_info *info;
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
+	struct fid_ep *ep; /* that memory regions are bound to, where they must be */
 	struct {
 		struct fid_mr *mr;
 		_Atomic uint64_t generation; /* 0: none */
@@ -80,68 +33,72 @@ struct twi_ofi_domain {
 	_Atomic uint64_t regions, bytes;
 };
 
-static int ofi_error(int err, const char *what)
-{
-	int status = err == FI_ENOMEM                                                ? TOW_ENOMEM
-		     : err == FI_EPERM || err == FI_EACCES                           ? TOW_EPERM
-		     : err == FI_ENODATA || err == FI_ENOSYS || err == FI_EOPNOTSUPP ? TOW_ENOTSUP
-										     : TOW_ESYSTEM;
-
-	return twi_error(status, "libfabric: %s: %s", what, fi.strerror(err));
-}
-
-static int find_provider(const char *provider, struct fi_info **info_out)
-{
-	struct fi_info *hints = fi.dupinfo(NULL);
-	char what[128];
-	int err;
-
-	if (hints == NULL)
-		return twi_error(TOW_ENOMEM, "libfabric: no memory for hints");
-	hints->ep_attr->type = FI_EP_RDM;
-	hints->caps = FI_TAGGED | FI_MSG | FI_RMA;
-	hints->domain_attr->mr_mode = MR_MODES;
-	hints->fabric_attr->prov_name = strdup(provider); /* fi_freeinfo frees it */
-	err = hints->fabric_attr->prov_name == NULL
-		      ? FI_ENOMEM
-		      : -fi.getinfo(VERSION, NULL, NULL, 0, hints, info_out);
-	fi.freeinfo(hints);
-	snprintf(what, sizeof(what), "provider %.64s with tagged messages and RMA", provider);
-	return err == 0 ? TOW_OK : ofi_error(err, what);
-}
-
 int twi_ofi_domain_open(const char *provider, struct twi_ofi_domain **out)
 {
-	struct twi_ofi_domain *domain;
-	int status, err;
+	struct twi_ofi_candidates *candidates;
+	struct twi_ofi_wish wish = { .provider = "" };
+	struct fi_info *info = NULL;
+	int status;
 
 	if (provider == NULL || out == NULL)
 		return twi_error(TOW_EINVAL, "libfabric: provider or out is NULL");
 	*out = NULL;
-	pthread_once(&loaded, load);
-	if (load_failure[0] != '\0')
-		return twi_error(TOW_ENOTSUP, "libfabric: cannot be loaded: %s", load_failure);
-	domain = calloc(1, sizeof(*domain));
-	if (domain == NULL)
+	candidates = malloc(sizeof(*candidates));
+	if (candidates == NULL)
 		return twi_error(TOW_ENOMEM, "libfabric: no memory for a domain");
-	status = find_provider(provider, &domain->info);
+	snprintf(wish.provider, sizeof(wish.provider), "%s", provider);
+	status = twi_ofi_choose(&wish, candidates, &info);
+	free(candidates);
 	if (status < 0)
-		goto failed;
-	err = -fi.fabric(domain->info->fabric_attr, &domain->fabric, NULL);
-	if (err != 0) {
-		status = ofi_error(err, "fi_fabric");
-		goto failed;
+		return status;
+	return twi_ofi_domain_create(info, out);
+}
+
+int twi_ofi_domain_create(struct fi_info *info, struct twi_ofi_domain **out)
+{
+	struct twi_ofi_domain *domain = calloc(1, sizeof(*domain));
+	int status = TOW_OK, err;
+
+	*out = NULL;
+	if (domain == NULL) {
+		twi_fi.freeinfo(info);
+		return twi_error(TOW_ENOMEM, "libfabric: no memory for a domain");
 	}
-	err = -fi_domain(domain->fabric, domain->info, &domain->domain, NULL);
-	if (err != 0) {
-		status = ofi_error(err, "fi_domain");
-		goto failed;
+	domain->info = info;
+	err = -twi_fi.fabric(info->fabric_attr, &domain->fabric, NULL);
+	if (err != 0)
+		status = twi_fi_error(err, "fi_fabric");
+	if (status == TOW_OK) {
+		err = -fi_domain(domain->fabric, info, &domain->domain, NULL);
+		if (err != 0)
+			status = twi_fi_error(err, "fi_domain");
+	}
+	if (status < 0) {
+		twi_ofi_domain_close(domain);
+		return status;
 	}
 	*out = domain;
 	return TOW_OK;
-failed:
-	twi_ofi_domain_close(domain);
-	return status;
+}
+
+struct fid_fabric *twi_ofi_domain_fabric(const struct twi_ofi_domain *domain)
+{
+	return domain->fabric;
+}
+
+struct fid_domain *twi_ofi_domain_fid(const struct twi_ofi_domain *domain)
+{
+	return domain->domain;
+}
+
+struct fi_info *twi_ofi_domain_info(const struct twi_ofi_domain *domain)
+{
+	return domain->info;
+}
+
+void twi_ofi_domain_bind(struct twi_ofi_domain *domain, struct fid_ep *ep)
+{
+	domain->ep = ep;
 }
 
 void twi_ofi_domain_close(struct twi_ofi_domain *domain)
@@ -153,20 +110,28 @@ void twi_ofi_domain_close(struct twi_ofi_domain *domain)
 	if (domain->fabric != NULL)
 		fi_close(&domain->fabric->fid);
 	if (domain->info != NULL)
-		fi.freeinfo(domain->info);
+		twi_fi.freeinfo(domain->info);
 	free(domain);
 }
 
 static int registrar_add(void *ctx, const struct twi_region *region)
 {
 	struct twi_ofi_domain *domain = ctx;
+	int modes = domain->info->domain_attr->mr_mode;
 	struct fid_mr *mr;
 	/* The key that is asked for counts only where the provider does not choose it itself. */
 	int err = -fi_mr_reg(domain->domain, region->base, region->bytes, ACCESS, 0,
 			     region->generation, 0, &mr, NULL);
 
+	if (err == 0 && domain->ep != NULL && (modes & FI_MR_ENDPOINT) != 0) {
+		err = -fi_mr_bind(mr, &domain->ep->fid, 0);
+		if (err == 0)
+			err = -fi_mr_enable(mr);
+		if (err != 0)
+			fi_close(&mr->fid);
+	}
 	if (err != 0)
-		return ofi_error(err, "fi_mr_reg");
+		return twi_fi_error(err, "fi_mr_reg");
 	domain->entry[region->slot].mr = mr;
 	atomic_fetch_add_explicit(&domain->regions, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&domain->bytes, region->bytes, memory_order_relaxed);

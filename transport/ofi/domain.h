@@ -5,8 +5,9 @@
  *	region (slot, generation) --- fi_mr_reg ---> fid_mr: descriptor, key
  *
  * Providers that need no registration (tcp, shm of libfabric 1.17 without FI_MR_LOCAL) take it all
- * the same, for nothing; verbs, efa and the like pin here. A domain whose memory regions must be
- * bound to an endpoint (FI_MR_ENDPOINT) is refused.
+ * the same, for nothing; verbs, efa and the like pin here. Where memory regions must be bound to an
+ * endpoint (FI_MR_ENDPOINT) the domain is told its endpoint before it becomes a registrar, and has
+ * one only: the ofi lane makes a domain for each endpoint.
  *
  * add and remove come under the pool's control lock. Looking a region up is for the thread that
  * holds the engine, for a region that is held, which can therefore not go meanwhile.
@@ -18,6 +19,10 @@
 
 #include "memreg/registrar.h"
 
+struct fi_info;
+struct fid_domain;
+struct fid_ep;
+struct fid_fabric;
 struct fid_mr;
 struct twi_emit;
 struct twi_ofi_domain;
@@ -28,6 +33,18 @@ struct twi_ofi_domain;
  * library was built without libfabric; TOW_ENOMEM; TOW_ESYSTEM.
  */
 int twi_ofi_domain_open(const char *provider, struct twi_ofi_domain **out);
+
+#ifdef TWI_HAVE_OFI
+/* The same with a provider that was chosen (fabric.h); takes `info`, also when it fails. */
+int twi_ofi_domain_create(struct fi_info *info, struct twi_ofi_domain **out);
+
+struct fid_fabric *twi_ofi_domain_fabric(const struct twi_ofi_domain *domain);
+struct fid_domain *twi_ofi_domain_fid(const struct twi_ofi_domain *domain);
+struct fi_info *twi_ofi_domain_info(const struct twi_ofi_domain *domain);
+
+/* Memory regions that are registered from now on are bound to `ep` where the provider asks it. */
+void twi_ofi_domain_bind(struct twi_ofi_domain *domain, struct fid_ep *ep);
+#endif
 
 /* No region is registered any more (twi_pool_registrar_remove has returned). NULL is legal. */
 void twi_ofi_domain_close(struct twi_ofi_domain *domain);

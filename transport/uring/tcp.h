@@ -1,18 +1,23 @@
 /*
- * tcp.h - the tcp lane: two TCP connections to each peer, moved by the rings of the threads that
- *drive.
+ * tcp.h - the tcp lane: a control connection and one to four bulk connections to each peer, moved
+ * by the rings of the threads that drive.
  *
- *	peer --- control stream: frames and small messages. Gathered sends; multishot receive into
- *the |                   ring's buffers, parsed where they lie.
- *	     +-- bulk stream:    chunks of large messages. Sent from the user's buffer (plainly, or
- *by zero-copy send from the registered pool); received into it.
+ *	peer --- line 0, control:  frames and small messages. Gathered sends; multishot receive
+ *	     |                     into the ring's buffers, parsed where they lie.
+ *	     +-- line 1.., bulk:   chunks of large messages. Sent from the user's buffer (plainly,
+ *or by zero-copy send from the registered pool); received into it.
+ *
+ * A line is what the session sees; a stream is the connection that carries it now. When a stream
+ * breaks, the line is broken until another stream has resumed it (tcp_break.c); the session and its
+ * operations go on.
  *
  * All sends and bulk receives are MSG_DONTWAIT: they are over when they have been submitted, so
- *that none sleeps in a ring with a pointer to memory that its user has back (ring.h). A stream that
- *can go no further has a one-shot poll armed, in each ring that drives.
+ * that none sleeps in a ring with a pointer to memory that its user has back (ring.h). A stream
+ * that can go no further has a one-shot poll armed, in each ring that drives.
  *
- * Handshake (docs/wire.md): control HELLO, answered with a token; bulk HELLO with that token,
- *answered. A peer is ready when both are. Streams in a handshake are bounded in number and time.
+ * Handshake (docs/wire.md): both sides prove that they are of the job, before anything else is
+ * parsed; then control HELLO, answered with a token; bulk HELLOs with that token, answered. A peer
+ * is ready when all are. What strangers can hold is bounded (tcp_accept.c).
  *
  * A stream is known to its requests by slot and generation, never by pointer: completions may come
  * after it is gone.
@@ -28,13 +33,17 @@
 #include "transport/lane.h"
 #include "transport/path.h"
 #include "transport/uring/ring.h"
+#include "transport/uring/tcp_greet.h"
+#include "transport/uring/tcp_name.h"
+#include "transport/uring/tcp_rails.h"
+#include "transport/uring/tcp_seal.h"
+#include "transport/uring/tcp_socket.h"
+#include "transport/uring/tcp_zerocopy.h"
 
-#define TWI_HELLO_FRAME    (TWI_FRAME_BYTES + TWI_HELLO_BYTES)
 #define TWI_HANDSHAKES_MAX 256u
 #define TWI_LINGER_NS      (1000ull * 1000 * 1000)
-#define TWI_BULK_GRACE_NS  (100ull * 1000 * 1000)
 #define TWI_FLUSH_BYTES    (16u << 10)
-#define TWI_ZC_RECORDS     1024u
+#define TWI_TCP_LINES      (1u + TWI_BULK_MAX)
 
 /* What a completion is of; 4 bits of its user data. */
 enum twi_tcp_event {
@@ -42,27 +51,44 @@ enum twi_tcp_event {
 	TWI_TCP_POLLIN,
 	TWI_TCP_POLLOUT,
 	TWI_TCP_RECV,    /* control: multishot into the ring's buffers */
-	TWI_TCP_RECVMSG, /* bulk: in place */
+	TWI_TCP_RECVMSG, /* bulk: in place; encrypted: into the staging buffer */
 	TWI_TCP_SEND,
 	TWI_TCP_SEND_ZC, /* its slot is a record's, not a stream's */
 };
 
 enum twi_tcp_state {
 	TWI_TCP_CONNECTING, /* our connect is on its way */
-	TWI_TCP_GREETING,   /* the other side's HELLO is awaited */
-	TWI_TCP_PAIRING,    /* control, accepted: greeted, waits for its bulk stream */
+	TWI_TCP_GREETING,   /* proofs and HELLOs are exchanged */
+	TWI_TCP_PAIRING,    /* greeted; the peer's other streams are not yet */
 	TWI_TCP_UP,
 	TWI_TCP_DRAINING, /* shut down for writing; the other side's end is awaited */
+};
+
+/* How a redial was answered, where it was. */
+enum twi_tcp_denial {
+	TWI_TCP_NO_ANSWER,
+	TWI_TCP_NOBODY,  /* ECONNREFUSED: nobody listens there any more */
+	TWI_TCP_UNKNOWN, /* our words were read, and the connection ended */
 };
 
 struct twi_tcp_peer;
 struct twi_tcp_endpoint;
 
-/* Payload on its way by a plain send that would have gone by zero-copy, were it registered. */
-struct twi_tcp_missed {
-	enum twi_reason reason;
-	uint64_t ahead, bytes; /* of the send: what stands before the payload, and the payload */
-	struct twi_site site;
+/*
+ * A socket that listens, and outlives its endpoint while peers of that are there: their broken
+ * lines are resumed through it.
+ */
+struct twi_tcp_listener {
+	struct twi_list link;              /* on lane->listeners */
+	struct twi_tcp_endpoint *endpoint; /* NULL: closed, nobody new comes in */
+	struct twi_tcp_address at;
+	int fd;
+	uint32_t users; /* the endpoint, and peers */
+	uint32_t slot;
+	uint16_t generation;
+	uint32_t accept_rings;
+	uint64_t pause_until_ns; /* 0: it accepts */
+	uint64_t pause_ns;       /* how long the last failure of accept made it pause */
 };
 
 struct twi_tcp_stream {
@@ -71,98 +97,164 @@ struct twi_tcp_stream {
 	uint32_t slot;
 	uint16_t generation;
 	uint8_t state;
-	bool bulk;
+	uint8_t line;          /* 0: control; 1 + channel: bulk */
+	uint8_t rail;          /* ours: which way it was dialed */
+	uint8_t denial;        /* enum twi_tcp_denial */
 	bool ours;             /* we connected it */
+	bool redial;           /* ours, to resume a line */
 	bool tx_busy, rx_busy; /* a request is submitted, its completion not yet reaped */
 	bool tx_blocked;       /* the socket's buffer is full */
+	bool rx_held;          /* the session wants nothing here until control brings more */
 	uint32_t pollin_rings, pollout_rings, recv_rings; /* bit r: armed in ring r */
 	struct twi_tcp_peer *peer;                        /* NULL: accepted, not yet greeted */
-	struct twi_tcp_endpoint *endpoint;                /* that accepted it */
-	uint64_t deadline_ns;
-	uint32_t hello_fill;
-	uint8_t hello[TWI_HELLO_FRAME];
+	struct twi_tcp_listener *listener;                /* that accepted it */
+	struct twi_tcp_greet *greet;                      /* until it is greeted */
+	struct twi_tcp_seal *seal;                        /* NULL: it is not encrypted */
+	uint64_t start_ns, deadline_ns;
 	struct msghdr tx_msg, rx_msg;
 	struct iovec tx_parts[3], rx_parts[2];
 	struct twi_tcp_missed tx_missed;
+	struct twi_tcp_sample sample;
+};
+
+struct twi_tcp_line {
+	struct twi_tcp_stream *stream; /* that carries it; NULL: broken */
+	struct twi_tcp_stream *trial;  /* ours, in its handshake, to resume it */
+	uint64_t broken_ns;            /* since when nothing has come or gone; 0: it is whole */
+	uint64_t redial_ns;            /* when to dial next; UINT64_MAX: not at all */
+	uint64_t backoff_ns;
+	uint32_t attempts;   /* since it broke */
+	uint32_t refusals;   /* in a row */
+	uint64_t refused_ns; /* the first of them */
+	uint8_t rail;        /* the next one */
+	uint64_t breaks, resumes;
+	char error[96];
 };
 
 struct twi_tcp_peer {
 	struct tow_peer base;
-	struct twi_list dirty; /* on lane->dirty */
-	struct twi_list dying; /* on lane->dying: has a deadline */
-	struct twi_tcp_stream *control, *bulk;
+	struct twi_list dirty;    /* on lane->dirty */
+	struct twi_list dying;    /* on lane->dying: closed, has a deadline */
+	struct twi_list troubled; /* on lane->troubled: a line is broken */
+	struct twi_tcp_line lines[TWI_TCP_LINES];
+	unsigned line_count;
 	struct tow_op *dial; /* connect operation */
-	struct twi_tcp_endpoint *endpoint;
-	struct sockaddr_storage remote;
-	socklen_t remote_bytes;
+	struct twi_tcp_listener *listener;
+	struct twi_tcp_address remote; /* connector: dialed; acceptor: where control came from */
+	struct twi_tcp_told told;
+	struct twi_tcp_rails rails;
 	uint64_t session_id, token;
 	uint64_t last_flush_ns;
 	uint64_t deadline_ns; /* on lane->dying */
-	bool session_up;      /* base.session is initialised */
+	uint64_t heard_ns;    /* when something was last known to have come */
+	bool heard;           /* something has come since the last look */
+	bool connector;
+	bool session_up; /* base.session is initialised */
+	bool up;         /* all lines have been greeted once */
 	bool lost;
 	struct twi_route route;
 };
 
 struct twi_tcp_endpoint {
 	struct tow_endpoint base;
-	int fd;
-	int family;
-	uint32_t slot;
-	uint16_t generation;
-	uint32_t accept_rings;
-};
-
-/* A zero-copy send whose notification is still to come: the lease of its memory. */
-struct twi_tcp_zc {
-	struct twi_claim claim;
-	uint64_t sent_ns; /* when the first completion came; 0: not yet */
-	uint64_t bytes;
-	uint64_t peer_id;
-	uint32_t slot; /* of the stream */
-	uint16_t generation;
-	uint8_t ring; /* whose thread alone can fetch the notification */
-	bool used;
-	uint32_t next_free;
+	struct twi_tcp_listener *listener;
 };
 
 struct twi_tcp_slot {
 	uint16_t generation;
 	struct twi_tcp_stream *stream;
-	struct twi_tcp_endpoint *endpoint;
+	struct twi_tcp_listener *listener;
 };
 
 struct twi_tcp_lane {
 	struct twi_lane base;
 	struct twi_list dirty;
 	struct twi_list dying;
-	struct twi_list handshakes;
-	uint32_t handshake_count;
+	struct twi_list troubled;
+	struct twi_list handshakes; /* oldest first */
+	struct twi_list listeners;
 	struct twi_tcp_slot *slots;
-	uint32_t slot_count;
+	uint32_t slot_count, slot_cursor;
+	struct twi_tcp_door door;
+	uint64_t due_ns;    /* when the clock has something for this lane; UINT64_MAX: never */
+	uint64_t beat_ns;   /* when silence is looked at next */
+	uint64_t looked_ns; /* and when it was last */
+	uint32_t turns;
+	bool slept;       /* due_ns was asked for: look at the clock in the next turn */
+	uint32_t refused; /* settings of sockets that the kernel refuses: said once */
+	struct twi_tcp_interfaces have;
+	uint64_t have_ns; /* when they were read */
 	struct twi_tcp_zc zc[TWI_ZC_RECORDS];
 	uint32_t zc_free; /* index + 1 */
 };
 
-/* tcp.c: streams and peers. */
+/* tcp_stream.c: streams, their slots, peers. */
 struct twi_tcp_lane *twi_tcp_lane_of(const struct twi_engine *engine);
+int twi_tcp_take_slot(struct twi_tcp_lane *lane, uint32_t *slot_out);
 int twi_tcp_stream_create(struct twi_tcp_lane *lane, int fd, struct twi_tcp_stream **out);
 void twi_tcp_stream_destroy(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
+void twi_tcp_stream_up(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
+struct twi_tcp_peer *twi_tcp_peer_create(struct twi_tcp_lane *lane, const char *address,
+					 struct twi_tcp_listener *listener);
 void twi_tcp_peer_lost(struct twi_tcp_peer *peer, int status);
 void twi_tcp_peer_free(struct twi_tcp_peer *peer);
 void twi_tcp_mark_dirty(struct twi_tcp_peer *peer);
-struct twi_tcp_peer *twi_tcp_peer_create(struct twi_tcp_lane *lane, const char *address);
-void twi_tcp_socket_setup(int fd);
-void twi_tcp_route_setup(int fd);
 
-/* tcp_dial.c: the handshake. */
+/* The lane looks at the clock at `at_ns`, engine time. */
+static inline void twi_tcp_due(struct twi_tcp_lane *lane, uint64_t at_ns)
+{
+	lane->due_ns = twi_min(lane->due_ns, at_ns);
+}
+
+/* tcp_accept.c: endpoints, listeners, and who may come in. */
+int twi_tcp_endpoint_open(struct twi_lane *base, const char *address, struct tow_endpoint **out);
+void twi_tcp_endpoint_close(struct tow_endpoint *base);
+void twi_tcp_listener_release(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener);
+void twi_tcp_accept_event(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener);
+/* Listeners whose pause is over go on; returns when the next one is. */
+uint64_t twi_tcp_accept_resume(struct twi_tcp_lane *lane, uint64_t now_ns);
+
+/* tcp_dial.c: connecting, for the first time and again. */
 int twi_tcp_dial(struct tow_endpoint *endpoint, const char *address, struct tow_op *op);
 void twi_tcp_dial_abort(struct tow_op *op, int status);
-void twi_tcp_accepted(struct twi_tcp_lane *lane, struct twi_tcp_endpoint *endpoint, int fd);
+void twi_tcp_dial_failed(struct twi_tcp_peer *peer, int status);
+int twi_tcp_dial_lines(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer);
+int twi_tcp_dial_again(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
+		       enum twi_tcp_denial *denial_out);
+/* TOW_OK: another way is tried instead of the one that failed, and the stream is gone. */
+int twi_tcp_dial_elsewhere(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
+int twi_tcp_connect_error(const struct twi_tcp_peer *peer, int err);
+void twi_tcp_refresh_interfaces(struct twi_tcp_lane *lane);
+
+/* Random, never 0. */
+uint64_t twi_tcp_random_id(void);
+
+/* tcp_hello.c: what a stream that is not up yet has to read and say. */
 void twi_tcp_handshake_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
-void twi_tcp_handshake_expire(struct twi_tcp_lane *lane, uint64_t now_ns);
-int twi_tcp_resolve(const char *address, bool passive, struct sockaddr_storage *out,
-		    socklen_t *bytes_out);
-void twi_tcp_format(const struct sockaddr_storage *address, char out[TOW_ADDRESS_MAX]);
+void twi_tcp_handshake_failed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int status);
+/* Ends what takes too long; returns when the next one does. */
+uint64_t twi_tcp_handshake_expire(struct twi_tcp_lane *lane, uint64_t now_ns);
+
+/*
+ * tcp_break.c: lines that broke, and silence. broken: the stream has ended, the thread's error says
+ * why, and since_ns (0: now) is when it was last alive; the peer may be lost, and freed, by it.
+ * superseded: the other side has a new stream for the line; the peer stays. mended: the line has a
+ * stream again. attempt_failed: a redial came to nothing, the thread's error says why; false: the
+ * peer is lost, and may be freed.
+ */
+void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
+			 uint64_t since_ns);
+void twi_tcp_line_superseded(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line);
+void twi_tcp_line_mended(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line);
+bool twi_tcp_attempt_failed(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
+			    enum twi_tcp_denial denial);
+/* A peer is up: silence is looked for from now on. */
+void twi_tcp_beat_start(struct twi_tcp_lane *lane);
+/* Does all that is due by the clock. */
+void twi_tcp_clock(struct twi_tcp_lane *lane, uint64_t now_ns);
+
+/* tcp_describe.c */
+void twi_tcp_peer_describe(struct tow_peer *base, struct twi_emit *emit);
 
 /* [event: 4][ring: 5][generation: 16][slot: 31] */
 static inline uint64_t twi_tcp_tag(const struct twi_ring *ring, enum twi_tcp_event event,
@@ -180,28 +272,11 @@ static inline struct io_uring_sqe *twi_tcp_request(struct twi_tcp_lane *lane)
 	return ring != NULL ? twi_ring_sqe(ring) : NULL;
 }
 
-/*
- * tcp_zerocopy.c. wants: whether the payload of `out` goes by zero-copy send, in one piece of a
- * registered buffer, whose slot is written and at whose end it is cut; where it would if it were
- * registered, that is noted in the stream. missed: `bytes` of the noted send are out, and the
- * kernel's copy is counted with its reason. go: sends parts[0] by zero-copy; false when it cannot
- * be done now.
- */
-bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
-			    struct twi_bulk_out *out, int *slot_out);
-void twi_tcp_zerocopy_missed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
-			     uint64_t bytes);
-bool twi_tcp_zerocopy_go(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
-			 const struct twi_bulk_out *out, int slot);
-void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, uint32_t flags);
-/* The ring is given up: its notifications will never be seen. */
-void twi_tcp_zerocopy_ring_gone(struct twi_tcp_lane *lane, unsigned ring);
-
 /* tcp_io.c: moving bytes. */
 void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res);
 void twi_tcp_poll_in(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
 void twi_tcp_poll_out(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
-void twi_tcp_accept_arm(struct twi_tcp_lane *lane, struct twi_tcp_endpoint *endpoint);
+void twi_tcp_accept_arm(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener);
 void twi_tcp_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
 void twi_tcp_flush_peer(struct twi_tcp_peer *peer);
 void twi_tcp_pump(struct twi_tcp_peer *peer);

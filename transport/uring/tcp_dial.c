@@ -1,22 +1,13 @@
 /*
- * tcp_dial.c - names, and the handshake by which two TCP connections become a peer.
+ * tcp_dial.c - connecting: a peer's first lines, and new streams for lines that broke.
  *
- *	connector                         acceptor
- *	connect, HELLO(control, S) ---->  checks, makes the peer, token T
- *	               <---- HELLO(control, S, T)
- *	connect, HELLO(bulk, S, T) ---->  finds the peer by (S, T)
- *	               <---- HELLO(bulk, S, T): both are up
- *
- * A HELLO is 96 bytes each way on a fresh socket, so it is written at once or the stream fails.
- *What a stranger can hold here: TWI_HANDSHAKES_MAX streams for connect_timeout_ns.
+ * The first stream goes the way that the user named (rail 0). What the other side then tells of its
+ * addresses gives further rails (tcp_rails.h): bulk streams are spread over them, and a redial
+ * takes the next one each time.
  */
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netdb.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <netinet/in.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "diag/counter.h"
@@ -25,118 +16,9 @@
 #include "transport/op.h"
 #include "transport/uring/tcp.h"
 
-static int bad_address(const char *address, const char *why)
-{
-	return twi_error(TOW_EINVAL,
-			 "address tcp://%s: %s; it is tcp://HOST:PORT or tcp://[IPV6]:PORT",
-			 address, why);
-}
-
-/* Splits "HOST:PORT" or "[HOST]:PORT". */
-static int split(const char *address, char host[TOW_ADDRESS_MAX], const char **port_out)
-{
-	const char *colon = strrchr(address, ':'), *start = address, *end = colon;
-	char *rest;
-	unsigned long port;
-
-	if (strlen(address) >= TOW_ADDRESS_MAX)
-		return bad_address("(too long)", "over 127 bytes");
-	if (colon == NULL)
-		return bad_address(address, "there is no port");
-	if (address[0] == '[') {
-		if (colon == address || colon[-1] != ']')
-			return bad_address(address, "the bracket is not closed");
-		start++;
-		end--;
-	}
-	if (end <= start)
-		return bad_address(address, "there is no host");
-	errno = 0;
-	port = strtoul(colon + 1, &rest, 10);
-	if (colon[1] < '0' || colon[1] > '9' || *rest != '\0' || port > 65535 || errno != 0)
-		return bad_address(address, "the port is not a number from 0 to 65535");
-	snprintf(host, TOW_ADDRESS_MAX, "%.*s", (int)(end - start), start);
-	*port_out = colon + 1;
-	return TOW_OK;
-}
-
-int twi_tcp_resolve(const char *address, bool passive, struct sockaddr_storage *out,
-		    socklen_t *bytes_out)
-{
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
-	struct addrinfo *found = NULL;
-	char host[TOW_ADDRESS_MAX];
-	const char *port = NULL;
-	int status = split(address, host, &port), err;
-
-	if (status < 0)
-		return status;
-	if (passive)
-		hints.ai_flags |= AI_PASSIVE;
-	err = getaddrinfo(host, port, &hints, &found);
-	if (err != 0)
-		return twi_error(err == EAI_MEMORY   ? TOW_ENOMEM
-				 : err == EAI_SYSTEM ? TOW_ESYSTEM
-						     : TOW_EINVAL,
-				 "address tcp://%s: %s", address, gai_strerror(err));
-	*bytes_out = found->ai_addrlen;
-	*out = (struct sockaddr_storage){ 0 };
-	memcpy(out, found->ai_addr, found->ai_addrlen);
-	freeaddrinfo(found);
-	return TOW_OK;
-}
-
-void twi_tcp_format(const struct sockaddr_storage *address, char out[TOW_ADDRESS_MAX])
-{
-	char host[INET6_ADDRSTRLEN] = "?";
-
-	if (address->ss_family == AF_INET6) {
-		const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)address;
-
-		inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
-		snprintf(out, TOW_ADDRESS_MAX, "tcp://[%s]:%u", host, ntohs(in6->sin6_port));
-	} else {
-		const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
-
-		inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
-		snprintf(out, TOW_ADDRESS_MAX, "tcp://%s:%u", host, ntohs(in->sin_port));
-	}
-}
-
-static uint64_t random_id(void)
-{
-	uint64_t id = 0;
-
-	while (id == 0) {
-		if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
-			id = twi_now_ns();
-	}
-	return id;
-}
-
-/* Writes our HELLO. False when the socket does not take it whole. */
-static bool greet(struct twi_tcp_stream *stream)
-{
-	struct twi_tcp_peer *peer = stream->peer;
-	const struct tow_options *knobs = &peer->base.engine->knobs;
-	struct twi_frame frame = { .type = TWI_FRAME_HELLO, .payload_bytes = TWI_HELLO_BYTES };
-	struct twi_hello hello = {
-		.kind = stream->bulk ? TWI_STREAM_BULK : TWI_STREAM_CONTROL,
-		.session = peer->session_id,
-		.token = peer->token,
-	};
-	uint8_t bytes[TWI_HELLO_FRAME];
-
-	if (!stream->bulk) {
-		hello.bulk_count = 1;
-		hello.eager_max_bytes = (uint32_t)knobs->eager_max_bytes;
-		hello.credit_bytes = (uint64_t)knobs->credit_bytes;
-	}
-	twi_frame_put(bytes, &frame);
-	twi_hello_put(bytes + TWI_FRAME_BYTES, &hello);
-	return send(stream->fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL) ==
-	       (ssize_t)sizeof(bytes);
-}
+#define INTERFACES_NS  (1000ull * 1000 * 1000) /* what the host has is not read more often */
+#define ATTEMPT_MIN_NS (100ull * 1000 * 1000)
+#define ATTEMPT_MAX_NS (2000ull * 1000 * 1000)
 
 /* The status of a connect that failed with this errno. */
 static int connect_status(int err)
@@ -153,86 +35,106 @@ static int connect_status(int err)
 	}
 }
 
-/* The handshake of a peer that we connect has failed. */
-static void dial_failed(struct twi_tcp_peer *peer, int status)
+int twi_tcp_connect_error(const struct twi_tcp_peer *peer, int err)
 {
-	struct tow_op *op = peer->dial;
-
-	peer->dial = NULL;
-	if (op != NULL) {
-		op->lane_state = NULL;
-		twi_op_complete(op, status, 0);
-	}
-	twi_tcp_peer_free(peer);
+	return twi_error_errno(connect_status(err), err, "connect to %s", peer->base.address);
 }
 
-/* Ends a stream that is still in its handshake, and what hangs on it. */
-static void handshake_failed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int status)
+void twi_tcp_refresh_interfaces(struct twi_tcp_lane *lane)
 {
-	struct twi_engine *engine = lane->base.engine;
-	struct twi_tcp_peer *peer = stream->peer;
+	uint64_t now = twi_engine_now(lane->base.engine);
 
-	twi_count(engine->diag, TWI_C_handshakes_refused, 1);
-	if (peer == NULL) {
-		twi_tcp_stream_destroy(lane, stream);
-	} else if (peer->dial != NULL) {
-		dial_failed(peer, status);
-	} else {
-		twi_tcp_peer_free(peer); /* accepted, never shown to the user */
-	}
+	if (lane->have_ns != 0 && now - lane->have_ns < INTERFACES_NS)
+		return;
+	twi_tcp_interfaces_read(lane->base.engine->knobs.interfaces, &lane->have);
+	lane->have_ns = now;
 }
 
-static int connect_stream(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, bool bulk)
+static int open_socket(struct twi_tcp_lane *lane, const struct twi_tcp_rail *rail, int *fd_out)
 {
-	struct twi_tcp_stream *stream;
-	int fd, err, status;
+	int fd = socket(rail->remote.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int one = 1;
 
-	fd = socket(peer->remote.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "socket");
-	twi_tcp_socket_setup(fd);
-	err = connect(fd, (struct sockaddr *)(void *)&peer->remote, peer->remote_bytes) == 0
-		      ? 0
-		      : errno;
+	twi_tcp_socket_setup(lane->base.engine, &lane->refused, fd);
+	if (rail->local.bytes != 0) {
+		/* The port is chosen at connect, when the whole four is known to be free. */
+		setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
+		if (bind(fd, &rail->local.any, rail->local.bytes) != 0) {
+			int err = errno;
+
+			close(fd);
+			return twi_error_errno(TOW_ESYSTEM, err, "bind to interface %s",
+					       rail->name);
+		}
+	}
+	*fd_out = fd;
+	return TOW_OK;
+}
+
+/* Begins to connect a stream for a line. On failure *denial_out says whether nobody listens. */
+static int connect_stream(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
+			  unsigned rail, bool redial, enum twi_tcp_denial *denial_out)
+{
+	const struct twi_tcp_rail *way = &peer->rails.rows[rail];
+	struct twi_tcp_stream *stream;
+	int fd = -1, err, status = open_socket(lane, way, &fd);
+
+	if (status < 0)
+		return status;
+	err = connect(fd, &way->remote.any, way->remote.bytes) == 0 ? 0 : errno;
 	if (err != 0 && err != EINPROGRESS) {
 		close(fd);
-		return twi_error_errno(connect_status(err), err, "connect to %s",
-				       peer->base.address);
+		*denial_out = err == ECONNREFUSED ? TWI_TCP_NOBODY : TWI_TCP_NO_ANSWER;
+		return twi_tcp_connect_error(peer, err);
 	}
 	status = twi_tcp_stream_create(lane, fd, &stream);
 	if (status < 0)
 		return status;
 	stream->peer = peer;
-	stream->bulk = bulk;
+	stream->line = (uint8_t)line;
+	stream->rail = (uint8_t)rail;
 	stream->ours = true;
+	stream->redial = redial;
 	stream->state = TWI_TCP_CONNECTING;
-	if (bulk)
-		peer->bulk = stream;
+	if (redial)
+		peer->lines[line].trial = stream;
 	else
-		peer->control = stream;
+		peer->lines[line].stream = stream;
 	twi_tcp_arm(lane, stream);
 	return TOW_OK;
 }
 
+static void choose_rails(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
+			 const struct twi_tcp_address *dialed)
+{
+	twi_tcp_refresh_interfaces(lane);
+	twi_tcp_rails_choose(lane->base.engine->knobs.interfaces, &lane->have, dialed, &peer->told,
+			     &peer->rails);
+}
+
 int twi_tcp_dial(struct tow_endpoint *base, const char *address, struct tow_op *op)
 {
+	struct twi_tcp_endpoint *endpoint = (struct twi_tcp_endpoint *)(void *)base;
 	struct twi_tcp_lane *lane = twi_tcp_lane_of(base->engine);
+	enum twi_tcp_denial denial;
+	struct twi_tcp_address remote;
 	struct twi_tcp_peer *peer;
-	struct sockaddr_storage remote;
 	char text[TOW_ADDRESS_MAX];
-	socklen_t bytes;
-	int status = twi_tcp_resolve(address, false, &remote, &bytes);
+	int status = twi_tcp_parse(address, &remote);
 
 	if (status < 0)
 		return status;
 	twi_tcp_format(&remote, text);
-	peer = twi_tcp_peer_create(lane, text);
+	peer = twi_tcp_peer_create(lane, text, endpoint->listener);
 	if (peer == NULL)
-		return twi_error(TOW_ENOMEM, "no memory for a peer");
+		return TOW_ENOMEM;
+	peer->connector = true;
 	peer->remote = remote;
-	peer->remote_bytes = bytes;
-	peer->session_id = random_id();
-	status = connect_stream(lane, peer, false);
+	peer->session_id = twi_tcp_random_id();
+	choose_rails(lane, peer, &remote);
+	status = connect_stream(lane, peer, 0, 0, false, &denial);
 	if (status == TOW_EREFUSED || status == TOW_EPEER || status == TOW_EDEADLINE) {
 		/* The answer was there at once: it is the operation's, not the call's. */
 		twi_tcp_peer_free(peer);
@@ -248,237 +150,90 @@ int twi_tcp_dial(struct tow_endpoint *base, const char *address, struct tow_op *
 	return TOW_OK;
 }
 
+/* Control is greeted: the bulk streams follow, over all rails in turn. */
+int twi_tcp_dial_lines(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
+{
+	enum twi_tcp_denial denial;
+
+	choose_rails(lane, peer, &peer->remote);
+	for (unsigned line = 1; line < peer->line_count; line++) {
+		unsigned rail = (line - 1) % peer->rails.count;
+		int status = connect_stream(lane, peer, line, rail, false, &denial);
+
+		if (status < 0 && rail > 0)
+			status = connect_stream(lane, peer, line, 0, false, &denial);
+		if (status < 0)
+			return status;
+	}
+	return TOW_OK;
+}
+
+/* A first bulk stream failed on a further rail: the way that the user named is still there. */
+int twi_tcp_dial_elsewhere(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+{
+	struct twi_tcp_peer *peer = stream->peer;
+	unsigned line = stream->line, rail = stream->rail;
+	enum twi_tcp_denial denial;
+	int status;
+
+	if (!stream->ours || stream->redial || line == 0 || rail == 0)
+		return TOW_EPEER;
+	twi_log(lane->base.engine->diag, 2, "peer %s: no bulk stream by interface %s: %s",
+		peer->base.address, peer->rails.rows[rail].name, tow_error_message());
+	status = connect_stream(lane, peer, line, 0, false, &denial);
+	if (status == TOW_OK)
+		twi_tcp_stream_destroy(lane, stream);
+	return status;
+}
+
+void twi_tcp_dial_failed(struct twi_tcp_peer *peer, int status)
+{
+	struct tow_op *op = peer->dial;
+
+	peer->dial = NULL;
+	if (op != NULL) {
+		op->lane_state = NULL;
+		twi_op_complete(op, status, 0);
+	}
+	twi_tcp_peer_free(peer);
+}
+
 void twi_tcp_dial_abort(struct tow_op *op, int status)
 {
 	struct twi_tcp_peer *peer = op->lane_state;
 
 	if (peer != NULL)
-		dial_failed(peer, status);
+		twi_tcp_dial_failed(peer, status);
 	else
 		twi_op_complete(op, status, 0);
 }
 
-void twi_tcp_accepted(struct twi_tcp_lane *lane, struct twi_tcp_endpoint *endpoint, int fd)
+/* What to dial to reach the peer again: the acceptor knows only what it was told. */
+static const struct twi_tcp_address *dialed(const struct twi_tcp_peer *peer)
 {
-	struct twi_tcp_stream *stream;
-
-	if (lane->handshake_count >= TWI_HANDSHAKES_MAX ||
-	    twi_tcp_stream_create(lane, fd, &stream) < 0) {
-		twi_count(lane->base.engine->diag, TWI_C_handshakes_refused, 1);
-		if (lane->handshake_count >= TWI_HANDSHAKES_MAX)
-			close(fd);
-		return;
-	}
-	twi_tcp_socket_setup(fd);
-	twi_tcp_route_setup(fd);
-	stream->endpoint = endpoint;
-	stream->state = TWI_TCP_GREETING;
-	twi_tcp_arm(lane, stream);
+	if (peer->connector)
+		return &peer->remote;
+	return peer->told.count > 0 ? &peer->told.rows[0] : NULL;
 }
 
-static int start_session(struct twi_tcp_peer *peer, const struct twi_hello *hello, bool connector)
+int twi_tcp_dial_again(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
+		       enum twi_tcp_denial *denial_out)
 {
-	const struct tow_options *knobs = &peer->base.engine->knobs;
-	struct twi_session_config config = {
-		.lane = TWI_LANE_TCP,
-		.connector = connector,
-		.local_credit_bytes = (uint64_t)knobs->credit_bytes,
-		.remote_credit_bytes = hello->credit_bytes,
-		.eager_max_bytes =
-			twi_min((uint32_t)knobs->eager_max_bytes, hello->eager_max_bytes),
-	};
-	int status = twi_session_init(&peer->base.session, peer->base.engine, &peer->base, &config);
-
-	peer->session_up = status == TOW_OK;
-	return status;
-}
-
-static void stream_up(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
-{
-	twi_list_remove(&stream->link);
-	twi_list_init(&stream->link);
-	lane->handshake_count--;
-	stream->state = TWI_TCP_UP;
-	twi_tcp_arm(lane, stream);
-}
-
-/* Both streams are greeted: the peer is the user's. */
-static void peer_up(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
-{
-	struct tow_op *op = peer->dial;
-
-	stream_up(lane, peer->control);
-	stream_up(lane, peer->bulk);
-	twi_count(lane->base.engine->diag, TWI_C_peers_connected, 1);
-	twi_log(lane->base.engine->diag, 3, "peer %s is up", peer->base.address);
-	if (op != NULL) {
-		peer->dial = NULL;
-		op->lane_state = NULL;
-		op->peer = &peer->base;
-		peer->base.shown = true;
-		twi_op_complete(op, TOW_OK, 0);
-		return;
-	}
-	twi_endpoint_ready(&peer->endpoint->base, &peer->base);
-}
-
-/* A control HELLO came in on an accepted stream: this is a new peer. */
-static int welcome_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
-			   const struct twi_hello *hello)
-{
-	struct twi_tcp_peer *peer;
-	char text[TOW_ADDRESS_MAX];
-	struct sockaddr_storage remote = { 0 };
-	socklen_t bytes = sizeof(remote);
-
-	if (getpeername(stream->fd, (struct sockaddr *)(void *)&remote, &bytes) != 0)
-		return twi_error_errno(TOW_EPEER, errno, "getpeername");
-	twi_tcp_format(&remote, text);
-	peer = twi_tcp_peer_create(lane, text);
-	if (peer == NULL)
-		return TOW_ENOMEM;
-	peer->session_id = hello->session;
-	peer->token = random_id();
-	peer->endpoint = stream->endpoint;
-	peer->control = stream;
-	stream->peer = peer;
-	stream->state = TWI_TCP_PAIRING;
-	if (start_session(peer, hello, false) < 0 || !greet(stream))
-		return TOW_EPEER;
-	return TOW_OK;
-}
-
-/* A bulk HELLO came in: its token says which peer it belongs to. */
-static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
-			const struct twi_hello *hello)
-{
-	struct twi_list *pos, *next;
-
-	twi_list_for_each_safe (pos, next, &lane->handshakes) {
-		struct twi_tcp_stream *control = twi_container_of(pos, struct twi_tcp_stream, link);
-		struct twi_tcp_peer *peer = control->peer;
-
-		if (control->ours || control->state != TWI_TCP_PAIRING ||
-		    peer->session_id != hello->session || peer->token != hello->token)
-			continue;
-		stream->peer = peer;
-		stream->bulk = true;
-		peer->bulk = stream;
-		if (!greet(stream))
-			return TOW_EPEER;
-		peer_up(lane, peer);
-		return TOW_OK;
-	}
-	return twi_error(TOW_EPROTOCOL, "a bulk stream names no peer that waits for one");
-}
-
-/* The answer to our HELLO. */
-static int answered(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
-		    const struct twi_hello *hello)
-{
-	struct twi_tcp_peer *peer = stream->peer;
+	const struct twi_tcp_address *to = dialed(peer);
+	struct twi_tcp_line *at = &peer->lines[line];
+	uint64_t limit_ns = (uint64_t)lane->base.engine->knobs.peer_timeout_ns / 4;
 	int status;
 
-	if (hello->session != peer->session_id || (stream->bulk && hello->token != peer->token))
-		return twi_error(TOW_EPROTOCOL, "peer %s answered for another session",
+	*denial_out = TWI_TCP_NO_ANSWER;
+	if (to == NULL)
+		return twi_error(TOW_EPEER, "peer %s has told no address that could be dialed",
 				 peer->base.address);
-	if (stream->bulk) {
-		peer_up(lane, peer);
-		return TOW_OK;
+	choose_rails(lane, peer, to);
+	status = connect_stream(lane, peer, line, at->rail++ % peer->rails.count, true, denial_out);
+	if (status == TOW_OK) {
+		limit_ns = twi_min(twi_max(limit_ns, ATTEMPT_MIN_NS), ATTEMPT_MAX_NS);
+		at->trial->deadline_ns = at->trial->start_ns + limit_ns;
+		twi_tcp_due(lane, at->trial->deadline_ns);
 	}
-	peer->token = hello->token;
-	status = start_session(peer, hello, true);
-	if (status < 0)
-		return status;
-	stream->state = TWI_TCP_PAIRING;
-	return connect_stream(lane, peer, true);
-}
-
-static int take_hello(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
-{
-	const struct twi_frame_limits limits = { .control = !stream->bulk };
-	enum twi_frame_fault fault = TWI_FAULT_NONE;
-	struct twi_frame frame;
-	struct twi_hello hello;
-	bool bulk;
-
-	if (twi_frame_get(stream->hello, &limits, &frame, &fault) != TOW_OK ||
-	    twi_hello_get(stream->hello + TWI_FRAME_BYTES, stream->ours, &hello, &fault) !=
-		    TOW_OK) {
-		twi_log(lane->base.engine->diag, 2, "a handshake was refused: %s",
-			twi_frame_fault_text(fault));
-		return twi_error(TOW_EPROTOCOL, "handshake: %s", twi_frame_fault_text(fault));
-	}
-	bulk = hello.kind == TWI_STREAM_BULK;
-	if (stream->ours)
-		return bulk == stream->bulk ? answered(lane, stream, &hello) : TOW_EPROTOCOL;
-	return bulk ? welcome_bulk(lane, stream, &hello) : welcome_control(lane, stream, &hello);
-}
-
-static void read_hello(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
-{
-	ssize_t n = recv(stream->fd, stream->hello + stream->hello_fill,
-			 TWI_HELLO_FRAME - stream->hello_fill, MSG_DONTWAIT);
-	int status;
-
-	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-		twi_tcp_poll_in(lane, stream);
-		return;
-	}
-	if (n <= 0) {
-		twi_error(TOW_EREFUSED, "the other side ended the handshake");
-		handshake_failed(lane, stream, TOW_EREFUSED);
-		return;
-	}
-	stream->hello_fill += (uint32_t)n;
-	if (stream->hello_fill < TWI_HELLO_FRAME) {
-		twi_tcp_poll_in(lane, stream);
-		return;
-	}
-	status = take_hello(lane, stream);
-	if (status < 0)
-		handshake_failed(lane, stream, status);
-}
-
-void twi_tcp_handshake_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
-{
-	int err = 0;
-	socklen_t bytes = sizeof(err);
-
-	if (stream->state == TWI_TCP_GREETING) {
-		read_hello(lane, stream);
-		return;
-	}
-	if (stream->state != TWI_TCP_CONNECTING)
-		return; /* PAIRING: nothing may come before the peer is up; the bulk stream decides
-			 */
-	getsockopt(stream->fd, SOL_SOCKET, SO_ERROR, &err, &bytes);
-	if (err != 0) {
-		twi_error_errno(connect_status(err), err, "connect to %s",
-				stream->peer->base.address);
-		handshake_failed(lane, stream, connect_status(err));
-		return;
-	}
-	twi_tcp_route_setup(stream->fd);
-	if (!greet(stream)) {
-		handshake_failed(lane, stream, TOW_EPEER);
-		return;
-	}
-	stream->state = TWI_TCP_GREETING;
-	twi_tcp_arm(lane, stream);
-}
-
-void twi_tcp_handshake_expire(struct twi_tcp_lane *lane, uint64_t now_ns)
-{
-	struct twi_list *pos, *next;
-
-	twi_list_for_each_safe (pos, next, &lane->handshakes) {
-		struct twi_tcp_stream *stream = twi_container_of(pos, struct twi_tcp_stream, link);
-
-		if (stream->deadline_ns > now_ns)
-			continue;
-		twi_error(TOW_EDEADLINE, "a handshake took longer than connect_timeout_ns");
-		handshake_failed(lane, stream, TOW_EDEADLINE);
-		next = lane->handshakes.next; /* it may have taken its sibling along */
-	}
+	return status;
 }

@@ -66,24 +66,24 @@ void twi_tcp_poll_out(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	poll_arm(lane, stream, &stream->pollout_rings, POLLOUT, TWI_TCP_POLLOUT);
 }
 
-void twi_tcp_accept_arm(struct twi_tcp_lane *lane, struct twi_tcp_endpoint *endpoint)
+void twi_tcp_accept_arm(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener)
 {
 	struct twi_engine *engine = lane->base.engine;
 	struct io_uring_sqe *sqe;
 	uint32_t bit;
 
-	if (!may_arm(engine))
+	if (listener->pause_until_ns != 0 || !may_arm(engine))
 		return;
 	bit = 1u << engine->ring->index;
-	if ((endpoint->accept_rings & bit) != 0)
+	if ((listener->accept_rings & bit) != 0)
 		return;
 	sqe = twi_tcp_request(lane);
 	if (sqe == NULL)
 		return;
-	io_uring_prep_poll_add(sqe, endpoint->fd, POLLIN);
+	io_uring_prep_poll_add(sqe, listener->fd, POLLIN);
 	sqe->user_data =
-		twi_tcp_tag(engine->ring, TWI_TCP_ACCEPT, endpoint->generation, endpoint->slot);
-	endpoint->accept_rings |= bit;
+		twi_tcp_tag(engine->ring, TWI_TCP_ACCEPT, listener->generation, listener->slot);
+	listener->accept_rings |= bit;
 }
 
 static void recv_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
@@ -116,9 +116,9 @@ void twi_tcp_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 		return;
 	case TWI_TCP_UP:
 	case TWI_TCP_DRAINING:
-		if (!stream->bulk && stream->state == TWI_TCP_UP)
+		if (stream->line == 0 && stream->state == TWI_TCP_UP && stream->seal == NULL)
 			recv_arm(lane, stream);
-		else if (!stream->rx_busy)
+		else if (!stream->rx_busy && !stream->rx_held)
 			twi_tcp_poll_in(lane, stream);
 		if (stream->tx_blocked)
 			twi_tcp_poll_out(lane, stream);
@@ -128,42 +128,61 @@ void twi_tcp_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	}
 }
 
-static void send_control(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
+static bool may_send(const struct twi_tcp_stream *stream)
 {
-	struct twi_tcp_stream *stream = peer->control;
-	struct io_uring_sqe *sqe;
-	struct iovec out;
+	return stream != NULL && stream->state == TWI_TCP_UP && !stream->tx_busy &&
+	       !stream->tx_blocked;
+}
 
-	if (stream == NULL || stream->state != TWI_TCP_UP || stream->tx_busy ||
-	    stream->tx_blocked || !twi_session_control_out(&peer->base.session, &out))
-		return;
-	sqe = twi_tcp_request(lane);
+/* One piece of memory: the control buffer, or what has been sealed. */
+static void send_piece(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, struct iovec out)
+{
+	struct io_uring_sqe *sqe = twi_tcp_request(lane);
+
 	if (sqe == NULL) {
-		twi_tcp_mark_dirty(peer);
+		twi_tcp_mark_dirty(stream->peer);
 		return;
 	}
 	io_uring_prep_send(sqe, stream->fd, out.iov_base, out.iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
 	stamp(lane, sqe, TWI_TCP_SEND, stream);
 	stream->tx_parts[0] = out;
 	stream->tx_busy = true;
-	twi_count(lane->base.engine->diag, TWI_C_control_batches_sent, 1);
 }
 
-static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
+static void send_control(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
+{
+	struct twi_tcp_stream *stream = peer->lines[0].stream;
+	struct iovec out;
+
+	if (!may_send(stream))
+		return;
+	if (twi_unlikely(stream->seal != NULL)
+		    ? !twi_tcp_seal_out(lane, stream, &out)
+		    : !twi_session_control_out(&peer->base.session, &out))
+		return;
+	twi_count(lane->base.engine->diag, TWI_C_control_batches_sent, 1);
+	send_piece(lane, stream, out);
+}
+
+static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_engine *engine = lane->base.engine;
-	struct twi_tcp_stream *stream = peer->bulk;
 	struct twi_bulk_out out;
 	struct io_uring_sqe *sqe;
 	int flags = MSG_DONTWAIT | MSG_NOSIGNAL, slot;
 
-	if (stream == NULL || stream->state != TWI_TCP_UP || stream->tx_busy ||
-	    stream->tx_blocked ||
-	    !twi_session_bulk_out(&peer->base.session, 0, (uint64_t)engine->knobs.bulk_chunk_bytes,
-				  &out))
+	if (twi_unlikely(stream->seal != NULL)) {
+		struct iovec sealed;
+
+		if (twi_tcp_seal_out(lane, stream, &sealed))
+			send_piece(lane, stream, sealed);
 		return;
-	if (twi_tcp_zerocopy_wants(lane, peer, &out, &slot)) {
-		if (out.payload_part == 0 && twi_tcp_zerocopy_go(lane, peer, &out, slot))
+	}
+	if (!twi_session_bulk_out(&stream->peer->base.session, stream->line - 1u,
+				  (uint64_t)engine->knobs.bulk_chunk_bytes, &out))
+		return;
+	if (twi_tcp_zerocopy_wants(lane, stream, &out, &slot)) {
+		if (out.payload_part == 0 && twi_tcp_zerocopy_go(lane, stream, &out, slot))
 			return;
 		/* What is zero-copy is payload alone: the header goes ahead, with a plain send. */
 		if (out.payload_part > 0) {
@@ -173,7 +192,7 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	}
 	sqe = twi_tcp_request(lane);
 	if (sqe == NULL) {
-		twi_tcp_mark_dirty(peer);
+		twi_tcp_mark_dirty(stream->peer);
 		return;
 	}
 	for (int i = 0; i < out.count; i++)
@@ -185,14 +204,32 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	stream->tx_busy = true;
 }
 
-static void recv_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
+/*
+ * Where the next bytes of a bulk stream, or of an encrypted one, go. 0: nowhere before the control
+ * stream has brought more.
+ */
+static int place_of(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+{
+	struct twi_session *session = &stream->peer->base.session;
+
+	if (twi_unlikely(stream->seal != NULL))
+		return twi_tcp_seal_room(stream, &stream->rx_parts[0]) ? 1 : 0;
+	return twi_session_bulk_want(session, stream->line - 1u,
+				     (uint64_t)lane->base.engine->knobs.bulk_chunk_bytes,
+				     stream->rx_parts);
+}
+
+static void recv_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_engine *engine = lane->base.engine;
-	struct twi_tcp_stream *stream = peer->bulk;
 	struct io_uring_sqe *sqe;
 	int count;
 
-	if (stream == NULL || stream->state != TWI_TCP_UP || stream->rx_busy)
+	if (stream->state != TWI_TCP_UP || stream->rx_busy)
+		return;
+	count = place_of(lane, stream);
+	stream->rx_held = count == 0;
+	if (count == 0)
 		return;
 	sqe = twi_tcp_request(lane);
 	if (sqe == NULL) {
@@ -200,8 +237,6 @@ static void recv_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 		engine->armed_ring = NULL; /* the next driver polls for it */
 		return;
 	}
-	count = twi_session_bulk_want(&peer->base.session, 0,
-				      (uint64_t)engine->knobs.bulk_chunk_bytes, stream->rx_parts);
 	stream->rx_msg =
 		(struct msghdr){ .msg_iov = stream->rx_parts, .msg_iovlen = (size_t)count };
 	io_uring_prep_recvmsg(sqe, stream->fd, &stream->rx_msg, MSG_DONTWAIT);
@@ -209,15 +244,37 @@ static void recv_bulk(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	stream->rx_busy = true;
 }
 
+/* Control has brought something: perhaps what held streams have waited for. False: lost. */
+static bool release_held(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
+{
+	for (unsigned line = 1; line < peer->line_count; line++) {
+		struct twi_tcp_stream *stream = peer->lines[line].stream;
+
+		if (twi_likely(stream == NULL || !stream->rx_held))
+			continue;
+		if (stream->seal != NULL) {
+			int status = twi_tcp_seal_in(lane, stream, 0);
+
+			if (status < 0) {
+				twi_tcp_peer_lost(peer, status);
+				return false;
+			}
+		}
+		recv_bulk(lane, stream);
+	}
+	return true;
+}
+
 /* Sends what is in the control buffer, with an acknowledgement if one is owed. */
 void twi_tcp_flush_peer(struct twi_tcp_peer *peer)
 {
 	struct twi_tcp_lane *lane = twi_tcp_lane_of(peer->base.engine);
+	struct twi_tcp_stream *stream = peer->lines[0].stream;
 	struct iovec out;
 
 	if (peer->lost)
 		return;
-	if (peer->control != NULL && !peer->control->tx_busy)
+	if (stream != NULL && !stream->tx_busy)
 		twi_session_ack(&peer->base.session);
 	if (!twi_session_control_out(&peer->base.session, &out))
 		peer->base.session.urgent = false;
@@ -228,14 +285,22 @@ void twi_tcp_flush_peer(struct twi_tcp_peer *peer)
 void twi_tcp_pump(struct twi_tcp_peer *peer)
 {
 	struct twi_tcp_lane *lane = twi_tcp_lane_of(peer->base.engine);
+	struct twi_tcp_stream *control = peer->lines[0].stream;
 	struct iovec out;
 
 	if (peer->lost)
 		return;
-	if (peer->base.session.urgent || twi_session_control_out(&peer->base.session, &out))
+	if (peer->base.session.urgent || twi_session_control_out(&peer->base.session, &out) ||
+	    (control != NULL && control->seal != NULL))
 		twi_tcp_flush_peer(peer);
-	if (!peer->base.closed)
-		send_bulk(lane, peer);
+	if (peer->base.closed)
+		return;
+	for (unsigned line = 1; line < peer->line_count; line++) {
+		struct twi_tcp_stream *stream = peer->lines[line].stream;
+
+		if (may_send(stream))
+			send_bulk(lane, stream);
+	}
 }
 
 static bool would_block(int res)
@@ -243,26 +308,30 @@ static bool would_block(int res)
 	return res == -EAGAIN || res == -EWOULDBLOCK || res == -EINTR;
 }
 
-/* The stream has ended or failed. Control decides; bulk waits a little for what control still has.
+/*
+ * The stream has ended or failed. With a BYE the peer has; without one the line is to be resumed.
  */
 static void stream_ended(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res)
 {
 	struct twi_tcp_peer *peer = stream->peer;
 
-	if (stream->bulk && !peer->base.closed) {
-		twi_tcp_stream_destroy(lane, stream);
-		peer->deadline_ns = twi_engine_now(lane->base.engine) + TWI_BULK_GRACE_NS;
-		if (twi_list_empty(&peer->dying))
-			twi_list_push_back(&lane->dying, &peer->dying);
+	if (peer->base.session.peer_said_bye) {
+		twi_error(TOW_EPEER, "peer %s closed the connection", peer->base.address);
+		twi_tcp_peer_lost(peer, peer->base.closed ? TOW_ECLOSED : TOW_EPEER);
 		return;
 	}
 	if (res < 0)
-		twi_error_errno(TOW_EPEER, -res, "the connection to %s broke", peer->base.address);
+		twi_error_errno(TOW_EPEER, -res, "the connection broke");
 	else
-		twi_error(TOW_EPEER, "peer %s %s", peer->base.address,
-			  peer->base.session.peer_said_bye ? "closed the connection"
-							   : "has gone without a word");
-	twi_tcp_peer_lost(peer, TOW_EPEER);
+		twi_error(TOW_EPEER, "the connection ended without a word");
+	twi_tcp_line_broken(lane, peer, stream->line, 0);
+}
+
+/* The peer's bytes are not what they may be. */
+static void bad_bytes(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, int status)
+{
+	twi_count(lane->base.engine->diag, TWI_C_protocol_errors, status != TOW_ENOMEM);
+	twi_tcp_peer_lost(peer, status);
 }
 
 void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res)
@@ -276,19 +345,23 @@ void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int 
 	}
 	if (res < 0) {
 		/* What has arrived may still be read: the end of the receiving side decides. */
-		if (stream->bulk || stream->state != TWI_TCP_UP)
+		stream->tx_blocked = true;
+		if (stream->state != TWI_TCP_UP)
+			twi_tcp_peer_lost(peer, TOW_ECLOSED);
+		else if (stream->rx_held)
 			stream_ended(lane, stream, res);
-		else
-			stream->tx_blocked = true;
 		return;
 	}
-	if (stream->bulk) {
+	if (twi_unlikely(stream->seal != NULL)) {
+		twi_tcp_seal_sent(stream, (size_t)res);
+	} else if (stream->line > 0) {
 		twi_tcp_zerocopy_missed(lane, stream, (uint64_t)res);
-		twi_session_bulk_sent(&peer->base.session, 0, (size_t)res);
+		twi_session_bulk_sent(&peer->base.session, stream->line - 1u, (size_t)res);
 	} else {
 		twi_session_control_sent(&peer->base.session, (size_t)res);
 	}
-	if (!stream->bulk && (size_t)res < stream->tx_parts[0].iov_len)
+	if ((stream->line == 0 || stream->seal != NULL) &&
+	    (size_t)res < stream->tx_parts[0].iov_len)
 		twi_tcp_poll_out(lane, stream);
 	twi_tcp_mark_dirty(peer);
 }
@@ -307,15 +380,33 @@ static void received_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 		stream_ended(lane, stream, res);
 		return;
 	}
+	peer->heard = true;
 	status = twi_session_control_in(&peer->base.session, data, (size_t)res);
 	if (status < 0) {
-		twi_count(lane->base.engine->diag, TWI_C_protocol_errors, status == TOW_EPROTOCOL);
-		twi_tcp_peer_lost(peer, status);
+		bad_bytes(lane, peer, status);
 		return;
 	}
+	if (!release_held(lane, peer))
+		return;
 	if ((flags & IORING_CQE_F_MORE) == 0)
 		recv_arm(lane, stream);
 	twi_tcp_mark_dirty(peer);
+}
+
+/* False: the peer is lost. */
+static bool hand_in(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_t bytes)
+{
+	struct twi_tcp_peer *peer = stream->peer;
+	int status = twi_unlikely(stream->seal != NULL)
+			     ? twi_tcp_seal_in(lane, stream, bytes)
+			     : twi_session_bulk_in(&peer->base.session, stream->line - 1u, bytes);
+
+	peer->heard = true;
+	if (status < 0) {
+		bad_bytes(lane, peer, status);
+		return false;
+	}
+	return stream->line > 0 || release_held(lane, peer);
 }
 
 static void received_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res,
@@ -323,7 +414,6 @@ static void received_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stre
 {
 	struct twi_tcp_peer *peer = stream->peer;
 	size_t wanted = 0;
-	int status;
 
 	stream->rx_busy = false;
 	if (would_block(res)) {
@@ -336,14 +426,10 @@ static void received_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stre
 	}
 	for (size_t i = 0; i < stream->rx_msg.msg_iovlen; i++)
 		wanted += stream->rx_parts[i].iov_len;
-	status = twi_session_bulk_in(&peer->base.session, 0, (size_t)res);
-	if (status < 0) {
-		twi_count(lane->base.engine->diag, TWI_C_protocol_errors, 1);
-		twi_tcp_peer_lost(peer, status);
+	if (!hand_in(lane, stream, (size_t)res))
 		return;
-	}
 	if ((size_t)res == wanted || (flags & IORING_CQE_F_SOCK_NONEMPTY) != 0)
-		recv_bulk(lane, peer);
+		recv_bulk(lane, stream);
 	else
 		twi_tcp_poll_in(lane, stream);
 	twi_tcp_mark_dirty(peer);
@@ -375,8 +461,8 @@ static void stream_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 			drain(lane, stream);
 		else if (stream->state != TWI_TCP_UP)
 			twi_tcp_handshake_event(lane, stream);
-		else if (stream->bulk)
-			recv_bulk(lane, stream->peer);
+		else if (stream->line > 0 || stream->seal != NULL)
+			recv_bulk(lane, stream);
 		break;
 	case TWI_TCP_POLLOUT:
 		stream->tx_blocked = false;
@@ -400,16 +486,6 @@ static void stream_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	}
 }
 
-/* Somebody waits at an endpoint: takes all who do. */
-static void accept_event(struct twi_tcp_lane *lane, struct twi_tcp_endpoint *endpoint)
-{
-	int fd;
-
-	while ((fd = accept4(endpoint->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
-		twi_tcp_accepted(lane, endpoint, fd);
-	twi_tcp_accept_arm(lane, endpoint);
-}
-
 void twi_tcp_completed(struct twi_lane *base, uint64_t user_data, int res, uint32_t flags,
 		       const void *data)
 {
@@ -426,12 +502,11 @@ void twi_tcp_completed(struct twi_lane *base, uint64_t user_data, int res, uint3
 	if (index >= lane->slot_count)
 		return;
 	slot = &lane->slots[index];
-	if (slot->generation != generation || (slot->stream == NULL && slot->endpoint == NULL)) {
+	if (slot->generation != generation || (slot->stream == NULL && slot->listener == NULL))
 		return;
-	}
-	if (slot->endpoint != NULL) {
-		slot->endpoint->accept_rings &= ~bit;
-		accept_event(lane, slot->endpoint);
+	if (slot->listener != NULL) {
+		slot->listener->accept_rings &= ~bit;
+		twi_tcp_accept_event(lane, slot->listener);
 		return;
 	}
 	if (event == TWI_TCP_POLLIN)

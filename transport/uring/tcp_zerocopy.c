@@ -43,11 +43,10 @@ static int fixed_slot(const struct twi_ring *ring, const struct twi_region *regi
 }
 
 /* A zero-copy send of `part`, from the buffer in `slot`. False when no record is free. */
-static bool send_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
+static bool send_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			  struct twi_claim *claim, struct iovec part, int slot)
 {
 	struct twi_engine *engine = lane->base.engine;
-	struct twi_tcp_stream *stream = peer->bulk;
 	struct twi_tcp_zc *record;
 	struct io_uring_sqe *sqe;
 
@@ -57,7 +56,7 @@ static bool send_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
 	lane->zc_free = record->next_free;
 	*record = (struct twi_tcp_zc){
 		.bytes = part.iov_len,
-		.peer_id = peer->base.id,
+		.peer_id = stream->peer->base.id,
 		.slot = stream->slot,
 		.generation = stream->generation,
 		.ring = (uint8_t)engine->ring->index,
@@ -78,13 +77,14 @@ static bool send_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
 	return true;
 }
 
-bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
+bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			    struct twi_bulk_out *out, int *slot_out)
 {
 	struct twi_engine *engine = lane->base.engine;
+	struct twi_tcp_peer *peer = stream->peer;
 	const struct tow_op *op = out->op;
 
-	peer->bulk->tx_missed.bytes = 0;
+	stream->tx_missed.bytes = 0;
 	if (op == NULL || out->payload_part < 0 || engine->ring == NULL ||
 	    !twi_path_eligible(engine, &peer->route, out->payload_bytes))
 		return false;
@@ -92,7 +92,7 @@ bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer
 	if (*slot_out >= 0)
 		return twi_path_choose(engine, &peer->route, out->payload_bytes) != TWI_PATH_PLAIN;
 	if (twi_path_pays(engine, &peer->route, out->payload_bytes)) {
-		struct twi_tcp_missed *missed = &peer->bulk->tx_missed;
+		struct twi_tcp_missed *missed = &stream->tx_missed;
 
 		*missed = (struct twi_tcp_missed){
 			.reason = twi_claim_reason(&op->claim, true),
@@ -118,13 +118,14 @@ void twi_tcp_zerocopy_missed(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 	missed->bytes = 0;
 }
 
-bool twi_tcp_zerocopy_go(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
+bool twi_tcp_zerocopy_go(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			 const struct twi_bulk_out *out, int slot)
 {
+	struct twi_tcp_peer *peer = stream->peer;
 	bool trial = twi_path_choose(lane->base.engine, &peer->route, out->payload_bytes) ==
 		     TWI_PATH_TRIAL;
 
-	if (!send_zerocopy(lane, peer, &out->op->claim, out->parts[0], slot))
+	if (!send_zerocopy(lane, stream, &out->op->claim, out->parts[0], slot))
 		return false;
 	if (trial)
 		twi_path_tried(lane->base.engine, &peer->route);

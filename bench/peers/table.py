@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""table.py FILE: Markdown tables out of the lines of bench/peers/run.
+
+Each line is `peer path op bytes metric value`. For each path one table: a row for each
+measurement, Towline beside the best peer. With FULL=1 in the environment a second one: a row for
+each peer.
+"""
+import os
+import statistics
+import sys
+
+# op -> the metric that is compared, and whether less is better
+METRICS = {"lat": ("p50_us", True), "view": ("p50_us", True), "bw": ("MBps", False),
+           "bw_spread": ("MBps", False), "rate": ("Mmsgps", False)}
+UNITS = {"p50_us": "us", "MBps": "MB/s", "Mmsgps": "M/s", "cpu_s_per_GiB": "CPU s/GiB"}
+FLOORS = ("raw", "raw-spin")  # no library at all: shown, not among the peers to beat
+
+
+def read(name):
+    samples = {}
+    for line in open(name, encoding="utf-8"):
+        fields = line.split()
+        if len(fields) != 6:
+            continue
+        peer, path, op, size, metric, value = fields
+        try:
+            number = float(value)
+        except ValueError:
+            continue
+        if op == "lat" and metric == "avg_us" and peer.startswith("libfabric"):
+            metric = "p50_us"  # fi_pingpong knows the mean alone
+        if op == "bw_pingpong":  # one message in flight
+            op, metric, number = "lat", "p50_us", int(size) / number
+        samples.setdefault((path, op, int(size), metric), {}).setdefault(peer, []).append(number)
+    return {key: {peer: statistics.median(v) for peer, v in row.items()}
+            for key, row in samples.items()}
+
+
+def size_name(size):
+    for unit, shift in (("MiB", 20), ("KiB", 10)):
+        if size >= 1 << shift and size % (1 << shift) == 0:
+            return f"{size >> shift} {unit}"
+    return f"{size} B"
+
+
+def number(value):
+    return f"{value:.4g}" if value < 1000 else f"{value:.0f}"
+
+
+def best_of(row, less):
+    peers = [(v, p) for p, v in row.items() if p != "towline" and p not in FLOORS and v > 0]
+    return (min(peers) if less else max(peers)) if peers else None
+
+
+def compared(rows, path):
+    """The measurements of a path that are compared, in order."""
+    for op, (metric, less) in METRICS.items():
+        for key in sorted(k for k in rows if k[0] == path and k[1] == op):
+            if key[3] == metric:
+                yield key, less
+        for key in sorted(k for k in rows if k[0] == path and k[1] == op):
+            if key[3] == "cpu_s_per_GiB":
+                yield key, True
+
+
+def floor_of(row):
+    values = [v for p, v in row.items() if p in FLOORS]
+    return number(values[0] if len(values) == 1 else min(values)) if values else "-"
+
+
+def main():
+    rows = read(sys.argv[1])
+    for path in dict.fromkeys(key[0] for key in rows):
+        print(f"\n**{path}**\n\n| measurement | Towline | best peer | ratio | no library |")
+        print("|---|---|---|---|---|")
+        for key, less in compared(rows, path):
+            row, mine = rows[key], rows[key].get("towline")
+            best = best_of(row, less)
+            if mine is None:
+                continue
+            ratio = "-"
+            if best:
+                ratio = f"{best[0] / mine if less else mine / best[0]:.2f}"
+            print(f"| {key[1]} {size_name(key[2])}, {UNITS[key[3]]} | {number(mine)} | "
+                  f"{best[1] + ' ' + number(best[0]) if best else '-'} | {ratio} | "
+                  f"{floor_of(row)} |")
+        if os.environ.get("FULL"):
+            peers = sorted({p for key in rows if key[0] == path for p in rows[key]})
+            keys = [key for key, _ in compared(rows, path)]
+            print("\n| peer | " + " | ".join(f"{k[1]} {size_name(k[2])} {UNITS[k[3]]}"
+                                              for k in keys) + " |")
+            print("|---" * (len(keys) + 1) + "|")
+            for peer in peers:
+                cells = [number(rows[k][peer]) if peer in rows[k] else "-" for k in keys]
+                print(f"| {peer} | " + " | ".join(cells) + " |")
+    print("\nRatio: Towline to the best peer; more than 1 means that Towline is better.")
+
+
+main()

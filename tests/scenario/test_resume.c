@@ -1,0 +1,357 @@
+/*
+ * test_resume.c - connections that break, and sessions that go on: resets every 100 ms under mixed
+ * traffic, a bulk stream cut in the middle of a message, a black hole that heals and one that does
+ * not, an endpoint that was closed, a process that was killed. Nothing is lost, doubled or changed.
+ *
+ * TOW_RESUME_MIB sets how much goes through the resets (2048 here, less in a sanitized build);
+ * TOW_TEST_SEED replays the moments.
+ */
+#include "twt.h"
+
+#include "duo.h"
+
+#include "transport/engine.h"
+#include "transport/runtime.h"
+#include "transport/uring/tcp.h"
+
+#define MIB (1ull << 20)
+
+static uint64_t seed;
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * TWT_SECOND + (uint64_t)ts.tv_nsec;
+}
+
+static uint64_t counter(const struct twt_duo *duo, enum twi_counter id)
+{
+	return twi_counter_sum(twi_runtime_engine(duo->side.runtime)->diag, id);
+}
+
+static struct twi_tcp_peer *tcp_of(const struct twt_duo *duo)
+{
+	return (struct twi_tcp_peer *)(void *)duo->side.peer;
+}
+
+static uint64_t reset_mib(void)
+{
+	const char *text = getenv("TOW_RESUME_MIB");
+
+#ifdef TWT_SANITIZED
+	return text != NULL ? strtoull(text, NULL, 0) : 256;
+#else
+	return text != NULL ? strtoull(text, NULL, 0) : 2048;
+#endif
+}
+
+static uint64_t traffic_mib;
+static uint64_t next_cut_ns, cut_every_ns;
+static uint64_t moments;
+
+static int child_traffic(struct twt_duo *duo)
+{
+	return twt_duo_traffic(duo, traffic_mib * MIB, NULL);
+}
+
+/* One connection, or all of them. */
+static void cut_now_and_then(struct twt_duo *duo)
+{
+	if (now_ns() < next_cut_ns)
+		return;
+	next_cut_ns = now_ns() + cut_every_ns;
+	if (twt_random_below(&moments, 2) == 0)
+		twt_proxy_cut(&duo->proxy, TWT_PROXY_ALL);
+	else
+		twt_proxy_cut(&duo->proxy, atomic_load(&duo->proxy.came) - 1 -
+						   (int)twt_random_below(&moments, 3));
+}
+
+static void resets(unsigned bulk_streams, const char *key, uint64_t mib)
+{
+	struct twt_duo duo;
+
+	traffic_mib = mib;
+	cut_every_ns = TWT_SECOND / 10;
+	next_cut_ns = now_ns() + cut_every_ns;
+	moments = seed;
+	twt_duo_init(&duo);
+	duo.proxied = true;
+	duo.parent.bulk_streams = duo.child.bulk_streams = bulk_streams;
+	duo.parent.job_key = duo.child.job_key = key;
+	duo.parent.encrypt = key[0] != '\0';
+	twt_duo_open(&duo, child_traffic);
+	assert_int_equal(twt_duo_traffic(&duo, traffic_mib * MIB, cut_now_and_then), 0);
+	printf("%u bulk streams%s: %llu MiB each way, %llu connections broken, %llu resumed\n",
+	       bulk_streams, key[0] != '\0' ? ", encrypted" : "", (unsigned long long)mib,
+	       (unsigned long long)counter(&duo, TWI_C_connections_broken),
+	       (unsigned long long)counter(&duo, TWI_C_connections_resumed));
+	assert_true(counter(&duo, TWI_C_connections_broken) > 0);
+	assert_int_equal(counter(&duo, TWI_C_peers_lost), 0);
+	assert_int_equal(twt_duo_end(&duo), 0);
+}
+
+static void test_resets(void **state)
+{
+	(void)state;
+	resets(1, "", reset_mib());
+}
+
+static void test_resets_of_many(void **state)
+{
+	(void)state;
+	resets(4, "", reset_mib() / 4);
+	resets(2, "a key that both sides have", reset_mib() / 8);
+}
+
+#define LARGE (256 * MIB)
+
+static int child_large(struct twt_duo *duo)
+{
+	uint8_t *data = malloc(LARGE);
+	struct tow_op *op;
+	int status;
+
+	twt_duo_fill(data, LARGE, 77);
+	TWT_OK(tow_send_start(duo->side.peer, data, LARGE, 1, NULL, &op));
+	status = twt_finish(op, NULL);
+	free(data);
+	return status == TOW_OK ? 0 : 1;
+}
+
+/* The bulk stream breaks with half of a message on it, three times. */
+static void test_cut_in_the_middle(void **state)
+{
+	uint8_t *data = malloc(LARGE);
+	struct tow_result result;
+	struct twt_duo duo;
+	struct tow_op *op;
+	int number = 1, cuts = 0;
+
+	(void)state;
+	twt_duo_init(&duo);
+	duo.proxied = true;
+	twt_duo_open(&duo, child_large);
+	TWT_OK(tow_recv_start(duo.side.peer, data, LARGE, 1, NULL, &op));
+	for (uint64_t until = now_ns() + 60 * TWT_SECOND; cuts < 3 && now_ns() < until;) {
+		tow_op_test(op);
+		if (twt_proxy_bytes(&duo.proxy, number) < 40 * MIB)
+			continue;
+		assert_true(twt_proxy_cut(&duo.proxy, number));
+		cuts++;
+		/* What took its place is the next that came. */
+		number = atomic_load(&duo.proxy.came);
+	}
+	assert_int_equal(cuts, 3);
+	assert_int_equal(twt_finish(op, &result), TOW_OK);
+	assert_int_equal(result.bytes, LARGE);
+	assert_int_equal(twt_duo_check(data, LARGE, 77), 0);
+	assert_true(tcp_of(&duo)->lines[1].breaks >= 3);
+	assert_int_equal(tcp_of(&duo)->lines[0].breaks, 0);
+	free(data);
+	assert_int_equal(twt_duo_end(&duo), 0);
+}
+
+/* A network that takes nothing for 3 s; with heartbeat and time-out that would notice it. */
+static void *heal(void *arg)
+{
+	struct twt_duo *duo = arg;
+
+	usleep(200000);
+	twt_proxy_stall(&duo->proxy, true);
+	usleep(3000000);
+	twt_proxy_stall(&duo->proxy, false);
+	return NULL;
+}
+
+static void test_black_hole_heals(void **state)
+{
+	pthread_t healer;
+	struct twt_duo duo;
+	uint64_t start;
+
+	(void)state;
+	for (int impatient = 0; impatient < 2; impatient++) {
+		traffic_mib = 1024;
+		twt_duo_init(&duo);
+		duo.proxied = true;
+		/* The impatient side gives its connections up after 2 s, and dials anew in vain. */
+		duo.parent.peer_timeout_ns = duo.child.peer_timeout_ns =
+			(impatient != 0 ? 6 : 30) * (int64_t)TWT_SECOND;
+		duo.parent.heartbeat_ns = duo.child.heartbeat_ns = (int64_t)TWT_SECOND / 2;
+		start = now_ns();
+		twt_duo_open(&duo, child_traffic);
+		assert_int_equal(pthread_create(&healer, NULL, heal, &duo), 0);
+		assert_int_equal(twt_duo_traffic(&duo, traffic_mib * MIB, NULL), 0);
+		pthread_join(healer, NULL);
+		printf("through a black hole of 3 s in %llu ms, %llu connections broken\n",
+		       (unsigned long long)((now_ns() - start) / 1000000),
+		       (unsigned long long)counter(&duo, TWI_C_connections_broken));
+		assert_int_equal(counter(&duo, TWI_C_peers_lost), 0);
+		assert_int_equal(twt_duo_end(&duo), 0);
+	}
+}
+
+/* Awaits a message that does not come; ends with the status that the receive got. */
+static int await_word(struct twt_duo *duo)
+{
+	uint64_t word;
+	struct tow_op *op;
+	int status;
+
+	TWT_OK(tow_recv_start(duo->side.peer, &word, 8, 3, NULL, &op));
+	status = twt_finish(op, NULL);
+	if (status == TOW_EPEER)
+		fprintf(stderr, "as it should: %s\n", tow_error_message());
+	return -status;
+}
+
+/* The host is not there any more, and says nothing: both sides know within a few time-outs. */
+static void test_vanish(void **state)
+{
+	struct twt_duo duo;
+	uint64_t start;
+	int how;
+
+	(void)state;
+	twt_duo_init(&duo);
+	duo.proxied = true;
+	duo.parent.peer_timeout_ns = duo.child.peer_timeout_ns = (int64_t)TWT_SECOND;
+	duo.parent.heartbeat_ns = duo.child.heartbeat_ns = (int64_t)TWT_SECOND / 10;
+	twt_duo_open(&duo, await_word);
+	/* The proxy is the only way: the acceptor forgets what it was told. */
+	tcp_of(&duo)->told.count = 0;
+	for (uint64_t until = now_ns() + TWT_SECOND / 2; now_ns() < until;)
+		tow_progress(duo.side.runtime); /* pings go to and fro */
+	assert_int_equal(counter(&duo, TWI_C_peers_lost), 0);
+	twt_proxy_stall(&duo.proxy, true);
+	start = now_ns();
+	assert_int_equal(await_word(&duo), -TOW_EPEER);
+	printf("the acceptor knew after %llu ms\n",
+	       (unsigned long long)((now_ns() - start) / 1000000));
+	how = twt_pair_end(&duo.side); /* the child waits for its own time-out */
+	twt_proxy_close(&duo.proxy);
+	assert_true(WIFEXITED(how));
+	assert_int_equal(WEXITSTATUS(how), -TOW_EPEER);
+}
+
+/* Deadlines and cancels are kept while the connection is broken; new operations are taken. */
+static int child_broken(struct twt_duo *duo)
+{
+	return twt_duo_traffic(duo, 8 * MIB, NULL);
+}
+
+static void test_operations_while_broken(void **state)
+{
+	struct tow_op_options limit = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op *send, *recv, *large;
+	static uint8_t data[1 << 20];
+	uint64_t word = 1, start;
+	struct twt_duo duo;
+
+	(void)state;
+	twt_duo_init(&duo);
+	duo.proxied = true;
+	twt_duo_open(&duo, child_broken);
+	tcp_of(&duo)->told.count = 0;
+	twt_proxy_stall(&duo.proxy, true);
+	twt_proxy_cut(&duo.proxy, TWT_PROXY_ALL);
+	for (uint64_t until = now_ns() + 5 * TWT_SECOND;
+	     now_ns() < until && counter(&duo, TWI_C_connections_broken) < 2;)
+		tow_progress(duo.side.runtime);
+	assert_int_equal(counter(&duo, TWI_C_connections_broken), 2);
+	limit.timeout_ns = TWT_SECOND / 5;
+	start = now_ns();
+	TWT_OK(tow_send_start(duo.side.peer, &word, 8, 99, NULL, &send)); /* taken */
+	TWT_OK(tow_send_start(duo.side.peer, data, sizeof(data), 98, &limit, &large));
+	TWT_OK(tow_recv_start(duo.side.peer, &word, 8, 99, NULL, &recv));
+	assert_int_equal(twt_finish(send, NULL), TOW_OK);
+	assert_int_equal(twt_finish(large, NULL), TOW_EDEADLINE);
+	TWT_OK(tow_op_cancel(recv));
+	assert_int_equal(twt_finish(recv, NULL), TOW_ECANCELED);
+	assert_true(now_ns() - start < 10 * TWT_SECOND);
+	twt_proxy_stall(&duo.proxy, false);
+	assert_int_equal(twt_duo_traffic(&duo, 8 * MIB, NULL), 0);
+	assert_int_equal(twt_duo_end(&duo), 0);
+}
+
+/* Peers of an endpoint that was closed are resumed all the same; nobody new comes in. */
+static void test_endpoint_closed(void **state)
+{
+	struct tow_op_options limit = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_endpoint *other;
+	char where[TOW_ADDRESS_MAX];
+	struct twt_duo duo;
+	struct tow_op *op;
+
+	(void)state;
+	traffic_mib = 256;
+	cut_every_ns = TWT_SECOND / 20;
+	next_cut_ns = 0;
+	moments = seed;
+	twt_duo_init(&duo);
+	duo.proxied = true;
+	twt_duo_open(&duo, child_traffic);
+	TWT_OK(tow_endpoint_address(duo.side.endpoint, where, sizeof(where)));
+	TWT_OK(tow_endpoint_close(duo.side.endpoint));
+	TWT_OK(tow_endpoint_open(duo.side.runtime, "tcp://127.0.0.1:0", &other));
+	limit.timeout_ns = 10 * TWT_SECOND;
+	TWT_OK(tow_connect_start(other, where, &limit, &op));
+	assert_int_equal(twt_finish(op, NULL), TOW_EREFUSED);
+	assert_int_equal(twt_duo_traffic(&duo, traffic_mib * MIB, cut_now_and_then), 0);
+	assert_true(counter(&duo, TWI_C_connections_broken) > 0);
+	assert_int_equal(twt_duo_end(&duo), 0);
+}
+
+/* The other side's session is gone, its process is not: no time-out is waited for. */
+static int child_forgets(struct twt_duo *duo)
+{
+	uint64_t word = 9;
+	struct tow_op *op;
+
+	TWT_OK(tow_recv_start(duo->side.peer, &word, 8, 1, NULL, &op));
+	return twt_finish(op, NULL) == TOW_EPEER ? 0 : 1;
+}
+
+static void test_session_forgotten(void **state)
+{
+	struct twt_duo duo;
+	uint64_t start = now_ns();
+
+	(void)state;
+	twt_duo_init(&duo);
+	duo.proxied = true;
+	twt_duo_open(&duo, child_forgets);
+	/* The BYE does not get through, nor what would resume the stream for it. */
+	twt_proxy_stall(&duo.proxy, true);
+	TWT_OK(tow_peer_close(duo.side.peer));
+	for (uint64_t until = now_ns() + 2 * TWT_SECOND; now_ns() < until;)
+		tow_progress(duo.side.runtime);
+	twt_proxy_cut(&duo.proxy, TWT_PROXY_ALL);
+	twt_proxy_stall(&duo.proxy, false);
+	for (uint64_t until = now_ns() + 3 * TWT_SECOND; now_ns() < until;)
+		tow_progress(duo.side.runtime);
+	assert_int_equal(twt_duo_end(&duo), 0);
+	assert_true(now_ns() - start < 20 * TWT_SECOND);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_resets),
+		cmocka_unit_test(test_resets_of_many),
+		cmocka_unit_test(test_cut_in_the_middle),
+		cmocka_unit_test(test_black_hole_heals),
+		cmocka_unit_test(test_vanish),
+		cmocka_unit_test(test_operations_while_broken),
+		cmocka_unit_test(test_endpoint_closed),
+		cmocka_unit_test(test_session_forgotten),
+	};
+
+	seed = twt_seed();
+	if (getenv("TWT_ONLY") != NULL)
+		cmocka_set_test_filter(getenv("TWT_ONLY"));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

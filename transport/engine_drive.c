@@ -1,0 +1,280 @@
+/*
+ * engine_drive.c - polling, spinning, sleeping: what a thread does that waits. See engine.h.
+ *
+ * A spinning waiter that has a core of its own spins for spin_ns and then sleeps. One that has not
+ * is in the way of the very thread it waits for: once in a while (PROBE_NS) an idle spinner yields
+ * and looks how long that took. When somebody else ran meanwhile the machine counts as crowded for
+ * CROWDED_NS, and idle spinners yield at every turn.
+ */
+#include "diag/clock.h"
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "memreg/pool_regions.h"
+#include "transport/device_copy.h"
+#include "transport/endpoint.h"
+#include "transport/engine.h"
+#include "transport/uring/ring.h"
+
+#include <sched.h>
+
+#define GIVE_WAY_SPINS 200
+#define SLEEP_MAX_NS   (100ull * 1000 * 1000)
+#define SPIN_CLOCK     8u /* turns between two looks at the clock */
+#define MEMORY_TURNS   8u /* turns of memory-polled lanes alone */
+#define IDLE_NS        2000u
+#define PROBE_NS       (1000u * 1000)
+#define YIELDED_NS     10000u
+#define CROWDED_NS     (10ull * 1000 * 1000)
+
+/*
+ * A notification reaches only the thread that sent. One that has ended gets none any more: its ring
+ * goes, and with it the leases. That is safe: an operation in flight holds its memory itself, and
+ * once it has ended nobody wants the bytes that are still on their way.
+ */
+static void drop_deaf(struct twi_engine *engine)
+{
+	if (twi_likely(engine->notices == engine->ring->notices))
+		return;
+	for (unsigned i = 0; i < TWI_RING_SLOTS; i++) {
+		struct twi_ring *ring = engine->rings[i];
+
+		if (ring != NULL && ring->notices > 0 && twi_life_ended(engine->lives[i]))
+			twi_engine_drop_ring(engine, i);
+	}
+}
+
+/* This thread's ring takes over: what waits in other threads' rings is armed in it as well. */
+static void change_driver(struct twi_engine *engine)
+{
+	engine->armed_ring = engine->ring;
+	for (unsigned i = 0; i < engine->lane_count; i++)
+		engine->moving[i]->ops->driver_changed(engine->moving[i]);
+}
+
+static unsigned poll_ring(struct twi_engine *engine)
+{
+	twi_engine_keep_in_step(engine);
+	twi_pool_regions_settle(engine->pool);
+	drop_deaf(engine);
+	return twi_ring_poll(engine->ring);
+}
+
+/* What every poll does behind the lanes. */
+static unsigned settle(struct twi_engine *engine, unsigned events)
+{
+	if (twi_unlikely(!twi_list_empty(&engine->devices)))
+		events += twi_devices_poll(engine);
+	if (twi_unlikely(engine->next_expiry_ns != UINT64_MAX))
+		twi_op_expire(engine, twi_engine_now(engine));
+	if (!twi_list_empty(&engine->callbacks))
+		twi_op_run_callbacks(engine);
+	return events;
+}
+
+static void begin_poll(struct twi_engine *engine)
+{
+	engine->now_ns = 0;
+	if (twi_unlikely(engine->armed_ring != engine->ring))
+		change_driver(engine);
+	twi_engine_count(engine->drives, 1);
+}
+
+unsigned twi_engine_poll(struct twi_engine *engine)
+{
+	unsigned events = 0;
+
+	begin_poll(engine);
+	if (engine->ring != NULL)
+		events += poll_ring(engine);
+	for (unsigned i = 0; i < engine->lane_count; i++)
+		events += engine->moving[i]->ops->progress(engine->moving[i]);
+	return settle(engine, events);
+}
+
+unsigned twi_engine_poll_memory(struct twi_engine *engine)
+{
+	unsigned events = 0;
+
+	if (engine->memory_peers == 0 || ++engine->turns % MEMORY_TURNS == 0)
+		return twi_engine_poll(engine);
+	begin_poll(engine);
+	for (unsigned i = 0; i < engine->lane_count; i++) {
+		if (engine->moving[i]->ops->memory_polled)
+			events += engine->moving[i]->ops->progress(engine->moving[i]);
+	}
+	return settle(engine, events);
+}
+
+uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns)
+{
+	uint64_t next = twi_min(until_ns, engine->next_expiry_ns);
+
+	for (unsigned i = 0; i < engine->lane_count; i++) {
+		uint64_t at = engine->moving[i]->ops->deadline_ns(engine->moving[i]);
+
+		next = twi_min(next, at);
+	}
+	if (twi_unlikely(!twi_list_empty(&engine->devices))) {
+		uint64_t at = twi_devices_deadline_ns(engine);
+
+		next = twi_min(next, at);
+	}
+	return next;
+}
+
+void twi_engine_flush(struct twi_engine *engine)
+{
+	for (unsigned i = 0; i < engine->lane_count; i++)
+		engine->moving[i]->ops->flush(engine->moving[i], true);
+}
+
+/*
+ * Relaxed will do: who completes holds the engine, and this thread holds it, or held it after it
+ * became a sleeper that the other sees. A stale answer costs one futile sleep of a wake that comes.
+ */
+static bool is_done(const struct tow_op *op)
+{
+	return (atomic_load_explicit(&op->state, memory_order_relaxed) & TWI_OP_DONE) != 0;
+}
+
+/* Gives the engine back, sleeps, takes it again. */
+static void sleep_once(struct twi_engine *engine, const struct tow_op *op, uint64_t until_ns)
+{
+	struct twi_ring *ring = engine->ring;
+	uint64_t next, now;
+
+	twi_engine_flush(engine);
+	if (twi_op_run_callbacks(engine))
+		return; /* they may have started what must be sent first */
+	next = twi_engine_next_deadline(engine, until_ns);
+	now = twi_engine_now(engine);
+	atomic_fetch_add_explicit(&engine->sleepers, 1, memory_order_seq_cst);
+	atomic_store_explicit(&ring->sleeping, 1, memory_order_seq_cst);
+	engine->armed_since_enter = false;
+	twi_engine_leave(engine);
+	/* after sleepers++: a device that saw no sleeper has set its signal before this looks */
+	if (!is_done(op) && next > now &&
+	    atomic_load_explicit(&engine->device_signal, memory_order_seq_cst) == 0)
+		twi_ring_sleep(ring, twi_min(next - now, SLEEP_MAX_NS));
+	atomic_store_explicit(&ring->sleeping, ring->watched, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&engine->sleepers, 1, memory_order_relaxed);
+	twi_engine_enter(engine);
+	twi_engine_bind_ring(engine);
+}
+
+/* Another thread asks for the engine: it gets it, and this one comes back after it. */
+static void give_way(struct twi_engine *engine)
+{
+	twi_engine_leave(engine);
+	for (unsigned i = 0;
+	     i < GIVE_WAY_SPINS && atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0;
+	     i++)
+		twi_pause_cpu();
+	twi_engine_enter(engine);
+	twi_engine_bind_ring(engine);
+}
+
+/* Nothing will happen before the next deadline: the virtual clock is there at once. */
+static bool jump(struct twi_engine *engine, uint64_t until_ns)
+{
+	uint64_t next;
+
+	twi_engine_flush(engine);
+	next = twi_engine_next_deadline(engine, until_ns);
+	if (next == UINT64_MAX)
+		return false;
+	engine->virtual_ns = twi_max(next, engine->virtual_ns + 1);
+	return true;
+}
+
+/* An idle turn at `now_ns`: on a crowded machine whoever else wants to run does so first. */
+static void idle(struct twi_engine *engine, uint64_t now_ns)
+{
+	uint64_t after;
+
+	if (now_ns >= engine->crowded_until_ns && now_ns < engine->probe_at_ns) {
+		twi_pause_cpu();
+		return;
+	}
+	sched_yield();
+	after = twi_engine_now(engine);
+	engine->probe_at_ns = after + PROBE_NS;
+	if (after - now_ns >= YIELDED_NS)
+		engine->crowded_until_ns = after + CROWDED_NS;
+}
+
+struct spin {
+	uint64_t since_ns; /* when something has happened last */
+	uint64_t now_ns;
+	unsigned turns; /* until the clock is looked at again */
+	bool memory;    /* what is waited for comes by a memory-polled lane */
+};
+
+static void restart(struct twi_engine *engine, struct spin *spin)
+{
+	spin->now_ns = spin->since_ns = twi_engine_now(engine);
+	spin->turns = SPIN_CLOCK;
+}
+
+/* One idle turn. False: it has been idle for long enough. */
+static bool turn(struct twi_engine *engine, struct spin *spin)
+{
+	/* An eighth of the turns looks at the clock: it would cost more than the turn itself. */
+	if (--spin->turns > 0) {
+		twi_pause_cpu();
+		return true;
+	}
+	spin->turns = SPIN_CLOCK;
+	spin->now_ns = twi_engine_now(engine);
+	if (spin->now_ns - spin->since_ns >= (uint64_t)engine->knobs.spin_ns)
+		return false;
+	if (spin->now_ns - spin->since_ns >= IDLE_NS)
+		idle(engine, spin->now_ns);
+	return true;
+}
+
+static int drive(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns)
+{
+	struct spin spin = {
+		.memory = op->peer != NULL && op->peer->lane->ops->memory_polled,
+	};
+
+	restart(engine, &spin);
+	for (;;) {
+		unsigned events =
+			spin.memory ? twi_engine_poll_memory(engine) : twi_engine_poll(engine);
+
+		if (is_done(op))
+			return TOW_OK;
+		if (spin.now_ns >= until_ns)
+			return TOW_AGAIN;
+		if (atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0) {
+			give_way(engine);
+			spin.now_ns = twi_engine_now(engine);
+		} else if (events > 0) {
+			restart(engine, &spin);
+		} else if (twi_unlikely(engine->virtual_clock)) {
+			if (!jump(engine, until_ns))
+				return TOW_AGAIN;
+			restart(engine, &spin);
+		} else if (!turn(engine, &spin)) {
+			sleep_once(engine, op, until_ns);
+			restart(engine, &spin);
+		}
+	}
+}
+
+int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns)
+{
+	int status;
+
+	twi_engine_enter(engine);
+	twi_engine_count(engine->waiters, 1);
+	twi_engine_count(engine->waits, 1);
+	status = twi_engine_bind_ring(engine);
+	if (status == TOW_OK)
+		status = drive(engine, op, until_ns);
+	twi_engine_count(engine->waiters, (uint32_t)-1);
+	twi_engine_leave(engine);
+	return status;
+}

@@ -1,0 +1,490 @@
+/*
+ * ofi_send.c - messages on their way out: credit, offers, and what the receiver answers. See ofi.h.
+ */
+#include "transport/ofi/ofi_calls.h"
+
+#ifdef TWI_HAVE_OFI
+
+#include <stdlib.h>
+
+#include "diag/checksum.h"
+#include "diag/counter.h"
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "transport/op.h"
+
+/* Whether message seq carries a checksum. */
+static bool sampled(const struct twi_ofi_peer *peer, uint64_t seq)
+{
+	return peer->base.engine->knobs.checksum_all != 0 || seq % TWI_CHECKSUM_EVERY == 1;
+}
+
+static struct twi_ofi_give *give_of(const struct tow_op *op)
+{
+	return op->lane_state;
+}
+
+void twi_ofi_give_free(struct twi_ofi_give *give)
+{
+	struct twi_ofi_port *port = give->peer->port;
+
+	*give->cell = 0; /* whoever reads now finds that there is no message */
+	atomic_thread_fence(memory_order_seq_cst);
+	twi_list_remove(&give->link);
+	twi_list_push_back(&port->give_free, &give->link);
+	give->peer->gives--;
+	give->op = NULL;
+	give->way = 0;
+	give->ending = 0;
+	port->freed = true;
+}
+
+void twi_ofi_op_end(struct twi_ofi_peer *peer, struct tow_op *op, int status, uint64_t bytes)
+{
+	twi_list_remove(&op->link);
+	twi_list_remove(&op->seq_link);
+	if (op->kind == TWI_OP_SEND && op->lane_state != NULL) {
+		twi_ofi_give_free(op->lane_state);
+	} else if (op->kind == TWI_OP_RECV) {
+		free(op->lane_state); /* the offer that it met, while it waited for a pull */
+	}
+	op->lane_state = NULL;
+	twi_claim_drop(peer->base.engine, &op->claim);
+	if (op->seq != 0)
+		op->rpc_id = op->seq << 1 | ((op->kind == TWI_OP_SEND) == peer->connector);
+	twi_op_complete(op, status, bytes);
+}
+
+struct tow_op *twi_ofi_find(struct twi_ofi_peer *peer, uint64_t seq)
+{
+	struct twi_list *bucket = &peer->by_seq[seq % TWI_OFI_SEQ_BUCKETS], *pos, *next;
+
+	twi_list_for_each_safe (pos, next, bucket) {
+		struct tow_op *op = twi_container_of(pos, struct tow_op, seq_link);
+
+		if (op->seq == seq)
+			return op;
+	}
+	return NULL;
+}
+
+enum twi_need twi_ofi_need(struct tow_peer *base, const struct tow_op *op)
+{
+	const struct twi_ofi_port *port = twi_ofi_peer_of(base)->port;
+
+	if (port->local_mr)
+		return TWI_NEED_REGISTERED;
+	/* What is read from afar has a key; where a send does as well, none is needed. */
+	return op->kind == TWI_OP_SEND && port->reads && !port->prefers_tagged ? TWI_NEED_WISHED
+									       : TWI_NEED_NOTHING;
+}
+
+static bool has_credit(struct twi_ofi_peer *peer, const struct tow_op *op, uint32_t cost)
+{
+	if (peer->credit_used - peer->credit_returned + cost <= peer->remote_credit_bytes)
+		return true;
+	twi_count(peer->base.engine->diag, TWI_C_credit_stalls, op->stage == TWI_STAGE_NEW);
+	return false;
+}
+
+static void charge(struct twi_ofi_peer *peer, struct tow_op *op, uint32_t cost, bool eager)
+{
+	struct twi_ofi_timing *timing;
+
+	op->seq = ++peer->seq_sent;
+	peer->credit_used += cost;
+	timing = &peer->timings[op->seq % TWI_OFI_TIMINGS];
+	timing->seq = eager ? op->seq : 0;
+	timing->start_ns = op->start_ns;
+	timing->bytes = op->bytes;
+}
+
+static bool send_eager(struct twi_ofi_peer *peer, struct tow_op *op)
+{
+	struct twi_diag *diag = peer->base.engine->diag;
+	struct twi_ofi_packet packet = {
+		.type = TWI_OFI_EAGER,
+		.space = op->space,
+		.payload_bytes = (uint32_t)op->bytes,
+		.seq = peer->seq_sent + 1,
+		.tag = op->tag,
+	};
+	uint32_t cost = twi_frame_cost((uint32_t)op->bytes);
+
+	if (!has_credit(peer, op, cost))
+		return false;
+	if (twi_unlikely(sampled(peer, packet.seq))) {
+		packet.flags = TWI_OFI_CHECKSUM;
+		packet.checksum = twi_checksum(0, op->data, op->bytes);
+	}
+	if (!twi_ofi_send_packet(peer, &packet, op->data, op, false))
+		return false;
+	charge(peer, op, cost, true);
+	twi_count(diag, TWI_C_eager_sends, 1);
+	twi_count(diag, TWI_C_send_bytes, op->bytes);
+	twi_ofi_op_end(peer, op, TOW_OK, op->bytes);
+	return true;
+}
+
+/* Where the payload of op lies, and the cell that it stands by. */
+static void describe(struct twi_ofi_peer *peer, struct tow_op *op, struct twi_ofi_give *give,
+		     struct twi_ofi_where *where)
+{
+	struct twi_ofi_port *port = peer->port;
+	const struct twi_extent *extent =
+		twi_pool_find(peer->base.engine->pool, port->memory, port->memory_bytes);
+	void *desc;
+
+	*where = (struct twi_ofi_where){ .tagged = peer->can_tagged && !op->claim.staged };
+	where->tagged = where->tagged && twi_ofi_local(port, &op->claim, &desc);
+	if (!port->reads || op->claim.staged || extent == NULL ||
+	    !twi_ofi_remote(port, op->claim.region, op->data, &where->address, &where->key) ||
+	    !twi_ofi_remote(port, &extent->region, (const void *)(uintptr_t)give->cell,
+			    &where->cell_address, &where->cell_key)) {
+		*where = (struct twi_ofi_where){ .tagged = where->tagged };
+		return;
+	}
+	if (++port->next_cell == 0)
+		port->next_cell = 1;
+	where->cell = port->next_cell;
+	where->read = true;
+}
+
+static bool send_offer(struct twi_ofi_peer *peer, struct tow_op *op)
+{
+	struct twi_ofi_port *port = peer->port;
+	struct twi_list *entry = twi_list_first(&port->give_free);
+	struct twi_ofi_packet packet = {
+		.type = TWI_OFI_RTS,
+		.space = op->space,
+		.payload_bytes = TWI_OFI_OFFER_BYTES,
+		.seq = peer->seq_sent + 1,
+		.tag = op->tag,
+		.value = op->bytes,
+	};
+	uint8_t payload[TWI_OFI_OFFER_BYTES];
+	struct twi_ofi_where where;
+	struct twi_ofi_give *give;
+
+	if (!has_credit(peer, op, twi_frame_cost(0)) || entry == NULL)
+		return false;
+	give = twi_container_of(entry, struct twi_ofi_give, link);
+	describe(peer, op, give, &where);
+	twi_ofi_where_put(payload, &where);
+	if (sampled(peer, packet.seq)) {
+		packet.flags = TWI_OFI_CHECKSUM;
+		packet.checksum = twi_checksum(0, op->data, op->bytes);
+	}
+	/* Before anybody can read it: the offer stands. */
+	*give->cell = where.cell;
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!twi_ofi_send_packet(peer, &packet, payload, NULL, false)) {
+		*give->cell = 0;
+		return false;
+	}
+	charge(peer, op, twi_frame_cost(0), false);
+	twi_list_remove(&give->link);
+	give->op = op;
+	give->peer = peer;
+	peer->gives++;
+	op->lane_state = give;
+	twi_count(peer->base.engine->diag, TWI_C_rendezvous_sends, 1);
+	twi_list_remove(&op->link);
+	op->stage = TWI_STAGE_OFFERED;
+	op->result_bytes = 0;
+	twi_claim_count(op, op->bytes);
+	twi_list_push_back(&peer->by_seq[op->seq % TWI_OFI_SEQ_BUCKETS], &op->seq_link);
+	return true;
+}
+
+static bool start(struct twi_ofi_peer *peer, struct tow_op *op)
+{
+	if (peer->owed_count > 0)
+		return false;
+	return op->bytes <= peer->eager_max_bytes ? send_eager(peer, op) : send_offer(peer, op);
+}
+
+void twi_ofi_send(struct tow_peer *base, struct tow_op *op)
+{
+	struct twi_ofi_peer *peer = twi_ofi_peer_of(base);
+
+	twi_count(base->engine->diag, TWI_C_sends, 1);
+	if (peer->state != TWI_OFI_UP || peer->broken != 0) {
+		twi_ofi_op_end(peer, op, peer->broken != 0 ? peer->broken : TOW_ECLOSED, 0);
+		return;
+	}
+	if (op->bytes > peer->eager_max_bytes) {
+		int status = twi_claim_need(base, op);
+
+		if (status < 0) {
+			twi_ofi_op_end(peer, op, status, 0);
+			return;
+		}
+	}
+	if (twi_list_empty(&peer->queued) && start(peer, op))
+		return;
+	op->stage = TWI_STAGE_QUEUED;
+	twi_claim_lease(base, op);
+	twi_list_push_back(&peer->queued, &op->link);
+	if (twi_list_empty(&peer->stalled))
+		twi_list_push_back(&peer->port->stalled, &peer->stalled);
+}
+
+/* Credit, slots or gives have come: what waits goes, in order. */
+void twi_ofi_drain(struct twi_ofi_peer *peer)
+{
+	struct twi_list *entry;
+	uint32_t paid = 0;
+
+	while (paid < peer->owed_count && peer->broken == 0) {
+		const struct twi_ofi_owed *owed = &peer->owed[paid];
+		struct twi_ofi_packet packet = {
+			.type = owed->type, .seq = owed->seq, .tag = owed->tag, .value = owed->value
+		};
+
+		if (!twi_ofi_send_packet(peer, &packet, NULL, NULL, true))
+			break;
+		paid++;
+	}
+	peer->owed_count -= paid;
+	for (uint32_t i = 0; i < peer->owed_count; i++)
+		peer->owed[i] = peer->owed[i + paid];
+	while ((entry = twi_list_first(&peer->queued)) != NULL && peer->broken == 0) {
+		if (!start(peer, twi_container_of(entry, struct tow_op, link)))
+			return;
+	}
+	if (peer->owed_count == 0 && twi_list_empty(&peer->queued))
+		twi_list_remove(&peer->stalled);
+}
+
+bool twi_ofi_abort_send(struct twi_ofi_peer *peer, struct tow_op *op, int status, bool force)
+{
+	struct twi_ofi_give *give = give_of(op);
+
+	switch (op->stage) {
+	case TWI_STAGE_QUEUED:
+		twi_ofi_op_end(peer, op, status, 0);
+		twi_ofi_drain(peer); /* it may be what smaller ones behind it have waited for */
+		return true;
+	case TWI_STAGE_OFFERED:
+		twi_ofi_say(peer, TWI_OFI_CANCEL, op->seq, 0, 0);
+		break;
+	case TWI_STAGE_BULK:
+		if (give->req.busy) {
+			if (force && give->ending == 0) {
+				give->ending = status; /* libfabric has its memory */
+				twi_op_unwatch(op);
+			}
+			return false;
+		}
+		if (!force && op->moved > 0)
+			return false;
+		twi_ofi_say(peer, TWI_OFI_CANCEL, op->seq, 0, 0);
+		break;
+	case TWI_STAGE_SENT:
+		if (!force)
+			return false;
+		break;
+	default:
+		return false;
+	}
+	twi_ofi_op_end(peer, op, status, 0);
+	return true;
+}
+
+/* CTS: the receiver wants message seq sent. One that was taken back meanwhile is not there. */
+int twi_ofi_asked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet)
+{
+	struct tow_op *op = twi_ofi_find(peer, packet->seq);
+	struct twi_ofi_give *give;
+
+	if (packet->seq > peer->seq_sent)
+		return twi_error(TOW_EPROTOCOL, "peer %s asks for message %llu of %llu",
+				 peer->base.address, (unsigned long long)packet->seq,
+				 (unsigned long long)peer->seq_sent);
+	if (op == NULL)
+		return TOW_OK;
+	give = give_of(op);
+	if (op->stage != TWI_STAGE_OFFERED ||
+	    (packet->value == TWI_OFI_TAGGED && !peer->can_tagged))
+		return twi_error(TOW_EPROTOCOL, "peer %s asks for message %llu twice or wrongly",
+				 peer->base.address, (unsigned long long)packet->seq);
+	op->stage = TWI_STAGE_BULK;
+	give->way = (uint8_t)packet->value;
+	give->tag = packet->tag;
+	twi_list_push_back(&peer->port->sending, &give->link);
+	twi_ofi_push(peer->port);
+	return TOW_OK;
+}
+
+/* True when the tagged send is with libfabric, or the peer is broken. */
+static bool push_tagged(struct twi_ofi_give *give)
+{
+	struct twi_ofi_peer *peer = give->peer;
+	struct twi_ofi_port *port = peer->port;
+	struct tow_op *op = give->op;
+	void *desc;
+	ssize_t rc;
+
+	if (!twi_ofi_local(port, &op->claim, &desc)) {
+		twi_error(TOW_EPROTOCOL, "peer %s asks for a message in a way that is not offered",
+			  peer->base.address);
+		twi_ofi_break(peer, TOW_EPROTOCOL);
+		return true;
+	}
+	rc = fi_tsend(port->ep, op->data, op->bytes, desc, peer->address, give->tag,
+		      &give->req.ctx);
+	if (rc == -FI_EAGAIN)
+		return false;
+	if (rc != 0) {
+		twi_error(TOW_EPEER, "peer %s cannot be reached: %s", peer->base.address,
+			  twi_fi.strerror((int)-rc));
+		twi_ofi_break(peer, TOW_EPEER);
+		return true;
+	}
+	give->req.busy = true;
+	peer->held++;
+	port->in_flight++;
+	return true;
+}
+
+/* True when all pieces are out. */
+static bool push_frags(struct twi_ofi_give *give)
+{
+	struct twi_ofi_peer *peer = give->peer;
+	struct tow_op *op = give->op;
+
+	while (op->moved < op->bytes) {
+		struct twi_ofi_packet packet = {
+			.type = TWI_OFI_FRAG,
+			.payload_bytes = (uint32_t)twi_min(op->bytes - op->moved,
+							   (uint64_t)peer->piece_bytes),
+			.seq = op->seq,
+			.value = op->moved,
+		};
+
+		if (peer->owed_count > 0 ||
+		    !twi_ofi_send_packet(peer, &packet, (const uint8_t *)op->data + op->moved, op,
+					 false))
+			return false;
+		op->moved += packet.payload_bytes;
+	}
+	op->stage = TWI_STAGE_SENT;
+	return true;
+}
+
+/* Moves messages that their receivers have asked for. Returns how many went. */
+unsigned twi_ofi_push(struct twi_ofi_port *port)
+{
+	struct twi_list *pos, *next;
+	unsigned count = 0;
+
+	twi_list_for_each_safe (pos, next, &port->sending) {
+		struct twi_ofi_give *give = twi_container_of(pos, struct twi_ofi_give, link);
+		bool gone;
+
+		if (give->peer->broken != 0)
+			continue;
+		gone = give->way == TWI_OFI_TAGGED ? push_tagged(give) : push_frags(give);
+		if (gone) {
+			twi_list_remove(&give->link);
+			count++;
+		}
+	}
+	return count;
+}
+
+/* The tagged send of a message has ended. */
+void twi_ofi_give_done(struct twi_ofi_give *give, int err)
+{
+	struct twi_ofi_peer *peer = give->peer;
+	struct tow_op *op = give->op;
+	int ending = give->ending;
+
+	give->req.busy = false;
+	peer->held--;
+	op->stage = TWI_STAGE_SENT;
+	op->moved = op->bytes;
+	if (ending != 0) {
+		twi_ofi_op_end(peer, op, ending, 0);
+	} else if (err != 0) {
+		twi_error(TOW_EPEER, "message %llu to peer %s: %s", (unsigned long long)op->seq,
+			  peer->base.address, twi_fi.strerror(err));
+		twi_ofi_break(peer, TOW_EPEER);
+	} else if (op->result_bytes == op->seq) {
+		/* DONE was here before the completion */
+		twi_ofi_op_end(peer, op, TOW_OK, op->bytes);
+	}
+	twi_ofi_peer_let_go(peer);
+}
+
+int twi_ofi_arrived(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet)
+{
+	struct tow_op *op = twi_ofi_find(peer, packet->seq);
+	struct twi_engine *engine = peer->base.engine;
+	struct twi_ofi_give *give;
+
+	if (packet->seq > peer->seq_sent)
+		return twi_error(TOW_EPROTOCOL, "peer %s has message %llu, never sent",
+				 peer->base.address, (unsigned long long)packet->seq);
+	if (op == NULL)
+		return TOW_OK; /* taken back meanwhile */
+	give = give_of(op);
+	if (op->stage == TWI_STAGE_BULK && !give->req.busy)
+		return twi_error(TOW_EPROTOCOL, "peer %s has message %llu before it was sent",
+				 peer->base.address, (unsigned long long)packet->seq);
+	if (give->ending == 0) {
+		twi_latency_record(engine->diag, TWI_LANE_OFI, op->bytes,
+				   twi_engine_now(engine) - op->start_ns);
+		twi_count(engine->diag, TWI_C_send_bytes, op->bytes);
+	}
+	if (give->req.busy)
+		op->result_bytes = op->seq; /* libfabric is not through with it */
+	else
+		twi_ofi_op_end(peer, op, TOW_OK, op->bytes);
+	return TOW_OK;
+}
+
+int twi_ofi_refused(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet)
+{
+	struct tow_op *op = twi_ofi_find(peer, packet->seq);
+	int status = packet->value == TWI_OFI_REFUSE_TRUNCATED ? TOW_ETRUNCATED
+		     : packet->value == TWI_OFI_REFUSE_CORRUPT ? TOW_ECORRUPT
+							       : TOW_ECANCELED;
+
+	if (op == NULL)
+		return TOW_OK;
+	if (give_of(op)->req.busy)
+		give_of(op)->ending = status;
+	else
+		twi_ofi_op_end(peer, op, status, op->bytes);
+	return TOW_OK;
+}
+
+int twi_ofi_acked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet)
+{
+	uint64_t now = twi_engine_now(peer->base.engine);
+
+	if (packet->seq > peer->seq_sent || packet->seq < peer->seq_acked ||
+	    packet->tag > peer->credit_used || packet->tag < peer->credit_returned)
+		return twi_error(TOW_EPROTOCOL,
+				 "peer %s acknowledged what was never sent, or gave back credit "
+				 "that was never used",
+				 peer->base.address);
+	if (packet->seq - peer->seq_acked > TWI_OFI_TIMINGS)
+		peer->seq_acked = packet->seq - TWI_OFI_TIMINGS;
+	while (peer->seq_acked < packet->seq) {
+		const struct twi_ofi_timing *timing =
+			&peer->timings[++peer->seq_acked % TWI_OFI_TIMINGS];
+		uint64_t taken = timing->start_ns + packet->value;
+
+		if (timing->seq == peer->seq_acked)
+			twi_latency_record(peer->base.engine->diag, TWI_LANE_OFI, timing->bytes,
+					   now > taken ? now - taken : 0);
+	}
+	peer->credit_returned = packet->tag;
+	twi_ofi_drain(peer);
+	return TOW_OK;
+}
+
+#endif

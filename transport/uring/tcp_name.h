@@ -1,0 +1,69 @@
+/*
+ * tcp_name.h - addresses of the tcp lane, in their three forms: the text of a user, what the kernel
+ * takes, and the 18 bytes that a peer is told.
+ *
+ *	"node7:4000" --resolve, may wait for a name server--> "10.0.0.7:4000"
+ *	             --parse, at once----------------------> struct twi_tcp_address
+ */
+#ifndef TWI_TCP_NAME_H
+#define TWI_TCP_NAME_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include <towline/endpoint.h>
+
+struct twi_tcp_address {
+	union {
+		struct sockaddr any;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	};
+	socklen_t bytes; /* 0: no address */
+};
+
+/* How many addresses a peer is told, and what they take on the wire. */
+#define TWI_TCP_TOLD_MAX   4u
+#define TWI_TCP_TOLD_BYTES (4u + TWI_TCP_TOLD_MAX * 18u)
+
+struct twi_tcp_told {
+	unsigned count;
+	struct twi_tcp_address rows[TWI_TCP_TOLD_MAX];
+};
+
+/* lane.h's resolve: "HOST:PORT" or "[HOST]:PORT" becomes the same with numbers. */
+int twi_tcp_resolve(const char *address, bool passive, char out[TOW_ADDRESS_MAX]);
+
+/* What resolve has written. TOW_OK, TOW_EINVAL. */
+int twi_tcp_parse(const char *address, struct twi_tcp_address *out);
+
+/* "tcp://10.0.0.7:4000", "tcp://[fe80::1%eth0]:4000". */
+void twi_tcp_format(const struct twi_tcp_address *address, char out[TOW_ADDRESS_MAX]);
+
+/* The two ends of a socket. False: the kernel does not say (it has gone). */
+bool twi_tcp_local(int fd, struct twi_tcp_address *out);
+bool twi_tcp_remote(int fd, struct twi_tcp_address *out);
+
+/* An IPv4 address that came in the clothes of IPv6 is one of IPv4. */
+void twi_tcp_normalize(struct twi_tcp_address *address);
+
+/* The same host; the ports do not matter. */
+bool twi_tcp_same_host(const struct twi_tcp_address *a, const struct twi_tcp_address *b);
+bool twi_tcp_wildcard(const struct twi_tcp_address *address);
+bool twi_tcp_loopback(const struct twi_tcp_address *address);
+bool twi_tcp_link_local(const struct twi_tcp_address *address);
+
+uint16_t twi_tcp_port(const struct twi_tcp_address *address);
+void twi_tcp_set_port(struct twi_tcp_address *address, uint16_t port);
+
+/*
+ * The ADDRESS record (docs/wire.md). get: TOW_OK; TOW_EPROTOCOL when it is not one. Addresses that
+ * mean nothing elsewhere (loopback, link-local, wildcard, multicast) are refused unless both ends
+ * of the connection are one host (`local`).
+ */
+void twi_tcp_told_put(uint8_t out[TWI_TCP_TOLD_BYTES], const struct twi_tcp_told *told);
+int twi_tcp_told_get(const uint8_t in[TWI_TCP_TOLD_BYTES], bool local, struct twi_tcp_told *out);
+
+#endif

@@ -1,0 +1,152 @@
+/*
+ * tcp_socket.c - socket options from knobs, and TCP_INFO. See tcp_socket.h.
+ *
+ * linux/tcp.h, not netinet/tcp.h: glibc's struct tcp_info ends before the delivery rate.
+ */
+#include "transport/uring/tcp_socket.h"
+
+#include <errno.h>
+#include <linux/tcp.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "transport/engine.h"
+#include "transport/uring/tcp_name.h"
+
+#define MS_NS 1000000u
+#define S_NS  1000000000u
+
+static const char *const knob_names[] = {
+	[TWI_SET_CONGESTION] = "congestion",   [TWI_SET_BUFFER] = "socket_buffer_bytes",
+	[TWI_SET_BUSY_POLL] = "busy_poll_ns",  [TWI_SET_HEARTBEAT] = "heartbeat_ns",
+	[TWI_SET_TIMEOUT] = "peer_timeout_ns", [TWI_SET_NODELAY] = "TCP_NODELAY",
+};
+
+struct setter {
+	struct twi_engine *engine;
+	uint32_t *refused;
+	int fd;
+};
+
+static void set(const struct setter *s, enum twi_tcp_setting what, int level, int option,
+		const void *value, socklen_t bytes)
+{
+	if (setsockopt(s->fd, level, option, value, bytes) == 0 || (*s->refused & 1u << what) != 0)
+		return;
+	*s->refused |= 1u << what;
+	twi_error_errno(TOW_ESYSTEM, errno, "%s: setsockopt was refused; going on without",
+			knob_names[what]);
+	twi_log(s->engine->diag, 2, "%s", tow_error_message());
+}
+
+static void set_int(const struct setter *s, enum twi_tcp_setting what, int level, int option,
+		    uint64_t value)
+{
+	int number = (int)twi_min(value, (uint64_t)INT32_MAX);
+
+	set(s, what, level, option, &number, sizeof(number));
+}
+
+/* Whole seconds, at least one. */
+static uint64_t seconds(uint64_t ns)
+{
+	return twi_max(ns / S_NS, (uint64_t)1);
+}
+
+/*
+ * The kernel's own watch over a connection. It tells of a host that has vanished even while nobody
+ * drives the runtime; the lane's heartbeat, which is finer, tells of a process that has stopped.
+ */
+static void set_watch(const struct setter *s, uint64_t heartbeat_ns, uint64_t timeout_ns)
+{
+	uint64_t third = timeout_ns / 3, probe = seconds(twi_min(heartbeat_ns, third / 3));
+
+	set_int(s, TWI_SET_HEARTBEAT, SOL_SOCKET, SO_KEEPALIVE, 1);
+	set_int(s, TWI_SET_HEARTBEAT, IPPROTO_TCP, TCP_KEEPIDLE, seconds(heartbeat_ns));
+	set_int(s, TWI_SET_HEARTBEAT, IPPROTO_TCP, TCP_KEEPINTVL, probe);
+	set_int(s, TWI_SET_HEARTBEAT, IPPROTO_TCP, TCP_KEEPCNT,
+		twi_min(twi_max(third / S_NS / probe, (uint64_t)2), (uint64_t)127));
+	set_int(s, TWI_SET_TIMEOUT, IPPROTO_TCP, TCP_USER_TIMEOUT,
+		twi_max(third / MS_NS, (uint64_t)1));
+}
+
+void twi_tcp_socket_setup(struct twi_engine *engine, uint32_t *refused, int fd)
+{
+	const struct tow_options *knobs = &engine->knobs;
+	struct setter s = { .engine = engine, .refused = refused, .fd = fd };
+
+	/* Frames are gathered by us, when it pays. */
+	set_int(&s, TWI_SET_NODELAY, IPPROTO_TCP, TCP_NODELAY, 1);
+	set_watch(&s, (uint64_t)knobs->heartbeat_ns, (uint64_t)knobs->peer_timeout_ns);
+	if (knobs->socket_buffer_bytes != 0) {
+		set_int(&s, TWI_SET_BUFFER, SOL_SOCKET, SO_SNDBUF,
+			(uint64_t)knobs->socket_buffer_bytes);
+		set_int(&s, TWI_SET_BUFFER, SOL_SOCKET, SO_RCVBUF,
+			(uint64_t)knobs->socket_buffer_bytes);
+	}
+	if (knobs->busy_poll_ns != 0)
+		set_int(&s, TWI_SET_BUSY_POLL, SOL_SOCKET, SO_BUSY_POLL,
+			twi_max((uint64_t)knobs->busy_poll_ns / 1000, (uint64_t)1));
+	if (knobs->congestion[0] != '\0')
+		set(&s, TWI_SET_CONGESTION, IPPROTO_TCP, TCP_CONGESTION, knobs->congestion,
+		    (socklen_t)strlen(knobs->congestion));
+}
+
+/*
+ * A route that does not leave the host has no queue that pacing could spare: bbr's costs a fifth of
+ * the bandwidth there (docs/performance.md). Elsewhere the host's choice stands.
+ */
+void twi_tcp_route_setup(const struct twi_engine *engine, int fd)
+{
+	static const char name[] = "cubic";
+	struct twi_tcp_address here, there;
+
+	if (engine->knobs.congestion[0] != '\0' || !twi_tcp_local(fd, &here) ||
+	    !twi_tcp_remote(fd, &there))
+		return;
+	/* Nobody asked for it: not permitted or not there, the connection works all the same. */
+	if (twi_tcp_same_host(&here, &there))
+		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name) - 1);
+}
+
+static void take(struct twi_tcp_sample *sample, int fd)
+{
+	struct tcp_info info = { 0 };
+	socklen_t bytes = sizeof(info);
+
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
+	    bytes < offsetof(struct tcp_info, tcpi_total_retrans) + sizeof(uint32_t))
+		return;
+	sample->taken = true;
+	sample->rtt_us = info.tcpi_rtt;
+	sample->rttvar_us = info.tcpi_rttvar;
+	sample->cwnd = info.tcpi_snd_cwnd;
+	sample->mss = info.tcpi_snd_mss;
+	sample->retransmits = info.tcpi_total_retrans;
+	sample->delivery_bytes_per_s = info.tcpi_delivery_rate; /* an older kernel leaves it 0 */
+	bytes = sizeof(sample->congestion) - 1;
+	memset(sample->congestion, 0, sizeof(sample->congestion));
+	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, sample->congestion, &bytes) != 0)
+		sample->congestion[0] = '\0';
+}
+
+void twi_tcp_sample_describe(struct twi_tcp_sample *sample, int fd, uint64_t now_ns,
+			     struct twi_emit *emit)
+{
+	if (!sample->taken || now_ns - sample->at_ns >= TWI_SAMPLE_NS) {
+		sample->at_ns = now_ns;
+		take(sample, fd);
+	}
+	if (!sample->taken)
+		return;
+	twi_emit_str(emit, "congestion", sample->congestion);
+	twi_emit_u64(emit, "rtt_us", sample->rtt_us);
+	twi_emit_u64(emit, "rttvar_us", sample->rttvar_us);
+	twi_emit_u64(emit, "cwnd_segments", sample->cwnd);
+	twi_emit_u64(emit, "segment_bytes", sample->mss);
+	twi_emit_u64(emit, "retransmits", sample->retransmits);
+	twi_emit_u64(emit, "delivery_bytes_per_s", sample->delivery_bytes_per_s);
+}

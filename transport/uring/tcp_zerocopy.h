@@ -1,0 +1,58 @@
+/*
+ * tcp_zerocopy.h - zero-copy sends of the tcp lane, and what is kept of each until the kernel has
+ * let go of its memory.
+ */
+#ifndef TWI_TCP_ZEROCOPY_H
+#define TWI_TCP_ZEROCOPY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "diag/counter.h"
+#include "diag/site.h"
+#include "transport/claim.h"
+#include "transport/session.h"
+
+#define TWI_ZC_RECORDS 1024u
+
+struct twi_tcp_lane;
+struct twi_tcp_stream;
+
+/* Payload on its way by a plain send that would have gone by zero-copy, were it registered. */
+struct twi_tcp_missed {
+	enum twi_reason reason;
+	uint64_t ahead, bytes; /* of the send: what stands before the payload, and the payload */
+	struct twi_site site;
+};
+
+/* A zero-copy send whose notification is still to come: the lease of its memory. */
+struct twi_tcp_zc {
+	struct twi_claim claim;
+	uint64_t sent_ns; /* when the first completion came; 0: not yet */
+	uint64_t bytes;
+	uint64_t peer_id;
+	uint32_t slot; /* of the stream */
+	uint16_t generation;
+	uint8_t ring; /* whose thread alone can fetch the notification */
+	bool used;
+	uint32_t next_free;
+};
+
+/*
+ * tcp_zerocopy.c. wants: whether the payload of `out` goes by zero-copy send, in one piece of a
+ * registered buffer, whose slot is written and at whose end it is cut; where it would if it were
+ * registered, that is noted in the stream. missed: `bytes` of the noted send are out, and the
+ * kernel's copy is counted with its reason. go: sends parts[0] by zero-copy; false when it cannot
+ * be done now.
+ */
+bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
+			    struct twi_bulk_out *out, int *slot_out);
+void twi_tcp_zerocopy_missed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
+			     uint64_t bytes);
+bool twi_tcp_zerocopy_go(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
+			 const struct twi_bulk_out *out, int slot);
+void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, uint32_t flags);
+/* The ring is given up: its notifications will never be seen. */
+void twi_tcp_zerocopy_ring_gone(struct twi_tcp_lane *lane, unsigned ring);
+
+#endif

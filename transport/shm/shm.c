@@ -12,7 +12,6 @@
  */
 #include "transport/shm/shm.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -21,7 +20,7 @@
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
-#include "transport/uring/ring.h"
+#include "transport/watch.h"
 
 #define SLOTS_MAX (1u << 20)
 
@@ -81,30 +80,17 @@ void twi_shm_watch_close(struct twi_shm_lane *lane, struct twi_shm_watch *watch)
 	close(watch->fd);
 }
 
-/* [kind: unused 3][ring: 5][generation: 16][slot: 32] */
 void twi_shm_watch_arm(struct twi_shm_lane *lane, struct twi_shm_watch *watch)
 {
 	struct twi_engine *engine = lane->base.engine;
-	struct io_uring_sqe *sqe;
-	uint32_t bit;
 
 	engine->armed_since_enter = true;
 	/* What a thread arms that is not the driver must be armed by the driver, too. */
 	if (engine->ring != engine->armed_ring)
 		engine->armed_ring = NULL;
-	if (engine->ring == NULL || !watch->live)
-		return;
-	bit = 1u << engine->ring->index;
-	if ((watch->rings & bit) != 0)
-		return;
-	sqe = twi_ring_sqe(engine->ring);
-	if (sqe == NULL)
-		return;
-	io_uring_prep_poll_add(sqe, watch->fd, POLLIN);
-	sqe->user_data =
-		twi_ring_tag(TWI_LANE_SHM, (uint64_t)engine->ring->index << 48 |
-						   (uint64_t)watch->generation << 32 | watch->slot);
-	watch->rings |= bit;
+	if (watch->live)
+		twi_watch(engine, TWI_LANE_SHM, (uint64_t)watch->generation << 32 | watch->slot,
+			  watch->fd, &watch->rings);
 }
 
 void twi_shm_ring_bell(struct twi_shm_peer *peer)
@@ -273,7 +259,7 @@ static void lane_completed(struct twi_lane *base, uint64_t user_data, int res, u
 	    lane->slots[slot].generation != (uint16_t)(user_data >> 32))
 		return;
 	watch = lane->slots[slot].watch;
-	watch->rings &= ~(1u << (user_data >> 48 & 31));
+	watch->rings &= ~(1u << twi_watch_ring(user_data));
 	if (watch->kind == TWI_SHM_WATCH_LISTENER)
 		twi_shm_accept_event(lane,
 				     twi_container_of(watch, struct twi_shm_endpoint, listener));
@@ -330,7 +316,6 @@ static unsigned peer_progress(struct twi_shm_peer *peer)
 static unsigned lane_progress(struct twi_lane *base)
 {
 	struct twi_shm_lane *lane = (struct twi_shm_lane *)(void *)base;
-	struct twi_ring *ring = base->engine->ring;
 	struct twi_list *pos, *next;
 	unsigned events = 0;
 
@@ -338,12 +323,10 @@ static unsigned lane_progress(struct twi_lane *base)
 		events += peer_progress(twi_container_of(pos, struct twi_shm_peer, link));
 	if (twi_unlikely(lane->handshake_count > 0))
 		twi_shm_handshake_expire(lane, twi_engine_now(base->engine));
-	/* The thread of a tow_fd may go and poll it: from here on it is asleep. */
-	if (twi_unlikely(ring != NULL && ring->watched)) {
+	/* The thread of a tow_fd may go and poll it: from here on it is asleep. What has come till
+	 * now makes deadline_ns say so when the engine is given back. */
+	if (twi_unlikely(atomic_load_explicit(&base->engine->watchers, memory_order_relaxed) > 0))
 		doze(lane);
-		if (any_ready(lane))
-			twi_ring_wake(ring);
-	}
 	return events;
 }
 

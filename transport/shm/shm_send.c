@@ -12,7 +12,6 @@
 #include "memreg/staging.h"
 #include "transport/path.h"
 #include "transport/shm/shm.h"
-#include "transport/uring/ring.h"
 
 static struct twi_shm_peer *shm_peer(struct tow_peer *peer)
 {
@@ -37,12 +36,8 @@ int twi_shm_traffic_init(struct twi_shm_peer *peer)
 
 void twi_shm_busy(struct twi_shm_peer *peer)
 {
-	struct twi_engine *engine = peer->base.engine;
-
 	peer->busy = true;
-	engine->armed_since_enter = true;
-	if (engine->ring != NULL && engine->ring->watched)
-		twi_ring_wake(engine->ring);
+	peer->base.engine->armed_since_enter = true; /* a sleeper moves it */
 }
 
 void twi_shm_op_end(struct twi_shm_peer *peer, struct tow_op *op, int status, uint64_t bytes)
@@ -305,7 +300,7 @@ static void end_offer_op(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 {
 	struct twi_diag *diag = peer->base.engine->diag;
 	struct tow_op *op = offer->op;
-	uint64_t now = twi_engine_now(peer->base.engine);
+	uint64_t now = twi_engine_batch_now(peer->base.engine);
 
 	offer->op = NULL;
 	if (status == TOW_OK) {

@@ -3,7 +3,7 @@
  * a peer may not claim to have. The simulation (tests/sim) breaks streams between two honest
  * sessions; the dishonest one is here.
  */
-#include "far_side.h"
+#include "far_bulk.h"
 
 #define NONE UINT64_MAX /* no item */
 

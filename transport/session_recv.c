@@ -57,7 +57,10 @@ void twi_session_deliver(struct twi_session *session, struct twi_unexpected *mes
 	int status = twi_session_room_for(op, message->bytes);
 
 	op->seq = message->seq;
-	if (status == TOW_OK && message->bytes <= op->bytes)
+	if (status == TOW_OK && message->bytes <= op->bytes && op->space == TWI_SPACE_LINK)
+		/* no payload of the user's: it may come when it likes */
+		twi_path_copy_eager(session->engine->diag, op->data, message->data, message->bytes);
+	else if (status == TOW_OK && message->bytes <= op->bytes)
 		twi_path_copy_fallback(session->engine, TWI_R_unexpected_arrival, op->data,
 				       message->data, message->bytes, op->site);
 	twi_session_give_credit(session, message->bytes);

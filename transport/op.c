@@ -89,7 +89,7 @@ static void prepare(struct tow_op *op, struct twi_engine *engine, enum twi_op_ki
 	op->lane_state = NULL;
 	op->data = NULL;
 	op->bytes = op->tag = op->seq = op->moved = op->rpc_id = 0;
-	op->start_ns = twi_engine_batch_now(engine);
+	op->start_ns = twi_engine_now(engine);
 	op->deadline_ns = UINT64_MAX;
 	op->done = NULL;
 	op->user = NULL;
@@ -209,7 +209,7 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 	op->stage = TWI_STAGE_COMPLETING;
 	op->status = status;
 	op->result_bytes = bytes;
-	op->latency_ns = twi_engine_batch_now(engine) - op->start_ns;
+	op->latency_ns = twi_engine_now(engine) - op->start_ns;
 	twi_op_unwatch(op);
 	twi_list_remove(&op->link);
 	if (!op->embedded)
@@ -256,12 +256,15 @@ bool twi_op_run_callbacks(struct twi_engine *engine)
 		any = true;
 		if (op->embedded) {
 			op->done(op, &result); /* it may be started again by now, or gone */
+			engine->now_ns = 0;    /* it may have taken long */
 			continue;
 		}
 		if (op->kind <= TWI_OP_ACCEPT && op->status == TOW_OK)
 			twi_link_up(op->peer);
-		if (op->done != NULL)
+		if (op->done != NULL) {
 			op->done(op, &result);
+			engine->now_ns = 0;
+		}
 		publish(op);
 	}
 	engine->in_callback = false;

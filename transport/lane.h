@@ -148,6 +148,7 @@ void twi_lanes_pack(struct twi_engine *engine);
 extern const struct twi_lane_ops twi_lane_auto;
 extern const struct twi_lane_ops twi_lane_tcp;
 extern const struct twi_lane_ops twi_lane_loop;
+extern const struct twi_lane_ops twi_lane_shm;
 extern const struct twi_lane_ops twi_lane_ofi;
 
 #endif

@@ -4,9 +4,16 @@
 #include "transport/path.h"
 
 #include <string.h>
+#include <sys/uio.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "diag/diag.h"
 #include "transport/engine.h"
+
+/* Large messages from this size up are copied around the caches. */
+#define AROUND_MIN (8ull << 20)
 
 #define PAUSE_FIRST_NS (1000ull * 1000 * 1000)
 #define PAUSE_MAX_NS   (60 * PAUSE_FIRST_NS)
@@ -18,6 +25,73 @@ void twi_path_copy_eager(struct twi_diag *diag, void *to, const void *from, size
 	memcpy(to, from, bytes);
 	twi_count(diag, TWI_C_necessary_copies, 1);
 	twi_count(diag, TWI_C_necessary_copy_bytes, bytes);
+}
+
+#if defined(__x86_64__)
+/* Stores that do not fetch the line first and do not stay in the cache. */
+__attribute__((target("avx2"))) static void copy_around(uint8_t *to, const uint8_t *from,
+							size_t bytes)
+{
+	size_t head = -(uintptr_t)to & 63;
+
+	head = twi_min(head, bytes);
+	memcpy(to, from, head);
+	to += head;
+	from += head;
+	bytes -= head;
+	for (; bytes >= 128; to += 128, from += 128, bytes -= 128) {
+		const __m256i *in = (const __m256i *)(const void *)from;
+		__m256i *out = (__m256i *)(void *)to;
+		__m256i a = _mm256_loadu_si256(in), b = _mm256_loadu_si256(in + 1);
+		__m256i c = _mm256_loadu_si256(in + 2), d = _mm256_loadu_si256(in + 3);
+
+		_mm256_stream_si256(out, a);
+		_mm256_stream_si256(out + 1, b);
+		_mm256_stream_si256(out + 2, c);
+		_mm256_stream_si256(out + 3, d);
+	}
+	memcpy(to, from, bytes);
+	_mm_sfence(); /* before whatever tells that the bytes are there */
+}
+
+static bool has_stores_around(void)
+{
+	return __builtin_cpu_supports("avx2");
+}
+#else
+static void copy_around(uint8_t *to, const uint8_t *from, size_t bytes)
+{
+	memcpy(to, from, bytes);
+}
+
+static bool has_stores_around(void)
+{
+	return false;
+}
+#endif
+
+void twi_path_copy_large(struct twi_diag *diag, void *to, const void *from, size_t bytes,
+			 uint64_t whole, bool first)
+{
+	if (whole >= AROUND_MIN && has_stores_around())
+		copy_around(to, from, bytes);
+	else
+		memcpy(to, from, bytes);
+	twi_count(diag, TWI_C_necessary_copies, first);
+	twi_count(diag, TWI_C_necessary_copy_bytes, bytes);
+}
+
+ssize_t twi_path_copy_remote(struct twi_engine *engine, pid_t from_pid, void *to, uint64_t from,
+			     size_t bytes, struct twi_site site)
+{
+	struct iovec local = { to, bytes }, remote = { (void *)(uintptr_t)from, bytes };
+	uint64_t start_ns = twi_engine_now(engine);
+	ssize_t n = process_vm_readv(from_pid, &local, 1, &remote, 1, 0);
+
+	if (n > 0)
+		twi_copy_record(engine->diag, TWI_R_remote_memory, (uint64_t)n,
+				twi_engine_now(engine) - start_ns, site);
+	return n;
 }
 
 void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, void *to,

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "diag/counter.h"
 #include "diag/emit.h"
@@ -48,6 +49,20 @@ struct twi_route {
 
 /* A copy that the lane's design needs. */
 void twi_path_copy_eager(struct twi_diag *diag, void *to, const void *from, size_t bytes);
+
+/*
+ * A piece of a large message, of `whole` bytes, out of another process's memory that is mapped
+ * here; `first` piece counts the copy. Past what the caches hold the stores go around them.
+ */
+void twi_path_copy_large(struct twi_diag *diag, void *to, const void *from, size_t bytes,
+			 uint64_t whole, bool first);
+
+/*
+ * The same from memory that is not mapped here, by process_vm_readv: a system call, so it is
+ * counted with its reason. Returns the bytes, at least one, or -1 with errno.
+ */
+ssize_t twi_path_copy_remote(struct twi_engine *engine, pid_t from_pid, void *to, uint64_t from,
+			     size_t bytes, struct twi_site site);
 
 /* A copy that it does not need, with its reason; it is timed. */
 void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, void *to,

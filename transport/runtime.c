@@ -189,7 +189,8 @@ static int add_sources(struct tow_runtime *runtime)
 static int open_lanes(struct twi_engine *engine)
 {
 	static const struct twi_lane_ops *const lanes[] = { &twi_lane_auto, &twi_lane_loop,
-							    &twi_lane_tcp, &twi_lane_ofi };
+							    &twi_lane_tcp, &twi_lane_ofi,
+							    &twi_lane_shm };
 	int known = twi_lanes_check(engine->knobs.lanes);
 
 	if (known < 0)

@@ -22,6 +22,7 @@
 #define DEADLINE (10 * TWT_SECOND)
 
 static uint64_t seed;
+static const char *lane_at = "tcp://127.0.0.1:0"; /* the lane under test */
 
 /* Both sides: messages of all sizes both ways, for ever. */
 static size_t size_of(uint64_t i)
@@ -114,7 +115,7 @@ static void one_killing(uint64_t *random)
 	struct twt_side side;
 	int how;
 
-	twt_pair(&side, "tcp://127.0.0.1:0", POOL, stream, NULL);
+	twt_pair(&side, lane_at, POOL, stream, NULL);
 	survive(&side, now_ns() + twt_random_below(random, 20000000));
 	TWT_OK(tow_peer_close(side.peer));
 	twi_pool_stats(twi_runtime_engine(side.runtime)->pool, &stats);
@@ -157,7 +158,7 @@ static void test_stopped(void **state)
 
 	(void)state;
 	options.timeout_ns = TWT_SECOND / 5;
-	twt_pair(&side, "tcp://127.0.0.1:0", POOL, stream, NULL);
+	twt_pair(&side, lane_at, POOL, stream, NULL);
 	TWT_OK(tow_alloc(side.runtime, LARGEST, 0, &big));
 	kill(side.child, SIGSTOP);
 	start = now_ns();
@@ -270,13 +271,20 @@ static void test_connect_fails(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
+	const struct CMUnitTest tcp_tests[] = {
 		cmocka_unit_test(test_connect_fails),
 		cmocka_unit_test(test_strangers),
+	};
+	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stopped),
 		cmocka_unit_test(test_kill),
 	};
+	int failed;
 
 	seed = twt_seed();
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	failed = cmocka_run_group_tests_name("tcp alone", tcp_tests, NULL, NULL);
+	failed += cmocka_run_group_tests_name("tcp", tests, NULL, NULL);
+	lane_at = "shm://*";
+	failed += cmocka_run_group_tests_name("shm", tests, NULL, NULL);
+	return failed;
 }

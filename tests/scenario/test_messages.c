@@ -1,5 +1,5 @@
 /*
- * test_messages.c - messages between two processes over tcp: sizes, order, truncation, cancel,
+ * test_messages.c - messages between two processes, over tcp and over shm: sizes, order, truncation, cancel,
  * deadlines, close with operations in flight, callbacks, the pollable descriptor, threads, fork.
  */
 #include "pair.h"
@@ -10,6 +10,8 @@
 #include <sys/mman.h>
 
 #define POOL (64 << 20)
+
+static const char *lane_at = "tcp://127.0.0.1:0"; /* the lane under test */
 
 static const size_t sizes[] = { 0,       1,       7,     8,       63,
 				64,      65,      4096,  16383,   16384,
@@ -84,13 +86,13 @@ static void run_sizes(const char *address, int in_pool)
 static void test_sizes_pool(void **state)
 {
 	(void)state;
-	run_sizes("tcp://127.0.0.1:0", 1);
+	run_sizes(lane_at, 1);
 }
 
 static void test_sizes_heap(void **state)
 {
 	(void)state;
-	run_sizes("tcp://127.0.0.1:0", 0);
+	run_sizes(lane_at, 0);
 }
 
 static void test_sizes_ipv6(void **state)
@@ -149,7 +151,7 @@ static void test_huge(void **state)
 
 	(void)state;
 	twt_fill(at, HUGE_SPAN, 77);
-	twt_pair(&side, "tcp://127.0.0.1:0", POOL, receive_huge, NULL);
+	twt_pair(&side, lane_at, POOL, receive_huge, NULL);
 	TWT_OK(tow_send_start(side.peer, at, HUGE_BYTES, 1, NULL, &op));
 	TWT_OK(tow_op_wait(op, 100 * TWT_SECOND));
 	TWT_OK(twt_finish(op, &result));
@@ -186,7 +188,7 @@ static void test_order(void **state)
 	struct tow_op *op;
 
 	(void)state;
-	twt_pair(&side, "tcp://127.0.0.1:0", POOL, send_many, NULL);
+	twt_pair(&side, lane_at, POOL, send_many, NULL);
 	for (uint64_t i = 0; i < MANY; i++) {
 		uint64_t tag = MANY / 3 * 3 <= i ? i % 3 : (i / 7) % 3;
 
@@ -228,7 +230,7 @@ static void test_freed_while_queued(void **state)
 	struct twt_side side;
 
 	(void)state;
-	twt_pair(&side, "tcp://127.0.0.1:0", POOL, receive_freed, NULL);
+	twt_pair(&side, lane_at, POOL, receive_freed, NULL);
 	for (uint64_t i = 0; i < FREED; i++) {
 		void *out = take(&side, FREED_BYTES);
 
@@ -269,7 +271,7 @@ static void test_truncated(void **state)
 	struct tow_op *op;
 
 	(void)state;
-	twt_pair(&side, "tcp://127.0.0.1:0", POOL, send_too_long, NULL);
+	twt_pair(&side, lane_at, POOL, send_too_long, NULL);
 	TWT_OK(tow_recv_start(side.peer, guard, 16, 1, NULL, &op));
 	assert_int_equal(twt_finish(op, &result), TOW_ETRUNCATED);
 	assert_int_equal(result.bytes, 100);
@@ -314,7 +316,7 @@ static void test_deadline_and_cancel(void **state)
 
 	(void)state;
 	soon.timeout_ns = 20000000;
-	twt_pair(&side, "tcp://127.0.0.1:0", POOL, wait_for_word, NULL);
+	twt_pair(&side, lane_at, POOL, wait_for_word, NULL);
 	big = take(&side, 1 << 20);
 	TWT_OK(tow_recv_start(side.peer, &word, 8, 1, &soon, &op));
 	assert_int_equal(tow_op_wait(op, 1000000), TOW_AGAIN);
@@ -363,7 +365,7 @@ static void test_close_in_flight(void **state)
 	void *big;
 
 	(void)state;
-	twt_pair(&side, "tcp://127.0.0.1:0", POOL, expect_peer_gone, NULL);
+	twt_pair(&side, lane_at, POOL, expect_peer_gone, NULL);
 	big = take(&side, 1 << 20);
 	TWT_OK(tow_recv_start(side.peer, &word, 8, 1, NULL, &recv));
 	TWT_OK(tow_send_start(side.peer, big, 1 << 20, 1, NULL, &send));
@@ -410,7 +412,7 @@ static void test_callback_and_fd(void **state)
 	options.done = on_done;
 	options.user = &sum;
 	calls = 0;
-	twt_pair(&side, "tcp://127.0.0.1:0", POOL, echo_sizes, &(int){ 1 });
+	twt_pair(&side, lane_at, POOL, echo_sizes, &(int){ 1 });
 	callback_runtime = side.runtime;
 	TWT_OK(tow_fd(side.runtime, &fd));
 	TWT_OK(tow_recv_start(side.peer, &in, 8, 0, &options, &op));
@@ -449,7 +451,7 @@ static void test_fd_of_held_back(void **state)
 
 	(void)state;
 	setenv("TOW_GATHER_NS", "1ms", 1);
-	twt_pair(&side, "tcp://127.0.0.1:0", POOL, wait_for_words, NULL);
+	twt_pair(&side, lane_at, POOL, wait_for_words, NULL);
 	unsetenv("TOW_GATHER_NS");
 	TWT_OK(tow_fd(side.runtime, &waiter.fd));
 	for (int i = 0; i < PAIRS_OF_WORDS; i++) {
@@ -523,7 +525,7 @@ static void test_threads(void **state)
 
 	(void)state;
 	(void)word;
-	twt_pair(&side, "tcp://127.0.0.1:0", POOL, exchange_all, NULL);
+	twt_pair(&side, lane_at, POOL, exchange_all, NULL);
 	assert_int_equal(exchange_all(&side, NULL), 0);
 	assert_int_equal(twt_pair_end(&side), 0);
 }
@@ -550,7 +552,7 @@ static void test_fork(void **state)
 	int how;
 
 	(void)state;
-	twt_pair(&side, "tcp://127.0.0.1:0", POOL, wait_for_word, NULL);
+	twt_pair(&side, lane_at, POOL, wait_for_word, NULL);
 	child = fork();
 	if (child == 0)
 		_exit(forked_calls(&side));
@@ -565,7 +567,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes_pool),
 		cmocka_unit_test(test_sizes_heap),
-		cmocka_unit_test(test_sizes_ipv6),
 		cmocka_unit_test(test_huge),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_freed_while_queued),
@@ -573,10 +574,17 @@ int main(void)
 		cmocka_unit_test(test_deadline_and_cancel),
 		cmocka_unit_test(test_close_in_flight),
 		cmocka_unit_test(test_callback_and_fd),
-		cmocka_unit_test(test_fd_of_held_back),
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_fork),
 	};
+	const struct CMUnitTest tcp_tests[] = {
+		cmocka_unit_test(test_sizes_ipv6),
+		cmocka_unit_test(test_fd_of_held_back),
+	};
+	int failed = cmocka_run_group_tests_name("tcp", tests, NULL, NULL);
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	failed += cmocka_run_group_tests_name("tcp alone", tcp_tests, NULL, NULL);
+	lane_at = "shm://*";
+	failed += cmocka_run_group_tests_name("shm", tests, NULL, NULL);
+	return failed;
 }

@@ -1,0 +1,639 @@
+/*
+ * shm_recv.c - the receiving side: reading the rings, matching, copying, views. See shm.h.
+ *
+ * A small message is copied out of the ring once; twice when nobody had posted for it (counted). A
+ * large one stays with its sender until a receive meets it, and is then copied in chunks, one in a
+ * round, so that other traffic and deadlines do not wait for it. Only the exchange of the offer's
+ * word, after the last byte, makes it count: a sender that takes it back before wins, and the
+ * receive waits on as if the message had never been.
+ *
+ * Small messages nobody has posted for are kept up to credit_bytes; beyond, the ring is not read.
+ * Offers among them cost nothing, and notes have a ring of their own, which is always read.
+ */
+#include <poll.h>
+#include <stdlib.h>
+
+#include "diag/counter.h"
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "transport/message.h"
+#include "transport/path.h"
+#include "transport/shm/shm.h"
+
+#define PARCEL_COST   64u /* of credit, beside the payload */
+#define LATENCY_EVERY 16u /* small messages: one in so many is timed */
+
+static struct twi_shm_peer *shm_peer(struct tow_peer *peer)
+{
+	return (struct twi_shm_peer *)(void *)peer;
+}
+
+static void matched(struct twi_shm_peer *peer, struct tow_op *op,
+		    struct twi_shm_incoming *incoming);
+
+/* Small messages are timed here, where they end; their senders do not hear of it. */
+static void time_small(struct twi_shm_peer *peer, uint64_t sent_ns, uint64_t bytes)
+{
+	uint64_t now;
+
+	if (twi_likely(peer->seq_received % LATENCY_EVERY != 1))
+		return;
+	now = twi_engine_batch_now(peer->base.engine);
+	twi_latency_record(peer->base.engine->diag, TWI_LANE_SHM, bytes,
+			   now > sent_ns ? now - sent_ns : 0);
+}
+
+/* --- incoming offers --- */
+
+static uint16_t index_of(const struct twi_shm_peer *peer, const struct twi_shm_incoming *incoming)
+{
+	return (uint16_t)(incoming - peer->incoming);
+}
+
+static void note(struct twi_shm_peer *peer, const struct twi_shm_incoming *incoming,
+		 enum twi_shm_note_kind kind)
+{
+	const struct twi_shm_remark remark = { .kind = kind,
+					       .offer = index_of(peer, incoming),
+					       .generation = incoming->generation };
+
+	twi_shm_say(peer, &remark);
+}
+
+static void forget(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
+{
+	twi_list_remove(&incoming->link);
+	incoming->used = false;
+	incoming->op = NULL;
+	if (incoming->wanted)
+		peer->expecting--;
+	incoming->wanted = false;
+}
+
+/* Changes the offer's word; false when its sender has taken it back, and it is GONE then. */
+static bool settle(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
+		   enum twi_shm_state state, enum twi_shm_note_kind kind)
+{
+	_Atomic uint64_t *at = &peer->in.box.offers[index_of(peer, incoming)].word;
+	uint64_t word = twi_shm_state_word(incoming->generation, TWI_SHM_OFFERED);
+	/* acq_rel: pairs with the sender's exchange in shm_send.c; one of the two wins */
+	bool won = atomic_compare_exchange_strong_explicit(
+		at, &word, twi_shm_state_word(incoming->generation, state), memory_order_acq_rel,
+		memory_order_acquire);
+
+	note(peer, incoming, won ? kind : TWI_SHM_GONE);
+	forget(peer, incoming);
+	return won;
+}
+
+static void take_arrival(struct twi_shm_peer *peer, struct twi_match_entry *entry,
+			 struct tow_op *op);
+
+/* What the receive had met is not to be had: it waits for the next message. */
+static void repost(struct twi_shm_peer *peer, struct tow_op *op)
+{
+	struct twi_match_entry *entry = twi_match_post_first(&peer->match, &op->match);
+
+	op->stage = TWI_STAGE_POSTED;
+	op->seq = 0;
+	if (op->view) {
+		twi_view_drop(op);
+		op->data = NULL;
+		op->bytes = TWI_WIRE_U63_MAX;
+	}
+	if (entry != NULL)
+		take_arrival(peer, entry, op);
+}
+
+/* The offer is refused, and the receive ends with `status`; unless it is gone anyway. */
+static void refuse(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, struct tow_op *op,
+		   int status)
+{
+	uint64_t bytes = incoming->arrival.bytes;
+	bool cut = status == TOW_ETRUNCATED;
+
+	if (settle(peer, incoming, cut ? TWI_SHM_CUT : TWI_SHM_REFUSED,
+		   cut ? TWI_SHM_TRUNCATED : TWI_SHM_CANCELED))
+		twi_shm_op_end(peer, op, status, bytes);
+	else
+		repost(peer, op);
+}
+
+static void received(struct twi_shm_peer *peer, struct tow_op *op, uint64_t bytes)
+{
+	twi_count(peer->base.engine->diag, TWI_C_recv_bytes, bytes);
+	twi_shm_op_end(peer, op, TOW_OK, bytes);
+}
+
+/* All bytes are there: they count if the sender still means them. */
+static void commit(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
+{
+	struct tow_op *op = incoming->op;
+	uint64_t bytes = incoming->arrival.bytes;
+
+	if (settle(peer, incoming, TWI_SHM_ACCEPTED, TWI_SHM_DONE))
+		received(peer, op, bytes);
+	else
+		repost(peer, op);
+}
+
+/* --- views --- */
+
+void twi_shm_view_release(struct tow_op *op)
+{
+	struct twi_shm_link *shared = op->view_state;
+	const struct twi_shm_remark remark = { .kind = TWI_SHM_RELEASED,
+					       .offer = (uint16_t)op->moved,
+					       .generation = (uint32_t)(op->moved >> 32) };
+
+	if (shared->peer != NULL)
+		twi_shm_say(shared->peer, &remark);
+	twi_shm_link_release(shared);
+}
+
+/* Hands over the sender's own bytes. */
+static void view(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, struct tow_op *op)
+{
+	struct twi_shm_link *shared = peer->shared;
+	uint64_t bytes = incoming->arrival.bytes, where = incoming->where;
+	uint32_t extent = incoming->extent;
+	uint64_t handle = (uint64_t)incoming->generation << 32 | index_of(peer, incoming);
+
+	if (!settle(peer, incoming, TWI_SHM_ACCEPTED, TWI_SHM_VIEWED)) {
+		repost(peer, op);
+		return;
+	}
+	op->data = (uint8_t *)shared->extents[extent] + where;
+	op->bytes = bytes;
+	op->moved = handle;
+	op->view_state = shared;
+	op->view_release = twi_shm_view_release;
+	shared->refs++;
+	received(peer, op, bytes);
+}
+
+/* --- matching --- */
+
+/* The sender is asked for pieces. */
+static void want(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
+{
+	incoming->wanted = true;
+	incoming->copied = 0;
+	peer->expecting++;
+	twi_list_remove(&incoming->link);
+	note(peer, incoming, TWI_SHM_WANTED);
+}
+
+/* A receive has met an offer; neither is in a table any more. */
+static void matched(struct twi_shm_peer *peer, struct tow_op *op, struct twi_shm_incoming *incoming)
+{
+	uint64_t bytes = incoming->arrival.bytes;
+
+	op->seq = incoming->arrival.seq;
+	if (op->view && incoming->type == TWI_SHM_IN_POOL) {
+		view(peer, incoming, op);
+		return;
+	}
+	if (op->view) {
+		int status = twi_view_room(op, bytes);
+
+		if (status < 0) {
+			refuse(peer, incoming, op, status);
+			return;
+		}
+	}
+	if (bytes > op->bytes) {
+		refuse(peer, incoming, op, TOW_ETRUNCATED);
+		return;
+	}
+	incoming->op = op;
+	incoming->copied = 0;
+	op->stage = TWI_STAGE_GRANTED;
+	op->moved = index_of(peer, incoming);
+	twi_claim_count(op, bytes);
+	if (incoming->type == TWI_SHM_STAGED) {
+		want(peer, incoming);
+		return;
+	}
+	twi_list_push_back(&peer->copying, &incoming->link);
+	twi_shm_busy(peer);
+}
+
+/* Payload of a small message reaches its receive. */
+static void deliver(struct twi_shm_peer *peer, struct tow_op *op, const uint8_t *payload,
+		    uint64_t bytes, bool kept)
+{
+	struct twi_engine *engine = peer->base.engine;
+	int status = twi_likely(!op->view) ? TOW_OK : twi_view_room(op, bytes);
+
+	if (status == TOW_OK && bytes > op->bytes)
+		status = TOW_ETRUNCATED;
+	if (twi_unlikely(status < 0)) {
+		twi_shm_op_end(peer, op, status, bytes);
+		return;
+	}
+	if (kept)
+		twi_path_copy_fallback(engine, TWI_R_unexpected_arrival, op->data, payload, bytes,
+				       op->site);
+	else
+		twi_path_copy_eager(engine->diag, op->data, payload, bytes);
+	received(peer, op, bytes);
+}
+
+/* A receive takes a message that had come before it. */
+static void take_arrival(struct twi_shm_peer *peer, struct twi_match_entry *entry,
+			 struct tow_op *op)
+{
+	struct twi_shm_arrival *arrival = twi_container_of(entry, struct twi_shm_arrival, match);
+	struct twi_shm_parcel *parcel;
+
+	if (arrival->offered) {
+		matched(peer, op, twi_container_of(arrival, struct twi_shm_incoming, arrival));
+		return;
+	}
+	parcel = twi_container_of(arrival, struct twi_shm_parcel, arrival);
+	op->seq = arrival->seq;
+	peer->unexpected_bytes -= arrival->bytes + PARCEL_COST;
+	deliver(peer, op, parcel->data, arrival->bytes, true);
+	free(parcel);
+}
+
+/* The ring is read again: there may be room, or a receive, for what stands in front. */
+static void unstall(struct twi_shm_peer *peer)
+{
+	if (twi_likely(!peer->stalled))
+		return;
+	peer->stalled = false;
+	twi_shm_busy(peer);
+}
+
+void twi_shm_recv(struct tow_peer *base, struct tow_op *op)
+{
+	struct twi_shm_peer *peer = shm_peer(base);
+	struct twi_match_entry *entry;
+
+	twi_count(base->engine->diag, TWI_C_recvs, 1);
+	op->match.tag = op->tag;
+	op->match.space = op->space;
+	if (!op->view)
+		twi_claim_lease(base, op);
+	entry = twi_match_post(&peer->match, &op->match);
+	if (entry != NULL) {
+		take_arrival(peer, entry, op);
+	} else if (peer->failed != 0) {
+		twi_match_remove_posted(&peer->match, &op->match);
+		twi_shm_op_end(peer, op, peer->failed, 0);
+	} else {
+		op->stage = TWI_STAGE_POSTED;
+	}
+	unstall(peer);
+}
+
+/* --- reading the rings --- */
+
+/* Keeps a small message until somebody receives it; false: the credit is used up. */
+static bool keep(struct twi_shm_peer *peer, const struct twi_shm_message *message, bool bounded)
+{
+	struct twi_diag *diag = peer->base.engine->diag;
+	uint64_t cost = message->bytes + PARCEL_COST;
+	struct twi_shm_parcel *parcel;
+
+	if (bounded && peer->unexpected_bytes > 0 &&
+	    peer->unexpected_bytes + cost > (uint64_t)peer->base.engine->knobs.credit_bytes)
+		return false;
+	parcel = malloc(sizeof(*parcel) + message->bytes);
+	if (parcel == NULL)
+		return false; /* as if there were no credit: it is tried again */
+	parcel->arrival = (struct twi_shm_arrival){
+		.match = { .tag = message->tag, .space = message->space },
+		.seq = peer->seq_received + 1,
+		.bytes = message->bytes,
+	};
+	twi_path_copy_eager(diag, parcel->data, message->payload, message->bytes);
+	peer->unexpected_bytes += cost;
+	twi_count(diag, TWI_C_unexpected_messages, 1);
+	twi_count(diag, TWI_C_unexpected_bytes, message->bytes);
+	twi_match_arrive(&peer->match, &parcel->arrival.match);
+	return true;
+}
+
+/* False: it stays in the ring. */
+static bool on_small(struct twi_shm_peer *peer, const struct twi_shm_message *message, bool bounded)
+{
+	struct twi_match_entry *entry =
+		twi_match_take_posted(&peer->match, message->tag, message->space);
+	struct tow_op *op;
+
+	if (entry == NULL) {
+		if (!keep(peer, message, bounded))
+			return false;
+		peer->seq_received++;
+		time_small(peer, message->sent_ns, message->bytes);
+		return true;
+	}
+	op = twi_container_of(entry, struct tow_op, match);
+	op->seq = ++peer->seq_received;
+	deliver(peer, op, message->payload, message->bytes, false);
+	time_small(peer, message->sent_ns, message->bytes);
+	return true;
+}
+
+static int on_offer(struct twi_shm_peer *peer, const struct twi_shm_message *message)
+{
+	struct twi_shm_incoming *incoming = &peer->incoming[message->offer];
+	struct twi_match_entry *entry;
+
+	if (incoming->used)
+		return twi_error(TOW_EPROTOCOL, "peer %s offers number %u twice",
+				 peer->base.address, message->offer);
+	incoming->used = true;
+	incoming->wanted = false;
+	incoming->type = (uint8_t)message->type;
+	incoming->where = message->where;
+	incoming->extent = message->extent;
+	incoming->generation = message->generation;
+	incoming->arrival = (struct twi_shm_arrival){
+		.match = { .tag = message->tag, .space = message->space },
+		.seq = ++peer->seq_received,
+		.bytes = message->bytes,
+		.offered = true,
+	};
+	entry = twi_match_arrive(&peer->match, &incoming->arrival.match);
+	if (entry != NULL)
+		matched(peer, twi_container_of(entry, struct tow_op, match), incoming);
+	else
+		twi_count(peer->base.engine->diag, TWI_C_unexpected_messages, 1);
+	return TOW_OK;
+}
+
+/* The sender has taken an offer back. One that was dealt with meanwhile is not there any more. */
+static int on_withdrawal(struct twi_shm_peer *peer, const struct twi_shm_message *message)
+{
+	struct twi_shm_incoming *incoming = &peer->incoming[message->offer];
+	struct tow_op *op = incoming->op;
+
+	if (!incoming->used || incoming->generation != message->generation)
+		return TOW_OK;
+	if (atomic_load_explicit(&peer->in.box.offers[message->offer].word, memory_order_acquire) !=
+	    twi_shm_state_word(incoming->generation, TWI_SHM_TAKEN_BACK))
+		return twi_error(TOW_EPROTOCOL, "peer %s withdraws offer %u and lets it stand",
+				 peer->base.address, message->offer);
+	if (op == NULL)
+		twi_match_remove_unexpected(&peer->match, &incoming->arrival.match);
+	note(peer, incoming, TWI_SHM_GONE);
+	forget(peer, incoming);
+	if (op != NULL)
+		repost(peer, op);
+	return TOW_OK;
+}
+
+/* Reads the slot; an extent that is not known yet may be on the socket. */
+static enum twi_shm_fault get(struct twi_shm_peer *peer, uint64_t word,
+			      struct twi_shm_message *message)
+{
+	enum twi_shm_fault fault = twi_shm_slot_get(&peer->in, word, &peer->limits, message);
+
+	if (twi_unlikely(fault == TWI_SHM_FAULT_EXTENT)) {
+		(void)twi_shm_socket_read(peer); /* its end is seen by its poll */
+		fault = twi_shm_slot_get(&peer->in, word, &peer->limits, message);
+	}
+	return fault;
+}
+
+unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most)
+{
+	struct twi_shm_message message;
+	unsigned count = 0;
+	uint64_t word;
+
+	while (count < most && (word = twi_shm_slot_peek(&peer->in)) != 0) {
+		enum twi_shm_fault fault = get(peer, word, &message);
+		int status = TOW_OK;
+
+		if (twi_unlikely(fault != TWI_SHM_FAULT_NONE)) {
+			status = twi_error(TOW_EPROTOCOL, "peer %s: bad slot: %s",
+					   peer->base.address, twi_shm_fault_text(fault));
+		} else if (message.type <= TWI_SHM_IN_AREA) {
+			if (!on_small(peer, &message, most != TWI_SHM_ALL)) {
+				peer->stalled = true;
+				break;
+			}
+		} else if (message.type == TWI_SHM_WITHDRAWN) {
+			status = on_withdrawal(peer, &message);
+		} else {
+			status = on_offer(peer, &message);
+		}
+		if (twi_unlikely(status < 0)) {
+			twi_shm_protocol_error(peer);
+			return count + 1;
+		}
+		count++;
+		if (twi_shm_slot_take(&peer->in, &message))
+			twi_shm_wrote(peer);
+	}
+	return count;
+}
+
+unsigned twi_shm_take_notes(struct twi_shm_peer *peer)
+{
+	unsigned count = 0;
+
+	while (count < TWI_SHM_BATCH && peer->expecting > 0 &&
+	       twi_shm_note_there(&peer->notes_in)) {
+		struct twi_shm_remark remark;
+		enum twi_shm_fault fault =
+			twi_shm_note_get(&peer->notes_in, &peer->limits, &remark);
+		int status;
+
+		if (fault != TWI_SHM_FAULT_NONE)
+			status = twi_error(TOW_EPROTOCOL, "peer %s: bad note: %s",
+					   peer->base.address, twi_shm_fault_text(fault));
+		else if (remark.kind == TWI_SHM_PIECE)
+			status = twi_shm_piece_noted(peer, &remark);
+		else
+			status = twi_shm_offer_noted(peer, &remark);
+		count++;
+		if (status < 0) {
+			twi_shm_protocol_error(peer);
+			return count;
+		}
+	}
+	return count;
+}
+
+/* --- copying --- */
+
+static void copy_pool(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
+		      const void *from, uint64_t bytes)
+{
+	twi_path_copy_large(peer->base.engine->diag,
+			    (uint8_t *)incoming->op->data + incoming->copied, from, bytes,
+			    incoming->arrival.bytes, incoming->copied == 0);
+	incoming->copied += bytes;
+}
+
+/* The next piece of a staged message has come. Of one that is not wanted any more: nothing. */
+int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
+{
+	struct twi_shm_incoming *incoming = &peer->incoming[remark->offer];
+
+	if (!incoming->used || incoming->generation != remark->generation || !incoming->wanted)
+		return TOW_OK;
+	if (remark->bytes > incoming->arrival.bytes - incoming->copied)
+		return twi_error(TOW_EPROTOCOL, "peer %s sends more than it has offered",
+				 peer->base.address);
+	copy_pool(peer, incoming, (uint8_t *)peer->shared->extents[remark->extent] + remark->where,
+		  remark->bytes);
+	if (incoming->copied == incoming->arrival.bytes)
+		commit(peer, incoming);
+	else
+		note(peer, incoming, TWI_SHM_TAKEN);
+	return TOW_OK;
+}
+
+/* A number of a process that has ended may be another's by now: the socket knows. */
+static bool is_alive(const struct twi_shm_peer *peer)
+{
+	struct pollfd end = { .fd = peer->socket.fd, .events = POLLRDHUP };
+
+	return poll(&end, 1, 0) == 0;
+}
+
+/* Memory of the sender's outside its pool. False: it cannot be read, so it must come in pieces. */
+static bool copy_remote(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
+			uint64_t bytes)
+{
+	struct tow_op *op = incoming->op;
+	ssize_t n = twi_path_copy_remote(peer->base.engine, peer->pid,
+					 (uint8_t *)op->data + incoming->copied,
+					 incoming->where + incoming->copied, bytes, op->site);
+
+	if (n <= 0)
+		return false;
+	incoming->copied += (uint64_t)n;
+	return incoming->copied < incoming->arrival.bytes || is_alive(peer);
+}
+
+/* One chunk of the oldest message that is being copied. */
+static unsigned copy_some(struct twi_shm_peer *peer)
+{
+	struct twi_list *entry = twi_list_first(&peer->copying);
+	struct twi_shm_incoming *incoming;
+	uint64_t bytes;
+
+	if (entry == NULL)
+		return 0;
+	incoming = twi_container_of(entry, struct twi_shm_incoming, link);
+	bytes = twi_min(incoming->arrival.bytes - incoming->copied, (uint64_t)TWI_SHM_CHUNK);
+	if (incoming->type == TWI_SHM_IN_POOL) {
+		copy_pool(peer, incoming,
+			  (uint8_t *)peer->shared->extents[incoming->extent] + incoming->where +
+				  incoming->copied,
+			  bytes);
+	} else if (!copy_remote(peer, incoming, bytes)) {
+		want(peer, incoming); /* one taken back comes to its end there, too */
+		return 1;
+	}
+	if (incoming->copied == incoming->arrival.bytes)
+		commit(peer, incoming);
+	return 1;
+}
+
+unsigned twi_shm_recv_work(struct twi_shm_peer *peer)
+{
+	return copy_some(peer);
+}
+
+unsigned twi_shm_work(struct twi_shm_peer *peer)
+{
+	unsigned events = twi_shm_recv_work(peer);
+
+	events += twi_shm_send_work(peer);
+	if (peer->stage != TWI_SHM_UP)
+		return events;
+	peer->busy = !twi_list_empty(&peer->copying) || !twi_list_empty(&peer->queued) ||
+		     !twi_list_empty(&peer->staging) || !twi_list_empty(&peer->revoked);
+	return events;
+}
+
+/* --- taking back, and the end --- */
+
+/* The message goes back where it was, in front: nothing of it is lost. */
+static void put_back(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
+{
+	struct twi_match_entry *entry;
+
+	twi_list_remove(&incoming->link);
+	incoming->op = NULL;
+	incoming->copied = 0;
+	entry = twi_match_arrive_first(&peer->match, &incoming->arrival.match);
+	if (entry != NULL)
+		matched(peer, twi_container_of(entry, struct tow_op, match), incoming);
+}
+
+bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force)
+{
+	struct twi_shm_incoming *incoming;
+
+	if (op->stage == TWI_STAGE_POSTED) {
+		twi_match_remove_posted(&peer->match, &op->match);
+		twi_shm_op_end(peer, op, status, 0);
+		return true;
+	}
+	if (op->stage != TWI_STAGE_GRANTED)
+		return false;
+	incoming = &peer->incoming[op->moved];
+	if (!force && incoming->copied > 0)
+		return false;
+	op->seq = 0;
+	twi_shm_op_end(peer, op, status, 0); /* its memory is not touched from here on */
+	if (incoming->wanted) /* pieces are on their way: there is no way back to its first byte */
+		settle(peer, incoming, TWI_SHM_REFUSED, TWI_SHM_CANCELED);
+	else
+		put_back(peer, incoming);
+	return true;
+}
+
+/* Offers cannot be fetched any more; small messages that are here can still be received. */
+static void drop_offers(struct twi_shm_peer *peer)
+{
+	for (unsigned i = 0; i < TWI_SHM_OFFERS; i++) {
+		struct twi_shm_incoming *incoming = &peer->incoming[i];
+
+		if (!incoming->used)
+			continue;
+		if (incoming->op == NULL)
+			twi_match_remove_unexpected(&peer->match, &incoming->arrival.match);
+		forget(peer, incoming);
+	}
+}
+
+void twi_shm_recv_fail(struct twi_shm_peer *peer, int status)
+{
+	struct twi_match_entry *entry;
+
+	for (unsigned i = 0; i < TWI_SHM_OFFERS; i++) {
+		struct tow_op *op = peer->incoming[i].op;
+
+		if (peer->incoming[i].used && op != NULL)
+			twi_shm_op_end(peer, op, status, 0);
+	}
+	drop_offers(peer);
+	while ((entry = twi_match_first_posted(&peer->match)) != NULL) {
+		twi_match_remove_posted(&peer->match, entry);
+		twi_shm_op_end(peer, twi_container_of(entry, struct tow_op, match), status, 0);
+	}
+}
+
+void twi_shm_traffic_fini(struct twi_shm_peer *peer)
+{
+	struct twi_match_entry *entry;
+
+	while ((entry = twi_match_first_unexpected(&peer->match)) != NULL) {
+		struct twi_shm_arrival *arrival =
+			twi_container_of(entry, struct twi_shm_arrival, match);
+
+		twi_match_remove_unexpected(&peer->match, entry);
+		free(twi_container_of(arrival, struct twi_shm_parcel, arrival));
+	}
+}

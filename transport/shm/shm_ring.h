@@ -1,0 +1,287 @@
+/*
+ * shm_ring.h - the memory that two processes share, and the two rings in it. Pure: no system call,
+ * no allocation, nothing of the engine.
+ *
+ * Each side of a link has a *box*, a memfd of its own making that both map:
+ *
+ *	| head | offers: a state word each | slots: 64 B each | notes: 32 B each | area: bytes |
+ *
+ *	slots   messages of the owner: small ones with their bytes (in the slot, or in the area),
+ *	        large ones as an offer that says where they lie
+ *	notes   what the owner has to say about offers, its own and the other side's
+ *	head    how many of the other side's slots and notes the owner has taken; whether it sleeps
+ *	offers  0 free, else generation and state: the one place that both sides write, by
+ *	        compare-and-swap, so that a message is taken or withdrawn, never both
+ *
+ * The owner alone writes everything else in its box (but for `asleep`, which whoever wakes it
+ * clears), and reads nothing back from it: what it knows it keeps in its own memory. What it reads
+ * in the other box it reads once, into locals, and checks. So a peer that writes nonsense harms
+ * itself.
+ *
+ * A slot or note is there when the low half of its first word is the number of the lap: one cache
+ * line brings the news and the message. First words are never payload, so old bytes cannot look
+ * like a new message.
+ */
+#ifndef TWI_SHM_RING_H
+#define TWI_SHM_RING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <internal/base.h>
+
+#define TWI_SHM_OFFERS     512u
+#define TWI_SHM_NOTES      4096u /* an offer has at most 7 notes that nobody has read */
+#define TWI_SHM_INLINE     40u   /* payload in a slot */
+#define TWI_SHM_SLOTS      1024u
+#define TWI_SHM_SLOTS_MAX  65536u
+#define TWI_SHM_AREA_MIN   (64u << 10)
+#define TWI_SHM_AREA_MAX   (16u << 20)
+#define TWI_SHM_AREA_ALIGN 64u
+
+enum twi_shm_type {
+	TWI_SHM_INLINED = 1, /* arg: bytes */
+	TWI_SHM_IN_AREA,     /* where: offset in the area */
+	TWI_SHM_IN_POOL,     /* arg: offer; extent and where: in the sender's pool */
+	TWI_SHM_REMOTE,      /* arg: offer; where: address in the sender's memory */
+	TWI_SHM_STAGED,      /* arg: offer; comes in pieces when it is wanted */
+	TWI_SHM_WITHDRAWN,   /* arg: offer: look at its state */
+	TWI_SHM_TYPES
+};
+
+enum twi_shm_note_kind {
+	/* of the receiver, about an offer */
+	TWI_SHM_DONE = 1,
+	TWI_SHM_VIEWED,    /* matched with a view: complete, but the memory is in use */
+	TWI_SHM_RELEASED,  /* the view was given back */
+	TWI_SHM_TRUNCATED, /* the receive was too small */
+	TWI_SHM_CANCELED,  /* the receive was taken back */
+	TWI_SHM_GONE,      /* the withdrawal was seen */
+	TWI_SHM_WANTED,    /* send it in pieces; also of one that the receiver cannot read */
+	TWI_SHM_TAKEN,     /* one piece was copied */
+	/* of the sender */
+	TWI_SHM_PIECE, /* extent, where, bytes: the next bytes of a staged offer, in its pool */
+	TWI_SHM_NOTE_KINDS
+};
+
+/* States of an offer, in the low byte of its word; the rest is its generation. */
+enum twi_shm_state {
+	TWI_SHM_FREE,
+	TWI_SHM_OFFERED,
+	TWI_SHM_ACCEPTED, /* the receiver has it, or views it */
+	TWI_SHM_CUT,      /* too long for the receive */
+	TWI_SHM_REFUSED,
+	TWI_SHM_TAKEN_BACK, /* the sender's only word */
+};
+
+static inline uint64_t twi_shm_state_word(uint32_t generation, enum twi_shm_state state)
+{
+	return (uint64_t)generation << 8 | state;
+}
+
+struct twi_shm_slot {
+	_Atomic uint64_t word; /* [arg: 16][space: 8][type: 8][lap: 32] */
+	_Atomic uint64_t tag;
+	_Atomic uint64_t sent_ns;
+	union {
+		uint8_t data[TWI_SHM_INLINE];
+		struct {
+			_Atomic uint64_t bytes;
+			_Atomic uint64_t where;
+			_Atomic uint64_t more; /* [generation: 32][extent: 32] */
+		};
+	};
+};
+
+struct twi_shm_note {
+	_Atomic uint64_t word; /* [offer: 16][0: 8][kind: 8][lap: 32] */
+	_Atomic uint64_t more; /* [generation: 32][extent: 32] */
+	_Atomic uint64_t where;
+	_Atomic uint64_t bytes;
+};
+
+_Static_assert(sizeof(struct twi_shm_slot) == 64, "a slot is one cache line");
+_Static_assert(sizeof(struct twi_shm_note) == 32, "two notes are one cache line");
+
+/* Lines in pairs: the processor fetches neighbours, too. */
+struct twi_shm_head {
+	_Alignas(128) _Atomic uint64_t slots_taken;
+	_Atomic uint64_t notes_taken;
+	_Atomic uint32_t closed;                   /* this side has closed in order */
+	_Alignas(128) _Atomic uint32_t asleep;     /* ring its bell after writing */
+	_Alignas(128) _Atomic uint64_t probe;      /* a number that process_vm_readv must find */
+	_Alignas(128) _Atomic uint64_t reserved_0; /* the offers begin on a line of their own */
+};
+
+struct twi_shm_offer_word {
+	_Alignas(64) _Atomic uint64_t word;
+};
+
+/* How a box is cut: told in the handshake, checked, kept in each side's own memory. */
+struct twi_shm_shape {
+	uint32_t slots;      /* a power of two */
+	uint32_t area_bytes; /* likewise */
+};
+
+/* Where the parts of a mapped box are. */
+struct twi_shm_box {
+	struct twi_shm_head *head;
+	struct twi_shm_offer_word *offers;
+	struct twi_shm_slot *slots;
+	struct twi_shm_note *notes;
+	uint8_t *area;
+	struct twi_shm_shape shape;
+};
+
+/* A shape whose area holds some messages of eager_max bytes. */
+struct twi_shm_shape twi_shm_shape_for(uint64_t eager_max);
+bool twi_shm_shape_valid(const struct twi_shm_shape *shape);
+uint64_t twi_shm_box_bytes(const struct twi_shm_shape *shape);
+void twi_shm_box_init(struct twi_shm_box *box, void *memory, const struct twi_shm_shape *shape);
+
+/* The writing end of a ring of slots and of the area behind it. */
+struct twi_shm_out {
+	struct twi_shm_box box;
+	const _Atomic uint64_t *taken; /* in the other side's box */
+	uint64_t next, taken_seen;     /* slots since the start */
+	uint64_t area_next, area_free; /* bytes since the start */
+	uint64_t *after;               /* by slot: area_next when it was written */
+	bool broken;                   /* the other side said that it has taken what is not there */
+};
+
+/* The reading end; `taken` stands in this side's box. */
+struct twi_shm_in {
+	struct twi_shm_box box;
+	_Atomic uint64_t *taken;
+	uint64_t next, told;
+	uint64_t bytes, bytes_told; /* of the area */
+};
+
+/* TOW_OK or TOW_ENOMEM. */
+int twi_shm_out_init(struct twi_shm_out *out, const struct twi_shm_box *mine,
+		     const struct twi_shm_box *theirs);
+void twi_shm_out_fini(struct twi_shm_out *out);
+void twi_shm_in_init(struct twi_shm_in *in, const struct twi_shm_box *mine,
+		     const struct twi_shm_box *theirs);
+
+/* Looks at what the other side has taken. False when that cannot be: out->broken. */
+bool twi_shm_out_refresh(struct twi_shm_out *out);
+
+static inline uint32_t twi_shm_lap(uint64_t number, uint32_t count)
+{
+	return (uint32_t)(number >> __builtin_ctz(count)) + 1;
+}
+
+static inline bool twi_shm_has_slot(const struct twi_shm_out *out)
+{
+	return out->next - out->taken_seen < out->box.shape.slots;
+}
+
+/* The next slot to write, or NULL: there is none. */
+static inline struct twi_shm_slot *twi_shm_slot_room(struct twi_shm_out *out)
+{
+	if (twi_unlikely(!twi_shm_has_slot(out)) &&
+	    (!twi_shm_out_refresh(out) || !twi_shm_has_slot(out)))
+		return NULL;
+	return &out->box.slots[out->next & (out->box.shape.slots - 1)];
+}
+
+/* `bytes` of the area in one piece, for the next slot: their offset, or UINT64_MAX. */
+uint64_t twi_shm_area_room(struct twi_shm_out *out, uint32_t bytes);
+
+/* The slot is written: the other side may read it. */
+static inline void twi_shm_slot_put(struct twi_shm_out *out, struct twi_shm_slot *slot,
+				    enum twi_shm_type type, uint8_t space, uint16_t arg)
+{
+	out->after[out->next & (out->box.shape.slots - 1)] = out->area_next;
+	/* release: pairs with the acquire in twi_shm_slot_peek; the message is written before it */
+	atomic_store_explicit(&slot->word,
+			      (uint64_t)arg << 48 | (uint64_t)space << 40 | (uint64_t)type << 32 |
+				      twi_shm_lap(out->next, out->box.shape.slots),
+			      memory_order_release);
+	out->next++;
+}
+
+/* The first word of the next slot, or 0: it is not there yet. */
+static inline uint64_t twi_shm_slot_peek(const struct twi_shm_in *in)
+{
+	const struct twi_shm_slot *slot = &in->box.slots[in->next & (in->box.shape.slots - 1)];
+	/* acquire: pairs with the release in twi_shm_slot_put */
+	uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+
+	return (uint32_t)word == twi_shm_lap(in->next, in->box.shape.slots) ? word : 0;
+}
+
+/* What a slot says, in the reader's own memory. */
+struct twi_shm_message {
+	enum twi_shm_type type;
+	uint8_t space;
+	uint16_t offer;
+	uint32_t extent, generation;
+	uint64_t tag, sent_ns, bytes, where;
+	const uint8_t *payload; /* INLINED, IN_AREA: shared memory, to be copied once */
+};
+
+/* What a reader knows of the other side: everything in a slot is held against it. */
+struct twi_shm_limits {
+	uint64_t eager_max;
+	uint32_t extent_count;
+	const uint64_t *extent_bytes;
+};
+
+enum twi_shm_fault {
+	TWI_SHM_FAULT_NONE,
+	TWI_SHM_FAULT_TYPE,
+	TWI_SHM_FAULT_SPACE,
+	TWI_SHM_FAULT_INLINE,
+	TWI_SHM_FAULT_AREA,
+	TWI_SHM_FAULT_EAGER,
+	TWI_SHM_FAULT_OFFER,
+	TWI_SHM_FAULT_EXTENT, /* not announced, as far as limits know */
+	TWI_SHM_FAULT_RANGE,
+	TWI_SHM_FAULT_BYTES,
+	TWI_SHM_FAULT_KIND,
+	TWI_SHM_FAULTS
+};
+
+const char *twi_shm_fault_text(enum twi_shm_fault fault);
+
+/* Reads the next slot, whose first word was `word`. It stays until _take. */
+enum twi_shm_fault twi_shm_slot_get(const struct twi_shm_in *in, uint64_t word,
+				    const struct twi_shm_limits *limits,
+				    struct twi_shm_message *out);
+
+/* The message is dealt with. True when the other side was told that there is room again. */
+bool twi_shm_slot_take(struct twi_shm_in *in, const struct twi_shm_message *message);
+
+/* The writing and the reading end of a ring of notes. */
+struct twi_shm_notes {
+	struct twi_shm_note *notes;
+	_Atomic uint64_t *taken; /* out: in the other side's box; in: in this side's */
+	uint64_t next, taken_seen;
+};
+
+struct twi_shm_remark {
+	enum twi_shm_note_kind kind;
+	uint16_t offer;
+	uint32_t extent, generation;
+	uint64_t where, bytes;
+};
+
+/* False when there is no room, which an honest reader never lets happen. */
+bool twi_shm_note_put(struct twi_shm_notes *out, const struct twi_shm_remark *remark);
+
+static inline bool twi_shm_note_there(const struct twi_shm_notes *in)
+{
+	/* acquire: pairs with the release in twi_shm_note_put */
+	return (uint32_t)atomic_load_explicit(&in->notes[in->next & (TWI_SHM_NOTES - 1)].word,
+					      memory_order_acquire) ==
+	       twi_shm_lap(in->next, TWI_SHM_NOTES);
+}
+
+/* Reads and takes the next note, which is there. FAULT_NONE, or what is wrong with it. */
+enum twi_shm_fault twi_shm_note_get(struct twi_shm_notes *in, const struct twi_shm_limits *limits,
+				    struct twi_shm_remark *out);
+
+#endif

@@ -238,6 +238,7 @@ struct twi_ofi_port {
 	uint32_t index;
 	uint64_t inject_bytes, message_bytes_max;
 	bool local_mr, virtual_addresses, reads, tagged, reads_in_order, prefers_tagged;
+	bool reads_two; /* places in one read, in their order */
 	bool multi_recv, registered, dead;
 	bool driven; /* it must be called again and again while something is on its way */
 	int wait_fd; /* -1: the queue is polled */

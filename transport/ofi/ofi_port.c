@@ -196,6 +196,8 @@ static void read_info(struct twi_ofi_port *port)
 	port->reads_in_order = twi_ofi_reads_in_order(port->provider);
 	port->quick_bytes = twi_ofi_quick_bytes(port->provider, port->inject_bytes);
 	port->driven = twi_ofi_is_driven(port->provider);
+	port->reads_two = port->reads_in_order && info->tx_attr->rma_iov_limit >= 2 &&
+			  info->tx_attr->iov_limit >= 2;
 	port->prefers_tagged = twi_ofi_prefers_tagged(port->provider);
 }
 

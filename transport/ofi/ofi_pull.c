@@ -112,24 +112,58 @@ static bool taken(struct twi_ofi_pull *pull, struct twi_ofi_req *req, ssize_t rc
 	return false;
 }
 
+/*
+ * The last piece and the cell in one read, where that is carried out in the order of its parts:
+ * whoever stands in shared memory or a stream reads them so.
+ */
+static ssize_t read_last(struct twi_ofi_pull *pull, struct twi_ofi_req *req, uint64_t bytes,
+			 void *desc)
+{
+	struct twi_ofi_port *port = pull->peer->port;
+	struct iovec here[2] = { { (uint8_t *)pull->op->data + pull->issued, bytes },
+				 { pull->cell, sizeof(*pull->cell) } };
+	void *descs[2] = { desc, port->memory_desc };
+	struct fi_rma_iov there[2] = {
+		{ pull->where.address + pull->issued, bytes, pull->where.key },
+		{ pull->where.cell_address, sizeof(*pull->cell), pull->where.cell_key },
+	};
+	struct fi_msg_rma msg = {
+		.msg_iov = here,
+		.desc = descs,
+		.iov_count = 2,
+		.addr = pull->peer->address,
+		.rma_iov = there,
+		.rma_iov_count = 2,
+		.context = &req->ctx,
+	};
+
+	return fi_readmsg(port->ep, &msg, FI_COMPLETION);
+}
+
 static bool read_payload(struct twi_ofi_pull *pull, struct twi_ofi_req *req)
 {
 	struct twi_ofi_port *port = pull->peer->port;
 	uint64_t bytes = twi_min(pull->bytes - pull->issued, (uint64_t)TWI_OFI_READ_BYTES);
+	bool last;
 	void *desc;
 	ssize_t rc;
 
-	bytes = twi_min(bytes, port->message_bytes_max);
+	bytes = twi_min(bytes, port->message_bytes_max - sizeof(*pull->cell));
+	last = port->reads_two && pull->issued + bytes == pull->bytes;
 	if (!twi_ofi_local(port, &pull->op->claim, &desc)) {
 		pull->failed = TOW_EPEER;
 		return false;
 	}
-	rc = fi_read(port->ep, (uint8_t *)pull->op->data + pull->issued, bytes, desc,
-		     pull->peer->address, pull->where.address + pull->issued, pull->where.key,
-		     &req->ctx);
+	if (last)
+		rc = read_last(pull, req, bytes, desc);
+	else
+		rc = fi_read(port->ep, (uint8_t *)pull->op->data + pull->issued, bytes, desc,
+			     pull->peer->address, pull->where.address + pull->issued,
+			     pull->where.key, &req->ctx);
 	if (!taken(pull, req, rc, bytes))
 		return false;
 	pull->issued += bytes;
+	pull->cell_asked = last;
 	return true;
 }
 
@@ -285,29 +319,28 @@ void twi_ofi_pull_done(struct twi_ofi_req *req, int err, uint64_t bytes)
 {
 	struct twi_ofi_pull *pull = req->owner;
 	struct twi_ofi_peer *peer = pull->peer;
-	bool cell = pull->way == TWI_OFI_READ && req->bytes == 0;
 
 	req->busy = false;
 	pull->in_flight--;
 	peer->held--;
-	peer->heard_ns = twi_engine_now(peer->base.engine);
+	peer->heard_ns = twi_engine_batch_now(peer->base.engine);
 	if (err != 0 || (pull->way == TWI_OFI_TAGGED && bytes != pull->bytes))
 		pull->failed = err != 0 ? TOW_EPEER : TOW_EPROTOCOL;
-	else if (!cell)
-		pull->landed += req->bytes;
+	else
+		pull->landed += req->bytes; /* of the cell alone: 0 */
 	if (pull->withdrawn)
 		pull->failed = 0; /* a receive that was canceled */
 	if (stopped(pull)) {
 		if (pull->in_flight == 0)
 			give_up(pull);
-	} else if (cell && *pull->cell != pull->where.cell) {
+	} else if (pull->landed < pull->bytes || pull->in_flight > 0 ||
+		   (pull->way == TWI_OFI_READ && !pull->cell_asked)) {
+		twi_ofi_pull_go(pull);
+	} else if (pull->way == TWI_OFI_READ && *pull->cell != pull->where.cell) {
 		pull->withdrawn = true;
 		give_up(pull);
-	} else if (pull->landed == pull->bytes &&
-		   (pull->way != TWI_OFI_READ || (pull->cell_asked && pull->in_flight == 0))) {
-		finish(pull);
 	} else {
-		twi_ofi_pull_go(pull);
+		finish(pull);
 	}
 	twi_ofi_peer_let_go(peer);
 }

@@ -126,7 +126,7 @@ static unsigned port_progress(struct twi_ofi_port *port)
 	if (count > 0)
 		port->nap_ns = 0;
 	if (twi_unlikely(port->turns++ % TIMER_TURNS == 0)) {
-		uint64_t now = twi_engine_batch_now(port->lane->base.engine);
+		uint64_t now = twi_engine_now(port->lane->base.engine);
 
 		if (now >= port->timer_ns)
 			twi_ofi_timers(port, now);

@@ -343,7 +343,7 @@ static void on_packet(struct twi_ofi_port *port, const uint8_t *data, size_t byt
 	peer = twi_ofi_peer_find(port, p.session);
 	if (peer == NULL)
 		return; /* closed meanwhile */
-	peer->heard_ns = twi_engine_batch_now(engine);
+	peer->heard_ns = twi_engine_now(engine);
 	if (twi_likely(p.number == peer->number_in))
 		take(peer, &p, data + TWI_OFI_HEAD_BYTES);
 	else

@@ -38,7 +38,7 @@ static void time_small(struct twi_shm_peer *peer, uint64_t sent_ns, uint64_t byt
 
 	if (twi_likely(peer->seq_received % LATENCY_EVERY != 1))
 		return;
-	now = twi_engine_batch_now(peer->base.engine);
+	now = twi_engine_now(peer->base.engine);
 	twi_latency_record(peer->base.engine->diag, TWI_LANE_SHM, bytes,
 			   now > sent_ns ? now - sent_ns : 0);
 }

@@ -300,7 +300,7 @@ static void end_offer_op(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 {
 	struct twi_diag *diag = peer->base.engine->diag;
 	struct tow_op *op = offer->op;
-	uint64_t now = twi_engine_batch_now(peer->base.engine);
+	uint64_t now = twi_engine_now(peer->base.engine);
 
 	offer->op = NULL;
 	if (status == TOW_OK) {

@@ -323,7 +323,7 @@ void twi_ofi_pull_done(struct twi_ofi_req *req, int err, uint64_t bytes)
 	req->busy = false;
 	pull->in_flight--;
 	peer->held--;
-	peer->heard_ns = twi_engine_batch_now(peer->base.engine);
+	peer->heard_ns = twi_engine_now(peer->base.engine);
 	if (err != 0 || (pull->way == TWI_OFI_TAGGED && bytes != pull->bytes))
 		pull->failed = err != 0 ? TOW_EPEER : TOW_EPROTOCOL;
 	else

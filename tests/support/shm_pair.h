@@ -19,7 +19,9 @@
 #include "transport/shm/shm.h"
 
 #define SECOND 1000000000ull
-#define ROUNDS 200000
+#ifndef SHM_PAIR_POOL
+#define SHM_PAIR_POOL (32 << 20)
+#endif
 
 struct shm_side {
 	struct tow_runtime *runtime;
@@ -72,6 +74,7 @@ static inline void open_side(int i, int64_t pool_bytes)
 	options.stats = 0;
 	options.background = 0;
 	options.max_ops = 4096;
+	options.peer_lease_bytes = 1 << 30; /* views of freed memory may stay out */
 	OK(tow_runtime_open(&options, &side[i].runtime));
 	OK(tow_endpoint_open(side[i].runtime, "shm://*", &side[i].endpoint));
 }
@@ -95,7 +98,7 @@ static inline int open_pair(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 2; i++)
-		open_side(i, 32 << 20);
+		open_side(i, SHM_PAIR_POOL);
 	join_sides();
 	return 0;
 }

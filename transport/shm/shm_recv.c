@@ -583,8 +583,8 @@ bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status
 	if (op->stage != TWI_STAGE_GRANTED)
 		return false;
 	incoming = &peer->incoming[op->moved];
-	if (!force && incoming->copied > 0)
-		return false;
+	if (!force && (incoming->copied > 0 || incoming->wanted))
+		return false; /* it completes as it would */
 	op->seq = 0;
 	twi_shm_op_end(peer, op, status, 0); /* its memory is not touched from here on */
 	if (incoming->wanted) /* pieces are on their way: there is no way back to its first byte */

@@ -120,12 +120,16 @@ static int talk(void)
 	assert_int_equal(status, TOW_OK);
 	assert_int_equal(tow_recv_start(theirs, &in, 8, 1, NULL, &recv), TOW_OK);
 	assert_int_equal(tow_send_start(ours, &out, 8, 1, NULL, &send), TOW_OK);
-	assert_int_equal(finish(send, NULL), TOW_OK);
-	assert_int_equal(finish(recv, NULL), TOW_OK);
-	assert_int_equal(in, 42);
+	/* A side without memory for a message that nobody has posted for yet ends the peer. */
+	status = finish(send, NULL);
+	if (status == TOW_OK)
+		status = finish(recv, NULL);
+	else
+		finish(recv, NULL);
+	assert_true(status < 0 || in == 42);
 	assert_int_equal(tow_peer_close(ours), TOW_OK);
 	assert_int_equal(tow_peer_close(theirs), TOW_OK);
-	return TOW_OK;
+	return status;
 }
 
 static void nth_of(enum twt_net_fault call, bool gets_over)

@@ -122,7 +122,7 @@ static void test_view(void **state)
 	uint8_t *out = take(0, LARGE);
 	struct tow_result result;
 	struct tow_op *send, *view;
-	uint64_t copies = counted(1, TWI_C_necessary_copies);
+	uint64_t copied = counted(1, TWI_C_necessary_copy_bytes);
 
 	(void)state;
 	shm_fill(out, LARGE, 9);
@@ -131,7 +131,8 @@ static void test_view(void **state)
 	assert_int_equal(finish(view, &result, true), TOW_OK);
 	assert_int_equal(result.bytes, LARGE);
 	assert_true(shm_same(result.data, LARGE, 9));
-	assert_int_equal(counted(1, TWI_C_necessary_copies), copies);
+	/* the library's own messages, which tell the time, are small */
+	assert_true(counted(1, TWI_C_necessary_copy_bytes) - copied < 4096);
 	assert_int_equal(finish(send, NULL, false), TOW_OK);
 	assert_true(leased(0) > 0);
 	OK(tow_free(side[0].runtime, out)); /* deferred */

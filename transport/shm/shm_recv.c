@@ -232,7 +232,7 @@ static void deliver(struct twi_shm_peer *peer, struct tow_op *op, const uint8_t 
 		twi_shm_op_end(peer, op, status, bytes);
 		return;
 	}
-	if (kept)
+	if (kept && op->space != TWI_SPACE_LINK) /* the library's own come when they like */
 		twi_path_copy_fallback(engine, TWI_R_unexpected_arrival, op->data, payload, bytes,
 				       op->site);
 	else

@@ -68,7 +68,7 @@ struct twi_unexpected;
 #define TWI_RETAIN_BYTES       (4u << 20) /* sent, and not known to be received */
 #define TWI_RETAIN_CHUNK_BYTES (64u << 10)
 #define TWI_ACK_EVERY          256
-#define TWI_RECEIVED_EVERY     (4u << 10)  /* said with an ACK */
+#define TWI_RECEIVED_EVERY     (4u << 10)   /* said with an ACK */
 #define TWI_RECEIVED_URGENT    (64u << 10)  /* said without one */
 #define TWI_CREDIT_MAX         (1ull << 30) /* of what a peer grants, this much is used */
 #define TWI_CHUNK_BYTES        (8u << 20)   /* what a message taken back may cost in padding */

@@ -29,6 +29,8 @@ static void message_over(struct twi_session *session, struct twi_grant *grant)
 	bool answered = false;
 
 	grant->op = NULL;
+	twi_count(session->engine->diag, TWI_C_checksums_checked,
+		  op != NULL && grant->sum && !grant->spoiled);
 	if (op != NULL && grant->spoiled) {
 		twi_session_repost(session, op);
 	} else if (op != NULL && grant->corrupt) {

@@ -372,6 +372,27 @@ static void receive_all(void)
 	}
 }
 
+/* Both sides of a link at rest have nothing left of any message. */
+static void check_rest(void)
+{
+	if (world->busy || twi_loop_faults(world->engine) > 0)
+		return;
+	sim_sleep(world, 1000 * MS); /* what was taken back is ended on the streams, too */
+	for (int i = 0; i < 2 * world->conn_count; i++) {
+		const struct sim_conn *conn = &world->conns[i / 2];
+		const struct twi_session *session;
+
+		if (conn->closed[0] || conn->closed[1])
+			continue;
+		session = &conn->peers[i % 2]->session;
+		SIM_CHECK(world,
+			  session->send_count == 0 && session->ready_sends == 0 &&
+				  session->grant_count == 0 && session->ready_grants == 0 &&
+				  session->owed_count == 0 && !session->control_broken,
+			  "conn %d side %d keeps rows of messages that have ended", i / 2, i % 2);
+	}
+}
+
 /* On links without faults all sends end, and no receive waits beside a message for it. */
 static void drain(void)
 {
@@ -398,6 +419,7 @@ static void drain(void)
 			  (unsigned long long)op->tag, (unsigned long long)op->bytes, op->conn,
 			  op->side, op->op != NULL ? op->op->stage : -1);
 	}
+	check_rest();
 }
 
 /* Ends what is left in different ways, and gives the runtime back. */

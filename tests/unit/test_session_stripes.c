@@ -274,6 +274,8 @@ static void test_large_sums(void **state)
 		assert_int_equal(status_of(op), wrong < 3 ? TOW_ECORRUPT : TOW_OK);
 		expect(wrong < 3 ? TWI_FRAME_REFUSE : TWI_FRAME_DONE, 1);
 	}
+	assert_int_equal(twi_counter_sum(engine->diag, TWI_C_checksum_mismatches), 3);
+	assert_int_equal(twi_counter_sum(engine->diag, TWI_C_checksums_checked), 4);
 	/* a commit without the checksum that was promised, and with one that was not */
 	open_channels(1, false);
 	recv_op(LARGE, 1);

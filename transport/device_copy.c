@@ -359,13 +359,13 @@ static bool nap(struct tow_device *device)
 
 void twi_device_drain(struct tow_device *device)
 {
-	uint64_t until = twi_engine_now(device->engine) + TWI_DEVICE_DRAIN_NS;
+	uint64_t until = twi_engine_clock(device->engine) + TWI_DEVICE_DRAIN_NS;
 
 	abort_all(device, TOW_ECLOSED);
 	while (device->backend != NULL && device->queue[0].count + device->queue[1].count > 0) {
 		unsigned events = reap(device, TOW_TO_DEVICE) + reap(device, TOW_FROM_DEVICE);
 
-		if (events == 0 && (twi_engine_now(device->engine) >= until || !nap(device)))
+		if (events == 0 && (twi_engine_clock(device->engine) >= until || !nap(device)))
 			twi_device_lose(device, "it was closed and has not ended its copies");
 	}
 }

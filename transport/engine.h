@@ -39,6 +39,7 @@
 #include "diag/lane_id.h"
 #include "memreg/pool.h"
 #include "memreg/staging.h"
+#include "transport/engine_fd.h"
 #include "transport/engine_heap.h"
 #include "transport/engine_thread.h"
 #include "transport/engine_fd.h"
@@ -80,6 +81,7 @@ struct twi_engine {
 	uint64_t next_expiry_ns;
 	struct twi_heap timed;     /* operations with a deadline */
 	uint64_t crowded_until_ns; /* more want to run than there are cores: spinners yield */
+	uint64_t hogged_until_ns;  /* somebody else keeps the core for long: waiters sleep */
 	uint64_t probe_at_ns;      /* when to find out whether that is so */
 	uint32_t turns;            /* of spinning waiters */
 	uint32_t notices;          /* zero-copy sends whose notification is to come */
@@ -115,9 +117,27 @@ struct twi_engine {
 	uint64_t virtual_ns;
 };
 
-static inline uint64_t twi_engine_now(const struct twi_engine *engine)
+/* The engine's time, read now. */
+static inline uint64_t twi_engine_clock(const struct twi_engine *engine)
 {
 	return twi_unlikely(engine->virtual_clock) ? engine->virtual_ns : twi_now_ns();
+}
+
+/*
+ * The engine's time. To the thread that holds the engine it stands still within a call, a poll, a
+ * callback: one reading serves all that happens there. Others have it read.
+ */
+static inline uint64_t twi_engine_now(const struct twi_engine *engine)
+{
+	struct twi_engine *mine = (struct twi_engine *)(uintptr_t)engine;
+
+	if (twi_unlikely(engine->virtual_clock ||
+			 atomic_load_explicit(&mine->held, memory_order_relaxed) !=
+				 twi_thread_mark()))
+		return twi_engine_clock(engine);
+	if (engine->now_ns == 0)
+		mine->now_ns = twi_now_ns();
+	return engine->now_ns;
 }
 
 static inline void twi_pause_cpu(void)
@@ -144,16 +164,6 @@ bool twi_engine_forked(const struct twi_engine *engine);
  */
 void twi_engine_enter(struct twi_engine *engine);
 bool twi_engine_try_enter(struct twi_engine *engine);
-
-/* This call's or poll's time: one reading serves all that happens in it. The engine is held. */
-static inline uint64_t twi_engine_batch_now(struct twi_engine *engine)
-{
-	if (twi_unlikely(engine->virtual_clock))
-		return engine->virtual_ns;
-	if (engine->now_ns == 0)
-		engine->now_ns = twi_now_ns();
-	return engine->now_ns;
-}
 
 /* Gives the engine back; runs callbacks that are due first. */
 void twi_engine_leave(struct twi_engine *engine);

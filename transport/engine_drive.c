@@ -4,7 +4,11 @@
  * A spinning waiter that has a core of its own spins for spin_ns and then sleeps. One that has not
  * is in the way of the very thread it waits for: once in a while (PROBE_NS) an idle spinner yields
  * and looks how long that took. When somebody else ran meanwhile the machine counts as crowded for
- * CROWDED_NS, and idle spinners yield at every turn.
+ * CROWDED_NS, and idle spinners yield at every turn: the other rank has its turn in a microsecond.
+ * When that somebody kept the core for long (HOG_NS) it was none of ours: for HOGGED_NS an idle
+ * waiter sleeps after HOGGED_IDLE_NS and does not yield before: one that is woken gets the core
+ * sooner than one that has yielded it. (Sleeping at once would be better still for ranks among
+ * themselves, and three times worse for a pair that shares its cores with a compiler.)
  */
 #include "diag/clock.h"
 #include "diag/diag.h"
@@ -25,6 +29,9 @@
 #define PROBE_NS       (1000u * 1000)
 #define YIELDED_NS     10000u
 #define CROWDED_NS     (10ull * 1000 * 1000)
+#define HOG_NS         (500u * 1000)
+#define HOGGED_NS      (100ull * 1000 * 1000)
+#define HOGGED_IDLE_NS 20000u
 
 /*
  * A notification reaches only the thread that sent. One that has ended gets none any more: its ring
@@ -64,8 +71,10 @@ static unsigned settle(struct twi_engine *engine, unsigned events)
 {
 	if (twi_unlikely(!twi_list_empty(&engine->devices)))
 		events += twi_devices_poll(engine);
-	if (twi_unlikely(engine->next_expiry_ns != UINT64_MAX))
+	if (twi_unlikely(engine->next_expiry_ns != UINT64_MAX)) {
+		engine->now_ns = 0; /* nothing is to end before its time */
 		twi_op_expire(engine, twi_engine_now(engine));
+	}
 	if (!twi_list_empty(&engine->callbacks))
 		twi_op_run_callbacks(engine);
 	return events;
@@ -86,6 +95,8 @@ unsigned twi_engine_poll(struct twi_engine *engine)
 	begin_poll(engine);
 	if (engine->ring != NULL)
 		events += poll_ring(engine);
+	if (events > 0)
+		engine->now_ns = 0; /* bytes were copied */
 	for (unsigned i = 0; i < engine->lane_count; i++)
 		events += engine->moving[i]->ops->progress(engine->moving[i]);
 	return settle(engine, events);
@@ -147,7 +158,7 @@ static void sleep_once(struct twi_engine *engine, const struct tow_op *op, uint6
 	if (twi_op_run_callbacks(engine))
 		return; /* they may have started what must be sent first */
 	next = twi_engine_next_deadline(engine, until_ns);
-	now = twi_engine_now(engine);
+	now = twi_engine_clock(engine);
 	atomic_fetch_add_explicit(&engine->sleepers, 1, memory_order_seq_cst);
 	atomic_store_explicit(&ring->sleeping, 1, memory_order_seq_cst);
 	engine->armed_since_enter = false;
@@ -187,20 +198,30 @@ static bool jump(struct twi_engine *engine, uint64_t until_ns)
 	return true;
 }
 
-/* An idle turn at `now_ns`: on a crowded machine whoever else wants to run does so first. */
-static void idle(struct twi_engine *engine, uint64_t now_ns)
+/*
+ * An idle turn at `now_ns`: on a crowded machine whoever else wants to run does so first. False: it
+ * is better to sleep.
+ */
+static bool idle(struct twi_engine *engine, uint64_t now_ns, uint64_t idle_ns)
 {
 	uint64_t after;
 
+	if (now_ns < engine->hogged_until_ns) {
+		twi_pause_cpu();
+		return idle_ns < HOGGED_IDLE_NS;
+	}
 	if (now_ns >= engine->crowded_until_ns && now_ns < engine->probe_at_ns) {
 		twi_pause_cpu();
-		return;
+		return true;
 	}
 	sched_yield();
-	after = twi_engine_now(engine);
+	after = twi_engine_clock(engine);
 	engine->probe_at_ns = after + PROBE_NS;
 	if (after - now_ns >= YIELDED_NS)
 		engine->crowded_until_ns = after + CROWDED_NS;
+	if (after - now_ns >= HOG_NS)
+		engine->hogged_until_ns = after + HOGGED_NS;
+	return true;
 }
 
 struct spin {
@@ -212,25 +233,26 @@ struct spin {
 
 static void restart(struct twi_engine *engine, struct spin *spin)
 {
-	spin->now_ns = spin->since_ns = twi_engine_now(engine);
+	spin->now_ns = spin->since_ns = twi_engine_clock(engine);
 	spin->turns = SPIN_CLOCK;
 }
 
 /* One idle turn. False: it has been idle for long enough. */
 static bool turn(struct twi_engine *engine, struct spin *spin)
 {
+	uint64_t idle_ns;
+
 	/* An eighth of the turns looks at the clock: it would cost more than the turn itself. */
 	if (--spin->turns > 0) {
 		twi_pause_cpu();
 		return true;
 	}
 	spin->turns = SPIN_CLOCK;
-	spin->now_ns = twi_engine_now(engine);
-	if (spin->now_ns - spin->since_ns >= (uint64_t)engine->knobs.spin_ns)
+	spin->now_ns = twi_engine_clock(engine);
+	idle_ns = spin->now_ns - spin->since_ns;
+	if (idle_ns >= (uint64_t)engine->knobs.spin_ns)
 		return false;
-	if (spin->now_ns - spin->since_ns >= IDLE_NS)
-		idle(engine, spin->now_ns);
-	return true;
+	return idle_ns < IDLE_NS || idle(engine, spin->now_ns, idle_ns);
 }
 
 static int drive(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns)
@@ -250,7 +272,7 @@ static int drive(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns
 			return TOW_AGAIN;
 		if (atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0) {
 			give_way(engine);
-			spin.now_ns = twi_engine_now(engine);
+			spin.now_ns = twi_engine_clock(engine);
 		} else if (events > 0) {
 			restart(engine, &spin);
 		} else if (twi_unlikely(engine->virtual_clock)) {

@@ -108,6 +108,6 @@ void twi_fd_set(struct twi_engine *engine)
 		struct twi_fd *watch = &engine->fds[i];
 
 		if (watch->open && next < watch->at_ns)
-			set_timer(watch, next, twi_engine_now(engine));
+			set_timer(watch, next, twi_engine_clock(engine));
 	}
 }

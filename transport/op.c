@@ -93,7 +93,7 @@ struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 	op->lane_state = NULL;
 	op->data = NULL;
 	op->bytes = op->tag = op->seq = op->moved = op->rpc_id = 0;
-	op->start_ns = twi_engine_batch_now(engine);
+	op->start_ns = twi_engine_now(engine);
 	op->deadline_ns = UINT64_MAX;
 	op->done = NULL;
 	op->user = NULL;
@@ -191,7 +191,7 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 	op->stage = TWI_STAGE_COMPLETING;
 	op->status = status;
 	op->result_bytes = bytes;
-	op->latency_ns = twi_engine_batch_now(engine) - op->start_ns;
+	op->latency_ns = twi_engine_now(engine) - op->start_ns;
 	twi_op_unwatch(op);
 	twi_list_remove(&op->link);
 	count_end(engine->diag, status);
@@ -235,6 +235,7 @@ bool twi_op_run_callbacks(struct twi_engine *engine)
 		twi_list_remove(entry);
 		fill_result(op, &result);
 		op->done(op, &result);
+		engine->now_ns = 0; /* it may have taken long */
 		publish(op);
 		any = true;
 	}

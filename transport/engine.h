@@ -42,7 +42,6 @@
 #include "transport/engine_fd.h"
 #include "transport/engine_heap.h"
 #include "transport/engine_thread.h"
-#include "transport/engine_fd.h"
 #include "transport/job_key.h"
 #include "transport/lane.h"
 #include "transport/op.h"

@@ -97,6 +97,32 @@ static void test_dual_stack(void **state)
 	TWT_OK(tow_runtime_close(runtime));
 }
 
+/* What /v1/peers says of the connections. */
+static void check_page(const struct twt_duo *duo)
+{
+	static const char *const words[] = {
+		"\"connection\":\"up\"", "\"stream\":\"control\"",    "\"stream\":\"bulk 0\"",
+		"\"rtt_us\":",           "\"cwnd_segments\":",        "\"congestion\":\"",
+		"\"breaks\":0",          "\"delivery_bytes_per_s\":", "\"zerocopy_trials\":",
+	};
+	struct twi_emit emit;
+	char *text = NULL;
+
+	twi_emit_init(&emit);
+	twi_engine_enter(twi_runtime_engine(duo->side.runtime));
+	twi_emit_object_begin(&emit, NULL);
+	duo->side.peer->lane->ops->peer_describe(duo->side.peer, &emit);
+	twi_emit_object_end(&emit);
+	twi_engine_leave(twi_runtime_engine(duo->side.runtime));
+	assert_int_equal(twi_emit_take(&emit, &text), TOW_OK);
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (strstr(text, words[i]) == NULL)
+			fail_msg("%s is not in %s", words[i], text);
+	}
+	free(text);
+	twi_emit_fini(&emit);
+}
+
 /* Each knob is at the socket; what the kernel refuses is said once, and everything goes on. */
 static void test_socket_knobs(void **state)
 {
@@ -128,6 +154,7 @@ static void test_socket_knobs(void **state)
 	getsockopt(stream->fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes);
 	if (strcmp(name, "reno") != 0)
 		printf("this kernel refuses reno (it is %s)\n", name);
+	check_page(&duo);
 	assert_int_equal(twt_duo_traffic(&duo, TRAFFIC, NULL), 0);
 	assert_int_equal(twt_duo_end(&duo), 0);
 }

@@ -73,6 +73,7 @@ static void test_route_that_pays(void **state)
 	assert_int_equal(choose(&route, 1 << 20), TWI_PATH_TRIAL);
 	assert_false(twi_path_pays(&engine, &route, 1 << 20));
 	twi_path_report(&engine, &route, 1 << 20, false);
+	assert_int_equal(route.least_bytes, 1 << 20); /* the smallest that was not copied */
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(choose(&route, 1 << 20), TWI_PATH_ZEROCOPY);
 	twi_path_report(&engine, &route, 1 << 20, true); /* until the kernel copies one */

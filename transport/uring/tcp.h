@@ -99,7 +99,7 @@ struct twi_tcp_stream {
 	uint8_t state;
 	uint8_t line;          /* 0: control; 1 + channel: bulk */
 	uint8_t rail;          /* ours: which way it was dialed */
-	uint8_t denial;        /* enum twi_tcp_denial */
+	uint8_t denial;        /* enum twi_tcp_denial; while connecting: what a refusal would be */
 	bool ours;             /* we connected it */
 	bool redial;           /* ours, to resume a line */
 	bool tx_busy, rx_busy; /* a request is submitted, its completion not yet reaped */
@@ -225,6 +225,8 @@ int twi_tcp_dial_again(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uns
 		       enum twi_tcp_denial *denial_out);
 /* TOW_OK: another way is tried instead of the one that failed, and the stream is gone. */
 int twi_tcp_dial_elsewhere(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
+enum twi_tcp_denial twi_tcp_denial_of(const struct twi_tcp_peer *peer,
+				      const struct twi_tcp_address *remote, int err);
 int twi_tcp_connect_error(const struct twi_tcp_peer *peer, int err);
 void twi_tcp_refresh_interfaces(struct twi_tcp_lane *lane);
 

@@ -73,6 +73,17 @@ static int open_socket(struct twi_tcp_lane *lane, const struct twi_tcp_rail *rai
 	return TOW_OK;
 }
 
+/*
+ * What a failed connect says of the process: that nobody listens is believed only of the address at
+ * which the peer was. Behind another one that it has told there may be somebody else's host.
+ */
+enum twi_tcp_denial twi_tcp_denial_of(const struct twi_tcp_peer *peer,
+				      const struct twi_tcp_address *remote, int err)
+{
+	return err == ECONNREFUSED && twi_tcp_same_host(remote, &peer->remote) ? TWI_TCP_NOBODY
+									       : TWI_TCP_NO_ANSWER;
+}
+
 /* Begins to connect a stream for a line. On failure *denial_out says whether nobody listens. */
 static int connect_stream(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
 			  unsigned rail, bool redial, enum twi_tcp_denial *denial_out)
@@ -86,7 +97,7 @@ static int connect_stream(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, 
 	err = connect(fd, &way->remote.any, way->remote.bytes) == 0 ? 0 : errno;
 	if (err != 0 && err != EINPROGRESS) {
 		close(fd);
-		*denial_out = err == ECONNREFUSED ? TWI_TCP_NOBODY : TWI_TCP_NO_ANSWER;
+		*denial_out = twi_tcp_denial_of(peer, &way->remote, err);
 		return twi_tcp_connect_error(peer, err);
 	}
 	status = twi_tcp_stream_create(lane, fd, &stream);
@@ -96,6 +107,7 @@ static int connect_stream(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, 
 	stream->line = (uint8_t)line;
 	stream->rail = (uint8_t)rail;
 	stream->ours = true;
+	stream->denial = (uint8_t)twi_tcp_denial_of(peer, &way->remote, ECONNREFUSED);
 	stream->redial = redial;
 	stream->state = TWI_TCP_CONNECTING;
 	if (redial)

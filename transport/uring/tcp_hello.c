@@ -475,11 +475,13 @@ void twi_tcp_handshake_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 	if (stream->state == TWI_TCP_CONNECTING) {
 		getsockopt(stream->fd, SOL_SOCKET, SO_ERROR, &err, &bytes);
 		if (err != 0) {
-			stream->denial = err == ECONNREFUSED ? TWI_TCP_NOBODY : TWI_TCP_NO_ANSWER;
+			if (err != ECONNREFUSED)
+				stream->denial = TWI_TCP_NO_ANSWER;
 			status = twi_tcp_connect_error(stream->peer, err);
 			twi_tcp_handshake_failed(lane, stream, status);
 			return;
 		}
+		stream->denial = TWI_TCP_NO_ANSWER;
 		twi_tcp_route_setup(lane->base.engine, stream->fd);
 		stream->state = TWI_TCP_GREETING;
 		if (!twi_tcp_greet_start(lane, stream))

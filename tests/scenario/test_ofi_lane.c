@@ -1,30 +1,15 @@
 /*
- * test_ofi_lane.c - the ofi lane over each provider of libfabric's that this machine has: two
- * processes, every size, many at once, taken back, too late, killed, unexpected, as views, and by
- * each way that a large message can go.
- *
- * Every scenario runs in a process of its own, so that libfabric is never carried over a fork.
- * TOW_TEST_OFI=PROVIDER tests that one alone; a provider that is not there is said and skipped.
+ * test_ofi_lane.c - the ofi lane over each provider of libfabric's that this machine has: every
+ * size, many at once, taken back, too late, unexpected, as views, and by each way that a large
+ * message can go. test_ofi_ends.c has the ends of peers.
  */
 #include "twt.h"
 
 #include "ofi_pair.h"
 
-#include "diag/diag.h"
-
-#define LARGEST (16 << 20)
-#define OMITTED 78
-
 #ifdef TWI_HAVE_OFI
 
-/* libfabric leaks: its net provider an fi_info for each endpoint and connection. */
-const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void)
-{
-	return "leak:libfabric.so\n";
-}
-
-static uint64_t seed;
+#define LARGEST (16 << 20)
 
 static const uint64_t sizes[] = { 0,     1,     8,     79,      80,      81,      207,    208,
 				  209,   1208,  4047,  4048,    4049,    16335,   16336,  16337,
@@ -244,230 +229,6 @@ static void test_views(void)
 	close_pair(&side);
 }
 
-/* Messages of all sizes both ways until somebody dies. */
-#define IN_TURN 16
-
-static int stream(struct twt_side *side, uint64_t kill_at_ns, uint64_t *killed_out)
-{
-	struct tow_op *ops[2 * IN_TURN];
-	uint64_t killed = 0;
-	int last = TOW_OK;
-	uint8_t *out, *in;
-
-	TWT_OK(tow_alloc(side->runtime, 1 << 20, 0, (void **)&out));
-	TWT_OK(tow_alloc(side->runtime, 1 << 20, 0, (void **)&in));
-	memset(out, 1, 1 << 20);
-	while (last == TOW_OK) {
-		for (uint64_t i = 0; i < IN_TURN; i++) {
-			TWT_OK(tow_recv_start(side->peer, in, 1 << 20, i, NULL, &ops[2 * i]));
-			TWT_OK(tow_send_start(side->peer, out, i % 3 == 0 ? 1 << 20 : i * 100, i,
-					      NULL, &ops[2 * i + 1]));
-		}
-		for (int i = 0; i < 2 * IN_TURN; i++) {
-			int status;
-
-			while (killed == 0 && tow_op_test(ops[i]) == TOW_AGAIN) {
-				if (now_ns() < kill_at_ns)
-					continue;
-				kill(side->child, SIGKILL);
-				killed = now_ns();
-			}
-			status = twt_finish(ops[i], NULL);
-			last = last == TOW_OK ? status : last;
-		}
-		if (killed == 0 && now_ns() >= kill_at_ns) {
-			kill(side->child, SIGKILL);
-			killed = now_ns();
-		}
-	}
-	TWT_OK(tow_free(side->runtime, out));
-	TWT_OK(tow_free(side->runtime, in));
-	*killed_out = killed;
-	return last;
-}
-
-static int stream_child(struct twt_side *side, void *arg)
-{
-	uint64_t killed;
-
-	(void)arg;
-	return stream(side, UINT64_MAX, &killed) != TOW_OK;
-}
-
-static void test_killed(void)
-{
-	uint64_t killed, random = seed;
-	struct twi_pool_stats stats;
-	struct twt_side side;
-	struct tow_op *op;
-	int how;
-
-	open_pair(&side, stream_child);
-	assert_int_equal(
-		stream(&side, now_ns() + 50000000 + twt_random_below(&random, 100000000), &killed),
-		TOW_EPEER);
-	assert_true(killed != 0);
-	TWT_OK(tow_send_start(side.peer, &how, 4, 1, NULL, &op));
-	assert_int_equal(await(op, NULL), TOW_EPEER);
-	TWT_OK(tow_peer_close(side.peer));
-	twi_pool_stats(twi_runtime_engine(side.runtime)->pool, &stats);
-	assert_int_equal(stats.leased, 0);
-	how = twt_pair_end(&side);
-	assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
-}
-
-/* Nobody is there: refused or too late, and in time. Closing tells the other side. */
-static int closes(struct twt_side *side, void *arg)
-{
-	(void)arg;
-	meet(side);
-	TWT_OK(tow_peer_close(side->peer));
-	return 0;
-}
-
-/* "fi_shm://999999999", with the zero at its end. */
-static void nobody(char address[TOW_ADDRESS_MAX])
-{
-	static const char name[] = "fi_shm://999999999";
-	size_t used = (size_t)snprintf(address, TOW_ADDRESS_MAX, "ofi://shm/");
-
-	for (size_t i = 0; i < sizeof(name); i++)
-		used += (size_t)snprintf(address + used, TOW_ADDRESS_MAX - used, "%02x", name[i]);
-}
-
-static void test_ends(void)
-{
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
-	char address[TOW_ADDRESS_MAX];
-	struct tow_endpoint *other;
-	struct twt_side side;
-	struct tow_op *op;
-	uint64_t word;
-	int status;
-
-	open_pair(&side, closes);
-	meet(&side);
-	TWT_OK(tow_recv_start(side.peer, &word, 8, 1, NULL, &op));
-	assert_int_equal(await(op, NULL), TOW_EPEER);
-	snprintf(address, sizeof(address), "ofi://%s", provider);
-	TWT_OK(tow_endpoint_open(side.runtime, address, &other));
-	TWT_OK(tow_endpoint_address(other, address, sizeof(address)));
-	TWT_OK(tow_endpoint_close(other));
-	/*
-	 * An address where somebody was. Not with shm: libfabric 1.17 crashes when it is asked for
-	 * a closed endpoint of its own process; so it is one where nobody ever was.
-	 */
-	if (strcmp(provider, "shm") == 0)
-		nobody(address);
-	options.timeout_ns = TWT_SECOND;
-	TWT_OK(tow_connect_start(side.endpoint, address, &options, &op));
-	status = await(op, NULL);
-	assert_true(status == TOW_EREFUSED || status == TOW_EDEADLINE);
-	assert_int_equal(tow_connect_start(side.endpoint, "ofi://other/00ff", NULL, &op),
-			 TOW_EINVAL);
-	close_pair(&side);
-}
-
-/* Sleeping waiters are woken. */
-static int sleepy(struct twt_side *side, void *arg)
-{
-	uint8_t data[64], *large;
-
-	(void)arg;
-	TWT_OK(tow_alloc(side->runtime, 1 << 20, 0, (void **)&large));
-	for (uint64_t i = 0; i < 20; i++) {
-		recv_wait(side, data, sizeof(data), i);
-		usleep(3000);
-		send_wait(side, data, sizeof(data), i);
-		recv_wait(side, large, 1 << 20, 100 + i);
-	}
-	TWT_OK(tow_free(side->runtime, large));
-	return 0;
-}
-
-static void test_sleep(void)
-{
-	uint8_t data[64] = { 0 }, *large;
-	struct twt_side side;
-
-	setenv("TOW_SPIN_NS", "0", 1);
-	open_pair(&side, sleepy);
-	TWT_OK(tow_alloc(side.runtime, 1 << 20, 0, (void **)&large));
-	for (uint64_t i = 0; i < 20; i++) {
-		usleep(2000);
-		send_wait(&side, data, sizeof(data), i);
-		recv_wait(&side, data, sizeof(data), i);
-		send_wait(&side, large, 1 << 20, 100 + i);
-	}
-	TWT_OK(tow_free(side.runtime, large));
-	close_pair(&side);
-}
-
-/* A member of another job, which is told so; the endpoint goes on for its own. */
-static int stranger(const char *where)
-{
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
-	struct tow_endpoint *endpoint;
-	struct tow_runtime *runtime;
-	char address[TOW_ADDRESS_MAX];
-	struct tow_op *op;
-	int status;
-
-	snprintf(address, sizeof(address), "ofi://%s", provider);
-	options.premap_memory_bytes = POOL;
-	options.stats = 0;
-	TWT_OK(tow_runtime_open(&options, &runtime));
-	TWT_OK(tow_endpoint_open(runtime, address, &endpoint));
-	TWT_OK(tow_connect_start(endpoint, where, NULL, &op));
-	status = twt_finish(op, NULL);
-	if (status != TOW_EAUTH)
-		fprintf(stderr, "a stranger's connect: %s\n", tow_status_name(status));
-	TWT_OK(tow_runtime_close(runtime));
-	return status != TOW_EAUTH;
-}
-
-static void test_stranger(void)
-{
-	static const char *const keys[] = { "", "another key of another job" };
-	char where[TOW_ADDRESS_MAX];
-	struct twt_side side = { .child = 0 };
-	struct tow_op *accept;
-	pid_t child[2];
-	int fds[2][2];
-
-	/* the strangers are there before libfabric is */
-	for (int i = 0; i < 2; i++) {
-		assert_int_equal(pipe(fds[i]), 0);
-		child[i] = fork();
-		if (child[i] == 0) {
-			setenv("TOW_JOB_KEY", keys[i], 1);
-			if (read(fds[i][0], where, sizeof(where)) != (ssize_t)sizeof(where))
-				_exit(99);
-			_exit(stranger(where));
-		}
-	}
-	setenv("TOW_JOB_KEY", "one key for all of the job", 1);
-	open_listener(&side);
-	TWT_OK(tow_endpoint_address(side.endpoint, where, sizeof(where)));
-	TWT_OK(tow_accept_start(side.endpoint, NULL, &accept));
-	for (int i = 0; i < 2; i++) {
-		int how = -1;
-
-		assert_int_equal(write(fds[i][1], where, sizeof(where)), sizeof(where));
-		for (int turn = 0; turn < 2000 && waitpid(child[i], &how, WNOHANG) == 0; turn++) {
-			assert_int_equal(tow_op_test(accept), TOW_AGAIN);
-			usleep(5000);
-		}
-		assert_true(WIFEXITED(how));
-		assert_int_equal(WEXITSTATUS(how), 0);
-	}
-	assert_int_equal(tow_op_test(accept), TOW_AGAIN);
-	TWT_OK(tow_op_release(accept));
-	assert_true(twi_counter_sum(twi_runtime_engine(side.runtime)->diag,
-				    TWI_C_handshakes_refused) >= 2);
-	TWT_OK(tow_runtime_close(side.runtime));
-}
-
 static void test_read(void)
 {
 	ways.prefers_tagged = 0;
@@ -516,145 +277,24 @@ static void test_keyed(void)
 	test_crowd();
 }
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-} scenarios[] = {
-	{ "sizes", test_sizes },
-	{ "crowd", test_crowd },
-	{ "taken back", test_taken_back },
-	{ "views", test_views },
-	{ "sleep", test_sleep },
-	{ "ends", test_ends },
-	{ "killed", test_killed },
-	{ "read", test_read },
-	{ "read, taken back", test_read_taken_back },
-	{ "tagged", test_tagged },
-	{ "tagged, taken back", test_tagged_taken_back },
-	{ "pieces", test_pieces },
-	{ "pieces, taken back", test_pieces_taken_back },
-	{ "checksums", test_checksums },
-	{ "keyed", test_keyed },
-	{ "stranger", test_stranger },
+static const struct ofi_scenario table[] = {
+	{ "sizes", test_sizes, false },
+	{ "crowd", test_crowd, false },
+	{ "taken back", test_taken_back, false },
+	{ "views", test_views, false },
+	{ "read", test_read, false },
+	{ "read, taken back", test_read_taken_back, false },
+	{ "tagged", test_tagged, false },
+	{ "tagged, taken back", test_tagged_taken_back, false },
+	{ "pieces", test_pieces, false },
+	{ "pieces, taken back", test_pieces_taken_back, false },
+	{ "checksums", test_checksums, false },
+	{ "keyed", test_keyed, false },
 };
 
-/* 0: passed; MISSING: the provider is not there; anything else has been said. */
-static int run_one(size_t which)
-{
-	pid_t child;
-	int how = 0;
-
-	/*
-	 * A process that is killed while it holds a lock in libfabric's shared memory leaves the
-	 * others turning in fi_cq_read for ever (1.17): there is nothing that we could test.
-	 */
-	if (strcmp(provider, "shm") == 0 && scenarios[which].run == test_killed)
-		return OMITTED;
-	fflush(NULL);
-	child = fork();
-	if (child == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		alarm(100);
-		setenv("TOW_PEER_TIMEOUT_NS", "3s", 1);
-		setenv("TOW_HEARTBEAT_NS", "300ms", 1);
-		scenarios[which].run();
-		exit(0);
-	}
-	assert_int_equal(waitpid(child, &how, 0), child);
-	if (WIFEXITED(how) && (WEXITSTATUS(how) == 0 || WEXITSTATUS(how) == MISSING))
-		return WEXITSTATUS(how);
-	printf("%s: %s: %s %d\n", provider, scenarios[which].name,
-	       WIFSIGNALED(how) ? "signal" : "exit",
-	       WIFSIGNALED(how) ? WTERMSIG(how) : WEXITSTATUS(how));
-	return 1;
-}
-
-static unsigned present;
-
-static void run_provider(const char *name, bool is_slow)
-{
-	const char *only = getenv("TOW_TEST_OFI"), *scenario = getenv("TOW_TEST_SCENARIO");
-	unsigned failures = 0;
-
-	if (only != NULL && strcmp(only, name) != 0)
-		return;
-	provider = name;
-	slow = is_slow;
-	for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++) {
-		uint64_t start = now_ns();
-		int rc;
-
-		if (scenario != NULL && strcmp(scenario, scenarios[i].name) != 0)
-			continue;
-		rc = run_one(i);
-		if (rc == MISSING) {
-			printf("%s: not here\n", name);
-			return;
-		}
-		printf("%s: %s: %s, %llu ms\n", name, scenarios[i].name,
-		       rc == 0         ? "good"
-		       : rc == OMITTED ? "left out: its locks outlive their holder"
-				       : "BAD",
-		       (unsigned long long)(now_ns() - start) / 1000000);
-		failures += rc != 0 && rc != OMITTED;
-	}
-	present++;
-	assert_int_equal(failures, 0);
-}
-
-static void net(void **state)
-{
-	(void)state;
-	run_provider("net", false);
-}
-
-static void tcp(void **state)
-{
-	(void)state;
-	run_provider("tcp;ofi_rxm", false);
-}
-
-static void shm(void **state)
-{
-	(void)state;
-	run_provider("shm", false);
-}
-
-static void sockets(void **state)
-{
-	(void)state;
-	run_provider("sockets", true);
-}
-
-static void udp(void **state)
-{
-	(void)state;
-	run_provider("udp;ofi_rxd", true);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(net),     cmocka_unit_test(tcp), cmocka_unit_test(shm),
-		cmocka_unit_test(sockets), cmocka_unit_test(udp),
-	};
-	int failed;
-
-	seed = twt_seed();
-	failed = cmocka_run_group_tests(tests, NULL, NULL);
-	if (failed == 0 && present == 0) {
-		printf("skipped: libfabric has none of these providers here\n");
-		return 77;
-	}
-	return failed;
-}
-
-#else
-
-int main(void)
-{
-	printf("skipped: %s\n", TWI_OFI_OFF);
-	return 77;
-}
-
 #endif
+
+int main(void)
+{
+	return ofi_main(table, sizeof(table) / sizeof(table[0]));
+}

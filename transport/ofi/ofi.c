@@ -124,7 +124,7 @@ static unsigned port_progress(struct twi_ofi_port *port)
 	if (!port->dead)
 		count += move(port);
 	if (count > 0)
-		port->nap_ns = 0;
+		port->nap_ns = port->quiet_ns = 0;
 	if (twi_unlikely(port->turns++ % TIMER_TURNS == 0)) {
 		uint64_t now = twi_engine_now(port->lane->base.engine);
 

@@ -66,6 +66,7 @@
 #define TWI_OFI_LINGER_NS   (1000ull * 1000 * 1000)
 #define TWI_OFI_LET_GO_NS   (2000ull * 1000 * 1000)
 #define TWI_OFI_NAP_NS      (20ull * 1000)
+#define TWI_OFI_QUIET_NS    (500ull * 1000)
 #define TWI_OFI_BUSY_NS     (200ull * 1000)
 #define TWI_OFI_IDLE_NS     (10ull * 1000 * 1000)
 #define TWI_OFI_TIMINGS     1024u
@@ -243,8 +244,8 @@ struct twi_ofi_port {
 	bool driven; /* it must be called again and again while something is on its way */
 	int wait_fd; /* -1: the queue is polled */
 	uint32_t armed_rings;
-	uint64_t nap_ns;
-	bool asleep_ok; /* the last fi_trywait: waiting on the descriptor is safe */
+	uint64_t nap_ns, quiet_ns; /* quiet since then, with a waiter; 0: not */
+	bool asleep_ok;            /* the last fi_trywait: waiting on the descriptor is safe */
 
 	uint8_t *memory; /* of the pool: slots, buffers, cells */
 	uint64_t memory_bytes;

@@ -452,6 +452,18 @@ void twi_ofi_timers(struct twi_ofi_port *port, uint64_t now_ns)
 	port->timer_ns = next;
 }
 
+/* A large message is on its way: what moves it does so in less than a sleep takes. */
+static bool moving(const struct twi_ofi_port *port)
+{
+	for (uint32_t i = 0; i < port->peer_room; i++) {
+		const struct twi_ofi_peer *peer = port->peers[i];
+
+		if (peer != NULL && (peer->gives > 0 || !twi_list_empty(&peer->pulls)))
+			return true;
+	}
+	return false;
+}
+
 /* Somebody waits for something here. */
 static bool busy(const struct twi_ofi_port *port)
 {
@@ -470,7 +482,9 @@ static bool busy(const struct twi_ofi_port *port)
 
 /*
  * Without a descriptor the queue is looked at ever more seldom: a waiter that has polled in vain
- * for spin_ns sleeps for 20 us at first, and doubles that as long as nothing comes.
+ * for spin_ns sleeps for 20 us at first, and doubles that as long as nothing comes. While a large
+ * message is on its way it goes on polling for ten times as long: a sleep in the middle of 80 us of
+ * copying cost 250 (measured, 1 MiB over shm).
  */
 uint64_t twi_ofi_due(struct twi_ofi_port *port, uint64_t now_ns)
 {
@@ -485,6 +499,10 @@ uint64_t twi_ofi_due(struct twi_ofi_port *port, uint64_t now_ns)
 	if (port->wait_fd >= 0 && !port->driven && twi_list_empty(&port->blocked) &&
 	    twi_list_empty(&port->retry) && twi_list_empty(&port->sending))
 		return due;
+	if (port->quiet_ns == 0)
+		port->quiet_ns = now_ns;
+	if (port->wait_fd < 0 && now_ns - port->quiet_ns < TWI_OFI_QUIET_NS && moving(port))
+		return now_ns;
 	most = busy(port) ? TWI_OFI_BUSY_NS : TWI_OFI_IDLE_NS;
 	port->nap_ns = twi_min(twi_max(port->nap_ns * 2, TWI_OFI_NAP_NS), most);
 	return twi_min(due, now_ns + port->nap_ns);

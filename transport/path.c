@@ -30,6 +30,12 @@ void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, v
 	twi_copy_record(engine->diag, reason, bytes, twi_engine_now(engine) - start_ns, site);
 }
 
+void twi_path_copy_own(void *to, const void *from, size_t bytes)
+{
+	if (bytes > 0)
+		memcpy(to, from, bytes);
+}
+
 void twi_path_wire(void *to, const void *from, size_t bytes)
 {
 	if (bytes > 0)

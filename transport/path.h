@@ -50,6 +50,9 @@ void twi_path_copy_eager(struct twi_diag *diag, void *to, const void *from, size
 void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, void *to,
 			    const void *from, size_t bytes, struct twi_site site);
 
+/* A copy of bytes that are the library's own: it is in no counter. */
+void twi_path_copy_own(void *to, const void *from, size_t bytes);
+
 /*
  * Bytes onto or off the simulated wire of the loop lane. Where other lanes have a kernel and a
  * network this one has a copy: it stands for the transfer itself, so it is no copy to be counted.

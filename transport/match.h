@@ -31,6 +31,15 @@ enum twi_space {
 	TWI_SPACE_COUNT
 };
 
+/*
+ * What the library says to itself is in no counter, latency or copy of the user's: those say what
+ * the user's payload costs.
+ */
+static inline bool twi_space_counts(uint8_t space)
+{
+	return space != TWI_SPACE_LINK;
+}
+
 #define TWI_MATCH_BITS    8
 #define TWI_MATCH_BUCKETS (1u << TWI_MATCH_BITS)
 

@@ -113,6 +113,12 @@ void twi_path_copy_opened(struct twi_diag *diag, void *to, const void *from, siz
 	twi_count(diag, TWI_C_necessary_copy_bytes, bytes);
 }
 
+void twi_path_copy_own(void *to, const void *from, size_t bytes)
+{
+	if (bytes > 0)
+		memcpy(to, from, bytes);
+}
+
 void twi_path_wire(void *to, const void *from, size_t bytes)
 {
 	if (bytes > 0)

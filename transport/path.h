@@ -71,6 +71,9 @@ void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, v
 /* Out of an encrypted record to where it belongs: one of the copies that encryption costs. */
 void twi_path_copy_opened(struct twi_diag *diag, void *to, const void *from, size_t bytes);
 
+/* A copy of bytes that are the library's own: it is in no counter. */
+void twi_path_copy_own(void *to, const void *from, size_t bytes);
+
 /*
  * Bytes onto or off the simulated wire of the loop lane. Where other lanes have a kernel and a
  * network this one has a copy: it stands for the transfer itself, so it is no copy to be counted.

@@ -49,13 +49,22 @@ static void finish_eager(struct twi_session *session)
 		twi_session_received(session, op, session->rx_bytes);
 }
 
+/* Of the present small message, whose bytes go somewhere. */
+static uint8_t rx_space(const struct twi_session *session)
+{
+	return session->rx_op != NULL ? session->rx_op->space : session->rx_unexpected->match.space;
+}
+
 /* Takes up to rx_left bytes of payload; returns how many. */
 static size_t take_eager(struct twi_session *session, const uint8_t *data, size_t bytes)
 {
 	size_t n = twi_min(bytes, (size_t)session->rx_left);
 
 	if (session->rx_at != NULL && n > 0) {
-		twi_path_copy_eager(session->engine->diag, session->rx_at, data, n);
+		if (twi_likely(twi_space_counts(rx_space(session))))
+			twi_path_copy_eager(session->engine->diag, session->rx_at, data, n);
+		else
+			twi_path_copy_own(session->rx_at, data, n);
 		if (twi_unlikely(session->rx_sum))
 			session->rx_crc = twi_checksum(session->rx_crc, session->rx_at, n);
 		session->rx_at += n;
@@ -104,8 +113,10 @@ static int on_eager(struct twi_session *session, const struct twi_frame *frame)
 		return TOW_ENOMEM;
 	session->rx_at = session->rx_unexpected->data;
 	session->unexpected_bytes += frame->payload_bytes;
-	twi_count(session->engine->diag, TWI_C_unexpected_messages, 1);
-	twi_count(session->engine->diag, TWI_C_unexpected_bytes, frame->payload_bytes);
+	if (twi_space_counts(session->rx_unexpected->match.space)) {
+		twi_count(session->engine->diag, TWI_C_unexpected_messages, 1);
+		twi_count(session->engine->diag, TWI_C_unexpected_bytes, frame->payload_bytes);
+	}
 	twi_match_arrive(&session->match, &session->rx_unexpected->match);
 	return TOW_OK;
 }

@@ -27,7 +27,7 @@ void twi_session_received(struct twi_session *session, struct tow_op *op, uint64
 		twi_session_op_end(session, op, TOW_ETRUNCATED, bytes);
 		return;
 	}
-	twi_count(session->engine->diag, TWI_C_recv_bytes, bytes);
+	twi_count(session->engine->diag, TWI_C_recv_bytes, twi_space_counts(op->space) ? bytes : 0);
 	twi_session_op_end(session, op, TOW_OK, bytes);
 }
 
@@ -57,9 +57,8 @@ void twi_session_deliver(struct twi_session *session, struct twi_unexpected *mes
 	int status = twi_session_room_for(op, message->bytes);
 
 	op->seq = message->seq;
-	if (status == TOW_OK && message->bytes <= op->bytes && op->space == TWI_SPACE_LINK)
-		/* no payload of the user's: it may come when it likes */
-		twi_path_copy_eager(session->engine->diag, op->data, message->data, message->bytes);
+	if (status == TOW_OK && message->bytes <= op->bytes && !twi_space_counts(op->space))
+		twi_path_copy_own(op->data, message->data, message->bytes);
 	else if (status == TOW_OK && message->bytes <= op->bytes)
 		twi_path_copy_fallback(session->engine, TWI_R_unexpected_arrival, op->data,
 				       message->data, message->bytes, op->site);
@@ -98,7 +97,7 @@ void twi_session_recv(struct twi_session *session, struct tow_op *op)
 {
 	struct twi_match_entry *entry;
 
-	twi_count(session->engine->diag, TWI_C_recvs, 1);
+	twi_count(session->engine->diag, TWI_C_recvs, twi_space_counts(op->space));
 	op->match.tag = op->tag;
 	op->match.space = op->space;
 	if (!op->view)
@@ -389,7 +388,8 @@ int twi_session_offered(struct twi_session *session, const struct twi_frame *fra
 	message = twi_session_unexpected(frame, frame->value);
 	if (message == NULL)
 		return TOW_ENOMEM;
-	twi_count(session->engine->diag, TWI_C_unexpected_messages, 1);
+	twi_count(session->engine->diag, TWI_C_unexpected_messages,
+		  twi_space_counts(message->match.space));
 	twi_match_arrive(&session->match, &message->match);
 	return TOW_OK;
 }

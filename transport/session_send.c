@@ -26,7 +26,7 @@ static void charge(struct twi_session *session, struct tow_op *op, uint32_t cost
 	op->seq = ++session->seq_sent;
 	session->credit_used += cost;
 	timing = &session->timings[op->seq & session->timings_mask];
-	timing->start_ns = eager ? op->start_ns : 0;
+	timing->start_ns = eager && twi_space_counts(op->space) ? op->start_ns : 0;
 	timing->bytes = op->bytes;
 	if (session->offers) /* else nothing will be announced */
 		twi_session_mention(session, op);
@@ -55,9 +55,13 @@ static bool frame_eager(struct twi_session *session, struct tow_op *op)
 		frame.value = twi_checksum(0, op->data, bytes);
 	}
 	twi_frame_put(at, &frame);
-	twi_path_copy_eager(diag, at + TWI_FRAME_BYTES, op->data, bytes);
-	twi_count(diag, TWI_C_eager_sends, 1);
-	twi_count(diag, TWI_C_send_bytes, bytes);
+	if (twi_likely(twi_space_counts(op->space))) {
+		twi_path_copy_eager(diag, at + TWI_FRAME_BYTES, op->data, bytes);
+		twi_count(diag, TWI_C_eager_sends, 1);
+		twi_count(diag, TWI_C_send_bytes, bytes);
+	} else {
+		twi_path_copy_own(at + TWI_FRAME_BYTES, op->data, bytes);
+	}
 	twi_session_op_end(session, op, TOW_OK, bytes);
 	return true;
 }
@@ -85,7 +89,7 @@ static bool frame_offer(struct twi_session *session, struct tow_op *op)
 	frame.flags |= twi_session_sums(session, op->seq) ? TWI_FRAME_SUM : 0;
 	frame.flags |= ready ? TWI_FRAME_READY : 0;
 	twi_frame_put(at, &frame);
-	twi_count(session->engine->diag, TWI_C_rendezvous_sends, 1);
+	twi_count(session->engine->diag, TWI_C_rendezvous_sends, twi_space_counts(op->space));
 	twi_list_remove(&op->link);
 	op->stage = TWI_STAGE_OFFERED;
 	twi_claim_count(op, op->bytes);
@@ -105,7 +109,7 @@ static bool frame_send(struct twi_session *session, struct tow_op *op)
 
 void twi_session_send(struct twi_session *session, struct tow_op *op)
 {
-	twi_count(session->engine->diag, TWI_C_sends, 1);
+	twi_count(session->engine->diag, TWI_C_sends, twi_space_counts(op->space));
 	if (session->failed != 0) {
 		twi_session_op_end(session, op, session->failed, 0);
 		return;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,11 +26,12 @@
 struct twi_background {
 	struct twi_engine *engine;
 	pthread_t thread;
+	sem_t settled; /* it has its ring, or will never have one */
 	_Atomic uint32_t stop;
 	struct twi_ring *ring;
-	uint64_t drives;  /* of callers, when it looked last */
-	uint64_t waits;   /* likewise */
-	unsigned same;    /* ticks in which the same wait went on */
+	uint64_t drives; /* of callers, when it looked last */
+	uint64_t waits;  /* likewise */
+	unsigned same;   /* ticks in which the same wait went on */
 	uint64_t tick_ns;
 	uint32_t notices; /* of zero-copy sends, that its ring must fetch */
 	uint64_t due_ns;  /* the deadline that it sleeps for */
@@ -242,7 +244,10 @@ static void *run(void *arg)
 {
 	struct twi_background *bg = arg;
 
-	if (!begin(bg))
+	bool begun = begin(bg);
+
+	sem_post(&bg->settled);
+	if (!begun)
 		return NULL;
 	while (!stopped(bg)) {
 		if (callers_drive(bg))
@@ -253,19 +258,20 @@ static void *run(void *arg)
 	return NULL;
 }
 
-void twi_background_start(struct twi_engine *engine)
+bool twi_background_start(struct twi_engine *engine)
 {
 	struct twi_background *bg;
 	sigset_t all, before;
 	int err;
 
 	if (engine->background != NULL || engine->virtual_clock || engine->knobs.background == 0)
-		return;
+		return false;
 	bg = calloc(1, sizeof(*bg));
 	if (bg == NULL)
-		return; /* the next endpoint tries again */
+		return false; /* the next endpoint tries again */
 	bg->engine = engine;
 	bg->tick_ns = TICK_NS;
+	sem_init(&bg->settled, 0, 0);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	err = pthread_create(&bg->thread, NULL, run, bg);
@@ -273,11 +279,21 @@ void twi_background_start(struct twi_engine *engine)
 	if (err != 0) {
 		twi_log(engine->diag, 2, "nothing moves in the background: pthread_create: %s",
 			strerrordesc_np(err));
+		sem_destroy(&bg->settled);
 		free(bg);
-		return;
+		return false;
 	}
 	pthread_setname_np(bg->thread, "towline");
 	engine->background = bg;
+	return true;
+}
+
+void twi_background_settle(struct twi_engine *engine)
+{
+	if (twi_engine_in_callback(engine))
+		return; /* it waits for the engine that this thread has */
+	while (sem_wait(&engine->background->settled) != 0 && errno == EINTR)
+		;
 }
 
 void twi_background_stop(struct twi_engine *engine)
@@ -292,5 +308,6 @@ void twi_background_stop(struct twi_engine *engine)
 	twi_engine_leave(engine);
 	pthread_join(bg->thread, NULL);
 	engine->background = NULL;
+	sem_destroy(&bg->settled);
 	free(bg);
 }

@@ -31,10 +31,16 @@ struct twi_engine;
 enum twi_background_sleep { TWI_BG_AWAKE, TWI_BG_ASLEEP, TWI_BG_DOZING };
 
 /*
- * Starts it if it is to be there and is not. The engine is held. A thread that cannot be had is
- * logged: the runtime works without.
+ * Starts it if it is to be there and is not: true when it did. The engine is held. A thread that
+ * cannot be had is logged: the runtime works without.
  */
-void twi_background_start(struct twi_engine *engine);
+bool twi_background_start(struct twi_engine *engine);
+
+/*
+ * Waits until the one just started has its ring, which is registered with the pool: after the seal
+ * that would be late. The engine is not held; in a callback nothing is waited for.
+ */
+void twi_background_settle(struct twi_engine *engine);
 
 /* Ends it and waits for its end. The engine is not held; no other thread may be in a call. */
 void twi_background_stop(struct twi_engine *engine);

@@ -54,10 +54,15 @@ void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer)
 {
 	struct twi_list *entry;
 
+	const struct tow_endpoint *through = endpoint;
+
 	if (endpoint->parent != NULL)
 		endpoint = endpoint->parent;
 	entry = twi_list_first(&endpoint->accepts);
 	peer->shown = true;
+	if (through->parent != NULL)
+		snprintf(peer->why, sizeof(peer->why), "%s chosen by the other side",
+			 peer->lane->ops->scheme);
 	if (entry != NULL) {
 		struct tow_op *op = twi_container_of(entry, struct tow_op, link);
 
@@ -175,6 +180,7 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 	struct twi_lane *lane;
 	char numbers[TOW_ADDRESS_MAX];
 	const char *rest;
+	bool started;
 	int status;
 
 	if (runtime == NULL || address == NULL || endpoint_out == NULL)
@@ -190,9 +196,10 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 		return status;
 	enter(engine);
 	status = lane->ops->endpoint_open(lane, numbers, endpoint_out);
-	if (status == TOW_OK)
-		twi_background_start(engine);
+	started = status == TOW_OK && twi_background_start(engine);
 	twi_engine_leave(engine);
+	if (started)
+		twi_background_settle(engine);
 	return status;
 }
 
@@ -401,6 +408,7 @@ int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 		*op_out = op;
 	else
 		twi_op_forget(op);
+	op->forgotten = op_out == NULL;
 	/* before the lane has it: a message that completes at once takes itself off the list */
 	twi_op_watch(op);
 	if (message->kind == TWI_OP_SEND)

@@ -44,12 +44,17 @@ static bool try_hold(struct twi_engine *engine, uint32_t mark)
 
 static void unhold(struct twi_engine *engine)
 {
-	atomic_store_explicit(&engine->held, 0, memory_order_release);
-	if (twi_likely(engine->remote_barriers))
+	uint32_t wanted;
+
+	if (twi_likely(engine->remote_barriers)) {
+		atomic_store_explicit(&engine->held, 0, memory_order_release);
 		atomic_signal_fence(memory_order_seq_cst); /* enter's barrier does the rest */
-	else
-		atomic_thread_fence(memory_order_seq_cst);
-	if (twi_unlikely(atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0))
+		wanted = atomic_load_explicit(&engine->wanted, memory_order_relaxed);
+	} else {
+		atomic_store_explicit(&engine->held, 0, memory_order_seq_cst);
+		wanted = atomic_load_explicit(&engine->wanted, memory_order_seq_cst);
+	}
+	if (twi_unlikely(wanted > 0))
 		futex(&engine->held, FUTEX_WAKE, 1, NULL);
 }
 

@@ -38,7 +38,7 @@ bool twi_lanes_allow(const char *knob, enum twi_lane_id id)
 {
 	const char *at = knob;
 
-	if (id == TWI_LANE_LOOP || *knob == '\0')
+	if (id == TWI_LANE_LOOP || id == TWI_LANE_AUTO || *knob == '\0')
 		return true;
 	for (;;) {
 		size_t bytes = strcspn(at, ",");

@@ -139,12 +139,13 @@ struct twi_lane {
 /* The knob `lanes`: TOW_OK, or TOW_EINVAL naming what is no lane. */
 int twi_lanes_check(const char *knob);
 
-/* May this lane be used? The loop lane, which reaches nobody else, always may. */
+/* May this lane be used? loop, which reaches nobody else, and tow always may. */
 bool twi_lanes_allow(const char *knob, enum twi_lane_id id);
 
 /* lanes[] has changed. */
 void twi_lanes_pack(struct twi_engine *engine);
 
+extern const struct twi_lane_ops twi_lane_auto;
 extern const struct twi_lane_ops twi_lane_tcp;
 extern const struct twi_lane_ops twi_lane_loop;
 

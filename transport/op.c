@@ -146,7 +146,6 @@ void twi_op_unwatch(struct tow_op *op)
 
 void twi_op_forget(struct tow_op *op)
 {
-	op->forgotten = true;
 	atomic_store_explicit(&op->state, TWI_OP_USED | TWI_OP_RELEASED, memory_order_relaxed);
 }
 

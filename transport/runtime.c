@@ -183,7 +183,8 @@ static int add_sources(struct tow_runtime *runtime)
 
 static int open_lanes(struct twi_engine *engine)
 {
-	static const struct twi_lane_ops *const lanes[] = { &twi_lane_loop, &twi_lane_tcp };
+	static const struct twi_lane_ops *const lanes[] = { &twi_lane_auto, &twi_lane_loop,
+							    &twi_lane_tcp };
 	int known = twi_lanes_check(engine->knobs.lanes);
 
 	if (known < 0)
@@ -191,7 +192,8 @@ static int open_lanes(struct twi_engine *engine)
 	for (unsigned i = 0; i < twi_array_count(lanes); i++) {
 		int status;
 
-		if (engine->virtual_clock && lanes[i]->id != TWI_LANE_LOOP)
+		if (engine->virtual_clock && lanes[i]->id != TWI_LANE_LOOP &&
+		    lanes[i]->id != TWI_LANE_AUTO)
 			continue;
 		if (!twi_lanes_allow(engine->knobs.lanes, lanes[i]->id))
 			continue;
@@ -335,7 +337,7 @@ static void close_parts(struct tow_runtime *runtime)
 		engine->failing = true;
 		end_traffic(engine);
 		twi_devices_close(engine);
-		for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
+		for (unsigned i = 0; i < TWI_LANE_SLOTS; i++) {
 			if (engine->lanes[i] != NULL)
 				engine->lanes[i]->ops->close(engine->lanes[i]);
 			engine->lanes[i] = NULL;

@@ -68,7 +68,7 @@ struct twi_unexpected;
 #define TWI_RETAIN_BYTES       (4u << 20) /* sent, and not known to be received */
 #define TWI_RETAIN_CHUNK_BYTES (64u << 10)
 #define TWI_ACK_EVERY          256
-#define TWI_RECEIVED_EVERY     (16u << 10)  /* said with an ACK */
+#define TWI_RECEIVED_EVERY     (4u << 10)  /* said with an ACK */
 #define TWI_RECEIVED_URGENT    (64u << 10)  /* said without one */
 #define TWI_CREDIT_MAX         (1ull << 30) /* of what a peer grants, this much is used */
 #define TWI_CHUNK_BYTES        (8u << 20)   /* what a message taken back may cost in padding */
@@ -129,7 +129,6 @@ struct twi_timing {
 	uint64_t bytes;
 };
 
-/* A receive that the peer has announced. */
 struct twi_announced {
 	uint64_t tag, room;
 	uint8_t space;
@@ -166,8 +165,7 @@ struct twi_session {
 	struct twi_tx_chunk *tx_first, *tx_send, *tx_last, *tx_spare;
 	uint32_t tx_send_at; /* in tx_send: the first byte that is not sent */
 	uint32_t tx_chunk_bytes, tx_chunks, tx_spares;
-	bool control_broken;
-	bool pong_owed, ping_owed;
+	bool control_broken, pong_owed, ping_owed;
 	bool stuck; /* the peer does not read: more is owed than there can be operations */
 	struct twi_frame *owed; /* control frames that must be said, for which there was no room */
 	uint32_t owed_count, owed_room;
@@ -212,6 +210,7 @@ struct twi_session {
 	/* receives announced by the peer: session_announce.c */
 	struct twi_announced announced[TWI_ANNOUNCED_MAX];
 	unsigned announced_count;
+	bool offers; /* a large message was sent: tags are looked at from now on */
 	uint64_t last_seq[TWI_SEQ_BUCKETS]; /* of the last message sent, by a hash of its tag */
 	uint64_t large_tags; /* bit h: the last message with such a tag that came was large */
 };
@@ -286,10 +285,8 @@ bool twi_session_quiet(const struct twi_session *session);
  */
 void twi_session_ping(struct twi_session *session);
 
-/* Puts an ACK into the control buffer if one is owed. True when it did. */
+/* Puts an ACK into the control buffer if one is owed: true when it did; a BYE: this side closes. */
 bool twi_session_ack(struct twi_session *session);
-
-/* Puts a BYE into the control buffer: this side closes in order. */
 void twi_session_bye(struct twi_session *session);
 
 /* Ends every operation with `status`; later ones get it too, after what has arrived whole. */

@@ -4,7 +4,7 @@
  *	receiver: a large receive is posted, and the last message with such a tag was large
  *	   |  ANNOUNCE tag, room, seq = messages received so far
  *	   v
- *	sender: has sent no message with the tag since that number -> kept (at most 64)
+ *	sender: has sent no message with the tag since that number -> kept (the last 64)
  *	   the next message with the tag, if it is large and fits: RTS with READY, and the data
  *behind
  *
@@ -44,8 +44,8 @@ void twi_session_announce(struct twi_session *session, const struct tow_op *op)
 	    op->bytes <= session->config.eager_max_bytes ||
 	    session->match.posted_count > TWI_ANNOUNCED_MAX)
 		return;
-	if (twi_session_put(session, &frame))
-		session->urgent = true;
+	/* It goes with whatever goes next: a system call of its own costs more than it saves. */
+	twi_session_put(session, &frame);
 }
 
 /* Takes announcement i out; those behind it keep their order. */
@@ -71,9 +71,10 @@ int twi_session_announced(struct twi_session *session, const struct twi_frame *f
 	if (frame->seq > session->seq_sent)
 		return twi_error(TOW_EPROTOCOL, "peer %s has message %llu, never sent",
 				 session->peer->address, (unsigned long long)frame->seq);
-	if (session->last_seq[hash(frame->tag)] > frame->seq ||
-	    session->announced_count == TWI_ANNOUNCED_MAX)
+	if (session->last_seq[hash(frame->tag)] > frame->seq)
 		return TOW_OK;
+	if (session->announced_count == TWI_ANNOUNCED_MAX)
+		use_up(session, 0); /* its receive may have gone long ago */
 	session->announced[session->announced_count++] = (struct twi_announced){
 		.tag = frame->tag,
 		.room = frame->value,

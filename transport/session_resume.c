@@ -91,6 +91,15 @@ static unsigned listed(const uint8_t *items, unsigned count, uint64_t seq)
 	return i;
 }
 
+/* The same message can have been sent unasked, have come too early, and be asked for since. */
+static bool lists(const uint8_t *items, unsigned count, const struct twi_grant *send)
+{
+	unsigned i = listed(items, count, send->seq);
+
+	return i < count &&
+	       ((twi_get_le64(items + (size_t)i * ITEM_BYTES + 8) & UNASKED) != 0) == send->ready;
+}
+
 /* Whether what the receiver says of one message can be. Changes nothing. */
 static int check_item(struct twi_session *session, unsigned c, uint64_t seq, uint64_t got,
 		      bool unasked)
@@ -100,10 +109,11 @@ static int check_item(struct twi_session *session, unsigned c, uint64_t seq, uin
 
 	if (seq == 0 || seq > session->seq_sent)
 		return impossible(session, c, seq);
-	if (send != NULL && send->op != NULL)
-		return !twi_stripe_on(send, c) || got > send->at[c] || unasked != send->ready
-			       ? impossible(session, c, seq)
-			       : TOW_OK;
+	if (send != NULL && send->op != NULL && unasked == send->ready)
+		return !twi_stripe_on(send, c) || got > send->at[c] ? impossible(session, c, seq)
+								    : TOW_OK;
+	if (send != NULL && send->op != NULL && unasked)
+		return impossible(session, c, seq);
 	if (op != NULL && !unasked && got > 0) /* its CTS is on its way: none was sent */
 		return impossible(session, c, seq);
 	return TOW_OK;
@@ -155,8 +165,7 @@ static int check_unlisted(struct twi_session *session, unsigned c, const uint8_t
 	for (unsigned i = 0; i < TWI_LARGE_MAX; i++) {
 		struct twi_grant *send = &session->sends[i];
 
-		if (!send->used || !twi_stripe_on(send, c) ||
-		    listed(items, count, send->seq) < count)
+		if (!send->used || !twi_stripe_on(send, c) || lists(items, count, send))
 			continue;
 		if (send->ready && send->seq > seq_received) { /* its offer is on its way */
 			start_again(session, send, c);
@@ -188,7 +197,9 @@ static int take_record(struct twi_session *session, unsigned c, const uint8_t *i
 		struct twi_grant *send = twi_session_send_find(session, seq);
 		const struct tow_op *op = twi_session_find(session, seq);
 
-		if (send != NULL && send->op != NULL)
+		if (send != NULL && send->op != NULL && !lists(items, count, send))
+			; /* its CTS is on its way */
+		else if (send != NULL && send->op != NULL)
 			go_on(session, send, c, got & ~UNASKED);
 		else if (send != NULL && (send->open & 1u << c) != 0)
 			; /* its ABORT is due anyway */

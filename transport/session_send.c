@@ -28,7 +28,8 @@ static void charge(struct twi_session *session, struct tow_op *op, uint32_t cost
 	timing = &session->timings[op->seq & session->timings_mask];
 	timing->start_ns = eager ? op->start_ns : 0;
 	timing->bytes = op->bytes;
-	twi_session_mention(session, op);
+	if (session->offers) /* else nothing will be announced */
+		twi_session_mention(session, op);
 }
 
 static bool frame_eager(struct twi_session *session, struct tow_op *op)
@@ -78,6 +79,7 @@ static bool frame_offer(struct twi_session *session, struct tow_op *op)
 	if (at == NULL)
 		return false;
 	ready = twi_session_may_go(session, op);
+	session->offers = true;
 	charge(session, op, cost, false);
 	frame.seq = op->seq;
 	frame.flags |= twi_session_sums(session, op->seq) ? TWI_FRAME_SUM : 0;

@@ -10,7 +10,8 @@
  * posted for it. Messages that nobody has posted for yet wait at the receiver, bounded by
  * credit_bytes, beyond which they wait at the sender.
  *
- * Whoever waits drives: the engine runs inside tow_op_test, tow_op_wait and tow_progress.
+ * Whoever waits drives: the engine runs inside tow_op_test, tow_op_wait and tow_progress; while no
+ * thread of the caller's is in one of them, a thread of the library's does it (knob background).
  */
 #ifndef TOWLINE_ENDPOINT_H
 #define TOWLINE_ENDPOINT_H
@@ -45,9 +46,10 @@ struct tow_result {
 };
 
 /*
- * Called once when the operation completes, inside a call of some thread that drives the runtime.
- * It may start, test, cancel and release operations; it must not wait and must not close the
- * runtime.
+ * Called once when the operation completes, by whichever thread drives the runtime then: one of the
+ * caller's inside a call, or the library's own (knob background; it blocks all signals). Callbacks
+ * of one runtime never run at the same time. It may start, test, cancel and release operations; it
+ * must not wait and must not close the runtime.
  */
 typedef void (*tow_op_callback)(struct tow_op *op, const struct tow_result *result);
 
@@ -66,11 +68,15 @@ struct tow_op_options {
 
 /*
  * Opens an endpoint that can be connected to and can connect. `address` is "tcp://HOST:PORT" (port
- * 0: any free one; an IPv6 host stands in brackets) or "loop://NAME" (this process only).
+ * 0: any free one; an IPv6 host stands in brackets), "loop://NAME" (this process only), or
+ * "tow://" or "tow://HOST" (every lane that is there; TCP at HOST, else at the interfaces that the
+ * knob allows): a connect from such an endpoint to the address of another takes the best lane that
+ * both have and that works, and /v1/peers says which and why.
  * Ownership: *endpoint_out is the caller's until tow_endpoint_close.
- * Copies: none. Blocks: while a host name is looked up; not for numbers. Threads: any.
- * Returns: TOW_OK; TOW_EINVAL for an address of another form; TOW_EBUSY when the address is in use;
- * TOW_ENOMEM; TOW_EPERM; TOW_ESYSTEM; TOW_EFORKED.
+ * Copies: none. Blocks: while a host name is looked up (not for numbers), and with the first
+ * endpoint while the library's own thread starts. Threads: any. Returns: TOW_OK; TOW_EINVAL for an
+ * address of another form; TOW_EBUSY when the address is in use; TOW_ENOMEM; TOW_EPERM;
+ * TOW_ESYSTEM; TOW_EFORKED.
  */
 int tow_endpoint_open(struct tow_runtime *runtime, const char *address,
 		      struct tow_endpoint **endpoint_out);
@@ -124,7 +130,8 @@ int tow_peer_close(struct tow_peer *peer);
  * Starts to send `bytes` (0 is legal) from `data` with `tag`. Up to eager_max_bytes the message is
  * copied into the connection's buffer and the operation is complete at once; larger ones are read
  * in place when the receiver has posted for them, and `data` must stay unchanged until completion.
- * Ownership: data stays the caller's; *op_out is the caller's until tow_op_release.
+ * Ownership: data stays the caller's; *op_out is the caller's until tow_op_release. op_out may be
+ * NULL: then there is nothing to release, and a failure is counted and logged.
  * Memory of the pool may be freed as soon as this has returned.
  * Copies: eager: one, by design. Larger: none in the library, but one through the pool's staging
  * where the lane needs registered memory and this cannot be registered (docs/copies.md).
@@ -144,9 +151,10 @@ int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint
  * Starts to receive the next message with `tag` into `data`, of room for `bytes`. A shorter message
  * is legal; result.bytes says how long it was. A longer one ends with TOW_ETRUNCATED and is
  * dropped. Ownership: data stays the caller's, and is the library's to write until completion;
- * *op_out is the caller's until tow_op_release. Copies: eager: one, by design; two when the message
- * came before. Larger: as tow_send_start. Blocks: as tow_send_start. Threads: any. Returns: as
- * tow_send_start, without the bound of peer_lease_bytes.
+ * *op_out is the caller's until tow_op_release; it may be NULL where options->done is set, and the
+ * handle that the callback gets is valid within it alone. Copies: eager: one, by design; two when
+ * the message came before. Larger: as tow_send_start. Blocks: as tow_send_start. Threads: any.
+ * Returns: as tow_send_start, without the bound of peer_lease_bytes.
  */
 int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t tag,
 		   const struct tow_op_options *options, struct tow_op **op_out);

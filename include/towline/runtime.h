@@ -115,7 +115,8 @@ int tow_runtime_close(struct tow_runtime *runtime);
 
 /*
  * Drives the runtime once without waiting: sends what is held back, reaps what has arrived, runs
- * callbacks. tow_op_test and tow_op_wait do this too; only event loops need it.
+ * callbacks. tow_op_test and tow_op_wait do this too; only event loops need it, and callers that
+ * wait for nothing and have switched off the knob background.
  * Ownership: none passes. Copies: as the operations it moves. Blocks: never. Threads: any; when
  * another thread is driving it returns at once.
  * Returns: TOW_OK when something was done, TOW_AGAIN when there was nothing to do; TOW_EINVAL for
@@ -125,7 +126,9 @@ int tow_progress(struct tow_runtime *runtime);
 
 /*
  * A file descriptor that polls readable when tow_progress, called from this same thread, has
- * something to do. Level-triggered; poll it, do not read it.
+ * something to do: something has come, another thread has left something, a deadline has passed, a
+ * device's copy is to be looked at. Level-triggered; poll it, do not read it. The library's own
+ * thread (knob background) leaves what comes to this one for a millisecond.
  * Ownership: the runtime's; valid until tow_runtime_close. Copies: none. Blocks: never.
  * Threads: any; each thread gets a descriptor of its own.
  * Returns: TOW_OK; TOW_EINVAL for a NULL argument; TOW_EBUSY when too many threads drive;

@@ -290,10 +290,8 @@ static void test_refused_options(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sockets),
-		cmocka_unit_test(test_accept),
-		cmocka_unit_test(test_no_descriptors),
-		cmocka_unit_test(test_refused_options),
+		cmocka_unit_test(test_sockets),        cmocka_unit_test(test_accept),
+		cmocka_unit_test(test_no_descriptors), cmocka_unit_test(test_refused_options),
 #ifndef TWT_SANITIZED
 		cmocka_unit_test(test_memory),
 #endif

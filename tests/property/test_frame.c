@@ -47,13 +47,38 @@ static uint64_t rnd_in(uint64_t min, uint64_t max)
 	}
 }
 
+static uint8_t rnd_control_type(void)
+{
+	uint8_t type;
+
+	do
+		type = (uint8_t)rnd_in(TWI_FRAME_EAGER, TWI_FRAME_TYPE_END - 1);
+	while (type == TWI_FRAME_DATA);
+	return type;
+}
+
+/* A chunk, a commit with a checksum or without, or an abort. */
+static void rnd_data(struct twi_frame *f)
+{
+	f->flags = rnd() % 3;
+	if (f->flags == TWI_FRAME_LAST) {
+		f->value = rnd_in(1, INT64_MAX);
+		f->flags |= rnd() & 1 ? TWI_FRAME_SUM : 0;
+		f->tag = f->flags & TWI_FRAME_SUM ? rnd_in(0, UINT32_MAX) : 0;
+	}
+	if (f->flags)
+		return;
+	f->payload_bytes = (uint32_t)rnd_in(1, TWI_WIRE_CHUNK_MAX);
+	f->value = rnd_in(0, (uint64_t)INT64_MAX - f->payload_bytes);
+}
+
 static struct twi_frame rnd_legal(const struct twi_frame_limits *limits)
 {
 	struct twi_frame f = { .seq = rnd_in(1, INT64_MAX) };
 
 	if (!limits->hello_done)
 		return (struct twi_frame){ .type = TWI_FRAME_HELLO, .payload_bytes = 64 };
-	f.type = limits->control ? (uint8_t)(2 + rnd() % 8) : TWI_FRAME_DATA;
+	f.type = limits->control ? rnd_control_type() : TWI_FRAME_DATA;
 	switch (f.type) {
 	case TWI_FRAME_EAGER:
 		f.tag = rnd_sized();
@@ -95,16 +120,7 @@ static struct twi_frame rnd_legal(const struct twi_frame_limits *limits)
 		f.value = rnd_in(0, TWI_WIRE_STATUS_MAX);
 		break;
 	case TWI_FRAME_DATA:
-		f.flags = rnd() % 3;
-		if (f.flags == TWI_FRAME_LAST) {
-			f.value = rnd_in(1, INT64_MAX);
-			f.flags |= rnd() & 1 ? TWI_FRAME_SUM : 0;
-			f.tag = f.flags & TWI_FRAME_SUM ? rnd_in(0, UINT32_MAX) : 0;
-		}
-		if (f.flags)
-			break;
-		f.payload_bytes = (uint32_t)rnd_in(1, TWI_WIRE_CHUNK_MAX);
-		f.value = rnd_in(0, (uint64_t)INT64_MAX - f.payload_bytes);
+		rnd_data(&f);
 		break;
 	}
 	return f;

@@ -6,7 +6,7 @@
 
 #include "duo.h"
 
-#include <net/if.h>
+#include <fcntl.h>
 #include <sched.h>
 
 #include "transport/engine.h"
@@ -150,42 +150,126 @@ static void test_bad_interfaces(void **state)
 	TWT_OK(tow_runtime_close(runtime));
 }
 
-/* Two veth-like ends would need a second host; two dummies in a namespace of our own are two nets.
- */
-static bool two_nets(void)
+static pid_t far_host;
+
+/* A second host: a process in a network namespace of its own, whose end of each cable is there. */
+static bool two_hosts(void)
 {
-	return unshare(CLONE_NEWNET) == 0 && system("ip link set lo up 2>/dev/null") == 0 &&
-	       system("ip link add twa type veth peer name twb 2>/dev/null && "
-		      "ip addr add 10.9.1.1/24 dev twa && ip addr add 10.9.1.2/24 dev twb && "
-		      "ip link set twa up && ip link set twb up && "
-		      "ip link add twc type veth peer name twd && "
-		      "ip addr add 10.9.2.1/24 dev twc && ip addr add 10.9.2.2/24 dev twd && "
-		      "ip link set twc up && ip link set twd up") == 0;
+	char command[512];
+	int fds[2];
+
+	if (unshare(CLONE_NEWNET) != 0 || system("ip link set lo up 2>/dev/null") != 0 ||
+	    pipe(fds) != 0)
+		return false;
+	far_host = fork();
+	if (far_host == 0) {
+		bool there = unshare(CLONE_NEWNET) == 0;
+
+		(void)!write(fds[1], &there, 1);
+		alarm(100);
+		for (;;)
+			pause();
+	}
+	if (read(fds[0], command, 1) != 1 || command[0] == 0)
+		return false;
+	close(fds[0]);
+	close(fds[1]);
+	snprintf(command, sizeof(command),
+		 "for i in 1 2; do "
+		 "ip link add twn$i type veth peer name twf$i netns %d && "
+		 "ip addr add 10.9.$i.1/24 dev twn$i && ip -6 addr add fe80::7$i/64 dev twn$i "
+		 "nodad && "
+		 "ip link set twn$i up && nsenter -t %d -n ip link set twf$i up && "
+		 "nsenter -t %d -n ip addr add 10.9.$i.2/24 dev twf$i || exit 1; done 2>/dev/null",
+		 (int)far_host, (int)far_host, (int)far_host);
+	return system(command) == 0;
 }
 
-static int run_rails(void)
+static void go_far(struct twt_duo *duo)
+{
+	char path[64];
+	int fd;
+
+	(void)duo;
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)far_host);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || setns(fd, CLONE_NEWNET) != 0)
+		abort();
+	close(fd);
+}
+
+/* How many of the bulk streams have their near end in 10.9.`net`. */
+static unsigned by_net(const struct twi_tcp_peer *peer, unsigned net)
 {
 	struct twi_tcp_address at;
-	struct twt_duo duo;
-	unsigned nets[2] = { 0 };
-	const struct twi_tcp_peer *peer;
+	unsigned count = 0;
 
-	if (!two_nets())
+	for (unsigned i = 1; i < peer->line_count; i++) {
+		if (peer->lines[i].stream != NULL &&
+		    twi_tcp_local(peer->lines[i].stream->fd, &at) &&
+		    (ntohl(at.in.sin_addr.s_addr) >> 8 & 255) == net)
+			count++;
+	}
+	return count;
+}
+
+/* Every bulk stream over another interface, and the other one when one is pulled. */
+static int run_rails(void)
+{
+	const struct twi_tcp_peer *peer;
+	struct twt_duo duo;
+	int status = 0;
+
+	if (!two_hosts())
 		return 77;
 	twt_duo_init(&duo);
 	duo.address = "tcp://0.0.0.0:0";
+	duo.dialed = "10.9.1.1";
+	duo.prepare = go_far;
 	duo.parent.bulk_streams = duo.child.bulk_streams = 4;
+	duo.parent.peer_timeout_ns = duo.child.peer_timeout_ns = 6 * (int64_t)TWT_SECOND;
+	duo.parent.heartbeat_ns = duo.child.heartbeat_ns = (int64_t)TWT_SECOND / 4;
 	twt_duo_open(&duo, child_traffic);
 	peer = tcp_of(&duo);
+	printf("bulk streams: %u by net 1, %u by net 2\n", by_net(peer, 1), by_net(peer, 2));
+	if (by_net(peer, 1) != 2 || by_net(peer, 2) != 2)
+		status = 1;
+	if (status == 0 && system("ip link set twn2 down") != 0)
+		status = 2;
+	if (status == 0 && twt_duo_traffic(&duo, TRAFFIC, NULL) != 0)
+		status = 3;
+	if (status == 0 && counter(&duo, TWI_C_connections_resumed) < 2)
+		status = 4;
+	kill(far_host, SIGKILL);
+	if (twt_duo_end(&duo) != 0 && status == 0)
+		status = 5;
+	return status;
+}
+
+/* The knob leaves only the second interface, which is not the way that the kernel would choose. */
+static int run_interfaces(void)
+{
+	struct twt_duo duo;
+	int status = 0;
+
+	if (!two_hosts())
+		return 77;
+	twt_duo_init(&duo);
+	duo.address = "tcp://0.0.0.0:0";
+	duo.dialed = "10.9.2.1";
+	duo.prepare = go_far;
+	duo.child.interfaces = "^lo,twf1";
+	duo.parent.interfaces = "twn2";
+	duo.parent.bulk_streams = duo.child.bulk_streams = 2;
+	twt_duo_open(&duo, child_traffic);
+	if (by_net(tcp_of(&duo), 2) != 2)
+		status = 1;
 	if (twt_duo_traffic(&duo, TRAFFIC, NULL) != 0)
-		return 1;
-	for (unsigned i = 1; i < peer->line_count; i++) {
-		if (!twi_tcp_local(peer->lines[i].stream->fd, &at))
-			return 2;
-		nets[(ntohl(at.in.sin_addr.s_addr) >> 8 & 255) == 2]++;
-	}
-	printf("bulk streams: %u by net 1 or loopback, %u by net 2\n", nets[0], nets[1]);
-	return twt_duo_end(&duo);
+		status = 2;
+	kill(far_host, SIGKILL);
+	if (twt_duo_end(&duo) != 0 && status == 0)
+		status = 3;
+	return status;
 }
 
 /* In a process of its own, which may take a namespace for itself. */
@@ -216,19 +300,28 @@ static void test_rails(void **state)
 	in_namespace(run_rails);
 }
 
+static void test_interfaces(void **state)
+{
+	(void)state;
+	in_namespace(run_interfaces);
+}
+
 static int run_link_local(void)
 {
 	struct twt_duo duo;
+	int how;
 
-	if (!two_nets() || system("ip -6 addr add fe80::77/64 dev twa nodad 2>/dev/null") != 0)
+	if (!two_hosts())
 		return 77;
 	twt_duo_init(&duo);
-	duo.address = "tcp://[fe80::77%twa]:0";
+	duo.address = "tcp://[fe80::71%twn1]:0";
 	twt_duo_open(&duo, child_traffic);
-	if (strstr(duo.side.peer->address, "%twa]") == NULL ||
+	if (strstr(duo.side.peer->address, "%twn1]") == NULL ||
 	    twt_duo_traffic(&duo, TRAFFIC, NULL) != 0)
 		return 1;
-	return twt_duo_end(&duo);
+	how = twt_duo_end(&duo);
+	kill(far_host, SIGKILL);
+	return how;
 }
 
 static void test_link_local(void **state)
@@ -243,7 +336,7 @@ int main(void)
 		cmocka_unit_test(test_bulk_streams),   cmocka_unit_test(test_ipv6),
 		cmocka_unit_test(test_dual_stack),     cmocka_unit_test(test_socket_knobs),
 		cmocka_unit_test(test_bad_interfaces), cmocka_unit_test(test_rails),
-		cmocka_unit_test(test_link_local),
+		cmocka_unit_test(test_interfaces),     cmocka_unit_test(test_link_local),
 	};
 
 	if (getenv("TWT_ONLY") != NULL)

@@ -51,6 +51,12 @@ static uint64_t traffic_mib;
 static uint64_t next_cut_ns, cut_every_ns;
 static uint64_t moments;
 
+/* Some messages each way: after them both sides know that they are connected. */
+static int warm_up(struct twt_duo *duo)
+{
+	return twt_duo_traffic(duo, MIB, NULL);
+}
+
 static int child_traffic(struct twt_duo *duo)
 {
 	return twt_duo_traffic(duo, traffic_mib * MIB, NULL);
@@ -89,7 +95,6 @@ static void resets(unsigned bulk_streams, const char *key, uint64_t mib)
 	       (unsigned long long)counter(&duo, TWI_C_connections_broken),
 	       (unsigned long long)counter(&duo, TWI_C_connections_resumed));
 	assert_true(counter(&duo, TWI_C_connections_broken) > 0);
-	assert_int_equal(counter(&duo, TWI_C_peers_lost), 0);
 	assert_int_equal(twt_duo_end(&duo), 0);
 }
 
@@ -189,12 +194,11 @@ static void test_black_hole_heals(void **state)
 		printf("through a black hole of 3 s in %llu ms, %llu connections broken\n",
 		       (unsigned long long)((now_ns() - start) / 1000000),
 		       (unsigned long long)counter(&duo, TWI_C_connections_broken));
-		assert_int_equal(counter(&duo, TWI_C_peers_lost), 0);
 		assert_int_equal(twt_duo_end(&duo), 0);
 	}
 }
 
-/* Awaits a message that does not come; ends with the status that the receive got. */
+/* Awaits a message that does not come; the status that the receive got, made positive. */
 static int await_word(struct twt_duo *duo)
 {
 	uint64_t word;
@@ -206,6 +210,11 @@ static int await_word(struct twt_duo *duo)
 	if (status == TOW_EPEER)
 		fprintf(stderr, "as it should: %s\n", tow_error_message());
 	return -status;
+}
+
+static int child_vanish(struct twt_duo *duo)
+{
+	return warm_up(duo) != 0 ? 1 : await_word(duo);
 }
 
 /* The host is not there any more, and says nothing: both sides know within a few time-outs. */
@@ -220,9 +229,10 @@ static void test_vanish(void **state)
 	duo.proxied = true;
 	duo.parent.peer_timeout_ns = duo.child.peer_timeout_ns = (int64_t)TWT_SECOND;
 	duo.parent.heartbeat_ns = duo.child.heartbeat_ns = (int64_t)TWT_SECOND / 10;
-	twt_duo_open(&duo, await_word);
+	twt_duo_open(&duo, child_vanish);
 	/* The proxy is the only way: the acceptor forgets what it was told. */
 	tcp_of(&duo)->told.count = 0;
+	assert_int_equal(warm_up(&duo), 0);
 	for (uint64_t until = now_ns() + TWT_SECOND / 2; now_ns() < until;)
 		tow_progress(duo.side.runtime); /* pings go to and fro */
 	assert_int_equal(counter(&duo, TWI_C_peers_lost), 0);
@@ -240,7 +250,7 @@ static void test_vanish(void **state)
 /* Deadlines and cancels are kept while the connection is broken; new operations are taken. */
 static int child_broken(struct twt_duo *duo)
 {
-	return twt_duo_traffic(duo, 8 * MIB, NULL);
+	return warm_up(duo) != 0 ? 1 : twt_duo_traffic(duo, 8 * MIB, NULL);
 }
 
 static void test_operations_while_broken(void **state)
@@ -256,6 +266,7 @@ static void test_operations_while_broken(void **state)
 	duo.proxied = true;
 	twt_duo_open(&duo, child_broken);
 	tcp_of(&duo)->told.count = 0;
+	assert_int_equal(warm_up(&duo), 0);
 	twt_proxy_stall(&duo.proxy, true);
 	twt_proxy_cut(&duo.proxy, TWT_PROXY_ALL);
 	for (uint64_t until = now_ns() + 5 * TWT_SECOND;
@@ -311,6 +322,8 @@ static int child_forgets(struct twt_duo *duo)
 	uint64_t word = 9;
 	struct tow_op *op;
 
+	if (warm_up(duo) != 0)
+		return 2;
 	TWT_OK(tow_recv_start(duo->side.peer, &word, 8, 1, NULL, &op));
 	return twt_finish(op, NULL) == TOW_EPEER ? 0 : 1;
 }
@@ -324,6 +337,7 @@ static void test_session_forgotten(void **state)
 	twt_duo_init(&duo);
 	duo.proxied = true;
 	twt_duo_open(&duo, child_forgets);
+	assert_int_equal(warm_up(&duo), 0);
 	/* The BYE does not get through, nor what would resume the stream for it. */
 	twt_proxy_stall(&duo.proxy, true);
 	TWT_OK(tow_peer_close(duo.side.peer));

@@ -409,9 +409,9 @@ static void test_on_the_wire(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_members),    cmocka_unit_test(test_encrypted),
-		cmocka_unit_test(test_wrong_keys), cmocka_unit_test(test_garbage),
-		cmocka_unit_test(test_bad_words),  cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_members),     cmocka_unit_test(test_encrypted),
+		cmocka_unit_test(test_wrong_keys),  cmocka_unit_test(test_garbage),
+		cmocka_unit_test(test_bad_words),   cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_on_the_wire),
 	};
 

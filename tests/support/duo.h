@@ -13,6 +13,8 @@ struct twt_duo {
 	struct twt_side side;
 	struct tow_options parent, child;
 	const char *address; /* of both endpoints */
+	const char *dialed;  /* host that the child dials; NULL: where the parent listens */
+	void (*prepare)(struct twt_duo *duo); /* in the child, before it opens anything */
 	bool proxied;
 	void (*proxy_tap)(uint8_t *at, size_t bytes);
 	struct twt_proxy proxy;
@@ -57,6 +59,8 @@ static inline void twt_duo_open(struct twt_duo *duo, int (*child)(struct twt_duo
 		if (read(fds[0], where, sizeof(where)) != (ssize_t)sizeof(where))
 			_exit(99);
 		close(fds[0]);
+		if (duo->prepare != NULL)
+			duo->prepare(duo);
 		TWT_OK(tow_runtime_open(&duo->child, &side->runtime));
 		TWT_OK(tow_endpoint_open(side->runtime, duo->address, &side->endpoint));
 		side->peer = twt_connect(side->endpoint, where);
@@ -71,6 +75,12 @@ static inline void twt_duo_open(struct twt_duo *duo, int (*child)(struct twt_duo
 	if (duo->proxied) {
 		twt_proxy_open(&duo->proxy, where, duo->proxy_tap);
 		snprintf(where, sizeof(where), "%s", duo->proxy.address);
+	}
+	if (duo->dialed != NULL) {
+		char port[16];
+
+		snprintf(port, sizeof(port), "%s", strrchr(where, ':') + 1);
+		snprintf(where, sizeof(where), "tcp://%s:%s", duo->dialed, port);
 	}
 	if (write(fds[1], where, sizeof(where)) != (ssize_t)sizeof(where))
 		abort();

@@ -108,8 +108,6 @@ static inline bool twt_proxy_move(struct twt_proxy *p, struct twt_proxy_pair *pa
 	struct twt_proxy_way *way = &pair->ways[i];
 	ssize_t n;
 
-	if (way->head == way->tail)
-		way->head = way->tail = 0;
 	if (!way->ended && way->tail < TWT_PROXY_BUF) {
 		n = recv(pair->fds[i], way->data + way->tail, TWT_PROXY_BUF - way->tail,
 			 MSG_DONTWAIT);
@@ -130,7 +128,9 @@ static inline bool twt_proxy_move(struct twt_proxy *p, struct twt_proxy_pair *pa
 			atomic_fetch_add(&p->bytes[pair->number % 1024], (uint64_t)n);
 		}
 	}
-	if (way->ended && way->head == way->tail && !way->told) {
+	if (way->head == way->tail)
+		way->head = way->tail = 0;
+	if (way->ended && way->tail == 0 && !way->told) {
 		way->told = true;
 		shutdown(pair->fds[!i], SHUT_WR);
 	}

@@ -53,7 +53,7 @@ struct sim_conn {
 struct sim_world {
 	uint64_t seed, random, log;
 	bool closing, bursts, cancels, deadlines, closes, unknowns, callbacks_start;
-	bool spaces, corrupts;
+	bool spaces, corrupts, draining, busy;
 	uint64_t eager_max, credit, bytes_max;
 	struct tow_runtime *runtime;
 	struct twi_engine *engine;

@@ -3,7 +3,7 @@
  * frames cut anywhere, bounds, the end. The simulation (tests/sim) has two honest sessions; what a
  * dishonest or unlucky one does is here.
  */
-#include "far_side.h"
+#include "far_bulk.h"
 
 static void test_numbers_without_a_gap(void **state)
 {

@@ -3,7 +3,7 @@
  * both sides' words crossing on the way. The streams must stay in step and nothing be lost but what
  * was taken back.
  */
-#include "far_side.h"
+#include "far_bulk.h"
 
 static void test_cancel_crosses_grant(void **state)
 {

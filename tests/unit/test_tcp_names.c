@@ -1,6 +1,6 @@
 /*
- * test_tcp_names.c - addresses of the tcp lane: text, numbers, the record that a peer is told; which
- * interfaces may be used, and which ways to a peer there are.
+ * test_tcp_names.c - addresses of the tcp lane: text, numbers, the record that a peer is told;
+ * which interfaces may be used, and which ways to a peer there are.
  */
 #include "twt.h"
 
@@ -30,9 +30,10 @@ static void round_trip(const char *text, const char *shown)
 
 static void test_text(void **state)
 {
-	static const char *const bad[] = { "",		 "1.2.3.4",   "1.2.3.4:",     "1.2.3.4:x",
-					   "1.2.3.4:-1", ":80",	      "[::1:80",      "[]:80",
-					   "[::1]80",	 "1.2.3.4: 1", "1.2.3.4:99999", "host.name:1" };
+	static const char *const bad[] = {
+		"",        "1.2.3.4", "1.2.3.4:", "1.2.3.4:x",  "1.2.3.4:-1",    ":80",
+		"[::1:80", "[]:80",   "[::1]80",  "1.2.3.4: 1", "1.2.3.4:99999", "host.name:1"
+	};
 	struct twi_tcp_address address;
 	char out[TOW_ADDRESS_MAX], longest[300];
 

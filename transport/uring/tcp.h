@@ -127,8 +127,10 @@ struct twi_tcp_line {
 	uint32_t refusals;   /* in a row */
 	uint64_t refused_ns; /* the first of them */
 	uint8_t rail;        /* the next one */
+	bool counted;        /* this break is: the other side is not just closing */
 	uint64_t breaks, resumes;
-	char error[96];
+	char why[64];   /* it broke the last time */
+	char error[96]; /* the last, of that or of a redial */
 };
 
 struct twi_tcp_peer {

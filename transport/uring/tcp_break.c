@@ -62,8 +62,20 @@ static void cut(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned l
 		twi_session_control_broken(&peer->base.session);
 	else
 		twi_session_bulk_broken(&peer->base.session, line - 1);
+	peer->lines[line].counted = false;
+}
+
+/*
+ * A peer that closes ends its streams one after the other, and the BYE may be the last that is
+ * read. So a break counts when something is done about it.
+ */
+static void count_break(struct twi_tcp_lane *lane, struct twi_tcp_line *line)
+{
+	if (line->counted)
+		return;
+	line->counted = true;
+	line->breaks++;
 	twi_count(lane->base.engine->diag, TWI_C_connections_broken, 1);
-	peer->lines[line].breaks++;
 }
 
 void twi_tcp_line_superseded(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line)
@@ -81,6 +93,7 @@ void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	char text[16];
 
 	note_error(at);
+	snprintf(at->why, sizeof(at->why), "%s", tow_error_message());
 	twi_log(lane->base.engine->diag, 3, "peer %s: %s connection: %s", peer->base.address,
 		line_name(line, text), at->error);
 	cut(lane, peer, line);
@@ -103,6 +116,7 @@ void twi_tcp_line_mended(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	bool troubled = false;
 	char text[16];
 
+	count_break(lane, at);
 	at->broken_ns = 0;
 	at->attempts = 0;
 	at->refusals = 0;
@@ -124,10 +138,10 @@ static void gone(struct twi_tcp_peer *peer, const struct twi_tcp_line *line, uin
 	uint64_t ms = (now_ns - line->broken_ns) / MS_NS;
 
 	twi_error(TOW_EPEER,
-		  "peer %s is gone: %s; its connection broke %llu.%03llu s ago and was dialed %u "
-		  "times in vain; the last error: %.90s",
+		  "peer %s is gone: %s; its connection broke %llu.%03llu s ago (%s) and was dialed "
+		  "%u times in vain; the last error: %.90s",
 		  peer->base.address, how, (unsigned long long)ms / 1000,
-		  (unsigned long long)ms % 1000, line->attempts, line->error);
+		  (unsigned long long)ms % 1000, line->why, line->attempts, line->error);
 	twi_tcp_peer_lost(peer, peer->base.closed ? TOW_ECLOSED : TOW_EPEER);
 }
 
@@ -174,6 +188,8 @@ static bool mend(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned 
 		gone(peer, at, now_ns, "it did not come back within peer_timeout_ns");
 		return false;
 	}
+	if (at->redial_ns <= now_ns)
+		count_break(lane, at);
 	if (at->trial == NULL && at->redial_ns <= now_ns &&
 	    twi_tcp_dial_again(lane, peer, line, &denial) < 0 &&
 	    !twi_tcp_attempt_failed(lane, peer, line, denial))

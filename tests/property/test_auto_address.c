@@ -1,0 +1,152 @@
+/*
+ * test_auto_address.c - tow:// addresses of random parts come back as they were; random and changed
+ * texts are refused or are exactly what writing them again gives; nothing is read out of bounds.
+ */
+#include "twt.h"
+
+#include <string.h>
+
+#include <towline/status.h>
+
+#include "transport/auto_address.h"
+
+#define ROUNDS 20000
+
+static void random_name(uint64_t *random, char *out, uint64_t max)
+{
+	uint64_t bytes = twt_random_below(random, max);
+
+	for (uint64_t i = 0; i < bytes; i++)
+		out[i] = "abcXYZ019-_."[twt_random_below(random, 12)];
+	out[bytes] = '\0';
+}
+
+static void random_bytes(uint64_t *random, void *out, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		((uint8_t *)out)[i] = (uint8_t)twt_random(random);
+}
+
+static void make(uint64_t *random, struct twi_auto_address *out)
+{
+	*out = (struct twi_auto_address){ .host = twt_random(random) };
+	random_name(random, out->shm, 28);
+	if (twt_random_below(random, 4) == 0)
+		random_name(random, out->loop, 10);
+	out->tcp4_count = (uint8_t)twt_random_below(random, TWI_AUTO_TCP4_MAX + 1);
+	out->tcp6_count = (uint8_t)twt_random_below(random, TWI_AUTO_TCP6_MAX + 1);
+	out->tcp4_port = (uint16_t)(1 + twt_random_below(random, 65535));
+	out->tcp6_port = (uint16_t)(1 + twt_random_below(random, 65535));
+	random_bytes(random, out->tcp4, sizeof(out->tcp4));
+	random_bytes(random, out->tcp6, sizeof(out->tcp6));
+	out->ofi_bytes = (uint8_t)twt_random_below(random, TWI_AUTO_OFI_MAX + 1);
+	random_bytes(random, out->ofi, sizeof(out->ofi));
+	do
+		random_name(random, out->ofi_provider, TWI_AUTO_PROVIDER_MAX);
+	while (out->ofi_provider[0] == '\0');
+}
+
+/* What is not there has no content either. */
+static void normal(struct twi_auto_address *address)
+{
+	for (unsigned i = address->tcp4_count; i < TWI_AUTO_TCP4_MAX; i++)
+		memset(address->tcp4[i], 0, 4);
+	for (unsigned i = address->tcp6_count; i < TWI_AUTO_TCP6_MAX; i++)
+		memset(address->tcp6[i], 0, 16);
+	memset(address->ofi + address->ofi_bytes, 0, TWI_AUTO_OFI_MAX - address->ofi_bytes);
+	if (address->tcp4_count == 0)
+		address->tcp4_port = 0;
+	if (address->tcp6_count == 0)
+		address->tcp6_port = 0;
+	if (address->ofi_bytes == 0)
+		memset(address->ofi_provider, 0, sizeof(address->ofi_provider));
+}
+
+static void test_round_trip(void **state)
+{
+	uint64_t random = twt_seed();
+
+	(void)state;
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		struct twi_auto_address put, got;
+		char text[TOW_ADDRESS_MAX];
+
+		make(&random, &put);
+		assert_int_equal(twi_auto_address_put(&put, text), TOW_OK);
+		assert_int_equal(twi_auto_address_get(text + 6, &got), TOW_OK);
+		normal(&put);
+		assert_int_equal(got.host, put.host);
+		assert_string_equal(got.shm, put.shm);
+		assert_string_equal(got.loop, put.loop);
+		assert_int_equal(got.tcp4_count, put.tcp4_count);
+		assert_int_equal(got.tcp4_port, put.tcp4_port);
+		assert_memory_equal(got.tcp4, put.tcp4, sizeof(put.tcp4));
+		assert_int_equal(got.tcp6_count, put.tcp6_count);
+		assert_int_equal(got.tcp6_port, put.tcp6_port);
+		assert_memory_equal(got.tcp6, put.tcp6, sizeof(put.tcp6));
+		assert_int_equal(got.ofi_bytes, put.ofi_bytes);
+		assert_string_equal(got.ofi_provider, put.ofi_provider);
+		assert_memory_equal(got.ofi, put.ofi, sizeof(put.ofi));
+	}
+}
+
+/* A change of any character is found, but for one in 65,536 that the checksum lets through. */
+static void test_changed(void **state)
+{
+	static const char any[] = "ABCxyz019-_ /:=\x80";
+	uint64_t random = twt_seed();
+	unsigned through = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		struct twi_auto_address put, got;
+		char text[TOW_ADDRESS_MAX], changed[TOW_ADDRESS_MAX];
+		size_t bytes, at;
+
+		make(&random, &put);
+		assert_int_equal(twi_auto_address_put(&put, text), TOW_OK);
+		strcpy(changed, text);
+		bytes = strlen(changed + 6);
+		at = 6 + twt_random_below(&random, bytes);
+		if (twt_random_below(&random, 4) == 0)
+			changed[at] = '\0';
+		else
+			changed[at] = any[twt_random_below(&random, sizeof(any) - 1)];
+		if (strcmp(changed, text) == 0)
+			continue;
+		through += twi_auto_address_get(changed + 6, &got) == TOW_OK;
+	}
+	assert_true(through <= 8);
+}
+
+static void test_noise(void **state)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+	uint64_t random = twt_seed();
+
+	(void)state;
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		uint64_t bytes = twt_random_below(&random, 400);
+		struct twi_auto_address got;
+		char *text = malloc(bytes + 1); /* its end is the end of its memory */
+
+		for (uint64_t j = 0; j < bytes; j++)
+			text[j] = digits[twt_random_below(&random, 64)];
+		text[bytes] = '\0';
+		if (twi_auto_address_get(text, &got) == TOW_OK)
+			assert_true(bytes <= 120);
+		free(text);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_changed),
+		cmocka_unit_test(test_noise),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,223 @@
+/*
+ * test_auto_address.c - tow:// addresses: what is written is read, what does not fit is left out in
+ * order, and whatever is not one is refused by name.
+ */
+#include "twt.h"
+
+#include <string.h>
+
+#include <towline/status.h>
+
+#include "diag/checksum.h"
+#include "transport/auto_address.h"
+#include "transport/auto_host.h"
+
+static struct twi_auto_address full(void)
+{
+	struct twi_auto_address address = { .host = 0x0123456789abcdefull,
+					    .tcp4_count = TWI_AUTO_TCP4_MAX,
+					    .tcp4_port = 40000,
+					    .tcp6_count = TWI_AUTO_TCP6_MAX,
+					    .tcp6_port = 50000,
+					    .ofi_bytes = 32 };
+
+	strcpy(address.shm, "12ab-0011223344556677");
+	strcpy(address.ofi_provider, "efa");
+	for (unsigned i = 0; i < sizeof(address.tcp4); i++)
+		((uint8_t *)address.tcp4)[i] = (uint8_t)(i + 1);
+	for (unsigned i = 0; i < sizeof(address.tcp6); i++)
+		((uint8_t *)address.tcp6)[i] = (uint8_t)(0x20 + i);
+	for (unsigned i = 0; i < address.ofi_bytes; i++)
+		address.ofi[i] = (uint8_t)(0xf0 - i);
+	return address;
+}
+
+static void read_back(const struct twi_auto_address *put, const char *text)
+{
+	struct twi_auto_address got;
+
+	assert_true(strlen(text) < TOW_ADDRESS_MAX);
+	assert_memory_equal(text, "tow://", 6);
+	assert_int_equal(twi_auto_address_get(text + 6, &got), TOW_OK);
+	assert_int_equal(got.host, put->host);
+	assert_string_equal(got.shm, put->shm);
+	assert_string_equal(got.loop, put->loop);
+	assert_int_equal(got.tcp4_count, put->tcp4_count);
+	assert_memory_equal(got.tcp4, put->tcp4, 4u * put->tcp4_count);
+	assert_int_equal(got.tcp6_count, put->tcp6_count);
+	assert_memory_equal(got.tcp6, put->tcp6, 16u * put->tcp6_count);
+	if (put->tcp4_count > 0)
+		assert_int_equal(got.tcp4_port, put->tcp4_port);
+	if (put->tcp6_count > 0)
+		assert_int_equal(got.tcp6_port, put->tcp6_port);
+	assert_int_equal(got.ofi_bytes, put->ofi_bytes);
+	assert_memory_equal(got.ofi, put->ofi, put->ofi_bytes);
+	if (put->ofi_bytes > 0)
+		assert_string_equal(got.ofi_provider, put->ofi_provider);
+}
+
+static void test_round_trip(void **state)
+{
+	struct twi_auto_address address = full();
+	char text[TOW_ADDRESS_MAX];
+
+	(void)state;
+	address.tcp4_count = 2;
+	address.tcp6_count = 0;
+	address.ofi_bytes = 16;
+	assert_int_equal(twi_auto_address_put(&address, text), TOW_OK);
+	assert_int_equal(address.tcp4_count, 2); /* all of it fits */
+	assert_int_equal(address.ofi_bytes, 16);
+	read_back(&address, text);
+}
+
+/* Further addresses go first, the one of each family and the names stay. */
+static void test_what_does_not_fit(void **state)
+{
+	struct twi_auto_address address = full();
+	char text[TOW_ADDRESS_MAX];
+
+	(void)state;
+	assert_int_equal(twi_auto_address_put(&address, text), TOW_OK);
+	assert_int_equal(address.tcp4_count, 1);
+	assert_int_equal(address.tcp6_count, 1);
+	assert_int_equal(address.ofi_bytes, 0);
+	assert_string_equal(address.shm, "12ab-0011223344556677");
+	read_back(&address, text);
+
+	address = full();
+	address.tcp6_count = 0;
+	assert_int_equal(twi_auto_address_put(&address, text), TOW_OK);
+	assert_int_equal(address.ofi_bytes, 32);
+	assert_true(address.tcp4_count >= 1);
+	read_back(&address, text);
+
+	memset(address.shm, 'a', sizeof(address.shm) - 1);
+	memset(address.loop, 'b', sizeof(address.loop) - 1);
+	address.shm[sizeof(address.shm) - 1] = address.loop[sizeof(address.loop) - 1] = '\0';
+	address.tcp4_count = 0;
+	address.tcp6_count = 1;
+	assert_int_equal(twi_auto_address_put(&address, text), TOW_EINVAL);
+}
+
+static void refused(const char *text, const char *because)
+{
+	struct twi_auto_address got;
+
+	assert_int_equal(twi_auto_address_get(text, &got), TOW_EINVAL);
+	if (strstr(tow_error_message(), because) == NULL)
+		fail_msg("'%s' does not say '%s'", tow_error_message(), because);
+}
+
+/* base64url of raw bytes, with the checksum behind them. */
+static const char *of(const uint8_t *bytes, size_t count)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+	static char text[200];
+	uint32_t crc = twi_checksum(0, bytes, count);
+	uint8_t raw[100];
+	unsigned bits = 0, have = 0, n = 0;
+
+	memcpy(raw, bytes, count);
+	raw[count] = (uint8_t)(crc >> 8);
+	raw[count + 1] = (uint8_t)crc;
+	for (size_t i = 0; i < count + 2; i++) {
+		bits = (bits << 8 | raw[i]) & 0xffff;
+		for (have += 8; have >= 6; have -= 6)
+			text[n++] = digits[bits >> (have - 6) & 63];
+	}
+	if (have > 0)
+		text[n++] = digits[bits << (6 - have) & 63];
+	text[n] = '\0';
+	return text;
+}
+
+#define HEAD 1, 0, 0, 0, 0, 0, 0, 0, 7
+
+static void test_refused(void **state)
+{
+	const uint8_t version[] = { 2, 0, 0, 0, 0, 0, 0, 0, 7 };
+	const uint8_t cut[] = { HEAD, 1, 5, 'a' }, half[] = { HEAD, 1 };
+	const uint8_t empty[] = { HEAD, 1, 0 }, slash[] = { HEAD, 1, 2, '/', 'a' };
+	const uint8_t port[] = { HEAD, 2, 6, 0, 0, 10, 0, 0, 1 };
+	const uint8_t length[] = { HEAD, 2, 5, 1, 1, 10, 0, 0 };
+	const uint8_t many[] = { HEAD, 2, 22, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2,
+				 3,    3, 3,  3, 4, 4, 4, 4, 5, 5, 5, 5 };
+	const uint8_t twice[] = { HEAD, 1, 1, 'a', 1, 1, 'b' };
+	const uint8_t ofi[] = { HEAD, 4, 3, 9, 'e', 'f' };
+	const uint8_t no_name[] = { HEAD, 4, 2, 0, 1 }, no_bytes[] = { HEAD, 4, 2, 1, 'e' };
+	char text[TOW_ADDRESS_MAX];
+	struct twi_auto_address address = full();
+
+	(void)state;
+	refused("", "too short");
+	refused("AAAA", "too short");
+	refused("not an address", "none of A-Z");
+	refused("10.0.0.1:4000", "none of A-Z");
+	refused(of(version, sizeof(version)), "another version");
+	refused(of(cut, sizeof(cut)), "is cut");
+	refused(of(half, sizeof(half)), "is cut");
+	refused(of(empty, sizeof(empty)), "length");
+	refused(of(slash, sizeof(slash)), "character");
+	refused(of(port, sizeof(port)), "port is 0");
+	refused(of(length, sizeof(length)), "wrong length");
+	refused(of(many, sizeof(many)), "wrong length");
+	refused(of(twice, sizeof(twice)), "twice");
+	refused(of(ofi, sizeof(ofi)), "wrong length");
+	refused(of(no_name, sizeof(no_name)), "wrong length");
+	refused(of(no_bytes, sizeof(no_bytes)), "wrong length");
+	assert_int_equal(twi_auto_address_put(&address, text), TOW_OK);
+	strcat(text, "AAAAAA");
+	text[TOW_ADDRESS_MAX - 1] = '\0';
+	refused(text + 6, "it");
+}
+
+/* What a later version adds is skipped. */
+static void test_unknown_part(void **state)
+{
+	const uint8_t later[] = { HEAD, 200, 3, 1, 2, 3, 1, 1, 'a' };
+	struct twi_auto_address got;
+
+	(void)state;
+	assert_int_equal(twi_auto_address_get(of(later, sizeof(later)), &got), TOW_OK);
+	assert_int_equal(got.host, 7);
+	assert_string_equal(got.shm, "a");
+}
+
+static void test_host(void **state)
+{
+	char out[TOW_ADDRESS_MAX];
+	struct twi_auto_hosts hosts;
+
+	(void)state;
+	assert_int_equal(twi_auto_host_id(), twi_auto_host_id());
+	assert_true(twi_auto_interface_allowed("", "eth0"));
+	assert_true(twi_auto_interface_allowed("ib0,eth0", "eth0"));
+	assert_false(twi_auto_interface_allowed("ib0,eth01", "eth0"));
+	assert_false(twi_auto_interface_allowed("^ib0,eth0", "eth0"));
+	assert_true(twi_auto_interface_allowed("^ib0", "eth0"));
+	twi_auto_hosts_read("lo", &hosts);
+	assert_true(hosts.count4 + hosts.count6 > 0);
+	twi_auto_hosts_read("none-such", &hosts);
+	assert_int_equal(hosts.count4 + hosts.count6, 0);
+	assert_int_equal(twi_auto_resolve_host("", out), TOW_OK);
+	assert_string_equal(out, "");
+	assert_int_equal(twi_auto_resolve_host("127.0.0.1", out), TOW_OK);
+	assert_string_equal(out, "127.0.0.1");
+	assert_int_equal(twi_auto_resolve_host("[::1]", out), TOW_OK);
+	assert_string_equal(out, "::1");
+	assert_int_equal(twi_auto_resolve_host("127.0.0.1:80", out), TOW_EINVAL);
+	assert_int_equal(twi_auto_resolve_host("no such host", out), TOW_EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_what_does_not_fit),
+		cmocka_unit_test(test_refused),    cmocka_unit_test(test_unknown_part),
+		cmocka_unit_test(test_host),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,42 @@
+/*
+ * auto_host.h - who this host is, and where the network finds it: what a tow:// address says of it.
+ */
+#ifndef TWI_AUTO_HOST_H
+#define TWI_AUTO_HOST_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <towline/endpoint.h>
+
+#define TWI_AUTO_HOSTS_MAX 8
+
+/*
+ * One number for all processes of one kernel, from its boot id. Namespaces are not part of it: two
+ * containers may share the directory through which shm meets, and if they do not, its connect is
+ * refused at once and the next lane has its turn. A host that hides its boot id is nobody's: then
+ * the number is a random one.
+ */
+uint64_t twi_auto_host_id(void);
+
+struct twi_auto_hosts {
+	unsigned count4, count6;
+	struct in_addr in4[TWI_AUTO_HOSTS_MAX];
+	struct in6_addr in6[TWI_AUTO_HOSTS_MAX];
+};
+
+/*
+ * The addresses of the interfaces that are up and that the knob `interfaces` allows; those of the
+ * loopback only when there is no other, or when the knob names it. Link-local ones do not count:
+ * they mean something else on each host.
+ */
+void twi_auto_hosts_read(const char *knob, struct twi_auto_hosts *out);
+
+/* Does the knob allow the interface? */
+bool twi_auto_interface_allowed(const char *knob, const char *name);
+
+/* "" stays ""; a name becomes a number. TOW_OK, TOW_EINVAL, TOW_ENOMEM, TOW_ESYSTEM. */
+int twi_auto_resolve_host(const char *host, char out[TOW_ADDRESS_MAX]);
+
+#endif

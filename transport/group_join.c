@@ -157,26 +157,19 @@ static int choose_host(const struct twi_ranks *ranks, char host[TOW_ADDRESS_MAX]
 
 static int open_endpoint(struct twi_ranks *ranks, struct tow_runtime *runtime, const char *address)
 {
-	char host[TOW_ADDRESS_MAX], text[2 * TOW_ADDRESS_MAX];
-	static const char *const schemes[] = { "tow", "tcp" };
-	int status = TOW_EINVAL;
+	const char *interfaces = ranks->engine->knobs.interfaces;
+	char host[TOW_ADDRESS_MAX], text[TOW_ADDRESS_MAX + 16];
+	int status;
 
 	if (address != NULL)
 		return tow_endpoint_open(runtime, address, &ranks->endpoint);
 	status = choose_host(ranks, host);
 	if (status < 0)
 		return status;
-	/* tow:// has all lanes, where the library has it. */
-	for (unsigned i = 0; i < twi_array_count(schemes); i++) {
-		bool brackets = strchr(host, ':') != NULL;
-
-		snprintf(text, sizeof(text), "%s://%s%s%s:0", schemes[i], brackets ? "[" : "", host,
-			 brackets ? "]" : "");
-		status = tow_endpoint_open(runtime, text, &ranks->endpoint);
-		if (status != TOW_EINVAL)
-			break;
-	}
-	return status;
+	/* Interfaces that the user has named are all to be used; a job on one host needs none. */
+	snprintf(text, sizeof(text), "tow://%s",
+		 *interfaces == '\0' || strncmp(host, "127.", 4) == 0 ? host : "");
+	return tow_endpoint_open(runtime, text, &ranks->endpoint);
 }
 
 /* An address that another rank has said is put into a call of ours later. */

@@ -477,6 +477,8 @@ int twi_store_request(struct twi_store *store, uint32_t index, const struct twi_
 {
 	struct twi_store_client *client = &store->clients[index];
 
+	if (frame->kind < TWI_STORE_KIND_HELLO || frame->kind >= TWI_STORE_KIND_END)
+		return twi_error(TOW_EPROTOCOL, "store: kind %u is no request", frame->kind);
 	if (client->waiting)
 		return twi_error(TOW_EPROTOCOL, "store: a request while another waits");
 	if (client->rank == TWI_STORE_NOBODY && frame->kind != TWI_STORE_KIND_HELLO)
@@ -505,10 +507,8 @@ int twi_store_request(struct twi_store *store, uint32_t index, const struct twi_
 		return on_add(store, index, frame);
 	case TWI_STORE_KIND_DELETE:
 		return on_delete(store, index, frame);
-	case TWI_STORE_KIND_GATHER:
+	default:
 		return on_gather(store, index, frame, now_ns);
-	default: /* a reply */
-		return twi_error(TOW_EPROTOCOL, "store: kind %u is no request", frame->kind);
 	}
 }
 

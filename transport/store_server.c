@@ -346,11 +346,11 @@ static int make_tables(struct twi_store_server *server, const struct twi_store_s
 	server->count = server->clients_max + TWI_STORE_STRANGERS;
 	server->connections = calloc(server->count, sizeof(server->connections[0]));
 	server->by_client = calloc(server->clients_max, sizeof(server->by_client[0]));
+	for (uint32_t i = 0; server->connections != NULL && i < server->count; i++)
+		server->connections[i].fd = -1;
 	if (server->connections == NULL || server->by_client == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for the store of %u ranks",
 				 serve->world_size);
-	for (uint32_t i = 0; i < server->count; i++)
-		server->connections[i].fd = -1;
 	for (uint32_t i = 0; i < server->clients_max; i++)
 		server->by_client[i] = NOBODY;
 	config.clients_max = server->clients_max;

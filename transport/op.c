@@ -89,7 +89,7 @@ static void prepare(struct tow_op *op, struct twi_engine *engine, enum twi_op_ki
 	op->lane_state = NULL;
 	op->data = NULL;
 	op->bytes = op->tag = op->seq = op->moved = op->rpc_id = 0;
-	op->start_ns = twi_engine_now(engine);
+	op->start_ns = twi_engine_batch_now(engine);
 	op->deadline_ns = UINT64_MAX;
 	op->done = NULL;
 	op->user = NULL;
@@ -209,7 +209,7 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 	op->stage = TWI_STAGE_COMPLETING;
 	op->status = status;
 	op->result_bytes = bytes;
-	op->latency_ns = twi_engine_now(engine) - op->start_ns;
+	op->latency_ns = twi_engine_batch_now(engine) - op->start_ns;
 	twi_op_unwatch(op);
 	twi_list_remove(&op->link);
 	if (!op->embedded)
@@ -368,7 +368,7 @@ TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 		return twi_error(TOW_EFORKED, "tow_op_wait in a forked child");
 	if (twi_engine_in_callback(engine))
 		return twi_error(TOW_EINVAL, "tow_op_wait in a completion callback");
-	now = twi_engine_now(engine);
+	now = twi_engine_clock(engine);
 	until = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
 	status = twi_engine_wait(engine, op, until);
 	return is_done(op) ? op->status : status;

@@ -133,6 +133,7 @@ struct twi_shm_peer {
 	struct twi_shm_watch socket;
 	uint8_t stage;
 	bool connector;
+	bool fenced;        /* writes need a fence before the look at `asleep` */
 	bool remote_mine;   /* the other side can read this one's memory */
 	bool remote_theirs; /* and this side the other's */
 	bool busy;          /* there is more to do than to look at the rings */
@@ -186,6 +187,7 @@ struct twi_shm_lane {
 	uint32_t handshake_count;
 	struct twi_shm_watch_slot *slots;
 	uint32_t slot_count;
+	bool barriers; /* membarrier reaches the other processes of this kind, and this one */
 };
 
 static inline struct twi_shm_lane *twi_shm_lane_of(const struct twi_engine *engine)
@@ -207,8 +209,12 @@ void twi_shm_ring_bell(struct twi_shm_peer *peer);
 
 static inline void twi_shm_wrote(struct twi_shm_peer *peer)
 {
-	/* seq_cst: what was written comes before this look; pairs with the fence in twi_shm_doze */
-	atomic_thread_fence(memory_order_seq_cst);
+	/* What was written comes before this look. Pairs with doze() in shm.c: there is a fence on
+	 * both sides, or one there that makes every processor pass one (membarrier). */
+	if (peer->fenced)
+		atomic_thread_fence(memory_order_seq_cst);
+	else
+		atomic_signal_fence(memory_order_seq_cst);
 	if (twi_unlikely(atomic_load_explicit(&peer->in.box.head->asleep, memory_order_relaxed) !=
 			 0))
 		twi_shm_ring_bell(peer);

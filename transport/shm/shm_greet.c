@@ -40,7 +40,7 @@ struct packet {
 	uint32_t index;    /* EXTENT */
 	uint64_t bytes;    /* EXTENT: its length; HELLO: the box's */
 	uint32_t can_read; /* READY */
-	uint32_t zero;
+	uint32_t barriers; /* HELLO: its sleepers use membarrier, and it takes part in it */
 	char address[TOW_ADDRESS_MAX];
 };
 
@@ -168,6 +168,7 @@ static int say_hello(struct twi_shm_peer *peer)
 	hello.eager_max = (uint64_t)engine->knobs.eager_max_bytes;
 	hello.extents = atomic_load_explicit(&table->count, memory_order_acquire);
 	hello.bytes = peer->shared->mine_bytes;
+	hello.barriers = lane->barriers;
 	peer->out.box = box;
 	if (peer->endpoint != NULL)
 		snprintf(hello.address, sizeof(hello.address), "%s", peer->endpoint->base.address);
@@ -303,6 +304,7 @@ static int take_hello(struct twi_shm_peer *peer, struct arrival *in)
 	peer->limits.eager_max = peer->eager_max;
 	peer->limits.extent_bytes = shared->extent_bytes;
 	peer->extents_expected = hello->extents;
+	peer->fenced = !twi_shm_lane_of(peer->base.engine)->barriers || hello->barriers != 1;
 	peer->remote_theirs = can_read(peer, hello->probe_at, hello->probe);
 	take_address(peer, hello->address);
 	return TOW_OK;

@@ -206,6 +206,8 @@ static void matched(struct twi_shm_peer *peer, struct tow_op *op, struct twi_shm
 		refuse(peer, incoming, op, TOW_ETRUNCATED);
 		return;
 	}
+	/* Its word is on the sender's side: it is fetched while the bytes are copied. */
+	__builtin_prefetch(&peer->in.box.offers[index_of(peer, incoming)], 1);
 	incoming->op = op;
 	incoming->copied = 0;
 	op->stage = TWI_STAGE_GRANTED;
@@ -514,17 +516,11 @@ static bool copy_remote(struct twi_shm_peer *peer, struct twi_shm_incoming *inco
 	return incoming->copied < incoming->arrival.bytes || is_alive(peer);
 }
 
-/* One chunk of the oldest message that is being copied. */
-static unsigned copy_some(struct twi_shm_peer *peer)
+/* The next `bytes`, at most, of the oldest message that is being copied. Returns how many. */
+static uint64_t copy_some(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
+			  uint64_t bytes)
 {
-	struct twi_list *entry = twi_list_first(&peer->copying);
-	struct twi_shm_incoming *incoming;
-	uint64_t bytes;
-
-	if (entry == NULL)
-		return 0;
-	incoming = twi_container_of(entry, struct twi_shm_incoming, link);
-	bytes = twi_min(incoming->arrival.bytes - incoming->copied, (uint64_t)TWI_SHM_CHUNK);
+	bytes = twi_min(incoming->arrival.bytes - incoming->copied, bytes);
 	if (incoming->type == TWI_SHM_IN_POOL) {
 		copy_pool(peer, incoming,
 			  (uint8_t *)peer->shared->extents[incoming->extent] + incoming->where +
@@ -532,16 +528,25 @@ static unsigned copy_some(struct twi_shm_peer *peer)
 			  bytes);
 	} else if (!copy_remote(peer, incoming, bytes)) {
 		want(peer, incoming); /* one taken back comes to its end there, too */
-		return 1;
+		return bytes;
 	}
 	if (incoming->copied == incoming->arrival.bytes)
 		commit(peer, incoming);
-	return 1;
+	return bytes;
 }
 
 unsigned twi_shm_recv_work(struct twi_shm_peer *peer)
 {
-	return copy_some(peer);
+	uint64_t left = TWI_SHM_CHUNK;
+	unsigned events = 0;
+	struct twi_list *entry;
+
+	while (left > 0 && (entry = twi_list_first(&peer->copying)) != NULL) {
+		left -= copy_some(peer, twi_container_of(entry, struct twi_shm_incoming, link),
+				  left);
+		events++;
+	}
+	return events;
 }
 
 unsigned twi_shm_work(struct twi_shm_peer *peer)

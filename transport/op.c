@@ -79,6 +79,7 @@ static void prepare(struct tow_op *op, struct twi_engine *engine, enum twi_op_ki
 	op->view = false;
 	op->forgotten = false;
 	op->embedded = false;
+	op->canceled = false;
 	op->view_release = NULL;
 	op->abort_call = NULL;
 	op->owner = NULL;

@@ -85,6 +85,7 @@ struct tow_op {
 	bool zerocopy;  /* part of the payload went by zero-copy send */
 	bool forgotten; /* nobody has its handle: a failure is logged */
 	bool view;      /* receive: the lane finds the memory (message.h) */
+	bool canceled;  /* receive: asked to end early while its message was on its way */
 	bool embedded;  /* not of the table: its owner's, who has it back when `done` is called */
 	struct twi_engine *engine;
 	struct tow_endpoint *endpoint;

@@ -151,7 +151,7 @@ void twi_call_end(struct twi_call *call, int status, bool tell)
 		twi_stream_close(call->stream);
 	call->result.status = status;
 	if (call->arrived_ns == 0)
-		call->arrived_ns = twi_engine_now(rp->engine);
+		call->arrived_ns = twi_engine_clock(rp->engine);
 	call->result.total_ns = since(call->arrived_ns, op->start_ns);
 	if (answered || status == TOW_EREMOTE)
 		measure(call, op->start_ns);
@@ -192,7 +192,7 @@ static void on_sent(struct twi_parcel *parcel)
 
 static void send_call(struct twi_call *call)
 {
-	uint64_t now = twi_engine_now(call->rpc->engine), deadline = call->op->deadline_ns;
+	uint64_t now = twi_engine_clock(call->rpc->engine), deadline = call->op->deadline_ns;
 	struct twi_rpc_head head = {
 		.type = TWI_RPC_REQUEST,
 		.flags = call->stream != NULL ? TWI_RPC_STREAM : 0,

@@ -82,7 +82,7 @@ static void on_sent(struct tow_op *op, const struct tow_result *result)
 /* Writes what is due next. False: nothing is. */
 static bool next_out(struct twi_link *link)
 {
-	uint64_t now = twi_engine_now(link->engine);
+	uint64_t now = twi_engine_clock(link->engine);
 	uint8_t *out = link->out_data;
 
 	for (unsigned i = 0; i < TWI_LINK_BYTES; i += 8)
@@ -241,7 +241,7 @@ void twi_link_detach(struct tow_peer *peer)
 bool twi_link_clock(const struct tow_peer *peer, struct twi_clock_estimate *out)
 {
 	return peer->link_state != NULL &&
-	       twi_clock_sync_read(&peer->link_state->clock, twi_engine_now(peer->engine), out);
+	       twi_clock_sync_read(&peer->link_state->clock, twi_engine_clock(peer->engine), out);
 }
 
 void twi_link_describe(const struct tow_peer *peer, struct twi_emit *emit)

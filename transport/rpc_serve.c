@@ -149,7 +149,7 @@ static void on_replied(struct twi_parcel *parcel)
 static void run(struct tow_call_in *in)
 {
 	in->state = TWI_SERVE_RUNNING;
-	in->begun_ns = twi_engine_now(in->rpc->engine);
+	in->begun_ns = twi_engine_clock(in->rpc->engine);
 	in->handler(in, in->user); /* may end with the call in other hands */
 }
 
@@ -380,7 +380,7 @@ void twi_serve_drained(struct tow_call_in *in)
 static void reply(struct tow_call_in *in, struct tow_op *op)
 {
 	in->state = TWI_SERVE_REPLYING;
-	in->posted_ns = twi_engine_now(in->rpc->engine);
+	in->posted_ns = twi_engine_clock(in->rpc->engine);
 	in->reply = op;
 	op->owner = in;
 	op->peer = in->rp->peer;
@@ -482,7 +482,7 @@ TOW_PUBLIC uint64_t tow_call_remaining_ns(const struct tow_call_in *call)
 		return 0;
 	if (call->deadline_ns == UINT64_MAX)
 		return TOW_FOREVER;
-	now = twi_engine_now(call->rpc->engine);
+	now = twi_engine_clock(call->rpc->engine);
 	return call->deadline_ns > now ? call->deadline_ns - now : 0;
 }
 

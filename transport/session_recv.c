@@ -132,11 +132,17 @@ static void forget_room(struct tow_op *op)
 }
 
 /* The message that `op` was to get was taken back by its sender: the receive waits for the next
- * one. */
+ * one. One that was canceled meanwhile has nothing left to wait for. */
 void twi_session_repost(struct twi_session *session, struct tow_op *op)
 {
-	struct twi_match_entry *entry = twi_match_post_first(&session->match, &op->match);
+	struct twi_match_entry *entry;
 
+	if (op->canceled) {
+		op->seq = 0;
+		twi_session_op_end(session, op, TOW_ECANCELED, 0);
+		return;
+	}
+	entry = twi_match_post_first(&session->match, &op->match);
 	twi_list_remove(&op->link);
 	op->stage = TWI_STAGE_POSTED;
 	op->seq = 0;
@@ -467,8 +473,10 @@ bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int 
 		put_back(session, op);
 		break;
 	case TWI_STAGE_FILLING:
-		if (!force)
+		if (!force) {
+			op->canceled = true;
 			return false;
+		}
 		if (session->rx_op == op && session->rx_at == NULL) {
 			/* it did not fit, and is lost as it would have been */
 			session->rx_op = NULL;
@@ -479,8 +487,10 @@ bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int 
 		break;
 	case TWI_STAGE_GRANTED:
 		grant = twi_session_grant_find(session, op->seq);
-		if (!force || grant == NULL)
+		if (!force || grant == NULL) {
+			op->canceled = true;
 			return false;
+		}
 		grant->op = NULL;
 		twi_session_owe(session, TWI_FRAME_REFUSE, op->seq, TWI_REFUSE_CANCELED);
 		break;

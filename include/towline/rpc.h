@@ -214,6 +214,12 @@ int tow_reply_start(struct tow_call_in *call, int32_t code, const void *data, ui
  * without.
  */
 struct tow_stream *tow_call_stream(struct tow_op *op);
+
+/*
+ * The same on the server, of the call in service.
+ * Ownership: the call's, until the reply has completed. Copies: none. Blocks: never. Threads: any.
+ * Returns: the stream, NULL for a call without.
+ */
 struct tow_stream *tow_call_in_stream(struct tow_call_in *call);
 
 /*

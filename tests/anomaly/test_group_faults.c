@@ -5,6 +5,7 @@
  */
 #include "twt.h"
 
+#include <netinet/in.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -53,14 +54,26 @@ static void open_sides(struct side sides[2])
 	}
 }
 
+/*
+ * A port that is ours for the whole run: bound without listening, so that nobody else is given it,
+ * while rank 0 may listen there.
+ */
+static void reserve_port(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t bytes = sizeof(at);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
+	snprintf(store, sizeof(store), "127.0.0.1:%u", ntohs(at.sin_port));
+}
+
 /* A job of the two: rank 1 in a thread, rank 0 here. */
 static void meet(struct side sides[2], uint64_t timeout_ns)
 {
-	static int port;
-
-	port = (port + 1) % 8000;
-	snprintf(store, sizeof(store), "127.0.0.1:%d",
-		 12000 + (int)(((unsigned)getpid() * 37u + (unsigned)port) % 8000u));
 	sides[0].timeout_ns = sides[1].timeout_ns = timeout_ns;
 	assert_int_equal(pthread_create(&sides[1].thread, NULL, go, &sides[1]), 0);
 	go(&sides[0]);
@@ -122,6 +135,7 @@ static void calls(void **state)
 	int met = 0;
 
 	(void)state;
+	reserve_port();
 	open_sides(sides);
 	expect_well(sides);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""make_shm_corpus.py - writes the seeds of fuzz/corpus/shm_ring: legal slots and notes of each type,
-and each way to break one. Inputs open with the byte of circumstances that fuzz_shm_ring.c
+"""make_shm_corpus.py - writes the seeds of fuzz/corpus/shm_ring: legal slots and notes of each
+type, and each way to break one. Inputs open with the byte of circumstances that fuzz_shm_ring.c
 describes. Run it after a change of the layout and commit what it writes."""
 import pathlib
 import struct

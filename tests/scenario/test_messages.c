@@ -1,6 +1,7 @@
 /*
- * test_messages.c - messages between two processes, over tcp and over shm: sizes, order, truncation, cancel,
- * deadlines, close with operations in flight, callbacks, the pollable descriptor, threads, fork.
+ * test_messages.c - messages between two processes, over tcp and over shm: sizes, order,
+ * truncation, cancel, deadlines, close with operations in flight, callbacks, the pollable
+ * descriptor, threads, fork.
  */
 #include "pair.h"
 

@@ -109,7 +109,7 @@ static inline int close_pair(void **state)
 	for (int i = 0; i < 2; i++) {
 		if (side[i].runtime != NULL)
 			OK(tow_runtime_close(side[i].runtime));
-		side[i] = (struct shm_side){ NULL };
+		side[i] = (struct shm_side){ .runtime = NULL };
 	}
 	return 0;
 }

@@ -68,10 +68,11 @@ struct tow_op_options {
 
 /*
  * Opens an endpoint that can be connected to and can connect. `address` is "tcp://HOST:PORT" (port
- * 0: any free one; an IPv6 host stands in brackets), "loop://NAME" (this process only), or
- * "tow://" or "tow://HOST" (every lane that is there; TCP at HOST, else at the interfaces that the
- * knob allows): a connect from such an endpoint to the address of another takes the best lane that
- * both have and that works, and /v1/peers says which and why.
+ * 0: any free one; an IPv6 host stands in brackets), "shm://NAME" (this host; "*": any free name),
+ * "ofi://" or "ofi://PROVIDER" (libfabric), "loop://NAME" (this process only), or "tow://" or
+ * "tow://HOST" (every lane that is there; TCP at HOST, else at the interfaces that the knob
+ * allows): a connect from such an endpoint to the address of another takes the best lane that both
+ * have and that works, and /v1/peers says which and why.
  * Ownership: *endpoint_out is the caller's until tow_endpoint_close.
  * Copies: none. Blocks: while a host name is looked up (not for numbers), and with the first
  * endpoint while the library's own thread starts. Threads: any. Returns: TOW_OK; TOW_EINVAL for an
@@ -163,8 +164,9 @@ int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t t
  * Starts to receive the next message with `tag`, of any length, without a buffer: the result's
  * `data` and `bytes` say where it lies. The bytes are read only, and stay until tow_view_release.
  * Ownership: *op_out and the view are the caller's until tow_view_release (or tow_op_release), at
- * the latest until tow_runtime_close. Copies: on the shm lane none, at any size: the bytes are the
- * sender's, whose operation is complete but whose memory stays leased until the release. On the
+ * the latest until tow_runtime_close. Copies: on the shm lane none for a large one of
+ * pool memory, at any size: the bytes are the sender's, whose operation is complete but whose
+ * memory stays leased until the release. On the
  * other lanes the message is received into memory of the pool: none for a large one, one for a
  * small one. Blocks: never. Threads: any. Returns: as tow_recv_start; the operation may also end
  * with TOW_EEXHAUSTED, when the pool has no room for the message, which is dropped then.

@@ -109,7 +109,7 @@ static inline int close_pair(void **state)
 	for (int i = 0; i < 2; i++) {
 		if (side[i].runtime != NULL)
 			OK(tow_runtime_close(side[i].runtime));
-		side[i] = (struct shm_side){ NULL };
+		side[i] = (struct shm_side){ .runtime = NULL };
 	}
 	return 0;
 }
@@ -150,6 +150,44 @@ static inline bool shm_same(const void *data, size_t bytes, uint64_t seed)
 			return false;
 	}
 	return true;
+}
+
+static inline struct tow_op *start_send(int i, const void *data, uint64_t bytes, uint64_t tag)
+{
+	struct tow_op *op;
+
+	OK(tow_send_start(side[i].peer, data, bytes, tag, NULL, &op));
+	return op;
+}
+
+static inline struct tow_op *start_recv(int i, void *data, uint64_t bytes, uint64_t tag)
+{
+	struct tow_op *op;
+
+	OK(tow_recv_start(side[i].peer, data, bytes, tag, NULL, &op));
+	return op;
+}
+
+static inline struct tow_op *start_view(int i, uint64_t tag)
+{
+	struct tow_op *op;
+
+	OK(tow_recv_view_start(side[i].peer, tag, NULL, &op));
+	return op;
+}
+
+static inline void *take(int i, uint64_t bytes)
+{
+	void *memory;
+
+	OK(tow_alloc(side[i].runtime, bytes, 0, &memory));
+	return memory;
+}
+
+static inline void settle(void)
+{
+	for (int i = 0; i < 200; i++)
+		turn();
 }
 
 #endif

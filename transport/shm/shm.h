@@ -249,7 +249,14 @@ bool twi_shm_announce(struct twi_shm_peer *peer, uint32_t extent);
 /* TOW_OK, or TOW_EREFUSED: nobody would take it. */
 int twi_shm_peer_up(struct twi_shm_peer *peer);
 
-/* shm_send.c, shm_recv.c: messages. */
+/* shm_recv.c, for shm_copy.c: a note about an offer; all bytes are there; it must come in pieces.
+ */
+void twi_shm_incoming_note(struct twi_shm_peer *peer, const struct twi_shm_incoming *incoming,
+			   enum twi_shm_note_kind kind);
+void twi_shm_commit(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
+void twi_shm_want(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
+
+/* shm_send.c, shm_recv.c, shm_copy.c: messages. */
 int twi_shm_traffic_init(struct twi_shm_peer *peer);
 void twi_shm_traffic_fini(struct twi_shm_peer *peer);
 void twi_shm_send(struct tow_peer *base, struct tow_op *op);

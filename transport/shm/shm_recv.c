@@ -1,5 +1,5 @@
 /*
- * shm_recv.c - the receiving side: reading the rings, matching, copying, views. See shm.h.
+ * shm_recv.c - the receiving side: reading the rings, matching, views. See shm.h.
  *
  * A small message is copied out of the ring once; twice when nobody had posted for it (counted). A
  * large one stays with its sender until a receive meets it, and is then copied in chunks, one in a
@@ -10,7 +10,6 @@
  * Small messages nobody has posted for are kept up to credit_bytes; beyond, the ring is not read.
  * Offers among them cost nothing, and notes have a ring of their own, which is always read.
  */
-#include <poll.h>
 #include <stdlib.h>
 
 #include "diag/counter.h"
@@ -50,8 +49,8 @@ static uint16_t index_of(const struct twi_shm_peer *peer, const struct twi_shm_i
 	return (uint16_t)(incoming - peer->incoming);
 }
 
-static void note(struct twi_shm_peer *peer, const struct twi_shm_incoming *incoming,
-		 enum twi_shm_note_kind kind)
+void twi_shm_incoming_note(struct twi_shm_peer *peer, const struct twi_shm_incoming *incoming,
+			   enum twi_shm_note_kind kind)
 {
 	const struct twi_shm_remark remark = { .kind = kind,
 					       .offer = index_of(peer, incoming),
@@ -81,7 +80,7 @@ static bool settle(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
 		at, &word, twi_shm_state_word(incoming->generation, state), memory_order_acq_rel,
 		memory_order_acquire);
 
-	note(peer, incoming, won ? kind : TWI_SHM_GONE);
+	twi_shm_incoming_note(peer, incoming, won ? kind : TWI_SHM_GONE);
 	forget(peer, incoming);
 	return won;
 }
@@ -126,7 +125,7 @@ static void received(struct twi_shm_peer *peer, struct tow_op *op, uint64_t byte
 }
 
 /* All bytes are there: they count if the sender still means them. */
-static void commit(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
+void twi_shm_commit(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
 {
 	struct tow_op *op = incoming->op;
 	uint64_t bytes = incoming->arrival.bytes;
@@ -175,13 +174,13 @@ static void view(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, s
 /* --- matching --- */
 
 /* The sender is asked for pieces. */
-static void want(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
+void twi_shm_want(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
 {
 	incoming->wanted = true;
 	incoming->copied = 0;
 	peer->expecting++;
 	twi_list_remove(&incoming->link);
-	note(peer, incoming, TWI_SHM_WANTED);
+	twi_shm_incoming_note(peer, incoming, TWI_SHM_WANTED);
 }
 
 /* A receive has met an offer; neither is in a table any more. */
@@ -214,7 +213,7 @@ static void matched(struct twi_shm_peer *peer, struct tow_op *op, struct twi_shm
 	op->moved = index_of(peer, incoming);
 	twi_claim_count(op, bytes);
 	if (incoming->type == TWI_SHM_STAGED) {
-		want(peer, incoming);
+		twi_shm_want(peer, incoming);
 		return;
 	}
 	twi_list_push_back(&peer->copying, &incoming->link);
@@ -382,7 +381,7 @@ static int on_withdrawal(struct twi_shm_peer *peer, const struct twi_shm_message
 				 peer->base.address, message->offer);
 	if (op == NULL)
 		twi_match_remove_unexpected(&peer->match, &incoming->arrival.match);
-	note(peer, incoming, TWI_SHM_GONE);
+	twi_shm_incoming_note(peer, incoming, TWI_SHM_GONE);
 	forget(peer, incoming);
 	if (op != NULL)
 		repost(peer, op);
@@ -461,104 +460,6 @@ unsigned twi_shm_take_notes(struct twi_shm_peer *peer)
 		}
 	}
 	return count;
-}
-
-/* --- copying --- */
-
-static void copy_pool(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
-		      const void *from, uint64_t bytes)
-{
-	twi_path_copy_large(peer->base.engine->diag,
-			    (uint8_t *)incoming->op->data + incoming->copied, from, bytes,
-			    incoming->arrival.bytes, incoming->copied == 0);
-	incoming->copied += bytes;
-}
-
-/* The next piece of a staged message has come. Of one that is not wanted any more: nothing. */
-int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
-{
-	struct twi_shm_incoming *incoming = &peer->incoming[remark->offer];
-
-	if (!incoming->used || incoming->generation != remark->generation || !incoming->wanted)
-		return TOW_OK;
-	if (remark->bytes > incoming->arrival.bytes - incoming->copied)
-		return twi_error(TOW_EPROTOCOL, "peer %s sends more than it has offered",
-				 peer->base.address);
-	copy_pool(peer, incoming, (uint8_t *)peer->shared->extents[remark->extent] + remark->where,
-		  remark->bytes);
-	if (incoming->copied == incoming->arrival.bytes)
-		commit(peer, incoming);
-	else
-		note(peer, incoming, TWI_SHM_TAKEN);
-	return TOW_OK;
-}
-
-/* A number of a process that has ended may be another's by now: the socket knows. */
-static bool is_alive(const struct twi_shm_peer *peer)
-{
-	struct pollfd end = { .fd = peer->socket.fd, .events = POLLRDHUP };
-
-	return poll(&end, 1, 0) == 0;
-}
-
-/* Memory of the sender's outside its pool. False: it cannot be read, so it must come in pieces. */
-static bool copy_remote(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
-			uint64_t bytes)
-{
-	struct tow_op *op = incoming->op;
-	ssize_t n = twi_path_copy_remote(peer->base.engine, peer->pid,
-					 (uint8_t *)op->data + incoming->copied,
-					 incoming->where + incoming->copied, bytes, op->site);
-
-	if (n <= 0)
-		return false;
-	incoming->copied += (uint64_t)n;
-	return incoming->copied < incoming->arrival.bytes || is_alive(peer);
-}
-
-/* The next `bytes`, at most, of the oldest message that is being copied. Returns how many. */
-static uint64_t copy_some(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
-			  uint64_t bytes)
-{
-	bytes = twi_min(incoming->arrival.bytes - incoming->copied, bytes);
-	if (incoming->type == TWI_SHM_IN_POOL) {
-		copy_pool(peer, incoming,
-			  (uint8_t *)peer->shared->extents[incoming->extent] + incoming->where +
-				  incoming->copied,
-			  bytes);
-	} else if (!copy_remote(peer, incoming, bytes)) {
-		want(peer, incoming); /* one taken back comes to its end there, too */
-		return bytes;
-	}
-	if (incoming->copied == incoming->arrival.bytes)
-		commit(peer, incoming);
-	return bytes;
-}
-
-unsigned twi_shm_recv_work(struct twi_shm_peer *peer)
-{
-	uint64_t left = TWI_SHM_CHUNK;
-	unsigned events = 0;
-	struct twi_list *entry;
-
-	while (left > 0 && (entry = twi_list_first(&peer->copying)) != NULL) {
-		left -= copy_some(peer, twi_container_of(entry, struct twi_shm_incoming, link),
-				  left);
-		events++;
-	}
-	return events;
-}
-
-unsigned twi_shm_work(struct twi_shm_peer *peer)
-{
-	unsigned events = twi_shm_recv_work(peer);
-
-	events += twi_shm_send_work(peer);
-	if (peer->stage != TWI_SHM_UP)
-		return events;
-	peer->busy = !twi_list_empty(&peer->copying) || !twi_list_empty(&peer->queued) ||
-		     !twi_list_empty(&peer->staging) || !twi_list_empty(&peer->revoked);
-	return events;
 }
 
 /* --- taking back, and the end --- */

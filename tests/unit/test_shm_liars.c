@@ -1,0 +1,191 @@
+/*
+ * test_shm_liars.c - a peer of the shm lane that writes what no honest one writes: it is ended, and
+ * this process is not.
+ */
+#include "shm_pair.h"
+
+#define MIDDLE (100u << 10)
+
+static void expect_ended(int i)
+{
+	for (int k = 0; k < 1000 && inside(i)->failed == 0; k++)
+		turn();
+	assert_int_equal(inside(i)->failed, TOW_EPROTOCOL);
+	assert_int_equal(counted(i, TWI_C_protocol_errors), 1);
+}
+
+static struct twi_shm_slot *forge(enum twi_shm_type type, uint16_t offer, uint64_t bytes,
+				  uint64_t where, uint64_t more)
+{
+	struct twi_shm_out *out = &inside(0)->out;
+	struct twi_shm_slot *slot = twi_shm_slot_room(out);
+
+	slot->tag = 1;
+	slot->bytes = bytes;
+	slot->where = where;
+	slot->more = more;
+	twi_shm_slot_put(out, slot, type, 0, offer);
+	return slot;
+}
+
+static void test_liar_range(void **state)
+{
+	(void)state;
+	forge(TWI_SHM_IN_POOL, 3, 1 << 20, (32u << 20) - 5, 0);
+	expect_ended(1);
+}
+
+static void test_liar_extent(void **state)
+{
+	(void)state;
+	forge(TWI_SHM_IN_POOL, 3, 8, 0, 15);
+	expect_ended(1);
+}
+
+static void test_liar_twice(void **state)
+{
+	(void)state;
+	forge(TWI_SHM_IN_POOL, 3, 1 << 20, 0, 0);
+	forge(TWI_SHM_IN_POOL, 3, 1 << 20, 0, 0);
+	expect_ended(1);
+}
+
+static void test_liar_withdrawal(void **state)
+{
+	(void)state;
+	forge(TWI_SHM_IN_POOL, 3, 1 << 20, 0, 0);
+	forge(TWI_SHM_WITHDRAWN, 3, 0, 0, 0); /* its word stands */
+	expect_ended(1);
+}
+
+static void lie_note(enum twi_shm_note_kind kind, uint16_t offer, uint32_t generation)
+{
+	const struct twi_shm_remark remark = {
+		.kind = kind, .offer = offer, .generation = generation, .bytes = 1
+	};
+
+	assert_true(twi_shm_note_put(&inside(1)->notes_out, &remark));
+}
+
+/* Each note that is out of place ends the sender of it, whatever it is about. */
+static void test_liar_notes(void **state)
+{
+	uint8_t *out = take(0, MIDDLE);
+	struct tow_op *send = start_send(0, out, MIDDLE, 1);
+
+	(void)state;
+	switch ((*(int *)*state)) {
+	case 0:
+		lie_note(TWI_SHM_DONE, 9, 0); /* no such offer */
+		break;
+	case 1:
+		lie_note(TWI_SHM_DONE, 0, 99); /* another generation */
+		break;
+	case 2:
+		lie_note(TWI_SHM_RELEASED, 0, 1); /* never viewed */
+		break;
+	case 3:
+		lie_note(TWI_SHM_TAKEN, 0, 1); /* no piece is out */
+		break;
+	case 4:
+		lie_note(TWI_SHM_GONE, 0, 1); /* never withdrawn */
+		break;
+	default:
+		lie_note(TWI_SHM_WANTED, 0, 1);
+		lie_note(TWI_SHM_WANTED, 0, 1);
+		break;
+	}
+	expect_ended(0);
+	assert_int_equal(finish(send, NULL, false), TOW_EPROTOCOL);
+	OK(tow_free(side[0].runtime, out));
+}
+
+static void test_liar_note_cases(void **state)
+{
+	for (int i = 0; i < 6; i++) {
+		void *which = &i;
+
+		test_liar_notes(&which);
+		close_pair(state);
+		open_pair(state);
+	}
+}
+
+/* The other side claims to have read what was not written. */
+static void test_liar_taken(void **state)
+{
+	uint64_t word = 1;
+
+	(void)state;
+	inside(1)->out.box.head->slots_taken = 1ull << 40;
+	for (int i = 0; i < 2000 && inside(0)->failed == 0; i++) {
+		OK(tow_op_release(start_send(0, &word, 8, 1)));
+		(void)tow_progress(side[0].runtime);
+	}
+	assert_int_equal(inside(0)->failed, TOW_EPROTOCOL);
+}
+
+/* Pieces that nobody asked for, or too many of them. */
+static void test_liar_pieces(void **state)
+{
+	struct twi_shm_remark piece = { .kind = TWI_SHM_PIECE, .offer = 0, .generation = 1 };
+	uint8_t *heap = malloc(MIDDLE), *in = malloc(MIDDLE);
+	struct tow_op *send, *recv;
+
+	(void)state;
+	inside(0)->remote_mine = false;
+	recv = start_recv(1, in, MIDDLE, 1);
+	send = start_send(0, heap, MIDDLE, 1);
+	(void)tow_progress(side[1].runtime);
+	piece.bytes = MIDDLE + 1;
+	assert_true(twi_shm_note_put(&inside(0)->notes_out, &piece));
+	(void)tow_progress(side[1].runtime);
+	assert_int_equal(inside(1)->failed, TOW_EPROTOCOL);
+	assert_int_equal(finish(recv, NULL, false), TOW_EPROTOCOL);
+	assert_int_equal(finish(send, NULL, false), TOW_EPEER);
+	free(heap);
+	free(in);
+}
+
+/* Random words all over the box of a side that lives: the other side ends it or goes on. */
+static void test_scribbles(void **state)
+{
+	uint64_t random = twt_seed();
+
+	for (int round = 0; round < 40; round++) {
+		uint8_t *out = take(0, MIDDLE), *in = take(1, MIDDLE);
+		uint64_t *words = inside(0)->shared->mine;
+		uint64_t count = inside(0)->shared->mine_bytes / 8;
+
+		inside(0)->shared->refs++; /* the box stays when the other side ends it all */
+
+		for (int i = 0; i < 300; i++) {
+			uint64_t at = twt_random_below(&random, i % 2 ? count : 9000);
+			struct tow_op *ops[2] = {
+				start_recv(1, in, MIDDLE, (uint64_t)i % 3),
+				start_send(0, out, (uint64_t)i * 300 % MIDDLE, (uint64_t)i % 3),
+			};
+
+			/* small numbers are nearer to what means something */
+			words[at] = twt_random(&random) >> twt_random_below(&random, 64);
+			turn();
+			for (int k = 0; k < 2; k++)
+				OK(tow_op_release(ops[k]));
+		}
+		close_pair(state);
+		open_pair(state);
+	}
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, open_pair, close_pair)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_liar_range),      CASE(test_liar_extent),     CASE(test_liar_twice),
+		CASE(test_liar_withdrawal), CASE(test_liar_note_cases), CASE(test_liar_taken),
+		CASE(test_liar_pieces),     CASE(test_scribbles),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -148,7 +148,7 @@ static void cores(void **state)
 
 /*
  * The line of the shell runs towrun in the background as $P, and waits for it. What a shell starts
- * there ignores INT, which env undoes.
+ * there ignores INT, and what nohup starts HUP, which env undoes.
  */
 static void signals(void **state)
 {
@@ -159,7 +159,8 @@ static void signals(void **state)
 		char line[512], words[32];
 
 		snprintf(line, sizeof(line),
-			 "D=$(mktemp -d); env --default-signal=INT @/tools/towrun -n 2 sh -c 'trap "
+			 "D=$(mktemp -d); env --default-signal=INT,HUP,QUIT @/tools/towrun -n 2 sh "
+			 "-c 'trap "
 			 "\"echo got %s; exit 0\" "
 			 "%s; : >'$D'/$TOW_RANK; while :; do sleep 0.05; done' & P=$!; "
 			 "while [ ! -e $D/0 ] || [ ! -e $D/1 ]; do sleep 0.05; done; "
@@ -173,7 +174,8 @@ static void signals(void **state)
 	run("@/tools/towrun -n 2 sleep 100 & P=$!; sleep 0.3; kill -TERM $P; wait $P");
 	twt_command_expect(&command, 143, "killed by signal 15", 1);
 	/* Whoever asks twice means it. */
-	run("env --default-signal=INT @/tools/towrun -n 2 --grace 0.2 sh -c 'trap \"\" INT TERM; "
+	run("env --default-signal=INT,HUP,QUIT @/tools/towrun -n 2 --grace 0.2 sh -c 'trap \"\" "
+	    "INT TERM; "
 	    "while :; do sleep 0.1; "
 	    "done' "
 	    "& P=$!; sleep 0.3; kill -INT $P; sleep 0.2; kill -INT $P; wait $P");

@@ -42,6 +42,7 @@ SLOTS = {
     "withdrawn": slot(WITHDRAWN, 3),
     "withdrawn_offer": slot(WITHDRAWN, 0xffff),
     "type": slot(99),
+    "summed": slot(0x80 | INLINED, 40),
     "space": slot(INLINED, 8, space=9),
 }
 NOTES = {
@@ -53,7 +54,7 @@ NOTES = {
     "piece_end": note(PIECE, 1, 1, 1, 64 << 10),
     "piece_extent": note(PIECE, 1, 9, 0, 1),
     "piece_empty": note(PIECE, 1, 1, 0, 0),
-    "all": b"".join(note(k, k) for k in range(1, 10)),
+    "all": b"".join(note(k, k) for k in range(1, 11)),
 }
 
 

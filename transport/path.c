@@ -102,23 +102,23 @@ ssize_t twi_path_copy_remote(struct twi_engine *engine, pid_t from_pid, void *to
 			     size_t bytes, struct twi_site site)
 {
 	struct iovec local = { to, bytes }, remote = { (void *)(uintptr_t)from, bytes };
-	uint64_t start_ns = twi_engine_now(engine);
+	uint64_t start_ns = twi_engine_clock(engine);
 	ssize_t n = process_vm_readv(from_pid, &local, 1, &remote, 1, 0);
 
 	if (n > 0)
 		twi_copy_record(engine->diag, TWI_R_remote_memory, (uint64_t)n,
-				twi_engine_now(engine) - start_ns, site);
+				twi_engine_clock(engine) - start_ns, site);
 	return n;
 }
 
 void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, void *to,
 			    const void *from, size_t bytes, struct twi_site site)
 {
-	uint64_t start_ns = twi_engine_now(engine);
+	uint64_t start_ns = twi_engine_clock(engine);
 
 	if (bytes > 0)
 		memcpy(to, from, bytes);
-	twi_copy_record(engine->diag, reason, bytes, twi_engine_now(engine) - start_ns, site);
+	twi_copy_record(engine->diag, reason, bytes, twi_engine_clock(engine) - start_ns, site);
 }
 
 void twi_path_copy_opened(struct twi_diag *diag, void *to, const void *from, size_t bytes)

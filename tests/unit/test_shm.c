@@ -456,6 +456,68 @@ static void test_require_zero_copy(void **state)
 	free(heap);
 }
 
+/* Bytes that change on their way, of a message of each kind. */
+static void spoil_one(int way, uint64_t bytes, bool early, bool view)
+{
+	uint8_t *pool = take(0, MIDDLE), *heap = malloc(MIDDLE), *in = malloc(MIDDLE);
+	uint8_t *out = way == 0 ? pool : heap;
+	struct twi_shm_out *ring = &inside(0)->out;
+	struct tow_op *send, *recv = NULL;
+	struct twi_shm_slot *slot;
+
+	inside(0)->remote_mine = way != 2;
+	shm_fill(out, bytes, 1);
+	slot = twi_shm_slot_room(ring);
+	if (early)
+		recv = view ? start_view(1, 1) : start_recv(1, in, MIDDLE, 1);
+	send = start_send(0, out, bytes, 1);
+	if (bytes <= TWI_SHM_INLINE)
+		slot->data[bytes / 2] ^= 1;
+	else if (bytes <= inside(0)->eager_max)
+		ring->box.area[slot->where + bytes / 2] ^= 1;
+	else
+		out[bytes / 2] ^= 1;
+	settle();
+	if (!early)
+		recv = view ? start_view(1, 1) : start_recv(1, in, MIDDLE, 1);
+	assert_int_equal(finish(recv, NULL, false), TOW_ECORRUPT);
+	assert_non_null(strstr(tow_error_message(), "rpc id"));
+	assert_int_equal(finish(send, NULL, false),
+			 bytes <= inside(0)->eager_max ? TOW_OK : TOW_ECORRUPT);
+	OK(tow_free(side[0].runtime, pool));
+	free(heap);
+	free(in);
+}
+
+static void test_checksums(void **state)
+{
+	static const uint64_t sizes[] = { 8, 40, 5000, MIDDLE };
+	uint8_t *heap[2] = { malloc(LARGE), malloc(LARGE) }, *pool = take(0, LARGE);
+	unsigned spoiled = 0;
+
+	(void)state;
+	twi_runtime_engine(side[0].runtime)->knobs.checksum_all = 1;
+	for (int early = 0; early < 2; early++) {
+		for (size_t i = 0; i < twi_array_count(sizes); i++)
+			exchange(heap[0], heap[1], sizes[i], early);
+		exchange(heap[0], heap[1], LARGE, early);
+		exchange(pool, heap[1], LARGE, early);
+		inside(0)->remote_mine = false;
+		exchange(heap[0], heap[1], LARGE, early);
+	}
+	assert_int_equal(counted(1, TWI_C_checksums_checked), 14);
+	assert_int_equal(counted(1, TWI_C_checksum_mismatches), 0);
+	for (size_t i = 0; i < twi_array_count(sizes); i++) {
+		for (int kind = 0; kind < 12; kind++, spoiled++)
+			spoil_one(kind / 4, sizes[i], kind & 1, kind & 2);
+	}
+	assert_int_equal(counted(1, TWI_C_checksum_mismatches), spoiled);
+	assert_int_equal(inside(0)->offer_count, 0);
+	free(heap[0]);
+	free(heap[1]);
+	OK(tow_free(side[0].runtime, pool));
+}
+
 /* Closing: what was complete is delivered, the rest has its status on both sides. */
 static void test_close(void **state)
 {
@@ -504,6 +566,7 @@ int main(void)
 		CASE(test_many_offers),
 		CASE(test_grown),
 		CASE(test_require_zero_copy),
+		CASE(test_checksums),
 		CASE(test_close),
 	};
 

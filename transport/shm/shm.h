@@ -39,11 +39,12 @@
 
 #define TWI_SHM_HANDSHAKES_MAX 64u
 #define TWI_SHM_NAME_MAX       80u
-#define TWI_SHM_BATCH          32u          /* messages of one peer in one round */
-#define TWI_SHM_ALL            UINT32_MAX   /* messages, whatever credit says: they are the last */
-#define TWI_SHM_CHUNK          (512u << 10) /* of a large message in one round */
-#define TWI_SHM_POPULATE_MAX   (1ull << 30) /* an extent up to this is faulted in when mapped */
-#define TWI_SHM_PACKETS        32u          /* of one socket in one round */
+#define TWI_SHM_BATCH          32u           /* messages of one peer in one round */
+#define TWI_SHM_ALL            UINT32_MAX    /* messages, whatever credit says: they are the last */
+#define TWI_SHM_CHUNK          (512u << 10)  /* of a large message in one round */
+#define TWI_SHM_POPULATE_MAX   (1ull << 30)  /* an extent up to this is faulted in when mapped */
+#define TWI_SHM_SUM_MAX        (64ull << 20) /* sampled up to this: more would take long */
+#define TWI_SHM_PACKETS        32u           /* of one socket in one round */
 #define TWI_SHM_RETRY_NS       (1000ull * 1000)
 
 struct twi_shm_lane;
@@ -100,6 +101,7 @@ struct twi_shm_arrival {
 	struct twi_match_entry match;
 	uint64_t seq, bytes;
 	bool offered;
+	bool corrupt; /* a small one that came with another checksum */
 };
 
 struct twi_shm_parcel {
@@ -116,6 +118,8 @@ struct twi_shm_incoming {
 	uint8_t type; /* enum twi_shm_type */
 	bool used;
 	bool wanted; /* it comes in pieces */
+	bool summed;
+	uint32_t told, sum; /* what its sender has computed, what has come so far */
 };
 
 enum twi_shm_stage {
@@ -275,6 +279,9 @@ unsigned twi_shm_send_work(struct twi_shm_peer *peer);
 unsigned twi_shm_recv_work(struct twi_shm_peer *peer);
 /* Whether work would find something to do now: nobody may sleep. */
 bool twi_shm_send_ready(struct twi_shm_peer *peer);
+/* The next piece of one of them; how many were made. */
+unsigned twi_shm_stage(struct twi_shm_peer *peer);
+bool twi_shm_has_chunk(struct twi_shm_peer *peer);
 /* A piece is due, for which there may be no staging: it is tried again after a while. */
 bool twi_shm_send_stages(const struct twi_shm_peer *peer);
 void twi_shm_send_fail(struct twi_shm_peer *peer, int status);

@@ -4,9 +4,19 @@
  */
 #include <poll.h>
 
+#include "diag/checksum.h"
 #include "diag/error.h"
+#include "memreg/staging.h"
 #include "transport/path.h"
 #include "transport/shm/shm.h"
+
+/* The bytes that have just come, while they are in the cache. */
+static void add_sum(struct twi_shm_incoming *incoming, uint64_t bytes)
+{
+	if (twi_unlikely(incoming->summed))
+		incoming->sum = twi_checksum(
+			incoming->sum, (uint8_t *)incoming->op->data + incoming->copied, bytes);
+}
 
 static void copy_pool(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
 		      const void *from, uint64_t bytes)
@@ -14,6 +24,7 @@ static void copy_pool(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 	twi_path_copy_large(peer->base.engine->diag,
 			    (uint8_t *)incoming->op->data + incoming->copied, from, bytes,
 			    incoming->arrival.bytes, incoming->copied == 0);
+	add_sum(incoming, bytes);
 	incoming->copied += bytes;
 }
 
@@ -55,6 +66,7 @@ static bool copy_remote(struct twi_shm_peer *peer, struct twi_shm_incoming *inco
 
 	if (n <= 0)
 		return false;
+	add_sum(incoming, (uint64_t)n);
 	incoming->copied += (uint64_t)n;
 	return incoming->copied < incoming->arrival.bytes || is_alive(peer);
 }
@@ -102,4 +114,70 @@ unsigned twi_shm_work(struct twi_shm_peer *peer)
 	peer->busy = !twi_list_empty(&peer->copying) || !twi_list_empty(&peer->queued) ||
 		     !twi_list_empty(&peer->staging) || !twi_list_empty(&peer->revoked);
 	return events;
+}
+
+/* --- the sender's part: pieces --- */
+
+/* The next piece of an offer; false when there is no staging free, or two are out already. */
+static bool stage_piece(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
+{
+	struct twi_engine *engine = peer->base.engine;
+	struct twi_shm_remark piece = { .kind = TWI_SHM_PIECE,
+					.offer = (uint16_t)(offer - peer->offers),
+					.generation = offer->generation };
+	const struct twi_extent *extent;
+	struct tow_op *op = offer->op;
+	void *chunk;
+
+	if (offer->piece_count == twi_array_count(offer->pieces) || offer->staged == op->bytes)
+		return false;
+	chunk = twi_staging_acquire(&engine->staging);
+	if (chunk == NULL)
+		return false;
+	piece.bytes = twi_min(op->bytes - offer->staged, (uint64_t)engine->staging.chunk_bytes);
+	extent = twi_pool_find(engine->pool, chunk, piece.bytes);
+	piece.extent = extent->slot;
+	piece.where = (uint64_t)((uintptr_t)chunk - (uintptr_t)extent->base);
+	twi_path_copy_fallback(engine, twi_claim_reason(&op->claim, true), chunk,
+			       (uint8_t *)op->data + offer->staged, piece.bytes, op->site);
+	offer->pieces[offer->piece_count++] = chunk;
+	offer->staged += piece.bytes;
+	twi_shm_say(peer, &piece);
+	return true;
+}
+
+unsigned twi_shm_stage(struct twi_shm_peer *peer)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &peer->staging) {
+		if (stage_piece(peer, twi_container_of(pos, struct twi_shm_offer, link)))
+			return 1; /* one a round: others have their turn, too */
+	}
+	return 0;
+}
+
+bool twi_shm_has_chunk(struct twi_shm_peer *peer)
+{
+	struct twi_staging *staging = &peer->base.engine->staging;
+	void *chunk = twi_staging_acquire(staging);
+
+	if (chunk != NULL)
+		twi_staging_release(staging, chunk);
+	return chunk != NULL;
+}
+
+bool twi_shm_send_stages(const struct twi_shm_peer *peer)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &peer->staging) {
+		const struct twi_shm_offer *offer =
+			twi_container_of(pos, struct twi_shm_offer, link);
+
+		if (offer->piece_count < twi_array_count(offer->pieces) &&
+		    offer->staged < offer->op->bytes)
+			return true;
+	}
+	return false;
 }

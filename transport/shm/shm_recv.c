@@ -12,6 +12,7 @@
  */
 #include <stdlib.h>
 
+#include "diag/checksum.h"
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
@@ -31,15 +32,15 @@ static void matched(struct twi_shm_peer *peer, struct tow_op *op,
 		    struct twi_shm_incoming *incoming);
 
 /* Small messages are timed here, where they end; their senders do not hear of it. */
-static void time_small(struct twi_shm_peer *peer, uint64_t sent_ns, uint64_t bytes)
+static void time_small(struct twi_shm_peer *peer, const struct twi_shm_message *message)
 {
 	uint64_t now;
 
-	if (twi_likely(peer->seq_received % LATENCY_EVERY != 1))
+	if (twi_likely(peer->seq_received % LATENCY_EVERY != 1) || message->summed)
 		return;
-	now = twi_engine_now(peer->base.engine);
-	twi_latency_record(peer->base.engine->diag, TWI_LANE_SHM, bytes,
-			   now > sent_ns ? now - sent_ns : 0);
+	now = twi_engine_batch_now(peer->base.engine);
+	twi_latency_record(peer->base.engine->diag, TWI_LANE_SHM, message->bytes,
+			   now > message->sent_ns ? now - message->sent_ns : 0);
 }
 
 /* --- incoming offers --- */
@@ -118,6 +119,35 @@ static void refuse(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
 		repost(peer, op);
 }
 
+/* All of it is there, and it is not what was sent. Returns the status. */
+static int corrupt(struct twi_shm_peer *peer, const struct tow_op *op, uint64_t bytes)
+{
+	twi_error(TOW_ECORRUPT,
+		  "peer %s (shm): message of rpc id %llu, %llu bytes, came with another checksum",
+		  peer->base.address, (unsigned long long)(op->seq << 1 | !peer->connector),
+		  (unsigned long long)bytes);
+	twi_log(peer->base.engine->diag, 1, "%s", tow_error_message());
+	twi_count(peer->base.engine->diag, TWI_C_checksum_mismatches, 1);
+	return TOW_ECORRUPT;
+}
+
+static bool same_sum(struct twi_shm_peer *peer, uint32_t told, uint32_t sum)
+{
+	twi_count(peer->base.engine->diag, TWI_C_checksums_checked, 1);
+	return told == sum;
+}
+
+/* An offer came with other bytes; if its sender still means it, both sides hear of that. */
+static void spoil(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, struct tow_op *op)
+{
+	uint64_t bytes = incoming->arrival.bytes;
+
+	if (settle(peer, incoming, TWI_SHM_SPOILED, TWI_SHM_CORRUPT))
+		twi_shm_op_end(peer, op, corrupt(peer, op, bytes), bytes);
+	else
+		repost(peer, op);
+}
+
 static void received(struct twi_shm_peer *peer, struct tow_op *op, uint64_t bytes)
 {
 	twi_count(peer->base.engine->diag, TWI_C_recv_bytes, bytes);
@@ -130,7 +160,9 @@ void twi_shm_commit(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming
 	struct tow_op *op = incoming->op;
 	uint64_t bytes = incoming->arrival.bytes;
 
-	if (settle(peer, incoming, TWI_SHM_ACCEPTED, TWI_SHM_DONE))
+	if (twi_unlikely(incoming->summed) && !same_sum(peer, incoming->told, incoming->sum))
+		spoil(peer, incoming, op);
+	else if (settle(peer, incoming, TWI_SHM_ACCEPTED, TWI_SHM_DONE))
 		received(peer, op, bytes);
 	else
 		repost(peer, op);
@@ -158,6 +190,12 @@ static void view(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, s
 	uint32_t extent = incoming->extent;
 	uint64_t handle = (uint64_t)incoming->generation << 32 | index_of(peer, incoming);
 
+	if (twi_unlikely(incoming->summed) &&
+	    !same_sum(peer, incoming->told,
+		      twi_checksum(0, (uint8_t *)shared->extents[extent] + where, bytes))) {
+		spoil(peer, incoming, op);
+		return;
+	}
 	if (!settle(peer, incoming, TWI_SHM_ACCEPTED, TWI_SHM_VIEWED)) {
 		repost(peer, op);
 		return;
@@ -178,6 +216,7 @@ void twi_shm_want(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
 {
 	incoming->wanted = true;
 	incoming->copied = 0;
+	incoming->sum = 0;
 	peer->expecting++;
 	twi_list_remove(&incoming->link);
 	twi_shm_incoming_note(peer, incoming, TWI_SHM_WANTED);
@@ -209,6 +248,7 @@ static void matched(struct twi_shm_peer *peer, struct tow_op *op, struct twi_shm
 	__builtin_prefetch(&peer->in.box.offers[index_of(peer, incoming)], 1);
 	incoming->op = op;
 	incoming->copied = 0;
+	incoming->sum = 0;
 	op->stage = TWI_STAGE_GRANTED;
 	op->moved = index_of(peer, incoming);
 	twi_claim_count(op, bytes);
@@ -220,9 +260,9 @@ static void matched(struct twi_shm_peer *peer, struct tow_op *op, struct twi_shm
 	twi_shm_busy(peer);
 }
 
-/* Payload of a small message reaches its receive. */
+/* Payload of a small message reaches its receive; without `message` it was kept before. */
 static void deliver(struct twi_shm_peer *peer, struct tow_op *op, const uint8_t *payload,
-		    uint64_t bytes, bool kept)
+		    uint64_t bytes, const struct twi_shm_message *message)
 {
 	struct twi_engine *engine = peer->base.engine;
 	int status = twi_likely(!op->view) ? TOW_OK : twi_view_room(op, bytes);
@@ -233,12 +273,16 @@ static void deliver(struct twi_shm_peer *peer, struct tow_op *op, const uint8_t 
 		twi_shm_op_end(peer, op, status, bytes);
 		return;
 	}
-	if (kept && op->space != TWI_SPACE_LINK) /* the library's own come when they like */
+	if (message == NULL && op->space != TWI_SPACE_LINK) /* the library's own come when they like */
 		twi_path_copy_fallback(engine, TWI_R_unexpected_arrival, op->data, payload, bytes,
 				       op->site);
 	else
 		twi_path_copy_eager(engine->diag, op->data, payload, bytes);
-	received(peer, op, bytes);
+	if (message != NULL && twi_unlikely(message->summed) &&
+	    !same_sum(peer, message->sum, twi_checksum(0, op->data, bytes)))
+		twi_shm_op_end(peer, op, corrupt(peer, op, bytes), bytes);
+	else
+		received(peer, op, bytes);
 }
 
 /* A receive takes a message that had come before it. */
@@ -255,7 +299,10 @@ static void take_arrival(struct twi_shm_peer *peer, struct twi_match_entry *entr
 	parcel = twi_container_of(arrival, struct twi_shm_parcel, arrival);
 	op->seq = arrival->seq;
 	peer->unexpected_bytes -= arrival->bytes + PARCEL_COST;
-	deliver(peer, op, parcel->data, arrival->bytes, true);
+	if (twi_unlikely(arrival->corrupt))
+		twi_shm_op_end(peer, op, corrupt(peer, op, arrival->bytes), arrival->bytes);
+	else
+		deliver(peer, op, parcel->data, arrival->bytes, NULL);
 	free(parcel);
 }
 
@@ -311,6 +358,9 @@ static bool keep(struct twi_shm_peer *peer, const struct twi_shm_message *messag
 		.bytes = message->bytes,
 	};
 	twi_path_copy_eager(diag, parcel->data, message->payload, message->bytes);
+	if (twi_unlikely(message->summed))
+		parcel->arrival.corrupt = !same_sum(peer, message->sum,
+						    twi_checksum(0, parcel->data, message->bytes));
 	peer->unexpected_bytes += cost;
 	twi_count(diag, TWI_C_unexpected_messages, 1);
 	twi_count(diag, TWI_C_unexpected_bytes, message->bytes);
@@ -329,13 +379,13 @@ static bool on_small(struct twi_shm_peer *peer, const struct twi_shm_message *me
 		if (!keep(peer, message, bounded))
 			return false;
 		peer->seq_received++;
-		time_small(peer, message->sent_ns, message->bytes);
+		time_small(peer, message);
 		return true;
 	}
 	op = twi_container_of(entry, struct tow_op, match);
 	op->seq = ++peer->seq_received;
-	deliver(peer, op, message->payload, message->bytes, false);
-	time_small(peer, message->sent_ns, message->bytes);
+	deliver(peer, op, message->payload, message->bytes, message);
+	time_small(peer, message);
 	return true;
 }
 
@@ -353,6 +403,8 @@ static int on_offer(struct twi_shm_peer *peer, const struct twi_shm_message *mes
 	incoming->where = message->where;
 	incoming->extent = message->extent;
 	incoming->generation = message->generation;
+	incoming->summed = message->summed;
+	incoming->told = message->sum;
 	incoming->arrival = (struct twi_shm_arrival){
 		.match = { .tag = message->tag, .space = message->space },
 		.seq = ++peer->seq_received,

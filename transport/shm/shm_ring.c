@@ -185,11 +185,13 @@ enum twi_shm_fault twi_shm_slot_get(const struct twi_shm_in *in, uint64_t word,
 	uint64_t more;
 
 	/* Once each: what is checked is what is used. */
-	out->type = (enum twi_shm_type)(uint8_t)(word >> 32);
+	out->type = (enum twi_shm_type)(word >> 32 & 0x7f);
+	out->summed = (word >> 32 & TWI_SHM_SUMMED) != 0;
 	out->space = (uint8_t)(word >> 40);
 	out->offer = (uint16_t)(word >> 48);
 	out->tag = atomic_load_explicit(&slot->tag, memory_order_relaxed);
 	out->sent_ns = atomic_load_explicit(&slot->sent_ns, memory_order_relaxed);
+	out->sum = (uint32_t)out->sent_ns;
 	if (twi_unlikely(out->type == 0 || out->type >= TWI_SHM_TYPES))
 		return TWI_SHM_FAULT_TYPE;
 	if (twi_unlikely(out->space >= TWI_SPACE_COUNT))

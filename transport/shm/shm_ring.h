@@ -50,6 +50,8 @@ enum twi_shm_type {
 	TWI_SHM_TYPES
 };
 
+#define TWI_SHM_SUMMED 0x80u /* with the type: sent_ns is the payload's crc32c */
+
 enum twi_shm_note_kind {
 	/* of the receiver, about an offer */
 	TWI_SHM_DONE = 1,
@@ -62,6 +64,8 @@ enum twi_shm_note_kind {
 	TWI_SHM_TAKEN,     /* one piece was copied */
 	/* of the sender */
 	TWI_SHM_PIECE, /* extent, where, bytes: the next bytes of a staged offer, in its pool */
+	/* of the receiver */
+	TWI_SHM_CORRUPT, /* what came has another checksum */
 	TWI_SHM_NOTE_KINDS
 };
 
@@ -73,6 +77,7 @@ enum twi_shm_state {
 	TWI_SHM_CUT,      /* too long for the receive */
 	TWI_SHM_REFUSED,
 	TWI_SHM_TAKEN_BACK, /* the sender's only word */
+	TWI_SHM_SPOILED,
 };
 
 static inline uint64_t twi_shm_state_word(uint32_t generation, enum twi_shm_state state)
@@ -192,7 +197,7 @@ uint64_t twi_shm_area_room(struct twi_shm_out *out, uint32_t bytes);
 
 /* The slot is written: the other side may read it. */
 static inline void twi_shm_slot_put(struct twi_shm_out *out, struct twi_shm_slot *slot,
-				    enum twi_shm_type type, uint8_t space, uint16_t arg)
+				    unsigned type, uint8_t space, uint16_t arg)
 {
 	out->after[out->next & (out->box.shape.slots - 1)] = out->area_next;
 	/* release: pairs with the acquire in twi_shm_slot_peek; the message is written before it */
@@ -220,6 +225,8 @@ struct twi_shm_message {
 	uint16_t offer;
 	uint32_t extent, generation;
 	uint64_t tag, sent_ns, bytes, where;
+	bool summed;
+	uint32_t sum;
 	const uint8_t *payload; /* INLINED, IN_AREA: shared memory, to be copied once */
 };
 

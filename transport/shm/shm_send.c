@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "diag/checksum.h"
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
@@ -60,6 +61,27 @@ void twi_shm_say(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
 	twi_shm_busy(peer);
 }
 
+/* Whether message seq carries a checksum: one in so many, or all. */
+static bool sums(const struct twi_shm_peer *peer, uint64_t seq, uint64_t bytes)
+{
+	if (twi_unlikely(peer->base.engine->knobs.checksum_all != 0))
+		return true;
+	return twi_unlikely(seq * 0x9e3779b97f4a7c15ull < UINT64_MAX / TWI_CHECKSUM_EVERY) &&
+	       bytes <= TWI_SHM_SUM_MAX;
+}
+
+/* The type of a slot, with the checksum of op's payload in it, or the time that it was sent. */
+static unsigned stamp(const struct twi_shm_peer *peer, struct twi_shm_slot *slot,
+		      const struct tow_op *op, enum twi_shm_type type)
+{
+	bool summed = sums(peer, op->seq, op->bytes);
+
+	atomic_store_explicit(&slot->sent_ns,
+			      summed ? twi_checksum(0, op->data, op->bytes) : op->start_ns,
+			      memory_order_relaxed);
+	return type | (summed ? TWI_SHM_SUMMED : 0);
+}
+
 /* --- small messages --- */
 
 static bool put_small(struct twi_shm_peer *peer, struct tow_op *op)
@@ -83,11 +105,12 @@ static bool put_small(struct twi_shm_peer *peer, struct tow_op *op)
 	}
 	op->seq = ++peer->seq_sent;
 	atomic_store_explicit(&slot->tag, op->tag, memory_order_relaxed);
-	atomic_store_explicit(&slot->sent_ns, op->start_ns, memory_order_relaxed);
 	if (bytes <= TWI_SHM_INLINE)
-		twi_shm_slot_put(&peer->out, slot, TWI_SHM_INLINED, op->space, (uint16_t)bytes);
+		twi_shm_slot_put(&peer->out, slot, stamp(peer, slot, op, TWI_SHM_INLINED),
+				 op->space, (uint16_t)bytes);
 	else
-		twi_shm_slot_put(&peer->out, slot, TWI_SHM_IN_AREA, op->space, 0);
+		twi_shm_slot_put(&peer->out, slot, stamp(peer, slot, op, TWI_SHM_IN_AREA),
+				 op->space, 0);
 	twi_shm_wrote(peer);
 	twi_count(diag, TWI_C_eager_sends, 1);
 	twi_count(diag, TWI_C_send_bytes, bytes);
@@ -185,13 +208,13 @@ static bool put_offer(struct twi_shm_peer *peer, struct tow_op *op)
 			      twi_shm_state_word(offer->generation, TWI_SHM_OFFERED),
 			      memory_order_relaxed); /* seen with the slot's release */
 	atomic_store_explicit(&slot->tag, op->tag, memory_order_relaxed);
-	atomic_store_explicit(&slot->sent_ns, op->start_ns, memory_order_relaxed);
 	atomic_store_explicit(&slot->bytes, op->bytes, memory_order_relaxed);
 	atomic_store_explicit(&slot->where, type == TWI_SHM_STAGED ? 0 : where,
 			      memory_order_relaxed);
 	atomic_store_explicit(&slot->more, (uint64_t)offer->generation << 32 | extent,
 			      memory_order_relaxed);
-	twi_shm_slot_put(&peer->out, slot, type, op->space, (uint16_t)op->moved);
+	twi_shm_slot_put(&peer->out, slot, stamp(peer, slot, op, type), op->space,
+			 (uint16_t)op->moved);
 	twi_shm_wrote(peer);
 	twi_count(diag, TWI_C_rendezvous_sends, 1);
 	twi_claim_count(op, op->bytes);
@@ -291,6 +314,9 @@ static bool settled_status(const struct twi_shm_peer *peer, const struct twi_shm
 	case TWI_SHM_REFUSED:
 		*status_out = TOW_ECANCELED;
 		return true;
+	case TWI_SHM_SPOILED:
+		*status_out = TOW_ECORRUPT;
+		return true;
 	default:
 		return false;
 	}
@@ -348,6 +374,10 @@ static int open_noted(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 		end_offer_op(peer, offer, TOW_ECANCELED);
 		offer_release(peer, offer);
 		return TOW_OK;
+	case TWI_SHM_CORRUPT:
+		end_offer_op(peer, offer, TOW_ECORRUPT);
+		offer_release(peer, offer);
+		return TOW_OK;
 	case TWI_SHM_WANTED:
 		if (offer->wanted)
 			return out_of_place(peer, remark);
@@ -385,7 +415,8 @@ static int late_noted(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 	       : offer->use == TWI_SHM_IN_VIEW
 		       ? remark->kind == TWI_SHM_RELEASED
 		       : remark->kind == TWI_SHM_DONE || remark->kind == TWI_SHM_TRUNCATED ||
-				 remark->kind == TWI_SHM_CANCELED;
+				 remark->kind == TWI_SHM_CANCELED ||
+				 remark->kind == TWI_SHM_CORRUPT;
 	if (!last)
 		return out_of_place(peer, remark);
 	offer_release(peer, offer);
@@ -451,45 +482,6 @@ bool twi_shm_abort_send(struct twi_shm_peer *peer, struct tow_op *op, int status
 
 /* --- work --- */
 
-/* The next piece of an offer; false when there is no staging free, or two are out already. */
-static bool stage_piece(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
-{
-	struct twi_engine *engine = peer->base.engine;
-	struct twi_shm_remark piece = { .kind = TWI_SHM_PIECE,
-					.offer = index_of(peer, offer),
-					.generation = offer->generation };
-	const struct twi_extent *extent;
-	struct tow_op *op = offer->op;
-	void *chunk;
-
-	if (offer->piece_count == twi_array_count(offer->pieces) || offer->staged == op->bytes)
-		return false;
-	chunk = twi_staging_acquire(&engine->staging);
-	if (chunk == NULL)
-		return false;
-	piece.bytes = twi_min(op->bytes - offer->staged, (uint64_t)engine->staging.chunk_bytes);
-	extent = twi_pool_find(engine->pool, chunk, piece.bytes);
-	piece.extent = extent->slot;
-	piece.where = (uint64_t)((uintptr_t)chunk - (uintptr_t)extent->base);
-	twi_path_copy_fallback(engine, twi_claim_reason(&op->claim, true), chunk,
-			       (uint8_t *)op->data + offer->staged, piece.bytes, op->site);
-	offer->pieces[offer->piece_count++] = chunk;
-	offer->staged += piece.bytes;
-	twi_shm_say(peer, &piece);
-	return true;
-}
-
-static unsigned stage(struct twi_shm_peer *peer)
-{
-	struct twi_list *pos, *next;
-
-	twi_list_for_each_safe (pos, next, &peer->staging) {
-		if (stage_piece(peer, twi_container_of(pos, struct twi_shm_offer, link)))
-			return 1; /* one a round: others have their turn, too */
-	}
-	return 0;
-}
-
 unsigned twi_shm_send_work(struct twi_shm_peer *peer)
 {
 	struct twi_list *entry;
@@ -512,7 +504,7 @@ unsigned twi_shm_send_work(struct twi_shm_peer *peer)
 		}
 		events++;
 	}
-	events += stage(peer);
+	events += twi_shm_stage(peer);
 	if (twi_unlikely(peer->out.broken)) {
 		twi_error(TOW_EPROTOCOL,
 			  "peer %s does not read its notes, or has read what was never written",
@@ -520,16 +512,6 @@ unsigned twi_shm_send_work(struct twi_shm_peer *peer)
 		twi_shm_protocol_error(peer);
 	}
 	return events;
-}
-
-static bool has_chunk(struct twi_shm_peer *peer)
-{
-	struct twi_staging *staging = &peer->base.engine->staging;
-	void *chunk = twi_staging_acquire(staging);
-
-	if (chunk != NULL)
-		twi_staging_release(staging, chunk);
-	return chunk != NULL;
 }
 
 /* Would work move something? The receiver rings when it has made room. */
@@ -553,22 +535,7 @@ bool twi_shm_send_ready(struct twi_shm_peer *peer)
 		    (room && !twi_list_empty(&peer->revoked)))
 			return true;
 	}
-	return twi_shm_send_stages(peer) && has_chunk(peer);
-}
-
-bool twi_shm_send_stages(const struct twi_shm_peer *peer)
-{
-	struct twi_list *pos, *next;
-
-	twi_list_for_each_safe (pos, next, &peer->staging) {
-		const struct twi_shm_offer *offer =
-			twi_container_of(pos, struct twi_shm_offer, link);
-
-		if (offer->piece_count < twi_array_count(offer->pieces) &&
-		    offer->staged < offer->op->bytes)
-			return true;
-	}
-	return false;
+	return twi_shm_send_stages(peer) && twi_shm_has_chunk(peer);
 }
 
 void twi_shm_send_fail(struct twi_shm_peer *peer, int status)

@@ -273,7 +273,8 @@ static void deliver(struct twi_shm_peer *peer, struct tow_op *op, const uint8_t 
 		twi_shm_op_end(peer, op, status, bytes);
 		return;
 	}
-	if (message == NULL && op->space != TWI_SPACE_LINK) /* the library's own come when they like */
+	/* The library's own messages come when they like. */
+	if (message == NULL && op->space != TWI_SPACE_LINK)
 		twi_path_copy_fallback(engine, TWI_R_unexpected_arrival, op->data, payload, bytes,
 				       op->site);
 	else

@@ -114,8 +114,10 @@ static void doze(struct twi_background *bg)
 {
 	struct twi_engine *engine = bg->engine;
 
-	if (!twi_engine_try_enter(engine))
+	if (!twi_engine_try_enter(engine)) {
+		nap(bg, bg->tick_ns); /* the waiter is in a long turn */
 		return;
+	}
 	if (waiters(bg) > 0)
 		atomic_store_explicit(&engine->background_asleep, TWI_BG_DOZING,
 				      memory_order_relaxed);

@@ -165,12 +165,14 @@ static int start_open(struct open *open, const struct tow_op_options *op_options
 	struct twi_job *job = twi_runtime_job(open->runtime);
 	int status;
 
+	twi_group_enter(engine);
 	open->op = twi_op_acquire(engine, TWI_OP_CALL, op_options);
-	if (open->op == NULL)
+	if (open->op == NULL) {
+		twi_engine_leave(engine);
 		return TOW_EBUSY;
+	}
 	open->op->owner = open;
 	open->op->abort_call = abort_open;
-	twi_group_enter(engine);
 	twi_op_watch(open->op);
 	*op_out = open->op; /* before it can end */
 	pthread_mutex_lock(&job->lock);

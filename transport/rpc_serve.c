@@ -429,12 +429,14 @@ TOW_PUBLIC int tow_reply_start(struct tow_call_in *call, int32_t code, const voi
 	if (status < 0)
 		return status;
 	engine = call->rpc->engine;
+	twi_engine_enter(engine);
 	op = twi_op_acquire(engine, TWI_OP_CALL, options);
-	if (op == NULL)
+	if (op == NULL) {
+		twi_engine_leave(engine);
 		return TOW_EBUSY;
+	}
 	op->site = TWI_SITE_HERE;
 	*op_out = op;
-	twi_engine_enter(engine);
 	twi_engine_bind_ring(engine);
 	if (call->state != TWI_SERVE_RUNNING)
 		status = twi_error(TOW_EINVAL, "tow_reply_start: the call has been answered");

@@ -42,13 +42,16 @@ static int start(struct tow_peer *peer, const struct twi_call_wish *wish,
 	const struct tow_op_options op_options = { sizeof(op_options), options->timeout_ns,
 						   options->done, options->user };
 	struct twi_engine *engine = peer->engine;
-	struct tow_op *op = twi_op_acquire(engine, TWI_OP_CALL, &op_options);
+	struct tow_op *op;
 	int status;
 
-	if (op == NULL)
-		return TOW_EBUSY;
-	*op_out = op; /* before it can complete */
 	twi_engine_enter(engine);
+	op = twi_op_acquire(engine, TWI_OP_CALL, &op_options);
+	if (op == NULL) {
+		twi_engine_leave(engine);
+		return TOW_EBUSY;
+	}
+	*op_out = op; /* before it can complete */
 	twi_engine_bind_ring(engine);
 	status = twi_claim_room(peer, wish->request_bytes);
 	if (status == TOW_OK)

@@ -67,14 +67,16 @@ TOW_PUBLIC int tow_stream_push_start(struct tow_stream *stream, const void *data
 		return twi_error(TOW_EINVAL, "tow_stream_push_start: a piece of %llu bytes",
 				 (unsigned long long)bytes);
 	engine = stream->rpc->engine;
+	twi_engine_enter(engine);
 	op = twi_op_acquire(engine, TWI_OP_CALL, options);
-	if (op == NULL)
+	if (op == NULL) {
+		twi_engine_leave(engine);
 		return TOW_EBUSY;
+	}
 	op->data = (void *)(uintptr_t)data;
 	op->bytes = bytes;
 	op->site = TWI_SITE_HERE;
 	*op_out = op;
-	twi_engine_enter(engine);
 	twi_engine_bind_ring(engine);
 	if (stream->ending)
 		status = twi_error(TOW_EINVAL, "tow_stream_push_start after tow_stream_end");
@@ -103,15 +105,17 @@ TOW_PUBLIC int tow_stream_pull_start(struct tow_stream *stream, void *data, uint
 		return twi_error(TOW_EINVAL, "tow_stream_pull_start: bytes is %llu",
 				 (unsigned long long)bytes);
 	engine = stream->rpc->engine;
+	twi_engine_enter(engine);
 	op = twi_op_acquire(engine, TWI_OP_CALL, options);
-	if (op == NULL)
+	if (op == NULL) {
+		twi_engine_leave(engine);
 		return TOW_EBUSY;
+	}
 	op->data = data;
 	op->bytes = bytes;
 	op->view = data == NULL;
 	op->site = TWI_SITE_HERE;
 	*op_out = op;
-	twi_engine_enter(engine);
 	twi_engine_bind_ring(engine);
 	start_piece(stream, &stream->pulls, op);
 	twi_engine_leave(engine);

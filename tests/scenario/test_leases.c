@@ -125,9 +125,11 @@ static void test_wait_for(void **state)
 	void *memory[8], *more;
 	pthread_t thread;
 	uint64_t count;
+	bool at_once;
 
 	(void)state;
 	options.exhaust_wait_ns = 5 * SECOND;
+	options.background = 0; /* nobody but the caller is to drive */
 	open_with(&options);
 	count = fill_pool(memory, 3, MIB);
 	OK(tow_alloc(runtime, MIB / 2, 0, &memory[count++]));
@@ -140,13 +142,14 @@ static void test_wait_for(void **state)
 	OK(tow_recv_start(to[0], in, MIB, 1, NULL, &recv));
 	OK(tow_send_start(from[0], more, MIB, 1, NULL, &send));
 	OK(tow_free(runtime, more));
-	/* nobody else drives: the room comes because this call does */
+	/* nobody else drives: the room comes because this call does, if not with the post itself */
+	at_once = (atomic_load(&send->state) & TWI_OP_DONE) != 0;
 	OK(tow_alloc(runtime, MIB, 0, &memory[0]));
 	memset(memory[0], 0xee, MIB);
 	OK(finish(recv, NULL));
 	OK(finish(send, NULL));
 	check(in, MIB, 3);
-	assert_int_equal(counter(TWI_C_pool_waits), 2);
+	assert_int_equal(counter(TWI_C_pool_waits), at_once ? 1 : 2);
 	assert_int_equal(counter(TWI_C_pool_wait_timeouts), 0);
 	engine->knobs.exhaust_wait_ns = 3000000;
 	assert_int_equal(tow_alloc(runtime, MIB, 0, &more), TOW_EEXHAUSTED);

@@ -221,6 +221,7 @@ static void open_world(enum lane lane, unsigned policy, bool strict, bool late)
 	options.exhaust_wait_ns = 1000000;
 	options.require_zero_copy = strict;
 	options.zerocopy = lane == TCP_ALWAYS ? "always" : "auto";
+	options.background = 0;         /* what is seen is written by the thread that drives */
 	options.zerocopy_min_bytes = 1; /* so that no rest of a chunk is too small for it */
 	options.late_cache_bytes = late ? -1 : 0;
 	ok(tow_runtime_open(&options, &world.runtime), "open");

@@ -505,7 +505,8 @@ static void test_checksums(void **state)
 		inside(0)->remote_mine = false;
 		exchange(heap[0], heap[1], LARGE, early);
 	}
-	assert_int_equal(counted(1, TWI_C_checksums_checked), 14);
+	/* 14 of these, and what the library says of its own, at its own times */
+	assert_true(counted(1, TWI_C_checksums_checked) >= 14);
 	assert_int_equal(counted(1, TWI_C_checksum_mismatches), 0);
 	for (size_t i = 0; i < twi_array_count(sizes); i++) {
 		for (int kind = 0; kind < 12; kind++, spoiled++)

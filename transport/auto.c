@@ -65,6 +65,7 @@ static struct tow_endpoint *open_sub(struct twi_auto_endpoint *endpoint, enum tw
 
 	if (lane == NULL || endpoint->sub_count == TWI_AUTO_SUBS_MAX)
 		return NULL;
+	twi_lane_use(lane);
 	if (lane->ops->endpoint_open(lane, address, &sub) < 0) {
 		twi_log(engine->diag, 3, "tow:// goes without %s: %s", lane->ops->scheme,
 			tow_error_message());

@@ -197,6 +197,7 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 	if (status < 0)
 		return status;
 	enter(engine);
+	twi_lane_use(lane);
 	status = lane->ops->endpoint_open(lane, numbers, endpoint_out);
 	started = status == TOW_OK && twi_background_start(engine);
 	twi_engine_leave(engine);

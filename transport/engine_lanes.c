@@ -55,7 +55,15 @@ void twi_lanes_pack(struct twi_engine *engine)
 {
 	engine->lane_count = 0;
 	for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
-		if (engine->lanes[i] != NULL)
+		if (engine->lanes[i] != NULL && engine->lanes[i]->used)
 			engine->moving[engine->lane_count++] = engine->lanes[i];
 	}
+}
+
+void twi_lane_use(struct twi_lane *lane)
+{
+	if (lane->used)
+		return;
+	lane->used = true;
+	twi_lanes_pack(lane->engine);
 }

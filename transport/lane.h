@@ -134,6 +134,7 @@ struct twi_lane {
 	const struct twi_lane_ops *ops;
 	struct twi_engine *engine;
 	uint32_t peers; /* that it has */
+	bool used;      /* it has, or had, an endpoint */
 };
 
 /* The knob `lanes`: TOW_OK, or TOW_EINVAL naming what is no lane. */
@@ -142,8 +143,11 @@ int twi_lanes_check(const char *knob);
 /* May this lane be used? loop, which reaches nobody else, and tow always may. */
 bool twi_lanes_allow(const char *knob, enum twi_lane_id id);
 
-/* lanes[] has changed. */
+/* lanes[] has changed. Polls visit the lanes that are used. */
 void twi_lanes_pack(struct twi_engine *engine);
+
+/* It is about to get an endpoint. The engine is held. */
+void twi_lane_use(struct twi_lane *lane);
 
 extern const struct twi_lane_ops twi_lane_auto;
 extern const struct twi_lane_ops twi_lane_tcp;

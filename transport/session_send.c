@@ -96,8 +96,7 @@ static bool frame_offer(struct twi_session *session, struct tow_op *op)
 	twi_list_push_back(&session->by_seq[op->seq % TWI_SEQ_BUCKETS], &op->seq_link);
 	if (ready)
 		twi_session_send_begin(session, op, true);
-	session->urgent = true;
-	return true;
+	return true; /* offers made close together share a system call, as small messages do */
 }
 
 static bool frame_send(struct twi_session *session, struct tow_op *op)

@@ -323,10 +323,13 @@ static unsigned move_dials(struct twi_loop_lane *lane, uint64_t now_ns)
 static unsigned lane_progress(struct twi_lane *base)
 {
 	struct twi_loop_lane *lane = loop_lane(base);
-	uint64_t now = twi_engine_now(base->engine);
 	struct twi_list *pos, *next;
 	unsigned events = 0;
+	uint64_t now;
 
+	if (twi_list_empty(&lane->dials) && twi_list_empty(&lane->active))
+		return 0;
+	now = twi_engine_now(base->engine);
 	if (twi_unlikely(!twi_list_empty(&lane->dials)))
 		events += move_dials(lane, now);
 	twi_list_for_each_safe (pos, next, &lane->active) {

@@ -73,6 +73,7 @@ static void lane_close(struct twi_lane *base)
 			twi_claim_drop(engine, &lane->zc[i].claim);
 	}
 	twi_tcp_door_fini(&lane->door);
+	twi_tcp_direct_fini(&lane->direct);
 	free(lane->slots);
 	free(lane);
 }
@@ -94,8 +95,9 @@ static void hold_back(struct twi_tcp_peer *peer)
 }
 
 /*
- * Flushes now, or lets the message wait for company: the first of a burst goes at once, the
- * following ones share a system call, and leave when there are enough or when somebody waits.
+ * Flushes now, or lets the message wait for company: the first of a burst goes at once, and so does
+ * what follows a word of the peer's; the following ones share a system call, and leave when there
+ * are enough or when somebody waits.
  */
 static void kick(struct twi_tcp_peer *peer, uint64_t now_ns)
 {
@@ -104,7 +106,8 @@ static void kick(struct twi_tcp_peer *peer, uint64_t now_ns)
 
 	if (peer->lost)
 		return;
-	if (!session->urgent && session->tx_tail - session->tx_head < TWI_FLUSH_BYTES &&
+	if (!session->urgent && !peer->answers &&
+	    session->tx_tail - session->tx_head < TWI_FLUSH_BYTES &&
 	    now_ns - peer->last_flush_ns < (uint64_t)engine->knobs.gather_ns) {
 		hold_back(peer);
 		return;
@@ -195,6 +198,7 @@ static void finish_closing(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	    (stream->seal != NULL ? twi_tcp_seal_out(lane, stream, &left)
 				  : twi_session_control_out(&peer->base.session, &left)))
 		return;
+	twi_tcp_direct_forget(lane, stream);
 	stream->state = TWI_TCP_DRAINING;
 	shutdown(stream->fd, SHUT_WR);
 	twi_tcp_arm(lane, stream);
@@ -239,6 +243,10 @@ static unsigned lane_progress(struct twi_lane *base)
 	struct twi_tcp_lane *lane = (struct twi_tcp_lane *)(void *)base;
 	unsigned count = twi_list_empty(&lane->dirty) ? 0 : pump_dirty(lane);
 
+	/* What is to go goes before a look at what has come, which is a system call. */
+	if (lane->direct.count > 0 && twi_tcp_direct_read(lane) > 0)
+		count += 1 + pump_dirty(lane);
+
 	if (twi_unlikely(clock_turn(lane))) {
 		uint64_t now = twi_engine_now(base->engine);
 
@@ -256,6 +264,7 @@ static void lane_flush(struct twi_lane *base, bool acks_too)
 	struct twi_list *pos, *next;
 
 	if (acks_too) {
+		twi_tcp_direct_end(lane); /* somebody sleeps */
 		twi_list_for_each_safe (pos, next, &engine->peers) {
 			struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
 
@@ -282,6 +291,7 @@ static void lane_driver_changed(struct twi_lane *base)
 {
 	struct twi_tcp_lane *lane = (struct twi_tcp_lane *)(void *)base;
 
+	twi_tcp_direct_end(lane);
 	for (uint32_t i = 0; i < lane->slot_count; i++) {
 		if (lane->slots[i].stream != NULL)
 			twi_tcp_arm(lane, lane->slots[i].stream);

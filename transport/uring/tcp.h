@@ -33,6 +33,7 @@
 #include "transport/lane.h"
 #include "transport/path.h"
 #include "transport/uring/ring.h"
+#include "transport/uring/tcp_direct.h"
 #include "transport/uring/tcp_greet.h"
 #include "transport/uring/tcp_name.h"
 #include "transport/uring/tcp_rails.h"
@@ -105,6 +106,10 @@ struct twi_tcp_stream {
 	bool tx_busy, rx_busy; /* a request is submitted, its completion not yet reaped */
 	bool tx_blocked;       /* the socket's buffer is full */
 	bool rx_held;          /* the session wants nothing here until control brings more */
+	bool direct;           /* control: polls read it themselves (tcp_direct.h) */
+	uint8_t warm;          /* receives in a row without a sleep */
+	uint16_t idle_turns;   /* direct: reads in a row that found nothing */
+	uint32_t warm_sleeps;  /* of tcp_direct.h, when warm was counted from */
 	uint32_t pollin_rings, pollout_rings, recv_rings; /* bit r: armed in ring r */
 	struct twi_tcp_peer *peer;                        /* NULL: accepted, not yet greeted */
 	struct twi_tcp_listener *listener;                /* that accepted it */
@@ -150,6 +155,7 @@ struct twi_tcp_peer {
 	uint64_t deadline_ns; /* on lane->dying */
 	uint64_t heard_ns;    /* when something was last known to have come */
 	bool heard;           /* something has come since the last look */
+	bool answers;         /* something has come, on a direct stream, since the last flush */
 	bool connector;
 	bool session_up; /* base.session is initialised */
 	bool up;         /* all lines have been greeted once */
@@ -178,6 +184,7 @@ struct twi_tcp_lane {
 	struct twi_tcp_slot *slots;
 	uint32_t slot_count, slot_cursor;
 	struct twi_tcp_door door;
+	struct twi_tcp_direct direct;
 	uint64_t due_ns;    /* when the clock has something for this lane; UINT64_MAX: never */
 	uint64_t beat_ns;   /* when silence is looked at next */
 	uint64_t looked_ns; /* and when it was last */
@@ -257,7 +264,6 @@ void twi_tcp_beat_start(struct twi_tcp_lane *lane);
 /* Does all that is due by the clock. */
 void twi_tcp_clock(struct twi_tcp_lane *lane, uint64_t now_ns);
 
-/* tcp_describe.c */
 void twi_tcp_peer_describe(struct tow_peer *base, struct twi_emit *emit);
 
 /* [event: 4][ring: 5][generation: 16][slot: 31] */
@@ -278,6 +284,9 @@ static inline struct io_uring_sqe *twi_tcp_request(struct twi_tcp_lane *lane)
 
 /* tcp_io.c: moving bytes. */
 void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res);
+/* Control bytes have come, or the end (0), or an error (-errno). The peer may be freed by it. */
+void twi_tcp_received(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res,
+		      const void *data);
 void twi_tcp_poll_in(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
 void twi_tcp_poll_out(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
 void twi_tcp_accept_arm(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener);

@@ -116,9 +116,10 @@ void twi_tcp_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 		return;
 	case TWI_TCP_UP:
 	case TWI_TCP_DRAINING:
-		if (stream->line == 0 && stream->state == TWI_TCP_UP && stream->seal == NULL)
-			recv_arm(lane, stream);
-		else if (!stream->rx_busy && !stream->rx_held)
+		if (stream->line == 0 && stream->state == TWI_TCP_UP && stream->seal == NULL) {
+			if (!stream->direct)
+				recv_arm(lane, stream);
+		} else if (!stream->rx_busy && !stream->rx_held)
 			twi_tcp_poll_in(lane, stream);
 		if (stream->tx_blocked)
 			twi_tcp_poll_out(lane, stream);
@@ -161,7 +162,8 @@ static void send_control(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 		    : !twi_session_control_out(&peer->base.session, &out))
 		return;
 	twi_count(lane->base.engine->diag, TWI_C_control_batches_sent, 1);
-	send_piece(lane, stream, out);
+	if (!twi_tcp_direct_send(lane, stream, out))
+		send_piece(lane, stream, out);
 }
 
 static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
@@ -265,6 +267,17 @@ static bool release_held(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	return true;
 }
 
+static bool bulk_flows(const struct twi_tcp_peer *peer)
+{
+	for (unsigned line = 1; line < peer->line_count; line++) {
+		const struct twi_tcp_stream *stream = peer->lines[line].stream;
+
+		if (stream != NULL && (stream->rx_busy || stream->tx_busy))
+			return true;
+	}
+	return false;
+}
+
 /* Sends what is in the control buffer, with an acknowledgement if one is owed. */
 void twi_tcp_flush_peer(struct twi_tcp_peer *peer)
 {
@@ -274,11 +287,35 @@ void twi_tcp_flush_peer(struct twi_tcp_peer *peer)
 
 	if (peer->lost)
 		return;
+	peer->answers = false;
 	if (stream != NULL && !stream->tx_busy)
 		twi_session_ack(&peer->base.session);
 	if (!twi_session_control_out(&peer->base.session, &out))
 		peer->base.session.urgent = false;
 	send_control(lane, peer);
+}
+
+/*
+ * While payload flows, what control has to say about it (an answer for each message) is gathered
+ * for gather_ns: a small packet for each would cost as much as the payload of 64 KiB.
+ */
+static void flush_or_gather(struct twi_tcp_peer *peer)
+{
+	struct twi_engine *engine = peer->base.engine;
+	const struct twi_session *session = &peer->base.session;
+	uint64_t now_ns;
+
+	if (!bulk_flows(peer) || session->tx_tail - session->tx_head >= TWI_FLUSH_BYTES) {
+		twi_tcp_flush_peer(peer);
+		return;
+	}
+	now_ns = twi_engine_now(engine);
+	if (now_ns - peer->last_flush_ns < (uint64_t)engine->knobs.gather_ns) {
+		twi_tcp_mark_dirty(peer); /* the next progress asks again */
+		return;
+	}
+	peer->last_flush_ns = now_ns;
+	twi_tcp_flush_peer(peer);
 }
 
 /* Everything that a peer may have to send after its session has moved. */
@@ -292,7 +329,7 @@ void twi_tcp_pump(struct twi_tcp_peer *peer)
 		return;
 	if (peer->base.session.urgent || twi_session_control_out(&peer->base.session, &out) ||
 	    (control != NULL && control->seal != NULL))
-		twi_tcp_flush_peer(peer);
+		flush_or_gather(peer);
 	if (peer->base.closed)
 		return;
 	for (unsigned line = 1; line < peer->line_count; line++) {
@@ -366,31 +403,46 @@ void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int 
 	twi_tcp_mark_dirty(peer);
 }
 
-static void received_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res,
-			     uint32_t flags, const void *data)
+void twi_tcp_received(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res,
+		      const void *data)
 {
 	struct twi_tcp_peer *peer = stream->peer;
 	int status;
 
-	if (res == -ENOBUFS || would_block(res)) {
-		recv_arm(lane, stream);
-		return;
-	}
 	if (res <= 0) {
 		stream_ended(lane, stream, res);
 		return;
 	}
 	peer->heard = true;
+	peer->answers = stream->direct;
 	status = twi_session_control_in(&peer->base.session, data, (size_t)res);
 	if (status < 0) {
 		bad_bytes(lane, peer, status);
 		return;
 	}
-	if (!release_held(lane, peer))
-		return;
-	if ((flags & IORING_CQE_F_MORE) == 0)
+	if (release_held(lane, peer))
+		twi_tcp_mark_dirty(peer);
+}
+
+static void received_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res,
+			     uint32_t flags, const void *data)
+{
+	if (res > 0) {
+		uint32_t slot = stream->slot;
+		uint16_t generation = stream->generation;
+
+		twi_tcp_received(lane, stream, res, data);
+		if (lane->slots[slot].stream != stream || stream->generation != generation)
+			return; /* it is gone */
+		if ((flags & IORING_CQE_F_MORE) != 0)
+			twi_tcp_direct_warm(lane, stream);
+		else if (!stream->direct)
+			recv_arm(lane, stream);
+	} else if (res != -ENOBUFS && res != -ECANCELED && !would_block(res)) {
+		stream_ended(lane, stream, res);
+	} else if (!stream->direct) {
 		recv_arm(lane, stream);
-	twi_tcp_mark_dirty(peer);
+	}
 }
 
 /* False: the peer is lost. */

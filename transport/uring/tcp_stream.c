@@ -84,6 +84,7 @@ void twi_tcp_stream_destroy(struct twi_tcp_lane *lane, struct twi_tcp_stream *st
 	/* What is prepared points into the stream and into users' buffers: it must run now. */
 	if (ring != NULL)
 		twi_ring_submit(ring);
+	twi_tcp_direct_forget(lane, stream);
 	twi_list_remove(&stream->link);
 	lane->slots[stream->slot].stream = NULL;
 	if (peer != NULL && peer->lines[stream->line].stream == stream)

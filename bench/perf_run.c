@@ -121,23 +121,33 @@ static void drop_area(struct perf_side *side)
 	side->area = NULL;
 }
 
+/* Half a round trip; the clock is read once for each. */
+static void take_sample(const struct order *order, struct timing *timing, uint64_t i, double *last)
+{
+	double now;
+
+	if (timing->samples == NULL)
+		return;
+	now = perf_now();
+	if (i >= order->lead)
+		timing->samples[i - order->lead] = (now - *last) / 2;
+	*last = now;
+}
+
 static int ping_pong(struct perf_side *side, const struct order *order, struct timing *timing)
 {
-	double start, begin = perf_now();
+	double begin = perf_now(), last = begin;
 	uint8_t *data = side->area;
 	int rc = 0;
 
 	for (uint64_t i = 0; i < order->lead + order->rounds && rc == 0; i++) {
-		start = perf_now();
-
 		if (side->rank == 0)
 			rc = perf_send(side, data, order->bytes, TAG_PING);
 		if (rc == 0)
 			rc = perf_recv(side, data, order->bytes, TAG_PING);
 		if (rc == 0 && side->rank != 0)
 			rc = perf_send(side, data, order->bytes, TAG_PING);
-		if (timing->samples != NULL && i >= order->lead)
-			timing->samples[i - order->lead] = (perf_now() - start) / 2;
+		take_sample(order, timing, i, &last);
 	}
 	timing->seconds = perf_now() - begin;
 	return rc;
@@ -146,21 +156,18 @@ static int ping_pong(struct perf_side *side, const struct order *order, struct t
 /* Each side sends its own buffer and looks at the other's where it lies. */
 static int ping_pong_views(struct perf_side *side, const struct order *order, struct timing *timing)
 {
-	double start, begin = perf_now();
+	double begin = perf_now(), last = begin;
 	const uint8_t *seen = NULL;
 	int rc = 0;
 
 	for (uint64_t i = 0; i < order->lead + order->rounds && rc == 0; i++) {
-		start = perf_now();
-
 		if (side->rank == 0)
 			rc = perf_send(side, side->area, order->bytes, TAG_PING);
 		if (rc == 0)
 			rc = perf_view(side, order->bytes, TAG_PING, &seen);
 		if (rc == 0 && side->rank != 0)
 			rc = perf_send(side, side->area, order->bytes, TAG_PING);
-		if (timing->samples != NULL && i >= order->lead)
-			timing->samples[i - order->lead] = (perf_now() - start) / 2;
+		take_sample(order, timing, i, &last);
 	}
 	timing->seconds = perf_now() - begin;
 	if (rc == 0 && verify_at(side, order, seen, pattern_bytes(order->seed), 0) != 0)

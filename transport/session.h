@@ -121,7 +121,7 @@ struct twi_bulk_channel {
 	uint64_t in_left;
 	unsigned stale_allowed; /* aborts of nothing that may come, because we listed it */
 	bool in_waits;          /* a whole header is here whose offer is not */
-	uint8_t in_head[TWI_FRAME_BYTES];
+	uint8_t in_head[2 * TWI_FRAME_BYTES]; /* a commit, and the header behind it */
 };
 
 struct twi_timing {
@@ -222,6 +222,7 @@ struct twi_bulk_out {
 	int payload_part;  /* index of the payload in parts, -1: none */
 	struct tow_op *op; /* whose payload it is; NULL for padding */
 	uint64_t payload_bytes;
+	bool more; /* there is something to go right behind it */
 };
 
 /* TOW_OK or TOW_ENOMEM. fini releases what init took; the operations have ended before. */

@@ -4,6 +4,8 @@
  * A channel's reader sees header, payload, header, ... A header whose offer has not come yet (the
  * message was sent without having been asked for) waits, and the channel with it.
  */
+#include <string.h>
+
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
@@ -118,7 +120,8 @@ static int on_head(struct twi_session *session, unsigned c)
 	channel->in_waits = session->config.announce && frame.seq > session->seq_received;
 	if (channel->in_waits)
 		return TOW_OK;
-	channel->in_fill = 0;
+	channel->in_fill -= TWI_FRAME_BYTES;
+	memmove(channel->in_head, channel->in_head + TWI_FRAME_BYTES, channel->in_fill);
 	return on_frame(session, c, &frame);
 }
 
@@ -139,6 +142,7 @@ int twi_session_bulk_want(struct twi_session *session, unsigned c, uint64_t max_
 	struct twi_bulk_channel *channel = &session->channels[c];
 	struct twi_grant *grant = channel->in;
 	uint64_t n = twi_min(channel->in_left, max_bytes);
+	bool commit;
 
 	if (twi_unlikely(channel->broken || channel->in_waits))
 		return 0;
@@ -154,7 +158,10 @@ int twi_session_bulk_want(struct twi_session *session, unsigned c, uint64_t max_
 	parts[0] = (struct iovec){
 		(uint8_t *)grant->op->data + twi_stripe_base(grant, c) + grant->at[c], n
 	};
-	parts[1] = (struct iovec){ channel->in_head, TWI_FRAME_BYTES };
+	/* A header follows; behind a commit, one more, which need not cost a call of its own. */
+	commit = grant->at[c] + n == twi_stripe_length(grant, c);
+	parts[1] =
+		(struct iovec){ channel->in_head, commit ? 2 * TWI_FRAME_BYTES : TWI_FRAME_BYTES };
 	return n == channel->in_left ? 2 : 1;
 }
 
@@ -178,6 +185,12 @@ int twi_session_bulk_in(struct twi_session *session, unsigned c, size_t bytes)
 			channel->in = NULL;
 	}
 	channel->in_fill += (uint32_t)bytes;
-	twi_assert(channel->in_fill <= TWI_FRAME_BYTES);
-	return channel->in_fill < TWI_FRAME_BYTES ? TOW_OK : on_head(session, c);
+	twi_assert(channel->in_fill <= sizeof(channel->in_head));
+	while (channel->in_fill >= TWI_FRAME_BYTES && !channel->in_waits) {
+		int status = on_head(session, c);
+
+		if (status < 0)
+			return status;
+	}
+	return TOW_OK;
 }

@@ -314,6 +314,8 @@ bool twi_session_bulk_out(struct twi_session *session, unsigned c, uint64_t max_
 	}
 	if (channel->out_tail_left > 0 && out->payload_bytes == channel->out_left)
 		add_tail(channel, out, c);
+	out->more = out->payload_bytes < channel->out_left || channel->out_tail_left == 0 ||
+		    channel->queue_count > 1;
 	return true;
 }
 

@@ -204,7 +204,8 @@ static void grant_begin(struct twi_session *session, struct tow_op *op, uint64_t
 }
 
 /*
- * Asks for as many matched messages as the bound allows. What is owed goes first: a DONE must be
+ * Asks for as many matched messages as the bound allows. Asking for one more than those that are on
+ * their way is not urgent: it may share a packet. What is owed goes first: a DONE must be
  * there before the CTS that uses the row it has freed. A message that came too early, and whose
  * bytes still fall into the sink, has to wait until the last of them has.
  */
@@ -227,7 +228,7 @@ void twi_session_grant(struct twi_session *session)
 		twi_list_remove(&op->link);
 		grant_begin(session, op, op->seq, op->result_bytes, (op->moved & TWI_RECV_SUM) != 0,
 			    false);
-		session->urgent = true;
+		session->urgent |= session->grant_count + session->ready_grants == 1;
 	}
 }
 

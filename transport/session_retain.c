@@ -170,7 +170,9 @@ void twi_session_owe(struct twi_session *session, uint8_t type, uint64_t seq, ui
 	uint32_t room = session->owed_room == 0 ? 64 : session->owed_room * 2;
 	struct twi_frame *owed = session->owed;
 
-	session->urgent = true;
+	/* While others come the sender has something to do. */
+	session->urgent |=
+		type != TWI_FRAME_DONE || session->grant_count + session->ready_grants == 1;
 	if (session->owed_count == 0 && twi_session_put(session, &frame))
 		return;
 	if (session->owed_count == session->owed_room) {

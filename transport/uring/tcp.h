@@ -105,6 +105,7 @@ struct twi_tcp_stream {
 	bool redial;           /* ours, to resume a line */
 	bool tx_busy, rx_busy; /* a request is submitted, its completion not yet reaped */
 	bool tx_blocked;       /* the socket's buffer is full */
+	bool corked;           /* bulk: the last bytes may wait for the next send */
 	bool rx_held;          /* the session wants nothing here until control brings more */
 	bool direct;           /* control: polls read it themselves (tcp_direct.h) */
 	uint8_t warm;          /* receives in a row without a sleep */

@@ -5,6 +5,7 @@
  * progress prepares for all peers goes to the kernel in one system call.
  */
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +16,8 @@
 #include "transport/op.h"
 #include "transport/uring/ring.h"
 #include "transport/uring/tcp.h"
+
+#define ANSWERS_MAX 16u /* frames about payload that share a packet */
 
 static void stamp(struct twi_tcp_lane *lane, struct io_uring_sqe *sqe, enum twi_tcp_event event,
 		  const struct twi_tcp_stream *stream)
@@ -166,6 +169,21 @@ static void send_control(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 		send_piece(lane, stream, out);
 }
 
+/*
+ * While there is more to go, the end of a message shares a segment with what comes behind it. A
+ * flag of the send would not do: without Nagle's algorithm the next acknowledgement pushes the rest
+ * out.
+ */
+static void cork(struct twi_tcp_stream *stream, bool on)
+{
+	const int value = on;
+
+	if (stream->corked == on)
+		return;
+	setsockopt(stream->fd, IPPROTO_TCP, TCP_CORK, &value, sizeof(value));
+	stream->corked = on;
+}
+
 static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_engine *engine = lane->base.engine;
@@ -181,8 +199,10 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 		return;
 	}
 	if (!twi_session_bulk_out(&stream->peer->base.session, stream->line - 1u,
-				  (uint64_t)engine->knobs.bulk_chunk_bytes, &out))
+				  (uint64_t)engine->knobs.bulk_chunk_bytes, &out)) {
+		cork(stream, false);
 		return;
+	}
 	if (twi_tcp_zerocopy_wants(lane, stream, &out, &slot)) {
 		if (out.payload_part == 0 && twi_tcp_zerocopy_go(lane, stream, &out, slot))
 			return;
@@ -201,6 +221,8 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 		stream->tx_parts[i] = out.parts[i];
 	stream->tx_msg =
 		(struct msghdr){ .msg_iov = stream->tx_parts, .msg_iovlen = (size_t)out.count };
+	if (out.more)
+		cork(stream, true);
 	io_uring_prep_sendmsg(sqe, stream->fd, &stream->tx_msg, (unsigned)flags);
 	stamp(lane, sqe, TWI_TCP_SEND, stream);
 	stream->tx_busy = true;
@@ -267,17 +289,6 @@ static bool release_held(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	return true;
 }
 
-static bool bulk_flows(const struct twi_tcp_peer *peer)
-{
-	for (unsigned line = 1; line < peer->line_count; line++) {
-		const struct twi_tcp_stream *stream = peer->lines[line].stream;
-
-		if (stream != NULL && (stream->rx_busy || stream->tx_busy))
-			return true;
-	}
-	return false;
-}
-
 /* Sends what is in the control buffer, with an acknowledgement if one is owed. */
 void twi_tcp_flush_peer(struct twi_tcp_peer *peer)
 {
@@ -296,21 +307,26 @@ void twi_tcp_flush_peer(struct twi_tcp_peer *peer)
 }
 
 /*
- * While payload flows, what control has to say about it (an answer for each message) is gathered
- * for gather_ns: a small packet for each would cost as much as the payload of 64 KiB.
+ * While payload flows, what control has to say about it is gathered: a small packet for each
+ * message would cost as much as the payload of 64 KiB. The more is on its way, the longer.
  */
 static void flush_or_gather(struct twi_tcp_peer *peer)
 {
 	struct twi_engine *engine = peer->base.engine;
 	const struct twi_session *session = &peer->base.session;
-	uint64_t now_ns;
+	uint64_t patience_ns = (uint64_t)engine->knobs.gather_ns, now_ns;
+	unsigned flows = session->grant_count + session->ready_grants + session->send_count +
+			 session->ready_sends;
 
-	if (!bulk_flows(peer) || session->tx_tail - session->tx_head >= TWI_FLUSH_BYTES) {
+	if (session->urgent || flows == 0 ||
+	    session->tx_tail - session->tx_head >= ANSWERS_MAX * TWI_FRAME_BYTES) {
 		twi_tcp_flush_peer(peer);
 		return;
 	}
 	now_ns = twi_engine_now(engine);
-	if (now_ns - peer->last_flush_ns < (uint64_t)engine->knobs.gather_ns) {
+	if (flows > ANSWERS_MAX)
+		patience_ns *= ANSWERS_MAX / 2;
+	if (now_ns - peer->last_flush_ns < patience_ns) {
 		twi_tcp_mark_dirty(peer); /* the next progress asks again */
 		return;
 	}

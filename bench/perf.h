@@ -121,6 +121,8 @@ int perf_view(struct perf_side *side, uint64_t bytes, uint64_t tag, const uint8_
 void perf_view_drop(struct perf_side *side);
 /* Waits for the first `count` operations of side->ops and gives them back, whatever happens. */
 int perf_wait_all(struct perf_side *side, uint64_t count);
+/* The same for number i of them. */
+int perf_wait_one(struct perf_side *side, uint64_t i);
 
 int perf_lead(struct perf_side *side);   /* rank 0: everything that was asked for */
 int perf_follow(struct perf_side *side); /* rank 1: until rank 0 says that it is over */

@@ -29,7 +29,7 @@ static const char help[] =
 	"  --iters N           round trips (latency) or windows (bw, rate)\n"
 	"  --seconds S         time of each measurement, in place of a number\n"
 	"  --volume-mib N      bytes of each bandwidth measurement [384]\n"
-	"  --window N          messages in flight [64, but 64 MiB at most; rate 256]\n"
+	"  --window N          messages in flight [64, but 64 MiB at most; rate 1024]\n"
 	"  --pin, --no-pin     rank r on CPU r modulo their number [--pin]\n"
 	"  --plain             lines: towline PATH OP BYTES METRIC VALUE\n"
 	"  --json              one JSON document\n"
@@ -39,7 +39,8 @@ static const char help[] =
 	"\n"
 	"Latency is half a round trip; view: the same, and each receive is a view. bw: a window of "
 	"messages each way from one buffer, then an\n"
-	"acknowledgement; rate: the same with 8 bytes. cpu_s_per_GiB counts both sides.\n"
+	"acknowledgement; rate: 8 bytes, one way, a window that slides, acknowledged at the end.\n"
+	"cpu_s_per_GiB counts both sides.\n"
 	"\n"
 	"Verified, outside of the timed region: all buffers after the warm-up; all buffers, "
 	"refilled\n"
@@ -349,7 +350,7 @@ struct perf_case perf_plan(const struct perf_options *options, enum perf_op op, 
 		plan.rounds = bytes <= 65536 ? options->lat_iters : 200;
 		break;
 	case PERF_RATE:
-		plan.window = 256;
+		plan.window = 1024;
 		plan.rounds = 1500;
 		break;
 	default:

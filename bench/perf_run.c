@@ -176,25 +176,67 @@ static int ping_pong_views(struct perf_side *side, const struct order *order, st
 	return rc;
 }
 
-/* Starts one window; the slot walks on. What was started is given back when a start fails. */
+/* One message of a window; the slot walks on. */
+static int start_one(struct perf_side *side, const struct order *order, bool sends, uint64_t *slot,
+		     struct tow_op **op_out)
+{
+	uint8_t *data = slot_at(side, order, *slot);
+	int rc = sends ? tow_send_start(side->peer, data, order->bytes, TAG_DATA, NULL, op_out)
+		       : tow_recv_start(side->peer, data, order->bytes, TAG_DATA, NULL, op_out);
+
+	if (rc < 0)
+		return perf_failed(side, "starting a window", rc);
+	*slot = *slot + 1 == order->slots ? 0 : *slot + 1;
+	return 0;
+}
+
+/* What was started is given back when a start fails. */
 static int start_window(struct perf_side *side, const struct order *order, bool sends,
 			uint64_t *slot)
 {
 	for (uint64_t i = 0; i < order->window; i++) {
-		uint8_t *data = slot_at(side, order, *slot);
-		int rc = sends ? tow_send_start(side->peer, data, order->bytes, TAG_DATA, NULL,
-						&side->ops[i])
-			       : tow_recv_start(side->peer, data, order->bytes, TAG_DATA, NULL,
-						&side->ops[i]);
+		int rc = start_one(side, order, sends, slot, &side->ops[i]);
 
-		if (rc < 0) {
+		if (rc != 0) {
 			while (i-- > 0)
 				tow_op_release(side->ops[i]);
-			return perf_failed(side, "starting a window", rc);
+			return rc;
 		}
-		*slot = *slot + 1 == order->slots ? 0 : *slot + 1;
 	}
 	return 0;
+}
+
+/*
+ * One way, from rank 0 to rank 1, as the baselines' rates of message queues are measured: a window
+ * that slides, and one acknowledgement at the end.
+ */
+static int slide(struct perf_side *side, const struct order *order, struct timing *timing)
+{
+	uint64_t lead = order->lead * order->window, left;
+	uint64_t total = lead + order->rounds * order->window, slot = 0, i;
+	double start = perf_now(), cpu = perf_cpu();
+	bool sends = side->rank == 0;
+	uint8_t ack = 0;
+	int rc = 0;
+
+	for (i = 0; i < total && rc == 0; i++) {
+		if (i == lead) {
+			start = perf_now();
+			cpu = perf_cpu();
+		}
+		if (i >= order->window)
+			rc = perf_wait_one(side, i % order->window);
+		if (rc == 0)
+			rc = start_one(side, order, sends, &slot, &side->ops[i % order->window]);
+	}
+	left = rc == 0 ? order->window : 0;
+	for (i = 0; i < left && rc == 0; i++)
+		rc = perf_wait_one(side, i);
+	if (rc == 0)
+		rc = sends ? perf_recv(side, &ack, 1, TAG_ACK) : perf_send(side, &ack, 1, TAG_ACK);
+	timing->seconds = perf_now() - start;
+	timing->cpu_s = perf_cpu() - cpu;
+	return rc;
 }
 
 /* One way, from rank 0 to rank 1. */
@@ -257,6 +299,8 @@ static int loop(struct perf_side *side, const struct order *order, struct timing
 {
 	if (order->op == PERF_VIEW)
 		return ping_pong_views(side, order, timing);
+	if (order->op == PERF_RATE)
+		return slide(side, order, timing);
 	return order->op == PERF_LAT ? ping_pong(side, order, timing) : stream(side, order, timing);
 }
 

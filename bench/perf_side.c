@@ -202,6 +202,11 @@ void perf_view_drop(struct perf_side *side)
 	side->view = NULL;
 }
 
+int perf_wait_one(struct perf_side *side, uint64_t i)
+{
+	return finish(side, side->ops[i], "message of a window");
+}
+
 int perf_wait_all(struct perf_side *side, uint64_t count)
 {
 	int rc = 0;

@@ -155,8 +155,7 @@ struct twi_session {
 	bool peer_said_bye;
 	bool urgent; /* the control buffer holds something that must not wait */
 
-	/* control, sending: session_retain.c. Positions count the stream's bytes since the start.
-	 */
+	/* control, sending: session_retain.c. Positions count the stream's bytes. */
 	uint64_t tx_acked;  /* the peer has said to have this much */
 	uint64_t tx_head;   /* sent */
 	uint64_t tx_tail;   /* framed */

@@ -4,8 +4,6 @@
  * A channel's reader sees header, payload, header, ... A header whose offer has not come yet (the
  * message was sent without having been asked for) waits, and the channel with it.
  */
-#include <string.h>
-
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
@@ -121,7 +119,8 @@ static int on_head(struct twi_session *session, unsigned c)
 	if (channel->in_waits)
 		return TOW_OK;
 	channel->in_fill -= TWI_FRAME_BYTES;
-	memmove(channel->in_head, channel->in_head + TWI_FRAME_BYTES, channel->in_fill);
+	for (uint32_t i = 0; i < channel->in_fill; i++) /* the beginning of the next header */
+		channel->in_head[i] = channel->in_head[TWI_FRAME_BYTES + i];
 	return on_frame(session, c, &frame);
 }
 

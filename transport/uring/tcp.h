@@ -238,8 +238,7 @@ enum twi_tcp_denial twi_tcp_denial_of(const struct twi_tcp_peer *peer,
 int twi_tcp_connect_error(const struct twi_tcp_peer *peer, int err);
 void twi_tcp_refresh_interfaces(struct twi_tcp_lane *lane);
 
-/* Random, never 0. */
-uint64_t twi_tcp_random_id(void);
+uint64_t twi_tcp_random_id(void); /* never 0 */
 
 /* tcp_hello.c: what a stream that is not up yet has to read and say. */
 void twi_tcp_handshake_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);

@@ -231,7 +231,6 @@ static int welcome_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *str
 				       (unsigned)lane->base.engine->knobs.bulk_streams);
 	peer->lines[0].stream = stream;
 	stream->peer = peer;
-	twi_tcp_route_setup(lane->base.engine, stream->fd);
 	status = take_address(stream, peer, words);
 	if (status == TOW_OK)
 		status = start_session(peer, hello);
@@ -282,7 +281,6 @@ static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 	stream->peer = peer;
 	stream->line = (uint8_t)line;
 	peer->lines[line].stream = stream;
-	twi_tcp_route_setup(lane->base.engine, stream->fd);
 	hello_of(stream, &answer);
 	status = twi_tcp_greet_say(stream, &answer);
 	if (status < 0)
@@ -367,7 +365,6 @@ static int welcome_back(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 		twi_tcp_stream_destroy(lane, peer->lines[line].trial);
 	if (peer->lines[line].stream != NULL)
 		twi_tcp_line_superseded(lane, peer, line);
-	twi_tcp_route_setup(lane->base.engine, stream->fd);
 	stream->peer = peer;
 	stream->line = (uint8_t)line;
 	hello_of(stream, &answer);
@@ -482,7 +479,6 @@ void twi_tcp_handshake_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 			return;
 		}
 		stream->denial = TWI_TCP_NO_ANSWER;
-		twi_tcp_route_setup(lane->base.engine, stream->fd);
 		stream->state = TWI_TCP_GREETING;
 		if (!twi_tcp_greet_start(lane, stream))
 			return;

@@ -325,7 +325,7 @@ static void flush_or_gather(struct twi_tcp_peer *peer)
 	}
 	now_ns = twi_engine_now(engine);
 	if (flows > ANSWERS_MAX)
-		patience_ns *= ANSWERS_MAX / 2;
+		patience_ns *= ANSWERS_MAX / 4;
 	if (now_ns - peer->last_flush_ns < patience_ns) {
 		twi_tcp_mark_dirty(peer); /* the next progress asks again */
 		return;

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "diag/diag.h"
 #include "diag/error.h"
@@ -21,6 +22,8 @@
 
 #define SHORT_RTT_US     50
 #define SHORT_SEND_BYTES (128 << 10) /* the kernel doubles it */
+
+static const char unpaced[] = "cubic";
 
 static const char *const knob_names[] = {
 	[TWI_SET_CONGESTION] = "congestion",   [TWI_SET_BUFFER] = "socket_buffer_bytes",
@@ -96,41 +99,56 @@ void twi_tcp_socket_setup(struct twi_engine *engine, uint32_t *refused, int fd)
 	if (knobs->congestion[0] != '\0')
 		set(&s, TWI_SET_CONGESTION, IPPROTO_TCP, TCP_CONGESTION, knobs->congestion,
 		    (socklen_t)strlen(knobs->congestion));
+	else /* until the route is known */
+		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, unpaced, sizeof(unpaced) - 1);
 }
 
-/*
- * On a route this short a small send buffer keeps the link full, and the data in the cache: between
- * two namespaces the kernel's own tuning, which ends at megabytes, costs half of the bandwidth and
- * twice the CPU time (docs/performance.md). At SHORT_RTT_US it still lets 5 GB/s through. Loopback,
- * which has no queue of its own, gains nothing by it.
- */
-static void fit_buffer(int fd)
+/* A peer this near is in the same host, in another namespace, or behind one switch. */
+static bool is_short(int fd)
 {
-	const int bytes = SHORT_SEND_BYTES;
 	struct tcp_info info = { 0 };
 	socklen_t size = sizeof(info);
 
-	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_rtt > 0 &&
-	    info.tcpi_rtt <= SHORT_RTT_US)
-		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+	/* The shortest of the handshake's: the first may have waited for a neighbour's address. */
+	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+	       size >= offsetof(struct tcp_info, tcpi_min_rtt) + sizeof(info.tcpi_min_rtt) &&
+	       info.tcpi_min_rtt <= SHORT_RTT_US;
+}
+
+/* Far away the host's own choice stands; a socket that nobody has touched says what that is. */
+static void take_hosts_choice(int fd)
+{
+	int untouched = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char name[16] = "";
+	socklen_t size = sizeof(name) - 1;
+
+	if (untouched < 0)
+		return;
+	if (getsockopt(untouched, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0 &&
+	    strcmp(name, unpaced) != 0)
+		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
+	close(untouched);
 }
 
 /*
- * A route that does not leave the host has no queue that pacing could spare: bbr's costs a fifth of
- * the bandwidth there (docs/performance.md). Elsewhere the host's choice stands.
+ * What costs much on short routes and is good for nothing there (docs/performance.md). Pacing, as
+ * bbr's: there is no queue to spare, and its timers take half of the bandwidth, and go on when bbr
+ * is left later; so every socket begins without. Between namespaces also the kernel's own tuning of
+ * the send buffer, which ends at megabytes, out of the cache; a small one keeps the link full, at
+ * SHORT_RTT_US up to 5 GB/s. Refusals are nobody's concern: the connection works all the same.
  */
 void twi_tcp_route_setup(const struct twi_engine *engine, int fd)
 {
-	static const char name[] = "cubic";
+	const int bytes = SHORT_SEND_BYTES;
 	struct twi_tcp_address here, there;
 	bool same_host = twi_tcp_local(fd, &here) && twi_tcp_remote(fd, &there) &&
 			 twi_tcp_same_host(&here, &there);
+	bool near = !same_host && is_short(fd);
 
-	if (!same_host && engine->knobs.socket_buffer_bytes == 0)
-		fit_buffer(fd);
-	/* Nobody asked for it: not permitted or not there, the connection works all the same. */
-	if (same_host && engine->knobs.congestion[0] == '\0')
-		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name) - 1);
+	if (near && engine->knobs.socket_buffer_bytes == 0)
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+	if (!same_host && !near && engine->knobs.congestion[0] == '\0')
+		take_hosts_choice(fd);
 }
 
 static void take(struct twi_tcp_sample *sample, int fd)

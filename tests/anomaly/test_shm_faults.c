@@ -170,7 +170,7 @@ static int exchange(struct end *ends)
 /* True when all of it worked. */
 static bool attempt(void)
 {
-	struct end ends[2] = { { NULL } };
+	struct end ends[2] = { 0 };
 	int status = open_end(&ends[0]);
 
 	if (status == TOW_OK)

@@ -291,4 +291,10 @@ int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *
 void twi_shm_say(struct twi_shm_peer *peer, const struct twi_shm_remark *remark);
 void twi_shm_view_release(struct tow_op *op);
 
+/* Of small messages one in so many is timed, by its receiver. */
+static inline bool twi_shm_timed(uint64_t seq)
+{
+	return seq % 16 == 1;
+}
+
 #endif

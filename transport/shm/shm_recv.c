@@ -20,8 +20,7 @@
 #include "transport/path.h"
 #include "transport/shm/shm.h"
 
-#define PARCEL_COST   64u /* of credit, beside the payload */
-#define LATENCY_EVERY 16u /* small messages: one in so many is timed */
+#define PARCEL_COST 64u /* of credit, beside the payload */
 
 static struct twi_shm_peer *shm_peer(struct tow_peer *peer)
 {
@@ -36,9 +35,9 @@ static void time_small(struct twi_shm_peer *peer, const struct twi_shm_message *
 {
 	uint64_t now;
 
-	if (twi_likely(peer->seq_received % LATENCY_EVERY != 1) || message->summed)
+	if (twi_likely(!twi_shm_timed(peer->seq_received)) || message->summed)
 		return;
-	now = twi_engine_batch_now(peer->base.engine);
+	now = twi_clock_gettime_ns();
 	twi_latency_record(peer->base.engine->diag, TWI_LANE_SHM, message->bytes,
 			   now > message->sent_ns ? now - message->sent_ns : 0);
 }

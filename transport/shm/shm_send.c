@@ -70,15 +70,21 @@ static bool sums(const struct twi_shm_peer *peer, uint64_t seq, uint64_t bytes)
 	       bytes <= TWI_SHM_SUM_MAX;
 }
 
-/* The type of a slot, with the checksum of op's payload in it, or the time that it was sent. */
+/*
+ * The type of a slot, with the checksum of op's payload in it, or the time that it was sent, where
+ * that is looked at: by the kernel's clock, for each process has its own scale of the fast one.
+ */
 static unsigned stamp(const struct twi_shm_peer *peer, struct twi_shm_slot *slot,
 		      const struct tow_op *op, enum twi_shm_type type)
 {
 	bool summed = sums(peer, op->seq, op->bytes);
+	uint64_t sent_ns = 0;
 
-	atomic_store_explicit(&slot->sent_ns,
-			      summed ? twi_checksum(0, op->data, op->bytes) : op->start_ns,
-			      memory_order_relaxed);
+	if (twi_unlikely(summed))
+		sent_ns = twi_checksum(0, op->data, op->bytes);
+	else if (twi_unlikely(twi_shm_timed(op->seq)))
+		sent_ns = twi_clock_gettime_ns();
+	atomic_store_explicit(&slot->sent_ns, sent_ns, memory_order_relaxed);
 	return type | (summed ? TWI_SHM_SUMMED : 0);
 }
 

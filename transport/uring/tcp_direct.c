@@ -123,7 +123,8 @@ bool twi_tcp_direct_send(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	struct twi_tcp_peer *peer = stream->peer;
 	ssize_t n;
 
-	if (!stream->direct || engine->ring->unsubmitted > 0)
+	/* A thread without a ring could not wait for room: whoever drives sends it. */
+	if (!stream->direct || engine->ring == NULL || engine->ring->unsubmitted > 0)
 		return false;
 	n = send(stream->fd, out.iov_base, out.iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (n < 0)

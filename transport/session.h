@@ -100,7 +100,6 @@ struct twi_grant {
 /* One bulk channel, both directions. */
 struct twi_bulk_channel {
 	bool broken;
-
 	/* sending */
 	bool handed;           /* the lane has bytes of `out` and has not said how many went */
 	uint64_t handed_bytes; /* of its payload */
@@ -209,7 +208,7 @@ struct twi_session {
 	/* receives announced by the peer: session_announce.c */
 	struct twi_announced announced[TWI_ANNOUNCED_MAX];
 	unsigned announced_count;
-	bool offers; /* a large message was sent: tags are looked at from now on */
+	bool offers;                        /* tags are looked at: a large message was sent */
 	uint64_t last_seq[TWI_SEQ_BUCKETS]; /* of the last message sent, by a hash of its tag */
 	uint64_t large_tags; /* bit h: the last message with such a tag that came was large */
 };
@@ -229,6 +228,7 @@ int twi_session_init(struct twi_session *session, struct twi_engine *engine, str
 		     const struct twi_session_config *config);
 void twi_session_fini(struct twi_session *session);
 
+bool twi_session_has_words(const struct twi_session *session); /* unsent, on control */
 void twi_session_send(struct twi_session *session, struct tow_op *op);
 void twi_session_recv(struct twi_session *session, struct tow_op *op);
 

@@ -147,6 +147,11 @@ uint8_t *twi_session_room(struct twi_session *session, uint32_t bytes, bool cont
 	return at;
 }
 
+bool twi_session_has_words(const struct twi_session *session)
+{
+	return session->urgent || session->tx_tail != session->tx_head;
+}
+
 /* A control frame. False when the peer has not read so much that the reserve is full. */
 bool twi_session_put(struct twi_session *session, const struct twi_frame *frame)
 {

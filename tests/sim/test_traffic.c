@@ -378,6 +378,8 @@ static void check_rest(void)
 	if (world->busy || twi_loop_faults(world->engine) > 0)
 		return;
 	sim_sleep(world, 1000 * MS); /* what was taken back is ended on the streams, too */
+	if (twi_loop_faults(world->engine) > 0)
+		return; /* the clocks' exchange goes on, and has met one */
 	for (int i = 0; i < 2 * world->conn_count; i++) {
 		const struct sim_conn *conn = &world->conns[i / 2];
 		const struct twi_session *session;

@@ -253,7 +253,7 @@ static void peer_send(struct tow_peer *base, struct tow_op *op)
 static void peer_recv(struct tow_peer *base, struct tow_op *op)
 {
 	twi_session_recv(&base->session, op);
-	if (base->session.urgent)
+	if (twi_session_has_words(&base->session))
 		settle(loop_lane(base->lane), loop_peer(base));
 }
 

@@ -136,7 +136,7 @@ static void peer_recv(struct tow_peer *base, struct tow_op *op)
 	uint64_t start_ns = op->start_ns;
 
 	twi_session_recv(&base->session, op);
-	if (base->session.urgent)
+	if (twi_session_has_words(&base->session))
 		kick(tcp_peer(base), start_ns);
 }
 

@@ -27,7 +27,7 @@ enum twi_tcp_setting {
 /* Before connect or listen: what a connection inherits from its listener is set there. */
 void twi_tcp_socket_setup(struct twi_engine *engine, uint32_t *refused, int fd);
 
-/* When both ends are known: the congestion control of the route. */
+/* When it is up: congestion control and send buffer, by how near the other end is. */
 void twi_tcp_route_setup(const struct twi_engine *engine, int fd);
 
 /* TCP_INFO, at most every TWI_SAMPLE_NS. */

@@ -16,11 +16,16 @@
 #include "transport/runtime.h"
 #include "transport/uring/tcp.h"
 
-#define ROW      40 /* more than the answers that share a packet */
-#define EAGER    ((size_t)16 << 10)
-#define CHUNK    ((size_t)1 << 20)
-#define LARGEST  (TWI_CHUNK_BYTES + 1)
-#define BYTES    ((size_t)12 << 20) /* about, in a row */
+#define ROW     40 /* more than the answers that share a packet */
+#define EAGER   ((size_t)16 << 10)
+#define CHUNK   ((size_t)1 << 20)
+#define LARGEST (TWI_CHUNK_BYTES + 1)
+/* About, in a row. Sanitizers look at every word. */
+#ifdef TWT_SANITIZED
+#define BYTES ((size_t)2 << 20)
+#else
+#define BYTES ((size_t)12 << 20)
+#endif
 #define DEADLINE (15 * TWT_SECOND)
 
 enum patience { WAITS, TESTS, POSTS_LATE, PATIENCES };

@@ -526,7 +526,9 @@ TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
 	if (status == TOW_OK)
 		status = twi_fd_open(engine, fd_out);
 	if (status == TOW_OK) {
-		twi_engine_poll(engine); /* arms in this thread's ring what it is to wait for */
+		/* Arms in this thread's ring what it is to wait for, also what it read directly. */
+		twi_engine_flush(engine);
+		twi_engine_poll(engine);
 	}
 	twi_engine_leave(engine);
 	return status;

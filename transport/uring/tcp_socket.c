@@ -31,6 +31,12 @@ static const char *const knob_names[] = {
 	[TWI_SET_TIMEOUT] = "peer_timeout_ns", [TWI_SET_NODELAY] = "TCP_NODELAY",
 };
 
+static const char *const reaches[] = {
+	[TWI_TCP_REACH_HOST] = "host",
+	[TWI_TCP_REACH_SHORT] = "short",
+	[TWI_TCP_REACH_LONG] = "long",
+};
+
 struct setter {
 	struct twi_engine *engine;
 	uint32_t *refused;
@@ -137,18 +143,22 @@ static void take_hosts_choice(int fd)
  * the send buffer, which ends at megabytes, out of the cache; a small one keeps the link full, at
  * SHORT_RTT_US up to 5 GB/s. Refusals are nobody's concern: the connection works all the same.
  */
-void twi_tcp_route_setup(const struct twi_engine *engine, int fd)
+enum twi_tcp_reach twi_tcp_route_setup(const struct twi_engine *engine, int fd)
 {
 	const int bytes = SHORT_SEND_BYTES;
 	struct twi_tcp_address here, there;
-	bool same_host = twi_tcp_local(fd, &here) && twi_tcp_remote(fd, &there) &&
-			 twi_tcp_same_host(&here, &there);
-	bool near = !same_host && is_short(fd);
 
-	if (near && engine->knobs.socket_buffer_bytes == 0)
-		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
-	if (!same_host && !near && engine->knobs.congestion[0] == '\0')
+	if (twi_tcp_local(fd, &here) && twi_tcp_remote(fd, &there) &&
+	    twi_tcp_same_host(&here, &there))
+		return TWI_TCP_REACH_HOST;
+	if (is_short(fd)) {
+		if (engine->knobs.socket_buffer_bytes == 0)
+			setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+		return TWI_TCP_REACH_SHORT;
+	}
+	if (engine->knobs.congestion[0] == '\0')
 		take_hosts_choice(fd);
+	return TWI_TCP_REACH_LONG;
 }
 
 static void take(struct twi_tcp_sample *sample, int fd)
@@ -181,6 +191,7 @@ void twi_tcp_sample_describe(struct twi_tcp_sample *sample, int fd, uint64_t now
 	}
 	if (!sample->taken)
 		return;
+	twi_emit_str(emit, "route", reaches[sample->reach]);
 	twi_emit_str(emit, "congestion", sample->congestion);
 	twi_emit_u64(emit, "rtt_us", sample->rtt_us);
 	twi_emit_u64(emit, "rttvar_us", sample->rttvar_us);

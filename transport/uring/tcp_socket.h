@@ -28,7 +28,13 @@ enum twi_tcp_setting {
 void twi_tcp_socket_setup(struct twi_engine *engine, uint32_t *refused, int fd);
 
 /* When it is up: congestion control and send buffer, by how near the other end is. */
-void twi_tcp_route_setup(const struct twi_engine *engine, int fd);
+enum twi_tcp_reach {
+	TWI_TCP_REACH_HOST,  /* both ends have one address */
+	TWI_TCP_REACH_SHORT, /* the handshake took no time */
+	TWI_TCP_REACH_LONG,
+};
+
+enum twi_tcp_reach twi_tcp_route_setup(const struct twi_engine *engine, int fd);
 
 /* TCP_INFO, at most every TWI_SAMPLE_NS. */
 #define TWI_SAMPLE_NS (100ull * 1000 * 1000)
@@ -36,6 +42,7 @@ void twi_tcp_route_setup(const struct twi_engine *engine, int fd);
 struct twi_tcp_sample {
 	uint64_t at_ns;
 	bool taken;
+	uint8_t reach; /* enum twi_tcp_reach */
 	uint32_t rtt_us, rttvar_us;
 	uint32_t cwnd, mss;
 	uint32_t retransmits; /* segments, since the start */

@@ -105,7 +105,7 @@ void twi_tcp_stream_up(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	twi_list_remove(&stream->link);
 	twi_tcp_greet_end(lane, stream);
 	stream->state = TWI_TCP_UP;
-	twi_tcp_route_setup(lane->base.engine, stream->fd);
+	stream->sample.reach = (uint8_t)twi_tcp_route_setup(lane->base.engine, stream->fd);
 	twi_tcp_arm(lane, stream);
 }
 

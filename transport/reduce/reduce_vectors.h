@@ -117,12 +117,14 @@ TWI_INLINE vec less(vec a, uint32_t b)
 	return (vec)((vec_s32)a < (int32_t)b);
 }
 
-/* An f32 whose upper half is rounded as twi_bf16_narrow does; the lower half is still there. */
+/*
+ * An f32 whose upper half is rounded as twi_bf16_narrow does; the lower half is still there. A NaN
+ * needs no care: it comes from a bf16, or is the machine's own, and has a lower half of zeros, to
+ * which this adds no carry. (It costs a third of the rate where the data is in the first cache.)
+ */
 TWI_INLINE vec bf16_round(vec bits)
 {
-	vec number = less(bits & 0x7fffffffu, 0x7f800001u);
-
-	return choose(number, bits + 0x7fffu + (bits >> 16 & 1u), bits | 0x400000u);
+	return bits + 0x7fffu + (bits >> 16 & 1u);
 }
 
 /* As twi_float_widen, of the low bits of each lane; the format is known when this is compiled. */

@@ -1,7 +1,7 @@
 /*
  * reduce_bench.c - how fast each variant reduces, against the machine's memcpy.
  *
- *	reduce_bench [--plain] [--quick] [--only WORD] [--variant NAME]
+ *	reduce_bench [--plain] [--quick] [--only WORD] [--variant NAME] [--bytes N]
  *
  * A rate is the bytes that are read and written (sources and results; what a store fetches first is
  * not counted) by the time, the median of several rounds, in which all variants and memcpy, over
@@ -10,7 +10,8 @@
  *	--plain         lines: reduce avx512 f32-sum-2x1 1048576 GBps 21.3
  *	--quick         small and few, for the test suite
  *	--only WORD     the subjects whose name contains it
- *	--variant NAME  this one alone, and plain to compare with
+ *	--variant NAME  this one alone
+ *	--bytes N       this size alone, up to 64 MiB, instead of 16 KiB, 1 MiB and 64 MiB
  *
  * A subject's name: type, operator, sources x results; `stream`: around the caches; `in`: the first
  * result is the first source. The size is that of one source.
@@ -71,6 +72,7 @@ static const struct subject subjects[] = {
 struct options {
 	bool plain, quick;
 	const char *only, *variant;
+	uint64_t bytes;
 };
 
 /* memcpy is the last variant. */
@@ -99,8 +101,8 @@ static uint8_t *map(uint64_t bytes)
 static void fill(const struct subject *subject)
 {
 	const uint8_t ones[TOW_TYPE_COUNT] = {
-		[TOW_F32] = 0x3f,    [TOW_F64] = 0x3f,    [TOW_F16] = 0x3c, [TOW_BF16] = 0x3f,
-		[TOW_F8E4M3] = 0x38, [TOW_F8E5M2] = 0x3c,
+		[TOW_F32] = 0x3f,  [TOW_F64] = 0x3f,    [TOW_F16] = 0x3c,
+		[TOW_BF16] = 0x3f, [TOW_F8E4M3] = 0x38, [TOW_F8E5M2] = 0x3c,
 	};
 
 	for (unsigned s = 0; s < subject->sources; s++) {
@@ -256,6 +258,8 @@ static bool parse(int argc, char **argv, struct options *options)
 			options->only = argv[++i];
 		else if (strcmp(argv[i], "--variant") == 0 && i + 1 < argc)
 			options->variant = argv[++i];
+		else if (strcmp(argv[i], "--bytes") == 0 && i + 1 < argc)
+			options->bytes = strtoull(argv[++i], NULL, 0) / 64 * 64;
 		else
 			return false;
 	}
@@ -270,16 +274,17 @@ int main(int argc, char **argv)
 	uint8_t *memory;
 	int wrong = 0;
 
-	if (!parse(argc, argv, &options) || twi_reduce_variant_count >= VARIANTS_MAX) {
+	if (!parse(argc, argv, &options) || twi_reduce_variant_count >= VARIANTS_MAX ||
+	    options.bytes > sizes[2]) {
 		fprintf(stderr, "usage: reduce_bench [--plain] [--quick] [--only WORD] "
-				"[--variant NAME]\n");
+				"[--variant NAME] [--bytes N]\n");
 		return 2;
 	}
-	largest = options.quick ? sizes[0] : sizes[2];
+	largest = options.bytes ? options.bytes : options.quick ? sizes[0] : sizes[2];
 	apart = largest + 4096; /* else all buffers would begin in the same set of the cache */
 	memory = map((SOURCES_MAX + RESULTS_MAX + 1) * apart);
-	for (unsigned z = 0; z < (options.quick ? 1 : 3); z++) {
-		rig.bytes = sizes[z];
+	for (unsigned z = 0; z < (options.quick || options.bytes ? 1 : 3); z++) {
+		rig.bytes = options.bytes ? options.bytes : sizes[z];
 		apart = rig.bytes + 4096;
 		for (unsigned s = 0; s < SOURCES_MAX; s++)
 			rig.sources[s] = memory + s * apart;

@@ -1,5 +1,6 @@
 /*
- * test_reduce.c - any reduction, by every variant that this machine can run, against the definition.
+ * test_reduce.c - any reduction, by every variant that this machine can run, against the
+ * definition.
  *
  * TOW_REDUCE_CASES=100000 runs that many instead of a few thousand.
  */

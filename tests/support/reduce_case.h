@@ -60,9 +60,9 @@ static inline uint64_t twt_reduce_count(struct twt_reduce_case *c)
 {
 	uint64_t way = twt_reduce_below(c, 16);
 
-	return way < 8 ? twt_reduce_below(c, 70)
+	return way < 8                           ? twt_reduce_below(c, 70)
 	       : way < 15 || c->r.sources_n > 20 ? twt_reduce_below(c, 700)
-						  : twt_reduce_below(c, 9000);
+						 : twt_reduce_below(c, 9000);
 }
 
 /* Boxes 0 ... sources - 1 are the sources', the others the results' that are no source. */
@@ -173,7 +173,8 @@ static inline bool twt_reduce_is_result(const struct twt_reduce_case *c, uint64_
 	return false;
 }
 
-/* 0, or 1 with what is wrong printed. The variant has reduced; the first makes its result `want`. */
+/* 0, or 1 with what is wrong printed. The variant has reduced; the first makes its result `want`.
+ */
 static inline int twt_reduce_judge(struct twt_reduce_case *c, const char *variant)
 {
 	unsigned bytes = twt_type_bytes[c->r.type];

@@ -164,8 +164,8 @@ static inline void twt_model_float(const struct twi_reduction *r, uint64_t i, ui
 		value = twt_float_op(r->type, r->reduce, value,
 				     twt_load_float(r->type, (const uint8_t *)r->sources[s] + at));
 	if (r->reduce == TOW_AVG && r->ranks != 0) {
-		twt_quad exact = (twt_quad)value /
-				 (twt_quad)(r->type == TOW_F64 ? by : (double)(float)by);
+		twt_quad exact =
+			(twt_quad)value / (twt_quad)(r->type == TOW_F64 ? by : (double)(float)by);
 
 		value = r->type == TOW_F64 ? (double)exact : (double)(float)exact;
 	}

@@ -106,11 +106,12 @@ static void one_narrow(const struct format *format, float value)
 	if (isnan(value))
 		assert_true(isnan(format->widen(got)));
 	else if (got != want)
-		fail_msg("%s of %a is %x, not %x", twt_type_names[format->type], (double)value,
-			 got, want);
+		fail_msg("%s of %a is %x, not %x", twt_type_names[format->type], (double)value, got,
+			 want);
 }
 
-/* What lies between two neighbours: half-way, and just beside. Then beyond the last, then anything. */
+/* What lies between two neighbours: half-way, and just beside. Then beyond the last, then anything.
+ */
 static void test_narrow(void **state)
 {
 	uint64_t random = twt_seed();
@@ -161,7 +162,7 @@ static void test_ends(void **state)
 /* A sum that overflows a byte, one that the format cannot hold, and one rounded only once. */
 static void test_once(void **state)
 {
-	uint8_t f8[3] = { 0x7e, 0x7e, 0xfe }, f8_out = 0; /* 448 + 448 - 448 */
+	uint8_t f8[3] = { 0x7e, 0x7e, 0xfe }, f8_out = 0;        /* 448 + 448 - 448 */
 	uint16_t bf[3] = { 0x4380, 0x3f80, 0x3f80 }, bf_out = 0; /* 256 + 1 + 1 */
 	const void *sources[3] = { &f8[0], &f8[1], &f8[2] };
 	void *result = &f8_out;
@@ -233,9 +234,9 @@ static void test_mode(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_legal),  cmocka_unit_test(test_variants),
-		cmocka_unit_test(test_widen),  cmocka_unit_test(test_narrow),
-		cmocka_unit_test(test_ends),   cmocka_unit_test(test_once),
+		cmocka_unit_test(test_legal), cmocka_unit_test(test_variants),
+		cmocka_unit_test(test_widen), cmocka_unit_test(test_narrow),
+		cmocka_unit_test(test_ends),  cmocka_unit_test(test_once),
 		cmocka_unit_test(test_mode),
 	};
 

@@ -21,8 +21,7 @@
 	((vec)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from))))
 #define TWI_VECTOR_NARROW_F16(low, high) ((vec)_mm256_set_m128i(f16_narrow(high), f16_narrow(low)))
 #define TWI_VECTOR_STREAM(to, v)         _mm256_stream_si256((__m256i *)(void *)(to), (__m256i)(v))
-#define f16_narrow(v)                                                                              \
-	_mm256_cvtps_ph((__m256)(v), _MM_FROUND_TO_NEAREST_INT)
+#define f16_narrow(v)                    _mm256_cvtps_ph((__m256)(v), _MM_FROUND_TO_NEAREST_INT)
 #include "transport/reduce/reduce_variant.h"
 
 static void avx2_reduce(const struct twi_reduction *reduction)

@@ -24,8 +24,7 @@
 #define TWI_VECTOR_NARROW_F16(low, high)                                                           \
 	((vec)_mm512_inserti64x4(_mm512_castsi256_si512(f16_narrow(low)), f16_narrow(high), 1))
 #define TWI_VECTOR_STREAM(to, v) _mm512_stream_si512((__m512i *)(void *)(to), (__m512i)(v))
-#define f16_narrow(v)                                                                              \
-	_mm512_cvtps_ph((__m512)(v), _MM_FROUND_TO_NEAREST_INT)
+#define f16_narrow(v)            _mm512_cvtps_ph((__m512)(v), _MM_FROUND_TO_NEAREST_INT)
 #include "transport/reduce/reduce_variant.h"
 
 static void avx512_reduce(const struct twi_reduction *reduction)

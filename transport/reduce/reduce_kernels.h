@@ -2,10 +2,10 @@
  * reduce_kernels.h - the kernels of a variant, over the vectors of reduce_vectors.h. Each variant
  * includes this once, between what makes the compiler use its instructions.
  *
- * A step takes four vectors of accumulators (one of f64, two of bf16, one of f8 hold as many bytes
- * as ...): it reads them from the first source, combines them with every other, and stores them to
- * every result, so that each byte is read once and written once for each result. More than GROUP
- * sources would be more streams than a core follows: they are taken group by group, with the
+ * A step takes four vectors of accumulators, of as many elements (of four vectors of f32, two of
+ * bf16, one of f8): it reads them from the first source, combines them with every other, and stores
+ * them to every result, so that each byte is read once and written once for each result. More than
+ * GROUP sources would be more streams than a core follows: they are taken group by group, with the
  * accumulators of a tile kept in the first cache in between, in f32 where the type is narrow.
  */
 #ifndef TWI_REDUCE_KERNELS_H
@@ -20,11 +20,19 @@
 #define GROUP      8u
 #define TILE_BYTES 4096u
 
+/*
+ * So far ahead sources are fetched where they are not in a cache. With four sources of bf16 of
+ * 64 MiB the core's own foresight comes to 0.5 to 0.7 of the rate of memcpy, and this to 0.75 to 1;
+ * with f32 there is no difference. In the first cache it would cost a quarter.
+ */
+#define AHEAD_BYTES 1024u
+
 struct span {
 	const uint8_t *sources[GROUP]; /* of this span */
 	unsigned sources_n;
 	bool from_tile, to_tile; /* the accumulators begin, or end, in the tile */
 	bool streams, divides;
+	bool far; /* the sources are not in a cache */
 	uint32_t ranks, results_n;
 	uint8_t *const *results;
 	uint64_t offset; /* of this span in the results */
@@ -152,7 +160,8 @@ TWI_INLINE struct four pack_f16(struct four x, unsigned parts)
                                                                                                    \
 		(void)parts;                                                                       \
 		return (struct four){ float_widen(v, format), float_widen(v >> 8, format),         \
-				      float_widen(v >> 16, format), float_widen(v >> 24, format) };\
+				      float_widen(v >> 16, format),                                \
+				      float_widen(v >> 24, format) };                              \
 	}                                                                                          \
 	TWI_INLINE struct four pack_##name(struct four x, unsigned parts)                          \
 	{                                                                                          \
@@ -184,6 +193,14 @@ struct kind {
 	divide_fn *divide;
 };
 
+TWI_INLINE void fetch_ahead(const struct span *s, uint64_t i, unsigned bytes)
+{
+	for (unsigned k = 0; k < s->sources_n; k++) {
+		for (unsigned line = 0; line < bytes; line += 64)
+			__builtin_prefetch(s->sources[k] + i + AHEAD_BYTES + line);
+	}
+}
+
 /* One step at byte i: `parts` vectors of accumulators. */
 TWI_INLINE void step(const struct span *s, uint64_t i, struct kind kind, op_fn *op, unsigned parts)
 {
@@ -191,6 +208,8 @@ TWI_INLINE void step(const struct span *s, uint64_t i, struct kind kind, op_fn *
 	uint8_t *tile = s->tile + i * kind.accumulators;
 	struct four x;
 
+	if (s->far)
+		fetch_ahead(s, i, vectors * WIDTH);
 	if (s->from_tile)
 		x = load_parts(tile, parts);
 	else

@@ -90,7 +90,7 @@ NARROW(f8e5m2, u8, uint8_t)
 		return a > b ? a : b;                                                              \
 	}                                                                                          \
 	COMBINE(name##_sum, type, a + b)                                                           \
-	COMBINE(name##_prod, type, a * b)                                                          \
+	COMBINE(name##_prod, type, a *b)                                                           \
 	COMBINE(name##_min, type, name##_lesser(a, b))                                             \
 	COMBINE(name##_max, type, name##_greater(a, b))
 FLOATS(f32, float)
@@ -151,7 +151,9 @@ static const struct plain_type types[TOW_TYPE_COUNT] = {
 	[TOW_U32] = { 4, read_u32, read_u32, { OF_INTEGERS(u32, u32) } },
 	[TOW_U64] = { 8, read_u64, read_u64, { OF_INTEGERS(u64, u64) } },
 	/* On whole bytes: what is 0 or 1 stays so. */
-	[TOW_BOOL] = { 1, read_u8, read_u8,
+	[TOW_BOOL] = { 1,
+		       read_u8,
+		       read_u8,
 		       { u8_or, u8_and, u8_and, u8_or, 0, u8_and, u8_or, u8_xor } },
 };
 
@@ -223,9 +225,9 @@ static void reduce_chunk(const struct twi_reduction *r, uint64_t offset, unsigne
 	bool copies = r->sources_n == 1 && !divides;
 	union numbers accumulators, operands;
 
-	(copies ? types[TOW_U8].read : type->read)(
-		&accumulators, (const uint8_t *)r->sources[0] + offset,
-		copies ? n * type->bytes : n);
+	(copies ? types[TOW_U8].read : type->read)(&accumulators,
+						   (const uint8_t *)r->sources[0] + offset,
+						   copies ? n * type->bytes : n);
 	for (uint32_t s = 1; s < r->sources_n; s++) {
 		type->read(&operands, (const uint8_t *)r->sources[s] + offset, n);
 		type->combine[r->reduce](&accumulators, &operands, n);
@@ -233,9 +235,9 @@ static void reduce_chunk(const struct twi_reduction *r, uint64_t offset, unsigne
 	if (divides)
 		twi_reduce_divide(r->type, &accumulators, n, r->ranks);
 	for (uint32_t m = 0; m < r->results_n; m++)
-		(copies ? types[TOW_U8].write : type->write)(
-			(uint8_t *)r->results[m] + offset, &accumulators,
-			copies ? n * type->bytes : n);
+		(copies ? types[TOW_U8].write : type->write)((uint8_t *)r->results[m] + offset,
+							     &accumulators,
+							     copies ? n * type->bytes : n);
 }
 
 void twi_reduce_plain_part(const struct twi_reduction *reduction, uint64_t first, uint64_t count)

@@ -11,6 +11,9 @@
 #include "internal/base.h"
 #include "transport/reduce/reduce_kernels.h"
 
+/* All that is read and written, from which on sources are taken to be in no cache. */
+#define FAR_BYTES (8u << 20)
+
 typedef void kernel_fn(const struct span *s);
 
 #define SAME 1, load_parts, pack_same
@@ -157,6 +160,7 @@ static inline void reduce_vectors(const struct twi_reduction *r, uint64_t first,
 	job.divides_tile = divides && r->type >= TOW_S8;
 	job.span.streams = streams;
 	job.span.divides = divides;
+	job.span.far = r->stream || bytes * (r->sources_n + (uint64_t)r->results_n) >= FAR_BYTES;
 	job.span.ranks = r->ranks;
 	job.span.results_n = r->results_n;
 	job.span.results = (uint8_t *const *)r->results;

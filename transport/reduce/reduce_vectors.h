@@ -83,7 +83,7 @@ TWI_INLINE vec choose(vec mask, vec yes, vec no)
 			     choose((vec)(a < b), first, second | (first & (vec)(a == b)))))       \
 	TWI_VECTOR_OP(name##_max, type,                                                            \
 		      choose((vec)(a != a), first,                                                 \
-			     choose((vec)(a > b), first, second & (first | ~(vec)(a == b)))))
+			     choose((vec)(a > b), first, second &(first | ~(vec)(a == b)))))
 TWI_VECTOR_FLOATS(f32, vec_f32)
 TWI_VECTOR_FLOATS(f64, vec_f64)
 

@@ -83,14 +83,16 @@ static inline uint32_t twt_narrow(double value, struct twt_format f)
 
 	if (isnan(value))
 		return sign | (f.infinities ? infinity | 1 : infinity - 1);
+	if (isinf(value))
+		return sign | (f.infinities ? infinity : infinity - 1);
 	value = fabs(value);
 	exponent = value == 0 || ilogb(value) < least ? least : ilogb(value);
-	units = isinf(value) ? value : rint(ldexp(value, f.mantissa - exponent));
+	units = rint(ldexp(value, f.mantissa - exponent));
 	if (units >= ldexp(1, f.mantissa + 1)) { /* it was rounded up to the next power */
 		units /= 2;
 		exponent++;
 	}
-	if (isinf(units) || ldexp(units, exponent - f.mantissa) > twt_widen(largest, f))
+	if (ldexp(units, exponent - f.mantissa) > twt_widen(largest, f))
 		return sign | (f.infinities ? infinity : infinity - 1);
 	if (units < ldexp(1, f.mantissa))
 		return sign | (uint32_t)units; /* subnormal */

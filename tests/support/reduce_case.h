@@ -88,6 +88,8 @@ static inline void twt_reduce_place(struct twt_reduce_case *c)
 
 static inline void twt_reduce_make(struct twt_reduce_case *c, uint64_t seed)
 {
+	static const uint32_t ranks[] = { 8, 5000, UINT32_MAX };
+
 	*c = (struct twt_reduce_case){ .seed = seed, .random = seed };
 	do {
 		c->r.type = (enum tow_type)twt_reduce_below(c, TOW_TYPE_COUNT);
@@ -96,7 +98,9 @@ static inline void twt_reduce_make(struct twt_reduce_case *c, uint64_t seed)
 	c->r.sources_n = 1 + (uint32_t)twt_reduce_below(
 				     c, twt_reduce_below(c, 20) ? 20 : TWT_REDUCE_SOURCES);
 	c->r.results_n = 1 + (uint32_t)twt_reduce_below(c, TWT_REDUCE_RESULTS);
-	c->r.ranks = twt_reduce_below(c, 4) ? 1 + (uint32_t)twt_reduce_below(c, 5000) : 0;
+	c->r.ranks = twt_reduce_below(c, 4)
+			     ? 1 + (uint32_t)twt_reduce_below(c, ranks[twt_reduce_below(c, 3)])
+			     : 0;
 	c->r.count = twt_reduce_count(c);
 	c->r.stream = twt_reduce_below(c, 2);
 	c->r.sources = c->sources;

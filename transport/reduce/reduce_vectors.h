@@ -4,7 +4,7 @@
  * A variant defines TWI_VECTOR_BYTES and what its machine has instructions for, and includes
  * reduce_kernels.h, which includes this:
  *	TWI_VECTOR_WIDEN_F16(from)     a vector of f32 from the f16 at `from`
- *	TWI_VECTOR_NARROW_F16(to, v)   the way back
+ *	TWI_VECTOR_NARROW_F16(a, b)    the vector of f16 that two of f32 become
  *	TWI_VECTOR_STREAM(to, v)       a store around the caches, to an aligned address
  *
  * All vectors are passed as `vec`, 32-bit numbers without a sign, and cast to what they hold. The
@@ -20,9 +20,9 @@
 #include "transport/reduce/float_bits.h"
 
 #ifndef TWI_VECTOR_BYTES /* so that the header compiles alone */
-#define TWI_VECTOR_BYTES             16
-#define TWI_VECTOR_WIDEN_F16(from)   load(from)
-#define TWI_VECTOR_NARROW_F16(to, v) store(to, v)
+#define TWI_VECTOR_BYTES            16
+#define TWI_VECTOR_WIDEN_F16(from)  load(from)
+#define TWI_VECTOR_NARROW_F16(a, b) ((a) | (b))
 #endif
 
 #define TWI_INLINE static inline __attribute__((always_inline))

@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "twt_random.h"
+
 /* Built with ASan or TSan: they keep calloc, pthread_create and mlock (a no-op then) for
  * themselves. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -50,22 +52,6 @@ static inline uint64_t twt_seed(void)
 	printf("TOW_TEST_SEED=%llu\n", (unsigned long long)seed);
 	fflush(stdout);
 	return seed;
-}
-
-/* splitmix64: the next random number of a stream. */
-static inline uint64_t twt_random(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15u;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-	return z ^ z >> 31;
-}
-
-/* In [0, bound). */
-static inline uint64_t twt_random_below(uint64_t *state, uint64_t bound)
-{
-	return twt_random(state) % bound;
 }
 
 /* Open file descriptors of this process. */

@@ -1,0 +1,165 @@
+/*
+ * plan.h - a plan: what one rank does in one collective, as data. Builders are pure functions of a
+ * twi_plan_case; the executor (coll_run.c) walks the result, and so does the tests' interpreter.
+ *
+ *	plan --> programs --> steps, in stages
+ *
+ * A *program* is a list of steps that is walked `repeats` times: run k works on the k-th segment of
+ * the payload, with k * stride added to every offset in IN and OUT. Runs are independent of each
+ * other, so several of them are under way at once (`depth`), in order of program, then k; that is
+ * what fills a link and overlaps reductions with transfers. A scratch slot belongs to a run while
+ * it is under way: offsets in SCRATCH are within the slot of scratch_bytes.
+ *
+ * Within a run steps are grouped in *stages* (ascending): all steps of one stage may be done at
+ * once and in any order; the next stage begins when all of it is complete. A SEND is complete when
+ * its bytes may be overwritten, a RECV when they are there, a SYNC when every rank of `locals` has
+ * come to it.
+ *
+ * Messages are matched by sender, receiver, (program, k) and `tag`: the builder gives each message
+ * of one pair and direction within a run a tag of its own, the same on both sides.
+ *
+ * Memory is named by a *ref*: whose (a rank of the group; a builder names other ranks only where
+ * they are among `locals`, after a SYNC that they are in, too), which buffer, and the offset in it.
+ *	IN, OUT   the caller's buffers. Where in-place makes them one, a builder knows (in_place).
+ *	SCRATCH   of the run, this rank's own, not seen by others
+ *	CELL      small memory of a rank that the ranks of its host read: a builder has cell_bytes
+ *	          of each rank; only its owner writes it (COPY or REDUCE to the own CELL)
+ *
+ * Every plan of a case must give every element the same operands in the same order at all ranks.
+ * `canonical` says that the order is that of the ranks (rank 0 first, all in one REDUCE), so that
+ * plans that say so agree bitwise: the knob reproducible chooses among those.
+ */
+#ifndef TWI_PLAN_H
+#define TWI_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <towline/coll.h>
+
+/* X(name, text) */
+#define TWI_COLL_MAP(X)                                                                            \
+	X(ALL_REDUCE, "all-reduce")                                                                \
+	X(REDUCE_SCATTER, "reduce-scatter")                                                        \
+	X(ALL_GATHER, "all-gather")                                                                \
+	X(ALL_GATHER_V, "all-gather-v")                                                            \
+	X(BROADCAST, "broadcast")                                                                  \
+	X(REDUCE, "reduce")                                                                        \
+	X(GATHER, "gather")                                                                        \
+	X(SCATTER, "scatter")                                                                      \
+	X(ALL_TO_ALL, "all-to-all")                                                                \
+	X(ALL_TO_ALL_V, "all-to-all-v")                                                            \
+	X(PERMUTE, "permute")                                                                      \
+	X(BARRIER, "barrier")                                                                      \
+	X(SEND_RECEIVE, "send-receive")
+
+enum twi_coll_kind {
+#define TWI_COLL_ENUM(name, text) TWI_COLL_##name,
+	TWI_COLL_MAP(TWI_COLL_ENUM)
+#undef TWI_COLL_ENUM
+		TWI_COLL_KINDS
+};
+
+const char *twi_coll_kind_name(enum twi_coll_kind kind);
+
+enum twi_plan_space { TWI_PLAN_IN, TWI_PLAN_OUT, TWI_PLAN_SCRATCH, TWI_PLAN_CELL };
+
+struct twi_plan_ref {
+	uint32_t rank;
+	uint8_t space; /* enum twi_plan_space */
+	uint64_t offset;
+};
+
+enum twi_plan_step_kind {
+	TWI_PLAN_SEND,   /* refs[0], own, to `peer` */
+	TWI_PLAN_RECV,   /* into refs[0], own, from `peer` */
+	TWI_PLAN_COPY,   /* refs[0] <- refs[1] */
+	TWI_PLAN_REDUCE, /* the first results_n refs <- the sources_n that follow, in their order */
+	TWI_PLAN_ZERO,   /* refs[0] becomes zeros */
+	TWI_PLAN_SYNC,   /* with all ranks of `locals`; it is the same number-th at all of them */
+};
+
+struct twi_plan_step {
+	uint8_t kind;
+	bool divide;       /* REDUCE with AVG: this is the last one of the element, divide */
+	uint16_t stage;    /* within the run, from 0, ascending along the list */
+	uint16_t tag;      /* SEND, RECV */
+	uint32_t peer;     /* SEND, RECV: rank of the group */
+	uint32_t ref;      /* index of the first of its refs in plan->refs */
+	uint32_t results_n, sources_n;
+	uint64_t bytes;    /* of each ref; a multiple of the type's */
+};
+
+struct twi_plan_program {
+	uint32_t first, count; /* steps */
+	uint32_t repeats;
+	bool fence; /* begins when every run of the programs before it is complete */
+	uint64_t in_stride, out_stride;
+};
+
+/* What a plan is made for. Counts are in elements, parts in elements, too. */
+struct twi_plan_case {
+	enum twi_coll_kind kind;
+	enum tow_type type;
+	enum tow_reduce reduce;
+	uint32_t rank, ranks, root;
+	uint64_t count;
+	bool in_place;  /* `in` is `out`, or the part of it that the call allows */
+	bool peers_write; /* a rank may write to OUT of others of its host */
+	/* v kinds, else NULL: of all ranks (ALL_GATHER_V), or of this rank's own call */
+	const uint64_t *send_counts, *send_offsets, *recv_counts, *recv_offsets;
+	const struct tow_coll_pair *pairs; /* PERMUTE */
+	uint32_t pair_count;
+	int64_t target, source; /* SEND_RECEIVE; TOW_GROUP_NONE: none */
+	/*
+	 * Which ranks share this rank's host and memory, itself among them, ascending; all ranks
+	 * have the same idea of it. hosts[r] is a number of the host of rank r, from 0; NULL: every
+	 * rank is alone.
+	 */
+	const uint32_t *locals;
+	uint32_t locals_n;
+	const uint32_t *hosts;
+	uint32_t hosts_n;
+	uint64_t cell_bytes;    /* of one rank; 0: there are no cells */
+	uint64_t segment_bytes; /* a run works on about so much */
+	uint32_t depth;         /* runs at once */
+};
+
+struct twi_plan {
+	const char *name; /* of its row in the table */
+	bool canonical;
+	uint32_t depth;
+	uint64_t scratch_bytes; /* of one slot; there are `depth` */
+	uint32_t syncs;         /* in all; a program with SYNC is repeated once, and is fenced */
+	uint32_t messages_max;  /* SENDs and RECVs in the largest stage */
+	uint32_t program_count, step_count, ref_count;
+	struct twi_plan_program *programs;
+	struct twi_plan_step *steps;
+	struct twi_plan_ref *refs;
+};
+
+/* One algorithm. The table is all there are; docs/collectives.md has a line for each. */
+struct twi_plan_row {
+	const char *name;  /* "ring" */
+	const char *what;  /* one line of help */
+	uint32_t kinds;    /* bit of enum twi_coll_kind */
+	bool canonical;
+	bool local; /* only where all ranks share one host's memory */
+	/*
+	 * Whether it can serve the case: the same answer at all ranks for the same call (it looks
+	 * at nothing that differs between ranks, beside rank, in_place and the v counts).
+	 */
+	bool (*fits)(const struct twi_plan_case *what);
+	int (*build)(const struct twi_plan_case *what, struct twi_plan *plan);
+};
+extern const struct twi_plan_row twi_plan_rows[];
+extern const unsigned twi_plan_row_count;
+
+const struct twi_plan_row *twi_plan_find(const char *name);
+
+/* TOW_OK; TOW_ENOMEM; TOW_ENOTSUP when the row does not fit the case. */
+int twi_plan_build(const struct twi_plan_row *row, const struct twi_plan_case *what,
+		   struct twi_plan **plan_out);
+void twi_plan_free(struct twi_plan *plan);
+
+#endif

@@ -9,19 +9,21 @@ from common import Fault
 # Folder -> the folders it may include from, beside itself. Libraries outside of libc are below.
 LOWER = ["include/towline", "include/internal"]
 LANES = ["transport/uring", "transport/loop", "transport/device", "transport/ofi", "transport/shm"]
-ALL = LOWER + ["diag", "memreg", "transport"] + LANES
+ALL = LOWER + ["diag", "memreg", "transport", "transport/plan"] + LANES
 TABLE = {
     "include/towline": [],
     "include/internal": [],
     "diag": LOWER,
     "memreg": LOWER + ["diag"],
     # Lanes stand beside each other and do not see one another; what joins them is above them.
-    "transport": LOWER + ["diag", "memreg"] + LANES,
+    "transport": LOWER + ["diag", "memreg", "transport/plan"] + LANES,
     "transport/uring": LOWER + ["diag", "memreg", "transport"],
     "transport/loop": LOWER + ["diag", "memreg", "transport"],
     "transport/shm": LOWER + ["diag", "memreg", "transport"],
     "transport/ofi": LOWER + ["diag", "memreg", "transport"],
     "transport/device": LOWER + ["diag", "memreg", "transport"],
+    # What a collective does, as data: it knows of nothing that could do it.
+    "transport/plan": LOWER + ["diag"],
     "bench": ALL,
     "fuzz": ALL + ["tests"],
     "tests": ALL + ["bench", "fuzz"],

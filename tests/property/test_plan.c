@@ -1,6 +1,7 @@
 /*
- * test_plan.c - every plan, for any case that it fits, gives what a serial loop gives: random kinds,
- * types, operators, ranks, hosts, counts, roots, segments and depths, played in random legal orders.
+ * test_plan.c - every plan, for any case that it fits, gives what a serial loop gives: random
+ * kinds, types, operators, ranks, hosts, counts, roots, segments and depths, played in random legal
+ * orders.
  *
  * Floats hold small integers, whose sums are the same in any order, or any numbers: then canonical
  * plans must give the fold from the left, bit by bit, and the others the same at all ranks.
@@ -94,7 +95,7 @@ static void choose_parts(struct job *job, enum twi_coll_kind kind)
 	for (uint64_t i = 0; i < (uint64_t)n * n; i++) {
 		uint64_t row = i / n, column = i % n;
 
-		job->counts[i] = row && !to_all ? job->counts[column]
+		job->counts[i] = row && !to_all  ? job->counts[column]
 				 : below(job, 3) ? below(job, 60)
 						 : 0;
 		job->back_counts[column * n + row] = job->counts[i];
@@ -166,11 +167,11 @@ static void choose_type(struct job *job, struct twi_plan_case *what)
 
 static uint32_t choose_ranks(struct job *job)
 {
-	uint64_t way = below(job, 200);
+	uint64_t way = below(job, 500);
 
 	if (way == 0)
 		return 100 + (uint32_t)below(job, 501);
-	if (way < 40)
+	if (way < 100)
 		return 1 + (uint32_t)below(job, 40);
 	return 1 + (uint32_t)below(job, 9);
 }
@@ -184,8 +185,9 @@ static void choose_case(struct job *job)
 	what.kind = (enum twi_coll_kind)below(job, TWI_COLL_KINDS);
 	choose_type(job, &what);
 	if (job->n < 100)
-		what.count = size == 0 ? what.count : size == 1 ? below(job, 3000 / job->n + 1)
-								: below(job, 300);
+		what.count = size == 0   ? what.count
+			     : size == 1 ? below(job, 3000 / job->n + 1)
+					 : below(job, 300);
 	what.in_place = below(job, 2) && what.kind != TWI_COLL_ALL_TO_ALL_V &&
 			what.kind != TWI_COLL_PERMUTE && what.kind != TWI_COLL_SEND_RECEIVE;
 	if (what.kind == TWI_COLL_BARRIER)
@@ -279,8 +281,8 @@ static void say(const struct job *job, uint32_t rank, const char *what)
 	print_error("TOW_TEST_SEED=%llu: %s %s of %u %s %s, rank %u root %u count %llu in_place %d "
 		    "hosts %u segment %llu depth %u: %s\n",
 		    (unsigned long long)job->seed, job->row->name, twi_coll_kind_name(of->kind),
-		    job->n, type_names[of->type], of->peers_write ? "peers write" : "",
-		    rank, of->root, (unsigned long long)of->count, of->in_place, of->hosts_n,
+		    job->n, type_names[of->type], of->peers_write ? "peers write" : "", rank,
+		    of->root, (unsigned long long)of->count, of->in_place, of->hosts_n,
 		    (unsigned long long)of->segment_bytes, of->depth, what);
 	fail();
 }

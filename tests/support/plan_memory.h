@@ -1,6 +1,7 @@
 /*
- * plan_memory.h - what a rank of a collective has: how long its buffers are, where they are one when
- * it is in place, guards around them, and plain arithmetic on elements. plan_play.h plays on it.
+ * plan_memory.h - what a rank of a collective has: how long its buffers are, where they are one
+ * when it is in place, guards around them, and plain arithmetic on elements. plan_play.h plays on
+ * it.
  */
 #ifndef TWT_PLAN_MEMORY_H
 #define TWT_PLAN_MEMORY_H

@@ -9,8 +9,9 @@
  *	twt_play_fini(&play);
  *
  * A stage holds what its steps read and write until it ends; a step that touches what another of
- * the stage, of another run or of another rank has in hand to write is an error, whatever the order.
- * With half of the seeds a message leaves its sender only when its receiver has come to the RECV.
+ * the stage, of another run or of another rank has in hand to write is an error, whatever the
+ *order. With half of the seeds a message leaves its sender only when its receiver has come to the
+ *RECV.
  */
 #ifndef TWT_PLAN_PLAY_H
 #define TWT_PLAN_PLAY_H
@@ -36,7 +37,7 @@ struct twt_play_run {
 struct twt_play_message {
 	uint32_t from, run, tag, late;
 	uint64_t bytes;
-	unsigned char *data;        /* what was captured; NULL: the sender still has it */
+	unsigned char *data;         /* what was captured; NULL: the sender still has it */
 	struct twt_play_run *sender; /* then */
 	uint32_t step;
 	const unsigned char *source;
@@ -46,7 +47,7 @@ struct twt_play_rank {
 	const struct twi_plan_case *what;
 	const struct twi_plan *plan;
 	struct twt_plan_memory memory;
-	struct twt_play_run *runs; /* plan->depth */
+	struct twt_play_run *runs;         /* plan->depth */
 	uint32_t program, k, number, live; /* the next run; how many are under way */
 	uint32_t syncs;                    /* come to */
 	struct twt_play_message *inbox;
@@ -111,7 +112,7 @@ static inline void twt_play_fini(struct twt_play *play)
 #define TWT_PLAY_GROW(array, n, room)                                                              \
 	do {                                                                                       \
 		if ((n) == (room)) {                                                               \
-			(room) = (room) ? (room) * 2 : 8;                                          \
+			(room) = (room) ? (room)*2 : 8;                                            \
 			(array) = realloc((array), (room) * sizeof(*(array)));                     \
 			assert_non_null(array);                                                    \
 		}                                                                                  \
@@ -171,41 +172,69 @@ static inline uint32_t twt_play_refs(const struct twi_plan_step *step)
 	}
 }
 
-/* Ends what the run's stage holds, or, to begin it, takes it. */
-static inline bool twt_play_hold(struct twt_play *play, struct twt_play_rank *rank,
-				 struct twt_play_run *run, bool begin)
+/* Takes what one step reads and writes, until its stage ends. */
+static inline bool twt_play_hold_step(struct twt_play *play, struct twt_play_rank *rank,
+				      struct twt_play_run *run, uint32_t index)
 {
-	const struct twi_plan *plan = rank->plan;
-	uint32_t self = (uint32_t)(rank - play->ranks), last = UINT32_MAX;
+	const struct twi_plan_step *step = &rank->plan->steps[index];
+	uint32_t refs = twt_play_refs(step);
 
-	for (uint32_t i = run->begin; i < run->end; i++) {
-		const struct twi_plan_step *step = &plan->steps[i];
-		uint32_t refs = twt_play_refs(step);
+	for (uint32_t k = 0; k < refs && step->bytes > 0; k++) {
+		const struct twi_plan_ref *ref = &rank->plan->refs[step->ref + k];
+		bool first = step->kind == TWI_PLAN_REDUCE ? k < step->results_n : k == 0;
+		struct twt_play_hold hold = { twt_play_at(play, rank, run, ref),
+					      step->bytes,
+					      first && step->kind != TWI_PLAN_SEND,
+					      (uint32_t)(rank - play->ranks),
+					      run->number,
+					      index };
 
-		for (uint32_t k = 0; k < refs; k++) {
-			const struct twi_plan_ref *ref = &plan->refs[step->ref + k];
-			struct twt_play_rank *owner = &play->ranks[ref->rank];
-			bool first = step->kind == TWI_PLAN_REDUCE ? k < step->results_n : k == 0;
-			struct twt_play_hold hold = { twt_play_at(play, rank, run, ref),
-						      step->bytes,
-						      first && step->kind != TWI_PLAN_SEND,
-						      self, run->number, i };
-
-			if (begin && step->bytes > 0 && !twt_play_take(play, owner, &hold))
-				return false;
-			if (!begin && ref->rank != last) {
-				uint32_t kept = 0;
-
-				for (uint32_t h = 0; h < owner->holds_n; h++)
-					if (owner->holds[h].rank != self ||
-					    owner->holds[h].run != run->number)
-						owner->holds[kept++] = owner->holds[h];
-				owner->holds_n = kept;
-				last = ref->rank;
-			}
-		}
+		if (!twt_play_take(play, &play->ranks[ref->rank], &hold))
+			return false;
 	}
 	return true;
+}
+
+/* A RECV writes when its message comes, and that is after what its sender did before. */
+static inline bool twt_play_hold(struct twt_play *play, struct twt_play_rank *rank,
+				 struct twt_play_run *run)
+{
+	for (uint32_t i = run->begin; i < run->end; i++)
+		if (rank->plan->steps[i].kind != TWI_PLAN_RECV &&
+		    !twt_play_hold_step(play, rank, run, i))
+			return false;
+	return true;
+}
+
+static inline void twt_play_release_of(struct twt_play_rank *owner, uint32_t rank, uint32_t run)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < owner->holds_n; i++)
+		if (owner->holds[i].rank != rank || owner->holds[i].run != run)
+			owner->holds[kept++] = owner->holds[i];
+	owner->holds_n = kept;
+}
+
+/* The stage is over. */
+static inline void twt_play_release(struct twt_play *play, struct twt_play_rank *rank,
+				    struct twt_play_run *run)
+{
+	const struct twi_plan *plan = rank->plan;
+	uint32_t last = UINT32_MAX;
+
+	for (uint32_t i = run->begin; i < run->end; i++) {
+		uint32_t refs = twt_play_refs(&plan->steps[i]);
+
+		for (uint32_t k = 0; k < refs; k++) {
+			uint32_t owner = plan->refs[plan->steps[i].ref + k].rank;
+
+			if (owner != last)
+				twt_play_release_of(&play->ranks[owner],
+						    (uint32_t)(rank - play->ranks), run->number);
+			last = owner;
+		}
+	}
 }
 
 #include "plan_play_steps.h"

@@ -23,7 +23,7 @@ static inline bool twt_play_stage(struct twt_play *play, struct twt_play_rank *r
 	while (run->end < stop && steps[run->end].stage == steps[run->begin].stage)
 		run->states[run->end++] = 0;
 	run->left = run->end - run->begin;
-	return twt_play_hold(play, rank, run, true);
+	return twt_play_hold(play, rank, run);
 }
 
 /* Starts the rank's next run; false when it may not yet, or something is wrong. */
@@ -38,7 +38,7 @@ static inline bool twt_play_start(struct twt_play *play, struct twt_play_rank *r
 		return false;
 	while (run->live)
 		run++;
-	*run = (struct twt_play_run){ true,	      rank->program,  rank->k, rank->number++,
+	*run = (struct twt_play_run){ true,           rank->program,  rank->k, rank->number++,
 				      program->first, program->first, 0,       run->states };
 	memset(rank->memory.at[TWI_PLAN_SCRATCH] +
 		       (uint64_t)(run - rank->runs) * plan->scratch_bytes,
@@ -109,6 +109,8 @@ static inline bool twt_play_recv(struct twt_play *play, struct twt_play_rank *ra
 		return TWT_PLAY_WRONG(play, "run %u tag %u: %llu bytes sent, %llu received",
 				      run->number, step->tag, (unsigned long long)message->bytes,
 				      (unsigned long long)step->bytes);
+	if (!twt_play_hold_step(play, rank, run, index))
+		return false;
 	memcpy(twt_play_at(play, rank, run, &rank->plan->refs[step->ref]),
 	       message->data ? message->data : message->source, step->bytes);
 	if (!message->data)
@@ -194,7 +196,7 @@ static inline bool twt_play_on(struct twt_play *play, struct twt_play_rank *rank
 	if (!run->live)
 		return false;
 	if (run->left == 0) {
-		twt_play_hold(play, rank, run, false);
+		twt_play_release(play, rank, run);
 		return twt_play_stage(play, rank, run);
 	}
 	for (uint32_t i = 0; i < steps; i++) {
@@ -232,7 +234,8 @@ static inline bool twt_play_over(struct twt_play *play)
 		if (rank->inbox_n > 0)
 			return TWT_PLAY_WRONG(play, "rank %u never receives %u messages", i,
 					      rank->inbox_n);
-		if (rank->syncs != play->ranks[rank->what->locals ? rank->what->locals[0] : i].syncs)
+		if (rank->syncs !=
+		    play->ranks[rank->what->locals ? rank->what->locals[0] : i].syncs)
 			return TWT_PLAY_WRONG(play, "rank %u comes to %u syncs", i, rank->syncs);
 		if (!twt_plan_guards_hold(&rank->memory))
 			return TWT_PLAY_WRONG(play, "rank %u has written beyond a buffer", i);

@@ -21,11 +21,10 @@ static inline bool twt_plan_is_local(const struct twi_plan_case *what, uint32_t 
 }
 
 /* NULL, or the rule that a ref breaks. cases: of all ranks. */
-static inline const char *twt_plan_ref_rules(const struct twi_plan_case *what,
-					     const struct twi_plan_case *cases,
-					     const struct twi_plan *plan,
-					     const struct twi_plan_program *program,
-					     const struct twi_plan_ref *ref, uint64_t bytes, bool writes)
+static inline const char *
+twt_plan_ref_rules(const struct twi_plan_case *what, const struct twi_plan_case *cases,
+		   const struct twi_plan *plan, const struct twi_plan_program *program,
+		   const struct twi_plan_ref *ref, uint64_t bytes, bool writes)
 {
 	uint64_t unit = twt_plan_unit(what->type), last = program->repeats - 1;
 	bool own = ref->rank == what->rank;
@@ -65,10 +64,10 @@ static inline const char *twt_plan_step_rules(const struct twi_plan_case *what,
 	bool message = step->kind == TWI_PLAN_SEND || step->kind == TWI_PLAN_RECV;
 	bool reduce = step->kind == TWI_PLAN_REDUCE, sync = step->kind == TWI_PLAN_SYNC;
 	uint32_t writes = reduce ? step->results_n : step->kind != TWI_PLAN_SEND;
-	uint32_t refs = reduce			       ? step->results_n + step->sources_n
-			: sync			       ? 0
+	uint32_t refs = reduce                        ? step->results_n + step->sources_n
+			: sync                        ? 0
 			: step->kind == TWI_PLAN_COPY ? 2
-						       : 1;
+						      : 1;
 	const char *broken = NULL;
 
 	TWT_RULE(step->kind <= TWI_PLAN_SYNC);
@@ -111,8 +110,7 @@ static inline const char *twt_plan_rules(const struct twi_plan_case *cases, uint
 		steps += program->count;
 		for (uint32_t i = 0; i < program->count; i++) {
 			const struct twi_plan_step *step = &plan->steps[program->first + i];
-			const char *broken =
-				twt_plan_step_rules(what, cases, plan, program, step);
+			const char *broken = twt_plan_step_rules(what, cases, plan, program, step);
 
 			if (broken)
 				return broken;

@@ -28,6 +28,19 @@ const struct twi_plan_row twi_plan_rows[] = {
 	{ "binomial", "a tree of ranks, log2(n) steps deep",
 	  BIT(BROADCAST) | BIT(REDUCE) | BIT(GATHER) | BIT(SCATTER) | BIT(BARRIER), false, false,
 	  twi_plan_fits_binomial, twi_plan_build_binomial },
+	{ "halving",
+	  "pairs at distances of powers of two halve and double: few bytes, log2(n) steps",
+	  BIT(ALL_REDUCE), false, false, NULL, twi_plan_build_halving },
+	{ "doubling",
+	  "pairs at distances of powers of two swap whole vectors: log2(n) steps, small ones",
+	  BIT(ALL_REDUCE), false, false, NULL, twi_plan_build_doubling },
+	{ "double-tree", "two binary trees, each for one half: few bytes, log2(n) steps",
+	  BIT(ALL_REDUCE) | BIT(BROADCAST) | BIT(REDUCE), false, false, NULL,
+	  twi_plan_build_double_tree },
+	{ "bruck", "log2(n) steps with growing messages, for small payloads",
+	  BIT(ALL_GATHER) | BIT(ALL_TO_ALL), true, false, twi_plan_is_small, twi_plan_build_bruck },
+	{ "dissemination", "each rank tells one at doubling distances: log2(n) steps", BIT(BARRIER),
+	  true, false, NULL, twi_plan_build_dissemination },
 	{ "local-cell", "one host: through small cells of its memory, one meeting",
 	  ALL_KINDS & ~(BIT(ALL_TO_ALL_V) | BIT(BARRIER)), true, true, twi_plan_fits_cell,
 	  twi_plan_build_cell },
@@ -36,6 +49,10 @@ const struct twi_plan_row twi_plan_rows[] = {
 	{ "local-all",
 	  "one host: each rank reduces everything for itself out of everybody's buffers",
 	  BIT(ALL_REDUCE), true, true, twi_plan_few_sources, twi_plan_build_local_all },
+	{ "hierarchical", "in memory within a host, messages between hosts",
+	  BIT(ALL_REDUCE) | BIT(REDUCE_SCATTER) | BIT(ALL_GATHER) | BIT(BROADCAST) | BIT(REDUCE) |
+		  BIT(BARRIER),
+	  false, false, twi_plan_fits_hierarchical, twi_plan_build_hierarchical },
 };
 const unsigned twi_plan_row_count = sizeof(twi_plan_rows) / sizeof(twi_plan_rows[0]);
 
@@ -116,9 +133,30 @@ static int check_places(const struct twi_plan_case *what)
 	return TOW_OK;
 }
 
+static int check_hosts(const struct twi_plan_case *what)
+{
+	bool here = what->locals_n == 0;
+
+	for (uint32_t i = 0; i < what->locals_n; i++) {
+		here = here || what->locals[i] == what->rank;
+		if (what->locals[i] >= what->ranks ||
+		    (i > 0 && what->locals[i] <= what->locals[i - 1]))
+			return twi_error(TOW_EINVAL, "locals of rank %u are not ascending ranks",
+					 what->rank);
+	}
+	if (!here)
+		return twi_error(TOW_EINVAL, "rank %u is not among its locals", what->rank);
+	for (uint32_t r = 0; what->hosts && r < what->ranks; r++)
+		if (what->hosts[r] >= what->hosts_n)
+			return twi_error(TOW_EINVAL, "host %u of rank %u of %u hosts is none",
+					 what->hosts[r], r, what->hosts_n);
+	return TOW_OK;
+}
+
 static int check_case(const struct twi_plan_case *what)
 {
 	uint64_t unit = twi_plan_type_bytes(what->type);
+	int status;
 
 	if ((unsigned)what->kind >= TWI_COLL_KINDS || unit == 0)
 		return twi_error(TOW_EINVAL, "collective %d of type %d is none", (int)what->kind,
@@ -128,7 +166,8 @@ static int check_case(const struct twi_plan_case *what)
 	if (what->count > INT64_MAX / unit / what->ranks)
 		return twi_error(TOW_EINVAL, "%llu elements for each of %u ranks are too many",
 				 (unsigned long long)what->count, what->ranks);
-	return check_places(what);
+	status = check_places(what);
+	return status == TOW_OK ? check_hosts(what) : status;
 }
 
 /* One rank: what it has is what it gets. */

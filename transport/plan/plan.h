@@ -20,7 +20,8 @@
  *
  * Messages are matched by sender, receiver, (program, k) and `tag`: the builder gives each message
  * of one pair and direction within a run a tag of its own, the same on both sides. It may be sent
- * long before its receiver comes to the RECV. A rank sends nothing to itself. Only the messages of
+ * long before its receiver comes to the RECV, and a RECV writes only what its message brings, so
+ *after all that the sender has done before. A rank sends nothing to itself. Only the messages of
  * barriers have no bytes; of other steps those without bytes are left out.
  *
  * Memory is named by a *ref*: whose (a rank of the group; a builder names other ranks only where
@@ -31,13 +32,12 @@
  *	SCRATCH   of the run, this rank's own, not seen by others
  *	CELL      small memory of a rank that the ranks of its host read: a builder has cell_bytes
  *	          of each rank; only its owner writes it (COPY to the own CELL), in the first
- *	          stage; others read it after a SYNC, and no SYNC tells that they have: the executor
- *	          sees to it that a cell is not written again before (two sets of cells in turn do:
- *	          who has come to the SYNC of the next collective has read the cells of this one).
+ *	          stage; others read it after a SYNC. No second SYNC tells that they have: the
+ *	          executor sees to it that a cell is not written again before that.
  *
  * A result of a REDUCE may lie where one of its own sources does (the same address, maybe by
- *another name: OUT and IN in place); else what one step writes no other of the stage, of another
- *run under way or of another rank touches.
+ *another name: OUT and IN in place). Else what one step writes no other touches that may be under
+ *way, of the stage, of another run or of another rank.
  *
  * Every plan of a case must give every element the same operands in the same order at all ranks.
  * `canonical` says that the order is that of the ranks (rank 0 first, all in one REDUCE), so that

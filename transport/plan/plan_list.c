@@ -342,8 +342,9 @@ static uint64_t segment(const struct twi_plan_list *list, uint32_t weight, uint3
 	most = most > least ? most : least;
 	most = most > 0 ? most : 1;
 	runs = what->count / most + (what->count % most > 0);
-	if (runs >= TWI_PLAN_RUNS_MAX)
-		runs = TWI_PLAN_RUNS_MAX - 1; /* and one for the rest */
+	/* A plan may go over the columns twice, with a rest each and a few programs in between. */
+	if (runs > TWI_PLAN_RUNS_MAX / 2 - 8)
+		runs = TWI_PLAN_RUNS_MAX / 2 - 8;
 	length = what->count / runs + (what->count % runs > 0);
 	return (length + line - 1) / line * line;
 }

@@ -21,6 +21,8 @@
 /* Plans that hold all of the payload in SCRATCH at once are for small ones. */
 #define TWI_PLAN_SMALL_BYTES (8u << 20)
 
+struct twi_plan_hosts;
+
 struct twi_plan_list {
 	const struct twi_plan_case *what;
 	struct twi_plan *plan;
@@ -32,6 +34,7 @@ struct twi_plan_list {
 	/* v kinds: the case's, or computed ones, which are owned. */
 	const uint64_t *send_offsets, *recv_offsets;
 	uint64_t *owned_offsets[2];
+	const struct twi_plan_hosts *hosts; /* plan_hier.c */
 };
 
 /* In elements. */
@@ -100,6 +103,7 @@ bool twi_plan_is_small(const struct twi_plan_case *what);    /* all parts: TWI_P
 bool twi_plan_few_sources(const struct twi_plan_case *what); /* one REDUCE takes all ranks */
 bool twi_plan_fits_binomial(const struct twi_plan_case *what);
 bool twi_plan_fits_local(const struct twi_plan_case *what);
+bool twi_plan_fits_hierarchical(const struct twi_plan_case *what);
 bool twi_plan_fits_cell(const struct twi_plan_case *what);
 
 /* The builders. */
@@ -110,5 +114,11 @@ void twi_plan_build_binomial(struct twi_plan_list *list);
 void twi_plan_build_local(struct twi_plan_list *list);
 void twi_plan_build_local_all(struct twi_plan_list *list);
 void twi_plan_build_cell(struct twi_plan_list *list);
+void twi_plan_build_halving(struct twi_plan_list *list);
+void twi_plan_build_doubling(struct twi_plan_list *list);
+void twi_plan_build_double_tree(struct twi_plan_list *list);
+void twi_plan_build_bruck(struct twi_plan_list *list);
+void twi_plan_build_dissemination(struct twi_plan_list *list);
+void twi_plan_build_hierarchical(struct twi_plan_list *list);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * test_plan_faults.c - the Nth allocation of a builder fails: TOW_ENOMEM and a message, for every row
- * and kind, and the next build works. What a failed build leaves behind, the heap's size would tell.
+ * test_plan_faults.c - the Nth allocation of a builder fails: TOW_ENOMEM and a message, for every
+ * row and kind, and the next build works. What a failed build leaves behind, the heap's size would
+ * tell.
  */
 #include "twt.h"
 

@@ -50,6 +50,9 @@ struct twt_play_rank {
 	struct twt_play_run *runs;         /* plan->depth */
 	uint32_t program, k, number, live; /* the next run; how many are under way */
 	uint32_t syncs;                    /* come to */
+	bool entered, left;
+	uint64_t late;            /* turns until it enters */
+	unsigned char *caller[2]; /* IN and OUT as they were at the start, then at the end */
 	struct twt_play_message *inbox;
 	uint32_t inbox_n, inbox_room;
 	struct twt_play_hold *holds; /* on memory of this rank */
@@ -80,6 +83,8 @@ static inline void twt_play_init(struct twt_play *play, const struct twi_plan_ca
 
 		rank->what = &cases[i];
 		rank->plan = plans[i];
+		rank->late =
+			twt_random(&play->random) & 1 ? twt_random_below(&play->random, 50) : 0;
 		twt_plan_memory_init(&rank->memory, rank->what,
 				     plans[i]->scratch_bytes * plans[i]->depth);
 		rank->runs = calloc(plans[i]->depth, sizeof(*rank->runs));
@@ -101,11 +106,33 @@ static inline void twt_play_fini(struct twt_play *play)
 		for (uint32_t k = 0; k < rank->inbox_n; k++)
 			free(rank->inbox[k].data);
 		twt_plan_memory_fini(&rank->memory);
+		free(rank->caller[0]);
+		free(rank->caller[1]);
 		free(rank->runs);
 		free(rank->inbox);
 		free(rank->holds);
 	}
 	free(play->ranks);
+}
+
+/* Swaps the buffers with what the caller has: its data, or rubbish. */
+static inline void twt_play_caller(struct twt_play *play, struct twt_play_rank *rank, bool save)
+{
+	for (int space = 0; space < 2; space++) {
+		uint64_t bytes = rank->memory.bytes[space];
+
+		if (!rank->memory.owned[space])
+			continue;
+		if (save) {
+			if (!rank->caller[space])
+				rank->caller[space] = malloc(bytes + 1);
+			assert_non_null(rank->caller[space]);
+			memcpy(rank->caller[space], rank->memory.at[space], bytes);
+			memset(rank->memory.at[space], (int)twt_random(&play->random), bytes);
+		} else {
+			memcpy(rank->memory.at[space], rank->caller[space], bytes);
+		}
+	}
 }
 
 /* Grows `array` to hold one more. */

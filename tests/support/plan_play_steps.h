@@ -186,6 +186,20 @@ static inline bool twt_play_step(struct twt_play *play, struct twt_play_rank *ra
 	return true;
 }
 
+/* The rank is through; from a barrier nobody comes before all have come to it. */
+static inline bool twt_play_leave(struct twt_play *play, struct twt_play_rank *rank)
+{
+	rank->left = true;
+	twt_play_caller(play, rank, true);
+	for (uint32_t i = 0; rank->what->kind == TWI_COLL_BARRIER && i < play->n; i++)
+		if (!play->ranks[i].entered)
+			return TWT_PLAY_WRONG(play,
+					      "a rank leaves the barrier before rank %u "
+					      "enters it",
+					      i);
+	return true;
+}
+
 /* Moves anything of a run on. */
 static inline bool twt_play_on(struct twt_play *play, struct twt_play_rank *rank,
 			       struct twt_play_run *run)
@@ -215,6 +229,15 @@ static inline bool twt_play_turn(struct twt_play *play, struct twt_play_rank *ra
 	uint32_t depth = rank->plan->depth;
 	uint64_t start = twt_random_below(&play->random, depth);
 
+	if (rank->late > 0)
+		return rank->late--;
+	if (!rank->entered) {
+		rank->entered = true;
+		twt_play_caller(play, rank, false);
+		return true;
+	}
+	if (!rank->left && rank->live == 0 && rank->program == rank->plan->program_count)
+		return twt_play_leave(play, rank);
 	if (twt_random_below(&play->random, 3) == 0 && twt_play_start(play, rank))
 		return true;
 	for (uint32_t i = 0; i < depth && !play->wrong[0]; i++)
@@ -245,6 +268,8 @@ static inline bool twt_play_over(struct twt_play *play)
 
 static inline bool twt_play_run(struct twt_play *play)
 {
+	for (uint32_t i = 0; i < play->n; i++)
+		twt_play_caller(play, &play->ranks[i], true);
 	/* What is late comes after a few looks: so many idle turns mean that nothing ever comes. */
 	for (unsigned idle = 0; idle < 8 && !play->wrong[0]; idle++) {
 		uint64_t start = twt_random_below(&play->random, play->n);
@@ -253,12 +278,14 @@ static inline bool twt_play_run(struct twt_play *play)
 			struct twt_play_rank *rank = &play->ranks[(start + i) % play->n];
 
 			/* The last idle turns leave nobody out. */
-			if (idle < 2 && twt_random_below(&play->random, 4) == 0)
+			if (idle < 2 && twt_random_below(&play->random, rank->entered ? 4 : 8) == 0)
 				continue;
 			if (twt_play_turn(play, rank))
 				idle = 0;
 		}
 	}
+	for (uint32_t i = 0; i < play->n; i++)
+		twt_play_caller(play, &play->ranks[i], false);
 	return !play->wrong[0] && twt_play_over(play);
 }
 

@@ -1,6 +1,6 @@
 /*
- * test_plan.c - small plans step by step, which rows fit what, how payloads are cut in runs, what is
- * refused. That every plan gives the right result is the property test's.
+ * test_plan.c - small plans step by step, which rows fit what, how payloads are cut in runs, what
+ * is refused. That every plan gives the right result is the property test's.
  */
 #include "plan_rules.h"
 

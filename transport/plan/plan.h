@@ -124,8 +124,8 @@ struct twi_plan_case {
 	uint32_t rank, ranks, root;
 	uint64_t count;
 	bool in_place;    /* `in` is `out`, or the part of it that the call allows */
-	bool peers_write; /* a rank may write to OUT of others of its host; all have the same here
-			   */
+	/* A rank may write to OUT of others of its host; the same at all ranks. */
+	bool peers_write;
 	/*
 	 * v kinds, else NULL. ALL_TO_ALL_V: of this rank's own call. ALL_GATHER_V: recv_counts and
 	 * recv_offsets, the parts of all ranks; `count` is not looked at, send_* neither. Offsets

@@ -123,7 +123,7 @@ struct twi_plan_case {
 	enum tow_reduce reduce;
 	uint32_t rank, ranks, root;
 	uint64_t count;
-	bool in_place;    /* `in` is `out`, or the part of it that the call allows */
+	bool in_place; /* `in` is `out`, or the part of it that the call allows */
 	/* A rank may write to OUT of others of its host; the same at all ranks. */
 	bool peers_write;
 	/*

@@ -9,14 +9,19 @@ from common import Fault
 # Folder -> the folders it may include from, beside itself. Libraries outside of libc are below.
 LOWER = ["include/towline", "include/internal"]
 LANES = ["transport/uring", "transport/loop", "transport/device", "transport/ofi", "transport/shm"]
-ALL = LOWER + ["diag", "memreg", "transport", "transport/reduce"] + LANES
+ALL = LOWER + ["diag", "memreg", "transport", "transport/coll", "transport/plan",
+               "transport/reduce"] + LANES
 TABLE = {
     "include/towline": [],
     "include/internal": [],
     "diag": LOWER,
     "memreg": LOWER + ["diag"],
     # Lanes stand beside each other and do not see one another; what joins them is above them.
-    "transport": LOWER + ["diag", "memreg", "transport/reduce"] + LANES,
+    "transport": LOWER + ["diag", "memreg", "transport/coll", "transport/plan",
+                          "transport/reduce"] + LANES,
+    # Collectives stand beside what they are made of: ranks, messages, and the shm lane's memory.
+    "transport/coll": LOWER + ["diag", "memreg", "transport", "transport/plan", "transport/reduce",
+                               "transport/shm"],
     # What elements mean; no lane needs to know.
     "transport/reduce": LOWER + ["diag"],
     "transport/uring": LOWER + ["diag", "memreg", "transport"],
@@ -24,6 +29,8 @@ TABLE = {
     "transport/shm": LOWER + ["diag", "memreg", "transport"],
     "transport/ofi": LOWER + ["diag", "memreg", "transport"],
     "transport/device": LOWER + ["diag", "memreg", "transport"],
+    # What a collective does, as data: it knows of nothing that could do it.
+    "transport/plan": LOWER + ["diag"],
     "bench": ALL,
     "fuzz": ALL + ["tests"],
     "tests": ALL + ["bench", "fuzz"],

@@ -11,6 +11,8 @@
 #include <towline/version.h>
 
 static __thread char message[TWI_ERROR_BYTES];
+__thread int twi_error_status;
+__thread bool twi_error_since_poll;
 
 int twi_error(int status, const char *fmt, ...)
 {
@@ -21,6 +23,8 @@ int twi_error(int status, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	memcpy(message, text, sizeof(message));
+	twi_error_status = status;
+	twi_error_since_poll = true;
 	return status;
 }
 

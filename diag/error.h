@@ -7,9 +7,18 @@
 #ifndef TWI_ERROR_H
 #define TWI_ERROR_H
 
+#include <stdbool.h>
+
 #include <towline/status.h>
 
 #define TWI_ERROR_BYTES 512
+
+/*
+ * The status of the thread's message, and whether it was set since the flag was cleared: whoever
+ * drives clears it with each poll, to tell what has just happened from what happened once.
+ */
+extern __thread int twi_error_status __attribute__((tls_model("initial-exec")));
+extern __thread bool twi_error_since_poll __attribute__((tls_model("initial-exec")));
 
 /* Sets the calling thread's message and returns `status`. A longer message is cut. */
 int twi_error(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -42,6 +42,7 @@
 #include "transport/engine_fd.h"
 #include "transport/engine_heap.h"
 #include "transport/engine_thread.h"
+#include "transport/failure.h"
 #include "transport/job_key.h"
 #include "transport/lane.h"
 #include "transport/op.h"
@@ -116,6 +117,7 @@ struct twi_engine {
 	struct twi_alloclog *alloclog;
 	struct twi_latency notify_lag; /* of zero-copy sends: completion to notification */
 	uint64_t virtual_ns;
+	struct twi_failures failures;
 };
 
 /* The engine's time, read now. */

@@ -83,6 +83,7 @@ static unsigned settle(struct twi_engine *engine, unsigned events)
 static void begin_poll(struct twi_engine *engine)
 {
 	engine->now_ns = 0;
+	twi_error_since_poll = false;
 	if (twi_unlikely(engine->armed_ring != engine->ring))
 		change_driver(engine);
 	twi_engine_count(engine->drives, 1);

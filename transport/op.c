@@ -11,6 +11,7 @@
 #include "transport/device_copy.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
+#include "transport/failure.h"
 #include "transport/message.h"
 #include "transport/rpc_link.h"
 
@@ -213,8 +214,11 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 	op->latency_ns = twi_engine_batch_now(engine) - op->start_ns;
 	twi_op_unwatch(op);
 	twi_list_remove(&op->link);
-	if (!op->embedded)
+	if (!op->embedded) {
 		count_end(engine->diag, status);
+		if (twi_unlikely(status < 0))
+			twi_failure_keep(op);
+	}
 	if (twi_unlikely(op->forgotten && status < 0))
 		tell_failure(op, status);
 	if (op->done != NULL || (op->kind <= TWI_OP_ACCEPT && status == TOW_OK))
@@ -263,6 +267,8 @@ bool twi_op_run_callbacks(struct twi_engine *engine)
 		if (op->kind <= TWI_OP_ACCEPT && op->status == TOW_OK)
 			twi_link_up(op->peer);
 		if (op->done != NULL) {
+			if (twi_unlikely(result.status < 0))
+				twi_failure_recall(op);
 			op->done(op, &result);
 			engine->now_ns = 0;
 		}
@@ -331,6 +337,12 @@ static bool is_done(const struct tow_op *op)
 	return (atomic_load_explicit(&op->state, memory_order_acquire) & TWI_OP_DONE) != 0;
 }
 
+/* Of one that is done. */
+static int tell_status(const struct tow_op *op)
+{
+	return twi_unlikely(op->status < 0) ? twi_failure_recall(op) : op->status;
+}
+
 TOW_PUBLIC int tow_op_test(struct tow_op *op)
 {
 	struct twi_engine *engine;
@@ -338,7 +350,7 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 	if (!valid(op))
 		return refuse_handle("tow_op_test");
 	if (is_done(op))
-		return op->status;
+		return tell_status(op);
 	engine = op->engine;
 	if (twi_engine_forked(engine))
 		return twi_error(TOW_EFORKED, "tow_op_test in a forked child");
@@ -351,7 +363,7 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 		if (status < 0)
 			return status;
 	}
-	return is_done(op) ? op->status : TOW_AGAIN;
+	return is_done(op) ? tell_status(op) : TOW_AGAIN;
 }
 
 TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
@@ -363,7 +375,7 @@ TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 	if (!valid(op))
 		return refuse_handle("tow_op_wait");
 	if (is_done(op))
-		return op->status;
+		return tell_status(op);
 	engine = op->engine;
 	if (twi_engine_forked(engine))
 		return twi_error(TOW_EFORKED, "tow_op_wait in a forked child");
@@ -372,7 +384,7 @@ TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 	now = twi_engine_clock(engine);
 	until = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
 	status = twi_engine_wait(engine, op, until);
-	return is_done(op) ? op->status : status;
+	return is_done(op) ? tell_status(op) : status;
 }
 
 TOW_PUBLIC int tow_op_cancel(struct tow_op *op)

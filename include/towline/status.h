@@ -64,7 +64,9 @@ const char *tow_status_text(int status);
 
 /*
  * The message of the last failure in the calling thread: what failed, with which value, and the
- * line that mends it. Empty when nothing has failed yet; success does not clear it.
+ * line that mends it. Empty when nothing has failed yet; success does not clear it. The failure of
+ * an operation becomes the thread's when tow_op_wait or tow_op_test returns it, and for the
+ * callback of the operation, whichever thread drove; the messages of the last 64 are kept for that.
  * Ownership: the library's; valid until the next failing call of this thread.
  * Copies: none. Blocks: never. Threads: any; each has its own.
  */

@@ -13,8 +13,9 @@
  * when the peer is lost, or has closed, or its process was killed. What stands there means
  * something only by agreement of the two, in words that they both look at.
  *
- * A group takes one hold on each of its peers of this lane when it is made, and gives it back when
- * nothing that it has started can touch the memory any more:
+ * Without a hold it ends with the peer, which any thread that drives the engine may find lost while
+ * another one is at the memory. So a group takes one hold on each of its peers of this lane when it
+ * is made, and gives it back when nothing that it has started can touch the memory any more:
  *
  *	link = twi_shm_window_hold(peer)      NULL: the peer is not up
  *	...                                   lost: the executor is told, and stops when it can

@@ -69,6 +69,7 @@ struct tow_options {
 	int64_t background;       /* 1: a thread moves operations while nobody waits */
 	int64_t world_size;       /* ranks in the job; 0: the launcher says */
 	const char *store;        /* HOST:PORT of rank 0's store; empty: the launcher says */
+	int64_t shm_peer_writes;  /* 1: ranks of this host may write into the pool in collectives */
 	/*
 	 * Called while the pool is faulted in, by the thread that opens, about ten times a second:
 	 * how much of it is there. NULL: only the log tells.
@@ -83,7 +84,7 @@ struct tow_options {
 		sizeof(struct tow_options), -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,    \
 			NULL, -1, NULL, NULL, -1, -1, -1, -1, NULL, -1, -1, -1, NULL, -1, -1,      \
 			NULL, -1, -1, -1, NULL, -1, -1, NULL, NULL, -1, NULL, NULL, -1, -1, -1,    \
-			NULL, NULL, NULL                                                           \
+			NULL, -1, NULL, NULL                                                       \
 	}
 
 /*

@@ -35,7 +35,7 @@ static void test_read_only(void **state)
 {
 	const struct twi_extent_table *table =
 		(const void *)twi_runtime_engine(side[0].runtime)->pool;
-	int fd = twi_shm_extent_fd(table->extent[0]);
+	int fd = twi_shm_extent_fd(table->extent[0], false);
 
 	(void)state;
 	assert_true(fd >= 0);

@@ -35,6 +35,7 @@
 #include "transport/engine.h"
 #include "transport/lane.h"
 #include "transport/op.h"
+#include "transport/shm/shm_link.h"
 #include "transport/shm/shm_ring.h"
 
 #define TWI_SHM_HANDSHAKES_MAX 64u
@@ -60,18 +61,6 @@ struct twi_shm_watch {
 	uint8_t kind; /* enum twi_shm_watch_kind */
 	bool live;
 	uint32_t rings; /* bit r: armed in ring r */
-};
-
-/* The mappings of one peer. */
-struct twi_shm_link {
-	struct twi_list link;      /* on lane->links */
-	struct twi_shm_peer *peer; /* NULL: it has gone */
-	unsigned refs;
-	void *mine, *theirs;
-	uint64_t mine_bytes, theirs_bytes;
-	uint32_t extent_count;
-	void *extents[TWI_EXTENTS_MAX];
-	uint64_t extent_bytes[TWI_EXTENTS_MAX];
 };
 
 enum twi_shm_offer_use {
@@ -140,6 +129,8 @@ struct twi_shm_peer {
 	bool fenced;        /* writes need a fence before the look at `asleep` */
 	bool remote_mine;   /* the other side can read this one's memory */
 	bool remote_theirs; /* and this side the other's */
+	bool writes;        /* the other side's extents come as descriptors that can be written */
+	bool writable;      /* both sides may write to each other's pool */
 	bool busy;          /* there is more to do than to look at the rings */
 	int failed;         /* status that operations get now, or 0 */
 	pid_t pid;          /* of the other side; 0: not to be seen from here */
@@ -223,16 +214,6 @@ static inline void twi_shm_wrote(struct twi_shm_peer *peer)
 			 0))
 		twi_shm_ring_bell(peer);
 }
-
-/* shm_link.c: memory. */
-int twi_shm_link_create(struct twi_shm_lane *lane, const struct twi_shm_shape *shape,
-			struct twi_shm_link **out, int *fd_out);
-void twi_shm_link_release(struct twi_shm_link *shared);
-/* Checks and maps a descriptor from the other side, which stays the caller's. */
-int twi_shm_map(int fd, uint64_t bytes, bool writable, void **out);
-int twi_shm_link_extent(struct twi_shm_link *shared, int fd, uint64_t bytes);
-/* A descriptor of the pool's extent that can only be read through. */
-int twi_shm_extent_fd(const struct twi_extent *extent);
 
 /* shm_dial.c: names, the socket, the handshake. */
 int twi_shm_endpoint_open(struct twi_lane *base, const char *name, struct tow_endpoint **out);

@@ -25,7 +25,7 @@
 #include "transport/shm/shm.h"
 
 #define MAGIC   0x314d48535f574f54ull /* "TOW_SHM1" */
-#define VERSION 1u
+#define VERSION 2u
 #define FDS_MAX 8
 
 enum packet_type { PACKET_HELLO = 1, PACKET_EXTENT, PACKET_READY };
@@ -41,6 +41,7 @@ struct packet {
 	uint64_t bytes;    /* EXTENT: its length; HELLO: the box's */
 	uint32_t can_read; /* READY */
 	uint32_t barriers; /* HELLO: its sleepers use membarrier, and it takes part in it */
+	uint32_t writes;   /* HELLO: extents come as descriptors that can be written through */
 	char address[TOW_ADDRESS_MAX];
 };
 
@@ -169,6 +170,7 @@ static int say_hello(struct twi_shm_peer *peer)
 	hello.extents = atomic_load_explicit(&table->count, memory_order_acquire);
 	hello.bytes = peer->shared->mine_bytes;
 	hello.barriers = lane->barriers;
+	hello.writes = engine->knobs.shm_peer_writes != 0;
 	peer->out.box = box;
 	if (peer->endpoint != NULL)
 		snprintf(hello.address, sizeof(hello.address), "%s", peer->endpoint->base.address);
@@ -182,6 +184,7 @@ static int say_hello(struct twi_shm_peer *peer)
 bool twi_shm_announce(struct twi_shm_peer *peer, uint32_t extent)
 {
 	const struct twi_extent_table *table = (const void *)peer->base.engine->pool;
+	bool writable = peer->base.engine->knobs.shm_peer_writes != 0;
 
 	while (peer->announced <= extent) {
 		const struct twi_extent *next = table->extent[peer->announced];
@@ -190,7 +193,7 @@ bool twi_shm_announce(struct twi_shm_peer *peer, uint32_t extent)
 					 .type = PACKET_EXTENT,
 					 .index = peer->announced,
 					 .bytes = next->bytes };
-		int fd = twi_shm_extent_fd(next), status;
+		int fd = twi_shm_extent_fd(next, writable), status;
 
 		if (fd < 0) {
 			twi_error_errno(TOW_ESYSTEM, errno, "a descriptor of the pool");
@@ -306,6 +309,8 @@ static int take_hello(struct twi_shm_peer *peer, struct arrival *in)
 	peer->extents_expected = hello->extents;
 	peer->fenced = !twi_shm_lane_of(peer->base.engine)->barriers || hello->barriers != 1;
 	peer->remote_theirs = can_read(peer, hello->probe_at, hello->probe);
+	peer->writes = hello->writes == 1;
+	peer->writable = peer->writes && peer->base.engine->knobs.shm_peer_writes != 0;
 	take_address(peer, hello->address);
 	return TOW_OK;
 }
@@ -320,6 +325,8 @@ static int take_extent(struct twi_shm_peer *peer, struct arrival *in)
 		return twi_error(TOW_EPROTOCOL, "peer %s: bad EXTENT", peer->base.address);
 	status = twi_shm_link_extent(peer->shared, in->fds[0], packet->bytes);
 	peer->limits.extent_count = peer->shared->extent_count;
+	if (status == TOW_OK && peer->writes)
+		status = twi_shm_window_take(peer, &in->fds[0]);
 	return status;
 }
 
@@ -350,12 +357,15 @@ static int take_packet(struct twi_shm_peer *peer, struct arrival *in)
 
 	if (in->size == 1 && in->fd_count == 0 && peer->stage == TWI_SHM_UP)
 		return TOW_OK; /* the bell: whoever reads this is awake */
-	if (in->size != sizeof(*packet) || packet->magic != MAGIC)
+	if (in->size < offsetof(struct packet, slots) || packet->magic != MAGIC)
 		return twi_error(TOW_EPROTOCOL, "peer %s: a packet of %zu bytes that is none",
 				 peer->base.address, in->size);
 	if (packet->version != VERSION)
 		return twi_error(TOW_EPROTOCOL, "peer %s speaks version %u of shm, this side %u",
 				 peer->base.address, packet->version, VERSION);
+	if (in->size != sizeof(*packet))
+		return twi_error(TOW_EPROTOCOL, "peer %s: a packet of type %u with %zu bytes",
+				 peer->base.address, packet->type, in->size);
 	if (packet->type == PACKET_EXTENT) {
 		status = take_extent(peer, in);
 	} else if (packet->type == PACKET_READY) {

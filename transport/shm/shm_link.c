@@ -2,8 +2,9 @@
  * shm_link.c - the mappings of a link: made, checked, counted. See shm.h.
  *
  * A descriptor from the other side is mapped only when its file cannot shrink any more (a file that
- * does under a mapping ends the reader with SIGBUS) and is as large as was said. Our pool goes out
- * as a descriptor opened for reading, so that a peer's stray write cannot reach it.
+ * does under a mapping ends the reader with SIGBUS) and is as large as was said. The lane maps the
+ * other side's pool for reading, so that a stray write of it faults; with shm_peer_writes 0 our
+ * pool goes out as a descriptor opened for reading, so that it cannot be mapped otherwise.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +45,8 @@ static int map(int fd, uint64_t bytes, bool writable, void **out)
 	void *at = mmap(NULL, bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
 
 	if (at == MAP_FAILED)
-		return twi_error_errno(TOW_ENOMEM, errno, "mmap of %llu shared bytes",
+		return twi_error_errno(errno == EPERM || errno == EACCES ? TOW_EPERM : TOW_ENOMEM,
+				       errno, "mmap of %llu shared bytes",
 				       (unsigned long long)bytes);
 	madvise(at, bytes, MADV_DONTFORK);
 	*out = at;
@@ -87,6 +89,7 @@ void twi_shm_link_release(struct twi_shm_link *shared)
 		if (shared->extents[i] != NULL)
 			munmap(shared->extents[i], shared->extent_bytes[i]);
 	}
+	twi_shm_window_drop(shared);
 	twi_list_remove(&shared->link);
 	free(shared);
 }
@@ -130,15 +133,21 @@ int twi_shm_link_extent(struct twi_shm_link *shared, int fd, uint64_t bytes)
 	if (bytes <= TWI_SHM_POPULATE_MAX)
 		(void)madvise(shared->extents[index], bytes, MADV_POPULATE_READ);
 	shared->extent_bytes[index] = bytes;
+	shared->window_fds[index] = -1;
 	shared->extent_count++;
 	return TOW_OK;
 }
 
-int twi_shm_extent_fd(const struct twi_extent *extent)
+int twi_shm_extent_fd(const struct twi_extent *extent, bool writable)
 {
 	char path[40];
 	int fd;
 
+	if (writable) {
+		/* Else whoever gets it could forbid everybody else to map it for writing. */
+		(void)fcntl(extent->fd, F_ADD_SEALS, F_SEAL_SEAL);
+		return fcntl(extent->fd, F_DUPFD_CLOEXEC, 0);
+	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", extent->fd);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	/* Without /proc the descriptor itself: the peer maps it for reading all the same. */

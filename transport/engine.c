@@ -197,6 +197,9 @@ int twi_engine_init(struct twi_engine *engine)
 	twi_list_init(&engine->endpoints);
 	twi_list_init(&engine->peers);
 	twi_list_init(&engine->devices);
+	twi_list_init(&engine->colls);
+	twi_list_init(&engine->coll_groups);
+	twi_list_init(&engine->coll_batches);
 	engine->next_expiry_ns = UINT64_MAX;
 	twi_failures_init(&engine->failures);
 	engine->fork_generation = twi_fork_generation();

@@ -54,6 +54,8 @@
 #define TWI_LANE_SLOTS      (TWI_LANE_COUNT + 1)
 
 struct twi_alloclog;
+struct twi_coll_log;
+struct twi_coll_table;
 struct twi_background;
 struct twi_ring;
 struct twi_rpc;
@@ -68,8 +70,9 @@ struct twi_engine {
 	/* What the holder writes in every call: together, as it goes from core to core with it. */
 	_Alignas(64) uint32_t depth; /* of the holder's calls: more than one in a callback */
 	bool in_callback;
-	bool armed_since_enter;      /* this holder left something that a sleeper must take on */
-	_Atomic uint32_t waiters;    /* callers within a wait, asleep or not: the holder writes */
+	bool corked;              /* several messages are being started: lanes wait for the flush */
+	bool armed_since_enter;   /* this holder left something that a sleeper must take on */
+	_Atomic uint32_t waiters; /* callers within a wait, asleep or not: the holder writes */
 	_Atomic uint32_t watchers;   /* rings with a tow_fd: likewise */
 	_Atomic uint64_t drives;     /* polls by whomever: likewise */
 	_Atomic uint64_t waits;      /* that have begun: likewise */
@@ -80,12 +83,13 @@ struct twi_engine {
 
 	struct twi_list callbacks; /* operations whose callback is due */
 	uint64_t next_expiry_ns;
-	struct twi_heap timed;     /* operations with a deadline */
-	uint64_t crowded_until_ns; /* more want to run than there are cores: spinners yield */
-	uint64_t hogged_until_ns;  /* somebody else keeps the core for long: waiters sleep */
-	uint64_t probe_at_ns;      /* when to find out whether that is so */
-	uint32_t turns;            /* of spinning waiters */
-	uint32_t notices;          /* zero-copy sends whose notification is to come */
+	struct twi_heap timed;          /* operations with a deadline */
+	uint64_t crowded_until_ns;      /* more want to run than there are cores: spinners yield */
+	uint64_t hogged_until_ns;       /* somebody else keeps the core for long: waiters sleep */
+	uint64_t crowd_hogged_until_ns; /* likewise, while more ranks than cores wait */
+	uint64_t probe_at_ns;           /* when to find out whether that is so */
+	uint32_t turns;                 /* of spinning waiters */
+	uint32_t notices;               /* zero-copy sends whose notification is to come */
 	struct twi_op_table ops;
 
 	/* What seldom changes. */
@@ -104,7 +108,15 @@ struct twi_engine {
 	uint64_t fork_generation;
 	uint64_t id; /* of this runtime; never used again in this process */
 	struct twi_list devices;
-	_Atomic uint32_t device_signal; /* a device has news that nobody has looked at yet */
+	struct twi_list colls;             /* groups whose collectives are polled (coll/coll.h) */
+	uint64_t coll_messages;            /* that they have started */
+	uint64_t coll_work;                /* bytes that they have reduced and copied */
+	struct twi_coll_table *coll_table; /* NULL: none */
+	struct twi_list coll_groups;       /* all that can have collectives */
+	struct twi_list coll_batches;      /* those that hold calls back (coll/coll_batch.h) */
+	_Atomic bool colls_held;           /* there are some */
+	struct twi_coll_log *coll_log;     /* the last collectives (coll/coll_report.h), or NULL */
+	_Atomic uint32_t device_signal;    /* a device has news that nobody has looked at yet */
 	struct tow_options knobs;
 	struct twi_job_key job_key; /* of the secret that knobs.job_key does not show any more */
 	struct twi_ring *rings[TWI_RING_SLOTS];

@@ -14,6 +14,7 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "memreg/pool_regions.h"
+#include "transport/coll/coll.h"
 #include "transport/device_copy.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
@@ -21,17 +22,18 @@
 
 #include <sched.h>
 
-#define GIVE_WAY_SPINS 200
-#define SLEEP_MAX_NS   (100ull * 1000 * 1000)
-#define SPIN_CLOCK     8u /* turns between two looks at the clock */
-#define MEMORY_TURNS   8u /* turns of memory-polled lanes alone */
-#define IDLE_NS        2000u
-#define PROBE_NS       (1000u * 1000)
-#define YIELDED_NS     10000u
-#define CROWDED_NS     (10ull * 1000 * 1000)
-#define HOG_NS         (500u * 1000)
-#define HOGGED_NS      (100ull * 1000 * 1000)
-#define HOGGED_IDLE_NS 20000u
+#define GIVE_WAY_SPINS  200
+#define SLEEP_MAX_NS    (100ull * 1000 * 1000)
+#define SPIN_CLOCK      8u /* turns between two looks at the clock */
+#define MEMORY_TURNS    8u /* turns of memory-polled lanes alone */
+#define IDLE_NS         2000u
+#define PROBE_NS        (1000u * 1000)
+#define YIELDED_NS      10000u
+#define CROWDED_NS      (10ull * 1000 * 1000)
+#define HOG_NS          (500u * 1000)
+#define HOGGED_NS       (100ull * 1000 * 1000)
+#define HOGGED_IDLE_NS  20000u
+#define CROWD_HOGGED_NS (5ull * 1000 * 1000)
 
 /*
  * A notification reaches only the thread that sent. One that has ended gets none any more: its ring
@@ -71,6 +73,8 @@ static unsigned settle(struct twi_engine *engine, unsigned events)
 {
 	if (twi_unlikely(!twi_list_empty(&engine->devices)))
 		events += twi_devices_poll(engine);
+	if (!twi_list_empty(&engine->colls))
+		events += twi_coll_poll(engine);
 	if (twi_unlikely(engine->next_expiry_ns != UINT64_MAX)) {
 		engine->now_ns = 0; /* nothing is to end before its time */
 		twi_op_expire(engine, twi_engine_now(engine));
@@ -131,7 +135,7 @@ uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns)
 
 		next = twi_min(next, at);
 	}
-	return next;
+	return twi_list_empty(&engine->colls) ? next : twi_coll_deadline_ns(engine, next);
 }
 
 void twi_engine_flush(struct twi_engine *engine)
@@ -230,7 +234,29 @@ struct spin {
 	uint64_t now_ns;
 	unsigned turns; /* until the clock is looked at again */
 	bool memory;    /* what is waited for comes by a memory-polled lane */
+	bool crowd;     /* by more ranks than there are cores */
 };
+
+/*
+ * More ranks than cores wait for each other: the one that is waited for may need this core. So
+ * every turn yields, from the first on. When that took long it was none of ours: for
+ * CROWD_HOGGED_NS it is better to sleep, as who is woken gets the core sooner.
+ */
+static bool yield_turn(struct twi_engine *engine, struct spin *spin)
+{
+	uint64_t now_ns = twi_engine_clock(engine);
+
+	spin->turns = 1;
+	spin->now_ns = now_ns;
+	if (now_ns - spin->since_ns >= (uint64_t)engine->knobs.spin_ns ||
+	    now_ns < engine->crowd_hogged_until_ns)
+		return false;
+	sched_yield();
+	spin->now_ns = twi_engine_clock(engine);
+	if (spin->now_ns - now_ns >= HOG_NS)
+		engine->crowd_hogged_until_ns = spin->now_ns + CROWD_HOGGED_NS;
+	return true;
+}
 
 static void restart(struct twi_engine *engine, struct spin *spin)
 {
@@ -243,6 +269,8 @@ static bool turn(struct twi_engine *engine, struct spin *spin)
 {
 	uint64_t idle_ns;
 
+	if (spin->crowd)
+		return yield_turn(engine, spin);
 	/* An eighth of the turns looks at the clock: it would cost more than the turn itself. */
 	if (--spin->turns > 0) {
 		twi_pause_cpu();
@@ -259,7 +287,9 @@ static bool turn(struct twi_engine *engine, struct spin *spin)
 static int drive(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns)
 {
 	struct spin spin = {
-		.memory = op->peer != NULL && op->peer->lane->ops->memory_polled,
+		.memory = op->memory_polled ||
+			  (op->peer != NULL && op->peer->lane->ops->memory_polled),
+		.crowd = op->crowd,
 	};
 
 	restart(engine, &spin);

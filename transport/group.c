@@ -10,11 +10,15 @@
 
 #include "diag/error.h"
 #include "transport/bootstrap_exchange.h"
+#include "transport/coll/coll.h"
 #include "transport/engine.h"
 #include "transport/runtime.h"
 
 /* How long the last group's close waits, at rank 0, for the others to close theirs. */
 #define LINGER_NS 2000000000ull
+
+#define PROBE_NS    1000000000ull /* of a store that may have gone */
+#define COLL_END_NS 60000000000ull
 
 void twi_job_init(struct twi_job *job, const struct tow_options *options, struct tow_options *knobs)
 {
@@ -70,9 +74,8 @@ static struct twi_until until_of(uint64_t timeout_ns)
 	};
 }
 
-/* A group of these members; it is one more user of the ranks. */
-static struct tow_group *make_group(struct tow_runtime *runtime, struct twi_ranks *ranks,
-				    uint32_t size)
+struct tow_group *twi_group_make(struct tow_runtime *runtime, struct twi_ranks *ranks,
+				 uint32_t size)
 {
 	struct tow_group *group = calloc(1, sizeof(*group));
 	struct twi_job *job = twi_runtime_job(runtime);
@@ -97,6 +100,15 @@ static struct tow_group *make_group(struct tow_runtime *runtime, struct twi_rank
 	return group;
 }
 
+void twi_group_begin_collectives(struct tow_group *group)
+{
+	struct twi_coll_group *coll;
+
+	twi_group_enter(group->ranks->engine);
+	(void)twi_coll_of(group, &coll);
+	twi_engine_leave(group->ranks->engine);
+}
+
 /* Says goodbye to the store and to the peers, when the last group goes. The engine is not held. */
 static void part(struct twi_ranks *ranks)
 {
@@ -112,10 +124,32 @@ static void part(struct twi_ranks *ranks)
 	ranks->server = NULL;
 }
 
+/*
+ * The group's collectives end. What they have under way ends within moments, and who is at work on
+ * this rank's memory is waited for (coll_local.c): the bound is for our own mistakes.
+ */
+static void end_collectives(struct tow_group *group)
+{
+	struct twi_engine *engine = group->ranks->engine;
+	uint64_t until = twi_net_now() + COLL_END_NS;
+	bool ended = group->coll == NULL;
+
+	while (!ended) {
+		twi_group_enter(engine);
+		ended = twi_coll_group_end(group);
+		if (!ended)
+			twi_engine_poll(engine);
+		twi_engine_leave(engine);
+		twi_assert(ended || twi_net_now() < until);
+	}
+}
+
 static void close_group(struct tow_group *group)
 {
 	struct twi_ranks *ranks = group->ranks;
 	bool last;
+
+	end_collectives(group);
 
 	/* A user until the store is closed, for which the engine is not held. */
 	twi_group_enter(ranks->engine);
@@ -124,6 +158,8 @@ static void close_group(struct tow_group *group)
 	if (last)
 		part(ranks);
 	twi_ranks_let_go(ranks);
+	free(group->part_offsets[0]);
+	free(group->part_offsets[1]);
 	free(group->members);
 	free(group);
 }
@@ -137,13 +173,14 @@ int twi_group_open(struct tow_runtime *runtime, const struct tow_group_options *
 
 	if (status < 0)
 		return status;
-	group = make_group(runtime, ranks, ranks->size);
+	group = twi_group_make(runtime, ranks, ranks->size);
 	if (group == NULL)
 		part(ranks);
 	if (group != NULL) {
 		for (uint32_t i = 0; i < group->size; i++)
 			group->members[i] = i;
 		group->rank = ranks->rank;
+		twi_group_begin_collectives(group);
 		*group_out = group;
 	}
 	twi_ranks_let_go(ranks); /* the join's */
@@ -420,7 +457,7 @@ static int build(struct tow_group *group, struct split *split, int64_t color,
 			split->parts[count++] = split->parts[i];
 	}
 	qsort(split->parts, count, sizeof(split->parts[0]), by_key);
-	made = make_group(group->runtime, group->ranks, count);
+	made = twi_group_make(group->runtime, group->ranks, count);
 	if (made == NULL)
 		return TOW_ENOMEM;
 	for (uint32_t i = 0; i < count; i++) {
@@ -429,6 +466,9 @@ static int build(struct tow_group *group, struct split *split, int64_t color,
 			made->rank = i;
 	}
 	made->id = (uint32_t)split->parts[0].id;
+	/* A number that was drawn is the store's; one rank alone has drawn none. */
+	made->shrunk = group->shrunk && group->ranks->client == NULL;
+	twi_group_begin_collectives(made);
 	*group_out = made;
 	return TOW_OK;
 }
@@ -466,6 +506,31 @@ static int exchange(struct tow_group *group, int64_t color, int64_t key, struct 
 	return status;
 }
 
+/*
+ * Whether the store is there, if there is a doubt: the connection to rank 0, who serves it, has
+ * gone. To open a client would try until the end of the time.
+ */
+static int check_store(struct twi_ranks *ranks)
+{
+	const struct twi_until until = { twi_net_now() + PROBE_NS, -1 };
+	uint64_t id;
+	bool lost;
+	int status;
+
+	twi_group_enter(ranks->engine);
+	lost = ranks->slots[0].lost;
+	twi_engine_leave(ranks->engine);
+	if (!lost)
+		return TOW_OK;
+	pthread_mutex_lock(&ranks->store_lock);
+	status = twi_store_add(ranks->client, "ids", 0, &id, &until);
+	pthread_mutex_unlock(&ranks->store_lock);
+	if (status == TOW_OK)
+		return TOW_OK;
+	return twi_error(TOW_EPEER, "tow_group_split: rank 0 has gone, and with it the store that "
+				    "ranks agree by");
+}
+
 TOW_PUBLIC int tow_group_split(struct tow_group *group, int64_t color, int64_t key,
 			       uint64_t timeout_ns, struct tow_group **group_out)
 {
@@ -482,6 +547,9 @@ TOW_PUBLIC int tow_group_split(struct tow_group *group, int64_t color, int64_t k
 				 "tow_group_split: group_out is NULL, or color is below %d",
 				 TOW_GROUP_NONE);
 	*group_out = NULL;
+	status = check_store(group->ranks);
+	if (status < 0)
+		return status;
 	split.parts = calloc(group->size, sizeof(split.parts[0]));
 	if (split.parts == NULL)
 		return twi_error(TOW_ENOMEM, "no memory to split a group of %u", group->size);

@@ -45,15 +45,23 @@
 #define TWI_GROUP_GUEST_NS 10000000000ull
 #define TWI_GROUP_DIAL_NS  30000000000ull
 #define TWI_GROUP_DIALS    16u /* of one pair in a row */
+/* Of these so many when it refuses: it takes TWI_READY_PEERS_MAX at once, and may have more soon.
+ */
+#define TWI_GROUP_REFUSALS 6u
 
 enum twi_slot_state { TWI_SLOT_NONE, TWI_SLOT_DIALING, TWI_SLOT_WAITING, TWI_SLOT_UP };
 
 struct twi_slot {
 	enum twi_slot_state state;
 	unsigned dials;
+	bool lost;               /* UP, but gone: it does not come back */
 	struct tow_peer *peer;   /* UP */
 	struct twi_list waiting; /* tow_op.link, of TWI_OP_CALL, whose owner is the slot */
 };
+
+#define TWI_COLL_CTX_MAX    0x3fffu /* of group numbers that can have collectives */
+#define TWI_COLL_CTX_SHRUNK 0x3000u /* of them, from here on: of shrunk groups */
+#define TWI_COLL_CTX_WORDS  ((TWI_COLL_CTX_MAX + 1) / 64)
 
 struct twi_ranks {
 	struct twi_engine *engine;
@@ -65,9 +73,16 @@ struct twi_ranks {
 	struct tow_endpoint *endpoint; /* NULL: the job has one rank */
 	struct tow_op *accept;
 	uint32_t guests;
-	struct twi_list talks; /* of group_link.c */
+	struct twi_list talks;        /* of group_link.c */
+	struct twi_list colls;        /* of coll/coll.h: the groups' */
+	struct twi_list posts, early; /* of coll/coll_line.c */
+	uint32_t posts_kept, early_count;
+	struct twi_list shrinks;            /* of coll/coll_shrink.c */
+	uint32_t shrunk;                    /* numbers for shrunk groups that were offered so far */
+	uint64_t ended[TWI_COLL_CTX_WORDS]; /* a bit for each group's: its collectives are over */
 	struct twi_slot *slots;
 	char (*addresses)[TOW_ADDRESS_MAX];
+	bool addresses_shared; /* they are not its own (group_sim.c) */
 	/* Not the engine's: */
 	pthread_mutex_t store_lock;
 	struct twi_store_client *client; /* NULL: the job has one rank */
@@ -82,9 +97,12 @@ struct tow_group {
 	struct tow_runtime *runtime;
 	struct twi_ranks *ranks;
 	uint32_t id; /* of this group, in the job */
+	bool shrunk; /* the id is of those from TWI_COLL_CTX_SHRUNK on */
 	uint32_t rank, size;
 	uint32_t *members; /* their ranks in the job */
 	uint32_t splits, barriers;
+	struct twi_coll_group *coll; /* NULL: it can have no collectives */
+	uint64_t *part_offsets[2];   /* memory of coll/coll_api.c, for calls that give none */
 };
 
 /* The part of a runtime that concerns ranks. */
@@ -111,6 +129,14 @@ void twi_job_fini(struct twi_job *job);
 /* group.c */
 int twi_group_open(struct tow_runtime *runtime, const struct tow_group_options *options,
 		   const struct twi_until *until, struct tow_group **group_out);
+/*
+ * A group of these ranks of the job, one more user of `ranks`; it is on the runtime's list. NULL:
+ * no memory.
+ */
+struct tow_group *twi_group_make(struct tow_runtime *runtime, struct twi_ranks *ranks,
+				 uint32_t size);
+/* Its members are known: it can have collectives. One that cannot says so when it is asked to. */
+void twi_group_begin_collectives(struct tow_group *group);
 /* The options that were given, or the defaults. TOW_EINVAL: their size is not set. */
 int twi_group_options(const struct tow_group_options *in, struct tow_group_options *out);
 
@@ -124,6 +150,10 @@ void twi_job_end_opens(struct twi_job *job);
 int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *options,
 		   const struct twi_until *until, struct twi_ranks **out);
 
+/* Without store, endpoint and addresses. NULL: no memory. */
+struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime,
+				 const struct twi_bootstrap *bootstrap);
+
 /* group_link.c; the engine is held in all of them. */
 int twi_ranks_listen(struct twi_ranks *ranks);
 /* Ends what is under way, and closes the connections. */
@@ -131,6 +161,8 @@ void twi_ranks_hang_up(struct twi_ranks *ranks);
 /* The connection to a rank of the job as an operation; complete at once when there is one. */
 int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, const struct tow_op_options *options,
 		      struct tow_op **op_out);
+/* Those who wait for a connection on behalf of `user` wait no longer: TOW_ECANCELED. */
+void twi_ranks_give_up(struct twi_ranks *ranks, const void *user);
 void twi_ranks_use(struct twi_ranks *ranks);
 void twi_ranks_drop(struct twi_ranks *ranks);
 /* The same without the engine. */

@@ -14,6 +14,7 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "transport/bootstrap_exchange.h"
+#include "transport/coll/coll_line.h"
 #include "transport/engine.h"
 #include "transport/group.h"
 #include "transport/runtime.h"
@@ -40,7 +41,7 @@ static int find_out(struct tow_runtime *runtime, const struct tow_group_options 
 	return out->status < 0 ? twi_error(out->status, "%s", out->why) : TOW_OK;
 }
 
-static struct twi_ranks *make_ranks(struct tow_runtime *runtime, struct twi_bootstrap *bootstrap)
+struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime, const struct twi_bootstrap *bootstrap)
 {
 	struct twi_ranks *ranks = calloc(1, sizeof(*ranks));
 
@@ -52,6 +53,10 @@ static struct twi_ranks *make_ranks(struct tow_runtime *runtime, struct twi_boot
 	ranks->rank = (uint32_t)bootstrap->rank;
 	ranks->size = (uint32_t)bootstrap->world_size;
 	twi_list_init(&ranks->talks);
+	twi_list_init(&ranks->colls);
+	twi_list_init(&ranks->posts);
+	twi_list_init(&ranks->early);
+	twi_list_init(&ranks->shrinks);
 	pthread_mutex_init(&ranks->store_lock, NULL);
 	ranks->slots = calloc(ranks->size, sizeof(ranks->slots[0]));
 	ranks->addresses = calloc(ranks->size, sizeof(ranks->addresses[0]));
@@ -66,10 +71,13 @@ static struct twi_ranks *make_ranks(struct tow_runtime *runtime, struct twi_boot
 
 void twi_ranks_destroy(struct twi_ranks *ranks)
 {
+	twi_coll_lines_end(ranks);
+	twi_coll_shrinks_end(ranks);
 	pthread_mutex_destroy(&ranks->store_lock);
 	twi_job_key_wipe(&ranks->key);
 	free(ranks->slots);
-	free(ranks->addresses);
+	if (!ranks->addresses_shared)
+		free(ranks->addresses);
 	free(ranks);
 }
 
@@ -261,7 +269,7 @@ int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *
 		status = twi_exchange_size(&bootstrap, until);
 	if (status < 0)
 		return status;
-	ranks = make_ranks(runtime, &bootstrap);
+	ranks = twi_ranks_make(runtime, &bootstrap);
 	if (ranks == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for %lld ranks",
 				 (long long)bootstrap.world_size);

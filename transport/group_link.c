@@ -9,6 +9,7 @@
 
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "transport/coll/coll_line.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/group.h"
@@ -158,14 +159,20 @@ static void wake(struct twi_slot *slot, int status)
 	}
 }
 
-static void slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer)
+/* TOW_OK, or TOW_ENOMEM: then the connection is of no use. */
+static int slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer)
 {
 	struct twi_slot *slot = &ranks->slots[rank];
+	struct twi_coll_line *line = twi_coll_line_make(ranks, rank, peer);
 
+	if (line == NULL)
+		return TOW_ENOMEM;
 	slot->state = TWI_SLOT_UP;
 	slot->peer = peer;
 	slot->dials = 0;
+	twi_coll_line_up(line);
 	wake(slot, TOW_OK);
+	return TOW_OK;
 }
 
 /* What we dialled came to nothing. */
@@ -212,6 +219,34 @@ static void on_waited(struct tow_op *op, const struct tow_result *result)
 	twi_ranks_drop(ranks);
 }
 
+static void abort_connect(struct tow_op *op, int status)
+{
+	twi_op_complete(op, status, 0);
+}
+
+/*
+ * All ranks may dial one at the same moment, more than it takes at once: who is refused dials again
+ * in a while. It may have gone as well, so this is not for long. False: that is so.
+ */
+static bool dial_later(struct talk *talk)
+{
+	struct twi_slot *slot = &talk->ranks->slots[talk->rank];
+	const struct tow_op_options options = { .size = sizeof(options),
+						.timeout_ns = 5000000ull << slot->dials,
+						.done = on_waited,
+						.user = talk };
+
+	if (slot->dials >= TWI_GROUP_REFUSALS)
+		return false;
+	talk->op = twi_op_acquire(talk->ranks->engine, TWI_OP_CALL, &options);
+	if (talk->op == NULL)
+		return false;
+	talk->op->abort_call = abort_connect;
+	slot->state = TWI_SLOT_WAITING;
+	twi_op_watch(talk->op);
+	return true;
+}
+
 static int judge_answer(struct talk *talk, const struct tow_result *result)
 {
 	uint32_t answer;
@@ -239,8 +274,9 @@ static void on_answer(struct tow_op *op, const struct tow_result *result)
 		end_talk(talk, true);
 		return;
 	}
+	if (status == TOW_OK)
+		status = slot_up(ranks, talk->rank, talk->peer);
 	if (status == TOW_OK) {
-		slot_up(ranks, talk->rank, talk->peer);
 		end_talk(talk, false);
 		return;
 	}
@@ -249,6 +285,8 @@ static void on_answer(struct tow_op *op, const struct tow_result *result)
 		status = hear(talk, TWI_GROUP_TAG_NEVER, pause_ns, on_waited);
 		if (status == TOW_OK)
 			return;
+	} else if (status == TOW_EPEER && dial_later(talk)) {
+		return; /* it has closed what it could not take */
 	}
 	dial_failed(ranks, talk->rank, status);
 	end_talk(talk, true);
@@ -281,6 +319,8 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 		end_talk(talk, true);
 		return;
 	}
+	if (status == TOW_EREFUSED && dial_later(talk))
+		return;
 	if (status == TOW_OK)
 		status = say_who(talk);
 	if (status == TOW_OK)
@@ -313,11 +353,6 @@ static void dial(struct twi_ranks *ranks, uint32_t rank)
 		end_talk(talk, true);
 }
 
-static void abort_connect(struct tow_op *op, int status)
-{
-	twi_op_complete(op, status, 0);
-}
-
 int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, const struct tow_op_options *options,
 		      struct tow_op **op_out)
 {
@@ -339,6 +374,20 @@ int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, const struct tow_o
 	if (slot->state == TWI_SLOT_NONE)
 		dial(ranks, rank);
 	return TOW_OK;
+}
+
+void twi_ranks_give_up(struct twi_ranks *ranks, const void *user)
+{
+	for (uint32_t i = 0; i < ranks->size; i++) {
+		struct twi_list *pos, *next;
+
+		twi_list_for_each_safe (pos, next, &ranks->slots[i].waiting) {
+			struct tow_op *op = twi_container_of(pos, struct tow_op, link);
+
+			if (op->user == user)
+				twi_op_complete(op, TOW_ECANCELED, 0);
+		}
+	}
 }
 
 /* A guest that has been turned away closes its end; we close ours when it has, or in a while. */
@@ -391,8 +440,8 @@ static void on_who(struct tow_op *op, const struct tow_result *result)
 	status = say(talk, TWI_GROUP_TAG_ANSWER, (const uint32_t[]){ answer, 0 },
 		     TWI_GROUP_ANSWER_BYTES / 4);
 	if (status == TOW_OK && answer == ANSWER_TAKEN) {
-		slot_up(ranks, rank, talk->peer);
-		end_talk(talk, false);
+		status = slot_up(ranks, rank, talk->peer);
+		end_talk(talk, status < 0);
 		return;
 	}
 	if (status == TOW_OK)

@@ -8,12 +8,16 @@
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "transport/coll/coll_batch.h"
+#include "transport/coll/coll_report.h"
 #include "transport/device_copy.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/failure.h"
 #include "transport/message.h"
 #include "transport/rpc_link.h"
+
+__thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exec")));
 
 int twi_op_table_init(struct twi_op_table *table, uint32_t count)
 {
@@ -80,7 +84,11 @@ static void prepare(struct tow_op *op, struct twi_engine *engine, enum twi_op_ki
 	op->view = false;
 	op->forgotten = false;
 	op->embedded = false;
+	op->memory_polled = false;
+	op->crowd = false;
 	op->canceled = false;
+	atomic_store_explicit(&op->held, false, memory_order_relaxed);
+	op->stamp.record = NULL;
 	op->view_release = NULL;
 	op->abort_call = NULL;
 	op->owner = NULL;
@@ -343,12 +351,28 @@ static int tell_status(const struct tow_op *op)
 	return twi_unlikely(op->status < 0) ? twi_failure_recall(op) : op->status;
 }
 
+static bool of_coll(const struct tow_op *op)
+{
+	return op->stamp.record != NULL || atomic_load_explicit(&op->held, memory_order_relaxed);
+}
+
+/* A collective is waited for, or tested: what was held back goes, and its record has the time. */
+static void tell_waited(struct tow_op *op, uint64_t now_ns)
+{
+	if (twi_unlikely(atomic_load_explicit(&op->held, memory_order_relaxed)))
+		twi_coll_batch_wanted(op);
+	if (op->stamp.record != NULL)
+		twi_coll_waited(op, now_ns != 0 ? now_ns : twi_engine_clock(op->engine));
+}
+
 TOW_PUBLIC int tow_op_test(struct tow_op *op)
 {
 	struct twi_engine *engine;
 
 	if (!valid(op))
 		return refuse_handle("tow_op_test");
+	if (twi_unlikely(of_coll(op)))
+		tell_waited(op, 0);
 	if (is_done(op))
 		return tell_status(op);
 	engine = op->engine;
@@ -366,6 +390,19 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 	return is_done(op) ? tell_status(op) : TOW_AGAIN;
 }
 
+/*
+ * This thread has been blocked from `since_ns` until the operation ended: the clock need not be
+ * read again.
+ */
+static int end_wait(const struct tow_op *op, uint64_t since_ns)
+{
+	uint64_t end_ns = op->start_ns + op->latency_ns;
+
+	if (end_ns > since_ns)
+		twi_op_blocked_ns += end_ns - since_ns;
+	return tell_status(op);
+}
+
 TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 {
 	struct twi_engine *engine;
@@ -374,17 +411,22 @@ TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 
 	if (!valid(op))
 		return refuse_handle("tow_op_wait");
-	if (is_done(op))
+	if (is_done(op)) {
+		if (twi_unlikely(of_coll(op)))
+			tell_waited(op, 0);
 		return tell_status(op);
+	}
 	engine = op->engine;
 	if (twi_engine_forked(engine))
 		return twi_error(TOW_EFORKED, "tow_op_wait in a forked child");
 	if (twi_engine_in_callback(engine))
 		return twi_error(TOW_EINVAL, "tow_op_wait in a completion callback");
 	now = twi_engine_clock(engine);
+	if (twi_unlikely(of_coll(op)))
+		tell_waited(op, now);
 	until = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
 	status = twi_engine_wait(engine, op, until);
-	return is_done(op) ? tell_status(op) : status;
+	return is_done(op) ? end_wait(op, now) : status;
 }
 
 TOW_PUBLIC int tow_op_cancel(struct tow_op *op)

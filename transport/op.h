@@ -29,6 +29,7 @@
 #include "transport/engine_heap.h"
 #include "transport/match.h"
 
+struct twi_coll_record;
 struct twi_engine;
 struct twi_lane_ops;
 
@@ -66,6 +67,17 @@ struct twi_copy {
 	bool staged;
 };
 
+/* The part of an operation that only a collective has: when it was waited for (coll_report.h). */
+struct twi_op_stamp {
+	struct twi_coll_record *record; /* NULL: nobody wants to know */
+	uint64_t id;                    /* of the collective in it */
+	uint64_t blocked_ns;            /* of the thread that has started it, by then */
+	uint32_t thread;
+};
+
+/* How long this thread has been blocked in waits, in all. */
+extern __thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exec")));
+
 /* Bits of tow_op.state. */
 #define TWI_OP_USED     1u /* not in the free stack */
 #define TWI_OP_DONE     2u
@@ -81,12 +93,15 @@ struct tow_op {
 	uint32_t next_free; /* index + 1, on the stack that it is on; 0: the last */
 	uint8_t kind;
 	uint8_t stage;
-	uint8_t space;  /* enum twi_space */
-	bool zerocopy;  /* part of the payload went by zero-copy send */
-	bool forgotten; /* nobody has its handle: a failure is logged */
-	bool view;      /* receive: the lane finds the memory (message.h) */
-	bool canceled;  /* receive: asked to end early while its message was on its way */
-	bool embedded;  /* not of the table: its owner's, who has it back when `done` is called */
+	uint8_t space;      /* enum twi_space */
+	bool zerocopy;      /* part of the payload went by zero-copy send */
+	bool forgotten;     /* nobody has its handle: a failure is logged */
+	bool view;          /* receive: the lane finds the memory (message.h) */
+	bool canceled;      /* receive: asked to end early while its message was on its way */
+	bool memory_polled; /* it ends by what other ranks write into memory */
+	bool crowd;         /* and they are more than there are cores */
+	bool embedded; /* not of the table: its owner's, who has it back when `done` is called */
+	_Atomic bool held; /* back, until somebody waits for it (coll_batch.h) */
 	struct twi_engine *engine;
 	struct tow_endpoint *endpoint;
 	struct tow_peer *peer;
@@ -97,8 +112,9 @@ struct tow_op {
 	void *owner;                                       /* TWI_OP_CALL: what it stands for */
 	const struct twi_lane_ops *lane_ops;               /* connect */
 	struct twi_copy copy;                              /* TWI_OP_COPY; else not set */
-	struct twi_claim claim;                            /* on the memory of its payload */
-	struct twi_site site;                              /* of the call that started it */
+	struct twi_op_stamp stamp;
+	struct twi_claim claim; /* on the memory of its payload */
+	struct twi_site site;   /* of the call that started it */
 	void *data;
 	uint64_t bytes;
 	uint64_t tag;

@@ -26,6 +26,9 @@
 #include "memreg/alloclog.h"
 #include "memreg/pool_regions.h"
 #include "transport/background.h"
+#include "transport/coll/coll_batch.h"
+#include "transport/coll/coll_report.h"
+#include "transport/coll/coll_table.h"
 #include "transport/device_copy.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
@@ -166,6 +169,8 @@ static int add_sources(struct tow_runtime *runtime)
 		{ "/v1/rpc", "calls: their latencies in parts, by method and peer; who is served",
 		  twi_rpc_describe, &runtime->engine },
 		{ "/metrics", "", twi_rpc_metrics, &runtime->engine },
+		{ "/v1/coll", "collectives: plans and why, who shares memory, times, the last ones",
+		  twi_coll_describe, &runtime->engine },
 		{ "/v1/devices", "devices: memory, what is mapped for them, copies and their rates",
 		  twi_devices_describe, &runtime->engine },
 		{ "/v1/latency", "and how long after a zero-copy send its memory comes back",
@@ -276,6 +281,8 @@ static int open_parts(struct tow_runtime *runtime)
 	twi_diag_log_level(engine->diag, (int)engine->knobs.log_level);
 	status = twi_engine_init(engine);
 	if (status == TOW_OK)
+		status = twi_coll_table_load(engine->knobs.coll_table, &engine->coll_table);
+	if (status == TOW_OK)
 		status = open_pool(engine);
 	if (status == TOW_OK)
 		status = open_alloclog(engine);
@@ -336,6 +343,7 @@ static void close_parts(struct tow_runtime *runtime)
 		twi_registry_remove(engine->diag, "/v1/info", engine);
 		twi_registry_remove(engine->diag, "/v1/devices", engine);
 		twi_registry_remove(engine->diag, "/v1/rpc", engine);
+		twi_registry_remove(engine->diag, "/v1/coll", engine);
 		twi_registry_remove(engine->diag, "/metrics", engine);
 	}
 	if (engine->pool != NULL) {
@@ -354,6 +362,8 @@ static void close_parts(struct tow_runtime *runtime)
 		twi_engine_leave(engine);
 	}
 	twi_rpc_destroy(engine);
+	twi_coll_table_free(engine->coll_table);
+	free(engine->coll_log);
 	twi_engine_fini(engine);
 	twi_alloclog_destroy(engine->alloclog);
 	if (engine->pool != NULL) {
@@ -500,6 +510,8 @@ TOW_PUBLIC int tow_flush(struct tow_runtime *runtime)
 	if (status < 0)
 		return status;
 	engine = &runtime->engine;
+	if (twi_unlikely(atomic_load_explicit(&engine->colls_held, memory_order_relaxed)))
+		twi_coll_batch_issue_all(engine);
 	if (twi_engine_in_callback(engine) || !twi_engine_try_enter(engine))
 		return TOW_AGAIN;
 	status = twi_engine_bind_ring(engine);

@@ -11,12 +11,14 @@
  * caller computes (the knob background). Ranks that disagree about a call end it with
  * TOW_EMISMATCH, and the message names both sides. A rank that dies, or never comes, ends it with
  * TOW_EPEER or TOW_EDEADLINE at all others, and the message names it; then the group is broken,
- * and every later call of it fails with TOW_EPEER until tow_group_shrink. docs/collectives.md.
+ * and every later call of it fails with TOW_EPEER until tow_group_shrink. What is in flight in a
+ * group when it breaks ends with it, collectives before the one that failed included.
+ * docs/collectives.md.
  *
- * Counts are in elements of `type`. They may be zero, and need not be multiples of anything. Buffers
- * may lie anywhere; between ranks of one host those in the pool (tow_alloc) are read and written in
- * place by the other ranks, and others are copied once each way, which is counted with its reason.
- * `in` and `out` may be the same where that is said; otherwise they must not overlap.
+ * Counts are in elements of `type`. They may be zero, and need not be multiples of anything.
+ * Buffers may lie anywhere; between ranks of one host those in the pool (tow_alloc) are read and
+ * written in place by the other ranks, and others are copied once each way, which is counted with
+ * its reason. `in` and `out` may be the same where that is said; otherwise they must not overlap.
  *
  * The result is bitwise the same on every rank, and from run to run with the same ranks, lanes and
  * knobs; the knob reproducible makes it the same on every lane and with every plan, too.
@@ -95,10 +97,15 @@ enum tow_reduce {
 uint64_t tow_type_bytes(enum tow_type type);
 
 /*
- * The name of a type, "f32", and of an operator, "sum"; "?" for a number that is none.
+ * The name of a type, "f32"; "?" for a number that is none.
  * Ownership: the string is static. Copies: none. Blocks: never. Threads: any.
  */
 const char *tow_type_name(enum tow_type type);
+
+/*
+ * The name of an operator, "sum"; "?" for a number that is none.
+ * Ownership: the string is static. Copies: none. Blocks: never. Threads: any.
+ */
 const char *tow_reduce_name(enum tow_reduce reduce);
 
 /*
@@ -121,30 +128,29 @@ struct tow_coll_options {
 	}
 
 /*
- * All functions below start a collective, and have this in common.
- *
- * Ownership: the buffers stay the caller's, and must not be touched (`in` not written, `out`
- * neither read nor written) until completion; arrays of counts, offsets and pairs, and options, are
- * only read before the call returns. *op_out is the caller's until tow_op_release; it may be NULL
- * where options->done is set. Copies: docs/copies.md has a line for each plan. Blocks: never.
- * Threads: any, not at once for one group: the order of calls is the order of the collectives.
- * Returns: TOW_OK when started; TOW_EINVAL naming the argument; TOW_EBUSY when
- * TOW_COLL_IN_FLIGHT of the group, or max_ops operations, are in flight; TOW_EPEER: the group is
- * broken; TOW_ENOMEM; TOW_EEXHAUSTED; TOW_EFORKED. The operation ends with TOW_OK; TOW_EMISMATCH:
- * ranks have called it with other arguments, or another collective; TOW_EPEER: a rank has gone;
- * TOW_EDEADLINE: ranks have not come, or not finished; TOW_ECANCELED: some rank has canceled it;
- * TOW_EEXHAUSTED, TOW_ENOMEM, TOW_EZEROCOPY: some rank had no memory for it; TOW_ECLOSED. Every
- * failure has a message at every rank (tow_error_message after tow_op_wait or tow_op_test).
+ * Starts an all-reduce: every rank gets the reduction of all `in`, of `count` elements. in == out
+ * is legal. What follows holds for all that start a collective. Ownership: the buffers stay the
+ * caller's, and must not be touched (`in` not written, `out` neither read nor written) until
+ * completion; arrays of counts, offsets and pairs, and options, are only read before the call
+ * returns. *op_out is the caller's until tow_op_release; it may be NULL where options->done is set.
+ * Copies: docs/copies.md has a line for each plan. Blocks: never. Threads: any, not at once for one
+ * group: the order of calls is the order of the collectives. Returns: TOW_OK when started;
+ * TOW_EINVAL naming the argument; TOW_EBUSY when TOW_COLL_IN_FLIGHT of the group, or max_ops
+ * operations, are in flight; TOW_EPEER: the group is broken; TOW_ENOMEM; TOW_EEXHAUSTED;
+ * TOW_EFORKED. The operation ends with TOW_OK; TOW_EMISMATCH: ranks have called it with other
+ * arguments, or another collective; TOW_EPEER: a rank has gone; TOW_EDEADLINE: ranks have not come,
+ * or not finished; TOW_ECANCELED: some rank has canceled it; TOW_EEXHAUSTED, TOW_ENOMEM,
+ * TOW_EZEROCOPY: some rank had no memory for it; TOW_ECLOSED. Every failure has a message at every
+ * rank (tow_error_message after tow_op_wait or tow_op_test).
  */
-
-/* Every rank gets the reduction of all `in`, of `count` elements. in == out is legal. */
 int tow_coll_all_reduce_start(struct tow_group *group, const void *in, void *out, uint64_t count,
 			      enum tow_type type, enum tow_reduce reduce,
 			      const struct tow_coll_options *options, struct tow_op **op_out);
 
 /*
  * Rank r gets elements r * count up to (r + 1) * count of the reduction; `in` has count for each
- * rank, `out` has count. `out` may be the rank's own part of `in`.
+ * rank, `out` has count. `out` may be the rank's own part of `in`. Ownership, Copies, Blocks,
+ * Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_reduce_scatter_start(struct tow_group *group, const void *in, void *out,
 				  uint64_t count, enum tow_type type, enum tow_reduce reduce,
@@ -152,7 +158,7 @@ int tow_coll_reduce_scatter_start(struct tow_group *group, const void *in, void 
 
 /*
  * Every rank gets the `count` elements of every rank, one after another. `in` may be the rank's own
- * part of `out`.
+ * part of `out`. Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_all_gather_start(struct tow_group *group, const void *in, void *out, uint64_t count,
 			      enum tow_type type, const struct tow_coll_options *options,
@@ -160,34 +166,50 @@ int tow_coll_all_gather_start(struct tow_group *group, const void *in, void *out
 
 /*
  * The same, where rank r has counts[r] elements, which go to offsets[r] of `out` (both in elements,
- * the same at all ranks). offsets NULL: one after another. Parts must not overlap.
+ * the same at all ranks). offsets NULL: one after another. Parts must not overlap. Ownership,
+ * Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_all_gather_v_start(struct tow_group *group, const void *in, void *out,
 				const uint64_t *counts, const uint64_t *offsets, enum tow_type type,
 				const struct tow_coll_options *options, struct tow_op **op_out);
 
-/* Every rank's `data` becomes that of rank `root`. */
+/*
+ * Every rank's `data` becomes that of rank `root`. Ownership, Copies, Blocks, Threads, Returns: as
+ * tow_coll_all_reduce_start.
+ */
 int tow_coll_broadcast_start(struct tow_group *group, void *data, uint64_t count,
 			     enum tow_type type, uint32_t root,
 			     const struct tow_coll_options *options, struct tow_op **op_out);
 
-/* Rank `root` gets the reduction; `out` of others is not used. in == out is legal at the root. */
+/*
+ * Rank `root` gets the reduction; `out` of others is not used. in == out is legal at the root.
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
+ */
 int tow_coll_reduce_start(struct tow_group *group, const void *in, void *out, uint64_t count,
 			  enum tow_type type, enum tow_reduce reduce, uint32_t root,
 			  const struct tow_coll_options *options, struct tow_op **op_out);
 
-/* Rank `root` gets the `count` elements of every rank; its `in` may be its own part of `out`. */
+/*
+ * Rank `root` gets the `count` elements of every rank; its `in` may be its own part of `out`.
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
+ */
 int tow_coll_gather_start(struct tow_group *group, const void *in, void *out, uint64_t count,
-			  enum tow_type type, uint32_t root,
-			  const struct tow_coll_options *options, struct tow_op **op_out);
+			  enum tow_type type, uint32_t root, const struct tow_coll_options *options,
+			  struct tow_op **op_out);
 
-/* Rank r gets part r, of `count` elements, of the root's `in`; its own `out` may be that part. */
+/*
+ * Rank r gets part r, of `count` elements, of the root's `in`; its own `out` may be that part.
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
+ */
 int tow_coll_scatter_start(struct tow_group *group, const void *in, void *out, uint64_t count,
 			   enum tow_type type, uint32_t root,
 			   const struct tow_coll_options *options, struct tow_op **op_out);
 
-/* Part p, of `count` elements, of `in` goes to rank p; part p of `out` is rank p's. in == out is
- * legal, at all ranks or none. */
+/*
+ * Part p, of `count` elements, of `in` goes to rank p; part p of `out` is rank p's. in == out is
+ * legal, at all ranks or none. Ownership, Copies, Blocks, Threads, Returns: as
+ * tow_coll_all_reduce_start.
+ */
 int tow_coll_all_to_all_start(struct tow_group *group, const void *in, void *out, uint64_t count,
 			      enum tow_type type, const struct tow_coll_options *options,
 			      struct tow_op **op_out);
@@ -200,7 +222,9 @@ struct tow_coll_parts {
 
 /*
  * The same with parts of any length. What p sends q (send->counts[q] at p) and what q receives of p
- * (receive->counts[p] at q) must be the same, else TOW_EMISMATCH. in and out must not overlap.
+ * (receive->counts[p] at q) must be the same, else TOW_EMISMATCH; where only one of them is zero,
+ * TOW_EDEADLINE, or nothing if it is the receiver's. in and out must not overlap.
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_all_to_all_v_start(struct tow_group *group, const void *in,
 				const struct tow_coll_parts *send, void *out,
@@ -214,47 +238,63 @@ struct tow_coll_pair {
 /*
  * Each pair's target gets the `count` elements of its source, as XLA's collective-permute has it: a
  * rank is the source of at most one pair and the target of at most one; `out` of who is no target
- * becomes zeros. The pairs, pair_count of them, are the same at all ranks.
+ * becomes zeros. The pairs, pair_count of them, are the same at all ranks. Ownership, Copies,
+ * Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_permute_start(struct tow_group *group, const void *in, void *out, uint64_t count,
 			   enum tow_type type, const struct tow_coll_pair *pairs,
 			   uint32_t pair_count, const struct tow_coll_options *options,
 			   struct tow_op **op_out);
 
-/* Ends when every rank has started it. */
+/*
+ * Ends when every rank has started it. Ownership, Copies, Blocks, Threads, Returns: as
+ * tow_coll_all_reduce_start.
+ */
 int tow_coll_barrier_start(struct tow_group *group, const struct tow_coll_options *options,
 			   struct tow_op **op_out);
 
 /*
  * Sends `in` to rank target and receives `out` from rank source, `count` elements each;
  * TOW_GROUP_NONE: does not. Collective: every rank of the group calls it, and whom it names must
- * name it, else TOW_EMISMATCH.
+ * name it back: who is not named waits until its deadline (TOW_EDEADLINE), as whom others name is
+ * not compared. Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_send_receive_start(struct tow_group *group, const void *in, int64_t target, void *out,
 				int64_t source, uint64_t count, enum tow_type type,
 				const struct tow_coll_options *options, struct tow_op **op_out);
 
 /*
- * What is started between the two calls is issued at the second. All-reduces of one type, operator,
- * plan and priority are fused there, in their order, as long as they have at most
- * combine_threshold_bytes together: each is copied into one buffer and its result out of it, and
- * has its own operation. With the knob combine the same is done without the calls, for all-reduces
- * that follow each other: they wait until another collective is started, one of them is awaited or
- * tested, or tow_flush is called. All ranks must do that at the same place of the order.
+ * What is started between the two calls, at most TOW_COLL_IN_FLIGHT with those in flight, is issued
+ * at the second. All-reduces of one type, operator, plan and priority that follow each other are
+ * fused there as long as they have at most combine_threshold_bytes together: each is copied into
+ * one buffer and its result out of it, and has its own operation. They share the earliest of their
+ * deadlines; who cancels one cancels all. With the knob combine the same is done without the calls:
+ * small all-reduces wait until a collective is started that cannot be fused with them, one of them
+ * is awaited or tested, or tow_flush is called. All ranks must fuse alike, else TOW_EMISMATCH.
  * Ownership: none passes. Copies: of fused ones one in, one out, counted. Blocks: never.
  * Threads: as the starts. Returns: TOW_OK; TOW_EINVAL for a NULL group, an end without a start, or
- * a start within a start; TOW_EFORKED. Failures to issue come as the operations' status.
+ * a start within a start; TOW_EBUSY, TOW_ENOMEM; TOW_EFORKED. Failures to issue come as the
+ * operations' status.
  */
 int tow_coll_group_start(struct tow_group *group);
+
+/*
+ * Issues what was started since tow_coll_group_start.
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_group_start.
+ */
 int tow_coll_group_end(struct tow_group *group);
 
 /*
  * Makes a group of those ranks that still live, in their order, out of one that is broken (or
- * whole). Collective among them. Operations of the old group have ended, or end with TOW_EPEER.
+ * whole). Collective among them. Operations of the old group have ended, or end with TOW_EPEER. The
+ * ranks agree by themselves; a group that lives on without the job's rank 0, which serves the
+ * store, cannot be split (TOW_EPEER). A rank that was in time for nobody (TOW_EDEADLINE) may call
+ * again. Groups that share ranks are shrunk in the same order at all of those.
  * Ownership: *group_out is the caller's until tow_group_close; the old group is still to be closed.
- * Copies: none. Blocks: until the survivors agree, at most timeout_ns. Threads: any, once for a
- * group; not from a callback. Returns: TOW_OK; TOW_EINVAL; TOW_EDEADLINE naming who has neither
- * come nor gone; TOW_EMISMATCH: the others hold this rank to be dead; TOW_ENOMEM; TOW_EFORKED.
+ * Copies: none. Blocks: until the survivors agree, at most timeout_ns and half a second. Threads:
+ * any, once for a group; not from a callback. Returns: TOW_OK; TOW_EINVAL; TOW_EDEADLINE naming who
+ * has neither come nor gone; TOW_EMISMATCH: the others hold this rank to be dead; TOW_EBUSY: the
+ * job has shrunk groups 4095 times, or in different orders; TOW_ENOMEM; TOW_ECLOSED; TOW_EFORKED.
  */
 int tow_group_shrink(struct tow_group *group, uint64_t timeout_ns, struct tow_group **group_out);
 

@@ -70,6 +70,14 @@ struct tow_options {
 	int64_t world_size;       /* ranks in the job; 0: the launcher says */
 	const char *store;        /* HOST:PORT of rank 0's store; empty: the launcher says */
 	int64_t shm_peer_writes;  /* 1: ranks of this host may write into the pool in collectives */
+	int64_t coll_timeout_ns;  /* deadline of a collective that has none of its own */
+	const char *coll_plan;    /* for every collective that it can serve */
+	const char *coll_table;   /* file of measured choices */
+	int64_t coll_segment_bytes;
+	int64_t coll_depth;
+	int64_t combine_threshold_bytes;
+	int64_t combine;      /* 1: fuse all-reduces that follow each other */
+	int64_t reproducible; /* 1: the same bits on every lane and with every plan */
 	/*
 	 * Called while the pool is faulted in, by the thread that opens, about ten times a second:
 	 * how much of it is there. NULL: only the log tells.
@@ -84,7 +92,7 @@ struct tow_options {
 		sizeof(struct tow_options), -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,    \
 			NULL, -1, NULL, NULL, -1, -1, -1, -1, NULL, -1, -1, -1, NULL, -1, -1,      \
 			NULL, -1, -1, -1, NULL, -1, -1, NULL, NULL, -1, NULL, NULL, -1, -1, -1,    \
-			NULL, -1, NULL, NULL                                                       \
+			NULL, -1, -1, NULL, NULL, -1, -1, -1, -1, -1, NULL, NULL                   \
 	}
 
 /*

@@ -4,6 +4,7 @@
 #ifndef TOWLINE_TOWLINE_H
 #define TOWLINE_TOWLINE_H
 
+#include <towline/coll.h>
 #include <towline/device.h>
 #include <towline/endpoint.h>
 #include <towline/group.h>

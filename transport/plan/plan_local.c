@@ -113,10 +113,37 @@ static void take(struct twi_plan_list *list, uint32_t rank, uint64_t first)
 		      twi_plan_of(list, rank, TWI_PLAN_IN, first), list->what->count);
 }
 
+/* Elements [first, end) of the root's data become those of `rank`. */
+static void hand(struct twi_plan_list *list, uint32_t rank, uint64_t first, uint64_t end)
+{
+	twi_plan_copy(list, twi_plan_of(list, rank, TWI_PLAN_OUT, first),
+		      twi_plan_of(list, list->what->root, TWI_PLAN_IN, first), end - first);
+}
+
+/*
+ * Each takes what it needs. Where the root may write it hands each of them one slice of it, so that
+ * it does as much as they do.
+ */
 static void broadcast(struct twi_plan_list *list)
 {
-	if (!is_root(list))
-		take(list, list->what->root, 0);
+	const struct twi_plan_case *what = list->what;
+	struct twi_plan_range slice = slice_of(list, what->rank);
+
+	if (!what->peers_write) {
+		if (!is_root(list))
+			take(list, what->root, 0);
+		return;
+	}
+	if (!is_root(list)) {
+		hand(list, what->rank, 0, slice.first);
+		hand(list, what->rank, slice.first + slice.count, what->count);
+		return;
+	}
+	for (uint32_t rank = 0; rank < what->ranks; rank++) {
+		slice = slice_of(list, rank);
+		if (rank != what->rank)
+			hand(list, rank, slice.first, slice.first + slice.count);
+	}
 }
 
 static void scatter(struct twi_plan_list *list)

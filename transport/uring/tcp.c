@@ -106,6 +106,10 @@ static void kick(struct twi_tcp_peer *peer, uint64_t now_ns)
 
 	if (peer->lost)
 		return;
+	if (engine->corked) { /* more comes at once, and then a flush */
+		twi_tcp_mark_dirty(peer);
+		return;
+	}
 	if (!session->urgent && !peer->answers &&
 	    session->tx_tail - session->tx_head < TWI_FLUSH_BYTES &&
 	    now_ns - peer->last_flush_ns < (uint64_t)engine->knobs.gather_ns) {

@@ -1,0 +1,596 @@
+/*
+ * coll_batch.c - calls that are held back, and fused. See coll_batch.h.
+ *
+ * Budget: records and buffers are kept for the next ones, so a batch like one before allocates
+ * nothing. Of fused ones each byte is copied twice, which is what a collective less costs.
+ */
+#include "transport/coll/coll_batch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diag/counter.h"
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "transport/coll/coll_report.h"
+#include "transport/engine.h"
+#include "transport/group.h"
+#include "transport/path.h"
+#include "transport/runtime.h"
+
+#define PART_ALIGN 64u
+#define SPARE_MAX  4u /* fused ones that are kept, with their buffers */
+
+struct fused {
+	struct tow_op op;
+	struct twi_list link; /* of the spare ones */
+	struct twi_coll_group *coll;
+	struct twi_list parts; /* struct held, in their order */
+	void *memory;
+	uint64_t room;
+};
+
+/* One call of the user's. */
+struct held {
+	struct twi_list link; /* of the batch's held, of fused->parts, or of the spare ones */
+	struct twi_coll_group *coll;
+	struct fused *fused; /* NULL: it is held */
+	struct twi_coll_call call;
+	uint64_t *arrays;
+	struct tow_op *op;
+	uint64_t bytes, offset; /* in the buffer */
+};
+
+struct twi_coll_batch {
+	struct twi_list link; /* of engine->coll_batches, while the knob holds calls back */
+	bool open;            /* between tow_coll_group_start and _end */
+	struct twi_list held;
+	uint32_t held_n;
+	uint64_t held_bytes;
+	struct twi_list spare_held, spare_fused;
+	uint32_t spare_fused_n;
+	uint32_t fused_n; /* that have not been called back */
+};
+
+static int make_batch(struct twi_coll_group *coll)
+{
+	struct twi_coll_batch *batch;
+
+	if (coll->batch != NULL)
+		return TOW_OK;
+	batch = calloc(1, sizeof(*batch));
+	if (batch == NULL)
+		return twi_error(TOW_ENOMEM, "no memory to hold collectives back");
+	twi_list_init(&batch->link);
+	twi_list_init(&batch->held);
+	twi_list_init(&batch->spare_held);
+	twi_list_init(&batch->spare_fused);
+	coll->batch = batch;
+	return TOW_OK;
+}
+
+static struct held *first_held(const struct twi_coll_batch *batch)
+{
+	struct twi_list *pos = twi_list_first(&batch->held);
+
+	return pos == NULL ? NULL : twi_container_of(pos, struct held, link);
+}
+
+static void free_fused(struct fused *fused)
+{
+	twi_pool_free(fused->coll->engine->pool, fused->memory);
+	free(fused);
+}
+
+void twi_coll_batch_free(struct twi_coll_group *coll)
+{
+	struct twi_coll_batch *batch = coll->batch;
+	struct twi_list *pos;
+
+	if (batch == NULL)
+		return;
+	coll->batch = NULL;
+	twi_list_remove(&batch->link);
+	while ((pos = twi_list_first(&batch->spare_held)) != NULL) {
+		twi_list_remove(pos);
+		free(twi_container_of(pos, struct held, link));
+	}
+	while ((pos = twi_list_first(&batch->spare_fused)) != NULL) {
+		twi_list_remove(pos);
+		free_fused(twi_container_of(pos, struct fused, link));
+	}
+	free(batch);
+}
+
+uint32_t twi_coll_batch_held(const struct twi_coll_group *coll)
+{
+	return coll->batch == NULL ? 0 : coll->batch->held_n;
+}
+
+bool twi_coll_batch_busy(const struct twi_coll_group *coll)
+{
+	return coll->batch != NULL && coll->batch->fused_n > 0;
+}
+
+/* --- the end of one --- */
+
+/* The user's operation is the caller's, and the record is spare. */
+static struct tow_op *let_go(struct held *held)
+{
+	struct tow_op *op = held->op;
+
+	twi_list_remove(&held->link);
+	free(held->arrays);
+	held->arrays = NULL;
+	held->fused = NULL;
+	op->abort_call = NULL;
+	op->owner = NULL;
+	atomic_store_explicit(&op->held, false, memory_order_relaxed);
+	twi_list_push_front(&held->coll->batch->spare_held, &held->link);
+	return op;
+}
+
+static struct tow_op *take_held(struct twi_coll_batch *batch, struct held *held)
+{
+	struct twi_engine *engine = held->coll->engine;
+
+	batch->held_n--;
+	batch->held_bytes -= held->bytes;
+	if (batch->held_n == 0 && !twi_list_empty(&batch->link)) {
+		twi_list_remove(&batch->link);
+		atomic_store_explicit(&engine->colls_held, !twi_list_empty(&engine->coll_batches),
+				      memory_order_relaxed);
+	}
+	twi_op_unwatch(held->op);
+	return let_go(held);
+}
+
+static void end_op(struct tow_op *op, int status)
+{
+	twi_coll_record_fail(op, status);
+	twi_op_complete(op, status, 0);
+}
+
+void twi_coll_batch_fail(struct twi_coll_group *coll, int status)
+{
+	struct held *held;
+
+	while (coll->batch != NULL && (held = first_held(coll->batch)) != NULL) {
+		struct tow_op *op = take_held(coll->batch, held);
+
+		twi_error(status, "%s", coll->why);
+		end_op(op, status);
+	}
+}
+
+/*
+ * A call could not be issued, with the thread's message. What every rank finds alike leaves the
+ * group as it is; after the rest this one is out of step with the others.
+ */
+static void out_of_step(struct twi_coll_group *coll, int status)
+{
+	if (status != TOW_EINVAL && status != TOW_ENOTSUP)
+		twi_coll_break(coll, coll->next_seq, status, true);
+}
+
+/* --- fused ones --- */
+
+static int take_fused(struct twi_coll_group *coll, uint64_t bytes, struct fused **out)
+{
+	struct twi_coll_batch *batch = coll->batch;
+	struct twi_list *pos = twi_list_first(&batch->spare_fused);
+	struct fused *fused;
+	int status = TOW_OK;
+
+	if (pos != NULL) {
+		twi_list_remove(pos);
+		batch->spare_fused_n--;
+		fused = twi_container_of(pos, struct fused, link);
+	} else {
+		fused = calloc(1, sizeof(*fused));
+		if (fused == NULL)
+			return twi_error(TOW_ENOMEM, "no memory to fuse collectives");
+		twi_list_init(&fused->link);
+		twi_list_init(&fused->parts);
+		fused->coll = coll;
+	}
+	if (fused->room < bytes) {
+		twi_pool_free(coll->engine->pool, fused->memory);
+		status = twi_pool_alloc(coll->engine->pool, bytes, PART_ALIGN, &fused->memory);
+		fused->room = bytes;
+	}
+	if (status < 0)
+		free(fused);
+	else
+		*out = fused;
+	return status;
+}
+
+static void put_fused(struct fused *fused)
+{
+	struct twi_coll_batch *batch = fused->coll->batch;
+
+	if (batch->spare_fused_n == SPARE_MAX) {
+		free_fused(fused);
+		return;
+	}
+	batch->spare_fused_n++;
+	twi_list_push_front(&batch->spare_fused, &fused->link);
+}
+
+static struct held *first_part(struct fused *fused)
+{
+	struct twi_list *pos = twi_list_first(&fused->parts);
+
+	return pos == NULL ? NULL : twi_container_of(pos, struct held, link);
+}
+
+static void copy(struct twi_engine *engine, void *to, const void *from, uint64_t bytes)
+{
+	twi_path_copy_eager(engine->diag, to, from, bytes);
+	twi_count(engine->diag, TWI_C_combined_copy_bytes, bytes);
+}
+
+/* The fused one has ended: each part has its result, and its end. */
+static void on_fused(struct tow_op *op, const struct tow_result *result)
+{
+	struct fused *fused = twi_container_of(op, struct fused, op);
+	struct twi_coll_group *coll = fused->coll;
+	int status = result->status;
+	struct held *part;
+
+	while ((part = first_part(fused)) != NULL) {
+		uint64_t bytes = part->bytes;
+		struct tow_op *user;
+
+		if (status >= 0)
+			copy(coll->engine, part->call.out, (uint8_t *)fused->memory + part->offset,
+			     bytes);
+		else
+			twi_error(status, "%s", coll->why);
+		user = let_go(part);
+		if (status < 0)
+			twi_coll_record_fail(user, status);
+		twi_op_complete(user, status, status >= 0 ? bytes : 0);
+	}
+	coll->batch->fused_n--;
+	put_fused(fused);
+}
+
+static void fail_parts(struct fused *fused, int status)
+{
+	struct twi_coll_group *coll = fused->coll;
+	struct held *part;
+
+	while ((part = first_part(fused)) != NULL)
+		end_op(let_go(part), status);
+	coll->batch->fused_n--;
+	put_fused(fused);
+	out_of_step(coll, status);
+}
+
+void twi_coll_batch_parts(struct tow_op *op, void (*each)(void *arg, struct tow_op *op), void *arg)
+{
+	struct fused *fused = twi_container_of(op, struct fused, op);
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &fused->parts)
+		each(arg, twi_container_of(pos, struct held, link)->op);
+}
+
+/* What is held is issued first; then one that was held ends as any other. */
+static void abort_held(struct tow_op *op, int status)
+{
+	struct held *held = op->owner;
+	struct tow_op *under = op;
+
+	if (held->fused == NULL)
+		twi_coll_batch_issue(held->coll);
+	else
+		under = &held->fused->op;
+	if (under->stage != TWI_STAGE_COMPLETING)
+		under->abort_call(under, status);
+}
+
+/* FNV-1a: two batches of other parts have other signatures, though their sums be the same. */
+static uint64_t mix_part(uint64_t hash, uint64_t count)
+{
+	return (hash ^ count) * 0x100000001b3ull;
+}
+
+/* Puts the next `count` of those that are held into the buffer, and says what call that makes. */
+static void gather(struct fused *fused, uint32_t count, struct twi_coll_call *call)
+{
+	struct twi_coll_group *coll = fused->coll;
+	uint8_t *memory = fused->memory;
+	uint64_t end = 0, parts = 0xcbf29ce484222325ull;
+
+	*call = first_held(coll->batch)->call;
+	fused->op.deadline_ns = UINT64_MAX;
+	for (uint32_t i = 0; i < count; i++) {
+		struct held *held = first_held(coll->batch);
+
+		held->offset = twi_align_up(end, PART_ALIGN);
+		/* Reduced with the rest, so it is to be numbers. */
+		memset(memory + end, 0, held->offset - end);
+		end = held->offset + held->bytes;
+		copy(coll->engine, memory + held->offset, held->call.in, held->bytes);
+		parts = mix_part(parts, held->call.count);
+		fused->op.deadline_ns = twi_min(fused->op.deadline_ns, held->op->deadline_ns);
+		take_held(coll->batch, held);
+		twi_list_remove(&held->link);
+		held->fused = fused;
+		held->op->owner = held;
+		held->op->bytes = held->bytes;
+		held->op->abort_call = abort_held;
+		twi_list_push_back(&fused->parts, &held->link);
+	}
+	call->in = call->out = memory;
+	call->in_place = true;
+	call->count = end / tow_type_bytes(call->type);
+	call->parts = parts | 1;
+	snprintf(call->name, sizeof(call->name), "%u combined", count);
+}
+
+static void issue_fused(struct twi_coll_group *coll, uint32_t count, uint64_t bytes)
+{
+	const struct tow_op_options options = { .size = sizeof(options),
+						.timeout_ns = TOW_FOREVER,
+						.done = on_fused };
+	struct twi_coll_call call;
+	struct twi_list *pos, *next;
+	struct fused *fused = NULL;
+	int status = take_fused(coll, twi_max(bytes, (uint64_t)PART_ALIGN), &fused);
+
+	if (status < 0) {
+		while (count-- > 0)
+			end_op(take_held(coll->batch, first_held(coll->batch)), status);
+		out_of_step(coll, status);
+		return;
+	}
+	twi_op_embed(&fused->op, coll->engine, TWI_OP_CALL, &options);
+	gather(fused, count, &call);
+	coll->batch->fused_n++;
+	twi_count(coll->engine->diag, TWI_C_combined_collectives, count);
+	status = twi_coll_start(coll, &call, &fused->op);
+	if (status < 0) {
+		fail_parts(fused, status);
+		return;
+	}
+	twi_list_for_each_safe (pos, next, &fused->parts) {
+		struct tow_op *op = twi_container_of(pos, struct held, link)->op;
+
+		op->memory_polled = fused->op.memory_polled;
+		op->crowd = fused->op.crowd;
+	}
+}
+
+static void issue_one(struct twi_coll_group *coll, struct held *held)
+{
+	struct twi_coll_call call = held->call;
+	uint64_t *arrays = held->arrays;
+	struct tow_op *op;
+	int status;
+
+	held->arrays = NULL; /* the call is made of them */
+	op = take_held(coll->batch, held);
+	status = twi_coll_start(coll, &call, op);
+	free(arrays);
+	if (status < 0) {
+		end_op(op, status);
+		out_of_step(coll, status);
+	}
+}
+
+/* --- what is fused with what --- */
+
+static bool alike(const struct twi_coll_call *a, const struct twi_coll_call *b)
+{
+	return a->kind == TWI_COLL_ALL_REDUCE && b->kind == TWI_COLL_ALL_REDUCE &&
+	       a->type == b->type && a->reduce == b->reduce && a->priority == b->priority &&
+	       a->forced == b->forced;
+}
+
+static uint64_t threshold(const struct twi_coll_group *coll)
+{
+	return (uint64_t)coll->engine->knobs.combine_threshold_bytes;
+}
+
+/* How many of those in front become one, and how long its buffer is. */
+static uint32_t run_length(struct twi_coll_group *coll, uint64_t *bytes_out)
+{
+	const struct held *first = first_held(coll->batch);
+	struct twi_list *pos, *next;
+	uint64_t payload = 0, end = 0;
+	uint32_t count = 0;
+
+	twi_list_for_each_safe (pos, next, &coll->batch->held) {
+		const struct held *held = twi_container_of(pos, struct held, link);
+
+		if (!alike(&first->call, &held->call) || held->bytes > threshold(coll) - payload)
+			break;
+		payload += held->bytes;
+		end = twi_align_up(end, PART_ALIGN) + held->bytes;
+		count++;
+	}
+	*bytes_out = end;
+	return threshold(coll) == 0 ? 1 : twi_max(count, 1u);
+}
+
+void twi_coll_batch_issue(struct twi_coll_group *coll)
+{
+	struct held *held;
+
+	/* Each may break the group, which takes all that is held. */
+	while (coll->batch != NULL && (held = first_held(coll->batch)) != NULL) {
+		uint64_t bytes;
+		uint32_t count = run_length(coll, &bytes);
+
+		if (count > 1)
+			issue_fused(coll, count, bytes);
+		else
+			issue_one(coll, held);
+	}
+}
+
+void twi_coll_batch_issue_all(struct twi_engine *engine)
+{
+	struct twi_list *pos;
+
+	twi_group_enter(engine);
+	while ((pos = twi_list_first(&engine->coll_batches)) != NULL) {
+		struct twi_coll_batch *batch = twi_container_of(pos, struct twi_coll_batch, link);
+
+		twi_coll_batch_issue(first_held(batch)->coll); /* takes it off the list */
+	}
+	twi_engine_leave(engine);
+}
+
+void twi_coll_batch_wanted(struct tow_op *op)
+{
+	struct twi_engine *engine = op->engine;
+
+	twi_group_enter(engine);
+	if (atomic_load_explicit(&op->held, memory_order_relaxed)) /* or another thread was first */
+		twi_coll_batch_issue(((struct held *)op->owner)->coll);
+	twi_engine_leave(engine);
+}
+
+static struct held *new_held(struct twi_coll_batch *batch)
+{
+	struct twi_list *pos = twi_list_first(&batch->spare_held);
+	struct held *held;
+
+	if (pos != NULL) {
+		twi_list_remove(pos);
+		return twi_container_of(pos, struct held, link);
+	}
+	held = calloc(1, sizeof(*held));
+	if (held == NULL)
+		twi_error(TOW_ENOMEM, "no memory to hold a collective back");
+	else
+		twi_list_init(&held->link);
+	return held;
+}
+
+static int hold(struct twi_coll_group *coll, const struct twi_coll_call *call, struct tow_op *op)
+{
+	struct twi_coll_batch *batch = coll->batch;
+	struct twi_engine *engine = coll->engine;
+	struct held *held = new_held(batch);
+	int status;
+
+	if (held == NULL)
+		return TOW_ENOMEM;
+	held->coll = coll;
+	held->call = *call;
+	held->op = op;
+	held->bytes =
+		call->kind == TWI_COLL_ALL_REDUCE ? call->count * tow_type_bytes(call->type) : 0;
+	status = twi_coll_call_keep(&held->call, coll->size, &held->arrays);
+	if (status < 0) {
+		twi_list_push_front(&batch->spare_held, &held->link);
+		return status;
+	}
+	twi_list_push_back(&batch->held, &held->link);
+	batch->held_n++;
+	batch->held_bytes += held->bytes;
+	op->owner = held;
+	op->abort_call = abort_held;
+	twi_op_watch(op);
+	if (batch->open)
+		return TOW_OK;
+	atomic_store_explicit(&op->held, true, memory_order_relaxed);
+	if (twi_list_empty(&batch->link))
+		twi_list_push_back(&engine->coll_batches, &batch->link);
+	atomic_store_explicit(&engine->colls_held, true, memory_order_relaxed);
+	return TOW_OK;
+}
+
+/* Whether the knob holds it back; what it cannot be fused with is issued. */
+static bool holds(struct twi_coll_group *coll, const struct twi_coll_call *call)
+{
+	uint64_t bytes = call->count * tow_type_bytes(call->type);
+	struct held *first = first_held(coll->batch);
+	bool small = call->kind == TWI_COLL_ALL_REDUCE && threshold(coll) > 0 &&
+		     bytes <= threshold(coll);
+
+	if (first != NULL && (!small || !alike(&first->call, call) ||
+			      bytes > threshold(coll) - coll->batch->held_bytes))
+		twi_coll_batch_issue(coll);
+	return small;
+}
+
+int twi_coll_batch_add(struct twi_coll_group *coll, const struct twi_coll_call *call,
+		       struct tow_op *op)
+{
+	int status = make_batch(coll);
+
+	if (status < 0)
+		return status;
+	if (coll->state == TWI_COLL_BROKEN || (!coll->batch->open && !holds(coll, call)))
+		return twi_coll_start(coll, call, op);
+	if (coll->in_flight + coll->batch->held_n >= TOW_COLL_IN_FLIGHT)
+		return twi_error(TOW_EBUSY,
+				 "%u collectives of the group are in flight, and %u are held back; "
+				 "end the batch, and wait for one",
+				 coll->in_flight, coll->batch->held_n);
+	return hold(coll, call, op);
+}
+
+/* --- the public calls --- */
+
+/* TOW_OK, and the engine is held. */
+static int enter(struct tow_group *group, const char *call)
+{
+	int status;
+
+	if (group == NULL)
+		return twi_error(TOW_EINVAL, "%s: group is NULL", call);
+	status = twi_runtime_check(group->runtime, call);
+	if (status < 0)
+		return status;
+	twi_group_enter(group->ranks->engine);
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_coll_group_start(struct tow_group *group)
+{
+	struct twi_coll_group *coll;
+	int status = enter(group, __func__);
+
+	if (status < 0)
+		return status;
+	status = twi_coll_of(group, &coll);
+	if (status == TOW_OK)
+		status = make_batch(coll);
+	if (status == TOW_OK && coll->batch->open)
+		status = twi_error(TOW_EINVAL, "tow_coll_group_start: one is open already");
+	if (status == TOW_OK) {
+		twi_coll_batch_issue(coll); /* what the knob has held back is none of it */
+		coll->batch->open = true;
+		coll->holds_back = true;
+	}
+	twi_engine_leave(group->ranks->engine);
+	return status;
+}
+
+TOW_PUBLIC int tow_coll_group_end(struct tow_group *group)
+{
+	struct twi_coll_group *coll;
+	int status = enter(group, __func__);
+
+	if (status < 0)
+		return status;
+	coll = group->coll;
+	if (coll == NULL || coll->batch == NULL || !coll->batch->open) {
+		status = twi_error(TOW_EINVAL, "tow_coll_group_end: none is open");
+	} else {
+		twi_coll_batch_issue(coll);
+		coll->batch->open = false;
+		coll->holds_back = coll->engine->knobs.combine != 0;
+	}
+	twi_engine_leave(group->ranks->engine);
+	return status;
+}

@@ -1,0 +1,410 @@
+/*
+ * coll_cache.c - entries: what a call comes down to, kept for the next call like it. See coll.h.
+ *
+ * The key is everything that the plan depends on: kind, type, operator, root, counts, whether it is
+ * in place, whom it names, the plan that was asked for. The one used last is tried first, which
+ * is what a training loop over equal buckets needs.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "diag/counter.h"
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "transport/coll/coll_run.h"
+#include "transport/engine.h"
+#include "transport/path.h"
+
+/* Results from this size up are stored around the caches, where these do not say their size. */
+#define STREAM_MIN (16ull << 20)
+
+static uint64_t part_end(const uint64_t *counts, const uint64_t *offsets, uint32_t ranks)
+{
+	uint64_t end = 0;
+
+	for (uint32_t i = 0; i < ranks; i++) {
+		if (counts[i] > 0)
+			end = twi_max(end, offsets[i] + counts[i]);
+	}
+	return end;
+}
+
+void twi_coll_spans(const struct twi_coll_call *call, uint32_t rank, uint32_t ranks,
+		    uint64_t *in_bytes_out, uint64_t *out_bytes_out)
+{
+	uint64_t in = call->count, out = call->count;
+	uint64_t all = call->count * ranks;
+	bool root = rank == call->root;
+
+	switch (call->kind) {
+	case TWI_COLL_REDUCE_SCATTER:
+		in = all;
+		break;
+	case TWI_COLL_ALL_GATHER:
+		out = all;
+		break;
+	case TWI_COLL_ALL_GATHER_V:
+		in = call->recv_counts[rank];
+		out = part_end(call->recv_counts, call->recv_offsets, ranks);
+		break;
+	case TWI_COLL_REDUCE:
+		out = root ? call->count : 0;
+		break;
+	case TWI_COLL_GATHER:
+		out = root ? all : 0;
+		break;
+	case TWI_COLL_SCATTER:
+		in = root ? all : 0;
+		break;
+	case TWI_COLL_ALL_TO_ALL:
+		in = out = all;
+		break;
+	case TWI_COLL_ALL_TO_ALL_V:
+		in = part_end(call->send_counts, call->send_offsets, ranks);
+		out = part_end(call->recv_counts, call->recv_offsets, ranks);
+		break;
+	case TWI_COLL_BARRIER:
+		in = out = 0;
+		break;
+	case TWI_COLL_SEND_RECEIVE:
+		in = call->target == TOW_GROUP_NONE ? 0 : call->count;
+		out = call->source == TOW_GROUP_NONE ? 0 : call->count;
+		break;
+	default:
+		break;
+	}
+	*in_bytes_out = in * tow_type_bytes(call->type);
+	*out_bytes_out = out * tow_type_bytes(call->type);
+}
+
+/* FNV-1a over words, with a multiplication that mixes high bits down. */
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+	return hash ^ hash >> 29;
+}
+
+static uint64_t mix_words(uint64_t hash, const uint64_t *words, uint32_t count)
+{
+	for (uint32_t i = 0; words != NULL && i < count; i++)
+		hash = mix(hash, words[i]);
+	return hash;
+}
+
+/* The part of a call that every rank has alike. */
+static uint64_t common_hash(const struct twi_coll_call *call, uint32_t ranks)
+{
+	uint64_t hash =
+		mix(0x746f776c696e65ull, (uint64_t)call->kind << 32 | (uint64_t)call->type << 16 |
+						 (uint64_t)call->reduce);
+
+	hash = mix(hash, (uint64_t)call->root << 32 | (uint32_t)call->priority);
+	if (call->kind != TWI_COLL_ALL_GATHER_V)
+		hash = mix(hash, call->count);
+	else
+		hash = mix_words(mix_words(hash, call->recv_counts, ranks), call->recv_offsets,
+				 ranks);
+	for (uint32_t i = 0; i < call->pair_count; i++)
+		hash = mix(hash, (uint64_t)call->pairs[i].source << 32 | call->pairs[i].target);
+	if (call->kind == TWI_COLL_ALL_TO_ALL)
+		hash = mix(hash, call->in_place);
+	if (call->parts != 0)
+		hash = mix(hash, call->parts);
+	return hash;
+}
+
+static uint64_t key_hash(const struct twi_coll_call *call, uint32_t ranks)
+{
+	uint64_t hash = common_hash(call, ranks);
+
+	hash = mix(hash, (uint64_t)(uintptr_t)call->forced);
+	hash = mix(hash, (uint64_t)call->target << 32 ^ (uint64_t)call->source);
+	hash = mix(hash, call->in_place);
+	if (call->kind == TWI_COLL_ALL_TO_ALL_V) {
+		hash = mix_words(hash, call->send_counts, ranks);
+		hash = mix_words(hash, call->send_offsets, ranks);
+		hash = mix_words(hash, call->recv_counts, ranks);
+		hash = mix_words(hash, call->recv_offsets, ranks);
+	}
+	return hash;
+}
+
+static bool same_words(const uint64_t *a, const uint64_t *b, uint32_t count)
+{
+	return a == b || (a != NULL && b != NULL && memcmp(a, b, count * sizeof(a[0])) == 0);
+}
+
+static bool same_call(const struct twi_coll_call *a, const struct twi_coll_call *b, uint32_t ranks)
+{
+	return a->kind == b->kind && a->count == b->count && a->type == b->type &&
+	       a->reduce == b->reduce && a->root == b->root && a->in_place == b->in_place &&
+	       a->priority == b->priority && a->forced == b->forced && a->target == b->target &&
+	       a->source == b->source && a->parts == b->parts && a->pair_count == b->pair_count &&
+	       (a->pair_count == 0 ||
+		memcmp(a->pairs, b->pairs, a->pair_count * sizeof(a->pairs[0])) == 0) &&
+	       same_words(a->send_counts, b->send_counts, ranks) &&
+	       same_words(a->send_offsets, b->send_offsets, ranks) &&
+	       same_words(a->recv_counts, b->recv_counts, ranks) &&
+	       same_words(a->recv_offsets, b->recv_offsets, ranks);
+}
+
+static const uint64_t *keep(uint64_t **at, const uint64_t *words, uint32_t count)
+{
+	uint64_t *kept = *at;
+
+	if (words == NULL)
+		return NULL;
+	twi_path_copy_own(kept, words, count * sizeof(words[0]));
+	*at += count;
+	return kept;
+}
+
+int twi_coll_call_keep(struct twi_coll_call *call, uint32_t ranks, uint64_t **arrays_out)
+{
+	uint64_t *at;
+
+	*arrays_out = NULL;
+	if (call->send_counts == NULL && call->recv_counts == NULL && call->pair_count == 0)
+		return TOW_OK;
+	at = *arrays_out = calloc(4 * (size_t)ranks + call->pair_count, sizeof(at[0]));
+	if (at == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for the counts of a collective");
+	call->send_counts = keep(&at, call->send_counts, ranks);
+	call->send_offsets = keep(&at, call->send_offsets, ranks);
+	call->recv_counts = keep(&at, call->recv_counts, ranks);
+	call->recv_offsets = keep(&at, call->recv_offsets, ranks);
+	if (call->pair_count > 0)
+		twi_path_copy_own(at, call->pairs, call->pair_count * sizeof(call->pairs[0]));
+	call->pairs = (const struct tow_coll_pair *)(const void *)at;
+	return TOW_OK;
+}
+
+/*
+ * What others use of this rank's memory. It is not to be seen in this rank's own steps: the root of
+ * a gather has none.
+ */
+static void see_shared(struct twi_coll_entry *entry, const struct twi_plan_row *row)
+{
+	const struct twi_plan *plan = entry->plan;
+	enum twi_coll_kind kind = entry->call.kind;
+	bool cells = false;
+
+	for (uint32_t i = 0; i < plan->ref_count; i++)
+		cells |= plan->refs[i].space == TWI_PLAN_CELL;
+	entry->shares = plan->syncs > 0 && !cells && kind != TWI_COLL_BARRIER;
+	entry->shares_out = entry->shares && (!row->local || kind == TWI_COLL_ALL_REDUCE ||
+					      kind == TWI_COLL_REDUCE || kind == TWI_COLL_GATHER ||
+					      kind == TWI_COLL_BROADCAST);
+}
+
+/* Whom it has messages for, each once; and what others see of this rank's memory. */
+static int look_over(struct twi_coll_entry *entry, const struct twi_plan_row *row, uint32_t ranks)
+{
+	const struct twi_plan *plan = entry->plan;
+	bool *met = calloc(ranks, sizeof(met[0]));
+
+	entry->peers = calloc(ranks, sizeof(entry->peers[0]));
+	if (entry->peers == NULL || met == NULL) {
+		free(met);
+		return TOW_ENOMEM;
+	}
+	entry->local = true;
+	for (uint32_t i = 0; i < plan->step_count; i++) {
+		const struct twi_plan_step *step = &plan->steps[i];
+
+		if (step->kind != TWI_PLAN_SEND && step->kind != TWI_PLAN_RECV)
+			continue;
+		entry->local = false;
+		if (!met[step->peer])
+			entry->peers[entry->peer_count++] = step->peer;
+		met[step->peer] = true;
+	}
+	free(met);
+	/*
+	 * Also a rank that has nothing to send tells its call: another waits for it. Only where all
+	 * meet in memory the slots do.
+	 */
+	entry->signs = ranks > 1 && (plan->syncs == 0 || !row->local);
+	see_shared(entry, row);
+	return TOW_OK;
+}
+
+static void free_entry(struct twi_coll_entry *entry)
+{
+	struct twi_list *pos;
+
+	while ((pos = twi_list_first(&entry->spare)) != NULL) {
+		twi_list_remove(pos);
+		twi_coll_run_free(twi_container_of(pos, struct twi_coll_run, link));
+	}
+	twi_plan_free(entry->plan);
+	free(entry->arrays);
+	free(entry->early);
+	free(entry->peers);
+	free(entry);
+}
+
+static void drop_entry(struct twi_coll_group *coll, struct twi_coll_entry *entry)
+{
+	if (coll->last == entry)
+		coll->last = NULL;
+	twi_list_remove(&entry->link);
+	twi_list_remove(&entry->age);
+	coll->entries--;
+	free_entry(entry);
+}
+
+/* Room for one more: the oldest that is idle goes. */
+static void make_room(struct twi_coll_group *coll)
+{
+	struct twi_coll_entry *oldest = NULL;
+	struct twi_list *pos, *next;
+
+	if (coll->entries < TWI_COLL_ENTRIES)
+		return;
+	twi_list_for_each_safe (pos, next, &coll->ages) {
+		struct twi_coll_entry *entry = twi_container_of(pos, struct twi_coll_entry, age);
+
+		if (entry->users == 0)
+			oldest = entry; /* the list ends with the oldest */
+	}
+	if (oldest != NULL)
+		drop_entry(coll, oldest);
+}
+
+void twi_coll_case(const struct twi_coll_group *coll, const struct twi_coll_call *call,
+		   struct twi_plan_case *what)
+{
+	const struct tow_options *knobs = &coll->engine->knobs;
+
+	*what = (struct twi_plan_case){
+		.kind = call->kind,
+		.type = call->type,
+		.reduce = call->reduce,
+		.rank = coll->rank,
+		.ranks = coll->size,
+		.root = call->root,
+		.count = call->count,
+		.in_place = call->in_place,
+		.peers_write = coll->peers_write,
+		.send_counts = call->send_counts,
+		.send_offsets = call->send_offsets,
+		.recv_counts = call->recv_counts,
+		.recv_offsets = call->recv_offsets,
+		.pairs = call->pairs,
+		.pair_count = call->pair_count,
+		.target = call->target,
+		.source = call->source,
+		.locals = coll->local_ranks,
+		.locals_n = coll->local_ranks_n,
+		.hosts = coll->hosts,
+		.hosts_n = coll->hosts_n,
+		.cell_bytes = coll->locals_n > 0 ? TWI_COLL_CELL : 0,
+		.segment_bytes = (uint64_t)knobs->coll_segment_bytes,
+		.depth = (uint32_t)knobs->coll_depth,
+	};
+}
+
+static int build(struct twi_coll_group *coll, struct twi_coll_entry *entry)
+{
+	struct twi_plan_case what;
+	const struct twi_plan_row *row;
+	int status;
+
+	twi_coll_case(coll, &entry->call, &what);
+	row = twi_coll_choose(coll, &entry->call, &what, &entry->why);
+	if (row == NULL)
+		return TOW_EINVAL;
+	status = twi_plan_build(row, &what, &entry->plan);
+	if (status == TOW_OK)
+		status = look_over(entry, row, coll->size);
+	if (status < 0)
+		return status;
+	status = twi_coll_early(entry);
+	if (status < 0)
+		return status;
+	/* Half of them for receives that are posted early. */
+	entry->io_count =
+		twi_min(2 * entry->plan->messages_max * entry->plan->depth, TWI_COLL_IOS_MAX);
+	for (uint32_t i = 0; i < entry->plan->program_count; i++)
+		entry->program_steps =
+			twi_max(entry->program_steps, entry->plan->programs[i].count);
+	entry->signature =
+		mix(common_hash(&entry->call, coll->size), (uint64_t)(row - twi_plan_rows) + 1);
+	entry->signature |= 1; /* 0 is none */
+	twi_coll_spans(&entry->call, coll->rank, coll->size, &entry->in_bytes, &entry->out_bytes);
+	/* In place they are in the caches already, or will have been read just before. */
+	entry->stream =
+		!entry->call.in_place && twi_max(entry->in_bytes, entry->out_bytes) >= STREAM_MIN;
+	entry->connected = !entry->signs;
+	return TOW_OK;
+}
+
+static int make_entry(struct twi_coll_group *coll, const struct twi_coll_call *call, uint64_t hash,
+		      struct twi_coll_entry **out)
+{
+	struct twi_coll_entry *entry = calloc(1, sizeof(*entry));
+	int status = TOW_ENOMEM;
+
+	if (entry == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for the plan of a collective");
+	entry->call = *call;
+	entry->hash = hash;
+	twi_list_init(&entry->link);
+	twi_list_init(&entry->age);
+	twi_list_init(&entry->spare);
+	if (twi_coll_call_keep(&entry->call, coll->size, &entry->arrays) == TOW_OK)
+		status = build(coll, entry);
+	if (status == TOW_ENOMEM)
+		twi_error(status, "no memory for the plan of a collective");
+	if (status < 0) {
+		free_entry(entry);
+		return status;
+	}
+	make_room(coll);
+	twi_list_push_back(&coll->buckets[hash % TWI_COLL_BUCKETS], &entry->link);
+	coll->entries++;
+	twi_count(coll->engine->diag, TWI_C_coll_plans_built, 1);
+	*out = entry;
+	return TOW_OK;
+}
+
+int twi_coll_entry_find(struct twi_coll_group *coll, const struct twi_coll_call *call,
+			struct twi_coll_entry **out)
+{
+	struct twi_coll_entry *entry = coll->last;
+	struct twi_list *pos, *next;
+	uint64_t hash;
+	int status;
+
+	if (twi_likely(entry != NULL && same_call(&entry->call, call, coll->size))) {
+		*out = entry;
+		return TOW_OK;
+	}
+	entry = NULL;
+	hash = key_hash(call, coll->size);
+	twi_list_for_each_safe (pos, next, &coll->buckets[hash % TWI_COLL_BUCKETS]) {
+		struct twi_coll_entry *seen = twi_container_of(pos, struct twi_coll_entry, link);
+
+		if (seen->hash == hash && same_call(&seen->call, call, coll->size))
+			entry = seen;
+	}
+	if (entry == NULL) {
+		status = make_entry(coll, call, hash, &entry);
+		if (status < 0)
+			return status;
+	}
+	twi_list_remove(&entry->age);
+	twi_list_push_front(&coll->ages, &entry->age);
+	coll->last = entry;
+	*out = entry;
+	return TOW_OK;
+}
+
+void twi_coll_entries_free(struct twi_coll_group *coll)
+{
+	struct twi_list *pos;
+
+	while ((pos = twi_list_first(&coll->ages)) != NULL)
+		drop_entry(coll, twi_container_of(pos, struct twi_coll_entry, age));
+}

@@ -1,0 +1,411 @@
+/*
+ * coll_fail.c - ranks that disagree, that die, that do not come. See coll.h.
+ *
+ * Agreement. Ranks of one host compare signatures in their slots. With messages each rank tells its
+ * signature to the one behind it, and a collective does not end before the one of the rank before
+ * has come: where not all agree, somewhere on the circle two neighbours do not. Whoever finds that
+ * sends its call to the other in words (TWI_COLL_CALL); that one, knowing both, breaks the group.
+ *
+ * Breaking. A group that has failed once is broken: a rank may have any part of the result. The
+ * first to know tells every rank that it is connected to, and they tell on; a rank breaks once.
+ *
+ * coll_late.c has the ranks that do not come.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diag/counter.h"
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "diag/place.h"
+#include "transport/coll/coll_line.h"
+#include "transport/coll/coll_local.h"
+#include "transport/engine.h"
+#include "transport/group.h"
+#include "transport/message.h"
+
+#define SUSPECT_NS (500ull * 1000 * 1000)
+
+static void site_text(const void *caller, char *out, size_t bytes)
+{
+	struct twi_place place;
+
+	twi_place_find(caller, &place);
+	twi_place_text(&place, out, bytes);
+}
+
+void twi_coll_call_text(const struct twi_coll_run *run, char *out, size_t bytes)
+{
+	const struct twi_coll_call *call = &run->entry->call;
+	char site[96], root[24] = "", reduce[8] = "";
+
+	site_text(run->site.caller, site, sizeof(site));
+	if (call->kind == TWI_COLL_BROADCAST || call->kind == TWI_COLL_REDUCE ||
+	    call->kind == TWI_COLL_GATHER || call->kind == TWI_COLL_SCATTER)
+		snprintf(root, sizeof(root), ", root %u", call->root);
+	if (call->kind == TWI_COLL_ALL_REDUCE || call->kind == TWI_COLL_REDUCE ||
+	    call->kind == TWI_COLL_REDUCE_SCATTER)
+		snprintf(reduce, sizeof(reduce), " %s", tow_reduce_name(call->reduce));
+	snprintf(out, bytes, "%s%s of %llu %s%s, plan %s, at %.90s%s%.31s",
+		 twi_coll_kind_name(call->kind), reduce, (unsigned long long)call->count,
+		 tow_type_name(call->type), root, run->entry->plan->name, site,
+		 run->name[0] != '\0' ? ", named " : "", run->name);
+}
+
+/* --- breaking --- */
+
+static const char *status_of(int status)
+{
+	return tow_status_name(status);
+}
+
+/* The others hear it once from each rank that they know. */
+static void tell_all(struct twi_coll_group *coll, uint64_t seq, int status)
+{
+	struct twi_coll_word word = { .type = TWI_COLL_BREAK, .status = status, .seq = seq };
+
+	snprintf(word.text, sizeof(word.text), "%.*s", (int)TWI_COLL_WORD_TEXT, coll->why);
+	twi_coll_say_all(coll, &word);
+}
+
+void twi_coll_break(struct twi_coll_group *coll, uint64_t seq, int status, bool tell)
+{
+	struct twi_list *pos, *next;
+
+	if (coll->state == TWI_COLL_BROKEN)
+		return;
+	coll->state = TWI_COLL_BROKEN;
+	coll->broken = status;
+	snprintf(coll->why, sizeof(coll->why), "%.*s", (int)sizeof(coll->why) - 1,
+		 tow_error_message());
+	twi_log(coll->engine->diag, 1, "group %u is broken at collective %llu: %s: %s", coll->ctx,
+		(unsigned long long)seq, status_of(status), coll->why);
+	twi_count(coll->engine->diag, TWI_C_coll_groups_broken, 1);
+	twi_coll_late_end(coll);
+	if (tell)
+		tell_all(coll, seq, status);
+	twi_list_for_each_safe (pos, next, &coll->runs)
+		twi_coll_run_fail(twi_container_of(pos, struct twi_coll_run, link), status);
+	twi_coll_fail_pending(coll, status);
+	if (coll->connects > 0)
+		twi_ranks_give_up(coll->ranks, coll);
+	twi_coll_setup_end(coll);
+}
+
+static void on_break(struct twi_coll_group *coll, const struct twi_coll_word *word)
+{
+	int status = word->status < 0 && word->status >= TOW_EREMOTE ? word->status : TOW_EPROTOCOL;
+
+	if (coll->state == TWI_COLL_BROKEN)
+		return;
+	if (status == TOW_ECLOSED) /* it has gone in order: to this rank it is a peer that left */
+		status = TOW_EPEER;
+	twi_error(status, "%s", word->text);
+	twi_coll_break(coll, word->seq, status, true);
+}
+
+void twi_coll_leave(struct twi_coll_group *coll)
+{
+	const struct twi_coll_word word = { .type = TWI_COLL_LEAVE, .seq = coll->next_seq - 1 };
+
+	coll->state = TWI_COLL_BROKEN; /* nothing was, but nothing is to begin either */
+	for (uint32_t i = 0; i < coll->size; i++) {
+		const struct twi_slot *slot = &coll->ranks->slots[coll->members[i]];
+
+		if (i != coll->rank && slot->state == TWI_SLOT_UP && !slot->lost)
+			twi_coll_say(coll, i, &word);
+	}
+}
+
+void twi_coll_check_left(struct twi_coll_group *coll)
+{
+	if (coll->state == TWI_COLL_BROKEN)
+		return;
+	twi_error(TOW_EPEER, "rank %u has closed the group after collective %llu", coll->left_rank,
+		  (unsigned long long)coll->left_seq);
+	twi_coll_break(coll, coll->left_seq + 1, TOW_EPEER, true);
+}
+
+/* What it had its part in ends well; what this rank has begun since does not. */
+static void on_leave(struct twi_coll_group *coll, const struct twi_coll_word *word)
+{
+	if (word->seq >= coll->left_seq)
+		return;
+	coll->left_seq = word->seq;
+	coll->left_rank = word->from;
+	if (coll->next_seq - 1 > word->seq)
+		twi_coll_check_left(coll);
+}
+
+/*
+ * A rank may go when it has done its part, while others are still at theirs. So this breaks nothing
+ * by itself: messages with that rank fail, and who waits for it in memory finds it gone, when all
+ * that it had written is not enough.
+ */
+static void lost(struct twi_coll_group *coll, uint32_t rank, int status)
+{
+	for (uint32_t i = 0; i < coll->locals_n; i++) {
+		if (coll->locals[i].rank == rank)
+			coll->locals[i].gone = true; /* its polled runs find that */
+	}
+	if (coll->told != NULL)
+		coll->told[rank].gone = true;
+	if (coll->setup == NULL || !twi_coll_setup_needs(coll, rank))
+		return;
+	twi_error(TOW_EPEER, "rank %u has gone (%s)", rank, status_of(status));
+	twi_coll_break(coll, 1, TOW_EPEER, true);
+}
+
+void twi_coll_rank_lost(struct twi_ranks *ranks, uint32_t job_rank, int status)
+{
+	struct twi_list *pos, *next;
+
+	ranks->slots[job_rank].lost = true;
+	twi_list_for_each_safe (pos, next, &ranks->colls) {
+		struct twi_coll_group *coll = twi_container_of(pos, struct twi_coll_group, link);
+
+		for (uint32_t i = 0; i < coll->size; i++) {
+			if (coll->members[i] == job_rank)
+				lost(coll, i, status);
+		}
+	}
+	twi_coll_shrink_lost(ranks);
+}
+
+/* --- agreement --- */
+
+static void challenge(struct twi_coll_run *run, uint32_t rank, int status)
+{
+	struct twi_coll_word word = { .type = TWI_COLL_CALL,
+				      .status = status,
+				      .seq = run->seq,
+				      .value = run->entry->signature };
+
+	twi_coll_call_text(run, word.text, sizeof(word.text));
+	twi_coll_say(run->coll, rank, &word);
+}
+
+void twi_coll_challenge(struct twi_coll_run *run, uint32_t rank)
+{
+	challenge(run, rank, TOW_OK);
+}
+
+static void mismatch(struct twi_coll_group *coll, const struct twi_coll_word *word,
+		     const char *mine)
+{
+	twi_count(coll->engine->diag, TWI_C_coll_mismatches, 1);
+	twi_error(TOW_EMISMATCH,
+		  "ranks disagree about collective %llu of the group: rank %u: %.170s; rank %u: "
+		  "%.170s",
+		  (unsigned long long)word->seq, word->from, word->text, coll->rank, mine);
+	twi_coll_break(coll, word->seq, TOW_EMISMATCH, true);
+}
+
+/* What another rank has said about its call, against this one's. */
+static void compare(struct twi_coll_run *run, const struct twi_coll_word *word)
+{
+	char mine[200];
+
+	if (word->value == run->entry->signature && word->status != TOW_EMISMATCH)
+		return;
+	twi_coll_call_text(run, mine, sizeof(mine));
+	mismatch(run->coll, word, mine);
+}
+
+static void on_call(struct twi_coll_group *coll, const struct twi_coll_word *word)
+{
+	struct twi_coll_run *run = twi_coll_run_of(coll, word->seq);
+	struct twi_coll_sign *sign;
+
+	if (coll->state == TWI_COLL_BROKEN)
+		return;
+	if (run != NULL) {
+		compare(run, word);
+	} else if (word->seq >= coll->next_seq) {
+		sign = &coll->signs[word->seq % TWI_COLL_SLOTS];
+		sign->seq = word->seq;
+		sign->signature = word->value;
+		sign->rank = word->from;
+		sign->bad = word->status == TOW_EMISMATCH;
+		snprintf(sign->text, sizeof(sign->text), "%.*s", (int)sizeof(sign->text) - 1,
+			 word->text);
+	} else if (word->seq > 0 && coll->state == TWI_COLL_READY) {
+		mismatch(coll, word, "has finished its own");
+	}
+}
+
+static void on_sign_done(struct tow_op *op, const struct tow_result *result)
+{
+	struct twi_coll_io *io = twi_container_of(op, struct twi_coll_io, op);
+	struct twi_coll_run *run = io->run;
+	uint32_t before = (run->coll->rank + run->coll->size - 1) % run->coll->size;
+
+	io->busy = false;
+	run->busy--;
+	if (run->state == TWI_COLL_FAILING) {
+		twi_coll_run_poll(run);
+	} else if (result->status < 0) {
+		twi_coll_message_failed(run, op, result);
+	} else if (op->kind == TWI_OP_SEND) {
+		twi_coll_run_turn(run);
+	} else if (run->signs[0] != run->entry->signature) {
+		twi_coll_challenge(run, before);
+		run->suspicion = TOW_EMISMATCH;
+		run->suspect_ns = twi_engine_clock(run->coll->engine) + SUSPECT_NS;
+		twi_coll_run_poll(run);
+	} else {
+		run->agreed = true;
+		twi_coll_run_turn(run);
+	}
+}
+
+static int sign_message(struct twi_coll_run *run, bool in)
+{
+	const struct tow_op_options options = { .size = sizeof(options),
+						.timeout_ns = TOW_FOREVER,
+						.done = on_sign_done };
+	struct twi_coll_group *coll = run->coll;
+	struct twi_coll_io *io = in ? &run->sign_in : &run->sign_out;
+	uint32_t with = (coll->rank + (in ? coll->size - 1 : 1)) % coll->size;
+	const struct twi_slot *slot = &coll->ranks->slots[coll->members[with]];
+	const struct twi_message message = { .kind = in ? TWI_OP_RECV : TWI_OP_SEND,
+					     .space = TWI_SPACE_LINK,
+					     .op = &io->op,
+					     .data = &run->signs[in ? 0 : 1],
+					     .bytes = sizeof(run->signs[0]),
+					     .tag = twi_coll_tag(run, TWI_COLL_SIGN_CHAIN, 0) };
+	struct tow_op *op;
+	int status;
+
+	if (slot->state != TWI_SLOT_UP)
+		return twi_error(TOW_EPEER, "the connection to rank %u has gone", with);
+	io->run = run;
+	io->busy = true;
+	run->busy++;
+	coll->engine->coll_messages++;
+	status = twi_message_start(slot->peer, &message, &options, &op);
+	if (status < 0) {
+		io->busy = false;
+		run->busy--;
+	}
+	return status;
+}
+
+void twi_coll_sign(struct twi_coll_run *run)
+{
+	struct twi_coll_group *coll = run->coll;
+	const struct twi_coll_sign *sign = &coll->signs[run->seq % TWI_COLL_SLOTS];
+	int status;
+
+	if (sign->seq == run->seq && run->seq > 0) {
+		struct twi_coll_word word = { .from = sign->rank,
+					      .status = sign->bad ? TOW_EMISMATCH : TOW_OK,
+					      .seq = sign->seq,
+					      .value = sign->signature };
+
+		snprintf(word.text, sizeof(word.text), "%s", sign->text);
+		compare(run, &word);
+		if (run->state == TWI_COLL_FAILING)
+			return;
+	}
+	run->signs[1] = run->entry->signature;
+	status = sign_message(run, true);
+	if (status == TOW_OK)
+		status = sign_message(run, false);
+	if (status < 0)
+		twi_coll_run_fail(run, status);
+}
+
+static uint32_t rank_of(const struct twi_coll_group *coll, const struct tow_peer *peer)
+{
+	for (uint32_t i = 0; i < coll->size; i++) {
+		if (coll->ranks->slots[coll->members[i]].peer == peer)
+			return i;
+	}
+	return coll->size;
+}
+
+static bool is_gone(int status)
+{
+	return status == TOW_EPEER || status == TOW_ECLOSED || status == TOW_EREFUSED;
+}
+
+int twi_coll_unreached(const struct twi_coll_group *coll, uint32_t job_rank, int status)
+{
+	uint32_t rank = 0;
+
+	while (rank < coll->size && coll->members[rank] != job_rank)
+		rank++;
+	if (is_gone(status))
+		return twi_error(TOW_EPEER, "rank %u has gone: no connection to it (%s)", rank,
+				 status_of(status));
+	return twi_error(status, "no connection to rank %u: %s", rank, tow_status_text(status));
+}
+
+void twi_coll_message_failed(struct twi_coll_run *run, const struct tow_op *op,
+			     const struct tow_result *result)
+{
+	struct twi_coll_group *coll = run->coll;
+	uint32_t rank = rank_of(coll, result->peer);
+	int status = result->status;
+
+	if (status >= 0 || status == TOW_ETRUNCATED) {
+		twi_error(TOW_EMISMATCH,
+			  "rank %u and rank %u disagree about a message of %s: %llu bytes where "
+			  "%llu were expected",
+			  coll->rank, rank, twi_coll_kind_name(run->entry->call.kind),
+			  (unsigned long long)result->bytes, (unsigned long long)op->bytes);
+		snprintf(run->doubt, sizeof(run->doubt), "%s", tow_error_message());
+		run->suspicion = TOW_EMISMATCH;
+		run->suspect_ns = twi_engine_clock(coll->engine) + SUSPECT_NS;
+		if (rank < coll->size)
+			challenge(run, rank, TOW_EMISMATCH);
+		twi_coll_run_poll(run);
+		return;
+	}
+	if (is_gone(status))
+		status = twi_error(TOW_EPEER,
+				   "rank %u has gone (%s), with a message of it under "
+				   "way",
+				   rank, status_of(result->status));
+	else
+		twi_error(status, "a message with rank %u failed: %s", rank,
+			  tow_status_text(status));
+	twi_coll_run_fail(run, status);
+}
+
+void twi_coll_suspicious(struct twi_coll_run *run)
+{
+	if (twi_engine_clock(run->coll->engine) < run->suspect_ns)
+		return;
+	twi_error(run->suspicion, "%s",
+		  run->doubt[0] != '\0' ? run->doubt : "a neighbour has made another call");
+	twi_coll_run_fail(run, run->suspicion);
+}
+
+void twi_coll_heard(struct twi_coll_group *coll, const struct twi_coll_word *word)
+{
+	switch (word->type) {
+	case TWI_COLL_CALL:
+		on_call(coll, word);
+		break;
+	case TWI_COLL_BREAK:
+		on_break(coll, word);
+		break;
+	case TWI_COLL_REGION:
+		twi_coll_setup_heard(coll, word->from, (uint32_t)word->other, word->value,
+				     word->status != 0);
+		break;
+	case TWI_COLL_LEAVE:
+		on_leave(coll, word);
+		break;
+	case TWI_COLL_ASK:
+	case TWI_COLL_ANSWER:
+		twi_coll_late_heard(coll, word);
+		break;
+	default:
+		twi_coll_shrink_heard(coll->ranks, coll, coll->members[word->from], word);
+		break;
+	}
+}

@@ -1,0 +1,444 @@
+/*
+ * coll_group.c - a group's collectives: their order, their beginning and their end. See coll.h.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "diag/counter.h"
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "transport/coll/coll_batch.h"
+#include "transport/coll/coll_line.h"
+#include "transport/coll/coll_local.h"
+#include "transport/coll/coll_report.h"
+#include "transport/engine.h"
+#include "transport/group.h"
+#include "transport/path.h"
+#include "transport/shm/shm_window.h"
+
+#define TIME_NS (1000ull * 1000)
+
+/* A call that came while the group was being set up. */
+struct pending {
+	struct twi_list link;
+	struct twi_coll_group *coll;
+	struct twi_coll_call call;
+	uint64_t *arrays;
+	struct tow_op *op;
+	uint64_t seq;
+};
+
+int twi_coll_of(struct tow_group *group, struct twi_coll_group **out)
+{
+	struct twi_coll_group *coll;
+
+	if (group->coll != NULL) {
+		*out = group->coll;
+		return TOW_OK;
+	}
+	if (!group->shrunk && group->id >= TWI_COLL_CTX_SHRUNK)
+		return twi_error(TOW_EBUSY,
+				 "the job has made %u groups; the first %u can have collectives",
+				 group->id, TWI_COLL_CTX_SHRUNK);
+	coll = calloc(1, sizeof(*coll));
+	if (coll != NULL)
+		coll->members = calloc(group->size, sizeof(coll->members[0]));
+	if (coll == NULL || coll->members == NULL) {
+		free(coll);
+		return twi_error(TOW_ENOMEM, "no memory for the collectives of a group");
+	}
+	for (uint32_t i = 0; i < group->size; i++)
+		coll->members[i] = group->members[i];
+	coll->ranks = group->ranks;
+	coll->engine = group->ranks->engine;
+	coll->ctx = group->id;
+	coll->rank = group->rank;
+	coll->size = group->size;
+	coll->next_seq = 1;
+	coll->left_seq = UINT64_MAX;
+	coll->holds_back = coll->engine->knobs.combine != 0;
+	twi_coll_log_make(coll->engine);
+	twi_list_init(&coll->link);
+	twi_list_init(&coll->active);
+	twi_list_init(&coll->runs);
+	twi_list_init(&coll->polled);
+	twi_list_init(&coll->pending);
+	twi_list_init(&coll->ages);
+	for (unsigned i = 0; i < TWI_COLL_BUCKETS; i++)
+		twi_list_init(&coll->buckets[i]);
+	twi_list_push_back(&group->ranks->colls, &coll->link);
+	twi_list_push_back(&coll->engine->coll_groups, &coll->all);
+	twi_ranks_use(group->ranks);
+	group->coll = coll;
+	*out = coll;
+	twi_coll_line_group(coll);
+	return TOW_OK;
+}
+
+struct twi_coll_run *twi_coll_run_of(struct twi_coll_group *coll, uint64_t seq)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &coll->runs) {
+		struct twi_coll_run *run = twi_container_of(pos, struct twi_coll_run, link);
+
+		if (run->seq == seq)
+			return run;
+	}
+	return NULL;
+}
+
+/* Behind all of its priority or a higher one. */
+static void insert(struct twi_coll_group *coll, struct twi_coll_run *run)
+{
+	struct twi_list *pos, *next, *at = &coll->runs;
+
+	twi_list_for_each_safe (pos, next, &coll->runs) {
+		if (twi_container_of(pos, struct twi_coll_run, link)->priority < run->priority) {
+			at = pos;
+			break;
+		}
+	}
+	twi_list_push_back(at, &run->link); /* before `at` */
+}
+
+/* A run for the call, ready to go. */
+static int prepare(struct twi_coll_group *coll, const struct twi_coll_call *call,
+		   struct twi_coll_run **out)
+{
+	struct twi_coll_entry *entry;
+	struct twi_coll_run *run;
+	int status = twi_coll_entry_find(coll, call, &entry);
+
+	if (status == TOW_OK)
+		status = twi_coll_run_make(coll, entry, &run);
+	if (status < 0)
+		return status;
+	entry->users++;
+	entry->calls++;
+	run->state = TWI_COLL_QUEUED;
+	run->status = TOW_OK;
+	run->priority = call->priority;
+	run->in = run->user_in = call->in;
+	run->out = run->user_out = call->out;
+	run->site = call->site;
+	twi_path_copy_own(run->name, call->name, sizeof(run->name));
+	run->staged_in = run->staged_out = false;
+	run->staged_bytes = 0;
+	run->program = run->repeat = run->begun = run->active = 0;
+	run->syncs = 0;
+	run->synced = 0;
+	run->agreed = run->told = run->challenged = run->left = false;
+	run->suspicion = 0;
+	run->doubt[0] = '\0';
+	run->entered_ns = run->moving_ns = 0;
+	*out = run;
+	return TOW_OK;
+}
+
+static void begin(struct twi_coll_group *coll, struct twi_coll_run *run, struct tow_op *op,
+		  uint64_t seq)
+{
+	run->op = op;
+	run->seq = seq;
+	run->start_ns = op != NULL ? op->start_ns : 0;
+	if (op != NULL) {
+		op->owner = run;
+		op->bytes = run->entry->out_bytes;
+		op->abort_call = twi_coll_abort;
+		op->memory_polled = run->entry->local && coll->locals_n > 0;
+		op->crowd = coll->crowd;
+	}
+	insert(coll, run);
+	twi_coll_run_turn(run);
+}
+
+static void abort_pending(struct tow_op *op, int status)
+{
+	struct pending *pending = op->owner;
+	struct twi_coll_group *coll = pending->coll;
+
+	if (status == TOW_EDEADLINE) {
+		twi_coll_late(coll, op, pending->seq);
+		return;
+	}
+	twi_error(status, "rank %u has canceled its first collective", coll->rank);
+	twi_coll_break(coll, pending->seq, status, true);
+}
+
+static int put_off(struct twi_coll_group *coll, const struct twi_coll_call *call, struct tow_op *op)
+{
+	struct pending *pending = calloc(1, sizeof(*pending));
+	int status = TOW_ENOMEM;
+
+	if (pending != NULL) {
+		pending->call = *call;
+		status = twi_coll_call_keep(&pending->call, coll->size, &pending->arrays);
+	}
+	if (status < 0) {
+		free(pending);
+		return twi_error(TOW_ENOMEM, "no memory for a collective");
+	}
+	pending->coll = coll;
+	pending->op = op;
+	pending->seq = coll->next_seq++;
+	op->owner = pending;
+	op->abort_call = abort_pending;
+	coll->in_flight++;
+	twi_op_watch(op);
+	twi_list_push_back(&coll->pending, &pending->link);
+	return TOW_OK;
+}
+
+static struct pending *take_pending(struct twi_coll_group *coll)
+{
+	struct twi_list *pos = twi_list_first(&coll->pending);
+
+	if (pos == NULL)
+		return NULL;
+	twi_list_remove(pos);
+	return twi_container_of(pos, struct pending, link);
+}
+
+static void free_pending(struct pending *pending)
+{
+	free(pending->arrays);
+	free(pending);
+}
+
+static void seq_over(struct twi_coll_group *coll, uint64_t seq)
+{
+	coll->in_flight--;
+	coll->over |= 1ull << seq % TWI_COLL_SLOTS;
+	while ((coll->over >> (coll->finished + 1) % TWI_COLL_SLOTS & 1) != 0) {
+		coll->finished++;
+		coll->over &= ~(1ull << coll->finished % TWI_COLL_SLOTS);
+	}
+	twi_count(coll->engine->diag, TWI_C_colls_completed, 1);
+	twi_coll_finished(coll);
+}
+
+void twi_coll_ready(struct twi_coll_group *coll)
+{
+	struct pending *pending;
+
+	while (coll->state == TWI_COLL_READY && (pending = take_pending(coll)) != NULL) {
+		struct twi_coll_run *run;
+		int status = prepare(coll, &pending->call, &run);
+
+		if (status == TOW_OK) {
+			begin(coll, run, pending->op, pending->seq);
+		} else {
+			twi_coll_record_fail(pending->op, status);
+			twi_op_complete(pending->op, status, 0);
+			seq_over(coll, pending->seq);
+			/* A plan that does not fit is refused by all ranks alike. */
+			if (status != TOW_EINVAL && status != TOW_ENOTSUP)
+				twi_coll_break(coll, pending->seq, status, true);
+		}
+		free_pending(pending);
+	}
+}
+
+/* Calls that have not begun end with the group. */
+void twi_coll_fail_pending(struct twi_coll_group *coll, int status)
+{
+	struct pending *pending;
+
+	while ((pending = take_pending(coll)) != NULL) {
+		twi_error(status, "%s", coll->why);
+		twi_coll_record_fail(pending->op, status);
+		twi_op_complete(pending->op, status, 0);
+		coll->in_flight--;
+		free_pending(pending);
+	}
+	twi_coll_batch_fail(coll, status);
+}
+
+int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call, struct tow_op *op)
+{
+	struct twi_coll_run *run;
+	int status;
+
+	if (twi_unlikely(coll->next_seq > coll->left_seq))
+		twi_coll_check_left(coll);
+	if (twi_unlikely(coll->state == TWI_COLL_BROKEN))
+		return twi_error(TOW_EPEER, "the group is broken: %.350s", coll->why);
+	if (twi_unlikely(coll->in_flight >= TOW_COLL_IN_FLIGHT))
+		return twi_error(TOW_EBUSY,
+				 "%u collectives of the group are in flight; wait for one first",
+				 coll->in_flight);
+	twi_count(coll->engine->diag, TWI_C_colls_started, 1);
+	if (twi_unlikely(coll->state != TWI_COLL_READY)) {
+		status = put_off(coll, call, op);
+		if (status == TOW_OK && coll->state == TWI_COLL_NEW)
+			twi_coll_setup_start(coll); /* its failure is the call's end */
+		return status;
+	}
+	status = prepare(coll, call, &run);
+	if (status < 0)
+		return status;
+	coll->in_flight++;
+	twi_op_watch(op);
+	begin(coll, run, op, coll->next_seq++);
+	return TOW_OK;
+}
+
+int twi_coll_start_own(struct twi_coll_group *coll, const struct twi_coll_call *call)
+{
+	struct twi_coll_run *run;
+	int status = prepare(coll, call, &run);
+
+	if (status < 0)
+		return status;
+	coll->in_flight++;
+	begin(coll, run, NULL, 0);
+	return TOW_OK;
+}
+
+/* Those that have waited for an old one to be over, whose slot and whose bit in `over` they take.
+ */
+static void wake_queued(struct twi_coll_group *coll)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &coll->runs) {
+		struct twi_coll_run *run = twi_container_of(pos, struct twi_coll_run, link);
+
+		if (run->state == TWI_COLL_QUEUED)
+			twi_coll_run_poll(run);
+	}
+}
+
+void twi_coll_over(struct twi_coll_run *run)
+{
+	struct twi_coll_group *coll = run->coll;
+	bool held_up = coll->next_seq > coll->finished + TWI_COLL_SLOTS + 1;
+
+	if (run->seq > 0) {
+		seq_over(coll, run->seq);
+		if (twi_unlikely(held_up))
+			wake_queued(coll);
+	} else {
+		coll->in_flight--;
+		twi_coll_setup_gathered(coll, run->status);
+	}
+}
+
+/* Those of a lower priority have their turn when none of a higher one could go on. */
+static unsigned poll_group(struct twi_coll_group *coll)
+{
+	struct twi_list *pos, *next;
+	unsigned events = 0;
+	int32_t level = INT32_MIN;
+
+	twi_list_for_each_safe (pos, next, &coll->polled) {
+		struct twi_coll_run *run = twi_container_of(pos, struct twi_coll_run, polled);
+
+		if (events > 0 && run->priority < level)
+			break;
+		level = run->priority;
+		events += twi_coll_run_turn(run);
+	}
+	return events;
+}
+
+unsigned twi_coll_poll(struct twi_engine *engine)
+{
+	struct twi_list *group, *next_group;
+	unsigned events = 0;
+
+	twi_list_for_each_safe (group, next_group, &engine->colls) {
+		struct twi_coll_group *coll =
+			twi_container_of(group, struct twi_coll_group, active);
+
+		if (coll->setup != NULL)
+			twi_coll_setup_turn(coll);
+		events += poll_group(coll);
+	}
+	return events;
+}
+
+/* Something that no message and no bell will tell of. */
+static bool waits_for_time(const struct twi_coll_group *coll)
+{
+	struct twi_list *pos, *next;
+
+	if (coll->setup != NULL)
+		return true;
+	twi_list_for_each_safe (pos, next, &coll->polled) {
+		const struct twi_coll_run *run = twi_container_of(pos, struct twi_coll_run, polled);
+
+		if (run->state == TWI_COLL_FAILING || run->suspicion < 0)
+			return true;
+	}
+	return false;
+}
+
+uint64_t twi_coll_deadline_ns(struct twi_engine *engine, uint64_t next_ns)
+{
+	struct twi_list *pos, *next;
+
+	/* The lanes have said that this side sleeps: what was written before is seen now. */
+	if (twi_coll_poll(engine) > 0 || !twi_list_empty(&engine->callbacks))
+		return 0;
+	twi_list_for_each_safe (pos, next, &engine->colls) {
+		if (waits_for_time(twi_container_of(pos, struct twi_coll_group, active)))
+			return twi_min(next_ns, twi_engine_clock(engine) + TIME_NS);
+	}
+	return next_ns;
+}
+
+/* --- the end --- */
+
+static void free_coll(struct twi_coll_group *coll)
+{
+	struct twi_ranks *ranks = coll->ranks;
+
+	twi_list_remove(&coll->link);
+	twi_list_remove(&coll->all);
+	twi_list_remove(&coll->active);
+	twi_coll_batch_free(coll);
+	for (unsigned i = 0; i < TWI_COLL_KINDS; i++)
+		free(coll->times[i]);
+	twi_coll_line_group_end(coll);
+	twi_coll_setup_end(coll);
+	twi_coll_late_end(coll);
+	twi_coll_entries_free(coll);
+	for (uint32_t i = 0; i < coll->locals_n; i++) {
+		if (coll->locals[i].hold != NULL)
+			twi_shm_window_release(coll->locals[i].hold);
+	}
+	for (uint32_t i = 0; coll->told != NULL && i < coll->size; i++) {
+		if (coll->told[i].hold != NULL)
+			twi_shm_window_release(coll->told[i].hold);
+	}
+	twi_pool_free(coll->engine->pool, coll->region);
+	free(coll->told);
+	free(coll->locals);
+	free(coll->local_ranks);
+	free(coll->hosts);
+	free(coll->members);
+	free(coll);
+	twi_ranks_drop(ranks);
+}
+
+bool twi_coll_group_end(struct tow_group *group)
+{
+	struct twi_coll_group *coll = group->coll;
+
+	if (coll == NULL)
+		return true;
+	if (coll->state != TWI_COLL_BROKEN && coll->in_flight == 0 && coll->connects == 0 &&
+	    twi_coll_batch_held(coll) == 0) {
+		twi_coll_leave(coll);
+	} else if (coll->state != TWI_COLL_BROKEN) {
+		twi_error(TOW_ECLOSED, "rank %u has closed the group", coll->rank);
+		twi_coll_break(coll, coll->finished + 1, TOW_ECLOSED, true);
+	}
+	if (!twi_list_empty(&coll->runs) || coll->connects > 0 || twi_coll_batch_busy(coll))
+		return false;
+	group->coll = NULL;
+	free_coll(coll);
+	return true;
+}

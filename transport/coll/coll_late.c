@@ -1,0 +1,228 @@
+/*
+ * coll_late.c - ranks that do not come. Whose deadline passes asks all ranks how far they are,
+ * waits for answers, ANSWER_NS at most, and breaks the group with the names of those that are
+ * behind.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "diag/error.h"
+#include "transport/coll/coll_line.h"
+#include "transport/coll/coll_run.h"
+#include "transport/engine.h"
+
+#define ANSWER_NS (500ull * 1000 * 1000)
+
+struct answer {
+	bool there;
+	uint64_t begun; /* the last seq that this rank has begun */
+	char what[72];
+};
+
+struct twi_coll_late {
+	uint64_t seq;
+	uint64_t until_ns; /* for answers */
+	uint32_t missing;
+	struct answer answers[];
+};
+
+static void ask(struct twi_coll_group *coll, struct twi_coll_late *late)
+{
+	const struct twi_coll_word word = { .type = TWI_COLL_ASK, .seq = late->seq };
+
+	for (uint32_t i = 0; i < coll->size; i++) {
+		if (i != coll->rank)
+			twi_coll_say(coll, i, &word);
+	}
+}
+
+static size_t add(char *out, size_t bytes, size_t used, uint32_t count, uint32_t rank)
+{
+	int n = snprintf(out + used, bytes - used, "%s%u", count > 0 ? ", " : "", rank);
+
+	return n < 0 || used + (size_t)n >= bytes ? used : used + (size_t)n;
+}
+
+/* The ranks that are behind (silent false), or that have not answered. */
+static uint32_t name(const struct twi_coll_group *coll, const struct twi_coll_late *late,
+		     bool silent, char *out, size_t bytes)
+{
+	uint32_t count = 0;
+	size_t used = 0;
+
+	out[0] = '\0';
+	for (uint32_t i = 0; i < coll->size; i++) {
+		const struct answer *answer = &late->answers[i];
+
+		if (i == coll->rank || answer->there == silent ||
+		    (!silent && answer->begun >= late->seq))
+			continue;
+		used = add(out, bytes, used, count, i);
+		count++;
+	}
+	return count;
+}
+
+/* What the first of those that are behind has begun last. */
+static const char *last_of(const struct twi_coll_group *coll, const struct twi_coll_late *late)
+{
+	for (uint32_t i = 0; i < coll->size; i++) {
+		if (i != coll->rank && late->answers[i].there && late->answers[i].begun < late->seq)
+			return late->answers[i].what;
+	}
+	return "";
+}
+
+static void say_late(struct twi_coll_group *coll, const struct twi_coll_late *late)
+{
+	struct twi_coll_run *run = twi_coll_run_of(coll, late->seq);
+	char behind[80], silent[80], what[120] = "collective";
+	uint32_t behind_n, silent_n;
+
+	if (run != NULL)
+		twi_coll_call_text(run, what, sizeof(what));
+	behind_n = name(coll, late, false, behind, sizeof(behind));
+	silent_n = name(coll, late, true, silent, sizeof(silent));
+	if (behind_n == 0 && silent_n == 0) {
+		twi_error(TOW_EDEADLINE,
+			  "collective %llu (%.100s): all ranks have come to it, and "
+			  "it was not finished in time",
+			  (unsigned long long)late->seq, what);
+		return;
+	}
+	twi_error(TOW_EDEADLINE, "collective %llu (%.100s): %s%s%s%.60s%s%s%s%s",
+		  (unsigned long long)late->seq, what,
+		  behind_n == 0   ? ""
+		  : behind_n == 1 ? "rank "
+				  : "ranks ",
+		  behind, behind_n == 0 ? "" : " never entered (last: ",
+		  behind_n == 0 ? "" : last_of(coll, late), behind_n == 0 ? "" : ")",
+		  silent_n == 0   ? ""
+		  : behind_n == 0 ? "no answer from "
+				  : "; no answer from ",
+		  silent_n == 0   ? ""
+		  : silent_n == 1 ? "rank "
+				  : "ranks ",
+		  silent);
+}
+
+static void give_up(struct twi_coll_group *coll)
+{
+	struct twi_coll_late *late = coll->late;
+
+	say_late(coll, late);
+	coll->late = NULL;
+	twi_coll_break(coll, late->seq, TOW_EDEADLINE, true);
+	free(late);
+}
+
+/* It has ended after all: there is nothing to ask any more. */
+static bool is_over(const struct twi_coll_group *coll, uint64_t seq)
+{
+	return seq <= coll->finished || (coll->over >> seq % TWI_COLL_SLOTS & 1) != 0;
+}
+
+/* Where the others are, has been asked about `late`: this one waits until they have answered. */
+static void wait_for_answers(struct twi_coll_group *coll, struct tow_op *op)
+{
+	const struct twi_coll_late *late = coll->late;
+
+	if (twi_engine_clock(coll->engine) >= late->until_ns) {
+		give_up(coll);
+		return;
+	}
+	op->deadline_ns = late->until_ns;
+	twi_op_watch(op);
+}
+
+void twi_coll_late(struct twi_coll_group *coll, struct tow_op *op, uint64_t seq)
+{
+	struct twi_coll_late *late;
+
+	if (coll->late != NULL && is_over(coll, coll->late->seq))
+		twi_coll_late_end(coll);
+	if (coll->late != NULL) {
+		wait_for_answers(coll, op);
+		return;
+	}
+	late = calloc(1, sizeof(*late) + coll->size * sizeof(late->answers[0]));
+	if (late == NULL) {
+		twi_error(TOW_EDEADLINE, "collective %llu did not end in time",
+			  (unsigned long long)seq);
+		twi_coll_break(coll, seq, TOW_EDEADLINE, true);
+		return;
+	}
+	late->seq = seq;
+	late->until_ns = twi_engine_clock(coll->engine) + ANSWER_NS;
+	late->missing = coll->size - 1;
+	coll->late = late;
+	if (late->missing == 0) {
+		give_up(coll);
+		return;
+	}
+	wait_for_answers(coll, op);
+	ask(coll, late);
+}
+
+static void answer(struct twi_coll_group *coll, const struct twi_coll_word *word)
+{
+	struct twi_coll_word out = { .type = TWI_COLL_ANSWER,
+				     .seq = word->seq,
+				     .value = coll->next_seq - 1 };
+	const struct twi_coll_run *run = twi_coll_run_of(coll, coll->next_seq - 1);
+
+	if (run != NULL)
+		twi_coll_call_text(run, out.text, sizeof(out.text));
+	else if (coll->next_seq == 1)
+		snprintf(out.text, sizeof(out.text), "none");
+	else
+		snprintf(out.text, sizeof(out.text), "%llu, finished",
+			 (unsigned long long)coll->next_seq - 1);
+	twi_coll_say(coll, word->from, &out);
+}
+
+void twi_coll_late_heard(struct twi_coll_group *coll, const struct twi_coll_word *word)
+{
+	struct twi_coll_late *late = coll->late;
+	struct answer *entry;
+
+	if (word->type == TWI_COLL_ASK) {
+		answer(coll, word);
+		return;
+	}
+	if (late == NULL || word->seq != late->seq || late->answers[word->from].there)
+		return;
+	entry = &late->answers[word->from];
+	entry->there = true;
+	entry->begun = word->value;
+	snprintf(entry->what, sizeof(entry->what), "%.*s", (int)sizeof(entry->what) - 1,
+		 word->text);
+	if (--late->missing > 0)
+		return;
+	if (is_over(coll, late->seq))
+		twi_coll_late_end(coll);
+	else
+		give_up(coll);
+}
+
+void twi_coll_late_end(struct twi_coll_group *coll)
+{
+	free(coll->late);
+	coll->late = NULL;
+}
+
+void twi_coll_abort(struct tow_op *op, int status)
+{
+	struct twi_coll_run *run = op->owner;
+	struct twi_coll_group *coll = run->coll;
+
+	if (run->state == TWI_COLL_FAILING) /* its end is near */
+		return;
+	if (status == TOW_EDEADLINE) {
+		twi_coll_late(coll, op, run->seq);
+		return;
+	}
+	twi_error(status, "rank %u has %s collective %llu", coll->rank,
+		  status == TOW_ECANCELED ? "canceled" : "ended", (unsigned long long)run->seq);
+	twi_coll_break(coll, run->seq, status, true);
+}

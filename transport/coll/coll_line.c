@@ -1,0 +1,381 @@
+/*
+ * coll_line.c - words between ranks. See coll_line.h.
+ */
+#include "transport/coll/coll_line.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "transport/engine.h"
+#include "transport/group.h"
+#include "transport/message.h"
+
+/* The number of no group, so that it is no collective's tag. */
+#define TAG      (1ull << 63 | (uint64_t)TWI_COLL_CTX_MAX << 48)
+#define SAY_NS   30000000000ull
+#define KEEP_MAX 64u
+
+/* The receive of one connection. */
+struct twi_coll_line {
+	struct tow_op op;
+	struct twi_ranks *ranks;
+	struct tow_peer *peer;
+	uint32_t rank;
+	uint8_t in[TWI_COLL_WORD_MAX];
+};
+
+/* A word on its way out. */
+struct post {
+	struct tow_op op;
+	struct twi_list link;
+	struct twi_ranks *ranks;
+	uint32_t rank, bytes;
+	uint8_t out[TWI_COLL_WORD_MAX];
+};
+
+struct early {
+	struct twi_list link;
+	uint32_t rank; /* of the job, who said it */
+	struct twi_coll_word word;
+};
+
+static void put(uint8_t *at, uint64_t value, unsigned bytes)
+{
+	for (unsigned i = 0; i < bytes; i++)
+		at[i] = (uint8_t)(value >> 8 * i);
+}
+
+static uint64_t get(const uint8_t *at, unsigned bytes)
+{
+	uint64_t value = 0;
+
+	for (unsigned i = 0; i < bytes; i++)
+		value |= (uint64_t)at[i] << 8 * i;
+	return value;
+}
+
+static uint32_t encode(uint32_t ctx, uint32_t from, const struct twi_coll_word *word, uint8_t *out)
+{
+	size_t text = strnlen(word->text, TWI_COLL_WORD_TEXT);
+
+	put(out, word->type, 4);
+	put(out + 4, ctx, 4);
+	put(out + 8, from, 4);
+	put(out + 12, (uint32_t)word->status, 4);
+	put(out + 16, word->seq, 8);
+	put(out + 24, word->value, 8);
+	put(out + 32, word->other, 8);
+	for (size_t i = 0; i < text; i++)
+		out[TWI_COLL_WORD_HEAD + i] = (uint8_t)word->text[i];
+	return TWI_COLL_WORD_HEAD + (uint32_t)text;
+}
+
+/* Text of others goes into messages: nothing but what can be printed. */
+static bool decode(const uint8_t *in, uint64_t bytes, struct twi_coll_word *out)
+{
+	if (bytes < TWI_COLL_WORD_HEAD || bytes > TWI_COLL_WORD_MAX)
+		return false;
+	*out = (struct twi_coll_word){ .type = (uint32_t)get(in, 4),
+				       .ctx = (uint32_t)get(in + 4, 4),
+				       .from = (uint32_t)get(in + 8, 4),
+				       .status = (int32_t)get(in + 12, 4),
+				       .seq = get(in + 16, 8),
+				       .value = get(in + 24, 8),
+				       .other = get(in + 32, 8) };
+	for (uint64_t i = TWI_COLL_WORD_HEAD; i < bytes; i++)
+		out->text[i - TWI_COLL_WORD_HEAD] =
+			in[i] >= ' ' && in[i] < 0x7f ? (char)in[i] : '?';
+	return out->type >= TWI_COLL_CALL && out->type < TWI_COLL_WORDS;
+}
+
+/* --- out --- */
+
+static void post_done(struct post *post)
+{
+	struct twi_ranks *ranks = post->ranks;
+
+	if (ranks->posts_kept < KEEP_MAX && !ranks->closing) {
+		ranks->posts_kept++;
+		twi_list_push_front(&ranks->posts, &post->link);
+	} else {
+		free(post);
+	}
+	twi_ranks_drop(ranks);
+}
+
+static void on_posted(struct tow_op *op, const struct tow_result *result)
+{
+	(void)result;
+	post_done(twi_container_of(op, struct post, op));
+}
+
+static void send_post(struct post *post, struct tow_peer *peer)
+{
+	const struct tow_op_options options = {
+		.size = sizeof(options), .timeout_ns = SAY_NS, .done = on_posted, .user = NULL
+	};
+	const struct twi_message message = { .kind = TWI_OP_SEND,
+					     .space = TWI_SPACE_LINK,
+					     .op = &post->op,
+					     .data = post->out,
+					     .bytes = post->bytes,
+					     .tag = TAG };
+	struct tow_op *op;
+
+	if (twi_message_start(peer, &message, &options, &op) < 0)
+		post_done(post);
+}
+
+static void on_connected(struct tow_op *op, const struct tow_result *result)
+{
+	struct post *post = result->user;
+
+	tow_op_release(op);
+	if (result->status == TOW_OK)
+		send_post(post, result->peer);
+	else
+		post_done(post);
+}
+
+static struct post *take_post(struct twi_ranks *ranks)
+{
+	struct twi_list *pos = twi_list_first(&ranks->posts);
+	struct post *post;
+
+	if (pos != NULL) {
+		twi_list_remove(pos);
+		ranks->posts_kept--;
+		post = twi_container_of(pos, struct post, link);
+	} else {
+		post = calloc(1, sizeof(*post));
+		if (post == NULL)
+			return NULL;
+		twi_list_init(&post->link);
+		post->ranks = ranks;
+	}
+	twi_ranks_use(ranks);
+	return post;
+}
+
+void twi_coll_say_to(struct twi_ranks *ranks, uint32_t job_rank, uint32_t ctx, uint32_t from,
+		     const struct twi_coll_word *word)
+{
+	struct post *post = ranks->closing ? NULL : take_post(ranks);
+	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	const struct twi_slot *slot;
+	struct tow_op *op;
+
+	if (post == NULL)
+		return;
+	post->rank = job_rank;
+	post->bytes = encode(ctx, from, word, post->out);
+	slot = &ranks->slots[post->rank];
+	if (slot->state == TWI_SLOT_UP) {
+		send_post(post, slot->peer);
+		return;
+	}
+	options.timeout_ns = SAY_NS;
+	options.done = on_connected;
+	options.user = post;
+	if (twi_ranks_connect(ranks, post->rank, &options, &op) < 0)
+		post_done(post);
+}
+
+void twi_coll_say(struct twi_coll_group *coll, uint32_t rank, const struct twi_coll_word *word)
+{
+	twi_coll_say_to(coll->ranks, coll->members[rank], coll->ctx, coll->rank, word);
+}
+
+void twi_coll_say_all(struct twi_coll_group *coll, const struct twi_coll_word *word)
+{
+	const struct twi_ranks *ranks = coll->ranks;
+
+	for (uint32_t i = 0; i < coll->size; i++) {
+		bool beside =
+			(coll->rank + 1) % coll->size == i || (i + 1) % coll->size == coll->rank;
+
+		if (i == coll->rank)
+			continue;
+		if (beside || ranks->slots[coll->members[i]].state == TWI_SLOT_UP)
+			twi_coll_say(coll, i, word);
+	}
+}
+
+/* --- in --- */
+
+static struct twi_coll_group *find(struct twi_ranks *ranks, uint32_t ctx)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &ranks->colls) {
+		struct twi_coll_group *coll = twi_container_of(pos, struct twi_coll_group, link);
+
+		if (coll->ctx == ctx)
+			return coll;
+	}
+	return NULL;
+}
+
+static void keep_early(struct twi_ranks *ranks, uint32_t rank, const struct twi_coll_word *word)
+{
+	struct early *early =
+		ranks->early_count < TWI_COLL_EARLY_MAX ? malloc(sizeof(*early)) : NULL;
+
+	if (early == NULL) {
+		twi_log(ranks->engine->diag, 2,
+			"collectives: a word of rank %u about group %u, which is not there, is "
+			"lost",
+			rank, word->ctx);
+		return;
+	}
+	early->rank = rank;
+	early->word = *word;
+	ranks->early_count++;
+	twi_list_push_back(&ranks->early, &early->link);
+}
+
+static void hear(struct twi_coll_group *coll, uint32_t rank, const struct twi_coll_word *word)
+{
+	if (word->from < coll->size && coll->members[word->from] == rank &&
+	    word->from != coll->rank)
+		twi_coll_heard(coll, word);
+	else
+		twi_log(coll->engine->diag, 2,
+			"collectives: rank %u of the job speaks as rank %u of group %u", rank,
+			word->from, word->ctx);
+}
+
+static void listen(struct twi_coll_line *line);
+
+static bool has_ended(const struct twi_ranks *ranks, uint32_t ctx)
+{
+	return ctx <= TWI_COLL_CTX_MAX && (ranks->ended[ctx / 64] >> ctx % 64 & 1) != 0;
+}
+
+static void route(struct twi_ranks *ranks, uint32_t rank, const struct twi_coll_word *word)
+{
+	struct twi_coll_group *coll = find(ranks, word->ctx);
+
+	if (coll != NULL)
+		hear(coll, rank, word);
+	else if (has_ended(ranks, word->ctx))
+		twi_coll_shrink_heard(ranks, NULL, rank, word);
+	else
+		keep_early(ranks, rank, word);
+}
+
+static void on_word(struct tow_op *op, const struct tow_result *result)
+{
+	struct twi_coll_line *line = twi_container_of(op, struct twi_coll_line, op);
+	struct twi_ranks *ranks = line->ranks;
+	struct twi_coll_word word;
+
+	if (result->status < 0) {
+		uint32_t rank = line->rank;
+
+		free(line);
+		if (!ranks->closing)
+			twi_coll_rank_lost(ranks, rank, result->status);
+		twi_ranks_drop(ranks);
+		return;
+	}
+	if (decode(line->in, result->bytes, &word))
+		route(ranks, line->rank, &word);
+	listen(line);
+}
+
+static void listen(struct twi_coll_line *line)
+{
+	const struct tow_op_options options = {
+		.size = sizeof(options), .timeout_ns = TOW_FOREVER, .done = on_word, .user = NULL
+	};
+	const struct twi_message message = { .kind = TWI_OP_RECV,
+					     .space = TWI_SPACE_LINK,
+					     .op = &line->op,
+					     .data = line->in,
+					     .bytes = sizeof(line->in),
+					     .tag = TAG };
+	struct twi_ranks *ranks = line->ranks;
+	uint32_t rank = line->rank;
+	struct tow_op *op;
+	int status = ranks->closing ? TOW_ECLOSED
+				    : twi_message_start(line->peer, &message, &options, &op);
+
+	if (status >= 0)
+		return;
+	free(line);
+	if (!ranks->closing) /* deaf to it from now on */
+		twi_coll_rank_lost(ranks, rank, status);
+	twi_ranks_drop(ranks);
+}
+
+struct twi_coll_line *twi_coll_line_make(struct twi_ranks *ranks, uint32_t job_rank,
+					 struct tow_peer *peer)
+{
+	struct twi_coll_line *line = calloc(1, sizeof(*line));
+
+	if (line == NULL) {
+		twi_log(ranks->engine->diag, 1, "no memory to listen to rank %u", job_rank);
+		return NULL;
+	}
+	line->ranks = ranks;
+	line->rank = job_rank;
+	line->peer = peer;
+	return line;
+}
+
+void twi_coll_line_up(struct twi_coll_line *line)
+{
+	twi_ranks_use(line->ranks);
+	listen(line);
+}
+
+void twi_coll_line_group(struct twi_coll_group *coll)
+{
+	struct twi_ranks *ranks = coll->ranks;
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &ranks->early) {
+		struct early *early = twi_container_of(pos, struct early, link);
+
+		if (early->word.ctx != coll->ctx)
+			continue;
+		twi_list_remove(&early->link);
+		ranks->early_count--;
+		hear(coll, early->rank, &early->word);
+		free(early);
+	}
+}
+
+void twi_coll_line_group_end(struct twi_coll_group *coll)
+{
+	struct twi_ranks *ranks = coll->ranks;
+	struct twi_list *pos, *next;
+
+	ranks->ended[coll->ctx / 64] |= 1ull << coll->ctx % 64;
+	twi_list_for_each_safe (pos, next, &ranks->early) {
+		struct early *early = twi_container_of(pos, struct early, link);
+
+		if (early->word.ctx != coll->ctx)
+			continue;
+		twi_list_remove(&early->link);
+		ranks->early_count--;
+		free(early);
+	}
+}
+
+void twi_coll_lines_end(struct twi_ranks *ranks)
+{
+	struct twi_list *pos;
+
+	while ((pos = twi_list_first(&ranks->early)) != NULL) {
+		twi_list_remove(pos);
+		free(twi_container_of(pos, struct early, link));
+	}
+	while ((pos = twi_list_first(&ranks->posts)) != NULL) {
+		twi_list_remove(pos);
+		free(twi_container_of(pos, struct post, link));
+	}
+}

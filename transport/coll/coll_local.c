@@ -1,0 +1,266 @@
+/*
+ * coll_local.c - collectives in the memory of one host. See coll_local.h.
+ *
+ * A slot is written by its owner alone: all but `phase` before `phase`, which is released; whoever
+ * acquires it sees the rest. It is used again for the seq TWI_COLL_SLOTS further on, and not before
+ * every rank of the host has `finished` the old one.
+ *
+ * What the other ranks say is hostile: where their buffers are is checked by the window, and a
+ * phase that is out of order only makes this rank wait.
+ */
+#include "transport/coll/coll_local.h"
+
+#include "diag/error.h"
+#include "transport/coll/coll_line.h"
+#include "transport/engine.h"
+#include "transport/shm/shm_window.h"
+
+#define NOT_SHOWN   UINT64_MAX
+#define OFFSET_BITS 56
+/* How long a failed run waits for those who use its memory. */
+#define LEAVE_NS (1000ull * 1000 * 1000)
+
+static struct twi_coll_slot *own_slot(const struct twi_coll_run *run)
+{
+	return &run->coll->region->slots[run->seq % TWI_COLL_SLOTS];
+}
+
+static const struct twi_coll_slot *slot_of(const struct twi_coll_run *run,
+					   const struct twi_coll_local *local)
+{
+	return &local->region->slots[run->seq % TWI_COLL_SLOTS];
+}
+
+static void wake_locals(struct twi_coll_group *coll)
+{
+	for (uint32_t i = 0; i < coll->locals_n; i++) {
+		if (!coll->locals[i].self && coll->locals[i].peer != NULL)
+			twi_shm_window_wrote(coll->locals[i].peer);
+	}
+}
+
+/* Memory of the pool as every other rank of the host is to find it. */
+static int show(struct twi_coll_group *coll, const void *memory, uint64_t bytes,
+		_Atomic uint64_t *where)
+{
+	uint64_t offset = 0;
+	uint32_t extent = 0;
+
+	atomic_store_explicit(where, NOT_SHOWN, memory_order_relaxed);
+	if (bytes == 0)
+		return TOW_OK;
+	for (uint32_t i = 0; i < coll->locals_n; i++) {
+		if (!coll->locals[i].self &&
+		    !twi_shm_expose(coll->locals[i].peer, memory, bytes, &extent, &offset))
+			return TOW_AGAIN;
+	}
+	atomic_store_explicit(where, (uint64_t)extent << OFFSET_BITS | offset,
+			      memory_order_relaxed);
+	return TOW_OK;
+}
+
+int twi_coll_sync_post(struct twi_coll_run *run)
+{
+	const struct twi_coll_entry *entry = run->entry;
+	struct twi_coll_slot *slot;
+	int status = TOW_OK;
+
+	if (run->coll->locals_n == 0) { /* alone on its host, in a plan of several */
+		run->syncs++;
+		return TOW_OK;
+	}
+	slot = own_slot(run);
+	if (run->syncs == 0 && entry->shares) {
+		status = show(run->coll, run->in, entry->in_bytes, &slot->in_where);
+		/* What stands there of an earlier use must not be taken for this one's. */
+		if (status == TOW_OK)
+			status = show(run->coll, run->out, entry->shares_out ? entry->out_bytes : 0,
+				      &slot->out_where);
+	}
+	if (status != TOW_OK)
+		return status;
+	if (run->syncs == 0)
+		atomic_store_explicit(&slot->signature, entry->signature, memory_order_relaxed);
+	run->syncs++;
+	run->synced = 0;
+	/* release: the slot, the cell and what was written to others' memory come before it */
+	atomic_store_explicit(&slot->phase, run->seq << 8 | run->syncs, memory_order_release);
+	wake_locals(run->coll);
+	/* The others have the next slot in their caches since its last turn: fetched now, it is
+	 * this rank's alone when it is written. */
+	__builtin_prefetch(&run->coll->region->slots[(run->seq + 1) % TWI_COLL_SLOTS], 1, 3);
+	return TOW_OK;
+}
+
+/* It has made another call, or has given up: its word says which, and comes. */
+static void disagree(struct twi_coll_run *run, uint32_t rank)
+{
+	if (run->challenged)
+		return;
+	run->challenged = true;
+	twi_coll_challenge(run, rank);
+}
+
+int twi_coll_sync_test(struct twi_coll_run *run)
+{
+	struct twi_coll_group *coll = run->coll;
+	uint64_t want = run->seq << 8 | run->syncs;
+
+	for (; run->synced < coll->locals_n; run->synced++) {
+		const struct twi_coll_local *local = &coll->locals[run->synced];
+		const struct twi_coll_slot *slot;
+
+		if (local->self)
+			continue;
+		slot = slot_of(run, local);
+		/* acquire: pairs with the release in twi_coll_sync_post */
+		if (atomic_load_explicit(&slot->phase, memory_order_acquire) < want)
+			return twi_likely(!local->gone)
+				       ? TOW_AGAIN
+				       : twi_error(TOW_EPEER, "rank %u has gone", local->rank);
+		if (run->syncs == 1 &&
+		    twi_unlikely(atomic_load_explicit(&slot->signature, memory_order_relaxed) !=
+				 run->entry->signature)) {
+			disagree(run, local->rank);
+			return TOW_AGAIN;
+		}
+	}
+	if (run->entered_ns == 0)
+		run->entered_ns = twi_engine_batch_now(coll->engine);
+	return TOW_OK;
+}
+
+static struct twi_coll_local *local_of(struct twi_coll_group *coll, uint32_t rank)
+{
+	for (uint32_t i = 0; i < coll->locals_n; i++) {
+		if (coll->locals[i].rank == rank)
+			return &coll->locals[i];
+	}
+	return NULL;
+}
+
+/* IN or OUT of another rank. */
+static int resolve_window(struct twi_coll_run *run, const struct twi_coll_local *local,
+			  const struct twi_plan_ref *ref, uint64_t further, uint64_t bytes,
+			  bool write, void **out)
+{
+	const struct twi_coll_slot *slot = slot_of(run, local);
+	uint64_t where =
+		atomic_load_explicit(ref->space == TWI_PLAN_IN ? &slot->in_where : &slot->out_where,
+				     memory_order_relaxed);
+	uint64_t offset = where & ((1ull << OFFSET_BITS) - 1);
+	int status = TOW_OK;
+
+	if (where == NOT_SHOWN || ref->offset > UINT64_MAX >> 8)
+		return twi_error(TOW_EPROTOCOL, "rank %u shows no memory for a collective",
+				 local->rank);
+	*out = twi_shm_window(local->peer, (uint32_t)(where >> OFFSET_BITS),
+			      offset + ref->offset + further, bytes, write, &status);
+	return *out != NULL ? TOW_OK : status;
+}
+
+int twi_coll_resolve(struct twi_coll_run *run, const struct twi_coll_chain *chain,
+		     const struct twi_plan_ref *ref, uint64_t bytes, bool write, void **out)
+{
+	struct twi_coll_group *coll = run->coll;
+	const struct twi_plan *plan = run->entry->plan;
+	const struct twi_plan_program *program = &plan->programs[chain->program];
+	const struct twi_coll_local *local;
+	uint64_t stride;
+
+	if (ref->rank == coll->rank) {
+		switch (ref->space) {
+		case TWI_PLAN_IN:
+			*out = (uint8_t *)(uintptr_t)run->in + ref->offset +
+			       chain->repeat * program->in_stride;
+			return TOW_OK;
+		case TWI_PLAN_OUT:
+			*out = run->out + ref->offset + chain->repeat * program->out_stride;
+			return TOW_OK;
+		case TWI_PLAN_SCRATCH:
+			*out = run->scratch +
+			       (uint64_t)(chain - run->chains) * plan->scratch_bytes + ref->offset;
+			return TOW_OK;
+		default:
+			*out = own_slot(run)->cell + ref->offset;
+			return TOW_OK;
+		}
+	}
+	local = local_of(coll, ref->rank);
+	twi_assert(local != NULL); /* a plan names nobody else */
+	if (ref->space != TWI_PLAN_CELL) {
+		stride = ref->space == TWI_PLAN_IN ? program->in_stride : program->out_stride;
+		return resolve_window(run, local, ref, chain->repeat * stride, bytes, write, out);
+	}
+	*out = (uint8_t *)(uintptr_t)slot_of(run, local)->cell + ref->offset;
+	return TOW_OK;
+}
+
+bool twi_coll_slot_free(struct twi_coll_group *coll, uint64_t seq)
+{
+	if (seq <= TWI_COLL_SLOTS)
+		return true;
+	for (uint32_t i = 0; i < coll->locals_n; i++) {
+		struct twi_coll_local *local = &coll->locals[i];
+
+		if (local->self || local->finished + TWI_COLL_SLOTS >= seq)
+			continue;
+		/* acquire: its reading of the slot comes before */
+		local->finished =
+			atomic_load_explicit(&local->region->finished, memory_order_acquire);
+		if (local->finished + TWI_COLL_SLOTS < seq)
+			return false;
+	}
+	return true;
+}
+
+void twi_coll_finished(struct twi_coll_group *coll)
+{
+	if (coll->region == NULL)
+		return;
+	/* release: this rank's reading and writing comes before */
+	atomic_store_explicit(&coll->region->finished, coll->finished, memory_order_release);
+	wake_locals(coll);
+}
+
+void twi_coll_slot_leave(struct twi_coll_run *run)
+{
+	struct twi_coll_slot *slot;
+
+	if (run->left || run->coll->region == NULL || run->coll->locals_n == 0)
+		return;
+	slot = own_slot(run);
+	run->left = true;
+	run->leave_ns = twi_engine_clock(run->coll->engine) + LEAVE_NS;
+	/* Who comes later finds another signature, and goes no further. */
+	atomic_store_explicit(&slot->signature, 0, memory_order_relaxed);
+	atomic_store_explicit(&slot->left, run->seq, memory_order_release);
+	atomic_store_explicit(&slot->phase, run->seq << 8 | UINT8_MAX, memory_order_release);
+	wake_locals(run->coll);
+}
+
+/*
+ * Others of this host may be within a step on this rank's memory until they have left, too. One
+ * that does not run is not waited for long: what it has begun is one piece (coll_step.c).
+ */
+bool twi_coll_slot_in_use(const struct twi_coll_run *run)
+{
+	const struct twi_coll_group *coll = run->coll;
+
+	if (!run->left || !run->entry->shares || run->syncs == 0 ||
+	    twi_engine_clock(coll->engine) >= run->leave_ns)
+		return false;
+	for (uint32_t i = 0; i < coll->locals_n; i++) {
+		const struct twi_coll_local *local = &coll->locals[i];
+		const struct twi_coll_slot *slot;
+
+		if (local->self || local->gone)
+			continue;
+		slot = slot_of(run, local);
+		if (atomic_load_explicit(&slot->phase, memory_order_acquire) >> 8 == run->seq &&
+		    atomic_load_explicit(&slot->left, memory_order_acquire) != run->seq &&
+		    atomic_load_explicit(&local->region->finished, memory_order_acquire) < run->seq)
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,60 @@
+/*
+ * coll_local.h - collectives in the memory of one host: who has come how far, and where buffers
+ * are.
+ */
+#ifndef TWI_COLL_LOCAL_H
+#define TWI_COLL_LOCAL_H
+
+#include "transport/coll/coll_run.h"
+
+struct twi_shm_link;
+
+/*
+ * What a rank shows to the others of its host: a slot for each seq modulo TWI_COLL_SLOTS. Only its
+ * owner writes it. `phase` is written last: seq << 8 | SYNCs come to; with the first of them all
+ * else in the slot is there.
+ */
+struct twi_coll_slot {
+	_Alignas(64) _Atomic uint64_t phase;
+	_Atomic uint64_t signature;
+	uint8_t cell[TWI_COLL_CELL];
+	_Atomic uint64_t in_where, out_where; /* extent << 56 | offset; UINT64_MAX: not shown */
+	_Atomic uint64_t left; /* seq that this rank reads and writes no memory of others for */
+};
+
+struct twi_coll_region {
+	_Alignas(64) _Atomic uint64_t finished; /* all seqs up to this one are over here */
+	struct twi_coll_slot slots[TWI_COLL_SLOTS];
+};
+
+/* Another rank of this host. */
+struct twi_coll_local {
+	uint32_t rank; /* of the group */
+	bool self;
+	bool gone; /* lost */
+	struct tow_peer *peer;
+	const struct twi_coll_region *region;
+	struct twi_shm_link *hold; /* on its mappings (shm_window.h) */
+	uint64_t finished;         /* as last read */
+	/* While it is set up: where its region is. */
+	bool told;
+	uint32_t extent;
+	uint64_t offset;
+};
+
+/* Shows IN and OUT, and comes to the next SYNC. TOW_OK, TOW_AGAIN or a failure. */
+int twi_coll_sync_post(struct twi_coll_run *run);
+/* TOW_OK: all have come to it; TOW_AGAIN; TOW_EMISMATCH. */
+int twi_coll_sync_test(struct twi_coll_run *run);
+/* Where a ref is. TOW_OK; TOW_AGAIN: not to be seen yet; or a failure. */
+int twi_coll_resolve(struct twi_coll_run *run, const struct twi_coll_chain *chain,
+		     const struct twi_plan_ref *ref, uint64_t bytes, bool write, void **out);
+/* Whether the slot of this seq may be written. */
+bool twi_coll_slot_free(struct twi_coll_group *coll, uint64_t seq);
+/* The run is over here: others may go on without it. */
+void twi_coll_slot_leave(struct twi_coll_run *run);
+/* Whether others may still be at work on this rank's memory for it. */
+bool twi_coll_slot_in_use(const struct twi_coll_run *run);
+void twi_coll_finished(struct twi_coll_group *coll);
+
+#endif

@@ -1,0 +1,208 @@
+/*
+ * coll_record.c - the records of collectives. See coll_report.h.
+ *
+ * Budget: some forty plain stores a collective, and one reading of the clock by who waits for one
+ * that has ended already. The first of a kind in a group allocates its histograms.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/coll/coll_batch.h"
+#include "transport/coll/coll_report.h"
+#include "transport/engine.h"
+#include "transport/path.h"
+
+#define NS_BITS 48
+#define NS_MAX  ((1ull << NS_BITS) - 1)
+
+/* Never 0, so that an empty word is nobody's. */
+static uint64_t mark_of(uint64_t id)
+{
+	return (id / TWI_COLL_RECORDS % 0xffff + 1) << NS_BITS;
+}
+
+void twi_coll_log_make(struct twi_engine *engine)
+{
+	if (engine->coll_log != NULL)
+		return;
+	engine->coll_log = aligned_alloc(64, sizeof(*engine->coll_log));
+	if (engine->coll_log != NULL)
+		memset(engine->coll_log, 0, sizeof(*engine->coll_log));
+}
+
+void twi_coll_record_begin(struct twi_coll_group *coll, const struct twi_coll_call *call,
+			   struct tow_op *op)
+{
+	struct twi_coll_log *log = coll->engine->coll_log;
+	struct twi_coll_record *record;
+
+	if (twi_unlikely(log == NULL))
+		return;
+	log->last++;
+	record = &log->rows[log->last % TWI_COLL_RECORDS];
+	record->id = log->last;
+	record->seq = record->bytes = 0;
+	record->start_ns = op->start_ns;
+	record->moving_ns = record->entered_ns = record->done_ns = 0;
+	atomic_store_explicit(&record->waited, 0, memory_order_relaxed);
+	atomic_store_explicit(&record->slack, 0, memory_order_relaxed);
+	record->plan = NULL;
+	record->ctx = coll->ctx;
+	record->status = TOW_OK;
+	record->kind = (uint8_t)call->kind;
+	record->type = (uint8_t)call->type;
+	record->reduce = (uint8_t)call->reduce;
+	record->ended = record->combined = false;
+	record->named = call->name[0] != '\0';
+	if (record->named)
+		twi_path_copy_own(record->name, call->name, sizeof(record->name));
+	op->stamp.record = record;
+	op->stamp.id = log->last;
+	op->stamp.thread = twi_thread_mark();
+	op->stamp.blocked_ns = twi_op_blocked_ns;
+}
+
+/* The row of the operation, if it is still its own. */
+static struct twi_coll_record *record_of(const struct tow_op *op)
+{
+	struct twi_coll_record *record = op->stamp.record;
+
+	return record != NULL && record->id == op->stamp.id ? record : NULL;
+}
+
+void twi_coll_record_undo(struct tow_op *op)
+{
+	struct twi_coll_record *record = record_of(op);
+
+	if (record == NULL)
+		return;
+	record->id = 0;
+	op->stamp.record = NULL;
+}
+
+void twi_coll_record_fail(struct tow_op *op, int status)
+{
+	struct twi_coll_record *record = record_of(op);
+
+	if (record == NULL || record->ended)
+		return;
+	record->status = status;
+	record->done_ns = twi_engine_batch_now(op->engine);
+	record->ended = true;
+}
+
+void twi_coll_waited(struct tow_op *op, uint64_t now_ns)
+{
+	struct twi_coll_record *record = op->stamp.record;
+	uint64_t mark = mark_of(op->stamp.id), since, slack;
+
+	/* Once: later waits and tests are for what the first has begun to wait for. */
+	if (atomic_load_explicit(&record->waited, memory_order_relaxed) >> NS_BITS ==
+	    mark >> NS_BITS)
+		return;
+	since = slack = now_ns > op->start_ns ? now_ns - op->start_ns : 0;
+	if (op->stamp.thread == twi_thread_mark()) {
+		uint64_t blocked = twi_op_blocked_ns - op->stamp.blocked_ns;
+
+		slack -= twi_min(slack, blocked);
+	}
+	atomic_store_explicit(&record->slack, mark | twi_min(slack, NS_MAX), memory_order_relaxed);
+	atomic_store_explicit(&record->waited, mark | twi_min(since, NS_MAX), memory_order_relaxed);
+}
+
+bool twi_coll_record_word(const struct twi_coll_record *record, const _Atomic uint64_t *word,
+			  uint64_t *ns_out)
+{
+	uint64_t value = atomic_load_explicit(word, memory_order_relaxed);
+
+	*ns_out = value & NS_MAX;
+	return (value & ~NS_MAX) == mark_of(record->id);
+}
+
+static void add(struct twi_coll_spread *spread, uint64_t ns)
+{
+	spread->min_ns = spread->count == 0 ? ns : twi_min(spread->min_ns, ns);
+	spread->max_ns = twi_max(spread->max_ns, ns);
+	spread->sum_ns += ns;
+	spread->count++;
+}
+
+/* Times of one that went well. */
+static void measure(struct twi_coll_run *run, uint64_t now)
+{
+	struct twi_coll_entry *entry = run->entry;
+	struct twi_coll_times **times = &run->coll->times[entry->call.kind];
+	uint64_t latency = now - twi_min(run->start_ns, now), skew;
+
+	if (twi_unlikely(*times == NULL)) /* without memory it is tried again */
+		*times = calloc(1, sizeof(**times));
+	add(&entry->latency, latency);
+	if (*times != NULL)
+		twi_latency_add(&(*times)->latency, latency);
+	if (run->entered_ns == 0)
+		return;
+	skew = run->entered_ns - twi_min(run->start_ns, run->entered_ns);
+	add(&entry->skew, skew);
+	if (*times != NULL)
+		twi_latency_add(&(*times)->skew, skew);
+}
+
+struct end {
+	struct twi_coll_run *run;
+	uint64_t now_ns;
+	int status;
+	bool combined;
+};
+
+static void fill(void *arg, struct tow_op *op)
+{
+	const struct end *end = arg;
+	const struct twi_coll_run *run = end->run;
+	struct twi_coll_record *record = record_of(op);
+
+	if (twi_unlikely(record == NULL))
+		return;
+	record->seq = run->seq;
+	record->bytes =
+		end->combined ? op->bytes : twi_max(run->entry->in_bytes, run->entry->out_bytes);
+	record->plan = run->entry->plan->name;
+	record->moving_ns = run->moving_ns;
+	record->entered_ns = run->entered_ns;
+	record->done_ns = end->now_ns;
+	record->status = end->status;
+	record->ended = true;
+	record->combined = end->combined;
+}
+
+/* The row of the next to begin has left the nearest cache since it was used. */
+static void fetch_next(const struct twi_coll_log *log)
+{
+	const struct twi_coll_record *next;
+
+	if (twi_unlikely(log == NULL))
+		return;
+	next = &log->rows[(log->last + 1) % TWI_COLL_RECORDS];
+	__builtin_prefetch(next, 1);
+	__builtin_prefetch((const uint8_t *)next + 64, 1);
+}
+
+void twi_coll_record_end(struct twi_coll_run *run, struct tow_op *op, int status)
+{
+	struct end end = { run, twi_engine_batch_now(run->coll->engine), status, false };
+
+	if (op == NULL)
+		return;
+	if (run->staged_in)
+		run->entry->staged_in_bytes += run->entry->in_bytes;
+	if (run->staged_out && status >= 0)
+		run->entry->staged_out_bytes += run->entry->out_bytes;
+	if (status >= 0)
+		measure(run, end.now_ns);
+	if (twi_likely(!op->embedded)) {
+		fill(&end, op);
+		fetch_next(run->coll->engine->coll_log);
+		return;
+	}
+	end.combined = true;
+	twi_coll_batch_parts(op, fill, &end);
+}

@@ -1,0 +1,331 @@
+/*
+ * coll_report.c - the document /v1/coll: groups, plans and why, times, the last collectives.
+ *
+ * What a plan moves is not counted while it runs: it stands in the plan, and is added up here when
+ * somebody asks.
+ */
+#include "transport/coll/coll_report.h"
+
+#include "diag/emit.h"
+#include "diag/error.h"
+#include "diag/report.h"
+#include "transport/coll/coll_batch.h"
+#include "transport/endpoint.h"
+#include "transport/engine.h"
+#include "transport/group.h"
+
+static const char *state_name(enum twi_coll_group_state state)
+{
+	switch (state) {
+	case TWI_COLL_NEW:
+		return "new";
+	case TWI_COLL_SETTING_UP:
+		return "setting up";
+	case TWI_COLL_READY:
+		return "ready";
+	default:
+		return "broken";
+	}
+}
+
+/* --- what one call of an entry moves, at this rank --- */
+
+struct traffic {
+	uint64_t sends, recvs;
+	uint64_t sent[TWI_LANE_COUNT + 1], received[TWI_LANE_COUNT + 1]; /* the last: not known */
+	uint64_t read, written; /* of other ranks' memory, in place */
+	uint64_t reduced, copied;
+};
+
+static unsigned lane_of(const struct twi_coll_group *coll, uint32_t rank)
+{
+	const struct tow_peer *peer = coll->ranks->slots[coll->members[rank]].peer;
+	enum twi_lane_id id = peer != NULL ? peer->lane->ops->id : TWI_LANE_COUNT;
+
+	return twi_min((unsigned)id, (unsigned)TWI_LANE_COUNT);
+}
+
+/* Refs [first, first + count) of a local step that are other ranks'. */
+static uint64_t foreign(const struct twi_coll_group *coll, const struct twi_plan_ref *refs,
+			uint32_t count, uint64_t bytes)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		sum += refs[i].rank != coll->rank ? bytes : 0;
+	return sum;
+}
+
+static void add_step(const struct twi_coll_group *coll, const struct twi_plan *plan,
+		     const struct twi_plan_step *step, uint64_t times, struct traffic *sum)
+{
+	const struct twi_plan_ref *refs = &plan->refs[step->ref];
+	uint64_t bytes = step->bytes * times;
+
+	switch (step->kind) {
+	case TWI_PLAN_SEND:
+		sum->sends += times;
+		sum->sent[lane_of(coll, step->peer)] += bytes;
+		break;
+	case TWI_PLAN_RECV:
+		sum->recvs += times;
+		sum->received[lane_of(coll, step->peer)] += bytes;
+		break;
+	case TWI_PLAN_COPY:
+		sum->copied += bytes;
+		sum->written += foreign(coll, refs, 1, bytes);
+		sum->read += foreign(coll, refs + 1, 1, bytes);
+		break;
+	case TWI_PLAN_REDUCE:
+		sum->reduced += bytes * step->sources_n;
+		sum->written += foreign(coll, refs, step->results_n, bytes);
+		sum->read += foreign(coll, refs + step->results_n, step->sources_n, bytes);
+		break;
+	default:
+		break;
+	}
+}
+
+static void add_up(const struct twi_coll_group *coll, const struct twi_plan *plan,
+		   struct traffic *sum)
+{
+	*sum = (struct traffic){ 0 };
+	for (uint32_t p = 0; p < plan->program_count; p++) {
+		const struct twi_plan_program *program = &plan->programs[p];
+
+		for (uint32_t i = 0; i < program->count; i++)
+			add_step(coll, plan, &plan->steps[program->first + i], program->repeats,
+				 sum);
+	}
+}
+
+static void emit_lanes(struct twi_emit *emit, const struct traffic *sum)
+{
+	twi_emit_array_begin(emit, "lanes");
+	for (unsigned i = 0; i <= TWI_LANE_COUNT; i++) {
+		if (sum->sent[i] + sum->received[i] == 0)
+			continue;
+		twi_emit_object_begin(emit, NULL);
+		twi_emit_str(emit, "lane",
+			     i < TWI_LANE_COUNT ? twi_lane_name((enum twi_lane_id)i) : "unknown");
+		twi_emit_u64(emit, "sent_bytes", sum->sent[i]);
+		twi_emit_u64(emit, "received_bytes", sum->received[i]);
+		twi_emit_object_end(emit);
+	}
+	twi_emit_array_end(emit);
+}
+
+/* Of one call, at this rank, but for fallback copies: they are of all calls. */
+static void emit_traffic(struct twi_emit *emit, const struct twi_coll_group *coll,
+			 const struct twi_coll_entry *entry)
+{
+	const struct {
+		const char *reason;
+		uint64_t bytes;
+	} copies[] = { { "unregistered_send", entry->staged_in_bytes },
+		       { "unregistered_recv", entry->staged_out_bytes } };
+	struct traffic sum;
+
+	add_up(coll, entry->plan, &sum);
+	twi_emit_u64(emit, "messages_sent", sum.sends);
+	twi_emit_u64(emit, "messages_received", sum.recvs);
+	emit_lanes(emit, &sum);
+	twi_emit_u64(emit, "in_place_read_bytes", sum.read);
+	twi_emit_u64(emit, "in_place_written_bytes", sum.written);
+	twi_emit_u64(emit, "reduced_bytes", sum.reduced);
+	twi_emit_u64(emit, "copied_bytes", sum.copied);
+	twi_emit_array_begin(emit, "fallback_copies");
+	for (unsigned i = 0; i < twi_array_count(copies); i++) {
+		if (copies[i].bytes == 0)
+			continue;
+		twi_emit_object_begin(emit, NULL);
+		twi_emit_str(emit, "reason", copies[i].reason);
+		twi_emit_u64(emit, "bytes", copies[i].bytes);
+		twi_emit_object_end(emit);
+	}
+	twi_emit_array_end(emit);
+}
+
+/* --- groups --- */
+
+/* A number; null where there is none, or it is not known. */
+static void emit_known(struct twi_emit *emit, const char *key, bool known, uint64_t value)
+{
+	if (known)
+		twi_emit_u64(emit, key, value);
+	else
+		twi_emit_str(emit, key, NULL);
+}
+
+static void emit_spread(struct twi_emit *emit, const char *key,
+			const struct twi_coll_spread *spread)
+{
+	bool any = spread->count > 0;
+
+	twi_emit_object_begin(emit, key);
+	twi_emit_u64(emit, "count", spread->count);
+	emit_known(emit, "min", any, spread->min_ns);
+	emit_known(emit, "mean", any, any ? spread->sum_ns / spread->count : 0);
+	emit_known(emit, "max", any, spread->max_ns);
+	twi_emit_object_end(emit);
+}
+
+static void emit_entry(struct twi_emit *emit, const struct twi_coll_group *coll,
+		       const struct twi_coll_entry *entry)
+{
+	const struct twi_coll_call *call = &entry->call;
+
+	twi_emit_object_begin(emit, NULL);
+	twi_emit_str(emit, "kind", twi_coll_kind_name(call->kind));
+	twi_emit_str(emit, "type", tow_type_name(call->type));
+	if (twi_coll_kind_reduces(call->kind))
+		twi_emit_str(emit, "reduce", tow_reduce_name(call->reduce));
+	twi_emit_u64(emit, "count", call->count);
+	twi_emit_u64(emit, "bytes", twi_max(entry->in_bytes, entry->out_bytes));
+	twi_emit_u64(emit, "root", call->root);
+	twi_emit_i64(emit, "priority", call->priority);
+	twi_emit_bool(emit, "in_place", call->in_place);
+	twi_emit_bool(emit, "combined", call->parts != 0);
+	twi_emit_str(emit, "plan", entry->plan->name);
+	twi_emit_str(emit, "why", entry->why);
+	twi_emit_u64(emit, "calls", entry->calls);
+	emit_traffic(emit, coll, entry);
+	emit_spread(emit, "latency_ns", &entry->latency);
+	emit_spread(emit, "skew_ns", &entry->skew);
+	twi_emit_object_end(emit);
+}
+
+static void emit_latency(struct twi_emit *emit, const char *key, const struct twi_latency *latency)
+{
+	struct twi_latency_sum sum;
+
+	if (!twi_latency_read(latency, &sum))
+		return;
+	twi_emit_object_begin(emit, key);
+	twi_latency_emit(emit, &sum);
+	twi_emit_object_end(emit);
+}
+
+static void emit_kinds(struct twi_emit *emit, const struct twi_coll_group *coll)
+{
+	twi_emit_array_begin(emit, "kinds");
+	for (unsigned i = 0; i < TWI_COLL_KINDS; i++) {
+		const struct twi_coll_times *times = coll->times[i];
+
+		if (times == NULL)
+			continue;
+		twi_emit_object_begin(emit, NULL);
+		twi_emit_str(emit, "kind", twi_coll_kind_name((enum twi_coll_kind)i));
+		emit_latency(emit, "latency_ns", &times->latency);
+		emit_latency(emit, "skew_ns", &times->skew);
+		twi_emit_object_end(emit);
+	}
+	twi_emit_array_end(emit);
+}
+
+static void emit_ranks(struct twi_emit *emit, const char *key, const uint32_t *ranks,
+		       uint32_t count)
+{
+	twi_emit_array_begin(emit, key);
+	for (uint32_t i = 0; ranks != NULL && i < count; i++)
+		twi_emit_u64(emit, NULL, ranks[i]);
+	twi_emit_array_end(emit);
+}
+
+/* Who shares memory: known once the group is set up, with its first collective. */
+static void emit_hosts(struct twi_emit *emit, const struct twi_coll_group *coll)
+{
+	emit_ranks(emit, "hosts", coll->hosts_n > 0 ? coll->hosts : NULL, coll->size);
+	emit_ranks(emit, "local_ranks", coll->local_ranks, coll->local_ranks_n);
+	twi_emit_bool(emit, "shares_memory", coll->locals_n > 0);
+	twi_emit_str(emit, "shares_memory_why_not",
+		     coll->locals_n == 0 && coll->share_why[0] != '\0' ? coll->share_why : NULL);
+	twi_emit_bool(emit, "peers_write", coll->locals_n > 0 && coll->peers_write);
+	twi_emit_str(emit, "peers_write_why_not",
+		     coll->locals_n > 0 && !coll->peers_write ? coll->write_why : NULL);
+}
+
+static void emit_group(struct twi_emit *emit, const struct twi_coll_group *coll)
+{
+	struct twi_list *pos, *next;
+
+	twi_emit_object_begin(emit, NULL);
+	twi_emit_u64(emit, "group", coll->ctx);
+	twi_emit_u64(emit, "rank", coll->rank);
+	twi_emit_u64(emit, "size", coll->size);
+	twi_emit_str(emit, "state", state_name(coll->state));
+	twi_emit_str(emit, "broken",
+		     coll->state == TWI_COLL_BROKEN ? tow_status_name(coll->broken) : NULL);
+	twi_emit_str(emit, "broken_why", coll->state == TWI_COLL_BROKEN ? coll->why : NULL);
+	twi_emit_u64(emit, "started", coll->next_seq - 1);
+	twi_emit_u64(emit, "in_flight", coll->in_flight);
+	twi_emit_u64(emit, "held_back", twi_coll_batch_held(coll));
+	emit_hosts(emit, coll);
+	twi_emit_array_begin(emit, "entries");
+	twi_list_for_each_safe (pos, next, &coll->ages)
+		emit_entry(emit, coll, twi_container_of(pos, struct twi_coll_entry, age));
+	twi_emit_array_end(emit);
+	emit_kinds(emit, coll);
+	twi_emit_object_end(emit);
+}
+
+/* --- the last ones --- */
+
+static void emit_record(struct twi_emit *emit, const struct twi_coll_record *record)
+{
+	uint64_t waited, slack, start = record->start_ns;
+	bool was_waited = twi_coll_record_word(record, &record->waited, &waited);
+	bool slack_known = twi_coll_record_word(record, &record->slack, &slack);
+
+	twi_emit_object_begin(emit, NULL);
+	twi_emit_u64(emit, "group", record->ctx);
+	emit_known(emit, "seq", record->seq > 0, record->seq);
+	twi_emit_str(emit, "name", record->named ? record->name : NULL);
+	twi_emit_str(emit, "kind", twi_coll_kind_name((enum twi_coll_kind)record->kind));
+	twi_emit_str(emit, "type", tow_type_name((enum tow_type)record->type));
+	if (twi_coll_kind_reduces((enum twi_coll_kind)record->kind))
+		twi_emit_str(emit, "reduce", tow_reduce_name((enum tow_reduce)record->reduce));
+	emit_known(emit, "bytes", record->plan != NULL, record->bytes);
+	twi_emit_str(emit, "plan", record->plan);
+	twi_emit_bool(emit, "combined", record->combined);
+	twi_emit_str(emit, "status", record->ended ? tow_status_name(record->status) : NULL);
+	twi_emit_u64(emit, "start_ns", start);
+	emit_known(emit, "moving_ns", record->moving_ns > 0, record->moving_ns);
+	emit_known(emit, "entered_ns", record->entered_ns > 0, record->entered_ns);
+	emit_known(emit, "wait_ns", was_waited, start + waited);
+	emit_known(emit, "done_ns", record->ended, record->done_ns);
+	emit_known(emit, "skew_ns", record->entered_ns > 0,
+		   record->entered_ns - twi_min(start, record->entered_ns));
+	emit_known(emit, "slack_ns", slack_known, slack);
+	twi_emit_object_end(emit);
+}
+
+static void emit_last(struct twi_emit *emit, const struct twi_coll_log *log)
+{
+	uint64_t first =
+		log != NULL && log->last > TWI_COLL_RECORDS ? log->last - TWI_COLL_RECORDS + 1 : 1;
+
+	twi_emit_array_begin(emit, "last");
+	for (uint64_t id = first; log != NULL && id <= log->last; id++) {
+		const struct twi_coll_record *record = &log->rows[id % TWI_COLL_RECORDS];
+
+		if (record->id == id)
+			emit_record(emit, record);
+	}
+	twi_emit_array_end(emit);
+}
+
+void twi_coll_describe(void *arg, struct twi_emit *emit)
+{
+	struct twi_engine *engine = arg;
+	struct twi_list *pos, *next;
+
+	twi_engine_enter(engine);
+	twi_emit_u64(emit, "now_ns", twi_engine_clock(engine));
+	twi_emit_array_begin(emit, "groups");
+	twi_list_for_each_safe (pos, next, &engine->coll_groups)
+		emit_group(emit, twi_container_of(pos, struct twi_coll_group, all));
+	twi_emit_array_end(emit);
+	emit_last(emit, engine->coll_log);
+	twi_engine_leave(engine);
+}

@@ -1,0 +1,70 @@
+/*
+ * coll_report.h - what collectives have done: the document /v1/coll, and the records it is made of.
+ *
+ * A runtime keeps its last TWI_COLL_RECORDS collectives: a ring of rows, of which a collective
+ *takes the next when it starts and fills the rest of when it ends. Only the holder of the engine
+ *writes rows, by plain stores, but for two words: when the collective was first waited for is known
+ *to the thread that waits, which does not hold the engine. It stores each word at once, with a mark
+ *of the row's collective in its upper bits, so a late one is not taken for the row's next owner's.
+ *
+ *	begin (tow_coll_*_start) ---> waited (tow_op_wait, _test) ---> end (finish in coll_run.c)
+ *	        |                          any order                     |
+ *	        +---- blocked: what this thread has spent in waits ------+
+ *
+ * Slack, as XProf defines it: wait's start - start's begin - time that the thread was blocked in
+ * waits in between. It is what the collective could have taken without anybody noticing.
+ */
+#ifndef TWI_COLL_REPORT_H
+#define TWI_COLL_REPORT_H
+
+#include "diag/diag.h"
+#include "transport/coll/coll_run.h"
+
+#define TWI_COLL_RECORDS 256u
+
+/* Of all collectives of one kind in a group. */
+struct twi_coll_times {
+	struct twi_latency latency, skew;
+};
+
+struct twi_coll_record {
+	_Alignas(64) uint64_t id; /* of the collective in this runtime, from 1; 0: none */
+	uint64_t seq, bytes;
+	uint64_t start_ns, moving_ns, entered_ns, done_ns; /* 0: not (yet) */
+	_Atomic uint64_t waited, slack; /* mark << 48 | ns; waited: since start */
+	const char *plan;
+	uint32_t ctx;
+	int status;
+	uint8_t kind, type, reduce;
+	bool ended, combined, named;
+	char name[TWI_COLL_NAME]; /* two cache lines in all */
+};
+
+struct twi_coll_log {
+	uint64_t last; /* id */
+	struct twi_coll_record rows[TWI_COLL_RECORDS];
+};
+
+/* coll_record.c; the engine is held, but where said. */
+
+/* The runtime's ring, at the first group; without memory there is none. */
+void twi_coll_log_make(struct twi_engine *engine);
+/* The user's operation stands for this call from now on; a start that fails is undone. */
+void twi_coll_record_begin(struct twi_coll_group *coll, const struct twi_coll_call *call,
+			   struct tow_op *op);
+void twi_coll_record_undo(struct tow_op *op);
+/* The run is over; `op` is the user's, or a fused one's; NULL: nobody's. */
+void twi_coll_record_end(struct twi_coll_run *run, struct tow_op *op, int status);
+/* It ends without a run. */
+void twi_coll_record_fail(struct tow_op *op, int status);
+/* Somebody waits for it, or tests it, now. The engine is not held. */
+void twi_coll_waited(struct tow_op *op, uint64_t now_ns);
+
+/* A word of a row: false when it is not of the row's collective. */
+bool twi_coll_record_word(const struct twi_coll_record *record, const _Atomic uint64_t *word,
+			  uint64_t *ns_out);
+
+/* coll_report.c: /v1/coll; arg is the engine. */
+void twi_coll_describe(void *arg, struct twi_emit *emit);
+
+#endif

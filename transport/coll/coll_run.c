@@ -1,0 +1,400 @@
+/*
+ * coll_run.c - a collective from its start to its end. coll.h draws its states.
+ */
+#include "transport/coll/coll_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "diag/counter.h"
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "transport/coll/coll_line.h"
+#include "transport/coll/coll_local.h"
+#include "transport/coll/coll_report.h"
+#include "transport/engine.h"
+#include "transport/group.h"
+
+static int make_scratch(struct twi_coll_group *coll, struct twi_coll_run *run)
+{
+	const struct twi_plan *plan = run->entry->plan;
+	void *scratch;
+	int status;
+
+	if (plan->scratch_bytes == 0)
+		return TOW_OK;
+	status =
+		twi_pool_alloc(coll->engine->pool, plan->scratch_bytes * plan->depth, 64, &scratch);
+	run->scratch = scratch;
+	return status;
+}
+
+int twi_coll_run_make(struct twi_coll_group *coll, struct twi_coll_entry *entry,
+		      struct twi_coll_run **out)
+{
+	struct twi_list *pos = twi_list_first(&entry->spare);
+	struct twi_coll_run *run;
+	int status;
+
+	if (twi_likely(pos != NULL)) {
+		twi_list_remove(pos);
+		*out = twi_container_of(pos, struct twi_coll_run, link);
+		return TOW_OK;
+	}
+	run = calloc(1, sizeof(*run) + entry->io_count * sizeof(run->ios[0]) +
+				(size_t)entry->program_steps * entry->plan->depth);
+	if (run == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a collective");
+	twi_list_init(&run->link);
+	twi_list_init(&run->polled);
+	run->coll = coll;
+	run->entry = entry;
+	run->io_count = entry->io_count;
+	run->states = (uint8_t *)&run->ios[run->io_count];
+	for (uint32_t i = 0; i < run->io_count; i++) {
+		run->ios[i].run = run;
+		run->ios[i].next_free = (uint16_t)(i + 1 < run->io_count ? i + 2 : 0);
+	}
+	run->io_free = run->io_count > 0;
+	status = make_scratch(coll, run);
+	if (status < 0) {
+		free(run);
+		return status;
+	}
+	*out = run;
+	return TOW_OK;
+}
+
+void twi_coll_run_free(struct twi_coll_run *run)
+{
+	twi_pool_free(run->coll->engine->pool, run->scratch);
+	free(run);
+}
+
+void twi_coll_activate(struct twi_coll_group *coll)
+{
+	if (twi_list_empty(&coll->active))
+		twi_list_push_back(&coll->engine->colls, &coll->active);
+}
+
+/* Behind all of its priority or a higher one: mostly at the end. */
+static struct twi_list *polled_before(struct twi_coll_group *coll, const struct twi_coll_run *run)
+{
+	struct twi_list *at = &coll->polled;
+
+	while (at->prev != &coll->polled &&
+	       twi_container_of(at->prev, struct twi_coll_run, polled)->priority < run->priority)
+		at = at->prev;
+	return at;
+}
+
+void twi_coll_run_poll(struct twi_coll_run *run)
+{
+	struct twi_coll_group *coll = run->coll;
+
+	if (!twi_list_empty(&run->polled))
+		return;
+	twi_coll_activate(coll);
+	twi_list_push_back(polled_before(coll, run), &run->polled);
+}
+
+static void no_poll(struct twi_coll_run *run)
+{
+	struct twi_coll_group *coll = run->coll;
+
+	if (twi_list_empty(&run->polled))
+		return;
+	twi_list_remove(&run->polled);
+	if (twi_list_empty(&coll->polled) && coll->setup == NULL)
+		twi_list_remove(&coll->active);
+}
+
+/* --- connections --- */
+
+static void on_connected(struct tow_op *op, const struct tow_result *result)
+{
+	struct twi_coll_run *run = result->user;
+	struct twi_coll_group *coll = run->coll;
+	const struct twi_slot *slot = op->owner;
+	uint32_t rank = (uint32_t)(slot - coll->ranks->slots);
+	int status = result->status;
+
+	tow_op_release(op);
+	run->connects--;
+	if (run->state == TWI_COLL_FAILING)
+		twi_coll_run_poll(run);
+	else if (status < 0)
+		twi_coll_run_fail(run, twi_coll_unreached(coll, rank, status));
+	else if (run->connects == 0)
+		twi_coll_run_turn(run);
+}
+
+/* Connects to all that the plan has messages for, once for an entry. */
+static int connect_one(struct twi_coll_run *run, uint32_t job_rank)
+{
+	const struct tow_op_options options = { .size = sizeof(options),
+						.timeout_ns = TOW_FOREVER,
+						.done = on_connected,
+						.user = run };
+	struct twi_ranks *ranks = run->coll->ranks;
+	struct tow_op *op;
+	int status;
+
+	if (ranks->slots[job_rank].state == TWI_SLOT_UP)
+		return TOW_OK;
+	status = twi_ranks_connect(ranks, job_rank, &options, &op);
+	if (status == TOW_OK)
+		run->connects++;
+	return status;
+}
+
+/* To all that it has messages for, and to its neighbours, whose calls are compared with its own. */
+static int connect_all(struct twi_coll_run *run)
+{
+	struct twi_coll_entry *entry = run->entry;
+	struct twi_coll_group *coll = run->coll;
+	int status;
+
+	for (uint32_t i = 0; i < entry->peer_count; i++) {
+		status = connect_one(run, coll->members[entry->peers[i]]);
+
+		if (status < 0)
+			return status;
+	}
+	if (!entry->signs)
+		return TOW_OK;
+	status = connect_one(run, coll->members[(coll->rank + 1) % coll->size]);
+	if (status == TOW_OK)
+		status =
+			connect_one(run, coll->members[(coll->rank + coll->size - 1) % coll->size]);
+	return status;
+}
+
+/* --- chains --- */
+
+static bool begin_chain(struct twi_coll_run *run, struct twi_coll_chain *chain)
+{
+	const struct twi_plan *plan = run->entry->plan;
+	const struct twi_plan_program *program;
+
+	while (run->program < plan->program_count &&
+	       run->repeat == plan->programs[run->program].repeats) {
+		run->program++;
+		run->repeat = 0;
+	}
+	if (run->program == plan->program_count)
+		return false;
+	program = &plan->programs[run->program];
+	if (program->fence && run->repeat == 0 && run->active > 0)
+		return false;
+	*chain = (struct twi_coll_chain){ .active = true,
+					  .program = run->program,
+					  .repeat = run->repeat++,
+					  .index = run->begun++,
+					  .next = program->first,
+					  .ahead = program->first,
+					  .end = program->first + program->count };
+	if (program->count > 0)
+		chain->stage = plan->steps[program->first].stage;
+	memset(twi_coll_states(run, chain), TWI_COLL_NOT_SENT, program->count);
+	run->active++;
+	return true;
+}
+
+/* One round over the chains. */
+static bool move(struct twi_coll_run *run)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < run->entry->plan->depth; i++) {
+		struct twi_coll_chain *chain = &run->chains[i];
+
+		if (!chain->active && !begin_chain(run, chain))
+			continue;
+		any |= twi_coll_chain_turn(run, chain);
+		if (twi_unlikely(run->state != TWI_COLL_MOVING))
+			return true; /* it has failed */
+	}
+	return any;
+}
+
+static bool moved(const struct twi_coll_run *run)
+{
+	const struct twi_plan *plan = run->entry->plan;
+
+	return run->active == 0 && (run->program == plan->program_count ||
+				    (run->program == plan->program_count - 1 &&
+				     run->repeat == plan->programs[run->program].repeats));
+}
+
+/* --- the end --- */
+
+static void finish(struct twi_coll_run *run, int status)
+{
+	struct twi_coll_group *coll = run->coll;
+	struct tow_op *op = run->op;
+
+	run->op = NULL;
+	no_poll(run);
+	twi_pool_free(coll->engine->pool, run->staged);
+	run->staged = NULL;
+	twi_coll_record_end(run, op, status);
+	if (op != NULL)
+		twi_op_complete(op, status, run->entry->out_bytes);
+	twi_list_remove(&run->link);
+	twi_list_push_front(&run->entry->spare, &run->link);
+	run->entry->users--;
+	twi_coll_over(run);
+}
+
+/* All that it had under way has ended, and nobody of this host uses its memory. */
+static bool fail_at_last(struct twi_coll_run *run)
+{
+	if (run->busy > 0 || run->connects > 0)
+		return false; /* what ends them polls again */
+	twi_coll_slot_leave(run);
+	if (twi_coll_slot_in_use(run)) {
+		twi_coll_run_poll(run);
+		return false;
+	}
+	twi_error(run->status, "%s", run->coll->why);
+	finish(run, run->status);
+	return true;
+}
+
+void twi_coll_run_fail(struct twi_coll_run *run, int status)
+{
+	if (run->state != TWI_COLL_FAILING) {
+		run->state = TWI_COLL_FAILING;
+		run->status = status;
+		twi_coll_break(run->coll, run->seq, status, true);
+		twi_coll_ios_abort(run);
+		if (run->connects > 0)
+			twi_ranks_give_up(run->coll->ranks, run);
+	}
+	twi_coll_run_poll(run); /* the end comes from a poll: this may be deep in its own steps */
+}
+
+/* --- states --- */
+
+static bool begin(struct twi_coll_run *run)
+{
+	struct twi_coll_group *coll = run->coll;
+	int status;
+
+	if (run->seq > coll->finished + TWI_COLL_SLOTS)
+		return false; /* twi_coll_over goes on with it: its slot is an older one's */
+	if (coll->locals_n > 0 && !twi_coll_slot_free(coll, run->seq)) {
+		twi_coll_run_poll(run);
+		return false;
+	}
+	run->state = TWI_COLL_CONNECTING;
+	if (twi_unlikely(!run->entry->connected)) {
+		status = connect_all(run);
+		if (status < 0) {
+			twi_coll_run_fail(run, status);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* What came of one state's worth. */
+enum turn { STUCK, GOES_ON, OVER };
+
+static enum turn end(struct twi_coll_run *run)
+{
+	/* busy: the own word is still on its way, and its end must find this run */
+	if (run->entry->signs && (!run->agreed || run->busy > 0))
+		return STUCK;
+	finish(run, TOW_OK);
+	return OVER;
+}
+
+static enum turn connect_turn(struct twi_coll_run *run)
+{
+	if (run->connects > 0)
+		return STUCK;
+	run->entry->connected = true;
+	run->state = TWI_COLL_STAGING;
+	if (run->entry->signs)
+		twi_coll_sign(run);
+	return GOES_ON;
+}
+
+static enum turn move_turn(struct twi_coll_run *run)
+{
+	bool any = move(run);
+
+	if (run->state != TWI_COLL_MOVING)
+		return STUCK;
+	if (moved(run)) {
+		run->state = TWI_COLL_UNSTAGING;
+		return GOES_ON;
+	}
+	return any ? GOES_ON : STUCK;
+}
+
+static enum turn state_turn(struct twi_coll_run *run)
+{
+	if (twi_unlikely(run->suspicion < 0 && run->state != TWI_COLL_FAILING)) {
+		twi_coll_suspicious(run);
+		return STUCK;
+	}
+	switch (run->state) {
+	case TWI_COLL_QUEUED:
+		return begin(run) ? GOES_ON : STUCK;
+	case TWI_COLL_CONNECTING:
+		return connect_turn(run);
+	case TWI_COLL_STAGING:
+		if (!twi_coll_stage(run))
+			return STUCK;
+		run->moving_ns = twi_engine_batch_now(run->coll->engine);
+		run->state = TWI_COLL_MOVING;
+		return GOES_ON;
+	case TWI_COLL_MOVING:
+		return move_turn(run);
+	case TWI_COLL_UNSTAGING:
+		if (!twi_coll_unstage(run))
+			return STUCK;
+		run->state = TWI_COLL_AGREEING;
+		return GOES_ON;
+	case TWI_COLL_AGREEING:
+		return end(run);
+	default:
+		return fail_at_last(run) ? OVER : STUCK;
+	}
+}
+
+/* The messages of a turn leave together. */
+static void uncork(struct twi_engine *engine, uint64_t messages)
+{
+	engine->corked = false;
+	if (engine->coll_messages == messages)
+		return;
+	for (unsigned i = 0; i < engine->lane_count; i++)
+		engine->moving[i]->ops->flush(engine->moving[i], false);
+}
+
+bool twi_coll_run_turn(struct twi_coll_run *run)
+{
+	struct twi_engine *engine = run->coll->engine;
+	uint64_t work = engine->coll_work, messages = engine->coll_messages;
+	bool any = false, corked = engine->corked;
+	enum turn turn;
+
+	/*
+	 * A long local step leaves the engine in between: `coll_work` goes up with each piece, and
+	 * the poll comes back for the next one.
+	 */
+	engine->corked = true;
+	do {
+		turn = state_turn(run);
+		any |= turn != STUCK;
+	} while (turn == GOES_ON && engine->coll_work - work < TWI_COLL_TURN_BYTES);
+	if (turn == GOES_ON)
+		twi_coll_run_poll(run);
+	if (!corked)
+		uncork(engine, messages);
+	return any || engine->coll_work != work;
+}

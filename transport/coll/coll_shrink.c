@@ -1,0 +1,538 @@
+/*
+ * coll_shrink.c - the ranks that still live agree on who they are, and make a group of themselves.
+ *
+ *	every rank:  the lowest rank that it does not know to be gone is the one that gathers
+ *	others    --JOIN-->    it, once they are connected; if it goes, to the next
+ *	gatherer  --DECIDED--> all that have joined, when each of the rest has gone
+ *	late:     --DELAYED--> all that have joined: the gatherer's time is over
+ *
+ * No store is asked: it may have gone with rank 0. A rank joins one gatherer at a time, and leaves
+ * it only when its connection to it has gone, so two gatherers do not decide for the same ranks.
+ * One that has decided, or been told, stays with that: who gathers later, because the first one
+ * died before it had told all, is answered with the decision by any rank that has it. For that it
+ * is kept until the job's end, when the old group has been closed, too.
+ *
+ * The new group's number is of a range that the store does not give out. Each JOIN offers one that
+ * its rank has not seen yet; the highest of them is new to all.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "diag/error.h"
+#include "transport/coll/coll_line.h"
+#include "transport/engine.h"
+#include "transport/group.h"
+#include "transport/runtime.h"
+
+#define PART_CHARS 400u
+#define PART_RANKS (4 * PART_CHARS) /* a hex digit has four */
+#define NOBODY     UINT32_MAX
+#define GRACE_NS   (500ull * 1000 * 1000) /* for the gatherer's word about who is missing */
+
+struct member {
+	struct shrink *shrink;
+	uint32_t job_rank;
+	uint32_t number; /* that its JOIN has offered */
+	bool joined, gone;
+	bool dialing, dialed;
+};
+
+struct shrink {
+	struct twi_list link; /* of ranks->shrinks */
+	struct twi_ranks *ranks;
+	uint32_t ctx, rank, size; /* of the old group */
+	struct tow_op *op;        /* the call; NULL: there is none now */
+	bool overtime;            /* its deadline has passed, and the gatherer's word is awaited */
+	uint32_t told;            /* whom it has joined */
+	bool decided, made;
+	uint32_t number; /* of the new group; before: that this rank offers */
+	uint32_t heard_of, parts;
+	uint8_t *lives; /* of each rank, decided */
+	struct member members[];
+};
+
+static struct shrink *find(struct twi_ranks *ranks, uint32_t ctx)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &ranks->shrinks) {
+		struct shrink *shrink = twi_container_of(pos, struct shrink, link);
+
+		if (shrink->ctx == ctx)
+			return shrink;
+	}
+	return NULL;
+}
+
+static struct shrink *make(struct twi_coll_group *coll)
+{
+	struct shrink *shrink =
+		calloc(1, sizeof(*shrink) + coll->size * (sizeof(struct member) + 1));
+
+	if (shrink == NULL) {
+		twi_error(TOW_ENOMEM, "no memory to shrink a group of %u", coll->size);
+		return NULL;
+	}
+	shrink->ranks = coll->ranks;
+	shrink->ctx = coll->ctx;
+	shrink->rank = coll->rank;
+	shrink->size = coll->size;
+	shrink->told = shrink->heard_of = NOBODY;
+	shrink->lives = (uint8_t *)&shrink->members[coll->size];
+	for (uint32_t i = 0; i < coll->size; i++) {
+		shrink->members[i].shrink = shrink;
+		shrink->members[i].job_rank = coll->members[i];
+	}
+	twi_list_push_back(&coll->ranks->shrinks, &shrink->link);
+	return shrink;
+}
+
+static const struct twi_slot *slot_of(const struct shrink *shrink, uint32_t rank)
+{
+	return &shrink->ranks->slots[shrink->members[rank].job_rank];
+}
+
+static bool has_gone(const struct shrink *shrink, uint32_t rank)
+{
+	return rank != shrink->rank && (shrink->members[rank].gone || slot_of(shrink, rank)->lost);
+}
+
+/* Who gathers, as this rank sees it. */
+static uint32_t gatherer(const struct shrink *shrink)
+{
+	uint32_t rank = 0;
+
+	while (has_gone(shrink, rank))
+		rank++;
+	return rank;
+}
+
+static void say(const struct shrink *shrink, uint32_t rank, const struct twi_coll_word *word)
+{
+	twi_coll_say_to(shrink->ranks, shrink->members[rank].job_rank, shrink->ctx, shrink->rank,
+			word);
+}
+
+static void end(struct shrink *shrink, int status)
+{
+	struct tow_op *op = shrink->op;
+
+	shrink->op = NULL;
+	if (op != NULL)
+		twi_op_complete(op, status, 0);
+}
+
+/* --- connections --- */
+
+static void turn(struct shrink *shrink);
+
+static void on_dialed(struct tow_op *op, const struct tow_result *result)
+{
+	struct member *member = result->user;
+	struct shrink *shrink = member->shrink;
+	struct twi_ranks *ranks = shrink->ranks;
+	int status = result->status;
+
+	tow_op_release(op);
+	member->dialing = false;
+	/* Nobody is there, or another process is; what else fails tells nothing about the rank. */
+	if (status == TOW_EREFUSED || status == TOW_EPEER || status == TOW_EMISMATCH)
+		member->gone = true;
+	if (!ranks->closing)
+		turn(shrink);
+	twi_ranks_drop(ranks);
+}
+
+static void dial(struct shrink *shrink, uint32_t rank)
+{
+	struct member *member = &shrink->members[rank];
+	const struct tow_op_options options = { .size = sizeof(options),
+						.timeout_ns = TOW_FOREVER,
+						.done = on_dialed,
+						.user = member };
+	struct tow_op *op;
+	int status;
+
+	if (member->dialing || member->dialed)
+		return;
+	status = twi_ranks_connect(shrink->ranks, member->job_rank, &options, &op);
+	if (status < 0) {
+		end(shrink, status);
+		return;
+	}
+	member->dialing = member->dialed = true;
+	twi_ranks_use(shrink->ranks);
+}
+
+/* --- the decision --- */
+
+static void tell(const struct shrink *shrink, uint32_t rank)
+{
+	struct twi_coll_word word = { .type = TWI_COLL_DECIDED, .value = shrink->number };
+
+	for (uint32_t at = 0; at < shrink->size; word.other++) {
+		uint32_t chars = 0;
+
+		for (; chars < PART_CHARS && at < shrink->size; chars++, at += 4) {
+			unsigned digit = 0;
+
+			for (uint32_t bit = 0; bit < 4 && at + bit < shrink->size; bit++)
+				digit |= (unsigned)shrink->lives[at + bit] << bit;
+			word.text[chars] = "0123456789abcdef"[digit];
+		}
+		word.text[chars] = '\0';
+		say(shrink, rank, &word);
+	}
+}
+
+/* It is known now, however it came. */
+static void settle(struct shrink *shrink)
+{
+	struct twi_ranks *ranks = shrink->ranks;
+	int status = TOW_OK;
+
+	shrink->decided = true;
+	ranks->shrunk = twi_max(ranks->shrunk, shrink->number - TWI_COLL_CTX_SHRUNK + 1);
+	if (shrink->op == NULL)
+		return;
+	if (!shrink->lives[shrink->rank])
+		status = twi_error(TOW_EMISMATCH,
+				   "tow_group_shrink: the others hold rank %u, which is this "
+				   "process, to be dead",
+				   shrink->rank);
+	end(shrink, status);
+}
+
+static void decide(struct shrink *shrink)
+{
+	for (uint32_t i = 0; i < shrink->size; i++) {
+		shrink->lives[i] = !has_gone(shrink, i);
+		if (shrink->lives[i] && i != shrink->rank)
+			shrink->number = twi_max(shrink->number, shrink->members[i].number);
+	}
+	for (uint32_t i = 0; i < shrink->size; i++) {
+		if (shrink->lives[i] && i != shrink->rank)
+			tell(shrink, i);
+	}
+	settle(shrink);
+}
+
+/* Everybody has joined or gone. Who is not connected may have gone, too: that shows. */
+static bool gathered(struct shrink *shrink)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < shrink->size && shrink->op != NULL; i++) {
+		if (i == shrink->rank || has_gone(shrink, i))
+			continue;
+		if (slot_of(shrink, i)->state != TWI_SLOT_UP)
+			dial(shrink, i);
+		all &= shrink->members[i].joined;
+	}
+	return all && shrink->op != NULL;
+}
+
+static void join(struct shrink *shrink, uint32_t rank)
+{
+	const struct twi_coll_word word = { .type = TWI_COLL_JOIN, .value = shrink->number };
+
+	if (shrink->told == rank)
+		return;
+	if (slot_of(shrink, rank)->state != TWI_SLOT_UP) {
+		dial(shrink, rank);
+		return;
+	}
+	shrink->told = rank;
+	say(shrink, rank, &word);
+}
+
+static void turn(struct shrink *shrink)
+{
+	uint32_t first;
+
+	if (shrink->op == NULL || shrink->decided)
+		return;
+	first = gatherer(shrink);
+	if (first != shrink->rank)
+		join(shrink, first);
+	else if (gathered(shrink))
+		decide(shrink);
+}
+
+/* --- words --- */
+
+static void on_join(struct shrink *shrink, const struct twi_coll_word *word)
+{
+	struct member *member = &shrink->members[word->from];
+
+	if (shrink->decided) {
+		tell(shrink, word->from);
+		return;
+	}
+	if (word->value < TWI_COLL_CTX_SHRUNK || word->value >= TWI_COLL_CTX_MAX)
+		return;
+	member->joined = true;
+	member->number = (uint32_t)word->value;
+	turn(shrink);
+}
+
+/* A digit stands for four ranks, the lowest bit for the first. */
+static bool take_part(struct shrink *shrink, const struct twi_coll_word *word)
+{
+	uint32_t at = (uint32_t)word->other * PART_RANKS;
+
+	for (uint32_t i = 0; i < PART_CHARS && at < shrink->size; i++, at += 4) {
+		char c = word->text[i];
+		unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
+				 : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10)
+							: 16;
+
+		if (digit == 16)
+			return false;
+		for (uint32_t bit = 0; bit < 4 && at + bit < shrink->size; bit++)
+			shrink->lives[at + bit] = digit >> bit & 1;
+	}
+	return true;
+}
+
+static void on_decided(struct shrink *shrink, const struct twi_coll_word *word)
+{
+	if (shrink->decided || word->value < TWI_COLL_CTX_SHRUNK || word->value >= TWI_COLL_CTX_MAX)
+		return;
+	if (word->other == 0) {
+		shrink->heard_of = word->from;
+		shrink->parts = 0;
+	}
+	if (shrink->heard_of != word->from || shrink->parts != word->other ||
+	    !take_part(shrink, word))
+		return;
+	shrink->parts++;
+	if (shrink->parts * (uint64_t)PART_RANKS < shrink->size)
+		return;
+	shrink->number = (uint32_t)word->value;
+	settle(shrink);
+}
+
+void twi_coll_shrink_heard(struct twi_ranks *ranks, struct twi_coll_group *coll, uint32_t job_rank,
+			   const struct twi_coll_word *word)
+{
+	struct shrink *shrink = find(ranks, word->ctx);
+
+	if (shrink == NULL && coll != NULL)
+		shrink = make(coll);
+	if (shrink == NULL || word->from >= shrink->size || word->from == shrink->rank ||
+	    shrink->members[word->from].job_rank != job_rank)
+		return;
+	switch (word->type) {
+	case TWI_COLL_JOIN:
+		on_join(shrink, word);
+		break;
+	case TWI_COLL_DECIDED:
+		on_decided(shrink, word);
+		break;
+	case TWI_COLL_DELAYED:
+		if (shrink->op == NULL || word->from != shrink->told)
+			break;
+		twi_error(TOW_EDEADLINE, "%s", word->text);
+		end(shrink, TOW_EDEADLINE);
+		break;
+	default: /* of a group that is over here */
+		break;
+	}
+}
+
+void twi_coll_shrink_lost(struct twi_ranks *ranks)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &ranks->shrinks)
+		turn(twi_container_of(pos, struct shrink, link));
+}
+
+void twi_coll_shrinks_end(struct twi_ranks *ranks)
+{
+	struct twi_list *pos;
+
+	while ((pos = twi_list_first(&ranks->shrinks)) != NULL) {
+		twi_list_remove(pos);
+		free(twi_container_of(pos, struct shrink, link));
+	}
+}
+
+/* --- time --- */
+
+/* The gatherer's time is over: it says for whom it has waited. */
+static void give_up(struct shrink *shrink)
+{
+	struct twi_coll_word word = { .type = TWI_COLL_DELAYED, .status = TOW_EDEADLINE };
+	char names[200] = "";
+	size_t used = 0;
+
+	for (uint32_t i = 0; i < shrink->size && used + 16 < sizeof(names); i++) {
+		if (i != shrink->rank && !has_gone(shrink, i) && !shrink->members[i].joined)
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%u",
+						 used > 0 ? ", " : "", i);
+	}
+	snprintf(word.text, sizeof(word.text),
+		 "tow_group_shrink: in time there have neither come nor gone: rank %s", names);
+	for (uint32_t i = 0; i < shrink->size; i++) {
+		if (i != shrink->rank && !has_gone(shrink, i) && shrink->members[i].joined)
+			say(shrink, i, &word);
+	}
+	twi_error(TOW_EDEADLINE, "%s", word.text);
+	end(shrink, TOW_EDEADLINE);
+}
+
+static void abort_shrink(struct tow_op *op, int status)
+{
+	struct shrink *shrink = op->owner;
+	uint32_t first = gatherer(shrink);
+
+	if (status == TOW_EDEADLINE && first == shrink->rank) {
+		give_up(shrink);
+	} else if (status == TOW_EDEADLINE && !shrink->overtime) {
+		shrink->overtime = true;
+		op->deadline_ns = twi_engine_clock(op->engine) + GRACE_NS;
+		twi_op_watch(op);
+	} else if (status == TOW_EDEADLINE) {
+		twi_error(status,
+			  "tow_group_shrink: in time there has neither come nor gone: rank %u, "
+			  "which is to say who lives",
+			  first);
+		end(shrink, status);
+	} else {
+		end(shrink, status);
+	}
+}
+
+/* --- the call --- */
+
+/* A rank that calls again, after its time was over, comes again. */
+static int begin(struct shrink *shrink, uint64_t timeout_ns, struct tow_op **op_out)
+{
+	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct twi_ranks *ranks = shrink->ranks;
+
+	if (shrink->made)
+		return twi_error(TOW_EINVAL, "tow_group_shrink: the group has been shrunk before; "
+					     "shrink the one that came of it");
+	if (shrink->op != NULL)
+		return twi_error(TOW_EBUSY, "tow_group_shrink: another thread shrinks the group");
+	if (ranks->shrunk >= TWI_COLL_CTX_MAX - TWI_COLL_CTX_SHRUNK)
+		return twi_error(TOW_EBUSY, "tow_group_shrink: a job can shrink groups %u times",
+				 TWI_COLL_CTX_MAX - TWI_COLL_CTX_SHRUNK);
+	options.timeout_ns = timeout_ns;
+	*op_out = shrink->op = twi_op_acquire(ranks->engine, TWI_OP_CALL, &options);
+	if (shrink->op == NULL)
+		return TOW_EBUSY;
+	shrink->op->owner = shrink;
+	shrink->op->abort_call = abort_shrink;
+	twi_op_watch(shrink->op);
+	shrink->told = NOBODY;
+	shrink->overtime = false;
+	for (uint32_t i = 0; i < shrink->size; i++)
+		shrink->members[i].dialed = shrink->members[i].dialing;
+	if (shrink->decided) {
+		settle(shrink);
+		return TOW_OK;
+	}
+	shrink->number = TWI_COLL_CTX_SHRUNK + ranks->shrunk++;
+	turn(shrink);
+	return TOW_OK;
+}
+
+static int start(struct tow_group *group, uint64_t timeout_ns, struct shrink **shrink_out,
+		 struct tow_op **op_out)
+{
+	struct twi_coll_group *coll;
+	int status;
+
+	if (group->ranks->engine->failing || group->ranks->closing)
+		return twi_error(TOW_ECLOSED, "tow_group_shrink: the group is being closed");
+	status = twi_coll_of(group, &coll);
+	if (status < 0)
+		return status;
+	if (coll->state != TWI_COLL_BROKEN) {
+		twi_error(TOW_EPEER, "rank %u shrinks the group", coll->rank);
+		twi_coll_break(coll, coll->finished + 1, TOW_EPEER, true);
+	}
+	*shrink_out = find(coll->ranks, coll->ctx);
+	if (*shrink_out == NULL)
+		*shrink_out = make(coll);
+	return *shrink_out == NULL ? TOW_ENOMEM : begin(*shrink_out, timeout_ns, op_out);
+}
+
+/* The number must be new here; it is, unless groups were shrunk in different orders. */
+static int check_number(struct twi_ranks *ranks, uint32_t number)
+{
+	struct twi_list *pos, *next;
+	bool used = (ranks->ended[number / 64] >> number % 64 & 1) != 0;
+
+	twi_list_for_each_safe (pos, next, &ranks->colls)
+		used |= twi_container_of(pos, struct twi_coll_group, link)->ctx == number;
+	if (!used)
+		return TOW_OK;
+	return twi_error(TOW_EBUSY,
+			 "tow_group_shrink: the others have given the group the number "
+			 "%u, which another has here; groups that share ranks are to "
+			 "be shrunk in one order",
+			 number);
+}
+
+static int build(struct tow_group *old, struct shrink *shrink, struct tow_group **group_out)
+{
+	struct tow_group *group;
+	uint32_t count = 0;
+	int status;
+
+	twi_group_enter(old->ranks->engine);
+	status = check_number(old->ranks, shrink->number);
+	shrink->made |= status == TOW_OK;
+	twi_engine_leave(old->ranks->engine);
+	if (status < 0)
+		return status;
+	for (uint32_t i = 0; i < shrink->size; i++)
+		count += shrink->lives[i];
+	group = twi_group_make(old->runtime, old->ranks, count);
+	if (group == NULL)
+		return TOW_ENOMEM;
+	count = 0;
+	for (uint32_t i = 0; i < shrink->size; i++) {
+		if (i == shrink->rank)
+			group->rank = count;
+		if (shrink->lives[i])
+			group->members[count++] = old->members[i];
+	}
+	group->id = shrink->number;
+	group->shrunk = true;
+	twi_group_begin_collectives(group);
+	*group_out = group;
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_group_shrink(struct tow_group *group, uint64_t timeout_ns,
+				struct tow_group **group_out)
+{
+	struct twi_engine *engine;
+	struct shrink *shrink = NULL;
+	struct tow_op *op = NULL;
+	int status;
+
+	if (group == NULL || group_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_group_shrink: an argument is NULL");
+	*group_out = NULL;
+	status = twi_runtime_check(group->runtime, "tow_group_shrink");
+	if (status < 0)
+		return status;
+	engine = group->ranks->engine;
+	if (twi_engine_in_callback(engine))
+		return twi_error(TOW_EINVAL, "tow_group_shrink in a completion callback");
+	twi_group_enter(engine);
+	status = start(group, timeout_ns, &shrink, &op);
+	twi_engine_leave(engine);
+	if (status < 0)
+		return status;
+	status = tow_op_wait(op, TOW_FOREVER);
+	tow_op_release(op);
+	return status < 0 ? status : build(group, shrink, group_out);
+}

@@ -1,0 +1,476 @@
+/*
+ * coll_step.c - the steps of a plan: messages, copies, reductions. See plan.h for what they mean.
+ *
+ * Budget: a step of messages is a call of the lane's each; a local step is done in pieces of
+ * PIECE_BYTES, after each of which the engine may turn to other things.
+ */
+#include <string.h>
+
+#include "diag/diag.h"
+#include "diag/error.h"
+#include "transport/coll/coll_line.h"
+#include "transport/coll/coll_local.h"
+#include "transport/endpoint.h"
+#include "transport/engine.h"
+#include "transport/group.h"
+#include "transport/message.h"
+#include "transport/path.h"
+#include "transport/reduce/reduce.h"
+
+#define PIECE_BYTES (256u << 10)
+
+/*
+ * Bit 63 apart from the tags of barriers, bit 62 from those of greetings (group.h). Part of the
+ * signature is in it: messages of ranks that have made other calls never meet, so that no rank
+ * takes their bytes for a result. The comparison of signatures itself has none (coll_fail.c).
+ */
+uint64_t twi_coll_tag(const struct twi_coll_run *run, uint16_t chain, uint16_t tag)
+{
+	uint64_t within = (uint64_t)chain << 16 | tag;
+
+	if (chain != TWI_COLL_SIGN_CHAIN)
+		within ^= run->entry->signature >> 1 & 0x7fffffff;
+	return 1ull << 63 | (uint64_t)run->coll->ctx << 48 | (run->seq & 0xffff) << 32 | within;
+}
+
+/* A message has ended. */
+static void message_over(struct twi_coll_run *run, struct twi_coll_io *io, bool there)
+{
+	struct twi_coll_chain *chain = &run->chains[io->chain];
+	const struct twi_plan_step *step = &run->entry->plan->steps[io->step];
+	uint32_t first = run->entry->plan->programs[chain->program].first;
+
+	twi_coll_states(run, chain)[io->step - first] = there ? TWI_COLL_THERE : TWI_COLL_NOT_SENT;
+	if (io->step < chain->next && step->stage == chain->stage)
+		chain->pending--;
+	else
+		run->early--;
+	io->busy = false;
+	io->next_free = run->io_free;
+	run->io_free = (uint16_t)(io - run->ios + 1);
+	run->busy--;
+}
+
+static void on_message(struct tow_op *op, const struct tow_result *result)
+{
+	struct twi_coll_io *io = twi_container_of(op, struct twi_coll_io, op);
+	struct twi_coll_run *run = io->run;
+	bool expected = op->kind == TWI_OP_SEND || result->bytes == op->bytes;
+
+	message_over(run, io, true);
+	if (run->entered_ns == 0 && op->kind == TWI_OP_RECV)
+		run->entered_ns = twi_engine_batch_now(run->coll->engine);
+	if (run->state == TWI_COLL_FAILING) {
+		twi_coll_run_poll(run);
+	} else if (result->status < 0 || !expected) {
+		twi_coll_message_failed(run, op, result);
+	} else {
+		twi_coll_run_turn(run);
+	}
+}
+
+/* An io for step `index`, which is counted: to the stage, or as early. */
+static struct twi_coll_io *take_io(struct twi_coll_run *run, struct twi_coll_chain *chain,
+				   uint32_t index, bool early)
+{
+	uint32_t first = run->entry->plan->programs[chain->program].first;
+	struct twi_coll_io *io = &run->ios[run->io_free - 1];
+
+	run->io_free = io->next_free;
+	io->chain = (uint32_t)(chain - run->chains);
+	io->step = index;
+	io->busy = true;
+	run->busy++;
+	if (early)
+		run->early++;
+	else
+		chain->pending++;
+	twi_coll_states(run, chain)[index - first] = TWI_COLL_UNDER_WAY;
+	run->coll->engine->coll_messages++;
+	return io;
+}
+
+/* TOW_OK: on its way; TOW_AGAIN: all messages that a run may have are. */
+static int start_message(struct twi_coll_run *run, struct twi_coll_chain *chain, uint32_t index,
+			 bool early)
+{
+	const struct twi_plan_step *step = &run->entry->plan->steps[index];
+	const struct twi_plan_ref *ref = &run->entry->plan->refs[step->ref];
+	const struct tow_op_options options = {
+		.size = sizeof(options), .timeout_ns = TOW_FOREVER, .done = on_message, .user = NULL
+	};
+	struct twi_coll_group *coll = run->coll;
+	const struct twi_slot *slot = &coll->ranks->slots[coll->members[step->peer]];
+	struct twi_message message = { .kind = step->kind == TWI_PLAN_SEND ? TWI_OP_SEND
+									   : TWI_OP_RECV,
+				       .space = TWI_SPACE_GROUP,
+				       .bytes = step->bytes,
+				       .tag = twi_coll_tag(run, (uint16_t)chain->index, step->tag),
+				       .site = run->site };
+	struct twi_coll_io *io;
+	struct tow_op *op;
+	int status;
+
+	if (run->io_free == 0)
+		return TOW_AGAIN;
+	if (slot->state != TWI_SLOT_UP)
+		return twi_error(TOW_EPEER, "the connection to rank %u has gone", step->peer);
+	status = twi_coll_resolve(run, chain, ref, step->bytes, step->kind == TWI_PLAN_RECV,
+				  &message.data);
+	if (status != TOW_OK)
+		return status;
+	io = take_io(run, chain, index, early);
+	message.op = &io->op;
+	status = twi_message_start(slot->peer, &message, &options, &op);
+	if (status < 0) {
+		if (!early)
+			chain->next++; /* so that it is counted as what it was */
+		message_over(run, io, false);
+	}
+	return status;
+}
+
+/* Posts receives of later stages whose place is free already (coll_early.c). */
+static int post_early(struct twi_coll_run *run, struct twi_coll_chain *chain)
+{
+	const struct twi_coll_entry *entry = run->entry;
+
+	for (; chain->ahead < chain->end; chain->ahead++) {
+		const struct twi_plan_step *step = &entry->plan->steps[chain->ahead];
+		int status;
+
+		if (step->kind != TWI_PLAN_RECV || step->stage <= chain->stage)
+			continue;
+		if (entry->early[chain->ahead] > chain->stage || run->early >= run->io_count / 2 ||
+		    run->io_free == 0)
+			return TOW_OK;
+		status = start_message(run, chain, chain->ahead, true);
+		if (status != TOW_OK)
+			return status;
+	}
+	return TOW_OK;
+}
+
+/* A message of the stage that begins. Early ones are under way, or there. */
+static int take_message(struct twi_coll_run *run, struct twi_coll_chain *chain)
+{
+	uint32_t first = run->entry->plan->programs[chain->program].first;
+
+	switch (twi_coll_states(run, chain)[chain->next - first]) {
+	case TWI_COLL_NOT_SENT:
+		return start_message(run, chain, chain->next, false);
+	case TWI_COLL_UNDER_WAY:
+		chain->pending++;
+		run->early--;
+		return TOW_OK;
+	default:
+		return TOW_OK;
+	}
+}
+
+static void abort_io(struct twi_coll_io *io)
+{
+	struct tow_op *op = &io->op;
+
+	/* One that has completed must not be named to its lane: the peer may have gone. */
+	if (io->busy && op->stage != TWI_STAGE_COMPLETING)
+		op->peer->lane->ops->abort(op->peer, op, TOW_ECANCELED, true);
+}
+
+void twi_coll_ios_abort(struct twi_coll_run *run)
+{
+	abort_io(&run->sign_in);
+	abort_io(&run->sign_out);
+	for (uint32_t i = 0; i < run->io_count; i++)
+		abort_io(&run->ios[i]);
+}
+
+/* --- local steps --- */
+
+/* A ref, `done` bytes further on. */
+static int resolve(struct twi_coll_run *run, const struct twi_coll_chain *chain,
+		   const struct twi_plan_step *step, uint32_t ref, bool write, void **out)
+{
+	int status = twi_coll_resolve(run, chain, &run->entry->plan->refs[step->ref + ref],
+				      step->bytes, write, out);
+
+	if (status == TOW_OK)
+		*out = (uint8_t *)*out + chain->done;
+	return status;
+}
+
+static int copy_piece(struct twi_coll_run *run, struct twi_coll_chain *chain,
+		      const struct twi_plan_step *step, uint64_t bytes)
+{
+	void *to, *from;
+	int status = resolve(run, chain, step, 0, true, &to);
+
+	if (status == TOW_OK)
+		status = resolve(run, chain, step, 1, false, &from);
+	if (status == TOW_OK && to != from)
+		twi_path_copy_large(run->coll->engine->diag, to, from, bytes,
+				    twi_max(run->entry->in_bytes, run->entry->out_bytes),
+				    chain->done == 0);
+	return status;
+}
+
+static int reduce_piece(struct twi_coll_run *run, struct twi_coll_chain *chain,
+			const struct twi_plan_step *step, uint64_t bytes)
+{
+	const struct twi_coll_call *call = &run->entry->call;
+	const void *sources[TWI_PLAN_SOURCES_MAX];
+	void *results[TWI_PLAN_SOURCES_MAX], *at;
+	struct twi_reduction reduction = { .type = call->type,
+					   .reduce = call->reduce,
+					   .ranks = step->divide ? run->coll->size : 0,
+					   .sources_n = step->sources_n,
+					   .results_n = step->results_n,
+					   .sources = sources,
+					   .results = results,
+					   .count = bytes / tow_type_bytes(call->type),
+					   .stream = run->entry->stream };
+	int status;
+
+	for (uint32_t i = 0; i < step->results_n; i++) {
+		status = resolve(run, chain, step, i, true, &results[i]);
+		if (status != TOW_OK)
+			return status;
+	}
+	for (uint32_t i = 0; i < step->sources_n; i++) {
+		status = resolve(run, chain, step, step->results_n + i, false, &at);
+		if (status != TOW_OK)
+			return status;
+		sources[i] = at;
+	}
+	twi_reduce(&reduction);
+	return TOW_OK;
+}
+
+static int zero_piece(struct twi_coll_run *run, struct twi_coll_chain *chain,
+		      const struct twi_plan_step *step, uint64_t bytes)
+{
+	void *to;
+	int status = resolve(run, chain, step, 0, true, &to);
+
+	if (status == TOW_OK)
+		memset(to, 0, bytes);
+	return status;
+}
+
+/* The next piece. TOW_OK: the step is done; TOW_AGAIN: there is more. */
+static int local_piece(struct twi_coll_run *run, struct twi_coll_chain *chain,
+		       const struct twi_plan_step *step)
+{
+	uint64_t bytes = twi_min(step->bytes - chain->done, (uint64_t)PIECE_BYTES);
+	int status = step->kind == TWI_PLAN_COPY     ? copy_piece(run, chain, step, bytes)
+		     : step->kind == TWI_PLAN_REDUCE ? reduce_piece(run, chain, step, bytes)
+						     : zero_piece(run, chain, step, bytes);
+
+	if (status != TOW_OK) {
+		if (status == TOW_AGAIN) /* memory of another rank is not to be seen yet */
+			twi_coll_run_poll(run);
+		return status;
+	}
+	chain->done += bytes;
+	run->coll->engine->coll_work += bytes;
+	if (chain->done < step->bytes) {
+		twi_coll_run_poll(run);
+		return TOW_AGAIN;
+	}
+	chain->done = 0;
+	return TOW_OK;
+}
+
+static int sync(struct twi_coll_run *run, struct twi_coll_chain *chain)
+{
+	int status = TOW_OK;
+
+	if (!chain->posted)
+		status = twi_coll_sync_post(run);
+	if (status != TOW_OK) {
+		if (status == TOW_AGAIN)
+			twi_coll_run_poll(run);
+		return status;
+	}
+	chain->posted = true;
+	status = twi_coll_sync_test(run);
+	if (status == TOW_OK)
+		chain->posted = false;
+	else if (status == TOW_AGAIN)
+		twi_coll_run_poll(run);
+	return status;
+}
+
+static int step_turn(struct twi_coll_run *run, struct twi_coll_chain *chain)
+{
+	const struct twi_plan_step *step = &run->entry->plan->steps[chain->next];
+
+	switch (step->kind) {
+	case TWI_PLAN_SEND:
+	case TWI_PLAN_RECV:
+		return take_message(run, chain);
+	case TWI_PLAN_SYNC:
+		return sync(run, chain);
+	default:
+		return local_piece(run, chain, step);
+	}
+}
+
+bool twi_coll_chain_turn(struct twi_coll_run *run, struct twi_coll_chain *chain)
+{
+	const struct twi_plan_step *steps = run->entry->plan->steps;
+	uint64_t work = run->coll->engine->coll_work;
+	bool any = false;
+	int status;
+
+	while (chain->next < chain->end) {
+		status = TOW_OK;
+		if (steps[chain->next].stage != chain->stage) {
+			if (run->entry->early != NULL)
+				status = post_early(run, chain);
+			if (status == TOW_OK && chain->pending > 0)
+				return any;
+			chain->stage = steps[chain->next].stage;
+		}
+		if (status == TOW_OK)
+			status = step_turn(run, chain);
+		if (status == TOW_AGAIN)
+			return any || run->coll->engine->coll_work != work;
+		if (status < 0) {
+			twi_coll_run_fail(run, status);
+			return true;
+		}
+		chain->next++;
+		any = true;
+	}
+	if (chain->pending > 0)
+		return any;
+	chain->active = false;
+	run->active--;
+	return true;
+}
+
+/* --- memory outside the pool, where others are to see it --- */
+
+/* The whole that is staged: both buffers, or one that holds them where they are in place. */
+static uint64_t stage_bytes(const struct twi_coll_run *run, uint64_t *out_at)
+{
+	const struct twi_coll_entry *entry = run->entry;
+
+	if (!entry->call.in_place) {
+		*out_at = twi_align_up(entry->in_bytes, 64);
+		return *out_at + entry->out_bytes;
+	}
+	*out_at = 0;
+	return twi_max(entry->in_bytes, entry->out_bytes);
+}
+
+static bool in_pool(const struct twi_coll_run *run, const void *at, uint64_t bytes)
+{
+	return bytes == 0 || twi_pool_find(run->coll->engine->pool, at, bytes) != NULL;
+}
+
+/* Memory of the pool in the place of the user's. In place, the shorter one lies in the longer. */
+static int make_staged(struct twi_coll_run *run)
+{
+	const struct twi_coll_entry *entry = run->entry;
+	uint64_t out_at, bytes = stage_bytes(run, &out_at);
+	void *memory;
+	int status;
+
+	if (run->coll->engine->knobs.require_zero_copy != 0)
+		return twi_error(TOW_EZEROCOPY,
+				 "a collective of memory outside the pool would be copied; "
+				 "allocate it with tow_alloc");
+	status = twi_pool_alloc_at(run->coll->engine->pool, bytes, 64, run->site, &memory);
+	if (status < 0)
+		return status;
+	run->staged = memory;
+	if (!entry->call.in_place) {
+		if (run->staged_in)
+			run->in = run->staged;
+		if (run->staged_out)
+			run->out = run->staged + out_at;
+	} else if (run->user_in >= run->user_out) { /* `in` lies within `out` */
+		run->in = run->staged + (run->user_in - run->user_out);
+		run->out = run->staged;
+	} else {
+		run->in = run->staged;
+		run->out = run->staged + (run->user_out - run->user_in);
+	}
+	return TOW_OK;
+}
+
+bool twi_coll_stage(struct twi_coll_run *run)
+{
+	const struct twi_coll_entry *entry = run->entry;
+	uint64_t bytes;
+	int status;
+
+	if (run->staged == NULL) {
+		if (!entry->shares || run->coll->locals_n == 0)
+			return true;
+		run->staged_in = !in_pool(run, run->in, entry->in_bytes);
+		run->staged_out = entry->shares_out && !in_pool(run, run->out, entry->out_bytes);
+		if (entry->call.in_place)
+			run->staged_in = run->staged_out = run->staged_in || run->staged_out;
+		if (!run->staged_in && !run->staged_out)
+			return true;
+		status = make_staged(run);
+		if (status < 0) {
+			twi_coll_run_fail(run, status);
+			return false;
+		}
+	}
+	if (!run->staged_in || run->staged_bytes == entry->in_bytes) {
+		run->staged_bytes = 0;
+		return true;
+	}
+	bytes = twi_min(entry->in_bytes - run->staged_bytes, (uint64_t)PIECE_BYTES);
+	twi_path_copy_fallback(run->coll->engine, TWI_R_unregistered_send,
+			       (uint8_t *)(uintptr_t)run->in + run->staged_bytes,
+			       run->user_in + run->staged_bytes, bytes, run->site);
+	run->staged_bytes += bytes;
+	run->coll->engine->coll_work += bytes;
+	twi_coll_run_poll(run);
+	return false;
+}
+
+/* The next piece of OUT from *at on that the collective writes: not what lies between parts. */
+static uint64_t next_piece(const struct twi_coll_entry *entry, uint32_t ranks, uint64_t *at)
+{
+	const struct twi_coll_call *call = &entry->call;
+	uint64_t unit = tow_type_bytes(call->type), first = entry->out_bytes, end = first;
+
+	if (call->kind != TWI_COLL_ALL_GATHER_V)
+		return twi_min(end - *at, (uint64_t)PIECE_BYTES);
+	for (uint32_t i = 0; i < ranks; i++) {
+		uint64_t from = twi_max(call->recv_offsets[i] * unit, *at);
+		uint64_t to = (call->recv_offsets[i] + call->recv_counts[i]) * unit;
+
+		if (from < to && from < first) {
+			first = from;
+			end = to;
+		}
+	}
+	*at = first;
+	return twi_min(end - first, (uint64_t)PIECE_BYTES);
+}
+
+bool twi_coll_unstage(struct twi_coll_run *run)
+{
+	uint64_t bytes;
+
+	if (run->staged == NULL || !run->staged_out)
+		return true;
+	bytes = next_piece(run->entry, run->coll->size, &run->staged_bytes);
+	if (bytes == 0)
+		return true;
+	twi_path_copy_fallback(run->coll->engine, TWI_R_unregistered_recv,
+			       run->user_out + run->staged_bytes, run->out + run->staged_bytes,
+			       bytes, run->site);
+	run->staged_bytes += bytes;
+	run->coll->engine->coll_work += bytes;
+	twi_coll_run_poll(run);
+	return false;
+}

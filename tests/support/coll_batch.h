@@ -1,0 +1,197 @@
+/*
+ * coll_batch.h - lists of cases, one list for each group, of the ranks that this process has: all
+ * of them in a simulation, one where each rank is a process. A window of cases is started, those
+ * of one group in order, those of different groups in any; then all are awaited in any order.
+ */
+#ifndef TWT_COLL_BATCH_H
+#define TWT_COLL_BATCH_H
+
+#include "coll_call.h"
+
+#define TWT_COLL_LISTS  6
+#define TWT_COLL_WINDOW 8
+
+/* One group, as its members here see it. */
+struct twt_coll_list {
+	uint64_t seed;
+	struct twt_coll_world world;
+	uint32_t here; /* members in this process */
+	uint32_t *members;
+	struct tow_group **groups;
+	/* The window that is under way: */
+	uint32_t cases_n;
+	struct twt_coll_case cases[TWT_COLL_WINDOW];
+	struct twt_coll_call *calls[TWT_COLL_WINDOW]; /* of each member that is here */
+	uint32_t *started;
+};
+
+struct twt_coll_batch {
+	uint64_t seed, order; /* order: random numbers that need not be the same at all ranks */
+	struct tow_runtime *runtime;
+	struct twt_coll_list lists[TWT_COLL_LISTS];
+	uint32_t lists_n, window;
+	uint64_t done; /* cases */
+	bool wrong;
+	/* A case's result at a member of this process, in an order that depends on the seed alone.
+	 */
+	void (*result)(struct twt_coll_batch *batch, const struct twt_coll_case *c, uint32_t rank,
+		       uint64_t digest);
+	void *user;
+};
+
+struct twt_coll_token {
+	uint32_t list, member, index;
+};
+
+static inline uint64_t twt_batch_below(struct twt_coll_batch *batch, uint64_t bound)
+{
+	return twt_random_below(&batch->order, bound);
+}
+
+static inline void twt_batch_shuffle(struct twt_coll_batch *batch, struct twt_coll_token *tokens,
+				     uint64_t n)
+{
+	for (uint64_t i = n; i > 1; i--) {
+		uint64_t k = twt_batch_below(batch, i);
+		struct twt_coll_token was = tokens[k];
+
+		tokens[k] = tokens[i - 1];
+		tokens[i - 1] = was;
+	}
+}
+
+/* A member here of every list, case by case. */
+static inline struct twt_coll_token *twt_batch_tokens(struct twt_coll_batch *batch, uint64_t *n_out)
+{
+	struct twt_coll_token *tokens;
+	uint64_t n = 0;
+
+	for (uint32_t l = 0; l < batch->lists_n; l++)
+		n += (uint64_t)batch->lists[l].cases_n * batch->lists[l].here;
+	tokens = twt_coll_array(n, sizeof(*tokens));
+	n = 0;
+	for (uint32_t l = 0; l < batch->lists_n; l++)
+		for (uint32_t k = 0; k < batch->lists[l].cases_n; k++)
+			for (uint32_t m = 0; m < batch->lists[l].here; m++)
+				tokens[n++] = (struct twt_coll_token){ l, m, k };
+	*n_out = n;
+	return tokens;
+}
+
+static inline void twt_list_open(struct twt_coll_batch *batch, struct twt_coll_list *list,
+				 uint32_t cases)
+{
+	list->cases_n = cases;
+	list->started = twt_coll_array(list->here, sizeof(*list->started));
+	for (uint32_t k = 0; k < cases; k++) {
+		struct twt_coll_case *c = &list->cases[k];
+
+		twt_coll_case_init(c, twt_coll_hash(list->seed, batch->window * 100 + k),
+				   &list->world);
+		list->calls[k] = twt_coll_array(list->here, sizeof(*list->calls[k]));
+		for (uint32_t m = 0; m < list->here; m++)
+			twt_coll_call_init(&list->calls[k][m], c, list->members[m], list->groups[m],
+					   twt_coll_hash(c->seed, 7 + list->members[m]));
+	}
+}
+
+static inline void twt_list_judge(struct twt_coll_batch *batch, struct twt_coll_list *list)
+{
+	for (uint32_t k = 0; k < list->cases_n; k++) {
+		struct twt_coll_truth truth;
+
+		twt_coll_truth_init(&truth, &list->cases[k]);
+		for (uint32_t m = 0; m < list->here; m++) {
+			struct twt_coll_call *call = &list->calls[k][m];
+			uint64_t digest = twt_coll_call_end(call, &truth, &batch->wrong);
+
+			batch->result(batch, &list->cases[k], call->rank, digest);
+		}
+		twt_coll_truth_fini(&truth);
+	}
+}
+
+static inline void twt_list_close(struct twt_coll_list *list)
+{
+	for (uint32_t k = 0; k < list->cases_n; k++) {
+		for (uint32_t m = 0; m < list->here; m++)
+			twt_coll_call_fini(&list->calls[k][m]);
+		free(list->calls[k]);
+		twt_coll_case_fini(&list->cases[k]);
+	}
+	free(list->started);
+}
+
+static inline void twt_batch_failed(struct twt_coll_batch *batch, const struct twt_coll_call *call,
+				    const char *what, int status)
+{
+	twt_coll_say(call->of, call->rank, call->of->forced ? call->of->forced->name : "?");
+	fprintf(stderr, "%s: %s: %s\n", what, tow_status_name(status), tow_error_message());
+	batch->wrong = true;
+}
+
+static inline void twt_batch_start(struct twt_coll_batch *batch)
+{
+	uint64_t n;
+	struct twt_coll_token *tokens = twt_batch_tokens(batch, &n);
+
+	twt_batch_shuffle(batch, tokens, n);
+	for (uint64_t i = 0; i < n && !batch->wrong; i++) {
+		struct twt_coll_list *list = &batch->lists[tokens[i].list];
+		uint32_t next = list->started[tokens[i].member]++;
+		struct twt_coll_call *call = &list->calls[next][tokens[i].member];
+		int status = twt_coll_call_start(call);
+
+		if (status < 0)
+			twt_batch_failed(batch, call, "start", status);
+		if (twt_batch_below(batch, 8) == 0)
+			tow_progress(batch->runtime);
+	}
+	free(tokens);
+}
+
+/* Of a simulation TOW_AGAIN says that nothing will ever happen any more. */
+static inline void twt_batch_wait(struct twt_coll_batch *batch, uint64_t timeout_ns)
+{
+	uint64_t n;
+	struct twt_coll_token *tokens = twt_batch_tokens(batch, &n);
+
+	twt_batch_shuffle(batch, tokens, n);
+	for (uint64_t i = 0; i < n && !batch->wrong; i++) {
+		struct twt_coll_list *list = &batch->lists[tokens[i].list];
+		struct twt_coll_call *call = &list->calls[tokens[i].index][tokens[i].member];
+		int status;
+
+		while (twt_batch_below(batch, 3) == 0 && tow_op_test(call->op) == TOW_AGAIN)
+			;
+		status = tow_op_wait(call->op, timeout_ns);
+		if (status != TOW_OK)
+			twt_batch_failed(batch, call, "wait", status);
+		else
+			tow_op_release(call->op);
+	}
+	free(tokens);
+}
+
+/* False: something was wrong, and is left as it stands. */
+static inline bool twt_batch_window(struct twt_coll_batch *batch, uint32_t cases,
+				    uint64_t timeout_ns)
+{
+	for (uint32_t l = 0; l < batch->lists_n; l++)
+		twt_list_open(batch, &batch->lists[l], cases);
+	twt_batch_start(batch);
+	if (!batch->wrong)
+		twt_batch_wait(batch, timeout_ns);
+	for (uint32_t l = 0; l < batch->lists_n && !batch->wrong; l++)
+		twt_list_judge(batch, &batch->lists[l]);
+	if (batch->wrong)
+		return false;
+	for (uint32_t l = 0; l < batch->lists_n; l++) {
+		batch->done += cases;
+		twt_list_close(&batch->lists[l]);
+	}
+	batch->window++;
+	return true;
+}
+
+#endif

@@ -1,0 +1,150 @@
+/*
+ * coll_team.h - a job of a few ranks, each a process with a runtime and the group of all.
+ *
+ *	twt_ranks(&(struct twt_job){ .ranks = 2, .lane = "tcp://127.0.0.1:0", .run = sum });
+ *
+ * The test's own process is no rank: it waits for them, a bounded time, and fails if one has not
+ * ended well. In a rank TWT_OK and TWT_TRUE end the process with what was wrong.
+ */
+#ifndef TWT_COLL_TEAM_H
+#define TWT_COLL_TEAM_H
+
+#include "pair.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <towline/coll.h>
+
+#include "twt.h"
+
+#define TWT_RANKS_MAX  8
+#define TWT_RANKS_WAIT 120 /* seconds */
+
+#define TWT_TRUE(what)                                                                             \
+	do {                                                                                       \
+		if (!(what)) {                                                                     \
+			fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #what,     \
+				tow_error_message());                                              \
+			abort();                                                                   \
+		}                                                                                  \
+	} while (0)
+
+struct twt_rank {
+	struct tow_runtime *runtime;
+	struct tow_group *group;
+	uint32_t rank, ranks;
+	void *arg;
+};
+
+struct twt_job {
+	uint32_t ranks;
+	const char *lane; /* address of the endpoints; NULL: that of all lanes */
+	void (*run)(struct twt_rank *rank);
+	void *arg;
+	int64_t pool_bytes; /* 0: 32 MiB */
+	void (*options)(struct tow_options *options);
+};
+
+/* A port of loopback that stays ours while the job runs; it is reserved, not listened at. */
+static inline int twt_ranks_store(char *text, size_t room)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t bytes = sizeof(at);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+
+	assert_true(fd >= 0);
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
+	snprintf(text, room, "127.0.0.1:%u", ntohs(at.sin_port));
+	return fd;
+}
+
+static inline void twt_rank_main(const struct twt_job *job, uint32_t number, const char *store)
+{
+	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_group_options group = TOW_GROUP_OPTIONS_DEFAULT;
+	struct twt_rank rank = { .rank = number, .ranks = job->ranks, .arg = job->arg };
+
+	alarm(TWT_RANKS_WAIT);
+	options.premap_memory_bytes = job->pool_bytes > 0 ? job->pool_bytes : 32 << 20;
+	options.stats = 0;
+	options.max_ops = 4096;
+	options.rank = number;
+	options.world_size = job->ranks;
+	options.store = store;
+	options.job = "coll-ranks";
+	options.job_key = "0123456789abcdef0123456789abcdef";
+	if (job->options != NULL)
+		job->options(&options);
+	TWT_OK(tow_runtime_open(&options, &rank.runtime));
+	group.address = job->lane;
+	TWT_OK(tow_group_open(rank.runtime, &group, &rank.group));
+	job->run(&rank);
+	TWT_OK(tow_group_close(rank.group));
+	TWT_OK(tow_runtime_close(rank.runtime));
+	exit(0); /* not _exit: leaks are looked for at exit */
+}
+
+/* Runs the job; the test has failed when a rank has. */
+static inline void twt_ranks(const struct twt_job *job)
+{
+	pid_t pids[TWT_RANKS_MAX] = { 0 };
+	int wrong = 0, left = (int)job->ranks;
+	char store[64];
+	int fd = twt_ranks_store(store, sizeof(store));
+
+	fflush(NULL);
+	for (uint32_t i = 0; i < job->ranks; i++) {
+		pids[i] = fork();
+		assert_true(pids[i] >= 0);
+		if (pids[i] == 0)
+			twt_rank_main(job, i, store);
+	}
+	for (int turn = 0; left > 0 && turn < (TWT_RANKS_WAIT + 10) * 100; turn++) {
+		for (uint32_t i = 0; i < job->ranks; i++) {
+			int how;
+
+			if (pids[i] == 0 || waitpid(pids[i], &how, WNOHANG) != pids[i])
+				continue;
+			if (how != 0)
+				fprintf(stderr, "rank %u ended with 0x%x\n", i, how);
+			wrong += how != 0;
+			pids[i] = 0;
+			left--;
+		}
+		usleep(10000);
+	}
+	for (uint32_t i = 0; i < job->ranks; i++) {
+		if (pids[i] == 0)
+			continue;
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], NULL, 0);
+	}
+	close(fd);
+	assert_int_equal(wrong + left, 0);
+}
+
+/* Waits at most 60 s, gives the operation back, and returns its status. */
+static inline int twt_coll_end(struct tow_op *op)
+{
+	int status = tow_op_wait(op, 60 * TWT_SECOND);
+
+	TWT_TRUE(status != TOW_AGAIN);
+	TWT_OK(tow_op_release(op));
+	return status;
+}
+
+/* All ranks have come here. */
+static inline void twt_coll_meet(struct twt_rank *rank)
+{
+	struct tow_op *op;
+
+	TWT_OK(tow_coll_barrier_start(rank->group, NULL, &op));
+	TWT_OK(twt_coll_end(op));
+}
+
+#endif

@@ -1,18 +1,21 @@
 /*
- * grad_exchange.c - two processes exchange the gradients of a published model, step by step.
+ * grad_exchange.c - two processes average the gradients of a published model, step by step.
  *
- * Rank 1 is forked before any runtime is open. It says its address, then how it went, through a
- * pipe; rank 0 connects, runs its half, and prints the report of both.
+ * Rank 1 is forked before any runtime is open. Both meet at a port of loopback that was chosen
+ * before; rank 1 says through a pipe how it went, and rank 0 prints the report of both.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,16 +27,21 @@ static const char help[] =
 	"  --workload FILE   tensors to exchange: a file, or gpt2, resnet50, llama3-8b\n"
 	"  --steps N         how often [5]\n"
 	"  --tensors N       only the first N tensors of the file [all]\n"
-	"  --window N        messages in flight in each direction [32]\n"
+	"  --bucket SIZE     gradients that are exchanged together, about [25MiB]\n"
+	"  --lane LANE       shm, tcp, or auto: the best that both have [auto]\n"
 	"  --premap SIZE     pool of each rank, such as 256MiB [TOW_PREMAP_MEMORY_BYTES, else "
 	"what\n"
 	"                    the buffers need]; buffers that do not fit come from the heap\n"
 	"  --linger S        stay S seconds after the last step, to be looked at [0]\n"
-	"  --timeout S       the longest that a message may take [60]\n"
+	"  --timeout S       the longest that an all-reduce may take [60]\n"
 	"\n"
-	"In each step each rank makes a gradient for each tensor in the memory it is sent from,\n"
-	"sends all, receives the peer's, and checks every byte of them. Throughput counts the\n"
-	"exchange alone. Memory of each rank: twice the workload's bytes.\n"
+	"In each step each rank makes a gradient for each tensor, the last tensor first, as a\n"
+	"backward pass does. As soon as a bucket of them is there, its all-reduce (mean) is\n"
+	"started, and the next bucket is made meanwhile; at the end of the step all are awaited,\n"
+	"and every byte of every mean is checked. Before that the two halves of the step are\n"
+	"timed alone. overlap: the share of the shorter half that the step hides; slack of a\n"
+	"bucket: the time from its start to the first wait for it, less what the calls between\n"
+	"took. Memory of each rank: twice the workload's bytes.\n"
 	"\n"
 	"Exit: 0 good, 1 payload was wrong, 2 anything else.\n";
 
@@ -85,15 +93,11 @@ static int parse_size(const char *name, const char *text, uint64_t *out)
 }
 
 static const struct option long_options[] = {
-	{ "workload", required_argument, NULL, 'f' },
-	{ "steps", required_argument, NULL, 's' },
-	{ "tensors", required_argument, NULL, 'n' },
-	{ "window", required_argument, NULL, 'w' },
-	{ "premap", required_argument, NULL, 'p' },
-	{ "linger", required_argument, NULL, 'l' },
-	{ "timeout", required_argument, NULL, 't' },
-	{ "help", no_argument, NULL, 'h' },
-	{ NULL, 0, NULL, 0 },
+	{ "workload", required_argument, NULL, 'f' }, { "steps", required_argument, NULL, 's' },
+	{ "tensors", required_argument, NULL, 'n' },  { "bucket", required_argument, NULL, 'w' },
+	{ "lane", required_argument, NULL, 'm' },     { "premap", required_argument, NULL, 'p' },
+	{ "linger", required_argument, NULL, 'l' },   { "timeout", required_argument, NULL, 't' },
+	{ "help", no_argument, NULL, 'h' },           { NULL, 0, NULL, 0 },
 };
 
 static int apply(struct grads_options *options, int option, const char *value)
@@ -110,7 +114,14 @@ static int apply(struct grads_options *options, int option, const char *value)
 	case 'n':
 		return parse_count("--tensors", value, 1e5, &options->limit);
 	case 'w':
-		return parse_count("--window", value, GRADS_WINDOW_MAX, &options->window);
+		return parse_size("--bucket", value, &options->bucket);
+	case 'm':
+		options->lane = value;
+		if (strcmp(value, "auto") == 0 || strcmp(value, "shm") == 0 ||
+		    strcmp(value, "tcp") == 0)
+			return 0;
+		fprintf(stderr, "tow-grads: --lane takes shm, tcp or auto, not '%s'\n", value);
+		return GRADS_FAILED;
 	case 'p':
 		return parse_size("--premap", value, &options->premap);
 	case 'l':
@@ -131,7 +142,8 @@ static int parse(struct grads_options *options, int argc, char **argv)
 	int option, rc = 0;
 
 	*options = (struct grads_options){ .steps = 5,
-					   .window = 32,
+					   .bucket = UINT64_C(25) << 20,
+					   .lane = "auto",
 					   .timeout_ns = UINT64_C(60) * 1000000000 };
 	while (rc == 0 && (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
 		rc = apply(options, option, optarg);
@@ -160,16 +172,8 @@ static int run_child(const struct grads_options *options, const struct workload 
 		     const struct strategy_plan *plan, int fd)
 {
 	struct grads_rank rank = { .options = options, .work = work, .plan = plan, .rank = 1 };
-	char ready = 1;
-	char address[TOW_ADDRESS_MAX] = "";
-	int rc = grads_rank_open(&rank, address, sizeof(address)), said;
+	int rc = grads_rank_open(&rank), said;
 
-	if (rc == 0)
-		rc = say(fd, address, sizeof(address));
-	if (rc == 0)
-		rc = grads_rank_join(&rank, NULL);
-	if (rc == 0)
-		rc = say(fd, &ready, sizeof(ready));
 	if (rc == 0)
 		rc = grads_rank_run(&rank);
 	rank.outcome.code = rc;
@@ -196,17 +200,9 @@ static int run_parent(const struct grads_options *options, const struct workload
 		      const struct strategy_plan *plan, int fd)
 {
 	struct grads_rank rank = { .options = options, .work = work, .plan = plan };
-	char ready;
-	char theirs[TOW_ADDRESS_MAX], mine[TOW_ADDRESS_MAX];
 	struct grads_outcome other = { .code = GRADS_FAILED };
-	int rc = grads_rank_open(&rank, mine, sizeof(mine));
+	int rc = grads_rank_open(&rank);
 
-	if (rc == 0)
-		rc = hear(options, fd, theirs, sizeof(theirs));
-	if (rc == 0)
-		rc = grads_rank_join(&rank, theirs);
-	if (rc == 0)
-		rc = hear(options, fd, &ready, sizeof(ready));
 	if (rc == 0) {
 		grads_report_head(&rank);
 		rc = grads_rank_run(&rank);
@@ -239,6 +235,24 @@ static int reap(pid_t child, double seconds)
 	kill(child, SIGKILL);
 	waitpid(child, &status, 0);
 	return GRADS_FAILED;
+}
+
+/* A free port of loopback, which stays ours while the ranks run (see tools/towrun_start.c). */
+static int choose_store(struct grads_options *options)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t bytes = sizeof(at);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
+	    bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&at, &bytes) < 0) {
+		fprintf(stderr, "tow-grads: no port to meet at: %s\n", strerror(errno));
+		return GRADS_FAILED;
+	}
+	snprintf(options->store, sizeof(options->store), "127.0.0.1:%u", ntohs(at.sin_port));
+	return 0;
 }
 
 static int run(const struct grads_options *options, const struct workload *work,
@@ -311,6 +325,8 @@ int main(int argc, char **argv)
 	rc = prepare(&options, &work, &plan);
 	if (rc == 0)
 		rc = check_memory(&work);
+	if (rc == 0)
+		rc = choose_store(&options);
 	if (rc == 0)
 		rc = run(&options, &work, &plan);
 	strategy_free(&plan);

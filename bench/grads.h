@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <towline/coll.h>
 #include <towline/towline.h>
 
 #include "strategy.h"
@@ -25,11 +26,14 @@
 #define GRADS_MISMATCH 1
 #define GRADS_FAILED   2
 
-#define GRADS_WINDOW_MAX 256
+#define GRADS_IN_FLIGHT TOW_COLL_IN_FLIGHT /* all-reduces */
 
 struct grads_options {
 	const char *file, *label;
-	uint64_t steps, window;
+	uint64_t steps;
+	uint64_t bucket; /* bytes of gradients that are exchanged together, about */
+	const char *lane;
+	char store[64];  /* where the ranks meet */
 	uint64_t limit;  /* only the first tensors; 0: all */
 	uint64_t premap; /* 0: by the environment, else as much as the buffers need */
 	double linger_s; /* stay after the last step, to be looked at */
@@ -40,8 +44,11 @@ struct grads_options {
 struct grads_outcome {
 	int code;
 	uint64_t steps, verified_bytes;
-	double generate_s, exchange_s, verify_s;      /* sums over the steps */
-	double slowest_s, fastest_s;                  /* exchange of one step */
+	double generate_s, exchange_s;                /* each alone, sums over the steps */
+	double both_s, verify_s;                      /* one behind the other */
+	double slowest_s, fastest_s;                  /* exchange alone, of one step */
+	double slack_s, slack_least_s;                /* of the buckets: sum, least */
+	uint64_t buckets;                             /* that were waited for, in both_s */
 	uint64_t heap_buffers, heap_bytes;            /* that the pool had no room for */
 	uint64_t copied;                              /* operations that ended with TOW_COPIED */
 	uint64_t late_registrations, fallback_copies; /* as the library counted them */
@@ -53,14 +60,10 @@ struct grads_rank {
 	const struct workload *work;
 	const struct strategy_plan *plan; /* its step sends each tensor, in the file's order */
 	struct tow_runtime *runtime;
-	struct tow_endpoint *endpoint;
-	struct tow_peer *peer;
+	struct tow_group *group;
 	int rank;
 	void **buffer; /* by the plan's numbers */
 	bool *heap;
-	/* Here, not on a stack that may end before a message: the next step's beginning. */
-	uint64_t barrier_out, barrier_in;
-	struct tow_op *barrier;
 	struct grads_outcome outcome;
 };
 
@@ -72,13 +75,8 @@ int grads_buffers_make(struct grads_rank *rank);
 void grads_buffers_drop(struct grads_rank *rank);
 
 int grads_failed(int rank, const char *what, int status);
-/* Opens the runtime and an endpoint of any free port, whose address is written out. */
-int grads_rank_open(struct grads_rank *rank, char *address_out, size_t address_size);
-/*
- * Rank 1 (address NULL) accepts, rank 0 connects; then start-up is over, and the buffers are made.
- * After it rank 1 is ready for rank 0's first barrier.
- */
-int grads_rank_join(struct grads_rank *rank, const char *address);
+/* Opens the runtime, meets the other rank, ends start-up, and makes the buffers. */
+int grads_rank_open(struct grads_rank *rank);
 int grads_rank_run(struct grads_rank *rank);
 void grads_rank_close(struct grads_rank *rank);
 

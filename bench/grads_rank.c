@@ -1,15 +1,15 @@
 /*
- * grads_rank.c - one rank of the exchange: its runtime, its buffers, its steps.
+ * grads_rank.c - one rank of the job: its runtime, its buffers, its steps.
  *
- * A step is what a data-parallel job does between backward pass and optimiser, with the arithmetic
- * left out: make a gradient for each tensor, give it to the peer and get the peer's, look at every
- * byte of what came. Both directions run at once with a bounded number of messages in flight.
+ * A step is what a data-parallel job does between forward pass and optimiser, with the arithmetic
+ * left out: make a gradient for each tensor, the last tensor's first, and get the mean of all
+ * ranks. Neighbouring tensors of about a bucket are issued together, as soon as they are made:
+ * between tow_coll_group_start and tow_coll_group_end the library fuses the small ones.
  *
- * Every message finds its receive posted, so that nothing waits in the library and is copied from
- * there. A rank sends message i when it has received the peer's message i - window, which the peer
- * sent with its receives posted up to two windows ahead of what it had settled. What begins a step
- * is a token from rank 0 and the answer of rank 1; rank 1 posts the receive of the next token
- * before it sends the last that rank 0 waits for.
+ *	make | start bucket 0 | make | start bucket 1 | make ... | wait 0 | wait 1 ...
+ *
+ * A bucket's slack is the time from its start to the first wait for it, less what calls into the
+ * library took since: how late it could have been without anybody waiting.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #include "grads.h"
 #include "pattern.h"
 
-#define TAG_BARRIER UINT64_C(0xffffffff00000000) /* above every step * tensors + index */
+#define RANKS 2
 
 static double now(void)
 {
@@ -40,14 +40,29 @@ int grads_failed(int rank, const char *what, int status)
 	return GRADS_FAILED;
 }
 
-/* A tensor's gradient differs from every other tensor's, step's and rank's. */
+static enum tow_type type_of(const struct workload_tensor *tensor)
+{
+	return tensor->element_bytes == 2 ? TOW_BF16 : TOW_F32;
+}
+
+/*
+ * A tensor's gradient differs from every other tensor's, step's and rank's. Magnitudes are in
+ * [2^-7, 2^-6), of a bf16 as of a float: nothing overflows, and no sum is denormal.
+ */
 static struct pattern gradient(const struct grads_rank *rank, uint64_t step, uint64_t tensor,
 			       int owner)
 {
-	return pattern_floats((step * rank->work->count + tensor) * 2 + (uint64_t)owner);
+	uint64_t seed = (step * rank->work->count + tensor) * RANKS + (uint64_t)owner;
+	struct pattern p = pattern_floats(seed);
+
+	if (type_of(&rank->work->tensors[tensor]) == TOW_BF16) {
+		p.mask = UINT64_C(0x807f807f807f807f);
+		p.bits = UINT64_C(0x3c003c003c003c00);
+	}
+	return p;
 }
 
-int grads_rank_open(struct grads_rank *rank, char *address_out, size_t address_size)
+static int open_runtime(struct grads_rank *rank)
 {
 	const struct grads_options *wanted = rank->options;
 	struct tow_options options = TOW_OPTIONS_DEFAULT;
@@ -61,98 +76,67 @@ int grads_rank_open(struct grads_rank *rank, char *address_out, size_t address_s
 	options.job = "tow-grads";
 	options.rank = rank->rank;
 	rc = tow_runtime_open(&options, &rank->runtime);
-	if (rc < 0)
-		return grads_failed(rank->rank, "opening the runtime", rc);
-	rc = tow_endpoint_open(rank->runtime, "tcp://127.0.0.1:0", &rank->endpoint);
-	if (rc == TOW_OK)
-		rc = tow_endpoint_address(rank->endpoint, address_out, address_size);
-	return rc < 0 ? grads_failed(rank->rank, "opening the endpoint", rc) : 0;
+	return rc < 0 ? grads_failed(rank->rank, "opening the runtime", rc) : 0;
 }
 
-/* Posts the receive of what begins a step. */
-static int expect_token(struct grads_rank *rank, uint64_t step)
+/* Waits for an operation that was started with `status`. */
+static int finish(struct grads_rank *rank, int status, struct tow_op *op)
 {
-	int rc = tow_recv_start(rank->peer, &rank->barrier_in, sizeof(rank->barrier_in),
-				TAG_BARRIER + step, NULL, &rank->barrier);
-
-	if (rc >= 0)
-		return 0;
-	rank->barrier = NULL;
-	return grads_failed(rank->rank, "barrier", rc);
+	if (status < 0)
+		return grads_failed(rank->rank, "starting an exchange", status);
+	status = tow_op_wait(op, rank->options->timeout_ns);
+	tow_op_release(op);
+	rank->outcome.copied += status == TOW_COPIED;
+	return status == TOW_OK || status == TOW_COPIED
+		       ? 0
+		       : grads_failed(rank->rank, "exchange", status);
 }
 
-int grads_rank_join(struct grads_rank *rank, const char *address)
+static int barrier(struct grads_rank *rank)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
-	struct tow_result result = { .size = sizeof(result) };
 	struct tow_op *op = NULL;
-	int rc;
+	int rc = tow_coll_barrier_start(rank->group, NULL, &op);
 
+	return finish(rank, rc, op);
+}
+
+int grads_rank_open(struct grads_rank *rank)
+{
+	struct tow_group_options options = TOW_GROUP_OPTIONS_DEFAULT;
+	const char *lane = rank->options->lane;
+	int rc = open_runtime(rank);
+
+	if (rc != 0)
+		return rc;
+	options.rank = rank->rank;
+	options.world_size = RANKS;
+	options.store = rank->options->store;
 	options.timeout_ns = rank->options->timeout_ns;
-	rc = address != NULL ? tow_connect_start(rank->endpoint, address, &options, &op)
-			     : tow_accept_start(rank->endpoint, &options, &op);
-	if (rc == TOW_OK)
-		rc = tow_op_wait(op, rank->options->timeout_ns);
-	if (rc == TOW_OK)
-		rc = tow_op_result(op, &result);
-	tow_op_release(op);
-	if (rc != TOW_OK)
-		return grads_failed(rank->rank, "joining the other rank", rc);
-	rank->peer = result.peer;
-	/* From here on a registration is late: steps must not pay for start-up. */
-	rc = tow_runtime_seal(rank->runtime);
+	if (strcmp(lane, "auto") != 0)
+		options.address = strcmp(lane, "shm") == 0 ? "shm://*" : "tcp://127.0.0.1:0";
+	rc = tow_group_open(rank->runtime, &options, &rank->group);
 	if (rc < 0)
-		return grads_failed(rank->rank, "sealing the runtime", rc);
-	rc = grads_buffers_make(rank);
-	return rc == 0 && rank->rank == 1 ? expect_token(rank, 0) : rc;
+		return grads_failed(rank->rank, "meeting the other rank", rc);
+	/* Connects; from there on a registration is late: steps must not pay for start-up. */
+	rc = barrier(rank);
+	if (rc == 0 && tow_runtime_seal(rank->runtime) < 0)
+		rc = grads_failed(rank->rank, "sealing the runtime", TOW_ESYSTEM);
+	return rc == 0 ? grads_buffers_make(rank) : rc;
 }
 
-static int finish(struct grads_rank *rank, struct tow_op *op)
-{
-	int rc = tow_op_wait(op, rank->options->timeout_ns);
-
-	tow_op_release(op);
-	rank->outcome.copied += rc == TOW_COPIED;
-	return rc == TOW_OK || rc == TOW_COPIED ? 0 : grads_failed(rank->rank, "exchange", rc);
-}
-
-static int send_token(struct grads_rank *rank, uint64_t step)
-{
-	struct tow_op *send;
-	int rc = tow_send_start(rank->peer, &rank->barrier_out, sizeof(rank->barrier_out),
-				TAG_BARRIER + step, NULL, &send);
-
-	return rc < 0 ? grads_failed(rank->rank, "barrier", rc) : finish(rank, send);
-}
-
-/*
- * Both ranks have made their gradients and posted their first receives: the clock may start. Rank 0
- * asks, rank 1 answers and then expects the next question.
- */
-static int barrier(struct grads_rank *rank, uint64_t step)
-{
-	struct tow_op *token;
-	int rc = rank->rank == 0 ? expect_token(rank, step) : 0;
-
-	if (rc == 0 && rank->rank == 0)
-		rc = send_token(rank, step);
-	token = rank->barrier;
-	rank->barrier = NULL;
-	if (rc == 0)
-		rc = finish(rank, token);
-	else
-		tow_op_release(token);
-	/* The next question comes when rank 0 has this step's messages, none of which is sent yet.
-	 */
-	if (rc == 0 && rank->rank == 1 && step < rank->options->steps)
-		rc = expect_token(rank, step + 1);
-	if (rc == 0 && rank->rank == 1)
-		rc = send_token(rank, step);
-	return rc;
-}
-
-struct window {
-	struct tow_op *send[GRADS_WINDOW_MAX], *recv[2 * GRADS_WINDOW_MAX];
+/* A step while it runs. */
+struct step {
+	uint64_t number;
+	bool makes, exchanges;
+	struct {
+		struct tow_op *op;
+		uint64_t bucket;
+	} flying[GRADS_IN_FLIGHT];
+	uint64_t begun, ended;           /* all-reduces */
+	uint64_t bucket;                 /* the number of the one that is filled */
+	uint64_t slack_bucket;           /* buckets below have been waited for */
+	double calls_s;                  /* time in calls into the library so far */
+	double *start_s, *start_calls_s; /* of each bucket, and calls_s then */
 };
 
 /* Message i of a step. */
@@ -161,87 +145,172 @@ static const struct strategy_event *message(const struct grads_rank *rank, uint6
 	return &rank->plan->events[rank->plan->step_begin + i];
 }
 
-static struct tow_op **receive_of(const struct grads_rank *rank, struct window *window, uint64_t i)
+/* The first wait for a bucket: its slack is over. */
+static void note_slack(struct grads_rank *rank, struct step *step, uint64_t bucket, double at)
 {
-	return &window->recv[i % (2 * rank->options->window)];
+	double slack = at - step->start_s[bucket] - (step->calls_s - step->start_calls_s[bucket]);
+	struct grads_outcome *outcome = &rank->outcome;
+
+	outcome->slack_s += slack;
+	if (outcome->buckets == 0 || slack < outcome->slack_least_s)
+		outcome->slack_least_s = slack;
+	outcome->buckets++;
+	step->slack_bucket = bucket + 1;
 }
 
-static int start_receive(struct grads_rank *rank, struct window *window, uint64_t step, uint64_t i)
+/* Waits for the oldest all-reduce. */
+static int settle(struct grads_rank *rank, struct step *step)
 {
-	const struct strategy_event *event = message(rank, i);
-	int rc = tow_recv_start(rank->peer, rank->buffer[event->to], event->bytes,
-				step * rank->work->count + i, NULL, receive_of(rank, window, i));
+	uint64_t slot = step->ended++ % GRADS_IN_FLIGHT;
+	double begin = now();
+	int rc;
 
-	return rc < 0 ? grads_failed(rank->rank, rank->work->tensors[event->tensor].name, rc) : 0;
-}
-
-static int start_send(struct grads_rank *rank, struct window *window, uint64_t step, uint64_t i)
-{
-	const struct strategy_event *event = message(rank, i);
-	int rc = tow_send_start(rank->peer, rank->buffer[event->buffer], event->bytes,
-				step * rank->work->count + i, NULL,
-				&window->send[i % rank->options->window]);
-
-	return rc < 0 ? grads_failed(rank->rank, rank->work->tensors[event->tensor].name, rc) : 0;
-}
-
-/* Waits for message i in both directions. */
-static int settle(struct grads_rank *rank, struct window *window, uint64_t i)
-{
-	struct tow_op **recv = receive_of(rank, window, i);
-	uint64_t slot = i % rank->options->window;
-	int rc = finish(rank, window->send[slot]);
-
-	window->send[slot] = NULL;
-	if (rc == 0) {
-		rc = finish(rank, *recv);
-		*recv = NULL;
-	}
+	if (step->makes && step->flying[slot].bucket >= step->slack_bucket)
+		note_slack(rank, step, step->flying[slot].bucket, begin);
+	rc = finish(rank, TOW_OK, step->flying[slot].op);
+	step->flying[slot].op = NULL;
+	step->calls_s += now() - begin;
 	return rc;
 }
 
-/* The timed part of a step; receives run two windows ahead (see the top). */
-static int exchange(struct grads_rank *rank, uint64_t step, double *took_out)
+/* Issues tensors [first, end) together; they were made from the last to the first. */
+static int start_bucket(struct grads_rank *rank, struct step *step, uint64_t first, uint64_t end)
 {
-	uint64_t count = rank->work->count, ahead = rank->options->window;
-	struct window window = { { NULL }, { NULL } };
 	double begin;
 	int rc = 0;
 
-	for (uint64_t i = 0; i < count && i < 2 * ahead && rc == 0; i++)
-		rc = start_receive(rank, &window, step, i);
-	if (rc == 0)
-		rc = barrier(rank, step);
+	while (step->begun + (end - first) > step->ended + GRADS_IN_FLIGHT && rc == 0)
+		rc = settle(rank, step);
 	begin = now();
-	for (uint64_t i = 0; i < count + ahead && rc == 0; i++) {
-		if (i >= ahead && i - ahead < count)
-			rc = settle(rank, &window, i - ahead);
-		if (rc == 0 && i >= ahead && i + ahead < count)
-			rc = start_receive(rank, &window, step, i + ahead);
-		if (rc == 0 && i < count)
-			rc = start_send(rank, &window, step, i);
+	step->start_s[step->bucket] = begin;
+	step->start_calls_s[step->bucket] = step->calls_s;
+	if (rc == 0)
+		rc = tow_coll_group_start(rank->group);
+	for (uint64_t i = end; i-- > first && rc == 0;) {
+		const struct strategy_event *event = message(rank, i);
+		const struct workload_tensor *tensor = &rank->work->tensors[i];
+		uint64_t slot = step->begun % GRADS_IN_FLIGHT;
+
+		step->flying[slot].bucket = step->bucket;
+		rc = tow_coll_all_reduce_start(
+			rank->group, rank->buffer[event->buffer], rank->buffer[event->to],
+			tensor->bytes / tensor->element_bytes, type_of(tensor), TOW_AVG, NULL,
+			&step->flying[slot].op);
+		step->begun += rc >= 0;
 	}
-	*took_out = now() - begin;
-	for (uint64_t slot = 0; slot < ahead; slot++)
-		tow_op_release(window.send[slot]);
-	for (uint64_t slot = 0; slot < 2 * ahead; slot++)
-		tow_op_release(window.recv[slot]);
+	if (rc == 0)
+		rc = tow_coll_group_end(rank->group);
+	step->bucket++;
+	step->calls_s += now() - begin;
+	return rc < 0 ? grads_failed(rank->rank, "starting a bucket", rc) : rc;
+}
+
+/* The gradients from the last tensor to the first, and their buckets as they fill. */
+static int walk(struct grads_rank *rank, struct step *step)
+{
+	uint64_t end = rank->work->count, bytes = 0;
+	int rc = 0;
+
+	for (uint64_t i = end; i-- > 0 && rc == 0;) {
+		uint64_t its = rank->work->tensors[i].bytes;
+
+		if (step->makes)
+			pattern_fill(rank->buffer[message(rank, i)->buffer], its,
+				     gradient(rank, step->number, i, rank->rank));
+		bytes += its;
+		if (bytes < rank->options->bucket && end - i < GRADS_IN_FLIGHT / 2 && i > 0)
+			continue;
+		if (step->exchanges)
+			rc = start_bucket(rank, step, i, end);
+		end = i;
+		bytes = 0;
+	}
+	while (rc == 0 && step->ended < step->begun)
+		rc = settle(rank, step);
 	return rc;
+}
+
+/* The step, or one half of it, begun by both ranks together. */
+static int half(struct grads_rank *rank, uint64_t number, bool makes, bool exchanges, double *took)
+{
+	struct step step = { .number = number, .makes = makes, .exchanges = exchanges };
+	double begin;
+	int rc;
+
+	step.start_s = calloc(2 * rank->work->count, sizeof(double));
+	if (step.start_s == NULL)
+		return grads_failed(rank->rank, "times of the buckets", TOW_ENOMEM);
+	step.start_calls_s = step.start_s + rank->work->count;
+	rc = barrier(rank);
+	begin = now();
+	if (rc == 0)
+		rc = walk(rank, &step);
+	*took = now() - begin;
+	free(step.start_s);
+	return rc;
+}
+
+/* Where an element of the mean differs from what the two ranks' gradients make it. */
+static uint64_t check_floats(const float *mean, uint64_t count, struct pattern p[RANKS])
+{
+	for (uint64_t i = 0; i < count; i += 2) {
+		uint64_t word[RANKS] = { pattern_word(&p[0], i / 2), pattern_word(&p[1], i / 2) };
+		float a[2], b[2];
+
+		memcpy(a, &word[0], sizeof(a));
+		memcpy(b, &word[1], sizeof(b));
+		for (uint64_t k = 0; k < 2 && i + k < count; k++)
+			if (mean[i + k] != (a[k] + b[k]) / RANKS)
+				return i + k;
+	}
+	return PATTERN_SAME;
+}
+
+static float widen(uint16_t bits)
+{
+	uint32_t word = (uint32_t)bits << 16;
+	float value;
+
+	memcpy(&value, &word, sizeof(value));
+	return value;
+}
+
+/* The same of bf16, which is rounded to nearest even once. */
+static uint64_t check_bf16(const uint16_t *mean, uint64_t count, struct pattern p[RANKS])
+{
+	for (uint64_t i = 0; i < count; i += 4) {
+		uint64_t word[RANKS] = { pattern_word(&p[0], i / 4), pattern_word(&p[1], i / 4) };
+
+		for (uint64_t k = 0; k < 4 && i + k < count; k++) {
+			float want = (widen((uint16_t)(word[0] >> (16 * k))) +
+				      widen((uint16_t)(word[1] >> (16 * k)))) /
+				     RANKS;
+			uint32_t bits;
+
+			memcpy(&bits, &want, sizeof(bits));
+			if (mean[i + k] != (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16))
+				return i + k;
+		}
+	}
+	return PATTERN_SAME;
 }
 
 static int verify(struct grads_rank *rank, uint64_t step)
 {
 	for (uint64_t i = 0; i < rank->work->count; i++) {
 		const struct workload_tensor *tensor = &rank->work->tensors[i];
-		struct pattern want = gradient(rank, step, i, 1 - rank->rank);
-		uint64_t at =
-			pattern_check(rank->buffer[message(rank, i)->to], tensor->bytes, want);
+		struct pattern p[RANKS] = { gradient(rank, step, i, 0),
+					    gradient(rank, step, i, 1) };
+		const void *mean = rank->buffer[message(rank, i)->to];
+		uint64_t count = tensor->bytes / tensor->element_bytes;
+		uint64_t at = type_of(tensor) == TOW_BF16 ? check_bf16(mean, count, p)
+							  : check_floats(mean, count, p);
 
 		if (at != PATTERN_SAME) {
 			fprintf(stderr,
-				"tow-grads: WRONG PAYLOAD at rank %d: step %" PRIu64
-				", %s, first at byte %" PRIu64 " of %" PRIu64 "\n",
-				rank->rank, step, tensor->name, at, tensor->bytes);
+				"tow-grads: WRONG MEAN at rank %d: step %" PRIu64
+				", %s, first at element %" PRIu64 " of %" PRIu64 "\n",
+				rank->rank, step, tensor->name, at, count);
 			return GRADS_MISMATCH;
 		}
 		rank->outcome.verified_bytes += tensor->bytes;
@@ -249,26 +318,28 @@ static int verify(struct grads_rank *rank, uint64_t step)
 	return 0;
 }
 
+/* Each half alone, then one behind the other, with other gradients, which are checked. */
 static int run_step(struct grads_rank *rank, uint64_t step)
 {
 	struct grads_outcome *outcome = &rank->outcome;
-	double begin = now(), took = 0;
-	int rc;
+	double make = 0, exchange = 0, both = 0, begin;
+	int rc = half(rank, 2 * step, true, false, &make);
 
-	for (uint64_t i = 0; i < rank->work->count; i++)
-		pattern_fill(rank->buffer[message(rank, i)->buffer], rank->work->tensors[i].bytes,
-			     gradient(rank, step, i, rank->rank));
-	outcome->generate_s += now() - begin;
-	rc = exchange(rank, step, &took);
+	if (rc == 0)
+		rc = half(rank, 2 * step, false, true, &exchange);
+	if (rc == 0)
+		rc = half(rank, 2 * step + 1, true, true, &both);
 	if (rc != 0)
 		return rc;
-	outcome->exchange_s += took;
-	if (step == 0 || took < outcome->fastest_s)
-		outcome->fastest_s = took;
-	if (took > outcome->slowest_s)
-		outcome->slowest_s = took;
+	outcome->generate_s += make;
+	outcome->exchange_s += exchange;
+	outcome->both_s += both;
+	if (step == 0 || exchange < outcome->fastest_s)
+		outcome->fastest_s = exchange;
+	if (exchange > outcome->slowest_s)
+		outcome->slowest_s = exchange;
 	begin = now();
-	rc = verify(rank, step);
+	rc = verify(rank, 2 * step + 1);
 	outcome->verify_s += now() - begin;
 	outcome->steps = step + 1;
 	return rc;
@@ -276,27 +347,27 @@ static int run_step(struct grads_rank *rank, uint64_t step)
 
 int grads_rank_run(struct grads_rank *rank)
 {
-	int rc = 0;
+	uint64_t copied_before;
+	double took;
+	int rc = half(rank, 0, false, true, &took); /* maps, and makes the plans */
 
+	copied_before = grads_report_counter(rank, "fallback_copies");
 	for (uint64_t step = 0; step < rank->options->steps && rc == 0; step++)
 		rc = run_step(rank, step);
-	/* The peer may still be reading its last messages: leave together. */
+	/* The other may still be at its last: leave together. */
 	if (rc == 0)
-		rc = barrier(rank, rank->options->steps);
+		rc = barrier(rank);
 	rank->outcome.late_registrations = grads_report_counter(rank, "late_registrations");
-	rank->outcome.fallback_copies = grads_report_counter(rank, "fallback_copies");
+	rank->outcome.fallback_copies =
+		grads_report_counter(rank, "fallback_copies") - copied_before;
 	return rc;
 }
 
 /* Heap buffers are freed after the runtime has let go of them; the pool's end with it. */
 void grads_rank_close(struct grads_rank *rank)
 {
-	if (rank->runtime != NULL)
-		tow_op_release(rank->barrier);
-	if (rank->peer != NULL)
-		tow_peer_close(rank->peer);
-	if (rank->endpoint != NULL)
-		tow_endpoint_close(rank->endpoint);
+	if (rank->group != NULL)
+		tow_group_close(rank->group);
 	if (rank->runtime != NULL)
 		tow_runtime_close(rank->runtime);
 	grads_buffers_drop(rank);

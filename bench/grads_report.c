@@ -204,7 +204,7 @@ void grads_report_head(const struct grads_rank *rank)
 {
 	const char *socket = tow_stats_socket(rank->runtime);
 
-	printf("tow-grads: %s, %" PRIu64 " tensors, %.1f MB of gradients each way in a step\n",
+	printf("tow-grads: %s, %" PRIu64 " tensors, %.1f MB of gradients of each rank in a step\n",
 	       rank->options->label, rank->work->count, (double)rank->work->bytes / 1e6);
 	if (socket[0] != '\0') {
 		printf("look at it live:\n  towstat list\n");
@@ -219,17 +219,25 @@ void grads_report_run(const struct grads_rank *rank, const struct grads_outcome 
 	double steps = mine->steps != 0 ? (double)mine->steps : 1;
 	double moved = (double)rank->work->bytes * (double)mine->steps / 1e6;
 	double took = mine->exchange_s > 0 ? mine->exchange_s : 1e-9;
+	double hidden = mine->generate_s + took - mine->both_s;
+	double shorter = mine->generate_s < took ? mine->generate_s : took;
 
 	printf("\nthe run\n");
 	printf("  %-34s %" PRIu64 ", %.3f s each\n", "steps", mine->steps,
-	       (mine->generate_s + mine->exchange_s + mine->verify_s) / steps);
-	printf("  %-34s %.3f s generate, %.3f s exchange, %.3f s verify\n", "of a step, rank 0",
-	       mine->generate_s / steps, took / steps, mine->verify_s / steps);
+	       (mine->both_s + mine->verify_s) / steps);
+	printf("  %-34s %.3f s, and %.3f s to check it\n", "of a step: make and exchange",
+	       mine->both_s / steps, mine->verify_s / steps);
+	printf("  %-34s %.3f s and %.3f s\n", "each alone", mine->generate_s / steps, took / steps);
+	printf("  %-34s %.0f %% of the shorter one\n", "overlap", 100 * hidden / shorter);
+	printf("  %-34s %.2f ms mean, %.2f ms least, %" PRIu64 " buckets a step\n",
+	       "slack of a bucket",
+	       mine->buckets != 0 ? mine->slack_s * 1e3 / (double)mine->buckets : 0,
+	       mine->slack_least_s * 1e3, mine->steps != 0 ? mine->buckets / mine->steps : 0);
 	printf("  %-34s %.3f s to %.3f s\n", "exchange, fastest to slowest", mine->fastest_s,
 	       mine->slowest_s);
-	printf("  %-34s %.1f MB/s each way, %.1f MB/s in total\n", "throughput of the exchange",
-	       moved / took, 2 * moved / took);
-	printf("  %-34s %.1f MB, every byte as it was made\n", "verified, both ranks",
+	printf("  %-34s %.1f MB/s of gradients averaged\n", "throughput of the exchange",
+	       moved / took);
+	printf("  %-34s %.1f MB of means, every byte\n", "verified, both ranks",
 	       (double)(mine->verified_bytes + other->verified_bytes) / 1e6);
 	printf("  %-34s %" PRIu64 " and %" PRIu64 " of %" PRIu64 "\n",
 	       "buffers outside the pool, by rank", mine->heap_buffers, other->heap_buffers,

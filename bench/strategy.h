@@ -9,8 +9,8 @@
  * it found it: what it allocates it frees; the end frees what the set-up has allocated.
  *
  *   data-parallel  each rank has all parameters. For each tensor, in the file's order, one buffer
- *                  for the rank's gradient and one for the peer's, from the start to the end; a
- *                  step sends each gradient once.
+ *                  for the rank's gradient and one for the mean of all ranks', from the start to
+ *                  the end; a step sends each gradient once.
  *   fsdp           each rank has 1/ranks of the parameters of each layer. Forward and backward, a
  *                  layer's parameters are gathered before their use, `prefetch` layers ahead, and
  *                  freed behind it; backward also fills a whole layer's gradient, which is reduced
@@ -36,7 +36,7 @@ enum strategy_kind { STRATEGY_DATA_PARALLEL, STRATEGY_FSDP, STRATEGY_PIPELINE, S
 /* STRATEGY_USE(name, budget line, why): what a buffer is for. */
 #define STRATEGY_USE_MAP(X)                                                                        \
 	X(GRADIENT_SEND, "gradients: send buffers", "this rank's gradient of each tensor")         \
-	X(GRADIENT_RECV, "gradients: receive buffers", "the peer's gradient of each tensor")       \
+	X(GRADIENT_RECV, "gradients: receive buffers", "the mean of each tensor's, of all ranks")  \
 	X(SHARD, "parameters: this rank's shards", "1/ranks of each layer, kept all the time")     \
 	X(GATHERED, "parameters: gathered layers", "whole layers in use and on their way")         \
 	X(GRADIENT_FULL, "gradients: whole layers", "from the backward pass until reduced")        \

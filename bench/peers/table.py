@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""table.py FILE: Markdown tables out of the lines of bench/peers/run.
+"""table.py FILE: Markdown tables out of the lines of bench/peers/run and bench/peers/coll.
 
 Each line is `peer path op bytes metric value`. For each path one table: a row for each
 measurement, Towline beside the best peer. With FULL=1 in the environment a second one: a row for
-each peer.
+each peer. Collectives (op allreduce-n2 and so on) have tables of their own.
 """
 import os
 import statistics
@@ -52,6 +52,38 @@ def best_of(row, less):
     return (min(peers) if less else max(peers)) if peers else None
 
 
+def collectives(rows, path):
+    """Keys of time_us of a path, by operation, ranks and size."""
+    keys = [k for k in rows if k[0] == path and k[3] == "time_us" and "-n" in k[1]]
+    first = {op: i for i, op in enumerate(dict.fromkeys(k[1] for k in keys))}
+    return sorted(keys, key=lambda k: (first[k[1]], k[2]))
+
+
+def print_collectives(rows, path):
+    """Times; the ratio is Towline's to the best peer's. What memory allows, where it is told."""
+    print(f"\n**{path}**\n\n| collective | Towline us | best peer us | ratio | "
+          "CPU s/GiB, Towline / that peer | of what memory allows |\n|---|---|---|---|---|---|")
+    for key in collectives(rows, path):
+        row, mine = rows[key], rows[key].get("towline")
+        best = best_of(row, True)
+        name, ranks = key[1].rsplit("-n", 1)
+        cpu = rows.get(key[:3] + ("cpu_s_per_GiB",), {})
+        bound = rows.get(key[:3] + ("bound_ratio",), {}).get("towline")
+        cells = [f"{name}, {ranks} ranks, {size_name(key[2])}", number(mine) if mine else "-",
+                 f"{best[1]} {number(best[0])}" if best else "-",
+                 f"{mine / best[0]:.2f}" if best and mine else "-",
+                 " / ".join(number(cpu[p]) if p in cpu else "-"
+                            for p in ("towline", best[1] if best else "")) if cpu else "-",
+                 f"{bound:.2f}" if bound else "-"]
+        print("| " + " | ".join(cells) + " |")
+    if os.environ.get("FULL"):
+        peers = sorted({p for k in collectives(rows, path) for p in rows[k]})
+        print("\n| us | " + " | ".join(peers) + " |\n" + "|---" * (len(peers) + 1) + "|")
+        for key in collectives(rows, path):
+            cells = [number(rows[key][p]) if p in rows[key] else "-" for p in peers]
+            print(f"| {key[1]} {size_name(key[2])} | " + " | ".join(cells) + " |")
+
+
 def compared(rows, path):
     """The measurements of a path that are compared, in order."""
     for op, (metric, less) in METRICS.items():
@@ -70,6 +102,11 @@ def floor_of(row):
 
 def main():
     rows = read(sys.argv[1])
+    if any(collectives(rows, key[0]) for key in rows):
+        for path in dict.fromkeys(key[0] for key in rows):
+            print_collectives(rows, path)
+        print("\nRatio: Towline's time to the best peer's; less than 1: Towline is faster.")
+        return
     for path in dict.fromkeys(key[0] for key in rows):
         print(f"\n**{path}**\n\n| measurement | Towline | best peer | ratio | no library |")
         print("|---|---|---|---|---|")

@@ -35,6 +35,9 @@ static const char usage[] =
 	"  towstat list                        all runtimes: name, state, process, version, age\n"
 	"  towstat get PATH [NAME]             one document: /metrics /v1/info /v1/counters\n"
 	"                                      /v1/latency /v1/pool /v1/peers; /v1 lists them\n"
+	"  towstat get coll [NAME]             collectives: which plan ran and why, what it "
+	"moved,\n"
+	"                                      times, skew and slack (/v1/coll has all of it)\n"
 	"  towstat why [NAME|SOCKET]           what was copied or registered late: why, from\n"
 	"                                      where, what it cost, and what mends it\n"
 	"  towstat watch [SECONDS] [NAME]      rates and latencies, each SECONDS (default 1)\n"
@@ -140,6 +143,8 @@ static int run_get(const struct arguments *arguments)
 	if (find_target(arguments->socket_path, arguments->argc > 2 ? arguments->argv[2] : NULL,
 			path, sizeof(path)) != 0)
 		return 1;
+	if (strcmp(arguments->argv[1], "coll") == 0)
+		return show_collectives(path);
 	if (http_get(path, arguments->argv[1], &answer, error, sizeof(error)) != 0) {
 		fprintf(stderr, "towstat: %s\n", error);
 		return 1;

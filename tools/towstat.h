@@ -37,6 +37,9 @@ int watch(const char *socket_path, const struct watch_options *options);
 /* A document, to be given to json_decref; NULL, having said why. */
 json_t *fetch_json(const char *socket_path, const char *path);
 
+/* Collectives, as tables; the exit status. */
+int show_collectives(const char *socket_path);
+
 struct why_options {
 	long count; /* places shown of each kind; 0: 10 */
 	int json;

@@ -1,5 +1,5 @@
 /*
- * 04_call.c - a call and its answer: a method that a peer offers, called with a deadline.
+ * 06_call.c - a call and its answer: a method that a peer offers, called with a deadline.
  *
  * What is shown:
  *   - the handler runs while somebody drives the runtime, and answers from the request in place;

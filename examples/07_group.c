@@ -1,7 +1,7 @@
 /*
- * 05_group.c - the ranks of a job: who am I, who are the others, and messages by number.
+ * 07_group.c - the ranks of a job: who am I, who are the others, and messages by number.
  *
- * Run it as a job:      towrun -n 4 example_05_group
+ * Run it as a job:      towrun -n 4 example_07_group
  * Alone it is a job of one rank. Under torchrun, mpirun, srun, ... it finds its rank there, too.
  */
 #include <inttypes.h>

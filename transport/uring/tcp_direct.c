@@ -61,6 +61,9 @@ void twi_tcp_direct_warm(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	const struct twi_engine *engine = lane->base.engine;
 	struct twi_tcp_direct *direct = &lane->direct;
 
+	/* What is armed brings more until its end: a stream stands in the list once. */
+	if (stream->direct)
+		return;
 	if (stream->warm_sleeps != direct->sleeps) {
 		stream->warm_sleeps = direct->sleeps;
 		stream->warm = 0;

@@ -172,8 +172,9 @@ struct memreg_sizing {
 	struct twi_replay_result peak; /* in a pool of the found size */
 	uint64_t smallest;             /* premap_memory_bytes that is clean */
 	uint64_t headroom;             /* for other orders of the threads */
-	uint64_t named;                /* both */
-	uint32_t orders;               /* that were tried */
+	uint64_t collectives; /* what they take of the pool, beside the workload's events */
+	uint64_t named;       /* all three */
+	uint32_t orders;      /* that were tried */
 	uint64_t below_step;
 	bool clean_at_90; /* a real run at 90 % of the named size had nothing to complain of */
 	bool verified;

@@ -22,6 +22,8 @@
 #include <internal/base.h>
 #include <towline/status.h>
 
+#include "transport/coll/coll_local.h"
+
 #define MIB            ((uint64_t)1 << 20)
 #define GIB            ((uint64_t)1 << 30)
 #define PROBE_BYTES    (64 * MIB)
@@ -32,6 +34,9 @@
 #define ORDER_PERMILLE 50
 #define HEADROOM_PART  14 /* of the size: the most that other orders may add */
 #define CORRECTIONS    8
+
+#define COMBINED_MOST    (256u << 10) /* knob combine_threshold_bytes, as it is by default */
+#define COLLECTIVE_GRAIN (64u << 10)
 
 static const struct twi_arena_ops *const providers[] = { &twi_arena_pagerun, &twi_arena_jemalloc };
 
@@ -268,18 +273,39 @@ static bool verify_below(struct memreg_sizing *sizing)
 	return false;
 }
 
+/*
+ * What the library itself takes of the pool to average the gradients: the slots of a group, and a
+ * buffer for each row of small ones that it fuses. The workload's own events do not show it.
+ */
+static uint64_t of_collectives(const struct memreg_job *job)
+{
+	const struct workload *work = &job->work;
+	uint64_t fused = 0;
+
+	if (strcmp(job->strategy, "data-parallel") != 0)
+		return 0;
+	for (uint64_t i = 0; i < work->count; i++) {
+		if (work->tensors[i].bytes <= COMBINED_MOST)
+			fused += twi_align_up(work->tensors[i].bytes, 64);
+	}
+	return twi_align_up(sizeof(struct twi_coll_region), COLLECTIVE_GRAIN) +
+	       twi_align_up(fused, COLLECTIVE_GRAIN) + 4 * COLLECTIVE_GRAIN;
+}
+
 static void verify(struct memreg_sizing *sizing)
 {
 	bool good = verify_smallest(sizing) && verify_below(sizing);
 
-	sizing->named = sizing->smallest + sizing->headroom;
-	if (good && sizing->headroom > 0) {
+	sizing->collectives = of_collectives(&sizing->job);
+
+	sizing->named = sizing->smallest + sizing->headroom + sizing->collectives;
+	if (good && sizing->headroom + sizing->collectives > 0) {
 		const struct memreg_run *run = real_run(sizing, sizing->named);
 
 		keep_run(sizing);
 		good = memreg_run_clean(run);
 		if (!good)
-			unverified(sizing, "the size with headroom: %s",
+			unverified(sizing, "the size that is named: %s",
 				   run->ran ? "its run is not clean" : run->why);
 	}
 	sizing->verified = good;
@@ -292,7 +318,7 @@ static void scale(struct memreg_sizing *sizing)
 	/* What was there before is known to the byte. */
 	uint64_t known = twi_max(sizing->own.bytes, job->before_bytes);
 
-	sizing->named = sizing->smallest + sizing->headroom;
+	sizing->named = sizing->smallest + sizing->headroom + sizing->collectives;
 	if (factor <= 1)
 		return;
 	rest = (double)(sizing->named - twi_min(sizing->named, known)) * factor;
@@ -406,6 +432,9 @@ static int fill_budget(struct memreg_sizing *sizing)
 	if (sizing->headroom > 0)
 		twi_budget_add(budget, sizing->headroom, "headroom: other orders of the threads",
 			       "what the log needed in orders that could have been");
+	if (sizing->collectives > 0)
+		twi_budget_add(budget, sizing->collectives, "the library: collectives",
+			       "slots of the group, and buffers of all-reduces that it fuses");
 	twi_budget_round(budget, sizing->named, 4096, "not in the log",
 			 "scaled by what the log says is missing");
 	return 0;

@@ -98,25 +98,29 @@ static inline int twt_duo_end(struct twt_duo *duo)
 	return how;
 }
 
-/* As twt_fill and twt_check, eight bytes at a time. */
+/* As twt_fill and twt_check, eight bytes at a time; the data may lie anywhere. */
+struct twt_duo_word {
+	uint64_t value;
+} __attribute__((packed));
+
 static inline void twt_duo_fill(void *data, size_t bytes, uint64_t seed)
 {
-	uint64_t *at = data;
+	struct twt_duo_word *at = data;
 
 	seed = (seed + 1) * 0x9e3779b97f4a7c15ull;
 	for (size_t i = 0; i < bytes / 8; i++)
-		at[i] = seed + i;
+		at[i].value = seed + i;
 	memset((uint8_t *)data + bytes / 8 * 8, (int)(seed >> 56), bytes % 8);
 }
 
 static inline int twt_duo_check(const void *data, size_t bytes, uint64_t seed)
 {
-	const uint64_t *at = data;
+	const struct twt_duo_word *at = data;
 	const uint8_t *tail = (const uint8_t *)data + bytes / 8 * 8;
 
 	seed = (seed + 1) * 0x9e3779b97f4a7c15ull;
 	for (size_t i = 0; i < bytes / 8; i++) {
-		if (at[i] != seed + i) {
+		if (at[i].value != seed + i) {
 			fprintf(stderr, "word %zu of %zu bytes is wrong\n", i, bytes);
 			return -1;
 		}

@@ -6,7 +6,7 @@
  *	barriers, dials ----+
  *
  * What all groups of a job share is one struct twi_ranks, which the last of its users frees:
- *groups, and operations of the library's own that are still on their way to their callbacks.
+ * groups, and operations of the library's own that are still on their way to their callbacks.
  *Everything in it but the store is touched with the engine held.
  *
  * Who is at the other end of a connection is said in its first message (TWI_SPACE_GROUP, tag
@@ -76,7 +76,7 @@ struct twi_ranks {
 	struct twi_list talks;        /* of group_link.c */
 	struct twi_list colls;        /* of coll/coll.h: the groups' */
 	struct twi_list posts, early; /* of coll/coll_line.c */
-	uint32_t posts_kept, early_count;
+	uint32_t posts_kept, posts_out, early_count;
 	struct twi_list shrinks;            /* of coll/coll_shrink.c */
 	uint32_t shrunk;                    /* numbers for shrunk groups that were offered so far */
 	uint64_t ended[TWI_COLL_CTX_WORDS]; /* a bit for each group's: its collectives are over */

@@ -13,9 +13,11 @@
 #include "transport/message.h"
 
 /* The number of no group, so that it is no collective's tag. */
-#define TAG      (1ull << 63 | (uint64_t)TWI_COLL_CTX_MAX << 48)
-#define SAY_NS   30000000000ull
-#define KEEP_MAX 64u
+#define TAG        (1ull << 63 | (uint64_t)TWI_COLL_CTX_MAX << 48)
+#define SAY_NS     30000000000ull
+#define KEEP_MAX   64u
+#define POSTS_MIN  1024u /* words under way, and for each rank: */
+#define POSTS_EACH 16u
 
 /* The receive of one connection. */
 struct twi_coll_line {
@@ -96,6 +98,7 @@ static void post_done(struct post *post)
 {
 	struct twi_ranks *ranks = post->ranks;
 
+	ranks->posts_out--;
 	if (ranks->posts_kept < KEEP_MAX && !ranks->closing) {
 		ranks->posts_kept++;
 		twi_list_push_front(&ranks->posts, &post->link);
@@ -139,11 +142,14 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 		post_done(post);
 }
 
+/* NULL: no memory, or so many are under way that a rank must have asked without listening. */
 static struct post *take_post(struct twi_ranks *ranks)
 {
 	struct twi_list *pos = twi_list_first(&ranks->posts);
 	struct post *post;
 
+	if (ranks->posts_out >= POSTS_MIN + POSTS_EACH * (uint64_t)ranks->size)
+		return NULL;
 	if (pos != NULL) {
 		twi_list_remove(pos);
 		ranks->posts_kept--;
@@ -155,6 +161,7 @@ static struct post *take_post(struct twi_ranks *ranks)
 		twi_list_init(&post->link);
 		post->ranks = ranks;
 	}
+	ranks->posts_out++;
 	twi_ranks_use(ranks);
 	return post;
 }

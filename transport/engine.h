@@ -5,14 +5,14 @@
  * Any call that touches a lane takes the engine for its time: one compare-and-swap when nobody has
  * it. A thread that waits for an operation keeps it and polls, gives way whenever another thread
  * asks for it (wanted), and gives it back before it sleeps. There is no other lock on the data
- *path.
+ * path.
  *
- *	 T1: tow_op_wait            T2: tow_send_start        the library's (background.h)
- *	 |  hold, poll, poll         |  wanted++               |  asleep, or looks once a
- *millisecond |  wanted? give way ------> |  hold: frame, submit    | |  hold again <------------ |
- *give back              | |  done: computes ----------+------------------------>|  nobody has
- *driven for a tick: |                                                     |  hold, poll until idle,
- *arm, sleep
+ *	T1: tow_op_wait          T2: tow_send_start       the library's (background.h)
+ *	 |  hold, poll, poll      |  wanted++              |  asleep, or looks once in a while
+ *	 |  wanted? give way ---> |  hold: frame, submit   |
+ *	 |  hold again <--------- |  give back             |
+ *	 |  done: computes -------+----------------------> |  nobody has driven for a tick:
+ *	 |                                                 |  hold, poll until idle, arm, sleep
  *
  * Every thread that drives has an io_uring of its own (uring/ring.h), because a ring with
  * DEFER_TASKRUN belongs to one thread. When the engine changes hands, the new holder first reaps

@@ -4,6 +4,7 @@
  */
 #include "transport/group.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +142,8 @@ static void end_collectives(struct tow_group *group)
 			twi_engine_poll(engine);
 		twi_engine_leave(engine);
 		twi_assert(ended || twi_net_now() < until);
+		if (!ended)
+			sched_yield(); /* who is waited for may share this core */
 	}
 }
 

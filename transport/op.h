@@ -9,7 +9,7 @@
  * Operations live in a table of max_ops rows that is made at open: starting one allocates nothing.
  * Free rows are two stacks: the holder of the engine has one to itself; a thread that releases a
  * completed operation pushes it onto the other, all of which the holder takes when its own is
- *empty.
+ * empty.
  *
  * A row belongs to the holder of the engine until DONE is set, and to the user's thread after it.
  * So no read-modify-write is needed: only the holder writes `state` before DONE (release pairs with

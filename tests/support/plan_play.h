@@ -10,7 +10,7 @@
  *
  * A stage holds what its steps read and write until it ends; a step that touches what another of
  * the stage, of another run or of another rank has in hand to write is an error, whatever the
- *order. With half of the seeds a message leaves its sender only when its receiver has come to the
+ * order. With half of the seeds a message leaves its sender only when its receiver has come to the
  *RECV.
  */
 #ifndef TWT_PLAN_PLAY_H

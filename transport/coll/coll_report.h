@@ -2,10 +2,11 @@
  * coll_report.h - what collectives have done: the document /v1/coll, and the records it is made of.
  *
  * A runtime keeps its last TWI_COLL_RECORDS collectives: a ring of rows, of which a collective
- *takes the next when it starts and fills the rest of when it ends. Only the holder of the engine
- *writes rows, by plain stores, but for two words: when the collective was first waited for is known
- *to the thread that waits, which does not hold the engine. It stores each word at once, with a mark
- *of the row's collective in its upper bits, so a late one is not taken for the row's next owner's.
+ * takes the next when it starts and fills the rest of when it ends. Only the holder of the engine
+ * writes rows, by plain stores, but for two words: when the collective was first waited for is
+ * known to the thread that waits, which does not hold the engine. It stores each word at once, with
+ * a mark of the row's collective in its upper bits, so a late one is not taken for the row's next
+ * owner's.
  *
  *	begin (tow_coll_*_start) ---> waited (tow_op_wait, _test) ---> end (finish in coll_run.c)
  *	        |                          any order                     |

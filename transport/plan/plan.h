@@ -21,7 +21,7 @@
  * Messages are matched by sender, receiver, (program, k) and `tag`: the builder gives each message
  * of one pair and direction within a run a tag of its own, the same on both sides. It may be sent
  * long before its receiver comes to the RECV, and a RECV writes only what its message brings, so
- *after all that the sender has done before. A rank sends nothing to itself. Only the messages of
+ * after all that the sender has done before. A rank sends nothing to itself. Only the messages of
  * barriers have no bytes; of other steps those without bytes are left out.
  *
  * Memory is named by a *ref*: whose (a rank of the group; a builder names other ranks only where
@@ -36,8 +36,8 @@
  *	          executor sees to it that a cell is not written again before that.
  *
  * A result of a REDUCE may lie where one of its own sources does (the same address, maybe by
- *another name: OUT and IN in place). Else what one step writes no other touches that may be under
- *way, of the stage, of another run or of another rank.
+ * another name: OUT and IN in place). Else what one step writes no other touches that may be under
+ * way, of the stage, of another run or of another rank.
  *
  * Every plan of a case must give every element the same operands in the same order at all ranks.
  * `canonical` says that the order is that of the ranks (rank 0 first, all in one REDUCE), so that

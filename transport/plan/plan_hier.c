@@ -3,9 +3,9 @@
  * and between hosts each part of the payload travels once.
  *
  * Part x (the slice, or the part, of rank x) has a *holder* on every host: rank x itself on its
- *own, and on another host of L ranks the one whose index there is that of x modulo L. So the work
- *of a host is spread over its ranks, and with equal numbers of ranks each deals with its
- *counterparts.
+ * own, and on another host of L ranks the one whose index there is that of x modulo L. So the work
+ * of a host is spread over its ranks, and with equal numbers of ranks each deals with its
+ * counterparts.
  *
  *	reduce-scatter   the holder of x reduces the part out of IN of its host, in place, and sends
  *	                 it to x, which adds the hosts' in their order

@@ -4,10 +4,11 @@
  * Between the first SYNC (everybody has come, IN is there) and the last one (nobody needs a buffer
  * of another any more) each rank does its share:
  *
- *	local       a slice of the work: reduces it out of all IN, and writes the result into OUT of
- *	            all ranks, or, where those cannot be written, into its own, from where the
- *others copy it after a SYNC in between local-all   everything, for itself: reads more, has one
- *SYNC less than that, writes nothing that others' caches hold
+ *	local      a slice of the work: reduces it out of all IN, and writes the result into OUT
+ *	           of all ranks; or, where those cannot be written, into its own, from where the
+ *	           others copy it after one more SYNC
+ *	local-all  everything, for itself: reads more, has one SYNC less than that, and writes
+ *	           nothing that others' caches hold
  *
  * Slices are cut at cache lines, so that two ranks do not write the same one.
  */

@@ -19,7 +19,7 @@
  *	FREE -> OFFERED -+-> ACCEPTED   by the receiver, when its copy is whole, or views it
  *	                 +-> CUT, REFUSED   by the receiver
  *	                 +-> TAKEN_BACK   by the sender: what was copied is void, the receive waits
- *on
+ * on
  *
  * A note of the receiver's follows (DONE, VIEWED, TRUNCATED, CANCELED, GONE), and with the last one
  * about it the offer is free.

@@ -2,11 +2,11 @@
  * shm_window.h - what collectives have of the shm lane: the pool memory of a peer where it lies,
  * to be read, and with the knob shm_peer_writes on both sides to be written.
  *
- *	owner                                    the other ranks of the host
- *	  twi_shm_expose(memory)                   |
- *	  (extent, offset), by a message --------> |  twi_shm_window(extent, offset)
- *	                                           |  reads, writes; then a word that the owner
- *reads looks at the word <--------------------- |  twi_shm_window_wrote
+ *	owner                               the other ranks of the host
+ *	  twi_shm_expose(memory)              |
+ *	  (extent, offset), by a message ---> |  twi_shm_window(extent, offset)
+ *	                                      |  reads, writes; then a word that the owner reads
+ *	  looks at the word <---------------- |  twi_shm_window_wrote
  *
  * What these addresses are worth. The owner's runtime maps its pool until it closes, and the pages
  * stay as long as anybody maps them: an address stays valid until the link's last hold ends, also

@@ -107,7 +107,7 @@ struct twi_coll_entry {
 	uint32_t peer_count;
 	uint32_t io_count;
 	uint32_t program_steps; /* of its longest program */
-	uint16_t *early;        /* of each step, coll_early.c; NULL: none may be */
+	uint16_t *early;        /* stage of each receive and send, coll_early.c; or NULL */
 	uint32_t users;
 	struct twi_list spare; /* runs */
 	uint64_t calls;

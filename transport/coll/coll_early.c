@@ -1,15 +1,23 @@
 /*
- * coll_early.c - from which stage on the receives of a plan may be posted.
+ * coll_early.c - from which stage on the receives of a plan may be posted, and until which stage
+ * its sends may go on.
  *
  * A receive that is posted before its message comes costs no handshake and no copy on the way. Its
  * place may be written as soon as the steps before it are done with that place: so it is posted one
- * stage behind the last of them that touches it. Only in plans without SYNC: what other ranks of
- * the host do to this rank's memory is not in its own steps.
+ * stage behind the last of them that touches it, but no more than AHEAD stages before its own.
+ *
+ * A send is over when the receiver has said that it has everything. The next stage need not wait
+ * for that word, only the first one that writes to what is sent.
+ *
+ * Only in plans without SYNC: what other ranks of the host do to this rank's memory is not in its
+ * own steps.
  */
 #include <stdlib.h>
 
 #include "diag/error.h"
 #include "transport/coll/coll_run.h"
+
+#define AHEAD 4u /* two rounds of messages, each with a reduction behind it */
 
 struct span {
 	uint8_t space;
@@ -37,12 +45,27 @@ static bool same_start(enum twi_coll_kind kind)
 	       kind == TWI_COLL_BROADCAST;
 }
 
+/* How many of its refs, the first ones, it writes to. */
+static uint32_t written_by(const struct twi_plan_step *step)
+{
+	switch (step->kind) {
+	case TWI_PLAN_SEND:
+	case TWI_PLAN_SYNC:
+		return 0;
+	case TWI_PLAN_REDUCE:
+		return step->results_n;
+	default:
+		return 1;
+	}
+}
+
+/* Whether one of the step's first `count` refs lies in the span. */
 static bool touches(const struct twi_coll_entry *entry, const struct twi_plan_step *step,
-		    const struct span *span)
+		    uint32_t count, const struct span *span)
 {
 	const struct twi_plan_ref *refs = &entry->plan->refs[step->ref];
 
-	for (uint32_t i = 0; i < refs_of(step); i++) {
+	for (uint32_t i = 0; i < count; i++) {
 		uint8_t space = refs[i].space;
 
 		/* In place they are one buffer; which part is which is not looked at here. */
@@ -68,10 +91,36 @@ static uint16_t stage_for(const struct twi_coll_entry *entry,
 	const struct span span = { ref->space, ref->offset, ref->offset + recv->bytes };
 
 	for (uint32_t i = index; i-- > program->first;) {
-		if (steps[i].stage < recv->stage && touches(entry, &steps[i], &span))
+		if (steps[i].stage + AHEAD < recv->stage)
+			return (uint16_t)(recv->stage - AHEAD);
+		if (steps[i].stage < recv->stage &&
+		    touches(entry, &steps[i], refs_of(&steps[i]), &span))
 			return (uint16_t)(steps[i].stage + 1);
 	}
 	return 0;
+}
+
+/*
+ * The stage that must not begin before the send is over; 0: the next one. Receives count from when
+ * they may be posted.
+ */
+static uint16_t stage_until(const struct twi_coll_entry *entry,
+			    const struct twi_plan_program *program, uint32_t index)
+{
+	const struct twi_plan_step *steps = entry->plan->steps;
+	const struct twi_plan_step *send = &steps[index];
+	const struct twi_plan_ref *ref = &entry->plan->refs[send->ref];
+	const struct span span = { ref->space, ref->offset, ref->offset + send->bytes };
+	uint16_t until = UINT16_MAX;
+
+	for (uint32_t i = index + 1; i < program->first + program->count; i++) {
+		uint16_t stage = steps[i].kind == TWI_PLAN_RECV ? entry->early[i] : steps[i].stage;
+
+		if (steps[i].stage > send->stage && stage < until &&
+		    touches(entry, &steps[i], written_by(&steps[i]), &span))
+			until = stage;
+	}
+	return until > send->stage + 1 ? until : 0;
 }
 
 int twi_coll_early(struct twi_coll_entry *entry)
@@ -89,6 +138,10 @@ int twi_coll_early(struct twi_coll_entry *entry)
 		for (uint32_t i = program->first; i < program->first + program->count; i++) {
 			if (plan->steps[i].kind == TWI_PLAN_RECV)
 				entry->early[i] = stage_for(entry, program, i);
+		}
+		for (uint32_t i = program->first; i < program->first + program->count; i++) {
+			if (plan->steps[i].kind == TWI_PLAN_SEND)
+				entry->early[i] = stage_until(entry, program, i);
 		}
 	}
 	return TOW_OK;

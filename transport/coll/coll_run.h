@@ -33,6 +33,7 @@ struct twi_coll_chain {
 	uint32_t next, end; /* steps */
 	uint32_t ahead;     /* receives up to here are posted, as far as they may be */
 	uint32_t pending;   /* messages of the stage, up to next, that are under way */
+	uint32_t late;      /* sends of any stage, under way, that the next may not wait for */
 	uint64_t done;      /* bytes of a local step */
 };
 
@@ -95,7 +96,7 @@ static inline uint8_t *twi_coll_states(const struct twi_coll_run *run,
 	return run->states + (size_t)(chain - run->chains) * run->entry->program_steps;
 }
 
-/* coll_early.c: when receives may be posted; once for an entry. */
+/* coll_early.c: when receives may be posted and sends may last; once for an entry. */
 int twi_coll_early(struct twi_coll_entry *entry);
 
 /* coll_run.c */

@@ -33,6 +33,13 @@ uint64_t twi_coll_tag(const struct twi_coll_run *run, uint16_t chain, uint16_t t
 	return 1ull << 63 | (uint64_t)run->coll->ctx << 48 | (run->seq & 0xffff) << 32 | within;
 }
 
+/* Whether the stages behind this message need not wait for it: coll_early.c. */
+static bool is_late(const struct twi_coll_run *run, uint32_t index)
+{
+	return run->entry->early != NULL && run->entry->plan->steps[index].kind == TWI_PLAN_SEND &&
+	       run->entry->early[index] > 0;
+}
+
 /* A message has ended. */
 static void message_over(struct twi_coll_run *run, struct twi_coll_io *io, bool there)
 {
@@ -41,7 +48,9 @@ static void message_over(struct twi_coll_run *run, struct twi_coll_io *io, bool 
 	uint32_t first = run->entry->plan->programs[chain->program].first;
 
 	twi_coll_states(run, chain)[io->step - first] = there ? TWI_COLL_THERE : TWI_COLL_NOT_SENT;
-	if (io->step < chain->next && step->stage == chain->stage)
+	if (is_late(run, io->step))
+		chain->late--;
+	else if (io->step < chain->next && step->stage == chain->stage)
 		chain->pending--;
 	else
 		run->early--;
@@ -83,6 +92,8 @@ static struct twi_coll_io *take_io(struct twi_coll_run *run, struct twi_coll_cha
 	run->busy++;
 	if (early)
 		run->early++;
+	else if (is_late(run, index))
+		chain->late++;
 	else
 		chain->pending++;
 	twi_coll_states(run, chain)[index - first] = TWI_COLL_UNDER_WAY;
@@ -316,6 +327,20 @@ static int step_turn(struct twi_coll_run *run, struct twi_coll_chain *chain)
 	}
 }
 
+/* Whether a send is under way of what that stage writes to. */
+static bool late_for(struct twi_coll_run *run, const struct twi_coll_chain *chain, uint16_t stage)
+{
+	const struct twi_coll_entry *entry = run->entry;
+	uint32_t first = entry->plan->programs[chain->program].first;
+
+	for (uint32_t i = first; i < chain->next; i++) {
+		if (is_late(run, i) && entry->early[i] <= stage &&
+		    twi_coll_states(run, chain)[i - first] == TWI_COLL_UNDER_WAY)
+			return true;
+	}
+	return false;
+}
+
 bool twi_coll_chain_turn(struct twi_coll_run *run, struct twi_coll_chain *chain)
 {
 	const struct twi_plan_step *steps = run->entry->plan->steps;
@@ -328,7 +353,9 @@ bool twi_coll_chain_turn(struct twi_coll_run *run, struct twi_coll_chain *chain)
 		if (steps[chain->next].stage != chain->stage) {
 			if (run->entry->early != NULL)
 				status = post_early(run, chain);
-			if (status == TOW_OK && chain->pending > 0)
+			if (status == TOW_OK &&
+			    (chain->pending > 0 ||
+			     (chain->late > 0 && late_for(run, chain, steps[chain->next].stage))))
 				return any;
 			chain->stage = steps[chain->next].stage;
 		}
@@ -343,7 +370,7 @@ bool twi_coll_chain_turn(struct twi_coll_run *run, struct twi_coll_chain *chain)
 		chain->next++;
 		any = true;
 	}
-	if (chain->pending > 0)
+	if (chain->pending > 0 || chain->late > 0)
 		return any;
 	chain->active = false;
 	run->active--;

@@ -16,7 +16,8 @@
  * Within a run steps are grouped in *stages* (0, 1, 2, ...): all steps of one stage may be done at
  * once and in any order; the next stage begins when all of it is complete. A SEND is complete when
  * its bytes may be overwritten, a RECV when they are there, a SYNC when every rank of `locals` has
- * come to it.
+ * come to it. (The executor lets a SEND last, and a RECV begin, where that changes nothing:
+ * coll_early.c.)
  *
  * Messages are matched by sender, receiver, (program, k) and `tag`: the builder gives each message
  * of one pair and direction within a run a tag of its own, the same on both sides. It may be sent

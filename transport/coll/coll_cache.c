@@ -192,9 +192,10 @@ static void see_shared(struct twi_coll_entry *entry, const struct twi_plan_row *
 	for (uint32_t i = 0; i < plan->ref_count; i++)
 		cells |= plan->refs[i].space == TWI_PLAN_CELL;
 	entry->shares = plan->syncs > 0 && !cells && kind != TWI_COLL_BARRIER;
-	entry->shares_out = entry->shares && (!row->local || kind == TWI_COLL_ALL_REDUCE ||
-					      kind == TWI_COLL_REDUCE || kind == TWI_COLL_GATHER ||
-					      kind == TWI_COLL_BROADCAST);
+	entry->shares_out =
+		entry->shares && (!row->local || kind == TWI_COLL_ALL_REDUCE ||
+				  kind == TWI_COLL_REDUCE || kind == TWI_COLL_GATHER ||
+				  kind == TWI_COLL_ALL_GATHER || kind == TWI_COLL_BROADCAST);
 }
 
 /* Whom it has messages for, each once; and what others see of this rank's memory. */

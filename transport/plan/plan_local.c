@@ -14,6 +14,14 @@
  */
 #include "transport/plan/plan_list.h"
 
+/*
+ * An all-gather of parts that no cache keeps until the last rank has read them: of so many
+ * segments, which have so many pieces, one of which the cache of a core keeps.
+ */
+#define GIVE_SEGMENTS 4u
+#define GIVE_SHARE    8u
+#define GIVE_PIECES   256u /* the most in all */
+
 static bool is_root(const struct twi_plan_list *list)
 {
 	return list->what->rank == list->what->root;
@@ -87,10 +95,45 @@ static void take_part(struct twi_plan_list *list, uint32_t rank)
 			      twi_plan_of(list, rank, TWI_PLAN_IN, 0), theirs.count);
 }
 
+/*
+ * This rank's part into OUT of all, a piece at a time: memory is read for the first of them only,
+ * for the others the caches have it. All ranks together read each input once.
+ */
+static void give_part(struct twi_plan_list *list)
+{
+	const struct twi_plan_case *what = list->what;
+	struct twi_plan_range columns = { 0, what->count };
+	struct twi_plan_range part = twi_plan_block(list, columns, what->rank);
+	uint64_t least = part.count / GIVE_PIECES + 1;
+	uint64_t length = what->segment_bytes / GIVE_SHARE / list->unit;
+
+	if (length < least)
+		length = least;
+	for (uint64_t at = 0; at < part.count; at += length) {
+		uint64_t count = part.count - at < length ? part.count - at : length;
+
+		for (uint32_t i = 0; i < what->ranks; i++) {
+			uint32_t rank = (what->rank + i) % what->ranks;
+
+			if (rank != what->rank || !what->in_place)
+				twi_plan_copy(
+					list,
+					twi_plan_of(list, rank, TWI_PLAN_OUT, part.first + at),
+					twi_plan_own(list, TWI_PLAN_IN, at), count);
+		}
+	}
+}
+
 static void all_gather(struct twi_plan_list *list)
 {
 	uint32_t ranks = list->what->ranks;
 
+	/* The same at all ranks: not by this one's part, which may be shorter than others. */
+	if (list->what->peers_write && list->what->kind == TWI_COLL_ALL_GATHER &&
+	    list->what->count * list->unit / GIVE_SEGMENTS >= list->what->segment_bytes) {
+		give_part(list);
+		return;
+	}
 	for (uint32_t i = 0; i < ranks; i++)
 		take_part(list, (list->what->rank + i) % ranks);
 }

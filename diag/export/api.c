@@ -21,7 +21,8 @@ TOW_PUBLIC int tow_trace_format_from_name(const char *name, enum tow_trace_forma
 			return TOW_OK;
 		}
 	}
-	return twi_error(TOW_EINVAL, "format: \"%s\" is none of xspace, perfetto, chrome, json, html",
+	return twi_error(TOW_EINVAL,
+			 "format: \"%s\" is none of xspace, perfetto, chrome, json, html",
 			 name ? name : "(null)");
 }
 

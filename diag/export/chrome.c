@@ -1,10 +1,10 @@
 /*
  * chrome.c - Chrome's JSON, which chrome://tracing and ui.perfetto.dev open.
  *
- * A process is a rank, a thread a thread. What overlaps on its thread (messages, calls, collectives)
- * is an asynchronous event of its own ("b", "e"), the rest a complete one ("X"). Times are in us
- * from the first begin of a rank's window: as UNIX time they would lose their nanoseconds in the
- * doubles that readers keep them in.
+ * A process is a rank, a thread a thread. What overlaps on its thread (messages, calls,
+ * collectives) is an asynchronous event of its own ("b", "e"), the rest a complete one ("X"). Times
+ * are in us from the first begin of a rank's window: as UNIX time they would lose their nanoseconds
+ * in the doubles that readers keep them in.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "diag/emit.h"
 #include "diag/error.h"
 #include "diag/export/export.h"
-#include "diag/export/view.h"
+#include "diag/export/show.h"
 #include "diag/lane_id.h"
 
 struct chrome {
@@ -53,7 +53,7 @@ static void name_it(struct chrome *c, const char *what, size_t rank, size_t thre
 static void args(struct chrome *c, const struct twi_trace_rank *rank, const struct twi_span *span)
 {
 	struct twi_emit *e = &c->e;
-	const char *user = twi_view_user_name(rank, span), *reason = twi_view_reason(span);
+	const char *user = twi_show_user_name(rank, span), *reason = twi_show_reason(span);
 
 	twi_emit_object_begin(e, "args");
 	/* In hexadecimal: a reader's double holds 53 bits. */
@@ -88,9 +88,9 @@ static void span_event(struct chrome *c, const struct twi_trace_rank *rank, size
 		       const struct twi_span *span, int64_t unix_ns)
 {
 	int64_t start_ns = (int64_t)span->start_ns + unix_ns;
-	bool blocks = twi_view_blocks(span);
-	char text[TWI_VIEW_NAME_BYTES];
-	const char *name = twi_view_name(rank, span, text, sizeof(text));
+	bool blocks = twi_show_blocks(span);
+	char text[TWI_SHOW_NAME_BYTES];
+	const char *name = twi_show_name(rank, span, text, sizeof(text));
 	uint64_t id = ++c->next_id;
 
 	begin(c, blocks ? "X" : "b", r, t, start_ns);
@@ -98,7 +98,7 @@ static void span_event(struct chrome *c, const struct twi_trace_rank *rank, size
 		time_us(&c->e, "dur", (int64_t)(span->end_ns - span->start_ns));
 	else
 		twi_emit_u64(&c->e, "id", id);
-	twi_emit_str(&c->e, "cat", twi_view_kind(span->kind));
+	twi_emit_str(&c->e, "cat", twi_show_kind(span->kind));
 	twi_emit_str(&c->e, "name", name);
 	args(c, rank, span);
 	twi_emit_object_end(&c->e);
@@ -106,7 +106,7 @@ static void span_event(struct chrome *c, const struct twi_trace_rank *rank, size
 		return;
 	begin(c, "e", r, t, (int64_t)span->end_ns + unix_ns);
 	twi_emit_u64(&c->e, "id", id);
-	twi_emit_str(&c->e, "cat", twi_view_kind(span->kind));
+	twi_emit_str(&c->e, "cat", twi_show_kind(span->kind));
 	twi_emit_str(&c->e, "name", name);
 	twi_emit_object_end(&c->e);
 }
@@ -114,8 +114,8 @@ static void span_event(struct chrome *c, const struct twi_trace_rank *rank, size
 static void rank_events(struct chrome *c, const struct twi_trace *trace, size_t r)
 {
 	const struct twi_trace_rank *rank = &trace->ranks[r];
-	int64_t unix_ns = twi_view_unix_ns(trace, rank);
-	char name[TWI_VIEW_NAME_BYTES];
+	int64_t unix_ns = twi_show_unix_ns(trace, rank);
+	char name[TWI_SHOW_NAME_BYTES];
 
 	snprintf(name, sizeof(name), "rank %lld (%s, pid %lld)", (long long)rank->rank, rank->host,
 		 (long long)rank->pid);
@@ -139,7 +139,7 @@ int twi_export_chrome(const struct twi_trace *trace, char **bytes_out, size_t *c
 	*count_out = 0;
 	for (size_t r = 0; r < trace->rank_count; r++) {
 		int64_t begin_ns = (int64_t)trace->ranks[r].begin_ns +
-				   twi_view_unix_ns(trace, &trace->ranks[r]);
+				   twi_show_unix_ns(trace, &trace->ranks[r]);
 
 		if (r == 0 || begin_ns < c.zero_ns)
 			c.zero_ns = begin_ns;
@@ -159,7 +159,8 @@ int twi_export_chrome(const struct twi_trace *trace, char **bytes_out, size_t *c
 	status = twi_emit_take(&c.e, bytes_out);
 	if (status < 0) {
 		*count_out = 0;
-		return twi_error(status, "the trace is more than %u MiB as Chrome's JSON, or memory "
+		return twi_error(status,
+				 "the trace is more than %u MiB as Chrome's JSON, or memory "
 				 "is short: capture fewer seconds, or use perfetto",
 				 TWI_EMIT_MAX >> 20);
 	}

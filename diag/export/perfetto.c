@@ -4,9 +4,10 @@
  *	process track (a rank) --- thread track: what blocks the thread, nested
  *	                       \-- "<thread> async" tracks: messages, calls, collectives
  *
- * Slices of one track must nest. So what overlaps goes to further tracks of the same name, which the
- * UI shows as one. A message's two sides are joined by a flow. Process and thread ids are numbers of
- * ours: those of several hosts would collide. Numbers of fields are Perfetto's, protos/perfetto/trace.
+ * Slices of one track must nest. So what overlaps goes to further tracks of the same name, which
+ *the UI shows as one. A message's two sides are joined by a flow. Process and thread ids are
+ *numbers of ours: those of several hosts would collide. Numbers of fields are Perfetto's,
+ *protos/perfetto/trace.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,17 +16,29 @@
 
 #include "diag/error.h"
 #include "diag/export/export.h"
-#include "diag/export/view.h"
 #include "diag/export/pb.h"
+#include "diag/export/show.h"
 #include "diag/lane_id.h"
 
 enum { TRACE_PACKET = 1 };
-enum { PACKET_TIMESTAMP = 8, PACKET_SEQUENCE = 10, PACKET_EVENT = 11, PACKET_FLAGS = 13,
-       PACKET_TRACK = 60 };
+enum {
+	PACKET_TIMESTAMP = 8,
+	PACKET_SEQUENCE = 10,
+	PACKET_EVENT = 11,
+	PACKET_FLAGS = 13,
+	PACKET_TRACK = 60
+};
 enum { TRACK_UUID = 1, TRACK_NAME = 2, TRACK_PROCESS = 3, TRACK_THREAD = 4, TRACK_PARENT = 5 };
 enum { PROCESS_PID = 1, PROCESS_NAME = 6, THREAD_PID = 1, THREAD_TID = 2, THREAD_NAME = 5 };
-enum { EVENT_NOTES = 4, EVENT_TYPE = 9, EVENT_TRACK = 11, EVENT_CATEGORIES = 22, EVENT_NAME = 23,
-       EVENT_FLOWS = 47, EVENT_FLOWS_END = 48 };
+enum {
+	EVENT_NOTES = 4,
+	EVENT_TYPE = 9,
+	EVENT_TRACK = 11,
+	EVENT_CATEGORIES = 22,
+	EVENT_NAME = 23,
+	EVENT_FLOWS = 47,
+	EVENT_FLOWS_END = 48
+};
 enum { TYPE_BEGIN = 1, TYPE_END = 2, TYPE_INSTANT = 3 };
 enum { NOTE_UINT = 3, NOTE_TEXT = 6, NOTE_NAME = 10 };
 enum { SEQUENCE_CLEARED = 1 };
@@ -115,12 +128,12 @@ static void notes(struct perfetto *p, const struct twi_trace_rank *rank,
 	note_u64(p, "queue_ns", span->queue_ns);
 	note_u64(p, span->kind == TWI_SPAN_COLL ? "ranks" : "wire_ns", span->wire_ns);
 	note_u64(p, "match_ns", span->match_ns);
-	note_text(p, "name", twi_view_user_name(rank, span));
-	note_text(p, "reason", twi_view_reason(span));
+	note_text(p, "name", twi_show_user_name(rank, span));
+	note_text(p, "reason", twi_show_reason(span));
 	if (span->peer)
 		note_text(p, "peer", rank->peers[span->peer - 1].name);
-	if (twi_view_peer_rank(rank, span) >= 0)
-		note_u64(p, "peer_rank_plus_1", (uint64_t)twi_view_peer_rank(rank, span) + 1);
+	if (twi_show_peer_rank(rank, span) >= 0)
+		note_u64(p, "peer_rank_plus_1", (uint64_t)twi_show_peer_rank(rank, span) + 1);
 	if (span->lane < TWI_LANE_COUNT)
 		note_text(p, "lane", twi_lane_name((enum twi_lane_id)span->lane));
 	if (span->status)
@@ -133,7 +146,7 @@ static uint64_t flow_of(const struct twi_trace_rank *rank, const struct twi_span
 	bool from_here = span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_CALL;
 	bool to_here = span->kind == TWI_SPAN_RECV || span->kind == TWI_SPAN_SERVE;
 	bool is_call = span->kind == TWI_SPAN_CALL || span->kind == TWI_SPAN_SERVE;
-	int64_t peer = twi_view_peer_rank(rank, span);
+	int64_t peer = twi_show_peer_rank(rank, span);
 	uint64_t hash = 0x9e3779b97f4a7c15u, words[4];
 
 	if ((!from_here && !to_here) || peer < 0 || rank->rank < 0)
@@ -170,11 +183,11 @@ static void add_slice(struct perfetto *p, uint64_t track, const struct twi_trace
 {
 	uint64_t flow = flow_of(rank, span);
 	bool sends = span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_CALL;
-	char text[TWI_VIEW_NAME_BYTES];
+	char text[TWI_SHOW_NAME_BYTES];
 
 	event_begin(p, track, (int64_t)span->start_ns + unix_ns, point ? TYPE_INSTANT : TYPE_BEGIN);
-	twi_pb_text(&p->event, EVENT_CATEGORIES, twi_view_kind(span->kind));
-	twi_pb_text(&p->event, EVENT_NAME, twi_view_name(rank, span, text, sizeof(text)));
+	twi_pb_text(&p->event, EVENT_CATEGORIES, twi_show_kind(span->kind));
+	twi_pb_text(&p->event, EVENT_NAME, twi_show_name(rank, span, text, sizeof(text)));
 	notes(p, rank, span);
 	if (flow && (sends || point))
 		twi_pb_fixed64(&p->event, sends ? EVENT_FLOWS : EVENT_FLOWS_END, flow);
@@ -201,7 +214,7 @@ static bool fits(struct lane *lane, const struct twi_span *span, bool may_nest)
 static struct lane *place(struct perfetto *p, const struct twi_span *span, uint64_t parent,
 			  const char *thread_name)
 {
-	bool blocks = twi_view_blocks(span);
+	bool blocks = twi_show_blocks(span);
 	struct lane *lanes = p->lanes + (blocks ? 0 : LANES_MAX);
 
 	for (size_t i = 0; i < LANES_MAX; i++) {
@@ -250,8 +263,8 @@ static int add_thread(struct perfetto *p, const struct twi_trace_rank *rank, siz
 	p->lanes[0].uuid = add_track(p, process, name, pid, tid);
 	for (size_t i = 0; i < thread->span_count; i++) {
 		struct lane *lane = place(p, order[i], process, name);
-		struct lane *last = &p->lanes[twi_view_blocks(order[i]) ? LANES_MAX - 1
-									: 2 * LANES_MAX - 1];
+		struct lane *last =
+			&p->lanes[twi_show_blocks(order[i]) ? LANES_MAX - 1 : 2 * LANES_MAX - 1];
 
 		add_slice(p, lane ? lane->uuid : last->uuid, rank, order[i], unix_ns, !lane);
 	}
@@ -262,9 +275,9 @@ static int add_thread(struct perfetto *p, const struct twi_trace_rank *rank, siz
 static int add_rank(struct perfetto *p, const struct twi_trace *trace, size_t r, uint64_t *tid)
 {
 	const struct twi_trace_rank *rank = &trace->ranks[r];
-	int64_t unix_ns = twi_view_unix_ns(trace, rank);
+	int64_t unix_ns = twi_show_unix_ns(trace, rank);
 	int status = TOW_OK;
-	char name[TWI_VIEW_NAME_BYTES];
+	char name[TWI_SHOW_NAME_BYTES];
 	uint64_t process;
 
 	snprintf(name, sizeof(name), "rank %" PRIi64 " (%s, pid %" PRIi64 ")", rank->rank,

@@ -10,8 +10,14 @@
 /* Numbers of the fields of XSpace, XPlane and XLine that are written piece by piece. */
 enum { SPACE_PLANES = 1, SPACE_HOSTNAMES = 4 };
 enum { PLANE_ID = 1, PLANE_NAME, PLANE_LINES, PLANE_EVENT_NAMES, PLANE_STAT_NAMES, PLANE_STATS };
-enum { LINE_ID = 1, LINE_NAME = 2, LINE_START = 3, LINE_EVENTS = 4, LINE_DISPLAY_ID = 10,
-       LINE_DISPLAY_NAME = 11 };
+enum {
+	LINE_ID = 1,
+	LINE_NAME = 2,
+	LINE_START = 3,
+	LINE_EVENTS = 4,
+	LINE_DISPLAY_ID = 10,
+	LINE_DISPLAY_NAME = 11
+};
 
 const char *twi_xspace_off(void)
 {
@@ -20,10 +26,9 @@ const char *twi_xspace_off(void)
 
 const char *twi_stat_name(enum twi_stat stat)
 {
-	static const char *const names[] = {
-		"",
+	static const char *const names[] = { "",
 #define STAT_NAME(id, name) name,
-		TWI_STAT_MAP(STAT_NAME)
+					     TWI_STAT_MAP(STAT_NAME)
 #undef STAT_NAME
 	};
 

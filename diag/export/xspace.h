@@ -4,8 +4,8 @@
  *	space --- planes --- lines --- events --- stats
  *	                \--- names of events and stats, by number
  *
- * Messages are small ones that protobuf-c packs; those that grow with the trace (space, plane, line)
- * are written piece by piece, so that what is in memory is their bytes and nothing else.
+ * Messages are small ones that protobuf-c packs; those that grow with the trace (space, plane,
+ *line) are written piece by piece, so that what is in memory is their bytes and nothing else.
  *
  * Planes: /host:CPU holds each span once, as an event with the stats tow_*, from which a trace is
  * read back; what ranks there were is in the plane Towline. All others are views for XProf.
@@ -17,13 +17,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "diag/export/view.h"
 #include "diag/export/pb.h"
-#include "xspace.pb-c.h"
+#include "diag/export/show.h"
+#include <xspace.pb-c.h>
 
 /*
- * Stats by name. Those named tow_* are read back; the others have the names and types that XProf and
- * Megascale's tools look for. A stat of another type than theirs is passed over without a word.
+ * Stats by name. Those named tow_* are read back; the others have the names and types that XProf
+ * and Megascale's tools look for. A stat of another type than theirs is passed over without a word.
  */
 #define TWI_STAT_MAP(X)                                                                            \
 	X(KIND, "tow_kind")                                                                        \

@@ -43,12 +43,15 @@ static void dcn_stats(const struct twi_trace_rank *rank, const struct twi_span *
 		      struct twi_stats *s)
 {
 	bool sends = span->kind == TWI_SPAN_SEND;
-	int64_t peer = twi_view_peer_rank(rank, span);
+	int64_t peer = twi_show_peer_rank(rank, span);
 	int64_t from = sends ? rank->rank : peer, to = sends ? peer : rank->rank;
 	uint64_t took_ns = span->end_ns - span->start_ns;
-	const char *name = twi_view_user_name(rank, span);
+	const char *name = twi_show_user_name(rank, span);
 
-	twi_stats_text(s, TWI_STAT_DCN_LABEL, name ? name : span->parent ? "collective" : "message");
+	twi_stats_text(s, TWI_STAT_DCN_LABEL,
+		       name           ? name
+		       : span->parent ? "collective"
+				      : "message");
 	twi_stats_i64(s, TWI_STAT_DCN_SOURCE_SLICE, from);
 	twi_stats_i64(s, TWI_STAT_DCN_SOURCE_DEVICE, from);
 	twi_stats_i64(s, TWI_STAT_DCN_DESTINATION_SLICE, to);
@@ -64,8 +67,8 @@ static void dcn_stats(const struct twi_trace_rank *rank, const struct twi_span *
 static void host_span(struct twi_plane *plane, const struct twi_trace_rank *rank,
 		      const struct twi_span *span, int64_t unix_ns)
 {
-	char text[TWI_VIEW_NAME_BYTES];
-	struct twi_event_name name = { .name = twi_view_name(rank, span, text, sizeof(text)) };
+	char text[TWI_SHOW_NAME_BYTES];
+	struct twi_event_name name = { .name = twi_show_name(rank, span, text, sizeof(text)) };
 	struct twi_stats stats;
 	int64_t end_ns = (int64_t)span->end_ns + unix_ns;
 	uint64_t took_ns = span->end_ns - span->start_ns;
@@ -76,9 +79,9 @@ static void host_span(struct twi_plane *plane, const struct twi_trace_rank *rank
 		dcn_stats(rank, span, &stats);
 	else if (span->kind == TWI_SPAN_STEP)
 		twi_stats_i64(&stats, TWI_STAT_STEP_NUM, (int64_t)span->id);
-	else if (!twi_view_blocks(span))
+	else if (!twi_show_blocks(span))
 		twi_stats_i64(&stats, TWI_STAT_DURATION_US, (int64_t)(took_ns / 1000));
-	twi_stats_text(&stats, TWI_STAT_REASON, twi_view_reason(span));
+	twi_stats_text(&stats, TWI_STAT_REASON, twi_show_reason(span));
 	if (span->lane < TWI_LANE_COUNT)
 		twi_stats_text(&stats, TWI_STAT_LANE_TEXT,
 			       twi_lane_name((enum twi_lane_id)span->lane));
@@ -86,7 +89,7 @@ static void host_span(struct twi_plane *plane, const struct twi_trace_rank *rank
 		twi_stats_text(&stats, TWI_STAT_PEER_TEXT, rank->peers[span->peer - 1].name);
 	/* What does not block its thread overlaps with what does. MegaScale shows it as a point
 	 * where it ends, and so do we; how long it took is a stat. */
-	if (!twi_view_blocks(span))
+	if (!twi_show_blocks(span))
 		took_ns = 0;
 	twi_plane_event(plane, twi_plane_event_name(plane, &name), end_ns - (int64_t)took_ns,
 			took_ns, &stats);
@@ -113,7 +116,7 @@ void twi_xspace_host(const struct twi_trace *trace, struct twi_pb *space)
 	twi_plane_event_name(&plane, &always);
 	for (size_t r = 0; r < trace->rank_count; r++) {
 		const struct twi_trace_rank *rank = &trace->ranks[r];
-		int64_t unix_ns = twi_view_unix_ns(trace, rank);
+		int64_t unix_ns = twi_show_unix_ns(trace, rank);
 
 		for (size_t t = 0; t < rank->thread_count; t++) {
 			const struct twi_trace_thread *thread = &rank->threads[t];

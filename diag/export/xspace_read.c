@@ -30,7 +30,7 @@ struct reader {
 	struct line {
 		size_t rank, thread;
 		bool read;
-	} *lines;
+	} * lines;
 	size_t line_count;
 };
 
@@ -120,8 +120,7 @@ static int read_threads(struct reader *reader, size_t index, const Twi__TraceRan
 		strcpy(rank->threads[i].name, thread->name);
 		rank->threads[i].tid = thread->tid;
 		rank->threads[i].lost = thread->lost;
-		reader->lines[reader->line_count++] =
-			(struct line){ .rank = index, .thread = i };
+		reader->lines[reader->line_count++] = (struct line){ .rank = index, .thread = i };
 		rank->thread_count++;
 	}
 	return TOW_OK;

@@ -2,10 +2,10 @@
  * trace.h - what ranks did in a window of time, for the tools that show it.
  *
  * Every runtime records what its threads do: messages, calls, collectives, waits, copies,
- * registrations, steps (docs/traces.md). A trace is such records of one or more ranks. It comes from
- * the stats socket (/v1/trace?seconds=N&format=xspace), is put together with those of other ranks,
- * and is written for XProf, Perfetto, Chrome, or as a page. XSpace is the format that keeps all of
- * it and is read back; the program towtrace does all this from a command line.
+ * registrations, steps (docs/traces.md). A trace is such records of one or more ranks. It comes
+ * from the stats socket (/v1/trace?seconds=N&format=xspace), is put together with those of other
+ * ranks, and is written for XProf, Perfetto, Chrome, or as a page. XSpace is the format that keeps
+ * all of it and is read back; the program towtrace does all this from a command line.
  */
 #ifndef TOWLINE_TRACE_H
 #define TOWLINE_TRACE_H

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include <towline/status.h>
+
 #include "diag/export/export.h"
 #include "traces.h"
 

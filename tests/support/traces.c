@@ -232,7 +232,7 @@ static int by_start(const void *a, const void *b)
 
 static void pair_head(struct twi_trace_rank *rank, int64_t clock_offset_ns, uint64_t begin_ns)
 {
-	static const char *const names[] = { "train", "compute", "update",
+	static const char *const names[] = { "train", "compute",     "update",
 					     "grads", "activations", "lookup" };
 
 	rank->world = 2;

@@ -14,6 +14,7 @@
 #include <towline/stats.h>
 #include <towline/status.h>
 #include <towline/step.h>
+#include <towline/trace.h>
 #include <towline/version.h>
 
 #endif

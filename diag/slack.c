@@ -2,8 +2,8 @@
  * slack.c - the arithmetic of slack.h, on integers.
  *
  * What threads of a rank spent on the network is a set of time (trace_view.h): on one thread, whose
- * calls do not overlap, its measure is the sum of their durations, which is what XProf adds up; with
- * several threads it never takes a nanosecond twice.
+ * calls do not overlap, its measure is the sum of their durations, which is what XProf adds up;
+ * with several threads it never takes a nanosecond twice.
  */
 #include "diag/slack.h"
 
@@ -85,9 +85,8 @@ static int gather_span(struct gather *g, const struct twi_span *span)
 	if (!twi_view_is_wait(span))
 		return TOW_OK;
 	if (span->detail == TWI_SPAN_COLL)
-		g->waits[g->wait_count++] =
-			(struct wait){ span->id, span->start_ns,
-				       twi_max(span->start_ns, span->end_ns) };
+		g->waits[g->wait_count++] = (struct wait){ span->id, span->start_ns,
+							   twi_max(span->start_ns, span->end_ns) };
 	return twi_cover_add(&g->network, span->start_ns, span->end_ns);
 }
 
@@ -311,8 +310,8 @@ static int make_groups(struct twi_slack *out)
 		out->groups = calloc(groups + 1, sizeof(*out->groups));
 	}
 	if (out->groups == NULL)
-		status = twi_error(TOW_ENOMEM, "no memory to group %zu collectives",
-				   out->row_count);
+		status =
+			twi_error(TOW_ENOMEM, "no memory to group %zu collectives", out->row_count);
 	for (size_t i = 0, next; status == TOW_OK && i < out->row_count; i = next) {
 		for (next = i + 1; next < out->row_count; next++) {
 			if (!same_group(order[i], order[next]))
@@ -329,18 +328,14 @@ static int make_groups(struct twi_slack *out)
 
 int twi_slack_make(const struct twi_trace *trace, struct twi_slack *out)
 {
+	struct twi_walk walk = { 0 };
+	const struct twi_span *span;
 	size_t rows = 0;
 	int status = TOW_OK;
 
 	*out = (struct twi_slack){ 0 };
-	for (size_t i = 0; i < trace->rank_count; i++) {
-		for (size_t k = 0; k < trace->ranks[i].thread_count; k++) {
-			const struct twi_trace_thread *thread = &trace->ranks[i].threads[k];
-
-			for (size_t n = 0; n < thread->span_count; n++)
-				rows += thread->spans[n].kind == TWI_SPAN_COLL;
-		}
-	}
+	while ((span = twi_view_next(trace, &walk)) != NULL)
+		rows += span->kind == TWI_SPAN_COLL;
 	out->rows = calloc(rows + 1, sizeof(*out->rows));
 	if (out->rows == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for the slack of %zu collectives", rows);

@@ -8,13 +8,15 @@
  *	                              slack: between the two, less
  *	                              what the network took of it
  *
- * The definitions are those of XProf's Megascale Stats (docs/analysis.md), said of our spans: `send`
- * is the start call (queue_ns of the COLL span), `recv-done` the WAITs for it, from the first on.
+ * The definitions are those of XProf's Megascale Stats (docs/analysis.md), said of our spans:
+ * `send` is the start call (queue_ns of the COLL span), `recv-done` the WAITs for it, from the
+ * first on.
  *
  *	observed = end of recv-done - start of send
  *	stall    = duration of send + duration of recv-done
- *	slack    = start of recv-done - start of send - time within it that this rank's threads spent
- *	           in start calls of collectives or waits for the network, of whatever operation
+ *	slack    = start of recv-done - start of send - time within it that this rank's threads
+ *	           spent in start calls of collectives or waits for the network, for whatever
+ *	           operation
  *	required = bytes on the network * 8 / slack; without slack no bandwidth suffices
  *
  * A collective that nobody waited for has a recv-done of no length at its end: what was left to it

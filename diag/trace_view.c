@@ -84,6 +84,21 @@ uint64_t twi_view_error(const struct twi_view *view, size_t left, size_t right)
 	return left == right ? 0 : a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
+const struct twi_span *twi_view_next(const struct twi_trace *trace, struct twi_walk *walk)
+{
+	for (; walk->rank < trace->rank_count; walk->rank++, walk->thread = 0) {
+		const struct twi_trace_rank *rank = &trace->ranks[walk->rank];
+
+		for (; walk->thread < rank->thread_count; walk->thread++, walk->next = 0) {
+			const struct twi_trace_thread *thread = &rank->threads[walk->thread];
+
+			if (walk->next < thread->span_count)
+				return &thread->spans[walk->next++];
+		}
+	}
+	return NULL;
+}
+
 const char *twi_view_name(const struct twi_trace_rank *rank, const struct twi_span *span)
 {
 	const char *name = span->name == 0 || span->name > rank->name_count

@@ -1,5 +1,5 @@
 /*
- * trace_view.h - how analyses look at a trace: names, durations, and one axis of time for all ranks.
+ * trace_view.h - how analyses look at a trace: names, durations, and one axis of time.
  *
  *	rank's clock --- + shift ---> the axis: ns since the earliest begin_ns of all ranks
  *
@@ -54,6 +54,12 @@ static inline uint64_t twi_span_part(const struct twi_span *span, uint64_t ns)
 
 	return ns < all ? ns : all;
 }
+
+/* All spans of all ranks, one after the other: start with a walk that is all zero. */
+struct twi_walk {
+	size_t rank, thread, next;
+};
+const struct twi_span *twi_view_next(const struct twi_trace *trace, struct twi_walk *walk);
 
 /* The user's name for it, "" where there is none. */
 const char *twi_view_name(const struct twi_trace_rank *rank, const struct twi_span *span);

@@ -120,8 +120,7 @@ static inline struct twi_span *twt_build_span(struct twt_build *b, size_t rank, 
 static inline void twt_build_wait(struct twt_build *b, size_t rank, size_t thread, unsigned of,
 				  uint64_t id, uint64_t start_ns, uint64_t end_ns)
 {
-	struct twi_span *span =
-		twt_build_span(b, rank, thread, TWI_SPAN_WAIT, start_ns, end_ns);
+	struct twi_span *span = twt_build_span(b, rank, thread, TWI_SPAN_WAIT, start_ns, end_ns);
 
 	span->id = id;
 	span->detail = (uint8_t)of;
@@ -132,8 +131,7 @@ static inline struct twi_span *twt_build_coll(struct twt_build *b, size_t rank, 
 					      unsigned kind, uint64_t id, uint64_t bytes,
 					      uint64_t start_ns, uint32_t call_ns, uint64_t end_ns)
 {
-	struct twi_span *span =
-		twt_build_span(b, rank, thread, TWI_SPAN_COLL, start_ns, end_ns);
+	struct twi_span *span = twt_build_span(b, rank, thread, TWI_SPAN_COLL, start_ns, end_ns);
 
 	span->id = id;
 	span->detail = (uint8_t)kind;

@@ -260,10 +260,10 @@ static void document(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(formulas),        cmocka_unit_test(two_overlapping),
-		cmocka_unit_test(odd_waits),       cmocka_unit_test(other_operations),
-		cmocka_unit_test(quantiles),       cmocka_unit_test(groups_apart),
-		cmocka_unit_test(one_axis),        cmocka_unit_test(document),
+		cmocka_unit_test(formulas),  cmocka_unit_test(two_overlapping),
+		cmocka_unit_test(odd_waits), cmocka_unit_test(other_operations),
+		cmocka_unit_test(quantiles), cmocka_unit_test(groups_apart),
+		cmocka_unit_test(one_axis),  cmocka_unit_test(document),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,7 +29,7 @@ struct gather {
 
 bool twi_slack_wire_bytes(unsigned kind, uint64_t ranks, uint64_t bytes, uint64_t *out)
 {
-	unsigned __int128 g = ranks, r = bytes, wire = 0;
+	twi_wide g = ranks, r = bytes, wire = 0;
 	bool sized = true;
 
 	switch (kind) {
@@ -58,7 +58,7 @@ bool twi_slack_wire_bytes(unsigned kind, uint64_t ranks, uint64_t bytes, uint64_
 
 uint64_t twi_slack_required(uint64_t bytes, uint64_t ns)
 {
-	unsigned __int128 bits = (unsigned __int128)bytes * 8 * 1000000000u;
+	twi_wide bits = (twi_wide)bytes * 8 * 1000000000u;
 
 	if (bytes == 0)
 		return 0;
@@ -225,7 +225,7 @@ static int values_ascend(const void *a, const void *b)
 static struct twi_slack_stat stat_of(uint64_t *values, size_t count)
 {
 	struct twi_slack_stat stat;
-	unsigned __int128 sum = 0;
+	twi_wide sum = 0;
 
 	qsort(values, count, sizeof(*values), values_ascend);
 	for (size_t i = 0; i < count; i++)
@@ -237,15 +237,20 @@ static struct twi_slack_stat stat_of(uint64_t *values, size_t count)
 	return stat;
 }
 
-/* The values of one member of all rows, in `values`. */
-#define STAT(member)                                                                               \
-	({                                                                                         \
-		for (size_t i_ = 0; i_ < count; i_++)                                              \
-			values[i_] = rows[i_]->member;                                             \
-		stat_of(values, count);                                                            \
-	})
+/* Of one member of all rows, a uint64_t at `offset`; with STALL of the two that make it. */
+#define STALL SIZE_MAX
+static struct twi_slack_stat stat_at(const struct twi_slack_row *const *rows, size_t count,
+				     size_t offset, uint64_t *values)
+{
+	for (size_t i = 0; i < count; i++)
+		values[i] =
+			offset == STALL
+				? rows[i]->send_ns + rows[i]->wait_ns
+				: *(const uint64_t *)(const void *)((const char *)rows[i] + offset);
+	return stat_of(values, count);
+}
 
-static uint64_t mean_of(unsigned __int128 sum, size_t count)
+static uint64_t mean_of(twi_wide sum, size_t count)
 {
 	return (uint64_t)(sum / count);
 }
@@ -253,7 +258,7 @@ static uint64_t mean_of(unsigned __int128 sum, size_t count)
 static void group_rows(const struct twi_slack_row *const *rows, size_t count, uint64_t *values,
 		       struct twi_slack_group *out)
 {
-	unsigned __int128 bytes = 0, wire = 0, stall = 0;
+	twi_wide bytes = 0, wire = 0, stall = 0;
 
 	*out = (struct twi_slack_group){ .context = (uint32_t)(rows[0]->id >> 32),
 					 .kind = rows[0]->kind,
@@ -263,7 +268,7 @@ static void group_rows(const struct twi_slack_row *const *rows, size_t count, ui
 	for (size_t i = 0; i < count; i++) {
 		bytes += rows[i]->bytes;
 		wire += rows[i]->wire_bytes;
-		stall += (unsigned __int128)rows[i]->send_ns + rows[i]->wait_ns;
+		stall += (twi_wide)rows[i]->send_ns + rows[i]->wait_ns;
 		out->waited += rows[i]->waited;
 		out->ranks = twi_max(out->ranks, rows[i]->ranks);
 		/* rows of one rank lie side by side */
@@ -272,12 +277,12 @@ static void group_rows(const struct twi_slack_row *const *rows, size_t count, ui
 	out->bytes = mean_of(bytes, count);
 	out->wire_bytes = mean_of(wire, count);
 	out->stall_total_ns = stall > UINT64_MAX ? UINT64_MAX : (uint64_t)stall;
-	out->slack = STAT(slack_ns);
-	out->stall = STAT(send_ns + rows[i_]->wait_ns);
-	out->observed = STAT(observed_ns);
-	out->send = STAT(send_ns);
-	out->wait = STAT(wait_ns);
-	out->required = STAT(required_bps);
+	out->slack = stat_at(rows, count, offsetof(struct twi_slack_row, slack_ns), values);
+	out->stall = stat_at(rows, count, STALL, values);
+	out->observed = stat_at(rows, count, offsetof(struct twi_slack_row, observed_ns), values);
+	out->send = stat_at(rows, count, offsetof(struct twi_slack_row, send_ns), values);
+	out->wait = stat_at(rows, count, offsetof(struct twi_slack_row, wait_ns), values);
+	out->required = stat_at(rows, count, offsetof(struct twi_slack_row, required_bps), values);
 	out->required_bps = twi_slack_required(out->wire_bytes, out->slack.mean);
 }
 

@@ -16,7 +16,7 @@ const char *twi_timeline_path_name(enum twi_timeline_path path)
 
 void twi_timeline_quantiles(uint64_t *values, size_t count, struct twi_timeline_quantiles *out)
 {
-	unsigned __int128 sum = 0;
+	twi_wide sum = 0;
 
 	out->count = count;
 	if (count == 0)

@@ -1,13 +1,13 @@
 /*
- * timeline.h - what a trace shows over time: transfers, links, steps, who came last, what was copied,
- * and what the recording itself has lost. A pure function of a trace; docs/analysis.md has the
- * definitions.
+ * timeline.h - what a trace shows over time: transfers, links, steps, who came last, what was
+ *copied, and what the recording itself has lost. A pure function of a trace; docs/analysis.md has
+ *the definitions.
  *
  *	axis (trace_view.h)  0 |--bin--|--bin--| ... TWI_TIMELINE_BINS ... | end_ns
  *
  * A transfer is a SEND, or a RECV whose sender is not in the trace: so each is counted once. Its
- * latency is taken from one clock: of a SEND from start to end, of a RECV from its match to its end.
- * Bytes are spread evenly over the time between their first and last on the wire.
+ * latency is taken from one clock: of a SEND from start to end, of a RECV from its match to its
+ *end. Bytes are spread evenly over the time between their first and last on the wire.
  *
  * Quantiles are of what was seen, the value at rank ceil(share * count). Nothing is claimed of two
  * ranks that is smaller than what their clocks may be wrong by.
@@ -110,7 +110,7 @@ struct twi_timeline_step {
 struct twi_timeline_rank {
 	uint64_t steps;
 	struct twi_timeline_split sum;
-	uint64_t slowest_steps, slowest_ns;    /* steps that it held up, and by how much together */
+	uint64_t slowest_steps, slowest_ns; /* steps that it held up, and by how much together */
 	uint64_t last_count, last_ns, last_max_ns; /* collectives that it came last to: certain */
 	uint64_t others_ns; /* that it waited in collectives for the last rank (match_ns) */
 	uint64_t copies, copy_bytes, copy_ns, late, late_ns;
@@ -118,7 +118,7 @@ struct twi_timeline_rank {
 	struct twi_timeline_flow flow;
 };
 
-struct twi_timeline_entries { /* of collectives that all of their ranks are in the trace of */
+struct twi_timeline_entries {  /* of collectives that all of their ranks are in the trace of */
 	uint64_t judged, told; /* told: the last one was later than the clocks' errors */
 	uint64_t partial;      /* not judged: ranks are missing */
 	uint64_t unknown;      /* not judged: clocks' errors are not known */

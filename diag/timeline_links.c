@@ -1,6 +1,6 @@
 /*
- * timeline_links.c - what went over each rank's links in each bin, against their limit, and the times
- * in which a link was full while threads waited for it.
+ * timeline_links.c - what went over each rank's links in each bin, against their limit, and the
+ * times in which a link was full while threads waited for it.
  *
  * Without a given limit the best rate seen is taken for it: of a rank in a bin, or of one long
  * transfer, so that a link that is idle most of the time does not look full at its busiest bin.
@@ -38,7 +38,7 @@ static void spread(const struct twi_timeline *out, struct twi_timeline_flow *bin
 
 	for (uint64_t bin = twi_timeline_bin_of(out, from); bin < last; bin++) {
 		int64_t edge = (int64_t)((bin + 1) * out->bin_ns);
-		uint64_t until = (uint64_t)((unsigned __int128)bytes * (uint64_t)(edge - from) /
+		uint64_t until = (uint64_t)((twi_wide)bytes * (uint64_t)(edge - from) /
 					    (uint64_t)(to - from));
 
 		put(&bins[bin], sends, until - given);
@@ -49,7 +49,7 @@ static void spread(const struct twi_timeline *out, struct twi_timeline_flow *bin
 
 static uint64_t rate(uint64_t bytes, uint64_t ns)
 {
-	unsigned __int128 bps = ns > 0 ? (unsigned __int128)bytes * BIT_NS / ns : 0;
+	twi_wide bps = ns > 0 ? (twi_wide)bytes * BIT_NS / ns : 0;
 
 	return bps > UINT64_MAX ? UINT64_MAX : (uint64_t)bps;
 }

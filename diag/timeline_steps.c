@@ -259,7 +259,8 @@ static void judge(const struct entry *entries, size_t count, struct twi_timeline
 			out->entries.unknown++;
 			return;
 		}
-		/* Certainly later than each of the others: the least of these is what is certain. */
+		/* Certainly later than each of the others: the least of these is what is certain.
+		 */
 		early = (uint64_t)(last->at - before->at);
 		late = twi_min(late, early - twi_min(early, error));
 	}
@@ -283,10 +284,10 @@ int twi_timeline_entries(const struct twi_trace *trace, struct twi_timeline *out
 		return twi_error(TOW_ENOMEM, "no memory to analyse %zu collectives", colls);
 	while ((span = twi_view_next(trace, &walk)) != NULL) {
 		if (span->kind == TWI_SPAN_COLL)
-			entries[count++] = (struct entry){
-				span->id, twi_view_at(&out->view, walk.rank, span->start_ns),
-				walk.rank, span->ranks
-			};
+			entries[count++] =
+				(struct entry){ span->id,
+						twi_view_at(&out->view, walk.rank, span->start_ns),
+						walk.rank, span->ranks };
 	}
 	qsort(entries, count, sizeof(*entries), by_id);
 	for (size_t i = 0, next; i < count; i = next) {

@@ -13,8 +13,10 @@
 #include "diag/error.h"
 #include "diag/timeline.h"
 
-#define RATE_BYTES (256u << 10) /* of a transfer that can tell a rate, and for how long at least */
-#define RATE_NS    10000u
+#define RATE_BYTES                                                                                 \
+	(256u << 10) /* of a transfer that can tell a rate, and for how long at least              \
+		      */
+#define RATE_NS 10000u
 
 struct transfer {
 	int64_t from, to; /* as in the pair */
@@ -72,10 +74,9 @@ static void add(const struct twi_trace *trace, struct twi_timeline *out, size_t 
 	row->wire_ns = span->wire_ns;
 	row->bin = (uint16_t)twi_timeline_bin_of(out, row->end);
 	row->size_class = (uint8_t)twi_size_class(span->bytes);
-	out->sizes[span->bytes <= 1
-			   ? 0
-			   : twi_min(64u - (unsigned)__builtin_clzll(span->bytes - 1),
-				     TWI_TIMELINE_SIZES - 1)]++;
+	out->sizes[span->bytes <= 1 ? 0
+				    : twi_min(64u - (unsigned)__builtin_clzll(span->bytes - 1),
+					      TWI_TIMELINE_SIZES - 1)]++;
 	out->transfer_bytes += span->bytes;
 	all->count++;
 }
@@ -173,7 +174,7 @@ static int by_time(const void *a, const void *b)
 
 struct flight {
 	int64_t now, count;
-	__int128 bytes;
+	twi_wide_signed bytes;
 };
 
 /* Nothing changes from f->now until `to`: says so to the bins between. */
@@ -183,9 +184,8 @@ static void fly(struct twi_timeline *out, struct flight *f, int64_t to)
 	while (f->now < to) {
 		uint64_t index = twi_timeline_bin_of(out, f->now);
 		struct twi_timeline_bin *bin = &out->bins[index];
-		int64_t edge = index + 1 < TWI_TIMELINE_BINS
-				       ? (int64_t)((index + 1) * out->bin_ns)
-				       : out->view.end_ns;
+		int64_t edge = index + 1 < TWI_TIMELINE_BINS ? (int64_t)((index + 1) * out->bin_ns)
+							     : out->view.end_ns;
 		int64_t until = twi_min(edge, to);
 		double share = (double)(until - f->now) / (double)out->bin_ns;
 
@@ -275,7 +275,8 @@ static void find_usual(struct transfers *all, uint64_t usual[TWI_SIZE_CLASSES])
 		for (size_t i = 0; i < all->count; i = next) {
 			next = end_of(all, i, true);
 			if (all->rows[i].size_class == c)
-				all->values[votes++] = all->rows[i + (next - i + 1) / 2 - 1].latency;
+				all->values[votes++] =
+					all->rows[i + (next - i + 1) / 2 - 1].latency;
 		}
 		qsort(all->values, votes, sizeof(*all->values), values_ascend);
 		usual[c] = votes > 0 ? all->values[(votes + 1) / 2 - 1] : 0;
@@ -294,15 +295,15 @@ static void make_pair(struct transfers *all, size_t first, size_t next, const ui
 		pair->latency.bytes += row->bytes;
 		pair->usual_ns += usual[row->size_class];
 		if (row->bytes >= RATE_BYTES && row->wire_ns >= RATE_NS)
-			pair->best_bps = twi_max(pair->best_bps,
-						 (uint64_t)((unsigned __int128)row->bytes *
-							    8000000000u / row->wire_ns));
+			pair->best_bps =
+				twi_max(pair->best_bps, (uint64_t)((twi_wide)row->bytes *
+								   8000000000u / row->wire_ns));
 	}
 	qsort(all->values, next - first, sizeof(*all->values), values_ascend);
 	twi_timeline_quantiles(all->values, next - first, &pair->latency);
 	pair->slow = next - first >= TWI_TIMELINE_SLOW_COUNT &&
 		     pair->latency.sum_ns / 100 >=
-			     (unsigned __int128)pair->usual_ns * TWI_TIMELINE_SLOW_PERCENT / 10000 &&
+			     (twi_wide)pair->usual_ns * TWI_TIMELINE_SLOW_PERCENT / 10000 &&
 		     pair->latency.sum_ns > pair->usual_ns;
 }
 

@@ -9,7 +9,7 @@
 
 #include "diag/error.h"
 
-static int64_t clamp(__int128 value)
+static int64_t clamp(twi_wide_signed value)
 {
 	if (value > TWI_VIEW_MOST)
 		return TWI_VIEW_MOST;
@@ -17,7 +17,7 @@ static int64_t clamp(__int128 value)
 }
 
 /* UNIX time of rank 0's clock at 0, by the rank whose offset is known best. */
-static __int128 unix_of_zero(const struct twi_trace *trace)
+static twi_wide_signed unix_of_zero(const struct twi_trace *trace)
 {
 	const struct twi_trace_rank *best = &trace->ranks[0];
 
@@ -27,19 +27,19 @@ static __int128 unix_of_zero(const struct twi_trace *trace)
 	}
 	if (best->clock_error_ns == UINT64_MAX)
 		return best->unix_ns;
-	return (__int128)best->unix_ns - best->clock_offset_ns;
+	return (twi_wide_signed)best->unix_ns - best->clock_offset_ns;
 }
 
 /* What is added to a time of the rank to make rank 0's. */
-static __int128 shift_of(const struct twi_trace_rank *rank, __int128 zero)
+static twi_wide_signed shift_of(const struct twi_trace_rank *rank, twi_wide_signed zero)
 {
-	return rank->clock_error_ns != UINT64_MAX ? (__int128)rank->clock_offset_ns
-						  : (__int128)rank->unix_ns - zero;
+	return rank->clock_error_ns != UINT64_MAX ? (twi_wide_signed)rank->clock_offset_ns
+						  : (twi_wide_signed)rank->unix_ns - zero;
 }
 
 int twi_view_init(const struct twi_trace *trace, struct twi_view *out)
 {
-	__int128 zero, first = 0, last = 0;
+	twi_wide_signed zero, first = 0, last = 0;
 
 	*out = (struct twi_view){ .end_ns = 1 };
 	if (trace->rank_count == 0)
@@ -52,7 +52,7 @@ int twi_view_init(const struct twi_trace *trace, struct twi_view *out)
 	zero = unix_of_zero(trace);
 	for (size_t i = 0; i < trace->rank_count; i++) {
 		const struct twi_trace_rank *rank = &trace->ranks[i];
-		__int128 shift = shift_of(rank, zero);
+		twi_wide_signed shift = shift_of(rank, zero);
 
 		first = i == 0 ? rank->begin_ns + shift : twi_min(first, rank->begin_ns + shift);
 		last = i == 0 ? rank->end_ns + shift : twi_max(last, rank->end_ns + shift);

@@ -18,6 +18,10 @@
 
 #include "diag/trace.h"
 
+/* Products and sums that 64 bits may not hold. */
+__extension__ typedef unsigned __int128 twi_wide;
+__extension__ typedef __int128 twi_wide_signed;
+
 #define TWI_VIEW_MOST (INT64_MAX / 4)
 
 struct twi_view_rank {

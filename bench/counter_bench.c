@@ -16,6 +16,7 @@
 
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "diag/span.h"
 
 #define ROUNDS 9
 
@@ -55,6 +56,27 @@ static void time_copies(uint64_t i)
 			(struct twi_site){ .caller = &places[i & 63] });
 }
 
+static void time_span(uint64_t i)
+{
+	struct twi_span span = { .start_ns = i,
+				 .end_ns = i + 100,
+				 .id = i,
+				 .bytes = 65536,
+				 .peer = 1,
+				 .kind = TWI_SPAN_SEND,
+				 .lane = TWI_LANE_SHM };
+
+	twi_span_record(diag, &span);
+}
+
+/* As each small message asks: one in 64 is wanted. */
+static void time_wanted(uint64_t i)
+{
+	bool wanted = twi_span_wanted(diag, 8 + (i & 15));
+
+	__asm__ volatile("" : : "r"(wanted));
+}
+
 static void time_clock(uint64_t i)
 {
 	uint64_t now = twi_now_ns() + i;
@@ -79,6 +101,8 @@ static const struct subject subjects[] = {
 	{ "twi_latency_record", time_latency },
 	{ "twi_copy_record, one place", time_copy },
 	{ "twi_copy_record, 64 places", time_copies },
+	{ "twi_span_record", time_span },
+	{ "twi_span_wanted", time_wanted },
 	{ "twi_now_ns", time_clock },
 	{ "a shared fetch_add (not used)", time_shared },
 };

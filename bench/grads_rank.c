@@ -243,8 +243,10 @@ static int half(struct grads_rank *rank, uint64_t number, bool makes, bool excha
 	step.start_calls_s = step.start_s + rank->work->count;
 	rc = barrier(rank);
 	begin = now();
+	tow_span_begin(rank->runtime, makes ? exchanges ? "step" : "make" : "exchange");
 	if (rc == 0)
 		rc = walk(rank, &step);
+	tow_span_end(rank->runtime);
 	*took = now() - begin;
 	free(step.start_s);
 	return rc;
@@ -318,6 +320,19 @@ static int verify(struct grads_rank *rank, uint64_t step)
 	return 0;
 }
 
+/* What a training step is: told to the runtime, so that traces and verdicts know of it. */
+static int half_in_step(struct grads_rank *rank, uint64_t step, double *took)
+{
+	int status = tow_step_begin(rank->runtime, step + 1);
+	int rc = status < 0 ? grads_failed(rank->rank, "tow_step_begin", status) : 0;
+
+	if (rc == 0)
+		rc = half(rank, 2 * step + 1, true, true, took);
+	if (rc == 0)
+		status = tow_step_end(rank->runtime, step + 1);
+	return rc == 0 && status < 0 ? grads_failed(rank->rank, "tow_step_end", status) : rc;
+}
+
 /* Each half alone, then one behind the other, with other gradients, which are checked. */
 static int run_step(struct grads_rank *rank, uint64_t step)
 {
@@ -328,7 +343,7 @@ static int run_step(struct grads_rank *rank, uint64_t step)
 	if (rc == 0)
 		rc = half(rank, 2 * step, false, true, &exchange);
 	if (rc == 0)
-		rc = half(rank, 2 * step + 1, true, true, &both);
+		rc = half_in_step(rank, step, &both);
 	if (rc != 0)
 		return rc;
 	outcome->generate_s += make;

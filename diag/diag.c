@@ -9,6 +9,7 @@
 #include "diag/error.h"
 #include "diag/log.h"
 #include "diag/registry.h"
+#include "diag/span_ring.h"
 
 __thread struct twi_diag_block_cache twi_diag_block_cache[TWI_DIAG_BLOCKS]
 	__attribute__((tls_model("initial-exec")));
@@ -79,6 +80,7 @@ static struct twi_diag_block *take_block(struct twi_diag *diag, uint64_t number)
 		*block = (struct twi_diag_block){ .next = first };
 		atomic_store_explicit(&diag->blocks, block, memory_order_release);
 	}
+	twi_span_ring_adopt(diag, block);
 	block->owner = number;
 	return block;
 }
@@ -117,8 +119,11 @@ int twi_diag_create(struct twi_diag **out)
 	diag->start_ns = twi_now_ns();
 	atomic_init(&diag->log_level, 2);
 	diag->log = twi_log_create();
-	if (diag->log == NULL || twi_registry_create(&diag->registry) < 0) {
+	diag->spans = twi_span_table_create();
+	atomic_init(&diag->span_sample, TWI_SPAN_SAMPLE);
+	if (diag->log == NULL || diag->spans == NULL || twi_registry_create(&diag->registry) < 0) {
 		twi_log_destroy(diag->log);
+		twi_span_table_destroy(diag->spans);
 		free(diag);
 		return twi_error(TOW_ENOMEM, "no memory for diagnostics");
 	}
@@ -130,6 +135,17 @@ int twi_diag_create(struct twi_diag **out)
 	return TOW_OK;
 }
 
+bool twi_diag_lives(uint64_t id)
+{
+	const struct twi_diag *diag;
+
+	pthread_mutex_lock(&lock);
+	for (diag = all; diag != NULL && diag->id != id;)
+		diag = diag->next;
+	pthread_mutex_unlock(&lock);
+	return diag != NULL;
+}
+
 static void free_block(struct twi_diag_block *block)
 {
 	for (unsigned lane = 0; lane < TWI_LANE_COUNT; lane++) {
@@ -138,6 +154,7 @@ static void free_block(struct twi_diag_block *block)
 						  memory_order_relaxed));
 	}
 	twi_sites_fini(&block->sites);
+	twi_span_ring_free(block);
 	free(block);
 }
 
@@ -164,6 +181,7 @@ void twi_diag_destroy(struct twi_diag *diag)
 	}
 	twi_registry_destroy(diag->registry);
 	twi_log_destroy(diag->log);
+	twi_span_table_destroy(diag->spans);
 	free(diag);
 }
 

@@ -4,6 +4,7 @@
  *	struct twi_diag --- block of thread 1 --- block of thread 2 --- ...
  *	                    counters, reasons, places,
  *	                    histograms by lane and size class
+ *	                    ring of spans (span.h)
  *
  * Each thread writes only its own block (a plain load and store, no lock, no shared cache line) and
  *a reader sums all of them. A thread finds its block through a small table in thread-local memory,
@@ -32,6 +33,8 @@
 #define TWI_LOG_BYTES 256
 
 struct twi_registry;
+struct twi_span_ring;
+struct twi_span_table;
 
 /* Latencies of one lane and size class, of one thread. */
 struct twi_latency {
@@ -49,6 +52,8 @@ struct twi_diag_block {
 	struct twi_reason_cell reasons[TWI_R_COUNT];
 	struct twi_latency *_Atomic latencies[TWI_LANE_COUNT][TWI_SIZE_CLASSES];
 	struct twi_sites sites;
+	struct twi_span_ring *_Atomic spans; /* release, with the readers' acquire */
+	uint32_t spans_pass;                 /* small messages to pass over before one is kept */
 	struct twi_diag_block *next;
 	uint64_t owner; /* 0: its thread has ended */
 };
@@ -61,6 +66,8 @@ struct twi_diag {
 		*_Atomic blocks; /* grows at the head; release, with the readers' acquire */
 	_Atomic uint64_t lost;   /* records for which there was no block */
 	_Atomic int log_level;
+	_Atomic uint32_t span_sample; /* of small messages one in so many has a span */
+	struct twi_span_table *spans;
 	struct twi_log *log;
 	struct twi_diag *next; /* on the list of all */
 };
@@ -77,6 +84,9 @@ extern __thread struct twi_diag_block_cache twi_diag_block_cache[TWI_DIAG_BLOCKS
 
 int twi_diag_create(struct twi_diag **out);
 void twi_diag_destroy(struct twi_diag *diag);
+
+/* Whether the diag of that number is there still. */
+bool twi_diag_lives(uint64_t id);
 
 static inline struct twi_registry *twi_diag_registry(const struct twi_diag *diag)
 {

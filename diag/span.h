@@ -24,24 +24,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <internal/base.h>
-
-struct twi_diag;
+#include "diag/diag.h"
 
 /*
  * X(name in capitals, name, what `id`, `parent`, `bytes` and `detail` are)
  *
- * SEND, RECV	id: the RPC's id on the wire, the same on both sides. parent: the collective it is a
- *		step of, 0: none. queue_ns: from start to the first byte leaving (SEND), or from
- *		posted to matched (RECV: match_ns too). wire_ns: first byte to last. detail: 0
+ * SEND, RECV	id: the RPC's id on the wire, the same on both sides. parent: the collective it is
+ *		a step of, 0: none. queue_ns: from start to the first byte leaving (SEND), or
+ *		from posted to matched (RECV: match_ns too). wire_ns: first byte to last.
+ *		detail: 0
  * CALL, SERVE	id: the call's. The client's and the server's side of one call
- * COLL		from tow_coll_*_start to done. id: group's context << 32 | sequence in the group,
- *the same on every rank. bytes: of this rank's result. detail: its kind (enum twi_coll_kind).
- *queue_ns: time within the start call. ranks: of the group. match_ns: how long the last rank came
- *after this one. parent: the step it was started in
- * WAIT		a thread blocked in tow_op_wait. id: that of the operation's own span; detail: its
- *kind (enum twi_span_kind) COPY		a fallback copy. detail: enum twi_reason REGISTER
- *memory made known to a registrar. detail: enum twi_reason where it was late, else TWI_R_COUNT
+ * COLL		from tow_coll_*_start to done. id: group's context << 32 | sequence in the
+ *		group, the same on every rank. bytes: of this rank's result. detail: its kind
+ *		(enum twi_coll_kind). queue_ns: time within the start call. ranks: of the group.
+ *		match_ns: how long the last rank came after this one. parent: the step it was
+ *		started in
+ * WAIT		a thread blocked in tow_op_wait. id: that of the operation's own span; detail:
+ *		its kind (enum twi_span_kind)
+ * COPY		a fallback copy. detail: enum twi_reason
+ * REGISTER	memory made known to a registrar. detail: enum twi_reason where it was late, else
+ *		TWI_R_COUNT
  * DEVICE	a copy to (detail 0) or from (1) a device
  * STEP		a training step. id: its number
  * USER		tow_span_begin/end; parent: the USER or STEP span around it, by id
@@ -93,11 +95,44 @@ _Static_assert(sizeof(struct twi_span) == 64, "a span is a cache line");
 
 const char *twi_span_kind_name(enum twi_span_kind kind);
 
-/* Writes it to this thread's ring. */
+/* Writes it to this thread's ring. Without memory for one it is counted (telemetry_lost). */
 void twi_span_record(struct twi_diag *diag, const struct twi_span *span);
 
-/* Whether a message of so many bytes that ends now is to be written: see above. */
-bool twi_span_wanted(struct twi_diag *diag, uint64_t bytes);
+#define TWI_SPAN_SAMPLE 64u
+
+/*
+ * Whether a message of so many bytes that ends now is to be written: see above. Asked once for each
+ * message, before its clock is read for a span. 2 to 3 ns.
+ */
+static inline bool twi_span_wanted(struct twi_diag *diag, uint64_t bytes)
+{
+#ifndef TWI_NO_DIAGNOSTICS
+	uint32_t sample = atomic_load_explicit(&diag->span_sample, memory_order_relaxed);
+	struct twi_diag_block *block;
+
+	if (bytes > TWI_SPAN_SMALL || sample <= 1)
+		return true;
+	block = twi_diag_block_of(diag);
+	if (twi_unlikely(block == NULL))
+		return false;
+	if (twi_likely(block->spans_pass != 0)) {
+		block->spans_pass--;
+		twi_cell_add(&block->counters[TWI_C_spans_sampled_out], 1);
+		return false;
+	}
+	block->spans_pass = sample - 1;
+	return true;
+#else
+	(void)diag, (void)bytes;
+	return false;
+#endif
+}
+
+/* The knob span_sample; a capture that is under way stands above it. */
+void twi_span_sample(struct twi_diag *diag, uint32_t one_in);
+
+/* While there are captures under way nothing is passed over. */
+void twi_span_capture(struct twi_diag *diag, bool begin);
 
 /*
  * A number for a peer: `name` as in /v1/peers, its rank in the job or -1. The same name has the

@@ -90,47 +90,55 @@ const char *twi_tag_text(uint32_t tag)
 	return texts[tag - 1];
 }
 
-static int judge(const char *text)
+static int judge(const char *call, const char *text)
 {
 	size_t bytes = strnlen(text, TWI_TAG_BYTES);
 
 	if (bytes == 0)
-		return twi_error(TOW_EINVAL, "tow_tag_set: the tag is empty; NULL means none");
+		return twi_error(TOW_EINVAL, "%s: the tag is empty; NULL means none", call);
 	if (bytes == TWI_TAG_BYTES)
-		return twi_error(TOW_EINVAL,
-				 "tow_tag_set: the tag '%.16s...' is longer than %d "
-				 "bytes",
+		return twi_error(TOW_EINVAL, "%s: the tag '%.16s...' is longer than %d bytes", call,
 				 text, TWI_TAG_BYTES - 1);
 	for (size_t i = 0; i < bytes; i++) {
 		unsigned char byte = (unsigned char)text[i];
 
 		if (byte < 0x20 || byte > 0x7e)
 			return twi_error(TOW_EINVAL,
-					 "tow_tag_set: byte %zu of the tag is 0x%02x; "
-					 "only printable ASCII is legal",
-					 i, byte);
+					 "%s: byte %zu of the tag is 0x%02x; only printable ASCII "
+					 "is legal",
+					 call, i, byte);
 	}
+	return TOW_OK;
+}
+
+int twi_tag_number(const char *call, const char *text, uint32_t *tag_out)
+{
+	uint32_t slot, number;
+	int status = judge(call, text);
+
+	*tag_out = 0;
+	if (status < 0)
+		return status;
+	number = find(text, &slot);
+	if (number == 0)
+		number = add(text);
+	if (number == 0)
+		return twi_error(TOW_EBUSY,
+				 "%s: there are %d tags already, and none is ever forgotten; name "
+				 "places, not steps: '%s'",
+				 call, TWI_TAGS_MAX, text);
+	*tag_out = number;
 	return TOW_OK;
 }
 
 TOW_PUBLIC int tow_tag_set(const char *tag)
 {
-	uint32_t slot, number = 0;
+	uint32_t number = 0;
 	int status = TOW_OK;
 
-	if (tag != NULL) {
-		status = judge(tag);
-		if (status < 0)
-			return status;
-		number = find(tag, &slot);
-		if (number == 0)
-			number = add(tag);
-		if (number == 0)
-			return twi_error(TOW_EBUSY,
-					 "tow_tag_set: there are %d tags already, and "
-					 "none is ever forgotten; name places, not steps: '%s'",
-					 TWI_TAGS_MAX, tag);
-	}
-	twi_tag_current = number;
-	return TOW_OK;
+	if (tag != NULL)
+		status = twi_tag_number("tow_tag_set", tag, &number);
+	if (status == TOW_OK)
+		twi_tag_current = number;
+	return status;
 }

@@ -20,4 +20,10 @@ extern __thread uint32_t twi_tag_current __attribute__((tls_model("initial-exec"
 /* NULL for 0 and for a number that nobody was given. The text lives as long as the process. */
 const char *twi_tag_text(uint32_t tag);
 
+/*
+ * The number of a text, which is added when it is new. `call` is named in messages. TOW_OK;
+ * TOW_EINVAL: not legal; TOW_EBUSY: the table is full.
+ */
+int twi_tag_number(const char *call, const char *text, uint32_t *tag_out);
+
 #endif

@@ -11,6 +11,7 @@
 #ifndef TWI_TRACE_H
 #define TWI_TRACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -57,9 +58,22 @@ struct twi_trace {
 /* All zero is an empty one. */
 void twi_trace_fini(struct twi_trace *trace);
 
+/* Of whom traces tell; until it is said: rank -1 of no job, and no clock but its own. */
+struct twi_trace_about {
+	const char *job; /* copied */
+	int64_t rank, world;
+	/* What brings this rank's times to rank 0's, if that is known. Runs in any thread. */
+	bool (*clock)(void *arg, int64_t *offset_ns_out, uint64_t *error_ns_out);
+	void *arg;
+};
+
+/* TOW_OK or TOW_ENOMEM. Again and again; clock NULL is said before arg goes. */
+int twi_trace_identify(struct twi_diag *diag, const struct twi_trace_about *about);
+
 /*
- * One rank's: the spans in its rings that end at begin_ns or later. TOW_OK or TOW_ENOMEM; out is
- * then empty.
+ * One rank's: the spans in its rings that end at begin_ns or later. What has been overwritten since
+ * then is in `lost` of its thread, at worst TWI_SPAN_ROWS too many; sampled_out is of the runtime's
+ * whole life. TOW_OK or TOW_ENOMEM; out is then empty.
  */
 int twi_trace_read(struct twi_diag *diag, uint64_t begin_ns, struct twi_trace *out);
 

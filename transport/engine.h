@@ -46,6 +46,7 @@
 #include "transport/job_key.h"
 #include "transport/lane.h"
 #include "transport/op.h"
+#include "transport/step.h"
 
 #define TWI_RINGS_MAX       16                  /* of the callers' threads */
 #define TWI_RING_BACKGROUND TWI_RINGS_MAX       /* the library's own thread has one more */
@@ -130,6 +131,7 @@ struct twi_engine {
 	struct twi_latency notify_lag; /* of zero-copy sends: completion to notification */
 	uint64_t virtual_ns;
 	struct twi_failures failures;
+	struct twi_step step;
 };
 
 /* The engine's time, read now. */

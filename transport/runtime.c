@@ -23,6 +23,7 @@
 #include "diag/registry.h"
 #include "diag/report.h"
 #include "diag/socket.h"
+#include "diag/span.h"
 #include "memreg/alloclog.h"
 #include "memreg/pool_regions.h"
 #include "transport/background.h"
@@ -279,6 +280,7 @@ static int open_parts(struct tow_runtime *runtime)
 	if (status < 0)
 		return status;
 	twi_diag_log_level(engine->diag, (int)engine->knobs.log_level);
+	twi_span_sample(engine->diag, (uint32_t)engine->knobs.span_sample);
 	status = twi_engine_init(engine);
 	if (status == TOW_OK)
 		status = twi_coll_table_load(engine->knobs.coll_table, &engine->coll_table);

@@ -13,6 +13,8 @@
 #include <towline/runtime.h>
 #include <towline/stats.h>
 #include <towline/status.h>
+#include <towline/step.h>
+#include <towline/trace.h>
 #include <towline/version.h>
 
 #endif

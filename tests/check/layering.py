@@ -9,12 +9,14 @@ from common import Fault
 # Folder -> the folders it may include from, beside itself. Libraries outside of libc are below.
 LOWER = ["include/towline", "include/internal"]
 LANES = ["transport/uring", "transport/loop", "transport/device", "transport/ofi", "transport/shm"]
-ALL = LOWER + ["diag", "memreg", "transport", "transport/coll", "transport/plan",
+ALL = LOWER + ["diag", "diag/export", "memreg", "transport", "transport/coll", "transport/plan",
                "transport/reduce"] + LANES
 TABLE = {
     "include/towline": [],
     "include/internal": [],
-    "diag": LOWER,
+    # What is served in a tool's format is written there; that knows of diag what a trace is.
+    "diag": LOWER + ["diag/export"],
+    "diag/export": LOWER + ["diag"],
     "memreg": LOWER + ["diag"],
     # Lanes stand beside each other and do not see one another; what joins them is above them.
     "transport": LOWER + ["diag", "memreg", "transport/coll", "transport/plan",
@@ -49,6 +51,7 @@ LIBRARIES = {
     "isa-l": {"diag"},
     "numa": {"memreg", "tests"},
     "numaif": {"memreg", "tests"},
+    "protobuf-c": {"diag/export", "tests"},
     "microhttpd": {"diag", "tests", "tools"},
     "jansson": {"tools", "examples", "bench", "tests", "fuzz", "plugins"},
     "cmocka": {"tests", "fuzz"},

@@ -1,0 +1,107 @@
+/* show.c - what every format shows of a trace alike. */
+#include "diag/export/show.h"
+
+#include <stdio.h>
+
+#include "diag/counter.h"
+
+/* Kinds of collectives are the plans' matter; what a span says is their number (plan.h). */
+static const char *const coll_names[] = {
+	"all-reduce", "reduce-scatter", "all-gather",   "all-gather-v", "broadcast",
+	"reduce",     "gather",         "scatter",      "all-to-all",   "all-to-all-v",
+	"permute",    "barrier",        "send-receive",
+};
+
+const char *twi_show_kind(unsigned kind)
+{
+	static const char *const names[] = {
+#define SHOW_KIND(id, name) name,
+		TWI_SPAN_MAP(SHOW_KIND)
+#undef SHOW_KIND
+	};
+
+	return kind < twi_array_count(names) ? names[kind] : "?";
+}
+
+const char *twi_show_coll_name(unsigned kind)
+{
+	return kind < twi_array_count(coll_names) ? coll_names[kind] : "collective";
+}
+
+int64_t twi_show_unix_ns(const struct twi_trace *trace, const struct twi_trace_rank *rank)
+{
+	for (size_t i = 0; i < trace->rank_count && rank->clock_error_ns != UINT64_MAX; i++) {
+		const struct twi_trace_rank *first = &trace->ranks[i];
+
+		if (first->clock_error_ns != UINT64_MAX)
+			return rank->clock_offset_ns + (first->unix_ns - first->clock_offset_ns);
+	}
+	return rank->unix_ns;
+}
+
+const char *twi_show_user_name(const struct twi_trace_rank *rank, const struct twi_span *span)
+{
+	return span->name ? rank->names[span->name - 1] : NULL;
+}
+
+int64_t twi_show_peer_rank(const struct twi_trace_rank *rank, const struct twi_span *span)
+{
+	return span->peer ? rank->peers[span->peer - 1].rank : -1;
+}
+
+const char *twi_show_reason(const struct twi_span *span)
+{
+	if (span->kind != TWI_SPAN_COPY && span->kind != TWI_SPAN_REGISTER)
+		return NULL;
+	return span->detail < TWI_R_COUNT ? twi_reason_describe((enum twi_reason)span->detail)->name
+					  : NULL;
+}
+
+int twi_show_blocks(const struct twi_span *span)
+{
+	switch (span->kind) {
+	case TWI_SPAN_WAIT:
+	case TWI_SPAN_COPY:
+	case TWI_SPAN_REGISTER:
+	case TWI_SPAN_STEP:
+	case TWI_SPAN_USER:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+const char *twi_show_name(const struct twi_trace_rank *rank, const struct twi_span *span, char *out,
+			  size_t out_size)
+{
+	const char *user = twi_show_user_name(rank, span);
+
+	switch (span->kind) {
+	case TWI_SPAN_SEND:
+		return "MegaScale: Communication Transport Send";
+	case TWI_SPAN_RECV:
+		return "MegaScale: Communication Transport Receive";
+	case TWI_SPAN_COPY:
+		return "MegaScale: Memory Copy";
+	case TWI_SPAN_REGISTER:
+		return "MapDmaBuffer";
+	case TWI_SPAN_DEVICE:
+		return span->detail ? "MegaScale: Device to Host Action"
+				    : "MegaScale: Host to Device Action";
+	case TWI_SPAN_STEP:
+	case TWI_SPAN_USER:
+		return user ? user : twi_show_kind(span->kind);
+	case TWI_SPAN_COLL:
+		snprintf(out, out_size, "%s%s%s", twi_show_coll_name(span->detail), user ? " " : "",
+			 user ? user : "");
+		return out;
+	case TWI_SPAN_WAIT:
+		snprintf(out, out_size, "tow_op_wait (%s)", twi_show_kind(span->detail));
+
+		return out;
+	default:
+		snprintf(out, out_size, "%s%s%s", twi_show_kind(span->kind), user ? " " : "",
+			 user ? user : "");
+		return out;
+	}
+}

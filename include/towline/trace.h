@@ -1,0 +1,79 @@
+/*
+ * trace.h - what ranks did in a window of time, for the tools that show it.
+ *
+ * Every runtime records what its threads do: messages, calls, collectives, waits, copies,
+ * registrations, steps (docs/traces.md). A trace is such records of one or more ranks. It comes
+ * from the stats socket (/v1/trace?seconds=N&format=xspace), is put together with those of other
+ * ranks, and is written for XProf, Perfetto, Chrome, or as a page. XSpace is the format that keeps
+ * all of it and is read back; the program towtrace does all this from a command line.
+ */
+#ifndef TOWLINE_TRACE_H
+#define TOWLINE_TRACE_H
+
+#include <stddef.h>
+
+#include <towline/runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct tow_trace;
+
+enum tow_trace_format {
+	TOW_TRACE_XSPACE = 0,   /* XProf, TensorBoard, jax.profiler; read back by tow_trace_load */
+	TOW_TRACE_PERFETTO = 1, /* ui.perfetto.dev and its trace processor */
+	TOW_TRACE_CHROME = 2,   /* chrome://tracing */
+	TOW_TRACE_JSON = 3,     /* the analysis, as /v1/timeline */
+	TOW_TRACE_HTML = 4      /* the analysis, as a page that needs nothing else */
+};
+
+/*
+ * The format of that name: "xspace", "perfetto", "chrome", "json", "html".
+ * Ownership: none. Copies: none. Blocks: never. Threads: any.
+ * Returns: TOW_OK; TOW_EINVAL for another name, or NULL.
+ */
+int tow_trace_format_from_name(const char *name, enum tow_trace_format *format_out);
+
+/*
+ * Reads `count` bytes of an XSpace that Towline wrote.
+ * Ownership: bytes stay the caller's; *trace_out is the caller's, for tow_trace_release.
+ * Copies: no payload. Blocks: never; takes time by the size. Threads: any.
+ * Returns: TOW_OK; TOW_EINVAL for bytes that are no XSpace of Towline's, with what is wrong; in a
+ * build without protobuf-c TOW_ENOTSUP; TOW_ENOMEM.
+ */
+int tow_trace_load(const void *bytes, size_t count, struct tow_trace **trace_out);
+
+/*
+ * Moves the ranks of `from` to `into`; `from` is empty after it, and still to be released.
+ * Ownership: both stay the caller's. Copies: none. Blocks: never. Threads: any; one at a time for
+ * each trace. Returns: TOW_OK; TOW_EINVAL when a rank is in both (nothing is moved); TOW_ENOMEM.
+ */
+int tow_trace_merge(struct tow_trace *into, struct tow_trace *from);
+
+/*
+ * Writes the trace in a format.
+ * Ownership: *bytes_out are the caller's, for tow_trace_bytes_release. Copies: no payload. Blocks:
+ * never; takes time by the size. Threads: any; not while the trace is changed.
+ * Returns: TOW_OK; TOW_EINVAL for an unknown format; TOW_ENOTSUP for one that this build cannot
+ * write, with the reason; TOW_ENOMEM.
+ */
+int tow_trace_encode(const struct tow_trace *trace, enum tow_trace_format format, void **bytes_out,
+		     size_t *count_out);
+
+/*
+ * Frees a trace. NULL is legal.
+ * Ownership: takes the trace. Copies: none. Blocks: never. Threads: any.
+ */
+void tow_trace_release(struct tow_trace *trace);
+
+/*
+ * Frees what tow_trace_encode gave. NULL is legal.
+ * Ownership: takes the bytes. Copies: none. Blocks: never. Threads: any.
+ */
+void tow_trace_bytes_release(void *bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,29 @@
+/*
+ * step.h - the training step that a runtime is in. Any thread may begin and end it, so it changes
+ * by compare-and-swap; who starts something only looks at its number.
+ */
+#ifndef TWI_STEP_H
+#define TWI_STEP_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum twi_step_state {
+	TWI_STEP_NONE,
+	TWI_STEP_OPEN,
+	TWI_STEP_CHANGING, /* a thread is within tow_step_begin or tow_step_end */
+};
+
+struct twi_step {
+	_Atomic uint32_t state;  /* release, with the acquire of who changes it next */
+	_Atomic uint64_t number; /* 0: none, or the step of that number */
+	uint64_t start_ns;       /* of who has made it CHANGING */
+};
+
+/* The parent of what starts now; 0: none. */
+static inline uint64_t twi_step_number(const struct twi_step *step)
+{
+	return atomic_load_explicit(&step->number, memory_order_relaxed);
+}
+
+#endif

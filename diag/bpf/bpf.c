@@ -32,7 +32,7 @@
 #include "diag/listen.h"
 #include "diag/registry.h"
 
-#define BACKLOG	    4
+#define BACKLOG     4
 #define HELLO_MS    1000
 #define STACK_BYTES (256u << 10)
 
@@ -88,8 +88,7 @@ static void remove_gauges(struct twi_bpf *bpf)
 {
 	for (unsigned i = 0; i < TWI_BPF_COUNTERS; i++) {
 		if (bpf->gauges[i].added)
-			twi_registry_gauge_remove(bpf->diag, bpf->gauges[i].name,
-						  &bpf->gauges[i]);
+			twi_registry_gauge_remove(bpf->diag, bpf->gauges[i].name, &bpf->gauges[i]);
 		bpf->gauges[i].added = false;
 	}
 }
@@ -107,7 +106,8 @@ static void reply(int fd, int status, uint32_t sockets)
 /* Waits for the packet; false: it does not come, or we are to stop. */
 static bool wait_hello(const struct twi_bpf *bpf, int fd)
 {
-	struct pollfd fds[] = { { .fd = fd, .events = POLLIN }, { .fd = bpf->stop, .events = POLLIN } };
+	struct pollfd fds[] = { { .fd = fd, .events = POLLIN },
+				{ .fd = bpf->stop, .events = POLLIN } };
 
 	return poll(fds, 2, HELLO_MS) > 0 && fds[1].revents == 0;
 }
@@ -251,7 +251,8 @@ static int add_sources(struct twi_bpf *bpf)
 {
 	const struct twi_source document = { "/v1/bpf", bpf_help, twi_bpf_figures_report,
 					     &bpf->figures };
-	const struct twi_source info = { "/v1/info", bpf_help, twi_bpf_figures_info, &bpf->figures };
+	const struct twi_source info = { "/v1/info", bpf_help, twi_bpf_figures_info,
+					 &bpf->figures };
 	int status = twi_registry_add(bpf->diag, &document);
 
 	return status == TOW_OK ? twi_registry_add(bpf->diag, &info) : status;

@@ -91,8 +91,8 @@ static __always_inline struct twi_bpf_slot *slot_of_current(void)
 
 /*
  * The process whose zero-copy send of io_uring a packet belongs to; 0: none. Other zero-copy
- * packets (MSG_ZEROCOPY) have another kind of uarg, which cannot be told by itself: so what is found
- * must point back to where we came from.
+ * packets (MSG_ZEROCOPY) have another kind of uarg, which cannot be told by itself: so what is
+ * found must point back to where we came from.
  */
 static __always_inline int zerocopy_owner(const struct skb_shared_info *info)
 {
@@ -230,10 +230,10 @@ int punt(void *ctx)
 }
 
 /* Of linux/io_uring.h, whose text is the same on every kernel. */
-#define REGISTER_BUFFERS	0
-#define REGISTER_BUFFERS2	15
+#define REGISTER_BUFFERS        0
+#define REGISTER_BUFFERS2       15
 #define REGISTER_BUFFERS_UPDATE 16
-#define IOVECS_MAX		1024
+#define IOVECS_MAX              1024
 
 struct vec {
 	__u64 base, bytes;
@@ -253,8 +253,7 @@ struct rsrc_update {
 /* The third and fourth argument of the system call that runs; false: not on this processor. */
 static __always_inline bool arguments(__u64 *third, __u64 *fourth)
 {
-	struct pt_regs *regs =
-		(struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 
 #if defined(__TARGET_ARCH_x86)
 	struct pt_regs___x86 *r = (void *)regs;

@@ -14,7 +14,8 @@
 #include "diag/error.h"
 
 static const struct twi_bpf_counter_info counters[] = {
-#define TWI_BPF_COUNTER(name, unit, program, help) { #name, #unit, help, TWI_BPF_PROGRAM_##program },
+#define TWI_BPF_COUNTER(name, unit, program, help)                                                 \
+	{ #name, #unit, help, TWI_BPF_PROGRAM_##program },
 #include "diag/bpf/abi/bpf_counter.def"
 #undef TWI_BPF_COUNTER
 };
@@ -76,9 +77,8 @@ void twi_bpf_figures_refresh(struct twi_bpf_figures *figures)
 	read_slot(&figures->maps.slots[figures->slot], &figures->last);
 	subtract(&figures->last, &figures->before);
 	read_slot(&figures->maps.slots[0], &figures->host);
-	figures->library_last =
-		twi_counter_sum(figures->diag, TWI_C_zerocopy_kernel_copy_bytes) -
-		figures->library_before;
+	figures->library_last = twi_counter_sum(figures->diag, TWI_C_zerocopy_kernel_copy_bytes) -
+				figures->library_before;
 }
 
 static void enrol_socket(struct twi_bpf_figures *figures, int fd)
@@ -120,8 +120,7 @@ static int start(struct twi_bpf_figures *figures, const struct twi_bpf_hello *he
 	figures->programs = hello->programs;
 	figures->helper = helper;
 	figures->enrolled = figures->missed = 0;
-	figures->library_before =
-		twi_counter_sum(figures->diag, TWI_C_zerocopy_kernel_copy_bytes);
+	figures->library_before = twi_counter_sum(figures->diag, TWI_C_zerocopy_kernel_copy_bytes);
 	read_slot(&maps.slots[hello->slot], &figures->before);
 	memcpy(figures->reasons, hello->reasons, sizeof(figures->reasons));
 	figures->on = figures->ever = true;
@@ -171,8 +170,7 @@ static bool make_room(struct twi_bpf_figures *figures, uint32_t fd)
 	sockets = realloc(figures->sockets, room / 8);
 	if (sockets == NULL)
 		return false;
-	memset((char *)sockets + figures->sockets_room / 8, 0,
-	       (room - figures->sockets_room) / 8);
+	memset((char *)sockets + figures->sockets_room / 8, 0, (room - figures->sockets_room) / 8);
 	figures->sockets = sockets;
 	figures->sockets_room = room;
 	return true;

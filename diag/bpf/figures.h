@@ -22,8 +22,8 @@ struct twi_emit;
 
 struct twi_bpf_figures {
 	struct twi_diag *diag;
-	pthread_mutex_t lock; /* all below */
-	uint64_t *sockets;    /* a bit for each descriptor that is a socket of ours */
+	pthread_mutex_t lock;  /* all below */
+	uint64_t *sockets;     /* a bit for each descriptor that is a socket of ours */
 	uint32_t sockets_room; /* in bits */
 	bool on, ever;
 	pid_t helper;

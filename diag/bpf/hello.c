@@ -63,7 +63,9 @@ int twi_bpf_hello_receive(int fd, struct twi_bpf_hello *out, int fds_out[TWI_BPF
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(FDS_ROOM * sizeof(int))];
 	struct iovec part = { out, sizeof(*out) };
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control,
+	struct msghdr message = { .msg_iov = &part,
+				  .msg_iovlen = 1,
+				  .msg_control = control,
 				  .msg_controllen = sizeof(control) };
 	int fds[FDS_ROOM], status;
 	unsigned count;

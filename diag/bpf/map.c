@@ -154,8 +154,7 @@ static int enrol(int map, uint32_t slot, int fd, const char *what)
 
 	if (err == 0)
 		return TOW_OK;
-	return twi_error_errno(TOW_ESYSTEM, err,
-			       "%s could not be enrolled%s", what,
+	return twi_error_errno(TOW_ESYSTEM, err, "%s could not be enrolled%s", what,
 			       err == EPERM ? " (does a seccomp filter refuse bpf()?)" : "");
 }
 

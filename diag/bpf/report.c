@@ -28,8 +28,7 @@ struct view {
 	char reasons[TWI_BPF_REASONS][TWI_BPF_REASON_BYTES];
 };
 
-static void emit_drops(const struct view *view, const struct twi_bpf_slot *slot,
-		       struct twi_emit *e)
+static void emit_drops(const struct view *view, const struct twi_bpf_slot *slot, struct twi_emit *e)
 {
 	twi_emit_array_begin(e, "drops_by_reason");
 	for (unsigned i = 0; i < TWI_BPF_REASONS; i++) {
@@ -40,9 +39,9 @@ static void emit_drops(const struct view *view, const struct twi_bpf_slot *slot,
 		snprintf(number, sizeof(number), "reason %u", i);
 		twi_emit_object_begin(e, NULL);
 		twi_emit_str(e, "reason",
-			     i + 1 == TWI_BPF_REASONS	    ? "others"
+			     i + 1 == TWI_BPF_REASONS      ? "others"
 			     : view->reasons[i][0] != '\0' ? view->reasons[i]
-							    : number);
+							   : number);
 		twi_emit_u64(e, "count", slot->drops[i]);
 		twi_emit_object_end(e);
 	}

@@ -16,11 +16,11 @@
 #ifndef TWI_BPF_SHARE_H
 #define TWI_BPF_SHARE_H
 
-#define TWI_BPF_MAGIC	0x46504254u /* "TBPF" */
+#define TWI_BPF_MAGIC   0x46504254u /* "TBPF" */
 #define TWI_BPF_VERSION 1
 
-#define TWI_BPF_SLOTS	     256
-#define TWI_BPF_REASONS	     192 /* of the kernel's drop reasons; higher ones count as the last */
+#define TWI_BPF_SLOTS        256
+#define TWI_BPF_REASONS      192 /* of the kernel's drop reasons; higher ones count as the last */
 #define TWI_BPF_REASON_BYTES 40
 #define TWI_BPF_TEXT_BYTES   256
 
@@ -48,12 +48,7 @@ struct twi_bpf_owner {
 	unsigned int slot;
 };
 
-enum twi_bpf_map {
-	TWI_BPF_MAP_COUNTERS,
-	TWI_BPF_MAP_SOCKETS,
-	TWI_BPF_MAP_TASKS,
-	TWI_BPF_MAPS
-};
+enum twi_bpf_map { TWI_BPF_MAP_COUNTERS, TWI_BPF_MAP_SOCKETS, TWI_BPF_MAP_TASKS, TWI_BPF_MAPS };
 
 struct twi_bpf_hello {
 	unsigned int magic, version;
@@ -67,7 +62,7 @@ struct twi_bpf_hello {
 
 struct twi_bpf_reply {
 	unsigned int magic;
-	int status; /* enum tow_status */
+	int status;           /* enum tow_status */
 	unsigned int sockets; /* enrolled */
 	char text[TWI_BPF_TEXT_BYTES];
 };

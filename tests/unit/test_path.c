@@ -158,6 +158,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_copied_route, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_route_that_pays, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_knob, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_full_socket, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_never, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_copies_are_counted, setup, teardown),
 	};

@@ -92,9 +92,8 @@ int main(int argc, char **argv)
 							    "towline", probes[0], NULL);
 	skeleton->links.copy = bpf_program__attach_usdt(skeleton->progs.copy, pid, file, "towline",
 							probes[1], NULL);
-	skeleton->links.late_registration =
-		bpf_program__attach_usdt(skeleton->progs.late_registration, pid, file, "towline",
-					 probes[2], NULL);
+	skeleton->links.late_registration = bpf_program__attach_usdt(
+		skeleton->progs.late_registration, pid, file, "towline", probes[2], NULL);
 	if (skeleton->links.rpc_done != NULL && skeleton->links.copy != NULL &&
 	    skeleton->links.late_registration != NULL) {
 		printf("attached\n");

@@ -16,7 +16,7 @@
 
 #define EXIT_USAGE 2
 #define DIRS_MAX   32
-#define SCAN_MS	   500
+#define SCAN_MS    500
 
 static const char usage[] =
 	"towbpf - lets the kernel count for the Towline runtimes of this host\n"
@@ -132,8 +132,8 @@ static int check(const struct load_options *options)
 	struct loaded loaded;
 	int status = load(geteuid(), options, &loaded);
 
-	printf("towbpf: %s%s%s\n", status == 0 ? "works" : "off",
-	       loaded.why[0] != '\0' ? ": " : "", loaded.why);
+	printf("towbpf: %s%s%s\n", status == 0 ? "works" : "off", loaded.why[0] != '\0' ? ": " : "",
+	       loaded.why);
 	unload(&loaded);
 	return status == 0 ? 0 : 1;
 }

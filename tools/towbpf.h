@@ -44,11 +44,11 @@ int loaded_map(const struct loaded *loaded, enum twi_bpf_map map);
 struct rank {
 	char path[108];
 	uint64_t device, inode;
-	int fd;	 /* -1: it has refused, or cannot be reached */
+	int fd;   /* -1: it has refused, or cannot be reached */
 	int user; /* index into users */
 	unsigned slot;
-	bool seen;	    /* by the scan that runs */
-	uint64_t retry_ms;  /* not before */
+	bool seen;                     /* by the scan that runs */
+	uint64_t retry_ms;             /* not before */
 	char said[TWI_BPF_TEXT_BYTES]; /* what was printed of it last */
 };
 

@@ -114,7 +114,8 @@ static int send_hello(int fd, const struct loaded *user, unsigned slot)
 			((int *)(void *)CMSG_DATA(&control.head))[i] =
 				loaded_map(user, (enum twi_bpf_map)i);
 	}
-	return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(hello) ? 0 : -1;
+	return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(hello) ? 0
+											    : -1;
 }
 
 static int connect_to(const char *path)
@@ -221,7 +222,8 @@ void ranks_scan(struct ranks *ranks, char *const *dirs, int dir_count)
 		char pattern[512];
 		glob_t list;
 
-		if (snprintf(pattern, sizeof(pattern), "%s/*.bpf", dirs[i]) >= (int)sizeof(pattern) ||
+		if (snprintf(pattern, sizeof(pattern), "%s/*.bpf", dirs[i]) >=
+			    (int)sizeof(pattern) ||
 		    glob(pattern, GLOB_NOSORT, NULL, &list) != 0)
 			continue;
 		for (size_t n = 0; n < list.gl_pathc; n++)

@@ -126,10 +126,11 @@ int twi_bpf_maps_take(const int fds[TWI_BPF_MAPS], struct twi_bpf_maps *out)
 	*out = (struct twi_bpf_maps){ 0 };
 	for (unsigned i = 0; i < TWI_BPF_MAPS; i++)
 		out->fds[i] = fds[i];
-	for (unsigned i = 0; i < TWI_BPF_MAPS && status == TOW_OK; i++)
+	for (unsigned i = 0; i < TWI_BPF_MAPS && status == TOW_OK; i++) {
 		status = judge(&shapes[i], fds[i]);
-	if (status == TOW_OK)
-		status = map_counters(out);
+		if (status == TOW_OK && i == TWI_BPF_MAP_COUNTERS)
+			status = map_counters(out);
+	}
 	if (status < 0)
 		twi_bpf_maps_give(out);
 	return status;

@@ -9,8 +9,8 @@ from common import Fault
 # Folder -> the folders it may include from, beside itself. Libraries outside of libc are below.
 LOWER = ["include/towline", "include/internal"]
 LANES = ["transport/uring", "transport/loop", "transport/device", "transport/ofi", "transport/shm"]
-ALL = LOWER + ["diag", "diag/bpf", "diag/bpf/abi", "memreg", "transport", "transport/coll", "transport/plan",
-               "transport/reduce"] + LANES
+ALL = LOWER + ["diag", "diag/bpf", "diag/bpf/abi", "memreg", "transport", "transport/coll",
+               "transport/plan", "transport/reduce"] + LANES
 TABLE = {
     "include/towline": [],
     "include/internal": [],

@@ -10,13 +10,15 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
 #define MESSAGE_BYTES (1u << 20)
 #define MESSAGES      64
-#define WAIT_MS	      10000
+#define WAIT_MS       10000
 
 static char dir[] = "/tmp/twt-bpf-XXXXXX";
 
@@ -165,6 +167,41 @@ static void settle(struct tow_runtime *runtime)
 	}
 }
 
+/* What TCP says of all sockets of this process. */
+static uint64_t tcp_bytes_again(void)
+{
+	uint64_t sum = 0;
+
+	for (int fd = 3; fd < 256; fd++) {
+		struct tcp_info info = { 0 };
+		socklen_t bytes = sizeof(info);
+
+		if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0)
+			sum += info.tcpi_bytes_retrans;
+	}
+	return sum;
+}
+
+/* No answer came for a while, and the link's queue is short. */
+static void check_losses(struct tow_runtime *runtime)
+{
+	json_int_t again = figure(runtime, "/v1/bpf", "process", "retransmit_bytes");
+	json_int_t drops = figure(runtime, "/v1/bpf", "process", "drops");
+	char *text;
+
+	printf("lossy veth: sent again %lld bytes, TCP says %llu; %lld packets dropped\n",
+	       (long long)again, (unsigned long long)tcp_bytes_again(), (long long)drops);
+	assert_true(again > 0);
+	assert_int_equal(again, tcp_bytes_again());
+	assert_true(drops > 0);
+	TWT_OK(tow_stats_get(runtime, "/v1/bpf", &text));
+	assert_non_null(strstr(text, "\"reason\":\"QDISC_DROP\""));
+	tow_stats_release(text);
+	TWT_OK(tow_stats_get(runtime, "/metrics", &text));
+	assert_non_null(strstr(text, "\ntowline_bpf_retransmit_bytes "));
+	tow_stats_release(text);
+}
+
 static void compare(struct tow_runtime *runtime, bool zerocopy, const char *name)
 {
 	json_int_t kernel = figure(runtime, "/v1/bpf", "process", "zerocopy_copied_bytes");
@@ -188,8 +225,8 @@ static void compare(struct tow_runtime *runtime, bool zerocopy, const char *name
 static void check_registration(struct tow_runtime *runtime)
 {
 	json_int_t before = figure(runtime, "/v1/bpf", "process", "registration_bytes"), after;
-	void *memory = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			    0);
+	void *memory =
+		mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t handle;
 
 	assert_ptr_not_equal(memory, MAP_FAILED);
@@ -201,43 +238,81 @@ static void check_registration(struct tow_runtime *runtime)
 	munmap(memory, 4 << 20);
 }
 
-static void run(const char *name, const char *own, const char *other, const char *zerocopy)
+struct scene {
+	const char *name, *own, *other, *zerocopy;
+	bool lossy;
+};
+
+/* A link to the receiver's namespace. */
+static void make_link(pid_t receiver, bool lossy)
 {
-	struct tow_runtime *runtime = open_runtime(true, zerocopy);
+	char line[512];
+
+	snprintf(line, sizeof(line),
+		 "ip link add twb0 type veth peer name twb1 netns %d && "
+		 "ip addr add 10.7.8.1/24 dev twb0 && ip link set twb0 up && "
+		 "nsenter -t %d -n sh -c 'ip addr add 10.7.8.2/24 dev twb1 && "
+		 "ip link set twb1 up && ip link set lo up'",
+		 (int)receiver, (int)receiver);
+	assert_int_equal(system(line), 0);
+	if (lossy)
+		assert_int_equal(system("tc qdisc add dev twb0 root tbf rate 1gbit burst 64kb "
+					"limit 64kb"),
+				 0);
+}
+
+/* For a while the receiver has no way back. */
+static void cut_for_a_while(pid_t receiver)
+{
+	char line[512];
+
+	snprintf(line, sizeof(line),
+		 "nsenter -t %d -n sh -c 'ip route add blackhole 10.7.8.1 && "
+		 "(sleep 0.3; ip route del blackhole 10.7.8.1) &'",
+		 (int)receiver);
+	assert_int_equal(system(line), 0);
+}
+
+/* Connected before the helper comes, so its sockets are enrolled from the table. */
+static struct tow_peer *meet(struct tow_runtime *runtime, const char *own, int to)
+{
 	struct tow_endpoint *endpoint;
-	struct tow_peer *peer;
-	char where[TOW_ADDRESS_MAX], byte;
+	char where[TOW_ADDRESS_MAX];
+
+	TWT_OK(tow_endpoint_open(runtime, own, &endpoint));
+	TWT_OK(tow_endpoint_address(endpoint, where, sizeof(where)));
+	assert_int_equal(write(to, where, sizeof(where)), sizeof(where));
+	return twt_accept(endpoint);
+}
+
+static void run(const struct scene *scene)
+{
+	struct tow_runtime *runtime = open_runtime(true, scene->zerocopy);
 	int ready[2], go[2];
 	pid_t receiver, helper;
+	struct tow_peer *peer;
 	json_int_t last;
+	char byte;
 
 	assert_false(is_on(runtime));
 	assert_int_equal(pipe(ready), 0);
 	assert_int_equal(pipe(go), 0);
-	receiver = start_receiver(other, ready, go);
+	receiver = start_receiver(scene->other, ready, go);
 	assert_int_equal(read(ready[0], &byte, 1), 1);
-	if (strcmp(own, other) != 0) {
-		char line[512];
-
-		snprintf(line, sizeof(line),
-			 "ip link add twb0 type veth peer name twb1 netns %d && "
-			 "ip addr add 10.7.8.1/24 dev twb0 && ip link set twb0 up && "
-			 "nsenter -t %d -n sh -c 'ip addr add 10.7.8.2/24 dev twb1 && "
-			 "ip link set twb1 up && ip link set lo up'",
-			 (int)receiver, (int)receiver);
-		assert_int_equal(system(line), 0);
-	}
-	TWT_OK(tow_endpoint_open(runtime, own, &endpoint));
-	TWT_OK(tow_endpoint_address(endpoint, where, sizeof(where)));
-	assert_int_equal(write(go[1], where, sizeof(where)), sizeof(where));
-	peer = twt_accept(endpoint); /* before the helper: it is enrolled from the table */
+	if (strcmp(scene->own, scene->other) != 0)
+		make_link(receiver, scene->lossy);
+	peer = meet(runtime, scene->own, go[1]);
 	helper = start_helper();
 	wait_state(runtime, true);
 	assert_true(figure(runtime, "/v1/bpf", "sockets_enrolled", NULL) > 0);
 	assert_int_equal(figure(runtime, "/v1/bpf", "sockets_not_enrolled", NULL), 0);
+	if (scene->lossy)
+		cut_for_a_while(receiver);
 	send_all(runtime, peer);
 	settle(runtime);
-	compare(runtime, strcmp(zerocopy, "always") == 0, name);
+	compare(runtime, strcmp(scene->zerocopy, "always") == 0, scene->name);
+	if (scene->lossy)
+		check_losses(runtime);
 	check_registration(runtime);
 	last = figure(runtime, "/v1/bpf", "process", "zerocopy_copied_bytes");
 	end_child(helper, SIGKILL);
@@ -251,37 +326,42 @@ static void run(const char *name, const char *own, const char *other, const char
 	}
 }
 
+#define LOOPBACK "tcp://127.0.0.1:0"
+#define HERE     "tcp://10.7.8.1:0"
+#define THERE    "tcp://10.7.8.2:0"
+
 static void loopback(void **state)
 {
 	(void)state;
-	run("loopback", "tcp://127.0.0.1:0", "tcp://127.0.0.1:0", "always");
-}
-
-static void plain(void **state)
-{
-	(void)state;
-	run("loopback, plain sends", "tcp://127.0.0.1:0", "tcp://127.0.0.1:0", "never");
+	run(&(struct scene){ "loopback", LOOPBACK, LOOPBACK, "always", false });
 }
 
 static void veth(void **state)
 {
 	(void)state;
-	run("veth", "tcp://10.7.8.1:0", "tcp://10.7.8.2:0", "always");
+	run(&(struct scene){ "veth", HERE, THERE, "always", false });
+}
+
+static void lossy(void **state)
+{
+	(void)state;
+	run(&(struct scene){ "plain sends", HERE, THERE, "never", true });
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(loopback),
-		cmocka_unit_test(plain),
 		cmocka_unit_test(veth),
+		cmocka_unit_test(lossy),
 	};
 	static struct twt_command command;
 	int failed;
 
 	twt_command("@/tools/towbpf --check", &command);
 	if (command.status != 0) {
-		printf("skipped: %s\n", command.status == 127 ? "there is no towbpf" : command.text);
+		printf("skipped: %s\n",
+		       command.status == 127 ? "there is no towbpf" : command.text);
 		return 77;
 	}
 	if (unshare(CLONE_NEWNET) != 0 || system("ip link set lo up") != 0) {

@@ -55,6 +55,7 @@
 #define TWI_LANE_SLOTS      (TWI_LANE_COUNT + 1)
 
 struct twi_alloclog;
+struct twi_bpf;
 struct twi_coll_log;
 struct twi_coll_table;
 struct twi_background;
@@ -103,6 +104,7 @@ struct twi_engine {
 	struct twi_lane *moving[TWI_LANE_COUNT]; /* they, closely packed for the poll */
 	struct twi_lane *lanes[TWI_LANE_SLOTS];
 	struct twi_diag *diag;
+	struct twi_bpf *bpf; /* NULL without a stats socket */
 	struct twi_pool *pool;
 	const _Atomic uint64_t *regions_clock; /* the version of its regions */
 	struct twi_rpc *rpc;                   /* calls; NULL until the first use (rpc.h) */

@@ -203,6 +203,11 @@ void twi_path_report(struct twi_engine *engine, struct twi_route *route, uint64_
 		     bool copied)
 {
 	route->sends++;
+	if (bytes == 0) {
+		if (route->state == TWI_ROUTE_TRYING)
+			route->state = TWI_ROUTE_TRY;
+		return;
+	}
 	if (!copied) {
 		route->state = TWI_ROUTE_PAYS;
 		if (route->least_bytes == 0 || bytes < route->least_bytes)

@@ -94,7 +94,10 @@ bool twi_path_pays(const struct twi_engine *engine, const struct twi_route *rout
 enum twi_path twi_path_choose(struct twi_engine *engine, struct twi_route *route, uint64_t bytes);
 void twi_path_tried(struct twi_engine *engine, struct twi_route *route);
 
-/* A zero-copy send was reported on: `copied` by the kernel or not. */
+/*
+ * A zero-copy send was reported on: `copied` by the kernel or not, of `bytes` that it took. When it
+ * took none it says copied, which means nothing.
+ */
 void twi_path_report(struct twi_engine *engine, struct twi_route *route, uint64_t bytes,
 		     bool copied);
 

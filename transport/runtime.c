@@ -15,6 +15,7 @@
 
 #include <towline/towline.h>
 
+#include "diag/bpf/bpf.h"
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/emit.h"
@@ -272,6 +273,13 @@ static int open_alloclog(struct twi_engine *engine)
 	return engine->knobs.alloclog != 0 ? twi_alloclog_open(engine->alloclog) : TOW_OK;
 }
 
+/* What the kernel counts is no part of what anybody opens a runtime for: without it, it goes on. */
+static void open_bpf(struct twi_engine *engine, const char *stats_path)
+{
+	if (twi_bpf_open(engine->diag, stats_path, &engine->bpf) < 0)
+		twi_log(engine->diag, 2, "no figures of eBPF: %s", tow_error_message());
+}
+
 static int open_parts(struct tow_runtime *runtime)
 {
 	struct twi_engine *engine = &runtime->engine;
@@ -297,9 +305,12 @@ static int open_parts(struct tow_runtime *runtime)
 	}
 	if (status == TOW_OK)
 		status = add_sources(runtime);
-	if (status == TOW_OK && engine->knobs.stats != 0 && !engine->virtual_clock)
+	if (status == TOW_OK && engine->knobs.stats != 0 && !engine->virtual_clock) {
 		status = twi_socket_open(engine->diag, engine->knobs.stats_dir, engine->knobs.job,
 					 engine->knobs.rank, &runtime->socket);
+		if (status == TOW_OK)
+			open_bpf(engine, twi_socket_path(runtime->socket));
+	}
 	return status;
 }
 
@@ -338,6 +349,8 @@ static void close_parts(struct tow_runtime *runtime)
 
 	twi_background_stop(engine);
 	twi_socket_close(runtime->socket);
+	twi_bpf_close(engine->bpf);
+	engine->bpf = NULL;
 	if (runtime->sources) {
 		twi_registry_remove(engine->diag, "/v1/peers", engine);
 		twi_registry_remove(engine->diag, "/v1/bootstrap", &runtime->job.bootstrap);

@@ -9,24 +9,27 @@ from common import Fault
 # Folder -> the folders it may include from, beside itself. Libraries outside of libc are below.
 LOWER = ["include/towline", "include/internal"]
 LANES = ["transport/uring", "transport/loop", "transport/device", "transport/ofi", "transport/shm"]
-ALL = LOWER + ["diag", "diag/export", "memreg", "transport", "transport/coll", "transport/plan",
-               "transport/reduce"] + LANES
+ALL = LOWER + ["diag", "diag/export", "diag/bpf", "diag/bpf/abi", "memreg", "transport",
+               "transport/coll", "transport/plan", "transport/reduce"] + LANES
 TABLE = {
     "include/towline": [],
     "include/internal": [],
     # What is served in a tool's format is written there; that knows of diag what a trace is.
     "diag": LOWER + ["diag/export"],
     "diag/export": LOWER + ["diag"],
+    # Its abi is what kernel, helper and library agree on: no part of the library's inside.
+    "diag/bpf/abi": [],
+    "diag/bpf": LOWER + ["diag", "diag/bpf/abi"],
     "memreg": LOWER + ["diag"],
     # Lanes stand beside each other and do not see one another; what joins them is above them.
-    "transport": LOWER + ["diag", "memreg", "transport/coll", "transport/plan",
+    "transport": LOWER + ["diag", "diag/bpf", "memreg", "transport/coll", "transport/plan",
                           "transport/reduce"] + LANES,
     # Collectives stand beside what they are made of: ranks, messages, and the shm lane's memory.
     "transport/coll": LOWER + ["diag", "memreg", "transport", "transport/plan", "transport/reduce",
                                "transport/shm"],
     # What elements mean; no lane needs to know.
     "transport/reduce": LOWER + ["diag"],
-    "transport/uring": LOWER + ["diag", "memreg", "transport"],
+    "transport/uring": LOWER + ["diag", "diag/bpf", "memreg", "transport"],
     "transport/loop": LOWER + ["diag", "memreg", "transport"],
     "transport/shm": LOWER + ["diag", "memreg", "transport"],
     "transport/ofi": LOWER + ["diag", "memreg", "transport"],
@@ -36,7 +39,7 @@ TABLE = {
     "bench": ALL,
     "fuzz": ALL + ["tests"],
     "tests": ALL + ["bench", "fuzz"],
-    "tools": ["include/towline"],
+    "tools": ["include/towline", "diag/bpf/abi"],
     "examples": ["include/towline"],
     "plugins": ["include/towline"],
 }
@@ -55,6 +58,7 @@ LIBRARIES = {
     "microhttpd": {"diag", "tests", "tools"},
     "jansson": {"tools", "examples", "bench", "tests", "fuzz", "plugins"},
     "cmocka": {"tests", "fuzz"},
+    "bpf": {"diag/bpf", "tools", "examples", "tests"},
 }
 # What the headers in include/ may take from the system: the C library as C11 and C++11 have it.
 LIBC = {"assert.h", "errno.h", "limits.h", "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h",

@@ -76,8 +76,25 @@ static void test_route_that_pays(void **state)
 	assert_int_equal(route.least_bytes, 1 << 20); /* the smallest that was not copied */
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(choose(&route, 1 << 20), TWI_PATH_ZEROCOPY);
+	twi_path_report(&engine, &route, 0, true); /* a full socket: nothing was copied */
+	assert_int_equal(choose(&route, 1 << 20), TWI_PATH_ZEROCOPY);
 	twi_path_report(&engine, &route, 1 << 20, true); /* until the kernel copies one */
 	assert_int_equal(choose(&route, 1 << 20), TWI_PATH_PLAIN);
+}
+
+/* A trial of which the socket took nothing has found out nothing, and is made again. */
+static void test_full_socket(void **state)
+{
+	uint64_t copies = twi_counter_sum(engine.diag, TWI_C_zerocopy_kernel_copies);
+	struct twi_route route;
+
+	(void)state;
+	twi_route_init(&route, true);
+	assert_int_equal(choose(&route, 1 << 20), TWI_PATH_TRIAL);
+	twi_path_report(&engine, &route, 0, true);
+	assert_int_equal(choose(&route, 1 << 20), TWI_PATH_TRIAL);
+	assert_int_equal(route.copied, 0);
+	assert_int_equal(twi_counter_sum(engine.diag, TWI_C_zerocopy_kernel_copies), copies);
 }
 
 static void test_never(void **state)
@@ -141,6 +158,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_copied_route, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_route_that_pays, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_knob, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_full_socket, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_never, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_copies_are_counted, setup, teardown),
 	};

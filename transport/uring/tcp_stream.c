@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "diag/bpf/bpf.h"
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
@@ -72,6 +73,7 @@ int twi_tcp_stream_create(struct twi_tcp_lane *lane, int fd, struct twi_tcp_stre
 	twi_tcp_due(lane, stream->deadline_ns);
 	twi_list_push_back(&lane->handshakes, &stream->link);
 	lane->slots[slot].stream = stream;
+	twi_bpf_socket_add(engine->bpf, fd);
 	*out = stream;
 	return TOW_OK;
 }
@@ -95,6 +97,7 @@ void twi_tcp_stream_destroy(struct twi_tcp_lane *lane, struct twi_tcp_stream *st
 	twi_tcp_seal_destroy(stream->seal);
 	/* Sleeping polls of other rings still hold the file: the end must not wait for them. */
 	shutdown(stream->fd, SHUT_RDWR);
+	twi_bpf_socket_remove(lane->base.engine->bpf, stream->fd);
 	close(stream->fd);
 	free(stream);
 }

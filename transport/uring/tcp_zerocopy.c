@@ -201,6 +201,8 @@ void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, u
 		struct twi_tcp_slot *slot = &lane->slots[record->slot];
 
 		record->sent_ns = twi_engine_now(engine);
+		/* A full socket takes less than it was given, or nothing. */
+		record->bytes = res > 0 ? (uint64_t)res : 0;
 
 		if (res == -EINVAL || res == -EOPNOTSUPP || res == -ENOMEM) {
 			/* This kernel or this limit does not allow it: plain sends from now on. */

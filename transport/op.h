@@ -121,7 +121,8 @@ struct tow_op {
 	uint64_t seq;
 	uint64_t moved; /* payload bytes handed to the stream */
 	uint64_t start_ns;
-	uint64_t deadline_ns; /* engine time; UINT64_MAX: none */
+	uint64_t framed_ns, granted_ns; /* send: see rpc_times.h; 0: not yet, or nobody says */
+	uint64_t deadline_ns;           /* engine time; UINT64_MAX: none */
 	tow_op_callback done;
 	void *user;
 	int status;

@@ -82,6 +82,7 @@ void twi_session_send_begin(struct twi_session *session, struct tow_op *op, bool
 	twi_stripes_cut(session, send);
 	*(ready ? &session->ready_sends : &session->send_count) += 1;
 	op->stage = TWI_STAGE_BULK;
+	op->granted_ns = twi_engine_batch_now(session->engine);
 	op->moved = 0;
 	for (unsigned c = send->first; c < (unsigned)send->first + send->count; c++)
 		twi_session_channel_queue(&session->channels[c], (uint8_t)(send - session->sends),

@@ -194,6 +194,12 @@ void twi_emit_array_end(struct twi_emit *e)
 	end(e, "]");
 }
 
+void twi_emit_json(struct twi_emit *e, const char *key, const char *json)
+{
+	before(e, key);
+	puts_raw(e, json);
+}
+
 void twi_emit_u64(struct twi_emit *e, const char *key, uint64_t value)
 {
 	before(e, key);

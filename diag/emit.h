@@ -40,6 +40,7 @@ void twi_emit_i64(struct twi_emit *e, const char *key, int64_t value);
 void twi_emit_f64(struct twi_emit *e, const char *key, double value); /* null unless finite */
 void twi_emit_bool(struct twi_emit *e, const char *key, bool value);
 void twi_emit_str(struct twi_emit *e, const char *key, const char *value); /* NULL: null */
+void twi_emit_json(struct twi_emit *e, const char *key, const char *json); /* a value, ready */
 
 /*
  * OpenMetrics. A family: its head, then its samples. kind: "counter", "gauge", "histogram", "info".

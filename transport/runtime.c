@@ -22,6 +22,7 @@
 #include "diag/knob.h"
 #include "diag/registry.h"
 #include "diag/report.h"
+#include "diag/serve.h"
 #include "diag/socket.h"
 #include "memreg/alloclog.h"
 #include "memreg/pool_regions.h"
@@ -39,7 +40,7 @@
 
 struct tow_runtime {
 	struct twi_engine engine;
-	struct twi_socket *socket;
+	struct twi_serve serve;
 	bool sources;
 	char *texts; /* what the knobs that are text point to */
 	struct twi_job job;
@@ -121,7 +122,8 @@ static void describe_knobs(const struct twi_engine *engine, struct twi_emit *emi
 		const void *field = twi_knob_field(&engine->knobs, i);
 
 		tow_knob_info(i, &knob);
-		if (strcmp(knob.name, "job_key") == 0) /* a secret */
+		if (strcmp(knob.name, "job_key") == 0 ||
+		    strcmp(knob.name, "stats_token") == 0) /* secrets */
 			twi_emit_str(emit, knob.name, **(const char *const *)field ? "(set)" : "");
 		else if (strcmp(knob.unit, "text") == 0)
 			twi_emit_str(emit, knob.name, *(const char *const *)field);
@@ -295,9 +297,9 @@ static int open_parts(struct tow_runtime *runtime)
 	}
 	if (status == TOW_OK)
 		status = add_sources(runtime);
-	if (status == TOW_OK && engine->knobs.stats != 0 && !engine->virtual_clock)
-		status = twi_socket_open(engine->diag, engine->knobs.stats_dir, engine->knobs.job,
-					 engine->knobs.rank, &runtime->socket);
+	if (status == TOW_OK && !engine->virtual_clock)
+		status = twi_serve_open(engine->diag, &engine->knobs, &runtime->serve);
+	twi_job_key_mask(runtime->texts + (engine->knobs.stats_token - runtime->texts));
 	return status;
 }
 
@@ -335,7 +337,7 @@ static void close_parts(struct tow_runtime *runtime)
 	struct twi_engine *engine = &runtime->engine;
 
 	twi_background_stop(engine);
-	twi_socket_close(runtime->socket);
+	twi_serve_close(&runtime->serve);
 	if (runtime->sources) {
 		twi_registry_remove(engine->diag, "/v1/peers", engine);
 		twi_registry_remove(engine->diag, "/v1/bootstrap", &runtime->job.bootstrap);
@@ -575,7 +577,7 @@ TOW_PUBLIC void tow_stats_release(char *text)
 
 TOW_PUBLIC const char *tow_stats_socket(struct tow_runtime *runtime)
 {
-	if (runtime == NULL || runtime->socket == NULL)
+	if (runtime == NULL || runtime->serve.socket == NULL)
 		return "";
-	return twi_socket_path(runtime->socket);
+	return twi_socket_path(runtime->serve.socket);
 }

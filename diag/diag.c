@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "diag/error.h"
+#include "diag/latency.h"
 #include "diag/log.h"
 #include "diag/probes.h"
 #include "diag/registry.h"
@@ -119,12 +120,14 @@ int twi_diag_create(struct twi_diag **out)
 	diag->id = atomic_fetch_add_explicit(&next_diag, 1, memory_order_relaxed);
 	diag->start_ns = twi_now_ns();
 	atomic_init(&diag->log_level, 2);
+	diag->latencies = twi_latencies_create();
 	diag->log = twi_log_create();
 	diag->spans = twi_span_table_create();
 	atomic_init(&diag->span_mask, TWI_SPAN_SAMPLE - 1);
 	if (diag->log == NULL || diag->spans == NULL || twi_registry_create(&diag->registry) < 0) {
 		twi_log_destroy(diag->log);
 		twi_span_table_destroy(diag->spans);
+		twi_latencies_destroy(diag->latencies);
 		free(diag);
 		return twi_error(TOW_ENOMEM, "no memory for diagnostics");
 	}
@@ -180,6 +183,7 @@ void twi_diag_destroy(struct twi_diag *diag)
 		free_block(block);
 		block = next;
 	}
+	twi_latencies_destroy(diag->latencies);
 	twi_registry_destroy(diag->registry);
 	twi_log_destroy(diag->log);
 	twi_span_table_destroy(diag->spans);
@@ -318,7 +322,7 @@ void twi_reason_sum(struct twi_diag *diag, enum twi_reason reason, struct twi_re
 	}
 }
 
-static void latency_merge(const struct twi_latency *latency, struct twi_latency_sum *out)
+static void latency_add_up(const struct twi_latency *latency, struct twi_latency_sum *out)
 {
 	uint64_t max = atomic_load_explicit(&latency->max_ns, memory_order_relaxed);
 
@@ -335,12 +339,33 @@ static void latency_merge(const struct twi_latency *latency, struct twi_latency_
 bool twi_latency_read(const struct twi_latency *latency, struct twi_latency_sum *out)
 {
 	*out = (struct twi_latency_sum){ 0 };
-	latency_merge(latency, out);
+	latency_add_up(latency, out);
 	return out->count > 0;
 }
 
-bool twi_latency_sum(struct twi_diag *diag, enum twi_lane_id lane, unsigned size_class,
-		     struct twi_latency_sum *out)
+void twi_latency_sum_add(struct twi_latency_sum *into, const struct twi_latency_sum *from)
+{
+	twi_hist_merge(into->counts, from->counts);
+	into->count += from->count;
+	into->sum_ns += from->sum_ns;
+	into->max_ns = twi_max(into->max_ns, from->max_ns);
+}
+
+void twi_latency_merge(struct twi_latency *into, const struct twi_latency *from)
+{
+	struct twi_latency_sum sum;
+
+	if (!twi_latency_read(from, &sum))
+		return;
+	twi_cell_add(&into->sum_ns, sum.sum_ns);
+	if (sum.max_ns > atomic_load_explicit(&into->max_ns, memory_order_relaxed))
+		atomic_store_explicit(&into->max_ns, sum.max_ns, memory_order_relaxed);
+	for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++)
+		twi_cell_add(&into->counts[i], sum.counts[i]);
+}
+
+bool twi_latency_sum_blocks(struct twi_diag *diag, enum twi_lane_id lane, unsigned size_class,
+			    struct twi_latency_sum *out)
 {
 	const struct twi_diag_block *block =
 		atomic_load_explicit(&diag->blocks, memory_order_acquire);
@@ -351,7 +376,15 @@ bool twi_latency_sum(struct twi_diag *diag, enum twi_lane_id lane, unsigned size
 			&block->latencies[lane][size_class], memory_order_acquire);
 
 		if (latency != NULL)
-			latency_merge(latency, out);
+			latency_add_up(latency, out);
 	}
+	return out->count > 0;
+}
+
+bool twi_latency_sum(struct twi_diag *diag, enum twi_lane_id lane, unsigned size_class,
+		     struct twi_latency_sum *out)
+{
+	twi_latency_sum_blocks(diag, lane, size_class, out);
+	twi_latencies_add(diag->latencies, lane, size_class, out);
 	return out->count > 0;
 }

@@ -32,6 +32,7 @@
 #define TWI_LOG_LINES 64
 #define TWI_LOG_BYTES 256
 
+struct twi_latencies;
 struct twi_registry;
 struct twi_span_ring;
 struct twi_span_table;
@@ -62,6 +63,7 @@ struct twi_diag {
 	uint64_t id;
 	uint64_t start_ns;
 	struct twi_registry *registry;
+	struct twi_latencies *latencies; /* by peer and part (latency.h) */
 	struct twi_diag_block
 		*_Atomic blocks; /* grows at the head; release, with the readers' acquire */
 	_Atomic uint64_t lost;   /* records for which there was no block */
@@ -130,7 +132,7 @@ static inline void twi_count(struct twi_diag *diag, enum twi_counter counter, ui
 /* One reading more, by the only thread that writes this histogram now. */
 void twi_latency_add(struct twi_latency *latency, uint64_t ns);
 
-/* One RPC has ended after `latency_ns`. */
+/* One RPC has ended after `latency_ns`; nobody knows with whom, or in what parts (latency.h). */
 void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t bytes,
 			uint64_t latency_ns);
 
@@ -156,7 +158,16 @@ void twi_reason_sum(struct twi_diag *diag, enum twi_reason reason, struct twi_re
 /* Of one histogram. False when nothing was recorded. */
 bool twi_latency_read(const struct twi_latency *latency, struct twi_latency_sum *out);
 
-/* False when nothing was recorded there. */
+void twi_latency_sum_add(struct twi_latency_sum *into, const struct twi_latency_sum *from);
+
+/* Adds `from` to `into`, which only this thread writes now. */
+void twi_latency_merge(struct twi_latency *into, const struct twi_latency *from);
+
+/* What the threads have recorded without a peer, of which latency.h knows nothing. */
+bool twi_latency_sum_blocks(struct twi_diag *diag, enum twi_lane_id lane, unsigned size_class,
+			    struct twi_latency_sum *out);
+
+/* All of it. False when nothing was recorded there. */
 bool twi_latency_sum(struct twi_diag *diag, enum twi_lane_id lane, unsigned size_class,
 		     struct twi_latency_sum *out);
 

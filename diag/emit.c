@@ -194,6 +194,12 @@ void twi_emit_array_end(struct twi_emit *e)
 	end(e, "]");
 }
 
+void twi_emit_json(struct twi_emit *e, const char *key, const char *json)
+{
+	before(e, key);
+	puts_raw(e, json);
+}
+
 void twi_emit_u64(struct twi_emit *e, const char *key, uint64_t value)
 {
 	before(e, key);
@@ -297,4 +303,45 @@ void twi_emit_sample_f64(struct twi_emit *e, const char *name, const char *label
 	else
 		puts_raw(e, isnan(value) ? "NaN" : value > 0 ? "+Inf" : "-Inf");
 	put(e, "\n", 1);
+}
+
+/* How one character of a label's value is written; returns how many bytes of `at` it was. */
+static unsigned label_piece(const unsigned char *at, char piece[8])
+{
+	unsigned count = utf8_bytes(at);
+
+	if (*at == '"' || *at == '\\')
+		snprintf(piece, 8, "\\%c", *at);
+	else if (*at == '\n')
+		snprintf(piece, 8, "\\n");
+	else if (*at == '\r' || count == 0) /* readers split lines there as well */
+		snprintf(piece, 8, "\xef\xbf\xbd");
+	else
+		snprintf(piece, 8, "%.*s", (int)count, (const char *)at);
+	return count != 0 ? count : 1;
+}
+
+void twi_emit_label(char *labels, size_t room, const char *name, const char *value)
+{
+	size_t used = strlen(labels), bytes = strlen(name) + 5;
+	char piece[8];
+
+	if (used + bytes > room)
+		return;
+	used += (size_t)snprintf(labels + used, room - used, "%s%s=\"", used > 0 ? "," : "", name);
+	for (const unsigned char *at = (const unsigned char *)value; *at != '\0';) {
+		at += label_piece(at, piece);
+		bytes = strlen(piece);
+		if (used + bytes + 2 > room)
+			break;
+		memcpy(labels + used, piece, bytes);
+		used += bytes;
+	}
+	labels[used++] = '"';
+	labels[used] = '\0';
+}
+
+void twi_emit_text(struct twi_emit *e, const char *text, size_t bytes)
+{
+	put(e, text, bytes);
 }

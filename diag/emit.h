@@ -40,6 +40,7 @@ void twi_emit_i64(struct twi_emit *e, const char *key, int64_t value);
 void twi_emit_f64(struct twi_emit *e, const char *key, double value); /* null unless finite */
 void twi_emit_bool(struct twi_emit *e, const char *key, bool value);
 void twi_emit_str(struct twi_emit *e, const char *key, const char *value); /* NULL: null */
+void twi_emit_json(struct twi_emit *e, const char *key, const char *json); /* a value, ready */
 
 /*
  * OpenMetrics. A family: its head, then its samples. kind: "counter", "gauge", "histogram", "info".
@@ -50,6 +51,15 @@ void twi_emit_metric_head(struct twi_emit *e, const char *name, const char *kind
 			  const char *help);
 void twi_emit_sample_u64(struct twi_emit *e, const char *name, const char *labels, uint64_t value);
 void twi_emit_sample_f64(struct twi_emit *e, const char *name, const char *labels, double value);
+
+/*
+ * A label as the format wants it, `name="value"`, behind what `labels` has. Whatever bytes the
+ * value has, the result is valid; a value that does not fit is cut between two characters.
+ */
+void twi_emit_label(char *labels, size_t room, const char *name, const char *value);
+
+/* As it stands, of any length, without commas or quotes. */
+void twi_emit_text(struct twi_emit *e, const char *text, size_t bytes);
 
 /* As it stands, without commas or quotes; at most 1 KiB a call. */
 void twi_emit_raw(struct twi_emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

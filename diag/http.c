@@ -91,7 +91,7 @@ void twi_http_answer(struct twi_diag *diag, const char *method, const char *path
 
 void twi_http_error(unsigned status, const char *what, struct twi_http_answer *out)
 {
-	*out = (struct twi_http_answer){ .retry = status == 503 };
+	*out = (struct twi_http_answer){ .retry = status == 503 || status == 429 };
 	answer_error(NULL, status, what, out);
 }
 

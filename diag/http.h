@@ -9,6 +9,8 @@
  *	a capture's path, seconds=0..its most    200   its bytes, when they are there
  *	a capture's path, another query          400   {"error":...} that names the parameter
  *	too many captures at once                503   {"error":...}, Retry-After
+ *	over TCP, no token, or a wrong one       401   {"error":...}, WWW-Authenticate
+ *	over TCP, after too many wrong ones      429   {"error":...}, Retry-After
  *
  * Documents have no parameters, and one that is given is ignored.
  */
@@ -38,7 +40,7 @@ struct twi_http_answer {
 	unsigned status;
 	const char *content_type;
 	const char *allow; /* NULL unless 405 */
-	bool retry;        /* 503: Retry-After is TWI_HTTP_RETRY_S */
+	bool retry;        /* 503, 429: Retry-After is TWI_HTTP_RETRY_S */
 	char *text;        /* to be given to free(); NULL: there was no memory even for an error */
 	size_t bytes;
 };

@@ -237,10 +237,10 @@ static int resolve_text(const struct knob *knob, const char *given, const char *
 	}
 	if (value == NULL || value[0] == '\0')
 		value = knob->text_def;
-	if (strlen(value) > (size_t)knob->max && strcmp(knob->name, "job_key") == 0)
-		return twi_error(TOW_EINVAL,
-				 "job_key (%s) is not valid: it has %zu bytes, at most %lld", from,
-				 strlen(value), (long long)knob->max);
+	if (strlen(value) > (size_t)knob->max &&
+	    (strcmp(knob->name, "job_key") == 0 || strcmp(knob->name, "stats_token") == 0))
+		return twi_error(TOW_EINVAL, "%s (%s) is not valid: it has %zu bytes, at most %lld",
+				 knob->name, from, strlen(value), (long long)knob->max);
 	if (strlen(value) > (size_t)knob->max)
 		return twi_error(TOW_EINVAL, "%s=%.64s... (%s) is not valid: at most %lld bytes",
 				 knob->name, value, from, (long long)knob->max);

@@ -47,34 +47,34 @@ static void lock_dir(int dir_fd)
 	}
 }
 
-static int name_path(const char *dir, const char *job, int64_t rank, unsigned number,
-		     struct sockaddr_un *out)
+static int name_path(const struct twi_listen_name *name, unsigned number, struct sockaddr_un *out)
 {
 	char suffix[16] = "";
 	int bytes;
 
 	*out = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	if (number > 1)
-		snprintf(suffix, sizeof(suffix), "-%u", number);
-	bytes = snprintf(out->sun_path, sizeof(out->sun_path), "%s/%s.%lld%s.sock", dir, job,
-			 (long long)rank, suffix);
+		snprintf(suffix, sizeof(suffix), name->colon ? ":%u" : "-%u",
+			 number - (name->colon ? 1 : 0));
+	bytes = snprintf(out->sun_path, sizeof(out->sun_path), "%s/%s%s%s", name->dir, name->stem,
+			 suffix, name->end);
 	if (bytes < 0 || (size_t)bytes >= sizeof(out->sun_path))
 		return twi_error(TOW_EINVAL,
 				 "the stats socket's path in '%s' has %d bytes, the system allows "
 				 "%zu; set a shorter stats_dir or job",
-				 dir, bytes, sizeof(out->sun_path) - 1);
+				 name->dir, bytes, sizeof(out->sun_path) - 1);
 	return TOW_OK;
 }
 
 /* Whether nobody listens behind a socket file any more. Anything else than a refusal is a life. */
-static bool is_dead(const struct sockaddr_un *address)
+static bool is_dead(const struct sockaddr_un *address, int type)
 {
 	struct stat st;
 	int fd, err = 0;
 
 	if (lstat(address->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode))
 		return false;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return false;
 	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0)
@@ -84,7 +84,7 @@ static bool is_dead(const struct sockaddr_un *address)
 }
 
 /* TOW_AGAIN: a living one has the name. */
-static int bind_name(int fd, const struct sockaddr_un *address)
+static int bind_name(int fd, const struct sockaddr_un *address, int type)
 {
 	for (int attempt = 0; attempt < 2; attempt++) {
 		if (bind(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
@@ -93,44 +93,44 @@ static int bind_name(int fd, const struct sockaddr_un *address)
 			return twi_error_errno(
 				errno == EACCES || errno == EROFS ? TOW_EPERM : TOW_ESYSTEM, errno,
 				"bind of the stats socket '%s'", address->sun_path);
-		if (attempt > 0 || !is_dead(address) ||
+		if (attempt > 0 || !is_dead(address, type) ||
 		    (unlink(address->sun_path) != 0 && errno != ENOENT))
 			return TOW_AGAIN;
 	}
 	return TOW_AGAIN;
 }
 
-static int bind_any(int fd, const char *dir, const char *job, int64_t rank, struct twi_listen *out)
+static int bind_any(int fd, const struct twi_listen_name *name, struct twi_listen *out)
 {
 	struct sockaddr_un address;
 	int status = TOW_AGAIN;
 
 	for (unsigned number = 1; number <= NAMES_MAX && status == TOW_AGAIN; number++) {
-		status = name_path(dir, job, rank, number, &address);
+		status = name_path(name, number, &address);
 		if (status == TOW_OK)
-			status = bind_name(fd, &address);
+			status = bind_name(fd, &address, name->type);
 	}
 	if (status == TOW_AGAIN)
 		return twi_error(TOW_EBUSY,
-				 "%d living runtimes have the stats sockets %s/%s.%lld*.sock; give "
-				 "each its own rank",
-				 NAMES_MAX, dir, job, (long long)rank);
+				 "%d living runtimes have the stats sockets %s/%s*%s; give each "
+				 "its own rank",
+				 NAMES_MAX, name->dir, name->stem, name->end);
 	if (status == TOW_OK)
 		snprintf(out->path, sizeof(out->path), "%s", address.sun_path);
 	return status;
 }
 
-static int listen_at(const char *dir, const char *job, int64_t rank, struct twi_listen *out)
+static int listen_at(const struct twi_listen_name *name, struct twi_listen *out)
 {
 	struct stat st;
 	int status;
 
-	out->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	out->fd = socket(AF_UNIX, name->type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (out->fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "socket for the stats socket");
 	/* Before bind: the file then never has another mode, not for a moment. */
 	fchmod(out->fd, 0600);
-	status = bind_any(out->fd, dir, job, rank, out);
+	status = bind_any(out->fd, name, out);
 	if (status == TOW_OK && (chmod(out->path, 0600) != 0 || lstat(out->path, &st) != 0 ||
 				 listen(out->fd, BACKLOG) != 0)) {
 		status = twi_error_errno(TOW_ESYSTEM, errno, "listen on '%s'", out->path);
@@ -145,20 +145,25 @@ static int listen_at(const char *dir, const char *job, int64_t rank, struct twi_
 	return TOW_OK;
 }
 
-int twi_listen_open(const char *dir, const char *job, int64_t rank, struct twi_listen *out)
+int twi_listen_stem(const char *job, int64_t rank, char out[TWI_LISTEN_STEM_BYTES])
 {
-	int dir_fd, status;
-
 	if (!good_job(job))
 		return twi_error(TOW_EINVAL,
 				 "job '%.80s' cannot name a stats socket: 1 to 64 letters, digits, "
 				 "- _ . and no . in front",
 				 job);
-	status = twi_stats_dir_open(dir, &dir_fd);
+	snprintf(out, TWI_LISTEN_STEM_BYTES, "%s.%lld", job, (long long)rank);
+	return TOW_OK;
+}
+
+int twi_listen_open(const struct twi_listen_name *name, struct twi_listen *out)
+{
+	int dir_fd, status = twi_stats_dir_open(name->dir, &dir_fd);
+
 	if (status < 0)
 		return status;
 	lock_dir(dir_fd);
-	status = listen_at(dir, job, rank, out);
+	status = listen_at(name, out);
 	close(dir_fd); /* and with it the lock */
 	return status;
 }

@@ -4,6 +4,7 @@
 #ifndef TWI_LISTEN_H
 #define TWI_LISTEN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/un.h>
 
@@ -13,7 +14,22 @@ struct twi_listen {
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 };
 
-int twi_listen_open(const char *dir, const char *job, int64_t rank, struct twi_listen *out);
+/*
+ * How a socket may be called: <dir>/<stem><end>, and while a living one has that name, with a
+ * number behind the stem: -2, -3, ... or, where `colon`, :1, :2, ...
+ */
+struct twi_listen_name {
+	const char *dir, *stem, *end;
+	int type; /* SOCK_STREAM, SOCK_SEQPACKET */
+	bool colon;
+};
+
+int twi_listen_open(const struct twi_listen_name *name, struct twi_listen *out);
+
+/* The stem of what belongs to a rank, <job>.<rank>. TOW_EINVAL: no file can be called like the job.
+ */
+#define TWI_LISTEN_STEM_BYTES 96
+int twi_listen_stem(const char *job, int64_t rank, char out[TWI_LISTEN_STEM_BYTES]);
 
 /* Takes the file away, unless it is another's by now. Does not close fd. */
 void twi_listen_unlink(const struct twi_listen *listener);

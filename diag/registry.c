@@ -204,6 +204,22 @@ static void emit_paths(const struct twi_registry *registry, struct twi_emit *e)
 	twi_emit_array_end(e);
 }
 
+void twi_registry_documents(struct twi_diag *diag,
+			    void (*one)(void *arg, const char *path, const char *help), void *arg)
+{
+	struct twi_registry *registry = twi_diag_registry(diag);
+
+	pthread_rwlock_rdlock(&registry->lock);
+	for (size_t i = 0; i < twi_report_count(); i++)
+		one(arg, twi_report_at(i)->path, twi_report_at(i)->help);
+	for (unsigned i = 0; i < registry->source_count; i++) {
+		if (!listed_before(registry, i) &&
+		    strcmp(registry->sources[i].path, TWI_METRICS_PATH) != 0)
+			one(arg, registry->sources[i].path, registry->sources[i].help);
+	}
+	pthread_rwlock_unlock(&registry->lock);
+}
+
 void twi_registry_paths(struct twi_diag *diag, struct twi_emit *e)
 {
 	struct twi_registry *registry = twi_diag_registry(diag);

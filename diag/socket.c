@@ -8,6 +8,9 @@
  * MHD owns one thread, the connections, and the parsing of HTTP. It takes all signals blocked, so
  * that the user's handlers never run on a thread he does not know of. A connection of another user
  * is shut down when MHD announces it, before a byte of it is parsed.
+ *
+ * TCP is a second such daemon. There the head of each request is judged before anything is done for
+ * it, so that who has no token can make us read and answer, and nothing else.
  */
 #include "diag/socket.h"
 
@@ -29,16 +32,28 @@
 #include "diag/error.h"
 #include "diag/http.h"
 #include "diag/listen.h"
+#include "diag/listen_tcp.h"
 #include "diag/registry.h"
+#include "diag/token.h"
 
 #define CONNECTION_MEMORY (32u << 10) /* bounds the head of a request */
 #define STACK_BYTES       (512u << 10)
+#define TOKEN_PARAM       "token"
+
+/* One way in, and the daemon that serves it. */
+struct door {
+	struct twi_socket *sock;
+	struct MHD_Daemon *daemon; /* NULL: closed */
+};
 
 struct twi_socket {
 	struct twi_diag *diag;
-	struct MHD_Daemon *daemon;
 	struct twi_captures *captures;
+	struct door local, tcp;
 	struct twi_listen listener;
+	struct twi_listen_tcp tcp_listener;
+	struct twi_token token;
+	struct twi_throttle throttle; /* of the thread of tcp */
 };
 
 /* The first call for a request has only its head; the answer comes with the next. */
@@ -59,6 +74,8 @@ static enum MHD_Result queue_response(struct MHD_Connection *connection,
 		snprintf(retry, sizeof(retry), "%d", TWI_HTTP_RETRY_S);
 		MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, retry);
 	}
+	if (answer->status == 401)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
 	queued = MHD_queue_response(connection, answer->status, response);
 	MHD_destroy_response(response);
 	return queued;
@@ -103,6 +120,8 @@ static enum MHD_Result collect(void *arg, enum MHD_ValueKind kind, const char *n
 	struct twi_http_query *query = arg;
 
 	(void)kind;
+	if (strcmp(name, TOKEN_PARAM) == 0) /* whose it is has been seen to */
+		return MHD_YES;
 	if (query->count < TWI_HTTP_PARAMS)
 		query->params[query->count] = (struct twi_http_param){ name, value };
 	query->count++;
@@ -159,11 +178,42 @@ static enum MHD_Result captured(struct MHD_Connection *connection, struct twi_ca
 	return queue(connection, &answer);
 }
 
+/* Whether who asks over TCP has the token; else the answer that he gets. */
+static bool admitted(struct twi_socket *sock, struct MHD_Connection *connection,
+		     struct twi_http_answer *answer)
+{
+	const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+							 MHD_HTTP_HEADER_AUTHORIZATION);
+	const char *given = header != NULL
+				    ? twi_token_bearer(header)
+				    : MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND,
+								  TOKEN_PARAM);
+	uint8_t address[16];
+	uint64_t now = twi_now_ns();
+
+	twi_listen_tcp_peer(descriptor(connection), address);
+	if (twi_throttle_refuses(&sock->throttle, address, now)) {
+		twi_count(sock->diag, TWI_C_stats_throttled, 1);
+		twi_http_error(429, "too many wrong tokens from this address; wait a second",
+			       answer);
+		return false;
+	}
+	if (twi_token_same(&sock->token, given))
+		return true;
+	twi_count(sock->diag, TWI_C_stats_token_refused, 1);
+	if (given != NULL) /* a browser's first request has none, and guesses nothing */
+		twi_throttle_wrong(&sock->throttle, address, now);
+	twi_http_error(401, "a token is needed: Authorization: Bearer TOKEN, or ?token=TOKEN",
+		       answer);
+	return false;
+}
+
 static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, const char *url,
 			      const char *method, const char *version, const char *body,
 			      size_t *body_bytes, void **request)
 {
-	struct twi_socket *sock = arg;
+	struct door *door = arg;
+	struct twi_socket *sock = door->sock;
 	struct twi_http_answer answer;
 	struct twi_capture source;
 
@@ -171,7 +221,9 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 	(void)body;
 	if (*request == NULL) {
 		*request = &head_seen;
-		return MHD_YES;
+		return door != &sock->tcp || admitted(sock, connection, &answer)
+			       ? MHD_YES
+			       : queue(connection, &answer);
 	}
 	if (*body_bytes != 0) { /* of a request that will be 405; it is read and dropped */
 		*body_bytes = 0;
@@ -191,7 +243,7 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 static void completed(void *arg, struct MHD_Connection *connection, void **request,
 		      enum MHD_RequestTerminationCode how)
 {
-	struct twi_socket *sock = arg;
+	struct twi_socket *sock = ((struct door *)arg)->sock;
 
 	(void)connection;
 	(void)how;
@@ -225,20 +277,20 @@ static bool allowed(int fd)
 static void announce(void *arg, struct MHD_Connection *connection, void **context,
 		     enum MHD_ConnectionNotificationCode what)
 {
-	struct twi_socket *sock = arg;
+	struct door *door = arg;
 	int fd;
 
 	(void)context;
-	if (what != MHD_CONNECTION_NOTIFY_STARTED)
+	if (what != MHD_CONNECTION_NOTIFY_STARTED || door == &door->sock->tcp)
 		return;
 	fd = descriptor(connection);
 	if (!allowed(fd)) {
-		twi_count(sock->diag, TWI_C_stats_refused, 1);
+		twi_count(door->sock->diag, TWI_C_stats_refused, 1);
 		shutdown(fd, SHUT_RDWR);
 	}
 }
 
-static int start(struct twi_socket *sock)
+static int start(struct twi_socket *sock, struct door *door, int fd, const char *path)
 {
 	sigset_t all, old;
 	int err;
@@ -250,29 +302,30 @@ static int start(struct twi_socket *sock)
 	 * poll and not epoll: MHD's edges miss the end of a stream that comes with its last bytes,
 	 * and such a client would hold one of the few connections until the timeout.
 	 */
-	sock->daemon = MHD_start_daemon(
+	door->sock = sock;
+	door->daemon = MHD_start_daemon(
 		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC |
 			MHD_ALLOW_SUSPEND_RESUME,
-		0, NULL, NULL, handle, sock, MHD_OPTION_LISTEN_SOCKET, sock->listener.fd,
+		0, NULL, NULL, handle, door, MHD_OPTION_LISTEN_SOCKET, fd,
 		MHD_OPTION_CONNECTION_LIMIT, (unsigned)TWI_SOCKET_CONNECTIONS,
 		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TWI_SOCKET_TIMEOUT_S,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
 		MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
-		announce, sock, MHD_OPTION_NOTIFY_COMPLETED, completed, sock,
+		announce, door, MHD_OPTION_NOTIFY_COMPLETED, completed, door,
 		MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_END);
 	err = errno;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (sock->daemon != NULL)
+	if (door->daemon != NULL)
 		return TOW_OK;
-	return twi_error_errno(TOW_ESYSTEM, err, "libmicrohttpd cannot serve '%s'; set stats=0",
-			       sock->listener.path);
+	return twi_error_errno(TOW_ESYSTEM, err, "libmicrohttpd cannot serve '%s'", path);
 }
 
 int twi_socket_open(struct twi_diag *diag, const char *dir, const char *job, int64_t rank,
 		    struct twi_socket **out)
 {
+	char own[256], stem[TWI_LISTEN_STEM_BYTES];
+	struct twi_listen_name name = { .stem = stem, .end = ".sock", .type = SOCK_STREAM };
 	struct twi_socket *sock;
-	char own[256];
 	int status = TOW_OK;
 
 	*out = NULL;
@@ -282,15 +335,18 @@ int twi_socket_open(struct twi_diag *diag, const char *dir, const char *job, int
 	}
 	if (status < 0)
 		return status;
+	name.dir = dir;
 	sock = calloc(1, sizeof(*sock));
 	if (sock == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for the stats socket");
 	sock->diag = diag;
 	status = twi_captures_create(wake, &sock->captures);
 	if (status == TOW_OK)
-		status = twi_listen_open(dir, job != NULL ? job : "towline", rank, &sock->listener);
+		status = twi_listen_stem(job != NULL ? job : "towline", rank, stem);
+	if (status == TOW_OK)
+		status = twi_listen_open(&name, &sock->listener);
 	if (status == TOW_OK) {
-		status = start(sock);
+		status = start(sock, &sock->local, sock->listener.fd, sock->listener.path);
 		if (status < 0)
 			twi_listen_unlink(&sock->listener);
 	}
@@ -310,8 +366,11 @@ void twi_socket_close(struct twi_socket *sock)
 	/* First the file: who comes now is told that nobody is there, not left hanging. */
 	twi_listen_unlink(&sock->listener);
 	twi_captures_stop(sock->captures);
-	MHD_stop_daemon(sock->daemon); /* closes the listening socket too */
+	MHD_stop_daemon(sock->local.daemon); /* closes the listening socket too */
+	if (sock->tcp.daemon != NULL)
+		MHD_stop_daemon(sock->tcp.daemon);
 	twi_captures_destroy(sock->captures);
+	explicit_bzero(&sock->token, sizeof(sock->token));
 	free(sock);
 }
 
@@ -320,11 +379,44 @@ const char *twi_socket_path(const struct twi_socket *sock)
 	return sock != NULL ? sock->listener.path : "";
 }
 
-int twi_socket_adopt(struct twi_socket *sock, int fd)
+int twi_socket_listen(struct twi_socket *sock, const char *address, const char *token,
+		      const char *token_file)
+{
+	int status;
+
+	if (sock->tcp.daemon != NULL)
+		return twi_error(TOW_EINVAL, "the stats are served over TCP already");
+	status = twi_token_load(token, token_file, &sock->token);
+	if (status == TOW_OK)
+		status = twi_listen_tcp_open(address, &sock->tcp_listener);
+	if (status < 0)
+		return status;
+	status = start(sock, &sock->tcp, sock->tcp_listener.fd, sock->tcp_listener.address);
+	if (status < 0)
+		sock->tcp_listener.address[0] = '\0';
+	return status;
+}
+
+const char *twi_socket_address(const struct twi_socket *sock)
+{
+	return sock != NULL ? sock->tcp_listener.address : "";
+}
+
+static int adopt(struct door *door, int fd)
 {
 	struct sockaddr address = { .sa_family = AF_UNIX };
 
-	if (MHD_add_connection(sock->daemon, fd, &address, sizeof(address)) != MHD_YES)
+	if (MHD_add_connection(door->daemon, fd, &address, sizeof(address)) != MHD_YES)
 		return twi_error_errno(TOW_ESYSTEM, errno, "libmicrohttpd refuses a connection");
 	return TOW_OK;
+}
+
+int twi_socket_adopt(struct twi_socket *sock, int fd)
+{
+	return adopt(&sock->local, fd);
+}
+
+int twi_socket_adopt_tcp(struct twi_socket *sock, int fd)
+{
+	return adopt(&sock->tcp, fd);
 }

@@ -9,6 +9,7 @@
 
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "diag/latency.h"
 #include "transport/background.h"
 #include "transport/engine.h"
 #include "transport/message.h"
@@ -33,6 +34,7 @@ void twi_peer_setup(struct tow_peer *peer, struct twi_lane *lane, const char *ad
 	peer->lane = lane;
 	peer->id = atomic_fetch_add_explicit(&next_peer_id, 1, memory_order_relaxed);
 	snprintf(peer->address, sizeof(peer->address), "%s", address);
+	peer->latency_row = NULL;
 	twi_list_init(&peer->ready_link);
 	twi_peer_claims_init(&peer->claims);
 	lane->peers++;
@@ -48,6 +50,7 @@ void twi_peer_teardown(struct tow_peer *peer)
 	peer->engine->memory_peers -= peer->lane->ops->memory_polled;
 	twi_link_detach(peer);
 	twi_peer_claims_fini(&peer->claims);
+	twi_latency_leave(peer->engine->diag, &peer->latency_row);
 	twi_list_remove(&peer->ready_link);
 	twi_list_remove(&peer->link);
 }

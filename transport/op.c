@@ -104,6 +104,7 @@ static void prepare(struct tow_op *op, struct twi_engine *engine, enum twi_op_ki
 	op->bytes = op->tag = op->seq = op->moved = op->rpc_id = 0;
 	op->begun_ns = op->span_parent = 0;
 	op->start_ns = twi_engine_batch_now(engine);
+	op->framed_ns = 0;
 	op->deadline_ns = UINT64_MAX;
 	op->done = NULL;
 	op->user = NULL;

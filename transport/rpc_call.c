@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "diag/error.h"
+#include "diag/latency.h"
 #include "memreg/pool.h"
 #include "transport/engine.h"
 #include "transport/op_span.h"
@@ -109,6 +110,26 @@ static void measure(struct twi_call *call, uint64_t posted_ns)
 	result->one_way_error_ns = clock.error_ns;
 }
 
+/* By lane, peer and size: /v1/latency. The size is that of both ways. */
+static void record_latency(const struct twi_call *call, struct tow_peer *peer)
+{
+	const struct tow_call_result *result = &call->result;
+	const struct twi_latency_reading reading = {
+		.kind = TWI_LATENCY_CALLS,
+		.lane = peer->lane->ops->id,
+		.id = call->id,
+		.bytes = call->wish.request_bytes + result->bytes,
+		.end_ns = call->arrived_ns,
+		.parts_ns = { [TWI_LATENCY_TOTAL] = result->total_ns,
+			      [TWI_LATENCY_QUEUE] = result->queue_ns,
+			      [TWI_LATENCY_WIRE] = result->wire_ns,
+			      [TWI_LATENCY_MATCH] = result->match_ns,
+			      [TWI_LATENCY_SERVE] = result->serve_ns },
+	};
+
+	twi_latency_note(call->rp->engine->diag, &peer->latency_row, peer->address, &reading);
+}
+
 static void record(struct twi_call *call, bool answered)
 {
 	const struct tow_call_result *result = &call->result;
@@ -129,6 +150,8 @@ static void record(struct twi_call *call, bool answered)
 	}
 	twi_rpc_stats_record(call->rp, call->wish.hash, call->wish.name, true, result->status < 0,
 			     parts);
+	if (answered && call->rp->peer != NULL)
+		record_latency(call, call->rp->peer);
 }
 
 static void record_span(const struct twi_call *call, int status)

@@ -39,19 +39,6 @@ int twi_rpc_stats_init(struct twi_rpc *rpc)
 	return rpc->rows == NULL ? TOW_ENOMEM : TOW_OK;
 }
 
-static void add_up(struct twi_latency *into, const struct twi_latency *from)
-{
-	struct twi_latency_sum sum;
-
-	if (!twi_latency_read(from, &sum))
-		return;
-	twi_cell_add(&into->sum_ns, sum.sum_ns);
-	if (sum.max_ns > atomic_load_explicit(&into->max_ns, memory_order_relaxed))
-		atomic_store_explicit(&into->max_ns, sum.max_ns, memory_order_relaxed);
-	for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++)
-		twi_cell_add(&into->counts[i], sum.counts[i]);
-}
-
 static bool peer_is_there(const struct twi_rpc *rpc, uint64_t peer_id)
 {
 	for (const struct twi_list *pos = rpc->peers.next; pos != &rpc->peers; pos = pos->next) {
@@ -77,7 +64,7 @@ static struct twi_rpc_row *reclaim(struct twi_rpc *rpc)
 		other->calls += row->calls;
 		other->failed += row->failed;
 		for (unsigned part = 0; part < TWI_RPC_PARTS; part++)
-			add_up(&other->parts[part], &row->parts[part]);
+			twi_latency_merge(&other->parts[part], &row->parts[part]);
 		*row = (struct twi_rpc_row){ 0 };
 		found = row;
 	}
@@ -232,22 +219,24 @@ static void emit_samples(const struct twi_rpc *rpc, const struct twi_rpc_row *ro
 			 struct twi_emit *emit)
 {
 	bool other = row == &rpc->rows[TWI_RPC_ROWS];
-	char labels[320];
+	char labels[640], id[24];
 
+	snprintf(id, sizeof(id), "%llu", (unsigned long long)row->peer_id);
 	for (unsigned i = 0; i < TWI_RPC_PARTS; i++) {
 		struct twi_latency_sum sum;
 
 		if (!twi_latency_read(&row->parts[i], &sum))
 			continue;
-		snprintf(labels, sizeof(labels),
-			 "method=\"%s\",peer=\"%s\",peer_id=\"%llu\",side=\"%s\",part=\"%s\"",
-			 other ? "(other)" : row->name, other ? "(other)" : row->address,
-			 (unsigned long long)row->peer_id,
-			 other         ? "both"
-			 : row->client ? "client"
-				       : "server",
-			 part_names[i]);
-		twi_report_histogram(emit, "towline_call_seconds", labels, &sum);
+		labels[0] = '\0';
+		twi_emit_label(labels, sizeof(labels), "method", other ? "(other)" : row->name);
+		twi_emit_label(labels, sizeof(labels), "peer", other ? "(other)" : row->address);
+		twi_emit_label(labels, sizeof(labels), "peer_id", id);
+		twi_emit_label(labels, sizeof(labels), "side",
+			       other         ? "both"
+			       : row->client ? "client"
+					     : "server");
+		twi_emit_label(labels, sizeof(labels), "part", part_names[i]);
+		twi_report_histogram(emit, "towline_call_seconds", labels, &sum, NULL);
 	}
 }
 

@@ -23,6 +23,7 @@
 #include "diag/knob.h"
 #include "diag/registry.h"
 #include "diag/report.h"
+#include "diag/serve.h"
 #include "diag/socket.h"
 #include "diag/span.h"
 #include "memreg/alloclog.h"
@@ -41,7 +42,7 @@
 
 struct tow_runtime {
 	struct twi_engine engine;
-	struct twi_socket *socket;
+	struct twi_serve serve;
 	bool sources;
 	char *texts; /* what the knobs that are text point to */
 	struct twi_job job;
@@ -123,7 +124,8 @@ static void describe_knobs(const struct twi_engine *engine, struct twi_emit *emi
 		const void *field = twi_knob_field(&engine->knobs, i);
 
 		tow_knob_info(i, &knob);
-		if (strcmp(knob.name, "job_key") == 0) /* a secret */
+		if (strcmp(knob.name, "job_key") == 0 ||
+		    strcmp(knob.name, "stats_token") == 0) /* secrets */
 			twi_emit_str(emit, knob.name, **(const char *const *)field ? "(set)" : "");
 		else if (strcmp(knob.unit, "text") == 0)
 			twi_emit_str(emit, knob.name, *(const char *const *)field);
@@ -305,12 +307,11 @@ static int open_parts(struct tow_runtime *runtime)
 	}
 	if (status == TOW_OK)
 		status = add_sources(runtime);
-	if (status == TOW_OK && engine->knobs.stats != 0 && !engine->virtual_clock) {
-		status = twi_socket_open(engine->diag, engine->knobs.stats_dir, engine->knobs.job,
-					 engine->knobs.rank, &runtime->socket);
-		if (status == TOW_OK)
-			open_bpf(engine, twi_socket_path(runtime->socket));
-	}
+	if (status == TOW_OK && !engine->virtual_clock)
+		status = twi_serve_open(engine->diag, &engine->knobs, &runtime->serve);
+	twi_job_key_mask(runtime->texts + (engine->knobs.stats_token - runtime->texts));
+	if (status == TOW_OK && runtime->serve.socket != NULL)
+		open_bpf(engine, twi_socket_path(runtime->serve.socket));
 	return status;
 }
 
@@ -348,7 +349,7 @@ static void close_parts(struct tow_runtime *runtime)
 	struct twi_engine *engine = &runtime->engine;
 
 	twi_background_stop(engine);
-	twi_socket_close(runtime->socket);
+	twi_serve_close(&runtime->serve);
 	twi_bpf_close(engine->bpf);
 	engine->bpf = NULL;
 	if (runtime->sources) {
@@ -590,7 +591,7 @@ TOW_PUBLIC void tow_stats_release(char *text)
 
 TOW_PUBLIC const char *tow_stats_socket(struct tow_runtime *runtime)
 {
-	if (runtime == NULL || runtime->socket == NULL)
+	if (runtime == NULL || runtime->serve.socket == NULL)
 		return "";
-	return twi_socket_path(runtime->socket);
+	return twi_socket_path(runtime->serve.socket);
 }

@@ -125,7 +125,7 @@ struct twi_bulk_channel {
 
 struct twi_timing {
 	uint64_t start_ns; /* 0: a large message, timed by its operation */
-	uint64_t bytes;
+	uint64_t bytes, queue_ns;
 };
 
 struct twi_announced {

@@ -11,6 +11,7 @@
 #include "transport/engine.h"
 #include "transport/op.h"
 #include "transport/path.h"
+#include "transport/rpc_times.h"
 #include "transport/session_parts.h"
 
 static bool has_credit(const struct twi_session *session, uint32_t cost)
@@ -28,6 +29,8 @@ static void charge(struct twi_session *session, struct tow_op *op, uint32_t cost
 	timing = &session->timings[op->seq & session->timings_mask];
 	timing->start_ns = eager && twi_space_counts(op->space) ? op->start_ns : 0;
 	timing->bytes = op->bytes;
+	twi_op_framed(session->engine, op);
+	timing->queue_ns = twi_op_queue_ns(op);
 	if (session->offers) /* else nothing will be announced */
 		twi_session_mention(session, op);
 }
@@ -142,6 +145,7 @@ void twi_session_drain(struct twi_session *session)
 /* ACK: messages up to seq are there; credit has come back. */
 int twi_session_acked(struct twi_session *session, const struct twi_frame *frame)
 {
+	struct twi_latency_reading reading;
 	uint64_t now = twi_engine_now(session->engine);
 
 	if (frame->seq > session->seq_sent || frame->seq < session->seq_acked)
@@ -160,8 +164,15 @@ int twi_session_acked(struct twi_session *session, const struct twi_frame *frame
 
 		if (timing->start_ns == 0)
 			continue;
-		twi_latency_record(session->engine->diag, session->config.lane, timing->bytes,
-				   now > taken ? now - taken : 0);
+		reading = (struct twi_latency_reading){
+			.lane = session->config.lane,
+			.id = twi_session_rpc_id(session, session->seq_acked, true),
+			.bytes = timing->bytes,
+			.end_ns = now,
+		};
+		twi_peer_timed(session->peer, session->engine, &reading,
+			       now > taken ? now - taken : 0, timing->queue_ns,
+			       TWI_LATENCY_UNKNOWN);
 	}
 	session->credit_returned = frame->tag;
 	twi_session_drain(session);
@@ -199,6 +210,7 @@ int twi_session_done(struct twi_session *session, const struct twi_frame *frame)
 	struct twi_grant *send = twi_session_send_find(session, frame->seq);
 	struct tow_op *op = twi_session_find(session, frame->seq);
 	uint64_t now = twi_engine_now(session->engine), taken;
+	struct twi_latency_reading reading;
 
 	if (frame->seq > session->seq_sent)
 		return twi_error(TOW_EPROTOCOL, "peer %s has message %llu, never sent",
@@ -215,8 +227,14 @@ int twi_session_done(struct twi_session *session, const struct twi_frame *frame)
 	if (op == NULL)
 		return TOW_OK;
 	taken = op->start_ns + frame->value;
-	twi_latency_record(session->engine->diag, session->config.lane, op->bytes,
-			   now > taken ? now - taken : 0);
+	reading = (struct twi_latency_reading){
+		.lane = session->config.lane,
+		.id = twi_session_rpc_id(session, op->seq, true),
+		.bytes = op->bytes,
+		.end_ns = now,
+	};
+	twi_peer_timed(session->peer, session->engine, &reading, now > taken ? now - taken : 0,
+		       twi_op_queue_ns(op), twi_op_match_ns(op));
 	twi_count(session->engine->diag, TWI_C_send_bytes, op->bytes);
 	twi_session_op_end(session, op, TOW_OK, op->bytes);
 	return TOW_OK;

@@ -40,7 +40,11 @@ struct tow_options {
 	const char *job;            /* name of the job, in the stats socket's name */
 	int64_t rank;               /* rank of this process, likewise */
 	const char *stats_dir;      /* directory of the stats socket */
-	const char *exhaust;        /* what a full pool does: grow, copy, wait, fail */
+	const char *stats_listen;   /* ADDRESS:PORT of the stats over TCP; empty: none */
+	const char *stats_token;    /* who has it may ask there */
+	const char *stats_token_file; /* the file that it stands in */
+	const char *dpdk_telemetry;   /* socket of DPDK's telemetry: a path, auto, or empty */
+	const char *exhaust;          /* what a full pool does: grow, copy, wait, fail */
 	int64_t premap_limit_bytes; /* the pool grows up to this; 0: four times its size at open */
 	int64_t exhaust_wait_ns;    /* how long tow_alloc waits for room, where exhaust is wait */
 	int64_t require_zero_copy;  /* 1: an operation that would be copied or wait for a late
@@ -91,9 +95,10 @@ struct tow_options {
 #define TOW_OPTIONS_DEFAULT                                                                        \
 	{                                                                                          \
 		sizeof(struct tow_options), -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,    \
-			NULL, -1, NULL, NULL, -1, -1, -1, -1, NULL, -1, -1, -1, NULL, -1, -1,      \
-			NULL, -1, -1, -1, NULL, -1, -1, NULL, NULL, -1, NULL, NULL, -1, -1, -1,    \
-			NULL, -1, -1, NULL, NULL, -1, -1, -1, -1, -1, -1, NULL, NULL               \
+			NULL, -1, NULL, NULL, NULL, NULL, NULL, NULL, -1, -1, -1, -1, NULL, -1,    \
+			-1, -1, NULL, -1, -1, NULL, -1, -1, -1, NULL, -1, -1, NULL, NULL, -1,      \
+			NULL, NULL, -1, -1, -1, NULL, -1, -1, NULL, NULL, -1, -1, -1, -1, -1, -1,  \
+			NULL, NULL                                                                 \
 	}
 
 /*

@@ -157,7 +157,7 @@ struct twi_ofi_owed {
 };
 
 struct twi_ofi_timing {
-	uint64_t seq, start_ns, bytes;
+	uint64_t seq, start_ns, bytes, queue_ns;
 };
 
 /* A small message that comes in more than one packet; nothing comes between them. */

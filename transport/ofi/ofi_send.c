@@ -13,6 +13,7 @@
 #include "diag/error.h"
 #include "transport/op.h"
 #include "transport/op_span.h"
+#include "transport/rpc_times.h"
 
 #define PIECES_MAX 8u
 
@@ -100,6 +101,8 @@ static void charge(struct twi_ofi_peer *peer, struct tow_op *op, uint32_t cost, 
 	timing->seq = eager ? op->seq : 0;
 	timing->start_ns = op->start_ns;
 	timing->bytes = op->bytes;
+	twi_op_framed(peer->base.engine, op);
+	timing->queue_ns = twi_op_queue_ns(op);
 }
 
 /* In how many packets a small message goes. */
@@ -477,8 +480,16 @@ int twi_ofi_arrived(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 		return twi_error(TOW_EPROTOCOL, "peer %s has message %llu before it was sent",
 				 peer->base.address, (unsigned long long)packet->seq);
 	if (give->ending == 0) {
-		twi_latency_record(engine->diag, TWI_LANE_OFI, op->bytes,
-				   twi_engine_now(engine) - op->start_ns);
+		uint64_t now = twi_engine_now(engine);
+		struct twi_latency_reading reading = {
+			.lane = TWI_LANE_OFI,
+			.id = op->seq << 1 | (uint64_t)peer->connector,
+			.bytes = op->bytes,
+			.end_ns = now,
+		};
+
+		twi_peer_timed(&peer->base, engine, &reading, now - op->start_ns,
+			       twi_op_queue_ns(op), twi_op_match_ns(op));
 		twi_count(engine->diag, TWI_C_send_bytes, op->bytes);
 	}
 	if (give->req.busy)
@@ -506,6 +517,7 @@ int twi_ofi_refused(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 
 int twi_ofi_acked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet)
 {
+	struct twi_latency_reading reading;
 	uint64_t now = twi_engine_now(peer->base.engine);
 
 	if (packet->seq > peer->seq_sent || packet->seq < peer->seq_acked ||
@@ -521,9 +533,17 @@ int twi_ofi_acked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet
 			&peer->timings[++peer->seq_acked % TWI_OFI_TIMINGS];
 		uint64_t taken = timing->start_ns + packet->value;
 
-		if (timing->seq == peer->seq_acked)
-			twi_latency_record(peer->base.engine->diag, TWI_LANE_OFI, timing->bytes,
-					   now > taken ? now - taken : 0);
+		if (timing->seq != peer->seq_acked)
+			continue;
+		reading = (struct twi_latency_reading){
+			.lane = TWI_LANE_OFI,
+			.id = timing->seq << 1 | (uint64_t)peer->connector,
+			.bytes = timing->bytes,
+			.end_ns = now,
+		};
+		twi_peer_timed(&peer->base, peer->base.engine, &reading,
+			       now > taken ? now - taken : 0, timing->queue_ns,
+			       TWI_LATENCY_UNKNOWN);
 	}
 	peer->credit_returned = packet->tag;
 	twi_ofi_drain(peer);

@@ -272,6 +272,10 @@ int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *
 void twi_shm_say(struct twi_shm_peer *peer, const struct twi_shm_remark *remark);
 void twi_shm_view_release(struct tow_op *op);
 
+/* The small message that came last took so long. */
+void twi_shm_timed_small(struct twi_shm_peer *peer, uint64_t bytes, uint64_t end_ns,
+			 uint64_t taken_ns);
+
 /* Of small messages one in so many is timed, by its receiver. */
 static inline bool twi_shm_timed(uint64_t seq)
 {

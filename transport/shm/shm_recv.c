@@ -39,8 +39,8 @@ static void time_small(struct twi_shm_peer *peer, const struct twi_shm_message *
 	if (twi_likely(!twi_shm_timed(peer->seq_received)) || message->summed)
 		return;
 	now = twi_clock_gettime_ns();
-	twi_latency_record(peer->base.engine->diag, TWI_LANE_SHM, message->bytes,
-			   now > message->sent_ns ? now - message->sent_ns : 0);
+	twi_shm_timed_small(peer, message->bytes, now,
+			    now > message->sent_ns ? now - message->sent_ns : 0);
 }
 
 /* --- incoming offers --- */

@@ -13,6 +13,7 @@
 #include "memreg/staging.h"
 #include "transport/op_span.h"
 #include "transport/path.h"
+#include "transport/rpc_times.h"
 #include "transport/shm/shm.h"
 
 static struct twi_shm_peer *shm_peer(struct tow_peer *peer)
@@ -209,6 +210,7 @@ static bool put_offer(struct twi_shm_peer *peer, struct tow_op *op)
 	type = place(peer, op, &where, &extent);
 	offer->op = op;
 	op->seq = ++peer->seq_sent;
+	twi_op_framed(peer->base.engine, op);
 	op->moved = index_of(peer, offer);
 	op->stage = TWI_STAGE_OFFERED;
 	twi_op_begun(op);
@@ -330,6 +332,20 @@ static bool settled_status(const struct twi_shm_peer *peer, const struct twi_shm
 	}
 }
 
+void twi_shm_timed_small(struct twi_shm_peer *peer, uint64_t bytes, uint64_t end_ns,
+			 uint64_t taken_ns)
+{
+	struct twi_latency_reading reading = {
+		.lane = TWI_LANE_SHM,
+		.id = peer->seq_received << 1 | (uint64_t)!peer->connector,
+		.bytes = bytes,
+		.end_ns = end_ns,
+	};
+
+	twi_peer_timed(&peer->base, peer->base.engine, &reading, taken_ns, TWI_LATENCY_UNKNOWN,
+		       TWI_LATENCY_UNKNOWN);
+}
+
 static void end_offer_op(struct twi_shm_peer *peer, struct twi_shm_offer *offer, int status)
 {
 	struct twi_diag *diag = peer->base.engine->diag;
@@ -338,8 +354,16 @@ static void end_offer_op(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 
 	offer->op = NULL;
 	if (status == TOW_OK) {
-		twi_latency_record(diag, TWI_LANE_SHM, op->bytes,
-				   now > op->start_ns ? now - op->start_ns : 0);
+		struct twi_latency_reading reading = {
+			.lane = TWI_LANE_SHM,
+			.id = op->seq << 1 | (uint64_t)peer->connector,
+			.bytes = op->bytes,
+			.end_ns = now,
+		};
+
+		twi_peer_timed(&peer->base, peer->base.engine, &reading,
+			       now > op->start_ns ? now - op->start_ns : 0, twi_op_queue_ns(op),
+			       TWI_LATENCY_UNKNOWN);
 		twi_count(diag, TWI_C_send_bytes, op->bytes);
 	}
 	twi_shm_op_end(peer, op, status, op->bytes);

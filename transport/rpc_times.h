@@ -1,0 +1,55 @@
+/*
+ * rpc_times.h - how the time of one message is split, as its sender knows it.
+ *
+ *	start          framed            begun                  end
+ *	  |--- queue ----|----- match -----|-------- wire --------|
+ *	       credit, room   nobody had posted      on its way
+ *
+ * A small message is framed and on its way at once: no match. Of an operation that was never queued
+ * `framed_ns` is its start, so that no clock is read for it.
+ */
+#ifndef TWI_RPC_TIMES_H
+#define TWI_RPC_TIMES_H
+
+#include "diag/latency.h"
+#include "transport/endpoint.h"
+#include "transport/engine.h"
+#include "transport/op.h"
+
+/* When op leaves its queue: to be called before its stage changes. */
+static inline void twi_op_framed(struct twi_engine *engine, struct tow_op *op)
+{
+	op->framed_ns = op->stage == TWI_STAGE_QUEUED ? twi_engine_batch_now(engine) : op->start_ns;
+}
+
+static inline uint64_t twi_op_queue_ns(const struct tow_op *op)
+{
+	return op->framed_ns - twi_min(op->start_ns, op->framed_ns);
+}
+
+/* How long it was offered and not asked for; UNKNOWN: the lane does not hear of that. */
+static inline uint64_t twi_op_match_ns(const struct tow_op *op)
+{
+	return op->begun_ns == 0 ? TWI_LATENCY_UNKNOWN
+				 : op->begun_ns - twi_min(op->framed_ns, op->begun_ns);
+}
+
+/* Counts a message to or from `peer` that took total_ns; the parts are cut to fit into it. */
+static inline void twi_peer_timed(struct tow_peer *peer, struct twi_engine *engine,
+				  struct twi_latency_reading *reading, uint64_t total_ns,
+				  uint64_t queue_ns, uint64_t match_ns)
+{
+	uint64_t queue = queue_ns == TWI_LATENCY_UNKNOWN ? 0 : twi_min(queue_ns, total_ns);
+	uint64_t match = match_ns == TWI_LATENCY_UNKNOWN ? 0 : twi_min(match_ns, total_ns - queue);
+
+	reading->parts_ns[TWI_LATENCY_TOTAL] = total_ns;
+	reading->parts_ns[TWI_LATENCY_QUEUE] =
+		queue_ns == TWI_LATENCY_UNKNOWN ? TWI_LATENCY_UNKNOWN : queue;
+	reading->parts_ns[TWI_LATENCY_WIRE] = total_ns - queue - match;
+	reading->parts_ns[TWI_LATENCY_MATCH] =
+		match_ns == TWI_LATENCY_UNKNOWN ? TWI_LATENCY_UNKNOWN : match;
+	reading->parts_ns[TWI_LATENCY_SERVE] = TWI_LATENCY_UNKNOWN;
+	twi_latency_note(engine->diag, &peer->latency_row, peer->address, reading);
+}
+
+#endif

@@ -32,7 +32,7 @@ static const struct check checks[] = {
 
 struct arguments {
 	const char *root, *peer, *judge;
-	bool serve, json, list, all, no_probe;
+	bool serve, once, json, list, all, no_probe;
 	long seconds; /* 0: not given */
 	bool only[CHECK_COUNT], some;
 	int argc;
@@ -55,6 +55,7 @@ static const char usage[] =
 	"      --root DIR     looks at the files of another host that lie there\n"
 	"      --seconds N    serve: ends after N s without a peer (default 600); peer: how long\n"
 	"                     each direction is measured (default 1)\n"
+	"      --once         serve: ends when the first peer has gone\n"
 	"      --judge FILE   what limits a path that --peer --json has measured\n"
 	"  -h, --help         this text\n"
 	"      --version      the version\n"
@@ -362,7 +363,9 @@ static int run_serve(const struct arguments *arguments)
 {
 	const char *port = arguments->argc > 0 ? arguments->argv[0] : DEFAULT_PORT;
 	const unsigned seconds = arguments->seconds == 0 ? 600 : (unsigned)arguments->seconds;
-	struct serve_options options = { .idle_ms = seconds * 1000u, .announce_fd = STDOUT_FILENO };
+	struct serve_options options = { .idle_ms = seconds * 1000u,
+					 .once = arguments->once,
+					 .announce_fd = STDOUT_FILENO };
 	char address[TOW_ADDRESS_MAX], *end;
 	long number = strtol(port, &end, 10);
 
@@ -424,6 +427,7 @@ static int read_only(struct arguments *out, const char *names)
 
 enum {
 	OPT_JSON = 256,
+	OPT_ONCE,
 	OPT_LIST,
 	OPT_ONLY,
 	OPT_ROOT,
@@ -439,6 +443,7 @@ static const struct option long_options[] = {
 	{ "all", no_argument, NULL, 'a' },
 	{ "json", no_argument, NULL, OPT_JSON },
 	{ "list", no_argument, NULL, OPT_LIST },
+	{ "once", no_argument, NULL, OPT_ONCE },
 	{ "only", required_argument, NULL, OPT_ONLY },
 	{ "root", required_argument, NULL, OPT_ROOT },
 	{ "peer", required_argument, NULL, OPT_PEER },
@@ -462,6 +467,9 @@ static int read_option(struct arguments *out, int option)
 		break;
 	case OPT_JSON:
 		out->json = true;
+		break;
+	case OPT_ONCE:
+		out->once = true;
 		break;
 	case OPT_LIST:
 		out->list = true;

@@ -171,8 +171,8 @@ static bool judge_loss(const struct direction *d, struct finding *out)
 
 	if (share * 1e6 < LOSS_PPM)
 		return false;
-	raise_to(out, SEVERITY_WARNING);
 	if (queues(d)) {
+		raise_to(out, SEVERITY_NOTE);
 		SAY(out->effect,
 		    "the slowest link of the way is full and drops what its queue does not take: "
 		    "%.2f %% of the bytes are sent again",
@@ -181,6 +181,7 @@ static bool judge_loss(const struct direction *d, struct finding *out)
 			       "(sysctl -w net.ipv4.tcp_ecn=1) where the switches mark");
 		return true;
 	}
+	raise_to(out, SEVERITY_WARNING);
 	/* Mathis: with a loss rate of p a window has 1.22 / sqrt(p) segments. */
 	words_bytes((unsigned long long)(1.22 * (double)d->mss / sqrt(share) * 1e6 /
 					 (double)(d->min_rtt_us > 0 ? d->min_rtt_us : 1)),

@@ -17,7 +17,7 @@
 #define PATIENCE_NS (10 * SECOND) /* for one call */
 #define SAMPLES_MAX 20000
 #define CHUNK_FIRST ((size_t)64 << 10)
-#define CHUNK_GROWS (20 * 1000000ull) /* a round of all chunks in less: they become larger */
+#define CHUNK_NS    (5 * 1000000ull)
 #define INFO_BYTES  8192
 
 struct path {
@@ -229,31 +229,40 @@ static int end_flow(struct flow *flow)
 	return status;
 }
 
+/* As much as goes in CHUNK_NS at the rate so far: a slow path is not stuffed with large chunks. */
+static uint64_t next_chunk(uint64_t done, uint64_t elapsed_ns)
+{
+	double fits = (double)done * (double)CHUNK_NS / (double)elapsed_ns;
+
+	return fits < (double)CHUNK_FIRST   ? CHUNK_FIRST
+	       : fits > (double)CHUNK_BYTES ? CHUNK_BYTES
+					    : (uint64_t)fits;
+}
+
 static bool run_flow(struct flow *flow, unsigned ms)
 {
 	const uint64_t start = now_ns(), until = start + ms * 1000000ull;
-	const uint64_t going = start + ms * 400000ull;
-	uint64_t round_ns = start, now = start;
+	const uint64_t going = start + ms * 300000ull, least = ms * 300000ull;
+	uint64_t now = start, done = 0;
 	int status = TOW_OK;
 
 	flow->chunk = CHUNK_FIRST;
 	for (unsigned i = 0; i < CHUNKS && status == TOW_OK; i++)
 		status = start_chunk(flow, i);
-	for (unsigned i = 0; status == TOW_OK && (now < until || flow->moved == 0); i++) {
+	/* Each call has its deadline, so a path that stands still ends this, too. */
+	for (unsigned i = 0;
+	     status == TOW_OK && (now < until || flow->last_ns - flow->first_ns < least); i++) {
 		const unsigned slot = i % CHUNKS;
 
 		status = end_chunk(flow, slot);
 		now = now_ns();
-		if (now >= going && flow->first_ns != 0)
+		done += flow->bytes[slot];
+		if (flow->first_ns != 0)
 			flow->moved += flow->bytes[slot];
-		if (now >= going && flow->first_ns == 0)
+		else if (now >= going)
 			flow->first_ns = now;
-		flow->last_ns = now;
-		if (slot == CHUNKS - 1) {
-			if (now - round_ns < CHUNK_GROWS && flow->chunk < CHUNK_BYTES)
-				flow->chunk *= 2;
-			round_ns = now;
-		}
+		flow->last_ns = flow->first_ns != 0 ? now : 0;
+		flow->chunk = next_chunk(done, now - start);
 		if (status == TOW_OK)
 			status = start_chunk(flow, slot);
 	}

@@ -19,6 +19,7 @@ LISTS = {
     r"diag/knob\.def$": (r"^\s*TWI_KNOB\(\s*(\w+)", ["docs/knobs.md"]),
     r"include/towline/status\.h$": (r"^\s*X\((TOW_\w+),",
                                     ["docs/counters.md", "docs/knobs.md", "docs/statuses.md"]),
+    r"tools/towdoctor\.h$": (r"^\s*X\((\w+), ", ["docs/doctor.md"]),
 }
 GENERATED = {"docs/counters.md": ["counters", "--markdown"],
              "docs/knobs.md": ["knobs", "--markdown"]}
@@ -67,7 +68,8 @@ def check_lists(tree):
                 if found and not re.search(rf"\b{found.group(1)}\b", texts):
                     yield Fault(name, number,
                                 f"{found.group(1)} is not in {' or '.join(documents)}",
-                                "print them anew: towstat counters|knobs --markdown")
+                                "write it there (counters and knobs: print them anew, towstat "
+                                "counters|knobs --markdown)")
 
 
 def check_generated(tree, towstat):

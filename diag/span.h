@@ -35,15 +35,13 @@ struct twi_diag;
  *		step of, 0: none. queue_ns: from start to the first byte leaving (SEND), or from
  *		posted to matched (RECV: match_ns too). wire_ns: first byte to last. detail: 0
  * CALL, SERVE	id: the call's. The client's and the server's side of one call
- * COLL		from tow_coll_*_start to done. id: group's context << 32 | sequence in the group, the
- *		same on every rank. bytes: of this rank's result. detail: its kind (enum
- *		twi_coll_kind). queue_ns: time within the start call. ranks: of the group. match_ns:
- *		how long the last rank came after this one. parent: the step it was started in
- * WAIT		a thread blocked in tow_op_wait. id: that of the operation's own span; detail: its kind
- *		(enum twi_span_kind)
- * COPY		a fallback copy. detail: enum twi_reason
- * REGISTER	memory made known to a registrar. detail: enum twi_reason where it was late, else
- *		TWI_R_COUNT
+ * COLL		from tow_coll_*_start to done. id: group's context << 32 | sequence in the group,
+ *the same on every rank. bytes: of this rank's result. detail: its kind (enum twi_coll_kind).
+ *queue_ns: time within the start call. ranks: of the group. match_ns: how long the last rank came
+ *after this one. parent: the step it was started in
+ * WAIT		a thread blocked in tow_op_wait. id: that of the operation's own span; detail: its
+ *kind (enum twi_span_kind) COPY		a fallback copy. detail: enum twi_reason REGISTER
+ *memory made known to a registrar. detail: enum twi_reason where it was late, else TWI_R_COUNT
  * DEVICE	a copy to (detail 0) or from (1) a device
  * STEP		a training step. id: its number
  * USER		tow_span_begin/end; parent: the USER or STEP span around it, by id

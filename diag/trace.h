@@ -33,7 +33,7 @@ struct twi_trace_thread {
 
 struct twi_trace_rank {
 	char *host, *job;
-	int64_t rank; /* in the job */
+	int64_t rank;  /* in the job */
 	int64_t world; /* ranks of the job; 0: not known */
 	int64_t pid;
 	uint64_t begin_ns, end_ns; /* the window, by the rank's own clock, as all its times */

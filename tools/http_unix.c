@@ -1,7 +1,8 @@
 /*
  * http_unix.c - the client side: a head is sent, and all is read until the server hangs up.
  *
- * Every wait is against one deadline, so that a stopped process costs seconds and not for ever.
+ * Every wait is against one deadline, so that a stopped process costs seconds and not for ever, and
+ * one that answers byte by byte no more.
  */
 #include "http_unix.h"
 
@@ -16,7 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-static long long now_ms(void)
+#define STEP_READS 32 /* then another's turn comes */
+#define ROOM_FIRST (1u << 14)
+
+long long http_now_ms(void)
 {
 	struct timespec ts;
 
@@ -24,20 +28,12 @@ static long long now_ms(void)
 	return (long long)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-static int wait_for(int fd, short events, long long deadline)
+double http_now_s(void)
 {
-	struct pollfd polled = { .fd = fd, .events = events };
-	long long left = deadline - now_ms();
-	int ready;
+	struct timespec ts;
 
-	if (left <= 0) {
-		errno = ETIMEDOUT;
-		return -1;
-	}
-	ready = poll(&polled, 1, (int)left);
-	if (ready == 0)
-		errno = ETIMEDOUT;
-	return ready == 1 ? 0 : -1;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
 static int dial(const char *path)
@@ -61,58 +57,42 @@ static int dial(const char *path)
 	return fd;
 }
 
-static int send_all(int fd, const char *text, size_t bytes, long long deadline)
+static void fail(struct http_ask *ask, int error)
 {
-	while (bytes > 0) {
-		ssize_t sent = send(fd, text, bytes, MSG_NOSIGNAL);
-
-		if (sent < 0 && errno == EAGAIN) {
-			if (wait_for(fd, POLLOUT, deadline) != 0)
-				return -1;
-			continue;
-		}
-		if (sent < 0)
-			return -1;
-		text += sent;
-		bytes -= (size_t)sent;
-	}
-	return 0;
+	http_ask_fini(ask);
+	ask->state = HTTP_FAILED;
+	ask->error = error;
 }
 
-/* Everything until the end; NULL with errno. */
-static char *read_all(int fd, size_t bytes_max, size_t *bytes_out, long long deadline)
+void http_ask_start(struct http_ask *ask, const char *socket_path, const char *path,
+		    long long deadline_ms, size_t bytes_max)
 {
-	size_t room = 1 << 16, bytes = 0;
-	char *text = malloc(room), *more;
-	ssize_t got = 1;
+	int length;
 
-	while (text != NULL && got != 0) {
-		if (bytes + 1 == room) {
-			more = room < bytes_max ? realloc(text, room * 2) : NULL;
-			if (more == NULL) {
-				errno = EFBIG;
-				break;
-			}
-			text = more;
-			room *= 2;
-		}
-		got = recv(fd, text + bytes, room - 1 - bytes, 0);
-		if (got > 0)
-			bytes += (size_t)got;
-		else if (got < 0 && (errno != EAGAIN || wait_for(fd, POLLIN, deadline) != 0))
-			break;
+	http_ask_fini(ask);
+	ask->deadline_ms = deadline_ms;
+	ask->bytes_max = bytes_max;
+	length = snprintf(ask->head, sizeof(ask->head),
+			  "GET %s HTTP/1.1\r\nHost: towline\r\nConnection: close\r\n\r\n", path);
+	if (length < 0 || (size_t)length >= sizeof(ask->head) || path[0] != '/' ||
+	    strpbrk(path, " \r\n") != NULL) {
+		fail(ask, EINVAL);
+		return;
 	}
-	if (text != NULL && got != 0) {
-		int err = errno;
+	ask->head_bytes = (size_t)length;
+	ask->fd = dial(socket_path);
+	if (ask->fd < 0) {
+		fail(ask, errno);
+		return;
+	}
+	ask->state = HTTP_SENDING;
+	http_ask_step(ask);
+}
 
-		free(text);
-		errno = err;
-		return NULL;
-	}
-	if (text != NULL)
-		text[bytes] = '\0';
-	*bytes_out = bytes;
-	return text;
+int http_ask_waits(const struct http_ask *ask, short *events_out)
+{
+	*events_out = ask->state == HTTP_SENDING ? POLLOUT : POLLIN;
+	return ask->state == HTTP_SENDING || ask->state == HTTP_READING;
 }
 
 /* Cuts head from body and checks that the body came whole. */
@@ -133,9 +113,100 @@ static int parse(struct http_answer *out, size_t bytes)
 	return promised < 0 || promised == (long long)out->bytes ? 0 : -1;
 }
 
-static const char *why(int err)
+static void finish(struct http_ask *ask)
 {
-	switch (err) {
+	close(ask->fd);
+	ask->state = HTTP_DONE;
+	ask->answer.text[ask->bytes] = '\0';
+	if (parse(&ask->answer, ask->bytes) != 0)
+		fail(ask, ask->bytes == 0 ? EPIPE : EBADMSG);
+}
+
+static void send_some(struct http_ask *ask)
+{
+	while (ask->sent < ask->head_bytes) {
+		ssize_t sent = send(ask->fd, ask->head + ask->sent, ask->head_bytes - ask->sent,
+				    MSG_NOSIGNAL);
+
+		if (sent < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+		if (sent < 0) {
+			fail(ask, errno);
+			return;
+		}
+		ask->sent += (size_t)sent;
+	}
+	ask->state = HTTP_READING;
+}
+
+/* Room for one byte at least, and the NUL behind. */
+static int make_room(struct http_ask *ask)
+{
+	size_t room = ask->room == 0 ? ROOM_FIRST : ask->room * 2;
+	char *more;
+
+	if (ask->bytes + 1 < ask->room)
+		return 0;
+	if (ask->bytes >= ask->bytes_max)
+		return -1;
+	more = realloc(ask->answer.text, room);
+	if (more == NULL)
+		return -1;
+	ask->answer.text = more;
+	ask->room = room;
+	return 0;
+}
+
+static void read_some(struct http_ask *ask)
+{
+	for (int i = 0; i < STEP_READS; i++) {
+		ssize_t got;
+
+		if (make_room(ask) != 0) {
+			fail(ask, EFBIG);
+			return;
+		}
+		got = recv(ask->fd, ask->answer.text + ask->bytes, ask->room - 1 - ask->bytes, 0);
+		if (got < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+		if (got < 0) {
+			fail(ask, errno);
+			return;
+		}
+		if (got == 0) {
+			finish(ask);
+			return;
+		}
+		ask->bytes += (size_t)got;
+	}
+}
+
+void http_ask_step(struct http_ask *ask)
+{
+	if (ask->state == HTTP_SENDING)
+		send_some(ask);
+	if (ask->state == HTTP_READING)
+		read_some(ask);
+	if ((ask->state == HTTP_SENDING || ask->state == HTTP_READING) &&
+	    http_now_ms() >= ask->deadline_ms)
+		fail(ask, ETIMEDOUT);
+}
+
+void http_ask_fini(struct http_ask *ask)
+{
+	if (ask->state == HTTP_SENDING || ask->state == HTTP_READING)
+		close(ask->fd);
+	free(ask->answer.text);
+	ask->answer = (struct http_answer){ 0 };
+	ask->state = HTTP_IDLE;
+	ask->fd = -1;
+	ask->error = 0;
+	ask->sent = ask->bytes = ask->room = 0;
+}
+
+const char *http_ask_why(const struct http_ask *ask)
+{
+	switch (ask->error) {
 	case ENOENT:
 		return "there is no such socket; `towstat list` shows those there are";
 	case ECONNREFUSED:
@@ -150,8 +221,63 @@ static const char *why(int err)
 	case ECONNRESET:
 	case EPIPE:
 		return "it hung up; runtimes answer only their own user and root";
+	case EBADMSG:
+		return "what answers there is no stats socket";
+	case EINVAL:
+		return "this is no path, or too long a one";
 	default:
-		return strerror(err);
+		return strerror(ask->error);
+	}
+}
+
+int http_ask_is_gone(const struct http_ask *ask)
+{
+	return ask->state == HTTP_FAILED &&
+	       (ask->error == ECONNREFUSED || ask->error == ENOENT || ask->error == EACCES);
+}
+
+/* Starts what there is room for. How many are open. */
+static size_t start_more(struct http_ask_of *asks, size_t count, size_t *next, const char *path,
+			 long long deadline_ms, size_t bytes_max)
+{
+	size_t open = 0;
+	short events;
+
+	for (size_t i = 0; i < *next; i++)
+		open += (size_t)http_ask_waits(&asks[i].ask, &events);
+	while (*next < count && open < HTTP_ASKS_MAX) {
+		struct http_ask_of *one = &asks[(*next)++];
+
+		http_ask_start(&one->ask, one->socket_path, path, deadline_ms, bytes_max);
+		open += (size_t)http_ask_waits(&one->ask, &events);
+	}
+	return open;
+}
+
+void http_ask_all(struct http_ask_of *asks, size_t count, const char *path,
+		  const struct http_limits *limits)
+{
+	long long deadline_ms = http_now_ms() + limits->timeout_ms, left;
+	struct pollfd polled[HTTP_ASKS_MAX];
+	struct http_ask *open[HTTP_ASKS_MAX];
+	size_t next = 0, waiting;
+
+	while (start_more(asks, count, &next, path, deadline_ms, limits->bytes_max) > 0) {
+		waiting = 0;
+		for (size_t i = 0; i < next; i++) {
+			short events;
+
+			if (!http_ask_waits(&asks[i].ask, &events))
+				continue;
+			open[waiting] = &asks[i].ask;
+			polled[waiting++] = (struct pollfd){ asks[i].ask.fd, events, 0 };
+		}
+		left = deadline_ms - http_now_ms();
+		poll(polled, waiting, left > 0 ? (int)left : 0);
+		for (size_t i = 0; i < waiting; i++) {
+			if (polled[i].revents != 0 || http_now_ms() >= deadline_ms)
+				http_ask_step(open[i]);
+		}
 	}
 }
 
@@ -166,34 +292,19 @@ int http_get(const char *socket_path, const char *path, struct http_answer *out,
 int http_get_within(const char *socket_path, const char *path, const struct http_limits *limits,
 		    struct http_answer *out, char *error_out, size_t error_size)
 {
-	long long deadline = now_ms() + limits->timeout_ms;
-	char head[1024];
-	size_t bytes = 0;
-	int fd, length;
+	struct http_ask_of one = { .socket_path = socket_path };
 
 	*out = (struct http_answer){ 0 };
-	length = snprintf(head, sizeof(head),
-			  "GET %s HTTP/1.1\r\nHost: towline\r\nConnection: close\r\n\r\n", path);
-	if (length < 0 || (size_t)length >= sizeof(head) || strpbrk(path, " \r\n") != NULL) {
+	http_ask_all(&one, 1, path, limits);
+	if (one.ask.state == HTTP_DONE) {
+		*out = one.ask.answer;
+		return 0;
+	}
+	if (one.ask.error == EINVAL)
 		snprintf(error_out, error_size, "%.100s is no path", path);
-		return -1;
-	}
-	fd = dial(socket_path);
-	if (fd >= 0 && send_all(fd, head, (size_t)length, deadline) == 0)
-		out->text = read_all(fd, limits->bytes_max, &bytes, deadline);
-	if (out->text == NULL)
-		snprintf(error_out, error_size, "%s: %s", socket_path, why(errno));
-	if (fd >= 0)
-		close(fd);
-	if (out->text == NULL)
-		return -1;
-	if (parse(out, bytes) != 0) {
-		snprintf(error_out, error_size, "%s: %s", socket_path,
-			 bytes == 0 ? why(EPIPE) : "what answers there is no stats socket");
-		http_answer_fini(out);
-		return -1;
-	}
-	return 0;
+	else
+		snprintf(error_out, error_size, "%s: %s", socket_path, http_ask_why(&one.ask));
+	return -1;
 }
 
 void http_answer_fini(struct http_answer *answer)

@@ -16,8 +16,6 @@
 #include "http_unix.h"
 #include "towstat.h"
 
-#define EXIT_USAGE 2
-
 struct arguments {
 	const char *socket_path;
 	enum list_style style;
@@ -63,11 +61,28 @@ static const char usage[] =
 	"and\n"
 	"/tmp/towline-*. Status: 0 done, 1 failed, 2 wrong usage.\n";
 
-static int misuse(const char *what, const char *which)
+int misuse(const char *what, const char *which)
 {
 	fprintf(stderr, "towstat: %s%s%s; see towstat --help\n", what, which[0] != '\0' ? ": " : "",
 		which);
 	return EXIT_USAGE;
+}
+
+int read_number(const char *text, long least, long most, long *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtol(text, &end, 10);
+	return errno != 0 || end == text || *end != '\0' || *out < least || *out > most ? -1 : 0;
+}
+
+int read_seconds(const char *text, double least, double most, double *out)
+{
+	char *end;
+
+	*out = strtod(text, &end);
+	return end == text || *end != '\0' || !(*out >= least && *out <= most) ? -1 : 0;
 }
 
 static void print_age(json_int_t ns)
@@ -128,34 +143,6 @@ static int run_list(const struct arguments *arguments)
 		fprintf(stderr, "towstat: %zu more are not shown\n", list.missed);
 	runtime_list_fini(&list);
 	return 0;
-}
-
-static int run_get(const struct arguments *arguments)
-{
-	struct http_answer answer;
-	char path[256], error[512];
-	int failed;
-
-	if (arguments->argc < 2)
-		return misuse("get needs a path, such as /v1/counters", "");
-	if (arguments->argc > 3)
-		return misuse("get takes a path and a name", arguments->argv[3]);
-	if (find_target(arguments->socket_path, arguments->argc > 2 ? arguments->argv[2] : NULL,
-			path, sizeof(path)) != 0)
-		return 1;
-	if (strcmp(arguments->argv[1], "coll") == 0)
-		return show_collectives(path);
-	if (http_get(path, arguments->argv[1], &answer, error, sizeof(error)) != 0) {
-		fprintf(stderr, "towstat: %s\n", error);
-		return 1;
-	}
-	failed = answer.status != 200;
-	if (failed)
-		fprintf(stderr, "towstat: %s answers %d for %s\n", path, answer.status,
-			arguments->argv[1]);
-	fwrite(answer.body, 1, answer.bytes, failed ? stderr : stdout);
-	http_answer_fini(&answer);
-	return failed;
 }
 
 /* watch [SECONDS] [NAME]: what reads as a number is the interval. */
@@ -232,25 +219,20 @@ static int run_counters(const struct arguments *arguments)
 	return 0;
 }
 
+/* run: with the options below; own: with its own. */
 static const struct {
 	const char *name;
 	int (*run)(const struct arguments *arguments);
+	int (*own)(int argc, char **argv);
 } commands[] = {
-	{ "alloclog", run_alloclog }, { "list", run_list }, { "get", run_get },
-	{ "watch", run_watch },       { "why", run_why },   { "knobs", run_knobs },
-	{ "counters", run_counters },
+	{ "alloclog", run_alloclog, NULL }, { "list", run_list, NULL },
+	{ "watch", run_watch, NULL },       { "why", run_why, NULL },
+	{ "knobs", run_knobs, NULL },       { "counters", run_counters, NULL },
+	{ "get", NULL, run_get },           { "top", NULL, run_top },
+	{ "export", NULL, run_export },     { "diff", NULL, run_diff },
 };
 
 enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_JSON, OPT_VERSION, OPT_SECONDS };
-
-static int read_number(const char *text, long least, long most, long *out)
-{
-	char *end;
-
-	errno = 0;
-	*out = strtol(text, &end, 10);
-	return errno != 0 || end == text || *end != '\0' || *out < least || *out > most ? -1 : 0;
-}
 
 /* -1 to go on, else the exit status. */
 static int read_options(int argc, char **argv, struct arguments *out)
@@ -309,24 +291,49 @@ static int read_options(int argc, char **argv, struct arguments *out)
 	return -1;
 }
 
+static int finish(int status)
+{
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		fprintf(stderr, "towstat: cannot write: %s\n", strerror(errno));
+		return 1;
+	}
+	return status;
+}
+
+/* A command with options of its own, which may also stand before it; it becomes argv[1]. */
+static int (*find_own(int argc, char **argv))(int, char **)
+{
+	for (int at = 1; at < argc; at++) {
+		for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+			if (strcmp(argv[at], commands[i].name) != 0)
+				continue;
+			memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof(*argv));
+			argv[1] = (char *)commands[i].name;
+			return commands[i].own;
+		}
+		if (argv[1][0] != '-')
+			break;
+	}
+	return NULL;
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments arguments = { .seconds = -1 };
-	int status = read_options(argc, argv, &arguments);
+	int (*own)(int, char **);
+	int status;
 
+	own = find_own(argc, argv);
+	if (own != NULL)
+		return finish(own(argc - 1, argv + 1));
+	status = read_options(argc, argv, &arguments);
 	if (status >= 0)
 		return status;
 	if (arguments.argc == 0)
 		return misuse("a command is missing", "");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-		if (strcmp(arguments.argv[0], commands[i].name) != 0)
-			continue;
-		status = commands[i].run(&arguments);
-		if (fflush(stdout) != 0 || ferror(stdout)) {
-			fprintf(stderr, "towstat: cannot write: %s\n", strerror(errno));
-			return 1;
-		}
-		return status;
+		if (commands[i].run != NULL && strcmp(arguments.argv[0], commands[i].name) == 0)
+			return finish(commands[i].run(&arguments));
 	}
 	return misuse("no such command", arguments.argv[0]);
 }

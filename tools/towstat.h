@@ -20,12 +20,33 @@ struct runtime_list {
 	struct runtime_entry *rows;
 };
 
-/* All stats sockets of this host that can be seen. -1 without memory. */
+/* All stats sockets of this host that can be seen; nobody is asked, so live is -1. -1: no memory.
+ */
+int find_sockets(struct runtime_list *out);
+/* The same, and who lives. */
 int find_runtimes(struct runtime_list *out);
 void runtime_list_fini(struct runtime_list *list);
 
 /* The socket of the runtime named, or of the only live one for NULL; prints why not. */
 int find_target(const char *socket_path, const char *name, char *path_out, size_t path_size);
+
+#define EXIT_USAGE 2
+
+/* Says what is wrong with the command line; the exit status for that. */
+int misuse(const char *what, const char *which);
+
+/* Numbers of the command line within bounds: 0, or -1. */
+int read_number(const char *text, long least, long most, long *out);
+int read_seconds(const char *text, double least, double most, double *out);
+
+/* Commands with options of their own, argv[0] being their name; the exit status. */
+int run_top(int argc, char **argv);
+int run_export(int argc, char **argv);
+int run_diff(int argc, char **argv);
+int run_get(int argc, char **argv);
+
+/* Sleeps; signals do not shorten it. */
+void nap(double seconds);
 
 struct watch_options {
 	double seconds;
@@ -36,6 +57,9 @@ int watch(const char *socket_path, const struct watch_options *options);
 
 /* A document, to be given to json_decref; NULL, having said why. */
 json_t *fetch_json(const char *socket_path, const char *path);
+
+/* Info, counters and latencies in one object; as fetch_json. */
+json_t *fetch_snapshot(const char *socket_path);
 
 /* Collectives, as tables; the exit status. */
 int show_collectives(const char *socket_path);

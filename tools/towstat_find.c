@@ -21,15 +21,42 @@ static int seen(const struct runtime_list *list, const char *path)
 	return 0;
 }
 
+/* "job.3", "job.3-2". Other sockets of the library lie here too, which it is not for us to call. */
+static int is_stats_name(const char *name, size_t bytes)
+{
+	const char *dot = memrchr(name, '.', bytes);
+	size_t at = dot != NULL ? (size_t)(dot - name) + 1 : bytes, digits = 0;
+
+	if (at <= 1 || at >= bytes)
+		return 0;
+	for (at += name[at] == '-'; at < bytes; at++) {
+		if (name[at] == '-' && digits > 0)
+			digits = 0;
+		else if (name[at] >= '0' && name[at] <= '9')
+			digits++;
+		else
+			return 0;
+	}
+	return digits > 0;
+}
+
 static void add(struct runtime_list *list, const char *path)
 {
 	struct runtime_entry *row = &list->rows[list->count];
 	char *real = realpath(path, NULL);
 	const char *name;
 	struct stat st;
+	size_t bytes;
 
 	if (real == NULL || lstat(real, &st) != 0 || !S_ISSOCK(st.st_mode) || seen(list, real) ||
 	    strlen(real) >= sizeof(row->path)) {
+		free(real);
+		return;
+	}
+	name = strrchr(real, '/') + 1;
+	bytes = strlen(name);
+	if (bytes <= 5 || strcmp(name + bytes - 5, ".sock") != 0 ||
+	    !is_stats_name(name, bytes - 5)) {
 		free(real);
 		return;
 	}
@@ -38,10 +65,9 @@ static void add(struct runtime_list *list, const char *path)
 		free(real);
 		return;
 	}
-	name = strrchr(real, '/') + 1;
 	snprintf(row->path, sizeof(row->path), "%s", real);
-	snprintf(row->name, sizeof(row->name), "%.*s", (int)(strlen(name) - strlen(".sock")), name);
-	row->live = http_is_live(real);
+	snprintf(row->name, sizeof(row->name), "%.*s", (int)(bytes - 5), name);
+	row->live = -1;
 	list->count++;
 	free(real);
 }
@@ -64,10 +90,10 @@ static int by_path(const void *a, const void *b)
 {
 	const struct runtime_entry *left = a, *right = b;
 
-	return strcmp(left->path, right->path);
+	return strverscmp(left->path, right->path); /* rank 10 behind rank 9 */
 }
 
-int find_runtimes(struct runtime_list *out)
+int find_sockets(struct runtime_list *out)
 {
 	const char *from_env = getenv("TOW_STATS_DIR");
 	char own[256];
@@ -85,6 +111,15 @@ int find_runtimes(struct runtime_list *out)
 	add_all(out, "/run/user/*/towline");
 	add_all(out, "/tmp/towline-*");
 	qsort(out->rows, out->count, sizeof(*out->rows), by_path);
+	return 0;
+}
+
+int find_runtimes(struct runtime_list *out)
+{
+	if (find_sockets(out) != 0)
+		return -1;
+	for (size_t i = 0; i < out->count; i++)
+		out->rows[i].live = http_is_live(out->rows[i].path);
 	return 0;
 }
 

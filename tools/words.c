@@ -54,3 +54,16 @@ void words_ns(unsigned long long ns, char out[WORDS_BYTES])
 
 	scale(ns, 1000, units, sizeof(units) / sizeof(units[0]), out);
 }
+
+void words_clean(char *out, size_t size, const char *text)
+{
+	size_t used = 0;
+
+	for (; text != NULL && *text != '\0' && used + 1 < size; text++) {
+		unsigned char byte = (unsigned char)*text;
+
+		out[used++] = byte < 0x20 || byte >= 0x7f ? '?' : (char)byte;
+	}
+	if (size > 0)
+		out[used] = '\0';
+}

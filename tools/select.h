@@ -1,0 +1,20 @@
+/*
+ * select.h - a part of a JSON document, by its path.
+ *
+ *	counters.send_bytes            a member
+ *	rpcs[0].p99                    an element; [-1]: the last
+ *	reasons[name=late_extent]      the first element with such a member
+ *	groups[*].entries[*].plan      all of them, as an array
+ */
+#ifndef TOWSTAT_SELECT_H
+#define TOWSTAT_SELECT_H
+
+#include <jansson.h>
+
+/*
+ * A new reference; NULL with what is not there, or is no path, in error_out. Under [*] what is not
+ * there is left out.
+ */
+json_t *select_path(const json_t *root, const char *path, char *error_out, size_t error_size);
+
+#endif

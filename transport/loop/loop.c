@@ -77,6 +77,7 @@ static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
 	twi_list_init(&lane->links);
 	twi_list_init(&lane->active);
 	twi_list_init(&lane->dials);
+	twi_list_init(&lane->talking);
 	*lane_out = &lane->base;
 	return TOW_OK;
 }
@@ -235,6 +236,8 @@ static void settle(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 {
 	struct twi_loop_link *link = peer->link;
 
+	if (link != NULL)
+		twi_loop_talks(lane, peer);
 	if (twi_loop_flush(lane, peer, false) == 0 || lane->config.delay_max_ns > 0 ||
 	    lane->config.delay_min_ns > 0)
 		return;
@@ -255,6 +258,8 @@ static void peer_recv(struct tow_peer *base, struct tow_op *op)
 	twi_session_recv(&base->session, op);
 	if (twi_session_has_words(&base->session))
 		settle(loop_lane(base->lane), loop_peer(base));
+	else if (loop_peer(base)->link != NULL)
+		twi_loop_talks(loop_lane(base->lane), loop_peer(base));
 }
 
 static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, bool force)
@@ -289,18 +294,18 @@ static void peer_close(struct tow_peer *base)
 	twi_loop_activate(lane, link);
 }
 
+/* Who has been asked for all it has to say is asked again when something has happened to it. */
 static void lane_flush(struct twi_lane *base, bool acks_too)
 {
 	struct twi_loop_lane *lane = loop_lane(base);
 	struct twi_list *pos, *next;
 
-	twi_list_for_each_safe (pos, next, &lane->links) {
-		struct twi_loop_link *link = twi_container_of(pos, struct twi_loop_link, link);
+	twi_list_for_each_safe (pos, next, &lane->talking) {
+		struct twi_loop_peer *peer = twi_container_of(pos, struct twi_loop_peer, talking);
 
-		for (unsigned i = 0; i < 2; i++) {
-			if (link->sides[i] != NULL)
-				twi_loop_flush(lane, link->sides[i], acks_too);
-		}
+		if (acks_too)
+			twi_list_remove(&peer->talking);
+		twi_loop_flush(lane, peer, acks_too);
 	}
 }
 

@@ -96,6 +96,7 @@ struct twi_loop_pipe {
 
 struct twi_loop_peer {
 	struct tow_peer base;
+	struct twi_list talking;    /* on lane->talking: its session may have something to say */
 	struct twi_loop_link *link; /* NULL: lost */
 	unsigned side;
 	bool blocked[TWI_LOOP_STREAMS]; /* more is to be written than the pipe took */
@@ -142,7 +143,7 @@ struct twi_loop_dial {
 
 struct twi_loop_lane {
 	struct twi_lane base;
-	struct twi_list links, active, dials;
+	struct twi_list links, active, dials, talking;
 	struct twi_loop_config config;
 	uint64_t random;
 	uint64_t faults, corrupted, breaks;
@@ -207,5 +208,8 @@ unsigned twi_loop_flush(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 void twi_loop_peer_lost(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status);
 void twi_loop_peer_free(struct twi_loop_lane *lane, struct twi_loop_peer *peer);
 void twi_loop_activate(struct twi_loop_lane *lane, struct twi_loop_link *link);
+
+/* Something has happened to the side's session: the next flush asks it for words. */
+void twi_loop_talks(struct twi_loop_lane *lane, struct twi_loop_peer *peer);
 
 #endif

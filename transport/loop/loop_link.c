@@ -36,6 +36,12 @@ void twi_loop_activate(struct twi_loop_lane *lane, struct twi_loop_link *link)
 	lane->base.engine->armed_since_enter = true;
 }
 
+void twi_loop_talks(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
+{
+	if (twi_list_empty(&peer->talking))
+		twi_list_push_back(&lane->talking, &peer->talking);
+}
+
 static bool up(const struct twi_loop_peer *peer, unsigned stream)
 {
 	return twi_loop_wire_up(peer->link, stream, peer->side);
@@ -146,6 +152,7 @@ static void detach(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 		lane->faults++; /* what it had still to say again is lost */
 	link->sides[peer->side] = NULL;
 	peer->link = NULL;
+	twi_list_remove(&peer->talking);
 	twi_loop_activate(lane, link);
 }
 
@@ -261,6 +268,7 @@ static int read_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uns
 int twi_loop_read(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned stream,
 		  unsigned *events)
 {
+	twi_loop_talks(lane, peer);
 	return stream == TWI_LOOP_CONTROL ? read_control(lane, peer, events)
 					  : read_bulk(lane, peer, stream, events);
 }
@@ -397,6 +405,7 @@ static int create_side(struct twi_loop_lane *lane, struct twi_loop_link *link, u
 		return status;
 	}
 	twi_peer_setup(&peer->base, &lane->base, address);
+	twi_list_init(&peer->talking);
 	peer->side = side;
 	peer->link = link;
 	link->sides[side] = peer;

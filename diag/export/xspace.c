@@ -1,6 +1,7 @@
 /* xspace.c - an XSpace is written. */
 #include "diag/export/xspace.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #include "diag/export/export.h"
 
 /* Numbers of the fields of XSpace, XPlane and XLine that are written piece by piece. */
-enum { SPACE_PLANES = 1, SPACE_HOSTNAMES = 4 };
+enum { SPACE_PLANES = 1, SPACE_WARNINGS = 3, SPACE_HOSTNAMES = 4 };
 enum { PLANE_ID = 1, PLANE_NAME, PLANE_LINES, PLANE_EVENT_NAMES, PLANE_STAT_NAMES, PLANE_STATS };
 enum {
 	LINE_ID = 1,
@@ -93,11 +94,6 @@ void twi_stats_bytes(struct twi_stats *s, enum twi_stat stat, const struct twi_p
 	row->bytes_value.len = bytes->count;
 }
 
-struct twi_plane_name {
-	char *text;
-	int64_t id;
-};
-
 void twi_plane_init(struct twi_plane *plane, int64_t id, const char *name)
 {
 	*plane = (struct twi_plane){ 0 };
@@ -107,46 +103,10 @@ void twi_plane_init(struct twi_plane *plane, int64_t id, const char *name)
 
 void twi_plane_fini(struct twi_plane *plane)
 {
-	for (size_t i = 0; i < plane->name_room; i++)
-		free(plane->names[i].text);
-	free(plane->names);
+	twi_names_fini(&plane->names);
 	twi_pb_fini(&plane->out);
 	twi_pb_fini(&plane->line);
 	*plane = (struct twi_plane){ 0 };
-}
-
-/* Where a text is, or would be. */
-static struct twi_plane_name *find_name(struct twi_plane_name *names, size_t room, const char *text)
-{
-	uint64_t hash = 0xcbf29ce484222325u;
-
-	for (const char *at = text; *at; at++)
-		hash = (hash ^ (uint8_t)*at) * 0x100000001b3u;
-	for (size_t i = (size_t)hash;; i++) {
-		struct twi_plane_name *row = &names[i & (room - 1)];
-
-		if (row->text == NULL || strcmp(row->text, text) == 0)
-			return row;
-	}
-}
-
-static bool grow_names(struct twi_plane *plane)
-{
-	size_t room = plane->name_room ? plane->name_room * 2 : 64;
-	struct twi_plane_name *names;
-
-	if (plane->name_count * 2 < plane->name_room)
-		return true;
-	names = calloc(room, sizeof(*names));
-	if (names == NULL)
-		return false;
-	for (size_t i = 0; i < plane->name_room; i++)
-		if (plane->names[i].text)
-			*find_name(names, room, plane->names[i].text) = plane->names[i];
-	free(plane->names);
-	plane->names = names;
-	plane->name_room = room;
-	return true;
 }
 
 static void use_stats(struct twi_plane *plane, const struct twi_stats *stats)
@@ -159,24 +119,18 @@ int64_t twi_plane_event_name(struct twi_plane *plane, const struct twi_event_nam
 {
 	Twi__XEventMetadataEntry entry = TWI__XEVENT_METADATA_ENTRY__INIT;
 	Twi__XEventMetadata value = TWI__XEVENT_METADATA__INIT;
-	struct twi_plane_name *row;
+	uint32_t number;
+	bool is_new;
 
-	if (plane->out.failed || !grow_names(plane)) {
+	number = twi_names_number(&plane->names, name->name, &is_new);
+	if (number == 0)
 		plane->out.failed = true;
-		return 0;
-	}
-	row = find_name(plane->names, plane->name_room, name->name);
-	if (row->text)
-		return row->id;
-	row->text = strdup(name->name);
-	if (row->text == NULL) {
-		plane->out.failed = true;
-		return 0;
-	}
-	row->id = (int64_t)++plane->name_count;
-	entry.key = value.id = row->id;
+	if (!is_new)
+		return number;
+	entry.key = value.id = number;
 	entry.value = &value;
-	value.name = row->text;
+	entry.value = &value;
+	value.name = (char *)(uintptr_t)name->name;
 	if (name->display_name)
 		value.display_name = (char *)(uintptr_t)name->display_name;
 	if (name->stats) {
@@ -185,7 +139,7 @@ int64_t twi_plane_event_name(struct twi_plane *plane, const struct twi_event_nam
 		use_stats(plane, name->stats);
 	}
 	twi_pb_message(&plane->out, PLANE_EVENT_NAMES, &entry.base);
-	return row->id;
+	return number;
 }
 
 void twi_plane_stat(struct twi_plane *plane, const struct twi_stats *stats)
@@ -252,12 +206,38 @@ void twi_plane_end(struct twi_plane *plane, struct twi_pb *space)
 	twi_pb_nested(space, SPACE_PLANES, &plane->out);
 }
 
+/* What the views for XProf leave out; the spans themselves are all there. */
+static void warn(const struct twi_ops *ops, struct twi_pb *space)
+{
+	char text[160];
+
+	if (ops->left_out == 0)
+		return;
+	snprintf(text, sizeof(text),
+		 "Towline: %llu operations are not among the XLA Ops, which had no room for more "
+		 "than %u names",
+		 (unsigned long long)ops->left_out, TWI_RENDEZVOUS_MAX);
+	twi_pb_text(space, SPACE_WARNINGS, text);
+}
+
 int twi_export_xspace(const struct twi_trace *trace, char **bytes_out, size_t *count_out)
 {
 	struct twi_pb space = { 0 };
+	struct twi_ops ops;
+	int status;
 
+	*bytes_out = NULL;
+	*count_out = 0;
+	status = twi_ops_make(trace, &ops);
+	if (status < 0)
+		return status;
 	twi_xspace_host(trace, &space);
+	twi_xspace_devices(trace, &ops, &space);
+	twi_xspace_megascale(trace, &ops, &space);
+	twi_xspace_program(&ops, &space);
 	twi_xspace_ranks(trace, &space);
+	warn(&ops, &space);
+	twi_ops_fini(&ops);
 	for (size_t i = 0; i < trace->rank_count; i++) {
 		bool said = false;
 

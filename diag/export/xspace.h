@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "diag/export/names.h"
+#include "diag/export/ops.h"
 #include "diag/export/pb.h"
 #include "diag/export/show.h"
 #include <xspace.pb-c.h>
@@ -99,13 +101,10 @@ void twi_stats_i64(struct twi_stats *s, enum twi_stat stat, int64_t value);
 void twi_stats_text(struct twi_stats *s, enum twi_stat stat, const char *text);
 void twi_stats_bytes(struct twi_stats *s, enum twi_stat stat, const struct twi_pb *bytes);
 
-struct twi_plane_name;
-
 struct twi_plane {
 	struct twi_pb out, line;
 	bool used[TWI_STAT_COUNT];
-	struct twi_plane_name *names; /* a table by hash, of a power of two */
-	size_t name_room, name_count;
+	struct twi_names names; /* of events */
 	int64_t line_start_ns;
 };
 
@@ -135,8 +134,14 @@ void twi_pb_message(struct twi_pb *w, uint32_t field, const ProtobufCMessage *me
 /* The parts of a space, each a plane or two. */
 void twi_xspace_host(const struct twi_trace *trace, struct twi_pb *space);
 void twi_xspace_ranks(const struct twi_trace *trace, struct twi_pb *space);
-void twi_xspace_devices(const struct twi_trace *trace, struct twi_pb *space);
-void twi_xspace_megascale(const struct twi_trace *trace, struct twi_pb *space);
+void twi_xspace_devices(const struct twi_trace *trace, const struct twi_ops *ops,
+			struct twi_pb *space);
+void twi_xspace_megascale(const struct twi_trace *trace, const struct twi_ops *ops,
+			  struct twi_pb *space);
+/* The program that the devices run: without it XProf does not know which op is whose. */
+void twi_xspace_program(const struct twi_ops *ops, struct twi_pb *space);
+#define TWI_XSPACE_PROGRAM    "towline"
+#define TWI_XSPACE_PROGRAM_ID 1
 
 /* Ids of lines in /host:CPU: threads are numbered through, from 1. */
 #define TWI_XSPACE_HOST_PLANE  "/host:CPU"

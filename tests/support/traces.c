@@ -255,7 +255,7 @@ void twt_trace_pair(struct twi_trace *out)
 	*out = (struct twi_trace){ 0 };
 	for (int64_t r = 0; r < 2; r++) {
 		/* Rank 1's clock is 4 s ahead of rank 0's. */
-		uint64_t base_ns = PAIR_BASE_NS + (r ? 4000000000u : 0);
+		uint64_t base_ns = PAIR_BASE_NS + (uint64_t)r * 4000000000u;
 		struct pair_rank p = { .late_us = r ? TWT_PAIR_LATE_US : 0 };
 		struct twi_span *span;
 

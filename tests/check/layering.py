@@ -9,17 +9,18 @@ from common import Fault
 # Folder -> the folders it may include from, beside itself. Libraries outside of libc are below.
 LOWER = ["include/towline", "include/internal"]
 LANES = ["transport/uring", "transport/loop", "transport/device", "transport/ofi", "transport/shm"]
-ALL = LOWER + ["diag", "diag/export", "diag/bpf", "diag/bpf/abi", "memreg", "transport",
+ALL = LOWER + ["diag", "diag/export", "diag/ui", "diag/bpf", "diag/bpf/abi", "memreg", "transport",
                "transport/coll", "transport/plan", "transport/reduce"] + LANES
 TABLE = {
     "include/towline": [],
     "include/internal": [],
     # What is served in a tool's format is written there; that knows of diag what a trace is.
-    "diag": LOWER + ["diag/export"],
+    "diag": LOWER + ["diag/export", "diag/ui"],
     "diag/export": LOWER + ["diag"],
     # Its abi is what kernel, helper and library agree on: no part of the library's inside.
     "diag/bpf/abi": [],
     "diag/bpf": LOWER + ["diag", "diag/bpf/abi"],
+    "diag/ui": [],
     "memreg": LOWER + ["diag"],
     # Lanes stand beside each other and do not see one another; what joins them is above them.
     "transport": LOWER + ["diag", "diag/bpf", "memreg", "transport/coll", "transport/plan",

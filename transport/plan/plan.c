@@ -56,17 +56,6 @@ const struct twi_plan_row twi_plan_rows[] = {
 };
 const unsigned twi_plan_row_count = sizeof(twi_plan_rows) / sizeof(twi_plan_rows[0]);
 
-const char *twi_coll_kind_name(enum twi_coll_kind kind)
-{
-	static const char *const names[] = {
-#define NAME(name, text) text,
-		TWI_COLL_MAP(NAME)
-#undef NAME
-	};
-
-	return (unsigned)kind < TWI_COLL_KINDS ? names[kind] : "?";
-}
-
 bool twi_coll_kind_reduces(enum twi_coll_kind kind)
 {
 	return kind == TWI_COLL_ALL_REDUCE || kind == TWI_COLL_REDUCE_SCATTER ||

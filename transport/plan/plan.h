@@ -51,30 +51,8 @@
 
 #include <towline/coll.h>
 
-/* X(name, text) */
-#define TWI_COLL_MAP(X)                                                                            \
-	X(ALL_REDUCE, "all-reduce")                                                                \
-	X(REDUCE_SCATTER, "reduce-scatter")                                                        \
-	X(ALL_GATHER, "all-gather")                                                                \
-	X(ALL_GATHER_V, "all-gather-v")                                                            \
-	X(BROADCAST, "broadcast")                                                                  \
-	X(REDUCE, "reduce")                                                                        \
-	X(GATHER, "gather")                                                                        \
-	X(SCATTER, "scatter")                                                                      \
-	X(ALL_TO_ALL, "all-to-all")                                                                \
-	X(ALL_TO_ALL_V, "all-to-all-v")                                                            \
-	X(PERMUTE, "permute")                                                                      \
-	X(BARRIER, "barrier")                                                                      \
-	X(SEND_RECEIVE, "send-receive")
+#include "diag/coll_kind.h"
 
-enum twi_coll_kind {
-#define TWI_COLL_ENUM(name, text) TWI_COLL_##name,
-	TWI_COLL_MAP(TWI_COLL_ENUM)
-#undef TWI_COLL_ENUM
-		TWI_COLL_KINDS
-};
-
-const char *twi_coll_kind_name(enum twi_coll_kind kind);
 /* Whether it computes: for the others every plan gives bitwise the same. */
 bool twi_coll_kind_reduces(enum twi_coll_kind kind);
 

@@ -83,8 +83,7 @@ void twi_findings_pair(const struct twi_timeline_pair *pair, char *out, size_t b
 
 static unsigned percent(uint64_t part, uint64_t whole)
 {
-	twi_wide share = whole > 0 ? ((twi_wide)part * 100 + whole / 2) / whole
-					    : 0;
+	twi_wide share = whole > 0 ? ((twi_wide)part * 100 + whole / 2) / whole : 0;
 
 	return (unsigned)twi_min(share, (twi_wide)100);
 }
@@ -199,11 +198,11 @@ static void find_links(struct look *l)
 		SAY(row->cause, "At least %u %% of %s, %s, in the busier direction.",
 		    TWI_TIMELINE_FULL_PERCENT, limit,
 		    link->limit_given ? "the limit that was given" : "the best rate seen");
-		SAY(row->cure,
-		    "%s", path == TWI_PATH_NETWORK
-				  ? "Send less (shorter types, fewer repeats), spread it over the "
-				    "step, or add links."
-				  : "Send less, or spread it over the step.");
+		SAY(row->cure, "%s",
+		    path == TWI_PATH_NETWORK
+			    ? "Send less (shorter types, fewer repeats), spread it over the "
+			      "step, or add links."
+			    : "Send less, or spread it over the step.");
 	}
 }
 
@@ -227,8 +226,9 @@ static void find_straggler(struct look *l)
 	    l->trace->ranks[worst].host != NULL ? l->trace->ranks[worst].host : "",
 	    (unsigned long long)ranks[worst].slowest_steps, l->t->step_count, each);
 	SAY(row->cause, "It computed so much longer than the median of the others.");
-	SAY(row->cure, "Look at its host (towdoctor there: other load, clock speed, memory), and at "
-		       "whether it has more to do.");
+	SAY(row->cure,
+	    "Look at its host (towdoctor there: other load, clock speed, memory), and at "
+	    "whether it has more to do.");
 }
 
 static void find_last(struct look *l)

@@ -22,7 +22,7 @@ int profile_path(const char *logdir, const char *run, const char *host, char *ou
 /* --- capture --- */
 
 struct capture_options {
-	const char *job; /* NULL: of the only one that there is */
+	const char *job;                  /* NULL: of the only one that there is */
 	const char *sockets[SOCKETS_MAX]; /* none: those found on this host */
 	size_t socket_count;
 	long seconds;

@@ -130,8 +130,8 @@ static int choose(const struct runtime_list *list, const char *job, const char *
 			if (job[length] == '\0')
 				continue;
 			fprintf(stderr,
-				"towtrace: several jobs live here, of them %s and %s; name one with "
-				"--job\n",
+				"towtrace: several jobs live here, such as those of %s and %s; "
+				"name one with --job\n",
 				job, row->name);
 			return -1;
 		}
@@ -143,8 +143,8 @@ static int choose(const struct runtime_list *list, const char *job, const char *
 	if (job != NULL)
 		fprintf(stderr, "towtrace: no live runtime is of the job %s\n", job);
 	else
-		fprintf(stderr, "towtrace: no runtime lives here that you may see; is TOW_STATS_DIR "
-				"set as it is for the program?\n");
+		fprintf(stderr, "towtrace: no runtime lives here that you may see; is "
+				"TOW_STATS_DIR set as it is for the program?\n");
 	return -1;
 }
 

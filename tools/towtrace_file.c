@@ -114,7 +114,9 @@ static int make_folders(char *path)
 
 int profile_path(const char *logdir, const char *run, const char *host, char *out, size_t out_size)
 {
-	int bytes = snprintf(out, out_size, "%s/plugins/profile/%s/%s.xplane.pb", logdir, run, host);
+	int bytes;
+
+	bytes = snprintf(out, out_size, "%s/plugins/profile/%s/%s.xplane.pb", logdir, run, host);
 
 	if (bytes < 0 || (size_t)bytes >= out_size)
 		return complain(logdir, strerror(ENAMETOOLONG));

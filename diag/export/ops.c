@@ -8,6 +8,7 @@
 
 #include <internal/base.h>
 
+#include "diag/coll_kind.h"
 #include "diag/error.h"
 #include "diag/export/show.h"
 
@@ -23,11 +24,21 @@ const char *twi_op_what_name(unsigned what)
 
 const char *twi_rendezvous_transfer(const struct twi_rendezvous *rendezvous)
 {
-	/* By enum twi_coll_kind. Those after ALL_TO_ALL's have no formula in XProf. */
+	/* Those that are not among MegaScale's transfers have no formula in XProf. */
 	static const char *const names[] = {
-		"ALL_REDUCE", "REDUCE_SCATTER", "ALL_GATHER", "ALL_GATHER", "BROADCAST",
-		"REDUCE",     "GATHER",         "SCATTER",    "ALL_TO_ALL", "ALL_TO_ALL",
-		"ONE_TO_ONE", "BARRIER",        "ONE_TO_ONE",
+		[TWI_COLL_ALL_REDUCE] = "ALL_REDUCE",
+		[TWI_COLL_REDUCE_SCATTER] = "REDUCE_SCATTER",
+		[TWI_COLL_ALL_GATHER] = "ALL_GATHER",
+		[TWI_COLL_ALL_GATHER_V] = "ALL_GATHER",
+		[TWI_COLL_BROADCAST] = "BROADCAST",
+		[TWI_COLL_REDUCE] = "REDUCE",
+		[TWI_COLL_GATHER] = "GATHER",
+		[TWI_COLL_SCATTER] = "SCATTER",
+		[TWI_COLL_ALL_TO_ALL] = "ALL_TO_ALL",
+		[TWI_COLL_ALL_TO_ALL_V] = "ALL_TO_ALL",
+		[TWI_COLL_PERMUTE] = "ONE_TO_ONE",
+		[TWI_COLL_BARRIER] = "BARRIER",
+		[TWI_COLL_SEND_RECEIVE] = "ONE_TO_ONE",
 	};
 
 	if (!rendezvous->collective || rendezvous->kind >= twi_array_count(names))

@@ -66,6 +66,15 @@ static uint32_t new_rendezvous(struct twi_ops *ops, const struct twi_rendezvous 
 
 	if (ops->rendezvous_count >= TWI_RENDEZVOUS_MAX)
 		return 0;
+	if (ops->rendezvous_count + 1 >= ops->rendezvous_room) {
+		size_t room = ops->rendezvous_room * 2 + 16;
+
+		row = realloc(ops->rendezvous, room * sizeof(*row));
+		if (row == NULL)
+			return 0;
+		ops->rendezvous = row;
+		ops->rendezvous_room = room;
+	}
 	row = &ops->rendezvous[++ops->rendezvous_count];
 	*row = *like;
 	row->busy_rank = SIZE_MAX;
@@ -104,9 +113,12 @@ static uint32_t find_rendezvous(struct twi_ops *ops, uint32_t context, const cha
 			row->busy_until = end_ns;
 			return number;
 		}
-		if (row->next == 0 && depth < DEPTH_MAX)
-			row->next = new_rendezvous(ops, like, text);
-		number = row->next;
+		if (row->next == 0 && depth < DEPTH_MAX) {
+			uint32_t next = new_rendezvous(ops, like, text);
+
+			ops->rendezvous[number].next = next; /* rows may have moved */
+		}
+		number = ops->rendezvous[number].next;
 	}
 	return 0;
 }
@@ -299,9 +311,8 @@ int twi_ops_make(const struct twi_trace *trace, struct twi_ops *out)
 
 	*out = (struct twi_ops){ .rank_count = trace->rank_count };
 	out->ranks = calloc(trace->rank_count + 1, sizeof(*out->ranks));
-	out->rendezvous = calloc(TWI_RENDEZVOUS_MAX + 1, sizeof(*out->rendezvous));
 	out->first = calloc(TWI_RENDEZVOUS_MAX + 1, sizeof(*out->first));
-	if (out->ranks == NULL || out->rendezvous == NULL || out->first == NULL)
+	if (out->ranks == NULL || out->first == NULL)
 		status = twi_error(TOW_ENOMEM, "no memory to write a trace");
 	for (size_t r = 0; r < trace->rank_count && status == TOW_OK; r++)
 		status = make_rank(out, trace, r);

@@ -62,7 +62,7 @@ struct twi_ops_rank {
 
 /* Of all ranks of a trace. */
 struct twi_ops {
-	size_t rank_count, rendezvous_count;
+	size_t rank_count, rendezvous_count, rendezvous_room;
 	struct twi_ops_rank *ranks;
 	struct twi_rendezvous *rendezvous; /* from 1 */
 	struct twi_names keys;

@@ -1,5 +1,6 @@
 /*
- * test_trace_tools.c - what XProf, jax.profiler and Perfetto make of a trace is what the model says.
+ * test_trace_tools.c - what XProf, jax.profiler and Perfetto make of a trace is what the model
+ * says.
  *
  * Needs TOW_TEST_PYTHON to name a Python that has xprof, jax and perfetto (tests/fetch_python makes
  * one); skipped without it. The work is in trace_tools.py; here the files are written, and what is
@@ -79,7 +80,8 @@ static json_t *expected_slack(const struct twi_trace *trace)
 
 		json_object_set_new(row, "name", json_string(group->name));
 		json_object_set_new(row, "transfer", json_string(transfer_of(group->kind)));
-		json_object_set_new(row, "occurrences", json_integer((json_int_t)group->occurrences));
+		json_object_set_new(row, "occurrences",
+				    json_integer((json_int_t)group->occurrences));
 		json_object_set_new(row, "slack_ms", ms(group->slack.mean));
 		json_object_set_new(row, "observed_ms", ms(group->observed.mean));
 		json_object_set_new(row, "stall_ms", ms(group->stall.mean));
@@ -144,9 +146,9 @@ static void write_expected(const struct twi_trace *trace)
 /* One after another on one thread, as XProf's sums need it; sizes, kinds and times at random. */
 static void add_random_collectives(uint64_t seed, struct twi_trace *trace)
 {
-	static const uint8_t kinds[] = { TWI_COLL_ALL_REDUCE,  TWI_COLL_REDUCE_SCATTER,
-					 TWI_COLL_ALL_GATHER,  TWI_COLL_ALL_TO_ALL,
-					 TWI_COLL_PERMUTE,     TWI_COLL_BROADCAST };
+	static const uint8_t kinds[] = { TWI_COLL_ALL_REDUCE, TWI_COLL_REDUCE_SCATTER,
+					 TWI_COLL_ALL_GATHER, TWI_COLL_ALL_TO_ALL,
+					 TWI_COLL_PERMUTE,    TWI_COLL_BROADCAST };
 	struct twi_trace_rank *rank = &trace->ranks[0];
 	uint64_t at = rank->end_ns;
 	struct twi_trace_thread *thread = twt_trace_add_thread(rank, "more", 4999);
@@ -201,7 +203,8 @@ static void ask(const char *part, const char *file)
 
 	snprintf(line, sizeof(line),
 		 "cd %s && timeout 120 \"$TOW_TEST_PYTHON\" \"$TOW_TEST_SOURCE\"/tests/scenario/"
-		 "trace_tools.py %s %s/%s %s/expected.json 2>xprof.log || { status=$?; tail -n 20 xprof.log; exit $status; }",
+		 "trace_tools.py %s %s/%s %s/expected.json 2>xprof.log || { status=$?; tail -n 20 "
+		 "xprof.log; exit $status; }",
 		 folder, part, folder, file, folder);
 	twt_command(line, &done);
 	print_message("%s", done.text);

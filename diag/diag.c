@@ -120,7 +120,7 @@ int twi_diag_create(struct twi_diag **out)
 	atomic_init(&diag->log_level, 2);
 	diag->log = twi_log_create();
 	diag->spans = twi_span_table_create();
-	atomic_init(&diag->span_sample, TWI_SPAN_SAMPLE);
+	atomic_init(&diag->span_mask, TWI_SPAN_SAMPLE - 1);
 	if (diag->log == NULL || diag->spans == NULL || twi_registry_create(&diag->registry) < 0) {
 		twi_log_destroy(diag->log);
 		twi_span_table_destroy(diag->spans);
@@ -248,6 +248,19 @@ static void record_reason(struct twi_diag *diag, enum twi_reason reason, uint64_
 	twi_cell_add(&block->counters[events], 1);
 	twi_cell_add(&block->counters[event_bytes], bytes);
 	twi_sites_record(&block->sites, reason, bytes, ns, site);
+	if (twi_span_wanted(diag, bytes)) {
+		struct twi_span span = { .end_ns = twi_now_ns(),
+					 .bytes = bytes,
+					 .name = site.tag,
+					 .lane = TWI_SPAN_NO_LANE,
+					 .detail = (uint8_t)reason,
+					 .kind = events == TWI_C_fallback_copies
+							 ? TWI_SPAN_COPY
+							 : TWI_SPAN_REGISTER };
+
+		span.start_ns = span.end_ns - twi_min(ns, span.end_ns);
+		twi_span_record(diag, &span);
+	}
 }
 #endif
 

@@ -66,7 +66,7 @@ struct twi_diag {
 		*_Atomic blocks; /* grows at the head; release, with the readers' acquire */
 	_Atomic uint64_t lost;   /* records for which there was no block */
 	_Atomic int log_level;
-	_Atomic uint32_t span_sample; /* of small messages one in so many has a span */
+	_Atomic uint32_t span_mask; /* of small messages those have a span of whom it is no bit */
 	struct twi_span_table *spans;
 	struct twi_log *log;
 	struct twi_diag *next; /* on the list of all */

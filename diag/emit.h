@@ -51,6 +51,12 @@ void twi_emit_metric_head(struct twi_emit *e, const char *name, const char *kind
 void twi_emit_sample_u64(struct twi_emit *e, const char *name, const char *labels, uint64_t value);
 void twi_emit_sample_f64(struct twi_emit *e, const char *name, const char *labels, double value);
 
+/* HTML: text for between tags or within quotes, whatever bytes it holds. */
+void twi_emit_html(struct twi_emit *e, const char *text);
+
+/* As it stands, however long. */
+void twi_emit_text(struct twi_emit *e, const char *text);
+
 /* As it stands, without commas or quotes; at most 1 KiB a call. */
 void twi_emit_raw(struct twi_emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

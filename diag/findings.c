@@ -64,6 +64,19 @@ void twi_findings_collective(const struct twi_slack_group *group, char *out, siz
 		snprintf(out, bytes, "%s", kind);
 }
 
+void twi_findings_ns(uint64_t ns, char *out, size_t bytes)
+{
+	char text[TWI_WORDS_BYTES];
+	char *micro;
+
+	twi_words_ns(ns, text);
+	micro = strstr(text, " us");
+	if (micro != NULL)
+		snprintf(out, bytes, "%.*s \xc2\xb5s", (int)(micro - text), text);
+	else
+		snprintf(out, bytes, "%s", text);
+}
+
 static void name_end(int64_t rank, const char *name, char *out, size_t bytes)
 {
 	if (rank >= 0)
@@ -108,7 +121,7 @@ static void explain_stall(const struct look *l, struct twi_finding *row)
 		return;
 	}
 	twi_findings_collective(group, name, sizeof(name));
-	twi_words_ns(group->slack.mean, slack);
+	twi_findings_ns(group->slack.mean, slack, sizeof(slack));
 	if (group->required_bps == TWI_SLACK_UNBOUNDED || !group->sized)
 		SAY(row->cause, "%u %% of it is %s, which is left %s of slack.",
 		    percent(group->stall_total_ns, all), name, slack);
@@ -138,8 +151,8 @@ static void find_exposed(struct look *l)
 	if (ranks == 0 || sum.exposed_ns / ranks < l->least_ns)
 		return;
 	row = add(l, "exposed", sum.exposed_ns / ranks);
-	twi_words_ns(sum.exposed_ns / steps, part);
-	twi_words_ns(sum.step_ns / steps, whole);
+	twi_findings_ns(sum.exposed_ns / steps, part, sizeof(part));
+	twi_findings_ns(sum.step_ns / steps, whole, sizeof(whole));
 	SAY(row->what, "Steps waited for the network %u %% of their time: %s of %s.",
 	    percent(sum.exposed_ns, sum.step_ns), part, whole);
 	explain_stall(l, row);
@@ -159,7 +172,7 @@ static void find_stall(struct look *l)
 	if (all / ranks < l->least_ns)
 		return;
 	row = add(l, "exposed", all / ranks);
-	twi_words_ns(all / ranks, text);
+	twi_findings_ns(all / ranks, text, sizeof(text));
 	SAY(row->what, "Collectives held each rank's threads up for %s, %u %% of the time.", text,
 	    percent(all / ranks, (uint64_t)l->t->view.end_ns));
 	explain_stall(l, row);
@@ -190,7 +203,7 @@ static void find_links(struct look *l)
 			continue;
 		row = add(l, "link", waited / ranks);
 		twi_findings_rate(link->limit_bps, limit);
-		twi_words_ns(length / ranks, text);
+		twi_findings_ns(length / ranks, text, sizeof(text));
 		SAY(row->what, "%s of %llu %s full for %s each while threads waited for %s.",
 		    path == TWI_PATH_NETWORK ? "The link to the network" : "The memory path",
 		    (unsigned long long)ranks, plural(ranks, "rank was", "ranks was"), text,
@@ -220,7 +233,7 @@ static void find_straggler(struct look *l)
 	if (l->t->rank_count < 2 || ranks[worst].slowest_ns < l->least_ns)
 		return;
 	row = add(l, "straggler", ranks[worst].slowest_ns);
-	twi_words_ns(ranks[worst].slowest_ns / ranks[worst].slowest_steps, each);
+	twi_findings_ns(ranks[worst].slowest_ns / ranks[worst].slowest_steps, each, sizeof(each));
 	SAY(row->what, "Rank %lld (%.60s) held up %llu of %zu steps, by %s each.",
 	    (long long)l->trace->ranks[worst].rank,
 	    l->trace->ranks[worst].host != NULL ? l->trace->ranks[worst].host : "",
@@ -249,8 +262,8 @@ static void find_last(struct look *l)
 		    twi_min(5 * told, told * 3 / 2 * l->t->rank_count))
 		return;
 	row = add(l, "last", ranks[worst].last_ns);
-	twi_words_ns(ranks[worst].last_ns / ranks[worst].last_count, each);
-	twi_words_ns(ranks[worst].last_max_ns, most);
+	twi_findings_ns(ranks[worst].last_ns / ranks[worst].last_count, each, sizeof(each));
+	twi_findings_ns(ranks[worst].last_max_ns, most, sizeof(most));
 	SAY(row->what, "Rank %lld came last to %llu of %llu collectives, by %s each, %s at most.",
 	    (long long)l->trace->ranks[worst].rank, (unsigned long long)ranks[worst].last_count,
 	    (unsigned long long)l->t->entries.judged, each, most);
@@ -268,7 +281,7 @@ static void find_others(struct look *l)
 	if (ns == 0 || ns < l->least_ns)
 		return;
 	row = add(l, "others", ns);
-	twi_words_ns(ns, text);
+	twi_findings_ns(ns, text, sizeof(text));
 	SAY(row->what, "Collectives waited %s for ranks that came later than this one.", text);
 	SAY(row->cause, "Another rank computes longer, or enters later.");
 	SAY(row->cure, "Capture all ranks (towtrace capture) to see who.");
@@ -288,8 +301,8 @@ static void find_pair(struct look *l)
 		return;
 	row = add(l, "pair", more);
 	twi_findings_pair(pair, name, sizeof(name));
-	twi_words_ns(pair->latency.sum_ns / pair->latency.count, seen);
-	twi_words_ns(pair->usual_ns / pair->latency.count, usual);
+	twi_findings_ns(pair->latency.sum_ns / pair->latency.count, seen, sizeof(seen));
+	twi_findings_ns(pair->usual_ns / pair->latency.count, usual, sizeof(usual));
 	SAY(row->what, "Transfers %s take %s, where %s is usual for their sizes.", name, seen,
 	    usual);
 	SAY(row->cause, "%llu of them; other pairs send the same sizes faster.",
@@ -314,7 +327,7 @@ static void find_reasons(struct look *l)
 		row = add(l, copy ? "copies" : "registrations", reason->ns / ranks);
 		twi_words_count(reason->count, count);
 		twi_words_bytes(reason->bytes, bytes);
-		twi_words_ns(reason->ns, ns);
+		twi_findings_ns(reason->ns, ns, sizeof(ns));
 		SAY(row->what, "%s %s of %s took %s.", count,
 		    copy ? plural(reason->count, "fallback copy", "fallback copies")
 			 : plural(reason->count, "late registration", "late registrations"),

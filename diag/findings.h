@@ -40,6 +40,9 @@ void twi_findings_collective(const struct twi_slack_group *group, char *out, siz
 /* "0 -> 3"; a rank that is not known by the name of its peer. */
 void twi_findings_pair(const struct twi_timeline_pair *pair, char *out, size_t bytes);
 
+/* As twi_words_ns, with a micro sign: for what is read in UTF-8. */
+void twi_findings_ns(uint64_t ns, char *out, size_t bytes);
+
 #define TWI_RATE_BYTES 32
 /* "9.8 Gb/s". */
 void twi_findings_rate(uint64_t bps, char out[TWI_RATE_BYTES]);

@@ -11,8 +11,10 @@
 #include "diag/emit.h"
 #include "diag/registry.h"
 #include "diag/report.h"
+#include "diag/ui/ui.h"
 
 #define TYPE_JSON        "application/json; charset=utf-8"
+#define TYPE_HTML        "text/html; charset=utf-8"
 #define TYPE_OPENMETRICS "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 static bool good_path(const char *path)
@@ -36,6 +38,8 @@ struct twi_http_route twi_http_route(const char *method, const char *path)
 		return (struct twi_http_route){ TWI_HTTP_BAD_PATH, 400, TYPE_JSON };
 	if (strcmp(path, TWI_METRICS_PATH) == 0)
 		return (struct twi_http_route){ TWI_HTTP_METRICS, 200, TYPE_OPENMETRICS };
+	if (strcmp(path, TWI_HTTP_UI) == 0)
+		return (struct twi_http_route){ TWI_HTTP_PAGE, 200, TYPE_HTML };
 	return (struct twi_http_route){ TWI_HTTP_DOCUMENT, 200, TYPE_JSON };
 }
 
@@ -78,11 +82,19 @@ void twi_http_answer(struct twi_diag *diag, const char *method, const char *path
 		return;
 	}
 	twi_emit_init(&e);
-	status = twi_registry_render(diag, path, &e);
+	if (route.kind == TWI_HTTP_PAGE) {
+		twi_emit_text(&e, twi_ui_page);
+		out->policy = twi_ui_policy;
+		status = e.status;
+	} else {
+		status = twi_registry_render(diag, path, &e);
+	}
 	out->bytes = e.bytes;
 	if (status == TOW_OK)
 		status = twi_emit_take(&e, &out->text);
 	twi_emit_fini(&e);
+	if (status < 0)
+		out->policy = NULL;
 	if (status == TOW_EINVAL)
 		answer_error(diag, 404, "no such path", out);
 	else if (status < 0)

@@ -2,6 +2,7 @@
  * http.h - what a request deserves: a function of its method, path and query, with no socket in it.
  *
  *	GET or HEAD, a path that a source has    200   JSON or OpenMetrics
+ *	GET or HEAD, /ui                         200   the live page (ui/ui.h), with its policy
  *	GET or HEAD, another path                404   {"error":..., "paths":[...]}
  *	another method                           405   {"error":...}, Allow: GET, HEAD
  *	a path that can be no path               400   {"error":...}
@@ -22,11 +23,18 @@
 struct twi_diag;
 
 #define TWI_HTTP_PATH_MAX 256
+#define TWI_HTTP_UI       "/ui"
 #define TWI_HTTP_ALLOW    "GET, HEAD"
 #define TWI_HTTP_PARAMS   8 /* of a query; one that has more is refused */
 #define TWI_HTTP_RETRY_S  2 /* when a capture may be tried again */
 
-enum twi_http_kind { TWI_HTTP_DOCUMENT, TWI_HTTP_METRICS, TWI_HTTP_BAD_METHOD, TWI_HTTP_BAD_PATH };
+enum twi_http_kind {
+	TWI_HTTP_DOCUMENT,
+	TWI_HTTP_METRICS,
+	TWI_HTTP_PAGE,
+	TWI_HTTP_BAD_METHOD,
+	TWI_HTTP_BAD_PATH,
+};
 
 struct twi_http_route {
 	enum twi_http_kind kind;
@@ -38,6 +46,7 @@ struct twi_http_answer {
 	unsigned status;
 	const char *content_type;
 	const char *allow; /* NULL unless 405 */
+	const char *policy; /* NULL but of a page: Content-Security-Policy, and no referrer */
 	bool retry;        /* 503: Retry-After is TWI_HTTP_RETRY_S */
 	char *text;        /* to be given to free(); NULL: there was no memory even for an error */
 	size_t bytes;

@@ -13,6 +13,7 @@
 #include <internal/base.h>
 #include <towline/version.h>
 
+#include "diag/analysis.h"
 #include "diag/diag.h"
 #include "diag/emit.h"
 #include "diag/site_report.h"
@@ -152,6 +153,10 @@ static const struct twi_report reports[] = {
 	  twi_site_report_copies },
 	{ "/v1/registrations", "Registrations after the seal: why, from where, cost, the cure",
 	  twi_site_report_registrations },
+	{ "/v1/timeline", "The last seconds over time, from this rank's spans, and what was found",
+	  twi_analysis_timeline },
+	{ "/v1/slack", "Slack, stall and required bandwidth of the last seconds' collectives",
+	  twi_analysis_slack },
 };
 
 size_t twi_report_count(void)

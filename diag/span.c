@@ -47,9 +47,11 @@ void twi_span_table_destroy(struct twi_span_table *table)
 static void apply_sample(struct twi_diag *diag)
 {
 	const struct twi_span_table *table = diag->spans;
+	uint32_t sample = 1;
 
-	atomic_store_explicit(&diag->span_sample, table->captures > 0 ? 1 : table->sample,
-			      memory_order_relaxed);
+	while (table->captures == 0 && sample < table->sample)
+		sample *= 2;
+	atomic_store_explicit(&diag->span_mask, sample - 1, memory_order_relaxed);
 }
 
 void twi_span_sample(struct twi_diag *diag, uint32_t one_in)

@@ -107,10 +107,10 @@ void twi_span_record(struct twi_diag *diag, const struct twi_span *span);
 static inline bool twi_span_wanted(struct twi_diag *diag, uint64_t bytes)
 {
 #ifndef TWI_NO_DIAGNOSTICS
-	uint32_t sample = atomic_load_explicit(&diag->span_sample, memory_order_relaxed);
+	uint32_t mask = atomic_load_explicit(&diag->span_mask, memory_order_relaxed);
 	struct twi_diag_block *block;
 
-	if (bytes > TWI_SPAN_SMALL || sample <= 1)
+	if (bytes > TWI_SPAN_SMALL || mask == 0)
 		return true;
 	block = twi_diag_block_of(diag);
 	if (twi_unlikely(block == NULL))
@@ -120,7 +120,7 @@ static inline bool twi_span_wanted(struct twi_diag *diag, uint64_t bytes)
 		twi_cell_add(&block->counters[TWI_C_spans_sampled_out], 1);
 		return false;
 	}
-	block->spans_pass = sample - 1;
+	block->spans_pass = mask;
 	return true;
 #else
 	(void)diag, (void)bytes;
@@ -128,7 +128,20 @@ static inline bool twi_span_wanted(struct twi_diag *diag, uint64_t bytes)
 #endif
 }
 
-/* The knob span_sample; a capture that is under way stands above it. */
+/*
+ * The same for what has a number that both of its sides know: they choose the same ones. Counts
+ * nothing.
+ */
+static inline bool twi_span_chosen(struct twi_diag *diag, uint64_t bytes, uint64_t number)
+{
+	uint32_t mask = atomic_load_explicit(&diag->span_mask, memory_order_relaxed);
+
+	return bytes > TWI_SPAN_SMALL || (number & mask) == 0;
+}
+
+/*
+ * The knob span_sample, rounded up to a power of two; a capture that is under way stands above it.
+ */
 void twi_span_sample(struct twi_diag *diag, uint32_t one_in);
 
 /* While there are captures under way nothing is passed over. */

@@ -65,7 +65,7 @@ static uint32_t find(const char *text, uint32_t *slot_out)
 	}
 }
 
-static uint32_t add(const char *text)
+static uint32_t add(const char *text, uint32_t most)
 {
 	uint32_t slot, tag, used;
 
@@ -73,7 +73,7 @@ static uint32_t add(const char *text)
 	pthread_mutex_lock(&lock);
 	tag = find(text, &slot);
 	used = atomic_load_explicit(&count, memory_order_relaxed);
-	if (tag == 0 && used < TWI_TAGS_MAX) {
+	if (tag == 0 && used < most) {
 		tag = used + 1;
 		memcpy(texts[used], text, strlen(text) + 1);
 		atomic_store_explicit(&count, tag, memory_order_release);
@@ -121,7 +121,7 @@ int twi_tag_number(const char *call, const char *text, uint32_t *tag_out)
 		return status;
 	number = find(text, &slot);
 	if (number == 0)
-		number = add(text);
+		number = add(text, TWI_TAGS_MAX);
 	if (number == 0)
 		return twi_error(TOW_EBUSY,
 				 "%s: there are %d tags already, and none is ever forgotten; name "
@@ -129,6 +129,20 @@ int twi_tag_number(const char *call, const char *text, uint32_t *tag_out)
 				 call, TWI_TAGS_MAX, text);
 	*tag_out = number;
 	return TOW_OK;
+}
+
+uint32_t twi_tag_name(const char *text)
+{
+	uint32_t slot, number;
+	size_t bytes = 0;
+
+	while (bytes < TWI_TAG_BYTES && (unsigned char)text[bytes] >= 0x20 &&
+	       (unsigned char)text[bytes] <= 0x7e)
+		bytes++;
+	if (bytes == 0 || bytes == TWI_TAG_BYTES || text[bytes] != '\0')
+		return 0;
+	number = find(text, &slot);
+	return number != 0 ? number : add(text, TWI_TAGS_MAX / 2);
 }
 
 TOW_PUBLIC int tow_tag_set(const char *tag)

@@ -26,4 +26,10 @@ const char *twi_tag_text(uint32_t tag);
  */
 int twi_tag_number(const char *call, const char *text, uint32_t *tag_out);
 
+/*
+ * The same for names that records can do without: 0 where there is none, and no message. They take
+ * half of the table at most: the rest is for those who ask for a tag.
+ */
+uint32_t twi_tag_name(const char *text);
+
 #endif

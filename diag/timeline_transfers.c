@@ -61,9 +61,13 @@ static void add(const struct twi_trace *trace, struct twi_timeline *out, size_t 
 		if (in_trace(trace, other))
 			return;
 		idle = twi_span_part(span, span->queue_ns);
-		*row = (struct transfer){ other, trace->ranks[r].rank, name, "" };
+		*row = (struct transfer){
+			.from = other, .to = trace->ranks[r].rank, .from_name = name, .to_name = ""
+		};
 	} else if (span->kind == TWI_SPAN_SEND) {
-		*row = (struct transfer){ trace->ranks[r].rank, other, "", name };
+		*row = (struct transfer){
+			.from = trace->ranks[r].rank, .to = other, .from_name = "", .to_name = name
+		};
 	} else {
 		return;
 	}
@@ -288,7 +292,10 @@ static void make_pair(struct transfers *all, size_t first, size_t next, const ui
 {
 	const struct transfer *row = &all->rows[first];
 
-	*pair = (struct twi_timeline_pair){ row->from, row->to, row->from_name, row->to_name };
+	*pair = (struct twi_timeline_pair){ .from = row->from,
+					    .to = row->to,
+					    .from_name = row->from_name,
+					    .to_name = row->to_name };
 	for (size_t i = first; i < next; i++) {
 		row = &all->rows[i];
 		all->values[i - first] = row->latency;

@@ -19,6 +19,8 @@
 #include "diag/clock.h"
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "diag/span.h"
+#include "diag/tag.h"
 #include "memreg/pool_impl.h"
 #include <internal/base.h>
 
@@ -53,6 +55,24 @@ static void set_known(struct twi_pool *pool, struct twi_registration *entry,
 		entry->extent_bytes += (uint64_t)sign * region->bytes;
 }
 
+/* What is late has a span with its reason, around this (twi_late_record). */
+static void record_span(struct twi_pool *pool, const struct twi_registration *entry,
+			const struct twi_region *region, uint64_t ns)
+{
+	struct twi_span span = { .end_ns = twi_now_ns(),
+				 .bytes = region->bytes,
+				 .kind = TWI_SPAN_REGISTER,
+				 .lane = TWI_SPAN_NO_LANE,
+				 .detail = TWI_R_COUNT };
+
+	if (region->kind == TWI_REGION_CACHED ||
+	    atomic_load_explicit(&pool->sealed, memory_order_relaxed))
+		return;
+	span.start_ns = span.end_ns - ns;
+	span.name = twi_tag_name(entry->registrar->name);
+	twi_span_record(pool->diag, &span);
+}
+
 static int tell(struct twi_pool *pool, struct twi_registration *entry,
 		const struct twi_region *region)
 {
@@ -71,6 +91,7 @@ static int tell(struct twi_pool *pool, struct twi_registration *entry,
 	entry->last_ns = ns;
 	entry->max_ns = twi_max(entry->max_ns, ns);
 	set_known(pool, entry, region, true);
+	record_span(pool, entry, region, ns);
 	return TOW_OK;
 }
 

@@ -404,6 +404,7 @@ int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 	op->space = message->space;
 	op->view = message->view;
 	op->site = message->site;
+	op->span_parent = message->parent;
 	if (message->kind == TWI_OP_SEND && message->space != TWI_SPACE_LINK)
 		twi_link_touch(peer, op->start_ns);
 	if (message->kind == TWI_OP_SEND && message->op == NULL)

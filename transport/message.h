@@ -25,6 +25,7 @@ struct twi_message {
 	uint64_t bytes;
 	uint64_t tag;
 	struct twi_site site;
+	uint64_t parent; /* what it is a part of, in traces; 0: none */
 };
 
 /*

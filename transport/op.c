@@ -15,7 +15,10 @@
 #include "transport/engine.h"
 #include "transport/failure.h"
 #include "transport/message.h"
+#include "transport/op_span.h"
 #include "transport/rpc_link.h"
+
+#define WAIT_SPAN_NS 10000u
 
 __thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exec")));
 
@@ -99,6 +102,7 @@ static void prepare(struct tow_op *op, struct twi_engine *engine, enum twi_op_ki
 	op->lane_state = NULL;
 	op->data = NULL;
 	op->bytes = op->tag = op->seq = op->moved = op->rpc_id = 0;
+	op->begun_ns = op->span_parent = 0;
 	op->start_ns = twi_engine_batch_now(engine);
 	op->deadline_ns = UINT64_MAX;
 	op->done = NULL;
@@ -220,6 +224,8 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 	op->status = status;
 	op->result_bytes = bytes;
 	op->latency_ns = twi_engine_batch_now(engine) - op->start_ns;
+	if (twi_op_span_wanted(op))
+		twi_op_span(op);
 	twi_op_unwatch(op);
 	twi_list_remove(&op->link);
 	if (!op->embedded) {
@@ -398,9 +404,22 @@ static int end_wait(const struct tow_op *op, uint64_t since_ns)
 {
 	uint64_t end_ns = op->start_ns + op->latency_ns;
 
-	if (end_ns > since_ns)
+	if (end_ns > since_ns) {
 		twi_op_blocked_ns += end_ns - since_ns;
+		if (twi_op_span_chosen(op))
+			twi_op_span_wait(op, since_ns, end_ns, op->status);
+	}
 	return tell_status(op);
+}
+
+/* Its time is over. A short one is a way to look: only those that last are told of. */
+static int end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
+{
+	uint64_t end_ns = twi_engine_clock(op->engine);
+
+	if (end_ns - since_ns >= WAIT_SPAN_NS)
+		twi_op_span_wait(op, since_ns, end_ns, status);
+	return status;
 }
 
 TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
@@ -426,7 +445,7 @@ TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 		tell_waited(op, now);
 	until = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
 	status = twi_engine_wait(engine, op, until);
-	return is_done(op) ? end_wait(op, now) : status;
+	return is_done(op) ? end_wait(op, now) : end_in_vain(op, now, status);
 }
 
 TOW_PUBLIC int tow_op_cancel(struct tow_op *op)

@@ -121,6 +121,8 @@ struct tow_op {
 	uint64_t seq;
 	uint64_t moved; /* payload bytes handed to the stream */
 	uint64_t start_ns;
+	uint64_t begun_ns;    /* the first byte left, or the message was met (op_span.h) */
+	uint64_t span_parent; /* what it is a part of, in traces */
 	uint64_t deadline_ns; /* engine time; UINT64_MAX: none */
 	tow_op_callback done;
 	void *user;

@@ -257,6 +257,13 @@ enum twi_rpc_part {
 	TWI_RPC_PARTS
 };
 
+/*
+ * The span of one side of a call, but for peer, lane and name. Small ones are chosen by their
+ * number, which both sides know.
+ */
+struct twi_span;
+void twi_rpc_span(struct twi_rpc_peer *rp, const char *method, struct twi_span *span);
+
 int twi_rpc_stats_init(struct twi_rpc *rpc);
 /* One call of `name` has ended, on one side; parts that are not known are UINT64_MAX. */
 void twi_rpc_stats_record(struct twi_rpc_peer *rp, uint64_t hash, const char *name, bool client,

@@ -13,6 +13,7 @@
 #include "diag/error.h"
 #include "memreg/pool.h"
 #include "transport/engine.h"
+#include "transport/op_span.h"
 #include "transport/path.h"
 #include "transport/rpc.h"
 #include "transport/rpc_records.h"
@@ -130,6 +131,25 @@ static void record(struct twi_call *call, bool answered)
 			     parts);
 }
 
+static void record_span(const struct twi_call *call, int status)
+{
+	const struct tow_call_result *result = &call->result;
+	struct twi_span span = {
+		.start_ns = call->op->start_ns,
+		.end_ns = call->arrived_ns,
+		.id = call->id,
+		.bytes = call->wish.request_bytes + result->bytes,
+		.queue_ns = twi_span_ns(result->queue_ns),
+		.wire_ns = twi_span_ns(result->wire_ns),
+		.match_ns = twi_span_ns(result->match_ns),
+		.kind = TWI_SPAN_CALL,
+		.lane = TWI_SPAN_NO_LANE,
+		.status = (int8_t)status,
+	};
+
+	twi_rpc_span(call->rp, call->wish.name, &span);
+}
+
 void twi_call_end(struct twi_call *call, int status, bool tell)
 {
 	struct twi_rpc_peer *rp = call->rp;
@@ -156,6 +176,8 @@ void twi_call_end(struct twi_call *call, int status, bool tell)
 	if (answered || status == TOW_EREMOTE)
 		measure(call, op->start_ns);
 	record(call, answered || status == TOW_EREMOTE);
+	record_span(call, status);
+	op->seq = call->id; /* as waits for it name it */
 	op->data = (void *)(uintptr_t)call->result.data;
 	/* release: result is read by whoever sees it */
 	atomic_store_explicit(&call->ended, true, memory_order_release);

@@ -15,6 +15,7 @@
 #include "diag/error.h"
 #include "transport/claim.h"
 #include "transport/engine.h"
+#include "transport/op_span.h"
 #include "transport/rpc.h"
 #include "transport/rpc_records.h"
 
@@ -353,6 +354,23 @@ static void record(struct tow_call_in *in)
 	twi_rpc_stats_record(in->rp, twi_rpc_hash(in->name), in->name, false, in->code != 0, parts);
 }
 
+static void record_span(const struct tow_call_in *in)
+{
+	struct twi_span span = {
+		.start_ns = in->arrived_ns,
+		.end_ns = in->posted_ns,
+		.id = in->id,
+		.bytes = in->bytes + in->reply_bytes,
+		.queue_ns = twi_span_between(in->arrived_ns, in->begun_ns),
+		.match_ns = twi_span_between(in->arrived_ns, in->begun_ns),
+		.kind = TWI_SPAN_SERVE,
+		.lane = TWI_SPAN_NO_LANE,
+		.status = in->code == 0 ? TOW_OK : TOW_EREMOTE,
+	};
+
+	twi_rpc_span(in->rp, in->name, &span);
+}
+
 static void send_reply(struct tow_call_in *in)
 {
 	struct twi_rpc_head head = { .type = TWI_RPC_RESPONSE,
@@ -386,6 +404,7 @@ static void reply(struct tow_call_in *in, struct tow_op *op)
 	op->peer = in->rp->peer;
 	op->abort_call = abort_reply;
 	record(in);
+	record_span(in);
 	if (in->rp->dead < 0 || atomic_load_explicit(&in->canceled, memory_order_relaxed)) {
 		finish_reply(in, in->rp->dead < 0 ? in->rp->dead : TOW_ECANCELED);
 		return;

@@ -11,7 +11,9 @@
 
 #include "diag/error.h"
 #include "diag/report.h"
+#include "diag/tag.h"
 #include "transport/engine.h"
+#include "transport/op_span.h"
 #include "transport/rpc.h"
 
 struct twi_rpc_row {
@@ -265,4 +267,22 @@ void twi_rpc_metrics(void *arg, struct twi_emit *emit)
 		}
 	}
 	twi_engine_leave(engine);
+}
+
+void twi_rpc_span(struct twi_rpc_peer *rp, const char *method, struct twi_span *span)
+{
+	struct twi_diag *diag = rp->rpc->engine->diag;
+	/* Its low bits are a place in a table, which many calls in turn may have. */
+	uint64_t number = span->id * 0x9e3779b97f4a7c15ull >> 32;
+
+	if (span->status >= 0 && !twi_span_chosen(diag, span->bytes, number)) {
+		twi_count(diag, TWI_C_spans_sampled_out, 1);
+		return;
+	}
+	if (rp->peer != NULL) {
+		span->peer = twi_op_span_peer(rp->peer);
+		span->lane = (uint8_t)rp->peer->lane->ops->id;
+	}
+	span->name = twi_tag_name(method);
+	twi_span_record(diag, span);
 }

@@ -14,6 +14,7 @@
 #include "diag/diag.h"
 #include "transport/engine.h"
 #include "transport/op.h"
+#include "transport/op_span.h"
 #include "transport/session_parts.h"
 
 /* What fills the rest of a chunk whose operation was taken back. */
@@ -82,6 +83,7 @@ void twi_session_send_begin(struct twi_session *session, struct tow_op *op, bool
 	twi_stripes_cut(session, send);
 	*(ready ? &session->ready_sends : &session->send_count) += 1;
 	op->stage = TWI_STAGE_BULK;
+	twi_op_begun(op);
 	op->moved = 0;
 	for (unsigned c = send->first; c < (unsigned)send->first + send->count; c++)
 		twi_session_channel_queue(&session->channels[c], (uint8_t)(send - session->sends),

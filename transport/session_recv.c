@@ -10,6 +10,7 @@
 #include "transport/engine.h"
 #include "transport/message.h"
 #include "transport/op.h"
+#include "transport/op_span.h"
 #include "transport/path.h"
 #include "transport/session_parts.h"
 
@@ -90,6 +91,7 @@ static void take_unexpected(struct twi_session *session, struct twi_unexpected *
 	} else {
 		message->waiter = op;
 		op->stage = TWI_STAGE_FILLING;
+		twi_op_begun(op);
 	}
 }
 
@@ -199,6 +201,7 @@ static void grant_begin(struct twi_session *session, struct tow_op *op, uint64_t
 		return;
 	grant->tag = op->tag;
 	op->stage = TWI_STAGE_GRANTED;
+	twi_op_begun(op);
 	op->result_bytes = bytes;
 	twi_claim_count(op, bytes);
 }

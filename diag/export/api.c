@@ -4,6 +4,7 @@
 
 #include <towline/trace.h>
 
+#include "diag/analysis.h"
 #include "diag/error.h"
 #include "diag/export/export.h"
 
@@ -50,8 +51,9 @@ int twi_trace_encode(const struct twi_trace *trace, enum tow_trace_format format
 	case TOW_TRACE_CHROME:
 		return twi_export_chrome(trace, bytes_out, count_out);
 	case TOW_TRACE_JSON:
+		return twi_analysis_json(trace, bytes_out, count_out);
 	case TOW_TRACE_HTML:
-		return twi_error(TOW_ENOTSUP, "this build has no analysis of traces");
+		return twi_report_html(trace, bytes_out, count_out);
 	}
 	return twi_error(TOW_EINVAL, "format: %d is no trace format", (int)format);
 }

@@ -9,14 +9,15 @@ from common import Fault
 # Folder -> the folders it may include from, beside itself. Libraries outside of libc are below.
 LOWER = ["include/towline", "include/internal"]
 LANES = ["transport/uring", "transport/loop", "transport/device", "transport/ofi", "transport/shm"]
-ALL = LOWER + ["diag", "diag/export", "memreg", "transport", "transport/coll", "transport/plan",
-               "transport/reduce"] + LANES
+ALL = LOWER + ["diag", "diag/export", "diag/ui", "memreg", "transport", "transport/coll",
+               "transport/plan", "transport/reduce"] + LANES
 TABLE = {
     "include/towline": [],
     "include/internal": [],
     # What is served in a tool's format is written there; that knows of diag what a trace is.
-    "diag": LOWER + ["diag/export"],
+    "diag": LOWER + ["diag/export", "diag/ui"],
     "diag/export": LOWER + ["diag"],
+    "diag/ui": [],
     "memreg": LOWER + ["diag"],
     # Lanes stand beside each other and do not see one another; what joins them is above them.
     "transport": LOWER + ["diag", "memreg", "transport/coll", "transport/plan",

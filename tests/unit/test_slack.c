@@ -8,7 +8,7 @@
 #include "diag/emit.h"
 #include "diag/slack.h"
 #include "diag/trace_view.h"
-#include "trace_build.h"
+#include "traced.h"
 
 #define ID(group, seq) ((uint64_t)(group) << 32 | (seq))
 

@@ -142,6 +142,8 @@ static void begin(struct twi_coll_group *coll, struct twi_coll_run *run, struct 
 	run->op = op;
 	run->seq = seq;
 	run->start_ns = op != NULL ? op->start_ns : 0;
+	run->step = op != NULL && op->span_parent != 0 ? op->span_parent
+						       : twi_step_number(&coll->engine->step);
 	if (op != NULL) {
 		op->owner = run;
 		op->bytes = run->entry->out_bytes;

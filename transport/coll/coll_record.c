@@ -7,9 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "diag/span.h"
+#include "diag/tag.h"
 #include "transport/coll/coll_batch.h"
 #include "transport/coll/coll_report.h"
 #include "transport/engine.h"
+#include "transport/op_span.h"
 #include "transport/path.h"
 
 #define NS_BITS 48
@@ -36,6 +39,7 @@ void twi_coll_record_begin(struct twi_coll_group *coll, const struct twi_coll_ca
 	struct twi_coll_log *log = coll->engine->coll_log;
 	struct twi_coll_record *record;
 
+	op->span_parent = twi_step_number(&coll->engine->step);
 	if (twi_unlikely(log == NULL))
 		return;
 	log->last++;
@@ -147,6 +151,32 @@ static void measure(struct twi_coll_run *run, uint64_t now)
 		twi_latency_add(&(*times)->skew, skew);
 }
 
+/* The span of a collective of this rank: of a fused one too, whose parts have none. */
+static void record_span(const struct twi_coll_run *run, uint64_t end_ns, int status)
+{
+	const struct twi_coll_entry *entry = run->entry;
+	struct twi_diag *diag = run->coll->engine->diag;
+	struct twi_span span = {
+		.start_ns = run->start_ns,
+		.end_ns = end_ns,
+		.id = twi_coll_span_id(run->coll, run->seq),
+		.parent = run->step,
+		.bytes = twi_max(entry->in_bytes, entry->out_bytes),
+		.queue_ns = twi_span_between(run->start_ns, run->moving_ns),
+		.ranks = run->coll->size,
+		.match_ns = twi_span_between(run->start_ns, run->entered_ns),
+		.name = run->site.tag,
+		.kind = TWI_SPAN_COLL,
+		.lane = TWI_SPAN_NO_LANE,
+		.detail = (uint8_t)entry->call.kind,
+		.status = (int8_t)status,
+	};
+
+	if (run->name[0] != '\0')
+		span.name = twi_tag_name(run->name);
+	twi_span_record(diag, &span);
+}
+
 struct end {
 	struct twi_coll_run *run;
 	uint64_t now_ns;
@@ -160,6 +190,7 @@ static void fill(void *arg, struct tow_op *op)
 	const struct twi_coll_run *run = end->run;
 	struct twi_coll_record *record = record_of(op);
 
+	op->seq = twi_coll_span_id(run->coll, run->seq); /* as waits for it name it */
 	if (twi_unlikely(record == NULL))
 		return;
 	record->seq = run->seq;
@@ -192,6 +223,7 @@ void twi_coll_record_end(struct twi_coll_run *run, struct tow_op *op, int status
 
 	if (op == NULL)
 		return;
+	record_span(run, end.now_ns, status);
 	if (run->staged_in)
 		run->entry->staged_in_bytes += run->entry->in_bytes;
 	if (run->staged_out && status >= 0)

@@ -75,6 +75,7 @@ struct twi_coll_run {
 	char doubt[200];
 	uint64_t suspect_ns; /* ...then, if the ranks have not found that they disagree */
 	uint64_t start_ns, moving_ns, entered_ns; /* entered: the last of the others was seen */
+	uint64_t step;                            /* of the program, that it was started in */
 	struct twi_coll_chain chains[TWI_COLL_DEPTH_MAX];
 	struct twi_coll_io sign_in, sign_out; /* coll_fail.c */
 	uint64_t signs[2];                    /* the neighbour's, and this rank's */
@@ -87,6 +88,12 @@ struct twi_coll_run {
 
 #define TWI_COLL_SIGN_CHAIN UINT16_MAX   /* no run of a program has this number */
 #define TWI_COLL_TURN_BYTES (512u << 10) /* of local work, before the engine turns to others */
+
+/* The number of a collective in spans: the same on all its ranks. */
+static inline uint64_t twi_coll_span_id(const struct twi_coll_group *coll, uint64_t seq)
+{
+	return (uint64_t)coll->ctx << 32 | (seq & UINT32_MAX);
+}
 
 /* What has become of the messages of a chain, by step of its program. */
 static inline uint8_t *twi_coll_states(const struct twi_coll_run *run,

@@ -121,6 +121,7 @@ static int start_message(struct twi_coll_run *run, struct twi_coll_chain *chain,
 		return status;
 	io = take_io(run, chain, index, early);
 	message.op = &io->op;
+	message.parent = twi_coll_span_id(run->coll, run->seq);
 	status = twi_message_start(slot->peer, &message, &options, &op);
 	if (status < 0) {
 		if (!early)

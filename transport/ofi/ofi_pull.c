@@ -12,6 +12,7 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "transport/op.h"
+#include "transport/op_span.h"
 #include "transport/path.h"
 
 struct twi_ofi_pull *twi_ofi_pull_find(struct twi_ofi_peer *peer, uint64_t seq)
@@ -308,6 +309,7 @@ void twi_ofi_pull_start(struct twi_ofi_peer *peer, struct tow_op *op,
 	pull->way = choose(peer, op, &message->where);
 	pull->tag = port->next_tag++ & port->tag_mask;
 	op->stage = TWI_STAGE_GRANTED;
+	twi_op_begun(op);
 	twi_claim_count(op, pull->bytes);
 	if (pull->way == TWI_OFI_FRAGS)
 		twi_ofi_say(peer, TWI_OFI_CTS, pull->seq, 0, TWI_OFI_FRAGS);

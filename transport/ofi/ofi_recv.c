@@ -16,6 +16,7 @@
 #include "diag/error.h"
 #include "transport/message.h"
 #include "transport/op.h"
+#include "transport/op_span.h"
 #include "transport/path.h"
 
 static struct twi_ofi_unexpected *unexpected_of(struct twi_match_entry *entry)
@@ -312,6 +313,7 @@ static int begin_filling(struct twi_ofi_peer *peer, const struct twi_ofi_packet 
 			twi_ofi_op_end(peer, op, status, p->value);
 		} else {
 			op->stage = TWI_STAGE_FILLING;
+			twi_op_begun(op);
 			filling->op = op;
 			filling->at = p->value <= op->bytes ? op->data : NULL;
 		}

@@ -12,6 +12,7 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "transport/op.h"
+#include "transport/op_span.h"
 
 #define PIECES_MAX 8u
 
@@ -351,6 +352,7 @@ int twi_ofi_asked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet
 		return twi_error(TOW_EPROTOCOL, "peer %s asks for message %llu twice or wrongly",
 				 peer->base.address, (unsigned long long)packet->seq);
 	op->stage = TWI_STAGE_BULK;
+	twi_op_begun(op);
 	give->way = (uint8_t)packet->value;
 	give->tag = packet->tag;
 	twi_list_push_back(&peer->port->sending, &give->link);

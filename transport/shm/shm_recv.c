@@ -17,6 +17,7 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "transport/message.h"
+#include "transport/op_span.h"
 #include "transport/path.h"
 #include "transport/shm/shm.h"
 
@@ -249,6 +250,7 @@ static void matched(struct twi_shm_peer *peer, struct tow_op *op, struct twi_shm
 	incoming->copied = 0;
 	incoming->sum = 0;
 	op->stage = TWI_STAGE_GRANTED;
+	twi_op_begun(op);
 	op->moved = index_of(peer, incoming);
 	twi_claim_count(op, bytes);
 	if (incoming->type == TWI_SHM_STAGED) {

@@ -11,6 +11,7 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "memreg/staging.h"
+#include "transport/op_span.h"
 #include "transport/path.h"
 #include "transport/shm/shm.h"
 
@@ -210,6 +211,7 @@ static bool put_offer(struct twi_shm_peer *peer, struct tow_op *op)
 	op->seq = ++peer->seq_sent;
 	op->moved = index_of(peer, offer);
 	op->stage = TWI_STAGE_OFFERED;
+	twi_op_begun(op);
 	atomic_store_explicit(&peer->out.box.offers[op->moved].word,
 			      twi_shm_state_word(offer->generation, TWI_SHM_OFFERED),
 			      memory_order_relaxed); /* seen with the slot's release */

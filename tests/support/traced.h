@@ -1,9 +1,9 @@
 /*
- * trace_build.h - traces by hand: ranks, threads and spans in memory of fixed size, for tests of
+ * traced.h - traces by hand: ranks, threads and spans in memory of fixed size, for tests of
  * what reads traces. Include after twt.h.
  */
-#ifndef TWT_TRACE_BUILD_H
-#define TWT_TRACE_BUILD_H
+#ifndef TWT_TRACED_H
+#define TWT_TRACED_H
 
 #include <stdio.h>
 #include <string.h>

@@ -1,0 +1,60 @@
+/*
+ * op_span.h - the spans of operations: of messages and device copies when they end, of waits for
+ * any, and of the peers that they name. Asking whether a message is wanted is all that most pay.
+ */
+#ifndef TWI_OP_SPAN_H
+#define TWI_OP_SPAN_H
+
+#include "diag/span.h"
+#include "transport/endpoint.h"
+#include "transport/engine.h"
+#include "transport/op.h"
+
+/* Whether what has ended is to be written: status, result_bytes and latency_ns are set. */
+static inline bool twi_op_span_chosen(const struct tow_op *op)
+{
+	return twi_span_chosen(op->engine->diag, op->result_bytes, op->seq) || op->status < 0;
+}
+
+/* The same for twi_op_complete, which passes over what writes spans of its own, and counts. */
+static inline bool twi_op_span_wanted(const struct tow_op *op)
+{
+#ifndef TWI_NO_DIAGNOSTICS
+	if (op->kind < TWI_OP_SEND || op->kind > TWI_OP_COPY || !twi_space_counts(op->space))
+		return false;
+	if (twi_op_span_chosen(op))
+		return true;
+	twi_count(op->engine->diag, TWI_C_spans_sampled_out, 1);
+#else
+	(void)op;
+#endif
+	return false;
+}
+
+/* Of a send, receive or copy that has ended. */
+void twi_op_span(const struct tow_op *op);
+
+/* A thread was blocked in tow_op_wait for it. */
+void twi_op_span_wait(const struct tow_op *op, uint64_t start_ns, uint64_t end_ns, int status);
+
+/* The peer's number in spans. */
+uint32_t twi_op_span_peer(struct tow_peer *peer);
+
+/* The first byte of a send leaves; a receive has met its message. The engine is held. */
+static inline void twi_op_begun(struct tow_op *op)
+{
+	op->begun_ns = twi_engine_batch_now(op->engine);
+}
+
+static inline uint32_t twi_span_ns(uint64_t ns)
+{
+	return (uint32_t)twi_min(ns, (uint64_t)UINT32_MAX);
+}
+
+/* From one time to a later one, 0 where they are not known or the wrong way round. */
+static inline uint32_t twi_span_between(uint64_t from_ns, uint64_t to_ns)
+{
+	return from_ns != 0 && to_ns > from_ns ? twi_span_ns(to_ns - from_ns) : 0;
+}
+
+#endif

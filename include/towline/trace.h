@@ -37,6 +37,24 @@ enum tow_trace_format {
 int tow_trace_format_from_name(const char *name, enum tow_trace_format *format_out);
 
 /*
+ * From now on everything is recorded and kept, small messages too, up to 1,048,576 spans; what came
+ * beyond is counted. One such recording at a time; captures of the stats socket are apart from it.
+ * Ownership: none passes. Copies: no payload. Blocks: never for long; starts a thread. Threads:
+ * any. Returns: TOW_OK; TOW_EBUSY when it was begun already; TOW_EINVAL for NULL; TOW_ENOMEM;
+ * TOW_ESYSTEM; TOW_EFORKED.
+ */
+int tow_trace_start(struct tow_runtime *runtime);
+
+/*
+ * What has happened since tow_trace_start: the trace of this rank.
+ * Ownership: *trace_out is the caller's, for tow_trace_release. Copies: no payload. Blocks: for
+ * some milliseconds, by the size. Threads: any; not from a completion callback. Returns: TOW_OK;
+ * TOW_EINVAL for NULL, in a callback, or when nothing is being recorded; TOW_ENOMEM, and the
+ * recording is over; TOW_EFORKED.
+ */
+int tow_trace_stop(struct tow_runtime *runtime, struct tow_trace **trace_out);
+
+/*
  * Reads `count` bytes of an XSpace that Towline wrote.
  * Ownership: bytes stay the caller's; *trace_out is the caller's, for tow_trace_release.
  * Copies: no payload. Blocks: never; takes time by the size. Threads: any.

@@ -121,7 +121,7 @@ static int choose(const struct runtime_list *list, const char *job, const char *
 	for (size_t i = 0; i < list->count; i++) {
 		const struct runtime_entry *row = &list->rows[i];
 
-		if (row->live == 0)
+		if (row->live != 1)
 			continue;
 		if (job == NULL) {
 			job = row->name;

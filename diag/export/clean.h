@@ -11,8 +11,8 @@
 
 bool twi_text_is_clean(const char *text);
 
-/* A view of the trace with clean texts, as long as before: a question mark stands for each byte that
- * is none. Spans are not copied, so the trace must outlive it. TOW_OK, or TOW_ENOMEM. */
+/* A view of the trace with clean texts, as long as before: a question mark stands for each byte
+ * that is none. Spans are not copied, so the trace must outlive it. TOW_OK, or TOW_ENOMEM. */
 int twi_clean_make(const struct twi_trace *trace, struct twi_trace *out);
 void twi_clean_fini(struct twi_trace *view);
 

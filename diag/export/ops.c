@@ -192,6 +192,8 @@ static void add_coll(struct twi_ops *ops, const struct twi_trace *trace, size_t 
 		.collective = true, .kind = span->detail, .ranks = span->ranks, .bytes = span->bytes
 	};
 
+	if (coll->first)
+		called_ns = twi_min(called_ns, coll->first->start_ns);
 	coll->rendezvous = find_rendezvous(ops, (uint32_t)(span->id >> 32),
 					   user ? user : twi_show_coll_name(span->detail), &like, r,
 					   span->start_ns, twi_max(to_ns, span->end_ns));
@@ -273,6 +275,8 @@ static void take_coll_wait(struct twi_ops *ops, size_t r, const struct twi_span 
 	coll = twi_ops_coll(&ops->ranks[r], span->id, span->start_ns);
 	if (coll && (coll->wait == NULL || coll->wait->end_ns < span->end_ns))
 		coll->wait = span;
+	if (coll && (coll->first == NULL || coll->first->start_ns > span->start_ns))
+		coll->first = span;
 }
 
 static void take_wait(struct twi_ops *ops, size_t r, const struct twi_span *span)

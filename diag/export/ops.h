@@ -49,8 +49,8 @@ struct twi_op {
 /* A collective: what its messages and waits are put together with. */
 struct twi_op_coll {
 	const struct twi_span *span;
-	uint32_t rendezvous; /* 0: there was no room for it */
-	const struct twi_span *wait;
+	uint32_t rendezvous;                 /* 0: there was no room for it */
+	const struct twi_span *first, *wait; /* waits for it: the first, and the last */
 };
 
 struct twi_ops_rank {

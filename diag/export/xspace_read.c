@@ -93,7 +93,8 @@ static int read_threads(struct reader *reader, size_t index, const Twi__TraceRan
 	for (size_t i = 0; i < from->n_threads; i++) {
 		const Twi__TraceThread *thread = from->threads[i];
 
-		if (strlen(thread->name) >= sizeof(rank->threads[i].name) || !twi_text_is_clean(thread->name))
+		if (strlen(thread->name) >= sizeof(rank->threads[i].name) ||
+		    !twi_text_is_clean(thread->name))
 			return bad("the name of a thread is none");
 		if ((uint64_t)thread->line != reader->line_count + 1)
 			return bad("its threads are not in order");

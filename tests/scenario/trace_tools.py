@@ -1,11 +1,13 @@
 """trace_tools.py - what other people's tools make of our traces, through their public entry points.
 
-  trace_tools.py xprof XSPACE EXPECTED.json      lists the tools, renders them, compares the table
-  trace_tools.py notebook XSPACE EXPECTED.json   jax.profiler.ProfileData, and an analysis on it
-  trace_tools.py perfetto TRACE EXPECTED.json    the trace processor, else Perfetto's own schema
+  trace_tools.py XSPACE PERFETTO EXPECTED.json
 
-EXPECTED.json is what the model says (test_trace_tools.c). Exit 0: all agrees; 77: the tool is not
-here, with the reason; 1: it does not agree.
+  xprof      lists the tools, renders them, and compares the table of Megascale Stats
+  notebook   jax.profiler.ProfileData, and an analysis on it
+  perfetto   Perfetto's own schema, and its trace processor where its binary is
+
+EXPECTED.json is what the model says (test_trace_tools.c). Exit 0: all agree; 77: a tool is not
+here, with the reason; 1: one does not agree.
 """
 import collections
 import glob
@@ -254,5 +256,7 @@ def perfetto(path, expected):
 if __name__ == "__main__":
     with open(sys.argv[3], encoding="utf-8") as wanted_file:
         EXPECTED = json.load(wanted_file)
-    {"xprof": xprof, "notebook": notebook, "perfetto": perfetto}[sys.argv[1]](sys.argv[2], EXPECTED)
-    print("agrees")
+    notebook(sys.argv[1], EXPECTED)
+    perfetto(sys.argv[2], EXPECTED)
+    xprof(os.path.abspath(sys.argv[1]), EXPECTED)  # it wants a folder, too
+    print("all agree")

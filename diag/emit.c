@@ -341,11 +341,6 @@ void twi_emit_label(char *labels, size_t room, const char *name, const char *val
 	labels[used] = '\0';
 }
 
-void twi_emit_bytes(struct twi_emit *e, const char *text, size_t bytes)
-{
-	put(e, text, bytes);
-}
-
 void twi_emit_text(struct twi_emit *e, const char *text)
 {
 	puts_raw(e, text);

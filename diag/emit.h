@@ -58,11 +58,11 @@ void twi_emit_sample_f64(struct twi_emit *e, const char *name, const char *label
  */
 void twi_emit_label(char *labels, size_t room, const char *name, const char *value);
 
-/* As it stands, of any length, without commas or quotes; text: to its end. */
-void twi_emit_bytes(struct twi_emit *e, const char *text, size_t bytes);
+/* As it stands, however long, without commas or quotes. */
 /* HTML: text for between tags or within quotes, whatever bytes it holds. */
 void twi_emit_html(struct twi_emit *e, const char *text);
 
+/* As it stands, however long. */
 void twi_emit_text(struct twi_emit *e, const char *text);
 
 /* As it stands, without commas or quotes; at most 1 KiB a call. */

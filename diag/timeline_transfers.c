@@ -55,6 +55,7 @@ static void add(const struct twi_trace *trace, struct twi_timeline *out, size_t 
 	int64_t other = peer != NULL ? peer->rank : -1;
 	const char *name = peer != NULL && other < 0 && peer->name != NULL ? peer->name : "";
 	struct transfer *row = &all->rows[all->count];
+	const char *own = trace->ranks[r].rank < 0 ? "here" : "";
 	uint64_t idle = 0;
 
 	if (span->kind == TWI_SPAN_RECV) {
@@ -62,11 +63,11 @@ static void add(const struct twi_trace *trace, struct twi_timeline *out, size_t 
 			return;
 		idle = twi_span_part(span, span->queue_ns);
 		*row = (struct transfer){
-			.from = other, .to = trace->ranks[r].rank, .from_name = name, .to_name = ""
+			.from = other, .to = trace->ranks[r].rank, .from_name = name, .to_name = own
 		};
 	} else if (span->kind == TWI_SPAN_SEND) {
 		*row = (struct transfer){
-			.from = trace->ranks[r].rank, .to = other, .from_name = "", .to_name = name
+			.from = trace->ranks[r].rank, .to = other, .from_name = own, .to_name = name
 		};
 	} else {
 		return;

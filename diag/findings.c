@@ -123,8 +123,9 @@ static void explain_stall(const struct look *l, struct twi_finding *row)
 	twi_findings_collective(group, name, sizeof(name));
 	twi_findings_ns(group->slack.mean, slack, sizeof(slack));
 	if (group->required_bps == TWI_SLACK_UNBOUNDED || !group->sized)
-		SAY(row->cause, "%u %% of it is %s, which is left %s of slack.",
-		    percent(group->stall_total_ns, all), name, slack);
+		SAY(row->cause, "%u %% of it is %s, which is left %s slack.",
+		    percent(group->stall_total_ns, all), name,
+		    group->slack.mean == 0 ? "no" : slack);
 	else
 		twi_findings_rate(group->required_bps, rate),
 			SAY(row->cause, "%u %% of it is %s: with %s of slack it needs %s to hide.",
@@ -292,7 +293,7 @@ static void find_others(struct look *l)
 		return;
 	row = add(l, "others", ns);
 	twi_findings_ns(ns, text, sizeof(text));
-	SAY(row->what, "Collectives waited %s for ranks that came later than this one.", text);
+	SAY(row->what, "This rank waited %s in collectives to which others had not come.", text);
 	SAY(row->cause, "Another rank computes longer, or enters later.");
 	SAY(row->cure, "Capture all ranks (towtrace capture) to see who.");
 }
@@ -306,12 +307,12 @@ static void find_pair(struct look *l)
 
 	if (l->t->pair_count == 0 || !pair->slow)
 		return;
-	more = bounded(l, pair->latency.sum_ns - pair->usual_ns);
+	more = bounded(l, pair->typical_ns - pair->usual_ns);
 	if (more < l->least_ns)
 		return;
 	row = add(l, "pair", more);
 	twi_findings_pair(pair, name, sizeof(name));
-	twi_findings_ns(pair->latency.sum_ns / pair->latency.count, seen, sizeof(seen));
+	twi_findings_ns(pair->typical_ns / pair->latency.count, seen, sizeof(seen));
 	twi_findings_ns(pair->usual_ns / pair->latency.count, usual, sizeof(usual));
 	SAY(row->what, "Transfers %s take %s, where %s is usual for their sizes.", name, seen,
 	    usual);

@@ -31,7 +31,7 @@ function words(value, unit) {
   for (value = Number(value); value >= base * 0.9995 && index + 1 < names.length; index++) value /= base;
   const text = value >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(3)));
   if (text === "0") return text;
-  return names[index] === "" ? text + names[index] : text + " " + names[index];
+  return unit === "count" ? text + names[index] : text + " " + names[index];
 }
 
 const count = value => value === null || value === undefined ? "\u2013" : Number(value).toLocaleString("en");

@@ -213,7 +213,8 @@ int main(void)
 		cmocka_unit_test(what_it_asked),
 	};
 
-	if (system("command -v chromium-headless-shell chromium >/dev/null 2>&1") != 0) {
+	if (system("(command -v chromium-headless-shell || command -v chromium) >/dev/null 2>&1") !=
+	    0) {
 		printf("skipped: the pages need a browser, and there is no chromium-headless-shell "
 		       "and no chromium\n");
 		return 77;

@@ -179,6 +179,48 @@ static void who_came_last(void **state)
 	twt_build_fini(&b);
 }
 
+/* Of waits 200..400 and 500..600, what lies before the last rank came at 350. */
+static void waited_for_others(void **state)
+{
+	struct twt_build b;
+	struct twi_timeline t;
+
+	(void)state;
+	twt_build_init(&b, 1, 1, 8, 0, 1200);
+	twt_build_coll(&b, 0, 0, TWI_COLL_BARRIER, 1, 0, 100, 0, 600)->match_ns = 250;
+	twt_build_coll(&b, 0, 0, TWI_COLL_BARRIER, 2, 0, 110, 0, 600)->match_ns = 240;
+	twt_build_wait(&b, 0, 0, TWI_SPAN_COLL, 1, 200, 400);
+	twt_build_wait(&b, 0, 0, TWI_SPAN_COLL, 2, 500, 600);
+	assert_int_equal(twi_timeline_make(&b.trace, 0, &t), 0);
+	assert_int_equal(t.ranks[0].others_ns, 150);
+	twi_timeline_fini(&t);
+	twt_build_fini(&b);
+}
+
+/* Sends are timed from their start, receives from their match: one says nothing of the other. */
+static void sends_and_receives_apart(void **state)
+{
+	struct twt_build b;
+	struct twi_timeline t;
+
+	(void)state;
+	twt_build_init(&b, 1, 1, 64, 0, 12000);
+	b.trace.ranks[0].peers[0].rank = 1;
+	for (uint64_t i = 0; i < 10; i++) {
+		message(&b, 0, TWI_SPAN_SEND, 0, 1000, i * 1000, i * 1000 + 500, 0, 0);
+		message(&b, 0, TWI_SPAN_RECV, 0, 1000, i * 1000, i * 1000 + 500, 450, 0);
+	}
+	message(&b, 0, TWI_SPAN_SEND, 0, 1000, 0, 11000, 0, 0); /* nor is one outlier a slow pair */
+	assert_int_equal(twi_timeline_make(&b.trace, 0, &t), 0);
+	assert_int_equal(t.pair_count, 2);
+	assert_false(t.pairs[0].slow || t.pairs[1].slow);
+	assert_int_equal(t.pairs[0].typical_ns, 5500);
+	assert_int_equal(t.pairs[0].usual_ns, 5500);
+	assert_true(t.pairs[1].received);
+	twi_timeline_fini(&t);
+	twt_build_fini(&b);
+}
+
 /* 0 to 1 takes 300 where the others take 100. */
 static void slow_pairs(void **state)
 {
@@ -390,12 +432,19 @@ static void html_text(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bytes_are_spread),   cmocka_unit_test(one_side_only),
-		cmocka_unit_test(steps_are_split),    cmocka_unit_test(steps_held_up),
-		cmocka_unit_test(who_came_last),      cmocka_unit_test(slow_pairs),
-		cmocka_unit_test(bound_by_bandwidth), cmocka_unit_test(reasons_and_losses),
-		cmocka_unit_test(what_is_found),      cmocka_unit_test(documents),
+		cmocka_unit_test(bytes_are_spread),
+		cmocka_unit_test(one_side_only),
+		cmocka_unit_test(steps_are_split),
+		cmocka_unit_test(steps_held_up),
+		cmocka_unit_test(who_came_last),
+		cmocka_unit_test(slow_pairs),
+		cmocka_unit_test(bound_by_bandwidth),
+		cmocka_unit_test(reasons_and_losses),
+		cmocka_unit_test(what_is_found),
+		cmocka_unit_test(documents),
 		cmocka_unit_test(html_text),
+		cmocka_unit_test(waited_for_others),
+		cmocka_unit_test(sends_and_receives_apart),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -31,6 +32,8 @@ struct twi_capture_run {
 	int status;
 	char *bytes;
 	size_t count;
+	const char *content_type;
+	char why[256];
 };
 
 struct twi_captures {
@@ -77,6 +80,9 @@ static void finish(struct twi_capture_run *run, bool wanted)
 	run->count = 0;
 	run->status = run->capture.finish(run->capture.arg, run->session,
 					  wanted ? &run->bytes : NULL, wanted ? &run->count : NULL);
+	run->why[0] = '\0';
+	if (wanted && run->status < 0)
+		snprintf(run->why, sizeof(run->why), "%s", tow_error_message());
 	if (!wanted)
 		run->status = TOW_ECANCELED;
 }
@@ -189,7 +195,8 @@ static struct twi_capture_run *take_place(struct twi_captures *captures)
 }
 
 int twi_captures_begin(struct twi_captures *captures, const struct twi_capture *capture,
-		       int64_t seconds, int fd, void *who, struct twi_capture_run **out)
+		       const struct twi_http_wish *wish, int fd, void *who,
+		       struct twi_capture_run **out)
 {
 	struct twi_capture_run *run = NULL;
 	uint64_t wait_ns = 0;
@@ -211,7 +218,14 @@ int twi_captures_begin(struct twi_captures *captures, const struct twi_capture *
 	run->capture = *capture;
 	run->fd = fd;
 	run->who = who;
-	status = capture->start(capture->arg, seconds, &run->session, &wait_ns);
+	run->content_type = capture->content_type;
+	status = capture->start(capture->arg, wish->seconds, &run->session, &wait_ns);
+	if (status == TOW_OK && capture->formats != NULL) {
+		run->content_type = capture->formats[wish->format].content_type;
+		status = capture->choose(capture->arg, run->session, wish->format);
+		if (status < 0)
+			capture->finish(capture->arg, run->session, NULL, NULL);
+	}
 	if (status < 0) {
 		twi_captures_end(captures, run);
 		return status;
@@ -248,7 +262,12 @@ int twi_captures_take(struct twi_capture_run *run, char **bytes_out, size_t *cou
 
 const char *twi_captures_type(const struct twi_capture_run *run)
 {
-	return run->capture.content_type;
+	return run->content_type;
+}
+
+const char *twi_captures_why(const struct twi_capture_run *run)
+{
+	return run->why;
 }
 
 void twi_captures_end(struct twi_captures *captures, struct twi_capture_run *run)

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "diag/http.h"
 #include "diag/registry.h"
 
 #define TWI_CAPTURES_MAX 4
@@ -36,12 +37,16 @@ void twi_captures_destroy(struct twi_captures *captures);
  * TOW_ESYSTEM when there can be no thread, or what the capture's start says.
  */
 int twi_captures_begin(struct twi_captures *captures, const struct twi_capture *capture,
-		       int64_t seconds, int fd, void *who, struct twi_capture_run **out);
+		       const struct twi_http_wish *wish, int fd, void *who,
+		       struct twi_capture_run **out);
 
 void twi_captures_wait(struct twi_captures *captures, struct twi_capture_run *run);
 
 /* The status of its finish and its bytes, which go to free(); TOW_ECANCELED: it was ended. */
 int twi_captures_take(struct twi_capture_run *run, char **bytes_out, size_t *count_out);
+
+/* What its finish has said of a failure. */
+const char *twi_captures_why(const struct twi_capture_run *run);
 
 /* The type of what it answers. */
 const char *twi_captures_type(const struct twi_capture_run *run);

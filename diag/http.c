@@ -118,30 +118,70 @@ static int64_t whole_seconds(const char *text, uint32_t most)
 	return digits > 0 && text[digits] == '\0' && seconds <= (int64_t)most ? seconds : -1;
 }
 
-int twi_http_seconds(const struct twi_http_query *query, uint32_t seconds_max, int64_t *seconds_out,
-		     struct twi_http_answer *wrong_out)
+/* The parameters there are, for messages. */
+static const char *known_params(const struct twi_capture *capture)
 {
+	return capture->formats != NULL ? "there are two, seconds and format"
+					: "there is one, seconds";
+}
+
+static void take_seconds(const struct twi_http_param *param, const struct twi_capture *capture,
+			 struct twi_http_wish *wish, char *what, size_t room)
+{
+	if (wish->seconds >= 0) {
+		snprintf(what, room, "the parameter seconds is given twice");
+		return;
+	}
+	wish->seconds = whole_seconds(param->value, capture->seconds_max);
+	if (wish->seconds < 0)
+		snprintf(what, room, "seconds is '%.64s'; it is a whole number from 0 to %u",
+			 param->value != NULL ? param->value : "", capture->seconds_max);
+}
+
+static void take_format(const struct twi_http_param *param, const struct twi_capture *capture,
+			bool *given, struct twi_http_wish *wish, char *what, size_t room)
+{
+	const struct twi_capture_format *formats = capture->formats;
+	const char *value = param->value != NULL ? param->value : "";
+	size_t used;
+
+	if (*given) {
+		snprintf(what, room, "the parameter format is given twice");
+		return;
+	}
+	*given = true;
+	for (unsigned i = 0; formats[i].name != NULL; i++) {
+		if (strcmp(formats[i].name, value) == 0) {
+			wish->format = i;
+			return;
+		}
+	}
+	used = (size_t)snprintf(what, room, "format is '%.64s'; it is one of", value);
+	for (unsigned i = 0; formats[i].name != NULL && used < room; i++)
+		used += (size_t)snprintf(what + used, room - used, "%s %s", i > 0 ? "," : "",
+					 formats[i].name);
+}
+
+int twi_http_wish(const struct twi_http_query *query, const struct twi_capture *capture,
+		  struct twi_http_wish *out, struct twi_http_answer *wrong_out)
+{
+	bool format_given = false;
 	char what[256] = "";
 
-	*seconds_out = -1;
+	*out = (struct twi_http_wish){ .seconds = -1 };
 	if (query->count > TWI_HTTP_PARAMS)
-		snprintf(what, sizeof(what), "more than %d parameters; there is one, seconds",
-			 TWI_HTTP_PARAMS);
+		snprintf(what, sizeof(what), "more than %d parameters; %s", TWI_HTTP_PARAMS,
+			 known_params(capture));
 	for (unsigned i = 0; i < query->count && what[0] == '\0'; i++) {
 		const struct twi_http_param *param = &query->params[i];
 
-		if (strcmp(param->name, "seconds") != 0) {
-			snprintf(what, sizeof(what),
-				 "no such parameter: '%.64s'; there is one, seconds", param->name);
-		} else if (*seconds_out >= 0) {
-			snprintf(what, sizeof(what), "the parameter seconds is given twice");
-		} else {
-			*seconds_out = whole_seconds(param->value, seconds_max);
-			if (*seconds_out < 0)
-				snprintf(what, sizeof(what),
-					 "seconds is '%.64s'; it is a whole number from 0 to %u",
-					 param->value != NULL ? param->value : "", seconds_max);
-		}
+		if (strcmp(param->name, "seconds") == 0)
+			take_seconds(param, capture, out, what, sizeof(what));
+		else if (capture->formats != NULL && strcmp(param->name, "format") == 0)
+			take_format(param, capture, &format_given, out, what, sizeof(what));
+		else
+			snprintf(what, sizeof(what), "no such parameter: '%.64s'; %s", param->name,
+				 known_params(capture));
 	}
 	if (what[0] == '\0')
 		return 0;

@@ -8,7 +8,9 @@
  *	a path that can be no path               400   {"error":...}
  *	no memory for the answer                 500   {"error":...}
  *	a capture's path, seconds=0..its most    200   its bytes, when they are there
+ *	and, where it has formats, format=one    200   its bytes in that format
  *	a capture's path, another query          400   {"error":...} that names the parameter
+ *	a format that this build cannot write    501   {"error":...}
  *	too many captures at once                503   {"error":...}, Retry-After
  *
  * Documents have no parameters, and one that is given is ignored.
@@ -20,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct twi_capture;
 struct twi_diag;
 
 #define TWI_HTTP_PATH_MAX 256
@@ -68,12 +71,18 @@ struct twi_http_query {
 	struct twi_http_param params[TWI_HTTP_PARAMS];
 };
 
+/* What the query of a capture asks for. */
+struct twi_http_wish {
+	int64_t seconds; /* -1: not said */
+	unsigned format; /* its place among the capture's */
+};
+
 /*
- * The query of a capture: nothing, or seconds=0..seconds_max. *seconds_out is -1 where it is not
- * given. 0, or -1 with the answer that says what is wrong.
+ * The query of a capture: seconds=0..its most, and format=one of its formats if it has any; both
+ * may be left out. 0, or -1 with the answer that says what is wrong.
  */
-int twi_http_seconds(const struct twi_http_query *query, uint32_t seconds_max, int64_t *seconds_out,
-		     struct twi_http_answer *wrong_out);
+int twi_http_wish(const struct twi_http_query *query, const struct twi_capture *capture,
+		  struct twi_http_wish *out, struct twi_http_answer *wrong_out);
 
 /* An error as JSON, for a status that twi_http_answer does not know of: 400, 500, 503. */
 void twi_http_error(unsigned status, const char *what, struct twi_http_answer *out);

@@ -47,6 +47,11 @@ struct twi_gauge {
 	void *arg;
 };
 
+/* One way to write what a capture answers. */
+struct twi_capture_format {
+	const char *name, *content_type;
+};
+
 /*
  * What is recorded for some time and answered as bytes of a type of its own. It is not rendered:
  * the stats socket starts it, serves others meanwhile, and finishes it, in threads of the socket.
@@ -67,6 +72,13 @@ struct twi_capture {
 	 */
 	int (*finish)(void *arg, void *session, char **bytes_out, size_t *count_out);
 	void *arg;
+	/*
+	 * The values of the parameter `format`, ended by one without a name; the first is the
+	 * default, whose type is content_type. NULL: there is no such parameter.
+	 */
+	const struct twi_capture_format *formats;
+	/* Says which, by its place, once after start. TOW_OK, or why not; then it is finished. */
+	int (*choose)(void *arg, void *session, unsigned format);
 };
 
 int twi_registry_create(struct twi_registry **out);

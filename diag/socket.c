@@ -123,6 +123,16 @@ static int descriptor(struct MHD_Connection *connection)
 	return info != NULL ? info->connect_fd : -1;
 }
 
+static unsigned failure_code(int status)
+{
+	return status == TOW_EBUSY ? 503 : status == TOW_ENOTSUP ? 501 : 500;
+}
+
+static const char *failure_text(int status, const struct twi_capture_run *run)
+{
+	return status == TOW_ENOMEM ? "no memory for the capture" : twi_captures_why(run);
+}
+
 /* The request is a capture's: its head, an error, or a connection that waits. */
 static enum MHD_Result capture(struct twi_socket *sock, struct MHD_Connection *connection,
 			       const char *method, const struct twi_capture *source, void **request)
@@ -130,18 +140,20 @@ static enum MHD_Result capture(struct twi_socket *sock, struct MHD_Connection *c
 	struct twi_http_query query = { 0 };
 	struct twi_capture_run *run;
 	struct twi_http_answer answer;
-	int64_t seconds;
+	struct twi_http_wish wish;
 	int status;
 
 	MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, collect, &query);
-	if (twi_http_seconds(&query, source->seconds_max, &seconds, &answer) != 0)
+	if (twi_http_wish(&query, source, &wish, &answer) != 0)
 		return queue(connection, &answer);
 	if (strcmp(method, MHD_HTTP_METHOD_HEAD) == 0)
-		return queue_head(connection, source->content_type);
-	status = twi_captures_begin(sock->captures, source, seconds, descriptor(connection),
+		return queue_head(connection, source->formats != NULL
+						      ? source->formats[wish.format].content_type
+						      : source->content_type);
+	status = twi_captures_begin(sock->captures, source, &wish, descriptor(connection),
 				    connection, &run);
 	if (status < 0) {
-		twi_http_error(status == TOW_EBUSY ? 503 : 500, tow_error_message(), &answer);
+		twi_http_error(failure_code(status), tow_error_message(), &answer);
 		return queue(connection, &answer);
 	}
 	*request = run;
@@ -160,7 +172,7 @@ static enum MHD_Result captured(struct MHD_Connection *connection, struct twi_ca
 		return MHD_NO; /* the client has gone, or we are closing: hang up */
 	if (status < 0) {
 		free(answer.text);
-		twi_http_error(500, "no memory for the capture", &answer);
+		twi_http_error(failure_code(status), failure_text(status, run), &answer);
 	}
 	return queue(connection, &answer);
 }

@@ -186,7 +186,9 @@ static int copy_names(struct twi_trace_rank *rank)
 int twi_trace_describe(struct twi_diag *diag, struct twi_trace_rank *rank)
 {
 	struct twi_span_table *table = diag->spans;
+	bool (*clock)(void *arg, int64_t *offset_ns_out, uint64_t *error_ns_out);
 	char host[256] = "";
+	void *arg;
 	int status;
 
 	gethostname(host, sizeof(host) - 1);
@@ -198,13 +200,15 @@ int twi_trace_describe(struct twi_diag *diag, struct twi_trace_rank *rank)
 	rank->job = strdup(table->job != NULL ? table->job : "");
 	rank->rank = table->rank;
 	rank->world = table->world;
-	if (table->clock != NULL &&
-	    !table->clock(table->clock_arg, &rank->clock_offset_ns, &rank->clock_error_ns)) {
+	clock = table->clock;
+	arg = table->clock_arg;
+	status = copy_peers(table, rank);
+	pthread_mutex_unlock(&table->lock);
+	/* Not under the lock, which who holds the engine may want. */
+	if (clock != NULL && !clock(arg, &rank->clock_offset_ns, &rank->clock_error_ns)) {
 		rank->clock_offset_ns = 0;
 		rank->clock_error_ns = UINT64_MAX;
 	}
-	status = copy_peers(table, rank);
-	pthread_mutex_unlock(&table->lock);
 	if (status == TOW_OK)
 		status = copy_names(rank);
 	return rank->host == NULL || rank->job == NULL ? TOW_ENOMEM : status;

@@ -43,6 +43,14 @@ static int capture_start(void *arg, int64_t seconds, void **session_out, uint64_
 	return 0;
 }
 
+static int capture_choose(void *arg, void *session, unsigned format)
+{
+	(void)arg;
+	(void)session;
+	expect(format < 2);
+	return 0;
+}
+
 static int capture_finish(void *arg, void *session, char **bytes_out, size_t *count_out)
 {
 	(void)arg;
@@ -63,8 +71,12 @@ static void stop(void)
 
 static void start(void)
 {
-	const struct twi_capture capture = { "/v1/long",     "x", "a/b", 60, capture_start,
-					     capture_finish, NULL };
+	static const struct twi_capture_format formats[] = { { "one", "a/b" },
+							     { "two", "c/d" },
+							     { NULL, NULL } };
+	const struct twi_capture capture = { "/v1/long", "x",           "a/b",
+					     60,         capture_start, capture_finish,
+					     NULL,       formats,       capture_choose };
 
 	expect(mkdtemp(dir) != NULL);
 	expect(twi_diag_create(&diag) == 0);

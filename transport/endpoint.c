@@ -33,6 +33,8 @@ void twi_peer_setup(struct tow_peer *peer, struct twi_lane *lane, const char *ad
 	peer->lane = lane;
 	peer->id = atomic_fetch_add_explicit(&next_peer_id, 1, memory_order_relaxed);
 	snprintf(peer->address, sizeof(peer->address), "%s", address);
+	peer->span_peer = 0;
+	peer->job_rank = -1;
 	twi_list_init(&peer->ready_link);
 	twi_peer_claims_init(&peer->claims);
 	lane->peers++;

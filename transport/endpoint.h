@@ -40,6 +40,7 @@ struct tow_peer {
 	char why[192];                   /* why this lane, and what was refused; "": no choice */
 	uint64_t id;                     /* within the runtime */
 	uint32_t span_peer;              /* op_span.h; 0: not asked for yet */
+	int64_t job_rank;                /* -1: not known */
 	struct twi_peer_claims claims;
 	struct twi_link *link_state; /* what the library has to say to it; NULL before it is up */
 	struct twi_session session;

@@ -132,6 +132,7 @@ struct twi_engine {
 	uint64_t virtual_ns;
 	struct twi_failures failures;
 	struct twi_step step;
+	_Atomic int64_t job_rank; /* -1: not found out (tracing.h) */
 };
 
 /* The engine's time, read now. */

@@ -18,6 +18,7 @@
 #include "transport/engine.h"
 #include "transport/group.h"
 #include "transport/runtime.h"
+#include "transport/tracing.h"
 
 /* So long rank 0 serves on after a failure, so that the others hear why. */
 #define LINGER_NS 3000000000ull
@@ -275,6 +276,8 @@ int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *
 				 (long long)bootstrap.world_size);
 	if (ranks->size > 1)
 		status = meet(ranks, runtime, options->address, until);
+	if (status == TOW_OK)
+		status = twi_tracing_rank(ranks->engine, ranks->rank, ranks->size);
 	if (status < 0) {
 		give_up(ranks, status, until);
 		return status;

@@ -171,6 +171,7 @@ static int slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 	slot->state = TWI_SLOT_UP;
 	slot->peer = peer;
 	slot->dials = 0;
+	peer->job_rank = rank;
 	peer->span_peer = twi_span_peer(peer->engine->diag, peer->address, rank);
 	twi_coll_line_up(line);
 	wake(slot, TOW_OK);

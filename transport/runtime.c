@@ -36,6 +36,7 @@
 #include "transport/group.h"
 #include "transport/path.h"
 #include "transport/rpc.h"
+#include "transport/tracing.h"
 #include "transport/uring/ring.h"
 
 struct tow_runtime {
@@ -44,6 +45,7 @@ struct tow_runtime {
 	bool sources;
 	char *texts; /* what the knobs that are text point to */
 	struct twi_job job;
+	struct twi_tracing tracing;
 };
 
 struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime)
@@ -54,6 +56,11 @@ struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime)
 struct twi_job *twi_runtime_job(struct tow_runtime *runtime)
 {
 	return &runtime->job;
+}
+
+struct twi_tracing *twi_runtime_tracing(struct tow_runtime *runtime)
+{
+	return &runtime->tracing;
 }
 
 int twi_runtime_check(struct tow_runtime *runtime, const char *call)
@@ -283,6 +290,8 @@ static int open_parts(struct tow_runtime *runtime)
 	twi_span_sample(engine->diag, (uint32_t)engine->knobs.span_sample);
 	status = twi_engine_init(engine);
 	if (status == TOW_OK)
+		status = twi_tracing_open(&runtime->tracing, engine);
+	if (status == TOW_OK)
 		status = twi_coll_table_load(engine->knobs.coll_table, &engine->coll_table);
 	if (status == TOW_OK)
 		status = open_pool(engine);
@@ -338,6 +347,8 @@ static void close_parts(struct tow_runtime *runtime)
 
 	twi_background_stop(engine);
 	twi_socket_close(runtime->socket);
+	if (engine->diag != NULL)
+		twi_tracing_close(&runtime->tracing, engine);
 	if (runtime->sources) {
 		twi_registry_remove(engine->diag, "/v1/peers", engine);
 		twi_registry_remove(engine->diag, "/v1/bootstrap", &runtime->job.bootstrap);

@@ -8,6 +8,7 @@
 
 struct twi_engine;
 struct twi_job;
+struct twi_tracing;
 
 /*
  * Opens a runtime whose time is virtual: it has no ring and no stats socket, only the loop lane,
@@ -19,6 +20,9 @@ struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime);
 
 /* Its part that concerns ranks (group.h). */
 struct twi_job *twi_runtime_job(struct tow_runtime *runtime);
+
+/* Its part that concerns traces (tracing.h). */
+struct twi_tracing *twi_runtime_tracing(struct tow_runtime *runtime);
 
 /* TOW_OK, TOW_EINVAL for NULL, TOW_EFORKED; `call` is named in the message. */
 int twi_runtime_check(struct tow_runtime *runtime, const char *call);

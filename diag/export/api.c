@@ -98,6 +98,34 @@ TOW_PUBLIC int tow_trace_encode(const struct tow_trace *trace, enum tow_trace_fo
 	return status;
 }
 
+TOW_PUBLIC int tow_trace_rank_info(const struct tow_trace *trace, size_t index,
+				   struct tow_trace_rank_row *row_out)
+{
+	const struct twi_trace_rank *rank;
+	struct tow_trace_rank_row row = { .size = sizeof(row) };
+
+	if (trace == NULL || row_out == NULL || row_out->size < sizeof(row))
+		return twi_error(TOW_EINVAL,
+				 "tow_trace_rank_info: NULL, or a row that is too small");
+	if (index >= trace->trace.rank_count)
+		return twi_error(TOW_EINVAL, "the trace has %zu ranks, so none of index %zu",
+				 trace->trace.rank_count, index);
+	rank = &trace->trace.ranks[index];
+	row.host = rank->host;
+	row.job = rank->job;
+	row.rank = rank->rank;
+	row.world = rank->world;
+	row.seconds_ns = rank->end_ns - rank->begin_ns;
+	row.clock_offset_ns = rank->clock_offset_ns;
+	row.clock_error_ns = rank->clock_error_ns;
+	for (size_t t = 0; t < rank->thread_count; t++) {
+		row.spans += rank->threads[t].span_count;
+		row.lost += rank->threads[t].lost;
+	}
+	*row_out = row;
+	return TOW_OK;
+}
+
 TOW_PUBLIC void tow_trace_release(struct tow_trace *trace)
 {
 	if (trace)

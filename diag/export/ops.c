@@ -8,6 +8,7 @@
 
 #include <internal/base.h>
 
+#include "diag/coll_kind.h"
 #include "diag/error.h"
 #include "diag/export/show.h"
 
@@ -23,11 +24,21 @@ const char *twi_op_what_name(unsigned what)
 
 const char *twi_rendezvous_transfer(const struct twi_rendezvous *rendezvous)
 {
-	/* By enum twi_coll_kind. Those after ALL_TO_ALL's have no formula in XProf. */
+	/* Those that are not among MegaScale's transfers have no formula in XProf. */
 	static const char *const names[] = {
-		"ALL_REDUCE", "REDUCE_SCATTER", "ALL_GATHER", "ALL_GATHER", "BROADCAST",
-		"REDUCE",     "GATHER",         "SCATTER",    "ALL_TO_ALL", "ALL_TO_ALL",
-		"ONE_TO_ONE", "BARRIER",        "ONE_TO_ONE",
+		[TWI_COLL_ALL_REDUCE] = "ALL_REDUCE",
+		[TWI_COLL_REDUCE_SCATTER] = "REDUCE_SCATTER",
+		[TWI_COLL_ALL_GATHER] = "ALL_GATHER",
+		[TWI_COLL_ALL_GATHER_V] = "ALL_GATHER",
+		[TWI_COLL_BROADCAST] = "BROADCAST",
+		[TWI_COLL_REDUCE] = "REDUCE",
+		[TWI_COLL_GATHER] = "GATHER",
+		[TWI_COLL_SCATTER] = "SCATTER",
+		[TWI_COLL_ALL_TO_ALL] = "ALL_TO_ALL",
+		[TWI_COLL_ALL_TO_ALL_V] = "ALL_TO_ALL",
+		[TWI_COLL_PERMUTE] = "ONE_TO_ONE",
+		[TWI_COLL_BARRIER] = "BARRIER",
+		[TWI_COLL_SEND_RECEIVE] = "ONE_TO_ONE",
 	};
 
 	if (!rendezvous->collective || rendezvous->kind >= twi_array_count(names))
@@ -55,6 +66,15 @@ static uint32_t new_rendezvous(struct twi_ops *ops, const struct twi_rendezvous 
 
 	if (ops->rendezvous_count >= TWI_RENDEZVOUS_MAX)
 		return 0;
+	if (ops->rendezvous_count + 1 >= ops->rendezvous_room) {
+		size_t room = ops->rendezvous_room * 2 + 16;
+
+		row = realloc(ops->rendezvous, room * sizeof(*row));
+		if (row == NULL)
+			return 0;
+		ops->rendezvous = row;
+		ops->rendezvous_room = room;
+	}
 	row = &ops->rendezvous[++ops->rendezvous_count];
 	*row = *like;
 	row->busy_rank = SIZE_MAX;
@@ -93,9 +113,12 @@ static uint32_t find_rendezvous(struct twi_ops *ops, uint32_t context, const cha
 			row->busy_until = end_ns;
 			return number;
 		}
-		if (row->next == 0 && depth < DEPTH_MAX)
-			row->next = new_rendezvous(ops, like, text);
-		number = row->next;
+		if (row->next == 0 && depth < DEPTH_MAX) {
+			uint32_t next = new_rendezvous(ops, like, text);
+
+			ops->rendezvous[number].next = next; /* rows may have moved */
+		}
+		number = ops->rendezvous[number].next;
 	}
 	return 0;
 }
@@ -169,6 +192,8 @@ static void add_coll(struct twi_ops *ops, const struct twi_trace *trace, size_t 
 		.collective = true, .kind = span->detail, .ranks = span->ranks, .bytes = span->bytes
 	};
 
+	if (coll->first)
+		called_ns = twi_min(called_ns, coll->first->start_ns);
 	coll->rendezvous = find_rendezvous(ops, (uint32_t)(span->id >> 32),
 					   user ? user : twi_show_coll_name(span->detail), &like, r,
 					   span->start_ns, twi_max(to_ns, span->end_ns));
@@ -250,6 +275,8 @@ static void take_coll_wait(struct twi_ops *ops, size_t r, const struct twi_span 
 	coll = twi_ops_coll(&ops->ranks[r], span->id, span->start_ns);
 	if (coll && (coll->wait == NULL || coll->wait->end_ns < span->end_ns))
 		coll->wait = span;
+	if (coll && (coll->first == NULL || coll->first->start_ns > span->start_ns))
+		coll->first = span;
 }
 
 static void take_wait(struct twi_ops *ops, size_t r, const struct twi_span *span)
@@ -288,9 +315,8 @@ int twi_ops_make(const struct twi_trace *trace, struct twi_ops *out)
 
 	*out = (struct twi_ops){ .rank_count = trace->rank_count };
 	out->ranks = calloc(trace->rank_count + 1, sizeof(*out->ranks));
-	out->rendezvous = calloc(TWI_RENDEZVOUS_MAX + 1, sizeof(*out->rendezvous));
 	out->first = calloc(TWI_RENDEZVOUS_MAX + 1, sizeof(*out->first));
-	if (out->ranks == NULL || out->rendezvous == NULL || out->first == NULL)
+	if (out->ranks == NULL || out->first == NULL)
 		status = twi_error(TOW_ENOMEM, "no memory to write a trace");
 	for (size_t r = 0; r < trace->rank_count && status == TOW_OK; r++)
 		status = make_rank(out, trace, r);

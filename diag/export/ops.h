@@ -49,8 +49,8 @@ struct twi_op {
 /* A collective: what its messages and waits are put together with. */
 struct twi_op_coll {
 	const struct twi_span *span;
-	uint32_t rendezvous; /* 0: there was no room for it */
-	const struct twi_span *wait;
+	uint32_t rendezvous;                 /* 0: there was no room for it */
+	const struct twi_span *first, *wait; /* waits for it: the first, and the last */
 };
 
 struct twi_ops_rank {
@@ -62,7 +62,7 @@ struct twi_ops_rank {
 
 /* Of all ranks of a trace. */
 struct twi_ops {
-	size_t rank_count, rendezvous_count;
+	size_t rank_count, rendezvous_count, rendezvous_room;
 	struct twi_ops_rank *ranks;
 	struct twi_rendezvous *rendezvous; /* from 1 */
 	struct twi_names keys;

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "diag/error.h"
+#include "diag/export/clean.h"
 #include "diag/export/export.h"
 #include "diag/export/pb.h"
 #include "diag/export/show.h"
@@ -292,15 +293,19 @@ int twi_export_perfetto(const struct twi_trace *trace, char **bytes_out, size_t 
 {
 	struct perfetto p = { .next_uuid = 1 };
 	uint64_t tid = trace->rank_count; /* no thread has the number of a process */
-	int status = TOW_OK;
+	struct twi_trace view;
+	int status;
 
 	*bytes_out = NULL;
 	*count_out = 0;
+	status = twi_clean_make(trace, &view);
+	if (status < 0)
+		return status;
 	p.lanes = calloc(2 * LANES_MAX, sizeof(*p.lanes));
 	if (p.lanes == NULL)
-		return twi_error(TOW_ENOMEM, "no memory to write a trace");
-	for (size_t r = 0; r < trace->rank_count && status == TOW_OK; r++)
-		status = add_rank(&p, trace, r, &tid);
+		status = twi_error(TOW_ENOMEM, "no memory to write a trace");
+	for (size_t r = 0; r < view.rank_count && status == TOW_OK; r++)
+		status = add_rank(&p, &view, r, &tid);
 	if (p.packet.failed || p.event.failed || p.note.failed)
 		p.out.failed = true;
 	if (status == TOW_OK)
@@ -310,5 +315,6 @@ int twi_export_perfetto(const struct twi_trace *trace, char **bytes_out, size_t 
 	twi_pb_fini(&p.event);
 	twi_pb_fini(&p.note);
 	free(p.lanes);
+	twi_clean_fini(&view);
 	return status;
 }

@@ -3,14 +3,8 @@
 
 #include <stdio.h>
 
+#include "diag/coll_kind.h"
 #include "diag/counter.h"
-
-/* Kinds of collectives are the plans' matter; what a span says is their number (plan.h). */
-static const char *const coll_names[] = {
-	"all-reduce", "reduce-scatter", "all-gather",   "all-gather-v", "broadcast",
-	"reduce",     "gather",         "scatter",      "all-to-all",   "all-to-all-v",
-	"permute",    "barrier",        "send-receive",
-};
 
 const char *twi_show_kind(unsigned kind)
 {
@@ -25,7 +19,7 @@ const char *twi_show_kind(unsigned kind)
 
 const char *twi_show_coll_name(unsigned kind)
 {
-	return kind < twi_array_count(coll_names) ? coll_names[kind] : "collective";
+	return kind < TWI_COLL_KINDS ? twi_coll_kind_name((enum twi_coll_kind)kind) : "collective";
 }
 
 int64_t twi_show_unix_ns(const struct twi_trace *trace, const struct twi_trace_rank *rank)

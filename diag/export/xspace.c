@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "diag/error.h"
+#include "diag/export/clean.h"
 #include "diag/export/export.h"
 
 /* Numbers of the fields of XSpace, XPlane and XLine that are written piece by piece. */
@@ -220,31 +221,42 @@ static void warn(const struct twi_ops *ops, struct twi_pb *space)
 	twi_pb_text(space, SPACE_WARNINGS, text);
 }
 
+static void add_hosts(const struct twi_trace *trace, struct twi_pb *space)
+{
+	for (size_t i = 0; i < trace->rank_count; i++) {
+		bool said = false;
+
+		for (size_t j = 0; j < i && !said; j++)
+			said = strcmp(trace->ranks[i].host, trace->ranks[j].host) == 0;
+		if (!said)
+			twi_pb_text(space, SPACE_HOSTNAMES, trace->ranks[i].host);
+	}
+}
+
 int twi_export_xspace(const struct twi_trace *trace, char **bytes_out, size_t *count_out)
 {
 	struct twi_pb space = { 0 };
+	struct twi_trace view;
 	struct twi_ops ops;
 	int status;
 
 	*bytes_out = NULL;
 	*count_out = 0;
-	status = twi_ops_make(trace, &ops);
+	status = twi_clean_make(trace, &view);
 	if (status < 0)
 		return status;
-	twi_xspace_host(trace, &space);
-	twi_xspace_devices(trace, &ops, &space);
-	twi_xspace_megascale(trace, &ops, &space);
-	twi_xspace_program(&ops, &space);
-	twi_xspace_ranks(trace, &space);
-	warn(&ops, &space);
-	twi_ops_fini(&ops);
-	for (size_t i = 0; i < trace->rank_count; i++) {
-		bool said = false;
-
-		for (size_t j = 0; j < i; j++)
-			said |= strcmp(trace->ranks[i].host, trace->ranks[j].host) == 0;
-		if (!said)
-			twi_pb_text(&space, SPACE_HOSTNAMES, trace->ranks[i].host);
+	status = twi_ops_make(&view, &ops);
+	if (status == TOW_OK) {
+		twi_xspace_host(&view, &space);
+		twi_xspace_devices(&view, &ops, &space);
+		twi_xspace_megascale(&view, &ops, &space);
+		twi_xspace_program(&ops, &space);
+		twi_xspace_ranks(&view, &space);
+		warn(&ops, &space);
+		add_hosts(&view, &space);
+		twi_ops_fini(&ops);
+		status = twi_pb_take(&space, bytes_out, count_out);
 	}
-	return twi_pb_take(&space, bytes_out, count_out);
+	twi_clean_fini(&view);
+	return status;
 }

@@ -24,19 +24,15 @@ static void long_name(const struct twi_op *op, const struct twi_rendezvous *rend
 		 twi_rendezvous_transfer(rendezvous));
 }
 
-/* Who takes part, of which XProf wants but the number (DcnCollectiveInfo). */
+/* Who takes part, of which XProf wants but how many there are (DcnCollectiveInfo). */
 static void collective_info(const struct twi_rendezvous *rendezvous, struct twi_pb *out)
 {
-	enum { INFO_ENDPOINTS = 2, INFO_ONE_TO_ONE = 3, GROUP_ENDPOINT = 1, RANKS_MAX = 8192 };
+	enum { INFO_ENDPOINTS = 2, INFO_ONE_TO_ONE = 3, GROUP_ENDPOINT = 1, RANKS_MAX = 65536 };
 	struct twi_pb group = { 0 };
 	uint32_t ranks = twi_min(rendezvous->ranks, (uint32_t)RANKS_MAX);
 
-	for (uint32_t i = 0; i < ranks; i++) {
-		Twi__Endpoint endpoint = TWI__ENDPOINT__INIT;
-
-		endpoint.slice_id = (int32_t)i;
-		twi_pb_message(&group, GROUP_ENDPOINT, &endpoint.base);
-	}
+	for (uint32_t i = 0; i < ranks; i++)
+		twi_pb_bytes(&group, GROUP_ENDPOINT, "", 0);
 	if (strcmp(twi_rendezvous_transfer(rendezvous), "ONE_TO_ONE") == 0)
 		twi_pb_bytes(out, INFO_ONE_TO_ONE, "", 0);
 	else

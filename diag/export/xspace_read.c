@@ -13,6 +13,7 @@
 
 #include "diag/counter.h"
 #include "diag/error.h"
+#include "diag/export/clean.h"
 #include "diag/export/export.h"
 #include "diag/export/xspace.h"
 #include "diag/lane_id.h"
@@ -39,31 +40,10 @@ static int bad(const char *what)
 	return twi_error(TOW_EINVAL, "no trace of Towline's: %s", what);
 }
 
-/* Whether a text is UTF-8 without control characters: it goes into documents of all kinds. */
-static bool is_text(const char *text)
-{
-	const uint8_t *at = (const uint8_t *)text;
-
-	while (*at) {
-		size_t more = *at < 0x80 ? 0 : *at < 0xc2 ? 9 : *at < 0xe0 ? 1 : *at < 0xf0 ? 2 : 3;
-		uint8_t first = *at++;
-
-		if (first < ' ' || first == 127 || first > 0xf4 || more == 9)
-			return false;
-		if ((first == 0xe0 && *at < 0xa0) || (first == 0xed && *at > 0x9f) ||
-		    (first == 0xf0 && *at < 0x90) || (first == 0xf4 && *at > 0x8f))
-			return false;
-		for (; more; more--)
-			if ((*at++ & 0xc0) != 0x80)
-				return false;
-	}
-	return true;
-}
-
 /* A copy of a text; NULL without memory, or for what is no text (*wrong). */
 static char *text_of(const char *text, bool *wrong)
 {
-	if (!is_text(text)) {
+	if (!twi_text_is_clean(text)) {
 		*wrong = true;
 		return NULL;
 	}
@@ -113,7 +93,8 @@ static int read_threads(struct reader *reader, size_t index, const Twi__TraceRan
 	for (size_t i = 0; i < from->n_threads; i++) {
 		const Twi__TraceThread *thread = from->threads[i];
 
-		if (strlen(thread->name) >= sizeof(rank->threads[i].name) || !is_text(thread->name))
+		if (strlen(thread->name) >= sizeof(rank->threads[i].name) ||
+		    !twi_text_is_clean(thread->name))
 			return bad("the name of a thread is none");
 		if ((uint64_t)thread->line != reader->line_count + 1)
 			return bad("its threads are not in order");

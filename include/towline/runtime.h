@@ -79,6 +79,9 @@ struct tow_options {
 	int64_t combine;      /* 1: fuse all-reduces that follow each other */
 	int64_t reproducible; /* 1: the same bits on every lane and with every plan */
 	int64_t span_sample;  /* of small messages one in so many is in traces; 1: all */
+	int64_t trace_signal; /* that begins a capture; 0: none */
+	int64_t trace_seconds;
+	const char *trace_dir;
 	/*
 	 * Called while the pool is faulted in, by the thread that opens, about ten times a second:
 	 * how much of it is there. NULL: only the log tells.
@@ -93,7 +96,7 @@ struct tow_options {
 		sizeof(struct tow_options), -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,    \
 			NULL, -1, NULL, NULL, -1, -1, -1, -1, NULL, -1, -1, -1, NULL, -1, -1,      \
 			NULL, -1, -1, -1, NULL, -1, -1, NULL, NULL, -1, NULL, NULL, -1, -1, -1,    \
-			NULL, -1, -1, NULL, NULL, -1, -1, -1, -1, -1, -1, NULL, NULL               \
+			NULL, -1, -1, NULL, NULL, -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL, NULL \
 	}
 
 /*

@@ -11,6 +11,7 @@
 #define TOWLINE_TRACE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include <towline/runtime.h>
 
@@ -34,6 +35,24 @@ enum tow_trace_format {
  * Returns: TOW_OK; TOW_EINVAL for another name, or NULL.
  */
 int tow_trace_format_from_name(const char *name, enum tow_trace_format *format_out);
+
+/*
+ * From now on everything is recorded and kept, small messages too, up to 1,048,576 spans; what came
+ * beyond is counted. One such recording at a time; captures of the stats socket are apart from it.
+ * Ownership: none passes. Copies: no payload. Blocks: never for long; starts a thread. Threads:
+ * any. Returns: TOW_OK; TOW_EBUSY when it was begun already; TOW_EINVAL for NULL; TOW_ENOMEM;
+ * TOW_ESYSTEM; TOW_EFORKED.
+ */
+int tow_trace_start(struct tow_runtime *runtime);
+
+/*
+ * What has happened since tow_trace_start: the trace of this rank.
+ * Ownership: *trace_out is the caller's, for tow_trace_release. Copies: no payload. Blocks: for
+ * some milliseconds, by the size. Threads: any; not from a completion callback. Returns: TOW_OK;
+ * TOW_EINVAL for NULL, in a callback, or when nothing is being recorded; TOW_ENOMEM, and the
+ * recording is over; TOW_EFORKED.
+ */
+int tow_trace_stop(struct tow_runtime *runtime, struct tow_trace **trace_out);
 
 /*
  * Reads `count` bytes of an XSpace that Towline wrote.
@@ -60,6 +79,30 @@ int tow_trace_merge(struct tow_trace *into, struct tow_trace *from);
  */
 int tow_trace_encode(const struct tow_trace *trace, enum tow_trace_format format, void **bytes_out,
 		     size_t *count_out);
+
+/* What a trace holds of one rank. Texts are the trace's. */
+struct tow_trace_rank_row {
+	size_t size;             /* sizeof(struct tow_trace_rank_row) of the caller */
+	const char *host;        /* where it ran */
+	const char *job;         /* of which job */
+	int64_t rank;            /* in the job; -1: a process without one */
+	int64_t world;           /* ranks of the job; 0: not known */
+	uint64_t spans;          /* records of it */
+	uint64_t lost;           /* records that were overwritten before they were read */
+	uint64_t seconds_ns;     /* length of its window */
+	int64_t clock_offset_ns; /* what brings its times to rank 0's clock */
+	uint64_t clock_error_ns; /* how wrong that can be; UINT64_MAX: not known */
+};
+
+/*
+ * Rank `index` of a trace, from 0, in the order of their ranks.
+ * Ownership: texts are the trace's, until it is merged into another or released; *row_out is the
+ * caller's, its size set by the caller. Copies: none. Blocks: never. Threads: any; not while the
+ * trace is changed. Returns: TOW_OK; TOW_EINVAL for an index past the end or a NULL or too small
+ * row_out.
+ */
+int tow_trace_rank_info(const struct tow_trace *trace, size_t index,
+			struct tow_trace_rank_row *row_out);
 
 /*
  * Frees a trace. NULL is legal.

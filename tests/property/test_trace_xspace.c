@@ -11,7 +11,7 @@
 #include "diag/export/export.h"
 #include "traces.h"
 
-#define ROUNDS 300
+#define ROUNDS 200
 
 static void same_again(uint64_t seed, struct twi_trace *trace)
 {
@@ -78,6 +78,32 @@ static void damaged_bytes_do_no_harm(void **state)
 	assert_in_range(refused, 1, 4 * ROUNDS - 1);
 }
 
+/* Seeds for fuzz_xspace, when it is told where. */
+static void write_corpus(const char *folder)
+{
+	for (uint64_t i = 0; i < 8; i++) {
+		char path[512], *bytes;
+		struct twi_trace trace;
+		size_t count;
+		FILE *file;
+
+		if (i == 0)
+			twt_trace_pair(&trace);
+		else
+			twt_trace_random(i, &trace);
+		assert_int_equal(twi_export_xspace(&trace, &bytes, &count), TOW_OK);
+		if (count < 100000) {
+			snprintf(path, sizeof(path), "%s/trace%llu", folder, (unsigned long long)i);
+			file = fopen(path, "wb");
+			assert_non_null(file);
+			assert_int_equal(fwrite(bytes, 1, count, file), count);
+			fclose(file);
+		}
+		free(bytes);
+		twi_trace_fini(&trace);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -85,5 +111,7 @@ int main(void)
 		cmocka_unit_test(damaged_bytes_do_no_harm),
 	};
 
+	if (getenv("TOW_TEST_CORPUS") && !twi_xspace_off())
+		write_corpus(getenv("TOW_TEST_CORPUS"));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

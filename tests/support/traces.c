@@ -313,6 +313,8 @@ static void random_span(uint64_t *state, const struct twi_trace_rank *rank, stru
 						: TWI_SPAN_NO_LANE;
 	switch (span->kind) {
 	case TWI_SPAN_COLL:
+		if (twt_random_below(state, 64))
+			span->ranks %= 300; /* each makes the file longer */
 		span->detail = (uint8_t)twt_random_below(state, TWI_COLL_KINDS);
 		break;
 	case TWI_SPAN_COPY:

@@ -77,6 +77,8 @@ static void answers(void **state)
 	twi_diag_destroy(diag);
 }
 
+static const struct twi_capture plain = { .seconds_max = 60 };
+
 /* The query of a capture, of which every parameter is hostile. */
 static void queries(void **state)
 {
@@ -101,21 +103,22 @@ static void queries(void **state)
 		{ { 1, { { "\"\xff\n", "1" } } }, -2, "no such parameter" },
 		{ { 2, { { "seconds", "1" }, { "seconds", "1" } } }, -2, "twice" },
 		{ { 2, { { "seconds", "1" }, { "x", "1" } } }, -2, "'x'" },
+		{ { 1, { { "format", "a" } } }, -2, "there is one, seconds" },
 		{ { TWI_HTTP_PARAMS + 1, { { 0 } } }, -2, "more than" },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct twi_http_answer wrong = { 0 };
-		int64_t seconds;
+		struct twi_http_wish wish;
 		json_t *root;
 
 		if (rows[i].seconds != -2) {
-			assert_int_equal(twi_http_seconds(&rows[i].query, 60, &seconds, &wrong), 0);
-			assert_int_equal(seconds, rows[i].seconds);
+			assert_int_equal(twi_http_wish(&rows[i].query, &plain, &wish, &wrong), 0);
+			assert_int_equal(wish.seconds, rows[i].seconds);
 			continue;
 		}
-		assert_int_equal(twi_http_seconds(&rows[i].query, 60, &seconds, &wrong), -1);
+		assert_int_equal(twi_http_wish(&rows[i].query, &plain, &wish, &wrong), -1);
 		assert_int_equal(wrong.status, 400);
 		root = json_loadb(wrong.text, wrong.bytes, 0, NULL);
 		assert_non_null(root);
@@ -126,10 +129,57 @@ static void queries(void **state)
 	}
 }
 
+/* The same of a capture that has formats. */
+static void formats(void **state)
+{
+	static const struct twi_capture_format known[] = { { "a", "t/a" },
+							   { "bb", "t/b" },
+							   { NULL, NULL } };
+	static const struct twi_capture capture = { .seconds_max = 60, .formats = known };
+	static const struct {
+		struct twi_http_query query;
+		int64_t seconds;
+		unsigned format;
+		const char *what; /* NULL: it is good */
+	} rows[] = {
+		{ { 0 }, -1, 0, NULL },
+		{ { 1, { { "format", "a" } } }, -1, 0, NULL },
+		{ { 1, { { "format", "bb" } } }, -1, 1, NULL },
+		{ { 2, { { "format", "bb" }, { "seconds", "3" } } }, 3, 1, NULL },
+		{ { 2, { { "seconds", "0" }, { "format", "a" } } }, 0, 0, NULL },
+		{ { 1, { { "format", "b" } } }, 0, 0, "format is 'b'; it is one of a, bb" },
+		{ { 1, { { "format", "bbb" } } }, 0, 0, "'bbb'" },
+		{ { 1, { { "format", "A" } } }, 0, 0, "'A'" },
+		{ { 1, { { "format", "" } } }, 0, 0, "format is ''" },
+		{ { 1, { { "format", NULL } } }, 0, 0, "format is ''" },
+		{ { 1, { { "format", "\n\xff" } } }, 0, 0, "one of a, bb" },
+		{ { 2, { { "format", "a" }, { "format", "a" } } }, 0, 0, "format is given twice" },
+		{ { 2, { { "format", "a" }, { "seconds", "x" } } }, 0, 0, "seconds is 'x'" },
+		{ { 1, { { "formats", "a" } } }, 0, 0, "there are two, seconds and format" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct twi_http_answer wrong = { 0 };
+		struct twi_http_wish wish;
+		int rc = twi_http_wish(&rows[i].query, &capture, &wish, &wrong);
+
+		assert_int_equal(rc, rows[i].what != NULL ? -1 : 0);
+		if (rc == 0) {
+			assert_int_equal(wish.seconds, rows[i].seconds);
+			assert_int_equal(wish.format, rows[i].format);
+			continue;
+		}
+		assert_int_equal(wrong.status, 400);
+		assert_non_null(strstr(wrong.text, rows[i].what));
+		free(wrong.text);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(routes), cmocka_unit_test(answers),
-					    cmocka_unit_test(queries) };
+					    cmocka_unit_test(queries), cmocka_unit_test(formats) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

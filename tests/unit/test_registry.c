@@ -279,9 +279,12 @@ static int capture_finish(void *arg, void *session, char **bytes_out, size_t *co
 static void captures_come_and_go(void **state)
 {
 	struct twi_diag *diag = *state;
-	struct twi_capture capture = {
-		"/v1/c", "c", "a/b", 9, capture_start, capture_finish, NULL
-	};
+	struct twi_capture capture = { .path = "/v1/c",
+				       .help = "c",
+				       .content_type = "a/b",
+				       .seconds_max = 9,
+				       .start = capture_start,
+				       .finish = capture_finish };
 	struct twi_capture found;
 	struct twi_emit e = { 0 };
 	json_t *root;

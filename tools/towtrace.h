@@ -1,0 +1,34 @@
+/*
+ * towtrace.h - the parts of towtrace: files, and the capture of many ranks at once.
+ */
+#ifndef TOWTRACE_H
+#define TOWTRACE_H
+
+#include <stddef.h>
+
+#include <towline/towline.h>
+
+#define SOCKETS_MAX 1024
+
+/* --- files; each says on stderr what went wrong --- */
+
+/* All of a file, at most 1 GiB; NULL after a failure. To be given to free(). */
+void *read_file(const char *path, size_t *count_out);
+/* Whole or not at all: written beside its place, then renamed. "-": standard output. 0 or -1. */
+int write_file(const char *path, const void *bytes, size_t count);
+/* <logdir>/plugins/profile/<run>/<host>.xplane.pb, with the folders made. 0 or -1. */
+int profile_path(const char *logdir, const char *run, const char *host, char *out, size_t out_size);
+
+/* --- capture --- */
+
+struct capture_options {
+	const char *job;                  /* NULL: of the only one that there is */
+	const char *sockets[SOCKETS_MAX]; /* none: those found on this host */
+	size_t socket_count;
+	long seconds;
+};
+
+/* All ranks in one trace; *missed_out counts those that did not answer. NULL: none did. */
+struct tow_trace *capture(const struct capture_options *options, size_t *missed_out);
+
+#endif

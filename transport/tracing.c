@@ -1,0 +1,130 @@
+/*
+ * tracing.c - see tracing.h.
+ */
+#include "transport/tracing.h"
+
+#include <towline/trace.h>
+
+#include "diag/error.h"
+#include "diag/trace_capture.h"
+#include "diag/trace_signal.h"
+#include "transport/endpoint.h"
+#include "transport/engine.h"
+#include "transport/rpc_link.h"
+#include "transport/runtime.h"
+
+/* By the connection to rank 0, if there is one on which clocks were compared. */
+static bool rank0_clock(void *arg, int64_t *offset_ns_out, uint64_t *error_ns_out)
+{
+	struct twi_engine *engine = arg;
+	struct twi_list *pos, *next;
+	bool known = false;
+
+	if (atomic_load_explicit(&engine->job_rank, memory_order_relaxed) == 0) {
+		*offset_ns_out = 0;
+		*error_ns_out = 0;
+		return true;
+	}
+	twi_engine_enter(engine);
+	twi_list_for_each_safe (pos, next, &engine->peers) {
+		const struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
+		struct twi_clock_estimate estimate;
+
+		if (peer->job_rank != 0 || !twi_link_clock(peer, &estimate) ||
+		    (known && estimate.error_ns >= *error_ns_out))
+			continue;
+		*offset_ns_out = estimate.offset_ns;
+		*error_ns_out = estimate.error_ns;
+		known = true;
+	}
+	twi_engine_leave(engine);
+	return known;
+}
+
+static int identify(struct twi_engine *engine, int64_t rank, int64_t world)
+{
+	const struct twi_trace_about about = { .job = engine->knobs.job,
+					       .rank = rank,
+					       .world = world,
+					       .clock = rank0_clock,
+					       .arg = engine };
+
+	return twi_trace_identify(engine->diag, &about);
+}
+
+int twi_tracing_rank(struct twi_engine *engine, int64_t rank, int64_t world)
+{
+	atomic_store_explicit(&engine->job_rank, rank, memory_order_relaxed);
+	return identify(engine, rank, world);
+}
+
+int twi_tracing_open(struct twi_tracing *tracing, struct twi_engine *engine)
+{
+	const struct twi_trace_signal_options options = {
+		.signal = (int)engine->knobs.trace_signal,
+		.seconds = (uint32_t)engine->knobs.trace_seconds,
+		.dir = engine->knobs.trace_dir,
+	};
+	int status;
+
+	pthread_mutex_init(&tracing->lock, NULL);
+	/* A knob's rank is where the process says it is; its clock is not known by that. */
+	atomic_store_explicit(&engine->job_rank, -1, memory_order_relaxed);
+	status = identify(engine, engine->knobs.rank, engine->knobs.world_size);
+	if (status == TOW_OK)
+		status = twi_trace_source_add(engine->diag);
+	if (status == TOW_OK && options.signal != 0 && !engine->virtual_clock)
+		status = twi_trace_signal_open(engine->diag, &options, &tracing->signal);
+	return status;
+}
+
+void twi_tracing_close(struct twi_tracing *tracing, struct twi_engine *engine)
+{
+	twi_trace_signal_close(tracing->signal);
+	if (tracing->capture != NULL)
+		twi_trace_capture_finish(tracing->capture, NULL);
+	twi_trace_source_remove(engine->diag);
+	pthread_mutex_destroy(&tracing->lock);
+}
+
+TOW_PUBLIC int tow_trace_start(struct tow_runtime *runtime)
+{
+	int status = twi_runtime_check(runtime, "tow_trace_start");
+	struct twi_tracing *tracing;
+
+	if (status < 0)
+		return status;
+	tracing = twi_runtime_tracing(runtime);
+	pthread_mutex_lock(&tracing->lock);
+	if (tracing->capture != NULL)
+		status = twi_error(TOW_EBUSY, "tow_trace_start: a trace is being recorded already");
+	else
+		status = twi_trace_capture_start(twi_runtime_engine(runtime)->diag,
+						 &tracing->capture);
+	pthread_mutex_unlock(&tracing->lock);
+	return status;
+}
+
+TOW_PUBLIC int tow_trace_stop(struct tow_runtime *runtime, struct tow_trace **trace_out)
+{
+	int status = twi_runtime_check(runtime, "tow_trace_stop");
+	struct twi_trace_capture *capture;
+	struct twi_tracing *tracing;
+
+	if (status < 0)
+		return status;
+	if (trace_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_trace_stop: trace_out is NULL");
+	*trace_out = NULL;
+	/* Its clock is asked for under the engine, which this thread holds. */
+	if (twi_engine_in_callback(twi_runtime_engine(runtime)))
+		return twi_error(TOW_EINVAL, "tow_trace_stop in a completion callback");
+	tracing = twi_runtime_tracing(runtime);
+	pthread_mutex_lock(&tracing->lock);
+	capture = tracing->capture;
+	tracing->capture = NULL;
+	pthread_mutex_unlock(&tracing->lock);
+	if (capture == NULL)
+		return twi_error(TOW_EINVAL, "tow_trace_stop: no trace is being recorded");
+	return twi_trace_capture_take(capture, trace_out);
+}

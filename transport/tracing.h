@@ -1,0 +1,29 @@
+/*
+ * tracing.h - traces of a runtime: whose they are, by which clock, and who asks for them.
+ */
+#ifndef TWI_TRACING_H
+#define TWI_TRACING_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+struct twi_engine;
+struct twi_trace_capture;
+struct twi_trace_signal;
+
+struct twi_tracing {
+	pthread_mutex_t lock;
+	struct twi_trace_capture *capture; /* of tow_trace_start */
+	struct twi_trace_signal *signal;   /* NULL: none */
+};
+
+/* All zero before. What was opened before a failure is closed by twi_tracing_close. */
+int twi_tracing_open(struct twi_tracing *tracing, struct twi_engine *engine);
+
+/* The source goes when the stats socket is closed. */
+void twi_tracing_close(struct twi_tracing *tracing, struct twi_engine *engine);
+
+/* The process has found its place in its job. TOW_OK or TOW_ENOMEM. */
+int twi_tracing_rank(struct twi_engine *engine, int64_t rank, int64_t world);
+
+#endif

@@ -39,8 +39,9 @@
  *		(enum twi_coll_kind). queue_ns: time within the start call. ranks: of the group.
  *		match_ns: how long the last rank came after this one. parent: the step it was
  *		started in
- * WAIT		a thread blocked in tow_op_wait. id: that of the operation's own span; detail:
- *		its kind (enum twi_span_kind)
+ * WAIT		a thread blocked in tow_op_wait: of less than 10 us only for a collective, or
+ *		while a capture runs. id: that of the operation's own span; detail: its kind
+ *		(enum twi_span_kind)
  * COPY		a fallback copy. detail: enum twi_reason
  * REGISTER	memory made known to a registrar. detail: enum twi_reason where it was late, else
  *		TWI_R_COUNT
@@ -137,6 +138,12 @@ static inline bool twi_span_chosen(struct twi_diag *diag, uint64_t bytes, uint64
 	uint32_t mask = atomic_load_explicit(&diag->span_mask, memory_order_relaxed);
 
 	return bytes > TWI_SPAN_SMALL || (number & mask) == 0;
+}
+
+/* Nothing is passed over now. */
+static inline bool twi_span_all(struct twi_diag *diag)
+{
+	return atomic_load_explicit(&diag->span_mask, memory_order_relaxed) == 0;
 }
 
 /*

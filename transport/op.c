@@ -18,8 +18,6 @@
 #include "transport/op_span.h"
 #include "transport/rpc_link.h"
 
-#define WAIT_SPAN_NS 10000u
-
 __thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exec")));
 
 int twi_op_table_init(struct twi_op_table *table, uint32_t count)
@@ -406,18 +404,18 @@ static int end_wait(const struct tow_op *op, uint64_t since_ns)
 
 	if (end_ns > since_ns) {
 		twi_op_blocked_ns += end_ns - since_ns;
-		if (twi_op_span_chosen(op))
+		if (twi_op_span_waited(op, end_ns - since_ns))
 			twi_op_span_wait(op, since_ns, end_ns, op->status);
 	}
 	return tell_status(op);
 }
 
-/* Its time is over. A short one is a way to look: only those that last are told of. */
+/* Its time is over. */
 static int end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
 {
 	uint64_t end_ns = twi_engine_clock(op->engine);
 
-	if (end_ns - since_ns >= WAIT_SPAN_NS)
+	if (twi_op_span_waited(op, end_ns - since_ns))
 		twi_op_span_wait(op, since_ns, end_ns, status);
 	return status;
 }

@@ -10,21 +10,20 @@
 #include "transport/engine.h"
 #include "transport/op.h"
 
-/* Whether what has ended is to be written: status, result_bytes and latency_ns are set. */
-static inline bool twi_op_span_chosen(const struct tow_op *op)
-{
-	return twi_span_chosen(op->engine->diag, op->result_bytes, op->seq) || op->status < 0;
-}
-
-/* The same for twi_op_complete, which passes over what writes spans of its own, and counts. */
+/*
+ * Whether what has ended is to be written: status, result_bytes and latency_ns are set. For
+ * twi_op_complete: what has spans of its own is passed over.
+ */
 static inline bool twi_op_span_wanted(const struct tow_op *op)
 {
 #ifndef TWI_NO_DIAGNOSTICS
+	struct twi_diag *diag = op->engine->diag;
+
 	if (op->kind < TWI_OP_SEND || op->kind > TWI_OP_COPY || !twi_space_counts(op->space))
 		return false;
-	if (twi_op_span_chosen(op))
+	if (twi_span_chosen(diag, op->result_bytes, op->seq) || op->status < 0)
 		return true;
-	twi_count(op->engine->diag, TWI_C_spans_sampled_out, 1);
+	twi_count(diag, TWI_C_spans_sampled_out, 1);
 #else
 	(void)op;
 #endif
@@ -33,6 +32,21 @@ static inline bool twi_op_span_wanted(const struct tow_op *op)
 
 /* Of a send, receive or copy that has ended. */
 void twi_op_span(const struct tow_op *op);
+
+/*
+ * Whether a wait of so long is to be written: one for a collective is, others where they last, as a
+ * short one is told by its message; all while everything is.
+ */
+#define TWI_WAIT_SPAN_NS 10000u
+static inline bool twi_op_span_waited(const struct tow_op *op, uint64_t ns)
+{
+#ifndef TWI_NO_DIAGNOSTICS
+	return ns >= TWI_WAIT_SPAN_NS || op->stamp.record != NULL || twi_span_all(op->engine->diag);
+#else
+	(void)op, (void)ns;
+	return false;
+#endif
+}
 
 /* A thread was blocked in tow_op_wait for it. */
 void twi_op_span_wait(const struct tow_op *op, uint64_t start_ns, uint64_t end_ns, int status);

@@ -113,9 +113,11 @@ static void check_row(const struct twi_trace *trace, const struct twi_slack_row 
 			if (span->kind != TWI_SPAN_WAIT || span->detail != TWI_SPAN_COLL ||
 			    span->id != row->id)
 				continue;
-			from = least(from, span->start_ns);
-			to = to > span->end_ns ? to : span->end_ns;
 			waited += ns;
+			if (span->end_ns < to || (span->end_ns == to && span->start_ns >= from))
+				continue;
+			from = span->start_ns; /* of those that end last the one that began first */
+			to = span->end_ns;
 		}
 	}
 	assert_non_null(own);

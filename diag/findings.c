@@ -123,8 +123,9 @@ static void explain_stall(const struct look *l, struct twi_finding *row)
 	twi_findings_collective(group, name, sizeof(name));
 	twi_findings_ns(group->slack.mean, slack, sizeof(slack));
 	if (group->required_bps == TWI_SLACK_UNBOUNDED || !group->sized)
-		SAY(row->cause, "%u %% of it is %s, which is left %s of slack.",
-		    percent(group->stall_total_ns, all), name, slack);
+		SAY(row->cause, "%u %% of it is %s, which is left %s slack.",
+		    percent(group->stall_total_ns, all), name,
+		    group->slack.mean == 0 ? "no" : slack);
 	else
 		twi_findings_rate(group->required_bps, rate),
 			SAY(row->cause, "%u %% of it is %s: with %s of slack it needs %s to hide.",
@@ -133,6 +134,16 @@ static void explain_stall(const struct look *l, struct twi_finding *row)
 	    group->slack.mean < group->stall.mean
 		    ? "Start it earlier, in smaller parts, or wait for it later."
 		    : "It had time enough: see the links, slow pairs and who came last below.");
+}
+
+/* What anything can have cost at most: the longest that a rank waited, where steps tell that. */
+static uint64_t bounded(const struct look *l, uint64_t ns)
+{
+	uint64_t most = l->t->step_count > 0 ? 0 : (uint64_t)l->t->view.end_ns;
+
+	for (size_t i = 0; i < l->t->rank_count; i++)
+		most = twi_max(most, l->t->ranks[i].sum.exposed_ns);
+	return twi_min(ns, most);
 }
 
 static void find_exposed(struct look *l)
@@ -230,9 +241,9 @@ static void find_straggler(struct look *l)
 		if (ranks[i].slowest_ns > ranks[worst].slowest_ns)
 			worst = i;
 	}
-	if (l->t->rank_count < 2 || ranks[worst].slowest_ns < l->least_ns)
+	if (l->t->rank_count < 2 || bounded(l, ranks[worst].slowest_ns) < l->least_ns)
 		return;
-	row = add(l, "straggler", ranks[worst].slowest_ns);
+	row = add(l, "straggler", bounded(l, ranks[worst].slowest_ns));
 	twi_findings_ns(ranks[worst].slowest_ns / ranks[worst].slowest_steps, each, sizeof(each));
 	SAY(row->what, "Rank %lld (%.60s) held up %llu of %zu steps, by %s each.",
 	    (long long)l->trace->ranks[worst].rank,
@@ -257,18 +268,18 @@ static void find_last(struct look *l)
 			worst = i;
 	}
 	/* Somebody is always last: it must be one more often than by chance, twice and a half. */
-	if (l->t->rank_count < 2 || ranks[worst].last_ns < l->least_ns ||
+	if (l->t->rank_count < 2 || bounded(l, ranks[worst].last_ns) < l->least_ns ||
 	    ranks[worst].last_count * 2 * l->t->rank_count <
 		    twi_min(5 * told, told * 3 / 2 * l->t->rank_count))
 		return;
-	row = add(l, "last", ranks[worst].last_ns);
+	row = add(l, "last", bounded(l, ranks[worst].last_ns));
 	twi_findings_ns(ranks[worst].last_ns / ranks[worst].last_count, each, sizeof(each));
 	twi_findings_ns(ranks[worst].last_max_ns, most, sizeof(most));
 	SAY(row->what, "Rank %lld came last to %llu of %llu collectives, by %s each, %s at most.",
 	    (long long)l->trace->ranks[worst].rank, (unsigned long long)ranks[worst].last_count,
 	    (unsigned long long)l->t->entries.judged, each, most);
 	SAY(row->cause, "So late after the rank before it, beyond what clocks may be wrong by.");
-	SAY(row->cure, "See what it does before these collectives; `towstat why` on its host.");
+	SAY(row->cure, "See what it does before these collectives: towstat why on its host.");
 }
 
 /* One rank alone cannot say who was late, but that others were. */
@@ -282,7 +293,7 @@ static void find_others(struct look *l)
 		return;
 	row = add(l, "others", ns);
 	twi_findings_ns(ns, text, sizeof(text));
-	SAY(row->what, "Collectives waited %s for ranks that came later than this one.", text);
+	SAY(row->what, "This rank waited %s in collectives to which others had not come.", text);
 	SAY(row->cause, "Another rank computes longer, or enters later.");
 	SAY(row->cure, "Capture all ranks (towtrace capture) to see who.");
 }
@@ -296,12 +307,12 @@ static void find_pair(struct look *l)
 
 	if (l->t->pair_count == 0 || !pair->slow)
 		return;
-	more = pair->latency.sum_ns - pair->usual_ns;
+	more = bounded(l, pair->typical_ns - pair->usual_ns);
 	if (more < l->least_ns)
 		return;
 	row = add(l, "pair", more);
 	twi_findings_pair(pair, name, sizeof(name));
-	twi_findings_ns(pair->latency.sum_ns / pair->latency.count, seen, sizeof(seen));
+	twi_findings_ns(pair->typical_ns / pair->latency.count, seen, sizeof(seen));
 	twi_findings_ns(pair->usual_ns / pair->latency.count, usual, sizeof(usual));
 	SAY(row->what, "Transfers %s take %s, where %s is usual for their sizes.", name, seen,
 	    usual);

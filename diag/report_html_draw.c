@@ -140,6 +140,10 @@ void twi_value_text(double value, enum twi_unit unit, char out[TWI_VALUE_BYTES])
 		index++;
 	}
 	hundredths = llround(value * 100);
+	if (hundredths == 0) { /* of an axis: it needs no unit */
+		snprintf(out, TWI_VALUE_BYTES, "0");
+		return;
+	}
 	if (hundredths % 100 == 0 || hundredths >= 10000)
 		snprintf(out, TWI_VALUE_BYTES, "%lld%s%s", (hundredths + 50) / 100, space,
 			 names[unit][index]);

@@ -143,7 +143,7 @@ static void steps_chart(const struct twi_page *p)
 				     twi_scale_at(&scale, (double)part.step_ns) - 6, 3, 3,
 				     "one rank held this step up");
 	}
-	twi_svg_text(p->e, "m", (LEFT + RIGHT) / 2, HEIGHT - 2, "step");
+	twi_svg_text(p->e, "m", (LEFT + RIGHT) / 2, HEIGHT - 5, "step");
 	twi_svg_end(p->e);
 }
 
@@ -174,7 +174,7 @@ static void ranks_chart(const struct twi_page *p)
 		split_column(p->e, &scale, column_at(&c, r), c.width, &part, title);
 		column_label(p->e, &c, r, (long long)p->trace->ranks[r].rank);
 	}
-	twi_svg_text(p->e, "m", (LEFT + RIGHT) / 2, HEIGHT - 2, "rank");
+	twi_svg_text(p->e, "m", (LEFT + RIGHT) / 2, HEIGHT - 5, "rank");
 	twi_svg_end(p->e);
 }
 
@@ -236,7 +236,7 @@ static void sizes_chart(const struct twi_page *p)
 		y = twi_min(twi_scale_at(&scale, (double)p->t->sizes[i]), BOTTOM - 1.5);
 		twi_svg_rect(p->e, class, x, y, c.width, BOTTOM - y, title);
 	}
-	twi_svg_text(p->e, "m", (LEFT + RIGHT) / 2, HEIGHT - 2, "size at most");
+	twi_svg_text(p->e, "m", (LEFT + RIGHT) / 2, HEIGHT - 5, "size at most");
 	twi_svg_end(p->e);
 }
 

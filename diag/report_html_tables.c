@@ -14,7 +14,8 @@
 #define REGIONS_SHOWN 10u
 #define GROUPS_SHOWN  24u
 #define RANKS_SHOWN   72u
-#define RANKS_OPEN    8u /* the others are to be unfolded */
+#define NO_GROUP      "<th class=\"group\"></th>" /* a column that no head joins */
+#define RANKS_OPEN    8u                          /* the others are to be unfolded */
 
 static void begin(const struct twi_page *p, const char *title, const char *note)
 {
@@ -89,10 +90,10 @@ void twi_page_slack(const struct twi_page *p)
 	      "the program waiting; over all ranks and occurrences. Required is the bandwidth "
 	      "that would have hidden it: where it is above the limit of the link, only more "
 	      "slack or fewer bytes help.");
-	table(p, "<tr><th></th><th></th><th></th><th></th><th></th>"
+	table(p, "<tr>" NO_GROUP NO_GROUP NO_GROUP NO_GROUP NO_GROUP
 		 "<th class=\"group\" colspan=\"4\">stall</th>"
 		 "<th class=\"group\" colspan=\"3\">slack</th>"
-		 "<th class=\"group\" colspan=\"2\">observed</th><th></th></tr>"
+		 "<th class=\"group\" colspan=\"2\">observed</th>" NO_GROUP "</tr>"
 		 "<tr><th class=\"l\">Collective</th><th>Group</th><th>Ranks</th><th>Size</th>"
 		 "<th>Count</th><th>total</th><th>mean</th><th>p50</th><th>p99</th><th>mean</th>"
 		 "<th>p50</th><th>p99</th><th>mean</th><th>p99</th><th>Required</th></tr>");
@@ -120,7 +121,7 @@ void twi_page_pairs(const struct twi_page *p)
 		char text[128];
 		uint64_t hundredths =
 			pair->usual_ns > 0
-				? (uint64_t)((twi_wide)pair->latency.sum_ns * 100 / pair->usual_ns)
+				? (uint64_t)((twi_wide)pair->typical_ns * 100 / pair->usual_ns)
 				: 100;
 
 		twi_findings_pair(pair, text, sizeof(text));
@@ -221,7 +222,7 @@ static void rank_row(const struct twi_page *p, size_t r)
 }
 
 static const char rank_head[] =
-	"<tr><th></th><th></th><th></th><th class=\"group\" colspan=\"3\">mean step</th>"
+	"<tr>" NO_GROUP NO_GROUP NO_GROUP "<th class=\"group\" colspan=\"3\">mean step</th>"
 	"<th class=\"group\" colspan=\"2\">steps held up</th>"
 	"<th class=\"group\" colspan=\"3\">last to collectives</th></tr>"
 	"<tr><th class=\"l\">Rank</th><th class=\"l\">Host</th><th>Clock error</th>"

@@ -308,6 +308,8 @@ static void latency_draw(const struct twi_page *p, unsigned path, double top, do
 			high = twi_max(high, q->p99_ns);
 		}
 	}
+	/* A message that had come already takes no time, and would stretch the axis for nothing. */
+	low = twi_max(low, (uint64_t)100);
 	scale = twi_scale_make((double)low, (double)high, bottom, top, true, TWI_UNIT_NS);
 	twi_svg_text(p->e, "h", LEFT, top - 7,
 		     "Transfer latency by size: p50, whisker to p99 (logarithmic)");

@@ -139,10 +139,13 @@ static void judge(const struct gather *g, const struct twi_span *span, struct tw
 
 	row->waited = at < g->wait_count;
 	if (row->waited)
-		from = to = g->waits[at].start_ns;
+		to = 0;
 	for (; at < g->wait_count && g->waits[at].id == span->id; at++) {
 		row->wait_ns += g->waits[at].end_ns - g->waits[at].start_ns;
-		to = twi_max(to, g->waits[at].end_ns);
+		if (g->waits[at].end_ns > to) {
+			from = g->waits[at].start_ns;
+			to = g->waits[at].end_ns;
+		}
 	}
 	row->send_ns = twi_span_part(span, span->queue_ns);
 	row->observed_ns = to > span->start_ns ? to - span->start_ns : 0;

@@ -9,11 +9,11 @@
  *	                              what the network took of it
  *
  * The definitions are those of XProf's Megascale Stats (docs/analysis.md), said of our spans:
- * `send` is the start call (queue_ns of the COLL span), `recv-done` the WAITs for it, from the
- * first on.
+ * `send` is the start call (queue_ns of the COLL span), `recv-done` the last WAIT for it. Waits
+ * before that, which a deadline has ended, are stall as well, and no slack.
  *
  *	observed = end of recv-done - start of send
- *	stall    = duration of send + duration of recv-done
+ *	stall    = duration of send + of all waits for it
  *	slack    = start of recv-done - start of send - time within it that this rank's threads
  *	           spent in start calls of collectives or waits for the network, for whatever
  *	           operation

@@ -117,8 +117,6 @@ static void make_reasons(const struct twi_trace *trace, struct twi_timeline *out
 	while ((span = twi_view_next(trace, &walk)) != NULL) {
 		if (span->kind == TWI_SPAN_COPY || span->kind == TWI_SPAN_REGISTER)
 			add_reason(out, walk.rank, span);
-		if (span->kind == TWI_SPAN_COLL)
-			out->ranks[walk.rank].others_ns += span->match_ns;
 	}
 	for (size_t r = 0; r < trace->rank_count; r++) {
 		const struct twi_trace_rank *rank = &trace->ranks[r];

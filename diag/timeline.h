@@ -74,8 +74,10 @@ struct twi_timeline_link {
 struct twi_timeline_pair {
 	int64_t from, to;                /* ranks; -1: not known */
 	const char *from_name, *to_name; /* then: of the peer, "" else */
+	bool received;                   /* seen by its receiver alone */
 	struct twi_timeline_quantiles latency;
-	uint64_t usual_ns; /* sum of what is usual for transfers of such sizes, over all pairs */
+	/* Sums over its transfers of the median of their size class: its own, and what is usual. */
+	uint64_t typical_ns, usual_ns;
 	uint64_t best_bps; /* of one transfer; 0: none was long enough to tell */
 	bool slow;
 };
@@ -112,7 +114,8 @@ struct twi_timeline_rank {
 	struct twi_timeline_split sum;
 	uint64_t slowest_steps, slowest_ns; /* steps that it held up, and by how much together */
 	uint64_t last_count, last_ns, last_max_ns; /* collectives that it came last to: certain */
-	uint64_t others_ns; /* that it waited in collectives for the last rank (match_ns) */
+	uint64_t
+		others_ns; /* that its threads waited while a collective's last rank had not come */
 	uint64_t copies, copy_bytes, copy_ns, late, late_ns;
 	uint64_t spans, lost, sampled_out;
 	struct twi_timeline_flow flow;

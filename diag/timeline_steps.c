@@ -273,12 +273,48 @@ static void judge(const struct entry *entries, size_t count, struct twi_timeline
 	rank->last_max_ns = twi_max(rank->last_max_ns, late);
 }
 
+/*
+ * How long a rank's threads waited while the last rank of a collective had not come: of the times
+ * that were waited, and those before a last rank came, what is in both.
+ */
+static int find_others(const struct twi_trace_rank *rank, struct twi_timeline_rank *out)
+{
+	struct twi_cover waits = { 0 }, early = { 0 }, either = { 0 };
+	int status = TOW_OK;
+
+	for (size_t t = 0; t < rank->thread_count; t++) {
+		for (size_t k = 0; k < rank->threads[t].span_count && status == TOW_OK; k++) {
+			const struct twi_span *span = &rank->threads[t].spans[k];
+			bool wait = twi_view_is_wait(span);
+			uint64_t end = wait ? span->end_ns
+					    : span->start_ns + twi_span_part(span, span->match_ns);
+
+			if (!wait && span->kind != TWI_SPAN_COLL)
+				continue;
+			status = twi_cover_add(wait ? &waits : &early, span->start_ns, end);
+			if (status == TOW_OK)
+				status = twi_cover_add(&either, span->start_ns, end);
+		}
+	}
+	twi_cover_seal(&waits);
+	twi_cover_seal(&early);
+	twi_cover_seal(&either);
+	out->others_ns = twi_cover_within(&waits, 0, UINT64_MAX) +
+			 twi_cover_within(&early, 0, UINT64_MAX) -
+			 twi_cover_within(&either, 0, UINT64_MAX);
+	twi_cover_fini(&waits);
+	twi_cover_fini(&early);
+	twi_cover_fini(&either);
+	return status;
+}
+
 int twi_timeline_entries(const struct twi_trace *trace, struct twi_timeline *out)
 {
 	size_t colls = out->kinds[TWI_SPAN_COLL].count, count = 0;
 	struct entry *entries = calloc(colls + 1, sizeof(*entries));
 	struct twi_walk walk = { 0 };
 	const struct twi_span *span;
+	int status = TOW_OK;
 
 	if (entries == NULL)
 		return twi_error(TOW_ENOMEM, "no memory to analyse %zu collectives", colls);
@@ -296,5 +332,7 @@ int twi_timeline_entries(const struct twi_trace *trace, struct twi_timeline *out
 		judge(&entries[i], next - i, out);
 	}
 	free(entries);
-	return TOW_OK;
+	for (size_t r = 0; r < trace->rank_count && status == TOW_OK; r++)
+		status = find_others(&trace->ranks[r], &out->ranks[r]);
+	return status;
 }

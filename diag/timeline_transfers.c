@@ -3,7 +3,8 @@
  * way, and pairs of ranks that are slower than others.
  *
  * What is usual for a size class is the lower median of the pairs' medians, so that each pair has
- * one vote, however much it sends, and of two pairs the faster one says what can be.
+ * one vote, however much it sends, and of two pairs the faster one says what can be. Transfers that
+ * only their receiver saw are timed from another moment on, and so judged among themselves.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ struct transfer {
 	uint64_t latency, bytes, wire_ns;
 	uint16_t bin;
 	uint8_t size_class;
+	bool received;
 };
 
 struct transfers {
@@ -55,6 +57,7 @@ static void add(const struct twi_trace *trace, struct twi_timeline *out, size_t 
 	int64_t other = peer != NULL ? peer->rank : -1;
 	const char *name = peer != NULL && other < 0 && peer->name != NULL ? peer->name : "";
 	struct transfer *row = &all->rows[all->count];
+	const char *own = trace->ranks[r].rank < 0 ? "here" : "";
 	uint64_t idle = 0;
 
 	if (span->kind == TWI_SPAN_RECV) {
@@ -62,15 +65,16 @@ static void add(const struct twi_trace *trace, struct twi_timeline *out, size_t 
 			return;
 		idle = twi_span_part(span, span->queue_ns);
 		*row = (struct transfer){
-			.from = other, .to = trace->ranks[r].rank, .from_name = name, .to_name = ""
+			.from = other, .to = trace->ranks[r].rank, .from_name = name, .to_name = own
 		};
 	} else if (span->kind == TWI_SPAN_SEND) {
 		*row = (struct transfer){
-			.from = trace->ranks[r].rank, .to = other, .from_name = "", .to_name = name
+			.from = trace->ranks[r].rank, .to = other, .from_name = own, .to_name = name
 		};
 	} else {
 		return;
 	}
+	row->received = span->kind == TWI_SPAN_RECV;
 	row->start = twi_view_at(&out->view, r, span->start_ns + idle);
 	row->end = twi_view_at(&out->view, r, span->end_ns);
 	row->latency = twi_span_ns(span) - idle;
@@ -235,6 +239,8 @@ static int by_pair(const void *a, const void *b)
 	const struct transfer *left = a, *right = b;
 	int order;
 
+	if (left->received != right->received)
+		return left->received ? 1 : -1;
 	if (left->from != right->from)
 		return left->from < right->from ? -1 : 1;
 	if (left->to != right->to)
@@ -247,8 +253,8 @@ static int by_pair(const void *a, const void *b)
 
 static bool same_pair(const struct transfer *left, const struct transfer *right)
 {
-	return left->from == right->from && left->to == right->to &&
-	       strcmp(left->from_name, right->from_name) == 0 &&
+	return left->received == right->received && left->from == right->from &&
+	       left->to == right->to && strcmp(left->from_name, right->from_name) == 0 &&
 	       strcmp(left->to_name, right->to_name) == 0;
 }
 
@@ -270,17 +276,22 @@ static size_t end_of(const struct transfers *all, size_t first, bool of_class)
 	return next;
 }
 
+/* Of one class of one pair. */
+static uint64_t median(const struct transfers *all, size_t first, size_t next)
+{
+	return all->rows[first + (next - first + 1) / 2 - 1].latency;
+}
+
 /* What is usual for each class. The rows lie by pair, class, latency. */
-static void find_usual(struct transfers *all, uint64_t usual[TWI_SIZE_CLASSES])
+static void find_usual(struct transfers *all, bool received, uint64_t usual[TWI_SIZE_CLASSES])
 {
 	for (unsigned c = 0; c < TWI_SIZE_CLASSES; c++) {
 		size_t votes = 0, next;
 
 		for (size_t i = 0; i < all->count; i = next) {
 			next = end_of(all, i, true);
-			if (all->rows[i].size_class == c)
-				all->values[votes++] =
-					all->rows[i + (next - i + 1) / 2 - 1].latency;
+			if (all->rows[i].size_class == c && all->rows[i].received == received)
+				all->values[votes++] = median(all, i, next);
 		}
 		qsort(all->values, votes, sizeof(*all->values), values_ascend);
 		usual[c] = votes > 0 ? all->values[(votes + 1) / 2 - 1] : 0;
@@ -291,6 +302,7 @@ static void make_pair(struct transfers *all, size_t first, size_t next, const ui
 		      struct twi_timeline_pair *pair)
 {
 	const struct transfer *row = &all->rows[first];
+	size_t end;
 
 	*pair = (struct twi_timeline_pair){ .from = row->from,
 					    .to = row->to,
@@ -300,23 +312,27 @@ static void make_pair(struct transfers *all, size_t first, size_t next, const ui
 		row = &all->rows[i];
 		all->values[i - first] = row->latency;
 		pair->latency.bytes += row->bytes;
-		pair->usual_ns += usual[row->size_class];
 		if (row->bytes >= RATE_BYTES && row->wire_ns >= RATE_NS)
 			pair->best_bps =
 				twi_max(pair->best_bps, (uint64_t)((twi_wide)row->bytes *
 								   8000000000u / row->wire_ns));
 	}
+	for (size_t i = first; i < next; i = end) {
+		end = end_of(all, i, true);
+		pair->typical_ns += (end - i) * median(all, i, end);
+		pair->usual_ns += (end - i) * usual[all->rows[i].size_class];
+	}
+	pair->received = row->received;
 	qsort(all->values, next - first, sizeof(*all->values), values_ascend);
 	twi_timeline_quantiles(all->values, next - first, &pair->latency);
-	pair->slow = next - first >= TWI_TIMELINE_SLOW_COUNT &&
-		     pair->latency.sum_ns / 100 >=
-			     (twi_wide)pair->usual_ns * TWI_TIMELINE_SLOW_PERCENT / 10000 &&
-		     pair->latency.sum_ns > pair->usual_ns;
+	pair->slow = next - first >= TWI_TIMELINE_SLOW_COUNT && pair->typical_ns > pair->usual_ns &&
+		     (twi_wide)pair->typical_ns * 100 >=
+			     (twi_wide)pair->usual_ns * TWI_TIMELINE_SLOW_PERCENT;
 }
 
 static uint64_t excess(const struct twi_timeline_pair *pair)
 {
-	return pair->slow ? pair->latency.sum_ns - pair->usual_ns : 0;
+	return pair->slow ? pair->typical_ns - pair->usual_ns : 0;
 }
 
 static int by_excess(const void *a, const void *b)
@@ -334,7 +350,7 @@ static int by_excess(const void *a, const void *b)
 
 static int make_pairs(struct transfers *all, struct twi_timeline *out)
 {
-	uint64_t usual[TWI_SIZE_CLASSES];
+	uint64_t usual[2][TWI_SIZE_CLASSES]; /* of sends, of receives */
 	size_t pairs = 0, next;
 
 	qsort(all->rows, all->count, sizeof(*all->rows), by_pair);
@@ -343,10 +359,12 @@ static int make_pairs(struct transfers *all, struct twi_timeline *out)
 	out->pairs = calloc(pairs + 1, sizeof(*out->pairs));
 	if (out->pairs == NULL)
 		return twi_error(TOW_ENOMEM, "no memory to analyse %zu pairs", pairs);
-	find_usual(all, usual);
+	find_usual(all, false, usual[0]);
+	find_usual(all, true, usual[1]);
 	for (size_t i = 0; i < all->count; i = next) {
 		next = end_of(all, i, false);
-		make_pair(all, i, next, usual, &out->pairs[out->pair_count++]);
+		make_pair(all, i, next, usual[all->rows[i].received],
+			  &out->pairs[out->pair_count++]);
 	}
 	qsort(out->pairs, out->pair_count, sizeof(*out->pairs), by_excess);
 	return TOW_OK;

@@ -88,7 +88,7 @@ panels.push({
     const seen = t.transfers.classes.map(row => row.bins.count.map((n, bin) => n > 0 ? bin : -1).filter(bin => bin >= 0));
     const lows = t.transfers.classes.map((row, i) => seen[i].map(bin => row.bins.p50_ns[bin])).flat();
     const highs = t.transfers.classes.map((row, i) => seen[i].map(bin => row.bins.p99_ns[bin])).flat();
-    const s = scale(Math.min(...lows), Math.max(...highs), top + height, top, "ns", true);
+    const s = scale(Math.max(100, Math.min(...lows)), Math.max(...highs), top + height, top, "ns", true);
     const middle = bin => (xOfBin(t, bin) + xOfBin(t, bin + 1)) / 2;
     return [title("Transfer latency by size: p50, whisker to p99 (logarithmic)", top), axis(s, LEFT, RIGHT, 7),
       t.transfers.classes.map((row, i) => {
@@ -186,7 +186,7 @@ function stepsChart(t) {
     if (i % (Math.floor(34 / each) + 1) === 0)
       drawing.append(svg("text", { class: "m", x: x + width / 2, y: bottom + 15 }, String(step.step)));
   });
-  drawing.append(svg("text", { class: "m", x: (left + right) / 2, y: H - 2 }, "step"));
+  drawing.append(svg("text", { class: "m", x: (left + right) / 2, y: H - 5 }, "step"));
   return drawing;
 }
 
@@ -208,6 +208,6 @@ function sizesChart(t) {
     drawing.append(bar("s" + (index < 0 ? 7 : index), x(power(row) - first), y, width, bottom - y,
       count(row.count) + " transfers of at most " + words(row.bytes_max, "bytes")));
   }
-  drawing.append(svg("text", { class: "m", x: (left + right) / 2, y: H - 2 }, "size at most"));
+  drawing.append(svg("text", { class: "m", x: (left + right) / 2, y: H - 5 }, "size at most"));
   return drawing;
 }

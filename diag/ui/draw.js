@@ -30,7 +30,8 @@ function words(value, unit) {
   let index = 0;
   for (value = Number(value); value >= base * 0.9995 && index + 1 < names.length; index++) value /= base;
   const text = value >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(3)));
-  return text === "0" || names[index] === "" ? text + names[index] : text + " " + names[index];
+  if (text === "0") return text;
+  return unit === "count" ? text + names[index] : text + " " + names[index];
 }
 
 const count = value => value === null || value === undefined ? "\u2013" : Number(value).toLocaleString("en");

@@ -40,7 +40,7 @@ function draw() {
   const t = now.timeline, info = now.info || {}, rank = t && t.ranks[0] ? t.ranks[0] : {};
   const name = "Towline" + (info.job ? " \u00b7 " + info.job : "");
   document.getElementById("title").textContent = document.title = name;
-  document.getElementById("about").textContent = [rank.rank !== undefined ? "rank " + rank.rank : null,
+  document.getElementById("about").textContent = [rank.rank >= 0 ? "rank " + rank.rank : null,
     rank.host ? "on " + rank.host : null, info.pid ? "process " + info.pid : null,
     info.uptime_ns ? "up " + words(info.uptime_ns, "ns") : null].filter(part => part).join(" \u00b7 ");
   show("verdict", verdict(now.verdict));

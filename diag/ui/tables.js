@@ -80,12 +80,12 @@ function latencyTable(latency) {
 function pairsTable(t) {
   if (t.pairs.length === 0) return null;
   const ns = value => words(value, "ns");
-  return section("Pairs", "Usual is what transfers of the same sizes take between other pairs.",
+  return section("Pairs", "Usual is what transfers of the same sizes take between other pairs; sends and receives apart.",
     table([["From \u2192 to", L], ["Transfers", N], ["Bytes", N], ["p50", N], ["p99", N], ["Max", N], ["Time together", N],
       ["Against usual", N], ["Best rate", N]],
     t.pairs.slice(0, 12).map(row => [["key", row.text], count(row.count), words(row.bytes, "bytes"), ns(row.p50_ns),
       ns(row.p99_ns), ns(row.max_ns), ns(row.sum_ns),
-      [row.slow ? "hot" : "", row.usual_ns > 0 ? (row.sum_ns / row.usual_ns).toFixed(2) + " \u00d7" : "\u2013"],
+      [row.slow ? "hot" : "", row.usual_ns > 0 ? (row.typical_ns / row.usual_ns).toFixed(2) + " \u00d7" : "\u2013"],
       row.best_bits_per_second > 0 ? words(row.best_bits_per_second, "bps") : "\u2013"])));
 }
 

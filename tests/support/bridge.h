@@ -1,0 +1,135 @@
+/*
+ * bridge.h - TCP on the loopback address in front of a unix socket, for browsers, which know no
+ * other way; it keeps what was asked. Include after twt.h.
+ */
+#ifndef TWT_BRIDGE_H
+#define TWT_BRIDGE_H
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define TWT_BRIDGE_PIPES 16
+#define TWT_BRIDGE_ASKED (256u << 10)
+
+struct twt_bridge {
+	struct sockaddr_un to;
+	int fd;
+	unsigned port;
+	atomic_bool stop;
+	pthread_t thread;
+	struct {
+		int near, far; /* -1, -1: free */
+	} pipes[TWT_BRIDGE_PIPES];
+	size_t asked;
+	char text[TWT_BRIDGE_ASKED]; /* what browsers sent, one after the other */
+};
+
+static inline void twt_bridge_end(struct twt_bridge *b, unsigned i)
+{
+	close(b->pipes[i].near);
+	close(b->pipes[i].far);
+	b->pipes[i].near = b->pipes[i].far = -1;
+}
+
+static inline bool twt_bridge_pass(struct twt_bridge *b, int from, int to, bool keep)
+{
+	char bytes[16384];
+	ssize_t got = recv(from, bytes, sizeof(bytes), 0);
+
+	for (ssize_t sent = 0; sent < got;) {
+		ssize_t count = send(to, bytes + sent, (size_t)(got - sent), MSG_NOSIGNAL);
+
+		if (count <= 0)
+			return false;
+		sent += count;
+	}
+	for (ssize_t i = 0; keep && i < got && b->asked + 1 < sizeof(b->text); i++)
+		b->text[b->asked++] = bytes[i];
+	return got > 0;
+}
+
+static inline void twt_bridge_accept(struct twt_bridge *b)
+{
+	int near = accept4(b->fd, NULL, NULL, SOCK_CLOEXEC);
+	int far = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	for (unsigned i = 0; near >= 0 && far >= 0 && i < TWT_BRIDGE_PIPES; i++) {
+		if (b->pipes[i].near >= 0)
+			continue;
+		if (connect(far, (const struct sockaddr *)&b->to, sizeof(b->to)) != 0)
+			break;
+		b->pipes[i].near = near;
+		b->pipes[i].far = far;
+		return;
+	}
+	close(near);
+	close(far);
+}
+
+static inline void *twt_bridge_run(void *arg)
+{
+	struct twt_bridge *b = arg;
+
+	while (!atomic_load(&b->stop)) {
+		struct pollfd fds[1 + 2 * TWT_BRIDGE_PIPES] = { { .fd = b->fd, .events = POLLIN } };
+
+		for (unsigned i = 0; i < TWT_BRIDGE_PIPES; i++) {
+			fds[1 + 2 * i] = (struct pollfd){ b->pipes[i].near, POLLIN, 0 };
+			fds[2 + 2 * i] = (struct pollfd){ b->pipes[i].far, POLLIN, 0 };
+		}
+		poll(fds, 1 + 2 * TWT_BRIDGE_PIPES, 50);
+		for (unsigned i = 0; i < TWT_BRIDGE_PIPES; i++) {
+			int near = b->pipes[i].near, far = b->pipes[i].far;
+
+			if (near < 0)
+				continue;
+			if ((fds[1 + 2 * i].revents && !twt_bridge_pass(b, near, far, true)) ||
+			    (fds[2 + 2 * i].revents && !twt_bridge_pass(b, far, near, false)))
+				twt_bridge_end(b, i);
+		}
+		if (fds[0].revents)
+			twt_bridge_accept(b);
+	}
+	return NULL;
+}
+
+static inline void twt_bridge_open(struct twt_bridge *b, const char *path)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	socklen_t bytes = sizeof(at);
+
+	*b = (struct twt_bridge){ .to = { .sun_family = AF_UNIX } };
+	assert_true(strlen(path) < sizeof(b->to.sun_path));
+	snprintf(b->to.sun_path, sizeof(b->to.sun_path), "%s", path);
+	for (unsigned i = 0; i < TWT_BRIDGE_PIPES; i++)
+		b->pipes[i].near = b->pipes[i].far = -1;
+	b->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_true(b->fd >= 0);
+	assert_int_equal(bind(b->fd, (const struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(b->fd, 16), 0);
+	assert_int_equal(getsockname(b->fd, (struct sockaddr *)&at, &bytes), 0);
+	b->port = ntohs(at.sin_port);
+	assert_int_equal(pthread_create(&b->thread, NULL, twt_bridge_run, b), 0);
+}
+
+static inline void twt_bridge_close(struct twt_bridge *b)
+{
+	atomic_store(&b->stop, true);
+	pthread_join(b->thread, NULL);
+	for (unsigned i = 0; i < TWT_BRIDGE_PIPES; i++) {
+		if (b->pipes[i].near >= 0)
+			twt_bridge_end(b, i);
+	}
+	close(b->fd);
+	b->text[b->asked] = '\0';
+}
+
+#endif

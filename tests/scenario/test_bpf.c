@@ -240,7 +240,7 @@ static void check_registration(struct tow_runtime *runtime)
 
 struct scene {
 	const char *name, *own, *other, *zerocopy;
-	bool lossy;
+	bool lossy, late; /* late: connected when the helper is there already */
 };
 
 /* A link to the receiver's namespace. */
@@ -273,7 +273,6 @@ static void cut_for_a_while(pid_t receiver)
 	assert_int_equal(system(line), 0);
 }
 
-/* Connected before the helper comes, so its sockets are enrolled from the table. */
 static struct tow_peer *meet(struct tow_runtime *runtime, const char *own, int to)
 {
 	struct tow_endpoint *endpoint;
@@ -290,7 +289,7 @@ static void run(const struct scene *scene)
 	struct tow_runtime *runtime;
 	int ready[2], go[2];
 	pid_t receiver, helper;
-	struct tow_peer *peer;
+	struct tow_peer *peer = NULL;
 	json_int_t last;
 	char byte;
 
@@ -303,9 +302,12 @@ static void run(const struct scene *scene)
 	assert_false(is_on(runtime));
 	if (strcmp(scene->own, scene->other) != 0)
 		make_link(receiver, scene->lossy);
-	peer = meet(runtime, scene->own, go[1]);
+	if (!scene->late)
+		peer = meet(runtime, scene->own, go[1]);
 	helper = start_helper();
 	wait_state(runtime, true);
+	if (scene->late)
+		peer = meet(runtime, scene->own, go[1]);
 	assert_true(figure(runtime, "/v1/bpf", "sockets_enrolled", NULL) > 0);
 	assert_int_equal(figure(runtime, "/v1/bpf", "sockets_not_enrolled", NULL), 0);
 	if (scene->lossy)
@@ -335,19 +337,19 @@ static void run(const struct scene *scene)
 static void loopback(void **state)
 {
 	(void)state;
-	run(&(struct scene){ "loopback", LOOPBACK, LOOPBACK, "always", false });
+	run(&(struct scene){ "loopback", LOOPBACK, LOOPBACK, "always", false, false });
 }
 
 static void veth(void **state)
 {
 	(void)state;
-	run(&(struct scene){ "veth", HERE, THERE, "always", false });
+	run(&(struct scene){ "veth", HERE, THERE, "always", false, true });
 }
 
 static void lossy(void **state)
 {
 	(void)state;
-	run(&(struct scene){ "plain sends", HERE, THERE, "never", true });
+	run(&(struct scene){ "plain sends", HERE, THERE, "never", true, false });
 }
 
 int main(void)

@@ -14,11 +14,15 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+
+#include "diag/bpf/abi/share.h"
 
 #define MESSAGE_BYTES (1u << 20)
 #define MESSAGES      64
-#define WAIT_MS       10000
+#define WAIT_MS       30000
 
 static char dir[] = "/tmp/twt-bpf-XXXXXX";
 
@@ -102,7 +106,7 @@ static pid_t start_receiver(const char *own, const int ready[2], const int go[2]
 		char where[TOW_ADDRESS_MAX];
 		struct tow_runtime *runtime;
 
-		alarm(60);
+		alarm(120);
 		if (strstr(own, "127.0.0.1") == NULL && unshare(CLONE_NEWNET) != 0)
 			_exit(98);
 		if (write(ready[1], "x", 1) != 1 ||
@@ -126,8 +130,8 @@ static pid_t start_helper(void)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		alarm(60);
-		execl(path, "towbpf", "-d", dir, "--seconds", "30", "--registration-time", NULL);
+		alarm(120);
+		execl(path, "towbpf", "-d", dir, "--seconds", "100", "--registration-time", NULL);
 		_exit(97);
 	}
 	return pid;
@@ -238,6 +242,23 @@ static void check_registration(struct tow_runtime *runtime)
 	munmap(memory, 4 << 20);
 }
 
+/* A second helper is told so, before it says anything. */
+static void second_helper(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const struct timeval limit = { .tv_sec = 10 };
+	struct twi_bpf_reply reply = { 0 };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/bpf.0.bpf", dir);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(recv(fd, &reply, sizeof(reply), 0), sizeof(reply));
+	assert_int_equal(reply.status, TOW_EBUSY);
+	assert_non_null(strstr(reply.text, "another helper"));
+	close(fd);
+}
+
 struct scene {
 	const char *name, *own, *other, *zerocopy;
 	bool lossy, late; /* late: connected when the helper is there already */
@@ -310,6 +331,7 @@ static void run(const struct scene *scene)
 		peer = meet(runtime, scene->own, go[1]);
 	assert_true(figure(runtime, "/v1/bpf", "sockets_enrolled", NULL) > 0);
 	assert_int_equal(figure(runtime, "/v1/bpf", "sockets_not_enrolled", NULL), 0);
+	second_helper();
 	if (scene->lossy)
 		cut_for_a_while(receiver);
 	send_all(runtime, peer);

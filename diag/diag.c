@@ -226,7 +226,7 @@ void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t b
 	struct twi_diag_block *block = twi_diag_block_of(diag);
 	struct twi_latency *latency;
 
-	TWI_PROBE3(rpc_done, lane, bytes, latency_ns);
+	twi_probe_rpc_done((int)lane, bytes, latency_ns);
 	if (block == NULL)
 		return;
 	latency = latency_cell(diag, block, lane, twi_size_class(bytes));
@@ -274,7 +274,7 @@ void twi_copy_record(struct twi_diag *diag, enum twi_reason reason, uint64_t byt
 		     struct twi_site site)
 {
 #ifndef TWI_NO_DIAGNOSTICS
-	TWI_PROBE3(copy, reason, bytes, ns);
+	twi_probe_copy((int)reason, bytes, ns);
 	record_reason(diag, reason, bytes, ns, site, TWI_C_fallback_copies,
 		      TWI_C_fallback_copy_bytes);
 #else
@@ -286,7 +286,7 @@ void twi_late_record(struct twi_diag *diag, enum twi_reason reason, uint64_t byt
 		     struct twi_site site)
 {
 #ifndef TWI_NO_DIAGNOSTICS
-	TWI_PROBE3(late_registration, reason, bytes, ns);
+	twi_probe_late_registration((int)reason, bytes, ns);
 	record_reason(diag, reason, bytes, ns, site, TWI_C_late_registrations,
 		      TWI_C_late_registration_bytes);
 #else

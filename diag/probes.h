@@ -1,7 +1,7 @@
 /*
  * probes.h - places where a tracer can look in: USDT probes of the provider "towline".
  *
- *	rpc_done(lane, bytes, latency_ns)	a message has come, or the peer has it
+ *	rpc_done(lane, bytes, latency_ns)	an RPC has ended
  *	copy(reason, bytes, ns)			a copy that need not be
  *	late_registration(reason, bytes, ns)	a registration after the seal
  *
@@ -13,11 +13,37 @@
 #ifndef TWI_PROBES_H
 #define TWI_PROBES_H
 
+#include <stdint.h>
+
 #if defined(TWI_HAVE_USDT) && !defined(TWI_NO_DIAGNOSTICS)
 #include <sys/sdt.h>
-#define TWI_PROBE3(name, a, b, c) DTRACE_PROBE3(towline, name, a, b, c)
+#ifdef __clang__
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wgnu-zero-variadic-macro-arguments" /* the header's */
+#endif
+#define TWI_PROBE(name, a, b, c) DTRACE_PROBE3(towline, name, a, b, c)
 #else
-#define TWI_PROBE3(name, a, b, c) ((void)(a), (void)(b), (void)(c))
+#define TWI_PROBE(name, a, b, c) ((void)(a), (void)(b), (void)(c))
+#endif
+
+static inline void twi_probe_rpc_done(int lane, uint64_t bytes, uint64_t latency_ns)
+{
+	TWI_PROBE(rpc_done, lane, bytes, latency_ns);
+}
+
+static inline void twi_probe_copy(int reason, uint64_t bytes, uint64_t ns)
+{
+	TWI_PROBE(copy, reason, bytes, ns);
+}
+
+static inline void twi_probe_late_registration(int reason, uint64_t bytes, uint64_t ns)
+{
+	TWI_PROBE(late_registration, reason, bytes, ns);
+}
+
+#undef TWI_PROBE
+#if defined(TWI_HAVE_USDT) && !defined(TWI_NO_DIAGNOSTICS) && defined(__clang__)
+#pragma clang diagnostic pop
 #endif
 
 #endif

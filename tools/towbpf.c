@@ -132,8 +132,11 @@ static int check(const struct load_options *options)
 	struct loaded loaded;
 	int status = load(geteuid(), options, &loaded);
 
-	printf("towbpf: %s%s%s\n", status == 0 ? "works" : "off", loaded.why[0] != '\0' ? ": " : "",
-	       loaded.why);
+	if (status == 0)
+		printf("towbpf: works%s%s\n", loaded.why[0] != '\0' ? ", but not all of it: " : "",
+		       loaded.why);
+	else
+		printf("towbpf: off: %s\n", loaded.why);
 	unload(&loaded);
 	return status == 0 ? 0 : 1;
 }
@@ -142,20 +145,25 @@ static int serve(struct arguments *arguments)
 {
 	static struct ranks ranks;
 	uint64_t end_ms = now_ms() + (uint64_t)arguments->seconds * 1000;
-	int served = 0;
+	bool works;
+	int own;
 
 	ranks.options = arguments->options;
+	/* At once, so that who started it is told now. Else one round more, to tell the runtimes.
+	 */
+	own = ranks_user(&ranks, geteuid());
+	works = own >= 0 && ranks.users[own]->skeleton != NULL;
 	while (!ended && (arguments->seconds < 0 || now_ms() < end_ms)) {
 		uint64_t now = now_ms(), scan_ms = now + SCAN_MS;
 
 		ranks_scan(&ranks, arguments->dirs, arguments->dir_count);
 		for (; !ended && now < scan_ms; now = now_ms())
 			ranks_wait(&ranks, (int)(scan_ms - now));
+		if (!works)
+			break;
 	}
-	for (int i = 0; i < ranks.user_count; i++)
-		served += ranks.users[i]->skeleton != NULL;
 	ranks_fini(&ranks);
-	return ranks.user_count > 0 && served == 0 ? 1 : 0;
+	return works ? 0 : 1;
 }
 
 int main(int argc, char **argv)

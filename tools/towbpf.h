@@ -60,6 +60,9 @@ struct ranks {
 	int user_count;
 };
 
+/* The maps of that user, loaded when they are first asked for. -1: there are too many users. */
+int ranks_user(struct ranks *ranks, uid_t uid);
+
 /* Looks into the directories, and goes to whoever is new. */
 void ranks_scan(struct ranks *ranks, char *const *dirs, int dir_count);
 

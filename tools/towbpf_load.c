@@ -92,8 +92,9 @@ static unsigned find_present(const struct btf *btf, bool registration_time, stru
 			lack(out, programs[i].name, "no tracepoint ", programs[i].tracepoint);
 		else if (i == TWI_BPF_PROGRAM_zerocopy &&
 			 !(has_function(btf, "bpf_task_from_pid") &&
-			   has_function(btf, "bpf_task_release")))
-			lack(out, programs[i].name, "no kfunc bpf_task_from_pid", " (kernel 6.2)");
+			   has_function(btf, "bpf_task_release") &&
+			   has_function(btf, "bpf_rdonly_cast")))
+			lack(out, programs[i].name, "no kfuncs of kernel 6.2", "");
 		else if (i == TWI_BPF_PROGRAM_drop && count < DROP_OLD)
 			lack(out, programs[i].name, "kfree_skb says no reasons", " (kernel 5.17)");
 		else

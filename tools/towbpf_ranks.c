@@ -53,8 +53,7 @@ static void leave(struct ranks *ranks, struct rank *rank)
 	rank->retry_ms = now_ms() + RETRY_MS;
 }
 
-/* The maps of that user, loaded when the first runtime of his comes. -1: there are too many. */
-static int user_of(struct ranks *ranks, uid_t uid)
+int ranks_user(struct ranks *ranks, uid_t uid)
 {
 	struct loaded *user;
 
@@ -148,7 +147,7 @@ static void approach(struct ranks *ranks, struct rank *rank)
 	}
 	if (getsockopt(rank->fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
 		peer.uid = (uid_t)-1;
-	rank->user = peer.uid == (uid_t)-1 ? -1 : user_of(ranks, peer.uid);
+	rank->user = peer.uid == (uid_t)-1 ? -1 : ranks_user(ranks, peer.uid);
 	if (rank->user >= 0 && ranks->users[rank->user]->skeleton != NULL)
 		rank->slot = take_slot(ranks->users[rank->user]);
 	if (rank->user < 0 || (ranks->users[rank->user]->skeleton != NULL && rank->slot == 0)) {

@@ -7,6 +7,7 @@
  */
 #ifndef TWI_BPF_CORE_H
 #define TWI_BPF_CORE_H
+#ifdef __bpf__ /* for no other compiler: a build without libbpf has not even the headers */
 
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -84,4 +85,5 @@ struct pt_regs___arm64 {
 } RELOCATED;
 #endif
 
+#endif
 #endif

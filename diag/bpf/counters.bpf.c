@@ -49,6 +49,7 @@ struct {
 /* Kernel 6.2. Weak: without it the one program that needs it is not loaded, the others are. */
 extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *task) __ksym __weak;
+extern void *bpf_rdonly_cast(void *memory, __u32 type) __ksym __weak;
 
 static __always_inline struct twi_bpf_slot *slot_at(__u32 slot)
 {
@@ -131,13 +132,14 @@ int BPF_PROG(zerocopy, struct sk_buff *skb)
 	struct task_struct *task;
 	struct twi_bpf_slot *slot;
 	__u32 bytes = skb->data_len;
-	__u8 flags = 0;
 	int tgid;
 
 	if (bytes == 0)
 		return 0;
-	info = (const void *)(skb->head + skb->end);
-	if (bpf_core_read(&flags, sizeof(flags), &info->flags) != 0 || !(flags & ZEROCOPY_ENABLE))
+	/* Read as it stands: of every packet of the host, so a helper's call would be felt. */
+	info = bpf_rdonly_cast(skb->head + skb->end,
+			       bpf_core_type_id_kernel(struct skb_shared_info));
+	if ((info->flags & ZEROCOPY_ENABLE) == 0)
 		return 0;
 	slot = slot_at(0);
 	if (slot != NULL) {

@@ -240,10 +240,24 @@ static void write_edge(char out[32], unsigned edge)
 		snprintf(out, 32, "%.9g", (double)ns / NS_PER_S);
 }
 
+/*
+ * A peer's name as an exemplar has it: what would have to be escaped is not there, for the
+ * reference parser (prometheus_client 0.26) takes an escaped quote in an exemplar for the end of
+ * the value.
+ */
+static void plain_name(char out[TWI_LATENCY_NAME_BYTES], const char *name)
+{
+	snprintf(out, TWI_LATENCY_NAME_BYTES, "%s", name);
+	for (char *at = out; *at != '\0'; at++) {
+		if (*at == '"' || *at == '\\' || (unsigned char)*at < 0x20)
+			*at = '_';
+	}
+}
+
 static void emit_bucket(struct twi_emit *e, const char *name, const char *labels, uint64_t count,
 			const struct twi_exemplar *one)
 {
-	char about[EXEMPLAR_MAX + 32], text[40];
+	char about[EXEMPLAR_MAX + 32], text[40], peer[TWI_LATENCY_NAME_BYTES];
 
 	if (one == NULL || one->unix_ns == 0) {
 		twi_emit_sample_u64(e, name, labels, count);
@@ -253,7 +267,8 @@ static void emit_bucket(struct twi_emit *e, const char *name, const char *labels
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)one->id);
 	twi_emit_label(about, sizeof(about), "rpc_id", text);
 	/* Of the characters that are allowed, what the names take is not there for the peer. */
-	twi_emit_label(about, EXEMPLAR_MAX - strlen("rpc_idpeer"), "peer", one->peer);
+	plain_name(peer, one->peer);
+	twi_emit_label(about, EXEMPLAR_MAX - strlen("rpc_idpeer"), "peer", peer);
 	twi_emit_raw(e, "%s{", name);
 	twi_emit_text(e, labels, strlen(labels));
 	twi_emit_raw(e, "} %llu # {", (unsigned long long)count);

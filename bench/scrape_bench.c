@@ -7,6 +7,7 @@
  * the median of them is the answer. On a machine with no CPU to spare the reader's own work is in
  * it; how long the server's threads have worked for a scrape is said apart.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -278,6 +279,38 @@ static double turn(struct lead *lead, int reader_fd, bool scraped, struct scrape
 	return (double)(windows * WINDOW * options.bytes) / ((double)(end - start) / 1e9);
 }
 
+/* CPU time of this process's threads that serve the stats, by the scheduler's account. */
+static uint64_t server_ns(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	const struct dirent *entry;
+	uint64_t sum = 0;
+
+	while (tasks != NULL && (entry = readdir(tasks)) != NULL) {
+		unsigned long long ns = 0;
+		char path[320], name[32] = "";
+		FILE *file;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+		file = fopen(path, "re");
+		if (file == NULL)
+			continue;
+		if (fgets(name, sizeof(name), file) == NULL)
+			name[0] = '\0';
+		fclose(file);
+		snprintf(path, sizeof(path), "/proc/self/task/%s/schedstat", entry->d_name);
+		file = strncmp(name, "MHD", 3) == 0 ? fopen(path, "re") : NULL;
+		if (file == NULL)
+			continue;
+		if (fscanf(file, "%llu", &ns) == 1)
+			sum += ns;
+		fclose(file);
+	}
+	if (tasks != NULL)
+		closedir(tasks);
+	return sum;
+}
+
 static int compare(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -295,6 +328,8 @@ static void measure(struct lead *lead, int reader_fd)
 {
 	double off[TURNS_MAX], on[TURNS_MAX], ratios[TURNS_MAX];
 	struct scrapes scrapes = { 0 };
+	uint64_t worked = server_ns();
+	double middle;
 
 	turn(lead, reader_fd, false, &scrapes); /* warm */
 	for (unsigned i = 0; i < options.pairs; i++) {
@@ -308,14 +343,17 @@ static void measure(struct lead *lead, int reader_fd)
 	}
 	if (scrapes.count == 0)
 		die("nothing was read");
+	worked = server_ns() - worked;
+	middle = median(ratios, options.pairs); /* and they are sorted */
 	printf("lane %s, %llu bytes, %u pairs of %.3g s, %s %u times a second\n", options.lane,
 	       (unsigned long long)options.bytes, options.pairs, options.seconds, options.path,
 	       options.rate);
 	printf("scrapes        %llu, of %llu bytes, late %llu\n", (unsigned long long)scrapes.count,
 	       (unsigned long long)(scrapes.bytes / scrapes.count),
 	       (unsigned long long)scrapes.late);
-	printf("ratio          %.4f median, %.4f to %.4f\n", median(ratios, options.pairs),
-	       ratios[0], ratios[options.pairs - 1]);
+	printf("server's CPU    %.1f us for each\n", (double)worked / 1e3 / (double)scrapes.count);
+	printf("ratio          %.4f median, %.4f to %.4f\n", middle, ratios[0],
+	       ratios[options.pairs - 1]);
 	printf("without        %.3f GB/s median\n", median(off, options.pairs) / 1e9);
 	printf("with           %.3f GB/s median\n", median(on, options.pairs) / 1e9);
 }

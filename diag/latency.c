@@ -174,6 +174,13 @@ bool twi_latencies_any(const struct twi_latencies *latencies, enum twi_latency_k
 	return false;
 }
 
+bool twi_latencies_lane(const struct twi_latencies *latencies, unsigned index,
+			enum twi_lane_id *lane_out)
+{
+	*lane_out = latencies->rows[index].lane;
+	return latencies->rows[index].used;
+}
+
 bool twi_latencies_total(const struct twi_latencies *latencies, unsigned index,
 			 enum twi_lane_id lane, unsigned size_class, struct twi_latency_sum *out)
 {

@@ -124,6 +124,10 @@ bool twi_latencies_read(const struct twi_latencies *latencies, unsigned index,
 bool twi_latencies_total(const struct twi_latencies *latencies, unsigned index,
 			 enum twi_lane_id lane, unsigned size_class, struct twi_latency_sum *out);
 
+/* The lane of a row; false: the row is not used. */
+bool twi_latencies_lane(const struct twi_latencies *latencies, unsigned index,
+			enum twi_lane_id *lane_out);
+
 /* Whether any row has readings of a kind, lane and class. */
 bool twi_latencies_any(const struct twi_latencies *latencies, enum twi_latency_kind kind,
 		       enum twi_lane_id lane, unsigned size_class);

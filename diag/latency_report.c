@@ -362,13 +362,12 @@ static void metrics_parts(struct twi_diag *diag, struct twi_emit *e)
 static bool sum_peer(struct twi_diag *diag, enum twi_lane_id lane, unsigned index,
 		     struct twi_latency_sum *sum)
 {
-	bool others = index >= TWI_LATENCY_PEERS;
+	bool others = index >= TWI_LATENCY_PEERS; /* what has no peer is theirs, too */
 	struct twi_latency_sum one;
 
 	*sum = (struct twi_latency_sum){ 0 };
 	for (unsigned i = 0; i < TWI_SIZE_CLASSES; i++) {
-		if (twi_latencies_total(diag->latencies, others ? index + lane : index, lane, i,
-					&one))
+		if (twi_latencies_total(diag->latencies, index, lane, i, &one))
 			twi_latency_sum_add(sum, &one);
 		if (others && twi_latency_sum_blocks(diag, lane, i, &one))
 			twi_latency_sum_add(sum, &one);
@@ -380,23 +379,22 @@ static void metrics_peers(struct twi_diag *diag, struct twi_emit *e)
 {
 	struct twi_latency_sum sum;
 	char labels[320];
+	bool there;
 
 	twi_emit_metric_head(e, "towline_peer_latency_seconds", "histogram", "seconds",
 			     "time from start to end of an RPC, by lane and peer");
-	for (unsigned lane = 0; lane < TWI_LANE_COUNT; lane++) {
-		for (unsigned i = 0; i <= TWI_LATENCY_PEERS; i++) {
-			const char *name = "(other)";
-			bool there;
+	for (unsigned i = 0; i < TWI_LATENCY_ROWS && diag->latencies != NULL; i++) {
+		enum twi_lane_id lane;
+		const char *name;
 
-			if (!sum_peer(diag, lane, i, &sum))
-				continue;
-			if (i < TWI_LATENCY_PEERS)
-				name = twi_latencies_name(diag->latencies, i, &there);
-			labels[0] = '\0';
-			twi_emit_label(labels, sizeof(labels), "lane", twi_lane_name(lane));
-			twi_emit_label(labels, sizeof(labels), "peer", name);
-			twi_report_histogram(e, "towline_peer_latency_seconds", labels, &sum, NULL);
-		}
+		if (!twi_latencies_lane(diag->latencies, i, &lane) ||
+		    !sum_peer(diag, lane, i, &sum))
+			continue;
+		name = twi_latencies_name(diag->latencies, i, &there);
+		labels[0] = '\0';
+		twi_emit_label(labels, sizeof(labels), "lane", twi_lane_name(lane));
+		twi_emit_label(labels, sizeof(labels), "peer", name != NULL ? name : "(other)");
+		twi_report_histogram(e, "towline_peer_latency_seconds", labels, &sum, NULL);
 	}
 }
 

@@ -1,9 +1,10 @@
 """dpdk_client.py SOCKET - speaks to a telemetry socket as DPDK's usertools/dpdk-telemetry.py does.
 
-That script's functions read_socket and handle_socket, with an answer's rules checked where it
-would print: a greeting of at most 1024 bytes with version, pid and max_output_len; "/" lists the
-commands; each reply is one packet of at most max_output_len, an object with the command as its only key. It
-asks for every command, its help, and all pages of what has more than one. Prints what it has seen.
+That script's functions read_socket and handle_socket, with the rules of an answer checked where
+it would print: a greeting of at most 1024 bytes with version, pid and max_output_len; "/" lists
+the commands; each reply is one packet of at most max_output_len, an object with the command as
+its only key. It asks for every command, its help, and all pages of what has more than one. Prints
+what it has seen.
 """
 import json
 import socket

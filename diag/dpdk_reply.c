@@ -136,11 +136,11 @@ static void object(struct walk *walk, unsigned depth)
 		const char *name = walk->at + 1;
 		size_t bytes = string_bytes(walk->at);
 
-		walk->at += bytes;
-		if (bytes == 0 || *walk->at++ != ':') {
+		if (bytes == 0 || walk->at[bytes] != ':') {
 			walk->broken = true;
 			return;
 		}
+		walk->at += bytes + 1;
 		member(walk, name, bytes - 2, depth);
 		walk->at += *walk->at == ',';
 	}

@@ -33,7 +33,7 @@
 
 #define STACK_BYTES (512u << 10)
 #define NS_PER_S    1000000000ull
-#define TICK_MS     1000
+#define TICK_MS     250
 
 struct client {
 	int fd; /* -1: the place is free */

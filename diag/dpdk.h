@@ -18,7 +18,7 @@ struct twi_diag;
 struct twi_dpdk;
 
 #define TWI_DPDK_CLIENTS 10
-#define TWI_DPDK_STUCK_S 5
+#define TWI_DPDK_STUCK_S 2
 #define TWI_DPDK_IDLE_S  60
 
 /*

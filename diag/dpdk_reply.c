@@ -136,11 +136,11 @@ static void object(struct walk *walk, unsigned depth)
 		const char *name = walk->at + 1;
 		size_t bytes = string_bytes(walk->at);
 
-		walk->at += bytes;
-		if (bytes == 0 || *walk->at++ != ':') {
+		if (bytes == 0 || walk->at[bytes] != ':') {
 			walk->broken = true;
 			return;
 		}
+		walk->at += bytes + 1;
 		member(walk, name, bytes - 2, depth);
 		walk->at += *walk->at == ',';
 	}
@@ -351,7 +351,8 @@ size_t twi_dpdk_reply(struct twi_diag *diag, const char *request, size_t bytes, 
 	snprintf(command, sizeof(command), "%.*s", (int)sizeof(command) - 1, text);
 	if (strlen(text) < TWI_DPDK_COMMAND_MAX &&
 	    command[strspn(command, COMMAND_CHARACTERS)] == '\0' &&
-	    strncmp(command, TWI_DPDK_PREFIX, strlen(TWI_DPDK_PREFIX)) == 0)
+	    strncmp(command, TWI_DPDK_PREFIX, strlen(TWI_DPDK_PREFIX)) == 0 &&
+	    command[strlen(TWI_DPDK_PREFIX)] != '\0')
 		return reply_document(diag, command, param, out);
 	reply_short(diag, command, param, &e);
 	used = e.status == TOW_OK && e.bytes < TWI_DPDK_OUTPUT_MAX ? e.bytes : 0;

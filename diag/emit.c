@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <internal/base.h>
+
 #include "diag/error.h"
 
 #define EMIT_FIRST_ROOM 4096
@@ -127,13 +129,41 @@ static unsigned utf8_bytes(const unsigned char *at)
 	return count;
 }
 
+/* A number, without printf: /metrics has hundreds of them. */
+static void put_u64(struct twi_emit *e, uint64_t value)
+{
+	char text[20];
+	size_t at = sizeof(text);
+
+	do {
+		text[--at] = (char)('0' + value % 10);
+		value /= 10;
+	} while (value != 0);
+	put(e, text + at, sizeof(text) - at);
+}
+
+/* How many bytes from `at` on need no escape: most strings have no others. */
+static size_t plain_bytes(const unsigned char *at)
+{
+	size_t bytes = 0;
+
+	while (at[bytes] >= 0x20 && at[bytes] < 0x7f && at[bytes] != '"' && at[bytes] != '\\')
+		bytes++;
+	return bytes;
+}
+
 /* A string in quotes. What is not UTF-8 becomes U+FFFD, byte by byte. */
 static void put_quoted(struct twi_emit *e, const char *value)
 {
 	put(e, "\"", 1);
-	for (const unsigned char *at = (const unsigned char *)value; *at != '\0';) {
-		unsigned count = utf8_bytes(at);
+	for (const unsigned char *at = (const unsigned char *)value;;) {
+		size_t plain = plain_bytes(at);
+		unsigned count = utf8_bytes(at + plain);
 
+		put(e, (const char *)at, plain);
+		at += plain;
+		if (*at == '\0')
+			break;
 		if (*at == '"' || *at == '\\')
 			twi_emit_raw(e, "\\%c", *at);
 		else if (*at == '\n')
@@ -203,7 +233,7 @@ void twi_emit_json(struct twi_emit *e, const char *key, const char *json)
 void twi_emit_u64(struct twi_emit *e, const char *key, uint64_t value)
 {
 	before(e, key);
-	twi_emit_raw(e, "%llu", (unsigned long long)value);
+	put_u64(e, value);
 }
 
 void twi_emit_i64(struct twi_emit *e, const char *key, int64_t value)
@@ -260,20 +290,31 @@ static bool ends_with_unit(const char *name, const char *unit)
 	       strcmp(name + name_bytes - unit_bytes, unit) == 0;
 }
 
+static void put_words(struct twi_emit *e, const char *first, const char *name, const char *last)
+{
+	puts_raw(e, first);
+	puts_raw(e, name);
+	put(e, " ", 1);
+	puts_raw(e, last);
+}
+
 void twi_emit_metric_head(struct twi_emit *e, const char *name, const char *kind, const char *unit,
 			  const char *help)
 {
-	twi_emit_raw(e, "# TYPE %s %s\n", name, kind);
+	put_words(e, "# TYPE ", name, kind);
 	if (unit != NULL && ends_with_unit(name, unit))
-		twi_emit_raw(e, "# UNIT %s %s\n", name, unit);
-	twi_emit_raw(e, "# HELP %s ", name);
-	for (; *help != '\0'; help++) {
-		if (*help == '\n')
-			put(e, "\\n", 2);
-		else if (*help == '"' || *help == '\\')
-			twi_emit_raw(e, "\\%c", *help);
-		else
-			put(e, help, 1);
+		put_words(e, "\n# UNIT ", name, unit);
+	put_words(e, "\n# HELP ", name, "");
+	while (*help != '\0') {
+		size_t plain = strcspn(help, "\n\"\\");
+
+		put(e, help, plain);
+		help += plain;
+		if (*help == '\0')
+			break;
+		put(e, "\\", 1);
+		put(e, *help == '\n' ? "n" : help, 1);
+		help++;
 	}
 	put(e, "\n", 1);
 }
@@ -292,7 +333,8 @@ static void sample_head(struct twi_emit *e, const char *name, const char *labels
 void twi_emit_sample_u64(struct twi_emit *e, const char *name, const char *labels, uint64_t value)
 {
 	sample_head(e, name, labels);
-	twi_emit_raw(e, "%llu\n", (unsigned long long)value);
+	put_u64(e, value);
+	put(e, "\n", 1);
 }
 
 void twi_emit_sample_f64(struct twi_emit *e, const char *name, const char *labels, double value)
@@ -328,13 +370,26 @@ void twi_emit_label(char *labels, size_t room, const char *name, const char *val
 
 	if (used + bytes > room)
 		return;
-	used += (size_t)snprintf(labels + used, room - used, "%s%s=\"", used > 0 ? "," : "", name);
+	if (used > 0)
+		labels[used++] = ',';
+	memcpy(labels + used, name, bytes - 5);
+	used += bytes - 5;
+	labels[used++] = '=';
+	labels[used++] = '"';
 	for (const unsigned char *at = (const unsigned char *)value; *at != '\0';) {
-		at += label_piece(at, piece);
-		bytes = strlen(piece);
+		const char *from = (const char *)at;
+
+		bytes = twi_min(plain_bytes(at), room - used - 2);
+		if (bytes == 0) {
+			from = piece;
+			at += label_piece(at, piece);
+			bytes = strlen(piece);
+		} else {
+			at += bytes;
+		}
 		if (used + bytes + 2 > room)
 			break;
-		memcpy(labels + used, piece, bytes);
+		memcpy(labels + used, from, bytes);
 		used += bytes;
 	}
 	labels[used++] = '"';

@@ -18,24 +18,37 @@ uint64_t twi_hist_upper(unsigned index)
 					    : (1ull << TWI_HIST_BITS) - 1;
 }
 
-uint64_t twi_hist_quantile(const uint64_t counts[TWI_HIST_BUCKETS], double q)
+void twi_hist_quantiles(const uint64_t counts[TWI_HIST_BUCKETS], const double *qs, unsigned count,
+			uint64_t *out)
 {
-	uint64_t total = 0, rank, seen = 0;
+	uint64_t total = 0, seen = 0;
+	unsigned at = 0;
 
 	for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++)
 		total += counts[i];
-	if (total == 0)
-		return 0;
-	q = q < 0 ? 0 : q > 1 ? 1 : q;
-	rank = (uint64_t)(q * (double)total);
-	if (rank >= total)
-		rank = total - 1;
-	for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++) {
+	for (unsigned i = 0; i < count; i++)
+		out[i] = 0;
+	for (unsigned i = 0; i < TWI_HIST_BUCKETS && total > 0; i++) {
 		seen += counts[i];
-		if (seen > rank)
-			return twi_hist_upper(i);
+		for (; at < count; at++) {
+			double q = qs[at] < 0 ? 0 : qs[at] > 1 ? 1 : qs[at];
+			uint64_t rank = (uint64_t)(q * (double)total);
+
+			if (seen <= (rank < total ? rank : total - 1))
+				break;
+			out[at] = twi_hist_upper(i);
+		}
+		if (at == count)
+			return;
 	}
-	return twi_hist_upper(TWI_HIST_BUCKETS - 1);
+}
+
+uint64_t twi_hist_quantile(const uint64_t counts[TWI_HIST_BUCKETS], double q)
+{
+	uint64_t value;
+
+	twi_hist_quantiles(counts, &q, 1, &value);
+	return value;
 }
 
 void twi_hist_merge(uint64_t into[TWI_HIST_BUCKETS], const uint64_t from[TWI_HIST_BUCKETS])

@@ -48,6 +48,10 @@ uint64_t twi_hist_upper(unsigned index);
 /* The value below which a share q (0..1) of all readings lies; 0 when there are none. */
 uint64_t twi_hist_quantile(const uint64_t counts[TWI_HIST_BUCKETS], double q);
 
+/* Several at once, in one pass; they rise. */
+void twi_hist_quantiles(const uint64_t counts[TWI_HIST_BUCKETS], const double *qs, unsigned count,
+			uint64_t *out);
+
 void twi_hist_merge(uint64_t into[TWI_HIST_BUCKETS], const uint64_t from[TWI_HIST_BUCKETS]);
 
 /* 0..64, ..512, ..4 Ki, ..32 Ki, ..256 Ki, ..2 Mi, ..16 Mi, larger. */

@@ -142,7 +142,6 @@ bool twi_latencies_read(const struct twi_latencies *latencies, unsigned index,
 			struct twi_latency_sum *parts_out)
 {
 	const struct twi_latency_row *row;
-	bool any = false;
 
 	if (latencies == NULL)
 		return false;
@@ -154,11 +153,11 @@ bool twi_latencies_read(const struct twi_latencies *latencies, unsigned index,
 			&row->parts[kind][size_class][part], memory_order_acquire);
 
 		if (from == NULL)
-			parts_out[part] = (struct twi_latency_sum){ 0 };
+			parts_out[part].count = 0;
 		else
-			any |= twi_latency_read(from, &parts_out[part]);
+			twi_latency_read(from, &parts_out[part]);
 	}
-	return any;
+	return parts_out[TWI_LATENCY_TOTAL].count > 0;
 }
 
 bool twi_latencies_any(const struct twi_latencies *latencies, enum twi_latency_kind kind,
@@ -175,6 +174,30 @@ bool twi_latencies_any(const struct twi_latencies *latencies, enum twi_latency_k
 	return false;
 }
 
+bool twi_latencies_lane(const struct twi_latencies *latencies, unsigned index,
+			enum twi_lane_id *lane_out)
+{
+	*lane_out = latencies->rows[index].lane;
+	return latencies->rows[index].used;
+}
+
+bool twi_latencies_total(const struct twi_latencies *latencies, unsigned index,
+			 enum twi_lane_id lane, unsigned size_class, struct twi_latency_sum *out)
+{
+	const struct twi_latency_row *row;
+	const struct twi_latency *from;
+
+	if (latencies == NULL)
+		return false;
+	row = &latencies->rows[index];
+	if (!row->used || row->lane != lane)
+		return false;
+	from = atomic_load_explicit(
+		&row->parts[TWI_LATENCY_MESSAGES][size_class][TWI_LATENCY_TOTAL],
+		memory_order_acquire);
+	return from != NULL && twi_latency_read(from, out);
+}
+
 void twi_latencies_add(struct twi_latencies *latencies, enum twi_lane_id lane, unsigned size_class,
 		       struct twi_latency_sum *sum)
 {
@@ -184,12 +207,7 @@ void twi_latencies_add(struct twi_latencies *latencies, enum twi_lane_id lane, u
 		return;
 	twi_latencies_begin(latencies);
 	for (unsigned i = 0; i < TWI_LATENCY_ROWS; i++) {
-		const struct twi_latency_row *row = &latencies->rows[i];
-		const struct twi_latency *from = atomic_load_explicit(
-			&row->parts[TWI_LATENCY_MESSAGES][size_class][TWI_LATENCY_TOTAL],
-			memory_order_acquire);
-
-		if (from != NULL && row->lane == lane && twi_latency_read(from, &one))
+		if (twi_latencies_total(latencies, i, lane, size_class, &one))
 			twi_latency_sum_add(sum, &one);
 	}
 	twi_latencies_end(latencies);

@@ -113,12 +113,20 @@ void twi_latencies_end(struct twi_latencies *latencies);
 
 /*
  * The readings of row `index` (below TWI_LATENCY_ROWS) of a kind, lane and class,
- * TWI_LATENCY_PARTS of them; false: there are none.
+ * TWI_LATENCY_PARTS of them; of one whose count is 0 nothing else is set. False: there are none.
  */
 bool twi_latencies_read(const struct twi_latencies *latencies, unsigned index,
 			enum twi_latency_kind kind, enum twi_lane_id lane, unsigned size_class,
 			struct twi_latency_sum *parts_out);
 #define TWI_LATENCY_ROWS (TWI_LATENCY_PEERS + TWI_LANE_COUNT)
+
+/* The same, of part TOTAL of messages. */
+bool twi_latencies_total(const struct twi_latencies *latencies, unsigned index,
+			 enum twi_lane_id lane, unsigned size_class, struct twi_latency_sum *out);
+
+/* The lane of a row; false: the row is not used. */
+bool twi_latencies_lane(const struct twi_latencies *latencies, unsigned index,
+			enum twi_lane_id *lane_out);
 
 /* Whether any row has readings of a kind, lane and class. */
 bool twi_latencies_any(const struct twi_latencies *latencies, enum twi_latency_kind kind,

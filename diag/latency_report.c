@@ -19,23 +19,17 @@
 #define NS_PER_S     1e9
 #define EXEMPLAR_MAX 128 /* characters of an exemplar's labels: their names and values */
 
-/* No quantile above the largest reading, which is known exactly. */
-static void emit_quantile(struct twi_emit *e, const char *key, const struct twi_latency_sum *sum,
-			  double q)
-{
-	uint64_t ns = twi_hist_quantile(sum->counts, q);
-
-	twi_emit_u64(e, key, twi_min(ns, sum->max_ns));
-}
-
 static void emit_quantiles(struct twi_emit *e, const struct twi_latency_sum *sum)
 {
+	static const double qs[] = { 0.5, 0.9, 0.99, 0.999, 0.9999 };
+	static const char *const names[] = { "p50", "p90", "p99", "p999", "p9999" };
+	uint64_t values[twi_array_count(qs)];
+
+	twi_hist_quantiles(sum->counts, qs, twi_array_count(qs), values);
 	twi_emit_u64(e, "count", sum->count);
-	emit_quantile(e, "p50", sum, 0.5);
-	emit_quantile(e, "p90", sum, 0.9);
-	emit_quantile(e, "p99", sum, 0.99);
-	emit_quantile(e, "p999", sum, 0.999);
-	emit_quantile(e, "p9999", sum, 0.9999);
+	/* No quantile above the largest reading, which is known exactly. */
+	for (unsigned i = 0; i < twi_array_count(qs); i++)
+		twi_emit_u64(e, names[i], twi_min(values[i], sum->max_ns));
 	twi_emit_u64(e, "max", sum->max_ns);
 	twi_emit_f64(e, "mean", sum->count > 0 ? (double)sum->sum_ns / (double)sum->count : 0);
 }
@@ -229,21 +223,30 @@ void twi_latency_report(struct twi_diag *diag, struct twi_emit *e)
 
 /* --- OpenMetrics --- */
 
-/* A bucket's upper edge, in seconds as the format wants it written. */
-static void write_edge(char out[32], unsigned edge)
-{
-	uint64_t ns = twi_latency_edge_ns(edge);
+/* The buckets' upper edges, in seconds as the format wants them written. */
+static const char *const edges[TWI_LATENCY_EDGES] = {
+	"1e-06",    "4e-06",    "1.6e-05",  "6.4e-05",  "0.000256", "0.001024",  "0.004096",
+	"0.016384", "0.065536", "0.262144", "1.048576", "4.194304", "16.777216", "+Inf",
+};
 
-	if (ns == UINT64_MAX)
-		snprintf(out, 32, "+Inf");
-	else
-		snprintf(out, 32, "%.9g", (double)ns / NS_PER_S);
+/*
+ * A peer's name as an exemplar has it: what would have to be escaped is not there, for the
+ * reference parser (prometheus_client 0.26) takes an escaped quote in an exemplar for the end of
+ * the value.
+ */
+static void plain_name(char out[TWI_LATENCY_NAME_BYTES], const char *name)
+{
+	snprintf(out, TWI_LATENCY_NAME_BYTES, "%s", name);
+	for (char *at = out; *at != '\0'; at++) {
+		if (*at == '"' || *at == '\\' || (unsigned char)*at < 0x20)
+			*at = '_';
+	}
 }
 
 static void emit_bucket(struct twi_emit *e, const char *name, const char *labels, uint64_t count,
 			const struct twi_exemplar *one)
 {
-	char about[EXEMPLAR_MAX + 32], text[40];
+	char about[EXEMPLAR_MAX + 32], text[40], peer[TWI_LATENCY_NAME_BYTES];
 
 	if (one == NULL || one->unix_ns == 0) {
 		twi_emit_sample_u64(e, name, labels, count);
@@ -253,7 +256,8 @@ static void emit_bucket(struct twi_emit *e, const char *name, const char *labels
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)one->id);
 	twi_emit_label(about, sizeof(about), "rpc_id", text);
 	/* Of the characters that are allowed, what the names take is not there for the peer. */
-	twi_emit_label(about, EXEMPLAR_MAX - strlen("rpc_idpeer"), "peer", one->peer);
+	plain_name(peer, one->peer);
+	twi_emit_label(about, EXEMPLAR_MAX - strlen("rpc_idpeer"), "peer", peer);
 	twi_emit_raw(e, "%s{", name);
 	twi_emit_text(e, labels);
 	twi_emit_raw(e, "} %llu # {", (unsigned long long)count);
@@ -267,9 +271,11 @@ void twi_report_histogram(struct twi_emit *e, const char *family, const char *la
 			  const struct twi_latency_sum *sum, const struct twi_exemplar *exemplars)
 {
 	uint64_t below = 0;
-	char name[96], all[700], edge[32];
+	char name[96], all[700];
+	size_t bytes = twi_min(strlen(labels), sizeof(all) - 32);
 	unsigned bucket = 0;
 
+	memcpy(all, labels, bytes);
 	snprintf(name, sizeof(name), "%s_bucket", family);
 	for (unsigned i = 0; i < TWI_LATENCY_EDGES; i++) {
 		uint64_t edge_ns = twi_latency_edge_ns(i);
@@ -277,9 +283,8 @@ void twi_report_histogram(struct twi_emit *e, const char *family, const char *la
 		while (bucket < TWI_HIST_BUCKETS &&
 		       (edge_ns == UINT64_MAX || twi_hist_upper(bucket) <= edge_ns))
 			below += sum->counts[bucket++];
-		write_edge(edge, i);
-		snprintf(all, sizeof(all), "%s", labels);
-		twi_emit_label(all, sizeof(all), "le", edge);
+		all[bytes] = '\0';
+		twi_emit_label(all, sizeof(all), "le", edges[i]);
 		emit_bucket(e, name, all, below, exemplars != NULL ? &exemplars[i] : NULL);
 	}
 	snprintf(name, sizeof(name), "%s_count", family);
@@ -357,17 +362,15 @@ static void metrics_parts(struct twi_diag *diag, struct twi_emit *e)
 static bool sum_peer(struct twi_diag *diag, enum twi_lane_id lane, unsigned index,
 		     struct twi_latency_sum *sum)
 {
-	struct twi_latency_sum parts[TWI_LATENCY_PARTS];
+	bool others = index >= TWI_LATENCY_PEERS; /* what has no peer is theirs, too */
+	struct twi_latency_sum one;
 
 	*sum = (struct twi_latency_sum){ 0 };
 	for (unsigned i = 0; i < TWI_SIZE_CLASSES; i++) {
-		bool any = index < TWI_LATENCY_PEERS
-				   ? twi_latencies_read(diag->latencies, index,
-							TWI_LATENCY_MESSAGES, lane, i, parts)
-				   : read_others(diag, TWI_LATENCY_MESSAGES, lane, i, parts);
-
-		if (any)
-			twi_latency_sum_add(sum, &parts[TWI_LATENCY_TOTAL]);
+		if (twi_latencies_total(diag->latencies, index, lane, i, &one))
+			twi_latency_sum_add(sum, &one);
+		if (others && twi_latency_sum_blocks(diag, lane, i, &one))
+			twi_latency_sum_add(sum, &one);
 	}
 	return sum->count > 0;
 }
@@ -376,23 +379,22 @@ static void metrics_peers(struct twi_diag *diag, struct twi_emit *e)
 {
 	struct twi_latency_sum sum;
 	char labels[320];
+	bool there;
 
 	twi_emit_metric_head(e, "towline_peer_latency_seconds", "histogram", "seconds",
 			     "time from start to end of an RPC, by lane and peer");
-	for (unsigned lane = 0; lane < TWI_LANE_COUNT; lane++) {
-		for (unsigned i = 0; i <= TWI_LATENCY_PEERS; i++) {
-			const char *name = "(other)";
-			bool there;
+	for (unsigned i = 0; i < TWI_LATENCY_ROWS && diag->latencies != NULL; i++) {
+		enum twi_lane_id lane;
+		const char *name;
 
-			if (!sum_peer(diag, lane, i, &sum))
-				continue;
-			if (i < TWI_LATENCY_PEERS)
-				name = twi_latencies_name(diag->latencies, i, &there);
-			labels[0] = '\0';
-			twi_emit_label(labels, sizeof(labels), "lane", twi_lane_name(lane));
-			twi_emit_label(labels, sizeof(labels), "peer", name);
-			twi_report_histogram(e, "towline_peer_latency_seconds", labels, &sum, NULL);
-		}
+		if (!twi_latencies_lane(diag->latencies, i, &lane) ||
+		    !sum_peer(diag, lane, i, &sum))
+			continue;
+		name = twi_latencies_name(diag->latencies, i, &there);
+		labels[0] = '\0';
+		twi_emit_label(labels, sizeof(labels), "lane", twi_lane_name(lane));
+		twi_emit_label(labels, sizeof(labels), "peer", name != NULL ? name : "(other)");
+		twi_report_histogram(e, "towline_peer_latency_seconds", labels, &sum, NULL);
 	}
 }
 

@@ -106,15 +106,19 @@ const struct twi_report *twi_report_at(size_t index)
 
 static void metrics_counters(struct twi_diag *diag, struct twi_emit *e)
 {
-	char family[96], sample[112];
+	static const struct {
+		const char *family, *sample;
+	} names[TWI_C_COUNT] = {
+#define TWI_COUNTER(name, unit, help) { "towline_" #name, "towline_" #name "_total" },
+#include "diag/counter.def"
+#undef TWI_COUNTER
+	};
 
 	for (unsigned i = 0; i < TWI_C_COUNT; i++) {
 		const struct twi_counter_info *info = twi_counter_describe(i);
 
-		snprintf(family, sizeof(family), "towline_%s", info->name);
-		snprintf(sample, sizeof(sample), "%s_total", family);
-		twi_emit_metric_head(e, family, "counter", info->unit, info->help);
-		twi_emit_sample_u64(e, sample, NULL, twi_counter_sum(diag, i));
+		twi_emit_metric_head(e, names[i].family, "counter", info->unit, info->help);
+		twi_emit_sample_u64(e, names[i].sample, NULL, twi_counter_sum(diag, i));
 	}
 }
 

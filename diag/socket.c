@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -126,7 +127,7 @@ static enum MHD_Result collect(void *arg, enum MHD_ValueKind kind, const char *n
 	struct twi_http_query *query = arg;
 
 	(void)kind;
-	if (strcmp(name, TOKEN_PARAM) == 0) /* whose it is has been seen to */
+	if (strcasecmp(name, TOKEN_PARAM) == 0) /* seen to; MHD finds it in any case */
 		return MHD_YES;
 	if (query->count < TWI_HTTP_PARAMS)
 		query->params[query->count] = (struct twi_http_param){ name, value };

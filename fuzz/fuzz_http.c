@@ -2,6 +2,9 @@
  * Fuzzes the stats socket: the input is what a client sends before it hangs up. libmicrohttpd and
  * what hangs behind it must answer or hang up in time, and serve the next client.
  *
+ * An input that begins with the byte 1 is what comes over TCP: it meets the token first, and may
+ * have it, as T in the text "token=T" or "Bearer T" is put in its place.
+ *
  * One server for the whole run; each input is a connection of its own, over a socket pair.
  */
 #include <errno.h>
@@ -19,6 +22,7 @@
 
 #define INPUT_MAX   (128u << 10) /* twice what a connection may hold */
 #define PATIENCE_MS 20000
+#define TOKEN       "fuzz-token-0123456789"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -82,6 +86,7 @@ static void start(void)
 	expect(twi_diag_create(&diag) == 0);
 	expect(twi_registry_capture(diag, &capture) == 0);
 	expect(twi_socket_open(diag, dir, "fuzz", 0, &server) == 0);
+	expect(twi_socket_listen(server, "127.0.0.1:0", TOKEN, "") == 0);
 	atexit(stop);
 }
 
@@ -121,17 +126,47 @@ static void talk(int fd, const uint8_t *data, size_t size)
 	}
 }
 
+/* A copy with the token wherever it belongs; whether it is in it. The caller frees it. */
+static uint8_t *with_token(const uint8_t *data, size_t *size)
+{
+	static const char *const marks[] = { "token=T", "Bearer T" };
+	uint8_t *out = malloc(*size * sizeof(TOKEN) + 1);
+	size_t used = 0;
+
+	expect(out != NULL);
+	for (size_t i = 0; i < *size; i++) {
+		out[used++] = data[i];
+		for (size_t m = 0; m < 2; m++) {
+			size_t bytes = strlen(marks[m]);
+
+			if (i + 1 < bytes || memcmp(data + i + 1 - bytes, marks[m], bytes) != 0)
+				continue;
+			memcpy(out + used - 1, TOKEN, strlen(TOKEN));
+			used += strlen(TOKEN) - 1;
+		}
+	}
+	*size = used;
+	return out;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	int (*adopt)(struct twi_socket * socket, int fd) = twi_socket_adopt;
+	uint8_t *copy = NULL;
 	int pair[2];
 
 	if (server == NULL)
 		start();
 	if (size > INPUT_MAX)
 		return 0;
+	if (size > 0 && data[0] == 1) {
+		adopt = twi_socket_adopt_tcp;
+		size--;
+		data = copy = with_token(data + 1, &size);
+	}
 	expect(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
 	/* All connections taken: earlier ones are being closed by the server's thread just now. */
-	for (int i = 0; twi_socket_adopt(server, pair[1]) != 0; i++) {
+	for (int i = 0; adopt(server, pair[1]) != 0; i++) {
 		expect(i < PATIENCE_MS);
 		close(pair[0]); /* the server has closed the other one */
 		expect(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) ==
@@ -140,5 +175,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	talk(pair[0], data, size);
 	close(pair[0]);
+	free(copy);
 	return 0;
 }

@@ -195,9 +195,11 @@ static const struct {
 	const char *name, *help;
 	size_t offset;
 } gauges[TWI_POOL_GAUGES] = {
-#define GAUGE(field, help)                                                                         \
+#define GAUGE(field, help) NAMED(#field, field, help)
+/* Two are not called like their fields: there are counters with those names, in bytes too. */
+#define NAMED(name, field, help)                                                                   \
 	{                                                                                          \
-		"pool_" #field, help, offsetof(struct twi_pool_stats, field)                       \
+		"pool_" name, help, offsetof(struct twi_pool_stats, field)                         \
 	}
 	GAUGE(asked, "premap_memory_bytes as asked for"),
 	GAUGE(mapped, "Bytes the pool has mapped"),
@@ -210,11 +212,12 @@ static const struct {
 	GAUGE(leased, "Bytes a transport still holds"),
 	GAUGE(leased_peak, "Most bytes ever leased at once"),
 	GAUGE(deferred, "Bytes that were freed while a transport held them"),
-	GAUGE(grown, "Bytes that the pool has grown by; raise premap_memory_bytes"),
-	GAUGE(overflow, "Bytes allocated outside the pool because it was full"),
+	NAMED("grown_now", grown, "Bytes that the pool has grown by; raise premap_memory_bytes"),
+	NAMED("overflow_now", overflow, "Bytes allocated outside the pool because it was full"),
 	GAUGE(demand, "Most bytes ever allocated and asked for at once"),
 	GAUGE(recommended, "premap_memory_bytes that fits the demand so far"),
 #undef GAUGE
+#undef NAMED
 };
 
 static uint64_t gauge_value(void *arg)

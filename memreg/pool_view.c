@@ -17,9 +17,11 @@
 #include "memreg/pool_regions.h"
 #include <internal/base.h>
 
-#define CHEAP_NS  10000000u  /* a look that takes less is kept only for those who do not mind */
-#define GAUGE_NS  100000000u /* how old a view may be for a gauge: /metrics asks for each */
-#define KEEP_COST 20u
+#define CHEAP_NS 10000000u /* a look that takes less is kept only for those who do not mind */
+/* For gauges a look may cost this part of a CPU: /metrics may be asked for all the time. */
+#define GAUGE_KEEP_COST 500u
+#define GAUGE_NS        1000000000u /* how old a view may be for a gauge: /metrics asks for each */
+#define KEEP_COST       20u
 
 struct keeper {
 	struct twi_pool_view view; /* first: what the others see */
@@ -140,7 +142,9 @@ const struct twi_pool_view *twi_pool_view_acquire(struct twi_pool *pool, uint64_
 
 	pthread_mutex_lock(&keeper_of(pool)->lock);
 	now = twi_now_ns();
-	if (view->cost_ns >= CHEAP_NS)
+	if (old_ns >= GAUGE_NS)
+		old_ns = twi_max(old_ns, GAUGE_KEEP_COST * view->cost_ns);
+	else if (view->cost_ns >= CHEAP_NS)
 		old_ns = twi_max(old_ns, KEEP_COST * view->cost_ns);
 	if (view->at_ns != 0 && view->extents == count && now - view->at_ns < old_ns)
 		return view;

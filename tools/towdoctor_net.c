@@ -71,7 +71,7 @@ void used_interfaces(const struct doctor *doctor, struct interfaces *out)
 void check_interfaces(struct doctor *doctor, struct finding *out)
 {
 	struct interfaces used;
-	size_t bridges = 0, slow = 0;
+	size_t slow = 0;
 	int64_t fastest = 0;
 	char odd[256] = "";
 
@@ -99,7 +99,6 @@ void check_interfaces(struct doctor *doctor, struct finding *out)
 		const bool bridge = root_exists(doctor, "/sys/class/net/%s/bridge", row->name);
 		const bool is_slow = row->speed_mbps > 0 && row->speed_mbps * 2 <= fastest;
 
-		bridges += bridge;
 		slow += is_slow;
 		if (bridge || is_slow)
 			SAY_MORE(odd, "%s%s", odd[0] != '\0' ? "," : "", row->name);

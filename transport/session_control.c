@@ -156,20 +156,73 @@ static int on_frame(struct twi_session *session, const struct twi_frame *frame)
 	}
 }
 
-static int parse_frame(struct twi_session *session, const uint8_t *head)
+static int get_frame(const struct twi_session *session, const uint8_t *head,
+		     struct twi_frame *frame_out, enum twi_frame_fault *fault_out)
 {
 	const struct twi_frame_limits limits = {
 		.eager_max_bytes = session->config.eager_max_bytes,
 		.control = true,
 		.hello_done = true,
 	};
+
+	return twi_frame_get(head, &limits, frame_out, fault_out);
+}
+
+static int parse_frame(struct twi_session *session, const uint8_t *head)
+{
 	struct twi_frame frame;
 	enum twi_frame_fault fault;
 
-	if (twi_frame_get(head, &limits, &frame, &fault) != TOW_OK)
+	if (get_frame(session, head, &frame, &fault) != TOW_OK)
 		return twi_error(TOW_EPROTOCOL, "peer %s: bad control frame: %s",
 				 session->peer->address, twi_frame_fault_text(fault));
 	return on_frame(session, &frame);
+}
+
+/* The next whole header, which may have come in parts; NULL: its rest is to come. */
+static const uint8_t *next_head(struct twi_session *session, const uint8_t **data,
+				const uint8_t *end)
+{
+	const uint8_t *head = *data;
+
+	if (session->head_fill == 0 && end - head >= TWI_FRAME_BYTES) {
+		*data += TWI_FRAME_BYTES;
+		return head;
+	}
+	while (*data < end && session->head_fill < TWI_FRAME_BYTES)
+		session->head[session->head_fill++] = *(*data)++;
+	if (session->head_fill < TWI_FRAME_BYTES)
+		return NULL;
+	session->head_fill = 0;
+	return session->head;
+}
+
+/*
+ * After the session has ended on this side what comes is dropped, but for one word: that the other
+ * side has ended it, too. Else the end of its connection would be a break to be mended, and two
+ * sides that close at the same time would wait for each other.
+ */
+static void listen_for_bye(struct twi_session *session, const uint8_t *data, const uint8_t *end)
+{
+	const uint8_t *head;
+	struct twi_frame frame;
+	enum twi_frame_fault fault;
+
+	while (data < end) {
+		size_t skipped = twi_min((size_t)(end - data), (size_t)session->rx_left);
+
+		session->rx_left -= (uint32_t)skipped;
+		data += skipped;
+		head = data < end ? next_head(session, &data, end) : NULL;
+		if (head == NULL)
+			return;
+		if (get_frame(session, head, &frame, &fault) != TOW_OK)
+			continue;
+		if (frame.type == TWI_FRAME_BYE)
+			session->peer_said_bye = true;
+		else if (frame.type == TWI_FRAME_EAGER)
+			session->rx_left = frame.payload_bytes;
+	}
 }
 
 int twi_session_control_in(struct twi_session *session, const uint8_t *data, size_t bytes)
@@ -180,22 +233,15 @@ int twi_session_control_in(struct twi_session *session, const uint8_t *data, siz
 	session->input_ns = twi_engine_now(session->engine);
 	session->rx_total += bytes;
 	while (data < end && session->failed == 0) {
-		const uint8_t *head = data;
+		const uint8_t *head;
 
 		if (session->rx_left > 0) {
 			data += take_eager(session, data, (size_t)(end - data));
 			continue;
 		}
-		if (session->head_fill > 0 || end - data < TWI_FRAME_BYTES) {
-			while (data < end && session->head_fill < TWI_FRAME_BYTES)
-				session->head[session->head_fill++] = *data++;
-			if (session->head_fill < TWI_FRAME_BYTES)
-				break;
-			session->head_fill = 0;
-			head = session->head;
-		} else {
-			data += TWI_FRAME_BYTES;
-		}
+		head = next_head(session, &data, end);
+		if (head == NULL)
+			break;
 		status = parse_frame(session, head);
 		if (status < 0)
 			return status;
@@ -203,6 +249,8 @@ int twi_session_control_in(struct twi_session *session, const uint8_t *data, siz
 		    (session->rx_op != NULL || session->rx_unexpected != NULL))
 			finish_eager(session); /* a message of no bytes */
 	}
+	if (twi_unlikely(session->failed != 0))
+		listen_for_bye(session, data, end);
 	if (twi_unlikely(session->pong_owed))
 		twi_session_say_pong(session);
 	if (session->rx_total - session->rx_total_told >= TWI_RECEIVED_URGENT)

@@ -2,6 +2,7 @@
  * test_coll_failures.c - collectives of ranks that disagree, do not come, stop, die, cancel, close.
  * Every other rank is told in time, by name, and the group refuses to go on.
  */
+#include "beside.h"
 #include "coll_job.h"
 
 #define COUNT 1000u
@@ -9,7 +10,10 @@
 
 static const char *const lanes[] = { "shm", "tcp" };
 
-#define EACH_LANE(i) for (size_t i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++)
+#define LANES        (sizeof(lanes) / sizeof(lanes[0]))
+#define EACH_LANE(i) for (size_t i = 0; i < LANES; i++)
+/* Jobs at once, of those that mostly wait. */
+#define AT_ONCE 4
 
 static int32_t *in, *out;
 
@@ -190,16 +194,15 @@ static void play_absent(struct twt_job *job, const void *arg)
 	twt_must(twt_job_reached(3, 2));
 }
 
+static void run_absent(size_t which)
+{
+	twt_job_run(lanes[which % LANES], 3, 0, play_absent, &(bool){ which >= LANES }, NULL);
+}
+
 static void absent(void **state)
 {
-	const bool first[] = { false, true };
-
 	(void)state;
-	EACH_LANE(i)
-	{
-		twt_job_run(lanes[i], 3, 0, play_absent, &first[0], NULL);
-		twt_job_run(lanes[i], 3, 0, play_absent, &first[1], NULL);
-	}
+	twt_beside(2 * LANES, AT_ONCE, run_absent);
 }
 
 static void play_stopped(struct twt_job *job, const void *arg)
@@ -237,11 +240,15 @@ static void stop_last(const pid_t *pids, const void *arg)
 	kill(pids[2], SIGCONT);
 }
 
+static void run_stopped(size_t which)
+{
+	twt_job_run(lanes[which], 3, 0, play_stopped, NULL, stop_last);
+}
+
 static void stopped(void **state)
 {
 	(void)state;
-	EACH_LANE(i)
-	twt_job_run(lanes[i], 3, 0, play_stopped, NULL, stop_last);
+	twt_beside(LANES, AT_ONCE, run_stopped);
 }
 
 /* --- ranks that die --- */
@@ -278,16 +285,17 @@ static void kill_middle(const pid_t *pids, const void *arg)
 	kill(pids[1], SIGKILL);
 }
 
+static void run_killed(size_t which)
+{
+	static const uint64_t counts[] = { 1, COUNT, LARGE };
+
+	twt_job_run(lanes[which % LANES], 3, 2, play_killed, &counts[which / LANES], kill_middle);
+}
+
 static void killed(void **state)
 {
-	const uint64_t counts[] = { 1, COUNT, LARGE };
-
 	(void)state;
-	EACH_LANE(i)
-	{
-		for (size_t k = 0; k < 3; k++)
-			twt_job_run(lanes[i], 3, 2, play_killed, &counts[k], kill_middle);
-	}
+	twt_beside(3 * LANES, AT_ONCE, run_killed);
 }
 
 /* --- ranks that cancel and close --- */
@@ -372,16 +380,17 @@ static void play_close(struct twt_job *job, const void *arg)
 	twt_job_mark(job, 3);
 }
 
+static void run_close(size_t which)
+{
+	static const enum closing hows[] = { GROUP_BUSY, RUNTIME_BUSY, RUNTIME_IDLE };
+
+	twt_job_run(lanes[which % LANES], 3, 0, play_close, &hows[which / LANES], NULL);
+}
+
 static void close_busy(void **state)
 {
-	const enum closing hows[] = { GROUP_BUSY, RUNTIME_BUSY, RUNTIME_IDLE };
-
 	(void)state;
-	EACH_LANE(i)
-	{
-		for (size_t k = 0; k < 3; k++)
-			twt_job_run(lanes[i], 3, 0, play_close, &hows[k], NULL);
-	}
+	twt_beside(3 * LANES, AT_ONCE, run_close);
 }
 
 /* Rank 0 closes a group while nothing is under way: what it has no part in ends at the others. */

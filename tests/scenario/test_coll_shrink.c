@@ -3,6 +3,7 @@
  * one of three, one of four, rank 0 with the store, two at once, one in the middle of it; and with
  * nobody dead, with one that does not come, and again.
  */
+#include "beside.h"
 #include "coll_job.h"
 
 #define COUNT 5000u
@@ -73,41 +74,54 @@ static void play(struct twt_job *job, const void *arg)
 	twt_job_sum(job, made, 1);
 }
 
-static void run(const struct plan *plan)
+#define LANES (sizeof(lanes) / sizeof(lanes[0]))
+/* Jobs at once: most of the time each waits for dead ranks to be missed. */
+#define AT_ONCE 5
+
+static const struct plan dead_before[] = {
+	{ 3, 1u << 2, 0, true, true },   { 4, 1u << 1, 0, true, true },
+	{ 3, 1u << 0, 0, true, true },   { 4, 3u << 1, 0, true, true },
+	{ 4, 3u << 0, 0, true, true },   { 4, 1u << 3, 0, true, false },
+	{ 3, 1u << 1, 0, false, false }, /* nobody was connected */
+	{ 3, 1u << 0, 0, false, false }, { 2, 1u << 0, 0, true, true },
+	{ 5, 0x15, 0, true, true },
+};
+
+static const struct plan dead_during[] = {
+	{ 4, 1u << 1, 1u << 2, true, true },
+	{ 4, 1u << 1, 1u << 0, true, true }, /* who would gather */
+	{ 4, 0, 1u << 0, true, false },
+	{ 4, 1u << 3, 3u << 0, true, true },
+	{ 3, 0, 1u << 2, false, false },
+};
+
+static void run(const struct plan *plans, size_t which)
 {
-	for (size_t i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++)
-		twt_job_run(lanes[i], plan->size, plan->dead | plan->dying, play, plan, NULL);
+	const struct plan *plan = &plans[which / LANES];
+
+	twt_job_run(lanes[which % LANES], plan->size, plan->dead | plan->dying, play, plan, NULL);
+}
+
+static void run_before(size_t which)
+{
+	run(dead_before, which);
 }
 
 static void deaths(void **state)
 {
-	static const struct plan plans[] = {
-		{ 3, 1u << 2, 0, true, true },   { 4, 1u << 1, 0, true, true },
-		{ 3, 1u << 0, 0, true, true },   { 4, 3u << 1, 0, true, true },
-		{ 4, 3u << 0, 0, true, true },   { 4, 1u << 3, 0, true, false },
-		{ 3, 1u << 1, 0, false, false }, /* nobody was connected */
-		{ 3, 1u << 0, 0, false, false }, { 2, 1u << 0, 0, true, true },
-		{ 5, 0x15, 0, true, true },
-	};
-
 	(void)state;
-	for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++)
-		run(&plans[i]);
+	twt_beside(LANES * sizeof(dead_before) / sizeof(dead_before[0]), AT_ONCE, run_before);
+}
+
+static void run_during(size_t which)
+{
+	run(dead_during, which);
 }
 
 static void during(void **state)
 {
-	static const struct plan plans[] = {
-		{ 4, 1u << 1, 1u << 2, true, true },
-		{ 4, 1u << 1, 1u << 0, true, true }, /* who would gather */
-		{ 4, 0, 1u << 0, true, false },
-		{ 4, 1u << 3, 3u << 0, true, true },
-		{ 3, 0, 1u << 2, false, false },
-	};
-
 	(void)state;
-	for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++)
-		run(&plans[i]);
+	twt_beside(LANES * sizeof(dead_during) / sizeof(dead_during[0]), AT_ONCE, run_during);
 }
 
 /* Nobody has died: the same ranks again, and from that once more; the first is closed early. */
@@ -163,13 +177,15 @@ static void play_late(struct twt_job *job, const void *arg)
 	twt_must(tow_group_close(made) == TOW_OK);
 }
 
+static void run_late(size_t which)
+{
+	twt_job_run(lanes[which % LANES], 3, 0, play_late, &(int){ which < LANES ? 2 : 0 }, NULL);
+}
+
 static void late(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++) {
-		twt_job_run(lanes[i], 3, 0, play_late, &(int){ 2 }, NULL);
-		twt_job_run(lanes[i], 3, 0, play_late, &(int){ 0 }, NULL);
-	}
+	twt_beside(2 * LANES, AT_ONCE, run_late);
 }
 
 /* Without rank 0 there is no store to split by. */
@@ -190,11 +206,15 @@ static void play_storeless(struct twt_job *job, const void *arg)
 	twt_must(tow_group_close(made) == TOW_OK);
 }
 
+static void run_storeless(size_t which)
+{
+	twt_job_run(lanes[which], 3, 1, play_storeless, NULL, NULL);
+}
+
 static void storeless(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++)
-		twt_job_run(lanes[i], 3, 1, play_storeless, NULL, NULL);
+	twt_beside(LANES, AT_ONCE, run_storeless);
 }
 
 int main(int argc, char **argv)

@@ -7,6 +7,7 @@
  */
 #include "twt.h"
 
+#include "beside.h"
 #include "pair.h"
 
 #include <arpa/inet.h>
@@ -132,19 +133,27 @@ static void one_killing(uint64_t *random)
 	assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
 }
 
-static void test_kill(void **state)
+/* That a side is dead is seen after a fifth of a second: so long each killing waits. */
+#define KILLERS 5
+
+static void kill_some(size_t which)
 {
 	const char *text = getenv("TOW_KILL_ROUNDS");
-	int rounds = text != NULL ? atoi(text) : 40, fds;
-	uint64_t random = seed;
+	int rounds = ((text != NULL ? atoi(text) : 40) + KILLERS - 1) / KILLERS, fds;
+	uint64_t random = seed + which;
 
-	(void)state;
 	one_killing(&random); /* what is made once stays: count after it */
 	fds = twt_fd_count();
 	for (int i = 0; i < rounds; i++)
 		one_killing(&random);
 	assert_int_equal(twt_fd_count(), fds);
 	printf("%d sides killed\n", rounds);
+}
+
+static void test_kill(void **state)
+{
+	(void)state;
+	twt_beside(KILLERS, KILLERS, kill_some);
 }
 
 /* A host that has stopped answering: deadlines end what is in flight. */

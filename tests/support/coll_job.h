@@ -202,11 +202,9 @@ static inline void twt_job_run(const char *lane, int size, unsigned victims,
 	int fd = twt_job_port(store, sizeof(store));
 
 	assert_true(size <= TWT_JOB_RANKS);
-	if (twt_marks == NULL)
-		twt_marks = mmap(NULL, sizeof(*twt_marks), PROT_READ | PROT_WRITE,
-				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	twt_marks = mmap(NULL, sizeof(*twt_marks), PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(twt_marks != MAP_FAILED);
-	memset(twt_marks, 0, sizeof(*twt_marks));
 	fflush(NULL);
 	for (int i = 0; i < size; i++) {
 		pids[i] = fork();
@@ -224,6 +222,7 @@ static inline void twt_job_run(const char *lane, int size, unsigned victims,
 		watch(pids, plan);
 	if (twt_job_wait(pids, size, victims) != 0)
 		fail_msg("a job of %d ranks over %s went wrong", size, lane);
+	munmap(twt_marks, sizeof(*twt_marks));
 	close(fd);
 }
 

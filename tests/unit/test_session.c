@@ -233,6 +233,38 @@ static void test_bye_is_the_last(void **state)
 	assert_int_equal(status_of(recv_op(10, 1)), TOW_ECLOSED);
 }
 
+/* After its own end a session listens for the other's alone, behind whatever comes before that. */
+static void test_bye_is_heard_after_the_end(void **state)
+{
+	struct twi_frame eager = { .type = TWI_FRAME_EAGER, .payload_bytes = 50, .seq = 1 };
+	struct twi_frame ack = { .type = TWI_FRAME_ACK, .seq = 99 },
+			 bye = { .type = TWI_FRAME_BYE };
+	uint8_t wire[3 * TWI_FRAME_BYTES + 50];
+	/* The ACK, of what was not sent, would be an error before the end. */
+	const size_t last_end = 2 * TWI_FRAME_BYTES + 49, all = sizeof(wire);
+
+	(void)state;
+	memset(wire, 0, sizeof(wire));
+	twi_frame_put(wire, &eager);
+	twi_frame_put(wire + TWI_FRAME_BYTES, &bye); /* as payload */
+	twi_frame_put(wire + TWI_FRAME_BYTES + 50, &ack);
+	twi_frame_put(wire + 2 * TWI_FRAME_BYTES + 50, &bye);
+	for (size_t end = 0; end <= last_end; end++) {
+		for (size_t cut = end; cut <= all; cut++) {
+			assert_int_equal(twi_session_control_in(session, wire, end), TOW_OK);
+			twi_session_fail(session, TOW_ECLOSED);
+			assert_int_equal(twi_session_control_in(session, wire + end, cut - end),
+					 TOW_OK);
+			assert_int_equal(session->peer_said_bye, cut == all);
+			assert_int_equal(twi_session_control_in(session, wire + cut, all - cut),
+					 TOW_OK);
+			assert_true(session->peer_said_bye);
+			close_session();
+			open_session(CREDIT, EAGER);
+		}
+	}
+}
+
 /* What had arrived whole can still be received after the end; offers and halves cannot. */
 static void test_end_keeps_what_has_come(void **state)
 {
@@ -308,6 +340,7 @@ int main(void)
 		CASE(test_grant_waits_for_room),
 		CASE(test_peer_that_does_not_read),
 		CASE(test_bye_is_the_last),
+		CASE(test_bye_is_heard_after_the_end),
 		CASE(test_end_keeps_what_has_come),
 		CASE(test_fini_with_half_a_message),
 		CASE(test_small_fits_buffer_and_credit),

@@ -361,14 +361,26 @@ static bool would_block(int res)
 	return res == -EAGAIN || res == -EWOULDBLOCK || res == -EINTR;
 }
 
+/* This side has ended, and all that it had to say is on its way. */
+static bool said_all(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+{
+	struct iovec left;
+
+	return stream->peer->base.closed && !stream->tx_busy &&
+	       (stream->seal != NULL
+			? twi_tcp_seal_out(lane, stream, &left)
+			: twi_session_control_out(&stream->peer->base.session, &left)) == 0;
+}
+
 /*
- * The stream has ended or failed. With a BYE the peer has; without one the line is to be resumed.
+ * The stream has ended or failed. With a BYE the peer has; without one the line is to be resumed,
+ * unless our own BYE is what it has ended for.
  */
 static void stream_ended(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res)
 {
 	struct twi_tcp_peer *peer = stream->peer;
 
-	if (peer->base.session.peer_said_bye) {
+	if (peer->base.session.peer_said_bye || (res == 0 && said_all(lane, stream))) {
 		twi_error(TOW_EPEER, "peer %s closed the connection", peer->base.address);
 		twi_tcp_peer_lost(peer, peer->base.closed ? TOW_ECLOSED : TOW_EPEER);
 		return;

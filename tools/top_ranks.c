@@ -84,18 +84,15 @@ static struct rank *find(const struct top_ranks *ranks, const char *path)
 	return NULL;
 }
 
-/* "job.3", "job.3-2": until /v1/info has said it better. */
+/* Until /v1/info has said it better. */
 static void name_of(struct top_row *row, const char *name)
 {
-	const char *dot = strrchr(name, '.');
+	struct runtime_name parts;
 
+	runtime_name_of(name, &parts);
 	words_clean(row->name, sizeof(row->name), name);
-	words_clean(row->job, sizeof(row->job), name);
-	row->rank = -1;
-	if (dot != NULL && (size_t)(dot - name) < sizeof(row->job)) {
-		row->job[dot - name] = '\0';
-		row->rank = atoll(dot + 1);
-	}
+	words_clean(row->job, sizeof(row->job), parts.job);
+	row->rank = parts.rank;
 }
 
 static void add(struct top_ranks *ranks, const struct runtime_entry *entry)

@@ -27,6 +27,13 @@ int find_sockets(struct runtime_list *out);
 int find_runtimes(struct runtime_list *out);
 void runtime_list_fini(struct runtime_list *list);
 
+/* What a name says: job.rank, or job.rank-2 for the second runtime that has this rank. */
+struct runtime_name {
+	char job[128], runtime[16]; /* runtime: "" for the first */
+	long long rank;
+};
+void runtime_name_of(const char *name, struct runtime_name *out);
+
 /* The socket of the runtime named, or of the only live one for NULL; prints why not. */
 int find_target(const char *socket_path, const char *name, char *path_out, size_t path_size);
 

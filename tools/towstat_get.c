@@ -12,6 +12,8 @@
 #include "select.h"
 #include "towstat.h"
 
+#define ALL_BYTES_MAX (8u << 20) /* of one of them */
+
 struct get {
 	const char *socket_path, *job, *select, *path, *name;
 	int all, raw;
@@ -181,7 +183,7 @@ static int print_all(const struct get *get, const struct runtime_list *list,
 
 static int get_all(const struct get *get)
 {
-	struct http_limits limits = limits_of(get);
+	const struct http_limits limits = { (long long)(get->timeout_s * 1e3), ALL_BYTES_MAX };
 	struct runtime_list list;
 	struct http_ask_of *asks;
 	size_t count = 0;

@@ -78,6 +78,8 @@ struct why_options {
 
 /* What was copied or registered late, and why; the exit status. */
 int explain(const char *socket_path, const struct why_options *options);
+/* Of all ranks; 1 when one of them does not answer. */
+int explain_all(const struct why_options *options);
 
 /* Fetches an allocation log; seconds -1: as the runtime likes. Returns the exit status. */
 int fetch_alloclog(const char *socket_path, long seconds, const char *output_path);

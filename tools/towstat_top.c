@@ -41,7 +41,7 @@ static const char usage[] =
 	"verdict\n"
 	"      --sort KEY     name in out msgs p50 p99 pool copy copied late slack wait verdict\n"
 	"  -r, --reverse      the other way around\n"
-	"      --plain        lines, also on a terminal; what else it is when it is none\n"
+	"      --plain        lines instead of a screen; always so where there is no terminal\n"
 	"      --once         lines of one interval, and the end\n"
 	"  -n, --count N      lines of N intervals, and the end\n"
 	"      --timeout S    how long a rank may take to answer, from 0.1 to 30 (default 2)\n"

@@ -232,6 +232,10 @@ static void gets_from_all(void **state)
 		    command);
 	twt_command_expect(command, 0, "0 worse by more than 10 %", 1);
 	twt_command_expect(command, 0, "0 0\n", 1);
+	twt_command("@/tools/towstat why --all", command);
+	twt_command_expect(command, 0, "\ntop.1, process ", 1);
+	twt_command("@/tools/towstat watch -i 0.05 -n 2 top.1", command);
+	twt_command_expect(command, 0, "send MB/s", 1);
 	twt_command("@/tools/towstat diff /etc/passwd top.0", command);
 	twt_command_expect(command, 2, "no snapshot", 1);
 }

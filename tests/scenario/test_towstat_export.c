@@ -399,7 +399,8 @@ static void others_survive(void **state)
 	twt_command_expect(command, 1, "no JSON", 3);
 	twt_command("@/tools/towstat top --once --interval 0.1 --timeout 1", command);
 	twt_command_expect(command, 0, "\njob.", 2);
-	twt_command_expect(command, 0, "not understood for", 4);
+	/* And those without end, unless their time is over before they are too large. */
+	assert_in_range(twt_command_count(command, "not understood for"), 4, 6);
 	twt_command_expect(command, 0, "2 of 10 answer", 1);
 }
 

@@ -17,7 +17,7 @@
 #include "top_screen.h"
 #include "towstat.h"
 
-#define POLLED_MAX (HTTP_ASKS_MAX + 2)
+#define POLLED_MAX (HTTP_ASKS_MAX + 64)
 #define DRAW_MS    100 /* between two pictures, unless a key was pressed */
 
 struct top {

@@ -404,6 +404,31 @@ static void others_survive(void **state)
 	twt_command_expect(command, 0, "2 of 10 answer", 1);
 }
 
+/* One rank of the job is asked, and what it says stands beside all of them. */
+static void tells_verdicts(void **state)
+{
+	static struct liar judge = {
+		"judge.3",
+		HEAD "{\"paths\":[{\"path\":\"/v1/counters\"},{\"path\":\"/v1/verdict\"}],"
+		     "\"counters\":{\"sends\":1},\"state\":\"stuck\",\"short\":\"rank 3 never "
+		     "entered\",\"findings\":[{\"ranks\":[3]}]}",
+		ONCE, -1, 0
+	};
+	char path[128];
+
+	(void)state;
+	atomic_store(&stop, false);
+	start_liar(&judge);
+	twt_command("@/tools/towstat top --once --interval 0.1 --filter 'never entered'", command);
+	twt_command_expect(command, 0, "\njudge.3 ", 1);
+	twt_command_expect(command, 0, "  rank 3 never entered\n", 1);
+	atomic_store(&stop, true);
+	pthread_join(judge.thread, NULL);
+	close(judge.fd);
+	snprintf(path, sizeof(path), "%s/judge.3.sock", dir);
+	unlink(path);
+}
+
 static void misuse(void **state)
 {
 	static const char *const wrong[] = { "9464", "host:x",          "127.0.0.1:",
@@ -433,6 +458,7 @@ int main(void)
 		cmocka_unit_test(passes_the_parser),
 		cmocka_unit_test(serves_many),
 		cmocka_unit_test(takes_over),
+		cmocka_unit_test(tells_verdicts),
 		cmocka_unit_test(misuse),
 	};
 	int failed;

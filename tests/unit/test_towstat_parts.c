@@ -264,20 +264,30 @@ static void measures_between(void **state)
 
 static void tells_verdicts(void **state)
 {
-	json_t *document = json_loads("{\"findings\":[{\"text\":\"rank 1\\u001b[2J is stopped\"},"
-				      "{\"text\":\"no\"}]}",
-				      0, NULL);
-	char text[64];
+	json_t *document =
+		json_loads("{\"state\":\"stuck\",\"short\":\"rank 1\\u001b[2J is stopped\","
+			   "\"findings\":[{\"cause\":\"stopped\",\"ranks\":[1,\"x\",7]},"
+			   "{\"ranks\":[3]}]}",
+			   0, NULL);
+	struct verdict verdict;
 
 	(void)state;
-	assert_true(reading_verdict(document, text, sizeof(text)));
-	assert_string_equal(text, "rank 1?[2J is stopped");
+	assert_non_null(document);
+	reading_verdict(document, &verdict);
+	assert_string_equal(verdict.text, "rank 1?[2J is stopped");
+	assert_int_equal(verdict.rank_count, 2);
+	assert_int_equal(verdict.ranks[1], 7);
+	json_object_del(document, "short");
+	reading_verdict(document, &verdict);
+	assert_string_equal(verdict.text, "stopped");
 	json_decref(document);
-	document = json_loads("{\"findings\":[],\"summary\":\"healthy\"}", 0, NULL);
-	assert_false(reading_verdict(document, text, sizeof(text)));
-	assert_string_equal(text, "healthy");
-	assert_true(!reading_verdict(NULL, text, sizeof(text)) && text[0] == '\0');
+	document = json_loads("{\"state\":\"healthy\",\"findings\":[]}", 0, NULL);
+	reading_verdict(document, &verdict);
+	assert_string_equal(verdict.text, "healthy");
+	assert_int_equal(verdict.rank_count, 0);
 	json_decref(document);
+	reading_verdict(NULL, &verdict);
+	assert_string_equal(verdict.text, "");
 }
 
 /* --- the table --- */

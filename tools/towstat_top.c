@@ -288,7 +288,7 @@ static int read_options(struct top *top, int argc, char **argv)
 int run_top(int argc, char **argv)
 {
 	struct top *top = calloc(1, sizeof(*top));
-	const char *no_color = getenv("NO_COLOR");
+	const char *no_color = getenv("NO_COLOR"), *terminal = getenv("TERM");
 	int status;
 
 	if (top == NULL)
@@ -300,7 +300,8 @@ int run_top(int argc, char **argv)
 	status = read_options(top, argc, argv);
 	if (status < 0) {
 		top->ranks = top_ranks_open(&top->options);
-		if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
+		if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) ||
+		    (terminal != NULL && strcmp(terminal, "dumb") == 0))
 			top->plain = true;
 		if (top->ranks == NULL)
 			status = 1;

@@ -257,6 +257,7 @@ int main(void)
 	if (command == NULL || mkdtemp(dir) == NULL)
 		return 1;
 	setenv("TOW_STATS_DIR", dir, 1);
+	setenv("TERM", "xterm", 1);
 	failed = cmocka_run_group_tests(tests, start_job, end_job);
 	free(command);
 	if (fork() == 0)

@@ -1,6 +1,11 @@
 /*
  * listen.c - bind, and what to do when the name is taken. See socket.h for the names.
  *
+ * Who lives is the kernel's word: a socket is refused when nobody has it open any more, however its
+ * process has ended. No number of a process is asked, which could be another's by now, and a lock
+ * on a file beside it (flock) would tell no more. What could deceive is a fork: a child has its
+ * parent's sockets open, answers nothing, and may live on. So children close them at once.
+ *
  * A name is taken by a file. connect() tells whether somebody listens behind it: refused means its
  * process is dead, and the file goes. Between bind and listen a living one looks dead, and two who
  * find the same dead one could each remove the other's new file; so all of it happens under a lock
@@ -10,6 +15,8 @@
 #include "diag/listen.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -24,9 +31,54 @@
 #include "diag/stats_dir.h"
 
 #define NAMES_MAX     64
+#define KEPT_MAX      64 /* sockets that children close; more are rare, and theirs to keep */
 #define BACKLOG       64
 #define LOCK_TRIES    100
 #define LOCK_PAUSE_NS (10 * 1000 * 1000)
+
+/* Descriptors, each plus one; 0: free. Written under no lock: a fork may come at any moment. */
+static _Atomic int kept[KEPT_MAX];
+
+static void close_in_child(void)
+{
+	for (size_t i = 0; i < KEPT_MAX; i++) {
+		int fd = atomic_exchange_explicit(&kept[i], 0, memory_order_relaxed) - 1;
+
+		if (fd >= 0)
+			close(fd);
+	}
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, close_in_child);
+}
+
+static void keep_from_children(int fd)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, watch_forks);
+	for (size_t i = 0; i < KEPT_MAX; i++) {
+		int expected = 0;
+
+		if (atomic_compare_exchange_strong_explicit(&kept[i], &expected, fd + 1,
+							    memory_order_relaxed,
+							    memory_order_relaxed))
+			return;
+	}
+}
+
+/* While it is open still: later its number may be another's. */
+static void leave_to_children(int fd)
+{
+	for (size_t i = 0; i < KEPT_MAX; i++) {
+		int expected = fd + 1;
+
+		atomic_compare_exchange_strong_explicit(&kept[i], &expected, 0,
+							memory_order_relaxed, memory_order_relaxed);
+	}
+}
 
 static bool good_job(const char *job)
 {
@@ -142,6 +194,7 @@ static int listen_at(const struct twi_listen_name *name, struct twi_listen *out)
 	}
 	out->device = st.st_dev;
 	out->inode = st.st_ino;
+	keep_from_children(out->fd);
 	return TOW_OK;
 }
 
@@ -172,6 +225,7 @@ void twi_listen_unlink(const struct twi_listen *listener)
 {
 	struct stat st;
 
+	leave_to_children(listener->fd);
 	if (lstat(listener->path, &st) == 0 && st.st_dev == listener->device &&
 	    st.st_ino == listener->inode)
 		unlink(listener->path);

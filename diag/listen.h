@@ -1,5 +1,7 @@
 /*
  * listen.h - a listening unix socket with a name of its own, among the living and the dead.
+ *
+ * Children of a fork close it, so that nobody seems to live there when this process has ended.
  */
 #ifndef TWI_LISTEN_H
 #define TWI_LISTEN_H

@@ -108,28 +108,20 @@ static void forget_old(struct scraper *scraper)
 
 /* --- labels --- */
 
-/* "job.3", or "job.3-2", the second runtime of that rank. */
 static void label(struct target *target)
 {
-	const char *name = target->entry.name, *dot = strrchr(name, '.'), *second;
-	char job[260], rank[32], runtime[300];
-	size_t bytes = dot != NULL ? (size_t)(dot - name) : strlen(name);
-	char raw[128];
+	struct runtime_name parts;
+	char job[260];
+	size_t bytes;
 
-	snprintf(raw, sizeof(raw), "%.*s", (int)bytes, name);
-	metrics_escape(job, sizeof(job), raw);
-	snprintf(raw, sizeof(raw), "%s", dot != NULL ? dot + 1 : "");
-	second = raw[0] != '\0' ? strchr(raw + 1, '-') : NULL;
-	snprintf(runtime, sizeof(runtime), "%.15s", second != NULL ? second + 1 : "");
-	raw[second != NULL ? (size_t)(second - raw) : strlen(raw)] = '\0';
-	metrics_escape(rank, sizeof(rank), raw);
-	snprintf(target->labels, sizeof(target->labels), "job=\"%s\",rank=\"%s\"", job, rank);
-	if (runtime[0] != '\0') {
-		bytes = strlen(target->labels);
-		metrics_escape(job, sizeof(job), runtime);
+	runtime_name_of(target->entry.name, &parts);
+	metrics_escape(job, sizeof(job), parts.job);
+	snprintf(target->labels, sizeof(target->labels), "job=\"%s\",rank=\"%lld\"", job,
+		 parts.rank);
+	bytes = strlen(target->labels);
+	if (parts.runtime[0] != '\0') /* digits and "-" alone */
 		snprintf(target->labels + bytes, sizeof(target->labels) - bytes, ",runtime=\"%s\"",
-			 job);
-	}
+			 parts.runtime);
 }
 
 /* Two directories can have the same name; their series must not. */

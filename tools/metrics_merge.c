@@ -46,6 +46,7 @@ struct reader {
 	struct metrics_merge *merge; /* NULL: only checked */
 	const char *labels;
 	bool named;          /* a family was begun */
+	bool sampled;        /* and has had samples: its head is over */
 	struct piece family; /* the one whose samples may come */
 	struct piece type, unit, help;
 	struct family *into; /* NULL: its samples are left out */
@@ -253,8 +254,8 @@ static bool good_rest(const char *at, const char *end)
 	if (end - at < 4 || memcmp(at, " # {", 4) != 0)
 		return false;
 	at = skip_labels(at + 4, end);
-	for (unsigned part = 0; part < 2 && at != NULL && at < end; part++) {
-		if (*at != ' ')
+	for (unsigned part = 0; part < 2 && at != NULL && (part == 0 || at < end); part++) {
+		if (at == end || *at != ' ')
 			return false;
 		at = skip_number(at + 1, end);
 	}
@@ -392,6 +393,7 @@ static int read_sample(struct reader *reader, const char *at, const char *end)
 		return -1;
 	if (!reader->named || !belongs(reader, sample.name))
 		return fail(reader, "a sample that belongs to no family before it");
+	reader->sampled = true;
 	if (reader->merge == NULL)
 		return 0;
 	if (reader->into == NULL && enter_family(reader) != 0)
@@ -436,7 +438,10 @@ static int read_comment(struct reader *reader, const char *at, const char *end)
 		reader->type = (struct piece){ "unknown", 7 };
 		reader->unit = reader->help = (struct piece){ 0 };
 		reader->into = NULL;
+		reader->sampled = false;
 	}
+	if (reader->sampled)
+		return fail(reader, "a family's head behind its samples");
 	if (is(word, "TYPE"))
 		reader->type = text;
 	else if (is(word, "UNIT") && ends_with(name, text))

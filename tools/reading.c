@@ -6,6 +6,7 @@
  */
 #include "reading.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,17 +128,24 @@ void reading_colls(struct reading *out, const json_t *document)
 	}
 }
 
-bool reading_verdict(const json_t *document, char *out, size_t size)
+void reading_verdict(const json_t *document, struct verdict *out)
 {
-	static const char *const keys[] = { "text", "summary", "what", "cause", "verdict" };
-	json_t *first = json_array_get(json_object_get(document, "findings"), 0);
-	const json_t *from = first != NULL ? first : document;
-	const char *text = json_string_value(from);
+	const json_t *first = json_array_get(json_object_get(document, "findings"), 0);
+	const char *text = json_string_value(json_object_get(document, "short"));
+	json_t *rank;
+	size_t i;
 
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]) && text == NULL; i++)
-		text = json_string_value(json_object_get(from, keys[i]));
-	words_clean(out, size, text);
-	return first != NULL;
+	out->rank_count = 0;
+	if (text == NULL)
+		text = json_string_value(json_object_get(first, "cause"));
+	if (text == NULL)
+		text = json_string_value(json_object_get(document, "state"));
+	words_clean(out->text, sizeof(out->text), text);
+	json_array_foreach(json_object_get(first, "ranks"), i, rank)
+	{
+		if (json_is_integer(rank) && out->rank_count < VERDICT_RANKS)
+			out->ranks[out->rank_count++] = json_integer_value(rank);
+	}
 }
 
 /* Modulo 2^64, as counters are; what has become less was another process's. */

@@ -9,7 +9,6 @@
 #define TOWSTAT_READING_H
 
 #include <jansson.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -76,10 +75,17 @@ struct figures {
 	double pool_share;    /* now */
 };
 
-/*
- * The first finding of /v1/verdict as one line of printable ASCII; whether it accuses anybody.
- */
-bool reading_verdict(const json_t *document, char *out, size_t size);
+#define VERDICT_BYTES 160
+#define VERDICT_RANKS 64
+
+struct verdict {
+	char text[VERDICT_BYTES]; /* one line of printable ASCII */
+	size_t rank_count;        /* whom the first finding names */
+	int64_t ranks[VERDICT_RANKS];
+};
+
+/* Of /v1/verdict; NULL, or anything else: nothing is known. */
+void reading_verdict(const json_t *document, struct verdict *out);
 
 void figures_between(const struct reading *from, const struct reading *to, struct figures *out);
 

@@ -9,13 +9,13 @@
 #include <string.h>
 
 #include "http_unix.h"
+#include "top_verdicts.h"
 #include "towstat.h"
 #include "words.h"
 
-#define LOOK_MS    2000  /* between two looks for new sockets */
-#define GONE_MS    15000 /* how long one that has ended is shown */
-#define VERDICT_MS 5000  /* a verdict asks other ranks in its turn, so it is asked rarely */
-#define BYTES_MAX  (4u << 20)
+#define LOOK_MS   2000  /* between two looks for new sockets */
+#define GONE_MS   15000 /* how long one that has ended is shown */
+#define BYTES_MAX (4u << 20)
 
 enum document { DOC_PATHS, DOC_INFO, DOC_COUNTERS, DOC_LATENCY, DOC_POOL, DOC_COLL, DOC_VERDICT };
 #define DOC_COUNT 7
@@ -31,7 +31,7 @@ struct rank {
 	bool has[DOC_COUNT]; /* it serves the document */
 	bool asking;
 	enum document document; /* under way */
-	long long deadline_ms, state_ms, verdict_ms;
+	long long deadline_ms, state_ms;
 	struct http_ask ask;
 	struct reading *last, *next; /* last->at_s 0: there is none */
 };
@@ -43,14 +43,21 @@ struct top_ranks {
 	size_t cursor, pending; /* who is begun next, and how many more in this round */
 	struct rank **all;
 	struct top_row *rows;
+	struct top_verdicts *verdicts;
 };
 
 struct top_ranks *top_ranks_open(const struct top_ranks_options *options)
 {
 	struct top_ranks *ranks = calloc(1, sizeof(*ranks));
 
-	if (ranks != NULL)
-		ranks->options = *options;
+	if (ranks == NULL)
+		return NULL;
+	ranks->options = *options;
+	ranks->verdicts = top_verdicts_open();
+	if (ranks->verdicts == NULL) {
+		free(ranks);
+		return NULL;
+	}
 	return ranks;
 }
 
@@ -70,6 +77,7 @@ void top_ranks_close(struct top_ranks *ranks)
 		rank_close(ranks->all[i]);
 	free(ranks->all);
 	free(ranks->rows);
+	top_verdicts_close(ranks->verdicts);
 	free(ranks);
 }
 
@@ -84,18 +92,15 @@ static struct rank *find(const struct top_ranks *ranks, const char *path)
 	return NULL;
 }
 
-/* "job.3", "job.3-2": until /v1/info has said it better. */
+/* Until /v1/info has said it better. */
 static void name_of(struct top_row *row, const char *name)
 {
-	const char *dot = strrchr(name, '.');
+	struct runtime_name parts;
 
+	runtime_name_of(name, &parts);
 	words_clean(row->name, sizeof(row->name), name);
-	words_clean(row->job, sizeof(row->job), name);
-	row->rank = -1;
-	if (dot != NULL && (size_t)(dot - name) < sizeof(row->job)) {
-		row->job[dot - name] = '\0';
-		row->rank = atoll(dot + 1);
-	}
+	words_clean(row->job, sizeof(row->job), parts.job);
+	row->rank = parts.rank;
 }
 
 static void add(struct top_ranks *ranks, const struct runtime_entry *entry)
@@ -172,8 +177,7 @@ static void set_state(struct rank *rank, enum top_state state)
 static void forget(struct rank *rank)
 {
 	rank->last->at_s = 0;
-	rank->row.known = rank->row.accused = false;
-	rank->row.verdict[0] = '\0';
+	rank->row.known = false;
 	memset(rank->has, 0, sizeof(rank->has));
 	rank->has[DOC_PATHS] = true;
 }
@@ -228,9 +232,6 @@ static void take(struct rank *rank, const json_t *document)
 		reading_colls(rank->next, document);
 		break;
 	default:
-		rank->verdict_ms = http_now_ms();
-		rank->row.accused =
-			reading_verdict(document, rank->row.verdict, sizeof(rank->row.verdict));
 		break;
 	}
 }
@@ -260,20 +261,12 @@ static void end_round(struct rank *rank)
 	rank->next = last;
 }
 
-static bool due(const struct rank *rank, enum document document)
-{
-	if (document == DOC_VERDICT && rank->verdict_ms != 0 &&
-	    http_now_ms() - rank->verdict_ms < VERDICT_MS)
-		return false;
-	return rank->has[document];
-}
-
 /* The next document from `from` on, or the end of the round. */
 static void ask_from(struct rank *rank, unsigned from)
 {
-	while (from < DOC_COUNT && !due(rank, (enum document)from))
+	while (from < DOC_VERDICT && !rank->has[from])
 		from++;
-	if (from == DOC_COUNT) {
+	if (from == DOC_VERDICT) {
 		end_round(rank);
 		return;
 	}
@@ -339,13 +332,19 @@ void top_ranks_round(struct top_ranks *ranks)
 		look(ranks, now);
 		ranks->look_ms = now;
 	}
+	for (size_t i = 0; i < ranks->count; i++) {
+		const struct rank *rank = ranks->all[i];
+
+		if (rank->has[DOC_VERDICT] && rank->row.state <= TOP_LIVE)
+			top_verdicts_ask(ranks->verdicts, &rank->row, rank->path);
+	}
 	ranks->pending = ranks->count;
 	top_ranks_step(ranks);
 }
 
 size_t top_ranks_poll(const struct top_ranks *ranks, struct pollfd *out, size_t room)
 {
-	size_t count = 0;
+	size_t count = top_verdicts_poll(ranks->verdicts, out, room);
 	short events;
 
 	for (size_t i = 0; i < ranks->count && count < room; i++) {
@@ -395,12 +394,13 @@ size_t top_ranks_step(struct top_ranks *ranks)
 			continue;
 		under_way += ranks->all[i]->asking;
 	}
-	return begin_more(ranks, under_way);
+	under_way = begin_more(ranks, under_way);
+	return under_way + top_verdicts_step(ranks->verdicts);
 }
 
 long long top_ranks_deadline(const struct top_ranks *ranks)
 {
-	long long first = 0;
+	long long first = top_verdicts_deadline(ranks->verdicts);
 
 	for (size_t i = 0; i < ranks->count; i++) {
 		const struct rank *rank = ranks->all[i];
@@ -427,7 +427,8 @@ struct top_row *top_ranks_rows(struct top_ranks *ranks, size_t *count_out)
 		if (!rank->seen)
 			continue;
 		rank->row.state_s = (double)(now - rank->state_ms) / 1e3;
-		rows[count++] = rank->row;
+		rows[count] = rank->row;
+		top_verdicts_tell(ranks->verdicts, &rows[count++]);
 	}
 	*count_out = count;
 	return rows;

@@ -3,8 +3,8 @@
  *
  *	socket file --> rank --> one ask at a time: /v1, /v1/info, /v1/counters, ... --> reading
  *
- * A round asks every rank that has no ask under way. Each rank has the round's time and no more;
- *one that is stuck keeps its own place and delays nobody. Nothing here blocks: the owner polls.
+ * A round asks every rank that has no ask under way. Each has the round's time and no more, so that
+ * one that is stuck keeps its own place and delays nobody. Nothing here blocks: the owner polls.
  */
 #ifndef TOWSTAT_TOP_RANKS_H
 #define TOWSTAT_TOP_RANKS_H

@@ -234,7 +234,7 @@ static void add_help(struct picture *out)
 		"SLACK       median of the collectives that ended: time between start and first",
 		"            need, less what the calls between took; the least is the worst",
 		"WAIT        share of the time in which somebody waited for a collective",
-		"VERDICT     the first finding of /v1/verdict, where the runtime has it",
+		"VERDICT     of the job, from one of its ranks; stands out where it names the rank",
 	};
 
 	for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)

@@ -361,38 +361,43 @@ static enum top_mark cell(const struct top_row *row, enum top_column column, cha
 	}
 }
 
-static void put_verdict(struct top_line *line, const struct top_row *row)
+/* The trouble of one that is not live stands where its figures would, in sight at any width. */
+static void put_state(struct top_line *line, const struct top_row *row)
 {
-	char text[TOP_VERDICT_BYTES + 64];
+	char text[64];
 
-	if (row->state == TOP_LIVE || row->state == TOP_NEW) {
-		put_cell(line, 0, true, row->verdict, row->accused ? TOP_ALARM : TOP_PLAIN);
-		return;
-	}
-	snprintf(text, sizeof(text), "%s for %.0f s", states[row->state], row->state_s);
+	snprintf(text, sizeof(text), "  %s for %.0f s", states[row->state], row->state_s);
 	put_cell(line, 0, true, text, row->state == TOP_GONE ? TOP_DIM : TOP_ALARM);
+}
+
+static void put_figures(struct top_line *line, enum top_column first, const struct top_row *row)
+{
+	char text[WORDS_BYTES];
+
+	for (unsigned i = first > TOP_in ? first : TOP_in; i < TOP_verdict; i++) {
+		enum top_mark kind = TOP_PLAIN;
+
+		snprintf(text, sizeof(text), "-");
+		if (row->known)
+			kind = cell(row, (enum top_column)i, text);
+		put_cell(line, columns[i].width, false, text, kind);
+	}
+	put(line, 1, true, " ");
+	put_cell(line, 0, true, row->verdict, row->accused ? TOP_ALARM : TOP_PLAIN);
 }
 
 void top_line_row(struct top_line *out, size_t name_width, enum top_column first,
 		  const struct top_row *row)
 {
-	char text[WORDS_BYTES];
-
 	out->bytes = out->mark_count = 0;
 	put_cell(out, (int)name_width, true, row->name,
 		 row->state == TOP_GONE  ? TOP_DIM
 		 : row->state > TOP_LIVE ? TOP_ALARM
 					 : TOP_PLAIN);
-	for (unsigned i = first > TOP_in ? first : TOP_in; i < TOP_verdict; i++) {
-		enum top_mark kind = TOP_PLAIN;
-
-		snprintf(text, sizeof(text), "-");
-		if (row->known && (row->state == TOP_LIVE || row->state == TOP_NEW))
-			kind = cell(row, (enum top_column)i, text);
-		put_cell(out, columns[i].width, false, text, kind);
-	}
-	put(out, 1, true, " ");
-	put_verdict(out, row);
+	if (row->state > TOP_LIVE)
+		put_state(out, row);
+	else
+		put_figures(out, first, row);
 	while (out->bytes > 0 && out->text[out->bytes - 1] == ' ')
 		out->bytes--;
 	out->text[out->bytes] = '\0';

@@ -15,7 +15,7 @@
 #include "reading.h"
 
 #define TOP_NAME_BYTES    96
-#define TOP_VERDICT_BYTES 160
+#define TOP_VERDICT_BYTES VERDICT_BYTES
 #define TOP_LINE_BYTES    512
 #define TOP_MARKS         8
 
@@ -37,7 +37,7 @@ struct top_row {
 	struct figures figures;
 	uint64_t copied_bytes, late_count, lost; /* since the start */
 	uint64_t pool_used_bytes, pool_bytes;
-	bool accused; /* the verdict is one to look at */
+	bool accused; /* the verdict names this rank */
 	char verdict[TOP_VERDICT_BYTES];
 };
 

@@ -20,7 +20,8 @@ struct arguments {
 	const char *socket_path;
 	enum list_style style;
 	long count;
-	int json;
+	int json, all;
+	double interval_s;  /* 0: not given */
 	long seconds;       /* -1: not given */
 	const char *output; /* NULL: not given */
 	int argc;
@@ -31,21 +32,31 @@ static const char usage[] =
 	"towstat - what Towline runtimes on this host are doing\n"
 	"\n"
 	"  towstat list                        all runtimes: name, state, process, version, age\n"
-	"  towstat get PATH [NAME]             one document: /metrics /v1/info /v1/counters\n"
-	"                                      /v1/latency /v1/pool /v1/peers; /v1 lists them\n"
+	"  towstat top                         all ranks: rates, latencies, pool, copies, slack, "
+	"verdict\n"
+	"  towstat watch [SECONDS] [NAME]      rates and latencies of one, each SECONDS (default "
+	"1)\n"
+	"  towstat why [NAME|SOCKET]           what was copied or registered late: why, from\n"
+	"                                      where, what it cost, and what mends it\n"
+	"  towstat get PATH [NAME]             documents, or parts of them, of one or all: "
+	"/metrics\n"
+	"                                      /v1/info /v1/counters /v1/latency; /v1 lists them\n"
 	"  towstat get coll [NAME]             collectives: which plan ran and why, what it "
 	"moved,\n"
 	"                                      times, skew and slack (/v1/coll has all of it)\n"
-	"  towstat why [NAME|SOCKET]           what was copied or registered late: why, from\n"
-	"                                      where, what it cost, and what mends it\n"
-	"  towstat watch [SECONDS] [NAME]      rates and latencies, each SECONDS (default 1)\n"
+	"  towstat diff A B                    what is worse in B: snapshots or living ranks\n"
+	"  towstat export                      one OpenMetrics endpoint for all ranks\n"
 	"  towstat alloclog [NAME] -o FILE     a log of allocations, of --seconds N; for\n"
 	"                                      tow-alloclog and memreg-bench --replay\n"
 	"  towstat knobs                       every knob with its default and range\n"
 	"  towstat counters                    every counter, reason and status\n"
 	"\n"
+	"  top, get, diff and export have options of their own: towstat top --help.\n"
+	"\n"
 	"  -s, --socket PATH   the runtime's stats socket, instead of NAME (job.rank)\n"
+	"  -i, --interval S    watch: the same as SECONDS\n"
 	"  -n, --count N       watch: end after N lines; why: show N places of each kind\n"
+	"  -a, --all           why: of all ranks, one after the other\n"
 	"      --json          why: as JSON, all places\n"
 	"      --seconds N     alloclog: from 0 to 60; without: what there is where the knob "
 	"alloclog\n"
@@ -149,11 +160,14 @@ static int run_list(const struct arguments *arguments)
 static int run_watch(const struct arguments *arguments)
 {
 	struct watch_options options = { .seconds = 1, .count = arguments->count };
+	int given = arguments->interval_s > 0;
 	const char *name = NULL;
 	char path[256], *end;
 	int at = 1;
 
-	if (at < arguments->argc) {
+	if (given)
+		options.seconds = arguments->interval_s;
+	if (!given && at < arguments->argc) {
 		double seconds = strtod(arguments->argv[at], &end);
 
 		if (end != arguments->argv[at] && *end == '\0') {
@@ -180,8 +194,11 @@ static int run_why(const struct arguments *arguments)
 	const char *socket_path = arguments->socket_path;
 	char path[256];
 
-	if (arguments->argc > 2)
-		return misuse("why takes one name or socket", arguments->argv[2]);
+	if (arguments->argc > (arguments->all ? 1 : 2))
+		return misuse("why takes one name or socket, or --all",
+			      arguments->argv[arguments->argc - 1]);
+	if (arguments->all)
+		return explain_all(&options);
 	if (target != NULL && strchr(target, '/') != NULL)
 		socket_path = target;
 	if (find_target(socket_path, target, path, sizeof(path)) != 0)
@@ -234,12 +251,35 @@ static const struct {
 
 enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_JSON, OPT_VERSION, OPT_SECONDS };
 
+/* Those without a value. */
+static int take_flag(struct arguments *out, int option)
+{
+	switch (option) {
+	case 'a':
+		out->all = 1;
+		return 0;
+	case OPT_MARKDOWN:
+		out->style = LIST_MARKDOWN;
+		return 0;
+	case OPT_MAN:
+		out->style = LIST_MAN;
+		return 0;
+	case OPT_JSON:
+		out->json = 1;
+		return 0;
+	default:
+		return -1;
+	}
+}
+
 /* -1 to go on, else the exit status. */
 static int read_options(int argc, char **argv, struct arguments *out)
 {
 	static const struct option options[] = {
 		{ "socket", required_argument, NULL, 's' },
 		{ "count", required_argument, NULL, 'n' },
+		{ "interval", required_argument, NULL, 'i' },
+		{ "all", no_argument, NULL, 'a' },
 		{ "seconds", required_argument, NULL, OPT_SECONDS },
 		{ "output", required_argument, NULL, 'o' },
 		{ "markdown", no_argument, NULL, OPT_MARKDOWN },
@@ -251,7 +291,7 @@ static int read_options(int argc, char **argv, struct arguments *out)
 	};
 	int option;
 
-	while ((option = getopt_long(argc, argv, "s:n:o:h", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "s:n:i:ao:h", options, NULL)) != -1) {
 		switch (option) {
 		case 's':
 			out->socket_path = optarg;
@@ -260,21 +300,16 @@ static int read_options(int argc, char **argv, struct arguments *out)
 			if (read_number(optarg, 1, LONG_MAX, &out->count) != 0)
 				return misuse("--count is a number from 1", optarg);
 			break;
+		case 'i':
+			if (read_seconds(optarg, 0.01, 86400, &out->interval_s) != 0)
+				return misuse("--interval is from 0.01 to 86400 seconds", optarg);
+			break;
 		case OPT_SECONDS:
 			if (read_number(optarg, 0, 60, &out->seconds) != 0)
 				return misuse("--seconds is a number from 0 to 60", optarg);
 			break;
 		case 'o':
 			out->output = optarg;
-			break;
-		case OPT_MARKDOWN:
-			out->style = LIST_MARKDOWN;
-			break;
-		case OPT_MAN:
-			out->style = LIST_MAN;
-			break;
-		case OPT_JSON:
-			out->json = 1;
 			break;
 		case OPT_VERSION:
 			printf("towstat %s\n", tow_version());
@@ -283,7 +318,8 @@ static int read_options(int argc, char **argv, struct arguments *out)
 			fputs(usage, stdout);
 			return 0;
 		default:
-			return misuse("wrong option", "");
+			if (take_flag(out, option) != 0)
+				return misuse("wrong option", "");
 		}
 	}
 	out->argc = argc - optind;

@@ -27,6 +27,13 @@ int find_sockets(struct runtime_list *out);
 int find_runtimes(struct runtime_list *out);
 void runtime_list_fini(struct runtime_list *list);
 
+/* What a name says: job.rank, or job.rank-2 for the second runtime that has this rank. */
+struct runtime_name {
+	char job[128], runtime[16]; /* runtime: "" for the first */
+	long long rank;
+};
+void runtime_name_of(const char *name, struct runtime_name *out);
+
 /* The socket of the runtime named, or of the only live one for NULL; prints why not. */
 int find_target(const char *socket_path, const char *name, char *path_out, size_t path_size);
 
@@ -71,6 +78,8 @@ struct why_options {
 
 /* What was copied or registered late, and why; the exit status. */
 int explain(const char *socket_path, const struct why_options *options);
+/* Of all ranks; 1 when one of them does not answer. */
+int explain_all(const struct why_options *options);
 
 /* Fetches an allocation log; seconds -1: as the runtime likes. Returns the exit status. */
 int fetch_alloclog(const char *socket_path, long seconds, const char *output_path);

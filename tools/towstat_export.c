@@ -389,7 +389,7 @@ static int become(struct exporter *exporter, const char *host, const char *port,
 			return 0;
 		export_lock_drop(&exporter->lock);
 		if (!told)
-			printf("towstat: %s of this host's exporter at %s%s\n",
+			printf("towstat: %s is the exporter at %s%s\n",
 			       exporter->lock.owner[0] != '\0' ? exporter->lock.owner
 							       : "another process",
 			       name, exporter->wait ? "; waiting to take over" : "");

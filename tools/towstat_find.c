@@ -40,6 +40,20 @@ static int is_stats_name(const char *name, size_t bytes)
 	return digits > 0;
 }
 
+void runtime_name_of(const char *name, struct runtime_name *out)
+{
+	const char *dot = strrchr(name, '.');
+	char *end = NULL;
+
+	*out = (struct runtime_name){ .rank = -1 };
+	snprintf(out->job, sizeof(out->job), "%.*s",
+		 (int)(dot != NULL ? (size_t)(dot - name) : strlen(name)), name);
+	if (dot != NULL)
+		out->rank = strtoll(dot + 1, &end, 10);
+	if (end != NULL && *end == '-')
+		snprintf(out->runtime, sizeof(out->runtime), "%s", end + 1);
+}
+
 static void add(struct runtime_list *list, const char *path)
 {
 	struct runtime_entry *row = &list->rows[list->count];

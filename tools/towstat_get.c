@@ -12,6 +12,8 @@
 #include "select.h"
 #include "towstat.h"
 
+#define ALL_BYTES_MAX (8u << 20) /* of one of them */
+
 struct get {
 	const char *socket_path, *job, *select, *path, *name;
 	int all, raw;
@@ -28,8 +30,9 @@ static const char usage[] =
 	"  towstat get snapshot [NAME]           info, counters and latencies in one, for diff\n"
 	"\n"
 	"  -s, --socket PATH   the runtime's stats socket, instead of NAME (job.rank)\n"
-	"  -a, --all           of all ranks of this host: an array, by name, of objects with name\n"
-	"                      and document, or error\n"
+	"  -a, --all           of all ranks of this host: an array, by name, of objects with "
+	"name,\n"
+	"                      job, rank, and document or error\n"
 	"      --job JOB       of all ranks of this job\n"
 	"      --select PART   a part of the document: counters.send_bytes, rpcs[0].p99,\n"
 	"                      reasons[name=late_extent].count, groups[*].entries[*].plan\n"
@@ -120,20 +123,21 @@ static int get_one(const struct get *get, const char *socket_path)
 
 static int of_job(const struct get *get, const char *name)
 {
-	size_t bytes = get->job != NULL ? strlen(get->job) : 0;
+	struct runtime_name parts;
 
-	/* "job" is not the job of "job.b.0". */
-	return get->job == NULL || (strncmp(name, get->job, bytes) == 0 && name[bytes] == '.' &&
-				    strchr(name + bytes + 1, '.') == NULL);
+	runtime_name_of(name, &parts);
+	return get->job == NULL || strcmp(get->job, parts.job) == 0;
 }
 
 /* A row of the array; *failed_out when it has an error. NULL: its process has ended. */
 static json_t *row_of(const struct get *get, const struct runtime_entry *entry,
 		      const struct http_ask *ask, int *failed_out)
 {
+	struct runtime_name parts;
 	char error[512] = "";
 	json_t *part = NULL, *row;
 
+	runtime_name_of(entry->name, &parts);
 	if (ask->state == HTTP_DONE)
 		part = part_of(get, &ask->answer, error, sizeof(error));
 	else if (http_ask_is_gone(ask))
@@ -142,6 +146,8 @@ static json_t *row_of(const struct get *get, const struct runtime_entry *entry,
 		snprintf(error, sizeof(error), "%s", http_ask_why(ask));
 	row = json_object();
 	json_object_set_new(row, "name", json_string(entry->name));
+	json_object_set_new(row, "job", json_string(parts.job));
+	json_object_set_new(row, "rank", json_integer(parts.rank));
 	if (part != NULL) {
 		json_object_set_new(row, "document", part);
 	} else {
@@ -177,7 +183,7 @@ static int print_all(const struct get *get, const struct runtime_list *list,
 
 static int get_all(const struct get *get)
 {
-	struct http_limits limits = limits_of(get);
+	const struct http_limits limits = { (long long)(get->timeout_s * 1e3), ALL_BYTES_MAX };
 	struct runtime_list list;
 	struct http_ask_of *asks;
 	size_t count = 0;

@@ -17,7 +17,7 @@
 #include "top_screen.h"
 #include "towstat.h"
 
-#define POLLED_MAX (HTTP_ASKS_MAX + 2)
+#define POLLED_MAX (HTTP_ASKS_MAX + 64)
 #define DRAW_MS    100 /* between two pictures, unless a key was pressed */
 
 struct top {
@@ -41,7 +41,7 @@ static const char usage[] =
 	"verdict\n"
 	"      --sort KEY     name in out msgs p50 p99 pool copy copied late slack wait verdict\n"
 	"  -r, --reverse      the other way around\n"
-	"      --plain        lines, also on a terminal; what else it is when it is none\n"
+	"      --plain        lines instead of a screen; always so where there is no terminal\n"
 	"      --once         lines of one interval, and the end\n"
 	"  -n, --count N      lines of N intervals, and the end\n"
 	"      --timeout S    how long a rank may take to answer, from 0.1 to 30 (default 2)\n"
@@ -288,7 +288,7 @@ static int read_options(struct top *top, int argc, char **argv)
 int run_top(int argc, char **argv)
 {
 	struct top *top = calloc(1, sizeof(*top));
-	const char *no_color = getenv("NO_COLOR");
+	const char *no_color = getenv("NO_COLOR"), *terminal = getenv("TERM");
 	int status;
 
 	if (top == NULL)
@@ -300,7 +300,8 @@ int run_top(int argc, char **argv)
 	status = read_options(top, argc, argv);
 	if (status < 0) {
 		top->ranks = top_ranks_open(&top->options);
-		if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
+		if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) ||
+		    (terminal != NULL && strcmp(terminal, "dumb") == 0))
 			top->plain = true;
 		if (top->ranks == NULL)
 			status = 1;

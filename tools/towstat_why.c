@@ -9,12 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "http_unix.h"
 #include "lines.h"
 #include "towstat.h"
 #include "why_merge.h"
 #include "words.h"
 
-#define MISSING_MAX 8
+#define MISSING_MAX    8
+#define ALL_TIMEOUT_MS 2000
+#define ALL_BYTES_MAX  (1u << 20)
 
 struct why {
 	json_t *info, *copies, *registrations, *pool;
@@ -267,5 +270,51 @@ int explain(const char *socket_path, const struct why_options *options)
 		print_why(why, most);
 	why_fini(why);
 	free(why);
+	return failed;
+}
+
+/* Who does not answer a first question is not asked the others: so that costs one time for all. */
+static int explain_those(const struct runtime_list *list, struct http_ask_of *asks,
+			 const struct why_options *options)
+{
+	const struct http_limits limits = { ALL_TIMEOUT_MS, ALL_BYTES_MAX };
+	int failed = 0, count = 0;
+
+	for (size_t i = 0; i < list->count; i++)
+		asks[i].socket_path = list->rows[i].path;
+	http_ask_all(asks, list->count, "/v1/info", &limits);
+	for (size_t i = 0; i < list->count; i++) {
+		struct http_ask *ask = &asks[i].ask;
+
+		if (http_ask_is_gone(ask))
+			continue;
+		if (count++ > 0 && !options->json)
+			printf("\n");
+		fflush(stdout);
+		if (ask->state == HTTP_FAILED) {
+			fprintf(stderr, "towstat: %s: %s\n", list->rows[i].path, http_ask_why(ask));
+			failed = 1;
+		} else if (explain(list->rows[i].path, options) != 0) {
+			failed = 1;
+		}
+		http_ask_fini(ask);
+	}
+	if (count == 0)
+		fprintf(stderr, "towstat: no runtime lives here that you may see\n");
+	return failed || count == 0;
+}
+
+int explain_all(const struct why_options *options)
+{
+	struct http_ask_of *asks;
+	struct runtime_list list;
+	int failed;
+
+	if (find_sockets(&list) != 0)
+		return 1;
+	asks = calloc(list.count + 1, sizeof(*asks));
+	failed = asks == NULL || explain_those(&list, asks, options) != 0;
+	free(asks);
+	runtime_list_fini(&list);
 	return failed;
 }

@@ -39,7 +39,7 @@ TABLE = {
     "transport/plan": LOWER + ["diag"],
     "bench": ALL,
     "fuzz": ALL + ["tests"],
-    "tests": ALL + ["bench", "fuzz"],
+    "tests": ALL + ["bench", "fuzz", "tools"],
     "tools": ["include/towline", "diag/bpf/abi"],
     "examples": ["include/towline"],
     "plugins": ["include/towline"],

@@ -369,10 +369,32 @@ static void mode_who(void)
 		       info.job);
 }
 
+/* Something to look at: all-reduces, until a signal ends it, or half a minute is over. */
+static void mode_reduce(void)
+{
+	struct tow_group *group = open_group();
+	const size_t count = 16384;
+	float *in, *out;
+	struct tow_op *op;
+
+	expect(tow_alloc(runtime, count * sizeof(*in), 0, (void **)&in) == TOW_OK);
+	expect(tow_alloc(runtime, count * sizeof(*out), 0, (void **)&out) == TOW_OK);
+	memset(in, 0, count * sizeof(*in));
+	say(TOW_OK);
+	for (unsigned i = 0; i < 15000; i++) {
+		expect(tow_coll_all_reduce_start(group, in, out, count, TOW_F32, TOW_SUM, NULL,
+						 &op) == TOW_OK);
+		if (finish(op) < 0)
+			exit(3); /* another rank was killed */
+		nap(0.002);
+	}
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 } modes[] = {
+	{ "reduce", mode_reduce },
 	{ "all", mode_all },
 	{ "open", mode_open },
 	{ "sizes", mode_sizes },

@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -104,6 +105,55 @@ static void lists(void **state)
 	assert_non_null(strstr(line, "stale"));
 	free(text);
 	assert_int_equal(unlink(dead.sun_path), 0);
+}
+
+/*
+ * The process that served a socket has ended, and a child that it forked lives on with all its
+ * descriptors: the runtime is dead all the same, and its name free.
+ */
+static void knows_orphans(void **state)
+{
+	struct twi_diag *diag;
+	struct twi_socket *sock;
+	int hold[2], ready[2], status;
+	pid_t served, child = 0;
+	char *text, *line;
+
+	(void)state;
+	assert_int_equal(pipe(hold), 0);
+	assert_int_equal(pipe(ready), 0);
+	fflush(stdout);
+	served = fork();
+	if (served == 0) {
+		if (twi_diag_create(&diag) < 0 ||
+		    twi_socket_open(diag, dir, "orphan", 1, &sock) < 0)
+			_exit(1);
+		child = fork();
+		if (child == 0) {
+			close(hold[1]);
+			_exit(read(hold[0], &status, 1) == 0 ? 0 : 1);
+		}
+		_exit(write(ready[1], &child, sizeof(child)) == sizeof(child) ? 0 : 1);
+	}
+	assert_int_equal(waitpid(served, &status, 0), served);
+	assert_int_equal(status, 0);
+	assert_int_equal(read(ready[0], &child, sizeof(child)), sizeof(child));
+	assert_int_equal(kill(child, 0), 0);
+	text = towstat("list", &status);
+	line = strstr(text, "orphan.1 ");
+	assert_non_null(line);
+	assert_non_null(strstr(line, "stale"));
+	free(text);
+	/* The next one has the name, not orphan.1-2. */
+	assert_int_equal(twi_diag_create(&diag), TOW_OK);
+	assert_int_equal(twi_socket_open(diag, dir, "orphan", 1, &sock), TOW_OK);
+	assert_non_null(strstr(twi_socket_path(sock), "/orphan.1.sock"));
+	twi_socket_close(sock);
+	twi_diag_destroy(diag);
+	for (int i = 0; i < 2; i++) {
+		close(hold[1 - i]);
+		close(ready[i]);
+	}
 }
 
 static void gets(void **state)
@@ -210,8 +260,8 @@ static void prints_lists(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(lists),       TEST(gets),   TEST(watches),
-		TEST(bad_servers), TEST(misuse), TEST(prints_lists),
+		TEST(lists),       TEST(knows_orphans), TEST(gets),         TEST(watches),
+		TEST(bad_servers), TEST(misuse),        TEST(prints_lists),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,535 @@
+/*
+ * test_towstat_parts.c - what towstat does with documents once it has them: merging OpenMetrics,
+ * selecting a part, rates of an interval, the table of top, and diff.
+ */
+#include "twt.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+#include <towline/towline.h>
+
+#include "tools/documents.h"
+#include "tools/metrics_merge.h"
+#include "tools/reading.h"
+#include "tools/select.h"
+#include "tools/terminal.h"
+#include "tools/top_screen.h"
+#include "tools/top_table.h"
+
+#define MERGE_MAX (1u << 20)
+
+static void expect_near(double got, double wanted)
+{
+	if (!(fabs(got - wanted) <= 1e-9 * fabs(wanted)))
+		fail_msg("%g, wanted %g", got, wanted);
+}
+
+/* --- OpenMetrics --- */
+
+static int add(struct metrics_merge *merge, const char *text, const char *labels)
+{
+	char error[200] = "";
+	int status = metrics_merge_add(merge, text, strlen(text), labels, error, sizeof(error));
+
+	assert_true((status == 0) == (error[0] == '\0'));
+	return status;
+}
+
+static void expect_merged(struct metrics_merge *merge, const char *wanted)
+{
+	size_t bytes;
+	char *text = metrics_merge_take(merge, &bytes);
+
+	assert_non_null(text);
+	assert_int_equal(bytes, strlen(text));
+	assert_string_equal(text, wanted);
+	free(text);
+	metrics_merge_destroy(merge);
+}
+
+static void merges(void **state)
+{
+	struct metrics_merge *merge = metrics_merge_create(MERGE_MAX);
+
+	(void)state;
+	assert_int_equal(
+		add(merge,
+		    "# TYPE a counter\n# HELP a it \\\"is\\\"\na_total 1\n"
+		    "# TYPE h histogram\nh_bucket{lane=\"tcp\",le=\"+Inf\"} 2 # {id=\"}\"} "
+		    "1.5 2\nh_count 2\nh_sum 1e-06\n# EOF\n",
+		    "job=\"j\",rank=\"0\""),
+		0);
+	assert_int_equal(add(merge,
+			     "# TYPE b_bytes gauge\n# UNIT b_bytes bytes\nb_bytes -1 12.5\n"
+			     "# TYPE a counter\na_total{x=\"\\\\,}\\\"\",y=\"\"} 5\n# EOF\n",
+			     "job=\"j\",rank=\"1\""),
+			 0);
+	expect_merged(
+		merge,
+		"# TYPE a counter\n# HELP a it \\\"is\\\"\na_total{job=\"j\",rank=\"0\"} 1\n"
+		"a_total{job=\"j\",rank=\"1\",x=\"\\\\,}\\\"\",y=\"\"} 5\n"
+		"# TYPE h histogram\nh_bucket{job=\"j\",rank=\"0\",lane=\"tcp\",le=\"+Inf\"} 2 "
+		"# {id=\"}\"} 1.5 2\nh_count{job=\"j\",rank=\"0\"} 2\n"
+		"h_sum{job=\"j\",rank=\"0\"} 1e-06\n"
+		"# TYPE b_bytes gauge\n# UNIT b_bytes bytes\n"
+		"b_bytes{job=\"j\",rank=\"1\"} -1 12.5\n# EOF\n");
+}
+
+static void keeps_labels_apart(void **state)
+{
+	struct metrics_merge *merge = metrics_merge_create(MERGE_MAX);
+	char text[16];
+
+	(void)state;
+	assert_int_equal(add(merge, "# TYPE a gauge\na{rank=\"7\",ranks=\"8\"} 1\n# EOF\n",
+			     "job=\"j\",rank=\"0\""),
+			 0);
+	/* Another type: the first is right. */
+	assert_int_equal(add(merge, "# TYPE a counter\na_total 1\na_total 2\n# EOF\n",
+			     "job=\"k\",rank=\"0\""),
+			 0);
+	assert_int_equal(metrics_merge_disagreed(merge), 2);
+	expect_merged(merge, "# TYPE a gauge\na{job=\"j\",rank=\"0\",exported_rank=\"7\",ranks="
+			     "\"8\"} 1\n# EOF\n");
+	metrics_escape(text, sizeof(text), "a\"b\\c\nd");
+	assert_string_equal(text, "a\\\"b\\\\c\\nd");
+	metrics_escape(text, 6, "aaaaaaaaaa");
+	assert_true(strlen(text) < 6);
+}
+
+static void refuses_whole(void **state)
+{
+	static const char *const wrong[] = {
+		"",
+		"# EOF",
+		"# TYPE a gauge\na 1\n",
+		"# TYPE a gauge\na 1\n# EOF\na 2\n",
+		"# TYPE a gauge\n\na 1\n# EOF\n",
+		"a 1\n# EOF\n",
+		"# TYPE a gauge\nb 1\n# EOF\n",
+		"# TYPE a counter\na 1\n# EOF\n",
+		"# TYPE a sundial\na 1\n# EOF\n",
+		"# TYPE a gauge\na{x=1} 1\n# EOF\n",
+		"# TYPE a gauge\na{x=\"1\" 1\n# EOF\n",
+		"# TYPE a gauge\na{x=\"1\",} 1\n# EOF\n",
+		"# TYPE a gauge\na{x=\"\\q\"} 1\n# EOF\n",
+		"# TYPE a gauge\na one\n# EOF\n",
+		"# TYPE a gauge\na 0x10\n# EOF\n",
+		"# TYPE a gauge\na 1 2 3\n# EOF\n",
+		"# TYPE a gauge\na 1 # {x=\"1\"}\n# EOF\n",
+		"# TYPE a gauge\na 1  \n# EOF\n",
+		"# TYPE a gauge\na{x=\"\xff\"} 1\n# EOF\n",
+		"# UNIT a bytes\n# TYPE a gauge\na 1\n# EOF\n",
+		"# OTHER a gauge\na 1\n# EOF\n",
+		"<html>\n",
+	};
+	struct metrics_merge *merge = metrics_merge_create(MERGE_MAX);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		if (add(merge, wrong[i], "job=\"j\",rank=\"0\"") == 0)
+			fail_msg("taken: %s", wrong[i]);
+	}
+	expect_merged(merge, "# EOF\n");
+}
+
+static void refuses_what_is_cut(void **state)
+{
+	static const char text[] = "# TYPE a counter\n# HELP a x\na_total{l=\"m\"} 1\n"
+				   "# TYPE g gauge\ng 2\n# EOF\n";
+	struct metrics_merge *merge = metrics_merge_create(MERGE_MAX);
+	char error[200];
+
+	(void)state;
+	for (size_t bytes = 0; bytes < sizeof(text) - 1; bytes++)
+		assert_int_equal(metrics_merge_add(merge, text, bytes, "", error, sizeof(error)),
+				 -1);
+	expect_merged(merge, "# EOF\n");
+	merge = metrics_merge_create(64); /* room for less than that */
+	assert_int_equal(add(merge, text, "job=\"j\",rank=\"0\""), -1);
+	expect_merged(merge, "# EOF\n");
+}
+
+/* --- a part of a document --- */
+
+static void selects(void **state)
+{
+	static const struct {
+		const char *path, *wanted; /* NULL: refused */
+	} table[] = {
+		{ "a.b", "1" },
+		{ ".a.b", "1" },
+		{ "",
+		  "{\"a\":{\"b\":1},\"l\":[{\"n\":\"x\",\"v\":2},{\"n\":\"y\",\"v\":3,\"k\":7}]}" },
+		{ "l[0].v", "2" },
+		{ "l[-1].n", "\"y\"" },
+		{ "l[n=y].v", "3" },
+		{ "l[v=2].n", "\"x\"" },
+		{ "l[*].v", "[2,3]" },
+		{ "l[*].k", "[7]" },
+		{ "l[2]", NULL },
+		{ "l[-3]", NULL },
+		{ "l[n=z]", NULL },
+		{ "l[x]", NULL },
+		{ "l[", NULL },
+		{ "l[]", NULL },
+		{ "a..b", NULL },
+		{ "a.", NULL },
+		{ "a[0]", NULL },
+		{ "a[*]", NULL },
+		{ "l.v", NULL },
+		{ "a.b.c", NULL },
+	};
+	json_t *root = json_loads("{\"a\":{\"b\":1},\"l\":[{\"n\":\"x\",\"v\":2},"
+				  "{\"n\":\"y\",\"v\":3,\"k\":7}]}",
+				  0, NULL);
+	char error[200];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		json_t *part = select_path(root, table[i].path, error, sizeof(error));
+		char *text = part != NULL ? json_dumps(part, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+
+		if ((text == NULL) != (table[i].wanted == NULL) ||
+		    (text != NULL && strcmp(text, table[i].wanted) != 0))
+			fail_msg("%s: %s", table[i].path, text != NULL ? text : error);
+		free(text);
+		json_decref(part);
+	}
+	json_decref(root);
+}
+
+/* --- what lies between two readings --- */
+
+static struct reading *read_all(double at_s, const char *counters, const char *latency,
+				const char *coll)
+{
+	struct reading *reading = calloc(1, sizeof(*reading));
+	json_t *document = json_loads(counters, 0, NULL);
+
+	assert_non_null(reading);
+	reading->at_s = at_s;
+	assert_non_null(document);
+	reading_counters(reading, document);
+	json_decref(document);
+	document = json_loads(latency, 0, NULL);
+	assert_non_null(document);
+	reading_latency(reading, document);
+	json_decref(document);
+	document = json_loads(coll, 0, NULL);
+	assert_non_null(document);
+	reading_colls(reading, document);
+	json_decref(document);
+	return reading;
+}
+
+static void measures_between(void **state)
+{
+	struct figures f;
+	struct reading *from = read_all(
+		10, "{\"counters\":{\"sends\":5,\"send_bytes\":1000,\"late_registrations\":1}}",
+		"{\"rpcs\":[{\"buckets\":[[100,1000],[900,50]]}]}",
+		"{\"now_ns\":1000,\"groups\":[],\"last\":[{\"group\":0,\"seq\":1,\"wait_ns\":900,"
+		"\"done_ns\":950,\"slack_ns\":1}]}");
+	struct reading *to = read_all(
+		12, "{\"counters\":{\"sends\":9,\"send_bytes\":5000,\"late_registrations\":3}}",
+		"{\"rpcs\":[{\"buckets\":[[100,1060]]},{\"buckets\":[[200,39],[900,51]]}]}",
+		/* waits 1100 to 1300 and 1200 to 1400, and one that goes on since 1900 */
+		"{\"now_ns\":2000,\"groups\":[{\"entries\":[{\"calls\":2,\"in_place_read_bytes\":"
+		"50}]}],\"last\":[{\"seq\":1,\"wait_ns\":900,\"done_ns\":950,\"slack_ns\":1},"
+		"{\"seq\":2,\"wait_ns\":1100,\"done_ns\":1300,\"slack_ns\":30},"
+		"{\"seq\":3,\"wait_ns\":1200,\"done_ns\":1400,\"slack_ns\":40},"
+		"{\"seq\":4,\"kind\":\"barrier\",\"wait_ns\":1200,\"done_ns\":1400,\"slack_ns\":0},"
+		"{\"seq\":5,\"wait_ns\":1900,\"done_ns\":null,\"slack_ns\":null}]}");
+
+	(void)state;
+	figures_between(from, to, &f);
+	expect_near(f.sends, 2);
+	expect_near(f.out_bytes, 2000);
+	expect_near(f.in_bytes, 50); /* read in place: 2 calls of 50 in 2 s */
+	assert_int_equal(f.late_count, 2);
+	expect_near(f.p50_ns, 100); /* 60 of 100 */
+	expect_near(f.p99_ns, 900);
+	expect_near(f.slack_p50_ns, 30);
+	expect_near(f.exposed_share, 0.4);
+	/* Backwards, as when another process has taken the name: nothing, and no nonsense. */
+	figures_between(to, from, &f);
+	expect_near(f.sends, 0);
+	assert_true(f.p50_ns < 0 && f.exposed_share < 0);
+	free(from);
+	free(to);
+}
+
+static void tells_verdicts(void **state)
+{
+	json_t *document =
+		json_loads("{\"state\":\"stuck\",\"short\":\"rank 1\\u001b[2J is stopped\","
+			   "\"findings\":[{\"cause\":\"stopped\",\"ranks\":[1,\"x\",7]},"
+			   "{\"ranks\":[3]}]}",
+			   0, NULL);
+	struct verdict verdict;
+
+	(void)state;
+	assert_non_null(document);
+	reading_verdict(document, &verdict);
+	assert_string_equal(verdict.text, "rank 1?[2J is stopped");
+	assert_int_equal(verdict.rank_count, 2);
+	assert_int_equal(verdict.ranks[1], 7);
+	json_object_del(document, "short");
+	reading_verdict(document, &verdict);
+	assert_string_equal(verdict.text, "stopped");
+	json_decref(document);
+	document = json_loads("{\"state\":\"healthy\",\"findings\":[]}", 0, NULL);
+	reading_verdict(document, &verdict);
+	assert_string_equal(verdict.text, "healthy");
+	assert_int_equal(verdict.rank_count, 0);
+	json_decref(document);
+	reading_verdict(NULL, &verdict);
+	assert_string_equal(verdict.text, "");
+}
+
+/* --- the table --- */
+
+static struct top_row row_of(const char *job, int64_t rank, double out_bytes)
+{
+	struct top_row row = { .rank = rank, .state = TOP_LIVE, .known = true };
+
+	row.figures = (struct figures){ .out_bytes = out_bytes,
+					.p50_ns = UNKNOWN,
+					.p99_ns = 1500,
+					.slack_p50_ns = UNKNOWN,
+					.exposed_share = 0.5,
+					.pool_share = UNKNOWN };
+	snprintf(row.name, sizeof(row.name), "%s.%d", job, (int)rank);
+	snprintf(row.job, sizeof(row.job), "%s", job);
+	return row;
+}
+
+static void expect_order(struct top_row *rows, enum top_column key, bool reverse,
+			 const char *wanted)
+{
+	char order[64] = "";
+
+	top_sort(rows, 4, key, reverse);
+	for (size_t i = 0; i < 4; i++) {
+		strcat(order, rows[i].name);
+		strcat(order, i < 3 ? " " : "");
+	}
+	assert_string_equal(order, wanted);
+}
+
+static void sorts(void **state)
+{
+	struct top_row rows[4] = { row_of("b", 0, 5), row_of("a", 10, 5), row_of("a", 9, 7),
+				   row_of("a", 2, 1) };
+
+	(void)state;
+	rows[3].known = false;
+	expect_order(rows, TOP_name, false, "a.2 a.9 a.10 b.0");
+	expect_order(rows, TOP_name, true, "b.0 a.10 a.9 a.2");
+	expect_order(rows, TOP_out, false, "a.9 a.10 b.0 a.2");
+	expect_order(rows, TOP_out, true, "a.2 a.10 b.0 a.9");
+	rows[3].accused = true; /* a.9 now */
+	expect_order(rows, TOP_verdict, false, "a.9 a.2 a.10 b.0");
+}
+
+static void filters(void **state)
+{
+	struct top_row row = row_of("gpt2", 3, 0);
+	static const struct {
+		const char *text;
+		int passes; /* -1: refused */
+	} table[] = {
+		{ "", 1 },        { "job=gpt2", 1 }, { "job=gpt", 0 },   { "rank=3", 1 },
+		{ "rank=33", 0 }, { "rank=x", -1 },  { "rank=", -1 },    { "^GPT2[.]", 1 },
+		{ "bert", 0 },    { "(", -1 },       { "answering", 1 }, { "stopped", 1 },
+	};
+	struct top_filter filter;
+	char error[100];
+
+	(void)state;
+	row.state = TOP_SILENT;
+	snprintf(row.verdict, sizeof(row.verdict), "rank 3 is stopped");
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		int status = top_filter_init(&filter, table[i].text, error, sizeof(error));
+
+		if (status != 0 ? table[i].passes >= 0
+				: top_filter_passes(&filter, &row) != table[i].passes)
+			fail_msg("filter %s", table[i].text);
+		top_filter_fini(&filter);
+	}
+}
+
+static void adds_up(void **state)
+{
+	struct top_row rows[4] = { row_of("b", 0, 5), row_of("a", 10, 5), row_of("a", 9, 7),
+				   row_of("a", 2, 1) };
+	struct top_row total;
+	struct top_line line;
+
+	(void)state;
+	rows[0].figures.p99_ns = 900000;
+	rows[1].figures.slack_p50_ns = 10;
+	rows[2].figures.slack_p50_ns = 5;
+	rows[3].state = TOP_GONE;
+	top_total(rows, 4, &total);
+	expect_near(total.figures.out_bytes, 18);
+	expect_near(total.figures.p99_ns, 900000);
+	expect_near(total.figures.slack_p50_ns, 5);
+	top_line_row(&line, 16, TOP_in, &total);
+	assert_non_null(strstr(line.text, "900us"));
+	assert_non_null(strstr(line.text, "3 of 4 answer"));
+	assert_non_null(strstr(line.text, "50%"));
+}
+
+/* Printable bytes between two places of the screen; escapes take none. */
+static void check_picture(const char *text, size_t bytes, size_t columns, size_t lines)
+{
+	size_t used = 0, row = 0;
+
+	for (size_t i = 0; i < bytes; i++) {
+		if (text[i] != '\033') {
+			assert_true(text[i] >= 0x20 && text[i] < 0x7f);
+			if (++used > columns)
+				fail_msg("more than %zu columns", columns);
+			continue;
+		}
+		assert_int_equal(text[++i], '[');
+		if (text[i + 1] >= '0' && text[i + 1] <= '9')
+			row = (size_t)atoi(text + i + 1);
+		do
+			i++;
+		while (i < bytes && (text[i] < 0x40 || text[i] > 0x7e));
+		if (text[i] == 'H') {
+			used = 0;
+			assert_true(row >= 1 && row <= lines);
+		}
+	}
+}
+
+static void draws_in_bounds(void **state)
+{
+	static const size_t sizes[][2] = { { 1, 1 },   { 2, 2 },  { 20, 3 },
+					   { 80, 24 }, { 80, 5 }, { 400, 100 } };
+	static const int keys[] = { '?', 'x', KEY_DOWN,  KEY_END,    KEY_RIGHT, KEY_RIGHT,
+				    's', 'S', 'r',       '/',        'a',       KEY_ENTER,
+				    '/', '(', KEY_ENTER, KEY_PAGE_UP };
+	struct top_screen screen = { .interval_s = 1, .first = TOP_in, .colours = true };
+	struct top_row rows[40];
+	size_t bytes;
+	char *text;
+
+	(void)state;
+	for (size_t key = 0; key < sizeof(keys) / sizeof(keys[0]); key++) {
+		for (int i = 0; i < 40; i++) {
+			rows[i] = row_of("a_job_with_a_name_that_is_rather_long", i, 1e300);
+			rows[i].state = (enum top_state)(i % 5);
+			rows[i].accused = i % 2;
+			memset(rows[i].verdict, 'v', sizeof(rows[i].verdict) - 1);
+		}
+		top_screen_take(&screen, rows, 40, 1);
+		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+			text = top_screen_draw(&screen, sizes[i][0], sizes[i][1], &bytes);
+			assert_non_null(text);
+			check_picture(text, bytes, sizes[i][0], sizes[i][1]);
+			free(text);
+		}
+		assert_true(top_screen_key(&screen, keys[key]));
+	}
+	assert_false(top_screen_key(&screen, 'q'));
+	top_filter_fini(&screen.filter);
+}
+
+/* --- diff --- */
+
+static struct comparison *compare(const char *a, const char *b, const char *per)
+{
+	const struct compare_options options = { per, 0.1 };
+	struct comparison *out = calloc(1, sizeof(*out));
+	json_t *left = json_loads(a, 0, NULL), *right = json_loads(b, 0, NULL);
+	char error[200];
+
+	assert_non_null(out);
+	assert_non_null(left);
+	assert_non_null(right);
+	if (documents_compare(left, right, &options, out, error, sizeof(error)) != 0) {
+		free(out);
+		out = NULL;
+	}
+	json_decref(left);
+	json_decref(right);
+	return out;
+}
+
+static void compares(void **state)
+{
+	static const char a[] =
+		"{\"uptime_ns\":1000000000,\"counters\":{\"sends\":100,\"fallback_copies\":10},"
+		"\"reasons\":[{\"name\":\"late_extent\",\"kind\":\"late_registration\",\"count\":0}"
+		"],"
+		"\"rpcs\":[{\"lane\":\"tcp\",\"bytes_min\":0,\"bytes_max\":64,\"count\":1000,"
+		"\"p50\":100,\"p90\":100,\"p99\":500,\"p999\":100,\"mean\":1,\"max\":1}]}";
+	static const char b[] =
+		"{\"uptime_ns\":4000000000,\"counters\":{\"sends\":400,\"fallback_copies\":40},"
+		"\"reasons\":[{\"name\":\"late_extent\",\"kind\":\"late_registration\",\"count\":2}"
+		"],"
+		"\"rpcs\":[{\"lane\":\"tcp\",\"bytes_min\":0,\"bytes_max\":64,\"count\":1000,"
+		"\"p50\":105,\"p90\":100,\"p99\":900,\"p999\":9000,\"mean\":1,\"max\":9}]}";
+	struct comparison *found = compare(a, b, NULL);
+
+	(void)state;
+	/* New reason; 300 % of copies; 80 % of p99. Not p999 and max: of too few. Not p50: 5 %. */
+	assert_int_equal(found->worse, 3);
+	assert_string_equal(found->rows[0].name, "reason late_extent count");
+	assert_true(isinf(found->rows[0].change));
+	assert_string_equal(found->rows[1].name, "fallback_copies");
+	assert_string_equal(found->rows[2].name, "latency tcp 0-64 p99");
+	expect_near(found->rows[2].change, 0.8);
+	assert_string_equal(found->rows[3].name, "latency tcp 0-64 p999");
+	free(found);
+	found = compare(a, b, "sends"); /* as many copies a send as before */
+	assert_int_equal(found->worse, 2);
+	free(found);
+	found = compare(a, b, "second");
+	assert_int_equal(found->worse, 2);
+	free(found);
+	assert_null(compare(a, b, "no_such_counter"));
+	found = compare(a, a, NULL);
+	assert_int_equal(found->worse, 0);
+	free(found);
+	free(compare("{}", "{\"counters\":[1],\"rpcs\":{},\"reasons\":[1,null]}", NULL));
+}
+
+/* The list of what is judged names counters that there are. */
+static void judges_counters(void **state)
+{
+	(void)state;
+	for (size_t i = 0; documents_judged(i) != NULL; i++) {
+		struct tow_counter_row row = { .size = sizeof(row) };
+		bool found = false;
+
+		for (size_t j = 0; !found && tow_counter_info(j, &row) == TOW_OK; j++)
+			found = strcmp(row.name, documents_judged(i)) == 0;
+		if (!found)
+			fail_msg("no counter is called %s", documents_judged(i));
+	}
+	assert_true(documents_judge("fallback_copies"));
+	assert_false(documents_judge("sends"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(merges),          cmocka_unit_test(keeps_labels_apart),
+		cmocka_unit_test(refuses_whole),   cmocka_unit_test(refuses_what_is_cut),
+		cmocka_unit_test(selects),         cmocka_unit_test(measures_between),
+		cmocka_unit_test(tells_verdicts),  cmocka_unit_test(sorts),
+		cmocka_unit_test(filters),         cmocka_unit_test(adds_up),
+		cmocka_unit_test(draws_in_bounds), cmocka_unit_test(compares),
+		cmocka_unit_test(judges_counters),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

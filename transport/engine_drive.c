@@ -319,15 +319,19 @@ static int drive(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns
 
 int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns)
 {
+	struct twi_wait wait = { .op = op };
 	int status;
 
 	twi_engine_enter(engine);
+	wait.since_ns = twi_engine_batch_now(engine);
+	twi_list_push_back(&engine->waiting, &wait.link);
 	twi_engine_count(engine->waiters, 1);
 	twi_engine_count(engine->waits, 1);
 	status = twi_engine_bind_ring(engine);
 	if (status == TOW_OK)
 		status = drive(engine, op, until_ns);
 	twi_engine_count(engine->waiters, (uint32_t)-1);
+	twi_list_remove(&wait.link);
 	twi_engine_leave(engine);
 	return status;
 }

@@ -33,6 +33,7 @@
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/group.h"
+#include "transport/inquiry.h"
 #include "transport/path.h"
 #include "transport/rpc.h"
 #include "transport/uring/ring.h"
@@ -295,6 +296,8 @@ static int open_parts(struct tow_runtime *runtime)
 	}
 	if (status == TOW_OK)
 		status = add_sources(runtime);
+	if (status == TOW_OK)
+		status = twi_inquiry_open(engine);
 	if (status == TOW_OK && engine->knobs.stats != 0 && !engine->virtual_clock)
 		status = twi_socket_open(engine->diag, engine->knobs.stats_dir, engine->knobs.job,
 					 engine->knobs.rank, &runtime->socket);
@@ -334,6 +337,7 @@ static void close_parts(struct tow_runtime *runtime)
 {
 	struct twi_engine *engine = &runtime->engine;
 
+	twi_inquiry_thread_stop(engine);
 	twi_background_stop(engine);
 	twi_socket_close(runtime->socket);
 	if (runtime->sources) {
@@ -361,6 +365,7 @@ static void close_parts(struct tow_runtime *runtime)
 		}
 		twi_engine_leave(engine);
 	}
+	twi_inquiry_close(engine);
 	twi_rpc_destroy(engine);
 	twi_coll_table_free(engine->coll_table);
 	free(engine->coll_log);

@@ -78,6 +78,9 @@ struct tow_options {
 	int64_t combine_threshold_bytes;
 	int64_t combine;      /* 1: fuse all-reduces that follow each other */
 	int64_t reproducible; /* 1: the same bits on every lane and with every plan */
+	int64_t verdict_on_sigquit; /* 1: SIGQUIT asks why the job does not go on */
+	const char *flight_dir;     /* of the flight recorder's files; "": none */
+	int64_t flight_files;
 	/*
 	 * Called while the pool is faulted in, by the thread that opens, about ten times a second:
 	 * how much of it is there. NULL: only the log tells.
@@ -92,7 +95,7 @@ struct tow_options {
 		sizeof(struct tow_options), -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,    \
 			NULL, -1, NULL, NULL, -1, -1, -1, -1, NULL, -1, -1, -1, NULL, -1, -1,      \
 			NULL, -1, -1, -1, NULL, -1, -1, NULL, NULL, -1, NULL, NULL, -1, -1, -1,    \
-			NULL, -1, -1, NULL, NULL, -1, -1, -1, -1, -1, NULL, NULL                   \
+			NULL, -1, -1, NULL, NULL, -1, -1, -1, -1, -1, -1, NULL, -1, NULL, NULL     \
 	}
 
 /*

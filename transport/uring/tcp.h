@@ -123,6 +123,17 @@ struct twi_tcp_stream {
 	struct twi_tcp_sample sample;
 };
 
+/*
+ * Of all connections to a peer together: since when nothing that was sent has been acknowledged,
+ * and how much had come by then (tcp_measure.c).
+ */
+struct twi_tcp_watch {
+	uint64_t since_ns; /* 0: all is acknowledged, or some was just now */
+	uint64_t acked_bytes;
+	uint32_t segments_in, heard_segments, backoffs;
+	uint64_t pinged_ns;
+};
+
 struct twi_tcp_line {
 	struct twi_tcp_stream *stream; /* that carries it; NULL: broken */
 	struct twi_tcp_stream *trial;  /* ours, in its handshake, to resume it */
@@ -162,6 +173,7 @@ struct twi_tcp_peer {
 	bool up;         /* all lines have been greeted once */
 	bool lost;
 	struct twi_route route;
+	struct twi_tcp_watch watch;
 };
 
 struct twi_tcp_endpoint {
@@ -189,6 +201,7 @@ struct twi_tcp_lane {
 	uint64_t due_ns;    /* when the clock has something for this lane; UINT64_MAX: never */
 	uint64_t beat_ns;   /* when silence is looked at next */
 	uint64_t looked_ns; /* and when it was last */
+	uint64_t watch_ns;  /* when the silent ones are, while a caller waits */
 	uint32_t turns;
 	bool slept;       /* due_ns was asked for: look at the clock in the next turn */
 	uint32_t refused; /* settings of sockets that the kernel refuses: said once */
@@ -265,6 +278,13 @@ void twi_tcp_beat_start(struct twi_tcp_lane *lane);
 void twi_tcp_clock(struct twi_tcp_lane *lane, uint64_t now_ns);
 
 void twi_tcp_peer_describe(struct tow_peer *base, struct twi_emit *emit);
+
+/*
+ * tcp_measure.c: what the kernel says of the connections to a peer; and, while a caller waits and a
+ * peer is silent, a look at them and a ping now and then. Returns when it is to be called again.
+ */
+void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out);
+uint64_t twi_tcp_watch_silent(struct twi_tcp_lane *lane, uint64_t now_ns);
 
 /* [event: 4][ring: 5][generation: 16][slot: 31] */
 static inline uint64_t twi_tcp_tag(const struct twi_ring *ring, enum twi_tcp_event event,

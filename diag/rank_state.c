@@ -168,7 +168,7 @@ static void walk_self(struct walk *w, struct twi_rank_state *state)
 	u64(w, &state->step);
 	u64(w, &state->on_cpu_ns);
 	u64(w, &state->run_queue_ns);
-	u32(w, &state->threads);
+	u32(w, &state->thread);
 	u32(w, &state->waiters);
 	u64(w, &state->pool_bytes);
 	u64(w, &state->pool_free_bytes);

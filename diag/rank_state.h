@@ -82,8 +82,10 @@ struct twi_rank_state {
 	uint64_t boot, pid_namespace, pid, pid_start;
 	uint64_t now_ns;
 	uint64_t step; /* number of the training step; 0: not known */
-	uint64_t on_cpu_ns, run_queue_ns; /* all threads together, since they are there */
-	uint32_t threads;
+	/* On a CPU, and waiting for one: of the thread that waited for something last, or, with
+	 * thread 0, of all together. */
+	uint64_t on_cpu_ns, run_queue_ns;
+	uint32_t thread;
 	uint32_t waiters; /* threads in a wait */
 	uint64_t pool_bytes, pool_free_bytes, pool_wait_ns; /* waited in all */
 	uint32_t pool_waiters;

@@ -157,8 +157,5 @@ void twi_judge_missing(struct twi_judge *judge);
 void twi_judge_late(struct twi_judge *judge);
 /* Whether somebody has been waiting for long, as far as is known. */
 bool twi_judge_stuck(const struct twi_judge *judge);
-/* The share of the time between the two looks that the rank wanted a CPU and had none. */
-bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
-		       double *share_out);
 
 #endif

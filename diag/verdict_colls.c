@@ -236,30 +236,40 @@ void twi_judge_agreement(struct twi_judge *judge)
 
 /* --- what holds a rank up --- */
 
-bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
-		       double *share_out)
+/* The shares of the time between the two looks that it waited for a CPU, and had one. */
+static void cpu_shares(const struct twi_verdict_rank *rank, double *waited_out, double *ran_out)
 {
-	uint64_t window, waited, ran, others = 0;
+	double window;
+
+	*waited_out = *ran_out = 0;
+	if (rank->first == NULL || rank->last == NULL ||
+	    rank->first->thread != rank->last->thread || rank->last->now_ns <= rank->first->now_ns)
+		return;
+	window = (double)(rank->last->now_ns - rank->first->now_ns);
+	*waited_out = (double)since(rank->last->run_queue_ns, rank->first->run_queue_ns) / window;
+	*ran_out = (double)since(rank->last->on_cpu_ns, rank->first->on_cpu_ns) / window;
+}
+
+/* It wants a CPU all the time, and much more than others has none. */
+static bool is_starved(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
+		       double *waited_out)
+{
+	double waited, ran, others = 0;
 	uint32_t count = 0;
 
-	*share_out = 0;
-	if (rank->first == NULL || rank->last == NULL ||
-	    rank->last->now_ns <= rank->first->now_ns)
-		return false;
-	window = rank->last->now_ns - rank->first->now_ns;
-	waited = since(rank->last->run_queue_ns, rank->first->run_queue_ns);
-	ran = since(rank->last->on_cpu_ns, rank->first->on_cpu_ns);
+	cpu_shares(rank, waited_out, &ran);
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
 		const struct twi_verdict_rank *other = &judge->what->ranks[i];
+		double unused;
 
 		if (other == rank || other->first == NULL || other->last == NULL)
 			continue;
-		others += since(other->last->run_queue_ns, other->first->run_queue_ns);
+		cpu_shares(other, &waited, &unused);
+		others += waited;
 		count++;
 	}
-	*share_out = (double)waited / (double)window;
-	/* What it waited is much of the time, more than it ran, and more than others waited. */
-	return waited * 5 >= window && waited >= ran && (count == 0 || waited >= 2 * others / count);
+	return *waited_out >= 0.5 && *waited_out >= ran &&
+	       (count == 0 || *waited_out * count >= 2 * others);
 }
 
 /* Its thread waits for something else than collective `seq`; NULL: none does for long. */
@@ -446,7 +456,7 @@ static void blame_missing(struct twi_judge *judge, const struct twi_verdict_rank
 
 	twi_judge_time(waited, time);
 	twi_judge_time(done != NULL ? since(rank->last->now_ns, done->done_ns) : 0, last);
-	if (twi_judge_starved(judge, rank, &share))
+	if (is_starved(judge, rank, &share))
 		twi_judge_blame(judge, TWI_CAUSE_CPU, rank->rank, 0.9,
 				"rank %u wanted a CPU and had none for %.0f %% of the time; it has "
 				"not entered collective %llu of group %u, in which rank %u has "
@@ -520,30 +530,29 @@ void twi_judge_missing(struct twi_judge *judge)
 
 /* --- who comes late --- */
 
-/* What makes it late. */
+/* What makes it late, by `lost` of the time. */
 static void blame_late(struct twi_judge *judge, const struct twi_verdict_rank *rank,
-		       const char *how, double confidence)
+		       const char *how, double lost, double confidence)
 {
 	const struct twi_rank_state *first = rank->first, *last = rank->last;
-	uint64_t window, waited;
-	double share;
+	double waited, ran, pool = 0;
 
-	if (first != NULL) {
-		window = since(last->now_ns, first->now_ns);
-		waited = since(last->pool_wait_ns, first->pool_wait_ns);
+	if (first != NULL && last->now_ns > first->now_ns) {
+		uint64_t ns = since(last->pool_wait_ns, first->pool_wait_ns);
+
 		if (last->pool_waiters > 0)
-			waited += since(last->now_ns, twi_max(last->pool_since_ns, first->now_ns));
-		if (waited * 10 >= window * 3) {
-			twi_judge_blame(judge, TWI_CAUSE_POOL, rank->rank, confidence,
-					"%s; it waited for room in its pool for %.0f %% of the time",
-					how, 100.0 * (double)waited / (double)window);
-			return;
-		}
+			ns += since(last->now_ns, twi_max(last->pool_since_ns, first->now_ns));
+		pool = (double)ns / (double)(last->now_ns - first->now_ns);
 	}
-	if (twi_judge_starved(judge, rank, &share))
+	cpu_shares(rank, &waited, &ran);
+	if (pool >= 0.3)
+		twi_judge_blame(judge, TWI_CAUSE_POOL, rank->rank, confidence,
+				"%s; it waited for room in its pool for %.0f %% of the time", how,
+				pool * 100);
+	else if (waited >= 0.15 && waited >= lost / 2 && waited >= ran) /* that explains it */
 		twi_judge_blame(judge, TWI_CAUSE_CPU, rank->rank, confidence,
 				"%s; it wanted a CPU and had none for %.0f %% of the time", how,
-				share * 100);
+				waited * 100);
 	else
 		twi_judge_blame(judge, TWI_CAUSE_LATE, rank->rank, confidence, "%s", how);
 }
@@ -564,28 +573,48 @@ static uint32_t count_late(const struct arrival *arrivals, uint32_t count,
 	return times;
 }
 
-/* One rank comes late again and again, and it costs much of the time. */
+/*
+ * Of the newest `count`: one rank was late to nearly all of them, and hardly another to any, and it
+ * cost much of the time. NULL: none was.
+ */
+static const struct twi_verdict_rank *late_one(const struct arrival *arrivals, uint32_t count,
+					       uint32_t *times_out, uint64_t *lost_out)
+{
+	uint64_t span = since(arrivals[0].at_ns, arrivals[count - 1].at_ns), all = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		all += arrivals[i].delay_ns;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct twi_verdict_rank *rank = arrivals[i].last;
+
+		*times_out = count_late(arrivals, count, rank, lost_out);
+		if (*times_out * 4 >= count * 3 && (*times_out == count || count >= 8) &&
+		    *lost_out * 5 >= span && *lost_out * 4 >= all * 3)
+			return rank;
+	}
+	return NULL;
+}
+
+/* One rank comes late again and again: always, or since a while. */
 static bool judge_often(struct twi_judge *judge, uint32_t ctx, const struct arrival *arrivals,
 			uint32_t count)
 {
-	uint64_t span, lost;
 	char how[160], time[24], whole[24];
 
-	if (count < LATE_SEQS)
-		return false;
-	span = since(arrivals[0].at_ns, arrivals[count - 1].at_ns); /* newest first */
-	for (uint32_t i = 0; i < count; i++) {
-		const struct twi_verdict_rank *rank = arrivals[i].last;
-		uint32_t times = count_late(arrivals, count, rank, &lost);
+	for (; count >= LATE_SEQS; count--) {
+		uint64_t span = since(arrivals[0].at_ns, arrivals[count - 1].at_ns), lost;
+		const struct twi_verdict_rank *rank;
+		uint32_t times;
 
-		if (times * 4 < count * 3 || lost * 5 < span)
+		rank = late_one(arrivals, count, &times, &lost);
+		if (rank == NULL)
 			continue;
 		snprintf(how, sizeof(how),
 			 "rank %u came last to %u of the last %u collectives of group %u, by %s in "
 			 "all of %s",
 			 rank->rank, times, count, ctx, twi_judge_time(lost, time),
 			 twi_judge_time(span, whole));
-		blame_late(judge, rank, how, 0.9);
+		blame_late(judge, rank, how, twi_min((double)lost / (double)(span + 1), 1.0), 0.9);
 		return true;
 	}
 	return false;
@@ -610,7 +639,7 @@ static void judge_late(struct twi_judge *judge, uint32_t ctx)
 		 "rank %u came to collective %llu of group %u by %s later than all others",
 		 arrivals[worst].last->rank, (unsigned long long)arrivals[worst].seq, ctx,
 		 twi_judge_time(arrivals[worst].delay_ns, time));
-	blame_late(judge, arrivals[worst].last, how, 0.85);
+	blame_late(judge, arrivals[worst].last, how, 0.3, 0.85);
 }
 
 void twi_judge_late(struct twi_judge *judge)

@@ -325,6 +325,7 @@ int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t until
 	twi_engine_enter(engine);
 	wait.since_ns = twi_engine_batch_now(engine);
 	twi_list_push_back(&engine->waiting, &wait.link);
+	engine->waiter_tid = twi_self.tid;
 	twi_engine_count(engine->waiters, 1);
 	twi_engine_count(engine->waits, 1);
 	status = twi_engine_bind_ring(engine);

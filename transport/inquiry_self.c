@@ -99,29 +99,43 @@ enum twi_process twi_identity_look(const struct twi_identity *self,
 	return *state_out == 'Z' || *state_out == 'X' ? TWI_PROCESS_GONE : TWI_PROCESS_RUNS;
 }
 
-/* On a CPU, and waiting for one: of all threads since they began. */
-static void add_threads(struct twi_rank_state *out)
+static bool add_thread(const char *tid, struct twi_rank_state *out)
 {
-	DIR *tasks = opendir("/proc/self/task");
-	const struct dirent *entry;
+	unsigned long long ran, waited;
 	char path[64], text[TEXT];
 
-	if (tasks == NULL)
-		return;
-	while (out->threads < THREADS_MAX && (entry = readdir(tasks)) != NULL) {
-		unsigned long long ran, waited;
+	snprintf(path, sizeof(path), "/proc/self/task/%.16s/schedstat", tid);
+	if (read_text(path, text, sizeof(text)) == 0 ||
+	    sscanf(text, "%llu %llu", &ran, &waited) != 2)
+		return false;
+	out->on_cpu_ns += ran;
+	out->run_queue_ns += waited;
+	return true;
+}
 
-		if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
-			continue;
-		snprintf(path, sizeof(path), "/proc/self/task/%.16s/schedstat", entry->d_name);
-		if (read_text(path, text, sizeof(text)) == 0 ||
-		    sscanf(text, "%llu %llu", &ran, &waited) != 2)
-			continue;
-		out->threads++;
-		out->on_cpu_ns += ran;
-		out->run_queue_ns += waited;
+/*
+ * The thread that waits for collectives is the one that comes late to them when it gets no CPU. The
+ * library's own threads, and others of the user's, may have reasons of their own.
+ */
+static void add_threads(const struct twi_engine *engine, struct twi_rank_state *out)
+{
+	const struct dirent *entry;
+	unsigned count = 0;
+	char tid[16];
+	DIR *tasks;
+
+	snprintf(tid, sizeof(tid), "%d", engine->waiter_tid);
+	if (engine->waiter_tid != 0 && add_thread(tid, out)) {
+		out->thread = (uint32_t)engine->waiter_tid;
+		return;
 	}
-	closedir(tasks);
+	tasks = opendir("/proc/self/task");
+	while (tasks != NULL && count++ < THREADS_MAX && (entry = readdir(tasks)) != NULL) {
+		if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
+			add_thread(entry->d_name, out);
+	}
+	if (tasks != NULL)
+		closedir(tasks);
 }
 
 static void add_pool(const struct twi_engine *engine, struct twi_rank_state *out)
@@ -331,7 +345,7 @@ const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
 		.lost = atomic_load_explicit(&engine->diag->lost, memory_order_relaxed),
 	};
 	gethostname(out->host, sizeof(out->host) - 1);
-	add_threads(out);
+	add_threads(engine, out);
 	add_pool(engine, out);
 	add_groups(engine, out);
 	add_waits(engine, ranks, out);

@@ -147,7 +147,8 @@ static inline void nl_judge(struct nl_link *link, int from, const uint8_t *packe
 	struct nl_packet *slot = &queue->packets[queue->tail % NL_QUEUE];
 	uint64_t due = nl_now();
 
-	if (shape->cut || (shape->mute >> from & 1) != 0 || twt_random_below(&link->random, 1000000) < shape->loss_ppm) {
+	if (shape->cut || (shape->mute >> from & 1) != 0 ||
+	    twt_random_below(&link->random, 1000000) < shape->loss_ppm) {
 		queue->lost++;
 		return;
 	}

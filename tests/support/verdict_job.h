@@ -57,7 +57,7 @@ struct vj_job {
 	enum vj_fault fault;
 	int size, victim;
 	uint64_t seed;
-	char name[48], dir[64], store[64];
+	char name[40], dir[32], store[64];
 	struct vj_marks *marks;
 	pid_t pids[VJ_RANKS], hogs[VJ_HOGS], world;
 	int port;
@@ -266,8 +266,10 @@ static inline int vj_rank_main(const struct vj_job *job, int rank)
 	vj_open(&me, rank);
 	for (int n = 0; on; n++) {
 		if (job->fault != VJ_BUFFERS) {
-			vj_compute(job->fault == VJ_HOG ? 8000000 : 500000);
-			usleep(10000 + (useconds_t)(job->seed + (uint64_t)n * 7919) % 10000);
+			uint64_t jitter = (job->seed + (uint64_t)n * 7919) % 10000;
+
+			vj_compute(job->fault == VJ_HOG ? 15000000 : 500000);
+			usleep((useconds_t)(job->fault == VJ_HOG ? jitter / 4 : 10000 + jitter));
 		}
 		if (rank == job->victim)
 			on = vj_misbehave(&me, rank, n);

@@ -40,6 +40,8 @@ static const char usage[] =
 	"                                      times, skew and slack (/v1/coll has all of it)\n"
 	"  towstat why [NAME|SOCKET]           what was copied or registered late: why, from\n"
 	"                                      where, what it cost, and what mends it\n"
+	"  towstat verdict [NAME|SOCKET]       why the job does not go on, or is slow: causes,\n"
+	"                                      culprits, evidence; exit status 3 with any\n"
 	"  towstat watch [SECONDS] [NAME]      rates and latencies, each SECONDS (default 1)\n"
 	"  towstat alloclog [NAME] -o FILE     a log of allocations, of --seconds N; for\n"
 	"                                      tow-alloclog and memreg-bench --replay\n"
@@ -48,7 +50,7 @@ static const char usage[] =
 	"\n"
 	"  -s, --socket PATH   the runtime's stats socket, instead of NAME (job.rank)\n"
 	"  -n, --count N       watch: end after N lines; why: show N places of each kind\n"
-	"      --json          why: as JSON, all places\n"
+	"      --json          why, verdict: as JSON, all there is\n"
 	"      --seconds N     alloclog: from 0 to 60; without: what there is where the knob "
 	"alloclog\n"
 	"                      is set, else 1\n"
@@ -202,6 +204,21 @@ static int run_why(const struct arguments *arguments)
 	return explain(path, &options);
 }
 
+static int run_verdict(const struct arguments *arguments)
+{
+	const char *target = arguments->argc > 1 ? arguments->argv[1] : NULL;
+	const char *socket_path = arguments->socket_path;
+	char path[256];
+
+	if (arguments->argc > 2)
+		return misuse("verdict takes one name or socket", arguments->argv[2]);
+	if (target != NULL && strchr(target, '/') != NULL)
+		socket_path = target;
+	if (find_target(socket_path, target, path, sizeof(path)) != 0)
+		return 1;
+	return show_verdict(path, arguments->json);
+}
+
 static int run_alloclog(const struct arguments *arguments)
 {
 	char path[256];
@@ -238,7 +255,7 @@ static const struct {
 } commands[] = {
 	{ "alloclog", run_alloclog }, { "list", run_list }, { "get", run_get },
 	{ "watch", run_watch },       { "why", run_why },   { "knobs", run_knobs },
-	{ "counters", run_counters },
+	{ "counters", run_counters }, { "verdict", run_verdict },
 };
 
 enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_JSON, OPT_VERSION, OPT_SECONDS };

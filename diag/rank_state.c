@@ -229,8 +229,7 @@ const struct twi_state_link *twi_rank_state_link(const struct twi_rank_state *st
 	return NULL;
 }
 
-const struct twi_state_group *twi_rank_state_group(const struct twi_rank_state *state,
-						   uint32_t ctx)
+const struct twi_state_group *twi_rank_state_group(const struct twi_rank_state *state, uint32_t ctx)
 {
 	for (uint32_t i = 0; state != NULL && i < state->group_count; i++) {
 		if (state->groups[i].ctx == ctx)
@@ -239,8 +238,7 @@ const struct twi_state_group *twi_rank_state_group(const struct twi_rank_state *
 	return NULL;
 }
 
-const struct twi_state_past *twi_state_group_past(const struct twi_state_group *group,
-						  uint64_t seq)
+const struct twi_state_past *twi_state_group_past(const struct twi_state_group *group, uint64_t seq)
 {
 	for (uint32_t i = 0; group != NULL && i < group->past_count; i++) {
 		if (group->past[i].seq == seq)

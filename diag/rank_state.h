@@ -50,13 +50,13 @@ struct twi_state_wait {
 	uint64_t seq, tag, bytes, moved;
 	uint64_t since_ns;
 };
-#define TWI_STATE_COLL     255u /* kinds of waits: a collective, */
-#define TWI_STATE_COPY     4u   /* a copy with a device: TWI_OP_COPY */
+#define TWI_STATE_COLL 255u /* kinds of waits: a collective, */
+#define TWI_STATE_COPY 4u   /* a copy with a device: TWI_OP_COPY */
 
 #define TWI_LINK_UP        1u
-#define TWI_LINK_BROKEN    2u /* a connection has gone, and a new one is being made */
-#define TWI_LINK_LOST      4u /* it will not come back */
-#define TWI_LINK_BYE       8u /* the other side has closed in order */
+#define TWI_LINK_BROKEN    2u  /* a connection has gone, and a new one is being made */
+#define TWI_LINK_LOST      4u  /* it will not come back */
+#define TWI_LINK_BYE       8u  /* the other side has closed in order */
 #define TWI_LINK_TCP       16u /* what TCP_INFO says is there */
 #define TWI_LINK_NO_CREDIT 32u /* sends wait for the other side to receive what it holds */
 
@@ -67,7 +67,8 @@ struct twi_state_link {
 	uint64_t unsent_bytes, unacked_bytes; /* of the control stream, as the session counts */
 	uint32_t waiting_sends;
 	uint64_t silent_ns; /* since something came from there */
-	uint64_t stuck_ns;  /* since when nothing that was sent is acknowledged; 0: it is, or all was */
+	uint64_t stuck_ns; /* since when nothing that was sent is acknowledged; 0: it is, or all was
+			    */
 	uint32_t heard_segments; /* that have come since then */
 	uint32_t backoffs;       /* of the retransmission timer, in a row */
 	uint32_t retransmits, spurious, segments_out, segments_in;
@@ -86,14 +87,14 @@ struct twi_rank_state {
 	 * thread 0, of all together. */
 	uint64_t on_cpu_ns, run_queue_ns;
 	uint32_t thread;
-	uint32_t waiters; /* threads in a wait */
+	uint32_t waiters;                                   /* threads in a wait */
 	uint64_t pool_bytes, pool_free_bytes, pool_wait_ns; /* waited in all */
 	uint32_t pool_waiters;
 	uint64_t pool_since_ns, pool_wanted_bytes; /* of the one that waits longest */
 	uint32_t copies;                           /* to and from devices, under way */
 	uint64_t copy_since_ns;                    /* the oldest was started; 0: none */
-	uint64_t lost; /* records of telemetry */
-	bool cut;      /* there was more than there is room for here */
+	uint64_t lost;                             /* records of telemetry */
+	bool cut;                                  /* there was more than there is room for here */
 	uint32_t group_count, wait_count, link_count;
 	struct twi_state_group groups[TWI_STATE_GROUPS];
 	struct twi_state_wait waits[TWI_STATE_WAITS];

@@ -1,7 +1,7 @@
 /*
  * verdict.c - findings: made, ordered, put into words. verdict_links.c and verdict_colls.c find.
  */
-#include "diag/verdict.h"
+#include "diag/verdict_parts.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -166,9 +166,8 @@ static void count_ranks(struct twi_judge *judge)
 static void sort(struct twi_verdict *out)
 {
 	for (uint32_t i = 1; i < out->finding_count; i++) {
-		for (uint32_t k = i; k > 0 && out->findings[k].confidence >
-						      out->findings[k - 1].confidence;
-		     k--) {
+		for (uint32_t k = i;
+		     k > 0 && out->findings[k].confidence > out->findings[k - 1].confidence; k--) {
 			struct twi_finding other = out->findings[k];
 
 			out->findings[k] = out->findings[k - 1];
@@ -254,8 +253,7 @@ static void emit_rank(const struct twi_verdict_case *what, const struct twi_verd
 	twi_emit_array_begin(emit, "groups");
 	for (uint32_t i = 0; state != NULL && i < state->group_count; i++) {
 		const struct twi_state_group *group = &state->groups[i];
-		const struct twi_state_past *last =
-			group->past_count > 0 ? &group->past[0] : NULL;
+		const struct twi_state_past *last = group->past_count > 0 ? &group->past[0] : NULL;
 
 		twi_emit_object_begin(emit, NULL);
 		twi_emit_u64(emit, "group", group->ctx);

@@ -8,11 +8,11 @@
  *	clocks ---------------------+
  *
  * Each rank is asked twice, some tenths of a second apart, so that what moves can be told from what
- * stands: time in the run queue, retransmissions, a collective that goes on. Who has not answered is
- * judged by what others know of it.
+ * stands: time in the run queue, retransmissions, a collective that goes on. Who has not answered
+ * is judged by what others know of it.
  *
- * It looks for causes, not for those who suffer: a rank that waits is never accused for that, nor is
- * one that is behind because another holds it up.
+ * It looks for causes, not for those who suffer: a rank that waits is never accused for that, nor
+ *is one that is behind because another holds it up.
  */
 #ifndef TWI_VERDICT_H
 #define TWI_VERDICT_H
@@ -24,7 +24,7 @@ struct twi_emit;
 /* X(name in capitals, name, what it says of the culprit, what mends it) */
 #define TWI_CAUSE_MAP(X)                                                                           \
 	X(DEAD, "dead", "has ended",                                                               \
-	  "look at how the process ended (exit status, kernel log for out-of-memory kills)")      \
+	  "look at how the process ended (exit status, kernel log for out-of-memory kills)")       \
 	X(STOPPED, "stopped", "is stopped",                                                        \
 	  "continue the process (kill -CONT), or find who stopped it: a debugger, a batch system") \
 	X(SILENT, "silent", "does not answer",                                                     \
@@ -74,8 +74,8 @@ struct twi_verdict_rank {
 	enum twi_process process;
 	char process_state; /* as /proc says; 0: not known */
 	uint64_t pid;
-	int64_t offset_ns; /* its clock less the asker's */
-	uint64_t error_ns; /* at most */
+	int64_t offset_ns;                         /* its clock less the asker's */
+	uint64_t error_ns;                         /* at most */
 	const struct twi_rank_state *first, *last; /* NULL: no answer. last may be alone */
 };
 
@@ -123,39 +123,5 @@ void twi_verdict_short(const struct twi_verdict *verdict, char *out, size_t room
 
 /* All of it for a terminal, in lines. */
 void twi_verdict_text(const struct twi_verdict *verdict, struct twi_emit *emit);
-
-/* --- what the files of the judge ask of each other --- */
-
-struct twi_judge {
-	const struct twi_verdict_case *what;
-	struct twi_verdict *out;
-};
-
-/* The finding of the cause, made when it is new. */
-struct twi_finding *twi_judge_finding(struct twi_judge *judge, enum twi_cause cause,
-				      double confidence);
-bool twi_judge_blames(const struct twi_judge *judge, uint32_t rank);
-/* Names a culprit with evidence; nothing when the rank is blamed already. */
-void twi_judge_blame(struct twi_judge *judge, enum twi_cause cause, uint32_t rank,
-		     double confidence, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-void twi_judge_blame_link(struct twi_judge *judge, enum twi_cause cause, uint32_t from, uint32_t to,
-			  double confidence, const char *fmt, ...)
-	__attribute__((format(printf, 6, 7)));
-const struct twi_verdict_rank *twi_judge_rank(const struct twi_judge *judge, uint32_t rank);
-const char *twi_judge_kind(const struct twi_judge *judge, unsigned kind, char room[24]);
-/* A duration for people. */
-const char *twi_judge_time(uint64_t ns, char room[24]);
-
-/* verdict_links.c: silent ranks, links, losses, buffers, credit. */
-void twi_judge_silent(struct twi_judge *judge);
-void twi_judge_links(struct twi_judge *judge);
-void twi_judge_buffers(struct twi_judge *judge);
-void twi_judge_credit(struct twi_judge *judge);
-/* verdict_colls.c: who disagrees, who is missing, who comes late. */
-void twi_judge_agreement(struct twi_judge *judge);
-void twi_judge_missing(struct twi_judge *judge);
-void twi_judge_late(struct twi_judge *judge);
-/* Whether somebody has been waiting for long, as far as is known. */
-bool twi_judge_stuck(const struct twi_judge *judge);
 
 #endif

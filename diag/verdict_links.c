@@ -8,7 +8,7 @@
  *	nothing comes from B either                              B -> A, or B's host has gone; B
  *	                                                         itself, if it answers, knows more
  */
-#include "diag/verdict.h"
+#include "diag/verdict_parts.h"
 
 #include <internal/base.h>
 
@@ -34,14 +34,14 @@ static void blame_stuck(struct twi_judge *judge, uint32_t at, const struct twi_s
 
 	twi_judge_time(link->stuck_ns, time);
 	if (link->heard_segments > 0)
-		twi_judge_blame_link(judge, TWI_CAUSE_LINK, at, link->rank, 0.95,
-				     "rank %u: nothing that it sent to rank %u was acknowledged "
-				     "for %s (sent again %u times in a row), while %u segments came "
-				     "from there",
-				     at, link->rank, time, link->backoffs, link->heard_segments);
+		twi_judge_blame_link(
+			judge, TWI_CAUSE_LINK, at, link->rank, 0.95,
+			"rank %u: nothing that it sent to rank %u was acknowledged "
+			"for %s (sent again %u times in a row), while %u segments came "
+			"from there",
+			at, link->rank, time, link->backoffs, link->heard_segments);
 	else
-		twi_judge_blame_link(judge, TWI_CAUSE_LINK, link->rank, at,
-				     other_known ? 0.8 : 0.7,
+		twi_judge_blame_link(judge, TWI_CAUSE_LINK, link->rank, at, other_known ? 0.8 : 0.7,
 				     "rank %u: nothing came from rank %u for %s, not even "
 				     "acknowledgements (it sent again %u times in a row); without "
 				     "an answer from there its host may as well have gone",

@@ -253,8 +253,8 @@ static const struct {
 	const char *name;
 	int (*run)(const struct arguments *arguments);
 } commands[] = {
-	{ "alloclog", run_alloclog }, { "list", run_list }, { "get", run_get },
-	{ "watch", run_watch },       { "why", run_why },   { "knobs", run_knobs },
+	{ "alloclog", run_alloclog }, { "list", run_list },       { "get", run_get },
+	{ "watch", run_watch },       { "why", run_why },         { "knobs", run_knobs },
 	{ "counters", run_counters }, { "verdict", run_verdict },
 };
 

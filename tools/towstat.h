@@ -48,7 +48,8 @@ struct why_options {
 /* What was copied or registered late, and why; the exit status. */
 int explain(const char *socket_path, const struct why_options *options);
 
-/* Why the job of this runtime does not go on, or is slow; the exit status: this where it says so. */
+/* Why the job of this runtime does not go on, or is slow; the exit status: this where it says so.
+ */
 #define VERDICT_FOUND 3
 int show_verdict(const char *socket_path, int json);
 

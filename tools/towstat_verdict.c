@@ -73,11 +73,10 @@ static int print_verdict(const json_t *root)
 	if (json_integer_value(json_object_get(root, "ranks_unknown")) > 0)
 		printf(", of %lld nothing is known",
 		       (long long)json_integer_value(json_object_get(root, "ranks_unknown")));
-	printf("%s\n", json_is_true(json_object_get(root, "telemetry_lost")) ?
-			       "; some telemetry was lost" :
-			       "");
-	json_array_foreach(findings, i, finding)
-		print_finding(finding);
+	printf("%s\n", json_is_true(json_object_get(root, "telemetry_lost"))
+			       ? "; some telemetry was lost"
+			       : "");
+	json_array_foreach(findings, i, finding) print_finding(finding);
 	return json_array_size(findings) > 0 ? VERDICT_FOUND : 0;
 }
 

@@ -79,7 +79,7 @@ void twi_identity_self(struct twi_identity *out)
 	if (read_text("/proc/sys/kernel/random/boot_id", text, sizeof(text)) > 0)
 		out->boot = hash_text(text);
 	if (stat("/proc/self/ns/pid", &namespace) == 0)
-		out->pid_namespace = (uint64_t)namespace.st_ino;
+		out->pid_namespace = (uint64_t) namespace.st_ino;
 	read_stat(out->pid, &state, &out->pid_start);
 }
 
@@ -146,8 +146,7 @@ static void add_pool(const struct twi_engine *engine, struct twi_rank_state *out
 	out->pool_bytes = stats.mapped;
 	out->pool_free_bytes = stats.free;
 	out->pool_wait_ns = twi_counter_sum(engine->diag, TWI_C_pool_wait_ns);
-	out->pool_waiters =
-		atomic_load_explicit(&engine->room_waiters, memory_order_relaxed);
+	out->pool_waiters = atomic_load_explicit(&engine->room_waiters, memory_order_relaxed);
 	out->pool_since_ns = atomic_load_explicit(&engine->room_since_ns, memory_order_relaxed);
 	out->pool_wanted_bytes = atomic_load_explicit(&engine->room_bytes, memory_order_relaxed);
 }
@@ -155,7 +154,8 @@ static void add_pool(const struct twi_engine *engine, struct twi_rank_state *out
 /* The newest TWI_STATE_PAST collectives of the group. */
 static void add_past(const struct twi_coll_group *coll, struct twi_state_group *out)
 {
-	for (uint64_t seq = coll->next_seq - 1; seq > 0 && out->past_count < TWI_STATE_PAST;
+	/* next_seq itself: a call that was refused, as the group is broken (coll_group.c) */
+	for (uint64_t seq = coll->next_seq; seq > 0 && out->past_count < TWI_STATE_PAST;
 	     seq--) {
 		const struct twi_state_past *past = &coll->past[seq % TWI_STATE_PAST];
 
@@ -256,9 +256,9 @@ static void look_at(const struct twi_slot *slot, uint32_t rank, struct twi_state
 		.flags = slot->lost ? TWI_LINK_LOST : TWI_LINK_UP,
 		.unsent_bytes = session->tx_tail - session->tx_head,
 		.unacked_bytes = session->tx_head - session->tx_acked,
-		.silent_ns = session->input_ns > 0 && session->input_ns < now ?
-				     now - session->input_ns :
-				     0,
+		.silent_ns = session->input_ns > 0 && session->input_ns < now
+				     ? now - session->input_ns
+				     : 0,
 	};
 	if (session->peer_said_bye)
 		out->flags |= TWI_LINK_BYE;

@@ -193,8 +193,8 @@ static void listen_to_quit(struct twi_inquiry_thread *thread)
 	for (unsigned i = 0; i < ASKERS && !thread->listens; i++) {
 		int none = 0;
 
-		thread->listens = atomic_compare_exchange_strong(&askers[i], &none,
-								 thread->event_fd + 1);
+		thread->listens =
+			atomic_compare_exchange_strong(&askers[i], &none, thread->event_fd + 1);
 	}
 	if (sigaction(SIGQUIT, NULL, &old) == 0 && (old.sa_flags & SA_SIGINFO) == 0 &&
 	    old.sa_handler == SIG_DFL)

@@ -190,8 +190,8 @@ struct twi_session {
 	uint64_t rx_total_told;
 	uint64_t seq_received;
 	uint64_t received_ns, input_ns; /* when seq_received, and what is being read, came */
-	uint64_t credit_charged; /* by the peer's messages, since the start */
-	uint64_t credit_given;   /* back, since the start */
+	uint64_t credit_charged;        /* by the peer's messages, since the start */
+	uint64_t credit_given;          /* back, since the start */
 	uint64_t credit_told;
 	uint32_t acks_owed;
 	uint64_t unexpected_bytes; /* held now */

@@ -40,9 +40,9 @@ bool twi_session_no_credit(const struct twi_session *session)
 	if (first == NULL)
 		return false;
 	op = twi_container_of(first, struct tow_op, link);
-	return !has_credit(session, op->bytes <= session->eager_max_bytes ?
-					    twi_frame_cost((uint32_t)op->bytes) :
-					    twi_frame_cost(0));
+	return !has_credit(session, op->bytes <= session->eager_max_bytes
+					    ? twi_frame_cost((uint32_t)op->bytes)
+					    : twi_frame_cost(0));
 }
 
 static bool frame_eager(struct twi_session *session, struct tow_op *op)

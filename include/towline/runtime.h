@@ -76,8 +76,8 @@ struct tow_options {
 	int64_t coll_segment_bytes;
 	int64_t coll_depth;
 	int64_t combine_threshold_bytes;
-	int64_t combine;      /* 1: fuse all-reduces that follow each other */
-	int64_t reproducible; /* 1: the same bits on every lane and with every plan */
+	int64_t combine;            /* 1: fuse all-reduces that follow each other */
+	int64_t reproducible;       /* 1: the same bits on every lane and with every plan */
 	int64_t verdict_on_sigquit; /* 1: SIGQUIT asks why the job does not go on */
 	const char *flight_dir;     /* of the flight recorder's files; "": none */
 	int64_t flight_files;

@@ -7,7 +7,7 @@
  */
 #include "twt.h"
 
-#include "verdict_job.h"
+#include "verdict_ask.h"
 
 #include <sys/resource.h>
 

@@ -104,11 +104,10 @@ static inline void vs_wait_in(struct vs_job *job, uint32_t rank, uint64_t seq, u
 		group->past[0].done_ns = 0;
 		group->in_flight = 1;
 		states[i]->waiters = states[i]->wait_count = 1;
-		states[i]->waits[0] =
-			(struct twi_state_wait){ .kind = TWI_STATE_COLL,
-						 .seq = seq,
-						 .rank = TWI_STATE_NO_RANK,
-						 .since_ns = VS_NOW - ms * VS_MS };
+		states[i]->waits[0] = (struct twi_state_wait){ .kind = TWI_STATE_COLL,
+							       .seq = seq,
+							       .rank = TWI_STATE_NO_RANK,
+							       .since_ns = VS_NOW - ms * VS_MS };
 	}
 }
 

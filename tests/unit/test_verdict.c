@@ -95,10 +95,9 @@ static void test_waits_in_a_circle(void **state)
 	vs_healthy(&job, 3);
 	vs_miss(&job, 2, 3000);
 	job.last[2].wait_count = 1;
-	job.last[2].waits[0] = (struct twi_state_wait){ .kind = 3,
-							.rank = 0,
-							.tag = 9,
-							.since_ns = VS_NOW - 3000 * VS_MS };
+	job.last[2].waits[0] = (struct twi_state_wait){
+		.kind = 3, .rank = 0, .tag = 9, .since_ns = VS_NOW - 3000 * VS_MS
+	};
 	vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 2);
 	/* It waits for one that is in nobody's way: that one is to be looked at, not this. */
 	job.last[2].waits[0].rank = TWI_STATE_NO_RANK;
@@ -319,7 +318,8 @@ static void test_late_and_missing(void **state)
 		for (uint32_t k = i == 1 ? 0 : 1; k < TWI_STATE_PAST; k++) {
 			uint64_t ago = (80 - group->past[k].seq) * 600 * VS_MS;
 
-			group->past[k].start_ns = VS_NOW - 1600 * VS_MS - ago - (i != 1) * 590 * VS_MS;
+			group->past[k].start_ns =
+				VS_NOW - 1600 * VS_MS - ago - (i != 1) * 590 * VS_MS;
 			group->past[k].done_ns = VS_NOW - 1600 * VS_MS - ago + VS_MS;
 		}
 	}

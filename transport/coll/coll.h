@@ -172,10 +172,10 @@ struct twi_coll_group {
 	enum twi_coll_group_state state;
 	int broken; /* status, and its message: */
 	char why[TWI_COLL_WHY];
-	uint64_t broken_seq; /* at which it broke */
+	uint64_t broken_seq;                        /* at which it broke */
 	struct twi_state_past past[TWI_STATE_PAST]; /* the last ones, by seq (inquiry.h) */
-	uint64_t next_seq; /* of the next call; 0 is the set-up's */
-	uint64_t finished; /* all up to this one are over */
+	uint64_t next_seq;                          /* of the next call; 0 is the set-up's */
+	uint64_t finished;                          /* all up to this one are over */
 	uint64_t over;     /* bit seq % TWI_COLL_SLOTS: this one is, and one before it is not */
 	uint64_t left_seq; /* the last of the rank that has closed the group first */
 	uint32_t left_rank;

@@ -309,6 +309,30 @@ void twi_coll_fail_pending(struct twi_coll_group *coll, int status)
 	twi_coll_batch_fail(coll, status);
 }
 
+/*
+ * The call that ranks disagree about, at a rank that comes to it when the group is broken already:
+ * it has a vote as well in who it is that called something else.
+ */
+static void note_refused(struct twi_coll_group *coll, const struct twi_coll_call *call)
+{
+	struct twi_state_past *past = &coll->past[coll->next_seq % TWI_STATE_PAST];
+	struct twi_coll_entry *entry;
+
+	if (coll->broken != TOW_EMISMATCH || coll->broken_seq != coll->next_seq ||
+	    past->seq == coll->next_seq || twi_coll_entry_find(coll, call, &entry) < 0)
+		return;
+	*past = (struct twi_state_past){
+		.seq = coll->next_seq,
+		.signature = entry->signature,
+		.bytes = twi_max(entry->in_bytes, entry->out_bytes),
+		.start_ns = twi_engine_batch_now(coll->engine),
+		.done_ns = twi_engine_batch_now(coll->engine),
+		.kind = (uint8_t)call->kind,
+		.type = (uint8_t)call->type,
+		.status = TOW_EPEER,
+	};
+}
+
 int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call, struct tow_op *op)
 {
 	struct twi_coll_run *run;
@@ -316,8 +340,10 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 
 	if (twi_unlikely(coll->next_seq > coll->left_seq))
 		twi_coll_check_left(coll);
-	if (twi_unlikely(coll->state == TWI_COLL_BROKEN))
+	if (twi_unlikely(coll->state == TWI_COLL_BROKEN)) {
+		note_refused(coll, call);
 		return twi_error(TOW_EPEER, "the group is broken: %.350s", coll->why);
+	}
 	if (twi_unlikely(coll->in_flight >= TOW_COLL_IN_FLIGHT))
 		return twi_error(TOW_EBUSY,
 				 "%u collectives of the group are in flight; wait for one first",

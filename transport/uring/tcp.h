@@ -35,6 +35,7 @@
 #include "transport/uring/ring.h"
 #include "transport/uring/tcp_direct.h"
 #include "transport/uring/tcp_greet.h"
+#include "transport/uring/tcp_measure.h"
 #include "transport/uring/tcp_name.h"
 #include "transport/uring/tcp_rails.h"
 #include "transport/uring/tcp_seal.h"
@@ -63,13 +64,6 @@ enum twi_tcp_state {
 	TWI_TCP_PAIRING,    /* greeted; the peer's other streams are not yet */
 	TWI_TCP_UP,
 	TWI_TCP_DRAINING, /* shut down for writing; the other side's end is awaited */
-};
-
-/* How a redial was answered, where it was. */
-enum twi_tcp_denial {
-	TWI_TCP_NO_ANSWER,
-	TWI_TCP_NOBODY,  /* ECONNREFUSED: nobody listens there any more */
-	TWI_TCP_UNKNOWN, /* our words were read, and the connection ended */
 };
 
 struct twi_tcp_peer;
@@ -121,17 +115,6 @@ struct twi_tcp_stream {
 	struct iovec tx_parts[3], rx_parts[2];
 	struct twi_tcp_missed tx_missed;
 	struct twi_tcp_sample sample;
-};
-
-/*
- * Of all connections to a peer together: since when nothing that was sent has been acknowledged,
- * and how much had come by then (tcp_measure.c).
- */
-struct twi_tcp_watch {
-	uint64_t since_ns; /* 0: all is acknowledged, or some was just now */
-	uint64_t acked_bytes;
-	uint32_t segments_in, heard_segments, backoffs;
-	uint64_t pinged_ns;
 };
 
 struct twi_tcp_line {
@@ -278,13 +261,6 @@ void twi_tcp_beat_start(struct twi_tcp_lane *lane);
 void twi_tcp_clock(struct twi_tcp_lane *lane, uint64_t now_ns);
 
 void twi_tcp_peer_describe(struct tow_peer *base, struct twi_emit *emit);
-
-/*
- * tcp_measure.c: what the kernel says of the connections to a peer; and, while a caller waits and a
- * peer is silent, a look at them and a ping now and then. Returns when it is to be called again.
- */
-void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out);
-uint64_t twi_tcp_watch_silent(struct twi_tcp_lane *lane, uint64_t now_ns);
 
 /* [event: 4][ring: 5][generation: 16][slot: 31] */
 static inline uint64_t twi_tcp_tag(const struct twi_ring *ring, enum twi_tcp_event event,

@@ -155,8 +155,7 @@ static void add_pool(const struct twi_engine *engine, struct twi_rank_state *out
 static void add_past(const struct twi_coll_group *coll, struct twi_state_group *out)
 {
 	/* next_seq itself: a call that was refused, as the group is broken (coll_group.c) */
-	for (uint64_t seq = coll->next_seq; seq > 0 && out->past_count < TWI_STATE_PAST;
-	     seq--) {
+	for (uint64_t seq = coll->next_seq; seq > 0 && out->past_count < TWI_STATE_PAST; seq--) {
 		const struct twi_state_past *past = &coll->past[seq % TWI_STATE_PAST];
 
 		if (past->seq == seq)

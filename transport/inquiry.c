@@ -185,6 +185,16 @@ uint64_t twi_inquiry_begin(struct twi_engine *engine)
 	return round->begun_ns + TWI_INQUIRY_ROUND;
 }
 
+void twi_inquiry_forget(struct twi_inquiry *inquiry, const struct twi_inquiry_line *line)
+{
+	struct twi_inquiry_round *round = inquiry->round;
+
+	for (uint32_t i = 0; round != NULL && i < round->count; i++) {
+		if (round->entries[i].line == line)
+			round->entries[i].line = NULL;
+	}
+}
+
 void twi_inquiry_heard(struct twi_inquiry *inquiry, const struct twi_inquiry_line *line,
 		       uint32_t id, uint32_t sample, uint64_t sent_ns, const uint8_t *state,
 		       size_t bytes)
@@ -268,6 +278,8 @@ static struct twi_verdict_rank *make_case(struct twi_engine *engine,
 
 	twi_engine_enter(engine);
 	round = inquiry != NULL ? inquiry->round : NULL;
+	if (round != NULL && round->sample == 0 && !round->closed)
+		keep_own(inquiry); /* nobody drives: this rank alone is known */
 	if (round != NULL)
 		ranks = calloc(round->count, sizeof(*ranks));
 	if (ranks != NULL) {

@@ -112,7 +112,8 @@ struct twi_inquiry_line *twi_inquiry_line_of(struct twi_inquiry *inquiry, uint32
 bool twi_inquiry_ask(struct twi_inquiry_line *line, uint32_t round, uint32_t sample);
 /* The ranks are freed. */
 void twi_inquiry_ranks_end(struct twi_ranks *ranks);
-/* inquiry.c: a state has come. */
+/* inquiry.c: the line is freed; a state has come. */
+void twi_inquiry_forget(struct twi_inquiry *inquiry, const struct twi_inquiry_line *line);
 void twi_inquiry_heard(struct twi_inquiry *inquiry, const struct twi_inquiry_line *line,
 		       uint32_t round, uint32_t sample, uint64_t sent_ns, const uint8_t *state,
 		       size_t bytes);
@@ -129,8 +130,7 @@ int twi_inquiry_sources_add(struct twi_engine *engine);
 void twi_inquiry_sources_remove(struct twi_engine *engine);
 int twi_inquiry_thread_start(struct twi_engine *engine);
 void twi_inquiry_thread_stop(struct twi_engine *engine);
-/* A group has broken, or something has passed its deadline: the flight recorder's file is due. Any
- * thread; only a flag is set. */
+/* A group has broken: the flight recorder's file is due. The engine is held; this writes none. */
 void twi_inquiry_failed(struct twi_engine *engine);
 
 #endif

@@ -253,13 +253,16 @@ void twi_inquiry_ranks_end(struct twi_ranks *ranks)
 
 	if (inquiry == NULL)
 		return;
+	twi_engine_enter(ranks->engine); /* ranks of a join that failed are freed without it */
 	twi_list_for_each_safe (pos, next, &inquiry->lines) {
 		struct twi_inquiry_line *line =
 			twi_container_of(pos, struct twi_inquiry_line, link);
 
 		if (line->ranks != ranks)
 			continue;
+		twi_inquiry_forget(inquiry, line);
 		twi_list_remove(&line->link);
 		free(line);
 	}
+	twi_engine_leave(ranks->engine);
 }

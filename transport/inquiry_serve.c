@@ -188,7 +188,8 @@ void twi_inquiry_failed(struct twi_engine *engine)
 
 static void listen_to_quit(struct twi_inquiry_thread *thread)
 {
-	struct sigaction now = { .sa_handler = on_sigquit, .sa_flags = SA_RESTART }, old;
+	struct sigaction now = { .sa_handler = on_sigquit, .sa_flags = SA_RESTART },
+			 old = { .sa_handler = SIG_DFL };
 
 	for (unsigned i = 0; i < ASKERS && !thread->listens; i++) {
 		int none = 0;
@@ -254,12 +255,14 @@ int twi_inquiry_thread_start(struct twi_engine *engine)
 
 void twi_inquiry_thread_stop(struct twi_engine *engine)
 {
-	struct twi_inquiry_thread *thread =
-		engine->inquiry != NULL ? engine->inquiry->thread : NULL;
+	struct twi_inquiry_thread *thread;
 
-	if (thread == NULL)
+	if (engine->inquiry == NULL || engine->inquiry->thread == NULL)
 		return;
+	twi_engine_enter(engine); /* who reports a failure holds it */
+	thread = engine->inquiry->thread;
 	engine->inquiry->thread = NULL;
+	twi_engine_leave(engine);
 	if (thread->listens)
 		listen_no_more(thread);
 	nudge(thread, EVENT_STOP);

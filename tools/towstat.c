@@ -44,6 +44,8 @@ static const char usage[] =
 	"  towstat get coll [NAME]             collectives: which plan ran and why, what it "
 	"moved,\n"
 	"                                      times, skew and slack (/v1/coll has all of it)\n"
+	"  towstat verdict [NAME|SOCKET]       why the job does not go on, or is slow: causes,\n"
+	"                                      culprits, evidence; exit status 3 with any\n"
 	"  towstat diff A B                    what is worse in B: snapshots or living ranks\n"
 	"  towstat export                      one OpenMetrics endpoint for all ranks\n"
 	"  towstat alloclog [NAME] -o FILE     a log of allocations, of --seconds N; for\n"
@@ -57,7 +59,7 @@ static const char usage[] =
 	"  -i, --interval S    watch: the same as SECONDS\n"
 	"  -n, --count N       watch: end after N lines; why: show N places of each kind\n"
 	"  -a, --all           why: of all ranks, one after the other\n"
-	"      --json          why: as JSON, all places\n"
+	"      --json          why, verdict: as JSON, all there is\n"
 	"      --seconds N     alloclog: from 0 to 60; without: what there is where the knob "
 	"alloclog\n"
 	"                      is set, else 1\n"
@@ -206,6 +208,21 @@ static int run_why(const struct arguments *arguments)
 	return explain(path, &options);
 }
 
+static int run_verdict(const struct arguments *arguments)
+{
+	const char *target = arguments->argc > 1 ? arguments->argv[1] : NULL;
+	const char *socket_path = arguments->socket_path;
+	char path[256];
+
+	if (arguments->argc > 2)
+		return misuse("verdict takes one name or socket", arguments->argv[2]);
+	if (target != NULL && strchr(target, '/') != NULL)
+		socket_path = target;
+	if (find_target(socket_path, target, path, sizeof(path)) != 0)
+		return 1;
+	return show_verdict(path, arguments->json);
+}
+
 static int run_alloclog(const struct arguments *arguments)
 {
 	char path[256];
@@ -247,6 +264,7 @@ static const struct {
 	{ "knobs", run_knobs, NULL },       { "counters", run_counters, NULL },
 	{ "get", NULL, run_get },           { "top", NULL, run_top },
 	{ "export", NULL, run_export },     { "diff", NULL, run_diff },
+	{ "verdict", run_verdict, NULL },
 };
 
 enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_JSON, OPT_VERSION, OPT_SECONDS };

@@ -81,6 +81,11 @@ int explain(const char *socket_path, const struct why_options *options);
 /* Of all ranks; 1 when one of them does not answer. */
 int explain_all(const struct why_options *options);
 
+/* Why the job of this runtime does not go on, or is slow; the exit status: this where it says so.
+ */
+#define VERDICT_FOUND 3
+int show_verdict(const char *socket_path, int json);
+
 /* Fetches an allocation log; seconds -1: as the runtime likes. Returns the exit status. */
 int fetch_alloclog(const char *socket_path, long seconds, const char *output_path);
 

@@ -59,8 +59,16 @@ struct twi_bpf;
 struct twi_coll_log;
 struct twi_coll_table;
 struct twi_background;
+struct twi_inquiry;
 struct twi_ring;
 struct twi_rpc;
+
+/* A thread in twi_engine_wait; on its stack. */
+struct twi_wait {
+	struct twi_list link;
+	const struct tow_op *op;
+	uint64_t since_ns;
+};
 
 struct twi_engine {
 	/* What threads that want the engine look at. */
@@ -125,7 +133,12 @@ struct twi_engine {
 	struct twi_ring *rings[TWI_RING_SLOTS];
 	struct twi_life *lives[TWI_RING_SLOTS]; /* of the threads that the rings belong to */
 	struct twi_fd fds[TWI_RING_SLOTS];
-	struct twi_background *background; /* NULL: none (yet) */
+	struct twi_background *background;          /* NULL: none (yet) */
+	struct twi_inquiry *inquiry;                /* NULL: none */
+	struct twi_list waiting;                    /* struct twi_wait */
+	int waiter_tid;                             /* the thread that waited last; 0: none has */
+	_Atomic uint32_t room_waiters;              /* threads that wait for room in the pool, */
+	_Atomic uint64_t room_since_ns, room_bytes; /* and of the last that began */
 	struct twi_list endpoints;
 	struct twi_list peers;
 	struct twi_staging staging; /* part of the pool */

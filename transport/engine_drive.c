@@ -284,7 +284,8 @@ static bool turn(struct twi_engine *engine, struct spin *spin)
 	return idle_ns < IDLE_NS || idle(engine, spin->now_ns, idle_ns);
 }
 
-static int drive(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns)
+static int drive(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns,
+		 uint64_t *since_out)
 {
 	struct spin spin = {
 		.memory = op->memory_polled ||
@@ -293,6 +294,7 @@ static int drive(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns
 	};
 
 	restart(engine, &spin);
+	*since_out = spin.since_ns;
 	for (;;) {
 		unsigned events =
 			spin.memory ? twi_engine_poll_memory(engine) : twi_engine_poll(engine);
@@ -319,15 +321,19 @@ static int drive(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns
 
 int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns)
 {
+	struct twi_wait wait = { .op = op };
 	int status;
 
 	twi_engine_enter(engine);
+	twi_list_push_back(&engine->waiting, &wait.link);
+	engine->waiter_tid = twi_self.tid;
 	twi_engine_count(engine->waiters, 1);
 	twi_engine_count(engine->waits, 1);
 	status = twi_engine_bind_ring(engine);
 	if (status == TOW_OK)
-		status = drive(engine, op, until_ns);
+		status = drive(engine, op, until_ns, &wait.since_ns);
 	twi_engine_count(engine->waiters, (uint32_t)-1);
+	twi_list_remove(&wait.link);
 	twi_engine_leave(engine);
 	return status;
 }

@@ -66,6 +66,7 @@ uint32_t twi_thread_begin(void)
 
 	while (twi_self.mark == 0)
 		twi_self.mark = atomic_fetch_add_explicit(&next_mark, 1, memory_order_relaxed);
+	twi_self.tid = gettid();
 	if (life != NULL)
 		return twi_self.mark;
 	life = malloc(sizeof(*life));

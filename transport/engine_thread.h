@@ -22,6 +22,7 @@ struct twi_life {
 
 struct twi_thread {
 	uint32_t mark; /* a small number that no other live thread has; 0: not given yet */
+	int tid;       /* the kernel's, set with it */
 	struct twi_life *life;
 	uint64_t engine_id; /* of the engine whose ring stands here */
 	struct twi_ring *ring;

@@ -17,6 +17,7 @@
 #include "transport/coll/coll_line.h"
 #include "transport/engine.h"
 #include "transport/group.h"
+#include "transport/inquiry.h"
 #include "transport/runtime.h"
 #include "transport/tracing.h"
 
@@ -73,6 +74,7 @@ struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime, const struct twi_b
 void twi_ranks_destroy(struct twi_ranks *ranks)
 {
 	twi_coll_lines_end(ranks);
+	twi_inquiry_ranks_end(ranks);
 	twi_coll_shrinks_end(ranks);
 	pthread_mutex_destroy(&ranks->store_lock);
 	twi_job_key_wipe(&ranks->key);

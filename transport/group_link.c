@@ -14,6 +14,7 @@
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/group.h"
+#include "transport/inquiry.h"
 #include "transport/message.h"
 
 #define WHO_MAGIC   0x4f48574fu /* "OWHO" */
@@ -174,6 +175,7 @@ static int slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 	peer->job_rank = rank;
 	peer->span_peer = twi_span_peer(peer->engine->diag, peer->address, rank);
 	twi_coll_line_up(line);
+	twi_inquiry_line_up(ranks, rank, peer);
 	wake(slot, TOW_OK);
 	return TOW_OK;
 }

@@ -30,6 +30,7 @@ struct tow_op;
 struct tow_peer;
 struct twi_engine;
 struct twi_lane;
+struct twi_state_link;
 
 struct twi_lane_ops {
 	enum twi_lane_id id;
@@ -127,6 +128,9 @@ struct twi_lane_ops {
 
 	/* Members of one object of /v1/peers: what this lane knows of the peer. */
 	void (*peer_describe)(struct tow_peer *peer, struct twi_emit *emit);
+
+	/* What the lane knows of how its connections to the peer do. NULL: nothing. */
+	void (*peer_measure)(struct tow_peer *peer, struct twi_state_link *out);
 };
 
 /* Every lane's own structure begins with this. */

@@ -14,9 +14,13 @@
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/failure.h"
+#include "transport/inquiry.h"
 #include "transport/message.h"
 #include "transport/op_span.h"
 #include "transport/rpc_link.h"
+
+#define LONG_WAIT_NS  2000000000ull /* whose end is worth a verdict */
+#define ASK_BEFORE_NS 1100000000ull
 
 __thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exec")));
 
@@ -421,6 +425,29 @@ static int end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
 	return status;
 }
 
+/*
+ * A wait that will have been long when its time is over: the other ranks are asked in time for the
+ * message to say why. That takes none of the wait's own time.
+ */
+static int wait_long(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
+{
+	struct twi_engine *engine = op->engine;
+	int status = twi_engine_wait(engine, op, until_ns - ASK_BEFORE_NS);
+	char why[TWI_ERROR_BYTES];
+
+	if (status != TOW_AGAIN || is_done(op))
+		return status;
+	twi_engine_enter(engine);
+	twi_inquiry_begin(engine);
+	twi_engine_leave(engine);
+	status = twi_engine_wait(engine, op, until_ns);
+	if (status != TOW_AGAIN || is_done(op))
+		return status;
+	twi_inquiry_short(engine, "; ", why, sizeof(why));
+	return twi_error(TOW_AGAIN, "not done within %.1f s%s", (double)(until_ns - now_ns) / 1e9,
+			 why);
+}
+
 TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 {
 	struct twi_engine *engine;
@@ -443,7 +470,10 @@ TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 	if (twi_unlikely(of_coll(op)))
 		tell_waited(op, now);
 	until = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
-	status = twi_engine_wait(engine, op, until);
+	if (twi_unlikely(until != UINT64_MAX && timeout_ns >= LONG_WAIT_NS && engine->inquiry))
+		status = wait_long(op, now, until);
+	else
+		status = twi_engine_wait(engine, op, until);
 	return is_done(op) ? end_wait(op, now) : end_in_vain(op, now, status);
 }
 

@@ -36,6 +36,7 @@
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/group.h"
+#include "transport/inquiry.h"
 #include "transport/path.h"
 #include "transport/rpc.h"
 #include "transport/tracing.h"
@@ -316,6 +317,8 @@ static int open_parts(struct tow_runtime *runtime)
 	}
 	if (status == TOW_OK)
 		status = add_sources(runtime);
+	if (status == TOW_OK)
+		status = twi_inquiry_open(engine);
 	if (status == TOW_OK && !engine->virtual_clock)
 		status = twi_serve_open(engine->diag, &engine->knobs, &runtime->serve);
 	twi_job_key_mask(runtime->texts + (engine->knobs.stats_token - runtime->texts));
@@ -357,6 +360,7 @@ static void close_parts(struct tow_runtime *runtime)
 {
 	struct twi_engine *engine = &runtime->engine;
 
+	twi_inquiry_thread_stop(engine);
 	twi_background_stop(engine);
 	twi_serve_close(&runtime->serve);
 	twi_bpf_close(engine->bpf);
@@ -388,6 +392,7 @@ static void close_parts(struct tow_runtime *runtime)
 		}
 		twi_engine_leave(engine);
 	}
+	twi_inquiry_close(engine);
 	twi_rpc_destroy(engine);
 	twi_coll_table_free(engine->coll_table);
 	free(engine->coll_log);

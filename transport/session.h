@@ -189,10 +189,9 @@ struct twi_session {
 	uint64_t rx_total; /* bytes of the control stream that have been read */
 	uint64_t rx_total_told;
 	uint64_t seq_received;
-	uint64_t received_ns;    /* when seq_received came */
-	uint64_t input_ns;       /* when the bytes that are being read came */
-	uint64_t credit_charged; /* by the peer's messages, since the start */
-	uint64_t credit_given;   /* back, since the start */
+	uint64_t received_ns, input_ns; /* when seq_received, and what is being read, came */
+	uint64_t credit_charged;        /* by the peer's messages, since the start */
+	uint64_t credit_given;          /* back, since the start */
 	uint64_t credit_told;
 	uint32_t acks_owed;
 	uint64_t unexpected_bytes; /* held now */
@@ -229,6 +228,7 @@ int twi_session_init(struct twi_session *session, struct twi_engine *engine, str
 void twi_session_fini(struct twi_session *session);
 
 bool twi_session_has_words(const struct twi_session *session); /* unsent, on control */
+bool twi_session_no_credit(const struct twi_session *session); /* its first send waits for it */
 void twi_session_send(struct twi_session *session, struct tow_op *op);
 void twi_session_recv(struct twi_session *session, struct tow_op *op);
 

@@ -35,6 +35,19 @@ static void charge(struct twi_session *session, struct tow_op *op, uint32_t cost
 		twi_session_mention(session, op);
 }
 
+bool twi_session_no_credit(const struct twi_session *session)
+{
+	const struct twi_list *first = twi_list_first(&session->queued);
+	const struct tow_op *op;
+
+	if (first == NULL)
+		return false;
+	op = twi_container_of(first, struct tow_op, link);
+	return !has_credit(session, op->bytes <= session->eager_max_bytes
+					    ? twi_frame_cost((uint32_t)op->bytes)
+					    : twi_frame_cost(0));
+}
+
 static bool frame_eager(struct twi_session *session, struct tow_op *op)
 {
 	uint32_t bytes = (uint32_t)op->bytes, cost = twi_frame_cost(bytes);

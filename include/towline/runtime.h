@@ -86,6 +86,9 @@ struct tow_options {
 	int64_t trace_signal; /* that begins a capture; 0: none */
 	int64_t trace_seconds;
 	const char *trace_dir;
+	int64_t verdict_on_sigquit; /* 1: SIGQUIT asks why the job does not go on */
+	const char *flight_dir;     /* of the flight recorder's files; "": none */
+	int64_t flight_files;
 	/*
 	 * Called while the pool is faulted in, by the thread that opens, about ten times a second:
 	 * how much of it is there. NULL: only the log tells.
@@ -101,7 +104,7 @@ struct tow_options {
 			NULL, -1, NULL, NULL, NULL, NULL, NULL, NULL, -1, -1, -1, -1, NULL, -1,    \
 			-1, -1, NULL, -1, -1, NULL, -1, -1, -1, NULL, -1, -1, NULL, NULL, -1,      \
 			NULL, NULL, -1, -1, -1, NULL, -1, -1, NULL, NULL, -1, -1, -1, -1, -1, -1,  \
-			-1, -1, NULL, NULL, NULL                                                   \
+			-1, -1, NULL, -1, NULL, -1, NULL, NULL                                     \
 	}
 
 /*

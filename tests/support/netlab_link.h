@@ -31,7 +31,8 @@ struct nl_shape {
 	uint64_t delay_ns, jitter_ns;
 	uint64_t bytes_per_second; /* 0: as fast as it goes */
 	uint32_t loss_ppm;
-	bool cut; /* nothing passes */
+	bool cut;      /* nothing passes */
+	unsigned mute; /* bit i: nothing that side i sends passes */
 };
 
 struct nl_packet {
@@ -146,7 +147,8 @@ static inline void nl_judge(struct nl_link *link, int from, const uint8_t *packe
 	struct nl_packet *slot = &queue->packets[queue->tail % NL_QUEUE];
 	uint64_t due = nl_now();
 
-	if (shape->cut || twt_random_below(&link->random, 1000000) < shape->loss_ppm) {
+	if (shape->cut || (shape->mute >> from & 1) != 0 ||
+	    twt_random_below(&link->random, 1000000) < shape->loss_ppm) {
 		queue->lost++;
 		return;
 	}

@@ -29,6 +29,7 @@
 #include <internal/list.h>
 #include <towline/coll.h>
 
+#include "diag/rank_state.h"
 #include "diag/site.h"
 #include "transport/claim.h"
 #include "transport/op.h"
@@ -171,8 +172,10 @@ struct twi_coll_group {
 	enum twi_coll_group_state state;
 	int broken; /* status, and its message: */
 	char why[TWI_COLL_WHY];
-	uint64_t next_seq; /* of the next call; 0 is the set-up's */
-	uint64_t finished; /* all up to this one are over */
+	uint64_t broken_seq;                        /* at which it broke */
+	struct twi_state_past past[TWI_STATE_PAST]; /* the last ones, by seq (inquiry.h) */
+	uint64_t next_seq;                          /* of the next call; 0 is the set-up's */
+	uint64_t finished;                          /* all up to this one are over */
 	uint64_t over;     /* bit seq % TWI_COLL_SLOTS: this one is, and one before it is not */
 	uint64_t left_seq; /* the last of the rank that has closed the group first */
 	uint32_t left_rank;
@@ -222,6 +225,9 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 /* The set-up's own, of seq 0. */
 int twi_coll_start_own(struct twi_coll_group *coll, const struct twi_coll_call *call);
 void twi_coll_fail_pending(struct twi_coll_group *coll, int status);
+/* What a user's operation stands for; false: no collective that has a seq yet. */
+bool twi_coll_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_out,
+		    uint8_t *state_out);
 struct twi_coll_run *twi_coll_run_of(struct twi_coll_group *coll, uint64_t seq);
 /* The group has been set up, or has failed to: queued runs go on. */
 void twi_coll_ready(struct twi_coll_group *coll);

@@ -23,6 +23,7 @@
 #include "transport/coll/coll_local.h"
 #include "transport/engine.h"
 #include "transport/group.h"
+#include "transport/inquiry.h"
 #include "transport/message.h"
 
 #define SUSPECT_NS (500ull * 1000 * 1000)
@@ -77,6 +78,8 @@ void twi_coll_break(struct twi_coll_group *coll, uint64_t seq, int status, bool 
 		return;
 	coll->state = TWI_COLL_BROKEN;
 	coll->broken = status;
+	coll->broken_seq = seq;
+	twi_inquiry_failed(coll->engine);
 	snprintf(coll->why, sizeof(coll->why), "%.*s", (int)sizeof(coll->why) - 1,
 		 tow_error_message());
 	twi_log(coll->engine->diag, 1, "group %u is broken at collective %llu: %s: %s", coll->ctx,

@@ -136,6 +136,31 @@ static int prepare(struct twi_coll_group *coll, const struct twi_coll_call *call
 	return TOW_OK;
 }
 
+/* For others who ask how far this rank is. */
+static void note_begun(struct twi_coll_group *coll, const struct twi_coll_run *run)
+{
+	const struct twi_coll_call *call = &run->entry->call;
+
+	coll->past[run->seq % TWI_STATE_PAST] = (struct twi_state_past){
+		.seq = run->seq,
+		.signature = run->entry->signature,
+		.bytes = twi_max(run->entry->in_bytes, run->entry->out_bytes),
+		.start_ns = run->start_ns,
+		.kind = (uint8_t)call->kind,
+		.type = (uint8_t)call->type,
+	};
+}
+
+static void note_ended(struct twi_coll_group *coll, uint64_t seq, int status)
+{
+	struct twi_state_past *past = &coll->past[seq % TWI_STATE_PAST];
+
+	if (past->seq != seq)
+		return;
+	past->done_ns = twi_engine_batch_now(coll->engine);
+	past->status = (int8_t)status;
+}
+
 static void begin(struct twi_coll_group *coll, struct twi_coll_run *run, struct tow_op *op,
 		  uint64_t seq)
 {
@@ -151,6 +176,7 @@ static void begin(struct twi_coll_group *coll, struct twi_coll_run *run, struct 
 		op->memory_polled = run->entry->local && coll->locals_n > 0;
 		op->crowd = coll->crowd;
 	}
+	note_begun(coll, run);
 	insert(coll, run);
 	twi_coll_run_turn(run);
 }
@@ -184,12 +210,40 @@ static int put_off(struct twi_coll_group *coll, const struct twi_coll_call *call
 	pending->coll = coll;
 	pending->op = op;
 	pending->seq = coll->next_seq++;
+	coll->past[pending->seq % TWI_STATE_PAST] =
+		(struct twi_state_past){ .seq = pending->seq,
+					 .start_ns = op->start_ns,
+					 .kind = (uint8_t)call->kind,
+					 .type = (uint8_t)call->type };
 	op->owner = pending;
 	op->abort_call = abort_pending;
 	coll->in_flight++;
 	twi_op_watch(op);
 	twi_list_push_back(&coll->pending, &pending->link);
 	return TOW_OK;
+}
+
+bool twi_coll_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_out,
+		    uint8_t *state_out)
+{
+	if (op->kind != TWI_OP_CALL || op->owner == NULL || op->stage == TWI_STAGE_COMPLETING)
+		return false;
+	if (op->abort_call == twi_coll_abort) {
+		const struct twi_coll_run *run = op->owner;
+
+		*ctx_out = run->coll->ctx;
+		*seq_out = run->seq;
+		*state_out = (uint8_t)run->state;
+	} else if (op->abort_call == abort_pending) {
+		const struct pending *pending = op->owner;
+
+		*ctx_out = pending->coll->ctx;
+		*seq_out = pending->seq;
+		*state_out = TWI_COLL_QUEUED;
+	} else {
+		return false;
+	}
+	return true;
 }
 
 static struct pending *take_pending(struct twi_coll_group *coll)
@@ -257,6 +311,30 @@ void twi_coll_fail_pending(struct twi_coll_group *coll, int status)
 	twi_coll_batch_fail(coll, status);
 }
 
+/*
+ * The call that ranks disagree about, at a rank that comes to it when the group is broken already:
+ * it has a vote as well in who it is that called something else.
+ */
+static void note_refused(struct twi_coll_group *coll, const struct twi_coll_call *call)
+{
+	struct twi_state_past *past = &coll->past[coll->next_seq % TWI_STATE_PAST];
+	struct twi_coll_entry *entry;
+
+	if (coll->broken != TOW_EMISMATCH || coll->broken_seq != coll->next_seq ||
+	    past->seq == coll->next_seq || twi_coll_entry_find(coll, call, &entry) < 0)
+		return;
+	*past = (struct twi_state_past){
+		.seq = coll->next_seq,
+		.signature = entry->signature,
+		.bytes = twi_max(entry->in_bytes, entry->out_bytes),
+		.start_ns = twi_engine_batch_now(coll->engine),
+		.done_ns = twi_engine_batch_now(coll->engine),
+		.kind = (uint8_t)call->kind,
+		.type = (uint8_t)call->type,
+		.status = TOW_EPEER,
+	};
+}
+
 int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call, struct tow_op *op)
 {
 	struct twi_coll_run *run;
@@ -264,8 +342,10 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 
 	if (twi_unlikely(coll->next_seq > coll->left_seq))
 		twi_coll_check_left(coll);
-	if (twi_unlikely(coll->state == TWI_COLL_BROKEN))
+	if (twi_unlikely(coll->state == TWI_COLL_BROKEN)) {
+		note_refused(coll, call);
 		return twi_error(TOW_EPEER, "the group is broken: %.350s", coll->why);
+	}
 	if (twi_unlikely(coll->in_flight >= TOW_COLL_IN_FLIGHT))
 		return twi_error(TOW_EBUSY,
 				 "%u collectives of the group are in flight; wait for one first",
@@ -318,6 +398,7 @@ void twi_coll_over(struct twi_coll_run *run)
 	bool held_up = coll->next_seq > coll->finished + TWI_COLL_SLOTS + 1;
 
 	if (run->seq > 0) {
+		note_ended(coll, run->seq, run->status);
 		seq_over(coll, run->seq);
 		if (twi_unlikely(held_up))
 			wake_queued(coll);

@@ -10,6 +10,7 @@
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_run.h"
 #include "transport/engine.h"
+#include "transport/inquiry.h"
 
 #define ANSWER_NS (500ull * 1000 * 1000)
 
@@ -106,11 +107,23 @@ static void say_late(struct twi_coll_group *coll, const struct twi_coll_late *la
 		  silent);
 }
 
+/* What the ranks say of themselves, and what is known of those that say nothing. */
+static void add_verdict(struct twi_coll_group *coll)
+{
+	char said[240], why[200];
+
+	snprintf(said, sizeof(said), "%.*s", (int)sizeof(said) - 1, tow_error_message());
+	twi_inquiry_short(coll->engine, "; ", why, sizeof(why));
+	if (why[0] != '\0')
+		twi_error(TOW_EDEADLINE, "%s%s", said, why);
+}
+
 static void give_up(struct twi_coll_group *coll)
 {
 	struct twi_coll_late *late = coll->late;
 
 	say_late(coll, late);
+	add_verdict(coll);
 	coll->late = NULL;
 	twi_coll_break(coll, late->seq, TOW_EDEADLINE, true);
 	free(late);
@@ -161,6 +174,7 @@ void twi_coll_late(struct twi_coll_group *coll, struct tow_op *op, uint64_t seq)
 		return;
 	}
 	wait_for_answers(coll, op);
+	twi_inquiry_begin(coll->engine);
 	ask(coll, late);
 }
 

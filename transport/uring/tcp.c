@@ -288,6 +288,10 @@ static uint64_t lane_deadline(struct twi_lane *base)
 	struct twi_tcp_lane *lane = (struct twi_tcp_lane *)(void *)base;
 
 	lane->slept = true;
+	/* A caller is about to sleep in a wait: peers that are silent meanwhile are looked at. */
+	if (base->engine->inquiry != NULL && lane->beat_ns != UINT64_MAX &&
+	    atomic_load_explicit(&base->engine->waiters, memory_order_relaxed) > 0)
+		twi_tcp_due(lane, lane->watch_ns);
 	return twi_list_empty(&lane->dirty) ? lane->due_ns : 0;
 }
 
@@ -345,4 +349,5 @@ const struct twi_lane_ops twi_lane_tcp = {
 	.completed = twi_tcp_completed,
 	.need = twi_tcp_need,
 	.peer_describe = twi_tcp_peer_describe,
+	.peer_measure = twi_tcp_peer_measure,
 };

@@ -35,6 +35,7 @@
 #include "transport/uring/ring.h"
 #include "transport/uring/tcp_direct.h"
 #include "transport/uring/tcp_greet.h"
+#include "transport/uring/tcp_measure.h"
 #include "transport/uring/tcp_name.h"
 #include "transport/uring/tcp_rails.h"
 #include "transport/uring/tcp_seal.h"
@@ -63,13 +64,6 @@ enum twi_tcp_state {
 	TWI_TCP_PAIRING,    /* greeted; the peer's other streams are not yet */
 	TWI_TCP_UP,
 	TWI_TCP_DRAINING, /* shut down for writing; the other side's end is awaited */
-};
-
-/* How a redial was answered, where it was. */
-enum twi_tcp_denial {
-	TWI_TCP_NO_ANSWER,
-	TWI_TCP_NOBODY,  /* ECONNREFUSED: nobody listens there any more */
-	TWI_TCP_UNKNOWN, /* our words were read, and the connection ended */
 };
 
 struct twi_tcp_peer;
@@ -162,6 +156,7 @@ struct twi_tcp_peer {
 	bool up;         /* all lines have been greeted once */
 	bool lost;
 	struct twi_route route;
+	struct twi_tcp_watch watch;
 };
 
 struct twi_tcp_endpoint {
@@ -189,6 +184,7 @@ struct twi_tcp_lane {
 	uint64_t due_ns;    /* when the clock has something for this lane; UINT64_MAX: never */
 	uint64_t beat_ns;   /* when silence is looked at next */
 	uint64_t looked_ns; /* and when it was last */
+	uint64_t watch_ns;  /* when the silent ones are, while a caller waits */
 	uint32_t turns;
 	bool slept;       /* due_ns was asked for: look at the clock in the next turn */
 	uint32_t refused; /* settings of sockets that the kernel refuses: said once */

@@ -315,6 +315,7 @@ void twi_tcp_clock(struct twi_tcp_lane *lane, uint64_t now_ns)
 	if (lane->beat_ns <= now_ns)
 		beat(lane, now_ns);
 	twi_tcp_due(lane, lane->beat_ns);
+	twi_tcp_due(lane, twi_tcp_watch_silent(lane, now_ns));
 	redial(lane, now_ns);
 	expire_dying(lane, now_ns);
 	twi_tcp_due(lane, twi_tcp_handshake_expire(lane, now_ns));

@@ -39,6 +39,13 @@ enum twi_tcp_reach twi_tcp_route_setup(const struct twi_engine *engine, int fd);
 /* TCP_INFO, at most every TWI_SAMPLE_NS. */
 #define TWI_SAMPLE_NS (100ull * 1000 * 1000)
 
+/* How a redial was answered, where it was. */
+enum twi_tcp_denial {
+	TWI_TCP_NO_ANSWER,
+	TWI_TCP_NOBODY,  /* ECONNREFUSED: nobody listens there any more */
+	TWI_TCP_UNKNOWN, /* our words were read, and the connection ended */
+};
+
 struct twi_tcp_sample {
 	uint64_t at_ns;
 	bool taken;

@@ -1,0 +1,118 @@
+/*
+ * rank_state.h - what one rank knows of itself at a moment, small enough to be sent to another that
+ * asks why the job does not go on (verdict.h judges what has come).
+ *
+ * All times are of the rank's own clock. Text and counts of others' records are checked when they
+ * are read: what was decoded holds only what can be printed, and no count beyond its array.
+ */
+#ifndef TWI_RANK_STATE_H
+#define TWI_RANK_STATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TWI_STATE_GROUPS  4u
+#define TWI_STATE_PAST    16u /* collectives of a group */
+#define TWI_STATE_WAITS   4u
+#define TWI_STATE_LINKS   12u
+#define TWI_STATE_HOST    64u
+#define TWI_STATE_WHY     200u
+#define TWI_STATE_BYTES   6144u /* the longest there is, encoded */
+#define TWI_STATE_NO_RANK UINT32_MAX
+
+/* One collective, as this rank has called it. */
+struct twi_state_past {
+	uint64_t seq, signature, bytes;
+	uint64_t start_ns, done_ns; /* 0: it is under way */
+	uint8_t kind, type;
+	int8_t status;
+};
+
+struct twi_state_group {
+	uint32_t ctx, rank, size;
+	uint8_t state; /* enum twi_coll_group_state; 3: broken */
+	int32_t broken;
+	uint32_t in_flight;
+	uint64_t last_seq;   /* begun here */
+	uint64_t broken_seq; /* at which it broke; 0: it is whole */
+	char why[TWI_STATE_WHY];
+	uint32_t past_count;
+	struct twi_state_past past[TWI_STATE_PAST]; /* newest first */
+};
+
+/* A thread in a wait. */
+struct twi_state_wait {
+	uint8_t kind;  /* enum twi_op_kind, or TWI_STATE_COLL */
+	uint8_t stage; /* enum twi_op_stage; of a collective: enum twi_coll_state */
+	uint32_t ctx;  /* of a collective */
+	uint32_t rank; /* of the job, at the other end of a message */
+	uint64_t seq, tag, bytes, moved;
+	uint64_t since_ns;
+};
+#define TWI_STATE_COLL 255u /* kinds of waits: a collective, */
+#define TWI_STATE_COPY 4u   /* a copy with a device: TWI_OP_COPY */
+
+#define TWI_LINK_UP        1u
+#define TWI_LINK_BROKEN    2u  /* a connection has gone, and a new one is being made */
+#define TWI_LINK_LOST      4u  /* it will not come back */
+#define TWI_LINK_BYE       8u  /* the other side has closed in order */
+#define TWI_LINK_TCP       16u /* what TCP_INFO says is there */
+#define TWI_LINK_NO_CREDIT 32u /* sends wait for the other side to receive what it holds */
+
+/* A connection to another rank. What TCP says is of all its streams together. */
+struct twi_state_link {
+	uint32_t rank, flags;
+	uint8_t lane;
+	uint64_t unsent_bytes, unacked_bytes; /* of the control stream, as the session counts */
+	uint32_t waiting_sends;
+	uint64_t silent_ns; /* since something came from there */
+	uint64_t stuck_ns; /* since when nothing that was sent is acknowledged; 0: it is, or all was
+			    */
+	uint32_t heard_segments; /* that have come since then */
+	uint32_t backoffs;       /* of the retransmission timer, in a row */
+	uint32_t retransmits, spurious, segments_out, segments_in;
+	uint32_t rtt_us; /* the least so far */
+	uint32_t send_window, send_buffer, receive_buffer;
+	uint64_t busy_us, rwnd_limited_us, sndbuf_limited_us;
+};
+
+struct twi_rank_state {
+	uint32_t rank, world;
+	char host[TWI_STATE_HOST];
+	uint64_t boot, pid_namespace, pid, pid_start;
+	uint64_t now_ns;
+	uint64_t step; /* number of the training step; 0: not known */
+	/* On a CPU, and waiting for one: of the thread that waited for something last, or, with
+	 * thread 0, of all together. */
+	uint64_t on_cpu_ns, run_queue_ns;
+	uint32_t thread;
+	uint32_t waiters;                                   /* threads in a wait */
+	uint64_t pool_bytes, pool_free_bytes, pool_wait_ns; /* waited in all */
+	uint32_t pool_waiters;
+	uint64_t pool_since_ns, pool_wanted_bytes; /* of the one that waits longest */
+	uint32_t copies;                           /* to and from devices, under way */
+	uint64_t copy_since_ns;                    /* the oldest was started; 0: none */
+	uint64_t lost;                             /* records of telemetry */
+	bool cut;                                  /* there was more than there is room for here */
+	uint32_t group_count, wait_count, link_count;
+	struct twi_state_group groups[TWI_STATE_GROUPS];
+	struct twi_state_wait waits[TWI_STATE_WAITS];
+	struct twi_state_link links[TWI_STATE_LINKS];
+};
+
+/* Returns the bytes written, 0 when there is no room. Members are written back as they are. */
+size_t twi_rank_state_encode(struct twi_rank_state *state, uint8_t *out, size_t room);
+
+/* False: it is none, or of another version. */
+bool twi_rank_state_decode(const uint8_t *in, size_t bytes, struct twi_rank_state *out);
+
+/* The link to `rank`, or NULL. */
+const struct twi_state_link *twi_rank_state_link(const struct twi_rank_state *state, uint32_t rank);
+/* The group of context `ctx`, or NULL; the collective `seq` of it, or NULL. */
+const struct twi_state_group *twi_rank_state_group(const struct twi_rank_state *state,
+						   uint32_t ctx);
+const struct twi_state_past *twi_state_group_past(const struct twi_state_group *group,
+						  uint64_t seq);
+
+#endif

@@ -1,0 +1,176 @@
+/*
+ * test_verdict.c - random healthy states accuse nobody; random states, healthy or not, and random
+ * bytes harm nobody, and findings stay within their bounds.
+ *
+ * TOW_TEST_SEED replays. TOW_VERDICT_CASES: how many (default 3,000).
+ */
+#include "verdict_states.h"
+
+static uint64_t random_state;
+static struct vs_job job;
+
+static uint64_t below(uint64_t n)
+{
+	return twt_random_below(&random_state, n);
+}
+
+static uint64_t cases(void)
+{
+	const char *text = getenv("TOW_VERDICT_CASES");
+
+	return text != NULL ? strtoull(text, NULL, 10) : 3000;
+}
+
+/*
+ * A healthy job: steps of any length, each rank's a little different; some collectives under way;
+ * clocks apart; traffic without losses; ranks that wait for a moment.
+ */
+static void make_healthy(void)
+{
+	uint32_t size = 1 + (uint32_t)below(VS_RANKS);
+	uint64_t step = (1 + below(2000)) * VS_MS, slack = step / 10, newest = 20 + below(1000);
+	uint64_t begun[TWI_STATE_PAST];
+
+	vs_healthy(&job, size);
+	for (uint32_t k = 0; k < TWI_STATE_PAST; k++)
+		begun[k] = VS_NOW - below(step / 2 + 1) / 4 - k * step - slack;
+	for (uint32_t i = 0; i < size; i++) {
+		struct twi_state_group *group = &job.last[i].groups[0];
+		int64_t offset = i == 0 ? 0 : (int64_t)below(1000000000) - 500000000;
+
+		job.ranks[i].offset_ns = offset;
+		vs_past(group, newest, VS_NOW);
+		for (uint32_t k = 0; k < TWI_STATE_PAST; k++) {
+			struct twi_state_past *past = &group->past[k];
+
+			past->start_ns = begun[k] + below(slack + 1) + (uint64_t)offset;
+			past->done_ns = begun[k] + slack + below(VS_MS) + (uint64_t)offset;
+		}
+		if (begun[0] + slack > VS_NOW - 50 * VS_MS && below(2) == 0) {
+			group->past[0].done_ns = 0;
+			group->in_flight = 1;
+		}
+		job.last[i].now_ns = VS_NOW + (uint64_t)offset;
+		job.first[i].now_ns = VS_NOW - VS_GAP + (uint64_t)offset;
+		job.first[i].groups[0].last_seq = newest - below(3);
+		job.last[i].run_queue_ns = job.first[i].run_queue_ns + below(VS_GAP / 3);
+		job.last[i].on_cpu_ns = job.first[i].on_cpu_ns + below(VS_GAP);
+		job.last[i].pool_free_bytes = below(1 << 20);
+		for (uint32_t k = 0; k < job.last[i].link_count; k++) {
+			struct twi_state_link *link = &job.last[i].links[k];
+
+			link->retransmits = link->spurious = (uint32_t)below(3);
+			link->stuck_ns = below(100) * VS_MS;
+			link->busy_us += below(400000);
+			link->rwnd_limited_us = below(link->busy_us + 1);
+			link->sndbuf_limited_us = below(link->busy_us + 1);
+			link->waiting_sends = (uint32_t)below(4);
+		}
+	}
+}
+
+static void test_healthy_accuses_nobody(void **state)
+{
+	char text[512];
+
+	(void)state;
+	for (uint64_t n = 0; n < cases(); n++) {
+		make_healthy();
+		vs_judge(&job);
+		twi_verdict_short(&job.verdict, text, sizeof(text));
+		if (job.verdict.finding_count > 0)
+			fail_msg("case %llu: %s", (unsigned long long)n, text);
+	}
+}
+
+static void scramble(struct twi_rank_state *at)
+{
+	for (uint64_t i = below(40); i > 0; i--) {
+		uint8_t *bytes = (uint8_t *)at;
+
+		bytes[below(sizeof(*at))] = (uint8_t)below(256);
+	}
+	at->group_count = at->group_count > TWI_STATE_GROUPS ? 0 : at->group_count;
+	at->wait_count = at->wait_count > TWI_STATE_WAITS ? 0 : at->wait_count;
+	at->link_count = at->link_count > TWI_STATE_LINKS ? 0 : at->link_count;
+	for (uint32_t i = 0; i < TWI_STATE_GROUPS; i++) {
+		if (at->groups[i].past_count > TWI_STATE_PAST)
+			at->groups[i].past_count = TWI_STATE_PAST;
+		at->groups[i].why[TWI_STATE_WHY - 1] = '\0';
+	}
+	at->host[TWI_STATE_HOST - 1] = '\0';
+}
+
+static void check(const struct twi_verdict *verdict)
+{
+	assert_in_range(verdict->finding_count, 0, TWI_CAUSES);
+	for (uint32_t i = 0; i < verdict->finding_count; i++) {
+		const struct twi_finding *finding = &verdict->findings[i];
+
+		assert_true(finding->confidence > 0 && finding->confidence <= 1);
+		assert_in_range(finding->rank_count, 0, TWI_FINDING_RANKS);
+		assert_in_range(finding->link_count, 0, TWI_FINDING_LINKS);
+		assert_true(finding->rank_count + finding->link_count > 0);
+		assert_in_range(finding->evidence_count, 1, TWI_FINDING_EVIDENCE);
+	}
+}
+
+static void test_anything_is_borne(void **state)
+{
+	(void)state;
+	for (uint64_t n = 0; n < cases(); n++) {
+		make_healthy();
+		if (below(2) == 0)
+			vs_miss(&job, (uint32_t)below(job.size), below(5000));
+		for (uint32_t i = 0; i < job.size; i++) {
+			if (below(3) == 0)
+				scramble(&job.last[i]);
+			if (below(5) == 0)
+				vs_silent(&job, i);
+			job.ranks[i].process = (enum twi_process)below(4);
+			job.ranks[i].lost = below(8) == 0;
+			job.ranks[i].bye = below(8) == 0;
+		}
+		vs_judge(&job);
+		check(&job.verdict);
+	}
+}
+
+static void test_bytes(void **state)
+{
+	static uint8_t bytes[TWI_STATE_BYTES];
+	static struct twi_rank_state back;
+
+	(void)state;
+	for (uint64_t n = 0; n < cases(); n++) {
+		size_t count;
+
+		make_healthy();
+		count = twi_rank_state_encode(&job.last[0], bytes, sizeof(bytes));
+		assert_true(count > 0);
+		assert_true(twi_rank_state_decode(bytes, count, &back));
+		assert_memory_equal(&back, &job.last[0], sizeof(back));
+		for (uint64_t i = 1 + below(8); i > 0; i--)
+			bytes[below(count)] = (uint8_t)below(256);
+		if (!twi_rank_state_decode(bytes, count, &back))
+			continue;
+		assert_in_range(back.group_count, 0, TWI_STATE_GROUPS);
+		assert_in_range(back.wait_count, 0, TWI_STATE_WAITS);
+		assert_in_range(back.link_count, 0, TWI_STATE_LINKS);
+		job.ranks[0].last = &back;
+		vs_judge(&job);
+		check(&job.verdict);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_healthy_accuses_nobody),
+		cmocka_unit_test(test_anything_is_borne),
+		cmocka_unit_test(test_bytes),
+	};
+
+	random_state = twt_seed();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

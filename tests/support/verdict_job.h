@@ -1,0 +1,184 @@
+/*
+ * verdict_job.h - a job with a fault in it: ranks in processes, one of which does what the fault
+ * says after some healthy steps (verdict_rank.h). verdict_ask.h asks them for their verdicts.
+ *
+ * Every wait is bounded. Ranks end by themselves where the fault lets them, or are killed by pid.
+ */
+#ifndef TWT_VERDICT_JOB_H
+#define TWT_VERDICT_JOB_H
+
+#include "verdict_rank.h"
+
+/* --- the job --- */
+
+static inline pid_t vj_fork_rank(const struct vj_job *job, int rank)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		exit(vj_rank_main(job, rank)); /* not _exit: leaks are looked for at exit */
+	}
+	return pid;
+}
+
+/* One side of the cable: half of the ranks. */
+static inline int vj_side(int side, void *arg)
+{
+	const struct vj_job *job = arg;
+	int half = job->size / 2, first = side == 0 ? 0 : half, last = side == 0 ? half : job->size;
+	int how, left = last - first;
+
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	for (int rank = first; rank < last; rank++)
+		vj_fork_rank(job, rank);
+	while (left-- > 0)
+		wait(&how);
+	return 0;
+}
+
+static inline void vj_script(struct nl_world *world, uint64_t elapsed_ns, void *arg)
+{
+	const struct vj_job *job = arg;
+
+	(void)elapsed_ns;
+	world->link.shape.mute = (unsigned)atomic_load(&job->marks->mute);
+}
+
+/* The process that is the cable. */
+static inline void vj_world(struct vj_job *job)
+{
+	struct nl_world world;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (!nl_world_open(&world, job->seed, vj_side, job)) {
+		fprintf(stderr, "no network of its own: %s\n", world.reason);
+		_exit(77);
+	}
+	nl_world_run(&world, (uint64_t)VJ_LIMIT_S * VJ_NS_PER_S, vj_script, job);
+	nl_world_close(&world);
+	_exit(0);
+}
+
+/* Hogs from now on: as many as there are, on the victim's CPU. */
+static inline void vj_hog_main(const struct vj_job *job)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	vj_pin(1);
+	alarm(VJ_LIMIT_S);
+	while (atomic_load(&job->marks->stop) == 0)
+		vj_compute(1000000);
+	_exit(0);
+}
+
+static inline void vj_begin(struct vj_job *job)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t room = sizeof(at);
+	static _Atomic int jobs;
+
+	snprintf(job->name, sizeof(job->name), "v%d-%d-%d", (int)getpid(),
+		 atomic_fetch_add(&jobs, 1), (int)job->fault);
+	snprintf(job->dir, sizeof(job->dir), "/tmp/tow-verdict-XXXXXX");
+	assert_non_null(mkdtemp(job->dir));
+	job->marks = mmap(NULL, sizeof(*job->marks), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(job->marks != MAP_FAILED);
+	job->port = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(setsockopt(job->port, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, 4), 0);
+	assert_int_equal(bind(job->port, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(getsockname(job->port, (struct sockaddr *)&at, &room), 0);
+	snprintf(job->store, sizeof(job->store), "%s:%u",
+		 job->fault == VJ_DROPPED ? "10.77.0.1" : "127.0.0.1", ntohs(at.sin_port));
+	fflush(NULL);
+	if (job->fault != VJ_DROPPED) {
+		for (int i = 0; i < job->size; i++)
+			job->pids[i] = vj_fork_rank(job, i);
+		return;
+	}
+	job->world = fork();
+	if (job->world == 0)
+		vj_world(job);
+}
+
+static inline bool vj_reached(const struct vj_job *job, int steps)
+{
+	for (int turn = 0; turn < VJ_LIMIT_S * 1000; turn++) {
+		bool all = true;
+		int how;
+
+		for (int i = 0; i < job->size; i++)
+			all &= atomic_load(&job->marks->steps[i]) >= steps;
+		if (all)
+			return true;
+		if (job->world != 0 && waitpid(job->world, &how, WNOHANG) == job->world)
+			return false;
+		usleep(1000);
+	}
+	return false;
+}
+
+/* Plants what is not the victim's own doing. */
+static inline void vj_plant(struct vj_job *job)
+{
+	if (job->fault == VJ_STOPPED)
+		kill(job->pids[job->victim], SIGSTOP);
+	if (job->fault == VJ_DROPPED)
+		atomic_store(&job->marks->mute, 1 << (job->victim >= job->size / 2));
+	for (int i = 0; job->fault == VJ_HOG && i < VJ_HOGS; i++) {
+		fflush(NULL);
+		job->hogs[i] = fork();
+		if (job->hogs[i] == 0)
+			vj_hog_main(job);
+	}
+}
+
+static inline void vj_kill(pid_t *pid)
+{
+	int how;
+
+	if (*pid <= 0)
+		return;
+	kill(*pid, SIGKILL);
+	waitpid(*pid, &how, 0);
+	*pid = 0;
+}
+
+/* True: all ranks have ended well, but for those that a fault does not let. */
+static inline bool vj_end(struct vj_job *job)
+{
+	bool well = true;
+	int how;
+
+	atomic_store(&job->marks->stop, 1);
+	atomic_store(&job->marks->mute, 0);
+	if (job->fault == VJ_STOPPED)
+		kill(job->pids[job->victim], SIGCONT);
+	if (job->fault == VJ_DROPPED) /* the connections would take seconds to come back */
+		for (int i = 0; i < job->size; i++)
+			kill(atomic_load(&job->marks->pids[i]), SIGKILL);
+	for (int i = 0; i < VJ_HOGS; i++)
+		vj_kill(&job->hogs[i]);
+	for (int i = 0; job->fault != VJ_DROPPED && i < job->size; i++) {
+		for (int turn = 0; turn < 20000 && job->pids[i] > 0; turn++) {
+			if (waitpid(job->pids[i], &how, WNOHANG) == job->pids[i]) {
+				well &= how == 0;
+				job->pids[i] = 0;
+			} else {
+				usleep(1000);
+			}
+		}
+		well &= job->pids[i] == 0;
+		vj_kill(&job->pids[i]);
+	}
+	vj_kill(&job->world);
+	close(job->port);
+	munmap(job->marks, sizeof(*job->marks));
+	rmdir(job->dir);
+	return well;
+}
+
+#endif

@@ -1,0 +1,283 @@
+/*
+ * verdict_rank.h - a rank of a job with a fault in it: some healthy steps, then, if it is the
+ * victim, what the fault says (verdict_job.h).
+ */
+#ifndef TWT_VERDICT_RANK_H
+#define TWT_VERDICT_RANK_H
+
+#include "netlab.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+#include <towline/towline.h>
+
+#define VJ_RANKS    4
+#define VJ_HOGS     6
+#define VJ_STEPS    10 /* healthy ones, before the fault */
+#define VJ_LIMIT_S  60
+#define VJ_NS_PER_S 1000000000ull
+
+enum vj_fault {
+	VJ_HEALTHY,
+	VJ_NEVER,
+	VJ_LATE,
+	VJ_OTHER,
+	VJ_STOPPED,
+	VJ_DROPPED,
+	VJ_POOL,
+	VJ_BUFFERS,
+	VJ_HOG,
+	VJ_FAULTS
+};
+
+static const char *const vj_names[VJ_FAULTS] = { "healthy",        "never enters",
+						 "enters late",    "other operation",
+						 "SIGSTOP",        "packets dropped one way",
+						 "pool exhausted", "wrong TCP buffers",
+						 "CPU hog" };
+static const char *const vj_causes[VJ_FAULTS] = {
+	"",     "never_entered", "late", "other_operation", "stopped", "link",
+	"pool", "tcp_buffers",   "cpu"
+};
+
+/* Shared by all processes of a job. */
+struct vj_marks {
+	_Atomic int steps[VJ_RANKS]; /* that a rank has ended */
+	_Atomic int pids[VJ_RANKS];
+	_Atomic int stop, mute, ended[VJ_RANKS];
+};
+
+struct vj_job {
+	enum vj_fault fault;
+	int size, victim;
+	uint64_t seed;
+	char name[40], dir[32], store[64];
+	struct vj_marks *marks;
+	pid_t pids[VJ_RANKS], hogs[VJ_HOGS], world;
+	int port;
+};
+
+static inline uint64_t vj_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * VJ_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+static inline void vj_pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	sched_setaffinity(0, sizeof(set), &set); /* with fewer CPUs it stays where it may run */
+}
+
+/* --- a rank --- */
+
+#define VJ_MUST(truth)                                                                             \
+	do {                                                                                       \
+		if (!(truth)) {                                                                    \
+			fprintf(stderr, "%s:%d: %s, rank %d: not so: %s; last error: %s\n",        \
+				__FILE__, __LINE__, vj_names[job->fault], rank, #truth,            \
+				tow_error_message());                                              \
+			_exit(1);                                                                  \
+		}                                                                                  \
+	} while (0)
+
+static inline void vj_compute(uint64_t cpu_ns)
+{
+	struct timespec ts;
+	uint64_t now, until = 0;
+
+	do {
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+		now = (uint64_t)ts.tv_sec * VJ_NS_PER_S + (uint64_t)ts.tv_nsec;
+		until = until == 0 ? now + cpu_ns : until;
+	} while (now < until);
+}
+
+static inline void vj_wait_for_stop(const struct vj_job *job)
+{
+	for (int i = 0; i < VJ_LIMIT_S * 1000 && atomic_load(&job->marks->stop) == 0; i++)
+		usleep(1000);
+}
+
+struct vj_rank {
+	const struct vj_job *job;
+	struct tow_runtime *runtime;
+	struct tow_group *group;
+	float *data;
+	uint64_t count;
+	void *blocks[64];
+	_Atomic bool holds;
+};
+
+/* One step; false: all have been told to stop, or the group is broken. */
+static inline bool vj_step(struct vj_rank *me, int rank)
+{
+	const struct vj_job *job = me->job;
+	struct tow_op *op;
+	int status;
+
+	for (uint64_t i = 0; i < me->count; i++)
+		me->data[i] = 1;
+	me->data[0] = (float)atomic_load(&job->marks->stop);
+	status = tow_coll_all_reduce_start(me->group, me->data, me->data, me->count, TOW_F32,
+					   TOW_SUM, NULL, &op);
+	if (status < 0)
+		return false;
+	status = tow_op_wait(op, TOW_FOREVER);
+	tow_op_release(op);
+	if (status < 0)
+		return false;
+	VJ_MUST(me->count < 2 || me->data[1] == (float)job->size);
+	atomic_fetch_add(&job->marks->steps[rank], 1);
+	return me->data[0] == 0;
+}
+
+/* Takes all of the pool; frees a block when it is told to. */
+static inline void *vj_free_later(void *arg)
+{
+	struct vj_rank *me = arg;
+
+	vj_wait_for_stop(me->job);
+	if (atomic_load(&me->holds))
+		tow_free(me->runtime, me->blocks[0]);
+	return NULL;
+}
+
+static inline void vj_exhaust(struct vj_rank *me, int rank)
+{
+	const struct vj_job *job = me->job;
+	pthread_t thread;
+	uint64_t bytes = 4 << 20;
+	void *memory;
+	int n = 0;
+
+	/* The last that fits, by halves; the policy waits for what does not. */
+	while (n < 60 && bytes >= 4096) {
+		char *text, *at;
+		unsigned long long largest = 0;
+
+		VJ_MUST(tow_stats_get(me->runtime, "/v1/pool", &text) == TOW_OK);
+		at = strstr(text, "\"largest_free_bytes\":");
+		VJ_MUST(at != NULL);
+		largest = strtoull(at + strlen("\"largest_free_bytes\":"), NULL, 10);
+		tow_stats_release(text);
+		if (largest < bytes) {
+			bytes /= 2;
+			continue;
+		}
+		VJ_MUST(tow_alloc(me->runtime, bytes, 64, &me->blocks[n++]) == TOW_OK);
+	}
+	atomic_store(&me->holds, n > 0);
+	VJ_MUST(pthread_create(&thread, NULL, vj_free_later, me) == 0);
+	VJ_MUST(tow_alloc(me->runtime, 2 << 20, 64, &memory) == TOW_OK);
+	pthread_join(thread, NULL);
+	tow_free(me->runtime, memory);
+}
+
+static inline void vj_other_operation(struct vj_rank *me)
+{
+	struct tow_op *op;
+
+	if (tow_coll_broadcast_start(me->group, me->data, me->count / 2, TOW_F32, 0, NULL, &op) ==
+	    TOW_OK) {
+		tow_op_wait(op, TOW_FOREVER);
+		tow_op_release(op);
+	}
+}
+
+/* What the victim does before step `n`; false: it steps no more. */
+static inline bool vj_misbehave(struct vj_rank *me, int rank, int n)
+{
+	switch (me->job->fault) {
+	case VJ_NEVER:
+		if (n == VJ_STEPS)
+			vj_wait_for_stop(me->job);
+		return true;
+	case VJ_LATE:
+		if (n >= VJ_STEPS && atomic_load(&me->job->marks->stop) == 0)
+			usleep(400000);
+		return true;
+	case VJ_OTHER:
+		if (n == VJ_STEPS)
+			vj_other_operation(me);
+		return n != VJ_STEPS;
+	case VJ_POOL:
+		if (n == VJ_STEPS)
+			vj_exhaust(me, rank);
+		return true;
+	default:
+		return true;
+	}
+}
+
+static inline void vj_open(struct vj_rank *me, int rank)
+{
+	const struct vj_job *job = me->job;
+	struct tow_group_options where = TOW_GROUP_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	char address[64];
+	void *memory;
+
+	options.premap_memory_bytes = 16 << 20;
+	options.huge_pages = 0;
+	options.max_ops = 1024;
+	options.job = job->name;
+	options.rank = rank;
+	options.stats_dir = job->dir;
+	if (job->fault == VJ_POOL) {
+		options.exhaust = "wait";
+		options.exhaust_wait_ns = VJ_LIMIT_S * (int64_t)VJ_NS_PER_S;
+	}
+	if (job->fault == VJ_BUFFERS && rank == job->victim)
+		options.socket_buffer_bytes = 8 << 10;
+	snprintf(address, sizeof(address),
+		 job->fault == VJ_DROPPED ? "tcp://10.77.0.%d:0" : "tcp://127.0.0.%d:0",
+		 job->fault == VJ_DROPPED ? 1 + (rank >= job->size / 2) : 1);
+	where.rank = rank;
+	where.world_size = job->size;
+	where.store = job->store;
+	where.address = address;
+	VJ_MUST(tow_runtime_open(&options, &me->runtime) == TOW_OK);
+	VJ_MUST(tow_group_open(me->runtime, &where, &me->group) == TOW_OK);
+	me->count = job->fault == VJ_BUFFERS ? 64 << 10 : 1024;
+	VJ_MUST(tow_alloc(me->runtime, me->count * 4, 64, &memory) == TOW_OK);
+	me->data = memory;
+}
+
+static inline int vj_rank_main(const struct vj_job *job, int rank)
+{
+	struct vj_rank me = { .job = job };
+	bool on = true;
+
+	alarm(VJ_LIMIT_S);
+	atomic_store(&job->marks->pids[rank], getpid());
+	if (job->fault == VJ_HOG)
+		vj_pin(rank == job->victim);
+	vj_open(&me, rank);
+	for (int n = 0; on; n++) {
+		if (job->fault != VJ_BUFFERS) {
+			uint64_t jitter = (job->seed + (uint64_t)n * 7919) % 10000;
+
+			vj_compute(job->fault == VJ_HOG ? 15000000 : 500000);
+			usleep((useconds_t)(job->fault == VJ_HOG ? jitter / 4 : 10000 + jitter));
+		}
+		if (rank == job->victim)
+			on = vj_misbehave(&me, rank, n);
+		on = on && vj_step(&me, rank);
+	}
+	vj_wait_for_stop(job);
+	VJ_MUST(tow_group_close(me.group) == TOW_OK);
+	VJ_MUST(tow_runtime_close(me.runtime) == TOW_OK);
+	atomic_store(&job->marks->ended[rank], 1);
+	return 0;
+}
+
+#endif

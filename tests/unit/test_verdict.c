@@ -1,0 +1,439 @@
+/*
+ * test_verdict.c - the judge, on states made by hand: each cause, its healthy twin, and what is
+ * said of it; and states as bytes.
+ */
+#include "verdict_states.h"
+
+#include <towline/status.h>
+
+#include "diag/emit.h"
+
+static struct vs_job job;
+
+static void test_healthy(void **state)
+{
+	(void)state;
+	for (uint32_t size = 1; size <= VS_RANKS; size++) {
+		vs_healthy(&job, size);
+		vs_judge(&job);
+		assert_int_equal(job.verdict.finding_count, 0);
+		assert_false(job.verdict.stuck);
+		assert_int_equal(job.verdict.answered, size);
+	}
+}
+
+static void test_never_entered(void **state)
+{
+	(void)state;
+	vs_healthy(&job, 4);
+	vs_miss(&job, 2, 3000);
+	vs_expect(&job, TWI_CAUSE_NEVER_ENTERED, 2);
+	assert_true(job.verdict.stuck);
+	assert_true(job.verdict.findings[0].confidence > 0.9);
+	/* A moment is nothing; neither is a wait no longer than steps usually are. */
+	vs_healthy(&job, 4);
+	vs_miss(&job, 2, 100);
+	vs_judge(&job);
+	assert_int_equal(job.verdict.finding_count, 0);
+}
+
+static void test_two_never_entered(void **state)
+{
+	(void)state;
+	vs_healthy(&job, 4);
+	vs_miss(&job, 2, 3000);
+	vs_stay_out(&job, 1, 80, 3020);
+	job.first[1].wait_count = job.last[1].wait_count = 0;
+	vs_judge(&job);
+	assert_int_equal(job.verdict.finding_count, 1);
+	assert_int_equal(job.verdict.findings[0].rank_count, 2);
+}
+
+static void test_group_broken_by_deadline(void **state)
+{
+	(void)state;
+	vs_healthy(&job, 3);
+	vs_miss(&job, 1, 3000);
+	for (uint32_t i = 0; i < 3; i++) {
+		job.last[i].groups[0].broken = TOW_EDEADLINE;
+		job.last[i].groups[0].broken_seq = 81;
+		job.last[i].groups[0].past[0].done_ns = VS_NOW - 10 * VS_MS;
+		job.last[i].wait_count = 0;
+	}
+	vs_expect(&job, TWI_CAUSE_NEVER_ENTERED, 1);
+}
+
+static void test_other_operation(void **state)
+{
+	(void)state;
+	vs_healthy(&job, 4);
+	for (uint32_t i = 0; i < 4; i++)
+		vs_wait_in(&job, i, 81, 1000);
+	job.first[3].groups[0].past[0].signature = job.last[3].groups[0].past[0].signature = 5;
+	vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 3);
+	/* The group has found it out itself: nobody waits any more. */
+	vs_healthy(&job, 4);
+	for (uint32_t i = 0; i < 4; i++) {
+		job.last[i].groups[0].broken = TOW_EMISMATCH;
+		job.last[i].groups[0].broken_seq = 80;
+	}
+	job.last[1].groups[0].past[0].signature = 5;
+	vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 1);
+	/* One against one: both are named, less surely. */
+	vs_healthy(&job, 2);
+	job.last[0].groups[0].broken = job.last[1].groups[0].broken = TOW_EMISMATCH;
+	job.last[0].groups[0].broken_seq = job.last[1].groups[0].broken_seq = 80;
+	job.last[1].groups[0].past[0].signature = 5;
+	vs_judge(&job);
+	assert_int_equal(job.verdict.findings[0].rank_count, 2);
+	assert_true(job.verdict.findings[0].confidence < 0.7);
+}
+
+static void test_waits_in_a_circle(void **state)
+{
+	(void)state;
+	vs_healthy(&job, 3);
+	vs_miss(&job, 2, 3000);
+	job.last[2].wait_count = 1;
+	job.last[2].waits[0] = (struct twi_state_wait){
+		.kind = 3, .rank = 0, .tag = 9, .since_ns = VS_NOW - 3000 * VS_MS
+	};
+	vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 2);
+	/* It waits for one that is in nobody's way: that one is to be looked at, not this. */
+	job.last[2].waits[0].rank = TWI_STATE_NO_RANK;
+	vs_judge(&job);
+	assert_int_equal(job.verdict.finding_count, 0);
+	assert_true(job.verdict.stuck);
+}
+
+static void test_stopped_dead_silent(void **state)
+{
+	(void)state;
+	vs_healthy(&job, 4);
+	vs_miss(&job, 1, 3000);
+	vs_silent(&job, 1);
+	job.ranks[1].process = TWI_PROCESS_STOPPED;
+	job.ranks[1].process_state = 'T';
+	vs_expect(&job, TWI_CAUSE_STOPPED, 1);
+	job.ranks[1].process = TWI_PROCESS_GONE;
+	vs_expect(&job, TWI_CAUSE_DEAD, 1);
+	/* On another host: the kernel there acknowledges, and nobody answers. */
+	job.ranks[1].process = TWI_PROCESS_UNKNOWN;
+	vs_expect(&job, TWI_CAUSE_STOPPED, 1);
+	assert_true(job.verdict.findings[0].confidence < 0.8);
+	job.ranks[1].process = TWI_PROCESS_RUNS;
+	vs_expect(&job, TWI_CAUSE_SILENT, 1);
+	/* Who has gone in order is missed by nobody. */
+	vs_healthy(&job, 4);
+	vs_silent(&job, 1);
+	job.ranks[1].process = TWI_PROCESS_GONE;
+	job.ranks[1].lost = job.ranks[1].bye = true;
+	vs_judge(&job);
+	assert_int_equal(job.verdict.finding_count, 0);
+	assert_int_equal(job.verdict.unknown, 0);
+}
+
+static void test_silent_and_nobody_waits(void **state)
+{
+	(void)state;
+	vs_healthy(&job, 4);
+	vs_silent(&job, 3);
+	vs_judge(&job);
+	assert_int_equal(job.verdict.finding_count, 0);
+	assert_int_equal(job.verdict.unknown, 1);
+}
+
+static void stick(struct twi_state_link *link, uint32_t heard)
+{
+	link->stuck_ns = 2000 * VS_MS;
+	link->backoffs = 3;
+	link->heard_segments = heard;
+}
+
+static void test_link(void **state)
+{
+	(void)state;
+	/* Seen from the side that sends and hears. */
+	vs_healthy(&job, 2);
+	vs_miss(&job, 1, 3000);
+	vs_silent(&job, 1);
+	stick(vs_link(&job.last[0], 1), 4);
+	job.ranks[1].process = TWI_PROCESS_RUNS;
+	vs_expect_link(&job, TWI_CAUSE_LINK, 0, 1);
+	/* From the side that hears nothing. */
+	stick(vs_link(&job.last[0], 1), 0);
+	vs_expect_link(&job, TWI_CAUSE_LINK, 1, 0);
+	assert_true(job.verdict.findings[0].confidence < 0.8);
+	/* From a third that hears both. */
+	vs_healthy(&job, 3);
+	stick(vs_link(&job.last[0], 1), 4);
+	stick(vs_link(&job.last[1], 0), 0);
+	vs_expect_link(&job, TWI_CAUSE_LINK, 0, 1);
+}
+
+static void test_packet_loss(void **state)
+{
+	struct twi_state_link *link;
+
+	(void)state;
+	vs_healthy(&job, 3);
+	link = vs_link(&job.last[1], 2);
+	link->retransmits = 40;
+	vs_expect_link(&job, TWI_CAUSE_PACKET_LOSS, 1, 2);
+	link->spurious = 38; /* they had come all the same */
+	vs_judge(&job);
+	assert_int_equal(job.verdict.finding_count, 0);
+}
+
+static void test_pool(void **state)
+{
+	(void)state;
+	vs_healthy(&job, 3);
+	vs_miss(&job, 1, 3000);
+	job.last[1].pool_waiters = 1;
+	job.last[1].pool_since_ns = VS_NOW - 2900 * VS_MS;
+	vs_expect(&job, TWI_CAUSE_POOL, 1);
+}
+
+static void test_device(void **state)
+{
+	(void)state;
+	vs_healthy(&job, 3);
+	vs_miss(&job, 1, 3000);
+	job.last[1].copies = 1;
+	job.last[1].copy_since_ns = VS_NOW - 2900 * VS_MS;
+	job.last[1].wait_count = 1;
+	job.last[1].waits[0] = (struct twi_state_wait){ .kind = TWI_STATE_COPY,
+							.rank = TWI_STATE_NO_RANK,
+							.since_ns = VS_NOW - 2900 * VS_MS };
+	vs_expect(&job, TWI_CAUSE_DEVICE, 1);
+}
+
+static void test_credit(void **state)
+{
+	(void)state;
+	vs_healthy(&job, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		struct twi_rank_state *at = i == 0 ? &job.first[0] : &job.last[0];
+
+		vs_link(at, 1)->flags |= TWI_LINK_NO_CREDIT;
+		vs_link(at, 1)->waiting_sends = 3;
+		at->wait_count = 1;
+		at->waits[0] = (struct twi_state_wait){ .kind = 2,
+							.rank = 1,
+							.since_ns = VS_NOW - 2000 * VS_MS };
+	}
+	vs_expect(&job, TWI_CAUSE_CREDIT, 1);
+	vs_link(&job.first[0], 1)->flags &= ~TWI_LINK_NO_CREDIT; /* it moves */
+	vs_judge(&job);
+	assert_int_equal(job.verdict.finding_count, 0);
+}
+
+static void test_tcp_buffers(void **state)
+{
+	struct twi_state_link *link;
+
+	(void)state;
+	vs_healthy(&job, 3);
+	link = vs_link(&job.last[0], 2);
+	link->busy_us += 300000;
+	link->rwnd_limited_us = 280000;
+	vs_link(&job.last[2], 0)->receive_buffer = 4608;
+	vs_expect(&job, TWI_CAUSE_TCP_BUFFERS, 2);
+	/* The same with a buffer as it should be: somebody just does not read. */
+	vs_link(&job.last[2], 0)->receive_buffer = 1 << 20;
+	vs_judge(&job);
+	assert_int_equal(job.verdict.finding_count, 0);
+	link->rwnd_limited_us = 0;
+	link->sndbuf_limited_us = 290000;
+	link->send_buffer = 4608;
+	vs_expect(&job, TWI_CAUSE_TCP_BUFFERS, 0);
+}
+
+/* Rank `rank` came to each of the last `count` collectives so much later than the others. */
+static void delay(uint32_t rank, uint32_t count, uint64_t ms)
+{
+	struct twi_state_group *groups[VS_RANKS];
+
+	for (uint32_t i = 0; i < job.size; i++)
+		groups[i] = &job.last[i].groups[0];
+	for (uint32_t k = 0; k < TWI_STATE_PAST; k++) {
+		uint64_t ago = (k < count ? k : count) * ms * VS_MS;
+
+		for (uint32_t i = 0; i < job.size; i++) {
+			struct twi_state_past *past = &groups[i]->past[k];
+
+			past->start_ns -= ago;
+			past->done_ns -= ago;
+			if (i != rank && k < count)
+				past->start_ns -= ms * VS_MS; /* it came, and waited */
+		}
+	}
+}
+
+static void test_late(void **state)
+{
+	(void)state;
+	vs_healthy(&job, 4);
+	delay(2, 16, 50);
+	vs_expect(&job, TWI_CAUSE_LATE, 2);
+	assert_false(job.verdict.stuck);
+	/* Since a while. */
+	vs_healthy(&job, 4);
+	delay(2, 7, 50);
+	vs_expect(&job, TWI_CAUSE_LATE, 2);
+	/* Too little to matter. */
+	vs_healthy(&job, 4);
+	delay(2, 16, 1);
+	vs_judge(&job);
+	assert_int_equal(job.verdict.finding_count, 0);
+	/* Once, by much. */
+	vs_healthy(&job, 4);
+	delay(1, 1, 900);
+	vs_expect(&job, TWI_CAUSE_LATE, 1);
+}
+
+static void test_late_for_a_cpu(void **state)
+{
+	(void)state;
+	vs_healthy(&job, 4);
+	delay(2, 16, 50);
+	job.last[2].run_queue_ns = job.first[2].run_queue_ns + 300 * VS_MS;
+	vs_expect(&job, TWI_CAUSE_CPU, 2);
+	/* It has not come yet, and wants to. */
+	vs_healthy(&job, 3);
+	vs_miss(&job, 1, 1500);
+	job.last[1].run_queue_ns = job.first[1].run_queue_ns + 350 * VS_MS;
+	vs_expect(&job, TWI_CAUSE_CPU, 1);
+}
+
+static void test_late_and_missing(void **state)
+{
+	(void)state;
+	vs_healthy(&job, 3);
+	vs_miss(&job, 1, 1500);
+	for (uint32_t i = 0; i < 3; i++) {
+		struct twi_state_group *group = &job.last[i].groups[0];
+
+		for (uint32_t k = i == 1 ? 0 : 1; k < TWI_STATE_PAST; k++) {
+			uint64_t ago = (80 - group->past[k].seq) * 600 * VS_MS;
+
+			group->past[k].start_ns =
+				VS_NOW - 1600 * VS_MS - ago - (i != 1) * 590 * VS_MS;
+			group->past[k].done_ns = VS_NOW - 1600 * VS_MS - ago + VS_MS;
+		}
+	}
+	vs_expect(&job, TWI_CAUSE_LATE, 1);
+}
+
+static void test_confidence(void **state)
+{
+	double sure;
+
+	(void)state;
+	vs_healthy(&job, 4);
+	vs_miss(&job, 2, 3000);
+	vs_judge(&job);
+	sure = job.verdict.findings[0].confidence;
+	job.last[1].lost = 5;
+	vs_judge(&job);
+	assert_true(job.verdict.telemetry_lost);
+	assert_true(job.verdict.findings[0].confidence < sure);
+	job.last[1].lost = 0;
+	vs_silent(&job, 3);
+	job.ranks[3].asked = false;
+	vs_judge(&job);
+	assert_int_equal(job.verdict.unknown, 1);
+	assert_true(job.verdict.findings[0].confidence < sure);
+}
+
+static void test_words(void **state)
+{
+	struct twi_emit emit;
+	char text[512];
+
+	(void)state;
+	vs_healthy(&job, 3);
+	vs_judge(&job);
+	twi_verdict_short(&job.verdict, text, sizeof(text));
+	assert_string_equal(text, "");
+	vs_miss(&job, 2, 3000);
+	vs_judge(&job);
+	twi_verdict_short(&job.verdict, text, sizeof(text));
+	assert_non_null(strstr(text, "rank 2: never_entered"));
+	assert_non_null(strstr(text, "collective 81 of group 0"));
+	twi_verdict_short(&job.verdict, text, 16); /* cut, and ended */
+	assert_int_equal(strlen(text), 15);
+	twi_emit_init(&emit);
+	twi_emit_object_begin(&emit, NULL);
+	twi_verdict_emit(&job.verdict, &job.what, &emit);
+	twi_emit_object_end(&emit);
+	assert_non_null(strstr(emit.text, "\"cause\":\"never_entered\""));
+	assert_non_null(strstr(emit.text, "\"state\":\"stuck\""));
+	twi_emit_fini(&emit);
+	twi_verdict_text(&job.verdict, &emit);
+	assert_non_null(strstr(emit.text, "towline: verdict: stuck; 3 of 3 ranks answered"));
+	twi_emit_fini(&emit);
+	for (unsigned i = 0; i < TWI_CAUSES; i++) {
+		assert_true(strlen(twi_cause_name((enum twi_cause)i)) > 0);
+		assert_true(strlen(twi_cause_cure((enum twi_cause)i)) > 0);
+	}
+}
+
+static void test_bytes(void **state)
+{
+	static uint8_t bytes[TWI_STATE_BYTES];
+	static struct twi_rank_state back;
+	size_t n;
+
+	(void)state;
+	vs_healthy(&job, 8);
+	job.last[3].group_count = TWI_STATE_GROUPS;
+	job.last[3].wait_count = TWI_STATE_WAITS;
+	job.last[3].link_count = TWI_STATE_LINKS;
+	for (uint32_t i = 0; i < TWI_STATE_GROUPS; i++) {
+		job.last[3].groups[i].past_count = TWI_STATE_PAST;
+		memset(job.last[3].groups[i].why, 'w', TWI_STATE_WHY - 1);
+	}
+	memset(job.last[3].host, 'h', TWI_STATE_HOST - 1);
+	n = twi_rank_state_encode(&job.last[3], bytes, sizeof(bytes));
+	assert_true(n > 0); /* the longest there is fits */
+	assert_true(twi_rank_state_decode(bytes, n, &back));
+	assert_memory_equal(&back, &job.last[3], sizeof(back));
+	assert_int_equal(twi_rank_state_encode(&job.last[3], bytes, n - 1), 0);
+	/* Cut, or with something behind it, or of another version: nobody's. */
+	twi_rank_state_encode(&job.last[3], bytes, sizeof(bytes));
+	for (size_t i = 0; i < n; i += 7)
+		assert_false(twi_rank_state_decode(bytes, i, &back));
+	assert_false(twi_rank_state_decode(bytes, n + 1, &back));
+	bytes[4]++;
+	assert_false(twi_rank_state_decode(bytes, n, &back));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_healthy),
+		cmocka_unit_test(test_never_entered),
+		cmocka_unit_test(test_two_never_entered),
+		cmocka_unit_test(test_group_broken_by_deadline),
+		cmocka_unit_test(test_other_operation),
+		cmocka_unit_test(test_waits_in_a_circle),
+		cmocka_unit_test(test_stopped_dead_silent),
+		cmocka_unit_test(test_silent_and_nobody_waits),
+		cmocka_unit_test(test_link),
+		cmocka_unit_test(test_packet_loss),
+		cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_device),
+		cmocka_unit_test(test_credit),
+		cmocka_unit_test(test_tcp_buffers),
+		cmocka_unit_test(test_late),
+		cmocka_unit_test(test_late_for_a_cpu),
+		cmocka_unit_test(test_late_and_missing),
+		cmocka_unit_test(test_confidence),
+		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_bytes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,26 @@
+/*
+ * flight.h - the flight recorder: the last operations of this rank, in flight and ended, as JSON
+ * with the field names of PyTorch's Flight Recorder, so that tools which read those can read these.
+ *
+ * What has ended is taken from the records that collectives keep anyway (coll/coll_report.h); what
+ * is under way from the groups and the table of operations. Nothing is written for it meanwhile.
+ */
+#ifndef TWI_FLIGHT_H
+#define TWI_FLIGHT_H
+
+struct twi_emit;
+struct twi_engine;
+
+/* Members of one JSON object. The engine is not held. */
+void twi_flight_emit(struct twi_engine *engine, struct twi_emit *emit);
+
+/* For the registry: arg is the engine. */
+void twi_flight_describe(void *arg, struct twi_emit *emit);
+
+/*
+ * Writes it to flight_dir as flight.<job>.<rank>.<n>.json, n going round flight_files numbers; a
+ * file is whole or not there. TOW_OK; TOW_EINVAL: no directory is given; TOW_ENOMEM; TOW_ESYSTEM.
+ */
+int twi_flight_dump(struct twi_engine *engine, unsigned *number);
+
+#endif

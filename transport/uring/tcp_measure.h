@@ -1,0 +1,31 @@
+/*
+ * tcp_measure.h - how the connections to a peer do (tcp_measure.c).
+ */
+#ifndef TWI_TCP_MEASURE_H
+#define TWI_TCP_MEASURE_H
+
+#include <stdint.h>
+
+struct tow_peer;
+struct twi_state_link;
+struct twi_tcp_lane;
+
+/*
+ * Of all connections to a peer together: since when nothing that was sent has been acknowledged,
+ * and how much had come by then.
+ */
+struct twi_tcp_watch {
+	uint64_t since_ns; /* 0: all is acknowledged, or some was just now */
+	uint64_t acked_bytes;
+	uint32_t segments_in, heard_segments, backoffs;
+	uint64_t pinged_ns;
+};
+
+/*
+ * What the kernel says of the connections to a peer; and, while a caller waits and a
+ * peer is silent, a look at them and a ping now and then. Returns when it is to be called again.
+ */
+void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out);
+uint64_t twi_tcp_watch_silent(struct twi_tcp_lane *lane, uint64_t now_ns);
+
+#endif

@@ -162,15 +162,17 @@ static double link_height(const struct twi_page *p, unsigned path)
 	return p->t->links[path].used ? 104 : 0;
 }
 
+/* Where the link of any rank was full and waited for. */
 static void draw_bands(const struct twi_page *p, unsigned path, double top, double bottom)
 {
-	for (size_t i = 0; i < twi_min(p->t->region_count, (size_t)256); i++) {
-		const struct twi_timeline_region *region = &p->t->regions[i];
-		double from = x_of(p, (double)region->start_ns);
+	for (unsigned bin = 0; bin < TWI_TIMELINE_BINS; bin++) {
+		bool bound = false;
 
-		if (region->path == path)
-			twi_svg_rect(p->e, "band", from, top,
-				     x_of(p, (double)region->end_ns) - from, bottom - top, NULL);
+		for (size_t r = 0; r < p->t->rank_count && !bound; r++)
+			bound = p->t->links[path].bins[r * TWI_TIMELINE_BINS + bin].bound;
+		if (bound)
+			twi_svg_rect(p->e, "band", x_of_bin(p, bin), top,
+				     x_of_bin(p, bin + 1) - x_of_bin(p, bin), bottom - top, NULL);
 	}
 }
 
@@ -453,16 +455,9 @@ static unsigned heat_level(const struct twi_page *p, unsigned path, size_t r, un
 	const struct twi_timeline_flow *flow = &link->bins[r * TWI_TIMELINE_BINS + bin];
 	double bytes = (double)twi_max(flow->tx_bytes, flow->rx_bytes);
 	double share = bytes * 8e9 / (double)p->t->bin_ns / (double)twi_max(link->limit_bps, 1u);
-	int64_t at = (int64_t)(bin * p->t->bin_ns);
 
-	for (size_t i = 0; share * 100 >= TWI_TIMELINE_FULL_PERCENT && i < p->t->region_count;
-	     i++) {
-		const struct twi_timeline_region *region = &p->t->regions[i];
-
-		if (region->rank == r && region->path == path && at >= region->start_ns &&
-		    at < region->end_ns)
-			return 9;
-	}
+	if (flow->bound)
+		return 9;
 	return bytes <= 0 ? 0 : twi_min((unsigned)(share * 8) + 1, 8u);
 }
 

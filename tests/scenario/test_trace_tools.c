@@ -6,7 +6,7 @@
  * one); skipped without it. The work is in trace_tools.py; here the files are written, and what is
  * expected of them, reckoned from the same trace (diag/slack.h).
  */
-#include "command.h"
+#include "capture_job.h"
 
 #include <jansson.h>
 #include <unistd.h>
@@ -298,19 +298,12 @@ static size_t spans_of(const struct twi_trace *trace, enum twi_span_kind kind)
 static void capture_job(void)
 {
 	static struct twt_command done;
-	char line[2048];
 
-	snprintf(line, sizeof(line),
-		 "cd %s && mkdir s && TOW_STATS_DIR=$PWD/s TOW_LANES=tcp timeout 60 @/tools/towrun "
-		 "-n 2 --timeout 50 -- @/tests/trace_program $PWD >job.log 2>&1 </dev/null & "
-		 "job=$!; "
-		 "cd %s; i=0; while [ $i -lt 3000 ] && ! { [ -e ready.0 ] && [ -e ready.1 ]; }; do "
-		 "kill -0 $job || break; sleep 0.01; i=$((i + 1)); done; "
-		 "timeout 60 @/tools/towtrace capture s/*.sock --seconds 0 --logdir log --run run; "
-		 "status=$?; cp log/plugins/profile/run/*.xplane.pb . ; : >leave; wait $job || "
-		 "{ cat job.log; exit 9; }; exit $status",
-		 folder, folder);
-	twt_command(line, &done);
+	twt_capture_job(
+		folder, "traced",
+		"timeout 60 @/tools/towtrace capture --seconds 0 s/*.sock --logdir log --run run "
+		"&& cp log/plugins/profile/run/*.xplane.pb .",
+		&done);
 	print_message("%s", done.text);
 	twt_command_expect(&done, 0, "log/plugins/profile/run/", 1);
 }

@@ -1,0 +1,334 @@
+/*
+ * test_trace_export.c - traces for users (trace.h), and what the formats say, by hand.
+ */
+#include "twt.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#include <towline/towline.h>
+
+#include "diag/coll_kind.h"
+#include "diag/export/clean.h"
+#include "diag/export/export.h"
+#include "diag/export/ops.h"
+#include "diag/export/pb.h"
+#include "diag/export/show.h"
+#include "traces.h"
+
+#define SKIP_WITHOUT_XSPACE()                                                                      \
+	do {                                                                                       \
+		if (twi_xspace_off())                                                              \
+			skip();                                                                    \
+	} while (0)
+
+/* The pair as users have it. */
+static struct tow_trace *open_pair(void)
+{
+	struct twi_trace pair;
+	struct tow_trace *trace = NULL;
+	size_t count;
+	char *bytes;
+
+	twt_trace_pair(&pair);
+	assert_int_equal(twi_export_xspace(&pair, &bytes, &count), TOW_OK);
+	assert_int_equal(tow_trace_load(bytes, count, &trace), TOW_OK);
+	free(bytes);
+	twi_trace_fini(&pair);
+	return trace;
+}
+
+static void formats_have_names(void **state)
+{
+	enum tow_trace_format format;
+
+	(void)state;
+	assert_int_equal(tow_trace_format_from_name("chrome", &format), TOW_OK);
+	assert_int_equal(format, TOW_TRACE_CHROME);
+	assert_int_equal(tow_trace_format_from_name("html", &format), TOW_OK);
+	assert_int_equal(format, TOW_TRACE_HTML);
+	assert_int_equal(tow_trace_format_from_name("pdf", &format), TOW_EINVAL);
+	assert_non_null(strstr(tow_error_message(), "\"pdf\""));
+	assert_int_equal(tow_trace_format_from_name(NULL, &format), TOW_EINVAL);
+}
+
+static void a_trace_tells_its_ranks(void **state)
+{
+	struct tow_trace_rank_row row = { .size = sizeof(row) };
+	struct tow_trace *trace;
+
+	(void)state;
+	SKIP_WITHOUT_XSPACE();
+	trace = open_pair();
+	assert_int_equal(tow_trace_rank_info(trace, 1, &row), TOW_OK);
+	assert_string_equal(row.host, "host-b");
+	assert_int_equal(row.rank, 1);
+	assert_int_equal(row.world, 2);
+	assert_int_equal(row.spans, 1 + TWT_PAIR_STEPS * 12 + 1);
+	assert_int_equal(row.clock_offset_ns, -4000000000);
+	assert_int_equal(row.clock_error_ns, 2000);
+	assert_int_equal(tow_trace_rank_info(trace, 2, &row), TOW_EINVAL);
+	row.size = 8;
+	assert_int_equal(tow_trace_rank_info(trace, 0, &row), TOW_EINVAL);
+	tow_trace_release(trace);
+	tow_trace_release(NULL);
+}
+
+static void the_same_rank_twice_is_refused(void **state)
+{
+	struct tow_trace_rank_row row = { .size = sizeof(row) };
+	struct tow_trace *one, *other;
+
+	(void)state;
+	SKIP_WITHOUT_XSPACE();
+	one = open_pair();
+	other = open_pair();
+	assert_int_equal(tow_trace_merge(one, other), TOW_EINVAL);
+	assert_int_equal(tow_trace_rank_info(other, 1, &row), TOW_OK);
+	assert_int_equal(tow_trace_merge(one, one), TOW_EINVAL);
+	tow_trace_release(one);
+	tow_trace_release(other);
+}
+
+static void wrong_arguments_are_refused(void **state)
+{
+	struct tow_trace *trace = NULL;
+	size_t count;
+	void *bytes;
+
+	(void)state;
+	SKIP_WITHOUT_XSPACE();
+	assert_int_equal(tow_trace_load(NULL, 1, &trace), TOW_EINVAL);
+	assert_int_equal(tow_trace_load("\xff\xff", 2, &trace), TOW_EINVAL);
+	assert_null(trace);
+	/* An XSpace, but nobody's of ours: nothing in it at all. */
+	assert_int_equal(tow_trace_load("", 0, &trace), TOW_EINVAL);
+	assert_non_null(strstr(tow_error_message(), "another program's"));
+	trace = open_pair();
+	assert_int_equal(tow_trace_encode(trace, (enum tow_trace_format)99, &bytes, &count),
+			 TOW_EINVAL);
+	assert_int_equal(tow_trace_encode(NULL, TOW_TRACE_CHROME, &bytes, &count), TOW_EINVAL);
+	tow_trace_release(trace);
+}
+
+/* Rank 1's clock is 4 s ahead; on the axis of the trace the ranks' steps begin together. */
+static void clocks_are_put_on_one_axis(void **state)
+{
+	struct twi_trace pair;
+	const struct twi_trace_rank *ranks;
+
+	(void)state;
+	twt_trace_pair(&pair);
+	ranks = pair.ranks;
+	assert_int_equal((int64_t)ranks[0].begin_ns + twi_show_unix_ns(&pair, &ranks[0]),
+			 (int64_t)ranks[1].begin_ns + twi_show_unix_ns(&pair, &ranks[1]));
+	pair.ranks[1].unix_ns += 500; /* its host's time of day is wrong, which does not matter */
+	assert_int_equal((int64_t)ranks[0].begin_ns + twi_show_unix_ns(&pair, &ranks[0]),
+			 (int64_t)ranks[1].begin_ns + twi_show_unix_ns(&pair, &ranks[1]));
+	pair.ranks[1].clock_error_ns = UINT64_MAX; /* until it is all that is known */
+	assert_int_equal((int64_t)ranks[0].begin_ns + twi_show_unix_ns(&pair, &ranks[0]) + 500,
+			 (int64_t)ranks[1].begin_ns + twi_show_unix_ns(&pair, &ranks[1]));
+	twi_trace_fini(&pair);
+}
+
+static void ops_are_what_calls_and_waits_were(void **state)
+{
+	struct twi_trace pair;
+	struct twi_ops ops;
+	const struct twi_op *op;
+
+	(void)state;
+	twt_trace_pair(&pair);
+	assert_int_equal(twi_ops_make(&pair, &ops), TOW_OK);
+	/* Each step: four of the collective, and at rank 0 two waits, at rank 1 one. */
+	assert_int_equal(ops.ranks[0].op_count, TWT_PAIR_STEPS * 6);
+	assert_int_equal(ops.ranks[1].op_count, TWT_PAIR_STEPS * 5);
+	op = &ops.ranks[0].ops[0];
+	assert_int_equal(op->what, TWI_OP_SEND);
+	assert_int_equal(op->end_ns - op->start_ns, 20000);
+	assert_int_equal(op[1].what, TWI_OP_RECV);
+	assert_int_equal(op[2].what, TWI_OP_SEND_DONE);
+	assert_int_equal(op[3].what, TWI_OP_RECV_DONE);
+	assert_int_equal(op[3].start_ns - op->start_ns, 3500000);
+	assert_int_equal(op[3].end_ns - op[3].start_ns, 520000);
+	assert_string_equal(ops.rendezvous[op->rendezvous].name, "grads_1");
+	assert_string_equal(twi_rendezvous_transfer(&ops.rendezvous[op->rendezvous]), "ALL_REDUCE");
+	assert_int_equal(ops.ranks[1].ops[0].rendezvous, op->rendezvous);
+	assert_int_equal(ops.left_out, 0);
+	twi_ops_fini(&ops);
+	twi_trace_fini(&pair);
+}
+
+/* Two of one name under way at once need two rendezvous, as XProf keeps one state for each. */
+static void what_overlaps_has_its_own_rendezvous(void **state)
+{
+	struct twi_trace trace = { 0 };
+	struct twi_trace_rank *rank = twt_trace_add_rank(&trace, "h", 0);
+	struct twi_trace_thread *thread = twt_trace_add_thread(rank, "t", 1);
+	const struct twi_op_coll *colls;
+	struct twi_ops ops;
+
+	(void)state;
+	for (uint64_t i = 0; i < 6; i++) {
+		struct twi_span *span = twt_trace_add_span(thread, TWI_SPAN_COLL, 1000 * i,
+							   1000 * i + (i < 4 ? 1500 : 500));
+
+		span->id = i + 1;
+		span->detail = TWI_COLL_ALL_REDUCE;
+		span->ranks = 2;
+	}
+	assert_int_equal(twi_ops_make(&trace, &ops), TOW_OK);
+	colls = ops.ranks[0].colls;
+	assert_int_not_equal(colls[0].rendezvous, colls[1].rendezvous);
+	assert_int_equal(colls[0].rendezvous, colls[2].rendezvous);
+	assert_int_equal(colls[1].rendezvous, colls[3].rendezvous);
+	assert_int_equal(colls[0].rendezvous, colls[5].rendezvous);
+	assert_int_equal(ops.rendezvous_count, 2);
+	twi_ops_fini(&ops);
+	twi_trace_fini(&trace);
+}
+
+/* More names than there is room for: the spans are all there, the views say what they lack. */
+static void too_many_names_are_told(void **state)
+{
+	struct twi_trace trace = { 0 }, again;
+	struct twi_trace_rank *rank = twt_trace_add_rank(&trace, "h", 0);
+	struct twi_trace_thread *thread = twt_trace_add_thread(rank, "t", 1);
+	struct twi_ops ops;
+	char *bytes, why[128];
+	size_t count;
+
+	(void)state;
+	SKIP_WITHOUT_XSPACE();
+	rank->clock_error_ns = UINT64_MAX;
+	for (uint64_t i = 0; i < TWI_RENDEZVOUS_MAX + 10; i++) {
+		struct twi_span *span =
+			twt_trace_add_span(thread, TWI_SPAN_COLL, 10 * i, 10 * i + 5);
+
+		span->id = i + 1;
+		span->bytes = i;
+	}
+	assert_int_equal(twi_ops_make(&trace, &ops), TOW_OK);
+	assert_int_equal(ops.left_out, 10);
+	twi_ops_fini(&ops);
+	assert_int_equal(twi_export_xspace(&trace, &bytes, &count), TOW_OK);
+	assert_non_null(memmem(bytes, count, "10 operations are not among", 27));
+	assert_int_equal(twi_import_xspace(bytes, count, &again), TOW_OK);
+	assert_true(twt_trace_same(&trace, &again, why, sizeof(why)));
+	free(bytes);
+	twi_trace_fini(&again);
+	twi_trace_fini(&trace);
+}
+
+static void texts_are_cleaned(void **state)
+{
+	static const char *const dirty[][2] = {
+		{ "a\nb", "a?b" },
+		{ "\xff", "?" },
+		{ "\xc3\xa4", "\xc3\xa4" },
+		{ "\xc3", "?" },
+		{ "\xe2\x82", "??" },
+		{ "\xed\xa0\x80", "???" },
+		{ "\xc0\xaf", "??" },
+		{ "\xf4\x90\x80\x80", "????" },
+		{ "\x7f", "?" },
+		{ "\xf0\x9f\x9a\x80", "\xf0\x9f\x9a\x80" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < twi_array_count(dirty); i++) {
+		struct twi_trace trace = { 0 }, view;
+		struct twi_trace_rank *rank = twt_trace_add_rank(&trace, dirty[i][0], 0);
+
+		twt_trace_add_name(rank, dirty[i][0]);
+		twt_trace_add_peer(rank, dirty[i][0], 1);
+		twt_trace_add_thread(rank, dirty[i][0], 1);
+		assert_int_equal(twi_clean_make(&trace, &view), TOW_OK);
+		assert_string_equal(view.ranks[0].host, dirty[i][1]);
+		assert_string_equal(view.ranks[0].names[0], dirty[i][1]);
+		assert_string_equal(view.ranks[0].peers[0].name, dirty[i][1]);
+		assert_string_equal(view.ranks[0].threads[0].name, dirty[i][1]);
+		assert_true(twi_text_is_clean(dirty[i][1]));
+		assert_int_equal(twi_text_is_clean(dirty[i][0]),
+				 strcmp(dirty[i][0], dirty[i][1]) == 0);
+		twi_clean_fini(&view);
+		twi_trace_fini(&trace);
+	}
+}
+
+static void chrome_is_json_that_adds_up(void **state)
+{
+	struct twi_trace pair;
+	size_t count, complete = 0, begins = 0, ends = 0, index;
+	json_t *root, *events, *event;
+	char *bytes;
+
+	(void)state;
+	twt_trace_pair(&pair);
+	assert_int_equal(twi_export_chrome(&pair, &bytes, &count), TOW_OK);
+	root = json_loadb(bytes, count, 0, NULL);
+	assert_non_null(root);
+	events = json_object_get(root, "traceEvents");
+	json_array_foreach(events, index, event)
+	{
+		const char *phase = json_string_value(json_object_get(event, "ph"));
+
+		assert_true(json_number_value(json_object_get(event, "ts")) >= 0);
+		complete += strcmp(phase, "X") == 0;
+		begins += strcmp(phase, "b") == 0;
+		ends += strcmp(phase, "e") == 0;
+	}
+	/* A step: STEP, two USER; waits: two at rank 0 and one more each. Once: REGISTER, COPY. */
+	assert_int_equal(complete, TWT_PAIR_STEPS * (2 * 3 + 2 + 3) + 4);
+	assert_int_equal(begins, ends);
+	/* A step: COLL, its SEND and RECV, two DEVICE, a message; a CALL or SERVE. */
+	assert_int_equal(begins, TWT_PAIR_STEPS * 2 * 7);
+	json_decref(root);
+	free(bytes);
+	twi_trace_fini(&pair);
+}
+
+static void fields_are_written_as_protobuf_has_them(void **state)
+{
+	static const uint8_t wanted[] = { 0x08, 0x96, 0x01, 0xf9, 0x02, 1,   2,    3, 4,    5, 6,
+					  7,    8,    0x12, 2,    'h',  'i', 0x1a, 2, 0x08, 1 };
+	struct twi_pb outer = { 0 }, inner = { 0 };
+	size_t count;
+	char *bytes;
+
+	(void)state;
+	twi_pb_u64(&outer, 1, 150);
+	twi_pb_fixed64(&outer, 47, 0x0807060504030201u);
+	twi_pb_text(&outer, 2, "hi");
+	twi_pb_u64(&inner, 1, 1);
+	twi_pb_nested(&outer, 3, &inner);
+	assert_int_equal(twi_pb_take(&outer, &bytes, &count), TOW_OK);
+	assert_int_equal(count, sizeof(wanted));
+	assert_memory_equal(bytes, wanted, count);
+	assert_int_equal(bytes[count], 0);
+	free(bytes);
+	inner.failed = true; /* sticks, and is handed on */
+	twi_pb_nested(&outer, 3, &inner);
+	assert_int_equal(twi_pb_take(&outer, &bytes, &count), TOW_ENOMEM);
+	assert_null(bytes);
+	twi_pb_fini(&inner);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(formats_have_names),
+		cmocka_unit_test(a_trace_tells_its_ranks),
+		cmocka_unit_test(the_same_rank_twice_is_refused),
+		cmocka_unit_test(wrong_arguments_are_refused),
+		cmocka_unit_test(clocks_are_put_on_one_axis),
+		cmocka_unit_test(ops_are_what_calls_and_waits_were),
+		cmocka_unit_test(what_overlaps_has_its_own_rendezvous),
+		cmocka_unit_test(too_many_names_are_told),
+		cmocka_unit_test(texts_are_cleaned),
+		cmocka_unit_test(chrome_is_json_that_adds_up),
+		cmocka_unit_test(fields_are_written_as_protobuf_has_them),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -72,7 +72,7 @@ static void staircase(const struct twi_page *p, const char *class,
 	twi_svg_at(e, "H", RIGHT);
 	if (filled)
 		twi_svg_at(e, "V", scale->bottom);
-	twi_emit_text(e, "\"/>\n");
+	twi_emit_puts(e, "\"/>\n");
 }
 
 /* Invisible columns that say what a bin holds when pointed at. */
@@ -81,9 +81,9 @@ static void hover(const struct twi_page *p, unsigned bin, double top, double bot
 {
 	double x = x_of_bin(p, bin);
 
-	twi_emit_text(p->e, "<g fill-opacity=\"0\">");
+	twi_emit_puts(p->e, "<g fill-opacity=\"0\">");
 	twi_svg_rect(p->e, "o", x, top, x_of_bin(p, bin + 1) - x, bottom - top, text);
-	twi_emit_text(p->e, "</g>");
+	twi_emit_puts(p->e, "</g>");
 }
 
 static void at_text(const struct twi_page *p, unsigned bin, char out[TWI_VALUE_BYTES])
@@ -267,7 +267,7 @@ static void latency_class(const struct twi_page *p, unsigned c, const struct twi
 		twi_svg_at(e, " ", twi_scale_at(scale, (double)q->p50_ns));
 		gap = 0;
 	}
-	twi_emit_text(e, "\"/>\n");
+	twi_emit_puts(e, "\"/>\n");
 }
 
 static void latency_points(const struct twi_page *p, unsigned c, const struct twi_scale *scale)
@@ -286,9 +286,9 @@ static void latency_points(const struct twi_page *p, unsigned c, const struct tw
 		twi_emit_raw(p->e, "<circle class=\"s%u\" r=\"2\"", c);
 		twi_svg_at(p->e, " cx=\"", (x_of_bin(p, bin) + x_of_bin(p, bin + 1)) / 2);
 		twi_svg_at(p->e, "\" cy=\"", twi_scale_at(scale, (double)q->p50_ns));
-		twi_emit_text(p->e, "\"><title>");
+		twi_emit_puts(p->e, "\"><title>");
 		twi_emit_html(p->e, text);
-		twi_emit_text(p->e, "</title></circle>\n");
+		twi_emit_puts(p->e, "</title></circle>\n");
 	}
 }
 
@@ -540,13 +540,13 @@ void twi_page_times(const struct twi_page *p)
 		heights[i] = panels[i].height(p, panels[i].path);
 		total += heights[i] > 0 ? heights[i] + GAP : 0;
 	}
-	twi_emit_text(p->e, "<section><h2>Over time</h2>\n");
+	twi_emit_puts(p->e, "<section><h2>Over time</h2>\n");
 	if (total <= FOOT) {
-		twi_emit_text(p->e, "<p class=\"note\">This trace has no steps, no transfers and "
+		twi_emit_puts(p->e, "<p class=\"note\">This trace has no steps, no transfers and "
 				    "no copies.</p></section>\n");
 		return;
 	}
-	twi_emit_text(p->e, "<p class=\"note\">All panels share one axis of time. Point at a bar "
+	twi_emit_puts(p->e, "<p class=\"note\">All panels share one axis of time. Point at a bar "
 			    "or a dot for its numbers.</p>\n");
 	twi_svg_begin(p->e, WIDTH, (unsigned)total, "charts over time");
 	draw_foot(p, GAP - 12, total - FOOT);
@@ -558,7 +558,7 @@ void twi_page_times(const struct twi_page *p)
 	}
 	twi_svg_end(p->e);
 	if (!any_reason(p))
-		twi_emit_text(p->e, "<p class=\"note fine\">No fallback copy and no late "
+		twi_emit_puts(p->e, "<p class=\"note fine\">No fallback copy and no late "
 				    "registration in this trace.</p>\n");
-	twi_emit_text(p->e, "</section>\n");
+	twi_emit_puts(p->e, "</section>\n");
 }

@@ -181,8 +181,8 @@ static void add_op(struct twi_ops_rank *rank, enum twi_op_what what, uint32_t re
 
 /*
  * When a start call was over at the latest, of a collective whose wait began then. XProf cuts times
- * off to nanoseconds and subtracts them as numbers without a sign: a slack of exactly none comes out
- * as 500 years now and then. So two nanoseconds are left.
+ * off to nanoseconds and subtracts them as numbers without a sign, so a slack of none comes out
+ * as 500 years now and then: two nanoseconds are left to it.
  */
 static uint64_t before(uint64_t start_ns, uint64_t wait_ns)
 {

@@ -21,7 +21,7 @@
 #include "diag/export/ops.h"
 #include "diag/export/pb.h"
 #include "diag/export/show.h"
-#include <xspace.pb-c.h>
+#include <diag/export/xspace.pb-c.h>
 
 /*
  * Stats by name. Those named tow_* are read back; the others have the names and types that XProf

@@ -179,6 +179,33 @@ static void put_quoted(struct twi_emit *e, const char *value)
 	put(e, "\"", 1);
 }
 
+void twi_emit_puts(struct twi_emit *e, const char *text)
+{
+	puts_raw(e, text);
+}
+
+/* Characters that turn the text behind them around, and so could make it look like another. */
+static bool turns(const unsigned char *at)
+{
+	return at[0] == 0xe2 && ((at[1] == 0x80 && at[2] >= 0xaa && at[2] <= 0xae) ||
+				 (at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9));
+}
+
+void twi_emit_html(struct twi_emit *e, const char *text)
+{
+	for (const unsigned char *at = (const unsigned char *)text; *at != '\0';) {
+		unsigned count = utf8_bytes(at);
+
+		if (*at == '<' || *at == '>' || *at == '&' || *at == '"' || *at == '\'')
+			twi_emit_raw(e, "&#%u;", *at);
+		else if (count == 0 || *at < 0x20 || *at == 0x7f || turns(at))
+			put(e, "\xef\xbf\xbd", 3);
+		else
+			put(e, (const char *)at, count);
+		at += count != 0 ? count : 1;
+	}
+}
+
 /* What goes before a value: the comma after the one before it, and its key. */
 static void before(struct twi_emit *e, const char *key)
 {
@@ -394,31 +421,4 @@ void twi_emit_label(char *labels, size_t room, const char *name, const char *val
 	}
 	labels[used++] = '"';
 	labels[used] = '\0';
-}
-
-void twi_emit_text(struct twi_emit *e, const char *text)
-{
-	puts_raw(e, text);
-}
-
-/* Characters that turn the text behind them around, and so could make it look like another. */
-static bool turns(const unsigned char *at)
-{
-	return at[0] == 0xe2 && ((at[1] == 0x80 && at[2] >= 0xaa && at[2] <= 0xae) ||
-				 (at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9));
-}
-
-void twi_emit_html(struct twi_emit *e, const char *text)
-{
-	for (const unsigned char *at = (const unsigned char *)text; *at != '\0';) {
-		unsigned count = utf8_bytes(at);
-
-		if (*at == '<' || *at == '>' || *at == '&' || *at == '"' || *at == '\'')
-			twi_emit_raw(e, "&#%u;", *at);
-		else if (count == 0 || *at < 0x20 || *at == 0x7f || turns(at))
-			put(e, "\xef\xbf\xbd", 3);
-		else
-			put(e, (const char *)at, count);
-		at += count != 0 ? count : 1;
-	}
 }

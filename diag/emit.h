@@ -31,6 +31,12 @@ void twi_emit_fini(struct twi_emit *e);
 /* Hands the text over, to be given to free(); e is empty then. TOW_ENOMEM after a failure. */
 int twi_emit_take(struct twi_emit *e, char **text_out);
 
+/* HTML: text for between tags or within quotes, whatever bytes it holds. */
+void twi_emit_html(struct twi_emit *e, const char *text);
+
+/* As it stands, however long. */
+void twi_emit_puts(struct twi_emit *e, const char *text);
+
 void twi_emit_object_begin(struct twi_emit *e, const char *key);
 void twi_emit_object_end(struct twi_emit *e);
 void twi_emit_array_begin(struct twi_emit *e, const char *key);
@@ -57,13 +63,6 @@ void twi_emit_sample_f64(struct twi_emit *e, const char *name, const char *label
  * value has, the result is valid; a value that does not fit is cut between two characters.
  */
 void twi_emit_label(char *labels, size_t room, const char *name, const char *value);
-
-/* As it stands, however long, without commas or quotes. */
-/* HTML: text for between tags or within quotes, whatever bytes it holds. */
-void twi_emit_html(struct twi_emit *e, const char *text);
-
-/* As it stands, however long. */
-void twi_emit_text(struct twi_emit *e, const char *text);
 
 /* As it stands, without commas or quotes; at most 1 KiB a call. */
 void twi_emit_raw(struct twi_emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

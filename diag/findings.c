@@ -39,18 +39,19 @@ static struct twi_finding *add(struct look *l, const char *kind, uint64_t cost_n
 void twi_findings_rate(uint64_t bps, char out[TWI_RATE_BYTES])
 {
 	static const char *const units[] = { "b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s", "Pb/s" };
-	uint64_t scale = 1;
+	uint64_t scale = 1, tenths;
 	unsigned unit = 0;
 
 	while (unit + 1 < twi_array_count(units) && bps / scale >= 1000) {
 		scale *= 1000;
 		unit++;
 	}
-	if (unit > 0 && bps / scale < 10)
-		snprintf(out, TWI_RATE_BYTES, "%llu.%llu %s", (unsigned long long)(bps / scale),
-			 (unsigned long long)(bps % scale / (scale / 10)), units[unit]);
+	tenths = (uint64_t)(((twi_wide)bps * 10 + scale / 2) / scale);
+	if (tenths < 1000 && tenths % 10 != 0)
+		snprintf(out, TWI_RATE_BYTES, "%llu.%llu %s", (unsigned long long)(tenths / 10),
+			 (unsigned long long)(tenths % 10), units[unit]);
 	else
-		snprintf(out, TWI_RATE_BYTES, "%llu %s", (unsigned long long)(bps / scale),
+		snprintf(out, TWI_RATE_BYTES, "%llu %s", (unsigned long long)((tenths + 5) / 10),
 			 units[unit]);
 }
 
@@ -197,18 +198,10 @@ static void find_links(struct look *l)
 		char limit[TWI_RATE_BYTES], text[TWI_WORDS_BYTES];
 		struct twi_finding *row;
 
-		for (size_t i = 0; i < l->t->region_count; i++) {
-			const struct twi_timeline_region *region = &l->t->regions[i];
-			bool seen = false;
-
-			if (region->path != path)
-				continue;
-			waited += region->waited_ns;
-			length += (uint64_t)(region->end_ns - region->start_ns);
-			for (size_t k = 0; k < i && !seen; k++)
-				seen = l->t->regions[k].rank == region->rank &&
-				       l->t->regions[k].path == path;
-			ranks += !seen;
+		for (size_t i = 0; i < l->t->rank_count; i++) {
+			waited += l->t->ranks[i].bound_waited_ns[path];
+			length += l->t->ranks[i].bound_ns[path];
+			ranks += l->t->ranks[i].bound_ns[path] > 0;
 		}
 		if (ranks == 0 || waited / ranks < l->least_ns)
 			continue;

@@ -83,7 +83,7 @@ void twi_http_answer(struct twi_diag *diag, const char *method, const char *path
 	}
 	twi_emit_init(&e);
 	if (route.kind == TWI_HTTP_PAGE) {
-		twi_emit_text(&e, twi_ui_page);
+		twi_emit_puts(&e, twi_ui_page);
 		out->policy = twi_ui_policy;
 		status = e.status;
 	} else {

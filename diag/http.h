@@ -50,11 +50,11 @@ struct twi_http_route {
 struct twi_http_answer {
 	unsigned status;
 	const char *content_type;
-	const char *allow;  /* NULL unless 405 */
-	const char *policy; /* NULL but of a page: Content-Security-Policy, and no referrer */
-	bool retry;         /* 503, 429: Retry-After is TWI_HTTP_RETRY_S */
-	char *text;         /* to be given to free(); NULL: there was no memory even for an error */
+	const char *allow; /* NULL unless 405 */
+	bool retry;        /* 503, 429: Retry-After is TWI_HTTP_RETRY_S */
+	char *text;        /* to be given to free(); NULL: there was no memory even for an error */
 	size_t bytes;
+	const char *policy; /* NULL but of a page: Content-Security-Policy, and no referrer */
 };
 
 struct twi_http_route twi_http_route(const char *method, const char *path);

@@ -259,9 +259,9 @@ static void emit_bucket(struct twi_emit *e, const char *name, const char *labels
 	plain_name(peer, one->peer);
 	twi_emit_label(about, EXEMPLAR_MAX - strlen("rpc_idpeer"), "peer", peer);
 	twi_emit_raw(e, "%s{", name);
-	twi_emit_text(e, labels);
+	twi_emit_puts(e, labels);
 	twi_emit_raw(e, "} %llu # {", (unsigned long long)count);
-	twi_emit_text(e, about);
+	twi_emit_puts(e, about);
 	twi_emit_raw(e, "} %.9g %llu.%03llu\n", (double)one->parts_ns[TWI_LATENCY_TOTAL] / NS_PER_S,
 		     (unsigned long long)(one->unix_ns / 1000000000),
 		     (unsigned long long)(one->unix_ns / 1000000 % 1000));

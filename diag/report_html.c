@@ -46,9 +46,9 @@ static void emit_title(const struct twi_page *p)
 				  ? p->trace->ranks[0].job
 				  : "";
 
-	twi_emit_text(p->e, "Towline");
+	twi_emit_puts(p->e, "Towline");
 	if (job[0] != '\0') {
-		twi_emit_text(p->e, " \xc2\xb7 ");
+		twi_emit_puts(p->e, " \xc2\xb7 ");
 		twi_emit_html(p->e, job);
 	}
 }
@@ -74,11 +74,11 @@ static void emit_about(const struct twi_page *p)
 
 static void tile(const struct twi_page *p, const char *what, const char *value)
 {
-	twi_emit_text(p->e, "<div class=\"tile\"><span>");
+	twi_emit_puts(p->e, "<div class=\"tile\"><span>");
 	twi_emit_html(p->e, what);
-	twi_emit_text(p->e, "</span><b>");
+	twi_emit_puts(p->e, "</span><b>");
 	twi_emit_html(p->e, value);
-	twi_emit_text(p->e, "</b></div>\n");
+	twi_emit_puts(p->e, "</b></div>\n");
 }
 
 static void tile_steps(const struct twi_page *p)
@@ -109,7 +109,7 @@ static void tiles(const struct twi_page *p)
 	char text[TWI_VALUE_BYTES];
 	double bytes = (double)links[path].total.tx_bytes;
 
-	twi_emit_text(p->e, "<div class=\"tiles\">\n");
+	twi_emit_puts(p->e, "<div class=\"tiles\">\n");
 	tile_steps(p);
 	twi_value_text(bytes * 8e9 / (double)p->t->view.end_ns /
 			       (double)twi_max(p->t->rank_count, (size_t)1),
@@ -126,7 +126,7 @@ static void tiles(const struct twi_page *p)
 	tile(p, "Fallback copies", text);
 	twi_words_count(lates, text);
 	tile(p, "Late registrations", text);
-	twi_emit_text(p->e, "</div>\n");
+	twi_emit_puts(p->e, "</div>\n");
 }
 
 static void emit_cost(const struct twi_page *p, const struct twi_finding *row)
@@ -135,53 +135,53 @@ static void emit_cost(const struct twi_page *p, const struct twi_finding *row)
 	char text[TWI_WORDS_BYTES];
 
 	if (row->cost_ns == 0) {
-		twi_emit_text(p->e, "<div class=\"cost\"><small>note</small></div>");
+		twi_emit_puts(p->e, "<div class=\"cost\"><small>note</small></div>");
 		return;
 	}
 	twi_findings_ns(row->cost_ns, text, sizeof(text));
-	twi_emit_text(p->e, "<div class=\"cost\">");
+	twi_emit_puts(p->e, "<div class=\"cost\">");
 	twi_emit_html(p->e, text);
 	twi_emit_raw(p->e, "<small>%.0f %% of the time</small></div>", share);
 }
 
 static void findings(const struct twi_page *p)
 {
-	twi_emit_text(p->e, "<section><h2>What was found</h2>\n");
+	twi_emit_puts(p->e, "<section><h2>What was found</h2>\n");
 	if (p->findings->count == 0)
-		twi_emit_text(p->e, "<p class=\"fine\">Nothing that costs 1 % of the time or "
+		twi_emit_puts(p->e, "<p class=\"fine\">Nothing that costs 1 % of the time or "
 				    "more.</p>\n");
 	else
-		twi_emit_text(p->e, "<ol class=\"findings\">\n");
+		twi_emit_puts(p->e, "<ol class=\"findings\">\n");
 	for (size_t i = 0; i < p->findings->count; i++) {
 		const struct twi_finding *row = &p->findings->rows[i];
 
-		twi_emit_text(p->e, "<li>");
+		twi_emit_puts(p->e, "<li>");
 		emit_cost(p, row);
-		twi_emit_text(p->e, "<div><div class=\"what\">");
+		twi_emit_puts(p->e, "<div><div class=\"what\">");
 		twi_emit_html(p->e, row->what);
-		twi_emit_text(p->e, "</div><div class=\"cause\">");
+		twi_emit_puts(p->e, "</div><div class=\"cause\">");
 		twi_emit_html(p->e, row->cause);
-		twi_emit_text(p->e, "</div><div class=\"cure\">");
+		twi_emit_puts(p->e, "</div><div class=\"cure\">");
 		twi_emit_html(p->e, row->cure);
-		twi_emit_text(p->e, "</div></div></li>\n");
+		twi_emit_puts(p->e, "</div></div></li>\n");
 	}
 	if (p->findings->count > 0)
-		twi_emit_text(p->e, "</ol>");
-	twi_emit_text(p->e, "</section>\n");
+		twi_emit_puts(p->e, "</ol>");
+	twi_emit_puts(p->e, "</section>\n");
 }
 
 void twi_page_head(const struct twi_page *p)
 {
-	twi_emit_text(p->e, head);
-	twi_emit_text(p->e, "<title>");
+	twi_emit_puts(p->e, head);
+	twi_emit_puts(p->e, "<title>");
 	emit_title(p);
-	twi_emit_text(p->e, "</title>\n<style>\n");
-	twi_emit_text(p->e, twi_ui_style);
-	twi_emit_text(p->e, "</style></head>\n<body><main>\n<header><h1>");
+	twi_emit_puts(p->e, "</title>\n<style>\n");
+	twi_emit_puts(p->e, twi_ui_style);
+	twi_emit_puts(p->e, "</style></head>\n<body><main>\n<header><h1>");
 	emit_title(p);
-	twi_emit_text(p->e, "</h1>\n");
+	twi_emit_puts(p->e, "</h1>\n");
 	emit_about(p);
-	twi_emit_text(p->e, "</header>\n");
+	twi_emit_puts(p->e, "</header>\n");
 	tiles(p);
 	findings(p);
 }
@@ -198,7 +198,7 @@ static void write_page(const struct twi_page *p)
 	twi_page_regions(p);
 	twi_page_reasons(p);
 	twi_page_records(p);
-	twi_emit_text(p->e, "<footer>Written by Towline " TOW_VERSION
+	twi_emit_puts(p->e, "<footer>Written by Towline " TOW_VERSION
 			    "; docs/analysis.md says how each number is made.</footer>\n"
 			    "</main></body></html>\n");
 }

@@ -29,12 +29,12 @@ void twi_svg_begin(struct twi_emit *e, unsigned width, unsigned height, const ch
 {
 	twi_emit_raw(e, "<svg viewBox=\"0 0 %u %u\" role=\"img\" aria-label=\"", width, height);
 	twi_emit_html(e, label);
-	twi_emit_text(e, "\">\n");
+	twi_emit_puts(e, "\">\n");
 }
 
 void twi_svg_end(struct twi_emit *e)
 {
-	twi_emit_text(e, "</svg>\n");
+	twi_emit_puts(e, "</svg>\n");
 }
 
 void twi_svg_line(struct twi_emit *e, const char *class, double x1, double y1, double x2, double y2)
@@ -44,7 +44,7 @@ void twi_svg_line(struct twi_emit *e, const char *class, double x1, double y1, d
 	twi_svg_at(e, "\" y1=\"", y1);
 	twi_svg_at(e, "\" x2=\"", x2);
 	twi_svg_at(e, "\" y2=\"", y2);
-	twi_emit_text(e, "\"/>\n");
+	twi_emit_puts(e, "\"/>\n");
 }
 
 void twi_svg_rect(struct twi_emit *e, const char *class, double x, double y, double width,
@@ -56,12 +56,12 @@ void twi_svg_rect(struct twi_emit *e, const char *class, double x, double y, dou
 	twi_svg_at(e, "\" width=\"", twi_max(width, 0.1));
 	twi_svg_at(e, "\" height=\"", twi_max(height, 0.1));
 	if (title == NULL) {
-		twi_emit_text(e, "\"/>\n");
+		twi_emit_puts(e, "\"/>\n");
 		return;
 	}
-	twi_emit_text(e, "\"><title>");
+	twi_emit_puts(e, "\"><title>");
 	twi_emit_html(e, title);
-	twi_emit_text(e, "</title></rect>\n");
+	twi_emit_puts(e, "</title></rect>\n");
 }
 
 void twi_svg_text(struct twi_emit *e, const char *class, double x, double y, const char *text)
@@ -69,9 +69,9 @@ void twi_svg_text(struct twi_emit *e, const char *class, double x, double y, con
 	twi_emit_raw(e, "<text class=\"%s\"", class);
 	twi_svg_at(e, " x=\"", x);
 	twi_svg_at(e, "\" y=\"", y);
-	twi_emit_text(e, "\">");
+	twi_emit_puts(e, "\">");
 	twi_emit_html(e, text);
-	twi_emit_text(e, "</text>\n");
+	twi_emit_puts(e, "</text>\n");
 }
 
 /* The smallest of 1, 2, 5 times a power of ten (for bytes: powers of two) not below `value`. */
@@ -197,9 +197,9 @@ void twi_cell_text(struct twi_emit *e, const char *class, const char *text)
 	if (class[0] != '\0')
 		twi_emit_raw(e, "<td class=\"%s\">", class);
 	else
-		twi_emit_text(e, "<td>");
+		twi_emit_puts(e, "<td>");
 	twi_emit_html(e, text);
-	twi_emit_text(e, "</td>");
+	twi_emit_puts(e, "</td>");
 }
 
 void twi_cell_count(struct twi_emit *e, const char *class, uint64_t count)

@@ -181,23 +181,23 @@ static void ranks_chart(const struct twi_page *p)
 void twi_page_steps(const struct twi_page *p)
 {
 	if (p->t->step_count == 0) {
-		twi_emit_text(p->e, "<section><h2>Steps</h2><p class=\"note\">This trace has no "
+		twi_emit_puts(p->e, "<section><h2>Steps</h2><p class=\"note\">This trace has no "
 				    "steps: a program marks them with tow_step_begin and "
 				    "tow_step_end, and then sees here where their time "
 				    "went.</p></section>\n");
 		return;
 	}
-	twi_emit_text(p->e, "<div class=\"pair\">\n<section><h2>Where the time of steps went</h2>"
+	twi_emit_puts(p->e, "<div class=\"pair\">\n<section><h2>Where the time of steps went</h2>"
 			    "<p class=\"note\">Mean over ranks. Hidden: something was under way "
 			    "while the step's thread went on. Exposed: it waited. A dot: one rank "
 			    "held the step up.</p>\n");
 	steps_chart(p);
-	twi_emit_text(p->e,
+	twi_emit_puts(p->e,
 		      "</section>\n<section><h2>By rank</h2><p class=\"note\">Mean over steps. "
 		      "The rank that computes longest waits least; the others wait for "
 		      "it.</p>\n");
 	ranks_chart(p);
-	twi_emit_text(p->e, "</section>\n</div>\n");
+	twi_emit_puts(p->e, "</section>\n</div>\n");
 }
 
 /* --- sizes --- */
@@ -257,11 +257,11 @@ void twi_page_sizes(const struct twi_page *p)
 {
 	if (p->t->transfer_count == 0)
 		return;
-	twi_emit_text(p->e, "<div class=\"pair\">\n<section><h2>Transfers by size</h2><p "
+	twi_emit_puts(p->e, "<div class=\"pair\">\n<section><h2>Transfers by size</h2><p "
 			    "class=\"note\">How many, in powers of two; colours as in the chart "
 			    "of latencies.</p>\n");
 	sizes_chart(p);
-	twi_emit_text(p->e,
+	twi_emit_puts(p->e,
 		      "</section>\n<section><h2>Latency by size</h2><p class=\"note\">Of a send "
 		      "from its start until the receiver has it; of a receive whose sender is "
 		      "not in the trace, from its match.</p>\n<div class=\"scroll\"><table>"
@@ -274,7 +274,7 @@ void twi_page_sizes(const struct twi_page *p)
 		if (q->count == 0)
 			continue;
 		size_name(c, text, sizeof(text));
-		twi_emit_text(p->e, "<tr>");
+		twi_emit_puts(p->e, "<tr>");
 		twi_cell_text(p->e, "l key", text);
 		twi_cell_count(p->e, "", q->count);
 		twi_cell_bytes(p->e, "", q->bytes);
@@ -282,7 +282,7 @@ void twi_page_sizes(const struct twi_page *p)
 		twi_cell_ns(p->e, "", q->p99_ns);
 		twi_cell_ns(p->e, "", q->max_ns);
 		twi_cell_ns(p->e, "", q->sum_ns / q->count);
-		twi_emit_text(p->e, "</tr>\n");
+		twi_emit_puts(p->e, "</tr>\n");
 	}
-	twi_emit_text(p->e, "</table></div></section>\n</div>\n");
+	twi_emit_puts(p->e, "</table></div></section>\n</div>\n");
 }

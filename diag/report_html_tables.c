@@ -19,27 +19,27 @@
 
 static void begin(const struct twi_page *p, const char *title, const char *note)
 {
-	twi_emit_text(p->e, "<section><h2>");
-	twi_emit_text(p->e, title);
-	twi_emit_text(p->e, "</h2><p class=\"note\">");
-	twi_emit_text(p->e, note);
-	twi_emit_text(p->e, "</p>\n");
+	twi_emit_puts(p->e, "<section><h2>");
+	twi_emit_puts(p->e, title);
+	twi_emit_puts(p->e, "</h2><p class=\"note\">");
+	twi_emit_puts(p->e, note);
+	twi_emit_puts(p->e, "</p>\n");
 }
 
 static void table(const struct twi_page *p, const char *head)
 {
-	twi_emit_text(p->e, "<div class=\"scroll\"><table>");
-	twi_emit_text(p->e, head);
-	twi_emit_text(p->e, "\n");
+	twi_emit_puts(p->e, "<div class=\"scroll\"><table>");
+	twi_emit_puts(p->e, head);
+	twi_emit_puts(p->e, "\n");
 }
 
 static void end(const struct twi_page *p, size_t left_out, const char *of_what)
 {
-	twi_emit_text(p->e, "</table></div>");
+	twi_emit_puts(p->e, "</table></div>");
 	if (left_out > 0)
 		twi_emit_raw(p->e, "<p class=\"note\">%zu more %s, which cost less.</p>", left_out,
 			     of_what);
-	twi_emit_text(p->e, "</section>\n");
+	twi_emit_puts(p->e, "</section>\n");
 }
 
 /* --- collectives --- */
@@ -57,7 +57,7 @@ static void slack_row(const struct twi_page *p, const struct twi_slack_group *gr
 	char name[160], text[64];
 
 	twi_findings_collective(group, name, sizeof(name));
-	twi_emit_text(p->e, "<tr>");
+	twi_emit_puts(p->e, "<tr>");
 	twi_cell_text(p->e, "l key", name);
 	snprintf(text, sizeof(text), "%u", group->context);
 	twi_cell_text(p->e, "dim", text);
@@ -76,7 +76,7 @@ static void slack_row(const struct twi_page *p, const struct twi_slack_group *gr
 			      group->required_bps);
 	else
 		twi_cell_text(p->e, "dim", "\xe2\x80\x93");
-	twi_emit_text(p->e, "</tr>\n");
+	twi_emit_puts(p->e, "</tr>\n");
 }
 
 void twi_page_slack(const struct twi_page *p)
@@ -125,7 +125,7 @@ void twi_page_pairs(const struct twi_page *p)
 				: 100;
 
 		twi_findings_pair(pair, text, sizeof(text));
-		twi_emit_text(p->e, "<tr>");
+		twi_emit_puts(p->e, "<tr>");
 		twi_cell_text(p->e, "l key", text);
 		twi_cell_count(p->e, "", pair->latency.count);
 		twi_cell_bytes(p->e, "", pair->latency.bytes);
@@ -141,7 +141,7 @@ void twi_page_pairs(const struct twi_page *p)
 			twi_cell_rate(p->e, "", pair->best_bps);
 		else
 			twi_cell_text(p->e, "dim", "\xe2\x80\x93");
-		twi_emit_text(p->e, "</tr>\n");
+		twi_emit_puts(p->e, "</tr>\n");
 	}
 	end(p, p->t->pair_count - shown, "pairs");
 }
@@ -164,7 +164,7 @@ void twi_page_regions(const struct twi_page *p)
 		uint64_t ns = (uint64_t)(region->end_ns - region->start_ns);
 		char text[TWI_VALUE_BYTES];
 
-		twi_emit_text(p->e, "<tr>");
+		twi_emit_puts(p->e, "<tr>");
 		snprintf(text, sizeof(text), "%lld", (long long)p->trace->ranks[region->rank].rank);
 		twi_cell_text(p->e, "l key", text);
 		twi_cell_text(p->e, "l", twi_timeline_path_name(region->path));
@@ -176,7 +176,7 @@ void twi_page_regions(const struct twi_page *p)
 		twi_value_text((double)region->bytes * 8e9 / (double)ns, TWI_UNIT_BPS, text);
 		twi_cell_text(p->e, "", text);
 		twi_cell_ns(p->e, "", region->waited_ns);
-		twi_emit_text(p->e, "</tr>\n");
+		twi_emit_puts(p->e, "</tr>\n");
 	}
 	end(p, p->t->region_count - shown, "such times");
 }
@@ -200,7 +200,7 @@ static void rank_row(const struct twi_page *p, size_t r)
 	uint64_t steps = twi_max(rank->steps, (uint64_t)1);
 	char text[32];
 
-	twi_emit_text(p->e, "<tr>");
+	twi_emit_puts(p->e, "<tr>");
 	snprintf(text, sizeof(text), "%lld", (long long)from->rank);
 	twi_cell_text(p->e, "l key", text);
 	twi_cell_text(p->e, "l dim", from->host != NULL ? from->host : "");
@@ -218,7 +218,7 @@ static void rank_row(const struct twi_page *p, size_t r)
 		 rank->last_count * 2 > p->t->entries.judged);
 	twi_cell_ns(p->e, "", rank->last_ns);
 	twi_cell_ns(p->e, "dim", rank->last_max_ns);
-	twi_emit_text(p->e, "</tr>\n");
+	twi_emit_puts(p->e, "</tr>\n");
 }
 
 static const char rank_head[] =
@@ -267,7 +267,7 @@ void twi_page_ranks(const struct twi_page *p)
 		rank_row(p, order[i]);
 	}
 	if (shown > RANKS_OPEN + 4) {
-		twi_emit_text(p->e, "</table></div></details>");
+		twi_emit_puts(p->e, "</table></div></details>");
 		table(p, "");
 	}
 	end(p, left, "ranks");
@@ -300,7 +300,7 @@ void twi_page_reasons(const struct twi_page *p)
 		}
 		begun = shown[next] = true;
 		info = twi_reason_describe(next);
-		twi_emit_text(p->e, "<tr>");
+		twi_emit_puts(p->e, "<tr>");
 		twi_cell_text(p->e, "l key", info->name);
 		twi_cell_text(p->e, "l dim", strcmp(info->kind, "copy") == 0 ? "copy" : "late");
 		twi_cell_count(p->e, "", p->t->reasons[next].count);
@@ -308,7 +308,7 @@ void twi_page_reasons(const struct twi_page *p)
 		twi_cell_ns(p->e, "", p->t->reasons[next].ns);
 		twi_cell_ns(p->e, "dim", p->t->reasons[next].max_ns);
 		twi_cell_text(p->e, "l", info->cure);
-		twi_emit_text(p->e, "</tr>\n");
+		twi_emit_puts(p->e, "</tr>\n");
 	}
 	if (begun)
 		end(p, 0, "");
@@ -338,7 +338,7 @@ static void losses(const struct twi_page *p)
 
 void twi_page_records(const struct twi_page *p)
 {
-	twi_emit_text(p->e, "<section><h2>What was recorded</h2>");
+	twi_emit_puts(p->e, "<section><h2>What was recorded</h2>");
 	losses(p);
 	table(p, "<tr><th class=\"l\">Kind</th><th>Count</th><th>Failed</th><th>Bytes</th>"
 		 "<th>Time together</th><th>p50</th><th>p99</th><th>Max</th></tr>");
@@ -347,7 +347,7 @@ void twi_page_records(const struct twi_page *p)
 
 		if (q->count == 0)
 			continue;
-		twi_emit_text(p->e, "<tr>");
+		twi_emit_puts(p->e, "<tr>");
 		twi_cell_text(p->e, "l key", twi_span_kind_name(i));
 		twi_cell_count(p->e, "", q->count);
 		twi_cell_count(p->e, p->t->failed[i] > 0 ? "hot" : "dim", p->t->failed[i]);
@@ -359,7 +359,7 @@ void twi_page_records(const struct twi_page *p)
 		twi_cell_ns(p->e, "", q->p50_ns);
 		twi_cell_ns(p->e, "", q->p99_ns);
 		twi_cell_ns(p->e, "", q->max_ns);
-		twi_emit_text(p->e, "</tr>\n");
+		twi_emit_puts(p->e, "</tr>\n");
 	}
 	end(p, 0, "");
 }

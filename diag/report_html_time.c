@@ -72,7 +72,7 @@ static void staircase(const struct twi_page *p, const char *class,
 	twi_svg_at(e, "H", RIGHT);
 	if (filled)
 		twi_svg_at(e, "V", scale->bottom);
-	twi_emit_text(e, "\"/>\n");
+	twi_emit_puts(e, "\"/>\n");
 }
 
 /* Invisible columns that say what a bin holds when pointed at. */
@@ -81,9 +81,9 @@ static void hover(const struct twi_page *p, unsigned bin, double top, double bot
 {
 	double x = x_of_bin(p, bin);
 
-	twi_emit_text(p->e, "<g fill-opacity=\"0\">");
+	twi_emit_puts(p->e, "<g fill-opacity=\"0\">");
 	twi_svg_rect(p->e, "o", x, top, x_of_bin(p, bin + 1) - x, bottom - top, text);
-	twi_emit_text(p->e, "</g>");
+	twi_emit_puts(p->e, "</g>");
 }
 
 static void at_text(const struct twi_page *p, unsigned bin, char out[TWI_VALUE_BYTES])
@@ -162,15 +162,17 @@ static double link_height(const struct twi_page *p, unsigned path)
 	return p->t->links[path].used ? 104 : 0;
 }
 
+/* Where the link of any rank was full and waited for. */
 static void draw_bands(const struct twi_page *p, unsigned path, double top, double bottom)
 {
-	for (size_t i = 0; i < twi_min(p->t->region_count, (size_t)256); i++) {
-		const struct twi_timeline_region *region = &p->t->regions[i];
-		double from = x_of(p, (double)region->start_ns);
+	for (unsigned bin = 0; bin < TWI_TIMELINE_BINS; bin++) {
+		bool bound = false;
 
-		if (region->path == path)
-			twi_svg_rect(p->e, "band", from, top,
-				     x_of(p, (double)region->end_ns) - from, bottom - top, NULL);
+		for (size_t r = 0; r < p->t->rank_count && !bound; r++)
+			bound = p->t->links[path].bins[r * TWI_TIMELINE_BINS + bin].bound;
+		if (bound)
+			twi_svg_rect(p->e, "band", x_of_bin(p, bin), top,
+				     x_of_bin(p, bin + 1) - x_of_bin(p, bin), bottom - top, NULL);
 	}
 }
 
@@ -265,7 +267,7 @@ static void latency_class(const struct twi_page *p, unsigned c, const struct twi
 		twi_svg_at(e, " ", twi_scale_at(scale, (double)q->p50_ns));
 		gap = 0;
 	}
-	twi_emit_text(e, "\"/>\n");
+	twi_emit_puts(e, "\"/>\n");
 }
 
 static void latency_points(const struct twi_page *p, unsigned c, const struct twi_scale *scale)
@@ -284,9 +286,9 @@ static void latency_points(const struct twi_page *p, unsigned c, const struct tw
 		twi_emit_raw(p->e, "<circle class=\"s%u\" r=\"2\"", c);
 		twi_svg_at(p->e, " cx=\"", (x_of_bin(p, bin) + x_of_bin(p, bin + 1)) / 2);
 		twi_svg_at(p->e, "\" cy=\"", twi_scale_at(scale, (double)q->p50_ns));
-		twi_emit_text(p->e, "\"><title>");
+		twi_emit_puts(p->e, "\"><title>");
 		twi_emit_html(p->e, text);
-		twi_emit_text(p->e, "</title></circle>\n");
+		twi_emit_puts(p->e, "</title></circle>\n");
 	}
 }
 
@@ -453,16 +455,9 @@ static unsigned heat_level(const struct twi_page *p, unsigned path, size_t r, un
 	const struct twi_timeline_flow *flow = &link->bins[r * TWI_TIMELINE_BINS + bin];
 	double bytes = (double)twi_max(flow->tx_bytes, flow->rx_bytes);
 	double share = bytes * 8e9 / (double)p->t->bin_ns / (double)twi_max(link->limit_bps, 1u);
-	int64_t at = (int64_t)(bin * p->t->bin_ns);
 
-	for (size_t i = 0; share * 100 >= TWI_TIMELINE_FULL_PERCENT && i < p->t->region_count;
-	     i++) {
-		const struct twi_timeline_region *region = &p->t->regions[i];
-
-		if (region->rank == r && region->path == path && at >= region->start_ns &&
-		    at < region->end_ns)
-			return 9;
-	}
+	if (flow->bound)
+		return 9;
 	return bytes <= 0 ? 0 : twi_min((unsigned)(share * 8) + 1, 8u);
 }
 
@@ -545,13 +540,13 @@ void twi_page_times(const struct twi_page *p)
 		heights[i] = panels[i].height(p, panels[i].path);
 		total += heights[i] > 0 ? heights[i] + GAP : 0;
 	}
-	twi_emit_text(p->e, "<section><h2>Over time</h2>\n");
+	twi_emit_puts(p->e, "<section><h2>Over time</h2>\n");
 	if (total <= FOOT) {
-		twi_emit_text(p->e, "<p class=\"note\">This trace has no steps, no transfers and "
+		twi_emit_puts(p->e, "<p class=\"note\">This trace has no steps, no transfers and "
 				    "no copies.</p></section>\n");
 		return;
 	}
-	twi_emit_text(p->e, "<p class=\"note\">All panels share one axis of time. Point at a bar "
+	twi_emit_puts(p->e, "<p class=\"note\">All panels share one axis of time. Point at a bar "
 			    "or a dot for its numbers.</p>\n");
 	twi_svg_begin(p->e, WIDTH, (unsigned)total, "charts over time");
 	draw_foot(p, GAP - 12, total - FOOT);
@@ -563,7 +558,7 @@ void twi_page_times(const struct twi_page *p)
 	}
 	twi_svg_end(p->e);
 	if (!any_reason(p))
-		twi_emit_text(p->e, "<p class=\"note fine\">No fallback copy and no late "
+		twi_emit_puts(p->e, "<p class=\"note fine\">No fallback copy and no late "
 				    "registration in this trace.</p>\n");
-	twi_emit_text(p->e, "</section>\n");
+	twi_emit_puts(p->e, "</section>\n");
 }

@@ -69,12 +69,6 @@ static enum MHD_Result queue_response(struct MHD_Connection *connection,
 
 	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->content_type);
 	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-	if (answer->allow != NULL)
-		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
-	if (answer->retry) {
-		snprintf(retry, sizeof(retry), "%d", TWI_HTTP_RETRY_S);
-		MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, retry);
-	}
 	if (answer->status == 401)
 		MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
 	if (answer->policy != NULL) {
@@ -82,6 +76,12 @@ static enum MHD_Result queue_response(struct MHD_Connection *connection,
 		MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
 		/* The page's address may have the token. */
 		MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+	}
+	if (answer->allow != NULL)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
+	if (answer->retry) {
+		snprintf(retry, sizeof(retry), "%d", TWI_HTTP_RETRY_S);
+		MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, retry);
 	}
 	queued = MHD_queue_response(connection, answer->status, response);
 	MHD_destroy_response(response);

@@ -61,6 +61,7 @@ enum twi_timeline_path { TWI_PATH_NETWORK, TWI_PATH_HOST, TWI_PATHS };
 
 struct twi_timeline_flow {
 	uint64_t tx_bytes, rx_bytes;
+	bool bound; /* of a rank's bin: it lies in a region */
 };
 
 struct twi_timeline_link {
@@ -119,6 +120,7 @@ struct twi_timeline_rank {
 	uint64_t copies, copy_bytes, copy_ns, late, late_ns;
 	uint64_t spans, lost, sampled_out;
 	struct twi_timeline_flow flow;
+	uint64_t bound_ns[TWI_PATHS], bound_waited_ns[TWI_PATHS]; /* its regions together */
 };
 
 struct twi_timeline_entries {  /* of collectives that all of their ranks are in the trace of */

@@ -136,7 +136,7 @@ static void find_regions(struct twi_timeline *out, size_t r, enum twi_timeline_p
 	struct twi_timeline_region *open = NULL;
 
 	for (uint64_t bin = 0; link->used && bin < TWI_TIMELINE_BINS; bin++) {
-		const struct twi_timeline_flow *flow = &link->bins[r * TWI_TIMELINE_BINS + bin];
+		struct twi_timeline_flow *flow = &link->bins[r * TWI_TIMELINE_BINS + bin];
 		uint64_t waited = waited_in(out, r, waits, bin);
 
 		if (!is_bound(out, link, flow, waited)) {
@@ -152,6 +152,9 @@ static void find_regions(struct twi_timeline *out, size_t r, enum twi_timeline_p
 		open->end_ns = (int64_t)((bin + 1) * out->bin_ns);
 		open->bytes += twi_max(flow->tx_bytes, flow->rx_bytes);
 		open->waited_ns += waited;
+		flow->bound = true;
+		out->ranks[r].bound_ns[path] += out->bin_ns;
+		out->ranks[r].bound_waited_ns[path] += waited;
 	}
 }
 

@@ -179,6 +179,18 @@ static void add_op(struct twi_ops_rank *rank, enum twi_op_what what, uint32_t re
 	};
 }
 
+/*
+ * When a start call was over at the latest, of a collective whose wait began then. XProf cuts times
+ * off to nanoseconds and subtracts them as numbers without a sign, so a slack of none comes out
+ * as 500 years now and then: two nanoseconds are left to it.
+ */
+static uint64_t before(uint64_t start_ns, uint64_t wait_ns)
+{
+	uint64_t gap_ns = wait_ns > start_ns ? wait_ns - start_ns : 0;
+
+	return start_ns + (gap_ns > 2 ? gap_ns - 2 : 0);
+}
+
 static void add_coll(struct twi_ops *ops, const struct twi_trace *trace, size_t r,
 		     struct twi_op_coll *coll)
 {
@@ -193,7 +205,7 @@ static void add_coll(struct twi_ops *ops, const struct twi_trace *trace, size_t 
 	};
 
 	if (coll->first)
-		called_ns = twi_min(called_ns, coll->first->start_ns);
+		called_ns = twi_min(called_ns, before(span->start_ns, coll->first->start_ns));
 	coll->rendezvous = find_rendezvous(ops, (uint32_t)(span->id >> 32),
 					   user ? user : twi_show_coll_name(span->detail), &like, r,
 					   span->start_ns, twi_max(to_ns, span->end_ns));

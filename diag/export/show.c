@@ -33,6 +33,39 @@ int64_t twi_show_unix_ns(const struct twi_trace *trace, const struct twi_trace_r
 	return rank->unix_ns;
 }
 
+int64_t twi_show_begin_ns(const struct twi_trace *trace)
+{
+	int64_t begin_ns = 0;
+
+	for (size_t r = 0; r < trace->rank_count; r++) {
+		const struct twi_trace_rank *rank = &trace->ranks[r];
+		uint64_t first_ns = rank->begin_ns;
+		int64_t at_ns;
+
+		for (size_t t = 0; t < rank->thread_count; t++)
+			if (rank->threads[t].span_count)
+				first_ns = twi_min(first_ns, rank->threads[t].spans[0].start_ns);
+		at_ns = (int64_t)first_ns + twi_show_unix_ns(trace, rank);
+		if (r == 0 || at_ns < begin_ns)
+			begin_ns = at_ns;
+	}
+	return begin_ns;
+}
+
+/* Without a sign in between: two clocks may be further apart than one is from zero. */
+int64_t twi_show_shift_ns(const struct twi_trace *trace, const struct twi_trace_rank *rank)
+{
+	return (int64_t)((uint64_t)twi_show_unix_ns(trace, rank) -
+			 (uint64_t)twi_show_begin_ns(trace));
+}
+
+int64_t twi_show_at(uint64_t ns, int64_t shift_ns)
+{
+	uint64_t at_ns = ns + (uint64_t)shift_ns;
+
+	return at_ns > INT64_MAX ? INT64_MAX : (int64_t)at_ns;
+}
+
 const char *twi_show_user_name(const struct twi_trace_rank *rank, const struct twi_span *span)
 {
 	return span->name ? rank->names[span->name - 1] : NULL;

@@ -18,6 +18,16 @@
  */
 int64_t twi_show_unix_ns(const struct twi_trace *trace, const struct twi_trace_rank *rank);
 
+/* UNIX time of the earliest that the trace holds. */
+int64_t twi_show_begin_ns(const struct twi_trace *trace);
+
+/*
+ * XSpaces count from their own beginning (the plane Task Environment has its UNIX time): XProf
+ * reckons in picoseconds, of which 63 bits hold 106 days. The shift of a rank, and a time of it.
+ */
+int64_t twi_show_shift_ns(const struct twi_trace *trace, const struct twi_trace_rank *rank);
+int64_t twi_show_at(uint64_t ns, int64_t shift_ns);
+
 /* "MegaScale: ..." where XProf knows a name for it, the user's name, or the kind and what of it. */
 const char *twi_show_name(const struct twi_trace_rank *rank, const struct twi_span *span, char *out,
 			  size_t out_size);

@@ -252,6 +252,7 @@ int twi_export_xspace(const struct twi_trace *trace, char **bytes_out, size_t *c
 		twi_xspace_megascale(&view, &ops, &space);
 		twi_xspace_program(&ops, &space);
 		twi_xspace_ranks(&view, &space);
+		twi_xspace_time(&view, &space);
 		warn(&ops, &space);
 		add_hosts(&view, &space);
 		twi_ops_fini(&ops);

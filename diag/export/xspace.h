@@ -21,7 +21,7 @@
 #include "diag/export/ops.h"
 #include "diag/export/pb.h"
 #include "diag/export/show.h"
-#include <xspace.pb-c.h>
+#include <diag/export/xspace.pb-c.h>
 
 /*
  * Stats by name. Those named tow_* are read back; the others have the names and types that XProf
@@ -74,7 +74,8 @@
 	X(DCN_INFO, "dcn_collective_info")                                                         \
 	X(HLO_PROTO, "Hlo Proto")                                                                  \
 	X(TRACE_RANK, "rank")                                                                      \
-	X(GROUP_ID, "group_id")
+	X(BEGIN, "profile_start_time")                                                             \
+	X(END, "profile_stop_time")
 
 enum twi_stat {
 	TWI_STAT_NONE, /* ids begin at 1 */
@@ -121,7 +122,7 @@ int64_t twi_plane_event_name(struct twi_plane *plane, const struct twi_event_nam
 void twi_plane_stat(struct twi_plane *plane, const struct twi_stats *stats);
 void twi_plane_line_begin(struct twi_plane *plane, int64_t id, const char *name,
 			  const char *display_name, int64_t start_ns);
-/* An event of the line, times in UNIX ns. */
+/* An event of the line; times as twi_show_at has them. */
 void twi_plane_event(struct twi_plane *plane, int64_t name, int64_t start_ns, uint64_t took_ns,
 		     const struct twi_stats *stats);
 void twi_plane_line_end(struct twi_plane *plane);
@@ -138,6 +139,8 @@ void twi_xspace_devices(const struct twi_trace *trace, const struct twi_ops *ops
 			struct twi_pb *space);
 void twi_xspace_megascale(const struct twi_trace *trace, const struct twi_ops *ops,
 			  struct twi_pb *space);
+/* When all of it was, as UNIX time. */
+void twi_xspace_time(const struct twi_trace *trace, struct twi_pb *space);
 /* The program that the devices run: without it XProf does not know which op is whose. */
 void twi_xspace_program(const struct twi_ops *ops, struct twi_pb *space);
 #define TWI_XSPACE_PROGRAM    "towline"

@@ -68,7 +68,7 @@ static int64_t op_name(struct twi_plane *plane, const struct twi_rendezvous *ren
 }
 
 static void add_ops(struct twi_plane *plane, const struct twi_ops *ops, size_t r, int64_t begin_ns,
-		    int64_t unix_ns)
+		    int64_t shift_ns)
 {
 	int64_t *names = calloc((ops->rendezvous_count + 1) * TWI_OP_WHATS, sizeof(*names));
 	struct twi_stats none;
@@ -80,11 +80,13 @@ static void add_ops(struct twi_plane *plane, const struct twi_ops *ops, size_t r
 	for (size_t i = 0; names && i < ops->ranks[r].op_count; i++) {
 		const struct twi_op *op = &ops->ranks[r].ops[i];
 		int64_t *name = &names[op->rendezvous * TWI_OP_WHATS + op->what];
+		int64_t start_ns, end_ns;
 
 		if (*name == 0)
 			*name = op_name(plane, &ops->rendezvous[op->rendezvous], op);
-		twi_plane_event(plane, *name, (int64_t)op->start_ns + unix_ns,
-				op->end_ns - op->start_ns, &none);
+		start_ns = twi_show_at(op->start_ns, shift_ns);
+		end_ns = twi_show_at(op->end_ns, shift_ns);
+		twi_plane_event(plane, *name, start_ns, (uint64_t)(end_ns - start_ns), &none);
 	}
 	twi_plane_line_end(plane);
 	free(names);
@@ -100,7 +102,7 @@ static int by_start(const void *a, const void *b)
 
 /* STEP spans of all threads, in order. */
 static void add_steps(struct twi_plane *plane, const struct twi_trace_rank *rank, int64_t begin_ns,
-		      int64_t unix_ns)
+		      int64_t shift_ns)
 {
 	const struct twi_span **steps = NULL;
 	size_t count = 0, room = 0;
@@ -127,15 +129,15 @@ static void add_steps(struct twi_plane *plane, const struct twi_trace_rank *rank
 		snprintf(number, sizeof(number), "%llu", (unsigned long long)steps[i]->id);
 		twi_stats_i64(&stats, TWI_STAT_STEP_NUM, (int64_t)steps[i]->id);
 		twi_plane_event(plane, twi_plane_event_name(plane, &name),
-				(int64_t)steps[i]->start_ns + unix_ns,
+				twi_show_at(steps[i]->start_ns, shift_ns),
 				steps[i]->end_ns - steps[i]->start_ns, &stats);
 	}
 	twi_plane_line_end(plane);
 	free(steps);
 }
 
-static void add_module(struct twi_plane *plane, uint64_t first_ns, uint64_t last_ns,
-		       int64_t begin_ns, int64_t unix_ns)
+static void add_module(struct twi_plane *plane, int64_t begin_ns, uint64_t last_ns,
+		       int64_t shift_ns)
 {
 	char module[48];
 	struct twi_event_name name = { .name = module };
@@ -147,8 +149,8 @@ static void add_module(struct twi_plane *plane, uint64_t first_ns, uint64_t last
 	twi_stats_u64(&stats, TWI_STAT_RUN_ID, 1);
 	twi_stats_u64(&stats, TWI_STAT_PROGRAM_ID, TWI_XSPACE_PROGRAM_ID);
 	twi_plane_line_begin(plane, LINE_MODULES, "XLA Modules", NULL, begin_ns);
-	twi_plane_event(plane, twi_plane_event_name(plane, &name), (int64_t)first_ns + unix_ns,
-			last_ns - first_ns, &stats);
+	twi_plane_event(plane, twi_plane_event_name(plane, &name), begin_ns,
+			(uint64_t)(twi_show_at(last_ns, shift_ns) - begin_ns), &stats);
 	twi_plane_line_end(plane);
 }
 
@@ -158,7 +160,7 @@ void twi_xspace_devices(const struct twi_trace *trace, const struct twi_ops *ops
 	for (size_t r = 0; r < trace->rank_count; r++) {
 		const struct twi_trace_rank *rank = &trace->ranks[r];
 		const struct twi_ops_rank *own = &ops->ranks[r];
-		int64_t unix_ns = twi_show_unix_ns(trace, rank);
+		int64_t shift_ns = twi_show_shift_ns(trace, rank), begin_ns;
 		uint64_t first_ns = rank->begin_ns, last_ns = rank->end_ns;
 		struct twi_plane plane;
 		struct twi_stats stats;
@@ -176,9 +178,10 @@ void twi_xspace_devices(const struct twi_trace *trace, const struct twi_ops *ops
 		stats.count = 0;
 		twi_stats_i64(&stats, TWI_STAT_RANK, rank->rank);
 		twi_plane_stat(&plane, &stats);
-		add_steps(&plane, rank, (int64_t)first_ns + unix_ns, unix_ns);
-		add_module(&plane, first_ns, last_ns, (int64_t)first_ns + unix_ns, unix_ns);
-		add_ops(&plane, ops, r, (int64_t)first_ns + unix_ns, unix_ns);
+		begin_ns = twi_show_at(first_ns, shift_ns);
+		add_steps(&plane, rank, begin_ns, shift_ns);
+		add_module(&plane, begin_ns, last_ns, shift_ns);
+		add_ops(&plane, ops, r, begin_ns, shift_ns);
 		twi_plane_end(&plane, space);
 		twi_plane_fini(&plane);
 	}

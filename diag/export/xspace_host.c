@@ -65,12 +65,12 @@ static void dcn_stats(const struct twi_trace_rank *rank, const struct twi_span *
 }
 
 static void host_span(struct twi_plane *plane, const struct twi_trace_rank *rank,
-		      const struct twi_span *span, int64_t unix_ns)
+		      const struct twi_span *span, int64_t shift_ns)
 {
 	char text[TWI_SHOW_NAME_BYTES];
 	struct twi_event_name name = { .name = twi_show_name(rank, span, text, sizeof(text)) };
 	struct twi_stats stats;
-	int64_t end_ns = (int64_t)span->end_ns + unix_ns;
+	int64_t end_ns = twi_show_at(span->end_ns, shift_ns);
 	uint64_t took_ns = span->end_ns - span->start_ns;
 
 	stats.count = 0;
@@ -96,14 +96,14 @@ static void host_span(struct twi_plane *plane, const struct twi_trace_rank *rank
 }
 
 /* A line cannot begin after its first event. */
-static int64_t line_start_ns(const struct twi_trace_rank *rank, int64_t unix_ns)
+static int64_t line_start_ns(const struct twi_trace_rank *rank, int64_t shift_ns)
 {
 	uint64_t first = rank->begin_ns;
 
 	for (size_t t = 0; t < rank->thread_count; t++)
 		if (rank->threads[t].span_count)
 			first = twi_min(first, rank->threads[t].spans[0].start_ns);
-	return (int64_t)first + unix_ns;
+	return twi_show_at(first, shift_ns);
 }
 
 void twi_xspace_host(const struct twi_trace *trace, struct twi_pb *space)
@@ -116,7 +116,7 @@ void twi_xspace_host(const struct twi_trace *trace, struct twi_pb *space)
 	twi_plane_event_name(&plane, &always);
 	for (size_t r = 0; r < trace->rank_count; r++) {
 		const struct twi_trace_rank *rank = &trace->ranks[r];
-		int64_t unix_ns = twi_show_unix_ns(trace, rank);
+		int64_t shift_ns = twi_show_shift_ns(trace, rank);
 
 		for (size_t t = 0; t < rank->thread_count; t++) {
 			const struct twi_trace_thread *thread = &rank->threads[t];
@@ -127,9 +127,9 @@ void twi_xspace_host(const struct twi_trace *trace, struct twi_pb *space)
 			snprintf(shown, sizeof(shown), "MegascaleEM2_Worker rank %lld %s/%lld",
 				 (long long)rank->rank, thread->name, (long long)thread->tid);
 			twi_plane_line_begin(&plane, ++line, name, shown,
-					     line_start_ns(rank, unix_ns));
+					     line_start_ns(rank, shift_ns));
 			for (size_t i = 0; i < thread->span_count; i++)
-				host_span(&plane, rank, &thread->spans[i], unix_ns);
+				host_span(&plane, rank, &thread->spans[i], shift_ns);
 			twi_plane_line_end(&plane);
 		}
 	}
@@ -209,4 +209,25 @@ void twi_xspace_ranks(const struct twi_trace *trace, struct twi_pb *space)
 	twi_plane_end(&plane, space);
 	twi_plane_fini(&plane);
 	twi_pb_fini(&row);
+}
+
+void twi_xspace_time(const struct twi_trace *trace, struct twi_pb *space)
+{
+	uint64_t begin_ns = (uint64_t)twi_show_begin_ns(trace), took_ns = 0;
+	struct twi_plane plane;
+	struct twi_stats stats;
+
+	for (size_t r = 0; r < trace->rank_count; r++) {
+		const struct twi_trace_rank *rank = &trace->ranks[r];
+		int64_t shift_ns = twi_show_shift_ns(trace, rank);
+
+		took_ns = twi_max(took_ns, (uint64_t)twi_show_at(rank->end_ns, shift_ns));
+	}
+	twi_plane_init(&plane, 5, "Task Environment");
+	stats.count = 0;
+	twi_stats_u64(&stats, TWI_STAT_BEGIN, begin_ns);
+	twi_stats_u64(&stats, TWI_STAT_END, begin_ns + took_ns);
+	twi_plane_stat(&plane, &stats);
+	twi_plane_end(&plane, space);
+	twi_plane_fini(&plane);
 }

@@ -32,7 +32,7 @@ struct scale {
 	const struct twi_ops *ops;
 	const struct twi_trace_rank *rank;
 	size_t index; /* of the rank */
-	int64_t unix_ns;
+	int64_t shift_ns;
 	struct twi_plane plane;
 	struct item *items;
 	size_t count;
@@ -133,7 +133,7 @@ static void add(struct scale *s, const char *what, uint64_t start_ns, uint64_t t
 	twi_stats_text(stats, TWI_STAT_GRAPH_KEY, s->key);
 	twi_stats_i64(stats, TWI_STAT_LOCAL_DEVICE, (int64_t)s->index);
 	twi_plane_event(&s->plane, twi_plane_event_name(&s->plane, &name),
-			(int64_t)start_ns + s->unix_ns, took_ns, stats);
+			twi_show_at(start_ns, s->shift_ns), took_ns, stats);
 }
 
 /* "DeviceToHost START": a point. */
@@ -218,7 +218,7 @@ static void line_begin(struct scale *s, uint64_t start_ns, const char *rendezvou
 
 	name_track(s, rendezvous);
 	snprintf(name, sizeof(name), "rank %lld %s", (long long)s->rank->rank, rendezvous);
-	twi_plane_line_begin(&s->plane, ++s->line, name, NULL, (int64_t)start_ns + s->unix_ns);
+	twi_plane_line_begin(&s->plane, ++s->line, name, NULL, twi_show_at(start_ns, s->shift_ns));
 }
 
 /* All items of one track, from `first`; returns the next track's first. */
@@ -266,7 +266,7 @@ static void add_rank(struct scale *s, const struct twi_trace *trace)
 	s->count = 0;
 	memset(s->lanes, 0, sizeof(s->lanes));
 	s->rank = &trace->ranks[s->index];
-	s->unix_ns = twi_show_unix_ns(trace, s->rank);
+	s->shift_ns = twi_show_shift_ns(trace, s->rank);
 	if (!gather(s)) {
 		s->plane.out.failed = true;
 		return;

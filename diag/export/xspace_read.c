@@ -21,9 +21,11 @@
 /* More than any capture is; what is made of bytes takes some times their room. */
 #define READ_BYTES_MAX ((size_t)1 << 30)
 #define READ_RANKS_MAX (1 << 16)
-/* Times and distances between clocks: 146 and 73 years, so that sums of them are numbers still. */
-#define READ_TIME_MAX  ((uint64_t)1 << 62)
-#define READ_CLOCK_MAX ((int64_t)1 << 61)
+/* Times, and how far clocks are from each other and from UNIX time: 36 and 73 years, so that sums
+ * of them are numbers still. */
+#define READ_TIME_MAX  ((uint64_t)1 << 60)
+#define READ_CLOCK_MAX ((int64_t)1 << 60)
+#define READ_UNIX_MAX  ((int64_t)1 << 61)
 
 struct reader {
 	struct twi_trace *trace;
@@ -110,7 +112,7 @@ static int read_threads(struct reader *reader, size_t index, const Twi__TraceRan
 static bool clocks_are_sane(const Twi__TraceRank *from)
 {
 	return from->begin_ns <= from->end_ns && from->end_ns <= READ_TIME_MAX &&
-	       from->unix_ns >= -READ_CLOCK_MAX && from->unix_ns <= READ_CLOCK_MAX &&
+	       from->unix_ns >= -READ_UNIX_MAX && from->unix_ns <= READ_UNIX_MAX &&
 	       from->clock_offset_ns >= -READ_CLOCK_MAX && from->clock_offset_ns <= READ_CLOCK_MAX;
 }
 

@@ -4,6 +4,7 @@ Whoever includes a header must not need to know what else to include before it, 
 compiler must not be the first to find that a public header is no C++.
 """
 import concurrent.futures
+import os
 import re
 import shutil
 import sys
@@ -33,7 +34,9 @@ def jobs(tree, generated):
     public = [(n, "<towline/" + n.split("/")[-1].removesuffix(".in") + ">")
               for n in tree.match(r"include/towline/[^/]+\.h(\.in)?$")
               if generated or not n.endswith(".in")]
-    paths = ["-I" + tree.path("include")] + (["-I" + generated] if generated else [])
+    # Beside what is installed, other headers that are generated: diag/export/xspace.pb-c.h.
+    made = [generated, os.path.dirname(os.path.normpath(generated))] if generated else []
+    paths = ["-I" + folder for folder in [tree.path("include")] + made]
     for name, written in public:
         for names, flags in PUBLIC:
             tool = compiler(names)

@@ -181,6 +181,21 @@ static void live(void **state)
 	twt_bridge_close(&fixture.bridge);
 }
 
+static void policy(void **state)
+{
+	char line[512];
+
+	(void)state;
+	snprintf(line, sizeof(line), "curl -sI --unix-socket %s http://towline/ui",
+		 twi_socket_path(fixture.socket));
+	twt_command(line, &fixture.command);
+	assert_non_null(
+		strstr(fixture.command.text, "Content-Security-Policy: default-src 'none'"));
+	assert_non_null(strstr(fixture.command.text, "Referrer-Policy: no-referrer\r\n"));
+	assert_non_null(strstr(fixture.command.text, "X-Content-Type-Options: nosniff\r\n"));
+	assert_non_null(strstr(fixture.command.text, "Content-Type: text/html"));
+}
+
 /* Everything that it shows, with the token as it was given, and nothing else. */
 static void what_it_asked(void **state)
 {
@@ -211,6 +226,7 @@ int main(void)
 		cmocka_unit_test(report),
 		cmocka_unit_test(live),
 		cmocka_unit_test(what_it_asked),
+		cmocka_unit_test(policy),
 	};
 
 	if (system("(command -v chromium-headless-shell || command -v chromium) >/dev/null 2>&1") !=

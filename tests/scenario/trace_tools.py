@@ -163,7 +163,7 @@ def notebook(path, expected):
         moved = sum(row[1] for row in all_rows)
         print(f"{source} -> {target}: {len(took)} messages, {moved} bytes, median "
               f"{took[(len(took) - 1) // 2]} us, {moved * 8e-3 / max(sum(took), 1):.2f} Gb/s")
-    expect(all(row[4] > 1e18 for row in rows), "times are UNIX time")
+    expect(all(row[4] < 1e15 for row in rows), "times count from the beginning")
 
 
 # --- Perfetto ---

@@ -332,7 +332,7 @@ static void random_span(uint64_t *state, const struct twi_trace_rank *rank, stru
 
 static void random_thread(uint64_t *state, struct twi_trace_rank *rank)
 {
-	uint64_t at = random_word(state) >> 4, count = twt_random_below(state, 40);
+	uint64_t at = random_word(state) >> 6, count = twt_random_below(state, 40);
 	char name[16];
 	struct twi_trace_thread *thread;
 
@@ -344,7 +344,7 @@ static void random_thread(uint64_t *state, struct twi_trace_rank *rank)
 
 		at += twt_random_below(state, 1000000);
 		random_span(state, rank,
-			    twt_trace_add_span(thread, kind, at, at + (random_word(state) >> 4)));
+			    twt_trace_add_span(thread, kind, at, at + (random_word(state) >> 6)));
 	}
 }
 
@@ -358,10 +358,10 @@ static void random_rank(uint64_t *state, struct twi_trace *trace, int64_t number
 	rank = twt_trace_add_rank(trace, text, number);
 	rank->world = (int64_t)random_word(state);
 	rank->pid = (int64_t)random_word(state);
-	rank->begin_ns = random_word(state) >> 3;
-	rank->end_ns = rank->begin_ns + (random_word(state) >> 4);
+	rank->begin_ns = random_word(state) >> 6;
+	rank->end_ns = rank->begin_ns + (random_word(state) >> 6);
 	rank->unix_ns = (int64_t)random_word(state) >> 3;
-	rank->clock_offset_ns = (int64_t)random_word(state) >> 3;
+	rank->clock_offset_ns = (int64_t)random_word(state) >> 4;
 	rank->clock_error_ns = random_word(state);
 	rank->sampled_out = random_word(state);
 	count = twt_random_below(state, 4);

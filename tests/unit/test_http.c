@@ -17,6 +17,9 @@ static void routes(void **state)
 	} rows[] = {
 		{ "GET", "/metrics", 200, TWI_HTTP_METRICS },
 		{ "HEAD", "/metrics", 200, TWI_HTTP_METRICS },
+		{ "GET", "/ui", 200, TWI_HTTP_PAGE },
+		{ "GET", "/ui/", 200, TWI_HTTP_DOCUMENT },
+		{ "POST", "/ui", 405, TWI_HTTP_BAD_METHOD },
 		{ "GET", "/v1/info", 200, TWI_HTTP_DOCUMENT },
 		{ "GET", "/", 200, TWI_HTTP_DOCUMENT },
 		{ "POST", "/v1/info", 405, TWI_HTTP_BAD_METHOD },
@@ -43,6 +46,33 @@ static void routes(void **state)
 	assert_int_equal(twi_http_route("GET", path).status, 400);
 	path[TWI_HTTP_PATH_MAX] = '\0';
 	assert_int_equal(twi_http_route("GET", path).status, 200);
+}
+
+/* The live page comes whole, with a policy that names its own script and style and nothing else. */
+static void page(void **state)
+{
+	struct twi_http_answer answer;
+	struct twi_diag *diag;
+
+	(void)state;
+	assert_int_equal(twi_diag_create(&diag), 0);
+	twi_http_answer(diag, "GET", "/ui", &answer);
+	assert_int_equal(answer.status, 200);
+	assert_string_equal(answer.content_type, "text/html; charset=utf-8");
+	assert_int_equal(strlen(answer.text), answer.bytes);
+	assert_non_null(strstr(answer.text, "</html>"));
+	assert_null(strstr(answer.text, "@SCRIPT@"));
+	assert_null(strstr(answer.text, "@STYLE@"));
+	assert_non_null(strstr(answer.policy, "default-src 'none'"));
+	assert_non_null(strstr(answer.policy, "connect-src 'self'"));
+	assert_non_null(strstr(answer.policy, "script-src 'sha256-"));
+	assert_null(strstr(answer.policy, "unsafe"));
+	free(answer.text);
+	twi_http_answer(diag, "GET", "/v1/slack", &answer);
+	assert_int_equal(answer.status, 200);
+	assert_null(answer.policy);
+	free(answer.text);
+	twi_diag_destroy(diag);
 }
 
 static void answers(void **state)
@@ -178,8 +208,9 @@ static void formats(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(routes), cmocka_unit_test(answers),
-					    cmocka_unit_test(queries), cmocka_unit_test(formats) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(routes), cmocka_unit_test(page),
+					    cmocka_unit_test(answers), cmocka_unit_test(queries),
+					    cmocka_unit_test(formats) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

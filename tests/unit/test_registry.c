@@ -88,7 +88,7 @@ static void lists_each_path_once(void **state)
 	}
 	assert_int_equal(own, 1);
 	assert_int_equal(info, 1);
-	assert_int_equal(count, 7);
+	assert_int_equal(count, 9);
 	json_decref(root);
 	root = render(diag, "/");
 	assert_int_equal(json_array_size(json_object_get(root, "paths")), count);

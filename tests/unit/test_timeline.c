@@ -253,9 +253,20 @@ static void slow_pairs(void **state)
 	twt_build_fini(&b);
 }
 
+static const struct twi_finding *find(const struct twi_findings *found, const char *kind)
+{
+	for (size_t i = 0; i < found->count; i++) {
+		if (strcmp(found->rows[i].kind, kind) == 0)
+			return &found->rows[i];
+	}
+	return NULL;
+}
+
 /* Full for bins 10..19, waited for in 10..14; a link at a tenth of it is none. */
 static void bound_by_bandwidth(void **state)
 {
+	struct twi_findings found;
+	struct twi_slack slack;
 	struct twt_build b;
 	struct twi_timeline t;
 
@@ -272,6 +283,15 @@ static void bound_by_bandwidth(void **state)
 	assert_int_equal(t.regions[0].end_ns, 15000);
 	assert_int_equal(t.regions[0].bytes, 500000);
 	assert_int_equal(t.regions[0].waited_ns, 5000);
+	assert_int_equal(t.ranks[0].bound_ns[TWI_PATH_NETWORK], 5000);
+	assert_int_equal(t.ranks[1].bound_ns[TWI_PATH_NETWORK], 0);
+	assert_true(t.links[TWI_PATH_NETWORK].bins[10].bound);
+	assert_false(t.links[TWI_PATH_NETWORK].bins[15].bound);
+	assert_int_equal(twi_slack_make(&b.trace, &slack), 0);
+	twi_findings_make(&b.trace, &t, &slack, &found);
+	assert_non_null(find(&found, "link"));
+	assert_non_null(strstr(find(&found, "link")->what, "of 1 rank was full for 5 \xc2\xb5s"));
+	twi_slack_fini(&slack);
 	twi_timeline_fini(&t);
 	/* Against a link of ten times that, nothing is full. */
 	assert_int_equal(twi_timeline_make(&b.trace, 8000000000000u, &t), 0);
@@ -310,15 +330,6 @@ static void reasons_and_losses(void **state)
 	assert_int_equal(t.failed[TWI_SPAN_REGISTER], 1);
 	twi_timeline_fini(&t);
 	twt_build_fini(&b);
-}
-
-static const struct twi_finding *find(const struct twi_findings *found, const char *kind)
-{
-	for (size_t i = 0; i < found->count; i++) {
-		if (strcmp(found->rows[i].kind, kind) == 0)
-			return &found->rows[i];
-	}
-	return NULL;
 }
 
 /* What is planted is found, with who and how much; a quiet trace has no findings. */

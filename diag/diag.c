@@ -82,6 +82,7 @@ static struct twi_diag_block *take_block(struct twi_diag *diag, uint64_t number)
 		*block = (struct twi_diag_block){ .next = first };
 		atomic_store_explicit(&diag->blocks, block, memory_order_release);
 	}
+	block->open_count = 0; /* what the last owner has left open */
 	twi_span_ring_adopt(diag, block);
 	block->owner = number;
 	return block;
@@ -137,17 +138,6 @@ int twi_diag_create(struct twi_diag **out)
 	pthread_mutex_unlock(&lock);
 	*out = diag;
 	return TOW_OK;
-}
-
-bool twi_diag_lives(uint64_t id)
-{
-	const struct twi_diag *diag;
-
-	pthread_mutex_lock(&lock);
-	for (diag = all; diag != NULL && diag->id != id;)
-		diag = diag->next;
-	pthread_mutex_unlock(&lock);
-	return diag != NULL;
 }
 
 static void free_block(struct twi_diag_block *block)

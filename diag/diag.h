@@ -48,6 +48,16 @@ struct twi_reason_cell {
 	_Atomic uint64_t count, bytes, ns;
 };
 
+/*
+ * The program's spans that a thread has open on a runtime (step.c). Here and not thread-local: all
+ * of the library's thread-local memory must fit what the loader keeps for libraries opened late.
+ */
+#define TWI_OPEN_SPANS 32
+struct twi_open_span {
+	uint64_t id, parent, start_ns;
+	uint32_t name;
+};
+
 struct twi_diag_block {
 	_Alignas(64) _Atomic uint64_t counters[TWI_C_COUNT];
 	struct twi_reason_cell reasons[TWI_R_COUNT];
@@ -55,6 +65,8 @@ struct twi_diag_block {
 	struct twi_sites sites;
 	struct twi_span_ring *_Atomic spans; /* release, with the readers' acquire */
 	uint32_t spans_pass;                 /* small messages to pass over before one is kept */
+	uint32_t open_count, opened;         /* spans open now, and ever by this block's threads */
+	struct twi_open_span open[TWI_OPEN_SPANS];
 	struct twi_diag_block *next;
 	uint64_t owner; /* 0: its thread has ended */
 };
@@ -86,9 +98,6 @@ extern __thread struct twi_diag_block_cache twi_diag_block_cache[TWI_DIAG_BLOCKS
 
 int twi_diag_create(struct twi_diag **out);
 void twi_diag_destroy(struct twi_diag *diag);
-
-/* Whether the diag of that number is there still. */
-bool twi_diag_lives(uint64_t id);
 
 static inline struct twi_registry *twi_diag_registry(const struct twi_diag *diag)
 {

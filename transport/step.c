@@ -1,13 +1,8 @@
 /*
- * step.c - steps, and the program's own spans, which are a stack of each thread.
- *
- * The stack is the thread's, not the runtime's, so that it needs no lookup; an entry says of which
- * runtime it is by a number that is never used again, so one that was left open when its runtime
- * closed can be told, and gives way when the stack is full.
+ * step.c - steps, and the program's own spans: a stack for each thread and runtime, in the thread's
+ * block of the runtime's diag.
  */
 #include "transport/step.h"
-
-#include <unistd.h>
 
 #include <towline/step.h>
 
@@ -18,18 +13,7 @@
 #include "transport/engine.h"
 #include "transport/runtime.h"
 
-struct open_span {
-	uint64_t diag_id, id, parent, start_ns;
-	uint32_t name;
-};
-
-struct open_spans {
-	uint32_t count, made;
-	uint64_t tid; /* 0: not asked for yet */
-	struct open_span rows[TOW_SPAN_DEPTH];
-};
-
-static __thread struct open_spans open_spans;
+_Static_assert(TOW_SPAN_DEPTH == TWI_OPEN_SPANS, "as many as the header says");
 
 TOW_PUBLIC int tow_step_begin(struct tow_runtime *runtime, uint64_t number)
 {
@@ -83,43 +67,17 @@ TOW_PUBLIC int tow_step_end(struct tow_runtime *runtime, uint64_t number)
 	return TOW_OK;
 }
 
-/* Entries of runtimes that are closed give way. */
-static void forget_closed(struct open_spans *spans)
+/* Unlike the number of any step that counts from 0, and of any other span of the runtime. */
+static uint64_t next_id(struct twi_diag_block *block)
 {
-	uint32_t kept = 0;
-
-	for (uint32_t i = 0; i < spans->count; i++) {
-		if (twi_diag_lives(spans->rows[i].diag_id))
-			spans->rows[kept++] = spans->rows[i];
-	}
-	spans->count = kept;
-}
-
-/* The innermost open span of that runtime; NULL: none. */
-static struct open_span *innermost(struct open_spans *spans, uint64_t diag_id)
-{
-	for (uint32_t i = spans->count; i > 0; i--) {
-		if (spans->rows[i - 1].diag_id == diag_id)
-			return &spans->rows[i - 1];
-	}
-	return NULL;
-}
-
-/* Unlike the number of any step that counts from 0, and of any other span of this process. */
-static uint64_t next_id(struct open_spans *spans)
-{
-	if (spans->tid == 0)
-		spans->tid = (uint64_t)gettid();
-	return spans->tid << 32 | ++spans->made;
+	return block->owner << 32 | ++block->opened;
 }
 
 TOW_PUBLIC int tow_span_begin(struct tow_runtime *runtime, const char *name)
 {
 	int status = twi_runtime_check(runtime, "tow_span_begin");
-	struct open_spans *spans = &open_spans;
-	const struct open_span *around;
+	struct twi_diag_block *block;
 	struct twi_engine *engine;
-	struct open_span *span;
 	uint32_t tag;
 
 	if (status < 0)
@@ -130,40 +88,42 @@ TOW_PUBLIC int tow_span_begin(struct tow_runtime *runtime, const char *name)
 	if (status < 0)
 		return status;
 	engine = twi_runtime_engine(runtime);
-	if (spans->count == TOW_SPAN_DEPTH)
-		forget_closed(spans);
-	if (spans->count == TOW_SPAN_DEPTH)
+	block = twi_diag_block_of(engine->diag);
+	if (block == NULL)
+		return twi_error(TOW_ENOMEM, "tow_span_begin: no memory for this thread's spans");
+	if (block->open_count == TOW_SPAN_DEPTH)
 		return twi_error(TOW_EBUSY,
 				 "tow_span_begin: this thread has %d spans open already, the last "
 				 "of them '%s'",
-				 TOW_SPAN_DEPTH, twi_tag_text(spans->rows[spans->count - 1].name));
-	around = innermost(spans, engine->diag->id);
-	span = &spans->rows[spans->count++];
-	*span = (struct open_span){
-		.diag_id = engine->diag->id,
-		.id = next_id(spans),
-		.parent = around != NULL ? around->id : twi_step_number(&engine->step),
+				 TOW_SPAN_DEPTH,
+				 twi_tag_text(block->open[TOW_SPAN_DEPTH - 1].name));
+	block->open[block->open_count] = (struct twi_open_span){
+		.id = next_id(block),
+		.parent = block->open_count > 0 ? block->open[block->open_count - 1].id
+						: twi_step_number(&engine->step),
 		.name = tag,
 		.start_ns = twi_engine_clock(engine),
 	};
+	block->open_count++;
 	return TOW_OK;
 }
 
 TOW_PUBLIC int tow_span_end(struct tow_runtime *runtime)
 {
 	int status = twi_runtime_check(runtime, "tow_span_end");
-	struct open_spans *spans = &open_spans;
-	struct open_span *open;
+	const struct twi_open_span *open;
+	struct twi_diag_block *block;
 	struct twi_engine *engine;
 	struct twi_span span;
 
 	if (status < 0)
 		return status;
 	engine = twi_runtime_engine(runtime);
-	open = innermost(spans, engine->diag->id);
-	if (open == NULL)
+	block = twi_diag_block_of(engine->diag);
+	if (block == NULL || block->open_count == 0)
 		return twi_error(TOW_EINVAL,
 				 "tow_span_end: this thread has no span open on this runtime");
+	open = &block->open[--block->open_count];
 	span = (struct twi_span){
 		.start_ns = open->start_ns,
 		.end_ns = twi_engine_clock(engine),
@@ -173,8 +133,6 @@ TOW_PUBLIC int tow_span_end(struct tow_runtime *runtime)
 		.kind = TWI_SPAN_USER,
 		.lane = TWI_SPAN_NO_LANE,
 	};
-	for (struct open_span *end = &spans->rows[--spans->count]; open < end; open++)
-		*open = open[1];
 	twi_span_record(engine->diag, &span);
 	return TOW_OK;
 }

@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define TOW_SPAN_DEPTH 32 /* spans that one thread can have open */
+#define TOW_SPAN_DEPTH 32 /* spans that one thread can have open on a runtime */
 
 /*
  * A training step begins. A runtime has one step at a time, whichever threads begin and end it;
@@ -49,7 +49,7 @@ int tow_step_end(struct tow_runtime *runtime, uint64_t number);
  * Ownership: the text is copied. Copies: no payload. Blocks: never for long; a new name takes a
  * lock. Threads: any; each has its own spans. Returns: TOW_OK; TOW_EINVAL for NULL or a name that
  * is not legal; TOW_EBUSY when TOW_SPAN_DEPTH spans are open, or there are 1,024 other names;
- * TOW_EFORKED.
+ * TOW_ENOMEM; TOW_EFORKED.
  */
 int tow_span_begin(struct tow_runtime *runtime, const char *name);
 

@@ -142,7 +142,7 @@ static void misused_spans(void **state)
 	assert_int_equal(twi_counter_sum(engine()->diag, TWI_C_spans), TOW_SPAN_DEPTH);
 }
 
-/* Two runtimes in one thread: each ends its own, and one that closes takes its open ones along. */
+/* Two runtimes in one thread: each has its own. */
 static void two_runtimes(void **state)
 {
 	struct tow_runtime *first = runtime, *second;
@@ -152,15 +152,43 @@ static void two_runtimes(void **state)
 	second = runtime;
 	runtime = first;
 	assert_int_equal(tow_span_begin(first, "a"), TOW_OK);
-	assert_int_equal(tow_span_begin(second, "b"), TOW_OK);
+	for (unsigned i = 0; i < TOW_SPAN_DEPTH; i++)
+		assert_int_equal(tow_span_begin(second, "b"), TOW_OK);
+	refused(tow_span_begin(second, "a"), TOW_EBUSY, "'b'");
 	assert_int_equal(tow_span_end(first), TOW_OK);
 	refused(tow_span_end(first), TOW_EINVAL, "no span open");
-	for (unsigned i = 1; i < TOW_SPAN_DEPTH; i++)
-		assert_int_equal(tow_span_begin(second, "b"), TOW_OK);
-	refused(tow_span_begin(first, "a"), TOW_EBUSY, "'b'");
+	assert_int_equal(tow_span_end(second), TOW_OK);
 	assert_int_equal(tow_runtime_close(second), TOW_OK);
 	assert_int_equal(tow_span_begin(first, "a"), TOW_OK);
 	assert_int_equal(tow_span_end(first), TOW_OK);
+}
+
+static void *leave_open(void *arg)
+{
+	(void)arg;
+	assert_int_equal(tow_span_begin(runtime, "left open"), TOW_OK);
+	return NULL;
+}
+
+static void *find_none(void *arg)
+{
+	(void)arg;
+	refused(tow_span_end(runtime), TOW_EINVAL, "no span open");
+	return NULL;
+}
+
+/* What a thread leaves open is nothing to the one that comes after it. */
+static void left_open(void **state)
+{
+	void *(*const turns[])(void *) = { leave_open, find_none };
+	pthread_t thread;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(pthread_create(&thread, NULL, turns[i], NULL), 0);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+	}
+	assert_int_equal(twi_counter_sum(engine()->diag, TWI_C_spans), 0);
 }
 
 static void *end_elsewhere(void *arg)
@@ -196,6 +224,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(misused_spans, setup, teardown),
 		cmocka_unit_test_setup_teardown(two_runtimes, setup, teardown),
 		cmocka_unit_test_setup_teardown(threads, setup, teardown),
+		cmocka_unit_test_setup_teardown(left_open, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,6 +27,62 @@
 #define READ_CLOCK_MAX ((int64_t)1 << 60)
 #define READ_UNIX_MAX  ((int64_t)1 << 61)
 
+/*
+ * What protobuf-c makes of the bytes, given back all at once. A byte of a stranger's can ask for
+ * some forty; more than MEMORY_EACH of each is refused.
+ */
+#define MEMORY_CHUNK ((size_t)1 << 20)
+#define MEMORY_EACH  64u
+
+struct memory {
+	struct chunk {
+		struct chunk *next;
+	} * chunks;
+	uint8_t *at;
+	size_t left, allowed;
+};
+
+static void *memory_take(void *arg, size_t bytes)
+{
+	struct memory *memory = arg;
+	size_t room = twi_align_up(bytes, 16);
+	uint8_t *out;
+
+	if (bytes > memory->allowed)
+		return NULL;
+	if (room > memory->left) {
+		size_t wanted = twi_max(room, MEMORY_CHUNK);
+		struct chunk *chunk = malloc(16 + wanted);
+
+		if (chunk == NULL)
+			return NULL;
+		chunk->next = memory->chunks;
+		memory->chunks = chunk;
+		memory->at = (uint8_t *)chunk + 16;
+		memory->left = wanted;
+	}
+	memory->allowed -= bytes;
+	memory->left -= room;
+	out = memory->at;
+	memory->at += room;
+	return out;
+}
+
+static void memory_leave(void *arg, void *pointer)
+{
+	(void)arg, (void)pointer;
+}
+
+static void memory_fini(struct memory *memory)
+{
+	while (memory->chunks) {
+		struct chunk *chunk = memory->chunks;
+
+		memory->chunks = chunk->next;
+		free(chunk);
+	}
+}
+
 struct reader {
 	struct twi_trace *trace;
 	/* Threads by the number of their line, from 1: a rank's index, and one in the rank. */
@@ -181,7 +237,7 @@ static int read_ranks(struct reader *reader, const Twi__XPlane *plane)
 
 /* The ids of this file's stats, which another version of Towline may have numbered otherwise. */
 struct stat_ids {
-	int64_t ids[TWI_STAT_COUNT];
+	int64_t ids[TWI_STAT_STATUS + 1];
 };
 
 static void read_stat_ids(const Twi__XPlane *plane, struct stat_ids *out)
@@ -198,29 +254,33 @@ static void read_stat_ids(const Twi__XPlane *plane, struct stat_ids *out)
 
 /* What one event says of a span, by stat; those that are not there are 0. */
 struct words {
-	uint64_t of[TWI_STAT_COUNT];
-	bool has[TWI_STAT_COUNT];
+	uint64_t of[TWI_STAT_STATUS + 1];
+	bool has[TWI_STAT_STATUS + 1];
 };
 
 static void read_words(const Twi__XEvent *event, const struct stat_ids *ids, struct words *out)
 {
+	int stat = TWI_STAT_KIND;
+
 	memset(out, 0, sizeof(*out));
 	for (size_t i = 0; i < event->n_stats; i++) {
 		const Twi__XStat *row = event->stats[i];
 
-		/* Written in this order, so mostly found at once. */
-		for (int stat = TWI_STAT_KIND; stat <= TWI_STAT_STATUS; stat++) {
-			if (ids->ids[stat] == 0 || ids->ids[stat] != row->metadata_id)
-				continue;
-			if (row->value_case == TWI__XSTAT__VALUE_UINT64_VALUE)
-				out->of[stat] = row->uint64_value;
-			else if (row->value_case == TWI__XSTAT__VALUE_INT64_VALUE)
-				out->of[stat] = (uint64_t)row->int64_value;
-			else
-				continue;
-			out->has[stat] = true;
-			break;
+		/* Written in this order, so it is mostly the next. */
+		for (int n = TWI_STAT_KIND; n <= TWI_STAT_STATUS; n++) {
+			if (ids->ids[stat] == row->metadata_id && row->metadata_id != 0)
+				break;
+			stat = stat == TWI_STAT_STATUS ? TWI_STAT_KIND : stat + 1;
 		}
+		if (ids->ids[stat] != row->metadata_id || row->metadata_id == 0)
+			continue;
+		if (row->value_case == TWI__XSTAT__VALUE_UINT64_VALUE)
+			out->of[stat] = row->uint64_value;
+		else if (row->value_case == TWI__XSTAT__VALUE_INT64_VALUE)
+			out->of[stat] = (uint64_t)row->int64_value;
+		else
+			continue;
+		out->has[stat] = true;
 	}
 }
 
@@ -341,6 +401,8 @@ static int read_space(struct reader *reader, const Twi__XSpace *space)
 
 int twi_import_xspace(const void *bytes, size_t count, struct twi_trace *out)
 {
+	struct memory memory = { .allowed = count * MEMORY_EACH + MEMORY_CHUNK };
+	ProtobufCAllocator allocator = { memory_take, memory_leave, &memory };
 	struct reader reader = { .trace = out };
 	Twi__XSpace *space;
 	int status;
@@ -348,11 +410,9 @@ int twi_import_xspace(const void *bytes, size_t count, struct twi_trace *out)
 	*out = (struct twi_trace){ 0 };
 	if (count > READ_BYTES_MAX)
 		return bad("it is larger than 1 GiB");
-	space = twi__xspace__unpack(NULL, count, bytes);
-	if (space == NULL)
-		return bad("it is no XSpace");
-	status = read_space(&reader, space);
-	twi__xspace__free_unpacked(space, NULL);
+	space = twi__xspace__unpack(&allocator, count, bytes);
+	status = space ? read_space(&reader, space) : bad("it is no XSpace");
+	memory_fini(&memory);
 	free(reader.lines);
 	if (status < 0)
 		twi_trace_fini(out);

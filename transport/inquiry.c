@@ -234,6 +234,7 @@ static void fill_rank(const struct twi_inquiry *inquiry, const struct twi_inquir
 	const struct twi_inquiry_line *line = entry->line;
 	const struct twi_ranks *ranks = ranks_of(inquiry);
 	struct twi_clock_estimate clock;
+	const struct tow_peer *peer;
 
 	*out = (struct twi_verdict_rank){
 		.rank = entry->rank,
@@ -246,10 +247,11 @@ static void fill_rank(const struct twi_inquiry *inquiry, const struct twi_inquir
 	};
 	if (line == NULL || ranks == NULL || entry->rank >= ranks->size)
 		return;
-	out->lost = line->peer == NULL || ranks->slots[entry->rank].lost;
-	if (line->peer != NULL) {
-		out->bye = line->peer->session.peer_said_bye;
-		if (twi_link_clock(line->peer, &clock) && clock.error_ns < out->error_ns) {
+	peer = line->ranks == ranks ? twi_inquiry_line_peer(line) : NULL;
+	out->lost = peer == NULL || ranks->slots[entry->rank].lost;
+	if (peer != NULL) {
+		out->bye = peer->session.peer_said_bye;
+		if (twi_link_clock(peer, &clock) && clock.error_ns < out->error_ns) {
 			out->offset_ns = clock.offset_ns;
 			out->error_ns = clock.error_ns;
 		}

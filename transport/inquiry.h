@@ -109,6 +109,8 @@ struct twi_inquiry_line {
 void twi_inquiry_line_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer);
 /* The connection to a rank, or the one that was; NULL: there was none. */
 struct twi_inquiry_line *twi_inquiry_line_of(struct twi_inquiry *inquiry, uint32_t rank);
+/* Its peer, while it may be used. */
+struct tow_peer *twi_inquiry_line_peer(const struct twi_inquiry_line *line);
 bool twi_inquiry_ask(struct twi_inquiry_line *line, uint32_t round, uint32_t sample);
 /* The ranks are freed. */
 void twi_inquiry_ranks_end(struct twi_ranks *ranks);

@@ -58,12 +58,20 @@ static void on_posted(struct tow_op *op, const struct tow_result *result)
 	end_post(twi_container_of(op, struct post, op));
 }
 
+/* Once the ranks hang up, the peer may go before this file hears of it. */
+struct tow_peer *twi_inquiry_line_peer(const struct twi_inquiry_line *line)
+{
+	const struct twi_slot *slot = &line->ranks->slots[line->rank];
+
+	return slot->state == TWI_SLOT_UP && slot->peer == line->peer ? line->peer : NULL;
+}
+
 static struct post *take_post(struct twi_inquiry_line *line, size_t bytes)
 {
 	struct twi_inquiry *inquiry = line->ranks->engine->inquiry;
 	struct post *post;
 
-	if (line->peer == NULL || line->ranks->closing || inquiry == NULL ||
+	if (twi_inquiry_line_peer(line) == NULL || line->ranks->closing || inquiry == NULL ||
 	    inquiry->posts >= POSTS_MIN + (uint64_t)POSTS_EACH * line->ranks->size)
 		return NULL;
 	post = calloc(1, sizeof(*post) + bytes);

@@ -242,23 +242,15 @@ static void add_waits(const struct twi_engine *engine, const struct twi_ranks *r
 
 /* --- connections --- */
 
-static void look_at(const struct twi_slot *slot, uint32_t rank, struct twi_state_link *out)
+/* What its session knows. A lane of memory has none. */
+static void add_session(const struct twi_session *session, uint64_t now, struct twi_state_link *out)
 {
-	struct tow_peer *peer = slot->peer;
-	const struct twi_session *session = &peer->session;
 	struct twi_list *pos, *next;
-	uint64_t now = twi_engine_now(peer->engine);
 
-	*out = (struct twi_state_link){
-		.rank = rank,
-		.lane = (uint8_t)peer->lane->ops->id,
-		.flags = slot->lost ? TWI_LINK_LOST : TWI_LINK_UP,
-		.unsent_bytes = session->tx_tail - session->tx_head,
-		.unacked_bytes = session->tx_head - session->tx_acked,
-		.silent_ns = session->input_ns > 0 && session->input_ns < now
-				     ? now - session->input_ns
-				     : 0,
-	};
+	out->unsent_bytes = session->tx_tail - session->tx_head;
+	out->unacked_bytes = session->tx_head - session->tx_acked;
+	if (session->input_ns > 0 && session->input_ns < now)
+		out->silent_ns = now - session->input_ns;
 	if (session->peer_said_bye)
 		out->flags |= TWI_LINK_BYE;
 	twi_list_for_each_safe (pos, next, &session->queued) {
@@ -267,6 +259,19 @@ static void look_at(const struct twi_slot *slot, uint32_t rank, struct twi_state
 	}
 	if (out->waiting_sends > 0 && twi_session_no_credit(session))
 		out->flags |= TWI_LINK_NO_CREDIT;
+}
+
+static void look_at(const struct twi_slot *slot, uint32_t rank, struct twi_state_link *out)
+{
+	struct tow_peer *peer = slot->peer;
+
+	*out = (struct twi_state_link){
+		.rank = rank,
+		.lane = (uint8_t)peer->lane->ops->id,
+		.flags = slot->lost ? TWI_LINK_LOST : TWI_LINK_UP,
+	};
+	if (peer->session.engine != NULL)
+		add_session(&peer->session, twi_engine_now(peer->engine), out);
 	if (!slot->lost && peer->lane->ops->peer_measure != NULL)
 		peer->lane->ops->peer_measure(peer, out);
 }

@@ -37,8 +37,9 @@ static int run_one(enum vj_fault fault, uint64_t number, uint64_t *worst_ns)
 	unsigned who;
 	int bad = 0;
 
-	job.size = fault == VJ_DROPPED ? 4 : 3 + (int)((number + fault) % 2);
-	job.victim = (int)((number / 2 + fault) % (uint64_t)job.size);
+	job.size = fault == VJ_DROPPED ? 4 : 3 + (int)((number / 2 + fault) % 2);
+	job.victim = (int)((number / 4 + fault) % (uint64_t)job.size);
+	job.memory = fault != VJ_DROPPED && fault != VJ_BUFFERS && (number + fault) % 2 == 0;
 	who = (1u << job.size) - 1;
 	if (fault == VJ_STOPPED)
 		who &= ~(1u << job.victim);

@@ -120,9 +120,9 @@ static inline bool vj_right(const struct vj_job *job, int rank, const struct vj_
 	else
 		right = right && count == 1 && vj_is_planted(job, json_array_get(findings, 0));
 	if (!right)
-		fprintf(stderr, "%s, %d ranks, victim %d, asked rank %d (%.2f s): %s\n",
-			vj_names[job->fault], job->size, job->victim, rank,
-			(double)asked->took_ns / 1e9,
+		fprintf(stderr, "%s, %s, %d ranks, victim %d, asked rank %d (%.2f s): %s\n",
+			vj_names[job->fault], job->memory ? "shm" : "tcp", job->size, job->victim,
+			rank, (double)asked->took_ns / 1e9,
 			document != NULL ? json_dumps(document, JSON_COMPACT) : asked->text);
 	json_decref(document);
 	return right;

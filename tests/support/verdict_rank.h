@@ -53,6 +53,7 @@ struct vj_marks {
 struct vj_job {
 	enum vj_fault fault;
 	int size, victim;
+	bool memory; /* over the shm lane, else tcp */
 	uint64_t seed;
 	char name[40], dir[32], store[64];
 	struct vj_marks *marks;
@@ -238,9 +239,13 @@ static inline void vj_open(struct vj_rank *me, int rank)
 	}
 	if (job->fault == VJ_BUFFERS && rank == job->victim)
 		options.socket_buffer_bytes = 8 << 10;
-	snprintf(address, sizeof(address),
-		 job->fault == VJ_DROPPED ? "tcp://10.77.0.%d:0" : "tcp://127.0.0.%d:0",
-		 job->fault == VJ_DROPPED ? 1 + (rank >= job->size / 2) : 1);
+	if (job->memory)
+		snprintf(address, sizeof(address), "shm://*");
+	else if (job->fault == VJ_DROPPED)
+		snprintf(address, sizeof(address), "tcp://10.77.0.%d:0",
+			 1 + (rank >= job->size / 2));
+	else
+		snprintf(address, sizeof(address), "tcp://127.0.0.1:0");
 	where.rank = rank;
 	where.world_size = job->size;
 	where.store = job->store;

@@ -508,6 +508,20 @@ static bool can_watch(void)
 	return able;
 }
 
+/*
+ * Sanitized, half of the worlds: each two of policy, strict and late cache still meet in every
+ * combination. All of them run in the plain build.
+ */
+static bool left_out(unsigned i)
+{
+#ifdef TWT_SANITIZED
+	return ((i ^ i >> 1 ^ i >> 2) & 1) != 0;
+#else
+	(void)i;
+	return false;
+#endif
+}
+
 static void run_lane(enum lane lane)
 {
 	unsigned cells = 0;
@@ -516,7 +530,7 @@ static void run_lane(enum lane lane)
 	for (unsigned i = 0; i < 4 * 2 * 2; i++) {
 		bool late = (i & 1) != 0;
 
-		if (late && !watch)
+		if ((late && !watch) || left_out(i))
 			continue;
 		open_world(lane, i >> 2, (i >> 1 & 1) != 0, late);
 		cells += run_cells();

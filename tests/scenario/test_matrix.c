@@ -34,6 +34,12 @@
 #define SMALL  3000u
 #define PAGE   4096u
 #define INSIDE 192u /* where a message begins in its mapping: not at a page's start */
+/* Sanitized, half of the worlds: every two of policy, strict and late cache still meet. */
+#ifdef TWT_SANITIZED
+#define LEFT_OUT(i) ((((i) ^ (i) >> 1 ^ (i) >> 2) & 1) != 0)
+#else
+#define LEFT_OUT(i) false
+#endif
 
 enum lane { TCP_AUTO, TCP_ALWAYS, LOOP, NIC, LANES };
 enum memory { IN_POOL, GROWN, OUTSIDE, REGISTERED, UNREGISTERED, MEMORIES };
@@ -516,7 +522,7 @@ static void run_lane(enum lane lane)
 	for (unsigned i = 0; i < 4 * 2 * 2; i++) {
 		bool late = (i & 1) != 0;
 
-		if (late && !watch)
+		if ((late && !watch) || LEFT_OUT(i))
 			continue;
 		open_world(lane, i >> 2, (i >> 1 & 1) != 0, late);
 		cells += run_cells();

@@ -4,7 +4,7 @@
  */
 #include "twt.h"
 
-#include "ofi_pair.h"
+#include "ofi_run.h"
 
 #include "diag/diag.h"
 

@@ -5,7 +5,7 @@
  */
 #include "twt.h"
 
-#include "ofi_pair.h"
+#include "ofi_run.h"
 
 #ifdef TWI_HAVE_OFI
 

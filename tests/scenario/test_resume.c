@@ -179,7 +179,7 @@ static void test_black_hole_heals(void **state)
 
 	(void)state;
 	for (int impatient = 0; impatient < 2; impatient++) {
-		traffic_mib = 1024;
+		traffic_mib = reset_mib() / 2;
 		twt_duo_init(&duo);
 		duo.proxied = true;
 		/* The impatient side gives its connections up after 2 s, and dials anew in vain. */

@@ -5,6 +5,8 @@
 #ifndef TWT_DOCTOR_TREES_H
 #define TWT_DOCTOR_TREES_H
 
+#include <stddef.h>
+
 #define DT_FILES 4
 
 struct dt_file {

@@ -14,6 +14,7 @@
 #include "diag/captures.h"
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "diag/http.h"
 #include "memreg/alloclog.h"
 
 static struct twi_diag *diag;
@@ -133,6 +134,8 @@ static void wake(void *who)
 	atomic_fetch_add(&wakes, 1);
 }
 
+static const struct twi_http_wish at_once = { .seconds = 0 }, a_minute = { .seconds = 60 };
+
 static const struct twi_capture source = { .path = "/v1/x",
 					   .help = "x",
 					   .content_type = "x",
@@ -152,7 +155,7 @@ static void no_thread(void **state)
 		assert_int_equal(twi_captures_create(wake, &captures), TOW_OK);
 	twt_fault_arm(TWT_PTHREAD_CREATE, 1);
 	for (int i = 0; i < 2; i++) {
-		int status = twi_captures_begin(captures, &source, 0, -1, NULL, &run);
+		int status = twi_captures_begin(captures, &source, &at_once, -1, NULL, &run);
 
 		if (status == TOW_OK)
 			twi_captures_end(captures, run);
@@ -160,10 +163,11 @@ static void no_thread(void **state)
 			assert_int_equal(status, TOW_ESYSTEM);
 	}
 	twt_fault_off();
-	assert_int_equal(twi_captures_begin(captures, &source, 0, -1, NULL, &run), TOW_OK);
+	assert_int_equal(twi_captures_begin(captures, &source, &at_once, -1, NULL, &run), TOW_OK);
 	twi_captures_end(captures, run);
 	twi_captures_stop(captures);
-	assert_int_equal(twi_captures_begin(captures, &source, 0, -1, NULL, &run), TOW_ECLOSED);
+	assert_int_equal(twi_captures_begin(captures, &source, &at_once, -1, NULL, &run),
+			 TOW_ECLOSED);
 	twi_captures_destroy(captures);
 }
 
@@ -181,9 +185,11 @@ static void stop_ends_all(void **state)
 	atomic_store(&wakes, 0);
 	assert_int_equal(twi_captures_create(wake, &captures), TOW_OK);
 	for (int i = 0; i < TWI_CAPTURES_MAX; i++)
-		assert_int_equal(twi_captures_begin(captures, &source, 60, -1, NULL, &runs[i]),
-				 TOW_OK);
-	assert_int_equal(twi_captures_begin(captures, &source, 60, -1, NULL, &more), TOW_EBUSY);
+		assert_int_equal(
+			twi_captures_begin(captures, &source, &a_minute, -1, NULL, &runs[i]),
+			TOW_OK);
+	assert_int_equal(twi_captures_begin(captures, &source, &a_minute, -1, NULL, &more),
+			 TOW_EBUSY);
 	twi_captures_wait(captures, runs[0]);
 	twi_captures_wait(captures, runs[1]);
 	twi_captures_stop(captures);

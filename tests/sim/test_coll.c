@@ -19,7 +19,7 @@
 #define MANY  100u
 #else
 #define CASES 600u
-#define MANY  256u
+#define MANY  512u
 #endif
 
 static struct twt_coll_sim sim;

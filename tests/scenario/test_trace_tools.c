@@ -129,6 +129,7 @@ static void count_span(const struct twi_trace *trace, const struct twi_trace_ran
 		       const struct twi_span *span, json_t *receives, struct counts *counts)
 {
 	json_t *row;
+	uint64_t us;
 
 	counts->copies += span->kind == TWI_SPAN_COPY;
 	counts->registrations += span->kind == TWI_SPAN_REGISTER;
@@ -139,9 +140,10 @@ static void count_span(const struct twi_trace *trace, const struct twi_trace_ran
 	json_object_set_new(row, "from", json_integer(rank->peers[span->peer - 1].rank));
 	json_object_set_new(row, "to", json_integer(rank->rank));
 	json_object_set_new(row, "bytes", json_integer((json_int_t)span->bytes));
-	json_object_set_new(
-		row, "us",
-		json_integer((json_int_t)((span->end_ns - span->start_ns + 500) / 1000)));
+	/* None takes 0 us: that would mean that clocks are wrong. */
+	us = (span->end_ns - span->start_ns + 500) / 1000;
+	json_object_set_new(row, "us", json_integer((json_int_t)twi_max(us, 1u)));
+	json_object_set_new(row, "ns", json_integer((json_int_t)(span->end_ns - span->start_ns)));
 	json_array_append_new(receives, row);
 }
 

@@ -231,8 +231,8 @@ def perfetto_schema(path, expected):
                 for flow in event.terminating_flow_ids:
                     comes[flow] = (begun.name, at)
         expect(not open_slices, "a slice without an end")
-    took = sorted(round(length / 1000) for event, length in slices if event.name == RECEIVE)
-    expect(took == sorted(row["us"] for row in expected["receives"]), "durations of receives")
+    took = sorted(length for event, length in slices if event.name == RECEIVE)
+    expect(took == sorted(row["ns"] for row in expected["receives"]), "durations of receives")
     both = [flow for flow in leaves if flow in comes
             and leaves[flow][0] == SEND and comes[flow][0] == RECEIVE]
     expect(len(both) == expected["flows"], f"{len(both)} flows, {expected['flows']} in the model")

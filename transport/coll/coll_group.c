@@ -162,11 +162,12 @@ static void note_ended(struct twi_coll_group *coll, uint64_t seq, int status)
 }
 
 static void begin(struct twi_coll_group *coll, struct twi_coll_run *run, struct tow_op *op,
-		  uint64_t seq)
+		  uint64_t seq, bool called)
 {
 	run->op = op;
 	run->seq = seq;
 	run->start_ns = op != NULL ? op->start_ns : 0;
+	run->called_ns = called ? run->start_ns : 0;
 	run->step = op != NULL && op->span_parent != 0 ? op->span_parent
 						       : twi_step_number(&coll->engine->step);
 	if (op != NULL) {
@@ -283,7 +284,7 @@ void twi_coll_ready(struct twi_coll_group *coll)
 		int status = prepare(coll, &pending->call, &run);
 
 		if (status == TOW_OK) {
-			begin(coll, run, pending->op, pending->seq);
+			begin(coll, run, pending->op, pending->seq, true);
 		} else {
 			twi_coll_record_fail(pending->op, status);
 			twi_op_complete(pending->op, status, 0);
@@ -362,7 +363,9 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 		return status;
 	coll->in_flight++;
 	twi_op_watch(op);
-	begin(coll, run, op, coll->next_seq++);
+	begin(coll, run, op, coll->next_seq++, false);
+	if (run->op == op && twi_coll_span_wanted(run))
+		run->called_ns = twi_engine_clock(coll->engine);
 	return TOW_OK;
 }
 
@@ -374,7 +377,7 @@ int twi_coll_start_own(struct twi_coll_group *coll, const struct twi_coll_call *
 	if (status < 0)
 		return status;
 	coll->in_flight++;
-	begin(coll, run, NULL, 0);
+	begin(coll, run, NULL, 0, false);
 	return TOW_OK;
 }
 

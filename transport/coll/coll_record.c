@@ -151,6 +151,19 @@ static void measure(struct twi_coll_run *run, uint64_t now)
 		twi_latency_add(&(*times)->skew, skew);
 }
 
+/*
+ * In the memory of one host a small one takes less time than some spans do: of those one in so many
+ * is written, the same at all ranks.
+ */
+bool twi_coll_span_wanted(const struct twi_coll_run *run)
+{
+	const struct twi_coll_entry *entry = run->entry;
+
+	return entry->plan->syncs == 0 ||
+	       twi_span_chosen(run->coll->engine->diag, twi_max(entry->in_bytes, entry->out_bytes),
+			       run->seq);
+}
+
 /* The span of a collective of this rank: of a fused one too, whose parts have none. */
 static void record_span(const struct twi_coll_run *run, uint64_t end_ns, int status)
 {
@@ -162,7 +175,8 @@ static void record_span(const struct twi_coll_run *run, uint64_t end_ns, int sta
 		.id = twi_coll_span_id(run->coll, run->seq),
 		.parent = run->step,
 		.bytes = twi_max(entry->in_bytes, entry->out_bytes),
-		.queue_ns = twi_span_between(run->start_ns, run->moving_ns),
+		.queue_ns = twi_span_between(run->start_ns,
+					     run->called_ns != 0 ? run->called_ns : end_ns),
 		.ranks = run->coll->size,
 		.match_ns = twi_span_between(run->start_ns, run->entered_ns),
 		.name = run->site.tag,
@@ -223,7 +237,8 @@ void twi_coll_record_end(struct twi_coll_run *run, struct tow_op *op, int status
 
 	if (op == NULL)
 		return;
-	record_span(run, end.now_ns, status);
+	if (status < 0 || twi_coll_span_wanted(run))
+		record_span(run, end.now_ns, status);
 	if (run->staged_in)
 		run->entry->staged_in_bytes += run->entry->in_bytes;
 	if (run->staged_out && status >= 0)

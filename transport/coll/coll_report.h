@@ -56,6 +56,8 @@ void twi_coll_record_begin(struct twi_coll_group *coll, const struct twi_coll_ca
 void twi_coll_record_undo(struct tow_op *op);
 /* The run is over; `op` is the user's, or a fused one's; NULL: nobody's. */
 void twi_coll_record_end(struct twi_coll_run *run, struct tow_op *op, int status);
+/* Whether there is to be a span of the run. */
+bool twi_coll_span_wanted(const struct twi_coll_run *run);
 /* It ends without a run. */
 void twi_coll_record_fail(struct tow_op *op, int status);
 /* Somebody waits for it, or tests it, now. The engine is not held. */

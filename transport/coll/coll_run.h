@@ -76,7 +76,8 @@ struct twi_coll_run {
 	char doubt[200];
 	uint64_t suspect_ns; /* ...then, if the ranks have not found that they disagree */
 	uint64_t start_ns, moving_ns, entered_ns; /* entered: the last of the others was seen */
-	uint64_t step;                            /* of the program, that it was started in */
+	uint64_t called_ns; /* the start call returned; 0: it has not, or nobody asks */
+	uint64_t step;      /* of the program, that it was started in */
 	struct twi_coll_chain chains[TWI_COLL_DEPTH_MAX];
 	struct twi_coll_io sign_in, sign_out; /* coll_fail.c */
 	uint64_t signs[2];                    /* the neighbour's, and this rank's */

@@ -5,7 +5,8 @@
  *   curl --unix-socket SOCK http://towline/metrics
  * Paths: /metrics (OpenMetrics) and /v1/info /v1/counters /v1/latency /v1/pool /v1/peers /v1/rpc
  * /v1/copies /v1/registrations /v1/devices /v1/bootstrap (JSON); /v1/alloclog?seconds=N (bytes,
- * docs/alloclog.md) is there alone, not for tow_stats_get.
+ * docs/alloclog.md) and /v1/trace?seconds=N&format=... (docs/spans.md) are there alone, not for
+ * tow_stats_get.
  */
 #ifndef TOWLINE_STATS_H
 #define TOWLINE_STATS_H

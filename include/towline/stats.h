@@ -4,15 +4,10 @@
  * The stats socket is HTTP/1.1 on a unix socket, <stats_dir>/<job>.<rank>.sock:
  *   curl --unix-socket SOCK http://towline/metrics
  * Paths: /metrics (OpenMetrics) and /v1/info /v1/counters /v1/latency /v1/pool /v1/peers /v1/rpc
-<<<<<<< HEAD
- * /v1/copies /v1/registrations /v1/devices /v1/bootstrap /v1/timeline /v1/slack (JSON;
- * docs/analysis.md has the last two); /v1/alloclog?seconds=N (bytes, docs/alloclog.md) and /ui (a
- * page for browsers) are there alone, not for tow_stats_get.
-=======
- * /v1/copies /v1/registrations /v1/devices /v1/bootstrap (JSON); /v1/alloclog?seconds=N (bytes,
- * docs/alloclog.md) and /v1/trace?seconds=N&format=... (docs/spans.md) are there alone, not for
- * tow_stats_get.
->>>>>>> h-spans
+ * /v1/copies /v1/registrations /v1/devices /v1/bootstrap /v1/coll /v1/timeline /v1/slack (JSON;
+ * docs/analysis.md has the last two). Served there alone, not by tow_stats_get, are
+ * /v1/alloclog?seconds=N (bytes, docs/alloclog.md), /v1/trace?seconds=N&format=...
+ * (docs/spans.md), /v1/verdict and /v1/flight (docs/verdict.md), and /ui (a page for browsers).
  */
 #ifndef TOWLINE_STATS_H
 #define TOWLINE_STATS_H

@@ -125,7 +125,8 @@ int twi_diag_create(struct twi_diag **out)
 	diag->log = twi_log_create();
 	diag->spans = twi_span_table_create();
 	atomic_init(&diag->span_mask, TWI_SPAN_SAMPLE - 1);
-	if (diag->log == NULL || diag->spans == NULL || twi_registry_create(&diag->registry) < 0) {
+	if (diag->log == NULL || diag->spans == NULL || diag->latencies == NULL ||
+	    twi_registry_create(&diag->registry) < 0) {
 		twi_log_destroy(diag->log);
 		twi_span_table_destroy(diag->spans);
 		twi_latencies_destroy(diag->latencies);

@@ -18,13 +18,14 @@
 #include "diag/emit.h"
 #include "diag/error.h"
 #include "diag/place.h"
+#include "diag/trace.h"
 #include "transport/coll/coll_report.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/group.h"
 
 #define VERSION     "2.10" /* of the fields, as PyTorch counts */
-#define MESSAGES    256u   /* under way, that are told of */
+#define MESSAGES    256u   /* under way, and ended, that are told of */
 #define OPS_SCANNED 65536u
 
 /* What added to a time of the engine's clock makes UNIX time. */
@@ -235,7 +236,7 @@ static void emit_record(const struct twi_engine *engine, const struct twi_coll_r
 	emit_entry(&entry, offset, emit);
 }
 
-/* Messages of the user's that are under way. Those that have ended are in nobody's records. */
+/* Messages of the user's that are under way. */
 static void emit_messages(const struct twi_engine *engine, uint64_t offset, struct twi_emit *emit)
 {
 	uint32_t told = 0;
@@ -259,6 +260,67 @@ static void emit_messages(const struct twi_engine *engine, uint64_t offset, stru
 					    .kind = send ? "send" : "recv",
 					    .type = "Byte",
 					    .caller = op->site.caller },
+			   offset, emit);
+	}
+}
+
+/* Messages that have ended, the latest of them, as the rings of spans have them. */
+struct ended {
+	const struct twi_span *spans[MESSAGES];
+	uint32_t count;
+};
+
+/* Keeps it in order of its end if it is among the latest. */
+static void keep(struct ended *ended, const struct twi_span *span)
+{
+	uint32_t at = ended->count;
+
+	if (at == MESSAGES && span->end_ns <= ended->spans[0]->end_ns)
+		return;
+	if (at == MESSAGES) {
+		for (at = 0; at + 1 < MESSAGES; at++)
+			ended->spans[at] = ended->spans[at + 1];
+	} else {
+		ended->count++;
+	}
+	for (; at > 0 && ended->spans[at - 1]->end_ns > span->end_ns; at--)
+		ended->spans[at] = ended->spans[at - 1];
+	ended->spans[at] = span;
+}
+
+static void choose_ended(const struct twi_trace_rank *rank, struct ended *ended)
+{
+	for (size_t t = 0; t < rank->thread_count; t++) {
+		const struct twi_trace_thread *thread = &rank->threads[t];
+
+		for (size_t i = 0; i < thread->span_count; i++) {
+			const struct twi_span *span = &thread->spans[i];
+
+			if ((span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_RECV) &&
+			    span->detail == TWI_SPACE_USER)
+				keep(ended, span);
+		}
+	}
+}
+
+static void emit_ended(const struct ended *ended, uint64_t offset, struct twi_emit *emit)
+{
+	for (uint32_t i = 0; i < ended->count; i++) {
+		const struct twi_span *span = ended->spans[i];
+
+		emit_entry(&(struct entry){ .record_id = i,
+					    .seq = span->id,
+					    .op_id = span->id,
+					    .count = span->bytes,
+					    .created_ns = span->start_ns,
+					    .started_ns = span->start_ns + span->queue_ns,
+					    .done_ns = span->end_ns,
+					    .p2p = true,
+					    .ended = true,
+					    .kind = span->kind == TWI_SPAN_SEND ? "send" : "recv",
+					    .type = "Byte",
+					    .status = tow_status_name(span->status),
+					    .user_name = twi_tag_text(span->name) },
 			   offset, emit);
 	}
 }
@@ -305,7 +367,12 @@ void twi_flight_emit(struct twi_engine *engine, struct twi_emit *emit)
 {
 	const struct twi_coll_log *log;
 	uint64_t offset = unix_offset(engine), first;
+	struct ended ended = { .count = 0 };
+	struct twi_trace trace = { 0 };
 
+	/* Without memory those that have ended are left out. */
+	if (twi_trace_read(engine->diag, 0, &trace) == TOW_OK && trace.rank_count > 0)
+		choose_ended(&trace.ranks[0], &ended);
 	twi_engine_enter(engine);
 	log = engine->coll_log;
 	twi_emit_str(emit, "version", VERSION);
@@ -320,9 +387,11 @@ void twi_flight_emit(struct twi_engine *engine, struct twi_emit *emit)
 		if (record->id == id)
 			emit_record(engine, record, offset, emit);
 	}
+	emit_ended(&ended, offset, emit);
 	emit_messages(engine, offset, emit);
 	twi_emit_array_end(emit);
 	twi_engine_leave(engine);
+	twi_trace_fini(&trace);
 }
 
 void twi_flight_describe(void *arg, struct twi_emit *emit)

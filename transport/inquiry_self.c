@@ -347,6 +347,7 @@ const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
 		.pid_start = inquiry->self.pid_start,
 		.now_ns = now,
 		.lost = atomic_load_explicit(&engine->diag->lost, memory_order_relaxed),
+		.step = twi_step_number(&inquiry->engine->step),
 	};
 	gethostname(out->host, sizeof(out->host) - 1);
 	add_threads(engine, out);

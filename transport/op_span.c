@@ -54,6 +54,7 @@ void twi_op_span(const struct tow_op *op)
 		span.queue_ns = twi_span_between(op->start_ns, begun_ns);
 		span.wire_ns = twi_span_between(op->begun_ns, end_ns);
 		span.match_ns = op->kind == TWI_OP_RECV ? span.queue_ns : 0;
+		span.detail = op->space;
 		if (op->kind == TWI_OP_SEND)
 			span.bytes = op->bytes;
 	}

@@ -4,10 +4,11 @@
  * The stats socket is HTTP/1.1 on a unix socket, <stats_dir>/<job>.<rank>.sock:
  *   curl --unix-socket SOCK http://towline/metrics
  * Paths: /metrics (OpenMetrics) and /v1/info /v1/counters /v1/latency /v1/pool /v1/peers /v1/rpc
- * /v1/copies /v1/registrations /v1/devices /v1/bootstrap /v1/coll /v1/timeline /v1/slack (JSON;
- * docs/analysis.md has the last two). Served there alone, not by tow_stats_get, are
- * /v1/alloclog?seconds=N (bytes, docs/alloclog.md), /v1/trace?seconds=N&format=...
- * (docs/spans.md), /v1/verdict and /v1/flight (docs/verdict.md), and /ui (a page for browsers).
+ * /v1/copies /v1/registrations /v1/devices /v1/bootstrap /v1/coll /v1/timeline /v1/slack /v1/bpf
+ * /v1/flight (JSON). Served there alone, not by tow_stats_get, are /v1/alloclog?seconds=N (bytes,
+ * docs/alloclog.md), /v1/trace?seconds=N&format=... (docs/spans.md), /v1/verdict (docs/verdict.md)
+ * and /ui (a page for browsers, docs/analysis.md). The same over TCP and as DPDK's telemetry:
+ * docs/stats.md.
  */
 #ifndef TOWLINE_STATS_H
 #define TOWLINE_STATS_H

@@ -5,6 +5,7 @@
 #include "twt.h"
 
 #include <dirent.h>
+#include <fnmatch.h>
 #include <jansson.h>
 #include <signal.h>
 #include <string.h>
@@ -26,7 +27,7 @@ static int socket_count(void)
 	int count = 0;
 
 	while (entries != NULL && (entry = readdir(entries)) != NULL)
-		count += strstr(entry->d_name, "top.") == entry->d_name;
+		count += fnmatch("top.*.sock", entry->d_name, 0) == 0;
 	if (entries != NULL)
 		closedir(entries);
 	return count;

@@ -35,12 +35,12 @@ static void sum(const struct twt_rank *rank, float *data)
 	tow_op_release(op);
 }
 
-/* All that was written to `fd`, once `text` is among it, within 5 s. */
+/* All that was written to `fd`, once `text` is among it, within 20 s. */
 static bool written(int fd, const char *text)
 {
 	static char all[65536];
 
-	for (int turn = 0; turn < 500; turn++) {
+	for (int turn = 0; turn < 2000; turn++) {
 		ssize_t n = pread(fd, all, sizeof(all) - 1, 0);
 
 		all[n > 0 ? n : 0] = '\0';
@@ -49,6 +49,7 @@ static bool written(int fd, const char *text)
 		usleep(10000);
 	}
 	fprintf(stdout, "what was written: %s\n", all);
+	fflush(stdout);
 	return false;
 }
 
@@ -149,6 +150,7 @@ static void check_flight(const struct twt_rank *rank)
 static void words(struct twt_rank *rank)
 {
 	int errors = dup(STDERR_FILENO), fd = memfd_create("stderr", MFD_CLOEXEC);
+	bool said;
 	struct tow_op *op;
 	void *data;
 
@@ -168,9 +170,9 @@ static void words(struct twt_rank *rank)
 	check_flight(rank);
 	TWT_TRUE(dup2(fd, STDERR_FILENO) >= 0);
 	kill(getpid(), SIGQUIT);
-	TWT_TRUE(written(fd, "towline: verdict: stuck"));
-	TWT_TRUE(written(fd, "rank 1: never_entered"));
+	said = written(fd, "towline: verdict: stuck") && written(fd, "rank 1: never_entered");
 	TWT_TRUE(dup2(errors, STDERR_FILENO) >= 0);
+	TWT_TRUE(said);
 	atomic_store(waited, 1);
 	TWT_OK(tow_op_wait(op, TOW_FOREVER));
 	tow_op_release(op);
@@ -191,18 +193,20 @@ static void with_files(struct tow_options *options)
 	options->coll_timeout_ns = 300000000;
 }
 
-/* The file of this rank, whole, within 5 s. */
+/* The file of this rank, whole, within 20 s. */
 static json_t *file_of(const struct twt_rank *rank)
 {
 	char path[160];
 	json_t *root;
 
 	snprintf(path, sizeof(path), "%s/flight.coll-ranks.%u.0.json", folder, rank->rank);
-	for (int turn = 0; turn < 500; turn++) {
+	for (int turn = 0; turn < 2000; turn++) {
+		bool there = access(path, F_OK) == 0;
+
 		root = json_load_file(path, 0, NULL);
 		if (root != NULL)
 			return root;
-		TWT_TRUE(access(path, F_OK) != 0); /* never in parts */
+		TWT_TRUE(!there); /* never in parts */
 		usleep(10000);
 	}
 	return NULL;

@@ -42,6 +42,7 @@ struct twi_inquiry_thread {
 };
 
 static _Atomic int askers[ASKERS]; /* event_fd + 1; 0: free */
+static _Atomic bool was_ignored;   /* SIGQUIT, before the first of them */
 
 /* --- the stats socket --- */
 
@@ -186,6 +187,16 @@ void twi_inquiry_failed(struct twi_engine *engine)
 		nudge(engine->inquiry->thread, EVENT_FAILED);
 }
 
+/*
+ * Nobody's: as the system has it, or ignored, which a shell hands on to all that it starts in the
+ * background.
+ */
+static bool is_free(const struct sigaction *action)
+{
+	return (action->sa_flags & SA_SIGINFO) == 0 &&
+	       (action->sa_handler == SIG_DFL || action->sa_handler == SIG_IGN);
+}
+
 static void listen_to_quit(struct twi_inquiry_thread *thread)
 {
 	struct sigaction now = { .sa_handler = on_sigquit, .sa_flags = SA_RESTART },
@@ -197,12 +208,13 @@ static void listen_to_quit(struct twi_inquiry_thread *thread)
 		thread->listens =
 			atomic_compare_exchange_strong(&askers[i], &none, thread->event_fd + 1);
 	}
-	if (sigaction(SIGQUIT, NULL, &old) == 0 && (old.sa_flags & SA_SIGINFO) == 0 &&
-	    old.sa_handler == SIG_DFL)
+	if (sigaction(SIGQUIT, NULL, &old) == 0 && is_free(&old)) {
+		atomic_store(&was_ignored, old.sa_handler == SIG_IGN);
 		sigaction(SIGQUIT, &now, NULL);
-	else if ((old.sa_flags & SA_SIGINFO) != 0 || old.sa_handler != on_sigquit)
+	} else if ((old.sa_flags & SA_SIGINFO) != 0 || old.sa_handler != on_sigquit) {
 		twi_log(thread->engine->diag, 2,
 			"verdict_on_sigquit: the program handles SIGQUIT itself");
+	}
 }
 
 static void listen_no_more(struct twi_inquiry_thread *thread)
@@ -217,8 +229,10 @@ static void listen_no_more(struct twi_inquiry_thread *thread)
 		any |= atomic_load(&askers[i]) != 0;
 	}
 	if (!any && sigaction(SIGQUIT, NULL, &old) == 0 && (old.sa_flags & SA_SIGINFO) == 0 &&
-	    old.sa_handler == on_sigquit)
+	    old.sa_handler == on_sigquit) {
+		none.sa_handler = atomic_load(&was_ignored) ? SIG_IGN : SIG_DFL;
 		sigaction(SIGQUIT, &none, NULL);
+	}
 }
 
 int twi_inquiry_thread_start(struct twi_engine *engine)

@@ -90,6 +90,8 @@ static void scramble(struct twi_rank_state *at)
 
 		bytes[below(sizeof(*at))] = (uint8_t)below(256);
 	}
+	/* No other byte is a truth value in C; the decoder makes none. */
+	at->cut = below(2) == 0;
 	at->group_count = at->group_count > TWI_STATE_GROUPS ? 0 : at->group_count;
 	at->wait_count = at->wait_count > TWI_STATE_WAITS ? 0 : at->wait_count;
 	at->link_count = at->link_count > TWI_STATE_LINKS ? 0 : at->link_count;

@@ -182,8 +182,11 @@ static void test_words(void **state)
 {
 	(void)state;
 	atomic_store(waited, 0);
+	/* As of a program that a shell has started in the background. */
+	signal(SIGQUIT, SIG_IGN);
 	twt_ranks(&(struct twt_job){
 		.ranks = 2, .lane = "tcp://127.0.0.1:0", .run = words, .options = with_sigquit });
+	signal(SIGQUIT, SIG_DFL);
 }
 
 static void with_files(struct tow_options *options)

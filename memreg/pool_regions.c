@@ -202,13 +202,13 @@ static int check_range(struct twi_pool *pool, void *base, uint64_t bytes)
 	if (end < start || end > (uint64_t)INTPTR_MAX)
 		return twi_error(TOW_EINVAL, "register: bytes = %llu reaches beyond all memory",
 				 (unsigned long long)bytes);
-	if (in_pool(pool, start, end))
-		return twi_error(TOW_EINVAL,
-				 "register: %p is in the pool, which is registered already", base);
 	if (!is_mapped(start, end))
 		return twi_error(TOW_EINVAL,
 				 "register: not all of the %llu bytes at %p are mapped memory",
 				 (unsigned long long)bytes, base);
+	if (in_pool(pool, start, end))
+		return twi_error(TOW_EINVAL,
+				 "register: %p is in the pool, which is registered already", base);
 	return TOW_OK;
 }
 

@@ -118,15 +118,18 @@ static int name_path(const struct twi_listen_name *name, unsigned number, struct
 	return TOW_OK;
 }
 
-/* Whether nobody listens behind a socket file any more. Anything else than a refusal is a life. */
-static bool is_dead(const struct sockaddr_un *address, int type)
+/*
+ * unix(7): a connect finds the socket of the file first, ECONNREFUSED if there is none, and then
+ * compares the types, EPROTOTYPE. A datagram socket so never gets into anybody's queue.
+ */
+bool twi_listen_is_dead(const struct sockaddr_un *address)
 {
 	struct stat st;
 	int fd, err = 0;
 
 	if (lstat(address->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode))
 		return false;
-	fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return false;
 	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0)
@@ -136,7 +139,7 @@ static bool is_dead(const struct sockaddr_un *address, int type)
 }
 
 /* TOW_AGAIN: a living one has the name. */
-static int bind_name(int fd, const struct sockaddr_un *address, int type)
+static int bind_name(int fd, const struct sockaddr_un *address)
 {
 	for (int attempt = 0; attempt < 2; attempt++) {
 		if (bind(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
@@ -145,7 +148,7 @@ static int bind_name(int fd, const struct sockaddr_un *address, int type)
 			return twi_error_errno(
 				errno == EACCES || errno == EROFS ? TOW_EPERM : TOW_ESYSTEM, errno,
 				"bind of the stats socket '%s'", address->sun_path);
-		if (attempt > 0 || !is_dead(address, type) ||
+		if (attempt > 0 || !twi_listen_is_dead(address) ||
 		    (unlink(address->sun_path) != 0 && errno != ENOENT))
 			return TOW_AGAIN;
 	}
@@ -160,7 +163,7 @@ static int bind_any(int fd, const struct twi_listen_name *name, struct twi_liste
 	for (unsigned number = 1; number <= NAMES_MAX && status == TOW_AGAIN; number++) {
 		status = name_path(name, number, &address);
 		if (status == TOW_OK)
-			status = bind_name(fd, &address, name->type);
+			status = bind_name(fd, &address);
 	}
 	if (status == TOW_AGAIN)
 		return twi_error(TOW_EBUSY,

@@ -33,6 +33,12 @@ int twi_listen_open(const struct twi_listen_name *name, struct twi_listen *out);
 #define TWI_LISTEN_STEM_BYTES 96
 int twi_listen_stem(const char *job, int64_t rank, char out[TWI_LISTEN_STEM_BYTES]);
 
+/*
+ * Whether nobody listens behind a socket file any more; anything else than a refusal is a life.
+ * Who lives there does not notice the question: it is asked with a type that none of ours has.
+ */
+bool twi_listen_is_dead(const struct sockaddr_un *address);
+
 /* Takes the file away, unless it is another's by now. Does not close fd. */
 void twi_listen_unlink(const struct twi_listen *listener);
 

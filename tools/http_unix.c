@@ -36,7 +36,7 @@ double http_now_s(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-static int dial(const char *path)
+static int dial(const char *path, int type)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd;
@@ -46,7 +46,7 @@ static int dial(const char *path)
 		return -1;
 	}
 	memcpy(address.sun_path, path, strlen(path) + 1);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
 		int err = errno;
 
@@ -80,7 +80,7 @@ void http_ask_start(struct http_ask *ask, const char *socket_path, const char *p
 		return;
 	}
 	ask->head_bytes = (size_t)length;
-	ask->fd = dial(socket_path);
+	ask->fd = dial(socket_path, SOCK_STREAM);
 	if (ask->fd < 0) {
 		fail(ask, errno);
 		return;
@@ -313,13 +313,14 @@ void http_answer_fini(struct http_answer *answer)
 	*answer = (struct http_answer){ 0 };
 }
 
+/* Asked with another type than the server has, it does not notice (diag/listen.c). */
 int http_is_live(const char *socket_path)
 {
-	int fd = dial(socket_path);
+	int fd = dial(socket_path, SOCK_DGRAM);
 
-	if (fd >= 0) {
+	if (fd >= 0)
 		close(fd);
+	if (fd >= 0 || errno == EPROTOTYPE)
 		return 1;
-	}
-	return errno == ECONNREFUSED ? 0 : errno == EAGAIN ? 1 : -1;
+	return errno == ECONNREFUSED ? 0 : -1;
 }

@@ -25,6 +25,7 @@
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "diag/listen.h"
 #include "diag/stats_dir.h"
 #include "transport/shm/shm.h"
 
@@ -93,19 +94,6 @@ static int new_socket(int *fd_out)
 	return TOW_OK;
 }
 
-/* Whether nobody listens behind a socket's file any more. */
-static bool is_dead(const struct sockaddr_un *address)
-{
-	int fd = -1, err = 0;
-
-	if (new_socket(&fd) < 0)
-		return false;
-	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0)
-		err = errno;
-	close(fd);
-	return err == ECONNREFUSED;
-}
-
 static int bind_at(int fd, const char *path)
 {
 	struct sockaddr_un address;
@@ -124,7 +112,8 @@ static int bind_at(int fd, const char *path)
 			return twi_error_errno(errno == EACCES || errno == EROFS ? TOW_EPERM
 										 : TOW_ESYSTEM,
 					       errno, "bind of %s", path);
-		if (attempt > 0 || !is_dead(&address) || (unlink(path) != 0 && errno != ENOENT))
+		if (attempt > 0 || !twi_listen_is_dead(&address) ||
+		    (unlink(path) != 0 && errno != ENOENT))
 			break;
 	}
 	return twi_error(TOW_EBUSY, "the address of socket %s is in use by a living process", path);
@@ -153,7 +142,7 @@ static void sweep(int dir_fd, const char *dir)
 			     entry->d_name) >= (int)sizeof(address.sun_path))
 			continue;
 		looked++;
-		if (is_dead(&address))
+		if (twi_listen_is_dead(&address))
 			unlink(address.sun_path);
 	}
 	if (list != NULL)

@@ -25,8 +25,12 @@ static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
 				  : twi_tcp_interfaces_check(engine->knobs.interfaces);
 
 	if (status == TOW_OK)
+		status = twi_tcp_direct_init(&lane->direct);
+	if (status == TOW_OK)
 		status = twi_tcp_door_init(&lane->door);
 	if (status < 0) {
+		if (lane != NULL)
+			twi_tcp_direct_fini(&lane->direct);
 		free(lane);
 		return status;
 	}

@@ -8,6 +8,7 @@
 
 #include "diag/counter.h"
 #include "diag/diag.h"
+#include "diag/error.h"
 #include "transport/uring/tcp.h"
 
 #define WARM_RECEIVES 16u   /* in a row without a sleep */
@@ -75,9 +76,7 @@ void twi_tcp_direct_warm(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	    atomic_load_explicit(&engine->waiters, memory_order_relaxed) == 0 ||
 	    atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0)
 		return;
-	if (direct->buffer == NULL)
-		direct->buffer = malloc(TWI_RING_BUFFER_BYTES);
-	if (direct->buffer == NULL || !disarm(lane, stream))
+	if (!disarm(lane, stream))
 		return;
 	stream->direct = true;
 	stream->idle_turns = 0;
@@ -140,6 +139,13 @@ bool twi_tcp_direct_send(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 		    &peer->base.session)) /* this was one piece of memory of several */
 		twi_tcp_mark_dirty(peer);
 	return true;
+}
+
+int twi_tcp_direct_init(struct twi_tcp_direct *direct)
+{
+	direct->buffer = malloc(TWI_RING_BUFFER_BYTES);
+	return direct->buffer != NULL ? TOW_OK
+				      : twi_error(TOW_ENOMEM, "no memory for the tcp lane");
 }
 
 void twi_tcp_direct_fini(struct twi_tcp_direct *direct)

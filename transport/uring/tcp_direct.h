@@ -35,6 +35,9 @@ struct twi_tcp_direct {
 	uint8_t *buffer; /* what is read goes here, and is parsed at once */
 };
 
+/* Memory for what will be read, before the first: later nothing is allocated. */
+int twi_tcp_direct_init(struct twi_tcp_direct *direct);
+
 /* An armed control stream has brought something: it may become direct. */
 void twi_tcp_direct_warm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
 

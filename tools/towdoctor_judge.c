@@ -17,6 +17,7 @@
 #define LIMITED_PERCENT 25
 #define WINDOW_RTT_US   200 /* on shorter paths a full window means a busy reader */
 #define QUEUE_US        1000
+#define QUEUE_PACKETS   16 /* fewer are those of a small window that came late, no queue */
 #define FULL_PERCENT    80 /* of the interface's speed */
 #define BUSY_PERCENT    90
 
@@ -153,7 +154,10 @@ static bool fills(const struct direction *d, json_int_t buffer)
 
 static bool queues(const struct direction *d)
 {
-	return d->min_rtt_us > 0 && d->rtt_us >= 2 * d->min_rtt_us + QUEUE_US;
+	const double waiting = d->rate * (double)(d->rtt_us - d->min_rtt_us) / 1e6;
+
+	return d->min_rtt_us > 0 && d->rtt_us >= 2 * d->min_rtt_us + QUEUE_US &&
+	       waiting >= (double)(QUEUE_PACKETS * d->mss);
 }
 
 /* What the buffer must be for ten times the rate, or 16 MiB. */

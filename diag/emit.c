@@ -48,7 +48,7 @@ int twi_emit_take(struct twi_emit *e, char **text_out)
 }
 
 /* Room for `bytes` more and the NUL. */
-static bool reserve(struct twi_emit *e, size_t bytes)
+static bool grow(struct twi_emit *e, size_t bytes)
 {
 	size_t room = e->room != 0 ? e->room : EMIT_FIRST_ROOM;
 	char *text;
@@ -59,8 +59,6 @@ static bool reserve(struct twi_emit *e, size_t bytes)
 		e->status = TOW_ENOMEM;
 		return false;
 	}
-	if (e->bytes + bytes < e->room)
-		return true;
 	while (e->bytes + bytes >= room)
 		room *= 2;
 	text = realloc(e->text, room);
@@ -73,7 +71,13 @@ static bool reserve(struct twi_emit *e, size_t bytes)
 	return true;
 }
 
-static void put(struct twi_emit *e, const char *bytes, size_t count)
+/* Never more bytes than room: the difference is no less than 0. */
+static inline bool reserve(struct twi_emit *e, size_t bytes)
+{
+	return twi_likely(bytes < e->room - e->bytes && e->status >= 0) || grow(e, bytes);
+}
+
+static inline void put(struct twi_emit *e, const char *bytes, size_t count)
 {
 	if (!reserve(e, count))
 		return;
@@ -177,6 +181,16 @@ static void put_quoted(struct twi_emit *e, const char *value)
 		at += count != 0 ? count : 1;
 	}
 	put(e, "\"", 1);
+}
+
+void twi_emit_put(struct twi_emit *e, const char *bytes, size_t count)
+{
+	put(e, bytes, count);
+}
+
+void twi_emit_number(struct twi_emit *e, uint64_t value)
+{
+	put_u64(e, value);
 }
 
 void twi_emit_puts(struct twi_emit *e, const char *text)
@@ -364,13 +378,27 @@ void twi_emit_sample_u64(struct twi_emit *e, const char *name, const char *label
 	put(e, "\n", 1);
 }
 
-void twi_emit_sample_f64(struct twi_emit *e, const char *name, const char *labels, double value)
+/* 1234567 ns are 0.001234567; zeros behind the last digit are not written. */
+void twi_emit_seconds(struct twi_emit *e, uint64_t ns)
+{
+	uint64_t rest = ns % 1000000000;
+	char text[10] = ".000000000";
+	size_t bytes = sizeof(text);
+
+	put_u64(e, ns / 1000000000);
+	if (rest == 0)
+		return;
+	for (size_t at = sizeof(text); at-- > 1; rest /= 10)
+		text[at] = (char)('0' + rest % 10);
+	while (text[bytes - 1] == '0')
+		bytes--;
+	put(e, text, bytes);
+}
+
+void twi_emit_sample_seconds(struct twi_emit *e, const char *name, const char *labels, uint64_t ns)
 {
 	sample_head(e, name, labels);
-	if (isfinite(value))
-		put_f64(e, value);
-	else
-		puts_raw(e, isnan(value) ? "NaN" : value > 0 ? "+Inf" : "-Inf");
+	twi_emit_seconds(e, ns);
 	put(e, "\n", 1);
 }
 

@@ -36,6 +36,12 @@ void twi_emit_html(struct twi_emit *e, const char *text);
 
 /* As it stands, however long. */
 void twi_emit_puts(struct twi_emit *e, const char *text);
+void twi_emit_put(struct twi_emit *e, const char *bytes, size_t count);
+
+void twi_emit_number(struct twi_emit *e, uint64_t value);
+
+/* Nanoseconds as seconds, exactly, without printf: /metrics is full of them. */
+void twi_emit_seconds(struct twi_emit *e, uint64_t ns);
 
 void twi_emit_object_begin(struct twi_emit *e, const char *key);
 void twi_emit_object_end(struct twi_emit *e);
@@ -56,7 +62,7 @@ void twi_emit_json(struct twi_emit *e, const char *key, const char *json); /* a 
 void twi_emit_metric_head(struct twi_emit *e, const char *name, const char *kind, const char *unit,
 			  const char *help);
 void twi_emit_sample_u64(struct twi_emit *e, const char *name, const char *labels, uint64_t value);
-void twi_emit_sample_f64(struct twi_emit *e, const char *name, const char *labels, double value);
+void twi_emit_sample_seconds(struct twi_emit *e, const char *name, const char *labels, uint64_t ns);
 
 /*
  * A label as the format wants it, `name="value"`, behind what `labels` has. Whatever bytes the

@@ -16,7 +16,6 @@
 #include "diag/diag.h"
 #include "diag/emit.h"
 
-#define NS_PER_S     1e9
 #define EXEMPLAR_MAX 128 /* characters of an exemplar's labels: their names and values */
 
 static void emit_quantiles(struct twi_emit *e, const struct twi_latency_sum *sum)
@@ -225,8 +224,10 @@ void twi_latency_report(struct twi_diag *diag, struct twi_emit *e)
 
 /* The buckets' upper edges, in seconds as the format wants them written. */
 static const char *const edges[TWI_LATENCY_EDGES] = {
-	"1e-06",    "4e-06",    "1.6e-05",  "6.4e-05",  "0.000256", "0.001024",  "0.004096",
-	"0.016384", "0.065536", "0.262144", "1.048576", "4.194304", "16.777216", "+Inf",
+	"le=\"1e-06\"",     "le=\"4e-06\"",    "le=\"1.6e-05\"",  "le=\"6.4e-05\"",
+	"le=\"0.000256\"",  "le=\"0.001024\"", "le=\"0.004096\"", "le=\"0.016384\"",
+	"le=\"0.065536\"",  "le=\"0.262144\"", "le=\"1.048576\"", "le=\"4.194304\"",
+	"le=\"16.777216\"", "le=\"+Inf\"",
 };
 
 /*
@@ -258,13 +259,18 @@ static void emit_bucket(struct twi_emit *e, const char *name, const char *labels
 	/* Of the characters that are allowed, what the names take is not there for the peer. */
 	plain_name(peer, one->peer);
 	twi_emit_label(about, EXEMPLAR_MAX - strlen("rpc_idpeer"), "peer", peer);
-	twi_emit_raw(e, "%s{", name);
+	twi_emit_puts(e, name);
+	twi_emit_puts(e, "{");
 	twi_emit_puts(e, labels);
-	twi_emit_raw(e, "} %llu # {", (unsigned long long)count);
+	twi_emit_puts(e, "} ");
+	twi_emit_number(e, count);
+	twi_emit_puts(e, " # {");
 	twi_emit_puts(e, about);
-	twi_emit_raw(e, "} %.9g %llu.%03llu\n", (double)one->parts_ns[TWI_LATENCY_TOTAL] / NS_PER_S,
-		     (unsigned long long)(one->unix_ns / 1000000000),
-		     (unsigned long long)(one->unix_ns / 1000000 % 1000));
+	twi_emit_puts(e, "} ");
+	twi_emit_seconds(e, one->parts_ns[TWI_LATENCY_TOTAL]);
+	twi_emit_puts(e, " ");
+	twi_emit_seconds(e, one->unix_ns / 1000000 * 1000000);
+	twi_emit_puts(e, "\n");
 }
 
 void twi_report_histogram(struct twi_emit *e, const char *family, const char *labels,
@@ -276,6 +282,8 @@ void twi_report_histogram(struct twi_emit *e, const char *family, const char *la
 	unsigned bucket = 0;
 
 	memcpy(all, labels, bytes);
+	if (bytes > 0)
+		all[bytes++] = ',';
 	snprintf(name, sizeof(name), "%s_bucket", family);
 	for (unsigned i = 0; i < TWI_LATENCY_EDGES; i++) {
 		uint64_t edge_ns = twi_latency_edge_ns(i);
@@ -283,14 +291,13 @@ void twi_report_histogram(struct twi_emit *e, const char *family, const char *la
 		while (bucket < TWI_HIST_BUCKETS &&
 		       (edge_ns == UINT64_MAX || twi_hist_upper(bucket) <= edge_ns))
 			below += sum->counts[bucket++];
-		all[bytes] = '\0';
-		twi_emit_label(all, sizeof(all), "le", edges[i]);
+		memcpy(all + bytes, edges[i], strlen(edges[i]) + 1);
 		emit_bucket(e, name, all, below, exemplars != NULL ? &exemplars[i] : NULL);
 	}
 	snprintf(name, sizeof(name), "%s_count", family);
 	twi_emit_sample_u64(e, name, labels, sum->count);
 	snprintf(name, sizeof(name), "%s_sum", family);
-	twi_emit_sample_f64(e, name, labels, (double)sum->sum_ns / NS_PER_S);
+	twi_emit_sample_seconds(e, name, labels, sum->sum_ns);
 }
 
 static void size_labels(char *out, size_t room, enum twi_lane_id lane, unsigned size_class)

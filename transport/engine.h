@@ -115,7 +115,7 @@ struct twi_engine {
 	struct twi_bpf *bpf; /* NULL without a stats socket */
 	struct twi_pool *pool;
 	const _Atomic uint64_t *regions_clock; /* the version of its regions */
-	struct twi_rpc *rpc;                   /* calls; NULL until the first use (rpc.h) */
+	_Atomic(struct twi_rpc *) rpc;         /* calls; NULL until the first use (rpc.h) */
 	uint64_t fork_generation;
 	uint64_t id; /* of this runtime; never used again in this process */
 	struct twi_list devices;

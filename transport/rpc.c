@@ -49,7 +49,7 @@ static void free_tables(struct twi_rpc *rpc)
 	free(rpc->slot_rows);
 	free(rpc->stream_rows);
 	free(rpc->buffers);
-	free(rpc->rows);
+	twi_rpc_stats_fini(rpc);
 	free(rpc);
 }
 

@@ -153,9 +153,10 @@ struct twi_rpc {
 	struct twi_rpc_slot *slot_rows;
 	struct tow_stream *stream_rows;
 	uint8_t *buffers;
-	struct twi_rpc_row *rows; /* TWI_RPC_ROWS, and one more for all others */
-	uint64_t refused;         /* calls that this side has refused */
-	uint64_t dropped;         /* answers and pieces that nobody wanted */
+	struct twi_rpc_row *rows;  /* TWI_RPC_ROWS, and one more for all others */
+	pthread_mutex_t rows_lock; /* whose rows they are; what they count needs none */
+	uint64_t refused;          /* calls that this side has refused */
+	uint64_t dropped;          /* answers and pieces that nobody wanted */
 };
 
 /* The engine is held in all that follows. */
@@ -265,6 +266,7 @@ struct twi_span;
 void twi_rpc_span(struct twi_rpc_peer *rp, const char *method, struct twi_span *span);
 
 int twi_rpc_stats_init(struct twi_rpc *rpc);
+void twi_rpc_stats_fini(struct twi_rpc *rpc);
 /* One call of `name` has ended, on one side; parts that are not known are UINT64_MAX. */
 void twi_rpc_stats_record(struct twi_rpc_peer *rp, uint64_t hash, const char *name, bool client,
 			  bool failed, const uint64_t parts[TWI_RPC_PARTS]);

@@ -5,7 +5,12 @@
  * that found none. When the table is full, the rows of a peer that has gone are added to that one
  * and given to others: so a server whose clients come and go keeps the sums right and can still
  * tell those apart that are there.
+ *
+ * The engine is held by who counts. /metrics takes rows_lock instead, which is taken by others only
+ * for giving a row away, so that being read often costs the engine nothing.
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -36,7 +41,14 @@ int twi_rpc_stats_init(struct twi_rpc *rpc)
 {
 	/* Rows are touched when they are used. */
 	rpc->rows = calloc(TWI_RPC_ROWS + 1, sizeof(rpc->rows[0]));
+	pthread_mutex_init(&rpc->rows_lock, NULL);
 	return rpc->rows == NULL ? TOW_ENOMEM : TOW_OK;
+}
+
+void twi_rpc_stats_fini(struct twi_rpc *rpc)
+{
+	free(rpc->rows);
+	pthread_mutex_destroy(&rpc->rows_lock);
 }
 
 static bool peer_is_there(const struct twi_rpc *rpc, uint64_t peer_id)
@@ -71,6 +83,31 @@ static struct twi_rpc_row *reclaim(struct twi_rpc *rpc)
 	return found;
 }
 
+/* A row for a key that has none. */
+static struct twi_rpc_row *give_row(struct twi_rpc_peer *rp, struct twi_rpc_row *row, uint64_t hash,
+				    const char *name, bool client)
+{
+	struct twi_rpc_row *other = &rp->rpc->rows[TWI_RPC_ROWS];
+
+	pthread_mutex_lock(&rp->rpc->rows_lock);
+	if (row == NULL && !other->gone) {
+		row = reclaim(rp->rpc);
+		other->gone = row == NULL; /* looked for in vain: not each time */
+	}
+	if (row == NULL) {
+		row = other;
+	} else {
+		row->client = client;
+		row->hash = hash;
+		row->peer_id = rp->peer_id;
+		snprintf(row->name, sizeof(row->name), "%s", name);
+		snprintf(row->address, sizeof(row->address), "%s", rp->address);
+	}
+	row->used = true;
+	pthread_mutex_unlock(&rp->rpc->rows_lock);
+	return row;
+}
+
 static struct twi_rpc_row *row_of(struct twi_rpc_peer *rp, uint64_t hash, const char *name,
 				  bool client)
 {
@@ -85,21 +122,9 @@ static struct twi_rpc_row *row_of(struct twi_rpc_peer *rp, uint64_t hash, const 
 		    rows[i].client == client)
 			return &rows[i];
 	}
-	if (row == NULL && !rows[TWI_RPC_ROWS].gone) {
-		row = reclaim(rp->rpc);
-		rows[TWI_RPC_ROWS].gone = row == NULL; /* looked for in vain: not each time */
-	}
-	if (row == NULL) {
-		rows[TWI_RPC_ROWS].used = true;
+	if (row == NULL && rows[TWI_RPC_ROWS].gone && rows[TWI_RPC_ROWS].used)
 		return &rows[TWI_RPC_ROWS];
-	}
-	row->used = true;
-	row->client = client;
-	row->hash = hash;
-	row->peer_id = rp->peer_id;
-	snprintf(row->name, sizeof(row->name), "%s", name);
-	snprintf(row->address, sizeof(row->address), "%s", rp->address);
-	return row;
+	return give_row(rp, row, hash, name, client);
 }
 
 void twi_rpc_stats_record(struct twi_rpc_peer *rp, uint64_t hash, const char *name, bool client,
@@ -242,20 +267,20 @@ static void emit_samples(const struct twi_rpc *rpc, const struct twi_rpc_row *ro
 
 void twi_rpc_metrics(void *arg, struct twi_emit *emit)
 {
-	struct twi_engine *engine = arg;
-	const struct twi_rpc *rpc;
+	const struct twi_engine *engine = arg;
+	struct twi_rpc *rpc = atomic_load_explicit(&engine->rpc, memory_order_acquire);
 
-	twi_engine_enter(engine);
-	rpc = engine->rpc;
-	if (rpc != NULL) {
-		twi_emit_metric_head(emit, "towline_call_seconds", "histogram", "seconds",
-				     "time of calls, by method, peer, side and part");
-		for (unsigned i = 0; i <= TWI_RPC_ROWS; i++) {
-			if (rpc->rows[i].used)
-				emit_samples(rpc, &rpc->rows[i], emit);
-		}
+	if (rpc == NULL)
+		return;
+	twi_emit_metric_head(emit, "towline_call_seconds", "histogram", "seconds",
+			     "time of calls, by method, peer, side and part");
+	for (unsigned i = 0; i <= TWI_RPC_ROWS; i++) {
+		/* Each for itself: who needs a row waits for one. */
+		pthread_mutex_lock(&rpc->rows_lock);
+		if (rpc->rows[i].used)
+			emit_samples(rpc, &rpc->rows[i], emit);
+		pthread_mutex_unlock(&rpc->rows_lock);
 	}
-	twi_engine_leave(engine);
 }
 
 void twi_rpc_span(struct twi_rpc_peer *rp, const char *method, struct twi_span *span)

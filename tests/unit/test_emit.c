@@ -6,8 +6,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "diag/diag.h"
 #include "diag/emit.h"
 #include "diag/error.h"
+#include "diag/report.h"
 
 static json_t *parse(struct twi_emit *e)
 {
@@ -151,12 +153,46 @@ static void writes_metrics(void **state)
 	twi_emit_metric_head(&e, "a_bytes", "counter", "bytes", "the \"help\"\nof \\ it");
 	twi_emit_sample_u64(&e, "a_bytes_total", NULL, 7);
 	twi_emit_metric_head(&e, "b", "gauge", "bytes", "b");
-	twi_emit_sample_f64(&e, "b", "x=\"y\"", 0.25);
+	twi_emit_sample_seconds(&e, "b", "x=\"y\"", 250000000);
+	twi_emit_sample_seconds(&e, "b", NULL, 12000000000);
+	twi_emit_sample_seconds(&e, "b", NULL, 1000000001);
+	twi_emit_sample_seconds(&e, "b", NULL, UINT64_MAX);
+	twi_emit_sample_seconds(&e, "b", NULL, 0);
 	assert_string_equal(e.text, "# TYPE a_bytes counter\n# UNIT a_bytes bytes\n"
 				    "# HELP a_bytes the \\\"help\\\"\\nof \\\\ it\n"
 				    "a_bytes_total 7\n"
-				    "# TYPE b gauge\n# HELP b b\nb{x=\"y\"} 0.25\n");
+				    "# TYPE b gauge\n# HELP b b\nb{x=\"y\"} 0.25\n"
+				    "b 12\nb 1.000000001\nb 18446744073.709551615\nb 0\n");
 	twi_emit_fini(&e);
+}
+
+/* The compiler puts the counters' lines together; these are what any metric has. */
+static void counters_are_metrics(void **state)
+{
+	struct twi_diag *diag;
+	struct twi_emit all = { 0 };
+
+	(void)state;
+	assert_int_equal(twi_diag_create(&diag), TOW_OK);
+	twi_count(diag, TWI_C_sends, 18446744073709551615u);
+	twi_report_metrics(diag, &all);
+	assert_int_equal(all.status, TOW_OK);
+	for (unsigned i = 0; i < TWI_C_COUNT; i++) {
+		const struct twi_counter_info *info = twi_counter_describe(i);
+		struct twi_emit one = { 0 };
+		char family[80], sample[80];
+
+		snprintf(family, sizeof(family), "towline_%s", info->name);
+		snprintf(sample, sizeof(sample), "towline_%s_total", info->name);
+		twi_emit_metric_head(&one, family, "counter", info->unit, info->help);
+		twi_emit_sample_u64(&one, sample, NULL, twi_counter_sum(diag, i));
+		if (strstr(all.text, one.text) == NULL)
+			print_message("missing: %s", one.text);
+		assert_non_null(strstr(all.text, one.text));
+		twi_emit_fini(&one);
+	}
+	twi_emit_fini(&all);
+	twi_diag_destroy(diag);
 }
 
 int main(void)
@@ -165,7 +201,7 @@ int main(void)
 		cmocka_unit_test(writes_json),     cmocka_unit_test(any_bytes),
 		cmocka_unit_test(keeps_utf8),      cmocka_unit_test(is_bounded),
 		cmocka_unit_test(empty_is_a_text), cmocka_unit_test(ignores_the_locale),
-		cmocka_unit_test(writes_metrics),
+		cmocka_unit_test(writes_metrics),  cmocka_unit_test(counters_are_metrics),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -203,10 +203,13 @@ static bool admitted(struct twi_socket *sock, struct MHD_Connection *connection,
 {
 	const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
 							 MHD_HTTP_HEADER_AUTHORIZATION);
-	const char *given = header != NULL
-				    ? twi_token_bearer(header)
-				    : MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND,
-								  TOKEN_PARAM);
+	char param[TWI_TOKEN_PARAM_BYTES];
+	const char *given =
+		header != NULL
+			? twi_token_bearer(header)
+			: twi_token_param(MHD_lookup_connection_value(
+						  connection, MHD_GET_ARGUMENT_KIND, TOKEN_PARAM),
+					  param);
 	uint8_t address[16];
 	uint64_t now = twi_now_ns();
 

@@ -122,6 +122,32 @@ const char *twi_token_bearer(const char *authorization)
 	return authorization + strspn(authorization, " ");
 }
 
+static int hex_of(char digit)
+{
+	if (digit >= '0' && digit <= '9')
+		return digit - '0';
+	digit |= 0x20;
+	return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
+const char *twi_token_param(const char *escaped, char out[TWI_TOKEN_PARAM_BYTES])
+{
+	size_t bytes = 0;
+
+	if (escaped == NULL)
+		return NULL;
+	while (*escaped != '\0' && bytes < TWI_TOKEN_PARAM_BYTES - 1) {
+		int high = *escaped == '%' ? hex_of(escaped[1]) : -1;
+		int low = high >= 0 ? hex_of(escaped[2]) : -1;
+
+		/* %00 would end it early: like all that is no escape it stays, and is no token. */
+		out[bytes++] = low >= 0 && high + low > 0 ? (char)(high << 4 | low) : *escaped;
+		escaped += low >= 0 && high + low > 0 ? 3 : 1;
+	}
+	out[bytes] = '\0';
+	return out;
+}
+
 static unsigned left_of(const struct twi_throttle *throttle, unsigned i, uint64_t now_ns)
 {
 	uint64_t since = now_ns - twi_min(throttle->rows[i].wrong_ns, now_ns);

@@ -33,6 +33,13 @@ bool twi_token_same(const struct twi_token *token, const char *given);
 /* The token behind "Bearer " in a header Authorization; NULL when it is another scheme. */
 const char *twi_token_bearer(const char *authorization);
 
+/*
+ * The token of a query, ?token=, into `out`: browsers write %7E for ~ there (RFC 3986, 2.1: the
+ * same). One that is too long stays so. NULL stays NULL.
+ */
+#define TWI_TOKEN_PARAM_BYTES (TWI_TOKEN_MAX + 2)
+const char *twi_token_param(const char *escaped, char out[TWI_TOKEN_PARAM_BYTES]);
+
 #define TWI_THROTTLE_BURST     10
 #define TWI_THROTTLE_REFILL_NS 1000000000ull
 #define TWI_THROTTLE_ADDRESSES 16 /* of more, the one that was wrong longest ago is forgotten */

@@ -17,6 +17,8 @@
 #include "diag/analysis.h"
 #include "diag/clock.h"
 #include "diag/diag.h"
+#include "diag/emit.h"
+#include "diag/registry.h"
 #include "diag/socket.h"
 #include "diag/span.h"
 #include "traced_job.h"
@@ -27,6 +29,8 @@
 	"--no-sandbox --disable-gpu --hide-scrollbars --no-first-run --disable-extensions "        \
 	"--disable-background-networking --disable-component-update --disable-sync "               \
 	"--enable-logging=stderr "
+#define TOKEN "s3cret-token_of~the.test"
+#define ASKED "s3cret-token_of%%7Ethe.test" /* as browsers write it; of a format */
 /* Of a picture: its width, its height, and how many of its rows differ. */
 #define LOOK                                                                                       \
 	"python3 -c '\n"                                                                           \
@@ -80,6 +84,28 @@ static void record(const struct twi_trace_rank *rank)
 	}
 }
 
+/* As the verdict of a stuck job begins (docs/verdict.md). */
+static void stuck(void *arg, struct twi_emit *e)
+{
+	(void)arg;
+	twi_emit_str(e, "state", "stuck");
+	twi_emit_u64(e, "ranks_in_job", 4);
+	twi_emit_u64(e, "ranks_answered", 3);
+	twi_emit_array_begin(e, "findings");
+	twi_emit_object_begin(e, NULL);
+	twi_emit_str(e, "cause", "stopped");
+	twi_emit_str(e, "says", "is stopped");
+	twi_emit_json(e, "ranks", "[2]");
+	twi_emit_json(e, "links", "[]");
+	twi_emit_f64(e, "confidence", 0.99);
+	twi_emit_json(e, "evidence", "[\"its process 7 is stopped <b>(state T)</b>\"]");
+	twi_emit_str(e, "cure", "continue the process");
+	twi_emit_object_end(e);
+	twi_emit_array_end(e);
+}
+
+static const struct twi_source verdict = { "/v1/verdict", "who holds up the job", stuck, NULL };
+
 static int set_up(void **state)
 {
 	char path[128], *bytes;
@@ -106,7 +132,9 @@ static int set_up(void **state)
 	twt_build_fini(&b);
 	assert_int_equal(twi_socket_open(fixture.diag, fixture.dir, "pages", 0, &fixture.socket),
 			 0);
-	twt_bridge_open(&fixture.bridge, twi_socket_path(fixture.socket));
+	assert_int_equal(twi_registry_add(fixture.diag, &verdict), 0);
+	assert_int_equal(twi_socket_listen(fixture.socket, "127.0.0.1:0", TOKEN, ""), 0);
+	twt_bridge_open(&fixture.bridge, twi_socket_address(fixture.socket));
 	return 0;
 }
 
@@ -175,7 +203,7 @@ static void live(void **state)
 	char address[128];
 
 	(void)state;
-	snprintf(address, sizeof(address), "http://127.0.0.1:%u/ui?token=a%%2Bb%%26c",
+	snprintf(address, sizeof(address), "http://127.0.0.1:%u/ui?token=" TOKEN "",
 		 fixture.bridge.port);
 	open_page("live", "--virtual-time-budget=2500", address);
 	twt_bridge_close(&fixture.bridge);
@@ -196,12 +224,12 @@ static void policy(void **state)
 	assert_non_null(strstr(fixture.command.text, "Content-Type: text/html"));
 }
 
-/* Everything that it shows, with the token as it was given, and nothing else. */
+/* Everything that it shows, with its token, and nothing else; nothing was refused. */
 static void what_it_asked(void **state)
 {
-	static const char *const paths[] = { "/v1",        "/v1/info",   "/v1/timeline",
-					     "/v1/slack",  "/v1/copies", "/v1/registrations",
-					     "/v1/latency" };
+	static const char *const paths[] = { "/v1",         "/v1/info",   "/v1/timeline",
+					     "/v1/slack",   "/v1/copies", "/v1/registrations",
+					     "/v1/latency", "/v1/verdict" };
 	const char *at;
 	unsigned asked = 0;
 
@@ -209,7 +237,7 @@ static void what_it_asked(void **state)
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
 		char want[96];
 
-		snprintf(want, sizeof(want), "GET %s?token=a%%2Bb%%26c HTTP/1.1\r\n", paths[i]);
+		snprintf(want, sizeof(want), "GET %s?token=" ASKED " HTTP/1.1\r\n", paths[i]);
 		if (strstr(fixture.bridge.text, want) == NULL)
 			fail_msg("the live page did not ask: %s", want);
 	}
@@ -218,6 +246,7 @@ static void what_it_asked(void **state)
 			fail_msg("the live page asked: %.60s", at);
 	}
 	assert_true(asked > sizeof(paths) / sizeof(paths[0]));
+	assert_int_equal(twi_counter_sum(fixture.diag, TWI_C_stats_token_refused), 0);
 }
 
 int main(void)

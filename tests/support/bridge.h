@@ -1,6 +1,6 @@
 /*
- * bridge.h - TCP on the loopback address in front of a unix socket, for browsers, which know no
- * other way; it keeps what was asked. Include after twt.h.
+ * bridge.h - stands between a browser and a server on the loopback address, and keeps what was
+ * asked. Include after twt.h.
  */
 #ifndef TWT_BRIDGE_H
 #define TWT_BRIDGE_H
@@ -13,14 +13,13 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define TWT_BRIDGE_PIPES 16
 #define TWT_BRIDGE_ASKED (256u << 10)
 
 struct twt_bridge {
-	struct sockaddr_un to;
+	struct sockaddr_in to;
 	int fd;
 	unsigned port;
 	atomic_bool stop;
@@ -59,7 +58,7 @@ static inline bool twt_bridge_pass(struct twt_bridge *b, int from, int to, bool 
 static inline void twt_bridge_accept(struct twt_bridge *b)
 {
 	int near = accept4(b->fd, NULL, NULL, SOCK_CLOEXEC);
-	int far = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int far = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	for (unsigned i = 0; near >= 0 && far >= 0 && i < TWT_BRIDGE_PIPES; i++) {
 		if (b->pipes[i].near >= 0)
@@ -101,14 +100,15 @@ static inline void *twt_bridge_run(void *arg)
 	return NULL;
 }
 
-static inline void twt_bridge_open(struct twt_bridge *b, const char *path)
+/* to: 127.0.0.1:PORT */
+static inline void twt_bridge_open(struct twt_bridge *b, const char *to)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
 	socklen_t bytes = sizeof(at);
 
-	*b = (struct twt_bridge){ .to = { .sun_family = AF_UNIX } };
-	assert_true(strlen(path) < sizeof(b->to.sun_path));
-	snprintf(b->to.sun_path, sizeof(b->to.sun_path), "%s", path);
+	*b = (struct twt_bridge){ .to = at };
+	assert_non_null(strchr(to, ':'));
+	b->to.sin_port = htons((uint16_t)atoi(strchr(to, ':') + 1));
 	for (unsigned i = 0; i < TWT_BRIDGE_PIPES; i++)
 		b->pipes[i].near = b->pipes[i].far = -1;
 	b->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -188,14 +188,31 @@ static void addresses_are_read(void **state)
 	}
 }
 
+static void is_decoded(void **state)
+{
+	char out[TWI_TOKEN_PARAM_BYTES], text[600];
+
+	(void)state;
+	assert_null(twi_token_param(NULL, out));
+	assert_string_equal(twi_token_param("a%7Eb%7e%2d", out), "a~b~-");
+	assert_string_equal(twi_token_param("%", out), "%");
+	assert_string_equal(twi_token_param("a%4", out), "a%4");
+	assert_string_equal(twi_token_param("%zz%00", out), "%zz%00");
+	memset(text, 'a', sizeof(text));
+	text[599] = '\0';
+	assert_int_equal(strlen(twi_token_param(text, out)), TWI_TOKEN_MAX + 1);
+	for (size_t i = 0; i + 3 < sizeof(text); i += 3)
+		memcpy(text + i, "%61", 3);
+	text[597] = '\0';
+	assert_int_equal(strlen(twi_token_param(text, out)), TWI_TOKEN_MAX + 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(has_rules),
-		cmocka_unit_test(is_compared_whole),
-		cmocka_unit_test(comes_from_a_file),
-		cmocka_unit_test(guessing_is_slow),
-		cmocka_unit_test(addresses_have_a_bound),
+		cmocka_unit_test(has_rules),          cmocka_unit_test(is_decoded),
+		cmocka_unit_test(is_compared_whole),  cmocka_unit_test(comes_from_a_file),
+		cmocka_unit_test(guessing_is_slow),   cmocka_unit_test(addresses_have_a_bound),
 		cmocka_unit_test(addresses_are_read),
 	};
 

@@ -138,6 +138,22 @@ static inline void twi_count(struct twi_diag *diag, enum twi_counter counter, ui
 #endif
 }
 
+/* Two counters, such as events and their bytes: what costs most is to find the thread's block. */
+static inline void twi_count_two(struct twi_diag *diag, enum twi_counter one, uint64_t n,
+				 enum twi_counter two, uint64_t m)
+{
+#ifndef TWI_NO_DIAGNOSTICS
+	struct twi_diag_block *block = twi_diag_block_of(diag);
+
+	if (twi_unlikely(block == NULL))
+		return;
+	twi_cell_add(&block->counters[one], n);
+	twi_cell_add(&block->counters[two], m);
+#else
+	(void)diag, (void)one, (void)n, (void)two, (void)m;
+#endif
+}
+
 /* One reading more, by the only thread that writes this histogram now. */
 void twi_latency_add(struct twi_latency *latency, uint64_t ns);
 

@@ -206,11 +206,8 @@ static void tell_failure(const struct tow_op *op, int status)
 		op->peer != NULL ? op->peer->address : "?", tow_status_name(status));
 }
 
-static void count_end(struct twi_diag *diag, int status)
+static void count_failure(struct twi_diag *diag, int status)
 {
-	twi_count(diag, TWI_C_ops_completed, 1);
-	if (status >= 0)
-		return;
 	twi_count(diag, TWI_C_ops_failed, 1);
 	if (status == TOW_ECANCELED)
 		twi_count(diag, TWI_C_ops_canceled, 1);
@@ -221,20 +218,24 @@ static void count_end(struct twi_diag *diag, int status)
 void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 {
 	struct twi_engine *engine = op->engine;
+	enum twi_op_span_is span;
 
 	twi_assert(op->stage != TWI_STAGE_COMPLETING);
 	op->stage = TWI_STAGE_COMPLETING;
 	op->status = status;
 	op->result_bytes = bytes;
 	op->latency_ns = twi_engine_batch_now(engine) - op->start_ns;
-	if (twi_op_span_wanted(op))
+	span = twi_op_span_is(op);
+	if (twi_unlikely(span == TWI_OP_SPAN_WANTED))
 		twi_op_span(op);
+	/* Both at once: a thread finds its counters but once. */
+	twi_count_two(engine->diag, TWI_C_ops_completed, !op->embedded, TWI_C_spans_sampled_out,
+		      span == TWI_OP_SPAN_PASSED);
 	twi_op_unwatch(op);
 	twi_list_remove(&op->link);
-	if (!op->embedded) {
-		count_end(engine->diag, status);
-		if (twi_unlikely(status < 0))
-			twi_failure_keep(op);
+	if (twi_unlikely(status < 0) && !op->embedded) {
+		count_failure(engine->diag, status);
+		twi_failure_keep(op);
 	}
 	if (twi_unlikely(op->forgotten && status < 0))
 		tell_failure(op, status);

@@ -10,24 +10,25 @@
 #include "transport/engine.h"
 #include "transport/op.h"
 
+/* Of what has ended: nothing of it has a span; it has none, as one of many alike; it has one. */
+enum twi_op_span_is { TWI_OP_SPAN_NONE, TWI_OP_SPAN_PASSED, TWI_OP_SPAN_WANTED };
+
 /*
  * Whether what has ended is to be written: status, result_bytes and latency_ns are set. For
- * twi_op_complete: what has spans of its own is passed over.
+ * twi_op_complete, which counts those that are passed; what has spans of its own has none here.
  */
-static inline bool twi_op_span_wanted(const struct tow_op *op)
+static inline enum twi_op_span_is twi_op_span_is(const struct tow_op *op)
 {
 #ifndef TWI_NO_DIAGNOSTICS
-	struct twi_diag *diag = op->engine->diag;
-
 	if (op->kind < TWI_OP_SEND || op->kind > TWI_OP_COPY || !twi_space_counts(op->space))
-		return false;
-	if (twi_span_chosen(diag, op->result_bytes, op->seq) || op->status < 0)
-		return true;
-	twi_count(diag, TWI_C_spans_sampled_out, 1);
+		return TWI_OP_SPAN_NONE;
+	return twi_span_chosen(op->engine->diag, op->result_bytes, op->seq) || op->status < 0
+		       ? TWI_OP_SPAN_WANTED
+		       : TWI_OP_SPAN_PASSED;
 #else
 	(void)op;
+	return TWI_OP_SPAN_NONE;
 #endif
-	return false;
 }
 
 /* Of a send, receive or copy that has ended. */

@@ -24,8 +24,7 @@ void twi_path_copy_eager(struct twi_diag *diag, void *to, const void *from, size
 	if (bytes == 0)
 		return;
 	memcpy(to, from, bytes);
-	twi_count(diag, TWI_C_necessary_copies, 1);
-	twi_count(diag, TWI_C_necessary_copy_bytes, bytes);
+	twi_count_two(diag, TWI_C_necessary_copies, 1, TWI_C_necessary_copy_bytes, bytes);
 }
 
 #if defined(__x86_64__)
@@ -94,8 +93,7 @@ void twi_path_copy_large(struct twi_diag *diag, void *to, const void *from, size
 		copy_around(to, from, bytes);
 	else
 		memcpy(to, from, bytes);
-	twi_count(diag, TWI_C_necessary_copies, first);
-	twi_count(diag, TWI_C_necessary_copy_bytes, bytes);
+	twi_count_two(diag, TWI_C_necessary_copies, first, TWI_C_necessary_copy_bytes, bytes);
 }
 
 ssize_t twi_path_copy_remote(struct twi_engine *engine, pid_t from_pid, void *to, uint64_t from,
@@ -126,8 +124,7 @@ void twi_path_copy_opened(struct twi_diag *diag, void *to, const void *from, siz
 	if (bytes == 0)
 		return;
 	memcpy(to, from, bytes);
-	twi_count(diag, TWI_C_necessary_copies, 1);
-	twi_count(diag, TWI_C_necessary_copy_bytes, bytes);
+	twi_count_two(diag, TWI_C_necessary_copies, 1, TWI_C_necessary_copy_bytes, bytes);
 }
 
 void twi_path_copy_own(void *to, const void *from, size_t bytes)
@@ -216,8 +213,8 @@ void twi_path_report(struct twi_engine *engine, struct twi_route *route, uint64_
 		return;
 	}
 	route->copied++;
-	twi_count(engine->diag, TWI_C_zerocopy_kernel_copies, 1);
-	twi_count(engine->diag, TWI_C_zerocopy_kernel_copy_bytes, bytes);
+	twi_count_two(engine->diag, TWI_C_zerocopy_kernel_copies, 1,
+		      TWI_C_zerocopy_kernel_copy_bytes, bytes);
 	if (route->state == TWI_ROUTE_COPIES)
 		return;
 	route->state = TWI_ROUTE_COPIES;

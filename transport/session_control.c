@@ -114,8 +114,8 @@ static int on_eager(struct twi_session *session, const struct twi_frame *frame)
 	session->rx_at = session->rx_unexpected->data;
 	session->unexpected_bytes += frame->payload_bytes;
 	if (twi_space_counts(session->rx_unexpected->match.space)) {
-		twi_count(session->engine->diag, TWI_C_unexpected_messages, 1);
-		twi_count(session->engine->diag, TWI_C_unexpected_bytes, frame->payload_bytes);
+		twi_count_two(session->engine->diag, TWI_C_unexpected_messages, 1,
+			      TWI_C_unexpected_bytes, frame->payload_bytes);
 	}
 	twi_match_arrive(&session->match, &session->rx_unexpected->match);
 	return TOW_OK;

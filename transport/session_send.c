@@ -73,8 +73,7 @@ static bool frame_eager(struct twi_session *session, struct tow_op *op)
 	twi_frame_put(at, &frame);
 	if (twi_likely(twi_space_counts(op->space))) {
 		twi_path_copy_eager(diag, at + TWI_FRAME_BYTES, op->data, bytes);
-		twi_count(diag, TWI_C_eager_sends, 1);
-		twi_count(diag, TWI_C_send_bytes, bytes);
+		twi_count_two(diag, TWI_C_eager_sends, 1, TWI_C_send_bytes, bytes);
 	} else {
 		twi_path_copy_own(at + TWI_FRAME_BYTES, op->data, bytes);
 	}

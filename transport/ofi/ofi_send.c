@@ -165,8 +165,7 @@ static bool send_eager(struct twi_ofi_peer *peer, struct tow_op *op)
 	if (pieces > 1)
 		send_rest(peer, op, packet.seq, packet.payload_bytes);
 	charge(peer, op, cost, true);
-	twi_count(diag, TWI_C_eager_sends, 1);
-	twi_count(diag, TWI_C_send_bytes, op->bytes);
+	twi_count_two(diag, TWI_C_eager_sends, 1, TWI_C_send_bytes, op->bytes);
 	twi_ofi_op_end(peer, op, TOW_OK, op->bytes);
 	return true;
 }

@@ -364,8 +364,7 @@ static bool keep(struct twi_shm_peer *peer, const struct twi_shm_message *messag
 		parcel->arrival.corrupt = !same_sum(peer, message->sum,
 						    twi_checksum(0, parcel->data, message->bytes));
 	peer->unexpected_bytes += cost;
-	twi_count(diag, TWI_C_unexpected_messages, 1);
-	twi_count(diag, TWI_C_unexpected_bytes, message->bytes);
+	twi_count_two(diag, TWI_C_unexpected_messages, 1, TWI_C_unexpected_bytes, message->bytes);
 	twi_match_arrive(&peer->match, &parcel->arrival.match);
 	return true;
 }

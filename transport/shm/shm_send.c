@@ -120,8 +120,7 @@ static bool put_small(struct twi_shm_peer *peer, struct tow_op *op)
 		twi_shm_slot_put(&peer->out, slot, stamp(peer, slot, op, TWI_SHM_IN_AREA),
 				 op->space, 0);
 	twi_shm_wrote(peer);
-	twi_count(diag, TWI_C_eager_sends, 1);
-	twi_count(diag, TWI_C_send_bytes, bytes);
+	twi_count_two(diag, TWI_C_eager_sends, 1, TWI_C_send_bytes, bytes);
 	twi_shm_op_end(peer, op, TOW_OK, bytes);
 	return true;
 }

@@ -71,8 +71,8 @@ static bool send_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_stream *stre
 	sqe->user_data =
 		twi_tcp_tag(engine->ring, TWI_TCP_SEND_ZC, 0, (uint32_t)(record - lane->zc));
 	stream->tx_busy = true;
-	twi_count(engine->diag, TWI_C_zerocopy_sends, 1);
-	twi_count(engine->diag, TWI_C_zerocopy_send_bytes, part.iov_len);
+	twi_count_two(engine->diag, TWI_C_zerocopy_sends, 1, TWI_C_zerocopy_send_bytes,
+		      part.iov_len);
 	twi_count(engine->diag, TWI_C_fixed_sends, 1);
 	return true;
 }

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -20,6 +19,7 @@
 
 #include "diag/clock.h"
 #include "diag/error.h"
+#include "diag/thread.h"
 
 enum run_state { RUN_FREE, RUN_BEGUN, RUN_WAITING, RUN_DONE };
 
@@ -164,18 +164,14 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* The lock is held. The thread takes no signals: the user's handlers run on his own threads. */
+/* The lock is held. */
 static int start_thread(struct twi_captures *captures)
 {
-	sigset_t mask, old;
 	int err;
 
 	if (captures->threaded)
 		return TOW_OK;
-	sigfillset(&mask);
-	pthread_sigmask(SIG_SETMASK, &mask, &old);
-	err = pthread_create(&captures->thread, NULL, work, captures);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	err = twi_thread_start(&captures->thread, NULL, 0, work, captures);
 	if (err != 0)
 		return twi_error_errno(TOW_ESYSTEM, err, "a thread for captures");
 	captures->threaded = true;

@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +29,7 @@
 #include "diag/dpdk_reply.h"
 #include "diag/error.h"
 #include "diag/listen.h"
+#include "diag/thread.h"
 
 #define STACK_BYTES (512u << 10)
 #define NS_PER_S    1000000000ull
@@ -215,26 +215,15 @@ static bool turn(struct twi_dpdk *dpdk)
 
 static void *work(void *arg)
 {
-	pthread_setname_np(pthread_self(), "tow-dpdk");
 	while (turn(arg))
 		continue;
 	return NULL;
 }
 
-/* With all signals blocked: the user's handlers never run on a thread he does not know of. */
 static int start(struct twi_dpdk *dpdk)
 {
-	pthread_attr_t attr;
-	sigset_t all, old;
-	int err;
+	int err = twi_thread_start(&dpdk->thread, "tow-dpdk", STACK_BYTES, work, dpdk);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	err = pthread_create(&dpdk->thread, &attr, work, dpdk);
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err == 0)
 		return TOW_OK;
 	return twi_error_errno(TOW_ESYSTEM, err, "no thread for the telemetry socket '%s'",

@@ -4,12 +4,12 @@
 #include "diag/trace_capture.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "diag/error.h"
 #include "diag/span_ring.h"
+#include "diag/thread.h"
 #include "diag/trace_build.h"
 
 #define PIECE     512u     /* spans copied at once */
@@ -179,7 +179,6 @@ static void free_capture(struct twi_trace_capture *capture)
 int twi_trace_capture_start(struct twi_diag *diag, struct twi_trace_capture **out)
 {
 	struct twi_trace_capture *capture = calloc(1, sizeof(*capture));
-	sigset_t mask, old;
 	int err;
 
 	*out = NULL;
@@ -193,10 +192,7 @@ int twi_trace_capture_start(struct twi_diag *diag, struct twi_trace_capture **ou
 	}
 	twi_span_capture(diag, true);
 	capture->sampled_out = twi_counter_sum(diag, TWI_C_spans_sampled_out);
-	sigfillset(&mask);
-	pthread_sigmask(SIG_SETMASK, &mask, &old);
-	err = pthread_create(&capture->thread, NULL, work, capture);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	err = twi_thread_start(&capture->thread, NULL, 0, work, capture);
 	if (err != 0) {
 		twi_span_capture(diag, false);
 		free_capture(capture);

@@ -19,6 +19,7 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "diag/export/export.h"
+#include "diag/thread.h"
 #include "diag/trace_capture.h"
 
 struct twi_trace_signal {
@@ -167,13 +168,8 @@ static void *work(void *arg)
 
 static int start_thread(struct twi_trace_signal *self)
 {
-	sigset_t mask, old;
-	int err;
+	int err = twi_thread_start(&self->thread, NULL, 0, work, self);
 
-	sigfillset(&mask);
-	pthread_sigmask(SIG_SETMASK, &mask, &old);
-	err = pthread_create(&self->thread, NULL, work, self);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return err == 0 ? TOW_OK : twi_error_errno(TOW_ESYSTEM, err, "a thread for trace_signal");
 }
 

@@ -11,7 +11,6 @@
 #include <limits.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -22,6 +21,7 @@
 
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "diag/thread.h"
 #include "memreg/maps.h"
 #include <internal/base.h>
 
@@ -269,22 +269,6 @@ static int open_userfaultfd(struct twi_watch *watch)
 	return TOW_OK;
 }
 
-static int start_monitor(struct twi_watch *watch)
-{
-	sigset_t all, old;
-	pthread_attr_t attr;
-	int err;
-
-	sigfillset(&all);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&watch->thread, &attr, monitor, watch);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	return err;
-}
-
 int twi_watch_start(struct twi_watch *watch)
 {
 	struct twi_map map;
@@ -303,7 +287,7 @@ int twi_watch_start(struct twi_watch *watch)
 	watch->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (watch->stop_fd < 0)
 		return refuse(watch, "eventfd", errno, "raise RLIMIT_NOFILE: ulimit -n 65536");
-	err = start_monitor(watch);
+	err = twi_thread_start(&watch->thread, NULL, STACK_BYTES, monitor, watch);
 	if (err != 0)
 		return refuse(watch, "pthread_create", err, "raise RLIMIT_NPROC or pids.max");
 	watch->running = true;

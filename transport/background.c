@@ -7,13 +7,13 @@
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "diag/thread.h"
 #include "transport/engine.h"
 #include "transport/uring/ring.h"
 
@@ -263,7 +263,6 @@ static void *run(void *arg)
 bool twi_background_start(struct twi_engine *engine)
 {
 	struct twi_background *bg;
-	sigset_t all, before;
 	int err;
 
 	if (engine->background != NULL || engine->virtual_clock || engine->knobs.background == 0)
@@ -274,10 +273,7 @@ bool twi_background_start(struct twi_engine *engine)
 	bg->engine = engine;
 	bg->tick_ns = TICK_NS;
 	sem_init(&bg->settled, 0, 0);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&bg->thread, NULL, run, bg);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	err = twi_thread_start(&bg->thread, "towline", 0, run, bg);
 	if (err != 0) {
 		twi_log(engine->diag, 2, "nothing moves in the background: pthread_create: %s",
 			strerrordesc_np(err));
@@ -285,7 +281,6 @@ bool twi_background_start(struct twi_engine *engine)
 		free(bg);
 		return false;
 	}
-	pthread_setname_np(bg->thread, "towline");
 	engine->background = bg;
 	return true;
 }

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -16,6 +15,7 @@
 #include <internal/base.h>
 
 #include "diag/error.h"
+#include "diag/thread.h"
 
 /*
  * What a library is asked, in a thread. Two hold it, who asks and the thread, and the second to let
@@ -71,14 +71,9 @@ static void *ask(void *arg)
 
 static int start(struct question *question)
 {
-	sigset_t all, before;
 	pthread_t thread;
-	int err;
+	int err = twi_thread_start(&thread, NULL, 0, ask, question);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&thread, NULL, ask, question);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (err != 0)
 		return twi_error_errno(TOW_ESYSTEM, err, "a thread to ask the launcher");
 	pthread_detach(thread);

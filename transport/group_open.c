@@ -4,7 +4,6 @@
  * descriptor that all its waits look at.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "diag/thread.h"
 #include "transport/engine.h"
 #include "transport/group.h"
 #include "transport/runtime.h"
@@ -147,13 +147,8 @@ static struct open *make_open(struct tow_runtime *runtime, const struct tow_grou
 
 static int start_thread(struct open *open)
 {
-	sigset_t all, before;
-	int err;
+	int err = twi_thread_start(&open->thread, NULL, 0, run, open);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&open->thread, NULL, run, open);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return err == 0 ? TOW_OK
 			: twi_error_errno(TOW_ESYSTEM, err, "a thread to open the group in");
 }

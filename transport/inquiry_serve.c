@@ -18,6 +18,7 @@
 #include "diag/emit.h"
 #include "diag/error.h"
 #include "diag/registry.h"
+#include "diag/thread.h"
 #include "transport/engine.h"
 #include "transport/flight.h"
 #include "transport/inquiry.h"
@@ -238,7 +239,6 @@ static void listen_no_more(struct twi_inquiry_thread *thread)
 int twi_inquiry_thread_start(struct twi_engine *engine)
 {
 	struct twi_inquiry_thread *thread;
-	sigset_t all, before;
 	int err;
 
 	if (engine->knobs.verdict_on_sigquit == 0 && engine->knobs.flight_dir[0] == '\0')
@@ -249,12 +249,8 @@ int twi_inquiry_thread_start(struct twi_engine *engine)
 	thread->engine = engine;
 	thread->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	err = thread->event_fd < 0 ? errno : 0;
-	if (err == 0) {
-		sigfillset(&all);
-		pthread_sigmask(SIG_SETMASK, &all, &before);
-		err = pthread_create(&thread->thread, NULL, run, thread);
-		pthread_sigmask(SIG_SETMASK, &before, NULL);
-	}
+	if (err == 0)
+		err = twi_thread_start(&thread->thread, NULL, 0, run, thread);
 	if (err != 0) {
 		if (thread->event_fd >= 0)
 			close(thread->event_fd);

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "diag/thread.h"
 #include "transport/bootstrap.h"
 #include "transport/store.h"
 #include "transport/store_wire.h"
@@ -374,20 +374,12 @@ static int make_descriptors(struct twi_store_server *server)
 			  : watch(server, server->wake_fd, MARK_WAKE, EPOLLIN, EPOLL_CTL_ADD);
 }
 
-/* The program's signals are not this thread's. */
 static int start_thread(struct twi_store_server *server)
 {
-	sigset_t all, before;
-	int err;
+	int err = twi_thread_start(&server->thread, "tow-store", 0, run, server);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&server->thread, NULL, run, server);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (err != 0)
-		return twi_error_errno(TOW_ESYSTEM, err, "a thread for the job's store");
-	pthread_setname_np(server->thread, "tow-store");
-	return TOW_OK;
+	return err == 0 ? TOW_OK
+			: twi_error_errno(TOW_ESYSTEM, err, "a thread for the job's store");
 }
 
 int twi_store_server_start(const struct twi_store_serve *serve, const struct twi_until *until,

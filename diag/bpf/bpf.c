@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +30,7 @@
 #include "diag/error.h"
 #include "diag/listen.h"
 #include "diag/registry.h"
+#include "diag/thread.h"
 
 #define BACKLOG     4
 #define HELLO_MS    1000
@@ -224,24 +224,12 @@ static int listen_beside(const char *stats_path, struct twi_listen *out)
 	return TOW_OK;
 }
 
-/* All signals stay with the user's threads. */
 static int start_thread(struct twi_bpf *bpf)
 {
-	sigset_t all, old;
-	pthread_attr_t attr;
-	int err;
+	int err = twi_thread_start(&bpf->thread, "tow-bpf", STACK_BYTES, serve, bpf);
 
-	sigfillset(&all);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&bpf->thread, &attr, serve, bpf);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	if (err != 0)
-		return twi_error_errno(TOW_ESYSTEM, err, "no thread for the eBPF helper");
-	pthread_setname_np(bpf->thread, "tow-bpf");
-	return TOW_OK;
+	return err == 0 ? TOW_OK
+			: twi_error_errno(TOW_ESYSTEM, err, "no thread for the eBPF helper");
 }
 
 static const char bpf_help[] =

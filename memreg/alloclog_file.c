@@ -46,21 +46,6 @@ static uint32_t crc_add(uint32_t crc, const uint8_t *p, size_t bytes)
 	return crc;
 }
 
-static void put(uint8_t *p, uint64_t value, unsigned bytes)
-{
-	for (unsigned i = 0; i < bytes; i++)
-		p[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint64_t get(const uint8_t *p, unsigned bytes)
-{
-	uint64_t value = 0;
-
-	for (unsigned i = 0; i < bytes; i++)
-		value |= (uint64_t)p[i] << 8 * i;
-	return value;
-}
-
 static bool all_zero(const uint8_t *p, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i++) {
@@ -159,32 +144,32 @@ static void encode_header(const struct twi_alloc_trace *t, uint64_t unknown_free
 {
 	for (unsigned i = 0; i < sizeof(magic); i++)
 		p[i] = (uint8_t)magic[i];
-	put(p + 8, MAJOR, 2);
-	put(p + 12, TWI_ALLOCLOG_HEADER_BYTES, 4);
-	put(p + 16, TWI_ALLOCLOG_RECORD_BYTES, 4);
-	put(p + 20, t->from_open ? FROM_OPEN : 0, 4);
-	put(p + 24, t->start_realtime_ns, 8);
-	put(p + 32, t->start_monotonic_ns, 8);
-	put(p + 40, t->duration_ns, 8);
-	put(p + 48, t->count, 8);
-	put(p + 56, t->lost, 8);
-	put(p + 64, t->live_bytes_at_start, 8);
-	put(p + 72, t->live_allocations_at_start, 8);
-	put(p + 80, t->pool_bytes, 8);
-	put(p + 88, t->page_bytes, 8);
-	put(p + 96, t->sampling_shift, 4);
-	put(p + 100, t->pid, 4);
-	put(p + 104, unknown_frees, 8);
+	twi_put_le(p + 8, MAJOR, 2);
+	twi_put_le(p + 12, TWI_ALLOCLOG_HEADER_BYTES, 4);
+	twi_put_le(p + 16, TWI_ALLOCLOG_RECORD_BYTES, 4);
+	twi_put_le(p + 20, t->from_open ? FROM_OPEN : 0, 4);
+	twi_put_le(p + 24, t->start_realtime_ns, 8);
+	twi_put_le(p + 32, t->start_monotonic_ns, 8);
+	twi_put_le(p + 40, t->duration_ns, 8);
+	twi_put_le(p + 48, t->count, 8);
+	twi_put_le(p + 56, t->lost, 8);
+	twi_put_le(p + 64, t->live_bytes_at_start, 8);
+	twi_put_le(p + 72, t->live_allocations_at_start, 8);
+	twi_put_le(p + 80, t->pool_bytes, 8);
+	twi_put_le(p + 88, t->page_bytes, 8);
+	twi_put_le(p + 96, t->sampling_shift, 4);
+	twi_put_le(p + 100, t->pid, 4);
+	twi_put_le(p + 104, unknown_frees, 8);
 }
 
 static void encode_event(const struct twi_alloc_event *e, uint8_t *p)
 {
-	put(p, e->ns, 8);
-	put(p + 8, e->id, 8);
-	put(p + 16, e->bytes, 8);
-	put(p + 24, e->caller, 8);
-	put(p + 32, e->thread, 4);
-	put(p + 36, e->tag, 4);
+	twi_put_le(p, e->ns, 8);
+	twi_put_le(p + 8, e->id, 8);
+	twi_put_le(p + 16, e->bytes, 8);
+	twi_put_le(p + 24, e->caller, 8);
+	twi_put_le(p + 32, e->thread, 4);
+	twi_put_le(p + 36, e->tag, 4);
 	p[40] = e->kind;
 	p[41] = e->align_log2;
 }
@@ -192,12 +177,12 @@ static void encode_event(const struct twi_alloc_event *e, uint8_t *p)
 static void decode_event(const uint8_t *p, struct twi_alloc_event *e)
 {
 	*e = (struct twi_alloc_event){
-		.ns = get(p, 8),
-		.id = get(p + 8, 8),
-		.bytes = get(p + 16, 8),
-		.caller = get(p + 24, 8),
-		.thread = (uint32_t)get(p + 32, 4),
-		.tag = (uint32_t)get(p + 36, 4),
+		.ns = twi_get_le(p, 8),
+		.id = twi_get_le(p + 8, 8),
+		.bytes = twi_get_le(p + 16, 8),
+		.caller = twi_get_le(p + 24, 8),
+		.thread = (uint32_t)twi_get_le(p + 32, 4),
+		.tag = (uint32_t)twi_get_le(p + 36, 4),
 		.kind = p[40],
 		.align_log2 = p[41],
 	};
@@ -247,10 +232,10 @@ int twi_alloclog_encode(const struct twi_alloc_trace *trace, char **bytes_out, s
 		encode_event(&trace->events[i],
 			     p + TWI_ALLOCLOG_HEADER_BYTES + i * TWI_ALLOCLOG_RECORD_BYTES);
 	end = p + TWI_ALLOCLOG_HEADER_BYTES + records;
-	put(end, END_MAGIC, 4);
-	put(end + 8, bytes, 8);
+	twi_put_le(end, END_MAGIC, 4);
+	twi_put_le(end + 8, bytes, 8);
 	pthread_once(&crc_once, crc_init);
-	put(end + 4, ~crc_add(UINT32_MAX, p, bytes - TWI_ALLOCLOG_END_BYTES), 4);
+	twi_put_le(end + 4, ~crc_add(UINT32_MAX, p, bytes - TWI_ALLOCLOG_END_BYTES), 4);
 	*bytes_out = (char *)p;
 	*count_out = bytes;
 	return TOW_OK;
@@ -308,18 +293,18 @@ static int skip(struct reader *r, size_t bytes)
 
 static void decode_header(const uint8_t *p, struct twi_alloc_trace *t)
 {
-	t->from_open = (get(p + 20, 4) & FROM_OPEN) != 0;
-	t->start_realtime_ns = get(p + 24, 8);
-	t->start_monotonic_ns = get(p + 32, 8);
-	t->duration_ns = get(p + 40, 8);
-	t->lost = get(p + 56, 8);
-	t->live_bytes_at_start = get(p + 64, 8);
-	t->live_allocations_at_start = get(p + 72, 8);
-	t->pool_bytes = get(p + 80, 8);
-	t->page_bytes = get(p + 88, 8);
-	t->sampling_shift = (uint32_t)get(p + 96, 4);
-	t->pid = (uint32_t)get(p + 100, 4);
-	t->unknown_frees = get(p + 104, 8);
+	t->from_open = (twi_get_le(p + 20, 4) & FROM_OPEN) != 0;
+	t->start_realtime_ns = twi_get_le(p + 24, 8);
+	t->start_monotonic_ns = twi_get_le(p + 32, 8);
+	t->duration_ns = twi_get_le(p + 40, 8);
+	t->lost = twi_get_le(p + 56, 8);
+	t->live_bytes_at_start = twi_get_le(p + 64, 8);
+	t->live_allocations_at_start = twi_get_le(p + 72, 8);
+	t->pool_bytes = twi_get_le(p + 80, 8);
+	t->page_bytes = twi_get_le(p + 88, 8);
+	t->sampling_shift = (uint32_t)twi_get_le(p + 96, 4);
+	t->pid = (uint32_t)twi_get_le(p + 100, 4);
+	t->unknown_frees = twi_get_le(p + 104, 8);
 }
 
 static int read_header(struct reader *r)
@@ -332,27 +317,28 @@ static int read_header(struct reader *r)
 		return status;
 	if (memcmp(p, magic, sizeof(magic)) != 0)
 		return wrong_at(0, "this is no allocation log: it does not begin with TOWALOG");
-	if (get(p + 8, 2) != MAJOR)
+	if (twi_get_le(p + 8, 2) != MAJOR)
 		return twi_error(TOW_EINVAL,
 				 "allocation log: at byte 8: version %u.%u; this reads version %d",
-				 (unsigned)get(p + 8, 2), (unsigned)get(p + 10, 2), MAJOR);
-	header_bytes = get(p + 12, 4);
+				 (unsigned)twi_get_le(p + 8, 2), (unsigned)twi_get_le(p + 10, 2),
+				 MAJOR);
+	header_bytes = twi_get_le(p + 12, 4);
 	if (header_bytes < TWI_ALLOCLOG_HEADER_BYTES || header_bytes > HEADER_MAX)
 		return wrong_at(12, "the header's length is not from 128 to 4096");
 	status = take(r, p + 16, sizeof(p) - 16, "header");
 	if (status < 0)
 		return status;
-	if (get(p + 16, 4) != TWI_ALLOCLOG_RECORD_BYTES)
+	if (twi_get_le(p + 16, 4) != TWI_ALLOCLOG_RECORD_BYTES)
 		return wrong_at(16, "the length of a record is not 48");
-	if (get(p + 20, 4) & ~(uint64_t)FROM_OPEN)
+	if (twi_get_le(p + 20, 4) & ~(uint64_t)FROM_OPEN)
 		return wrong_at(20, "a flag that there is not");
-	if (get(p + 48, 8) > TWI_ALLOCLOG_EVENTS_MAX)
+	if (twi_get_le(p + 48, 8) > TWI_ALLOCLOG_EVENTS_MAX)
 		return wrong_at(48, "more events than a log can have");
-	if (get(p + 96, 4) > TWI_ALLOCLOG_SHIFT_MAX)
+	if (twi_get_le(p + 96, 4) > TWI_ALLOCLOG_SHIFT_MAX)
 		return wrong_at(96, "a sampling that there is not (2^0 to 2^10)");
-	if (get(p + 10, 2) == 0 && !all_zero(p + 112, 16))
+	if (twi_get_le(p + 10, 2) == 0 && !all_zero(p + 112, 16))
 		return wrong_at(112, "the reserved bytes are not zero");
-	r->promised = get(p + 48, 8);
+	r->promised = twi_get_le(p + 48, 8);
 	decode_header(p, r->trace);
 	return skip(r, (size_t)header_bytes - sizeof(p));
 }
@@ -408,11 +394,11 @@ static int read_end(struct reader *r)
 
 	if (status < 0)
 		return status;
-	if (get(p, 4) != END_MAGIC)
+	if (twi_get_le(p, 4) != END_MAGIC)
 		return wrong_at(at, "there is no end mark");
-	if (get(p + 4, 4) != crc)
+	if (twi_get_le(p + 4, 4) != crc)
 		return wrong_at(at + 4, "the checksum is not that of the file: it was changed");
-	if (get(p + 8, 8) != r->offset)
+	if (twi_get_le(p + 8, 8) != r->offset)
 		return wrong_at(at + 8, "the length is not that of the file");
 	if (r->checker.unknown_frees != r->trace->unknown_frees)
 		return wrong_at(104, "the number of frees without their allocation is another");

@@ -411,30 +411,15 @@ struct split {
 	struct split_part *parts;
 };
 
-static void put64(uint8_t *out, uint64_t value)
-{
-	for (unsigned i = 0; i < 8; i++)
-		out[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint64_t take64(const uint8_t *in)
-{
-	uint64_t value = 0;
-
-	for (unsigned i = 0; i < 8; i++)
-		value |= (uint64_t)in[i] << 8 * i;
-	return value;
-}
-
 static int keep_part(void *arg, uint32_t index, const uint8_t *value, uint32_t bytes)
 {
 	struct split_part *part = &((struct split *)arg)->parts[index];
 
 	if (bytes != 24)
 		return twi_error(TOW_EPROTOCOL, "split: rank %u says %u bytes", index, bytes);
-	*part = (struct split_part){ .color = (int64_t)take64(value),
-				     .key = (int64_t)take64(value + 8),
-				     .id = take64(value + 16),
+	*part = (struct split_part){ .color = (int64_t)twi_get_le(value, 8),
+				     .key = (int64_t)twi_get_le(value + 8, 8),
+				     .id = twi_get_le(value + 16, 8),
 				     .rank = index };
 	return TOW_OK;
 }
@@ -498,9 +483,9 @@ static int exchange(struct tow_group *group, int64_t color, int64_t key, struct 
 		return status;
 	snprintf(name, sizeof(name), "split:%u", group->id);
 	status = twi_store_add(client, "ids", 1, &id, until);
-	put64(value, (uint64_t)color);
-	put64(value + 8, (uint64_t)key);
-	put64(value + 16, id);
+	twi_put_le(value, (uint64_t)color, 8);
+	twi_put_le(value + 8, (uint64_t)key, 8);
+	twi_put_le(value + 16, id, 8);
 	if (status == TOW_OK)
 		status = twi_store_gather(client, &gather, until);
 	if (status == TOW_OK)

@@ -34,18 +34,6 @@ struct talk {
 static void dial(struct twi_ranks *ranks, uint32_t rank);
 static void accept_next(struct twi_ranks *ranks);
 
-static void put32(uint8_t *out, uint32_t value)
-{
-	for (unsigned i = 0; i < 4; i++)
-		out[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint32_t take32(const uint8_t *in)
-{
-	return (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 |
-	       (uint32_t)in[3] << 24;
-}
-
 void twi_group_enter(struct twi_engine *engine)
 {
 	twi_engine_enter(engine);
@@ -112,7 +100,7 @@ static int say(struct talk *talk, uint64_t tag, const uint32_t *words, unsigned 
 	if (bytes == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a connection between ranks");
 	for (unsigned i = 0; i < count; i++)
-		put32(bytes + 4 * (size_t)i, words[i]);
+		twi_put_le(bytes + 4 * (size_t)i, words[i], 4);
 	status = twi_message_start(talk->peer, &message, &options, &op);
 	if (status < 0)
 		free(bytes);
@@ -260,7 +248,7 @@ static int judge_answer(struct talk *talk, const struct tow_result *result)
 		return result->status;
 	if (result->bytes != TWI_GROUP_ANSWER_BYTES)
 		return TOW_EPROTOCOL;
-	answer = take32(talk->in);
+	answer = (uint32_t)twi_get_le(talk->in, 4);
 	return answer == ANSWER_TAKEN     ? TOW_OK
 	       : answer == ANSWER_WAIT    ? TOW_AGAIN
 	       : answer == ANSWER_STRANGE ? TOW_EMISMATCH
@@ -408,13 +396,13 @@ static enum answer judge_guest(const struct talk *talk, uint64_t bytes, uint32_t
 {
 	const struct twi_ranks *ranks = talk->ranks;
 	const uint8_t *in = talk->in;
-	uint64_t session = take32(in + 8) | (uint64_t)take32(in + 12) << 32;
-	uint32_t from = take32(in + 16);
+	uint64_t session = twi_get_le(in + 8, 8);
+	uint32_t from = (uint32_t)twi_get_le(in + 16, 4);
 	const struct twi_slot *slot;
 
-	if (bytes != TWI_GROUP_WHO_BYTES || take32(in) != WHO_MAGIC ||
-	    take32(in + 4) != WHO_VERSION || session != ranks->session || from >= ranks->size ||
-	    from == ranks->rank || take32(in + 20) != ranks->rank)
+	if (bytes != TWI_GROUP_WHO_BYTES || twi_get_le(in, 4) != WHO_MAGIC ||
+	    twi_get_le(in + 4, 4) != WHO_VERSION || session != ranks->session ||
+	    from >= ranks->size || from == ranks->rank || twi_get_le(in + 20, 4) != ranks->rank)
 		return ANSWER_STRANGE;
 	*rank_out = from;
 	slot = &ranks->slots[from];

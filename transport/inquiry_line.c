@@ -6,6 +6,8 @@
  */
 #include <stdlib.h>
 
+#include <internal/base.h>
+
 #include "diag/diag.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
@@ -27,21 +29,6 @@ struct post {
 	struct twi_ranks *ranks;
 	uint8_t out[];
 };
-
-static void put(uint8_t *at, uint64_t value, unsigned bytes)
-{
-	for (unsigned i = 0; i < bytes; i++)
-		at[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint64_t get(const uint8_t *at, unsigned bytes)
-{
-	uint64_t value = 0;
-
-	for (unsigned i = 0; i < bytes; i++)
-		value |= (uint64_t)at[i] << 8 * i;
-	return value;
-}
 
 static void end_post(struct post *post)
 {
@@ -98,10 +85,10 @@ static bool send_post(struct twi_inquiry_line *line, struct post *post, enum wor
 					     .tag = TAG };
 	struct tow_op *op;
 
-	put(post->out, word, 4);
-	put(post->out + 4, round, 4);
-	put(post->out + 8, sample, 4);
-	put(post->out + 16, twi_engine_clock(line->ranks->engine), 8);
+	twi_put_le(post->out, word, 4);
+	twi_put_le(post->out + 4, round, 4);
+	twi_put_le(post->out + 8, sample, 4);
+	twi_put_le(post->out + 16, twi_engine_clock(line->ranks->engine), 8);
 	if (twi_message_start(line->peer, &message, &options, &op) >= 0)
 		return true;
 	end_post(post);
@@ -139,10 +126,10 @@ static void say_who(struct twi_inquiry_line *line)
 
 	if (post == NULL)
 		return;
-	put(post->out + TWI_INQUIRY_HEAD, self->boot, 8);
-	put(post->out + TWI_INQUIRY_HEAD + 8, self->pid_namespace, 8);
-	put(post->out + TWI_INQUIRY_HEAD + 16, self->pid, 8);
-	put(post->out + TWI_INQUIRY_HEAD + 24, self->pid_start, 8);
+	twi_put_le(post->out + TWI_INQUIRY_HEAD, self->boot, 8);
+	twi_put_le(post->out + TWI_INQUIRY_HEAD + 8, self->pid_namespace, 8);
+	twi_put_le(post->out + TWI_INQUIRY_HEAD + 16, self->pid, 8);
+	twi_put_le(post->out + TWI_INQUIRY_HEAD + 24, self->pid_start, 8);
 	send_post(line, post, WORD_WHO, 0, 0, 32);
 }
 
@@ -153,21 +140,22 @@ static void hear(struct twi_inquiry_line *line, uint64_t bytes)
 
 	if (bytes < TWI_INQUIRY_HEAD || bytes > sizeof(line->in))
 		return;
-	round = (uint32_t)get(in + 4, 4);
-	sample = (uint32_t)get(in + 8, 4);
-	switch (get(in, 4)) {
+	round = (uint32_t)twi_get_le(in + 4, 4);
+	sample = (uint32_t)twi_get_le(in + 8, 4);
+	switch (twi_get_le(in, 4)) {
 	case WORD_ASK:
 		answer(line, round, sample);
 		break;
 	case WORD_STATE:
 		twi_inquiry_heard(line->ranks->engine->inquiry, line, round, sample,
-				  get(in + 16, 8), body, bytes - TWI_INQUIRY_HEAD);
+				  twi_get_le(in + 16, 8), body, bytes - TWI_INQUIRY_HEAD);
 		break;
 	case WORD_WHO:
 		if (bytes != TWI_INQUIRY_HEAD + 32)
 			break;
-		line->identity = (struct twi_identity){ get(body, 8), get(body + 8, 8),
-							get(body + 16, 8), get(body + 24, 8) };
+		line->identity =
+			(struct twi_identity){ twi_get_le(body, 8), twi_get_le(body + 8, 8),
+					       twi_get_le(body + 16, 8), twi_get_le(body + 24, 8) };
 		line->known = true;
 		break;
 	default: /* of a newer version: not for us */

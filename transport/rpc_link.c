@@ -12,6 +12,8 @@
 
 #include <stdlib.h>
 
+#include <internal/base.h>
+
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "transport/engine.h"
@@ -46,21 +48,6 @@ void twi_rpc_io_abort(struct twi_rpc_io *io)
 		op->peer->lane->ops->abort(op->peer, op, TOW_ECANCELED, true);
 }
 
-static void put(uint8_t *at, uint64_t value)
-{
-	for (unsigned i = 0; i < 8; i++)
-		at[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint64_t get(const uint8_t *at)
-{
-	uint64_t value = 0;
-
-	for (unsigned i = 0; i < 8; i++)
-		value |= (uint64_t)at[i] << 8 * i;
-	return value;
-}
-
 static void free_if_done(struct twi_link *link)
 {
 	if (link->peer == NULL && !link->in.busy && !link->out.busy)
@@ -86,23 +73,23 @@ static bool next_out(struct twi_link *link)
 	uint8_t *out = link->out_data;
 
 	for (unsigned i = 0; i < TWI_LINK_BYTES; i += 8)
-		put(out + i, 0);
+		twi_put_le(out + i, 0, 8);
 	if (link->open_due) {
 		link->open_due = false;
 		out[0] = LINK_OPEN;
-		put(out + 32, link->open_bytes);
-		put(out + 40, link->open_window);
+		twi_put_le(out + 32, link->open_bytes, 8);
+		twi_put_le(out + 40, link->open_window, 8);
 	} else if (link->answer_due) {
 		link->answer_due = false;
 		out[0] = LINK_ANSWER;
-		put(out + 8, link->answer_t1);
-		put(out + 16, link->answer_t2);
-		put(out + 24, now);
+		twi_put_le(out + 8, link->answer_t1, 8);
+		twi_put_le(out + 16, link->answer_t2, 8);
+		twi_put_le(out + 24, now, 8);
 	} else if (link->ask_due) {
 		link->ask_due = false;
 		link->asked_ns = now == 0 ? 1 : now;
 		out[0] = LINK_ASK;
-		put(out + 8, link->asked_ns);
+		twi_put_le(out + 8, link->asked_ns, 8);
 	} else {
 		return false;
 	}
@@ -143,10 +130,10 @@ static void on_answer(struct twi_link *link, uint64_t now)
 	const uint8_t *in = link->in_data;
 	uint64_t t1 = link->asked_ns;
 
-	if (t1 == 0 || get(in + 8) != t1)
+	if (t1 == 0 || twi_get_le(in + 8, 8) != t1)
 		return; /* not asked, or an older question */
 	link->asked_ns = 0;
-	twi_clock_sync_add(&link->clock, t1, get(in + 16), get(in + 24), now);
+	twi_clock_sync_add(&link->clock, t1, twi_get_le(in + 16, 8), twi_get_le(in + 24, 8), now);
 	if (link->burst > 0 && --link->burst > 0) {
 		link->ask_due = true;
 		pump(link);
@@ -159,7 +146,7 @@ static void on_message(struct twi_link *link, uint64_t now)
 {
 	switch (link->in_data[0]) {
 	case LINK_ASK:
-		link->answer_t1 = get(link->in_data + 8);
+		link->answer_t1 = twi_get_le(link->in_data + 8, 8);
 		link->answer_t2 = now;
 		link->answer_due = true;
 		pump(link);
@@ -169,7 +156,8 @@ static void on_message(struct twi_link *link, uint64_t now)
 		on_answer(link, now);
 		break;
 	case LINK_OPEN:
-		twi_rpc_opened(link, get(link->in_data + 32), get(link->in_data + 40));
+		twi_rpc_opened(link, twi_get_le(link->in_data + 32, 8),
+			       twi_get_le(link->in_data + 40, 8));
 		break;
 	default: /* of a newer version: not for us */
 		break;

@@ -3,39 +3,26 @@
  */
 #include "transport/rpc_wire.h"
 
-static void put(uint8_t *at, uint64_t value, unsigned bytes)
-{
-	for (unsigned i = 0; i < bytes; i++)
-		at[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint64_t get(const uint8_t *at, unsigned bytes)
-{
-	uint64_t value = 0;
-
-	for (unsigned i = 0; i < bytes; i++)
-		value |= (uint64_t)at[i] << 8 * i;
-	return value;
-}
+#include <internal/base.h>
 
 void twi_rpc_head_put(uint8_t out[TWI_RPC_HEAD_BYTES], const struct twi_rpc_head *head)
 {
 	out[0] = head->type;
 	out[1] = head->flags;
-	put(out + 2, 0, 2);
-	put(out + 4, head->inline_bytes, 4);
-	put(out + 8, head->id, 8);
+	twi_put_le(out + 2, 0, 2);
+	twi_put_le(out + 4, head->inline_bytes, 4);
+	twi_put_le(out + 8, head->id, 8);
 	if (head->type == TWI_RPC_RESPONSE) {
-		put(out + 16, (uint32_t)head->status, 4);
-		put(out + 20, (uint32_t)head->code, 4);
+		twi_put_le(out + 16, (uint32_t)head->status, 4);
+		twi_put_le(out + 20, (uint32_t)head->code, 4);
 	} else {
-		put(out + 16, head->method, 8);
+		twi_put_le(out + 16, head->method, 8);
 	}
-	put(out + 24, head->bytes, 8);
-	put(out + 32, head->tag, 8);
-	put(out + 40, head->a, 8);
-	put(out + 48, head->b, 8);
-	put(out + 56, head->c, 8);
+	twi_put_le(out + 24, head->bytes, 8);
+	twi_put_le(out + 32, head->tag, 8);
+	twi_put_le(out + 40, head->a, 8);
+	twi_put_le(out + 48, head->b, 8);
+	twi_put_le(out + 56, head->c, 8);
 }
 
 static uint8_t flags_of(uint8_t type)
@@ -62,20 +49,20 @@ const char *twi_rpc_head_get(const uint8_t *in, uint64_t bytes, struct twi_rpc_h
 	*out = (struct twi_rpc_head){
 		.type = in[0],
 		.flags = in[1],
-		.inline_bytes = (uint32_t)get(in + 4, 4),
-		.id = get(in + 8, 8),
-		.method = response ? 0 : get(in + 16, 8),
-		.status = response ? (int32_t)(uint32_t)get(in + 16, 4) : 0,
-		.code = response ? (int32_t)(uint32_t)get(in + 20, 4) : 0,
-		.bytes = get(in + 24, 8),
-		.tag = get(in + 32, 8),
-		.a = get(in + 40, 8),
-		.b = get(in + 48, 8),
-		.c = get(in + 56, 8),
+		.inline_bytes = (uint32_t)twi_get_le(in + 4, 4),
+		.id = twi_get_le(in + 8, 8),
+		.method = response ? 0 : twi_get_le(in + 16, 8),
+		.status = response ? (int32_t)(uint32_t)twi_get_le(in + 16, 4) : 0,
+		.code = response ? (int32_t)(uint32_t)twi_get_le(in + 20, 4) : 0,
+		.bytes = twi_get_le(in + 24, 8),
+		.tag = twi_get_le(in + 32, 8),
+		.a = twi_get_le(in + 40, 8),
+		.b = twi_get_le(in + 48, 8),
+		.c = twi_get_le(in + 56, 8),
 	};
 	if (out->type < TWI_RPC_REQUEST || out->type > TWI_RPC_GIVE_UP)
 		return "its type is unknown";
-	if ((out->flags & ~flags_of(out->type)) != 0 || get(in + 2, 2) != 0)
+	if ((out->flags & ~flags_of(out->type)) != 0 || twi_get_le(in + 2, 2) != 0)
 		return "it has a flag that its type does not have";
 	if (out->inline_bytes != bytes - TWI_RPC_HEAD_BYTES)
 		return "its length is not that of the message";

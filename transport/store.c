@@ -309,8 +309,7 @@ static int read_sum(const struct twi_store_entry *entry, const struct twi_store_
 		return TOW_OK;
 	if (entry->parts != NULL || entry->bytes != 8)
 		return not_a_value(frame);
-	for (unsigned i = 0; i < 8; i++)
-		*out |= (uint64_t)entry->value[i] << 8 * i;
+	*out = twi_get_le(entry->value, 8);
 	return TOW_OK;
 }
 
@@ -331,8 +330,7 @@ static int on_add(struct twi_store *store, uint32_t index, const struct twi_stor
 	if (entry != NULL)
 		status = read_sum(entry, frame, &sum);
 	sum += frame->a;
-	for (unsigned i = 0; i < 8; i++)
-		bytes[i] = (uint8_t)(sum >> 8 * i);
+	twi_put_le(bytes, sum, 8);
 	if (status == TOW_OK)
 		status = twi_store_put(store, &entry->value, &entry->bytes, bytes, sizeof(bytes));
 	if (status < 0)

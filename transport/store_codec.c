@@ -9,29 +9,6 @@
 
 #include "diag/error.h"
 
-static void put32(uint8_t *out, uint32_t value)
-{
-	for (unsigned i = 0; i < 4; i++)
-		out[i] = (uint8_t)(value >> 8 * i);
-}
-
-static void put64(uint8_t *out, uint64_t value)
-{
-	put32(out, (uint32_t)value);
-	put32(out + 4, (uint32_t)(value >> 32));
-}
-
-static uint32_t take32(const uint8_t *in)
-{
-	return (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 |
-	       (uint32_t)in[3] << 24;
-}
-
-static uint64_t take64(const uint8_t *in)
-{
-	return take32(in) | (uint64_t)take32(in + 4) << 32;
-}
-
 void twi_store_copy(void *to, const void *from, size_t bytes)
 {
 	if (bytes > 0)
@@ -55,7 +32,7 @@ int twi_store_decode(const uint8_t *in, size_t bytes, struct twi_store_frame *ou
 
 	if (bytes < 4)
 		return TOW_AGAIN;
-	rest = take32(in);
+	rest = (uint32_t)twi_get_le(in, 4);
 	if (rest < TWI_STORE_HEAD - 4 || rest > TWI_STORE_FRAME_MAX - 4)
 		return twi_error(TOW_EPROTOCOL, "store: a frame of %u bytes, the most is %u", rest,
 				 TWI_STORE_FRAME_MAX - 4);
@@ -77,11 +54,11 @@ int twi_store_decode(const uint8_t *in, size_t bytes, struct twi_store_frame *ou
 		return TOW_AGAIN;
 	*out = (struct twi_store_frame){
 		.kind = in[4],
-		.status = (int32_t)take32(in + 8),
-		.number = take32(in + 12),
-		.wait_ms = take32(in + 16),
-		.a = take64(in + 20),
-		.b = take64(in + 28),
+		.status = (int32_t)twi_get_le(in + 8, 4),
+		.number = (uint32_t)twi_get_le(in + 12, 4),
+		.wait_ms = (uint32_t)twi_get_le(in + 16, 4),
+		.a = twi_get_le(in + 20, 8),
+		.b = twi_get_le(in + 28, 8),
 		.key = (const char *)in + TWI_STORE_HEAD,
 		.key_bytes = key,
 		.value = in + TWI_STORE_HEAD + key,
@@ -97,16 +74,16 @@ size_t twi_store_encode(const struct twi_store_frame *frame, uint8_t *out)
 
 	twi_assert(frame->key_bytes <= TWI_STORE_KEY_MAX);
 	twi_assert(frame->value_bytes <= TWI_STORE_VALUE_MAX);
-	put32(out, (uint32_t)(total - 4));
+	twi_put_le(out, (uint32_t)(total - 4), 4);
 	out[4] = frame->kind;
 	out[5] = 0;
 	out[6] = (uint8_t)frame->key_bytes;
 	out[7] = (uint8_t)(frame->key_bytes >> 8);
-	put32(out + 8, (uint32_t)frame->status);
-	put32(out + 12, frame->number);
-	put32(out + 16, frame->wait_ms);
-	put64(out + 20, frame->a);
-	put64(out + 28, frame->b);
+	twi_put_le(out + 8, (uint32_t)frame->status, 4);
+	twi_put_le(out + 12, frame->number, 4);
+	twi_put_le(out + 16, frame->wait_ms, 4);
+	twi_put_le(out + 20, frame->a, 8);
+	twi_put_le(out + 28, frame->b, 8);
 	twi_store_copy(out + TWI_STORE_HEAD, frame->key, frame->key_bytes);
 	twi_store_copy(out + TWI_STORE_HEAD + frame->key_bytes, frame->value, frame->value_bytes);
 	return total;
@@ -114,8 +91,8 @@ size_t twi_store_encode(const struct twi_store_frame *frame, uint8_t *out)
 
 void twi_store_hello_put(uint8_t out[TWI_STORE_HELLO], uint32_t version, uint32_t restarts)
 {
-	put32(out, version);
-	put32(out + 4, restarts);
+	twi_put_le(out, version, 4);
+	twi_put_le(out + 4, restarts, 4);
 }
 
 int twi_store_hello_take(const struct twi_store_frame *frame, uint32_t *version_out,
@@ -124,8 +101,8 @@ int twi_store_hello_take(const struct twi_store_frame *frame, uint32_t *version_
 	if (frame->value_bytes < TWI_STORE_HELLO)
 		return twi_error(TOW_EPROTOCOL, "store: a greeting of %u bytes, expected %u",
 				 frame->value_bytes, TWI_STORE_HELLO);
-	*version_out = take32(frame->value);
-	*restarts_out = take32(frame->value + 4);
+	*version_out = (uint32_t)twi_get_le(frame->value, 4);
+	*restarts_out = (uint32_t)twi_get_le(frame->value + 4, 4);
 	return TOW_OK;
 }
 

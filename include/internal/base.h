@@ -42,4 +42,20 @@ static inline bool twi_is_power_of_two(uint64_t value)
 	return value != 0 && (value & (value - 1)) == 0;
 }
 
+/* Little-endian words of 1 to 8 bytes at any alignment. Where each must be one move: frame.h. */
+static inline void twi_put_le(uint8_t *out, uint64_t value, unsigned bytes)
+{
+	for (unsigned i = 0; i < bytes; i++)
+		out[i] = (uint8_t)(value >> 8 * i);
+}
+
+static inline uint64_t twi_get_le(const uint8_t *in, unsigned bytes)
+{
+	uint64_t value = 0;
+
+	for (unsigned i = 0; i < bytes; i++)
+		value |= (uint64_t)in[i] << 8 * i;
+	return value;
+}
+
 #endif

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <internal/base.h>
+
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "transport/engine.h"
@@ -43,32 +45,17 @@ struct early {
 	struct twi_coll_word word;
 };
 
-static void put(uint8_t *at, uint64_t value, unsigned bytes)
-{
-	for (unsigned i = 0; i < bytes; i++)
-		at[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint64_t get(const uint8_t *at, unsigned bytes)
-{
-	uint64_t value = 0;
-
-	for (unsigned i = 0; i < bytes; i++)
-		value |= (uint64_t)at[i] << 8 * i;
-	return value;
-}
-
 static uint32_t encode(uint32_t ctx, uint32_t from, const struct twi_coll_word *word, uint8_t *out)
 {
 	size_t text = strnlen(word->text, TWI_COLL_WORD_TEXT);
 
-	put(out, word->type, 4);
-	put(out + 4, ctx, 4);
-	put(out + 8, from, 4);
-	put(out + 12, (uint32_t)word->status, 4);
-	put(out + 16, word->seq, 8);
-	put(out + 24, word->value, 8);
-	put(out + 32, word->other, 8);
+	twi_put_le(out, word->type, 4);
+	twi_put_le(out + 4, ctx, 4);
+	twi_put_le(out + 8, from, 4);
+	twi_put_le(out + 12, (uint32_t)word->status, 4);
+	twi_put_le(out + 16, word->seq, 8);
+	twi_put_le(out + 24, word->value, 8);
+	twi_put_le(out + 32, word->other, 8);
 	for (size_t i = 0; i < text; i++)
 		out[TWI_COLL_WORD_HEAD + i] = (uint8_t)word->text[i];
 	return TWI_COLL_WORD_HEAD + (uint32_t)text;
@@ -79,13 +66,13 @@ static bool decode(const uint8_t *in, uint64_t bytes, struct twi_coll_word *out)
 {
 	if (bytes < TWI_COLL_WORD_HEAD || bytes > TWI_COLL_WORD_MAX)
 		return false;
-	*out = (struct twi_coll_word){ .type = (uint32_t)get(in, 4),
-				       .ctx = (uint32_t)get(in + 4, 4),
-				       .from = (uint32_t)get(in + 8, 4),
-				       .status = (int32_t)get(in + 12, 4),
-				       .seq = get(in + 16, 8),
-				       .value = get(in + 24, 8),
-				       .other = get(in + 32, 8) };
+	*out = (struct twi_coll_word){ .type = (uint32_t)twi_get_le(in, 4),
+				       .ctx = (uint32_t)twi_get_le(in + 4, 4),
+				       .from = (uint32_t)twi_get_le(in + 8, 4),
+				       .status = (int32_t)twi_get_le(in + 12, 4),
+				       .seq = twi_get_le(in + 16, 8),
+				       .value = twi_get_le(in + 24, 8),
+				       .other = twi_get_le(in + 32, 8) };
 	for (uint64_t i = TWI_COLL_WORD_HEAD; i < bytes; i++)
 		out->text[i - TWI_COLL_WORD_HEAD] =
 			in[i] >= ' ' && in[i] < 0x7f ? (char)in[i] : '?';

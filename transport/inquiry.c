@@ -38,7 +38,7 @@ static struct twi_ranks *ranks_of(const struct twi_inquiry *inquiry)
 	if (pos != NULL)
 		return twi_container_of(pos, struct twi_coll_group, all)->ranks;
 	pos = twi_list_first(&inquiry->lines);
-	return pos != NULL ? twi_container_of(pos, struct twi_inquiry_line, link)->ranks : NULL;
+	return pos != NULL ? twi_container_of(pos, struct twi_inquiry_line, link)->ear.ranks : NULL;
 }
 
 /* --- asking --- */
@@ -74,7 +74,7 @@ static void ask_all(struct twi_inquiry *inquiry)
 		if (entry->rank == ranks->rank || entry->rank >= ranks->size)
 			continue;
 		entry->line = twi_inquiry_line_of(inquiry, entry->rank);
-		if (entry->line == NULL || entry->line->peer == NULL) {
+		if (entry->line == NULL || entry->line->ear.peer == NULL) {
 			if (ranks->size <= ASK_MAX)
 				connect_to(ranks, entry->rank);
 		} else if (twi_inquiry_ask(entry->line, round->id, sample)) {
@@ -247,7 +247,7 @@ static void fill_rank(const struct twi_inquiry *inquiry, const struct twi_inquir
 	};
 	if (line == NULL || ranks == NULL || entry->rank >= ranks->size)
 		return;
-	peer = line->ranks == ranks ? twi_inquiry_line_peer(line) : NULL;
+	peer = line->ear.ranks == ranks ? twi_inquiry_line_peer(line) : NULL;
 	out->lost = peer == NULL || ranks->slots[entry->rank].lost;
 	if (peer != NULL) {
 		out->bye = peer->session.peer_said_bye;

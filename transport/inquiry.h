@@ -27,6 +27,7 @@
 
 #include "diag/verdict.h"
 #include "transport/op.h"
+#include "transport/rank_words.h"
 
 struct tow_runtime;
 struct twi_coll_group;
@@ -94,14 +95,11 @@ void twi_inquiry_short(struct twi_engine *engine, const char *prefix, char *out,
 
 /* inquiry_line.c: words between ranks. The engine is held. */
 struct twi_inquiry_line {
-	struct twi_list link; /* of inquiry->lines, until the ranks end */
-	struct twi_ranks *ranks;
-	struct tow_peer *peer; /* NULL: it has gone */
+	struct twi_list link;    /* of inquiry->lines, until the ranks end */
+	struct twi_rank_ear ear; /* its peer is NULL when that has gone */
 	uint32_t rank;
-	bool hears; /* its receive is under way */
 	bool known; /* who it is */
 	struct twi_identity identity;
-	struct tow_op op;
 	uint8_t in[TWI_INQUIRY_HEAD + TWI_STATE_BYTES];
 };
 

@@ -13,7 +13,6 @@
 #include "transport/engine.h"
 #include "transport/group.h"
 #include "transport/inquiry.h"
-#include "transport/message.h"
 
 /* Collectives' words have bit 63; the clocks' tag is 0. */
 #define TAG        (1ull << 62)
@@ -24,75 +23,56 @@
 enum word { WORD_ASK = 1, WORD_STATE, WORD_WHO };
 
 struct post {
-	struct tow_op op;
+	struct twi_rank_post post;
 	struct twi_inquiry *inquiry;
-	struct twi_ranks *ranks;
 	uint8_t out[];
 };
 
-static void end_post(struct post *post)
+static void on_over(struct twi_rank_post *own)
 {
-	struct twi_ranks *ranks = post->ranks;
+	struct post *post = twi_container_of(own, struct post, post);
 
 	post->inquiry->posts--;
 	free(post);
-	twi_ranks_drop(ranks);
-}
-
-static void on_posted(struct tow_op *op, const struct tow_result *result)
-{
-	(void)result;
-	end_post(twi_container_of(op, struct post, op));
 }
 
 /* Once the ranks hang up, the peer may go before this file hears of it. */
 struct tow_peer *twi_inquiry_line_peer(const struct twi_inquiry_line *line)
 {
-	const struct twi_slot *slot = &line->ranks->slots[line->rank];
+	const struct twi_slot *slot = &line->ear.ranks->slots[line->rank];
 
-	return slot->state == TWI_SLOT_UP && slot->peer == line->peer ? line->peer : NULL;
+	return slot->state == TWI_SLOT_UP && slot->peer == line->ear.peer ? line->ear.peer : NULL;
 }
 
 static struct post *take_post(struct twi_inquiry_line *line, size_t bytes)
 {
-	struct twi_inquiry *inquiry = line->ranks->engine->inquiry;
+	struct twi_ranks *ranks = line->ear.ranks;
+	struct twi_inquiry *inquiry = ranks->engine->inquiry;
 	struct post *post;
 
-	if (twi_inquiry_line_peer(line) == NULL || line->ranks->closing || inquiry == NULL ||
-	    inquiry->posts >= POSTS_MIN + (uint64_t)POSTS_EACH * line->ranks->size)
+	if (twi_inquiry_line_peer(line) == NULL || ranks->closing || inquiry == NULL ||
+	    inquiry->posts >= POSTS_MIN + (uint64_t)POSTS_EACH * ranks->size)
 		return NULL;
 	post = calloc(1, sizeof(*post) + bytes);
 	if (post == NULL)
 		return NULL;
+	post->post.over = on_over;
 	post->inquiry = inquiry;
-	post->ranks = line->ranks;
 	inquiry->posts++;
-	twi_ranks_use(line->ranks);
+	twi_rank_post_begin(&post->post, ranks);
 	return post;
 }
 
 static bool send_post(struct twi_inquiry_line *line, struct post *post, enum word word,
 		      uint32_t round, uint32_t sample, size_t bytes)
 {
-	const struct tow_op_options options = {
-		.size = sizeof(options), .timeout_ns = POST_NS, .done = on_posted, .user = NULL
-	};
-	const struct twi_message message = { .kind = TWI_OP_SEND,
-					     .space = TWI_SPACE_LINK,
-					     .op = &post->op,
-					     .data = post->out,
-					     .bytes = TWI_INQUIRY_HEAD + bytes,
-					     .tag = TAG };
-	struct tow_op *op;
+	const struct twi_rank_words words = { post->out, TWI_INQUIRY_HEAD + bytes, TAG, POST_NS };
 
 	twi_put_le(post->out, word, 4);
 	twi_put_le(post->out + 4, round, 4);
 	twi_put_le(post->out + 8, sample, 4);
-	twi_put_le(post->out + 16, twi_engine_clock(line->ranks->engine), 8);
-	if (twi_message_start(line->peer, &message, &options, &op) >= 0)
-		return true;
-	end_post(post);
-	return false;
+	twi_put_le(post->out + 16, twi_engine_clock(line->ear.ranks->engine), 8);
+	return twi_rank_post_send(&post->post, line->ear.peer, &words);
 }
 
 bool twi_inquiry_ask(struct twi_inquiry_line *line, uint32_t round, uint32_t sample)
@@ -104,7 +84,7 @@ bool twi_inquiry_ask(struct twi_inquiry_line *line, uint32_t round, uint32_t sam
 
 static void answer(struct twi_inquiry_line *line, uint32_t round, uint32_t sample)
 {
-	struct twi_inquiry *inquiry = line->ranks->engine->inquiry;
+	struct twi_inquiry *inquiry = line->ear.ranks->engine->inquiry;
 	struct post *post = take_post(line, TWI_INQUIRY_HEAD + TWI_STATE_BYTES);
 	size_t bytes = 0;
 
@@ -114,14 +94,14 @@ static void answer(struct twi_inquiry_line *line, uint32_t round, uint32_t sampl
 		bytes = twi_rank_state_encode(inquiry->own, post->out + TWI_INQUIRY_HEAD,
 					      TWI_STATE_BYTES);
 	if (bytes == 0)
-		end_post(post);
+		twi_rank_post_end(&post->post);
 	else
 		send_post(line, post, WORD_STATE, round, sample, bytes);
 }
 
 static void say_who(struct twi_inquiry_line *line)
 {
-	const struct twi_identity *self = &line->ranks->engine->inquiry->self;
+	const struct twi_identity *self = &line->ear.ranks->engine->inquiry->self;
 	struct post *post = take_post(line, TWI_INQUIRY_HEAD + 32);
 
 	if (post == NULL)
@@ -147,7 +127,7 @@ static void hear(struct twi_inquiry_line *line, uint64_t bytes)
 		answer(line, round, sample);
 		break;
 	case WORD_STATE:
-		twi_inquiry_heard(line->ranks->engine->inquiry, line, round, sample,
+		twi_inquiry_heard(line->ear.ranks->engine->inquiry, line, round, sample,
 				  twi_get_le(in + 16, 8), body, bytes - TWI_INQUIRY_HEAD);
 		break;
 	case WORD_WHO:
@@ -163,46 +143,19 @@ static void hear(struct twi_inquiry_line *line, uint64_t bytes)
 	}
 }
 
-static void listen(struct twi_inquiry_line *line);
+static bool on_heard(struct twi_rank_ear *ear, const struct tow_result *result)
+{
+	if (result->status == TOW_OK)
+		hear(twi_container_of(ear, struct twi_inquiry_line, ear), result->bytes);
+	return (result->status >= 0 || result->status == TOW_ETRUNCATED) &&
+	       ear->ranks->engine->inquiry != NULL;
+}
 
 /* The line stays for what is known of the process; its ranks may go now. */
-static void end_line(struct twi_inquiry_line *line)
+static void on_deaf(struct twi_rank_ear *ear, int status)
 {
-	line->peer = NULL;
-	line->hears = false;
-	twi_ranks_drop(line->ranks);
-}
-
-static void on_word(struct tow_op *op, const struct tow_result *result)
-{
-	struct twi_inquiry_line *line = twi_container_of(op, struct twi_inquiry_line, op);
-
-	if (result->status < 0 && result->status != TOW_ETRUNCATED) {
-		end_line(line);
-		return;
-	}
-	if (result->status == TOW_OK)
-		hear(line, result->bytes);
-	listen(line);
-}
-
-static void listen(struct twi_inquiry_line *line)
-{
-	const struct tow_op_options options = {
-		.size = sizeof(options), .timeout_ns = TOW_FOREVER, .done = on_word, .user = NULL
-	};
-	const struct twi_message message = { .kind = TWI_OP_RECV,
-					     .space = TWI_SPACE_LINK,
-					     .op = &line->op,
-					     .data = line->in,
-					     .bytes = sizeof(line->in),
-					     .tag = TAG };
-	struct tow_op *op;
-
-	line->hears = true;
-	if (line->ranks->closing || line->ranks->engine->inquiry == NULL ||
-	    twi_message_start(line->peer, &message, &options, &op) < 0)
-		end_line(line);
+	(void)status;
+	ear->peer = NULL;
 }
 
 struct twi_inquiry_line *twi_inquiry_line_of(struct twi_inquiry *inquiry, uint32_t rank)
@@ -214,7 +167,7 @@ struct twi_inquiry_line *twi_inquiry_line_of(struct twi_inquiry *inquiry, uint32
 		struct twi_inquiry_line *line =
 			twi_container_of(pos, struct twi_inquiry_line, link);
 
-		if (line->rank == rank && (found == NULL || found->peer == NULL))
+		if (line->rank == rank && (found == NULL || found->ear.peer == NULL))
 			found = line;
 	}
 	return found;
@@ -232,13 +185,17 @@ void twi_inquiry_line_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer
 		twi_log(ranks->engine->diag, 2, "no memory to ask rank %u how it is", rank);
 		return;
 	}
-	line->ranks = ranks;
 	line->rank = rank;
-	line->peer = peer;
+	line->ear = (struct twi_rank_ear){ .ranks = ranks,
+					   .peer = peer,
+					   .in = line->in,
+					   .room = sizeof(line->in),
+					   .tag = TAG,
+					   .heard = on_heard,
+					   .over = on_deaf };
 	twi_list_push_back(&inquiry->lines, &line->link);
-	twi_ranks_use(ranks);
-	listen(line);
-	if (line->hears)
+	twi_rank_ear_start(&line->ear);
+	if (line->ear.peer != NULL)
 		say_who(line);
 }
 
@@ -254,7 +211,7 @@ void twi_inquiry_ranks_end(struct twi_ranks *ranks)
 		struct twi_inquiry_line *line =
 			twi_container_of(pos, struct twi_inquiry_line, link);
 
-		if (line->ranks != ranks)
+		if (line->ear.ranks != ranks)
 			continue;
 		twi_inquiry_forget(inquiry, line);
 		twi_list_remove(&line->link);

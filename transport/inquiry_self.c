@@ -321,7 +321,7 @@ static struct twi_ranks *ranks_of(const struct twi_engine *engine)
 	if (pos != NULL)
 		return twi_container_of(pos, struct twi_coll_group, all)->ranks;
 	pos = twi_list_first(&engine->inquiry->lines);
-	return pos != NULL ? twi_container_of(pos, struct twi_inquiry_line, link)->ranks : NULL;
+	return pos != NULL ? twi_container_of(pos, struct twi_inquiry_line, link)->ear.ranks : NULL;
 }
 
 const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)

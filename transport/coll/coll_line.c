@@ -12,7 +12,7 @@
 #include "diag/error.h"
 #include "transport/engine.h"
 #include "transport/group.h"
-#include "transport/message.h"
+#include "transport/rank_words.h"
 
 /* The number of no group, so that it is no collective's tag. */
 #define TAG        (1ull << 63 | (uint64_t)TWI_COLL_CTX_MAX << 48)
@@ -23,19 +23,16 @@
 
 /* The receive of one connection. */
 struct twi_coll_line {
-	struct tow_op op;
-	struct twi_ranks *ranks;
-	struct tow_peer *peer;
+	struct twi_rank_ear ear;
 	uint32_t rank;
 	uint8_t in[TWI_COLL_WORD_MAX];
 };
 
 /* A word on its way out. */
 struct post {
-	struct tow_op op;
+	struct twi_rank_post post;
 	struct twi_list link;
-	struct twi_ranks *ranks;
-	uint32_t rank, bytes;
+	uint32_t bytes;
 	uint8_t out[TWI_COLL_WORD_MAX];
 };
 
@@ -81,9 +78,10 @@ static bool decode(const uint8_t *in, uint64_t bytes, struct twi_coll_word *out)
 
 /* --- out --- */
 
-static void post_done(struct post *post)
+static void on_over(struct twi_rank_post *own)
 {
-	struct twi_ranks *ranks = post->ranks;
+	struct post *post = twi_container_of(own, struct post, post);
+	struct twi_ranks *ranks = own->ranks;
 
 	ranks->posts_out--;
 	if (ranks->posts_kept < KEEP_MAX && !ranks->closing) {
@@ -92,30 +90,13 @@ static void post_done(struct post *post)
 	} else {
 		free(post);
 	}
-	twi_ranks_drop(ranks);
-}
-
-static void on_posted(struct tow_op *op, const struct tow_result *result)
-{
-	(void)result;
-	post_done(twi_container_of(op, struct post, op));
 }
 
 static void send_post(struct post *post, struct tow_peer *peer)
 {
-	const struct tow_op_options options = {
-		.size = sizeof(options), .timeout_ns = SAY_NS, .done = on_posted, .user = NULL
-	};
-	const struct twi_message message = { .kind = TWI_OP_SEND,
-					     .space = TWI_SPACE_LINK,
-					     .op = &post->op,
-					     .data = post->out,
-					     .bytes = post->bytes,
-					     .tag = TAG };
-	struct tow_op *op;
+	const struct twi_rank_words words = { post->out, post->bytes, TAG, SAY_NS };
 
-	if (twi_message_start(peer, &message, &options, &op) < 0)
-		post_done(post);
+	twi_rank_post_send(&post->post, peer, &words);
 }
 
 static void on_connected(struct tow_op *op, const struct tow_result *result)
@@ -126,7 +107,7 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 	if (result->status == TOW_OK)
 		send_post(post, result->peer);
 	else
-		post_done(post);
+		twi_rank_post_end(&post->post);
 }
 
 /* NULL: no memory, or so many are under way that a rank must have asked without listening. */
@@ -146,10 +127,10 @@ static struct post *take_post(struct twi_ranks *ranks)
 		if (post == NULL)
 			return NULL;
 		twi_list_init(&post->link);
-		post->ranks = ranks;
+		post->post.over = on_over;
 	}
 	ranks->posts_out++;
-	twi_ranks_use(ranks);
+	twi_rank_post_begin(&post->post, ranks);
 	return post;
 }
 
@@ -163,9 +144,8 @@ void twi_coll_say_to(struct twi_ranks *ranks, uint32_t job_rank, uint32_t ctx, u
 
 	if (post == NULL)
 		return;
-	post->rank = job_rank;
 	post->bytes = encode(ctx, from, word, post->out);
-	slot = &ranks->slots[post->rank];
+	slot = &ranks->slots[job_rank];
 	if (slot->state == TWI_SLOT_UP) {
 		send_post(post, slot->peer);
 		return;
@@ -173,8 +153,8 @@ void twi_coll_say_to(struct twi_ranks *ranks, uint32_t job_rank, uint32_t ctx, u
 	options.timeout_ns = SAY_NS;
 	options.done = on_connected;
 	options.user = post;
-	if (twi_ranks_connect(ranks, post->rank, &options, &op) < 0)
-		post_done(post);
+	if (twi_ranks_connect(ranks, job_rank, &options, &op) < 0)
+		twi_rank_post_end(&post->post);
 }
 
 void twi_coll_say(struct twi_coll_group *coll, uint32_t rank, const struct twi_coll_word *word)
@@ -241,8 +221,6 @@ static void hear(struct twi_coll_group *coll, uint32_t rank, const struct twi_co
 			word->from, word->ctx);
 }
 
-static void listen(struct twi_coll_line *line);
-
 static bool has_ended(const struct twi_ranks *ranks, uint32_t ctx)
 {
 	return ctx <= TWI_COLL_CTX_MAX && (ranks->ended[ctx / 64] >> ctx % 64 & 1) != 0;
@@ -260,49 +238,27 @@ static void route(struct twi_ranks *ranks, uint32_t rank, const struct twi_coll_
 		keep_early(ranks, rank, word);
 }
 
-static void on_word(struct tow_op *op, const struct tow_result *result)
+static bool on_heard(struct twi_rank_ear *ear, const struct tow_result *result)
 {
-	struct twi_coll_line *line = twi_container_of(op, struct twi_coll_line, op);
-	struct twi_ranks *ranks = line->ranks;
+	struct twi_coll_line *line = twi_container_of(ear, struct twi_coll_line, ear);
 	struct twi_coll_word word;
 
-	if (result->status < 0) {
-		uint32_t rank = line->rank;
-
-		free(line);
-		if (!ranks->closing)
-			twi_coll_rank_lost(ranks, rank, result->status);
-		twi_ranks_drop(ranks);
-		return;
-	}
+	if (result->status < 0)
+		return false;
 	if (decode(line->in, result->bytes, &word))
-		route(ranks, line->rank, &word);
-	listen(line);
+		route(ear->ranks, line->rank, &word);
+	return true;
 }
 
-static void listen(struct twi_coll_line *line)
+static void on_deaf(struct twi_rank_ear *ear, int status)
 {
-	const struct tow_op_options options = {
-		.size = sizeof(options), .timeout_ns = TOW_FOREVER, .done = on_word, .user = NULL
-	};
-	const struct twi_message message = { .kind = TWI_OP_RECV,
-					     .space = TWI_SPACE_LINK,
-					     .op = &line->op,
-					     .data = line->in,
-					     .bytes = sizeof(line->in),
-					     .tag = TAG };
-	struct twi_ranks *ranks = line->ranks;
+	struct twi_coll_line *line = twi_container_of(ear, struct twi_coll_line, ear);
+	struct twi_ranks *ranks = ear->ranks;
 	uint32_t rank = line->rank;
-	struct tow_op *op;
-	int status = ranks->closing ? TOW_ECLOSED
-				    : twi_message_start(line->peer, &message, &options, &op);
 
-	if (status >= 0)
-		return;
 	free(line);
-	if (!ranks->closing) /* deaf to it from now on */
+	if (!ranks->closing)
 		twi_coll_rank_lost(ranks, rank, status);
-	twi_ranks_drop(ranks);
 }
 
 struct twi_coll_line *twi_coll_line_make(struct twi_ranks *ranks, uint32_t job_rank,
@@ -314,16 +270,20 @@ struct twi_coll_line *twi_coll_line_make(struct twi_ranks *ranks, uint32_t job_r
 		twi_log(ranks->engine->diag, 1, "no memory to listen to rank %u", job_rank);
 		return NULL;
 	}
-	line->ranks = ranks;
 	line->rank = job_rank;
-	line->peer = peer;
+	line->ear = (struct twi_rank_ear){ .ranks = ranks,
+					   .peer = peer,
+					   .in = line->in,
+					   .room = sizeof(line->in),
+					   .tag = TAG,
+					   .heard = on_heard,
+					   .over = on_deaf };
 	return line;
 }
 
 void twi_coll_line_up(struct twi_coll_line *line)
 {
-	twi_ranks_use(line->ranks);
-	listen(line);
+	twi_rank_ear_start(&line->ear);
 }
 
 void twi_coll_line_group(struct twi_coll_group *coll)

@@ -160,7 +160,7 @@ static void names_the_line(void **state)
 	(void)state;
 	program_path(path, sizeof(path));
 	start(path, "late", &program);
-	text = towstat("why", 0);
+	text = towstat("why why.3", 0);
 	check_sentences(&program, text);
 	free(text);
 	text = towstat("why why.3 -n 1", 0);
@@ -186,7 +186,7 @@ static void names_it_when_deleted(void **state)
 	assert_int_equal(system(command), 0);
 	start(copy, "late", &program);
 	assert_int_equal(unlink(copy), 0);
-	text = towstat("why", 0);
+	text = towstat("why why.3", 0);
 	if (!without_dwarf(text)) {
 		has(text, "  7 copies, 56 B, ");
 		snprintf(command, sizeof(command), "why_program.c:%d", program.line);
@@ -247,7 +247,7 @@ static void nothing_to_say(void **state)
 	(void)state;
 	program_path(path, sizeof(path));
 	start(path, "clean", &program);
-	text = towstat("why", 0);
+	text = towstat("why why.3", 0);
 	has(text, "Nothing to complain about");
 	has_not(text, "need not have been:");
 	free(text);
@@ -424,7 +424,7 @@ static void adds_up_a_line(void **state)
 	(void)state;
 	program_path(path, sizeof(path));
 	start(path, "late", &program);
-	text = towstat("get /v1/copies", 0);
+	text = towstat("get /v1/copies why.3", 0);
 	answers[1].body = dear = make_dear(text);
 	free(text);
 	end(&program);

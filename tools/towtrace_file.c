@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "save.h"
 #include "towtrace.h"
 
 #define FILE_BYTES_MAX ((size_t)1 << 30)
@@ -71,26 +71,7 @@ void *read_file(const char *path, size_t *count_out)
 
 int write_file(const char *path, const void *bytes, size_t count)
 {
-	char beside[4096];
-	FILE *file;
-	int failed;
-
-	if (strcmp(path, "-") == 0)
-		return fwrite(bytes, 1, count, stdout) == count && fflush(stdout) == 0
-			       ? 0
-			       : complain("cannot write", strerror(errno));
-	if (snprintf(beside, sizeof(beside), "%s.part", path) >= (int)sizeof(beside))
-		return complain(path, strerror(ENAMETOOLONG));
-	file = fopen(beside, "wb");
-	if (file == NULL)
-		return complain(beside, strerror(errno));
-	failed = fwrite(bytes, 1, count, file) != count;
-	failed |= fclose(file) != 0;
-	if (!failed && rename(beside, path) == 0)
-		return 0;
-	complain(path, strerror(errno));
-	unlink(beside);
-	return -1;
+	return save_file("towtrace", path, bytes, count);
 }
 
 /* mkdir -p of all that lies before the last slash. */

@@ -48,12 +48,15 @@ static const char usage[] =
 	"                                      culprits, evidence; exit status 3 with any\n"
 	"  towstat diff A B                    what is worse in B: snapshots or living ranks\n"
 	"  towstat export                      one OpenMetrics endpoint for all ranks\n"
+	"  towstat bpf                         lets the kernel count for all runtimes, while it "
+	"runs\n"
+	"                                      (runs towbpf, which needs CAP_BPF or root)\n"
 	"  towstat alloclog [NAME] -o FILE     a log of allocations, of --seconds N; for\n"
 	"                                      tow-alloclog and memreg-bench --replay\n"
 	"  towstat knobs                       every knob with its default and range\n"
 	"  towstat counters                    every counter, reason and status\n"
 	"\n"
-	"  top, get, diff and export have options of their own: towstat top --help.\n"
+	"  top, get, diff, export and bpf have options of their own: towstat top --help.\n"
 	"\n"
 	"  -s, --socket PATH   the runtime's stats socket, instead of NAME (job.rank)\n"
 	"  -i, --interval S    watch: the same as SECONDS\n"
@@ -264,7 +267,7 @@ static const struct {
 	{ "knobs", run_knobs, NULL },       { "counters", run_counters, NULL },
 	{ "get", NULL, run_get },           { "top", NULL, run_top },
 	{ "export", NULL, run_export },     { "diff", NULL, run_diff },
-	{ "verdict", run_verdict, NULL },
+	{ "verdict", run_verdict, NULL },   { "bpf", NULL, run_bpf },
 };
 
 enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_JSON, OPT_VERSION, OPT_SECONDS };

@@ -245,6 +245,34 @@ static void misuse(void **state)
 	expect("--version", 0, "towstat ");
 }
 
+/* The towbpf beside it; a towstat that is alone says what to do. */
+static void becomes_towbpf(void **state)
+{
+	const char *build = getenv("TOW_TEST_BUILD");
+	char path[256], command[768], text[512] = "";
+	FILE *pipe;
+
+	(void)state;
+	build = build != NULL ? build : ".";
+	snprintf(path, sizeof(path), "%s/tools/towbpf", build);
+	if (access(path, X_OK) == 0) {
+		expect("bpf --help", 0, "towbpf - lets the kernel count");
+		expect("bpf x", 2, "not 'x'");
+	}
+	snprintf(command, sizeof(command),
+		 "cp %s/tools/towstat %s/alone && LD_LIBRARY_PATH=%s PATH=/nowhere %s/alone bpf "
+		 "2>&1",
+		 build, dir, build, dir);
+	pipe = popen(command, "r");
+	assert_non_null(pipe);
+	assert_true(fread(text, 1, sizeof(text) - 1, pipe) > 0);
+	assert_int_equal(WEXITSTATUS(pclose(pipe)), 1);
+	snprintf(command, sizeof(command), "there is no towbpf in %s, nor in PATH: ", dir);
+	assert_non_null(strstr(text, command));
+	snprintf(path, sizeof(path), "%s/alone", dir);
+	assert_int_equal(unlink(path), 0);
+}
+
 static void prints_lists(void **state)
 {
 	(void)state;
@@ -260,8 +288,8 @@ static void prints_lists(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(lists),       TEST(knows_orphans), TEST(gets),         TEST(watches),
-		TEST(bad_servers), TEST(misuse),        TEST(prints_lists),
+		TEST(lists),       TEST(knows_orphans), TEST(gets),           TEST(watches),
+		TEST(bad_servers), TEST(misuse),        TEST(becomes_towbpf), TEST(prints_lists),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

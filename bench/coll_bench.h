@@ -22,10 +22,11 @@
 #include <towline/coll.h>
 #include <towline/towline.h>
 
+#include "sizes.h"
+
 #define COLL_WRONG  1 /* an element of a result was wrong */
 #define COLL_FAILED 2 /* usage, or a call failed */
 
-#define COLL_SIZES_MAX 32
 #define COLL_RANKS_MAX 64
 #define COLL_ROOT      0u /* of those that have one */
 
@@ -52,16 +53,11 @@ enum coll_kind {
 		COLL_KINDS
 };
 
-struct coll_sizes {
-	uint64_t bytes[COLL_SIZES_MAX];
-	unsigned int count;
-};
-
 struct coll_options {
 	uint32_t ranks; /* to start; 0: not said */
 	char lane[64];  /* shm, tcp, ofi, ofi:PROVIDER, auto */
 	bool ops[COLL_KINDS];
-	struct coll_sizes sizes[COLL_KINDS];
+	struct bench_sizes sizes[COLL_KINDS];
 	enum tow_type type;
 	enum tow_reduce reduce;
 	bool in_place, outside, overlap, apart, pin, plain;

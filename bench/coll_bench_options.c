@@ -53,42 +53,15 @@ static const char help[] =
 	"\n"
 	"Exit: 0 good, 1 an element was wrong, 2 anything else.\n";
 
-static const char *env_or(const char *name, const char *fallback)
-{
-	const char *value = getenv(name);
-
-	return value != NULL && value[0] != '\0' ? value : fallback;
-}
-
 static int usage(const char *what, const char *value)
 {
 	fprintf(stderr, "coll_bench: %s: '%s' (coll_bench --help)\n", what, value);
 	return COLL_FAILED;
 }
 
-static int parse_sizes(const char *text, struct coll_sizes *out)
+static int parse_sizes(const char *text, struct bench_sizes *out)
 {
-	const char *at = text;
-
-	out->count = 0;
-	do {
-		char *end;
-		unsigned long long value = strtoull(at, &end, 10);
-		unsigned int shift = 0;
-
-		if (*end == 'K' || *end == 'k')
-			shift = 10;
-		else if (*end == 'M' || *end == 'm')
-			shift = 20;
-		end += shift != 0;
-		if (end == at || (*end != ',' && *end != '\0') || *at == '-' ||
-		    value > (UINT64_C(1) << 30) >> shift || out->count == COLL_SIZES_MAX)
-			return usage("sizes are a list like 8,4K,1M of at most 32 up to 1024M",
-				     text);
-		out->bytes[out->count++] = (uint64_t)value << shift;
-		at = *end == ',' ? end + 1 : end;
-	} while (*at != '\0');
-	return 0;
+	return bench_parse_sizes(text, 0, out) ? 0 : usage(BENCH_SIZES_HELP, text);
 }
 
 static int parse_ops(const char *text, struct coll_options *options)
@@ -163,10 +136,11 @@ static int from_environment(struct coll_options *options)
 
 	*options = (struct coll_options){ .timeout_ns = UINT64_C(60) * 1000000000, .depth = 1 };
 	options->ops[COLL_ALL_REDUCE] = true;
-	options->peer = env_or("BENCH_PEER", "towline");
-	options->path = env_or("BENCH_PATH", NULL);
-	options->pin = env_or("BENCH_PIN", "1")[0] != '0' && env_or("BENCH_UNPINNED", NULL) == NULL;
-	rc = parse_number("BENCH_SECONDS", env_or("BENCH_SECONDS", "0.4"), 0.0001, 3600,
+	options->peer = bench_env("BENCH_PEER", "towline");
+	options->path = bench_env("BENCH_PATH", NULL);
+	options->pin =
+		bench_env("BENCH_PIN", "1")[0] != '0' && bench_env("BENCH_UNPINNED", NULL) == NULL;
+	rc = parse_number("BENCH_SECONDS", bench_env("BENCH_SECONDS", "0.4"), 0.0001, 3600,
 			  &options->seconds);
 	for (int kind = 0; kind < COLL_KINDS && rc == 0; kind++) {
 		const char *fallback =
@@ -174,7 +148,7 @@ static int from_environment(struct coll_options *options)
 		char name[64];
 
 		snprintf(name, sizeof(name), "BENCH_SIZES_%s", coll_kind_names[kind]);
-		rc = parse_sizes(env_or(name, fallback), &options->sizes[kind]);
+		rc = parse_sizes(bench_env(name, fallback), &options->sizes[kind]);
 	}
 	return rc;
 }
@@ -305,7 +279,7 @@ static int settle(struct coll_options *options, bool sized)
 {
 	for (int kind = 0; kind < COLL_KINDS; kind++) {
 		if (options->overlap && !sized)
-			options->sizes[kind] = (struct coll_sizes){ { 64 << 20 }, 1 };
+			options->sizes[kind] = (struct bench_sizes){ { 64 << 20 }, 1 };
 		if (options->in_place && options->ops[kind] && !coll_kind_in_place(kind))
 			return usage("--in-place: this operation has no such form",
 				     coll_kind_names[kind]);

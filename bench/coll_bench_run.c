@@ -229,7 +229,7 @@ int coll_run(struct coll_rank *rank)
 	int rc = 0;
 
 	for (int kind = 0; kind < COLL_KINDS && rc == 0; kind++) {
-		const struct coll_sizes *sizes = &options->sizes[kind];
+		const struct bench_sizes *sizes = &options->sizes[kind];
 
 		for (unsigned int i = 0; options->ops[kind] && i < sizes->count && rc == 0; i++) {
 			rc = options->overlap ? coll_run_overlap(rank, kind, sizes->bytes[i])

@@ -19,10 +19,11 @@
 
 #include <towline/towline.h>
 
+#include "sizes.h"
+
 #define PERF_MISMATCH 1 /* payload arrived wrong */
 #define PERF_FAILED   2 /* usage, or a call failed */
 
-#define PERF_SIZES_MAX  32
 #define PERF_WINDOW_MAX 1024
 #define PERF_SPAN       (UINT64_C(64) << 20) /* more than the caches hold */
 
@@ -33,18 +34,13 @@ extern const char *const perf_op_names[PERF_OP_COUNT];
 
 enum perf_format { PERF_TABLE, PERF_PLAIN, PERF_JSON };
 
-struct perf_sizes {
-	uint64_t bytes[PERF_SIZES_MAX];
-	unsigned int count;
-};
-
 struct perf_options {
 	const char *lane;    /* what stands before "://", or "ofi:PROVIDER" */
 	bool loop;           /* lane loop: both sides in one process */
 	const char *listen;  /* address, or NULL */
 	const char *connect; /* address, or NULL */
 	bool ops[PERF_OP_COUNT];
-	struct perf_sizes lat, bw;
+	struct bench_sizes lat, bw;
 	uint64_t lat_iters; /* round trips of sizes up to 64 KiB */
 	uint64_t iters;     /* round trips or windows of everything; 0: by the method */
 	double seconds;     /* time of each measurement; 0: by the method */
@@ -100,7 +96,7 @@ static inline bool perf_is_latency(uint64_t op)
 int perf_options_parse(struct perf_options *options, int argc, char **argv);
 struct perf_case perf_plan(const struct perf_options *options, enum perf_op op, uint64_t bytes);
 /* Bytes of pool that the largest measurement takes on one side. */
-const struct perf_sizes *perf_op_sizes(const struct perf_options *options, enum perf_op op);
+const struct bench_sizes *perf_op_sizes(const struct perf_options *options, enum perf_op op);
 uint64_t perf_need(const struct perf_options *options);
 
 double perf_now(void);

@@ -56,43 +56,15 @@ static const char help[] =
 	"\n"
 	"Exit: 0 good, 1 payload was wrong, 2 anything else.\n";
 
-static const char *env_or(const char *name, const char *fallback)
-{
-	const char *value = getenv(name);
-
-	return value != NULL && value[0] != '\0' ? value : fallback;
-}
-
 static int usage(const char *what, const char *value)
 {
 	fprintf(stderr, "tow-perf: %s: '%s' (tow-perf --help)\n", what, value);
 	return PERF_FAILED;
 }
 
-/* "8,1K,4M": sizes from 1 byte to 1 GiB. */
-static int parse_sizes(const char *text, struct perf_sizes *out)
+static int parse_sizes(const char *text, struct bench_sizes *out)
 {
-	const char *at = text;
-
-	out->count = 0;
-	do {
-		char *end;
-		unsigned long long value = strtoull(at, &end, 10);
-		unsigned int shift = 0;
-
-		if (*end == 'K' || *end == 'k')
-			shift = 10;
-		else if (*end == 'M' || *end == 'm')
-			shift = 20;
-		end += shift != 0;
-		if (end == at || (*end != ',' && *end != '\0') || *at == '-' || value == 0 ||
-		    value > (UINT64_C(1) << 30) >> shift || out->count == PERF_SIZES_MAX)
-			return usage("sizes are a list like 8,4K,1M of at most 32 up to 1024M",
-				     text);
-		out->bytes[out->count++] = (uint64_t)value << shift;
-		at = *end == ',' ? end + 1 : end;
-	} while (*at != '\0');
-	return 0;
+	return bench_parse_sizes(text, 1, out) ? 0 : usage(BENCH_SIZES_HELP, text);
 }
 
 static int parse_ops(const char *text, struct perf_options *options)
@@ -147,17 +119,19 @@ static int from_environment(struct perf_options *options)
 	for (int op = 0; op < PERF_OP_COUNT; op++)
 		options->ops[op] = op != PERF_VIEW;
 	options->lane = "tcp";
-	options->peer = env_or("BENCH_PEER", "towline");
-	options->path = env_or("BENCH_PATH", NULL);
-	options->pin = env_or("BENCH_PIN", "1")[0] != '0' && env_or("BENCH_UNPINNED", NULL) == NULL;
-	rc = parse_sizes(env_or("BENCH_SIZES_lat", "8,64,1K,4K"), &options->lat);
+	options->peer = bench_env("BENCH_PEER", "towline");
+	options->path = bench_env("BENCH_PATH", NULL);
+	options->pin =
+		bench_env("BENCH_PIN", "1")[0] != '0' && bench_env("BENCH_UNPINNED", NULL) == NULL;
+	rc = parse_sizes(bench_env("BENCH_SIZES_lat", "8,64,1K,4K"), &options->lat);
 	if (rc == 0)
-		rc = parse_sizes(env_or("BENCH_SIZES_bw", "4K,64K,256K,1M,4M,16M"), &options->bw);
+		rc = parse_sizes(bench_env("BENCH_SIZES_bw", "4K,64K,256K,1M,4M,16M"),
+				 &options->bw);
 	if (rc == 0)
-		rc = parse_count("BENCH_LAT_ITERS", env_or("BENCH_LAT_ITERS", "10000"), 1e7,
+		rc = parse_count("BENCH_LAT_ITERS", bench_env("BENCH_LAT_ITERS", "10000"), 1e7,
 				 &options->lat_iters);
 	if (rc == 0)
-		rc = parse_count("BENCH_VOLUME_MIB", env_or("BENCH_VOLUME_MIB", "384"), 1 << 20,
+		rc = parse_count("BENCH_VOLUME_MIB", bench_env("BENCH_VOLUME_MIB", "384"), 1 << 20,
 				 &options->volume);
 	options->volume <<= 20;
 	return rc;
@@ -333,9 +307,9 @@ static uint64_t clamp(uint64_t value, uint64_t min, uint64_t max)
 }
 
 /* A rate is always of 8 bytes, as the baselines measure it. */
-const struct perf_sizes *perf_op_sizes(const struct perf_options *options, enum perf_op op)
+const struct bench_sizes *perf_op_sizes(const struct perf_options *options, enum perf_op op)
 {
-	static const struct perf_sizes rate_sizes = { { 8 }, 1 };
+	static const struct bench_sizes rate_sizes = { { 8 }, 1 };
 
 	return perf_is_latency(op) ? &options->lat : op == PERF_RATE ? &rate_sizes : &options->bw;
 }
@@ -376,7 +350,7 @@ uint64_t perf_need(const struct perf_options *options)
 	uint64_t most = PERF_SPAN;
 
 	for (int op = 0; op < PERF_OP_COUNT; op++) {
-		const struct perf_sizes *sizes = perf_op_sizes(options, op);
+		const struct bench_sizes *sizes = perf_op_sizes(options, op);
 
 		for (unsigned int i = 0; options->ops[op] && i < sizes->count; i++) {
 			struct perf_case plan = perf_plan(options, op, sizes->bytes[i]);

@@ -415,7 +415,7 @@ static int measure(struct perf_side *side, struct order *order, const struct per
 static int measure_sizes(struct perf_side *side, struct order *order, enum perf_op op)
 {
 	const struct perf_options *options = side->options;
-	const struct perf_sizes *sizes = perf_op_sizes(options, op);
+	const struct bench_sizes *sizes = perf_op_sizes(options, op);
 	int rc = 0;
 
 	for (unsigned int i = 0; i < sizes->count && rc == 0; i++) {

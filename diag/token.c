@@ -10,12 +10,12 @@
 #include <fcntl.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <internal/base.h>
 
 #include "diag/error.h"
+#include "diag/secret_file.h"
 
 #define TOKEN_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~-"
 #define MEND             "; make one, as with: openssl rand -hex 16"
@@ -34,27 +34,6 @@ static int take(const char *knob, const char *text, size_t bytes, struct twi_tok
 	return twi_error(
 		TOW_EINVAL,
 		"the token of %s has other characters than letters, digits and . _ ~ -" MEND, knob);
-}
-
-static int judge_file(int fd, const char *path)
-{
-	struct stat st;
-
-	if (fstat(fd, &st) != 0)
-		return twi_error_errno(TOW_ESYSTEM, errno, "stats_token_file %s: fstat", path);
-	if (!S_ISREG(st.st_mode))
-		return twi_error(TOW_EPERM, "stats_token_file %s is no regular file", path);
-	if (st.st_uid != geteuid() && st.st_uid != 0)
-		return twi_error(TOW_EPERM,
-				 "stats_token_file %s belongs to user %u, neither to this "
-				 "process's user %u nor to root",
-				 path, (unsigned)st.st_uid, (unsigned)geteuid());
-	if ((st.st_mode & 077) != 0)
-		return twi_error(
-			TOW_EPERM,
-			"stats_token_file %s has mode %04o, so others may use it: chmod 600 %s",
-			path, (unsigned)st.st_mode & 07777, path);
-	return TOW_OK;
 }
 
 /* One line: what ends it, CR or LF, is no part of the token. */
@@ -96,7 +75,7 @@ int twi_token_load(const char *text, const char *file, struct twi_token *out)
 	if (fd < 0)
 		return twi_error_errno(errno == EACCES || errno == ELOOP ? TOW_EPERM : TOW_ESYSTEM,
 				       errno, "cannot open stats_token_file %s", file);
-	status = judge_file(fd, file);
+	status = twi_secret_file_judge(fd, "stats_token_file", file);
 	if (status == TOW_OK)
 		status = read_file(fd, file, out);
 	close(fd);

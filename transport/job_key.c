@@ -16,6 +16,7 @@
 #include <internal/base.h>
 
 #include "diag/error.h"
+#include "diag/secret_file.h"
 
 /* Hashed in, so that the same secret used elsewhere gives another key. */
 #define CONTEXT "towline 2 job key"
@@ -33,25 +34,15 @@ static int make_key(const char *name, const void *secret, size_t bytes, struct t
 	return TOW_OK;
 }
 
-/* May what is open here hold a secret? */
 static int judge_file(int fd, const char *path)
 {
 	struct stat st;
+	int status = twi_secret_file_judge(fd, "job_key_file", path);
 
+	if (status < 0)
+		return status;
 	if (fstat(fd, &st) != 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "job_key_file %s: fstat", path);
-	if (!S_ISREG(st.st_mode))
-		return twi_error(TOW_EPERM, "job_key_file %s is no regular file", path);
-	if (st.st_uid != geteuid() && st.st_uid != 0)
-		return twi_error(TOW_EPERM,
-				 "job_key_file %s belongs to user %u, neither to this process's "
-				 "user %u nor to root",
-				 path, (unsigned)st.st_uid, (unsigned)geteuid());
-	if ((st.st_mode & 077) != 0)
-		return twi_error(
-			TOW_EPERM,
-			"job_key_file %s has mode %04o, so others may use it: chmod 600 %s", path,
-			(unsigned)st.st_mode & 07777, path);
 	if (st.st_size > TWI_JOB_KEY_FILE_MAX)
 		return twi_error(TOW_EINVAL, "job_key_file %s has %lld bytes, more than %d", path,
 				 (long long)st.st_size, TWI_JOB_KEY_FILE_MAX);

@@ -12,16 +12,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TWI_STATE_GROUPS  4u
+#define TWI_STATE_GROUPS  6u
 #define TWI_STATE_PAST    16u /* collectives of a group */
 #define TWI_STATE_WAITS   4u
 #define TWI_STATE_LINKS   12u
 #define TWI_STATE_HOST    64u
 #define TWI_STATE_WHY     200u
-#define TWI_STATE_BYTES   6144u /* the longest there is, encoded */
+#define TWI_STATE_BYTES   8192u /* the longest there is, encoded */
 #define TWI_STATE_NO_RANK UINT32_MAX
 
-/* One collective, as this rank has called it. */
+/*
+ * A group has up to two rows: of its collectives, and of its barriers (tow_group_barrier), which
+ * are counted by themselves. The context of the latter is the group's with this bit.
+ */
+#define TWI_STATE_BARRIERS 0x80000000u
+
+/* One collective, or barrier, as this rank has called it. */
 struct twi_state_past {
 	uint64_t seq, signature, bytes;
 	uint64_t start_ns, done_ns; /* 0: it is under way */
@@ -45,12 +51,12 @@ struct twi_state_group {
 struct twi_state_wait {
 	uint8_t kind;  /* enum twi_op_kind, or TWI_STATE_COLL */
 	uint8_t stage; /* enum twi_op_stage; of a collective: enum twi_coll_state */
-	uint32_t ctx;  /* of a collective */
+	uint32_t ctx;  /* of a collective or a barrier */
 	uint32_t rank; /* of the job, at the other end of a message */
 	uint64_t seq, tag, bytes, moved;
 	uint64_t since_ns;
 };
-#define TWI_STATE_COLL 255u /* kinds of waits: a collective, */
+#define TWI_STATE_COLL 255u /* kinds of waits: a collective or a barrier, */
 #define TWI_STATE_COPY 4u   /* a copy with a device: TWI_OP_COPY */
 
 #define TWI_LINK_UP        1u

@@ -123,6 +123,13 @@ const char *twi_judge_kind(const struct twi_judge *judge, unsigned kind, char ro
 	return room;
 }
 
+const char *twi_judge_call(uint32_t ctx, uint64_t seq, char room[48])
+{
+	snprintf(room, 48, "%s %llu of group %u", twi_ctx_word(ctx), (unsigned long long)seq,
+		 twi_ctx_group(ctx));
+	return room;
+}
+
 const char *twi_judge_time(uint64_t ns, char room[24])
 {
 	if (ns >= 10000000000ull)
@@ -256,7 +263,9 @@ static void emit_rank(const struct twi_verdict_case *what, const struct twi_verd
 		const struct twi_state_past *last = group->past_count > 0 ? &group->past[0] : NULL;
 
 		twi_emit_object_begin(emit, NULL);
-		twi_emit_u64(emit, "group", group->ctx);
+		twi_emit_u64(emit, "group", twi_ctx_group(group->ctx));
+		twi_emit_str(emit, "of",
+			     (group->ctx & TWI_STATE_BARRIERS) != 0 ? "barriers" : "collectives");
 		twi_emit_u64(emit, "last_entered", group->last_seq);
 		twi_emit_u64(emit, "in_flight", group->in_flight);
 		if (last != NULL && what->kind_name != NULL)

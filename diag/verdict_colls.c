@@ -159,8 +159,9 @@ static uint32_t vote(const struct twi_judge *judge, uint32_t ctx, uint64_t seq, 
 static void blame_minority(struct twi_judge *judge, uint32_t ctx, uint64_t seq,
 			   const struct vote *most, bool tie)
 {
-	char room[24], others[24];
+	char room[24], others[24], call[48];
 
+	twi_judge_call(ctx, seq, call);
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
 		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
 		const struct twi_state_past *past =
@@ -171,9 +172,9 @@ static void blame_minority(struct twi_judge *judge, uint32_t ctx, uint64_t seq,
 			continue;
 		twi_judge_blame(
 			judge, TWI_CAUSE_OTHER_OPERATION, rank->rank, tie ? 0.6 : 0.98,
-			"collective %llu of group %u is %s of %llu bytes at rank %u, and at "
-			"%u other%s (rank %u) %s of %llu bytes",
-			(unsigned long long)seq, ctx, twi_judge_kind(judge, past->kind, room),
+			"%s is %s of %llu bytes at rank %u, and at %u other%s (rank %u) %s of %llu "
+			"bytes",
+			call, twi_judge_kind(judge, past->kind, room),
 			(unsigned long long)past->bytes, rank->rank, most->count,
 			most->count == 1 ? "" : "s", most->first->rank,
 			twi_judge_kind(judge, most->past->kind, others),
@@ -231,6 +232,19 @@ static const struct twi_state_wait *held_elsewhere(const struct twi_verdict_rank
 	return NULL;
 }
 
+/* Of those who are known to wait in `seq` of `ctx`, how many. */
+static uint32_t waiters_in(const struct twi_judge *judge, uint32_t ctx, uint64_t seq)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_rank_state *state = judge->what->ranks[i].last;
+
+		count += state != NULL && waits_in(state, ctx, seq);
+	}
+	return count;
+}
+
 /* Whether what `wait` is for depends on a rank that waits in `seq` of `ctx`: a circle. */
 static bool waits_in_circle(const struct twi_judge *judge, const struct twi_state_wait *wait,
 			    uint32_t ctx, uint64_t seq)
@@ -257,6 +271,27 @@ struct absence {
 	struct twi_arrival arrivals[TWI_STATE_PAST]; /* at the last ones that all came to */
 };
 
+/* It waits for those who wait for it: who is of the smaller number has called something else. */
+static void blame_circle(struct twi_judge *judge, uint32_t rank, const struct twi_state_wait *wait,
+			 const struct absence *absence)
+{
+	bool coll = wait->kind == TWI_STATE_COLL;
+	uint32_t with = coll ? waiters_in(judge, wait->ctx, wait->seq) : 0;
+	uint32_t against = waiters_in(judge, absence->ctx, absence->seq);
+	char there[48], here[48];
+
+	if (with > against)
+		return;
+	twi_judge_call(absence->ctx, absence->seq, there);
+	if (coll)
+		twi_judge_call(wait->ctx, wait->seq, here);
+	else
+		snprintf(here, sizeof(here), "a message with tag %llu",
+			 (unsigned long long)wait->tag);
+	twi_judge_blame(judge, TWI_CAUSE_OTHER_OPERATION, rank, with == against ? 0.6 : 0.9,
+			"rank %u waits in %s, for ranks that wait for it in %s", rank, here, there);
+}
+
 /* Something that is known to hold it up. True: it is blamed, or another is. */
 static bool is_held_up(struct twi_judge *judge, const struct twi_verdict_rank *rank,
 		       const struct absence *absence)
@@ -264,42 +299,32 @@ static bool is_held_up(struct twi_judge *judge, const struct twi_verdict_rank *r
 	const struct twi_rank_state *state = rank->last;
 	const struct twi_state_wait *wait = held_elsewhere(rank);
 	uint64_t age = twi_since(state->now_ns, state->pool_since_ns);
-	char time[24];
+	char time[24], call[48];
 
+	twi_judge_call(absence->ctx, absence->seq, call);
 	if (state->pool_waiters > 0 && age >= HELD_NS) {
 		twi_judge_blame(judge, TWI_CAUSE_POOL, rank->rank, 0.97,
 				"rank %u has waited for %s for %llu bytes of its pool, of which "
-				"%llu of %llu bytes are free, and has not entered collective %llu "
-				"of group %u",
+				"%llu of %llu bytes are free, and has not entered %s",
 				rank->rank, twi_judge_time(age, time),
 				(unsigned long long)state->pool_wanted_bytes,
 				(unsigned long long)state->pool_free_bytes,
-				(unsigned long long)state->pool_bytes,
-				(unsigned long long)absence->seq, absence->ctx);
+				(unsigned long long)state->pool_bytes, call);
 		return true;
 	}
 	age = twi_since(state->now_ns, state->copy_since_ns);
 	if (wait != NULL && state->copies > 0 && wait->kind == TWI_STATE_COPY && age >= HELD_NS) {
 		twi_judge_blame(judge, TWI_CAUSE_DEVICE, rank->rank, 0.95,
 				"rank %u has waited for %s for a copy with its device, and has not "
-				"entered collective %llu of group %u",
-				rank->rank, twi_judge_time(age, time),
-				(unsigned long long)absence->seq, absence->ctx);
+				"entered %s",
+				rank->rank, twi_judge_time(age, time), call);
 		return true;
 	}
 	if (wait == NULL)
 		return false;
-	if (!waits_in_circle(judge, wait, absence->ctx, absence->seq))
-		return true; /* who holds it up is looked for elsewhere */
-	twi_judge_blame(judge, TWI_CAUSE_OTHER_OPERATION, rank->rank, 0.9,
-			"rank %u waits in %s %llu, for ranks that wait for it in collective %llu "
-			"of group %u",
-			rank->rank,
-			wait->kind == TWI_STATE_COLL ? "another group's collective"
-						     : "a message with tag",
-			(unsigned long long)(wait->kind == TWI_STATE_COLL ? wait->seq : wait->tag),
-			(unsigned long long)absence->seq, absence->ctx);
-	return true;
+	if (waits_in_circle(judge, wait, absence->ctx, absence->seq))
+		blame_circle(judge, rank->rank, wait, absence);
+	return true; /* or who holds it up is looked for elsewhere */
 }
 
 static void blame_missing(struct twi_judge *judge, const struct twi_verdict_rank *rank,
@@ -308,7 +333,7 @@ static void blame_missing(struct twi_judge *judge, const struct twi_verdict_rank
 	const struct twi_state_group *group = twi_group_at(rank, absence->ctx);
 	const struct twi_state_past *done = group->past_count > 0 ? &group->past[0] : NULL;
 	uint64_t waited = twi_since(absence->waiting->last->now_ns, absence->past->start_ns);
-	char time[24], kind[24], last[24];
+	char time[24], kind[24], last[24], call[48];
 	uint32_t of = absence->arrival_count, late = 0;
 	double share;
 
@@ -316,31 +341,28 @@ static void blame_missing(struct twi_judge *judge, const struct twi_verdict_rank
 		late += absence->arrivals[i].last == rank &&
 			absence->arrivals[i].delay_ns >= HELD_NS;
 
+	twi_judge_call(absence->ctx, absence->seq, call);
 	twi_judge_time(waited, time);
 	twi_judge_time(done != NULL ? twi_since(rank->last->now_ns, done->done_ns) : 0, last);
 	if (twi_judge_starved(judge, rank, &share))
 		twi_judge_blame(judge, TWI_CAUSE_CPU, rank->rank, 0.9,
 				"rank %u wanted a CPU and had none for %.0f %% of the time; it has "
-				"not entered collective %llu of group %u, in which rank %u has "
-				"waited for %s",
-				rank->rank, share * 100, (unsigned long long)absence->seq,
-				absence->ctx, absence->waiting->rank, time);
+				"not entered %s, in which rank %u has waited for %s",
+				rank->rank, share * 100, call, absence->waiting->rank, time);
 	else if (of >= 3 && late * 2 >= of)
 		twi_judge_blame(judge, TWI_CAUSE_LATE, rank->rank, 0.9,
-				"rank %u came last by 300 ms and more to %u of the last %u "
-				"collectives of group %u, and has not come to %llu, in which rank "
-				"%u has waited for %s",
-				rank->rank, late, of, absence->ctx,
-				(unsigned long long)absence->seq, absence->waiting->rank, time);
+				"rank %u came last by 300 ms and more to %u of the last %u %ss, "
+				"and has not come to %s, in which rank %u has waited for %s",
+				rank->rank, late, of, twi_ctx_word(absence->ctx), call,
+				absence->waiting->rank, time);
 	else
 		twi_judge_blame(
 			judge, TWI_CAUSE_NEVER_ENTERED, rank->rank, 0.97,
-			"rank %u has not entered collective %llu of group %u (%s), in "
-			"which rank %u has waited for %s; its last was %llu, over since %s, "
-			"and it %s",
-			rank->rank, (unsigned long long)absence->seq, absence->ctx,
-			twi_judge_kind(judge, absence->past->kind, kind), absence->waiting->rank,
-			time, (unsigned long long)group->last_seq, done != NULL ? last : "ever",
+			"rank %u has not entered %s (%s), in which rank %u has waited for %s; its "
+			"last was %llu, over since %s, and it %s",
+			rank->rank, call, twi_judge_kind(judge, absence->past->kind, kind),
+			absence->waiting->rank, time, (unsigned long long)group->last_seq,
+			done != NULL ? last : "ever",
 			rank->last->waiters > 0 ? "waits elsewhere"
 						: "waits in no call of the library");
 }

@@ -215,10 +215,10 @@ static bool judge_often(struct twi_judge *judge, uint32_t ctx, const struct twi_
 		if (rank == NULL)
 			continue;
 		snprintf(how, sizeof(how),
-			 "rank %u came last to %u of the last %u collectives of group %u, by %s in "
-			 "all of %s",
-			 rank->rank, times, count, ctx, twi_judge_time(lost, time),
-			 twi_judge_time(span, whole));
+			 "rank %u came last to %u of the last %u %ss of group %u, by %s in all of "
+			 "%s",
+			 rank->rank, times, count, twi_ctx_word(ctx), twi_ctx_group(ctx),
+			 twi_judge_time(lost, time), twi_judge_time(span, whole));
 		blame_late(judge, rank, how, twi_min((double)lost / (double)(span + 1), 1.0), 0.9);
 		return true;
 	}
@@ -229,7 +229,7 @@ static void judge_late(struct twi_judge *judge, uint32_t ctx)
 {
 	struct twi_arrival arrivals[TWI_STATE_PAST];
 	uint32_t count = twi_judge_arrivals(judge, ctx, arrivals), worst = 0;
-	char how[160], time[24];
+	char how[160], time[24], call[48];
 
 	if (count < 2 || judge_often(judge, ctx, arrivals, count))
 		return;
@@ -240,9 +240,8 @@ static void judge_late(struct twi_judge *judge, uint32_t ctx)
 	if (arrivals[worst].delay_ns < ONCE_NS ||
 	    arrivals[worst].delay_ns < 4 * twi_judge_usual(twi_group_at(arrivals[worst].last, ctx)))
 		return;
-	snprintf(how, sizeof(how),
-		 "rank %u came to collective %llu of group %u by %s later than all others",
-		 arrivals[worst].last->rank, (unsigned long long)arrivals[worst].seq, ctx,
+	snprintf(how, sizeof(how), "rank %u came to %s by %s later than all others",
+		 arrivals[worst].last->rank, twi_judge_call(ctx, arrivals[worst].seq, call),
 		 twi_judge_time(arrivals[worst].delay_ns, time));
 	blame_late(judge, arrivals[worst].last, how, 0.3, 0.85);
 }

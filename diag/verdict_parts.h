@@ -28,6 +28,8 @@ void twi_judge_blame_link(struct twi_judge *judge, enum twi_cause cause, uint32_
 	__attribute__((format(printf, 6, 7)));
 const struct twi_verdict_rank *twi_judge_rank(const struct twi_judge *judge, uint32_t rank);
 const char *twi_judge_kind(const struct twi_judge *judge, unsigned kind, char room[24]);
+/* "collective 7 of group 2", "barrier 3 of group 0". */
+const char *twi_judge_call(uint32_t ctx, uint64_t seq, char room[48]);
 /* A duration for people. */
 const char *twi_judge_time(uint64_t ns, char room[24]);
 
@@ -62,6 +64,18 @@ bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_r
 void twi_judge_groups(struct twi_judge *judge, void (*found)(struct twi_judge *, uint32_t ctx));
 /* The median time from one call to the next, as far as it is known. */
 uint64_t twi_judge_usual(const struct twi_state_group *group);
+
+/* The group that a context is of. */
+static inline uint32_t twi_ctx_group(uint32_t ctx)
+{
+	return ctx & ~TWI_STATE_BARRIERS;
+}
+
+/* What is counted there. */
+static inline const char *twi_ctx_word(uint32_t ctx)
+{
+	return (ctx & TWI_STATE_BARRIERS) != 0 ? "barrier" : "collective";
+}
 
 static inline uint64_t twi_since(uint64_t now, uint64_t then)
 {

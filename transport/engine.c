@@ -199,6 +199,7 @@ int twi_engine_init(struct twi_engine *engine)
 	twi_list_init(&engine->devices);
 	twi_list_init(&engine->colls);
 	twi_list_init(&engine->coll_groups);
+	twi_list_init(&engine->barrier_logs);
 	twi_list_init(&engine->waiting);
 	twi_list_init(&engine->coll_batches);
 	engine->next_expiry_ns = UINT64_MAX;

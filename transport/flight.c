@@ -136,17 +136,26 @@ static void emit_frames(const struct entry *entry, struct twi_emit *emit)
 	twi_emit_array_end(emit);
 }
 
+/* Barriers of a group are counted by themselves: to tools they are a group of their own. */
+static void name_group(uint32_t ctx, char name[24], char text[64])
+{
+	bool barriers = (ctx & TWI_STATE_BARRIERS) != 0;
+
+	ctx &= ~TWI_STATE_BARRIERS;
+	snprintf(name, 24, "%u%s", ctx, barriers ? ".barriers" : "");
+	snprintf(text, 64, "%sgroup %u", barriers ? "barriers of " : "", ctx);
+}
+
 static void emit_entry(const struct entry *entry, uint64_t offset, struct twi_emit *emit)
 {
-	char text[64], name[16];
+	char text[64], name[24];
 
-	snprintf(name, sizeof(name), "%u", entry->ctx);
+	name_group(entry->ctx, name, text);
 	twi_emit_object_begin(emit, NULL);
 	twi_emit_u64(emit, "record_id", entry->record_id);
 	twi_emit_u64(emit, "pg_id", entry->ctx);
 	twi_emit_array_begin(emit, "process_group");
 	twi_emit_str(emit, NULL, name);
-	snprintf(text, sizeof(text), "group %u", entry->ctx);
 	twi_emit_str(emit, NULL, text);
 	twi_emit_array_end(emit);
 	twi_emit_u64(emit, "collective_seq_id", entry->p2p ? 0 : entry->seq);
@@ -234,6 +243,41 @@ static void emit_record(const struct twi_engine *engine, const struct twi_coll_r
 	}
 	entry.count = width > 0 ? bytes / width : bytes;
 	emit_entry(&entry, offset, emit);
+}
+
+/* The last barriers of a group. */
+static void emit_barriers(const struct twi_barrier_log *log, uint64_t offset, struct twi_emit *emit)
+{
+	uint64_t first = log->last > TWI_STATE_PAST ? log->last - TWI_STATE_PAST + 1 : 1;
+
+	for (uint64_t seq = first; seq <= log->last; seq++) {
+		const struct twi_state_past *past = &log->past[seq % TWI_STATE_PAST];
+		bool ended = past->done_ns > 0;
+
+		emit_entry(&(struct entry){ .record_id = seq,
+					    .seq = seq,
+					    .op_id = seq,
+					    .created_ns = past->start_ns,
+					    .started_ns = past->start_ns,
+					    .done_ns = past->done_ns,
+					    .ctx = log->id | TWI_STATE_BARRIERS,
+					    .ended = ended,
+					    .kind = "barrier",
+					    .type = "Byte",
+					    .status = ended ? tow_status_name(past->status) : NULL,
+					    .caller = ended ? NULL
+							    : log->callers[seq % TWI_STATE_PAST] },
+			   offset, emit);
+	}
+}
+
+static void emit_all_barriers(const struct twi_engine *engine, uint64_t offset,
+			      struct twi_emit *emit)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &engine->barrier_logs)
+		emit_barriers(twi_container_of(pos, struct twi_barrier_log, link), offset, emit);
 }
 
 /* Messages of the user's that are under way. */
@@ -325,40 +369,59 @@ static void emit_ended(const struct ended *ended, uint64_t offset, struct twi_em
 	}
 }
 
-static void emit_groups(const struct twi_engine *engine, struct twi_emit *emit)
+static void emit_config(uint32_t ctx, const uint32_t *members, uint32_t size, struct twi_emit *emit)
+{
+	struct twi_emit ranks = { 0 };
+	char name[24], text[64];
+
+	name_group(ctx, name, text);
+	twi_emit_object_begin(emit, name);
+	twi_emit_str(emit, "name", name);
+	twi_emit_str(emit, "desc", (ctx & TWI_STATE_BARRIERS) != 0 ? "barriers" : "group");
+	for (uint32_t i = 0; i < size; i++)
+		twi_emit_raw(&ranks, "%s%u", i > 0 ? ", " : "[", members[i]);
+	twi_emit_raw(&ranks, "]");
+	twi_emit_str(emit, "ranks", ranks.text != NULL ? ranks.text : "[]");
+	twi_emit_fini(&ranks);
+	twi_emit_object_end(emit);
+}
+
+static void emit_status(uint32_t ctx, uint64_t begun, uint64_t done, struct twi_emit *emit)
+{
+	char name[24], text[64];
+
+	name_group(ctx, name, text);
+	twi_emit_object_begin(emit, name);
+	twi_emit_u64(emit, "last_enqueued_collective", begun);
+	twi_emit_u64(emit, "last_started_collective", begun);
+	twi_emit_u64(emit, "last_completed_collective", done);
+	twi_emit_object_end(emit);
+}
+
+/* Of barriers only where there were any. */
+static void emit_groups(const struct twi_engine *engine, bool status, struct twi_emit *emit)
 {
 	struct twi_list *pos, *next;
-	char name[16];
 
-	twi_emit_object_begin(emit, "pg_config");
+	twi_emit_object_begin(emit, status ? "pg_status" : "pg_config");
 	twi_list_for_each_safe (pos, next, &engine->coll_groups) {
 		const struct twi_coll_group *coll =
 			twi_container_of(pos, struct twi_coll_group, all);
-		struct twi_emit ranks = { 0 };
 
-		snprintf(name, sizeof(name), "%u", coll->ctx);
-		twi_emit_object_begin(emit, name);
-		twi_emit_str(emit, "name", name);
-		twi_emit_str(emit, "desc", "group");
-		for (uint32_t i = 0; i < coll->size; i++)
-			twi_emit_raw(&ranks, "%s%u", i > 0 ? ", " : "[", coll->members[i]);
-		twi_emit_raw(&ranks, "]");
-		twi_emit_str(emit, "ranks", ranks.text != NULL ? ranks.text : "[]");
-		twi_emit_fini(&ranks);
-		twi_emit_object_end(emit);
+		if (status)
+			emit_status(coll->ctx, coll->next_seq - 1, coll->finished, emit);
+		else
+			emit_config(coll->ctx, coll->members, coll->size, emit);
 	}
-	twi_emit_object_end(emit);
-	twi_emit_object_begin(emit, "pg_status");
-	twi_list_for_each_safe (pos, next, &engine->coll_groups) {
-		const struct twi_coll_group *coll =
-			twi_container_of(pos, struct twi_coll_group, all);
+	twi_list_for_each_safe (pos, next, &engine->barrier_logs) {
+		const struct twi_barrier_log *log =
+			twi_container_of(pos, struct twi_barrier_log, link);
+		uint32_t ctx = log->id | TWI_STATE_BARRIERS;
 
-		snprintf(name, sizeof(name), "%u", coll->ctx);
-		twi_emit_object_begin(emit, name);
-		twi_emit_u64(emit, "last_enqueued_collective", coll->next_seq - 1);
-		twi_emit_u64(emit, "last_started_collective", coll->next_seq - 1);
-		twi_emit_u64(emit, "last_completed_collective", coll->finished);
-		twi_emit_object_end(emit);
+		if (log->last > 0 && status)
+			emit_status(ctx, log->last, log->done, emit);
+		else if (log->last > 0)
+			emit_config(ctx, log->members, log->size, emit);
 	}
 	twi_emit_object_end(emit);
 }
@@ -378,7 +441,8 @@ void twi_flight_emit(struct twi_engine *engine, struct twi_emit *emit)
 	twi_emit_str(emit, "version", VERSION);
 	twi_emit_str(emit, "comm_lib_version", tow_version());
 	twi_emit_i64(emit, "rank", engine->knobs.rank);
-	emit_groups(engine, emit);
+	emit_groups(engine, false, emit);
+	emit_groups(engine, true, emit);
 	twi_emit_array_begin(emit, "entries");
 	first = log != NULL && log->last > TWI_COLL_RECORDS ? log->last - TWI_COLL_RECORDS + 1 : 1;
 	for (uint64_t id = first; log != NULL && id <= log->last; id++) {
@@ -387,6 +451,7 @@ void twi_flight_emit(struct twi_engine *engine, struct twi_emit *emit)
 		if (record->id == id)
 			emit_record(engine, record, offset, emit);
 	}
+	emit_all_barriers(engine, offset, emit);
 	emit_ended(&ended, offset, emit);
 	emit_messages(engine, offset, emit);
 	twi_emit_array_end(emit);

@@ -107,6 +107,7 @@ void twi_group_begin_collectives(struct tow_group *group)
 
 	twi_group_enter(group->ranks->engine);
 	(void)twi_coll_of(group, &coll);
+	(void)twi_barrier_log_of(group); /* who never makes one is to be told of, too */
 	twi_engine_leave(group->ranks->engine);
 }
 
@@ -157,6 +158,7 @@ static void close_group(struct tow_group *group)
 	/* A user until the store is closed, for which the engine is not held. */
 	twi_group_enter(ranks->engine);
 	last = --ranks->groups == 0;
+	twi_barrier_log_drop(group->barriers);
 	twi_engine_leave(ranks->engine);
 	if (last)
 		part(ranks);

@@ -27,6 +27,7 @@
 #include <internal/list.h>
 #include <towline/group.h>
 
+#include "diag/rank_state.h"
 #include "transport/bootstrap.h"
 #include "transport/match.h"
 #include "transport/op.h"
@@ -92,6 +93,24 @@ struct twi_ranks {
 	struct twi_bootstrap bootstrap;
 };
 
+/*
+ * The barriers of a group, as they are told of to who asks why the job does not go on (inquiry.h),
+ * and by the flight recorder. The group has one, and its barriers under way use it with the group.
+ */
+struct twi_barrier_log {
+	struct twi_list link; /* of engine->barrier_logs */
+	uint32_t users;
+	uint32_t id, rank, size; /* the group's */
+	uint32_t in_flight;
+	uint64_t last;                              /* number of the last one, from 1 */
+	uint64_t done;                              /* of the last that has ended */
+	uint64_t broken_seq;                        /* of the first that failed; 0: none has */
+	int broken;                                 /* how */
+	struct twi_state_past past[TWI_STATE_PAST]; /* by number */
+	const void *callers[TWI_STATE_PAST];
+	uint32_t members[]; /* their ranks in the job */
+};
+
 struct tow_group {
 	struct twi_list link; /* on the runtime's list */
 	struct tow_runtime *runtime;
@@ -100,9 +119,10 @@ struct tow_group {
 	bool shrunk; /* the id is of those from TWI_COLL_CTX_SHRUNK on */
 	uint32_t rank, size;
 	uint32_t *members; /* their ranks in the job */
-	uint32_t splits, barriers;
-	struct twi_coll_group *coll; /* NULL: it can have no collectives */
-	uint64_t *part_offsets[2];   /* memory of coll/coll_api.c, for calls that give none */
+	uint32_t splits;
+	struct twi_barrier_log *barriers; /* NULL: there was no memory for it yet */
+	struct twi_coll_group *coll;      /* NULL: it can have no collectives */
+	uint64_t *part_offsets[2];        /* memory of coll/coll_api.c, for calls that give none */
 };
 
 /* The part of a runtime that concerns ranks. */
@@ -153,6 +173,13 @@ int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *
 /* Without store, endpoint and addresses. NULL: no memory. */
 struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime,
 				 const struct twi_bootstrap *bootstrap);
+
+/* group_barrier.c; the engine is held. */
+/* What is to be told of the group's barriers from now on; NULL: no memory. */
+struct twi_barrier_log *twi_barrier_log_of(struct tow_group *group);
+void twi_barrier_log_drop(struct twi_barrier_log *log);
+/* Whether the operation is a barrier under way: its context (TWI_STATE_BARRIERS) and number. */
+bool twi_barrier_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_out);
 
 /* group_link.c; the engine is held in all of them. */
 int twi_ranks_listen(struct twi_ranks *ranks);

@@ -20,6 +20,7 @@
 #include "transport/inquiry.h"
 
 #define FRESH_NS    50000000ull
+#define COLL_GROUPS (TWI_STATE_GROUPS - 2u) /* the others are left for barriers */
 #define THREADS_MAX 256u
 #define TEXT        1024u
 
@@ -151,12 +152,12 @@ static void add_pool(const struct twi_engine *engine, struct twi_rank_state *out
 	out->pool_wanted_bytes = atomic_load_explicit(&engine->room_bytes, memory_order_relaxed);
 }
 
-/* The newest TWI_STATE_PAST collectives of the group. */
-static void add_past(const struct twi_coll_group *coll, struct twi_state_group *out)
+/* The newest TWI_STATE_PAST collectives of the group, from `newest` on. */
+static void add_past(const struct twi_state_past *rows, uint64_t newest,
+		     struct twi_state_group *out)
 {
-	/* next_seq itself: a call that was refused, as the group is broken (coll_group.c) */
-	for (uint64_t seq = coll->next_seq; seq > 0 && out->past_count < TWI_STATE_PAST; seq--) {
-		const struct twi_state_past *past = &coll->past[seq % TWI_STATE_PAST];
+	for (uint64_t seq = newest; seq > 0 && out->past_count < TWI_STATE_PAST; seq--) {
+		const struct twi_state_past *past = &rows[seq % TWI_STATE_PAST];
 
 		if (past->seq == seq)
 			out->past[out->past_count++] = *past;
@@ -167,7 +168,7 @@ static void add_group(const struct twi_coll_group *coll, struct twi_rank_state *
 {
 	struct twi_state_group *group;
 
-	if (out->group_count == TWI_STATE_GROUPS) {
+	if (out->group_count == COLL_GROUPS) {
 		out->cut = true;
 		return;
 	}
@@ -181,10 +182,52 @@ static void add_group(const struct twi_coll_group *coll, struct twi_rank_state *
 					   .last_seq = coll->next_seq - 1,
 					   .broken_seq = coll->broken_seq };
 	snprintf(group->why, sizeof(group->why), "%.*s", (int)sizeof(group->why) - 1, coll->why);
-	add_past(coll, group);
+	/* next_seq itself: a call that was refused, as the group is broken (coll_group.c) */
+	add_past(coll->past, coll->next_seq, group);
 }
 
-/* Those in use first: at most TWI_STATE_GROUPS fit. */
+static void add_barriers(const struct twi_barrier_log *log, struct twi_rank_state *out)
+{
+	struct twi_state_group *group;
+
+	if (out->group_count == TWI_STATE_GROUPS) {
+		out->cut |= log->last > 0;
+		return;
+	}
+	group = &out->groups[out->group_count++];
+	*group = (struct twi_state_group){ .ctx = log->id | TWI_STATE_BARRIERS,
+					   .rank = log->rank,
+					   .size = log->size,
+					   .broken = log->broken,
+					   .in_flight = log->in_flight,
+					   .last_seq = log->last,
+					   .broken_seq = log->broken_seq };
+	add_past(log->past, log->last, group);
+}
+
+/* Under way, known, not known yet. */
+static unsigned turn_of(const struct twi_barrier_log *log)
+{
+	return log->in_flight > 0 ? 0 : log->last > 0 ? 1 : 2;
+}
+
+/* Into the room that is left, for two at least. */
+static void add_barrier_groups(const struct twi_engine *engine, struct twi_rank_state *out)
+{
+	for (unsigned turn = 0; turn < 3; turn++) {
+		struct twi_list *pos, *next;
+
+		twi_list_for_each_safe (pos, next, &engine->barrier_logs) {
+			const struct twi_barrier_log *log =
+				twi_container_of(pos, struct twi_barrier_log, link);
+
+			if (turn_of(log) == turn)
+				add_barriers(log, out);
+		}
+	}
+}
+
+/* Those in use first: at most COLL_GROUPS fit. */
 static void add_groups(const struct twi_engine *engine, struct twi_rank_state *out)
 {
 	for (unsigned pass = 0; pass < 2; pass++) {
@@ -230,7 +273,8 @@ static void add_waits(const struct twi_engine *engine, const struct twi_ranks *r
 						 .bytes = op->bytes,
 						 .moved = op->moved,
 						 .since_ns = entry->since_ns };
-		if (twi_coll_of_op(op, &wait->ctx, &wait->seq, &wait->stage))
+		if (twi_coll_of_op(op, &wait->ctx, &wait->seq, &wait->stage) ||
+		    twi_barrier_of_op(op, &wait->ctx, &wait->seq))
 			wait->kind = TWI_STATE_COLL;
 		if (op->kind != TWI_OP_COPY)
 			continue;
@@ -353,6 +397,7 @@ const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
 	add_threads(engine, out);
 	add_pool(engine, out);
 	add_groups(engine, out);
+	add_barrier_groups(engine, out);
 	add_waits(engine, ranks, out);
 	add_links(ranks, out);
 	return out;

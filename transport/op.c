@@ -430,18 +430,25 @@ static int end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
  * A wait that will have been long when its time is over: the other ranks are asked in time for the
  * message to say why. That takes none of the wait's own time.
  */
-static int wait_long(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
+static int wait_asking(struct tow_op *op, uint64_t ask_ns, uint64_t until_ns)
 {
 	struct twi_engine *engine = op->engine;
-	int status = twi_engine_wait(engine, op, until_ns - ASK_BEFORE_NS);
-	char why[TWI_ERROR_BYTES];
+	int status = twi_engine_wait(engine, op, ask_ns);
 
 	if (status != TOW_AGAIN || is_done(op))
 		return status;
 	twi_engine_enter(engine);
 	twi_inquiry_begin(engine);
 	twi_engine_leave(engine);
-	status = twi_engine_wait(engine, op, until_ns);
+	return twi_engine_wait(engine, op, until_ns);
+}
+
+static int wait_long(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
+{
+	int status = wait_asking(op, until_ns - ASK_BEFORE_NS, until_ns);
+	struct twi_engine *engine = op->engine;
+	char why[TWI_ERROR_BYTES];
+
 	if (status != TOW_AGAIN || is_done(op))
 		return status;
 	twi_inquiry_short(engine, "; ", why, sizeof(why));
@@ -476,6 +483,24 @@ TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 	else
 		status = twi_engine_wait(engine, op, until);
 	return is_done(op) ? end_wait(op, now) : end_in_vain(op, now, status);
+}
+
+int twi_op_wait_told(struct tow_op *op, char *why, size_t room)
+{
+	struct twi_engine *engine = op->engine;
+	uint64_t now = twi_engine_clock(engine), until = op->deadline_ns;
+	int status;
+
+	why[0] = '\0';
+	if (until == UINT64_MAX || until < now + LONG_WAIT_NS / 2 || engine->inquiry == NULL ||
+	    until - op->start_ns < LONG_WAIT_NS || is_done(op) || twi_engine_in_callback(engine))
+		return tow_op_wait(op, TOW_FOREVER);
+	status = wait_asking(op, until - ASK_BEFORE_NS, UINT64_MAX);
+	if (!is_done(op))
+		return end_in_vain(op, now, status);
+	if (op->status == TOW_EDEADLINE)
+		twi_inquiry_short(engine, "; ", why, room);
+	return end_wait(op, now);
 }
 
 TOW_PUBLIC int tow_op_cancel(struct tow_op *op)

@@ -176,6 +176,12 @@ uint64_t twi_op_expire(struct twi_engine *engine, uint64_t now_ns);
 void twi_op_watch(struct tow_op *op);
 void twi_op_unwatch(struct tow_op *op);
 
+/*
+ * Waits for an operation of this thread's own that has a deadline. Where that is long, the other
+ * ranks are asked before it, and `why` says what is found, behind "; "; else it is empty.
+ */
+int twi_op_wait_told(struct tow_op *op, char *why, size_t room);
+
 /* Nobody will ask: the row goes back by itself when the operation completes. The engine is held. */
 void twi_op_forget(struct tow_op *op);
 

@@ -189,6 +189,43 @@ static void test_words(void **state)
 	signal(SIGQUIT, SIG_DFL);
 }
 
+/* Rank 1 comes to its second barrier only when rank 0 has given it up. */
+static void barrier(struct twt_rank *rank)
+{
+	json_t *root, *entries, *entry;
+
+	TWT_OK(tow_group_barrier(rank->group, TOW_FOREVER));
+	while (rank->rank == 1 && atomic_load(waited) == 0)
+		usleep(1000);
+	if (rank->rank == 1)
+		return;
+	TWT_TRUE(tow_group_barrier(rank->group, 2200000000ull) == TOW_EDEADLINE);
+	TWT_TRUE(strstr(tow_error_message(), "not every rank has come in time; rank 1: "
+					     "never_entered") != NULL);
+	root = flight(rank);
+	entries = json_object_get(root, "entries");
+	TWT_TRUE(json_array_size(entries) == 2);
+	for (size_t i = 0; i < 2; i++) {
+		entry = json_array_get(entries, i);
+		check_entry(entry);
+		TWT_TRUE(strcmp(text_of(entry, "profiling_name"), "towline:barrier") == 0);
+		TWT_TRUE(strcmp(text_of(entry, "status"), i == 0 ? "TOW_OK" : "TOW_EDEADLINE") ==
+			 0);
+	}
+	TWT_TRUE(strcmp(text_of(json_object_get(json_object_get(root, "pg_config"), "0.barriers"),
+				"ranks"),
+			"[0, 1]") == 0);
+	json_decref(root);
+	atomic_store(waited, 1);
+}
+
+static void test_barrier(void **state)
+{
+	(void)state;
+	atomic_store(waited, 0);
+	twt_ranks(&(struct twt_job){ .ranks = 2, .lane = "tcp://127.0.0.1:0", .run = barrier });
+}
+
 static void with_files(struct tow_options *options)
 {
 	options->flight_dir = folder;
@@ -270,6 +307,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_barrier),
 		cmocka_unit_test(test_files),
 	};
 

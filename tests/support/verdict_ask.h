@@ -90,10 +90,14 @@ static inline bool vj_is_planted(const struct vj_job *job, const json_t *finding
 {
 	const char *cause = json_string_value(json_object_get(finding, "cause"));
 	json_t *ranks = json_object_get(finding, "ranks"), *links, *link;
+	const char *evidence =
+		json_string_value(json_array_get(json_object_get(finding, "evidence"), 0));
 	bool side = job->victim >= job->size / 2;
 	size_t i;
 
 	if (cause == NULL || strcmp(cause, vj_causes[job->fault]) != 0)
+		return false;
+	if (job->fault == VJ_BARRIER && strstr(evidence, "has not entered barrier 11 of") == NULL)
 		return false;
 	if (job->fault != VJ_DROPPED)
 		return json_array_size(ranks) == 1 &&

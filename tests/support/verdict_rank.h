@@ -30,6 +30,7 @@ enum vj_fault {
 	VJ_POOL,
 	VJ_BUFFERS,
 	VJ_HOG,
+	VJ_BARRIER,
 	VJ_FAULTS
 };
 
@@ -37,10 +38,10 @@ static const char *const vj_names[VJ_FAULTS] = { "healthy",        "never enters
 						 "enters late",    "other operation",
 						 "SIGSTOP",        "packets dropped one way",
 						 "pool exhausted", "wrong TCP buffers",
-						 "CPU hog" };
+						 "CPU hog",        "never enters a barrier" };
 static const char *const vj_causes[VJ_FAULTS] = {
 	"",     "never_entered", "late", "other_operation", "stopped", "link",
-	"pool", "tcp_buffers",   "cpu"
+	"pool", "tcp_buffers",   "cpu",  "never_entered"
 };
 
 /* Shared by all processes of a job. */
@@ -199,6 +200,7 @@ static inline bool vj_misbehave(struct vj_rank *me, int rank, int n)
 {
 	switch (me->job->fault) {
 	case VJ_NEVER:
+	case VJ_BARRIER:
 		if (n == VJ_STEPS)
 			vj_wait_for_stop(me->job);
 		return true;
@@ -276,6 +278,8 @@ static inline int vj_rank_main(const struct vj_job *job, int rank)
 		}
 		if (rank == job->victim)
 			on = vj_misbehave(&me, rank, n);
+		if (job->fault == VJ_BARRIER)
+			VJ_MUST(tow_group_barrier(me.group, VJ_LIMIT_S * VJ_NS_PER_S) == TOW_OK);
 		on = on && vj_step(&me, rank);
 	}
 	vj_wait_for_stop(job);

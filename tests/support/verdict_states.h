@@ -129,6 +129,34 @@ static inline void vs_miss(struct vs_job *job, uint32_t missing, uint64_t ms)
 	}
 }
 
+/* It has gone through the barriers up to `newest`, or waits in that one for `ms`; 0: it does not.
+ */
+static inline void vs_barriers(struct vs_job *job, uint32_t rank, uint64_t newest, uint64_t ms)
+{
+	struct twi_rank_state *states[2] = { &job->first[rank], &job->last[rank] };
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct twi_state_group *group = &states[i]->groups[states[i]->group_count++];
+
+		*group = (struct twi_state_group){ .ctx = TWI_STATE_BARRIERS,
+						   .rank = rank,
+						   .size = job->size };
+		vs_past(group, newest, VS_NOW - ms * VS_MS - VS_STEP);
+		for (uint32_t k = 0; k < group->past_count; k++)
+			group->past[k].signature = 0;
+		if (ms == 0)
+			continue;
+		group->past[0].done_ns = 0;
+		group->in_flight = 1;
+		states[i]->waiters = states[i]->wait_count = 1;
+		states[i]->waits[0] = (struct twi_state_wait){ .kind = TWI_STATE_COLL,
+							       .ctx = TWI_STATE_BARRIERS,
+							       .seq = newest,
+							       .rank = TWI_STATE_NO_RANK,
+							       .since_ns = VS_NOW - ms * VS_MS };
+	}
+}
+
 static inline struct twi_state_link *vs_link(struct twi_rank_state *state, uint32_t to)
 {
 	for (uint32_t i = 0; i < state->link_count; i++) {

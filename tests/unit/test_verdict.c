@@ -89,6 +89,70 @@ static void test_other_operation(void **state)
 	assert_true(job.verdict.findings[0].confidence < 0.7);
 }
 
+/* All have done with collective 80, and wait for one in barrier 5. */
+static void miss_barrier(uint32_t size, uint32_t missing)
+{
+	vs_healthy(&job, size);
+	for (uint32_t i = 0; i < size; i++) {
+		vs_stay_out(&job, i, 80, 3100);
+		if (i == missing)
+			vs_barriers(&job, i, 4, 0);
+		else
+			vs_barriers(&job, i, 5, 3000);
+	}
+}
+
+static void test_barrier(void **state)
+{
+	(void)state;
+	miss_barrier(4, 2);
+	vs_expect(&job, TWI_CAUSE_NEVER_ENTERED, 2);
+	assert_true(job.verdict.stuck);
+	assert_non_null(
+		strstr(job.verdict.findings[0].evidence[0], "not entered barrier 5 of group 0"));
+	/* Never in any. */
+	miss_barrier(4, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		struct twi_rank_state *at = i == 0 ? &job.first[2] : &job.last[2];
+
+		at->groups[1].last_seq = at->groups[1].past_count = 0;
+	}
+	vs_expect(&job, TWI_CAUSE_NEVER_ENTERED, 2);
+	/* Its deadline has passed, and nobody waits any more. */
+	miss_barrier(3, 1);
+	for (uint32_t i = 0; i < 3; i += 2) {
+		job.last[i].groups[1].broken = TOW_EDEADLINE;
+		job.last[i].groups[1].broken_seq = 5;
+		job.last[i].groups[1].past[0].done_ns = VS_NOW - 10 * VS_MS;
+		job.last[i].wait_count = 0;
+	}
+	vs_expect(&job, TWI_CAUSE_NEVER_ENTERED, 1);
+}
+
+static void test_barrier_or_collective(void **state)
+{
+	(void)state;
+	/* It waits in a collective for those who wait for it in a barrier. */
+	miss_barrier(4, 2);
+	vs_wait_in(&job, 2, 81, 3000);
+	vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 2);
+	/* The other way around. */
+	vs_healthy(&job, 4);
+	vs_miss(&job, 1, 3000);
+	for (uint32_t i = 0; i < 4; i++)
+		if (i != 1)
+			vs_barriers(&job, i, 4, 0);
+	vs_barriers(&job, 1, 5, 3000);
+	vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 1);
+	/* One against one: both, less surely. */
+	miss_barrier(2, 1);
+	vs_wait_in(&job, 1, 81, 3000);
+	vs_judge(&job);
+	assert_int_equal(job.verdict.finding_count, 1);
+	assert_int_equal(job.verdict.findings[0].rank_count, 2);
+	assert_true(job.verdict.findings[0].confidence < 0.7);
+}
+
 static void test_waits_in_a_circle(void **state)
 {
 	(void)state;
@@ -418,6 +482,8 @@ int main(void)
 		cmocka_unit_test(test_two_never_entered),
 		cmocka_unit_test(test_group_broken_by_deadline),
 		cmocka_unit_test(test_other_operation),
+		cmocka_unit_test(test_barrier),
+		cmocka_unit_test(test_barrier_or_collective),
 		cmocka_unit_test(test_waits_in_a_circle),
 		cmocka_unit_test(test_stopped_dead_silent),
 		cmocka_unit_test(test_silent_and_nobody_waits),

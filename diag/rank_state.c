@@ -8,7 +8,7 @@
 
 #include <internal/base.h>
 
-#define VERSION 1u
+#define VERSION 2u
 #define MAGIC   0x53524f54u /* "TORS" */
 
 struct walk {
@@ -169,6 +169,12 @@ static void walk_self(struct walk *w, struct twi_rank_state *state)
 	u64(w, &state->on_cpu_ns);
 	u64(w, &state->run_queue_ns);
 	u32(w, &state->thread);
+	count(w, &state->cpu_count, TWI_STATE_CPUS);
+	for (uint32_t i = 0; !w->bad && i < state->cpu_count; i++) {
+		u64(w, &state->cpus[i].at_ns);
+		u64(w, &state->cpus[i].on_cpu_ns);
+		u64(w, &state->cpus[i].run_queue_ns);
+	}
 	u32(w, &state->waiters);
 	u64(w, &state->pool_bytes);
 	u64(w, &state->pool_free_bytes);

@@ -16,6 +16,7 @@
 #define TWI_STATE_PAST    16u /* collectives of a group */
 #define TWI_STATE_WAITS   4u
 #define TWI_STATE_LINKS   12u
+#define TWI_STATE_CPUS    8u /* points of a thread's time on CPUs */
 #define TWI_STATE_HOST    64u
 #define TWI_STATE_WHY     200u
 #define TWI_STATE_BYTES   8192u /* the longest there is, encoded */
@@ -83,16 +84,22 @@ struct twi_state_link {
 	uint64_t busy_us, rwnd_limited_us, sndbuf_limited_us;
 };
 
+/* Of a thread, until then: on a CPU, and waiting for one. */
+struct twi_state_cpu {
+	uint64_t at_ns, on_cpu_ns, run_queue_ns;
+};
+
 struct twi_rank_state {
 	uint32_t rank, world;
 	char host[TWI_STATE_HOST];
 	uint64_t boot, pid_namespace, pid, pid_start;
 	uint64_t now_ns;
 	uint64_t step; /* number of the training step; 0: not known */
-	/* On a CPU, and waiting for one: of the thread that waited for something last, or, with
-	 * thread 0, of all together. */
+	/* On a CPU, and waiting for one: of the thread that waits for things, or, with thread 0,
+	 * of all together. Of the thread there are earlier points, too, oldest first. */
 	uint64_t on_cpu_ns, run_queue_ns;
-	uint32_t thread;
+	uint32_t thread, cpu_count;
+	struct twi_state_cpu cpus[TWI_STATE_CPUS];
 	uint32_t waiters;                                   /* threads in a wait */
 	uint64_t pool_bytes, pool_free_bytes, pool_wait_ns; /* waited in all */
 	uint32_t pool_waiters;

@@ -327,6 +327,25 @@ static bool is_held_up(struct twi_judge *judge, const struct twi_verdict_rank *r
 	return true; /* or who holds it up is looked for elsewhere */
 }
 
+/*
+ * Whether it has not come for want of a CPU: since its last one ended, or, where that is long ago,
+ * as of now.
+ */
+static bool is_starved(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
+		       const struct twi_state_past *last, double *share_out)
+{
+	uint64_t now = rank->last->now_ns, from = now;
+	struct twi_starved cpu;
+
+	if (last != NULL && last->done_ns != 0)
+		from = twi_max(last->done_ns, twi_since(now, UNWAITED_NS));
+	if (rank->first != NULL)
+		from = twi_min(from, rank->first->now_ns);
+	twi_judge_starved(judge, rank, from, now, &cpu);
+	*share_out = cpu.waited;
+	return cpu.own >= 0.5;
+}
+
 static void blame_missing(struct twi_judge *judge, const struct twi_verdict_rank *rank,
 			  const struct absence *absence)
 {
@@ -344,7 +363,7 @@ static void blame_missing(struct twi_judge *judge, const struct twi_verdict_rank
 	twi_judge_call(absence->ctx, absence->seq, call);
 	twi_judge_time(waited, time);
 	twi_judge_time(done != NULL ? twi_since(rank->last->now_ns, done->done_ns) : 0, last);
-	if (twi_judge_starved(judge, rank, &share))
+	if (is_starved(judge, rank, done, &share))
 		twi_judge_blame(judge, TWI_CAUSE_CPU, rank->rank, 0.9,
 				"rank %u wanted a CPU and had none for %.0f %% of the time; it has "
 				"not entered %s, in which rank %u has waited for %s",

@@ -16,6 +16,7 @@
 #define LATE_MIN_NS (2 * MS_NS)
 #define ONCE_NS     (400 * MS_NS) /* late so much, a single time is enough */
 #define RECENT_NS   (15000 * MS_NS)
+#define STARVED     0.1 /* of the time without a CPU, at least */
 
 /* --- who came when --- */
 
@@ -94,73 +95,71 @@ uint32_t twi_judge_arrivals(const struct twi_judge *judge, uint32_t ctx,
 	return count;
 }
 
-/* --- what holds a rank up --- */
+/* --- what makes it late --- */
 
-/* The shares of the time between the two looks that it waited for a CPU, and had one. */
-static void cpu_shares(const struct twi_verdict_rank *rank, double *waited_out, double *ran_out)
+/* A rank that has come late. */
+struct lateness {
+	const struct twi_verdict_rank *rank;
+	uint64_t from_ns, to_ns; /* the asker's clock: when that was */
+	bool once;               /* all of that time, and no other, */
+	double lost;             /* or again and again: the share of it */
+	double confidence;
+	char how[160];
+};
+
+/* The share of the time that it waited for room in its pool, between the looks. */
+static double pool_share(const struct twi_verdict_rank *rank)
 {
-	double window;
+	const struct twi_rank_state *first = rank->first, *last = rank->last;
+	uint64_t ns;
 
-	*waited_out = *ran_out = 0;
-	if (rank->first == NULL || rank->last == NULL ||
-	    rank->first->thread != rank->last->thread || rank->last->now_ns <= rank->first->now_ns)
-		return;
-	window = (double)(rank->last->now_ns - rank->first->now_ns);
-	*waited_out =
-		(double)twi_since(rank->last->run_queue_ns, rank->first->run_queue_ns) / window;
-	*ran_out = (double)twi_since(rank->last->on_cpu_ns, rank->first->on_cpu_ns) / window;
+	if (first == NULL || last->now_ns <= first->now_ns)
+		return 0;
+	ns = twi_since(last->pool_wait_ns, first->pool_wait_ns);
+	if (last->pool_waiters > 0)
+		ns += twi_since(last->now_ns, twi_max(last->pool_since_ns, first->now_ns));
+	return (double)ns / (double)(last->now_ns - first->now_ns);
 }
 
-/* It wants a CPU all the time, and much more than others has none. */
-bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
-		       double *waited_out)
+static uint64_t theirs(const struct twi_verdict_rank *rank, uint64_t ours_ns)
 {
-	double waited, ran, others = 0;
-	uint32_t count = 0;
+	return ours_ns + (uint64_t)rank->offset_ns;
+}
 
-	cpu_shares(rank, waited_out, &ran);
-	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
-		const struct twi_verdict_rank *other = &judge->what->ranks[i];
-		double unused;
+static void blame_late(struct twi_judge *judge, const struct lateness *late)
+{
+	const struct twi_verdict_rank *rank = late->rank;
+	double pool = pool_share(rank), lost = 1;
+	struct twi_starved cpu;
 
-		if (other == rank || other->first == NULL || other->last == NULL)
-			continue;
-		cpu_shares(other, &waited, &unused);
-		others += waited;
-		count++;
-	}
-	return *waited_out >= 0.5 && *waited_out >= ran &&
-	       (count == 0 || *waited_out * count >= 2 * others);
+	twi_judge_starved(judge, rank, theirs(rank, late->from_ns), theirs(rank, late->to_ns),
+			  &cpu);
+	if (!late->once)
+		lost = late->lost;
+	else if (cpu.window_ns > late->to_ns - late->from_ns) /* known, but not apart */
+		lost = (double)(late->to_ns - late->from_ns) / (double)cpu.window_ns;
+	if (pool >= 0.3)
+		twi_judge_blame(judge, TWI_CAUSE_POOL, rank->rank, late->confidence,
+				"%s; it waited for room in its pool for %.0f %% of the time",
+				late->how, pool * 100);
+	else if (cpu.own >= STARVED && cpu.own * 2 >= lost)
+		twi_judge_blame(judge, TWI_CAUSE_CPU, rank->rank, late->confidence,
+				"%s; it wanted a CPU and had none for %.0f %% of the time",
+				late->how, cpu.waited * 100);
+	else if (cpu.waited >= STARVED && cpu.waited * 2 >= lost)
+		/* More than others do it wants because it has more to do, or it has not. */
+		twi_judge_blame(judge, cpu.ran_more ? TWI_CAUSE_LATE : TWI_CAUSE_CPU, rank->rank,
+				0.6,
+				"%s; it wanted a CPU and had none for %.0f %% of the time, as all "
+				"of its host do",
+				late->how, cpu.waited * 100);
+	else
+		twi_judge_blame(judge, TWI_CAUSE_LATE, rank->rank, late->confidence,
+				"%s; it had no CPU for %.0f %% of the time", late->how,
+				cpu.waited * 100);
 }
 
 /* --- who comes late --- */
-
-/* What makes it late, by `lost` of the time. */
-static void blame_late(struct twi_judge *judge, const struct twi_verdict_rank *rank,
-		       const char *how, double lost, double confidence)
-{
-	const struct twi_rank_state *first = rank->first, *last = rank->last;
-	double waited, ran, pool = 0;
-
-	if (first != NULL && last->now_ns > first->now_ns) {
-		uint64_t ns = twi_since(last->pool_wait_ns, first->pool_wait_ns);
-
-		if (last->pool_waiters > 0)
-			ns += twi_since(last->now_ns, twi_max(last->pool_since_ns, first->now_ns));
-		pool = (double)ns / (double)(last->now_ns - first->now_ns);
-	}
-	cpu_shares(rank, &waited, &ran);
-	if (pool >= 0.3)
-		twi_judge_blame(judge, TWI_CAUSE_POOL, rank->rank, confidence,
-				"%s; it waited for room in its pool for %.0f %% of the time", how,
-				pool * 100);
-	else if (waited >= 0.15 && waited >= lost / 2 && waited >= ran) /* that explains it */
-		twi_judge_blame(judge, TWI_CAUSE_CPU, rank->rank, confidence,
-				"%s; it wanted a CPU and had none for %.0f %% of the time", how,
-				waited * 100);
-	else
-		twi_judge_blame(judge, TWI_CAUSE_LATE, rank->rank, confidence, "%s", how);
-}
 
 /* How often `rank` came last, and what that took. */
 static uint32_t count_late(const struct twi_arrival *arrivals, uint32_t count,
@@ -204,22 +203,30 @@ static const struct twi_verdict_rank *late_one(const struct twi_arrival *arrival
 static bool judge_often(struct twi_judge *judge, uint32_t ctx, const struct twi_arrival *arrivals,
 			uint32_t count)
 {
-	char how[160], time[24], whole[24];
+	char time[24], whole[24];
 
 	for (; count >= LATE_SEQS; count--) {
 		uint64_t span = twi_since(arrivals[0].at_ns, arrivals[count - 1].at_ns), lost;
 		const struct twi_verdict_rank *rank;
+		struct lateness late;
 		uint32_t times;
 
 		rank = late_one(arrivals, count, &times, &lost);
 		if (rank == NULL)
 			continue;
-		snprintf(how, sizeof(how),
+		late = (struct lateness){
+			.rank = rank,
+			.from_ns = arrivals[count - 1].at_ns,
+			.to_ns = arrivals[0].at_ns,
+			.lost = twi_min((double)lost / (double)(span + 1), 1.0),
+			.confidence = 0.9,
+		};
+		snprintf(late.how, sizeof(late.how),
 			 "rank %u came last to %u of the last %u %ss of group %u, by %s in all of "
 			 "%s",
 			 rank->rank, times, count, twi_ctx_word(ctx), twi_ctx_group(ctx),
 			 twi_judge_time(lost, time), twi_judge_time(span, whole));
-		blame_late(judge, rank, how, twi_min((double)lost / (double)(span + 1), 1.0), 0.9);
+		blame_late(judge, &late);
 		return true;
 	}
 	return false;
@@ -229,7 +236,8 @@ static void judge_late(struct twi_judge *judge, uint32_t ctx)
 {
 	struct twi_arrival arrivals[TWI_STATE_PAST];
 	uint32_t count = twi_judge_arrivals(judge, ctx, arrivals), worst = 0;
-	char how[160], time[24], call[48];
+	char time[24], call[48];
+	struct lateness late;
 
 	if (count < 2 || judge_often(judge, ctx, arrivals, count))
 		return;
@@ -240,10 +248,17 @@ static void judge_late(struct twi_judge *judge, uint32_t ctx)
 	if (arrivals[worst].delay_ns < ONCE_NS ||
 	    arrivals[worst].delay_ns < 4 * twi_judge_usual(twi_group_at(arrivals[worst].last, ctx)))
 		return;
-	snprintf(how, sizeof(how), "rank %u came to %s by %s later than all others",
-		 arrivals[worst].last->rank, twi_judge_call(ctx, arrivals[worst].seq, call),
+	late = (struct lateness){
+		.rank = arrivals[worst].last,
+		.from_ns = arrivals[worst].at_ns - arrivals[worst].delay_ns,
+		.to_ns = arrivals[worst].at_ns,
+		.once = true,
+		.confidence = 0.85,
+	};
+	snprintf(late.how, sizeof(late.how), "rank %u came to %s by %s later than all others",
+		 late.rank->rank, twi_judge_call(ctx, arrivals[worst].seq, call),
 		 twi_judge_time(arrivals[worst].delay_ns, time));
-	blame_late(judge, arrivals[worst].last, how, 0.3, 0.85);
+	blame_late(judge, &late);
 }
 
 void twi_judge_late(struct twi_judge *judge)

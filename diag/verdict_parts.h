@@ -5,6 +5,7 @@
  *	verdict_links.c  silent ranks, links, losses, buffers, credit
  *	verdict_colls.c  ranks that call something else, or are missing
  *	verdict_late.c   ranks that come late, and what makes them
+ *	verdict_cpu.c    how long they wanted a CPU and had none
  */
 #ifndef TWI_VERDICT_PARTS_H
 #define TWI_VERDICT_PARTS_H
@@ -52,14 +53,23 @@ struct twi_arrival {
 	uint64_t delay_ns; /* later than all others, by its own doing */
 };
 
+/*
+ * verdict_cpu.c: how much of the time from `from` to `to`, by its clock, or of what is known of it,
+ * the rank wanted a CPU and had none. False: nothing is known.
+ */
+struct twi_starved {
+	uint64_t window_ns; /* that is known */
+	double waited;      /* of it, 0 to 1 */
+	double own;         /* the same, without what other ranks of its host suffer as well */
+	bool ran_more;      /* it was on a CPU for half as long again as they were */
+};
+bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
+		       uint64_t from, uint64_t to, struct twi_starved *out);
 /* verdict_late.c: who comes late. */
 void twi_judge_late(struct twi_judge *judge);
 /* Of the last few seconds, newest first, but for the first two, which come with the set-up. */
 uint32_t twi_judge_arrivals(const struct twi_judge *judge, uint32_t ctx,
 			    struct twi_arrival out[TWI_STATE_PAST]);
-/* It wants a CPU all the time, and much more than others has none; the share of the time. */
-bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
-		       double *waited_out);
 /* Calls `found` once for each group that anybody knows. */
 void twi_judge_groups(struct twi_judge *judge, void (*found)(struct twi_judge *, uint32_t ctx));
 /* The median time from one call to the next, as far as it is known. */

@@ -39,6 +39,7 @@
 #include "diag/lane_id.h"
 #include "memreg/pool.h"
 #include "memreg/staging.h"
+#include "transport/cpu_log.h"
 #include "transport/engine_fd.h"
 #include "transport/engine_heap.h"
 #include "transport/engine_thread.h"
@@ -137,7 +138,7 @@ struct twi_engine {
 	struct twi_background *background;          /* NULL: none (yet) */
 	struct twi_inquiry *inquiry;                /* NULL: none */
 	struct twi_list waiting;                    /* struct twi_wait */
-	int waiter_tid;                             /* the thread that waited last; 0: none has */
+	struct twi_cpu_log cpu_log;                 /* of the thread that waits */
 	_Atomic uint32_t room_waiters;              /* threads that wait for room in the pool, */
 	_Atomic uint64_t room_since_ns, room_bytes; /* and of the last that began */
 	struct twi_list endpoints;

@@ -295,6 +295,8 @@ static int drive(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns
 
 	restart(engine, &spin);
 	*since_out = spin.since_ns;
+	if (twi_likely(!engine->virtual_clock))
+		twi_cpu_log_wait(&engine->cpu_log, twi_self.tid, spin.since_ns);
 	for (;;) {
 		unsigned events =
 			spin.memory ? twi_engine_poll_memory(engine) : twi_engine_poll(engine);
@@ -326,7 +328,6 @@ int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t until
 
 	twi_engine_enter(engine);
 	twi_list_push_back(&engine->waiting, &wait.link);
-	engine->waiter_tid = twi_self.tid;
 	twi_engine_count(engine->waiters, 1);
 	twi_engine_count(engine->waits, 1);
 	status = twi_engine_bind_ring(engine);

@@ -102,12 +102,9 @@ enum twi_process twi_identity_look(const struct twi_identity *self,
 
 static bool add_thread(const char *tid, struct twi_rank_state *out)
 {
-	unsigned long long ran, waited;
-	char path[64], text[TEXT];
+	uint64_t ran, waited;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%.16s/schedstat", tid);
-	if (read_text(path, text, sizeof(text)) == 0 ||
-	    sscanf(text, "%llu %llu", &ran, &waited) != 2)
+	if (!twi_cpu_read(tid, &ran, &waited))
 		return false;
 	out->on_cpu_ns += ran;
 	out->run_queue_ns += waited;
@@ -125,9 +122,10 @@ static void add_threads(const struct twi_engine *engine, struct twi_rank_state *
 	char tid[16];
 	DIR *tasks;
 
-	snprintf(tid, sizeof(tid), "%d", engine->waiter_tid);
-	if (engine->waiter_tid != 0 && add_thread(tid, out)) {
-		out->thread = (uint32_t)engine->waiter_tid;
+	snprintf(tid, sizeof(tid), "%d", engine->cpu_log.thread);
+	if (engine->cpu_log.thread != 0 && add_thread(tid, out)) {
+		out->thread = (uint32_t)engine->cpu_log.thread;
+		twi_cpu_log_tell(&engine->cpu_log, out);
 		return;
 	}
 	tasks = opendir("/proc/self/task");

@@ -55,6 +55,8 @@ static void make_healthy(void)
 		job.first[i].groups[0].last_seq = newest - below(3);
 		job.last[i].run_queue_ns = job.first[i].run_queue_ns + below(VS_GAP / 3);
 		job.last[i].on_cpu_ns = job.first[i].on_cpu_ns + below(VS_GAP);
+		if (below(2) == 0)
+			vs_cpu(&job, i, below(125), below(125));
 		job.last[i].pool_free_bytes = below(1 << 20);
 		for (uint32_t k = 0; k < job.last[i].link_count; k++) {
 			struct twi_state_link *link = &job.last[i].links[k];
@@ -83,6 +85,44 @@ static void test_healthy_accuses_nobody(void **state)
 	}
 }
 
+/*
+ * One rank comes late, and is denied a CPU for any part of the time; so are the others, at times,
+ * of what little they want. What explains half of the lateness is the cause; near half either is,
+ * and where all are denied one and it runs no longer than they do.
+ */
+static void test_late_or_cpu(void **state)
+{
+	(void)state;
+	for (uint64_t n = 0; n < cases(); n++) {
+		uint32_t size = 3 + (uint32_t)below(VS_RANKS - 2), rank = (uint32_t)below(size);
+		uint64_t delay = 10 + below(400), waited = below(200), ran = 1 + below(40);
+		double lost = (double)delay / (double)(delay + VS_STEP / VS_MS);
+		uint64_t denied = below(3); /* times what they get */
+		double excess = ((double)waited - (double)(ran * denied)) / 250;
+		enum twi_cause cause;
+
+		vs_healthy(&job, size);
+		vs_delay(&job, rank, TWI_STATE_PAST, delay);
+		for (uint32_t i = 0; i < size; i++) {
+			int64_t offset = i == 0 ? 0 : (int64_t)below(1000000000) - 500000000;
+
+			vs_move_clock(&job, i, offset);
+			vs_cpu(&job, i, 15 * denied, 15);
+		}
+		vs_cpu(&job, rank, waited, ran);
+		vs_judge(&job);
+		assert_int_equal(job.verdict.finding_count, 1);
+		cause = job.verdict.findings[0].cause;
+		assert_int_equal(job.verdict.findings[0].ranks[0], rank);
+		if (excess > 0.12 && excess > 0.6 * lost)
+			assert_int_equal(cause, TWI_CAUSE_CPU);
+		else if ((excess < 0.08 || excess < 0.4 * lost) && ran > 25)
+			assert_int_equal(cause, TWI_CAUSE_LATE);
+		else if ((double)waited / 250 < 0.4 * lost || waited < 20)
+			assert_int_equal(cause, TWI_CAUSE_LATE);
+	}
+}
+
 static void scramble(struct twi_rank_state *at)
 {
 	for (uint64_t i = below(40); i > 0; i--) {
@@ -92,6 +132,7 @@ static void scramble(struct twi_rank_state *at)
 	}
 	/* No other byte is a truth value in C; the decoder makes none. */
 	at->cut = below(2) == 0;
+	at->cpu_count = at->cpu_count > TWI_STATE_CPUS ? 0 : at->cpu_count;
 	at->group_count = at->group_count > TWI_STATE_GROUPS ? 0 : at->group_count;
 	at->wait_count = at->wait_count > TWI_STATE_WAITS ? 0 : at->wait_count;
 	at->link_count = at->link_count > TWI_STATE_LINKS ? 0 : at->link_count;
@@ -169,6 +210,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_healthy_accuses_nobody),
+		cmocka_unit_test(test_late_or_cpu),
 		cmocka_unit_test(test_anything_is_borne),
 		cmocka_unit_test(test_bytes),
 	};

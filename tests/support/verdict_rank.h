@@ -15,7 +15,7 @@
 #include <towline/towline.h>
 
 #define VJ_RANKS    4
-#define VJ_HOGS     6
+#define VJ_HOGS     12
 #define VJ_STEPS    10 /* healthy ones, before the fault */
 #define VJ_LIMIT_S  60
 #define VJ_NS_PER_S 1000000000ull
@@ -273,7 +273,7 @@ static inline int vj_rank_main(const struct vj_job *job, int rank)
 		if (job->fault != VJ_BUFFERS) {
 			uint64_t jitter = (job->seed + (uint64_t)n * 7919) % 10000;
 
-			vj_compute(job->fault == VJ_HOG ? 15000000 : 500000);
+			vj_compute(job->fault == VJ_HOG ? 10000000 : 500000);
 			usleep((useconds_t)(job->fault == VJ_HOG ? jitter / 4 : 10000 + jitter));
 		}
 		if (rank == job->victim)

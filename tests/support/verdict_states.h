@@ -157,6 +157,66 @@ static inline void vs_barriers(struct vs_job *job, uint32_t rank, uint64_t newes
 	}
 }
 
+/* Rank `rank` came to each of the last `count` collectives so much later than the others. */
+static inline void vs_delay(struct vs_job *job, uint32_t rank, uint32_t count, uint64_t ms)
+{
+	struct twi_state_group *groups[VS_RANKS];
+
+	for (uint32_t i = 0; i < job->size; i++)
+		groups[i] = &job->last[i].groups[0];
+	for (uint32_t k = 0; k < TWI_STATE_PAST; k++) {
+		uint64_t ago = (k < count ? k : count) * ms * VS_MS;
+
+		for (uint32_t i = 0; i < job->size; i++) {
+			struct twi_state_past *past = &groups[i]->past[k];
+
+			past->start_ns -= ago;
+			past->done_ns -= ago;
+			if (i != rank && k < count)
+				past->start_ns -= ms * VS_MS; /* it came, and waited */
+		}
+	}
+}
+
+/* Its clock is ahead of the asker's by so much. */
+static inline void vs_move_clock(struct vs_job *job, uint32_t rank, int64_t offset)
+{
+	struct twi_rank_state *states[2] = { &job->first[rank], &job->last[rank] };
+
+	job->ranks[rank].offset_ns += offset;
+	for (unsigned i = 0; i < 2; i++) {
+		struct twi_state_group *group = &states[i]->groups[0];
+
+		states[i]->now_ns += (uint64_t)offset;
+		for (uint32_t k = 0; k < group->past_count; k++) {
+			group->past[k].start_ns += (uint64_t)offset;
+			group->past[k].done_ns += (uint64_t)offset;
+		}
+	}
+}
+
+/*
+ * Points of its thread's time, every 250 ms until now: in each it waited for a CPU for `waited_ms`,
+ * and had one for `ran_ms`. The looks agree with them.
+ */
+static inline void vs_cpu(struct vs_job *job, uint32_t rank, uint64_t waited_ms, uint64_t ran_ms)
+{
+	struct twi_rank_state *first = &job->first[rank], *last = &job->last[rank];
+	const uint64_t step = 250 * VS_MS;
+
+	last->cpu_count = TWI_STATE_CPUS;
+	for (uint32_t i = 0; i < TWI_STATE_CPUS; i++)
+		last->cpus[i] = (struct twi_state_cpu){
+			.at_ns = last->now_ns - (TWI_STATE_CPUS - i) * step,
+			.on_cpu_ns = i * ran_ms * VS_MS,
+			.run_queue_ns = i * waited_ms * VS_MS,
+		};
+	last->on_cpu_ns = TWI_STATE_CPUS * ran_ms * VS_MS;
+	last->run_queue_ns = TWI_STATE_CPUS * waited_ms * VS_MS;
+	first->on_cpu_ns = last->on_cpu_ns - ran_ms * VS_MS * VS_GAP / step;
+	first->run_queue_ns = last->run_queue_ns - waited_ms * VS_MS * VS_GAP / step;
+}
+
 static inline struct twi_state_link *vs_link(struct twi_rank_state *state, uint32_t to)
 {
 	for (uint32_t i = 0; i < state->link_count; i++) {

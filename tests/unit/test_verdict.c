@@ -314,46 +314,25 @@ static void test_tcp_buffers(void **state)
 	vs_expect(&job, TWI_CAUSE_TCP_BUFFERS, 0);
 }
 
-/* Rank `rank` came to each of the last `count` collectives so much later than the others. */
-static void delay(uint32_t rank, uint32_t count, uint64_t ms)
-{
-	struct twi_state_group *groups[VS_RANKS];
-
-	for (uint32_t i = 0; i < job.size; i++)
-		groups[i] = &job.last[i].groups[0];
-	for (uint32_t k = 0; k < TWI_STATE_PAST; k++) {
-		uint64_t ago = (k < count ? k : count) * ms * VS_MS;
-
-		for (uint32_t i = 0; i < job.size; i++) {
-			struct twi_state_past *past = &groups[i]->past[k];
-
-			past->start_ns -= ago;
-			past->done_ns -= ago;
-			if (i != rank && k < count)
-				past->start_ns -= ms * VS_MS; /* it came, and waited */
-		}
-	}
-}
-
 static void test_late(void **state)
 {
 	(void)state;
 	vs_healthy(&job, 4);
-	delay(2, 16, 50);
+	vs_delay(&job, 2, 16, 50);
 	vs_expect(&job, TWI_CAUSE_LATE, 2);
 	assert_false(job.verdict.stuck);
 	/* Since a while. */
 	vs_healthy(&job, 4);
-	delay(2, 7, 50);
+	vs_delay(&job, 2, 7, 50);
 	vs_expect(&job, TWI_CAUSE_LATE, 2);
 	/* Too little to matter. */
 	vs_healthy(&job, 4);
-	delay(2, 16, 1);
+	vs_delay(&job, 2, 16, 1);
 	vs_judge(&job);
 	assert_int_equal(job.verdict.finding_count, 0);
 	/* Once, by much. */
 	vs_healthy(&job, 4);
-	delay(1, 1, 900);
+	vs_delay(&job, 1, 1, 900);
 	vs_expect(&job, TWI_CAUSE_LATE, 1);
 }
 
@@ -361,7 +340,7 @@ static void test_late_for_a_cpu(void **state)
 {
 	(void)state;
 	vs_healthy(&job, 4);
-	delay(2, 16, 50);
+	vs_delay(&job, 2, 16, 50);
 	job.last[2].run_queue_ns = job.first[2].run_queue_ns + 300 * VS_MS;
 	vs_expect(&job, TWI_CAUSE_CPU, 2);
 	/* It has not come yet, and wants to. */
@@ -369,6 +348,119 @@ static void test_late_for_a_cpu(void **state)
 	vs_miss(&job, 1, 1500);
 	job.last[1].run_queue_ns = job.first[1].run_queue_ns + 350 * VS_MS;
 	vs_expect(&job, TWI_CAUSE_CPU, 1);
+}
+
+/* 50 of each 70 ms are lost by rank 2: 180 of 250. It wants a CPU for so long, and has one so long.
+ */
+static void late_with(uint64_t waited_ms, uint64_t ran_ms)
+{
+	vs_healthy(&job, 4);
+	vs_delay(&job, 2, 16, 50);
+	for (uint32_t i = 0; i < 4; i++)
+		vs_cpu(&job, i, 1, 20);
+	vs_cpu(&job, 2, waited_ms, ran_ms);
+}
+
+static void test_half_of_the_lateness(void **state)
+{
+	(void)state;
+	late_with(100, 40); /* it explains more than half */
+	vs_expect(&job, TWI_CAUSE_CPU, 2);
+	late_with(110, 130); /* the same, though it ran for longer than it waited */
+	vs_expect(&job, TWI_CAUSE_CPU, 2);
+	late_with(75, 40); /* less than half: and how much is said */
+	vs_expect(&job, TWI_CAUSE_LATE, 2);
+	assert_non_null(strstr(job.verdict.findings[0].evidence[0], "had no CPU for 30 %"));
+	late_with(10, 40);
+	vs_expect(&job, TWI_CAUSE_LATE, 2);
+}
+
+static void test_one_look_is_enough(void **state)
+{
+	(void)state;
+	/* So short of a CPU that it has answered once: there are points. */
+	late_with(200, 30);
+	job.ranks[2].first = NULL;
+	vs_expect(&job, TWI_CAUSE_CPU, 2);
+	late_with(10, 30);
+	job.ranks[2].first = NULL;
+	vs_expect(&job, TWI_CAUSE_LATE, 2);
+}
+
+static void test_load_that_all_have(void **state)
+{
+	(void)state;
+	/* All are denied as much of what they want: it wants more. */
+	late_with(120, 40);
+	for (uint32_t i = 0; i < 4; i++)
+		if (i != 2)
+			vs_cpu(&job, i, 60, 20);
+	vs_expect(&job, TWI_CAUSE_LATE, 2);
+	assert_true(job.verdict.findings[0].confidence < 0.7);
+	assert_non_null(strstr(job.verdict.findings[0].evidence[0], "all of its host"));
+	/* And is on a CPU no longer: that all are denied one makes it late, if not it alone. */
+	late_with(120, 20);
+	for (uint32_t i = 0; i < 4; i++)
+		if (i != 2)
+			vs_cpu(&job, i, 120, 20);
+	vs_expect(&job, TWI_CAUSE_CPU, 2);
+	assert_true(job.verdict.findings[0].confidence < 0.7);
+	/* It is denied more than they are. */
+	late_with(200, 10);
+	for (uint32_t i = 0; i < 4; i++)
+		if (i != 2)
+			vs_cpu(&job, i, 60, 20);
+	vs_expect(&job, TWI_CAUSE_CPU, 2);
+	/* They are on another host. */
+	late_with(120, 40);
+	for (uint32_t i = 0; i < 4; i++) {
+		job.last[i].boot = i == 2;
+		if (i != 2)
+			vs_cpu(&job, i, 60, 20);
+	}
+	vs_expect(&job, TWI_CAUSE_CPU, 2);
+	/* What they want is next to nothing: that says nothing of the load. */
+	late_with(120, 40);
+	for (uint32_t i = 0; i < 4; i++)
+		if (i != 2)
+			vs_cpu(&job, i, 3, 1);
+	vs_expect(&job, TWI_CAUSE_CPU, 2);
+}
+
+/* Rank 1 was late once, by 900 ms, some time ago. */
+static void test_once_for_a_cpu(void **state)
+{
+	struct twi_state_cpu *points = job.last[1].cpus;
+
+	(void)state;
+	vs_healthy(&job, 4);
+	vs_delay(&job, 1, 1, 900);
+	for (uint32_t i = 0; i < 4; i++)
+		vs_cpu(&job, i, 1, 20);
+	/* It wants a CPU now, and did not then. */
+	job.last[1].run_queue_ns += 200 * VS_MS;
+	vs_expect(&job, TWI_CAUSE_LATE, 1);
+	/* It did then, and does not now. */
+	job.last[1].run_queue_ns = job.first[1].run_queue_ns = 900 * VS_MS;
+	for (uint32_t i = 0; i < TWI_STATE_CPUS; i++)
+		points[i].run_queue_ns = points[i].at_ns < VS_NOW - 500 * VS_MS ? 0 : 900 * VS_MS;
+	vs_expect(&job, TWI_CAUSE_CPU, 1);
+	/* Of that time nothing is known any more. */
+	job.last[1].cpu_count = 0;
+	vs_expect(&job, TWI_CAUSE_LATE, 1);
+}
+
+static void test_missing_for_a_cpu(void **state)
+{
+	(void)state;
+	for (unsigned starved = 0; starved < 2; starved++) {
+		vs_healthy(&job, 3);
+		vs_miss(&job, 1, 1500);
+		vs_cpu(&job, 1, starved ? 150 : 100, 20);
+		vs_expect(&job, starved ? TWI_CAUSE_CPU : TWI_CAUSE_NEVER_ENTERED, 1);
+		job.ranks[1].first = NULL;
+		vs_expect(&job, starved ? TWI_CAUSE_CPU : TWI_CAUSE_NEVER_ENTERED, 1);
+	}
 }
 
 static void test_late_and_missing(void **state)
@@ -455,6 +547,7 @@ static void test_bytes(void **state)
 	job.last[3].group_count = TWI_STATE_GROUPS;
 	job.last[3].wait_count = TWI_STATE_WAITS;
 	job.last[3].link_count = TWI_STATE_LINKS;
+	job.last[3].cpu_count = TWI_STATE_CPUS;
 	for (uint32_t i = 0; i < TWI_STATE_GROUPS; i++) {
 		job.last[3].groups[i].past_count = TWI_STATE_PAST;
 		memset(job.last[3].groups[i].why, 'w', TWI_STATE_WHY - 1);
@@ -495,6 +588,11 @@ int main(void)
 		cmocka_unit_test(test_tcp_buffers),
 		cmocka_unit_test(test_late),
 		cmocka_unit_test(test_late_for_a_cpu),
+		cmocka_unit_test(test_half_of_the_lateness),
+		cmocka_unit_test(test_one_look_is_enough),
+		cmocka_unit_test(test_load_that_all_have),
+		cmocka_unit_test(test_once_for_a_cpu),
+		cmocka_unit_test(test_missing_for_a_cpu),
 		cmocka_unit_test(test_late_and_missing),
 		cmocka_unit_test(test_confidence),
 		cmocka_unit_test(test_words),

@@ -136,6 +136,7 @@ static void walk_link(struct walk *w, struct twi_state_link *link)
 	u64(w, &link->unsent_bytes);
 	u64(w, &link->unacked_bytes);
 	u32(w, &link->waiting_sends);
+	u32(w, &link->pending_ops);
 	u64(w, &link->silent_ns);
 	u64(w, &link->stuck_ns);
 	u32(w, &link->heard_segments);
@@ -160,6 +161,7 @@ static void walk_self(struct walk *w, struct twi_rank_state *state)
 	u32(w, &state->rank);
 	u32(w, &state->world);
 	text(w, state->host, sizeof(state->host));
+	text(w, state->fabric, sizeof(state->fabric));
 	u64(w, &state->boot);
 	u64(w, &state->pid_namespace);
 	u64(w, &state->pid);

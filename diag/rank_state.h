@@ -18,6 +18,7 @@
 #define TWI_STATE_LINKS   12u
 #define TWI_STATE_CPUS    8u /* points of a thread's time on CPUs */
 #define TWI_STATE_HOST    64u
+#define TWI_STATE_FABRIC  64u
 #define TWI_STATE_WHY     200u
 #define TWI_STATE_BYTES   8192u /* the longest there is, encoded */
 #define TWI_STATE_NO_RANK UINT32_MAX
@@ -66,6 +67,10 @@ struct twi_state_wait {
 #define TWI_LINK_BYE       8u  /* the other side has closed in order */
 #define TWI_LINK_TCP       16u /* what TCP_INFO says is there */
 #define TWI_LINK_NO_CREDIT 32u /* sends wait for the other side to receive what it holds */
+#define TWI_LINK_FABRIC    64u /* libfabric's: what its TCP_INFO says cannot be had */
+
+/* At least half of the other side's credit is used up by what nobody here has received. */
+#define TWI_LINK_HOLDS 128u
 
 /* A connection to another rank. What TCP says is of all its streams together. */
 struct twi_state_link {
@@ -73,7 +78,8 @@ struct twi_state_link {
 	uint8_t lane;
 	uint64_t unsent_bytes, unacked_bytes; /* of the control stream, as the session counts */
 	uint32_t waiting_sends;
-	uint64_t silent_ns; /* since something came from there */
+	uint32_t pending_ops; /* of libfabric's: sends that wait, or are not acknowledged */
+	uint64_t silent_ns;   /* since something came from there */
 	uint64_t stuck_ns; /* since when nothing that was sent is acknowledged; 0: it is, or all was
 			    */
 	uint32_t heard_segments; /* that have come since then */
@@ -92,6 +98,7 @@ struct twi_state_cpu {
 struct twi_rank_state {
 	uint32_t rank, world;
 	char host[TWI_STATE_HOST];
+	char fabric[TWI_STATE_FABRIC]; /* libfabric's provider and domain; "": it is not in use */
 	uint64_t boot, pid_namespace, pid, pid_start;
 	uint64_t now_ns;
 	uint64_t step; /* number of the training step; 0: not known */

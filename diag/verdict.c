@@ -9,6 +9,7 @@
 #include <internal/base.h>
 
 #include "diag/emit.h"
+#include "diag/lane_id.h"
 
 static const struct {
 	const char *name, *says, *cure;
@@ -51,15 +52,24 @@ struct twi_finding *twi_judge_finding(struct twi_judge *judge, enum twi_cause ca
 	return finding;
 }
 
-bool twi_judge_blames(const struct twi_judge *judge, uint32_t rank)
+bool twi_judge_names(const struct twi_judge *judge, enum twi_cause cause, uint32_t rank)
 {
 	for (uint32_t i = 0; i < judge->out->finding_count; i++) {
 		const struct twi_finding *finding = &judge->out->findings[i];
 
-		for (uint32_t k = 0; k < finding->rank_count; k++) {
+		for (uint32_t k = 0; finding->cause == cause && k < finding->rank_count; k++) {
 			if (finding->ranks[k] == rank)
 				return true;
 		}
+	}
+	return false;
+}
+
+bool twi_judge_blames(const struct twi_judge *judge, uint32_t rank)
+{
+	for (unsigned cause = 0; cause < TWI_CAUSES; cause++) {
+		if (twi_judge_names(judge, (enum twi_cause)cause, rank))
+			return true;
 	}
 	return false;
 }
@@ -85,6 +95,19 @@ void twi_judge_blame(struct twi_judge *judge, enum twi_cause cause, uint32_t ran
 	va_start(args, fmt);
 	add_evidence(finding, fmt, args);
 	va_end(args);
+}
+
+void twi_judge_add(struct twi_judge *judge, enum twi_cause cause, const char *fmt, ...)
+{
+	va_list args;
+
+	for (uint32_t i = 0; i < judge->out->finding_count; i++) {
+		if (judge->out->findings[i].cause != cause)
+			continue;
+		va_start(args, fmt);
+		add_evidence(&judge->out->findings[i], fmt, args);
+		va_end(args);
+	}
 }
 
 void twi_judge_blame_link(struct twi_judge *judge, enum twi_cause cause, uint32_t from, uint32_t to,
@@ -237,6 +260,31 @@ static const char *state_of(const struct twi_verdict *verdict)
 	return verdict->finding_count > 0 ? "slow" : "healthy";
 }
 
+/* Those with trouble first, as the rank has put them. */
+static void emit_links(const struct twi_rank_state *state, struct twi_emit *emit)
+{
+	twi_emit_array_begin(emit, "links");
+	for (uint32_t i = 0; state != NULL && i < state->link_count; i++) {
+		const struct twi_state_link *link = &state->links[i];
+		bool fabric = (link->flags & TWI_LINK_FABRIC) != 0;
+
+		twi_emit_object_begin(emit, NULL);
+		twi_emit_u64(emit, "to", link->rank);
+		twi_emit_str(emit, "lane", twi_lane_name((enum twi_lane_id)link->lane));
+		twi_emit_u64(emit, "unacknowledged_bytes", link->unacked_bytes);
+		twi_emit_u64(emit, "waiting_sends", link->waiting_sends);
+		twi_emit_u64(emit, "silent_ns", link->silent_ns);
+		twi_emit_bool(emit, "no_credit", (link->flags & TWI_LINK_NO_CREDIT) != 0);
+		twi_emit_bool(emit, "tcp_info", (link->flags & TWI_LINK_TCP) != 0);
+		if (fabric) {
+			twi_emit_u64(emit, "outstanding_operations", link->pending_ops);
+			twi_emit_str(emit, "libfabric", state->fabric);
+		}
+		twi_emit_object_end(emit);
+	}
+	twi_emit_array_end(emit);
+}
+
 static void emit_rank(const struct twi_verdict_case *what, const struct twi_verdict_rank *rank,
 		      struct twi_emit *emit)
 {
@@ -257,6 +305,7 @@ static void emit_rank(const struct twi_verdict_case *what, const struct twi_verd
 		if (!rank->me)
 			twi_emit_u64(emit, "clock_error_ns", rank->error_ns);
 	}
+	emit_links(state, emit);
 	twi_emit_array_begin(emit, "groups");
 	for (uint32_t i = 0; state != NULL && i < state->group_count; i++) {
 		const struct twi_state_group *group = &state->groups[i];

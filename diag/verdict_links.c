@@ -82,6 +82,51 @@ static const struct twi_state_link *good_link(const struct twi_judge *judge, uin
 	return NULL;
 }
 
+/*
+ * Its answer would wait behind messages of its own that nobody receives: who holds those is the one
+ * to be named. True: there is one.
+ */
+static bool blame_holder(struct twi_judge *judge, uint32_t rank)
+{
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *at = &judge->what->ranks[i];
+		const struct twi_state_link *last = twi_rank_state_link(at->last, rank);
+		const struct twi_state_link *first = twi_rank_state_link(at->first, rank);
+
+		if (first == NULL || last == NULL ||
+		    (first->flags & last->flags & TWI_LINK_HOLDS) == 0)
+			continue;
+		judge->out->unknown++;
+		twi_judge_blame(
+			judge, TWI_CAUSE_CREDIT, at->rank, 0.8,
+			"rank %u holds messages of rank %u's that it has not received, half "
+			"or more of what it may; rank %u's answers wait behind them",
+			at->rank, rank, rank);
+		return true;
+	}
+	return false;
+}
+
+/* What is known where libfabric has the connection to it, which says less than our own does. */
+static void add_fabric(struct twi_judge *judge, enum twi_cause cause, uint32_t rank)
+{
+	char time[24];
+
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *at = &judge->what->ranks[i];
+		const struct twi_state_link *link = twi_rank_state_link(at->last, rank);
+
+		if (link == NULL || (link->flags & TWI_LINK_FABRIC) == 0)
+			continue;
+		twi_judge_add(judge, cause,
+			      "rank %u reaches it by libfabric (%s): heard %s ago, %u operations "
+			      "of %llu bytes are outstanding; libfabric gives no TCP_INFO",
+			      at->rank, at->last->fabric, twi_judge_time(link->silent_ns, time),
+			      link->pending_ops, (unsigned long long)link->unacked_bytes);
+		return;
+	}
+}
+
 static void judge_silent(struct twi_judge *judge, const struct twi_verdict_rank *rank)
 {
 	uint32_t from;
@@ -96,7 +141,7 @@ static void judge_silent(struct twi_judge *judge, const struct twi_verdict_rank 
 			twi_judge_blame(judge, TWI_CAUSE_DEAD, rank->rank, 0.99,
 					"rank %u does not answer, and its process %llu has ended",
 					rank->rank, (unsigned long long)rank->pid);
-	} else if (blame_by_links(judge, rank->rank)) {
+	} else if (blame_by_links(judge, rank->rank) || blame_holder(judge, rank->rank)) {
 		return;
 	} else if (rank->lost && !rank->bye) {
 		twi_judge_blame(judge, TWI_CAUSE_DEAD, rank->rank, 0.9,
@@ -122,8 +167,14 @@ void twi_judge_silent(struct twi_judge *judge)
 	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
 		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
 
-		if (!rank->me && rank->last == NULL)
-			judge_silent(judge, rank);
+		if (rank->me || rank->last != NULL)
+			continue;
+		judge_silent(judge, rank);
+		for (unsigned cause = TWI_CAUSE_DEAD; cause <= TWI_CAUSE_SILENT; cause++)
+			if (twi_judge_names(judge, (enum twi_cause)cause, rank->rank))
+				add_fabric(judge, (enum twi_cause)cause, rank->rank);
+		if (twi_judge_names(judge, TWI_CAUSE_CREDIT, judge->what->me))
+			add_fabric(judge, TWI_CAUSE_CREDIT, rank->rank);
 	}
 }
 
@@ -295,6 +346,7 @@ void twi_judge_credit(struct twi_judge *judge)
 					"rank %u has waited for %s to send to rank %u, which holds "
 					"all that it may of messages that it has not received",
 					at->rank, twi_judge_time(age, time), wait->rank);
+			add_fabric(judge, TWI_CAUSE_CREDIT, wait->rank);
 		}
 	}
 }

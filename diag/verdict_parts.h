@@ -20,6 +20,8 @@ struct twi_judge {
 /* The finding of the cause, made when it is new. */
 struct twi_finding *twi_judge_finding(struct twi_judge *judge, enum twi_cause cause,
 				      double confidence);
+/* Whether the rank is blamed for that cause, or for any. */
+bool twi_judge_names(const struct twi_judge *judge, enum twi_cause cause, uint32_t rank);
 bool twi_judge_blames(const struct twi_judge *judge, uint32_t rank);
 /* Names a culprit with evidence; nothing when the rank is blamed already. */
 void twi_judge_blame(struct twi_judge *judge, enum twi_cause cause, uint32_t rank,
@@ -27,6 +29,9 @@ void twi_judge_blame(struct twi_judge *judge, enum twi_cause cause, uint32_t ran
 void twi_judge_blame_link(struct twi_judge *judge, enum twi_cause cause, uint32_t from, uint32_t to,
 			  double confidence, const char *fmt, ...)
 	__attribute__((format(printf, 6, 7)));
+/* More evidence of a finding; nothing when there is none of that cause. */
+void twi_judge_add(struct twi_judge *judge, enum twi_cause cause, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 const struct twi_verdict_rank *twi_judge_rank(const struct twi_judge *judge, uint32_t rank);
 const char *twi_judge_kind(const struct twi_judge *judge, unsigned kind, char room[24]);
 /* "collective 7 of group 2", "barrier 3 of group 0". */

@@ -299,11 +299,15 @@ static void add_session(const struct twi_session *session, uint64_t now, struct 
 		if (++out->waiting_sends == 64)
 			break;
 	}
+	if ((session->credit_charged - session->credit_given) * 2 >=
+	    session->config.local_credit_bytes)
+		out->flags |= TWI_LINK_HOLDS;
 	if (out->waiting_sends > 0 && twi_session_no_credit(session))
 		out->flags |= TWI_LINK_NO_CREDIT;
 }
 
-static void look_at(const struct twi_slot *slot, uint32_t rank, struct twi_state_link *out)
+static void look_at(const struct twi_slot *slot, uint32_t rank, char *fabric,
+		    struct twi_state_link *out)
 {
 	struct tow_peer *peer = slot->peer;
 
@@ -315,7 +319,7 @@ static void look_at(const struct twi_slot *slot, uint32_t rank, struct twi_state
 	if (peer->session.engine != NULL)
 		add_session(&peer->session, twi_engine_now(peer->engine), out);
 	if (!slot->lost && peer->lane->ops->peer_measure != NULL)
-		peer->lane->ops->peer_measure(peer, out);
+		peer->lane->ops->peer_measure(peer, out, fabric);
 }
 
 /* How much a link is worth being told of. */
@@ -323,7 +327,7 @@ static uint64_t trouble(const struct twi_state_link *link)
 {
 	return (uint64_t)((link->flags & (TWI_LINK_BROKEN | TWI_LINK_LOST)) != 0) << 63 |
 	       (uint64_t)(link->backoffs > 0) << 62 |
-	       (uint64_t)((link->flags & TWI_LINK_NO_CREDIT) != 0) << 61 |
+	       (uint64_t)((link->flags & (TWI_LINK_NO_CREDIT | TWI_LINK_HOLDS)) != 0) << 61 |
 	       (uint64_t)(link->retransmits > 0) << 60 | (link->busy_us & ~(15ull << 60));
 }
 
@@ -350,7 +354,7 @@ static void add_links(const struct twi_ranks *ranks, struct twi_rank_state *out)
 
 		if (ranks->slots[i].state != TWI_SLOT_UP || ranks->slots[i].peer == NULL)
 			continue;
-		look_at(&ranks->slots[i], i, &link);
+		look_at(&ranks->slots[i], i, out->fabric, &link);
 		add_link(&link, out);
 	}
 }

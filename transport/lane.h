@@ -129,8 +129,11 @@ struct twi_lane_ops {
 	/* Members of one object of /v1/peers: what this lane knows of the peer. */
 	void (*peer_describe)(struct tow_peer *peer, struct twi_emit *emit);
 
-	/* What the lane knows of how its connections to the peer do. NULL: nothing. */
-	void (*peer_measure)(struct tow_peer *peer, struct twi_state_link *out);
+	/*
+	 * What the lane knows of how its connections to the peer do; fabric: TWI_STATE_FABRIC
+	 * bytes, what carries them, where that is another's work. NULL: nothing.
+	 */
+	void (*peer_measure)(struct tow_peer *peer, struct twi_state_link *out, char *fabric);
 };
 
 /* Every lane's own structure begins with this. */

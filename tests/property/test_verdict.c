@@ -142,6 +142,7 @@ static void scramble(struct twi_rank_state *at)
 		at->groups[i].why[TWI_STATE_WHY - 1] = '\0';
 	}
 	at->host[TWI_STATE_HOST - 1] = '\0';
+	at->fabric[TWI_STATE_FABRIC - 1] = '\0';
 }
 
 static void check(const struct twi_verdict *verdict)

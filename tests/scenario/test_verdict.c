@@ -39,13 +39,15 @@ static int run_one(enum vj_fault fault, uint64_t number, uint64_t *worst_ns)
 
 	job.size = fault == VJ_DROPPED ? 4 : 3 + (int)((number / 2 + fault) % 2);
 	job.victim = (int)((number / 4 + fault) % (uint64_t)job.size);
-	job.memory = fault != VJ_DROPPED && fault != VJ_BUFFERS && (number + fault) % 2 == 0;
+	job.memory = fault != VJ_DROPPED && fault != VJ_BUFFERS && fault != VJ_CREDIT &&
+		     fault != VJ_CREDIT_OFI && (number + fault) % 2 == 0;
 	who = (1u << job.size) - 1;
 	if (fault == VJ_STOPPED)
 		who &= ~(1u << job.victim);
 	vj_begin(&job);
 	if (!vj_reached(&job, fault == VJ_BUFFERS ? 1 : VJ_STEPS)) {
-		int left = job.world != 0 && kill(job.world, 0) != 0;
+		int left = (job.world != 0 && kill(job.world, 0) != 0) ||
+			   (fault == VJ_CREDIT_OFI && vj_refused(&job));
 
 		fprintf(stderr, "%s: the job has not come to its fault\n", vj_names[fault]);
 		vj_end(&job);

@@ -99,6 +99,13 @@ static inline bool vj_is_planted(const struct vj_job *job, const json_t *finding
 		return false;
 	if (job->fault == VJ_BARRIER && strstr(evidence, "has not entered barrier 11 of") == NULL)
 		return false;
+	if (job->fault == VJ_CREDIT_OFI) {
+		evidence =
+			json_string_value(json_array_get(json_object_get(finding, "evidence"), 1));
+		if (evidence == NULL || strstr(evidence, "(tcp;ofi_rxm, domain ") == NULL ||
+		    strstr(evidence, "no TCP_INFO") == NULL)
+			return false;
+	}
 	if (job->fault != VJ_DROPPED)
 		return json_array_size(ranks) == 1 &&
 		       json_integer_value(json_array_get(ranks, 0)) == job->victim;

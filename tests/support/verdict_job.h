@@ -104,17 +104,28 @@ static inline void vj_begin(struct vj_job *job)
 		vj_world(job);
 }
 
+/* Rank 0 has said that its lane is not there. */
+static inline bool vj_refused(const struct vj_job *job)
+{
+	siginfo_t info = { .si_pid = 0 };
+
+	return waitid(P_PID, (id_t)job->pids[0], &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       info.si_pid == job->pids[0] && info.si_status == 77;
+}
+
 static inline bool vj_reached(const struct vj_job *job, int steps)
 {
 	for (int turn = 0; turn < VJ_LIMIT_S * 1000; turn++) {
 		bool all = true;
-		int how;
+		int how = 0;
 
 		for (int i = 0; i < job->size; i++)
 			all &= atomic_load(&job->marks->steps[i]) >= steps;
 		if (all)
 			return true;
 		if (job->world != 0 && waitpid(job->world, &how, WNOHANG) == job->world)
+			return false;
+		if (job->fault == VJ_CREDIT_OFI && vj_refused(job))
 			return false;
 		usleep(1000);
 	}

@@ -31,17 +31,23 @@ enum vj_fault {
 	VJ_BUFFERS,
 	VJ_HOG,
 	VJ_BARRIER,
+	VJ_CREDIT,
+	VJ_CREDIT_OFI, /* the same over libfabric's tcp */
+	VJ_DEVICE,
 	VJ_FAULTS
 };
 
-static const char *const vj_names[VJ_FAULTS] = { "healthy",        "never enters",
-						 "enters late",    "other operation",
-						 "SIGSTOP",        "packets dropped one way",
-						 "pool exhausted", "wrong TCP buffers",
-						 "CPU hog",        "never enters a barrier" };
+static const char *const vj_names[VJ_FAULTS] = { "healthy",          "never enters",
+						 "enters late",      "other operation",
+						 "SIGSTOP",          "packets dropped one way",
+						 "pool exhausted",   "wrong TCP buffers",
+						 "CPU hog",          "never enters a barrier",
+						 "receives nothing", "receives nothing (ofi)",
+						 "device stalls" };
 static const char *const vj_causes[VJ_FAULTS] = {
-	"",     "never_entered", "late", "other_operation", "stopped", "link",
-	"pool", "tcp_buffers",   "cpu",  "never_entered"
+	"",      "never_entered", "late", "other_operation", "stopped", "link",
+	"pool",  "tcp_buffers",   "cpu",  "never_entered",   "credit",  "credit",
+	"device"
 };
 
 /* Shared by all processes of a job. */
@@ -195,6 +201,53 @@ static inline void vj_other_operation(struct vj_rank *me)
 	}
 }
 
+/* A copy to a device that takes longer than the question. */
+static inline void vj_stall_device(struct vj_rank *me, int rank)
+{
+	const struct vj_job *job = me->job;
+	struct tow_device_memory *memory;
+	struct tow_device *device;
+	struct tow_op *op;
+
+	VJ_MUST(tow_device_open(me->runtime, "fake:latency=2600ms", &device) == TOW_OK);
+	VJ_MUST(tow_device_alloc(device, 4096, &memory) == TOW_OK);
+	VJ_MUST(tow_device_copy_start(device, TOW_TO_DEVICE, memory, 0, me->data, 4096, NULL,
+				      &op) == TOW_OK);
+	VJ_MUST(tow_op_wait(op, TOW_FOREVER) == TOW_OK);
+	tow_op_release(op);
+	VJ_MUST(tow_device_free(memory) == TOW_OK);
+	VJ_MUST(tow_device_close(device) == TOW_OK);
+}
+
+/* Far more than its credit lets go to a rank that does not receive before the end. */
+#define VJ_MESSAGES 64
+
+static inline void vj_send_much(struct vj_rank *me, int rank)
+{
+	const struct vj_job *job = me->job;
+	bool receives = rank == job->victim;
+	uint32_t to = (uint32_t)(receives ? (rank + 1) % job->size : job->victim);
+	struct tow_op *ops[VJ_MESSAGES], *op;
+	struct tow_peer *peer;
+
+	if (!receives && rank != (job->victim + 1) % job->size)
+		return;
+	VJ_MUST(tow_group_connect_start(me->group, to, NULL, &op) == TOW_OK);
+	VJ_MUST(tow_op_wait(op, TOW_FOREVER) == TOW_OK);
+	tow_op_release(op);
+	VJ_MUST(tow_group_peer(me->group, to, &peer) == TOW_OK);
+	if (receives)
+		vj_wait_for_stop(job);
+	for (int i = 0; i < VJ_MESSAGES; i++)
+		VJ_MUST((receives ? tow_recv_start(peer, me->data, 4096, 1, NULL, &ops[i])
+				  : tow_send_start(peer, me->data, 4096, 1, NULL, &ops[i])) ==
+			TOW_OK);
+	for (int i = 0; i < VJ_MESSAGES; i++) {
+		VJ_MUST(tow_op_wait(ops[i], TOW_FOREVER) == TOW_OK);
+		tow_op_release(ops[i]);
+	}
+}
+
 /* What the victim does before step `n`; false: it steps no more. */
 static inline bool vj_misbehave(struct vj_rank *me, int rank, int n)
 {
@@ -212,6 +265,10 @@ static inline bool vj_misbehave(struct vj_rank *me, int rank, int n)
 		if (n == VJ_STEPS)
 			vj_other_operation(me);
 		return n != VJ_STEPS;
+	case VJ_DEVICE:
+		if (n == VJ_STEPS)
+			vj_stall_device(me, rank);
+		return true;
 	case VJ_POOL:
 		if (n == VJ_STEPS)
 			vj_exhaust(me, rank);
@@ -228,6 +285,7 @@ static inline void vj_open(struct vj_rank *me, int rank)
 	struct tow_options options = TOW_OPTIONS_DEFAULT;
 	char address[64];
 	void *memory;
+	int status;
 
 	options.premap_memory_bytes = 16 << 20;
 	options.huge_pages = 0;
@@ -241,7 +299,11 @@ static inline void vj_open(struct vj_rank *me, int rank)
 	}
 	if (job->fault == VJ_BUFFERS && rank == job->victim)
 		options.socket_buffer_bytes = 8 << 10;
-	if (job->memory)
+	if (job->fault == VJ_CREDIT || job->fault == VJ_CREDIT_OFI)
+		options.credit_bytes = 64 << 10;
+	if (job->fault == VJ_CREDIT_OFI)
+		snprintf(address, sizeof(address), "ofi://tcp;ofi_rxm@127.0.0.1");
+	else if (job->memory)
 		snprintf(address, sizeof(address), "shm://*");
 	else if (job->fault == VJ_DROPPED)
 		snprintf(address, sizeof(address), "tcp://10.77.0.%d:0",
@@ -253,7 +315,10 @@ static inline void vj_open(struct vj_rank *me, int rank)
 	where.store = job->store;
 	where.address = address;
 	VJ_MUST(tow_runtime_open(&options, &me->runtime) == TOW_OK);
-	VJ_MUST(tow_group_open(me->runtime, &where, &me->group) == TOW_OK);
+	status = tow_group_open(me->runtime, &where, &me->group);
+	if (status == TOW_ENOTSUP && job->fault == VJ_CREDIT_OFI)
+		_exit(77);
+	VJ_MUST(status == TOW_OK);
 	me->count = job->fault == VJ_BUFFERS ? 64 << 10 : 1024;
 	VJ_MUST(tow_alloc(me->runtime, me->count * 4, 64, &memory) == TOW_OK);
 	me->data = memory;
@@ -278,6 +343,10 @@ static inline int vj_rank_main(const struct vj_job *job, int rank)
 		}
 		if (rank == job->victim)
 			on = vj_misbehave(&me, rank, n);
+		if (n == VJ_STEPS && (job->fault == VJ_CREDIT || job->fault == VJ_CREDIT_OFI)) {
+			vj_send_much(&me, rank);
+			break;
+		}
 		if (job->fault == VJ_BARRIER)
 			VJ_MUST(tow_group_barrier(me.group, VJ_LIMIT_S * VJ_NS_PER_S) == TOW_OK);
 		on = on && vj_step(&me, rank);

@@ -342,6 +342,11 @@ static enum twi_need twi_ofi_need(struct tow_peer *peer, const struct tow_op *op
 	return TWI_NEED_NOTHING;
 }
 
+static void twi_ofi_peer_measure(struct tow_peer *peer, struct twi_state_link *out, char *fabric)
+{
+	(void)peer, (void)out, (void)fabric;
+}
+
 static void twi_ofi_peer_describe(struct tow_peer *peer, struct twi_emit *emit)
 {
 	(void)peer, (void)emit;
@@ -371,4 +376,5 @@ const struct twi_lane_ops twi_lane_ofi = {
 	.completed = lane_completed,
 	.need = twi_ofi_need,
 	.peer_describe = twi_ofi_peer_describe,
+	.peer_measure = twi_ofi_peer_measure,
 };

@@ -45,6 +45,8 @@ void twi_ofi_peer_close(struct tow_peer *base);
 /* Something that libfabric had in hand has ended: a peer that waited for it may go. */
 void twi_ofi_peer_let_go(struct twi_ofi_peer *peer);
 void twi_ofi_peer_describe(struct tow_peer *base, struct twi_emit *emit);
+/* ofi_measure.c: `fabric` has TWI_STATE_FABRIC bytes. */
+void twi_ofi_peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric);
 /* Everything ends now: for a lane that is closed. The port is freed. */
 void twi_ofi_port_end(struct twi_ofi_port *port);
 void twi_ofi_timers(struct twi_ofi_port *port, uint64_t now_ns);

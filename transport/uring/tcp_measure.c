@@ -100,12 +100,13 @@ static uint32_t buffer_of(const struct twi_tcp_peer *peer, int option)
 	return least;
 }
 
-void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out)
+void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric)
 {
 	struct twi_tcp_peer *peer = (struct twi_tcp_peer *)(void *)base;
 	uint64_t now = twi_engine_now(base->engine);
 	struct sum sum;
 
+	(void)fabric;
 	add_streams(peer, &sum);
 	follow(&peer->watch, &sum, now);
 	out->flags |= TWI_LINK_TCP;

@@ -25,7 +25,7 @@ struct twi_tcp_watch {
  * What the kernel says of the connections to a peer; and, while a caller waits and a
  * peer is silent, a look at them and a ping now and then. Returns when it is to be called again.
  */
-void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out);
+void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric);
 uint64_t twi_tcp_watch_silent(struct twi_tcp_lane *lane, uint64_t now_ns);
 
 #endif

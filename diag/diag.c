@@ -224,6 +224,7 @@ void twi_latency_record(struct twi_diag *diag, enum twi_lane_id lane, uint64_t b
 	if (latency == NULL)
 		return;
 	twi_latency_add(latency, latency_ns);
+	twi_cell_add(&latency->bytes, bytes);
 #else
 	(void)diag, (void)lane, (void)bytes, (void)latency_ns;
 #endif
@@ -325,6 +326,7 @@ static void latency_add_up(const struct twi_latency *latency, struct twi_latency
 	}
 	out->sum_ns += atomic_load_explicit(&latency->sum_ns, memory_order_relaxed);
 	out->max_ns = twi_max(out->max_ns, max);
+	out->bytes += atomic_load_explicit(&latency->bytes, memory_order_relaxed);
 }
 
 /* Each bucket is written once: this is most of what reading many histograms costs. */
@@ -341,6 +343,7 @@ bool twi_latency_read(const struct twi_latency *latency, struct twi_latency_sum 
 	out->count = count;
 	out->sum_ns = atomic_load_explicit(&latency->sum_ns, memory_order_relaxed);
 	out->max_ns = atomic_load_explicit(&latency->max_ns, memory_order_relaxed);
+	out->bytes = atomic_load_explicit(&latency->bytes, memory_order_relaxed);
 	return count > 0;
 }
 
@@ -350,6 +353,7 @@ void twi_latency_sum_add(struct twi_latency_sum *into, const struct twi_latency_
 	into->count += from->count;
 	into->sum_ns += from->sum_ns;
 	into->max_ns = twi_max(into->max_ns, from->max_ns);
+	into->bytes += from->bytes;
 }
 
 void twi_latency_merge(struct twi_latency *into, const struct twi_latency *from)
@@ -359,6 +363,7 @@ void twi_latency_merge(struct twi_latency *into, const struct twi_latency *from)
 	if (!twi_latency_read(from, &sum))
 		return;
 	twi_cell_add(&into->sum_ns, sum.sum_ns);
+	twi_cell_add(&into->bytes, sum.bytes);
 	if (sum.max_ns > atomic_load_explicit(&into->max_ns, memory_order_relaxed))
 		atomic_store_explicit(&into->max_ns, sum.max_ns, memory_order_relaxed);
 	for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++)

@@ -41,6 +41,7 @@ struct twi_span_table;
 struct twi_latency {
 	_Atomic uint64_t sum_ns;
 	_Atomic uint64_t max_ns;
+	_Atomic uint64_t bytes; /* of the messages, where it is of messages */
 	_Atomic uint64_t counts[TWI_HIST_BUCKETS];
 };
 
@@ -173,7 +174,7 @@ struct twi_reason_sum {
 };
 
 struct twi_latency_sum {
-	uint64_t count, sum_ns, max_ns;
+	uint64_t count, sum_ns, max_ns, bytes;
 	uint64_t counts[TWI_HIST_BUCKETS];
 };
 

@@ -401,10 +401,13 @@ void twi_latency_note(struct twi_diag *diag, struct twi_latency_row **row, const
 		if (reading->parts_ns[part] == TWI_LATENCY_UNKNOWN)
 			continue;
 		latency = part_of(into, reading->kind, size_class, part);
-		if (twi_likely(latency != NULL))
-			twi_latency_add(latency, reading->parts_ns[part]);
-		else
+		if (twi_unlikely(latency == NULL)) {
 			atomic_fetch_add_explicit(&diag->lost, 1, memory_order_relaxed);
+			continue;
+		}
+		twi_latency_add(latency, reading->parts_ns[part]);
+		if (part == TWI_LATENCY_TOTAL)
+			twi_cell_add(&latency->bytes, reading->bytes);
 	}
 	judge(latencies, name, size_class, reading);
 }

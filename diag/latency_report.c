@@ -15,6 +15,7 @@
 
 #include "diag/diag.h"
 #include "diag/emit.h"
+#include "diag/span.h"
 
 #define EXEMPLAR_MAX 128 /* characters of an exemplar's labels: their names and values */
 
@@ -104,12 +105,34 @@ static void emit_exemplars(struct twi_diag *diag, struct twi_emit *e, enum twi_l
 	twi_emit_array_end(e);
 }
 
-static void emit_peer(struct twi_emit *e, const char *name, bool there,
+/*
+ * Their bytes, and how many of them were timed where they arrived: of what a sender times the queue
+ * is known, always, and of nothing else.
+ */
+static void emit_sizes(struct twi_emit *e, enum twi_latency_kind kind,
+		       const struct twi_latency_sum parts[TWI_LATENCY_PARTS])
+{
+	uint64_t count = parts[TWI_LATENCY_TOTAL].count;
+
+	twi_emit_u64(e, "bytes", parts[TWI_LATENCY_TOTAL].bytes);
+	if (kind == TWI_LATENCY_MESSAGES)
+		twi_emit_u64(e, "received", count - twi_min(count, parts[TWI_LATENCY_QUEUE].count));
+}
+
+static void emit_peer(struct twi_diag *diag, struct twi_emit *e, enum twi_latency_kind kind,
+		      const char *name, bool there,
 		      const struct twi_latency_sum parts[TWI_LATENCY_PARTS])
 {
+	int64_t rank = name != NULL ? twi_span_peer_rank(diag, name) : -1;
+
 	twi_emit_object_begin(e, NULL);
-	twi_emit_str(e, "peer", name);
+	twi_emit_str(e, "peer", name != NULL ? name : "(other)");
+	if (rank >= 0)
+		twi_emit_i64(e, "rank", rank);
+	else
+		twi_emit_str(e, "rank", NULL);
 	twi_emit_bool(e, "connected", there);
+	emit_sizes(e, kind, parts);
 	twi_latency_emit(e, &parts[TWI_LATENCY_TOTAL]);
 	emit_parts(e, parts, false);
 	twi_emit_object_end(e);
@@ -159,12 +182,12 @@ static bool sum_row(struct twi_diag *diag, struct twi_emit *e, enum twi_latency_
 		name = twi_latencies_name(diag->latencies, i, &there);
 		add_parts(total, parts);
 		if (e != NULL)
-			emit_peer(e, name, there, parts);
+			emit_peer(diag, e, kind, name, there, parts);
 	}
 	if (read_others(diag, kind, lane, size_class, parts)) {
 		add_parts(total, parts);
 		if (e != NULL)
-			emit_peer(e, "(other)", false, parts);
+			emit_peer(diag, e, kind, NULL, false, parts);
 	}
 	return total[TWI_LATENCY_TOTAL].count > 0;
 }
@@ -195,6 +218,7 @@ static void emit_row(struct twi_diag *diag, struct twi_emit *e, enum twi_latency
 	twi_emit_array_begin(e, "peers");
 	sum_row(diag, e, kind, lane, size_class, total);
 	twi_emit_array_end(e);
+	emit_sizes(e, kind, total);
 	twi_latency_emit(e, &total[TWI_LATENCY_TOTAL]);
 	emit_parts(e, total, true);
 	emit_exemplars(diag, e, kind, lane, size_class);

@@ -14,6 +14,7 @@
 #include "diag/diag.h"
 #include "diag/emit.h"
 #include "diag/site_report.h"
+#include "diag/span.h"
 
 static void render_counters(struct twi_diag *diag, struct twi_emit *e)
 {
@@ -72,6 +73,7 @@ static void render_info(struct twi_diag *diag, struct twi_emit *e)
 	twi_emit_str(e, "version", TOW_VERSION);
 	twi_emit_i64(e, "pid", getpid());
 	twi_emit_u64(e, "uptime_ns", uptime_ns(diag));
+	twi_emit_u64(e, "captures", twi_span_captures(diag));
 	twi_emit_array_begin(e, "log");
 	twi_log_read(diag, emit_log_line, &walk);
 	twi_emit_array_end(e);

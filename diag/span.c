@@ -70,6 +70,16 @@ void twi_span_capture(struct twi_diag *diag, bool begin)
 	pthread_mutex_unlock(&diag->spans->lock);
 }
 
+uint32_t twi_span_captures(struct twi_diag *diag)
+{
+	uint32_t captures;
+
+	pthread_mutex_lock(&diag->spans->lock);
+	captures = diag->spans->captures;
+	pthread_mutex_unlock(&diag->spans->lock);
+	return captures;
+}
+
 static void adopt(struct twi_span_table *table, struct twi_span_ring *ring)
 {
 	struct twi_span_owner *owner;

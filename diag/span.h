@@ -48,6 +48,9 @@
  * DEVICE	a copy to (detail 0) or from (1) a device
  * STEP		a training step. id: its number
  * USER		tow_span_begin/end; parent: the USER or STEP span around it, by id
+ * DELIVERY	a message on its way, as /v1/latency counts it, from start until it was there: to
+ *the nanosecond what was counted. id, bytes: the message's. queue_ns, match_ns, wire_ns: its parts.
+ *detail: 0 timed by its sender, 1 by its receiver; peer is the other one
  */
 #define TWI_SPAN_MAP(X)                                                                            \
 	X(SEND, "send")                                                                            \
@@ -60,7 +63,8 @@
 	X(REGISTER, "register")                                                                    \
 	X(DEVICE, "device")                                                                        \
 	X(STEP, "step")                                                                            \
-	X(USER, "user")
+	X(USER, "user")                                                                            \
+	X(DELIVERY, "delivery")
 
 enum twi_span_kind {
 #define TWI_SPAN_ENUM(id, name) TWI_SPAN_##id,
@@ -154,11 +158,17 @@ void twi_span_sample(struct twi_diag *diag, uint32_t one_in);
 /* While there are captures under way nothing is passed over. */
 void twi_span_capture(struct twi_diag *diag, bool begin);
 
+/* How many are under way. */
+uint32_t twi_span_captures(struct twi_diag *diag);
+
 /*
  * A number for a peer: `name` as in /v1/peers, its rank in the job or -1. The same name has the
  * same number for as long as the diag lives; 0 when there are too many (TWI_SPAN_PEERS).
  */
 #define TWI_SPAN_PEERS 4096u
 uint32_t twi_span_peer(struct twi_diag *diag, const char *name, int64_t rank);
+
+/* Its rank; -1: not known. */
+int64_t twi_span_peer_rank(struct twi_diag *diag, const char *name);
 
 #endif

@@ -43,15 +43,37 @@ static uint32_t add(struct twi_span_table *table, const char *name, int64_t rank
 	return *slot;
 }
 
+/* With the lock held; 0: there is none. */
+static uint32_t find(const struct twi_span_table *table, const char *name)
+{
+	uint32_t peer = table->slots[slot_of(name)];
+
+	while (peer != 0 && strcmp(table->peers[peer - 1].name, name) != 0)
+		peer = table->peers[peer - 1].next;
+	return peer;
+}
+
+int64_t twi_span_peer_rank(struct twi_diag *diag, const char *name)
+{
+	struct twi_span_table *table = diag->spans;
+	int64_t rank = -1;
+	uint32_t peer;
+
+	pthread_mutex_lock(&table->lock);
+	peer = find(table, name);
+	if (peer != 0)
+		rank = table->peers[peer - 1].rank;
+	pthread_mutex_unlock(&table->lock);
+	return rank;
+}
+
 uint32_t twi_span_peer(struct twi_diag *diag, const char *name, int64_t rank)
 {
 	struct twi_span_table *table = diag->spans;
 	uint32_t peer;
 
 	pthread_mutex_lock(&table->lock);
-	peer = table->slots[slot_of(name)];
-	while (peer != 0 && strcmp(table->peers[peer - 1].name, name) != 0)
-		peer = table->peers[peer - 1].next;
+	peer = find(table, name);
 	if (peer == 0)
 		peer = add(table, name, rank);
 	else if (rank >= 0)

@@ -11,6 +11,7 @@
 #include "diag/error.h"
 #include "diag/latency.h"
 #include "diag/registry.h"
+#include "diag/span.h"
 
 static int setup(void **state)
 {
@@ -109,6 +110,8 @@ static void peers_and_parts(void **state)
 		note(*state, &rows[0], "tcp://a", i, 100, i * 1000);
 		note(*state, &rows[1], "tcp://b", i, 100, 5000);
 	}
+	twi_span_peer(*state, "tcp://a", 3);
+	twi_span_peer(*state, "tcp://b", -1);
 	twi_latency_record(*state, TWI_LANE_TCP, 100, 7000); /* nobody knows with whom */
 	root = latency_of(*state);
 	assert_int_equal(json_array_size(json_object_get(root, "rpcs")), 1);
@@ -127,6 +130,14 @@ static void peers_and_parts(void **state)
 	assert_in_range(number(json_object_get(parts, "wire"), "max"), 70000, 70000);
 	assert_null(json_object_get(parts, "serve"));
 	assert_int_equal(number(peer_in(row, "(other)"), "count"), 1);
+	/* What is not known to have queued was timed where it arrived. */
+	assert_int_equal(number(peer, "bytes"), 100 * 100);
+	assert_int_equal(number(peer, "received"), 0);
+	assert_int_equal(number(peer_in(row, "(other)"), "received"), 1);
+	assert_int_equal(number(row, "bytes"), 201 * 100);
+	assert_int_equal(number(row, "received"), 1);
+	assert_int_equal(number(peer, "rank"), 3);
+	assert_true(json_is_null(json_object_get(peer_in(row, "tcp://b"), "rank")));
 	json_decref(root);
 	twi_latency_leave(*state, &rows[1]);
 	assert_null(rows[1]);

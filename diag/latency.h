@@ -21,6 +21,7 @@
 #ifndef TWI_LATENCY_H
 #define TWI_LATENCY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <internal/base.h>
@@ -71,7 +72,8 @@ enum twi_latency_kind { TWI_LATENCY_MESSAGES, TWI_LATENCY_CALLS, TWI_LATENCY_KIN
 struct twi_latency_reading {
 	enum twi_latency_kind kind;
 	enum twi_lane_id lane;
-	uint64_t id; /* on the wire */
+	bool received; /* timed where it arrived */
+	uint64_t id;   /* on the wire */
 	uint64_t bytes;
 	uint64_t end_ns;                      /* when, by twi_now_ns or a clock near it */
 	uint64_t parts_ns[TWI_LATENCY_PARTS]; /* TOTAL is always known */

@@ -65,6 +65,27 @@ void twi_op_span(const struct tow_op *op)
 	twi_span_record(op->engine->diag, &span);
 }
 
+void twi_op_span_delivery(struct tow_peer *peer, const struct twi_latency_reading *reading,
+			  uint64_t queue_ns, uint64_t match_ns)
+{
+	uint64_t took_ns = reading->parts_ns[TWI_LATENCY_TOTAL];
+	struct twi_span span = {
+		.start_ns = reading->end_ns - twi_min(took_ns, reading->end_ns),
+		.end_ns = reading->end_ns,
+		.id = reading->id,
+		.bytes = reading->bytes,
+		.queue_ns = twi_span_ns(queue_ns),
+		.wire_ns = twi_span_ns(reading->parts_ns[TWI_LATENCY_WIRE]),
+		.match_ns = twi_span_ns(match_ns),
+		.peer = twi_op_span_peer(peer),
+		.kind = TWI_SPAN_DELIVERY,
+		.lane = (uint8_t)reading->lane,
+		.detail = reading->received,
+	};
+
+	twi_span_record(peer->engine->diag, &span);
+}
+
 void twi_op_span_wait(const struct tow_op *op, uint64_t start_ns, uint64_t end_ns, int status)
 {
 	struct twi_span span = {

@@ -5,6 +5,7 @@
 #ifndef TWI_OP_SPAN_H
 #define TWI_OP_SPAN_H
 
+#include "diag/latency.h"
 #include "diag/span.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
@@ -47,6 +48,16 @@ static inline bool twi_op_span_waited(const struct tow_op *op, uint64_t ns)
 	(void)op, (void)ns;
 	return false;
 #endif
+}
+
+/* A message has arrived: one that is counted in /v1/latency, with its parts as they are there. */
+void twi_op_span_delivery(struct tow_peer *peer, const struct twi_latency_reading *reading,
+			  uint64_t queue_ns, uint64_t match_ns);
+
+/* Of a message's id its number, by which both sides choose the same ones. */
+static inline uint64_t twi_rpc_seq(uint64_t id)
+{
+	return id >> 1;
 }
 
 /* A thread was blocked in tow_op_wait for it. */

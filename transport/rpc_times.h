@@ -15,6 +15,7 @@
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/op.h"
+#include "transport/op_span.h"
 
 /* When op leaves its queue: to be called before its stage changes. */
 static inline void twi_op_framed(struct twi_engine *engine, struct tow_op *op)
@@ -50,6 +51,25 @@ static inline void twi_peer_timed(struct tow_peer *peer, struct twi_engine *engi
 		match_ns == TWI_LATENCY_UNKNOWN ? TWI_LATENCY_UNKNOWN : match;
 	reading->parts_ns[TWI_LATENCY_SERVE] = TWI_LATENCY_UNKNOWN;
 	twi_latency_note(engine->diag, &peer->latency_row, peer->address, reading);
+#ifndef TWI_NO_DIAGNOSTICS
+	if (twi_span_chosen(engine->diag, reading->bytes, twi_rpc_seq(reading->id)))
+		twi_op_span_delivery(peer, reading, queue, match);
+#endif
+}
+
+/*
+ * The same of one that began at start_ns and of which word has come now, after its receiver had
+ * kept the news for kept_ns. What a peer says of its time cannot make it more than has passed.
+ */
+static inline void twi_peer_heard(struct tow_peer *peer, struct twi_engine *engine,
+				  struct twi_latency_reading *reading, uint64_t start_ns,
+				  uint64_t kept_ns, uint64_t queue_ns, uint64_t match_ns)
+{
+	uint64_t now = twi_engine_now(engine);
+	uint64_t since = now - twi_min(start_ns, now), kept = twi_min(kept_ns, since);
+
+	reading->end_ns = now - kept;
+	twi_peer_timed(peer, engine, reading, since - kept, queue_ns, match_ns);
 }
 
 #endif

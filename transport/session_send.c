@@ -158,7 +158,6 @@ void twi_session_drain(struct twi_session *session)
 int twi_session_acked(struct twi_session *session, const struct twi_frame *frame)
 {
 	struct twi_latency_reading reading;
-	uint64_t now = twi_engine_now(session->engine);
 
 	if (frame->seq > session->seq_sent || frame->seq < session->seq_acked)
 		return twi_error(TOW_EPROTOCOL,
@@ -172,7 +171,6 @@ int twi_session_acked(struct twi_session *session, const struct twi_frame *frame
 	while (session->seq_acked < frame->seq) {
 		const struct twi_timing *timing =
 			&session->timings[++session->seq_acked & session->timings_mask];
-		uint64_t taken = timing->start_ns + frame->value;
 
 		if (timing->start_ns == 0)
 			continue;
@@ -180,11 +178,9 @@ int twi_session_acked(struct twi_session *session, const struct twi_frame *frame
 			.lane = session->config.lane,
 			.id = twi_session_rpc_id(session, session->seq_acked, true),
 			.bytes = timing->bytes,
-			.end_ns = now,
 		};
-		twi_peer_timed(session->peer, session->engine, &reading,
-			       now > taken ? now - taken : 0, timing->queue_ns,
-			       TWI_LATENCY_UNKNOWN);
+		twi_peer_heard(session->peer, session->engine, &reading, timing->start_ns,
+			       frame->value, timing->queue_ns, TWI_LATENCY_UNKNOWN);
 	}
 	session->credit_returned = frame->tag;
 	twi_session_drain(session);
@@ -221,7 +217,6 @@ int twi_session_done(struct twi_session *session, const struct twi_frame *frame)
 {
 	struct twi_grant *send = twi_session_send_find(session, frame->seq);
 	struct tow_op *op = twi_session_find(session, frame->seq);
-	uint64_t now = twi_engine_now(session->engine), taken;
 	struct twi_latency_reading reading;
 
 	if (frame->seq > session->seq_sent)
@@ -238,15 +233,14 @@ int twi_session_done(struct twi_session *session, const struct twi_frame *frame)
 	}
 	if (op == NULL)
 		return TOW_OK;
-	taken = op->start_ns + frame->value;
 	reading = (struct twi_latency_reading){
 		.lane = session->config.lane,
 		.id = twi_session_rpc_id(session, op->seq, true),
 		.bytes = op->bytes,
-		.end_ns = now,
 	};
-	twi_peer_timed(session->peer, session->engine, &reading, now > taken ? now - taken : 0,
-		       twi_op_queue_ns(op), twi_op_match_ns(op));
+	if (twi_space_counts(op->space))
+		twi_peer_heard(session->peer, session->engine, &reading, op->start_ns, frame->value,
+			       twi_op_queue_ns(op), twi_op_match_ns(op));
 	twi_count(session->engine->diag, TWI_C_send_bytes, op->bytes);
 	twi_session_op_end(session, op, TOW_OK, op->bytes);
 	return TOW_OK;

@@ -517,7 +517,6 @@ int twi_ofi_refused(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 int twi_ofi_acked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet)
 {
 	struct twi_latency_reading reading;
-	uint64_t now = twi_engine_now(peer->base.engine);
 
 	if (packet->seq > peer->seq_sent || packet->seq < peer->seq_acked ||
 	    packet->tag > peer->credit_used || packet->tag < peer->credit_returned)
@@ -530,7 +529,6 @@ int twi_ofi_acked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet
 	while (peer->seq_acked < packet->seq) {
 		const struct twi_ofi_timing *timing =
 			&peer->timings[++peer->seq_acked % TWI_OFI_TIMINGS];
-		uint64_t taken = timing->start_ns + packet->value;
 
 		if (timing->seq != peer->seq_acked)
 			continue;
@@ -538,11 +536,9 @@ int twi_ofi_acked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet
 			.lane = TWI_LANE_OFI,
 			.id = timing->seq << 1 | (uint64_t)peer->connector,
 			.bytes = timing->bytes,
-			.end_ns = now,
 		};
-		twi_peer_timed(&peer->base, peer->base.engine, &reading,
-			       now > taken ? now - taken : 0, timing->queue_ns,
-			       TWI_LATENCY_UNKNOWN);
+		twi_peer_heard(&peer->base, peer->base.engine, &reading, timing->start_ns,
+			       packet->value, timing->queue_ns, TWI_LATENCY_UNKNOWN);
 	}
 	peer->credit_returned = packet->tag;
 	twi_ofi_drain(peer);

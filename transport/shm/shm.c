@@ -22,6 +22,7 @@
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "transport/rpc_times.h"
 #include "transport/watch.h"
 
 #define SLOTS_MAX (1u << 20)
@@ -406,6 +407,21 @@ static void lane_ring_gone(struct twi_lane *base, unsigned index)
 		if (lane->slots[i].watch != NULL)
 			lane->slots[i].watch->rings &= ~(1u << index);
 	}
+}
+
+void twi_shm_timed_small(struct twi_shm_peer *peer, uint64_t bytes, uint64_t end_ns,
+			 uint64_t taken_ns)
+{
+	struct twi_latency_reading reading = {
+		.lane = TWI_LANE_SHM,
+		.id = peer->seq_received << 1 | (uint64_t)!peer->connector,
+		.bytes = bytes,
+		.end_ns = end_ns,
+		.received = true,
+	};
+
+	twi_peer_timed(&peer->base, peer->base.engine, &reading, taken_ns, TWI_LATENCY_UNKNOWN,
+		       TWI_LATENCY_UNKNOWN);
 }
 
 static void peer_describe(struct tow_peer *base, struct twi_emit *emit)

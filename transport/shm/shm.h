@@ -276,7 +276,7 @@ void twi_shm_view_release(struct tow_op *op);
 void twi_shm_timed_small(struct twi_shm_peer *peer, uint64_t bytes, uint64_t end_ns,
 			 uint64_t taken_ns);
 
-/* Of small messages one in so many is timed, by its receiver. */
+/* Of small messages one in so many is timed, by its receiver; all while everything is recorded. */
 static inline bool twi_shm_timed(uint64_t seq)
 {
 	return seq % 16 == 1;

@@ -36,7 +36,8 @@ static void time_small(struct twi_shm_peer *peer, const struct twi_shm_message *
 {
 	uint64_t now;
 
-	if (twi_likely(!twi_shm_timed(peer->seq_received)) || message->summed)
+	if (twi_likely(message->sent_ns == 0) || message->summed ||
+	    !twi_space_counts(message->space))
 		return;
 	now = twi_clock_gettime_ns();
 	twi_shm_timed_small(peer, message->bytes, now,

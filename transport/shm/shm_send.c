@@ -72,19 +72,35 @@ static bool sums(const struct twi_shm_peer *peer, uint64_t seq, uint64_t bytes)
 	       bytes <= TWI_SHM_SUM_MAX;
 }
 
+/* Every small message is timed: everything is recorded, and not every payload checked. */
+static bool times_all(const struct twi_shm_peer *peer)
+{
+#ifndef TWI_NO_DIAGNOSTICS
+	const struct twi_engine *engine = peer->base.engine;
+
+	return twi_unlikely(twi_span_all(engine->diag)) && engine->knobs.checksum_all == 0;
+#else
+	(void)peer;
+	return false;
+#endif
+}
+
 /*
  * The type of a slot, with the checksum of op's payload in it, or the time that it was sent, where
  * that is looked at: by the kernel's clock, for each process has its own scale of the fast one.
+ * There is room for one of them; while everything is recorded that is the time.
  */
 static unsigned stamp(const struct twi_shm_peer *peer, struct twi_shm_slot *slot,
 		      const struct tow_op *op, enum twi_shm_type type)
 {
-	bool summed = sums(peer, op->seq, op->bytes);
+	bool small = type == TWI_SHM_INLINED || type == TWI_SHM_IN_AREA;
+	bool all = small && times_all(peer);
+	bool summed = !all && sums(peer, op->seq, op->bytes);
 	uint64_t sent_ns = 0;
 
 	if (twi_unlikely(summed))
 		sent_ns = twi_checksum(0, op->data, op->bytes);
-	else if (twi_unlikely(twi_shm_timed(op->seq)))
+	else if (twi_unlikely(all || twi_shm_timed(op->seq)))
 		sent_ns = twi_clock_gettime_ns();
 	atomic_store_explicit(&slot->sent_ns, sent_ns, memory_order_relaxed);
 	return type | (summed ? TWI_SHM_SUMMED : 0);
@@ -329,20 +345,6 @@ static bool settled_status(const struct twi_shm_peer *peer, const struct twi_shm
 	default:
 		return false;
 	}
-}
-
-void twi_shm_timed_small(struct twi_shm_peer *peer, uint64_t bytes, uint64_t end_ns,
-			 uint64_t taken_ns)
-{
-	struct twi_latency_reading reading = {
-		.lane = TWI_LANE_SHM,
-		.id = peer->seq_received << 1 | (uint64_t)!peer->connector,
-		.bytes = bytes,
-		.end_ns = end_ns,
-	};
-
-	twi_peer_timed(&peer->base, peer->base.engine, &reading, taken_ns, TWI_LATENCY_UNKNOWN,
-		       TWI_LATENCY_UNKNOWN);
 }
 
 static void end_offer_op(struct twi_shm_peer *peer, struct twi_shm_offer *offer, int status)

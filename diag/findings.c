@@ -347,8 +347,10 @@ static void find_failed(struct look *l)
 	struct twi_finding *row;
 
 	for (unsigned i = 0; i < TWI_SPAN_KINDS; i++) {
-		failed += i == TWI_SPAN_WAIT ? 0 : l->t->failed[i];
-		all += i == TWI_SPAN_WAIT ? 0 : l->t->kinds[i].count;
+		if (i == TWI_SPAN_WAIT || i == TWI_SPAN_DELIVERY)
+			continue;
+		failed += l->t->failed[i];
+		all += l->t->kinds[i].count;
 	}
 	if (failed == 0)
 		return;

@@ -11,6 +11,7 @@
 
 #include <internal/base.h>
 
+#include "diag/delivery.h"
 #include "diag/error.h"
 #include "diag/timeline.h"
 
@@ -50,20 +51,34 @@ static bool in_trace(const struct twi_trace *trace, int64_t rank)
 	return rank >= 0 && low < trace->rank_count && trace->ranks[low].rank == rank;
 }
 
+/* How long it took is what was counted for /v1/latency, where that is in the trace. */
+static void time_it(const struct twi_timeline *out, const struct twi_trace *trace, size_t r,
+		    const struct twi_span *span, const struct twi_deliveries *deliveries,
+		    struct transfer *row)
+{
+	const struct twi_span *delivery = twi_delivery_of(deliveries, &trace->ranks[r], span);
+	uint64_t idle = row->received ? twi_span_part(span, span->queue_ns) : 0;
+
+	row->start = twi_view_at(&out->view, r, span->start_ns + idle);
+	row->end = twi_view_at(&out->view, r, span->end_ns);
+	row->latency = delivery != NULL ? twi_span_ns(delivery) : twi_span_ns(span) - idle;
+}
+
 static void add(const struct twi_trace *trace, struct twi_timeline *out, size_t r,
-		const struct twi_span *span, struct transfers *all)
+		const struct twi_span *span, const struct twi_deliveries *deliveries,
+		struct transfers *all)
 {
 	const struct twi_trace_peer *peer = twi_view_peer(&trace->ranks[r], span);
 	int64_t other = peer != NULL ? peer->rank : -1;
 	const char *name = peer != NULL && other < 0 && peer->name != NULL ? peer->name : "";
 	struct transfer *row = &all->rows[all->count];
 	const char *own = trace->ranks[r].rank < 0 ? "here" : "";
-	uint64_t idle = 0;
 
+	if (span->status < 0)
+		return; /* it moved nothing */
 	if (span->kind == TWI_SPAN_RECV) {
 		if (in_trace(trace, other))
 			return;
-		idle = twi_span_part(span, span->queue_ns);
 		*row = (struct transfer){
 			.from = other, .to = trace->ranks[r].rank, .from_name = name, .to_name = own
 		};
@@ -75,9 +90,7 @@ static void add(const struct twi_trace *trace, struct twi_timeline *out, size_t 
 		return;
 	}
 	row->received = span->kind == TWI_SPAN_RECV;
-	row->start = twi_view_at(&out->view, r, span->start_ns + idle);
-	row->end = twi_view_at(&out->view, r, span->end_ns);
-	row->latency = twi_span_ns(span) - idle;
+	time_it(out, trace, r, span, deliveries, row);
 	row->bytes = span->bytes;
 	row->wire_ns = span->wire_ns;
 	row->bin = (uint16_t)twi_timeline_bin_of(out, row->end);
@@ -92,15 +105,21 @@ static void add(const struct twi_trace *trace, struct twi_timeline *out, size_t 
 static int gather(const struct twi_trace *trace, struct twi_timeline *out, struct transfers *all)
 {
 	size_t spans = out->kinds[TWI_SPAN_SEND].count + out->kinds[TWI_SPAN_RECV].count;
+	struct twi_deliveries deliveries;
 	struct twi_walk walk = { 0 };
 	const struct twi_span *span;
+	int status;
 
 	all->rows = calloc(spans + 1, sizeof(*all->rows));
 	all->values = calloc(spans + 1, sizeof(*all->values));
 	if (all->rows == NULL || all->values == NULL)
 		return twi_error(TOW_ENOMEM, "no memory to analyse %zu transfers", spans);
+	status = twi_deliveries_make(trace, &deliveries);
+	if (status < 0)
+		return status;
 	while ((span = twi_view_next(trace, &walk)) != NULL)
-		add(trace, out, walk.rank, span, all);
+		add(trace, out, walk.rank, span, &deliveries, all);
+	twi_deliveries_fini(&deliveries);
 	out->transfer_count = all->count;
 	return TOW_OK;
 }

@@ -103,11 +103,19 @@ const char *twi_show_name(const struct twi_trace_rank *rank, const struct twi_sp
 {
 	const char *user = twi_show_user_name(rank, span);
 
+	/* One that failed moved nothing: who looks for messages is not to find it. */
+	if (span->status < 0 && (span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_RECV)) {
+		snprintf(out, out_size, "%s failed%s%s", twi_show_kind(span->kind), user ? " " : "",
+			 user ? user : "");
+		return out;
+	}
 	switch (span->kind) {
 	case TWI_SPAN_SEND:
 		return "MegaScale: Communication Transport Send";
 	case TWI_SPAN_RECV:
 		return "MegaScale: Communication Transport Receive";
+	case TWI_SPAN_DELIVERY:
+		return "MegaScale: Send Finished";
 	case TWI_SPAN_COPY:
 		return "MegaScale: Memory Copy";
 	case TWI_SPAN_REGISTER:

@@ -235,9 +235,10 @@ static void add_hosts(const struct twi_trace *trace, struct twi_pb *space)
 
 int twi_export_xspace(const struct twi_trace *trace, char **bytes_out, size_t *count_out)
 {
+	struct twi_deliveries deliveries = { 0 };
 	struct twi_pb space = { 0 };
 	struct twi_trace view;
-	struct twi_ops ops;
+	struct twi_ops ops = { 0 };
 	int status;
 
 	*bytes_out = NULL;
@@ -245,11 +246,13 @@ int twi_export_xspace(const struct twi_trace *trace, char **bytes_out, size_t *c
 	status = twi_clean_make(trace, &view);
 	if (status < 0)
 		return status;
-	status = twi_ops_make(&view, &ops);
+	status = twi_deliveries_make(&view, &deliveries);
+	if (status == TOW_OK)
+		status = twi_ops_make(&view, &ops);
 	if (status == TOW_OK) {
-		twi_xspace_host(&view, &space);
+		twi_xspace_host(&view, &deliveries, &space);
 		twi_xspace_devices(&view, &ops, &space);
-		twi_xspace_megascale(&view, &ops, &space);
+		twi_xspace_megascale(&view, &ops, &deliveries, &space);
 		twi_xspace_program(&ops, &space);
 		twi_xspace_ranks(&view, &space);
 		twi_xspace_time(&view, &space);
@@ -258,6 +261,7 @@ int twi_export_xspace(const struct twi_trace *trace, char **bytes_out, size_t *c
 		twi_ops_fini(&ops);
 		status = twi_pb_take(&space, bytes_out, count_out);
 	}
+	twi_deliveries_fini(&deliveries);
 	twi_clean_fini(&view);
 	return status;
 }

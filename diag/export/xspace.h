@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "diag/delivery.h"
 #include "diag/export/names.h"
 #include "diag/export/ops.h"
 #include "diag/export/pb.h"
@@ -44,6 +45,7 @@
 	X(DETAIL, "tow_detail")                                                                    \
 	X(STATUS, "tow_status")                                                                    \
 	X(RANK, "tow_rank")                                                                        \
+	X(LATENCY, "tow_latency_ns")                                                               \
 	X(REASON, "reason")                                                                        \
 	X(LANE_TEXT, "lane")                                                                       \
 	X(PEER_TEXT, "peer")                                                                       \
@@ -133,12 +135,13 @@ void twi_plane_end(struct twi_plane *plane, struct twi_pb *space);
 void twi_pb_message(struct twi_pb *w, uint32_t field, const ProtobufCMessage *message);
 
 /* The parts of a space, each a plane or two. */
-void twi_xspace_host(const struct twi_trace *trace, struct twi_pb *space);
+void twi_xspace_host(const struct twi_trace *trace, const struct twi_deliveries *deliveries,
+		     struct twi_pb *space);
 void twi_xspace_ranks(const struct twi_trace *trace, struct twi_pb *space);
 void twi_xspace_devices(const struct twi_trace *trace, const struct twi_ops *ops,
 			struct twi_pb *space);
 void twi_xspace_megascale(const struct twi_trace *trace, const struct twi_ops *ops,
-			  struct twi_pb *space);
+			  const struct twi_deliveries *deliveries, struct twi_pb *space);
 /* When all of it was, as UNIX time. */
 void twi_xspace_time(const struct twi_trace *trace, struct twi_pb *space);
 /* The program that the devices run: without it XProf does not know which op is whose. */

@@ -4,6 +4,7 @@
 
 #include "diag/export/xspace.h"
 #include "diag/lane_id.h"
+#include "diag/trace_view.h"
 
 /* XProf finds nothing without this name among the events' names, even where there is no event. */
 #define HOST_ALWAYS "MegaScale: Communication Transport Receive"
@@ -38,14 +39,28 @@ static void own_stats(const struct twi_span *span, struct twi_stats *s)
 		twi_stats_i64(s, TWI_STAT_STATUS, span->status);
 }
 
+/*
+ * How long a message took, as MegaScale tells it of a receive: on its way, as its sender counts it
+ * for /v1/latency. Where that is not in the trace: since the receive had met it, which is when this
+ * rank first heard of it. That the receive was posted long before says nothing of the message.
+ */
+static uint64_t message_ns(const struct twi_span *span, const struct twi_span *delivery)
+{
+	if (span->kind != TWI_SPAN_RECV)
+		return twi_span_ns(span);
+	return delivery != NULL ? twi_span_ns(delivery)
+				: twi_span_ns(span) - twi_span_part(span, span->queue_ns);
+}
+
 /* As MegaScale's own runtime names a message. A rank is a slice of one device here. */
 static void dcn_stats(const struct twi_trace_rank *rank, const struct twi_span *span,
-		      struct twi_stats *s)
+		      const struct twi_span *delivery, struct twi_stats *s)
 {
-	bool sends = span->kind == TWI_SPAN_SEND;
+	bool sends = span->kind == TWI_SPAN_SEND ||
+		     (span->kind == TWI_SPAN_DELIVERY && span->detail == 0);
 	int64_t peer = twi_show_peer_rank(rank, span);
 	int64_t from = sends ? rank->rank : peer, to = sends ? peer : rank->rank;
-	uint64_t took_ns = span->end_ns - span->start_ns;
+	uint64_t took_ns = message_ns(span, delivery);
 	const char *name = twi_show_user_name(rank, span);
 
 	twi_stats_text(s, TWI_STAT_DCN_LABEL,
@@ -62,10 +77,13 @@ static void dcn_stats(const struct twi_trace_rank *rank, const struct twi_span *
 	/* 0 would mean that clocks are wrong. */
 	twi_stats_i64(s, TWI_STAT_DURATION_US,
 		      (int64_t)(took_ns < 1000 ? 1 : (took_ns + 500) / 1000));
+	if (delivery != NULL)
+		twi_stats_u64(s, TWI_STAT_LATENCY, took_ns);
 }
 
 static void host_span(struct twi_plane *plane, const struct twi_trace_rank *rank,
-		      const struct twi_span *span, int64_t shift_ns)
+		      const struct twi_deliveries *deliveries, const struct twi_span *span,
+		      int64_t shift_ns)
 {
 	char text[TWI_SHOW_NAME_BYTES];
 	struct twi_event_name name = { .name = twi_show_name(rank, span, text, sizeof(text)) };
@@ -75,8 +93,10 @@ static void host_span(struct twi_plane *plane, const struct twi_trace_rank *rank
 
 	stats.count = 0;
 	own_stats(span, &stats);
-	if (span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_RECV)
-		dcn_stats(rank, span, &stats);
+	if (span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_DELIVERY)
+		dcn_stats(rank, span, NULL, &stats);
+	else if (span->kind == TWI_SPAN_RECV)
+		dcn_stats(rank, span, twi_delivery_of(deliveries, rank, span), &stats);
 	else if (span->kind == TWI_SPAN_STEP)
 		twi_stats_i64(&stats, TWI_STAT_STEP_NUM, (int64_t)span->id);
 	else if (!twi_show_blocks(span))
@@ -106,7 +126,8 @@ static int64_t line_start_ns(const struct twi_trace_rank *rank, int64_t shift_ns
 	return twi_show_at(first, shift_ns);
 }
 
-void twi_xspace_host(const struct twi_trace *trace, struct twi_pb *space)
+void twi_xspace_host(const struct twi_trace *trace, const struct twi_deliveries *deliveries,
+		     struct twi_pb *space)
 {
 	struct twi_event_name always = { .name = HOST_ALWAYS };
 	struct twi_plane plane;
@@ -129,7 +150,7 @@ void twi_xspace_host(const struct twi_trace *trace, struct twi_pb *space)
 			twi_plane_line_begin(&plane, ++line, name, shown,
 					     line_start_ns(rank, shift_ns));
 			for (size_t i = 0; i < thread->span_count; i++)
-				host_span(&plane, rank, &thread->spans[i], shift_ns);
+				host_span(&plane, rank, deliveries, &thread->spans[i], shift_ns);
 			twi_plane_line_end(&plane);
 		}
 	}

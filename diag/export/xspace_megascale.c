@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "diag/export/xspace.h"
+#include "diag/trace_view.h"
 
 /* Tracks of a rank's messages; what does not fit is on the last, over others. */
 #define LANES_MAX 64u
@@ -30,6 +31,7 @@ struct item {
 
 struct scale {
 	const struct twi_ops *ops;
+	const struct twi_deliveries *deliveries;
 	const struct twi_trace_rank *rank;
 	size_t index; /* of the rank */
 	int64_t shift_ns;
@@ -43,7 +45,7 @@ struct scale {
 
 static bool is_message(const struct twi_span *span)
 {
-	return span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_RECV;
+	return (span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_RECV) && span->status >= 0;
 }
 
 /* The first lane that is free. Spans come by start. */
@@ -177,11 +179,25 @@ static void add_collective(struct scale *s, const struct twi_span *span)
 	add_transfer(s, "HostToDevice", "END", last_ns);
 }
 
+/* From its first byte to its last. Of a small one that came all at once, on its way, if its sender
+ * is here to tell. */
+static uint64_t wire_of(const struct scale *s, const struct twi_span *span)
+{
+	uint64_t took_ns = twi_span_ns(span);
+	const struct twi_span *delivery;
+
+	if (span->wire_ns)
+		return twi_min(took_ns, (uint64_t)span->wire_ns);
+	if (span->kind == TWI_SPAN_SEND)
+		return took_ns;
+	delivery = twi_delivery_of(s->deliveries, s->rank, span);
+	return delivery != NULL ? delivery->wire_ns : took_ns - twi_span_part(span, span->queue_ns);
+}
+
 static void add_message(struct scale *s, const struct twi_span *span, int64_t index)
 {
 	bool sends = span->kind == TWI_SPAN_SEND;
-	uint64_t took_ns = span->end_ns - span->start_ns;
-	uint64_t wire_ns = span->wire_ns ? twi_min(took_ns, (uint64_t)span->wire_ns) : took_ns;
+	uint64_t wire_ns = wire_of(s, span);
 	int64_t peer = twi_show_peer_rank(s->rank, span);
 	struct twi_stats stats;
 	char sizes[80];
@@ -291,9 +307,9 @@ static void add_rank(struct scale *s, const struct twi_trace *trace)
 }
 
 void twi_xspace_megascale(const struct twi_trace *trace, const struct twi_ops *ops,
-			  struct twi_pb *space)
+			  const struct twi_deliveries *deliveries, struct twi_pb *space)
 {
-	struct scale s = { .ops = ops };
+	struct scale s = { .ops = ops, .deliveries = deliveries };
 
 	twi_plane_init(&s.plane, 3, "/device:CUSTOM:Megascale Trace");
 	for (s.index = 0; s.index < trace->rank_count; s.index++)

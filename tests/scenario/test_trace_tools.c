@@ -1,6 +1,6 @@
 /*
  * test_trace_tools.c - what XProf, jax.profiler and Perfetto make of a trace is what the model
- * says.
+ * says, and its latencies are those of /v1/latency.
  *
  * Needs TOW_TEST_PYTHON to name a Python that has xprof, jax and perfetto (tests/fetch_python makes
  * one); skipped without it. The work is in trace_tools.py; here the files are written, and what is
@@ -104,9 +104,10 @@ struct counts {
 	json_int_t copies, registrations, flows;
 };
 
-/* Whether the other side of a received message is in the trace. */
-static bool was_sent(const struct twi_trace *trace, const struct twi_trace_rank *rank,
-		     const struct twi_span *received)
+/* What the sender of a received message has of it in the trace: of a kind; NULL: nothing. */
+static const struct twi_span *sender_has(const struct twi_trace *trace,
+					 const struct twi_trace_rank *rank,
+					 const struct twi_span *received, enum twi_span_kind kind)
 {
 	int64_t from = rank->peers[received->peer - 1].rank;
 
@@ -117,32 +118,38 @@ static bool was_sent(const struct twi_trace *trace, const struct twi_trace_rank 
 			for (size_t i = 0; i < other->threads[t].span_count; i++) {
 				const struct twi_span *span = &other->threads[t].spans[i];
 
-				if (span->kind == TWI_SPAN_SEND && span->id == received->id &&
-				    span->peer && other->peers[span->peer - 1].rank == rank->rank)
-					return true;
+				if (span->kind == kind && span->id == received->id && span->peer &&
+				    other->peers[span->peer - 1].rank == rank->rank)
+					return span;
 			}
 	}
-	return false;
+	return NULL;
 }
 
 static void count_span(const struct twi_trace *trace, const struct twi_trace_rank *rank,
 		       const struct twi_span *span, json_t *receives, struct counts *counts)
 {
+	const struct twi_span *delivery;
 	json_t *row;
-	uint64_t us;
+	uint64_t ns;
 
 	counts->copies += span->kind == TWI_SPAN_COPY;
 	counts->registrations += span->kind == TWI_SPAN_REGISTER;
-	if (span->kind != TWI_SPAN_RECV)
+	if (span->kind != TWI_SPAN_RECV || span->status < 0)
 		return;
-	counts->flows += was_sent(trace, rank, span);
+	counts->flows += sender_has(trace, rank, span, TWI_SPAN_SEND) != NULL;
 	row = json_object();
 	json_object_set_new(row, "from", json_integer(rank->peers[span->peer - 1].rank));
 	json_object_set_new(row, "to", json_integer(rank->rank));
 	json_object_set_new(row, "bytes", json_integer((json_int_t)span->bytes));
-	/* None takes 0 us: that would mean that clocks are wrong. */
-	us = (span->end_ns - span->start_ns + 500) / 1000;
-	json_object_set_new(row, "us", json_integer((json_int_t)twi_max(us, 1u)));
+	/* As its sender counted it, or since its match. None takes 0 us: that would mean that
+	 * clocks are wrong. */
+	delivery = sender_has(trace, rank, span, TWI_SPAN_DELIVERY);
+	ns = delivery != NULL
+		     ? delivery->end_ns - delivery->start_ns
+		     : span->end_ns - span->start_ns -
+			       twi_min(span->end_ns - span->start_ns, (uint64_t)span->queue_ns);
+	json_object_set_new(row, "us", json_integer((json_int_t)twi_max((ns + 500) / 1000, 1u)));
 	json_object_set_new(row, "ns", json_integer((json_int_t)(span->end_ns - span->start_ns)));
 	json_array_append_new(receives, row);
 }
@@ -210,6 +217,31 @@ static void add_random_collectives(uint64_t seed, struct twi_trace *trace)
 	rank->end_ns = at;
 }
 
+/* Senders have heard of every second message. */
+static void add_deliveries(struct twi_trace *trace)
+{
+	for (size_t r = 0; r < trace->rank_count; r++) {
+		struct twi_trace_rank *rank = &trace->ranks[r];
+		size_t threads = rank->thread_count;
+
+		for (size_t t = 0; t < threads; t++) {
+			struct twi_trace_thread *heard =
+				twt_trace_add_thread(rank, "heard", 4900 + (int64_t)t);
+
+			for (size_t i = 0; i < rank->threads[t].span_count; i += 2) {
+				struct twi_span span = rank->threads[t].spans[i];
+
+				if (span.kind != TWI_SPAN_SEND)
+					continue;
+				span.kind = TWI_SPAN_DELIVERY;
+				span.end_ns += 7000 + i * 1000;
+				span.wire_ns = 5000;
+				*twt_trace_add_span(heard, TWI_SPAN_DELIVERY, 0, 0) = span;
+			}
+		}
+	}
+}
+
 /* Runs the script; its reason for skipping is the test's. */
 static void ask(const char *file)
 {
@@ -235,6 +267,7 @@ static void a_made_up_trace_agrees(void **state)
 	(void)state;
 	twt_trace_pair(&trace);
 	add_random_collectives(twt_seed(), &trace);
+	add_deliveries(&trace);
 	write_trace(&trace, TOW_TRACE_XSPACE, "host-a.xplane.pb");
 	write_trace(&trace, TOW_TRACE_PERFETTO, "trace.perfetto");
 	write_expected(&trace);
@@ -305,11 +338,31 @@ static void a_captured_job_agrees(void **state)
 	ask(file);
 }
 
+/* What a capture says of latencies is what /v1/latency has counted: notebook.py. */
+static void latencies_agree(void **state)
+{
+	static struct twt_command done;
+	char line[512];
+
+	(void)state;
+	snprintf(line, sizeof(line),
+		 "timeout 150 \"$TOW_TEST_PYTHON\" \"$TOW_TEST_SOURCE\"/tests/scenario/notebook.py "
+		 "\"$TOW_TEST_BUILD\" %s tcp shm 2>%s/notebook.log || "
+		 "{ status=$?; tail -n 20 %s/notebook.log; exit $status; }",
+		 folder, folder, folder);
+	twt_command(line, &done);
+	print_message("%s", done.text);
+	if (strstr(done.text, "skipped: "))
+		skip();
+	twt_command_expect(&done, 0, "all agree\n", 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_made_up_trace_agrees),
 		cmocka_unit_test(a_captured_job_agrees),
+		cmocka_unit_test(latencies_agree),
 	};
 	char line[64];
 	int failed;

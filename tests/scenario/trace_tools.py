@@ -154,7 +154,10 @@ def notebook(path, expected):
                                  stats["payload_size_bytes"], stats["duration_us"],
                                  event.start_ns))
     want = sorted((row["from"], row["to"], row["bytes"], row["us"]) for row in expected["receives"])
-    expect(sorted(row[:4] for row in rows) == want, "pairs, sizes and latencies of receives")
+    got = sorted(row[:4] for row in rows)
+    expect(got == want, "pairs, sizes and latencies of receives: only in the file "
+           f"{[row for row in got if row not in want]}, only in the model "
+           f"{[row for row in want if row not in got]}")
     pairs = collections.defaultdict(list)
     for source, target, size, took, _ in rows:
         pairs[source, target].append((took, size))

@@ -242,22 +242,30 @@ static void add_deliveries(struct twi_trace *trace)
 	}
 }
 
-/* Runs the script; its reason for skipping is the test's. */
-static void ask(const char *file)
+/* Runs a script of this folder; its reason for skipping is the test's. */
+static void ask(const char *script, const char *arguments)
 {
 	static struct twt_command done;
 	char line[1024];
 
 	snprintf(line, sizeof(line),
-		 "cd %s && timeout 120 \"$TOW_TEST_PYTHON\" \"$TOW_TEST_SOURCE\"/tests/scenario/"
-		 "trace_tools.py %s trace.perfetto expected.json 2>tools.log || "
+		 "cd %s && timeout 150 \"$TOW_TEST_PYTHON\" \"$TOW_TEST_SOURCE\"/tests/scenario/"
+		 "%s %s 2>tools.log || "
 		 "{ status=$?; tail -n 20 tools.log; exit $status; }",
-		 folder, file);
+		 folder, script, arguments);
 	twt_command(line, &done);
 	print_message("%s", done.text);
 	if (strstr(done.text, "skipped: "))
 		skip();
 	twt_command_expect(&done, 0, "all agree\n", 1);
+}
+
+static void ask_tools(const char *file)
+{
+	char arguments[400];
+
+	snprintf(arguments, sizeof(arguments), "%s trace.perfetto expected.json", file);
+	ask("trace_tools.py", arguments);
 }
 
 static void a_made_up_trace_agrees(void **state)
@@ -272,7 +280,7 @@ static void a_made_up_trace_agrees(void **state)
 	write_trace(&trace, TOW_TRACE_PERFETTO, "trace.perfetto");
 	write_expected(&trace);
 	twi_trace_fini(&trace);
-	ask("host-a.xplane.pb");
+	ask_tools("host-a.xplane.pb");
 }
 
 /* A trace that towtrace has captured of two ranks, as the model has it. */
@@ -335,26 +343,15 @@ static void a_captured_job_agrees(void **state)
 	write_expected(&trace);
 	write_trace(&trace, TOW_TRACE_PERFETTO, "trace.perfetto");
 	twi_trace_fini(&trace);
-	ask(file);
+	ask_tools(file);
+	ask("xprof_server.py", "log run expected.json");
 }
 
 /* What a capture says of latencies is what /v1/latency has counted: notebook.py. */
 static void latencies_agree(void **state)
 {
-	static struct twt_command done;
-	char line[512];
-
 	(void)state;
-	snprintf(line, sizeof(line),
-		 "timeout 150 \"$TOW_TEST_PYTHON\" \"$TOW_TEST_SOURCE\"/tests/scenario/notebook.py "
-		 "\"$TOW_TEST_BUILD\" %s tcp shm 2>%s/notebook.log || "
-		 "{ status=$?; tail -n 20 %s/notebook.log; exit $status; }",
-		 folder, folder, folder);
-	twt_command(line, &done);
-	print_message("%s", done.text);
-	if (strstr(done.text, "skipped: "))
-		skip();
-	twt_command_expect(&done, 0, "all agree\n", 1);
+	ask("notebook.py", "\"$TOW_TEST_BUILD\" . tcp shm");
 }
 
 int main(void)

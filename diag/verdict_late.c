@@ -14,6 +14,7 @@
 #define MS_NS       1000000ull
 #define LATE_SEQS   6u
 #define LATE_MIN_NS (2 * MS_NS)
+#define GOES_ON_NS  (1000 * MS_NS)
 #define ONCE_NS     (400 * MS_NS) /* late so much, a single time is enough */
 #define RECENT_NS   (15000 * MS_NS)
 #define STARVED     0.1 /* of the time without a CPU, at least */
@@ -199,6 +200,18 @@ static const struct twi_verdict_rank *late_one(const struct twi_arrival *arrival
 	return NULL;
 }
 
+/*
+ * Whether calls go on, as far as they usually follow each other. Where none has come for longer,
+ * something else holds the job up, and who was late before is not the one.
+ */
+static bool go_on(const struct twi_judge *judge, const struct twi_arrival *arrivals, uint32_t count)
+{
+	uint64_t span = twi_since(arrivals[0].at_ns, arrivals[count - 1].at_ns);
+
+	return twi_since(judge->what->now_ns, arrivals[0].at_ns) <=
+	       twi_max((uint64_t)GOES_ON_NS, 4 * (span / (count - 1)));
+}
+
 /* One rank comes late again and again: always, or since a while. */
 static bool judge_often(struct twi_judge *judge, uint32_t ctx, const struct twi_arrival *arrivals,
 			uint32_t count)
@@ -239,7 +252,8 @@ static void judge_late(struct twi_judge *judge, uint32_t ctx)
 	char time[24], call[48];
 	struct lateness late;
 
-	if (count < 2 || judge_often(judge, ctx, arrivals, count))
+	if (count < 2 ||
+	    (go_on(judge, arrivals, count) && judge_often(judge, ctx, arrivals, count)))
 		return;
 	for (uint32_t i = 1; i < count; i++) {
 		if (arrivals[i].delay_ns > arrivals[worst].delay_ns)

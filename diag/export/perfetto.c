@@ -23,6 +23,7 @@
 
 enum { TRACE_PACKET = 1 };
 enum {
+	PACKET_CLOCKS = 6,
 	PACKET_TIMESTAMP = 8,
 	PACKET_SEQUENCE = 10,
 	PACKET_EVENT = 11,
@@ -41,7 +42,8 @@ enum {
 	EVENT_FLOWS_END = 48
 };
 enum { TYPE_BEGIN = 1, TYPE_END = 2, TYPE_INSTANT = 3 };
-enum { NOTE_UINT = 3, NOTE_TEXT = 6, NOTE_NAME = 10 };
+enum { NOTE_UINT = 3, NOTE_INT = 4, NOTE_TEXT = 6, NOTE_NAME = 10 };
+enum { CLOCKS_CLOCK = 1, CLOCK_ID = 1, CLOCK_AT = 2, CLOCK_UNIX = 1, CLOCK_BOOT = 6 };
 enum { SEQUENCE_CLEARED = 1 };
 
 /* Tracks that one thread can take; what does not fit is a point on the last. */
@@ -58,13 +60,14 @@ struct lane {
 struct perfetto {
 	struct twi_pb out, packet, event, note;
 	uint64_t next_uuid;
-	bool begun;
+	uint64_t sequence;  /* of packets: one for each thread, see add_thread */
+	bool begun;         /* this sequence */
 	struct lane *lanes; /* LANES_MAX of what blocks, and as many of what does not */
 };
 
 static void packet_end(struct perfetto *p)
 {
-	twi_pb_u64(&p->packet, PACKET_SEQUENCE, 1);
+	twi_pb_u64(&p->packet, PACKET_SEQUENCE, p->sequence);
 	if (!p->begun)
 		twi_pb_u64(&p->packet, PACKET_FLAGS, SEQUENCE_CLEARED);
 	p->begun = true;
@@ -100,14 +103,18 @@ static uint64_t add_track(struct perfetto *p, uint64_t parent, const char *name,
 	return uuid;
 }
 
-static void note_u64(struct perfetto *p, const char *name, uint64_t value)
+static void note_number(struct perfetto *p, const char *name, uint32_t type, uint64_t value)
 {
-	if (value == 0)
-		return;
 	twi_pb_clear(&p->note);
 	twi_pb_text(&p->note, NOTE_NAME, name);
-	twi_pb_u64(&p->note, NOTE_UINT, value);
+	twi_pb_u64(&p->note, type, value);
 	twi_pb_nested(&p->event, EVENT_NOTES, &p->note);
+}
+
+static void note_u64(struct perfetto *p, const char *name, uint64_t value)
+{
+	if (value)
+		note_number(p, name, NOTE_UINT, value);
 }
 
 static void note_text(struct perfetto *p, const char *name, const char *value)
@@ -123,7 +130,8 @@ static void note_text(struct perfetto *p, const char *name, const char *value)
 static void notes(struct perfetto *p, const struct twi_trace_rank *rank,
 		  const struct twi_span *span)
 {
-	note_u64(p, "id", span->id);
+	if (span->id || span->kind == TWI_SPAN_STEP) /* there may be a step 0 */
+		note_number(p, "id", NOTE_UINT, span->id);
 	note_u64(p, "parent", span->parent);
 	note_u64(p, "bytes", span->bytes);
 	note_u64(p, "queue_ns", span->queue_ns);
@@ -134,7 +142,7 @@ static void notes(struct perfetto *p, const struct twi_trace_rank *rank,
 	if (span->peer)
 		note_text(p, "peer", rank->peers[span->peer - 1].name);
 	if (twi_show_peer_rank(rank, span) >= 0)
-		note_u64(p, "peer_rank_plus_1", (uint64_t)twi_show_peer_rank(rank, span) + 1);
+		note_number(p, "peer_rank", NOTE_INT, (uint64_t)twi_show_peer_rank(rank, span));
 	if (span->lane < TWI_LANE_COUNT)
 		note_text(p, "lane", twi_lane_name((enum twi_lane_id)span->lane));
 	if (span->status)
@@ -177,8 +185,20 @@ static void event_end(struct perfetto *p)
 	packet_end(p);
 }
 
-/* A flow leaves where the sender's slice begins, and comes where the receiver's ends: a receive is
- * often posted before its send. */
+/*
+ * A flow leads from the slice that begins first to the other, whatever else is said of it, and a
+ * receive is often posted before its send. So it comes to a point of its own within the receive,
+ * where that ends.
+ */
+static void add_arrival(struct perfetto *p, uint64_t track, int64_t unix_ns, uint64_t flow)
+{
+	event_begin(p, track, unix_ns, TYPE_INSTANT);
+	twi_pb_text(&p->event, EVENT_CATEGORIES, "arrival");
+	twi_pb_text(&p->event, EVENT_NAME, "received");
+	twi_pb_fixed64(&p->event, EVENT_FLOWS_END, flow);
+	event_end(p);
+}
+
 static void add_slice(struct perfetto *p, uint64_t track, const struct twi_trace_rank *rank,
 		      const struct twi_span *span, int64_t unix_ns, bool point)
 {
@@ -190,13 +210,17 @@ static void add_slice(struct perfetto *p, uint64_t track, const struct twi_trace
 	twi_pb_text(&p->event, EVENT_CATEGORIES, twi_show_kind(span->kind));
 	twi_pb_text(&p->event, EVENT_NAME, twi_show_name(rank, span, text, sizeof(text)));
 	notes(p, rank, span);
+	if (point) /* a point tells none */
+		note_u64(p, "duration_ns", span->end_ns - span->start_ns);
 	if (flow && (sends || point))
 		twi_pb_fixed64(&p->event, sends ? EVENT_FLOWS : EVENT_FLOWS_END, flow);
 	event_end(p);
 	if (point)
 		return;
+	if (flow && span->kind == TWI_SPAN_RECV)
+		add_arrival(p, track, (int64_t)span->end_ns + unix_ns, flow);
 	event_begin(p, track, (int64_t)span->end_ns + unix_ns, TYPE_END);
-	if (flow && !sends)
+	if (flow && span->kind == TWI_SPAN_SERVE)
 		twi_pb_fixed64(&p->event, EVENT_FLOWS_END, flow);
 	event_end(p);
 }
@@ -247,6 +271,8 @@ static int by_start(const void *a, const void *b)
 	return (x->end_ns < y->end_ns) - (x->end_ns > y->end_ns);
 }
 
+/* Perfetto takes slices of a process's tracks to be of the thread that the same sequence of packets
+ * told of last. */
 static int add_thread(struct perfetto *p, const struct twi_trace_rank *rank, size_t t,
 		      uint64_t process, uint64_t pid, uint64_t tid, int64_t unix_ns)
 {
@@ -260,6 +286,8 @@ static int add_thread(struct perfetto *p, const struct twi_trace_rank *rank, siz
 		order[i] = &thread->spans[i];
 	qsort(order, thread->span_count, sizeof(*order), by_start);
 	memset(p->lanes, 0, 2 * LANES_MAX * sizeof(*p->lanes));
+	p->sequence++;
+	p->begun = false;
 	snprintf(name, sizeof(name), "%s/%" PRIi64, thread->name, thread->tid);
 	p->lanes[0].uuid = add_track(p, process, name, pid, tid);
 	for (size_t i = 0; i < thread->span_count; i++) {
@@ -273,6 +301,49 @@ static int add_thread(struct perfetto *p, const struct twi_trace_rank *rank, siz
 	return TOW_OK;
 }
 
+/* What was not seen, and how wrong the times can be: a point on the process's own track. */
+static void add_about(struct perfetto *p, const struct twi_trace_rank *rank, uint64_t track,
+		      int64_t unix_ns)
+{
+	uint64_t lost = 0;
+
+	for (size_t t = 0; t < rank->thread_count; t++)
+		lost += rank->threads[t].lost;
+	event_begin(p, track, (int64_t)rank->begin_ns + unix_ns, TYPE_INSTANT);
+	twi_pb_text(&p->event, EVENT_CATEGORIES, "about");
+	twi_pb_text(&p->event, EVENT_NAME, "capture");
+	note_text(p, "job", rank->job);
+	note_text(p, "host", rank->host);
+	note_number(p, "rank", NOTE_INT, (uint64_t)rank->rank);
+	note_u64(p, "world", (uint64_t)rank->world);
+	note_u64(p, "pid", (uint64_t)rank->pid);
+	note_u64(p, "window_ns", rank->end_ns - rank->begin_ns);
+	note_number(p, "lost", NOTE_UINT, lost);
+	note_number(p, "sampled_out", NOTE_UINT, rank->sampled_out);
+	if (rank->clock_error_ns != UINT64_MAX)
+		note_number(p, "clock_error_ns", NOTE_UINT, rank->clock_error_ns);
+	event_end(p);
+}
+
+/* All times are UNIX time. Perfetto takes them for time since boot where it is not told. */
+static void add_clocks(struct perfetto *p, const struct twi_trace *trace)
+{
+	static const uint64_t clocks[] = { CLOCK_UNIX, CLOCK_BOOT };
+
+	if (trace->rank_count == 0)
+		return;
+	twi_pb_clear(&p->event);
+	for (size_t i = 0; i < twi_array_count(clocks); i++) {
+		twi_pb_clear(&p->note);
+		twi_pb_u64(&p->note, CLOCK_ID, clocks[i]);
+		twi_pb_u64(&p->note, CLOCK_AT, (uint64_t)twi_show_begin_ns(trace));
+		twi_pb_nested(&p->event, CLOCKS_CLOCK, &p->note);
+	}
+	twi_pb_nested(&p->packet, PACKET_CLOCKS, &p->event);
+	packet_end(p);
+}
+
+/* The thread that Perfetto takes for the process's first has the process's number. */
 static int add_rank(struct perfetto *p, const struct twi_trace *trace, size_t r, uint64_t *tid)
 {
 	const struct twi_trace_rank *rank = &trace->ranks[r];
@@ -280,19 +351,25 @@ static int add_rank(struct perfetto *p, const struct twi_trace *trace, size_t r,
 	int status = TOW_OK;
 	char name[TWI_SHOW_NAME_BYTES];
 	uint64_t process;
+	bool first = true;
 
 	snprintf(name, sizeof(name), "rank %" PRIi64 " (%s, pid %" PRIi64 ")", rank->rank,
 		 rank->host, rank->pid);
 	process = add_track(p, 0, name, r + 1, 0);
-	for (size_t t = 0; t < rank->thread_count && status == TOW_OK; t++)
-		status = add_thread(p, rank, t, process, r + 1, ++*tid, unix_ns);
+	add_about(p, rank, process, unix_ns);
+	for (size_t t = 0; t < rank->thread_count && status == TOW_OK; t++) {
+		bool is_first = first && rank->threads[t].tid == rank->pid;
+
+		status = add_thread(p, rank, t, process, r + 1, is_first ? r + 1 : ++*tid, unix_ns);
+		first = first && !is_first;
+	}
 	return status;
 }
 
 int twi_export_perfetto(const struct twi_trace *trace, char **bytes_out, size_t *count_out)
 {
-	struct perfetto p = { .next_uuid = 1 };
-	uint64_t tid = trace->rank_count; /* no thread has the number of a process */
+	struct perfetto p = { .next_uuid = 1, .sequence = 1 };
+	uint64_t tid = trace->rank_count; /* no other thread has the number of a process */
 	struct twi_trace view;
 	int status;
 
@@ -304,6 +381,8 @@ int twi_export_perfetto(const struct twi_trace *trace, char **bytes_out, size_t 
 	p.lanes = calloc(2 * LANES_MAX, sizeof(*p.lanes));
 	if (p.lanes == NULL)
 		status = twi_error(TOW_ENOMEM, "no memory to write a trace");
+	else
+		add_clocks(&p, &view);
 	for (size_t r = 0; r < view.rank_count && status == TOW_OK; r++)
 		status = add_rank(&p, &view, r, &tid);
 	if (p.packet.failed || p.event.failed || p.note.failed)

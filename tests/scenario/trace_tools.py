@@ -179,24 +179,73 @@ def trace_processor():
     return named or next((name for name in sorted(cached) if not name.endswith(".tmp")), None)
 
 
+# What must answer nothing, of a trace in which each rank's first thread did something.
+NONE_OF = (
+    ("stats", "select name, value from stats where value > 0 "
+              "and severity in ('error', 'data_loss')"),
+    ("slices without an end", "select name from slice where dur < 0"),
+    ("slices that cross", "select a.name, b.name from slice a join slice b using (track_id) "
+                          "where a.ts < b.ts and b.ts < a.ts + a.dur "
+                          "and b.ts + b.dur > a.ts + a.dur"),
+    ("slices of no rank", "select s.name from slice s "
+                          "left join thread_track t on t.id = s.track_id "
+                          "left join thread using (utid) "
+                          "left join process_track p on p.id = s.track_id "
+                          "left join process on process.upid = coalesce(thread.upid, p.upid) "
+                          "where process.name is null or process.name not glob 'rank *'"),
+    ("threads without a name", "select tid from thread where utid > 0 and name is null"),
+    ("slices of another thread", "select track.name, thread.name from slice "
+                                 "join track on track.id = track_id join thread on utid = "
+                                 "extract_arg(slice.arg_set_id, 'legacy_event.passthrough_utid') "
+                                 "where track.name not glob thread.name || ' *'"),
+    ("steps without a number", "select name from slice where category = 'step' "
+                               "and extract_arg(arg_set_id, 'debug.id') is null"),
+    ("receives without a peer", "select name from slice where category = 'recv' and "
+                                "extract_arg(arg_set_id, 'debug.bytes') > 0 and "
+                                "(extract_arg(arg_set_id, 'debug.peer') is null "
+                                "or extract_arg(arg_set_id, 'debug.lane') is null)"),
+    ("flows that lead back", "select a.name, b.name from flow join slice a on slice_out = a.id "
+                             "join slice b on slice_in = b.id where a.ts > b.ts "
+                             "or a.category not in ('send', 'call')"),
+    ("times that are no dates", "select 1 where abs_time_str(trace_start()) is null"),
+    ("ranks of which nothing is told", "select name from process where upid > 0 and upid not in "
+                                       "(select upid from slice join process_track on "
+                                       "process_track.id = track_id where category = 'about')"),
+)
+
+
 def perfetto_sql(binary, path, expected):
     from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
     with TraceProcessor(trace=path, config=TraceProcessorConfig(bin_path=binary)) as processor:
         def ask(sql):
             return [tuple(row.__dict__.values()) for row in processor.query(sql)]
-        rows = ask("select count(*), sum(extract_arg(arg_set_id, 'debug.bytes')) from slice "
-                   f"where name = '{RECEIVE}'")
         wanted = expected["receives"]
-        expect(rows[0] == (len(wanted), sum(row["bytes"] for row in wanted)), f"SQL: {rows}")
-        flows = ask("select count(*) from flow join slice a on slice_out = a.id join slice b on "
-                    f"slice_in = b.id where a.name = '{SEND}' and b.name = '{RECEIVE}'")
-        expect(flows[0][0] == expected["flows"], f"SQL: flows {flows}")
-        wrong = ask("select name, value from stats where severity = 'error' and value > 0")
-        expect(not wrong, f"the trace processor complains: {wrong}")
+        rows = ask("select count(*), sum(extract_arg(arg_set_id, 'debug.bytes')), sum(dur) "
+                   f"from slice where name = '{RECEIVE}'")
+        expect(rows == [(len(wanted), sum(row["bytes"] for row in wanted),
+                         sum(row["ns"] for row in wanted))], f"SQL: receives {rows}")
+        pairs = collections.defaultdict(int)
+        for row in wanted:
+            if row["from"] >= 0:
+                pairs[row["from"], row["to"]] += row["bytes"]
+        # Who is told by the flow, not by what the receiver says of its peer.
+        rows = ask("select extract_arg(a.arg_set_id, 'debug.peer_rank'), "
+                   "extract_arg(c.arg_set_id, 'debug.peer_rank'), count(*), "
+                   "sum(extract_arg(c.arg_set_id, 'debug.bytes')) "
+                   "from flow join slice a on slice_out = a.id join slice b on slice_in = b.id "
+                   f"join slice c on b.parent_id = c.id where a.name = '{SEND}' "
+                   f"and c.name = '{RECEIVE}' group by 1, 2")
+        expect(sum(row[2] for row in rows) == expected["flows"], f"SQL: flows {rows}")
+        if expected["flows"] == sum(row["from"] >= 0 for row in wanted):
+            expect({(came, to): moved for to, came, _, moved in rows} == pairs,
+                   f"SQL: bytes by pair {rows}, the model has {dict(pairs)}")
+        for what, sql in NONE_OF:
+            rows = ask(sql)
+            expect(not rows, f"SQL: {what}: {rows[:5]}")
 
 
 def perfetto_schema(path, expected):
-    """Slices of each track must nest, and each flow leads from a send to its receive."""
+    """Slices of each track must nest, and each flow leads from a send to where its receive ends."""
     from google.protobuf import unknown_fields
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as schema
 
@@ -233,6 +282,9 @@ def perfetto_schema(path, expected):
                 slices.append((begun, at - since))
                 for flow in event.terminating_flow_ids:
                     comes[flow] = (begun.name, at)
+            elif event.type == event.TYPE_INSTANT:
+                for flow in event.terminating_flow_ids:
+                    comes[flow] = ((open_slices or [(event, at)])[-1][0].name, at)
         expect(not open_slices, "a slice without an end")
     took = sorted(length for event, length in slices if event.name == RECEIVE)
     expect(took == sorted(row["ns"] for row in expected["receives"]), "durations of receives")

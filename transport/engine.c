@@ -7,6 +7,7 @@
  * has no such barrier the store has a fence of its own.
  */
 #include "transport/engine.h"
+#include "transport/held_count.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -69,18 +70,21 @@ bool twi_engine_in_callback(struct twi_engine *engine)
 }
 
 /* The engine is this thread's from now on. */
-static void begin(struct twi_engine *engine)
+static void begin(struct twi_engine *engine, uint32_t mark)
 {
 	engine->depth = 1;
+	twi_held_count_begin(engine, mark);
 	engine->now_ns = 0;
 	twi_error_since_poll = false;
 }
 
 bool twi_engine_try_enter(struct twi_engine *engine)
 {
-	if (!try_hold(engine, twi_thread_mark()))
+	uint32_t mark = twi_thread_mark();
+
+	if (!try_hold(engine, mark))
 		return false;
-	begin(engine);
+	begin(engine, mark);
 	return true;
 }
 
@@ -113,7 +117,7 @@ void twi_engine_enter(struct twi_engine *engine)
 		}
 		enter_slowly(engine, mark);
 	}
-	begin(engine);
+	begin(engine, mark);
 }
 
 /* Wakes one sleeper to arm in its ring what this holder armed in its own, which goes to sleep now.

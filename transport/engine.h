@@ -84,13 +84,15 @@ struct twi_engine {
 	bool corked;              /* several messages are being started: lanes wait for the flush */
 	bool armed_since_enter;   /* this holder left something that a sleeper must take on */
 	_Atomic uint32_t waiters; /* callers within a wait, asleep or not: the holder writes */
-	_Atomic uint32_t watchers;   /* rings with a tow_fd: likewise */
-	_Atomic uint64_t drives;     /* polls by whomever: likewise */
-	_Atomic uint64_t waits;      /* that have begun: likewise */
-	struct twi_ring *ring;       /* of the thread that drives now */
-	struct twi_ring *last_ring;  /* the last holder's: it may have unreaped completions */
-	struct twi_ring *armed_ring; /* in which the lanes have armed what they wait for */
-	uint64_t now_ns;             /* read at most once a call or poll; 0: not read in this one */
+	_Atomic uint32_t watchers;    /* rings with a tow_fd: likewise */
+	_Atomic uint64_t drives;      /* polls by whomever: likewise */
+	_Atomic uint64_t waits;       /* that have begun: likewise */
+	struct twi_ring *ring;        /* of the thread that drives now */
+	struct twi_ring *last_ring;   /* the last holder's: it may have unreaped completions */
+	struct twi_ring *armed_ring;  /* in which the lanes have armed what they wait for */
+	struct twi_diag_block *block; /* the holder's (held_count.h), found for... */
+	uint32_t block_mark;          /* ...the thread of this mark */
+	uint64_t now_ns; /* read at most once a call or poll; 0: not read in this one */
 
 	struct twi_list callbacks; /* operations whose callback is due */
 	uint64_t next_expiry_ns;

@@ -14,6 +14,7 @@
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/failure.h"
+#include "transport/held_count.h"
 #include "transport/inquiry.h"
 #include "transport/message.h"
 #include "transport/op_span.h"
@@ -226,16 +227,18 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 	op->result_bytes = bytes;
 	op->latency_ns = twi_engine_batch_now(engine) - op->start_ns;
 	span = twi_op_span_is(op);
-	if (twi_unlikely(span == TWI_OP_SPAN_WANTED))
+	if (twi_likely(span == TWI_OP_SPAN_PASSED))
+		twi_held_count(engine, TWI_C_spans_sampled_out, 1);
+	else if (span == TWI_OP_SPAN_WANTED)
 		twi_op_span(op);
-	/* Both at once: a thread finds its counters but once. */
-	twi_count_two(engine->diag, TWI_C_ops_completed, !op->embedded, TWI_C_spans_sampled_out,
-		      span == TWI_OP_SPAN_PASSED);
 	twi_op_unwatch(op);
 	twi_list_remove(&op->link);
-	if (twi_unlikely(status < 0) && !op->embedded) {
-		count_failure(engine->diag, status);
-		twi_failure_keep(op);
+	if (twi_likely(!op->embedded)) {
+		twi_held_count(engine, TWI_C_ops_completed, 1);
+		if (twi_unlikely(status < 0)) {
+			count_failure(engine->diag, status);
+			twi_failure_keep(op);
+		}
 	}
 	if (twi_unlikely(op->forgotten && status < 0))
 		tell_failure(op, status);

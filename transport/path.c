@@ -12,6 +12,7 @@
 
 #include "diag/diag.h"
 #include "transport/engine.h"
+#include "transport/held_count.h"
 
 /* Messages from this size up are copied around the caches, where these do not say their size. */
 #define AROUND_MIN (16ull << 20)
@@ -19,12 +20,12 @@
 #define PAUSE_FIRST_NS (1000ull * 1000 * 1000)
 #define PAUSE_MAX_NS   (60 * PAUSE_FIRST_NS)
 
-void twi_path_copy_eager(struct twi_diag *diag, void *to, const void *from, size_t bytes)
+void twi_path_copy_eager(const struct twi_engine *engine, void *to, const void *from, size_t bytes)
 {
 	if (bytes == 0)
 		return;
 	memcpy(to, from, bytes);
-	twi_count_two(diag, TWI_C_necessary_copies, 1, TWI_C_necessary_copy_bytes, bytes);
+	twi_held_count_two(engine, TWI_C_necessary_copies, 1, TWI_C_necessary_copy_bytes, bytes);
 }
 
 #if defined(__x86_64__)

@@ -48,7 +48,7 @@ struct twi_route {
 };
 
 /* A copy that the lane's design needs. */
-void twi_path_copy_eager(struct twi_diag *diag, void *to, const void *from, size_t bytes);
+void twi_path_copy_eager(const struct twi_engine *engine, void *to, const void *from, size_t bytes);
 
 /*
  * A piece of a large message, of `whole` bytes, out of another process's memory that is mapped

@@ -341,8 +341,7 @@ static bool take_inline(struct twi_call *call, struct twi_rpc_slot *slot, uint64
 	call->result.data = call->wish.response;
 	if ((call->wish.flags & TOW_CALL_VIEW) == 0) {
 		if (bytes <= call->wish.response_bytes)
-			twi_path_copy_eager(call->rpc->engine->diag, call->wish.response, data,
-					    bytes);
+			twi_path_copy_eager(call->rpc->engine, call->wish.response, data, bytes);
 		twi_call_end(call, bytes <= call->wish.response_bytes ? TOW_OK : TOW_ETRUNCATED,
 			     false);
 		return false;

@@ -49,7 +49,7 @@ int twi_parcel_send(struct twi_parcel *parcel, struct twi_rpc_peer *rp, struct t
 	head->inline_bytes = apart ? 0 : (uint32_t)bytes;
 	twi_rpc_head_put(parcel->data, head);
 	if (data != parcel->data + TWI_RPC_HEAD_BYTES)
-		twi_path_copy_eager(rp->engine->diag, parcel->data + TWI_RPC_HEAD_BYTES, data,
+		twi_path_copy_eager(rp->engine, parcel->data + TWI_RPC_HEAD_BYTES, data,
 				    head->inline_bytes);
 	message.data = parcel->data;
 	message.bytes = TWI_RPC_HEAD_BYTES + head->inline_bytes;
@@ -72,7 +72,7 @@ const void *twi_parcel_keep(struct twi_parcel *parcel, const struct twi_rpc *rpc
 {
 	if (bytes == 0 || bytes > rpc->inline_max)
 		return data;
-	twi_path_copy_eager(rpc->engine->diag, parcel->data + TWI_RPC_HEAD_BYTES, data, bytes);
+	twi_path_copy_eager(rpc->engine, parcel->data + TWI_RPC_HEAD_BYTES, data, bytes);
 	return parcel->data + TWI_RPC_HEAD_BYTES;
 }
 

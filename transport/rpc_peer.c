@@ -44,7 +44,7 @@ void *twi_rpc_keep_copy(struct twi_rpc_peer *rp, const void *data, uint64_t byte
 
 	if (twi_pool_try(rp->engine->pool, bytes, 64, &memory) < 0)
 		return NULL;
-	twi_path_copy_eager(rp->engine->diag, memory, data, bytes);
+	twi_path_copy_eager(rp->engine, memory, data, bytes);
 	return memory;
 }
 

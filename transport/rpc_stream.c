@@ -222,7 +222,7 @@ static void hand_over(struct twi_chunk *chunk, struct tow_op *op)
 		chunk->slot = NULL;
 		chunk->memory = NULL;
 	} else if (chunk->bytes <= op->bytes) {
-		twi_path_copy_eager(op->engine->diag, op->data, data, chunk->bytes);
+		twi_path_copy_eager(op->engine, op->data, data, chunk->bytes);
 	} else {
 		status = TOW_ETRUNCATED;
 	}

@@ -14,6 +14,7 @@
 #include "diag/error.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
+#include "transport/held_count.h"
 #include "transport/op.h"
 #include "transport/path.h"
 #include "transport/session_parts.h"
@@ -62,7 +63,7 @@ static size_t take_eager(struct twi_session *session, const uint8_t *data, size_
 
 	if (session->rx_at != NULL && n > 0) {
 		if (twi_likely(twi_space_counts(rx_space(session))))
-			twi_path_copy_eager(session->engine->diag, session->rx_at, data, n);
+			twi_path_copy_eager(session->engine, session->rx_at, data, n);
 		else
 			twi_path_copy_own(session->rx_at, data, n);
 		if (twi_unlikely(session->rx_sum))
@@ -123,7 +124,7 @@ static int on_eager(struct twi_session *session, const struct twi_frame *frame)
 
 static int on_frame(struct twi_session *session, const struct twi_frame *frame)
 {
-	twi_count(session->engine->diag, TWI_C_control_frames_received, 1);
+	twi_held_count(session->engine, TWI_C_control_frames_received, 1);
 	switch (frame->type) {
 	case TWI_FRAME_EAGER:
 		return on_eager(session, frame);

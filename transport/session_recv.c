@@ -8,6 +8,7 @@
 #include "diag/error.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
+#include "transport/held_count.h"
 #include "transport/message.h"
 #include "transport/op.h"
 #include "transport/op_span.h"
@@ -28,7 +29,7 @@ void twi_session_received(struct twi_session *session, struct tow_op *op, uint64
 		twi_session_op_end(session, op, TOW_ETRUNCATED, bytes);
 		return;
 	}
-	twi_count(session->engine->diag, TWI_C_recv_bytes, twi_space_counts(op->space) ? bytes : 0);
+	twi_held_count(session->engine, TWI_C_recv_bytes, twi_space_counts(op->space) ? bytes : 0);
 	twi_session_op_end(session, op, TOW_OK, bytes);
 }
 
@@ -99,7 +100,7 @@ void twi_session_recv(struct twi_session *session, struct tow_op *op)
 {
 	struct twi_match_entry *entry;
 
-	twi_count(session->engine->diag, TWI_C_recvs, twi_space_counts(op->space));
+	twi_held_count(session->engine, TWI_C_recvs, twi_space_counts(op->space));
 	op->match.tag = op->tag;
 	op->match.space = op->space;
 	if (!op->view)

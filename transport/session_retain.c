@@ -22,6 +22,7 @@
 #include "diag/error.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
+#include "transport/held_count.h"
 #include "transport/op.h"
 #include "transport/session_parts.h"
 
@@ -160,7 +161,7 @@ bool twi_session_put(struct twi_session *session, const struct twi_frame *frame)
 	if (at == NULL)
 		return false;
 	twi_frame_put(at, frame);
-	twi_count(session->engine->diag, TWI_C_control_frames_sent, 1);
+	twi_held_count(session->engine, TWI_C_control_frames_sent, 1);
 	return true;
 }
 

@@ -9,6 +9,7 @@
 #include "diag/error.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
+#include "transport/held_count.h"
 #include "transport/op.h"
 #include "transport/path.h"
 #include "transport/rpc_times.h"
@@ -72,8 +73,8 @@ static bool frame_eager(struct twi_session *session, struct tow_op *op)
 	}
 	twi_frame_put(at, &frame);
 	if (twi_likely(twi_space_counts(op->space))) {
-		twi_path_copy_eager(diag, at + TWI_FRAME_BYTES, op->data, bytes);
-		twi_count_two(diag, TWI_C_eager_sends, 1, TWI_C_send_bytes, bytes);
+		twi_path_copy_eager(session->engine, at + TWI_FRAME_BYTES, op->data, bytes);
+		twi_held_count_two(session->engine, TWI_C_eager_sends, 1, TWI_C_send_bytes, bytes);
 	} else {
 		twi_path_copy_own(at + TWI_FRAME_BYTES, op->data, bytes);
 	}
@@ -123,7 +124,7 @@ static bool frame_send(struct twi_session *session, struct tow_op *op)
 
 void twi_session_send(struct twi_session *session, struct tow_op *op)
 {
-	twi_count(session->engine->diag, TWI_C_sends, twi_space_counts(op->space));
+	twi_held_count(session->engine, TWI_C_sends, twi_space_counts(op->space));
 	if (session->failed != 0) {
 		twi_session_op_end(session, op, session->failed, 0);
 		return;

@@ -139,8 +139,8 @@ static void test_copies_are_counted(void **state)
 
 	(void)state;
 	memset(from, 7, sizeof(from));
-	twi_path_copy_eager(engine.diag, to, from, 60);
-	twi_path_copy_eager(engine.diag, NULL, NULL, 0); /* an empty message copies nothing */
+	twi_path_copy_eager(&engine, to, from, 60);
+	twi_path_copy_eager(&engine, NULL, NULL, 0); /* an empty message copies nothing */
 	assert_memory_equal(to, from, 60);
 	assert_int_equal(to[60], 0);
 	assert_int_equal(twi_counter_sum(engine.diag, TWI_C_necessary_copies), 1);

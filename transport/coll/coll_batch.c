@@ -228,7 +228,7 @@ static struct held *first_part(struct fused *fused)
 
 static void copy(struct twi_engine *engine, void *to, const void *from, uint64_t bytes)
 {
-	twi_path_copy_eager(engine->diag, to, from, bytes);
+	twi_path_copy_eager(engine, to, from, bytes);
 	twi_count(engine->diag, TWI_C_combined_copy_bytes, bytes);
 }
 

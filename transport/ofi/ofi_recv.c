@@ -262,7 +262,7 @@ static void fill(struct twi_ofi_peer *peer, const uint8_t *payload, uint32_t byt
 	struct twi_ofi_filling *filling = &peer->filling;
 
 	if (filling->at != NULL) {
-		twi_path_copy_eager(peer->base.engine->diag, filling->at, payload, bytes);
+		twi_path_copy_eager(peer->base.engine, filling->at, payload, bytes);
 		filling->at += bytes;
 	}
 	filling->left -= bytes;
@@ -365,7 +365,7 @@ int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 			return TOW_OK;
 		}
 		if (p->payload_bytes <= op->bytes)
-			twi_path_copy_eager(diag, op->data, payload, p->payload_bytes);
+			twi_path_copy_eager(peer->base.engine, op->data, payload, p->payload_bytes);
 		twi_ofi_received(peer, op, p->payload_bytes);
 		return TOW_OK;
 	}
@@ -373,7 +373,7 @@ int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 	if (message == NULL)
 		return TOW_ENOMEM;
 	message->corrupt = corrupt;
-	twi_path_copy_eager(diag, message->data, payload, p->payload_bytes);
+	twi_path_copy_eager(peer->base.engine, message->data, payload, p->payload_bytes);
 	peer->unexpected_bytes += p->payload_bytes;
 	twi_count(diag, TWI_C_unexpected_bytes, p->payload_bytes);
 	twi_match_arrive(&peer->match, &message->match);

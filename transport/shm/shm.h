@@ -47,6 +47,7 @@
 #define TWI_SHM_SUM_MAX        (64ull << 20) /* sampled up to this: more would take long */
 #define TWI_SHM_PACKETS        32u           /* of one socket in one round */
 #define TWI_SHM_RETRY_NS       (1000ull * 1000)
+#define TWI_SHM_TIMED_NS       100000u
 
 struct twi_shm_lane;
 struct twi_shm_peer;
@@ -143,6 +144,7 @@ struct twi_shm_peer {
 	uint32_t announced; /* extents of our pool that the other side has */
 	uint64_t eager_max;
 	uint64_t seq_sent, seq_received;
+	uint64_t timed_ns; /* when the last small send that is timed was started */
 	uint64_t unexpected_bytes;
 	bool stalled; /* unexpected messages have used the credit: the ring is not read */
 	struct twi_match match;
@@ -276,10 +278,22 @@ void twi_shm_view_release(struct tow_op *op);
 void twi_shm_timed_small(struct twi_shm_peer *peer, uint64_t bytes, uint64_t end_ns,
 			 uint64_t taken_ns);
 
-/* Of small messages one in so many is timed, by its receiver; all while everything is recorded. */
-static inline bool twi_shm_timed(uint64_t seq)
+/*
+ * Which small messages are timed, by their receiver, where not everything is recorded: one in
+ * TWI_SHM_TIMED_NS, which is all of them where they are few. Reading the kernel's clock at both
+ * ends and counting the result takes as long as such a message.
+ */
+static inline bool twi_shm_timed(struct twi_shm_peer *peer, const struct tow_op *op)
 {
-	return seq % 16 == 1;
+#ifndef TWI_NO_DIAGNOSTICS
+	if (twi_likely(op->start_ns - peer->timed_ns < TWI_SHM_TIMED_NS))
+		return false;
+	peer->timed_ns = op->start_ns;
+	return true;
+#else
+	(void)peer, (void)op;
+	return false;
+#endif
 }
 
 #endif

@@ -16,6 +16,7 @@
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "transport/held_count.h"
 #include "transport/message.h"
 #include "transport/op_span.h"
 #include "transport/path.h"
@@ -151,7 +152,7 @@ static void spoil(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, 
 
 static void received(struct twi_shm_peer *peer, struct tow_op *op, uint64_t bytes)
 {
-	twi_count(peer->base.engine->diag, TWI_C_recv_bytes, bytes);
+	twi_held_count(peer->base.engine, TWI_C_recv_bytes, bytes);
 	twi_shm_op_end(peer, op, TOW_OK, bytes);
 }
 
@@ -280,7 +281,7 @@ static void deliver(struct twi_shm_peer *peer, struct tow_op *op, const uint8_t 
 		twi_path_copy_fallback(engine, TWI_R_unexpected_arrival, op->data, payload, bytes,
 				       op->site);
 	else
-		twi_path_copy_eager(engine->diag, op->data, payload, bytes);
+		twi_path_copy_eager(engine, op->data, payload, bytes);
 	if (message != NULL && twi_unlikely(message->summed) &&
 	    !same_sum(peer, message->sum, twi_checksum(0, op->data, bytes)))
 		twi_shm_op_end(peer, op, corrupt(peer, op, bytes), bytes);
@@ -323,7 +324,7 @@ void twi_shm_recv(struct tow_peer *base, struct tow_op *op)
 	struct twi_shm_peer *peer = shm_peer(base);
 	struct twi_match_entry *entry;
 
-	twi_count(base->engine->diag, TWI_C_recvs, 1);
+	twi_held_count(base->engine, TWI_C_recvs, 1);
 	op->match.tag = op->tag;
 	op->match.space = op->space;
 	if (!op->view)
@@ -360,7 +361,7 @@ static bool keep(struct twi_shm_peer *peer, const struct twi_shm_message *messag
 		.seq = peer->seq_received + 1,
 		.bytes = message->bytes,
 	};
-	twi_path_copy_eager(diag, parcel->data, message->payload, message->bytes);
+	twi_path_copy_eager(peer->base.engine, parcel->data, message->payload, message->bytes);
 	if (twi_unlikely(message->summed))
 		parcel->arrival.corrupt = !same_sum(peer, message->sum,
 						    twi_checksum(0, parcel->data, message->bytes));

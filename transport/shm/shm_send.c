@@ -11,6 +11,7 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "memreg/staging.h"
+#include "transport/held_count.h"
 #include "transport/op_span.h"
 #include "transport/path.h"
 #include "transport/rpc_times.h"
@@ -90,8 +91,8 @@ static bool times_all(const struct twi_shm_peer *peer)
  * that is looked at: by the kernel's clock, for each process has its own scale of the fast one.
  * There is room for one of them; while everything is recorded that is the time.
  */
-static unsigned stamp(const struct twi_shm_peer *peer, struct twi_shm_slot *slot,
-		      const struct tow_op *op, enum twi_shm_type type)
+static unsigned stamp(struct twi_shm_peer *peer, struct twi_shm_slot *slot, const struct tow_op *op,
+		      enum twi_shm_type type)
 {
 	bool small = type == TWI_SHM_INLINED || type == TWI_SHM_IN_AREA;
 	bool all = small && times_all(peer);
@@ -100,7 +101,7 @@ static unsigned stamp(const struct twi_shm_peer *peer, struct twi_shm_slot *slot
 
 	if (twi_unlikely(summed))
 		sent_ns = twi_checksum(0, op->data, op->bytes);
-	else if (twi_unlikely(all || twi_shm_timed(op->seq)))
+	else if (twi_unlikely(all || twi_shm_timed(peer, op)))
 		sent_ns = twi_clock_gettime_ns();
 	atomic_store_explicit(&slot->sent_ns, sent_ns, memory_order_relaxed);
 	return type | (summed ? TWI_SHM_SUMMED : 0);
@@ -110,7 +111,7 @@ static unsigned stamp(const struct twi_shm_peer *peer, struct twi_shm_slot *slot
 
 static bool put_small(struct twi_shm_peer *peer, struct tow_op *op)
 {
-	struct twi_diag *diag = peer->base.engine->diag;
+	const struct twi_engine *engine = peer->base.engine;
 	struct twi_shm_slot *slot = twi_shm_slot_room(&peer->out);
 	uint32_t bytes = (uint32_t)op->bytes;
 	uint64_t where;
@@ -118,12 +119,12 @@ static bool put_small(struct twi_shm_peer *peer, struct tow_op *op)
 	if (twi_unlikely(slot == NULL))
 		return false;
 	if (bytes <= TWI_SHM_INLINE) {
-		twi_path_copy_eager(diag, slot->data, op->data, bytes);
+		twi_path_copy_eager(engine, slot->data, op->data, bytes);
 	} else {
 		where = twi_shm_area_room(&peer->out, bytes);
 		if (where == UINT64_MAX)
 			return false;
-		twi_path_copy_eager(diag, peer->out.box.area + where, op->data, bytes);
+		twi_path_copy_eager(engine, peer->out.box.area + where, op->data, bytes);
 		atomic_store_explicit(&slot->bytes, bytes, memory_order_relaxed);
 		atomic_store_explicit(&slot->where, where, memory_order_relaxed);
 	}
@@ -136,7 +137,7 @@ static bool put_small(struct twi_shm_peer *peer, struct tow_op *op)
 		twi_shm_slot_put(&peer->out, slot, stamp(peer, slot, op, TWI_SHM_IN_AREA),
 				 op->space, 0);
 	twi_shm_wrote(peer);
-	twi_count_two(diag, TWI_C_eager_sends, 1, TWI_C_send_bytes, bytes);
+	twi_held_count_two(engine, TWI_C_eager_sends, 1, TWI_C_send_bytes, bytes);
 	twi_shm_op_end(peer, op, TOW_OK, bytes);
 	return true;
 }
@@ -298,7 +299,7 @@ void twi_shm_send(struct tow_peer *base, struct tow_op *op)
 {
 	struct twi_shm_peer *peer = shm_peer(base);
 
-	twi_count(base->engine->diag, TWI_C_sends, 1);
+	twi_held_count(base->engine, TWI_C_sends, 1);
 	if (twi_unlikely(peer->failed != 0)) {
 		twi_shm_op_end(peer, op, peer->failed, 0);
 		return;

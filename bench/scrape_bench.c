@@ -170,9 +170,9 @@ static struct tow_runtime *open_runtime(bool stats, const char *dir)
 	return runtime;
 }
 
-static void follow(int fd)
+static void follow(int fd, const char *dir)
 {
-	struct tow_runtime *runtime = open_runtime(false, NULL);
+	struct tow_runtime *runtime = open_runtime(false, dir);
 	struct tow_op *ops[WINDOW], *op;
 	struct tow_endpoint *endpoint;
 	struct tow_result result;
@@ -377,7 +377,7 @@ static void run(void)
 	children[1] = fork();
 	if (children[1] == 0) {
 		close(reader_fds[0]);
-		follow(address_fds[1]);
+		follow(address_fds[1], dir);
 	}
 	close(reader_fds[1]);
 	lead_open(&lead, dir, address_fds[0]);

@@ -202,9 +202,20 @@ static struct twi_latency *latency_cell(struct twi_diag *diag, struct twi_diag_b
 }
 #endif
 
+/* The readers pass by what was never written: most of a histogram, which is in nobody's cache. */
+static void bucket_add(struct twi_latency *latency, unsigned index, uint64_t n)
+{
+	uint64_t steps = atomic_load_explicit(&latency->steps, memory_order_relaxed);
+	uint64_t step = 1ull << index / TWI_HIST_SUB;
+
+	twi_cell_add(&latency->counts[index], n);
+	if (twi_unlikely((steps & step) == 0))
+		atomic_store_explicit(&latency->steps, steps | step, memory_order_relaxed);
+}
+
 void twi_latency_add(struct twi_latency *latency, uint64_t ns)
 {
-	twi_cell_add(&latency->counts[twi_hist_index(ns)], 1);
+	bucket_add(latency, twi_hist_index(ns), 1);
 	twi_cell_add(&latency->sum_ns, ns);
 	if (ns > atomic_load_explicit(&latency->max_ns, memory_order_relaxed))
 		atomic_store_explicit(&latency->max_ns, ns, memory_order_relaxed);
@@ -314,37 +325,42 @@ void twi_reason_sum(struct twi_diag *diag, enum twi_reason reason, struct twi_re
 	}
 }
 
+_Static_assert(TWI_HIST_BUCKETS / TWI_HIST_SUB <= 64, "a bit for each step");
+
+/* Adds the buckets to `into`; how many readings they have. */
+static uint64_t buckets_add(const struct twi_latency *latency, uint64_t into[TWI_HIST_BUCKETS])
+{
+	uint64_t steps = atomic_load_explicit(&latency->steps, memory_order_relaxed), count = 0;
+
+	for (; steps != 0; steps &= steps - 1) {
+		unsigned first = (unsigned)__builtin_ctzll(steps) * TWI_HIST_SUB;
+
+		for (unsigned i = first; i < first + TWI_HIST_SUB; i++) {
+			uint64_t n =
+				atomic_load_explicit(&latency->counts[i], memory_order_relaxed);
+
+			into[i] += n;
+			count += n;
+		}
+	}
+	return count;
+}
+
 static void latency_add_up(const struct twi_latency *latency, struct twi_latency_sum *out)
 {
 	uint64_t max = atomic_load_explicit(&latency->max_ns, memory_order_relaxed);
 
-	for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++) {
-		uint64_t n = atomic_load_explicit(&latency->counts[i], memory_order_relaxed);
-
-		out->counts[i] += n;
-		out->count += n;
-	}
+	out->count += buckets_add(latency, out->counts);
 	out->sum_ns += atomic_load_explicit(&latency->sum_ns, memory_order_relaxed);
 	out->max_ns = twi_max(out->max_ns, max);
 	out->bytes += atomic_load_explicit(&latency->bytes, memory_order_relaxed);
 }
 
-/* Each bucket is written once: this is most of what reading many histograms costs. */
 bool twi_latency_read(const struct twi_latency *latency, struct twi_latency_sum *out)
 {
-	uint64_t count = 0;
-
-	for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++) {
-		uint64_t n = atomic_load_explicit(&latency->counts[i], memory_order_relaxed);
-
-		out->counts[i] = n;
-		count += n;
-	}
-	out->count = count;
-	out->sum_ns = atomic_load_explicit(&latency->sum_ns, memory_order_relaxed);
-	out->max_ns = atomic_load_explicit(&latency->max_ns, memory_order_relaxed);
-	out->bytes = atomic_load_explicit(&latency->bytes, memory_order_relaxed);
-	return count > 0;
+	*out = (struct twi_latency_sum){ 0 };
+	latency_add_up(latency, out);
+	return out->count > 0;
 }
 
 void twi_latency_sum_add(struct twi_latency_sum *into, const struct twi_latency_sum *from)
@@ -366,8 +382,10 @@ void twi_latency_merge(struct twi_latency *into, const struct twi_latency *from)
 	twi_cell_add(&into->bytes, sum.bytes);
 	if (sum.max_ns > atomic_load_explicit(&into->max_ns, memory_order_relaxed))
 		atomic_store_explicit(&into->max_ns, sum.max_ns, memory_order_relaxed);
-	for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++)
-		twi_cell_add(&into->counts[i], sum.counts[i]);
+	for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++) {
+		if (sum.counts[i] > 0)
+			bucket_add(into, i, sum.counts[i]);
+	}
 }
 
 bool twi_latency_sum_blocks(struct twi_diag *diag, enum twi_lane_id lane, unsigned size_class,

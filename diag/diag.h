@@ -42,6 +42,7 @@ struct twi_latency {
 	_Atomic uint64_t sum_ns;
 	_Atomic uint64_t max_ns;
 	_Atomic uint64_t bytes; /* of the messages, where it is of messages */
+	_Atomic uint64_t steps; /* bit i: of counts[], some of the i-th TWI_HIST_SUB are not 0 */
 	_Atomic uint64_t counts[TWI_HIST_BUCKETS];
 };
 

@@ -311,9 +311,11 @@ void twi_report_histogram(struct twi_emit *e, const char *family, const char *la
 	snprintf(name, sizeof(name), "%s_bucket", family);
 	for (unsigned i = 0; i < TWI_LATENCY_EDGES; i++) {
 		uint64_t edge_ns = twi_latency_edge_ns(i);
+		/* Those whose upper edge is not above: the next one begins at edge + 1 or below. */
+		unsigned end =
+			edge_ns == UINT64_MAX ? TWI_HIST_BUCKETS : twi_hist_index(edge_ns + 1);
 
-		while (bucket < TWI_HIST_BUCKETS &&
-		       (edge_ns == UINT64_MAX || twi_hist_upper(bucket) <= edge_ns))
+		while (bucket < end)
 			below += sum->counts[bucket++];
 		memcpy(all + bytes, edges[i], strlen(edges[i]) + 1);
 		emit_bucket(e, name, all, below, exemplars != NULL ? &exemplars[i] : NULL);

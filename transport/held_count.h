@@ -22,7 +22,7 @@ static inline void twi_held_count_begin(struct twi_engine *engine, uint32_t mark
 }
 
 static inline void twi_held_count(const struct twi_engine *engine, enum twi_counter counter,
-				    uint64_t n)
+				  uint64_t n)
 {
 #ifndef TWI_NO_DIAGNOSTICS
 	if (twi_likely(engine->block != NULL))
@@ -35,7 +35,7 @@ static inline void twi_held_count(const struct twi_engine *engine, enum twi_coun
 }
 
 static inline void twi_held_count_two(const struct twi_engine *engine, enum twi_counter one,
-					uint64_t n, enum twi_counter two, uint64_t m)
+				      uint64_t n, enum twi_counter two, uint64_t m)
 {
 #ifndef TWI_NO_DIAGNOSTICS
 	if (twi_likely(engine->block != NULL)) {

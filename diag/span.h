@@ -12,8 +12,9 @@
  * the operation table for that. Times are of twi_now_ns; a trace says how to get UNIX time of them.
  *
  * Messages of a few bytes take less time than two spans do. So of messages at most
- * TWI_SPAN_SMALL bytes one in `span_sample` (a knob) is written, and all while a capture is under
- * way; what was passed over is counted (spans_sampled_out). All else is always written.
+ * TWI_SPAN_SMALL_MESSAGE bytes one in `span_sample` (a knob) is written, and all while a capture is
+ * under way; of copies and registrations likewise, up to TWI_SPAN_SMALL. What was passed over is
+ * counted (spans_sampled_out). All else is always written.
  *
  * Budget: twi_span_record 30 ns, and no allocation but a thread's first.
  */
@@ -95,8 +96,9 @@ struct twi_span {
 };
 _Static_assert(sizeof(struct twi_span) == 64, "a span is a cache line");
 
-#define TWI_SPAN_ROWS  4096u /* a power of two: 256 KiB for each thread that ever records */
-#define TWI_SPAN_SMALL 16384u
+#define TWI_SPAN_ROWS          4096u /* a power of two: 256 KiB for each thread that ever records */
+#define TWI_SPAN_SMALL         16384u
+#define TWI_SPAN_SMALL_MESSAGE 65536u /* larger ones take so long that a span is no cost */
 
 const char *twi_span_kind_name(enum twi_span_kind kind);
 
@@ -141,7 +143,7 @@ static inline bool twi_span_chosen(struct twi_diag *diag, uint64_t bytes, uint64
 {
 	uint32_t mask = atomic_load_explicit(&diag->span_mask, memory_order_relaxed);
 
-	return bytes > TWI_SPAN_SMALL || (number & mask) == 0;
+	return bytes > TWI_SPAN_SMALL_MESSAGE || (number & mask) == 0;
 }
 
 /* Nothing is passed over now. */

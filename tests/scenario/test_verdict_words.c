@@ -12,6 +12,8 @@
 
 #include <jansson.h>
 
+#include "diag/span.h"
+
 static _Atomic int *waited; /* by rank 0, long enough: shared by all */
 static char folder[64];
 
@@ -90,7 +92,7 @@ static const char *text_of(const json_t *entry, const char *key)
 }
 
 /* A message of this size is always in the rings of spans. */
-#define TOLD_BYTES 65536
+#define TOLD_BYTES (2 * TWI_SPAN_SMALL_MESSAGE)
 
 /* From rank 0 to rank 1, which both have ended when it returns. */
 static void tell(const struct twt_rank *rank, void *data)

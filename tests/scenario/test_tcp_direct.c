@@ -22,7 +22,7 @@
 
 /* Sanitized, each byte takes many times as long. */
 #ifdef TWT_SANITIZED
-#define BURSTS 4
+#define BURSTS 2
 #else
 #define BURSTS 12
 #endif

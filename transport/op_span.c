@@ -32,9 +32,20 @@ static enum twi_span_kind kind_of(const struct tow_op *op)
 	}
 }
 
-void twi_op_span(const struct tow_op *op)
+/*
+ * The poll that finds a message may have begun, and read the time, before it was sent: in a trace a
+ * receive would end before its send. So the time is read again, for the few that have a span.
+ */
+static uint64_t end_of(struct tow_op *op)
 {
-	uint64_t end_ns = op->start_ns + op->latency_ns;
+	if (op->kind == TWI_OP_RECV)
+		op->latency_ns = twi_engine_clock(op->engine) - op->start_ns;
+	return op->start_ns + op->latency_ns;
+}
+
+void twi_op_span(struct tow_op *op)
+{
+	uint64_t end_ns = end_of(op);
 	uint64_t begun_ns = op->begun_ns != 0 ? op->begun_ns : end_ns;
 	struct twi_span span = {
 		.start_ns = op->start_ns,

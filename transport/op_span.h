@@ -32,8 +32,8 @@ static inline enum twi_op_span_is twi_op_span_is(const struct tow_op *op)
 #endif
 }
 
-/* Of a send, receive or copy that has ended. */
-void twi_op_span(const struct tow_op *op);
+/* Of a send, receive or copy that has ended; a receive's latency is read again. */
+void twi_op_span(struct tow_op *op);
 
 /*
  * Whether a wait of so long is to be written: one for a collective is, others where they last, as a

@@ -22,7 +22,7 @@
 
 /* Sanitized, each byte takes many times as long. */
 #ifdef TWT_SANITIZED
-#define BURSTS 2
+#define BURSTS 4
 #else
 #define BURSTS 12
 #endif

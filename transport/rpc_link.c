@@ -170,7 +170,8 @@ static void on_received(struct tow_op *op, const struct tow_result *result)
 
 	link->in.busy = false;
 	if (result->status == TOW_OK && result->bytes == TWI_LINK_BYTES && link->peer != NULL) {
-		on_message(link, op->start_ns + op->latency_ns);
+		/* Not the poll's time, which may be before it was sent: t2 and t4 are bounds. */
+		on_message(link, twi_engine_clock(link->engine));
 		receive(link);
 	} else if (result->status == TOW_OK || result->status == TOW_ETRUNCATED) {
 		twi_count(link->engine->diag, TWI_C_protocol_errors, 1);

@@ -67,6 +67,21 @@ static void test_all_of_it(void **state)
 		NULL, NULL);
 }
 
+/*
+ * The kernel sends from the program's memory, and sends again what was lost. Sends that end by
+ * their deadline meanwhile give it back: what is written there then must not arrive in their name.
+ */
+static void test_zerocopy_and_loss(void **state)
+{
+	struct nl_job *job = nl_job_open(seed + 8);
+
+	(void)state;
+	job->plan.options.zerocopy = "always";
+	job->plan.messages = 300;
+	job->plan.withdrawn_ppt = 900;
+	nl_test(job, (struct nl_shape){ .delay_ns = NL_MS, .loss_ppm = 50000 }, NULL, NULL);
+}
+
 struct stopping {
 	struct nl_job *job;
 	int side;
@@ -111,6 +126,7 @@ int main(void)
 		cmocka_unit_test(test_delay),
 		cmocka_unit_test(test_loss_of_1_percent),
 		cmocka_unit_test(test_loss_of_5_percent),
+		cmocka_unit_test(test_zerocopy_and_loss),
 		cmocka_unit_test(test_rate),
 		cmocka_unit_test(test_all_of_it),
 		cmocka_unit_test(test_stopped_peer),

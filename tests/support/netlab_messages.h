@@ -84,6 +84,37 @@ static inline bool nl_hurried(const struct nl_traffic *t, uint64_t number)
 	return nl_fate_of(t->plan, !t->side, number) == NL_HURRIED;
 }
 
+/* Whose words they are where a message is not what it should be: a hint for who looks for a fault.
+ */
+static inline bool nl_changed(struct nl_traffic *t, const struct nl_send *slot, uint64_t bytes)
+{
+	static const char *const fates[] = { "arrives", "canceled", "hurried", "refused" };
+	const uint64_t key = nl_key(t->plan, !t->side, slot->number);
+	uint64_t at = 0, last = 0, bad = 0, of = 0, word, n;
+	char what[160];
+
+	for (uint64_t i = 0; i + 8 <= bytes; i += 8) {
+		word = nl_word(key, i);
+		if (memcmp(slot->data + i, &word, 8) == 0)
+			continue;
+		at = bad++ == 0 ? i : at;
+		last = i;
+	}
+	memcpy(&of, slot->data + at, bytes - at < 8 ? bytes - at : 8);
+	for (n = 0; n < t->plan->messages; n++) {
+		if (nl_word(nl_key(t->plan, !t->side, n), at) == of)
+			break;
+	}
+	snprintf(what, sizeof(what),
+		 "a message arrived changed (%s, state %d, %llu of %llu bytes, %llu words wrong in "
+		 "%llu..%llu, first %#llx of message %llu)",
+		 fates[nl_fate_of(t->plan, !t->side, slot->number)], t->came[slot->number],
+		 (unsigned long long)bytes, (unsigned long long)slot->bytes,
+		 (unsigned long long)bad, (unsigned long long)at, (unsigned long long)last,
+		 (unsigned long long)of, (unsigned long long)n);
+	return nl_fail(t, what, slot->number, 0);
+}
+
 static inline bool nl_arrived(struct nl_traffic *t, const struct nl_send *slot, uint64_t bytes)
 {
 	const bool late = t->came[slot->number] == NL_WITHDRAWN;
@@ -92,7 +123,7 @@ static inline bool nl_arrived(struct nl_traffic *t, const struct nl_send *slot, 
 		return nl_fail(t, "a message arrived that was taken back", slot->number, 0);
 	if (bytes != slot->bytes ||
 	    !nl_is(slot->data, bytes, nl_key(t->plan, !t->side, slot->number)))
-		return nl_fail(t, "a message arrived changed", slot->number, 0);
+		return nl_changed(t, slot, bytes);
 	if (late) {
 		t->count->late++;
 		return true;

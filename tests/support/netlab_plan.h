@@ -27,7 +27,7 @@ struct nl_count {
 	uint64_t late; /* arrived, and its sender's deadline had passed */
 	uint64_t connected_ns, gone_ns, ended_ns; /* of the monotonic clock; 0: not yet */
 	uint64_t lost_after_gone;                 /* operations that ended with TOW_EPEER */
-	char failure[256];                        /* "": none */
+	char failure[400];                        /* "": none */
 };
 
 struct nl_job {

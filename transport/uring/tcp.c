@@ -161,6 +161,11 @@ static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, boo
 		if (op->stage == TWI_STAGE_COMPLETING)
 			return true;
 	}
+	/* What is not all on its way is followed by an ABORT. */
+	if (force && op->kind == TWI_OP_SEND && op->moved >= op->bytes)
+		twi_tcp_zerocopy_recall(twi_tcp_lane_of(base->engine), peer, op);
+	if (op->stage == TWI_STAGE_COMPLETING)
+		return true;
 	ended = twi_session_abort(&base->session, op, status, force);
 	hold_back(peer);
 	return ended;

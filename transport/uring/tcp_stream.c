@@ -95,6 +95,7 @@ void twi_tcp_stream_destroy(struct twi_tcp_lane *lane, struct twi_tcp_stream *st
 		peer->lines[stream->line].trial = NULL;
 	twi_tcp_greet_end(lane, stream);
 	twi_tcp_seal_destroy(stream->seal);
+	twi_tcp_zerocopy_cut(lane, stream);
 	/* Sleeping polls of other rings still hold the file: the end must not wait for them. */
 	shutdown(stream->fd, SHUT_RDWR);
 	twi_bpf_socket_remove(lane->base.engine->bpf, stream->fd);

@@ -5,9 +5,17 @@
  *	send_zerocopy: record --- a share of the operation's claim
  *	   first completion: the stream goes on; the operation may end
  *	   notification: the claim is dropped, the route learns, the lag between the two is noted
+ *
+ * Until the notification the kernel reads the memory whenever it sends a packet once more. The peer
+ * has all of a message that ends well, and drops what comes twice. One that ends by its deadline
+ *with all of it on its way may still arrive, with whatever its memory holds by then: so the
+ *connections that carry it are cut, and resumed, which says that it was taken back.
  */
+#include <sys/socket.h>
+
 #include "diag/counter.h"
 #include "diag/diag.h"
+#include "diag/error.h"
 #include "transport/op.h"
 #include "transport/uring/ring.h"
 #include "transport/uring/tcp.h"
@@ -19,6 +27,8 @@
 #ifndef IORING_NOTIF_USAGE_ZC_COPIED
 #define IORING_NOTIF_USAGE_ZC_COPIED (1U << 31)
 #endif
+
+#define LET_GO_NS 1000000u /* for packets that a driver has; what was queued is dropped at once */
 
 /*
  * The slot of this ring's buffer table that the payload lies in; -1: it is not registered. Payload
@@ -215,4 +225,62 @@ void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, u
 	}
 	if ((flags & IORING_CQE_F_MORE) == 0)
 		give_record(lane, record);
+}
+
+bool twi_tcp_zerocopy_holds(const struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream,
+			    const void *memory, uint64_t bytes)
+{
+	const uint8_t *first = memory;
+
+	if (twi_likely(lane->base.engine->notices == 0))
+		return false;
+	for (uint32_t i = 0; i < TWI_ZC_RECORDS; i++) {
+		const struct twi_tcp_zc *record = &lane->zc[i];
+		const uint8_t *at = record->claim.memory;
+
+		if (!record->used || (first != NULL && (at < first || at >= first + bytes)))
+			continue;
+		if (stream == NULL ||
+		    (record->slot == stream->slot && record->generation == stream->generation))
+			return true;
+	}
+	return false;
+}
+
+void twi_tcp_zerocopy_recall(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
+			     const struct tow_op *op)
+{
+	struct twi_engine *engine = lane->base.engine;
+	uint64_t until_ns;
+	bool any = false;
+
+	for (unsigned line = 1; line < peer->line_count; line++) {
+		const struct twi_tcp_stream *stream = peer->lines[line].stream;
+
+		if (stream == NULL || !twi_tcp_zerocopy_holds(lane, stream, op->data, op->bytes))
+			continue;
+		twi_error(TOW_EDEADLINE,
+			  "the deadline of a send of %llu bytes passed, which the kernel could "
+			  "still send again from its buffer",
+			  (unsigned long long)op->bytes);
+		twi_tcp_line_broken(lane, peer, line, 0);
+		any = true;
+	}
+	if (!any || engine->ring == NULL)
+		return;
+	until_ns = twi_engine_clock(engine) + LET_GO_NS;
+	do
+		twi_ring_poll(engine->ring);
+	while (twi_tcp_zerocopy_holds(lane, NULL, op->data, op->bytes) &&
+	       twi_engine_clock(engine) < until_ns);
+}
+
+void twi_tcp_zerocopy_cut(const struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream)
+{
+	const struct sockaddr none = { .sa_family = AF_UNSPEC };
+
+	/* Of a socket that is closed, what is queued is still sent; one that is disconnected drops
+	 * it. */
+	if (twi_tcp_zerocopy_holds(lane, stream, NULL, 0))
+		(void)connect(stream->fd, &none, sizeof(none));
 }

@@ -16,6 +16,7 @@
 #define TWI_ZC_RECORDS 1024u
 
 struct twi_tcp_lane;
+struct twi_tcp_peer;
 struct twi_tcp_stream;
 
 /* Payload on its way by a plain send that would have gone by zero-copy, were it registered. */
@@ -52,6 +53,18 @@ void twi_tcp_zerocopy_missed(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 bool twi_tcp_zerocopy_go(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			 const struct twi_bulk_out *out, int slot);
 void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, uint32_t flags);
+/*
+ * holds: whether the kernel may still read [memory, memory + bytes), or, when that is NULL,
+ * anything that `stream` (NULL: any) was given. It may send it again as long as the peer has not
+ * said to have it, and reads it then. recall: the connections that do end at once, and their bytes
+ * with them, so that nothing that is written there later is sent; waits a millisecond at most. cut:
+ * before `stream` is closed.
+ */
+bool twi_tcp_zerocopy_holds(const struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream,
+			    const void *memory, uint64_t bytes);
+void twi_tcp_zerocopy_recall(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
+			     const struct tow_op *op);
+void twi_tcp_zerocopy_cut(const struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream);
 /* The ring is given up: its notifications will never be seen. */
 void twi_tcp_zerocopy_ring_gone(struct twi_tcp_lane *lane, unsigned ring);
 

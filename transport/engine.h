@@ -239,9 +239,12 @@ uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns);
 /* Sends what is held back, acknowledgements too. */
 void twi_engine_flush(struct twi_engine *engine);
 
-/* Drives until `op` is done or `until_ns` (engine time) has come; TOW_OK, TOW_AGAIN or a failure.
+/*
+ * Drives until `op` is done or `until_ns` (engine time) has come; now_ns is the engine's time now.
+ * TOW_OK, TOW_AGAIN or a failure.
  */
-int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns);
+int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t now_ns,
+		    uint64_t until_ns);
 
 /* Tells sleeping threads that an operation is done or a ring must be taken on. */
 void twi_engine_wake(struct twi_engine *engine);

@@ -284,17 +284,17 @@ static bool turn(struct twi_engine *engine, struct spin *spin)
 	return idle_ns < IDLE_NS || idle(engine, spin->now_ns, idle_ns);
 }
 
-static int drive(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns,
-		 uint64_t *since_out)
+static int drive(struct twi_engine *engine, struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
 {
 	struct spin spin = {
+		.now_ns = now_ns,
+		.since_ns = now_ns,
+		.turns = SPIN_CLOCK,
 		.memory = op->memory_polled ||
 			  (op->peer != NULL && op->peer->lane->ops->memory_polled),
 		.crowd = op->crowd,
 	};
 
-	restart(engine, &spin);
-	*since_out = spin.since_ns;
 	if (twi_likely(!engine->virtual_clock))
 		twi_cpu_log_wait(&engine->cpu_log, twi_self.tid, spin.since_ns);
 	for (;;) {
@@ -321,9 +321,10 @@ static int drive(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns
 	}
 }
 
-int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t until_ns)
+int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t now_ns,
+		    uint64_t until_ns)
 {
-	struct twi_wait wait = { .op = op };
+	struct twi_wait wait = { .op = op, .since_ns = now_ns };
 	int status;
 
 	twi_engine_enter(engine);
@@ -332,7 +333,7 @@ int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t until
 	twi_engine_count(engine->waits, 1);
 	status = twi_engine_bind_ring(engine);
 	if (status == TOW_OK)
-		status = drive(engine, op, until_ns, &wait.since_ns);
+		status = drive(engine, op, now_ns, until_ns);
 	twi_engine_count(engine->waiters, (uint32_t)-1);
 	twi_list_remove(&wait.link);
 	twi_engine_leave(engine);

@@ -1,5 +1,5 @@
 /*
- * op.c - the table of operations, and how one ends. See op.h.
+ * op.c - how an operation begins, is waited for and ends. See op.h.
  */
 #include "transport/op.h"
 
@@ -25,28 +25,6 @@
 
 __thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exec")));
 
-int twi_op_table_init(struct twi_op_table *table, uint32_t count)
-{
-	table->rows = calloc(count, sizeof(table->rows[0]));
-	if (table->rows == NULL)
-		return twi_error(TOW_ENOMEM,
-				 "no memory for a table of %u operations; lower max_ops", count);
-	table->count = count;
-	for (uint32_t i = 0; i < count; i++) {
-		table->rows[i].index = i;
-		table->rows[i].next_free = i + 1 < count ? i + 2 : 0;
-	}
-	table->cached = 1;
-	atomic_init(&table->returned, 0);
-	return TOW_OK;
-}
-
-void twi_op_table_fini(struct twi_op_table *table)
-{
-	free(table->rows);
-	*table = (struct twi_op_table){ 0 };
-}
-
 static struct tow_op *pop(struct twi_op_table *table)
 {
 	struct tow_op *row;
@@ -57,7 +35,7 @@ static struct tow_op *pop(struct twi_op_table *table)
 			table->cached =
 				atomic_exchange_explicit(&table->returned, 0, memory_order_acquire);
 		if (table->cached == 0)
-			return NULL;
+			return twi_op_table_new(table);
 	}
 	row = &table->rows[table->cached - 1];
 	table->cached = row->next_free;
@@ -436,14 +414,14 @@ static int end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
 static int wait_asking(struct tow_op *op, uint64_t ask_ns, uint64_t until_ns)
 {
 	struct twi_engine *engine = op->engine;
-	int status = twi_engine_wait(engine, op, ask_ns);
+	int status = twi_engine_wait(engine, op, twi_engine_clock(engine), ask_ns);
 
 	if (status != TOW_AGAIN || is_done(op))
 		return status;
 	twi_engine_enter(engine);
 	twi_inquiry_begin(engine);
 	twi_engine_leave(engine);
-	return twi_engine_wait(engine, op, until_ns);
+	return twi_engine_wait(engine, op, twi_engine_clock(engine), until_ns);
 }
 
 static int wait_long(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
@@ -484,7 +462,7 @@ TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 	if (twi_unlikely(until != UINT64_MAX && timeout_ns >= LONG_WAIT_NS && engine->inquiry))
 		status = wait_long(op, now, until);
 	else
-		status = twi_engine_wait(engine, op, until);
+		status = twi_engine_wait(engine, op, now, until);
 	return is_done(op) ? end_wait(op, now) : end_in_vain(op, now, status);
 }
 

@@ -7,6 +7,7 @@
  *	 [idle] -> IN_FLIGHT -> (callback) -> DONE -> back in the table
  *
  * Operations live in a table of max_ops rows that is made at open: starting one allocates nothing.
+ * Most programs use a few: the pages of the others are faulted in by the first that needs them.
  * Free rows are two stacks: the holder of the engine has one to itself; a thread that releases a
  * completed operation pushes it onto the other, all of which the holder takes when its own is
  * empty.
@@ -138,12 +139,15 @@ struct tow_op {
 struct twi_op_table {
 	struct tow_op *rows;
 	uint32_t count;
-	uint32_t cached;           /* index + 1: the stack of the holder of the engine */
+	uint32_t made;   /* rows from here on were never used: their memory is not touched */
+	uint32_t cached; /* index + 1: the stack of the holder of the engine */
 	_Atomic uint32_t returned; /* likewise: the stack that any thread may push onto */
 };
 
 int twi_op_table_init(struct twi_op_table *table, uint32_t count);
 void twi_op_table_fini(struct twi_op_table *table);
+/* A row that was never used, whose page may have to be faulted in; NULL: there is none. */
+struct tow_op *twi_op_table_new(struct twi_op_table *table);
 
 /* A row of the table made ready, or NULL with TOW_EBUSY as the thread's error. The engine is held.
  */

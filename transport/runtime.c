@@ -334,7 +334,7 @@ static void end_traffic(struct twi_engine *engine)
 
 	twi_list_for_each_safe (pos, next, &engine->endpoints)
 		twi_endpoint_end_accepts(twi_container_of(pos, struct tow_endpoint, link));
-	for (uint32_t i = 0; i < engine->ops.count; i++) {
+	for (uint32_t i = 0; i < engine->ops.made; i++) {
 		struct tow_op *op = &engine->ops.rows[i];
 
 		if (op->kind == TWI_OP_CONNECT && op->stage != TWI_STAGE_COMPLETING &&

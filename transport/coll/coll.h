@@ -4,6 +4,7 @@
  *	tow_coll_*_start --> call --> entry (plan, cached) --> run --> chains --> messages, memory
  *	     coll_api.c               coll_cache.c             coll_run.c, coll_step.c
  *	                                                       coll_local.c (memory of this host)
+ *	                                                       coll_quick.c (small ones there)
  *	group: coll_group.c (state), coll_setup.c (who shares memory), coll_line.c (words between
  *	ranks), coll_fail.c (ranks that disagree, die or do not come), coll_batch.c (calls that are
  *	held back and fused), coll_report.c (what ran, how long, and why)
@@ -48,6 +49,7 @@
 
 struct tow_group;
 struct twi_coll_group;
+struct twi_coll_quick;
 struct twi_coll_run;
 struct twi_emit;
 struct twi_coll_region;
@@ -112,6 +114,7 @@ struct twi_coll_entry {
 	uint32_t users;
 	struct twi_list spare; /* runs */
 	uint64_t calls;
+	struct twi_coll_quick *quick; /* coll_quick.h; NULL: its plan has another form */
 	/* coll_report.c: */
 	uint64_t staged_in_bytes, staged_out_bytes;
 	struct twi_coll_spread latency, skew;

@@ -11,7 +11,7 @@
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
-#include "transport/coll/coll_run.h"
+#include "transport/coll/coll_quick.h"
 #include "transport/engine.h"
 #include "transport/path.h"
 
@@ -242,6 +242,7 @@ static void free_entry(struct twi_coll_entry *entry)
 	free(entry->arrays);
 	free(entry->early);
 	free(entry->peers);
+	free(entry->quick);
 	free(entry);
 }
 
@@ -338,7 +339,7 @@ static int build(struct twi_coll_group *coll, struct twi_coll_entry *entry)
 	entry->stream =
 		!entry->call.in_place && twi_max(entry->in_bytes, entry->out_bytes) >= STREAM_MIN;
 	entry->connected = !entry->signs;
-	return TOW_OK;
+	return twi_coll_quick_make(coll, entry);
 }
 
 static int make_entry(struct twi_coll_group *coll, const struct twi_coll_call *call, uint64_t hash,

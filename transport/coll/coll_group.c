@@ -13,6 +13,7 @@
 #include "transport/coll/coll_report.h"
 #include "transport/engine.h"
 #include "transport/group.h"
+#include "transport/held_count.h"
 #include "transport/path.h"
 #include "transport/shm/shm_window.h"
 
@@ -271,7 +272,7 @@ static void seq_over(struct twi_coll_group *coll, uint64_t seq)
 		coll->finished++;
 		coll->over &= ~(1ull << coll->finished % TWI_COLL_SLOTS);
 	}
-	twi_count(coll->engine->diag, TWI_C_colls_completed, 1);
+	twi_held_count(coll->engine, TWI_C_colls_completed, 1);
 	twi_coll_finished(coll);
 }
 
@@ -351,7 +352,7 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 		return twi_error(TOW_EBUSY,
 				 "%u collectives of the group are in flight; wait for one first",
 				 coll->in_flight);
-	twi_count(coll->engine->diag, TWI_C_colls_started, 1);
+	twi_held_count(coll->engine, TWI_C_colls_started, 1);
 	if (twi_unlikely(coll->state != TWI_COLL_READY)) {
 		status = put_off(coll, call, op);
 		if (status == TOW_OK && coll->state == TWI_COLL_NEW)

@@ -11,6 +11,7 @@
 #include "diag/error.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
+#include "transport/coll/coll_quick.h"
 #include "transport/coll/coll_report.h"
 #include "transport/engine.h"
 #include "transport/group.h"
@@ -376,6 +377,33 @@ static void uncork(struct twi_engine *engine, uint64_t messages)
 		engine->moving[i]->ops->flush(engine->moving[i], false);
 }
 
+/* From QUEUED to its end: there is nothing to connect, to stage or to send. */
+static bool quick_turn(struct twi_coll_run *run)
+{
+	bool begins = run->state == TWI_COLL_QUEUED;
+	int status;
+
+	if (begins) {
+		if (!begin(run))
+			return false;
+		run->state = TWI_COLL_MOVING;
+		run->moving_ns = twi_engine_batch_now(run->coll->engine);
+		twi_coll_quick_give(run);
+	}
+	status = twi_coll_sync_test(run);
+	if (status == TOW_AGAIN) {
+		twi_coll_run_poll(run);
+		return begins;
+	}
+	if (status < 0) {
+		twi_coll_run_fail(run, status);
+		return true;
+	}
+	twi_coll_quick_take(run);
+	finish(run, TOW_OK);
+	return true;
+}
+
 bool twi_coll_run_turn(struct twi_coll_run *run)
 {
 	struct twi_engine *engine = run->coll->engine;
@@ -383,6 +411,8 @@ bool twi_coll_run_turn(struct twi_coll_run *run)
 	bool any = false, corked = engine->corked;
 	enum turn turn;
 
+	if (run->entry->quick != NULL && run->state != TWI_COLL_FAILING && run->suspicion == 0)
+		return quick_turn(run);
 	/*
 	 * A long local step leaves the engine in between: `coll_work` goes up with each piece, and
 	 * the poll comes back for the next one.

@@ -8,6 +8,8 @@
 #include "internal/base.h"
 #include "transport/reduce/reduce_parts.h"
 
+#define FEW 8 /* numbers, up to which a loop is faster */
+
 const struct twi_reduce_variant *const twi_reduce_variants[] = {
 	&twi_reduce_plain,
 #if defined(__x86_64__)
@@ -72,13 +74,62 @@ static void set_mode(uint32_t mode)
 #error "how is the floating-point mode of this machine read and set?"
 #endif
 
+typedef float f32_at __attribute__((aligned(1), may_alias));
+typedef double f64_at __attribute__((aligned(1), may_alias));
+typedef uint32_t u32_at __attribute__((aligned(1), may_alias));
+typedef uint64_t u64_at __attribute__((aligned(1), may_alias));
+
+#define SUM(name)                                                                                  \
+	static void sum_##name(const struct twi_reduction *r)                                      \
+	{                                                                                          \
+		name##_at *result = r->results[0];                                                 \
+                                                                                                   \
+		for (uint64_t i = 0; i < r->count; i++) {                                          \
+			name##_at sum = ((const name##_at *)r->sources[0])[i];                     \
+                                                                                                   \
+			for (uint32_t s = 1; s < r->sources_n; s++)                                \
+				sum += ((const name##_at *)r->sources[s])[i];                      \
+			result[i] = sum;                                                           \
+		}                                                                                  \
+	}
+SUM(f32)
+SUM(f64)
+SUM(u32)
+SUM(u64)
+
+/* Sums of a few numbers: a loss, a count, a flag of each rank. The variants' tables take longer. */
+static bool few(const struct twi_reduction *r)
+{
+	if (r->count > FEW || r->reduce != TOW_SUM || r->results_n != 1 || r->sources_n < 2)
+		return false;
+	switch (r->type) {
+	case TOW_F32:
+		sum_f32(r);
+		return true;
+	case TOW_F64:
+		sum_f64(r);
+		return true;
+	case TOW_S32:
+	case TOW_U32:
+		sum_u32(r);
+		return true;
+	case TOW_S64:
+	case TOW_U64:
+		sum_u64(r);
+		return true;
+	default:
+		return false;
+	}
+}
+
 void twi_reduce(const struct twi_reduction *reduction)
 {
 	uint32_t mode = get_mode();
 
 	if (twi_unlikely((mode & MODE_BITS) != MODE))
 		set_mode(MODE);
-	twi_reduce_variant()->reduce(reduction);
+	if (!few(reduction))
+		twi_reduce_variant()->reduce(reduction);
 	if (twi_unlikely((mode & MODE_BITS) != MODE))
 		set_mode(mode);
 }

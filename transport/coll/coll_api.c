@@ -208,9 +208,12 @@ static int begin(struct request *request, struct twi_engine *engine)
 		*request->op_out = op;
 	else
 		twi_op_forget(op);
-	twi_coll_record_begin(coll, &request->what, op);
-	status = twi_likely(!coll->holds_back) ? twi_coll_start(coll, &request->what, op)
-					       : twi_coll_batch_add(coll, &request->what, op);
+	if (twi_likely(!coll->holds_back)) {
+		status = twi_coll_start(coll, &request->what, op);
+	} else {
+		twi_coll_record_begin(coll, &request->what, request->what.name, op);
+		status = twi_coll_batch_add(coll, &request->what, op);
+	}
 	if (status < 0) {
 		twi_coll_record_undo(op);
 		twi_op_discard(op);

@@ -162,11 +162,15 @@ static void note_ended(struct twi_coll_group *coll, uint64_t seq, int status)
 	past->status = (int8_t)status;
 }
 
+/* Others wait for what a small one shows: all that is written down about it comes after that. */
 static void begin(struct twi_coll_group *coll, struct twi_coll_run *run, struct tow_op *op,
 		  uint64_t seq, bool called)
 {
 	run->op = op;
 	run->seq = seq;
+	twi_coll_run_give(run);
+	if (op != NULL && !op->embedded && op->stamp.record == NULL)
+		twi_coll_record_begin(coll, &run->entry->call, run->name, op);
 	run->start_ns = op != NULL ? op->start_ns : 0;
 	run->called_ns = called ? run->start_ns : 0;
 	run->step = op != NULL && op->span_parent != 0 ? op->span_parent
@@ -180,7 +184,7 @@ static void begin(struct twi_coll_group *coll, struct twi_coll_run *run, struct 
 	}
 	note_begun(coll, run);
 	insert(coll, run);
-	twi_coll_run_turn(run);
+	twi_coll_run_start(run);
 }
 
 static void abort_pending(struct tow_op *op, int status)
@@ -354,6 +358,8 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 				 coll->in_flight);
 	twi_held_count(coll->engine, TWI_C_colls_started, 1);
 	if (twi_unlikely(coll->state != TWI_COLL_READY)) {
+		if (!op->embedded && op->stamp.record == NULL)
+			twi_coll_record_begin(coll, call, call->name, op);
 		status = put_off(coll, call, op);
 		if (status == TOW_OK && coll->state == TWI_COLL_NEW)
 			twi_coll_setup_start(coll); /* its failure is the call's end */

@@ -34,7 +34,7 @@ void twi_coll_log_make(struct twi_engine *engine)
 }
 
 void twi_coll_record_begin(struct twi_coll_group *coll, const struct twi_coll_call *call,
-			   struct tow_op *op)
+			   const char *name, struct tow_op *op)
 {
 	struct twi_coll_log *log = coll->engine->coll_log;
 	struct twi_coll_record *record;
@@ -57,9 +57,9 @@ void twi_coll_record_begin(struct twi_coll_group *coll, const struct twi_coll_ca
 	record->type = (uint8_t)call->type;
 	record->reduce = (uint8_t)call->reduce;
 	record->ended = record->combined = false;
-	record->named = call->name[0] != '\0';
+	record->named = name[0] != '\0';
 	if (record->named)
-		twi_path_copy_own(record->name, call->name, sizeof(record->name));
+		twi_path_copy_own(record->name, name, sizeof(record->name));
 	op->stamp.record = record;
 	op->stamp.id = log->last;
 	op->stamp.thread = twi_thread_mark();

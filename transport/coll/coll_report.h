@@ -50,9 +50,10 @@ struct twi_coll_log {
 
 /* The runtime's ring, at the first group; without memory there is none. */
 void twi_coll_log_make(struct twi_engine *engine);
-/* The user's operation stands for this call from now on; a start that fails is undone. */
+/* The user's operation stands for this call, of TWI_COLL_NAME bytes of name, from now on; a start
+ * that fails is undone. */
 void twi_coll_record_begin(struct twi_coll_group *coll, const struct twi_coll_call *call,
-			   struct tow_op *op);
+			   const char *name, struct tow_op *op);
 void twi_coll_record_undo(struct tow_op *op);
 /* The run is over; `op` is the user's, or a fused one's; NULL: nobody's. */
 void twi_coll_record_end(struct twi_coll_run *run, struct tow_op *op, int status);

@@ -16,6 +16,12 @@
 #include "transport/engine.h"
 #include "transport/group.h"
 
+/*
+ * How often a start looks for the others, some 150 ns, before it leaves that to polls: where all
+ * come together, the collective is over when it returns, and nothing has to be waited for.
+ */
+#define SPINS 16u
+
 static int make_scratch(struct twi_coll_group *coll, struct twi_coll_run *run)
 {
 	const struct twi_plan *plan = run->entry->plan;
@@ -377,23 +383,32 @@ static void uncork(struct twi_engine *engine, uint64_t messages)
 		engine->moving[i]->ops->flush(engine->moving[i], false);
 }
 
-/* From QUEUED to its end: there is nothing to connect, to stage or to send. */
-static bool quick_turn(struct twi_coll_run *run)
+/* Small ones in cells: from QUEUED to MOVING, as there is nothing to connect, to stage or to send.
+ */
+void twi_coll_run_give(struct twi_coll_run *run)
 {
-	bool begins = run->state == TWI_COLL_QUEUED;
+	if (run->entry->quick == NULL || !begin(run))
+		return;
+	run->state = TWI_COLL_MOVING;
+	run->moving_ns = twi_engine_batch_now(run->coll->engine);
+	twi_coll_quick_give(run);
+}
+
+/* And to its end. */
+static bool quick_turn(struct twi_coll_run *run, unsigned spins)
+{
 	int status;
 
-	if (begins) {
-		if (!begin(run))
+	if (run->state == TWI_COLL_QUEUED) {
+		twi_coll_run_give(run);
+		if (run->state == TWI_COLL_QUEUED)
 			return false;
-		run->state = TWI_COLL_MOVING;
-		run->moving_ns = twi_engine_batch_now(run->coll->engine);
-		twi_coll_quick_give(run);
 	}
-	status = twi_coll_sync_test(run);
+	while ((status = twi_coll_sync_test(run)) == TOW_AGAIN && spins-- > 0)
+		twi_pause_cpu();
 	if (status == TOW_AGAIN) {
 		twi_coll_run_poll(run);
-		return begins;
+		return false;
 	}
 	if (status < 0) {
 		twi_coll_run_fail(run, status);
@@ -404,6 +419,21 @@ static bool quick_turn(struct twi_coll_run *run)
 	return true;
 }
 
+static bool is_quick(const struct twi_coll_run *run)
+{
+	return run->entry->quick != NULL && run->state != TWI_COLL_FAILING && run->suspicion == 0;
+}
+
+void twi_coll_run_start(struct twi_coll_run *run)
+{
+	const struct twi_coll_group *coll = run->coll;
+
+	if (twi_likely(is_quick(run)))
+		quick_turn(run, coll->crowd || coll->in_flight > 1 ? 0 : SPINS);
+	else
+		twi_coll_run_turn(run);
+}
+
 bool twi_coll_run_turn(struct twi_coll_run *run)
 {
 	struct twi_engine *engine = run->coll->engine;
@@ -411,8 +441,8 @@ bool twi_coll_run_turn(struct twi_coll_run *run)
 	bool any = false, corked = engine->corked;
 	enum turn turn;
 
-	if (run->entry->quick != NULL && run->state != TWI_COLL_FAILING && run->suspicion == 0)
-		return quick_turn(run);
+	if (is_quick(run))
+		return quick_turn(run, 0);
 	/*
 	 * A long local step leaves the engine in between: `coll_work` goes up with each piece, and
 	 * the poll comes back for the next one.

@@ -111,6 +111,10 @@ int twi_coll_early(struct twi_coll_entry *entry);
 int twi_coll_run_make(struct twi_coll_group *coll, struct twi_coll_entry *entry,
 		      struct twi_coll_run **out);
 void twi_coll_run_free(struct twi_coll_run *run);
+/* It has its seq: what others wait for is shown, where that needs nothing else (coll_quick.h). */
+void twi_coll_run_give(struct twi_coll_run *run);
+/* The first turn of a run that has just been called for. */
+void twi_coll_run_start(struct twi_coll_run *run);
 /* Goes on as far as it can. Returns whether anything was done. The run may be over after it, and
  * used for another. */
 bool twi_coll_run_turn(struct twi_coll_run *run);

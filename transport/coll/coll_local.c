@@ -10,6 +10,8 @@
  */
 #include "transport/coll/coll_local.h"
 
+#include <sched.h>
+
 #include "diag/error.h"
 #include "transport/coll/coll_line.h"
 #include "transport/engine.h"
@@ -79,6 +81,9 @@ int twi_coll_sync_post(struct twi_coll_run *run)
 	}
 	if (status != TOW_OK)
 		return status;
+	if (run->coll->crowd)
+		atomic_store_explicit(&run->coll->region->cpu, (uint32_t)sched_getcpu(),
+				      memory_order_relaxed);
 	if (run->syncs == 0)
 		atomic_store_explicit(&slot->signature, entry->signature, memory_order_relaxed);
 	run->syncs++;
@@ -128,6 +133,23 @@ int twi_coll_sync_test(struct twi_coll_run *run)
 	if (run->entered_ns == 0)
 		run->entered_ns = twi_engine_batch_now(coll->engine);
 	return TOW_OK;
+}
+
+bool twi_coll_sync_elsewhere(const struct twi_coll_run *run)
+{
+	const struct twi_coll_group *coll = run->coll;
+	uint64_t want = run->seq << 8 | run->syncs;
+	uint32_t here = (uint32_t)sched_getcpu();
+
+	for (uint32_t i = run->synced; i < coll->locals_n; i++) {
+		const struct twi_coll_local *local = &coll->locals[i];
+
+		if (!local->self &&
+		    atomic_load_explicit(&local->region->cpu, memory_order_relaxed) == here &&
+		    atomic_load_explicit(&slot_of(run, local)->phase, memory_order_relaxed) < want)
+			return false;
+	}
+	return true;
 }
 
 static struct twi_coll_local *local_of(struct twi_coll_group *coll, uint32_t rank)

@@ -24,6 +24,7 @@ struct twi_coll_slot {
 
 struct twi_coll_region {
 	_Alignas(64) _Atomic uint64_t finished; /* all seqs up to this one are over here */
+	_Atomic uint32_t cpu; /* on which it was last, where ranks share CPUs; a hint */
 	struct twi_coll_slot slots[TWI_COLL_SLOTS];
 };
 
@@ -46,6 +47,11 @@ struct twi_coll_local {
 int twi_coll_sync_post(struct twi_coll_run *run);
 /* TOW_OK: all have come to it; TOW_AGAIN; TOW_EMISMATCH. */
 int twi_coll_sync_test(struct twi_coll_run *run);
+/*
+ * Where ranks share CPUs: whether those that have not come to it run elsewhere, so that it pays to
+ * wait for them. Else one of them may need this CPU.
+ */
+bool twi_coll_sync_elsewhere(const struct twi_coll_run *run);
 /* Where a ref is. TOW_OK; TOW_AGAIN: not to be seen yet; or a failure. */
 int twi_coll_resolve(struct twi_coll_run *run, const struct twi_coll_chain *chain,
 		     const struct twi_plan_ref *ref, uint64_t bytes, bool write, void **out);

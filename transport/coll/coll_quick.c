@@ -57,10 +57,10 @@ static bool add_take(const struct twi_coll_group *coll, struct twi_coll_quick *q
 	return true;
 }
 
-static bool read_take(const struct twi_coll_group *coll, const struct twi_plan *plan,
+static bool read_take(const struct twi_coll_group *coll, const struct twi_coll_entry *entry,
 		      const struct twi_plan_step *step, struct twi_coll_quick *quick)
 {
-	const struct twi_plan_ref *refs = &plan->refs[step->ref];
+	const struct twi_plan_ref *refs = &entry->plan->refs[step->ref];
 
 	if (quick->reduces)
 		return false; /* it is the only one */
@@ -70,6 +70,7 @@ static bool read_take(const struct twi_coll_group *coll, const struct twi_plan *
 		return false;
 	quick->reduces = true;
 	quick->divide = step->divide;
+	quick->count = step->bytes / tow_type_bytes(entry->call.type);
 	for (uint32_t i = 0; i < step->sources_n; i++) {
 		if (!add_take(coll, quick, &refs[1 + i], &refs[0], step->bytes))
 			return false;
@@ -77,9 +78,10 @@ static bool read_take(const struct twi_coll_group *coll, const struct twi_plan *
 	return true;
 }
 
-static bool read_plan(const struct twi_coll_group *coll, const struct twi_plan *plan,
+static bool read_plan(const struct twi_coll_group *coll, const struct twi_coll_entry *entry,
 		      struct twi_coll_quick *quick)
 {
+	const struct twi_plan *plan = entry->plan;
 	const struct twi_plan_step *step = &plan->steps[plan->programs[0].first];
 	const struct twi_plan_step *end = step + plan->programs[0].count;
 
@@ -88,7 +90,7 @@ static bool read_plan(const struct twi_coll_group *coll, const struct twi_plan *
 	if (step == end || step->kind != TWI_PLAN_SYNC)
 		return false;
 	for (step++; step < end; step++) {
-		if (!read_take(coll, plan, step, quick))
+		if (!read_take(coll, entry, step, quick))
 			return false;
 	}
 	return true;
@@ -106,7 +108,7 @@ int twi_coll_quick_make(const struct twi_coll_group *coll, struct twi_coll_entry
 	quick = calloc(1, sizeof(*quick) + plan->ref_count * sizeof(quick->takes[0]));
 	if (quick == NULL)
 		return TOW_ENOMEM;
-	if (read_plan(coll, plan, quick))
+	if (read_plan(coll, entry, quick))
 		entry->quick = quick;
 	else
 		free(quick);
@@ -152,7 +154,7 @@ static void reduce(struct twi_coll_run *run)
 		.results_n = 1,
 		.sources = sources,
 		.results = &result,
-		.count = quick->takes[0].bytes / tow_type_bytes(call->type),
+		.count = quick->count,
 	};
 
 	for (uint32_t i = 0; i < quick->takes_n; i++)

@@ -25,6 +25,7 @@ struct twi_coll_quick {
 	bool reduces;                            /* all takes into one result, in this order */
 	bool divide;
 	uint32_t takes_n;
+	uint64_t count; /* elements of a reduction */
 	struct twi_coll_take takes[];
 };
 

@@ -328,6 +328,12 @@ static int child_forgets(struct twt_duo *duo)
 	return twt_finish(op, NULL) == TOW_EPEER ? 0 : 1;
 }
 
+static void progress_for(struct twt_duo *duo, uint64_t ns)
+{
+	for (uint64_t until = now_ns() + ns; now_ns() < until; usleep(1000))
+		tow_progress(duo->side.runtime);
+}
+
 static void test_session_forgotten(void **state)
 {
 	struct twt_duo duo;
@@ -341,12 +347,10 @@ static void test_session_forgotten(void **state)
 	/* The BYE does not get through, nor what would resume the stream for it. */
 	twt_proxy_stall(&duo.proxy, true);
 	TWT_OK(tow_peer_close(duo.side.peer));
-	for (uint64_t until = now_ns() + 2 * TWT_SECOND; now_ns() < until;)
-		tow_progress(duo.side.runtime);
+	progress_for(&duo, 2 * TWT_SECOND);
 	twt_proxy_cut(&duo.proxy, TWT_PROXY_ALL);
 	twt_proxy_stall(&duo.proxy, false);
-	for (uint64_t until = now_ns() + 3 * TWT_SECOND; now_ns() < until;)
-		tow_progress(duo.side.runtime);
+	progress_for(&duo, 3 * TWT_SECOND);
 	assert_int_equal(twt_duo_end(&duo), 0);
 	assert_true(now_ns() - start < 20 * TWT_SECOND);
 }

@@ -127,7 +127,7 @@ static inline void twt_job_child(struct twt_job *job, const char *store,
 	struct tow_options options = TOW_OPTIONS_DEFAULT;
 
 	alarm(TWT_JOB_LIMIT_S);
-	options.premap_memory_bytes = 32 << 20;
+	options.premap_memory_bytes = 8 << 20;
 	options.stats = 0;
 	where.rank = job->rank;
 	where.world_size = job->size;

@@ -70,7 +70,7 @@ static inline void twt_rank_main(const struct twt_job *job, uint32_t number, con
 	struct twt_rank rank = { .rank = number, .ranks = job->ranks, .arg = job->arg };
 
 	alarm(TWT_RANKS_WAIT);
-	options.premap_memory_bytes = job->pool_bytes > 0 ? job->pool_bytes : 32 << 20;
+	options.premap_memory_bytes = job->pool_bytes > 0 ? job->pool_bytes : 8 << 20;
 	options.stats = 0;
 	options.max_ops = 4096;
 	options.rank = number;

@@ -24,7 +24,7 @@ static inline struct tow_options twt_duo_options(void)
 {
 	struct tow_options options = TOW_OPTIONS_DEFAULT;
 
-	options.premap_memory_bytes = 16 << 20;
+	options.premap_memory_bytes = 8 << 20;
 	options.stats = 0;
 	options.max_ops = 4096;
 	return options;

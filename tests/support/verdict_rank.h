@@ -16,7 +16,7 @@ static inline void vj_open(struct vj_rank *me, int rank)
 	void *memory;
 	int status;
 
-	options.premap_memory_bytes = 16 << 20;
+	options.premap_memory_bytes = 8 << 20;
 	options.huge_pages = 0;
 	options.max_ops = 1024;
 	options.job = job->name;

@@ -171,6 +171,7 @@ struct twi_session {
 	uint64_t seq_acked;
 	uint64_t credit_used;     /* since the start */
 	uint64_t credit_returned; /* by the peer, since the start */
+	uint64_t timed_ns;        /* when the last small send that is timed was started */
 	struct twi_timing *timings;
 	uint32_t timings_mask;
 	struct twi_list queued; /* sends that wait for credit or room, in order */
@@ -281,8 +282,7 @@ int twi_session_bulk_resume(struct twi_session *session, unsigned channel, const
 /* Nothing of ours is unacknowledged, unsent or granted. */
 bool twi_session_quiet(const struct twi_session *session);
 
-/* Asks the peer for a sign of life: a control frame that is answered. input_ns says when any came.
- */
+/* Asks the peer for a sign of life, which it answers; input_ns says when any came. */
 void twi_session_ping(struct twi_session *session);
 
 /* Puts an ACK into the control buffer if one is owed: true when it did; a BYE: this side closes. */

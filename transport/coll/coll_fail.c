@@ -216,6 +216,37 @@ static void compare(struct twi_coll_run *run, const struct twi_coll_word *word)
 	mismatch(run->coll, word, mine);
 }
 
+/* The run of a collective that is over, unless another call has taken it since. */
+static const struct twi_coll_run *past_run(struct twi_coll_group *coll, uint64_t seq)
+{
+	struct twi_list *pos, *next, *spare, *next_spare;
+
+	twi_list_for_each_safe (pos, next, &coll->ages) {
+		struct twi_coll_entry *entry = twi_container_of(pos, struct twi_coll_entry, age);
+
+		twi_list_for_each_safe (spare, next_spare, &entry->spare) {
+			struct twi_coll_run *run =
+				twi_container_of(spare, struct twi_coll_run, link);
+
+			if (run->seq == seq)
+				return run;
+		}
+	}
+	return NULL;
+}
+
+/* Another call than the one that this rank is through with: its part did not need that rank. */
+static void came_after(struct twi_coll_group *coll, const struct twi_coll_word *word)
+{
+	const struct twi_coll_run *run = past_run(coll, word->seq);
+	char call[180] = "", mine[200];
+
+	if (run != NULL)
+		twi_coll_call_text(run, call, sizeof(call));
+	snprintf(mine, sizeof(mine), "has finished %s%s", run != NULL ? "" : "its own", call);
+	mismatch(coll, word, mine);
+}
+
 static void on_call(struct twi_coll_group *coll, const struct twi_coll_word *word)
 {
 	struct twi_coll_run *run = twi_coll_run_of(coll, word->seq);
@@ -234,7 +265,7 @@ static void on_call(struct twi_coll_group *coll, const struct twi_coll_word *wor
 		snprintf(sign->text, sizeof(sign->text), "%.*s", (int)sizeof(sign->text) - 1,
 			 word->text);
 	} else if (word->seq > 0 && coll->state == TWI_COLL_READY) {
-		mismatch(coll, word, "has finished its own");
+		came_after(coll, word);
 	}
 }
 

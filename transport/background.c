@@ -160,19 +160,10 @@ static void give_way(struct twi_background *bg)
 	nap(bg, TICK_NS);
 }
 
-/* Is there something in its ring? */
-static bool ring_has_work(const struct twi_ring *ring)
-{
-	unsigned flags = IO_URING_READ_ONCE(*ring->uring.sq.kflags);
-
-	return (flags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0 ||
-	       io_uring_cq_ready(&ring->uring) > 0;
-}
-
 /* Is there something for it, or was it only told that callers have come? */
 static bool has_cause(const struct twi_background *bg)
 {
-	return ring_has_work(bg->ring) || twi_now_ns() >= bg->due_ns ||
+	return twi_ring_has_work(bg->ring) || twi_now_ns() >= bg->due_ns ||
 	       atomic_load_explicit(&bg->engine->device_signal, memory_order_relaxed) != 0;
 }
 

@@ -264,12 +264,13 @@ unsigned twi_ring_poll(struct twi_ring *ring)
 	return twi_ring_reap(ring);
 }
 
-static bool has_work(const struct twi_ring *ring)
+bool twi_ring_has_work(const struct twi_ring *ring)
 {
 	unsigned flags = IO_URING_READ_ONCE(*ring->uring.sq.kflags);
+	unsigned head = __atomic_load_n(ring->uring.cq.khead, __ATOMIC_RELAXED);
 
 	return (flags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0 ||
-	       io_uring_cq_ready(&ring->uring) > 0;
+	       __atomic_load_n(ring->uring.cq.ktail, __ATOMIC_ACQUIRE) != head;
 }
 
 void twi_ring_sleep(struct twi_ring *ring, uint64_t timeout_ns)
@@ -286,7 +287,7 @@ void twi_ring_sleep(struct twi_ring *ring, uint64_t timeout_ns)
 	/* The kernel signals from now on; what came before it looked is in the flags or the queue.
 	 */
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!has_work(ring))
+	if (!twi_ring_has_work(ring))
 		ppoll(&fd, 1, timeout_ns == UINT64_MAX ? NULL : &ts, NULL);
 	if (!ring->watched)
 		io_uring_cq_eventfd_toggle(&ring->uring, false);

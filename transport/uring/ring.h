@@ -88,6 +88,10 @@ unsigned twi_ring_poll(struct twi_ring *ring);
 /* Reaps what is in the completion queue already; for another thread's ring. */
 unsigned twi_ring_reap(struct twi_ring *ring);
 
+/* Is there something in it? Its sleeper asks, who does not hold the engine: who does may be reaping
+ * it now. */
+bool twi_ring_has_work(const struct twi_ring *ring);
+
 /*
  * Sleeps until the ring has something, somebody wakes it, or timeout_ns have passed. It sleeps on
  * the ring's eventfd: a poll of the ring's own descriptor is not woken by deferred work (seen

@@ -1,6 +1,5 @@
 /*
- * coll_quick.h - small collectives of one host, through cells: the steps of their plan, done at
- *once.
+ * coll_quick.h - small collectives of one host, through cells, without the executor.
  *
  *	IN --give--> own cell, SYNC, cells of all --take--> OUT
  *

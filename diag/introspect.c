@@ -6,40 +6,40 @@
 
 #include "diag/counter.h"
 #include "diag/error.h"
+#include "diag/sized.h"
 
-static int bad(const char *call, size_t index, size_t count)
+static int past_end(const char *call, size_t index, size_t count)
 {
-	if (index >= count)
-		return twi_error(TOW_EINVAL, "%s: index %zu; there are %zu rows", call, index,
-				 count);
-	return twi_error(TOW_EINVAL, "%s: the row is NULL or its size is not set", call);
+	return twi_error(TOW_EINVAL, "%s: index %zu; there are %zu rows", call, index, count);
 }
 
 TOW_PUBLIC int tow_counter_info(size_t index, struct tow_counter_row *row_out)
 {
+	struct tow_counter_row row = TOW_COUNTER_ROW_INIT;
 	const struct twi_counter_info *info;
 
-	if (index >= TWI_C_COUNT || row_out == NULL || row_out->size < sizeof(*row_out))
-		return bad("tow_counter_info", index, TWI_C_COUNT);
+	if (index >= TWI_C_COUNT)
+		return past_end("tow_counter_info", index, TWI_C_COUNT);
 	info = twi_counter_describe((enum twi_counter)index);
-	row_out->name = info->name;
-	row_out->unit = info->unit;
-	row_out->help = info->help;
-	return TOW_OK;
+	row.name = info->name;
+	row.unit = info->unit;
+	row.help = info->help;
+	return TWI_SIZED_OUT(tow_counter_row, "tow_counter_info", &row, row_out);
 }
 
 TOW_PUBLIC int tow_reason_info(size_t index, struct tow_reason_row *row_out)
 {
+	struct tow_reason_row row = TOW_REASON_ROW_INIT;
 	const struct twi_reason_info *info;
 
-	if (index >= TWI_R_COUNT || row_out == NULL || row_out->size < sizeof(*row_out))
-		return bad("tow_reason_info", index, TWI_R_COUNT);
+	if (index >= TWI_R_COUNT)
+		return past_end("tow_reason_info", index, TWI_R_COUNT);
 	info = twi_reason_describe((enum twi_reason)index);
-	row_out->name = info->name;
-	row_out->kind = info->kind;
-	row_out->help = info->help;
-	row_out->cure = info->cure;
-	return TOW_OK;
+	row.name = info->name;
+	row.kind = info->kind;
+	row.help = info->help;
+	row.cure = info->cure;
+	return TWI_SIZED_OUT(tow_reason_row, "tow_reason_info", &row, row_out);
 }
 
 static const int statuses[] = {
@@ -50,12 +50,13 @@ static const int statuses[] = {
 
 TOW_PUBLIC int tow_status_info(size_t index, struct tow_status_row *row_out)
 {
+	struct tow_status_row row = TOW_STATUS_ROW_INIT;
 	size_t count = twi_array_count(statuses);
 
-	if (index >= count || row_out == NULL || row_out->size < sizeof(*row_out))
-		return bad("tow_status_info", index, count);
-	row_out->value = statuses[index];
-	row_out->name = tow_status_name(statuses[index]);
-	row_out->text = tow_status_text(statuses[index]);
-	return TOW_OK;
+	if (index >= count)
+		return past_end("tow_status_info", index, count);
+	row.value = statuses[index];
+	row.name = tow_status_name(statuses[index]);
+	row.text = tow_status_text(statuses[index]);
+	return TWI_SIZED_OUT(tow_status_row, "tow_status_info", &row, row_out);
 }

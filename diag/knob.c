@@ -2,6 +2,7 @@
  * knob.c - the knob table, reading values as people write them, and printing them back.
  */
 #include "diag/knob.h"
+#include "diag/sized.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -255,38 +256,23 @@ static int resolve_text(const struct knob *knob, const char *given, const char *
 	return TOW_OK;
 }
 
-/* The caller's struct may be of an older or a newer library. */
-static int take_options(const struct tow_options *in, struct tow_options *out)
+TOW_PUBLIC int tow_options_init(struct tow_options *options_out, size_t size)
 {
-	static const struct tow_options unset = TOW_OPTIONS_DEFAULT;
-	const unsigned char *bytes = (const unsigned char *)in;
-	size_t known = sizeof(*out);
+	static const struct tow_options unset = TOW_OPTIONS_INIT;
 
-	*out = unset;
-	if (in == NULL)
-		return TOW_OK;
-	if (in->size < sizeof(size_t) || in->size > 65536)
-		return twi_error(TOW_EINVAL, "options->size is %zu; begin with TOW_OPTIONS_DEFAULT",
-				 in->size);
-	memcpy(out, in, twi_min(in->size, known));
-	out->size = known;
-	/* What this library does not know must be unset: -1 or NULL. */
-	for (size_t i = known; i < in->size; i++) {
-		if (bytes[i] != 0 && bytes[i] != 0xff)
-			return twi_error(TOW_EINVAL,
-					 "options has a field at byte %zu that this library (%zu "
-					 "bytes of options) does not know",
-					 i, known);
-	}
-	return TOW_OK;
+	if (options_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_options_init: options_out is NULL");
+	options_out->size = size;
+	return TWI_SIZED_OUT(tow_options, "tow_options_init", &unset, options_out);
 }
 
 int twi_knob_resolve(const struct tow_options *in, struct tow_options *out)
 {
+	static const struct tow_options unset = TOW_OPTIONS_INIT;
 	struct tow_options given;
-	int status = take_options(in, &given);
+	int status = TWI_SIZED_IN(tow_options, "tow_runtime_open", in, &given);
 
-	*out = given;
+	*out = given = status < 0 || in == NULL ? unset : *in;
 	for (size_t i = 0; i < twi_array_count(knobs) && status == TOW_OK; i++) {
 		const struct knob *knob = &knobs[i];
 		void *to = (char *)out + knob->offset;
@@ -333,9 +319,6 @@ TOW_PUBLIC int tow_knob_info(size_t index, struct tow_knob *knob_out)
 	if (index >= twi_array_count(knobs))
 		return twi_error(TOW_EINVAL, "tow_knob_info: index %zu; there are %zu knobs", index,
 				 twi_array_count(knobs));
-	if (knob_out == NULL || knob_out->size < sizeof(info))
-		return twi_error(TOW_EINVAL,
-				 "tow_knob_info: knob_out is NULL or its size is not set");
 	knob = &knobs[index];
 	info.name = knob->name;
 	info.env = printed[index].env;
@@ -344,7 +327,5 @@ TOW_PUBLIC int tow_knob_info(size_t index, struct tow_knob *knob_out)
 	info.min = printed[index].min;
 	info.max = printed[index].max;
 	info.help = knob->help;
-	info.size = knob_out->size;
-	*knob_out = info;
-	return TOW_OK;
+	return TWI_SIZED_OUT(tow_knob, "tow_knob_info", &info, knob_out);
 }

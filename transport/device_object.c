@@ -14,6 +14,7 @@
 #include "diag/diag.h"
 #include "diag/emit.h"
 #include "diag/error.h"
+#include "diag/sized.h"
 #include "transport/device_copy.h"
 #include "transport/engine.h"
 #include "transport/runtime.h"
@@ -293,20 +294,19 @@ TOW_PUBLIC int tow_device_close(struct tow_device *device)
 TOW_PUBLIC int tow_device_info(struct tow_device *device, struct tow_device_info *info_out)
 {
 	struct twi_engine *engine;
+	struct tow_device_info info;
 	int status;
 
-	if (device == NULL || info_out == NULL || info_out->size < sizeof(*info_out))
-		return twi_error(
-			TOW_EINVAL,
-			"tow_device_info: device or info_out is NULL or its size is not set");
+	if (device == NULL)
+		return twi_error(TOW_EINVAL, "tow_device_info: device is NULL");
 	engine = device->engine;
 	status = check(engine, "tow_device_info");
 	if (status < 0)
 		return status;
 	twi_engine_enter(engine);
 	pthread_mutex_lock(&device->maps_lock);
-	*info_out = (struct tow_device_info){
-		.size = info_out->size,
+	info = (struct tow_device_info){
+		.size = sizeof(info),
 		.kind = device->kind,
 		.name = device->facts.name,
 		.memory_bytes = device->facts.memory_bytes,
@@ -321,7 +321,7 @@ TOW_PUBLIC int tow_device_info(struct tow_device *device, struct tow_device_info
 	};
 	pthread_mutex_unlock(&device->maps_lock);
 	twi_engine_leave(engine);
-	return TOW_OK;
+	return TWI_SIZED_OUT(tow_device_info, "tow_device_info", &info, info_out);
 }
 
 TOW_PUBLIC int tow_device_alloc(struct tow_device *device, uint64_t bytes,

@@ -9,6 +9,7 @@
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "diag/sized.h"
 #include "memreg/pool_regions.h"
 #include "transport/device_copy.h"
 #include "transport/engine.h"
@@ -120,7 +121,8 @@ static int hold_host(struct tow_op *op)
 
 static int check_copy(const struct tow_device *device, enum tow_direction direction,
 		      const struct tow_device_memory *memory, uint64_t offset, const void *host,
-		      uint64_t bytes, const struct tow_op_options *options)
+		      uint64_t bytes, const struct tow_op_options **options_io,
+		      struct tow_op_options *known)
 {
 	const char *call = "tow_device_copy_start";
 
@@ -136,13 +138,9 @@ static int check_copy(const struct tow_device *device, enum tow_direction direct
 			"%s: device_offset %llu and bytes %llu reach past the memory's %llu", call,
 			(unsigned long long)offset, (unsigned long long)bytes,
 			(unsigned long long)memory->bytes);
-	if (options != NULL && options->size < sizeof(*options))
-		return twi_error(TOW_EINVAL,
-				 "%s: options->size is %zu; begin with TOW_OP_OPTIONS_DEFAULT",
-				 call, options->size);
 	if (twi_engine_forked(device->engine))
 		return twi_error(TOW_EFORKED, "%s: this process is a forked child", call);
-	return TOW_OK;
+	return TWI_SIZED_IN(tow_op_options, call, *options_io, known);
 }
 
 TOW_PUBLIC int tow_device_copy_start(struct tow_device *device, enum tow_direction direction,
@@ -150,8 +148,9 @@ TOW_PUBLIC int tow_device_copy_start(struct tow_device *device, enum tow_directi
 				     uint64_t device_offset, void *host_memory, uint64_t bytes,
 				     const struct tow_op_options *options, struct tow_op **op_out)
 {
+	struct tow_op_options known;
 	int status = check_copy(device, direction, device_memory, device_offset, host_memory, bytes,
-				options);
+				&options, &known);
 	struct twi_engine *engine;
 	struct tow_op *op;
 

@@ -10,6 +10,7 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "diag/latency.h"
+#include "diag/sized.h"
 #include "transport/background.h"
 #include "transport/engine.h"
 #include "transport/message.h"
@@ -144,14 +145,6 @@ static int resolve(const struct twi_lane *lane, const char *address, bool passiv
 	return TOW_OK;
 }
 
-static int check_options(const struct tow_op_options *options, const char *call)
-{
-	if (options == NULL || options->size >= sizeof(*options))
-		return TOW_OK;
-	return twi_error(TOW_EINVAL, "%s: options->size is %zu; begin with TOW_OP_OPTIONS_DEFAULT",
-			 call, options->size);
-}
-
 /* Takes the engine with the calling thread's ring. Without a ring the next driver sends for us. */
 static void enter(struct twi_engine *engine)
 {
@@ -267,6 +260,7 @@ TOW_PUBLIC int tow_connect_start(struct tow_endpoint *endpoint, const char *addr
 {
 	struct twi_engine *engine;
 	struct twi_lane *lane;
+	struct tow_op_options known;
 	char numbers[TOW_ADDRESS_MAX];
 	const char *rest;
 	int status;
@@ -277,7 +271,7 @@ TOW_PUBLIC int tow_connect_start(struct tow_endpoint *endpoint, const char *addr
 	engine = endpoint->engine;
 	status = check_engine(engine, "tow_connect_start");
 	if (status == TOW_OK)
-		status = check_options(options, "tow_connect_start");
+		status = TWI_SIZED_IN(tow_op_options, "tow_connect_start", options, &known);
 	if (status < 0)
 		return status;
 	lane = lane_of(engine, address, &rest);
@@ -298,6 +292,7 @@ TOW_PUBLIC int tow_connect_start(struct tow_endpoint *endpoint, const char *addr
 TOW_PUBLIC int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_op_options *options,
 				struct tow_op **op_out)
 {
+	struct tow_op_options known;
 	struct twi_engine *engine;
 	struct tow_peer *peer;
 	struct tow_op *op;
@@ -309,7 +304,7 @@ TOW_PUBLIC int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_
 	engine = endpoint->engine;
 	status = check_engine(engine, "tow_accept_start");
 	if (status == TOW_OK)
-		status = check_options(options, "tow_accept_start");
+		status = TWI_SIZED_IN(tow_op_options, "tow_accept_start", options, &known);
 	if (status < 0)
 		return status;
 	enter(engine);
@@ -357,8 +352,10 @@ static const char *call_of(const struct twi_message *message)
 					    : "tow_recv_start";
 }
 
+/* *options_io is brought to the library's size, in `known` where it is of another one. */
 static int check_message(const struct tow_peer *peer, const struct twi_message *message,
-			 const struct tow_op_options *options, bool forget)
+			 const struct tow_op_options **options_io, struct tow_op_options *known,
+			 bool forget)
 {
 	const char *call = call_of(message);
 	int status;
@@ -370,9 +367,9 @@ static int check_message(const struct tow_peer *peer, const struct twi_message *
 				 (unsigned long long)message->bytes);
 	status = check_engine(peer->engine, call);
 	if (status == TOW_OK)
-		status = check_options(options, call);
+		status = TWI_SIZED_IN(tow_op_options, call, *options_io, known);
 	if (status == TOW_OK && forget && message->kind == TWI_OP_RECV &&
-	    (options == NULL || options->done == NULL))
+	    (*options_io == NULL || (*options_io)->done == NULL))
 		return twi_error(TOW_EINVAL,
 				 "%s: op_out is NULL and there is no callback: nobody would know "
 				 "what has come",
@@ -384,8 +381,9 @@ int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 		      const struct tow_op_options *options, struct tow_op **op_out)
 {
 	struct twi_engine *engine;
+	struct tow_op_options known;
 	struct tow_op *op;
-	int status = check_message(peer, message, options, op_out == NULL);
+	int status = check_message(peer, message, &options, &known, op_out == NULL);
 
 	if (op_out != NULL)
 		*op_out = NULL;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "diag/error.h"
+#include "diag/sized.h"
 #include "transport/bootstrap_exchange.h"
 #include "transport/coll/coll.h"
 #include "transport/engine.h"
@@ -194,15 +195,12 @@ int twi_group_open(struct tow_runtime *runtime, const struct tow_group_options *
 
 int twi_group_options(const struct tow_group_options *in, struct tow_group_options *out)
 {
-	static const struct tow_group_options defaults = TOW_GROUP_OPTIONS_DEFAULT;
+	static const struct tow_group_options defaults = TOW_GROUP_OPTIONS_INIT;
+	struct tow_group_options known;
+	int status = TWI_SIZED_IN(tow_group_options, "tow_group_open", in, &known);
 
-	if (in != NULL && in->size < sizeof(*in))
-		return twi_error(TOW_EINVAL,
-				 "tow_group_open: options->size is %zu; begin with "
-				 "TOW_GROUP_OPTIONS_DEFAULT",
-				 in->size);
-	*out = in == NULL ? defaults : *in;
-	return TOW_OK;
+	*out = status < 0 || in == NULL ? defaults : *in;
+	return status;
 }
 
 TOW_PUBLIC int tow_group_open(struct tow_runtime *runtime, const struct tow_group_options *options,
@@ -228,17 +226,18 @@ TOW_PUBLIC int tow_job_info(struct tow_runtime *runtime, struct tow_job_info *in
 {
 	int status = twi_runtime_check(runtime, "tow_job_info");
 	const struct twi_bootstrap *bootstrap;
+	struct tow_job_info info;
 
 	if (status < 0)
 		return status;
-	if (info_out == NULL || info_out->size < sizeof(*info_out))
-		return twi_error(TOW_EINVAL, "tow_job_info: info_out is NULL or its size is not "
-					     "set");
+	status = twi_sized_check_out(TWI_SIZED_tow_job_info, "tow_job_info", info_out);
+	if (status < 0)
+		return status;
 	bootstrap = &twi_runtime_job(runtime)->bootstrap;
 	if (bootstrap->status < 0)
 		return twi_error(bootstrap->status, "%s", bootstrap->why);
-	*info_out = (struct tow_job_info){
-		.size = info_out->size,
+	info = (struct tow_job_info){
+		.size = sizeof(info),
 		.launcher = twi_launcher_name(bootstrap->launcher),
 		.job = bootstrap->job,
 		.rank = bootstrap->rank,
@@ -247,7 +246,7 @@ TOW_PUBLIC int tow_job_info(struct tow_runtime *runtime, struct tow_job_info *in
 		.local_size = bootstrap->local_size,
 		.restarts = bootstrap->restarts,
 	};
-	return TOW_OK;
+	return TWI_SIZED_OUT(tow_job_info, "tow_job_info", &info, info_out);
 }
 
 TOW_PUBLIC uint32_t tow_group_rank(const struct tow_group *group)
@@ -291,15 +290,17 @@ TOW_PUBLIC int tow_group_connect_start(struct tow_group *group, uint32_t rank,
 				       const struct tow_op_options *options, struct tow_op **op_out)
 {
 	int status = check(group, "tow_group_connect_start");
+	struct tow_op_options known;
 	struct twi_ranks *ranks;
 
 	if (status < 0)
 		return status;
-	if (op_out == NULL || (options != NULL && options->size < sizeof(*options)))
-		return twi_error(TOW_EINVAL, "tow_group_connect_start: op_out is NULL, or "
-					     "options->size is not set");
+	if (op_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_group_connect_start: op_out is NULL");
 	*op_out = NULL;
-	status = check_rank(group, rank, "tow_group_connect_start");
+	status = TWI_SIZED_IN(tow_op_options, "tow_group_connect_start", options, &known);
+	if (status == TOW_OK)
+		status = check_rank(group, rank, "tow_group_connect_start");
 	if (status == TOW_OK && rank == group->rank)
 		status = twi_error(TOW_EINVAL, "tow_group_connect_start: rank %u is this process",
 				   rank);

@@ -11,6 +11,7 @@
 
 #include "diag/coll_kind.h"
 #include "diag/error.h"
+#include "diag/sized.h"
 #include "transport/engine.h"
 #include "transport/group.h"
 #include "transport/inquiry.h"
@@ -257,17 +258,16 @@ static int start_barrier(struct tow_group *group, const struct tow_op_options *o
 static int start_at(struct tow_group *group, const struct tow_op_options *options,
 		    struct twi_site site, struct tow_op **op_out)
 {
+	struct tow_op_options known;
 	struct twi_engine *engine;
 	int status;
 
 	if (group == NULL || op_out == NULL)
 		return twi_error(TOW_EINVAL, "tow_group_barrier_start: an argument is NULL");
 	*op_out = NULL;
-	if (options != NULL && options->size < sizeof(*options))
-		return twi_error(TOW_EINVAL,
-				 "tow_group_barrier_start: options->size is %zu; begin with "
-				 "TOW_OP_OPTIONS_DEFAULT",
-				 options->size);
+	status = TWI_SIZED_IN(tow_op_options, "tow_group_barrier_start", options, &known);
+	if (status < 0)
+		return status;
 	status = twi_runtime_check(group->runtime, "tow_group_barrier_start");
 	if (status < 0)
 		return status;

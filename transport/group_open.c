@@ -14,6 +14,7 @@
 
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "diag/sized.h"
 #include "diag/thread.h"
 #include "transport/engine.h"
 #include "transport/group.h"
@@ -190,17 +191,18 @@ TOW_PUBLIC int tow_group_open_start(struct tow_runtime *runtime,
 				    struct tow_group **group_out, struct tow_op **op_out)
 {
 	struct tow_group_options given;
+	struct tow_op_options known;
 	struct open *open;
 	int status = twi_runtime_check(runtime, "tow_group_open_start");
 
 	if (status == TOW_OK)
 		status = twi_group_options(options, &given);
+	if (status == TOW_OK)
+		status = TWI_SIZED_IN(tow_op_options, "tow_group_open_start", op_options, &known);
 	if (status < 0)
 		return status;
-	if (group_out == NULL || op_out == NULL ||
-	    (op_options != NULL && op_options->size < sizeof(*op_options)))
-		return twi_error(TOW_EINVAL, "tow_group_open_start: an argument is NULL, or "
-					     "op_options->size is not set");
+	if (group_out == NULL || op_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_group_open_start: an argument is NULL");
 	*group_out = NULL;
 	*op_out = NULL;
 	if ((given.store != NULL && strlen(given.store) >= TWI_STORE_BYTES) ||

@@ -8,6 +8,7 @@
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "diag/sized.h"
 #include "transport/coll/coll_batch.h"
 #include "transport/coll/coll_report.h"
 #include "transport/device_copy.h"
@@ -519,15 +520,16 @@ TOW_PUBLIC int tow_op_result(struct tow_op *op, struct tow_result *result_out)
 
 	if (!valid(op))
 		return refuse_handle("tow_op_result");
-	if (result_out == NULL || result_out->size < sizeof(result))
-		return twi_error(TOW_EINVAL,
-				 "tow_op_result: result_out is NULL or its size is not set");
+	if (twi_unlikely(result_out == NULL || result_out->size != sizeof(result)) &&
+	    twi_sized_check_out(TWI_SIZED_tow_result, "tow_op_result", result_out) < 0)
+		return TOW_EINVAL;
 	if (twi_engine_forked(op->engine)) /* first: nothing will ever be done in the child */
 		return twi_error(TOW_EFORKED, "tow_op_result in a forked child");
 	if (!is_done(op))
 		return TOW_AGAIN;
 	fill_result(op, &result);
-	result.size = result_out->size;
+	if (twi_unlikely(result_out->size != sizeof(result)))
+		return TWI_SIZED_OUT(tow_result, "tow_op_result", &result, result_out);
 	*result_out = result;
 	return TOW_OK;
 }

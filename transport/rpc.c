@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "diag/error.h"
+#include "diag/sized.h"
 #include "transport/engine.h"
 #include "transport/runtime.h"
 
@@ -181,7 +182,8 @@ TOW_PUBLIC int tow_method_register(struct tow_runtime *runtime, const char *name
 				   tow_method_handler handler, void *user,
 				   const struct tow_method_options *options)
 {
-	static const struct tow_method_options usual = TOW_METHOD_OPTIONS_DEFAULT;
+	static const struct tow_method_options usual = TOW_METHOD_OPTIONS_INIT;
+	struct tow_method_options known;
 	int status = twi_runtime_check(runtime, "tow_method_register");
 	struct twi_engine *engine;
 	struct twi_rpc *rpc;
@@ -192,11 +194,9 @@ TOW_PUBLIC int tow_method_register(struct tow_runtime *runtime, const char *name
 		return status;
 	if (handler == NULL)
 		return twi_error(TOW_EINVAL, "tow_method_register: handler is NULL");
-	if (options != NULL && options->size < sizeof(*options))
-		return twi_error(TOW_EINVAL,
-				 "tow_method_register: options->size is %zu; begin with "
-				 "TOW_METHOD_OPTIONS_DEFAULT",
-				 options->size);
+	status = TWI_SIZED_IN(tow_method_options, "tow_method_register", options, &known);
+	if (status < 0)
+		return status;
 	engine = twi_runtime_engine(runtime);
 	twi_engine_enter(engine);
 	rpc = twi_rpc_of(engine);

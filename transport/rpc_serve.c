@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "diag/error.h"
+#include "diag/sized.h"
 #include "transport/claim.h"
 #include "transport/engine.h"
 #include "transport/op_span.h"
@@ -418,21 +419,16 @@ static void reply(struct tow_call_in *in, struct tow_op *op)
 }
 
 static int check_reply(struct tow_call_in *call, const void *data, uint64_t bytes,
-		       const struct tow_op_options *options)
+		       const struct tow_op_options **options_io, struct tow_op_options *known)
 {
 	if (call == NULL || (data == NULL && bytes > 0))
 		return twi_error(TOW_EINVAL, "tow_reply_start: an argument is NULL");
 	if (bytes > TWI_RPC_BODY_MAX)
 		return twi_error(TOW_EINVAL, "tow_reply_start: bytes is %llu",
 				 (unsigned long long)bytes);
-	if (options != NULL && options->size < sizeof(*options))
-		return twi_error(TOW_EINVAL,
-				 "tow_reply_start: options->size is %zu; begin with "
-				 "TOW_OP_OPTIONS_DEFAULT",
-				 options->size);
 	if (twi_engine_forked(call->rpc->engine))
 		return twi_error(TOW_EFORKED, "tow_reply_start: this process is a forked child");
-	return TOW_OK;
+	return TWI_SIZED_IN(tow_op_options, "tow_reply_start", *options_io, known);
 }
 
 TOW_PUBLIC int tow_reply_start(struct tow_call_in *call, int32_t code, const void *data,
@@ -440,8 +436,9 @@ TOW_PUBLIC int tow_reply_start(struct tow_call_in *call, int32_t code, const voi
 			       struct tow_op **op_out)
 {
 	struct tow_op *op, *unused;
+	struct tow_op_options known;
 	struct twi_engine *engine;
-	int status = check_reply(call, data, bytes, options);
+	int status = check_reply(call, data, bytes, &options, &known);
 
 	op_out = op_out == NULL ? &unused : op_out;
 	*op_out = NULL;

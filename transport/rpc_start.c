@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "diag/error.h"
+#include "diag/sized.h"
 #include "transport/claim.h"
 #include "transport/engine.h"
 #include "transport/rpc.h"
@@ -18,11 +19,6 @@ static int check(struct tow_peer *peer, const struct twi_call_wish *wish,
 	    (wish->response == NULL && wish->response_bytes > 0))
 		return twi_error(TOW_EINVAL,
 				 "tow_call_start: an argument is NULL, or the method has no name");
-	if (options->size < sizeof(*options))
-		return twi_error(TOW_EINVAL,
-				 "tow_call_start: options->size is %zu; begin with "
-				 "TOW_CALL_OPTIONS_DEFAULT",
-				 options->size);
 	if ((options->flags & ~(TOW_CALL_VIEW | TOW_CALL_STREAM)) != 0)
 		return twi_error(TOW_EINVAL, "tow_call_start: flags has unknown bits, %#x",
 				 options->flags);
@@ -68,12 +64,16 @@ static int start(struct tow_peer *peer, const struct twi_call_wish *wish,
 static int start_at(struct tow_peer *peer, const char *method, struct twi_call_wish *wish,
 		    const struct tow_call_options *options, struct tow_op **op_out)
 {
-	static const struct tow_call_options usual = TOW_CALL_OPTIONS_DEFAULT;
+	static const struct tow_call_options usual = TOW_CALL_OPTIONS_INIT;
+	struct tow_call_options known;
 	int status;
 
 	if (op_out == NULL)
 		return twi_error(TOW_EINVAL, "tow_call_start: op_out is NULL");
 	*op_out = NULL;
+	status = TWI_SIZED_IN(tow_call_options, "tow_call_start", options, &known);
+	if (status < 0)
+		return status;
 	options = options == NULL ? &usual : options;
 	if (method != NULL && strlen(method) >= sizeof(wish->name))
 		return twi_error(TOW_EINVAL, "tow_call_start: a method's name has up to %d bytes",
@@ -104,7 +104,7 @@ TOW_PUBLIC int tow_call(struct tow_peer *peer, const char *method, const void *r
 			uint64_t request_bytes, void *response, uint64_t response_bytes,
 			uint64_t timeout_ns, struct tow_call_result *result_out)
 {
-	struct tow_call_options options = TOW_CALL_OPTIONS_DEFAULT;
+	struct tow_call_options options = TOW_CALL_OPTIONS_INIT;
 	struct twi_call_wish wish = { .request = request,
 				      .request_bytes = request_bytes,
 				      .response = response,
@@ -115,8 +115,9 @@ TOW_PUBLIC int tow_call(struct tow_peer *peer, const char *method, const void *r
 
 	if (peer != NULL && twi_engine_in_callback(peer->engine))
 		return twi_error(TOW_EINVAL, "tow_call in a completion callback or handler");
-	if (result_out != NULL && result_out->size < sizeof(*result_out))
-		return twi_error(TOW_EINVAL, "tow_call: result_out's size is not set");
+	if (result_out != NULL &&
+	    twi_sized_check_out(TWI_SIZED_tow_call_result, "tow_call", result_out) < 0)
+		return TOW_EINVAL;
 	options.timeout_ns = timeout_ns;
 	status = start_at(peer, method, &wish, &options, &op);
 	if (status < 0)
@@ -146,22 +147,19 @@ static struct twi_call *call_of(struct tow_op *op)
 TOW_PUBLIC int tow_call_result(struct tow_op *op, struct tow_call_result *result_out)
 {
 	struct twi_call *call = call_of(op);
-	size_t size;
+	int status;
 
 	if (call == NULL)
 		return twi_error(TOW_EINVAL, "tow_call_result: the operation is no call");
-	if (result_out == NULL || result_out->size < sizeof(*result_out))
-		return twi_error(TOW_EINVAL,
-				 "tow_call_result: result_out is NULL or its size is not set");
+	status = twi_sized_check_out(TWI_SIZED_tow_call_result, "tow_call_result", result_out);
+	if (status < 0)
+		return status;
 	if (twi_engine_forked(op->engine))
 		return twi_error(TOW_EFORKED, "tow_call_result in a forked child");
 	/* acquire: pairs with the release in twi_call_end */
 	if (!atomic_load_explicit(&call->ended, memory_order_acquire))
 		return TOW_AGAIN;
-	size = result_out->size;
-	*result_out = call->result;
-	result_out->size = size;
-	return TOW_OK;
+	return TWI_SIZED_OUT(tow_call_result, "tow_call_result", &call->result, result_out);
 }
 
 TOW_PUBLIC struct tow_stream *tow_call_stream(struct tow_op *op)

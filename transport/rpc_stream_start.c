@@ -2,6 +2,7 @@
  * rpc_stream_start.c - the public calls on streams: arguments are checked here.
  */
 #include "diag/error.h"
+#include "diag/sized.h"
 #include "transport/claim.h"
 #include "transport/engine.h"
 #include "transport/rpc.h"
@@ -21,18 +22,14 @@ static void abort_piece(struct tow_op *op, int status)
 	}
 }
 
-static int check_piece(const struct tow_stream *stream, const struct tow_op_options *options,
-		       struct tow_op **op_out, const char *call)
+static int check_piece(const struct tow_stream *stream, const struct tow_op_options **options_io,
+		       struct tow_op_options *known, struct tow_op **op_out, const char *call)
 {
 	if (stream == NULL || op_out == NULL)
 		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
-	if (options != NULL && options->size < sizeof(*options))
-		return twi_error(TOW_EINVAL,
-				 "%s: options->size is %zu; begin with TOW_OP_OPTIONS_DEFAULT",
-				 call, options->size);
 	if (twi_engine_forked(stream->rpc->engine))
 		return twi_error(TOW_EFORKED, "%s: this process is a forked child", call);
-	return TOW_OK;
+	return TWI_SIZED_IN(tow_op_options, call, *options_io, known);
 }
 
 static int start_piece(struct tow_stream *stream, struct twi_list *list, struct tow_op *op)
@@ -56,7 +53,8 @@ static int start_piece(struct tow_stream *stream, struct twi_list *list, struct 
 TOW_PUBLIC int tow_stream_push_start(struct tow_stream *stream, const void *data, uint64_t bytes,
 				     const struct tow_op_options *options, struct tow_op **op_out)
 {
-	int status = check_piece(stream, options, op_out, "tow_stream_push_start");
+	struct tow_op_options known;
+	int status = check_piece(stream, &options, &known, op_out, "tow_stream_push_start");
 	struct twi_engine *engine;
 	struct tow_op *op;
 
@@ -94,7 +92,8 @@ TOW_PUBLIC int tow_stream_push_start(struct tow_stream *stream, const void *data
 TOW_PUBLIC int tow_stream_pull_start(struct tow_stream *stream, void *data, uint64_t bytes,
 				     const struct tow_op_options *options, struct tow_op **op_out)
 {
-	int status = check_piece(stream, options, op_out, "tow_stream_pull_start");
+	struct tow_op_options known;
+	int status = check_piece(stream, &options, &known, op_out, "tow_stream_pull_start");
 	struct twi_engine *engine;
 	struct tow_op *op;
 

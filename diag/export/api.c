@@ -7,6 +7,7 @@
 #include "diag/analysis.h"
 #include "diag/error.h"
 #include "diag/export/export.h"
+#include "diag/sized.h"
 
 static const char *const format_names[] = {
 	[TOW_TRACE_XSPACE] = "xspace", [TOW_TRACE_PERFETTO] = "perfetto",
@@ -102,11 +103,10 @@ TOW_PUBLIC int tow_trace_rank_info(const struct tow_trace *trace, size_t index,
 				   struct tow_trace_rank_row *row_out)
 {
 	const struct twi_trace_rank *rank;
-	struct tow_trace_rank_row row = { .size = sizeof(row) };
+	struct tow_trace_rank_row row = TOW_TRACE_RANK_ROW_INIT;
 
-	if (trace == NULL || row_out == NULL || row_out->size < sizeof(row))
-		return twi_error(TOW_EINVAL,
-				 "tow_trace_rank_info: NULL, or a row that is too small");
+	if (trace == NULL)
+		return twi_error(TOW_EINVAL, "tow_trace_rank_info: trace is NULL");
 	if (index >= trace->trace.rank_count)
 		return twi_error(TOW_EINVAL, "the trace has %zu ranks, so none of index %zu",
 				 trace->trace.rank_count, index);
@@ -122,8 +122,7 @@ TOW_PUBLIC int tow_trace_rank_info(const struct tow_trace *trace, size_t index,
 		row.spans += rank->threads[t].span_count;
 		row.lost += rank->threads[t].lost;
 	}
-	*row_out = row;
-	return TOW_OK;
+	return TWI_SIZED_OUT(tow_trace_rank_row, "tow_trace_rank_info", &row, row_out);
 }
 
 TOW_PUBLIC void tow_trace_release(struct tow_trace *trace)

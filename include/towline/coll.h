@@ -122,10 +122,14 @@ struct tow_coll_options {
 	const char *name;     /* for diagnostics, of at most 31 bytes; NULL: none */
 };
 
-#define TOW_COLL_OPTIONS_DEFAULT                                                                   \
+/* The initial value of struct tow_coll_options. */
+#define TOW_COLL_OPTIONS_INIT                                                                      \
 	{                                                                                          \
-		sizeof(struct tow_coll_options), 0, NULL, NULL, 0, NULL, NULL                      \
+		TOW_MEMBER(size, sizeof(struct tow_coll_options)), TOW_MEMBER(timeout_ns, 0),      \
+			TOW_MEMBER(done, NULL), TOW_MEMBER(user, NULL), TOW_MEMBER(priority, 0),   \
+			TOW_MEMBER(plan, NULL), TOW_MEMBER(name, NULL)                             \
 	}
+#define TOW_COLL_OPTIONS_DEFAULT TOW_COLL_OPTIONS_INIT
 
 /*
  * Starts an all-reduce: every rank gets the reduction of all `in`, of `count` elements. in == out

@@ -45,6 +45,17 @@ struct tow_device_info {
 	const char *unmapped_because; /* why the pool is not mapped for it; "" when it is */
 };
 
+/* The initial value of struct tow_device_info. */
+#define TOW_DEVICE_INFO_INIT                                                                       \
+	{                                                                                          \
+		TOW_MEMBER(size, sizeof(struct tow_device_info)), TOW_MEMBER(kind, NULL),          \
+			TOW_MEMBER(name, NULL), TOW_MEMBER(memory_bytes, 0),                       \
+			TOW_MEMBER(allocated_bytes, 0), TOW_MEMBER(mapped_bytes, 0),               \
+			TOW_MEMBER(copies, 0), TOW_MEMBER(to_bytes, 0), TOW_MEMBER(from_bytes, 0), \
+			TOW_MEMBER(staged_bytes, 0), TOW_MEMBER(in_flight, 0),                     \
+			TOW_MEMBER(unmapped_because, NULL)                                         \
+	}
+
 /*
  * Opens a device. The spec is "cuda[:N][,lib=FILE]", "pjrt:FILE[,device=N]", "fake[:...]" or
  * "none"; docs/devices.md has all of it. Its driver is loaded now, so that the library needs none.

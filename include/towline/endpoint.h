@@ -45,6 +45,15 @@ struct tow_result {
 	const void *data;      /* receive: where the message lies; a view: until its release */
 };
 
+/* The initial value of struct tow_result. */
+#define TOW_RESULT_INIT                                                                            \
+	{                                                                                          \
+		TOW_MEMBER(size, sizeof(struct tow_result)), TOW_MEMBER(status, 0),                \
+			TOW_MEMBER(bytes, 0), TOW_MEMBER(tag, 0), TOW_MEMBER(rpc_id, 0),           \
+			TOW_MEMBER(latency_ns, 0), TOW_MEMBER(peer, NULL), TOW_MEMBER(user, NULL), \
+			TOW_MEMBER(data, NULL)                                                     \
+	}
+
 /*
  * Called once when the operation completes, by whichever thread drives the runtime then: one of the
  * caller's inside a call, or the library's own (knob background; it blocks all signals). Callbacks
@@ -61,10 +70,14 @@ struct tow_op_options {
 	void *user;           /* handed back in the result */
 };
 
-#define TOW_OP_OPTIONS_DEFAULT                                                                     \
+/* The initial value of struct tow_op_options. */
+#define TOW_OP_OPTIONS_INIT                                                                        \
 	{                                                                                          \
-		sizeof(struct tow_op_options), TOW_FOREVER, NULL, NULL                             \
+		TOW_MEMBER(size, sizeof(struct tow_op_options)),                                   \
+			TOW_MEMBER(timeout_ns, TOW_FOREVER), TOW_MEMBER(done, NULL),               \
+			TOW_MEMBER(user, NULL)                                                     \
 	}
+#define TOW_OP_OPTIONS_DEFAULT TOW_OP_OPTIONS_INIT
 
 /*
  * Opens an endpoint that can be connected to and can connect. `address` is "tcp://HOST:PORT" (port

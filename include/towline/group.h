@@ -42,10 +42,14 @@ struct tow_group_options {
 	uint64_t timeout_ns; /* for all of it; TOW_FOREVER: none */
 };
 
-#define TOW_GROUP_OPTIONS_DEFAULT                                                                  \
+/* The initial value of struct tow_group_options. */
+#define TOW_GROUP_OPTIONS_INIT                                                                     \
 	{                                                                                          \
-		sizeof(struct tow_group_options), -1, -1, NULL, NULL, 120000000000u                \
+		TOW_MEMBER(size, sizeof(struct tow_group_options)), TOW_MEMBER(rank, -1),          \
+			TOW_MEMBER(world_size, -1), TOW_MEMBER(store, NULL),                       \
+			TOW_MEMBER(address, NULL), TOW_MEMBER(timeout_ns, 120000000000u)           \
 	}
+#define TOW_GROUP_OPTIONS_DEFAULT TOW_GROUP_OPTIONS_INIT
 
 /* Who this process is. What is not known is -1. */
 struct tow_job_info {
@@ -57,13 +61,22 @@ struct tow_job_info {
 	int64_t restarts;               /* of the job */
 };
 
+/* The initial value of struct tow_job_info. */
+#define TOW_JOB_INFO_INIT                                                                          \
+	{                                                                                          \
+		TOW_MEMBER(size, sizeof(struct tow_job_info)), TOW_MEMBER(launcher, NULL),         \
+			TOW_MEMBER(job, NULL), TOW_MEMBER(rank, 0), TOW_MEMBER(world_size, 0),     \
+			TOW_MEMBER(local_rank, 0), TOW_MEMBER(local_size, 0),                      \
+			TOW_MEMBER(restarts, 0)                                                    \
+	}
+
 /*
  * Who this process is, as the runtime found it when it was opened. Under PMIx alone world_size is
  * not known before tow_group_open.
  * Ownership: *info_out is the caller's, its size set by the caller; the strings are the runtime's.
  * Copies: none. Blocks: never. Threads: any.
- * Returns: TOW_OK; TOW_EINVAL for a NULL argument, a too small info_out, or with the message which
- * environment variable is missing or contradicts another; TOW_EFORKED.
+ * Returns: TOW_OK; TOW_EINVAL for a NULL argument, an info_out whose size no header has, or with
+ * the message which environment variable is missing or contradicts another; TOW_EFORKED.
  */
 int tow_job_info(struct tow_runtime *runtime, struct tow_job_info *info_out);
 

@@ -62,10 +62,15 @@ struct tow_method_options {
 	uint64_t held_bytes_max;    /* of the pool, for requests of all peers; beyond: TOW_EBUSY */
 };
 
-#define TOW_METHOD_OPTIONS_DEFAULT                                                                 \
+/* The initial value of struct tow_method_options. */
+#define TOW_METHOD_OPTIONS_INIT                                                                    \
 	{                                                                                          \
-		sizeof(struct tow_method_options), 0, 0, (uint64_t)1 << 30, UINT64_MAX             \
+		TOW_MEMBER(size, sizeof(struct tow_method_options)), TOW_MEMBER(in_service, 0),    \
+			TOW_MEMBER(in_service_peer, 0),                                            \
+			TOW_MEMBER(request_bytes_max, (uint64_t)1 << 30),                          \
+			TOW_MEMBER(held_bytes_max, UINT64_MAX)                                     \
 	}
+#define TOW_METHOD_OPTIONS_DEFAULT TOW_METHOD_OPTIONS_INIT
 
 /*
  * Makes a method callable by every peer of the runtime. On the wire a name is its 64-bit hash.
@@ -99,10 +104,14 @@ struct tow_call_options {
 	uint32_t flags;
 };
 
-#define TOW_CALL_OPTIONS_DEFAULT                                                                   \
+/* The initial value of struct tow_call_options. */
+#define TOW_CALL_OPTIONS_INIT                                                                      \
 	{                                                                                          \
-		sizeof(struct tow_call_options), TOW_FOREVER, NULL, NULL, 0                        \
+		TOW_MEMBER(size, sizeof(struct tow_call_options)),                                 \
+			TOW_MEMBER(timeout_ns, TOW_FOREVER), TOW_MEMBER(done, NULL),               \
+			TOW_MEMBER(user, NULL), TOW_MEMBER(flags, 0)                               \
 	}
+#define TOW_CALL_OPTIONS_DEFAULT TOW_CALL_OPTIONS_INIT
 
 /* How a call went. Times that are not known are 0, one_way_error_ns is then UINT64_MAX. */
 struct tow_call_result {
@@ -121,6 +130,17 @@ struct tow_call_result {
 	int64_t request_one_way_ns, response_one_way_ns;
 	uint64_t one_way_error_ns;
 };
+
+/* The initial value of struct tow_call_result. */
+#define TOW_CALL_RESULT_INIT                                                                       \
+	{                                                                                          \
+		TOW_MEMBER(size, sizeof(struct tow_call_result)), TOW_MEMBER(status, 0),           \
+			TOW_MEMBER(code, 0), TOW_MEMBER(text, ""), TOW_MEMBER(bytes, 0),           \
+			TOW_MEMBER(data, NULL), TOW_MEMBER(total_ns, 0), TOW_MEMBER(queue_ns, 0),  \
+			TOW_MEMBER(wire_ns, 0), TOW_MEMBER(match_ns, 0), TOW_MEMBER(serve_ns, 0),  \
+			TOW_MEMBER(request_one_way_ns, 0), TOW_MEMBER(response_one_way_ns, 0),     \
+			TOW_MEMBER(one_way_error_ns, 0)                                            \
+	}
 
 /*
  * Starts a call of `method` at the peer. The response goes to `response`, of room for

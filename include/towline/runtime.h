@@ -19,8 +19,20 @@ extern "C" {
 struct tow_runtime;
 
 /*
- * How to open a runtime. Begin with TOW_OPTIONS_DEFAULT: -1 and NULL mean "not set here". What each
- * knob means, its unit, default and range: docs/knobs.md, `towstat knobs`, tow_knob_info.
+ * Every struct with a `size` may be of an older or a newer header than the library (docs/abi.md):
+ * begin with its TOW_..._INIT, and set members afterwards. In C these are designated initialisers;
+ * C++ has them since C++20 alone, so there the same values stand in the order of the members.
+ */
+#ifdef __cplusplus
+#define TOW_MEMBER(name, value) value
+#else
+#define TOW_MEMBER(name, value) .name = value
+#endif
+
+/*
+ * How to open a runtime. Begin with TOW_OPTIONS_INIT or tow_options_init: -1 and NULL mean "not set
+ * here". What each knob means, its unit, default and range: docs/knobs.md, `towstat knobs`,
+ * tow_knob_info.
  */
 struct tow_options {
 	size_t size; /* sizeof(struct tow_options) of the caller */
@@ -97,15 +109,53 @@ struct tow_options {
 	void *premap_progress_user;
 };
 
-/* The initialiser of struct tow_options: nothing set, so environment and defaults decide. */
-#define TOW_OPTIONS_DEFAULT                                                                        \
+/* The initial value of struct tow_options. */
+#define TOW_OPTIONS_INIT                                                                           \
 	{                                                                                          \
-		sizeof(struct tow_options), -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,    \
-			NULL, -1, NULL, NULL, NULL, NULL, NULL, NULL, -1, -1, -1, -1, NULL, -1,    \
-			-1, -1, NULL, -1, -1, NULL, -1, -1, -1, NULL, -1, -1, NULL, NULL, -1,      \
-			NULL, NULL, -1, -1, -1, NULL, -1, -1, NULL, NULL, -1, -1, -1, -1, -1, -1,  \
-			-1, -1, NULL, -1, NULL, -1, NULL, NULL                                     \
+		TOW_MEMBER(size, sizeof(struct tow_options)), TOW_MEMBER(premap_memory_bytes, -1), \
+			TOW_MEMBER(huge_pages, -1), TOW_MEMBER(strict_premap, -1),                 \
+			TOW_MEMBER(eager_max_bytes, -1), TOW_MEMBER(credit_bytes, -1),             \
+			TOW_MEMBER(max_ops, -1), TOW_MEMBER(spin_ns, -1),                          \
+			TOW_MEMBER(gather_ns, -1), TOW_MEMBER(bulk_chunk_bytes, -1),               \
+			TOW_MEMBER(zerocopy_min_bytes, -1), TOW_MEMBER(connect_timeout_ns, -1),    \
+			TOW_MEMBER(stats, -1), TOW_MEMBER(log_level, -1), TOW_MEMBER(job, NULL),   \
+			TOW_MEMBER(rank, -1), TOW_MEMBER(stats_dir, NULL),                         \
+			TOW_MEMBER(stats_listen, NULL), TOW_MEMBER(stats_token, NULL),             \
+			TOW_MEMBER(stats_token_file, NULL), TOW_MEMBER(dpdk_telemetry, NULL),      \
+			TOW_MEMBER(exhaust, NULL), TOW_MEMBER(premap_limit_bytes, -1),             \
+			TOW_MEMBER(exhaust_wait_ns, -1), TOW_MEMBER(require_zero_copy, -1),        \
+			TOW_MEMBER(staging_bytes, -1), TOW_MEMBER(zerocopy, NULL),                 \
+			TOW_MEMBER(late_cache_bytes, -1), TOW_MEMBER(late_cache_entries, -1),      \
+			TOW_MEMBER(peer_lease_bytes, -1), TOW_MEMBER(numa, NULL),                  \
+			TOW_MEMBER(alloclog, -1), TOW_MEMBER(alloclog_events, -1),                 \
+			TOW_MEMBER(lanes, NULL), TOW_MEMBER(bulk_streams, -1),                     \
+			TOW_MEMBER(peer_timeout_ns, -1), TOW_MEMBER(heartbeat_ns, -1),             \
+			TOW_MEMBER(congestion, NULL), TOW_MEMBER(socket_buffer_bytes, -1),         \
+			TOW_MEMBER(busy_poll_ns, -1), TOW_MEMBER(interfaces, NULL),                \
+			TOW_MEMBER(ofi_provider, NULL), TOW_MEMBER(checksum_all, -1),              \
+			TOW_MEMBER(job_key, NULL), TOW_MEMBER(job_key_file, NULL),                 \
+			TOW_MEMBER(encrypt, -1), TOW_MEMBER(background, -1),                       \
+			TOW_MEMBER(world_size, -1), TOW_MEMBER(store, NULL),                       \
+			TOW_MEMBER(shm_peer_writes, -1), TOW_MEMBER(coll_timeout_ns, -1),          \
+			TOW_MEMBER(coll_plan, NULL), TOW_MEMBER(coll_table, NULL),                 \
+			TOW_MEMBER(coll_segment_bytes, -1), TOW_MEMBER(coll_depth, -1),            \
+			TOW_MEMBER(combine_threshold_bytes, -1), TOW_MEMBER(combine, -1),          \
+			TOW_MEMBER(reproducible, -1), TOW_MEMBER(span_sample, -1),                 \
+			TOW_MEMBER(trace_signal, -1), TOW_MEMBER(trace_seconds, -1),               \
+			TOW_MEMBER(trace_dir, NULL), TOW_MEMBER(verdict_on_sigquit, -1),           \
+			TOW_MEMBER(flight_dir, NULL), TOW_MEMBER(flight_files, -1),                \
+			TOW_MEMBER(premap_progress, NULL), TOW_MEMBER(premap_progress_user, NULL)  \
 	}
+#define TOW_OPTIONS_DEFAULT TOW_OPTIONS_INIT
+
+/*
+ * Sets every member of the caller's struct tow_options to "not set here", so that environment and
+ * defaults decide; for languages that cannot use TOW_OPTIONS_INIT, and for memory of the heap.
+ * `size` is sizeof(struct tow_options) as the caller knows it.
+ * Ownership: options_out is the caller's, of `size` bytes. Copies: none. Blocks: never.
+ * Threads: any. Returns: TOW_OK; TOW_EINVAL for NULL or a size that no header has.
+ */
+int tow_options_init(struct tow_options *options_out, size_t size);
 
 /*
  * Opens a runtime: reads the knobs, maps premap_memory_bytes, faults them in on all cores, pins and
@@ -177,6 +227,14 @@ struct tow_knob {
 	const char *help;
 };
 
+/* The initial value of struct tow_knob. */
+#define TOW_KNOB_INIT                                                                              \
+	{                                                                                          \
+		TOW_MEMBER(size, sizeof(struct tow_knob)), TOW_MEMBER(name, NULL),                 \
+			TOW_MEMBER(env, NULL), TOW_MEMBER(unit, NULL), TOW_MEMBER(def, NULL),      \
+			TOW_MEMBER(min, NULL), TOW_MEMBER(max, NULL), TOW_MEMBER(help, NULL)       \
+	}
+
 /*
  * The number of knobs.
  * Ownership: none. Copies: none. Blocks: never. Threads: any.
@@ -188,7 +246,8 @@ size_t tow_knob_count(void);
  * Row `index` of the knob table.
  * Ownership: the strings are static; *knob_out is the caller's, its size set by the caller.
  * Copies: none. Blocks: never. Threads: any.
- * Returns: TOW_OK; TOW_EINVAL for an index past the end or a NULL or too small knob_out.
+ * Returns: TOW_OK; TOW_EINVAL for an index past the end or a NULL knob_out or one whose size no
+ * header has.
  */
 int tow_knob_info(size_t index, struct tow_knob *knob_out);
 

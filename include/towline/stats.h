@@ -70,6 +70,13 @@ struct tow_counter_row {
 	const char *help;
 };
 
+/* The initial value of struct tow_counter_row. */
+#define TOW_COUNTER_ROW_INIT                                                                       \
+	{                                                                                          \
+		TOW_MEMBER(size, sizeof(struct tow_counter_row)), TOW_MEMBER(name, NULL),          \
+			TOW_MEMBER(unit, NULL), TOW_MEMBER(help, NULL)                             \
+	}
+
 /* One reason why bytes were copied, or memory was registered after the runtime was sealed. */
 struct tow_reason_row {
 	size_t size; /* sizeof(struct tow_reason_row) of the caller */
@@ -79,6 +86,13 @@ struct tow_reason_row {
 	const char *cure; /* what a user can change so that it does not happen */
 };
 
+/* The initial value of struct tow_reason_row. */
+#define TOW_REASON_ROW_INIT                                                                        \
+	{                                                                                          \
+		TOW_MEMBER(size, sizeof(struct tow_reason_row)), TOW_MEMBER(name, NULL),           \
+			TOW_MEMBER(kind, NULL), TOW_MEMBER(help, NULL), TOW_MEMBER(cure, NULL)     \
+	}
+
 /* One status. */
 struct tow_status_row {
 	size_t size; /* sizeof(struct tow_status_row) of the caller */
@@ -87,11 +101,19 @@ struct tow_status_row {
 	int value;
 };
 
+/* The initial value of struct tow_status_row. */
+#define TOW_STATUS_ROW_INIT                                                                        \
+	{                                                                                          \
+		TOW_MEMBER(size, sizeof(struct tow_status_row)), TOW_MEMBER(name, NULL),           \
+			TOW_MEMBER(text, NULL), TOW_MEMBER(value, 0)                               \
+	}
+
 /*
  * Row `index` of the list of counters, from 0.
  * Ownership: the strings are static; *row_out is the caller's, its size set by the caller.
  * Copies: none. Blocks: never. Threads: any.
- * Returns: TOW_OK; TOW_EINVAL for an index past the end or a NULL or too small row_out.
+ * Returns: TOW_OK; TOW_EINVAL for an index past the end or a NULL row_out or one whose size no
+ * header has.
  */
 int tow_counter_info(size_t index, struct tow_counter_row *row_out);
 

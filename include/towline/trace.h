@@ -94,12 +94,21 @@ struct tow_trace_rank_row {
 	uint64_t clock_error_ns; /* how wrong that can be; UINT64_MAX: not known */
 };
 
+/* The initial value of struct tow_trace_rank_row. */
+#define TOW_TRACE_RANK_ROW_INIT                                                                    \
+	{                                                                                          \
+		TOW_MEMBER(size, sizeof(struct tow_trace_rank_row)), TOW_MEMBER(host, NULL),       \
+			TOW_MEMBER(job, NULL), TOW_MEMBER(rank, 0), TOW_MEMBER(world, 0),          \
+			TOW_MEMBER(spans, 0), TOW_MEMBER(lost, 0), TOW_MEMBER(seconds_ns, 0),      \
+			TOW_MEMBER(clock_offset_ns, 0), TOW_MEMBER(clock_error_ns, 0)              \
+	}
+
 /*
  * Rank `index` of a trace, from 0, in the order of their ranks.
  * Ownership: texts are the trace's, until it is merged into another or released; *row_out is the
  * caller's, its size set by the caller. Copies: none. Blocks: never. Threads: any; not while the
- * trace is changed. Returns: TOW_OK; TOW_EINVAL for an index past the end or a NULL or too small
- * row_out.
+ * trace is changed. Returns: TOW_OK; TOW_EINVAL for an index past the end or a NULL
+ * row_out or one whose size no header has.
  */
 int tow_trace_rank_info(const struct tow_trace *trace, size_t index,
 			struct tow_trace_rank_row *row_out);

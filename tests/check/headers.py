@@ -1,5 +1,8 @@
 """headers.py - every header compiles alone, and twice; public ones as strict C11 and as C++11.
 
+The initialisers of public structs, TOW_..._INIT, are used once in each of these languages and as
+C++17: a user's -Wextra must be silent about them.
+
 Whoever includes a header must not need to know what else to include before it, and a user's
 compiler must not be the first to find that a public header is no C++.
 """
@@ -23,12 +26,19 @@ PUBLIC = [
 ]
 
 
+# Initialisers are compiled in these as well.
+PUBLIC_LATER = [
+    (["g++"], ["-x", "c++", "-std=c++17"] + STRICT),
+    (["clang++", "clang++-14"], ["-x", "c++", "-std=c++17"] + STRICT),
+]
+
+
 def compiler(names):
     return next((n for n in names if shutil.which(n)), None)
 
 
 def jobs(tree, generated):
-    """(file for the report, include as written, command) of every compilation."""
+    """(file for the report, source, command) of every compilation."""
     if compiler(["gcc"]) is None:
         raise common.Skip("gcc is missing")
     public = [(n, "<towline/" + n.split("/")[-1].removesuffix(".in") + ">")
@@ -41,16 +51,31 @@ def jobs(tree, generated):
         for names, flags in PUBLIC:
             tool = compiler(names)
             if tool:
-                yield name, written, [tool, *flags, *paths]
+                yield name, twice(written), [tool, *flags, *paths]
+        inits = re.findall(r"#define (TOW_\w+)_INIT\b", tree.text(name))
+        for names, flags in PUBLIC + PUBLIC_LATER if inits else []:
+            tool = compiler(names)
+            if tool:
+                yield name, users(written, inits), [tool, *flags, *paths]
     paths = ["-I" + tree.root, *paths, "-I" + tree.path("tests/support")]
     for name in tree.match(r"(?!include/towline/).*\.h$"):
-        yield name, f'"{tree.path(name)}"', ["gcc", *INTERNAL, *paths]
+        yield name, twice(f'"{tree.path(name)}"'), ["gcc", *INTERNAL, *paths]
+
+
+def twice(written):
+    """Includes the header twice: it must have a guard."""
+    return f"#include {written}\n#include {written}\n"
+
+
+def users(written, inits):
+    """A function that initialises a struct of each kind."""
+    lines = [f"\tstruct {i.lower()} a{n} = {i}_INIT;\n\t(void)a{n};\n" for n, i in enumerate(inits)]
+    return f"#include {written}\nvoid user(void);\nvoid user(void)\n{{\n{''.join(lines)}}}\n"
 
 
 def compile_one(job):
-    """Includes the header twice from stdin: it must have a guard."""
-    name, written, command = job
-    source = f"#include {written}\n#include {written}\n"
+    """Compiles from stdin."""
+    name, source, command = job
     done = common.run([*command, "-fsyntax-only", "-"], input=source)
     if done.returncode == 0:
         return None
@@ -75,6 +100,8 @@ SAMPLES = [
     ("no guard", {"memreg/b.h": "struct twi_b {\n\tint a;\n};\n"}, "memreg/b.h:1: does not"),
     ("GNU C", {"include/towline/a.h": "#pragma once\nstruct tow_a { int n; int rest[0]; };\n"},
      "gcc -x c -std=c11"),
+    ("initialiser", {"include/towline/a.h": "#pragma once\nstruct tow_a { int n, m; };\n"
+                     "#define TOW_A_INIT { .n = 1, .m = 0 }\n"}, "g++ -x c++ -std=c++"),
     ("not C++", {"include/towline/a.h": "#pragma once\nint tow_a(int class);\n"},
      "g++ -x c++ -std=c++11"),
 ]

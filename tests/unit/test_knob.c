@@ -143,7 +143,7 @@ static void test_table(void **state)
 		assert_true(min <= def && def <= max);
 	}
 	assert_int_equal(tow_knob_info(tow_knob_count(), &knob), TOW_EINVAL);
-	knob.size = 8;
+	knob.size = 4;
 	assert_int_equal(tow_knob_info(0, &knob), TOW_EINVAL);
 	assert_int_equal(tow_knob_info(0, NULL), TOW_EINVAL);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "diag/error.h"
+#include "diag/sized.h"
 #include "transport/coll/coll_batch.h"
 #include "transport/coll/coll_report.h"
 #include "transport/engine.h"
@@ -149,17 +150,10 @@ static int check_buffers(struct request *request, uint32_t rank, uint32_t size)
 	return TOW_OK;
 }
 
-static int check_options(struct request *request)
+static int check_options(struct request *request, const struct tow_coll_options *options)
 {
-	const struct tow_coll_options *options = request->options;
 	struct twi_coll_call *what = &request->what;
 
-	if (request->op_out != NULL)
-		*request->op_out = NULL;
-	if (options != NULL && options->size < sizeof(*options))
-		return twi_error(TOW_EINVAL,
-				 "%s: options->size is %zu; begin with TOW_COLL_OPTIONS_DEFAULT",
-				 request->call, options->size);
 	if (request->op_out == NULL && (options == NULL || options->done == NULL))
 		return twi_error(TOW_EINVAL, "%s: op_out is NULL, and there is no callback",
 				 request->call);
@@ -181,9 +175,9 @@ static int check_options(struct request *request)
 	return TOW_OK;
 }
 
-static int begin(struct request *request, struct twi_engine *engine)
+static int begin(struct request *request, const struct tow_coll_options *options,
+		 struct twi_engine *engine)
 {
-	const struct tow_coll_options *options = request->options;
 	struct tow_op_options op_options = TOW_OP_OPTIONS_DEFAULT;
 	struct twi_coll_group *coll = request->group->coll;
 	struct tow_op *op;
@@ -225,13 +219,19 @@ static int begin(struct request *request, struct twi_engine *engine)
 
 static int start(struct request *request)
 {
+	const struct tow_coll_options *options = request->options;
 	struct tow_group *group = request->group;
+	struct tow_coll_options known; /* where the caller's are of another size */
 	struct twi_engine *engine;
 	int status;
 
 	if (group == NULL)
 		return twi_error(TOW_EINVAL, "%s: group is NULL", request->call);
-	status = check_options(request);
+	if (request->op_out != NULL)
+		*request->op_out = NULL;
+	status = TWI_SIZED_IN(tow_coll_options, request->call, options, &known);
+	if (status == TOW_OK)
+		status = check_options(request, options);
 	if (status == TOW_OK)
 		status = twi_runtime_check(group->runtime, request->call);
 	if (status == TOW_OK)
@@ -245,7 +245,7 @@ static int start(struct request *request)
 	if (engine->failing || group->ranks->closing)
 		status = twi_error(TOW_ECLOSED, "%s: the group is being closed", request->call);
 	else
-		status = begin(request, engine);
+		status = begin(request, options, engine);
 	twi_engine_leave(engine);
 	return status;
 }

@@ -1,0 +1,100 @@
+/*
+ * sized.h - public structs that open with their own size, so that either side may be the older one.
+ *
+ * A caller and the library may be built from different headers. A struct only grows at its end, and
+ * its first member is the size that the caller knows. One rule holds for every such struct
+ * (docs/abi.md):
+ *
+ *	          size                     known to the library
+ *	in   |----- given ------|......... initial values .........|     an older caller
+ *	in   |----------------- given -----------------|-- unset --|     a newer caller
+ *	out  |---- written -----|  the rest is not touched               an older caller
+ *	out  |---------------- written ----------------|-- zeros --|     a newer caller
+ *
+ * What a newer caller gives behind the part that the library knows must be unset: 0, NULL, -1 or
+ * TOW_FOREVER. Else the call is refused, because ignoring a wish would be a silent wrong answer.
+ * The rule is that of libbpf's option structs; -1 is unset here too, since many knobs have a zero.
+ */
+#ifndef TWI_SIZED_H
+#define TWI_SIZED_H
+
+#include <stddef.h>
+
+#include <internal/base.h>
+#include <towline/coll.h>
+#include <towline/device.h>
+#include <towline/endpoint.h>
+#include <towline/group.h>
+#include <towline/rpc.h>
+#include <towline/runtime.h>
+#include <towline/stats.h>
+#include <towline/trace.h>
+
+/* X(struct, initialiser): the one list of them; those that come in first. */
+#define TWI_SIZED_IN_MAP(X)                                                                        \
+	X(tow_options, TOW_OPTIONS_INIT)                                                           \
+	X(tow_op_options, TOW_OP_OPTIONS_INIT)                                                     \
+	X(tow_group_options, TOW_GROUP_OPTIONS_INIT)                                               \
+	X(tow_coll_options, TOW_COLL_OPTIONS_INIT)                                                 \
+	X(tow_method_options, TOW_METHOD_OPTIONS_INIT)                                             \
+	X(tow_call_options, TOW_CALL_OPTIONS_INIT)
+#define TWI_SIZED_OUT_MAP(X)                                                                       \
+	X(tow_result, TOW_RESULT_INIT)                                                             \
+	X(tow_call_result, TOW_CALL_RESULT_INIT)                                                   \
+	X(tow_job_info, TOW_JOB_INFO_INIT)                                                         \
+	X(tow_device_info, TOW_DEVICE_INFO_INIT)                                                   \
+	X(tow_knob, TOW_KNOB_INIT)                                                                 \
+	X(tow_counter_row, TOW_COUNTER_ROW_INIT)                                                   \
+	X(tow_reason_row, TOW_REASON_ROW_INIT)                                                     \
+	X(tow_status_row, TOW_STATUS_ROW_INIT)                                                     \
+	X(tow_trace_rank_row, TOW_TRACE_RANK_ROW_INIT)
+
+enum twi_sized {
+#define TWI_SIZED_ENUM(type, init) TWI_SIZED_##type,
+	TWI_SIZED_IN_MAP(TWI_SIZED_ENUM) TWI_SIZED_OUT_MAP(TWI_SIZED_ENUM)
+#undef TWI_SIZED_ENUM
+		TWI_SIZED_COUNT
+};
+
+/* A struct of the list, for tests. `initial` is NULL for those that only go out. */
+struct twi_sized_info {
+	const char *name;    /* without "struct" */
+	const char *init;    /* the name of its initialiser */
+	const void *initial; /* its initial value */
+	size_t bytes;
+};
+
+const struct twi_sized_info *twi_sized_describe(enum twi_sized which);
+
+/*
+ * Brings the caller's struct `in` of another size to the one that the library knows, in `known`.
+ * `call` is named in messages. TOW_EINVAL: a size that is no size, or members that are set and not
+ * known here. Use TWI_SIZED_IN.
+ */
+int twi_sized_adapt(enum twi_sized which, const char *call, const void *in, void *known);
+
+/*
+ * Writes the library's struct to the caller's, whose size was set by the caller and stays.
+ * TOW_EINVAL for NULL and for a size that is no size. Use TWI_SIZED_OUT.
+ */
+int twi_sized_give(enum twi_sized which, const char *call, const void *known, void *out);
+
+/* Whether `out` could be written, for those who must refuse before they do anything. */
+int twi_sized_check_out(enum twi_sized which, const char *call, const void *out);
+
+/*
+ * Takes `options`, a pointer to a const struct `type` or NULL: afterwards it points to one of the
+ * library's size, which is the caller's own where the sizes are the same and else `room`.
+ */
+#define TWI_SIZED_IN(type, call, options, room)                                                    \
+	(twi_likely((options) == NULL || (options)->size == sizeof(struct type)) ? TOW_OK          \
+	 : twi_sized_adapt(TWI_SIZED_##type, call, options, room) < 0                              \
+		 ? TOW_EINVAL                                                                      \
+		 : ((options) = (room), TOW_OK))
+
+/* Gives `known`, a struct `type`, to the caller's `out`. */
+#define TWI_SIZED_OUT(type, call, known, out)                                                      \
+	twi_sized_give(TWI_SIZED_##type, call, (const struct type *){ (known) },                   \
+		       (struct type *){ (out) })
+
+#endif

@@ -48,8 +48,7 @@ double coll_cpu(void)
 int coll_failed(const struct coll_rank *rank, const char *what, int status)
 {
 	fprintf(stderr, "coll_bench: rank %u: %s: %s (%s)%s%s\n", rank->rank, what,
-		tow_status_name(status),
-		status == TOW_AGAIN ? "the time limit passed" : tow_status_text(status),
+		tow_status_name(status), tow_status_text(status),
 		status < 0 && tow_error_message()[0] != '\0' ? ": " : "",
 		status < 0 ? tow_error_message() : "");
 	return COLL_FAILED;

@@ -33,8 +33,7 @@ static double now(void)
 int grads_failed(int rank, const char *what, int status)
 {
 	fprintf(stderr, "tow-grads: rank %d: %s: %s (%s)%s%s\n", rank, what,
-		tow_status_name(status),
-		status == TOW_AGAIN ? "the time limit passed" : tow_status_text(status),
+		tow_status_name(status), tow_status_text(status),
 		status < 0 && tow_error_message()[0] != '\0' ? ": " : "",
 		status < 0 ? tow_error_message() : "");
 	return GRADS_FAILED;

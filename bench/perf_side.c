@@ -50,8 +50,7 @@ void perf_pin(int rank)
 int perf_failed(const struct perf_side *side, const char *what, int status)
 {
 	fprintf(stderr, "tow-perf: rank %d: %s: %s (%s)%s%s\n", side->rank, what,
-		tow_status_name(status),
-		status == TOW_AGAIN ? "the time limit passed" : tow_status_text(status),
+		tow_status_name(status), tow_status_text(status),
 		status < 0 && tow_error_message()[0] != '\0' ? ": " : "",
 		status < 0 ? tow_error_message() : "");
 	return PERF_FAILED;
@@ -148,7 +147,7 @@ static int finish(struct perf_side *side, struct tow_op *op, const char *what)
 {
 	int rc = tow_op_wait(op, side->options->timeout_ns);
 
-	if (rc == TOW_AGAIN) { /* its buffer may end with the caller's function */
+	if (rc == TOW_ETIMEDOUT) { /* its buffer may end with the caller's function */
 		tow_op_cancel(op);
 		tow_op_wait(op, CANCEL_NS);
 	}

@@ -40,7 +40,7 @@ static uint64_t now_ns(void)
 
 static bool failed(struct path *path, const char *what, int status)
 {
-	if (status == TOW_EDEADLINE || status == TOW_AGAIN)
+	if (status == TOW_EDEADLINE || status == TOW_ETIMEDOUT)
 		say(path->error, path->error_size, "%s: no answer within %llu s", what,
 		    PATIENCE_NS / SECOND);
 	else

@@ -113,7 +113,7 @@ static void attend(struct tow_peer *peer)
 
 	if (tow_recv_start(peer, nothing, sizeof(nothing), LEAVING_TAG, NULL, &leaving) != TOW_OK)
 		return;
-	if (tow_op_wait(leaving, VISIT_NS) == TOW_AGAIN)
+	if (tow_op_wait(leaving, VISIT_NS) == TOW_ETIMEDOUT)
 		tow_op_cancel(leaving);
 	tow_peer_close(peer);
 	tow_op_wait(leaving, SECOND);

@@ -18,6 +18,7 @@
 #include "transport/held_count.h"
 #include "transport/inquiry.h"
 #include "transport/message.h"
+#include "transport/op_describe.h"
 #include "transport/op_span.h"
 #include "transport/rpc_link.h"
 
@@ -398,11 +399,13 @@ static int end_wait(const struct tow_op *op, uint64_t since_ns)
 	return tell_status(op);
 }
 
-/* Its time is over. */
+/* This wait has failed, or its time is over. */
 static int end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
 {
 	uint64_t end_ns = twi_engine_clock(op->engine);
 
+	if (status == TOW_AGAIN)
+		status = twi_op_timed_out(op, end_ns - since_ns, "");
 	if (twi_op_span_waited(op, end_ns - since_ns))
 		twi_op_span_wait(op, since_ns, end_ns, status);
 	return status;
@@ -434,8 +437,7 @@ static int wait_long(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
 	if (status != TOW_AGAIN || is_done(op))
 		return status;
 	twi_inquiry_short(engine, "; ", why, sizeof(why));
-	return twi_error(TOW_AGAIN, "not done within %.1f s%s", (double)(until_ns - now_ns) / 1e9,
-			 why);
+	return twi_op_timed_out(op, until_ns - now_ns, why);
 }
 
 TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)

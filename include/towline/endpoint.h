@@ -208,10 +208,10 @@ int tow_op_test(struct tow_op *op);
  * now have passed. Polls for spin_ns, then sleeps. The operation goes on after a timeout of the
  * wait. Ownership: none passes. Copies: as the operations it moves. Blocks: until completion or
  * timeout_ns; TOW_FOREVER waits as long as it takes. Threads: any; not from a callback. Returns:
- * the operation's status; TOW_AGAIN when timeout_ns passed first (of 2 s and more the message says
- * why, as far as the other ranks know: docs/verdict.md); TOW_EBUSY, and the operation goes
- * on, when 16 other threads have driven or started operations and still live; TOW_EINVAL for NULL
- * or from a callback; TOW_EFORKED.
+ * the operation's status; TOW_ETIMEDOUT when timeout_ns passed first: the message names the
+ * operation (of 2 s and more also why it waits, as far as the other ranks know: docs/verdict.md);
+ * TOW_EBUSY, and the operation goes on, when 16 other threads have driven or started operations and
+ * still live; TOW_EINVAL for NULL or from a callback; TOW_EFORKED.
  */
 int tow_op_wait(struct tow_op *op, uint64_t timeout_ns);
 

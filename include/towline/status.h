@@ -39,7 +39,8 @@ extern "C" {
 	X(TOW_EAUTH, -20, "the other side has another job key, or none where one is needed")       \
 	X(TOW_ECORRUPT, -21, "the payload's checksum is not the one that its sender computed")     \
 	X(TOW_EMISMATCH, -22, "ranks of one job disagree")                                         \
-	X(TOW_EREMOTE, -23, "the handler on the other side failed")
+	X(TOW_EREMOTE, -23, "the handler on the other side failed")                                \
+	X(TOW_ETIMEDOUT, -24, "the wait's time is over; the operation goes on")
 
 enum tow_status {
 #define TOW_STATUS_ENUM(name, value, text) name = value,

@@ -144,7 +144,7 @@ static int finish(struct tow_op *op, struct tow_result *result)
 {
 	int status = tow_op_wait(op, 20 * SECOND);
 
-	if (status == TOW_AGAIN)
+	if (status == TOW_ETIMEDOUT)
 		fail_msg("%s: an operation with a deadline does not end", armed);
 	*result = (struct tow_result){ .size = sizeof(*result) };
 	/* a wait that fails has not ended the operation: it ends by its deadline, or the peer's */

@@ -38,7 +38,7 @@ static int finish(struct tow_op *op, struct tow_result *result)
 {
 	int status = tow_op_wait(op, 5 * SECOND);
 
-	if (status == TOW_AGAIN)
+	if (status == TOW_ETIMEDOUT)
 		fail_msg("an operation did not end by its deadline");
 	result->size = sizeof(*result);
 	assert_int_equal(tow_op_result(op, result), TOW_OK);

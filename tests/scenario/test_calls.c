@@ -198,7 +198,7 @@ static int serve_with_threads(struct twt_side *side, void *arg)
 	TWT_OK(tow_send_start(side->peer, "up", 3, 5, NULL, &op));
 	TWT_OK(twt_finish(op, NULL));
 	TWT_OK(tow_recv_start(side->peer, end, sizeof(end), 6, NULL, &op));
-	while (tow_op_wait(op, TWT_SECOND) == TOW_AGAIN)
+	while (tow_op_wait(op, TWT_SECOND) == TOW_ETIMEDOUT)
 		;
 	tow_op_release(op);
 	pthread_mutex_lock(&queue.lock);
@@ -267,7 +267,7 @@ static int serve_for_ever(struct twt_side *side, void *arg)
 	(void)arg;
 	offer(side);
 	TWT_OK(tow_recv_start(side->peer, never, sizeof(never), 6, NULL, &op));
-	while (tow_op_wait(op, TWT_SECOND) == TOW_AGAIN)
+	while (tow_op_wait(op, TWT_SECOND) == TOW_ETIMEDOUT)
 		;
 	return 1;
 }

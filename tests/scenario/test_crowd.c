@@ -77,12 +77,12 @@ static int finish(const struct worker *worker, struct tow_op *op, struct tow_res
 	uint64_t until = twi_now_ns() + 60 * SECOND;
 	int status = TOW_AGAIN;
 
-	while (status == TOW_AGAIN && twi_now_ns() < until) {
+	while ((status == TOW_AGAIN || status == TOW_ETIMEDOUT) && twi_now_ns() < until) {
 		status = worker->drives ? tow_op_wait(op, SECOND) : tow_op_result(op, &result);
 		if (status == TOW_AGAIN && !worker->drives)
 			usleep(200);
 	}
-	if (status == TOW_AGAIN) {
+	if (status == TOW_AGAIN || status == TOW_ETIMEDOUT) {
 		fprintf(stderr, "thread %llu: an operation does not end within a minute\n",
 			(unsigned long long)worker->tag);
 		abort();

@@ -136,7 +136,7 @@ static int finish(struct tow_op *op, struct tow_result *out)
 	struct tow_result result = { .size = sizeof(result) };
 	int status = tow_op_wait(op, 20 * SECOND);
 
-	if (status == TOW_AGAIN)
+	if (status == TOW_ETIMEDOUT)
 		where("an operation does not end");
 	ok(tow_op_result(op, &result), "result");
 	ok(tow_op_release(op), "release");

@@ -211,7 +211,7 @@ static void test_other_key(void **state)
 	struct tow_endpoint *here, *there;
 	struct tow_runtime *one, *two;
 	struct tow_op *op;
-	int status = TOW_AGAIN;
+	int status = TOW_ETIMEDOUT;
 
 	(void)state;
 	setenv("TOW_JOB_KEY", "a secret of the first job", 1);
@@ -223,7 +223,7 @@ static void test_other_key(void **state)
 	TWT_OK(tow_endpoint_open(two, "shm://*", &there));
 	TWT_OK(tow_endpoint_address(here, where, sizeof(where)));
 	TWT_OK(tow_connect_start(there, where, NULL, &op));
-	for (int i = 0; i < 2000 && status == TOW_AGAIN; i++) {
+	for (int i = 0; i < 2000 && status == TOW_ETIMEDOUT; i++) {
 		(void)tow_progress(one);
 		status = tow_op_wait(op, TWT_SECOND / 100);
 	}

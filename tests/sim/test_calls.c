@@ -278,7 +278,7 @@ static void reap(void)
 
 static void pass(uint64_t ns)
 {
-	CHECK(tow_op_wait(world.clock, ns) == TOW_AGAIN, "the clock has ended");
+	CHECK(tow_op_wait(world.clock, ns) == TOW_ETIMEDOUT, "the clock has ended");
 	answer_due(false);
 	reap();
 }

@@ -233,11 +233,11 @@ static int finish(struct tow_op *op, struct tow_peer **peer_out)
 	struct tow_result result = { .size = sizeof(result) };
 	int status = tow_op_wait(op, 50 * MS);
 
-	if (status == TOW_AGAIN) {
+	if (status == TOW_ETIMEDOUT) {
 		tow_op_cancel(op);
 		status = tow_op_wait(op, MS);
 	}
-	SIM_CHECK(world, status != TOW_AGAIN, "connecting does not end");
+	SIM_CHECK(world, status != TOW_ETIMEDOUT, "connecting does not end");
 	SIM_CHECK(world, tow_op_result(op, &result) == TOW_OK, "no result");
 	SIM_CHECK(world, tow_op_release(op) == TOW_OK, "no release");
 	*peer_out = result.peer;

@@ -150,7 +150,7 @@ static inline void twt_batch_start(struct twt_coll_batch *batch)
 	free(tokens);
 }
 
-/* Of a simulation TOW_AGAIN says that nothing will ever happen any more. */
+/* Of a simulation TOW_ETIMEDOUT says that nothing will ever happen any more. */
 static inline void twt_batch_wait(struct twt_coll_batch *batch, uint64_t timeout_ns)
 {
 	uint64_t n;

@@ -92,7 +92,7 @@ static inline int twt_job_end(const struct twt_job *job, struct tow_op *op, char
 {
 	int status = tow_op_wait(op, TWT_JOB_WAIT_NS);
 
-	twt_must(status != TOW_AGAIN);
+	twt_must(status != TOW_ETIMEDOUT);
 	snprintf(text, 512, "%s", status < 0 ? tow_error_message() : "");
 	twt_must(tow_op_release(op) == TOW_OK);
 	return status;

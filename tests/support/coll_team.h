@@ -133,7 +133,7 @@ static inline int twt_coll_end(struct tow_op *op)
 {
 	int status = tow_op_wait(op, 60 * TWT_SECOND);
 
-	TWT_TRUE(status != TOW_AGAIN);
+	TWT_TRUE(status != TOW_ETIMEDOUT);
 	TWT_OK(tow_op_release(op));
 	return status;
 }

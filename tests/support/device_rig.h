@@ -105,7 +105,7 @@ static inline int rig_end(struct tow_op *op, struct tow_result *out)
 		out->size = sizeof(*out);
 		rig_ok(tow_op_result(op, out));
 	}
-	assert_int_not_equal(status, TOW_AGAIN);
+	assert_int_not_equal(status, TOW_ETIMEDOUT);
 	rig_ok(tow_op_release(op));
 	return status;
 }

@@ -43,7 +43,7 @@ static inline int finish(struct tow_op *op, struct tow_result *out)
 	struct tow_result result = { .size = sizeof(result) };
 	int status = tow_op_wait(op, 20 * SECOND);
 
-	if (status == TOW_AGAIN) {
+	if (status == TOW_ETIMEDOUT) {
 		fprintf(stderr, "an operation does not end\n");
 		abort();
 	}

@@ -58,7 +58,7 @@ static inline int twt_finish(struct tow_op *op, struct tow_result *out)
 {
 	int status = tow_op_wait(op, 20 * TWT_SECOND);
 
-	if (status == TOW_AGAIN) {
+	if (status == TOW_ETIMEDOUT) {
 		fprintf(stderr, "an operation did not end within 20 s\n");
 		abort();
 	}

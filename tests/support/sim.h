@@ -264,7 +264,7 @@ static inline void sim_sleep(struct sim_world *world, uint64_t ns)
 {
 	int status = tow_op_wait(world->clock, ns);
 
-	SIM_CHECK(world, status == TOW_AGAIN, "the clock says %s", tow_status_name(status));
+	SIM_CHECK(world, status == TOW_ETIMEDOUT, "the clock says %s", tow_status_name(status));
 	sim_reap(world);
 }
 

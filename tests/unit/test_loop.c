@@ -46,7 +46,7 @@ static int finish(struct tow_op *op, struct tow_result *out)
 	struct tow_result result = { .size = sizeof(result) };
 	int status = tow_op_wait(op, 20 * SECOND);
 
-	assert_int_not_equal(status, TOW_AGAIN);
+	assert_int_not_equal(status, TOW_ETIMEDOUT);
 	assert_int_equal(tow_op_result(op, &result), TOW_OK);
 	assert_int_equal(tow_op_release(op), TOW_OK);
 	if (out != NULL)
@@ -247,6 +247,25 @@ static void test_dark_link(void **state)
 	assert_int_equal(twi_loop_faults(twi_runtime_engine(runtime)), 1);
 }
 
+/* A wait that ran out of time has failed, and says of what it was; a test has not. */
+static void test_wait_in_vain(void **state)
+{
+	struct tow_op *op;
+
+	(void)state;
+	join();
+	assert_int_equal(tow_recv_start(b, to, 100, 0x77, NULL, &op), TOW_OK);
+	assert_int_equal(tow_op_test(op), TOW_AGAIN);
+	for (uint64_t ns = 0; ns <= 3 * SECOND; ns = ns * 1000 + SECOND / 1000000) {
+		assert_int_equal(tow_op_wait(op, ns), TOW_ETIMEDOUT);
+		assert_non_null(strstr(tow_error_message(), "the receive of tag 0x77"));
+		assert_non_null(strstr(tow_error_message(), "goes on"));
+	}
+	assert_int_equal(finish(send_op(a, 100), NULL), TOW_OK);
+	assert_int_equal(tow_op_cancel(op), TOW_OK);
+	assert_int_equal(finish(op, NULL), TOW_ECANCELED);
+}
+
 static void *answer(void *arg)
 {
 	static uint8_t word[64], large[100000];
@@ -295,6 +314,7 @@ int main(void)
 		SIMULATED(test_dark_link),      REAL(test_messages),
 		REAL(test_messages_with_delay), REAL(test_close_delivers),
 		REAL(test_dark_link),           REAL(test_two_threads),
+		SIMULATED(test_wait_in_vain),   REAL(test_wait_in_vain),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

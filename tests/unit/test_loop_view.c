@@ -28,7 +28,7 @@ static int finish(struct tow_op *op, struct tow_result *out)
 	int status = tow_op_wait(op, 20 * SECOND);
 
 	*out = (struct tow_result){ .size = sizeof(*out) };
-	assert_int_not_equal(status, TOW_AGAIN);
+	assert_int_not_equal(status, TOW_ETIMEDOUT);
 	assert_int_equal(tow_op_result(op, out), TOW_OK);
 	return status;
 }
@@ -222,7 +222,7 @@ static void test_release_after_the_peer(void **state)
 	assert_int_equal(finish_and_release(waiting), TOW_EPEER);
 	assert_int_equal(tow_peer_close(b), TOW_OK);
 	assert_int_equal(tow_accept_start(there, NULL, &waiting), TOW_OK); /* lets time pass */
-	assert_int_equal(tow_op_wait(waiting, 2 * TWI_LOOP_LINGER_NS), TOW_AGAIN);
+	assert_int_equal(tow_op_wait(waiting, 2 * TWI_LOOP_LINGER_NS), TOW_ETIMEDOUT);
 	assert_int_equal(tow_op_release(waiting), TOW_OK);
 	assert_true(twi_list_empty(&engine->peers));
 	check_view(small, 100);

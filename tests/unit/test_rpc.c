@@ -70,7 +70,7 @@ static int finish(struct tow_op *op, struct tow_call_result *out)
 {
 	int status = tow_op_wait(op, 1000 * MS);
 
-	assert_int_not_equal(status, TOW_AGAIN);
+	assert_int_not_equal(status, TOW_ETIMEDOUT);
 	if (out != NULL) {
 		out->size = sizeof(*out);
 		assert_int_equal(tow_call_result(op, out), TOW_OK);
@@ -82,7 +82,7 @@ static int finish(struct tow_op *op, struct tow_call_result *out)
 /* Lets a millisecond pass. */
 static void settle(void)
 {
-	assert_int_equal(tow_op_wait(ticks, MS), TOW_AGAIN);
+	assert_int_equal(tow_op_wait(ticks, MS), TOW_ETIMEDOUT);
 }
 
 static int set_up(void **state)

@@ -48,7 +48,7 @@ static int over(int status, struct tow_op **started)
 		return status;
 	}
 	tow_op_cancel(*started);
-	assert_int_not_equal(tow_op_wait(*started, 5000 * MS), TOW_AGAIN);
+	assert_int_not_equal(tow_op_wait(*started, 5000 * MS), TOW_ETIMEDOUT);
 	tow_op_release(*started);
 	*started = NULL;
 	return status;

@@ -216,6 +216,17 @@ int tow_op_test(struct tow_op *op);
 int tow_op_wait(struct tow_op *op, uint64_t timeout_ns);
 
 /*
+ * Waits until all of `count` operations have completed, or until timeout_ns from now have passed.
+ * Entries that are NULL are passed over. The operations stay the caller's, to be released.
+ * Ownership: none passes. Copies: as the operations it moves. Blocks: until all have completed, at
+ * most timeout_ns; TOW_FOREVER waits as long as it takes. Threads: any; not from a callback.
+ * Returns: TOW_OK when all have ended well (TOW_COPIED is); the status of the first one in the
+ * array that failed, with its message, when all have ended; TOW_ETIMEDOUT naming one that goes on;
+ * TOW_EINVAL for NULL or from a callback; TOW_EFORKED.
+ */
+int tow_wait_all(struct tow_op *const *ops, size_t count, uint64_t timeout_ns);
+
+/*
  * Asks an operation to end early. It then completes with TOW_ECANCELED, unless it has completed or
  * cannot be stopped any more (the payload is on its way), in which case it completes as it would
  * have. Ownership: none passes; the operation is still to be released. Copies: none. Blocks: never.

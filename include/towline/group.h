@@ -150,6 +150,40 @@ int tow_group_connect_start(struct tow_group *group, uint32_t rank,
 int tow_group_peer(struct tow_group *group, uint32_t rank, struct tow_peer **peer_out);
 
 /*
+ * Connects to a rank, and waits for it; tow_group_connect_start and tow_op_wait in one.
+ * Ownership: *peer_out is the group's, and NULL after a failure; peer_out may be NULL. Copies:
+ * none. Blocks: until there is a connection, at most timeout_ns; TOW_FOREVER waits as long as
+ * connect_timeout_ns allows. Threads: any; not from a callback. Returns: TOW_OK;
+ * tow_group_connect_start's and its operation's failures; TOW_EINVAL in a callback.
+ */
+int tow_group_connect(struct tow_group *group, uint32_t rank, uint64_t timeout_ns,
+		      struct tow_peer **peer_out);
+
+/*
+ * Sends a message to a rank, connects to it before if need be, and waits: one call for programs
+ * that have nothing else in flight. tow_recv of the other rank takes it. (A receive that is started
+ * at the peer of this rank, tow_group_peer, does today as well; that is not promised, as groups are
+ * to have tags of their own.)
+ * Ownership: data stays the caller's, and is not in use any more when this returns. Copies: as
+ * tow_send_start. Blocks: until the operation has ended (a small message's does when it is in the
+ * connection's buffer), at most timeout_ns; then it has ended, too. Threads: any; not from a
+ * callback. Returns: the statuses of tow_group_connect_start and tow_send_start and of their
+ * operations; TOW_EDEADLINE when timeout_ns passed first; TOW_EINVAL in a callback.
+ */
+int tow_send(struct tow_group *group, uint32_t rank, const void *data, uint64_t bytes, uint64_t tag,
+	     uint64_t timeout_ns);
+
+/*
+ * Receives the next message with `tag` from a rank, and waits for it. *bytes_out is its length;
+ * bytes_out may be NULL.
+ * Ownership: data stays the caller's, and is not in use any more when this returns. Copies: as
+ * tow_recv_start. Blocks: until the message is there, at most timeout_ns; then nothing waits for it
+ * any more. Threads: any; not from a callback. Returns: as tow_send, with tow_recv_start's.
+ */
+int tow_recv(struct tow_group *group, uint32_t rank, void *data, uint64_t bytes, uint64_t tag,
+	     uint64_t timeout_ns, uint64_t *bytes_out);
+
+/*
  * Starts a barrier: it ends with TOW_OK when every rank of the group has started it. Several may be
  * in flight; the n-th of one rank is the n-th of all. Connects the pairs that it needs.
  * Ownership: *op_out is the caller's until tow_op_release. Copies: none. Blocks: never.

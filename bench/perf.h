@@ -47,6 +47,7 @@ struct perf_options {
 	uint64_t volume;    /* bytes of a bandwidth measurement */
 	uint64_t window;    /* 0: by the method */
 	bool pin, stats;
+	bool tests; /* operations are tested in a loop, not waited for */
 	enum perf_format format;
 	const char *path, *peer; /* names in the output */
 	uint64_t timeout_ns;     /* of every wait */

@@ -30,6 +30,7 @@ static const char help[] =
 	"  --seconds S         time of each measurement, in place of a number\n"
 	"  --volume-mib N      bytes of each bandwidth measurement [384]\n"
 	"  --window N          messages in flight [64, but 64 MiB at most; rate 1024]\n"
+	"  --drive HOW         wait: in tow_op_wait; test: in a loop of tow_op_test [wait]\n"
 	"  --pin, --no-pin     rank r on CPU r modulo their number [--pin]\n"
 	"  --plain             lines: towline PATH OP BYTES METRIC VALUE\n"
 	"  --json              one JSON document\n"
@@ -148,6 +149,7 @@ enum {
 	OPT_SECONDS,
 	OPT_VOLUME,
 	OPT_WINDOW,
+	OPT_DRIVE,
 	OPT_PIN,
 	OPT_NO_PIN,
 	OPT_PLAIN,
@@ -169,6 +171,7 @@ static const struct option long_options[] = {
 	{ "seconds", required_argument, NULL, OPT_SECONDS },
 	{ "volume-mib", required_argument, NULL, OPT_VOLUME },
 	{ "window", required_argument, NULL, OPT_WINDOW },
+	{ "drive", required_argument, NULL, OPT_DRIVE },
 	{ "pin", no_argument, NULL, OPT_PIN },
 	{ "no-pin", no_argument, NULL, OPT_NO_PIN },
 	{ "plain", no_argument, NULL, OPT_PLAIN },
@@ -230,6 +233,11 @@ static int apply_value(struct perf_options *options, int option, const char *val
 		rc = parse_number("--timeout", value, 0.1, 86400, &number);
 		options->timeout_ns = (uint64_t)(number * 1e9);
 		return rc;
+	case OPT_DRIVE:
+		options->tests = strcmp(value, "test") == 0;
+		return options->tests || strcmp(value, "wait") == 0
+			       ? 0
+			       : usage("--drive is wait or test", value);
 	case OPT_LISTEN:
 		options->listen = value;
 		return 0;

@@ -9,10 +9,10 @@
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
-#include "diag/sized.h"
 #include "memreg/pool_regions.h"
 #include "transport/device_copy.h"
 #include "transport/engine.h"
+#include "transport/op_options.h"
 
 /* Is the region, which is held, mapped for the device? */
 static bool region_mapped(struct tow_device *device, const struct twi_region *region)
@@ -140,7 +140,7 @@ static int check_copy(const struct tow_device *device, enum tow_direction direct
 			(unsigned long long)memory->bytes);
 	if (twi_engine_forked(device->engine))
 		return twi_error(TOW_EFORKED, "%s: this process is a forked child", call);
-	return TWI_SIZED_IN(tow_op_options, call, *options_io, known);
+	return twi_op_options_in(call, options_io, known);
 }
 
 TOW_PUBLIC int tow_device_copy_start(struct tow_device *device, enum tow_direction direction,

@@ -10,11 +10,11 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "diag/latency.h"
-#include "diag/sized.h"
 #include "transport/background.h"
 #include "transport/engine.h"
 #include "transport/message.h"
 #include "transport/op.h"
+#include "transport/op_options.h"
 #include "transport/rpc_link.h"
 #include "transport/runtime.h"
 
@@ -271,7 +271,7 @@ TOW_PUBLIC int tow_connect_start(struct tow_endpoint *endpoint, const char *addr
 	engine = endpoint->engine;
 	status = check_engine(engine, "tow_connect_start");
 	if (status == TOW_OK)
-		status = TWI_SIZED_IN(tow_op_options, "tow_connect_start", options, &known);
+		status = twi_op_options_in("tow_connect_start", &options, &known);
 	if (status < 0)
 		return status;
 	lane = lane_of(engine, address, &rest);
@@ -304,7 +304,7 @@ TOW_PUBLIC int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_
 	engine = endpoint->engine;
 	status = check_engine(engine, "tow_accept_start");
 	if (status == TOW_OK)
-		status = TWI_SIZED_IN(tow_op_options, "tow_accept_start", options, &known);
+		status = twi_op_options_in("tow_accept_start", &options, &known);
 	if (status < 0)
 		return status;
 	enter(engine);
@@ -367,7 +367,7 @@ static int check_message(const struct tow_peer *peer, const struct twi_message *
 				 (unsigned long long)message->bytes);
 	status = check_engine(peer->engine, call);
 	if (status == TOW_OK)
-		status = TWI_SIZED_IN(tow_op_options, call, *options_io, known);
+		status = twi_op_options_in(call, options_io, known);
 	if (status == TOW_OK && forget && message->kind == TWI_OP_RECV &&
 	    (*options_io == NULL || (*options_io)->done == NULL))
 		return twi_error(TOW_EINVAL,

@@ -14,6 +14,7 @@
 #include "transport/bootstrap_exchange.h"
 #include "transport/coll/coll.h"
 #include "transport/engine.h"
+#include "transport/op_options.h"
 #include "transport/runtime.h"
 
 /* How long the last group's close waits, at rank 0, for the others to close theirs. */
@@ -298,7 +299,7 @@ TOW_PUBLIC int tow_group_connect_start(struct tow_group *group, uint32_t rank,
 	if (op_out == NULL)
 		return twi_error(TOW_EINVAL, "tow_group_connect_start: op_out is NULL");
 	*op_out = NULL;
-	status = TWI_SIZED_IN(tow_op_options, "tow_group_connect_start", options, &known);
+	status = twi_op_options_in("tow_group_connect_start", &options, &known);
 	if (status == TOW_OK)
 		status = check_rank(group, rank, "tow_group_connect_start");
 	if (status == TOW_OK && rank == group->rank)

@@ -11,11 +11,11 @@
 
 #include "diag/coll_kind.h"
 #include "diag/error.h"
-#include "diag/sized.h"
 #include "transport/engine.h"
 #include "transport/group.h"
 #include "transport/inquiry.h"
 #include "transport/message.h"
+#include "transport/op_options.h"
 #include "transport/runtime.h"
 
 struct barrier {
@@ -265,7 +265,7 @@ static int start_at(struct tow_group *group, const struct tow_op_options *option
 	if (group == NULL || op_out == NULL)
 		return twi_error(TOW_EINVAL, "tow_group_barrier_start: an argument is NULL");
 	*op_out = NULL;
-	status = TWI_SIZED_IN(tow_op_options, "tow_group_barrier_start", options, &known);
+	status = twi_op_options_in("tow_group_barrier_start", &options, &known);
 	if (status < 0)
 		return status;
 	status = twi_runtime_check(group->runtime, "tow_group_barrier_start");

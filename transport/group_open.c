@@ -14,10 +14,10 @@
 
 #include "diag/diag.h"
 #include "diag/error.h"
-#include "diag/sized.h"
 #include "diag/thread.h"
 #include "transport/engine.h"
 #include "transport/group.h"
+#include "transport/op_options.h"
 #include "transport/runtime.h"
 
 struct open {
@@ -198,7 +198,7 @@ TOW_PUBLIC int tow_group_open_start(struct tow_runtime *runtime,
 	if (status == TOW_OK)
 		status = twi_group_options(options, &given);
 	if (status == TOW_OK)
-		status = TWI_SIZED_IN(tow_op_options, "tow_group_open_start", op_options, &known);
+		status = twi_op_options_in("tow_group_open_start", &op_options, &known);
 	if (status < 0)
 		return status;
 	if (group_out == NULL || op_out == NULL)

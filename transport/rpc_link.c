@@ -25,7 +25,9 @@ enum link_type { LINK_ASK = 1, LINK_ANSWER, LINK_OPEN };
 int twi_rpc_io_start(struct twi_rpc_io *io, struct tow_peer *peer,
 		     const struct twi_message *message, tow_op_callback done, void *user)
 {
-	const struct tow_op_options options = { sizeof(options), TOW_FOREVER, done, user };
+	const struct tow_op_options options = {
+		.size = sizeof(options), .timeout_ns = TOW_FOREVER, .done = done, .user = user
+	};
 	struct twi_message own = *message;
 	struct tow_op *op;
 	int status;

@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "diag/error.h"
-#include "diag/sized.h"
 #include "transport/claim.h"
 #include "transport/engine.h"
+#include "transport/op_options.h"
 #include "transport/op_span.h"
 #include "transport/rpc.h"
 #include "transport/rpc_records.h"
@@ -428,7 +428,7 @@ static int check_reply(struct tow_call_in *call, const void *data, uint64_t byte
 				 (unsigned long long)bytes);
 	if (twi_engine_forked(call->rpc->engine))
 		return twi_error(TOW_EFORKED, "tow_reply_start: this process is a forked child");
-	return TWI_SIZED_IN(tow_op_options, "tow_reply_start", *options_io, known);
+	return twi_op_options_in("tow_reply_start", options_io, known);
 }
 
 TOW_PUBLIC int tow_reply_start(struct tow_call_in *call, int32_t code, const void *data,

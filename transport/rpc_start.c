@@ -35,8 +35,10 @@ static int check(struct tow_peer *peer, const struct twi_call_wish *wish,
 static int start(struct tow_peer *peer, const struct twi_call_wish *wish,
 		 const struct tow_call_options *options, struct tow_op **op_out)
 {
-	const struct tow_op_options op_options = { sizeof(op_options), options->timeout_ns,
-						   options->done, options->user };
+	const struct tow_op_options op_options = { .size = sizeof(op_options),
+						   .timeout_ns = options->timeout_ns,
+						   .done = options->done,
+						   .user = options->user };
 	struct twi_engine *engine = peer->engine;
 	struct tow_op *op;
 	int status;

@@ -2,9 +2,9 @@
  * rpc_stream_start.c - the public calls on streams: arguments are checked here.
  */
 #include "diag/error.h"
-#include "diag/sized.h"
 #include "transport/claim.h"
 #include "transport/engine.h"
+#include "transport/op_options.h"
 #include "transport/rpc.h"
 #include "transport/rpc_records.h"
 
@@ -29,7 +29,7 @@ static int check_piece(const struct tow_stream *stream, const struct tow_op_opti
 		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
 	if (twi_engine_forked(stream->rpc->engine))
 		return twi_error(TOW_EFORKED, "%s: this process is a forked child", call);
-	return TWI_SIZED_IN(tow_op_options, call, *options_io, known);
+	return twi_op_options_in(call, options_io, known);
 }
 
 static int start_piece(struct tow_stream *stream, struct twi_list *list, struct tow_op *op)

@@ -28,6 +28,8 @@ extern "C" {
 struct tow_endpoint;
 struct tow_peer;
 struct tow_op;
+struct tow_channel;
+struct tow_queue;
 
 #define TOW_ADDRESS_MAX 128 /* bytes of an address with its final NUL */
 #define TOW_FOREVER     UINT64_MAX
@@ -62,12 +64,29 @@ struct tow_result {
  */
 typedef void (*tow_op_callback)(struct tow_op *op, const struct tow_result *result);
 
-/* How to start an operation. NULL in its place means TOW_OP_OPTIONS_DEFAULT. */
+/*
+ * Flags of struct tow_op_options. Both are decided and not built in this version, which refuses
+ * them by name with TOW_ENOTSUP (docs/abi.md).
+ *
+ * TOW_OP_AT_ONCE: the start may find the operation complete: a send that fits into the connection's
+ * buffer, a receive whose message is there. Then *op_out is NULL and the start returns the
+ * operation's status, which is not negative; there is nothing to release, and no callback runs.
+ * Without the flag a start that succeeds always gives an operation.
+ * TOW_OP_TRUNCATE: a receive takes what fits of a longer message and drops the rest, instead of
+ * ending with TOW_ETRUNCATED.
+ */
+#define TOW_OP_AT_ONCE  1u
+#define TOW_OP_TRUNCATE 2u
+
+/* How to start an operation. NULL in its place means TOW_OP_OPTIONS_INIT. */
 struct tow_op_options {
 	size_t size;          /* sizeof(struct tow_op_options) of the caller */
 	uint64_t timeout_ns;  /* from now; TOW_FOREVER: none. Past it the status is TOW_EDEADLINE */
 	tow_op_callback done; /* or NULL */
 	void *user;           /* handed back in the result */
+	uint64_t flags;       /* a sum of TOW_OP_... */
+	struct tow_channel *channel; /* of the peer; NULL: the peer's own (channel.h) */
+	struct tow_queue *queue;     /* where the result goes; NULL: nowhere (queue.h) */
 };
 
 /* The initial value of struct tow_op_options. */
@@ -75,7 +94,8 @@ struct tow_op_options {
 	{                                                                                          \
 		TOW_MEMBER(size, sizeof(struct tow_op_options)),                                   \
 			TOW_MEMBER(timeout_ns, TOW_FOREVER), TOW_MEMBER(done, NULL),               \
-			TOW_MEMBER(user, NULL)                                                     \
+			TOW_MEMBER(user, NULL), TOW_MEMBER(flags, 0), TOW_MEMBER(channel, NULL),   \
+			TOW_MEMBER(queue, NULL)                                                    \
 	}
 #define TOW_OP_OPTIONS_DEFAULT TOW_OP_OPTIONS_INIT
 

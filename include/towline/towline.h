@@ -4,11 +4,15 @@
 #ifndef TOWLINE_TOWLINE_H
 #define TOWLINE_TOWLINE_H
 
+#include <towline/channel.h>
 #include <towline/coll.h>
 #include <towline/device.h>
 #include <towline/endpoint.h>
 #include <towline/group.h>
+#include <towline/match.h>
 #include <towline/pool.h>
+#include <towline/queue.h>
+#include <towline/remote.h>
 #include <towline/rpc.h>
 #include <towline/runtime.h>
 #include <towline/stats.h>

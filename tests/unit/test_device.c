@@ -375,8 +375,10 @@ static void count_callback(struct tow_op *op, const struct tow_result *result)
 
 static void closing_the_runtime_closes_devices(void **state)
 {
-	struct tow_op_options options = { sizeof(options), TOW_FOREVER, count_callback,
-					  &callbacks };
+	struct tow_op_options options = { .size = sizeof(options),
+					  .timeout_ns = TOW_FOREVER,
+					  .done = count_callback,
+					  .user = &callbacks };
 	struct tow_device_memory *memory;
 	struct tow_op *op;
 	struct rig rig;

@@ -418,9 +418,19 @@ static void test_older_and_newer(void **state)
 	}
 }
 
-/* Whether there is a row of this call and struct. */
+/* Calls that are declared and not built: test_planned is about them. */
+static const char *const planned[] = {
+	"tow_recv_match_start", "tow_send_parts_start", "tow_probe",
+	"tow_queue_take",       "tow_read_start",       "tow_write_start"
+};
+
+/* Whether there is a row of this call and struct, or none is needed. */
 static bool known(const char *declaration, const char *type)
 {
+	for (size_t i = 0; i < sizeof(planned) / sizeof(planned[0]); i++) {
+		if (strncmp(declaration, planned[i], strlen(planned[i])) == 0)
+			return true;
+	}
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		size_t n = strlen(rows[i].call);
 

@@ -1,0 +1,102 @@
+/*
+ * test_planned.c - what is declared and not built yet is refused by name, and changes nothing.
+ */
+#include "twt.h"
+
+#include <string.h>
+
+#include <towline/towline.h>
+
+static char room[64];
+
+static void refused(int status, const char *name)
+{
+	assert_int_equal(status, TOW_ENOTSUP);
+	assert_non_null(strstr(tow_error_message(), name));
+	assert_non_null(strstr(tow_error_message(), "not built"));
+}
+
+static void test_calls(void **state)
+{
+	struct tow_match match = TOW_MATCH_INIT;
+	struct tow_part part = { room, sizeof(room) };
+	struct tow_remote_memory remote = { 0, 0, 0, 0 };
+	struct tow_result result = TOW_RESULT_INIT;
+	struct tow_channel *channel;
+	struct tow_queue *queue;
+	struct tow_op *op;
+	size_t count = 7;
+	int fd;
+
+	(void)state;
+	refused(tow_recv_match_start(NULL, &match, &part, 1, NULL, &op), "tow_recv_match_start");
+	assert_null(op);
+	refused(tow_send_parts_start(NULL, &part, 1, 0, NULL, &op), "tow_send_parts_start");
+	assert_null(op);
+	refused(tow_probe(NULL, &match, &result), "tow_probe");
+	refused(tow_queue_open(NULL, 8, &queue), "tow_queue_open");
+	assert_null(queue);
+	refused(tow_queue_fd(NULL, &fd), "tow_queue_fd");
+	refused(tow_queue_take(NULL, &result, 1, &count), "tow_queue_take");
+	assert_int_equal(count, 0);
+	refused(tow_queue_close(NULL), "tow_queue_close");
+	refused(tow_channel_open(NULL, 1, &channel), "tow_channel_open");
+	assert_null(channel);
+	refused(tow_channel_close(NULL), "tow_channel_close");
+	refused(tow_mem_export(NULL, room, 8, TOW_REMOTE_READ, &remote), "tow_mem_export");
+	refused(tow_mem_unexport(NULL, &remote), "tow_mem_unexport");
+	refused(tow_read_start(NULL, room, 8, &remote, 0, NULL, &op), "tow_read_start");
+	assert_null(op);
+	refused(tow_write_start(NULL, room, 8, &remote, 0, NULL, &op), "tow_write_start");
+	assert_null(op);
+}
+
+/* Options whose meaning is decided are refused by name at every start, before anything happens. */
+static void test_options(void **state)
+{
+	static const struct {
+		uint64_t flags;
+		bool channel, queue;
+		const char *name;
+	} asked[] = {
+		{ TOW_OP_AT_ONCE, false, false, "TOW_OP_AT_ONCE" },
+		{ TOW_OP_TRUNCATE, false, false, "TOW_OP_TRUNCATE" },
+		{ 0, true, false, "options->channel" },
+		{ 0, false, true, "options->queue" },
+	};
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	struct tow_runtime *runtime;
+	struct tow_endpoint *here;
+	struct tow_op *op;
+
+	(void)state;
+	setenv("TOW_PREMAP_MEMORY_BYTES", "2MiB", 1);
+	setenv("TOW_STATS", "0", 1);
+	assert_int_equal(tow_runtime_open(NULL, &runtime), TOW_OK);
+	assert_int_equal(tow_endpoint_open(runtime, "loop://here", &here), TOW_OK);
+	for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
+		options = (struct tow_op_options)TOW_OP_OPTIONS_INIT;
+		options.flags = asked[i].flags;
+		options.channel = asked[i].channel ? (struct tow_channel *)room : NULL;
+		options.queue = asked[i].queue ? (struct tow_queue *)room : NULL;
+		refused(tow_accept_start(here, &options, &op), asked[i].name);
+		assert_null(op);
+		refused(tow_connect_start(here, "loop://here", &options, &op), asked[i].name);
+		assert_null(op);
+	}
+	options = (struct tow_op_options)TOW_OP_OPTIONS_INIT;
+	options.flags = 4;
+	assert_int_equal(tow_accept_start(here, &options, &op), TOW_EINVAL);
+	assert_non_null(strstr(tow_error_message(), "0x4"));
+	assert_int_equal(tow_runtime_close(runtime), TOW_OK);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_calls),
+		cmocka_unit_test(test_options),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -108,6 +108,7 @@ enum twi_rpc_refusal {
 struct twi_refused {
 	uint64_t id;
 	enum twi_rpc_refusal why;
+	uint64_t have, limit; /* what the request has or would make it, and what there may be */
 };
 
 /* What calls know of one peer. It lives while something of it is under way. */

@@ -17,6 +17,7 @@
 #include "transport/op_span.h"
 #include "transport/path.h"
 #include "transport/rpc.h"
+#include "transport/rpc_failure.h"
 #include "transport/rpc_records.h"
 
 #define INDEX_BITS 16
@@ -181,6 +182,8 @@ void twi_call_end(struct twi_call *call, int status, bool tell)
 
 	if (call->state == TWI_CALL_ENDED)
 		return;
+	if (status < 0)
+		twi_call_explain(call, status); /* it names the state */
 	rp->holds++;
 	call->state = TWI_CALL_ENDED;
 	call->cancel_due = tell && sent;

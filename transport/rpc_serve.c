@@ -18,23 +18,8 @@
 #include "transport/op_options.h"
 #include "transport/op_span.h"
 #include "transport/rpc.h"
+#include "transport/rpc_failure.h"
 #include "transport/rpc_records.h"
-
-static const struct {
-	int status;
-	const char *text;
-} refusals[] = {
-	[TWI_REFUSAL_METHOD] = { TOW_ENOTSUP, "the server has no method of that name" },
-	[TWI_REFUSAL_FULL] = { TOW_EBUSY, "the server has as many calls in service as it can" },
-	[TWI_REFUSAL_METHOD_FULL] = { TOW_EBUSY, "as many calls of the method as may be are in "
-						 "service" },
-	[TWI_REFUSAL_TOO_LONG] = { TOW_EINVAL, "the request is longer than the method takes" },
-	[TWI_REFUSAL_HELD] = { TOW_EBUSY, "requests of the method hold as much as they may" },
-	[TWI_REFUSAL_POOL] = { TOW_EEXHAUSTED, "the server's pool has no room for the request" },
-	[TWI_REFUSAL_LATE] = { TOW_EDEADLINE, "the deadline had passed when the request came" },
-	[TWI_REFUSAL_BROKEN] = { TOW_EINVAL,
-				 "the request has another length than its header said" },
-};
 
 /* Sends the refusals that are due, one after the other. */
 void twi_serve_refusals(struct twi_rpc_peer *rp)
@@ -42,10 +27,10 @@ void twi_serve_refusals(struct twi_rpc_peer *rp)
 	while (rp->refused_count > 0 && rp->dead >= 0 && rp->ready &&
 	       !twi_parcel_busy(&rp->spare)) {
 		const struct twi_refused *refused = &rp->refused[rp->refused_head];
-		const char *text = refusals[refused->why].text;
-		struct twi_rpc_head head = { .type = TWI_RPC_RESPONSE,
-					     .id = refused->id,
-					     .status = refusals[refused->why].status };
+		struct twi_rpc_head head = { .type = TWI_RPC_RESPONSE, .id = refused->id };
+		char text[TOW_CALL_TEXT_MAX];
+
+		head.status = twi_refused_text(refused, text);
 
 		rp->refused_head = (rp->refused_head + 1) % TOW_CALL_WINDOW;
 		rp->refused_count--;
@@ -55,15 +40,14 @@ void twi_serve_refusals(struct twi_rpc_peer *rp)
 }
 
 /* A peer that keeps to its window has at most that many refusals to come. */
-static void refuse(struct twi_rpc_peer *rp, uint64_t id, enum twi_rpc_refusal why)
+static void refuse(struct twi_rpc_peer *rp, const struct twi_refused *refused)
 {
 	rp->rpc->refused++;
 	if (rp->refused_count == TOW_CALL_WINDOW) {
 		twi_rpc_broken(rp, "it has more calls on their way than the window allows");
 		return;
 	}
-	rp->refused[(rp->refused_head + rp->refused_count++) % TOW_CALL_WINDOW] =
-		(struct twi_refused){ id, why };
+	rp->refused[(rp->refused_head + rp->refused_count++) % TOW_CALL_WINDOW] = *refused;
 	twi_serve_refusals(rp);
 }
 
@@ -171,8 +155,11 @@ static void on_request(struct tow_op *op, const struct tow_result *result)
 		return;
 	}
 	if (in->rp->dead >= 0 && in->rp->peer != NULL)
-		refuse(in->rp, in->id,
-		       result->status == TOW_EEXHAUSTED ? TWI_REFUSAL_POOL : TWI_REFUSAL_BROKEN);
+		refuse(in->rp, &(struct twi_refused){ .id = in->id,
+						      .why = result->status == TOW_EEXHAUSTED
+								     ? TWI_REFUSAL_POOL
+								     : TWI_REFUSAL_BROKEN,
+						      .have = in->bytes });
 	in->state = TWI_SERVE_ENDED;
 	twi_serve_settle(in);
 }
@@ -192,30 +179,44 @@ static void fetch(struct tow_call_in *in, uint64_t tag)
 	}
 }
 
-/* Why a request cannot be taken; -1: it can. */
-static int check_request(struct twi_rpc_peer *rp, const struct twi_rpc_method *method,
-			 const struct twi_rpc_head *head)
+static bool refused_as(struct twi_refused *out, enum twi_rpc_refusal why, uint64_t have,
+		       uint64_t limit)
 {
-	uint32_t peer_max = method == NULL ? 0 : method->options.in_service_peer;
+	out->why = why;
+	out->have = have;
+	out->limit = limit;
+	return true;
+}
+
+/* Whether a request cannot be taken; then *out says why. */
+static bool refuses(struct twi_rpc_peer *rp, const struct twi_rpc_method *method,
+		    const struct twi_rpc_head *head, struct twi_refused *out)
+{
+	const struct tow_method_options *limits = method == NULL ? NULL : &method->options;
 	uint64_t held = head->tag != 0 ? head->bytes : 0;
+	uint32_t of_peer;
 
 	if (method == NULL)
-		return TWI_REFUSAL_METHOD;
+		return refused_as(out, TWI_REFUSAL_METHOD, 0, 0);
 	if (head->a == 0)
-		return TWI_REFUSAL_LATE;
-	if (head->bytes > method->options.request_bytes_max)
-		return TWI_REFUSAL_TOO_LONG;
+		return refused_as(out, TWI_REFUSAL_LATE, 0, 0);
+	if (head->bytes > limits->request_bytes_max)
+		return refused_as(out, TWI_REFUSAL_TOO_LONG, head->bytes,
+				  limits->request_bytes_max);
 	if (rp->serving >= TOW_CALL_WINDOW || twi_list_empty(&rp->rpc->ins) ||
 	    (head->inline_bytes > 0 && !twi_rpc_may_keep(rp)) ||
 	    ((head->flags & TWI_RPC_STREAM) != 0 && twi_list_empty(&rp->rpc->streams)))
-		return TWI_REFUSAL_FULL;
-	if ((method->options.in_service != 0 && method->in_service >= method->options.in_service) ||
-	    (peer_max != 0 && rp->in_service[method - rp->rpc->methods] >= peer_max))
-		return TWI_REFUSAL_METHOD_FULL;
-	if (held > method->options.held_bytes_max ||
-	    method->held_bytes > method->options.held_bytes_max - held)
-		return TWI_REFUSAL_HELD;
-	return -1;
+		return refused_as(out, TWI_REFUSAL_FULL, rp->serving, 0);
+	if (limits->in_service != 0 && method->in_service >= limits->in_service)
+		return refused_as(out, TWI_REFUSAL_METHOD_FULL, method->in_service,
+				  limits->in_service);
+	of_peer = rp->in_service[method - rp->rpc->methods];
+	if (limits->in_service_peer != 0 && of_peer >= limits->in_service_peer)
+		return refused_as(out, TWI_REFUSAL_METHOD_FULL, of_peer, limits->in_service_peer);
+	if (held > limits->held_bytes_max || method->held_bytes > limits->held_bytes_max - held)
+		return refused_as(out, TWI_REFUSAL_HELD, method->held_bytes + held,
+				  limits->held_bytes_max);
+	return false;
 }
 
 static struct tow_call_in *take_record(struct twi_rpc_peer *rp, struct twi_rpc_method *method,
@@ -260,11 +261,11 @@ bool twi_serve_request(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 		       const struct twi_rpc_head *head, uint64_t arrived_ns)
 {
 	struct twi_rpc_method *method = twi_rpc_method_find(rp->rpc, head->method);
-	int why = check_request(rp, method, head);
+	struct twi_refused refused = { .id = head->id };
 	struct tow_call_in *in;
 
-	if (why >= 0) {
-		refuse(rp, head->id, (enum twi_rpc_refusal)why);
+	if (refuses(rp, method, head, &refused)) {
+		refuse(rp, &refused);
 		return false;
 	}
 	in = take_record(rp, method, head, arrived_ns);

@@ -217,6 +217,52 @@ static void test_failures_of_the_server(void **state)
 	check_empty();
 }
 
+/* The message of a call's failure names method, sizes, limits and peer, and has the server's text.
+ */
+static void told(const char *method, uint64_t request_bytes, uint64_t response_bytes, int status,
+		 const char *text)
+{
+	struct tow_call_options options = TOW_CALL_OPTIONS_INIT;
+	char head[128];
+	struct tow_op *op;
+
+	options.timeout_ns = 5 * MS;
+	assert_int_equal(tow_call_start(client, method, big, request_bytes, big, response_bytes,
+					&options, &op),
+			 TOW_OK);
+	assert_int_equal(finish(op, NULL), status);
+	snprintf(head, sizeof(head), "call of %s with %llu bytes to loop://right", method,
+		 (unsigned long long)request_bytes);
+	if (strstr(tow_error_message(), head) == NULL || strstr(tow_error_message(), text) == NULL)
+		fail_msg("not '%s ... %s' but '%s'", head, text, tow_error_message());
+	tow_op_release(op);
+}
+
+static void test_failures_are_told(void **state)
+{
+	static char text[] = "not\ntoday";
+	struct tow_method_options limits = TOW_METHOD_OPTIONS_INIT;
+
+	(void)state;
+	limits.request_bytes_max = 9;
+	limits.in_service = 1;
+	assert_int_equal(tow_method_register(runtime, "no", refuse, text, NULL), TOW_OK);
+	assert_int_equal(tow_method_register(runtime, "one", hold, NULL, &limits), TOW_OK);
+	told("no", 10, 0, TOW_EREMOTE, "the handler failed with code 42: not.today");
+	told("none", BIG, 0, TOW_ENOTSUP, "no method of that name");
+	told("one", 10, 0, TOW_EINVAL, "has 10 bytes, request_bytes_max of the method is 9");
+	told("echo", 100, 99, TOW_ETRUNCATED, "the response has 100 bytes, and the buffer 99");
+	told("echo", BIG, 99, TOW_ETRUNCATED, "the response has 300000 bytes, and the buffer 99");
+	told("one", 8, 8, TOW_EDEADLINE, "the server had not answered");
+	told("one", 7, 8, TOW_EBUSY, "1 calls of the method are in service, its limit is 1");
+	assert_int_equal(held_count, 1);
+	assert_int_equal(tow_reply_start(held[0], 0, NULL, 0, NULL, NULL), TOW_OK);
+	assert_int_equal(tow_method_unregister(runtime, "no"), TOW_OK);
+	assert_int_equal(tow_method_unregister(runtime, "one"), TOW_OK);
+	settle();
+	check_empty();
+}
+
 static void test_deadline_and_cancel(void **state)
 {
 	struct tow_call_options options = TOW_CALL_OPTIONS_DEFAULT;
@@ -505,6 +551,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_echo, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_failures_of_the_server, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_failures_are_told, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_deadline_and_cancel, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_reply_later_and_twice, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_limits, set_up, tear_down),

@@ -30,7 +30,7 @@ static void check_data(const struct twi_frame *frame)
 	expect((frame->payload_bytes == 0) == (frame->flags != 0));
 	expect(frame->value + frame->payload_bytes <= TWI_WIRE_U63_MAX);
 	expect(!(frame->flags & TWI_FRAME_LAST) || frame->value);
-	expect(frame->flags != TWI_FRAME_ABORT || !frame->value);
+	expect(frame->flags != TWI_FRAME_ABORT || frame->value < TWI_BACK_END);
 }
 
 static bool get_header(const uint8_t *in, const struct twi_frame_limits *limits,

@@ -56,7 +56,10 @@ static const struct frame_rule frame_rules[TWI_FRAME_TYPE_END] = {
 			    SEQ,
 			    .tag_max = TWI_WIRE_U63_MAX,
 			    .value_max = TWI_WIRE_HOLD_MAX_NS },
-	[TWI_FRAME_CANCEL] = { .name = "CANCEL", .streams = ON_CONTROL, SEQ },
+	[TWI_FRAME_CANCEL] = { .name = "CANCEL",
+			       .streams = ON_CONTROL,
+			       SEQ,
+			       .value_max = TWI_BACK_END - 1 },
 	[TWI_FRAME_REFUSE] = { .name = "REFUSE",
 			       .streams = ON_CONTROL,
 			       SEQ,
@@ -89,7 +92,7 @@ static const struct frame_rule data_rules[] = {
 	[TWI_FRAME_LAST] = { SEQ, .value_min = 1, .value_max = TWI_WIRE_U63_MAX },
 	[TWI_FRAME_LAST | TWI_FRAME_SUM] = { SEQ, .tag_max = UINT32_MAX, .value_min = 1,
 					     .value_max = TWI_WIRE_U63_MAX },
-	[TWI_FRAME_ABORT] = { SEQ },
+	[TWI_FRAME_ABORT] = { SEQ, .value_max = TWI_BACK_END - 1 },
 };
 
 /* The ranges of a frame of a known type, or NULL when it cannot have these flags. */

@@ -67,7 +67,7 @@ enum twi_frame_type {
 	TWI_FRAME_CTS = 4,    /* a receive is posted for it: seq, value = bytes accepted */
 	TWI_FRAME_DONE = 5,   /* it has arrived whole: seq, value = hold_ns */
 	TWI_FRAME_ACK = 6,    /* seq = highest received, tag = credit returned, value = hold_ns */
-	TWI_FRAME_CANCEL = 7, /* the sender withdraws an RTS: seq */
+	TWI_FRAME_CANCEL = 7, /* the sender withdraws an RTS: seq, value = why */
 	TWI_FRAME_REFUSE = 8, /* the receiver refuses an RTS: seq, value = enum twi_refusal */
 	TWI_FRAME_BYE = 9,    /* the last frame: value = minus the status that says why */
 	TWI_FRAME_DATA = 10,  /* bulk stream: seq; its flags say what it is */
@@ -95,14 +95,22 @@ enum twi_frame_type {
  * checksum.
  */
 #define TWI_FRAME_LAST  0x01u /* the commit, behind a stripe's last chunk: value = where it ends */
-#define TWI_FRAME_ABORT 0x02u /* the sender has taken the message back: value = 0 */
+#define TWI_FRAME_ABORT 0x02u /* the sender has taken the message back: value = why */
 
 enum twi_refusal {
 	TWI_REFUSE_TRUNCATED = 1, /* the posted buffer is too small */
 	TWI_REFUSE_CANCELED = 2,  /* the receive was taken back: canceled, past its deadline */
 	TWI_REFUSE_CORRUPT = 3,   /* it came whole, with other bytes than were sent */
 	TWI_REFUSE_NOT_READY = 4, /* of an RTS with READY: no receive waits; a CTS comes later */
+	TWI_REFUSE_FAULT = 5,     /* the memory of the receive cannot be written */
 	TWI_REFUSE_END
+};
+
+/* Why a sender takes a message back: value of ABORT and CANCEL. */
+enum twi_back {
+	TWI_BACK_WISHED = 0, /* canceled, past its deadline: the receive waits for the next one */
+	TWI_BACK_FAULT = 1,  /* its memory cannot be read: the receive ends */
+	TWI_BACK_END
 };
 
 /* Flags of a HELLO. */

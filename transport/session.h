@@ -51,6 +51,7 @@
 #include "diag/lane_id.h"
 #include "transport/frame.h"
 #include "transport/match.h"
+#include "transport/session_fault.h"
 
 struct tow_op;
 struct tow_peer;
@@ -80,9 +81,7 @@ struct twi_unexpected;
  */
 struct twi_grant {
 	struct tow_op *op; /* NULL: nobody wants it any more; dropped here, or ABORT there */
-	uint64_t seq;
-	uint64_t tag;
-	uint64_t bytes;
+	uint64_t seq, tag, bytes;
 	uint64_t stripe_bytes;
 	uint8_t first, count; /* channels */
 	uint8_t open;         /* bit c: its end on channel c has not come, or is not out */
@@ -91,6 +90,7 @@ struct twi_grant {
 	bool ready;   /* sent without having been asked for */
 	bool spoiled; /* receiving: a stripe was aborted */
 	bool corrupt; /* receiving: a checksum was another */
+	bool faulted; /* receiving: its sender cannot read it */
 	int refusal;  /* sending: it ends with this as soon as no lane reads its memory */
 	uint64_t at[TWI_BULK_MAX]; /* bytes moved, by channel */
 	uint64_t summed[TWI_BULK_MAX];
@@ -167,8 +167,7 @@ struct twi_session {
 	bool stuck; /* the peer does not read: more is owed than there can be operations */
 	struct twi_frame *owed; /* control frames that must be said, for which there was no room */
 	uint32_t owed_count, owed_room;
-	uint64_t seq_sent;
-	uint64_t seq_acked;
+	uint64_t seq_sent, seq_acked;
 	uint64_t credit_used;     /* since the start */
 	uint64_t credit_returned; /* by the peer, since the start */
 	uint64_t timed_ns;        /* when the last small send that is timed was started */
@@ -211,6 +210,7 @@ struct twi_session {
 	bool offers;                        /* tags are looked at: a large message was sent */
 	uint64_t last_seq[TWI_SEQ_BUCKETS]; /* of the last message sent, by a hash of its tag */
 	uint64_t large_tags; /* bit h: the last message with such a tag that came was large */
+	struct twi_session_faults faults;
 };
 
 /* What to send on the bulk stream: parts[0..count). */

@@ -31,7 +31,9 @@ static void message_over(struct twi_session *session, struct twi_grant *grant)
 	grant->op = NULL;
 	twi_count(session->engine->diag, TWI_C_checksums_checked,
 		  op != NULL && grant->sum && !grant->spoiled);
-	if (op != NULL && grant->spoiled) {
+	if (op != NULL && twi_unlikely(grant->faulted)) {
+		twi_session_unreadable(session, op, grant->bytes);
+	} else if (op != NULL && grant->spoiled) {
 		twi_session_repost(session, op);
 	} else if (op != NULL && grant->corrupt) {
 		answered = true;
@@ -90,6 +92,7 @@ static int on_frame(struct twi_session *session, unsigned c, const struct twi_fr
 		return out_of_place(session, frame->seq);
 	if ((frame->flags & TWI_FRAME_ABORT) != 0) {
 		grant->spoiled = true;
+		grant->faulted |= frame->value == TWI_BACK_FAULT;
 		stripe_over(session, grant, c);
 		return TOW_OK;
 	}

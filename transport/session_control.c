@@ -137,7 +137,7 @@ static int on_frame(struct twi_session *session, const struct twi_frame *frame)
 	case TWI_FRAME_ACK:
 		return twi_session_acked(session, frame);
 	case TWI_FRAME_CANCEL:
-		return twi_session_canceled(session, frame->seq);
+		return twi_session_canceled(session, frame);
 	case TWI_FRAME_REFUSE:
 		return twi_session_refused(session, frame);
 	case TWI_FRAME_RECEIVED:

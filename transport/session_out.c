@@ -15,6 +15,7 @@
 #include "transport/engine.h"
 #include "transport/op.h"
 #include "transport/op_span.h"
+#include "transport/reach.h"
 #include "transport/session_parts.h"
 
 /* What fills the rest of a chunk whose operation was taken back. */
@@ -165,6 +166,8 @@ static void refuse_now(struct twi_session *session, struct twi_grant *send)
 	send->refusal = 0;
 	twi_session_send_leave(session, send);
 	if (status != TOW_AGAIN) {
+		if (status == TOW_EFAULT)
+			twi_session_fault_tell(session, op);
 		twi_session_op_end(session, op, status, 0);
 		return;
 	}
@@ -192,11 +195,13 @@ static void put_data(uint8_t *at, const struct twi_grant *send, uint64_t offset,
 	twi_frame_put(at, &frame);
 }
 
-static bool put_abort(struct twi_bulk_channel *channel, uint64_t seq)
+static bool put_abort(const struct twi_session *session, struct twi_bulk_channel *channel,
+		      uint64_t seq)
 {
+	uint64_t why = twi_session_back_why(session, seq);
 	const struct twi_grant gone = { .seq = seq };
 
-	put_data(channel->out_head, &gone, 0, 0, TWI_FRAME_ABORT);
+	put_data(channel->out_head, &gone, why, 0, TWI_FRAME_ABORT);
 	channel->out_head_left = TWI_FRAME_BYTES;
 	return true;
 }
@@ -241,14 +246,14 @@ static bool next_chunk(struct twi_session *session, unsigned c)
 	uint64_t left;
 
 	if (twi_unlikely(channel->stale_count > 0))
-		return put_abort(channel, channel->stale[--channel->stale_count]);
+		return put_abort(session, channel, channel->stale[--channel->stale_count]);
 	for (unsigned i = 0; i < channel->queue_count; i++) {
 		send = &session->sends[channel->queue[i]];
 		if (send->op == NULL) {
 			uint64_t seq = send->seq;
 
 			twi_session_stripe_over(session, send, c);
-			return put_abort(channel, seq);
+			return put_abort(session, channel, seq);
 		}
 	}
 	if (channel->queue_count == 0)
@@ -270,6 +275,18 @@ static bool next_chunk(struct twi_session *session, unsigned c)
 static void add_part(struct twi_bulk_out *out, const void *data, uint64_t bytes)
 {
 	out->parts[out->count++] = (struct iovec){ (void *)(uintptr_t)data, bytes };
+}
+
+/*
+ * A sum is made of the last payload before it goes. Of memory that cannot be read it is not: that
+ * goes without the commit, and the lane says what it has found.
+ */
+static bool can_sum(const struct twi_bulk_channel *channel, const struct twi_bulk_out *out)
+{
+	if (twi_likely(channel->out == NULL || !channel->out->sum || out->payload_bytes == 0))
+		return true;
+	return twi_reach(out->parts[out->payload_part].iov_base, out->payload_bytes, false) ==
+	       out->payload_bytes;
 }
 
 /* The commit, right behind the last payload. */
@@ -314,7 +331,8 @@ bool twi_session_bulk_out(struct twi_session *session, unsigned c, uint64_t max_
 		add_part(out, (uint8_t *)out->op->data + twi_stripe_base(send, c) + send->at[c],
 			 out->payload_bytes);
 	}
-	if (channel->out_tail_left > 0 && out->payload_bytes == channel->out_left)
+	if (channel->out_tail_left > 0 && out->payload_bytes == channel->out_left &&
+	    can_sum(channel, out))
 		add_tail(channel, out, c);
 	out->more = out->payload_bytes < channel->out_left || channel->out_tail_left == 0 ||
 		    channel->queue_count > 1;

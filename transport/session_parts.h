@@ -9,6 +9,7 @@
  *	session_out.c       a channel out: chunks, commits, aborts
  *	session_bulk.c      a channel in
  *	session_resume.c    channels that broke
+ *	session_fault.c     memory that cannot be read or written
  *	session_announce.c  receives told to the sender before it asks
  *
  * Stripes: both sides cut a message alike, from its seq, its length and the number of channels.
@@ -117,7 +118,7 @@ void twi_session_matched(struct twi_session *session, struct tow_op *op, uint64_
 void twi_session_deliver(struct twi_session *session, struct twi_unexpected *message,
 			 struct tow_op *op);
 int twi_session_room_for(struct tow_op *op, uint64_t bytes);
-int twi_session_canceled(struct twi_session *session, uint64_t seq);
+int twi_session_canceled(struct twi_session *session, const struct twi_frame *frame);
 int twi_session_offered(struct twi_session *session, const struct twi_frame *frame);
 int twi_session_admit(struct twi_session *session, const struct twi_frame *frame);
 struct twi_unexpected *twi_session_unexpected(const struct twi_frame *frame, uint64_t bytes);
@@ -137,6 +138,14 @@ void twi_session_channel_queue(struct twi_bulk_channel *channel, uint8_t index, 
 
 /* session_bulk.c: headers that have waited for their offers. */
 int twi_session_bulk_look(struct twi_session *session);
+
+/*
+ * session_fault.c: why a message was taken back (enum twi_back); what the operation's error says;
+ * a receive ends whose sender cannot read the message.
+ */
+uint64_t twi_session_back_why(const struct twi_session *session, uint64_t seq);
+void twi_session_fault_tell(struct twi_session *session, const struct tow_op *op);
+void twi_session_unreadable(struct twi_session *session, struct tow_op *op, uint64_t bytes);
 
 /* session_announce.c */
 void twi_session_announce(struct twi_session *session, const struct tow_op *op);

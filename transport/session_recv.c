@@ -263,9 +263,20 @@ static bool has_begun(const struct twi_session *session, const struct twi_grant 
 	return false;
 }
 
-/* The sender has taken message seq back before any of it came. */
-int twi_session_canceled(struct twi_session *session, uint64_t seq)
+/* The receive that had met it waits for the next one; or ends, where that is no wish of anybody. */
+static void taken_back(struct twi_session *session, struct tow_op *op,
+		       const struct twi_frame *frame)
 {
+	if (twi_unlikely(frame->value == TWI_BACK_FAULT))
+		twi_session_unreadable(session, op, op->result_bytes);
+	else
+		twi_session_repost(session, op);
+}
+
+/* The sender has taken message seq back before any of it came. */
+int twi_session_canceled(struct twi_session *session, const struct twi_frame *frame)
+{
+	uint64_t seq = frame->seq;
 	struct twi_grant *grant = twi_session_grant_find(session, seq);
 	struct twi_match_entry *entry;
 	struct twi_list *pos, *next;
@@ -280,14 +291,14 @@ int twi_session_canceled(struct twi_session *session, uint64_t seq)
 
 		twi_session_grant_free(session, grant);
 		if (op != NULL)
-			twi_session_repost(session, op);
+			taken_back(session, op, frame);
 		return TOW_OK;
 	}
 	twi_list_for_each_safe (pos, next, &session->matched) {
 		struct tow_op *op = twi_container_of(pos, struct tow_op, link);
 
 		if (op->seq == seq) {
-			twi_session_repost(session, op);
+			taken_back(session, op, frame);
 			return TOW_OK;
 		}
 	}

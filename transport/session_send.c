@@ -273,7 +273,8 @@ static int not_ready(struct twi_session *session, const struct twi_frame *frame,
 	struct twi_grant *send = twi_session_send_find(session, frame->seq);
 
 	if (op == NULL) {
-		twi_session_owe(session, TWI_FRAME_CANCEL, frame->seq, 0);
+		twi_session_owe(session, TWI_FRAME_CANCEL, frame->seq,
+				twi_session_back_why(session, frame->seq));
 		return TOW_OK;
 	}
 	if (send == NULL || !send->ready || send->op != op || send->refusal != 0)
@@ -291,6 +292,7 @@ int twi_session_refused(struct twi_session *session, const struct twi_frame *fra
 		[TWI_REFUSE_TRUNCATED] = TOW_ETRUNCATED,
 		[TWI_REFUSE_CANCELED] = TOW_ECANCELED,
 		[TWI_REFUSE_CORRUPT] = TOW_ECORRUPT,
+		[TWI_REFUSE_FAULT] = TOW_EFAULT,
 	};
 	struct tow_op *op = twi_session_find(session, frame->seq);
 	struct twi_grant *send;

@@ -164,6 +164,10 @@ int tow_peer_close(struct tow_peer *peer);
  * Starts to send `bytes` (0 is legal) from `data` with `tag`. Up to eager_max_bytes the message is
  * copied into the connection's buffer and the operation is complete at once; larger ones are read
  * in place when the receiver has posted for them, and `data` must stay unchanged until completion.
+ * Of a larger one whose memory cannot be read (or, at the receiver, written: unmapped, protected,
+ * beyond the end of its file) the send and the receive that has met it end with TOW_EFAULT; the
+ * message names address and range at the side whose memory it is. A small one is copied by the
+ * thread that starts it, or moves it, as memcpy would: there such memory ends the process.
  * Ownership: data stays the caller's; *op_out is the caller's until tow_op_release. op_out may be
  * NULL: then there is nothing to release, and a failure is counted and logged.
  * Memory of the pool may be freed as soon as this has returned.
@@ -174,9 +178,9 @@ int tow_peer_close(struct tow_peer *peer);
  * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY when max_ops operations exist, or the peer
  * holds back more than peer_lease_bytes of freed memory (earlier sends must end first);
  * TOW_EFORKED. The operation ends with TOW_OK, TOW_EPEER, TOW_ETRUNCATED (the receiver's buffer is
- * too small), TOW_EPROTOCOL, TOW_EDEADLINE, TOW_ECANCELED, TOW_ECLOSED, TOW_EZEROCOPY (its memory
- * is not registered and require_zero_copy is set) or TOW_EEXHAUSTED (it needs staging, and
- * staging_bytes is 0).
+ * too small), TOW_EPROTOCOL, TOW_EDEADLINE, TOW_ECANCELED, TOW_ECLOSED, TOW_EFAULT, TOW_EZEROCOPY
+ * (its memory is not registered and require_zero_copy is set) or TOW_EEXHAUSTED (it needs staging,
+ * and staging_bytes is 0).
  */
 int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint64_t tag,
 		   const struct tow_op_options *options, struct tow_op **op_out);

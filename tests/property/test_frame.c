@@ -65,6 +65,8 @@ static void rnd_data(struct twi_frame *f)
 		f->value = rnd_in(1, INT64_MAX);
 		f->flags |= rnd() & 1 ? TWI_FRAME_SUM : 0;
 		f->tag = f->flags & TWI_FRAME_SUM ? rnd_in(0, UINT32_MAX) : 0;
+	} else if (f->flags == TWI_FRAME_ABORT) {
+		f->value = rnd_in(0, TWI_BACK_END - 1);
 	}
 	if (f->flags)
 		return;
@@ -99,6 +101,9 @@ static struct twi_frame rnd_legal(const struct twi_frame_limits *limits)
 		break;
 	case TWI_FRAME_DONE:
 		f.value = rnd_in(0, TWI_WIRE_HOLD_MAX_NS);
+		break;
+	case TWI_FRAME_CANCEL:
+		f.value = rnd_in(0, TWI_BACK_END - 1);
 		break;
 	case TWI_FRAME_REFUSE:
 		f.value = rnd_in(1, TWI_REFUSE_END - 1);
@@ -184,7 +189,7 @@ static void check_data(const struct twi_frame *f)
 		assert_true(f->payload_bytes == 0 && f->value >= 1 && f->tag <= UINT32_MAX);
 		break;
 	case TWI_FRAME_ABORT:
-		assert_true(f->payload_bytes == 0 && f->value == 0);
+		assert_true(f->payload_bytes == 0 && f->value < TWI_BACK_END);
 		break;
 	default:
 		fail();

@@ -205,6 +205,8 @@ static void test_commit_and_abort(void **state)
 	assert_int_equal(fault_of(&f), TWI_FAULT_PAYLOAD);
 	f.payload_bytes = 0;
 	f.flags = TWI_FRAME_ABORT;
+	assert_int_equal(fault_of(&f), TWI_FAULT_NONE); /* TWI_BACK_FAULT */
+	f.value = TWI_BACK_END;
 	assert_int_equal(fault_of(&f), TWI_FAULT_VALUE);
 	f.value = 0;
 	assert_int_equal(fault_of(&f), TWI_FAULT_NONE);
@@ -256,8 +258,8 @@ static const struct range ranges[] = {
 	{ 4, 0, 0, 1, U63, 0, 1, U63 },
 	{ 5, 0, 0, 1, U63, 0, 0, 1ull << 56 },
 	{ 6, 0, 0, 1, U63, U63, 0, 1ull << 56 },
-	{ 7, 0, 0, 1, U63, 0, 0, 0 },
-	{ 8, 0, 0, 1, U63, 0, 1, 4 },
+	{ 7, 0, 0, 1, U63, 0, 0, 1 },
+	{ 8, 0, 0, 1, U63, 0, 1, 5 },
 	{ 9, 0, 0, 0, 0, 0, 0, 255 },
 	{ 10, 1, 1u << 30, 1, U63, 0, 0, U63 - 4096 },
 	{ 11, 0, 0, 0, 0, 0, 0, U63 },
@@ -268,7 +270,7 @@ static const struct range ranges[] = {
 	{ 10, 0, 0, 1, U63, UINT32_MAX, 1, U63 },
 	{ 2, 0, EAGER_MAX, 1, U63, UINT64_MAX, 0, UINT32_MAX },
 	{ 3, 0, 0, 1, U63, UINT64_MAX, 1, U63 },
-	{ 10, 0, 0, 1, U63, 0, 0, 0 },
+	{ 10, 0, 0, 1, U63, 0, 0, 1 },
 };
 
 /* Both ends of [min, max] are legal, and the two values past them are `fault`. */

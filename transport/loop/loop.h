@@ -30,6 +30,7 @@
 #include "transport/engine.h"
 #include "transport/lane.h"
 #include "transport/loop/loop_nic.h"
+#include "transport/reach.h"
 
 #define TWI_LOOP_LINGER_NS      (1000ull * 1000 * 1000)
 #define TWI_LOOP_PIPE_BYTES     (256u << 10)
@@ -102,6 +103,7 @@ struct twi_loop_peer {
 	bool blocked[TWI_LOOP_STREAMS]; /* more is to be written than the pipe took */
 	bool refused;                   /* the NIC was given an address that it does not know */
 	uint64_t deadline_ns;           /* closing: lets go at this time at the latest */
+	struct twi_reached readable[TWI_LOOP_STREAMS], writable[TWI_LOOP_STREAMS];
 };
 
 /* What one side has done to open a broken stream again. */

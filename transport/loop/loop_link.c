@@ -66,6 +66,23 @@ static unsigned send_control(struct twi_loop_lane *lane, struct twi_loop_peer *p
 	return n > 0;
 }
 
+/* This wire is a copy in user space, where bad memory would end the process. */
+static bool can_read(struct twi_loop_peer *peer, unsigned stream, const struct twi_bulk_out *out)
+{
+	const struct tow_op *op = out->op;
+
+	return op == NULL || out->payload_part < 0 ||
+	       twi_reached(&peer->readable[stream], op->seq, out->parts[out->payload_part].iov_base,
+			   out->payload_bytes, (const uint8_t *)op->data + op->bytes, false);
+}
+
+static bool can_write(struct twi_loop_peer *peer, unsigned stream, const struct tow_op *op,
+		      struct iovec part)
+{
+	return op == NULL || twi_reached(&peer->writable[stream], op->seq, part.iov_base,
+					 part.iov_len, (const uint8_t *)op->data + op->bytes, true);
+}
+
 static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned stream)
 {
 	struct twi_session *session = &peer->base.session;
@@ -82,6 +99,9 @@ static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer
 	peer->blocked[stream] = false;
 	while (!peer->base.closed && up(peer, stream) &&
 	       twi_session_bulk_out(session, c, most, &out)) {
+		if (twi_unlikely(!can_read(peer, stream, &out)) &&
+		    twi_session_out_faulted(session, c))
+			continue;
 		verdict =
 			twi_loop_nic_out(engine, lane->nic, &out, pipe->room - pipe->fill, &chunk);
 		n = verdict == TWI_NIC_GO ? twi_loop_write(lane, peer->link, peer->side, stream,
@@ -206,16 +226,25 @@ static int read_control(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
  * Brings up to *n bytes at `at` to where the session wants them; *n is how many it wanted of them.
  * Payload of an operation goes by the NIC, where there is one.
  */
-static enum twi_nic scatter(struct twi_loop_lane *lane, struct twi_session *session, unsigned c,
+static enum twi_nic scatter(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned stream,
 			    const uint8_t *at, size_t *n)
 {
+	struct twi_session *session = &peer->base.session;
 	struct twi_engine *engine = lane->base.engine;
-	const struct tow_op *op = twi_session_bulk_op(session, c);
+	uint64_t most = (uint64_t)engine->knobs.bulk_chunk_bytes;
+	unsigned c = stream - TWI_LOOP_BULK;
+	struct tow_op *op = twi_session_bulk_op(session, c);
 	struct iovec parts[2];
-	int count =
-		twi_session_bulk_want(session, c, (uint64_t)engine->knobs.bulk_chunk_bytes, parts);
-	enum twi_nic verdict = count > 0 ? TWI_NIC_GO : TWI_NIC_WAIT;
+	int count = twi_session_bulk_want(session, c, most, parts);
+	enum twi_nic verdict;
 	size_t done = 0;
+
+	if (count > 0 && twi_unlikely(!can_write(peer, stream, op, parts[0])) &&
+	    twi_session_in_faulted(session, c)) {
+		op = NULL;
+		count = twi_session_bulk_want(session, c, most, parts);
+	}
+	verdict = count > 0 ? TWI_NIC_GO : TWI_NIC_WAIT;
 
 	for (int i = 0; i < count && done < *n; i++) {
 		size_t part = twi_min(*n - done, parts[i].iov_len), moved = part;
@@ -252,7 +281,7 @@ static int read_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uns
 			twi_loop_taken(pipe, n);
 			continue;
 		}
-		verdict = scatter(lane, &peer->base.session, c, at, &n);
+		verdict = scatter(lane, peer, stream, at, &n);
 		if (verdict == TWI_NIC_WAIT)
 			return TOW_OK;
 		++*events;

@@ -129,7 +129,7 @@ struct twi_ofi_pull {
 	uint64_t seq, bytes, issued, landed, tag;
 	uint32_t checksum, in_flight;
 	uint8_t way;
-	bool checked, cell_asked, withdrawn;
+	bool checked, cell_asked, withdrawn, unreadable; /* unreadable: withdrawn for that */
 	int failed; /* of a read: the peer is lost when all have ended */
 	int ending; /* as above */
 };

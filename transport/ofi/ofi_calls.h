@@ -86,7 +86,9 @@ int twi_ofi_more(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
 void twi_ofi_filling_end(struct twi_ofi_peer *peer, int status);
 int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
 		    const uint8_t *payload);
-int twi_ofi_withdrawn(struct twi_ofi_peer *peer, uint64_t seq);
+int twi_ofi_withdrawn(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
+/* A receive ends whose sender cannot read the message. */
+void twi_ofi_unreadable(struct twi_ofi_peer *peer, struct tow_op *op);
 bool twi_ofi_ack(struct twi_ofi_peer *peer);
 void twi_ofi_repost(struct twi_ofi_peer *peer, struct tow_op *op);
 void twi_ofi_received(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t bytes);
@@ -109,6 +111,12 @@ void twi_ofi_pull_end(struct twi_ofi_pull *pull);
 int twi_ofi_frag(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
 		 const uint8_t *payload);
 unsigned twi_ofi_pull_retry(struct twi_ofi_port *port);
+
+/* Of an operation whose message has a number. */
+static inline uint64_t twi_ofi_rpc_id(const struct twi_ofi_peer *peer, const struct tow_op *op)
+{
+	return op->seq << 1 | ((op->kind == TWI_OP_SEND) == peer->connector);
+}
 
 #endif
 #endif

@@ -228,7 +228,7 @@ static int handle(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 	case TWI_OFI_ACK:
 		return twi_ofi_acked(peer, p);
 	case TWI_OFI_CANCEL:
-		return twi_ofi_withdrawn(peer, p->seq);
+		return twi_ofi_withdrawn(peer, p);
 	case TWI_OFI_REFUSE:
 		return twi_ofi_refused(peer, p);
 	case TWI_OFI_PING:

@@ -12,8 +12,10 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "transport/op.h"
+#include "transport/op_fault.h"
 #include "transport/op_span.h"
 #include "transport/path.h"
+#include "transport/reach.h"
 
 struct twi_ofi_pull *twi_ofi_pull_find(struct twi_ofi_peer *peer, uint64_t seq)
 {
@@ -65,6 +67,7 @@ static void give_up(struct twi_ofi_pull *pull)
 	struct tow_op *op = pull->op;
 	uint64_t seq = pull->seq;
 	int ending = pull->ending, failed = pull->failed;
+	bool unreadable = pull->unreadable;
 
 	twi_ofi_pull_end(pull);
 	if (ending != 0) {
@@ -76,6 +79,8 @@ static void give_up(struct twi_ofi_pull *pull)
 			  (unsigned long long)seq, peer->base.address);
 		twi_ofi_op_end(peer, op, failed, 0);
 		twi_ofi_break(peer, failed);
+	} else if (unreadable) {
+		twi_ofi_unreadable(peer, op);
 	} else {
 		twi_ofi_repost(peer, op);
 	}
@@ -282,6 +287,24 @@ void twi_ofi_pull_matched(struct twi_ofi_peer *peer)
 	}
 }
 
+/*
+ * What libfabric cannot write takes the connection with it, and what is written here the process.
+ * The first and the last page stand for all (reach.h).
+ */
+static bool can_write(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t bytes)
+{
+	uint64_t good;
+
+	if (op->view || op->claim.kind == TWI_CLAIM_POOL)
+		return true;
+	good = twi_reach_ends(op->data, bytes, true);
+	if (twi_likely(good == bytes))
+		return true;
+	twi_ofi_say(peer, TWI_OFI_REFUSE, op->seq, 0, TWI_OFI_REFUSE_FAULT);
+	twi_ofi_op_end(peer, op, twi_op_fault(op, twi_ofi_rpc_id(peer, op), bytes, good), 0);
+	return false;
+}
+
 void twi_ofi_pull_start(struct twi_ofi_peer *peer, struct tow_op *op,
 			const struct twi_ofi_unexpected *message)
 {
@@ -293,6 +316,8 @@ void twi_ofi_pull_start(struct twi_ofi_peer *peer, struct tow_op *op,
 		wait_for_pull(peer, op, message);
 		return;
 	}
+	if (!can_write(peer, op, message->bytes))
+		return;
 	pull = twi_container_of(entry, struct twi_ofi_pull, link);
 	twi_list_remove(&pull->link);
 	twi_list_push_back(&peer->pulls, &pull->link);
@@ -304,7 +329,7 @@ void twi_ofi_pull_start(struct twi_ofi_peer *peer, struct tow_op *op,
 	pull->issued = pull->landed = 0;
 	pull->checksum = message->checksum;
 	pull->checked = message->checked;
-	pull->cell_asked = pull->withdrawn = false;
+	pull->cell_asked = pull->withdrawn = pull->unreadable = false;
 	pull->failed = pull->ending = 0;
 	pull->way = choose(peer, op, &message->where);
 	pull->tag = port->next_tag++ & port->tag_mask;

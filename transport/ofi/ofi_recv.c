@@ -16,6 +16,7 @@
 #include "diag/error.h"
 #include "transport/message.h"
 #include "transport/op.h"
+#include "transport/op_fault.h"
 #include "transport/op_span.h"
 #include "transport/path.h"
 
@@ -414,9 +415,18 @@ int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
 	return TOW_OK;
 }
 
-/* The sender has taken message seq back. */
-int twi_ofi_withdrawn(struct twi_ofi_peer *peer, uint64_t seq)
+void twi_ofi_unreadable(struct twi_ofi_peer *peer, struct tow_op *op)
 {
+	uint64_t rpc_id = twi_ofi_rpc_id(peer, op);
+
+	twi_ofi_op_end(peer, op, twi_op_fault_theirs(op, rpc_id, op->result_bytes), 0);
+}
+
+/* The sender has taken message seq back. */
+int twi_ofi_withdrawn(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
+{
+	bool unreadable = p->value == TWI_BACK_FAULT;
+	uint64_t seq = p->seq;
 	struct twi_ofi_pull *pull = twi_ofi_pull_find(peer, seq);
 	struct twi_match_entry *entry;
 	struct twi_list *pos, *next;
@@ -425,12 +435,16 @@ int twi_ofi_withdrawn(struct twi_ofi_peer *peer, uint64_t seq)
 		struct tow_op *op = pull->op;
 
 		pull->withdrawn = true;
+		pull->unreadable = unreadable;
 		if (pull->way == TWI_OFI_TAGGED)
 			fi_cancel(&peer->port->ep->fid, &pull->reqs[0].ctx);
 		if (pull->in_flight > 0)
 			return TOW_OK;
 		twi_ofi_pull_end(pull);
-		twi_ofi_repost(peer, op);
+		if (unreadable)
+			twi_ofi_unreadable(peer, op);
+		else
+			twi_ofi_repost(peer, op);
 		return TOW_OK;
 	}
 	twi_list_for_each_safe (pos, next, &peer->matched) {
@@ -440,7 +454,10 @@ int twi_ofi_withdrawn(struct twi_ofi_peer *peer, uint64_t seq)
 			continue;
 		free(op->lane_state);
 		op->lane_state = NULL;
-		twi_ofi_repost(peer, op);
+		if (unreadable)
+			twi_ofi_unreadable(peer, op);
+		else
+			twi_ofi_repost(peer, op);
 		return TOW_OK;
 	}
 	for (entry = twi_match_first_unexpected(&peer->match); entry != NULL;

@@ -12,7 +12,9 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "transport/op.h"
+#include "transport/op_fault.h"
 #include "transport/op_span.h"
+#include "transport/reach.h"
 #include "transport/rpc_times.h"
 
 #define PIECES_MAX 8u
@@ -55,7 +57,7 @@ void twi_ofi_op_end(struct twi_ofi_peer *peer, struct tow_op *op, int status, ui
 	op->lane_state = NULL;
 	twi_claim_drop(peer->base.engine, &op->claim);
 	if (op->seq != 0)
-		op->rpc_id = op->seq << 1 | ((op->kind == TWI_OP_SEND) == peer->connector);
+		op->rpc_id = twi_ofi_rpc_id(peer, op);
 	twi_op_complete(op, status, bytes);
 }
 
@@ -170,6 +172,23 @@ static bool send_eager(struct twi_ofi_peer *peer, struct tow_op *op)
 	return true;
 }
 
+/*
+ * What libfabric cannot read takes the connection with it: such a message is offered in pieces
+ * alone, and ends when it is asked for (reach.h says why two pages stand for all).
+ */
+static bool can_read(const struct tow_op *op)
+{
+	return op->claim.kind == TWI_CLAIM_POOL ||
+	       twi_reach_ends(op->data, op->bytes, false) == op->bytes;
+}
+
+/* A checksum is made of all of it. */
+static bool can_sum(const struct tow_op *op)
+{
+	return op->claim.kind == TWI_CLAIM_POOL ||
+	       twi_reach(op->data, op->bytes, false) == op->bytes;
+}
+
 /* Where the payload of op lies, and the cell that it stands by. */
 static void describe(struct twi_ofi_peer *peer, struct tow_op *op, struct twi_ofi_give *give,
 		     struct twi_ofi_where *where)
@@ -180,6 +199,10 @@ static void describe(struct twi_ofi_peer *peer, struct tow_op *op, struct twi_of
 	void *desc;
 
 	*where = (struct twi_ofi_where){ .tagged = peer->can_tagged && !op->claim.staged };
+	if (!can_read(op)) {
+		where->tagged = false;
+		return;
+	}
 	where->tagged = where->tagged && twi_ofi_local(port, &op->claim, &desc);
 	if (!port->reads || op->claim.staged || extent == NULL ||
 	    !twi_ofi_remote(port, op->claim.region, op->data, &where->address, &where->key) ||
@@ -215,7 +238,7 @@ static bool send_offer(struct twi_ofi_peer *peer, struct tow_op *op)
 	give = twi_container_of(entry, struct twi_ofi_give, link);
 	describe(peer, op, give, &where);
 	twi_ofi_where_put(payload, &where);
-	if (sampled(peer, packet.seq)) {
+	if (sampled(peer, packet.seq) && can_sum(op)) {
 		packet.flags = TWI_OFI_CHECKSUM;
 		packet.checksum = twi_checksum(0, op->data, op->bytes);
 	}
@@ -393,6 +416,18 @@ static bool push_tagged(struct twi_ofi_give *give)
 	return true;
 }
 
+/* False: the message has ended, and its row is free. */
+static bool readable_piece(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t bytes)
+{
+	if (op->claim.kind == TWI_CLAIM_POOL ||
+	    twi_reach((const uint8_t *)op->data + op->moved, bytes, false) == bytes)
+		return true;
+	twi_ofi_say(peer, TWI_OFI_CANCEL, op->seq, 0, TWI_BACK_FAULT);
+	twi_ofi_op_end(peer, op, twi_op_fault(op, twi_ofi_rpc_id(peer, op), op->bytes, op->moved),
+		       0);
+	return false;
+}
+
 /* True when all pieces are out. */
 static bool push_frags(struct twi_ofi_give *give)
 {
@@ -408,6 +443,8 @@ static bool push_frags(struct twi_ofi_give *give)
 			.value = op->moved,
 		};
 
+		if (!readable_piece(peer, op, packet.payload_bytes))
+			return false;
 		if (peer->owed_count > 0 ||
 		    !twi_ofi_send_packet(peer, &packet, (const uint8_t *)op->data + op->moved, op,
 					 false))
@@ -503,10 +540,13 @@ int twi_ofi_refused(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 	struct tow_op *op = twi_ofi_find(peer, packet->seq);
 	int status = packet->value == TWI_OFI_REFUSE_TRUNCATED ? TOW_ETRUNCATED
 		     : packet->value == TWI_OFI_REFUSE_CORRUPT ? TOW_ECORRUPT
+		     : packet->value == TWI_OFI_REFUSE_FAULT   ? TOW_EFAULT
 							       : TOW_ECANCELED;
 
 	if (op == NULL)
 		return TOW_OK;
+	if (status == TOW_EFAULT)
+		twi_op_fault_theirs(op, twi_ofi_rpc_id(peer, op), op->bytes);
 	if (give_of(op)->req.busy)
 		give_of(op)->ending = status;
 	else

@@ -50,7 +50,7 @@ enum twi_ofi_type {
 	TWI_OFI_FRAG,  /* a piece of message seq: value = its offset */
 	TWI_OFI_DONE,  /* message seq has arrived whole */
 	TWI_OFI_ACK,   /* seq = highest received, tag = credit given back, value = hold_ns */
-	TWI_OFI_CANCEL, /* the sender withdraws message seq */
+	TWI_OFI_CANCEL, /* the sender withdraws message seq: value = why (enum twi_back) */
 	TWI_OFI_REFUSE, /* the receiver does not want it: value = enum twi_ofi_refusal */
 	TWI_OFI_PING,   /* say something */
 	TWI_OFI_PONG,
@@ -72,6 +72,7 @@ enum twi_ofi_refusal {
 	TWI_OFI_REFUSE_TRUNCATED = 1,
 	TWI_OFI_REFUSE_CANCELED,
 	TWI_OFI_REFUSE_CORRUPT,
+	TWI_OFI_REFUSE_FAULT, /* the memory of the receive cannot be written */
 	TWI_OFI_REFUSE_END
 };
 

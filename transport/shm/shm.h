@@ -17,12 +17,12 @@
  * The life of an offer, by its word in the sender's box (the arrows are compare-and-swaps):
  *
  *	FREE -> OFFERED -+-> ACCEPTED   by the receiver, when its copy is whole, or views it
- *	                 +-> CUT, REFUSED   by the receiver
- *	                 +-> TAKEN_BACK   by the sender: what was copied is void, the receive waits
- * on
+ *	                 +-> CUT, REFUSED, UNWRITABLE (its memory is bad)   by the receiver
+ *	                 +-> TAKEN_BACK   by the sender: the copy is void, the receive waits on
+ *	                 +-> UNREADABLE   by the sender: its memory is bad, the receive ends
  *
- * A note of the receiver's follows (DONE, VIEWED, TRUNCATED, CANCELED, GONE), and with the last one
- * about it the offer is free.
+ * A note of the receiver's follows (DONE, VIEWED, TRUNCATED, CANCELED, BAD_MEMORY, GONE), and with
+ * the last one about it the offer is free.
  */
 #ifndef TWI_SHM_H
 #define TWI_SHM_H
@@ -109,6 +109,7 @@ struct twi_shm_incoming {
 	bool used;
 	bool wanted; /* it comes in pieces */
 	bool summed;
+	bool unreadable;    /* its sender has taken it back for that */
 	uint32_t told, sum; /* what its sender has computed, what has come so far */
 };
 
@@ -236,18 +237,17 @@ bool twi_shm_announce(struct twi_shm_peer *peer, uint32_t extent);
 /* TOW_OK, or TOW_EREFUSED: nobody would take it. */
 int twi_shm_peer_up(struct twi_shm_peer *peer);
 
-/* shm_recv.c, for shm_copy.c: a note about an offer; all bytes are there; it must come in pieces.
- */
-void twi_shm_incoming_note(struct twi_shm_peer *peer, const struct twi_shm_incoming *incoming,
-			   enum twi_shm_note_kind kind);
-void twi_shm_commit(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
-void twi_shm_want(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
+/* shm_stamp.c: the type of op's slot, with what that carries beside the message. */
+unsigned twi_shm_stamp(struct twi_shm_peer *peer, struct twi_shm_slot *slot,
+		       const struct tow_op *op, enum twi_shm_type type);
 
 /* shm_send.c, shm_recv.c, shm_copy.c: messages. */
 int twi_shm_traffic_init(struct twi_shm_peer *peer);
 void twi_shm_traffic_fini(struct twi_shm_peer *peer);
 void twi_shm_send(struct tow_peer *base, struct tow_op *op);
 void twi_shm_recv(struct tow_peer *base, struct tow_op *op);
+/* The memory of an open offer cannot be read: it ends, at the other side, too. */
+void twi_shm_unreadable(struct twi_shm_peer *peer, struct twi_shm_offer *offer);
 bool twi_shm_abort_send(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force);
 bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force);
 void twi_shm_op_end(struct twi_shm_peer *peer, struct tow_op *op, int status, uint64_t bytes);

@@ -8,7 +8,8 @@
 #include "diag/error.h"
 #include "memreg/staging.h"
 #include "transport/path.h"
-#include "transport/shm/shm.h"
+#include "transport/reach.h"
+#include "transport/shm/shm_settle.h"
 
 /* The bytes that have just come, while they are in the cache. */
 static void add_sum(struct twi_shm_incoming *incoming, uint64_t bytes)
@@ -28,6 +29,24 @@ static void copy_pool(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 	incoming->copied += bytes;
 }
 
+/*
+ * The stores into a receive's memory are this process's own, and would end it where that cannot be
+ * written. To look at all of it would cost a quarter of the copy, so the first and the last page
+ * stand for it: memory that was unmapped or protected, and a file that has become shorter.
+ */
+static bool can_write(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
+{
+	const struct tow_op *op = incoming->op;
+	uint64_t bytes = incoming->arrival.bytes, good;
+
+	if (incoming->copied > 0 || op->view || op->claim.kind == TWI_CLAIM_POOL)
+		return true;
+	good = twi_reach_ends(op->data, bytes, true);
+	if (good < bytes)
+		twi_shm_unwritable(peer, incoming, good);
+	return good == bytes;
+}
+
 /* The next piece of a staged message has come. Of one that is not wanted any more: nothing. */
 int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
 {
@@ -38,6 +57,8 @@ int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *
 	if (remark->bytes > incoming->arrival.bytes - incoming->copied)
 		return twi_error(TOW_EPROTOCOL, "peer %s sends more than it has offered",
 				 peer->base.address);
+	if (!can_write(peer, incoming))
+		return TOW_OK;
 	copy_pool(peer, incoming, (uint8_t *)peer->shared->extents[remark->extent] + remark->where,
 		  remark->bytes);
 	if (incoming->copied == incoming->arrival.bytes)
@@ -77,12 +98,19 @@ static uint64_t copy_some(struct twi_shm_peer *peer, struct twi_shm_incoming *in
 {
 	bytes = twi_min(incoming->arrival.bytes - incoming->copied, bytes);
 	if (incoming->type == TWI_SHM_IN_POOL) {
+		if (!can_write(peer, incoming))
+			return bytes;
 		copy_pool(peer, incoming,
 			  (uint8_t *)peer->shared->extents[incoming->extent] + incoming->where +
 				  incoming->copied,
 			  bytes);
 	} else if (!copy_remote(peer, incoming, bytes)) {
-		twi_shm_want(peer, incoming); /* one taken back comes to its end there, too */
+		uint64_t left = twi_min(incoming->arrival.bytes - incoming->copied, bytes);
+
+		if (twi_reach((uint8_t *)incoming->op->data + incoming->copied, left, true) < left)
+			twi_shm_unwritable(peer, incoming, incoming->copied);
+		else
+			twi_shm_want(peer, incoming); /* one taken back ends there, too */
 		return bytes;
 	}
 	if (incoming->copied == incoming->arrival.bytes)
@@ -135,6 +163,12 @@ static bool stage_piece(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
 	if (chunk == NULL)
 		return false;
 	piece.bytes = twi_min(op->bytes - offer->staged, (uint64_t)engine->staging.chunk_bytes);
+	if (op->claim.kind != TWI_CLAIM_POOL &&
+	    twi_reach((uint8_t *)op->data + offer->staged, piece.bytes, false) < piece.bytes) {
+		twi_staging_release(&engine->staging, chunk);
+		twi_shm_unreadable(peer, offer);
+		return true;
+	}
 	extent = twi_pool_find(engine->pool, chunk, piece.bytes);
 	piece.extent = extent->slot;
 	piece.where = (uint64_t)((uintptr_t)chunk - (uintptr_t)extent->base);

@@ -20,7 +20,7 @@
 #include "transport/message.h"
 #include "transport/op_span.h"
 #include "transport/path.h"
-#include "transport/shm/shm.h"
+#include "transport/shm/shm_settle.h"
 
 #define PARCEL_COST 64u /* of credit, beside the payload */
 
@@ -43,82 +43,6 @@ static void time_small(struct twi_shm_peer *peer, const struct twi_shm_message *
 	now = twi_clock_gettime_ns();
 	twi_shm_timed_small(peer, message->bytes, now,
 			    now > message->sent_ns ? now - message->sent_ns : 0);
-}
-
-/* --- incoming offers --- */
-
-static uint16_t index_of(const struct twi_shm_peer *peer, const struct twi_shm_incoming *incoming)
-{
-	return (uint16_t)(incoming - peer->incoming);
-}
-
-void twi_shm_incoming_note(struct twi_shm_peer *peer, const struct twi_shm_incoming *incoming,
-			   enum twi_shm_note_kind kind)
-{
-	const struct twi_shm_remark remark = { .kind = kind,
-					       .offer = index_of(peer, incoming),
-					       .generation = incoming->generation };
-
-	twi_shm_say(peer, &remark);
-}
-
-static void forget(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
-{
-	twi_list_remove(&incoming->link);
-	incoming->used = false;
-	incoming->op = NULL;
-	if (incoming->wanted)
-		peer->expecting--;
-	incoming->wanted = false;
-}
-
-/* Changes the offer's word; false when its sender has taken it back, and it is GONE then. */
-static bool settle(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
-		   enum twi_shm_state state, enum twi_shm_note_kind kind)
-{
-	_Atomic uint64_t *at = &peer->in.box.offers[index_of(peer, incoming)].word;
-	uint64_t word = twi_shm_state_word(incoming->generation, TWI_SHM_OFFERED);
-	/* acq_rel: pairs with the sender's exchange in shm_send.c; one of the two wins */
-	bool won = atomic_compare_exchange_strong_explicit(
-		at, &word, twi_shm_state_word(incoming->generation, state), memory_order_acq_rel,
-		memory_order_acquire);
-
-	twi_shm_incoming_note(peer, incoming, won ? kind : TWI_SHM_GONE);
-	forget(peer, incoming);
-	return won;
-}
-
-static void take_arrival(struct twi_shm_peer *peer, struct twi_match_entry *entry,
-			 struct tow_op *op);
-
-/* What the receive had met is not to be had: it waits for the next message. */
-static void repost(struct twi_shm_peer *peer, struct tow_op *op)
-{
-	struct twi_match_entry *entry = twi_match_post_first(&peer->match, &op->match);
-
-	op->stage = TWI_STAGE_POSTED;
-	op->seq = 0;
-	if (op->view) {
-		twi_view_drop(op);
-		op->data = NULL;
-		op->bytes = TWI_WIRE_U63_MAX;
-	}
-	if (entry != NULL)
-		take_arrival(peer, entry, op);
-}
-
-/* The offer is refused, and the receive ends with `status`; unless it is gone anyway. */
-static void refuse(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, struct tow_op *op,
-		   int status)
-{
-	uint64_t bytes = incoming->arrival.bytes;
-	bool cut = status == TOW_ETRUNCATED;
-
-	if (settle(peer, incoming, cut ? TWI_SHM_CUT : TWI_SHM_REFUSED,
-		   cut ? TWI_SHM_TRUNCATED : TWI_SHM_CANCELED))
-		twi_shm_op_end(peer, op, status, bytes);
-	else
-		repost(peer, op);
 }
 
 /* All of it is there, and it is not what was sent. Returns the status. */
@@ -144,10 +68,10 @@ static void spoil(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, 
 {
 	uint64_t bytes = incoming->arrival.bytes;
 
-	if (settle(peer, incoming, TWI_SHM_SPOILED, TWI_SHM_CORRUPT))
+	if (twi_shm_settle(peer, incoming, TWI_SHM_SPOILED, TWI_SHM_CORRUPT))
 		twi_shm_op_end(peer, op, corrupt(peer, op, bytes), bytes);
 	else
-		repost(peer, op);
+		twi_shm_gone(peer, incoming, op);
 }
 
 static void received(struct twi_shm_peer *peer, struct tow_op *op, uint64_t bytes)
@@ -164,10 +88,10 @@ void twi_shm_commit(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming
 
 	if (twi_unlikely(incoming->summed) && !same_sum(peer, incoming->told, incoming->sum))
 		spoil(peer, incoming, op);
-	else if (settle(peer, incoming, TWI_SHM_ACCEPTED, TWI_SHM_DONE))
+	else if (twi_shm_settle(peer, incoming, TWI_SHM_ACCEPTED, TWI_SHM_DONE))
 		received(peer, op, bytes);
 	else
-		repost(peer, op);
+		twi_shm_gone(peer, incoming, op);
 }
 
 /* --- views --- */
@@ -190,7 +114,7 @@ static void view(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, s
 	struct twi_shm_link *shared = peer->shared;
 	uint64_t bytes = incoming->arrival.bytes, where = incoming->where;
 	uint32_t extent = incoming->extent;
-	uint64_t handle = (uint64_t)incoming->generation << 32 | index_of(peer, incoming);
+	uint64_t handle = (uint64_t)incoming->generation << 32 | twi_shm_index_of(peer, incoming);
 
 	if (twi_unlikely(incoming->summed) &&
 	    !same_sum(peer, incoming->told,
@@ -198,8 +122,8 @@ static void view(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, s
 		spoil(peer, incoming, op);
 		return;
 	}
-	if (!settle(peer, incoming, TWI_SHM_ACCEPTED, TWI_SHM_VIEWED)) {
-		repost(peer, op);
+	if (!twi_shm_settle(peer, incoming, TWI_SHM_ACCEPTED, TWI_SHM_VIEWED)) {
+		twi_shm_gone(peer, incoming, op);
 		return;
 	}
 	op->data = (uint8_t *)shared->extents[extent] + where;
@@ -238,22 +162,22 @@ static void matched(struct twi_shm_peer *peer, struct tow_op *op, struct twi_shm
 		int status = twi_view_room(op, bytes);
 
 		if (status < 0) {
-			refuse(peer, incoming, op, status);
+			twi_shm_refuse(peer, incoming, op, status);
 			return;
 		}
 	}
 	if (bytes > op->bytes) {
-		refuse(peer, incoming, op, TOW_ETRUNCATED);
+		twi_shm_refuse(peer, incoming, op, TOW_ETRUNCATED);
 		return;
 	}
 	/* Its word is on the sender's side: it is fetched while the bytes are copied. */
-	__builtin_prefetch(&peer->in.box.offers[index_of(peer, incoming)], 1);
+	__builtin_prefetch(&peer->in.box.offers[twi_shm_index_of(peer, incoming)], 1);
 	incoming->op = op;
 	incoming->copied = 0;
 	incoming->sum = 0;
 	op->stage = TWI_STAGE_GRANTED;
 	twi_op_begun(op);
-	op->moved = index_of(peer, incoming);
+	op->moved = twi_shm_index_of(peer, incoming);
 	twi_claim_count(op, bytes);
 	if (incoming->type == TWI_SHM_STAGED) {
 		twi_shm_want(peer, incoming);
@@ -290,8 +214,8 @@ static void deliver(struct twi_shm_peer *peer, struct tow_op *op, const uint8_t 
 }
 
 /* A receive takes a message that had come before it. */
-static void take_arrival(struct twi_shm_peer *peer, struct twi_match_entry *entry,
-			 struct tow_op *op)
+void twi_shm_take_arrival(struct twi_shm_peer *peer, struct twi_match_entry *entry,
+			  struct tow_op *op)
 {
 	struct twi_shm_arrival *arrival = twi_container_of(entry, struct twi_shm_arrival, match);
 	struct twi_shm_parcel *parcel;
@@ -331,7 +255,7 @@ void twi_shm_recv(struct tow_peer *base, struct tow_op *op)
 		twi_claim_lease(base, op);
 	entry = twi_match_post(&peer->match, &op->match);
 	if (entry != NULL) {
-		take_arrival(peer, entry, op);
+		twi_shm_take_arrival(peer, entry, op);
 	} else if (peer->failed != 0) {
 		twi_match_remove_posted(&peer->match, &op->match);
 		twi_shm_op_end(peer, op, peer->failed, 0);
@@ -427,19 +351,23 @@ static int on_withdrawal(struct twi_shm_peer *peer, const struct twi_shm_message
 {
 	struct twi_shm_incoming *incoming = &peer->incoming[message->offer];
 	struct tow_op *op = incoming->op;
+	uint64_t word;
 
 	if (!incoming->used || incoming->generation != message->generation)
 		return TOW_OK;
-	if (atomic_load_explicit(&peer->in.box.offers[message->offer].word, memory_order_acquire) !=
-	    twi_shm_state_word(incoming->generation, TWI_SHM_TAKEN_BACK))
+	word = atomic_load_explicit(&peer->in.box.offers[message->offer].word,
+				    memory_order_acquire);
+	incoming->unreadable = word == twi_shm_state_word(incoming->generation, TWI_SHM_UNREADABLE);
+	if (!incoming->unreadable &&
+	    word != twi_shm_state_word(incoming->generation, TWI_SHM_TAKEN_BACK))
 		return twi_error(TOW_EPROTOCOL, "peer %s withdraws offer %u and lets it stand",
 				 peer->base.address, message->offer);
 	if (op == NULL)
 		twi_match_remove_unexpected(&peer->match, &incoming->arrival.match);
 	twi_shm_incoming_note(peer, incoming, TWI_SHM_GONE);
-	forget(peer, incoming);
+	twi_shm_forget(peer, incoming);
 	if (op != NULL)
-		repost(peer, op);
+		twi_shm_gone(peer, incoming, op);
 	return TOW_OK;
 }
 
@@ -549,7 +477,7 @@ bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status
 	op->seq = 0;
 	twi_shm_op_end(peer, op, status, 0); /* its memory is not touched from here on */
 	if (incoming->wanted) /* pieces are on their way: there is no way back to its first byte */
-		settle(peer, incoming, TWI_SHM_REFUSED, TWI_SHM_CANCELED);
+		twi_shm_settle(peer, incoming, TWI_SHM_REFUSED, TWI_SHM_CANCELED);
 	else
 		put_back(peer, incoming);
 	return true;
@@ -565,7 +493,7 @@ static void drop_offers(struct twi_shm_peer *peer)
 			continue;
 		if (incoming->op == NULL)
 			twi_match_remove_unexpected(&peer->match, &incoming->arrival.match);
-		forget(peer, incoming);
+		twi_shm_forget(peer, incoming);
 	}
 }
 

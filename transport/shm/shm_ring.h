@@ -65,7 +65,8 @@ enum twi_shm_note_kind {
 	/* of the sender */
 	TWI_SHM_PIECE, /* extent, where, bytes: the next bytes of a staged offer, in its pool */
 	/* of the receiver */
-	TWI_SHM_CORRUPT, /* what came has another checksum */
+	TWI_SHM_CORRUPT,    /* what came has another checksum */
+	TWI_SHM_BAD_MEMORY, /* the receive's memory cannot be written */
 	TWI_SHM_NOTE_KINDS
 };
 
@@ -76,8 +77,10 @@ enum twi_shm_state {
 	TWI_SHM_ACCEPTED, /* the receiver has it, or views it */
 	TWI_SHM_CUT,      /* too long for the receive */
 	TWI_SHM_REFUSED,
-	TWI_SHM_TAKEN_BACK, /* the sender's only word */
+	TWI_SHM_TAKEN_BACK, /* by the sender */
 	TWI_SHM_SPOILED,
+	TWI_SHM_UNWRITABLE, /* the receive's memory cannot be written */
+	TWI_SHM_UNREADABLE, /* taken back by the sender: its memory cannot be read */
 };
 
 static inline uint64_t twi_shm_state_word(uint32_t generation, enum twi_shm_state state)

@@ -6,12 +6,12 @@
  */
 #include <string.h>
 
-#include "diag/checksum.h"
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "memreg/staging.h"
 #include "transport/held_count.h"
+#include "transport/op_fault.h"
 #include "transport/op_span.h"
 #include "transport/path.h"
 #include "transport/rpc_times.h"
@@ -64,49 +64,6 @@ void twi_shm_say(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
 	twi_shm_busy(peer);
 }
 
-/* Whether message seq carries a checksum: one in so many, or all. */
-static bool sums(const struct twi_shm_peer *peer, uint64_t seq, uint64_t bytes)
-{
-	if (twi_unlikely(peer->base.engine->knobs.checksum_all != 0))
-		return true;
-	return twi_unlikely(seq * 0x9e3779b97f4a7c15ull < UINT64_MAX / TWI_CHECKSUM_EVERY) &&
-	       bytes <= TWI_SHM_SUM_MAX;
-}
-
-/* Every small message is timed: everything is recorded, and not every payload checked. */
-static bool times_all(const struct twi_shm_peer *peer)
-{
-#ifndef TWI_NO_DIAGNOSTICS
-	const struct twi_engine *engine = peer->base.engine;
-
-	return twi_unlikely(twi_span_all(engine->diag)) && engine->knobs.checksum_all == 0;
-#else
-	(void)peer;
-	return false;
-#endif
-}
-
-/*
- * The type of a slot, with the checksum of op's payload in it, or the time that it was sent, where
- * that is looked at: by the kernel's clock, for each process has its own scale of the fast one.
- * There is room for one of them; while everything is recorded that is the time.
- */
-static unsigned stamp(struct twi_shm_peer *peer, struct twi_shm_slot *slot, const struct tow_op *op,
-		      enum twi_shm_type type)
-{
-	bool small = type == TWI_SHM_INLINED || type == TWI_SHM_IN_AREA;
-	bool all = small && times_all(peer);
-	bool summed = !all && sums(peer, op->seq, op->bytes);
-	uint64_t sent_ns = 0;
-
-	if (twi_unlikely(summed))
-		sent_ns = twi_checksum(0, op->data, op->bytes);
-	else if (twi_unlikely(all || twi_shm_timed(peer, op)))
-		sent_ns = twi_clock_gettime_ns();
-	atomic_store_explicit(&slot->sent_ns, sent_ns, memory_order_relaxed);
-	return type | (summed ? TWI_SHM_SUMMED : 0);
-}
-
 /* --- small messages --- */
 
 static bool put_small(struct twi_shm_peer *peer, struct tow_op *op)
@@ -131,10 +88,10 @@ static bool put_small(struct twi_shm_peer *peer, struct tow_op *op)
 	op->seq = ++peer->seq_sent;
 	atomic_store_explicit(&slot->tag, op->tag, memory_order_relaxed);
 	if (bytes <= TWI_SHM_INLINE)
-		twi_shm_slot_put(&peer->out, slot, stamp(peer, slot, op, TWI_SHM_INLINED),
+		twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, op, TWI_SHM_INLINED),
 				 op->space, (uint16_t)bytes);
 	else
-		twi_shm_slot_put(&peer->out, slot, stamp(peer, slot, op, TWI_SHM_IN_AREA),
+		twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, op, TWI_SHM_IN_AREA),
 				 op->space, 0);
 	twi_shm_wrote(peer);
 	twi_held_count_two(engine, TWI_C_eager_sends, 1, TWI_C_send_bytes, bytes);
@@ -239,7 +196,7 @@ static bool put_offer(struct twi_shm_peer *peer, struct tow_op *op)
 			      memory_order_relaxed);
 	atomic_store_explicit(&slot->more, (uint64_t)offer->generation << 32 | extent,
 			      memory_order_relaxed);
-	twi_shm_slot_put(&peer->out, slot, stamp(peer, slot, op, type), op->space,
+	twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, op, type), op->space,
 			 (uint16_t)op->moved);
 	twi_shm_wrote(peer);
 	twi_count(diag, TWI_C_rendezvous_sends, 1);
@@ -343,6 +300,9 @@ static bool settled_status(const struct twi_shm_peer *peer, const struct twi_shm
 	case TWI_SHM_SPOILED:
 		*status_out = TOW_ECORRUPT;
 		return true;
+	case TWI_SHM_UNWRITABLE:
+		*status_out = TOW_EFAULT;
+		return true;
 	default:
 		return false;
 	}
@@ -367,6 +327,8 @@ static void end_offer_op(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 			       now > op->start_ns ? now - op->start_ns : 0, twi_op_queue_ns(op),
 			       TWI_LATENCY_UNKNOWN);
 		twi_count(diag, TWI_C_send_bytes, op->bytes);
+	} else if (status == TOW_EFAULT) {
+		twi_op_fault_theirs(op, op->seq << 1 | (uint64_t)peer->connector, op->bytes);
 	}
 	twi_shm_op_end(peer, op, status, op->bytes);
 }
@@ -412,6 +374,10 @@ static int open_noted(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 		end_offer_op(peer, offer, TOW_ECORRUPT);
 		offer_release(peer, offer);
 		return TOW_OK;
+	case TWI_SHM_BAD_MEMORY:
+		end_offer_op(peer, offer, TOW_EFAULT);
+		offer_release(peer, offer);
+		return TOW_OK;
 	case TWI_SHM_WANTED:
 		if (offer->wanted)
 			return out_of_place(peer, remark);
@@ -450,7 +416,8 @@ static int late_noted(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 		       ? remark->kind == TWI_SHM_RELEASED
 		       : remark->kind == TWI_SHM_DONE || remark->kind == TWI_SHM_TRUNCATED ||
 				 remark->kind == TWI_SHM_CANCELED ||
-				 remark->kind == TWI_SHM_CORRUPT;
+				 remark->kind == TWI_SHM_CORRUPT ||
+				 remark->kind == TWI_SHM_BAD_MEMORY;
 	if (!last)
 		return out_of_place(peer, remark);
 	offer_release(peer, offer);
@@ -474,13 +441,13 @@ static bool abort_offered(struct twi_shm_peer *peer, struct tow_op *op, int stat
 {
 	struct twi_shm_offer *offer = &peer->offers[op->moved];
 	uint64_t word = twi_shm_state_word(offer->generation, TWI_SHM_OFFERED);
+	enum twi_shm_state back = status == TOW_EFAULT ? TWI_SHM_UNREADABLE : TWI_SHM_TAKEN_BACK;
 	int settled;
 
 	/* acq_rel: pairs with the receiver's exchange in shm_recv.c; one of the two wins */
-	if (atomic_compare_exchange_strong_explicit(
-		    &peer->out.box.offers[op->moved].word, &word,
-		    twi_shm_state_word(offer->generation, TWI_SHM_TAKEN_BACK), memory_order_acq_rel,
-		    memory_order_acquire)) {
+	if (atomic_compare_exchange_strong_explicit(&peer->out.box.offers[op->moved].word, &word,
+						    twi_shm_state_word(offer->generation, back),
+						    memory_order_acq_rel, memory_order_acquire)) {
 		drop_pieces(peer, offer);
 		twi_list_remove(&offer->link);
 		offer->op = NULL;
@@ -502,6 +469,14 @@ static bool abort_offered(struct twi_shm_peer *peer, struct tow_op *op, int stat
 	offer->use = TWI_SHM_SETTLED;
 	end_offer_op(peer, offer, settled);
 	return true;
+}
+
+void twi_shm_unreadable(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
+{
+	struct tow_op *op = offer->op;
+	uint64_t rpc_id = op->seq << 1 | (uint64_t)peer->connector;
+
+	abort_offered(peer, op, twi_op_fault(op, rpc_id, op->bytes, offer->staged), true);
 }
 
 bool twi_shm_abort_send(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force)

@@ -205,6 +205,7 @@ struct twi_tcp_peer *twi_tcp_peer_create(struct twi_tcp_lane *lane, const char *
 void twi_tcp_peer_lost(struct twi_tcp_peer *peer, int status);
 void twi_tcp_peer_free(struct twi_tcp_peer *peer);
 void twi_tcp_mark_dirty(struct twi_tcp_peer *peer);
+void twi_tcp_drain(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
 
 /* The lane looks at the clock at `at_ns`, engine time. */
 static inline void twi_tcp_due(struct twi_tcp_lane *lane, uint64_t at_ns)
@@ -260,6 +261,9 @@ void twi_tcp_beat_start(struct twi_tcp_lane *lane);
 /* Does all that is due by the clock. */
 void twi_tcp_clock(struct twi_tcp_lane *lane, uint64_t now_ns);
 
+/* tcp_fault.c: a request failed with EFAULT. True: its message has ended, the stream goes on. */
+bool twi_tcp_sent_fault(struct twi_tcp_stream *stream);
+bool twi_tcp_received_fault(struct twi_tcp_stream *stream);
 void twi_tcp_peer_describe(struct tow_peer *base, struct twi_emit *emit);
 
 /* [event: 4][ring: 5][generation: 16][slot: 31] */

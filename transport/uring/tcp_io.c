@@ -405,9 +405,14 @@ void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int 
 
 	stream->tx_busy = false;
 	if (would_block(res)) {
+		/* Nothing of what it was given is with the kernel: what is refused may end now. */
+		if (stream->line > 0 && stream->seal == NULL)
+			twi_session_bulk_sent(&peer->base.session, stream->line - 1u, 0);
 		twi_tcp_poll_out(lane, stream);
 		return;
 	}
+	if (twi_unlikely(res == -EFAULT) && twi_tcp_sent_fault(stream))
+		return;
 	if (res < 0) {
 		/* What has arrived may still be read: the end of the receiving side decides. */
 		stream->tx_blocked = true;
@@ -500,6 +505,10 @@ static void received_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stre
 		twi_tcp_poll_in(lane, stream);
 		return;
 	}
+	if (twi_unlikely(res == -EFAULT) && twi_tcp_received_fault(stream)) {
+		recv_bulk(lane, stream);
+		return;
+	}
 	if (res <= 0) {
 		stream_ended(lane, stream, res);
 		return;
@@ -515,30 +524,13 @@ static void received_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stre
 	twi_tcp_mark_dirty(peer);
 }
 
-/* Reads and drops until the other side's end comes. */
-static void drain(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
-{
-	uint8_t dropped[4096];
-	ssize_t n = 0;
-
-	for (int i = 0; i < 64; i++) {
-		n = recv(stream->fd, dropped, sizeof(dropped), MSG_DONTWAIT);
-		if (n <= 0)
-			break;
-	}
-	if (n > 0 || (n < 0 && would_block(-errno)))
-		twi_tcp_poll_in(lane, stream);
-	else
-		twi_tcp_peer_lost(stream->peer, TOW_ECLOSED);
-}
-
 static void stream_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			 enum twi_tcp_event event, int res, uint32_t flags, const void *data)
 {
 	switch (event) {
 	case TWI_TCP_POLLIN:
 		if (stream->state == TWI_TCP_DRAINING)
-			drain(lane, stream);
+			twi_tcp_drain(lane, stream);
 		else if (stream->state != TWI_TCP_UP)
 			twi_tcp_handshake_event(lane, stream);
 		else if (stream->line > 0 || stream->seal != NULL)

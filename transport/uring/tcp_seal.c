@@ -5,6 +5,9 @@
  *	session --control_out, bulk_out--> seal --> out [head..tail) --> socket
  *	session <--control_in, bulk_in---- plain <-- open <-- in [0..fill) <-- socket
  *
+ * Payload is read and written here, not by the kernel. So memory that cannot be is looked for
+ *before (reach.h), 1 MiB ahead, and its message ends as it does where the kernel says EFAULT.
+ *
  * The session takes as sent what has been sealed: if the connection breaks, the resume record says
  * what has arrived, whatever was still here. Payload of large messages is copied once on each side
  * more than without encryption (sealing, and opened -> its place), which is counted.
@@ -15,6 +18,8 @@
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "transport/op.h"
+#include "transport/reach.h"
 #include "transport/uring/tcp.h"
 
 #define RECORDS      4u /* of one system call */
@@ -25,6 +30,7 @@ struct twi_tcp_seal {
 	size_t out_head, out_tail;
 	size_t in_fill;
 	size_t plain_at, plain_bytes; /* opened, and not yet taken by the session */
+	struct twi_reached readable, writable;
 	uint8_t out[SEALED_BYTES];
 	uint8_t in[SEALED_BYTES];
 	uint8_t plain[TWI_CIPHER_RECORD_MAX];
@@ -40,6 +46,7 @@ int twi_tcp_seal_create(struct twi_tcp_stream *stream, struct twi_auth *auth)
 	seal->out_head = seal->out_tail = 0;
 	seal->in_fill = 0;
 	seal->plain_at = seal->plain_bytes = 0;
+	seal->readable = seal->writable = (struct twi_reached){ 0 };
 	twi_auth_ciphers(auth, &seal->send, &seal->receive);
 	stream->seal = seal;
 	return TOW_OK;
@@ -94,6 +101,13 @@ static bool seal_control(struct twi_session *session, struct twi_tcp_seal *seal)
 	return true;
 }
 
+static bool is_good(struct twi_reached *known, const struct tow_op *op, struct iovec part,
+		    bool write)
+{
+	return twi_reached(known, op->seq, part.iov_base, part.iov_len,
+			   (const uint8_t *)op->data + op->bytes, write);
+}
+
 /* Headers and commits share a record with nobody: they are 32 bytes, in a chunk of megabytes. */
 static bool seal_bulk(struct twi_session *session, struct twi_tcp_seal *seal, unsigned channel)
 {
@@ -102,6 +116,10 @@ static bool seal_bulk(struct twi_session *session, struct twi_tcp_seal *seal, un
 
 	if (room(seal) == 0 || !twi_session_bulk_out(session, channel, TWI_CIPHER_RECORD_MAX, &out))
 		return false;
+	if (out.payload_part >= 0 &&
+	    !is_good(&seal->readable, out.op, out.parts[out.payload_part], false) &&
+	    twi_session_out_faulted(session, channel))
+		return true;
 	for (int i = 0; i < out.count; i++) {
 		size_t n = twi_min(room(seal), out.parts[i].iov_len);
 
@@ -159,9 +177,14 @@ static int hand_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 		size_t left = seal->plain_bytes - seal->plain_at, taken = 0;
 		struct iovec parts[2];
 		int count = twi_session_bulk_want(session, channel, left, parts), status;
+		const struct tow_op *op;
 
 		if (count == 0)
 			return TOW_AGAIN;
+		op = twi_session_bulk_op(session, channel);
+		if (op != NULL && !is_good(&seal->writable, op, parts[0], true) &&
+		    twi_session_in_faulted(session, channel))
+			continue;
 		for (int i = 0; i < count && taken < left; i++) {
 			size_t n = twi_min(parts[i].iov_len, left - taken);
 

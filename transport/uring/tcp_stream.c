@@ -3,6 +3,7 @@
  *
  * A peer lives until both hold: the user has closed it (or never saw it), and its streams are gone.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -186,4 +187,21 @@ void twi_tcp_mark_dirty(struct twi_tcp_peer *peer)
 
 	if (twi_list_empty(&peer->dirty))
 		twi_list_push_back(&lane->dirty, &peer->dirty);
+}
+
+/* Reads and drops until the other side's end comes. */
+void twi_tcp_drain(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+{
+	uint8_t dropped[4096];
+	ssize_t n = 0;
+
+	for (int i = 0; i < 64; i++) {
+		n = recv(stream->fd, dropped, sizeof(dropped), MSG_DONTWAIT);
+		if (n <= 0)
+			break;
+	}
+	if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+		twi_tcp_poll_in(lane, stream);
+	else
+		twi_tcp_peer_lost(stream->peer, TOW_ECLOSED);
 }

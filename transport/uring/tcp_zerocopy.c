@@ -214,8 +214,9 @@ void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, u
 		/* A full socket takes less than it was given, or nothing. */
 		record->bytes = res > 0 ? (uint64_t)res : 0;
 
-		if (res == -EINVAL || res == -EOPNOTSUPP || res == -ENOMEM) {
-			/* This kernel or this limit does not allow it: plain sends from now on. */
+		if (res == -EINVAL || res == -EOPNOTSUPP || res == -ENOMEM || res == -EFAULT) {
+			/* This kernel or this limit does not allow it: plain sends from now on.
+			 * If it was the memory, they say so. */
 			if (peer != NULL)
 				((struct twi_tcp_peer *)(void *)peer)->route.able = false;
 			res = -EAGAIN;

@@ -5,7 +5,9 @@
  * they lie. A lane that can hand over the sender's own memory (shm) does; every other one takes
  * memory of the pool for the message when it knows its length (twi_view_room). Either way whoever
  * sets op->data sets op->view_release, which is called once, when the user gives the view back: the
- * engine is held then, and the peer may have gone long before.
+ * engine is held then, and the peer may have gone long before. It may read op->view_state and
+ * op->moved, which a complete receive has no other use for; so all of them pass on together
+ * (twi_view_pass).
  */
 #ifndef TWI_MESSAGE_H
 #define TWI_MESSAGE_H
@@ -41,6 +43,9 @@ int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
  * engine is held.
  */
 int twi_view_room(struct tow_op *op, uint64_t bytes);
+
+/* What the view of a complete operation holds becomes another's, which then gives it back. */
+void twi_view_pass(struct tow_op *to, struct tow_op *from);
 
 /* The view of an operation, if it has one, goes back. The engine is held. */
 void twi_view_drop(struct tow_op *op);

@@ -231,15 +231,6 @@ static void hand_over(struct twi_chunk *chunk, struct tow_op *op)
 	twi_op_complete(op, status, chunk->bytes);
 }
 
-/* What a view holds passes to the user's operation. */
-static void pass_view(struct tow_op *to, struct tow_op *from)
-{
-	to->data = from->data;
-	to->view_state = from->view_state;
-	to->view_release = from->view_release;
-	from->view_release = NULL;
-}
-
 static void on_fetched(struct tow_op *io_op, const struct tow_result *result)
 {
 	struct twi_chunk *chunk = io_op->user;
@@ -251,7 +242,7 @@ static void on_fetched(struct tow_op *io_op, const struct tow_result *result)
 	chunk->op = NULL;
 	chunk->state = TWI_CHUNK_TAKEN;
 	if (op != NULL && op->view && result->status >= 0)
-		pass_view(op, io_op);
+		twi_view_pass(op, io_op);
 	twi_view_drop(io_op);
 	if (op != NULL)
 		twi_op_complete(op, wrong ? TOW_EPROTOCOL : result->status, result->bytes);

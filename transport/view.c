@@ -32,6 +32,15 @@ int twi_view_room(struct tow_op *op, uint64_t bytes)
 	return TOW_OK;
 }
 
+void twi_view_pass(struct tow_op *to, struct tow_op *from)
+{
+	to->data = from->data;
+	to->moved = from->moved;
+	to->view_state = from->view_state;
+	to->view_release = from->view_release;
+	from->view_release = NULL;
+}
+
 void twi_view_drop(struct tow_op *op)
 {
 	void (*release)(struct tow_op *) = op->view_release;

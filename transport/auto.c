@@ -221,7 +221,7 @@ static void open_subs(struct twi_auto_endpoint *endpoint, const char *host,
 
 static int endpoint_open(struct twi_lane *lane, const char *host, struct tow_endpoint **out)
 {
-	struct twi_auto_endpoint *endpoint = calloc(1, sizeof(*endpoint));
+	struct twi_auto_endpoint *endpoint = twi_endpoint_alloc(sizeof(*endpoint));
 	struct twi_auto_address address = { .host = twi_auto_host_id() };
 	bool had_ofi;
 	int status;
@@ -243,7 +243,7 @@ static int endpoint_open(struct twi_lane *lane, const char *host, struct tow_end
 	if (status < 0) {
 		drop_subs(endpoint);
 		twi_list_remove(&endpoint->base.link);
-		free(endpoint);
+		twi_endpoint_free(&endpoint->base);
 		return status;
 	}
 	if (had_ofi && address.ofi_bytes == 0)
@@ -265,7 +265,7 @@ static void endpoint_close(struct tow_endpoint *base)
 		dial->endpoint = NULL; /* the way being tried is the last */
 	}
 	drop_subs(endpoint);
-	free(endpoint);
+	twi_endpoint_free(&endpoint->base);
 }
 
 const struct twi_lane_ops twi_lane_auto = {

@@ -131,10 +131,8 @@ static void inner_done(struct tow_op *inner, const struct tow_result *result)
 	(void)inner;
 	dial->inner = NULL;
 	if (dial->op == NULL) { /* nobody wants it any more */
-		if (result->status == TOW_OK) {
-			result->peer->closed = true;
-			result->peer->lane->ops->peer_close(result->peer);
-		}
+		if (result->status == TOW_OK)
+			twi_peer_end(result->peer);
 		dial_free(dial);
 		return;
 	}

@@ -238,13 +238,14 @@ TOW_PUBLIC int tow_device_open(struct tow_runtime *runtime, const char *spec,
 	const char *rest;
 	int status;
 
-	if (runtime == NULL || spec == NULL || device_out == NULL)
+	if (spec == NULL || device_out == NULL)
 		return twi_error(TOW_EINVAL, "tow_device_open: an argument is NULL");
 	*device_out = NULL;
+	status = twi_runtime_check(runtime, "tow_device_open");
+	if (status < 0)
+		return status;
 	engine = twi_runtime_engine(runtime);
-	status = check(engine, "tow_device_open");
-	if (status == TOW_OK)
-		status = twi_device_find(spec, &ops, &rest);
+	status = twi_device_find(spec, &ops, &rest);
 	if (status < 0)
 		return status;
 	if (twi_engine_in_callback(engine))

@@ -20,6 +20,28 @@
 
 static _Atomic uint64_t next_peer_id = 1;
 
+void *twi_endpoint_alloc(size_t bytes)
+{
+	return twi_handle_alloc(TWI_HANDLE_ENDPOINT, bytes);
+}
+
+void twi_endpoint_free(struct tow_endpoint *endpoint)
+{
+	if (endpoint != NULL)
+		twi_handle_free(&endpoint->handle, endpoint->address[0] != '\0');
+}
+
+void *twi_peer_alloc(size_t bytes)
+{
+	return twi_handle_alloc(TWI_HANDLE_PEER, bytes);
+}
+
+void twi_peer_free(struct tow_peer *peer)
+{
+	if (peer != NULL)
+		twi_handle_free(&peer->handle, peer->shown);
+}
+
 void twi_endpoint_setup(struct tow_endpoint *endpoint, struct twi_lane *lane)
 {
 	endpoint->engine = lane->engine;
@@ -58,6 +80,13 @@ void twi_peer_teardown(struct tow_peer *peer)
 	twi_list_remove(&peer->link);
 }
 
+void twi_peer_end(struct tow_peer *peer)
+{
+	twi_handle_close(&peer->handle);
+	peer->closed = true;
+	peer->lane->ops->peer_close(peer);
+}
+
 void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer)
 {
 	struct twi_list *entry;
@@ -78,8 +107,7 @@ void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer)
 		twi_op_complete(op, TOW_OK, 0);
 	} else if (endpoint->ready_count >= TWI_READY_PEERS_MAX) {
 		twi_count(peer->engine->diag, TWI_C_handshakes_refused, 1);
-		peer->closed = true;
-		peer->lane->ops->peer_close(peer);
+		twi_peer_end(peer);
 	} else {
 		twi_list_push_back(&endpoint->ready, &peer->ready_link);
 		peer->waiting_at = endpoint;
@@ -113,11 +141,10 @@ void twi_endpoint_drop(struct tow_endpoint *endpoint)
 {
 	struct tow_peer *peer;
 
+	twi_handle_close(&endpoint->handle);
 	twi_endpoint_end_accepts(endpoint);
-	while ((peer = take_ready(endpoint)) != NULL) {
-		peer->closed = true;
-		peer->lane->ops->peer_close(peer);
-	}
+	while ((peer = take_ready(endpoint)) != NULL)
+		twi_peer_end(peer);
 	twi_list_remove(&endpoint->link);
 	endpoint->lane->ops->endpoint_close(endpoint);
 }
@@ -152,6 +179,20 @@ static void enter(struct twi_engine *engine)
 	twi_engine_bind_ring(engine);
 }
 
+/*
+ * The same with what the call is about, which another thread may have closed since it was looked
+ * at. TOW_OK; or TOW_ECLOSED, and the engine is not held.
+ */
+static int enter_with(struct twi_engine *engine, const void *object, enum twi_handle_kind kind,
+		      const char *call)
+{
+	enter(engine);
+	if (twi_likely(twi_handle_is(object, kind)))
+		return TOW_OK;
+	twi_engine_leave(engine);
+	return twi_handle_refuse(object, kind, call);
+}
+
 /* The lane whose scheme the address has; *rest_out is what follows "://". */
 static struct twi_lane *lane_of(struct twi_engine *engine, const char *address,
 				const char **rest_out)
@@ -183,9 +224,12 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 	bool started;
 	int status;
 
-	if (runtime == NULL || address == NULL || endpoint_out == NULL)
+	if (address == NULL || endpoint_out == NULL)
 		return twi_error(TOW_EINVAL, "tow_endpoint_open: an argument is NULL");
 	*endpoint_out = NULL;
+	status = twi_runtime_check(runtime, "tow_endpoint_open");
+	if (status < 0)
+		return status;
 	engine = twi_runtime_engine(runtime);
 	status = check_engine(engine, "tow_endpoint_open");
 	if (status < 0)
@@ -207,8 +251,12 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 TOW_PUBLIC int tow_endpoint_address(struct tow_endpoint *endpoint, char *address_out,
 				    size_t address_size)
 {
-	if (endpoint == NULL || address_out == NULL)
-		return twi_error(TOW_EINVAL, "tow_endpoint_address: an argument is NULL");
+	int status = twi_handle_check(endpoint, TWI_HANDLE_ENDPOINT, "tow_endpoint_address");
+
+	if (status < 0)
+		return status;
+	if (address_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_endpoint_address: address_out is NULL");
 	if (strlen(endpoint->address) >= address_size)
 		return twi_error(
 			TOW_EINVAL,
@@ -223,13 +271,15 @@ TOW_PUBLIC int tow_endpoint_close(struct tow_endpoint *endpoint)
 	struct twi_engine *engine;
 	int status;
 
-	if (endpoint == NULL)
-		return twi_error(TOW_EINVAL, "tow_endpoint_close: endpoint is NULL");
-	engine = endpoint->engine;
-	status = check_engine(engine, "tow_endpoint_close");
+	status = twi_handle_check(endpoint, TWI_HANDLE_ENDPOINT, "tow_endpoint_close");
 	if (status < 0)
 		return status;
-	enter(engine);
+	engine = endpoint->engine;
+	status = check_engine(engine, "tow_endpoint_close");
+	if (status == TOW_OK)
+		status = enter_with(engine, endpoint, TWI_HANDLE_ENDPOINT, "tow_endpoint_close");
+	if (status < 0)
+		return status;
 	twi_endpoint_drop(endpoint);
 	twi_engine_leave(engine);
 	return TOW_OK;
@@ -265,9 +315,12 @@ TOW_PUBLIC int tow_connect_start(struct tow_endpoint *endpoint, const char *addr
 	const char *rest;
 	int status;
 
-	if (endpoint == NULL || address == NULL || op_out == NULL)
+	if (address == NULL || op_out == NULL)
 		return twi_error(TOW_EINVAL, "tow_connect_start: an argument is NULL");
 	*op_out = NULL;
+	status = twi_handle_check(endpoint, TWI_HANDLE_ENDPOINT, "tow_connect_start");
+	if (status < 0)
+		return status;
 	engine = endpoint->engine;
 	status = check_engine(engine, "tow_connect_start");
 	if (status == TOW_OK)
@@ -281,9 +334,10 @@ TOW_PUBLIC int tow_connect_start(struct tow_endpoint *endpoint, const char *addr
 		return twi_error(TOW_EINVAL, "address %.100s is of another lane than endpoint %s",
 				 address, endpoint->address);
 	status = resolve(lane, rest, false, numbers);
+	if (status == TOW_OK)
+		status = enter_with(engine, endpoint, TWI_HANDLE_ENDPOINT, "tow_connect_start");
 	if (status < 0)
 		return status;
-	enter(engine);
 	status = twi_connect_start(endpoint, numbers, options, op_out);
 	twi_engine_leave(engine);
 	return status;
@@ -298,16 +352,20 @@ TOW_PUBLIC int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_
 	struct tow_op *op;
 	int status;
 
-	if (endpoint == NULL || op_out == NULL)
-		return twi_error(TOW_EINVAL, "tow_accept_start: an argument is NULL");
+	if (op_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_accept_start: op_out is NULL");
 	*op_out = NULL;
+	status = twi_handle_check(endpoint, TWI_HANDLE_ENDPOINT, "tow_accept_start");
+	if (status < 0)
+		return status;
 	engine = endpoint->engine;
 	status = check_engine(engine, "tow_accept_start");
 	if (status == TOW_OK)
 		status = twi_op_options_in("tow_accept_start", &options, &known);
+	if (status == TOW_OK)
+		status = enter_with(engine, endpoint, TWI_HANDLE_ENDPOINT, "tow_accept_start");
 	if (status < 0)
 		return status;
-	enter(engine);
 	op = twi_op_acquire(engine, TWI_OP_ACCEPT, options);
 	if (op == NULL) {
 		twi_engine_leave(engine);
@@ -332,15 +390,16 @@ TOW_PUBLIC int tow_peer_close(struct tow_peer *peer)
 	struct twi_engine *engine;
 	int status;
 
-	if (peer == NULL)
-		return twi_error(TOW_EINVAL, "tow_peer_close: peer is NULL");
-	engine = peer->engine;
-	status = check_engine(engine, "tow_peer_close");
+	status = twi_handle_check(peer, TWI_HANDLE_PEER, "tow_peer_close");
 	if (status < 0)
 		return status;
-	enter(engine);
-	peer->closed = true;
-	peer->lane->ops->peer_close(peer);
+	engine = peer->engine;
+	status = check_engine(engine, "tow_peer_close");
+	if (status == TOW_OK)
+		status = enter_with(engine, peer, TWI_HANDLE_PEER, "tow_peer_close");
+	if (status < 0)
+		return status;
+	twi_peer_end(peer);
 	twi_engine_leave(engine);
 	return TOW_OK;
 }
@@ -358,9 +417,14 @@ static int check_message(const struct tow_peer *peer, const struct twi_message *
 			 bool forget)
 {
 	const char *call = call_of(message);
-	int status;
+	int status = TOW_OK;
 
-	if (peer == NULL || (message->data == NULL && message->bytes > 0 && !message->view))
+	/* The library says its own words to a peer that is closing, too. */
+	if (message->space == TWI_SPACE_USER)
+		status = twi_handle_check(peer, TWI_HANDLE_PEER, call);
+	if (twi_unlikely(status < 0))
+		return status;
+	if (message->data == NULL && message->bytes > 0 && !message->view)
 		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
 	if (message->bytes > TWI_WIRE_U63_MAX)
 		return twi_error(TOW_EINVAL, "%s: bytes is %llu, the most is 2^63-1", call,
@@ -390,7 +454,12 @@ int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 	if (twi_unlikely(status < 0))
 		return status;
 	engine = peer->engine;
-	enter(engine);
+	if (message->space == TWI_SPACE_USER)
+		status = enter_with(engine, peer, TWI_HANDLE_PEER, call_of(message));
+	else
+		enter(engine);
+	if (twi_unlikely(status < 0))
+		return status;
 	op = message->op;
 	if (op != NULL)
 		twi_op_embed(op, engine, message->kind, options);

@@ -13,14 +13,16 @@
 #include <towline/endpoint.h>
 
 #include "transport/claim.h"
+#include "transport/handle.h"
 #include "transport/session.h"
 
 #define TWI_READY_PEERS_MAX 64
 
 struct tow_endpoint {
-	struct twi_list link; /* on engine->endpoints */
+	struct twi_handle handle;
 	struct twi_engine *engine;
 	struct twi_lane *lane;
+	struct twi_list link;        /* on engine->endpoints */
 	struct twi_list accepts;     /* tow_op.link */
 	struct twi_list ready;       /* tow_peer.ready_link */
 	struct tow_endpoint *parent; /* of a sub-endpoint: its ready peers go there; else NULL */
@@ -29,10 +31,11 @@ struct tow_endpoint {
 };
 
 struct tow_peer {
-	struct twi_list link;       /* on engine->peers */
-	struct twi_list ready_link; /* on tow_endpoint.ready */
+	struct twi_handle handle;
 	struct twi_engine *engine;
 	struct twi_lane *lane;
+	struct twi_list link;            /* on engine->peers */
+	struct twi_list ready_link;      /* on tow_endpoint.ready */
 	struct tow_endpoint *waiting_at; /* whose ready queue it is on, or NULL */
 	bool shown;                      /* it has been up: the user knows or will know it */
 	bool closed;                     /* tow_peer_close was called */
@@ -47,13 +50,30 @@ struct tow_peer {
 	struct twi_session session;
 };
 
+_Static_assert(offsetof(struct tow_peer, engine) + sizeof(void *) <= TWI_HANDLE_LINE_BYTES &&
+		       offsetof(struct tow_endpoint, engine) + sizeof(void *) <=
+			       TWI_HANDLE_LINE_BYTES,
+	       "calls read the engine while the handle may be closed");
+
 /* For lanes: set up the common part; put a peer that is ready to an accept, or in the queue. */
 void twi_endpoint_setup(struct tow_endpoint *endpoint, struct twi_lane *lane);
 void twi_peer_setup(struct tow_peer *peer, struct twi_lane *lane, const char *address);
 void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer);
 
+/*
+ * Memory for a lane's endpoint or peer, which begins with the common part; zeroed. NULL: none. The
+ * frees take it back, and NULL.
+ */
+void *twi_endpoint_alloc(size_t bytes);
+void twi_endpoint_free(struct tow_endpoint *endpoint);
+void *twi_peer_alloc(size_t bytes);
+void twi_peer_free(struct tow_peer *peer);
+
 /* The lane has let go of the peer: takes it off every list. The lane frees the memory. */
 void twi_peer_teardown(struct tow_peer *peer);
+
+/* The peer's user is done with it, or never had it. The engine is held; the peer may be gone. */
+void twi_peer_end(struct tow_peer *peer);
 
 /*
  * Starts to connect to an address without its scheme, which has been through resolve. The engine is

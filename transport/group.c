@@ -47,12 +47,11 @@ void twi_job_fini(struct twi_job *job)
 	pthread_mutex_destroy(&job->lock);
 }
 
-/* A call on a group that may be made now. */
-static int check(const struct tow_group *group, const char *call)
+int twi_group_check(const struct tow_group *group, const char *call)
 {
-	if (group == NULL)
-		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
-	return twi_runtime_check(group->runtime, call);
+	int status = twi_handle_check(group, TWI_HANDLE_GROUP, call);
+
+	return status < 0 ? status : twi_runtime_check(group->runtime, call);
 }
 
 /* One that blocks. */
@@ -80,13 +79,14 @@ static struct twi_until until_of(uint64_t timeout_ns)
 struct tow_group *twi_group_make(struct tow_runtime *runtime, struct twi_ranks *ranks,
 				 uint32_t size)
 {
-	struct tow_group *group = calloc(1, sizeof(*group));
+	struct tow_group *group = twi_handle_alloc(TWI_HANDLE_GROUP, sizeof(*group));
 	struct twi_job *job = twi_runtime_job(runtime);
 
 	if (group != NULL)
 		group->members = calloc(size, sizeof(group->members[0]));
 	if (group == NULL || group->members == NULL) {
-		free(group);
+		if (group != NULL)
+			twi_handle_free(&group->handle, false);
 		twi_error(TOW_ENOMEM, "no memory for a group of %u", size);
 		return NULL;
 	}
@@ -155,6 +155,7 @@ static void close_group(struct tow_group *group)
 	struct twi_ranks *ranks = group->ranks;
 	bool last;
 
+	twi_handle_close(&group->handle);
 	end_collectives(group);
 
 	/* A user until the store is closed, for which the engine is not held. */
@@ -168,7 +169,7 @@ static void close_group(struct tow_group *group)
 	free(group->part_offsets[0]);
 	free(group->part_offsets[1]);
 	free(group->members);
-	free(group);
+	twi_handle_free(&group->handle, true);
 }
 
 int twi_group_open(struct tow_runtime *runtime, const struct tow_group_options *options,
@@ -252,12 +253,13 @@ TOW_PUBLIC int tow_job_info(struct tow_runtime *runtime, struct tow_job_info *in
 
 TOW_PUBLIC uint32_t tow_group_rank(const struct tow_group *group)
 {
-	return group == NULL ? 0 : group->rank;
+	return twi_handle_check(group, TWI_HANDLE_GROUP, "tow_group_rank") < 0 ? UINT32_MAX
+									       : group->rank;
 }
 
 TOW_PUBLIC uint32_t tow_group_size(const struct tow_group *group)
 {
-	return group == NULL ? 0 : group->size;
+	return twi_handle_check(group, TWI_HANDLE_GROUP, "tow_group_size") < 0 ? 0 : group->size;
 }
 
 static int check_rank(const struct tow_group *group, uint32_t rank, const char *call)
@@ -271,10 +273,12 @@ TOW_PUBLIC int tow_group_address(const struct tow_group *group, uint32_t rank, c
 				 size_t address_size)
 {
 	const char *address;
-	int status;
+	int status = twi_handle_check(group, TWI_HANDLE_GROUP, "tow_group_address");
 
-	if (group == NULL || address_out == NULL)
-		return twi_error(TOW_EINVAL, "tow_group_address: an argument is NULL");
+	if (status < 0)
+		return status;
+	if (address_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_group_address: address_out is NULL");
 	status = check_rank(group, rank, "tow_group_address");
 	if (status < 0)
 		return status;
@@ -290,7 +294,7 @@ TOW_PUBLIC int tow_group_address(const struct tow_group *group, uint32_t rank, c
 TOW_PUBLIC int tow_group_connect_start(struct tow_group *group, uint32_t rank,
 				       const struct tow_op_options *options, struct tow_op **op_out)
 {
-	int status = check(group, "tow_group_connect_start");
+	int status = twi_group_check(group, "tow_group_connect_start");
 	struct tow_op_options known;
 	struct twi_ranks *ranks;
 
@@ -320,7 +324,7 @@ TOW_PUBLIC int tow_group_connect_start(struct tow_group *group, uint32_t rank,
 
 TOW_PUBLIC int tow_group_peer(struct tow_group *group, uint32_t rank, struct tow_peer **peer_out)
 {
-	int status = check(group, "tow_group_peer");
+	int status = twi_group_check(group, "tow_group_peer");
 
 	if (status < 0)
 		return status;
@@ -352,7 +356,7 @@ TOW_PUBLIC int tow_group_set(struct tow_group *group, const char *key, const voi
 {
 	const struct twi_until until = until_of(timeout_ns);
 	char name[TWI_STORE_KEY_MAX + 1];
-	int status = check(group, "tow_group_set");
+	int status = twi_group_check(group, "tow_group_set");
 
 	if (status == TOW_OK)
 		status = check_blocking(group->runtime, "tow_group_set");
@@ -384,7 +388,7 @@ TOW_PUBLIC int tow_group_get(struct tow_group *group, const char *key, void *val
 	const struct twi_until until = until_of(timeout_ns);
 	struct twi_store_client *client = NULL;
 	char name[TWI_STORE_KEY_MAX + 1];
-	int status = check(group, "tow_group_get");
+	int status = twi_group_check(group, "tow_group_get");
 	uint32_t bytes = 0;
 
 	if (status == TOW_OK)
@@ -527,7 +531,7 @@ TOW_PUBLIC int tow_group_split(struct tow_group *group, int64_t color, int64_t k
 			       uint64_t timeout_ns, struct tow_group **group_out)
 {
 	const struct twi_until until = until_of(timeout_ns);
-	int status = check(group, "tow_group_split");
+	int status = twi_group_check(group, "tow_group_split");
 	struct split split;
 
 	if (status == TOW_OK)
@@ -562,7 +566,9 @@ TOW_PUBLIC int tow_group_close(struct tow_group *group)
 
 	if (group == NULL)
 		return TOW_OK;
-	status = check_blocking(group->runtime, "tow_group_close");
+	status = twi_handle_check(group, TWI_HANDLE_GROUP, "tow_group_close");
+	if (status == TOW_OK)
+		status = check_blocking(group->runtime, "tow_group_close");
 	if (status < 0)
 		return status;
 	job = twi_runtime_job(group->runtime);

@@ -29,6 +29,7 @@
 
 #include "diag/rank_state.h"
 #include "transport/bootstrap.h"
+#include "transport/handle.h"
 #include "transport/match.h"
 #include "transport/op.h"
 #include "transport/store_client.h"
@@ -112,6 +113,7 @@ struct twi_barrier_log {
 };
 
 struct tow_group {
+	struct twi_handle handle;
 	struct twi_list link; /* on the runtime's list */
 	struct tow_runtime *runtime;
 	struct twi_ranks *ranks;
@@ -157,6 +159,8 @@ struct tow_group *twi_group_make(struct tow_runtime *runtime, struct twi_ranks *
 				 uint32_t size);
 /* Its members are known: it can have collectives. One that cannot says so when it is asked to. */
 void twi_group_begin_collectives(struct tow_group *group);
+/* TOW_OK; TOW_EINVAL for NULL, TOW_ECLOSED, TOW_EFORKED; `call` is named in the message. */
+int twi_group_check(const struct tow_group *group, const char *call);
 /* The options that were given, or the defaults. TOW_EINVAL: their size is not set. */
 int twi_group_options(const struct tow_group_options *in, struct tow_group_options *out);
 

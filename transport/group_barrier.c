@@ -262,13 +262,12 @@ static int start_at(struct tow_group *group, const struct tow_op_options *option
 	struct twi_engine *engine;
 	int status;
 
-	if (group == NULL || op_out == NULL)
-		return twi_error(TOW_EINVAL, "tow_group_barrier_start: an argument is NULL");
+	if (op_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_group_barrier_start: op_out is NULL");
 	*op_out = NULL;
 	status = twi_op_options_in("tow_group_barrier_start", &options, &known);
-	if (status < 0)
-		return status;
-	status = twi_runtime_check(group->runtime, "tow_group_barrier_start");
+	if (status == TOW_OK)
+		status = twi_group_check(group, "tow_group_barrier_start");
 	if (status < 0)
 		return status;
 	engine = group->ranks->engine;

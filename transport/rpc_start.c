@@ -8,14 +8,18 @@
 #include "diag/sized.h"
 #include "transport/claim.h"
 #include "transport/engine.h"
+#include "transport/handle.h"
 #include "transport/rpc.h"
 #include "transport/rpc_records.h"
 
 static int check(struct tow_peer *peer, const struct twi_call_wish *wish,
 		 const struct tow_call_options *options)
 {
-	if (peer == NULL || wish->name[0] == '\0' ||
-	    (wish->request == NULL && wish->request_bytes > 0) ||
+	int status = twi_handle_check(peer, TWI_HANDLE_PEER, "tow_call_start");
+
+	if (status < 0)
+		return status;
+	if (wish->name[0] == '\0' || (wish->request == NULL && wish->request_bytes > 0) ||
 	    (wish->response == NULL && wish->response_bytes > 0))
 		return twi_error(TOW_EINVAL,
 				 "tow_call_start: an argument is NULL, or the method has no name");
@@ -44,6 +48,10 @@ static int start(struct tow_peer *peer, const struct twi_call_wish *wish,
 	int status;
 
 	twi_engine_enter(engine);
+	if (!twi_handle_is(peer, TWI_HANDLE_PEER)) { /* by another thread, meanwhile */
+		twi_engine_leave(engine);
+		return twi_handle_refuse(peer, TWI_HANDLE_PEER, "tow_call_start");
+	}
 	op = twi_op_acquire(engine, TWI_OP_CALL, &op_options);
 	if (op == NULL) {
 		twi_engine_leave(engine);
@@ -113,9 +121,11 @@ TOW_PUBLIC int tow_call(struct tow_peer *peer, const char *method, const void *r
 				      .response_bytes = response_bytes,
 				      .site = TWI_SITE_HERE };
 	struct tow_op *op;
-	int status, told = TOW_OK;
+	int status = twi_handle_check(peer, TWI_HANDLE_PEER, "tow_call"), told = TOW_OK;
 
-	if (peer != NULL && twi_engine_in_callback(peer->engine))
+	if (status < 0)
+		return status;
+	if (twi_engine_in_callback(peer->engine))
 		return twi_error(TOW_EINVAL, "tow_call in a completion callback or handler");
 	if (result_out != NULL &&
 	    twi_sized_check_out(TWI_SIZED_tow_call_result, "tow_call", result_out) < 0)

@@ -36,6 +36,7 @@
 #include "transport/endpoint.h"
 #include "transport/engine.h"
 #include "transport/group.h"
+#include "transport/handle.h"
 #include "transport/inquiry.h"
 #include "transport/path.h"
 #include "transport/rpc.h"
@@ -43,9 +44,11 @@
 #include "transport/uring/ring.h"
 
 struct tow_runtime {
+	struct twi_handle handle;
 	struct twi_engine engine;
 	struct twi_serve serve;
 	bool sources;
+	bool opened; /* its user has it */
 	char *texts; /* what the knobs that are text point to */
 	struct twi_job job;
 	struct twi_tracing tracing;
@@ -68,8 +71,10 @@ struct twi_tracing *twi_runtime_tracing(struct tow_runtime *runtime)
 
 int twi_runtime_check(struct tow_runtime *runtime, const char *call)
 {
-	if (runtime == NULL)
-		return twi_error(TOW_EINVAL, "%s: runtime is NULL", call);
+	int status = twi_handle_check(runtime, TWI_HANDLE_RUNTIME, call);
+
+	if (twi_unlikely(status < 0))
+		return status;
 	if (twi_engine_forked(&runtime->engine))
 		return twi_error(TOW_EFORKED,
 				 "%s: this process is a forked child; open a runtime of its own",
@@ -345,10 +350,8 @@ static void end_traffic(struct twi_engine *engine)
 	twi_list_for_each_safe (pos, next, &engine->peers) {
 		struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
 
-		if (!peer->closed) {
-			peer->closed = true;
-			peer->lane->ops->peer_close(peer);
-		}
+		if (!peer->closed)
+			twi_peer_end(peer);
 	}
 	/* While the callbacks run everything they may name is still there. */
 	twi_op_run_callbacks(engine);
@@ -407,7 +410,7 @@ static void close_parts(struct tow_runtime *runtime)
 	twi_job_key_wipe(&engine->job_key);
 	twi_job_fini(&runtime->job);
 	free(runtime->texts);
-	free(runtime);
+	twi_handle_free(&runtime->handle, runtime->opened);
 }
 
 /* The options' strings are the caller's and may go away. */
@@ -456,10 +459,10 @@ static int open_runtime(const struct tow_options *options, bool virtual_clock,
 	if (runtime_out == NULL)
 		return twi_error(TOW_EINVAL, "tow_runtime_open: runtime_out is NULL");
 	*runtime_out = NULL;
-	runtime = aligned_alloc(64, twi_align_up(sizeof(*runtime), 64));
+	runtime = twi_handle_alloc(TWI_HANDLE_RUNTIME, sizeof(*runtime));
 	if (runtime == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a runtime");
-	*runtime = (struct tow_runtime){ .engine.virtual_clock = virtual_clock };
+	runtime->engine.virtual_clock = virtual_clock;
 	twi_clock_init();
 	status = twi_knob_resolve(options, &runtime->engine.knobs);
 	if (status == TOW_OK)
@@ -468,7 +471,7 @@ static int open_runtime(const struct tow_options *options, bool virtual_clock,
 		status = load_job_key(runtime);
 	if (status < 0) {
 		free(runtime->texts);
-		free(runtime);
+		twi_handle_free(&runtime->handle, false);
 		return status;
 	}
 	twi_job_init(&runtime->job, options, &runtime->engine.knobs);
@@ -477,6 +480,7 @@ static int open_runtime(const struct tow_options *options, bool virtual_clock,
 		close_parts(runtime);
 		return status;
 	}
+	runtime->opened = true;
 	*runtime_out = runtime;
 	return TOW_OK;
 }
@@ -580,7 +584,8 @@ TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
 
 TOW_PUBLIC const char *tow_stats_socket(struct tow_runtime *runtime)
 {
-	if (runtime == NULL || runtime->serve.socket == NULL)
+	if (twi_handle_check(runtime, TWI_HANDLE_RUNTIME, "tow_stats_socket") < 0 ||
+	    runtime->serve.socket == NULL)
 		return "";
 	return twi_socket_path(runtime->serve.socket);
 }

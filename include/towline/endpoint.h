@@ -124,9 +124,10 @@ int tow_endpoint_open(struct tow_runtime *runtime, const char *address,
 int tow_endpoint_address(struct tow_endpoint *endpoint, char *address_out, size_t address_size);
 
 /*
- * Closes an endpoint: accepts in flight complete with TOW_ECLOSED, its peers stay.
- * Ownership: takes the endpoint. Copies: none. Blocks: never. Threads: any, once.
- * Returns: TOW_OK; TOW_EINVAL; TOW_EFORKED.
+ * Closes an endpoint: accepts in flight complete with TOW_ECLOSED, its peers stay. Later calls with
+ * the endpoint get TOW_ECLOSED, also in the callbacks of those accepts (tow_runtime_close says for
+ * how long). Ownership: takes the endpoint. Copies: none. Blocks: never. Threads: any, also while
+ * others are inside calls with it. Returns: TOW_OK; TOW_EINVAL; TOW_ECLOSED; TOW_EFORKED.
  */
 int tow_endpoint_close(struct tow_endpoint *endpoint);
 
@@ -135,19 +136,20 @@ int tow_endpoint_close(struct tow_endpoint *endpoint);
  * Ownership: *op_out is the caller's until tow_op_release; the peer in the result is the caller's
  * until tow_peer_close.
  * Copies: none. Blocks: while a host name is looked up; not for numbers. Threads: any.
- * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY when max_ops operations exist; TOW_ENOMEM;
- * TOW_ESYSTEM; TOW_EFORKED. The operation ends with TOW_OK, TOW_EREFUSED, TOW_EPEER,
+ * Returns: TOW_OK when started; TOW_EINVAL; TOW_ECLOSED; TOW_EBUSY when max_ops operations exist;
+ * TOW_ENOMEM; TOW_ESYSTEM; TOW_EFORKED. The operation ends with TOW_OK, TOW_EREFUSED (nobody
+ * listens there, or as many peers as may be wait there to be accepted: try again later), TOW_EPEER,
  * TOW_EPROTOCOL, TOW_EDEADLINE (its own or connect_timeout_ns), TOW_ECANCELED or TOW_ECLOSED.
  */
 int tow_connect_start(struct tow_endpoint *endpoint, const char *address,
 		      const struct tow_op_options *options, struct tow_op **op_out);
 
 /*
- * Starts to accept one peer. Peers that come while no accept is started wait, a bounded number.
- * Ownership, Copies, Threads: as tow_connect_start. Blocks: never.
- * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY; TOW_ENOMEM; TOW_EFORKED. The operation
- * ends with TOW_OK, TOW_EDEADLINE, TOW_ECANCELED or TOW_ECLOSED; peers that fail their handshake
- * are counted and are not reported here.
+ * Starts to accept one peer. Peers that come while no accept is started wait, up to 64; further
+ * ones are refused, and their connects end with TOW_EREFUSED. Ownership, Copies, Threads: as
+ * tow_connect_start. Blocks: never. Returns: TOW_OK when started; TOW_EINVAL; TOW_ECLOSED;
+ * TOW_EBUSY; TOW_ENOMEM; TOW_EFORKED. The operation ends with TOW_OK, TOW_EDEADLINE, TOW_ECANCELED
+ * or TOW_ECLOSED; peers that fail theirs are counted and are not reported here.
  */
 int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_op_options *options,
 		     struct tow_op **op_out);
@@ -155,8 +157,9 @@ int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_op_options 
 /*
  * Closes a peer: operations in flight on it complete with TOW_ECLOSED. Small messages whose sends
  * are complete already are still delivered when the connection allows it; later calls with the peer
- * are errors of the caller. Ownership: takes the peer. Copies: none. Blocks: never. Threads: any,
- * once. Returns: TOW_OK; TOW_EINVAL; TOW_EFORKED.
+ * get TOW_ECLOSED, also in the callbacks of those operations (tow_runtime_close says for how long).
+ * Ownership: takes the peer. Copies: none. Blocks: never. Threads: any, also while others are
+ * inside calls with it. Returns: TOW_OK; TOW_EINVAL; TOW_ECLOSED; TOW_EFORKED.
  */
 int tow_peer_close(struct tow_peer *peer);
 
@@ -175,12 +178,12 @@ int tow_peer_close(struct tow_peer *peer);
  * where the lane needs registered memory and this cannot be registered (docs/copies.md).
  * Blocks: while memory that is not registered is pinned, at its first use on a lane where that pays
  * (late_cache_bytes); else never. Threads: any.
- * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY when max_ops operations exist, or the peer
- * holds back more than peer_lease_bytes of freed memory (earlier sends must end first);
- * TOW_EFORKED. The operation ends with TOW_OK, TOW_EPEER, TOW_ETRUNCATED (the receiver's buffer is
- * too small), TOW_EPROTOCOL, TOW_EDEADLINE, TOW_ECANCELED, TOW_ECLOSED, TOW_EFAULT, TOW_EZEROCOPY
- * (its memory is not registered and require_zero_copy is set) or TOW_EEXHAUSTED (it needs staging,
- * and staging_bytes is 0).
+ * Returns: TOW_OK when started; TOW_EINVAL; TOW_ECLOSED: the peer was closed, or the runtime is
+ * being closed; TOW_EBUSY when max_ops operations exist, or the peer holds back more than
+ * peer_lease_bytes of freed memory (earlier sends must end first); TOW_EFORKED. The operation ends
+ * with TOW_OK, TOW_EPEER, TOW_ETRUNCATED (the receiver's buffer is too small), TOW_EPROTOCOL,
+ * TOW_EDEADLINE, TOW_ECANCELED, TOW_ECLOSED, TOW_EFAULT, TOW_EZEROCOPY (its memory is not
+ * registered and require_zero_copy is set) or TOW_EEXHAUSTED (it needs staging, and staging_bytes is 0).
  */
 int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint64_t tag,
 		   const struct tow_op_options *options, struct tow_op **op_out);

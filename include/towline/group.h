@@ -110,13 +110,13 @@ int tow_group_open_start(struct tow_runtime *runtime, const struct tow_group_opt
 			 struct tow_op **op_out);
 
 /*
- * This process' number in the group, from 0.
+ * This process' number in the group, from 0; UINT32_MAX for NULL or a group that was closed.
  * Ownership: none. Copies: none. Blocks: never. Threads: any.
  */
 uint32_t tow_group_rank(const struct tow_group *group);
 
 /*
- * How many ranks the group has.
+ * How many ranks the group has; 0 for NULL or a group that was closed.
  * Ownership: none. Copies: none. Blocks: never. Threads: any.
  */
 uint32_t tow_group_size(const struct tow_group *group);
@@ -236,10 +236,11 @@ int tow_group_get(struct tow_group *group, const char *key, void *value_out, siz
 /*
  * Closes a group. Not collective, but a rank that still works with this one loses it: make a
  * barrier first. With the last group of the job its connections are closed: operations in flight
- * complete with TOW_ECLOSED, and rank 0's store serves on until all have said goodbye. Ownership:
- * takes the group; NULL is legal. Copies: none. Blocks: the last one's, at rank 0, until the others
- * have closed theirs, at most two seconds. Threads: any, once; not from a callback. Returns:
- * TOW_OK; TOW_EINVAL in a callback; TOW_EFORKED.
+ * complete with TOW_ECLOSED, and rank 0's store serves on until all have said goodbye. Later calls
+ * with the group get TOW_ECLOSED (tow_runtime_close says for how long). Ownership: takes the group;
+ * NULL is legal. Copies: none. Blocks: the last one's, at rank 0, until the others have closed
+ * theirs, at most two seconds. Threads: any, while no other is inside a call with it; not from a
+ * callback. Returns: TOW_OK; TOW_EINVAL in a callback; TOW_ECLOSED; TOW_EFORKED.
  */
 int tow_group_close(struct tow_group *group);
 

@@ -5,6 +5,9 @@
  * says with tow_runtime_seal that start-up is over, and closes it. Each knob is a field of
  * struct tow_options, an environment variable (TOW_ and the field's name in capitals) and a row of
  * the knob table. A field that is set wins over the environment, the environment over the default.
+ *
+ * Every call with a runtime, endpoint, peer or group that was closed, or whose runtime was, returns
+ * TOW_ECLOSED and does nothing else; tow_runtime_close says for how long that holds.
  */
 #ifndef TOWLINE_RUNTIME_H
 #define TOWLINE_RUNTIME_H
@@ -177,10 +180,14 @@ int tow_runtime_seal(struct tow_runtime *runtime);
 
 /*
  * Closes everything the runtime owns. Operations in flight complete with TOW_ECLOSED, their
- * callbacks run, and all handles of the runtime (operations, peers, endpoints, pool memory) end
- * with it. Ownership: takes the runtime. Copies: none. Blocks: until the kernel has let go of the
- * memory, at most about a second. Threads: no other thread may be inside a call on this runtime.
- * Returns: TOW_OK; TOW_EINVAL for NULL; TOW_EFORKED (the parent's runtime is unharmed).
+ * callbacks run, in which calls that start something get TOW_ECLOSED, and all handles of the
+ * runtime (operations, peers, endpoints, groups, devices, pool memory) end with it. Calls with a
+ * runtime, endpoint, peer or group that ended get TOW_ECLOSED, until 256 others of the process have
+ * ended after it; then its memory is given back, and using it is undefined. Calls with other
+ * handles that ended are undefined at once. Ownership: takes the runtime. Copies: none. Blocks:
+ * until the kernel has let go of the memory, at most about a second. Threads: no other thread may
+ * be inside a call on this runtime. Returns: TOW_OK; TOW_EINVAL for NULL, or in a callback;
+ * TOW_ECLOSED; TOW_EFORKED (the parent's runtime is unharmed).
  */
 int tow_runtime_close(struct tow_runtime *runtime);
 

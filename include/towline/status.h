@@ -31,7 +31,7 @@ extern "C" {
 	X(TOW_EPROTOCOL, -12, "the peer sent bytes that break the protocol")                       \
 	X(TOW_EDEADLINE, -13, "the deadline passed first")                                         \
 	X(TOW_ECANCELED, -14, "canceled by tow_op_cancel")                                         \
-	X(TOW_ECLOSED, -15, "closed on this side while the operation was in flight")               \
+	X(TOW_ECLOSED, -15, "closed on this side, before the call or during the operation")        \
 	X(TOW_ETRUNCATED, -16, "the message is longer than the posted buffer")                     \
 	X(TOW_EFORKED, -17, "called in a forked child, which owns no runtime")                     \
 	X(TOW_EZEROCOPY, -18, "require_zero_copy: it would have been copied or registered late")   \

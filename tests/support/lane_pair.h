@@ -167,8 +167,7 @@ static inline void twt_lane_settle(struct twt_lane_pair *pair, uint64_t bytes, c
 		twt_lane_turn(pair);
 		if (twi_now_ns() > until)
 			fail_msg("%s, %s: %llu bytes of the pools are in use, there were %llu",
-				 pair->lane->name, what,
-				 (unsigned long long)twt_lane_in_use(pair),
+				 pair->lane->name, what, (unsigned long long)twt_lane_in_use(pair),
 				 (unsigned long long)bytes);
 	}
 }

@@ -185,9 +185,8 @@ static void test_cells(void **state)
 	TWT_OK(tow_method_register(pair.runtime[1], "give", give, NULL, NULL));
 	TWT_OK(tow_method_register(pair.runtime[1], "keep", keep, NULL, NULL));
 	for (int i = 0; i < 2 * TWT_MEMORIES; i++)
-		memory[i % 2][i / 2] = twt_memory_get(pair.runtime[i % 2],
-						      (enum twt_memory)(i / 2), MAXIMA,
-						      &handles[i % 2][i / 2]);
+		memory[i % 2][i / 2] = twt_memory_get(pair.runtime[i % 2], (enum twt_memory)(i / 2),
+						      MAXIMA, &handles[i % 2][i / 2]);
 	call_cell(64, TWT_PLAIN, false); /* the first makes what calls need */
 	before = twt_lane_in_use(&pair);
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {

@@ -225,15 +225,13 @@ static int start(struct request *request)
 	struct twi_engine *engine;
 	int status;
 
-	if (group == NULL)
-		return twi_error(TOW_EINVAL, "%s: group is NULL", request->call);
 	if (request->op_out != NULL)
 		*request->op_out = NULL;
 	status = TWI_SIZED_IN(tow_coll_options, request->call, options, &known);
 	if (status == TOW_OK)
 		status = check_options(request, options);
 	if (status == TOW_OK)
-		status = twi_runtime_check(group->runtime, request->call);
+		status = twi_group_check(group, request->call);
 	if (status == TOW_OK)
 		status = check_numbers(request, group->size);
 	if (status == TOW_OK)
@@ -342,8 +340,12 @@ TOW_PUBLIC int tow_coll_send_receive_start(struct tow_group *group, const void *
 					   const struct tow_coll_options *options,
 					   struct tow_op **op_out)
 {
-	int64_t size = group != NULL ? group->size : INT64_MAX;
+	int status = twi_group_check(group, "tow_coll_send_receive_start");
+	int64_t size;
 
+	if (status < 0)
+		return status;
+	size = group->size;
 	if (target < TOW_GROUP_NONE || target >= size || source < TOW_GROUP_NONE || source >= size)
 		return twi_error(TOW_EINVAL,
 				 "tow_coll_send_receive_start: target is %lld, source is %lld; the "
@@ -399,11 +401,10 @@ TOW_PUBLIC int tow_coll_permute_start(struct tow_group *group, const void *in, v
 {
 	uint64_t few[8] = { 0 }, *seen = few;
 	uint32_t words;
-	int status;
+	int status = twi_group_check(group, "tow_coll_permute_start");
 
-	if (group == NULL)
-		return twi_error(TOW_EINVAL, "tow_coll_permute_start: group is NULL");
-	status = check_pairs(pairs, pair_count, group->size);
+	if (status == TOW_OK)
+		status = check_pairs(pairs, pair_count, group->size);
 	if (status < 0)
 		return status;
 	words = (2 * group->size + 63) / 64;
@@ -470,11 +471,10 @@ TOW_PUBLIC int tow_coll_all_gather_v_start(struct tow_group *group, const void *
 {
 	const struct tow_coll_parts parts = { counts, offsets };
 	const uint64_t *at;
-	int status;
+	int status = twi_group_check(group, "tow_coll_all_gather_v_start");
 
-	if (group == NULL)
-		return twi_error(TOW_EINVAL, "tow_coll_all_gather_v_start: group is NULL");
-	status = check_parts("tow_coll_all_gather_v_start", group, 1, &parts, &at);
+	if (status == TOW_OK)
+		status = check_parts("tow_coll_all_gather_v_start", group, 1, &parts, &at);
 	if (status < 0)
 		return status;
 	return start(REQUEST(TWI_COLL_ALL_GATHER_V, .in = in, .out = out, .type = type,
@@ -490,11 +490,10 @@ TOW_PUBLIC int tow_coll_all_to_all_v_start(struct tow_group *group, const void *
 {
 	static const char call[] = "tow_coll_all_to_all_v_start";
 	const uint64_t *at[2];
-	int status;
+	int status = twi_group_check(group, call);
 
-	if (group == NULL)
-		return twi_error(TOW_EINVAL, "%s: group is NULL", call);
-	status = check_parts(call, group, 0, send, &at[0]);
+	if (status == TOW_OK)
+		status = check_parts(call, group, 0, send, &at[0]);
 	if (status == TOW_OK)
 		status = check_parts(call, group, 1, receive, &at[1]);
 	if (status < 0)

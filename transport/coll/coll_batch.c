@@ -544,11 +544,8 @@ int twi_coll_batch_add(struct twi_coll_group *coll, const struct twi_coll_call *
 /* TOW_OK, and the engine is held. */
 static int enter(struct tow_group *group, const char *call)
 {
-	int status;
+	int status = twi_group_check(group, call);
 
-	if (group == NULL)
-		return twi_error(TOW_EINVAL, "%s: group is NULL", call);
-	status = twi_runtime_check(group->runtime, call);
 	if (status < 0)
 		return status;
 	twi_group_enter(group->ranks->engine);

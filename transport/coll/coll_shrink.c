@@ -518,10 +518,10 @@ TOW_PUBLIC int tow_group_shrink(struct tow_group *group, uint64_t timeout_ns,
 	struct tow_op *op = NULL;
 	int status;
 
-	if (group == NULL || group_out == NULL)
-		return twi_error(TOW_EINVAL, "tow_group_shrink: an argument is NULL");
+	if (group_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_group_shrink: group_out is NULL");
 	*group_out = NULL;
-	status = twi_runtime_check(group->runtime, "tow_group_shrink");
+	status = twi_group_check(group, "tow_group_shrink");
 	if (status < 0)
 		return status;
 	engine = group->ranks->engine;

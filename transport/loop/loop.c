@@ -142,7 +142,7 @@ static int endpoint_open(struct twi_lane *lane, const char *name, struct tow_end
 		return status;
 	if (find(loop_lane(lane), address) != NULL)
 		return twi_error(TOW_EBUSY, "address %s is in use in this runtime", address);
-	endpoint = calloc(1, sizeof(*endpoint));
+	endpoint = twi_endpoint_alloc(sizeof(*endpoint));
 	if (endpoint == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for an endpoint");
 	snprintf(endpoint->address, sizeof(endpoint->address), "%s", address);
@@ -153,7 +153,7 @@ static int endpoint_open(struct twi_lane *lane, const char *name, struct tow_end
 
 static void endpoint_close(struct tow_endpoint *endpoint)
 {
-	free(endpoint);
+	twi_endpoint_free(endpoint);
 }
 
 static void dial_end(struct twi_loop_dial *dial, int status)

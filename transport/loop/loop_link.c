@@ -182,7 +182,7 @@ void twi_loop_peer_free(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 		detach(lane, peer);
 	twi_peer_teardown(&peer->base);
 	twi_session_fini(&peer->base.session);
-	free(peer);
+	twi_peer_free(&peer->base);
 }
 
 void twi_loop_peer_lost(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status)
@@ -423,14 +423,14 @@ static int create_side(struct twi_loop_lane *lane, struct twi_loop_link *link, u
 		.announce = lane->config.announce,
 		.stripe_bytes = lane->config.stripe_bytes,
 	};
-	struct twi_loop_peer *peer = calloc(1, sizeof(*peer));
+	struct twi_loop_peer *peer = twi_peer_alloc(sizeof(*peer));
 	int status;
 
 	if (peer == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a peer");
 	status = twi_session_init(&peer->base.session, lane->base.engine, &peer->base, &config);
 	if (status < 0) {
-		free(peer);
+		twi_peer_free(&peer->base);
 		return status;
 	}
 	twi_peer_setup(&peer->base, &lane->base, address);

@@ -39,19 +39,19 @@ static int endpoint_open(struct twi_lane *base, const char *address, struct tow_
 	if (base->engine->knobs.encrypt != 0)
 		return twi_error(TOW_ENOTSUP,
 				 "the ofi lane does not encrypt, and encrypt is set: use tcp");
-	endpoint = calloc(1, sizeof(*endpoint));
+	endpoint = twi_endpoint_alloc(sizeof(*endpoint));
 	if (endpoint == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for an endpoint");
 	status = twi_ofi_port_open(lane, &wish, &endpoint->port);
 	if (status < 0) {
-		free(endpoint);
+		twi_endpoint_free(&endpoint->base);
 		return status;
 	}
 	status = twi_ofi_address_put(endpoint->port->provider, &endpoint->port->name,
 				     endpoint->base.address);
 	if (status < 0) {
 		twi_ofi_port_close(endpoint->port);
-		free(endpoint);
+		twi_endpoint_free(&endpoint->base);
 		return status;
 	}
 	twi_endpoint_setup(&endpoint->base, base);
@@ -74,7 +74,7 @@ static void endpoint_close(struct tow_endpoint *base)
 			twi_ofi_peer_free(peer);
 	}
 	twi_ofi_port_release(port);
-	free(endpoint);
+	twi_endpoint_free(&endpoint->base);
 }
 
 static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, bool force)

@@ -105,9 +105,9 @@ struct twi_ofi_peer *twi_ofi_peer_create(struct twi_ofi_port *port, const struct
 
 	if (take_index(port, &index) < 0)
 		return NULL;
-	peer = calloc(1, sizeof(*peer));
+	peer = twi_peer_alloc(sizeof(*peer));
 	if (peer == NULL || getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
-		free(peer);
+		twi_peer_free(&peer->base);
 		twi_error(TOW_ENOMEM, "no memory for a peer, or no random numbers");
 		return NULL;
 	}
@@ -117,7 +117,7 @@ struct twi_ofi_peer *twi_ofi_peer_create(struct twi_ofi_port *port, const struct
 	peer->here = (random | 1) << INDEX_BITS | index; /* never 0 */
 	snprintf(peer->base.address, sizeof(peer->base.address), "%s", address);
 	if (resolve(port, peer) < 0) {
-		free(peer);
+		twi_peer_free(&peer->base);
 		return NULL;
 	}
 	peer->local_credit_bytes = (uint64_t)engine->knobs.credit_bytes;
@@ -173,7 +173,7 @@ void twi_ofi_peer_free(struct twi_ofi_peer *peer)
 		port->closing--;
 	twi_auth_wipe(&peer->auth);
 	free(peer->owed);
-	free(peer);
+	twi_peer_free(&peer->base);
 }
 
 void twi_ofi_break(struct twi_ofi_peer *peer, int status)

@@ -156,7 +156,7 @@ void twi_shm_peer_free(struct twi_shm_peer *peer)
 	twi_auth_wipe(&peer->auth);
 	twi_shm_traffic_fini(peer);
 	twi_peer_teardown(&peer->base);
-	free(peer);
+	twi_peer_free(&peer->base);
 }
 
 static long membarrier(int command)

@@ -189,10 +189,10 @@ int twi_shm_endpoint_open(struct twi_lane *base, const char *name, struct tow_en
 		status = listen_at(base->engine, path, &fd);
 	if (status < 0)
 		return status;
-	endpoint = calloc(1, sizeof(*endpoint));
+	endpoint = twi_endpoint_alloc(sizeof(*endpoint));
 	if (endpoint == NULL || lstat(path, &st) != 0 ||
 	    twi_shm_watch_open(lane, &endpoint->listener, TWI_SHM_WATCH_LISTENER, fd) < 0) {
-		free(endpoint);
+		twi_endpoint_free(&endpoint->base);
 		close(fd);
 		unlink(path);
 		return twi_error(TOW_ENOMEM, "no memory for an endpoint");
@@ -230,14 +230,14 @@ void twi_shm_endpoint_close(struct tow_endpoint *base)
 	    st.st_ino == endpoint->inode)
 		unlink(endpoint->path);
 	twi_shm_watch_close(lane, &endpoint->listener);
-	free(endpoint);
+	twi_endpoint_free(&endpoint->base);
 }
 
 static struct twi_shm_peer *create(struct twi_shm_endpoint *endpoint, const char *address)
 {
 	struct twi_engine *engine = endpoint->base.engine;
 	struct twi_shm_lane *lane = twi_shm_lane_of(engine);
-	struct twi_shm_peer *peer = calloc(1, sizeof(*peer));
+	struct twi_shm_peer *peer = twi_peer_alloc(sizeof(*peer));
 
 	if (peer == NULL) {
 		twi_error(TOW_ENOMEM, "no memory for a peer");

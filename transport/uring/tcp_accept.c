@@ -106,14 +106,14 @@ void twi_tcp_listener_release(struct twi_tcp_lane *lane, struct twi_tcp_listener
 int twi_tcp_endpoint_open(struct twi_lane *base, const char *address, struct tow_endpoint **out)
 {
 	struct twi_tcp_lane *lane = (struct twi_tcp_lane *)(void *)base;
-	struct twi_tcp_endpoint *endpoint = calloc(1, sizeof(*endpoint));
+	struct twi_tcp_endpoint *endpoint = twi_endpoint_alloc(sizeof(*endpoint));
 	int status;
 
 	if (endpoint == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for an endpoint");
 	status = listener_create(lane, address, &endpoint->listener);
 	if (status < 0) {
-		free(endpoint);
+		twi_endpoint_free(&endpoint->base);
 		return status;
 	}
 	twi_endpoint_setup(&endpoint->base, base);
@@ -133,7 +133,7 @@ void twi_tcp_endpoint_close(struct tow_endpoint *base)
 	endpoint->listener->endpoint = NULL;
 	end_handshakes(lane, endpoint->listener, false);
 	twi_tcp_listener_release(lane, endpoint->listener);
-	free(endpoint);
+	twi_endpoint_free(&endpoint->base);
 }
 
 static void pause_until(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener,

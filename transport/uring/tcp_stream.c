@@ -117,7 +117,7 @@ void twi_tcp_stream_up(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 struct twi_tcp_peer *twi_tcp_peer_create(struct twi_tcp_lane *lane, const char *address,
 					 struct twi_tcp_listener *listener)
 {
-	struct twi_tcp_peer *peer = calloc(1, sizeof(*peer));
+	struct twi_tcp_peer *peer = twi_peer_alloc(sizeof(*peer));
 	struct twi_ring *ring = lane->base.engine->ring;
 
 	if (peer == NULL) {
@@ -159,7 +159,7 @@ void twi_tcp_peer_free(struct twi_tcp_peer *peer)
 	if (peer->session_up)
 		twi_session_fini(&peer->base.session);
 	twi_tcp_listener_release(lane, peer->listener);
-	free(peer);
+	twi_peer_free(&peer->base);
 }
 
 void twi_tcp_peer_lost(struct twi_tcp_peer *peer, int status)

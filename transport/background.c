@@ -177,6 +177,7 @@ static void sleep_armed(struct twi_background *bg)
 	bg->drives = atomic_load_explicit(&engine->drives, memory_order_relaxed);
 	bg->notices = bg->ring->notices;
 	engine->armed_since_enter = false;
+	engine->alarm_ns = bg->due_ns;
 	/* seq_cst: a device's thread sets its signal and then looks here */
 	atomic_store_explicit(&engine->background_asleep, TWI_BG_ASLEEP, memory_order_seq_cst);
 	twi_engine_leave(engine);

@@ -136,12 +136,24 @@ static void hand_on(struct twi_engine *engine)
 	}
 }
 
+/*
+ * Has this holder left something in hand that comes due before whoever sleeps would look by itself?
+ * The lanes, the devices and the collectives are asked, not the call that was made: whatever it has
+ * begun, and of whatever kind, shows here. It costs as much as an idle poll, so it is asked only
+ * while nobody drives.
+ */
+static bool due_earlier(struct twi_engine *engine)
+{
+	return twi_engine_next_deadline(engine, UINT64_MAX) < engine->alarm_ns;
+}
+
 /* Does the library's thread sleep through something that is left to it now? */
-static bool background_needed(const struct twi_engine *engine, bool armed)
+static bool background_needed(struct twi_engine *engine, bool armed)
 {
 	switch (atomic_load_explicit(&engine->background_asleep, memory_order_relaxed)) {
 	case TWI_BG_ASLEEP:
-		return armed || engine->armed_ring != engine->rings[TWI_RING_BACKGROUND];
+		return armed || engine->armed_ring != engine->rings[TWI_RING_BACKGROUND] ||
+		       due_earlier(engine);
 	case TWI_BG_DOZING:
 		return atomic_load_explicit(&engine->waiters, memory_order_relaxed) == 0;
 	default:
@@ -155,7 +167,8 @@ static void leave_undone(struct twi_engine *engine)
 	bool armed = engine->armed_since_enter;
 
 	engine->armed_since_enter = false;
-	if (armed && atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0)
+	if (atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0 &&
+	    (armed || due_earlier(engine)))
 		hand_on(engine);
 	if (twi_unlikely(background_needed(engine, armed)))
 		twi_background_wake(engine);

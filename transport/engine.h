@@ -96,6 +96,7 @@ struct twi_engine {
 
 	struct twi_list callbacks; /* operations whose callback is due */
 	uint64_t next_expiry_ns;
+	uint64_t alarm_ns;              /* when whoever went to sleep last looks by itself */
 	struct twi_heap timed;          /* operations with a deadline */
 	uint64_t crowded_until_ns;      /* more want to run than there are cores: spinners yield */
 	uint64_t hogged_until_ns;       /* somebody else keeps the core for long: waiters sleep */

@@ -167,6 +167,7 @@ static void sleep_once(struct twi_engine *engine, const struct tow_op *op, uint6
 	atomic_fetch_add_explicit(&engine->sleepers, 1, memory_order_seq_cst);
 	atomic_store_explicit(&ring->sleeping, 1, memory_order_seq_cst);
 	engine->armed_since_enter = false;
+	engine->alarm_ns = next;
 	twi_engine_leave(engine);
 	/* after sleepers++: a device that saw no sleeper has set its signal before this looks */
 	if (!is_done(op) && next > now &&

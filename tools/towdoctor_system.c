@@ -25,8 +25,10 @@ void check_io_uring(struct doctor *doctor, struct finding *out)
 	    asked && error != 0 ? strerror((int)error) : "");
 	if (asked ? error == 0 : disabled == 0)
 		return;
-	raise_to(out, SEVERITY_ERROR);
-	SAY(out->effect, "no runtime opens: the tcp lane is moved by io_uring");
+	raise_to(out, SEVERITY_WARNING);
+	SAY(out->effect, "epoll moves the tcp lane in its place: the pool is not registered for "
+			 "zero-copy sends, and each send and receive is a system call of its own. "
+			 "Nothing for shm and ofi");
 	if (disabled == 1)
 		SAY(out->mend,
 		    "sysctl -w kernel.io_uring_disabled=0, or let the job's group use it: sysctl "

@@ -15,7 +15,7 @@
 #include "diag/error.h"
 #include "diag/thread.h"
 #include "transport/engine.h"
-#include "transport/uring/ring.h"
+#include "transport/poller.h"
 
 #define TICK_NS       1000000u
 #define TICK_MAX_NS   8000000u

@@ -17,7 +17,7 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "transport/background.h"
-#include "transport/uring/ring.h"
+#include "transport/poller.h"
 
 #define SPINS_BEFORE_FUTEX 200
 
@@ -186,7 +186,7 @@ void twi_engine_leave(struct twi_engine *engine)
 		twi_op_run_callbacks(engine);
 	if (engine->ring != NULL && engine->ring->unsubmitted > 0) {
 		twi_ring_submit(engine->ring); /* a request left unsubmitted would run late */
-		if (io_uring_cq_ready(&engine->ring->uring) > 0)
+		if (twi_ring_ready(engine->ring) > 0)
 			engine->armed_since_enter = true; /* it is over: a sleeper reaps it */
 	}
 	leave_undone(engine);

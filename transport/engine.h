@@ -14,10 +14,10 @@
  *	 |  done: computes -------+----------------------> |  nobody has driven for a tick:
  *	 |                                                 |  hold, poll until idle, arm, sleep
  *
- * Every thread that drives has an io_uring of its own (uring/ring.h), because a ring with
- * DEFER_TASKRUN belongs to one thread. When the engine changes hands, the new holder first reaps
- * what the others' rings have posted (their completion queues are plain memory) and then has the
- * lanes arm its own ring.
+ * Every thread that drives has a ring of its own (poller.h), because an io_uring with DEFER_TASKRUN
+ * belongs to one thread. When the engine changes hands, the new holder first reaps what the others'
+ * rings have posted (their completion queues are plain memory) and then has the lanes arm its own
+ * ring.
  *
  * Under the simulator the engine has a virtual clock: instead of sleeping it jumps to the next
  * deadline.
@@ -47,6 +47,7 @@
 #include "transport/job_key.h"
 #include "transport/lane.h"
 #include "transport/op.h"
+#include "transport/poller.h"
 #include "transport/step.h"
 
 #define TWI_RINGS_MAX       16                  /* of the callers' threads */
@@ -59,6 +60,7 @@ struct twi_alloclog;
 struct twi_bpf;
 struct twi_coll_log;
 struct twi_coll_table;
+struct twi_epoll_notices;
 struct twi_background;
 struct twi_inquiry;
 struct twi_ring;
@@ -104,11 +106,13 @@ struct twi_engine {
 	uint64_t probe_at_ns;           /* when to find out whether that is so */
 	uint32_t turns;                 /* of spinning waiters */
 	uint32_t notices;               /* zero-copy sends whose notification is to come */
+	uint32_t read_directly;         /* connections that a spinning waiter reads by itself */
 	struct twi_op_table ops;
 
 	/* What seldom changes. */
 	_Alignas(64) bool virtual_clock;
 	uint8_t zerocopy;      /* enum twi_zerocopy */
+	uint8_t poller_choice; /* enum twi_poller_choice */
 	bool failing;          /* the runtime is closing: nothing new is taken */
 	bool remote_barriers;  /* giving the engine back needs no fence */
 	uint32_t memory_peers; /* peers of lanes that are memory_polled */
@@ -135,6 +139,9 @@ struct twi_engine {
 	_Atomic uint32_t device_signal;    /* a device has news that nobody has looked at yet */
 	struct tow_options knobs;
 	struct twi_job_key job_key; /* of the secret that knobs.job_key does not show any more */
+	char poller_refusal[256];   /* why io_uring could not be had; "": it could, or was not asked
+				     */
+	struct twi_epoll_notices *epoll_notices; /* of zero-copy sends; NULL: none were made */
 	struct twi_ring *rings[TWI_RING_SLOTS];
 	struct twi_life *lives[TWI_RING_SLOTS]; /* of the threads that the rings belong to */
 	struct twi_fd fds[TWI_RING_SLOTS];

@@ -18,7 +18,7 @@
 #include "transport/device_copy.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
-#include "transport/uring/ring.h"
+#include "transport/poller.h"
 
 #include <sched.h>
 

@@ -10,7 +10,7 @@
 
 #include "diag/error.h"
 #include "transport/engine.h"
-#include "transport/uring/ring.h"
+#include "transport/poller.h"
 
 static int add(int epoll_fd, int fd)
 {
@@ -25,7 +25,7 @@ static int open_fds(struct twi_fd *watch, const struct twi_ring *ring)
 	int timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC), err;
 
 	if (epoll_fd >= 0 && timer_fd >= 0 && add(epoll_fd, timer_fd) == 0 &&
-	    add(epoll_fd, ring->wake_fd) == 0) {
+	    add(epoll_fd, ring->ready_fd) == 0) {
 		*watch = (struct twi_fd){ true, epoll_fd, timer_fd, UINT64_MAX };
 		return TOW_OK;
 	}
@@ -52,8 +52,8 @@ int twi_fd_open(struct twi_engine *engine, int *fd_out)
 		atomic_fetch_add_explicit(&engine->sleepers, 1, memory_order_seq_cst);
 		twi_engine_count(engine->watchers, 1);
 		atomic_store_explicit(&ring->sleeping, 1, memory_order_seq_cst);
-		/* From now on the kernel signals every completion and all deferred work. */
-		io_uring_cq_eventfd_toggle(&ring->uring, true);
+		/* From now on its descriptor tells of every completion and of all that is due. */
+		ring->poller->watch(ring);
 	}
 	*fd_out = watch->epoll_fd;
 	return TOW_OK;

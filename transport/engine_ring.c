@@ -10,7 +10,7 @@
 #include "memreg/pool_regions.h"
 #include "transport/background.h"
 #include "transport/engine.h"
-#include "transport/uring/ring.h"
+#include "transport/poller.h"
 
 void twi_engine_drop_ring(struct twi_engine *engine, unsigned index)
 {
@@ -27,7 +27,7 @@ void twi_engine_drop_ring(struct twi_engine *engine, unsigned index)
 	engine->rings[index] = NULL;
 	twi_life_release(engine->lives[index]);
 	engine->lives[index] = NULL;
-	twi_pool_registrar_remove(engine->pool, &twi_ring_registrar, ring);
+	twi_pool_registrar_remove(engine->pool, ring->poller->registrar, ring);
 	twi_ring_destroy(ring);
 }
 
@@ -37,8 +37,8 @@ static int register_pool(struct twi_engine *engine, struct twi_ring *ring)
 	int status;
 
 	ring->regions_version = twi_pool_regions_version(engine->pool);
-	status = twi_pool_registrar_add(engine->pool, &twi_ring_registrar, ring);
-	ring->registrar = twi_pool_registered(engine->pool, &twi_ring_registrar, ring);
+	status = twi_pool_registrar_add(engine->pool, ring->poller->registrar, ring);
+	ring->registrar = twi_pool_registered(engine->pool, ring->poller->registrar, ring);
 	if (status < 0 && engine->knobs.strict_premap != 0)
 		return status;
 	if (status < 0)

@@ -237,7 +237,7 @@ void twi_route_describe(const struct twi_engine *engine, const struct twi_route 
 	twi_emit_str(emit, "zerocopy",
 		     route->sealed ? "not used: the connection is encrypted"
 		     : route->able ? why[route->state]
-				   : "not used: the kernel has no SEND_ZC");
+				   : "not used: the kernel has no zero-copy send");
 	twi_emit_u64(emit, "zerocopy_sends", route->sends);
 	twi_emit_u64(emit, "zerocopy_kernel_copies", route->copied);
 	twi_emit_u64(emit, "zerocopy_trials", route->trials);

@@ -39,9 +39,9 @@
 #include "transport/handle.h"
 #include "transport/inquiry.h"
 #include "transport/path.h"
+#include "transport/poller.h"
 #include "transport/rpc.h"
 #include "transport/tracing.h"
-#include "transport/uring/ring.h"
 
 struct tow_runtime {
 	struct twi_handle handle;
@@ -159,6 +159,7 @@ static void describe_runtime(void *arg, struct twi_emit *emit)
 	twi_emit_str(emit, "kernel", host.release);
 	describe_knobs(engine, emit);
 	twi_engine_enter(engine);
+	twi_poller_describe(engine, emit);
 	twi_emit_array_begin(emit, "rings");
 	for (unsigned i = 0; i < TWI_RING_SLOTS; i++) {
 		const struct twi_ring *ring = engine->rings[i];
@@ -166,7 +167,9 @@ static void describe_runtime(void *arg, struct twi_emit *emit)
 		if (ring == NULL)
 			continue;
 		twi_emit_object_begin(emit, NULL);
-		twi_emit_bool(emit, "single_issuer_defer_taskrun", ring->deferred);
+		twi_emit_str(emit, "poller", ring->poller->name);
+		if (ring->poller == &twi_poller_uring)
+			twi_emit_bool(emit, "single_issuer_defer_taskrun", ring->deferred);
 		twi_emit_bool(emit, "pool_registered", ring->registrar);
 		twi_emit_bool(emit, "send_zerocopy", ring->zerocopy);
 		twi_emit_bool(emit, "background", i == TWI_RING_BACKGROUND);
@@ -236,6 +239,7 @@ static int open_lanes(struct twi_engine *engine)
 /* The knobs whose values are words. */
 static int parse_words(struct twi_engine *engine, enum twi_exhaust *exhaust_out)
 {
+	enum twi_poller_choice poller;
 	enum twi_zerocopy zerocopy;
 
 	if (!twi_exhaust_parse(engine->knobs.exhaust, exhaust_out))
@@ -245,6 +249,10 @@ static int parse_words(struct twi_engine *engine, enum twi_exhaust *exhaust_out)
 		return twi_error(TOW_EINVAL, "zerocopy = '%s' is none of auto, always, never",
 				 engine->knobs.zerocopy);
 	engine->zerocopy = (uint8_t)zerocopy;
+	if (!twi_poller_parse(engine->knobs.poller, &poller))
+		return twi_error(TOW_EINVAL, "poller = '%s' is none of auto, io_uring, epoll",
+				 engine->knobs.poller);
+	engine->poller_choice = (uint8_t)poller;
 	return TOW_OK;
 }
 

@@ -6,23 +6,21 @@
 #include <poll.h>
 
 #include "transport/engine.h"
-#include "transport/uring/ring.h"
+#include "transport/poller.h"
 
 bool twi_watch(struct twi_engine *engine, enum twi_lane_id lane, uint64_t rest, int fd,
 	       uint32_t *rings)
 {
 	struct twi_ring *ring = engine->ring;
-	struct io_uring_sqe *sqe;
 
 	if (ring == NULL)
 		return false;
 	if ((*rings & 1u << ring->index) != 0)
 		return true;
-	sqe = twi_ring_sqe(ring);
-	if (sqe == NULL)
+	if (!ring->poller->poll(
+		    ring, fd, POLLIN,
+		    twi_ring_tag(lane, (uint64_t)ring->index << TWI_WATCH_REST_BITS | rest)))
 		return false;
-	io_uring_prep_poll_add(sqe, fd, POLLIN);
-	sqe->user_data = twi_ring_tag(lane, (uint64_t)ring->index << TWI_WATCH_REST_BITS | rest);
 	*rings |= 1u << ring->index;
 	return true;
 }

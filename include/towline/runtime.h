@@ -110,6 +110,7 @@ struct tow_options {
 	 */
 	void (*premap_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
 	void *premap_progress_user;
+	const char *poller; /* what moves connections: auto, io_uring, epoll */
 };
 
 /* The initial value of struct tow_options. */
@@ -147,7 +148,8 @@ struct tow_options {
 			TOW_MEMBER(trace_signal, -1), TOW_MEMBER(trace_seconds, -1),               \
 			TOW_MEMBER(trace_dir, NULL), TOW_MEMBER(verdict_on_sigquit, -1),           \
 			TOW_MEMBER(flight_dir, NULL), TOW_MEMBER(flight_files, -1),                \
-			TOW_MEMBER(premap_progress, NULL), TOW_MEMBER(premap_progress_user, NULL)  \
+			TOW_MEMBER(premap_progress, NULL), TOW_MEMBER(premap_progress_user, NULL), \
+			TOW_MEMBER(poller, NULL)                                                   \
 	}
 #define TOW_OPTIONS_DEFAULT TOW_OPTIONS_INIT
 
@@ -162,12 +164,14 @@ int tow_options_init(struct tow_options *options_out, size_t size);
 
 /*
  * Opens a runtime: reads the knobs, maps premap_memory_bytes, faults them in on all cores, pins and
- * registers them with io_uring, opens the stats socket. options may be NULL.
+ * registers them with io_uring where that is to be had, opens the stats socket. options may be
+ * NULL.
  * Ownership: *runtime_out is the caller's until tow_runtime_close; options is only read.
  * Copies: none. Blocks: for the time it takes to fault the pool in (about 0.5 s a GiB on base
  * pages). Threads: any. Returns: TOW_OK; TOW_EINVAL naming the knob, its value and its range;
  * TOW_ENOMEM when the pool cannot be mapped, or with strict_premap not wholly pinned; TOW_ENOTSUP
- * without io_uring; TOW_ESYSTEM naming the system call.
+ * and TOW_EPERM without io_uring where poller=io_uring or strict_premap asks for it; TOW_ESYSTEM
+ * naming the system call.
  */
 int tow_runtime_open(const struct tow_options *options, struct tow_runtime **runtime_out);
 

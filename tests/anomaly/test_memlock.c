@@ -4,13 +4,16 @@
  * do.
  *
  * By default it works with what is to be had and says what is missing and what mends it; with
- * strict_premap it refuses, and says the same. Each case runs in a child of its own.
+ * strict_premap, or with the knob poller set to io_uring, it refuses, and says the same. Each case
+ * runs in a child of its own.
  */
 #include "pair.h"
 
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <poll.h>
+#include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -52,18 +55,21 @@ static int forbid(long nr, long op, unsigned err)
 		       : SKIPPED;
 }
 
+static const char *poller = "auto"; /* of the runtimes that are opened, whatever TOW_POLLER says */
+
 static int open_it(int64_t strict, struct tow_runtime **runtime)
 {
 	struct tow_options options = TOW_OPTIONS_DEFAULT;
 
+	options.poller = poller;
 	options.premap_memory_bytes = POOL;
 	options.strict_premap = strict;
 	options.stats = 0;
 	return tow_runtime_open(&options, runtime);
 }
 
-/* A message of each kind through a runtime that connects to itself. */
-static int talk(struct tow_runtime *runtime)
+/* A message of each kind, on a lane, through a runtime that connects to itself. */
+static int talk_on(struct tow_runtime *runtime, const char *address)
 {
 	struct tow_endpoint *one, *two;
 	struct tow_op *accept, *connect, *send, *recv;
@@ -71,8 +77,8 @@ static int talk(struct tow_runtime *runtime)
 	struct tow_result here, there;
 	void *out, *in;
 
-	TWT_OK(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &one));
-	TWT_OK(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &two));
+	TWT_OK(tow_endpoint_open(runtime, address, &one));
+	TWT_OK(tow_endpoint_open(runtime, address, &two));
 	TWT_OK(tow_endpoint_address(two, where, sizeof(where)));
 	TWT_OK(tow_accept_start(two, NULL, &accept));
 	TWT_OK(tow_connect_start(one, where, NULL, &connect));
@@ -92,6 +98,11 @@ static int talk(struct tow_runtime *runtime)
 	return 0;
 }
 
+static int talk(struct tow_runtime *runtime)
+{
+	return talk_on(runtime, "tcp://127.0.0.1:0");
+}
+
 static int says(struct tow_runtime *runtime, const char *path, const char *what)
 {
 	char *text;
@@ -101,6 +112,17 @@ static int says(struct tow_runtime *runtime, const char *path, const char *what)
 	found = strstr(text, what) != NULL;
 	if (!found)
 		fprintf(stderr, "%s does not say \"%s\":\n%s\n", path, what, text);
+	tow_stats_release(text);
+	return found;
+}
+
+static int says_quietly(struct tow_runtime *runtime, const char *path, const char *what)
+{
+	char *text;
+	int found;
+
+	TWT_OK(tow_stats_get(runtime, path, &text));
+	found = strstr(text, what) != NULL;
 	tow_stats_release(text);
 	return found;
 }
@@ -162,12 +184,110 @@ static int no_registration_strict(void)
 	return status != 0 ? status : refuses(1, TOW_ENOMEM, TOW_EPERM, "LimitMEMLOCK=infinity");
 }
 
+/* What each page says of a runtime that epoll moves, and why it does. */
+static int says_epoll(struct tow_runtime *runtime, const char *why)
+{
+	return says(runtime, "/v1/pool", why) && says(runtime, "/v1/info", why) &&
+	       says(runtime, "/v1/peers", why) &&
+	       says(runtime, "/v1/peers", "\"poller\":\"epoll\"") &&
+	       says(runtime, "/v1/info", "\"poller\":\"epoll\"") &&
+	       says(runtime, "/v1/info", "\"pool_registered\":false") &&
+	       says(runtime, "/v1/pool", "\"pinned_bytes\":0") &&
+	       !says_quietly(runtime, "/v1/pool", "\"registered\":true");
+}
+
+/* Everything works without a ring of the kernel's: every lane of this host, and tow_fd. */
+static int works_by_epoll(const char *why)
+{
+	struct tow_runtime *runtime;
+	struct pollfd fd = { .events = POLLIN };
+	int status;
+
+	TWT_OK(open_it(0, &runtime));
+	status = talk(runtime) + talk_on(runtime, "shm://") + talk_on(runtime, "tow://");
+	if (status == 0 && !says_epoll(runtime, why))
+		status = 2;
+	TWT_OK(tow_fd(runtime, &fd.fd));
+	if (poll(&fd, 1, 0) < 0)
+		status = 5;
+	TWT_OK(tow_runtime_close(runtime));
+	return status;
+}
+
 static int no_uring(void)
 {
 	int status = forbid(SYS_io_uring_setup, -1, EPERM);
 
+	return status != 0 ? status : works_by_epoll("kernel.io_uring_disabled=0");
+}
+
+/* A kernel that was built without it. */
+static int no_such_call(void)
+{
+	int status = forbid(SYS_io_uring_setup, -1, ENOSYS);
+
+	return status != 0 ? status : works_by_epoll("this kernel has no usable io_uring");
+}
+
+static int by_knob(void)
+{
+	poller = "epoll";
+	return works_by_epoll("poller=epoll");
+}
+
+static int no_uring_strict(void)
+{
+	int status = forbid(SYS_io_uring_setup, -1, EPERM);
+
+	return status != 0 ? status
+			   : refuses(1, TOW_ENOTSUP, TOW_ENOTSUP, "kernel.io_uring_disabled=0");
+}
+
+static int no_uring_by_knob(void)
+{
+	int status = forbid(SYS_io_uring_setup, -1, EPERM);
+
+	poller = "io_uring";
 	return status != 0 ? status
 			   : refuses(0, TOW_EPERM, TOW_EPERM, "kernel.io_uring_disabled=0");
+}
+
+static int no_such_poller(void)
+{
+	poller = "kqueue";
+	return refuses(0, TOW_EINVAL, TOW_EINVAL, "auto, io_uring, epoll");
+}
+
+/* The process is shut in after it has opened: threads that come later do without io_uring. */
+static void *progress_once(void *arg)
+{
+	int status = tow_progress(arg);
+
+	return (void *)(intptr_t)(status < 0 && status != TOW_AGAIN);
+}
+
+static int refused_later(void)
+{
+	struct tow_runtime *runtime;
+	pthread_t thread;
+	void *failed;
+	int status;
+
+	TWT_OK(open_it(0, &runtime));
+	status = forbid(SYS_io_uring_setup, -1, EPERM);
+	if (status == 0)
+		status = talk(runtime);
+	if (status == 0 && pthread_create(&thread, NULL, progress_once, runtime) != 0)
+		status = 6;
+	if (status == 0) {
+		pthread_join(thread, &failed);
+		status = failed != NULL ? 7 : talk(runtime);
+	}
+	if (status == 0 && !(says(runtime, "/v1/info", "\"poller\":\"io_uring\"") &&
+			     says(runtime, "/v1/info", "\"poller\":\"epoll\"")))
+		status = 2;
+	TWT_OK(tow_runtime_close(runtime));
+	return status;
 }
 
 /* A function may not be cast to the void * that cmocka hands on. */
@@ -196,16 +316,25 @@ static void in_child(void **state)
 
 int main(void)
 {
-	static struct body bodies[] = {
-		{ user },     { user_strict }, { no_registration }, { no_registration_strict },
-		{ no_uring },
-	};
+#define CASE(name)                                                                                 \
+	{                                                                                          \
+#name, in_child, NULL, NULL, &(struct body)                                        \
+		{                                                                                  \
+			name                                                                       \
+		}                                                                                  \
+	}
 	const struct CMUnitTest tests[] = {
-		{ "user", in_child, NULL, NULL, &bodies[0] },
-		{ "user_strict", in_child, NULL, NULL, &bodies[1] },
-		{ "no_registration", in_child, NULL, NULL, &bodies[2] },
-		{ "no_registration_strict", in_child, NULL, NULL, &bodies[3] },
-		{ "no_uring", in_child, NULL, NULL, &bodies[4] },
+		CASE(user),
+		CASE(user_strict),
+		CASE(no_registration),
+		CASE(no_registration_strict),
+		CASE(no_uring),
+		CASE(no_such_call),
+		CASE(by_knob),
+		CASE(no_uring_strict),
+		CASE(no_uring_by_knob),
+		CASE(no_such_poller),
+		CASE(refused_later),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -306,6 +306,8 @@ void twi_ofi_port_close(struct twi_ofi_port *port)
 		twi_pool_registrar_remove(engine->pool, &twi_ofi_registrar, port->domain);
 	if (port->av != NULL)
 		fi_close(&port->av->fid);
+	if (port->cq != NULL && port->wait_fd >= 0)
+		twi_ring_forget(engine, port->wait_fd);
 	if (port->cq != NULL)
 		fi_close(&port->cq->fid);
 	twi_ofi_domain_close(port->domain);

@@ -80,6 +80,7 @@ void twi_shm_watch_close(struct twi_shm_lane *lane, struct twi_shm_watch *watch)
 	watch->live = false;
 	/* Sleeping polls of other rings still hold the file: the end must not wait for them. */
 	shutdown(watch->fd, SHUT_RDWR);
+	twi_ring_forget(lane->base.engine, watch->fd);
 	close(watch->fd);
 }
 

@@ -29,14 +29,14 @@ struct clone_buffers {
 	uint32_t src_fd, flags, src_off, dst_off, nr, pad[3];
 };
 
-static void set_have(struct twi_ring *ring, const struct twi_region *region, uint64_t generation)
+static void set_have(struct twi_uring *ring, const struct twi_region *region, uint64_t generation)
 {
 	for (uint32_t i = 0; i < region->slots; i++)
 		atomic_store_explicit(&ring->have[region->slot + i], generation,
 				      memory_order_relaxed);
 }
 
-static bool clone_slots(struct twi_ring *ring, const struct twi_ring *other,
+static bool clone_slots(struct twi_uring *ring, const struct twi_uring *other,
 			const struct twi_region *region)
 {
 	struct clone_buffers arg = {
@@ -52,12 +52,14 @@ static bool clone_slots(struct twi_ring *ring, const struct twi_ring *other,
 }
 
 /* True when a ring of the runtime that has the region has lent it. */
-static bool borrow(struct twi_ring *ring, const struct twi_region *region)
+static bool borrow(struct twi_uring *ring, const struct twi_region *region)
 {
 	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
-		const struct twi_ring *other = ring->engine->rings[i];
+		struct twi_ring *base = ring->base.engine->rings[i];
+		const struct twi_uring *other = twi_uring_of(base);
 
-		if (other != NULL && other != ring && other->table && twi_ring_has(other, region))
+		if (base != NULL && other != ring && base->poller == ring->base.poller &&
+		    other->table && twi_ring_has(base, region))
 			return clone_slots(ring, other, region);
 	}
 	return false;
@@ -76,7 +78,7 @@ static int registration_error(int err, uint64_t bytes)
 			       "io_uring_register of %llu bytes", (unsigned long long)bytes);
 }
 
-static int table_create(struct twi_ring *ring)
+static int table_create(struct twi_uring *ring)
 {
 	int err;
 
@@ -90,7 +92,8 @@ static int table_create(struct twi_ring *ring)
 }
 
 /* Puts `count` slots of the region, from its first on, into the table, or empties them. */
-static int update(struct twi_ring *ring, const struct twi_region *region, uint32_t count, bool fill)
+static int update(struct twi_uring *ring, const struct twi_region *region, uint32_t count,
+		  bool fill)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t offset = (uint64_t)i << TWI_REGION_PIECE_SHIFT;
@@ -114,7 +117,7 @@ static int update(struct twi_ring *ring, const struct twi_region *region, uint32
 	return TOW_OK;
 }
 
-static int take(struct twi_ring *ring, const struct twi_region *region, bool held)
+static int take(struct twi_uring *ring, const struct twi_region *region, bool held)
 {
 	int status = table_create(ring);
 
@@ -126,33 +129,33 @@ static int take(struct twi_ring *ring, const struct twi_region *region, bool hel
 	return status;
 }
 
-static bool own_thread(const struct twi_ring *ring)
+static bool own_thread(const struct twi_uring *ring)
 {
-	return ring->mark == twi_thread_mark();
+	return ring->base.mark == twi_thread_mark();
 }
 
 static int registrar_add(void *ctx, const struct twi_region *region)
 {
-	struct twi_ring *ring = ctx;
+	struct twi_uring *ring = ctx;
 
 	/* A ring that is being set up becomes a registrar with the engine held; later, tow_alloc
 	 * and tow_mem_register come here without it. */
-	return own_thread(ring) ? take(ring, region, !ring->registrar) : TOW_OK;
+	return own_thread(ring) ? take(ring, region, !ring->base.registrar) : TOW_OK;
 }
 
 static void registrar_remove(void *ctx, const struct twi_region *region)
 {
-	struct twi_ring *ring = ctx;
+	struct twi_uring *ring = ctx;
 
 	/* Nobody uses the region any more; where this is another thread, the ring's own empties the
 	 * slots when it drives again, or the end of the ring does. */
-	if (!own_thread(ring) || !twi_ring_has(ring, region))
+	if (!own_thread(ring) || !twi_ring_has(&ring->base, region))
 		return;
 	update(ring, region, region->slots, false);
 	set_have(ring, region, 0);
 }
 
-const struct twi_registrar twi_ring_registrar = {
+const struct twi_registrar twi_uring_registrar = {
 	.name = "io_uring",
 	.add = registrar_add,
 	.remove = registrar_remove,
@@ -174,14 +177,14 @@ static void note_region(void *arg, const struct twi_region *region)
 /* A region that cannot be registered here goes by plain sends, each counted. */
 static void take_region(void *arg, const struct twi_region *region)
 {
-	struct twi_ring *ring = arg;
+	struct twi_uring *ring = arg;
 
-	if (!twi_ring_has(ring, region) && take(ring, region, true) < 0)
-		twi_log(ring->engine->diag, 2, "a late region is not registered: %s",
+	if (!twi_ring_has(&ring->base, region) && take(ring, region, true) < 0)
+		twi_log(ring->base.engine->diag, 2, "a late region is not registered: %s",
 			tow_error_message());
 }
 
-static void empty_slot(struct twi_ring *ring, uint32_t slot)
+static void empty_slot(struct twi_uring *ring, uint32_t slot)
 {
 	struct iovec nothing = { NULL, 0 };
 	__u64 tag = 0;
@@ -190,14 +193,15 @@ static void empty_slot(struct twi_ring *ring, uint32_t slot)
 	atomic_store_explicit(&ring->have[slot], 0, memory_order_relaxed);
 }
 
-void twi_ring_sync(struct twi_ring *ring)
+void twi_uring_sync(struct twi_ring *base)
 {
-	struct twi_pool *pool = ring->engine->pool;
+	struct twi_uring *ring = twi_uring_of(base);
+	struct twi_pool *pool = ring->base.engine->pool;
 	uint64_t version = twi_pool_regions_version(pool);
 	struct live *live;
 
-	if (!ring->registrar || !ring->table) {
-		ring->regions_version = version;
+	if (!ring->base.registrar || !ring->table) {
+		ring->base.regions_version = version;
 		return;
 	}
 	live = calloc(1, sizeof(*live));
@@ -213,6 +217,6 @@ void twi_ring_sync(struct twi_ring *ring)
 			empty_slot(ring, i);
 	}
 	twi_pool_regions_each(pool, take_region, ring);
-	ring->regions_version = version;
+	ring->base.regions_version = version;
 	free(live);
 }

@@ -9,7 +9,7 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "transport/op.h"
-#include "transport/uring/ring.h"
+#include "transport/poller.h"
 
 #define CLOCK_TURNS 64u
 

@@ -12,7 +12,7 @@
  * operations go on.
  *
  * All sends and bulk receives are MSG_DONTWAIT: they are over when they have been submitted, so
- * that none sleeps in a ring with a pointer to memory that its user has back (ring.h). A stream
+ * that none sleeps in a ring with a pointer to memory that its user has back (poller.h). A stream
  * that can go no further has a one-shot poll armed, in each ring that drives.
  *
  * Handshake (docs/wire.md): both sides prove that they are of the job, before anything else is
@@ -32,7 +32,7 @@
 #include "transport/frame.h"
 #include "transport/lane.h"
 #include "transport/path.h"
-#include "transport/uring/ring.h"
+#include "transport/poller.h"
 #include "transport/uring/tcp_direct.h"
 #include "transport/uring/tcp_greet.h"
 #include "transport/uring/tcp_measure.h"
@@ -272,14 +272,6 @@ static inline uint64_t twi_tcp_tag(const struct twi_ring *ring, enum twi_tcp_eve
 {
 	return twi_ring_tag(TWI_LANE_TCP, (uint64_t)event << 52 | (uint64_t)ring->index << 47 |
 						  (uint64_t)generation << 31 | slot);
-}
-
-/* A request, or NULL when the calling thread has no ring or the queue is stuck. */
-static inline struct io_uring_sqe *twi_tcp_request(struct twi_tcp_lane *lane)
-{
-	struct twi_ring *ring = lane->base.engine->ring;
-
-	return ring != NULL ? twi_ring_sqe(ring) : NULL;
 }
 
 /* tcp_io.c: moving bytes. */

@@ -99,6 +99,7 @@ void twi_tcp_listener_release(struct twi_tcp_lane *lane, struct twi_tcp_listener
 	twi_list_remove(&listener->link);
 	lane->slots[listener->slot].listener = NULL;
 	shutdown(listener->fd, SHUT_RDWR);
+	twi_ring_forget(lane->base.engine, listener->fd);
 	close(listener->fd);
 	free(listener);
 }

@@ -73,6 +73,7 @@ void twi_tcp_peer_describe(struct tow_peer *base, struct twi_emit *emit)
 		if (line->stream == NULL)
 			connection = state_of(peer, line);
 	}
+	twi_poller_describe(base->engine, emit);
 	twi_emit_str(emit, "connection", connection);
 	twi_emit_u64(emit, "breaks", breaks);
 	twi_emit_u64(emit, "resumes", resumes);

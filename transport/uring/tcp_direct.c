@@ -14,12 +14,15 @@
 #define WARM_RECEIVES 16u   /* in a row without a sleep */
 #define IDLE_TURNS    4096u /* without a byte: it is armed again */
 
-static void forget(struct twi_tcp_direct *direct, struct twi_tcp_stream *stream)
+static void forget(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
+	struct twi_tcp_direct *direct = &lane->direct;
+
 	for (unsigned i = 0; i < direct->count; i++) {
 		if (direct->streams[i] == stream)
 			direct->streams[i] = direct->streams[--direct->count];
 	}
+	lane->base.engine->read_directly = direct->count;
 	stream->direct = false;
 	stream->warm = 0;
 }
@@ -27,7 +30,7 @@ static void forget(struct twi_tcp_direct *direct, struct twi_tcp_stream *stream)
 void twi_tcp_direct_forget(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	if (stream->direct)
-		forget(&lane->direct, stream);
+		forget(lane, stream);
 }
 
 void twi_tcp_direct_end(struct twi_tcp_lane *lane)
@@ -38,28 +41,23 @@ void twi_tcp_direct_end(struct twi_tcp_lane *lane)
 	while (direct->count > 0) {
 		struct twi_tcp_stream *stream = direct->streams[0];
 
-		forget(direct, stream);
+		forget(lane, stream);
 		twi_tcp_arm(lane, stream);
 	}
 }
 
-static bool disarm(struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream)
+static bool disarm(const struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream)
 {
-	struct io_uring_sqe *sqe = twi_tcp_request(lane);
+	struct twi_ring *ring = lane->base.engine->ring;
 
-	if (sqe == NULL)
-		return false;
-	io_uring_prep_cancel64(sqe,
-			       twi_tcp_tag(lane->base.engine->ring, TWI_TCP_RECV,
-					   stream->generation, stream->slot),
-			       0);
-	sqe->user_data = 0;
-	return true;
+	return ring->poller->cancel(
+		ring, stream->fd,
+		twi_tcp_tag(ring, TWI_TCP_RECV, stream->generation, stream->slot));
 }
 
 void twi_tcp_direct_warm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
-	const struct twi_engine *engine = lane->base.engine;
+	struct twi_engine *engine = lane->base.engine;
 	struct twi_tcp_direct *direct = &lane->direct;
 
 	/* What is armed brings more until its end: a stream stands in the list once. */
@@ -81,6 +79,7 @@ void twi_tcp_direct_warm(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	stream->direct = true;
 	stream->idle_turns = 0;
 	direct->streams[direct->count++] = stream;
+	engine->read_directly = direct->count;
 }
 
 /* Returns whether something has come; the stream may be gone then. */
@@ -95,7 +94,7 @@ static bool read_one(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	n = recv(stream->fd, lane->direct.buffer, TWI_RING_BUFFER_BYTES, MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
 		if (++stream->idle_turns == IDLE_TURNS) {
-			forget(&lane->direct, stream);
+			forget(lane, stream);
 			twi_tcp_arm(lane, stream);
 		}
 		return false;

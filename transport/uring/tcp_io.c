@@ -14,16 +14,16 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "transport/op.h"
-#include "transport/uring/ring.h"
+#include "transport/poller.h"
 #include "transport/uring/tcp.h"
 
 #define ANSWERS_MAX 16u /* frames about payload that share a packet */
 
-static void stamp(struct twi_tcp_lane *lane, struct io_uring_sqe *sqe, enum twi_tcp_event event,
-		  const struct twi_tcp_stream *stream)
+/* The user data of a request in the present ring. */
+static uint64_t tag_of(const struct twi_tcp_lane *lane, enum twi_tcp_event event,
+		       const struct twi_tcp_stream *stream)
 {
-	sqe->user_data =
-		twi_tcp_tag(lane->base.engine->ring, event, stream->generation, stream->slot);
+	return twi_tcp_tag(lane->base.engine->ring, event, stream->generation, stream->slot);
 }
 
 /*
@@ -42,20 +42,14 @@ static void poll_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, u
 		     unsigned mask, enum twi_tcp_event event)
 {
 	struct twi_engine *engine = lane->base.engine;
-	struct io_uring_sqe *sqe;
 	uint32_t bit;
 
 	if (!may_arm(engine))
 		return;
 	bit = 1u << engine->ring->index;
-	if ((*rings & bit) != 0)
-		return;
-	sqe = twi_tcp_request(lane);
-	if (sqe == NULL)
-		return;
-	io_uring_prep_poll_add(sqe, stream->fd, mask);
-	stamp(lane, sqe, event, stream);
-	*rings |= bit;
+	if ((*rings & bit) == 0 &&
+	    engine->ring->poller->poll(engine->ring, stream->fd, mask, tag_of(lane, event, stream)))
+		*rings |= bit;
 }
 
 void twi_tcp_poll_in(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
@@ -72,42 +66,30 @@ void twi_tcp_poll_out(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 void twi_tcp_accept_arm(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener)
 {
 	struct twi_engine *engine = lane->base.engine;
-	struct io_uring_sqe *sqe;
 	uint32_t bit;
 
 	if (listener->pause_until_ns != 0 || !may_arm(engine))
 		return;
 	bit = 1u << engine->ring->index;
-	if ((listener->accept_rings & bit) != 0)
-		return;
-	sqe = twi_tcp_request(lane);
-	if (sqe == NULL)
-		return;
-	io_uring_prep_poll_add(sqe, listener->fd, POLLIN);
-	sqe->user_data =
-		twi_tcp_tag(engine->ring, TWI_TCP_ACCEPT, listener->generation, listener->slot);
-	listener->accept_rings |= bit;
+	if ((listener->accept_rings & bit) == 0 &&
+	    engine->ring->poller->poll(engine->ring, listener->fd, POLLIN,
+				       twi_tcp_tag(engine->ring, TWI_TCP_ACCEPT,
+						   listener->generation, listener->slot)))
+		listener->accept_rings |= bit;
 }
 
 static void recv_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_engine *engine = lane->base.engine;
-	struct io_uring_sqe *sqe;
 	uint32_t bit;
 
 	if (!may_arm(engine))
 		return;
 	bit = 1u << engine->ring->index;
-	if ((stream->recv_rings & bit) != 0)
-		return;
-	sqe = twi_tcp_request(lane);
-	if (sqe == NULL)
-		return;
-	io_uring_prep_recv_multishot(sqe, stream->fd, NULL, 0, 0);
-	sqe->flags |= IOSQE_BUFFER_SELECT;
-	sqe->buf_group = TWI_RING_BUFFER_GROUP;
-	stamp(lane, sqe, TWI_TCP_RECV, stream);
-	stream->recv_rings |= bit;
+	if ((stream->recv_rings & bit) == 0 &&
+	    engine->ring->poller->receive(engine->ring, stream->fd,
+					  tag_of(lane, TWI_TCP_RECV, stream)))
+		stream->recv_rings |= bit;
 }
 
 /* Arms in the driver's ring what a stream of this state waits for. */
@@ -141,14 +123,14 @@ static bool may_send(const struct twi_tcp_stream *stream)
 /* One piece of memory: the control buffer, or what has been sealed. */
 static void send_piece(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, struct iovec out)
 {
-	struct io_uring_sqe *sqe = twi_tcp_request(lane);
+	struct twi_ring *ring = lane->base.engine->ring;
 
-	if (sqe == NULL) {
+	if (ring == NULL ||
+	    !ring->poller->send(ring, stream->fd, out.iov_base, out.iov_len,
+				MSG_DONTWAIT | MSG_NOSIGNAL, tag_of(lane, TWI_TCP_SEND, stream))) {
 		twi_tcp_mark_dirty(stream->peer);
 		return;
 	}
-	io_uring_prep_send(sqe, stream->fd, out.iov_base, out.iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
-	stamp(lane, sqe, TWI_TCP_SEND, stream);
 	stream->tx_parts[0] = out;
 	stream->tx_busy = true;
 }
@@ -187,8 +169,8 @@ static void cork(struct twi_tcp_stream *stream, bool on)
 static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_engine *engine = lane->base.engine;
+	struct twi_ring *ring = engine->ring;
 	struct twi_bulk_out out;
-	struct io_uring_sqe *sqe;
 	int flags = MSG_DONTWAIT | MSG_NOSIGNAL, slot;
 
 	if (twi_unlikely(stream->seal != NULL)) {
@@ -212,19 +194,17 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 			flags |= MSG_MORE;
 		}
 	}
-	sqe = twi_tcp_request(lane);
-	if (sqe == NULL) {
-		twi_tcp_mark_dirty(stream->peer);
-		return;
-	}
 	for (int i = 0; i < out.count; i++)
 		stream->tx_parts[i] = out.parts[i];
 	stream->tx_msg =
 		(struct msghdr){ .msg_iov = stream->tx_parts, .msg_iovlen = (size_t)out.count };
-	if (out.more)
+	if (ring == NULL || !ring->poller->sendmsg(ring, stream->fd, &stream->tx_msg, flags,
+						   tag_of(lane, TWI_TCP_SEND, stream))) {
+		twi_tcp_mark_dirty(stream->peer);
+		return;
+	}
+	if (out.more) /* before it is submitted */
 		cork(stream, true);
-	io_uring_prep_sendmsg(sqe, stream->fd, &stream->tx_msg, (unsigned)flags);
-	stamp(lane, sqe, TWI_TCP_SEND, stream);
 	stream->tx_busy = true;
 }
 
@@ -246,7 +226,7 @@ static int place_of(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 static void recv_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_engine *engine = lane->base.engine;
-	struct io_uring_sqe *sqe;
+	struct twi_ring *ring = engine->ring;
 	int count;
 
 	if (stream->state != TWI_TCP_UP || stream->rx_busy)
@@ -255,16 +235,14 @@ static void recv_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	stream->rx_held = count == 0;
 	if (count == 0)
 		return;
-	sqe = twi_tcp_request(lane);
-	if (sqe == NULL) {
+	stream->rx_msg =
+		(struct msghdr){ .msg_iov = stream->rx_parts, .msg_iovlen = (size_t)count };
+	if (ring == NULL || !ring->poller->recvmsg(ring, stream->fd, &stream->rx_msg, MSG_DONTWAIT,
+						   tag_of(lane, TWI_TCP_RECVMSG, stream))) {
 		may_arm(engine);
 		engine->armed_ring = NULL; /* the next driver polls for it */
 		return;
 	}
-	stream->rx_msg =
-		(struct msghdr){ .msg_iov = stream->rx_parts, .msg_iovlen = (size_t)count };
-	io_uring_prep_recvmsg(sqe, stream->fd, &stream->rx_msg, MSG_DONTWAIT);
-	stamp(lane, sqe, TWI_TCP_RECVMSG, stream);
 	stream->rx_busy = true;
 }
 
@@ -467,7 +445,7 @@ static void received_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 		twi_tcp_received(lane, stream, res, data);
 		if (lane->slots[slot].stream != stream || stream->generation != generation)
 			return; /* it is gone */
-		if ((flags & IORING_CQE_F_MORE) != 0)
+		if ((flags & TWI_DONE_MORE) != 0)
 			twi_tcp_direct_warm(lane, stream);
 		else if (!stream->direct)
 			recv_arm(lane, stream);
@@ -517,7 +495,7 @@ static void received_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stre
 		wanted += stream->rx_parts[i].iov_len;
 	if (!hand_in(lane, stream, (size_t)res))
 		return;
-	if ((size_t)res == wanted || (flags & IORING_CQE_F_SOCK_NONEMPTY) != 0)
+	if ((size_t)res == wanted || (flags & TWI_DONE_NONEMPTY) != 0)
 		recv_bulk(lane, stream);
 	else
 		twi_tcp_poll_in(lane, stream);
@@ -585,7 +563,7 @@ void twi_tcp_completed(struct twi_lane *base, uint64_t user_data, int res, uint3
 		slot->stream->pollin_rings &= ~bit;
 	else if (event == TWI_TCP_POLLOUT)
 		slot->stream->pollout_rings &= ~bit;
-	else if (event == TWI_TCP_RECV && (flags & IORING_CQE_F_MORE) == 0)
+	else if (event == TWI_TCP_RECV && (flags & TWI_DONE_MORE) == 0)
 		slot->stream->recv_rings &= ~bit;
 	stream_event(lane, slot->stream, event, res, flags, data);
 }

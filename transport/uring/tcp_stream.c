@@ -100,6 +100,7 @@ void twi_tcp_stream_destroy(struct twi_tcp_lane *lane, struct twi_tcp_stream *st
 	/* Sleeping polls of other rings still hold the file: the end must not wait for them. */
 	shutdown(stream->fd, SHUT_RDWR);
 	twi_bpf_socket_remove(lane->base.engine->bpf, stream->fd);
+	twi_ring_forget(lane->base.engine, stream->fd);
 	close(stream->fd);
 	free(stream);
 }

@@ -11,28 +11,22 @@
  *with all of it on its way may still arrive, with whatever its memory holds by then: so the
  *connections that carry it are cut, and resumed, which says that it was taken back.
  */
+#include <errno.h>
 #include <sys/socket.h>
 
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "transport/op.h"
-#include "transport/uring/ring.h"
+#include "transport/poller.h"
 #include "transport/uring/tcp.h"
-
-/* Of kernel 6.2; the notification of a zero-copy send says whether the kernel copied. */
-#ifndef IORING_SEND_ZC_REPORT_USAGE
-#define IORING_SEND_ZC_REPORT_USAGE (1U << 3)
-#endif
-#ifndef IORING_NOTIF_USAGE_ZC_COPIED
-#define IORING_NOTIF_USAGE_ZC_COPIED (1U << 31)
-#endif
 
 #define LET_GO_NS 1000000u /* for packets that a driver has; what was queued is dropped at once */
 
 /*
- * The slot of this ring's buffer table that the payload lies in; -1: it is not registered. Payload
- * that goes on in the next slot ends at the border: the rest is sent by itself.
+ * The slot of this ring's buffer table that the payload lies in; 0 where the ring needs none; -1:
+ * it is not registered. Payload that goes on in the next slot ends at the border: the rest is sent
+ * by itself.
  */
 static int fixed_slot(const struct twi_ring *ring, const struct twi_region *region,
 		      struct twi_bulk_out *out)
@@ -40,6 +34,8 @@ static int fixed_slot(const struct twi_ring *ring, const struct twi_region *regi
 	struct iovec *payload = &out->parts[out->payload_part];
 	uint64_t offset, left;
 
+	if (ring->any_memory)
+		return 0;
 	if (region == NULL || !twi_ring_has(ring, region))
 		return -1;
 	offset = (uint64_t)((const uint8_t *)payload->iov_base - (const uint8_t *)region->base);
@@ -57,33 +53,32 @@ static bool send_zerocopy(struct twi_tcp_lane *lane, struct twi_tcp_stream *stre
 			  struct twi_claim *claim, struct iovec part, int slot)
 {
 	struct twi_engine *engine = lane->base.engine;
+	struct twi_ring *ring = engine->ring;
 	struct twi_tcp_zc *record;
-	struct io_uring_sqe *sqe;
 
-	if (lane->zc_free == 0 || (sqe = twi_tcp_request(lane)) == NULL)
+	if (lane->zc_free == 0 || ring == NULL)
 		return false;
 	record = &lane->zc[lane->zc_free - 1];
+	if (!ring->poller->send_zerocopy(
+		    ring, stream->fd, part.iov_base, part.iov_len, slot,
+		    twi_tcp_tag(ring, TWI_TCP_SEND_ZC, 0, (uint32_t)(record - lane->zc))))
+		return false;
 	lane->zc_free = record->next_free;
 	*record = (struct twi_tcp_zc){
 		.bytes = part.iov_len,
 		.peer_id = stream->peer->base.id,
 		.slot = stream->slot,
 		.generation = stream->generation,
-		.ring = (uint8_t)engine->ring->index,
+		.ring = (uint8_t)ring->index,
 		.used = true,
 	};
-	engine->ring->notices++;
+	ring->notices++;
 	engine->notices++;
 	twi_claim_share(claim, part.iov_base, part.iov_len, engine, &record->claim);
-	io_uring_prep_send_zc_fixed(sqe, stream->fd, part.iov_base, part.iov_len,
-				    MSG_DONTWAIT | MSG_NOSIGNAL, IORING_SEND_ZC_REPORT_USAGE,
-				    (unsigned)slot);
-	sqe->user_data =
-		twi_tcp_tag(engine->ring, TWI_TCP_SEND_ZC, 0, (uint32_t)(record - lane->zc));
 	stream->tx_busy = true;
 	twi_count_two(engine->diag, TWI_C_zerocopy_sends, 1, TWI_C_zerocopy_send_bytes,
 		      part.iov_len);
-	twi_count(engine->diag, TWI_C_fixed_sends, 1);
+	twi_count(engine->diag, TWI_C_fixed_sends, !ring->any_memory);
 	return true;
 }
 
@@ -149,7 +144,8 @@ enum twi_need twi_tcp_need(struct tow_peer *base, const struct tow_op *op)
 	const struct twi_engine *engine = base->engine;
 	const struct twi_route *route = &((struct twi_tcp_peer *)(void *)base)->route;
 
-	if (op->kind != TWI_OP_SEND || !twi_path_eligible(engine, route, op->bytes))
+	if (op->kind != TWI_OP_SEND || !twi_path_eligible(engine, route, op->bytes) ||
+	    (engine->ring != NULL && engine->ring->any_memory))
 		return TWI_NEED_NOTHING;
 	/* Strict mode does not depend on what a trial happened to find so far. */
 	return engine->knobs.require_zero_copy != 0 || twi_path_pays(engine, route, op->bytes)
@@ -201,12 +197,11 @@ void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, u
 	if (index >= TWI_ZC_RECORDS || !record->used)
 		return;
 	peer = peer_by_id(engine, record->peer_id);
-	if ((flags & IORING_CQE_F_NOTIF) != 0) {
+	if ((flags & TWI_DONE_NOTICE) != 0) {
 		twi_latency_add(&engine->notify_lag, twi_engine_now(engine) - record->sent_ns);
 		if (peer != NULL)
 			twi_path_report(engine, &((struct twi_tcp_peer *)(void *)peer)->route,
-					record->bytes,
-					((uint32_t)res & IORING_NOTIF_USAGE_ZC_COPIED) != 0);
+					record->bytes, ((uint32_t)res & TWI_DONE_KERNEL_COPY) != 0);
 	} else {
 		struct twi_tcp_slot *slot = &lane->slots[record->slot];
 
@@ -224,7 +219,7 @@ void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, u
 		if (slot->stream != NULL && slot->generation == record->generation)
 			twi_tcp_sent(lane, slot->stream, res);
 	}
-	if ((flags & IORING_CQE_F_MORE) == 0)
+	if ((flags & TWI_DONE_MORE) == 0)
 		give_record(lane, record);
 }
 

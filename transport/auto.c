@@ -62,9 +62,14 @@ static struct tow_endpoint *open_sub(struct twi_auto_endpoint *endpoint, enum tw
 	struct twi_engine *engine = endpoint->base.engine;
 	struct twi_lane *lane = engine->lanes[id];
 	struct tow_endpoint *sub = NULL;
+	const char *why;
 
 	if (lane == NULL || endpoint->sub_count == TWI_AUTO_SUBS_MAX)
 		return NULL;
+	if (lane->ops->wanted != NULL && !lane->ops->wanted(lane, &why)) {
+		twi_log(engine->diag, 3, "tow:// goes without %s: %s", lane->ops->scheme, why);
+		return NULL;
+	}
 	twi_lane_use(lane);
 	if (lane->ops->endpoint_open(lane, address, &sub) < 0) {
 		twi_log(engine->diag, 3, "tow:// goes without %s: %s", lane->ops->scheme,

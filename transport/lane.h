@@ -57,6 +57,12 @@ struct twi_lane_ops {
 	int (*open)(struct twi_engine *engine, struct twi_lane **lane_out);
 
 	/*
+	 * What tow:// asks before it opens an endpoint here unasked: is there anything on this host
+	 * that the lane is for? Loads nothing. *why_out: if not, what is missing. NULL: always.
+	 */
+	bool (*wanted)(const struct twi_lane *lane, const char **why_out);
+
+	/*
 	 * Ends the lane. Its peers and endpoints have been closed before. May block up to a second,
 	 * until bytes on their way have left and the kernel holds no memory any more.
 	 */

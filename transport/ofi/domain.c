@@ -18,6 +18,7 @@
 
 #include "diag/emit.h"
 #include "transport/ofi/fabric.h"
+#include "transport/ofi/guard.h"
 
 #define ACCESS (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 
@@ -54,10 +55,21 @@ int twi_ofi_domain_open(const char *provider, struct twi_ofi_domain **out)
 	return twi_ofi_domain_create(info, out);
 }
 
+static int open_guarded(void *arg)
+{
+	struct twi_ofi_domain *domain = arg;
+	int err = -twi_fi.fabric(domain->info->fabric_attr, &domain->fabric, NULL);
+
+	if (err != 0)
+		return twi_fi_error(err, "fi_fabric");
+	err = -fi_domain(domain->fabric, domain->info, &domain->domain, NULL);
+	return err == 0 ? TOW_OK : twi_fi_error(err, "fi_domain");
+}
+
 int twi_ofi_domain_create(struct fi_info *info, struct twi_ofi_domain **out)
 {
 	struct twi_ofi_domain *domain = calloc(1, sizeof(*domain));
-	int status = TOW_OK, err;
+	int status;
 
 	*out = NULL;
 	if (domain == NULL) {
@@ -65,14 +77,7 @@ int twi_ofi_domain_create(struct fi_info *info, struct twi_ofi_domain **out)
 		return twi_error(TOW_ENOMEM, "libfabric: no memory for a domain");
 	}
 	domain->info = info;
-	err = -twi_fi.fabric(info->fabric_attr, &domain->fabric, NULL);
-	if (err != 0)
-		status = twi_fi_error(err, "fi_fabric");
-	if (status == TOW_OK) {
-		err = -fi_domain(domain->fabric, info, &domain->domain, NULL);
-		if (err != 0)
-			status = twi_fi_error(err, "fi_domain");
-	}
+	status = twi_ofi_guarded(open_guarded, domain);
 	if (status < 0) {
 		twi_ofi_domain_close(domain);
 		return status;

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "diag/error.h"
+#include "transport/ofi/guard.h"
 
 struct twi_fi twi_fi;
 
@@ -45,10 +46,12 @@ static void load(void)
 				 symbols[i].name);
 		/* POSIX has it that a pointer from dlsym fits a function pointer. */
 		*(void **)symbols[i].place = found;
+		twi_ofi_guard_library(found);
 	}
 }
 
-int twi_fi_load(void)
+/* TOW_OK, or TOW_ENOTSUP: it is not there, and why. */
+static int load_once(void)
 {
 	pthread_once(&loaded, load);
 	if (load_failure[0] != '\0')
@@ -188,13 +191,13 @@ static int nothing(const struct twi_ofi_wish *wish, const struct twi_ofi_candida
 			 used > 0 ? text : "none has reliable messages here");
 }
 
-int twi_ofi_choose(const struct twi_ofi_wish *wish, struct twi_ofi_candidates *candidates,
-		   struct fi_info **info_out)
+static int choose(const struct twi_ofi_wish *wish, struct twi_ofi_candidates *candidates,
+		  struct fi_info **info_out)
 {
 	const struct twi_ofi_bits honoured = { TWI_FI_MODE, TWI_FI_MR_MODE };
 	struct twi_ofi_candidate *best = NULL;
 	struct fi_info *list;
-	int err, status = twi_fi_load();
+	int err, status = load_once();
 
 	*info_out = NULL;
 	candidates->count = candidates->left_out = 0;
@@ -220,6 +223,27 @@ int twi_ofi_choose(const struct twi_ofi_wish *wish, struct twi_ofi_candidates *c
 	if (list != NULL)
 		twi_fi.freeinfo(list);
 	return best == NULL ? nothing(wish, candidates) : take(wish, best, info_out);
+}
+
+struct choice {
+	const struct twi_ofi_wish *wish;
+	struct twi_ofi_candidates *candidates;
+	struct fi_info **info_out;
+};
+
+static int choose_guarded(void *arg)
+{
+	const struct choice *choice = arg;
+
+	return choose(choice->wish, choice->candidates, choice->info_out);
+}
+
+int twi_ofi_choose(const struct twi_ofi_wish *wish, struct twi_ofi_candidates *candidates,
+		   struct fi_info **info_out)
+{
+	struct choice choice = { wish, candidates, info_out };
+
+	return twi_ofi_guarded(choose_guarded, &choice);
 }
 
 #endif

@@ -73,6 +73,12 @@ uint32_t twi_ofi_quick_bytes(const char *provider, uint64_t inject_bytes);
 /* It sends again by itself only when it is called, whatever its descriptor says. */
 bool twi_ofi_is_driven(const char *provider);
 
+/*
+ * True when a directory like /dev has a device that a provider other than the software ones could
+ * use. libfabric itself would have to be loaded to say it, with all that is behind it.
+ */
+bool twi_ofi_device_there(const char *dev);
+
 struct twi_ofi_candidate {
 	struct twi_ofi_offer offer;
 	unsigned score;
@@ -107,15 +113,13 @@ extern struct twi_fi twi_fi;
 #define TWI_FI_MR_MODE                                                                             \
 	(FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT)
 
-/* TOW_OK, or TOW_ENOTSUP: it is not there, and why. */
-int twi_fi_load(void);
-
 /* The failure `err` (positive) of `what` as a status with its message. */
 int twi_fi_error(int err, const char *what);
 
 /*
- * Asks libfabric, judges, and takes the best: *info_out is the caller's (twi_fi.freeinfo). The
- * candidates are written whether or not one is taken. TOW_OK; TOW_ENOTSUP; TOW_ENOMEM; TOW_ESYSTEM.
+ * Loads libfabric if that has not been done, asks it, judges, and takes the best: *info_out is the
+ * caller's (twi_fi.freeinfo). The candidates are written whether or not one is taken. Guarded
+ * (guard.h). TOW_OK; TOW_ENOTSUP; TOW_ENOMEM; TOW_ESYSTEM.
  */
 int twi_ofi_choose(const struct twi_ofi_wish *wish, struct twi_ofi_candidates *candidates,
 		   struct fi_info **info_out);

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "diag/diag.h"
 #include "diag/error.h"
+#include "transport/ofi/guard.h"
 #include "transport/op.h"
 #include "transport/watch.h"
 
@@ -25,6 +27,17 @@ static int lane_open(struct twi_engine *engine, struct twi_lane **out)
 	twi_list_init(&lane->ports);
 	*out = &lane->base;
 	return TOW_OK;
+}
+
+/* A knob that names the lane or a provider asks for libfabric; else a device of a fabric does. */
+static bool lane_wanted(const struct twi_lane *lane, const char **why_out)
+{
+	const struct tow_options *knobs = &lane->engine->knobs;
+
+	*why_out = "this host has no device of a fabric; name ofi in lanes, or ofi_provider, and "
+		   "libfabric is asked all the same";
+	return knobs->lanes[0] != '\0' || knobs->ofi_provider[0] != '\0' ||
+	       twi_ofi_device_there("/dev");
 }
 
 static int endpoint_open(struct twi_lane *base, const char *address, struct tow_endpoint **out)
@@ -56,6 +69,11 @@ static int endpoint_open(struct twi_lane *base, const char *address, struct tow_
 	}
 	twi_endpoint_setup(&endpoint->base, base);
 	endpoint->port->endpoint = &endpoint->base;
+	if (twi_ofi_guard_weak() != NULL)
+		twi_log(base->engine->diag, 2,
+			"ofi: signal actions that libfabric changes can only be put back "
+			"afterwards, for there is no seccomp: %s",
+			twi_ofi_guard_weak());
 	*out = &endpoint->base;
 	return TOW_OK;
 }
@@ -262,6 +280,13 @@ static void lane_close(struct twi_lane *lane)
 	free(lane);
 }
 
+static bool lane_wanted(const struct twi_lane *lane, const char **why_out)
+{
+	(void)lane;
+	*why_out = TWI_OFI_OFF;
+	return false;
+}
+
 static int endpoint_open(struct twi_lane *lane, const char *address, struct tow_endpoint **out)
 {
 	(void)lane, (void)address, (void)out;
@@ -359,6 +384,7 @@ const struct twi_lane_ops twi_lane_ofi = {
 	.scheme = "ofi",
 	.memory_polled = true, /* a look at a queue; whoever opens an endpoint wants it looked at */
 	.open = lane_open,
+	.wanted = lane_wanted,
 	.close = lane_close,
 	.endpoint_open = endpoint_open,
 	.endpoint_close = endpoint_close,

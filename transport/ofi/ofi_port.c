@@ -12,6 +12,7 @@
 
 #include "diag/error.h"
 #include "memreg/pool.h"
+#include "transport/ofi/guard.h"
 
 #define QUEUE_ENTRIES 2048u
 
@@ -173,6 +174,15 @@ static int open_endpoint(struct twi_ofi_port *port)
 	return err == 0 ? TOW_OK : twi_fi_error(err, what);
 }
 
+/* libfabric's shm installs handlers here, so as to remove its files. */
+static int open_guarded(void *arg)
+{
+	struct twi_ofi_port *port = arg;
+	int status = open_queue(port);
+
+	return status == TOW_OK ? open_endpoint(port) : status;
+}
+
 /* What the provider is like. */
 static void read_info(struct twi_ofi_port *port)
 {
@@ -240,9 +250,7 @@ static int set_up(struct twi_ofi_port *port, const struct twi_ofi_wish *wish)
 	if (status < 0)
 		return status;
 	read_info(port);
-	status = open_queue(port);
-	if (status == TOW_OK)
-		status = open_endpoint(port);
+	status = twi_ofi_guarded(open_guarded, port);
 	if (status == TOW_OK)
 		status = lay_out(port);
 	if (status == TOW_OK)

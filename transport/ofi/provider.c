@@ -1,6 +1,8 @@
 /*
- * provider.c - which provider is how good: pure judgement of what fabric.h calls an offer.
+ * provider.c - which provider is how good: pure judgement of what fabric.h calls an offer; and
+ * whether this host has a device for any.
  */
+#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -143,4 +145,40 @@ unsigned twi_ofi_judge(const struct twi_ofi_offer *offer, const struct twi_ofi_w
 		 offer->read ? ", with remote reads" : ", without remote reads",
 		 named ? ", asked for by name" : "");
 	return score;
+}
+
+/* How the names of the devices begin that a process opens to use a fabric, by folder. */
+static const struct {
+	const char *folder, *prefix;
+} devices[] = {
+	{ "/infiniband", "uverbs" }, /* verbs, efa, usnic, psm3 */
+	{ "", "hfi1_" },             /* opx, psm2 */
+	{ "", "cxi" },
+	{ "", "ipath" }, /* psm */
+	{ "", "kgni" },
+};
+
+static bool has_entry(const char *folder, const char *prefix)
+{
+	DIR *dir = opendir(folder);
+	const struct dirent *entry;
+	bool found = false;
+
+	while (dir != NULL && !found && (entry = readdir(dir)) != NULL)
+		found = strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
+	if (dir != NULL)
+		closedir(dir);
+	return found;
+}
+
+bool twi_ofi_device_there(const char *dev)
+{
+	for (size_t i = 0; i < twi_array_count(devices); i++) {
+		char folder[256];
+		int n = snprintf(folder, sizeof(folder), "%s%s", dev, devices[i].folder);
+
+		if (n > 0 && (size_t)n < sizeof(folder) && has_entry(folder, devices[i].prefix))
+			return true;
+	}
+	return false;
 }

@@ -10,6 +10,8 @@
 #include <internal/base.h>
 #include <towline/version.h>
 
+#include "diag/words.h"
+
 static __thread char message[TWI_ERROR_BYTES];
 __thread int twi_error_status;
 __thread bool twi_error_since_poll;
@@ -22,7 +24,7 @@ int twi_error(int status, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	memcpy(message, text, sizeof(message));
+	twi_words_clean(message, sizeof(message), text);
 	twi_error_status = status;
 	twi_error_since_poll = true;
 	return status;

@@ -20,7 +20,10 @@
 extern __thread int twi_error_status __attribute__((tls_model("initial-exec")));
 extern __thread bool twi_error_since_poll __attribute__((tls_model("initial-exec")));
 
-/* Sets the calling thread's message and returns `status`. A longer message is cut. */
+/*
+ * Sets the calling thread's message and returns `status`. A longer message is cut, and what is not
+ * printable ASCII is escaped (twi_words_clean): names and keys in it may come from strangers.
+ */
 int twi_error(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* The same, with ": <what errno value `err` means> (<name>)" behind it. */

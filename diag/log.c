@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "diag/words.h"
+
 struct twi_log *twi_log_create(void)
 {
 	struct twi_log *log = calloc(1, sizeof(*log));
@@ -45,7 +47,7 @@ void twi_log(struct twi_diag *diag, int level, const char *fmt, ...)
 	at = (unsigned)(log->count++ % TWI_LOG_LINES);
 	log->lines[at].ns = twi_now_ns();
 	log->lines[at].level = level;
-	snprintf(log->lines[at].text, TWI_LOG_BYTES, "%s", text);
+	twi_words_clean(log->lines[at].text, TWI_LOG_BYTES, text);
 	pthread_mutex_unlock(&log->lock);
 }
 

@@ -3,6 +3,7 @@
  */
 #include "diag/words.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,4 +60,27 @@ void twi_words_ns(uint64_t ns, char out[TWI_WORDS_BYTES])
 	static const char *const units[] = { "ns", "us", "ms", "s" };
 
 	scale(ns, 1000, units, twi_array_count(units), out);
+}
+
+void twi_words_clean(char *out, size_t bytes, const char *text)
+{
+	static const char digits[] = "0123456789abcdef";
+	size_t used = 0;
+
+	for (; *text != '\0'; text++) {
+		unsigned char byte = (unsigned char)*text;
+		bool plain = byte >= 0x20 && byte < 0x7f;
+
+		if (bytes - used <= (plain ? 1u : 4u))
+			break;
+		if (plain) {
+			out[used++] = *text;
+			continue;
+		}
+		out[used++] = '\\';
+		out[used++] = 'x';
+		out[used++] = digits[byte >> 4];
+		out[used++] = digits[byte & 15];
+	}
+	out[used] = '\0';
 }

@@ -1,5 +1,5 @@
 /*
- * words.h - numbers as people say them: "1,204", "3.1 GiB", "410 ms".
+ * words.h - numbers as people say them: "1,204", "3.1 GiB", "410 ms"; text that is safe to show.
  *
  * One decimal below ten, none above, rounded to the nearest; so at most four digits, whatever the
  * locale. `out` of TWI_WORDS_BYTES holds any of them.
@@ -7,6 +7,7 @@
 #ifndef TWI_WORDS_H
 #define TWI_WORDS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define TWI_WORDS_BYTES 32
@@ -14,5 +15,12 @@
 void twi_words_count(uint64_t count, char out[TWI_WORDS_BYTES]);
 void twi_words_bytes(uint64_t bytes, char out[TWI_WORDS_BYTES]);
 void twi_words_ns(uint64_t ns, char out[TWI_WORDS_BYTES]);
+
+/*
+ * `text` as printable ASCII: every other byte is written \xNN. What does not fit is cut, never in
+ * the middle of such an escape. twi_error and twi_log send all that they say through here, so that
+ * no name, key or address from outside brings a line of its own or a terminal's commands along.
+ */
+void twi_words_clean(char *out, size_t bytes, const char *text);
 
 #endif

@@ -65,9 +65,16 @@ uint64_t twi_store_bytes(const struct twi_store *store)
 	return store->bytes;
 }
 
-void twi_store_stranger(struct twi_store *store)
+bool twi_store_is_member(const struct twi_store *store, uint32_t index)
+{
+	return store->clients[index].member;
+}
+
+void twi_store_refused(struct twi_store *store, const char *why)
 {
 	store->strangers++;
+	snprintf(store->refused, sizeof(store->refused), "%.*s", (int)sizeof(store->refused) - 1,
+		 why);
 }
 
 static void rank_done(struct twi_store *store, uint32_t rank)
@@ -135,7 +142,7 @@ uint32_t twi_store_enter(struct twi_store *store)
 		if (client->used)
 			continue;
 		client->used = true;
-		client->waiting = false;
+		client->waiting = client->member = false;
 		client->rank = TWI_STORE_NOBODY;
 		return i;
 	}
@@ -151,8 +158,9 @@ void twi_store_leave(struct twi_store *store, uint32_t index, uint64_t now_ns)
 		store->waiting--;
 	client->waiting = false;
 	client->used = false;
-	if (client->rank == TWI_STORE_NOBODY)
+	if (!client->member)
 		return;
+	client->member = false;
 	rank = &store->ranks[client->rank];
 	if (--rank->clients == 0 && !rank->done) {
 		rank->gone_ns = now_ns == 0 ? 1 : now_ns;
@@ -160,67 +168,33 @@ void twi_store_leave(struct twi_store *store, uint32_t index, uint64_t now_ns)
 	}
 }
 
-/* What is wrong with a greeting, as the thread's error. */
-static int judge_hello(struct twi_store *store, const struct twi_store_frame *frame)
+/* This connection is not one of the job's: it is told why, and is to be closed. */
+static int turn_away(struct twi_store *store, uint32_t index, int status)
 {
-	const struct twi_store_config *config = &store->config;
-	uint32_t rank = (uint32_t)frame->a, world = (uint32_t)(frame->a >> 32);
-	uint32_t version, restarts;
-	int status = twi_store_hello_take(frame, &version, &restarts);
-
-	if (status < 0)
-		return status;
-	if (version != TWI_STORE_VERSION)
-		return twi_error(TOW_EMISMATCH,
-				 "rank %u speaks version %u of the store's protocol, rank 0 "
-				 "version %u; use one build of Towline",
-				 rank, version, TWI_STORE_VERSION);
-	if (frame->key_bytes != strlen(config->job) ||
-	    memcmp(frame->key, config->job, frame->key_bytes) != 0)
-		return twi_error(TOW_EMISMATCH, "rank %u says job '%.*s', rank 0 says '%.128s'",
-				 rank, (int)twi_min(frame->key_bytes, 128u), frame->key,
-				 config->job);
-	if (restarts != config->restarts)
-		return twi_error(TOW_EMISMATCH,
-				 "rank %u says restart %u of the job, rank 0 says %u", rank,
-				 restarts, config->restarts);
-	if (world != config->world_size)
-		return twi_error(TOW_EMISMATCH, "rank %u says world_size %u, rank 0 says %u", rank,
-				 world, config->world_size);
-	if (rank >= world)
-		return twi_error(TOW_EMISMATCH, "a process says rank %u, rank 0 says world_size %u",
-				 rank, world);
-	if (frame->b == 0)
-		return twi_error(TOW_EPROTOCOL, "store: rank %u says no instance", rank);
-	if (store->ranks[rank].instance != 0 && store->ranks[rank].instance != frame->b)
-		return twi_error(TOW_EMISMATCH,
-				 "two processes say rank %u of %u; each rank is to be one", rank,
-				 world);
-	return TOW_OK;
+	refuse(store, index, status);
+	return status;
 }
 
 static int on_hello(struct twi_store *store, uint32_t index, const struct twi_store_frame *frame)
 {
 	struct twi_store_client *client = &store->clients[index];
-	struct twi_store_rank *rank;
 	int status;
 
 	if (client->rank != TWI_STORE_NOBODY)
 		return twi_error(TOW_EPROTOCOL, "store: rank %u greets twice", client->rank);
-	status = judge_hello(store, frame);
+	status = twi_store_judge_hello(store, frame);
 	if (status == TOW_EPROTOCOL)
 		return status;
 	if (status < 0)
-		fail(store, status);
-	if ((uint32_t)frame->a < store->config.world_size && status == TOW_OK) {
-		client->rank = (uint32_t)frame->a;
-		rank = &store->ranks[client->rank];
-		rank->instance = frame->b;
-		rank->clients++;
-		if (rank->gone_ns != 0) {
-			rank->gone_ns = 0;
-			store->gone--;
-		}
+		return turn_away(store, index, status);
+	client->rank = (uint32_t)frame->a;
+	client->instance = frame->b;
+	/* Another one's rank is said at once; a process that comes back is at home at once. */
+	if (store->ranks[client->rank].instance != 0)
+		status = twi_store_claim(store, index);
+	if (status < 0) {
+		client->rank = TWI_STORE_NOBODY;
+		return turn_away(store, index, status);
 	}
 	if (store->failed < 0)
 		answer_failed(store, index);
@@ -487,8 +461,15 @@ int twi_store_request(struct twi_store *store, uint32_t index, const struct twi_
 	twi_store_copy(client->key, frame->key, frame->key_bytes);
 	if (frame->kind == TWI_STORE_KIND_HELLO)
 		return on_hello(store, index, frame);
+	if (frame->kind != TWI_STORE_KIND_BYE && !client->member) {
+		int status = twi_store_claim(store, index);
+
+		if (status < 0)
+			return turn_away(store, index, status);
+	}
 	if (frame->kind == TWI_STORE_KIND_BYE) {
-		rank_done(store, client->rank);
+		if (client->member)
+			rank_done(store, client->rank);
 		answer(store, index, (struct twi_store_frame){ 0 });
 		return TOW_OK;
 	}
@@ -515,12 +496,12 @@ static void expire_client(struct twi_store *store, uint32_t index)
 	const struct twi_store_client *client = &store->clients[index];
 	struct twi_store_entry *entry =
 		twi_store_find(store, client->key, client->request.key_bytes);
-	char missing[160], strangers[96] = "";
+	char missing[160], strangers[TWI_STORE_REFUSED_TEXT + 64] = "";
 
 	if (store->strangers > 0)
 		snprintf(strangers, sizeof(strangers),
-			 "; %" PRIu64 " connections were refused, see rank 0's log",
-			 store->strangers);
+			 "; %" PRIu64 " connections were refused, the last because %s",
+			 store->strangers, store->refused);
 	if (client->request.kind != TWI_STORE_KIND_GATHER || entry == NULL ||
 	    entry->parts == NULL) {
 		twi_error(TOW_EDEADLINE, "nobody has set '%.*s' in %u ms",

@@ -307,7 +307,9 @@ static bool numeric(const struct sockaddr *at, socklen_t bytes, char host_out[TO
 	return getnameinfo(at, bytes, host_out, TOW_ADDRESS_MAX, NULL, 0, NI_NUMERICHOST) == 0;
 }
 
-bool twi_net_local(int fd, char host_out[TOW_ADDRESS_MAX], uint16_t *port_out)
+typedef int (*name_call)(int fd, struct sockaddr *at, socklen_t *bytes);
+
+static bool name_of(int fd, name_call call, char host_out[TOW_ADDRESS_MAX], uint16_t *port_out)
 {
 	union {
 		struct sockaddr any;
@@ -317,7 +319,7 @@ bool twi_net_local(int fd, char host_out[TOW_ADDRESS_MAX], uint16_t *port_out)
 	} at = { .room = { 0 } };
 	socklen_t bytes = sizeof(at);
 
-	if (getsockname(fd, &at.any, &bytes) < 0 || !numeric(&at.any, bytes, host_out))
+	if (call(fd, &at.any, &bytes) < 0 || !numeric(&at.any, bytes, host_out))
 		return false;
 	/* IPv4 over a socket for both: its own form is what others can use. */
 	if (strncmp(host_out, "::ffff:", 7) == 0 && strchr(host_out, '.') != NULL) {
@@ -328,6 +330,30 @@ bool twi_net_local(int fd, char host_out[TOW_ADDRESS_MAX], uint16_t *port_out)
 	}
 	*port_out = ntohs(at.any.sa_family == AF_INET6 ? at.six.sin6_port : at.four.sin_port);
 	return true;
+}
+
+static int own_name(int fd, struct sockaddr *at, socklen_t *bytes)
+{
+	return getsockname(fd, at, bytes);
+}
+
+static int other_name(int fd, struct sockaddr *at, socklen_t *bytes)
+{
+	return getpeername(fd, at, bytes);
+}
+
+bool twi_net_local(int fd, char host_out[TOW_ADDRESS_MAX], uint16_t *port_out)
+{
+	return name_of(fd, own_name, host_out, port_out);
+}
+
+bool twi_net_remote(int fd, char out[TOW_ADDRESS_MAX])
+{
+	char host[TOW_ADDRESS_MAX];
+	uint16_t port;
+
+	return name_of(fd, other_name, host, &port) &&
+	       twi_host_port_put(host, port, out, TOW_ADDRESS_MAX);
 }
 
 /* Does the knob `interfaces` allow it? "a,b", or "^a,b": all but these; empty: all. */

@@ -53,6 +53,9 @@ int twi_net_dial(const char *addresses, const struct twi_until *until, int *fd_o
 /* The numeric host of this side of a socket, and its port. False: the system does not say. */
 bool twi_net_local(int fd, char host_out[TOW_ADDRESS_MAX], uint16_t *port_out);
 
+/* The other side's host and port, for messages; left as it is when the system does not say. */
+bool twi_net_remote(int fd, char out[TOW_ADDRESS_MAX]);
+
 /*
  * Addresses under which others may reach this machine, with the port, and commas between them:
  * those of `interfaces` (the knob) that are up; loopback where there is nothing else. False: none.

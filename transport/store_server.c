@@ -28,13 +28,15 @@
 #define MARK_LISTEN UINT32_MAX
 #define MARK_WAKE   (UINT32_MAX - 1)
 #define NOBODY      UINT32_MAX
-#define REST_NS     100000000ull /* without descriptors, before the next accept */
+#define REST_NS     100000000ull  /* without descriptors, before the next accept */
+#define SAY_NS      1000000000ull /* between two refusals in the log */
 
 struct connection {
 	int fd; /* -1: free */
 	bool broken;
 	bool writing;    /* epoll also tells when it can be written */
-	uint32_t client; /* of the store; NOBODY: not a member yet */
+	bool stranger;   /* one of those that give way */
+	uint32_t client; /* of the store; NOBODY: it has not proved itself */
 	uint64_t since_ns;
 	struct twi_wire wire;
 };
@@ -50,6 +52,7 @@ struct twi_store_server {
 	uint32_t *by_client; /* the store's clients: their connections */
 	uint32_t count, strangers, clients_max;
 	uint64_t accept_again_ns; /* 0: the listening socket is armed */
+	uint64_t said_ns, unsaid; /* when a refusal was last logged, and how many were not */
 	uint32_t world_size;
 	struct twi_job_key key;
 	struct twi_diag *diag;
@@ -82,21 +85,45 @@ static void drop(struct twi_store_server *server, uint32_t index)
 	if (connection->client != NOBODY) {
 		server->by_client[connection->client] = NOBODY;
 		twi_store_leave(server->store, connection->client, twi_net_now());
-	} else {
-		server->strangers--;
 	}
+	server->strangers -= connection->stranger;
 	close(connection->fd);
 	twi_wire_fini(&connection->wire);
 	connection->fd = -1;
 }
 
+/* In the log once a second at most: strangers may come as often as they like. */
+static void log_refusal(struct twi_store_server *server, const char *who, const char *why)
+{
+	uint64_t now = twi_net_now();
+
+	if (server->said_ns != 0 && now - server->said_ns < SAY_NS) {
+		server->unsaid++;
+		return;
+	}
+	if (server->unsaid > 0)
+		twi_log(server->diag, 2, "store: %.64s was refused: %.128s (and %llu more)", who,
+			why, (unsigned long long)server->unsaid);
+	else
+		twi_log(server->diag, 2, "store: %.64s was refused: %.160s", who, why);
+	server->said_ns = now;
+	server->unsaid = 0;
+}
+
+/* Ends a connection that does not belong here; the thread's error says why. */
 static void refuse(struct twi_store_server *server, uint32_t index)
 {
-	if (server->connections[index].client == NOBODY) {
-		twi_store_stranger(server->store);
-		if (server->diag != NULL)
-			twi_log(server->diag, 2, "store: a connection was refused: %.160s",
-				tow_error_message());
+	const struct connection *connection = &server->connections[index];
+	char who[TOW_ADDRESS_MAX] = "a connection";
+
+	if (connection->client == NOBODY ||
+	    !twi_store_is_member(server->store, connection->client)) {
+		twi_store_refused(server->store, tow_error_message());
+		if (server->diag != NULL) {
+			twi_net_remote(connection->fd, who);
+			twi_count(server->diag, TWI_C_store_refused, 1);
+			log_refusal(server, who, tow_error_message());
+		}
 	}
 	drop(server, index);
 }
@@ -155,8 +182,17 @@ static int admit(struct twi_store_server *server, uint32_t index)
 				 server->clients_max);
 	connection->client = client;
 	server->by_client[client] = index;
-	server->strangers--;
 	return TOW_OK;
+}
+
+/* One that has shown a key is a member; without keys one that the store knows as a rank. */
+static void look(struct twi_store_server *server, struct connection *connection)
+{
+	if (!connection->stranger || connection->client == NOBODY ||
+	    !(server->key.set || twi_store_is_member(server->store, connection->client)))
+		return;
+	connection->stranger = false;
+	server->strangers--;
 }
 
 static int serve_frames(struct twi_store_server *server, uint32_t index)
@@ -173,9 +209,11 @@ static int serve_frames(struct twi_store_server *server, uint32_t index)
 	while ((status = twi_wire_next(&connection->wire, &frame)) == TOW_OK) {
 		status =
 			twi_store_request(server->store, connection->client, &frame, twi_net_now());
+		look(server, connection);
 		if (status < 0)
 			return status;
 	}
+	look(server, connection);
 	return status;
 }
 
@@ -202,10 +240,35 @@ static void serve(struct twi_store_server *server, uint32_t index)
 		refuse(server, index);
 }
 
-static void rest(struct twi_store_server *server)
+static void rest(struct twi_store_server *server, uint64_t until_ns)
 {
-	server->accept_again_ns = twi_net_now() + REST_NS;
+	server->accept_again_ns = until_ns;
 	watch(server, server->listen_fd, MARK_LISTEN, 0, EPOLL_CTL_MOD);
+}
+
+/* Room for one more: the oldest stranger gives way. False, with when to try again. */
+static bool evict(struct twi_store_server *server, uint64_t now, uint64_t *retry_ns_out)
+{
+	uint32_t oldest = NOBODY;
+
+	for (uint32_t i = 0; i < server->count; i++) {
+		const struct connection *connection = &server->connections[i];
+
+		if (connection->fd >= 0 && connection->stranger &&
+		    (oldest == NOBODY ||
+		     connection->since_ns < server->connections[oldest].since_ns))
+			oldest = i;
+	}
+	*retry_ns_out = now + REST_NS;
+	if (oldest == NOBODY)
+		return false;
+	*retry_ns_out = server->connections[oldest].since_ns + TWI_STORE_EVICT_NS;
+	if (now < *retry_ns_out)
+		return false;
+	if (server->diag != NULL)
+		twi_count(server->diag, TWI_C_store_evicted, 1);
+	drop(server, oldest);
+	return true;
 }
 
 static uint32_t free_connection(const struct twi_store_server *server)
@@ -217,33 +280,48 @@ static uint32_t free_connection(const struct twi_store_server *server)
 	return NOBODY;
 }
 
-/* One at a time: the listening socket tells again while there are more. */
-static void take_connection(struct twi_store_server *server)
+static void greet(struct twi_store_server *server, uint32_t index, int fd, uint64_t now)
 {
-	uint32_t index = server->strangers < TWI_STORE_STRANGERS ? free_connection(server) : NOBODY;
-	struct connection *connection;
-	int fd;
+	struct connection *connection = &server->connections[index];
 
-	if (index == NOBODY) {
-		rest(server);
-		return;
-	}
-	fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd < 0) {
-		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-			rest(server);
-		return;
-	}
-	connection = &server->connections[index];
 	connection->fd = fd;
 	connection->client = NOBODY;
 	connection->broken = connection->writing = false;
-	connection->since_ns = twi_net_now();
+	connection->stranger = true;
+	connection->since_ns = now;
 	server->strangers++;
 	twi_wire_init(&connection->wire, &server->key, false);
 	if (twi_wire_begin(&connection->wire) < 0 ||
 	    watch(server, fd, index, EPOLLIN, EPOLL_CTL_ADD) < 0 || !flush(server, index))
 		drop(server, index);
+}
+
+static bool is_shortage(int err)
+{
+	return err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
+}
+
+/* One at a time: the listening socket tells again while there are more. */
+static void take_connection(struct twi_store_server *server)
+{
+	uint64_t now = twi_net_now(), retry_ns;
+	uint32_t index;
+	int fd;
+
+	if (server->strangers >= TWI_STORE_STRANGERS && !evict(server, now, &retry_ns)) {
+		rest(server, retry_ns);
+		return;
+	}
+	index = free_connection(server);
+	if (index == NOBODY) {
+		rest(server, now + REST_NS);
+		return;
+	}
+	fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0)
+		greet(server, index, fd, now);
+	else if (is_shortage(errno) && !evict(server, now, &retry_ns))
+		rest(server, retry_ns);
 }
 
 /* Who has no time left, and what broke meanwhile; when to look again. */
@@ -258,7 +336,7 @@ static uint64_t sweep(struct twi_store_server *server)
 			continue;
 		if (connection->broken) {
 			drop(server, i);
-		} else if (connection->client == NOBODY) {
+		} else if (connection->stranger) {
 			uint64_t end = connection->since_ns + TWI_STORE_STRANGER_NS;
 
 			if (now >= end) {
@@ -292,6 +370,7 @@ static void *run(void *arg)
 	struct twi_store_server *server = arg;
 	struct epoll_event events[64];
 	uint64_t stop, next;
+	bool callers;
 
 	while (!is_over(server, &stop)) {
 		int count;
@@ -299,18 +378,22 @@ static void *run(void *arg)
 		next = twi_min(sweep(server), stop);
 		count = epoll_wait(server->epoll_fd, events, (int)twi_array_count(events),
 				   next == UINT64_MAX ? -1 : twi_net_left_ms(next));
+		callers = false;
 		for (int i = 0; i < count; i++) {
 			uint32_t mark = events[i].data.u32;
 			uint64_t woken;
 
 			if (mark == MARK_LISTEN)
-				take_connection(server);
+				callers = true;
 			else if (mark == MARK_WAKE)
 				while (read(server->wake_fd, &woken, sizeof(woken)) > 0)
 					;
 			else if (server->connections[mark].fd >= 0)
 				serve(server, mark);
 		}
+		/* Last: who has said something meanwhile is not to give way as one who has not. */
+		if (callers)
+			take_connection(server);
 	}
 	return NULL;
 }
@@ -342,7 +425,8 @@ static int make_tables(struct twi_store_server *server, const struct twi_store_s
 					   .reply = on_reply,
 					   .arg = server };
 
-	server->clients_max = 2 * serve->world_size + 64;
+	/* Without a key strangers are the store's clients, too. */
+	server->clients_max = 2 * serve->world_size + 64 + TWI_STORE_STRANGERS;
 	server->count = server->clients_max + TWI_STORE_STRANGERS;
 	server->connections = calloc(server->count, sizeof(server->connections[0]));
 	server->by_client = calloc(server->clients_max, sizeof(server->by_client[0]));

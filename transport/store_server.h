@@ -2,8 +2,11 @@
  * store_server.h - the thread that serves the job's store, in rank 0. Control path: it sleeps in
  * epoll_wait and shares nothing with the engine.
  *
- * Bounds: two connections for each rank and 64 more; 64 that have not proved themselves yet, five
- * seconds each; what one connection holds is bounded by store_wire.h.
+ * Bounds: two connections for each rank and 64 more; 64 strangers; what one connection holds is
+ * bounded by store_wire.h. A stranger is a connection that has not shown the job's key yet; without
+ * a key, one that has not asked for anything as a rank. It has five seconds, but when all 64 places
+ * are taken, the oldest that has had 50 ms gives way: however many connect and say nothing, a rank
+ * is heard within the time that it takes to end those before it, 64 in 50 ms.
  */
 #ifndef TWI_STORE_SERVER_H
 #define TWI_STORE_SERVER_H
@@ -16,6 +19,7 @@
 
 #define TWI_STORE_STRANGERS   64u
 #define TWI_STORE_STRANGER_NS 5000000000ull
+#define TWI_STORE_EVICT_NS    50000000ull /* so long none has to give way */
 
 struct twi_diag;
 struct twi_store_server;
@@ -25,7 +29,7 @@ struct twi_store_serve {
 	uint32_t world_size, restarts;
 	const char *job; /* copied, as the key is */
 	const struct twi_job_key *key;
-	struct twi_diag *diag; /* for its log; NULL: none */
+	struct twi_diag *diag; /* for its log and counters; NULL: none */
 };
 
 int twi_store_server_start(const struct twi_store_serve *serve, const struct twi_until *until,

@@ -30,9 +30,9 @@ struct twi_store_entry {
 };
 
 struct twi_store_rank {
-	uint64_t instance; /* of the process that is this rank; 0: none has come */
+	uint64_t instance; /* of the process that is this rank; 0: none has asked for anything */
 	uint64_t gone_ns;  /* its connection broke then; 0: it has not */
-	uint32_t clients;  /* its connections now */
+	uint32_t clients;  /* its connections now, of those that are members */
 	uint32_t number;   /* of its last ADD, and what that gave */
 	uint64_t sum;
 	bool done; /* has said BYE, or has been told that all has failed */
@@ -40,8 +40,10 @@ struct twi_store_rank {
 
 struct twi_store_client {
 	bool used, waiting;
-	uint32_t rank; /* TWI_STORE_NOBODY: has not greeted */
-	uint32_t from; /* GATHER */
+	bool member;       /* the rank is this one's: see twi_store_claim */
+	uint32_t rank;     /* what it says; TWI_STORE_NOBODY: it has not greeted */
+	uint32_t from;     /* GATHER */
+	uint64_t instance; /* as its greeting says */
 	uint64_t until_ns;
 	struct twi_store_frame request; /* its key is the entry's, or `key` here */
 	char key[TWI_STORE_KEY_MAX];
@@ -56,6 +58,7 @@ struct twi_store {
 	uint32_t waiting, done, gone;
 	int failed; /* below 0: so it is, and the text says why */
 	char text[TWI_STORE_TEXT];
+	char refused[TWI_STORE_REFUSED_TEXT]; /* why the last connection was refused */
 	uint8_t reply[TWI_STORE_VALUE_MAX];
 };
 
@@ -65,6 +68,16 @@ struct twi_store_entry *twi_store_find(struct twi_store *store, const char *key,
 struct twi_store_entry *twi_store_make(struct twi_store *store, const char *key, uint32_t bytes,
 				       int *status_out);
 void twi_store_drop(struct twi_store *store, struct twi_store_entry *entry);
+
+/* Whether a greeting is of this job; what is wrong with it is the thread's error. */
+int twi_store_judge_hello(const struct twi_store *store, const struct twi_store_frame *frame);
+
+/*
+ * The rank that the client has greeted as becomes its own, or TOW_EMISMATCH. A rank is free until
+ * somebody asks for something in its name, and from then on its process's alone: the instance is
+ * random, and nobody else is told it.
+ */
+int twi_store_claim(struct twi_store *store, uint32_t client);
 
 /* Sets the value of an entry or of a part. */
 int twi_store_put(struct twi_store *store, uint8_t **value, uint32_t *bytes, const uint8_t *from,

@@ -215,9 +215,18 @@ static struct tow_group_options short_options(void)
 	return options;
 }
 
+/* Time enough for all to have greeted: whoever misses another is to hear why that was refused. */
+static struct tow_group_options refusal_options(void)
+{
+	struct tow_group_options options = TOW_GROUP_OPTIONS_DEFAULT;
+
+	options.timeout_ns = 6000000000;
+	return options;
+}
+
 static void mode_open(void)
 {
-	const struct tow_group_options options = short_options();
+	const struct tow_group_options options = refusal_options();
 
 	try_open(&options);
 }
@@ -225,7 +234,7 @@ static void mode_open(void)
 /* The last rank says another size, or another rank. */
 static void mode_sizes(void)
 {
-	struct tow_group_options options = TOW_GROUP_OPTIONS_DEFAULT;
+	struct tow_group_options options = refusal_options();
 	long world = strtol(getenv("TOW_WORLD_SIZE"), NULL, 10);
 
 	if (strtol(getenv("TOW_RANK"), NULL, 10) == world - 1)
@@ -235,7 +244,7 @@ static void mode_sizes(void)
 
 static void mode_twice(void)
 {
-	struct tow_group_options options = TOW_GROUP_OPTIONS_DEFAULT;
+	struct tow_group_options options = refusal_options();
 
 	if (strtol(getenv("TOW_RANK"), NULL, 10) == 2)
 		options.rank = 1;

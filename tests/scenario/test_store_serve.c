@@ -18,6 +18,8 @@
 
 #include <towline/status.h>
 
+#include "diag/diag.h"
+#include "diag/log.h"
 #include "transport/bootstrap.h"
 #include "transport/store_client.h"
 #include "transport/store_server.h"
@@ -67,11 +69,15 @@ static struct twi_until seconds(double count)
 	return (struct twi_until){ twi_net_now() + (uint64_t)(count * 1e9), -1 };
 }
 
+static struct twi_diag *diag; /* of the next store; NULL: none */
+
 static struct twi_store_server *serve(uint32_t world)
 {
-	const struct twi_store_serve how = {
-		.address = TWI_NET_LOOPBACK, .world_size = world, .job = "job", .key = &key
-	};
+	const struct twi_store_serve how = { .address = TWI_NET_LOOPBACK,
+					     .world_size = world,
+					     .job = "job",
+					     .key = &key,
+					     .diag = diag };
 	const struct twi_until until = seconds(10);
 	struct twi_store_server *server;
 
@@ -336,6 +342,127 @@ static void strangers(void **state)
 	twi_store_server_stop(server, 0);
 }
 
+#define CROWD 400
+
+/* Opens connections up to CROWD that say nothing, or, `greeting`, that greet and then say nothing.
+ */
+static void fill(int *fds, bool greeting)
+{
+	/* Of a connector without a key, for purpose "store" (docs/security.md). */
+	uint8_t hello[96] = "TOWAUTH\0\2\0\0\0\0\0\0\0store";
+
+	for (int i = 0; i < CROWD; i++) {
+		fds[i] = plain_connection();
+		hello[40] = (uint8_t)i; /* in the nonce */
+		if (greeting)
+			assert_int_equal(send(fds[i], hello, sizeof(hello), MSG_NOSIGNAL),
+					 sizeof(hello));
+	}
+}
+
+/*
+ * Six times as many as may be at once connect and say nothing, with and without a key, or greet
+ * like one of a job without a key: members are served in the time that it takes to end those, and
+ * those who are in already notice nothing.
+ */
+static void idle_crowd(void **state)
+{
+	struct twi_job_key none = { .set = false }, was = key;
+	static int fds[CROWD];
+
+	(void)state;
+	for (int round = 0; round < 3; round++) {
+		const struct twi_until until = seconds(30);
+		struct twi_store_server *server;
+		struct twi_store_client *early, *late;
+		uint64_t sum, start;
+
+		key = round == 0 ? was : none;
+		assert_int_equal(twi_diag_create(&diag), TOW_OK);
+		server = serve(2);
+		assert_int_equal(join(0, 2, &key, 10, &early), TOW_OK);
+		assert_int_equal(twi_store_add(early, "n", 1, &sum, &until), TOW_OK);
+		fill(fds, round == 2);
+		start = twi_net_now();
+		assert_int_equal(join(1, 2, &key, 30, &late), TOW_OK);
+		assert_int_equal(twi_store_add(late, "n", 1, &sum, &until), TOW_OK);
+		assert_int_equal(twi_store_add(early, "n", 1, &sum, &until), TOW_OK);
+		assert_int_equal(sum, 3);
+		if (twi_net_now() - start > TWI_STORE_STRANGER_NS)
+			fail_msg("round %d: a member waited %.1f s for strangers", round,
+				 (double)(twi_net_now() - start) / 1e9);
+		assert_true(twi_counter_sum(diag, TWI_C_store_evicted) > 0);
+		twi_store_client_close(late, 0);
+		twi_store_client_close(early, 0);
+		for (int i = 0; i < CROWD; i++)
+			close(fds[i]);
+		twi_store_server_stop(server, 0);
+		twi_diag_destroy(diag);
+	}
+	diag = NULL;
+	key = was;
+}
+
+static void keep_line(void *arg, uint64_t ns, int level, const char *text)
+{
+	(void)ns;
+	if (level == 2)
+		snprintf(arg, TWI_LOG_BYTES, "%s", text);
+}
+
+/* Of another job, of an earlier start, or a rank that is there: told why, logged, and counted. */
+static void wrong_greetings(void **state)
+{
+	static const struct {
+		const char *job;
+		uint32_t rank, world, restarts;
+		const char *text;
+	} rows[] = {
+		{ "x\x1b]0;t\x07\nfake", 1, 2, 0, "rank 1 says job 'x\\x1b]0;t\\x07\\x0afake'" },
+		{ "job", 1, 2, 1, "rank 1 says restart 1 of the job, rank 0 says 0" },
+		{ "job", 1, 3, 0, "rank 1 says world_size 3, rank 0 says 2" },
+		{ "job", 0, 2, 0, "two processes say rank 0 of 2" },
+	};
+	const struct twi_until until = seconds(60);
+	struct twi_store_client *first, *second;
+	uint64_t sum = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct twi_store_join how = { .job = rows[i].job,
+					      .rank = rows[i].rank,
+					      .world_size = rows[i].world,
+					      .restarts = rows[i].restarts,
+					      .instance = 77,
+					      .key = &key };
+		struct twi_store_server *server;
+		char line[TWI_LOG_BYTES] = "";
+
+		assert_int_equal(twi_diag_create(&diag), TOW_OK);
+		server = serve(2);
+		assert_int_equal(join(0, 2, &key, 10, &first), TOW_OK);
+		assert_int_equal(twi_store_add(first, "n", 1, &sum, &until), TOW_OK);
+		how.addresses = addresses;
+		assert_int_equal(twi_store_client_open(&how, &until, &second), TOW_EMISMATCH);
+		if (strstr(tow_error_message(), rows[i].text) == NULL)
+			fail_msg("'%s' is not in: %s", rows[i].text, tow_error_message());
+		/* The job goes on. */
+		assert_int_equal(join(1, 2, &key, 10, &second), TOW_OK);
+		assert_int_equal(twi_store_add(second, "n", 1, &sum, &until), TOW_OK);
+		assert_int_equal(twi_store_add(first, "n", 1, &sum, &until), TOW_OK);
+		assert_int_equal(sum, 3);
+		assert_int_equal(twi_counter_sum(diag, TWI_C_store_refused), 1);
+		twi_log_read(diag, keep_line, line);
+		if (strstr(line, rows[i].text) == NULL || strstr(line, "127.0.0.1:") == NULL)
+			fail_msg("the log says: %s", line);
+		twi_store_client_close(second, 0);
+		twi_store_client_close(first, 0);
+		twi_store_server_stop(server, 0);
+		twi_diag_destroy(diag);
+	}
+	diag = NULL;
+}
+
 struct waiter {
 	pthread_t thread;
 	struct twi_store_client *client;
@@ -419,6 +546,7 @@ int main(void)
 		cmocka_unit_test(crowd),      cmocka_unit_test(cut_connections),
 		cmocka_unit_test(late_names), cmocka_unit_test(strangers),
 		cmocka_unit_test(waits),      cmocka_unit_test(listening),
+		cmocka_unit_test(idle_crowd), cmocka_unit_test(wrong_greetings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

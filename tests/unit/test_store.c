@@ -93,7 +93,7 @@ static int hello(struct twi_store *store, uint32_t client, uint32_t rank, uint32
 	return ask(store, client, frame, 1);
 }
 
-/* A connection that has greeted as `rank`. */
+/* A connection that has greeted as `rank`, and has asked for something. */
 static uint32_t member(struct twi_store *store, uint32_t rank)
 {
 	uint32_t client = twi_store_enter(store);
@@ -103,6 +103,9 @@ static uint32_t member(struct twi_store *store, uint32_t rank)
 			 TOW_OK);
 	assert_int_equal(take(client, 1)->status, TOW_OK);
 	assert_int_equal(replies[client].a, 42);
+	assert_int_equal(ask(store, client, request(TWI_STORE_KIND_DELETE, "nothing"), 1), TOW_OK);
+	assert_int_equal(take(client, 1)->status, TOW_OK);
+	assert_true(twi_store_is_member(store, client));
 	return client;
 }
 
@@ -290,27 +293,88 @@ static void mismatches(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct twi_store *store = make();
 		uint32_t a = member(store, 0), b = member(store, 1), c = twi_store_enter(store);
-		uint32_t late;
 
-		assert_int_equal(ask(store, a, gather("open", 0, RANKS, 0, "a"), 1), TOW_OK);
+		assert_int_equal(ask(store, a, gather("open", 0, 2, 0, "a"), 1), TOW_OK);
+		assert_int_equal(set(store, b, "k", "v"), TOW_OK);
+		assert_int_equal(take(b, 1)->status, TOW_OK);
 		take(a, 0);
+		/* Who disagrees is told why, and is to be closed; who waits goes on waiting. */
 		assert_int_equal(hello(store, c, rows[i].rank, rows[i].world, rows[i].instance,
 				       rows[i].job, rows[i].version, rows[i].restarts),
-				 TOW_OK);
-		/* Who waits is told, who disagrees is told, and who asks or comes later. */
-		assert_int_equal(take(a, 1)->status, TOW_EMISMATCH);
+				 TOW_EMISMATCH);
 		assert_int_equal(take(c, 1)->status, TOW_EMISMATCH);
-		if (strstr(replies[a].text, rows[i].text) == NULL)
-			fail_msg("'%s' is not in: %s", rows[i].text, replies[a].text);
-		assert_string_equal(replies[a].text, replies[c].text);
-		assert_int_equal(set(store, b, "k", "v"), TOW_OK);
-		assert_int_equal(take(b, 1)->status, TOW_EMISMATCH);
-		late = twi_store_enter(store);
-		hello(store, late, 2, RANKS, 102, "job", TWI_STORE_VERSION, 2);
-		assert_int_equal(take(late, 1)->status, TOW_EMISMATCH);
-		assert_int_equal(twi_store_done_count(store), 3);
+		if (strstr(replies[c].text, rows[i].text) == NULL)
+			fail_msg("'%s' is not in: %s", rows[i].text, replies[c].text);
+		assert_false(twi_store_is_member(store, c));
+		twi_store_leave(store, c, 1);
+		take(a, 0);
+		assert_false(twi_store_failed(store));
+		assert_int_equal(ask(store, b, gather("open", 1, 2, 0, "b"), 1), TOW_OK);
+		assert_string_equal(texts(take(a, 1)), "a b ");
+		assert_string_equal(texts(take(b, 1)), "a b ");
+		/* Nor is anybody missed who never was a rank. */
+		assert_true(twi_store_expire(store, 100 * SECOND) == UINT64_MAX);
+		assert_false(twi_store_failed(store));
 		twi_store_destroy(store);
 	}
+}
+
+/* Whatever a stranger calls its job, it is said in printable ASCII, and in one line. */
+static void hostile_names(void **state)
+{
+	struct twi_store *store = make();
+	uint32_t a = member(store, 0), c = twi_store_enter(store);
+
+	(void)state;
+	assert_int_equal(hello(store, c, 1, RANKS, 1, "x\x1b]0;name\x07\nrank 0: all is well\x9b",
+			       TWI_STORE_VERSION, 2),
+			 TOW_EMISMATCH);
+	assert_non_null(
+		strstr(take(c, 1)->text, "'x\\x1b]0;name\\x07\\x0arank 0: all is well\\x9b'"));
+	/* So are the keys that one who came in asks for. */
+	ask(store, a, request(TWI_STORE_KIND_GET, "k\x1b[2J\n"), SECOND);
+	twi_store_expire(store, 10 * SECOND);
+	assert_non_null(strstr(take(a, 1)->text, "'k\\x1b[2J\\x0a'"));
+	twi_store_destroy(store);
+}
+
+/* Who only says that it is a rank neither is missed when it goes nor keeps that rank out. */
+static void impostors(void **state)
+{
+	struct twi_store *store = make();
+	uint32_t a = member(store, 0), b, c = twi_store_enter(store), d = twi_store_enter(store);
+	struct twi_store_frame open = gather("open", 0, 2, 0, "a");
+
+	(void)state;
+	open.wait_ms = 1000000;
+	assert_int_equal(ask(store, a, open, 1), TOW_OK);
+	for (int i = 0; i < 2; i++) {
+		uint32_t client = i == 0 ? c : d;
+
+		assert_int_equal(hello(store, client, 1, RANKS, 7 + (uint64_t)i, "job",
+				       TWI_STORE_VERSION, 2),
+				 TOW_OK);
+		assert_int_equal(take(client, 1)->status, TOW_OK);
+		assert_false(twi_store_is_member(store, client));
+	}
+	assert_int_equal(ask(store, d, request(TWI_STORE_KIND_BYE, ""), 1), TOW_OK);
+	take(d, 1);
+	assert_int_equal(twi_store_done_count(store), 0);
+	twi_store_leave(store, d, SECOND);
+	assert_true(twi_store_expire(store, SECOND + TWI_STORE_GRACE_NS) != 0);
+	assert_false(twi_store_failed(store));
+	take(a, 0);
+	b = member(store, 1);
+	assert_int_equal(ask(store, b, gather("open", 1, 2, 0, "b"), 1), TOW_OK);
+	assert_string_equal(texts(take(a, 1)), "a b ");
+	take(b, 1);
+	/* The rank is there now: the other one is refused when it asks for something. */
+	assert_int_equal(set(store, c, "k", "v"), TOW_EMISMATCH);
+	assert_non_null(strstr(take(c, 1)->text, "two processes say rank 1 of 4"));
+	twi_store_leave(store, c, SECOND);
+	twi_store_expire(store, 100 * SECOND);
+	assert_false(twi_store_failed(store));
+	twi_store_destroy(store);
 }
 
 static void gather_mismatches(void **state)
@@ -342,12 +406,13 @@ static void deadlines(void **state)
 	ask(store, b, request(TWI_STORE_KIND_GET, "never"), SECOND + 5);
 	assert_true(twi_store_expire(store, SECOND) == 2 * SECOND);
 	take(a, 0);
-	twi_store_stranger(store);
+	twi_store_refused(store, "of its key");
 	assert_true(twi_store_expire(store, 2 * SECOND) == 2 * SECOND + 5);
 	assert_int_equal(take(a, 1)->status, TOW_EDEADLINE);
 	assert_non_null(strstr(replies[a].text, "3 of 4 ranks have not come to 'open' in 1000 ms: "
 						"1, 2, 3"));
-	assert_non_null(strstr(replies[a].text, "1 connections were refused"));
+	assert_non_null(
+		strstr(replies[a].text, "1 connections were refused, the last because of its key"));
 	twi_store_expire(store, 3 * SECOND);
 	assert_int_equal(take(b, 1)->status, TOW_EDEADLINE);
 	assert_non_null(strstr(replies[b].text, "'never'"));
@@ -448,11 +513,12 @@ static void bounds(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(values),       cmocka_unit_test(sums),
-		cmocka_unit_test(gathers),      cmocka_unit_test(long_gather),
-		cmocka_unit_test(mismatches),   cmocka_unit_test(gather_mismatches),
-		cmocka_unit_test(deadlines),    cmocka_unit_test(lost_ranks),
-		cmocka_unit_test(out_of_order), cmocka_unit_test(bounds),
+		cmocka_unit_test(values),        cmocka_unit_test(sums),
+		cmocka_unit_test(gathers),       cmocka_unit_test(long_gather),
+		cmocka_unit_test(mismatches),    cmocka_unit_test(gather_mismatches),
+		cmocka_unit_test(deadlines),     cmocka_unit_test(lost_ranks),
+		cmocka_unit_test(out_of_order),  cmocka_unit_test(bounds),
+		cmocka_unit_test(hostile_names), cmocka_unit_test(impostors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "diag/error.h"
 #include "diag/words.h"
 
 static void counts(void **state)
@@ -98,13 +99,39 @@ static void grows(void **state)
 	}
 }
 
+/* Printable ASCII comes through, all else as \\xNN; an escape is whole or not there. */
+static void clean(void **state)
+{
+	static const struct {
+		const char *in, *out;
+		size_t room;
+	} rows[] = {
+		{ "plain 'text' ~", "plain 'text' ~", 64 },
+		{ "a\nb\x1b[2J\x7f\x9b", "a\\x0ab\\x1b[2J\\x7f\\x9b", 64 },
+		{ "cut here", "cut", 4 },
+		{ "ab\n", "ab\\x0a", 7 },
+		{ "ab\n", "ab", 6 },
+		{ "x", "", 1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char out[64];
+
+		memset(out, '!', sizeof(out));
+		twi_words_clean(out, rows[i].room, rows[i].in);
+		assert_string_equal(out, rows[i].out);
+		assert_true(rows[i].room == sizeof(out) || out[rows[i].room] == '!');
+	}
+	twi_error(TOW_EINVAL, "name '%s'", "\x1b]0;t\x07\n");
+	assert_string_equal(tow_error_message(), "name '\\x1b]0;t\\x07\\x0a'");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(counts),
-		cmocka_unit_test(bytes),
-		cmocka_unit_test(times),
-		cmocka_unit_test(grows),
+		cmocka_unit_test(counts), cmocka_unit_test(bytes), cmocka_unit_test(times),
+		cmocka_unit_test(grows),  cmocka_unit_test(clean),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

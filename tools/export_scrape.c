@@ -18,6 +18,7 @@
 #include "http_unix.h"
 #include "metrics_merge.h"
 #include "towstat.h"
+#include "trust.h"
 
 #define LABELS_BYTES 1024
 
@@ -119,6 +120,15 @@ static void label(struct target *target)
 	snprintf(target->labels, sizeof(target->labels), "job=\"%s\",rank=\"%lld\"", job,
 		 parts.rank);
 	bytes = strlen(target->labels);
+	if (finds_all_users()) {
+		char user[64], name[130];
+
+		trust_name(target->entry.uid, user, sizeof(user));
+		metrics_escape(name, sizeof(name), user);
+		snprintf(target->labels + bytes, sizeof(target->labels) - bytes, ",user=\"%s\"",
+			 name);
+		bytes = strlen(target->labels);
+	}
 	if (parts.runtime[0] != '\0') /* digits and "-" alone */
 		snprintf(target->labels + bytes, sizeof(target->labels) - bytes, ",runtime=\"%s\"",
 			 parts.runtime);

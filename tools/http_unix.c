@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "trust.h"
+
 #define STEP_READS 32 /* then another's turn comes */
 #define ROOM_FIRST (1u << 14)
 
@@ -52,6 +54,11 @@ static int dial(const char *path, int type)
 
 		close(fd);
 		errno = err;
+		return -1;
+	}
+	if (fd >= 0 && type == SOCK_STREAM && !trust_peer(fd, path)) {
+		close(fd);
+		errno = EPERM;
 		return -1;
 	}
 	return fd;
@@ -213,6 +220,8 @@ const char *http_ask_why(const struct http_ask *ask)
 		return "its process has ended and left the file behind";
 	case EACCES:
 		return "it belongs to another user";
+	case EPERM:
+		return "what answers there is another user's process than the file's owner";
 	case EAGAIN:
 	case ETIMEDOUT:
 		return "its process does not answer; is it stopped?";

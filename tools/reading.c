@@ -72,6 +72,21 @@ void reading_latency(struct reading *out, const json_t *document)
 	fold_equal(out);
 }
 
+void reading_add(struct reading *into, const struct reading *from)
+{
+#define X(name) into->counters.name += from->counters.name;
+	READING_COUNTERS(X)
+#undef X
+	into->at_s = from->at_s;
+	for (size_t i = 0; i < from->bucket_count; i++) {
+		if (into->bucket_count == READING_BUCKETS)
+			fold_equal(into);
+		if (into->bucket_count < READING_BUCKETS)
+			into->buckets[into->bucket_count++] = from->buckets[i];
+	}
+	fold_equal(into);
+}
+
 void reading_pool(struct reading *out, const json_t *document)
 {
 	out->pool_bytes = number_of(document, "mapped_bytes");

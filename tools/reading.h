@@ -87,6 +87,9 @@ struct verdict {
 /* Of /v1/verdict; NULL, or anything else: nothing is known. */
 void reading_verdict(const json_t *document, struct verdict *out);
 
+/* Adds what `from` counted, to be looked at as one; of collectives and the pool nothing. */
+void reading_add(struct reading *into, const struct reading *from);
+
 void figures_between(const struct reading *from, const struct reading *to, struct figures *out);
 
 #endif

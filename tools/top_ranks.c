@@ -11,6 +11,7 @@
 #include "http_unix.h"
 #include "top_verdicts.h"
 #include "towstat.h"
+#include "trust.h"
 #include "words.h"
 
 #define LOOK_MS   2000  /* between two looks for new sockets */
@@ -26,6 +27,7 @@ static const char *const paths[DOC_COUNT] = {
 
 struct rank {
 	char path[256];
+	char user[32]; /* "USER:" in front of its names; "": it is ours */
 	struct top_row row;
 	bool seen;           /* its first round has ended: it is shown */
 	bool has[DOC_COUNT]; /* it serves the document */
@@ -92,22 +94,43 @@ static struct rank *find(const struct top_ranks *ranks, const char *path)
 	return NULL;
 }
 
+/* Clean; of all users "USER:TEXT", so that two users' jobs of one name stay two. */
+static void say(const struct rank *rank, char out[TOP_NAME_BYTES], const char *text)
+{
+	size_t used = strlen(rank->user);
+
+	snprintf(out, TOP_NAME_BYTES, "%s", rank->user);
+	words_clean(out + used, TOP_NAME_BYTES - used, text);
+}
+
 /* Until /v1/info has said it better. */
-static void name_of(struct top_row *row, const char *name)
+static void name_of(struct rank *rank, const struct runtime_entry *entry)
 {
 	struct runtime_name parts;
 
-	runtime_name_of(name, &parts);
-	words_clean(row->name, sizeof(row->name), name);
-	words_clean(row->job, sizeof(row->job), parts.job);
-	row->rank = parts.rank;
+	runtime_name_of(entry->name, &parts);
+	if (finds_all_users()) {
+		trust_name(entry->uid, rank->user, sizeof(rank->user) - 1);
+		strcat(rank->user, ":");
+	}
+	say(rank, rank->row.name, entry->name);
+	say(rank, rank->row.job, parts.job);
+	rank->row.rank = parts.rank;
+}
+
+static bool is_wanted(const struct top_ranks *ranks, const struct runtime_entry *entry)
+{
+	struct runtime_name parts;
+
+	runtime_name_of(entry->name, &parts);
+	return ranks->options.job == NULL || strcmp(parts.job, ranks->options.job) == 0;
 }
 
 static void add(struct top_ranks *ranks, const struct runtime_entry *entry)
 {
 	struct rank *rank;
 
-	if (find(ranks, entry->path) != NULL)
+	if (!is_wanted(ranks, entry) || find(ranks, entry->path) != NULL)
 		return;
 	if (ranks->count == ranks->room) {
 		size_t room = ranks->room == 0 ? 64 : ranks->room * 2;
@@ -122,11 +145,10 @@ static void add(struct top_ranks *ranks, const struct runtime_entry *entry)
 	if (rank == NULL)
 		return;
 	snprintf(rank->path, sizeof(rank->path), "%s", entry->path);
-	name_of(&rank->row, entry->name);
+	name_of(rank, entry);
 	rank->last = calloc(1, sizeof(*rank->last));
 	rank->next = calloc(1, sizeof(*rank->next));
-	if (rank->last == NULL || rank->next == NULL ||
-	    (ranks->options.job != NULL && strcmp(rank->row.job, ranks->options.job) != 0)) {
+	if (rank->last == NULL || rank->next == NULL) {
 		rank_close(rank);
 		return;
 	}
@@ -203,7 +225,7 @@ static void take_info(struct rank *rank, const json_t *document)
 	const json_t *number = json_object_get(document, "rank");
 
 	if (job != NULL)
-		words_clean(rank->row.job, sizeof(rank->row.job), job);
+		say(rank, rank->row.job, job);
 	if (json_is_integer(number))
 		rank->row.rank = json_integer_value(number);
 	rank->has[DOC_INFO] = false;

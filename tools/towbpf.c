@@ -26,6 +26,7 @@ static const char usage[] =
 	"  -d, --dir DIR             where stats sockets are; may be given again. Without: \n"
 	"                            $TOW_STATS_DIR, the default directory of this user,\n"
 	"                            /run/towline, /run/user/*/towline and /tmp/towline-*\n"
+	"      --all-users           serves runtimes of all users; without, those of one's own\n"
 	"      --seconds N           ends after N seconds; without, when it is interrupted\n"
 	"      --registration-time   times registrations with io_uring too. Costs every system\n"
 	"                            call of the machine some 60 ns\n"
@@ -34,7 +35,7 @@ static const char usage[] =
 	"  -h, --help                this text\n"
 	"      --version             the version\n"
 	"\n"
-	"Needs CAP_BPF and CAP_PERFMON, or root; for runtimes of other users root. The figures\n"
+	"Needs CAP_BPF and CAP_PERFMON, or root; with --all-users root. The figures\n"
 	"are in /v1/bpf and /metrics of each runtime, until towbpf ends. Status: 0 done, 1\n"
 	"nothing can be loaded, 2 wrong usage.\n";
 
@@ -51,7 +52,7 @@ struct arguments {
 	char *dirs[DIRS_MAX];
 	int dir_count;
 	long seconds; /* -1: until interrupted */
-	bool check;
+	bool check, all_users;
 };
 
 static void add_dir(struct arguments *arguments, const char *dir)
@@ -82,6 +83,7 @@ static int parse(int argc, char **argv, struct arguments *out)
 	static const struct option options[] = {
 		{ "dir", required_argument, NULL, 'd' },
 		{ "seconds", required_argument, NULL, 's' },
+		{ "all-users", no_argument, NULL, 'a' },
 		{ "registration-time", no_argument, NULL, 'r' },
 		{ "check", no_argument, NULL, 'c' },
 		{ "verbose", no_argument, NULL, 'v' },
@@ -109,7 +111,8 @@ static int parse(int argc, char **argv, struct arguments *out)
 					optarg);
 				return EXIT_USAGE;
 			}
-		} else if (option == 'r' || option == 'c' || option == 'v') {
+		} else if (option == 'r' || option == 'c' || option == 'v' || option == 'a') {
+			out->all_users |= option == 'a';
 			out->options.registration_time |= option == 'r';
 			out->check |= option == 'c';
 			out->options.verbose |= option == 'v';
@@ -149,6 +152,7 @@ static int serve(struct arguments *arguments)
 	int own;
 
 	ranks.options = arguments->options;
+	ranks.all_users = arguments->all_users;
 	/* At once, so that who started it is told now. Else one round more, to tell the runtimes.
 	 */
 	own = ranks_user(&ranks, geteuid());

@@ -54,6 +54,7 @@ struct rank {
 
 struct ranks {
 	struct load_options options;
+	bool all_users; /* else those of our own user alone: see trust.h */
 	struct rank rows[RANKS_MAX];
 	int count;
 	struct loaded *users[USERS_MAX];

@@ -20,6 +20,8 @@
 #include <towline/towline.h>
 
 #include "towbpf.h"
+#include "trust.h"
+#include "words.h"
 
 #define RETRY_MS 10000
 
@@ -34,10 +36,14 @@ uint64_t now_ms(void)
 /* What has changed of a runtime, once. */
 static void say(struct rank *rank, const char *what)
 {
+	char path[sizeof(rank->path)];
+
 	if (strcmp(rank->said, what) == 0)
 		return;
 	snprintf(rank->said, sizeof(rank->said), "%s", what);
-	printf("towbpf: %s: %s\n", rank->path, what);
+	/* Files have the names that their users gave them. */
+	words_clean(path, sizeof(path), rank->path);
+	printf("towbpf: %s: %s\n", path, what);
 	fflush(stdout);
 }
 
@@ -133,7 +139,10 @@ static int connect_to(const char *path)
 	return -1;
 }
 
-/* Maps go to their user alone: programs count for processes of that uid, and for no others. */
+/*
+ * Maps go to their user alone: programs count for processes of that uid, and for no others. Whose
+ * process answers is the kernel's word, and it is to be the file's owner.
+ */
 static void approach(struct ranks *ranks, struct rank *rank)
 {
 	struct ucred peer = { 0 };
@@ -145,9 +154,13 @@ static void approach(struct ranks *ranks, struct rank *rank)
 		say(rank, errno == ECONNREFUSED ? "its process is dead" : strerror(errno));
 		return;
 	}
-	if (getsockopt(rank->fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
-		peer.uid = (uid_t)-1;
-	rank->user = peer.uid == (uid_t)-1 ? -1 : ranks_user(ranks, peer.uid);
+	if (!trust_peer(rank->fd, rank->path) ||
+	    getsockopt(rank->fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
+		say(rank, "what answers there is another user's process than the file's owner");
+		leave(ranks, rank);
+		return;
+	}
+	rank->user = ranks_user(ranks, peer.uid);
 	if (rank->user >= 0 && ranks->users[rank->user]->skeleton != NULL)
 		rank->slot = take_slot(ranks->users[rank->user]);
 	if (rank->user < 0 || (ranks->users[rank->user]->skeleton != NULL && rank->slot == 0)) {
@@ -163,7 +176,7 @@ static void hear(struct ranks *ranks, struct rank *rank)
 {
 	struct twi_bpf_reply reply;
 	ssize_t bytes = recv(rank->fd, &reply, sizeof(reply), MSG_DONTWAIT);
-	char text[TWI_BPF_TEXT_BYTES];
+	char text[TWI_BPF_TEXT_BYTES], said[200];
 
 	if (bytes < 0 && errno == EAGAIN)
 		return;
@@ -174,9 +187,8 @@ static void hear(struct ranks *ranks, struct rank *rank)
 	}
 	reply.text[sizeof(reply.text) - 1] = '\0';
 	if (reply.status != TOW_OK) {
-		snprintf(text, sizeof(text), "refused: %.200s", reply.text);
-		for (char *c = text; *c != '\0'; c++)
-			*c = *c >= ' ' && *c < 127 ? *c : '?'; /* another's text, on a terminal */
+		words_clean(said, 200, reply.text); /* another's text, on a terminal */
+		snprintf(text, sizeof(text), "refused: %s", said);
 		say(rank, text);
 		leave(ranks, rank);
 		return;
@@ -193,8 +205,10 @@ static void found(struct ranks *ranks, const char *path)
 {
 	struct rank *rank = NULL;
 	struct stat st;
+	uid_t uid;
 
-	if (lstat(path, &st) != 0 || !S_ISSOCK(st.st_mode) || strlen(path) >= sizeof(rank->path))
+	if (lstat(path, &st) != 0 || !trust_socket(path, ranks->all_users, &uid) ||
+	    strlen(path) >= sizeof(rank->path))
 		return;
 	for (int i = 0; i < ranks->count; i++) {
 		if (ranks->rows[i].device == st.st_dev && ranks->rows[i].inode == st.st_ino &&

@@ -15,6 +15,8 @@
 
 #include "http_unix.h"
 #include "towstat.h"
+#include "trust.h"
+#include "words.h"
 
 struct arguments {
 	const char *socket_path;
@@ -34,7 +36,7 @@ static const char usage[] =
 	"  towstat list                        all runtimes: name, state, process, version, age\n"
 	"  towstat top                         all ranks: rates, latencies, pool, copies, slack, "
 	"verdict\n"
-	"  towstat watch [SECONDS] [NAME]      rates and latencies of one, each SECONDS (default "
+	"  towstat watch [SECONDS] [NAME]      rates and latencies, summed, each SECONDS (default "
 	"1)\n"
 	"  towstat why [NAME|SOCKET]           what was copied or registered late: why, from\n"
 	"                                      where, what it cost, and what mends it\n"
@@ -58,7 +60,8 @@ static const char usage[] =
 	"\n"
 	"  top, get, diff, export and bpf have options of their own: towstat top --help.\n"
 	"\n"
-	"  -s, --socket PATH   the runtime's stats socket, instead of NAME (job.rank)\n"
+	"  -s, --socket PATH   the runtime's stats socket, instead of NAME\n"
+	"      --all-users     also sockets of other users, and whose they are (all commands)\n"
 	"  -i, --interval S    watch: the same as SECONDS\n"
 	"  -n, --count N       watch: end after N lines; why: show N places of each kind\n"
 	"  -a, --all           why: of all ranks, one after the other\n"
@@ -72,7 +75,11 @@ static const char usage[] =
 	"  -h, --help          this text\n"
 	"      --version       the version\n"
 	"\n"
-	"Without NAME and --socket the only live runtime is meant. Runtimes are looked for in\n"
+	"NAME is a runtime (job.rank) or a job, whose ranks are all meant: watch sums them, "
+	"verdict\n"
+	"is the job's, why and get go rank by rank. Without NAME and --socket the only job that\n"
+	"lives here is meant. What sockets of other users say is not believed, by root neither,\n"
+	"unless --all-users asks for them. Runtimes are looked for in\n"
 	"$TOW_STATS_DIR, the default directory of this user, /run/towline, /run/user/*/towline "
 	"and\n"
 	"/tmp/towline-*. Status: 0 done, 1 failed, 2 wrong usage.\n";
@@ -116,10 +123,15 @@ static void print_age(json_int_t ns)
 static void list_one(const struct runtime_entry *row)
 {
 	struct http_answer answer = { 0 };
-	json_t *info = NULL, *version;
-	char error[512] = "";
+	json_t *info = NULL;
+	char error[512] = "", user[32], version[16];
+	const char *text;
 
 	printf("%-24s ", row->name);
+	if (finds_all_users()) {
+		trust_name(row->uid, user, sizeof(user));
+		printf("%-12s ", user);
+	}
 	if (row->live == 1 && http_get(row->path, "/v1/info", &answer, error, sizeof(error)) == 0)
 		info = json_loadb(answer.body, answer.bytes, 0, NULL);
 	http_answer_fini(&answer);
@@ -131,10 +143,10 @@ static void list_one(const struct runtime_entry *row)
 		       "-", "-", "-", row->path);
 		return;
 	}
-	version = json_object_get(info, "version");
+	text = json_string_value(json_object_get(info, "version"));
+	words_clean(version, sizeof(version), text != NULL ? text : "-");
 	printf("%-7s %8lld %-8s ", "live",
-	       (long long)json_integer_value(json_object_get(info, "pid")),
-	       json_is_string(version) ? json_string_value(version) : "-");
+	       (long long)json_integer_value(json_object_get(info, "pid")), version);
 	print_age(json_integer_value(json_object_get(info, "uptime_ns")));
 	printf("  %s\n", row->path);
 	json_decref(info);
@@ -148,9 +160,12 @@ static int run_list(const struct arguments *arguments)
 		return misuse("list takes nothing more", arguments->argv[1]);
 	if (find_runtimes(&list) != 0)
 		return 1;
-	if (list.count > 0)
-		printf("%-24s %-7s %8s %-8s %9s  %s\n", "NAME", "STATE", "PID", "VERSION", "AGE",
-		       "SOCKET");
+	if (list.count > 0) {
+		printf("%-24s ", "NAME");
+		if (finds_all_users())
+			printf("%-12s ", "USER");
+		printf("%-7s %8s %-8s %9s  %s\n", "STATE", "PID", "VERSION", "AGE", "SOCKET");
+	}
 	for (size_t i = 0; i < list.count; i++)
 		list_one(&list.rows[i]);
 	if (list.count == 0)
@@ -166,9 +181,10 @@ static int run_watch(const struct arguments *arguments)
 {
 	struct watch_options options = { .seconds = 1, .count = arguments->count };
 	int given = arguments->interval_s > 0;
+	struct runtime_list targets;
 	const char *name = NULL;
-	char path[256], *end;
-	int at = 1;
+	int at = 1, status;
+	char *end;
 
 	if (given)
 		options.seconds = arguments->interval_s;
@@ -186,9 +202,11 @@ static int run_watch(const struct arguments *arguments)
 		name = arguments->argv[at++];
 	if (at < arguments->argc)
 		return misuse("watch takes SECONDS and a name", arguments->argv[at]);
-	if (find_target(arguments->socket_path, name, path, sizeof(path)) != 0)
+	if (find_targets(arguments->socket_path, name, &targets) != 0)
 		return 1;
-	return watch(path, &options);
+	status = watch(&targets, &options);
+	runtime_list_fini(&targets);
+	return status;
 }
 
 /* why [NAME|SOCKET]: what has a slash is a path. */
@@ -197,7 +215,8 @@ static int run_why(const struct arguments *arguments)
 	struct why_options options = { .count = arguments->count, .json = arguments->json };
 	const char *target = arguments->argc > 1 ? arguments->argv[1] : NULL;
 	const char *socket_path = arguments->socket_path;
-	char path[256];
+	struct runtime_list targets;
+	int status;
 
 	if (arguments->argc > (arguments->all ? 1 : 2))
 		return misuse("why takes one name or socket, or --all",
@@ -206,24 +225,29 @@ static int run_why(const struct arguments *arguments)
 		return explain_all(&options);
 	if (target != NULL && strchr(target, '/') != NULL)
 		socket_path = target;
-	if (find_target(socket_path, target, path, sizeof(path)) != 0)
+	if (find_targets(socket_path, target, &targets) != 0)
 		return 1;
-	return explain(path, &options);
+	status = explain(&targets, &options);
+	runtime_list_fini(&targets);
+	return status;
 }
 
 static int run_verdict(const struct arguments *arguments)
 {
 	const char *target = arguments->argc > 1 ? arguments->argv[1] : NULL;
 	const char *socket_path = arguments->socket_path;
-	char path[256];
+	struct runtime_list targets;
+	int status;
 
 	if (arguments->argc > 2)
 		return misuse("verdict takes one name or socket", arguments->argv[2]);
 	if (target != NULL && strchr(target, '/') != NULL)
 		socket_path = target;
-	if (find_target(socket_path, target, path, sizeof(path)) != 0)
+	if (find_targets(socket_path, target, &targets) != 0)
 		return 1;
-	return show_verdict(path, arguments->json);
+	status = show_verdict(&targets, arguments->json);
+	runtime_list_fini(&targets);
+	return status;
 }
 
 static int run_alloclog(const struct arguments *arguments)
@@ -348,6 +372,22 @@ static int read_options(int argc, char **argv, struct arguments *out)
 	return -1;
 }
 
+/* --all-users stands anywhere, as it is about all commands; it is taken out. */
+static int take_all_users(int argc, char **argv)
+{
+	int kept = 1;
+
+	for (int at = 1; at < argc; at++) {
+		if (strcmp(argv[at], "--all-users") == 0)
+			find_all_users();
+		else
+			argv[kept++] = argv[at];
+	}
+	if (kept < argc)
+		argv[kept] = NULL;
+	return kept;
+}
+
 static int finish(int status)
 {
 	if (fflush(stdout) != 0 || ferror(stdout)) {
@@ -380,6 +420,7 @@ int main(int argc, char **argv)
 	int (*own)(int, char **);
 	int status;
 
+	argc = take_all_users(argc, argv);
 	own = find_own(argc, argv);
 	if (own != NULL)
 		return finish(own(argc - 1, argv + 1));

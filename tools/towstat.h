@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #define RUNTIMES_MAX 1024
 
@@ -13,6 +14,7 @@ struct runtime_entry {
 	char path[256];
 	char name[128]; /* the file's name without .sock: job.rank */
 	int live;       /* 1, 0: its process has ended, -1: cannot be known */
+	uid_t uid;      /* whose it is: see trust.h */
 };
 
 struct runtime_list {
@@ -20,7 +22,13 @@ struct runtime_list {
 	struct runtime_entry *rows;
 };
 
-/* All stats sockets of this host that can be seen; nobody is asked, so live is -1. -1: no memory.
+/* From now on also the sockets of other users (--all-users). */
+void find_all_users(void);
+int finds_all_users(void);
+
+/*
+ * All stats sockets of this user, or of all users, that can be seen; nobody is asked, so live is
+ * -1. Returns -1 without memory.
  */
 int find_sockets(struct runtime_list *out);
 /* The same, and who lives. */
@@ -34,7 +42,13 @@ struct runtime_name {
 };
 void runtime_name_of(const char *name, struct runtime_name *out);
 
-/* The socket of the runtime named, or of the only live one for NULL; prints why not. */
+/*
+ * Whom a command is about: the runtime of that name (job.rank), or all live ones of the job of that
+ * name; for NULL, all live ones, which must be of one job. Never none: prints why and returns -1.
+ */
+int find_targets(const char *socket_path, const char *name, struct runtime_list *out);
+
+/* The same, for what is about one alone; prints why not. */
 int find_target(const char *socket_path, const char *name, char *path_out, size_t path_size);
 
 #define EXIT_USAGE 2
@@ -62,7 +76,8 @@ struct watch_options {
 	long count; /* 0: until the runtime ends */
 };
 
-int watch(const char *socket_path, const struct watch_options *options);
+/* Rates of all of them together. */
+int watch(const struct runtime_list *targets, const struct watch_options *options);
 
 /* A document, to be given to json_decref; NULL, having said why. */
 json_t *fetch_json(const char *socket_path, const char *path);
@@ -70,23 +85,31 @@ json_t *fetch_json(const char *socket_path, const char *path);
 /* Info, counters and latencies in one object; as fetch_json. */
 json_t *fetch_snapshot(const char *socket_path);
 
+/* Above what is said of one of several; nothing where there is one alone. */
+void print_heading(const struct runtime_list *targets, size_t index);
+
+/* What is said of a runtime in an array of several: name, job, rank, and its user where asked. */
+json_t *row_of_runtime(const struct runtime_entry *entry);
+
 /* Collectives, as tables; the exit status. */
-int show_collectives(const char *socket_path);
+int show_collectives(const struct runtime_list *targets);
 
 struct why_options {
 	long count; /* places shown of each kind; 0: 10 */
 	int json;
 };
 
-/* What was copied or registered late, and why; the exit status. */
-int explain(const char *socket_path, const struct why_options *options);
-/* Of all ranks; 1 when one of them does not answer. */
+/* What was copied or registered late, and why; 1 when one of them does not answer. */
+int explain(const struct runtime_list *targets, const struct why_options *options);
+/* Of all ranks, whatever their job. */
 int explain_all(const struct why_options *options);
 
-/* Why the job of this runtime does not go on, or is slow; the exit status: this where it says so.
+/*
+ * Why the job of these runtimes does not go on, or is slow, as the one says that knows most of it;
+ * where each knows itself alone, as each says. The exit status: this where one says so.
  */
 #define VERDICT_FOUND 3
-int show_verdict(const char *socket_path, int json);
+int show_verdict(const struct runtime_list *targets, int json);
 
 /* Fetches an allocation log; seconds -1: as the runtime likes. Returns the exit status. */
 int fetch_alloclog(const char *socket_path, long seconds, const char *output_path);

@@ -8,6 +8,7 @@
 #include "http_unix.h"
 #include "save.h"
 #include "towstat.h"
+#include "words.h"
 
 #define LOG_BYTES_MAX ((size_t)8 << 30)
 #define PATIENCE_MS                                                                                \
@@ -34,7 +35,7 @@ int fetch_alloclog(const char *socket_path, long seconds, const char *output_pat
 	} else {
 		fprintf(stderr, "towstat: %s answers %d for %s\n", socket_path, answer.status,
 			path);
-		fwrite(answer.body, 1, answer.bytes, stderr);
+		print_document(stderr, answer.body, answer.bytes);
 		failed = 1;
 	}
 	http_answer_fini(&answer);

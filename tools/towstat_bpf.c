@@ -30,9 +30,14 @@ static void own_folder(char out[PATH_MAX])
 
 int run_bpf(int argc, char **argv)
 {
+	static char all_users[] = "--all-users";
 	char folder[PATH_MAX], beside[PATH_MAX + 8];
 
-	(void)argc;
+	/* It was taken out of the arguments, so there is room to put it back. */
+	if (finds_all_users()) {
+		argv[argc] = all_users;
+		argv[argc + 1] = NULL;
+	}
 	own_folder(folder);
 	snprintf(beside, sizeof(beside), "%s/towbpf", folder);
 	argv[0] = (char[]){ "towbpf" };

@@ -25,14 +25,8 @@ static unsigned long long number_of(json_t *object, const char *key)
 static const char *clean(json_t *object, const char *key, const char *none, char out[TEXT_BYTES])
 {
 	const char *text = json_string_value(member(object, key));
-	size_t used = 0;
 
-	for (text = text != NULL ? text : none; *text != '\0' && used + 1 < TEXT_BYTES; text++) {
-		unsigned char byte = (unsigned char)*text;
-
-		out[used++] = byte < 0x20 || byte == 0x7f ? '?' : (char)byte;
-	}
-	out[used] = '\0';
+	words_clean(out, TEXT_BYTES, text != NULL ? text : none);
 	return out;
 }
 
@@ -175,7 +169,7 @@ static void print_last(json_t *last)
 	}
 }
 
-int show_collectives(const char *socket_path)
+static int show_one(const char *socket_path)
 {
 	json_t *document = fetch_json(socket_path, "/v1/coll"), *group;
 	size_t i;
@@ -192,4 +186,16 @@ int show_collectives(const char *socket_path)
 	print_last(member(document, "last"));
 	json_decref(document);
 	return 0;
+}
+
+int show_collectives(const struct runtime_list *targets)
+{
+	int failed = 0;
+
+	for (size_t i = 0; i < targets->count; i++) {
+		print_heading(targets, i);
+		fflush(stdout);
+		failed |= show_one(targets->rows[i].path);
+	}
+	return failed;
 }

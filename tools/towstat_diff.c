@@ -69,6 +69,7 @@ json_t *fetch_snapshot(const char *socket_path)
 /* A file is read to a bound, and whole. */
 static json_t *read_file(const char *path)
 {
+	char why[JSON_ERROR_TEXT_LENGTH]; /* it quotes the file */
 	json_error_t wrong;
 	json_t *root = NULL;
 	FILE *file = fopen(path, "re");
@@ -88,8 +89,8 @@ static json_t *read_file(const char *path)
 	else
 		root = json_loadb(text, bytes, 0, &wrong);
 	if (text != NULL && bytes < FILE_BYTES_MAX && !json_is_object(root)) {
-		fprintf(stderr, "towstat: %s: no snapshot: %s\n", path,
-			root == NULL ? wrong.text : "no JSON object");
+		words_clean(why, sizeof(why), root == NULL ? wrong.text : "no JSON object");
+		fprintf(stderr, "towstat: %s: no snapshot: %s\n", path, why);
 		json_decref(root);
 		root = NULL;
 	}

@@ -48,6 +48,7 @@ static const char usage[] =
 	"it;\n"
 	"                      without: say who has it, and end with 0\n"
 	"      --timeout S     how long a rank may take to answer, from 0.1 to 30 (default 2)\n"
+	"      --all-users     also ranks of other users, with the label user\n"
 	"      --lock-dir DIR  where the address's lock lies, instead of the stats sockets' "
 	"default\n"
 	"  -h, --help          this text\n"

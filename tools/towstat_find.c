@@ -5,12 +5,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <towline/towline.h>
 
 #include "http_unix.h"
 #include "towstat.h"
+#include "trust.h"
+
+static int all_users;
+
+void find_all_users(void)
+{
+	all_users = 1;
+}
+
+int finds_all_users(void)
+{
+	return all_users;
+}
 
 static int seen(const struct runtime_list *list, const char *path)
 {
@@ -21,12 +33,22 @@ static int seen(const struct runtime_list *list, const char *path)
 	return 0;
 }
 
+/* What the library lets a job be called (diag/listen.c): nothing that a terminal would obey. */
+static int is_job_name(const char *name, size_t bytes)
+{
+	return bytes > 0 && name[0] != '.' &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") >=
+		       bytes;
+}
+
 /* "job.3", "job.3-2". Other sockets of the library lie here too, which it is not for us to call. */
 static int is_stats_name(const char *name, size_t bytes)
 {
 	const char *dot = memrchr(name, '.', bytes);
 	size_t at = dot != NULL ? (size_t)(dot - name) + 1 : bytes, digits = 0;
 
+	if (dot == NULL || !is_job_name(name, (size_t)(dot - name)))
+		return 0;
 	if (at <= 1 || at >= bytes)
 		return 0;
 	for (at += name[at] == '-'; at < bytes; at++) {
@@ -54,16 +76,27 @@ void runtime_name_of(const char *name, struct runtime_name *out)
 		snprintf(out->runtime, sizeof(out->runtime), "%s", end + 1);
 }
 
+/* A path is shown, so one that a terminal would obey is none that this tool knows. */
+static int is_printable(const char *path)
+{
+	for (; *path != '\0'; path++) {
+		if ((unsigned char)*path < 0x20 || (unsigned char)*path >= 0x7f)
+			return 0;
+	}
+	return 1;
+}
+
 static void add(struct runtime_list *list, const char *path)
 {
 	struct runtime_entry *row = &list->rows[list->count];
 	char *real = realpath(path, NULL);
 	const char *name;
-	struct stat st;
 	size_t bytes;
+	uid_t uid;
 
-	if (real == NULL || lstat(real, &st) != 0 || !S_ISSOCK(st.st_mode) || seen(list, real) ||
-	    strlen(real) >= sizeof(row->path)) {
+	/* Found after links were followed: whose folder it lies in is what counts. */
+	if (real == NULL || !is_printable(real) || !trust_socket(real, all_users, &uid) ||
+	    seen(list, real) || strlen(real) >= sizeof(row->path)) {
 		free(real);
 		return;
 	}
@@ -82,6 +115,7 @@ static void add(struct runtime_list *list, const char *path)
 	snprintf(row->path, sizeof(row->path), "%s", real);
 	snprintf(row->name, sizeof(row->name), "%.*s", (int)(bytes - 5), name);
 	row->live = -1;
+	row->uid = uid;
 	list->count++;
 	free(real);
 }
@@ -141,55 +175,4 @@ void runtime_list_fini(struct runtime_list *list)
 {
 	free(list->rows);
 	*list = (struct runtime_list){ 0 };
-}
-
-/* NULL when there is none, or more than one; *matches_out says which. */
-static const struct runtime_entry *pick(const struct runtime_list *list, const char *name,
-					size_t *matches_out)
-{
-	const struct runtime_entry *found = NULL;
-
-	*matches_out = 0;
-	for (size_t i = 0; i < list->count; i++) {
-		const struct runtime_entry *row = &list->rows[i];
-
-		if (row->live != 0 && (name == NULL || strcmp(row->name, name) == 0)) {
-			found = row;
-			++*matches_out;
-		}
-	}
-	return *matches_out == 1 ? found : NULL;
-}
-
-int find_target(const char *socket_path, const char *name, char *path_out, size_t path_size)
-{
-	const struct runtime_entry *row;
-	struct runtime_list list;
-	size_t matches;
-	int bytes;
-
-	if (socket_path != NULL) {
-		bytes = snprintf(path_out, path_size, "%s", socket_path);
-		return bytes > 0 && (size_t)bytes < path_size ? 0 : -1;
-	}
-	if (find_runtimes(&list) != 0)
-		return -1;
-	row = pick(&list, name, &matches);
-	if (row != NULL)
-		snprintf(path_out, path_size, "%s", row->path);
-	else if (matches == 0 && name == NULL)
-		fprintf(stderr, "towstat: no runtime lives here that you may see; is "
-				"TOW_STATS_DIR set as it is for the program?\n");
-	else if (matches == 0)
-		fprintf(stderr,
-			"towstat: no live runtime is called %s; `towstat list` shows "
-			"them\n",
-			name);
-	else
-		fprintf(stderr,
-			"towstat: %zu runtimes live here; name one, or --socket PATH "
-			"(`towstat list`)\n",
-			matches);
-	runtime_list_fini(&list);
-	return row != NULL ? 0 : -1;
 }

@@ -11,6 +11,7 @@
 #include "http_unix.h"
 #include "select.h"
 #include "towstat.h"
+#include "words.h"
 
 #define ALL_BYTES_MAX (8u << 20) /* of one of them */
 
@@ -29,11 +30,16 @@ static const char usage[] =
 	"  towstat get coll [NAME]               collectives, as tables\n"
 	"  towstat get snapshot [NAME]           info, counters and latencies in one, for diff\n"
 	"\n"
-	"  -s, --socket PATH   the runtime's stats socket, instead of NAME (job.rank)\n"
+	"NAME is a runtime (job.rank) or a job; without it the only job here is meant. Of a job "
+	"of\n"
+	"several ranks, documents that are JSON come as with --job, and others under headings.\n"
+	"\n"
+	"  -s, --socket PATH   the runtime's stats socket, instead of NAME\n"
 	"  -a, --all           of all ranks of this host: an array, by name, of objects with "
 	"name,\n"
 	"                      job, rank, and document or error\n"
 	"      --job JOB       of all ranks of this job\n"
+	"      --all-users     also of other users, with the member user\n"
 	"      --select PART   a part of the document: counters.send_bytes, rpcs[0].p99,\n"
 	"                      reasons[name=late_extent].count, groups[*].entries[*].plan\n"
 	"      --raw           strings without their quotes\n"
@@ -55,6 +61,7 @@ static json_t *part_of(const struct get *get, const struct http_answer *answer, 
 {
 	json_t *document, *part;
 	json_error_t wrong;
+	char why[JSON_ERROR_TEXT_LENGTH];
 
 	if (answer->status != 200) {
 		snprintf(error, error_size, "it answers %d for %.100s", answer->status, get->path);
@@ -62,7 +69,8 @@ static json_t *part_of(const struct get *get, const struct http_answer *answer, 
 	}
 	document = json_loadb(answer->body, answer->bytes, 0, &wrong);
 	if (document == NULL) {
-		snprintf(error, error_size, "%.100s is no JSON: %s", get->path, wrong.text);
+		words_clean(why, sizeof(why), wrong.text); /* it quotes the document */
+		snprintf(error, error_size, "%.100s is no JSON: %s", get->path, why);
 		return NULL;
 	}
 	if (get->select == NULL)
@@ -70,6 +78,12 @@ static json_t *part_of(const struct get *get, const struct http_answer *answer, 
 	part = select_path(document, get->select, error, error_size);
 	json_decref(document);
 	return part;
+}
+
+static void print_raw(const json_t *text)
+{
+	print_document(stdout, json_string_value(text), json_string_length(text));
+	putchar('\n');
 }
 
 static int print_part(const struct get *get, const json_t *part)
@@ -80,7 +94,7 @@ static int print_part(const struct get *get, const json_t *part)
 				      : JSON_INDENT(2));
 
 	if (get->raw && json_is_string(part))
-		printf("%s\n", json_string_value(part));
+		print_raw(part);
 	else if (json_dumpf(part, stdout, flags) != 0)
 		return 1;
 	else
@@ -106,7 +120,7 @@ static int get_one(const struct get *get, const char *socket_path)
 		if (failed)
 			fprintf(stderr, "towstat: %s answers %d for %s\n", socket_path,
 				answer.status, get->path);
-		fwrite(answer.body, 1, answer.bytes, failed ? stderr : stdout);
+		print_document(failed ? stderr : stdout, answer.body, answer.bytes);
 		http_answer_fini(&answer);
 		return failed;
 	}
@@ -133,21 +147,16 @@ static int of_job(const struct get *get, const char *name)
 static json_t *row_of(const struct get *get, const struct runtime_entry *entry,
 		      const struct http_ask *ask, int *failed_out)
 {
-	struct runtime_name parts;
 	char error[512] = "";
 	json_t *part = NULL, *row;
 
-	runtime_name_of(entry->name, &parts);
 	if (ask->state == HTTP_DONE)
 		part = part_of(get, &ask->answer, error, sizeof(error));
 	else if (http_ask_is_gone(ask))
 		return NULL;
 	else
 		snprintf(error, sizeof(error), "%s", http_ask_why(ask));
-	row = json_object();
-	json_object_set_new(row, "name", json_string(entry->name));
-	json_object_set_new(row, "job", json_string(parts.job));
-	json_object_set_new(row, "rank", json_integer(parts.rank));
+	row = row_of_runtime(entry);
 	if (part != NULL) {
 		json_object_set_new(row, "document", part);
 	} else {
@@ -164,9 +173,7 @@ static int print_all(const struct get *get, const struct runtime_list *list,
 	int failed = 0;
 
 	for (size_t i = 0; i < list->count; i++) {
-		json_t *row = asks[i].socket_path != NULL
-				      ? row_of(get, &list->rows[i], &asks[i].ask, &failed)
-				      : NULL;
+		json_t *row = row_of(get, &list->rows[i], &asks[i].ask, &failed);
 
 		if (row != NULL)
 			json_array_append_new(rows, row);
@@ -181,73 +188,110 @@ static int print_all(const struct get *get, const struct runtime_list *list,
 	return failed;
 }
 
-static int get_all(const struct get *get)
+/* Of all on the list, which lives on. */
+static int get_rows(const struct get *get, const struct runtime_list *list)
 {
 	const struct http_limits limits = { (long long)(get->timeout_s * 1e3), ALL_BYTES_MAX };
+	struct http_ask_of *asks = calloc(list->count + 1, sizeof(*asks));
+	int failed;
+
+	if (asks == NULL)
+		return 1;
+	for (size_t i = 0; i < list->count; i++)
+		asks[i].socket_path = list->rows[i].path;
+	http_ask_all(asks, list->count, get->path, &limits);
+	failed = print_all(get, list, asks);
+	for (size_t i = 0; i < list->count; i++)
+		http_ask_fini(&asks[i].ask);
+	free(asks);
+	return failed;
+}
+
+static int get_all(const struct get *get)
+{
 	struct runtime_list list;
-	struct http_ask_of *asks;
 	size_t count = 0;
 	int failed;
 
 	if (find_sockets(&list) != 0)
 		return 1;
-	asks = calloc(list.count + 1, sizeof(*asks));
-	if (asks == NULL) {
-		runtime_list_fini(&list);
-		return 1;
-	}
 	for (size_t i = 0; i < list.count; i++) {
-		if (!of_job(get, list.rows[i].name))
-			continue;
-		list.rows[count] = list.rows[i];
-		asks[count].socket_path = list.rows[count].path;
-		count++;
+		if (of_job(get, list.rows[i].name))
+			list.rows[count++] = list.rows[i];
 	}
 	list.count = count;
-	http_ask_all(asks, count, get->path, &limits);
-	failed = print_all(get, &list, asks);
-	for (size_t i = 0; i < count; i++)
-		http_ask_fini(&asks[i].ask);
-	free(asks);
+	failed = get_rows(get, &list);
 	runtime_list_fini(&list);
 	return failed;
 }
 
-static int get_snapshot(const struct get *get, const char *socket_path)
+static int get_snapshot(const struct get *get, const struct runtime_list *targets)
 {
-	json_t *all = fetch_snapshot(socket_path);
-	int failed = all == NULL || print_part(get, all) != 0;
+	json_t *rows = json_array(), *all = NULL;
+	int failed = 0;
 
-	json_decref(all);
+	for (size_t i = 0; i < targets->count; i++) {
+		json_t *row = row_of_runtime(&targets->rows[i]);
+
+		all = fetch_snapshot(targets->rows[i].path);
+		failed |= all == NULL;
+		if (all != NULL)
+			json_object_set(row, "document", all);
+		else
+			json_object_set_new(row, "error", json_string("it did not answer"));
+		json_array_append_new(rows, row);
+		if (targets->count > 1)
+			json_decref(all);
+	}
+	if (targets->count > 1 || all != NULL)
+		failed |= print_part(get, targets->count > 1 ? rows : all);
+	if (targets->count == 1)
+		json_decref(all);
+	json_decref(rows);
 	return failed;
 }
 
-static int get_any(const struct get *get, const char *socket_path)
+/* /metrics is no JSON; what else there is lies under /v1. */
+static int is_json(const char *path)
 {
+	return strncmp(path, "/v1", 3) == 0;
+}
+
+static int get_any(const struct get *get, const struct runtime_list *targets)
+{
+	int failed = 0;
+
 	if (get->all)
 		return get_all(get);
 	if (strcmp(get->path, "coll") == 0)
-		return show_collectives(socket_path);
+		return show_collectives(targets);
 	if (strcmp(get->path, "snapshot") == 0)
-		return get_snapshot(get, socket_path);
-	return get_one(get, socket_path);
+		return get_snapshot(get, targets);
+	if (targets->count > 1 && is_json(get->path))
+		return get_rows(get, targets);
+	for (size_t i = 0; i < targets->count; i++) {
+		print_heading(targets, i);
+		fflush(stdout);
+		failed |= get_one(get, targets->rows[i].path);
+	}
+	return failed;
 }
 
 static int get_again(const struct get *get)
 {
-	char socket_path[256] = "";
+	struct runtime_list targets = { 0 };
 	int status = 0;
 
-	if (!get->all &&
-	    find_target(get->socket_path, get->name, socket_path, sizeof(socket_path)) != 0)
+	if (!get->all && find_targets(get->socket_path, get->name, &targets) != 0)
 		return 1;
 	for (long i = 0; status == 0 && (i < get->count || get->count == 0); i++) {
 		if (i > 0)
 			nap(get->interval_s);
-		status = get_any(get, socket_path);
+		status = get_any(get, &targets);
 		if (fflush(stdout) != 0)
-			return 1;
+			status = 1;
 	}
+	runtime_list_fini(&targets);
 	return status;
 }
 

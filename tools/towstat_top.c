@@ -37,6 +37,7 @@ static const char usage[] =
 	"\n"
 	"  -i, --interval S   seconds between readings, from 0.1 to 60 (default 1)\n"
 	"      --job JOB      the ranks of this job alone\n"
+	"      --all-users    also of other users, as USER:JOB.RANK\n"
 	"  -f, --filter TEXT  job=NAME, rank=N, or a regular expression over name, state and "
 	"verdict\n"
 	"      --sort KEY     name in out msgs p50 p99 pool copy copied late slack wait verdict\n"

@@ -1,6 +1,9 @@
 /*
- * towstat_watch.c - rates of one rank: the difference of two readings, divided by the time between
- * them. See reading.h.
+ * towstat_watch.c - rates of one rank, or of all ranks of a job together: the difference of two
+ * readings, divided by the time between them. See reading.h.
+ *
+ * A rank that has ended leaves the sum, and what it had counted with it: a line is about those who
+ * answered at its beginning and at its end.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -90,23 +93,71 @@ void nap(double seconds)
 		continue;
 }
 
-int watch(const char *socket_path, const struct watch_options *options)
-{
-	struct reading *readings = calloc(2, sizeof(*readings));
-	int status = 0;
+struct watched {
+	struct reading readings[2];
+	int answers; /* it has answered each time */
+};
 
-	if (readings == NULL || take(socket_path, &readings[0]) != 0) {
-		free(readings);
-		return 1;
+/* Reads all that still answer. How many those are. */
+static size_t take_all(const struct runtime_list *targets, struct watched *watched, size_t which)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < targets->count; i++) {
+		struct watched *one = &watched[i];
+
+		one->answers =
+			one->answers && take(targets->rows[i].path, &one->readings[which]) == 0;
+		count += (size_t)one->answers;
 	}
-	for (long line = 0; status == 0 && (options->count == 0 || line < options->count); line++) {
+	return count;
+}
+
+static void sum_up(const struct runtime_list *targets, const struct watched *watched, size_t which,
+		   struct reading *out)
+{
+	*out = (struct reading){ 0 };
+	for (size_t i = 0; i < targets->count; i++) {
+		if (watched[i].answers)
+			reading_add(out, &watched[i].readings[which]);
+	}
+}
+
+static int watch_all(const struct runtime_list *targets, const struct watch_options *options,
+		     struct watched *watched, struct reading *sums)
+{
+	size_t last = 0, left;
+
+	for (size_t i = 0; i < targets->count; i++)
+		watched[i].answers = 1;
+	left = take_all(targets, watched, 0);
+	if (left > 0 && targets->count > 1)
+		printf("%zu ranks together\n", left);
+	for (long line = 0; left > 0 && (options->count == 0 || line < options->count); line++) {
 		if (line % 20 == 0)
 			print_columns();
 		nap(options->seconds);
-		status = take(socket_path, &readings[(line + 1) % 2]) != 0;
-		if (status == 0)
-			print_line(&readings[line % 2], &readings[(line + 1) % 2]);
+		left = take_all(targets, watched, 1 - last);
+		sum_up(targets, watched, last, &sums[0]);
+		sum_up(targets, watched, 1 - last, &sums[1]);
+		if (left > 0)
+			print_line(&sums[0], &sums[1]);
+		last = 1 - last;
 	}
-	free(readings);
+	return left == 0;
+}
+
+int watch(const struct runtime_list *targets, const struct watch_options *options)
+{
+	struct watched *watched = calloc(targets->count, sizeof(*watched));
+	struct reading *sums = calloc(2, sizeof(*sums));
+	int status = 1;
+
+	if (watched == NULL || sums == NULL)
+		fprintf(stderr, "towstat: no memory\n");
+	else
+		status = watch_all(targets, options, watched, sums);
+	free(watched);
+	free(sums);
 	return status;
 }

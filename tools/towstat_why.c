@@ -36,16 +36,6 @@ static json_int_t number_of(json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
-/* Names come from another process: what a terminal would obey is not printed. */
-static void print_clean(const char *text)
-{
-	for (; text != NULL && *text != '\0'; text++) {
-		unsigned char byte = (unsigned char)*text;
-
-		putchar(byte < 0x20 || byte == 0x7f ? '?' : byte);
-	}
-}
-
 static void add_missing(struct why *why, const char *text)
 {
 	for (size_t i = 0; i < why->missing_count; i++) {
@@ -231,30 +221,33 @@ static void print_why(const struct why *why, size_t most)
 	}
 }
 
-static int print_json(const struct why *why)
+/* All there is, as an object of its own. */
+static json_t *object_of(const struct why *why)
 {
-	json_t *missing = json_array(), *root;
-	int failed;
+	json_t *missing = json_array();
 
 	for (size_t i = 0; i < why->missing_count; i++)
 		json_array_append_new(missing, json_string(why->missing[i]));
-	root = json_pack("{s:O, s:O, s:O, s:O, s:o}", "info", why->info, "copies", why->copies,
+	return json_pack("{s:O, s:O, s:O, s:O, s:o}", "info", why->info, "copies", why->copies,
 			 "registrations", why->registrations, "pool", why->pool, "no_line",
 			 missing);
-	failed = root == NULL || json_dumpf(root, stdout, JSON_INDENT(2)) != 0;
-	if (failed)
-		fprintf(stderr, "towstat: no memory, or the output cannot be written\n");
-	else
-		printf("\n");
-	json_decref(root);
-	return failed;
 }
 
-int explain(const char *socket_path, const struct why_options *options)
+static int print_json(const json_t *root)
+{
+	if (root != NULL && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII) == 0 &&
+	    putchar('\n') != EOF)
+		return 0;
+	fprintf(stderr, "towstat: no memory, or the output cannot be written\n");
+	return 1;
+}
+
+/* Printed, or in *json_out, which is NULL where it is to be printed. */
+static int explain_one(const char *socket_path, const struct why_options *options,
+		       json_t **json_out)
 {
 	struct why *why = calloc(1, sizeof(*why));
 	size_t most = options->count > 0 ? (size_t)options->count : 10;
-	int failed = 0;
 
 	if (why == NULL || read_documents(why, socket_path) != 0) {
 		if (why != NULL)
@@ -264,21 +257,61 @@ int explain(const char *socket_path, const struct why_options *options)
 	}
 	locate_all(why, why->copies, "copy", "copies");
 	locate_all(why, why->registrations, "late registration", "late registrations");
-	if (options->json)
-		failed = print_json(why);
+	if (json_out != NULL)
+		*json_out = object_of(why);
 	else
 		print_why(why, most);
 	why_fini(why);
 	free(why);
+	return 0;
+}
+
+/* The row of one in the array of several. */
+static int append(json_t *rows, const struct runtime_entry *entry,
+		  const struct why_options *options)
+{
+	json_t *row = row_of_runtime(entry), *document = NULL;
+	int failed = explain_one(entry->path, options, &document);
+
+	if (document != NULL)
+		json_object_set_new(row, "document", document);
+	else
+		json_object_set_new(row, "error", json_string("it did not answer"));
+	json_array_append_new(rows, row);
+	return failed;
+}
+
+int explain(const struct runtime_list *targets, const struct why_options *options)
+{
+	json_t *root = NULL;
+	int failed = 0;
+
+	if (options->json && targets->count == 1) {
+		failed = explain_one(targets->rows[0].path, options, &root);
+		failed = failed || print_json(root);
+	} else if (options->json) {
+		root = json_array();
+		for (size_t i = 0; i < targets->count; i++)
+			failed |= append(root, &targets->rows[i], options);
+		failed |= print_json(root);
+	}
+	for (size_t i = 0; !options->json && i < targets->count; i++) {
+		if (i > 0)
+			printf("\n");
+		fflush(stdout);
+		failed |= explain_one(targets->rows[i].path, options, NULL);
+	}
+	json_decref(root);
 	return failed;
 }
 
 /* Who does not answer a first question is not asked the others: so that costs one time for all. */
-static int explain_those(const struct runtime_list *list, struct http_ask_of *asks,
+static int explain_those(struct runtime_list *list, struct http_ask_of *asks,
 			 const struct why_options *options)
 {
 	const struct http_limits limits = { ALL_TIMEOUT_MS, ALL_BYTES_MAX };
-	int failed = 0, count = 0;
+	size_t count = 0, lived = 0;
+	int failed = 0;
 
 	for (size_t i = 0; i < list->count; i++)
 		asks[i].socket_path = list->rows[i].path;
@@ -286,22 +319,21 @@ static int explain_those(const struct runtime_list *list, struct http_ask_of *as
 	for (size_t i = 0; i < list->count; i++) {
 		struct http_ask *ask = &asks[i].ask;
 
-		if (http_ask_is_gone(ask))
-			continue;
-		if (count++ > 0 && !options->json)
-			printf("\n");
-		fflush(stdout);
-		if (ask->state == HTTP_FAILED) {
+		lived += !http_ask_is_gone(ask);
+		if (ask->state == HTTP_FAILED && !http_ask_is_gone(ask)) {
 			fprintf(stderr, "towstat: %s: %s\n", list->rows[i].path, http_ask_why(ask));
 			failed = 1;
-		} else if (explain(list->rows[i].path, options) != 0) {
-			failed = 1;
 		}
+		if (ask->state == HTTP_DONE)
+			list->rows[count++] = list->rows[i];
 		http_ask_fini(ask);
 	}
-	if (count == 0)
+	list->count = count;
+	if (lived == 0)
 		fprintf(stderr, "towstat: no runtime lives here that you may see\n");
-	return failed || count == 0;
+	if (count > 0)
+		failed |= explain(list, options);
+	return failed || lived == 0;
 }
 
 int explain_all(const struct why_options *options)

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "towtrace.h"
+#include "words.h"
 
 #define EXIT_USAGE  2
 #define SECONDS_MAX 60
@@ -141,9 +142,13 @@ static int write_trace(const struct arguments *args, const struct tow_trace *tra
 
 static void show_rank(const struct tow_trace_rank_row *row, FILE *out)
 {
-	fprintf(out, "%s rank %lld of %lld on %s: %llu spans in %.3f s", row->job,
-		(long long)row->rank, (long long)row->world, row->host,
-		(unsigned long long)row->spans, (double)row->seconds_ns / 1e9);
+	char job[128], host[128];
+
+	words_clean(job, sizeof(job), row->job);
+	words_clean(host, sizeof(host), row->host);
+	fprintf(out, "%s rank %lld of %lld on %s: %llu spans in %.3f s", job, (long long)row->rank,
+		(long long)row->world, host, (unsigned long long)row->spans,
+		(double)row->seconds_ns / 1e9);
 	if (row->lost != 0)
 		fprintf(out, ", %llu lost (overwritten: capture fewer seconds)",
 			(unsigned long long)row->lost);

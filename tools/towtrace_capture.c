@@ -10,6 +10,7 @@
 #include "http_unix.h"
 #include "towstat.h"
 #include "towtrace.h"
+#include "words.h"
 
 /* Over the seconds asked for: a runtime answers when its window has passed and all is written. */
 #define PATIENCE_MS     30000
@@ -26,12 +27,14 @@ struct ask {
 };
 
 /* What the runtime says is wrong, without its end of line. */
-static void refused(struct ask *ask, const struct http_answer *answer)
+static void refused(struct ask *ask, struct http_answer *answer)
 {
-	size_t count = strcspn(answer->body, "\r\n");
+	char said[512];
 
-	snprintf(ask->error, sizeof(ask->error), "%s answers %d: %.*s", ask->socket_path,
-		 answer->status, (int)(count > 512 ? 512 : count), answer->body);
+	answer->body[strcspn(answer->body, "\r\n")] = '\0';
+	words_clean(said, sizeof(said), answer->body);
+	snprintf(ask->error, sizeof(ask->error), "%s answers %d: %s", ask->socket_path,
+		 answer->status, said);
 }
 
 static void *ask_one(void *arg)

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 void words_count(unsigned long long count, char out[WORDS_BYTES])
 {
@@ -66,4 +67,35 @@ void words_clean(char *out, size_t size, const char *text)
 	}
 	if (size > 0)
 		out[used] = '\0';
+}
+
+void print_clean(const char *text)
+{
+	char part[256];
+	size_t left = text != NULL ? strlen(text) : 0;
+
+	while (left > 0) {
+		size_t count = left < sizeof(part) - 1 ? left : sizeof(part) - 1;
+
+		words_clean(part, count + 1, text);
+		fputs(part, stdout);
+		text += count;
+		left -= count;
+	}
+}
+
+void print_document(FILE *to, const char *text, size_t bytes)
+{
+	if (!isatty(fileno(to))) {
+		fwrite(text, 1, bytes, to);
+		return;
+	}
+	for (size_t i = 0; i < bytes; i++) {
+		unsigned char byte = (unsigned char)text[i];
+
+		if (byte == '\n' || byte == '\t' || (byte >= 0x20 && byte < 0x7f))
+			putc(byte, to);
+		else
+			fprintf(to, "\\x%02x", byte);
+	}
 }

@@ -8,6 +8,7 @@
 #define TOWSTAT_WORDS_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 #define WORDS_BYTES 32
 
@@ -18,5 +19,14 @@ void words_ns(unsigned long long ns, char out[WORDS_BYTES]);
 /* Names and sentences of other processes: what a terminal would obey, or is not ASCII, becomes "?".
  */
 void words_clean(char *out, size_t size, const char *text);
+
+/* The same, printed at once; NULL: nothing. */
+void print_clean(const char *text);
+
+/*
+ * A document as it came, with its line ends and tabs; to a terminal what it would obey, or is not
+ * ASCII, goes as \xNN.
+ */
+void print_document(FILE *to, const char *text, size_t bytes);
 
 #endif

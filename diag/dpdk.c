@@ -29,6 +29,7 @@
 #include "diag/dpdk_reply.h"
 #include "diag/error.h"
 #include "diag/listen.h"
+#include "diag/stats_dir.h"
 #include "diag/thread.h"
 
 #define STACK_BYTES (512u << 10)
@@ -261,7 +262,9 @@ static int open_listener(const char *where, const char *dir, const char *job, in
 	if (strcmp(where, "auto") != 0)
 		return open_path(where, out);
 	if (dir == NULL || dir[0] == '\0') {
-		status = tow_stats_dir(own, sizeof(own));
+		unsigned index = 0;
+
+		status = twi_stats_dir_find(NULL, &index, own, sizeof(own));
 		if (status < 0)
 			return status;
 		name.dir = own;

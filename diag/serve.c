@@ -3,6 +3,7 @@
  */
 #include "diag/serve.h"
 
+#include "diag/diag.h"
 #include "diag/dpdk.h"
 #include "diag/emit.h"
 #include "diag/error.h"
@@ -20,13 +21,28 @@ static void describe(void *arg, struct twi_emit *e)
 	twi_emit_object_end(e);
 }
 
+/*
+ * What the statistics are good for is not worth a job: where no default directory is of use, the
+ * runtime opens without a socket, and says so. One that the user has named is to be used.
+ */
+static int open_socket(struct twi_diag *diag, const struct tow_options *knobs,
+		       struct twi_serve *out)
+{
+	int status = twi_socket_open(diag, knobs->stats_dir, knobs->job, knobs->rank, &out->socket);
+
+	if ((status != TOW_EPERM && status != TOW_ESYSTEM) || knobs->stats_dir[0] != '\0' ||
+	    knobs->stats_listen[0] != '\0')
+		return status;
+	twi_log(diag, 2, "no stats socket: %.200s", tow_error_message());
+	return TOW_OK;
+}
+
 static int open_all(struct twi_diag *diag, const struct tow_options *knobs, struct twi_serve *out)
 {
 	int status = TOW_OK;
 
 	if (knobs->stats != 0)
-		status = twi_socket_open(diag, knobs->stats_dir, knobs->job, knobs->rank,
-					 &out->socket);
+		status = open_socket(diag, knobs, out);
 	else if (knobs->stats_listen[0] != '\0')
 		status = twi_error(TOW_EINVAL, "stats_listen is set, and stats is 0");
 	if (status == TOW_OK && knobs->stats_listen[0] != '\0')

@@ -12,7 +12,7 @@ struct twi_socket;
 
 struct twi_serve {
 	struct twi_diag *diag;
-	struct twi_socket *socket; /* NULL: stats is 0 */
+	struct twi_socket *socket; /* NULL: stats is 0, or no default directory is of use */
 	struct twi_dpdk *dpdk;     /* NULL: dpdk_telemetry is empty */
 };
 

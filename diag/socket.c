@@ -35,6 +35,7 @@
 #include "diag/listen.h"
 #include "diag/listen_tcp.h"
 #include "diag/registry.h"
+#include "diag/stats_dir.h"
 #include "diag/token.h"
 
 #define CONNECTION_MEMORY (32u << 10) /* bounds the head of a request */
@@ -342,22 +343,38 @@ static int start(struct twi_socket *sock, struct door *door, int fd, const char 
 	return twi_error_errno(TOW_ESYSTEM, err, "libmicrohttpd cannot serve '%s'", path);
 }
 
+/* In the first default directory in which a socket can be had. */
+static int listen_by_default(struct twi_diag *diag, struct twi_listen_name *name,
+			     struct twi_listen *out)
+{
+	char own[256];
+	int status;
+
+	for (unsigned index = 0;; index++) {
+		status = twi_stats_dir_find(diag, &index, own, sizeof(own));
+		if (status < 0)
+			return status;
+		name->dir = own;
+		status = twi_listen_open(name, out);
+		/* A full disk, or one that became read-only. */
+		if (status != TOW_EPERM && status != TOW_ESYSTEM)
+			return status;
+		twi_log(diag, 2, "%.200s; trying another directory", tow_error_message());
+	}
+}
+
 int twi_socket_open(struct twi_diag *diag, const char *dir, const char *job, int64_t rank,
 		    struct twi_socket **out)
 {
-	char own[256], stem[TWI_LISTEN_STEM_BYTES];
-	struct twi_listen_name name = { .stem = stem, .end = ".sock", .type = SOCK_STREAM };
+	char stem[TWI_LISTEN_STEM_BYTES];
+	struct twi_listen_name name = {
+		.dir = dir, .stem = stem, .end = ".sock", .type = SOCK_STREAM
+	};
+	bool by_default = dir == NULL || dir[0] == '\0';
 	struct twi_socket *sock;
-	int status = TOW_OK;
+	int status;
 
 	*out = NULL;
-	if (dir == NULL || dir[0] == '\0') {
-		status = tow_stats_dir(own, sizeof(own));
-		dir = own;
-	}
-	if (status < 0)
-		return status;
-	name.dir = dir;
 	sock = calloc(1, sizeof(*sock));
 	if (sock == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for the stats socket");
@@ -366,7 +383,8 @@ int twi_socket_open(struct twi_diag *diag, const char *dir, const char *job, int
 	if (status == TOW_OK)
 		status = twi_listen_stem(job != NULL ? job : "towline", rank, stem);
 	if (status == TOW_OK)
-		status = twi_listen_open(&name, &sock->listener);
+		status = by_default ? listen_by_default(diag, &name, &sock->listener)
+				    : twi_listen_open(&name, &sock->listener);
 	if (status == TOW_OK) {
 		status = start(sock, &sock->local, sock->listener.fd, sock->listener.path);
 		if (status < 0)

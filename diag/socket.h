@@ -25,8 +25,9 @@ struct twi_socket;
 #define TWI_SOCKET_TIMEOUT_S   5
 
 /*
- * dir "" or NULL: tow_stats_dir(). TOW_EINVAL: a job that cannot be in a file's name, or too long a
- * path; TOW_EPERM: the directory; TOW_EBUSY: all names are taken; TOW_ESYSTEM.
+ * dir "" or NULL: the first default one that is of use (twi_stats_dir_find). TOW_EINVAL: a job that
+ * cannot be in a file's name, or too long a path; TOW_EPERM: the directory; TOW_EBUSY: all names
+ * are taken; TOW_ESYSTEM.
  */
 int twi_socket_open(struct twi_diag *diag, const char *dir, const char *job, int64_t rank,
 		    struct twi_socket **out);

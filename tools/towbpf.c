@@ -25,7 +25,8 @@ static const char usage[] =
 	"\n"
 	"  -d, --dir DIR             where stats sockets are; may be given again. Without: \n"
 	"                            $TOW_STATS_DIR, the default directory of this user,\n"
-	"                            /run/towline, /run/user/*/towline and /tmp/towline-*\n"
+	"                            /run/towline, /run/user/*/towline,\n"
+	"                            /tmp/towline-* and /dev/shm/towline-*\n"
 	"      --all-users           serves runtimes of all users; without, those of one's own\n"
 	"      --seconds N           ends after N seconds; without, when it is interrupted\n"
 	"      --registration-time   times registrations with io_uring too. Costs every system\n"
@@ -75,6 +76,7 @@ static void add_default_dirs(struct arguments *arguments)
 	add_dir(arguments, "/run/towline");
 	add_dir(arguments, "/run/user/*/towline");
 	add_dir(arguments, "/tmp/towline-*");
+	add_dir(arguments, "/dev/shm/towline-*");
 }
 
 /* -1: go on; else the status to end with. */

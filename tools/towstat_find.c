@@ -158,6 +158,7 @@ int find_sockets(struct runtime_list *out)
 	add_all(out, "/run/towline");
 	add_all(out, "/run/user/*/towline");
 	add_all(out, "/tmp/towline-*");
+	add_all(out, "/dev/shm/towline-*");
 	qsort(out->rows, out->count, sizeof(*out->rows), by_path);
 	return 0;
 }

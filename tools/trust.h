@@ -1,7 +1,7 @@
 /*
  * trust.h - whose socket a path leads to, and whether a tool may believe what answers there.
  *
- * Directories such as /tmp/towline-NAME can be made by anybody, and what lies there says whatever it
+ * Directories such as /tmp/towline-NAME can be made by anybody, and what lies there says what it
  * likes under the name of anybody's job. So a tool believes the sockets of its own user alone, also
  * when that user is root; those of others only when it is asked to (--all-users), and then it says
  * whose they are.

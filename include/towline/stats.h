@@ -44,7 +44,8 @@ const char *tow_stats_socket(struct tow_runtime *runtime);
 
 /*
  * The directory where runtimes of this user put their stats sockets when the knob stats_dir is not
- * set: $XDG_RUNTIME_DIR/towline, else /run/towline for root, else /tmp/towline-<uid>. Ownership:
+ * set: $XDG_RUNTIME_DIR/towline, else /run/towline for root, else /tmp/towline-<uid>. A runtime
+ * that cannot use it takes another (docs/stats.md); tow_stats_socket has the path. Ownership:
  * path_out is the caller's, of path_size bytes. Copies: none. Blocks: never. Threads: any. Returns:
  * TOW_OK; TOW_EINVAL when it does not fit.
  */

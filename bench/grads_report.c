@@ -139,6 +139,9 @@ static void print_latency(json_t *json)
 	char from[32], to[32];
 	size_t index;
 
+	if (json_array_size(rpcs) == 0) /* it averages by collectives */
+		rpcs = find(json, "colls");
+
 	printf("\nmessages by size, from start to completion at rank 0 (/v1/latency), in us\n");
 	printf("  %-5s %16s %8s %9s %9s %9s %9s\n", "lane", "bytes", "count", "p50", "p90", "p99",
 	       "max");

@@ -11,9 +11,11 @@
 #define REASON_KIND_LATE "late_registration"
 
 static const struct twi_counter_info counters[TWI_C_COUNT] = {
-#define TWI_COUNTER(name, unit, help) { #name, #unit, help },
+#define SAME                                 NULL
+#define TWI_COUNTER(name, unit, lanes, help) { #name, #unit, lanes, help },
 #include "diag/counter.def"
 #undef TWI_COUNTER
+#undef SAME
 };
 
 static const struct twi_reason_info reasons[TWI_R_COUNT] = {

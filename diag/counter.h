@@ -5,7 +5,7 @@
 #define TWI_COUNTER_H
 
 enum twi_counter {
-#define TWI_COUNTER(name, unit, help) TWI_C_##name,
+#define TWI_COUNTER(name, unit, lanes, help) TWI_C_##name,
 #include "diag/counter.def"
 #undef TWI_COUNTER
 	TWI_C_COUNT
@@ -19,7 +19,9 @@ enum twi_reason {
 };
 
 struct twi_counter_info {
-	const char *name, *unit, *help;
+	const char *name, *unit;
+	const char *lanes; /* NULL: the same on every lane; else which may differ, and why */
+	const char *help;
 };
 
 struct twi_reason_info {

@@ -24,6 +24,7 @@ TOW_PUBLIC int tow_counter_info(size_t index, struct tow_counter_row *row_out)
 	row.name = info->name;
 	row.unit = info->unit;
 	row.help = info->help;
+	row.lanes = info->lanes;
 	return TWI_SIZED_OUT(tow_counter_row, "tow_counter_info", &row, row_out);
 }
 

@@ -115,7 +115,7 @@ static void emit_sizes(struct twi_emit *e, enum twi_latency_kind kind,
 	uint64_t count = parts[TWI_LATENCY_TOTAL].count;
 
 	twi_emit_u64(e, "bytes", parts[TWI_LATENCY_TOTAL].bytes);
-	if (kind == TWI_LATENCY_MESSAGES)
+	if (kind != TWI_LATENCY_CALLS)
 		twi_emit_u64(e, "received", count - twi_min(count, parts[TWI_LATENCY_QUEUE].count));
 }
 
@@ -165,7 +165,7 @@ static bool read_others(struct twi_diag *diag, enum twi_latency_kind kind, enum 
 	return any;
 }
 
-/* A row of "rpcs" or "calls"; e may be NULL: the sums alone. */
+/* A row of "rpcs", "calls" or "colls"; e may be NULL: the sums alone. */
 static bool sum_row(struct twi_diag *diag, struct twi_emit *e, enum twi_latency_kind kind,
 		    enum twi_lane_id lane, unsigned size_class,
 		    struct twi_latency_sum total[TWI_LATENCY_PARTS])
@@ -227,7 +227,7 @@ static void emit_row(struct twi_diag *diag, struct twi_emit *e, enum twi_latency
 
 void twi_latency_report(struct twi_diag *diag, struct twi_emit *e)
 {
-	static const char *const kinds[TWI_LATENCY_KINDS] = { "rpcs", "calls" };
+	static const char *const kinds[TWI_LATENCY_KINDS] = { "rpcs", "calls", "colls" };
 
 	twi_emit_str(e, "unit", "ns");
 	twi_emit_str(e, "resolution", TWI_HIST_RESOLUTION);

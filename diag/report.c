@@ -119,7 +119,7 @@ static inline bool named(const char *name, size_t name_bytes, const char *unit, 
 static void metrics_counters(struct twi_diag *diag, struct twi_emit *e)
 {
 #define PUT(text) twi_emit_put(e, text, sizeof(text) - 1)
-#define TWI_COUNTER(name, unit, help)                                                              \
+#define TWI_COUNTER(name, unit, lanes, help)                                                       \
 	PUT("# TYPE towline_" #name " counter\n");                                                 \
 	if (named(#name, sizeof(#name) - 1, #unit, sizeof(#unit) - 1))                             \
 		PUT("# UNIT towline_" #name " " #unit "\n");                                       \

@@ -236,7 +236,7 @@ static void latency_name(const json_t *row, char *out, size_t size)
 		 end, whom);
 }
 
-static void compare_latency(struct work *work, const json_t *a, const json_t *b)
+static void compare_latencies(struct work *work, const char *what, const json_t *a, const json_t *b)
 {
 	static const struct {
 		const char *key;
@@ -255,10 +255,25 @@ static void compare_latency(struct work *work, const json_t *a, const json_t *b)
 					   number(b, parts[i].key), enough);
 		char text[COMPARED_NAME];
 
-		snprintf(text, sizeof(text), "latency %s %s", name, parts[i].key);
+		snprintf(text, sizeof(text), "%s %s %s", what, name, parts[i].key);
 		if (row != NULL)
 			words_clean(row->name, sizeof(row->name), text);
 	}
+}
+
+static void compare_latency(struct work *work, const json_t *a, const json_t *b)
+{
+	compare_latencies(work, "latency", a, b);
+}
+
+static void compare_call_latency(struct work *work, const json_t *a, const json_t *b)
+{
+	compare_latencies(work, "calls' latency", a, b);
+}
+
+static void compare_coll_latency(struct work *work, const json_t *a, const json_t *b)
+{
+	compare_latencies(work, "collectives' latency", a, b);
 }
 
 /* --- the whole --- */
@@ -308,6 +323,8 @@ int documents_compare(const json_t *a, const json_t *b, const struct compare_opt
 	compare_counters(&work);
 	each_pair(&work, "reasons", reason_keys, compare_reason);
 	each_pair(&work, "rpcs", latency_keys, compare_latency);
+	each_pair(&work, "calls", latency_keys, compare_call_latency);
+	each_pair(&work, "colls", latency_keys, compare_coll_latency);
 	qsort(out->rows, out->count, sizeof(out->rows[0]), by_change);
 	return 0;
 }

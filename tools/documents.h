@@ -1,9 +1,9 @@
 /*
  * documents.h - two snapshots of ranks compared: counters, reasons, latencies.
  *
- * A snapshot is an object that has "counters" and "reasons" as /v1/counters, "rpcs" as /v1/latency,
- * and may have "uptime_ns" as /v1/info; each may be missing. Pure, and a snapshot is a stranger's:
- * what is no number is not compared.
+ * A snapshot is an object that has "counters" and "reasons" as /v1/counters, "rpcs", "calls" and
+ * "colls" as /v1/latency, and may have "uptime_ns" as /v1/info; each may be missing. Pure, and a
+ * snapshot is a stranger's: what is no number is not compared.
  */
 #ifndef TOWSTAT_DOCUMENTS_H
 #define TOWSTAT_DOCUMENTS_H

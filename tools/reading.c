@@ -49,13 +49,12 @@ static void fold_equal(struct reading *out)
 	out->bucket_count = kept;
 }
 
-void reading_latency(struct reading *out, const json_t *document)
+static void add_latencies(struct reading *out, const json_t *rows)
 {
 	json_t *row, *bucket;
 	size_t i, j;
 
-	out->bucket_count = 0;
-	json_array_foreach(json_object_get(document, "rpcs"), i, row)
+	json_array_foreach(rows, i, row)
 	{
 		json_array_foreach(json_object_get(row, "buckets"), j, bucket)
 		{
@@ -85,6 +84,14 @@ void reading_add(struct reading *into, const struct reading *from)
 			into->buckets[into->bucket_count++] = from->buckets[i];
 	}
 	fold_equal(into);
+}
+
+void reading_latency(struct reading *out, const json_t *document)
+{
+	out->bucket_count = 0;
+	add_latencies(out, json_object_get(document, "rpcs"));
+	add_latencies(out, json_object_get(document, "calls"));
+	add_latencies(out, json_object_get(document, "colls"));
 }
 
 void reading_pool(struct reading *out, const json_t *document)
@@ -271,6 +278,24 @@ static double exposed_share(const struct reading *from, const struct reading *to
 	return (double)sum / (double)(end - begin);
 }
 
+static uint64_t received_between(const struct reading *from, const struct reading *to)
+{
+	const struct reading_counters *a = &from->counters, *b = &to->counters;
+
+	return grown(a->recv_bytes, b->recv_bytes) + grown(a->call_recv_bytes, b->call_recv_bytes) +
+	       grown(a->coll_recv_bytes, b->coll_recv_bytes) +
+	       grown(from->read_bytes, to->read_bytes);
+}
+
+static uint64_t sent_between(const struct reading *from, const struct reading *to)
+{
+	const struct reading_counters *a = &from->counters, *b = &to->counters;
+
+	return grown(a->send_bytes, b->send_bytes) + grown(a->call_send_bytes, b->call_send_bytes) +
+	       grown(a->coll_send_bytes, b->coll_send_bytes) +
+	       grown(from->written_bytes, to->written_bytes);
+}
+
 void figures_between(const struct reading *from, const struct reading *to, struct figures *out)
 {
 	const struct reading_counters *a = &from->counters, *b = &to->counters;
@@ -279,12 +304,8 @@ void figures_between(const struct reading *from, const struct reading *to, struc
 	if (!(seconds > 1e-6))
 		seconds = 1e-6;
 	*out = (struct figures){
-		.in_bytes = (double)(grown(a->recv_bytes, b->recv_bytes) +
-				     grown(from->read_bytes, to->read_bytes)) /
-			    seconds,
-		.out_bytes = (double)(grown(a->send_bytes, b->send_bytes) +
-				      grown(from->written_bytes, to->written_bytes)) /
-			     seconds,
+		.in_bytes = (double)received_between(from, to) / seconds,
+		.out_bytes = (double)sent_between(from, to) / seconds,
 		.sends = (double)grown(a->sends, b->sends) / seconds,
 		.recvs = (double)grown(a->recvs, b->recvs) / seconds,
 		.copied_bytes =

@@ -18,6 +18,10 @@
 	X(recvs)                                                                                   \
 	X(send_bytes)                                                                              \
 	X(recv_bytes)                                                                              \
+	X(call_send_bytes)                                                                         \
+	X(call_recv_bytes)                                                                         \
+	X(coll_send_bytes)                                                                         \
+	X(coll_recv_bytes)                                                                         \
 	X(fallback_copies)                                                                         \
 	X(fallback_copy_bytes)                                                                     \
 	X(late_registrations)                                                                      \
@@ -63,8 +67,10 @@ void reading_colls(struct reading *out, const json_t *document);
 #define UNKNOWN (-1.0)
 
 /*
- * Times in ns, rates per second. UNKNOWN where nothing has ended between the readings. What
- * collectives read and write in place is bandwidth too: over shared memory there is no other.
+ * Times in ns, rates per second. UNKNOWN where nothing has ended between the readings. Bandwidth is
+ * that of messages, calls and collectives; what collectives read and write in place is part of it:
+ * over shared memory there is no other. `sends` and `recvs` are messages of the user's own; the
+ * quantiles are of messages, calls and collectives' messages together.
  */
 struct figures {
 	double in_bytes, out_bytes, sends, recvs, copied_bytes, late_bytes;

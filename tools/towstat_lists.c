@@ -140,25 +140,35 @@ void print_knobs(enum list_style style)
 
 static void print_counter_rows(enum list_style style)
 {
-	static const char *const head[] = { "Counter", "Unit", "What it counts" };
+	static const char *const head[] = { "Counter", "Unit", "What it counts",
+					    "Lanes that may differ" };
 	struct tow_counter_row row = { .size = sizeof(row) };
 	char name[96];
 
 	if (style == LIST_MARKDOWN) {
 		printf("## Counters\n\nIn `/v1/counters` by these names, in `/metrics` as "
-		       "`towline_<name>_total`. They only grow.\n\n");
-		print_head(head, 3);
+		       "`towline_<name>_total`. They only grow. What\nhas no lane in the last "
+		       "column is the same on every lane for the same program. Whose traffic a\n"
+		       "counter has, the user's, that of calls, of collectives, or the "
+		       "library's own, its text says;\ncopies and registrations are those of "
+		       "the user's payload, whatever carries it.\n\n");
+		print_head(head, 4);
 	} else {
 		printf("COUNTERS\n");
 	}
 	for (size_t i = 0; tow_counter_info(i, &row) == TOW_OK; i++) {
-		const char *const cells[] = { name, row.unit, row.help };
+		const char *const cells[] = { name, row.unit, row.help,
+					      row.lanes != NULL ? row.lanes : "" };
 
 		snprintf(name, sizeof(name), "`%s`", row.name);
 		if (style == LIST_MARKDOWN)
-			print_row(cells, 3);
+			print_row(cells, 4);
+		else if (row.lanes == NULL)
+			printf("  %s (%s)\n      %s\n      same on every lane\n", row.name,
+			       row.unit, row.help);
 		else
-			printf("  %s (%s)\n      %s\n", row.name, row.unit, row.help);
+			printf("  %s (%s)\n      %s\n      may differ: %s\n", row.name, row.unit,
+			       row.help, row.lanes);
 	}
 }
 

@@ -165,7 +165,7 @@ static bool start(struct twi_auto_dial *dial, const struct twi_auto_way *way)
 	options.timeout_ns = share_ns(dial);
 	options.done = inner_done;
 	options.user = dial;
-	status = twi_connect_start(sub, way->address, &options, &inner);
+	status = twi_connect_start(sub, way->address, TWI_SPACE_LINK, &options, &inner);
 	if (status < 0) {
 		dial->status = status;
 		refuse(dial, way->lane, tow_error_message());

@@ -124,7 +124,7 @@ void twi_claim_count(const struct tow_op *op, uint64_t bytes)
 	struct twi_diag *diag = op->engine->diag;
 	bool send = op->kind == TWI_OP_SEND;
 
-	if (op->claim.kind != TWI_CLAIM_UNREGISTERED)
+	if (op->claim.kind != TWI_CLAIM_UNREGISTERED || !twi_space_counts(op->space))
 		return;
 	twi_count(diag, send ? TWI_C_unregistered_sends : TWI_C_unregistered_recvs, 1);
 	twi_count(diag, send ? TWI_C_unregistered_send_bytes : TWI_C_unregistered_recv_bytes,
@@ -146,6 +146,7 @@ int twi_claim_need(struct tow_peer *peer, struct tow_op *op)
 	struct twi_engine *engine = peer->engine;
 	struct twi_claim *claim = &op->claim;
 	enum twi_need need = TWI_NEED_NOTHING;
+	bool payload = twi_space_counts(op->space);
 
 	twi_claim_lease(peer, op);
 	if (claim->kind != TWI_CLAIM_UNREGISTERED && claim->kind != TWI_CLAIM_OUTSIDE)
@@ -158,9 +159,10 @@ int twi_claim_need(struct tow_peer *peer, struct tow_op *op)
 	}
 	if (peer->lane->ops->need != NULL)
 		need = peer->lane->ops->need(peer, op);
-	if (need != TWI_NEED_NOTHING && engine->knobs.require_zero_copy != 0)
+	/* What the library says to itself is no payload that the user could register. */
+	if (need != TWI_NEED_NOTHING && engine->knobs.require_zero_copy != 0 && payload)
 		return refuse(engine, op);
-	if (need != TWI_NEED_NOTHING && claim->kind == TWI_CLAIM_UNREGISTERED &&
+	if (need != TWI_NEED_NOTHING && claim->kind == TWI_CLAIM_UNREGISTERED && payload &&
 	    twi_pool_region_late(engine->pool, op->data, op->bytes, op->site, &claim->region) ==
 		    TOW_OK) {
 		claim->kind = TWI_CLAIM_REGISTERED;

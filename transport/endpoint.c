@@ -67,6 +67,35 @@ void twi_peer_setup(struct tow_peer *peer, struct twi_lane *lane, const char *ad
 	twi_list_push_back(&lane->engine->peers, &peer->link);
 }
 
+static void describe_spaces(const char *const names[TWI_SPACE_COUNT],
+			    const uint64_t others[TWI_SPACE_COUNT], uint64_t all,
+			    struct twi_emit *emit)
+{
+	for (unsigned space = TWI_SPACE_USER + 1; space < TWI_SPACE_COUNT; space++)
+		all -= twi_min(others[space], all);
+	twi_emit_u64(emit, names[TWI_SPACE_USER], all);
+	for (unsigned space = TWI_SPACE_USER + 1; space < TWI_SPACE_COUNT; space++)
+		twi_emit_u64(emit, names[space], others[space]);
+}
+
+void twi_peer_messages_describe(const struct tow_peer *peer, uint64_t sent, uint64_t received,
+				const struct twi_match *match, struct twi_emit *emit)
+{
+	static const char *const out[TWI_SPACE_COUNT] = { "messages_sent", "call_messages_sent",
+							  "coll_messages_sent",
+							  "internal_messages_sent" };
+	static const char *const in[TWI_SPACE_COUNT] = { "messages_received",
+							 "call_messages_received",
+							 "coll_messages_received",
+							 "internal_messages_received" };
+
+	describe_spaces(out, peer->sent, sent, emit);
+	describe_spaces(in, peer->received, received, emit);
+	twi_emit_u64(emit, "unexpected_messages",
+		     twi_match_count_unexpected(match, TWI_SPACE_USER));
+	twi_emit_u64(emit, "receives_posted", twi_match_count_posted(match, TWI_SPACE_USER));
+}
+
 void twi_peer_teardown(struct tow_peer *peer)
 {
 	if (peer->waiting_at != NULL)
@@ -285,7 +314,7 @@ TOW_PUBLIC int tow_endpoint_close(struct tow_endpoint *endpoint)
 	return TOW_OK;
 }
 
-int twi_connect_start(struct tow_endpoint *endpoint, const char *address,
+int twi_connect_start(struct tow_endpoint *endpoint, const char *address, enum twi_space space,
 		      const struct tow_op_options *options, struct tow_op **op_out)
 {
 	struct tow_op *op = twi_op_acquire(endpoint->engine, TWI_OP_CONNECT, options);
@@ -294,6 +323,7 @@ int twi_connect_start(struct tow_endpoint *endpoint, const char *address,
 	if (op == NULL)
 		return TOW_EBUSY;
 	op->endpoint = endpoint;
+	op->space = (uint8_t)space;
 	op->lane_ops = endpoint->lane->ops;
 	status = endpoint->lane->ops->connect(endpoint, address, op);
 	if (status < 0) {
@@ -305,8 +335,8 @@ int twi_connect_start(struct tow_endpoint *endpoint, const char *address,
 	return TOW_OK;
 }
 
-TOW_PUBLIC int tow_connect_start(struct tow_endpoint *endpoint, const char *address,
-				 const struct tow_op_options *options, struct tow_op **op_out)
+static int connect_for(enum twi_space space, struct tow_endpoint *endpoint, const char *address,
+		       const struct tow_op_options *options, struct tow_op **op_out)
 {
 	struct twi_engine *engine;
 	struct twi_lane *lane;
@@ -338,13 +368,25 @@ TOW_PUBLIC int tow_connect_start(struct tow_endpoint *endpoint, const char *addr
 		status = enter_with(engine, endpoint, TWI_HANDLE_ENDPOINT, "tow_connect_start");
 	if (status < 0)
 		return status;
-	status = twi_connect_start(endpoint, numbers, options, op_out);
+	status = twi_connect_start(endpoint, numbers, space, options, op_out);
 	twi_engine_leave(engine);
 	return status;
 }
 
-TOW_PUBLIC int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_op_options *options,
-				struct tow_op **op_out)
+TOW_PUBLIC int tow_connect_start(struct tow_endpoint *endpoint, const char *address,
+				 const struct tow_op_options *options, struct tow_op **op_out)
+{
+	return connect_for(TWI_SPACE_USER, endpoint, address, options, op_out);
+}
+
+int twi_connect_own(struct tow_endpoint *endpoint, const char *address,
+		    const struct tow_op_options *options, struct tow_op **op_out)
+{
+	return connect_for(TWI_SPACE_LINK, endpoint, address, options, op_out);
+}
+
+static int accept_for(enum twi_space space, struct tow_endpoint *endpoint,
+		      const struct tow_op_options *options, struct tow_op **op_out)
 {
 	struct tow_op_options known;
 	struct twi_engine *engine;
@@ -372,6 +414,7 @@ TOW_PUBLIC int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_
 		return TOW_EBUSY;
 	}
 	op->endpoint = endpoint;
+	op->space = (uint8_t)space;
 	*op_out = op;
 	peer = take_ready(endpoint);
 	if (peer != NULL) {
@@ -383,6 +426,18 @@ TOW_PUBLIC int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_
 	}
 	twi_engine_leave(engine);
 	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_op_options *options,
+				struct tow_op **op_out)
+{
+	return accept_for(TWI_SPACE_USER, endpoint, options, op_out);
+}
+
+int twi_accept_own(struct tow_endpoint *endpoint, const struct tow_op_options *options,
+		   struct tow_op **op_out)
+{
+	return accept_for(TWI_SPACE_LINK, endpoint, options, op_out);
 }
 
 TOW_PUBLIC int tow_peer_close(struct tow_peer *peer)

@@ -47,6 +47,8 @@ struct tow_peer {
 	struct twi_peer_claims claims;
 	struct twi_latency_row *latency_row; /* where its messages are timed; NULL: not yet */
 	struct twi_link *link_state; /* what the library has to say to it; NULL before it is up */
+	/* Messages that are not the user's, by space: the user's are the rest of their numbers. */
+	uint64_t sent[TWI_SPACE_COUNT], received[TWI_SPACE_COUNT];
 	struct twi_session session;
 };
 
@@ -75,12 +77,39 @@ void twi_peer_teardown(struct tow_peer *peer);
 /* The peer's user is done with it, or never had it. The engine is held; the peer may be gone. */
 void twi_peer_end(struct tow_peer *peer);
 
+/* A message of `space` has its number. */
+static inline void twi_peer_sent(struct tow_peer *peer, uint8_t space)
+{
+	if (twi_unlikely(space != TWI_SPACE_USER))
+		peer->sent[space]++;
+}
+
+static inline void twi_peer_received(struct tow_peer *peer, uint8_t space)
+{
+	if (twi_unlikely(space != TWI_SPACE_USER))
+		peer->received[space]++;
+}
+
 /*
- * Starts to connect to an address without its scheme, which has been through resolve. The engine is
- * held. As tow_connect_start.
+ * Members of one object of /v1/peers: messages by whose they are, of which there were `sent` and
+ * `received` in all; of those that wait the user's.
  */
-int twi_connect_start(struct tow_endpoint *endpoint, const char *address,
+void twi_peer_messages_describe(const struct tow_peer *peer, uint64_t sent, uint64_t received,
+				const struct twi_match *match, struct twi_emit *emit);
+
+/*
+ * Starts to connect to an address without its scheme, which has been through resolve, on behalf of
+ * `space`: the user, or the library itself (LINK), whose operations are in no counter. The engine
+ * is held. As tow_connect_start.
+ */
+int twi_connect_start(struct tow_endpoint *endpoint, const char *address, enum twi_space space,
 		      const struct tow_op_options *options, struct tow_op **op_out);
+
+/* tow_connect_start and tow_accept_start on behalf of the library. */
+int twi_connect_own(struct tow_endpoint *endpoint, const char *address,
+		    const struct tow_op_options *options, struct tow_op **op_out);
+int twi_accept_own(struct tow_endpoint *endpoint, const struct tow_op_options *options,
+		   struct tow_op **op_out);
 
 /* Ends all accepts with TOW_ECLOSED. */
 void twi_endpoint_end_accepts(struct tow_endpoint *endpoint);

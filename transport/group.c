@@ -317,7 +317,8 @@ TOW_PUBLIC int tow_group_connect_start(struct tow_group *group, uint32_t rank,
 		status = twi_error(TOW_ECLOSED, "tow_group_connect_start: the group is being "
 						"closed");
 	else
-		status = twi_ranks_connect(ranks, group->members[rank], options, op_out);
+		status = twi_ranks_connect(ranks, group->members[rank], TWI_SPACE_USER, options,
+					   op_out);
 	twi_engine_leave(ranks->engine);
 	return status;
 }

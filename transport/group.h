@@ -9,7 +9,7 @@
  * groups, and operations of the library's own that are still on their way to their callbacks.
  *Everything in it but the store is touched with the engine held.
  *
- * Who is at the other end of a connection is said in its first message (TWI_SPACE_GROUP, tag
+ * Who is at the other end of a connection is said in its first message (TWI_SPACE_LINK, tag
  * TWI_GROUP_TAG_WHO), and answered: taken, or not. A pair of ranks that dial each other at once has
  * two connections for a moment: that of the lower rank stays, the other one's dialler is told to
  * wait, and dials again if nothing comes, as the lower rank's may have failed meanwhile.
@@ -35,7 +35,6 @@
 #include "transport/store_client.h"
 #include "transport/store_server.h"
 
-#define TWI_GROUP_SPACE      TWI_SPACE_GROUP
 #define TWI_GROUP_TAG_WHO    UINT64_MAX
 #define TWI_GROUP_TAG_ANSWER (UINT64_MAX - 1)
 #define TWI_GROUP_TAG_NEVER  (UINT64_MAX - 2) /* nobody sends it: a receive that is a timer */
@@ -189,9 +188,12 @@ bool twi_barrier_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq
 int twi_ranks_listen(struct twi_ranks *ranks);
 /* Ends what is under way, and closes the connections. */
 void twi_ranks_hang_up(struct twi_ranks *ranks);
-/* The connection to a rank of the job as an operation; complete at once when there is one. */
-int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, const struct tow_op_options *options,
-		      struct tow_op **op_out);
+/*
+ * The connection to a rank of the job as an operation; complete at once when there is one. `space`:
+ * on whose behalf, as in twi_connect_start.
+ */
+int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, enum twi_space space,
+		      const struct tow_op_options *options, struct tow_op **op_out);
 /* Those who wait for a connection on behalf of `user` wait no longer: TOW_ECANCELED. */
 void twi_ranks_give_up(struct twi_ranks *ranks, const void *user);
 void twi_ranks_use(struct twi_ranks *ranks);

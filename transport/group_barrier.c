@@ -123,8 +123,8 @@ static void start_connects(struct barrier *barrier)
 				(log->rank + log->size - step) % log->size };
 
 	for (int i = 0; i < 2; i++) {
-		int status = twi_ranks_connect(barrier->ranks, log->members[targets[i]], &options,
-					       &barrier->inner[i]);
+		int status = twi_ranks_connect(barrier->ranks, log->members[targets[i]],
+					       TWI_SPACE_LINK, &options, &barrier->inner[i]);
 
 		if (status < 0 && barrier->status == TOW_OK)
 			barrier->status = status;
@@ -141,7 +141,7 @@ static void start_messages(struct barrier *barrier)
 
 	for (int i = 0; i < 2; i++) {
 		const struct twi_message message = { .kind = i == 0 ? TWI_OP_SEND : TWI_OP_RECV,
-						     .space = TWI_GROUP_SPACE,
+						     .space = TWI_SPACE_GROUP,
 						     .tag = tag };
 		int status = twi_message_start(barrier->peers[i], &message, &options,
 					       &barrier->inner[i]);

@@ -16,6 +16,7 @@
 #include "transport/group.h"
 #include "transport/inquiry.h"
 #include "transport/message.h"
+#include "transport/rpc_link.h"
 
 #define WHO_MAGIC   0x4f48574fu /* "OWHO" */
 #define WHO_VERSION 1u
@@ -67,7 +68,7 @@ static int hear(struct talk *talk, uint64_t tag, uint64_t timeout_ns, tow_op_cal
 		.size = sizeof(options), .timeout_ns = timeout_ns, .done = done, .user = talk
 	};
 	const struct twi_message message = { .kind = TWI_OP_RECV,
-					     .space = TWI_GROUP_SPACE,
+					     .space = TWI_SPACE_LINK,
 					     .data = talk->in,
 					     .bytes = sizeof(talk->in),
 					     .tag = tag };
@@ -90,7 +91,7 @@ static int say(struct talk *talk, uint64_t tag, const uint32_t *words, unsigned 
 						.done = on_said,
 						.user = bytes };
 	const struct twi_message message = { .kind = TWI_OP_SEND,
-					     .space = TWI_GROUP_SPACE,
+					     .space = TWI_SPACE_LINK,
 					     .data = bytes,
 					     .bytes = 4 * (uint64_t)count,
 					     .tag = tag };
@@ -104,6 +105,8 @@ static int say(struct talk *talk, uint64_t tag, const uint32_t *words, unsigned 
 	status = twi_message_start(talk->peer, &message, &options, &op);
 	if (status < 0)
 		free(bytes);
+	else /* the clocks are compared at once, so that traces of silent ranks have them too */
+		twi_link_touch(talk->peer, twi_engine_batch_now(talk->ranks->engine));
 	return status;
 }
 
@@ -234,6 +237,7 @@ static bool dial_later(struct talk *talk)
 	talk->op = twi_op_acquire(talk->ranks->engine, TWI_OP_CALL, &options);
 	if (talk->op == NULL)
 		return false;
+	talk->op->space = TWI_SPACE_LINK;
 	talk->op->abort_call = abort_connect;
 	slot->state = TWI_SLOT_WAITING;
 	twi_op_watch(talk->op);
@@ -337,8 +341,8 @@ static void dial(struct twi_ranks *ranks, uint32_t rank)
 	slot->state = TWI_SLOT_DIALING;
 	slot->dials++;
 	if (talk != NULL)
-		status = tow_connect_start(ranks->endpoint, ranks->addresses[rank], &options,
-					   &talk->op);
+		status = twi_connect_own(ranks->endpoint, ranks->addresses[rank], &options,
+					 &talk->op);
 	if (status == TOW_OK)
 		return;
 	dial_failed(ranks, rank, status);
@@ -346,8 +350,8 @@ static void dial(struct twi_ranks *ranks, uint32_t rank)
 		end_talk(talk, true);
 }
 
-int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, const struct tow_op_options *options,
-		      struct tow_op **op_out)
+int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, enum twi_space space,
+		      const struct tow_op_options *options, struct tow_op **op_out)
 {
 	struct twi_slot *slot = &ranks->slots[rank];
 	struct tow_op *op = twi_op_acquire(ranks->engine, TWI_OP_CALL, options);
@@ -355,6 +359,7 @@ int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, const struct tow_o
 	if (op == NULL)
 		return TOW_EBUSY;
 	*op_out = op;
+	op->space = (uint8_t)space;
 	op->abort_call = abort_connect;
 	op->owner = slot;
 	if (slot->state == TWI_SLOT_UP) {
@@ -481,7 +486,7 @@ static void accept_next(struct twi_ranks *ranks)
 						.done = on_accepted,
 						.user = ranks };
 
-	if (tow_accept_start(ranks->endpoint, &options, &ranks->accept) < 0) {
+	if (twi_accept_own(ranks->endpoint, &options, &ranks->accept) < 0) {
 		ranks->accept = NULL;
 		twi_log(ranks->engine->diag, 1, "group: no more connections are accepted: %.160s",
 			tow_error_message());

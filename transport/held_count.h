@@ -21,6 +21,15 @@ static inline void twi_held_count_begin(struct twi_engine *engine, uint32_t mark
 #endif
 }
 
+/*
+ * Of a family of counters with one for each space that of `space`; `users` is the user's, which
+ * stands first (counter.def).
+ */
+static inline enum twi_counter twi_counter_of(enum twi_counter users, uint8_t space)
+{
+	return (enum twi_counter)(users + space);
+}
+
 static inline void twi_held_count(const struct twi_engine *engine, enum twi_counter counter,
 				  uint64_t n)
 {

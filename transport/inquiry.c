@@ -59,7 +59,7 @@ static void connect_to(struct twi_ranks *ranks, uint32_t rank)
 	struct tow_op *op;
 
 	if (ranks->slots[rank].state == TWI_SLOT_NONE && !ranks->closing)
-		twi_ranks_connect(ranks, rank, &options, &op);
+		twi_ranks_connect(ranks, rank, TWI_SPACE_LINK, &options, &op);
 }
 
 static void ask_all(struct twi_inquiry *inquiry)

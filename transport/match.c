@@ -128,3 +128,27 @@ struct twi_match_entry *twi_match_next_unexpected(const struct twi_match *match,
 {
 	return next_of(match->unexpected, entry);
 }
+
+static uint32_t count_of(const struct twi_list *buckets, uint8_t space)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < TWI_MATCH_BUCKETS; i++) {
+		const struct twi_list *head = &buckets[i];
+
+		for (const struct twi_list *pos = head->next; pos != head; pos = pos->next)
+			count +=
+				twi_container_of(pos, struct twi_match_entry, link)->space == space;
+	}
+	return count;
+}
+
+uint32_t twi_match_count_posted(const struct twi_match *match, uint8_t space)
+{
+	return count_of(match->posted, space);
+}
+
+uint32_t twi_match_count_unexpected(const struct twi_match *match, uint8_t space)
+{
+	return count_of(match->unexpected, space);
+}

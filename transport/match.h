@@ -22,18 +22,19 @@
 
 #include <internal/list.h>
 
-/* Whose tags they are. The wire has two bits for it. */
+/* Whose tags they are, in the order of the counters of each (counter.def). The wire has two bits.
+ */
 enum twi_space {
 	TWI_SPACE_USER,
 	TWI_SPACE_RPC,   /* calls (rpc.h) */
-	TWI_SPACE_GROUP, /* ranks and their collectives */
-	TWI_SPACE_LINK,  /* what the library has to say to itself: clocks, names */
+	TWI_SPACE_GROUP, /* collectives and barriers */
+	TWI_SPACE_LINK,  /* what the library has to say to itself: clocks, ranks, inquiries */
 	TWI_SPACE_COUNT
 };
 
 /*
- * What the library says to itself is in no counter, latency or copy of the user's: those say what
- * the user's payload costs.
+ * What the library says to itself is in no latency, copy, span or registration, and in no counter
+ * but internal_*: they say what the user's payload costs.
  */
 static inline bool twi_space_counts(uint8_t space)
 {
@@ -55,6 +56,10 @@ struct twi_match {
 	struct twi_list posted[TWI_MATCH_BUCKETS];
 	struct twi_list unexpected[TWI_MATCH_BUCKETS];
 };
+
+/* How many of a space wait; walks all that do, so not for the data path. */
+uint32_t twi_match_count_posted(const struct twi_match *match, uint8_t space);
+uint32_t twi_match_count_unexpected(const struct twi_match *match, uint8_t space);
 
 /* The tables point into themselves: a struct twi_match must not be moved. */
 void twi_match_init(struct twi_match *match);

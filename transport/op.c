@@ -25,6 +25,17 @@
 #define LONG_WAIT_NS  2000000000ull /* whose end is worth a verdict */
 #define ASK_BEFORE_NS 1100000000ull
 
+_Static_assert(TWI_C_call_messages == TWI_C_sends + TWI_SPACE_RPC &&
+		       TWI_C_coll_messages == TWI_C_sends + TWI_SPACE_GROUP &&
+		       TWI_C_internal_messages == TWI_C_sends + TWI_SPACE_LINK &&
+		       TWI_C_call_send_bytes == TWI_C_send_bytes + TWI_SPACE_RPC &&
+		       TWI_C_coll_send_bytes == TWI_C_send_bytes + TWI_SPACE_GROUP &&
+		       TWI_C_internal_send_bytes == TWI_C_send_bytes + TWI_SPACE_LINK &&
+		       TWI_C_call_recv_bytes == TWI_C_recv_bytes + TWI_SPACE_RPC &&
+		       TWI_C_coll_recv_bytes == TWI_C_recv_bytes + TWI_SPACE_GROUP &&
+		       TWI_C_internal_recv_bytes == TWI_C_recv_bytes + TWI_SPACE_LINK,
+	       "the families of counter.def stand in the order of enum twi_space");
+
 __thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exec")));
 
 static struct tow_op *pop(struct twi_op_table *table)
@@ -214,9 +225,10 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 	twi_op_unwatch(op);
 	twi_list_remove(&op->link);
 	if (twi_likely(!op->embedded)) {
-		twi_held_count(engine, TWI_C_ops_completed, 1);
+		twi_held_count(engine, TWI_C_ops_completed, op->space == TWI_SPACE_USER);
 		if (twi_unlikely(status < 0)) {
-			count_failure(engine->diag, status);
+			if (op->space == TWI_SPACE_USER)
+				count_failure(engine->diag, status);
 			twi_failure_keep(op);
 		}
 	}

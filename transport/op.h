@@ -94,7 +94,7 @@ struct tow_op {
 	uint32_t next_free; /* index + 1, on the stack that it is on; 0: the last */
 	uint8_t kind;
 	uint8_t stage;
-	uint8_t space;      /* enum twi_space */
+	uint8_t space;      /* enum twi_space; of no message: USER, or LINK: the library's own */
 	bool zerocopy;      /* part of the payload went by zero-copy send */
 	bool forgotten;     /* nobody has its handle: a failure is logged */
 	bool view;          /* receive: the lane finds the memory (message.h) */

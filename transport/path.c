@@ -13,12 +13,25 @@
 #include "diag/diag.h"
 #include "transport/engine.h"
 #include "transport/held_count.h"
+#include "transport/match.h"
 
 /* Messages from this size up are copied around the caches, where these do not say their size. */
 #define AROUND_MIN (16ull << 20)
 
 #define PAUSE_FIRST_NS (1000ull * 1000 * 1000)
 #define PAUSE_MAX_NS   (60 * PAUSE_FIRST_NS)
+
+void twi_path_copy_small(const struct twi_engine *engine, uint8_t space, void *to, const void *from,
+			 size_t bytes)
+{
+	size_t counted = twi_space_counts(space); /* no branch: it costs a small message nothing */
+
+	if (bytes == 0)
+		return;
+	memcpy(to, from, bytes);
+	twi_held_count_two(engine, TWI_C_necessary_copies, counted, TWI_C_necessary_copy_bytes,
+			   bytes & -counted);
+}
 
 void twi_path_copy_eager(const struct twi_engine *engine, void *to, const void *from, size_t bytes)
 {
@@ -113,10 +126,12 @@ ssize_t twi_path_copy_remote(struct twi_engine *engine, pid_t from_pid, void *to
 void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, void *to,
 			    const void *from, size_t bytes, struct twi_site site)
 {
-	uint64_t start_ns = twi_engine_clock(engine);
+	uint64_t start_ns;
 
-	if (bytes > 0)
-		memcpy(to, from, bytes);
+	if (bytes == 0)
+		return;
+	start_ns = twi_engine_clock(engine);
+	memcpy(to, from, bytes);
 	twi_copy_record(engine->diag, reason, bytes, twi_engine_clock(engine) - start_ns, site);
 }
 

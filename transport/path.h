@@ -47,6 +47,13 @@ struct twi_route {
 	uint64_t least_bytes; /* the smallest send that the kernel did not copy; 0: none yet */
 };
 
+/*
+ * A copy that the lane's design needs, of a small message of `space`: counted where it is of the
+ * user's payload.
+ */
+void twi_path_copy_small(const struct twi_engine *engine, uint8_t space, void *to, const void *from,
+			 size_t bytes);
+
 /* A copy that the lane's design needs. */
 void twi_path_copy_eager(const struct twi_engine *engine, void *to, const void *from, size_t bytes);
 
@@ -64,7 +71,7 @@ void twi_path_copy_large(struct twi_diag *diag, void *to, const void *from, size
 ssize_t twi_path_copy_remote(struct twi_engine *engine, pid_t from_pid, void *to, uint64_t from,
 			     size_t bytes, struct twi_site site);
 
-/* A copy that it does not need, with its reason; it is timed. */
+/* A copy that it does not need, with its reason; it is timed. One of no bytes is none. */
 void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, void *to,
 			    const void *from, size_t bytes, struct twi_site site);
 

@@ -35,6 +35,17 @@ static inline uint64_t twi_op_match_ns(const struct tow_op *op)
 				 : op->begun_ns - twi_min(op->framed_ns, op->begun_ns);
 }
 
+/*
+ * Among which latencies a message is: a call is timed as a whole, not by its messages, and what the
+ * library says to itself not at all.
+ */
+static inline enum twi_latency_kind twi_latency_kind_of(uint8_t space)
+{
+	return space == TWI_SPACE_USER    ? TWI_LATENCY_MESSAGES
+	       : space == TWI_SPACE_GROUP ? TWI_LATENCY_COLLS
+					  : TWI_LATENCY_NONE;
+}
+
 /* Counts a message to or from `peer` that took total_ns; the parts are cut to fit into it. */
 static inline void twi_peer_timed(struct tow_peer *peer, struct twi_engine *engine,
 				  struct twi_latency_reading *reading, uint64_t total_ns,

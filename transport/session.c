@@ -259,15 +259,13 @@ void twi_session_describe(const struct twi_session *session, struct twi_emit *em
 	for (unsigned c = 0; c < session->config.bulk_count; c++)
 		broken += session->channels[c].broken;
 	twi_emit_str(emit, "state", session->failed != 0 ? tow_status_name(session->failed) : "up");
-	twi_emit_u64(emit, "messages_sent", session->seq_sent);
-	twi_emit_u64(emit, "messages_received", session->seq_received);
+	twi_peer_messages_describe(session->peer, session->seq_sent, session->seq_received,
+				   &session->match, emit);
 	twi_emit_u64(emit, "messages_unacknowledged", session->seq_sent - session->seq_acked);
 	twi_emit_u64(emit, "credit_bytes", session->config.remote_credit_bytes);
 	twi_emit_u64(emit, "credit_used_bytes", session->credit_used - session->credit_returned);
 	twi_emit_u64(emit, "eager_max_bytes", session->config.eager_max_bytes);
-	twi_emit_u64(emit, "unexpected_messages", session->match.unexpected_count);
 	twi_emit_u64(emit, "unexpected_bytes", session->unexpected_bytes);
-	twi_emit_u64(emit, "receives_posted", session->match.posted_count);
 	twi_emit_u64(emit, "granted_to_peer", session->grant_count);
 	twi_emit_u64(emit, "granted_by_peer", session->send_count);
 	twi_emit_u64(emit, "control_buffered_bytes", session->tx_tail - session->tx_head);

@@ -124,8 +124,8 @@ struct twi_bulk_channel {
 };
 
 struct twi_timing {
-	uint64_t start_ns; /* 0: a large message, timed by its operation */
-	uint64_t bytes, queue_ns;
+	uint64_t start_ns, queue_ns; /* start_ns 0: a large message, timed by its operation */
+	uint32_t bytes, space;       /* of a small one */
 };
 
 struct twi_announced {

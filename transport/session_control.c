@@ -62,10 +62,7 @@ static size_t take_eager(struct twi_session *session, const uint8_t *data, size_
 	size_t n = twi_min(bytes, (size_t)session->rx_left);
 
 	if (session->rx_at != NULL && n > 0) {
-		if (twi_likely(twi_space_counts(rx_space(session))))
-			twi_path_copy_eager(session->engine, session->rx_at, data, n);
-		else
-			twi_path_copy_own(session->rx_at, data, n);
+		twi_path_copy_small(session->engine, rx_space(session), session->rx_at, data, n);
 		if (twi_unlikely(session->rx_sum))
 			session->rx_crc = twi_checksum(session->rx_crc, session->rx_at, n);
 		session->rx_at += n;
@@ -114,7 +111,7 @@ static int on_eager(struct twi_session *session, const struct twi_frame *frame)
 		return TOW_ENOMEM;
 	session->rx_at = session->rx_unexpected->data;
 	session->unexpected_bytes += frame->payload_bytes;
-	if (twi_space_counts(session->rx_unexpected->match.space)) {
+	if (session->rx_unexpected->match.space == TWI_SPACE_USER) {
 		twi_count_two(session->engine->diag, TWI_C_unexpected_messages, 1,
 			      TWI_C_unexpected_bytes, frame->payload_bytes);
 	}

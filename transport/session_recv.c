@@ -29,7 +29,7 @@ void twi_session_received(struct twi_session *session, struct tow_op *op, uint64
 		twi_session_op_end(session, op, TOW_ETRUNCATED, bytes);
 		return;
 	}
-	twi_held_count(session->engine, TWI_C_recv_bytes, twi_space_counts(op->space) ? bytes : 0);
+	twi_held_count(session->engine, twi_counter_of(TWI_C_recv_bytes, op->space), bytes);
 	twi_session_op_end(session, op, TOW_OK, bytes);
 }
 
@@ -100,7 +100,7 @@ void twi_session_recv(struct twi_session *session, struct tow_op *op)
 {
 	struct twi_match_entry *entry;
 
-	twi_held_count(session->engine, TWI_C_recvs, twi_space_counts(op->space));
+	twi_held_count(session->engine, TWI_C_recvs, op->space == TWI_SPACE_USER);
 	op->match.tag = op->tag;
 	op->match.space = op->space;
 	if (!op->view)
@@ -355,6 +355,7 @@ int twi_session_admit(struct twi_session *session, const struct twi_frame *frame
 				 (unsigned long long)session->config.local_credit_bytes);
 	session->credit_charged += cost;
 	session->seq_received = frame->seq;
+	twi_peer_received(session->peer, frame->flags & TWI_FRAME_SPACE);
 	session->received_ns = session->input_ns;
 	if (++session->acks_owed >= TWI_ACK_EVERY)
 		session->urgent = true;
@@ -411,7 +412,7 @@ int twi_session_offered(struct twi_session *session, const struct twi_frame *fra
 	if (message == NULL)
 		return TOW_ENOMEM;
 	twi_count(session->engine->diag, TWI_C_unexpected_messages,
-		  twi_space_counts(message->match.space));
+		  message->match.space == TWI_SPACE_USER);
 	twi_match_arrive(&session->match, &message->match);
 	return TOW_OK;
 }

@@ -46,14 +46,22 @@ static void charge(struct twi_session *session, struct tow_op *op, uint32_t cost
 	struct twi_timing *timing;
 
 	op->seq = ++session->seq_sent;
+	twi_peer_sent(session->peer, op->space);
 	session->credit_used += cost;
 	timing = &session->timings[op->seq & session->timings_mask];
 	timing->start_ns = eager && is_timed(session, op) ? op->start_ns : 0;
-	timing->bytes = op->bytes;
+	timing->bytes = (uint32_t)op->bytes;
+	timing->space = op->space;
 	twi_op_framed(session->engine, op);
 	timing->queue_ns = twi_op_queue_ns(op);
 	if (session->offers) /* else nothing will be announced */
 		twi_session_mention(session, op);
+}
+
+/* It begins to wait for credit, and is the user's. */
+static bool stalls(const struct tow_op *op)
+{
+	return op->stage == TWI_STAGE_NEW && op->space == TWI_SPACE_USER;
 }
 
 bool twi_session_no_credit(const struct twi_session *session)
@@ -79,7 +87,7 @@ static bool frame_eager(struct twi_session *session, struct tow_op *op)
 	uint8_t *at;
 
 	if (!has_credit(session, cost)) {
-		twi_count(diag, TWI_C_credit_stalls, op->stage == TWI_STAGE_NEW);
+		twi_count(diag, TWI_C_credit_stalls, stalls(op));
 		return false;
 	}
 	at = twi_session_room(session, TWI_FRAME_BYTES + bytes, false);
@@ -92,12 +100,9 @@ static bool frame_eager(struct twi_session *session, struct tow_op *op)
 		frame.value = twi_checksum(0, op->data, bytes);
 	}
 	twi_frame_put(at, &frame);
-	if (twi_likely(twi_space_counts(op->space))) {
-		twi_path_copy_eager(session->engine, at + TWI_FRAME_BYTES, op->data, bytes);
-		twi_held_count_two(session->engine, TWI_C_eager_sends, 1, TWI_C_send_bytes, bytes);
-	} else {
-		twi_path_copy_own(at + TWI_FRAME_BYTES, op->data, bytes);
-	}
+	twi_path_copy_small(session->engine, op->space, at + TWI_FRAME_BYTES, op->data, bytes);
+	twi_held_count_two(session->engine, TWI_C_eager_sends, op->space == TWI_SPACE_USER,
+			   twi_counter_of(TWI_C_send_bytes, op->space), bytes);
 	twi_session_op_end(session, op, TOW_OK, bytes);
 	return true;
 }
@@ -112,7 +117,7 @@ static bool frame_offer(struct twi_session *session, struct tow_op *op)
 	uint8_t *at;
 
 	if (!has_credit(session, cost)) {
-		twi_count(session->engine->diag, TWI_C_credit_stalls, op->stage == TWI_STAGE_NEW);
+		twi_count(session->engine->diag, TWI_C_credit_stalls, stalls(op));
 		return false;
 	}
 	at = twi_session_room(session, TWI_FRAME_BYTES, false);
@@ -125,7 +130,7 @@ static bool frame_offer(struct twi_session *session, struct tow_op *op)
 	frame.flags |= twi_session_sums(session, op->seq) ? TWI_FRAME_SUM : 0;
 	frame.flags |= ready ? TWI_FRAME_READY : 0;
 	twi_frame_put(at, &frame);
-	twi_count(session->engine->diag, TWI_C_rendezvous_sends, twi_space_counts(op->space));
+	twi_count(session->engine->diag, TWI_C_rendezvous_sends, op->space == TWI_SPACE_USER);
 	twi_list_remove(&op->link);
 	op->stage = TWI_STAGE_OFFERED;
 	twi_claim_count(op, op->bytes);
@@ -144,7 +149,7 @@ static bool frame_send(struct twi_session *session, struct tow_op *op)
 
 void twi_session_send(struct twi_session *session, struct tow_op *op)
 {
-	twi_held_count(session->engine, TWI_C_sends, twi_space_counts(op->space));
+	twi_held_count(session->engine, twi_counter_of(TWI_C_sends, op->space), 1);
 	if (session->failed != 0) {
 		twi_session_op_end(session, op, session->failed, 0);
 		return;
@@ -196,6 +201,7 @@ int twi_session_acked(struct twi_session *session, const struct twi_frame *frame
 		if (timing->start_ns == 0)
 			continue;
 		reading = (struct twi_latency_reading){
+			.kind = twi_latency_kind_of((uint8_t)timing->space),
 			.lane = session->config.lane,
 			.id = twi_session_rpc_id(session, session->seq_acked, true),
 			.bytes = timing->bytes,
@@ -255,6 +261,7 @@ int twi_session_done(struct twi_session *session, const struct twi_frame *frame)
 	if (op == NULL)
 		return TOW_OK;
 	reading = (struct twi_latency_reading){
+		.kind = twi_latency_kind_of(op->space),
 		.lane = session->config.lane,
 		.id = twi_session_rpc_id(session, op->seq, true),
 		.bytes = op->bytes,
@@ -262,7 +269,7 @@ int twi_session_done(struct twi_session *session, const struct twi_frame *frame)
 	if (twi_space_counts(op->space))
 		twi_peer_heard(session->peer, session->engine, &reading, op->start_ns, frame->value,
 			       twi_op_queue_ns(op), twi_op_match_ns(op));
-	twi_count(session->engine->diag, TWI_C_send_bytes, op->bytes);
+	twi_count(session->engine->diag, twi_counter_of(TWI_C_send_bytes, op->space), op->bytes);
 	twi_session_op_end(session, op, TOW_OK, op->bytes);
 	return TOW_OK;
 }

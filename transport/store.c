@@ -496,7 +496,7 @@ static void expire_client(struct twi_store *store, uint32_t index)
 	const struct twi_store_client *client = &store->clients[index];
 	struct twi_store_entry *entry =
 		twi_store_find(store, client->key, client->request.key_bytes);
-	char missing[160], strangers[TWI_STORE_REFUSED_TEXT + 64] = "";
+	char missing[160], strangers[TWI_STORE_REFUSED_TEXT + 80] = "";
 
 	if (store->strangers > 0)
 		snprintf(strangers, sizeof(strangers),

@@ -69,11 +69,14 @@ function slackTable(slack) {
 }
 
 function latencyTable(latency) {
-  if (!latency || !Array.isArray(latency.rpcs) || latency.rpcs.length === 0) return null;
+  const kinds = [["rpcs", "messages"], ["calls", "calls"], ["colls", "of collectives"]];
+  const rows = kinds.flatMap(([key, name]) =>
+    latency && Array.isArray(latency[key]) ? latency[key].slice(0, 40).map(row => [name, row]) : []);
+  if (rows.length === 0) return null;
   const ns = value => words(value, "ns");
-  return section("Latency since the start", "Of all messages, by lane and size, from start to now.",
-    table([["Lane", L], ["Size", L], ["Count", N], ["p50", N], ["p90", N], ["p99", N], ["p99.9", N], ["Max", N], ["Mean", N]],
-      latency.rpcs.slice(0, 40).map(row => [["key", row.lane], sizeWords(row), count(row.count), ns(row.p50), ns(row.p90),
+  return section("Latency since the start", "Of messages, calls and the messages of collectives, by lane and size.",
+    table([["Of", L], ["Lane", L], ["Size", L], ["Count", N], ["p50", N], ["p90", N], ["p99", N], ["p99.9", N], ["Max", N], ["Mean", N]],
+      rows.map(([name, row]) => [["key", name], ["key", row.lane], sizeWords(row), count(row.count), ns(row.p50), ns(row.p90),
         ns(row.p99), ns(row.p999), ns(row.max), ns(row.mean)])));
 }
 

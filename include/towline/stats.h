@@ -69,13 +69,18 @@ struct tow_counter_row {
 	const char *name; /* in /v1/counters; in /metrics it is towline_<name>_total */
 	const char *unit; /* "bytes", "ns", "count" */
 	const char *help;
+	/*
+	 * NULL: a program counts the same, whichever lane its peers are reached by. Else the lanes
+	 * ("any", or their names) that may count something else, and why.
+	 */
+	const char *lanes;
 };
 
 /* The initial value of struct tow_counter_row. */
 #define TOW_COUNTER_ROW_INIT                                                                       \
 	{                                                                                          \
 		TOW_MEMBER(size, sizeof(struct tow_counter_row)), TOW_MEMBER(name, NULL),          \
-			TOW_MEMBER(unit, NULL), TOW_MEMBER(help, NULL)                             \
+			TOW_MEMBER(unit, NULL), TOW_MEMBER(help, NULL), TOW_MEMBER(lanes, NULL)    \
 	}
 
 /* One reason why bytes were copied, or memory was registered after the runtime was sealed. */

@@ -32,7 +32,7 @@
 #define TWT_JOB_LIMIT_S 100
 
 struct twt_job {
-	const char *lane;
+	const char *lane; /* "tcp", "shm", or an address to open */
 	int size, rank;
 	bool keep_runtime; /* the rank closes it itself */
 	struct tow_runtime *runtime;
@@ -133,9 +133,9 @@ static inline void twt_job_child(struct twt_job *job, const char *store,
 	where.world_size = job->size;
 	where.store = store;
 	where.timeout_ns = TWT_JOB_WAIT_NS;
-	where.address = strstr(job->lane, "://") != NULL ? job->lane
-			: strcmp(job->lane, "shm") == 0  ? "shm://*"
-							 : "tcp://127.0.0.1:0";
+	where.address = strcmp(job->lane, "shm") == 0      ? "shm://*"
+			: strstr(job->lane, "://") != NULL ? job->lane
+							   : "tcp://127.0.0.1:0";
 	twt_must(tow_runtime_open(&options, &job->runtime) == TOW_OK);
 	twt_must(tow_group_open(job->runtime, &where, &job->group) == TOW_OK);
 	play(job, plan);

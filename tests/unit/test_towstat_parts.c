@@ -234,8 +234,11 @@ static void measures_between(void **state)
 		"{\"now_ns\":1000,\"groups\":[],\"last\":[{\"group\":0,\"seq\":1,\"wait_ns\":900,"
 		"\"done_ns\":950,\"slack_ns\":1}]}");
 	struct reading *to = read_all(
-		12, "{\"counters\":{\"sends\":9,\"send_bytes\":5000,\"late_registrations\":3}}",
-		"{\"rpcs\":[{\"buckets\":[[100,1060]]},{\"buckets\":[[200,39],[900,51]]}]}",
+		12,
+		"{\"counters\":{\"sends\":9,\"send_bytes\":4000,\"call_send_bytes\":600,"
+		"\"coll_send_bytes\":400,\"internal_send_bytes\":70,\"late_registrations\":3}}",
+		"{\"rpcs\":[{\"buckets\":[[100,1060]]}],\"calls\":[{\"buckets\":[[200,30]]}],"
+		"\"colls\":[{\"buckets\":[[200,9],[900,51]]}]}",
 		/* waits 1100 to 1300 and 1200 to 1400, and one that goes on since 1900 */
 		"{\"now_ns\":2000,\"groups\":[{\"entries\":[{\"calls\":2,\"in_place_read_bytes\":"
 		"50}]}],\"last\":[{\"seq\":1,\"wait_ns\":900,\"done_ns\":950,\"slack_ns\":1},"
@@ -519,6 +522,24 @@ static void judges_counters(void **state)
 	assert_false(documents_judge("sends"));
 }
 
+/* A caller that was built before rows told of lanes gets what it knows, and nothing behind it. */
+static void tells_old_callers(void **state)
+{
+	struct tow_counter_row row = { .size = offsetof(struct tow_counter_row, lanes),
+				       .lanes = "untouched" };
+
+	(void)state;
+	assert_int_equal(tow_counter_info(1, &row), TOW_OK);
+	assert_string_equal(row.name, "call_messages");
+	assert_string_equal(row.lanes, "untouched");
+	row.size = sizeof(row);
+	assert_int_equal(tow_counter_info(0, &row), TOW_OK);
+	assert_string_equal(row.name, "sends");
+	assert_null(row.lanes);
+	row.size = offsetof(struct tow_counter_row, lanes) - 1;
+	assert_int_equal(tow_counter_info(0, &row), TOW_EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -528,7 +549,7 @@ int main(void)
 		cmocka_unit_test(tells_verdicts),  cmocka_unit_test(sorts),
 		cmocka_unit_test(filters),         cmocka_unit_test(adds_up),
 		cmocka_unit_test(draws_in_bounds), cmocka_unit_test(compares),
-		cmocka_unit_test(judges_counters),
+		cmocka_unit_test(judges_counters), cmocka_unit_test(tells_old_callers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

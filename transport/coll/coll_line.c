@@ -153,7 +153,7 @@ void twi_coll_say_to(struct twi_ranks *ranks, uint32_t job_rank, uint32_t ctx, u
 	options.timeout_ns = SAY_NS;
 	options.done = on_connected;
 	options.user = post;
-	if (twi_ranks_connect(ranks, job_rank, &options, &op) < 0)
+	if (twi_ranks_connect(ranks, job_rank, TWI_SPACE_LINK, &options, &op) < 0)
 		twi_rank_post_end(&post->post);
 }
 

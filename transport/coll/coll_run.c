@@ -154,7 +154,7 @@ static int connect_one(struct twi_coll_run *run, uint32_t job_rank)
 
 	if (ranks->slots[job_rank].state == TWI_SLOT_UP)
 		return TOW_OK;
-	status = twi_ranks_connect(ranks, job_rank, &options, &op);
+	status = twi_ranks_connect(ranks, job_rank, TWI_SPACE_LINK, &options, &op);
 	if (status == TOW_OK)
 		run->connects++;
 	return status;

@@ -139,8 +139,8 @@ static int connect_near(struct twi_coll_group *coll, const struct twi_coll_setup
 
 		if (setup->near[i] == coll->rank)
 			continue;
-		status = twi_ranks_connect(coll->ranks, coll->members[setup->near[i]], &options,
-					   &op);
+		status = twi_ranks_connect(coll->ranks, coll->members[setup->near[i]],
+					   TWI_SPACE_LINK, &options, &op);
 		if (status < 0)
 			return status;
 		coll->connects++;

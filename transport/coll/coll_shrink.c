@@ -155,7 +155,7 @@ static void dial(struct shrink *shrink, uint32_t rank)
 
 	if (member->dialing || member->dialed)
 		return;
-	status = twi_ranks_connect(shrink->ranks, member->job_rank, &options, &op);
+	status = twi_ranks_connect(shrink->ranks, member->job_rank, TWI_SPACE_LINK, &options, &op);
 	if (status < 0) {
 		end(shrink, status);
 		return;

@@ -157,7 +157,7 @@ struct twi_ofi_owed {
 };
 
 struct twi_ofi_timing {
-	uint64_t seq, start_ns, bytes, queue_ns;
+	uint64_t seq, start_ns, bytes, queue_ns, space;
 };
 
 /* A small message that comes in more than one packet; nothing comes between them. */
@@ -166,7 +166,7 @@ struct twi_ofi_filling {
 	struct twi_ofi_unexpected *message; /* where it waits for one; neither: it is dropped */
 	uint8_t *at;
 	uint64_t seq, bytes, left; /* left 0: there is none */
-	uint32_t checksum;
+	uint32_t checksum, space;
 	bool checked;
 };
 

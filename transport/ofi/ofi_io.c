@@ -106,7 +106,7 @@ static void build(struct twi_engine *engine, uint8_t *at, const struct twi_ofi_p
 	twi_ofi_packet_put(at, packet);
 	at += TWI_OFI_HEAD_BYTES;
 	if (op != NULL && packet->type != TWI_OFI_FRAG)
-		twi_path_copy_eager(engine, at, payload, packet->payload_bytes);
+		twi_path_copy_small(engine, op->space, at, payload, packet->payload_bytes);
 	else if (op != NULL)
 		twi_path_copy_fallback(engine, twi_claim_reason(&op->claim, true), at, payload,
 				       packet->payload_bytes, op->site);
@@ -288,7 +288,9 @@ static void hold(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, cons
 	}
 	early->number = p->number;
 	early->bytes = bytes;
-	twi_path_copy_eager(peer->base.engine, early->data, data, bytes);
+	/* One that has no payload is the library's own. */
+	twi_path_copy_small(peer->base.engine, p->payload_bytes > 0 ? p->space : TWI_SPACE_LINK,
+			    early->data, data, bytes);
 	while (pos != &peer->early &&
 	       (int32_t)(twi_container_of(pos, struct twi_ofi_early, link)->number - p->number) > 0)
 		pos = pos->prev;

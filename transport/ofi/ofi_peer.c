@@ -538,15 +538,13 @@ void twi_ofi_peer_describe(struct tow_peer *base, struct twi_emit *emit)
 		     peer->broken != 0                ? tow_status_name(peer->broken)
 		     : peer->state == TWI_OFI_CLOSING ? "closing"
 						      : "up");
-	twi_emit_u64(emit, "messages_sent", peer->seq_sent);
-	twi_emit_u64(emit, "messages_received", peer->seq_received);
+	twi_peer_messages_describe(&peer->base, peer->seq_sent, peer->seq_received, &peer->match,
+				   emit);
 	twi_emit_u64(emit, "messages_unacknowledged", peer->seq_sent - peer->seq_acked);
 	twi_emit_u64(emit, "credit_bytes", peer->remote_credit_bytes);
 	twi_emit_u64(emit, "credit_used_bytes", peer->credit_used - peer->credit_returned);
 	twi_emit_u64(emit, "eager_max_bytes", peer->eager_max_bytes);
-	twi_emit_u64(emit, "unexpected_messages", peer->match.unexpected_count);
 	twi_emit_u64(emit, "unexpected_bytes", peer->unexpected_bytes);
-	twi_emit_u64(emit, "receives_posted", peer->match.posted_count);
 	twi_emit_u64(emit, "packets_waiting", peer->slots);
 	twi_emit_u64(emit, "held_by_libfabric", peer->held);
 	twi_ofi_domain_describe(port->domain, emit);

@@ -14,6 +14,7 @@
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "transport/held_count.h"
 #include "transport/message.h"
 #include "transport/op.h"
 #include "transport/op_fault.h"
@@ -54,7 +55,7 @@ void twi_ofi_received(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t byt
 		twi_ofi_op_end(peer, op, TOW_ETRUNCATED, bytes);
 		return;
 	}
-	twi_count(peer->base.engine->diag, TWI_C_recv_bytes, bytes);
+	twi_count(peer->base.engine->diag, twi_counter_of(TWI_C_recv_bytes, op->space), bytes);
 	twi_ofi_op_end(peer, op, TOW_OK, bytes);
 }
 
@@ -86,7 +87,9 @@ static void deliver(struct twi_ofi_peer *peer, struct twi_ofi_unexpected *messag
 	int status = room_for(op, message->bytes);
 
 	op->seq = message->seq;
-	if (status == TOW_OK && message->bytes <= op->bytes)
+	if (status == TOW_OK && message->bytes <= op->bytes && !twi_space_counts(op->space))
+		twi_path_copy_own(op->data, message->data, message->bytes);
+	else if (status == TOW_OK && message->bytes <= op->bytes)
 		twi_path_copy_fallback(peer->base.engine, TWI_R_unexpected_arrival, op->data,
 				       message->data, message->bytes, op->site);
 	give_credit(peer, message->bytes);
@@ -118,7 +121,7 @@ void twi_ofi_recv(struct tow_peer *base, struct tow_op *op)
 	struct twi_ofi_peer *peer = twi_ofi_peer_of(base);
 	struct twi_match_entry *entry;
 
-	twi_count(base->engine->diag, TWI_C_recvs, 1);
+	twi_count(base->engine->diag, TWI_C_recvs, op->space == TWI_SPACE_USER);
 	op->match.tag = op->tag;
 	op->match.space = op->space;
 	if (!op->view)
@@ -204,7 +207,7 @@ static struct twi_ofi_unexpected *unexpected_create(struct twi_ofi_peer *peer,
 		.checksum = p->checksum,
 		.checked = (p->flags & TWI_OFI_CHECKSUM) != 0,
 	};
-	twi_count(peer->base.engine->diag, TWI_C_unexpected_messages, 1);
+	twi_count(peer->base.engine->diag, TWI_C_unexpected_messages, p->space == TWI_SPACE_USER);
 	return message;
 }
 
@@ -224,6 +227,7 @@ static int admit(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 				 peer->base.address, (unsigned long long)peer->local_credit_bytes);
 	peer->credit_charged += cost;
 	peer->seq_received = p->seq;
+	twi_peer_received(&peer->base, p->space);
 	peer->received_ns = peer->heard_ns;
 	if (++peer->acks_owed >= TWI_OFI_ACK_EVERY)
 		twi_ofi_ack(peer);
@@ -263,7 +267,8 @@ static void fill(struct twi_ofi_peer *peer, const uint8_t *payload, uint32_t byt
 	struct twi_ofi_filling *filling = &peer->filling;
 
 	if (filling->at != NULL) {
-		twi_path_copy_eager(peer->base.engine, filling->at, payload, bytes);
+		twi_path_copy_small(peer->base.engine, (uint8_t)filling->space, filling->at,
+				    payload, bytes);
 		filling->at += bytes;
 	}
 	filling->left -= bytes;
@@ -298,6 +303,7 @@ static int begin_filling(struct twi_ofi_peer *peer, const struct twi_ofi_packet 
 		.left = p->value,
 		.checksum = p->checksum,
 		.checked = (p->flags & TWI_OFI_CHECKSUM) != 0,
+		.space = p->space,
 	};
 	if (entry == NULL) {
 		filling->message = unexpected_create(peer, p, p->value);
@@ -305,7 +311,7 @@ static int begin_filling(struct twi_ofi_peer *peer, const struct twi_ofi_packet 
 			return TOW_ENOMEM;
 		filling->at = filling->message->data;
 		peer->unexpected_bytes += p->value;
-		twi_count(diag, TWI_C_unexpected_bytes, p->value);
+		twi_count(diag, TWI_C_unexpected_bytes, p->space == TWI_SPACE_USER ? p->value : 0);
 	} else {
 		op = twi_container_of(entry, struct tow_op, match);
 		op->seq = p->seq;
@@ -366,7 +372,8 @@ int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 			return TOW_OK;
 		}
 		if (p->payload_bytes <= op->bytes)
-			twi_path_copy_eager(peer->base.engine, op->data, payload, p->payload_bytes);
+			twi_path_copy_small(peer->base.engine, p->space, op->data, payload,
+					    p->payload_bytes);
 		twi_ofi_received(peer, op, p->payload_bytes);
 		return TOW_OK;
 	}
@@ -374,9 +381,9 @@ int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 	if (message == NULL)
 		return TOW_ENOMEM;
 	message->corrupt = corrupt;
-	twi_path_copy_eager(peer->base.engine, message->data, payload, p->payload_bytes);
+	twi_path_copy_small(peer->base.engine, p->space, message->data, payload, p->payload_bytes);
 	peer->unexpected_bytes += p->payload_bytes;
-	twi_count(diag, TWI_C_unexpected_bytes, p->payload_bytes);
+	twi_count(diag, TWI_C_unexpected_bytes, p->space == TWI_SPACE_USER ? p->payload_bytes : 0);
 	twi_match_arrive(&peer->match, &message->match);
 	return TOW_OK;
 }

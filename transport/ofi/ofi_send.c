@@ -11,6 +11,7 @@
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
+#include "transport/held_count.h"
 #include "transport/op.h"
 #include "transport/op_fault.h"
 #include "transport/op_span.h"
@@ -89,7 +90,8 @@ static bool has_credit(struct twi_ofi_peer *peer, const struct tow_op *op, uint3
 {
 	if (peer->credit_used - peer->credit_returned + cost <= peer->remote_credit_bytes)
 		return true;
-	twi_count(peer->base.engine->diag, TWI_C_credit_stalls, op->stage == TWI_STAGE_NEW);
+	twi_count(peer->base.engine->diag, TWI_C_credit_stalls,
+		  op->stage == TWI_STAGE_NEW && op->space == TWI_SPACE_USER);
 	return false;
 }
 
@@ -98,11 +100,13 @@ static void charge(struct twi_ofi_peer *peer, struct tow_op *op, uint32_t cost, 
 	struct twi_ofi_timing *timing;
 
 	op->seq = ++peer->seq_sent;
+	twi_peer_sent(&peer->base, op->space);
 	peer->credit_used += cost;
 	timing = &peer->timings[op->seq % TWI_OFI_TIMINGS];
 	timing->seq = eager ? op->seq : 0;
 	timing->start_ns = op->start_ns;
 	timing->bytes = op->bytes;
+	timing->space = op->space;
 	twi_op_framed(peer->base.engine, op);
 	timing->queue_ns = twi_op_queue_ns(op);
 }
@@ -167,7 +171,8 @@ static bool send_eager(struct twi_ofi_peer *peer, struct tow_op *op)
 	if (pieces > 1)
 		send_rest(peer, op, packet.seq, packet.payload_bytes);
 	charge(peer, op, cost, true);
-	twi_count_two(diag, TWI_C_eager_sends, 1, TWI_C_send_bytes, op->bytes);
+	twi_count_two(diag, TWI_C_eager_sends, op->space == TWI_SPACE_USER,
+		      twi_counter_of(TWI_C_send_bytes, op->space), op->bytes);
 	twi_ofi_op_end(peer, op, TOW_OK, op->bytes);
 	return true;
 }
@@ -255,7 +260,7 @@ static bool send_offer(struct twi_ofi_peer *peer, struct tow_op *op)
 	give->peer = peer;
 	peer->gives++;
 	op->lane_state = give;
-	twi_count(peer->base.engine->diag, TWI_C_rendezvous_sends, 1);
+	twi_count(peer->base.engine->diag, TWI_C_rendezvous_sends, op->space == TWI_SPACE_USER);
 	twi_list_remove(&op->link);
 	op->stage = TWI_STAGE_OFFERED;
 	op->result_bytes = 0;
@@ -275,7 +280,7 @@ void twi_ofi_send(struct tow_peer *base, struct tow_op *op)
 {
 	struct twi_ofi_peer *peer = twi_ofi_peer_of(base);
 
-	twi_count(base->engine->diag, TWI_C_sends, 1);
+	twi_count(base->engine->diag, twi_counter_of(TWI_C_sends, op->space), 1);
 	if (peer->state != TWI_OFI_UP || peer->broken != 0) {
 		twi_ofi_op_end(peer, op, peer->broken != 0 ? peer->broken : TOW_ECLOSED, 0);
 		return;
@@ -518,15 +523,17 @@ int twi_ofi_arrived(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 	if (give->ending == 0) {
 		uint64_t now = twi_engine_now(engine);
 		struct twi_latency_reading reading = {
+			.kind = twi_latency_kind_of(op->space),
 			.lane = TWI_LANE_OFI,
 			.id = op->seq << 1 | (uint64_t)peer->connector,
 			.bytes = op->bytes,
 			.end_ns = now,
 		};
 
-		twi_peer_timed(&peer->base, engine, &reading, now - op->start_ns,
-			       twi_op_queue_ns(op), twi_op_match_ns(op));
-		twi_count(engine->diag, TWI_C_send_bytes, op->bytes);
+		if (twi_space_counts(op->space))
+			twi_peer_timed(&peer->base, engine, &reading, now - op->start_ns,
+				       twi_op_queue_ns(op), twi_op_match_ns(op));
+		twi_count(engine->diag, twi_counter_of(TWI_C_send_bytes, op->space), op->bytes);
 	}
 	if (give->req.busy)
 		op->result_bytes = op->seq; /* libfabric is not through with it */
@@ -570,9 +577,10 @@ int twi_ofi_acked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet
 		const struct twi_ofi_timing *timing =
 			&peer->timings[++peer->seq_acked % TWI_OFI_TIMINGS];
 
-		if (timing->seq != peer->seq_acked)
+		if (timing->seq != peer->seq_acked || !twi_space_counts((uint8_t)timing->space))
 			continue;
 		reading = (struct twi_latency_reading){
+			.kind = twi_latency_kind_of((uint8_t)timing->space),
 			.lane = TWI_LANE_OFI,
 			.id = timing->seq << 1 | (uint64_t)peer->connector,
 			.bytes = timing->bytes,

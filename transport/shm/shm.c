@@ -410,19 +410,22 @@ static void lane_ring_gone(struct twi_lane *base, unsigned index)
 	}
 }
 
-void twi_shm_timed_small(struct twi_shm_peer *peer, uint64_t bytes, uint64_t end_ns,
-			 uint64_t taken_ns)
+void twi_shm_timed_small(struct twi_shm_peer *peer, const struct twi_shm_message *message)
 {
+	uint64_t now = twi_clock_gettime_ns();
+	uint64_t taken_ns = now - twi_min(now, message->sent_ns);
 	struct twi_latency_reading reading = {
+		.kind = twi_latency_kind_of(message->space),
 		.lane = TWI_LANE_SHM,
 		.id = peer->seq_received << 1 | (uint64_t)!peer->connector,
-		.bytes = bytes,
-		.end_ns = end_ns,
+		.bytes = message->bytes,
+		.end_ns = now,
 		.received = true,
 	};
 
-	twi_peer_timed(&peer->base, peer->base.engine, &reading, taken_ns, TWI_LATENCY_UNKNOWN,
-		       TWI_LATENCY_UNKNOWN);
+	if (!message->summed && twi_space_counts(message->space))
+		twi_peer_timed(&peer->base, peer->base.engine, &reading, taken_ns,
+			       TWI_LATENCY_UNKNOWN, TWI_LATENCY_UNKNOWN);
 }
 
 static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
@@ -430,13 +433,10 @@ static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 	const struct twi_shm_peer *peer = shm_peer(base);
 
 	twi_emit_str(emit, "state", peer->failed != 0 ? tow_status_name(peer->failed) : "up");
-	twi_emit_u64(emit, "messages_sent", peer->seq_sent);
-	twi_emit_u64(emit, "messages_received", peer->seq_received);
+	twi_peer_messages_describe(base, peer->seq_sent, peer->seq_received, &peer->match, emit);
 	twi_emit_u64(emit, "eager_max_bytes", peer->eager_max);
 	twi_emit_u64(emit, "credit_bytes", (uint64_t)base->engine->knobs.credit_bytes);
-	twi_emit_u64(emit, "unexpected_messages", peer->match.unexpected_count);
 	twi_emit_u64(emit, "unexpected_bytes", peer->unexpected_bytes);
-	twi_emit_u64(emit, "receives_posted", peer->match.posted_count);
 	twi_emit_u64(emit, "offers_open", peer->offer_count);
 	twi_emit_bool(emit, "stalled", peer->stalled);
 	twi_emit_str(emit, "memory_outside_pool",

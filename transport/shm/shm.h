@@ -274,9 +274,8 @@ int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *
 void twi_shm_say(struct twi_shm_peer *peer, const struct twi_shm_remark *remark);
 void twi_shm_view_release(struct tow_op *op);
 
-/* The small message that came last took so long. */
-void twi_shm_timed_small(struct twi_shm_peer *peer, uint64_t bytes, uint64_t end_ns,
-			 uint64_t taken_ns);
+/* The small message that came last says when it was sent: it is timed where it ends. */
+void twi_shm_timed_small(struct twi_shm_peer *peer, const struct twi_shm_message *message);
 
 /*
  * Which small messages are timed, by their receiver, where not everything is recorded: one in
@@ -286,7 +285,8 @@ void twi_shm_timed_small(struct twi_shm_peer *peer, uint64_t bytes, uint64_t end
 static inline bool twi_shm_timed(struct twi_shm_peer *peer, const struct tow_op *op)
 {
 #ifndef TWI_NO_DIAGNOSTICS
-	if (twi_likely(op->start_ns - peer->timed_ns < TWI_SHM_TIMED_NS))
+	if (twi_likely(op->start_ns - peer->timed_ns < TWI_SHM_TIMED_NS) ||
+	    !twi_space_counts(op->space))
 		return false;
 	peer->timed_ns = op->start_ns;
 	return true;

@@ -32,19 +32,6 @@ static struct twi_shm_peer *shm_peer(struct tow_peer *peer)
 static void matched(struct twi_shm_peer *peer, struct tow_op *op,
 		    struct twi_shm_incoming *incoming);
 
-/* Small messages are timed here, where they end; their senders do not hear of it. */
-static void time_small(struct twi_shm_peer *peer, const struct twi_shm_message *message)
-{
-	uint64_t now;
-
-	if (twi_likely(message->sent_ns == 0) || message->summed ||
-	    !twi_space_counts(message->space))
-		return;
-	now = twi_clock_gettime_ns();
-	twi_shm_timed_small(peer, message->bytes, now,
-			    now > message->sent_ns ? now - message->sent_ns : 0);
-}
-
 /* All of it is there, and it is not what was sent. Returns the status. */
 static int corrupt(struct twi_shm_peer *peer, const struct tow_op *op, uint64_t bytes)
 {
@@ -76,7 +63,7 @@ static void spoil(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, 
 
 static void received(struct twi_shm_peer *peer, struct tow_op *op, uint64_t bytes)
 {
-	twi_held_count(peer->base.engine, TWI_C_recv_bytes, bytes);
+	twi_held_count(peer->base.engine, twi_counter_of(TWI_C_recv_bytes, op->space), bytes);
 	twi_shm_op_end(peer, op, TOW_OK, bytes);
 }
 
@@ -201,11 +188,11 @@ static void deliver(struct twi_shm_peer *peer, struct tow_op *op, const uint8_t 
 		return;
 	}
 	/* The library's own messages come when they like. */
-	if (message == NULL && op->space != TWI_SPACE_LINK)
+	if (message == NULL && twi_space_counts(op->space))
 		twi_path_copy_fallback(engine, TWI_R_unexpected_arrival, op->data, payload, bytes,
 				       op->site);
 	else
-		twi_path_copy_eager(engine, op->data, payload, bytes);
+		twi_path_copy_small(engine, op->space, op->data, payload, bytes);
 	if (message != NULL && twi_unlikely(message->summed) &&
 	    !same_sum(peer, message->sum, twi_checksum(0, op->data, bytes)))
 		twi_shm_op_end(peer, op, corrupt(peer, op, bytes), bytes);
@@ -248,7 +235,7 @@ void twi_shm_recv(struct tow_peer *base, struct tow_op *op)
 	struct twi_shm_peer *peer = shm_peer(base);
 	struct twi_match_entry *entry;
 
-	twi_held_count(base->engine, TWI_C_recvs, 1);
+	twi_held_count(base->engine, TWI_C_recvs, op->space == TWI_SPACE_USER);
 	op->match.tag = op->tag;
 	op->match.space = op->space;
 	if (!op->view)
@@ -285,12 +272,15 @@ static bool keep(struct twi_shm_peer *peer, const struct twi_shm_message *messag
 		.seq = peer->seq_received + 1,
 		.bytes = message->bytes,
 	};
-	twi_path_copy_eager(peer->base.engine, parcel->data, message->payload, message->bytes);
+	twi_path_copy_small(peer->base.engine, message->space, parcel->data, message->payload,
+			    message->bytes);
 	if (twi_unlikely(message->summed))
 		parcel->arrival.corrupt = !same_sum(peer, message->sum,
 						    twi_checksum(0, parcel->data, message->bytes));
 	peer->unexpected_bytes += cost;
-	twi_count_two(diag, TWI_C_unexpected_messages, 1, TWI_C_unexpected_bytes, message->bytes);
+	if (message->space == TWI_SPACE_USER)
+		twi_count_two(diag, TWI_C_unexpected_messages, 1, TWI_C_unexpected_bytes,
+			      message->bytes);
 	twi_match_arrive(&peer->match, &parcel->arrival.match);
 	return true;
 }
@@ -306,13 +296,17 @@ static bool on_small(struct twi_shm_peer *peer, const struct twi_shm_message *me
 		if (!keep(peer, message, bounded))
 			return false;
 		peer->seq_received++;
-		time_small(peer, message);
+		twi_peer_received(&peer->base, message->space);
+		if (twi_unlikely(message->sent_ns != 0))
+			twi_shm_timed_small(peer, message);
 		return true;
 	}
+	twi_peer_received(&peer->base, message->space);
 	op = twi_container_of(entry, struct tow_op, match);
 	op->seq = ++peer->seq_received;
 	deliver(peer, op, message->payload, message->bytes, message);
-	time_small(peer, message);
+	if (twi_unlikely(message->sent_ns != 0))
+		twi_shm_timed_small(peer, message);
 	return true;
 }
 
@@ -338,11 +332,13 @@ static int on_offer(struct twi_shm_peer *peer, const struct twi_shm_message *mes
 		.bytes = message->bytes,
 		.offered = true,
 	};
+	twi_peer_received(&peer->base, message->space);
 	entry = twi_match_arrive(&peer->match, &incoming->arrival.match);
 	if (entry != NULL)
 		matched(peer, twi_container_of(entry, struct tow_op, match), incoming);
 	else
-		twi_count(peer->base.engine->diag, TWI_C_unexpected_messages, 1);
+		twi_count(peer->base.engine->diag, TWI_C_unexpected_messages,
+			  message->space == TWI_SPACE_USER);
 	return TOW_OK;
 }
 

@@ -76,16 +76,17 @@ static bool put_small(struct twi_shm_peer *peer, struct tow_op *op)
 	if (twi_unlikely(slot == NULL))
 		return false;
 	if (bytes <= TWI_SHM_INLINE) {
-		twi_path_copy_eager(engine, slot->data, op->data, bytes);
+		twi_path_copy_small(engine, op->space, slot->data, op->data, bytes);
 	} else {
 		where = twi_shm_area_room(&peer->out, bytes);
 		if (where == UINT64_MAX)
 			return false;
-		twi_path_copy_eager(engine, peer->out.box.area + where, op->data, bytes);
+		twi_path_copy_small(engine, op->space, peer->out.box.area + where, op->data, bytes);
 		atomic_store_explicit(&slot->bytes, bytes, memory_order_relaxed);
 		atomic_store_explicit(&slot->where, where, memory_order_relaxed);
 	}
 	op->seq = ++peer->seq_sent;
+	twi_peer_sent(&peer->base, op->space);
 	atomic_store_explicit(&slot->tag, op->tag, memory_order_relaxed);
 	if (bytes <= TWI_SHM_INLINE)
 		twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, op, TWI_SHM_INLINED),
@@ -94,7 +95,8 @@ static bool put_small(struct twi_shm_peer *peer, struct tow_op *op)
 		twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, op, TWI_SHM_IN_AREA),
 				 op->space, 0);
 	twi_shm_wrote(peer);
-	twi_held_count_two(engine, TWI_C_eager_sends, 1, TWI_C_send_bytes, bytes);
+	twi_held_count_two(engine, TWI_C_eager_sends, op->space == TWI_SPACE_USER,
+			   twi_counter_of(TWI_C_send_bytes, op->space), bytes);
 	twi_shm_op_end(peer, op, TOW_OK, bytes);
 	return true;
 }
@@ -183,6 +185,7 @@ static bool put_offer(struct twi_shm_peer *peer, struct tow_op *op)
 	type = place(peer, op, &where, &extent);
 	offer->op = op;
 	op->seq = ++peer->seq_sent;
+	twi_peer_sent(&peer->base, op->space);
 	twi_op_framed(peer->base.engine, op);
 	op->moved = index_of(peer, offer);
 	op->stage = TWI_STAGE_OFFERED;
@@ -199,7 +202,7 @@ static bool put_offer(struct twi_shm_peer *peer, struct tow_op *op)
 	twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, op, type), op->space,
 			 (uint16_t)op->moved);
 	twi_shm_wrote(peer);
-	twi_count(diag, TWI_C_rendezvous_sends, 1);
+	twi_count(diag, TWI_C_rendezvous_sends, op->space == TWI_SPACE_USER);
 	twi_claim_count(op, op->bytes);
 	return true;
 }
@@ -256,7 +259,7 @@ void twi_shm_send(struct tow_peer *base, struct tow_op *op)
 {
 	struct twi_shm_peer *peer = shm_peer(base);
 
-	twi_held_count(base->engine, TWI_C_sends, 1);
+	twi_held_count(base->engine, twi_counter_of(TWI_C_sends, op->space), 1);
 	if (twi_unlikely(peer->failed != 0)) {
 		twi_shm_op_end(peer, op, peer->failed, 0);
 		return;
@@ -271,7 +274,7 @@ void twi_shm_send(struct tow_peer *base, struct tow_op *op)
 	}
 	if (twi_likely(twi_list_empty(&peer->queued)) && put(peer, op))
 		return;
-	twi_count(base->engine->diag, TWI_C_credit_stalls, 1);
+	twi_count(base->engine->diag, TWI_C_credit_stalls, op->space == TWI_SPACE_USER);
 	op->stage = TWI_STAGE_QUEUED;
 	twi_claim_lease(base, op);
 	twi_list_push_back(&peer->queued, &op->link);
@@ -317,16 +320,18 @@ static void end_offer_op(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 	offer->op = NULL;
 	if (status == TOW_OK) {
 		struct twi_latency_reading reading = {
+			.kind = twi_latency_kind_of(op->space),
 			.lane = TWI_LANE_SHM,
 			.id = op->seq << 1 | (uint64_t)peer->connector,
 			.bytes = op->bytes,
 			.end_ns = now,
 		};
 
-		twi_peer_timed(&peer->base, peer->base.engine, &reading,
-			       now > op->start_ns ? now - op->start_ns : 0, twi_op_queue_ns(op),
-			       TWI_LATENCY_UNKNOWN);
-		twi_count(diag, TWI_C_send_bytes, op->bytes);
+		if (twi_space_counts(op->space))
+			twi_peer_timed(&peer->base, peer->base.engine, &reading,
+				       now > op->start_ns ? now - op->start_ns : 0,
+				       twi_op_queue_ns(op), TWI_LATENCY_UNKNOWN);
+		twi_count(diag, twi_counter_of(TWI_C_send_bytes, op->space), op->bytes);
 	} else if (status == TOW_EFAULT) {
 		twi_op_fault_theirs(op, op->seq << 1 | (uint64_t)peer->connector, op->bytes);
 	}

@@ -114,7 +114,8 @@ static void finish(struct twi_auto_dial *dial, int status, struct tow_peer *peer
 		twi_log(engine->diag, 3, "peer %s by %s: %s", peer->address,
 			peer->lane->ops->scheme, peer->why);
 	} else {
-		twi_error(status, "no lane leads there: %s", dial->refused);
+		twi_error(status, "no lane leads there: %s%s%s", dial->refused,
+			  dial->said[0] != '\0' ? "; " : "", dial->said);
 		twi_log(engine->diag, 2, "%s", tow_error_message());
 	}
 	op->lane_state = NULL;
@@ -141,6 +142,7 @@ static void inner_done(struct tow_op *inner, const struct tow_result *result)
 		return;
 	}
 	dial->status = result->status;
+	snprintf(dial->said, sizeof(dial->said), "%s", tow_error_message());
 	refuse(dial, dial->ways[dial->next - 1].lane, tow_status_name(result->status));
 	try_next(dial);
 }

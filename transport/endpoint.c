@@ -116,6 +116,21 @@ void twi_peer_end(struct tow_peer *peer)
 	peer->lane->ops->peer_close(peer);
 }
 
+bool twi_endpoint_full(const struct tow_endpoint *endpoint)
+{
+	if (endpoint->parent != NULL)
+		endpoint = endpoint->parent;
+	return twi_list_empty(&endpoint->accepts) && endpoint->ready_count >= TWI_READY_PEERS_MAX;
+}
+
+int twi_endpoint_refused(const char *address)
+{
+	return twi_error(TOW_EREFUSED,
+			 "connect to %s: %d peers wait there to be accepted, and no more may; "
+			 "connect again when its program has called tow_accept_start",
+			 address, TWI_READY_PEERS_MAX);
+}
+
 void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer)
 {
 	struct twi_list *entry;
@@ -134,10 +149,7 @@ void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer)
 
 		op->peer = peer;
 		twi_op_complete(op, TOW_OK, 0);
-	} else if (endpoint->ready_count >= TWI_READY_PEERS_MAX) {
-		twi_count(peer->engine->diag, TWI_C_handshakes_refused, 1);
-		twi_peer_end(peer);
-	} else {
+	} else { /* its lane has asked twi_endpoint_full before */
 		twi_list_push_back(&endpoint->ready, &peer->ready_link);
 		peer->waiting_at = endpoint;
 		endpoint->ready_count++;

@@ -111,6 +111,14 @@ int twi_connect_own(struct tow_endpoint *endpoint, const char *address,
 int twi_accept_own(struct tow_endpoint *endpoint, const struct tow_op_options *options,
 		   struct tow_op **op_out);
 
+/*
+ * No peer can be taken now: as many as may be wait to be accepted. A lane asks before it tells the
+ * connector that it is connected, and says no instead; twi_endpoint_refused is what the connector's
+ * operation ends with then. Returns TOW_EREFUSED.
+ */
+bool twi_endpoint_full(const struct tow_endpoint *endpoint);
+int twi_endpoint_refused(const char *address);
+
 /* Ends all accepts with TOW_ECLOSED. */
 void twi_endpoint_end_accepts(struct tow_endpoint *endpoint);
 

@@ -211,7 +211,8 @@ static enum twi_frame_fault hello_check(const struct twi_hello *h, bool from_acc
 		return TWI_FAULT_SESSION;
 	if ((h->token != 0) != token_expected)
 		return TWI_FAULT_TOKEN;
-	if ((h->flags & ~TWI_HELLO_RESUME) != 0)
+	if (h->flags != 0 && h->flags != TWI_HELLO_RESUME &&
+	    (h->flags != TWI_HELLO_FULL || control || !from_acceptor))
 		return TWI_FAULT_HELLO_FLAGS;
 	if (control ? h->bulk_count < 1 || h->bulk_count > TWI_BULK_MAX : h->bulk_count != 0)
 		return TWI_FAULT_BULK_COUNT;

@@ -174,11 +174,12 @@ static void dial_arrived(struct twi_loop_lane *lane, struct twi_loop_dial *dial)
 	struct twi_loop_link *link;
 	int status;
 
-	if (dial->refused || endpoint == NULL ||
-	    (twi_list_empty(&endpoint->accepts) && endpoint->ready_count >= TWI_READY_PEERS_MAX)) {
+	if (dial->refused || endpoint == NULL || twi_endpoint_full(endpoint)) {
 		twi_count(diag, TWI_C_handshakes_refused, 1);
-		twi_error(TOW_EREFUSED, "connect to %s: %s", dial->to,
-			  endpoint == NULL ? "nobody has that name" : "it takes no more peers");
+		if (endpoint == NULL || dial->refused)
+			twi_error(TOW_EREFUSED, "connect to %s: nobody has that name", dial->to);
+		else
+			twi_endpoint_refused(dial->to);
 		dial_end(dial, TOW_EREFUSED);
 		return;
 	}

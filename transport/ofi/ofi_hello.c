@@ -68,7 +68,7 @@ static int come_up(struct twi_ofi_peer *peer)
 	struct tow_op *op = peer->dial;
 
 	if (!peer->connector && peer->port->endpoint == NULL)
-		return twi_error(TOW_EREFUSED, "peer %s connects to an endpoint that was closed",
+		return twi_error(TOW_ECLOSED, "peer %s connects to an endpoint that was closed",
 				 peer->base.address);
 	twi_auth_wipe(&peer->auth);
 	peer->state = TWI_OFI_UP;
@@ -148,7 +148,21 @@ static int on_bye(struct twi_ofi_peer *peer, uint64_t value)
 	if ((int)value == -TOW_EAUTH)
 		return twi_error(TOW_EAUTH, "%s refused us: another job key, or none",
 				 peer->base.address);
+	if ((int)value == -TOW_EREFUSED)
+		return twi_endpoint_refused(peer->base.address);
 	return twi_error(TOW_EREFUSED, "%s refused the connection", peer->base.address);
+}
+
+/* The acceptor answers: its HELLO tells the connector that it is connected. */
+static bool may_say_hello(const struct twi_ofi_peer *peer)
+{
+	return twi_auth_done(&peer->auth) && !peer->said_hello &&
+	       (peer->connector || peer->heard_hello);
+}
+
+static bool full(const struct twi_ofi_port *port)
+{
+	return port->endpoint != NULL && twi_endpoint_full(port->endpoint);
 }
 
 int twi_ofi_greeted(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
@@ -165,8 +179,10 @@ int twi_ofi_greeted(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 	else
 		status = twi_error(TOW_EPROTOCOL, "peer %s sent a packet of type %u as a greeting",
 				   peer->base.address, packet->type);
-	if (status == TOW_OK && twi_auth_done(&peer->auth) && !peer->said_hello)
-		status = say_hello(peer);
+	if (status == TOW_OK && may_say_hello(peer))
+		status = peer->connector || !full(peer->port)
+				 ? say_hello(peer)
+				 : twi_endpoint_refused(peer->port->endpoint->address);
 	if (status == TOW_OK && peer->said_hello && peer->heard_hello)
 		status = come_up(peer);
 	if (status < 0 && peer->there != 0)

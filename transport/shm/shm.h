@@ -234,8 +234,7 @@ int twi_shm_greet_begin(struct twi_shm_peer *peer);
 int twi_shm_socket_read(struct twi_shm_peer *peer);
 /* Tells the other side of all extents up to this one. False: it does not know it. */
 bool twi_shm_announce(struct twi_shm_peer *peer, uint32_t extent);
-/* TOW_OK, or TOW_EREFUSED: nobody would take it. */
-int twi_shm_peer_up(struct twi_shm_peer *peer);
+void twi_shm_peer_up(struct twi_shm_peer *peer);
 
 /* shm_stamp.c: the type of op's slot, with what that carries beside the message. */
 unsigned twi_shm_stamp(struct twi_shm_peer *peer, struct twi_shm_slot *slot,

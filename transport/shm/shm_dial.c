@@ -371,26 +371,13 @@ void twi_shm_accept_event(struct twi_shm_lane *lane, struct twi_shm_endpoint *en
 	twi_shm_watch_arm(lane, &endpoint->listener);
 }
 
-/* An endpoint refuses peers that nobody takes; asked first, as it would free this one. */
-static bool is_full(const struct twi_shm_endpoint *endpoint)
-{
-	const struct tow_endpoint *base = &endpoint->base;
-
-	if (base->parent != NULL)
-		base = base->parent;
-	return twi_list_empty(&base->accepts) && base->ready_count >= TWI_READY_PEERS_MAX;
-}
-
 /* Everything is mapped on both sides: the peer is the user's. */
-int twi_shm_peer_up(struct twi_shm_peer *peer)
+void twi_shm_peer_up(struct twi_shm_peer *peer)
 {
 	struct twi_engine *engine = peer->base.engine;
 	struct twi_shm_lane *lane = twi_shm_lane_of(engine);
 	struct tow_op *op = peer->dial;
 
-	if (op == NULL && (peer->connector || is_full(peer->endpoint)))
-		return twi_error(TOW_EREFUSED, "%s takes no more peers",
-				 peer->endpoint != NULL ? peer->endpoint->base.address : "nobody");
 	peer->stage = TWI_SHM_UP;
 	twi_list_remove(&peer->link);
 	lane->handshake_count--;
@@ -404,10 +391,9 @@ int twi_shm_peer_up(struct twi_shm_peer *peer)
 		op->peer = &peer->base;
 		peer->base.shown = true;
 		twi_op_complete(op, TOW_OK, 0);
-		return TOW_OK;
+		return;
 	}
 	twi_endpoint_ready(&peer->endpoint->base, &peer->base);
-	return TOW_OK;
 }
 
 void twi_shm_handshake_expire(struct twi_shm_lane *lane, uint64_t now_ns)

@@ -5,7 +5,10 @@
  *	                HELLO     [box]         shape of the box, extents to come, the probe
  *	                EXTENT    [extent]      one each, in order; later ones as the pool grows
  *	                READY                   all is mapped; whether process_vm_readv is allowed
+ *	                FULL                    of the acceptor instead: it takes no more peers
  *	                one byte                wake up: there is something in the rings
+ *
+ * The acceptor's READY answers the connector's: who has it is connected, on both sides.
  *
  * It is a socket of packets, so that a record comes whole or not at all, with its descriptors. A
  * packet that is not as it must be ends the connection. Both sides are on one machine: numbers have
@@ -28,7 +31,7 @@
 #define VERSION 2u
 #define FDS_MAX 8
 
-enum packet_type { PACKET_HELLO = 1, PACKET_EXTENT, PACKET_READY };
+enum packet_type { PACKET_HELLO = 1, PACKET_EXTENT, PACKET_READY, PACKET_FULL };
 
 struct packet {
 	uint64_t magic;
@@ -338,8 +341,22 @@ static int say_ready(struct twi_shm_peer *peer)
 				.type = PACKET_READY,
 				.can_read = peer->remote_theirs };
 
-	peer->stage = TWI_SHM_READYING;
 	return send_packet(peer, &ready, sizeof(ready), NULL, 0);
+}
+
+static int all_mapped(struct twi_shm_peer *peer)
+{
+	peer->stage = TWI_SHM_READYING;
+	return peer->connector ? say_ready(peer) : TOW_OK;
+}
+
+/* Nobody would take this peer: its connector is told, and why. */
+static int say_full(struct twi_shm_peer *peer)
+{
+	const struct packet full = { .magic = MAGIC, .version = VERSION, .type = PACKET_FULL };
+
+	(void)send_packet(peer, &full, sizeof(full), NULL, 0); /* else it sees the end alone */
+	return twi_endpoint_refused(peer->endpoint->base.address);
 }
 
 static int take_ready(struct twi_shm_peer *peer, const struct arrival *in)
@@ -347,7 +364,15 @@ static int take_ready(struct twi_shm_peer *peer, const struct arrival *in)
 	if (peer->stage != TWI_SHM_READYING || in->fd_count != 0)
 		return twi_error(TOW_EPROTOCOL, "peer %s: READY out of place", peer->base.address);
 	peer->remote_mine = in->packet.can_read == 1;
-	return twi_shm_peer_up(peer);
+	if (!peer->connector) {
+		int status = twi_endpoint_full(&peer->endpoint->base) ? say_full(peer)
+								      : say_ready(peer);
+
+		if (status < 0)
+			return status;
+	}
+	twi_shm_peer_up(peer);
+	return TOW_OK;
 }
 
 static int take_packet(struct twi_shm_peer *peer, struct arrival *in)
@@ -370,6 +395,9 @@ static int take_packet(struct twi_shm_peer *peer, struct arrival *in)
 		status = take_extent(peer, in);
 	} else if (packet->type == PACKET_READY) {
 		return take_ready(peer, in);
+	} else if (packet->type == PACKET_FULL && peer->stage == TWI_SHM_READYING &&
+		   peer->connector) {
+		return twi_endpoint_refused(peer->base.address);
 	} else if (packet->type == PACKET_HELLO && peer->stage == TWI_SHM_GREETING) {
 		status = take_hello(peer, in);
 	} else {
@@ -378,7 +406,7 @@ static int take_packet(struct twi_shm_peer *peer, struct arrival *in)
 	}
 	if (status == TOW_OK && peer->stage == TWI_SHM_GREETING &&
 	    peer->shared->extent_count == peer->extents_expected)
-		status = say_ready(peer);
+		status = all_mapped(peer);
 	return status;
 }
 

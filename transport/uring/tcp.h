@@ -97,6 +97,7 @@ struct twi_tcp_stream {
 	uint8_t denial;        /* enum twi_tcp_denial; while connecting: what a refusal would be */
 	bool ours;             /* we connected it */
 	bool redial;           /* ours, to resume a line */
+	bool full;             /* ours: the other side takes no more peers, by whatever way */
 	bool tx_busy, rx_busy; /* a request is submitted, its completion not yet reaped */
 	bool tx_blocked;       /* the socket's buffer is full */
 	bool corked;           /* bulk: the last bytes may wait for the next send */

@@ -188,7 +188,7 @@ int twi_tcp_dial_elsewhere(struct twi_tcp_lane *lane, struct twi_tcp_stream *str
 	enum twi_tcp_denial denial;
 	int status;
 
-	if (!stream->ours || stream->redial || line == 0 || rail == 0)
+	if (!stream->ours || stream->redial || stream->full || line == 0 || rail == 0)
 		return TOW_EPEER;
 	twi_log(lane->base.engine->diag, 2, "peer %s: no bulk stream by interface %s: %s",
 		peer->base.address, peer->rails.rows[rail].name, tow_error_message());

@@ -6,7 +6,8 @@
  *	HELLO(control, S), ADDRESS      ---->    makes the peer, token T
  *	               <----  HELLO(control, S, T), ADDRESS
  *	HELLO(bulk i, S, T), each       ---->    finds the peer by (S, T)
- *	               <----  HELLO(bulk i, S, T), each: with the last one the peer is up
+ *	               <----  HELLO(bulk i, S, T), each: with the last one the peer is up,
+ *	                      or not: FULL, as many peers as may be wait to be accepted
  *
  *	HELLO(RESUME, S, T), record     ---->    finds the peer, drops the line's old stream
  *	               <----  HELLO(RESUME, S, T), record: the line goes on, on both sides
@@ -265,6 +266,17 @@ static struct twi_tcp_peer *find_peer(struct twi_tcp_lane *lane, const struct tw
 	return NULL;
 }
 
+/* All other lines of the peer are greeted: with this one it is up. */
+static bool is_last(const struct twi_tcp_peer *peer, unsigned line)
+{
+	for (unsigned i = 0; i < peer->line_count; i++) {
+		if (i != line && (peer->lines[i].stream == NULL ||
+				  peer->lines[i].stream->state != TWI_TCP_PAIRING))
+			return false;
+	}
+	return true;
+}
+
 /* A bulk HELLO came in: its token says which peer it belongs to. */
 static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			const struct twi_tcp_words *words)
@@ -282,7 +294,12 @@ static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 	stream->line = (uint8_t)line;
 	peer->lines[line].stream = stream;
 	hello_of(stream, &answer);
+	/* Asked when the connector hears the last word, so that nobody can take the place between. */
+	if (is_last(peer, line) && twi_endpoint_full(&peer->listener->endpoint->base))
+		answer.hello.flags = TWI_HELLO_FULL;
 	status = twi_tcp_greet_say(stream, &answer);
+	if (status == TOW_OK && answer.hello.flags != 0)
+		status = twi_endpoint_refused(peer->listener->endpoint->base.address);
 	if (status < 0)
 		return status;
 	greeted(lane, stream);
@@ -393,6 +410,10 @@ static int answered(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 	    ((hello->flags & TWI_HELLO_RESUME) != 0) != stream->redial)
 		return twi_error(TOW_EPROTOCOL, "peer %s answered for another session",
 				 peer->base.address);
+	if ((hello->flags & TWI_HELLO_FULL) != 0) {
+		stream->full = true;
+		return twi_endpoint_refused(peer->base.address);
+	}
 	if (stream->redial) {
 		resumed(lane, stream, words);
 		return TOW_OK;

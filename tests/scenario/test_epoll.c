@@ -1,0 +1,182 @@
+/*
+ * test_epoll.c - what the suite `epoll`, which runs other scenarios once more, does not ask: what
+ * zero-copy sends by epoll take and leave behind, whichever thread made them, and many threads in
+ * one runtime.
+ */
+#include "own_pair.h"
+
+#include <pthread.h>
+
+#include "transport/poller.h"
+
+#define THREADS 8
+#define ROUNDS  40
+
+static struct tow_options epoll_options(void)
+{
+	struct tow_options options = options_of("fail");
+
+	options.poller = "epoll";
+	options.zerocopy_min_bytes = 1; /* what a send cut short leaves may be small */
+	return options;
+}
+
+static bool has_zerocopy(void)
+{
+	return engine->rings[0]->zerocopy;
+}
+
+static void exchange(uint8_t *out, uint8_t *in, uint64_t bytes, uint64_t seed)
+{
+	struct tow_op *send, *recv;
+
+	fill(out, bytes, seed);
+	OK(tow_recv_start(to[0], in, bytes, seed, NULL, &recv));
+	OK(tow_send_start(from[0], out, bytes, seed, NULL, &send));
+	OK(finish(send, NULL));
+	OK(finish(recv, NULL));
+	check(in, bytes, seed);
+}
+
+/* What the kernel was given, and what it said of it. */
+static void check_zerocopy(uint64_t bytes)
+{
+	assert_true(counter(TWI_C_zerocopy_send_bytes) >= bytes);
+	assert_int_equal(counter(TWI_C_fixed_sends), 0);
+	for (int i = 0;
+	     i < 200 && counter(TWI_C_zerocopy_kernel_copies) < counter(TWI_C_zerocopy_sends);
+	     i++) {
+		tow_progress(runtime);
+		usleep(1000);
+	}
+	/* Over loopback the kernel copies every one, unless the socket took nothing of it. */
+	assert_true(counter(TWI_C_zerocopy_kernel_copies) > 0);
+	assert_true(counter(TWI_C_zerocopy_kernel_copy_bytes) >= bytes);
+	assert_int_equal(engine->notices, 0);
+}
+
+static void test_any_memory(void **state)
+{
+	struct tow_options options = epoll_options();
+	uint8_t *outside = malloc(MIB), *in = malloc(MIB);
+	void *pool;
+
+	(void)state;
+	open_with(&options);
+	if (!has_zerocopy()) {
+		close_all();
+		skip();
+	}
+	OK(tow_alloc(runtime, MIB, 0, &pool));
+	for (uint64_t i = 1; i <= 4; i++) {
+		exchange(pool, in, MIB, i);
+		exchange(outside, in, MIB, 10 + i);
+	}
+	check_zerocopy(8 * MIB);
+	/* Nothing is registered, and nothing is taken for a copy for want of it. */
+	assert_int_equal(reason(TWI_R_late_user_memory).count, 0);
+	assert_int_equal(reason(TWI_R_unregistered_send).count, 0);
+	assert_int_equal(reason(TWI_R_pool_unpinned).count, 0);
+	OK(tow_free(runtime, pool));
+	close_all();
+	free(outside);
+	free(in);
+}
+
+struct sender {
+	pthread_barrier_t begun;
+	uint8_t *out;
+	struct tow_op *send;
+};
+
+static void *send_and_go(void *arg)
+{
+	struct sender *sender = arg;
+
+	OK(tow_send_start(from[0], sender->out, MIB, 7, NULL, &sender->send));
+	pthread_barrier_wait(&sender->begun);
+	for (int i = 0; i < 3; i++)
+		tow_progress(runtime);
+	return NULL;
+}
+
+/* Its thread has ended, or drives no more: the notices are read by another one. */
+static void test_sender_has_gone(void **state)
+{
+	struct tow_options options = epoll_options();
+	struct sender sender;
+	struct tow_op *recv;
+	uint8_t *in = malloc(MIB);
+	pthread_t thread;
+	void *memory;
+
+	(void)state;
+	options.background = 0;
+	open_with(&options);
+	if (!has_zerocopy()) {
+		close_all();
+		skip();
+	}
+	OK(tow_alloc(runtime, MIB, 0, &memory));
+	sender.out = memory;
+	pthread_barrier_init(&sender.begun, NULL, 2);
+	for (uint64_t i = 0; i < ROUNDS; i++) {
+		fill(sender.out, MIB, i);
+		OK(tow_recv_start(to[0], in, MIB, 7, NULL, &recv));
+		tow_progress(runtime);
+		assert_int_equal(pthread_create(&thread, NULL, send_and_go, &sender), 0);
+		pthread_barrier_wait(&sender.begun);
+		if (i % 2 == 0)
+			pthread_join(thread, NULL);
+		OK(finish(sender.send, NULL));
+		OK(finish(recv, NULL));
+		check(in, MIB, i);
+		if (i % 2 != 0)
+			pthread_join(thread, NULL);
+	}
+	pthread_barrier_destroy(&sender.begun);
+	OK(tow_free(runtime, memory));
+	close_all();
+	free(in);
+}
+
+static void *exchange_some(void *arg)
+{
+	uint64_t me = (uint64_t)(uintptr_t)arg;
+	uint8_t *out = malloc(MIB), *in = malloc(MIB);
+
+	for (uint64_t i = 0; i < ROUNDS; i++) {
+		uint64_t bytes = i % 4 == 0 ? MIB : 8u << i % 8;
+
+		exchange(out, in, bytes, me * 1000 + i);
+	}
+	free(out);
+	free(in);
+	return NULL;
+}
+
+static void test_many_threads(void **state)
+{
+	struct tow_options options = epoll_options();
+	pthread_t threads[THREADS];
+
+	(void)state;
+	open_with(&options);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, exchange_some, (void *)i), 0);
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	close_all();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_any_memory),
+		cmocka_unit_test(test_sender_has_gone),
+		cmocka_unit_test(test_many_threads),
+	};
+
+	alarm(200);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -119,7 +119,11 @@ void print_knobs(enum list_style style)
 		printf("Each knob is a field of `struct tow_options` and an environment variable. "
 		       "A field that is set\nwins over the environment, the environment over the "
 		       "default. Values may have a suffix:\n`64KiB`, `2GiB`, `10us`, `5s`, `1k`, "
-		       "`true`.\n\n");
+		       "`true`.\n\n"
+		       "A variable TOW_... that is no knob, nor one of launchers, tests or "
+		       "plugins\n"
+		       "(`diag/environment.def`), is a warning in the log of `/v1/info`, with the "
+		       "knob\nthat is spelt most like it.\n\n");
 		print_head(head, 6);
 	} else if (style == LIST_MAN) {
 		printf(".TH TOWLINE\\-KNOBS 7 \"\" \"Towline %s\"\n.SH NAME\n"

@@ -19,6 +19,7 @@
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/emit.h"
+#include "diag/environment.h"
 #include "diag/error.h"
 #include "diag/knob.h"
 #include "diag/registry.h"
@@ -39,6 +40,7 @@
 #include "transport/handle.h"
 #include "transport/inquiry.h"
 #include "transport/path.h"
+#include "transport/plan/plan.h"
 #include "transport/poller.h"
 #include "transport/rpc.h"
 #include "transport/tracing.h"
@@ -253,6 +255,13 @@ static int parse_words(struct twi_engine *engine, enum twi_exhaust *exhaust_out)
 		return twi_error(TOW_EINVAL, "poller = '%s' is none of auto, io_uring, epoll",
 				 engine->knobs.poller);
 	engine->poller_choice = (uint8_t)poller;
+	if (engine->knobs.coll_plan[0] != '\0' && twi_plan_find(engine->knobs.coll_plan) == NULL) {
+		char names[TWI_PLAN_NAMES_BYTES];
+
+		twi_plan_names(names);
+		return twi_error(TOW_EINVAL, "coll_plan = '%s' is no plan; there are: %s",
+				 engine->knobs.coll_plan, names);
+	}
 	return TOW_OK;
 }
 
@@ -311,6 +320,7 @@ static int open_parts(struct tow_runtime *runtime)
 	if (status < 0)
 		return status;
 	twi_diag_log_level(engine->diag, (int)engine->knobs.log_level);
+	twi_environment_check(engine->diag, environ);
 	twi_span_sample(engine->diag, (uint32_t)engine->knobs.span_sample);
 	status = twi_engine_init(engine);
 	if (status == TOW_OK)

@@ -215,7 +215,7 @@ static struct tow_group_options short_options(void)
 	return options;
 }
 
-/* Time enough for all to have greeted: whoever misses another is to hear why that was refused. */
+/* Time enough for all to have greeted, and for the store to say whom or what it has refused. */
 static struct tow_group_options refusal_options(void)
 {
 	struct tow_group_options options = TOW_GROUP_OPTIONS_DEFAULT;
@@ -253,7 +253,7 @@ static void mode_twice(void)
 
 static void mode_absent(void)
 {
-	const struct tow_group_options options = short_options();
+	const struct tow_group_options options = refusal_options();
 
 	if (strcmp(getenv("TOW_RANK"), "2") != 0)
 		try_open(&options);

@@ -162,9 +162,14 @@ static int check_options(struct request *request, const struct tow_coll_options 
 	what->priority = options->priority;
 	if (options->plan != NULL) {
 		what->forced = twi_plan_find(options->plan);
-		if (what->forced == NULL)
-			return twi_error(TOW_EINVAL, "%s: there is no plan \"%.40s\"",
-					 request->call, options->plan);
+		if (what->forced == NULL) {
+			char names[TWI_PLAN_NAMES_BYTES];
+
+			twi_plan_names(names);
+			return twi_error(TOW_EINVAL,
+					 "%s: there is no plan \"%.40s\"; there are: %s",
+					 request->call, options->plan, names);
+		}
 	}
 	if (options->name == NULL)
 		return TOW_OK;

@@ -4,6 +4,7 @@
  */
 #include "transport/plan/plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,6 +69,16 @@ const struct twi_plan_row *twi_plan_find(const char *name)
 		if (strcmp(twi_plan_rows[i].name, name) == 0)
 			return &twi_plan_rows[i];
 	return NULL;
+}
+
+void twi_plan_names(char out[TWI_PLAN_NAMES_BYTES])
+{
+	size_t used = 0;
+
+	out[0] = '\0';
+	for (unsigned i = 0; i < twi_plan_row_count && used < TWI_PLAN_NAMES_BYTES; i++)
+		used += (size_t)snprintf(out + used, TWI_PLAN_NAMES_BYTES - used, "%s%s",
+					 i > 0 ? ", " : "", twi_plan_rows[i].name);
 }
 
 static bool is_v(const struct twi_plan_case *what)

@@ -168,6 +168,10 @@ extern const unsigned twi_plan_row_count;
 
 const struct twi_plan_row *twi_plan_find(const char *name);
 
+/* The names of all, with commas, for messages. */
+#define TWI_PLAN_NAMES_BYTES 256
+void twi_plan_names(char out[TWI_PLAN_NAMES_BYTES]);
+
 /* Whether the row can serve the case. Every row of the kind serves one rank, and a count of 0. */
 bool twi_plan_fits(const struct twi_plan_row *row, const struct twi_plan_case *what);
 

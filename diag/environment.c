@@ -67,7 +67,8 @@ static unsigned distance(const char *a, size_t a_bytes, const char *b)
 const char *twi_environment_nearest(const char *name, size_t bytes)
 {
 	struct tow_knob knob = { .size = sizeof(knob) };
-	/* A third of it may be wrong, "TOW_" not counted; with more it was meant for something else. */
+	/* A third of it may be wrong, "TOW_" not counted; with more it was meant for something
+	 * else. */
 	unsigned best = bytes > 4 ? 1 + (unsigned)(bytes - 4) / 3 : 0;
 	const char *nearest = NULL;
 
@@ -110,8 +111,7 @@ void twi_environment_check(struct twi_diag *diag, char *const *variables)
 	for (; variables != NULL && *variables != NULL; variables++) {
 		size_t bytes = strcspn(*variables, "=");
 
-		if (strncmp(*variables, "TOW_", 4) != 0 ||
-		    twi_environment_knows(*variables, bytes))
+		if (strncmp(*variables, "TOW_", 4) != 0 || twi_environment_knows(*variables, bytes))
 			continue;
 		if (found++ < WARNINGS_MAX)
 			warn(diag, *variables, bytes);

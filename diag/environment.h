@@ -1,5 +1,5 @@
 /*
- * environment.h - variables of the environment that look like ours and are not: a misspelt TOW_JOBKEY
+ * environment.h - variables that look like ours and are not: a misspelt TOW_JOBKEY
  * would leave a job open to everybody without a word.
  *
  * Only names are looked at, so no value, which may be a secret, reaches the log.

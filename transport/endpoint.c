@@ -96,6 +96,14 @@ void twi_peer_messages_describe(const struct tow_peer *peer, uint64_t sent, uint
 	twi_emit_u64(emit, "receives_posted", twi_match_count_posted(match, TWI_SPACE_USER));
 }
 
+void twi_peer_ended(struct tow_peer *peer, int status)
+{
+	if (peer->ended != 0)
+		return;
+	peer->ended = status;
+	snprintf(peer->ended_why, sizeof(peer->ended_why), "%s", tow_error_message());
+}
+
 void twi_peer_teardown(struct tow_peer *peer)
 {
 	if (peer->waiting_at != NULL)

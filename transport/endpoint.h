@@ -41,9 +41,11 @@ struct tow_peer {
 	bool closed;                     /* tow_peer_close was called */
 	char address[TOW_ADDRESS_MAX];   /* of the other side, for people */
 	char why[192];                   /* why this lane, and what was refused; "": no choice */
-	uint64_t id;                     /* within the runtime */
-	uint32_t span_peer;              /* op_span.h; 0: not asked for yet */
-	int64_t job_rank;                /* -1: not known */
+	int ended;           /* the status with which its operations have; 0: it is up */
+	char ended_why[384]; /* the message of that */
+	uint64_t id;         /* within the runtime */
+	uint32_t span_peer;  /* op_span.h; 0: not asked for yet */
+	int64_t job_rank;    /* -1: not known */
 	struct twi_peer_claims claims;
 	struct twi_latency_row *latency_row; /* where its messages are timed; NULL: not yet */
 	struct twi_link *link_state; /* what the library has to say to it; NULL before it is up */
@@ -70,6 +72,12 @@ void *twi_endpoint_alloc(size_t bytes);
 void twi_endpoint_free(struct tow_endpoint *endpoint);
 void *twi_peer_alloc(size_t bytes);
 void twi_peer_free(struct tow_peer *peer);
+
+/*
+ * The peer's operations end now, and those that are started later with them: the thread's message
+ * says why, and is kept for the later ones. The first call counts.
+ */
+void twi_peer_ended(struct tow_peer *peer, int status);
 
 /* The lane has let go of the peer: takes it off every list. The lane frees the memory. */
 void twi_peer_teardown(struct tow_peer *peer);

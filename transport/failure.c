@@ -35,6 +35,8 @@ static void say(const struct tow_op *op, char text[TWI_ERROR_BYTES])
 
 	if (twi_error_since_poll && twi_error_status == op->status)
 		snprintf(text, TWI_ERROR_BYTES, "%s", tow_error_message());
+	else if (op->peer != NULL && op->peer->ended == op->status)
+		snprintf(text, TWI_ERROR_BYTES, "%s", op->peer->ended_why);
 	else
 		snprintf(text, TWI_ERROR_BYTES, "%s of %llu bytes%s%.150s: %s", kind_name(op),
 			 (unsigned long long)op->bytes, peer != NULL ? ", peer " : "",

@@ -33,8 +33,8 @@ void twi_failures_fini(struct twi_failures *failures);
 
 /*
  * `op` ends with op->status, a failure. The thread's message is what happened, if it was set with
- * that status since this thread took the engine or polled last; else one is made of what the
- * operation is. The engine is held.
+ * that status since this thread took the engine or polled last; else why its peer ended, if it has
+ * with that status; else one is made of what the operation is. The engine is held.
  */
 void twi_failure_keep(struct tow_op *op);
 

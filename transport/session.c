@@ -234,6 +234,7 @@ void twi_session_fail(struct twi_session *session, int status)
 	if (session->failed != 0)
 		return;
 	session->failed = status;
+	session->early_count = 0;
 	for (unsigned i = 0; i < TWI_LARGE_MAX; i++)
 		session->sends[i].op = NULL;
 	end_all(session, &session->queued, status);
@@ -241,6 +242,12 @@ void twi_session_fail(struct twi_session *session, int status)
 	end_all(session, &session->matched, status);
 	end_receives(session, status);
 	drop_offers(session);
+}
+
+int twi_session_gone(const struct twi_session *session)
+{
+	return twi_rule_bye_error(session->peer->address,
+				  session->peer_said_bye ? session->bye : -1);
 }
 
 bool twi_session_quiet(const struct twi_session *session)

@@ -50,7 +50,9 @@
 #include "diag/emit.h"
 #include "diag/lane_id.h"
 #include "transport/frame.h"
+#include "transport/grant.h"
 #include "transport/match.h"
+#include "transport/rule.h"
 #include "transport/session_fault.h"
 
 struct tow_op;
@@ -59,9 +61,6 @@ struct twi_engine;
 struct twi_tx_chunk;
 struct twi_unexpected;
 
-#define TWI_GRANTS_MAX         64
-#define TWI_READY_MAX          16 /* large messages that go without having been asked for */
-#define TWI_LARGE_MAX          (TWI_GRANTS_MAX + TWI_READY_MAX)
 #define TWI_ANNOUNCED_MAX      64
 #define TWI_SEQ_BUCKETS        64
 #define TWI_CONTROL_BYTES      (256u << 10) /* that are not sent yet */
@@ -74,54 +73,6 @@ struct twi_unexpected;
 #define TWI_CREDIT_MAX         (1ull << 30) /* of what a peer grants, this much is used */
 #define TWI_CHUNK_BYTES        (8u << 20)   /* what a message taken back may cost in padding */
 #define TWI_STRIPE_BYTES       (1u << 20)   /* no stripe of several is shorter by much */
-
-/*
- * A large message on its way: the receiver's account of what it asked for, and the sender's of what
- * it was asked for. Stripe c - first goes on channel c; all are stripe_bytes long but the last.
- */
-struct twi_grant {
-	struct tow_op *op; /* NULL: nobody wants it any more; dropped here, or ABORT there */
-	uint64_t seq, tag, bytes;
-	uint64_t stripe_bytes;
-	uint8_t first, count; /* channels */
-	uint8_t open;         /* bit c: its end on channel c has not come, or is not out */
-	bool used;
-	bool sum;     /* its commits carry checksums */
-	bool ready;   /* sent without having been asked for */
-	bool spoiled; /* receiving: a stripe was aborted */
-	bool corrupt; /* receiving: a checksum was another */
-	bool faulted; /* receiving: its sender cannot read it */
-	int refusal;  /* sending: it ends with this as soon as no lane reads its memory */
-	uint64_t at[TWI_BULK_MAX]; /* bytes moved, by channel */
-	uint64_t summed[TWI_BULK_MAX];
-	uint32_t crc[TWI_BULK_MAX]; /* of the first `summed` bytes of the stripe */
-};
-
-/* One bulk channel, both directions. */
-struct twi_bulk_channel {
-	bool broken;
-	/* sending */
-	bool handed;           /* the lane has bytes of `out` and has not said how many went */
-	uint64_t handed_bytes; /* of its payload */
-	bool out_padding;      /* it was taken back: the rest of the chunk is zeros */
-	struct twi_grant *out; /* whose chunk or commit is on its way */
-	uint64_t out_left;     /* payload bytes of the chunk */
-	uint32_t out_head_left, out_tail_left;
-	uint8_t out_head[TWI_FRAME_BYTES];
-	uint8_t out_tail[TWI_FRAME_BYTES]; /* the commit, behind the last byte of the stripe */
-	uint8_t queue[TWI_LARGE_MAX];      /* indices in session->sends, in order */
-	uint8_t queue_count;
-	uint8_t stale_count;
-	uint64_t stale[2 * TWI_LARGE_MAX]; /* aborts to be said again: they were lost */
-
-	/* receiving */
-	uint32_t in_fill;
-	struct twi_grant *in;
-	uint64_t in_left;
-	unsigned stale_allowed; /* aborts of nothing that may come, because we listed it */
-	bool in_waits;          /* a whole header is here whose offer is not */
-	uint8_t in_head[2 * TWI_FRAME_BYTES]; /* a commit, and the header behind it */
-};
 
 struct twi_timing {
 	uint64_t start_ns, queue_ns; /* start_ns 0: a large message, timed by its operation */
@@ -152,7 +103,10 @@ struct twi_session {
 	uint32_t eager_max_bytes; /* what this side sends small: fits the buffer and the credit */
 	int failed;               /* status that operations get now, or 0 */
 	bool peer_said_bye;
-	bool urgent; /* the control buffer holds something that must not wait */
+	uint8_t bye;  /* its value */
+	uint8_t rule; /* that the peer has broken (rule.h); 0: none */
+	bool doubted; /* it was found out where there was nobody to tell: control_in does */
+	bool urgent;  /* the control buffer holds something that must not wait */
 
 	/* control, sending: session_retain.c. Positions count the stream's bytes. */
 	uint64_t tx_acked;  /* the peer has said to have this much */
@@ -202,6 +156,8 @@ struct twi_session {
 	struct twi_grant sends[TWI_LARGE_MAX];  /* that the peer has asked for */
 	struct twi_grant grants[TWI_LARGE_MAX]; /* that this side has asked for */
 	unsigned send_count, ready_sends, grant_count, ready_grants;
+	unsigned early_count;
+	struct twi_early early[TWI_EARLY_MAX]; /* in the order in which they came */
 	struct twi_bulk_channel channels[TWI_BULK_MAX];
 
 	/* receives announced by the peer: session_announce.c */
@@ -250,12 +206,17 @@ struct tow_op *twi_session_bulk_op(struct twi_session *session, unsigned channel
 int twi_session_bulk_want(struct twi_session *session, unsigned channel, uint64_t max_bytes,
 			  struct iovec parts[2]);
 
-/* False when there is nothing to send. What is returned stays valid until _sent. */
+/*
+ * False when there is nothing to send. What is returned stays valid until _sent, which says how
+ * much of it went, with 0 too: until then, or the next _out, the session takes it that the peer may
+ * have all of it and that its memory is being read, and keeps what the peer answers meanwhile.
+ * bulk_sent: TOW_OK; TOW_EPROTOCOL (message set), one of those answers was a lie.
+ */
 bool twi_session_control_out(struct twi_session *session, struct iovec *out);
 void twi_session_control_sent(struct twi_session *session, size_t bytes);
 bool twi_session_bulk_out(struct twi_session *session, unsigned channel, uint64_t max_bytes,
 			  struct twi_bulk_out *out);
-void twi_session_bulk_sent(struct twi_session *session, unsigned channel, size_t bytes);
+int twi_session_bulk_sent(struct twi_session *session, unsigned channel, size_t bytes);
 
 /*
  * A connection has gone. Until it is resumed nothing comes out of that stream and nothing may go
@@ -285,9 +246,15 @@ bool twi_session_quiet(const struct twi_session *session);
 /* Asks the peer for a sign of life, which it answers; input_ns says when any came. */
 void twi_session_ping(struct twi_session *session);
 
-/* Puts an ACK into the control buffer if one is owed: true when it did; a BYE: this side closes. */
+/*
+ * Puts an ACK into the control buffer if one is owed: true when it did; a BYE: this side closes, or
+ * ends it because of the rule that the peer has broken.
+ */
 bool twi_session_ack(struct twi_session *session);
 void twi_session_bye(struct twi_session *session);
+
+/* The message of a peer whose streams have ended, with a BYE or without: TOW_EPEER. */
+int twi_session_gone(const struct twi_session *session);
 
 /* Ends every operation with `status`; later ones get it too, after what has arrived whole. */
 void twi_session_fail(struct twi_session *session, int status);

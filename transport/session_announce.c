@@ -70,8 +70,9 @@ static unsigned find(const struct twi_session *session, uint64_t tag, uint8_t sp
 int twi_session_announced(struct twi_session *session, const struct twi_frame *frame)
 {
 	if (frame->seq > session->seq_sent)
-		return twi_error(TOW_EPROTOCOL, "peer %s has message %llu, never sent",
-				 session->peer->address, (unsigned long long)frame->seq);
+		return twi_session_fault(session, TWI_RULE_NO_SUCH_MESSAGE,
+					 "has message %llu, never sent",
+					 (unsigned long long)frame->seq);
 	if (session->last_seq[hash(frame->tag)] > frame->seq)
 		return TOW_OK;
 	if (session->announced_count == TWI_ANNOUNCED_MAX)

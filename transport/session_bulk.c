@@ -57,10 +57,10 @@ static void stripe_over(struct twi_session *session, struct twi_grant *grant, un
 		message_over(session, grant);
 }
 
-static int out_of_place(const struct twi_session *session, uint64_t seq)
+static int out_of_place(struct twi_session *session, uint64_t seq)
 {
-	return twi_error(TOW_EPROTOCOL, "peer %s sent data of message %llu out of place",
-			 session->peer->address, (unsigned long long)seq);
+	return twi_session_fault(session, TWI_RULE_DATA_PLACE,
+				 "sent data of message %llu out of place", (unsigned long long)seq);
 }
 
 static int on_commit(struct twi_session *session, struct twi_grant *grant, unsigned c,
@@ -86,8 +86,9 @@ static int on_frame(struct twi_session *session, unsigned c, const struct twi_fr
 		return TOW_OK;
 	}
 	if (grant == NULL)
-		return twi_error(TOW_EPROTOCOL, "peer %s sent data of message %llu, not asked for",
-				 session->peer->address, (unsigned long long)frame->seq);
+		return twi_session_fault(session, TWI_RULE_DATA_UNASKED,
+					 "sent data of message %llu, not asked for",
+					 (unsigned long long)frame->seq);
 	if ((grant->open & 1u << c) == 0)
 		return out_of_place(session, frame->seq);
 	if ((frame->flags & TWI_FRAME_ABORT) != 0) {
@@ -116,8 +117,7 @@ static int on_head(struct twi_session *session, unsigned c)
 	enum twi_frame_fault fault;
 
 	if (twi_frame_get(channel->in_head, &limits, &frame, &fault) != TOW_OK)
-		return twi_error(TOW_EPROTOCOL, "peer %s: bad bulk frame: %s",
-				 session->peer->address, twi_frame_fault_text(fault));
+		return twi_session_fault(session, (unsigned)fault, "sent a bad bulk frame");
 	channel->in_waits = session->config.announce && frame.seq > session->seq_received;
 	if (channel->in_waits)
 		return TOW_OK;

@@ -128,15 +128,13 @@ static int on_frame(struct twi_session *session, const struct twi_frame *frame)
 	case TWI_FRAME_RTS:
 		return twi_session_offered(session, frame);
 	case TWI_FRAME_CTS:
-		return twi_session_granted(session, frame);
 	case TWI_FRAME_DONE:
-		return twi_session_done(session, frame);
+	case TWI_FRAME_REFUSE:
+		return twi_session_answered(session, frame);
 	case TWI_FRAME_ACK:
 		return twi_session_acked(session, frame);
 	case TWI_FRAME_CANCEL:
 		return twi_session_canceled(session, frame);
-	case TWI_FRAME_REFUSE:
-		return twi_session_refused(session, frame);
 	case TWI_FRAME_RECEIVED:
 	case TWI_FRAME_PONG:
 		return twi_session_heard(session, frame->value);
@@ -147,10 +145,11 @@ static int on_frame(struct twi_session *session, const struct twi_frame *frame)
 		return twi_session_announced(session, frame);
 	case TWI_FRAME_BYE:
 		session->peer_said_bye = true;
+		session->bye = (uint8_t)frame->value;
 		return TOW_OK;
 	default:
-		return twi_error(TOW_EPROTOCOL, "peer %s sent a frame of type %u out of place",
-				 session->peer->address, frame->type);
+		return twi_session_fault(session, TWI_FAULT_ORDER,
+					 "sent a frame of type %u out of place", frame->type);
 	}
 }
 
@@ -172,8 +171,7 @@ static int parse_frame(struct twi_session *session, const uint8_t *head)
 	enum twi_frame_fault fault;
 
 	if (get_frame(session, head, &frame, &fault) != TOW_OK)
-		return twi_error(TOW_EPROTOCOL, "peer %s: bad control frame: %s",
-				 session->peer->address, twi_frame_fault_text(fault));
+		return twi_session_fault(session, (unsigned)fault, "sent a bad control frame");
 	return on_frame(session, &frame);
 }
 
@@ -216,10 +214,12 @@ static void listen_for_bye(struct twi_session *session, const uint8_t *data, con
 			return;
 		if (get_frame(session, head, &frame, &fault) != TOW_OK)
 			continue;
-		if (frame.type == TWI_FRAME_BYE)
+		if (frame.type == TWI_FRAME_BYE) {
 			session->peer_said_bye = true;
-		else if (frame.type == TWI_FRAME_EAGER)
+			session->bye = (uint8_t)frame.value;
+		} else if (frame.type == TWI_FRAME_EAGER) {
 			session->rx_left = frame.payload_bytes;
+		}
 	}
 }
 
@@ -247,8 +247,10 @@ int twi_session_control_in(struct twi_session *session, const uint8_t *data, siz
 		    (session->rx_op != NULL || session->rx_unexpected != NULL))
 			finish_eager(session); /* a message of no bytes */
 	}
-	if (twi_unlikely(session->failed != 0))
+	if (twi_unlikely(session->failed != 0)) {
 		listen_for_bye(session, data, end);
+		return TOW_OK;
+	}
 	if (twi_unlikely(session->pong_owed))
 		twi_session_say_pong(session);
 	if (session->rx_total - session->rx_total_told >= TWI_RECEIVED_URGENT)
@@ -256,5 +258,8 @@ int twi_session_control_in(struct twi_session *session, const uint8_t *data, siz
 	if (twi_unlikely(session->stuck))
 		return twi_error(TOW_EPEER, "peer %s does not read its control stream",
 				 session->peer->address);
+	if (twi_unlikely(session->doubted)) /* found where nobody could be told */
+		return twi_session_fault(session, session->rule,
+					 "answered what it had not received");
 	return session->config.announce ? twi_session_bulk_look(session) : TOW_OK;
 }

@@ -52,19 +52,21 @@ bool twi_session_out_faulted(struct twi_session *session, unsigned c)
 	struct twi_bulk_channel *channel = &session->channels[c];
 	struct twi_grant *send = channel->out;
 	uint64_t row = session->faults.count % TWI_FAULTS_MAX;
+	struct twi_frame refuse = { .type = TWI_FRAME_REFUSE, .value = TWI_REFUSE_FAULT };
 
 	if (send == NULL) /* it was taken back meanwhile */
 		return true;
 	if (send->op == NULL || channel->out_left == 0)
 		return false;
 	channel->handed = false;
-	if (send->refusal == 0) {
-		session->faults.rows[row].seq = send->seq;
-		session->faults.rows[row].offset = twi_stripe_base(send, c) + send->at[c];
-		session->faults.count++;
-		twi_session_send_refuse(session, send, TOW_EFAULT);
-	}
-	return true;
+	if (twi_session_early(session, send->seq)) /* it is known, and another channel has some */
+		return true;
+	session->faults.rows[row].seq = send->seq;
+	session->faults.rows[row].offset = twi_stripe_base(send, c) + send->at[c];
+	session->faults.count++;
+	/* As if the peer had refused it: the operation ends when no channel has its memory. */
+	refuse.seq = send->seq;
+	return twi_session_answered(session, &refuse) == TOW_OK;
 }
 
 bool twi_session_in_faulted(struct twi_session *session, unsigned c)

@@ -7,8 +7,8 @@
  * not on its way already, it owes an ABORT. A row that went without having been asked for (ready)
  * stays until the receiver has said that it is done with it, so that both count the same rows.
  *
- * Between _out and _sent the lane may be reading an operation's memory. A refusal that comes then
- * waits: the operation ends when no channel has it handed out.
+ * Between _out and _sent the lane may be reading an operation's memory. What the peer says of the
+ * message meanwhile waits (session_early.c).
  */
 #include "diag/counter.h"
 #include "diag/diag.h"
@@ -146,24 +146,11 @@ void twi_session_send_leave(struct twi_session *session, struct twi_grant *send)
 		twi_session_send_free(session, send);
 }
 
-static bool handed_out(const struct twi_session *session, const struct twi_grant *send)
-{
-	for (unsigned c = 0; c < session->config.bulk_count; c++) {
-		if (session->channels[c].out == send && session->channels[c].handed)
-			return true;
-	}
-	return false;
-}
-
-/* A refused message ends as soon as the lane has let go of its memory. */
-static void refuse_now(struct twi_session *session, struct twi_grant *send)
+/* The peer does not want the message, or (TOW_AGAIN) not yet. No lane has its memory. */
+void twi_session_send_refuse(struct twi_session *session, struct twi_grant *send, int status)
 {
 	struct tow_op *op = send->op;
-	int status = send->refusal;
 
-	if (op == NULL || status == 0 || handed_out(session, send))
-		return;
-	send->refusal = 0;
 	twi_session_send_leave(session, send);
 	if (status != TOW_AGAIN) {
 		if (status == TOW_EFAULT)
@@ -173,12 +160,6 @@ static void refuse_now(struct twi_session *session, struct twi_grant *send)
 	}
 	op->stage = TWI_STAGE_OFFERED; /* it came too early: the peer will ask for it */
 	op->moved = 0;
-}
-
-void twi_session_send_refuse(struct twi_session *session, struct twi_grant *send, int status)
-{
-	send->refusal = status;
-	refuse_now(session, send);
 }
 
 static void put_data(uint8_t *at, const struct twi_grant *send, uint64_t offset, uint32_t bytes,
@@ -259,6 +240,8 @@ static bool next_chunk(struct twi_session *session, unsigned c)
 	if (channel->queue_count == 0)
 		return false;
 	send = &session->sends[channel->queue[0]];
+	if (twi_unlikely(session->early_count > 0) && twi_session_early(session, send->seq))
+		return false; /* another channel has some of it: perhaps it is not wanted */
 	left = twi_stripe_length(send, c) - send->at[c];
 	channel->out = send;
 	channel->out_left = twi_min(left, (uint64_t)TWI_CHUNK_BYTES);
@@ -307,8 +290,8 @@ bool twi_session_bulk_out(struct twi_session *session, unsigned c, uint64_t max_
 	if (session->failed != 0 || channel->broken)
 		return false;
 	channel->handed = false;
-	if (channel->out != NULL && twi_unlikely(channel->out->refusal != 0))
-		refuse_now(session, channel->out);
+	if (twi_unlikely(session->early_count > 0))
+		twi_session_settle_later(session); /* nothing of it went */
 	if (channel->out_head_left == 0 && channel->out_left == 0 && channel->out_tail_left == 0 &&
 	    !next_chunk(session, c))
 		return false;
@@ -339,7 +322,7 @@ bool twi_session_bulk_out(struct twi_session *session, unsigned c, uint64_t max_
 	return true;
 }
 
-void twi_session_bulk_sent(struct twi_session *session, unsigned c, size_t bytes)
+static void sent(struct twi_session *session, unsigned c, size_t bytes)
 {
 	struct twi_bulk_channel *channel = &session->channels[c];
 	size_t head = twi_min(bytes, (size_t)channel->out_head_left), payload;
@@ -360,17 +343,18 @@ void twi_session_bulk_sent(struct twi_session *session, unsigned c, size_t bytes
 	}
 	twi_assert(bytes <= channel->out_tail_left);
 	channel->out_tail_left -= (uint32_t)bytes;
-	if (channel->out_left > 0 || channel->out_tail_left > 0) {
-		if (send != NULL && twi_unlikely(send->refusal != 0))
-			refuse_now(session, send);
+	if (channel->out_left > 0 || channel->out_tail_left > 0)
 		return;
-	}
 	channel->out_padding = false;
 	if (channel->out_head_left > 0)
 		return;
 	channel->out = NULL;
 	if (bytes > 0)
 		twi_session_stripe_over(session, send, c);
-	if (send != NULL && twi_unlikely(send->refusal != 0))
-		refuse_now(session, send);
+}
+
+int twi_session_bulk_sent(struct twi_session *session, unsigned c, size_t bytes)
+{
+	sent(session, c, bytes);
+	return twi_likely(session->early_count == 0) ? TOW_OK : twi_session_settle(session);
 }

@@ -6,6 +6,7 @@
  *	session_control.c   the control stream in: frames, small messages
  *	session_send.c      sending: credit, offers, acknowledgements
  *	session_recv.c      receiving: matching, grants
+ *	session_early.c     answers about what the lane may not have sent yet
  *	session_out.c       a channel out: chunks, commits, aborts
  *	session_bulk.c      a channel in
  *	session_resume.c    channels that broke
@@ -87,6 +88,14 @@ static inline bool twi_session_sums(const struct twi_session *session, uint64_t 
 /* In tow_op.moved of a receive. */
 #define TWI_RECV_SUM 1u /* its message's commits carry checksums */
 
+/*
+ * The peer has broken a rule: what it did exactly, behind its address. The first one is told to it.
+ * TOW_EPROTOCOL.
+ */
+#define twi_session_fault(session, number, ...)                                                    \
+	((session)->rule = (session)->rule != 0 ? (session)->rule : (uint8_t)(number),             \
+	 twi_rule_error((session)->peer->address, number, __VA_ARGS__))
+
 /* session.c */
 struct tow_op *twi_session_find(struct twi_session *session, uint64_t seq);
 void twi_session_op_end(struct twi_session *session, struct tow_op *op, int status, uint64_t bytes);
@@ -106,6 +115,18 @@ int twi_session_granted(struct twi_session *session, const struct twi_frame *fra
 int twi_session_done(struct twi_session *session, const struct twi_frame *frame);
 int twi_session_refused(struct twi_session *session, const struct twi_frame *frame);
 int twi_session_acked(struct twi_session *session, const struct twi_frame *frame);
+
+/*
+ * session_early.c. answered: a CTS, DONE or REFUSE has come; TOW_OK or TOW_EPROTOCOL. settle: the
+ * lane has let go of something, so what has waited for that is judged; the same; _later: the next
+ * input says it. handed: a channel
+ * has bytes of this message (NULL: of any) handed out. early: an answer about message seq waits.
+ */
+int twi_session_answered(struct twi_session *session, const struct twi_frame *frame);
+int twi_session_settle(struct twi_session *session);
+void twi_session_settle_later(struct twi_session *session);
+bool twi_session_handed(const struct twi_session *session, const struct twi_grant *send);
+bool twi_session_early(const struct twi_session *session, uint64_t seq);
 
 /* session_recv.c */
 void twi_session_grant(struct twi_session *session);

@@ -284,8 +284,9 @@ int twi_session_canceled(struct twi_session *session, const struct twi_frame *fr
 	if (grant != NULL && grant->ready) /* it came too early: its offer is elsewhere */
 		grant = NULL;
 	if (grant != NULL && has_begun(session, grant))
-		return twi_error(TOW_EPROTOCOL, "peer %s took message %llu back after it had begun",
-				 session->peer->address, (unsigned long long)seq);
+		return twi_session_fault(session, TWI_RULE_CANCEL_LATE,
+					 "took message %llu back after it had begun",
+					 (unsigned long long)seq);
 	if (grant != NULL) {
 		struct tow_op *op = grant->op;
 
@@ -345,14 +346,14 @@ int twi_session_admit(struct twi_session *session, const struct twi_frame *frame
 	uint32_t cost = twi_frame_cost(frame->payload_bytes);
 
 	if (frame->seq != session->seq_received + 1)
-		return twi_error(TOW_EPROTOCOL, "peer %s sent message %llu after %llu",
-				 session->peer->address, (unsigned long long)frame->seq,
-				 (unsigned long long)session->seq_received);
+		return twi_session_fault(
+			session, TWI_RULE_MESSAGE_ORDER, "sent message %llu after %llu",
+			(unsigned long long)frame->seq, (unsigned long long)session->seq_received);
 	if (session->credit_charged - session->credit_given + cost >
 	    session->config.local_credit_bytes)
-		return twi_error(TOW_EPROTOCOL, "peer %s sent more than its credit of %llu bytes",
-				 session->peer->address,
-				 (unsigned long long)session->config.local_credit_bytes);
+		return twi_session_fault(session, TWI_RULE_CREDIT,
+					 "sent more than its credit of %llu bytes",
+					 (unsigned long long)session->config.local_credit_bytes);
 	session->credit_charged += cost;
 	session->seq_received = frame->seq;
 	twi_peer_received(session->peer, frame->flags & TWI_FRAME_SPACE);
@@ -392,8 +393,8 @@ int twi_session_offered(struct twi_session *session, const struct twi_frame *fra
 	if (status < 0)
 		return status;
 	if (ready && (session->ready_grants == TWI_READY_MAX || !session->config.announce))
-		return twi_error(TOW_EPROTOCOL, "peer %s sends more than it may unasked",
-				 session->peer->address);
+		return twi_session_fault(session, TWI_RULE_UNASKED,
+					 "sends more than it may unasked");
 	entry = twi_match_take_posted(&session->match, frame->tag, frame->flags & TWI_FRAME_SPACE);
 	op = entry != NULL ? twi_container_of(entry, struct tow_op, match) : NULL;
 	twi_session_note(session, frame->tag, true);

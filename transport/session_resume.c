@@ -37,8 +37,11 @@ void twi_session_bulk_broken(struct twi_session *session, unsigned c)
 
 	channel->broken = true;
 	/* The lane's last word may be missing: the peer may have all of what it was given. */
-	if (channel->handed)
+	if (channel->handed) {
 		send->at[c] += channel->handed_bytes;
+		if (send->op != NULL)
+			send->op->moved += channel->handed_bytes;
+	}
 	channel->handed = channel->out_padding = false;
 	channel->out = NULL;
 	channel->out_left = 0;
@@ -47,8 +50,8 @@ void twi_session_bulk_broken(struct twi_session *session, unsigned c)
 	channel->in_left = 0;
 	channel->in_fill = 0;
 	channel->in_waits = false;
-	if (send != NULL && send->op != NULL && send->refusal != 0)
-		twi_session_send_refuse(session, send, send->refusal);
+	if (twi_unlikely(session->early_count > 0))
+		twi_session_settle_later(session);
 }
 
 size_t twi_session_bulk_resume_put(struct twi_session *session, unsigned c, uint8_t *out)
@@ -74,11 +77,11 @@ size_t twi_session_bulk_resume_put(struct twi_session *session, unsigned c, uint
 	return HEAD_BYTES + (size_t)count * ITEM_BYTES;
 }
 
-static int impossible(const struct twi_session *session, unsigned c, uint64_t seq)
+static int impossible(struct twi_session *session, unsigned c, uint64_t seq)
 {
-	return twi_error(TOW_EPROTOCOL,
-			 "peer %s resumes bulk stream %u with message %llu where it cannot be",
-			 session->peer->address, c, (unsigned long long)seq);
+	return twi_session_fault(session, TWI_RULE_RESUME,
+				 "resumes bulk stream %u with message %llu where it cannot be", c,
+				 (unsigned long long)seq);
 }
 
 /* Where a seq stands in the record; count: it is not there. */
@@ -220,8 +223,8 @@ int twi_session_bulk_resume(struct twi_session *session, unsigned c, const uint8
 	count = twi_get_le16(in + 6);
 	if (in[4] != TWI_STREAM_BULK || in[5] != c || count > TWI_LARGE_MAX ||
 	    twi_get_le32(in) != HEAD_BYTES + count * ITEM_BYTES)
-		return twi_error(TOW_EPROTOCOL, "peer %s: bad record of resumed bulk stream %u",
-				 session->peer->address, c);
+		return twi_session_fault(session, TWI_RULE_RESUME,
+					 "sent a bad record of resumed bulk stream %u", c);
 	if (bytes < HEAD_BYTES + (size_t)count * ITEM_BYTES)
 		return TOW_AGAIN;
 	status = take_record(session, c, in + HEAD_BYTES, count, twi_get_le64(in + 8));
@@ -230,5 +233,5 @@ int twi_session_bulk_resume(struct twi_session *session, unsigned c, const uint8
 	*used_out = HEAD_BYTES + (size_t)count * ITEM_BYTES;
 	session->channels[c].broken = false;
 	twi_count(session->engine->diag, TWI_C_streams_resumed, 1);
-	return TOW_OK;
+	return twi_likely(session->early_count == 0) ? TOW_OK : twi_session_settle(session);
 }

@@ -268,7 +268,7 @@ bool twi_session_ack(struct twi_session *session)
 
 void twi_session_bye(struct twi_session *session)
 {
-	twi_session_owe(session, TWI_FRAME_BYE, 0, 0);
+	twi_session_owe(session, TWI_FRAME_BYE, 0, twi_rule_bye(session->rule));
 }
 
 /* What is both acknowledged and sent goes. */
@@ -328,11 +328,10 @@ int twi_session_heard(struct twi_session *session, uint64_t received)
 	if (received <= session->tx_acked)
 		return TOW_OK;
 	if (received > session->tx_handed)
-		return twi_error(
-			TOW_EPROTOCOL,
-			"peer %s says that it has %llu bytes of %llu on the control stream",
-			session->peer->address, (unsigned long long)received,
-			(unsigned long long)session->tx_handed);
+		return twi_session_fault(
+			session, TWI_RULE_RECEIVED,
+			"says that it has %llu bytes of %llu on the control stream",
+			(unsigned long long)received, (unsigned long long)session->tx_handed);
 	session->tx_acked = received;
 	let_go(session);
 	if (twi_unlikely(session->owed_count > 0 || session->pong_owed || session->ping_owed ||
@@ -385,18 +384,16 @@ int twi_session_control_resume(struct twi_session *session, const uint8_t *in, s
 
 	if (bytes >= 8 &&
 	    (twi_get_le32(in) != RECORD_BYTES || twi_get_le32(in + 4) != TWI_STREAM_CONTROL))
-		return twi_error(TOW_EPROTOCOL, "peer %s: bad record of a resumed control stream",
-				 session->peer->address);
+		return twi_session_fault(session, TWI_RULE_RESUME,
+					 "sent a bad record of a resumed control stream");
 	if (bytes < RECORD_BYTES)
 		return TOW_AGAIN;
 	received = twi_get_le64(in + 8);
 	if (received < session->tx_acked || received > session->tx_handed)
-		return twi_error(
-			TOW_EPROTOCOL,
-			"peer %s resumes its control stream at byte %llu, kept are %llu to "
-			"%llu",
-			session->peer->address, (unsigned long long)received,
-			(unsigned long long)session->tx_acked,
+		return twi_session_fault(
+			session, TWI_RULE_RESUME,
+			"resumes its control stream at byte %llu, kept are %llu to %llu",
+			(unsigned long long)received, (unsigned long long)session->tx_acked,
 			(unsigned long long)session->tx_handed);
 	*used_out = RECORD_BYTES;
 	twi_count(session->engine->diag, TWI_C_streams_resumed, 1);

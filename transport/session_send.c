@@ -186,14 +186,13 @@ int twi_session_acked(struct twi_session *session, const struct twi_frame *frame
 	struct twi_latency_reading reading;
 
 	if (frame->seq > session->seq_sent || frame->seq < session->seq_acked)
-		return twi_error(TOW_EPROTOCOL,
-				 "peer %s acknowledged message %llu, sent are %llu to %llu",
-				 session->peer->address, (unsigned long long)frame->seq,
-				 (unsigned long long)session->seq_acked,
-				 (unsigned long long)session->seq_sent);
+		return twi_session_fault(
+			session, TWI_RULE_ACK, "acknowledged message %llu, sent are %llu to %llu",
+			(unsigned long long)frame->seq, (unsigned long long)session->seq_acked,
+			(unsigned long long)session->seq_sent);
 	if (frame->tag > session->credit_used || frame->tag < session->credit_returned)
-		return twi_error(TOW_EPROTOCOL, "peer %s returned credit that was never used",
-				 session->peer->address);
+		return twi_session_fault(session, TWI_RULE_CREDIT_BACK,
+					 "returned credit that was never used");
 	while (session->seq_acked < frame->seq) {
 		const struct twi_timing *timing =
 			&session->timings[++session->seq_acked & session->timings_mask];
@@ -221,17 +220,18 @@ int twi_session_granted(struct twi_session *session, const struct twi_frame *fra
 	struct tow_op *op = twi_session_find(session, frame->seq);
 
 	if (frame->seq > session->seq_sent)
-		return twi_error(TOW_EPROTOCOL, "peer %s asks for message %llu of %llu",
-				 session->peer->address, (unsigned long long)frame->seq,
-				 (unsigned long long)session->seq_sent);
+		return twi_session_fault(
+			session, TWI_RULE_NO_SUCH_MESSAGE, "asks for message %llu of %llu",
+			(unsigned long long)frame->seq, (unsigned long long)session->seq_sent);
 	if (op == NULL)
 		return TOW_OK;
 	if (op->stage != TWI_STAGE_OFFERED || frame->value != op->bytes)
-		return twi_error(TOW_EPROTOCOL, "peer %s asks for message %llu twice or changed",
-				 session->peer->address, (unsigned long long)frame->seq);
+		return twi_session_fault(session, TWI_RULE_ASKED,
+					 "asks for message %llu twice or changed",
+					 (unsigned long long)frame->seq);
 	if (session->send_count == TWI_GRANTS_MAX)
-		return twi_error(TOW_EPROTOCOL, "peer %s grants more than %d messages at once",
-				 session->peer->address, TWI_GRANTS_MAX);
+		return twi_session_fault(session, TWI_RULE_GRANTS,
+					 "grants more than %d messages at once", TWI_GRANTS_MAX);
 	twi_session_send_begin(session, op, false);
 	return TOW_OK;
 }
@@ -247,13 +247,15 @@ int twi_session_done(struct twi_session *session, const struct twi_frame *frame)
 	struct twi_latency_reading reading;
 
 	if (frame->seq > session->seq_sent)
-		return twi_error(TOW_EPROTOCOL, "peer %s has message %llu, never sent",
-				 session->peer->address, (unsigned long long)frame->seq);
+		return twi_session_fault(session, TWI_RULE_NO_SUCH_MESSAGE,
+					 "has message %llu, never sent",
+					 (unsigned long long)frame->seq);
 	if (send != NULL
 		    ? !twi_session_send_whole(session, send) && (send->op != NULL || send->ready)
 		    : op != NULL)
-		return twi_error(TOW_EPROTOCOL, "peer %s has message %llu before it was sent",
-				 session->peer->address, (unsigned long long)frame->seq);
+		return twi_session_fault(session, TWI_RULE_DONE_EARLY,
+					 "has message %llu before it was sent",
+					 (unsigned long long)frame->seq);
 	if (send != NULL && (send->op != NULL || send->ready)) {
 		op = send->op;
 		twi_session_send_free(session, send);
@@ -284,9 +286,10 @@ static int not_ready(struct twi_session *session, const struct twi_frame *frame,
 				twi_session_back_why(session, frame->seq));
 		return TOW_OK;
 	}
-	if (send == NULL || !send->ready || send->op != op || send->refusal != 0)
-		return twi_error(TOW_EPROTOCOL, "peer %s asks for message %llu later, and may not",
-				 session->peer->address, (unsigned long long)frame->seq);
+	if (send == NULL || !send->ready || send->op != op)
+		return twi_session_fault(session, TWI_RULE_NOT_READY,
+					 "asks for message %llu later, and may not",
+					 (unsigned long long)frame->seq);
 	twi_count(session->engine->diag, TWI_C_announced_refusals, 1);
 	twi_session_send_refuse(session, send, TOW_AGAIN);
 	return TOW_OK;
@@ -305,18 +308,20 @@ int twi_session_refused(struct twi_session *session, const struct twi_frame *fra
 	struct twi_grant *send;
 
 	if (frame->seq > session->seq_sent)
-		return twi_error(TOW_EPROTOCOL, "peer %s refuses message %llu, never sent",
-				 session->peer->address, (unsigned long long)frame->seq);
+		return twi_session_fault(session, TWI_RULE_NO_SUCH_MESSAGE,
+					 "refuses message %llu, never sent",
+					 (unsigned long long)frame->seq);
 	if (frame->value == TWI_REFUSE_NOT_READY)
 		return not_ready(session, frame, op);
 	send = twi_session_send_find(session, frame->seq);
 	if (frame->value == TWI_REFUSE_CORRUPT && send != NULL &&
 	    !twi_session_send_whole(session, send))
-		return twi_error(TOW_EPROTOCOL, "peer %s has message %llu before it was sent",
-				 session->peer->address, (unsigned long long)frame->seq);
+		return twi_session_fault(session, TWI_RULE_DONE_EARLY,
+					 "has message %llu before it was sent",
+					 (unsigned long long)frame->seq);
 	if (op != NULL && op->stage == TWI_STAGE_OFFERED)
 		twi_session_op_end(session, op, statuses[frame->value], op->bytes);
-	else if (op != NULL) /* the lane may be sending from its buffer now */
+	else if (op != NULL)
 		twi_session_send_refuse(session, send, statuses[frame->value]);
 	/* It is the last word about one that was sent unasked. */
 	if (frame->value == TWI_REFUSE_CORRUPT && send != NULL && send->used && send->ready)

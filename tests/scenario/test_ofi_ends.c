@@ -6,7 +6,9 @@
 
 #include "ofi_run.h"
 
+#include "diag/counter.h"
 #include "diag/diag.h"
+#include "transport/ofi/ofi_calls.h"
 
 #ifdef TWI_HAVE_OFI
 
@@ -134,6 +136,55 @@ static void test_ends(void)
 	close_pair(&side);
 }
 
+/* Does an operation end so, with a message that says this? Prints what it did else. */
+static int ended_with(struct twt_side *side, int expected, const char *words)
+{
+	uint64_t word;
+	struct tow_op *op;
+	int status;
+
+	TWT_OK(tow_recv_start(side->peer, &word, 8, 1, NULL, &op));
+	status = await(op, NULL);
+	if (status == expected && strstr(tow_error_message(), words) != NULL)
+		return 0;
+	fprintf(stderr, "%s: %s\n", tow_status_name(status), tow_error_message());
+	return 1;
+}
+
+/* Says that it has a message that was never sent, and hears which rule that breaks. */
+static int lies(struct twt_side *side, void *arg)
+{
+	struct twi_engine *engine = twi_runtime_engine(side->runtime);
+
+	(void)arg;
+	meet(side);
+	twi_engine_enter(engine);
+	twi_engine_bind_ring(engine);
+	twi_ofi_say(twi_ofi_peer_of(side->peer), TWI_OFI_DONE, 9999, 0, 0);
+	twi_engine_leave(engine);
+	return ended_with(side, TOW_EPEER, "it says that this side broke rule 37 of the protocol");
+}
+
+static void test_lies(void)
+{
+	struct twt_side side;
+	siginfo_t info = { .si_pid = 0 };
+
+	open_pair(&side, lies);
+	meet(&side);
+	assert_int_equal(ended_with(&side, TOW_EPROTOCOL, "(it broke rule 37 of the protocol"), 0);
+	assert_int_equal(
+		twi_counter_sum(twi_runtime_engine(side.runtime)->diag, TWI_C_protocol_errors), 1);
+	/* An endpoint of libfabric's that is closed takes with it what is still to go. */
+	for (int i = 0; i < 20000 && info.si_pid == 0; i++) {
+		tow_progress(side.runtime);
+		usleep(1000);
+		assert_int_equal(
+			waitid(P_PID, (id_t)side.child, &info, WEXITED | WNOHANG | WNOWAIT), 0);
+	}
+	close_pair(&side);
+}
+
 /* Sleeping waiters are woken. */
 static int sleepy(struct twt_side *side, void *arg)
 {
@@ -235,9 +286,8 @@ static void test_stranger(void)
 }
 
 static const struct ofi_scenario table[] = {
-	{ "sleep", test_sleep, false },
-	{ "ends", test_ends, false },
-	{ "killed", test_killed, true },
+	{ "sleep", test_sleep, false },       { "ends", test_ends, false },
+	{ "lies", test_lies, false },         { "killed", test_killed, true },
 	{ "stranger", test_stranger, false },
 };
 

@@ -290,6 +290,10 @@ static void choose_network(struct twi_loop_config *config)
 		config->break_bytes = 1ull << (6 + sim_below(world, 14));
 		config->reopen_ns = 1 + sim_below(world, MS);
 	}
+	if (sim_chance(world, 500)) {
+		config->late = 1 + (uint32_t)sim_below(world, 1000);
+		config->late_ns = 1 + sim_below(world, 300000);
+	}
 	config->corrupt = world->corrupts ? 1 + (uint32_t)sim_below(world, 100) : 0;
 	if (world->seed % 3 == 0)
 		return;
@@ -476,6 +480,7 @@ static void count_network(void)
 	struct twi_diag *diag = world->engine->diag;
 
 	sim_breaks += twi_loop_breaks(world->engine);
+	sim_early += twi_loop_early(world->engine);
 	sim_corruptions += twi_loop_corrupted(world->engine);
 	sim_announced += twi_counter_sum(diag, TWI_C_announced_sends);
 	sim_too_early += twi_counter_sum(diag, TWI_C_announced_refusals);
@@ -517,10 +522,10 @@ static void print_counts(uint64_t seeds)
 	static const char *const kinds[] = { "recv", "send" };
 
 	printf("%llu seeds: %llu breaks, %llu bytes corrupted, %llu sent unasked, %llu of them too "
-	       "early\n",
+	       "early, %llu answers ahead of what they were about\n",
 	       (unsigned long long)seeds, (unsigned long long)sim_breaks,
 	       (unsigned long long)sim_corruptions, (unsigned long long)sim_announced,
-	       (unsigned long long)sim_too_early);
+	       (unsigned long long)sim_too_early, (unsigned long long)sim_early);
 	for (int kind = 1; kind >= 0; kind--) {
 		for (int i = 0; i < 32; i++) {
 			if (sim_counts[kind][i] > 0)
@@ -541,6 +546,7 @@ static void test_seeds(void **state)
 	for (uint64_t seed = first; seed < first + count; seed++)
 		run(seed);
 	print_counts(count);
+	assert_true(count < 300 || sim_early > 0);
 }
 
 /* One seed, twice: every event at the same time with the same outcome. */

@@ -68,7 +68,7 @@ struct sim_world {
 
 /* Statuses of all operations of all seeds, and what the network did. */
 static uint64_t sim_counts[2][32];
-static uint64_t sim_breaks, sim_corruptions, sim_announced, sim_too_early;
+static uint64_t sim_breaks, sim_corruptions, sim_announced, sim_too_early, sim_early;
 
 #define SIM_FAIL(world, ...)                                                                       \
 	do {                                                                                       \

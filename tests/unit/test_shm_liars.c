@@ -12,6 +12,11 @@ static void expect_ended(int i)
 		turn();
 	assert_int_equal(inside(i)->failed, TOW_EPROTOCOL);
 	assert_int_equal(counted(i, TWI_C_protocol_errors), 1);
+	/* The liar hears which rule it broke. */
+	for (int k = 0; k < 1000 && inside(1 - i)->failed == 0; k++)
+		turn();
+	assert_int_equal(inside(1 - i)->failed, TOW_EPEER);
+	assert_non_null(strstr(tow_error_message(), "it says that this side broke rule "));
 }
 
 static struct twi_shm_slot *forge(enum twi_shm_type type, uint16_t offer, uint64_t bytes,

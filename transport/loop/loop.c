@@ -64,6 +64,11 @@ uint64_t twi_loop_breaks(struct twi_engine *engine)
 	return lane_of(engine)->breaks;
 }
 
+uint64_t twi_loop_early(struct twi_engine *engine)
+{
+	return lane_of(engine)->early;
+}
+
 static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
 {
 	struct twi_loop_lane *lane = calloc(1, sizeof(*lane));
@@ -265,8 +270,14 @@ static void peer_recv(struct tow_peer *base, struct tow_op *op)
 
 static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, bool force)
 {
-	bool ended = twi_session_abort(&base->session, op, status, force);
+	bool ended;
 
+	/* What holds the operation's memory must have run before that is given back (lane.h). */
+	if (loop_peer(base)->link != NULL)
+		twi_loop_tell(loop_lane(base->lane), loop_peer(base), UINT64_MAX);
+	if (op->stage == TWI_STAGE_COMPLETING)
+		return true;
+	ended = twi_session_abort(&base->session, op, status, force);
 	settle(loop_lane(base->lane), loop_peer(base));
 	return ended;
 }
@@ -289,6 +300,7 @@ static void peer_close(struct tow_peer *base)
 		for (unsigned j = TWI_LOOP_BULK; j < link->streams; j++) {
 			twi_loop_pipe_clear(&link->pipes[i][j]);
 			link->pipes[i][j].sunk = true;
+			peer->late[j].pending = false;
 		}
 	}
 	twi_loop_flush(lane, peer, false);

@@ -20,6 +20,10 @@
  * opened again after a while by the exchange of records that resumes it (loop_wire.c). It must
  * change nothing for those who send and receive. And *corrupt* changes a byte of bulk payload.
  *
+ * A write can be *late*: its bytes are on their way, and its writer hears of that only after a
+ * while, as a thread does that submits a send and looks at the completion when it drives again.
+ * Until then it writes nothing more on that stream, and the other side's answer may come first.
+ *
  * Without delay whatever is sent arrives within the sending call, so that nothing waits in a pipe
  * when the engine is given back.
  */
@@ -47,6 +51,8 @@ struct twi_loop_config {
 	uint32_t short_read;                 /* of a read: only a part is given */
 	uint32_t stall;                      /* of a write: nothing is taken for up to stall_ns */
 	uint64_t stall_ns;
+	uint32_t late; /* of a write: the writer hears of it up to late_ns later */
+	uint64_t late_ns;
 	uint32_t refuse;       /* of a connect: refused */
 	uint32_t dark;         /* of a link: goes dark at some byte */
 	uint32_t disconnect;   /* of a link: is cut at some byte */
@@ -69,6 +75,9 @@ uint64_t twi_loop_faults(struct twi_engine *engine);
 /* Bytes that were changed on their way, and streams that broke and were opened again. */
 uint64_t twi_loop_corrupted(struct twi_engine *engine);
 uint64_t twi_loop_breaks(struct twi_engine *engine);
+
+/* Answers that came before the write that they were about was known to have gone. */
+uint64_t twi_loop_early(struct twi_engine *engine);
 
 /* What is below is shared by the files of the lane alone. */
 
@@ -95,14 +104,25 @@ struct twi_loop_pipe {
 	bool sunk;             /* nobody reads: what is written vanishes */
 };
 
+/* A write of which the session has not been told yet. */
+struct twi_loop_late {
+	bool pending;
+	size_t bytes;
+	uint64_t due_ns;
+	const volatile uint8_t *payload; /* NULL: none. Read once more when it is told. */
+	size_t payload_bytes;
+};
+
 struct twi_loop_peer {
 	struct tow_peer base;
 	struct twi_list talking;    /* on lane->talking: its session may have something to say */
 	struct twi_loop_link *link; /* NULL: lost */
 	unsigned side;
 	bool blocked[TWI_LOOP_STREAMS]; /* more is to be written than the pipe took */
-	bool refused;                   /* the NIC was given an address that it does not know */
-	uint64_t deadline_ns;           /* closing: lets go at this time at the latest */
+	bool refused;                   /* the NIC was given an address that it does not know, */
+	bool lied_to;                   /* or the other side has lied: it is lost, soon */
+	struct twi_loop_late late[TWI_LOOP_STREAMS];
+	uint64_t deadline_ns; /* closing: lets go at this time at the latest */
 	struct twi_reached readable[TWI_LOOP_STREAMS], writable[TWI_LOOP_STREAMS];
 };
 
@@ -148,7 +168,7 @@ struct twi_loop_lane {
 	struct twi_list links, active, dials, talking;
 	struct twi_loop_config config;
 	uint64_t random;
-	uint64_t faults, corrupted, breaks;
+	uint64_t faults, corrupted, breaks, early;
 	struct twi_loop_nic *nic; /* NULL: payload needs no registration */
 };
 
@@ -205,6 +225,15 @@ void twi_loop_link_free(struct twi_loop_link *link);
 
 /* Writes what a side has to say; returns the number of writes that took something. */
 unsigned twi_loop_flush(struct twi_loop_lane *lane, struct twi_loop_peer *peer, bool acks_too);
+
+/*
+ * Tells the side's session of its late writes that were due at `now_ns`. False when the side was
+ * lost by it.
+ */
+bool twi_loop_tell(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uint64_t now_ns);
+
+/* The other side's bytes are not what they may be: it is told why, and the side is lost. */
+void twi_loop_protocol_error(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status);
 
 /* Ends the side's operations with `status` and takes it off the link; frees it if it was closed. */
 void twi_loop_peer_lost(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status);

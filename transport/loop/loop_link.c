@@ -47,6 +47,61 @@ static bool up(const struct twi_loop_peer *peer, unsigned stream)
 	return twi_loop_wire_up(peer->link, stream, peer->side);
 }
 
+/* A write took `bytes`: its writer hears of that now, or later. */
+static int written(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned stream,
+		   const struct twi_loop_late *what)
+{
+	struct twi_session *session = &peer->base.session;
+
+	if (what->bytes > 0 && twi_loop_chance(lane, lane->config.late)) {
+		peer->late[stream] = *what;
+		peer->late[stream].pending = true;
+		peer->late[stream].due_ns = twi_engine_now(lane->base.engine) + 1 +
+					    twi_loop_below(lane, lane->config.late_ns);
+		return TOW_OK;
+	}
+	if (stream != TWI_LOOP_CONTROL)
+		return twi_session_bulk_sent(session, stream - TWI_LOOP_BULK, what->bytes);
+	if (what->bytes > 0)
+		twi_session_control_sent(session, what->bytes);
+	return TOW_OK;
+}
+
+/*
+ * Up to now the write may have read the memory: that is done once more, so that a tool that watches
+ * memory sees who has given it back too early.
+ */
+static int tell(struct twi_loop_peer *peer, unsigned stream)
+{
+	struct twi_loop_late *late = &peer->late[stream];
+
+	late->pending = false;
+	if (late->payload_bytes > 0) {
+		(void)late->payload[0];
+		(void)late->payload[late->payload_bytes - 1];
+	}
+	if (stream != TWI_LOOP_CONTROL)
+		return twi_session_bulk_sent(&peer->base.session, stream - TWI_LOOP_BULK,
+					     late->bytes);
+	twi_session_control_sent(&peer->base.session, late->bytes);
+	return TOW_OK;
+}
+
+bool twi_loop_tell(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < peer->link->streams; i++) {
+		int status = TOW_OK;
+
+		if (peer->late[i].pending && peer->late[i].due_ns <= now_ns)
+			status = tell(peer, i);
+		if (status < 0) {
+			twi_loop_protocol_error(lane, peer, status);
+			return false;
+		}
+	}
+	return true;
+}
+
 static unsigned send_control(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 {
 	struct twi_session *session = &peer->base.session;
@@ -54,15 +109,15 @@ static unsigned send_control(struct twi_loop_lane *lane, struct twi_loop_peer *p
 	size_t n;
 
 	peer->blocked[TWI_LOOP_CONTROL] = false;
-	if (!up(peer, TWI_LOOP_CONTROL) || !twi_session_control_out(session, &out))
+	if (!up(peer, TWI_LOOP_CONTROL) || peer->late[TWI_LOOP_CONTROL].pending ||
+	    !twi_session_control_out(session, &out))
 		return 0;
 	n = twi_loop_write(lane, peer->link, peer->side, TWI_LOOP_CONTROL, &out, 1, -1);
-	if (n > 0) {
-		twi_session_control_sent(session, n);
-		twi_count(lane->base.engine->diag, TWI_C_control_batches_sent, 1);
-	}
+	written(lane, peer, TWI_LOOP_CONTROL, &(struct twi_loop_late){ .bytes = n });
+	twi_count(lane->base.engine->diag, TWI_C_control_batches_sent, n > 0);
 	/* sending may have made room for messages that waited for it */
-	peer->blocked[TWI_LOOP_CONTROL] = twi_session_control_out(session, &out);
+	peer->blocked[TWI_LOOP_CONTROL] =
+		!peer->late[TWI_LOOP_CONTROL].pending && twi_session_control_out(session, &out);
 	return n > 0;
 }
 
@@ -83,6 +138,20 @@ static bool can_write(struct twi_loop_peer *peer, unsigned stream, const struct 
 					 part.iov_len, (const uint8_t *)op->data + op->bytes, true);
 }
 
+/* The payload among the first `bytes` of what goes out, unless it went by way of a chunk. */
+static struct twi_loop_late late_of(const struct twi_bulk_out *out, size_t bytes, bool staged)
+{
+	struct twi_loop_late late = { .bytes = bytes };
+
+	if (out->payload_part < 0 || staged)
+		return late;
+	late.payload = out->parts[out->payload_part].iov_base;
+	for (int i = 0; i < out->payload_part; i++)
+		bytes -= twi_min(bytes, out->parts[i].iov_len);
+	late.payload_bytes = twi_min(bytes, out->parts[out->payload_part].iov_len);
+	return late;
+}
+
 static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned stream)
 {
 	struct twi_session *session = &peer->base.session;
@@ -90,6 +159,7 @@ static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer
 	struct twi_loop_pipe *pipe = out_pipe(peer, stream);
 	unsigned c = stream - TWI_LOOP_BULK;
 	struct twi_engine *engine = lane->base.engine;
+	struct twi_loop_late late;
 	struct twi_bulk_out out;
 	enum twi_nic verdict;
 	void *chunk;
@@ -97,7 +167,7 @@ static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer
 	size_t n;
 
 	peer->blocked[stream] = false;
-	while (!peer->base.closed && up(peer, stream) &&
+	while (!peer->base.closed && up(peer, stream) && !peer->late[stream].pending &&
 	       twi_session_bulk_out(session, c, most, &out)) {
 		if (twi_unlikely(!can_read(peer, stream, &out)) &&
 		    twi_session_out_faulted(session, c))
@@ -111,10 +181,11 @@ static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer
 			twi_staging_release(&engine->staging, chunk);
 		if (verdict == TWI_NIC_REFUSED)
 			peer->refused = true;
-		if (n > 0)
-			twi_session_bulk_sent(session, c, n);
+		late = late_of(&out, n, chunk != NULL);
+		if (written(lane, peer, stream, &late) < 0)
+			peer->lied_to = true;
 		if (n == 0 || ++writes == ROUNDS) {
-			peer->blocked[stream] = true;
+			peer->blocked[stream] = !peer->late[stream].pending;
 			break;
 		}
 	}
@@ -127,7 +198,7 @@ static void finish_closing(struct twi_loop_lane *lane, struct twi_loop_peer *pee
 	struct twi_loop_pipe *pipe = out_pipe(peer, TWI_LOOP_CONTROL);
 
 	if (!peer->base.closed || pipe->ended || peer->blocked[TWI_LOOP_CONTROL] ||
-	    !up(peer, TWI_LOOP_CONTROL))
+	    peer->late[TWI_LOOP_CONTROL].pending || !up(peer, TWI_LOOP_CONTROL))
 		return;
 	twi_loop_pipe_end(lane, pipe);
 }
@@ -146,10 +217,10 @@ unsigned twi_loop_flush(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 	writes = send_control(lane, peer);
 	if (!twi_session_control_out(session, &out))
 		session->urgent = false;
-	blocked = peer->blocked[TWI_LOOP_CONTROL];
+	blocked = peer->blocked[TWI_LOOP_CONTROL] || peer->late[TWI_LOOP_CONTROL].pending;
 	for (unsigned i = TWI_LOOP_BULK; i < peer->link->streams; i++) {
 		writes += send_bulk(lane, peer, i);
-		blocked = blocked || peer->blocked[i];
+		blocked = blocked || peer->blocked[i] || peer->late[i].pending;
 	}
 	finish_closing(lane, peer);
 	if (writes > 0 || blocked)
@@ -166,6 +237,7 @@ static void detach(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 		twi_loop_pipe_end(lane, out_pipe(peer, i));
 		in_pipe(peer, i)->sunk = true;
 		twi_loop_pipe_clear(in_pipe(peer, i));
+		peer->late[i].pending = false;
 	}
 	if (link->wires[TWI_LOOP_CONTROL].broken &&
 	    !link->wires[TWI_LOOP_CONTROL].ends[peer->side].said)
@@ -189,6 +261,7 @@ void twi_loop_peer_lost(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 {
 	struct twi_engine *engine = lane->base.engine;
 
+	twi_peer_ended(&peer->base, status);
 	detach(lane, peer);
 	if (!peer->base.closed) {
 		twi_count(engine->diag, TWI_C_peers_lost, 1);
@@ -199,9 +272,25 @@ void twi_loop_peer_lost(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 		twi_loop_peer_free(lane, peer);
 }
 
-static void protocol_error(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status)
+/* The last words of a side that ends it, as far as the pipe takes them at once. */
+static void say_why(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status)
+{
+	twi_peer_ended(&peer->base, status);
+	twi_session_fail(&peer->base.session, status);
+	twi_session_bye(&peer->base.session);
+	for (int i = 0; i < ROUNDS; i++) {
+		if (peer->late[TWI_LOOP_CONTROL].pending)
+			tell(peer, TWI_LOOP_CONTROL);
+		if (send_control(lane, peer) == 0)
+			return;
+	}
+}
+
+void twi_loop_protocol_error(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status)
 {
 	twi_count(lane->base.engine->diag, TWI_C_protocol_errors, status == TOW_EPROTOCOL);
+	if (peer->base.session.rule != 0)
+		say_why(lane, peer, status);
 	twi_loop_peer_lost(lane, peer, status);
 }
 
@@ -216,8 +305,13 @@ static int read_control(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 	if (n == 0)
 		return TOW_OK;
 	++*events;
-	if (!peer->base.closed)
+	if (!peer->base.closed) {
+		unsigned early = peer->base.session.early_count;
+
 		status = twi_session_control_in(&peer->base.session, at, n);
+		if (peer->base.session.early_count > early)
+			lane->early += peer->base.session.early_count - early;
+	}
 	twi_loop_taken(pipe, n);
 	return status;
 }
@@ -309,7 +403,7 @@ static bool read_all(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uns
 		int status = up(peer, i) ? twi_loop_read(lane, peer, i, events) : TOW_OK;
 
 		if (status < 0) {
-			protocol_error(lane, peer, status);
+			twi_loop_protocol_error(lane, peer, status);
 			return false;
 		}
 	}
@@ -319,8 +413,8 @@ static bool read_all(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uns
 /* The other side's end has come, or this side has lingered long enough. */
 static bool over(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uint64_t now_ns)
 {
-	if (peer->refused) {
-		protocol_error(lane, peer, TOW_EPROTOCOL);
+	if (peer->refused || peer->lied_to) {
+		twi_loop_protocol_error(lane, peer, TOW_EPROTOCOL);
 		return true;
 	}
 	if (peer->base.closed && now_ns >= peer->deadline_ns) {
@@ -333,9 +427,7 @@ static bool over(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uint64_
 	if (!up(peer, TWI_LOOP_CONTROL) && peer->link->sides[1 - peer->side] != NULL &&
 	    !peer->link->cut)
 		return false;
-	twi_error(TOW_EPEER, "peer %s %s", peer->base.address,
-		  peer->base.session.peer_said_bye ? "closed the connection"
-						   : "has gone without a word");
+	twi_session_gone(&peer->base.session);
 	twi_loop_peer_lost(lane, peer, TOW_EPEER);
 	return true;
 }
@@ -350,7 +442,8 @@ unsigned twi_loop_link_move(struct twi_loop_lane *lane, struct twi_loop_link *li
 
 		if (peer == NULL)
 			continue;
-		if (!link->dark && !read_all(lane, peer, &events)) {
+		if ((!link->dark && !read_all(lane, peer, &events)) ||
+		    !twi_loop_tell(lane, peer, now)) {
 			events++;
 			continue;
 		}
@@ -376,6 +469,8 @@ static uint64_t side_due(const struct twi_loop_link *link, unsigned side, uint64
 		const struct twi_loop_pipe *out = &link->pipes[side][i];
 
 		due = twi_min(due, twi_loop_wire_due(link, i, side));
+		if (peer->late[i].pending)
+			due = twi_min(due, peer->late[i].due_ns);
 		if (!twi_loop_wire_up(link, i, side) && link->sides[1 - side] != NULL)
 			continue;
 		if (!link->dark && (i == TWI_LOOP_CONTROL || in->count > 0) &&

@@ -62,17 +62,13 @@ static int say_broken(struct twi_loop_lane *lane, struct twi_loop_link *link, un
 
 	if (twi_loop_chance(lane, 500))
 		status = twi_loop_read(lane, link->sides[side], stream, &events);
+	/* Of a connection that has gone nothing is heard any more. */
+	link->sides[side]->late[stream].pending = false;
 	if (stream == TWI_LOOP_CONTROL)
 		twi_session_control_broken(session);
 	else
 		twi_session_bulk_broken(session, stream - TWI_LOOP_BULK);
 	return status;
-}
-
-static void lose(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status)
-{
-	twi_count(lane->base.engine->diag, TWI_C_protocol_errors, status == TOW_EPROTOCOL);
-	twi_loop_peer_lost(lane, peer, status);
 }
 
 static void notice(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream)
@@ -88,7 +84,7 @@ static void notice(struct twi_loop_lane *lane, struct twi_loop_link *link, unsig
 		int status = say_broken(lane, link, stream, side);
 
 		if (status < 0)
-			lose(lane, link->sides[side], status);
+			twi_loop_protocol_error(lane, link->sides[side], status);
 	}
 	wire->broken = true;
 	for (unsigned side = 0; side < 2; side++) {
@@ -152,7 +148,7 @@ static unsigned step(struct twi_loop_lane *lane, struct twi_loop_link *link, uns
 		return 0;
 	status = hear(lane, link, stream, side);
 	if (status < 0) {
-		lose(lane, link->sides[side], status);
+		twi_loop_protocol_error(lane, link->sides[side], status);
 		return 1;
 	}
 	end->up = true;

@@ -186,10 +186,10 @@ struct twi_ofi_peer {
 	uint64_t here, there;    /* the session's number: ours for the peer, the peer's for us */
 	struct twi_ofi_name name;
 	fi_addr_t address;
-	uint8_t state;
+	uint8_t state, rule; /* rule: that it has broken (rule.h); 0: none */
 	bool connector, said_hello, heard_hello, said_bye;
 	int broken; /* status */
-	char fault[256];
+	char fault[400];
 	struct tow_op *dial;
 	uint64_t deadline_ns; /* of the handshake, or of the farewell */
 	uint64_t heard_ns, asked_ns;

@@ -40,6 +40,10 @@ struct twi_ofi_peer *twi_ofi_peer_find(const struct twi_ofi_port *port, uint64_t
 void twi_ofi_peer_free(struct twi_ofi_peer *peer);
 /* The peer cannot go on: its end comes with the next progress. The thread's message says why. */
 void twi_ofi_break(struct twi_ofi_peer *peer, int status);
+/* The peer has broken a rule: what it did exactly, behind its address. TOW_EPROTOCOL. */
+#define twi_ofi_fault(peer, number, ...)                                                           \
+	((peer)->rule = (uint8_t)(number),                                                         \
+	 twi_rule_error((peer)->base.address, number, __VA_ARGS__))
 unsigned twi_ofi_bury(struct twi_ofi_port *port);
 void twi_ofi_peer_close(struct tow_peer *base);
 /* Something that libfabric had in hand has ended: a peer that waited for it may go. */

@@ -210,8 +210,9 @@ static int handle(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 	if (peer->state != TWI_OFI_UP)
 		return TOW_OK;
 	if (peer->filling.left > 0 && p->type != TWI_OFI_MORE)
-		return twi_error(TOW_EPROTOCOL, "peer %s: the rest of message %llu is missing",
-				 peer->base.address, (unsigned long long)peer->filling.seq);
+		return twi_ofi_fault(peer, TWI_RULE_DATA_PLACE,
+				     "did not send the rest of message %llu",
+				     (unsigned long long)peer->filling.seq);
 	switch (p->type) {
 	case TWI_OFI_EAGER:
 		return twi_ofi_eager(peer, p, payload);
@@ -238,10 +239,10 @@ static int handle(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 		return TOW_OK;
 	case TWI_OFI_BYE:
 		peer->said_bye = true;
-		return twi_error(TOW_EPEER, "peer %s closed the connection", peer->base.address);
+		return twi_rule_bye_error(peer->base.address, (int)p->value);
 	default:
-		return twi_error(TOW_EPROTOCOL, "peer %s sent a packet of type %u out of place",
-				 peer->base.address, p->type);
+		return twi_ofi_fault(peer, TWI_FAULT_ORDER, "sent a packet of type %u out of place",
+				     p->type);
 	}
 }
 
@@ -264,8 +265,7 @@ static void take(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, cons
 static void too_early(struct twi_ofi_peer *peer)
 {
 	twi_count(peer->base.engine->diag, TWI_C_protocol_errors, 1);
-	twi_error(TOW_EPROTOCOL, "peer %s: packets come twice, or one of them never",
-		  peer->base.address);
+	twi_ofi_fault(peer, TWI_RULE_PACKETS, "sends packets twice, or one of them never");
 	twi_ofi_break(peer, TOW_EPROTOCOL);
 }
 

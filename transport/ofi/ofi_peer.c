@@ -178,11 +178,19 @@ void twi_ofi_peer_free(struct twi_ofi_peer *peer)
 
 void twi_ofi_break(struct twi_ofi_peer *peer, int status)
 {
+	struct twi_ofi_packet bye = { .type = TWI_OFI_BYE, .value = twi_rule_bye(peer->rule) };
+	char fault[sizeof(peer->fault)];
+
 	if (peer->broken != 0)
 		return;
+	snprintf(fault, sizeof(fault), "%s", tow_error_message());
+	/* It is told why, if that goes at once; that it does not may break it in turn. */
+	if (status == TOW_EPROTOCOL && peer->rule != 0 && peer->state == TWI_OFI_UP)
+		twi_ofi_send_packet(peer, &bye, NULL, NULL, true);
+	if (peer->broken == 0)
+		twi_list_push_back(&peer->port->ailing, &peer->ailing);
 	peer->broken = status;
-	snprintf(peer->fault, sizeof(peer->fault), "%s", tow_error_message());
-	twi_list_push_back(&peer->port->ailing, &peer->ailing);
+	snprintf(peer->fault, sizeof(peer->fault), "%s", fault);
 	peer->base.engine->armed_since_enter = true;
 }
 
@@ -294,6 +302,7 @@ static void bury(struct twi_ofi_peer *peer)
 	peer->owed_count = 0;
 	if (status != TOW_EPROTOCOL && status != TOW_ECORRUPT)
 		peer->broken = TOW_EPEER;
+	twi_peer_ended(&peer->base, peer->broken);
 	end_operations(peer, peer->broken);
 	twi_ofi_peer_let_go(peer);
 }

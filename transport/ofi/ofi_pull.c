@@ -381,9 +381,9 @@ int twi_ofi_frag(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, cons
 		return TOW_OK; /* refused meanwhile */
 	if (pull == NULL || pull->way != TWI_OFI_FRAGS || p->value != pull->landed ||
 	    p->payload_bytes > pull->bytes - pull->landed)
-		return twi_error(TOW_EPROTOCOL,
-				 "peer %s sent a piece of message %llu that was not asked for",
-				 peer->base.address, (unsigned long long)p->seq);
+		return twi_ofi_fault(peer, TWI_RULE_DATA_UNASKED,
+				     "sent a piece of message %llu that was not asked for",
+				     (unsigned long long)p->seq);
 	twi_path_copy_fallback(peer->base.engine, twi_claim_reason(&pull->op->claim, false),
 			       (uint8_t *)pull->op->data + pull->landed, payload, p->payload_bytes,
 			       pull->op->site);

@@ -219,12 +219,13 @@ static int admit(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 							      : p->payload_bytes);
 
 	if (p->seq != peer->seq_received + 1)
-		return twi_error(TOW_EPROTOCOL, "peer %s sent message %llu after %llu",
-				 peer->base.address, (unsigned long long)p->seq,
-				 (unsigned long long)peer->seq_received);
+		return twi_ofi_fault(peer, TWI_RULE_MESSAGE_ORDER, "sent message %llu after %llu",
+				     (unsigned long long)p->seq,
+				     (unsigned long long)peer->seq_received);
 	if (peer->credit_charged - peer->credit_given + cost > peer->local_credit_bytes)
-		return twi_error(TOW_EPROTOCOL, "peer %s sent more than its credit of %llu bytes",
-				 peer->base.address, (unsigned long long)peer->local_credit_bytes);
+		return twi_ofi_fault(peer, TWI_RULE_CREDIT,
+				     "sent more than its credit of %llu bytes",
+				     (unsigned long long)peer->local_credit_bytes);
 	peer->credit_charged += cost;
 	peer->seq_received = p->seq;
 	twi_peer_received(&peer->base, p->space);
@@ -335,9 +336,9 @@ int twi_ofi_more(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, cons
 
 	if (filling->left < p->payload_bytes || p->seq != filling->seq ||
 	    p->value != filling->bytes - filling->left)
-		return twi_error(TOW_EPROTOCOL,
-				 "peer %s sent a piece of message %llu that does not follow",
-				 peer->base.address, (unsigned long long)p->seq);
+		return twi_ofi_fault(peer, TWI_RULE_DATA_PLACE,
+				     "sent a piece of message %llu that does not follow",
+				     (unsigned long long)p->seq);
 	fill(peer, payload, p->payload_bytes);
 	return TOW_OK;
 }
@@ -397,8 +398,8 @@ int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
 	int status = admit(peer, p);
 
 	if (status == TOW_OK && twi_ofi_where_get(payload, p->value, &where) != TOW_OK)
-		status = twi_error(TOW_EPROTOCOL, "peer %s: the offer of message %llu is no place",
-				   peer->base.address, (unsigned long long)p->seq);
+		status = twi_ofi_fault(peer, TWI_RULE_OFFER, "offers message %llu at no place",
+				       (unsigned long long)p->seq);
 	if (status < 0)
 		return status;
 	entry = twi_match_take_posted(&peer->match, p->tag, p->space);

@@ -371,16 +371,16 @@ int twi_ofi_asked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet
 	struct twi_ofi_give *give;
 
 	if (packet->seq > peer->seq_sent)
-		return twi_error(TOW_EPROTOCOL, "peer %s asks for message %llu of %llu",
-				 peer->base.address, (unsigned long long)packet->seq,
-				 (unsigned long long)peer->seq_sent);
+		return twi_ofi_fault(
+			peer, TWI_RULE_NO_SUCH_MESSAGE, "asks for message %llu of %llu",
+			(unsigned long long)packet->seq, (unsigned long long)peer->seq_sent);
 	if (op == NULL)
 		return TOW_OK;
 	give = give_of(op);
 	if (op->stage != TWI_STAGE_OFFERED ||
 	    (packet->value == TWI_OFI_TAGGED && !peer->can_tagged))
-		return twi_error(TOW_EPROTOCOL, "peer %s asks for message %llu twice or wrongly",
-				 peer->base.address, (unsigned long long)packet->seq);
+		return twi_ofi_fault(peer, TWI_RULE_ASKED, "asks for message %llu twice or wrongly",
+				     (unsigned long long)packet->seq);
 	op->stage = TWI_STAGE_BULK;
 	twi_op_begun(op);
 	give->way = (uint8_t)packet->value;
@@ -400,8 +400,8 @@ static bool push_tagged(struct twi_ofi_give *give)
 	ssize_t rc;
 
 	if (!twi_ofi_local(port, &op->claim, &desc)) {
-		twi_error(TOW_EPROTOCOL, "peer %s asks for a message in a way that is not offered",
-			  peer->base.address);
+		twi_ofi_fault(peer, TWI_RULE_ASKED,
+			      "asks for a message in a way that is not offered");
 		twi_ofi_break(peer, TOW_EPROTOCOL);
 		return true;
 	}
@@ -512,14 +512,15 @@ int twi_ofi_arrived(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 	struct twi_ofi_give *give;
 
 	if (packet->seq > peer->seq_sent)
-		return twi_error(TOW_EPROTOCOL, "peer %s has message %llu, never sent",
-				 peer->base.address, (unsigned long long)packet->seq);
+		return twi_ofi_fault(peer, TWI_RULE_NO_SUCH_MESSAGE, "has message %llu, never sent",
+				     (unsigned long long)packet->seq);
 	if (op == NULL)
 		return TOW_OK; /* taken back meanwhile */
 	give = give_of(op);
 	if (op->stage == TWI_STAGE_BULK && !give->req.busy)
-		return twi_error(TOW_EPROTOCOL, "peer %s has message %llu before it was sent",
-				 peer->base.address, (unsigned long long)packet->seq);
+		return twi_ofi_fault(peer, TWI_RULE_DONE_EARLY,
+				     "has message %llu before it was sent",
+				     (unsigned long long)packet->seq);
 	if (give->ending == 0) {
 		uint64_t now = twi_engine_now(engine);
 		struct twi_latency_reading reading = {
@@ -567,10 +568,9 @@ int twi_ofi_acked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet
 
 	if (packet->seq > peer->seq_sent || packet->seq < peer->seq_acked ||
 	    packet->tag > peer->credit_used || packet->tag < peer->credit_returned)
-		return twi_error(TOW_EPROTOCOL,
-				 "peer %s acknowledged what was never sent, or gave back credit "
-				 "that was never used",
-				 peer->base.address);
+		return twi_ofi_fault(peer, TWI_RULE_ACK,
+				     "acknowledged what was never sent, or gave back credit "
+				     "that was never used");
 	if (packet->seq - peer->seq_acked > TWI_OFI_TIMINGS)
 		peer->seq_acked = packet->seq - TWI_OFI_TIMINGS;
 	while (peer->seq_acked < packet->seq) {

@@ -112,6 +112,7 @@ static void let_go(struct twi_shm_peer *peer, int status)
 	struct twi_shm_lane *lane = twi_shm_lane_of(peer->base.engine);
 
 	peer->stage = TWI_SHM_LOST;
+	twi_peer_ended(&peer->base, status);
 	twi_list_remove(&peer->link);
 	twi_shm_watch_close(lane, &peer->socket);
 	peer->failed = status;
@@ -134,9 +135,13 @@ void twi_shm_peer_lost(struct twi_shm_peer *peer, int status)
 	let_go(peer, status);
 }
 
-void twi_shm_protocol_error(struct twi_shm_peer *peer)
+void twi_shm_protocol_error(struct twi_shm_peer *peer, enum twi_rule rule)
 {
 	twi_count(peer->base.engine->diag, TWI_C_protocol_errors, 1);
+	twi_rule_add(rule);
+	if (peer->stage == TWI_SHM_UP)
+		atomic_store_explicit(&peer->out.box.head->closed, (uint32_t)twi_rule_bye(rule),
+				      memory_order_release);
 	twi_shm_peer_lost(peer, TOW_EPROTOCOL);
 }
 
@@ -231,8 +236,10 @@ static void peer_close(struct tow_peer *base)
 /* The socket has ended: what stands in the ring still counts, and then the peer has gone. */
 static void socket_ended(struct twi_shm_peer *peer, int status)
 {
+	uint32_t closed;
+
 	if (status == TOW_EPROTOCOL) {
-		twi_shm_protocol_error(peer);
+		twi_shm_protocol_error(peer, TWI_RULE_SOCKET);
 		return;
 	}
 	twi_shm_take_messages(peer, TWI_SHM_ALL);
@@ -241,10 +248,8 @@ static void socket_ended(struct twi_shm_peer *peer, int status)
 	twi_shm_take_notes(peer);
 	if (peer->stage != TWI_SHM_UP)
 		return;
-	twi_error(TOW_EPEER, "peer %s %s", peer->base.address,
-		  atomic_load_explicit(&peer->in.box.head->closed, memory_order_acquire) != 0
-			  ? "closed the connection"
-			  : "has gone without a word");
+	closed = atomic_load_explicit(&peer->in.box.head->closed, memory_order_acquire);
+	twi_rule_bye_error(peer->base.address, closed == 0 ? -1 : (int)twi_min(closed, 255u));
 	twi_shm_peer_lost(peer, TOW_EPEER);
 }
 

@@ -200,7 +200,7 @@ void twi_shm_watch_close(struct twi_shm_lane *lane, struct twi_shm_watch *watch)
 void twi_shm_watch_arm(struct twi_shm_lane *lane, struct twi_shm_watch *watch);
 void twi_shm_peer_lost(struct twi_shm_peer *peer, int status);
 void twi_shm_peer_free(struct twi_shm_peer *peer);
-void twi_shm_protocol_error(struct twi_shm_peer *peer);
+void twi_shm_protocol_error(struct twi_shm_peer *peer, enum twi_rule rule);
 
 /* Wakes the other side if it sleeps; after something was written that it waits for. */
 void twi_shm_ring_bell(struct twi_shm_peer *peer);

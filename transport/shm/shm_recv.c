@@ -404,7 +404,7 @@ unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most)
 			status = on_offer(peer, &message);
 		}
 		if (twi_unlikely(status < 0)) {
-			twi_shm_protocol_error(peer);
+			twi_shm_protocol_error(peer, fault != 0 ? TWI_RULE_SLOT : TWI_RULE_OFFER);
 			return count + 1;
 		}
 		count++;
@@ -434,7 +434,7 @@ unsigned twi_shm_take_notes(struct twi_shm_peer *peer)
 			status = twi_shm_offer_noted(peer, &remark);
 		count++;
 		if (status < 0) {
-			twi_shm_protocol_error(peer);
+			twi_shm_protocol_error(peer, TWI_RULE_NOTE);
 			return count;
 		}
 	}

@@ -116,7 +116,7 @@ _Static_assert(sizeof(struct twi_shm_note) == 32, "two notes are one cache line"
 struct twi_shm_head {
 	_Alignas(128) _Atomic uint64_t slots_taken;
 	_Atomic uint64_t notes_taken;
-	_Atomic uint32_t closed;                   /* this side has closed in order */
+	_Atomic uint32_t closed; /* this side has: 1 in order; more: BYE's value (rule.h) */
 	_Alignas(128) _Atomic uint32_t asleep;     /* ring its bell after writing */
 	_Alignas(128) _Atomic uint64_t probe;      /* a number that process_vm_readv must find */
 	_Alignas(128) _Atomic uint64_t reserved_0; /* the offers begin on a line of their own */

@@ -523,7 +523,7 @@ unsigned twi_shm_send_work(struct twi_shm_peer *peer)
 		twi_error(TOW_EPROTOCOL,
 			  "peer %s does not read its notes, or has read what was never written",
 			  peer->base.address);
-		twi_shm_protocol_error(peer);
+		twi_shm_protocol_error(peer, TWI_RULE_NOTES_UNREAD);
 	}
 	return events;
 }

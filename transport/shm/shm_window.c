@@ -114,7 +114,7 @@ static int find_extent(struct twi_shm_peer *peer, uint32_t extent)
 	if (extent < peer->shared->extent_count)
 		return TOW_OK;
 	if (twi_shm_socket_read(peer) == TOW_EPROTOCOL) {
-		twi_shm_protocol_error(peer);
+		twi_shm_protocol_error(peer, TWI_RULE_SOCKET);
 		return TOW_EPROTOCOL;
 	}
 	/* The socket's end is seen by its poll. */

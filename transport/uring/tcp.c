@@ -174,34 +174,21 @@ static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, boo
 static void peer_close(struct tow_peer *base)
 {
 	struct twi_tcp_peer *peer = tcp_peer(base);
-	struct twi_engine *engine = base->engine;
-	struct twi_tcp_lane *lane = twi_tcp_lane_of(engine);
 
 	if (peer->lost) {
 		twi_tcp_peer_free(peer);
 		return;
 	}
-	for (unsigned i = 1; i < peer->line_count; i++) {
-		if (peer->lines[i].trial != NULL)
-			twi_tcp_stream_destroy(lane, peer->lines[i].trial);
-		if (peer->lines[i].stream != NULL)
-			twi_tcp_stream_destroy(lane, peer->lines[i].stream);
-		peer->lines[i].broken_ns = 0;
-	}
+	if (peer->parting) /* it goes by itself when that is over */
+		return;
 	twi_error(TOW_ECLOSED, "peer %s was closed on this side", base->address);
-	twi_session_fail(&base->session, TOW_ECLOSED);
-	twi_session_bye(&base->session);
-	/* What is buffered still goes, over a control line that is resumed for it if it must be. */
-	peer->deadline_ns = twi_engine_now(engine) + TWI_LINGER_NS;
-	twi_tcp_due(lane, peer->deadline_ns);
-	if (twi_list_empty(&peer->dying))
-		twi_list_push_back(&lane->dying, &peer->dying);
+	twi_tcp_peer_part(peer, TOW_ECLOSED);
 	twi_tcp_flush_peer(peer);
 	hold_back(peer);
 }
 
-/* A closed peer whose last bytes have left says that it is done, and waits for the other side's
- * end. */
+/* A peer that is ended and whose last bytes have left says that it is done, and waits for the other
+ * side's end. */
 static void finish_closing(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 {
 	struct twi_tcp_stream *stream = peer->lines[0].stream;
@@ -232,7 +219,7 @@ static unsigned pump_dirty(struct twi_tcp_lane *lane)
 
 		twi_list_remove(entry);
 		twi_tcp_pump(peer);
-		if (peer->base.closed)
+		if (peer->parting)
 			finish_closing(lane, peer);
 		count++;
 	}

@@ -152,10 +152,9 @@ struct twi_tcp_peer {
 	uint64_t heard_ns;    /* when something was last known to have come */
 	bool heard;           /* something has come since the last look */
 	bool answers;         /* something has come, on a direct stream, since the last flush */
-	bool connector;
-	bool session_up; /* base.session is initialised */
-	bool up;         /* all lines have been greeted once */
-	bool lost;
+	bool connector, session_up; /* base.session is initialised */
+	bool up;                    /* all lines have been greeted once */
+	bool parting, lost;         /* parting: ended by this side, whose last words still go */
 	struct twi_route route;
 	struct twi_tcp_watch watch;
 };
@@ -204,6 +203,11 @@ void twi_tcp_stream_up(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 struct twi_tcp_peer *twi_tcp_peer_create(struct twi_tcp_lane *lane, const char *address,
 					 struct twi_tcp_listener *listener);
 void twi_tcp_peer_lost(struct twi_tcp_peer *peer, int status);
+/* part: its operations end now, the control stream when BYE has gone, or after TWI_LINGER_NS. After
+ * bad_bytes, and bulk_sent with false, that or its loss has come, and it may be freed. */
+void twi_tcp_peer_part(struct twi_tcp_peer *peer, int status);
+void twi_tcp_bad_bytes(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, int status);
+bool twi_tcp_bulk_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_t bytes);
 void twi_tcp_peer_free(struct twi_tcp_peer *peer);
 void twi_tcp_mark_dirty(struct twi_tcp_peer *peer);
 void twi_tcp_drain(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);

@@ -97,7 +97,7 @@ void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	twi_log(lane->base.engine->diag, 3, "peer %s: %s connection: %s", peer->base.address,
 		line_name(line, text), at->error);
 	cut(lane, peer, line);
-	if (peer->base.closed && line > 0)
+	if (peer->parting && line > 0)
 		return;
 	at->broken_ns = since_ns != 0 ? since_ns : now;
 	at->attempts = 0;
@@ -276,7 +276,7 @@ static void beat(struct twi_tcp_lane *lane, uint64_t now_ns)
 		struct tow_peer *base = twi_container_of(pos, struct tow_peer, link);
 		struct twi_tcp_peer *peer = (struct twi_tcp_peer *)(void *)base;
 
-		if (base->lane != &lane->base || !peer->up || peer->lost || base->closed)
+		if (base->lane != &lane->base || !peer->up || peer->lost || peer->parting)
 			continue;
 		any = true;
 		peer->heard_ns += twi_min(missed, now_ns - peer->heard_ns);

@@ -336,8 +336,10 @@ static void resumed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 	peer->lines[line].stream = stream;
 	status = take_record(peer, line, words);
 	if (status < 0) {
-		twi_count(lane->base.engine->diag, TWI_C_protocol_errors, status == TOW_EPROTOCOL);
-		twi_tcp_peer_lost(peer, status);
+		/* Without a place to go on from, control cannot bring a last word. */
+		if (line == 0)
+			peer->base.session.rule = 0;
+		twi_tcp_bad_bytes(lane, peer, status);
 		return;
 	}
 	twi_tcp_stream_up(lane, stream);
@@ -352,7 +354,7 @@ static int may_resume(const struct twi_tcp_peer *peer, unsigned line)
 	if (line >= peer->line_count || !peer->up)
 		return twi_error(TOW_EPROTOCOL, "a stream resumes a line that peer %s has not",
 				 peer->base.address);
-	if ((peer->base.closed && line > 0) || peer->base.session.peer_said_bye)
+	if ((peer->parting && line > 0) || peer->base.session.peer_said_bye)
 		return twi_error(TOW_ECLOSED, "peer %s is closed", peer->base.address);
 	trial = peer->lines[line].trial;
 	if (peer->connector && trial != NULL && trial->greet != NULL && trial->greet->said)

@@ -258,7 +258,7 @@ static bool release_held(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 			int status = twi_tcp_seal_in(lane, stream, 0);
 
 			if (status < 0) {
-				twi_tcp_peer_lost(peer, status);
+				twi_tcp_bad_bytes(lane, peer, status);
 				return false;
 			}
 		}
@@ -324,7 +324,7 @@ void twi_tcp_pump(struct twi_tcp_peer *peer)
 	if (peer->base.session.urgent || twi_session_control_out(&peer->base.session, &out) ||
 	    (control != NULL && control->seal != NULL))
 		flush_or_gather(peer);
-	if (peer->base.closed)
+	if (peer->parting)
 		return;
 	for (unsigned line = 1; line < peer->line_count; line++) {
 		struct twi_tcp_stream *stream = peer->lines[line].stream;
@@ -344,7 +344,7 @@ static bool said_all(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct iovec left;
 
-	return stream->peer->base.closed && !stream->tx_busy &&
+	return stream->peer->parting && !stream->tx_busy &&
 	       (stream->seal != NULL
 			? twi_tcp_seal_out(lane, stream, &left)
 			: twi_session_control_out(&stream->peer->base.session, &left)) == 0;
@@ -359,7 +359,7 @@ static void stream_ended(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	struct twi_tcp_peer *peer = stream->peer;
 
 	if (peer->base.session.peer_said_bye || (res == 0 && said_all(lane, stream))) {
-		twi_error(TOW_EPEER, "peer %s closed the connection", peer->base.address);
+		twi_rule_bye_error(peer->base.address, peer->base.session.bye);
 		twi_tcp_peer_lost(peer, peer->base.closed ? TOW_ECLOSED : TOW_EPEER);
 		return;
 	}
@@ -370,23 +370,16 @@ static void stream_ended(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	twi_tcp_line_broken(lane, peer, stream->line, 0);
 }
 
-/* The peer's bytes are not what they may be. */
-static void bad_bytes(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, int status)
-{
-	twi_count(lane->base.engine->diag, TWI_C_protocol_errors, status != TOW_ENOMEM);
-	twi_tcp_peer_lost(peer, status);
-}
-
 void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res)
 {
 	struct twi_tcp_peer *peer = stream->peer;
 
 	stream->tx_busy = false;
 	if (would_block(res)) {
+		twi_tcp_poll_out(lane, stream);
 		/* Nothing of what it was given is with the kernel: what is refused may end now. */
 		if (stream->line > 0 && stream->seal == NULL)
-			twi_session_bulk_sent(&peer->base.session, stream->line - 1u, 0);
-		twi_tcp_poll_out(lane, stream);
+			twi_tcp_bulk_sent(lane, stream, 0);
 		return;
 	}
 	if (twi_unlikely(res == -EFAULT) && twi_tcp_sent_fault(stream))
@@ -404,7 +397,8 @@ void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int 
 		twi_tcp_seal_sent(stream, (size_t)res);
 	} else if (stream->line > 0) {
 		twi_tcp_zerocopy_missed(lane, stream, (uint64_t)res);
-		twi_session_bulk_sent(&peer->base.session, stream->line - 1u, (size_t)res);
+		if (!twi_tcp_bulk_sent(lane, stream, (size_t)res))
+			return;
 	} else {
 		twi_session_control_sent(&peer->base.session, (size_t)res);
 	}
@@ -428,7 +422,7 @@ void twi_tcp_received(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, 
 	peer->answers = stream->direct;
 	status = twi_session_control_in(&peer->base.session, data, (size_t)res);
 	if (status < 0) {
-		bad_bytes(lane, peer, status);
+		twi_tcp_bad_bytes(lane, peer, status);
 		return;
 	}
 	if (release_held(lane, peer))
@@ -466,7 +460,7 @@ static bool hand_in(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, si
 
 	peer->heard = true;
 	if (status < 0) {
-		bad_bytes(lane, peer, status);
+		twi_tcp_bad_bytes(lane, peer, status);
 		return false;
 	}
 	return stream->line > 0 || release_held(lane, peer);

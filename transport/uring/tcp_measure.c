@@ -162,7 +162,7 @@ uint64_t twi_tcp_watch_silent(struct twi_tcp_lane *lane, uint64_t now_ns)
 		struct tow_peer *base = twi_container_of(pos, struct tow_peer, link);
 		struct twi_tcp_peer *peer = (struct twi_tcp_peer *)(void *)base;
 
-		if (base->lane == &lane->base && peer->up && !peer->lost && !base->closed)
+		if (base->lane == &lane->base && peer->up && !peer->lost && !peer->parting)
 			look(peer, now_ns);
 	}
 	return lane->watch_ns;

@@ -170,8 +170,9 @@ void twi_tcp_peer_lost(struct twi_tcp_peer *peer, int status)
 	if (peer->lost)
 		return;
 	peer->lost = true;
+	twi_peer_ended(&peer->base, status);
 	drop_streams(peer); /* before the operations end: nothing may touch their buffers then */
-	if (!peer->base.closed) {
+	if (!peer->base.closed && !peer->parting) {
 		twi_count(engine->diag, TWI_C_peers_lost, 1);
 		twi_log(engine->diag, 2, "%s", tow_error_message());
 	}
@@ -180,6 +181,57 @@ void twi_tcp_peer_lost(struct twi_tcp_peer *peer, int status)
 	twi_list_remove(&peer->troubled);
 	if (peer->base.closed)
 		twi_tcp_peer_free(peer);
+}
+
+void twi_tcp_peer_part(struct twi_tcp_peer *peer, int status)
+{
+	struct twi_engine *engine = peer->base.engine;
+	struct twi_tcp_lane *lane = twi_tcp_lane_of(engine);
+
+	peer->parting = true;
+	twi_peer_ended(&peer->base, status);
+	for (unsigned i = 1; i < peer->line_count; i++) {
+		if (peer->lines[i].trial != NULL)
+			twi_tcp_stream_destroy(lane, peer->lines[i].trial);
+		if (peer->lines[i].stream != NULL)
+			twi_tcp_stream_destroy(lane, peer->lines[i].stream);
+		peer->lines[i].broken_ns = 0;
+	}
+	if (!peer->base.closed) {
+		twi_count(engine->diag, TWI_C_peers_lost, 1);
+		twi_log(engine->diag, 2, "%s", tow_error_message());
+	}
+	twi_session_fail(&peer->base.session, status);
+	twi_session_bye(&peer->base.session);
+	/* What is buffered still goes, over a control line that is resumed for it if it must be. */
+	peer->deadline_ns = twi_engine_now(engine) + TWI_LINGER_NS;
+	twi_tcp_due(lane, peer->deadline_ns);
+	if (twi_list_empty(&peer->dying))
+		twi_list_push_back(&lane->dying, &peer->dying);
+}
+
+void twi_tcp_bad_bytes(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, int status)
+{
+	struct twi_engine *engine = lane->base.engine;
+
+	twi_count(engine->diag, TWI_C_protocol_errors, status != TOW_ENOMEM);
+	if (peer->base.session.rule == 0 || peer->parting) {
+		twi_tcp_peer_lost(peer, status);
+		return;
+	}
+	twi_tcp_peer_part(peer, status);
+	twi_tcp_mark_dirty(peer);
+	engine->armed_since_enter = true; /* whoever drives next tells it why */
+}
+
+bool twi_tcp_bulk_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_t bytes)
+{
+	struct twi_tcp_peer *peer = stream->peer;
+	int status = twi_session_bulk_sent(&peer->base.session, stream->line - 1u, bytes);
+
+	if (twi_unlikely(status < 0))
+		twi_tcp_bad_bytes(lane, peer, status);
+	return status == TOW_OK;
 }
 
 void twi_tcp_mark_dirty(struct twi_tcp_peer *peer)

@@ -166,7 +166,7 @@ struct twi_frame_limits {
 struct twi_hello {
 	uint16_t version_major, version_minor; /* of the peer; twi_hello_put writes our own */
 	uint8_t kind;                          /* enum twi_stream_kind */
-	uint8_t flags; /* TWI_HELLO_RESUME, the token is known then; or TWI_HELLO_FULL */
+	uint8_t flags;      /* TWI_HELLO_RESUME, the token is known then; or TWI_HELLO_FULL */
 	uint8_t bulk_count; /* control: 1 to TWI_BULK_MAX, the acceptor's holds; bulk: 0 */
 	uint8_t channel;    /* bulk: which of them; control: 0 */
 	uint64_t session;   /* random, never 0, chosen by the connector */

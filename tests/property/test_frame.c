@@ -272,10 +272,12 @@ static void test_random_hellos(void **state)
 	(void)state;
 	for (int i = 0; i < ROUNDS; i++) {
 		const bool bulk = rnd() & 1, from_acceptor = rnd() & 1;
-		const bool resume = rnd() & 1;
+		const bool resume = rnd() & 1, full = bulk && from_acceptor && !resume && rnd() & 1;
 		const struct twi_hello h = {
 			.kind = bulk,
-			.flags = resume ? TWI_HELLO_RESUME : 0,
+			.flags = resume ? TWI_HELLO_RESUME
+				 : full ? TWI_HELLO_FULL
+					: 0,
 			.bulk_count = bulk ? 0 : (uint8_t)rnd_in(1, TWI_BULK_MAX),
 			.channel = bulk ? (uint8_t)rnd_in(0, TWI_BULK_MAX - 1) : 0,
 			.session = rnd_in(1, UINT64_MAX),
@@ -296,6 +298,10 @@ static void test_random_hellos(void **state)
 			continue;
 		}
 		accepted++;
+		/* Only the acceptor takes no more peers, and says so on a bulk channel. */
+		assert_true((out.flags & TWI_HELLO_FULL) == 0 ||
+			    (out.flags == TWI_HELLO_FULL && from_acceptor &&
+			     out.kind == TWI_STREAM_BULK));
 		assert_true(out.session && out.credit_bytes <= TWI_WIRE_CREDIT_MAX);
 		assert_true(out.eager_max_bytes <= TWI_WIRE_EAGER_MAX);
 		twi_hello_put(again, &out);

@@ -274,7 +274,8 @@ static void on_connected_again(struct tow_op *op, const struct tow_result *resul
 	(void)op;
 	ended++;
 	if (closing)
-		started(tow_connect_start(pair.endpoint[0], result->user, &options, &again), &again);
+		started(tow_connect_start(pair.endpoint[0], result->user, &options, &again),
+			&again);
 }
 
 static void test_connect(void **state)
@@ -371,8 +372,9 @@ int main(void)
 		const char *name;
 		CMUnitTestFunction run;
 	} kinds[KINDS] = {
-		{ "accept", test_accept }, { "peer", test_peer }, { "everything", test_everything },
-		{ "handler", test_handler }, { "connect", test_connect },
+		{ "accept", test_accept },         { "peer", test_peer },
+		{ "everything", test_everything }, { "handler", test_handler },
+		{ "connect", test_connect },
 	};
 	struct CMUnitTest tests[KINDS * TWT_LANES + 1];
 	static char names[KINDS * TWT_LANES][64];

@@ -92,12 +92,12 @@ static void handler(struct tow_call_in *call, void *user)
 	X(group, tow_group_get, h, "key", data, 8, &bytes_out, TWT_SECOND)                         \
 	X(group, tow_group_close, h)                                                               \
 	X(group, tow_group_shrink, h, TWT_SECOND, &group_out)                                      \
-	X(group, tow_coll_all_reduce_start, h, data, data, 1, WORD, TOW_SUM, NULL, &op)     \
-	X(group, tow_coll_reduce_scatter_start, h, data, data, 1, WORD, TOW_SUM, NULL, &op) \
+	X(group, tow_coll_all_reduce_start, h, data, data, 1, WORD, TOW_SUM, NULL, &op)            \
+	X(group, tow_coll_reduce_scatter_start, h, data, data, 1, WORD, TOW_SUM, NULL, &op)        \
 	X(group, tow_coll_all_gather_start, h, data, data, 1, WORD, NULL, &op)                     \
 	X(group, tow_coll_all_gather_v_start, h, data, data, counts, NULL, WORD, NULL, &op)        \
 	X(group, tow_coll_broadcast_start, h, data, 1, WORD, 0, NULL, &op)                         \
-	X(group, tow_coll_reduce_start, h, data, data, 1, WORD, TOW_SUM, 0, NULL, &op)      \
+	X(group, tow_coll_reduce_start, h, data, data, 1, WORD, TOW_SUM, 0, NULL, &op)             \
 	X(group, tow_coll_gather_start, h, data, data, 1, WORD, 0, NULL, &op)                      \
 	X(group, tow_coll_scatter_start, h, data, data, 1, WORD, 0, NULL, &op)                     \
 	X(group, tow_coll_all_to_all_start, h, data, data, 1, WORD, NULL, &op)                     \
@@ -162,7 +162,7 @@ static const struct {
 #define ROW(kind, name, ...) { kind##_KIND, #name, do_##name },
 	CALLS(ROW)
 #undef ROW
-	{ TWI_HANDLE_RUNTIME, "tow_stats_socket", do_stats_socket },
+		{ TWI_HANDLE_RUNTIME, "tow_stats_socket", do_stats_socket },
 	{ TWI_HANDLE_GROUP, "tow_group_rank", do_group_rank },
 	{ TWI_HANDLE_GROUP, "tow_group_size", do_group_size },
 };
@@ -358,8 +358,8 @@ int main(void)
 	for (size_t i = 0; i < TWT_LANES; i++) {
 		void *lane = (void *)(uintptr_t)&twt_lanes[i];
 
-		tests[3 + i] = (struct CMUnitTest){ twt_lanes[i].name, test_lane, NULL, NULL,
-						    lane };
+		tests[3 + i] =
+			(struct CMUnitTest){ twt_lanes[i].name, test_lane, NULL, NULL, lane };
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

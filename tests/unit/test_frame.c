@@ -467,13 +467,6 @@ static void test_hello_streams(void **state)
 		h.flags = (uint8_t)(TWI_HELLO_RESUME | 1u << bit);
 		assert_int_equal(hello_fault(&h, false), TWI_FAULT_HELLO_FLAGS);
 	}
-	/* Only the acceptor takes no more peers, and says so on a bulk channel. */
-	h.flags = TWI_HELLO_FULL;
-	assert_int_equal(hello_fault(&h, true), TWI_FAULT_HELLO_FLAGS);
-	h = bulk_hello;
-	h.flags = TWI_HELLO_FULL;
-	assert_int_equal(hello_fault(&h, true), TWI_FAULT_NONE);
-	assert_int_equal(hello_fault(&h, false), TWI_FAULT_HELLO_FLAGS);
 }
 
 static void test_hello_bounds(void **state)

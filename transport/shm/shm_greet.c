@@ -365,8 +365,8 @@ static int take_ready(struct twi_shm_peer *peer, const struct arrival *in)
 		return twi_error(TOW_EPROTOCOL, "peer %s: READY out of place", peer->base.address);
 	peer->remote_mine = in->packet.can_read == 1;
 	if (!peer->connector) {
-		int status = twi_endpoint_full(&peer->endpoint->base) ? say_full(peer)
-								      : say_ready(peer);
+		int status =
+			twi_endpoint_full(&peer->endpoint->base) ? say_full(peer) : say_ready(peer);
 
 		if (status < 0)
 			return status;

@@ -19,6 +19,7 @@ LISTS = {
     r"diag/knob\.def$": (r"^\s*TWI_KNOB\(\s*(\w+)", ["docs/knobs.md"]),
     r"include/towline/status\.h$": (r"^\s*X\((TOW_\w+),",
                                     ["docs/counters.md", "docs/knobs.md", "docs/statuses.md"]),
+    r"transport/rule\.h$": (r"^\s*X\(\d+, (\w+),", ["docs/wire.md"]),
     r"tools/towdoctor\.h$": (r"^\s*X\((\w+), ", ["docs/doctor.md"]),
 }
 GENERATED = {"docs/counters.md": ["counters", "--markdown"],
@@ -142,6 +143,9 @@ SAMPLES = [
     ("reason 2", {"diag/reason.def": "TWI_REASON(why, x)\n"}, "why is not in"),
     ("knob", {"diag/knob.def": "TWI_KNOB(rank, x)\n", "docs/counters.md": "rank\n"},
      "rank is not in docs/knobs.md"),
+    ("rule", {"transport/rule.h": '\tX(40, DONE, "x") \\\n', "docs/wire.md": "| DONE |"}, None),
+    ("rule 2", {"transport/rule.h": '\tX(40, DONE, "x") \\\n', "docs/counters.md": "DONE"},
+     "transport/rule.h:1: DONE is not in docs/wire.md"),
     ("status", {"include/towline/status.h": '\tX(TOW_EBAD, -1, "x") \\\n'}, "TOW_EBAD is not in"),
     ("generated", {"towstat": TOWSTAT, "docs/counters.md": "counters is new\n",
                    "docs/knobs.md": "knobs is new\n"}, None),

@@ -9,7 +9,9 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "diag/counter.h"
@@ -21,6 +23,18 @@
 #define MS       1000000ull
 #define DONE_MAX 64
 #define PIECE    16384
+
+/* Interposed: the kernel has room for no watch more, where a test says so. */
+static int refusal;
+
+int epoll_ctl(int set, int operation, int fd, struct epoll_event *event)
+{
+	if (refusal != 0 && operation == EPOLL_CTL_ADD) {
+		errno = refusal;
+		return -1;
+	}
+	return (int)syscall(SYS_epoll_ctl, set, operation, fd, event);
+}
 
 static struct twi_engine engine;
 static struct twi_lane lane;
@@ -342,6 +356,34 @@ static void many(const struct twi_poller *poller)
 	close_ring();
 }
 
+/* A poll that cannot be armed is told to look by itself; a receive ends with the cause. */
+static void test_epoll_refuses(void **state)
+{
+	int pair[2];
+
+	(void)state;
+	open_ring(&twi_poller_epoll);
+	make_pair(pair);
+	refusal = ENOSPC;
+	assert_true(twi_poller_epoll.poll(ring, pair[0], POLLIN, tag(1)));
+	assert_true(twi_poller_epoll.receive(ring, pair[1], tag(2)));
+	refusal = 0;
+	look_for(2);
+	assert_int_equal(done[0].rest, 1);
+	assert_int_equal(done[0].res, -EAGAIN);
+	assert_int_equal(done[1].rest, 2);
+	assert_int_equal(done[1].res, -ENOSPC);
+	assert_int_equal(done[1].flags, 0);
+	/* Nothing is left of them, and the next one works. */
+	put(pair[1], "a");
+	look_in_vain(2);
+	assert_true(twi_poller_epoll.poll(ring, pair[0], POLLIN, tag(3)));
+	look_for(3);
+	close_fd(pair[0]);
+	close_fd(pair[1]);
+	close_ring();
+}
+
 /* ---- zero-copy sends by epoll ---- */
 
 static void tcp_pair(int pair[2])
@@ -518,6 +560,7 @@ int main(void)
 		CASES(forgets),
 		CASES(sleeps),
 		CASES(many),
+		cmocka_unit_test(test_epoll_refuses),
 		cmocka_unit_test(test_zerocopy),
 		cmocka_unit_test(test_zerocopy_of_the_closed),
 		cmocka_unit_test(test_zerocopy_of_a_ring_that_goes),

@@ -3,18 +3,9 @@
  * system calls that everybody may make. poller.h has the promises.
  *
  *	send, recvmsg ... --> requests[] --submit--> the system call --> done[] --reap--> the lane
- *	poll, receive     --> watches[fd], epoll_ctl
+ *	poll, receive     --> watches (epoll_watch.h), epoll_ctl
  *	                         ^
  *	look: epoll_wait --------+--> ready: the poll is over, or recv and the lane gets the bytes
- *
- * Budget: a stream whose bytes are awaited costs no epoll_ctl from one arrival to the next. What is
- * armed is looked for level-triggered and stays in the set when it has fired, for it is mostly
- * armed again before anything else comes; a descriptor that is ready while nobody wants that takes
- * itself out of the set, by the first event that shows it. It need not be one-shot: a lane arms
- * only what is harmless when it wakes late.
- *
- * A descriptor's number is given to another file as soon as it is closed. Whoever closes one says
- * so before (forget), and an event carries the serial number of the watch that it was asked for by.
  */
 #include <errno.h>
 #include <poll.h>
@@ -29,27 +20,17 @@
 #include "memreg/pool_regions.h"
 #include "transport/engine.h"
 #include "transport/epoll/epoll_notice.h"
+#include "transport/epoll/epoll_watch.h"
 #include "transport/poller.h"
 
-#define DONE_ENTRIES  1024u /* completions that wait to be reaped; a power of two */
-#define EVENTS        64
-#define WATCHES_FIRST 64u
-#define WAKE_KEY      UINT64_MAX
+#define DONE_ENTRIES 1024u /* completions that wait to be reaped; a power of two */
+#define EVENTS       64
+#define WAKE_KEY     UINT64_MAX
 /*
  * Looks without epoll_wait between two with it, while the lane reads what is hot by itself, or as
  * long as requests bring completions without it.
  */
 #define LOOKS_BETWEEN 8u
-
-enum kind { POLL_IN, POLL_OUT, RECEIVE, NOTICES, KINDS };
-
-/* What is awaited of one descriptor. */
-struct watch {
-	uint64_t user_data[KINDS];
-	uint32_t serial; /* of the file that has the number now */
-	uint32_t listed; /* events that the set has it with; 0: it is not in the set */
-	uint8_t armed;   /* bit k: kind k */
-};
 
 enum operation { NOTHING, SEND, SENDMSG, RECVMSG, SEND_ZEROCOPY };
 
@@ -69,13 +50,10 @@ struct done {
 
 struct twi_epoll {
 	struct twi_ring base;
-	int epoll_fd;
+	struct twi_epoll_watches watches;
 	uint32_t turns;
-	uint32_t serials;
-	uint32_t watch_count;
-	struct watch *watches; /* by descriptor */
-	bool full;             /* a watch was refused: said in the log */
-	bool notices;          /* it uses the runtime's lists of zero-copy sends */
+	bool full;    /* a watch was refused: said in the log */
+	bool notices; /* it uses the runtime's lists of zero-copy sends */
 	struct request requests[TWI_RING_ENTRIES];
 	struct done done[DONE_ENTRIES];
 	/* Moved by whoever holds the engine; the sleeper, who does not, looks whether they differ.
@@ -139,53 +117,11 @@ static unsigned reap(struct twi_ring *base)
 
 /* ---- watches ---- */
 
-static uint32_t wanted_events(const struct watch *watch)
-{
-	return ((watch->armed & (1u << POLL_IN | 1u << RECEIVE)) != 0 ? EPOLLIN : 0u) |
-	       ((watch->armed & 1u << POLL_OUT) != 0 ? EPOLLOUT : 0u) |
-	       ((watch->armed & 1u << NOTICES) != 0 ? EPOLLERR : 0u);
-}
-
-/* Has the set look for `events`; with none of them errors would still be told, so it goes. */
-static int list(struct twi_epoll *ring, int fd, struct watch *watch, uint32_t events)
-{
-	struct epoll_event event = {
-		.events = events,
-		.data.u64 = (uint64_t)watch->serial << 32 | (uint32_t)fd,
-	};
-	int operation = events == 0          ? EPOLL_CTL_DEL
-			: watch->listed != 0 ? EPOLL_CTL_MOD
-					     : EPOLL_CTL_ADD;
-
-	if (events == watch->listed)
-		return 0;
-	twi_count(ring->base.engine->diag, TWI_C_system_calls, 1);
-	watch->listed = events;
-	return epoll_ctl(ring->epoll_fd, operation, fd, &event) == 0 ? 0 : errno;
-}
-
-/* The table reaches up to the descriptor. */
-static struct watch *watch_of(struct twi_epoll *ring, int fd)
-{
-	uint32_t count = twi_max(ring->watch_count, WATCHES_FIRST);
-	struct watch *watches;
-
-	if ((uint32_t)fd < ring->watch_count)
-		return &ring->watches[fd];
-	while (count <= (uint32_t)fd)
-		count *= 2;
-	watches = realloc(ring->watches, count * sizeof(watches[0]));
-	if (watches == NULL)
-		return NULL;
-	for (uint32_t i = ring->watch_count; i < count; i++)
-		watches[i] = (struct watch){ 0 };
-	ring->watches = watches;
-	ring->watch_count = count;
-	return &watches[fd];
-}
-
-/* The kernel keeps no more, or has no memory: whoever asked finds nothing there, and asks again. */
-static bool refuse(struct twi_epoll *ring, uint64_t user_data, int err)
+/*
+ * The kernel keeps no more, or has no memory. A poll is told as if something had come: whoever
+ * asked looks, finds nothing, and asks again. A receive fails.
+ */
+static bool refuse(struct twi_epoll *ring, enum twi_epoll_kind kind, uint64_t user_data, int err)
 {
 	if (!ring->full) {
 		ring->full = true;
@@ -195,51 +131,44 @@ static bool refuse(struct twi_epoll *ring, uint64_t user_data, int err)
 	}
 	if (!has_room(ring))
 		return false;
-	push_done(ring, user_data, -EAGAIN, 0);
+	push_done(ring, user_data, kind == TWI_EPOLL_RECEIVE ? -err : -EAGAIN, 0);
 	return true;
 }
 
-static bool arm(struct twi_ring *base, int fd, enum kind kind, uint64_t user_data)
+static void count_calls(struct twi_epoll *ring)
+{
+	twi_count(ring->base.engine->diag, TWI_C_system_calls, ring->watches.system_calls);
+	ring->watches.system_calls = 0;
+}
+
+static bool arm(struct twi_ring *base, int fd, enum twi_epoll_kind kind, uint64_t user_data)
 {
 	struct twi_epoll *ring = epoll_of(base);
-	struct watch *watch = watch_of(ring, fd);
-	uint32_t events;
-	int err;
+	int err = twi_epoll_watch(&ring->watches, fd, kind, user_data);
 
-	if (watch == NULL)
-		return refuse(ring, user_data, ENOMEM);
-	if (watch->listed == 0)
-		watch->serial = ++ring->serials;
-	watch->armed |= (uint8_t)(1u << kind);
-	watch->user_data[kind] = user_data;
-	events = wanted_events(watch) | watch->listed;
-	err = list(ring, fd, watch, events);
-	if (err == 0)
-		return true;
-	*watch = (struct watch){ 0 };
-	return refuse(ring, user_data, err);
+	return err == 0 || refuse(ring, kind, user_data, err);
 }
 
 static bool request_poll(struct twi_ring *base, int fd, unsigned events, uint64_t user_data)
 {
-	return arm(base, fd, (events & POLLOUT) != 0 ? POLL_OUT : POLL_IN, user_data);
+	return arm(base, fd, (events & POLLOUT) != 0 ? TWI_EPOLL_OUT : TWI_EPOLL_IN, user_data);
 }
 
 static bool request_receive(struct twi_ring *base, int fd, uint64_t user_data)
 {
-	return arm(base, fd, RECEIVE, user_data);
+	return arm(base, fd, TWI_EPOLL_RECEIVE, user_data);
 }
 
 static bool request_cancel(struct twi_ring *base, int fd, uint64_t user_data)
 {
 	struct twi_epoll *ring = epoll_of(base);
-	struct watch *watch = (uint32_t)fd < ring->watch_count ? &ring->watches[fd] : NULL;
+	struct twi_epoll_watch *watch = twi_epoll_of_fd(&ring->watches, fd);
 
-	if (watch == NULL || (watch->armed & 1u << RECEIVE) == 0 ||
-	    watch->user_data[RECEIVE] != user_data || !has_room(ring))
+	if (!twi_epoll_awaits(watch, TWI_EPOLL_RECEIVE) ||
+	    watch->user_data[TWI_EPOLL_RECEIVE] != user_data || !has_room(ring))
 		return false;
 	push_done(ring, user_data, -ECANCELED, 0);
-	watch->armed &= (uint8_t) ~(1u << RECEIVE);
+	twi_epoll_disarm(watch, TWI_EPOLL_RECEIVE);
 	return true;
 }
 
@@ -278,7 +207,7 @@ static void run_zerocopy(struct twi_epoll *ring, const struct request *request)
 		n = send(request->fd, request->at, request->bytes, request->flags);
 	push_done(ring, request->user_data, n < 0 ? -errno : (int)n, n < 0 ? 0 : TWI_DONE_MORE);
 	if (later)
-		arm(&ring->base, request->fd, NOTICES, 0);
+		arm(&ring->base, request->fd, TWI_EPOLL_NOTICES, 0);
 	else if (n >= 0)
 		push_done(ring, request->user_data, (int)TWI_DONE_KERNEL_COPY, TWI_DONE_NOTICE);
 }
@@ -345,7 +274,6 @@ static bool request_send_zerocopy(struct twi_ring *base, int fd, const void *dat
 static void forget(struct twi_ring *base, int fd)
 {
 	struct twi_epoll *ring = epoll_of(base);
-	struct watch *watch;
 
 	for (uint32_t i = 0; i < base->unsubmitted; i++) {
 		if (ring->requests[i].fd == fd)
@@ -353,31 +281,18 @@ static void forget(struct twi_ring *base, int fd)
 	}
 	if (base->engine->epoll_notices != NULL)
 		twi_epoll_notices_forget(base->engine->epoll_notices, base->engine, fd);
-	if ((uint32_t)fd >= ring->watch_count)
-		return;
-	watch = &ring->watches[fd];
-	/* A child of a fork may have the file, too: the set would keep it after the close. */
-	list(ring, fd, watch, 0);
-	*watch = (struct watch){ 0 };
+	twi_epoll_unwatch(&ring->watches, fd);
 }
 
 /* ---- what has come ---- */
 
-/* The watch that an event is of; NULL: it has been forgotten since. */
-static struct watch *find(struct twi_epoll *ring, uint64_t key)
+static unsigned end_poll(struct twi_epoll *ring, uint64_t key, enum twi_epoll_kind kind, int res)
 {
-	struct watch *watch = &ring->watches[(uint32_t)key];
+	struct twi_epoll_watch *watch = twi_epoll_find(&ring->watches, key);
 
-	return watch->listed != 0 && watch->serial == (uint32_t)(key >> 32) ? watch : NULL;
-}
-
-static unsigned end_poll(struct twi_epoll *ring, uint64_t key, enum kind kind, int res)
-{
-	struct watch *watch = find(ring, key);
-
-	if (watch == NULL || (watch->armed & 1u << kind) == 0)
+	if (!twi_epoll_awaits(watch, kind))
 		return 0;
-	watch->armed &= (uint8_t) ~(1u << kind);
+	twi_epoll_disarm(watch, kind);
 	twi_ring_complete(ring->base.engine, watch->user_data[kind], res, 0, NULL);
 	return 1;
 }
@@ -385,48 +300,37 @@ static unsigned end_poll(struct twi_epoll *ring, uint64_t key, enum kind kind, i
 /* One piece; what does not fit comes with the next look, after the other streams' turn. */
 static unsigned receive(struct twi_epoll *ring, uint64_t key)
 {
-	struct watch *watch = find(ring, key);
-	uint64_t user_data;
+	struct twi_epoll_watch *watch = twi_epoll_find(&ring->watches, key);
 	ssize_t n;
 
-	if (watch == NULL || (watch->armed & 1u << RECEIVE) == 0)
+	if (!twi_epoll_awaits(watch, TWI_EPOLL_RECEIVE))
 		return 0;
-	user_data = watch->user_data[RECEIVE];
 	twi_count(ring->base.engine->diag, TWI_C_system_calls, 1);
-	n = recv((int)(uint32_t)key, ring->buffer, sizeof(ring->buffer), MSG_DONTWAIT);
+	n = recv(twi_epoll_fd_of(key), ring->buffer, sizeof(ring->buffer), MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0; /* somebody else has read it */
 	if (n <= 0)
-		watch->armed &= (uint8_t) ~(1u << RECEIVE);
-	twi_ring_complete(ring->base.engine, user_data, n < 0 ? -errno : (int)n,
-			  n > 0 ? TWI_DONE_MORE : 0, ring->buffer);
+		twi_epoll_disarm(watch, TWI_EPOLL_RECEIVE);
+	twi_ring_complete(ring->base.engine, watch->user_data[TWI_EPOLL_RECEIVE],
+			  n < 0 ? -errno : (int)n, n > 0 ? TWI_DONE_MORE : 0, ring->buffer);
 	return 1;
-}
-
-/* Nobody waits for what the descriptor has: it is taken out of the set until somebody does. */
-static void unlist(struct twi_epoll *ring, uint64_t key)
-{
-	struct watch *watch = find(ring, key);
-
-	if (watch != NULL)
-		list(ring, (int)(uint32_t)key, watch, wanted_events(watch));
 }
 
 /* Notices of zero-copy sends, whichever ring has made them, are told as an error is. */
 static unsigned read_notices(struct twi_epoll *ring, uint64_t key)
 {
 	struct twi_epoll_notices *notices = ring->base.engine->epoll_notices;
-	struct watch *watch;
+	int fd = twi_epoll_fd_of(key);
+	struct twi_epoll_watch *watch;
 	unsigned count = 0;
-	int fd = (int)(uint32_t)key;
 
 	if (notices != NULL && twi_epoll_notices_due(notices, fd)) {
 		reap(&ring->base); /* a send's own completion comes before its notice */
 		count = twi_epoll_notices_read(notices, ring->base.engine, fd);
 	}
-	watch = find(ring, key);
+	watch = twi_epoll_find(&ring->watches, key);
 	if (watch != NULL && (notices == NULL || !twi_epoll_notices_due(notices, fd)))
-		watch->armed &= (uint8_t) ~(1u << NOTICES);
+		twi_epoll_disarm(watch, TWI_EPOLL_NOTICES);
 	return count;
 }
 
@@ -436,18 +340,18 @@ static unsigned handle(struct twi_epoll *ring, const struct epoll_event *event)
 	bool end = (event->events & (EPOLLERR | EPOLLHUP)) != 0;
 	unsigned count = 0;
 
-	if ((event->events & EPOLLERR) != 0 && find(ring, key) != NULL) {
+	if ((event->events & EPOLLERR) != 0 && twi_epoll_find(&ring->watches, key) != NULL) {
 		count = read_notices(ring, key);
 		end = count == 0 || (event->events & EPOLLHUP) != 0; /* an error is told again */
 	}
 	if (end || (event->events & EPOLLIN) != 0) {
 		count += receive(ring, key);
-		count += end_poll(ring, key, POLL_IN, (int)event->events);
+		count += end_poll(ring, key, TWI_EPOLL_IN, (int)event->events);
 	}
 	if (end || (event->events & EPOLLOUT) != 0)
-		count += end_poll(ring, key, POLL_OUT, (int)event->events);
+		count += end_poll(ring, key, TWI_EPOLL_OUT, (int)event->events);
 	if (count == 0)
-		unlist(ring, key);
+		twi_epoll_unlist(&ring->watches, key);
 	return count;
 }
 
@@ -458,7 +362,7 @@ static unsigned wait_events(struct twi_epoll *ring)
 	int n;
 
 	twi_count(ring->base.engine->diag, TWI_C_system_calls, 1);
-	n = epoll_wait(ring->epoll_fd, events, EVENTS, 0);
+	n = epoll_wait(ring->watches.epoll_fd, events, EVENTS, 0);
 	for (int i = 0; i < n; i++) {
 		if (events[i].data.u64 != WAKE_KEY)
 			count += handle(ring, &events[i]);
@@ -478,6 +382,7 @@ static unsigned look(struct twi_ring *base)
 	if ((count > 0 || base->engine->read_directly > 0) && ++ring->turns % LOOKS_BETWEEN != 0)
 		return count;
 	count += wait_events(ring);
+	count_calls(ring);
 	if (base->engine->epoll_notices != NULL)
 		count += twi_epoll_notices_linger(base->engine->epoll_notices, base->engine);
 	return count + reap(base);
@@ -486,7 +391,7 @@ static unsigned look(struct twi_ring *base)
 static bool has_work(const struct twi_ring *base)
 {
 	const struct twi_epoll *ring = (const struct twi_epoll *)(const void *)base;
-	struct pollfd fd = { .fd = ring->epoll_fd, .events = POLLIN };
+	struct pollfd fd = { .fd = ring->watches.epoll_fd, .events = POLLIN };
 
 	return ready(base) > 0 || poll(&fd, 1, 0) == 1;
 }
@@ -520,10 +425,10 @@ static void destroy(struct twi_ring *base)
 
 	if (ring->notices)
 		twi_epoll_notices_release(base->engine, base->index);
-	if (ring->epoll_fd >= 0)
-		close(ring->epoll_fd);
+	if (ring->watches.epoll_fd >= 0)
+		close(ring->watches.epoll_fd);
 	twi_ring_fini(base);
-	free(ring->watches);
+	free(ring->watches.rows);
 	free(ring);
 }
 
@@ -531,12 +436,12 @@ static int open_set(struct twi_epoll *ring)
 {
 	struct epoll_event wake = { .events = EPOLLIN, .data.u64 = WAKE_KEY };
 
-	ring->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (ring->epoll_fd < 0)
+	ring->watches.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (ring->watches.epoll_fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "epoll_create1");
-	if (epoll_ctl(ring->epoll_fd, EPOLL_CTL_ADD, ring->base.wake_fd, &wake) != 0)
+	if (epoll_ctl(ring->watches.epoll_fd, EPOLL_CTL_ADD, ring->base.wake_fd, &wake) != 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "epoll_ctl");
-	ring->base.ready_fd = ring->epoll_fd;
+	ring->base.ready_fd = ring->watches.epoll_fd;
 	return TOW_OK;
 }
 
@@ -547,7 +452,7 @@ static int create(struct twi_engine *engine, struct twi_ring **out)
 
 	if (ring == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for an epoll set");
-	ring->epoll_fd = -1;
+	ring->watches.epoll_fd = -1;
 	ring->base.deferred = true;
 	ring->base.any_memory = true;
 	ring->base.zerocopy = twi_epoll_notices_probe();

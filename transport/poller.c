@@ -43,14 +43,21 @@ static void note_refusal(struct twi_engine *engine)
 
 int twi_ring_create(struct twi_engine *engine, struct twi_ring **out)
 {
-	/* The fallback must not leave the error of what was tried before it. */
-	if (engine->poller_choice != TWI_POLLER_EPOLL) {
-		int status = twi_poller_uring.create(engine, out);
+	bool since_poll = twi_error_since_poll;
+	int before = twi_error_status, status;
+	char message[TWI_ERROR_BYTES];
 
-		if (status == TOW_OK || engine->poller_choice == TWI_POLLER_URING)
-			return status;
-		note_refusal(engine);
-	}
+	if (engine->poller_choice == TWI_POLLER_EPOLL)
+		return twi_poller_epoll.create(engine, out);
+	snprintf(message, sizeof(message), "%s", tow_error_message());
+	status = twi_poller_uring.create(engine, out);
+	if (status == TOW_OK || engine->poller_choice == TWI_POLLER_URING)
+		return status;
+	note_refusal(engine);
+	/* What was tried in vain is no failure of the call: the thread's message stays as it was.
+	 */
+	twi_error(before, "%s", message);
+	twi_error_since_poll = since_poll;
 	return twi_poller_epoll.create(engine, out);
 }
 

@@ -29,6 +29,7 @@
 
 #include "diag/error.h"
 #include "diag/stats_dir.h"
+#include "diag/sweep.h"
 
 #define NAMES_MAX     64
 #define KEPT_MAX      64 /* sockets that children close; more are rare, and theirs to keep */
@@ -88,15 +89,18 @@ static bool good_job(const char *job)
 	return bytes > 0 && bytes <= 64 && job[bytes] == '\0' && job[0] != '.';
 }
 
-static void lock_dir(int dir_fd)
+static bool lock_dir(int dir_fd)
 {
 	const struct timespec pause = { 0, LOCK_PAUSE_NS };
 
 	for (int i = 0; i < LOCK_TRIES; i++) {
-		if (flock(dir_fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-			return;
+		if (flock(dir_fd, LOCK_EX | LOCK_NB) == 0)
+			return true;
+		if (errno != EWOULDBLOCK)
+			return false;
 		nanosleep(&pause, NULL);
 	}
+	return false;
 }
 
 static int name_path(const struct twi_listen_name *name, unsigned number, struct sockaddr_un *out)
@@ -218,7 +222,9 @@ int twi_listen_open(const struct twi_listen_name *name, struct twi_listen *out)
 
 	if (status < 0)
 		return status;
-	lock_dir(dir_fd);
+	/* Without the lock a socket that is not listened at yet would be taken for a dead one. */
+	if (lock_dir(dir_fd) && name->sweep)
+		twi_sweep(dir_fd, name->dir);
 	status = listen_at(name, out);
 	close(dir_fd); /* and with it the lock */
 	return status;

@@ -24,6 +24,7 @@ struct twi_listen_name {
 	const char *dir, *stem, *end;
 	int type; /* SOCK_STREAM, SOCK_SEQPACKET */
 	bool colon;
+	bool sweep; /* also takes away what jobs that are over have left (sweep.h) */
 };
 
 int twi_listen_open(const struct twi_listen_name *name, struct twi_listen *out);

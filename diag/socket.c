@@ -368,7 +368,7 @@ int twi_socket_open(struct twi_diag *diag, const char *dir, const char *job, int
 {
 	char stem[TWI_LISTEN_STEM_BYTES];
 	struct twi_listen_name name = {
-		.dir = dir, .stem = stem, .end = ".sock", .type = SOCK_STREAM
+		.dir = dir, .stem = stem, .end = ".sock", .type = SOCK_STREAM, .sweep = true
 	};
 	bool by_default = dir == NULL || dir[0] == '\0';
 	struct twi_socket *sock;

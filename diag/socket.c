@@ -48,6 +48,17 @@ struct door {
 	struct MHD_Daemon *daemon; /* NULL: closed */
 };
 
+/*
+ * A connection over TCP. MHD's timeout begins anew with each byte, so clients without a token could
+ * hold all places for as long as they like; what counts is whether a whole head with the token has
+ * come.
+ */
+struct caller {
+	int fd;            /* -1: free */
+	bool heard;        /* it is being served */
+	uint64_t since_ns; /* it has been here, or has been served */
+};
+
 struct twi_socket {
 	struct twi_diag *diag;
 	struct twi_captures *captures;
@@ -55,7 +66,9 @@ struct twi_socket {
 	struct twi_listen listener;
 	struct twi_listen_tcp tcp_listener;
 	struct twi_token token;
-	struct twi_throttle throttle; /* of the thread of tcp */
+	struct twi_throttle throttle; /* of the thread of tcp, as the callers are */
+	struct caller callers[TWI_SOCKET_CONNECTIONS];
+	unsigned caller_count;
 };
 
 /* The first call for a request has only its head; the answer comes with the next. */
@@ -144,6 +157,54 @@ static int descriptor(struct MHD_Connection *connection)
 	return info != NULL ? info->connect_fd : -1;
 }
 
+static struct caller *caller_of(struct MHD_Connection *connection)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	return info != NULL ? info->socket_context : NULL;
+}
+
+/* The oldest that is not being served gives way, and MHD closes it: there always is a place. */
+static void give_way(struct twi_socket *sock, const struct caller *newcomer)
+{
+	struct caller *oldest = NULL;
+
+	for (unsigned i = 0; i < TWI_SOCKET_CONNECTIONS; i++) {
+		struct caller *caller = &sock->callers[i];
+
+		if (caller->fd >= 0 && caller != newcomer && !caller->heard &&
+		    (oldest == NULL || caller->since_ns < oldest->since_ns))
+			oldest = caller;
+	}
+	if (oldest != NULL)
+		shutdown(oldest->fd, SHUT_RDWR);
+}
+
+static struct caller *enter(struct twi_socket *sock, int fd)
+{
+	struct caller *caller = NULL;
+
+	for (unsigned i = 0; i < TWI_SOCKET_CONNECTIONS && caller == NULL; i++) {
+		if (sock->callers[i].fd < 0)
+			caller = &sock->callers[i];
+	}
+	if (caller == NULL)
+		return NULL;
+	*caller = (struct caller){ .fd = fd, .since_ns = twi_now_ns() };
+	if (++sock->caller_count == TWI_SOCKET_CONNECTIONS)
+		give_way(sock, caller);
+	return caller;
+}
+
+static void leave(struct twi_socket *sock, struct caller *caller)
+{
+	if (caller == NULL)
+		return;
+	caller->fd = -1;
+	sock->caller_count--;
+}
+
 static unsigned failure_code(int status)
 {
 	return status == TOW_EBUSY ? 503 : status == TOW_ENOTSUP ? 501 : 500;
@@ -214,6 +275,9 @@ static bool admitted(struct twi_socket *sock, struct MHD_Connection *connection,
 	uint8_t address[16];
 	uint64_t now = twi_now_ns();
 
+	/* First: who guesses behind the same address is not to keep out who knows. */
+	if (twi_token_same(&sock->token, given))
+		return true;
 	twi_listen_tcp_peer(descriptor(connection), address);
 	if (twi_throttle_refuses(&sock->throttle, address, now)) {
 		twi_count(sock->diag, TWI_C_stats_throttled, 1);
@@ -221,8 +285,6 @@ static bool admitted(struct twi_socket *sock, struct MHD_Connection *connection,
 			       answer);
 		return false;
 	}
-	if (twi_token_same(&sock->token, given))
-		return true;
 	twi_count(sock->diag, TWI_C_stats_token_refused, 1);
 	if (given != NULL) /* a browser's first request has none, and guesses nothing */
 		twi_throttle_wrong(&sock->throttle, address, now);
@@ -243,10 +305,14 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 	(void)version;
 	(void)body;
 	if (*request == NULL) {
+		struct caller *caller = caller_of(connection);
+
 		*request = &head_seen;
-		return door != &sock->tcp || admitted(sock, connection, &answer)
-			       ? MHD_YES
-			       : queue(connection, &answer);
+		if (door == &sock->tcp && !admitted(sock, connection, &answer))
+			return queue(connection, &answer);
+		if (caller != NULL)
+			caller->heard = true;
+		return MHD_YES;
 	}
 	if (*body_bytes != 0) { /* of a request that will be 405; it is read and dropped */
 		*body_bytes = 0;
@@ -267,9 +333,13 @@ static void completed(void *arg, struct MHD_Connection *connection, void **reque
 		      enum MHD_RequestTerminationCode how)
 {
 	struct twi_socket *sock = ((struct door *)arg)->sock;
+	struct caller *caller = caller_of(connection);
 
-	(void)connection;
 	(void)how;
+	if (caller != NULL) {
+		caller->heard = false;
+		caller->since_ns = twi_now_ns();
+	}
 	if (*request != NULL && *request != &head_seen)
 		twi_captures_end(sock->captures, *request);
 	*request = NULL;
@@ -303,10 +373,16 @@ static void announce(void *arg, struct MHD_Connection *connection, void **contex
 	struct door *door = arg;
 	int fd;
 
-	(void)context;
-	if (what != MHD_CONNECTION_NOTIFY_STARTED || door == &door->sock->tcp)
-		return;
 	fd = descriptor(connection);
+	if (door == &door->sock->tcp) {
+		if (what == MHD_CONNECTION_NOTIFY_STARTED)
+			*context = enter(door->sock, fd);
+		else
+			leave(door->sock, *context);
+		return;
+	}
+	if (what != MHD_CONNECTION_NOTIFY_STARTED)
+		return;
 	if (!allowed(fd)) {
 		twi_count(door->sock->diag, TWI_C_stats_refused, 1);
 		shutdown(fd, SHUT_RDWR);
@@ -379,6 +455,8 @@ int twi_socket_open(struct twi_diag *diag, const char *dir, const char *job, int
 	if (sock == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for the stats socket");
 	sock->diag = diag;
+	for (unsigned i = 0; i < TWI_SOCKET_CONNECTIONS; i++)
+		sock->callers[i].fd = -1;
 	status = twi_captures_create(wake, &sock->captures);
 	if (status == TOW_OK)
 		status = twi_listen_stem(job != NULL ? job : "towline", rank, stem);

@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <internal/base.h>
+
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "diag/export/export.h"
@@ -173,6 +175,25 @@ static int start_thread(struct twi_trace_signal *self)
 	return err == 0 ? TOW_OK : twi_error_errno(TOW_ESYSTEM, err, "a thread for trace_signal");
 }
 
+/*
+ * These tell of a fault of the program itself. A handler that returns would run it again, for ever,
+ * and whatever should have become of it, a core or the program's own handler, would not.
+ */
+static const int faults[] = { SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS };
+
+static int check_signal(int number)
+{
+	for (size_t i = 0; i < twi_array_count(faults); i++) {
+		if (number == faults[i])
+			return twi_error(
+				TOW_EINVAL,
+				"trace_signal = %d is not valid: SIG%s tells of a fault of "
+				"the program; take another, as %d (SIGUSR2)",
+				number, sigabbrev_np(number), SIGUSR2);
+	}
+	return TOW_OK;
+}
+
 /* The lock is held. */
 static int install(struct twi_trace_signal *self)
 {
@@ -245,6 +266,8 @@ int twi_trace_signal_open(struct twi_diag *diag, const struct twi_trace_signal_o
 	self->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (self->stop_fd < 0 || self->event_fd < 0)
 		status = twi_error_errno(TOW_ESYSTEM, errno, "eventfd for trace_signal");
+	if (status == TOW_OK)
+		status = check_signal(self->options.signal);
 	if (status == TOW_OK) {
 		pthread_mutex_lock(&lock);
 		status = install(self);

@@ -273,6 +273,28 @@ static void by_signal(void **state)
 	signal(SIGUSR2, SIG_DFL);
 }
 
+/* A handler that returns from one of these would run the fault again, for ever. */
+static void fault_signals(void **state)
+{
+	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+		struct twi_trace_signal_options options = { .signal = faults[i], .seconds = 1 };
+		struct twi_trace_signal *refused;
+		struct sigaction before, now;
+		char number[32];
+
+		assert_int_equal(sigaction(faults[i], NULL, &before), 0);
+		assert_int_equal(twi_trace_signal_open(diag, &options, &refused), TOW_EINVAL);
+		assert_null(refused);
+		snprintf(number, sizeof(number), "trace_signal = %d ", faults[i]);
+		assert_non_null(strstr(tow_error_message(), number));
+		assert_int_equal(sigaction(faults[i], NULL, &now), 0);
+		assert_true(now.sa_handler == before.sa_handler);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -282,6 +304,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(source, setup, teardown),
 		cmocka_unit_test_setup_teardown(calls, setup, teardown),
 		cmocka_unit_test_setup_teardown(by_signal, setup, teardown),
+		cmocka_unit_test_setup_teardown(fault_signals, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

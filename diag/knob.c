@@ -203,6 +203,15 @@ static int out_of_range(const struct knob *knob, const char *from, const char *v
 			 knob->name, value, from, min, max);
 }
 
+/*
+ * A program that runs with more rights than whoever started it, setuid or with capabilities, takes
+ * nothing from that one's environment: a knob may name folders that it would write to.
+ */
+static const char *from_env(const char *name)
+{
+	return secure_getenv(name);
+}
+
 static int resolve_number(const struct knob *knob, int64_t given, int64_t *out)
 {
 	char env[64], text[32];
@@ -216,7 +225,7 @@ static int resolve_number(const struct knob *knob, int64_t given, int64_t *out)
 		return TOW_OK;
 	}
 	env_name(knob, env);
-	value = getenv(env);
+	value = from_env(env);
 	if (value == NULL || value[0] == '\0') {
 		*out = knob->def;
 		return TOW_OK;
@@ -234,7 +243,7 @@ static int resolve_text(const struct knob *knob, const char *given, const char *
 	if (value == NULL) {
 		env_name(knob, env);
 		from = env;
-		value = getenv(env);
+		value = from_env(env);
 	}
 	if (value == NULL || value[0] == '\0')
 		value = knob->text_def;

@@ -4,11 +4,21 @@
  */
 #include "twt.h"
 
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <towline/towline.h>
 
 #include "diag/knob.h"
+
+/* glibc says nothing of the environment to a program that has more rights than its caller. */
+static bool privileged;
+
+char *secure_getenv(const char *name)
+{
+	return privileged ? NULL : getenv(name);
+}
 
 static int resolve(struct tow_options *out)
 {
@@ -148,13 +158,32 @@ static void test_table(void **state)
 	assert_int_equal(tow_knob_info(0, NULL), TOW_EINVAL);
 }
 
+/* A setuid program takes no knob, and so no folder to write to, from whoever started it. */
+static void test_privileged(void **state)
+{
+	struct tow_options out;
+
+	(void)state;
+	setenv("TOW_STATS_DIR", "/etc/somewhere", 1);
+	setenv("TOW_PREMAP_MEMORY_BYTES", "2GiB", 1);
+	privileged = true;
+	assert_int_equal(resolve(&out), TOW_OK);
+	assert_string_equal(out.stats_dir, "");
+	assert_int_equal(out.premap_memory_bytes, 256 << 20);
+	privileged = false;
+	assert_int_equal(resolve(&out), TOW_OK);
+	assert_string_equal(out.stats_dir, "/etc/somewhere");
+	assert_int_equal(out.premap_memory_bytes, 2ll << 30);
+	unsetenv("TOW_STATS_DIR");
+	unsetenv("TOW_PREMAP_MEMORY_BYTES");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_spelling),
-		cmocka_unit_test(test_bad_options),
-		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_order),       cmocka_unit_test(test_spelling),
+		cmocka_unit_test(test_bad_options), cmocka_unit_test(test_table),
+		cmocka_unit_test(test_privileged),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

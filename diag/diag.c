@@ -16,7 +16,6 @@
 __thread struct twi_diag_block_cache twi_diag_block_cache[TWI_DIAG_BLOCKS]
 	__attribute__((tls_model("initial-exec")));
 
-static __thread uint64_t thread_number;
 static _Atomic uint64_t next_thread = 1;
 static _Atomic uint64_t next_diag = 1;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -61,6 +60,18 @@ static void init_once(void)
 	pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
 }
 
+/* This thread's, which stands only where its end will find it: TLS is scarce. */
+static uint64_t own_number(void)
+{
+	uint64_t number = (uint64_t)(uintptr_t)pthread_getspecific(thread_end);
+
+	if (number == 0) {
+		number = atomic_fetch_add_explicit(&next_thread, 1, memory_order_relaxed);
+		pthread_setspecific(thread_end, (void *)(uintptr_t)number);
+	}
+	return number;
+}
+
 /* A block without an owner, or a new one; the lock is held. */
 static struct twi_diag_block *take_block(struct twi_diag *diag, uint64_t number)
 {
@@ -92,14 +103,12 @@ struct twi_diag_block *twi_diag_block_find(struct twi_diag *diag)
 {
 	struct twi_diag_block_cache *entry = &twi_diag_block_cache[diag->id % TWI_DIAG_BLOCKS];
 	struct twi_diag_block *block;
+	uint64_t number;
 
 	pthread_once(&once, init_once);
-	if (thread_number == 0) {
-		thread_number = atomic_fetch_add_explicit(&next_thread, 1, memory_order_relaxed);
-		pthread_setspecific(thread_end, (void *)(uintptr_t)thread_number);
-	}
+	number = own_number();
 	pthread_mutex_lock(&lock);
-	block = take_block(diag, thread_number);
+	block = take_block(diag, number);
 	pthread_mutex_unlock(&lock);
 	if (block == NULL) {
 		atomic_fetch_add_explicit(&diag->lost, 1, memory_order_relaxed);

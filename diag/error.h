@@ -20,6 +20,21 @@
 extern __thread int twi_error_status __attribute__((tls_model("initial-exec")));
 extern __thread bool twi_error_since_poll __attribute__((tls_model("initial-exec")));
 
+/* The message is again what it was before the first failure since the flag was cleared. */
+void twi_error_undo(void);
+
+/*
+ * A public call that succeeds leaves the message alone, though something within it may have failed
+ * that it could do without: it keeps what was said before, and settles with its status.
+ */
+struct twi_error_kept {
+	int status;
+	char text[TWI_ERROR_BYTES];
+};
+
+void twi_error_keep(struct twi_error_kept *out);
+int twi_error_settle(const struct twi_error_kept *kept, int status);
+
 /*
  * Sets the calling thread's message and returns `status`. A longer message is cut, and what is not
  * printable ASCII is escaped (twi_words_clean): names and keys in it may come from strangers.

@@ -35,7 +35,6 @@ struct ring_cache {
 
 static __thread struct ring_cache ring_cache[CACHED] __attribute__((tls_model("initial-exec")));
 static __thread uint32_t thread_tid __attribute__((tls_model("initial-exec")));
-static __thread uint64_t thread_number;
 static uint64_t next_thread = 1, next_log = 1;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end;
@@ -75,13 +74,26 @@ static void init_once(void)
 	pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
 }
 
+/* This thread's, which stands only where its end will find it: TLS is scarce. The lock is held. */
+static uint64_t own_number(void)
+{
+	uint64_t number = (uint64_t)(uintptr_t)pthread_getspecific(thread_end);
+
+	if (number == 0) {
+		number = next_thread++;
+		pthread_setspecific(thread_end, (void *)(uintptr_t)number);
+	}
+	return number;
+}
+
 /* This thread's ring, one without an owner, or a new one; rings_lock is held. */
 static struct twi_alloclog_ring *take_ring(struct twi_alloclog *log)
 {
+	uint64_t number = own_number();
 	struct twi_alloclog_ring *ring;
 
 	for (ring = log->rings; ring != NULL; ring = ring->next) {
-		if (ring->owner == thread_number)
+		if (ring->owner == number)
 			return ring;
 	}
 	for (ring = log->rings; ring != NULL && ring->owner != 0; ring = ring->next)
@@ -93,7 +105,7 @@ static struct twi_alloclog_ring *take_ring(struct twi_alloclog *log)
 		*ring = (struct twi_alloclog_ring){ .next = log->rings };
 		log->rings = ring;
 	}
-	ring->owner = thread_number;
+	ring->owner = number;
 	return ring;
 }
 
@@ -103,10 +115,6 @@ static struct twi_alloclog_ring *find_ring(struct twi_alloclog *log)
 	struct twi_alloclog_ring *ring;
 
 	pthread_mutex_lock(&rings_lock);
-	if (thread_number == 0) {
-		thread_number = next_thread++;
-		pthread_setspecific(thread_end, (void *)(uintptr_t)thread_number);
-	}
 	ring = take_ring(log);
 	pthread_mutex_unlock(&rings_lock);
 	if (thread_tid == 0)

@@ -190,8 +190,8 @@ static int go_outside(struct twi_pool *pool, size_t bytes, size_t align, void **
 	return TOW_OK;
 }
 
-int twi_pool_exhausted(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site,
-		       void **out)
+static int exhausted(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site,
+		     void **out)
 {
 	bool degrades = pool->exhaust == TWI_EXHAUST_GROW || pool->exhaust == TWI_EXHAUST_COPY;
 
@@ -210,4 +210,14 @@ int twi_pool_exhausted(struct twi_pool *pool, size_t bytes, size_t align, struct
 	if (pool->exhaust == TWI_EXHAUST_COPY)
 		return go_outside(pool, bytes, align, out);
 	return fail(pool, bytes, align, "");
+}
+
+int twi_pool_exhausted(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site,
+		       void **out)
+{
+	struct twi_error_kept kept;
+
+	/* Large pages that an extent goes without, and the like, are no failure of the call. */
+	twi_error_keep(&kept);
+	return twi_error_settle(&kept, exhausted(pool, bytes, align, site, out));
 }

@@ -141,6 +141,19 @@ static int refuse(struct twi_engine *engine, const struct tow_op *op)
 			 (unsigned long long)op->bytes, op->data);
 }
 
+/* False: it goes without, which is no failure of whoever sends or receives. */
+static bool register_late(struct twi_engine *engine, struct tow_op *op)
+{
+	struct twi_error_kept kept;
+	int status;
+
+	twi_error_keep(&kept);
+	status = twi_pool_region_late(engine->pool, op->data, op->bytes, op->site,
+				      &op->claim.region);
+	twi_error_settle(&kept, TOW_OK);
+	return status == TOW_OK;
+}
+
 int twi_claim_need(struct tow_peer *peer, struct tow_op *op)
 {
 	struct twi_engine *engine = peer->engine;
@@ -163,8 +176,7 @@ int twi_claim_need(struct tow_peer *peer, struct tow_op *op)
 	if (need != TWI_NEED_NOTHING && engine->knobs.require_zero_copy != 0 && payload)
 		return refuse(engine, op);
 	if (need != TWI_NEED_NOTHING && claim->kind == TWI_CLAIM_UNREGISTERED && payload &&
-	    twi_pool_region_late(engine->pool, op->data, op->bytes, op->site, &claim->region) ==
-		    TOW_OK) {
+	    register_late(engine, op)) {
 		claim->kind = TWI_CLAIM_REGISTERED;
 		return TOW_OK;
 	}

@@ -229,8 +229,8 @@ void twi_devices_close(struct twi_engine *engine)
 	twi_op_run_callbacks(engine);
 }
 
-TOW_PUBLIC int tow_device_open(struct tow_runtime *runtime, const char *spec,
-			       struct tow_device **device_out)
+static int open_device(struct tow_runtime *runtime, const char *spec,
+		       struct tow_device **device_out)
 {
 	const struct twi_device_ops *ops;
 	struct twi_engine *engine;
@@ -271,6 +271,15 @@ TOW_PUBLIC int tow_device_open(struct tow_runtime *runtime, const char *spec,
 	twi_engine_leave(engine);
 	*device_out = device;
 	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_device_open(struct tow_runtime *runtime, const char *spec,
+			       struct tow_device **device_out)
+{
+	struct twi_error_kept kept;
+
+	twi_error_keep(&kept); /* memory that it cannot map is staged, and no failure of the call */
+	return twi_error_settle(&kept, open_device(runtime, spec, device_out));
 }
 
 TOW_PUBLIC int tow_device_close(struct tow_device *device)

@@ -266,6 +266,7 @@ static struct twi_lane *lane_of(struct twi_engine *engine, const char *address,
 TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *address,
 				 struct tow_endpoint **endpoint_out)
 {
+	struct twi_error_kept kept;
 	struct twi_engine *engine;
 	struct twi_lane *lane;
 	char numbers[TOW_ADDRESS_MAX];
@@ -287,6 +288,7 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 	status = lane == NULL ? TOW_EINVAL : resolve(lane, rest, true, numbers);
 	if (status < 0)
 		return status;
+	twi_error_keep(&kept); /* tow:// goes without the lanes that fail */
 	enter(engine);
 	twi_lane_use(lane);
 	status = lane->ops->endpoint_open(lane, numbers, endpoint_out);
@@ -294,7 +296,7 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 	twi_engine_leave(engine);
 	if (started)
 		twi_background_settle(engine);
-	return status;
+	return twi_error_settle(&kept, status);
 }
 
 TOW_PUBLIC int tow_endpoint_address(struct tow_endpoint *endpoint, char *address_out,

@@ -81,6 +81,9 @@ static unsigned settle(struct twi_engine *engine, unsigned events)
 	}
 	if (!twi_list_empty(&engine->callbacks))
 		twi_op_run_callbacks(engine);
+	/* What has failed is its operation's to tell, not the call's that happened to drive. */
+	if (twi_unlikely(twi_error_since_poll))
+		twi_error_undo();
 	return events;
 }
 

@@ -209,11 +209,13 @@ TOW_PUBLIC int tow_group_open(struct tow_runtime *runtime, const struct tow_grou
 			      struct tow_group **group_out)
 {
 	struct tow_group_options given;
+	struct twi_error_kept kept;
 	struct twi_until until;
 	int status;
 
 	if (group_out == NULL)
 		return twi_error(TOW_EINVAL, "tow_group_open: group_out is NULL");
+	twi_error_keep(&kept);
 	*group_out = NULL;
 	status = check_blocking(runtime, "tow_group_open");
 	if (status == TOW_OK)
@@ -221,7 +223,7 @@ TOW_PUBLIC int tow_group_open(struct tow_runtime *runtime, const struct tow_grou
 	if (status < 0)
 		return status;
 	until = until_of(given.timeout_ns);
-	return twi_group_open(runtime, &given, &until, group_out);
+	return twi_error_settle(&kept, twi_group_open(runtime, &given, &until, group_out));
 }
 
 TOW_PUBLIC int tow_job_info(struct tow_runtime *runtime, struct tow_job_info *info_out)

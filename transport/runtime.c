@@ -505,7 +505,10 @@ static int open_runtime(const struct tow_options *options, bool virtual_clock,
 
 TOW_PUBLIC int tow_runtime_open(const struct tow_options *options, struct tow_runtime **runtime_out)
 {
-	return open_runtime(options, false, runtime_out);
+	struct twi_error_kept kept;
+
+	twi_error_keep(&kept);
+	return twi_error_settle(&kept, open_runtime(options, false, runtime_out));
 }
 
 int twi_runtime_open_sim(const struct tow_options *options, struct tow_runtime **runtime_out)

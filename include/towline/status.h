@@ -66,9 +66,10 @@ const char *tow_status_text(int status);
 
 /*
  * The message of the last failure in the calling thread: what failed, with which value, and the
- * line that mends it. Empty when nothing has failed yet; success does not clear it. The failure of
- * an operation becomes the thread's when tow_op_wait or tow_op_test returns it, and for the
- * callback of the operation, whichever thread drove; the messages of the last 64 are kept for that.
+ * line that mends it. Empty when nothing has failed yet; a call that succeeds neither clears nor
+ * changes it, whatever has failed meanwhile that it could do without, or that is for others to
+ * hear. The failure of an operation becomes the thread's when tow_op_wait or tow_op_test returns
+ * it, and for the callback of the operation, whichever thread drove; struct tow_result has it too.
  * Ownership: the library's; valid until the next failing call of this thread.
  * Copies: none. Blocks: never. Threads: any; each has its own.
  */

@@ -220,7 +220,6 @@ int twi_engine_init(struct twi_engine *engine)
 	twi_list_init(&engine->waiting);
 	twi_list_init(&engine->coll_batches);
 	engine->next_expiry_ns = UINT64_MAX;
-	twi_failures_init(&engine->failures);
 	engine->fork_generation = twi_fork_generation();
 	engine->id = atomic_fetch_add_explicit(&next_engine_id, 1, memory_order_relaxed);
 	return twi_op_table_init(&engine->ops, (uint32_t)engine->knobs.max_ops);
@@ -235,5 +234,4 @@ void twi_engine_fini(struct twi_engine *engine)
 	if (twi_self.engine_id == engine->id)
 		twi_self.engine_id = 0;
 	twi_op_table_fini(&engine->ops);
-	twi_failures_fini(&engine->failures);
 }

@@ -43,7 +43,6 @@
 #include "transport/engine_fd.h"
 #include "transport/engine_heap.h"
 #include "transport/engine_thread.h"
-#include "transport/failure.h"
 #include "transport/job_key.h"
 #include "transport/lane.h"
 #include "transport/op.h"
@@ -157,7 +156,6 @@ struct twi_engine {
 	struct twi_alloclog *alloclog;
 	struct twi_latency notify_lag; /* of zero-copy sends: completion to notification */
 	uint64_t virtual_ns;
-	struct twi_failures failures;
 	struct twi_step step;
 	_Atomic int64_t job_rank; /* -1: not found out (tracing.h) */
 };

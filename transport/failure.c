@@ -4,10 +4,10 @@
 #include "transport/failure.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "diag/error.h"
 #include "transport/endpoint.h"
-#include "transport/engine.h"
-#include "transport/op.h"
 
 static const char *kind_name(const struct tow_op *op)
 {
@@ -17,16 +17,6 @@ static const char *kind_name(const struct tow_op *op)
 	};
 
 	return names[op->kind];
-}
-
-void twi_failures_init(struct twi_failures *failures)
-{
-	pthread_mutex_init(&failures->lock, NULL);
-}
-
-void twi_failures_fini(struct twi_failures *failures)
-{
-	pthread_mutex_destroy(&failures->lock);
 }
 
 static void say(const struct tow_op *op, char text[TWI_ERROR_BYTES])
@@ -45,30 +35,18 @@ static void say(const struct tow_op *op, char text[TWI_ERROR_BYTES])
 
 void twi_failure_keep(struct tow_op *op)
 {
-	struct twi_failures *failures = &op->engine->failures;
 	char text[TWI_ERROR_BYTES];
 
 	say(op, text);
-	pthread_mutex_lock(&failures->lock);
-	op->failure = ++failures->last;
-	failures->rows[op->failure % TWI_FAILURES].number = op->failure;
-	snprintf(failures->rows[op->failure % TWI_FAILURES].text, TWI_ERROR_BYTES, "%s", text);
-	pthread_mutex_unlock(&failures->lock);
+	op->failure = strdup(text);
+}
+
+const char *twi_failure_text(const struct tow_op *op)
+{
+	return op->failure != NULL ? op->failure : tow_status_text(op->status);
 }
 
 int twi_failure_recall(const struct tow_op *op)
 {
-	struct twi_failures *failures = &op->engine->failures;
-	unsigned row = (unsigned)(op->failure % TWI_FAILURES);
-	char text[TWI_ERROR_BYTES] = "";
-
-	pthread_mutex_lock(&failures->lock);
-	if (failures->rows[row].number == op->failure)
-		snprintf(text, sizeof(text), "%s", failures->rows[row].text);
-	pthread_mutex_unlock(&failures->lock);
-	if (text[0] != '\0')
-		return twi_error(op->status, "%s", text);
-	return twi_error(op->status,
-			 "%s; why is not known any more: %u operations have failed since",
-			 tow_status_text(op->status), TWI_FAILURES);
+	return twi_error(op->status, "%s", twi_failure_text(op));
 }

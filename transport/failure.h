@@ -1,35 +1,20 @@
 /*
- * failure.h - why operations have failed: the messages of the last of them.
+ * failure.h - why an operation has failed: a text that its row has until it is released.
  *
  * An operation may end in any thread that drives, most often in the library's own; whoever waits
- * for it, or tests it, wants the message. So it is kept here when the operation ends, and becomes
- * the message of each thread that is told the failed status, callbacks included.
+ * for it, or tests it, wants the message. So it is kept here when the operation ends, stands in its
+ * result, and becomes the message of each thread that is told the failed status, callbacks
+ * included. Nothing changes it meanwhile, so it needs no lock, and there are at most max_ops.
  *
- * Budget: nothing unless an operation fails. The lock is taken then, and by who asks about it.
+ * Budget: nothing unless an operation fails; then one allocation of the text's length. Where there
+ * is no memory for it, the text is that of the status.
  */
 #ifndef TWI_FAILURE_H
 #define TWI_FAILURE_H
 
-#include <pthread.h>
-#include <stdint.h>
+#include <stdlib.h>
 
-#include "diag/error.h"
-
-#define TWI_FAILURES 64u
-
-struct tow_op;
-
-struct twi_failures {
-	pthread_mutex_t lock;
-	uint64_t last; /* number of the youngest; they count from 1 */
-	struct {
-		uint64_t number;
-		char text[TWI_ERROR_BYTES];
-	} rows[TWI_FAILURES];
-};
-
-void twi_failures_init(struct twi_failures *failures);
-void twi_failures_fini(struct twi_failures *failures);
+#include "transport/op.h"
 
 /*
  * `op` ends with op->status, a failure. The thread's message is what happened, if it was set with
@@ -38,7 +23,19 @@ void twi_failures_fini(struct twi_failures *failures);
  */
 void twi_failure_keep(struct tow_op *op);
 
-/* Makes the message of `op`, which has failed, the calling thread's. Returns its status. */
+/* The text of `op`, which has failed. It stays as long as the row. */
+const char *twi_failure_text(const struct tow_op *op);
+
+/* Makes it the calling thread's message. Returns the operation's status. */
 int twi_failure_recall(const struct tow_op *op);
+
+/* The row goes back. */
+static inline void twi_failure_drop(struct tow_op *op)
+{
+	if (twi_unlikely(op->failure != NULL)) {
+		free(op->failure);
+		op->failure = NULL;
+	}
+}
 
 #endif

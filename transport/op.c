@@ -3,8 +3,6 @@
  */
 #include "transport/op.h"
 
-#include <stdlib.h>
-
 #include "diag/counter.h"
 #include "diag/diag.h"
 #include "diag/error.h"
@@ -140,6 +138,7 @@ static void recycle(struct tow_op *op)
 
 	if (twi_unlikely(op->view_release != NULL))
 		twi_view_drop(op);
+	twi_failure_drop(op);
 	atomic_store_explicit(&op->state, 0, memory_order_relaxed);
 	op->next_free = table->cached;
 	table->cached = op->index + 1;
@@ -242,7 +241,7 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 
 static void fill_result(const struct tow_op *op, struct tow_result *out)
 {
-	struct tow_result result = {
+	const struct tow_result result = {
 		.size = sizeof(result),
 		.status = op->status,
 		.bytes = op->result_bytes,
@@ -252,6 +251,7 @@ static void fill_result(const struct tow_op *op, struct tow_result *out)
 		.peer = op->peer,
 		.user = op->user,
 		.data = op->kind == TWI_OP_RECV || op->kind == TWI_OP_CALL ? op->data : NULL,
+		.message = twi_unlikely(op->status < 0) ? twi_failure_text(op) : NULL,
 	};
 
 	*out = result;
@@ -541,11 +541,12 @@ TOW_PUBLIC int tow_op_result(struct tow_op *op, struct tow_result *result_out)
 		return twi_error(TOW_EFORKED, "tow_op_result in a forked child");
 	if (!is_done(op))
 		return TOW_AGAIN;
+	if (twi_likely(result_out->size == sizeof(result))) {
+		fill_result(op, result_out);
+		return TOW_OK;
+	}
 	fill_result(op, &result);
-	if (twi_unlikely(result_out->size != sizeof(result)))
-		return TWI_SIZED_OUT(tow_result, "tow_op_result", &result, result_out);
-	*result_out = result;
-	return TOW_OK;
+	return TWI_SIZED_OUT(tow_result, "tow_op_result", &result, result_out);
 }
 
 /* Of one in flight, and of a view, whose memory goes back under the engine. */
@@ -582,6 +583,7 @@ TOW_PUBLIC int tow_op_release(struct tow_op *op)
 		release_held(op);
 		return TOW_OK;
 	}
+	twi_failure_drop(op);
 	atomic_store_explicit(&op->state, 0, memory_order_relaxed);
 	give_back(&op->engine->ops, op);
 	return TOW_OK;

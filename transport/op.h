@@ -129,10 +129,10 @@ struct tow_op {
 	tow_op_callback done;
 	void *user;
 	int status;
+	char *failure; /* status below TOW_OK: why (failure.h); else NULL */
 	uint64_t result_bytes;
 	uint64_t rpc_id; /* set when a message ends; 0: it had no number yet */
 	uint64_t latency_ns;
-	uint64_t failure; /* status below TOW_OK: the number of its message (failure.h) */
 };
 
 /* The table of a runtime's operations. */

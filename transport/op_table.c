@@ -1,19 +1,28 @@
 /*
  * op_table.c - the rows of operations, as many as were ever used at once: see op.h.
+ *
+ * The table is a mapping of its own, of which only the rows that were used have memory, and which
+ * is gone with the runtime. malloc would do the same for the first runtime of a process; but once
+ * it has seen a block of this size freed it takes the next one from the heap, clears all of it, and
+ * keeps it.
  */
-#include <stdlib.h>
+#include <sys/mman.h>
 
 #include "diag/error.h"
+#include "transport/failure.h"
 #include "transport/op.h"
 
 #define ROWS_AT_ONCE 512u /* whose memory is there from the start */
 
 int twi_op_table_init(struct twi_op_table *table, uint32_t count)
 {
-	table->rows = calloc(count, sizeof(table->rows[0]));
-	if (table->rows == NULL)
+	void *rows = mmap(NULL, count * sizeof(table->rows[0]), PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (rows == MAP_FAILED)
 		return twi_error(TOW_ENOMEM,
 				 "no memory for a table of %u operations; lower max_ops", count);
+	table->rows = rows;
 	table->count = count;
 	table->made = twi_min(count, ROWS_AT_ONCE);
 	for (uint32_t i = 0; i < table->made; i++) {
@@ -27,7 +36,10 @@ int twi_op_table_init(struct twi_op_table *table, uint32_t count)
 
 void twi_op_table_fini(struct twi_op_table *table)
 {
-	free(table->rows);
+	for (uint32_t i = 0; i < table->made; i++)
+		twi_failure_drop(&table->rows[i]);
+	if (table->rows != NULL)
+		munmap(table->rows, table->count * sizeof(table->rows[0]));
 	*table = (struct twi_op_table){ 0 };
 }
 

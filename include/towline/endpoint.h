@@ -45,6 +45,7 @@ struct tow_result {
 	struct tow_peer *peer; /* connect, accept: the new peer; else the operation's */
 	void *user;            /* of struct tow_op_options */
 	const void *data;      /* receive: where the message lies; a view: until its release */
+	const char *message;   /* status below TOW_OK: why, until the release; else NULL */
 };
 
 /* The initial value of struct tow_result. */
@@ -53,7 +54,7 @@ struct tow_result {
 		TOW_MEMBER(size, sizeof(struct tow_result)), TOW_MEMBER(status, 0),                \
 			TOW_MEMBER(bytes, 0), TOW_MEMBER(tag, 0), TOW_MEMBER(rpc_id, 0),           \
 			TOW_MEMBER(latency_ns, 0), TOW_MEMBER(peer, NULL), TOW_MEMBER(user, NULL), \
-			TOW_MEMBER(data, NULL)                                                     \
+			TOW_MEMBER(data, NULL), TOW_MEMBER(message, NULL)                          \
 	}
 
 /*
@@ -183,7 +184,8 @@ int tow_peer_close(struct tow_peer *peer);
  * peer_lease_bytes of freed memory (earlier sends must end first); TOW_EFORKED. The operation ends
  * with TOW_OK, TOW_EPEER, TOW_ETRUNCATED (the receiver's buffer is too small), TOW_EPROTOCOL,
  * TOW_EDEADLINE, TOW_ECANCELED, TOW_ECLOSED, TOW_EFAULT, TOW_EZEROCOPY (its memory is not
- * registered and require_zero_copy is set) or TOW_EEXHAUSTED (it needs staging, and staging_bytes is 0).
+ * registered and require_zero_copy is set) or TOW_EEXHAUSTED (it needs staging, and staging_bytes
+ * is 0).
  */
 int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint64_t tag,
 		   const struct tow_op_options *options, struct tow_op **op_out);
@@ -263,9 +265,10 @@ int tow_wait_all(struct tow_op *const *ops, size_t count, uint64_t timeout_ns);
 int tow_op_cancel(struct tow_op *op);
 
 /*
- * How a completed operation went.
- * Ownership: *result_out is the caller's, its size set by the caller. Copies: none. Blocks: never.
- * Threads: any.
+ * How a completed operation went. A failed one has a message, however many have failed since.
+ * Ownership: *result_out is the caller's, its size set by the caller. Its message stays until
+ * tow_op_release; that of a callback, for an operation without a handle, until the callback
+ * returns. Copies: none. Blocks: never. Threads: any.
  * Returns: TOW_OK; TOW_AGAIN while it is in flight; TOW_EINVAL; TOW_EFORKED.
  */
 int tow_op_result(struct tow_op *op, struct tow_result *result_out);

@@ -216,8 +216,8 @@ static void loaded_where_asked_for(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(over_sockets),	      cmocka_unit_test(over_shared_memory),
-		cmocka_unit_test(by_all_lanes),	      cmocka_unit_test(by_all_lanes_asked),
+		cmocka_unit_test(over_sockets),           cmocka_unit_test(over_shared_memory),
+		cmocka_unit_test(by_all_lanes),           cmocka_unit_test(by_all_lanes_asked),
 		cmocka_unit_test(loaded_where_asked_for),
 	};
 

@@ -5,13 +5,13 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <towline/towline.h>
 
 #include "diag/error.h"
-#include "transport/failure.h"
 
 #define SECOND 1000000000ull
 #define MS     1000000ull
@@ -171,27 +171,129 @@ static void test_two_threads(void **state)
 	}
 }
 
-/* The oldest messages go; who asks for one of them hears that, and the status stays. */
+/* Each has its own message until it is released, however many fail; and its result has it too. */
 static void test_many(void **state)
 {
-	struct tow_op *ops[TWI_FAILURES + 8];
+	struct tow_op *ops[200];
 	const unsigned count = sizeof(ops) / sizeof(ops[0]);
 
 	(void)state;
-	for (unsigned i = 0; i < count; i++) {
+	for (unsigned i = 0; i < count; i++)
 		ops[i] = hopeless(100 + i, NULL, NULL);
+	for (unsigned i = 0; i < count; i++)
 		wait_elsewhere(ops[i]);
-	}
 	for (unsigned i = 0; i < count; i++) {
+		struct tow_result result = { .size = sizeof(result) };
 		char expected[64];
 
 		snprintf(expected, sizeof(expected), "receive of %u bytes", 100 + i);
+		assert_int_equal(tow_op_result(ops[i], &result), TOW_OK);
+		assert_int_equal(result.status, TOW_EDEADLINE);
+		assert_non_null(result.message);
+		assert_non_null(strstr(result.message, expected));
 		assert_int_equal(tow_op_test(ops[i]), TOW_EDEADLINE);
-		assert_int_equal(strstr(tow_error_message(), expected) != NULL, i >= 8);
-		if (i < 8)
-			assert_non_null(strstr(tow_error_message(), "not known any more"));
+		assert_string_equal(tow_error_message(), result.message);
 		assert_int_equal(tow_op_release(ops[i]), TOW_OK);
 	}
+}
+
+/* A row that failed once has no message when it is used again and all goes well. */
+static void test_good_ones_have_none(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 300; i++) {
+		struct tow_result result = { .size = sizeof(result), .message = "old" };
+		struct tow_op *send, *recv;
+		uint8_t in[8], out[8] = { 0 };
+
+		assert_int_equal(tow_recv_start(b, in, sizeof(in), 8, NULL, &recv), TOW_OK);
+		assert_int_equal(tow_send_start(a, out, sizeof(out), 8, NULL, &send), TOW_OK);
+		assert_int_equal(tow_op_wait(recv, 20 * SECOND), TOW_OK);
+		assert_int_equal(tow_op_result(recv, &result), TOW_OK);
+		assert_null(result.message);
+		assert_int_equal(tow_op_wait(send, 20 * SECOND), TOW_OK);
+		assert_int_equal(tow_op_release(recv), TOW_OK);
+		assert_int_equal(tow_op_release(send), TOW_OK);
+	}
+}
+
+/* Programs that were built with an older header, or with a newer one. */
+static void test_other_sizes(void **state)
+{
+	const size_t first = offsetof(struct tow_result, message);
+	struct {
+		struct tow_result result;
+		uint64_t newer[2];
+	} wide;
+	struct tow_op *op = hopeless(55, NULL, &wide);
+
+	(void)state;
+	wait_elsewhere(op);
+	memset(&wide, 0x5a, sizeof(wide));
+	wide.result.size = first;
+	assert_int_equal(tow_op_result(op, &wide.result), TOW_OK);
+	assert_int_equal(wide.result.size, first);
+	assert_int_equal(wide.result.status, TOW_EDEADLINE);
+	assert_ptr_equal(wide.result.user, &wide);
+	assert_int_equal((uintptr_t)wide.result.message, 0x5a5a5a5a5a5a5a5a);
+	wide.result.size = sizeof(wide);
+	assert_int_equal(tow_op_result(op, &wide.result), TOW_OK);
+	assert_int_equal(wide.result.size, sizeof(wide));
+	assert_non_null(strstr(wide.result.message, "receive of 55 bytes"));
+	assert_int_equal(wide.newer[0] | wide.newer[1], 0);
+	wide.result.size = first - 1;
+	assert_int_equal(tow_op_result(op, &wide.result), TOW_EINVAL);
+	assert_int_equal(tow_op_release(op), TOW_OK);
+}
+
+static _Atomic int heard;
+
+static void on_forgotten(struct tow_op *op, const struct tow_result *result)
+{
+	(void)op;
+	heard = strstr(result->message, "receive of 66 bytes") != NULL ? 1 : -1;
+}
+
+/* Of an operation without a handle, the callback has it. */
+static void test_without_a_handle(void **state)
+{
+	static uint8_t room[66];
+	const struct tow_op_options options = { .size = sizeof(options),
+						.timeout_ns = MS,
+						.done = on_forgotten };
+
+	(void)state;
+	heard = 0;
+	assert_int_equal(tow_recv_start(a, room, sizeof(room), 9, &options, NULL), TOW_OK);
+	for (int i = 0; i < 20000 && heard == 0; i++) {
+		tow_progress(runtime);
+		usleep(1000);
+	}
+	assert_int_equal(heard, 1);
+}
+
+/* Whoever drives while another's operation fails, and succeeds himself, keeps his message. */
+static void test_success_keeps_the_message(void **state)
+{
+	struct tow_op *failing = hopeless(44, NULL, NULL), *op;
+	uint8_t in[8], out[8] = { 0 };
+
+	(void)state;
+	twi_error(TOW_EINVAL, "what I did wrong");
+	for (int i = 0; i < 20000; i++) {
+		struct tow_result result = { .size = sizeof(result) };
+
+		assert_true(tow_progress(runtime) >= TOW_OK);
+		if (tow_op_result(failing, &result) == TOW_OK)
+			break;
+	}
+	assert_string_equal(tow_error_message(), "what I did wrong");
+	assert_int_equal(tow_recv_start(b, in, sizeof(in), 8, NULL, &op), TOW_OK);
+	assert_int_equal(tow_send_start(a, out, sizeof(out), 8, NULL, NULL), TOW_OK);
+	assert_int_equal(tow_op_wait(op, 20 * SECOND), TOW_OK);
+	assert_int_equal(tow_op_release(op), TOW_OK);
+	assert_string_equal(tow_error_message(), "what I did wrong");
+	assert_int_equal(tow_op_release(failing), TOW_OK);
 }
 
 int main(void)
@@ -202,6 +304,10 @@ int main(void)
 		cmocka_unit_test(test_of_a_callback),
 		cmocka_unit_test(test_two_threads),
 		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_good_ones_have_none),
+		cmocka_unit_test(test_other_sizes),
+		cmocka_unit_test(test_without_a_handle),
+		cmocka_unit_test(test_success_keeps_the_message),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -348,7 +348,8 @@ static void drop_file(const char *folder, const char *name)
 static void devices(void **state)
 {
 	static const char *const no[] = { "null", "hfi", "nvme0" };
-	static const char *const yes[] = { "hfi1_0", "cxi0", "ipath", "kgni0", "infiniband/uverbs0" };
+	static const char *const yes[] = { "hfi1_0", "cxi0", "ipath", "kgni0",
+					   "infiniband/uverbs0" };
 	char folder[] = "/tmp/towline-dev-XXXXXX", sub[64];
 
 	(void)state;

@@ -59,10 +59,10 @@ struct run {
 static int seal(void)
 {
 #ifdef THIS_ARCH
-#define LOAD(at)           BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)(at))
-#define EQUAL(k, yes, no)  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(k), yes, no)
-#define ANSWER(k)          BPF_STMT(BPF_RET | BPF_K, (uint32_t)(k))
-#define ARGUMENT(i)        (offsetof(struct seccomp_data, args) + 8 * (i)) /* little-endian */
+#define LOAD(at)          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)(at))
+#define EQUAL(k, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(k), yes, no)
+#define ANSWER(k)         BPF_STMT(BPF_RET | BPF_K, (uint32_t)(k))
+#define ARGUMENT(i)       (offsetof(struct seccomp_data, args) + 8 * (i)) /* little-endian */
 	struct sock_filter code[] = {
 		LOAD(offsetof(struct seccomp_data, arch)),
 		EQUAL(THIS_ARCH, 0, 10),

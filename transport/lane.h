@@ -11,7 +11,7 @@
  *
  * Requests that a lane leaves armed in a thread's ring when the engine changes hands must be
  *harmless there: they run only when that thread holds the engine again. A lane therefore arms polls
- *and receives into buffers of the ring, and never a receive into a user's buffer (uring/ring.h).
+ *and receives into buffers of the ring, and never a receive into a user's buffer (poller.h).
  */
 #ifndef TWI_LANE_H
 #define TWI_LANE_H

@@ -10,6 +10,7 @@
 
 #include "diag/emit.h"
 #include "diag/lane_id.h"
+#include "diag/words.h"
 
 static const struct {
 	const char *name, *says, *cure;
@@ -394,7 +395,7 @@ void twi_verdict_short(const struct twi_verdict *verdict, char *out, size_t room
 
 void twi_verdict_text(const struct twi_verdict *verdict, struct twi_emit *emit)
 {
-	char line[TWI_FINDING_TEXT * 2];
+	char line[TWI_FINDING_TEXT * 2], clean[TWI_FINDING_TEXT * 2];
 
 	twi_emit_raw(emit, "towline: verdict: %s; %u of %u ranks answered\n", state_of(verdict),
 		     verdict->answered, verdict->ranks);
@@ -403,9 +404,13 @@ void twi_verdict_text(const struct twi_verdict *verdict, struct twi_emit *emit)
 
 		line[0] = '\0';
 		add_finding(finding, line, sizeof(line), 0);
-		twi_emit_raw(emit, "towline:   %s\n", line);
-		for (uint32_t k = 0; k < finding->evidence_count; k++)
-			twi_emit_raw(emit, "towline:     %s\n", finding->evidence[k]);
+		twi_words_clean(clean, sizeof(clean), line);
+		twi_emit_raw(emit, "towline:   %s\n", clean);
+		/* Hosts and names in it are as other ranks say them. */
+		for (uint32_t k = 0; k < finding->evidence_count; k++) {
+			twi_words_clean(clean, sizeof(clean), finding->evidence[k]);
+			twi_emit_raw(emit, "towline:     %s\n", clean);
+		}
 		twi_emit_raw(emit, "towline:     mend: %s\n", twi_cause_cure(finding->cause));
 	}
 }

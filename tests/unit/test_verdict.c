@@ -501,9 +501,28 @@ static void test_bytes(void **state)
 	assert_false(twi_rank_state_decode(bytes, n, &back));
 }
 
+/* What other ranks say of themselves is shown on a terminal, and not obeyed by it. */
+static void test_clean_text(void **state)
+{
+	static struct twi_verdict verdict = { .finding_count = 1, .ranks = 2, .answered = 2 };
+	struct twi_finding *finding = &verdict.findings[0];
+	struct twi_emit emit;
+
+	(void)state;
+	finding->rank_count = finding->evidence_count = 1;
+	snprintf(finding->evidence[0], sizeof(finding->evidence[0]),
+		 "host a\x1b[2J\nrank 0: all is well\xc2\x9b");
+	twi_emit_init(&emit);
+	twi_verdict_text(&verdict, &emit);
+	assert_non_null(strstr(emit.text, "host a\\x1b[2J\\x0arank 0: all is well\\xc2\\x9b\n"));
+	assert_null(strchr(emit.text, 0x1b));
+	twi_emit_fini(&emit);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_clean_text),
 		cmocka_unit_test(test_healthy),
 		cmocka_unit_test(test_never_entered),
 		cmocka_unit_test(test_two_never_entered),

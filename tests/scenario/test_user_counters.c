@@ -7,15 +7,21 @@
 
 #include <jansson.h>
 
-
 #define SMALL 3
 #define LARGE (1u << 20)
 #define NEXT  64
 
 /* What none but messages of the user may change. */
 static const char *const of_messages[] = {
-	"sends",	 "recvs",	     "send_bytes",	    "recv_bytes",	"eager_sends",
-	"rendezvous_sends", "unexpected_messages", "unexpected_bytes", "credit_stalls",
+	"sends",
+	"recvs",
+	"send_bytes",
+	"recv_bytes",
+	"eager_sends",
+	"rendezvous_sends",
+	"unexpected_messages",
+	"unexpected_bytes",
+	"credit_stalls",
 };
 
 static json_t *document(const struct twt_job *job, const char *path)
@@ -43,10 +49,11 @@ static uint64_t number(const struct twt_job *job, const json_t *object, const ch
 static uint64_t counter(const struct twt_job *job, const char *name)
 {
 	json_t *json = document(job, "/v1/counters");
-	uint64_t value = number(job, json_object_get(json, "counters") != NULL
-					     ? json_object_get(json, "counters")
-					     : json,
-				name);
+	uint64_t value =
+		number(job,
+		       json_object_get(json, "counters") != NULL ? json_object_get(json, "counters")
+								 : json,
+		       name);
 
 	json_decref(json);
 	return value;
@@ -164,8 +171,8 @@ static void exchange(const struct twt_job *job, uint8_t *out, uint8_t *in)
 					NULL, &ops[count++]) == TOW_OK);
 	meet(job, 6);
 	for (int i = 0; i <= SMALL; i++)
-		twt_must(tow_send_start(peer, out, i < SMALL ? 8 : LARGE, 7, NULL,
-					&ops[count++]) == TOW_OK);
+		twt_must(tow_send_start(peer, out, i < SMALL ? 8 : LARGE, 7, NULL, &ops[count++]) ==
+			 TOW_OK);
 	for (int i = 0; i < count; i++)
 		twt_must(twt_job_end(job, ops[i], text) == TOW_OK);
 	meet(job, 7);
@@ -306,12 +313,10 @@ static void over_ofi_shm(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(over_tcp),
-		cmocka_unit_test(over_shm),
+		cmocka_unit_test(over_tcp),     cmocka_unit_test(over_shm),
 		cmocka_unit_test(over_all),
 #ifdef TWI_HAVE_OFI
-		cmocka_unit_test(over_ofi_tcp),
-		cmocka_unit_test(over_ofi_shm),
+		cmocka_unit_test(over_ofi_tcp), cmocka_unit_test(over_ofi_shm),
 #endif
 	};
 

@@ -44,8 +44,7 @@ int twi_op_fault_theirs(const struct tow_op *op, uint64_t rpc_id, uint64_t bytes
 	return twi_error(TOW_EFAULT,
 			 "peer %s (%s) cannot %s the memory of its %s: message of rpc id %llu, "
 			 "%llu bytes",
-			 op->peer->address, lane_of(op),
-			 op->kind == TWI_OP_RECV ? "read" : "write",
+			 op->peer->address, lane_of(op), op->kind == TWI_OP_RECV ? "read" : "write",
 			 op->kind == TWI_OP_RECV ? "send" : "receive", (unsigned long long)rpc_id,
 			 (unsigned long long)bytes);
 }

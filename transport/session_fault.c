@@ -8,7 +8,11 @@
  *
  * Why a message was taken back is kept for a while: a resumed channel, or one that came too early,
  * has to say it again.
+ *
+ * A line is resumed in vain when both sides' records, which say how much has come, are those of the
+ * last time.
  */
+#include "diag/checksum.h"
 #include "transport/op.h"
 #include "transport/op_fault.h"
 #include "transport/session_parts.h"
@@ -87,4 +91,28 @@ bool twi_session_in_faulted(struct twi_session *session, unsigned c)
 			      twi_stripe_base(grant, c) + grant->at[c]);
 	twi_session_op_end(session, op, status, 0);
 	return true;
+}
+
+unsigned twi_session_fruitless(const struct twi_session *session, unsigned line)
+{
+	return session->faults.resumed[line].fruitless;
+}
+
+void twi_session_resume_said(struct twi_session *session, unsigned line, const uint8_t *record,
+			     size_t bytes, bool awaits)
+{
+	session->faults.resumed[line].now_said = twi_checksum(0, record, bytes);
+	session->faults.resumed[line].awaits = awaits;
+}
+
+void twi_session_resume_heard(struct twi_session *session, unsigned line, const uint8_t *record,
+			      size_t bytes, bool awaits)
+{
+	struct twi_session_resumed *resumed = &session->faults.resumed[line];
+	uint32_t heard = twi_checksum(0, record, bytes);
+	bool same = resumed->said == resumed->now_said && resumed->heard == heard;
+
+	resumed->fruitless = same && (awaits || resumed->awaits) ? resumed->fruitless + 1 : 0;
+	resumed->said = resumed->now_said;
+	resumed->heard = heard;
 }

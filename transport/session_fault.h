@@ -1,12 +1,15 @@
 /*
- * session_fault.h - payload whose memory cannot be read or written: what a lane tells its session,
- * and what that keeps of it.
+ * session_fault.h - what a session keeps to get out of faults that would come again and again:
+ * payload whose memory cannot be read or written, and lines that are resumed in vain.
  */
 #ifndef TWI_SESSION_FAULT_H
 #define TWI_SESSION_FAULT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include "transport/frame.h"
 
 #define TWI_FAULTS_MAX 16u
 
@@ -18,6 +21,11 @@ struct twi_session_faults {
 		uint64_t seq, offset;
 	} rows[TWI_FAULTS_MAX]; /* number n lies in row n % TWI_FAULTS_MAX */
 	uint64_t count;         /* since the start */
+	struct twi_session_resumed {
+		uint32_t said, now_said, heard; /* checksums of the records of the last resume */
+		bool awaits;                    /* what is said now: something is to come */
+		unsigned fruitless;
+	} resumed[1 + TWI_BULK_MAX]; /* by line: control, then the channels */
 };
 
 /*
@@ -27,5 +35,17 @@ struct twi_session_faults {
  */
 bool twi_session_out_faulted(struct twi_session *session, unsigned channel);
 bool twi_session_in_faulted(struct twi_session *session, unsigned channel);
+
+/*
+ * How often in a row a line (0: control; 1 + channel) was resumed although nothing had moved on it
+ * since it was resumed before, while something was to move: whatever breaks it does so each time.
+ */
+unsigned twi_session_fruitless(const struct twi_session *session, unsigned line);
+
+/* session_retain.c, session_resume.c: the record of this side, and the other's: it is resumed. */
+void twi_session_resume_said(struct twi_session *session, unsigned line, const uint8_t *record,
+			     size_t bytes, bool awaits);
+void twi_session_resume_heard(struct twi_session *session, unsigned line, const uint8_t *record,
+			      size_t bytes, bool awaits);
 
 #endif

@@ -74,6 +74,8 @@ size_t twi_session_bulk_resume_put(struct twi_session *session, unsigned c, uint
 	out[5] = (uint8_t)c;
 	twi_put_le16(out + 6, (uint16_t)count);
 	twi_put_le64(out + 8, session->seq_received);
+	twi_session_resume_said(session, 1 + c, out, HEAD_BYTES + (size_t)count * ITEM_BYTES,
+				count > 0);
 	return HEAD_BYTES + (size_t)count * ITEM_BYTES;
 }
 
@@ -232,6 +234,7 @@ int twi_session_bulk_resume(struct twi_session *session, unsigned c, const uint8
 		return status;
 	*used_out = HEAD_BYTES + (size_t)count * ITEM_BYTES;
 	session->channels[c].broken = false;
+	twi_session_resume_heard(session, 1 + c, in, *used_out, count > 0);
 	twi_count(session->engine->diag, TWI_C_streams_resumed, 1);
 	return twi_likely(session->early_count == 0) ? TOW_OK : twi_session_settle(session);
 }

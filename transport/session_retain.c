@@ -352,6 +352,7 @@ size_t twi_session_control_resume_put(struct twi_session *session, uint8_t *out)
 	twi_put_le32(out + 4, TWI_STREAM_CONTROL);
 	twi_put_le64(out + 8, session->rx_total);
 	session->rx_total_told = session->rx_total;
+	twi_session_resume_said(session, 0, out, RECORD_BYTES, false);
 	return RECORD_BYTES;
 }
 
@@ -397,6 +398,7 @@ int twi_session_control_resume(struct twi_session *session, const uint8_t *in, s
 			(unsigned long long)session->tx_handed);
 	*used_out = RECORD_BYTES;
 	twi_count(session->engine->diag, TWI_C_streams_resumed, 1);
+	twi_session_resume_heard(session, 0, in, RECORD_BYTES, session->tx_tail > received);
 	rewind_to(session, received);
 	session->control_broken = false;
 	session->urgent = true;

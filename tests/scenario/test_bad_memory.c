@@ -47,9 +47,7 @@ static const struct lane {
 	{ .name = "shm by staging", .address = "shm://*", .staged = true },
 	{ .name = "tow", .address = "tow://" },
 	{ .name = "ofi over tcp", .address = "ofi://tcp;ofi_rxm" },
-	{ .name = "ofi over tcp, with checksums",
-	  .address = "ofi://tcp;ofi_rxm",
-	  .sums = true },
+	{ .name = "ofi over tcp, with checksums", .address = "ofi://tcp;ofi_rxm", .sums = true },
 	{ .name = "ofi over shm", .address = "ofi://shm" },
 };
 
@@ -140,8 +138,8 @@ static int finish(struct twt_duo *duo, struct message *m, bool sends)
 	else if (m->bad != GOOD)
 		wrong = !names_memory(m, sends);
 	else if (m->theirs)
-		wrong = strstr(tow_error_message(),
-			       sends ? "cannot write the memory" : "cannot read the memory") == NULL;
+		wrong = strstr(tow_error_message(), sends ? "cannot write the memory"
+							  : "cannot read the memory") == NULL;
 	else if (!sends)
 		wrong = twt_duo_check(m->at, m->bytes, m->tag);
 	if (wrong)

@@ -355,6 +355,43 @@ static void test_session_forgotten(void **state)
 	assert_true(now_ns() - start < 20 * TWT_SECOND);
 }
 
+static int child_in_vain(struct twt_duo *duo)
+{
+	uint8_t *data = calloc(1, 4 * MIB);
+	struct tow_op *op;
+	int status;
+
+	TWT_OK(tow_send_start(duo->side.peer, data, 4 * MIB, 1, NULL, &op));
+	status = twt_finish(op, NULL);
+	free(data);
+	return status == TOW_EPEER ? 0 : 1;
+}
+
+/* A line that is resumed, and broken by the first payload, every time: that ends with the cause. */
+static void test_resumed_in_vain(void **state)
+{
+	uint8_t *data = malloc(4 * MIB);
+	struct twt_duo duo;
+	struct tow_op *op;
+	int status;
+
+	(void)state;
+	twt_duo_init(&duo);
+	duo.proxied = true;
+	twt_duo_open(&duo, child_in_vain);
+	atomic_store(&duo.proxy.largest, 8192);
+	TWT_OK(tow_recv_start(duo.side.peer, data, 4 * MIB, 1, NULL, &op));
+	status = tow_op_wait(op, 20 * TWT_SECOND);
+	assert_int_equal(status, TOW_EPEER);
+	printf("%s\n", tow_error_message());
+	assert_true(strstr(tow_error_message(), "times in a row") != NULL ||
+		    strstr(tow_error_message(), "does not know this session") != NULL ||
+		    strstr(tow_error_message(), "nobody listens") != NULL);
+	TWT_OK(tow_op_release(op));
+	free(data);
+	assert_int_equal(twt_duo_end(&duo), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -366,6 +403,7 @@ int main(void)
 		cmocka_unit_test(test_operations_while_broken),
 		cmocka_unit_test(test_endpoint_closed),
 		cmocka_unit_test(test_session_forgotten),
+		cmocka_unit_test(test_resumed_in_vain),
 	};
 
 	seed = twt_seed();

@@ -55,6 +55,8 @@ struct twt_proxy {
 	pthread_mutex_t lock;
 	void (*tap)(uint8_t *at, size_t bytes); /* sees, and may change, all that goes through */
 	_Atomic bool stop, stalled;
+	_Atomic size_t
+		largest; /* who brings more at once is reset, and none of it goes on; 0: none */
 	_Atomic int came;
 	_Atomic uint64_t bytes[1024];
 	struct twt_proxy_pair pairs[TWT_PROXY_PAIRS];
@@ -112,6 +114,8 @@ static inline bool twt_proxy_move(struct twt_proxy *p, struct twt_proxy_pair *pa
 		n = recv(pair->fds[i], way->data + way->tail, TWT_PROXY_BUF - way->tail,
 			 MSG_DONTWAIT);
 		if (n < 0 && errno != EAGAIN)
+			return false;
+		if (n > 0 && atomic_load(&p->largest) != 0 && (size_t)n > atomic_load(&p->largest))
 			return false;
 		way->ended = n == 0;
 		if (n > 0 && p->tap != NULL)

@@ -393,6 +393,38 @@ static void test_late_aborts_are_bounded(void **state)
 	assert_int_equal(say_data(1, 0, 0, TWI_FRAME_ABORT), TOW_EPROTOCOL);
 }
 
+/* The receiver's side: what it has of a stripe is its record's, the sender's is empty. */
+static void broken_and_resumed(unsigned fruitless)
+{
+	uint8_t record[TWI_RESUME_MAX];
+
+	twi_session_bulk_broken(session, 0);
+	twi_session_bulk_resume_put(session, 0, record);
+	assert_int_equal(resume_bulk(NONE, 0), TOW_OK);
+	assert_int_equal(twi_session_fruitless(session, 1), fruitless);
+}
+
+/* Resumes between which nothing moves are counted while something is to move. */
+static void test_resumed_in_vain(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 3; i++)
+		broken_and_resumed(0); /* nothing is to come */
+	asked(1);
+	broken_and_resumed(0); /* the record is another than the last one */
+	for (unsigned i = 1; i < 4; i++)
+		broken_and_resumed(i);
+	assert_int_equal(say_data(1, 0, 100, 0), TOW_OK);
+	broken_and_resumed(0);
+	broken_and_resumed(1);
+	assert_int_equal(twi_session_fruitless(session, 0), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		twi_session_control_broken(session);
+		assert_int_equal(resume_control(session->tx_head), TOW_OK);
+	}
+	assert_int_equal(twi_session_fruitless(session, 0), 0); /* all has come */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -410,6 +442,7 @@ int main(void)
 		CASE(test_random_records),
 		CASE(test_receiver_goes_on),
 		CASE(test_late_aborts_are_bounded),
+		CASE(test_resumed_in_vain),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,7 +29,7 @@ void twi_shm_forget(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming
 
 /* Changes the offer's word; false when its sender has taken it back, and it is GONE then. */
 bool twi_shm_settle(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
-		   enum twi_shm_state state, enum twi_shm_note_kind kind)
+		    enum twi_shm_state state, enum twi_shm_note_kind kind)
 {
 	_Atomic uint64_t *at = &peer->in.box.offers[twi_shm_index_of(peer, incoming)].word;
 	uint64_t word = twi_shm_state_word(incoming->generation, TWI_SHM_OFFERED);
@@ -71,7 +71,7 @@ static uint64_t rpc_id_of(const struct twi_shm_peer *peer, const struct tow_op *
  * wish.
  */
 void twi_shm_gone(struct twi_shm_peer *peer, const struct twi_shm_incoming *incoming,
-		 struct tow_op *op)
+		  struct tow_op *op)
 {
 	uint64_t bytes = incoming->arrival.bytes;
 
@@ -94,13 +94,13 @@ void twi_shm_unwritable(struct twi_shm_peer *peer, struct twi_shm_incoming *inco
 
 /* The offer is refused, and the receive ends with `status`; unless it is gone anyway. */
 void twi_shm_refuse(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, struct tow_op *op,
-		   int status)
+		    int status)
 {
 	uint64_t bytes = incoming->arrival.bytes;
 	bool cut = status == TOW_ETRUNCATED;
 
 	if (twi_shm_settle(peer, incoming, cut ? TWI_SHM_CUT : TWI_SHM_REFUSED,
-		   cut ? TWI_SHM_TRUNCATED : TWI_SHM_CANCELED))
+			   cut ? TWI_SHM_TRUNCATED : TWI_SHM_CANCELED))
 		twi_shm_op_end(peer, op, status, bytes);
 	else
 		twi_shm_gone(peer, incoming, op);

@@ -41,8 +41,8 @@ static bool can_sum(const struct tow_op *op)
  * that is looked at: by the kernel's clock, for each process has its own scale of the fast one.
  * There is room for one of them; while everything is recorded that is the time.
  */
-unsigned twi_shm_stamp(struct twi_shm_peer *peer, struct twi_shm_slot *slot, const struct tow_op *op,
-		      enum twi_shm_type type)
+unsigned twi_shm_stamp(struct twi_shm_peer *peer, struct twi_shm_slot *slot,
+		       const struct tow_op *op, enum twi_shm_type type)
 {
 	bool small = type == TWI_SHM_INLINED || type == TWI_SHM_IN_AREA;
 	bool all = small && times_all(peer);

@@ -12,7 +12,9 @@
  *	  session is not known there: three times over half a second. A process that was killed;
  *	- a line stays broken for peer_timeout_ns. A host that has vanished, a network that is
  *parted;
- *	- it has said BYE.
+ *	- it has said BYE;
+ *	- a line is resumed again and again, and nothing moves on it: what breaks it is not the
+ *network.
  *
  * Silence while something is awaited: a ping after heartbeat_ns, new connections after a third of
  * peer_timeout_ns (a route may have died without a word), the peer is lost after all of it. Silence
@@ -34,6 +36,7 @@
 #define REFUSALS       3u
 #define NOBODY_NS      (100 * MS_NS)
 #define UNKNOWN_NS     (500 * MS_NS)
+#define FRUITLESS      10u /* resumes in a row after which nothing has moved: 4 s of back-off */
 
 static uint64_t timeout_of(const struct twi_engine *engine)
 {
@@ -90,6 +93,7 @@ void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 {
 	struct twi_tcp_line *at = &peer->lines[line];
 	uint64_t now = twi_engine_now(lane->base.engine);
+	unsigned fruitless = twi_session_fruitless(&peer->base.session, line);
 	char text[16];
 
 	note_error(at);
@@ -102,8 +106,16 @@ void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	at->broken_ns = since_ns != 0 ? since_ns : now;
 	at->attempts = 0;
 	at->refusals = 0;
-	at->backoff_ns = BACKOFF_MIN_NS;
-	at->redial_ns = now + (peer->connector ? BACKOFF_MIN_NS : ACCEPTOR_NS);
+	if (fruitless >= FRUITLESS) {
+		twi_error(TOW_EPEER,
+			  "peer %s is gone: its %s connection was resumed %u times in a row, and "
+			  "broke each time before anything had moved (%s)",
+			  peer->base.address, line_name(line, text), fruitless, at->why);
+		twi_tcp_peer_lost(peer, peer->base.closed ? TOW_ECLOSED : TOW_EPEER);
+		return;
+	}
+	at->backoff_ns = twi_min(BACKOFF_MIN_NS << fruitless, BACKOFF_MAX_NS);
+	at->redial_ns = now + at->backoff_ns + (peer->connector ? 0 : ACCEPTOR_NS);
 	if (twi_list_empty(&peer->troubled))
 		twi_list_push_back(&lane->troubled, &peer->troubled);
 	twi_tcp_due(lane, at->redial_ns);

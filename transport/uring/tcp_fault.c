@@ -2,8 +2,8 @@
  * tcp_fault.c - payload that the kernel cannot read or write (EFAULT): the message ends, at both
  * sides (session_fault.c), and the stream, which has lost nothing, goes on.
  *
- * The kernel counts what it has moved before the bad byte, and only a request that has moved nothing
- * fails: so the stream stands where the session believes it does.
+ * The kernel counts what it has moved before the bad byte, and only a request that has moved
+ * nothing fails: so the stream stands where the session believes it does.
  */
 #include "transport/uring/tcp.h"
 

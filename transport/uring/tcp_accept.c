@@ -7,6 +7,7 @@
  *	      +--- pause ------+  no descriptor or memory (1 ms, doubling to 100), no token, no slot
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 #define LISTEN_BACKLOG 1024
 #define PAUSE_FIRST_NS (1000ull * 1000)
 #define PAUSE_MAX_NS   (100ull * 1000 * 1000)
+#define SHORT_NS       SECOND_NS /* without descriptors, until those who wait are told */
 #define SECOND_NS      (1000ull * 1000 * 1000)
 
 static int listen_on(struct twi_tcp_lane *lane, const struct twi_tcp_address *local,
@@ -28,7 +30,7 @@ static int listen_on(struct twi_tcp_lane *lane, const struct twi_tcp_address *lo
 	int one = 1, err = 0;
 
 	if (fd < 0)
-		return twi_error_errno(TOW_ESYSTEM, errno, "socket");
+		return twi_tcp_no_socket(errno, "an endpoint");
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	/* What it accepts inherits the options: a stranger costs no further call. */
 	twi_tcp_socket_setup(lane->base.engine, &lane->refused, fd);
@@ -144,6 +146,32 @@ static void pause_until(struct twi_tcp_lane *lane, struct twi_tcp_listener *list
 	twi_tcp_due(lane, until_ns);
 }
 
+/*
+ * Descriptors have been short for a while: those who wait are told, by means of the one that is
+ * kept for this, instead of being left to their deadlines.
+ */
+static void turn_away(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener)
+{
+	struct twi_tcp_door *door = &lane->door;
+	uint8_t heard[TWI_AUTH_OUT_MAX];
+
+	if (door->spare_fd < 0)
+		return;
+	close(door->spare_fd);
+	for (unsigned i = 0; i < TWI_ACCEPTS_A_TURN; i++) {
+		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd < 0)
+			break;
+		/* What was read before is not answered with a reset, which could overtake this. */
+		(void)!recv(fd, heard, sizeof(heard), MSG_DONTWAIT);
+		(void)!send(fd, TWI_TCP_FULL, TWI_TCP_FULL_BYTES, MSG_DONTWAIT | MSG_NOSIGNAL);
+		close(fd);
+		twi_count(lane->base.engine->diag, TWI_C_handshakes_refused, 1);
+	}
+	door->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 /* No descriptor or no memory: others may give theirs back meanwhile. */
 static void accept_failed(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener, int err)
 {
@@ -151,10 +179,15 @@ static void accept_failed(struct twi_tcp_lane *lane, struct twi_tcp_listener *li
 
 	twi_count(engine->diag, TWI_C_accept_failures, 1);
 	if (listener->pause_ns == 0) {
-		twi_error_errno(TOW_ESYSTEM, err, "accept at port %u; trying again",
-				twi_tcp_port(&listener->at));
-		twi_log(engine->diag, 2, "%s", tow_error_message());
+		twi_tcp_no_socket(err, "a connection that came in");
+		twi_log(engine->diag, 2, "accept at port %u, trying again: %s",
+			twi_tcp_port(&listener->at), tow_error_message());
 	}
+	if (lane->door.short_ns == 0)
+		lane->door.short_ns = twi_engine_now(engine);
+	else if ((err == EMFILE || err == ENFILE) &&
+		 twi_engine_now(engine) - lane->door.short_ns >= SHORT_NS)
+		turn_away(lane, listener);
 	listener->pause_ns = twi_min(twi_max(listener->pause_ns * 2, PAUSE_FIRST_NS), PAUSE_MAX_NS);
 	pause_until(lane, listener, twi_engine_now(engine) + listener->pause_ns);
 }
@@ -231,6 +264,7 @@ static bool accept_one(struct twi_tcp_lane *lane, struct twi_tcp_listener *liste
 		return false;
 	}
 	listener->pause_ns = 0;
+	lane->door.short_ns = 0;
 	if (twi_tcp_stream_create(lane, fd, &stream) < 0) {
 		twi_count(lane->base.engine->diag, TWI_C_handshakes_refused, 1);
 		return true;

@@ -53,10 +53,11 @@ void twi_tcp_refresh_interfaces(struct twi_tcp_lane *lane)
 static int open_socket(struct twi_tcp_lane *lane, const struct twi_tcp_rail *rail, int *fd_out)
 {
 	int fd = socket(rail->remote.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	char text[TOW_ADDRESS_MAX];
 	int one = 1;
 
 	if (fd < 0)
-		return twi_error_errno(TOW_ESYSTEM, errno, "socket");
+		return twi_tcp_no_socket(errno, "a connection");
 	twi_tcp_socket_setup(lane->base.engine, &lane->refused, fd);
 	if (rail->local.bytes != 0) {
 		/* The port is chosen at connect, when the whole four is known to be free. */
@@ -65,7 +66,8 @@ static int open_socket(struct twi_tcp_lane *lane, const struct twi_tcp_rail *rai
 			int err = errno;
 
 			close(fd);
-			return twi_error_errno(TOW_ESYSTEM, err, "bind to interface %s",
+			twi_tcp_format(&rail->local, text);
+			return twi_error_errno(TOW_ESYSTEM, err, "connect from %s %s", text,
 					       rail->name);
 		}
 	}
@@ -124,6 +126,7 @@ static void choose_rails(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
 	twi_tcp_refresh_interfaces(lane);
 	twi_tcp_rails_choose(lane->base.engine->knobs.interfaces, &lane->have, dialed, &peer->told,
 			     &peer->rails);
+	twi_tcp_rails_bind(&peer->rails, &peer->listener->at);
 }
 
 int twi_tcp_dial(struct tow_endpoint *base, const char *address, struct tow_op *op)

@@ -6,6 +6,7 @@
  * may be read together with the HELLO behind them.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@
 int twi_tcp_door_init(struct twi_tcp_door *door)
 {
 	*door = (struct twi_tcp_door){ .tokens = TWI_STRANGER_BURST, .filled_ns = twi_now_ns() };
+	door->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	door->slots = calloc(TWI_HANDSHAKES_MAX, sizeof(door->slots[0]));
 	door->free = calloc(TWI_HANDSHAKES_MAX, sizeof(door->free[0]));
 	if (door->slots == NULL || door->free == NULL) {
@@ -35,7 +37,9 @@ void twi_tcp_door_fini(struct twi_tcp_door *door)
 {
 	free(door->slots);
 	free(door->free);
-	*door = (struct twi_tcp_door){ 0 };
+	if (door->spare_fd >= 0)
+		close(door->spare_fd);
+	*door = (struct twi_tcp_door){ .spare_fd = -1 };
 }
 
 void twi_tcp_refusal(struct twi_tcp_lane *lane, const char *text)
@@ -164,16 +168,30 @@ static int proved(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	return twi_auth_encrypts(&greet->auth) ? twi_tcp_seal_create(stream, &greet->auth) : TOW_OK;
 }
 
+/* The other side could accept, and do no more. */
+static bool says_full(const struct twi_tcp_stream *stream)
+{
+	return stream->ours && stream->greet->fill >= TWI_TCP_FULL_BYTES &&
+	       memcmp(stream->greet->in, TWI_TCP_FULL, TWI_TCP_FULL_BYTES) == 0;
+}
+
 int twi_tcp_greet_prove(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_tcp_greet *greet = stream->greet;
 
 	while (!twi_auth_done(&greet->auth)) {
 		size_t used = 0;
-		int status = greet->fill == 0
-				     ? TOW_AGAIN
-				     : twi_auth_in(&greet->auth, greet->in, greet->fill, &used);
-		int said = say_proofs(stream); /* a refusal, too */
+		int status, said;
+
+		if (twi_unlikely(says_full(stream)))
+			return twi_error(TOW_EREFUSED,
+					 "%s has no descriptor left for a connection (`ulimit -n` "
+					 "there)",
+					 stream->peer->base.address);
+		status = greet->fill == 0
+				 ? TOW_AGAIN
+				 : twi_auth_in(&greet->auth, greet->in, greet->fill, &used);
+		said = say_proofs(stream); /* a refusal, too */
 
 		if (status == TOW_EAUTH || status == TOW_EPROTOCOL) {
 			twi_count(lane->base.engine->diag, TWI_C_auth_refused, 1);

@@ -38,6 +38,10 @@
 #define TWI_STRANGER_BURST 256u
 #define TWI_ACCEPTS_A_TURN 16u
 
+/* Said instead of all else, by who has no descriptor left: nobody's word, believed as a reason. */
+#define TWI_TCP_FULL       "TOWFULL"
+#define TWI_TCP_FULL_BYTES sizeof(TWI_TCP_FULL)
+
 struct twi_tcp_greet {
 	struct twi_auth auth;
 	bool said;       /* our HELLO is out */
@@ -64,6 +68,8 @@ struct twi_tcp_door {
 	uint64_t filled_ns; /* when tokens were last added */
 	uint64_t said_ns;   /* when a refusal was last logged */
 	uint64_t unsaid;    /* refusals since */
+	uint64_t short_ns;  /* since when descriptors are; 0: they are not */
+	int spare_fd;       /* given up to accept, and to say that there is no other; -1: none */
 };
 
 struct twi_tcp_lane;

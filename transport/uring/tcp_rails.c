@@ -195,6 +195,37 @@ void twi_tcp_rails_choose(const char *knob, const struct twi_tcp_interfaces *hav
 		add_rail(out, NULL, dialed);
 }
 
+static bool goes_to(const struct twi_tcp_rails *rails, unsigned count,
+		    const struct twi_tcp_address *remote)
+{
+	for (unsigned i = 0; i < count; i++) {
+		if (twi_tcp_same_host(&rails->rows[i].remote, remote))
+			return true;
+	}
+	return false;
+}
+
+void twi_tcp_rails_bind(struct twi_tcp_rails *rails, const struct twi_tcp_address *from)
+{
+	const struct twi_tcp_address *dialed = &rails->rows[0].remote;
+	unsigned kept = 0;
+
+	if (twi_tcp_wildcard(from) || from->any.sa_family != dialed->any.sa_family ||
+	    twi_tcp_loopback(from) != twi_tcp_loopback(dialed))
+		return;
+	for (unsigned i = 0; i < rails->count; i++) {
+		struct twi_tcp_rail rail = rails->rows[i];
+
+		if (i > 0 && (rail.local.bytes == 0 || !twi_tcp_same_host(&rail.local, from) ||
+			      goes_to(rails, kept, &rail.remote)))
+			continue;
+		rail.local = *from;
+		twi_tcp_set_port(&rail.local, 0);
+		rails->rows[kept++] = rail;
+	}
+	rails->count = kept;
+}
+
 void twi_tcp_tell(const struct twi_tcp_interfaces *have, const struct twi_tcp_address *listening,
 		  const struct twi_tcp_address *local, struct twi_tcp_told *out)
 {

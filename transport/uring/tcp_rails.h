@@ -56,6 +56,13 @@ void twi_tcp_rails_choose(const char *knob, const struct twi_tcp_interfaces *hav
 			  struct twi_tcp_rails *out);
 
 /*
+ * All rails begin at `from`, where the endpoint is bound to one address: those of other interfaces
+ * go, the first one stays. An address of another family, or of the host alone where the other is
+ * not (or the other way round), is not one to come from: then nothing changes. Pure.
+ */
+void twi_tcp_rails_bind(struct twi_tcp_rails *rails, const struct twi_tcp_address *from);
+
+/*
  * What the other end of a connection is told of an endpoint: where it listens, and when that is a
  * wildcard address, at which addresses. `local` is this end of the connection. Pure.
  */

@@ -9,6 +9,7 @@
 #include <linux/tcp.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -85,6 +86,20 @@ static void set_watch(const struct setter *s, uint64_t heartbeat_ns, uint64_t ti
 		twi_max(third / MS_NS, (uint64_t)1));
 }
 
+int twi_tcp_no_socket(int err, const char *what)
+{
+	struct rlimit limit = { 0 };
+
+	if (err != EMFILE)
+		return twi_error_errno(err == ENFILE ? TOW_EBUSY : TOW_ESYSTEM, err,
+				       "no socket for %s", what);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	return twi_error_errno(TOW_EBUSY, err,
+			       "no descriptor is left for %s: this process may have %llu; raise "
+			       "`ulimit -n`",
+			       what, (unsigned long long)limit.rlim_cur);
+}
+
 void twi_tcp_socket_setup(struct twi_engine *engine, uint32_t *refused, int fd)
 {
 	const struct tow_options *knobs = &engine->knobs;
@@ -149,7 +164,8 @@ enum twi_tcp_reach twi_tcp_route_setup(const struct twi_engine *engine, int fd)
 	struct twi_tcp_address here, there;
 
 	if (twi_tcp_local(fd, &here) && twi_tcp_remote(fd, &there) &&
-	    twi_tcp_same_host(&here, &there))
+	    (twi_tcp_same_host(&here, &there) ||
+	     (twi_tcp_loopback(&here) && twi_tcp_loopback(&there))))
 		return TWI_TCP_REACH_HOST;
 	if (is_short(fd)) {
 		if (engine->knobs.socket_buffer_bytes == 0)

@@ -24,6 +24,12 @@ enum twi_tcp_setting {
 	TWI_SET_NODELAY,
 };
 
+/*
+ * A socket for `what` could not be had, with that errno. TOW_EBUSY: descriptors have run out, and
+ * the message names the limit; else TOW_ESYSTEM.
+ */
+int twi_tcp_no_socket(int err, const char *what);
+
 /* Before connect or listen: what a connection inherits from its listener is set there. */
 void twi_tcp_socket_setup(struct twi_engine *engine, uint32_t *refused, int fd);
 

@@ -1,0 +1,205 @@
+/*
+ * test_tcp_sockets.c - what a tcp endpoint's sockets are: they come from the endpoint's own
+ * address, also when a line is resumed; and when there is no descriptor for one, both sides are
+ * told at once.
+ */
+#include "twt.h"
+
+#include <sys/resource.h>
+
+#include "duo.h"
+
+#include "diag/counter.h"
+#include "diag/diag.h"
+#include "transport/engine.h"
+#include "transport/runtime.h"
+#include "transport/uring/tcp.h"
+
+static const char *host; /* that the child's endpoint is bound to */
+
+static bool comes_from(const struct twi_tcp_stream *stream, const char *text)
+{
+	struct twi_tcp_address from;
+	char address[TOW_ADDRESS_MAX];
+
+	if (stream == NULL || !twi_tcp_remote(stream->fd, &from))
+		return false;
+	twi_tcp_format(&from, address);
+	return strncmp(address, text, strlen(text)) == 0;
+}
+
+static void bind_child(struct twt_duo *duo)
+{
+	duo->address = host;
+}
+
+static int child_waits(struct twt_duo *duo)
+{
+	return twt_duo_traffic(duo, 1 << 20, NULL) + twt_duo_traffic(duo, 1 << 20, NULL);
+}
+
+static void check_source(const char *bound, const char *listening, const char *from)
+{
+	struct twi_tcp_peer *peer;
+	struct twt_duo duo;
+
+	twt_duo_init(&duo);
+	duo.address = listening;
+	duo.prepare = bind_child;
+	duo.parent.bulk_streams = duo.child.bulk_streams = 2;
+	host = bound;
+	twt_duo_open(&duo, child_waits);
+	peer = (struct twi_tcp_peer *)(void *)duo.side.peer;
+	assert_int_equal(peer->line_count, 3);
+	for (unsigned i = 0; i < peer->line_count; i++)
+		assert_true(comes_from(peer->lines[i].stream, from));
+	assert_int_equal(twt_duo_traffic(&duo, 1 << 20, NULL), 0);
+	/* and when they are dialed again */
+	for (unsigned i = 0; i < peer->line_count; i++)
+		shutdown(peer->lines[i].stream->fd, SHUT_RDWR);
+	assert_int_equal(twt_duo_traffic(&duo, 1 << 20, NULL), 0);
+	for (unsigned i = 0; i < peer->line_count; i++) {
+		if (peer->lines[i].resumes > 0)
+			assert_true(comes_from(peer->lines[i].stream, from));
+	}
+	assert_true(peer->lines[0].resumes > 0);
+	assert_int_equal(twt_duo_end(&duo), 0);
+}
+
+static void test_source_address(void **state)
+{
+	(void)state;
+	check_source("tcp://127.0.0.2:0", "tcp://127.0.0.1:0", "tcp://127.0.0.2:");
+	check_source("tcp://[::1]:0", "tcp://[::1]:0", "tcp://[::1]:");
+	/* a wildcard: the kernel's choice, as before */
+	check_source("tcp://0.0.0.0:0", "tcp://127.0.0.1:0", "tcp://127.0.0.1:");
+	/* not an address to reach the host's loopback by */
+	check_source("tcp://[::1]:0", "tcp://127.0.0.1:0", "tcp://127.0.0.1:");
+}
+
+/* All descriptors but `left` are used up. */
+static void use_up(int left)
+{
+	struct rlimit limit;
+	int fd, highest = 0;
+
+	do {
+		fd = dup(0);
+		highest = fd > highest ? fd : highest;
+	} while (fd >= 0 && fd < 400);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = (rlim_t)highest + 1;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	while (dup(0) >= 0)
+		;
+	for (int i = 0; i < left; i++)
+		close(highest - i);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * TWT_SECOND + (uint64_t)ts.tv_nsec;
+}
+
+/* The connecting side has none: the start says so, or the operation, when a bulk stream fails. */
+static int child_without(struct twt_duo *duo)
+{
+	char where[TOW_ADDRESS_MAX];
+	int status, wrong = 0;
+
+	/* The first address: the parent's endpoint takes more than one peer. */
+	snprintf(where, sizeof(where), "%s", duo->side.peer->address);
+	for (int left = 0; left < 2; left++) {
+		struct tow_op *op = NULL;
+		uint64_t start = now_ns();
+
+		use_up(left);
+		status = tow_connect_start(duo->side.endpoint, where, NULL, &op);
+		if (status == TOW_OK)
+			status = tow_op_wait(op, 20 * TWT_SECOND);
+		if (status != TOW_EBUSY || strstr(tow_error_message(), "ulimit -n") == NULL ||
+		    now_ns() - start > 3 * TWT_SECOND) {
+			fprintf(stderr, "%d left: %s: %s\n", left, tow_status_name(status),
+				tow_error_message());
+			wrong = 1;
+		}
+		if (op != NULL)
+			tow_op_release(op);
+	}
+	return wrong + twt_duo_traffic(duo, 1 << 20, NULL);
+}
+
+static void test_connector_without_descriptors(void **state)
+{
+	struct twt_duo duo;
+	struct tow_op *op;
+
+	(void)state;
+	twt_duo_init(&duo);
+	twt_duo_open(&duo, child_without);
+	TWT_OK(tow_accept_start(duo.side.endpoint, NULL, &op));
+	assert_int_equal(twt_duo_traffic(&duo, 1 << 20, NULL), 0);
+	tow_op_cancel(op);
+	tow_op_release(op);
+	assert_int_equal(twt_duo_end(&duo), 0);
+}
+
+/* Connects to a parent that has no descriptor left. */
+static int child_turned_away(struct twt_duo *duo)
+{
+	char where[TOW_ADDRESS_MAX];
+	uint64_t start = now_ns();
+	int status, wrong = 0;
+	struct tow_op *op;
+
+	snprintf(where, sizeof(where), "%s", duo->side.peer->address);
+	usleep(200000); /* the parent has used them up by now, and looks */
+	TWT_OK(tow_connect_start(duo->side.endpoint, where, NULL, &op));
+	status = tow_op_wait(op, 20 * TWT_SECOND);
+	if (status != TOW_EREFUSED || strstr(tow_error_message(), "ulimit -n") == NULL ||
+	    now_ns() - start > 5 * TWT_SECOND) {
+		fprintf(stderr, "%s: %s, %llu ms\n", tow_status_name(status), tow_error_message(),
+			(unsigned long long)((now_ns() - start) / 1000000));
+		wrong = 1;
+	}
+	tow_op_release(op);
+	return wrong + twt_duo_traffic(duo, 1 << 20, NULL);
+}
+
+static void test_acceptor_without_descriptors(void **state)
+{
+	struct rlimit limit;
+	struct twt_duo duo;
+	struct tow_op *op;
+	char *info;
+
+	(void)state;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	twt_duo_init(&duo);
+	twt_duo_open(&duo, child_turned_away);
+	TWT_OK(tow_accept_start(duo.side.endpoint, NULL, &op));
+	use_up(0);
+	assert_int_equal(twt_duo_traffic(&duo, 1 << 20, NULL), 0);
+	assert_int_equal(tow_op_test(op), TOW_AGAIN); /* who was turned away is not its peer */
+	TWT_OK(tow_stats_get(duo.side.runtime, "/v1/info", &info));
+	assert_non_null(strstr(info, "ulimit -n"));
+	tow_stats_release(info);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	tow_op_cancel(op);
+	tow_op_release(op);
+	assert_int_equal(twt_duo_end(&duo), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_source_address),
+		cmocka_unit_test(test_connector_without_descriptors),
+		cmocka_unit_test(test_acceptor_without_descriptors),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -139,6 +139,12 @@ int twi_endpoint_refused(const char *address)
 			 address, TWI_READY_PEERS_MAX);
 }
 
+void twi_peer_tell_lost(const struct tow_peer *peer, const char *why)
+{
+	twi_count(peer->engine->diag, TWI_C_peers_lost, !peer->passing);
+	twi_log(peer->engine->diag, peer->passing ? 3 : 2, "%s", why);
+}
+
 void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer)
 {
 	struct twi_list *entry;
@@ -148,6 +154,7 @@ void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer)
 	if (endpoint->parent != NULL)
 		endpoint = endpoint->parent;
 	entry = twi_list_first(&endpoint->accepts);
+	peer->passing = endpoint->passes;
 	peer->shown = true;
 	if (through->parent != NULL)
 		snprintf(peer->why, sizeof(peer->why), "%s chosen by the other side",

@@ -28,6 +28,7 @@ struct tow_endpoint {
 	struct tow_endpoint *parent; /* of a sub-endpoint: its ready peers go there; else NULL */
 	unsigned ready_count;
 	char address[TOW_ADDRESS_MAX];
+	bool passes; /* a group's: what comes may be the second connection of two ranks */
 };
 
 struct tow_peer {
@@ -39,6 +40,7 @@ struct tow_peer {
 	struct tow_endpoint *waiting_at; /* whose ready queue it is on, or NULL */
 	bool shown;                      /* it has been up: the user knows or will know it */
 	bool closed;                     /* tow_peer_close was called */
+	bool passing; /* between ranks, and not known yet to be the one: its end is no loss */
 	char address[TOW_ADDRESS_MAX];   /* of the other side, for people */
 	char why[192];                   /* why this lane, and what was refused; "": no choice */
 	int ended;           /* the status with which its operations have; 0: it is up */
@@ -78,6 +80,9 @@ void twi_peer_free(struct tow_peer *peer);
  * says why, and is kept for the later ones. The first call counts.
  */
 void twi_peer_ended(struct tow_peer *peer, int status);
+
+/* The peer has gone, and this side has not closed it; why: counted and logged. */
+void twi_peer_tell_lost(const struct tow_peer *peer, const char *why);
 
 /* The lane has let go of the peer: takes it off every list. The lane frees the memory. */
 void twi_peer_teardown(struct tow_peer *peer);

@@ -162,6 +162,7 @@ static int slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 		return TOW_ENOMEM;
 	slot->state = TWI_SLOT_UP;
 	slot->peer = peer;
+	peer->passing = false;
 	slot->dials = 0;
 	peer->job_rank = rank;
 	peer->span_peer = twi_span_peer(peer->engine->diag, peer->address, rank);
@@ -312,6 +313,8 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 	bool on = talk_goes_on(talk, op);
 
 	talk->peer = status == TOW_OK ? result->peer : NULL;
+	if (talk->peer != NULL)
+		talk->peer->passing = true; /* the other side may dial as well, and win */
 	if (!on || ranks->slots[talk->rank].state == TWI_SLOT_UP) {
 		end_talk(talk, true);
 		return;
@@ -459,6 +462,7 @@ static void greet_guest(struct twi_ranks *ranks, struct tow_peer *peer)
 	}
 	ranks->guests++;
 	talk->peer = peer;
+	peer->passing = true;
 	if (hear(talk, TWI_GROUP_TAG_WHO, TWI_GROUP_GUEST_NS, on_who) < 0)
 		end_talk(talk, true);
 }
@@ -497,6 +501,7 @@ static void accept_next(struct twi_ranks *ranks)
 
 int twi_ranks_listen(struct twi_ranks *ranks)
 {
+	ranks->endpoint->passes = true;
 	accept_next(ranks);
 	return ranks->accept != NULL ? TOW_OK : TOW_EBUSY;
 }

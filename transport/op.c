@@ -197,8 +197,12 @@ static void tell_failure(const struct tow_op *op, int status)
 		op->peer != NULL ? op->peer->address : "?", tow_status_name(status));
 }
 
-static void count_failure(struct twi_diag *diag, int status)
+static void count_failure(const struct tow_op *op, int status)
 {
+	struct twi_diag *diag = op->engine->diag;
+
+	if (op->peer != NULL && op->peer->passing)
+		return; /* two ranks have dialed each other, and this connection is the second */
 	twi_count(diag, TWI_C_ops_failed, 1);
 	if (status == TOW_ECANCELED)
 		twi_count(diag, TWI_C_ops_canceled, 1);
@@ -227,7 +231,7 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 		twi_held_count(engine, TWI_C_ops_completed, op->space == TWI_SPACE_USER);
 		if (twi_unlikely(status < 0)) {
 			if (op->space == TWI_SPACE_USER)
-				count_failure(engine->diag, status);
+				count_failure(op, status);
 			twi_failure_keep(op);
 		}
 	}

@@ -259,14 +259,10 @@ void twi_loop_peer_free(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 
 void twi_loop_peer_lost(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status)
 {
-	struct twi_engine *engine = lane->base.engine;
-
 	twi_peer_ended(&peer->base, status);
 	detach(lane, peer);
-	if (!peer->base.closed) {
-		twi_count(engine->diag, TWI_C_peers_lost, 1);
-		twi_log(engine->diag, 2, "%s", tow_error_message());
-	}
+	if (!peer->base.closed)
+		twi_peer_tell_lost(&peer->base, tow_error_message());
 	twi_session_fail(&peer->base.session, status);
 	if (peer->base.closed)
 		twi_loop_peer_free(lane, peer);

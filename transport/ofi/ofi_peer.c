@@ -276,7 +276,6 @@ static void refused(struct twi_ofi_peer *peer)
 
 static void bury(struct twi_ofi_peer *peer)
 {
-	struct twi_engine *engine = peer->base.engine;
 	int status = peer->broken;
 
 	twi_error(status, "%s", peer->fault);
@@ -292,10 +291,8 @@ static void bury(struct twi_ofi_peer *peer)
 		return;
 	}
 	twi_ofi_unblock(peer);
-	if (peer->state == TWI_OFI_UP && !peer->base.closed) {
-		twi_count(engine->diag, TWI_C_peers_lost, 1);
-		twi_log(engine->diag, 2, "%s", peer->fault);
-	}
+	if (peer->state == TWI_OFI_UP && !peer->base.closed)
+		twi_peer_tell_lost(&peer->base, peer->fault);
 	if (peer->state == TWI_OFI_CLOSING)
 		peer->port->closing--;
 	peer->state = TWI_OFI_LOST;

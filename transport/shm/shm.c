@@ -126,12 +126,9 @@ static void let_go(struct twi_shm_peer *peer, int status)
 
 void twi_shm_peer_lost(struct twi_shm_peer *peer, int status)
 {
-	struct twi_engine *engine = peer->base.engine;
-
 	if (peer->stage != TWI_SHM_UP)
 		return;
-	twi_count(engine->diag, TWI_C_peers_lost, 1);
-	twi_log(engine->diag, 2, "%s", tow_error_message());
+	twi_peer_tell_lost(&peer->base, tow_error_message());
 	let_go(peer, status);
 }
 

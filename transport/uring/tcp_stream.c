@@ -165,17 +165,13 @@ void twi_tcp_peer_free(struct twi_tcp_peer *peer)
 
 void twi_tcp_peer_lost(struct twi_tcp_peer *peer, int status)
 {
-	struct twi_engine *engine = peer->base.engine;
-
 	if (peer->lost)
 		return;
 	peer->lost = true;
 	twi_peer_ended(&peer->base, status);
 	drop_streams(peer); /* before the operations end: nothing may touch their buffers then */
-	if (!peer->base.closed && !peer->parting) {
-		twi_count(engine->diag, TWI_C_peers_lost, 1);
-		twi_log(engine->diag, 2, "%s", tow_error_message());
-	}
+	if (!peer->base.closed && !peer->parting)
+		twi_peer_tell_lost(&peer->base, tow_error_message());
 	twi_session_fail(&peer->base.session, status);
 	twi_list_remove(&peer->dying);
 	twi_list_remove(&peer->troubled);

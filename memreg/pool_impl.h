@@ -107,4 +107,10 @@ void twi_pool_registrars_clear(struct twi_pool *pool);
 int twi_pool_announce(struct twi_pool *pool, const struct twi_region *region, uint64_t *ns_out);
 void twi_pool_forget(struct twi_pool *pool, const struct twi_region *region);
 
+/*
+ * TOW_OK while some registrar takes regions, or none is there. Else, where one was not permitted to
+ * pin the pool, its failure. The control lock is held.
+ */
+int twi_pool_pinning(const struct twi_pool *pool);
+
 #endif

@@ -212,6 +212,18 @@ static int check_range(struct twi_pool *pool, void *base, uint64_t bytes)
 	return TOW_OK;
 }
 
+/* A failure to pin is told with the limit that is most often behind it. */
+static int not_pinned(int status, uint64_t bytes)
+{
+	char limit[64], mend[128];
+
+	if (status != TOW_ENOMEM && status != TOW_EPERM)
+		return status;
+	twi_memlock_describe(limit, sizeof(limit), mend, sizeof(mend));
+	return twi_error(status, "register: %llu bytes: %.240s; %s; mend it: %s",
+			 (unsigned long long)bytes, tow_error_message(), limit, mend);
+}
+
 int twi_pool_register(struct twi_pool *pool, void *base, uint64_t bytes, struct twi_site site,
 		      uint64_t *handle_out)
 {
@@ -224,7 +236,12 @@ int twi_pool_register(struct twi_pool *pool, void *base, uint64_t bytes, struct 
 	if (status != TOW_OK)
 		return status;
 	pthread_mutex_lock(&pool->control);
-	status = add_region(pool, TWI_REGION_USER, base, bytes, -1, &ns, &entry);
+	status = twi_pool_pinning(pool);
+	if (status == TOW_OK) {
+		status = add_region(pool, TWI_REGION_USER, base, bytes, -1, &ns, &entry);
+		if (status < 0)
+			status = not_pinned(status, bytes);
+	}
 	if (status == TOW_OK)
 		*handle_out = twi_regions_handle(entry);
 	twi_pool_settle_held(pool);

@@ -128,6 +128,23 @@ int twi_pool_announce(struct twi_pool *pool, const struct twi_region *region, ui
 	return TOW_OK;
 }
 
+int twi_pool_pinning(const struct twi_pool *pool)
+{
+	const struct twi_registration *refused = NULL;
+
+	for (const struct twi_registration *r = pool->registrations; r; r = r->next) {
+		if (r->registered)
+			return TOW_OK;
+		if (r->status == TOW_EPERM || r->status == TOW_ENOMEM)
+			refused = r;
+	}
+	return refused ? twi_error(refused->status,
+				   "register: nothing can be pinned, nor was the pool: %s; mend "
+				   "it: %s",
+				   refused->reason, refused->mend)
+		       : TOW_OK;
+}
+
 /* The next region that a new registrar is to be told of, in the order of slots. */
 static struct twi_region_entry *next_live(struct twi_pool *pool, uint32_t *slot)
 {

@@ -14,6 +14,7 @@
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -154,6 +155,59 @@ static int refuses(int64_t strict, int first, int second, const char *mend)
 		return 4;
 	}
 	return 0;
+}
+
+/* Nothing can be pinned: registering does not say that it was. */
+static int refuses_to_register(struct tow_runtime *runtime, size_t bytes, const char *limit)
+{
+	uint64_t handle = 1;
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	int status;
+
+	if (memory == MAP_FAILED)
+		return 1;
+	status = tow_mem_register(runtime, memory, bytes, &handle);
+	if ((status != TOW_ENOMEM && status != TOW_EPERM) || handle != 0) {
+		fprintf(stderr, "register of %zu bytes: %s\n", bytes, tow_status_name(status));
+		return 2;
+	}
+	if (strstr(tow_error_message(), limit) == NULL ||
+	    strstr(tow_error_message(), "LimitMEMLOCK=infinity") == NULL) {
+		fprintf(stderr, "register does not say \"%s\": %s\n", limit, tow_error_message());
+		return 3;
+	}
+	munmap(memory, bytes);
+	return 0;
+}
+
+/* The pool is too large to be pinned; or it was pinned, and the memory is too large beside it. */
+static int register_as_user(int64_t pool)
+{
+	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	int status = become_user();
+	struct tow_runtime *runtime;
+
+	if (status != 0)
+		return status;
+	options.premap_memory_bytes = pool;
+	options.stats = 0;
+	TWT_OK(tow_runtime_open(&options, &runtime));
+	status = refuses_to_register(runtime, 32 << 20, "RLIMIT_MEMLOCK is 8192 KiB");
+	if (status == 0 && pool == POOL)
+		status = refuses_to_register(runtime, 4096, "RLIMIT_MEMLOCK is 8192 KiB");
+	TWT_OK(tow_runtime_close(runtime));
+	return status;
+}
+
+static int register_beside_no_pool(void)
+{
+	return register_as_user(POOL);
+}
+
+static int register_beside_a_pool(void)
+{
+	return register_as_user(1 << 20);
 }
 
 static int user(void)
@@ -335,6 +389,8 @@ int main(void)
 		CASE(no_uring_by_knob),
 		CASE(no_such_poller),
 		CASE(refused_later),
+		CASE(register_beside_no_pool),
+		CASE(register_beside_a_pool),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

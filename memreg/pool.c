@@ -72,6 +72,16 @@ failed_open:
 	return status;
 }
 
+static void init_room(struct twi_pool *pool)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&pool->room, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
 int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **out)
 {
 	struct twi_extent_options first;
@@ -97,7 +107,7 @@ int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **ou
 	pthread_mutex_init(&pool->control, NULL);
 	pthread_mutex_init(&pool->growing, NULL);
 	pthread_mutex_init(&pool->room_lock, NULL);
-	pthread_cond_init(&pool->room, NULL);
+	init_room(pool);
 	twi_overflow_init(&pool->overflow);
 	if (options->numa)
 		snprintf(pool->numa, sizeof(pool->numa), "%s", options->numa);
@@ -287,7 +297,7 @@ void twi_pool_wait_room(struct twi_pool *pool, uint64_t timeout_ns)
 {
 	struct timespec until;
 
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until); /* which nobody sets, unlike the time of day */
 	timeout_ns += (uint64_t)until.tv_nsec;
 	until.tv_sec += (time_t)(timeout_ns / 1000000000u);
 	until.tv_nsec = (long)(timeout_ns % 1000000000u);

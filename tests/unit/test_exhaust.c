@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "diag/counter.h"
@@ -18,6 +20,18 @@
 
 static struct twi_diag *diag;
 static struct twi_pool *pool;
+
+/* The time of day was set by so much: what was read of it before the step is wrong after it. */
+static _Atomic int64_t step_s;
+
+int clock_gettime(clockid_t clock, struct timespec *out)
+{
+	int status = (int)syscall(SYS_clock_gettime, clock, out);
+
+	if (clock == CLOCK_REALTIME)
+		out->tv_sec += atomic_load(&step_s);
+	return status;
+}
 
 static void open_pool(enum twi_exhaust exhaust, uint64_t limit, bool strict)
 {
@@ -273,6 +287,33 @@ static void room_comes(void **state)
 	}
 }
 
+static uint64_t steady_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Whoever sets the time of day makes no wait longer, nor shorter. */
+static void clock_is_set(void **state)
+{
+	static const int64_t steps[] = { 5, -5 };
+
+	(void)state;
+	open_pool(TWI_EXHAUST_WAIT, 0, false);
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		uint64_t start = steady_ns(), took;
+
+		atomic_store(&step_s, steps[i]);
+		twi_pool_wait_room(pool, 50000000);
+		took = steady_ns() - start;
+		atomic_store(&step_s, 0);
+		assert_in_range(took, 49000000, 4000000000u);
+	}
+	close_pool();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -280,7 +321,7 @@ int main(void)
 		cmocka_unit_test(grows_so_often), cmocka_unit_test(no_growth_without_registration),
 		cmocka_unit_test(goes_outside),   cmocka_unit_test(strict),
 		cmocka_unit_test(absurd_sizes),   cmocka_unit_test(trying),
-		cmocka_unit_test(room_comes),
+		cmocka_unit_test(room_comes),     cmocka_unit_test(clock_is_set),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,6 +112,9 @@ int twi_pool_try(struct twi_pool *pool, size_t bytes, size_t align, void **out);
 /* Whether the policy of a full pool is to wait. */
 bool twi_pool_waits(const struct twi_pool *pool);
 
+/* The most bytes that it may become. */
+uint64_t twi_pool_limit(const struct twi_pool *pool);
+
 /* Notes that an allocation of `bytes` is the library's own (count 1), or no more (count -1). */
 void twi_pool_own(struct twi_pool *pool, uint64_t bytes, int count);
 

@@ -559,6 +559,7 @@ int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 	op->tag = message->tag;
 	op->space = message->space;
 	op->view = message->view;
+	op->impatient = message->impatient;
 	op->site = message->site;
 	op->span_parent = message->parent;
 	if (message->kind == TWI_OP_SEND && message->space != TWI_SPACE_LINK)

@@ -144,11 +144,13 @@ struct twi_engine {
 	struct twi_ring *rings[TWI_RING_SLOTS];
 	struct twi_life *lives[TWI_RING_SLOTS]; /* of the threads that the rings belong to */
 	struct twi_fd fds[TWI_RING_SLOTS];
-	struct twi_background *background;          /* NULL: none (yet) */
-	struct twi_inquiry *inquiry;                /* NULL: none */
-	struct twi_list waiting;                    /* struct twi_wait */
-	struct twi_cpu_log cpu_log;                 /* of the thread that waits */
-	_Atomic uint32_t room_waiters;              /* threads that wait for room in the pool, */
+	struct twi_background *background; /* NULL: none (yet) */
+	struct twi_inquiry *inquiry;       /* NULL: none */
+	struct twi_list waiting;           /* struct twi_wait */
+	struct twi_list roomless;      /* views that wait for room in the pool: tow_op.seq_link */
+	uint64_t room_at_ns;           /* when they look for it again; UINT64_MAX: there are none */
+	struct twi_cpu_log cpu_log;    /* of the thread that waits */
+	_Atomic uint32_t room_waiters; /* threads that wait for room in the pool, */
 	_Atomic uint64_t room_since_ns, room_bytes; /* and of the last that began */
 	struct twi_list endpoints;
 	struct twi_list peers;

@@ -18,6 +18,7 @@
 #include "transport/device_copy.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
+#include "transport/message.h"
 #include "transport/poller.h"
 
 #include <sched.h>
@@ -79,6 +80,8 @@ static unsigned settle(struct twi_engine *engine, unsigned events)
 		engine->now_ns = 0; /* nothing is to end before its time */
 		twi_op_expire(engine, twi_engine_now(engine));
 	}
+	if (twi_unlikely(engine->room_at_ns != UINT64_MAX))
+		twi_view_retry(engine);
 	if (!twi_list_empty(&engine->callbacks))
 		twi_op_run_callbacks(engine);
 	/* What has failed is its operation's to tell, not the call's that happened to drive. */
@@ -126,7 +129,7 @@ unsigned twi_engine_poll_memory(struct twi_engine *engine)
 
 uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns)
 {
-	uint64_t next = twi_min(until_ns, engine->next_expiry_ns);
+	uint64_t next = twi_min(until_ns, twi_min(engine->next_expiry_ns, engine->room_at_ns));
 
 	for (unsigned i = 0; i < engine->lane_count; i++) {
 		uint64_t at = engine->moving[i]->ops->deadline_ns(engine->moving[i]);

@@ -18,12 +18,26 @@ void twi_match_init(struct twi_match *match)
 
 typedef void push_function(struct twi_list *head, struct twi_list *entry);
 
+static struct twi_match_entry *oldest_posted(struct twi_match *match, uint64_t tag, uint8_t space)
+{
+	return twi_match_find(&match->posted[twi_match_hash(tag, space)], tag, space);
+}
+
+static bool oldest_is_held(struct twi_match *match, uint64_t tag, uint8_t space)
+{
+	const struct twi_match_entry *recv = oldest_posted(match, tag, space);
+
+	return recv && recv->held;
+}
+
 /* What both ways to come share: look into the other table first, queue only when it has none. */
 static struct twi_match_entry *post(struct twi_match *match, struct twi_match_entry *recv,
 				    push_function *push)
 {
-	struct twi_match_entry *message = twi_match_take_unexpected(match, recv->tag, recv->space);
+	struct twi_match_entry *message = NULL;
 
+	if (!twi_unlikely(match->held_count) || !oldest_is_held(match, recv->tag, recv->space))
+		message = twi_match_take_unexpected(match, recv->tag, recv->space);
 	twi_list_init(&recv->link);
 	if (message)
 		return message;
@@ -72,7 +86,27 @@ bool twi_match_remove_posted(struct twi_match *match, struct twi_match_entry *re
 		return false;
 	twi_list_remove(&recv->link);
 	match->posted_count--;
+	match->held_count -= recv->held;
+	recv->held = false;
 	return true;
+}
+
+void twi_match_hold(struct twi_match *match, struct twi_match_entry *recv)
+{
+	twi_list_push_front(&match->posted[twi_match_hash(recv->tag, recv->space)], &recv->link);
+	match->posted_count++;
+	match->held_count++;
+	recv->held = true;
+}
+
+void twi_match_let_go(struct twi_match *match, uint64_t tag, uint8_t space)
+{
+	struct twi_match_entry *recv = oldest_posted(match, tag, space);
+
+	if (!recv || !recv->held)
+		return;
+	recv->held = false;
+	match->held_count--;
 }
 
 bool twi_match_remove_unexpected(struct twi_match *match, struct twi_match_entry *message)

@@ -49,10 +49,12 @@ struct twi_match_entry {
 	struct twi_list link;
 	uint64_t tag;  /* the caller sets both before it posts the receive or the message arrives */
 	uint8_t space; /* enum twi_space: tags of two spaces never meet */
+	bool held;     /* a queued receive that cannot take its message now (twi_match_hold) */
 };
 
 struct twi_match {
 	uint32_t posted_count, unexpected_count;
+	uint32_t held_count;
 	struct twi_list posted[TWI_MATCH_BUCKETS];
 	struct twi_list unexpected[TWI_MATCH_BUCKETS];
 };
@@ -88,6 +90,17 @@ struct twi_match_entry *twi_match_arrive_first(struct twi_match *match,
  */
 bool twi_match_remove_posted(struct twi_match *match, struct twi_match_entry *recv);
 bool twi_match_remove_unexpected(struct twi_match *match, struct twi_match_entry *message);
+
+/*
+ * A receive that was matched cannot take its message now: it is queued as the oldest with its tag,
+ * and *held*. While it is, nothing of that tag is matched: messages queue, and so do receives
+ * behind it, each in its order. Who holds it lets the message arrive first again, or for the first
+ * time.
+ */
+void twi_match_hold(struct twi_match *match, struct twi_match_entry *recv);
+
+/* The oldest receive with that tag is held no longer, if it was. */
+void twi_match_let_go(struct twi_match *match, uint64_t tag, uint8_t space);
 
 /*
  * A walk over what is queued: each entry once, those of one tag from the oldest on, tags in no
@@ -130,8 +143,8 @@ static inline struct twi_match_entry *twi_match_find(struct twi_list *head, uint
 }
 
 /*
- * Takes the oldest receive with that tag, or returns NULL: for a small message that has just been
- * read, which needs a record of its own only when nobody waits for it.
+ * Takes the oldest receive with that tag, or returns NULL, also when it is held: for a small
+ * message that has just been read, which needs a record of its own only when nobody waits for it.
  */
 static inline struct twi_match_entry *twi_match_take_posted(struct twi_match *match, uint64_t tag,
 							    uint8_t space)
@@ -141,10 +154,10 @@ static inline struct twi_match_entry *twi_match_take_posted(struct twi_match *ma
 	if (!match->posted_count)
 		return NULL;
 	entry = twi_match_find(&match->posted[twi_match_hash(tag, space)], tag, space);
-	if (entry) {
-		twi_list_remove(&entry->link);
-		match->posted_count--;
-	}
+	if (!entry || entry->held)
+		return NULL;
+	twi_list_remove(&entry->link);
+	match->posted_count--;
 	return entry;
 }
 

@@ -21,6 +21,7 @@
 struct twi_message {
 	enum twi_op_kind kind; /* TWI_OP_SEND or TWI_OP_RECV */
 	bool view;             /* TWI_OP_RECV; bytes is the longest message that is taken */
+	bool impatient;        /* of a view: it is to end where the pool has no room for it */
 	uint8_t space;         /* enum twi_space */
 	struct tow_op *op;     /* NULL: one of the table; else this one, embedded (op.h) */
 	void *data;
@@ -43,6 +44,21 @@ int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
  * engine is held.
  */
 int twi_view_room(struct tow_op *op, uint64_t bytes);
+
+/*
+ * Whether a receive can take its message of `bytes` now: a view takes its room here, which
+ * twi_view_room then finds. False: twi_view_hold puts it back into the lane's match table, in front
+ * and held, and the lane lets the message queue there as if nobody waited for it. Then the engine
+ * looks for room now and then, and the lane looks again (lane.h). So nothing is lost, and the
+ * sender waits: for credit, or for its large message to be asked for. One that is longer than the
+ * pool can become ends with TOW_EEXHAUSTED; its message waits for another receive.
+ */
+bool twi_view_ready(struct tow_op *op, uint64_t bytes);
+void twi_view_hold(struct twi_match *match, struct tow_op *op, uint64_t bytes);
+
+/* Looks for room when it is time to; an operation that has ended looks no more. */
+void twi_view_retry(struct twi_engine *engine);
+void twi_view_settled(struct tow_op *op);
 
 /* What the view of a complete operation holds becomes another's, which then gives it back. */
 void twi_view_pass(struct tow_op *to, struct tow_op *from);

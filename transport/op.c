@@ -77,6 +77,9 @@ static void prepare(struct tow_op *op, struct twi_engine *engine, enum twi_op_ki
 	op->site = TWI_SITE_NONE;
 	op->zerocopy = false;
 	op->view = false;
+	op->impatient = false;
+	op->roomless = false;
+	op->match.held = false;
 	op->forgotten = false;
 	op->embedded = false;
 	op->memory_polled = false;
@@ -227,6 +230,8 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 		twi_op_span(op);
 	twi_op_unwatch(op);
 	twi_list_remove(&op->link);
+	if (twi_unlikely(op->roomless))
+		twi_view_settled(op);
 	if (twi_likely(!op->embedded)) {
 		twi_held_count(engine, TWI_C_ops_completed, op->space == TWI_SPACE_USER);
 		if (twi_unlikely(status < 0)) {
@@ -295,6 +300,19 @@ bool twi_op_run_callbacks(struct twi_engine *engine)
 	return any;
 }
 
+bool twi_op_abort(struct tow_op *op, int status, bool force)
+{
+	struct tow_peer *peer = op->peer;
+	bool roomless = op->roomless, ended;
+	uint8_t space = op->space;
+	uint64_t tag = op->tag;
+
+	ended = peer->lane->ops->abort(peer, op, status, force);
+	if (twi_unlikely(roomless)) /* the next receive takes what this one could not */
+		peer->lane->ops->look_again(peer, tag, space);
+	return ended;
+}
+
 static void expire(struct tow_op *op)
 {
 	switch (op->kind) {
@@ -311,7 +329,7 @@ static void expire(struct tow_op *op)
 		op->abort_call(op, TOW_EDEADLINE);
 		break;
 	default:
-		op->peer->lane->ops->abort(op->peer, op, TOW_EDEADLINE, true);
+		twi_op_abort(op, TOW_EDEADLINE, true);
 		break;
 	}
 }
@@ -527,7 +545,7 @@ TOW_PUBLIC int tow_op_cancel(struct tow_op *op)
 	else if (op->kind == TWI_OP_CALL)
 		op->abort_call(op, TOW_ECANCELED);
 	else
-		op->peer->lane->ops->abort(op->peer, op, TOW_ECANCELED, false);
+		twi_op_abort(op, TOW_ECANCELED, false);
 	twi_engine_leave(engine);
 	return TOW_OK;
 }

@@ -87,7 +87,7 @@ extern __thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exe
 struct tow_op {
 	struct twi_match_entry match; /* receive, posted: its place in the match table */
 	struct twi_list link;         /* on the queue that its stage names */
-	struct twi_list seq_link;     /* send: in the session's table by sequence number */
+	struct twi_list seq_link;     /* send: in the session's table; roomless: on the engine's */
 	struct twi_heap_node timed;   /* among the engine's deadlines */
 	_Atomic uint32_t state;
 	uint32_t index;
@@ -98,6 +98,8 @@ struct tow_op {
 	bool zerocopy;      /* part of the payload went by zero-copy send */
 	bool forgotten;     /* nobody has its handle: a failure is logged */
 	bool view;          /* receive: the lane finds the memory (message.h) */
+	bool impatient;     /* view: it ends where the pool has no room for it */
+	bool roomless;      /* view: held until there is room; result_bytes is of what length */
 	bool canceled;      /* receive: asked to end early while its message was on its way */
 	bool memory_polled; /* it ends by what other ranks write into memory */
 	bool crowd;         /* and they are more than there are cores */
@@ -172,6 +174,9 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes);
 
 /* Runs the callbacks of operations that completed. True when there were any. */
 bool twi_op_run_callbacks(struct twi_engine *engine);
+
+/* Asks the lane to end a send or receive (lane.h, abort). True when it has completed. */
+bool twi_op_abort(struct tow_op *op, int status, bool force);
 
 /* Ends operations whose deadline has passed; returns the next deadline. */
 uint64_t twi_op_expire(struct twi_engine *engine, uint64_t now_ns);

@@ -168,6 +168,7 @@ static void fetch(struct tow_call_in *in, uint64_t tag)
 {
 	const struct twi_message message = { .kind = TWI_OP_RECV,
 					     .view = true,
+					     .impatient = true, /* the client is told */
 					     .space = TWI_SPACE_RPC,
 					     .bytes = in->bytes,
 					     .tag = tag };

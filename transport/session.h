@@ -188,6 +188,7 @@ bool twi_session_has_words(const struct twi_session *session); /* unsent, on con
 bool twi_session_no_credit(const struct twi_session *session); /* its first send waits for it */
 void twi_session_send(struct twi_session *session, struct tow_op *op);
 void twi_session_recv(struct twi_session *session, struct tow_op *op);
+void twi_session_look_again(struct twi_session *session, uint64_t tag, uint8_t space); /* lane.h */
 
 /* lane.h says what abort means. */
 bool twi_session_abort(struct twi_session *session, struct tow_op *op, int status, bool force);

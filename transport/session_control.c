@@ -76,7 +76,7 @@ static size_t take_eager(struct twi_session *session, const uint8_t *data, size_
 /* The header of a small message: finds out where its payload goes. */
 static int on_eager(struct twi_session *session, const struct twi_frame *frame)
 {
-	struct twi_match_entry *entry;
+	struct tow_op *op;
 	int status = twi_session_admit(session, frame);
 
 	if (status < 0)
@@ -88,10 +88,8 @@ static int on_eager(struct twi_session *session, const struct twi_frame *frame)
 	if (twi_unlikely(session->large_tags != 0))
 		twi_session_note(session, frame->tag, false);
 	session->rx_crc = 0;
-	entry = twi_match_take_posted(&session->match, frame->tag, frame->flags & TWI_FRAME_SPACE);
-	if (twi_likely(entry != NULL)) {
-		struct tow_op *op = twi_container_of(entry, struct tow_op, match);
-
+	op = twi_session_take_posted(session, frame, frame->payload_bytes);
+	if (twi_likely(op != NULL)) {
 		op->seq = frame->seq;
 		op->stage = TWI_STAGE_FILLING;
 		session->rx_op = op;

@@ -134,6 +134,9 @@ void twi_session_give_credit(struct twi_session *session, uint64_t payload_bytes
 void twi_session_received(struct twi_session *session, struct tow_op *op, uint64_t bytes);
 void twi_session_corrupt(struct twi_session *session, struct tow_op *op, uint64_t bytes);
 void twi_session_repost(struct twi_session *session, struct tow_op *op);
+/* The receive that takes this message, of `bytes`, now; NULL: it is to queue. */
+struct tow_op *twi_session_take_posted(struct twi_session *session, const struct twi_frame *frame,
+				       uint64_t bytes);
 void twi_session_matched(struct twi_session *session, struct tow_op *op, uint64_t seq,
 			 uint64_t bytes, bool sum);
 void twi_session_deliver(struct twi_session *session, struct twi_unexpected *message,

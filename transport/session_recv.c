@@ -79,6 +79,11 @@ void twi_session_deliver(struct twi_session *session, struct twi_unexpected *mes
 static void take_unexpected(struct twi_session *session, struct twi_unexpected *message,
 			    struct tow_op *op)
 {
+	if (twi_unlikely(!twi_view_ready(op, message->bytes))) {
+		twi_view_hold(&session->match, op, message->bytes);
+		twi_match_arrive_first(&session->match, &message->match);
+		return;
+	}
 	if (message->offered) {
 		uint64_t seq = message->seq, bytes = message->bytes;
 		bool sum = message->sum;
@@ -154,6 +159,20 @@ void twi_session_repost(struct twi_session *session, struct tow_op *op)
 		forget_room(op);
 	if (entry != NULL)
 		take_unexpected(session, twi_container_of(entry, struct twi_unexpected, match), op);
+}
+
+void twi_session_look_again(struct twi_session *session, uint64_t tag, uint8_t space)
+{
+	struct twi_match_entry *entry;
+
+	twi_match_let_go(&session->match, tag, space);
+	while ((entry = twi_match_take_posted(&session->match, tag, space)) != NULL) {
+		struct tow_op *op = twi_container_of(entry, struct tow_op, match);
+
+		twi_session_repost(session, op);
+		if (op->stage == TWI_STAGE_POSTED)
+			break;
+	}
 }
 
 /* A receive has met the offer of a large message. */
@@ -382,10 +401,25 @@ static bool take_ready(struct twi_session *session, const struct twi_frame *fram
 	return false;
 }
 
+struct tow_op *twi_session_take_posted(struct twi_session *session, const struct twi_frame *frame,
+				       uint64_t bytes)
+{
+	struct twi_match_entry *entry =
+		twi_match_take_posted(&session->match, frame->tag, frame->flags & TWI_FRAME_SPACE);
+	struct tow_op *op;
+
+	if (entry == NULL)
+		return NULL;
+	op = twi_container_of(entry, struct tow_op, match);
+	if (twi_likely(twi_view_ready(op, bytes)))
+		return op;
+	twi_view_hold(&session->match, op, bytes);
+	return NULL;
+}
+
 int twi_session_offered(struct twi_session *session, const struct twi_frame *frame)
 {
 	bool ready = (frame->flags & TWI_FRAME_READY) != 0;
-	struct twi_match_entry *entry;
 	struct twi_unexpected *message;
 	struct tow_op *op;
 	int status = twi_session_admit(session, frame);
@@ -395,10 +429,9 @@ int twi_session_offered(struct twi_session *session, const struct twi_frame *fra
 	if (ready && (session->ready_grants == TWI_READY_MAX || !session->config.announce))
 		return twi_session_fault(session, TWI_RULE_UNASKED,
 					 "sends more than it may unasked");
-	entry = twi_match_take_posted(&session->match, frame->tag, frame->flags & TWI_FRAME_SPACE);
-	op = entry != NULL ? twi_container_of(entry, struct tow_op, match) : NULL;
+	op = twi_session_take_posted(session, frame, frame->value);
 	twi_session_note(session, frame->tag, true);
-	if (entry != NULL)
+	if (op != NULL)
 		twi_session_give_credit(session, 0);
 	if (ready && take_ready(session, frame, op))
 		return TOW_OK;
@@ -438,11 +471,8 @@ static void put_back(struct twi_session *session, struct tow_op *op)
 	message->credited = true; /* held again, on behalf of this side's own operation */
 	twi_list_remove(&op->link);
 	entry = twi_match_arrive_first(&session->match, &message->match);
-	if (entry != NULL) {
-		twi_session_matched(session, twi_container_of(entry, struct tow_op, match),
-				    message->seq, message->bytes, message->sum);
-		free(message);
-	}
+	if (entry != NULL)
+		take_unexpected(session, message, twi_container_of(entry, struct tow_op, match));
 }
 
 /*

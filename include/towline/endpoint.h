@@ -211,8 +211,11 @@ int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t t
  * pool memory, at any size: the bytes are the sender's, whose operation is complete but whose
  * memory stays leased until the release. On the
  * other lanes the message is received into memory of the pool: none for a large one, one for a
- * small one. Blocks: never. Threads: any. Returns: as tow_recv_start; the operation may also end
- * with TOW_EEXHAUSTED, when the pool has no room for the message, which is dropped then.
+ * small one; while the pool has no room for it the operation waits, and so do its sender and what
+ * else was started for this tag, until there is room, its deadline or a cancel, which leave the
+ * message to the next receive. Blocks: never. Threads: any. Returns: as tow_recv_start; the
+ * operation ends with TOW_EEXHAUSTED where the message is longer than the pool may become
+ * (premap_limit_bytes); it is not lost then, either.
  */
 int tow_recv_view_start(struct tow_peer *peer, uint64_t tag, const struct tow_op_options *options,
 			struct tow_op **op_out);

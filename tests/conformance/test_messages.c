@@ -138,9 +138,9 @@ static void keep_order(struct twt_end *end)
 
 		twt_say(end, "order %u: %s %llu %s", i, name_of(status),
 			(unsigned long long)result.bytes,
-			end->which == 0 ? "sent"
-					: twt_data_judge(end->in + (size_t)i * STEP, result.bytes,
-							 60 + i));
+			end->which == 0
+				? "sent"
+				: twt_data_judge(end->in + (size_t)i * STEP, result.bytes, 60 + i));
 	}
 }
 
@@ -248,10 +248,10 @@ static void misuse(struct twt_end *end)
 	struct twt_doing doing;
 
 	twt_begin(end, &doing, TOW_FOREVER);
-	twt_say(end, "no data: %s", name_of(tow_send_start(end->peer, NULL, 8, 1, NULL,
-							    &doing.op)));
-	twt_say(end, "too long: %s", name_of(tow_send_start(end->peer, end->out, UINT64_MAX, 1,
-							     NULL, &doing.op)));
+	twt_say(end, "no data: %s",
+		name_of(tow_send_start(end->peer, NULL, 8, 1, NULL, &doing.op)));
+	twt_say(end, "too long: %s",
+		name_of(tow_send_start(end->peer, end->out, UINT64_MAX, 1, NULL, &doing.op)));
 	twt_say(end, "nobody to tell: %s",
 		name_of(tow_recv_start(end->peer, end->in, 8, 1, NULL, NULL)));
 }

@@ -16,13 +16,13 @@
 
 #include <internal/base.h>
 
-#define ROUNDS    20
-#define STALLS    2 /* rounds that a loaded machine may hold up: the fault holds up 18 of 20 */
-#define STALL_NS  (50ull * 1000 * 1000)
-#define HANG_NS   (20ull * 1000 * 1000 * 1000)
-#define APART_US  5000 /* long enough for the library's threads to fall asleep */
-#define BYTES     7168u
-#define SURPLUS   20 /* above the rings that a runtime gives its callers */
+#define ROUNDS   20
+#define STALLS   2 /* rounds that a loaded machine may hold up: the fault holds up 18 of 20 */
+#define STALL_NS (50ull * 1000 * 1000)
+#define HANG_NS  (20ull * 1000 * 1000 * 1000)
+#define APART_US 5000 /* long enough for the library's threads to fall asleep */
+#define BYTES    7168u
+#define SURPLUS  20 /* above the rings that a runtime gives its callers */
 
 enum what { MESSAGE, CALL, COLLECTIVE, WHATS };
 enum how { CALLBACK, RESULT, SURPLUS_THREAD, HOWS };

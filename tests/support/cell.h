@@ -110,7 +110,7 @@ struct twt_cell {
 	enum twt_driving driving;
 	void (*play)(struct twt_end *end);
 	struct twt_end ends[2];
-	char where[TOW_ADDRESS_MAX];   /* of end 1 */
+	char where[TOW_ADDRESS_MAX];        /* of end 1 */
 	_Atomic uint64_t ids[TWT_CELL_IDS]; /* what one end tells the other: ids of messages */
 	struct twt_cell_shared *shared;
 };
@@ -267,13 +267,13 @@ static inline void twt_until_none_waits(struct twt_end *end)
 		size_t i;
 
 		json_array_foreach(json_object_get(json, "peers"), i, peer) waiting +=
-			(uint64_t)json_integer_value(
-				json_object_get(peer, "unexpected_messages"));
+			(uint64_t)json_integer_value(json_object_get(peer, "unexpected_messages"));
 		json_decref(json);
 		if (waiting == 0)
 			return;
 		if (twt_cell_now() > until)
-			twt_wrong(end->cell, "messages wait for ever, after: %.120s", twt_last(end));
+			twt_wrong(end->cell, "messages wait for ever, after: %.120s",
+				  twt_last(end));
 		twt_idle(end);
 	}
 }
@@ -412,9 +412,9 @@ static inline int twt_await_kept(struct twt_end *end, struct twt_doing *doing,
 		int status = twt_drive(end, doing);
 
 		if (status < 0 && !twt_done(doing, result))
-			twt_wrong(end->cell, "end %d, driving by %s: %s: %s, after: %.120s", end->which,
-				  twt_drivings[end->cell->driving], tow_status_name(status),
-				  tow_error_message(), twt_last(end));
+			twt_wrong(end->cell, "end %d, driving by %s: %s: %s, after: %.120s",
+				  end->which, twt_drivings[end->cell->driving],
+				  tow_status_name(status), tow_error_message(), twt_last(end));
 		if (twt_cell_now() > until)
 			twt_wrong(end->cell, "end %d: an operation does not end, after: %.120s",
 				  end->which, twt_last(end));

@@ -3,13 +3,14 @@
  * cell's transcript must be the one that is written down beside the case (NAME.txt).
  *
  *	TOW_CONFORM=cover                 a selection in which every two values of two dimensions
- *	                                  meet, of all cases together; by TOW_TEST_SEED [the default]
- *	TOW_CONFORM=all                   the whole product
- *	TOW_CONFORM=shm/pool/callback     one cell; its transcript is printed
- *	TOW_CONFORM=write                 writes NAME.txt anew, by the cell tcp/pool/wait
+ *	                                  meet, of all cases together; by TOW_TEST_SEED [the
+ *default] TOW_CONFORM=all                   the whole product TOW_CONFORM=shm/pool/callback     one
+ *cell; its transcript is printed TOW_CONFORM=write                 writes NAME.txt anew, by the
+ *cell tcp/pool/wait
  *
- * A cell that makes no sense says why, and does not count as passed. A fault that is known stands in
- * one list with its reason: it is left out of the selection, and in the whole product it must fail.
+ * A cell that makes no sense says why, and does not count as passed. A fault that is known stands
+ *in one list with its reason: it is left out of the selection, and in the whole product it must
+ *fail.
  */
 #ifndef TWT_CONFORM_H
 #define TWT_CONFORM_H

@@ -259,6 +259,15 @@ static void peer_send(struct tow_peer *base, struct tow_op *op)
 	settle(loop_lane(base->lane), loop_peer(base));
 }
 
+static void peer_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
+{
+	twi_session_look_again(&base->session, tag, space);
+	if (twi_session_has_words(&base->session))
+		settle(loop_lane(base->lane), loop_peer(base));
+	else if (loop_peer(base)->link != NULL)
+		twi_loop_talks(loop_lane(base->lane), loop_peer(base));
+}
+
 static void peer_recv(struct tow_peer *base, struct tow_op *op)
 {
 	twi_session_recv(&base->session, op);
@@ -436,6 +445,7 @@ const struct twi_lane_ops twi_lane_loop = {
 	.connect_abort = connect_abort,
 	.send = peer_send,
 	.recv = peer_recv,
+	.look_again = peer_look_again,
 	.abort = peer_abort,
 	.peer_close = peer_close,
 	.flush = lane_flush,

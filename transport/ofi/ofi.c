@@ -392,6 +392,7 @@ const struct twi_lane_ops twi_lane_ofi = {
 	.connect_abort = twi_ofi_dial_abort,
 	.send = twi_ofi_send,
 	.recv = twi_ofi_recv,
+	.look_again = twi_ofi_look_again,
 	.abort = peer_abort,
 	.peer_close = twi_ofi_peer_close,
 	.flush = lane_flush,

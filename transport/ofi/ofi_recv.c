@@ -106,6 +106,11 @@ static void deliver(struct twi_ofi_peer *peer, struct twi_ofi_unexpected *messag
 static void take_unexpected(struct twi_ofi_peer *peer, struct twi_ofi_unexpected *message,
 			    struct tow_op *op)
 {
+	if (twi_unlikely(!twi_view_ready(op, message->bytes))) {
+		twi_view_hold(&peer->match, op, message->bytes);
+		twi_match_arrive_first(&peer->match, &message->match);
+		return;
+	}
 	if (!message->offered) {
 		deliver(peer, message, op);
 		return;
@@ -114,6 +119,37 @@ static void take_unexpected(struct twi_ofi_peer *peer, struct twi_ofi_unexpected
 		give_credit(peer, 0);
 	twi_ofi_matched(peer, op, message);
 	free(message);
+}
+
+void twi_ofi_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
+{
+	struct twi_ofi_peer *peer = twi_ofi_peer_of(base);
+	struct twi_match_entry *entry;
+
+	twi_match_let_go(&peer->match, tag, space);
+	while ((entry = twi_match_take_posted(&peer->match, tag, space)) != NULL) {
+		struct tow_op *op = twi_container_of(entry, struct tow_op, match);
+
+		twi_ofi_repost(peer, op);
+		if (op->stage == TWI_STAGE_POSTED)
+			break;
+	}
+}
+
+/* The receive that takes this message, of `bytes`, now; NULL: it is to queue. */
+static struct tow_op *take_posted(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
+				  uint64_t bytes)
+{
+	struct twi_match_entry *entry = twi_match_take_posted(&peer->match, p->tag, p->space);
+	struct tow_op *op;
+
+	if (entry == NULL)
+		return NULL;
+	op = twi_container_of(entry, struct tow_op, match);
+	if (twi_likely(twi_view_ready(op, bytes)))
+		return op;
+	twi_view_hold(&peer->match, op, bytes);
+	return NULL;
 }
 
 void twi_ofi_recv(struct tow_peer *base, struct tow_op *op)
@@ -253,7 +289,8 @@ static void finish_filling(struct twi_ofi_peer *peer)
 		message->corrupt = corrupt;
 		entry = twi_match_arrive(&peer->match, &message->match);
 		if (entry != NULL)
-			deliver(peer, message, twi_container_of(entry, struct tow_op, match));
+			take_unexpected(peer, message,
+					twi_container_of(entry, struct tow_op, match));
 		return;
 	}
 	give_credit(peer, filling->bytes);
@@ -292,10 +329,9 @@ void twi_ofi_filling_end(struct twi_ofi_peer *peer, int status)
 static int begin_filling(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
 			 const uint8_t *payload)
 {
-	struct twi_match_entry *entry = twi_match_take_posted(&peer->match, p->tag, p->space);
+	struct tow_op *op = take_posted(peer, p, p->value);
 	struct twi_ofi_filling *filling = &peer->filling;
 	struct twi_diag *diag = peer->base.engine->diag;
-	struct tow_op *op;
 	int status;
 
 	*filling = (struct twi_ofi_filling){
@@ -306,7 +342,7 @@ static int begin_filling(struct twi_ofi_peer *peer, const struct twi_ofi_packet 
 		.checked = (p->flags & TWI_OFI_CHECKSUM) != 0,
 		.space = p->space,
 	};
-	if (entry == NULL) {
+	if (op == NULL) {
 		filling->message = unexpected_create(peer, p, p->value);
 		if (filling->message == NULL)
 			return TOW_ENOMEM;
@@ -314,7 +350,6 @@ static int begin_filling(struct twi_ofi_peer *peer, const struct twi_ofi_packet 
 		peer->unexpected_bytes += p->value;
 		twi_count(diag, TWI_C_unexpected_bytes, p->space == TWI_SPACE_USER ? p->value : 0);
 	} else {
-		op = twi_container_of(entry, struct tow_op, match);
 		op->seq = p->seq;
 		status = room_for(op, p->value);
 		if (status < 0) {
@@ -347,7 +382,7 @@ int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 {
 	struct twi_diag *diag = peer->base.engine->diag;
 	struct twi_ofi_unexpected *message;
-	struct twi_match_entry *entry;
+	struct tow_op *op;
 	int status = admit(peer, p);
 	bool corrupt;
 
@@ -357,10 +392,8 @@ int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 		return begin_filling(peer, p, payload);
 	corrupt = twi_unlikely((p->flags & TWI_OFI_CHECKSUM) != 0) &&
 		  twi_checksum(0, payload, p->payload_bytes) != p->checksum;
-	entry = twi_match_take_posted(&peer->match, p->tag, p->space);
-	if (twi_likely(entry != NULL)) {
-		struct tow_op *op = twi_container_of(entry, struct tow_op, match);
-
+	op = take_posted(peer, p, p->payload_bytes);
+	if (twi_likely(op != NULL)) {
 		op->seq = p->seq;
 		status = room_for(op, p->payload_bytes);
 		give_credit(peer, p->payload_bytes);
@@ -393,8 +426,8 @@ int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
 		    const uint8_t *payload)
 {
 	struct twi_ofi_unexpected *message, offer;
-	struct twi_match_entry *entry;
 	struct twi_ofi_where where;
+	struct tow_op *op;
 	int status = admit(peer, p);
 
 	if (status == TOW_OK && twi_ofi_where_get(payload, p->value, &where) != TOW_OK)
@@ -402,8 +435,8 @@ int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
 				       (unsigned long long)p->seq);
 	if (status < 0)
 		return status;
-	entry = twi_match_take_posted(&peer->match, p->tag, p->space);
-	if (entry != NULL) {
+	op = take_posted(peer, p, p->value);
+	if (op != NULL) {
 		offer = (struct twi_ofi_unexpected){
 			.seq = p->seq,
 			.bytes = p->value,
@@ -412,7 +445,7 @@ int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
 			.checked = (p->flags & TWI_OFI_CHECKSUM) != 0,
 		};
 		give_credit(peer, 0);
-		twi_ofi_matched(peer, twi_container_of(entry, struct tow_op, match), &offer);
+		twi_ofi_matched(peer, op, &offer);
 		return TOW_OK;
 	}
 	message = unexpected_create(peer, p, p->value);

@@ -465,6 +465,7 @@ const struct twi_lane_ops twi_lane_shm = {
 	.connect_abort = twi_shm_connect_abort,
 	.send = twi_shm_send,
 	.recv = twi_shm_recv,
+	.look_again = twi_shm_look_again,
 	.abort = peer_abort,
 	.peer_close = peer_close,
 	.flush = lane_flush,

@@ -247,6 +247,7 @@ void twi_shm_send(struct tow_peer *base, struct tow_op *op);
 void twi_shm_recv(struct tow_peer *base, struct tow_op *op);
 /* The memory of an open offer cannot be read: it ends, at the other side, too. */
 void twi_shm_unreadable(struct twi_shm_peer *peer, struct twi_shm_offer *offer);
+void twi_shm_look_again(struct tow_peer *base, uint64_t tag, uint8_t space);
 bool twi_shm_abort_send(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force);
 bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force);
 void twi_shm_op_end(struct twi_shm_peer *peer, struct tow_op *op, int status, uint64_t bytes);

@@ -145,6 +145,11 @@ static void matched(struct twi_shm_peer *peer, struct tow_op *op, struct twi_shm
 		view(peer, incoming, op);
 		return;
 	}
+	if (twi_unlikely(!twi_view_ready(op, bytes))) {
+		twi_view_hold(&peer->match, op, bytes);
+		twi_match_arrive_first(&peer->match, &incoming->arrival.match);
+		return;
+	}
 	if (op->view) {
 		int status = twi_view_room(op, bytes);
 
@@ -211,6 +216,11 @@ void twi_shm_take_arrival(struct twi_shm_peer *peer, struct twi_match_entry *ent
 		matched(peer, op, twi_container_of(arrival, struct twi_shm_incoming, arrival));
 		return;
 	}
+	if (twi_unlikely(!twi_view_ready(op, arrival->bytes))) {
+		twi_view_hold(&peer->match, op, arrival->bytes);
+		twi_match_arrive_first(&peer->match, &arrival->match);
+		return;
+	}
 	parcel = twi_container_of(arrival, struct twi_shm_parcel, arrival);
 	op->seq = arrival->seq;
 	peer->unexpected_bytes -= arrival->bytes + PARCEL_COST;
@@ -228,6 +238,22 @@ static void unstall(struct twi_shm_peer *peer)
 		return;
 	peer->stalled = false;
 	twi_shm_busy(peer);
+}
+
+void twi_shm_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
+{
+	struct twi_shm_peer *peer = shm_peer(base);
+	struct twi_match_entry *entry;
+
+	twi_match_let_go(&peer->match, tag, space);
+	while ((entry = twi_match_take_posted(&peer->match, tag, space)) != NULL) {
+		struct tow_op *op = twi_container_of(entry, struct tow_op, match);
+
+		twi_shm_repost(peer, op);
+		if (op->stage == TWI_STAGE_POSTED)
+			break;
+	}
+	unstall(peer);
 }
 
 void twi_shm_recv(struct tow_peer *base, struct tow_op *op)
@@ -290,9 +316,13 @@ static bool on_small(struct twi_shm_peer *peer, const struct twi_shm_message *me
 {
 	struct twi_match_entry *entry =
 		twi_match_take_posted(&peer->match, message->tag, message->space);
-	struct tow_op *op;
+	struct tow_op *op = entry != NULL ? twi_container_of(entry, struct tow_op, match) : NULL;
 
-	if (entry == NULL) {
+	if (op != NULL && twi_unlikely(!twi_view_ready(op, message->bytes))) {
+		twi_view_hold(&peer->match, op, message->bytes);
+		op = NULL;
+	}
+	if (op == NULL) {
 		if (!keep(peer, message, bounded))
 			return false;
 		peer->seq_received++;
@@ -302,7 +332,6 @@ static bool on_small(struct twi_shm_peer *peer, const struct twi_shm_message *me
 		return true;
 	}
 	twi_peer_received(&peer->base, message->space);
-	op = twi_container_of(entry, struct tow_op, match);
 	op->seq = ++peer->seq_received;
 	deliver(peer, op, message->payload, message->bytes, message);
 	if (twi_unlikely(message->sent_ns != 0))
@@ -477,48 +506,4 @@ bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status
 	else
 		put_back(peer, incoming);
 	return true;
-}
-
-/* Offers cannot be fetched any more; small messages that are here can still be received. */
-static void drop_offers(struct twi_shm_peer *peer)
-{
-	for (unsigned i = 0; i < TWI_SHM_OFFERS; i++) {
-		struct twi_shm_incoming *incoming = &peer->incoming[i];
-
-		if (!incoming->used)
-			continue;
-		if (incoming->op == NULL)
-			twi_match_remove_unexpected(&peer->match, &incoming->arrival.match);
-		twi_shm_forget(peer, incoming);
-	}
-}
-
-void twi_shm_recv_fail(struct twi_shm_peer *peer, int status)
-{
-	struct twi_match_entry *entry;
-
-	for (unsigned i = 0; i < TWI_SHM_OFFERS; i++) {
-		struct tow_op *op = peer->incoming[i].op;
-
-		if (peer->incoming[i].used && op != NULL)
-			twi_shm_op_end(peer, op, status, 0);
-	}
-	drop_offers(peer);
-	while ((entry = twi_match_first_posted(&peer->match)) != NULL) {
-		twi_match_remove_posted(&peer->match, entry);
-		twi_shm_op_end(peer, twi_container_of(entry, struct tow_op, match), status, 0);
-	}
-}
-
-void twi_shm_traffic_fini(struct twi_shm_peer *peer)
-{
-	struct twi_match_entry *entry;
-
-	while ((entry = twi_match_first_unexpected(&peer->match)) != NULL) {
-		struct twi_shm_arrival *arrival =
-			twi_container_of(entry, struct twi_shm_arrival, match);
-
-		twi_match_remove_unexpected(&peer->match, entry);
-		free(twi_container_of(arrival, struct twi_shm_parcel, arrival));
-	}
 }

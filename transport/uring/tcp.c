@@ -139,6 +139,13 @@ static void peer_send(struct tow_peer *base, struct tow_op *op)
 	kick(tcp_peer(base), start_ns);
 }
 
+static void peer_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
+{
+	twi_session_look_again(&base->session, tag, space);
+	if (twi_session_has_words(&base->session))
+		kick(tcp_peer(base), twi_engine_batch_now(base->engine));
+}
+
 static void peer_recv(struct tow_peer *base, struct tow_op *op)
 {
 	uint64_t start_ns = op->start_ns;
@@ -335,6 +342,7 @@ const struct twi_lane_ops twi_lane_tcp = {
 	.connect_abort = twi_tcp_dial_abort,
 	.send = peer_send,
 	.recv = peer_recv,
+	.look_again = peer_look_again,
 	.abort = peer_abort,
 	.peer_close = peer_close,
 	.flush = lane_flush,

@@ -1,6 +1,6 @@
 /*
- * endpoint.c - the public calls on endpoints, peers and messages: arguments are checked here, the
- * engine is taken, and the lane does the rest.
+ * endpoint.c - the public calls on endpoints and peers: arguments are checked here, the engine is
+ * taken, and the lane does the rest. Messages are started in message.c.
  */
 #include "transport/endpoint.h"
 
@@ -11,6 +11,7 @@
 #include "diag/error.h"
 #include "diag/latency.h"
 #include "transport/background.h"
+#include "transport/call.h"
 #include "transport/engine.h"
 #include "transport/message.h"
 #include "transport/op.h"
@@ -205,16 +206,6 @@ void twi_endpoint_drop(struct tow_endpoint *endpoint)
 	endpoint->lane->ops->endpoint_close(endpoint);
 }
 
-static int check_engine(const struct twi_engine *engine, const char *call)
-{
-	if (twi_unlikely(twi_engine_forked(engine)))
-		return twi_error(TOW_EFORKED, "%s: this process is a forked child", call);
-	/* Only a callback can see this. */
-	if (twi_unlikely(engine->failing))
-		return twi_error(TOW_ECLOSED, "%s: the runtime is being closed", call);
-	return TOW_OK;
-}
-
 /* Looks names up while other threads may drive. */
 static int resolve(const struct twi_lane *lane, const char *address, bool passive,
 		   char out[TOW_ADDRESS_MAX])
@@ -226,27 +217,6 @@ static int resolve(const struct twi_lane *lane, const char *address, bool passiv
 				 lane->ops->scheme, address, TOW_ADDRESS_MAX - 1);
 	snprintf(out, TOW_ADDRESS_MAX, "%s", address);
 	return TOW_OK;
-}
-
-/* Takes the engine with the calling thread's ring. Without a ring the next driver sends for us. */
-static void enter(struct twi_engine *engine)
-{
-	twi_engine_enter(engine);
-	twi_engine_bind_ring(engine);
-}
-
-/*
- * The same with what the call is about, which another thread may have closed since it was looked
- * at. TOW_OK; or TOW_ECLOSED, and the engine is not held.
- */
-static int enter_with(struct twi_engine *engine, const void *object, enum twi_handle_kind kind,
-		      const char *call)
-{
-	enter(engine);
-	if (twi_likely(twi_handle_is(object, kind)))
-		return TOW_OK;
-	twi_engine_leave(engine);
-	return twi_handle_refuse(object, kind, call);
 }
 
 /* The lane whose scheme the address has; *rest_out is what follows "://". */
@@ -288,7 +258,7 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 	if (status < 0)
 		return status;
 	engine = twi_runtime_engine(runtime);
-	status = check_engine(engine, "tow_endpoint_open");
+	status = twi_call_check(engine, "tow_endpoint_open");
 	if (status < 0)
 		return status;
 	lane = lane_of(engine, address, &rest);
@@ -296,7 +266,7 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 	if (status < 0)
 		return status;
 	twi_error_keep(&kept); /* tow:// goes without the lanes that fail */
-	enter(engine);
+	twi_call_enter(engine);
 	twi_lane_use(lane);
 	status = lane->ops->endpoint_open(lane, numbers, endpoint_out);
 	started = status == TOW_OK && twi_background_start(engine);
@@ -333,9 +303,10 @@ TOW_PUBLIC int tow_endpoint_close(struct tow_endpoint *endpoint)
 	if (status < 0)
 		return status;
 	engine = endpoint->engine;
-	status = check_engine(engine, "tow_endpoint_close");
+	status = twi_call_check(engine, "tow_endpoint_close");
 	if (status == TOW_OK)
-		status = enter_with(engine, endpoint, TWI_HANDLE_ENDPOINT, "tow_endpoint_close");
+		status = twi_call_enter_with(engine, endpoint, TWI_HANDLE_ENDPOINT,
+					     "tow_endpoint_close");
 	if (status < 0)
 		return status;
 	twi_endpoint_drop(endpoint);
@@ -381,7 +352,7 @@ static int connect_for(enum twi_space space, struct tow_endpoint *endpoint, cons
 	if (status < 0)
 		return status;
 	engine = endpoint->engine;
-	status = check_engine(engine, "tow_connect_start");
+	status = twi_call_check(engine, "tow_connect_start");
 	if (status == TOW_OK)
 		status = twi_op_options_in("tow_connect_start", &options, &known);
 	if (status < 0)
@@ -394,7 +365,8 @@ static int connect_for(enum twi_space space, struct tow_endpoint *endpoint, cons
 				 address, endpoint->address);
 	status = resolve(lane, rest, false, numbers);
 	if (status == TOW_OK)
-		status = enter_with(engine, endpoint, TWI_HANDLE_ENDPOINT, "tow_connect_start");
+		status = twi_call_enter_with(engine, endpoint, TWI_HANDLE_ENDPOINT,
+					     "tow_connect_start");
 	if (status < 0)
 		return status;
 	status = twi_connect_start(endpoint, numbers, space, options, op_out);
@@ -430,11 +402,12 @@ static int accept_for(enum twi_space space, struct tow_endpoint *endpoint,
 	if (status < 0)
 		return status;
 	engine = endpoint->engine;
-	status = check_engine(engine, "tow_accept_start");
+	status = twi_call_check(engine, "tow_accept_start");
 	if (status == TOW_OK)
 		status = twi_op_options_in("tow_accept_start", &options, &known);
 	if (status == TOW_OK)
-		status = enter_with(engine, endpoint, TWI_HANDLE_ENDPOINT, "tow_accept_start");
+		status = twi_call_enter_with(engine, endpoint, TWI_HANDLE_ENDPOINT,
+					     "tow_accept_start");
 	if (status < 0)
 		return status;
 	op = twi_op_acquire(engine, TWI_OP_ACCEPT, options);
@@ -478,144 +451,12 @@ TOW_PUBLIC int tow_peer_close(struct tow_peer *peer)
 	if (status < 0)
 		return status;
 	engine = peer->engine;
-	status = check_engine(engine, "tow_peer_close");
+	status = twi_call_check(engine, "tow_peer_close");
 	if (status == TOW_OK)
-		status = enter_with(engine, peer, TWI_HANDLE_PEER, "tow_peer_close");
+		status = twi_call_enter_with(engine, peer, TWI_HANDLE_PEER, "tow_peer_close");
 	if (status < 0)
 		return status;
 	twi_peer_end(peer);
 	twi_engine_leave(engine);
 	return TOW_OK;
-}
-
-static const char *call_of(const struct twi_message *message)
-{
-	return message->kind == TWI_OP_SEND ? "tow_send_start"
-	       : message->view              ? "tow_recv_view_start"
-					    : "tow_recv_start";
-}
-
-/* *options_io is brought to the library's size, in `known` where it is of another one. */
-static int check_message(const struct tow_peer *peer, const struct twi_message *message,
-			 const struct tow_op_options **options_io, struct tow_op_options *known,
-			 bool forget)
-{
-	const char *call = call_of(message);
-	int status = TOW_OK;
-
-	/* The library says its own words to a peer that is closing, too. */
-	if (message->space == TWI_SPACE_USER)
-		status = twi_handle_check(peer, TWI_HANDLE_PEER, call);
-	if (twi_unlikely(status < 0))
-		return status;
-	if (message->data == NULL && message->bytes > 0 && !message->view)
-		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
-	if (message->bytes > TWI_WIRE_U63_MAX)
-		return twi_error(TOW_EINVAL, "%s: bytes is %llu, the most is 2^63-1", call,
-				 (unsigned long long)message->bytes);
-	status = check_engine(peer->engine, call);
-	if (status == TOW_OK)
-		status = twi_op_options_in(call, options_io, known);
-	if (status == TOW_OK && forget && message->kind == TWI_OP_RECV &&
-	    (*options_io == NULL || (*options_io)->done == NULL))
-		return twi_error(TOW_EINVAL,
-				 "%s: op_out is NULL and there is no callback: nobody would know "
-				 "what has come",
-				 call);
-	return status;
-}
-
-int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
-		      const struct tow_op_options *options, struct tow_op **op_out)
-{
-	struct twi_engine *engine;
-	struct tow_op_options known;
-	struct tow_op *op;
-	int status = check_message(peer, message, &options, &known, op_out == NULL);
-
-	if (op_out != NULL)
-		*op_out = NULL;
-	if (twi_unlikely(status < 0))
-		return status;
-	engine = peer->engine;
-	if (message->space == TWI_SPACE_USER)
-		status = enter_with(engine, peer, TWI_HANDLE_PEER, call_of(message));
-	else
-		enter(engine);
-	if (twi_unlikely(status < 0))
-		return status;
-	op = message->op;
-	if (op != NULL)
-		twi_op_embed(op, engine, message->kind, options);
-	else
-		op = twi_op_acquire(engine, message->kind, options);
-	if (twi_unlikely(op == NULL)) {
-		twi_engine_leave(engine);
-		return TOW_EBUSY;
-	}
-	op->peer = peer;
-	op->data = message->data;
-	op->bytes = message->bytes;
-	op->tag = message->tag;
-	op->space = message->space;
-	op->view = message->view;
-	op->impatient = message->impatient;
-	op->site = message->site;
-	op->span_parent = message->parent;
-	if (message->kind == TWI_OP_SEND && message->space != TWI_SPACE_LINK)
-		twi_link_touch(peer, op->start_ns);
-	if (message->kind == TWI_OP_SEND && message->op == NULL)
-		status = twi_claim_room(peer, op->bytes);
-	if (twi_unlikely(status < 0)) {
-		twi_op_discard(op);
-		twi_engine_leave(engine);
-		return status;
-	}
-	if (op_out != NULL)
-		*op_out = op;
-	else
-		twi_op_forget(op);
-	op->forgotten = op_out == NULL;
-	/* before the lane has it: a message that completes at once takes itself off the list */
-	twi_op_watch(op);
-	if (message->kind == TWI_OP_SEND)
-		peer->lane->ops->send(peer, op);
-	else
-		peer->lane->ops->recv(peer, op);
-	twi_engine_leave(engine);
-	return TOW_OK;
-}
-
-TOW_PUBLIC int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint64_t tag,
-			      const struct tow_op_options *options, struct tow_op **op_out)
-{
-	const struct twi_message message = { .kind = TWI_OP_SEND,
-					     .data = (void *)(uintptr_t)data,
-					     .bytes = bytes,
-					     .tag = tag,
-					     .site = TWI_SITE_HERE };
-
-	return twi_message_start(peer, &message, options, op_out);
-}
-
-TOW_PUBLIC int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t tag,
-			      const struct tow_op_options *options, struct tow_op **op_out)
-{
-	const struct twi_message message = {
-		.kind = TWI_OP_RECV, .data = data, .bytes = bytes, .tag = tag, .site = TWI_SITE_HERE
-	};
-
-	return twi_message_start(peer, &message, options, op_out);
-}
-
-TOW_PUBLIC int tow_recv_view_start(struct tow_peer *peer, uint64_t tag,
-				   const struct tow_op_options *options, struct tow_op **op_out)
-{
-	const struct twi_message message = { .kind = TWI_OP_RECV,
-					     .view = true,
-					     .bytes = TWI_WIRE_U63_MAX,
-					     .tag = tag,
-					     .site = TWI_SITE_HERE };
-
-	return twi_message_start(peer, &message, options, op_out);
 }

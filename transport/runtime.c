@@ -40,7 +40,6 @@
 #include "transport/handle.h"
 #include "transport/inquiry.h"
 #include "transport/path.h"
-#include "transport/plan/plan.h"
 #include "transport/poller.h"
 #include "transport/rpc.h"
 #include "transport/tracing.h"
@@ -238,33 +237,6 @@ static int open_lanes(struct twi_engine *engine)
 	return TOW_OK;
 }
 
-/* The knobs whose values are words. */
-static int parse_words(struct twi_engine *engine, enum twi_exhaust *exhaust_out)
-{
-	enum twi_poller_choice poller;
-	enum twi_zerocopy zerocopy;
-
-	if (!twi_exhaust_parse(engine->knobs.exhaust, exhaust_out))
-		return twi_error(TOW_EINVAL, "exhaust = '%s' is none of grow, copy, wait, fail",
-				 engine->knobs.exhaust);
-	if (!twi_zerocopy_parse(engine->knobs.zerocopy, &zerocopy))
-		return twi_error(TOW_EINVAL, "zerocopy = '%s' is none of auto, always, never",
-				 engine->knobs.zerocopy);
-	engine->zerocopy = (uint8_t)zerocopy;
-	if (!twi_poller_parse(engine->knobs.poller, &poller))
-		return twi_error(TOW_EINVAL, "poller = '%s' is none of auto, io_uring, epoll",
-				 engine->knobs.poller);
-	engine->poller_choice = (uint8_t)poller;
-	if (engine->knobs.coll_plan[0] != '\0' && twi_plan_find(engine->knobs.coll_plan) == NULL) {
-		char names[TWI_PLAN_NAMES_BYTES];
-
-		twi_plan_names(names);
-		return twi_error(TOW_EINVAL, "coll_plan = '%s' is no plan; there are: %s",
-				 engine->knobs.coll_plan, names);
-	}
-	return TOW_OK;
-}
-
 /* The pool, and its part for copies that cannot be avoided: at most a quarter. */
 static int open_pool(struct twi_engine *engine)
 {
@@ -283,7 +255,7 @@ static int open_pool(struct twi_engine *engine)
 		.diag = engine->diag,
 	};
 	uint64_t staging = twi_min((uint64_t)knobs->staging_bytes, pool.bytes / 4);
-	int status = parse_words(engine, &pool.exhaust);
+	int status = twi_runtime_words(engine, &pool.exhaust);
 
 	if (status == TOW_OK)
 		status = twi_pool_create(&pool, &engine->pool);

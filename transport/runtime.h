@@ -6,6 +6,8 @@
 
 #include <towline/runtime.h>
 
+#include "memreg/pool.h"
+
 struct twi_engine;
 struct twi_job;
 struct twi_tracing;
@@ -15,6 +17,12 @@ struct twi_tracing;
  * and a pool that is not pinned. Whoever waits makes the time pass.
  */
 int twi_runtime_open_sim(const struct tow_options *options, struct tow_runtime **runtime_out);
+
+/*
+ * Takes the knobs whose values are words: those of the engine into it, that of the pool into
+ * *exhaust_out. TOW_EINVAL naming the words that there are.
+ */
+int twi_runtime_words(struct twi_engine *engine, enum twi_exhaust *exhaust_out);
 
 struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime);
 

@@ -23,7 +23,10 @@ static void on_any(struct tow_op *op, const struct tow_result *result);
 
 static struct tow_op_options with(tow_op_callback done, void *user)
 {
-	return (struct tow_op_options){ sizeof(struct tow_op_options), TOW_FOREVER, done, user };
+	return (struct tow_op_options){ .size = sizeof(struct tow_op_options),
+					.timeout_ns = TOW_FOREVER,
+					.done = done,
+					.user = user };
 }
 
 /* A start that must not be taken, and if it was not, for the right reason. */

@@ -16,6 +16,7 @@
 
 #include "diag/counter.h"
 #include "diag/diag.h"
+#include "diag/error.h"
 #include "transport/engine.h"
 #include "transport/epoll/epoll_notice.h"
 #include "transport/poller.h"

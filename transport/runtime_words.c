@@ -1,0 +1,35 @@
+/*
+ * runtime_words.c - the knobs whose values are words, and what they may be.
+ */
+#include "diag/error.h"
+#include "transport/engine.h"
+#include "transport/path.h"
+#include "transport/plan/plan.h"
+#include "transport/poller.h"
+#include "transport/runtime.h"
+
+int twi_runtime_words(struct twi_engine *engine, enum twi_exhaust *exhaust_out)
+{
+	enum twi_poller_choice poller;
+	enum twi_zerocopy zerocopy;
+
+	if (!twi_exhaust_parse(engine->knobs.exhaust, exhaust_out))
+		return twi_error(TOW_EINVAL, "exhaust = '%s' is none of grow, copy, wait, fail",
+				 engine->knobs.exhaust);
+	if (!twi_zerocopy_parse(engine->knobs.zerocopy, &zerocopy))
+		return twi_error(TOW_EINVAL, "zerocopy = '%s' is none of auto, always, never",
+				 engine->knobs.zerocopy);
+	engine->zerocopy = (uint8_t)zerocopy;
+	if (!twi_poller_parse(engine->knobs.poller, &poller))
+		return twi_error(TOW_EINVAL, "poller = '%s' is none of auto, io_uring, epoll",
+				 engine->knobs.poller);
+	engine->poller_choice = (uint8_t)poller;
+	if (engine->knobs.coll_plan[0] != '\0' && twi_plan_find(engine->knobs.coll_plan) == NULL) {
+		char names[TWI_PLAN_NAMES_BYTES];
+
+		twi_plan_names(names);
+		return twi_error(TOW_EINVAL, "coll_plan = '%s' is no plan; there are: %s",
+				 engine->knobs.coll_plan, names);
+	}
+	return TOW_OK;
+}

@@ -15,11 +15,8 @@
 /* Only where nobody waits inside a callback: that thread would wait for itself. */
 static int check_caller(struct tow_group *group, const char *call)
 {
-	int status;
+	int status = twi_group_check(group, call);
 
-	if (group == NULL)
-		return twi_error(TOW_EINVAL, "%s: group is NULL", call);
-	status = twi_runtime_check(group->runtime, call);
 	if (status == TOW_OK && twi_engine_in_callback(group->ranks->engine))
 		status = twi_error(TOW_EINVAL, "%s in a completion callback", call);
 	return status;

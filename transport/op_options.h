@@ -4,6 +4,8 @@
 #ifndef TWI_OP_OPTIONS_H
 #define TWI_OP_OPTIONS_H
 
+#include <towline/status.h>
+
 #include "diag/sized.h"
 
 /* Out of line: options of another size, and those that ask for what is not built yet. */

@@ -85,6 +85,9 @@ static void handler(struct tow_call_in *call, void *user)
 	X(group, tow_group_address, h, 0, data, sizeof(data))                                      \
 	X(group, tow_group_connect_start, h, 1, NULL, &op)                                         \
 	X(group, tow_group_peer, h, 1, &peer_out)                                                  \
+	X(group, tow_group_connect, h, 1, TWT_SECOND, &peer_out)                                   \
+	X(group, tow_send, h, 1, data, 8, 1, TWT_SECOND)                                           \
+	X(group, tow_recv, h, 1, data, 8, 1, TWT_SECOND, NULL)                                     \
 	X(group, tow_group_barrier_start, h, NULL, &op)                                            \
 	X(group, tow_group_barrier, h, TWT_SECOND)                                                 \
 	X(group, tow_group_split, h, 0, 0, TWT_SECOND, &group_out)                                 \

@@ -38,7 +38,7 @@ static struct tow_result finish(struct tow_op *op)
 {
 	struct tow_result result = { .size = sizeof(result) };
 
-	assert_int_not_equal(tow_op_wait(op, 20 * SECOND), TOW_AGAIN);
+	assert_int_not_equal(tow_op_wait(op, 20 * SECOND), TOW_ETIMEDOUT);
 	assert_int_equal(tow_op_result(op, &result), TOW_OK);
 	assert_int_equal(tow_op_release(op), TOW_OK);
 	return result;

@@ -193,7 +193,7 @@ static void test_pool_exhausted(void **state)
 	assert_true(count > 0 && count < twi_array_count(held));
 	send = send_op(LARGE);
 	view = view_op(b, NULL);
-	assert_int_equal(tow_op_wait(view, SECOND / 50), TOW_AGAIN);
+	assert_int_equal(tow_op_wait(view, SECOND / 50), TOW_ETIMEDOUT);
 	assert_int_equal(tow_op_test(send), TOW_AGAIN);
 	while (count > 0)
 		tow_free(runtime, held[--count]);

@@ -16,7 +16,8 @@ static void expect_ended(int i)
 	for (int k = 0; k < 1000 && inside(1 - i)->failed == 0; k++)
 		turn();
 	assert_int_equal(inside(1 - i)->failed, TOW_EPEER);
-	assert_non_null(strstr(tow_error_message(), "it says that this side broke rule "));
+	assert_non_null(
+		strstr(inside(1 - i)->base.ended_why, "it says that this side broke rule "));
 }
 
 static struct twi_shm_slot *forge(enum twi_shm_type type, uint16_t offer, uint64_t bytes,

@@ -261,22 +261,25 @@ static void part(struct twt_end *end)
 {
 	struct tow_result result;
 	struct twt_doing doing;
+	struct tow_peer *peer;
 	int status;
 
 	recv_one(end, &doing, 64, 20);
 	twt_meet(end);
 	if (end->which == 0)
 		twt_ok(end, tow_peer_close(end->peer));
+	peer = end->peer;
+	end->peer = NULL;
 	twt_await(end, &doing, &result);
 	twt_say(end, "receive when the connection ends: %s", name_of(result.status));
 	if (end->which == 0)
 		return;
-	status = tow_send_start(end->peer, end->out, 10, 21, twt_begin(end, &doing, TOW_FOREVER),
+	status = tow_send_start(peer, end->out, 10, 21, twt_begin(end, &doing, TOW_FOREVER),
 				&doing.op);
 	if (status == TOW_OK)
 		status = twt_await(end, &doing, &result);
 	twt_say(end, "send to who has gone: %s", name_of(status));
-	twt_ok(end, tow_peer_close(end->peer));
+	twt_ok(end, tow_peer_close(peer));
 }
 
 static void play(struct twt_end *end)

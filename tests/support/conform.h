@@ -15,162 +15,24 @@
 #ifndef TWT_CONFORM_H
 #define TWT_CONFORM_H
 
-#include "cell.h"
+#include "cell_cover.h"
+#include "cell_run.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 
-#define TWT_LANES   (sizeof(twt_lanes) / sizeof(twt_lanes[0]))
 #define TWT_AT_ONCE 2
-
-enum twt_case { TWT_MESSAGES, TWT_CASES };
-static const char *const twt_cases[] = { "messages" };
-
-enum twt_fate { TWT_UNSELECTED, TWT_PASSED, TWT_FAILED, TWT_KNOWN, TWT_SENSELESS, TWT_ABSENT };
-static const char twt_marks_of[] = " .Fk-o";
-
-struct twt_place {
-	unsigned lane, memory, driving, which;
-};
-
-/* --- what is known of cells before they run --- */
-
-#define TWT_ANY UINT32_MAX
-
-struct twt_known {
-	const char *lane;                /* NULL: each */
-	unsigned memory, driving, which; /* TWT_ANY: each */
-	const char *why;
-};
-
-#define TWT_RINGS "at most 16 threads of a runtime may have a ring: the 17th gets TOW_EBUSY"
-
-static const struct twt_known twt_faults[] = {
-	{ "tcp", TWT_ANY, TWT_THREADS, TWT_ANY, TWT_RINGS },
-	{ "tcp-encrypted", TWT_ANY, TWT_THREADS, TWT_ANY, TWT_RINGS },
-	{ "shm", TWT_ANY, TWT_THREADS, TWT_ANY, TWT_RINGS },
-	{ "ofi-tcp", TWT_ANY, TWT_THREADS, TWT_ANY, TWT_RINGS },
-	{ "ofi-shm", TWT_ANY, TWT_THREADS, TWT_ANY, TWT_RINGS },
-	{ "tow", TWT_ANY, TWT_THREADS, TWT_ANY, TWT_RINGS },
-};
-
-/* Cells without a meaning, and why. */
-static const struct twt_known twt_senseless[] = {
-	{ NULL, TWT_ANY, TWT_ANY, TWT_CASES, "none: messages have a meaning in every cell" },
-};
-
-static inline const char *twt_look_up(const struct twt_known *list, size_t count,
-				      const struct twt_place *at)
-{
-	for (size_t i = 0; i < count; i++) {
-		const struct twt_known *row = &list[i];
-
-		if ((row->lane == NULL || strcmp(row->lane, twt_lanes[at->lane].name) == 0) &&
-		    (row->memory == TWT_ANY || row->memory == at->memory) &&
-		    (row->driving == TWT_ANY || row->driving == at->driving) &&
-		    (row->which == TWT_ANY || row->which == at->which))
-			return row->why;
-	}
-	return NULL;
-}
-
-static inline const char *twt_fault_of(const struct twt_place *at)
-{
-	return twt_look_up(twt_faults, sizeof(twt_faults) / sizeof(twt_faults[0]), at);
-}
-
-static inline const char *twt_nonsense_of(const struct twt_place *at)
-{
-	return twt_look_up(twt_senseless, sizeof(twt_senseless) / sizeof(twt_senseless[0]), at);
-}
-
-/* --- which cells are run --- */
-
-#define TWT_VALUES (TWT_LANES + TWT_MEMORIES + TWT_DRIVINGS + TWT_CASES)
 
 struct twt_suite {
 	enum twt_case which;
 	void (*play)(struct twt_end *end);
 	char *wanted; /* transcript */
 	unsigned char fates[TWT_LANES][TWT_MEMORIES][TWT_DRIVINGS];
-	bool met[TWT_VALUES][TWT_VALUES]; /* by the selection */
 	struct twt_cell_shared *shared[TWT_AT_ONCE];
 	struct twt_place places[TWT_AT_ONCE];
 	pid_t pids[TWT_AT_ONCE]; /* 0: none */
 	unsigned counts[sizeof(twt_marks_of)];
 };
-
-static inline void twt_values_of(const struct twt_place *at, size_t out[4])
-{
-	out[0] = at->lane;
-	out[1] = TWT_LANES + at->memory;
-	out[2] = TWT_LANES + TWT_MEMORIES + at->driving;
-	out[3] = TWT_LANES + TWT_MEMORIES + TWT_DRIVINGS + at->which;
-}
-
-/* How many pairs of values would meet here for the first time; with `take` they have. */
-static inline unsigned twt_new_pairs(struct twt_suite *suite, const struct twt_place *at, bool take)
-{
-	unsigned count = 0;
-	size_t values[4];
-
-	twt_values_of(at, values);
-	for (int i = 0; i < 4; i++) {
-		for (int j = i + 1; j < 4; j++) {
-			count += !suite->met[values[i]][values[j]];
-			suite->met[values[i]][values[j]] |= take;
-		}
-	}
-	return count;
-}
-
-static inline struct twt_place twt_place_of(size_t number)
-{
-	struct twt_place at;
-
-	at.which = (unsigned)(number % TWT_CASES);
-	number /= TWT_CASES;
-	at.driving = (unsigned)(number % TWT_DRIVINGS);
-	number /= TWT_DRIVINGS;
-	at.memory = (unsigned)(number % TWT_MEMORIES);
-	at.lane = (unsigned)(number / TWT_MEMORIES);
-	return at;
-}
-
-/*
- * Greedy: always a cell in which most pairs meet that have not, from a random one on. All programs
- * of the suite make the same selection, and each runs what is of its own case.
- */
-static inline void twt_select_cover(struct twt_suite *suite, uint64_t *random,
-				    bool selected[TWT_LANES][TWT_MEMORIES][TWT_DRIVINGS])
-{
-	const size_t all = TWT_LANES * TWT_MEMORIES * TWT_DRIVINGS * TWT_CASES;
-
-	for (;;) {
-		size_t from = twt_random_below(random, all), best = all;
-		unsigned most = 0;
-		struct twt_place at;
-
-		for (size_t i = 0; i < all; i++) {
-			unsigned count;
-
-			at = twt_place_of((from + i) % all);
-			count = twt_fault_of(&at) == NULL && twt_nonsense_of(&at) == NULL
-					? twt_new_pairs(suite, &at, false)
-					: 0;
-			if (count > most) {
-				most = count;
-				best = (from + i) % all;
-			}
-		}
-		if (best == all)
-			return;
-		at = twt_place_of(best);
-		twt_new_pairs(suite, &at, true);
-		if (at.which == suite->which)
-			selected[at.lane][at.memory][at.driving] = true;
-	}
-}
 
 /* --- running them --- */
 
@@ -296,7 +158,7 @@ static inline void twt_run_selected(struct twt_suite *suite, const char *what)
 
 	if (cover) {
 		random = getenv("TOW_TEST_SEED") != NULL ? twt_seed() : 1;
-		twt_select_cover(suite, &random, selected);
+		twt_select_cover(suite->which, &random, selected);
 	}
 	for (size_t i = 0; i < TWT_LANES * TWT_MEMORIES * TWT_DRIVINGS * TWT_CASES; i++) {
 		struct twt_place at = twt_place_of(i);

@@ -1,0 +1,151 @@
+/*
+ * cell_cover.h - which cells there are, what is known of them before they run, and a selection in
+ * which every two values of two dimensions meet (conform.h).
+ */
+#ifndef TWT_CELL_COVER_H
+#define TWT_CELL_COVER_H
+
+#include "cell.h"
+
+#define TWT_LANES (sizeof(twt_lanes) / sizeof(twt_lanes[0]))
+
+enum twt_case { TWT_MESSAGES, TWT_VIEWS, TWT_CALLS, TWT_STREAMS, TWT_CASES };
+static const char *const twt_cases[] = { "messages", "views", "calls", "streams" };
+
+enum twt_fate { TWT_UNSELECTED, TWT_PASSED, TWT_FAILED, TWT_KNOWN, TWT_SENSELESS, TWT_ABSENT };
+static const char twt_marks_of[] = " .Fk-o";
+
+struct twt_place {
+	unsigned lane, memory, driving, which;
+};
+
+/* --- what is known of cells before they run --- */
+
+#define TWT_ANY UINT32_MAX
+
+struct twt_known {
+	const char *lane;                /* NULL: each */
+	unsigned memory, driving, which; /* TWT_ANY: each */
+	const char *why;
+};
+
+static const struct twt_known twt_faults[] = {
+	{ NULL, TWT_ANY, TWT_THREADS, TWT_ANY,
+	  "at most 16 threads of a runtime may drive: the 17th gets TOW_EBUSY" },
+	{ "ofi-tcp", TWT_ANY, TWT_FD, TWT_ANY,
+	  "tow_fd does not become readable when there is something to do" },
+};
+
+/* Cells without a meaning, and why. */
+static const struct twt_known twt_senseless[] = {
+	{ NULL, TWT_ANY, TWT_ANY, TWT_CASES, "none: messages have a meaning in every cell" },
+};
+
+static inline const char *twt_look_up(const struct twt_known *list, size_t count,
+				      const struct twt_place *at)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct twt_known *row = &list[i];
+
+		if ((row->lane == NULL || strcmp(row->lane, twt_lanes[at->lane].name) == 0) &&
+		    (row->memory == TWT_ANY || row->memory == at->memory) &&
+		    (row->driving == TWT_ANY || row->driving == at->driving) &&
+		    (row->which == TWT_ANY || row->which == at->which))
+			return row->why;
+	}
+	return NULL;
+}
+
+static inline const char *twt_fault_of(const struct twt_place *at)
+{
+	return twt_look_up(twt_faults, sizeof(twt_faults) / sizeof(twt_faults[0]), at);
+}
+
+static inline const char *twt_nonsense_of(const struct twt_place *at)
+{
+	return twt_look_up(twt_senseless, sizeof(twt_senseless) / sizeof(twt_senseless[0]), at);
+}
+
+/* --- which cells are run --- */
+
+#define TWT_VALUES (TWT_LANES + TWT_MEMORIES + TWT_DRIVINGS + TWT_CASES)
+
+static inline void twt_values_of(const struct twt_place *at, size_t out[4])
+{
+	out[0] = at->lane;
+	out[1] = TWT_LANES + at->memory;
+	out[2] = TWT_LANES + TWT_MEMORIES + at->driving;
+	out[3] = TWT_LANES + TWT_MEMORIES + TWT_DRIVINGS + at->which;
+}
+
+/* Which values have met in what is selected. */
+struct twt_cover {
+	bool met[TWT_VALUES][TWT_VALUES];
+};
+
+/* How many pairs of values would meet here for the first time; with `take` they have. */
+static inline unsigned twt_new_pairs(struct twt_cover *cover, const struct twt_place *at, bool take)
+{
+	unsigned count = 0;
+	size_t values[4];
+
+	twt_values_of(at, values);
+	for (int i = 0; i < 4; i++) {
+		for (int j = i + 1; j < 4; j++) {
+			count += !cover->met[values[i]][values[j]];
+			cover->met[values[i]][values[j]] |= take;
+		}
+	}
+	return count;
+}
+
+static inline struct twt_place twt_place_of(size_t number)
+{
+	struct twt_place at;
+
+	at.which = (unsigned)(number % TWT_CASES);
+	number /= TWT_CASES;
+	at.driving = (unsigned)(number % TWT_DRIVINGS);
+	number /= TWT_DRIVINGS;
+	at.memory = (unsigned)(number % TWT_MEMORIES);
+	at.lane = (unsigned)(number / TWT_MEMORIES);
+	return at;
+}
+
+/*
+ * Greedy: always a cell in which most pairs meet that have not, from a random one on. All programs
+ * of the suite make the same selection, and each runs what is of its own case.
+ */
+static inline void twt_select_cover(enum twt_case which, uint64_t *random,
+				    bool selected[TWT_LANES][TWT_MEMORIES][TWT_DRIVINGS])
+{
+	struct twt_cover cover = { { { false } } };
+	const size_t all = TWT_LANES * TWT_MEMORIES * TWT_DRIVINGS * TWT_CASES;
+
+	for (;;) {
+		size_t from = twt_random_below(random, all), best = all;
+		unsigned most = 0;
+		struct twt_place at;
+
+		for (size_t i = 0; i < all; i++) {
+			unsigned count;
+
+			at = twt_place_of((from + i) % all);
+			count = twt_fault_of(&at) == NULL && twt_nonsense_of(&at) == NULL
+					? twt_new_pairs(&cover, &at, false)
+					: 0;
+			if (count > most) {
+				most = count;
+				best = (from + i) % all;
+			}
+		}
+		if (best == all)
+			return;
+		at = twt_place_of(best);
+		twt_new_pairs(&cover, &at, true);
+		if (at.which == which)
+			selected[at.lane][at.memory][at.driving] = true;
+	}
+}
+
+#endif

@@ -118,11 +118,10 @@ static void *twt_crew_run(void *arg)
 	pthread_mutex_lock(&crew->lock);
 	mine = crew->next++;
 	pthread_cond_broadcast(&crew->changed);
-	pthread_mutex_unlock(&crew->lock);
-	if (tow_progress(end->runtime) < 0) /* all of them have driven, and live on */
+	/* All of them have driven, one after the other while nobody else does, and live on. */
+	if (tow_progress(end->runtime) < 0)
 		twt_wrong(end->cell, "thread %u of end %d, tow_progress: %s", mine, end->which,
 			  tow_error_message());
-	pthread_mutex_lock(&crew->lock);
 	while (!crew->over) {
 		struct twt_crew_job *job = &crew->jobs[mine];
 

@@ -111,8 +111,6 @@ static void *twt_end_run(void *arg)
 
 	if (end->cell->driving == TWT_FD)
 		twt_ok(end, tow_fd(end->runtime, &end->fd));
-	if (end->cell->driving == TWT_THREADS)
-		twt_crew_start(end);
 	end->out = twt_memory_take(end, &end->handles[0]);
 	end->in = twt_memory_take(end, &end->handles[1]);
 	twt_end_join(end);
@@ -169,6 +167,8 @@ static inline int twt_cell_run(struct twt_cell *cell)
 		cell->ends[i].fd = -1;
 		twt_end_open(&cell->ends[i]);
 	}
+	for (int i = 0; i < 2 && cell->driving == TWT_THREADS; i++)
+		twt_crew_start(&cell->ends[i]);
 	for (int i = 0; i < 2; i++)
 		if (pthread_create(&threads[i], NULL, twt_end_run, &cell->ends[i]) != 0)
 			twt_wrong(cell, "no thread");

@@ -126,6 +126,8 @@ static void linger(const struct twt_job *job)
 
 static void be_silent(const struct twt_job *job)
 {
+	uint64_t said;
+
 	linger(job);
 	meet(job, 2);
 	no_messages(job);
@@ -141,7 +143,8 @@ static void be_silent(const struct twt_job *job)
 	sum_is(job, "ops_failed", 0);
 	twt_must(counter(job, "internal_messages") > 0);
 	twt_must(counter(job, "internal_send_bytes") > 0);
-	twt_must(of_peer(job, "internal_messages_sent") == counter(job, "internal_messages"));
+	said = of_peer(job, "internal_messages_sent"); /* more may be said meanwhile */
+	twt_must(said > 0 && said <= counter(job, "internal_messages"));
 	meet(job, 3);
 }
 

@@ -303,13 +303,18 @@ static void on_body(struct tow_op *op, const struct tow_result *result)
 
 static void fetch(struct twi_call *call, const struct twi_rpc_head *head)
 {
-	const struct twi_message message = { .kind = TWI_OP_RECV,
-					     .view = (call->wish.flags & TOW_CALL_VIEW) != 0,
-					     .space = TWI_SPACE_RPC,
-					     .data = call->wish.response,
-					     .bytes = head->bytes,
-					     .tag = head->tag,
-					     .site = call->wish.site };
+	const struct twi_message message = {
+		.kind = TWI_OP_RECV,
+		.view = (call->wish.flags & TOW_CALL_VIEW) != 0,
+		/* The server holds the request until the answer is taken:
+		   calls that waited for room could wait for each other. */
+		.impatient = true,
+		.space = TWI_SPACE_RPC,
+		.data = call->wish.response,
+		.bytes = head->bytes,
+		.tag = head->tag,
+		.site = call->wish.site
+	};
 	int status;
 
 	call->state = TWI_CALL_BODY;

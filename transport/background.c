@@ -57,11 +57,6 @@ static bool stopped(const struct twi_background *bg)
 	return atomic_load_explicit(&bg->stop, memory_order_acquire) != 0;
 }
 
-static uint32_t waiters(const struct twi_background *bg)
-{
-	return atomic_load_explicit(&bg->engine->waiters, memory_order_relaxed);
-}
-
 /* Has a caller driven since this was asked last, or is it about to? */
 static bool callers_drive(struct twi_background *bg)
 {
@@ -69,7 +64,7 @@ static bool callers_drive(struct twi_background *bg)
 	bool driven = drives != bg->drives;
 
 	bg->drives = drives;
-	return driven || waiters(bg) > 0;
+	return driven || twi_wait_covered(bg->engine);
 }
 
 /* Waits for a wake. What the kernel has for the ring does not wake it: others drive. */
@@ -118,11 +113,11 @@ static void doze(struct twi_background *bg)
 		nap(bg, bg->tick_ns); /* the waiter is in a long turn */
 		return;
 	}
-	if (waiters(bg) > 0)
+	if (twi_wait_covered(engine))
 		atomic_store_explicit(&engine->background_asleep, TWI_BG_DOZING,
 				      memory_order_relaxed);
 	twi_engine_leave(engine);
-	if (waiters(bg) > 0)
+	if (twi_wait_covered(engine))
 		nap(bg, SLEEP_MAX_NS);
 	atomic_store_explicit(&engine->background_asleep, TWI_BG_AWAKE, memory_order_relaxed);
 }
@@ -131,13 +126,16 @@ static void tick(struct twi_background *bg)
 {
 	uint64_t waits = atomic_load_explicit(&bg->engine->waits, memory_order_relaxed);
 
-	bg->same = waiters(bg) > 0 && waits == bg->waits ? bg->same + 1 : 0;
+	bg->same = twi_wait_covered(bg->engine) && waits == bg->waits ? bg->same + 1 : 0;
 	bg->waits = waits;
 	fetch_notices(bg);
 	if (bg->same > DOZE_TICKS && bg->notices == 0) {
 		doze(bg);
 		return;
 	}
+	/* Those who sleep in a wait rely on it to see early that nobody drives any more. */
+	if (atomic_load_explicit(&bg->engine->sleepers, memory_order_relaxed) > 0)
+		bg->tick_ns = TICK_NS;
 	nap(bg, bg->notices > 0 ? TICK_NS : bg->tick_ns);
 	/* The longer they have driven, the longer they may pause; a tick costs them some 10 us. */
 	bg->tick_ns = twi_min(bg->tick_ns * 2, TICK_MAX_NS);
@@ -200,6 +198,11 @@ static void take_over(struct twi_background *bg)
 	bg->tick_ns = TICK_NS;
 	if (!try_enter(bg)) {
 		nap(bg, TICK_NS);
+		return;
+	}
+	if (!twi_list_empty(&engine->waiting) && twi_wait_promote(engine)) {
+		twi_engine_leave(engine);
+		nap(bg, TICK_NS); /* who waits drives for itself: that saves a change of threads */
 		return;
 	}
 	for (;;) {

@@ -22,6 +22,7 @@
 #define SPINS_BEFORE_FUTEX 200
 
 static _Atomic uint64_t next_engine_id = 1;
+static _Atomic uint64_t next_binding = 1;
 
 bool twi_engine_forked(const struct twi_engine *engine)
 {
@@ -120,19 +121,16 @@ void twi_engine_enter(struct twi_engine *engine)
 	begin(engine, mark);
 }
 
-/* Wakes one sleeper to arm in its ring what this holder armed in its own, which goes to sleep now.
- */
-static void hand_on(struct twi_engine *engine)
+/* Makes the threads of tow_fd look. */
+static void wake_watchers(struct twi_engine *engine)
 {
+	if (twi_likely(atomic_load_explicit(&engine->watchers, memory_order_relaxed) == 0))
+		return;
 	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
 		struct twi_ring *ring = engine->rings[i];
 
-		if (ring != NULL && ring != engine->ring &&
-		    atomic_load_explicit(&ring->sleeping, memory_order_relaxed) != 0) {
+		if (ring != NULL && ring != engine->ring && ring->watched)
 			twi_ring_wake(ring);
-			if (!ring->watched) /* the thread of a tow_fd may be about something else */
-				return;
-		}
 	}
 }
 
@@ -147,6 +145,25 @@ static bool due_earlier(struct twi_engine *engine)
 	return twi_engine_next_deadline(engine, UINT64_MAX) < engine->alarm_ns;
 }
 
+/*
+ * Some sleep, in a wait or on a tow_fd: they take on what this holder leaves, and what is armed in
+ * its ring alone, which goes to sleep now.
+ */
+static void hand_on(struct twi_engine *engine, bool armed)
+{
+	bool watched = atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0;
+	bool driven = atomic_load_explicit(&engine->driver, memory_order_relaxed) != NULL;
+	bool guarded = atomic_load_explicit(&engine->sentry, memory_order_relaxed) != NULL;
+	bool news;
+
+	if (driven && !watched)
+		return; /* it is back in a moment */
+	news = armed || ((watched || guarded) && due_earlier(engine));
+	if (news)
+		wake_watchers(engine);
+	twi_wait_cover(engine, news);
+}
+
 /* Does the library's thread sleep through something that is left to it now? */
 static bool background_needed(struct twi_engine *engine, bool armed)
 {
@@ -155,7 +172,7 @@ static bool background_needed(struct twi_engine *engine, bool armed)
 		return armed || engine->armed_ring != engine->rings[TWI_RING_BACKGROUND] ||
 		       due_earlier(engine);
 	case TWI_BG_DOZING:
-		return atomic_load_explicit(&engine->waiters, memory_order_relaxed) == 0;
+		return !twi_wait_covered(engine);
 	default:
 		return false;
 	}
@@ -167,9 +184,8 @@ static void leave_undone(struct twi_engine *engine)
 	bool armed = engine->armed_since_enter;
 
 	engine->armed_since_enter = false;
-	if (atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0 &&
-	    (armed || due_earlier(engine)))
-		hand_on(engine);
+	if (atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0)
+		hand_on(engine, armed);
 	if (twi_unlikely(background_needed(engine, armed)))
 		twi_background_wake(engine);
 	if (twi_unlikely(atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0))
@@ -197,13 +213,20 @@ void twi_engine_leave(struct twi_engine *engine)
 
 void twi_engine_wake(struct twi_engine *engine)
 {
-	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
-		struct twi_ring *ring = engine->rings[i];
+	wake_watchers(engine);
+	twi_wait_cover(engine, true);
+}
 
-		if (ring != NULL && ring != engine->ring &&
-		    atomic_load_explicit(&ring->sleeping, memory_order_relaxed) != 0)
-			twi_ring_wake(ring);
-	}
+void twi_engine_tell(struct twi_engine *engine, struct tow_op *op)
+{
+	if (op->waits != NULL)
+		twi_wait_tell(engine, op);
+	wake_watchers(engine);
+}
+
+void twi_engine_rebind(struct twi_engine *engine)
+{
+	engine->binding = atomic_fetch_add_explicit(&next_binding, 1, memory_order_relaxed);
 }
 
 int twi_engine_init(struct twi_engine *engine)
@@ -224,6 +247,8 @@ int twi_engine_init(struct twi_engine *engine)
 	engine->next_expiry_ns = UINT64_MAX;
 	engine->fork_generation = twi_fork_generation();
 	engine->id = atomic_fetch_add_explicit(&next_engine_id, 1, memory_order_relaxed);
+	engine->pause_ns = UINT64_MAX;
+	twi_engine_rebind(engine);
 	return twi_op_table_init(&engine->ops, (uint32_t)engine->knobs.max_ops);
 }
 
@@ -233,7 +258,7 @@ void twi_engine_fini(struct twi_engine *engine)
 		if (engine->rings[i] != NULL)
 			twi_engine_drop_ring(engine, i);
 	}
-	if (twi_self.engine_id == engine->id)
-		twi_self.engine_id = 0;
+	if (twi_self.binding == engine->binding)
+		twi_self.binding = 0;
 	twi_op_table_fini(&engine->ops);
 }

@@ -23,8 +23,9 @@
  * deadline.
  *
  * Files: engine.c takes and gives; engine_ring.c binds rings to threads; engine_drive.c polls,
- * spins and sleeps; engine_fd.c serves tow_fd; engine_thread.c knows threads; engine_heap.c
- * keeps deadlines; background.c is the library's own thread.
+ * spins and sleeps; engine_wait.c says which waiter does; engine_fd.c serves tow_fd;
+ * engine_thread.c knows threads; engine_heap.c keeps deadlines; background.c is the library's own
+ * thread.
  */
 #ifndef TWI_ENGINE_H
 #define TWI_ENGINE_H
@@ -43,6 +44,7 @@
 #include "transport/engine_fd.h"
 #include "transport/engine_heap.h"
 #include "transport/engine_thread.h"
+#include "transport/engine_wait.h"
 #include "transport/job_key.h"
 #include "transport/lane.h"
 #include "transport/op.h"
@@ -50,6 +52,7 @@
 #include "transport/step.h"
 
 #define TWI_RINGS_MAX       16                  /* of the callers' threads */
+#define TWI_RINGS_KEPT      8                   /* of them: taken from no thread that lives */
 #define TWI_RING_BACKGROUND TWI_RINGS_MAX       /* the library's own thread has one more */
 #define TWI_RING_SLOTS      (TWI_RINGS_MAX + 1) /* all of them */
 #define TWI_LANE_AUTO       TWI_LANE_COUNT      /* tow://: moves nothing itself (auto.h) */
@@ -64,13 +67,6 @@ struct twi_background;
 struct twi_inquiry;
 struct twi_ring;
 struct twi_rpc;
-
-/* A thread in twi_engine_wait; on its stack. */
-struct twi_wait {
-	struct twi_list link;
-	const struct tow_op *op;
-	uint64_t since_ns;
-};
 
 struct twi_engine {
 	/* What threads that want the engine look at. */
@@ -97,8 +93,12 @@ struct twi_engine {
 
 	struct twi_list callbacks; /* operations whose callback is due */
 	uint64_t next_expiry_ns;
-	uint64_t alarm_ns;              /* when whoever went to sleep last looks by itself */
-	struct twi_heap timed;          /* operations with a deadline */
+	uint64_t alarm_ns;                 /* when whoever went to sleep last looks by itself */
+	_Atomic(struct twi_wait *) driver; /* of those who wait: the one that polls */
+	_Atomic(struct twi_wait *) sentry; /* likewise: the one asleep where all is armed */
+	uint64_t left_ns;      /* when a driver went though others waited; 0: one has come since */
+	uint64_t pause_ns;     /* for how long there was none then, the last time */
+	struct twi_heap timed; /* operations with a deadline */
 	uint64_t crowded_until_ns;      /* more want to run than there are cores: spinners yield */
 	uint64_t hogged_until_ns;       /* somebody else keeps the core for long: waiters sleep */
 	uint64_t crowd_hogged_until_ns; /* likewise, while more ranks than cores wait */
@@ -113,6 +113,7 @@ struct twi_engine {
 	uint8_t zerocopy;      /* enum twi_zerocopy */
 	uint8_t poller_choice; /* enum twi_poller_choice */
 	bool failing;          /* the runtime is closing: nothing new is taken */
+	bool plain_rings;      /* there is one that is not deferred (uring/ring.h) */
 	bool remote_barriers;  /* giving the engine back needs no fence */
 	uint32_t memory_peers; /* peers of lanes that are memory_polled */
 	uint32_t lane_count;   /* those of lanes[] that are there, TWI_LANE_AUTO excepted */
@@ -124,7 +125,9 @@ struct twi_engine {
 	const _Atomic uint64_t *regions_clock; /* the version of its regions */
 	_Atomic(struct twi_rpc *) rpc;         /* calls; NULL until the first use (rpc.h) */
 	uint64_t fork_generation;
-	uint64_t id; /* of this runtime; never used again in this process */
+	uint64_t id;       /* of this runtime; never used again in this process */
+	uint64_t binding;  /* likewise; another when a ring was taken from a thread that lives */
+	uint64_t taken_ns; /* when that was last */
 	struct twi_list devices;
 	struct twi_list colls;             /* groups whose collectives are polled (coll/coll.h) */
 	uint64_t coll_messages;            /* that they have started */
@@ -225,12 +228,16 @@ void twi_engine_leave(struct twi_engine *engine);
 
 /*
  * Binds the calling thread's ring to the engine, making one when the thread has none. The engine is
- * held. TOW_OK; TOW_EBUSY when too many threads drive; TOW_ENOMEM; TOW_ESYSTEM.
+ * held. TOW_OK; TOW_EBUSY, without a message, when other threads use all rings right now: what
+ * this one starts is moved by them, or by the library's own; TOW_ENOMEM; TOW_ESYSTEM.
  */
 int twi_engine_bind_ring(struct twi_engine *engine);
 
 /* Regions have come or gone: the ring of the holder follows. */
 void twi_engine_keep_in_step(struct twi_engine *engine);
+
+/* From now on every thread asks anew whether it has a ring here. */
+void twi_engine_rebind(struct twi_engine *engine);
 
 /* The ring in a slot goes, with all that was armed in it. */
 void twi_engine_drop_ring(struct twi_engine *engine, unsigned index);
@@ -254,8 +261,11 @@ void twi_engine_flush(struct twi_engine *engine);
 int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t now_ns,
 		    uint64_t until_ns);
 
-/* Tells sleeping threads that an operation is done or a ring must be taken on. */
+/* There is something to do: makes one of the sleeping threads look. The engine is held. */
 void twi_engine_wake(struct twi_engine *engine);
+
+/* An operation is done: wakes those who sleep for it. The engine is held. */
+void twi_engine_tell(struct twi_engine *engine, struct tow_op *op);
 
 int twi_engine_init(struct twi_engine *engine);
 void twi_engine_fini(struct twi_engine *engine);

@@ -56,6 +56,7 @@ static void drop_deaf(struct twi_engine *engine)
 /* This thread's ring takes over: what waits in other threads' rings is armed in it as well. */
 static void change_driver(struct twi_engine *engine)
 {
+	twi_wait_relieve(engine);
 	engine->armed_ring = engine->ring;
 	for (unsigned i = 0; i < engine->lane_count; i++)
 		engine->moving[i]->ops->driver_changed(engine->moving[i]);
@@ -96,6 +97,8 @@ static void begin_poll(struct twi_engine *engine)
 	twi_error_since_poll = false;
 	if (twi_unlikely(engine->armed_ring != engine->ring))
 		change_driver(engine);
+	if (atomic_load_explicit(&engine->driver, memory_order_relaxed) == NULL)
+		engine->pause_ns = 0; /* who tests or progresses will be back, or is the library */
 	twi_engine_count(engine->drives, 1);
 }
 
@@ -159,8 +162,8 @@ static bool is_done(const struct tow_op *op)
 	return (atomic_load_explicit(&op->state, memory_order_relaxed) & TWI_OP_DONE) != 0;
 }
 
-/* Gives the engine back, sleeps, takes it again. */
-static void sleep_once(struct twi_engine *engine, const struct tow_op *op, uint64_t until_ns)
+/* The driver gives the engine back, sleeps as the sentry, takes it again. */
+static void sleep_once(struct twi_engine *engine, struct twi_wait *wait, uint64_t until_ns)
 {
 	struct twi_ring *ring = engine->ring;
 	uint64_t next, now;
@@ -170,23 +173,18 @@ static void sleep_once(struct twi_engine *engine, const struct tow_op *op, uint6
 		return; /* they may have started what must be sent first */
 	next = twi_engine_next_deadline(engine, until_ns);
 	now = twi_engine_clock(engine);
-	atomic_fetch_add_explicit(&engine->sleepers, 1, memory_order_seq_cst);
-	atomic_store_explicit(&ring->sleeping, 1, memory_order_seq_cst);
-	engine->armed_since_enter = false;
-	engine->alarm_ns = next;
+	twi_wait_watch(engine, wait, next);
 	twi_engine_leave(engine);
 	/* after sleepers++: a device that saw no sleeper has set its signal before this looks */
-	if (!is_done(op) && next > now &&
+	if (!is_done(wait->op) && next > now &&
 	    atomic_load_explicit(&engine->device_signal, memory_order_seq_cst) == 0)
 		twi_ring_sleep(ring, twi_min(next - now, SLEEP_MAX_NS));
-	atomic_store_explicit(&ring->sleeping, ring->watched, memory_order_relaxed);
-	atomic_fetch_sub_explicit(&engine->sleepers, 1, memory_order_relaxed);
 	twi_engine_enter(engine);
-	twi_engine_bind_ring(engine);
+	twi_wait_watched(engine, wait);
 }
 
 /* Another thread asks for the engine: it gets it, and this one comes back after it. */
-static void give_way(struct twi_engine *engine)
+static void give_way(struct twi_engine *engine, struct twi_wait *wait)
 {
 	twi_engine_leave(engine);
 	for (unsigned i = 0;
@@ -194,7 +192,9 @@ static void give_way(struct twi_engine *engine)
 	     i++)
 		twi_pause_cpu();
 	twi_engine_enter(engine);
-	twi_engine_bind_ring(engine);
+	if (atomic_load_explicit(&engine->driver, memory_order_relaxed) == wait &&
+	    twi_engine_bind_ring(engine) < 0)
+		atomic_store_explicit(&engine->driver, NULL, memory_order_relaxed);
 }
 
 /* Nothing will happen before the next deadline: the virtual clock is there at once. */
@@ -291,11 +291,13 @@ static bool turn(struct twi_engine *engine, struct spin *spin)
 	return idle_ns < IDLE_NS || idle(engine, spin->now_ns, idle_ns);
 }
 
-static int drive(struct twi_engine *engine, struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
+/* The wait is off the lists, and the engine not held, when its word says that it has ended. */
+static int drive(struct twi_engine *engine, struct twi_wait *wait, uint64_t until_ns)
 {
+	const struct tow_op *op = wait->op;
 	struct spin spin = {
-		.now_ns = now_ns,
-		.since_ns = now_ns,
+		.now_ns = wait->since_ns,
+		.since_ns = wait->since_ns,
 		.turns = SPIN_CLOCK,
 		.memory = op->memory_polled ||
 			  (op->peer != NULL && op->peer->lane->ops->memory_polled),
@@ -305,15 +307,25 @@ static int drive(struct twi_engine *engine, struct tow_op *op, uint64_t now_ns, 
 	if (twi_likely(!engine->virtual_clock))
 		twi_cpu_log_wait(&engine->cpu_log, twi_self.tid, spin.since_ns);
 	for (;;) {
-		unsigned events =
-			spin.memory ? twi_engine_poll_memory(engine) : twi_engine_poll(engine);
+		unsigned events;
 
+		if (twi_unlikely(!twi_wait_lead(engine, wait))) {
+			if (is_done(op))
+				return TOW_OK;
+			if (spin.now_ns >= until_ns)
+				return TOW_AGAIN;
+			if (twi_wait_follow(engine, wait, until_ns))
+				return TOW_OK;
+			restart(engine, &spin);
+			continue;
+		}
+		events = spin.memory ? twi_engine_poll_memory(engine) : twi_engine_poll(engine);
 		if (is_done(op))
 			return TOW_OK;
 		if (spin.now_ns >= until_ns)
 			return TOW_AGAIN;
 		if (atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0) {
-			give_way(engine);
+			give_way(engine, wait);
 			spin.now_ns = twi_engine_clock(engine);
 		} else if (events > 0) {
 			restart(engine, &spin);
@@ -322,7 +334,7 @@ static int drive(struct twi_engine *engine, struct tow_op *op, uint64_t now_ns, 
 				return TOW_AGAIN;
 			restart(engine, &spin);
 		} else if (!turn(engine, &spin)) {
-			sleep_once(engine, op, until_ns);
+			sleep_once(engine, wait, until_ns);
 			restart(engine, &spin);
 		}
 	}
@@ -335,14 +347,15 @@ int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t now_n
 	int status;
 
 	twi_engine_enter(engine);
-	twi_list_push_back(&engine->waiting, &wait.link);
-	twi_engine_count(engine->waiters, 1);
-	twi_engine_count(engine->waits, 1);
-	status = twi_engine_bind_ring(engine);
-	if (status == TOW_OK)
-		status = drive(engine, op, now_ns, until_ns);
-	twi_engine_count(engine->waiters, (uint32_t)-1);
-	twi_list_remove(&wait.link);
+	if (is_done(op)) { /* before it could be put where its end looks for it */
+		twi_engine_leave(engine);
+		return TOW_OK;
+	}
+	twi_wait_begin(engine, &wait);
+	status = drive(engine, &wait, until_ns);
+	if (twi_unlikely(atomic_load_explicit(&wait.word, memory_order_relaxed) == TWI_WAIT_ENDED))
+		return status;
+	twi_wait_end(engine, &wait);
 	twi_engine_leave(engine);
 	return status;
 }

@@ -1,9 +1,11 @@
 /*
  * engine_ring.c - each driving thread's ring: found, made, brought in step, taken down.
  *
- * Slots 0 to TWI_RINGS_MAX - 1 are for the callers' threads, one more for the library's own. A
- * caller that finds no slot starts and takes back operations all the same (engine->ring is NULL
- * then): the next thread that drives moves them.
+ * Slots 0 to TWI_RINGS_MAX - 1 are for the callers' threads, one more for the library's own. When
+ * all are taken, one of a thread that has ended goes, or that of the thread that has used its own
+ * least recently, if that was long ago (IDLE_NS): it gets another when it comes back. The first
+ * TWI_RINGS_KEPT stay with their threads. A caller that finds none starts and takes back operations
+ * all the same (engine->ring is NULL then): the next thread that drives moves them.
  */
 #include "diag/diag.h"
 #include "diag/error.h"
@@ -11,6 +13,9 @@
 #include "transport/background.h"
 #include "transport/engine.h"
 #include "transport/poller.h"
+
+#define IDLE_NS       (100ull * 1000 * 1000)
+#define IDLE_ALONE_NS (1000u * 1000) /* there is no library's own thread that moves the others' */
 
 void twi_engine_drop_ring(struct twi_engine *engine, unsigned index)
 {
@@ -46,6 +51,38 @@ static int register_pool(struct twi_engine *engine, struct twi_ring *ring)
 	return TOW_OK;
 }
 
+/*
+ * Takes down the ring that its living thread has not used for the longest time, if nothing of it is
+ * in use: its thread does not sleep on it, has no descriptor of it, and awaits no notification. A
+ * ring costs a millisecond, so that is not done often.
+ */
+static unsigned take_idle(struct twi_engine *engine)
+{
+	uint64_t now = twi_engine_clock(engine), idle_ns = IDLE_NS;
+	unsigned oldest = TWI_RING_SLOTS;
+
+	if (engine->background == NULL)
+		idle_ns = IDLE_ALONE_NS;
+	if (now - engine->taken_ns < idle_ns / 8)
+		return TWI_RING_SLOTS;
+	for (unsigned i = TWI_RINGS_KEPT; i < TWI_RINGS_MAX; i++) {
+		const struct twi_ring *ring = engine->rings[i];
+
+		if (ring->watched || ring->notices > 0 || ring->unsubmitted > 0 ||
+		    atomic_load_explicit(&ring->sleeping, memory_order_relaxed) != 0 ||
+		    now - ring->used_ns < idle_ns)
+			continue;
+		if (oldest == TWI_RING_SLOTS || ring->used_ns < engine->rings[oldest]->used_ns)
+			oldest = i;
+	}
+	if (oldest == TWI_RING_SLOTS)
+		return oldest;
+	engine->taken_ns = now;
+	twi_engine_drop_ring(engine, oldest);
+	twi_engine_rebind(engine);
+	return oldest;
+}
+
 /* A slot for the calling thread's ring, TWI_RING_SLOTS when there is none. */
 static unsigned find_slot(struct twi_engine *engine)
 {
@@ -59,18 +96,7 @@ static unsigned find_slot(struct twi_engine *engine)
 	}
 	while (slot < TWI_RINGS_MAX && engine->rings[slot] != NULL)
 		slot++;
-	return slot < TWI_RINGS_MAX ? slot : TWI_RING_SLOTS;
-}
-
-/* One that is not deferred is moved by whoever enters the kernel: then no other thread may drive.
- */
-static bool single(const struct twi_engine *engine)
-{
-	for (unsigned i = 0; i < TWI_RING_SLOTS; i++) {
-		if (engine->rings[i] != NULL && !engine->rings[i]->deferred)
-			return true;
-	}
-	return false;
+	return slot < TWI_RINGS_MAX ? slot : take_idle(engine);
 }
 
 static int add_ring(struct twi_engine *engine)
@@ -79,25 +105,24 @@ static int add_ring(struct twi_engine *engine)
 	struct twi_ring *ring;
 	int status;
 
-	if (single(engine))
-		return twi_error(TOW_EBUSY,
-				 "without IORING_SETUP_DEFER_TASKRUN (Linux 6.1) only one thread "
-				 "may drive a runtime");
 	if (slot == TWI_RING_SLOTS)
-		return twi_error(TOW_EBUSY, "more than %d threads drive this runtime",
-				 TWI_RINGS_MAX);
+		return TOW_EBUSY;
 	status = twi_ring_create(engine, &ring);
 	if (status < 0)
 		return status;
 	ring->index = slot;
+	if (slot < TWI_RINGS_KEPT || slot == TWI_RING_BACKGROUND)
+		twi_ring_keep(ring);
 	status = register_pool(engine, ring);
 	if (status < 0) {
 		twi_ring_destroy(ring);
 		return status;
 	}
+	if (!ring->deferred)
+		engine->plain_rings = true;
 	engine->rings[slot] = ring;
 	engine->lives[slot] = twi_life_acquire();
-	twi_self.engine_id = engine->id;
+	twi_self.binding = engine->binding;
 	twi_self.ring = ring;
 	return TOW_OK;
 }
@@ -118,6 +143,12 @@ static struct twi_ring *find_ring(struct twi_engine *engine, uint32_t mark)
  */
 static void drain_others(struct twi_engine *engine)
 {
+	uint64_t now = twi_engine_batch_now(engine);
+
+	if (engine->last_ring != NULL)
+		engine->last_ring->used_ns = now;
+	if (engine->ring != NULL)
+		engine->ring->used_ns = now;
 	engine->last_ring = engine->ring;
 	for (unsigned i = 0; i < TWI_RING_SLOTS; i++) {
 		if (engine->rings[i] != NULL && engine->rings[i] != engine->ring)
@@ -141,7 +172,7 @@ int twi_engine_bind_ring(struct twi_engine *engine)
 
 	if (engine->virtual_clock)
 		return TOW_OK;
-	if (twi_unlikely(twi_self.engine_id != engine->id)) {
+	if (twi_unlikely(twi_self.binding != engine->binding)) {
 		ring = find_ring(engine, twi_thread_mark());
 		if (ring == NULL) {
 			int status = add_ring(engine);
@@ -154,7 +185,7 @@ int twi_engine_bind_ring(struct twi_engine *engine)
 			}
 			ring = twi_self.ring;
 		}
-		twi_self.engine_id = engine->id;
+		twi_self.binding = engine->binding;
 		twi_self.ring = ring;
 	}
 	engine->ring = ring;

@@ -21,7 +21,7 @@ static void count_fork(void)
 	atomic_fetch_add_explicit(&fork_generation, 1, memory_order_relaxed);
 	/* The life stays: the key's destructor will end it. */
 	twi_self.mark = 0;
-	twi_self.engine_id = 0;
+	twi_self.binding = 0;
 }
 
 uint64_t twi_fork_generation(void)

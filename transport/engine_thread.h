@@ -24,7 +24,7 @@ struct twi_thread {
 	uint32_t mark; /* a small number that no other live thread has; 0: not given yet */
 	int tid;       /* the kernel's, set with it */
 	struct twi_life *life;
-	uint64_t engine_id; /* of the engine whose ring stands here */
+	uint64_t binding; /* of the engine whose ring stands here; 0: none */
 	struct twi_ring *ring;
 	uint64_t background_of; /* the id of the engine whose library thread this is; 0: none */
 };

@@ -90,6 +90,7 @@ static void prepare(struct tow_op *op, struct twi_engine *engine, enum twi_op_ki
 	op->view_release = NULL;
 	op->abort_call = NULL;
 	op->owner = NULL;
+	op->waits = NULL;
 	op->space = TWI_SPACE_USER;
 	op->engine = engine;
 	op->endpoint = NULL;
@@ -170,7 +171,7 @@ static void publish(struct tow_op *op)
 	else /* release: the result is written before; pairs with the load in is_done */
 		atomic_store_explicit(&op->state, state | TWI_OP_DONE, memory_order_release);
 	if (twi_unlikely(atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0))
-		twi_engine_wake(engine);
+		twi_engine_tell(engine, op);
 }
 
 /* Somebody should know of it. */
@@ -342,7 +343,7 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 		if (status == TOW_OK)
 			twi_engine_poll(engine);
 		twi_engine_leave(engine);
-		if (status < 0)
+		if (status < 0 && status != TOW_EBUSY) /* then others drive */
 			return status;
 	}
 	return is_done(op) ? tell_status(op) : TOW_AGAIN;
@@ -367,13 +368,16 @@ static int end_wait(const struct tow_op *op, uint64_t since_ns)
 /* This wait has failed, or its time is over. */
 static int end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
 {
-	uint64_t end_ns = twi_engine_clock(op->engine);
+	struct twi_engine *engine = op->engine;
+	uint64_t end_ns = twi_engine_clock(engine);
 
-	if (status == TOW_AGAIN)
-		status = twi_op_timed_out(op, end_ns - since_ns, "");
-	if (twi_op_span_waited(op, end_ns - since_ns))
-		twi_op_span_wait(op, since_ns, end_ns, status);
-	return status;
+	if (twi_op_span_waited(op, end_ns - since_ns)) {
+		twi_engine_enter(engine); /* it goes on: only the holder may read it */
+		twi_op_span_wait(op, since_ns, end_ns,
+				 status == TOW_AGAIN ? TOW_ETIMEDOUT : status);
+		twi_engine_leave(engine);
+	}
+	return status == TOW_AGAIN ? twi_op_timed_out(op, end_ns - since_ns, "") : status;
 }
 
 /*

@@ -13,7 +13,8 @@
  * - Nothing happens in a ring unless its thread submits or polls, which it does only while it holds
  *   the engine. Hence what a thread leaves armed is asleep until that thread drives again, and two
  *   threads never receive from one socket at once. The price is a rule for lanes (lane.h): what is
- *   armed must be harmless when it wakes late. Polls and multishot receives are.
+ *   armed must be harmless when it wakes late. Polls and multishot receives are. A ring that is not
+ *   `deferred` completes polls at any time, and lanes have it receive nothing (uring/ring.h).
  * - Sends and receives into memory of the caller's are MSG_DONTWAIT: they are over once they have
  *   been submitted, and until then what they point to must stay.
  * - Completions are plain memory, so whoever holds the engine may reap those of any ring.
@@ -55,6 +56,7 @@ struct twi_ring {
 	uint32_t index;               /* in engine->rings */
 	uint32_t mark;                /* of the thread that it belongs to */
 	_Atomic uint32_t sleeping;    /* its thread is in a wait, or polls its tow_fd */
+	uint64_t used_ns;             /* when it was last bound, or let go */
 	bool watched;                 /* its thread has a tow_fd */
 	bool deferred;                /* it does nothing unless its thread enters it */
 	bool registrar;               /* it is one of the pool's registrars, and not refused */
@@ -79,7 +81,11 @@ struct twi_poller {
 
 	/* The calling thread's. TOW_OK, TOW_ENOTSUP, TOW_ENOMEM, TOW_EPERM, TOW_ESYSTEM. */
 	int (*create)(struct twi_engine *engine, struct twi_ring **out);
-	void (*destroy)(struct twi_ring *ring); /* any thread: the ring's own may have ended */
+	/* Any thread: the ring's own may have ended, or lives and gets another when it needs one.
+	 */
+	void (*destroy)(struct twi_ring *ring);
+	/* The ring stays its thread's until that ends: what saves work at that price is done. */
+	void (*keep)(struct twi_ring *ring);
 
 	/*
 	 * Requests. False: the queue is full and cannot be emptied now; nothing was taken.
@@ -120,6 +126,11 @@ struct twi_poller {
 	void (*sleep)(struct twi_ring *ring, uint64_t timeout_ns);
 	/* From now on ready_fd tells of everything: the thread has a tow_fd. */
 	void (*watch)(struct twi_ring *ring);
+	/*
+	 * What comes for the ring need not wake its sleeping thread any more, for another drives;
+	 * a wake still does, and so does a later sleep's arrival. Any thread that holds the engine.
+	 */
+	void (*hush)(struct twi_ring *ring);
 	/* Brings the ring in step with the pool's regions. */
 	void (*sync)(struct twi_ring *ring);
 	/* The descriptor is about to be closed. Any thread that holds the engine. */
@@ -174,6 +185,16 @@ static inline bool twi_ring_has(const struct twi_ring *ring, const struct twi_re
 static inline void twi_ring_destroy(struct twi_ring *ring)
 {
 	ring->poller->destroy(ring);
+}
+
+static inline void twi_ring_keep(struct twi_ring *ring)
+{
+	ring->poller->keep(ring);
+}
+
+static inline void twi_ring_hush(struct twi_ring *ring)
+{
+	ring->poller->hush(ring);
 }
 
 static inline void twi_ring_submit(struct twi_ring *ring)

@@ -121,7 +121,7 @@ TOW_PUBLIC int tow_call(struct tow_peer *peer, const char *method, const void *r
 				      .response_bytes = response_bytes,
 				      .site = TWI_SITE_HERE };
 	struct tow_op *op;
-	int status = twi_handle_check(peer, TWI_HANDLE_PEER, "tow_call"), told = TOW_OK;
+	int status = twi_handle_check(peer, TWI_HANDLE_PEER, "tow_call");
 
 	if (status < 0)
 		return status;
@@ -136,12 +136,7 @@ TOW_PUBLIC int tow_call(struct tow_peer *peer, const char *method, const void *r
 		return status;
 	status = tow_op_wait(op, TOW_FOREVER); /* the call has a deadline, if anything has */
 	if (result_out != NULL)
-		told = tow_call_result(op, result_out);
-	if (status == TOW_EBUSY &&
-	    told == TOW_AGAIN) { /* this thread cannot drive: not the call's */
-		tow_op_cancel(op);
-		twi_error(TOW_EBUSY, "tow_call: too many threads drive this runtime");
-	}
+		tow_call_result(op, result_out);
 	tow_op_release(op);
 	return status;
 }

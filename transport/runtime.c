@@ -526,7 +526,7 @@ TOW_PUBLIC int tow_progress(struct tow_runtime *runtime)
 		events = twi_engine_poll(&runtime->engine);
 	}
 	twi_engine_leave(&runtime->engine);
-	if (status < 0)
+	if (status < 0 && status != TOW_EBUSY)
 		return status;
 	return events > 0 ? TOW_OK : TOW_AGAIN;
 }
@@ -547,7 +547,7 @@ TOW_PUBLIC int tow_flush(struct tow_runtime *runtime)
 	if (status == TOW_OK)
 		twi_engine_flush(engine);
 	twi_engine_leave(engine);
-	return status;
+	return status == TOW_EBUSY ? TOW_AGAIN : status;
 }
 
 TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
@@ -562,6 +562,11 @@ TOW_PUBLIC int tow_fd(struct tow_runtime *runtime, int *fd_out)
 	engine = &runtime->engine;
 	twi_engine_enter(engine);
 	status = twi_engine_bind_ring(engine);
+	if (status == TOW_EBUSY)
+		twi_error(TOW_EBUSY,
+			  "tow_fd: %d other threads use their rings just now, or have a "
+			  "descriptor",
+			  TWI_RINGS_MAX);
 	if (status == TOW_OK && engine->ring == NULL)
 		status = twi_error(TOW_ENOTSUP, "a simulated runtime has no descriptor");
 	if (status == TOW_OK)

@@ -230,21 +230,20 @@ int tow_view_release(struct tow_op *op);
 /*
  * Looks whether an operation has completed, and drives the runtime once if not.
  * Ownership: none passes. Copies: as the operations it moves. Blocks: never. Threads: any.
- * Returns: TOW_AGAIN while it is in flight; then its status, as often as asked; TOW_EBUSY, and the
- * operation goes on, when 16 other threads have driven or started operations and still live;
- * TOW_EINVAL for NULL; TOW_EFORKED.
+ * Returns: TOW_AGAIN while it is in flight; then its status, as often as asked; TOW_EINVAL for
+ * NULL; TOW_EFORKED.
  */
 int tow_op_test(struct tow_op *op);
 
 /*
  * Waits until an operation has completed, driving the runtime meanwhile, or until timeout_ns from
  * now have passed. Polls for spin_ns, then sleeps. The operation goes on after a timeout of the
- * wait. Ownership: none passes. Copies: as the operations it moves. Blocks: until completion or
- * timeout_ns; TOW_FOREVER waits as long as it takes. Threads: any; not from a callback. Returns:
- * the operation's status; TOW_ETIMEDOUT when timeout_ns passed first: the message names the
- * operation (of 2 s and more also why it waits, as far as the other ranks know: docs/verdict.md);
- * TOW_EBUSY, and the operation goes on, when 16 other threads have driven or started operations and
- * still live; TOW_EINVAL for NULL or from a callback; TOW_EFORKED.
+ * wait. Of several threads that wait, one drives, and the others sleep until theirs is done.
+ * Ownership: none passes. Copies: as the operations it moves. Blocks: until completion or
+ * timeout_ns; TOW_FOREVER waits as long as it takes. Threads: any number of them; not from a
+ * callback. Returns: the operation's status; TOW_ETIMEDOUT when timeout_ns passed first: the
+ * message names the operation (of 2 s and more also why it waits, as far as the other ranks know:
+ * docs/verdict.md); TOW_EINVAL for NULL or from a callback; TOW_EFORKED.
  */
 int tow_op_wait(struct tow_op *op, uint64_t timeout_ns);
 

@@ -213,8 +213,8 @@ int tow_progress(struct tow_runtime *runtime);
  * thread (knob background) leaves what comes to this one for a millisecond.
  * Ownership: the runtime's; valid until tow_runtime_close. Copies: none. Blocks: never.
  * Threads: any; each thread gets a descriptor of its own.
- * Returns: TOW_OK; TOW_EINVAL for a NULL argument; TOW_EBUSY when too many threads drive;
- * TOW_ESYSTEM; TOW_EFORKED.
+ * Returns: TOW_OK; TOW_EINVAL for a NULL argument; TOW_EBUSY when 16 other threads have descriptors
+ * or drive just now; TOW_ESYSTEM; TOW_EFORKED.
  */
 int tow_fd(struct tow_runtime *runtime, int *fd_out);
 

@@ -118,8 +118,10 @@ static void one_round(struct twt_rank *rank, enum what what, enum how how,
 		if (how == CALLBACK) {
 			while (sem_wait(&called) != 0)
 				;
-		} else {
+		} else if (how == RESULT) {
 			look_until_done(ops[i]);
+		} else {
+			TWT_OK(tow_op_wait(ops[i], HANG_NS));
 		}
 	}
 	for (unsigned i = 0; i < count; i++)

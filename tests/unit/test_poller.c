@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -327,6 +328,45 @@ static void sleeps(const struct twi_poller *poller)
 	close_ring();
 }
 
+/* Another drives: bytes, then a wake. */
+static void *hush_and_wake(void *arg)
+{
+	usleep(100 * 1000);
+	twi_ring_hush(ring);
+	put(*(int *)arg, "a");
+	usleep(300 * 1000);
+	twi_ring_wake(ring);
+	return NULL;
+}
+
+static void hushes(const struct twi_poller *poller)
+{
+	pthread_t other;
+	uint64_t before;
+	int pair[2];
+
+	open_ring(poller);
+	make_pair(pair);
+	assert_true(poller->poll(ring, pair[0], POLLIN, tag(1)));
+	twi_ring_submit(ring);
+	twi_ring_poll(ring);
+	before = twi_now_ns();
+	assert_int_equal(pthread_create(&other, NULL, hush_and_wake, &pair[1]), 0);
+	twi_ring_sleep(ring, 5000 * MS);
+	/* Not by the bytes, but by the wake. */
+	assert_in_range(twi_now_ns() - before, 350 * MS, 4000 * MS);
+	assert_int_equal(pthread_join(other, NULL), 0);
+	look_for(1);
+	/* Once only: its next sleep ends by what comes. */
+	assert_true(poller->poll(ring, pair[0], POLLIN, tag(2)));
+	twi_ring_submit(ring);
+	assert_true(sleep_is_cut_short());
+	look_for(2);
+	close_fd(pair[0]);
+	close_fd(pair[1]);
+	close_ring();
+}
+
 /* Far more than any queue holds, from turn to turn: all of it is done, each once, in its order. */
 static void many(const struct twi_poller *poller)
 {
@@ -549,6 +589,7 @@ BOTH(receives)
 BOTH(sends)
 BOTH(forgets)
 BOTH(sleeps)
+BOTH(hushes)
 BOTH(many)
 
 int main(void)
@@ -560,6 +601,7 @@ int main(void)
 		CASES(sends),
 		CASES(forgets),
 		CASES(sleeps),
+		CASES(hushes),
 		CASES(many),
 		cmocka_unit_test(test_epoll_refuses),
 		cmocka_unit_test(test_zerocopy),

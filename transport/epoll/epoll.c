@@ -6,6 +6,9 @@
  *	poll, receive     --> watches (epoll_watch.h), epoll_ctl
  *	                         ^
  *	look: epoll_wait --------+--> ready: the poll is over, or recv and the lane gets the bytes
+ *
+ * A sleeper polls a second set, which holds the first one and the eventfd of wakes: who drives in
+ * its place takes the first one out of it (hush), which a poll of the first one would not see.
  */
 #include <errno.h>
 #include <poll.h>
@@ -26,6 +29,7 @@
 #define DONE_ENTRIES 1024u /* completions that wait to be reaped; a power of two */
 #define EVENTS       64
 #define WAKE_KEY     UINT64_MAX
+#define SET_KEY      (UINT64_MAX - 1)
 /*
  * Looks without epoll_wait between two with it, while the lane reads what is hot by itself, or as
  * long as requests bring completions without it.
@@ -51,6 +55,8 @@ struct done {
 struct twi_epoll {
 	struct twi_ring base;
 	struct twi_epoll_watches watches;
+	int sleep_fd;
+	_Atomic bool hushed; /* the watches have been taken out of sleep_fd */
 	uint32_t turns;
 	bool full;    /* a watch was refused: said in the log */
 	bool notices; /* it uses the runtime's lists of zero-copy sends */
@@ -396,15 +402,27 @@ static bool has_work(const struct twi_ring *base)
 	return ready(base) > 0 || poll(&fd, 1, 0) == 1;
 }
 
+/* Does what comes for the ring end its thread's sleep? */
+static void listen_for_watches(struct twi_epoll *ring, bool on)
+{
+	struct epoll_event event = { .events = on ? EPOLLIN : 0, .data.u64 = SET_KEY };
+
+	twi_count(ring->base.engine->diag, TWI_C_system_calls, 1);
+	epoll_ctl(ring->sleep_fd, EPOLL_CTL_MOD, ring->watches.epoll_fd, &event);
+}
+
 static void sleep_on(struct twi_ring *base, uint64_t timeout_ns)
 {
-	struct pollfd fd = { .fd = base->ready_fd, .events = POLLIN };
+	struct twi_epoll *ring = epoll_of(base);
+	struct pollfd fd = { .fd = ring->sleep_fd, .events = POLLIN };
 	struct timespec ts = {
 		.tv_sec = (time_t)(timeout_ns / 1000000000u),
 		.tv_nsec = (long)(timeout_ns % 1000000000u),
 	};
 
 	twi_count(base->engine->diag, TWI_C_wait_sleeps, 1);
+	if (atomic_exchange_explicit(&ring->hushed, false, memory_order_acquire))
+		listen_for_watches(ring, true);
 	if (ready(base) > 0)
 		return;
 	/* A wake that came before this looks is in the set as well. */
@@ -417,6 +435,20 @@ static void watch_all(struct twi_ring *base)
 	(void)base; /* the set is always up to date */
 }
 
+/*
+ * The mark is set last: a sleeper that has missed it sleeps on as it should, and its next sleep
+ * finds the mark.
+ */
+static void hush(struct twi_ring *base)
+{
+	struct twi_epoll *ring = epoll_of(base);
+
+	if (base->watched)
+		return;
+	listen_for_watches(ring, false);
+	atomic_store_explicit(&ring->hushed, true, memory_order_release);
+}
+
 /* ---- the ring ---- */
 
 static void destroy(struct twi_ring *base)
@@ -425,6 +457,8 @@ static void destroy(struct twi_ring *base)
 
 	if (ring->notices)
 		twi_epoll_notices_release(base->engine, base->index);
+	if (ring->sleep_fd >= 0)
+		close(ring->sleep_fd);
 	if (ring->watches.epoll_fd >= 0)
 		close(ring->watches.epoll_fd);
 	twi_ring_fini(base);
@@ -432,14 +466,22 @@ static void destroy(struct twi_ring *base)
 	free(ring);
 }
 
-static int open_set(struct twi_epoll *ring)
+static bool add(int epoll_fd, int fd, uint64_t key)
 {
-	struct epoll_event wake = { .events = EPOLLIN, .data.u64 = WAKE_KEY };
+	struct epoll_event event = { .events = EPOLLIN, .data.u64 = key };
 
+	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+static int open_sets(struct twi_epoll *ring)
+{
 	ring->watches.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (ring->watches.epoll_fd < 0)
+	ring->sleep_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (ring->watches.epoll_fd < 0 || ring->sleep_fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "epoll_create1");
-	if (epoll_ctl(ring->watches.epoll_fd, EPOLL_CTL_ADD, ring->base.wake_fd, &wake) != 0)
+	if (!add(ring->watches.epoll_fd, ring->base.wake_fd, WAKE_KEY) ||
+	    !add(ring->sleep_fd, ring->base.wake_fd, WAKE_KEY) ||
+	    !add(ring->sleep_fd, ring->watches.epoll_fd, SET_KEY))
 		return twi_error_errno(TOW_ESYSTEM, errno, "epoll_ctl");
 	ring->base.ready_fd = ring->watches.epoll_fd;
 	return TOW_OK;
@@ -452,13 +494,13 @@ static int create(struct twi_engine *engine, struct twi_ring **out)
 
 	if (ring == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for an epoll set");
-	ring->watches.epoll_fd = -1;
+	ring->watches.epoll_fd = ring->sleep_fd = -1;
 	ring->base.deferred = true;
 	ring->base.any_memory = true;
 	ring->base.zerocopy = twi_epoll_notices_probe();
 	status = twi_ring_init(&ring->base, &twi_poller_epoll, engine);
 	if (status == TOW_OK)
-		status = open_set(ring);
+		status = open_sets(ring);
 	if (status < 0) {
 		destroy(&ring->base);
 		return status;
@@ -492,6 +534,11 @@ static const struct twi_registrar registrar = {
 	.remove = registrar_remove,
 };
 
+static void keep(struct twi_ring *base)
+{
+	(void)base; /* nothing of it is bound to its thread */
+}
+
 static void keep_in_step(struct twi_ring *base)
 {
 	base->regions_version = twi_pool_regions_version(base->engine->pool);
@@ -502,6 +549,7 @@ const struct twi_poller twi_poller_epoll = {
 	.registrar = &registrar,
 	.create = create,
 	.destroy = destroy,
+	.keep = keep,
 	.poll = request_poll,
 	.receive = request_receive,
 	.cancel = request_cancel,
@@ -516,6 +564,7 @@ const struct twi_poller twi_poller_epoll = {
 	.has_work = has_work,
 	.sleep = sleep_on,
 	.watch = watch_all,
+	.hush = hush,
 	.sync = keep_in_step,
 	.forget = forget,
 };

@@ -36,6 +36,22 @@ static_assert(TWI_DONE_NOTICE == IORING_CQE_F_NOTIF, "flag of a completion");
 static_assert(TWI_DONE_KERNEL_COPY == IORING_NOTIF_USAGE_ZC_COPIED, "result of a notification");
 #endif
 
+bool twi_uring_plain;
+
+/*
+ * Does the kernel signal the eventfd? The holder of the engine may silence a ring whose thread is
+ * about to sleep: liburing's own call is not made for two threads. It is the only flag there.
+ */
+static void notify(struct twi_ring *base, bool on)
+{
+	struct twi_uring *ring = twi_uring_of(base);
+
+	if (ring->uring.cq.kflags == NULL)
+		return; /* Linux 5.7 and older: it always does */
+	__atomic_store_n(ring->uring.cq.kflags, on ? 0 : IORING_CQ_EVENTFD_DISABLED,
+			 __ATOMIC_RELAXED);
+}
+
 static int setup_error(int err)
 {
 	switch (err) {
@@ -65,7 +81,7 @@ static int setup(struct twi_uring *ring)
 	};
 	int err = 0;
 
-	for (unsigned i = 0; i < twi_array_count(tries); i++) {
+	for (unsigned i = twi_uring_plain ? 1 : 0; i < twi_array_count(tries); i++) {
 		struct io_uring_params params = {
 			.flags = tries[i] | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
 			.cq_entries = TWI_URING_CQ_ENTRIES,
@@ -74,8 +90,6 @@ static int setup(struct twi_uring *ring)
 		err = -io_uring_queue_init_params(TWI_RING_ENTRIES, &ring->uring, &params);
 		if (err == 0) {
 			ring->base.deferred = (tries[i] & IORING_SETUP_DEFER_TASKRUN) != 0;
-			/* Best effort: it saves the look-up of the ring's file in each call. */
-			io_uring_register_ring_fd(&ring->uring);
 			return TOW_OK;
 		}
 		ring->uring.ring_fd = -1; /* liburing clears the structure: 0 is a descriptor */
@@ -123,12 +137,19 @@ static int setup_buffers(struct twi_uring *ring)
 	return TOW_OK;
 }
 
-static void probe_opcodes(struct twi_uring *ring)
+/* A ring that is not deferred receives by no test of it (open_ring): the requests must be there. */
+static int probe_opcodes(struct twi_uring *ring)
 {
 	struct io_uring_probe *probe = io_uring_get_probe_ring(&ring->uring);
+	bool enough = probe != NULL && io_uring_opcode_supported(probe, IORING_OP_SEND) &&
+		      io_uring_opcode_supported(probe, IORING_OP_SENDMSG) &&
+		      io_uring_opcode_supported(probe, IORING_OP_RECVMSG);
 
 	ring->base.zerocopy = probe != NULL && io_uring_opcode_supported(probe, IORING_OP_SEND_ZC);
 	io_uring_free_probe(probe);
+	if (!enough && !ring->base.deferred)
+		return twi_error(TOW_ENOTSUP, "this kernel's io_uring cannot send and receive");
+	return TOW_OK;
 }
 
 static void submit(struct twi_ring *base)
@@ -294,18 +315,18 @@ static int open_ring(struct twi_uring *ring)
 {
 	int status = setup(ring);
 
-	if (status == TOW_OK)
+	/* One that is not deferred receives nothing into buffers: none, and no test of that. */
+	if (status == TOW_OK && ring->base.deferred)
 		status = setup_buffers(ring);
-	if (status == TOW_OK)
+	if (status == TOW_OK && ring->base.deferred)
 		status = probe(ring);
 	if (status < 0)
 		return status;
 	status = -io_uring_register_eventfd(&ring->uring, ring->base.wake_fd);
 	if (status != 0)
 		return twi_error_errno(TOW_ESYSTEM, status, "io_uring_register_eventfd");
-	io_uring_cq_eventfd_toggle(&ring->uring, false);
-	probe_opcodes(ring);
-	return TOW_OK;
+	notify(&ring->base, false);
+	return probe_opcodes(ring);
 }
 
 static int create(struct twi_engine *engine, struct twi_ring **out)
@@ -326,6 +347,15 @@ static int create(struct twi_engine *engine, struct twi_ring **out)
 	}
 	*out = &ring->base;
 	return TOW_OK;
+}
+
+/* Saves the look-up of the ring's file in each call: its thread then holds it open until it ends.
+ */
+static void keep(struct twi_ring *base)
+{
+	/* Another thread that takes one down which has no single issuer would drop its own. */
+	if (base->deferred)
+		io_uring_register_ring_fd(&twi_uring_of(base)->uring); /* best effort */
 }
 
 static unsigned reap(struct twi_ring *base)
@@ -390,7 +420,6 @@ static bool has_work(const struct twi_ring *base)
  */
 static void sleep_on(struct twi_ring *base, uint64_t timeout_ns)
 {
-	struct twi_uring *ring = twi_uring_of(base);
 	struct pollfd fd = { .fd = base->wake_fd, .events = POLLIN };
 	struct timespec ts = {
 		.tv_sec = (time_t)(timeout_ns / 1000000000u),
@@ -398,14 +427,14 @@ static void sleep_on(struct twi_ring *base, uint64_t timeout_ns)
 	};
 
 	twi_count(base->engine->diag, TWI_C_wait_sleeps, 1);
-	io_uring_cq_eventfd_toggle(&ring->uring, true);
+	notify(base, true);
 	/* The kernel signals from now on; what came before it looked is in the flags or the queue.
 	 */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!has_work(base))
 		ppoll(&fd, 1, timeout_ns == UINT64_MAX ? NULL : &ts, NULL);
 	if (!base->watched)
-		io_uring_cq_eventfd_toggle(&ring->uring, false);
+		notify(base, false);
 	if ((fd.revents & POLLIN) != 0)
 		twi_ring_drain(base);
 }
@@ -413,7 +442,13 @@ static void sleep_on(struct twi_ring *base, uint64_t timeout_ns)
 /* The kernel signals every completion and all deferred work. */
 static void watch(struct twi_ring *base)
 {
-	io_uring_cq_eventfd_toggle(&twi_uring_of(base)->uring, true);
+	notify(base, true);
+}
+
+static void hush(struct twi_ring *base)
+{
+	if (!base->watched)
+		notify(base, false);
 }
 
 /* A request names its file, not its descriptor. */
@@ -427,6 +462,7 @@ const struct twi_poller twi_poller_uring = {
 	.registrar = &twi_uring_registrar,
 	.create = create,
 	.destroy = destroy,
+	.keep = keep,
 	.poll = request_poll,
 	.receive = request_receive,
 	.cancel = request_cancel,
@@ -441,6 +477,7 @@ const struct twi_poller twi_poller_uring = {
 	.has_work = has_work,
 	.sleep = sleep_on,
 	.watch = watch,
+	.hush = hush,
 	.sync = twi_uring_sync,
 	.forget = forget,
 };

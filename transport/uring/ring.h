@@ -7,6 +7,12 @@
  *
  * A ring with SINGLE_ISSUER and DEFER_TASKRUN does nothing unless its thread enters it, and its
  * thread enters it only while it holds the engine, as poller.h promises.
+ *
+ * A kernel without DEFER_TASKRUN (before 6.1) moves a ring whenever its thread enters the kernel
+ * for whatever reason, while another one may hold the engine. Polls do no harm then either; a
+ * receive into a buffer would: what follows it in the stream could be received by another ring
+ * before it is reaped. Such plain rings have no buffers, so lanes arm polls alone, and whoever
+ * holds the engine reads.
  */
 #ifndef TWI_URING_RING_H
 #define TWI_URING_RING_H
@@ -35,6 +41,9 @@ static inline struct twi_uring *twi_uring_of(struct twi_ring *ring)
 {
 	return (struct twi_uring *)(void *)ring;
 }
+
+/* Rings as on kernels without DEFER_TASKRUN. Set by tests, before a runtime is opened. */
+extern bool twi_uring_plain;
 
 /*
  * ring_regions.c. The registrar table by which regions are registered; its ctx is the ring. Only a

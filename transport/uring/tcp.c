@@ -211,6 +211,17 @@ static void finish_closing(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 	twi_tcp_arm(lane, stream);
 }
 
+/* Reads what a poll has told of. True when something came of it: the peer may be gone then. */
+static bool pull(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
+{
+	struct twi_tcp_stream *stream = peer->lines[0].stream;
+
+	if (stream == NULL || !stream->readable)
+		return false;
+	stream->readable = false;
+	return twi_tcp_direct_pull(lane, stream);
+}
+
 static unsigned pump_dirty(struct twi_tcp_lane *lane)
 {
 	struct twi_list work, *entry;
@@ -225,10 +236,12 @@ static unsigned pump_dirty(struct twi_tcp_lane *lane)
 		struct twi_tcp_peer *peer = twi_container_of(entry, struct twi_tcp_peer, dirty);
 
 		twi_list_remove(entry);
+		count++;
+		if (twi_unlikely(lane->base.engine->plain_rings) && pull(lane, peer))
+			continue; /* it is dirty again, or lost */
 		twi_tcp_pump(peer);
 		if (peer->parting)
 			finish_closing(lane, peer);
-		count++;
 	}
 	return count;
 }

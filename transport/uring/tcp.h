@@ -103,6 +103,7 @@ struct twi_tcp_stream {
 	bool corked;           /* bulk: the last bytes may wait for the next send */
 	bool rx_held;          /* the session wants nothing here until control brings more */
 	bool direct;           /* control: polls read it themselves (tcp_direct.h) */
+	bool readable;         /* control, on plain rings: a poll says so, and nobody has read */
 	uint8_t warm;          /* receives in a row without a sleep */
 	uint16_t idle_turns;   /* direct: reads in a row that found nothing */
 	uint32_t warm_sleeps;  /* of tcp_direct.h, when warm was counted from */

@@ -12,6 +12,7 @@
 #include "transport/uring/tcp.h"
 
 #define WARM_RECEIVES 16u   /* in a row without a sleep */
+#define PULLS_MAX     16u   /* before other streams have their turn */
 #define IDLE_TURNS    4096u /* without a byte: it is armed again */
 
 static void forget(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
@@ -116,6 +117,36 @@ unsigned twi_tcp_direct_read(struct twi_tcp_lane *lane)
 			events += read_one(lane, direct->streams[i]);
 	}
 	return events;
+}
+
+bool twi_tcp_direct_pull(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+{
+	struct twi_ring *ring = lane->base.engine->ring;
+	const uint32_t slot = stream->slot;
+	const uint16_t generation = stream->generation;
+	bool any = false;
+
+	/* What is read now may answer what this ring has sent: the end of that comes first. */
+	if (ring != NULL)
+		twi_ring_reap(ring);
+	if (lane->slots[slot].stream != stream || stream->generation != generation)
+		return true;
+	for (unsigned i = 0; i < PULLS_MAX && !stream->direct; i++) {
+		ssize_t n =
+			recv(stream->fd, lane->direct.buffer, TWI_RING_BUFFER_BYTES, MSG_DONTWAIT);
+
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			break;
+		twi_tcp_received(lane, stream, n < 0 ? -errno : (int)n, lane->direct.buffer);
+		if (n <= 0 || lane->slots[slot].stream != stream ||
+		    stream->generation != generation)
+			return true; /* it is gone, or about to go */
+		any = true;
+		twi_tcp_direct_warm(lane, stream);
+	}
+	if (!stream->direct)
+		twi_tcp_arm(lane, stream);
+	return any;
 }
 
 bool twi_tcp_direct_send(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, struct iovec out)

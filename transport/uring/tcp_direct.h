@@ -41,6 +41,13 @@ int twi_tcp_direct_init(struct twi_tcp_direct *direct);
 /* An armed control stream has brought something: it may become direct. */
 void twi_tcp_direct_warm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
 
+/*
+ * A poll of a control stream says that something has come, on rings that may not receive by
+ * themselves (ring.h): reads it, and arms the next poll. True when there was something; the stream
+ * may be gone then.
+ */
+bool twi_tcp_direct_pull(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
+
 /* All are armed again. */
 void twi_tcp_direct_end(struct twi_tcp_lane *lane);
 

@@ -27,27 +27,24 @@ static uint64_t tag_of(const struct twi_tcp_lane *lane, enum twi_tcp_event event
 }
 
 /*
- * False when the thread has no ring to arm in. What a thread arms that is not the driver must be
- * armed by the driver too, when it comes back.
+ * The ring's bit; 0 when the thread has no ring to arm in, or it is armed. What a thread arms that
+ * is not the driver must be armed by the driver too, when it comes back.
  */
-static bool may_arm(struct twi_engine *engine)
+static uint32_t may_arm(struct twi_engine *engine, uint32_t rings)
 {
 	engine->armed_since_enter = true;
 	if (engine->ring != engine->armed_ring)
 		engine->armed_ring = NULL;
-	return engine->ring != NULL;
+	return engine->ring != NULL ? 1u << engine->ring->index & ~rings : 0;
 }
 
 static void poll_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, uint32_t *rings,
 		     unsigned mask, enum twi_tcp_event event)
 {
 	struct twi_engine *engine = lane->base.engine;
-	uint32_t bit;
+	uint32_t bit = may_arm(engine, *rings);
 
-	if (!may_arm(engine))
-		return;
-	bit = 1u << engine->ring->index;
-	if ((*rings & bit) == 0 &&
+	if (bit != 0 &&
 	    engine->ring->poller->poll(engine->ring, stream->fd, mask, tag_of(lane, event, stream)))
 		*rings |= bit;
 }
@@ -68,10 +65,10 @@ void twi_tcp_accept_arm(struct twi_tcp_lane *lane, struct twi_tcp_listener *list
 	struct twi_engine *engine = lane->base.engine;
 	uint32_t bit;
 
-	if (listener->pause_until_ns != 0 || !may_arm(engine))
+	if (listener->pause_until_ns != 0)
 		return;
-	bit = 1u << engine->ring->index;
-	if ((listener->accept_rings & bit) == 0 &&
+	bit = may_arm(engine, listener->accept_rings);
+	if (bit != 0 &&
 	    engine->ring->poller->poll(engine->ring, listener->fd, POLLIN,
 				       twi_tcp_tag(engine->ring, TWI_TCP_ACCEPT,
 						   listener->generation, listener->slot)))
@@ -83,12 +80,13 @@ static void recv_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	struct twi_engine *engine = lane->base.engine;
 	uint32_t bit;
 
-	if (!may_arm(engine))
+	if (engine->plain_rings) {
+		twi_tcp_poll_in(lane, stream);
 		return;
-	bit = 1u << engine->ring->index;
-	if ((stream->recv_rings & bit) == 0 &&
-	    engine->ring->poller->receive(engine->ring, stream->fd,
-					  tag_of(lane, TWI_TCP_RECV, stream)))
+	}
+	bit = may_arm(engine, stream->recv_rings);
+	if (bit != 0 && engine->ring->poller->receive(engine->ring, stream->fd,
+						      tag_of(lane, TWI_TCP_RECV, stream)))
 		stream->recv_rings |= bit;
 }
 
@@ -239,7 +237,7 @@ static void recv_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 		(struct msghdr){ .msg_iov = stream->rx_parts, .msg_iovlen = (size_t)count };
 	if (ring == NULL || !ring->poller->recvmsg(ring, stream->fd, &stream->rx_msg, MSG_DONTWAIT,
 						   tag_of(lane, TWI_TCP_RECVMSG, stream))) {
-		may_arm(engine);
+		may_arm(engine, 0);
 		engine->armed_ring = NULL; /* the next driver polls for it */
 		return;
 	}
@@ -507,6 +505,11 @@ static void stream_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 			twi_tcp_handshake_event(lane, stream);
 		else if (stream->line > 0 || stream->seal != NULL)
 			recv_bulk(lane, stream);
+		else if (lane->base.engine->plain_rings) {
+			/* Not now: another ring may still have the end of what this answers. */
+			stream->readable = true;
+			twi_tcp_mark_dirty(stream->peer);
+		}
 		break;
 	case TWI_TCP_POLLOUT:
 		stream->tx_blocked = false;

@@ -1,0 +1,402 @@
+/*
+ * threads_bench.c - what threads cost that a thread shares a runtime with.
+ *
+ *	threads_bench [--lane LANE] [--threads N] [--style wait|test] [--quick]
+ *
+ *	alone     one pair of threads exchanges 8 bytes; no other thread has used the runtimes
+ *	blocked   the same while the N - 1 other pairs have exchanged and block in tow_op_wait
+ *	ended     the same after those have ended
+ *	all       N pairs exchange at once: their rate in sum, and the longest time for which one of
+ *	          the threads has got nothing done
+ *
+ * The near and the far threads are two processes, on the loop lane one. All pairs share one
+ * connection, each has tags of its own. alone, blocked and ended are measured in turns, several
+ * times, and the median counts: a machine that others use is slow for all three then.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <towline/towline.h>
+
+#define THREADS_MAX 256
+#define ROUNDS_MAX  9
+#define STOP        UINT64_MAX
+#define TAG_ASK     1000u /* + the pair's number */
+#define TAG_ANSWER  2000u
+#define TAG_BLOCK   3000u
+#define TAG_MEET    4000u
+
+#define OK(call)                                                                                   \
+	do {                                                                                       \
+		int ok_status = (call);                                                            \
+		if (ok_status != TOW_OK) {                                                         \
+			fprintf(stderr, "threads_bench: %s: %s: %s\n", #call,                      \
+				tow_status_name(ok_status), tow_error_message());                  \
+			exit(2);                                                                   \
+		}                                                                                  \
+	} while (0)
+
+struct side {
+	struct tow_runtime *runtime;
+	struct tow_peer *peer;
+	bool near;
+};
+
+/* One thread of a side. */
+struct worker {
+	const struct side *side;
+	pthread_t thread;
+	unsigned number;
+	bool block; /* after it has exchanged */
+	uint64_t until_ns;
+	uint64_t exchanges, worst_ns;
+};
+
+static struct {
+	const char *lane;
+	unsigned threads, rounds;
+	uint64_t part_ns;
+	bool test; /* tow_op_test instead of tow_op_wait */
+} options = { "tcp", 64, 5, 300000000, false };
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void finish(struct tow_op *op)
+{
+	int status;
+
+	if (options.test) {
+		while ((status = tow_op_test(op)) == TOW_AGAIN)
+			;
+		OK(status);
+	} else {
+		OK(tow_op_wait(op, TOW_FOREVER));
+	}
+	OK(tow_op_release(op));
+}
+
+static void put(const struct side *side, uint64_t tag, uint64_t value)
+{
+	OK(tow_send_start(side->peer, &value, sizeof(value), tag, NULL, NULL));
+}
+
+static uint64_t get(const struct side *side, uint64_t tag)
+{
+	struct tow_op *op;
+	uint64_t value;
+
+	OK(tow_recv_start(side->peer, &value, sizeof(value), tag, NULL, &op));
+	finish(op);
+	return value;
+}
+
+/* Both sides have come here. */
+static void meet(const struct side *side)
+{
+	put(side, TAG_MEET + side->near, 0);
+	(void)get(side, TAG_MEET + !side->near);
+}
+
+static void ask(struct worker *worker)
+{
+	const struct side *side = worker->side;
+	uint64_t last_ns = now_ns(), answer;
+	struct tow_op *op;
+
+	for (uint64_t value = 0; last_ns < worker->until_ns; value++) {
+		uint64_t at_ns;
+
+		OK(tow_recv_start(side->peer, &answer, sizeof(answer), TAG_ANSWER + worker->number,
+				  NULL, &op));
+		put(side, TAG_ASK + worker->number, value);
+		finish(op);
+		if (answer != value) {
+			fprintf(stderr, "threads_bench: a wrong answer\n");
+			exit(2);
+		}
+		at_ns = now_ns();
+		if (at_ns - last_ns > worker->worst_ns)
+			worker->worst_ns = at_ns - last_ns;
+		last_ns = at_ns;
+		worker->exchanges++;
+	}
+	put(side, TAG_ASK + worker->number, STOP);
+}
+
+static void answer(struct worker *worker)
+{
+	uint64_t value;
+
+	while ((value = get(worker->side, TAG_ASK + worker->number)) != STOP)
+		put(worker->side, TAG_ANSWER + worker->number, value);
+}
+
+static void *work(void *arg)
+{
+	struct worker *worker = arg;
+
+	if (worker->side->near)
+		ask(worker);
+	else
+		answer(worker);
+	if (worker->block) {
+		struct tow_op *op;
+		uint64_t value;
+
+		OK(tow_recv_start(worker->side->peer, &value, sizeof(value),
+				  TAG_BLOCK + worker->number, NULL, &op));
+		OK(tow_op_wait(op, TOW_FOREVER));
+		OK(tow_op_release(op));
+	}
+	return NULL;
+}
+
+static void begin(struct worker *workers, const struct side *side, unsigned first, unsigned count,
+		  uint64_t for_ns, bool block)
+{
+	for (unsigned i = first; i < first + count; i++) {
+		workers[i] = (struct worker){
+			.side = side, .number = i, .block = block, .until_ns = now_ns() + for_ns
+		};
+		if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
+			fprintf(stderr, "threads_bench: no thread %u\n", i);
+			exit(2);
+		}
+	}
+}
+
+static void end(struct worker *workers, unsigned first, unsigned count)
+{
+	for (unsigned i = first; i < first + count; i++)
+		pthread_join(workers[i].thread, NULL);
+}
+
+/* The time of one exchange by the first pair, in microseconds. */
+static double measure(const struct side *side)
+{
+	struct worker one = { .side = side, .until_ns = now_ns() + options.part_ns };
+	uint64_t begun = now_ns();
+
+	work(&one);
+	return one.exchanges == 0 ? 0 : (double)(now_ns() - begun) / 1e3 / (double)one.exchanges;
+}
+
+struct figures {
+	double alone_us[ROUNDS_MAX], blocked_us[ROUNDS_MAX], ended_us[ROUNDS_MAX];
+	double all_per_s[ROUNDS_MAX], worst_ms;
+};
+
+static void round_of(const struct side *side, struct figures *out, unsigned round)
+{
+	static struct worker near[THREADS_MAX], far[THREADS_MAX];
+	struct worker *workers = side->near ? near : far;
+	unsigned others = options.threads - 1;
+	uint64_t sum = 0, begun;
+
+	meet(side);
+	out->alone_us[round] = measure(side);
+	meet(side);
+	begin(workers, side, 1, others, 1, true);
+	usleep(100000);
+	meet(side);
+	out->blocked_us[round] = measure(side);
+	meet(side);
+	for (unsigned i = 1; i <= others; i++)
+		put(side, TAG_BLOCK + i, 0);
+	end(workers, 1, others);
+	meet(side);
+	out->ended_us[round] = measure(side);
+	meet(side);
+	begun = now_ns();
+	begin(workers, side, 0, options.threads, options.part_ns, false);
+	end(workers, 0, options.threads);
+	for (unsigned i = 0; i < options.threads; i++) {
+		sum += workers[i].exchanges;
+		if ((double)workers[i].worst_ns / 1e6 > out->worst_ms)
+			out->worst_ms = (double)workers[i].worst_ns / 1e6;
+	}
+	out->all_per_s[round] = (double)sum * 1e9 / (double)(now_ns() - begun);
+	meet(side);
+}
+
+static void *play(void *arg)
+{
+	const struct side *side = arg;
+	struct figures unused = { 0 };
+
+	for (unsigned i = 0; i < options.rounds; i++)
+		round_of(side, &unused, i);
+	return NULL;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median(double *values)
+{
+	qsort(values, options.rounds, sizeof(values[0]), by_value);
+	return values[options.rounds / 2];
+}
+
+static void report(struct figures *figures)
+{
+	double alone = median(figures->alone_us), blocked = median(figures->blocked_us);
+	double ended = median(figures->ended_us), all = median(figures->all_per_s);
+
+	printf("{\"lane\": \"%s\", \"style\": \"%s\", \"threads\": %u, \"alone_us\": %.2f, "
+	       "\"blocked_us\": %.2f, \"ended_us\": %.2f, \"all_per_s\": %.0f, "
+	       "\"all_over_alone\": %.2f, \"longest_gap_ms\": %.1f}\n",
+	       options.lane, options.test ? "test" : "wait", options.threads, alone, blocked, ended,
+	       all, all * alone / 1e6, figures->worst_ms);
+}
+
+static struct tow_runtime *open_runtime(void)
+{
+	struct tow_options knobs = TOW_OPTIONS_DEFAULT;
+	struct tow_runtime *runtime;
+
+	knobs.premap_memory_bytes = 8 << 20;
+	knobs.stats = 0;
+	OK(tow_runtime_open(&knobs, &runtime));
+	return runtime;
+}
+
+static struct tow_peer *peer_of(struct tow_op *op)
+{
+	struct tow_result result = { .size = sizeof(result) };
+
+	OK(tow_op_wait(op, TOW_FOREVER));
+	OK(tow_op_result(op, &result));
+	OK(tow_op_release(op));
+	return result.peer;
+}
+
+static void local_address(char address[TOW_ADDRESS_MAX])
+{
+	if (strcmp(options.lane, "tcp") == 0 || strcmp(options.lane, "tow") == 0)
+		snprintf(address, TOW_ADDRESS_MAX, "%s://127.0.0.1:0", options.lane);
+	else if (strcmp(options.lane, "ofi") == 0)
+		snprintf(address, TOW_ADDRESS_MAX, "ofi://127.0.0.1:0");
+	else
+		snprintf(address, TOW_ADDRESS_MAX, "%s://*", options.lane);
+}
+
+/* Both sides in this process. */
+static void run_here(struct figures *figures)
+{
+	struct tow_runtime *runtime = open_runtime();
+	struct side near = { runtime, NULL, true }, far = { runtime, NULL, false };
+	char address[TOW_ADDRESS_MAX];
+	struct tow_endpoint *endpoint;
+	struct tow_op *accept, *dial;
+	pthread_t thread;
+
+	OK(tow_endpoint_open(runtime, "loop://threads", &endpoint));
+	OK(tow_endpoint_address(endpoint, address, sizeof(address)));
+	OK(tow_accept_start(endpoint, NULL, &accept));
+	OK(tow_connect_start(endpoint, address, NULL, &dial));
+	near.peer = peer_of(dial);
+	far.peer = peer_of(accept);
+	if (pthread_create(&thread, NULL, play, &far) != 0)
+		exit(2);
+	for (unsigned i = 0; i < options.rounds; i++)
+		round_of(&near, figures, i);
+	pthread_join(thread, NULL);
+	OK(tow_runtime_close(runtime));
+}
+
+/* The far side is a child. */
+static void run_apart(struct figures *figures)
+{
+	struct side side = { .near = true };
+	char address[TOW_ADDRESS_MAX];
+	struct tow_endpoint *endpoint;
+	struct tow_op *op;
+	int fds[2], how = 0;
+	pid_t child;
+
+	if (pipe(fds) != 0 || (child = fork()) < 0)
+		exit(2);
+	side.near = child != 0;
+	side.runtime = open_runtime();
+	local_address(address);
+	OK(tow_endpoint_open(side.runtime, address, &endpoint));
+	if (side.near) {
+		OK(tow_endpoint_address(endpoint, address, sizeof(address)));
+		if (write(fds[1], address, sizeof(address)) != (ssize_t)sizeof(address))
+			exit(2);
+		OK(tow_accept_start(endpoint, NULL, &op));
+	} else {
+		close(fds[1]);
+		if (read(fds[0], address, sizeof(address)) != (ssize_t)sizeof(address))
+			exit(2);
+		OK(tow_connect_start(endpoint, address, NULL, &op));
+	}
+	side.peer = peer_of(op);
+	for (unsigned i = 0; i < options.rounds; i++)
+		round_of(&side, figures, i);
+	OK(tow_runtime_close(side.runtime));
+	if (!side.near)
+		exit(0);
+	if (waitpid(child, &how, 0) != child || how != 0)
+		exit(2);
+}
+
+static void usage(void)
+{
+	fprintf(stderr, "usage: threads_bench [--lane tcp|shm|ofi|tow|loop] [--threads N] "
+			"[--style wait|test] [--quick]\n");
+	exit(1);
+}
+
+int main(int argc, char **argv)
+{
+	static struct figures figures;
+
+	for (int i = 1; i < argc; i++) {
+		const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+
+		if (strcmp(argv[i], "--quick") == 0) {
+			options.rounds = 1;
+			options.part_ns = 50000000;
+			continue;
+		}
+		if (value == NULL)
+			usage();
+		if (strcmp(argv[i], "--lane") == 0)
+			options.lane = value;
+		else if (strcmp(argv[i], "--threads") == 0)
+			options.threads = (unsigned)strtoul(value, NULL, 10);
+		else if (strcmp(argv[i], "--style") == 0)
+			options.test = strcmp(value, "test") == 0;
+		else
+			usage();
+		i++;
+	}
+	if (options.threads < 2 || options.threads > THREADS_MAX)
+		usage();
+	alarm(options.rounds * 60);
+	if (strcmp(options.lane, "loop") == 0)
+		run_here(&figures);
+	else
+		run_apart(&figures);
+	report(&figures);
+	return 0;
+}

@@ -1,0 +1,260 @@
+/*
+ * engine_wait.c - drivers, sentries and followers. See engine_wait.h.
+ */
+#include "transport/engine_wait.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "transport/background.h"
+#include "transport/engine.h"
+#include "transport/poller.h"
+
+#define SENIOR_NS    (50u * 1000)
+#define LAZY_NS      (100u * 1000)
+#define DENIED_NS    (100ull * 1000 * 1000)  /* until a ring is asked for again */
+#define FOLLOW_NS    (1000ull * 1000 * 1000) /* a look from time to time */
+#define UNCOVERED_NS (1000u * 1000)          /* likewise, where nobody else would */
+
+static struct twi_wait *driver_of(struct twi_engine *engine)
+{
+	return atomic_load_explicit(&engine->driver, memory_order_relaxed);
+}
+
+static struct twi_wait *sentry_of(struct twi_engine *engine)
+{
+	return atomic_load_explicit(&engine->sentry, memory_order_relaxed);
+}
+
+bool twi_wait_covered(struct twi_engine *engine)
+{
+	return driver_of(engine) != NULL || sentry_of(engine) != NULL;
+}
+
+void twi_wait_begin(struct twi_engine *engine, struct twi_wait *wait)
+{
+	wait->ringed = twi_self.binding == engine->binding;
+	/* In front stand those who can take over at once. */
+	if (wait->ringed)
+		twi_list_push_front(&engine->waiting, &wait->link);
+	else
+		twi_list_push_back(&engine->waiting, &wait->link);
+	wait->next = wait->op->waits;
+	wait->op->waits = wait;
+	twi_engine_count(engine->waiters, 1);
+	twi_engine_count(engine->waits, 1);
+	if (engine->left_ns != 0 && wait->since_ns >= engine->left_ns)
+		engine->pause_ns = wait->since_ns - engine->left_ns;
+	engine->left_ns = 0;
+}
+
+static void unlink_wait(struct twi_engine *engine, struct twi_wait *wait)
+{
+	struct twi_wait **at = &wait->op->waits;
+
+	while (*at != wait)
+		at = &(*at)->next;
+	*at = wait->next;
+	twi_list_remove(&wait->link);
+	twi_engine_count(engine->waiters, (uint32_t)-1);
+}
+
+void twi_wait_end(struct twi_engine *engine, struct twi_wait *wait)
+{
+	unlink_wait(engine, wait);
+	if (driver_of(engine) != wait)
+		return;
+	atomic_store_explicit(&engine->driver, NULL, memory_order_relaxed);
+	if (!twi_list_empty(&engine->waiting))
+		engine->left_ns = twi_engine_batch_now(engine);
+}
+
+bool twi_wait_lead(struct twi_engine *engine, struct twi_wait *wait)
+{
+	const struct twi_wait *driver = driver_of(engine);
+
+	if (twi_likely(driver == wait))
+		return true;
+	if (driver != NULL && wait->since_ns < driver->since_ns + SENIOR_NS)
+		return false;
+	if (engine->ring == NULL && twi_engine_bind_ring(engine) < 0) {
+		wait->denied_ns = twi_engine_batch_now(engine);
+		wait->ringed = false;
+		return false;
+	}
+	wait->ringed = true;
+	atomic_store_explicit(&engine->driver, wait, memory_order_relaxed);
+	return true;
+}
+
+static void sleep_on(struct twi_wait *wait, uint64_t ns)
+{
+	const struct timespec ts = { .tv_sec = (time_t)(ns / 1000000000u),
+				     .tv_nsec = (long)(ns % 1000000000u) };
+
+	syscall(SYS_futex, &wait->word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, TWI_WAIT_ASLEEP, &ts, NULL,
+		0);
+}
+
+/* The waiter may be gone once it is told that its operation has ended: its stack is not touched. */
+static void set_word(struct twi_wait *wait, enum twi_wait_word word)
+{
+	_Atomic uint32_t *at = &wait->word;
+
+	/* release: pairs with the acquire in twi_wait_follow */
+	atomic_store_explicit(at, word, memory_order_release);
+	syscall(SYS_futex, at, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0);
+}
+
+static uint32_t word_of(const struct twi_wait *wait)
+{
+	return atomic_load_explicit(&wait->word, memory_order_acquire);
+}
+
+/* It has been told to look, and does not yet. */
+static bool is_coming(const struct twi_wait *wait)
+{
+	return atomic_load_explicit(&wait->word, memory_order_relaxed) == TWI_WAIT_LOOK;
+}
+
+static void tell_to_look(struct twi_wait *wait)
+{
+	if (is_coming(wait))
+		return;
+	if (wait->ring == NULL) {
+		set_word(wait, TWI_WAIT_LOOK);
+		return;
+	}
+	atomic_store_explicit(&wait->word, TWI_WAIT_LOOK, memory_order_relaxed);
+	twi_ring_wake(wait->ring);
+}
+
+static void fall_asleep(struct twi_engine *engine, struct twi_wait *wait, struct twi_ring *ring)
+{
+	atomic_store_explicit(&wait->word, TWI_WAIT_ASLEEP, memory_order_relaxed);
+	wait->ring = ring;
+	wait->asleep = true;
+	if (driver_of(engine) == wait)
+		atomic_store_explicit(&engine->driver, NULL, memory_order_relaxed);
+	/* seq_cst: a device that sees no sleeper has set its signal before the sleeper looks */
+	atomic_fetch_add_explicit(&engine->sleepers, 1, memory_order_seq_cst);
+}
+
+static void wake_up(struct twi_engine *engine, struct twi_wait *wait)
+{
+	wait->asleep = false;
+	wait->ring = NULL;
+	atomic_fetch_sub_explicit(&engine->sleepers, 1, memory_order_relaxed);
+}
+
+bool twi_wait_follow(struct twi_engine *engine, struct twi_wait *wait, uint64_t until_ns)
+{
+	uint64_t now = twi_engine_clock(engine), most = FOLLOW_NS;
+
+	if (engine->background == NULL && driver_of(engine) == NULL)
+		most = UNCOVERED_NS;
+	fall_asleep(engine, wait, NULL);
+	twi_engine_leave(engine);
+	if (word_of(wait) == TWI_WAIT_ASLEEP && until_ns > now)
+		sleep_on(wait, twi_min(until_ns - now, most));
+	if (word_of(wait) == TWI_WAIT_ENDED)
+		return true;
+	twi_engine_enter(engine);
+	if (word_of(wait) == TWI_WAIT_ENDED) {
+		twi_engine_leave(engine);
+		return true;
+	}
+	wake_up(engine, wait);
+	return false;
+}
+
+void twi_wait_watch(struct twi_engine *engine, struct twi_wait *wait, uint64_t alarm_ns)
+{
+	fall_asleep(engine, wait, engine->ring);
+	atomic_store_explicit(&engine->ring->sleeping, 1, memory_order_seq_cst);
+	atomic_store_explicit(&engine->sentry, wait, memory_order_relaxed);
+	engine->armed_since_enter = false;
+	engine->alarm_ns = alarm_ns;
+}
+
+void twi_wait_watched(struct twi_engine *engine, struct twi_wait *wait)
+{
+	struct twi_ring *ring = wait->ring;
+
+	if (sentry_of(engine) == wait)
+		atomic_store_explicit(&engine->sentry, NULL, memory_order_relaxed);
+	atomic_store_explicit(&ring->sleeping, ring->watched, memory_order_relaxed);
+	wake_up(engine, wait);
+}
+
+void twi_wait_relieve(struct twi_engine *engine)
+{
+	struct twi_wait *sentry = sentry_of(engine);
+
+	if (sentry == NULL || sentry->ring == engine->ring)
+		return;
+	atomic_store_explicit(&engine->sentry, NULL, memory_order_relaxed);
+	twi_ring_hush(sentry->ring);
+}
+
+void twi_wait_tell(struct twi_engine *engine, struct tow_op *op)
+{
+	struct twi_wait *next;
+
+	for (struct twi_wait *wait = op->waits; wait != NULL; wait = next) {
+		next = wait->next;
+		if (!wait->asleep)
+			continue; /* it is about to see it */
+		if (wait->ring != NULL) {
+			tell_to_look(wait);
+			continue;
+		}
+		unlink_wait(engine, wait);
+		wake_up(engine, wait);
+		set_word(wait, TWI_WAIT_ENDED);
+	}
+}
+
+bool twi_wait_promote(struct twi_engine *engine)
+{
+	struct twi_list *pos, *next;
+	uint64_t now = twi_engine_batch_now(engine);
+
+	twi_list_for_each_safe (pos, next, &engine->waiting) {
+		struct twi_wait *wait = twi_container_of(pos, struct twi_wait, link);
+
+		if (!wait->asleep ||
+		    (!wait->ringed && wait->denied_ns != 0 && now < wait->denied_ns + DENIED_NS))
+			continue;
+		tell_to_look(wait);
+		return true;
+	}
+	return false;
+}
+
+/* The driver will be back before it pays to wake another. */
+static bool is_away_shortly(const struct twi_engine *engine)
+{
+	return engine->background != NULL && engine->pause_ns < LAZY_NS;
+}
+
+void twi_wait_cover(struct twi_engine *engine, bool news)
+{
+	struct twi_wait *sentry = sentry_of(engine);
+
+	if (driver_of(engine) != NULL || twi_list_empty(&engine->waiting))
+		return;
+	if (sentry != NULL) {
+		if (news)
+			tell_to_look(sentry);
+		return;
+	}
+	/* What the library's own thread keeps watch over it needs no help with. */
+	if (atomic_load_explicit(&engine->background_asleep, memory_order_relaxed) ==
+		    TWI_BG_ASLEEP ||
+	    is_away_shortly(engine))
+		return;
+	twi_wait_promote(engine);
+}

@@ -290,8 +290,10 @@ static struct tow_peer *peer_of(struct tow_op *op)
 
 static void local_address(char address[TOW_ADDRESS_MAX])
 {
-	if (strcmp(options.lane, "tcp") == 0 || strcmp(options.lane, "tow") == 0)
-		snprintf(address, TOW_ADDRESS_MAX, "%s://127.0.0.1:0", options.lane);
+	if (strcmp(options.lane, "tcp") == 0)
+		snprintf(address, TOW_ADDRESS_MAX, "tcp://127.0.0.1:0");
+	else if (strcmp(options.lane, "tow") == 0)
+		snprintf(address, TOW_ADDRESS_MAX, "tow://");
 	else if (strcmp(options.lane, "ofi") == 0)
 		snprintf(address, TOW_ADDRESS_MAX, "ofi://127.0.0.1:0");
 	else

@@ -30,10 +30,12 @@ struct twt_known {
 };
 
 static const struct twt_known twt_faults[] = {
-	{ NULL, TWT_ANY, TWT_THREADS, TWT_ANY,
-	  "at most 16 threads of a runtime may drive: the 17th gets TOW_EBUSY" },
 	{ "ofi-tcp", TWT_ANY, TWT_FD, TWT_ANY,
 	  "tow_fd does not become readable when there is something to do" },
+	{ "tcp", TWT_POOL, TWT_THREADS, TWT_ANY,
+	  "zero-copy sends stay leased while the thread that sent them does not drive" },
+	{ "tcp", TWT_REGISTERED, TWT_THREADS, TWT_ANY,
+	  "zero-copy sends stay leased while the thread that sent them does not drive" },
 };
 
 /* Cells without a meaning, and why. */

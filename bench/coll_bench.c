@@ -29,7 +29,7 @@
 static int look(struct tow_job_info *info, bool *launched)
 {
 	struct coll_rank nobody = { .rank = 0 };
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	int rc;
 
@@ -80,7 +80,7 @@ static uint64_t need_of(const struct coll_options *options, uint32_t ranks)
 
 static int open_group(struct coll_rank *rank)
 {
-	struct tow_group_options options = TOW_GROUP_OPTIONS_DEFAULT;
+	struct tow_group_options options = TOW_GROUP_OPTIONS_INIT;
 	const char *lane = rank->options->lane;
 	char address[TOW_ADDRESS_MAX];
 	int rc;
@@ -120,7 +120,7 @@ static int make_buffers(struct coll_rank *rank)
 
 static int open_rank(struct coll_rank *rank, const struct tow_job_info *info)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	uint32_t ranks = info->world_size > 0 ? (uint32_t)info->world_size : COLL_RANKS_MAX;
 	int rc;
 

@@ -185,7 +185,7 @@ static int start_rooted(const struct coll_rank *rank, const struct coll_case *wh
 
 int coll_start(const struct coll_rank *rank, const struct coll_case *what, struct coll_slot *s)
 {
-	struct tow_coll_options options = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 	enum tow_type type = rank->options->type;
 	enum tow_reduce reduce = rank->options->reduce;
 

@@ -256,7 +256,7 @@ static int options(struct bench *bench, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	struct tow_options knobs = TOW_OPTIONS_DEFAULT;
+	struct tow_options knobs = TOW_OPTIONS_INIT;
 	struct bench bench = { .spec = "fake", .rounds = 15 };
 	int status;
 

@@ -121,7 +121,7 @@ static double time_tests(struct tow_peer *a, struct tow_peer *b, unsigned count)
 /* They all have the same second left, so that the first poll after it ends them all. */
 static double time_expiry(struct tow_peer *a, struct tow_peer *b, unsigned count)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op **ops = calloc(count, sizeof(struct tow_op *));
 	static uint64_t in;
 	double start;
@@ -157,7 +157,7 @@ static void report(const char *name, double (*once)(struct tow_peer *, struct to
 int main(int argc, char **argv)
 {
 	bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_endpoint *loop, *tcp;
 	struct tow_peer *a, *b;
 	double cpu, start;

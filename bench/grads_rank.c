@@ -64,7 +64,7 @@ static struct pattern gradient(const struct grads_rank *rank, uint64_t step, uin
 static int open_runtime(struct grads_rank *rank)
 {
 	const struct grads_options *wanted = rank->options;
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	int rc;
 
 	/* The environment decides where --premap does not: a field set here would win over it. */
@@ -101,7 +101,7 @@ static int barrier(struct grads_rank *rank)
 
 int grads_rank_open(struct grads_rank *rank)
 {
-	struct tow_group_options options = TOW_GROUP_OPTIONS_DEFAULT;
+	struct tow_group_options options = TOW_GROUP_OPTIONS_INIT;
 	const char *lane = rank->options->lane;
 	int rc = open_runtime(rank);
 

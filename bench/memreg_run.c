@@ -121,7 +121,7 @@ static int connect_self(struct runner *runner)
 
 static int runner_open(struct runner *runner, uint64_t bytes)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	uint64_t begin = twi_now_ns();
 	int status;
 

@@ -58,7 +58,7 @@ int perf_failed(const struct perf_side *side, const char *what, int status)
 
 static int open_runtime(struct perf_side *side)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	uint64_t need = perf_need(side->options);
 	int rc;
 
@@ -103,7 +103,7 @@ static int take_peer(struct perf_side *side, struct tow_op *op, const char *what
 
 int perf_side_accept(struct perf_side *side)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op *op;
 	int rc;
 
@@ -116,7 +116,7 @@ int perf_side_accept(struct perf_side *side)
 
 int perf_side_connect(struct perf_side *side, const char *address)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op *op;
 	int rc;
 

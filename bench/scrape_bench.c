@@ -160,7 +160,7 @@ static void finish(struct tow_op *op, struct tow_result *out)
 
 static struct tow_runtime *open_runtime(bool stats, const char *dir)
 {
-	struct tow_options knobs = TOW_OPTIONS_DEFAULT;
+	struct tow_options knobs = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 
 	knobs.premap_memory_bytes = 64 << 20;

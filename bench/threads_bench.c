@@ -269,7 +269,7 @@ static void report(struct figures *figures)
 
 static struct tow_runtime *open_runtime(void)
 {
-	struct tow_options knobs = TOW_OPTIONS_DEFAULT;
+	struct tow_options knobs = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 
 	knobs.premap_memory_bytes = 8 << 20;

@@ -75,7 +75,7 @@ static void echo(struct tow_call_in *call, void *user)
 
 static struct tow_runtime *open_runtime(void)
 {
-	struct tow_options knobs = TOW_OPTIONS_DEFAULT;
+	struct tow_options knobs = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 
 	knobs.stats = 0;

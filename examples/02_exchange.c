@@ -65,7 +65,7 @@ static void drive(struct tow_runtime *runtime, int count)
 
 static void join(struct tow_runtime *runtime, struct tow_peer **from_out, struct tow_peer **to_out)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_endpoint *left, *right;
 	struct tow_op *op;
 
@@ -84,7 +84,7 @@ static void join(struct tow_runtime *runtime, struct tow_peer **from_out, struct
 
 int main(void)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	struct tow_peer *from = NULL, *to = NULL;
 	void *out[MESSAGES], *in[MESSAGES];

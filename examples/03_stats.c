@@ -58,7 +58,7 @@ static int take_buffers(struct tow_runtime *runtime, void **buffers)
 
 int main(void)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	void *buffers[BUFFERS];
 	int from_heap;

@@ -89,7 +89,7 @@ static double step(struct tow_group *group, float **buckets, int computes, int e
 
 int main(void)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	struct tow_group *group;
 	float *buckets[BUCKETS];

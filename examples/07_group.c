@@ -58,7 +58,7 @@ static uint32_t add_up(struct tow_group *group)
 
 int main(void)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_job_info job = { .size = sizeof(job) };
 	struct tow_runtime *runtime;
 	struct tow_group *all, *half;

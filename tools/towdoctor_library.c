@@ -19,7 +19,7 @@
 
 static struct tow_runtime *open_runtime(int fd, int64_t pool_bytes)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime = NULL;
 
 	options.premap_memory_bytes = pool_bytes;

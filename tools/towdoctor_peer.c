@@ -66,7 +66,7 @@ static void own_address(const char *address, char out[TOW_ADDRESS_MAX])
 static bool connect_path(struct path *path, const struct measure_options *options)
 {
 	const uint64_t until = now_ns() + options->patience_ms * 1000000ull;
-	struct tow_op_options limits = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options limits = TOW_OP_OPTIONS_INIT;
 	struct tow_result result = { .size = sizeof(result) };
 	struct tow_op *op;
 	int status;
@@ -91,7 +91,7 @@ static bool connect_path(struct path *path, const struct measure_options *option
 
 static bool open_path(struct path *path, const struct measure_options *options)
 {
-	struct tow_options knobs = TOW_OPTIONS_DEFAULT;
+	struct tow_options knobs = TOW_OPTIONS_INIT;
 	char address[TOW_ADDRESS_MAX];
 	int status;
 
@@ -194,7 +194,7 @@ struct flow {
 
 static int start_chunk(struct flow *flow, unsigned i)
 {
-	struct tow_call_options limits = TOW_CALL_OPTIONS_DEFAULT;
+	struct tow_call_options limits = TOW_CALL_OPTIONS_INIT;
 	char *chunk = flow->path->chunks + i * CHUNK_BYTES;
 
 	limits.timeout_ns = PATIENCE_NS;

@@ -83,8 +83,8 @@ static int open_server(struct server *server, const char *address)
 			{ METHOD_TAKE, answer_take },
 			{ METHOD_GIVE, answer_give },
 			{ METHOD_INFO, answer_info } };
-	struct tow_method_options limits = TOW_METHOD_OPTIONS_DEFAULT;
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_method_options limits = TOW_METHOD_OPTIONS_INIT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	options.premap_memory_bytes = PATH_POOL;
 	options.stats = 0;
@@ -122,7 +122,7 @@ static void attend(struct tow_peer *peer)
 
 static int serve_peers(struct server *server, const struct serve_options *options)
 {
-	struct tow_op_options idle = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options idle = TOW_OP_OPTIONS_INIT;
 	struct tow_result result = { .size = sizeof(result) };
 	struct tow_op *op;
 	int status;

@@ -159,7 +159,7 @@ static uint64_t share_ns(const struct twi_auto_dial *dial)
 /* Starts an inner connect. False: it was refused at once. */
 static bool start(struct twi_auto_dial *dial, const struct twi_auto_way *way)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_endpoint *sub = twi_auto_sub(dial->endpoint, way->lane);
 	struct tow_op *inner;
 	int status;

@@ -25,7 +25,7 @@
 
 void twi_job_init(struct twi_job *job, const struct tow_options *options, struct tow_options *knobs)
 {
-	struct tow_options given = TOW_OPTIONS_DEFAULT;
+	struct tow_options given = TOW_OPTIONS_INIT;
 
 	if (options != NULL) {
 		given.rank = options->rank;

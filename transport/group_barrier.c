@@ -289,7 +289,7 @@ TOW_PUBLIC int tow_group_barrier_start(struct tow_group *group,
 
 TOW_PUBLIC int tow_group_barrier(struct tow_group *group, uint64_t timeout_ns)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	char why[TWI_ERROR_BYTES];
 	struct tow_op *op;
 	int status;

@@ -30,7 +30,7 @@ static int find_out(struct tow_runtime *runtime, const struct tow_group_options 
 {
 	const struct twi_engine *engine = twi_runtime_engine(runtime);
 	const struct twi_job *job = twi_runtime_job(runtime);
-	struct tow_options given = TOW_OPTIONS_DEFAULT;
+	struct tow_options given = TOW_OPTIONS_INIT;
 
 	*out = job->bootstrap;
 	if (options->rank >= 0 || options->world_size > 0 || options->store != NULL) {

@@ -109,7 +109,7 @@ const char *tow_type_name(enum tow_type type);
 const char *tow_reduce_name(enum tow_reduce reduce);
 
 /*
- * How to start a collective. NULL in its place means TOW_COLL_OPTIONS_DEFAULT. All ranks must give
+ * How to start a collective. NULL in its place means TOW_COLL_OPTIONS_INIT. All ranks must give
  * the same plan and priority.
  */
 struct tow_coll_options {
@@ -129,7 +129,6 @@ struct tow_coll_options {
 			TOW_MEMBER(done, NULL), TOW_MEMBER(user, NULL), TOW_MEMBER(priority, 0),   \
 			TOW_MEMBER(plan, NULL), TOW_MEMBER(name, NULL)                             \
 	}
-#define TOW_COLL_OPTIONS_DEFAULT TOW_COLL_OPTIONS_INIT
 
 /*
  * Starts an all-reduce: every rank gets the reduction of all `in`, of `count` elements. in == out

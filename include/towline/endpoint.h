@@ -98,7 +98,6 @@ struct tow_op_options {
 			TOW_MEMBER(user, NULL), TOW_MEMBER(flags, 0), TOW_MEMBER(channel, NULL),   \
 			TOW_MEMBER(queue, NULL)                                                    \
 	}
-#define TOW_OP_OPTIONS_DEFAULT TOW_OP_OPTIONS_INIT
 
 /*
  * Opens an endpoint that can be connected to and can connect. `address` is "tcp://HOST:PORT" (port

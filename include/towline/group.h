@@ -32,7 +32,7 @@ struct tow_group;
 
 #define TOW_GROUP_NONE (-1) /* the colour of who is in none of the new groups */
 
-/* How to open the group of all ranks. Begin with TOW_GROUP_OPTIONS_DEFAULT. */
+/* How to open the group of all ranks. Begin with TOW_GROUP_OPTIONS_INIT. */
 struct tow_group_options {
 	size_t size;         /* sizeof(struct tow_group_options) of the caller */
 	int64_t rank;        /* -1: of the runtime's options, or as the launcher says */
@@ -49,7 +49,6 @@ struct tow_group_options {
 			TOW_MEMBER(world_size, -1), TOW_MEMBER(store, NULL),                       \
 			TOW_MEMBER(address, NULL), TOW_MEMBER(timeout_ns, 120000000000u)           \
 	}
-#define TOW_GROUP_OPTIONS_DEFAULT TOW_GROUP_OPTIONS_INIT
 
 /* Who this process is. What is not known is -1. */
 struct tow_job_info {

@@ -53,7 +53,7 @@ struct tow_stream;  /* the pieces of one call, both directions */
  */
 typedef void (*tow_method_handler)(struct tow_call_in *call, void *user);
 
-/* How a method is served. NULL in its place means TOW_METHOD_OPTIONS_DEFAULT. */
+/* How a method is served. NULL in its place means TOW_METHOD_OPTIONS_INIT. */
 struct tow_method_options {
 	size_t size;                /* sizeof(struct tow_method_options) of the caller */
 	uint32_t in_service;        /* calls at once, of all peers; 0: as many as there can be */
@@ -70,7 +70,6 @@ struct tow_method_options {
 			TOW_MEMBER(request_bytes_max, (uint64_t)1 << 30),                          \
 			TOW_MEMBER(held_bytes_max, UINT64_MAX)                                     \
 	}
-#define TOW_METHOD_OPTIONS_DEFAULT TOW_METHOD_OPTIONS_INIT
 
 /*
  * Makes a method callable by every peer of the runtime. On the wire a name is its 64-bit hash.
@@ -95,7 +94,7 @@ int tow_method_unregister(struct tow_runtime *runtime, const char *name);
 #define TOW_CALL_VIEW   1u /* the response is taken as a view: tow_result.data until the release */
 #define TOW_CALL_STREAM 2u /* with a stream */
 
-/* How to start a call. NULL in its place means TOW_CALL_OPTIONS_DEFAULT. */
+/* How to start a call. NULL in its place means TOW_CALL_OPTIONS_INIT. */
 struct tow_call_options {
 	size_t size;          /* sizeof(struct tow_call_options) of the caller */
 	uint64_t timeout_ns;  /* from now; TOW_FOREVER: none */
@@ -111,7 +110,6 @@ struct tow_call_options {
 			TOW_MEMBER(timeout_ns, TOW_FOREVER), TOW_MEMBER(done, NULL),               \
 			TOW_MEMBER(user, NULL), TOW_MEMBER(flags, 0)                               \
 	}
-#define TOW_CALL_OPTIONS_DEFAULT TOW_CALL_OPTIONS_INIT
 
 /* How a call went. Times that are not known are 0, one_way_error_ns is then UINT64_MAX. */
 struct tow_call_result {

@@ -151,7 +151,6 @@ struct tow_options {
 			TOW_MEMBER(premap_progress, NULL), TOW_MEMBER(premap_progress_user, NULL), \
 			TOW_MEMBER(poller, NULL)                                                   \
 	}
-#define TOW_OPTIONS_DEFAULT TOW_OPTIONS_INIT
 
 /*
  * Sets every member of the caller's struct tow_options to "not set here", so that environment and

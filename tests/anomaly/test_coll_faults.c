@@ -82,7 +82,7 @@ static int start(struct side *side, const struct tow_coll_options *options, stru
 /* One rank's part: its first collective, and its end. */
 static void *play(void *arg)
 {
-	struct tow_coll_options options = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 	struct side *side = arg;
 	struct tow_op *op;
 
@@ -109,7 +109,7 @@ static void *split(void *arg)
 
 static void *open_side(void *arg)
 {
-	struct tow_group_options options = TOW_GROUP_OPTIONS_DEFAULT;
+	struct tow_group_options options = TOW_GROUP_OPTIONS_INIT;
 	struct side *side = arg;
 
 	options.rank = side->rank;
@@ -148,7 +148,7 @@ static void both_well(struct side sides[2], const char *name, void *(*what)(void
 
 static void open_sides(struct side sides[2], const char *address)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	options.premap_memory_bytes = POOL;
 	options.stats = 0;

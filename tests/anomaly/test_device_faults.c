@@ -370,7 +370,7 @@ static void cuda_runs_on_a_fake_driver(void **state)
 
 static void cuda_drivers_that_fail(void **state)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_device_memory *memory, *more;
 	struct tow_op *op;
 	char spec[600];

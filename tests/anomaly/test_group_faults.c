@@ -34,7 +34,7 @@ static char store[64];
 static void *go(void *arg)
 {
 	struct side *side = arg;
-	struct tow_group_options options = TOW_GROUP_OPTIONS_DEFAULT;
+	struct tow_group_options options = TOW_GROUP_OPTIONS_INIT;
 	struct tow_group *group;
 
 	options.rank = side->rank;
@@ -51,7 +51,7 @@ static void *go(void *arg)
 
 static void open_sides(struct side sides[2])
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	options.premap_memory_bytes = 4 << 20;
 	options.stats = 0;

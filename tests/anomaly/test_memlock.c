@@ -60,7 +60,7 @@ static const char *poller = "auto"; /* of the runtimes that are opened, whatever
 
 static int open_it(int64_t strict, struct tow_runtime **runtime)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	options.poller = poller;
 	options.premap_memory_bytes = POOL;
@@ -184,7 +184,7 @@ static int refuses_to_register(struct tow_runtime *runtime, size_t bytes, const 
 /* The pool is too large to be pinned; or it was pinned, and the memory is too large beside it. */
 static int register_as_user(int64_t pool)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	int status = become_user();
 	struct tow_runtime *runtime;
 

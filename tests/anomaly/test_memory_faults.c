@@ -178,7 +178,7 @@ static void join(const char *here, const char *there, int at)
 
 static void open_all(const char *exhaust)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	options.premap_memory_bytes = 4 << 20;
 	options.premap_limit_bytes = 32 << 20;
@@ -200,7 +200,7 @@ static void open_all(const char *exhaust)
 /* One message on each lane, small and large; what is said to have come has come. */
 static int messages(uint8_t *out, uint8_t *in, int seed)
 {
-	struct tow_op_options soon = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options soon = TOW_OP_OPTIONS_INIT;
 	int first = TOW_OK;
 
 	soon.timeout_ns = SECOND / 2;

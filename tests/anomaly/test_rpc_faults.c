@@ -35,7 +35,7 @@ static struct tow_peer *take(struct tow_op *op)
 
 static struct tow_peer *set_up(struct tow_runtime **runtime_out)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_endpoint *left, *right;
 	struct tow_op *connect, *accept;
 	struct tow_peer *peer;
@@ -99,7 +99,7 @@ static void test_no_link(void **state)
 
 	(void)state;
 	for (int nth = 1; nth < 12; nth++) {
-		struct tow_options options = TOW_OPTIONS_DEFAULT;
+		struct tow_options options = TOW_OPTIONS_INIT;
 		struct tow_endpoint *left, *right;
 		struct tow_op *connect, *accept, *send;
 		int status;

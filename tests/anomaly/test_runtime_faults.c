@@ -48,7 +48,7 @@ static int finish(struct tow_op *op, struct tow_result *result)
 
 static int open_world(struct world *world)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	void *memory;
 	int status;
 
@@ -73,7 +73,7 @@ static int open_world(struct world *world)
 
 static int meet(struct world *world)
 {
-	struct tow_op_options soon = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options soon = TOW_OP_OPTIONS_INIT;
 	struct tow_op *connect, *accept;
 	struct tow_result result;
 	char address[TOW_ADDRESS_MAX];
@@ -98,7 +98,7 @@ static int meet(struct world *world)
 
 static int message(struct world *world, uint64_t bytes, bool receive_first)
 {
-	struct tow_op_options soon = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options soon = TOW_OP_OPTIONS_INIT;
 	struct tow_op *send = NULL, *recv = NULL;
 	struct tow_result result;
 	int status, other;

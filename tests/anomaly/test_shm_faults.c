@@ -76,7 +76,7 @@ static int finish(struct end *ends, struct tow_op *op, struct tow_result *result
 
 static int open_end(struct end *end)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	int status;
 
 	options.premap_memory_bytes = 2 << 20;
@@ -93,7 +93,7 @@ static int open_end(struct end *end)
 
 static int meet(struct end *ends)
 {
-	struct tow_op_options soon = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options soon = TOW_OP_OPTIONS_INIT;
 	struct tow_op *connect_op, *accept;
 	char address[TOW_ADDRESS_MAX];
 	struct tow_result result;
@@ -118,7 +118,7 @@ static int meet(struct end *ends)
 /* The statuses of both sides, and the bytes where both are good. */
 static int message(struct end *ends, uint8_t *out, uint8_t *in, uint64_t bytes, bool view)
 {
-	struct tow_op_options soon = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options soon = TOW_OP_OPTIONS_INIT;
 	struct tow_op *send, *recv;
 	struct tow_result result;
 	int status;

@@ -94,7 +94,7 @@ static void close_both(void)
 
 static struct tow_options options_of(void)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	options.premap_memory_bytes = 1 << 20;
 	options.stats = 0;

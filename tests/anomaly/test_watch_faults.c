@@ -331,7 +331,7 @@ static void fork_with_watched_memory(void **state)
  * runs where io_uring does not. */
 static int public_calls(void)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	char *p = map(4 * PAGE);
 	uint64_t handle = 7, second;

@@ -169,7 +169,7 @@ static void cancel(struct twt_end *end)
 
 static void play(struct twt_end *end)
 {
-	struct tow_method_options small = TOW_METHOD_OPTIONS_DEFAULT;
+	struct tow_method_options small = TOW_METHOD_OPTIONS_INIT;
 
 	if (end->which == 1) {
 		small.request_bytes_max = 1000;

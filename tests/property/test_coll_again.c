@@ -217,7 +217,7 @@ static void over_loop(void **state)
 
 	(void)state;
 	sim.n = 2;
-	sim.options = (struct tow_options)TOW_OPTIONS_DEFAULT;
+	sim.options = (struct tow_options)TOW_OPTIONS_INIT;
 	sim.options.premap_memory_bytes = 4 << 20;
 	sim.options.huge_pages = 0;
 	sim.options.stats = 0;

@@ -209,7 +209,7 @@ static void try_open(const struct tow_group_options *options)
 
 static struct tow_group_options short_options(void)
 {
-	struct tow_group_options options = TOW_GROUP_OPTIONS_DEFAULT;
+	struct tow_group_options options = TOW_GROUP_OPTIONS_INIT;
 
 	options.timeout_ns = 2000000000;
 	return options;
@@ -218,7 +218,7 @@ static struct tow_group_options short_options(void)
 /* Time enough for all to have greeted, and for the store to say whom or what it has refused. */
 static struct tow_group_options refusal_options(void)
 {
-	struct tow_group_options options = TOW_GROUP_OPTIONS_DEFAULT;
+	struct tow_group_options options = TOW_GROUP_OPTIONS_INIT;
 
 	options.timeout_ns = 6000000000;
 	return options;
@@ -270,7 +270,7 @@ static void mode_no_store(void)
 /* Rank 0 is killed while the others wait for it: at the join, or at a barrier. */
 static void mode_killed_join(void)
 {
-	struct tow_group_options options = TOW_GROUP_OPTIONS_DEFAULT;
+	struct tow_group_options options = TOW_GROUP_OPTIONS_INIT;
 
 	options.timeout_ns = LIMIT_NS;
 	if (strcmp(getenv("TOW_RANK"), "0") == 0) {
@@ -300,7 +300,7 @@ static void mode_killed_barrier(void)
 /* A barrier that not everybody comes to has a deadline, and may be canceled. */
 static void mode_barriers(void)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_group *group = open_group(), *sub;
 	struct tow_op *op;
 
@@ -325,8 +325,8 @@ static void mode_barriers(void)
 /* The polled open: it ends well, is canceled, and has a deadline. */
 static void mode_polled(void)
 {
-	struct tow_group_options options = TOW_GROUP_OPTIONS_DEFAULT;
-	struct tow_op_options op_options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_group_options options = TOW_GROUP_OPTIONS_INIT;
+	struct tow_op_options op_options = TOW_OP_OPTIONS_INIT;
 	struct tow_group *group;
 	static struct tow_group *never; /* there until the runtime ends */
 	struct tow_op *op;
@@ -420,7 +420,7 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	options.premap_memory_bytes = 16 << 20;
 	options.peer_timeout_ns = 2000000000;

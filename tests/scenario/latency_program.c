@@ -81,7 +81,7 @@ static void exchange(struct tow_peer *peer, uint32_t rank, uint8_t *data, uint64
 
 int main(int argc, char **argv)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	struct tow_group *group;
 	struct tow_peer *peer;

@@ -19,7 +19,7 @@ static struct tow_runtime *runtime;
 
 static int open_runtime(int64_t alloclog)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	snprintf(dir, sizeof(dir), "/tmp/twt-alloclog-XXXXXX");
 	if (mkdtemp(dir) == NULL)

@@ -100,7 +100,7 @@ static void test_tcp_alone(void **state)
 
 static struct tow_runtime *runtime_with(const char *lanes, const char *interfaces)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 
 	options.premap_memory_bytes = 4 << 20;

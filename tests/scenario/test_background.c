@@ -65,7 +65,7 @@ static bool compute(unsigned want)
 /* Starts messages both ways and looks at the callbacks' count alone. */
 static int exchange(struct twt_side *side, void *arg)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op *ops[2 * MESSAGES];
 	uint64_t seed = side->child == 0 ? 100 : 200, other = 300 - seed;
 	uint8_t *in, *out;
@@ -109,7 +109,7 @@ static void test_both_compute(void **state)
 /* The second of two small messages waits for company, and nobody calls again. */
 static int send_and_compute(struct twt_side *side, void *arg)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op *answer;
 	uint64_t value = 7, in = 0;
 
@@ -174,7 +174,7 @@ static unsigned library_threads(bool *blocked)
 
 static struct tow_runtime *open_with(int64_t background)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 
 	options.premap_memory_bytes = 4 << 20;

@@ -31,7 +31,7 @@ static char dir[] = "/tmp/twt-bpf-XXXXXX";
 
 static struct tow_runtime *open_runtime(bool shown, const char *zerocopy)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 
 	options.premap_memory_bytes = 16 << 20;

@@ -275,7 +275,7 @@ static int serve_for_ever(struct twt_side *side, void *arg)
 /* 1,000 calls, 200 at a time; in the middle of them the server is killed. */
 static void test_kill(void **state)
 {
-	struct tow_call_options options = TOW_CALL_OPTIONS_DEFAULT;
+	struct tow_call_options options = TOW_CALL_OPTIONS_INIT;
 	int good = 0, lost = 0, how;
 	struct tow_op *ops[200];
 	struct twt_side side;
@@ -328,7 +328,7 @@ struct sum {
 
 static void pull_next(struct sum *sum)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op *op;
 
 	options.done = on_pulled;
@@ -374,7 +374,7 @@ static int serve_streams(struct twt_side *side, void *arg)
 
 static void test_stream(void **state)
 {
-	struct tow_call_options options = TOW_CALL_OPTIONS_DEFAULT;
+	struct tow_call_options options = TOW_CALL_OPTIONS_INIT;
 	struct tow_op *call, *push[64], *op;
 	uint64_t sum = 0, expected = 0;
 	struct twt_side side;

@@ -195,7 +195,7 @@ static void test_threshold(void **state)
 static void run_mixed(struct twt_rank *rank)
 {
 	static const uint64_t counts[] = { 5, 6, 7, 8, 9, 10, 11, 12 };
-	struct tow_coll_options urgent = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_coll_options urgent = TOW_COLL_OPTIONS_INIT;
 	uint64_t before;
 	uint32_t word = rank->rank == 1 ? 4711 : 0;
 	struct tow_op *op;
@@ -472,7 +472,7 @@ static void run_cancel_held(struct twt_rank *rank)
 
 static void run_deadline(struct twt_rank *rank)
 {
-	struct tow_coll_options options = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 	float data[2] = { 0 };
 	struct tow_op *ops[2];
 

@@ -26,7 +26,7 @@ static void make_buffers(const struct twt_job *job, uint64_t count)
 
 static struct tow_op *reduce(const struct twt_job *job, uint64_t count, uint64_t timeout_ns)
 {
-	struct tow_coll_options options = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 	struct tow_op *op;
 
 	options.timeout_ns = timeout_ns;
@@ -72,7 +72,7 @@ struct mismatch {
 
 static int call(const struct twt_job *job, const struct mismatch *plan, struct tow_op **op)
 {
-	struct tow_coll_options options = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 	bool odd = job->rank == job->size - 1;
 
 	options.timeout_ns = TWT_JOB_WAIT_NS / 2;
@@ -137,7 +137,7 @@ static void mismatches(void **state)
 /* What rank 0 sends to rank 1 is not what that expects. */
 static void play_parts(struct twt_job *job, const void *arg)
 {
-	struct tow_coll_options options = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 	uint64_t send[3] = { 10, 10, 10 }, receive[3] = { 10, 10, 10 };
 	const struct tow_coll_parts send_parts = { send, NULL }, receive_parts = { receive, NULL };
 	const int *off = arg;
@@ -434,7 +434,7 @@ static void close_early(void **state)
 /* Each group is split off for a few collectives, and closed by each rank as soon as it can. */
 static void play_leave(struct twt_job *job, const void *arg)
 {
-	struct tow_coll_options options = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 	char text[512];
 
 	(void)arg;

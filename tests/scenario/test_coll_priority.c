@@ -24,7 +24,7 @@ static void alone(struct tow_options *options)
 
 static void run_urgent(struct twt_rank *rank)
 {
-	struct tow_coll_options options = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 	struct tow_op *large, *small;
 	void *memory;
 	float *data, word = 1;
@@ -66,7 +66,7 @@ static void test_urgent(void **state)
  */
 static void run_strict(struct twt_rank *rank)
 {
-	struct tow_coll_options options = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 	struct tow_op *ops[2];
 	uint64_t bytes = LARGE / 8;
 	void *memory;

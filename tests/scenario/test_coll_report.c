@@ -77,7 +77,7 @@ static void nap(uint64_t ns)
 static void reduce(struct twt_rank *rank, float *data, const char *name, const char *plan,
 		   uint64_t late)
 {
-	struct tow_coll_options options = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 	struct tow_op *op;
 
 	options.name = name;
@@ -206,7 +206,7 @@ static void test_times(void **state)
 /* Time in which the thread was blocked for another one is no slack. */
 static void run_blocked(struct twt_rank *rank)
 {
-	struct tow_coll_options options = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 	struct tow_op *first, *second;
 	float data[2] = { 1, 1 };
 	json_t *coll, *row;
@@ -358,7 +358,7 @@ static void run_no_writes(struct twt_rank *rank)
 static void run_combined(struct twt_rank *rank)
 {
 	static const char *const names[] = { "a", "b" };
-	struct tow_coll_options options = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 	float data[2][8] = { { 0 } };
 	json_t *coll, *row, *entry;
 	struct tow_op *ops[2];

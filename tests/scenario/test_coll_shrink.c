@@ -21,7 +21,7 @@ struct plan {
 /* In it the ranks see that some have gone. */
 static void fail_once(const struct twt_job *job)
 {
-	struct tow_coll_options options = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 	struct tow_op *op;
 	char text[512];
 	int status;

@@ -284,7 +284,7 @@ static void join(struct tow_endpoint *here, struct tow_endpoint *there, int at)
 /* Two connections by tcp, and one by loop. */
 static void open_all(const char *exhaust)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_endpoint *endpoints[4];
 
 	options.premap_memory_bytes = 16 * MIB;

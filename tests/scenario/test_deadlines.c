@@ -21,7 +21,7 @@ static struct tow_peer *from, *to;
 
 static int open_it(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	char address[TOW_ADDRESS_MAX];
 	struct tow_op *accept, *dial;
 	struct tow_result result;
@@ -70,7 +70,7 @@ static void serve(int fd, const unsigned *done, unsigned want)
 
 static void start_recv(uint64_t tag, uint64_t timeout_ns, unsigned *done, struct tow_op **op)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	static uint64_t room;
 
 	options.timeout_ns = timeout_ns;
@@ -130,7 +130,7 @@ static void test_deadline_of_a_lane(void **state)
 {
 	struct sockaddr_in silent = { .sin_family = AF_INET,
 				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	socklen_t bytes = sizeof(silent);
 	char address[TOW_ADDRESS_MAX];
 	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd;
@@ -155,7 +155,7 @@ static void test_deadline_of_a_lane(void **state)
 /* Copies whose device must be asked whether they have ended (the plugin's are, the second time). */
 static void test_polled_copies(void **state)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_device_memory *memory;
 	struct tow_device *device;
 	char spec[600];
@@ -195,7 +195,7 @@ static void never_early(struct tow_op *op, const struct tow_result *result)
 
 static void test_many(void **state)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op **ops = calloc(MANY, sizeof(struct tow_op *));
 	uint64_t random = twt_seed(), room;
 	unsigned taken = 0;
@@ -251,7 +251,7 @@ static void test_all_rows(void **state)
 /* What is started without a handle: a failure is counted, and nothing stays behind. */
 static void test_forgotten(void **state)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	uint64_t room, value = 9;
 	unsigned done = 0;
 	struct tow_op *op;

@@ -66,7 +66,7 @@ static uint64_t now_ns(void)
 /* Drives the parent's side until the connection breaks; every operation must end in time. */
 static void survive(struct twt_side *side, uint64_t kill_at_ns)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op *ops[2 * IN_TURN];
 	uint64_t killed_ns = 0;
 	int broken = 0;
@@ -159,7 +159,7 @@ static void test_kill(void **state)
 /* A host that has stopped answering: deadlines end what is in flight. */
 static void test_stopped(void **state)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct twt_side side;
 	struct tow_op *send, *recv;
 	uint64_t word = 0, start;
@@ -245,7 +245,7 @@ static void test_strangers(void **state)
 static void test_connect_fails(void **state)
 {
 	struct tow_runtime *runtime = twt_runtime(POOL);
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct sockaddr_in in = { .sin_family = AF_INET };
 	socklen_t bytes = sizeof(in);
 	struct tow_endpoint *endpoint;

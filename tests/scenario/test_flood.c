@@ -227,7 +227,7 @@ static double exchanges(struct tow_peer *peer, uint64_t for_ns, const char *what
 /* One who has the key, in the middle of it all. It may have to knock more than once. */
 static int let_in_a_late_member(struct twt_duo *duo, const char *where)
 {
-	struct tow_op_options limit = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options limit = TOW_OP_OPTIONS_INIT;
 	struct tow_options options = duo->child;
 	struct tow_endpoint *here;
 	struct tow_runtime *other;

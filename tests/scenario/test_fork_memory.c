@@ -58,7 +58,7 @@ static void *map(void)
 
 static int set_up(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_op *connect, *accept;
 	char address[TOW_ADDRESS_MAX];
 	struct tow_result result;

@@ -174,7 +174,7 @@ static void alloc_in_callback(struct tow_op *op, const struct tow_result *result
 /* A callback holds the engine: it gets its answer at once. */
 static void test_no_wait_in_callback(void **state)
 {
-	struct tow_op_options with_callback = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options with_callback = TOW_OP_OPTIONS_INIT;
 	struct tow_options options = options_of("wait");
 	struct tow_op *send, *recv;
 	void *memory, *word;

@@ -112,7 +112,7 @@ static void *exchange(void *arg)
 	const struct worker *worker = arg;
 	enum style style = (enum style)((worker->number + worker->near) % STYLES);
 	uint64_t ask = 2 * worker->number, back = ask + 1;
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	uint8_t *out = malloc(LARGE), *in = malloc(LARGE);
 	struct tow_op *send, *recv;
 	sem_t sent, received;

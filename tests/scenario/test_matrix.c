@@ -216,7 +216,7 @@ static void fill_pool(void)
 
 static void open_world(enum lane lane, unsigned policy, bool strict, bool late)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	world = (struct world){ .lane = lane, .policy = policy, .strict = strict, .late = late };
 	options.premap_memory_bytes = POOL;

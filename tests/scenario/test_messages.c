@@ -315,7 +315,7 @@ static void say_word(struct twt_side *side)
 /* Deadlines and cancels of operations that the other side never answers. */
 static void test_deadline_and_cancel(void **state)
 {
-	struct tow_op_options soon = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options soon = TOW_OP_OPTIONS_INIT;
 	struct twt_side side;
 	struct tow_op *op;
 	uint64_t word;
@@ -409,7 +409,7 @@ static void on_done(struct tow_op *op, const struct tow_result *result)
 /* The callback runs once, and the descriptor says when to look. */
 static void test_callback_and_fd(void **state)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct twt_side side;
 	struct tow_op *op;
 	uint64_t sum = 0, in = 0;

@@ -74,9 +74,9 @@ static struct tow_peer *other_rank(struct twt_rank *rank)
 static unsigned start(struct twt_rank *rank, enum what what, const struct memory *memory,
 		      tow_op_callback done, struct tow_op *ops[2])
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
-	struct tow_call_options call = TOW_CALL_OPTIONS_DEFAULT;
-	struct tow_coll_options coll = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	struct tow_call_options call = TOW_CALL_OPTIONS_INIT;
+	struct tow_coll_options coll = TOW_COLL_OPTIONS_INIT;
 
 	options.done = call.done = coll.done = done;
 	switch (what) {

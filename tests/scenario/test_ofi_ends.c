@@ -105,7 +105,7 @@ static void nobody(char address[TOW_ADDRESS_MAX])
 
 static void test_ends(void)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	char address[TOW_ADDRESS_MAX];
 	struct tow_endpoint *other;
 	struct twt_side side;
@@ -223,7 +223,7 @@ static void test_sleep(void)
 /* A member of another job, which is told so; the endpoint goes on for its own. */
 static int stranger(const char *where)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_endpoint *endpoint;
 	struct tow_runtime *runtime;
 	char address[TOW_ADDRESS_MAX];

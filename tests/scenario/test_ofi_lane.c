@@ -120,7 +120,7 @@ static void test_crowd(void)
 /* Taken back on either side, past its deadline, too long: what comes after it is unharmed. */
 static int taken_back_child(struct twt_side *side, void *arg)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op *op;
 	uint8_t *data, small[100];
 
@@ -156,7 +156,7 @@ static int taken_back_child(struct twt_side *side, void *arg)
 
 static void test_taken_back(void)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct twt_side side;
 	struct tow_op *op, *late;
 	uint8_t *data;

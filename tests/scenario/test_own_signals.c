@@ -107,7 +107,7 @@ static int talk(struct tow_runtime *runtime, const char *text)
 /* 0; SKIPPED: no such provider here. */
 static int keep(const char *address)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	int status, wrong;
 
@@ -191,7 +191,7 @@ static void by_all_lanes_asked(void **state)
 
 static int loads(const char *lanes)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 
 	options.premap_memory_bytes = POOL;

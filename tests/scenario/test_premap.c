@@ -35,7 +35,7 @@ static void note_progress(void *user, uint64_t done_bytes, uint64_t total_bytes)
 /* Skips where a runtime cannot be opened for want of io_uring. */
 static struct tow_runtime *open_it(const char *numa, struct progress *progress)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	int status;
 
@@ -101,7 +101,7 @@ static void progress_is_told(void **state)
 
 static void numa_knob(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	char knob[8] = "local";
 	json_t *root, *numa;

@@ -255,7 +255,7 @@ static int child_broken(struct twt_duo *duo)
 
 static void test_operations_while_broken(void **state)
 {
-	struct tow_op_options limit = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options limit = TOW_OP_OPTIONS_INIT;
 	struct tow_op *send, *recv, *large;
 	static uint8_t data[1 << 20];
 	uint64_t word = 1, start;
@@ -291,7 +291,7 @@ static void test_operations_while_broken(void **state)
 /* Peers of an endpoint that was closed are resumed all the same; nobody new comes in. */
 static void test_endpoint_closed(void **state)
 {
-	struct tow_op_options limit = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options limit = TOW_OP_OPTIONS_INIT;
 	struct tow_endpoint *other;
 	char where[TOW_ADDRESS_MAX];
 	struct twt_duo duo;

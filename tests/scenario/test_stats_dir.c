@@ -37,7 +37,7 @@ static int teardown(void **state)
 
 static int open_runtime(struct tow_runtime **out)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	options.premap_memory_bytes = 8 << 20;
 	options.job = "dirs";

@@ -257,7 +257,7 @@ static void bad_addresses(void **state)
 /* By the knobs, as a user sets them; the token is told to nobody. */
 static void by_the_knobs(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	struct fixture fixture = { 0 };
 	char *text;

@@ -74,7 +74,7 @@ static void test_encrypted(void **state)
 static int connect_with(const char *their_key, const char *our_key, struct tow_runtime **theirs_out)
 {
 	struct tow_options options = twt_duo_options();
-	struct tow_op_options limit = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options limit = TOW_OP_OPTIONS_INIT;
 	struct tow_runtime *theirs, *ours;
 	struct tow_endpoint *there, *here;
 	char where[TOW_ADDRESS_MAX];
@@ -293,7 +293,7 @@ static void test_bad_words(void **state)
 static void crowd(const char *key)
 {
 	struct tow_options options = twt_duo_options();
-	struct tow_op_options limit = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options limit = TOW_OP_OPTIONS_INIT;
 	struct tow_endpoint *here;
 	struct tow_runtime *other;
 	uint8_t noise[40] = "TOWAUTH";

@@ -92,7 +92,7 @@ static void stay(const char *folder, uint32_t rank)
 
 int main(int argc, char **argv)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	struct tow_group *group;
 	struct tow_peer *peer;

@@ -124,7 +124,7 @@ static void receive_in_time(struct tow_peer *from, struct tow_peer *to)
 
 int main(int argc, char **argv)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	struct tow_peer *from, *to;
 

@@ -79,7 +79,7 @@ static void on_client_pulled(struct tow_op *op, const struct tow_result *result)
 
 static void client_moves(struct call *call)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op *op;
 
 	options.done = on_client_pushed;
@@ -120,7 +120,7 @@ static void on_server_pushed(struct tow_op *op, const struct tow_result *result)
 
 static void on_server_pulled(struct tow_op *op, const struct tow_result *result)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct served *served = result->user;
 	struct call *call = served->call;
 	struct tow_op *push;
@@ -150,7 +150,7 @@ static void on_server_pulled(struct tow_op *op, const struct tow_result *result)
 
 static void server_moves(struct served *served)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op *op;
 
 	if (!served->used)
@@ -202,7 +202,7 @@ static void on_replied(struct tow_op *op, const struct tow_result *result)
 
 static void answer(struct served *served)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct call *call = served->call;
 	uint8_t *data = buffer(call->answer_bytes);
 	struct tow_op *op;
@@ -285,7 +285,7 @@ static void pass(uint64_t ns)
 
 static void start(void)
 {
-	struct tow_call_options options = TOW_CALL_OPTIONS_DEFAULT;
+	struct tow_call_options options = TOW_CALL_OPTIONS_INIT;
 	struct call *call = &world.calls[world.call_count];
 	int conn = (int)below((uint64_t)world.conn_count), side = (int)below(2), status;
 
@@ -349,7 +349,7 @@ static void on_note(struct tow_op *op, const struct tow_result *result)
 
 static void message(void)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	int conn = (int)below((uint64_t)world.conn_count), side = (int)below(2);
 	struct note *note;
 	struct tow_op *op;
@@ -479,7 +479,7 @@ static void set_up(uint64_t seed)
 	static const tow_method_handler handlers[METHODS] = { at_once, in_time, in_time,    in_time,
 							      in_time, NULL,    with_stream };
 	static const int64_t eager[] = { 0, 64, 1000, 16384, 16384, 100000 };
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	memset(&world, 0, sizeof(world));
 	world.seed = seed;
@@ -503,7 +503,7 @@ static void set_up(uint64_t seed)
 	connect_all();
 	choose_network();
 	for (int i = 0; i < METHODS; i++) {
-		struct tow_method_options limits = TOW_METHOD_OPTIONS_DEFAULT;
+		struct tow_method_options limits = TOW_METHOD_OPTIONS_INIT;
 
 		limits.in_service = i == FEW ? 3 : 0;
 		if (handlers[i] != NULL)

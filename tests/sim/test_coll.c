@@ -191,7 +191,7 @@ static void many_ranks(void **state)
 /* One small collective of both ranks, from its start to its end. */
 static void small_one(uint64_t *values)
 {
-	struct tow_coll_options options = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 	struct tow_op *ops[2];
 
 	options.priority = 1;

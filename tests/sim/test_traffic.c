@@ -73,7 +73,7 @@ static int start_message(struct sim_op *op, const struct tow_op_options *options
 
 static void start_in(int conn, int side, bool send, uint64_t tag, uint64_t bytes, uint8_t space)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct sim_op *op = &world->ops[world->op_count];
 	int status;
 
@@ -311,7 +311,7 @@ static void choose_network(struct twi_loop_config *config)
 static void set_up(uint64_t seed)
 {
 	static const uint64_t eager[] = { 0, 64, 1000, 4096, 16384 };
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct twi_loop_config config;
 	char address[32];
 

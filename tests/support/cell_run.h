@@ -55,7 +55,7 @@ static inline const char *twt_data_judge(const uint8_t *at, size_t bytes, unsign
 
 static inline void twt_runtime_of(struct twt_end *end)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	options.premap_memory_bytes = 32 << 20;
 	options.stats = 0;

@@ -155,7 +155,7 @@ static inline void twt_coll_called(struct tow_op *op, const struct tow_result *r
 
 static inline int twt_coll_call_start(struct twt_coll_call *call)
 {
-	struct tow_coll_options options = TOW_COLL_OPTIONS_DEFAULT;
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 
 	options.priority = call->of->priority;
 	options.plan = call->of->forced ? call->of->forced->name : NULL;

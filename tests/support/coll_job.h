@@ -123,8 +123,8 @@ static inline void twt_job_child(struct twt_job *job, const char *store,
 				 void (*play)(struct twt_job *job, const void *plan),
 				 const void *plan)
 {
-	struct tow_group_options where = TOW_GROUP_OPTIONS_DEFAULT;
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_group_options where = TOW_GROUP_OPTIONS_INIT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	alarm(TWT_JOB_LIMIT_S);
 	options.premap_memory_bytes = 8 << 20;

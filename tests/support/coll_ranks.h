@@ -69,7 +69,7 @@ static inline void twt_ranks_knobs(struct twt_ranks *ranks)
 	static const int64_t segments[] = { 4096, 20000, 65536, 1 << 20 };
 	struct tow_options *options = &ranks->options;
 
-	*options = (struct tow_options)TOW_OPTIONS_DEFAULT;
+	*options = (struct tow_options)TOW_OPTIONS_INIT;
 	options->premap_memory_bytes = 4 << 20;
 	options->premap_limit_bytes = 256 << 20;
 	options->huge_pages = 0;
@@ -178,7 +178,7 @@ static inline void twt_ranks_open(struct twt_ranks *ranks)
 		TWT_LANES(TWT_LANES_ADDRESS)
 #undef TWT_LANES_ADDRESS
 	};
-	struct tow_group_options options = TOW_GROUP_OPTIONS_DEFAULT;
+	struct tow_group_options options = TOW_GROUP_OPTIONS_INIT;
 	uint32_t color = ranks->rank % (ranks->colors ? ranks->colors : 1);
 
 	if (ranks->only_tcp[ranks->rank])

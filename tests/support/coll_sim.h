@@ -64,7 +64,7 @@ static inline void twt_sim_knobs(struct twt_coll_sim *sim)
 	static const int64_t segments[] = { 4096, 8192, 65536, 1 << 20 };
 	struct tow_options *options = &sim->options;
 
-	*options = (struct tow_options)TOW_OPTIONS_DEFAULT;
+	*options = (struct tow_options)TOW_OPTIONS_INIT;
 	options->premap_memory_bytes = 1 << 20;
 	options->premap_limit_bytes = 1 << 30;
 	options->huge_pages = 0;

@@ -65,8 +65,8 @@ static inline int twt_ranks_store(char *text, size_t room)
 
 static inline void twt_rank_main(const struct twt_job *job, uint32_t number, const char *store)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
-	struct tow_group_options group = TOW_GROUP_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
+	struct tow_group_options group = TOW_GROUP_OPTIONS_INIT;
 	struct twt_rank rank = { .rank = number, .ranks = job->ranks, .arg = job->arg };
 
 	alarm(TWT_RANKS_WAIT);

@@ -35,7 +35,7 @@ struct rig {
 /* 16 MiB of pool, 1 MiB of it staging; the options may be changed before. */
 static inline struct tow_options rig_options(void)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	options.premap_memory_bytes = 16 << 20;
 	options.staging_bytes = 1 << 20;

@@ -22,7 +22,7 @@ struct twt_duo {
 
 static inline struct tow_options twt_duo_options(void)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	options.premap_memory_bytes = 8 << 20;
 	options.stats = 0;

@@ -64,7 +64,7 @@ static inline void open_session(uint64_t credit, uint32_t eager_max)
 
 static inline int set_up(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	(void)state;
 	options.premap_memory_bytes = 1 << 20;

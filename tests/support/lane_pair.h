@@ -47,7 +47,7 @@ static inline void twt_lane_init(struct twt_lane_pair *pair, const struct twt_la
 {
 	*pair = (struct twt_lane_pair){ .lane = lane };
 	for (int i = 0; i < 2; i++) {
-		pair->options[i] = (struct tow_options)TOW_OPTIONS_DEFAULT;
+		pair->options[i] = (struct tow_options)TOW_OPTIONS_INIT;
 		pair->options[i].premap_memory_bytes = 32 << 20;
 		pair->options[i].stats = 0;
 		pair->options[i].background = 0;

@@ -240,7 +240,7 @@ static inline int nl_run_side(int side, void *arg)
 
 static inline struct nl_job *nl_job_open(uint64_t seed)
 {
-	static const struct tow_options unset = TOW_OPTIONS_DEFAULT;
+	static const struct tow_options unset = TOW_OPTIONS_INIT;
 	struct nl_job *job =
 		mmap(NULL, sizeof(*job), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 

@@ -71,7 +71,7 @@ static inline bool nl_fail(struct nl_traffic *t, const char *what, uint64_t numb
 
 static inline struct tow_op_options nl_options(const struct nl_traffic *t)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 
 	options.timeout_ns = t->plan->deadline_ns;
 	return options;

@@ -71,7 +71,7 @@ static inline void join(struct tow_endpoint *here, struct tow_endpoint *there, i
 
 static inline struct tow_options options_of(const char *exhaust)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	options.premap_memory_bytes = 4 * MIB;
 	options.staging_bytes = 0;

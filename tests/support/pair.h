@@ -43,7 +43,7 @@ struct twt_side {
 
 static inline struct tow_runtime *twt_runtime(int64_t pool_bytes)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 
 	options.premap_memory_bytes = pool_bytes;

@@ -68,7 +68,7 @@ static inline int finish(struct tow_op *op, struct tow_result *out, bool keep)
 
 static inline void open_side(int i, int64_t pool_bytes)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	options.premap_memory_bytes = pool_bytes;
 	options.stats = 0;

@@ -10,8 +10,8 @@
 static inline void vj_open(struct vj_rank *me, int rank)
 {
 	const struct vj_job *job = me->job;
-	struct tow_group_options where = TOW_GROUP_OPTIONS_DEFAULT;
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_group_options where = TOW_GROUP_OPTIONS_INIT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	char address[64];
 	void *memory;
 	int status;

@@ -110,7 +110,7 @@ static char address[TOW_ADDRESS_MAX];
 
 static int open_it(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct twi_engine *engine;
 
 	(void)state;
@@ -259,7 +259,7 @@ static void test_nobody_there(void **state)
 
 static void test_ended_early(void **state)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op *dial;
 
 	(void)state;
@@ -290,7 +290,7 @@ static void note(struct tow_op *op, const struct tow_result *result)
 /* The runtime is closed while an inner connect is on its way. */
 static void test_close(void **state)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op *dial;
 
 	(void)state;

@@ -63,7 +63,7 @@ static void check_call(struct tow_op *op, size_t bytes, const void *in, uint64_t
 /* There and back again: the request is read where it lies, the answer is the request itself. */
 static void call_cell(size_t bytes, enum twt_memory kind, bool view)
 {
-	struct tow_call_options options = TOW_CALL_OPTIONS_DEFAULT;
+	struct tow_call_options options = TOW_CALL_OPTIONS_INIT;
 	uint8_t *out = memory[0][kind], *in = out + BIG;
 	uint64_t wish[3] = { kind, bytes, ++seed };
 	struct tow_op *op;
@@ -110,7 +110,7 @@ static void stream_cell(struct tow_stream *from, struct tow_stream *to, int read
 
 static void stream_cells(void)
 {
-	struct tow_call_options options = TOW_CALL_OPTIONS_DEFAULT;
+	struct tow_call_options options = TOW_CALL_OPTIONS_INIT;
 	struct tow_op *call;
 
 	options.flags = TOW_CALL_STREAM;
@@ -138,7 +138,7 @@ static void stream_cells(void)
 static void test_late_release(void **state)
 {
 	const struct twt_lane_row *lane = *state;
-	struct tow_call_options options = TOW_CALL_OPTIONS_DEFAULT;
+	struct tow_call_options options = TOW_CALL_OPTIONS_INIT;
 	struct tow_op *call, *push, *pull;
 	struct tow_result result;
 	uint8_t *out;

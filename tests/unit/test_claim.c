@@ -21,7 +21,7 @@ static struct tow_op op;
 
 static int set_up(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	(void)state;
 	options.premap_memory_bytes = 4 << 20;

@@ -239,7 +239,7 @@ static void on_call(struct tow_call_in *call, void *user)
 
 static void run_handler(const struct twt_lane_row *lane, bool first, bool stream)
 {
-	struct tow_call_options options = TOW_CALL_OPTIONS_DEFAULT;
+	struct tow_call_options options = TOW_CALL_OPTIONS_INIT;
 	struct tow_op *op, *push = NULL;
 
 	twt_lane_init(&pair, lane);

@@ -283,7 +283,7 @@ static void staged_copies_end_at_once_when_canceled(void **state)
 
 static void direct_copies_end_when_the_device_has_let_go(void **state)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_device_memory *memory;
 	struct tow_result result;
 	struct tow_op *op;
@@ -307,7 +307,7 @@ static void direct_copies_end_when_the_device_has_let_go(void **state)
 
 static void a_device_that_hangs_is_lost(void **state)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_device_memory *memory;
 	struct tow_result result;
 	struct tow_op *op, *later;

@@ -107,7 +107,7 @@ static void warnings(void **state)
 
 static int try_open(struct tow_runtime **out)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	options.premap_memory_bytes = 4 << 20;
 	options.stats = 0;

@@ -113,7 +113,7 @@ static void undo(void **state)
 
 static int open_runtime(struct tow_runtime **out)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	/* Half of what a job needs: no launcher says of how many ranks this one is. */
 	options.job = "alone";

@@ -31,7 +31,7 @@ static struct tow_peer *peer_of(struct tow_op *op)
 
 static int setup(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_endpoint *here, *there;
 	struct tow_op *connect, *accept;
 	int status;

@@ -24,7 +24,7 @@ static char path[64], other[64];
 
 static int load(const char *secret, const char *file, int64_t encrypt, struct twi_job_key *key)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT, knobs;
+	struct tow_options options = TOW_OPTIONS_INIT, knobs;
 
 	options.job_key = secret;
 	options.job_key_file = file;
@@ -139,7 +139,7 @@ static void test_refused_files(void **state)
 /* A secret that is too long for the knob is refused by its length, not by showing it. */
 static void test_never_shown(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT, knobs;
+	struct tow_options options = TOW_OPTIONS_INIT, knobs;
 	char secret[300];
 
 	(void)state;
@@ -161,7 +161,7 @@ static void test_never_shown(void **state)
 /* The runtime has the key, and of the secret not even the text. */
 static void test_runtime(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct twi_job_key key;
 	struct tow_runtime *runtime;
 	struct twi_engine *engine;

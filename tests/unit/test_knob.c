@@ -27,7 +27,7 @@ static int resolve(struct tow_options *out)
 
 static void test_order(void **state)
 {
-	struct tow_options in = TOW_OPTIONS_DEFAULT, out;
+	struct tow_options in = TOW_OPTIONS_INIT, out;
 
 	(void)state;
 	unsetenv("TOW_PREMAP_MEMORY_BYTES");
@@ -104,11 +104,11 @@ static void test_spelling(void **state)
 
 static void test_bad_options(void **state)
 {
-	struct tow_options in = TOW_OPTIONS_DEFAULT, out;
+	struct tow_options in = TOW_OPTIONS_INIT, out;
 	struct {
 		struct tow_options known;
 		int64_t unknown;
-	} newer = { TOW_OPTIONS_DEFAULT, -1 };
+	} newer = { TOW_OPTIONS_INIT, -1 };
 
 	(void)state;
 	in.job = "../up";

@@ -46,7 +46,7 @@ static struct tow_result finish(struct tow_op *op)
 
 static void open_way(const struct way *way)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_endpoint *here, *there;
 	struct tow_op *connect, *accept;
 	char address[TOW_ADDRESS_MAX], second[TOW_ADDRESS_MAX];

@@ -22,7 +22,7 @@ static uint8_t from[LARGE], to[LARGE];
 
 static void open_runtime(bool simulated)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	int status;
 
 	options.premap_memory_bytes = 1 << 20;
@@ -168,7 +168,7 @@ static void test_names(void **state)
 static void test_connect_given_up(void **state)
 {
 	struct twi_loop_config far = { .delay_min_ns = SECOND, .delay_max_ns = SECOND };
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op *op, *accept;
 
 	(void)state;
@@ -229,7 +229,7 @@ static void test_close_delivers(void **state)
 static void test_dark_link(void **state)
 {
 	struct twi_loop_config dark = { .dark = 1000, .fault_bytes = 1 };
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op *op, *other;
 
 	(void)state;

@@ -52,7 +52,7 @@ static uint64_t in_use(void)
 
 static int set_up(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct twi_loop_config narrow = { .pipe_bytes = 5000 }; /* large messages take many trips */
 	struct tow_op *connect, *accept;
 	struct tow_result result;
@@ -135,7 +135,7 @@ static void test_views(void **state)
 /* A view that never gets its message, in each way. */
 static void test_views_taken_back(void **state)
 {
-	struct tow_op_options soon = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options soon = TOW_OP_OPTIONS_INIT;
 	struct twi_loop_config slow = { .delay_min_ns = 1000000, .delay_max_ns = 1000000 };
 	struct tow_op *view, *send;
 	struct tow_result result;
@@ -159,7 +159,7 @@ static void test_views_taken_back(void **state)
 /* The sender takes its message back: the view takes the next, of another length. */
 static void test_message_withdrawn(void **state)
 {
-	struct tow_op_options soon = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options soon = TOW_OP_OPTIONS_INIT;
 	struct twi_loop_config slow = { .delay_min_ns = 1000000, .delay_max_ns = 1000000 };
 	struct tow_op *view = view_op(b, NULL), *send;
 

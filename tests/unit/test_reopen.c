@@ -20,7 +20,7 @@ static size_t heap_bytes(void)
 
 static void open_and_close(void)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	struct tow_endpoint *endpoint;
 

@@ -87,7 +87,7 @@ static void settle(void)
 
 static int set_up(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_endpoint *left, *right, *nowhere;
 	struct tow_result result = { .size = sizeof(result) };
 	struct tow_op *connect, *accept;
@@ -154,7 +154,7 @@ static int tear_down(void **state)
 
 static void echo_once(size_t bytes, bool view)
 {
-	struct tow_call_options options = TOW_CALL_OPTIONS_DEFAULT;
+	struct tow_call_options options = TOW_CALL_OPTIONS_INIT;
 	struct tow_call_result result;
 	static uint8_t back[BIG];
 	struct tow_op *op;
@@ -265,7 +265,7 @@ static void test_failures_are_told(void **state)
 
 static void test_deadline_and_cancel(void **state)
 {
-	struct tow_call_options options = TOW_CALL_OPTIONS_DEFAULT;
+	struct tow_call_options options = TOW_CALL_OPTIONS_INIT;
 	struct tow_result result = { .size = sizeof(result) };
 	struct tow_op *op, *reply;
 
@@ -336,7 +336,7 @@ static void test_reply_later_and_twice(void **state)
 
 static void test_limits(void **state)
 {
-	struct tow_method_options limits = TOW_METHOD_OPTIONS_DEFAULT;
+	struct tow_method_options limits = TOW_METHOD_OPTIONS_INIT;
 	struct tow_call_result result;
 	struct tow_op *ops[300];
 
@@ -439,7 +439,7 @@ static void on_done(struct tow_op *op, const struct tow_result *result)
 
 static void test_callback(void **state)
 {
-	struct tow_call_options options = TOW_CALL_OPTIONS_DEFAULT;
+	struct tow_call_options options = TOW_CALL_OPTIONS_INIT;
 	struct tow_call_result result = { .status = TOW_AGAIN };
 	char back[8];
 	struct tow_op *op;
@@ -490,7 +490,7 @@ static void test_peer_goes(void **state)
 
 static void test_arguments(void **state)
 {
-	struct tow_call_options options = TOW_CALL_OPTIONS_DEFAULT;
+	struct tow_call_options options = TOW_CALL_OPTIONS_INIT;
 	struct tow_call_result result = { 0 };
 	char name[TOW_METHOD_NAME_MAX + 1];
 	struct tow_op *op;
@@ -528,7 +528,7 @@ static void test_arguments(void **state)
 static void test_close(void **state)
 {
 	struct tow_call_result results[3] = { { 0 } };
-	struct tow_call_options options = TOW_CALL_OPTIONS_DEFAULT;
+	struct tow_call_options options = TOW_CALL_OPTIONS_INIT;
 	struct tow_op *op;
 
 	options.done = on_done;

@@ -218,7 +218,7 @@ static void test_withdraw(void **state)
 /* The receiver has it, and its word has not been read yet: then the send has worked. */
 static void test_withdraw_too_late(void **state)
 {
-	struct tow_op_options soon = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options soon = TOW_OP_OPTIONS_INIT;
 	uint8_t *out = take(0, MIDDLE), *in = take(1, MIDDLE);
 	struct tow_op *send, *recv, *view;
 
@@ -253,7 +253,7 @@ static void test_withdraw_too_late(void **state)
 /* A receive that is taken back in the middle leaves the message whole for the next one. */
 static void test_abort_recv(void **state)
 {
-	struct tow_op_options soon = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options soon = TOW_OP_OPTIONS_INIT;
 	uint8_t *out = take(0, LARGE), *in = take(1, LARGE);
 	struct tow_op *send, *recv;
 
@@ -284,7 +284,7 @@ static void test_abort_staged(void **state)
 {
 	uint8_t *out = malloc(LARGE), *in = malloc(LARGE);
 	struct twi_engine *engine = twi_runtime_engine(side[0].runtime);
-	struct tow_op_options soon = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options soon = TOW_OP_OPTIONS_INIT;
 	struct tow_op *send, *recv;
 
 	(void)state;

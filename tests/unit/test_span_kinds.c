@@ -32,7 +32,7 @@ static struct tow_peer *peer_of(struct tow_op *op)
 
 static int setup(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_endpoint *left, *right;
 	struct tow_op *accept, *connect;
 

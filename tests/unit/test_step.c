@@ -17,7 +17,7 @@ static struct tow_runtime *runtime;
 
 static int setup(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 
 	(void)state;
 	options.premap_memory_bytes = 4 << 20;

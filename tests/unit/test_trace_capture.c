@@ -186,7 +186,7 @@ static void source(void **state)
 /* tow_trace_start and tow_trace_stop, and every misuse. */
 static void calls(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	struct tow_trace *trace;
 

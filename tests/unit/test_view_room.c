@@ -74,7 +74,7 @@ static struct tow_op *send(size_t bytes, uint64_t tag, uint64_t seed)
 
 static struct tow_op *view(uint64_t tag, uint64_t timeout_ns)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_op *op;
 
 	options.timeout_ns = timeout_ns;

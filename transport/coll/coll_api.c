@@ -183,7 +183,7 @@ static int check_options(struct request *request, const struct tow_coll_options 
 static int begin(struct request *request, const struct tow_coll_options *options,
 		 struct twi_engine *engine)
 {
-	struct tow_op_options op_options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options op_options = TOW_OP_OPTIONS_INIT;
 	struct twi_coll_group *coll = request->group->coll;
 	struct tow_op *op;
 	int status;

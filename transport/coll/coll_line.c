@@ -138,7 +138,7 @@ void twi_coll_say_to(struct twi_ranks *ranks, uint32_t job_rank, uint32_t ctx, u
 		     const struct twi_coll_word *word)
 {
 	struct post *post = ranks->closing ? NULL : take_post(ranks);
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	const struct twi_slot *slot;
 	struct tow_op *op;
 

@@ -410,7 +410,7 @@ static void abort_shrink(struct tow_op *op, int status)
 /* A rank that calls again, after its time was over, comes again. */
 static int begin(struct shrink *shrink, uint64_t timeout_ns, struct tow_op **op_out)
 {
-	struct tow_op_options options = TOW_OP_OPTIONS_DEFAULT;
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct twi_ranks *ranks = shrink->ranks;
 
 	if (shrink->made)

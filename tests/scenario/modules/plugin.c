@@ -52,7 +52,7 @@ static int name_of_arena(struct tow_runtime *runtime, char *arena_out, size_t ro
 /* Opens a runtime, allocates, frees, closes. 0, or 1 after saying what went wrong. */
 int plugin_use(char *arena_out, size_t room)
 {
-	struct tow_options options = TOW_OPTIONS_DEFAULT;
+	struct tow_options options = TOW_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	int failed;
 

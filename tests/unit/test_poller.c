@@ -22,9 +22,9 @@
 #include "transport/epoll/epoll_notice.h"
 #include "transport/poller.h"
 
-#define MS       1000000ull
-#define DONE_MAX 64
-#define PIECE    16384
+#include "poller_rig.h"
+
+#define PIECE 16384
 
 /* Interposed: the kernel has room for no watch more, where a test says so. */
 static int refusal;
@@ -36,104 +36,6 @@ int epoll_ctl(int set, int operation, int fd, struct epoll_event *event)
 		return -1;
 	}
 	return (int)syscall(SYS_epoll_ctl, set, operation, fd, event);
-}
-
-static struct twi_engine engine;
-static struct twi_lane lane;
-static struct twi_ring *ring;
-
-/* What the lane was told, in its order. */
-static struct {
-	uint64_t rest;
-	int res;
-	uint32_t flags;
-	uint8_t first; /* byte of the data */
-} done[DONE_MAX];
-static unsigned count;
-
-static void completed(struct twi_lane *base, uint64_t user_data, int res, uint32_t flags,
-		      const void *data)
-{
-	assert_ptr_equal(base, &lane);
-	assert_true(count < DONE_MAX);
-	done[count].rest = user_data & 0xffffffffffffffull;
-	done[count].res = res;
-	done[count].flags = flags;
-	done[count++].first = data != NULL && res > 0 ? *(const uint8_t *)data : 0;
-}
-
-static const struct twi_lane_ops ops = { .id = TWI_LANE_TCP, .completed = completed };
-
-static uint64_t tag(uint64_t rest)
-{
-	return twi_ring_tag(TWI_LANE_TCP, rest);
-}
-
-static void open_ring(const struct twi_poller *poller)
-{
-	memset(&engine, 0, sizeof(engine));
-	count = 0;
-	assert_int_equal(twi_diag_create(&engine.diag), TOW_OK);
-	lane = (struct twi_lane){ .ops = &ops, .engine = &engine };
-	engine.lanes[TWI_LANE_TCP] = &lane;
-	if (poller->create(&engine, &ring) != TOW_OK) {
-		printf("%s is not to be had here: %s\n", poller->name, tow_error_message());
-		twi_diag_destroy(engine.diag);
-		skip();
-	}
-	engine.rings[0] = engine.ring = ring;
-}
-
-static void close_ring(void)
-{
-	engine.rings[0] = NULL;
-	twi_ring_destroy(ring);
-	twi_diag_destroy(engine.diag);
-}
-
-/* Looks until so many completions are there, or for a second. */
-static void look_for(unsigned wanted)
-{
-	for (int i = 0; i < 1000 && count < wanted; i++) {
-		if (twi_ring_poll(ring) == 0)
-			twi_ring_sleep(ring, MS);
-	}
-	assert_int_equal(count, wanted);
-}
-
-/* Nothing is told though the ring looks for a while. */
-static void look_in_vain(unsigned have)
-{
-	for (int i = 0; i < 20; i++)
-		twi_ring_poll(ring);
-	assert_int_equal(count, have);
-}
-
-/* Does a sleep of 30 ms end before its time? */
-static bool sleep_is_cut_short(void)
-{
-	uint64_t start = twi_now_ns();
-
-	twi_ring_sleep(ring, 30 * MS);
-	return twi_now_ns() - start < 25 * MS;
-}
-
-static void make_pair(int pair[2])
-{
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair),
-			 0);
-}
-
-static void close_fd(int fd)
-{
-	shutdown(fd, SHUT_RDWR); /* as lanes do: a poll that sleeps elsewhere holds the file */
-	twi_ring_forget(&engine, fd);
-	close(fd);
-}
-
-static void put(int fd, const char *text)
-{
-	assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
 }
 
 static void polls(const struct twi_poller *poller)

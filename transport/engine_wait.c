@@ -54,9 +54,10 @@ static void unlink_wait(struct twi_engine *engine, struct twi_wait *wait)
 {
 	struct twi_wait **at = &wait->op->waits;
 
-	while (*at != wait)
+	while (*at != NULL && *at != wait)
 		at = &(*at)->next;
-	*at = wait->next;
+	if (*at != NULL) /* else its callback has released it, and the row is another operation's */
+		*at = wait->next;
 	twi_list_remove(&wait->link);
 	twi_engine_count(engine->waiters, (uint32_t)-1);
 }

@@ -28,15 +28,17 @@ static bool comes_from(const struct twi_tcp_stream *stream, const char *text)
 	return strncmp(address, text, strlen(text)) == 0;
 }
 
-/* A line has no stream while it is dialed again; that may take a moment on a busy machine. */
+/* A line that is dialed again has no connected stream for a while, long on a busy machine. */
 static bool line_comes_from(struct twt_duo *duo, struct twi_tcp_peer *peer, unsigned line,
 			    const char *text)
 {
-	for (int i = 0; i < 5000 && peer->lines[line].stream == NULL; i++) {
+	for (int i = 0; i < 10000; i++) {
+		if (comes_from(peer->lines[line].stream, text))
+			return true;
 		tow_progress(duo->side.runtime);
 		usleep(1000);
 	}
-	return comes_from(peer->lines[line].stream, text);
+	return false;
 }
 
 static void bind_child(struct twt_duo *duo)

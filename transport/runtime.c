@@ -25,6 +25,7 @@
 #include "diag/registry.h"
 #include "diag/report.h"
 #include "diag/serve.h"
+#include "diag/sized.h"
 #include "diag/socket.h"
 #include "diag/span.h"
 #include "memreg/alloclog.h"
@@ -444,11 +445,15 @@ static int open_runtime(const struct tow_options *options, bool virtual_clock,
 			struct tow_runtime **runtime_out)
 {
 	struct tow_runtime *runtime;
+	struct tow_options known; /* where the caller's are of another size */
 	int status;
 
 	if (runtime_out == NULL)
 		return twi_error(TOW_EINVAL, "tow_runtime_open: runtime_out is NULL");
 	*runtime_out = NULL;
+	status = TWI_SIZED_IN(tow_options, "tow_runtime_open", options, &known);
+	if (status < 0)
+		return status;
 	runtime = twi_handle_alloc(TWI_HANDLE_RUNTIME, sizeof(*runtime));
 	if (runtime == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a runtime");

@@ -40,6 +40,10 @@ static const struct twt_known twt_faults[] = {
 
 /* Cells without a meaning, and why. */
 static const struct twt_known twt_senseless[] = {
+#ifdef TWT_TSAN
+	{ "ofi-tcp", TWT_ANY, TWT_ANY, TWT_ANY, "TSan does not see into libfabric" },
+	{ "ofi-shm", TWT_ANY, TWT_ANY, TWT_ANY, "TSan does not see into libfabric" },
+#endif
 	{ NULL, TWT_ANY, TWT_ANY, TWT_CASES, "none: messages have a meaning in every cell" },
 };
 

@@ -30,17 +30,12 @@ static uint64_t left(uint64_t timeout_ns, uint64_t since_ns)
 	return gone_ns < timeout_ns ? timeout_ns - gone_ns : 0;
 }
 
-/* Waits for what has a deadline of its own, and gives it back. */
-static int end(struct tow_group *group, struct tow_op *op, struct tow_result *result_out)
+/* Waits for what has a deadline of its own, so that it has ended then, and gives it back. */
+static int end(struct tow_op *op, struct tow_result *result_out)
 {
 	int status = tow_op_wait(op, TOW_FOREVER);
 
-	/* This thread cannot drive: the caller's memory is not in use when this returns all the
-	 * same. */
-	while (tow_op_result(op, result_out) == TOW_AGAIN) {
-		tow_op_cancel(op);
-		tow_progress(group->runtime);
-	}
+	tow_op_result(op, result_out);
 	tow_op_release(op);
 	return status;
 }
@@ -60,7 +55,7 @@ TOW_PUBLIC int tow_group_connect(struct tow_group *group, uint32_t rank, uint64_
 		status = tow_group_connect_start(group, rank, &options, &op);
 	if (status < 0)
 		return status;
-	status = end(group, op, &result);
+	status = end(op, &result);
 	if (status >= TOW_OK && peer_out != NULL)
 		*peer_out = result.peer;
 	return status;
@@ -88,7 +83,7 @@ static int pass(struct tow_group *group, uint32_t rank, const struct twi_message
 		return status;
 	options.timeout_ns = left(timeout_ns, since_ns);
 	status = twi_message_start(peer, message, &options, &op);
-	return status < 0 ? status : end(group, op, result_out);
+	return status < 0 ? status : end(op, result_out);
 }
 
 TOW_PUBLIC int tow_send(struct tow_group *group, uint32_t rank, const void *data, uint64_t bytes,

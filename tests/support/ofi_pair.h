@@ -66,10 +66,12 @@ static inline void leave(int status)
 static inline void open_listener(struct twt_side *side)
 {
 	char address[TOW_ADDRESS_MAX];
+	int status;
 
 	snprintf(address, sizeof(address), "ofi://%s", provider);
 	side->runtime = twt_runtime(POOL);
-	if (tow_endpoint_open(side->runtime, address, &side->endpoint) == TOW_ENOTSUP) {
+	status = tow_endpoint_open(side->runtime, address, &side->endpoint);
+	if (status == TOW_ENOTSUP) {
 		fprintf(stderr, "skipped: %s\n", tow_error_message());
 		if (side->child > 0) {
 			kill(side->child, SIGKILL);
@@ -77,6 +79,7 @@ static inline void open_listener(struct twt_side *side)
 		}
 		_exit(MISSING);
 	}
+	TWT_OK(status);
 	restrict_ways(side->runtime);
 }
 

@@ -15,6 +15,7 @@
 #include "transport/ofi/guard.h"
 
 #define QUEUE_ENTRIES 2048u
+#define NAMES_TRIED   16u
 
 static uint64_t add_part(uint64_t *at, uint64_t bytes)
 {
@@ -135,6 +136,34 @@ static int open_queue(struct twi_ofi_port *port)
 	return err == 0 ? TOW_OK : twi_fi_error(err, "fi_cq_open");
 }
 
+/* Returns libfabric's error, positive; *what_out is what failed. */
+static int enable_endpoint(struct twi_ofi_port *port, const char **what_out)
+{
+	int err;
+
+	*what_out = "fi_endpoint";
+	err = -fi_endpoint(twi_ofi_domain_fid(port->domain), twi_ofi_domain_info(port->domain),
+			   &port->ep, NULL);
+	if (err != 0) {
+		port->ep = NULL;
+		return err;
+	}
+	*what_out = "fi_ep_bind";
+	err = -fi_ep_bind(port->ep, &port->av->fid, 0);
+	if (err == 0)
+		err = -fi_ep_bind(port->ep, &port->cq->fid, FI_TRANSMIT | FI_RECV);
+	if (err == 0) {
+		*what_out = "fi_enable";
+		err = -fi_enable(port->ep);
+	}
+	return err;
+}
+
+/*
+ * libfabric's shm names an endpoint's file in /dev/shm by the number of the process and a count.
+ * Where a process of the same number was killed, or lives in another container, that file is there
+ * already and the endpoint is busy; the next endpoint has the next name.
+ */
 static int open_endpoint(struct twi_ofi_port *port)
 {
 	struct fid_domain *domain = twi_ofi_domain_fid(port->domain);
@@ -147,19 +176,13 @@ static int open_endpoint(struct twi_ofi_port *port)
 		attr.type = FI_AV_MAP;
 		err = -fi_av_open(domain, &attr, &port->av, NULL);
 	}
-	if (err == 0) {
-		what = "fi_endpoint";
-		err = -fi_endpoint(domain, twi_ofi_domain_info(port->domain), &port->ep, NULL);
-	}
-	if (err == 0) {
-		what = "fi_ep_bind";
-		err = -fi_ep_bind(port->ep, &port->av->fid, 0);
-	}
-	if (err == 0)
-		err = -fi_ep_bind(port->ep, &port->cq->fid, FI_TRANSMIT | FI_RECV);
-	if (err == 0) {
-		what = "fi_enable";
-		err = -fi_enable(port->ep);
+	for (unsigned left = NAMES_TRIED; err == 0; left--) {
+		err = enable_endpoint(port, &what);
+		if (err != FI_EBUSY || port->ep == NULL || left == 1)
+			break;
+		fi_close(&port->ep->fid);
+		port->ep = NULL;
+		err = 0;
 	}
 	/* Only now: before it is enabled an endpoint of libfabric's shm crashes on this. */
 	if (err == 0 && port->multi_recv &&

@@ -178,7 +178,7 @@ static void processes(enum twt_lanes lanes)
 	ranks.lanes = lanes;
 	ranks.n = 2;
 	ranks.colors = 0;
-	fd = twt_ranks_port(ranks.store, sizeof(ranks.store));
+	fd = twt_store_port(ranks.store, sizeof(ranks.store));
 	fflush(NULL);
 	child = fork();
 	assert_true(child >= 0);

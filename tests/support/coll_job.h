@@ -11,7 +11,6 @@
 #ifndef TWT_COLL_JOB_H
 #define TWT_COLL_JOB_H
 
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -19,12 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <towline/towline.h>
 
+#include "store_port.h"
 #include "twt.h"
 
 #define TWT_JOB_RANKS   8
@@ -145,21 +144,6 @@ static inline void twt_job_child(struct twt_job *job, const char *store,
 		twt_must(tow_runtime_close(job->runtime) == TOW_OK);
 }
 
-/* A port that is ours for the whole run: bound without listening, so that nobody else gets it. */
-static inline int twt_job_port(char *store, size_t bytes)
-{
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t room = sizeof(at);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-
-	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
-	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
-	assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &room), 0);
-	snprintf(store, bytes, "127.0.0.1:%u", ntohs(at.sin_port));
-	return fd;
-}
-
 /* Bits of the ranks that did not end with 0; those in `victims` may have been killed. */
 static inline unsigned twt_job_wait(const pid_t *pids, int size, unsigned victims)
 {
@@ -201,7 +185,7 @@ static inline void twt_job_run(const char *lane, int size, unsigned victims,
 {
 	pid_t pids[TWT_JOB_RANKS];
 	char store[64];
-	int fd = twt_job_port(store, sizeof(store));
+	int fd = twt_store_port(store, sizeof(store));
 
 	assert_true(size <= TWT_JOB_RANKS);
 	twt_marks = mmap(NULL, sizeof(*twt_marks), PROT_READ | PROT_WRITE,

@@ -6,12 +6,11 @@
 #define TWT_COLL_RANKS_H
 
 #include "coll_batch.h"
+#include "store_port.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -109,22 +108,6 @@ static inline const char *twt_ranks_lanes(enum twt_lanes lanes)
 	};
 
 	return names[lanes];
-}
-
-/* A port of loopback that stays free for rank 0 as long as the socket is there. */
-static inline int twt_ranks_port(char *text, size_t room)
-{
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-	socklen_t bytes = sizeof(at);
-
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
-	    bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 ||
-	    getsockname(fd, (struct sockaddr *)&at, &bytes) < 0)
-		abort();
-	snprintf(text, room, "127.0.0.1:%u", ntohs(at.sin_port));
-	return fd;
 }
 
 /* One that fails says so and ends its process. */
@@ -231,7 +214,7 @@ static inline int twt_ranks_live(struct twt_ranks *ranks, uint32_t rank, uint64_
 /* All ranks, from their start to their end. Returns whether all went well. */
 static inline bool twt_ranks_run(struct twt_ranks *ranks, uint64_t order)
 {
-	int fd = twt_ranks_port(ranks->store, sizeof(ranks->store));
+	int fd = twt_store_port(ranks->store, sizeof(ranks->store));
 	pid_t children[TWT_RANKS_MAX];
 	bool well = true;
 

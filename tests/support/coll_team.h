@@ -10,10 +10,7 @@
 #define TWT_COLL_TEAM_H
 
 #include "pair.h"
-
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
+#include "store_port.h"
 
 #include <towline/coll.h>
 
@@ -47,22 +44,6 @@ struct twt_job {
 	void (*options)(struct tow_options *options);
 };
 
-/* A port of loopback that stays ours while the job runs; it is reserved, not listened at. */
-static inline int twt_ranks_store(char *text, size_t room)
-{
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t bytes = sizeof(at);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-
-	assert_true(fd >= 0);
-	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
-	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
-	assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
-	snprintf(text, room, "127.0.0.1:%u", ntohs(at.sin_port));
-	return fd;
-}
-
 static inline void twt_rank_main(const struct twt_job *job, uint32_t number, const char *store)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
@@ -95,7 +76,7 @@ static inline void twt_ranks(const struct twt_job *job)
 	pid_t pids[TWT_RANKS_MAX] = { 0 };
 	int wrong = 0, left = (int)job->ranks;
 	char store[64];
-	int fd = twt_ranks_store(store, sizeof(store));
+	int fd = twt_store_port(store, sizeof(store));
 
 	fflush(NULL);
 	for (uint32_t i = 0; i < job->ranks; i++) {

@@ -7,6 +7,7 @@
 #ifndef TWT_VERDICT_JOB_H
 #define TWT_VERDICT_JOB_H
 
+#include "store_port.h"
 #include "verdict_rank.h"
 
 /* --- the job --- */
@@ -75,10 +76,8 @@ static inline void vj_hog_main(const struct vj_job *job)
 
 static inline void vj_begin(struct vj_job *job)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t room = sizeof(at);
 	static _Atomic int jobs;
+	char store[32];
 
 	snprintf(job->name, sizeof(job->name), "v%d-%d-%d", (int)getpid(),
 		 atomic_fetch_add(&jobs, 1), (int)job->fault);
@@ -87,12 +86,9 @@ static inline void vj_begin(struct vj_job *job)
 	job->marks = mmap(NULL, sizeof(*job->marks), PROT_READ | PROT_WRITE,
 			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(job->marks != MAP_FAILED);
-	job->port = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_int_equal(setsockopt(job->port, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, 4), 0);
-	assert_int_equal(bind(job->port, (struct sockaddr *)&at, sizeof(at)), 0);
-	assert_int_equal(getsockname(job->port, (struct sockaddr *)&at, &room), 0);
-	snprintf(job->store, sizeof(job->store), "%s:%u",
-		 job->fault == VJ_DROPPED ? "10.77.0.1" : "127.0.0.1", ntohs(at.sin_port));
+	job->port = twt_store_port(store, sizeof(store));
+	snprintf(job->store, sizeof(job->store), "%s%s",
+		 job->fault == VJ_DROPPED ? "10.77.0.1" : "127.0.0.1", strchr(store, ':'));
 	fflush(NULL);
 	if (job->fault != VJ_DROPPED) {
 		for (int i = 0; i < job->size; i++)

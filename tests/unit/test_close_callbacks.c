@@ -6,8 +6,10 @@
 #include "twt.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "lane_pair.h"
+#include "store_port.h"
 
 #define AT_ONCE 3
 #define LARGE   (1u << 20)
@@ -334,11 +336,12 @@ static void test_group_close(void **state)
 	struct tow_group *groups[2];
 	struct tow_op *opens[2], *op;
 	char store[32];
+	int port;
 
 	(void)state;
 	for (int way = 0; way < 2; way++) {
 		twt_lane_init(&pair, &twt_lanes[0]);
-		snprintf(store, sizeof(store), "127.0.0.1:%d", 20000 + getpid() % 20000 + way);
+		port = twt_store_port(store, sizeof(store));
 		for (int i = 0; i < 2; i++) {
 			pair.options[i].rank = i;
 			pair.options[i].world_size = 2;
@@ -364,6 +367,7 @@ static void test_group_close(void **state)
 		assert_true(ended >= 1);
 		assert_true(refused >= 2);
 		twt_lane_close(&pair);
+		close(port);
 	}
 }
 

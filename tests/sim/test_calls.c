@@ -5,7 +5,7 @@
  * once, with a status that something has given cause for; a good answer is the right one; a handler
  * sees each call at most once, and its request as it was sent.
  *
- *	TOW_SIM_SEEDS=10000   how many seeds (200)
+ *	TOW_SIM_SEEDS=10000   how many seeds (100)
  *	TOW_TEST_SEED=S       that seed alone
  */
 #include "sim_calls.h"
@@ -575,7 +575,7 @@ static void test_seeds(void **state)
 {
 	const char *one = getenv("TOW_TEST_SEED"), *many = getenv("TOW_SIM_SEEDS");
 	uint64_t first = one ? strtoull(one, NULL, 0) : 1;
-	uint64_t seeds = one ? 1 : many ? strtoull(many, NULL, 0) : 200;
+	uint64_t seeds = one ? 1 : many ? strtoull(many, NULL, 0) : 100;
 
 	(void)state;
 	for (uint64_t seed = first; seed < first + seeds; seed++)

@@ -99,6 +99,9 @@ static void push_done(struct twi_epoll *ring, uint64_t user_data, int res, uint3
 	twi_assert(ready(&ring->base) < DONE_ENTRIES);
 	ring->done[tail % DONE_ENTRIES] = (struct done){ user_data, res, flags };
 	atomic_store_explicit(&ring->done_tail, tail + 1, memory_order_relaxed);
+	/* The set knows nothing of what is over at once, and a tow_fd has to tell of it. */
+	if (ring->base.watched)
+		twi_ring_wake(&ring->base);
 }
 
 /*

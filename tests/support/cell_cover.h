@@ -30,8 +30,6 @@ struct twt_known {
 };
 
 static const struct twt_known twt_faults[] = {
-	{ "ofi-tcp", TWT_ANY, TWT_FD, TWT_ANY,
-	  "tow_fd does not become readable when there is something to do" },
 	{ "tcp", TWT_POOL, TWT_THREADS, TWT_ANY,
 	  "zero-copy sends stay leased while the thread that sent them does not drive" },
 	{ "tcp", TWT_REGISTERED, TWT_THREADS, TWT_ANY,

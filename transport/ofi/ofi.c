@@ -153,6 +153,13 @@ static unsigned port_progress(struct twi_ofi_port *port)
 		count += twi_ofi_bury(port);
 	if (twi_unlikely(port->closing > 0))
 		let_go(port);
+	/*
+	 * The thread of a tow_fd may go and poll it without asking again: libfabric has to agree to
+	 * that, and the descriptor has to be in the thread's ring, before the engine is given back.
+	 */
+	if (twi_unlikely(atomic_load_explicit(&port->lane->base.engine->watchers,
+					      memory_order_relaxed) > 0))
+		twi_ofi_arm(port);
 	return count;
 }
 

@@ -44,18 +44,25 @@
 /* A new lane is one row more. */
 struct twt_lane {
 	const char *name, *address[2]; /* of each end */
+	const char *poller;            /* NULL: the library's choice */
 	bool encrypted;
 	bool one_runtime; /* it joins endpoints of one runtime alone */
 };
 
+#define TWT_TCP                                                                                    \
+	{                                                                                          \
+		"tcp://127.0.0.1:0", "tcp://127.0.0.1:0"                                           \
+	}
+
 static const struct twt_lane twt_lanes[] = {
-	{ "tcp", { "tcp://127.0.0.1:0", "tcp://127.0.0.1:0" }, false, false },
-	{ "tcp-encrypted", { "tcp://127.0.0.1:0", "tcp://127.0.0.1:0" }, true, false },
-	{ "shm", { "shm://*", "shm://*" }, false, false },
-	{ "ofi-tcp", { "ofi://tcp", "ofi://tcp" }, false, false },
-	{ "ofi-shm", { "ofi://shm", "ofi://shm" }, false, false },
-	{ "loop", { "loop://left", "loop://right" }, false, true },
-	{ "tow", { "tow://127.0.0.1", "tow://127.0.0.1" }, false, false },
+	{ .name = "tcp", .address = TWT_TCP },
+	{ .name = "tcp-epoll", .address = TWT_TCP, .poller = "epoll" },
+	{ .name = "tcp-encrypted", .address = TWT_TCP, .encrypted = true },
+	{ .name = "shm", .address = { "shm://*", "shm://*" } },
+	{ .name = "ofi-tcp", .address = { "ofi://tcp", "ofi://tcp" } },
+	{ .name = "ofi-shm", .address = { "ofi://shm", "ofi://shm" } },
+	{ .name = "loop", .address = { "loop://left", "loop://right" }, .one_runtime = true },
+	{ .name = "tow", .address = { "tow://127.0.0.1", "tow://127.0.0.1" } },
 };
 
 enum twt_memory { TWT_POOL, TWT_REGISTERED, TWT_PLAIN, TWT_MEMORIES };

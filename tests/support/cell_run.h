@@ -61,6 +61,7 @@ static inline void twt_runtime_of(struct twt_end *end)
 	options.stats = 0;
 	options.max_ops = 1024;
 	options.background = twt_by_itself(end->cell);
+	options.poller = end->cell->lane->poller;
 	if (end->cell->lane->encrypted) {
 		options.job_key = "a key of the conformance suite, of 32 bytes and more";
 		options.encrypt = 1;

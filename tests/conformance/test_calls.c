@@ -2,6 +2,7 @@
  * test_calls.c - calls in every cell of the conformance suite (conform.h): requests and responses
  * of all sizes, failures of the handler and of the server, deadlines and cancels.
  */
+#include "cell_bad.h"
 #include "conform.h"
 
 #define LARGE (1048576 + 3)
@@ -190,7 +191,92 @@ static void play(struct twt_end *end)
 	expire(end);
 }
 
+/* --- memory that cannot be read or written --- */
+
+static struct bad_reply {
+	enum twt_bad bad;
+	struct twt_doing doing;
+	uint8_t *at;
+	_Atomic bool started;
+} bad_reply;
+
+/* Answers out of bad memory. */
+static void answer_badly(struct tow_call_in *call, void *user)
+{
+	struct twt_end *end = user;
+
+	bad_reply.at = twt_bad_take(end, bad_reply.bad, false);
+	twt_ok(end,
+	       tow_reply_start(call, 0, bad_reply.at, TWT_BAD_BYTES - 3,
+			       twt_begin(end, &bad_reply.doing, TOW_FOREVER), &bad_reply.doing.op));
+	atomic_store(&bad_reply.started, true);
+}
+
+/* The request cannot be read, or the response not written. */
+static void bad_call(struct twt_end *end, enum twt_bad bad, bool receives)
+{
+	uint8_t *good_out = end->out, *good_in = end->in, *at;
+	struct twt_doing doing;
+	char name[64];
+
+	if (end->which == 1)
+		return;
+	at = twt_bad_take(end, bad, receives);
+	*(receives ? &end->in : &end->out) = at;
+	start(end, &doing, "echo", TWT_BAD_BYTES - 2, TWT_BAD_BYTES - 2, TOW_FOREVER, 0);
+	snprintf(name, sizeof(name), "%s %s", twt_bad_names[bad],
+		 receives ? "response" : "request");
+	tell(end, &doing, name, 0);
+	end->out = good_out;
+	end->in = good_in;
+	twt_bad_give(at, bad);
+}
+
+static void bad_answer(struct twt_end *end, enum twt_bad bad, bool receives)
+{
+	struct tow_result result;
+	struct twt_doing doing;
+
+	if (receives)
+		return;
+	if (end->which == 1)
+		bad_reply.bad = bad;
+	twt_meet(end);
+	if (end->which == 0) {
+		start(end, &doing, "answer-badly", 8, TWT_BAD_BYTES, TOW_FOREVER, 0);
+		tell(end, &doing, twt_bad_names[bad], 0);
+	} else {
+		while (!atomic_load(&bad_reply.started))
+			twt_idle(end);
+		twt_await(end, &bad_reply.doing, &result);
+		twt_say(end, "reply from memory that is %s: %s", twt_bad_names[bad],
+			tow_status_name(result.status));
+		twt_bad_give(bad_reply.at, bad);
+		atomic_store(&bad_reply.started, false);
+	}
+	twt_meet(end);
+}
+
+/*
+ * The reply to a client that cannot write the response ends with TOW_EFAULT, or with TOW_ECANCELED
+ * when the server hears first that the call is over.
+ */
+static void play_bad(struct twt_end *end)
+{
+	if (end->which == 1) {
+		end->cell->timed = "ops_canceled";
+		twt_ok(end, tow_method_register(end->runtime, "echo", echo, end, NULL));
+		twt_ok(end,
+		       tow_method_register(end->runtime, "answer-badly", answer_badly, end, NULL));
+	}
+	twt_meet(end);
+	twt_bad_each(end, bad_call);
+	twt_bad_each(end, bad_answer);
+	if (end->which == 0)
+		call_sizes(end);
+}
+
 int main(void)
 {
-	return twt_conform(TWT_CALLS, play);
+	return twt_conform(TWT_CALLS, play, play_bad);
 }

@@ -2,6 +2,7 @@
  * test_messages.c - messages in every cell of the conformance suite (conform.h): sizes, tags and
  * order, what does not fit, what is taken back, what comes too late, what is left when a side goes.
  */
+#include "cell_bad.h"
 #include "conform.h"
 
 #define LARGE (1048576 + 3)
@@ -295,7 +296,122 @@ static void play(struct twt_end *end)
 	part(end);
 }
 
+/* --- memory that cannot be read or written --- */
+
+#define BATCH 5
+
+/* Of a batch the second and the fourth are bad at one side; the third is small. */
+struct bad_message {
+	struct twt_doing doing;
+	uint8_t *at;
+	uint32_t bytes;
+	bool mine; /* the bad memory is this side's */
+};
+
+static void bad_start(struct twt_end *end, struct bad_message *m, unsigned i, bool sends,
+		      enum twt_bad bad)
+{
+	const struct tow_op_options *options = twt_begin(end, &m->doing, TOW_FOREVER);
+	uint8_t *good = (sends ? end->out : end->in) + (i == 4 ? TWT_BAD_BYTES : 0);
+
+	m->bytes = i == 2 ? 300 : TWT_BAD_BYTES - 1000 + i;
+	m->at = good + (i == 2 ? TWT_BAD_BYTES - 500 : 0);
+	if (i == 3 && !m->mine)
+		twt_ok(end, tow_alloc(end->runtime, m->bytes, 0, (void **)&m->at));
+	else if (i % 2 == 1) /* what comes before the bad half is written */
+		m->at = twt_bad_take(end, m->mine ? bad : TWT_GOOD, !sends);
+	if (sends)
+		twt_ok(end,
+		       tow_send_start(end->peer, m->at, m->bytes, 30 + i, options, &m->doing.op));
+	else
+		twt_ok(end,
+		       tow_recv_start(end->peer, m->at, m->bytes, 30 + i, options, &m->doing.op));
+}
+
+static void bad_end(struct twt_end *end, struct bad_message *m, unsigned i, bool sends,
+		    const char *name)
+{
+	struct tow_result result;
+
+	twt_await_kept(end, &m->doing, &result);
+	if (i % 2 == 1)
+		twt_say(end, "%s, %u: %s, memory is %s", name, i, name_of(result.status),
+			twt_bad_told(&result, m->at, m->bytes));
+	else
+		twt_say(end, "%s, %u: %s %llu %s", name, i, name_of(result.status),
+			(unsigned long long)result.bytes,
+			sends ? "sent" : twt_data_judge(m->at, m->bytes, i));
+	twt_ok(end, tow_op_release(m->doing.op));
+}
+
+static void bad_batch(struct twt_end *end, enum twt_bad bad, bool receives, bool posted)
+{
+	struct bad_message messages[BATCH];
+	bool sends = end->which == (bad % 2 == 0);
+	uint64_t before = twt_counter(end, "unexpected_messages");
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s at who %s, %s", twt_bad_names[bad],
+		 receives ? "receives" : "sends", posted ? "posted" : "unexpected");
+	for (unsigned i = 0; i < BATCH; i++)
+		messages[i].mine = i % 2 == 1 && sends != receives;
+	if (sends) {
+		twt_data_fill(end->out, TWT_BAD_BYTES - 1000, 0);
+		twt_data_fill(end->out + TWT_BAD_BYTES - 500, 300, 2);
+		twt_data_fill(end->out + TWT_BAD_BYTES, TWT_BAD_BYTES - 1000 + 4, 4);
+	}
+	twt_meet(end);
+	if (sends == posted)
+		twt_meet(end);
+	if (!sends && !posted)
+		await_unexpected(end, before + BATCH);
+	for (unsigned i = 0; i < BATCH; i++)
+		bad_start(end, &messages[i], i, sends, bad);
+	if (!sends && posted)
+		twt_meet(end);
+	if (sends && !posted)
+		twt_meet(end);
+	for (unsigned i = 0; i < BATCH; i++)
+		bad_end(end, &messages[i], i, sends, name);
+	twt_bad_give(messages[1].at, messages[1].mine ? bad : TWT_GOOD);
+	if (messages[3].mine)
+		twt_bad_give(messages[3].at, bad);
+	else
+		twt_ok(end, tow_free(end->runtime, messages[3].at));
+}
+
+static void bad_posted(struct twt_end *end, enum twt_bad bad, bool receives)
+{
+	bad_batch(end, bad, receives, true);
+}
+
+static void bad_unexpected(struct twt_end *end, enum twt_bad bad, bool receives)
+{
+	bad_batch(end, bad, receives, false);
+}
+
+/* Of the runtimes of both ends. */
+static unsigned long long of_both(struct twt_end *end, const char *name)
+{
+	unsigned long long sum = twt_counter(&end->cell->ends[0], name);
+
+	if (!end->cell->lane->one_runtime)
+		sum += twt_counter(&end->cell->ends[1], name);
+	return sum;
+}
+
+static void play_bad(struct twt_end *end)
+{
+	twt_bad_each(end, bad_posted);
+	twt_bad_each(end, bad_unexpected);
+	twt_meet(end);
+	if (end->which == 0)
+		twt_say(end, "faults: %llu, broken connections: %llu",
+			of_both(end, "memory_faults"), of_both(end, "connections_broken"));
+	part(end);
+}
+
 int main(void)
 {
-	return twt_conform(TWT_MESSAGES, play);
+	return twt_conform(TWT_MESSAGES, play, play_bad);
 }

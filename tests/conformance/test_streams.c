@@ -2,6 +2,7 @@
  * test_streams.c - streams in every cell of the conformance suite (conform.h): pieces of all sizes
  * both ways, more than may be on their way, pieces that are too long, an end and a break.
  */
+#include "cell_bad.h"
 #include "conform.h"
 
 #define LARGE  (1048576 + 3)
@@ -47,6 +48,18 @@ static struct tow_stream *open_stream(struct twt_end *end, struct twt_doing *doi
 	return stream;
 }
 
+/*
+ * A piece that cannot be read or written ends the call. Each side hears of both, and of which one
+ * first is a matter of timing: of the piece (TOW_EFAULT), or that the call is over (TOW_ECANCELED).
+ */
+static const char *name_of(const struct twt_end *end, int status)
+{
+	return end->cell->memory == TWT_UNREADABLE &&
+			       (status == TOW_EFAULT || status == TOW_ECANCELED)
+		       ? "over with its call"
+		       : tow_status_name(status);
+}
+
 /* Both ends of the call: the answer, and what came of it. */
 static void close_stream(struct twt_end *end, struct twt_doing *doing)
 {
@@ -58,7 +71,7 @@ static void close_stream(struct twt_end *end, struct twt_doing *doing)
 		atomic_store(&served, NULL);
 	}
 	twt_await(end, doing, &result);
-	twt_say(end, "%s: %s", end->which == 0 ? "call" : "reply", tow_status_name(result.status));
+	twt_say(end, "%s: %s", end->which == 0 ? "call" : "reply", name_of(end, result.status));
 	twt_meet(end);
 }
 
@@ -197,7 +210,42 @@ static void play(struct twt_end *end)
 	break_off(end);
 }
 
+static void bad_piece(struct twt_end *end, enum twt_bad bad, bool receives)
+{
+	uint8_t *good = end->which == 0 ? end->out : end->in, *at = good;
+	struct twt_doing call, piece;
+	struct tow_stream *stream = open_stream(end, &call);
+	bool mine = end->which == receives;
+	struct tow_result result;
+
+	if (mine)
+		at = twt_bad_take(end, bad, receives);
+	if (end->which == 0)
+		twt_ok(end, tow_stream_push_start(stream, at, TWT_BAD_BYTES - 1,
+						  twt_begin(end, &piece, TOW_FOREVER), &piece.op));
+	else
+		twt_ok(end, tow_stream_pull_start(stream, at, TWT_BAD_BYTES - 1,
+						  twt_begin(end, &piece, TOW_FOREVER), &piece.op));
+	twt_await(end, &piece, &result);
+	twt_say(end, "%s at who %s: %s", twt_bad_names[bad], receives ? "pulls" : "pushes",
+		name_of(end, result.status));
+	if (mine)
+		twt_bad_give(at, bad);
+	twt_meet(end);
+	close_stream(end, &call);
+}
+
+static void play_bad(struct twt_end *end)
+{
+	end->cell->timed = "ops_canceled";
+	if (end->which == 1)
+		twt_ok(end, tow_method_register(end->runtime, "stream", serve, end, NULL));
+	twt_meet(end);
+	twt_bad_each(end, bad_piece);
+	there_and_back(end);
+}
+
 int main(void)
 {
-	return twt_conform(TWT_STREAMS, play);
+	return twt_conform(TWT_STREAMS, play, play_bad);
 }

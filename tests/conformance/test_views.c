@@ -2,6 +2,7 @@
  * test_views.c - views in every cell of the conformance suite (conform.h): sizes, several held at
  * once and given back in another order, views that nothing comes for.
  */
+#include "cell_bad.h"
 #include "conform.h"
 
 #define LARGE (1048576 + 3)
@@ -48,6 +49,8 @@ static void view_sizes(struct twt_end *end)
 	struct tow_result result;
 	struct twt_doing doing;
 
+	if (end->which == 1)
+		unexpected = twt_counter(end, "unexpected_messages");
 	for (unsigned i = 0; i < 2 * SIZES; i++) {
 		bool posted = i % 2 == 0;
 
@@ -136,7 +139,48 @@ static void play(struct twt_end *end)
 	give_up(end);
 }
 
+/* The sender's memory cannot be read: there is nothing to look at, and the next one comes. */
+static void bad_view(struct twt_end *end, enum twt_bad bad, bool posted)
+{
+	uint64_t before = twt_counter(end, "unexpected_messages");
+	struct tow_result result;
+	struct twt_doing doing;
+	uint8_t *at;
+
+	twt_meet(end);
+	if (end->which == 0) {
+		at = twt_bad_take(end, bad, false);
+		if (posted)
+			twt_meet(end);
+		twt_ok(end, tow_send_start(end->peer, at, TWT_BAD_BYTES - 1, 7,
+					   twt_begin(end, &doing, TOW_FOREVER), &doing.op));
+		twt_await_kept(end, &doing, &result);
+	} else {
+		at = NULL;
+		if (!posted)
+			twt_until(end, "/v1/counters", "counters", "unexpected_messages",
+				  before + 1);
+		view_one(end, &doing, 7, TOW_FOREVER);
+		if (posted)
+			twt_meet(end);
+		twt_await_kept(end, &doing, &result);
+	}
+	twt_say(end, "%s, %s: %s, memory is %s", twt_bad_names[bad],
+		posted ? "posted" : "unexpected", tow_status_name(result.status),
+		twt_bad_told(&result, at, TWT_BAD_BYTES - 1));
+	twt_ok(end, end->which == 0 ? tow_op_release(doing.op) : tow_view_release(doing.op));
+	if (end->which == 0)
+		twt_bad_give(at, bad);
+	twt_meet(end);
+}
+
+static void play_bad(struct twt_end *end)
+{
+	twt_bad_each(end, bad_view);
+	view_sizes(end);
+}
+
 int main(void)
 {
-	return twt_conform(TWT_VIEWS, play);
+	return twt_conform(TWT_VIEWS, play, play_bad);
 }

@@ -65,8 +65,14 @@ static const struct twt_lane twt_lanes[] = {
 	{ .name = "tow", .address = { "tow://127.0.0.1", "tow://127.0.0.1" } },
 };
 
-enum twt_memory { TWT_POOL, TWT_REGISTERED, TWT_PLAIN, TWT_MEMORIES };
-static const char *const twt_memories[] = { "pool", "registered", "plain" };
+enum twt_memory {
+	TWT_POOL,
+	TWT_REGISTERED,
+	TWT_PLAIN,
+	TWT_UNREADABLE, /* plain, and some of it is not there (cell_bad.h) */
+	TWT_MEMORIES
+};
+static const char *const twt_memories[] = { "pool", "registered", "plain", "unreadable" };
 
 enum twt_driving {
 	TWT_WAIT,
@@ -127,6 +133,7 @@ struct twt_cell {
 	struct twt_end ends[2];
 	char where[TOW_ADDRESS_MAX];        /* of end 1 */
 	_Atomic uint64_t ids[TWT_CELL_IDS]; /* what one end tells the other: ids of messages */
+	const char *timed; /* a counter that in this cell depends on timing; NULL: none */
 	struct twt_cell_shared *shared;
 };
 

@@ -143,7 +143,8 @@ static inline void twt_cell_counters(struct twt_cell *cell, char *out, size_t ro
 	for (size_t i = 0; tow_counter_info(i, &row) == TOW_OK; i++) {
 		uint64_t sum;
 
-		if (row.lanes != NULL || twt_of_memory(row.name))
+		if (row.lanes != NULL || twt_of_memory(row.name) ||
+		    (cell->timed != NULL && strcmp(row.name, cell->timed) == 0))
 			continue;
 		sum = twt_counter(&cell->ends[0], row.name);
 		if (!cell->lane->one_runtime)

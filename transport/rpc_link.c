@@ -171,7 +171,11 @@ static void on_received(struct tow_op *op, const struct tow_result *result)
 	struct twi_link *link = op->user;
 
 	link->in.busy = false;
-	if (result->status == TOW_OK && result->bytes == TWI_LINK_BYTES && link->peer != NULL) {
+	if (link->peer == NULL) { /* what came as the peer went is nobody's, and nobody's fault */
+		free_if_done(link);
+		return;
+	}
+	if (result->status == TOW_OK && result->bytes == TWI_LINK_BYTES) {
 		/* Not the poll's time, which may be before it was sent: t2 and t4 are bounds. */
 		on_message(link, twi_engine_clock(link->engine));
 		receive(link);

@@ -89,7 +89,8 @@ static const char *const twt_drivings[] = { "wait",     "test",       "progress"
 
 /* What the parent reads when the cell has ended. */
 struct twt_cell_shared {
-	char transcript[3 * TWT_CELL_TEXT];
+	char transcript[4 * TWT_CELL_TEXT];
+	char counters[TWT_CELL_TEXT];
 	char wrong[512];
 };
 
@@ -116,7 +117,8 @@ struct twt_end {
 	struct tow_runtime *runtime;
 	struct tow_endpoint *endpoint;
 	struct tow_peer *peer;
-	uint8_t *out, *in; /* TWT_CELL_BYTES of the cell's kind of memory */
+	struct tow_group *group; /* where the ends are ranks of a job; the peer is its then */
+	uint8_t *out, *in;       /* TWT_CELL_BYTES of the cell's kind of memory */
 	uint64_t handles[2];
 	int fd, silent; /* of tow_fd: how often it did not tell */
 	struct twt_crew crew;
@@ -130,6 +132,8 @@ struct twt_cell {
 	enum twt_memory memory;
 	enum twt_driving driving;
 	void (*play)(struct twt_end *end);
+	bool grouped;   /* the ends are ranks of a job, by their number, */
+	char store[64]; /* who meet at this store */
 	struct twt_end ends[2];
 	char where[TOW_ADDRESS_MAX];        /* of end 1 */
 	_Atomic uint64_t ids[TWT_CELL_IDS]; /* what one end tells the other: ids of messages */

@@ -9,8 +9,23 @@
 
 #define TWT_LANES (sizeof(twt_lanes) / sizeof(twt_lanes[0]))
 
-enum twt_case { TWT_MESSAGES, TWT_VIEWS, TWT_CALLS, TWT_STREAMS, TWT_CASES };
-static const char *const twt_cases[] = { "messages", "views", "calls", "streams" };
+enum twt_case {
+	TWT_MESSAGES,
+	TWT_VIEWS,
+	TWT_CALLS,
+	TWT_STREAMS,
+	TWT_GROUPS,
+	TWT_COLLECTIVES,
+	TWT_CASES
+};
+static const char *const twt_cases[] = { "messages", "views",  "calls",
+					 "streams",  "groups", "collectives" };
+
+/* Its two ends are the ranks of a job, and the group connects them. */
+static inline bool twt_is_grouped(unsigned which)
+{
+	return which == TWT_GROUPS || which == TWT_COLLECTIVES;
+}
 
 enum twt_fate { TWT_UNSELECTED, TWT_PASSED, TWT_FAILED, TWT_KNOWN, TWT_SENSELESS, TWT_ABSENT };
 static const char twt_marks_of[] = " .Fk-o";
@@ -42,7 +57,12 @@ static const struct twt_known twt_senseless[] = {
 	{ "ofi-tcp", TWT_ANY, TWT_ANY, TWT_ANY, "TSan does not see into libfabric" },
 	{ "ofi-shm", TWT_ANY, TWT_ANY, TWT_ANY, "TSan does not see into libfabric" },
 #endif
-	{ NULL, TWT_ANY, TWT_ANY, TWT_CASES, "none: messages have a meaning in every cell" },
+	{ "loop", TWT_ANY, TWT_ANY, TWT_GROUPS,
+	  "a runtime is one rank of a job, and loop joins endpoints of one runtime" },
+	{ "loop", TWT_ANY, TWT_ANY, TWT_COLLECTIVES,
+	  "a runtime is one rank of a job, and loop joins endpoints of one runtime" },
+	{ NULL, TWT_UNREADABLE, TWT_ANY, TWT_COLLECTIVES,
+	  "the processor adds the elements up, and such memory ends the process" },
 };
 
 static inline const char *twt_look_up(const struct twt_known *list, size_t count,

@@ -56,6 +56,7 @@ static inline void twt_start_cell(struct twt_suite *suite, unsigned slot,
 		cell->lane = &twt_lanes[at->lane];
 		cell->memory = at->memory;
 		cell->driving = at->driving;
+		cell->grouped = twt_is_grouped(at->which);
 		cell->play = suite->play[twt_is_bad(at)];
 		cell->shared = shared;
 		_exit(twt_cell_run(cell));

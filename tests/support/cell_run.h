@@ -7,6 +7,9 @@
 
 #include "cell_drive.h"
 
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
 /* --- memory --- */
 
 static inline uint8_t *twt_memory_take(struct twt_end *end, uint64_t *handle)
@@ -85,8 +88,43 @@ static inline void twt_end_open(struct twt_end *end)
 		_exit(TWT_NOT_HERE);
 	}
 	twt_ok(end, status);
-	if (end->which == 1)
+	if (cell->grouped) /* the lane is there; a group opens an endpoint of its own */
+		twt_ok(end, tow_endpoint_close(end->endpoint));
+	else if (end->which == 1)
 		twt_ok(end, tow_endpoint_address(end->endpoint, cell->where, sizeof(cell->where)));
+}
+
+/* A port for the store that is ours: bound without listening, so that nobody else gets it. */
+static inline void twt_store_of(struct twt_cell *cell)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+	socklen_t room = sizeof(at);
+
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
+	    bind(fd, (struct sockaddr *)&at, sizeof(at)) != 0 ||
+	    getsockname(fd, (struct sockaddr *)&at, &room) != 0)
+		twt_wrong(cell, "no port for the store");
+	snprintf(cell->store, sizeof(cell->store), "127.0.0.1:%u", ntohs(at.sin_port));
+}
+
+static inline void twt_group_join(struct twt_end *end)
+{
+	struct tow_group_options options = TOW_GROUP_OPTIONS_INIT;
+	struct tow_result result;
+	struct twt_doing doing;
+
+	options.rank = end->which;
+	options.world_size = 2;
+	options.store = end->cell->store;
+	options.address = end->cell->lane->address[end->which];
+	twt_ok(end,
+	       tow_group_open_start(end->runtime, &options, twt_begin(end, &doing, TOW_FOREVER),
+				    &end->group, &doing.op));
+	twt_say(end, "open: %s", tow_status_name(twt_await(end, &doing, &result)));
+	if (end->group == NULL)
+		twt_wrong(end->cell, "end %d has no group: %s", end->which, tow_error_message());
 }
 
 static inline void twt_end_join(struct twt_end *end)
@@ -104,28 +142,6 @@ static inline void twt_end_join(struct twt_end *end)
 	end->peer = result.peer;
 	if (end->peer == NULL)
 		twt_wrong(end->cell, "end %d has no peer: %s", end->which, tow_error_message());
-}
-
-static void *twt_end_run(void *arg)
-{
-	struct twt_end *end = arg;
-
-	if (end->cell->driving == TWT_FD)
-		twt_ok(end, tow_fd(end->runtime, &end->fd));
-	end->out = twt_memory_take(end, &end->handles[0]);
-	end->in = twt_memory_take(end, &end->handles[1]);
-	twt_end_join(end);
-	twt_meet(end);
-	end->cell->play(end);
-	twt_meet(end);
-	twt_until(end, "/v1/pool", NULL, "leased_bytes", 0);
-	twt_say(end, "leased: 0");
-	twt_meet(end);
-	twt_memory_give(end, end->out, end->handles[0]);
-	twt_memory_give(end, end->in, end->handles[1]);
-	if (end->cell->driving == TWT_THREADS)
-		twt_crew_stop(end);
-	return NULL;
 }
 
 /* What the kind of memory itself makes of it, on any lane. */
@@ -157,12 +173,56 @@ static inline void twt_cell_counters(struct twt_cell *cell, char *out, size_t ro
 	}
 }
 
+/* An operation may be seen to have ended just before it is counted: until two looks are alike. */
+static inline void twt_counters_settle(struct twt_end *end)
+{
+	struct twt_cell *cell = end->cell;
+	char before[sizeof(cell->shared->counters)];
+
+	do {
+		snprintf(before, sizeof(before), "%s", cell->shared->counters);
+		twt_cell_counters(cell, cell->shared->counters, sizeof(cell->shared->counters));
+		usleep(300);
+	} while (strcmp(before, cell->shared->counters) != 0);
+}
+
+static void *twt_end_run(void *arg)
+{
+	struct twt_end *end = arg;
+
+	if (end->cell->driving == TWT_FD)
+		twt_ok(end, tow_fd(end->runtime, &end->fd));
+	end->out = twt_memory_take(end, &end->handles[0]);
+	end->in = twt_memory_take(end, &end->handles[1]);
+	if (end->cell->grouped)
+		twt_group_join(end);
+	else
+		twt_end_join(end);
+	twt_meet(end);
+	end->cell->play(end);
+	twt_meet(end);
+	if (end->which == 0) /* before the connection goes: who goes first is a matter of timing */
+		twt_counters_settle(end);
+	twt_meet(end);
+	twt_ok(end, tow_group_close(end->group));
+	twt_meet(end);
+	twt_until(end, "/v1/pool", NULL, "leased_bytes", 0);
+	twt_say(end, "leased: 0");
+	twt_meet(end);
+	twt_memory_give(end, end->out, end->handles[0]);
+	twt_memory_give(end, end->in, end->handles[1]);
+	if (end->cell->driving == TWT_THREADS)
+		twt_crew_stop(end);
+	return NULL;
+}
+
 /* In the cell's process; returns its exit status. */
 static inline int twt_cell_run(struct twt_cell *cell)
 {
 	pthread_t threads[2];
-	size_t at;
 
+	if (cell->grouped)
+		twt_store_of(cell);
 	for (int i = 0; i < 2; i++) {
 		cell->ends[i].cell = cell;
 		cell->ends[i].which = i;
@@ -176,11 +236,9 @@ static inline int twt_cell_run(struct twt_cell *cell)
 			twt_wrong(cell, "no thread");
 	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
-	at = (size_t)snprintf(cell->shared->transcript, sizeof(cell->shared->transcript),
-			      "--- who connects\n%s--- who accepts\n%s--- counters of both\n",
-			      cell->ends[0].text, cell->ends[1].text);
-	twt_cell_counters(cell, cell->shared->transcript + at,
-			  sizeof(cell->shared->transcript) - at);
+	snprintf(cell->shared->transcript, sizeof(cell->shared->transcript),
+		 "--- who connects\n%s--- who accepts\n%s--- counters of both\n%s",
+		 cell->ends[0].text, cell->ends[1].text, cell->shared->counters);
 	for (int i = 0; i < 2; i++)
 		if (cell->ends[i].peer != NULL)
 			twt_ok(&cell->ends[i], tow_peer_close(cell->ends[i].peer));

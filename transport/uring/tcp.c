@@ -46,6 +46,7 @@ static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
 	for (uint32_t i = 0; i < TWI_ZC_RECORDS; i++)
 		lane->zc[i].next_free = i + 1 < TWI_ZC_RECORDS ? i + 2 : 0;
 	lane->zc_free = 1;
+	lane->zc_ask_ns = UINT64_MAX;
 	*lane_out = &lane->base;
 	return TOW_OK;
 }
@@ -73,7 +74,7 @@ static void lane_close(struct twi_lane *base)
 	}
 	end_all(lane);
 	for (uint32_t i = 0; i < TWI_ZC_RECORDS; i++) {
-		if (lane->zc[i].used)
+		if (lane->zc[i].used && !lane->zc[i].let_go)
 			twi_claim_drop(engine, &lane->zc[i].claim);
 	}
 	twi_tcp_door_fini(&lane->door);
@@ -316,6 +317,7 @@ static void lane_driver_changed(struct twi_lane *base)
 	struct twi_tcp_lane *lane = (struct twi_tcp_lane *)(void *)base;
 
 	twi_tcp_direct_end(lane);
+	twi_tcp_zerocopy_ask_later(lane, twi_engine_now(base->engine));
 	for (uint32_t i = 0; i < lane->slot_count; i++) {
 		if (lane->slots[i].stream != NULL)
 			twi_tcp_arm(lane, lane->slots[i].stream);

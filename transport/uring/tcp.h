@@ -113,6 +113,7 @@ struct twi_tcp_stream {
 	struct twi_tcp_greet *greet;                      /* until it is greeted */
 	struct twi_tcp_seal *seal;                        /* NULL: it is not encrypted */
 	uint64_t start_ns, deadline_ns;
+	uint64_t tx_bytes; /* that the socket has taken since the greeting */
 	struct msghdr tx_msg, rx_msg;
 	struct iovec tx_parts[3], rx_parts[2];
 	struct twi_tcp_missed tx_missed;
@@ -192,7 +193,9 @@ struct twi_tcp_lane {
 	struct twi_tcp_interfaces have;
 	uint64_t have_ns; /* when they were read */
 	struct twi_tcp_zc zc[TWI_ZC_RECORDS];
-	uint32_t zc_free; /* index + 1 */
+	uint32_t zc_free;     /* index + 1 */
+	uint64_t zc_ask_ns;   /* when sockets are asked what is acknowledged; UINT64_MAX: never */
+	uint64_t zc_pause_ns; /* until the next time but one */
 };
 
 /* tcp_stream.c: streams, their slots, peers. */

@@ -332,4 +332,5 @@ void twi_tcp_clock(struct twi_tcp_lane *lane, uint64_t now_ns)
 	expire_dying(lane, now_ns);
 	twi_tcp_due(lane, twi_tcp_handshake_expire(lane, now_ns));
 	twi_tcp_due(lane, twi_tcp_accept_resume(lane, now_ns));
+	twi_tcp_due(lane, twi_tcp_zerocopy_ask(lane, now_ns));
 }

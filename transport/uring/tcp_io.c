@@ -391,6 +391,7 @@ void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int 
 			stream_ended(lane, stream, res);
 		return;
 	}
+	stream->tx_bytes += (uint64_t)res;
 	if (twi_unlikely(stream->seal != NULL)) {
 		twi_tcp_seal_sent(stream, (size_t)res);
 	} else if (stream->line > 0) {

@@ -6,12 +6,18 @@
  *	   first completion: the stream goes on; the operation may end
  *	   notification: the claim is dropped, the route learns, the lag between the two is noted
  *
+ * The notification reaches only the thread that sent, and only when that one drives again. So while
+ * another drives, the socket is asked what the peer's TCP has acknowledged: such bytes are not read
+ * any more, and their claim is dropped before the notification comes.
+ *
  * Until the notification the kernel reads the memory whenever it sends a packet once more. The peer
  * has all of a message that ends well, and drops what comes twice. One that ends by its deadline
  *with all of it on its way may still arrive, with whatever its memory holds by then: so the
  *connections that carry it are cut, and resumed, which says that it was taken back.
  */
 #include <errno.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "diag/counter.h"
@@ -21,7 +27,9 @@
 #include "transport/poller.h"
 #include "transport/uring/tcp.h"
 
-#define LET_GO_NS 1000000u /* for packets that a driver has; what was queued is dropped at once */
+#define LET_GO_NS  1000000u  /* for packets that a driver has; what was queued is dropped at once */
+#define ASK_NS     1000000u  /* until sockets are asked for the first time, */
+#define ASK_MAX_NS 64000000u /* and at most between two times */
 
 /*
  * The slot of this ring's buffer table that the payload lies in; 0 where the ring needs none; -1:
@@ -166,12 +174,20 @@ static struct tow_peer *peer_by_id(struct twi_engine *engine, uint64_t id)
 	return NULL;
 }
 
-/* The kernel has let go, or will never say so. */
+/* The kernel reads the memory no more. */
+static void let_go(struct twi_tcp_lane *lane, struct twi_tcp_zc *record)
+{
+	if (!record->let_go)
+		twi_claim_drop(lane->base.engine, &record->claim);
+	record->let_go = true;
+}
+
+/* The kernel has said so, or never will. */
 static void give_record(struct twi_tcp_lane *lane, struct twi_tcp_zc *record)
 {
 	struct twi_engine *engine = lane->base.engine;
 
-	twi_claim_drop(engine, &record->claim);
+	let_go(lane, record);
 	engine->rings[record->ring]->notices--;
 	engine->notices--;
 	record->used = false;
@@ -216,11 +232,73 @@ void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, u
 				((struct twi_tcp_peer *)(void *)peer)->route.able = false;
 			res = -EAGAIN;
 		}
-		if (slot->stream != NULL && slot->generation == record->generation)
+		if (slot->stream != NULL && slot->generation == record->generation) {
+			record->end = slot->stream->tx_bytes + record->bytes;
 			twi_tcp_sent(lane, slot->stream, res);
+		}
 	}
 	if ((flags & TWI_DONE_MORE) == 0)
 		give_record(lane, record);
+}
+
+/*
+ * How many bytes of those that the stream has sent the peer's TCP has: all but what is in the
+ * socket's queue. It may count too few, as greetings are not in tx_bytes.
+ */
+static uint64_t acked_bytes(const struct twi_tcp_stream *stream)
+{
+	int queued;
+
+	if (ioctl(stream->fd, SIOCOUTQ, &queued) != 0 || (uint64_t)queued > stream->tx_bytes)
+		return 0;
+	return stream->tx_bytes - (uint64_t)queued;
+}
+
+/* Of a stream that is closed its queue was dropped; the packets of a driver are out soon. */
+static bool is_over(struct twi_tcp_lane *lane, struct twi_tcp_zc *record, uint64_t now_ns)
+{
+	const struct twi_tcp_slot *slot = &lane->slots[record->slot];
+
+	if (record->sent_ns == 0)
+		return false;
+	if (slot->stream != NULL && slot->generation == record->generation)
+		return acked_bytes(slot->stream) >= record->end;
+	if (record->gone_ns == 0)
+		record->gone_ns = now_ns;
+	return now_ns - record->gone_ns >= LET_GO_NS;
+}
+
+void twi_tcp_zerocopy_ask_later(struct twi_tcp_lane *lane, uint64_t now_ns)
+{
+	if (twi_likely(lane->base.engine->notices == 0))
+		return;
+	lane->zc_pause_ns = ASK_NS;
+	lane->zc_ask_ns = now_ns + ASK_NS;
+	twi_tcp_due(lane, lane->zc_ask_ns);
+}
+
+uint64_t twi_tcp_zerocopy_ask(struct twi_tcp_lane *lane, uint64_t now_ns)
+{
+	const struct twi_ring *ring = lane->base.engine->ring;
+	bool more = false;
+
+	if (now_ns < lane->zc_ask_ns)
+		return lane->zc_ask_ns;
+	for (uint32_t i = 0; i < TWI_ZC_RECORDS; i++) {
+		struct twi_tcp_zc *record = &lane->zc[i];
+
+		/* What this thread has sent it hears of itself. */
+		if (!record->used || record->let_go ||
+		    (ring != NULL && record->ring == ring->index))
+			continue;
+		if (is_over(lane, record, now_ns))
+			let_go(lane, record);
+		else
+			more = true;
+	}
+	lane->zc_pause_ns = twi_min(2 * lane->zc_pause_ns, (uint64_t)ASK_MAX_NS);
+	lane->zc_ask_ns = more ? now_ns + lane->zc_pause_ns : UINT64_MAX;
+	return lane->zc_ask_ns;
 }
 
 bool twi_tcp_zerocopy_holds(const struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream,
@@ -234,7 +312,8 @@ bool twi_tcp_zerocopy_holds(const struct twi_tcp_lane *lane, const struct twi_tc
 		const struct twi_tcp_zc *record = &lane->zc[i];
 		const uint8_t *at = record->claim.memory;
 
-		if (!record->used || (first != NULL && (at < first || at >= first + bytes)))
+		if (!record->used || record->let_go ||
+		    (first != NULL && (at < first || at >= first + bytes)))
 			continue;
 		if (stream == NULL ||
 		    (record->slot == stream->slot && record->generation == stream->generation))

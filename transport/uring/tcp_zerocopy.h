@@ -31,11 +31,14 @@ struct twi_tcp_zc {
 	struct twi_claim claim;
 	uint64_t sent_ns; /* when the first completion came; 0: not yet */
 	uint64_t bytes;
+	uint64_t end;     /* the stream's tx_bytes behind it */
+	uint64_t gone_ns; /* when the stream was found closed; 0: not yet */
 	uint64_t peer_id;
 	uint32_t slot; /* of the stream */
 	uint16_t generation;
 	uint8_t ring; /* whose thread alone can fetch the notification */
 	bool used;
+	bool let_go; /* the peer's TCP has it all: the claim is dropped */
 	uint32_t next_free;
 };
 
@@ -65,6 +68,13 @@ bool twi_tcp_zerocopy_holds(const struct twi_tcp_lane *lane, const struct twi_tc
 void twi_tcp_zerocopy_recall(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
 			     const struct tow_op *op);
 void twi_tcp_zerocopy_cut(const struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream);
+/*
+ * ask: looks what has been acknowledged of the sends of threads that do not drive, and drops its
+ * claims; returns when to call it next, UINT64_MAX: when somebody else drives. ask_later: somebody
+ * else does from now on.
+ */
+uint64_t twi_tcp_zerocopy_ask(struct twi_tcp_lane *lane, uint64_t now_ns);
+void twi_tcp_zerocopy_ask_later(struct twi_tcp_lane *lane, uint64_t now_ns);
 /* The ring is given up: its notifications will never be seen. */
 void twi_tcp_zerocopy_ring_gone(struct twi_tcp_lane *lane, unsigned ring);
 

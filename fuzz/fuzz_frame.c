@@ -69,6 +69,7 @@ static bool get_hello(const uint8_t *in, bool from_acceptor, struct twi_hello *o
 	expect(out->version_major == TWI_WIRE_MAJOR && out->session);
 	expect(out->kind == TWI_STREAM_BULK ||
 	       out->credit_bytes >= twi_frame_cost(out->eager_max_bytes));
+	expect((out->features >> 32 & ~out->features) == 0);
 	twi_hello_put(again, out);
 	if (out->version_minor == TWI_WIRE_MINOR)
 		expect(memcmp(again, in, sizeof(again)) == 0);

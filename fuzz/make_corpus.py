@@ -19,12 +19,12 @@ def frame(kind, seq=0, tag=0, value=0, payload=b"", flags=0, payload_bytes=None)
     return struct.pack("<BBHIQQQ", kind, flags, 0, size, seq, tag, value) + payload
 
 
-def hello(kind=0, token=0, major=2, minor=0, eager=4096, credit=1 << 20, rest=0, flags=0, bulk=2,
-          channel=0):
+def hello(kind=0, token=0, major=2, minor=1, eager=4096, credit=1 << 20, rest=0, flags=0, bulk=2,
+          channel=0, offered=0, required=0):
     if kind == 1:
         eager = credit = bulk = 0
     body = struct.pack("<8sHHBBBBQQIIQQQ", b"TOWLINE\0", major, minor, kind, flags, bulk, channel,
-                       SESSION, token, eager, 0, credit, rest, rest)
+                       SESSION, token, eager, rest, credit, offered | required << 32, rest)
     return frame(HELLO, payload=body)
 
 
@@ -68,7 +68,12 @@ SEEDS = {
     "hello_flags": (EAGER_4K, hello(token=TOKEN, flags=3)),
     "hello_no_bulk": (EAGER_4K, hello(bulk=0)),
     "hello_bulk_5": (EAGER_4K, hello(bulk=5)),
-    "hello_minor_1": (EAGER_4K, hello(minor=1, rest=7) + EVERY_CONTROL),
+    "hello_minor_0": (EAGER_4K, hello(minor=0) + EVERY_CONTROL),
+    "hello_minor_2": (EAGER_4K, hello(minor=2, rest=7) + EVERY_CONTROL),
+    "hello_reserved": (EAGER_4K, hello(rest=7)),
+    "hello_features": (EAGER_4K, hello(offered=0x80010003, required=0x80000001) + EVERY_CONTROL),
+    "hello_features_required_only": (EAGER_4K, hello(offered=2, required=1)),
+    "hello_features_resume": (EAGER_4K, hello(token=TOKEN, flags=RESUME, offered=1)),
     "hello_little_credit": (EAGER_4K, hello(credit=4159)),
     "hello_bare": (EAGER_4K, hello()[32:]),
     "eager_too_long": (EAGER_4K | GREETED, frame(EAGER, 1, 5, payload=b"e" * 4097)),

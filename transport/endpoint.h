@@ -13,6 +13,7 @@
 #include <towline/endpoint.h>
 
 #include "transport/claim.h"
+#include "transport/feature.h"
 #include "transport/handle.h"
 #include "transport/session.h"
 
@@ -41,13 +42,15 @@ struct tow_peer {
 	bool shown;                      /* it has been up: the user knows or will know it */
 	bool closed;                     /* tow_peer_close was called */
 	bool passing; /* between ranks, and not known yet to be the one: its end is no loss */
-	char address[TOW_ADDRESS_MAX]; /* of the other side, for people */
-	char why[192];                 /* why this lane, and what was refused; "": no choice */
-	int ended;                     /* the status with which its operations have; 0: it is up */
-	char ended_why[384];           /* the message of that */
-	uint64_t id;                   /* within the runtime */
-	uint32_t span_peer;            /* op_span.h; 0: not asked for yet */
-	int64_t job_rank;              /* -1: not known */
+	char address[TOW_ADDRESS_MAX];  /* of the other side, for people */
+	char why[192];                  /* why this lane, and what was refused; "": no choice */
+	int ended;                      /* the status with which its operations have; 0: it is up */
+	char ended_why[384];            /* the message of that */
+	uint64_t id;                    /* within the runtime */
+	uint32_t span_peer;             /* op_span.h; 0: not asked for yet */
+	int64_t job_rank;               /* -1: not known */
+	struct twi_feature_side theirs; /* what the other side has said */
+	uint32_t features;              /* that both have agreed on: bits of feature.h */
 	struct twi_peer_claims claims;
 	struct twi_latency_row *latency_row; /* where its messages are timed; NULL: not yet */
 	struct twi_link *link_state; /* what the library has to say to it; NULL before it is up */

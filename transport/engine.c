@@ -246,6 +246,7 @@ int twi_engine_init(struct twi_engine *engine)
 	twi_list_init(&engine->coll_batches);
 	engine->next_expiry_ns = UINT64_MAX;
 	engine->fork_generation = twi_fork_generation();
+	engine->features = twi_features_built();
 	engine->id = atomic_fetch_add_explicit(&next_engine_id, 1, memory_order_relaxed);
 	engine->pause_ns = UINT64_MAX;
 	twi_engine_rebind(engine);

@@ -45,6 +45,7 @@
 #include "transport/engine_heap.h"
 #include "transport/engine_thread.h"
 #include "transport/engine_wait.h"
+#include "transport/feature.h"
 #include "transport/job_key.h"
 #include "transport/lane.h"
 #include "transport/op.h"
@@ -140,9 +141,10 @@ struct twi_engine {
 	struct twi_coll_log *coll_log;     /* the last collectives (coll/coll_report.h), or NULL */
 	_Atomic uint32_t device_signal;    /* a device has news that nobody has looked at yet */
 	struct tow_options knobs;
-	struct twi_job_key job_key; /* of the secret that knobs.job_key does not show any more */
-	char poller_refusal[256];   /* why io_uring could not be had; "": it could, or was not asked
-				     */
+	struct twi_job_key job_key;   /* of the secret that knobs.job_key does not show any more */
+	struct twi_features features; /* what its lanes may offer, and require */
+	char poller_refusal[256]; /* why io_uring could not be had; "": it could, or was not asked
+				   */
 	struct twi_epoll_notices *epoll_notices; /* of zero-copy sends; NULL: none were made */
 	struct twi_ring *rings[TWI_RING_SLOTS];
 	struct twi_life *lives[TWI_RING_SLOTS]; /* of the threads that the rings belong to */

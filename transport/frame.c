@@ -8,6 +8,8 @@
  */
 #include "transport/frame.h"
 
+#include "transport/feature.h"
+
 #define ON_CONTROL 0x1u
 #define ON_BULK    0x2u
 
@@ -189,14 +191,14 @@ void twi_hello_put(uint8_t out[TWI_HELLO_BYTES], const struct twi_hello *hello)
 	twi_put_le32(out + 32, hello->eager_max_bytes);
 	twi_put_le32(out + 36, 0);
 	twi_put_le64(out + 40, hello->credit_bytes);
-	twi_put_le64(out + 48, 0);
+	twi_put_le64(out + 48, hello->features);
 	twi_put_le64(out + 56, 0);
 }
 
 /* A newer minor version may have found a use for the reserved fields; we leave them unread then. */
 static bool hello_reserved_clear(const uint8_t *in)
 {
-	return !twi_get_le32(in + 36) && !twi_get_le64(in + 48) && !twi_get_le64(in + 56);
+	return !twi_get_le32(in + 36) && !twi_get_le64(in + 56);
 }
 
 static enum twi_frame_fault hello_check(const struct twi_hello *h, bool from_acceptor)
@@ -225,7 +227,10 @@ static enum twi_frame_fault hello_check(const struct twi_hello *h, bool from_acc
 	/* With less, the largest eager message could never be sent, and would wait for ever. */
 	if (control && h->credit_bytes < twi_frame_cost(h->eager_max_bytes))
 		return TWI_FAULT_CREDIT;
-	return TWI_FAULT_NONE;
+	/* They are agreed on once for a session, by its first word of each direction. */
+	if (h->features != 0 && (!control || (h->flags & TWI_HELLO_RESUME) != 0))
+		return TWI_FAULT_FEATURES;
+	return twi_features_valid(h->features) ? TWI_FAULT_NONE : TWI_FAULT_FEATURES;
 }
 
 int twi_hello_get(const uint8_t in[TWI_HELLO_BYTES], bool from_acceptor, struct twi_hello *out,
@@ -242,6 +247,7 @@ int twi_hello_get(const uint8_t in[TWI_HELLO_BYTES], bool from_acceptor, struct 
 		.token = twi_get_le64(in + 24),
 		.eager_max_bytes = twi_get_le32(in + 32),
 		.credit_bytes = twi_get_le64(in + 40),
+		.features = twi_get_le64(in + 48),
 	};
 	enum twi_frame_fault fault;
 

@@ -27,7 +27,7 @@
  *   32 | eager_max_bytes           | 0                         |
  *      +---------------------------+---------------------------+
  *   40 | credit_bytes                                          |
- *   48 | 0                                                     |
+ *   48 | features: offered (u32), required (u32)               |
  *   56 | 0                                                     |
  *      +-------------------------------------------------------+
  *
@@ -50,7 +50,7 @@
 
 #define TWI_WIRE_MAGIC 0x00454e494c574f54ull /* "TOWLINE\0" as it lies on the wire */
 #define TWI_WIRE_MAJOR 2
-#define TWI_WIRE_MINOR 0
+#define TWI_WIRE_MINOR 1
 
 /* Sequence numbers, message lengths, offsets and credit sums: two of them add up in 64 bits. */
 #define TWI_WIRE_U63_MAX     ((uint64_t)INT64_MAX)
@@ -140,7 +140,8 @@ enum twi_stream_kind { TWI_STREAM_CONTROL = 0, TWI_STREAM_BULK = 1, TWI_STREAM_K
 	X(CHANNEL, "the channel number in the HELLO is out of bounds")                             \
 	X(TOKEN, "the token of the HELLO is missing, or is there too early")                       \
 	X(EAGER_MAX, "eager_max_bytes of the HELLO is out of bounds")                              \
-	X(CREDIT, "credit_bytes of the HELLO is out of bounds")
+	X(CREDIT, "credit_bytes of the HELLO is out of bounds")                                    \
+	X(FEATURES, "the features of the HELLO are out of place, or required and not offered")
 
 enum twi_frame_fault {
 #define TWI_FRAME_FAULT_ENUM(name, text) TWI_FAULT_##name,
@@ -173,6 +174,7 @@ struct twi_hello {
 	uint64_t token;     /* random, never 0, chosen by the acceptor; 0 before it is known */
 	uint32_t eager_max_bytes; /* control: the largest EAGER payload we take; bulk: 0 */
 	uint64_t credit_bytes;    /* control: cost of frames that we hold for the peer; bulk: 0 */
+	uint64_t features;        /* control without RESUME: a word of feature.h; else 0 */
 };
 
 /*

@@ -37,6 +37,7 @@
 #include "transport/device_copy.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
+#include "transport/feature.h"
 #include "transport/group.h"
 #include "transport/handle.h"
 #include "transport/inquiry.h"
@@ -103,6 +104,7 @@ static void describe_peers(void *arg, struct twi_emit *emit)
 		if (peer->why[0] != '\0')
 			twi_emit_str(emit, "why", peer->why);
 		twi_emit_bool(emit, "closed_here", peer->closed);
+		twi_features_describe(peer->features, emit);
 		twi_claims_describe(peer, emit);
 		twi_link_describe(peer, emit);
 		peer->lane->ops->peer_describe(peer, emit);

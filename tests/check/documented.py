@@ -20,6 +20,7 @@ LISTS = {
     r"include/towline/status\.h$": (r"^\s*X\((TOW_\w+),",
                                     ["docs/counters.md", "docs/knobs.md", "docs/statuses.md"]),
     r"transport/rule\.h$": (r"^\s*X\(\d+, (\w+),", ["docs/wire.md"]),
+    r"transport/feature\.def$": (r"^\s*TWI_FEATURE\(\d+, (\w+),", ["docs/wire.md"]),
     r"tools/towdoctor\.h$": (r"^\s*X\((\w+), ", ["docs/doctor.md"]),
 }
 GENERATED = {"docs/counters.md": ["counters", "--markdown"],
@@ -146,6 +147,8 @@ SAMPLES = [
     ("rule", {"transport/rule.h": '\tX(40, DONE, "x") \\\n', "docs/wire.md": "| DONE |"}, None),
     ("rule 2", {"transport/rule.h": '\tX(40, DONE, "x") \\\n', "docs/counters.md": "DONE"},
      "transport/rule.h:1: DONE is not in docs/wire.md"),
+    ("feature", {"transport/feature.def": "TWI_FEATURE(3, one_two, ALL, 1)\n",
+                 "docs/wire.md": "one two"}, "transport/feature.def:1: one_two is not in"),
     ("status", {"include/towline/status.h": '\tX(TOW_EBAD, -1, "x") \\\n'}, "TOW_EBAD is not in"),
     ("generated", {"towstat": TOWSTAT, "docs/counters.md": "counters is new\n",
                    "docs/knobs.md": "knobs is new\n"}, None),

@@ -265,6 +265,13 @@ static void test_random_bytes(void **state)
 	assert_true(accepted > ROUNDS / 8 && accepted < ROUNDS);
 }
 
+static uint64_t rnd_features(void)
+{
+	const uint64_t offered = (uint32_t)rnd_sized();
+
+	return (offered & rnd()) << 32 | offered;
+}
+
 static void test_random_hellos(void **state)
 {
 	int accepted = 0;
@@ -284,6 +291,7 @@ static void test_random_hellos(void **state)
 			.token = bulk || from_acceptor || resume ? rnd_in(1, UINT64_MAX) : 0,
 			.eager_max_bytes = bulk ? 0 : (uint32_t)rnd_in(0, TWI_WIRE_EAGER_MAX),
 			.credit_bytes = bulk ? 0 : rnd_in(1u << 25, TWI_WIRE_CREDIT_MAX),
+			.features = bulk || resume ? 0 : rnd_features(),
 		};
 		const unsigned int flips = rnd() % 3;
 		uint8_t bytes[TWI_HELLO_BYTES], again[TWI_HELLO_BYTES];
@@ -302,6 +310,7 @@ static void test_random_hellos(void **state)
 		assert_true((out.flags & TWI_HELLO_FULL) == 0 ||
 			    (out.flags == TWI_HELLO_FULL && from_acceptor &&
 			     out.kind == TWI_STREAM_BULK));
+		assert_true((out.features >> 32 & ~out.features) == 0);
 		assert_true(out.session && out.credit_bytes <= TWI_WIRE_CREDIT_MAX);
 		assert_true(out.eager_max_bytes <= TWI_WIRE_EAGER_MAX);
 		twi_hello_put(again, &out);

@@ -139,7 +139,7 @@ static void payloads(void **state)
 	struct twi_ofi_name name = { { 1, 2, 3 }, 3 };
 	struct twi_ofi_auth auth;
 	const uint8_t step[5] = "proof";
-	struct twi_ofi_hello hello = { 1024, 65536, true, false }, hello_back;
+	struct twi_ofi_hello hello = { 1024, 65536, 1ull << 32 | 5, 0 }, hello_back;
 	struct twi_ofi_where where = { 4096, 7, 8192, 9, 11, true, true }, where_back;
 	size_t n = twi_ofi_auth_put(bytes, 42, &name, step, sizeof(step));
 	uint64_t random = seed;
@@ -167,7 +167,16 @@ static void payloads(void **state)
 	assert_int_equal(twi_ofi_hello_get(bytes, &hello_back), TOW_OK);
 	assert_int_equal(hello_back.payload_max_bytes, 1024);
 	assert_int_equal(hello_back.credit_bytes, 65536);
-	assert_true(hello_back.tagged && !hello_back.read);
+	assert_true(hello_back.features == (1ull << 32 | 5));
+	assert_int_equal(hello_back.minor, TWI_OFI_MINOR);
+	bytes[26] = 1; /* which no version has a use for, before the next minor one */
+	assert_int_equal(twi_ofi_hello_get(bytes, &hello_back), TOW_EPROTOCOL);
+	bytes[24]++;
+	assert_int_equal(twi_ofi_hello_get(bytes, &hello_back), TOW_OK);
+	assert_int_equal(hello_back.minor, TWI_OFI_MINOR + 1);
+	bytes[20] = 2; /* required, and not offered */
+	assert_int_equal(twi_ofi_hello_get(bytes, &hello_back), TOW_EPROTOCOL);
+	twi_ofi_hello_put(bytes, &hello);
 	bytes[0] = bytes[1] = 0; /* takes no payload at all */
 	assert_int_equal(twi_ofi_hello_get(bytes, &hello_back), TOW_EPROTOCOL);
 	twi_ofi_where_put(bytes, &where);

@@ -42,6 +42,18 @@ static int say_auth(struct twi_ofi_peer *peer)
 	return TOW_OK;
 }
 
+/* The feature word of this side. */
+static uint64_t features_of(const struct twi_ofi_peer *peer)
+{
+	uint32_t lacks = 0;
+
+	if (!peer->port->tagged)
+		lacks |= TWI_FEATURE_BIT(ofi_tagged);
+	if (!peer->port->reads)
+		lacks |= TWI_FEATURE_BIT(ofi_read);
+	return twi_features_word(peer->base.engine->features, TWI_LANE_OFI, lacks);
+}
+
 static int say_hello(struct twi_ofi_peer *peer)
 {
 	struct twi_ofi_packet packet = { .type = TWI_OFI_HELLO,
@@ -49,8 +61,7 @@ static int say_hello(struct twi_ofi_peer *peer)
 	const struct twi_ofi_hello hello = {
 		.payload_max_bytes = peer->port->packet_bytes - TWI_OFI_HEAD_BYTES,
 		.credit_bytes = peer->local_credit_bytes,
-		.tagged = peer->port->tagged,
-		.read = peer->port->reads,
+		.features = features_of(peer),
 	};
 	uint8_t payload[TWI_OFI_HELLO_BYTES];
 
@@ -108,8 +119,21 @@ static int on_hello(struct twi_ofi_peer *peer, const uint8_t *payload)
 				  credit);
 	peer->piece_bytes =
 		twi_min(peer->port->packet_bytes - TWI_OFI_HEAD_BYTES, hello.payload_max_bytes);
-	peer->can_tagged = hello.tagged && peer->port->tagged;
+	/* AUTH has said the major version. */
+	peer->base.theirs =
+		(struct twi_feature_side){ hello.features, TWI_OFI_VERSION, hello.minor };
 	return TOW_OK;
+}
+
+/* Asked when both HELLOs are out, so that either side can say why it does not go on. */
+static int agree(struct twi_ofi_peer *peer)
+{
+	const struct twi_feature_side ours = { features_of(peer), TWI_OFI_VERSION, TWI_OFI_MINOR };
+	int status = twi_features_agree(peer->base.address, &ours, &peer->base.theirs,
+					&peer->base.features);
+
+	peer->can_tagged = (peer->base.features & TWI_FEATURE_BIT(ofi_tagged)) != 0;
+	return status;
 }
 
 static int on_auth(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
@@ -183,6 +207,8 @@ int twi_ofi_greeted(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 		status = peer->connector || !full(peer->port)
 				 ? say_hello(peer)
 				 : twi_endpoint_refused(peer->port->endpoint->address);
+	if (status == TOW_OK && peer->said_hello && peer->heard_hello)
+		status = agree(peer);
 	if (status == TOW_OK && peer->said_hello && peer->heard_hello)
 		status = come_up(peer);
 	if (status < 0 && peer->there != 0)

@@ -209,7 +209,8 @@ static void describe(struct twi_ofi_peer *peer, struct tow_op *op, struct twi_of
 		return;
 	}
 	where->tagged = where->tagged && twi_ofi_local(port, &op->claim, &desc);
-	if (!port->reads || op->claim.staged || extent == NULL ||
+	if ((peer->base.features & TWI_FEATURE_BIT(ofi_read)) == 0 || op->claim.staged ||
+	    extent == NULL ||
 	    !twi_ofi_remote(port, op->claim.region, op->data, &where->address, &where->key) ||
 	    !twi_ofi_remote(port, &extent->region, (const void *)(uintptr_t)give->cell,
 			    &where->cell_address, &where->cell_key)) {

@@ -5,6 +5,7 @@
 
 #include <internal/base.h>
 
+#include "transport/feature.h"
 #include "transport/frame.h"
 #include "transport/match.h"
 
@@ -175,24 +176,25 @@ void twi_ofi_hello_put(uint8_t *out, const struct twi_ofi_hello *hello)
 {
 	twi_put_le64(out, hello->payload_max_bytes);
 	twi_put_le64(out + 8, hello->credit_bytes);
-	twi_put_le64(out + 16, (hello->tagged ? 1u : 0u) | (hello->read ? 2u : 0u));
-	twi_put_le64(out + 24, 0);
+	twi_put_le64(out + 16, hello->features);
+	twi_put_le64(out + 24, TWI_OFI_MINOR);
 }
 
 int twi_ofi_hello_get(const uint8_t *in, struct twi_ofi_hello *out)
 {
 	uint64_t payload_max = twi_get_le64(in), credit = twi_get_le64(in + 8);
-	uint64_t ways = twi_get_le64(in + 16);
+	uint64_t features = twi_get_le64(in + 16), last = twi_get_le64(in + 24);
 
+	/* What a newer minor has found a use for is left unread. */
 	if (payload_max > TWI_OFI_PAYLOAD_MAX || payload_max < TWI_OFI_PAYLOAD_MIN ||
-	    credit < twi_frame_cost(0) || credit > TWI_WIRE_CREDIT_MAX || ways > 3 ||
-	    twi_get_le64(in + 24) != 0)
+	    credit < twi_frame_cost(0) || credit > TWI_WIRE_CREDIT_MAX ||
+	    !twi_features_valid(features) || ((uint16_t)last <= TWI_OFI_MINOR && last >> 16 != 0))
 		return TOW_EPROTOCOL;
 	*out = (struct twi_ofi_hello){
 		.payload_max_bytes = (uint32_t)payload_max,
 		.credit_bytes = credit,
-		.tagged = (ways & 1) != 0,
-		.read = (ways & 2) != 0,
+		.features = features,
+		.minor = (uint16_t)last,
 	};
 	return TOW_OK;
 }

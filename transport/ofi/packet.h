@@ -34,8 +34,9 @@
 #define TWI_OFI_AUTH_HEAD   24
 #define TWI_OFI_HELLO_BYTES 32
 #define TWI_OFI_OFFER_BYTES 48
-#define TWI_OFI_VERSION     1u
-#define TWI_OFI_MAGIC       0x0001004946574f54ull /* "TOWFI", 0, and the version */
+#define TWI_OFI_VERSION     2u /* the major one: AUTH says it */
+#define TWI_OFI_MINOR       0u
+#define TWI_OFI_MAGIC       0x0002004946574f54ull /* "TOWFI", 0, and the version */
 #define TWI_OFI_PAYLOAD_MIN 1024u                 /* of a packet, that everybody takes */
 #define TWI_OFI_PAYLOAD_MAX (1u << 20)
 #define TWI_OFI_AUTH_MAX    256u /* bytes of authentication in one packet */
@@ -95,7 +96,8 @@ struct twi_ofi_auth {
 struct twi_ofi_hello {
 	uint32_t payload_max_bytes; /* of a packet: what it takes */
 	uint64_t credit_bytes;
-	bool tagged, read; /* ways in which it can receive */
+	uint64_t features; /* a word of feature.h */
+	uint16_t minor;    /* of the version of this lane; its put writes our own */
 };
 
 /* Payload of RTS: where the message lies, and the cell that says whether it still stands. */

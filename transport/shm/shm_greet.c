@@ -27,15 +27,17 @@
 #include "diag/error.h"
 #include "transport/shm/shm.h"
 
-#define MAGIC   0x314d48535f574f54ull /* "TOW_SHM1" */
-#define VERSION 2u
-#define FDS_MAX 8
+#define MAGIC         0x314d48535f574f54ull /* "TOW_SHM1" */
+#define VERSION_MAJOR 3u
+#define VERSION_MINOR 0u
+#define VERSION       (VERSION_MINOR << 16 | VERSION_MAJOR)
+#define FDS_MAX       8
 
 enum packet_type { PACKET_HELLO = 1, PACKET_EXTENT, PACKET_READY, PACKET_FULL };
 
 struct packet {
 	uint64_t magic;
-	uint32_t version, type;
+	uint32_t version, type; /* version: major in the low half, minor in the high one */
 	uint32_t slots, area_bytes;
 	uint64_t eager_max;
 	uint64_t probe_at, probe;
@@ -43,12 +45,12 @@ struct packet {
 	uint32_t index;    /* EXTENT */
 	uint64_t bytes;    /* EXTENT: its length; HELLO: the box's */
 	uint32_t can_read; /* READY */
-	uint32_t barriers; /* HELLO: its sleepers use membarrier, and it takes part in it */
-	uint32_t writes;   /* HELLO: extents come as descriptors that can be written through */
+	uint32_t reserved; /* 0 */
+	uint64_t features; /* HELLO: a word of feature.h */
 	char address[TOW_ADDRESS_MAX];
 };
 
-/* What one recvmsg brought. */
+/* What one recvmsg brought. A packet of a newer minor may be longer; its rest is not read. */
 struct arrival {
 	union {
 		struct packet packet;
@@ -147,6 +149,19 @@ static int receive(struct twi_shm_peer *peer, struct arrival *in)
 	return TOW_OK;
 }
 
+/* The feature word of this side. */
+static uint64_t features_of(const struct twi_shm_peer *peer)
+{
+	const struct twi_engine *engine = peer->base.engine;
+	uint32_t lacks = 0;
+
+	if (!twi_shm_lane_of(engine)->barriers)
+		lacks |= TWI_FEATURE_BIT(shm_barriers);
+	if (engine->knobs.shm_peer_writes == 0)
+		lacks |= TWI_FEATURE_BIT(shm_peer_writes);
+	return twi_features_word(engine->features, TWI_LANE_SHM, lacks);
+}
+
 static int say_hello(struct twi_shm_peer *peer)
 {
 	struct twi_engine *engine = peer->base.engine;
@@ -172,8 +187,7 @@ static int say_hello(struct twi_shm_peer *peer)
 	hello.eager_max = (uint64_t)engine->knobs.eager_max_bytes;
 	hello.extents = atomic_load_explicit(&table->count, memory_order_acquire);
 	hello.bytes = peer->shared->mine_bytes;
-	hello.barriers = lane->barriers;
-	hello.writes = engine->knobs.shm_peer_writes != 0;
+	hello.features = features_of(peer);
 	peer->out.box = box;
 	if (peer->endpoint != NULL)
 		snprintf(hello.address, sizeof(hello.address), "%s", peer->endpoint->base.address);
@@ -286,10 +300,12 @@ static int take_hello(struct twi_shm_peer *peer, struct arrival *in)
 	const struct twi_shm_shape shape = { hello->slots, hello->area_bytes };
 	struct twi_shm_link *shared = peer->shared;
 	struct twi_shm_box theirs, mine = peer->out.box;
+	uint32_t both;
 	int status;
 
 	if (shared->theirs != NULL || in->fd_count != 1 || !twi_shm_shape_valid(&shape) ||
-	    hello->bytes != twi_shm_box_bytes(&shape) || hello->extents > TWI_EXTENTS_MAX)
+	    hello->bytes != twi_shm_box_bytes(&shape) || hello->extents > TWI_EXTENTS_MAX ||
+	    !twi_features_valid(hello->features))
 		return twi_error(TOW_EPROTOCOL, "peer %s: bad HELLO", peer->base.address);
 	status = twi_shm_map(in->fds[0], hello->bytes, true, &shared->theirs);
 	if (status < 0)
@@ -310,10 +326,13 @@ static int take_hello(struct twi_shm_peer *peer, struct arrival *in)
 	peer->limits.eager_max = peer->eager_max;
 	peer->limits.extent_bytes = shared->extent_bytes;
 	peer->extents_expected = hello->extents;
-	peer->fenced = !twi_shm_lane_of(peer->base.engine)->barriers || hello->barriers != 1;
+	peer->base.theirs = (struct twi_feature_side){ hello->features, (uint16_t)hello->version,
+						       (uint16_t)(hello->version >> 16) };
+	both = (uint32_t)(features_of(peer) & hello->features);
+	peer->fenced = (both & TWI_FEATURE_BIT(shm_barriers)) == 0;
+	peer->writable = (both & TWI_FEATURE_BIT(shm_peer_writes)) != 0;
 	peer->remote_theirs = can_read(peer, hello->probe_at, hello->probe);
-	peer->writes = hello->writes == 1;
-	peer->writable = peer->writes && peer->base.engine->knobs.shm_peer_writes != 0;
+	peer->writes = (hello->features & TWI_FEATURE_BIT(shm_peer_writes)) != 0;
 	take_address(peer, hello->address);
 	return TOW_OK;
 }
@@ -344,8 +363,25 @@ static int say_ready(struct twi_shm_peer *peer)
 	return send_packet(peer, &ready, sizeof(ready), NULL, 0);
 }
 
+/*
+ * Asked when all of the other side's packets have been read: whoever refuses then closes a socket
+ * that holds nothing unread, so that its own HELLO still reaches the other side, which sees the
+ * same.
+ */
+static int agree(struct twi_shm_peer *peer)
+{
+	const struct twi_feature_side ours = { features_of(peer), VERSION_MAJOR, VERSION_MINOR };
+
+	return twi_features_agree(peer->base.address, &ours, &peer->base.theirs,
+				  &peer->base.features);
+}
+
 static int all_mapped(struct twi_shm_peer *peer)
 {
+	int status = agree(peer);
+
+	if (status < 0)
+		return status;
 	peer->stage = TWI_SHM_READYING;
 	return peer->connector ? say_ready(peer) : TOW_OK;
 }
@@ -385,10 +421,13 @@ static int take_packet(struct twi_shm_peer *peer, struct arrival *in)
 	if (in->size < offsetof(struct packet, slots) || packet->magic != MAGIC)
 		return twi_error(TOW_EPROTOCOL, "peer %s: a packet of %zu bytes that is none",
 				 peer->base.address, in->size);
-	if (packet->version != VERSION)
-		return twi_error(TOW_EPROTOCOL, "peer %s speaks version %u of shm, this side %u",
-				 peer->base.address, packet->version, VERSION);
-	if (in->size != sizeof(*packet))
+	if ((uint16_t)packet->version != VERSION_MAJOR)
+		return twi_error(TOW_EPROTOCOL,
+				 "peer %s speaks version %u.%u of shm, this side %u.%u",
+				 peer->base.address, (uint16_t)packet->version,
+				 packet->version >> 16, VERSION_MAJOR, VERSION_MINOR);
+	if (in->size < sizeof(*packet) ||
+	    (in->size > sizeof(*packet) && packet->version >> 16 <= VERSION_MINOR))
 		return twi_error(TOW_EPROTOCOL, "peer %s: a packet of type %u with %zu bytes",
 				 peer->base.address, packet->type, in->size);
 	if (packet->type == PACKET_EXTENT) {

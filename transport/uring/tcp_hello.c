@@ -40,6 +40,11 @@ uint64_t twi_tcp_random_id(void)
 	return id;
 }
 
+static uint64_t features_of(const struct twi_tcp_peer *peer)
+{
+	return twi_features_word(peer->base.engine->features, TWI_LANE_TCP, 0);
+}
+
 /* Our HELLO of this stream, without what depends on the handshake's kind. */
 static void hello_of(const struct twi_tcp_stream *stream, struct twi_tcp_words *words)
 {
@@ -60,6 +65,7 @@ static void hello_of(const struct twi_tcp_stream *stream, struct twi_tcp_words *
 								 : (unsigned)knobs->bulk_streams);
 	words->hello.eager_max_bytes = (uint32_t)knobs->eager_max_bytes;
 	words->hello.credit_bytes = (uint64_t)knobs->credit_bytes;
+	words->hello.features = features_of(peer);
 }
 
 /* The ADDRESS record: where we can be reached. */
@@ -82,6 +88,7 @@ static void add_record(const struct twi_tcp_stream *stream, struct twi_tcp_words
 	uint8_t *at = words->tail + 4;
 
 	words->hello.flags = TWI_HELLO_RESUME;
+	words->hello.features = 0; /* what was agreed on stands */
 	twi_put_le32(words->tail, stream->peer->connector ? SPEAKS_CONNECTOR : SPEAKS_ACCEPTOR);
 	words->tail_bytes =
 		4 + (stream->line == 0
@@ -115,6 +122,17 @@ static int take_address(const struct twi_tcp_stream *stream, struct twi_tcp_peer
 	if (words->tail_bytes != TWI_TCP_TOLD_BYTES)
 		return twi_error(TOW_EPROTOCOL, "handshake: the ADDRESS record is missing");
 	return twi_tcp_told_get(words->tail, local, &peer->told);
+}
+
+/* What both sides can; the same on both, from the same two words. */
+static int agree(struct twi_tcp_peer *peer, const struct twi_hello *hello)
+{
+	const struct twi_feature_side ours = { features_of(peer), TWI_WIRE_MAJOR, TWI_WIRE_MINOR };
+
+	peer->base.theirs = (struct twi_feature_side){ hello->features, hello->version_major,
+						       hello->version_minor };
+	return twi_features_agree(peer->base.address, &ours, &peer->base.theirs,
+				  &peer->base.features);
 }
 
 static int start_session(struct twi_tcp_peer *peer, const struct twi_hello *hello)
@@ -239,7 +257,10 @@ static int welcome_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *str
 		return status;
 	hello_of(stream, &answer);
 	add_address(lane, stream, &answer);
+	/* Who is refused for its features has our word first, and so can say why itself. */
 	status = twi_tcp_greet_say(stream, &answer);
+	if (status == TOW_OK)
+		status = agree(peer, hello);
 	if (status == TOW_OK)
 		greeted(lane, stream);
 	return status;
@@ -431,7 +452,9 @@ static int answered(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 				 peer->base.address);
 	peer->token = hello->token;
 	peer->line_count = 1u + hello->bulk_count;
-	status = take_address(stream, peer, words);
+	status = agree(peer, hello);
+	if (status == TOW_OK)
+		status = take_address(stream, peer, words);
 	if (status == TOW_OK)
 		status = start_session(peer, hello);
 	if (status < 0)

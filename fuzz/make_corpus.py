@@ -6,7 +6,7 @@ import pathlib
 import struct
 
 (HELLO, EAGER, RTS, CTS, DONE, ACK, CANCEL, REFUSE, BYE, DATA, RECEIVED, PING, PONG,
- ANNOUNCE) = range(1, 15)
+ ANNOUNCE, READ, WRITE) = range(1, 17)
 BULK, ACCEPTOR, GREETED = 1, 2, 4
 LAST, ABORT, SUM, READY = 1, 2, 4, 8
 RESUME = 1
@@ -14,9 +14,9 @@ EAGER_4K = 13 << 3
 SESSION, TOKEN = 0x1122334455667788, 0x99AABBCCDDEEFF01
 
 
-def frame(kind, seq=0, tag=0, value=0, payload=b"", flags=0, payload_bytes=None):
+def frame(kind, seq=0, tag=0, value=0, payload=b"", flags=0, payload_bytes=None, channel=0):
     size = len(payload) if payload_bytes is None else payload_bytes
-    return struct.pack("<BBHIQQQ", kind, flags, 0, size, seq, tag, value) + payload
+    return struct.pack("<BBHIQQQ", kind, flags, channel, size, seq, tag, value) + payload
 
 
 def hello(kind=0, token=0, major=2, minor=1, eager=4096, credit=1 << 20, rest=0, flags=0, bulk=2,
@@ -80,6 +80,13 @@ SEEDS = {
     "eager_space_3": (EAGER_4K | GREETED, frame(EAGER, 1, 5, payload=b"e", flags=3)),
     "eager_value_no_sum": (EAGER_4K | GREETED, frame(EAGER, 1, 5, 1, payload=b"e")),
     "eager_sum_too_long": (EAGER_4K | GREETED, frame(EAGER, 1, 5, 1 << 32, b"e", SUM)),
+    "channel_7": (EAGER_4K | GREETED, frame(EAGER, 1, 5, payload=b"of a channel", channel=7)
+                  + frame(ACK, 1, 64, channel=0xFFFF) + frame(BYE, value=15, channel=7)),
+    "channel_data": (BULK | GREETED, frame(DATA, 3, payload=b"z", channel=7)),
+    "channel_ping": (EAGER_4K | GREETED, frame(PING, value=600, channel=1)),
+    "remote": (EAGER_4K | GREETED, frame(READ, 1, 4096, 100, payload=b"k" * 32)
+               + frame(WRITE, 2, 0, 1 << 30, payload=b"k" * 32, channel=2)),
+    "remote_short": (EAGER_4K | GREETED, frame(READ, 1, 4096, 100, payload=b"k" * 31)),
     "truncated": (EAGER_4K | GREETED, frame(EAGER, 1, 5, payload=b"cut")[:-1]),
     "http": (EAGER_4K, b"GET / HTTP/1.1\r\nHost: localhost:4711\r\n\r\n"),
 }

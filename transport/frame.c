@@ -17,6 +17,7 @@ struct frame_rule {
 	const char *name;
 	uint8_t streams; /* 0: there is no such type */
 	uint8_t flags;   /* that it may have; DATA: see data_rules */
+	bool whole;      /* it is about the connection as a whole: of no channel */
 	uint32_t payload_min, payload_max;
 	uint64_t seq_min, seq_max;
 	uint64_t tag_max;
@@ -28,6 +29,7 @@ struct frame_rule {
 
 static const struct frame_rule frame_rules[TWI_FRAME_TYPE_END] = {
 	[TWI_FRAME_HELLO] = { .name = "HELLO",
+			      .whole = true,
 			      .streams = ON_CONTROL | ON_BULK,
 			      .payload_min = TWI_HELLO_BYTES,
 			      .payload_max = TWI_HELLO_BYTES },
@@ -72,10 +74,17 @@ static const struct frame_rule frame_rules[TWI_FRAME_TYPE_END] = {
 			    .value_max = TWI_WIRE_STATUS_MAX },
 	[TWI_FRAME_DATA] = { .name = "DATA", .streams = ON_BULK }, /* the rest: data_rules */
 	[TWI_FRAME_RECEIVED] = { .name = "RECEIVED",
+				 .whole = true,
 				 .streams = ON_CONTROL,
 				 .value_max = TWI_WIRE_U63_MAX },
-	[TWI_FRAME_PING] = { .name = "PING", .streams = ON_CONTROL, .value_max = TWI_WIRE_U63_MAX },
-	[TWI_FRAME_PONG] = { .name = "PONG", .streams = ON_CONTROL, .value_max = TWI_WIRE_U63_MAX },
+	[TWI_FRAME_PING] = { .name = "PING",
+			     .whole = true,
+			     .streams = ON_CONTROL,
+			     .value_max = TWI_WIRE_U63_MAX },
+	[TWI_FRAME_PONG] = { .name = "PONG",
+			     .whole = true,
+			     .streams = ON_CONTROL,
+			     .value_max = TWI_WIRE_U63_MAX },
 	[TWI_FRAME_ANNOUNCE] = { .name = "ANNOUNCE",
 				 .streams = ON_CONTROL,
 				 .flags = TWI_FRAME_SPACE,
@@ -83,6 +92,22 @@ static const struct frame_rule frame_rules[TWI_FRAME_TYPE_END] = {
 				 .tag_max = UINT64_MAX,
 				 .value_min = 1,
 				 .value_max = TWI_WIRE_U63_MAX },
+	[TWI_FRAME_READ] = { .name = "READ",
+			     .streams = ON_CONTROL,
+			     .payload_min = TWI_REMOTE_BYTES,
+			     .payload_max = TWI_REMOTE_BYTES,
+			     SEQ,
+			     .tag_max = TWI_WIRE_U63_MAX,
+			     .value_min = 1,
+			     .value_max = TWI_WIRE_U63_MAX },
+	[TWI_FRAME_WRITE] = { .name = "WRITE",
+			      .streams = ON_CONTROL,
+			      .payload_min = TWI_REMOTE_BYTES,
+			      .payload_max = TWI_REMOTE_BYTES,
+			      SEQ,
+			      .tag_max = TWI_WIRE_U63_MAX,
+			      .value_min = 1,
+			      .value_max = TWI_WIRE_U63_MAX },
 };
 
 /* By the flags of DATA: a chunk, a commit without and with a checksum, an abort. */
@@ -153,6 +178,7 @@ int twi_frame_get(const uint8_t in[TWI_FRAME_BYTES], const struct twi_frame_limi
 	const struct twi_frame f = {
 		.type = in[0],
 		.flags = in[1],
+		.channel = twi_get_le16(in + 2),
 		.payload_bytes = twi_get_le32(in + 4),
 		.seq = twi_get_le64(in + 8),
 		.tag = twi_get_le64(in + 16),
@@ -163,7 +189,7 @@ int twi_frame_get(const uint8_t in[TWI_FRAME_BYTES], const struct twi_frame_limi
 
 	if (f.type >= TWI_FRAME_TYPE_END || !frame_rules[f.type].streams)
 		return frame_refuse(TWI_FAULT_TYPE, fault_out);
-	if (twi_get_le16(in + 2))
+	if (f.channel && frame_rules[f.type].whole)
 		return frame_refuse(TWI_FAULT_RESERVED, fault_out);
 	ranges = ranges_of(&f);
 	if (!ranges)

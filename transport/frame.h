@@ -6,7 +6,7 @@
  *
  *      0      1      2             4                           8
  *      +------+------+-------------+---------------------------+
- *    0 | type | flags| 0           | payload_bytes             |
+ *    0 | type | flags| channel     | payload_bytes             |
  *      +------+------+-------------+---------------------------+
  *    8 | seq                                                   |
  *      +-------------------------------------------------------+
@@ -43,8 +43,9 @@
 
 #include <towline/status.h>
 
-#define TWI_FRAME_BYTES 32
-#define TWI_HELLO_BYTES 64
+#define TWI_FRAME_BYTES  32
+#define TWI_REMOTE_BYTES 32 /* struct tow_remote_memory, little-endian */
+#define TWI_HELLO_BYTES  64
 
 #define TWI_BULK_MAX 4 /* bulk streams of one peer */
 
@@ -75,8 +76,11 @@ enum twi_frame_type {
 	TWI_FRAME_PING = 12,     /* asks for a PONG; value as in RECEIVED */
 	TWI_FRAME_PONG = 13,     /* value as in RECEIVED */
 	TWI_FRAME_ANNOUNCE =
-		14,        /* a large receive is posted: seq received so far, tag, value = room */
-	TWI_FRAME_TYPE_END /* one past the largest; never sent */
+		14, /* a large receive is posted: seq received so far, tag, value = room */
+	/* Of exported memory: payload = its descriptor, tag = offset in it, value = bytes. */
+	TWI_FRAME_READ = 15,  /* send me these bytes: seq */
+	TWI_FRAME_WRITE = 16, /* bytes for there are ready: seq, as RTS */
+	TWI_FRAME_TYPE_END    /* one past the largest; never sent */
 };
 
 /* EAGER, RTS and ANNOUNCE: whose tag it is (enum twi_space). */
@@ -153,6 +157,7 @@ enum twi_frame_fault {
 struct twi_frame {
 	uint8_t type; /* enum twi_frame_type */
 	uint8_t flags;
+	uint16_t channel;       /* of messages; 0: the peer itself */
 	uint32_t payload_bytes; /* that follow the header on this stream */
 	uint64_t seq, tag, value;
 };
@@ -234,6 +239,7 @@ static inline uint64_t twi_get_le64(const uint8_t *in)
 static inline void twi_frame_put(uint8_t out[TWI_FRAME_BYTES], const struct twi_frame *frame)
 {
 	twi_put_le64(out, (uint64_t)frame->type | (uint64_t)frame->flags << 8 |
+				  (uint64_t)frame->channel << 16 |
 				  (uint64_t)frame->payload_bytes << 32);
 	twi_put_le64(out + 8, frame->seq);
 	twi_put_le64(out + 16, frame->tag);

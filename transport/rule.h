@@ -40,7 +40,9 @@
 	X(50, NOTE, "a note was about an offer in another state, or could not be read")            \
 	X(51, SLOT, "the ring held what cannot stand there")                                       \
 	X(52, NOTES_UNREAD, "notes were not read, or read before they were written")               \
-	X(53, SOCKET, "the socket brought what may not come there")
+	X(53, SOCKET, "the socket brought what may not come there")                                \
+	X(54, CHANNEL, "a frame was of a channel that is not open")                                \
+	X(55, FEATURE, "a frame needs a feature that was not agreed on")
 
 enum twi_rule {
 #define TWI_RULE_ENUM(number, name, text) TWI_RULE_##name = (number),

@@ -14,6 +14,7 @@
 #include "diag/error.h"
 #include "transport/endpoint.h"
 #include "transport/engine.h"
+#include "transport/feature.h"
 #include "transport/held_count.h"
 #include "transport/op.h"
 #include "transport/path.h"
@@ -145,10 +146,23 @@ static int on_frame(struct twi_session *session, const struct twi_frame *frame)
 		session->peer_said_bye = true;
 		session->bye = (uint8_t)frame->value;
 		return TOW_OK;
+	case TWI_FRAME_READ:
+	case TWI_FRAME_WRITE:
+		return twi_session_fault(
+			session, TWI_RULE_FEATURE, "sent a frame (%s) of feature %d (%s)",
+			twi_frame_type_name(frame->type), TWI_FEATURE_remote_memory,
+			twi_feature_name(TWI_FEATURE_remote_memory));
 	default:
 		return twi_session_fault(session, TWI_FAULT_ORDER,
 					 "sent a frame of type %u out of place", frame->type);
 	}
+}
+
+int twi_session_no_channel(struct twi_session *session, const struct twi_frame *frame)
+{
+	return twi_session_fault(session, TWI_RULE_CHANNEL,
+				 "sent a frame (%s) of channel %u, which is not open",
+				 twi_frame_type_name(frame->type), frame->channel);
 }
 
 static int get_frame(const struct twi_session *session, const uint8_t *head,
@@ -170,6 +184,8 @@ static int parse_frame(struct twi_session *session, const uint8_t *head)
 
 	if (get_frame(session, head, &frame, &fault) != TOW_OK)
 		return twi_session_fault(session, (unsigned)fault, "sent a bad control frame");
+	if (twi_unlikely(frame.channel != 0))
+		return twi_session_no_channel(session, &frame);
 	return on_frame(session, &frame);
 }
 
@@ -212,10 +228,10 @@ static void listen_for_bye(struct twi_session *session, const uint8_t *data, con
 			return;
 		if (get_frame(session, head, &frame, &fault) != TOW_OK)
 			continue;
-		if (frame.type == TWI_FRAME_BYE) {
+		if (frame.type == TWI_FRAME_BYE && frame.channel == 0) {
 			session->peer_said_bye = true;
 			session->bye = (uint8_t)frame.value;
-		} else if (frame.type == TWI_FRAME_EAGER) {
+		} else if (frame.payload_bytes > 0) {
 			session->rx_left = frame.payload_bytes;
 		}
 	}

@@ -109,6 +109,9 @@ void twi_session_owe(struct twi_session *session, uint8_t type, uint64_t seq, ui
 void twi_session_say_pong(struct twi_session *session);
 int twi_session_heard(struct twi_session *session, uint64_t received);
 
+/* session_control.c: a frame was of a channel, and none is open but the peer itself. */
+int twi_session_no_channel(struct twi_session *session, const struct twi_frame *frame);
+
 /* session_send.c */
 void twi_session_drain(struct twi_session *session);
 int twi_session_granted(struct twi_session *session, const struct twi_frame *frame);

@@ -74,7 +74,14 @@ static void rnd_data(struct twi_frame *f)
 	f->value = rnd_in(0, (uint64_t)INT64_MAX - f->payload_bytes);
 }
 
-static struct twi_frame rnd_legal(const struct twi_frame_limits *limits)
+/* Whether it is of messages, and so may be of a channel of them. */
+static bool of_messages(uint8_t type)
+{
+	return type != TWI_FRAME_HELLO && type != TWI_FRAME_RECEIVED && type != TWI_FRAME_PING &&
+	       type != TWI_FRAME_PONG;
+}
+
+static struct twi_frame rnd_frame(const struct twi_frame_limits *limits)
 {
 	struct twi_frame f = { .seq = rnd_in(1, INT64_MAX) };
 
@@ -120,6 +127,12 @@ static struct twi_frame rnd_legal(const struct twi_frame_limits *limits)
 		f.tag = rnd_sized();
 		f.value = rnd_in(1, INT64_MAX);
 		break;
+	case TWI_FRAME_READ:
+	case TWI_FRAME_WRITE:
+		f.payload_bytes = TWI_REMOTE_BYTES;
+		f.tag = rnd_in(0, INT64_MAX);
+		f.value = rnd_in(1, INT64_MAX);
+		break;
 	case TWI_FRAME_BYE:
 		f.seq = 0;
 		f.value = rnd_in(0, TWI_WIRE_STATUS_MAX);
@@ -128,6 +141,15 @@ static struct twi_frame rnd_legal(const struct twi_frame_limits *limits)
 		rnd_data(&f);
 		break;
 	}
+	return f;
+}
+
+static struct twi_frame rnd_legal(const struct twi_frame_limits *limits)
+{
+	struct twi_frame f = rnd_frame(limits);
+
+	if (of_messages(f.type))
+		f.channel = rnd() % 2 ? (uint16_t)rnd() : 0;
 	return f;
 }
 
@@ -156,6 +178,7 @@ static void test_round_trips(void **state)
 		assert_true(out.type == f.type && out.flags == f.flags && out.seq == f.seq);
 		assert_true(out.payload_bytes == f.payload_bytes && out.tag == f.tag);
 		assert_int_equal(out.value, f.value);
+		assert_int_equal(out.channel, f.channel);
 	}
 }
 
@@ -215,7 +238,8 @@ static unsigned int known_flags(uint8_t type)
 /* Whether frames of this type are about a message. */
 static bool numbered(uint8_t type)
 {
-	return type >= TWI_FRAME_EAGER && type <= TWI_FRAME_DATA && type != TWI_FRAME_BYE;
+	return (type >= TWI_FRAME_EAGER && type <= TWI_FRAME_DATA && type != TWI_FRAME_BYE) ||
+	       type == TWI_FRAME_READ || type == TWI_FRAME_WRITE;
 }
 
 static void check_accepted(const struct twi_frame *f, const struct twi_frame_limits *limits)
@@ -228,6 +252,8 @@ static void check_accepted(const struct twi_frame *f, const struct twi_frame_lim
 		assert_int_equal(f->payload_bytes, TWI_HELLO_BYTES);
 	else if (f->type == TWI_FRAME_EAGER)
 		assert_true(f->payload_bytes <= limits->eager_max_bytes);
+	else if (f->type == TWI_FRAME_READ || f->type == TWI_FRAME_WRITE)
+		assert_int_equal(f->payload_bytes, TWI_REMOTE_BYTES);
 	else
 		assert_int_equal(f->payload_bytes, 0);
 	if (f->type != TWI_FRAME_HELLO)
@@ -238,7 +264,9 @@ static void check_accepted(const struct twi_frame *f, const struct twi_frame_lim
 		assert_int_equal(!f->seq, !numbered(f->type));
 	assert_true(!f->tag || f->type == TWI_FRAME_EAGER || f->type == TWI_FRAME_RTS ||
 		    f->type == TWI_FRAME_ACK || f->type == TWI_FRAME_DATA ||
-		    f->type == TWI_FRAME_ANNOUNCE);
+		    f->type == TWI_FRAME_ANNOUNCE || f->type == TWI_FRAME_READ ||
+		    f->type == TWI_FRAME_WRITE);
+	assert_true(f->channel == 0 || of_messages(f->type));
 }
 
 static void test_random_bytes(void **state)

@@ -111,6 +111,13 @@ static const struct {
 	{ { .type = 99 }, TWI_FAULT_TYPE },
 	{ { .type = TWI_FRAME_PING, .flags = 8 }, TWI_FAULT_FLAGS },
 	{ { .type = TWI_FRAME_DONE, .seq = 1, .tag = 5 }, TWI_FAULT_TAG },
+	{ { .type = TWI_FRAME_EAGER, .channel = 7, .seq = 1 }, TWI_RULE_CHANNEL },
+	{ { .type = TWI_FRAME_BYE, .channel = UINT16_MAX }, TWI_RULE_CHANNEL },
+	{ { .type = TWI_FRAME_PING, .channel = 1 }, TWI_FAULT_RESERVED },
+	{ { .type = TWI_FRAME_READ, .payload_bytes = TWI_REMOTE_BYTES, .seq = 1, .value = 8 },
+	  TWI_RULE_FEATURE },
+	{ { .type = TWI_FRAME_WRITE, .payload_bytes = TWI_REMOTE_BYTES, .seq = 1, .value = 8 },
+	  TWI_RULE_FEATURE },
 };
 
 /* Its message names the rule, and what breaking it is; `told`: the other side has said so. */

@@ -93,8 +93,9 @@ static void packets_at_random(void **state)
 	for (int round = 0; round < 200000; round++) {
 		struct twi_ofi_packet p = {
 			.type = (uint8_t)(twt_random(&random) % (TWI_OFI_TYPE_END + 1)),
-			.space = twt_random(&random) % 4 == 0 ? (uint8_t)(twt_random(&random) % 6)
+			.space = twt_random(&random) % 4 == 0 ? (uint8_t)(twt_random(&random) % 4)
 							      : 0,
+			.channel = twt_random(&random) % 4 == 0 ? (uint16_t)twt_random(&random) : 0,
 			.session = twt_random(&random),
 			.number = (uint32_t)twt_random(&random),
 			.payload_bytes = (uint32_t)(twt_random(&random) % 1100),

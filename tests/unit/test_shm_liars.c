@@ -48,6 +48,17 @@ static void test_liar_extent(void **state)
 	expect_ended(1);
 }
 
+static void test_liar_channel(void **state)
+{
+	struct twi_shm_slot *slot = forge(TWI_SHM_INLINED, 8, 0, 0, 0);
+
+	(void)state;
+	slot->word |= 7u << 16; /* nobody has read it yet: both sides are this thread's */
+	expect_ended(1);
+	assert_non_null(strstr(inside(0)->base.ended_why, twi_rule_text(TWI_RULE_CHANNEL)));
+	assert_non_null(strstr(inside(1)->base.ended_why, "broke rule 54 "));
+}
+
 static void test_liar_twice(void **state)
 {
 	(void)state;
@@ -188,9 +199,9 @@ static void test_scribbles(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_liar_range),      CASE(test_liar_extent),     CASE(test_liar_twice),
-		CASE(test_liar_withdrawal), CASE(test_liar_note_cases), CASE(test_liar_taken),
-		CASE(test_liar_pieces),     CASE(test_scribbles),
+		CASE(test_liar_channel), CASE(test_liar_range),      CASE(test_liar_extent),
+		CASE(test_liar_twice),   CASE(test_liar_withdrawal), CASE(test_liar_note_cases),
+		CASE(test_liar_taken),   CASE(test_liar_pieces),     CASE(test_scribbles),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

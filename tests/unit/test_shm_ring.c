@@ -226,6 +226,36 @@ static void test_hostile_slots(void **state)
 	assert_int_equal(judge(TWI_SHM_WITHDRAWN, 0, 512, 0, 0, 0), TWI_SHM_FAULT_OFFER);
 }
 
+/* Laps are counted in 16 bits: what lies in a slot is never taken for the lap that is next. */
+static void test_laps_wrap(void **state)
+{
+	struct twi_shm_message message;
+
+	(void)state;
+	for (uint64_t n = 0; n < (uint64_t)shape.slots * 65540; n++) {
+		struct twi_shm_slot *slot = twi_shm_slot_room(&out);
+
+		assert_int_equal(twi_shm_slot_peek(&in), 0);
+		assert_non_null(slot);
+		slot->tag = n;
+		twi_shm_slot_put(&out, slot, TWI_SHM_INLINED, 0, 0);
+		assert_true(get(&message));
+		assert_true(message.tag == n);
+	}
+}
+
+static void test_channel(void **state)
+{
+	struct twi_shm_slot *slot = twi_shm_slot_room(&out);
+	struct twi_shm_message message = { 0 };
+
+	(void)state;
+	twi_shm_slot_put(&out, slot, TWI_SHM_INLINED, 0, 0);
+	slot->word |= 0x8001ull << 16;
+	assert_int_equal(twi_shm_slot_get(&in, twi_shm_slot_peek(&in), &limits, &message),
+			 TWI_SHM_FAULT_CHANNEL);
+}
+
 static enum twi_shm_fault remark(int kind, uint16_t offer, uint32_t extent, uint64_t where,
 				 uint64_t bytes)
 {
@@ -298,7 +328,8 @@ int main(void)
 	const struct CMUnitTest tests[] = { CASE(test_order),         CASE(test_full),
 					    CASE(test_liar_taken),    CASE(test_lap),
 					    CASE(test_hostile_slots), CASE(test_notes),
-					    CASE(test_shapes) };
+					    CASE(test_shapes),        CASE(test_laps_wrap),
+					    CASE(test_channel) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -255,7 +255,10 @@ static void take(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, cons
 		return;
 	if (p->type != TWI_OFI_EAGER && p->type != TWI_OFI_MORE)
 		twi_count(peer->base.engine->diag, TWI_C_control_frames_received, 1);
-	status = handle(peer, p, payload);
+	status = p->channel == 0 ? handle(peer, p, payload)
+				 : twi_ofi_fault(peer, TWI_RULE_CHANNEL,
+						 "sent a packet of channel %u, which is not open",
+						 p->channel);
 	if (status == TOW_EPROTOCOL)
 		twi_count(peer->base.engine->diag, TWI_C_protocol_errors, 1);
 	if (status < 0)

@@ -9,17 +9,24 @@
 #include "transport/frame.h"
 #include "transport/match.h"
 
+#define SPACE_BITS 2
+
+_Static_assert(TWI_SPACE_COUNT <= 1 << SPACE_BITS, "spaces have two bits of a packet");
+
 /* What each type may have. */
 static const struct {
 	bool space, checksum, seq, tag;
+	bool whole; /* it is about the connection as a whole: of no channel */
 	uint32_t payload_min, payload_max; /* UINT32_MAX: what the receiver takes */
 	uint64_t value_min, value_max;
 } rules[TWI_OFI_TYPE_END] = {
-	[TWI_OFI_AUTH] = { .payload_min = TWI_OFI_AUTH_HEAD,
+	[TWI_OFI_AUTH] = { .whole = true,
+			   .payload_min = TWI_OFI_AUTH_HEAD,
 			   .payload_max = TWI_OFI_AUTH_HEAD + TWI_OFI_NAME_MAX + TWI_OFI_AUTH_MAX,
 			   .value_min = TWI_OFI_MAGIC,
 			   .value_max = TWI_OFI_MAGIC },
-	[TWI_OFI_HELLO] = { .payload_min = TWI_OFI_HELLO_BYTES,
+	[TWI_OFI_HELLO] = { .whole = true,
+			    .payload_min = TWI_OFI_HELLO_BYTES,
 			    .payload_max = TWI_OFI_HELLO_BYTES },
 	[TWI_OFI_EAGER] = { .space = true,
 			    .checksum = true,
@@ -53,13 +60,16 @@ static const struct {
 	[TWI_OFI_REFUSE] = { .seq = true,
 			     .value_min = TWI_OFI_REFUSE_TRUNCATED,
 			     .value_max = TWI_OFI_REFUSE_END - 1 },
+	[TWI_OFI_PING] = { .whole = true },
+	[TWI_OFI_PONG] = { .whole = true },
 	[TWI_OFI_BYE] = { .value_max = TWI_WIRE_STATUS_MAX },
 };
 
 void twi_ofi_packet_put(uint8_t *out, const struct twi_ofi_packet *p)
 {
-	twi_put_le64(out, (uint64_t)p->type | (uint64_t)p->space << 8 | (uint64_t)p->flags << 16 |
-				  (uint64_t)p->payload_bytes << 32);
+	twi_put_le64(out, (uint64_t)p->type | (uint64_t)p->space << 8 |
+				  (uint64_t)p->flags << SPACE_BITS << 8 |
+				  (uint64_t)p->channel << 16 | (uint64_t)p->payload_bytes << 32);
 	twi_put_le64(out + 8, p->session);
 	twi_put_le64(out + 16, (uint64_t)p->number | (uint64_t)p->checksum << 32);
 	twi_put_le64(out + 24, p->seq);
@@ -68,8 +78,7 @@ void twi_ofi_packet_put(uint8_t *out, const struct twi_ofi_packet *p)
 }
 
 /* NULL: nothing is wrong. */
-static const char *judge(const struct twi_ofi_packet *p, uint8_t reserved,
-			 uint32_t payload_max_bytes)
+static const char *judge(const struct twi_ofi_packet *p, uint32_t payload_max_bytes)
 {
 	uint32_t payload_max;
 
@@ -78,7 +87,7 @@ static const char *judge(const struct twi_ofi_packet *p, uint8_t reserved,
 	payload_max = rules[p->type].payload_max;
 	if (payload_max == UINT32_MAX)
 		payload_max = payload_max_bytes;
-	if (reserved != 0)
+	if (p->channel != 0 && rules[p->type].whole)
 		return "a reserved field is not zero";
 	if (p->space >= (rules[p->type].space ? TWI_SPACE_COUNT : 1))
 		return "the tag space is out of bounds";
@@ -113,8 +122,9 @@ int twi_ofi_packet_get(const uint8_t *in, size_t bytes, uint32_t payload_max_byt
 	third = twi_get_le64(in + 16);
 	p = (struct twi_ofi_packet){
 		.type = (uint8_t)first,
-		.space = (uint8_t)(first >> 8),
-		.flags = (uint8_t)(first >> 16),
+		.space = first >> 8 & ((1u << SPACE_BITS) - 1),
+		.flags = (uint8_t)(first >> 8) >> SPACE_BITS,
+		.channel = (uint16_t)(first >> 16),
 		.payload_bytes = (uint32_t)(first >> 32),
 		.session = twi_get_le64(in + 8),
 		.number = (uint32_t)third,
@@ -123,7 +133,7 @@ int twi_ofi_packet_get(const uint8_t *in, size_t bytes, uint32_t payload_max_byt
 		.tag = twi_get_le64(in + 32),
 		.value = twi_get_le64(in + 40),
 	};
-	*fault_out = judge(&p, (uint8_t)(first >> 24), payload_max_bytes);
+	*fault_out = judge(&p, payload_max_bytes);
 	if (*fault_out == NULL && p.payload_bytes != bytes - TWI_OFI_HEAD_BYTES)
 		*fault_out = "the payload length is not the message's";
 	if (*fault_out != NULL)

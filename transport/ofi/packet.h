@@ -5,7 +5,7 @@
  *
  *      0      1      2      3      4                           8
  *      +------+------+------+------+---------------------------+
- *    0 | type | space| flags| 0    | payload_bytes             |
+ *    0 | type | flags| channel     | payload_bytes             |
  *      +------+------+------+------+---------------------------+
  *    8 | session: the number under which its receiver knows us |
  *      +---------------------------+---------------------------+
@@ -16,6 +16,7 @@
  *   40 | value                                                 |
  *      +-------------------------------------------------------+
  *
+ * flags: bits 0 and 1 the space of the tag, bit 2: there is a checksum; as of a frame (frame.h).
  * number counts a peer's packets from 0: providers deliver in order, but some report completions
  * out of it. docs/ofi.md is the same in prose.
  *
@@ -79,6 +80,7 @@ enum twi_ofi_refusal {
 
 struct twi_ofi_packet {
 	uint8_t type, space, flags;
+	uint16_t channel; /* of messages; 0: the peer itself */
 	uint32_t payload_bytes;
 	uint64_t session;
 	uint32_t number, checksum;

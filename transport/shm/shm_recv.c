@@ -409,6 +409,13 @@ static enum twi_shm_fault get(struct twi_shm_peer *peer, uint64_t word,
 	return fault;
 }
 
+static enum twi_rule rule_of(enum twi_shm_fault fault)
+{
+	return fault == TWI_SHM_FAULT_NONE      ? TWI_RULE_OFFER
+	       : fault == TWI_SHM_FAULT_CHANNEL ? TWI_RULE_CHANNEL
+						: TWI_RULE_SLOT;
+}
+
 unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most)
 {
 	struct twi_shm_message message;
@@ -433,7 +440,7 @@ unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most)
 			status = on_offer(peer, &message);
 		}
 		if (twi_unlikely(status < 0)) {
-			twi_shm_protocol_error(peer, fault != 0 ? TWI_RULE_SLOT : TWI_RULE_OFFER);
+			twi_shm_protocol_error(peer, rule_of(fault));
 			return count + 1;
 		}
 		count++;

@@ -133,6 +133,7 @@ const char *twi_shm_fault_text(enum twi_shm_fault fault)
 		[TWI_SHM_FAULT_RANGE] = "bytes outside of an extent",
 		[TWI_SHM_FAULT_BYTES] = "a length that cannot be",
 		[TWI_SHM_FAULT_KIND] = "a note of an unknown kind",
+		[TWI_SHM_FAULT_CHANNEL] = "a message of a channel that is not open",
 	};
 
 	return fault < TWI_SHM_FAULTS ? texts[fault] : "?";
@@ -194,6 +195,8 @@ enum twi_shm_fault twi_shm_slot_get(const struct twi_shm_in *in, uint64_t word,
 	out->sum = (uint32_t)out->sent_ns;
 	if (twi_unlikely(out->type == 0 || out->type >= TWI_SHM_TYPES))
 		return TWI_SHM_FAULT_TYPE;
+	if (twi_unlikely((word >> 16 & UINT16_MAX) != 0))
+		return TWI_SHM_FAULT_CHANNEL;
 	if (twi_unlikely(out->space >= TWI_SPACE_COUNT))
 		return TWI_SHM_FAULT_SPACE;
 	if (twi_likely(out->type == TWI_SHM_INLINED)) {

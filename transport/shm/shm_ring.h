@@ -18,9 +18,9 @@
  * in the other box it reads once, into locals, and checks. So a peer that writes nonsense harms
  * itself.
  *
- * A slot or note is there when the low half of its first word is the number of the lap: one cache
- * line brings the news and the message. First words are never payload, so old bytes cannot look
- * like a new message.
+ * A slot is there when the low 16 bits of its first word are the number of the lap, a note when the
+ * low half is: one cache line brings the news and the message. First words are never payload, so
+ *old bytes cannot look like a new message.
  */
 #ifndef TWI_SHM_RING_H
 #define TWI_SHM_RING_H
@@ -89,7 +89,7 @@ static inline uint64_t twi_shm_state_word(uint32_t generation, enum twi_shm_stat
 }
 
 struct twi_shm_slot {
-	_Atomic uint64_t word; /* [arg: 16][space: 8][type: 8][lap: 32] */
+	_Atomic uint64_t word; /* [arg: 16][space: 8][type: 8][channel: 16][lap: 16] */
 	_Atomic uint64_t tag;
 	_Atomic uint64_t sent_ns;
 	union {
@@ -206,7 +206,7 @@ static inline void twi_shm_slot_put(struct twi_shm_out *out, struct twi_shm_slot
 	/* release: pairs with the acquire in twi_shm_slot_peek; the message is written before it */
 	atomic_store_explicit(&slot->word,
 			      (uint64_t)arg << 48 | (uint64_t)space << 40 | (uint64_t)type << 32 |
-				      twi_shm_lap(out->next, out->box.shape.slots),
+				      (uint16_t)twi_shm_lap(out->next, out->box.shape.slots),
 			      memory_order_release);
 	out->next++;
 }
@@ -218,7 +218,9 @@ static inline uint64_t twi_shm_slot_peek(const struct twi_shm_in *in)
 	/* acquire: pairs with the release in twi_shm_slot_put */
 	uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
 
-	return (uint32_t)word == twi_shm_lap(in->next, in->box.shape.slots) ? word : 0;
+	/* A slot holds the lap before, or zeros before the first one, so 16 bits tell them apart.
+	 */
+	return (uint16_t)word == (uint16_t)twi_shm_lap(in->next, in->box.shape.slots) ? word : 0;
 }
 
 /* What a slot says, in the reader's own memory. */
@@ -252,6 +254,7 @@ enum twi_shm_fault {
 	TWI_SHM_FAULT_RANGE,
 	TWI_SHM_FAULT_BYTES,
 	TWI_SHM_FAULT_KIND,
+	TWI_SHM_FAULT_CHANNEL,
 	TWI_SHM_FAULTS
 };
 

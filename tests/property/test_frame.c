@@ -104,8 +104,7 @@ static struct twi_frame rnd_frame(const struct twi_frame_limits *limits)
 		break;
 	case TWI_FRAME_ACK:
 		f.tag = rnd_in(0, INT64_MAX);
-		f.value = rnd_in(0, TWI_WIRE_HOLD_MAX_NS);
-		break;
+		/* fall through */
 	case TWI_FRAME_DONE:
 		f.value = rnd_in(0, TWI_WIRE_HOLD_MAX_NS);
 		break;

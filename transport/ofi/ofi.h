@@ -187,8 +187,8 @@ struct twi_ofi_peer {
 	struct twi_ofi_name name;
 	fi_addr_t address;
 	uint8_t state, rule; /* rule: that it has broken (rule.h); 0: none */
-	bool connector, said_hello, heard_hello, said_bye;
-	int broken; /* status */
+	bool connector, said_hello, heard_hello, said_bye, left; /* left: it gave its connect up */
+	int broken;                                              /* status */
 	char fault[400];
 	struct tow_op *dial;
 	uint64_t deadline_ns; /* of the handshake, or of the farewell */

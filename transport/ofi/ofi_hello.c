@@ -174,6 +174,7 @@ static int on_bye(struct twi_ofi_peer *peer, uint64_t value)
 				 peer->base.address);
 	if ((int)value == -TOW_EREFUSED)
 		return twi_endpoint_refused(peer->base.address);
+	peer->left = !peer->connector && (int)value != -TOW_EPROTOCOL;
 	return twi_error(TOW_EREFUSED, "%s refused the connection", peer->base.address);
 }
 

@@ -267,6 +267,10 @@ static void refused(struct twi_ofi_peer *peer)
 	struct twi_engine *engine = peer->base.engine;
 	uint64_t now = twi_engine_now(engine);
 
+	if (peer->left) {
+		twi_count(engine->diag, TWI_C_handshakes_abandoned, 1);
+		return;
+	}
 	twi_count(engine->diag, TWI_C_handshakes_refused, 1);
 	if (now - peer->port->logged_ns < 1000ull * 1000 * 1000)
 		return;

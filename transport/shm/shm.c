@@ -259,9 +259,6 @@ static void socket_event(struct twi_shm_lane *lane, struct twi_shm_peer *peer)
 	} else if (peer->stage == TWI_SHM_UP) {
 		socket_ended(peer, status);
 	} else if (peer->stage < TWI_SHM_UP) {
-		/* Whoever is refused hears an end, not a reason. */
-		if (status == TOW_EPEER && peer->connector)
-			status = TOW_EREFUSED;
 		twi_shm_handshake_failed(peer, status);
 	}
 }

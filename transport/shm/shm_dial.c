@@ -260,8 +260,16 @@ void twi_shm_handshake_failed(struct twi_shm_peer *peer, int status)
 	struct twi_engine *engine = peer->base.engine;
 	struct tow_op *op = peer->dial;
 
-	twi_count(engine->diag, TWI_C_handshakes_refused, 1);
-	twi_log(engine->diag, 2, "a handshake failed: %s", tow_error_message());
+	if (status == TOW_EPEER) { /* the other side has closed, without a word */
+		twi_count(engine->diag, TWI_C_handshakes_abandoned, 1);
+		twi_log(engine->diag, 3, "a handshake ended: %s", tow_error_message());
+	} else {
+		twi_count(engine->diag, TWI_C_handshakes_refused, 1);
+		twi_log(engine->diag, 2, "a handshake failed: %s", tow_error_message());
+	}
+	/* Whoever is refused hears an end, not a reason. */
+	if (status == TOW_EPEER && peer->connector)
+		status = TOW_EREFUSED;
 	if (op != NULL) {
 		peer->dial = NULL;
 		op->lane_state = NULL;

@@ -98,6 +98,8 @@ struct twi_tcp_stream {
 	bool ours;             /* we connected it */
 	bool redial;           /* ours, to resume a line */
 	bool full;             /* ours: the other side takes no more peers, by whatever way */
+	bool left;             /* in its handshake: the other side has closed it, without a word */
+	bool resumes;          /* not ours: it is to carry a line of a peer, not to make one */
 	bool tx_busy, rx_busy; /* a request is submitted, its completion not yet reaped */
 	bool tx_blocked;       /* the socket's buffer is full */
 	bool corked;           /* bulk: the last bytes may wait for the next send */

@@ -74,8 +74,10 @@ static int say_proofs(struct twi_tcp_stream *stream)
 	size_t bytes;
 
 	while ((bytes = twi_auth_out(&stream->greet->auth, out)) > 0) {
-		if (!send_whole(stream, out, bytes))
+		if (!send_whole(stream, out, bytes)) {
+			stream->left = true;
 			return twi_error(TOW_EREFUSED, "the other side ended the handshake");
+		}
 	}
 	return TOW_OK;
 }
@@ -140,6 +142,8 @@ static int fetch(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_
 		twi_tcp_poll_in(lane, stream);
 		return TOW_AGAIN;
 	}
+	/* Who closes with our greeting unread resets: that is no more of a word. */
+	stream->left = true;
 	if (n == 0 && greet->said)
 		stream->denial = TWI_TCP_UNKNOWN;
 	if (!twi_auth_done(&greet->auth))
@@ -227,6 +231,7 @@ int twi_tcp_greet_say(struct twi_tcp_stream *stream, const struct twi_tcp_words 
 	} else {
 		sent = send_whole(stream, plain, bytes);
 	}
+	stream->left = !sent;
 	return sent ? TOW_OK : twi_error(TOW_EPEER, "the connection broke in its handshake");
 }
 

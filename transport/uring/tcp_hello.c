@@ -477,7 +477,8 @@ static int go_on(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 		return status;
 	if (stream->ours)
 		return answered(lane, stream, &words);
-	if ((words.hello.flags & TWI_HELLO_RESUME) != 0)
+	stream->resumes = (words.hello.flags & TWI_HELLO_RESUME) != 0;
+	if (stream->resumes)
 		return welcome_back(lane, stream, &words);
 	return words.hello.kind == TWI_STREAM_BULK ? welcome_bulk(lane, stream, &words)
 						   : welcome_control(lane, stream, &words);
@@ -499,16 +500,18 @@ void twi_tcp_handshake_failed(struct twi_tcp_lane *lane, struct twi_tcp_stream *
 	}
 	if (peer != NULL && peer->dial != NULL && twi_tcp_dial_elsewhere(lane, stream) == TOW_OK)
 		return;
-	twi_count(engine->diag, TWI_C_handshakes_refused, 1);
-	if (peer == NULL) {
+	if (stream->left)
+		twi_count(engine->diag, TWI_C_handshakes_abandoned, 1);
+	else if (!stream->resumes) /* that is in resume_failed */
+		twi_count(engine->diag, TWI_C_handshakes_refused, 1);
+	if (!stream->left && (peer == NULL || peer->dial == NULL))
 		twi_tcp_refusal(lane, tow_error_message());
+	if (peer == NULL)
 		twi_tcp_stream_destroy(lane, stream);
-	} else if (peer->dial != NULL) {
+	else if (peer->dial != NULL)
 		twi_tcp_dial_failed(peer, status);
-	} else {
-		twi_tcp_refusal(lane, tow_error_message());
+	else
 		twi_tcp_peer_free(peer); /* accepted, never shown to the user */
-	}
 }
 
 void twi_tcp_handshake_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
@@ -537,6 +540,15 @@ void twi_tcp_handshake_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *s
 		twi_tcp_handshake_failed(lane, stream, status);
 }
 
+/* Nobody reads a stream that is greeted and waits for the others: has its other side closed it? */
+static bool has_ended(const struct twi_tcp_stream *stream)
+{
+	uint8_t byte;
+	ssize_t n = recv(stream->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+
+	return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
 uint64_t twi_tcp_handshake_expire(struct twi_tcp_lane *lane, uint64_t now_ns)
 {
 	uint64_t next_ns = UINT64_MAX;
@@ -549,6 +561,7 @@ uint64_t twi_tcp_handshake_expire(struct twi_tcp_lane *lane, uint64_t now_ns)
 			next_ns = twi_min(next_ns, stream->deadline_ns);
 			continue;
 		}
+		stream->left = stream->state == TWI_TCP_PAIRING && has_ended(stream);
 		/* A redial has less time than a first connect. */
 		twi_error(TOW_EDEADLINE, stream->redial ? "no answer in time"
 							: "a handshake took longer than "

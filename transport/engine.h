@@ -82,10 +82,11 @@ struct twi_engine {
 	bool corked;              /* several messages are being started: lanes wait for the flush */
 	bool armed_since_enter;   /* this holder left something that a sleeper must take on */
 	_Atomic uint32_t waiters; /* callers within a wait, asleep or not: the holder writes */
-	_Atomic uint32_t watchers;    /* rings with a tow_fd: likewise */
-	_Atomic uint64_t drives;      /* polls by whomever: likewise */
-	_Atomic uint64_t waits;       /* that have begun: likewise */
-	struct twi_ring *ring;        /* of the thread that drives now */
+	_Atomic uint32_t watchers; /* rings with a tow_fd: likewise */
+	_Atomic uint64_t drives;   /* polls by whomever: likewise */
+	_Atomic uint64_t waits;    /* that have begun: likewise */
+	uint32_t any_waits;        /* for more than one operation: whoever completes one notes it */
+	struct twi_ring *ring;     /* of the thread that drives now */
 	struct twi_ring *last_ring;   /* the last holder's: it may have unreaped completions */
 	struct twi_ring *armed_ring;  /* in which the lanes have armed what they wait for */
 	struct twi_diag_block *block; /* the holder's (held_count.h), found for... */
@@ -262,6 +263,10 @@ void twi_engine_flush(struct twi_engine *engine);
  */
 int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t now_ns,
 		    uint64_t until_ns);
+
+/* The same until one of `count` operations is done; `entries` name them and are the call's. */
+int twi_engine_wait_any(struct twi_engine *engine, struct twi_wait_entry *entries, size_t count,
+			uint64_t now_ns, uint64_t until_ns);
 
 /* There is something to do: makes one of the sleeping threads look. The engine is held. */
 void twi_engine_wake(struct twi_engine *engine);

@@ -162,6 +162,14 @@ static bool is_done(const struct tow_op *op)
 	return (atomic_load_explicit(&op->state, memory_order_relaxed) & TWI_OP_DONE) != 0;
 }
 
+/* What the wait is for; relaxed as above. */
+static bool has_ended(const struct twi_wait *wait)
+{
+	return twi_likely(wait->count == 1)
+		       ? is_done(wait->entries->op)
+		       : atomic_load_explicit(&wait->ended, memory_order_relaxed);
+}
+
 /* The driver gives the engine back, sleeps as the sentry, takes it again. */
 static void sleep_once(struct twi_engine *engine, struct twi_wait *wait, uint64_t until_ns)
 {
@@ -176,7 +184,7 @@ static void sleep_once(struct twi_engine *engine, struct twi_wait *wait, uint64_
 	twi_wait_watch(engine, wait, next);
 	twi_engine_leave(engine);
 	/* after sleepers++: a device that saw no sleeper has set its signal before this looks */
-	if (!is_done(wait->op) && next > now &&
+	if (!has_ended(wait) && next > now &&
 	    atomic_load_explicit(&engine->device_signal, memory_order_seq_cst) == 0)
 		twi_ring_sleep(ring, twi_min(next - now, SLEEP_MAX_NS));
 	twi_engine_enter(engine);
@@ -291,26 +299,33 @@ static bool turn(struct twi_engine *engine, struct spin *spin)
 	return idle_ns < IDLE_NS || idle(engine, spin->now_ns, idle_ns);
 }
 
+static void begin_spin(struct spin *spin, const struct twi_wait *wait)
+{
+	*spin = (struct spin){ .now_ns = wait->since_ns,
+			       .since_ns = wait->since_ns,
+			       .turns = SPIN_CLOCK };
+	for (size_t i = 0; i < wait->count; i++) {
+		const struct tow_op *op = wait->entries[i].op;
+
+		spin->memory |= op->memory_polled ||
+				(op->peer != NULL && op->peer->lane->ops->memory_polled);
+		spin->crowd |= op->crowd;
+	}
+}
+
 /* The wait is off the lists, and the engine not held, when its word says that it has ended. */
 static int drive(struct twi_engine *engine, struct twi_wait *wait, uint64_t until_ns)
 {
-	const struct tow_op *op = wait->op;
-	struct spin spin = {
-		.now_ns = wait->since_ns,
-		.since_ns = wait->since_ns,
-		.turns = SPIN_CLOCK,
-		.memory = op->memory_polled ||
-			  (op->peer != NULL && op->peer->lane->ops->memory_polled),
-		.crowd = op->crowd,
-	};
+	struct spin spin;
 
+	begin_spin(&spin, wait);
 	if (twi_likely(!engine->virtual_clock))
 		twi_cpu_log_wait(&engine->cpu_log, twi_self.tid, spin.since_ns);
 	for (;;) {
 		unsigned events;
 
 		if (twi_unlikely(!twi_wait_lead(engine, wait))) {
-			if (is_done(op))
+			if (has_ended(wait))
 				return TOW_OK;
 			if (spin.now_ns >= until_ns)
 				return TOW_AGAIN;
@@ -320,7 +335,7 @@ static int drive(struct twi_engine *engine, struct twi_wait *wait, uint64_t unti
 			continue;
 		}
 		events = spin.memory ? twi_engine_poll_memory(engine) : twi_engine_poll(engine);
-		if (is_done(op))
+		if (has_ended(wait))
 			return TOW_OK;
 		if (spin.now_ns >= until_ns)
 			return TOW_AGAIN;
@@ -340,16 +355,19 @@ static int drive(struct twi_engine *engine, struct twi_wait *wait, uint64_t unti
 	}
 }
 
-int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t now_ns,
-		    uint64_t until_ns)
+int twi_engine_wait_any(struct twi_engine *engine, struct twi_wait_entry *entries, size_t count,
+			uint64_t now_ns, uint64_t until_ns)
 {
-	struct twi_wait wait = { .op = op, .since_ns = now_ns };
+	struct twi_wait wait = { .entries = entries, .count = count, .since_ns = now_ns };
 	int status;
 
 	twi_engine_enter(engine);
-	if (is_done(op)) { /* before it could be put where its end looks for it */
-		twi_engine_leave(engine);
-		return TOW_OK;
+	for (size_t i = 0; i < count; i++) {
+		if (is_done(entries[i]
+				    .op)) { /* before it could be put where its end looks for it */
+			twi_engine_leave(engine);
+			return TOW_OK;
+		}
 	}
 	twi_wait_begin(engine, &wait);
 	status = drive(engine, &wait, until_ns);
@@ -358,4 +376,12 @@ int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t now_n
 	twi_wait_end(engine, &wait);
 	twi_engine_leave(engine);
 	return status;
+}
+
+int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t now_ns,
+		    uint64_t until_ns)
+{
+	struct twi_wait_entry entry = { .op = op };
+
+	return twi_engine_wait_any(engine, &entry, 1, now_ns, until_ns);
 }

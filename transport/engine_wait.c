@@ -33,6 +33,19 @@ bool twi_wait_covered(struct twi_engine *engine)
 	return driver_of(engine) != NULL || sentry_of(engine) != NULL;
 }
 
+/* The same operation may be named several times, and is linked once. */
+static void link_entry(struct twi_wait *wait, struct twi_wait_entry *entry)
+{
+	struct tow_op *op = entry->op;
+
+	entry->wait = NULL;
+	if (op->waits != NULL && op->waits->wait == wait)
+		return;
+	entry->wait = wait;
+	entry->next = op->waits;
+	op->waits = entry;
+}
+
 void twi_wait_begin(struct twi_engine *engine, struct twi_wait *wait)
 {
 	wait->ringed = twi_self.binding == engine->binding;
@@ -41,8 +54,9 @@ void twi_wait_begin(struct twi_engine *engine, struct twi_wait *wait)
 		twi_list_push_front(&engine->waiting, &wait->link);
 	else
 		twi_list_push_back(&engine->waiting, &wait->link);
-	wait->next = wait->op->waits;
-	wait->op->waits = wait;
+	for (size_t i = 0; i < wait->count; i++)
+		link_entry(wait, &wait->entries[i]);
+	engine->any_waits += wait->count > 1;
 	twi_engine_count(engine->waiters, 1);
 	twi_engine_count(engine->waits, 1);
 	if (engine->left_ns != 0 && wait->since_ns >= engine->left_ns)
@@ -50,14 +64,23 @@ void twi_wait_begin(struct twi_engine *engine, struct twi_wait *wait)
 	engine->left_ns = 0;
 }
 
-static void unlink_wait(struct twi_engine *engine, struct twi_wait *wait)
+static void unlink_entry(const struct twi_wait_entry *entry)
 {
-	struct twi_wait **at = &wait->op->waits;
+	struct twi_wait_entry **at = &entry->op->waits;
 
-	while (*at != NULL && *at != wait)
+	while (*at != NULL && *at != entry)
 		at = &(*at)->next;
 	if (*at != NULL) /* else its callback has released it, and the row is another operation's */
-		*at = wait->next;
+		*at = entry->next;
+}
+
+static void unlink_wait(struct twi_engine *engine, struct twi_wait *wait)
+{
+	for (size_t i = 0; i < wait->count; i++) {
+		if (wait->entries[i].wait != NULL)
+			unlink_entry(&wait->entries[i]);
+	}
+	engine->any_waits -= wait->count > 1;
 	twi_list_remove(&wait->link);
 	twi_engine_count(engine->waiters, (uint32_t)-1);
 }
@@ -202,10 +225,13 @@ void twi_wait_relieve(struct twi_engine *engine)
 
 void twi_wait_tell(struct twi_engine *engine, struct tow_op *op)
 {
-	struct twi_wait *next;
+	struct twi_wait_entry *next;
 
-	for (struct twi_wait *wait = op->waits; wait != NULL; wait = next) {
-		next = wait->next;
+	for (struct twi_wait_entry *entry = op->waits; entry != NULL; entry = next) {
+		struct twi_wait *wait = entry->wait;
+
+		next = entry->next; /* of another wait: each has one entry here */
+		atomic_store_explicit(&wait->ended, true, memory_order_relaxed);
 		if (!wait->asleep)
 			continue; /* it is about to see it */
 		if (wait->ring != NULL) {

@@ -1,5 +1,6 @@
 /*
- * engine_wait.h - threads in tow_op_wait: which one drives, which one keeps watch, who is woken.
+ * engine_wait.h - threads in tow_op_wait and tow_wait_any: which one drives, which one keeps watch,
+ * who is woken.
  *
  *	driver    awake; polls with its own ring whenever nobody asks for the engine   at most one
  *	sentry    asleep on its ring, where everything is armed, until the alarm       at most one
@@ -14,6 +15,11 @@
  * looks once a tick whether it is, and has a follower take over if not. One that stays away longer
  * wakes its successor itself. A waiter that has waited for SENIOR_NS when another one begins lets
  * that one drive: who exchanges small messages is not to be served by one who waits for next week.
+ *
+ * A wait is for one operation or for several, and ends with the first that ends. It has an entry on
+ * the list of each of them, so whoever completes any finds it, and it sleeps on one word or one
+ *ring however many they are. Where there are several the end is noted when it comes (`ended`): a
+ *turn of the driver costs the same for one operation and for thousands.
  *
  * All of it is written by the holder of the engine alone, but for `word`, and what the sleeper's
  * own stack frame needs to come back.
@@ -34,19 +40,27 @@ struct twi_ring;
 enum twi_wait_word {
 	TWI_WAIT_ASLEEP,
 	TWI_WAIT_LOOK, /* take the engine and see */
-	TWI_WAIT_ENDED /* the operation is done, and the wait taken off all lists */
+	TWI_WAIT_ENDED /* an operation is done, and the wait taken off all lists */
 };
 
-/* A thread in twi_engine_wait; on its stack. */
-struct twi_wait {
-	struct twi_list link;  /* of the engine's */
-	struct twi_wait *next; /* of the same operation's */
+/* One of the operations that a thread waits for: an entry on that operation's list. */
+struct twi_wait_entry {
+	struct twi_wait_entry *next; /* of the same operation's */
+	struct twi_wait *wait;       /* NULL: named twice, linked once */
 	struct tow_op *op;
+};
+
+/* A thread in twi_engine_wait or twi_engine_wait_any; on its stack. */
+struct twi_wait {
+	struct twi_list link; /* of the engine's */
+	struct twi_wait_entry *entries;
+	size_t count;
 	uint64_t since_ns;
 	uint64_t denied_ns;    /* when it could have no ring; 0: it was not so */
 	struct twi_ring *ring; /* that it sleeps on; NULL: on `word` */
 	bool ringed;           /* its thread has a ring */
 	bool asleep;
+	_Atomic bool ended;    /* of several: one of them */
 	_Atomic uint32_t word; /* enum twi_wait_word */
 };
 
@@ -61,8 +75,8 @@ void twi_wait_end(struct twi_engine *engine, struct twi_wait *wait);
 bool twi_wait_lead(struct twi_engine *engine, struct twi_wait *wait);
 
 /*
- * Sleeps without a ring, at most until `until_ns`. True when the operation is done: the wait is off
- * the lists and the engine not held. Else the engine is held again.
+ * Sleeps without a ring, at most until `until_ns`. True when an operation of its is done: the wait
+ * is off the lists and the engine not held. Else the engine is held again.
  */
 bool twi_wait_follow(struct twi_engine *engine, struct twi_wait *wait, uint64_t until_ns);
 

@@ -250,35 +250,43 @@ static uint32_t rank_of(const struct twi_ranks *ranks, const struct tow_peer *pe
 	return TWI_STATE_NO_RANK;
 }
 
+static void add_wait(const struct twi_wait_entry *entry, const struct twi_ranks *ranks,
+		     struct twi_rank_state *out)
+{
+	struct twi_state_wait *wait = &out->waits[out->wait_count++];
+	const struct tow_op *op = entry->op;
+
+	*wait = (struct twi_state_wait){ .kind = op->kind,
+					 .stage = op->stage,
+					 .rank = rank_of(ranks, op->peer),
+					 .tag = op->tag,
+					 .bytes = op->bytes,
+					 .moved = op->moved,
+					 .since_ns = entry->wait->since_ns };
+	if (twi_coll_of_op(op, &wait->ctx, &wait->seq, &wait->stage) ||
+	    twi_barrier_of_op(op, &wait->ctx, &wait->seq))
+		wait->kind = TWI_STATE_COLL;
+	if (op->kind != TWI_OP_COPY)
+		return;
+	out->copies++;
+	if (out->copy_since_ns == 0 || op->start_ns < out->copy_since_ns)
+		out->copy_since_ns = op->start_ns;
+}
+
+/* A thread that waits for the first of several operations has a row for each, as far as they go. */
 static void add_waits(const struct twi_engine *engine, const struct twi_ranks *ranks,
 		      struct twi_rank_state *out)
 {
 	struct twi_list *pos, *next;
 
 	twi_list_for_each_safe (pos, next, &engine->waiting) {
-		const struct twi_wait *entry = twi_container_of(pos, struct twi_wait, link);
-		const struct tow_op *op = entry->op;
-		struct twi_state_wait *wait;
+		const struct twi_wait *wait = twi_container_of(pos, struct twi_wait, link);
 
 		out->waiters++;
-		if (out->wait_count == TWI_STATE_WAITS)
-			continue;
-		wait = &out->waits[out->wait_count++];
-		*wait = (struct twi_state_wait){ .kind = op->kind,
-						 .stage = op->stage,
-						 .rank = rank_of(ranks, op->peer),
-						 .tag = op->tag,
-						 .bytes = op->bytes,
-						 .moved = op->moved,
-						 .since_ns = entry->since_ns };
-		if (twi_coll_of_op(op, &wait->ctx, &wait->seq, &wait->stage) ||
-		    twi_barrier_of_op(op, &wait->ctx, &wait->seq))
-			wait->kind = TWI_STATE_COLL;
-		if (op->kind != TWI_OP_COPY)
-			continue;
-		out->copies++;
-		if (out->copy_since_ns == 0 || op->start_ns < out->copy_since_ns)
-			out->copy_since_ns = op->start_ns;
+		for (size_t i = 0; i < wait->count && out->wait_count < TWI_STATE_WAITS; i++) {
+			if (wait->entries[i].wait != NULL)
+				add_wait(&wait->entries[i], ranks, out);
+		}
 	}
 }
 

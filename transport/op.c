@@ -18,6 +18,7 @@
 #include "transport/message.h"
 #include "transport/op_describe.h"
 #include "transport/op_span.h"
+#include "transport/op_wait.h"
 #include "transport/rpc_link.h"
 
 #define LONG_WAIT_NS  2000000000ull /* whose end is worth a verdict */
@@ -168,9 +169,10 @@ static void publish(struct tow_op *op)
 	twi_assert((state & TWI_OP_DONE) == 0);
 	if ((state & TWI_OP_RELEASED) != 0)
 		recycle(op);
-	else /* release: the result is written before; pairs with the load in is_done */
+	else /* release: the result is written before; pairs with the load in twi_op_is_done */
 		atomic_store_explicit(&op->state, state | TWI_OP_DONE, memory_order_release);
-	if (twi_unlikely(atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0))
+	if (twi_unlikely(atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0 ||
+			 engine->any_waits > 0))
 		twi_engine_tell(engine, op);
 }
 
@@ -283,25 +285,9 @@ bool twi_op_run_callbacks(struct twi_engine *engine)
 	return any;
 }
 
-static bool valid(const struct tow_op *op)
-{
-	uint32_t state;
-
-	if (op == NULL)
-		return false;
-	state = atomic_load_explicit(&op->state, memory_order_relaxed);
-	return (state & (TWI_OP_USED | TWI_OP_RELEASED)) == TWI_OP_USED;
-}
-
 static int refuse_handle(const char *call)
 {
 	return twi_error(TOW_EINVAL, "%s: the operation is NULL, or was released before", call);
-}
-
-/* acquire: pairs with publish; the result is read after it */
-static bool is_done(const struct tow_op *op)
-{
-	return (atomic_load_explicit(&op->state, memory_order_acquire) & TWI_OP_DONE) != 0;
 }
 
 /* Of one that is done. */
@@ -310,13 +296,7 @@ static int tell_status(const struct tow_op *op)
 	return twi_unlikely(op->status < 0) ? twi_failure_recall(op) : op->status;
 }
 
-static bool of_coll(const struct tow_op *op)
-{
-	return op->stamp.record != NULL || atomic_load_explicit(&op->held, memory_order_relaxed);
-}
-
-/* A collective is waited for, or tested: what was held back goes, and its record has the time. */
-static void tell_waited(struct tow_op *op, uint64_t now_ns)
+void twi_op_tell_waited(struct tow_op *op, uint64_t now_ns)
 {
 	if (twi_unlikely(atomic_load_explicit(&op->held, memory_order_relaxed)))
 		twi_coll_batch_wanted(op);
@@ -328,11 +308,11 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 {
 	struct twi_engine *engine;
 
-	if (!valid(op))
+	if (!twi_op_valid(op))
 		return refuse_handle("tow_op_test");
-	if (twi_unlikely(of_coll(op)))
-		tell_waited(op, 0);
-	if (is_done(op))
+	if (twi_unlikely(twi_op_of_coll(op)))
+		twi_op_tell_waited(op, 0);
+	if (twi_op_is_done(op))
 		return tell_status(op);
 	engine = op->engine;
 	if (twi_engine_forked(engine))
@@ -346,14 +326,10 @@ TOW_PUBLIC int tow_op_test(struct tow_op *op)
 		if (status < 0 && status != TOW_EBUSY) /* then others drive */
 			return status;
 	}
-	return is_done(op) ? tell_status(op) : TOW_AGAIN;
+	return twi_op_is_done(op) ? tell_status(op) : TOW_AGAIN;
 }
 
-/*
- * This thread has been blocked from `since_ns` until the operation ended: the clock need not be
- * read again.
- */
-static int end_wait(const struct tow_op *op, uint64_t since_ns)
+int twi_op_end_wait(const struct tow_op *op, uint64_t since_ns)
 {
 	uint64_t end_ns = op->start_ns + op->latency_ns;
 
@@ -365,8 +341,7 @@ static int end_wait(const struct tow_op *op, uint64_t since_ns)
 	return tell_status(op);
 }
 
-/* This wait has failed, or its time is over. */
-static int end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
+uint64_t twi_op_end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
 {
 	struct twi_engine *engine = op->engine;
 	uint64_t end_ns = twi_engine_clock(engine);
@@ -377,6 +352,14 @@ static int end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
 				 status == TOW_AGAIN ? TOW_ETIMEDOUT : status);
 		twi_engine_leave(engine);
 	}
+	return end_ns;
+}
+
+/* This wait has failed, or its time is over. */
+static int end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
+{
+	uint64_t end_ns = twi_op_end_in_vain(op, since_ns, status);
+
 	return status == TOW_AGAIN ? twi_op_timed_out(op, end_ns - since_ns, "") : status;
 }
 
@@ -389,7 +372,7 @@ static int wait_asking(struct tow_op *op, uint64_t ask_ns, uint64_t until_ns)
 	struct twi_engine *engine = op->engine;
 	int status = twi_engine_wait(engine, op, twi_engine_clock(engine), ask_ns);
 
-	if (status != TOW_AGAIN || is_done(op))
+	if (status != TOW_AGAIN || twi_op_is_done(op))
 		return status;
 	twi_engine_enter(engine);
 	twi_inquiry_begin(engine);
@@ -403,7 +386,7 @@ static int wait_long(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
 	struct twi_engine *engine = op->engine;
 	char why[TWI_ERROR_BYTES];
 
-	if (status != TOW_AGAIN || is_done(op))
+	if (status != TOW_AGAIN || twi_op_is_done(op))
 		return status;
 	twi_inquiry_short(engine, "; ", why, sizeof(why));
 	return twi_op_timed_out(op, until_ns - now_ns, why);
@@ -415,11 +398,11 @@ TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 	uint64_t now, until;
 	int status;
 
-	if (!valid(op))
+	if (!twi_op_valid(op))
 		return refuse_handle("tow_op_wait");
-	if (is_done(op)) {
-		if (twi_unlikely(of_coll(op)))
-			tell_waited(op, 0);
+	if (twi_op_is_done(op)) {
+		if (twi_unlikely(twi_op_of_coll(op)))
+			twi_op_tell_waited(op, 0);
 		return tell_status(op);
 	}
 	engine = op->engine;
@@ -428,14 +411,14 @@ TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 	if (twi_engine_in_callback(engine))
 		return twi_error(TOW_EINVAL, "tow_op_wait in a completion callback");
 	now = twi_engine_clock(engine);
-	if (twi_unlikely(of_coll(op)))
-		tell_waited(op, now);
+	if (twi_unlikely(twi_op_of_coll(op)))
+		twi_op_tell_waited(op, now);
 	until = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
 	if (twi_unlikely(until != UINT64_MAX && timeout_ns >= LONG_WAIT_NS && engine->inquiry))
 		status = wait_long(op, now, until);
 	else
 		status = twi_engine_wait(engine, op, now, until);
-	return is_done(op) ? end_wait(op, now) : end_in_vain(op, now, status);
+	return twi_op_is_done(op) ? twi_op_end_wait(op, now) : end_in_vain(op, now, status);
 }
 
 int twi_op_wait_told(struct tow_op *op, char *why, size_t room)
@@ -446,21 +429,22 @@ int twi_op_wait_told(struct tow_op *op, char *why, size_t room)
 
 	why[0] = '\0';
 	if (until == UINT64_MAX || until < now + LONG_WAIT_NS / 2 || engine->inquiry == NULL ||
-	    until - op->start_ns < LONG_WAIT_NS || is_done(op) || twi_engine_in_callback(engine))
+	    until - op->start_ns < LONG_WAIT_NS || twi_op_is_done(op) ||
+	    twi_engine_in_callback(engine))
 		return tow_op_wait(op, TOW_FOREVER);
 	status = wait_asking(op, until - ASK_BEFORE_NS, UINT64_MAX);
-	if (!is_done(op))
+	if (!twi_op_is_done(op))
 		return end_in_vain(op, now, status);
 	if (op->status == TOW_EDEADLINE)
 		twi_inquiry_short(engine, "; ", why, room);
-	return end_wait(op, now);
+	return twi_op_end_wait(op, now);
 }
 
 TOW_PUBLIC int tow_op_cancel(struct tow_op *op)
 {
 	struct twi_engine *engine;
 
-	if (!valid(op))
+	if (!twi_op_valid(op))
 		return refuse_handle("tow_op_cancel");
 	engine = op->engine;
 	if (twi_engine_forked(engine))
@@ -489,14 +473,14 @@ TOW_PUBLIC int tow_op_result(struct tow_op *op, struct tow_result *result_out)
 {
 	struct tow_result result;
 
-	if (!valid(op))
+	if (!twi_op_valid(op))
 		return refuse_handle("tow_op_result");
 	if (twi_unlikely(result_out == NULL || result_out->size != sizeof(result)) &&
 	    twi_sized_check_out(TWI_SIZED_tow_result, "tow_op_result", result_out) < 0)
 		return TOW_EINVAL;
 	if (twi_engine_forked(op->engine)) /* first: nothing will ever be done in the child */
 		return twi_error(TOW_EFORKED, "tow_op_result in a forked child");
-	if (!is_done(op))
+	if (!twi_op_is_done(op))
 		return TOW_AGAIN;
 	if (twi_likely(result_out->size == sizeof(result))) {
 		fill_result(op, result_out);
@@ -512,7 +496,7 @@ static void release_held(struct tow_op *op)
 	struct twi_engine *engine = op->engine;
 
 	twi_engine_enter(engine);
-	if (is_done(op))
+	if (twi_op_is_done(op))
 		recycle(op);
 	else
 		atomic_store_explicit(&op->state, TWI_OP_USED | TWI_OP_RELEASED,
@@ -522,7 +506,7 @@ static void release_held(struct tow_op *op)
 
 TOW_PUBLIC int tow_view_release(struct tow_op *op)
 {
-	if (op != NULL && valid(op) && !op->view)
+	if (op != NULL && twi_op_valid(op) && !op->view)
 		return twi_error(TOW_EINVAL,
 				 "tow_view_release: the operation was not started as a view");
 	return tow_op_release(op);
@@ -532,11 +516,11 @@ TOW_PUBLIC int tow_op_release(struct tow_op *op)
 {
 	if (op == NULL)
 		return TOW_OK;
-	if (!valid(op))
+	if (!twi_op_valid(op))
 		return refuse_handle("tow_op_release");
 	if (twi_engine_forked(op->engine))
 		return twi_error(TOW_EFORKED, "tow_op_release in a forked child");
-	if (twi_unlikely(op->view || !is_done(op))) {
+	if (twi_unlikely(op->view || !twi_op_is_done(op))) {
 		release_held(op);
 		return TOW_OK;
 	}

@@ -33,7 +33,7 @@
 struct twi_coll_record;
 struct twi_engine;
 struct twi_lane_ops;
-struct twi_wait;
+struct twi_wait_entry;
 
 enum twi_op_kind {
 	TWI_OP_CONNECT,
@@ -117,9 +117,9 @@ struct tow_op {
 	const struct twi_lane_ops *lane_ops;               /* connect */
 	struct twi_copy copy;                              /* TWI_OP_COPY; else not set */
 	struct twi_op_stamp stamp;
-	struct twi_wait *waits; /* threads that wait for it */
-	struct twi_claim claim; /* on the memory of its payload */
-	struct twi_site site;   /* of the call that started it */
+	struct twi_wait_entry *waits; /* threads that wait for it */
+	struct twi_claim claim;       /* on the memory of its payload */
+	struct twi_site site;         /* of the call that started it */
 	void *data;
 	uint64_t bytes;
 	uint64_t tag;

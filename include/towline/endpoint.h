@@ -258,6 +258,22 @@ int tow_op_wait(struct tow_op *op, uint64_t timeout_ns);
 int tow_wait_all(struct tow_op *const *ops, size_t count, uint64_t timeout_ns);
 
 /*
+ * Waits until one of `count` operations of one runtime has completed, or until timeout_ns from now
+ * have passed; *index_out is its place in the array. Entries that are NULL are passed over, so a
+ * caller that sets to NULL what it has dealt with gets the others one after another; where several
+ * have completed it is the first of them in the array. The operation is still to be released.
+ * Ownership: none passes. Copies: as the operations it moves. Blocks: until one has completed, at
+ * most timeout_ns; TOW_FOREVER waits as long as it takes. It polls for spin_ns, then sleeps, as
+ * tow_op_wait. Threads: any number of them, also with the same operations; not from a callback.
+ * Returns: the status of the operation that has completed, with its message if it failed; where
+ * *index_out is SIZE_MAX it is the call that has failed: TOW_ETIMEDOUT when timeout_ns passed first
+ * (the message is as that of tow_op_wait); TOW_EINVAL where no entry is an operation, for NULL, an
+ * operation that was released, operations of two runtimes, or from a callback; TOW_ENOMEM (with
+ * more than 32 operations alone); TOW_EFORKED.
+ */
+int tow_wait_any(struct tow_op *const *ops, size_t count, uint64_t timeout_ns, size_t *index_out);
+
+/*
  * Asks an operation to end early. It then completes with TOW_ECANCELED, unless it has completed or
  * cannot be stopped any more (the payload is on its way), in which case it completes as it would
  * have. Ownership: none passes; the operation is still to be released. Copies: none. Blocks: never.

@@ -20,15 +20,17 @@
 #define LARGE     100000u /* of every fifth exchange: by rendezvous */
 #define BLOCKED   1000u   /* tags */
 #define QUIET     2000u
+#define NEVER     3000u
 #define LIMIT_NS  (60ull * TWT_SECOND)
 
-enum style { WAIT, TEST, PROGRESS, CALLBACK, RESULT, SHORT_WAITS, STYLES };
+enum style { WAIT, TEST, PROGRESS, CALLBACK, RESULT, SHORT_WAITS, ANY, STYLES };
 
 struct worker {
 	const struct twt_side *side;
 	pthread_t thread;
 	unsigned number;
 	bool near;
+	struct tow_op *never; /* a receive that nobody sends to: all may wait for it as well */
 };
 
 static bool alone; /* nothing moves by itself: no style in which nobody drives */
@@ -56,8 +58,11 @@ static int look(struct tow_op *op)
 }
 
 /* Until `op` is done, in one of the ways. TOW_AGAIN: it took too long. */
-static int drive(const struct twt_side *side, struct tow_op *op, enum style style, sem_t *done)
+static int drive(const struct worker *worker, struct tow_op *op, enum style style, sem_t *done)
 {
+	const struct twt_side *side = worker->side;
+	struct tow_op *both[] = { worker->never, op };
+	size_t at;
 	uint64_t until = now_ns() + LIMIT_NS;
 	int status = TOW_AGAIN;
 
@@ -70,6 +75,9 @@ static int drive(const struct twt_side *side, struct tow_op *op, enum style styl
 			status = tow_op_wait(op, 50000);
 			if (status == TOW_ETIMEDOUT)
 				status = TOW_AGAIN;
+			break;
+		case ANY:
+			status = tow_wait_any(both, 2, LIMIT_NS, &at);
 			break;
 		case TEST:
 			status = tow_op_test(op);
@@ -95,9 +103,9 @@ static int drive(const struct twt_side *side, struct tow_op *op, enum style styl
 	return status;
 }
 
-static void finish(const struct twt_side *side, struct tow_op *op, enum style style, sem_t *done)
+static void finish(const struct worker *worker, struct tow_op *op, enum style style, sem_t *done)
 {
-	int status = drive(side, op, style, done);
+	int status = drive(worker, op, style, done);
 
 	if (status != TOW_OK)
 		fprintf(stderr, "style %d: %s: %s\n", style, tow_status_name(status),
@@ -131,13 +139,13 @@ static void *exchange(void *arg)
 				      &options, &recv));
 		options.user = &sent;
 		if (!worker->near)
-			finish(worker->side, recv, style, &received);
+			finish(worker, recv, style, &received);
 		twt_fill(out, bytes, worker->near ? seed : seed + 500);
 		TWT_OK(tow_send_start(worker->side->peer, out, bytes, worker->near ? ask : back,
 				      &options, &send));
 		if (worker->near)
-			finish(worker->side, recv, style, &received);
-		finish(worker->side, send, style, &sent);
+			finish(worker, recv, style, &received);
+		finish(worker, send, style, &sent);
 		TWT_OK(twt_check(in, bytes, worker->near ? seed + 500 : seed));
 	}
 	free(out);
@@ -159,10 +167,11 @@ static void *block(void *arg)
 }
 
 static void begin(struct worker *workers, const struct twt_side *side, bool near,
-		  void *(*run)(void *arg))
+		  struct tow_op *never, void *(*run)(void *arg))
 {
 	for (unsigned i = 0; i < THREADS; i++) {
-		workers[i] = (struct worker){ .side = side, .number = i, .near = near };
+		workers[i] =
+			(struct worker){ .side = side, .number = i, .near = near, .never = never };
 		if (pthread_create(&workers[i].thread, NULL, run, &workers[i]) != 0)
 			abort();
 	}
@@ -191,15 +200,21 @@ static void play(const struct twt_side *side, bool near)
 {
 	struct worker workers[THREADS];
 	uint64_t word = 0;
+	struct tow_op *never;
 
-	begin(workers, side, near, exchange);
+	TWT_OK(tow_recv_start(side->peer, &word, sizeof(word), NEVER, NULL, &never));
+	begin(workers, side, near, never, exchange);
 	end(workers);
-	begin(workers, side, near, block);
+	begin(workers, side, near, never, block);
 	for (unsigned i = 0; i < 200; i++)
 		swap_words(side, near, QUIET);
 	for (unsigned i = 0; i < THREADS; i++)
 		TWT_OK(tow_send_start(side->peer, &word, sizeof(word), BLOCKED + i, NULL, NULL));
 	end(workers);
+	TWT_OK(tow_op_cancel(never));
+	if (tow_op_wait(never, LIMIT_NS) != TOW_ECANCELED)
+		abort();
+	TWT_OK(tow_op_release(never));
 	swap_words(side, near, QUIET);
 }
 

@@ -380,9 +380,12 @@ static void test_crowd(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_view_of_the_dead), cmocka_unit_test(test_stop_and_go),
-		cmocka_unit_test(test_sleepers),         cmocka_unit_test(test_forbidden),
-		cmocka_unit_test(test_other_key),        cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_view_of_the_dead),
+		cmocka_unit_test(test_stop_and_go),
+		cmocka_unit_test(test_sleepers),
+		cmocka_unit_test(test_forbidden),
+		cmocka_unit_test(test_other_key),
+		cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_taken_back_and_closed),
 	};
 

@@ -2,6 +2,7 @@
  * tcp.c - the tcp lane's table: what the engine calls, and when what was started goes out.
  */
 #include "transport/uring/tcp.h"
+#include "transport/uring/tcp_break.h"
 
 #include <stdlib.h>
 

@@ -28,6 +28,7 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "transport/uring/tcp.h"
+#include "transport/uring/tcp_break.h"
 
 #define MS_NS          (1000ull * 1000)
 #define BACKOFF_MIN_NS (10 * MS_NS)

@@ -24,6 +24,7 @@
 #include "diag/error.h"
 #include "transport/op.h"
 #include "transport/uring/tcp.h"
+#include "transport/uring/tcp_break.h"
 
 /* Who speaks where a line is resumed. */
 #define SPEAKS_CONNECTOR 1u

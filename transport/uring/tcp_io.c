@@ -16,6 +16,7 @@
 #include "transport/op.h"
 #include "transport/poller.h"
 #include "transport/uring/tcp.h"
+#include "transport/uring/tcp_break.h"
 
 #define ANSWERS_MAX 16u /* frames about payload that share a packet */
 

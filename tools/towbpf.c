@@ -24,9 +24,10 @@ static const char usage[] =
 	"  towbpf [options]\n"
 	"\n"
 	"  -d, --dir DIR             where stats sockets are; may be given again. Without: \n"
-	"                            $TOW_STATS_DIR, the default directory of this user,\n"
-	"                            /run/towline, /run/user/*/towline,\n"
-	"                            /tmp/towline-* and /dev/shm/towline-*\n"
+	"                            $TOW_STATS_DIR or, where it is not set, the default\n"
+	"                            directory of this user, /run/towline,\n"
+	"                            /run/user/*/towline, /tmp/towline-* and\n"
+	"                            /dev/shm/towline-*\n"
 	"      --all-users           serves runtimes of all users; without, those of one's own\n"
 	"      --seconds N           ends after N seconds; without, when it is interrupted\n"
 	"      --registration-time   times registrations with io_uring too. Costs every system\n"
@@ -69,8 +70,10 @@ static void add_default_dirs(struct arguments *arguments)
 	const char *from_env = getenv("TOW_STATS_DIR");
 	char own[256];
 
-	if (from_env != NULL && from_env[0] != '\0')
+	if (from_env != NULL && from_env[0] != '\0') { /* named: there, and nowhere else */
 		add_dir(arguments, from_env);
+		return;
+	}
 	if (tow_stats_dir(own, sizeof(own)) == TOW_OK)
 		add_dir(arguments, own);
 	add_dir(arguments, "/run/towline");

@@ -80,8 +80,9 @@ static const char usage[] =
 	"is the job's, why and get go rank by rank. Without NAME and --socket the only job that\n"
 	"lives here is meant. What sockets of other users say is not believed, by root neither,\n"
 	"unless --all-users asks for them. Runtimes are looked for in\n"
-	"$TOW_STATS_DIR, the default directory of this user, /run/towline, /run/user/*/towline,\n"
-	"/tmp/towline-* and /dev/shm/towline-*. Status: 0 done, 1 failed, 2 wrong usage.\n";
+	"$TOW_STATS_DIR or, where it is not set, in the default directory of this user,\n"
+	"/run/towline, /run/user/*/towline, /tmp/towline-* and /dev/shm/towline-*. Status: 0 done, "
+	"1 failed, 2 wrong usage.\n";
 
 int misuse(const char *what, const char *which)
 {

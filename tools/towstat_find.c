@@ -151,14 +151,16 @@ int find_sockets(struct runtime_list *out)
 		fprintf(stderr, "towstat: no memory\n");
 		return -1;
 	}
-	if (from_env != NULL && from_env[0] != '\0')
+	if (from_env != NULL && from_env[0] != '\0') { /* named: there, and nowhere else */
 		add_all(out, from_env);
-	if (tow_stats_dir(own, sizeof(own)) == TOW_OK)
-		add_all(out, own);
-	add_all(out, "/run/towline");
-	add_all(out, "/run/user/*/towline");
-	add_all(out, "/tmp/towline-*");
-	add_all(out, "/dev/shm/towline-*");
+	} else {
+		if (tow_stats_dir(own, sizeof(own)) == TOW_OK)
+			add_all(out, own);
+		add_all(out, "/run/towline");
+		add_all(out, "/run/user/*/towline");
+		add_all(out, "/tmp/towline-*");
+		add_all(out, "/dev/shm/towline-*");
+	}
 	qsort(out->rows, out->count, sizeof(*out->rows), by_path);
 	return 0;
 }

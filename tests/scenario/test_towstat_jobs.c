@@ -234,6 +234,29 @@ static void beside(void **state)
 	end_job(second);
 }
 
+/* TOW_STATS_DIR names the place: what lives in another one, a default one too, is not meant. */
+static void elsewhere(void **state)
+{
+	char other[] = "/tmp/twt-jobs-XXXXXX", line[256];
+	pid_t second;
+
+	(void)state;
+	assert_non_null(mkdtemp(other));
+	setenv("XDG_RUNTIME_DIR", other, 1);
+	unsetenv("TOW_STATS_DIR");
+	second = start_job("two");
+	await_job("two");
+	setenv("TOW_STATS_DIR", dir, 1);
+	all_commands("", "one");
+	towstat("why two");
+	twt_command_expect(&command, 1, "no live runtime or job is called two", 1);
+	end_job(second);
+	unsetenv("XDG_RUNTIME_DIR");
+	snprintf(line, sizeof(line), "rm -r %s", other);
+	twt_command(line, &command);
+	assert_int_equal(command.status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -241,6 +264,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(one_rank, setup, teardown),
 		cmocka_unit_test_setup_teardown(sums, setup, teardown),
 		cmocka_unit_test_setup_teardown(beside, setup, teardown),
+		cmocka_unit_test_setup_teardown(elsewhere, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -242,7 +242,7 @@ static void socket_ended(struct twi_shm_peer *peer, int status)
 	twi_shm_take_messages(peer, TWI_SHM_ALL);
 	if (peer->stage != TWI_SHM_UP)
 		return;
-	twi_shm_take_notes(peer);
+	twi_shm_take_all_notes(peer);
 	if (peer->stage != TWI_SHM_UP)
 		return;
 	closed = atomic_load_explicit(&peer->in.box.head->closed, memory_order_acquire);

@@ -253,7 +253,8 @@ bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status
 void twi_shm_op_end(struct twi_shm_peer *peer, struct tow_op *op, int status, uint64_t bytes);
 /* Up to `most` of them, or TWI_SHM_ALL. Returns how many; the peer may be lost by it. */
 unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most);
-unsigned twi_shm_take_notes(struct twi_shm_peer *peer);
+unsigned twi_shm_take_notes(struct twi_shm_peer *peer); /* some of them, for one round */
+unsigned twi_shm_take_all_notes(struct twi_shm_peer *peer);
 /* There is more to do than to look at the rings, and whoever sleeps must do it. */
 void twi_shm_busy(struct twi_shm_peer *peer);
 /* Does some of it; sets peer->busy anew. */

@@ -9,6 +9,10 @@
  *
  * Small messages nobody has posted for are kept up to credit_bytes; beyond, the ring is not read.
  * Offers among them cost nothing, and notes have a ring of their own, which is always read.
+ *
+ * The other side writes its notes and messages in one order, into two rings. A message must not be
+ * heard before the notes that were written ahead of it: an answer would end what it answers, of
+ * which it was said to have arrived. So notes are read between finding a message and acting on it.
  */
 #include <stdlib.h>
 
@@ -416,6 +420,20 @@ static enum twi_rule rule_of(enum twi_shm_fault fault)
 						: TWI_RULE_SLOT;
 }
 
+/*
+ * The notes that are there when a message is: the acquire of its word shows all that were written
+ * before it. No more are read than there can be, so nobody can keep this side here.
+ */
+unsigned twi_shm_take_all_notes(struct twi_shm_peer *peer)
+{
+	unsigned count = 0;
+
+	while (count < TWI_SHM_NOTES && peer->stage == TWI_SHM_UP && peer->expecting > 0 &&
+	       twi_shm_note_there(&peer->notes_in))
+		count += twi_shm_take_notes(peer);
+	return count;
+}
+
 unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most)
 {
 	struct twi_shm_message message;
@@ -423,9 +441,15 @@ unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most)
 	uint64_t word;
 
 	while (count < most && (word = twi_shm_slot_peek(&peer->in)) != 0) {
-		enum twi_shm_fault fault = get(peer, word, &message);
+		enum twi_shm_fault fault;
 		int status = TOW_OK;
 
+		if (twi_unlikely(peer->expecting > 0)) {
+			count += twi_shm_take_all_notes(peer);
+			if (peer->stage != TWI_SHM_UP)
+				return count;
+		}
+		fault = get(peer, word, &message);
 		if (twi_unlikely(fault != TWI_SHM_FAULT_NONE)) {
 			status = twi_error(TOW_EPROTOCOL, "peer %s: bad slot: %s",
 					   peer->base.address, twi_shm_fault_text(fault));

@@ -1,0 +1,123 @@
+/*
+ * test_shm_order.c - what the other side says in one order is heard in that order, though messages
+ * and notes lie in two rings: who has taken a large message and then answers has its taking known
+ * before its answer. A stream of calls relies on it: the answer ends what is still on its way.
+ */
+#include "shm_pair.h"
+
+#define LARGE 100000u
+#define MANY  100u /* more than are read in one round */
+
+static struct tow_op *ended[MANY + 1]; /* in the order in which they did */
+static unsigned ended_count;
+static int worst; /* the first status that was not TOW_OK */
+
+static void note_end(struct tow_op *op, const struct tow_result *result)
+{
+	if (result->status != TOW_OK && worst == TOW_OK)
+		worst = result->status;
+	if (ended_count < twi_array_count(ended))
+		ended[ended_count] = op;
+	ended_count++;
+}
+
+static const struct tow_op_options noted = { .size = sizeof(noted),
+					     .timeout_ns = TOW_FOREVER,
+					     .done = note_end };
+
+/* Drives one side alone until the operation has ended. */
+static void finish_alone(int i, struct tow_op *op)
+{
+	uint64_t until = twi_now_ns() + 20 * SECOND;
+
+	while (tow_op_test(op) == TOW_AGAIN) {
+		(void)tow_progress(side[i].runtime);
+		if (twi_now_ns() > until)
+			fail_msg("an operation does not end");
+	}
+	OK(tow_op_release(op));
+}
+
+/*
+ * Side 0 sends `count` large messages, out of its pool or not, and awaits an answer. Side 1 takes
+ * them all, answers, and does nothing more, before side 0 looks once.
+ */
+static void play(unsigned count, bool pool, struct tow_op **sends, struct tow_op **answer_out)
+{
+	static uint64_t word[2];
+	static uint8_t plain[LARGE], room[LARGE];
+	struct tow_op *recvs[MANY], *op;
+	void *data = plain;
+
+	ended_count = 0;
+	worst = TOW_OK;
+	if (pool)
+		OK(tow_alloc(side[0].runtime, LARGE, 0, &data));
+	OK(tow_recv_start(side[0].peer, &word[0], 8, 7, &noted, answer_out));
+	for (unsigned i = 0; i < count; i++) {
+		OK(tow_recv_start(side[1].peer, room, LARGE, 1, NULL, &recvs[i]));
+		OK(tow_send_start(side[0].peer, data, LARGE, 1, &noted, &sends[i]));
+	}
+	for (unsigned i = 0; i < count; i++)
+		finish_alone(1, recvs[i]);
+	OK(tow_send_start(side[1].peer, &word[1], 8, 7, NULL, &op));
+	finish_alone(1, op);
+	assert_int_equal(ended_count, 0);
+}
+
+static void answered_last(unsigned count, bool pool)
+{
+	struct tow_op *sends[MANY], *answer;
+	uint64_t until = twi_now_ns() + 20 * SECOND;
+
+	play(count, pool, sends, &answer);
+	while (ended_count < count + 1 && twi_now_ns() < until)
+		(void)tow_progress(side[0].runtime);
+	assert_int_equal(ended_count, count + 1);
+	assert_int_equal(worst, TOW_OK);
+	if (ended[count] != answer)
+		fail_msg("the answer came before it was known that all %u messages were taken",
+			 count);
+	for (unsigned i = 0; i < count; i++)
+		OK(tow_op_release(sends[i]));
+	OK(tow_op_release(answer));
+}
+
+static void test_answer_is_last(void **state)
+{
+	(void)state;
+	answered_last(1, true);
+	answered_last(1, false);
+	answered_last(MANY, true);
+	answered_last(MANY, false);
+}
+
+/* The same, and the other side closes then: what it has taken it has taken, however many. */
+static void test_taken_then_closed(void **state)
+{
+	struct tow_op *sends[MANY], *answer;
+	uint64_t until = twi_now_ns() + 20 * SECOND;
+
+	(void)state;
+	play(MANY, true, sends, &answer);
+	OK(tow_runtime_close(side[1].runtime));
+	side[1].runtime = NULL;
+	while (ended_count < MANY + 1 && twi_now_ns() < until)
+		(void)tow_progress(side[0].runtime);
+	assert_int_equal(ended_count, MANY + 1);
+	if (worst != TOW_OK)
+		fail_msg("one ended with %s", tow_status_name(worst));
+	for (unsigned i = 0; i < MANY; i++)
+		OK(tow_op_release(sends[i]));
+	OK(tow_op_release(answer));
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, open_pair, close_pair)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { CASE(test_answer_is_last),
+					    CASE(test_taken_then_closed) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

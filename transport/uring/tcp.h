@@ -195,9 +195,8 @@ struct twi_tcp_lane {
 	struct twi_tcp_interfaces have;
 	uint64_t have_ns; /* when they were read */
 	struct twi_tcp_zc zc[TWI_ZC_RECORDS];
-	uint32_t zc_free;     /* index + 1 */
-	uint64_t zc_ask_ns;   /* when sockets are asked what is acknowledged; UINT64_MAX: never */
-	uint64_t zc_pause_ns; /* until the next time but one */
+	uint32_t zc_free;                /* index + 1 */
+	uint64_t zc_ask_ns, zc_pause_ns; /* when to ask (tcp_zerocopy.h), then for how long not */
 };
 
 /* tcp_stream.c: streams, their slots, peers. */

@@ -26,7 +26,6 @@
 #include "transport/op.h"
 #include "transport/poller.h"
 #include "transport/uring/tcp.h"
-#include "transport/uring/tcp_break.h"
 
 #define LET_GO_NS  1000000u  /* for packets that a driver has; what was queued is dropped at once */
 #define ASK_NS     1000000u  /* until sockets are asked for the first time, */
@@ -183,6 +182,14 @@ static void let_go(struct twi_tcp_lane *lane, struct twi_tcp_zc *record)
 	record->let_go = true;
 }
 
+static void note_lag(struct twi_tcp_lane *lane, const struct twi_tcp_zc *record)
+{
+	struct twi_engine *engine = lane->base.engine;
+
+	if (!record->let_go)
+		twi_latency_add(&engine->notify_lag, twi_engine_now(engine) - record->sent_ns);
+}
+
 /* The kernel has said so, or never will. */
 static void give_record(struct twi_tcp_lane *lane, struct twi_tcp_zc *record)
 {
@@ -215,7 +222,7 @@ void twi_tcp_zerocopy_sent(struct twi_tcp_lane *lane, uint32_t index, int res, u
 		return;
 	peer = peer_by_id(engine, record->peer_id);
 	if ((flags & TWI_DONE_NOTICE) != 0) {
-		twi_latency_add(&engine->notify_lag, twi_engine_now(engine) - record->sent_ns);
+		note_lag(lane, record);
 		if (peer != NULL)
 			twi_path_report(engine, &((struct twi_tcp_peer *)(void *)peer)->route,
 					record->bytes, ((uint32_t)res & TWI_DONE_KERNEL_COPY) != 0);
@@ -292,10 +299,12 @@ uint64_t twi_tcp_zerocopy_ask(struct twi_tcp_lane *lane, uint64_t now_ns)
 		if (!record->used || record->let_go ||
 		    (ring != NULL && record->ring == ring->index))
 			continue;
-		if (is_over(lane, record, now_ns))
-			let_go(lane, record);
-		else
+		if (!is_over(lane, record, now_ns)) {
 			more = true;
+			continue;
+		}
+		note_lag(lane, record);
+		let_go(lane, record);
 	}
 	lane->zc_pause_ns = twi_min(2 * lane->zc_pause_ns, (uint64_t)ASK_MAX_NS);
 	lane->zc_ask_ns = more ? now_ns + lane->zc_pause_ns : UINT64_MAX;

@@ -312,6 +312,7 @@ void twi_coll_fail_pending(struct twi_coll_group *coll, int status)
 		twi_coll_record_fail(pending->op, status);
 		twi_op_complete(pending->op, status, 0);
 		coll->in_flight--;
+		twi_held_count(coll->engine, TWI_C_colls_completed, 1);
 		free_pending(pending);
 	}
 	twi_coll_batch_fail(coll, status);

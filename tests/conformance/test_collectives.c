@@ -423,6 +423,7 @@ static void mismatch(struct twt_end *end)
 
 static void play(struct twt_end *end)
 {
+	twt_group_connect(end);
 	all_kinds(end);
 	all_sizes(end);
 	fused(end);

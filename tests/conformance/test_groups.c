@@ -212,10 +212,10 @@ static void leave(struct twt_end *end)
 	twt_say(end, "send: %s", name_of(tow_send(end->group, 1, end->out, 8, 21, TWT_CELL_NS)));
 }
 
-/* Blocking calls of two threads: which of them comes first is a matter of timing. */
+/* Blocking calls of two threads, and who dials: which of them comes first is a matter of timing. */
 static void play(struct twt_end *end)
 {
-	end->cell->timed = "unexpected_messages";
+	end->cell->timed = "unexpected_messages,peers_connected";
 	who_is_who(end);
 	connect_both(end);
 	send_by_rank(end);
@@ -253,6 +253,7 @@ static void bad_message(struct twt_end *end, enum twt_bad bad, bool receives)
 static void play_bad(struct twt_end *end)
 {
 	end->cell->timed = "unexpected_messages";
+	twt_group_connect(end);
 	twt_bad_each(end, bad_message);
 	barriers(end);
 }

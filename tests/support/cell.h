@@ -60,6 +60,7 @@ static const struct twt_lane twt_lanes[] = {
 	{ .name = "tcp-encrypted", .address = TWT_TCP, .encrypted = true },
 	{ .name = "shm", .address = { "shm://*", "shm://*" } },
 	{ .name = "ofi-tcp", .address = { "ofi://tcp", "ofi://tcp" } },
+	{ .name = "ofi-tcp-epoll", .address = { "ofi://tcp", "ofi://tcp" }, .poller = "epoll" },
 	{ .name = "ofi-shm", .address = { "ofi://shm", "ofi://shm" } },
 	{ .name = "loop", .address = { "loop://left", "loop://right" }, .one_runtime = true },
 	{ .name = "tow", .address = { "tow://127.0.0.1", "tow://127.0.0.1" } },
@@ -137,7 +138,7 @@ struct twt_cell {
 	struct twt_end ends[2];
 	char where[TOW_ADDRESS_MAX];        /* of end 1 */
 	_Atomic uint64_t ids[TWT_CELL_IDS]; /* what one end tells the other: ids of messages */
-	const char *timed; /* a counter that in this cell depends on timing; NULL: none */
+	const char *timed; /* counters that in this cell depend on timing, by comma; NULL: none */
 	struct twt_cell_shared *shared;
 };
 

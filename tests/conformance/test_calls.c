@@ -193,25 +193,6 @@ static void play(struct twt_end *end)
 
 /* --- memory that cannot be read or written --- */
 
-static struct bad_reply {
-	enum twt_bad bad;
-	struct twt_doing doing;
-	uint8_t *at;
-	_Atomic bool started;
-} bad_reply;
-
-/* Answers out of bad memory. */
-static void answer_badly(struct tow_call_in *call, void *user)
-{
-	struct twt_end *end = user;
-
-	bad_reply.at = twt_bad_take(end, bad_reply.bad, false);
-	twt_ok(end,
-	       tow_reply_start(call, 0, bad_reply.at, TWT_BAD_BYTES - 3,
-			       twt_begin(end, &bad_reply.doing, TOW_FOREVER), &bad_reply.doing.op));
-	atomic_store(&bad_reply.started, true);
-}
-
 /* The request cannot be read, or the response not written. */
 static void bad_call(struct twt_end *end, enum twt_bad bad, bool receives)
 {
@@ -232,28 +213,29 @@ static void bad_call(struct twt_end *end, enum twt_bad bad, bool receives)
 	twt_bad_give(at, bad);
 }
 
+/* The answer lies in memory that cannot be read. */
 static void bad_answer(struct twt_end *end, enum twt_bad bad, bool receives)
 {
 	struct tow_result result;
 	struct twt_doing doing;
+	uint8_t *at;
 
 	if (receives)
 		return;
-	if (end->which == 1)
-		bad_reply.bad = bad;
-	twt_meet(end);
 	if (end->which == 0) {
-		start(end, &doing, "answer-badly", 8, TWT_BAD_BYTES, TOW_FOREVER, 0);
+		start(end, &doing, "hold", 8, TWT_BAD_BYTES, TOW_FOREVER, 0);
 		tell(end, &doing, twt_bad_names[bad], 0);
-	} else {
-		while (!atomic_load(&bad_reply.started))
-			twt_idle(end);
-		twt_await(end, &bad_reply.doing, &result);
-		twt_say(end, "reply from memory that is %s: %s", twt_bad_names[bad],
-			tow_status_name(result.status));
-		twt_bad_give(bad_reply.at, bad);
-		atomic_store(&bad_reply.started, false);
+		twt_meet(end);
+		return;
 	}
+	while (atomic_load(&held) == NULL)
+		twt_idle(end);
+	at = twt_bad_take(end, bad, false);
+	twt_ok(end, tow_reply_start(atomic_exchange(&held, NULL), 0, at, TWT_BAD_BYTES - 3,
+				    twt_begin(end, &doing, TOW_FOREVER), &doing.op));
+	twt_say(end, "reply from memory that is %s: %s", twt_bad_names[bad],
+		tow_status_name(twt_await(end, &doing, &result)));
+	twt_bad_give(at, bad);
 	twt_meet(end);
 }
 
@@ -263,11 +245,10 @@ static void bad_answer(struct twt_end *end, enum twt_bad bad, bool receives)
  */
 static void play_bad(struct twt_end *end)
 {
+	end->timed = "ops_canceled";
 	if (end->which == 1) {
-		end->cell->timed = "ops_canceled";
 		twt_ok(end, tow_method_register(end->runtime, "echo", echo, end, NULL));
-		twt_ok(end,
-		       tow_method_register(end->runtime, "answer-badly", answer_badly, end, NULL));
+		twt_ok(end, tow_method_register(end->runtime, "hold", hold, end, NULL));
 	}
 	twt_meet(end);
 	twt_bad_each(end, bad_call);

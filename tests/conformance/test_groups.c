@@ -215,7 +215,7 @@ static void leave(struct twt_end *end)
 /* Blocking calls of two threads, and who dials: which of them comes first is a matter of timing. */
 static void play(struct twt_end *end)
 {
-	end->cell->timed = "unexpected_messages,peers_connected";
+	end->timed = "unexpected_messages,peers_connected";
 	who_is_who(end);
 	connect_both(end);
 	send_by_rank(end);
@@ -252,7 +252,7 @@ static void bad_message(struct twt_end *end, enum twt_bad bad, bool receives)
 
 static void play_bad(struct twt_end *end)
 {
-	end->cell->timed = "unexpected_messages";
+	end->timed = "unexpected_messages";
 	twt_group_connect(end);
 	twt_bad_each(end, bad_message);
 	barriers(end);

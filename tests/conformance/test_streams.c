@@ -237,7 +237,7 @@ static void bad_piece(struct twt_end *end, enum twt_bad bad, bool receives)
 
 static void play_bad(struct twt_end *end)
 {
-	end->cell->timed = "ops_canceled";
+	end->timed = "ops_canceled";
 	if (end->which == 1)
 		twt_ok(end, tow_method_register(end->runtime, "stream", serve, end, NULL));
 	twt_meet(end);

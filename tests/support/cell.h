@@ -124,6 +124,7 @@ struct twt_end {
 	int fd, silent; /* of tow_fd: how often it did not tell */
 	struct twt_crew crew;
 	_Atomic unsigned met;
+	const char *timed; /* counters that here depend on timing, by comma; NULL: none */
 	char text[TWT_CELL_TEXT];
 	size_t bytes;
 };
@@ -138,7 +139,6 @@ struct twt_cell {
 	struct twt_end ends[2];
 	char where[TOW_ADDRESS_MAX];        /* of end 1 */
 	_Atomic uint64_t ids[TWT_CELL_IDS]; /* what one end tells the other: ids of messages */
-	const char *timed; /* counters that in this cell depend on timing, by comma; NULL: none */
 	struct twt_cell_shared *shared;
 };
 

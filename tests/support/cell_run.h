@@ -154,7 +154,7 @@ static inline bool twt_is_timed(const struct twt_cell *cell, const char *name)
 {
 	size_t bytes = strlen(name);
 
-	for (const char *at = cell->timed; at != NULL && *at != '\0'; at += *at == ',') {
+	for (const char *at = cell->ends[0].timed; at != NULL && *at != '\0'; at += *at == ',') {
 		size_t length = strcspn(at, ",");
 
 		if (length == bytes && strncmp(at, name, bytes) == 0)

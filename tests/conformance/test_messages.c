@@ -65,6 +65,7 @@ static void exchange(struct twt_end *end, const struct message *m, unsigned seed
 		return;
 	}
 	memset(end->in, 0, m->room);
+	end->in[m->room] = 0xa5; /* what is too long is not written beyond the room */
 	if (m->posted) {
 		recv_one(end, &doing, m->room, 7);
 		twt_meet(end);
@@ -73,6 +74,8 @@ static void exchange(struct twt_end *end, const struct message *m, unsigned seed
 		recv_one(end, &doing, m->room, 7);
 	}
 	status = twt_await(end, &doing, &result);
+	if (end->in[m->room] != 0xa5)
+		twt_wrong(end->cell, "%s: written beyond the buffer", m->name);
 	twt_meet(end);
 	twt_say(end, "%s: recv %s %llu tag %llu, id %s, data %s", m->name, name_of(status),
 		(unsigned long long)result.bytes, (unsigned long long)result.tag,

@@ -52,6 +52,7 @@ static const struct twt_known twt_faults[] = {
 static const struct twt_known twt_senseless[] = {
 #ifdef TWT_TSAN
 	{ "ofi-tcp", TWT_ANY, TWT_ANY, TWT_ANY, "TSan does not see into libfabric" },
+	{ "ofi-tcp-epoll", TWT_ANY, TWT_ANY, TWT_ANY, "TSan does not see into libfabric" },
 	{ "ofi-shm", TWT_ANY, TWT_ANY, TWT_ANY, "TSan does not see into libfabric" },
 #endif
 	{ "loop", TWT_ANY, TWT_ANY, TWT_GROUPS,

@@ -19,9 +19,11 @@
 #define TWI_DIAG_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <internal/base.h>
+#include <towline/runtime.h>
 
 #include "diag/clock.h"
 #include "diag/counter.h"
@@ -200,11 +202,25 @@ bool twi_latency_sum(struct twi_diag *diag, enum twi_lane_id lane, unsigned size
 
 /*
  * A line in the runtime's log: the last TWI_LOG_LINES, shown in /v1/info. Levels: 1 error, 2
- * warning, 3 information; what is above the log level is dropped. Nothing is ever printed.
+ * warning, 3 information; what is above the log level is dropped. Of lines that are alike one in
+ * ten seconds is also shown where twi_log_open says, by a thread of the log's own (log_out.h): any
+ * thread may log, whatever it holds.
  */
 void twi_log(struct twi_diag *diag, int level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 void twi_diag_log_level(struct twi_diag *diag, int level);
+
+/*
+ * Where the lines go besides /v1/info: `where` is the knob log; callback may be NULL. Before it is
+ * called they go nowhere. TOW_OK; TOW_EINVAL or TOW_ESYSTEM naming a file that cannot be used.
+ */
+int twi_log_open(struct twi_diag *diag, const char *where, tow_log_callback callback, void *user);
+
+/* The rank that lines name; -1: none. */
+void twi_log_rank(struct twi_diag *diag, int64_t rank);
+
+/* Whether the calling thread is that of the log, within the callback. */
+bool twi_log_is_thread(struct twi_diag *diag);
 void twi_log_read(struct twi_diag *diag,
 		  void (*line)(void *arg, uint64_t ns, int level, const char *text), void *arg);
 

@@ -57,8 +57,8 @@ static const struct knob knobs[] = {
 #include "diag/knob.def"
 #undef TWI_KNOB
 _Static_assert(sizeof(struct tow_options) ==
-		       sizeof(size_t) + twi_array_count(knobs) * 8 + 2 * sizeof(void *),
-	       "every field of struct tow_options but the progress callback is a row of knob.def");
+		       sizeof(size_t) + twi_array_count(knobs) * 8 + 4 * sizeof(void *),
+	       "every field of struct tow_options but the two callbacks is a row of knob.def");
 
 struct suffix {
 	const char *name;

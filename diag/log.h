@@ -1,5 +1,6 @@
 /*
- * log.h - the ring of log lines of one runtime. diag.h has the calls.
+ * log.h - the ring of log lines of one runtime, and where they go besides (log_out.h). diag.h has
+ * the calls.
  */
 #ifndef TWI_LOG_H
 #define TWI_LOG_H
@@ -8,6 +9,7 @@
 #include <stdint.h>
 
 #include "diag/diag.h"
+#include "diag/log_out.h"
 
 struct twi_log {
 	pthread_mutex_t lock; /* control path only: nothing on the data path logs */
@@ -17,6 +19,7 @@ struct twi_log {
 		int level;
 		char text[TWI_LOG_BYTES];
 	} lines[TWI_LOG_LINES];
+	struct twi_log_out out;
 };
 
 struct twi_log *twi_log_create(void);

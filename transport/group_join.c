@@ -54,6 +54,8 @@ struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime, const struct twi_b
 	ranks->bootstrap = *bootstrap;
 	ranks->rank = (uint32_t)bootstrap->rank;
 	ranks->size = (uint32_t)bootstrap->world_size;
+	if (bootstrap->world_size != 1)
+		twi_log_rank(ranks->engine->diag, bootstrap->rank);
 	twi_list_init(&ranks->talks);
 	twi_list_init(&ranks->colls);
 	twi_list_init(&ranks->posts);

@@ -294,7 +294,9 @@ static int open_parts(struct tow_runtime *runtime)
 
 	if (status < 0)
 		return status;
-	twi_diag_log_level(engine->diag, (int)engine->knobs.log_level);
+	status = twi_runtime_log(engine, &runtime->job.bootstrap);
+	if (status < 0)
+		return status;
 	twi_environment_check(engine->diag, environ);
 	twi_span_sample(engine->diag, (uint32_t)engine->knobs.span_sample);
 	status = twi_engine_init(engine);
@@ -512,6 +514,8 @@ TOW_PUBLIC int tow_runtime_close(struct tow_runtime *runtime)
 		return status;
 	if (twi_engine_in_callback(&runtime->engine))
 		return twi_error(TOW_EINVAL, "tow_runtime_close in a completion callback");
+	if (twi_log_is_thread(runtime->engine.diag))
+		return twi_error(TOW_EINVAL, "tow_runtime_close in the runtime's log callback");
 	twi_job_close(&runtime->job);
 	close_parts(runtime);
 	return TOW_OK;

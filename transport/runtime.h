@@ -8,6 +8,7 @@
 
 #include "memreg/pool.h"
 
+struct twi_bootstrap;
 struct twi_engine;
 struct twi_job;
 struct twi_tracing;
@@ -23,6 +24,9 @@ int twi_runtime_open_sim(const struct tow_options *options, struct tow_runtime *
  * *exhaust_out. TOW_EINVAL naming the words that there are.
  */
 int twi_runtime_words(struct twi_engine *engine, enum twi_exhaust *exhaust_out);
+
+/* Takes the knobs of the log. TOW_EINVAL, TOW_ESYSTEM naming a file that cannot be used. */
+int twi_runtime_log(struct twi_engine *engine, const struct twi_bootstrap *bootstrap);
 
 struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime);
 

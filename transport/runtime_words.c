@@ -1,7 +1,8 @@
 /*
- * runtime_words.c - the knobs whose values are words, and what they may be.
+ * runtime_words.c - the knobs whose values are words, and what they may be; those of the log.
  */
 #include "diag/error.h"
+#include "transport/bootstrap.h"
 #include "transport/engine.h"
 #include "transport/path.h"
 #include "transport/plan/plan.h"
@@ -32,4 +33,14 @@ int twi_runtime_words(struct twi_engine *engine, enum twi_exhaust *exhaust_out)
 				 engine->knobs.coll_plan, names);
 	}
 	return TOW_OK;
+}
+
+int twi_runtime_log(struct twi_engine *engine, const struct twi_bootstrap *bootstrap)
+{
+	const struct tow_options *knobs = &engine->knobs;
+
+	twi_diag_log_level(engine->diag, (int)knobs->log_level);
+	if (bootstrap->status == TOW_OK && bootstrap->world_size != 1)
+		twi_log_rank(engine->diag, bootstrap->rank);
+	return twi_log_open(engine->diag, knobs->log, knobs->log_callback, knobs->log_user);
 }

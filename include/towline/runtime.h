@@ -33,6 +33,18 @@ struct tow_runtime;
 #endif
 
 /*
+ * A line of the log, for programs that have a log of their own. `level` is 1 for an error, 2 for a
+ * warning, 3 for information; `text` is printable ASCII without an end of line, valid within the
+ * call. It is called by one thread of the library's that does nothing else, one line at a time,
+ * also while tow_runtime_open and tow_runtime_close are under way, and never after the latter has
+ * returned (or the former has failed): tow_runtime_close waits for it. No lock is held, so it may
+ * take its time, and call the library, but with nothing of this runtime, which may be closing
+ * (tow_runtime_close in it is TOW_EINVAL). Of lines that differ in numbers alone it gets one in
+ * 10 s.
+ */
+typedef void (*tow_log_callback)(void *user, int level, const char *text);
+
+/*
  * How to open a runtime. Begin with TOW_OPTIONS_INIT or tow_options_init: -1 and NULL mean "not set
  * here". What each knob means, its unit, default and range: docs/knobs.md, `towstat knobs`,
  * tow_knob_info.
@@ -111,6 +123,11 @@ struct tow_options {
 	void (*premap_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
 	void *premap_progress_user;
 	const char *poller; /* what moves connections: auto, io_uring, epoll */
+	const char *log; /* where the log is shown: stderr, none, a file; "": a terminal's stderr */
+	int64_t log_wait_ns; /* who waits so long for other ranks says so in the log */
+	/* Called with each line of the log that is shown; NULL: none (tow_log_callback). */
+	tow_log_callback log_callback;
+	void *log_user;
 };
 
 /* The initial value of struct tow_options. */
@@ -149,7 +166,9 @@ struct tow_options {
 			TOW_MEMBER(trace_dir, NULL), TOW_MEMBER(verdict_on_sigquit, -1),           \
 			TOW_MEMBER(flight_dir, NULL), TOW_MEMBER(flight_files, -1),                \
 			TOW_MEMBER(premap_progress, NULL), TOW_MEMBER(premap_progress_user, NULL), \
-			TOW_MEMBER(poller, NULL)                                                   \
+			TOW_MEMBER(poller, NULL), TOW_MEMBER(log, NULL),                           \
+			TOW_MEMBER(log_wait_ns, -1), TOW_MEMBER(log_callback, NULL),               \
+			TOW_MEMBER(log_user, NULL)                                                 \
 	}
 
 /*

@@ -242,16 +242,7 @@ void twi_log_out_put(struct twi_log_out *out, int level, const char *text, uint6
 
 void twi_log_out_fini(struct twi_log_out *out)
 {
-	char text[TWI_LOG_BYTES];
-
 	pthread_mutex_lock(&out->lock);
-	if (out->running && out->rate.left_out + out->lost > 0 &&
-	    out->count - out->first < TWI_LOG_OUTBOX) {
-		snprintf(text, sizeof(text), "%llu lines like those before were left out",
-			 (unsigned long long)(out->rate.left_out + out->lost));
-		out->lost = 0;
-		add(out, 3, text, 0);
-	}
 	out->closing = true;
 	out->close_ns = twi_now_ns() + CLOSE_NS;
 	pthread_cond_signal(&out->wake);

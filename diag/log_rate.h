@@ -21,7 +21,7 @@ struct twi_log_rate {
 		uint64_t shown_ns;
 		uint32_t left_out; /* since then */
 	} rows[TWI_LOG_CAUSES];
-	uint64_t left_out; /* in all, of those that no line has told of yet */
+	uint64_t left_out; /* in all, that no line has told of */
 };
 
 /*

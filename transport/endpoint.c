@@ -17,6 +17,7 @@
 #include "transport/op.h"
 #include "transport/op_options.h"
 #include "transport/rpc_link.h"
+#include "transport/rule.h"
 #include "transport/runtime.h"
 
 static _Atomic uint64_t next_peer_id = 1;
@@ -143,7 +144,8 @@ int twi_endpoint_refused(const char *address)
 void twi_peer_tell_lost(const struct tow_peer *peer, const char *why)
 {
 	twi_count(peer->engine->diag, TWI_C_peers_lost, !peer->passing);
-	twi_log(peer->engine->diag, peer->passing ? 3 : 2, "%s", why);
+	/* A peer that closes in order is how every job ends, and no warning. */
+	twi_log(peer->engine->diag, peer->passing || twi_rule_is_goodbye(why) ? 3 : 2, "%s", why);
 }
 
 void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer)

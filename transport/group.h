@@ -55,6 +55,7 @@ enum twi_slot_state { TWI_SLOT_NONE, TWI_SLOT_DIALING, TWI_SLOT_WAITING, TWI_SLO
 struct twi_slot {
 	enum twi_slot_state state;
 	unsigned dials;
+	uint32_t rank;
 	bool lost;               /* UP, but gone: it does not come back */
 	struct tow_peer *peer;   /* UP */
 	struct twi_list waiting; /* tow_op.link, of TWI_OP_CALL, whose owner is the slot */
@@ -176,6 +177,13 @@ int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *
 /* Without store, endpoint and addresses. NULL: no memory. */
 struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime,
 				 const struct twi_bootstrap *bootstrap);
+
+/*
+ * Whether an operation is a barrier, group_barrier.c, or the connection to a rank, group_link.c.
+ * The engine need not be held: only what the start has set is read.
+ */
+bool twi_barrier_is(const struct tow_op *op);
+bool twi_connect_is(const struct tow_op *op, uint32_t *rank_out);
 
 /* group_barrier.c; the engine is held. */
 /* What is to be told of the group's barriers from now on; NULL: no memory. */

@@ -201,12 +201,16 @@ void twi_barrier_log_drop(struct twi_barrier_log *log)
 	free(log);
 }
 
+bool twi_barrier_is(const struct tow_op *op)
+{
+	return op->kind == TWI_OP_CALL && op->abort_call == abort_barrier;
+}
+
 bool twi_barrier_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_out)
 {
 	const struct barrier *barrier = op->owner;
 
-	if (op->kind != TWI_OP_CALL || op->abort_call != abort_barrier ||
-	    op->stage == TWI_STAGE_COMPLETING)
+	if (!twi_barrier_is(op) || op->stage == TWI_STAGE_COMPLETING)
 		return false;
 	*ctx_out = barrier->log->id | TWI_STATE_BARRIERS;
 	*seq_out = barrier->number;

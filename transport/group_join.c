@@ -68,8 +68,10 @@ struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime, const struct twi_b
 		twi_ranks_destroy(ranks);
 		return NULL;
 	}
-	for (uint32_t i = 0; i < ranks->size; i++)
+	for (uint32_t i = 0; i < ranks->size; i++) {
+		ranks->slots[i].rank = i;
 		twi_list_init(&ranks->slots[i].waiting);
+	}
 	return ranks;
 }
 
@@ -113,7 +115,8 @@ static int serve(struct twi_ranks *ranks, const struct twi_until *until)
 					 .restarts = bootstrap->restarts,
 					 .job = bootstrap->job,
 					 .key = &ranks->key,
-					 .diag = ranks->engine->diag };
+					 .diag = ranks->engine->diag,
+					 .late_ns = (uint64_t)ranks->engine->knobs.log_wait_ns };
 	int status;
 
 	if (bootstrap->exchange == TWI_EXCHANGE_ADDRESS)
@@ -138,6 +141,8 @@ static int join(struct twi_ranks *ranks, const struct twi_until *until)
 	join->world_size = ranks->size;
 	join->restarts = bootstrap->restarts;
 	join->key = &ranks->key;
+	join->diag = ranks->engine->diag;
+	join->late_ns = (uint64_t)ranks->engine->knobs.log_wait_ns;
 	if (ranks->server != NULL && twi_store_server_any(ranks->server))
 		twi_host_port_put("127.0.0.1", twi_store_server_port(ranks->server),
 				  bootstrap->store, sizeof(bootstrap->store));

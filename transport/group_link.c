@@ -353,6 +353,16 @@ static void dial(struct twi_ranks *ranks, uint32_t rank)
 		end_talk(talk, true);
 }
 
+bool twi_connect_is(const struct tow_op *op, uint32_t *rank_out)
+{
+	const struct twi_slot *slot = op->owner;
+
+	if (op->kind != TWI_OP_CALL || op->abort_call != abort_connect || slot == NULL)
+		return false;
+	*rank_out = slot->rank;
+	return true;
+}
+
 int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, enum twi_space space,
 		      const struct tow_op_options *options, struct tow_op **op_out)
 {

@@ -370,14 +370,14 @@ static int end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
 static int wait_asking(struct tow_op *op, uint64_t ask_ns, uint64_t until_ns)
 {
 	struct twi_engine *engine = op->engine;
-	int status = twi_engine_wait(engine, op, twi_engine_clock(engine), ask_ns);
+	int status = twi_op_wait_until(op, twi_engine_clock(engine), ask_ns);
 
 	if (status != TOW_AGAIN || twi_op_is_done(op))
 		return status;
 	twi_engine_enter(engine);
 	twi_inquiry_begin(engine);
 	twi_engine_leave(engine);
-	return twi_engine_wait(engine, op, twi_engine_clock(engine), until_ns);
+	return twi_op_wait_until(op, twi_engine_clock(engine), until_ns);
 }
 
 static int wait_long(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
@@ -417,7 +417,7 @@ TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 	if (twi_unlikely(until != UINT64_MAX && timeout_ns >= LONG_WAIT_NS && engine->inquiry))
 		status = wait_long(op, now, until);
 	else
-		status = twi_engine_wait(engine, op, now, until);
+		status = twi_op_wait_until(op, now, until);
 	return twi_op_is_done(op) ? twi_op_end_wait(op, now) : end_in_vain(op, now, status);
 }
 

@@ -41,6 +41,19 @@ void twi_op_tell_waited(struct tow_op *op, uint64_t now_ns);
  */
 int twi_op_end_wait(const struct tow_op *op, uint64_t since_ns);
 
+/*
+ * Waits as twi_engine_wait. A collective, a barrier or a connection to a rank that takes longer
+ * than the knob log_wait_ns is told of in the log meanwhile (op_late.c).
+ */
+int twi_op_wait_late(struct tow_op *op, uint64_t now_ns, uint64_t until_ns);
+
+static inline int twi_op_wait_until(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
+{
+	if (twi_likely(op->kind != TWI_OP_CALL))
+		return twi_engine_wait(op->engine, op, now_ns, until_ns);
+	return twi_op_wait_late(op, now_ns, until_ns);
+}
+
 /* A wait for an operation that goes on is over, by `status`. Returns the engine's time. */
 uint64_t twi_op_end_in_vain(const struct tow_op *op, uint64_t since_ns, int status);
 

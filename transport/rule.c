@@ -5,8 +5,11 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "diag/error.h"
+
+#define CLOSED " closed the connection"
 
 _Static_assert(TWI_FAULT_COUNT <= 32, "the numbers of frame faults are rules, too");
 
@@ -43,6 +46,11 @@ int twi_rule_error(const char *address, unsigned rule, const char *format, ...)
 	return twi_rule_add(rule);
 }
 
+bool twi_rule_is_goodbye(const char *why)
+{
+	return strstr(why, CLOSED) != NULL;
+}
+
 int twi_rule_bye_error(const char *address, int value)
 {
 	unsigned rule = value < 0 ? 0 : twi_rule_of_bye((uint64_t)value);
@@ -50,7 +58,7 @@ int twi_rule_bye_error(const char *address, int value)
 	if (value < 0)
 		return twi_error(TOW_EPEER, "peer %s has gone without a word", address);
 	if (rule == 0)
-		return twi_error(TOW_EPEER, "peer %s closed the connection", address);
+		return twi_error(TOW_EPEER, "peer %s" CLOSED, address);
 	return twi_error(
 		TOW_EPEER,
 		"peer %s ended the connection: it says that this side broke rule %u of the "

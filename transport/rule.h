@@ -13,6 +13,8 @@
 #ifndef TWI_RULE_H
 #define TWI_RULE_H
 
+#include <stdbool.h>
+
 #include "transport/frame.h"
 
 #define TWI_BYE_RULE 128u
@@ -81,5 +83,8 @@ int twi_rule_add(unsigned rule);
  * Returns TOW_EPEER.
  */
 int twi_rule_bye_error(const char *address, int value);
+
+/* Whether a message of twi_rule_bye_error says no more than that the peer has closed in order. */
+bool twi_rule_is_goodbye(const char *why);
 
 #endif

@@ -434,6 +434,12 @@ static int on_gather(struct twi_store *store, uint32_t index, const struct twi_s
 		status = give(store, entry, frame, client->rank);
 	if (status < 0)
 		return refuse(store, index, status);
+	if (entry->given == 1 && entry->since_ns == 0) {
+		entry->since_ns = now_ns;
+		entry->tell_ns = now_ns + store->config.late_ns;
+	}
+	if (entry->given == entry->members)
+		entry->since_ns = 0;
 	client->from = from;
 	if (entry->given < entry->members) {
 		wait_for(store, index, now_ns);
@@ -538,6 +544,29 @@ static uint64_t expire_ranks(struct twi_store *store, uint64_t now_ns)
 	return next;
 }
 
+/* A client waits for others in a gather: when it is to be told of, or told of it now. */
+static uint64_t tell_late(struct twi_store *store, const struct twi_store_client *client,
+			  uint64_t now_ns)
+{
+	struct twi_store_entry *entry;
+	char missing[160], key[TWI_STORE_KEY_MAX + 1];
+	uint64_t waited_ns;
+
+	if (store->config.late == NULL || client->request.kind != TWI_STORE_KIND_GATHER)
+		return UINT64_MAX;
+	entry = twi_store_find(store, client->key, client->request.key_bytes);
+	if (entry == NULL || entry->parts == NULL || entry->since_ns == 0)
+		return UINT64_MAX;
+	if (now_ns < entry->tell_ns)
+		return entry->tell_ns;
+	waited_ns = now_ns - entry->since_ns;
+	entry->tell_ns = now_ns + 2 * waited_ns;
+	twi_store_missing(entry, missing, sizeof(missing));
+	snprintf(key, sizeof(key), "%.*s", (int)entry->key_bytes, entry->key);
+	store->config.late(store->config.arg, key, missing, waited_ns);
+	return entry->tell_ns;
+}
+
 uint64_t twi_store_expire(struct twi_store *store, uint64_t now_ns)
 {
 	uint64_t next = expire_ranks(store, now_ns);
@@ -545,10 +574,13 @@ uint64_t twi_store_expire(struct twi_store *store, uint64_t now_ns)
 	for (uint32_t i = 0; i < store->config.clients_max && store->waiting > 0; i++) {
 		if (!store->clients[i].waiting)
 			continue;
-		if (store->clients[i].until_ns <= now_ns)
+		if (store->clients[i].until_ns <= now_ns) {
 			expire_client(store, i);
-		else
-			next = twi_min(next, store->clients[i].until_ns);
+		} else {
+			uint64_t late = tell_late(store, &store->clients[i], now_ns);
+
+			next = twi_min(next, twi_min(late, store->clients[i].until_ns));
+		}
 	}
 	return next;
 }

@@ -41,6 +41,13 @@ struct twi_store_config {
 	const char *job;  /* kept by the caller */
 	/* Sends a reply; what it points to is read at once. */
 	void (*reply)(void *arg, uint32_t client, const struct twi_store_frame *frame);
+	/*
+	 * Members of a gather have waited for late_ns for others: "3, 5", by their numbers in it.
+	 * Called by twi_store_expire, then again after twice that time, four times, and so on.
+	 * NULL: nobody is told.
+	 */
+	void (*late)(void *arg, const char *key, const char *missing, uint64_t waited_ns);
+	uint64_t late_ns;
 	void *arg;
 };
 

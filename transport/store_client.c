@@ -14,7 +14,9 @@
 
 #include <internal/base.h>
 
+#include "diag/diag.h"
 #include "diag/error.h"
+#include "diag/words.h"
 #include "transport/bootstrap.h"
 #include "transport/store_wire.h"
 
@@ -200,10 +202,27 @@ static int expired(const struct twi_store_client *client)
 			 client->last[0] != '\0' ? client->last : "nothing came");
 }
 
+/* Rank 0 was not to be had since `since_ns`: in the log, when that is due, and twice as late again.
+ */
+static void tell_late(const struct twi_store_client *client, uint64_t since_ns, uint64_t *tell_ns)
+{
+	uint64_t waited_ns = twi_net_now() - since_ns;
+	char waited[TWI_WORDS_BYTES];
+
+	if (client->join.diag == NULL || waited_ns < *tell_ns)
+		return;
+	*tell_ns = 3 * waited_ns;
+	twi_words_ns(waited_ns, waited);
+	twi_log(client->join.diag, 2,
+		"waiting for rank 0 for %s, whose store at %.64s is not there: %s", waited,
+		client->addresses, client->last);
+}
+
 /* Until it is connected and greeted. */
 static int connect_up(struct twi_store_client *client, const struct twi_until *until)
 {
-	uint64_t pause_ns = FIRST_PAUSE_NS, gone_ns = twi_net_now() + GONE_NS;
+	uint64_t since_ns = twi_net_now(), tell_ns = client->join.late_ns;
+	uint64_t pause_ns = FIRST_PAUSE_NS, gone_ns = since_ns + GONE_NS;
 	int status;
 
 	while ((status = connect_once(client, until)) == TOW_EREFUSED) {
@@ -213,6 +232,7 @@ static int connect_up(struct twi_store_client *client, const struct twi_until *u
 		if (client->greeted && twi_net_now() >= gone_ns)
 			return twi_error(TOW_EPEER, "rank 0's store at %.128s has gone: %s",
 					 client->addresses, client->last);
+		tell_late(client, since_ns, &tell_ns);
 		paused = twi_net_pause(until, pause_ns);
 		if (paused < 0)
 			return paused == TOW_EDEADLINE ? expired(client) : paused;

@@ -23,6 +23,9 @@ struct twi_store_join {
 	uint32_t rank, world_size, restarts;
 	uint64_t instance; /* random, of this process and job; not 0 */
 	const struct twi_job_key *key;
+	struct twi_diag
+		*diag; /* its log says when rank 0 has been waited for that long; NULL: none */
+	uint64_t late_ns;
 };
 
 /*

@@ -21,6 +21,7 @@
 #include "diag/diag.h"
 #include "diag/error.h"
 #include "diag/thread.h"
+#include "diag/words.h"
 #include "transport/bootstrap.h"
 #include "transport/store.h"
 #include "transport/store_wire.h"
@@ -417,12 +418,26 @@ static void destroy(struct twi_store_server *server)
 	free(server);
 }
 
+/* The first gather is that of tow_group_open: its members are the ranks. */
+static void on_late(void *arg, const char *key, const char *missing, uint64_t waited_ns)
+{
+	const struct twi_store_server *server = arg;
+	bool open = strcmp(key, "open") == 0, one = strpbrk(missing, ", ") == NULL;
+	char waited[TWI_WORDS_BYTES];
+
+	twi_words_ns(waited_ns, waited);
+	twi_log(server->diag, 2, "waiting for %s%s %s for %s %s", open ? "rank" : "member",
+		one ? "" : "s", missing, waited, open ? "to open the group" : "to split the group");
+}
+
 static int make_tables(struct twi_store_server *server, const struct twi_store_serve *serve)
 {
 	struct twi_store_config config = { .world_size = serve->world_size,
 					   .restarts = serve->restarts,
 					   .job = server->job,
 					   .reply = on_reply,
+					   .late = serve->diag != NULL ? on_late : NULL,
+					   .late_ns = serve->late_ns,
 					   .arg = server };
 
 	/* Without a key strangers are the store's clients, too. */

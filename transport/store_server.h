@@ -30,6 +30,7 @@ struct twi_store_serve {
 	const char *job; /* copied, as the key is */
 	const struct twi_job_key *key;
 	struct twi_diag *diag; /* for its log and counters; NULL: none */
+	uint64_t late_ns;      /* ranks that others have waited for so long stand in the log */
 };
 
 int twi_store_server_start(const struct twi_store_serve *serve, const struct twi_until *until,

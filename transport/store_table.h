@@ -25,6 +25,8 @@ struct twi_store_entry {
 	struct twi_store_part *parts; /* of GATHER; NULL: it is a value */
 	uint32_t members, given;
 	uint32_t generation;
+	uint64_t since_ns; /* GATHER: when the first has given; 0: nobody waits */
+	uint64_t tell_ns;  /* when it is next told of that others are late */
 	uint32_t key_bytes;
 	char key[];
 };

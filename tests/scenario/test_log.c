@@ -8,10 +8,12 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -382,6 +384,131 @@ static void test_degraded(void **state)
 	unsetenv("TOW_LOG");
 }
 
+/* --- what waits for others --- */
+
+#define LATE_US 1300000
+
+static void be_rank(const char *rank, const char *store)
+{
+	unsetenv(MISSPELT);
+	setenv("TOW_RANK", rank, 1);
+	setenv("TOW_WORLD_SIZE", "2", 1);
+	setenv("TOW_STORE", store, 1);
+	setenv("TOW_LOG_WAIT_NS", "200ms", 1);
+}
+
+static char store[64];
+
+/* Opens the group of two and meets the other in a barrier, `barrier_us` later. */
+static int join(useconds_t barrier_us)
+{
+	struct tow_group_options how = TOW_GROUP_OPTIONS_INIT;
+	struct tow_options options;
+	struct tow_runtime *runtime;
+	struct tow_group *group;
+
+	plain_options(&options);
+	TWT_OK(tow_runtime_open(&options, &runtime));
+	how.timeout_ns = 20 * TWT_SECOND;
+	TWT_OK(tow_group_open(runtime, &how, &group));
+	usleep(barrier_us);
+	TWT_OK(tow_group_barrier(group, 20 * TWT_SECOND));
+	TWT_OK(tow_group_close(group));
+	return tow_runtime_close(runtime);
+}
+
+static int join_as_0(void)
+{
+	be_rank("0", store);
+	return join(0);
+}
+
+static int join_as_1(void)
+{
+	be_rank("1", store);
+	return join(0);
+}
+
+static int hesitate_as_1(void)
+{
+	be_rank("1", store);
+	return join(4300000);
+}
+
+/* A port that is free now. */
+static void choose_store(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t bytes = sizeof(at);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, bytes), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
+	close(fd);
+	snprintf(store, sizeof(store), "127.0.0.1:%u", ntohs(at.sin_port));
+}
+
+/* The first comes LATE_US before the second; what the first has said. */
+static void job(int (*first)(void), int (*second)(void), useconds_t late_us, char *text,
+		size_t room)
+{
+	int null = open("/dev/null", O_WRONLY | O_CLOEXEC), err[2], how;
+	pid_t pids[2];
+
+	choose_store();
+	assert_int_equal(pipe2(err, O_CLOEXEC), 0);
+	setenv("TOW_LOG", "stderr", 1);
+	pids[0] = in_child(first, null, err[1]);
+	usleep(late_us);
+	pids[1] = in_child(second, null, STDERR_FILENO);
+	close(err[1]);
+	read_all(err[0], text, room);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(waitpid(pids[i], &how, 0), pids[i]);
+		assert_int_equal(how, 0);
+	}
+	close(err[0]);
+	close(null);
+	unsetenv("TOW_LOG");
+}
+
+static void test_late_open(void **state)
+{
+	char text[8192];
+
+	(void)state;
+	job(join_as_0, join_as_1, LATE_US, text, sizeof(text));
+	assert_in_range(count(text, "towline: rank 0: warning: waiting for rank 1 for "), 1, 3);
+	assert_in_range(count(text, " to open the group"), 1, 3);
+	/* the other way round it is rank 0 that is waited for */
+	job(join_as_1, join_as_0, LATE_US, text, sizeof(text));
+	assert_in_range(count(text, "towline: rank 1: warning: waiting for rank 0 for "), 1, 3);
+	assert_non_null(strstr(text, store));
+}
+
+static void test_late_barrier(void **state)
+{
+	char text[8192];
+
+	(void)state;
+	job(join_as_0, hesitate_as_1, 0, text, sizeof(text));
+	assert_true(count(text, "towline: rank 0: warning: waiting in a barrier for ") >= 2);
+	/* after three seconds the ranks agree on who is late (docs/verdict.md) */
+	assert_non_null(strstr(text, ": rank 1 has not entered barrier 1"));
+	assert_null(strstr(text, "closed the connection")); /* as every job ends */
+}
+
+/* Who comes soon is not talked about. */
+static void test_nobody_late(void **state)
+{
+	char text[8192];
+
+	(void)state;
+	job(join_as_0, join_as_1, 0, text, sizeof(text));
+	assert_null(strstr(text, "waiting in a barrier"));
+}
+
 static int make_folder(void **state)
 {
 	(void)state;
@@ -402,10 +529,12 @@ static int remove_folder(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_stderr),    cmocka_unit_test(test_terminal),
-		cmocka_unit_test(test_file),      cmocka_unit_test(test_bad_files),
-		cmocka_unit_test(test_callback),  cmocka_unit_test(test_exit),
-		cmocka_unit_test(test_full_pipe), cmocka_unit_test(test_degraded),
+		cmocka_unit_test(test_stderr),      cmocka_unit_test(test_terminal),
+		cmocka_unit_test(test_file),        cmocka_unit_test(test_bad_files),
+		cmocka_unit_test(test_callback),    cmocka_unit_test(test_exit),
+		cmocka_unit_test(test_late_open),   cmocka_unit_test(test_late_barrier),
+		cmocka_unit_test(test_nobody_late), cmocka_unit_test(test_full_pipe),
+		cmocka_unit_test(test_degraded),
 	};
 
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);

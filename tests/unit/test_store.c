@@ -510,6 +510,72 @@ static void bounds(void **state)
 	twi_store_destroy(store);
 }
 
+static struct {
+	int count;
+	uint64_t waited_ns;
+	char missing[64];
+} lateness;
+
+static void on_late(void *arg, const char *key, const char *missing, uint64_t waited_ns)
+{
+	(void)arg;
+	assert_string_equal(key, "late");
+	lateness.count++;
+	lateness.waited_ns = waited_ns;
+	snprintf(lateness.missing, sizeof(lateness.missing), "%s", missing);
+}
+
+/* Whoever gives to a gather of three. */
+static int give_late(struct twi_store *store, uint32_t client, uint32_t index, uint64_t now)
+{
+	struct twi_store_frame frame = request(TWI_STORE_KIND_GATHER, "late");
+
+	frame.wait_ms = 1000000;
+	frame.a = twi_store_pair(index, 3);
+	return ask(store, client, frame, now);
+}
+
+/* Who waits in a gather is told of when it is late: then after three, nine times that long. */
+static void late_members(void **state)
+{
+	const uint64_t late = 5000000000ull;
+	const struct twi_store_config config = { .world_size = RANKS,
+						 .restarts = 2,
+						 .clients_max = CLIENTS,
+						 .session = 42,
+						 .job = "job",
+						 .reply = on_reply,
+						 .late = on_late,
+						 .late_ns = late };
+	struct twi_store *store;
+	uint32_t a, b, c;
+
+	(void)state;
+	memset(&lateness, 0, sizeof(lateness));
+	memset(replies, 0, sizeof(replies));
+	assert_int_equal(twi_store_create(&config, &store), TOW_OK);
+	a = member(store, 0);
+	b = member(store, 1);
+	c = member(store, 2);
+	assert_int_equal(give_late(store, b, 1, 1000), TOW_OK);
+	assert_int_equal(twi_store_expire(store, 1000), 1000 + late);
+	assert_int_equal(twi_store_expire(store, 999 + late), 1000 + late);
+	assert_int_equal(lateness.count, 0);
+	assert_int_equal(twi_store_expire(store, 1000 + late), 1000 + 3 * late);
+	assert_int_equal(lateness.count, 1);
+	assert_int_equal(lateness.waited_ns, late);
+	assert_string_equal(lateness.missing, "0, 2");
+	/* one comes, the other does not */
+	assert_int_equal(give_late(store, a, 0, 1000 + 2 * late), TOW_OK);
+	assert_int_equal(twi_store_expire(store, 1000 + 3 * late), 1000 + 9 * late);
+	assert_int_equal(lateness.count, 2);
+	assert_string_equal(lateness.missing, "2");
+	assert_int_equal(give_late(store, c, 2, 1000 + 4 * late), TOW_OK);
+	assert_int_equal(twi_store_expire(store, 1000 + 100 * late), UINT64_MAX);
+	assert_int_equal(lateness.count, 2);
+	twi_store_destroy(store);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -519,6 +585,7 @@ int main(void)
 		cmocka_unit_test(deadlines),     cmocka_unit_test(lost_ranks),
 		cmocka_unit_test(out_of_order),  cmocka_unit_test(bounds),
 		cmocka_unit_test(hostile_names), cmocka_unit_test(impostors),
+		cmocka_unit_test(late_members),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,7 @@
 #include "transport/op.h"
 #include "transport/poller.h"
 #include "transport/uring/tcp.h"
+#include "transport/uring/tcp_break.h"
 
 #define LET_GO_NS  1000000u  /* for packets that a driver has; what was queued is dropped at once */
 #define ASK_NS     1000000u  /* until sockets are asked for the first time, */

@@ -63,8 +63,9 @@ static struct {
 	const char *lane;
 	unsigned threads, rounds;
 	uint64_t part_ns;
-	bool test; /* tow_op_test instead of tow_op_wait */
-} options = { "tcp", 64, 5, 300000000, false };
+	bool test;     /* tow_op_test instead of tow_op_wait */
+	bool only_all; /* the last measurement alone, for a profiler */
+} options = { "tcp", 64, 5, 300000000, false, false };
 
 static uint64_t now_ns(void)
 {
@@ -187,7 +188,8 @@ static void end(struct worker *workers, unsigned first, unsigned count)
 /* The time of one exchange by the first pair, in microseconds. */
 static double measure(const struct side *side)
 {
-	struct worker one = { .side = side, .until_ns = now_ns() + options.part_ns };
+	uint64_t for_ns = options.only_all ? 10000000 : options.part_ns;
+	struct worker one = { .side = side, .until_ns = now_ns() + for_ns };
 	uint64_t begun = now_ns();
 
 	work(&one);
@@ -209,6 +211,8 @@ static void round_of(const struct side *side, struct figures *out, unsigned roun
 	meet(side);
 	out->alone_us[round] = measure(side);
 	meet(side);
+	if (options.only_all)
+		others = 0;
 	begin(workers, side, 1, others, 1, true);
 	usleep(100000);
 	meet(side);
@@ -375,6 +379,10 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		const char *value = i + 1 < argc ? argv[i + 1] : NULL;
 
+		if (strcmp(argv[i], "--only-all") == 0) {
+			options.only_all = true;
+			continue;
+		}
 		if (strcmp(argv[i], "--quick") == 0) {
 			options.rounds = 1;
 			options.part_ns = 50000000;

@@ -10,6 +10,7 @@
 #include "transport/held_count.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,7 +20,9 @@
 #include "transport/background.h"
 #include "transport/poller.h"
 
-#define SPINS_BEFORE_FUTEX 200
+#define SPINS_BEFORE_YIELD 30
+#define SPINS_BEFORE_FUTEX                                                                         \
+	40 /* those behind SPINS_BEFORE_YIELD yield: the holder may need this core */
 
 static _Atomic uint64_t next_engine_id = 1;
 static _Atomic uint64_t next_binding = 1;
@@ -99,8 +102,10 @@ static void enter_slowly(struct twi_engine *engine, uint32_t mark)
 
 		if (i == SPINS_BEFORE_FUTEX && engine->remote_barriers)
 			twi_barrier_all();
-		else if (i <= SPINS_BEFORE_FUTEX || holder == 0)
+		else if (i <= SPINS_BEFORE_YIELD || (i > SPINS_BEFORE_FUTEX && holder == 0))
 			twi_pause_cpu();
+		else if (i <= SPINS_BEFORE_FUTEX)
+			sched_yield();
 		else
 			futex(&engine->held, FUTEX_WAIT, holder, &slice);
 	}

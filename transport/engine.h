@@ -75,6 +75,9 @@ struct twi_engine {
 	_Atomic uint32_t wanted;            /* threads that ask for it */
 	_Atomic uint32_t sleepers;          /* threads asleep in a wait, and those with a tow_fd */
 	_Atomic uint32_t background_asleep; /* enum twi_background_sleep */
+	_Atomic uint32_t lingerers;       /* waiters that yield until they sleep (engine_wait.h) */
+	_Atomic int32_t linger_pays;      /* negative: it does not */
+	_Atomic uint64_t linger_again_ns; /* not before */
 
 	/* What the holder writes in every call: together, as it goes from core to core with it. */
 	_Alignas(64) uint32_t depth; /* of the holder's calls: more than one in a callback */

@@ -23,7 +23,7 @@
 
 #include <sched.h>
 
-#define GIVE_WAY_SPINS  200
+#define GIVE_WAY_SPINS  20
 #define SLEEP_MAX_NS    (100ull * 1000 * 1000)
 #define SPIN_CLOCK      8u /* turns between two looks at the clock */
 #define MEMORY_TURNS    8u /* turns of memory-polled lanes alone */
@@ -191,6 +191,22 @@ static void sleep_once(struct twi_engine *engine, struct twi_wait *wait, uint64_
 	twi_wait_watched(engine, wait);
 }
 
+struct spin {
+	uint64_t since_ns; /* when something has happened last */
+	uint64_t now_ns;
+	unsigned turns; /* until the clock is looked at again */
+	bool memory;    /* what is waited for comes by a memory-polled lane */
+	bool crowd;     /* by more ranks than there are cores */
+};
+
+/* The engine was another's for a while: the ring of the driver must be bound again. */
+static void lead_again(struct twi_engine *engine, struct twi_wait *wait)
+{
+	if (atomic_load_explicit(&engine->driver, memory_order_relaxed) == wait &&
+	    twi_engine_bind_ring(engine) < 0)
+		atomic_store_explicit(&engine->driver, NULL, memory_order_relaxed);
+}
+
 /* Another thread asks for the engine: it gets it, and this one comes back after it. */
 static void give_way(struct twi_engine *engine, struct twi_wait *wait)
 {
@@ -199,10 +215,27 @@ static void give_way(struct twi_engine *engine, struct twi_wait *wait)
 	     i < GIVE_WAY_SPINS && atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0;
 	     i++)
 		twi_pause_cpu();
+	if (atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0)
+		sched_yield(); /* it may wait for this very core */
 	twi_engine_enter(engine);
-	if (atomic_load_explicit(&engine->driver, memory_order_relaxed) == wait &&
-	    twi_engine_bind_ring(engine) < 0)
-		atomic_store_explicit(&engine->driver, NULL, memory_order_relaxed);
+	lead_again(engine, wait);
+}
+
+/*
+ * Others linger: they see what this poll has ended, and start what the next one moves. False: it
+ * is better to sleep.
+ */
+static bool share(struct twi_engine *engine, struct twi_wait *wait, struct spin *spin, bool events)
+{
+	twi_engine_leave(engine);
+	sched_yield();
+	twi_engine_enter(engine);
+	lead_again(engine, wait);
+	spin->now_ns = twi_engine_clock(engine);
+	spin->turns = SPIN_CLOCK;
+	if (events)
+		spin->since_ns = spin->now_ns;
+	return spin->now_ns - spin->since_ns < (uint64_t)engine->knobs.spin_ns;
 }
 
 /* Nothing will happen before the next deadline: the virtual clock is there at once. */
@@ -243,14 +276,6 @@ static bool idle(struct twi_engine *engine, uint64_t now_ns, uint64_t idle_ns)
 		engine->hogged_until_ns = after + HOGGED_NS;
 	return true;
 }
-
-struct spin {
-	uint64_t since_ns; /* when something has happened last */
-	uint64_t now_ns;
-	unsigned turns; /* until the clock is looked at again */
-	bool memory;    /* what is waited for comes by a memory-polled lane */
-	bool crowd;     /* by more ranks than there are cores */
-};
 
 /*
  * More ranks than cores wait for each other: the one that is waited for may need this core. So
@@ -339,7 +364,13 @@ static int drive(struct twi_engine *engine, struct twi_wait *wait, uint64_t unti
 			return TOW_OK;
 		if (spin.now_ns >= until_ns)
 			return TOW_AGAIN;
-		if (atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0) {
+		if (twi_unlikely(twi_wait_shared(engine))) {
+			if (!share(engine, wait, &spin, events > 0) &&
+			    twi_wait_lead(engine, wait)) {
+				sleep_once(engine, wait, until_ns);
+				restart(engine, &spin);
+			}
+		} else if (atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0) {
 			give_way(engine, wait);
 			spin.now_ns = twi_engine_clock(engine);
 		} else if (events > 0) {

@@ -4,6 +4,7 @@
 #include "transport/engine_wait.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,7 +13,15 @@
 #include "transport/engine.h"
 #include "transport/poller.h"
 
-#define SENIOR_NS    (50u * 1000)
+#define SENIOR_NS (50u * 1000)
+#define SENIOR_AMONG_NS                                                                            \
+	(1000u * 1000)             /* likewise while others linger: each waits for their turns */
+#define LINGER_SPINS 20u           /* times spin_ns: as many others have their turns meanwhile */
+#define ORPHANED_NS  (20u * 1000)  /* without a driver for so long, a lingerer becomes one */
+#define HOG_NS       (500u * 1000) /* a yield that took so long: somebody else keeps the core */
+#define HOGGED_NS    (100ull * 1000 * 1000)
+#define PAYS_MOST    4   /* of linger_pays: how soon it is seen that it does no more, */
+#define PAYS_LEAST   -64 /* and how many waits later it is tried again */
 #define LAZY_NS      (100u * 1000)
 #define DENIED_NS    (100ull * 1000 * 1000)  /* until a ring is asked for again */
 #define FOLLOW_NS    (1000ull * 1000 * 1000) /* a look from time to time */
@@ -95,13 +104,19 @@ void twi_wait_end(struct twi_engine *engine, struct twi_wait *wait)
 		engine->left_ns = twi_engine_batch_now(engine);
 }
 
+/* From when on a driver lets one that begins drive. */
+static uint64_t senior_ns(struct twi_engine *engine)
+{
+	return twi_wait_shared(engine) ? SENIOR_AMONG_NS : SENIOR_NS;
+}
+
 bool twi_wait_lead(struct twi_engine *engine, struct twi_wait *wait)
 {
 	const struct twi_wait *driver = driver_of(engine);
 
 	if (twi_likely(driver == wait))
 		return true;
-	if (driver != NULL && wait->since_ns < driver->since_ns + SENIOR_NS)
+	if (driver != NULL && wait->since_ns < driver->since_ns + senior_ns(engine))
 		return false;
 	if (engine->ring == NULL && twi_engine_bind_ring(engine) < 0) {
 		wait->denied_ns = twi_engine_batch_now(engine);
@@ -127,9 +142,9 @@ static void set_word(struct twi_wait *wait, enum twi_wait_word word)
 {
 	_Atomic uint32_t *at = &wait->word;
 
-	/* release: pairs with the acquire in twi_wait_follow */
-	atomic_store_explicit(at, word, memory_order_release);
-	syscall(SYS_futex, at, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0);
+	/* release: pairs with the acquire in word_of */
+	if (atomic_exchange_explicit(at, word, memory_order_release) == TWI_WAIT_ASLEEP)
+		syscall(SYS_futex, at, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0);
 }
 
 static uint32_t word_of(const struct twi_wait *wait)
@@ -173,6 +188,72 @@ static void wake_up(struct twi_engine *engine, struct twi_wait *wait)
 	atomic_fetch_sub_explicit(&engine->sleepers, 1, memory_order_relaxed);
 }
 
+bool twi_wait_shared(struct twi_engine *engine)
+{
+	return atomic_load_explicit(&engine->lingerers, memory_order_relaxed) > 0;
+}
+
+/* The engine is held. */
+static bool lingering_pays(struct twi_engine *engine, uint64_t now_ns)
+{
+	int pays = atomic_load_explicit(&engine->linger_pays, memory_order_relaxed);
+
+	if (now_ns < atomic_load_explicit(&engine->linger_again_ns, memory_order_relaxed) ||
+	    engine->virtual_clock || engine->knobs.spin_ns == 0)
+		return false;
+	if (pays < 0)
+		atomic_store_explicit(&engine->linger_pays, pays + 1, memory_order_relaxed);
+	return pays >= 0;
+}
+
+/* It was over before the waiter would have slept, or it was not. Any thread; a lost count is none.
+ */
+static void judge_lingering(struct twi_engine *engine, bool paid)
+{
+	int pays = atomic_load_explicit(&engine->linger_pays, memory_order_relaxed);
+
+	if (paid)
+		pays = pays < PAYS_MOST ? pays + 1 : pays;
+	else
+		pays = pays > 0 ? pays - 1 : PAYS_LEAST;
+	atomic_store_explicit(&engine->linger_pays, pays, memory_order_relaxed);
+}
+
+/* Yields until the word is changed, or its time is over: then it is for sleeping. No engine. */
+static void linger(struct twi_engine *engine, struct twi_wait *wait, uint64_t since_ns,
+		   uint64_t until_ns)
+{
+	uint64_t most_ns = LINGER_SPINS * (uint64_t)engine->knobs.spin_ns;
+	uint64_t before, now = since_ns, orphaned_ns = 0;
+	uint32_t word = TWI_WAIT_LINGERS;
+
+	do {
+		before = now;
+		sched_yield();
+		now = twi_now_ns();
+		if (driver_of(engine) != NULL) {
+			orphaned_ns = 0;
+		} else if (orphaned_ns == 0) {
+			orphaned_ns = now;
+		} else if (now - orphaned_ns >= ORPHANED_NS) {
+			atomic_compare_exchange_strong_explicit(&wait->word, &word, TWI_WAIT_LOOK,
+								memory_order_acquire,
+								memory_order_acquire);
+			break;
+		}
+		if (now - before >= HOG_NS) {
+			atomic_store_explicit(&engine->linger_again_ns, now + HOGGED_NS,
+					      memory_order_relaxed);
+			break;
+		}
+	} while (word_of(wait) == TWI_WAIT_LINGERS && now - since_ns < most_ns && now < until_ns);
+	atomic_fetch_sub_explicit(&engine->lingerers, 1, memory_order_relaxed);
+	word = TWI_WAIT_LINGERS;
+	judge_lingering(engine, !atomic_compare_exchange_strong_explicit(
+					&wait->word, &word, TWI_WAIT_ASLEEP, memory_order_acquire,
+					memory_order_acquire));
+}
+
 bool twi_wait_follow(struct twi_engine *engine, struct twi_wait *wait, uint64_t until_ns)
 {
 	uint64_t now = twi_engine_clock(engine), most = FOLLOW_NS;
@@ -180,7 +261,14 @@ bool twi_wait_follow(struct twi_engine *engine, struct twi_wait *wait, uint64_t 
 	if (engine->background == NULL && driver_of(engine) == NULL)
 		most = UNCOVERED_NS;
 	fall_asleep(engine, wait, NULL);
-	twi_engine_leave(engine);
+	if (lingering_pays(engine, now)) {
+		atomic_store_explicit(&wait->word, TWI_WAIT_LINGERS, memory_order_relaxed);
+		atomic_fetch_add_explicit(&engine->lingerers, 1, memory_order_relaxed);
+		twi_engine_leave(engine);
+		linger(engine, wait, now, until_ns);
+	} else {
+		twi_engine_leave(engine);
+	}
 	if (word_of(wait) == TWI_WAIT_ASLEEP && until_ns > now)
 		sleep_on(wait, twi_min(until_ns - now, most));
 	if (word_of(wait) == TWI_WAIT_ENDED)

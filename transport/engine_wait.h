@@ -9,6 +9,12 @@
  * So what arrives wakes one thread, however many have armed something before, and what ends wakes
  * who waits for it. A follower needs no ring, so any number of threads may wait.
  *
+ * A follower lingers before it sleeps: it yields its core and looks at its word, again and again,
+ *for a core with many such threads changes between them sooner than it wakes one of them. While any
+ * lingers the driver lets go of the engine and yields between its polls. That is for threads which
+ * all exchange: where operations take longer than a few times spin_ns, or somebody else keeps the
+ * cores, a follower sleeps at once.
+ *
  * Whoever drives next takes the watch from the sentry, which sleeps on. When the driver has what it
  * waited for and others are left, somebody must take its place. A driver that was away only shortly
  * the last time (LAZY_NS) will be back before it pays to wake anybody: the library's own thread
@@ -39,8 +45,9 @@ struct twi_ring;
 
 enum twi_wait_word {
 	TWI_WAIT_ASLEEP,
-	TWI_WAIT_LOOK, /* take the engine and see */
-	TWI_WAIT_ENDED /* an operation is done, and the wait taken off all lists */
+	TWI_WAIT_LINGERS, /* as asleep, but it looks at the word by itself */
+	TWI_WAIT_LOOK,    /* take the engine and see */
+	TWI_WAIT_ENDED    /* an operation is done, and the wait taken off all lists */
 };
 
 /* One of the operations that a thread waits for: an entry on that operation's list. */
@@ -79,6 +86,9 @@ bool twi_wait_lead(struct twi_engine *engine, struct twi_wait *wait);
  * is off the lists and the engine not held. Else the engine is held again.
  */
 bool twi_wait_follow(struct twi_engine *engine, struct twi_wait *wait, uint64_t until_ns);
+
+/* Do followers linger? Any thread may ask. */
+bool twi_wait_shared(struct twi_engine *engine);
 
 /* The driver goes to sleep on its ring, and has come back. The engine is held. */
 void twi_wait_watch(struct twi_engine *engine, struct twi_wait *wait, uint64_t alarm_ns);

@@ -4,7 +4,7 @@
  * A step is what a data-parallel job does between forward pass and optimiser, with the arithmetic
  * left out: make a gradient for each tensor, the last tensor's first, and get the mean of all
  * ranks. Neighbouring tensors of about a bucket are issued together, as soon as they are made:
- * between tow_coll_group_start and tow_coll_group_end the library fuses the small ones.
+ * between tow_coll_batch_begin and tow_coll_batch_end the library fuses the small ones.
  *
  *	make | start bucket 0 | make | start bucket 1 | make ... | wait 0 | wait 1 ...
  *
@@ -184,7 +184,7 @@ static int start_bucket(struct grads_rank *rank, struct step *step, uint64_t fir
 	step->start_s[step->bucket] = begin;
 	step->start_calls_s[step->bucket] = step->calls_s;
 	if (rc == 0)
-		rc = tow_coll_group_start(rank->group);
+		rc = tow_coll_batch_begin(rank->group);
 	for (uint64_t i = end; i-- > first && rc == 0;) {
 		const struct strategy_event *event = message(rank, i);
 		const struct workload_tensor *tensor = &rank->work->tensors[i];
@@ -198,7 +198,7 @@ static int start_bucket(struct grads_rank *rank, struct step *step, uint64_t fir
 		step->begun += rc >= 0;
 	}
 	if (rc == 0)
-		rc = tow_coll_group_end(rank->group);
+		rc = tow_coll_batch_end(rank->group);
 	step->bucket++;
 	step->calls_s += now() - begin;
 	return rc < 0 ? grads_failed(rank->rank, "starting a bucket", rc) : rc;

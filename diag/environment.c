@@ -22,7 +22,7 @@ bool twi_environment_knows(const char *name, size_t bytes)
 #include "diag/environment.def"
 #undef TWI_ENVIRONMENT
 	};
-	struct tow_knob knob = { .size = sizeof(knob) };
+	struct tow_knob_info knob = { .size = sizeof(knob) };
 
 	for (size_t i = 0; i < tow_knob_count(); i++) {
 		if (tow_knob_info(i, &knob) == TOW_OK && strlen(knob.env) == bytes &&
@@ -66,7 +66,7 @@ static unsigned distance(const char *a, size_t a_bytes, const char *b)
 
 const char *twi_environment_nearest(const char *name, size_t bytes)
 {
-	struct tow_knob knob = { .size = sizeof(knob) };
+	struct tow_knob_info knob = { .size = sizeof(knob) };
 	/* A third of it may be wrong, "TOW_" not counted; with more it was meant for something
 	 * else. */
 	unsigned best = bytes > 4 ? 1 + (unsigned)(bytes - 4) / 3 : 0;

@@ -13,9 +13,9 @@ static int past_end(const char *call, size_t index, size_t count)
 	return twi_error(TOW_EINVAL, "%s: index %zu; there are %zu rows", call, index, count);
 }
 
-TOW_PUBLIC int tow_counter_info(size_t index, struct tow_counter_row *row_out)
+TOW_PUBLIC int tow_counter_info(size_t index, struct tow_counter_info *row_out)
 {
-	struct tow_counter_row row = TOW_COUNTER_ROW_INIT;
+	struct tow_counter_info row = TOW_COUNTER_INFO_INIT;
 	const struct twi_counter_info *info;
 
 	if (index >= TWI_C_COUNT)
@@ -25,12 +25,12 @@ TOW_PUBLIC int tow_counter_info(size_t index, struct tow_counter_row *row_out)
 	row.unit = info->unit;
 	row.help = info->help;
 	row.lanes = info->lanes;
-	return TWI_SIZED_OUT(tow_counter_row, "tow_counter_info", &row, row_out);
+	return TWI_SIZED_OUT(tow_counter_info, "tow_counter_info", &row, row_out);
 }
 
-TOW_PUBLIC int tow_reason_info(size_t index, struct tow_reason_row *row_out)
+TOW_PUBLIC int tow_reason_info(size_t index, struct tow_reason_info *row_out)
 {
-	struct tow_reason_row row = TOW_REASON_ROW_INIT;
+	struct tow_reason_info row = TOW_REASON_INFO_INIT;
 	const struct twi_reason_info *info;
 
 	if (index >= TWI_R_COUNT)
@@ -40,7 +40,7 @@ TOW_PUBLIC int tow_reason_info(size_t index, struct tow_reason_row *row_out)
 	row.kind = info->kind;
 	row.help = info->help;
 	row.cure = info->cure;
-	return TWI_SIZED_OUT(tow_reason_row, "tow_reason_info", &row, row_out);
+	return TWI_SIZED_OUT(tow_reason_info, "tow_reason_info", &row, row_out);
 }
 
 static const int statuses[] = {
@@ -49,9 +49,9 @@ static const int statuses[] = {
 #undef STATUS_VALUE
 };
 
-TOW_PUBLIC int tow_status_info(size_t index, struct tow_status_row *row_out)
+TOW_PUBLIC int tow_status_info(size_t index, struct tow_status_info *row_out)
 {
-	struct tow_status_row row = TOW_STATUS_ROW_INIT;
+	struct tow_status_info row = TOW_STATUS_INFO_INIT;
 	size_t count = twi_array_count(statuses);
 
 	if (index >= count)
@@ -59,5 +59,5 @@ TOW_PUBLIC int tow_status_info(size_t index, struct tow_status_row *row_out)
 	row.value = statuses[index];
 	row.name = tow_status_name(statuses[index]);
 	row.text = tow_status_text(statuses[index]);
-	return TWI_SIZED_OUT(tow_status_row, "tow_status_info", &row, row_out);
+	return TWI_SIZED_OUT(tow_status_info, "tow_status_info", &row, row_out);
 }

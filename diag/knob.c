@@ -319,10 +319,10 @@ TOW_PUBLIC size_t tow_knob_count(void)
 	return twi_array_count(knobs);
 }
 
-TOW_PUBLIC int tow_knob_info(size_t index, struct tow_knob *knob_out)
+TOW_PUBLIC int tow_knob_info(size_t index, struct tow_knob_info *knob_out)
 {
 	static const char *const units[] = { "bytes", "ns", "count", "bool", "text" };
-	struct tow_knob info = { .size = sizeof(info) };
+	struct tow_knob_info info = { .size = sizeof(info) };
 	const struct knob *knob;
 
 	if (index >= twi_array_count(knobs))
@@ -336,5 +336,5 @@ TOW_PUBLIC int tow_knob_info(size_t index, struct tow_knob *knob_out)
 	info.min = printed[index].min;
 	info.max = printed[index].max;
 	info.help = knob->help;
-	return TWI_SIZED_OUT(tow_knob, "tow_knob_info", &info, knob_out);
+	return TWI_SIZED_OUT(tow_knob_info, "tow_knob_info", &info, knob_out);
 }

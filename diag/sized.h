@@ -43,11 +43,11 @@
 	X(tow_call_result, TOW_CALL_RESULT_INIT)                                                   \
 	X(tow_job_info, TOW_JOB_INFO_INIT)                                                         \
 	X(tow_device_info, TOW_DEVICE_INFO_INIT)                                                   \
-	X(tow_knob, TOW_KNOB_INIT)                                                                 \
-	X(tow_counter_row, TOW_COUNTER_ROW_INIT)                                                   \
-	X(tow_reason_row, TOW_REASON_ROW_INIT)                                                     \
-	X(tow_status_row, TOW_STATUS_ROW_INIT)                                                     \
-	X(tow_trace_rank_row, TOW_TRACE_RANK_ROW_INIT)
+	X(tow_knob_info, TOW_KNOB_INFO_INIT)                                                       \
+	X(tow_counter_info, TOW_COUNTER_INFO_INIT)                                                 \
+	X(tow_reason_info, TOW_REASON_INFO_INIT)                                                   \
+	X(tow_status_info, TOW_STATUS_INFO_INIT)                                                   \
+	X(tow_trace_rank_info, TOW_TRACE_RANK_INFO_INIT)
 
 enum twi_sized {
 #define TWI_SIZED_ENUM(type, init) TWI_SIZED_##type,

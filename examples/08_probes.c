@@ -57,7 +57,7 @@ static int find_library(int pid, char *out, size_t size)
 
 static void print_row(int probe, __u32 which, const struct row *row)
 {
-	struct tow_reason_row reason = { .size = sizeof(reason) };
+	struct tow_reason_info reason = { .size = sizeof(reason) };
 	char name[64];
 
 	snprintf(name, sizeof(name), "lane %u", which);

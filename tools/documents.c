@@ -114,7 +114,7 @@ static struct compared *add(struct work *work, enum compared_unit unit, double a
 
 static enum compared_unit unit_of(const char *counter)
 {
-	struct tow_counter_row row = { .size = sizeof(row) };
+	struct tow_counter_info row = { .size = sizeof(row) };
 
 	for (size_t i = 0; tow_counter_info(i, &row) == TOW_OK; i++) {
 		if (strcmp(row.name, counter) != 0)

@@ -160,7 +160,7 @@ static void print_json(json_t *document)
 static uint64_t pool_wanted(void)
 {
 	const char *text = getenv("TOW_PREMAP_MEMORY_BYTES");
-	struct tow_knob knob = { .size = sizeof(knob) };
+	struct tow_knob_info knob = { .size = sizeof(knob) };
 	static const char *const units[] = { "KiB", "MiB", "GiB", "TiB" };
 	uint64_t bytes;
 	char *end;

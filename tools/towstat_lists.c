@@ -64,7 +64,7 @@ static const char *text_or_none(const char *text)
 	return text[0] != '\0' ? text : "(empty)";
 }
 
-static void print_knob_man(const struct tow_knob *knob)
+static void print_knob_man(const struct tow_knob_info *knob)
 {
 	printf(".TP\n.B ");
 	print_roff(knob->name);
@@ -83,7 +83,7 @@ static void print_knob_man(const struct tow_knob *knob)
 	printf(".\n");
 }
 
-static void print_knob(const struct tow_knob *knob, enum list_style style)
+static void print_knob(const struct tow_knob_info *knob, enum list_style style)
 {
 	char range[128] = "";
 	char name[96];
@@ -135,7 +135,7 @@ void print_knobs(enum list_style style)
 		       tow_version());
 	}
 	for (size_t i = 0; i < tow_knob_count(); i++) {
-		struct tow_knob knob = { .size = sizeof(knob) };
+		struct tow_knob_info knob = { .size = sizeof(knob) };
 
 		if (tow_knob_info(i, &knob) == TOW_OK)
 			print_knob(&knob, style);
@@ -146,7 +146,7 @@ static void print_counter_rows(enum list_style style)
 {
 	static const char *const head[] = { "Counter", "Unit", "What it counts",
 					    "Lanes that may differ" };
-	struct tow_counter_row row = { .size = sizeof(row) };
+	struct tow_counter_info row = { .size = sizeof(row) };
 	char name[96];
 
 	if (style == LIST_MARKDOWN) {
@@ -179,7 +179,7 @@ static void print_counter_rows(enum list_style style)
 static void print_reason_rows(enum list_style style)
 {
 	static const char *const head[] = { "Reason", "Of a", "What happened", "Cure" };
-	struct tow_reason_row row = { .size = sizeof(row) };
+	struct tow_reason_info row = { .size = sizeof(row) };
 	char name[96];
 
 	if (style == LIST_MARKDOWN) {
@@ -206,7 +206,7 @@ static void print_reason_rows(enum list_style style)
 static void print_status_rows(enum list_style style)
 {
 	static const char *const head[] = { "Status", "Value", "What it means" };
-	struct tow_status_row row = { .size = sizeof(row) };
+	struct tow_status_info row = { .size = sizeof(row) };
 	char name[96], value[16];
 
 	if (style == LIST_MARKDOWN) {

@@ -102,7 +102,7 @@ static struct tow_trace *load_all(const struct arguments *args)
 static int place(const struct arguments *args, const struct tow_trace *trace, char *out,
 		 size_t out_size)
 {
-	struct tow_trace_rank_row row = { .size = sizeof(row) };
+	struct tow_trace_rank_info row = { .size = sizeof(row) };
 	time_t now = time(NULL);
 	struct tm local;
 	char run[64];
@@ -140,7 +140,7 @@ static int write_trace(const struct arguments *args, const struct tow_trace *tra
 	return status;
 }
 
-static void show_rank(const struct tow_trace_rank_row *row, FILE *out)
+static void show_rank(const struct tow_trace_rank_info *row, FILE *out)
 {
 	char job[128], host[128];
 
@@ -161,7 +161,7 @@ static void show_rank(const struct tow_trace_rank_row *row, FILE *out)
 
 static void show(const struct tow_trace *trace, FILE *out)
 {
-	struct tow_trace_rank_row row = { .size = sizeof(row) };
+	struct tow_trace_rank_info row = { .size = sizeof(row) };
 
 	for (size_t i = 0; tow_trace_rank_info(trace, i, &row) == TOW_OK; i++)
 		show_rank(&row, out);

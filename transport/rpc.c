@@ -207,14 +207,14 @@ TOW_PUBLIC int tow_method_register(struct tow_runtime *runtime, const char *name
 	return status;
 }
 
-TOW_PUBLIC int tow_method_unregister(struct tow_runtime *runtime, const char *name)
+TOW_PUBLIC int tow_method_deregister(struct tow_runtime *runtime, const char *name)
 {
-	int status = twi_runtime_check(runtime, "tow_method_unregister");
+	int status = twi_runtime_check(runtime, "tow_method_deregister");
 	struct twi_rpc_method *method = NULL;
 	struct twi_engine *engine;
 
 	if (status == TOW_OK)
-		status = check_name(name, "tow_method_unregister");
+		status = check_name(name, "tow_method_deregister");
 	if (status < 0)
 		return status;
 	engine = twi_runtime_engine(runtime);

@@ -134,7 +134,7 @@ static void describe_lag(void *arg, struct twi_emit *emit)
 /* The values that this runtime runs with, by the names of the knob table. */
 static void describe_knobs(const struct twi_engine *engine, struct twi_emit *emit)
 {
-	struct tow_knob knob = { .size = sizeof(knob) };
+	struct tow_knob_info knob = { .size = sizeof(knob) };
 
 	twi_emit_object_begin(emit, "knobs");
 	for (size_t i = 0; i < tow_knob_count(); i++) {
@@ -411,7 +411,7 @@ static void close_parts(struct tow_runtime *runtime)
 /* The options' strings are the caller's and may go away. */
 static int keep_texts(struct tow_runtime *runtime)
 {
-	struct tow_knob knob = { .size = sizeof(knob) };
+	struct tow_knob_info knob = { .size = sizeof(knob) };
 	size_t room = 0, used = 0;
 
 	for (size_t i = 0; i < tow_knob_count(); i++) {

@@ -87,9 +87,9 @@ void twi_tracing_close(struct twi_tracing *tracing, struct twi_engine *engine)
 	pthread_mutex_destroy(&tracing->lock);
 }
 
-TOW_PUBLIC int tow_trace_start(struct tow_runtime *runtime)
+TOW_PUBLIC int tow_trace_begin(struct tow_runtime *runtime)
 {
-	int status = twi_runtime_check(runtime, "tow_trace_start");
+	int status = twi_runtime_check(runtime, "tow_trace_begin");
 	struct twi_tracing *tracing;
 
 	if (status < 0)
@@ -97,7 +97,7 @@ TOW_PUBLIC int tow_trace_start(struct tow_runtime *runtime)
 	tracing = twi_runtime_tracing(runtime);
 	pthread_mutex_lock(&tracing->lock);
 	if (tracing->capture != NULL)
-		status = twi_error(TOW_EBUSY, "tow_trace_start: a trace is being recorded already");
+		status = twi_error(TOW_EBUSY, "tow_trace_begin: a trace is being recorded already");
 	else
 		status = twi_trace_capture_start(twi_runtime_engine(runtime)->diag,
 						 &tracing->capture);
@@ -105,26 +105,26 @@ TOW_PUBLIC int tow_trace_start(struct tow_runtime *runtime)
 	return status;
 }
 
-TOW_PUBLIC int tow_trace_stop(struct tow_runtime *runtime, struct tow_trace **trace_out)
+TOW_PUBLIC int tow_trace_end(struct tow_runtime *runtime, struct tow_trace **trace_out)
 {
-	int status = twi_runtime_check(runtime, "tow_trace_stop");
+	int status = twi_runtime_check(runtime, "tow_trace_end");
 	struct twi_trace_capture *capture;
 	struct twi_tracing *tracing;
 
 	if (status < 0)
 		return status;
 	if (trace_out == NULL)
-		return twi_error(TOW_EINVAL, "tow_trace_stop: trace_out is NULL");
+		return twi_error(TOW_EINVAL, "tow_trace_end: trace_out is NULL");
 	*trace_out = NULL;
 	/* Its clock is asked for under the engine, which this thread holds. */
 	if (twi_engine_in_callback(twi_runtime_engine(runtime)))
-		return twi_error(TOW_EINVAL, "tow_trace_stop in a completion callback");
+		return twi_error(TOW_EINVAL, "tow_trace_end in a completion callback");
 	tracing = twi_runtime_tracing(runtime);
 	pthread_mutex_lock(&tracing->lock);
 	capture = tracing->capture;
 	tracing->capture = NULL;
 	pthread_mutex_unlock(&tracing->lock);
 	if (capture == NULL)
-		return twi_error(TOW_EINVAL, "tow_trace_stop: no trace is being recorded");
+		return twi_error(TOW_EINVAL, "tow_trace_end: no trace is being recorded");
 	return twi_trace_capture_take(capture, trace_out);
 }

@@ -13,7 +13,7 @@ struct twi_trace_signal;
 
 struct twi_tracing {
 	pthread_mutex_t lock;
-	struct twi_trace_capture *capture; /* of tow_trace_start */
+	struct twi_trace_capture *capture; /* of tow_trace_begin */
 	struct twi_trace_signal *signal;   /* NULL: none */
 };
 

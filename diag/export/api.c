@@ -100,10 +100,10 @@ TOW_PUBLIC int tow_trace_encode(const struct tow_trace *trace, enum tow_trace_fo
 }
 
 TOW_PUBLIC int tow_trace_rank_info(const struct tow_trace *trace, size_t index,
-				   struct tow_trace_rank_row *row_out)
+				   struct tow_trace_rank_info *row_out)
 {
 	const struct twi_trace_rank *rank;
-	struct tow_trace_rank_row row = TOW_TRACE_RANK_ROW_INIT;
+	struct tow_trace_rank_info row = TOW_TRACE_RANK_INFO_INIT;
 
 	if (trace == NULL)
 		return twi_error(TOW_EINVAL, "tow_trace_rank_info: trace is NULL");
@@ -122,7 +122,7 @@ TOW_PUBLIC int tow_trace_rank_info(const struct tow_trace *trace, size_t index,
 		row.spans += rank->threads[t].span_count;
 		row.lost += rank->threads[t].lost;
 	}
-	return TWI_SIZED_OUT(tow_trace_rank_row, "tow_trace_rank_info", &row, row_out);
+	return TWI_SIZED_OUT(tow_trace_rank_info, "tow_trace_rank_info", &row, row_out);
 }
 
 TOW_PUBLIC void tow_trace_release(struct tow_trace *trace)

@@ -279,13 +279,13 @@ int tow_coll_send_receive_start(struct tow_group *group, const void *in, int64_t
  * a start within a start; TOW_EBUSY, TOW_ENOMEM; TOW_EFORKED. Failures to issue come as the
  * operations' status.
  */
-int tow_coll_group_start(struct tow_group *group);
+int tow_coll_batch_begin(struct tow_group *group);
 
 /*
- * Issues what was started since tow_coll_group_start.
- * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_group_start.
+ * Issues what was started since tow_coll_batch_begin.
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_batch_begin.
  */
-int tow_coll_group_end(struct tow_group *group);
+int tow_coll_batch_end(struct tow_group *group);
 
 /*
  * Makes a group of those ranks that still live, in their order, out of one that is broken (or

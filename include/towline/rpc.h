@@ -73,7 +73,7 @@ struct tow_method_options {
 
 /*
  * Makes a method callable by every peer of the runtime. On the wire a name is its 64-bit hash.
- * Ownership: name and options are copied; user stays the caller's, until tow_method_unregister has
+ * Ownership: name and options are copied; user stays the caller's, until tow_method_deregister has
  * returned and every call of the method is answered.
  * Copies: none. Blocks: never. Threads: any.
  * Returns: TOW_OK; TOW_EINVAL for a NULL argument or a name that is empty, has other than printable
@@ -88,7 +88,7 @@ int tow_method_register(struct tow_runtime *runtime, const char *name, tow_metho
  * Ownership: none passes. Copies: none. Blocks: while another thread runs a handler.
  * Threads: any. Returns: TOW_OK; TOW_EINVAL when there is none of that name; TOW_EFORKED.
  */
-int tow_method_unregister(struct tow_runtime *runtime, const char *name);
+int tow_method_deregister(struct tow_runtime *runtime, const char *name);
 
 /* Flags of struct tow_call_options. */
 #define TOW_CALL_VIEW   1u /* the response is taken as a view: tow_result.data until the release */

@@ -245,8 +245,8 @@ int tow_fd(struct tow_runtime *runtime, int *fd_out);
 int tow_flush(struct tow_runtime *runtime);
 
 /* One row of the knob table. */
-struct tow_knob {
-	size_t size;      /* sizeof(struct tow_knob) of the caller */
+struct tow_knob_info {
+	size_t size;      /* sizeof(struct tow_knob_info) of the caller */
 	const char *name; /* field of struct tow_options */
 	const char *env;  /* environment variable */
 	const char *unit; /* "bytes", "ns", "count", "bool", "text" */
@@ -256,10 +256,10 @@ struct tow_knob {
 	const char *help;
 };
 
-/* The initial value of struct tow_knob. */
-#define TOW_KNOB_INIT                                                                              \
+/* The initial value of struct tow_knob_info. */
+#define TOW_KNOB_INFO_INIT                                                                         \
 	{                                                                                          \
-		TOW_MEMBER(size, sizeof(struct tow_knob)), TOW_MEMBER(name, NULL),                 \
+		TOW_MEMBER(size, sizeof(struct tow_knob_info)), TOW_MEMBER(name, NULL),            \
 			TOW_MEMBER(env, NULL), TOW_MEMBER(unit, NULL), TOW_MEMBER(def, NULL),      \
 			TOW_MEMBER(min, NULL), TOW_MEMBER(max, NULL), TOW_MEMBER(help, NULL)       \
 	}
@@ -278,7 +278,7 @@ size_t tow_knob_count(void);
  * Returns: TOW_OK; TOW_EINVAL for an index past the end or a NULL knob_out or one whose size no
  * header has.
  */
-int tow_knob_info(size_t index, struct tow_knob *knob_out);
+int tow_knob_info(size_t index, struct tow_knob_info *knob_out);
 
 #ifdef __cplusplus
 }

@@ -64,8 +64,8 @@ int tow_stats_dir(char *path_out, size_t path_size);
 int tow_tag_set(const char *tag);
 
 /* One counter: a number that only grows. */
-struct tow_counter_row {
-	size_t size;      /* sizeof(struct tow_counter_row) of the caller */
+struct tow_counter_info {
+	size_t size;      /* sizeof(struct tow_counter_info) of the caller */
 	const char *name; /* in /v1/counters; in /metrics it is towline_<name>_total */
 	const char *unit; /* "bytes", "ns", "count" */
 	const char *help;
@@ -76,41 +76,41 @@ struct tow_counter_row {
 	const char *lanes;
 };
 
-/* The initial value of struct tow_counter_row. */
-#define TOW_COUNTER_ROW_INIT                                                                       \
+/* The initial value of struct tow_counter_info. */
+#define TOW_COUNTER_INFO_INIT                                                                      \
 	{                                                                                          \
-		TOW_MEMBER(size, sizeof(struct tow_counter_row)), TOW_MEMBER(name, NULL),          \
+		TOW_MEMBER(size, sizeof(struct tow_counter_info)), TOW_MEMBER(name, NULL),         \
 			TOW_MEMBER(unit, NULL), TOW_MEMBER(help, NULL), TOW_MEMBER(lanes, NULL)    \
 	}
 
 /* One reason why bytes were copied, or memory was registered after the runtime was sealed. */
-struct tow_reason_row {
-	size_t size; /* sizeof(struct tow_reason_row) of the caller */
+struct tow_reason_info {
+	size_t size; /* sizeof(struct tow_reason_info) of the caller */
 	const char *name;
 	const char *kind; /* "copy", "late_registration" */
 	const char *help;
 	const char *cure; /* what a user can change so that it does not happen */
 };
 
-/* The initial value of struct tow_reason_row. */
-#define TOW_REASON_ROW_INIT                                                                        \
+/* The initial value of struct tow_reason_info. */
+#define TOW_REASON_INFO_INIT                                                                       \
 	{                                                                                          \
-		TOW_MEMBER(size, sizeof(struct tow_reason_row)), TOW_MEMBER(name, NULL),           \
+		TOW_MEMBER(size, sizeof(struct tow_reason_info)), TOW_MEMBER(name, NULL),          \
 			TOW_MEMBER(kind, NULL), TOW_MEMBER(help, NULL), TOW_MEMBER(cure, NULL)     \
 	}
 
 /* One status. */
-struct tow_status_row {
-	size_t size; /* sizeof(struct tow_status_row) of the caller */
+struct tow_status_info {
+	size_t size; /* sizeof(struct tow_status_info) of the caller */
 	const char *name;
 	const char *text; /* what it means */
 	int value;
 };
 
-/* The initial value of struct tow_status_row. */
-#define TOW_STATUS_ROW_INIT                                                                        \
+/* The initial value of struct tow_status_info. */
+#define TOW_STATUS_INFO_INIT                                                                       \
 	{                                                                                          \
-		TOW_MEMBER(size, sizeof(struct tow_status_row)), TOW_MEMBER(name, NULL),           \
+		TOW_MEMBER(size, sizeof(struct tow_status_info)), TOW_MEMBER(name, NULL),          \
 			TOW_MEMBER(text, NULL), TOW_MEMBER(value, 0)                               \
 	}
 
@@ -121,19 +121,19 @@ struct tow_status_row {
  * Returns: TOW_OK; TOW_EINVAL for an index past the end or a NULL row_out or one whose size no
  * header has.
  */
-int tow_counter_info(size_t index, struct tow_counter_row *row_out);
+int tow_counter_info(size_t index, struct tow_counter_info *row_out);
 
 /*
  * Row `index` of the list of reasons, from 0.
  * Ownership, Copies, Blocks, Threads, Returns: as tow_counter_info.
  */
-int tow_reason_info(size_t index, struct tow_reason_row *row_out);
+int tow_reason_info(size_t index, struct tow_reason_info *row_out);
 
 /*
  * Row `index` of the list of statuses, from 0.
  * Ownership, Copies, Blocks, Threads, Returns: as tow_counter_info.
  */
-int tow_status_info(size_t index, struct tow_status_row *row_out);
+int tow_status_info(size_t index, struct tow_status_info *row_out);
 
 #ifdef __cplusplus
 }

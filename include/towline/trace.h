@@ -43,16 +43,16 @@ int tow_trace_format_from_name(const char *name, enum tow_trace_format *format_o
  * any. Returns: TOW_OK; TOW_EBUSY when it was begun already; TOW_EINVAL for NULL; TOW_ENOMEM;
  * TOW_ESYSTEM; TOW_EFORKED.
  */
-int tow_trace_start(struct tow_runtime *runtime);
+int tow_trace_begin(struct tow_runtime *runtime);
 
 /*
- * What has happened since tow_trace_start: the trace of this rank.
+ * What has happened since tow_trace_begin: the trace of this rank.
  * Ownership: *trace_out is the caller's, for tow_trace_release. Copies: no payload. Blocks: for
  * some milliseconds, by the size. Threads: any; not from a completion callback. Returns: TOW_OK;
  * TOW_EINVAL for NULL, in a callback, or when nothing is being recorded; TOW_ENOMEM, and the
  * recording is over; TOW_EFORKED.
  */
-int tow_trace_stop(struct tow_runtime *runtime, struct tow_trace **trace_out);
+int tow_trace_end(struct tow_runtime *runtime, struct tow_trace **trace_out);
 
 /*
  * Reads `count` bytes of an XSpace that Towline wrote.
@@ -81,8 +81,8 @@ int tow_trace_encode(const struct tow_trace *trace, enum tow_trace_format format
 		     size_t *count_out);
 
 /* What a trace holds of one rank. Texts are the trace's. */
-struct tow_trace_rank_row {
-	size_t size;             /* sizeof(struct tow_trace_rank_row) of the caller */
+struct tow_trace_rank_info {
+	size_t size;             /* sizeof(struct tow_trace_rank_info) of the caller */
 	const char *host;        /* where it ran */
 	const char *job;         /* of which job */
 	int64_t rank;            /* in the job; -1: a process without one */
@@ -94,10 +94,10 @@ struct tow_trace_rank_row {
 	uint64_t clock_error_ns; /* how wrong that can be; UINT64_MAX: not known */
 };
 
-/* The initial value of struct tow_trace_rank_row. */
-#define TOW_TRACE_RANK_ROW_INIT                                                                    \
+/* The initial value of struct tow_trace_rank_info. */
+#define TOW_TRACE_RANK_INFO_INIT                                                                   \
 	{                                                                                          \
-		TOW_MEMBER(size, sizeof(struct tow_trace_rank_row)), TOW_MEMBER(host, NULL),       \
+		TOW_MEMBER(size, sizeof(struct tow_trace_rank_info)), TOW_MEMBER(host, NULL),      \
 			TOW_MEMBER(job, NULL), TOW_MEMBER(rank, 0), TOW_MEMBER(world, 0),          \
 			TOW_MEMBER(spans, 0), TOW_MEMBER(lost, 0), TOW_MEMBER(seconds_ns, 0),      \
 			TOW_MEMBER(clock_offset_ns, 0), TOW_MEMBER(clock_error_ns, 0)              \
@@ -111,7 +111,7 @@ struct tow_trace_rank_row {
  * row_out or one whose size no header has.
  */
 int tow_trace_rank_info(const struct tow_trace *trace, size_t index,
-			struct tow_trace_rank_row *row_out);
+			struct tow_trace_rank_info *row_out);
 
 /*
  * Frees a trace. NULL is legal.

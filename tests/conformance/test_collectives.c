@@ -301,11 +301,11 @@ static void fused(struct twt_end *end)
 	struct tow_result result;
 	unsigned right = 0;
 
-	twt_say(end, "an end without a start: %s", tow_status_name(tow_coll_group_end(end->group)));
-	twt_ok(end, tow_coll_group_start(end->group));
+	twt_say(end, "an end without a start: %s", tow_status_name(tow_coll_batch_end(end->group)));
+	twt_ok(end, tow_coll_batch_begin(end->group));
 	for (unsigned i = 0; i < COUNT; i++)
 		begin(end, &doing[i], &what, end->out + i * STRIDE, end->in + i * STRIDE);
-	twt_ok(end, tow_coll_group_end(end->group));
+	twt_ok(end, tow_coll_batch_end(end->group));
 	for (unsigned i = 0; i < COUNT; i++)
 		right += twt_await(end, &doing[i], &result) == TOW_OK &&
 			 is_right(&what, (unsigned)end->which, end->in + i * STRIDE);

@@ -112,11 +112,11 @@ static void sums(struct twt_rank *rank, const uint64_t *counts, uint32_t n, uint
 	struct set set;
 
 	make_set(rank, &set, counts, n);
-	TWT_OK(tow_coll_group_start(rank->group));
+	TWT_OK(tow_coll_batch_begin(rank->group));
 	start_sums(rank, &set);
 	TWT_TRUE(tow_op_test(set.ops[0]) == TOW_AGAIN); /* the batch is not issued by it */
 	TWT_TRUE(counted(rank, TWI_C_combined_collectives) == before);
-	TWT_OK(tow_coll_group_end(rank->group));
+	TWT_OK(tow_coll_batch_end(rank->group));
 	end_sums(rank, &set);
 	TWT_TRUE(counted(rank, TWI_C_combined_collectives) - before == fused);
 	end_set(rank, &set);
@@ -133,8 +133,8 @@ static void run_sums(struct twt_rank *rank)
 	plans = counted(rank, TWI_C_coll_plans_built);
 	sums(rank, odd, 8, 8); /* the same again: nothing is built */
 	TWT_TRUE(counted(rank, TWI_C_coll_plans_built) == plans);
-	TWT_OK(tow_coll_group_start(rank->group)); /* an empty one */
-	TWT_OK(tow_coll_group_end(rank->group));
+	TWT_OK(tow_coll_batch_begin(rank->group)); /* an empty one */
+	TWT_OK(tow_coll_batch_end(rank->group));
 	twt_coll_meet(rank);
 }
 
@@ -206,7 +206,7 @@ static void run_mixed(struct twt_rank *rank)
 	twt_coll_meet(rank);
 	before = counted(rank, TWI_C_combined_collectives);
 	make_set(rank, &set, counts, 8);
-	TWT_OK(tow_coll_group_start(rank->group));
+	TWT_OK(tow_coll_batch_begin(rank->group));
 #define START(i, reduce, options)                                                                  \
 	TWT_OK(tow_coll_all_reduce_start(rank->group, set.in[i], set.out[i], counts[i], TOW_F32,   \
 					 reduce, options, &set.ops[i]))
@@ -220,7 +220,7 @@ static void run_mixed(struct twt_rank *rank)
 	START(6, TOW_MAX, &urgent);
 	START(7, TOW_MAX, NULL);
 #undef START
-	TWT_OK(tow_coll_group_end(rank->group));
+	TWT_OK(tow_coll_batch_end(rank->group));
 	for (uint32_t i = 0; i < 8; i++) {
 		TWT_OK(twt_coll_end(set.ops[i]));
 		if (i < 3)
@@ -246,21 +246,21 @@ static void run_misuse(struct twt_rank *rank)
 	struct tow_op *ops[TOW_COLL_IN_FLIGHT], *one;
 	float data = 1;
 
-	TWT_TRUE(tow_coll_group_start(NULL) == TOW_EINVAL);
-	TWT_TRUE(tow_coll_group_end(NULL) == TOW_EINVAL);
-	TWT_TRUE(tow_coll_group_end(rank->group) == TOW_EINVAL);
-	TWT_OK(tow_coll_group_start(rank->group));
-	TWT_TRUE(tow_coll_group_start(rank->group) == TOW_EINVAL);
+	TWT_TRUE(tow_coll_batch_begin(NULL) == TOW_EINVAL);
+	TWT_TRUE(tow_coll_batch_end(NULL) == TOW_EINVAL);
+	TWT_TRUE(tow_coll_batch_end(rank->group) == TOW_EINVAL);
+	TWT_OK(tow_coll_batch_begin(rank->group));
+	TWT_TRUE(tow_coll_batch_begin(rank->group) == TOW_EINVAL);
 	for (uint32_t i = 0; i < TOW_COLL_IN_FLIGHT; i++)
 		TWT_OK(tow_coll_all_reduce_start(rank->group, &data, &data, 0, TOW_F32, TOW_SUM,
 						 NULL, &ops[i]));
 	TWT_TRUE(tow_coll_all_reduce_start(rank->group, &data, &data, 0, TOW_F32, TOW_SUM, NULL,
 					   &one) == TOW_EBUSY);
 	TWT_TRUE(one == NULL);
-	TWT_OK(tow_coll_group_end(rank->group));
+	TWT_OK(tow_coll_batch_end(rank->group));
 	for (uint32_t i = 0; i < TOW_COLL_IN_FLIGHT; i++)
 		TWT_OK(twt_coll_end(ops[i]));
-	TWT_TRUE(tow_coll_group_end(rank->group) == TOW_EINVAL);
+	TWT_TRUE(tow_coll_batch_end(rank->group) == TOW_EINVAL);
 	twt_coll_meet(rank);
 }
 
@@ -435,11 +435,11 @@ static void run_cancel(struct twt_rank *rank)
 	int n;
 
 	twt_coll_meet(rank);
-	TWT_OK(tow_coll_group_start(rank->group));
+	TWT_OK(tow_coll_batch_begin(rank->group));
 	n = start_some(rank, data, ops, 3);
 	TWT_TRUE(rank->rank == 1 || n == 3);
 	if (rank->rank == 0) {
-		TWT_OK(tow_coll_group_end(rank->group));
+		TWT_OK(tow_coll_batch_end(rank->group));
 		TWT_OK(tow_op_cancel(ops[1]));
 	}
 	for (int i = 0; i < n; i++) {
@@ -448,7 +448,7 @@ static void run_cancel(struct twt_rank *rank)
 		TWT_TRUE(strstr(tow_error_message(), "rank 0 has canceled") != NULL);
 	}
 	if (rank->rank == 1)
-		TWT_OK(tow_coll_group_end(rank->group));
+		TWT_OK(tow_coll_batch_end(rank->group));
 	TWT_TRUE(tow_coll_barrier_start(rank->group, NULL, &ops[0]) == TOW_EPEER);
 }
 
@@ -489,14 +489,14 @@ static void run_deadline(struct twt_rank *rank)
 		}
 		TWT_TRUE(false);
 	}
-	TWT_OK(tow_coll_group_start(rank->group));
+	TWT_OK(tow_coll_batch_begin(rank->group));
 	options.timeout_ns = TOW_FOREVER;
 	TWT_OK(tow_coll_all_reduce_start(rank->group, &data[0], &data[0], 1, TOW_F32, TOW_SUM,
 					 &options, &ops[0]));
 	options.timeout_ns = 100 * 1000 * 1000;
 	TWT_OK(tow_coll_all_reduce_start(rank->group, &data[1], &data[1], 1, TOW_F32, TOW_SUM,
 					 &options, &ops[1]));
-	TWT_OK(tow_coll_group_end(rank->group));
+	TWT_OK(tow_coll_batch_end(rank->group));
 	for (int i = 0; i < 2; i++)
 		TWT_TRUE(twt_coll_end(ops[i]) < 0);
 }
@@ -509,11 +509,11 @@ static void run_mismatch(struct twt_rank *rank)
 	struct tow_op *ops[2];
 
 	twt_coll_meet(rank);
-	TWT_OK(tow_coll_group_start(rank->group));
+	TWT_OK(tow_coll_batch_begin(rank->group));
 	for (int i = 0; i < 2; i++)
 		TWT_OK(tow_coll_all_reduce_start(rank->group, data[i], data[i], counts[i], TOW_F32,
 						 TOW_SUM, NULL, &ops[i]));
-	TWT_OK(tow_coll_group_end(rank->group));
+	TWT_OK(tow_coll_batch_end(rank->group));
 	for (int i = 0; i < 2; i++) {
 		TWT_TRUE(twt_coll_end(ops[i]) == TOW_EMISMATCH);
 		TWT_TRUE(strstr(tow_error_message(), "2 combined") != NULL);
@@ -529,10 +529,10 @@ static void run_alone(struct twt_rank *rank)
 
 	twt_coll_meet(rank);
 	if (rank->rank == 0)
-		TWT_OK(tow_coll_group_start(rank->group));
+		TWT_OK(tow_coll_batch_begin(rank->group));
 	n = start_some(rank, data, ops, 2);
 	if (rank->rank == 0)
-		TWT_OK(tow_coll_group_end(rank->group));
+		TWT_OK(tow_coll_batch_end(rank->group));
 	TWT_TRUE(n > 0);
 	for (int i = 0; i < n; i++)
 		TWT_TRUE(twt_coll_end(ops[i]) == TOW_EMISMATCH);

@@ -304,7 +304,7 @@ static void test_why(void **state)
 
 static const char *cure_of(const char *reason)
 {
-	struct tow_reason_row row = { .size = sizeof(row) };
+	struct tow_reason_info row = { .size = sizeof(row) };
 
 	for (size_t i = 0; tow_reason_info(i, &row) == TOW_OK; i++) {
 		if (strcmp(row.name, reason) == 0)
@@ -364,7 +364,7 @@ static void run_combined(struct twt_rank *rank)
 	struct tow_op *ops[2];
 	size_t i;
 
-	TWT_OK(tow_coll_group_start(rank->group));
+	TWT_OK(tow_coll_batch_begin(rank->group));
 	for (int k = 0; k < 2; k++) {
 		options.name = names[k];
 		TWT_OK(tow_coll_all_reduce_start(rank->group, data[k], data[k], 4 + 4 * (uint64_t)k,
@@ -374,7 +374,7 @@ static void run_combined(struct twt_rank *rank)
 	TWT_TRUE(number(json_array_get(get(coll, "groups"), 0), "held_back") == 2);
 	TWT_TRUE(json_is_null(get(only(get(coll, "last"), "name", "a"), "done_ns")));
 	json_decref(coll);
-	TWT_OK(tow_coll_group_end(rank->group));
+	TWT_OK(tow_coll_batch_end(rank->group));
 	for (int k = 0; k < 2; k++)
 		TWT_OK(twt_coll_end(ops[k]));
 	coll = document(rank);

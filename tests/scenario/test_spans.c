@@ -139,7 +139,7 @@ static void run(struct twt_rank *rank)
 	await_clock(rank);
 	TWT_OK(tow_group_barrier(rank->group, TOW_FOREVER));
 	sample(rank, peer, memory, memory + LARGE);
-	TWT_OK(tow_trace_start(rank->runtime));
+	TWT_OK(tow_trace_begin(rank->runtime));
 	TWT_OK(tow_group_barrier(rank->group, TOW_FOREVER));
 	TWT_OK(tow_step_begin(rank->runtime, 7));
 	TWT_OK(tow_span_begin(rank->runtime, "measured"));
@@ -155,7 +155,7 @@ static void run(struct twt_rank *rank)
 	TWT_OK(tow_span_end(rank->runtime));
 	TWT_OK(tow_step_end(rank->runtime, 7));
 	TWT_OK(tow_group_barrier(rank->group, TOW_FOREVER));
-	TWT_OK(tow_trace_stop(rank->runtime, &trace));
+	TWT_OK(tow_trace_end(rank->runtime, &trace));
 	take(&trace->trace, 1 - rank->rank, &board->whole[rank->rank]);
 	tow_trace_release(trace);
 }

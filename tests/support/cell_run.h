@@ -167,7 +167,7 @@ static inline bool twt_is_timed(const struct twt_cell *cell, const char *name)
 /* Of all runtimes together, for one lane has but one: those that the list says are the same. */
 static inline void twt_cell_counters(struct twt_cell *cell, char *out, size_t room)
 {
-	struct tow_counter_row row = { .size = sizeof(row) };
+	struct tow_counter_info row = { .size = sizeof(row) };
 	size_t at = 0;
 
 	for (size_t i = 0; tow_counter_info(i, &row) == TOW_OK; i++) {

@@ -61,14 +61,14 @@ static void handler(struct tow_call_in *call, void *user)
 	X(runtime, tow_mem_deregister, h, 1)                                                       \
 	X(runtime, tow_endpoint_open, h, "loop://closed", &endpoint_out)                           \
 	X(runtime, tow_method_register, h, "m", handler, NULL, NULL)                               \
-	X(runtime, tow_method_unregister, h, "m")                                                  \
+	X(runtime, tow_method_deregister, h, "m")                                                  \
 	X(runtime, tow_stats_get, h, "/v1/info", &text_out)                                        \
 	X(runtime, tow_step_begin, h, 1)                                                           \
 	X(runtime, tow_step_end, h, 1)                                                             \
 	X(runtime, tow_span_begin, h, "part")                                                      \
 	X(runtime, tow_span_end, h)                                                                \
-	X(runtime, tow_trace_start, h)                                                             \
-	X(runtime, tow_trace_stop, h, &trace_out)                                                  \
+	X(runtime, tow_trace_begin, h)                                                             \
+	X(runtime, tow_trace_end, h, &trace_out)                                                   \
 	X(runtime, tow_device_open, h, "none", &device_out)                                        \
 	X(runtime, tow_job_info, h, &info)                                                         \
 	X(runtime, tow_group_open, h, NULL, &group_out)                                            \
@@ -109,8 +109,8 @@ static void handler(struct tow_call_in *call, void *user)
 	X(group, tow_coll_permute_start, h, data, data, 1, WORD, pairs, 1, NULL, &op)              \
 	X(group, tow_coll_barrier_start, h, NULL, &op)                                             \
 	X(group, tow_coll_send_receive_start, h, data, 0, data, 0, 1, WORD, NULL, &op)             \
-	X(group, tow_coll_group_start, h)                                                          \
-	X(group, tow_coll_group_end, h)
+	X(group, tow_coll_batch_begin, h)                                                          \
+	X(group, tow_coll_batch_end, h)
 
 /* These return no status. */
 static int stats_socket(struct tow_runtime *h)

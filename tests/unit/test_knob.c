@@ -136,7 +136,7 @@ static void test_bad_options(void **state)
 /* Every row is valid by its own rules, and the API tells the whole table. */
 static void test_table(void **state)
 {
-	struct tow_knob knob = { .size = sizeof(knob) };
+	struct tow_knob_info knob = { .size = sizeof(knob) };
 
 	(void)state;
 	assert_true(tow_knob_count() >= 16);

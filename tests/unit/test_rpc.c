@@ -202,8 +202,8 @@ static void test_failures_of_the_server(void **state)
 	assert_int_equal(finish(op, &result), TOW_ENOTSUP);
 	assert_non_null(strstr(result.text, "no method"));
 	tow_op_release(op);
-	assert_int_equal(tow_method_unregister(runtime, "no"), TOW_OK);
-	assert_int_equal(tow_method_unregister(runtime, "no"), TOW_EINVAL);
+	assert_int_equal(tow_method_deregister(runtime, "no"), TOW_OK);
+	assert_int_equal(tow_method_deregister(runtime, "no"), TOW_EINVAL);
 	assert_int_equal(tow_call_start(client, "no", NULL, 0, NULL, 0, NULL, &op), TOW_OK);
 	assert_int_equal(finish(op, NULL), TOW_ENOTSUP);
 	tow_op_release(op);
@@ -257,8 +257,8 @@ static void test_failures_are_told(void **state)
 	told("one", 7, 8, TOW_EBUSY, "1 calls of the method are in service, its limit is 1");
 	assert_int_equal(held_count, 1);
 	assert_int_equal(tow_reply_start(held[0], 0, NULL, 0, NULL, NULL), TOW_OK);
-	assert_int_equal(tow_method_unregister(runtime, "no"), TOW_OK);
-	assert_int_equal(tow_method_unregister(runtime, "one"), TOW_OK);
+	assert_int_equal(tow_method_deregister(runtime, "no"), TOW_OK);
+	assert_int_equal(tow_method_deregister(runtime, "one"), TOW_OK);
 	settle();
 	check_empty();
 }

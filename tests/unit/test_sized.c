@@ -138,7 +138,7 @@ static int method_register(void *options)
 	int status = tow_method_register(runtime, "again", echo, NULL, options);
 
 	if (status == TOW_OK)
-		tow_method_unregister(runtime, "again");
+		tow_method_deregister(runtime, "again");
 	return status;
 }
 
@@ -309,11 +309,11 @@ static const struct row {
 	OUT(tow_call, tow_call_result, call_whole),
 	OUT(tow_job_info, tow_job_info, job_info),
 	OUT(tow_device_info, tow_device_info, device_info),
-	OUT(tow_knob_info, tow_knob, knob_info),
-	OUT(tow_counter_info, tow_counter_row, counter_info),
-	OUT(tow_reason_info, tow_reason_row, reason_info),
-	OUT(tow_status_info, tow_status_row, status_info),
-	OUT(tow_trace_rank_info, tow_trace_rank_row, trace_rank_info),
+	OUT(tow_knob_info, tow_knob_info, knob_info),
+	OUT(tow_counter_info, tow_counter_info, counter_info),
+	OUT(tow_reason_info, tow_reason_info, reason_info),
+	OUT(tow_status_info, tow_status_info, status_info),
+	OUT(tow_trace_rank_info, tow_trace_rank_info, trace_rank_info),
 };
 
 /* A struct of `size` bytes in memory of its own, so that ASan sees what reads or writes past it. */
@@ -377,8 +377,8 @@ static bool is_padding(const struct row *row, size_t at)
 	return (row->what == TWI_SIZED_tow_result &&
 		at >= offsetof(struct tow_result, status) + sizeof(int) &&
 		at < offsetof(struct tow_result, bytes)) ||
-	       (row->what == TWI_SIZED_tow_status_row &&
-		at >= offsetof(struct tow_status_row, value) + sizeof(int));
+	       (row->what == TWI_SIZED_tow_status_info &&
+		at >= offsetof(struct tow_status_info, value) + sizeof(int));
 }
 
 static void play_out(const struct row *row)
@@ -542,8 +542,8 @@ static int set_up(void **state)
 	assert_int_equal(tow_group_open(runtime, NULL, &group), TOW_OK);
 	assert_int_equal(tow_device_open(runtime, "fake", &device), TOW_OK);
 	assert_int_equal(tow_device_alloc(device, 4096, &memory), TOW_OK);
-	assert_int_equal(tow_trace_start(runtime), TOW_OK);
-	assert_int_equal(tow_trace_stop(runtime, &trace), TOW_OK);
+	assert_int_equal(tow_trace_begin(runtime), TOW_OK);
+	assert_int_equal(tow_trace_end(runtime, &trace), TOW_OK);
 	assert_int_equal(tow_method_register(runtime, "echo", echo, NULL, NULL), TOW_OK);
 	assert_int_equal(tow_method_register(runtime, "hold", hold, NULL, NULL), TOW_OK);
 	streaming.flags = TOW_CALL_STREAM;

@@ -510,7 +510,7 @@ static void judges_counters(void **state)
 {
 	(void)state;
 	for (size_t i = 0; documents_judged(i) != NULL; i++) {
-		struct tow_counter_row row = { .size = sizeof(row) };
+		struct tow_counter_info row = { .size = sizeof(row) };
 		bool found = false;
 
 		for (size_t j = 0; !found && tow_counter_info(j, &row) == TOW_OK; j++)
@@ -525,8 +525,8 @@ static void judges_counters(void **state)
 /* A caller that was built before rows told of lanes gets what it knows, and nothing behind it. */
 static void tells_old_callers(void **state)
 {
-	struct tow_counter_row row = { .size = offsetof(struct tow_counter_row, lanes),
-				       .lanes = "untouched" };
+	struct tow_counter_info row = { .size = offsetof(struct tow_counter_info, lanes),
+					.lanes = "untouched" };
 
 	(void)state;
 	assert_int_equal(tow_counter_info(1, &row), TOW_OK);
@@ -536,7 +536,7 @@ static void tells_old_callers(void **state)
 	assert_int_equal(tow_counter_info(0, &row), TOW_OK);
 	assert_string_equal(row.name, "sends");
 	assert_null(row.lanes);
-	row.size = offsetof(struct tow_counter_row, lanes) - 1;
+	row.size = offsetof(struct tow_counter_info, lanes) - 1;
 	assert_int_equal(tow_counter_info(0, &row), TOW_EINVAL);
 }
 

@@ -183,7 +183,7 @@ static void source(void **state)
 	assert_false(twi_registry_capture_find(diag, "/v1/trace", &capture));
 }
 
-/* tow_trace_start and tow_trace_stop, and every misuse. */
+/* tow_trace_begin and tow_trace_end, and every misuse. */
 static void calls(void **state)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
@@ -194,18 +194,18 @@ static void calls(void **state)
 	options.premap_memory_bytes = 4 << 20;
 	options.stats = 0;
 	assert_int_equal(tow_runtime_open(&options, &runtime), TOW_OK);
-	assert_int_equal(tow_trace_start(NULL), TOW_EINVAL);
-	assert_int_equal(tow_trace_stop(runtime, NULL), TOW_EINVAL);
-	assert_int_equal(tow_trace_stop(runtime, &trace), TOW_EINVAL);
+	assert_int_equal(tow_trace_begin(NULL), TOW_EINVAL);
+	assert_int_equal(tow_trace_end(runtime, NULL), TOW_EINVAL);
+	assert_int_equal(tow_trace_end(runtime, &trace), TOW_EINVAL);
 	assert_non_null(strstr(tow_error_message(), "no trace is being recorded"));
-	assert_int_equal(tow_trace_start(runtime), TOW_OK);
-	assert_int_equal(tow_trace_start(runtime), TOW_EBUSY);
+	assert_int_equal(tow_trace_begin(runtime), TOW_OK);
+	assert_int_equal(tow_trace_begin(runtime), TOW_EBUSY);
 	assert_int_equal(tow_step_begin(runtime, 4), TOW_OK);
 	assert_int_equal(tow_step_end(runtime, 4), TOW_OK);
-	assert_int_equal(tow_trace_stop(runtime, &trace), TOW_OK);
+	assert_int_equal(tow_trace_end(runtime, &trace), TOW_OK);
 	assert_int_equal(trace->trace.ranks[0].threads[0].spans[0].kind, TWI_SPAN_STEP);
 	tow_trace_release(trace);
-	assert_int_equal(tow_trace_start(runtime), TOW_OK);
+	assert_int_equal(tow_trace_begin(runtime), TOW_OK);
 	assert_int_equal(tow_runtime_close(runtime), TOW_OK);
 }
 

@@ -54,7 +54,7 @@ static void formats_have_names(void **state)
 
 static void a_trace_tells_its_ranks(void **state)
 {
-	struct tow_trace_rank_row row = { .size = sizeof(row) };
+	struct tow_trace_rank_info row = { .size = sizeof(row) };
 	struct tow_trace *trace;
 
 	(void)state;
@@ -76,7 +76,7 @@ static void a_trace_tells_its_ranks(void **state)
 
 static void the_same_rank_twice_is_refused(void **state)
 {
-	struct tow_trace_rank_row row = { .size = sizeof(row) };
+	struct tow_trace_rank_info row = { .size = sizeof(row) };
 	struct tow_trace *one, *other;
 
 	(void)state;

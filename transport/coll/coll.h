@@ -207,7 +207,7 @@ struct twi_coll_group {
 	uint32_t entries;
 	struct twi_coll_entry *last; /* the one used last */
 	struct twi_coll_sign signs[TWI_COLL_SLOTS];
-	bool holds_back; /* calls: between tow_coll_group_start and _end, or the knob combine */
+	bool holds_back; /* calls: between tow_coll_batch_begin and _end, or the knob combine */
 	struct twi_coll_batch *batch; /* of those that are held back; NULL: none yet */
 	/* For people (coll_report.c): */
 	struct twi_list all;                          /* of engine->coll_groups */

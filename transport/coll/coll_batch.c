@@ -44,7 +44,7 @@ struct held {
 
 struct twi_coll_batch {
 	struct twi_list link; /* of engine->coll_batches, while the knob holds calls back */
-	bool open;            /* between tow_coll_group_start and _end */
+	bool open;            /* between tow_coll_batch_begin and _end */
 	struct twi_list held;
 	uint32_t held_n;
 	uint64_t held_bytes;
@@ -552,7 +552,7 @@ static int enter(struct tow_group *group, const char *call)
 	return TOW_OK;
 }
 
-TOW_PUBLIC int tow_coll_group_start(struct tow_group *group)
+TOW_PUBLIC int tow_coll_batch_begin(struct tow_group *group)
 {
 	struct twi_coll_group *coll;
 	int status = enter(group, __func__);
@@ -563,7 +563,7 @@ TOW_PUBLIC int tow_coll_group_start(struct tow_group *group)
 	if (status == TOW_OK)
 		status = make_batch(coll);
 	if (status == TOW_OK && coll->batch->open)
-		status = twi_error(TOW_EINVAL, "tow_coll_group_start: one is open already");
+		status = twi_error(TOW_EINVAL, "tow_coll_batch_begin: one is open already");
 	if (status == TOW_OK) {
 		twi_coll_batch_issue(coll); /* what the knob has held back is none of it */
 		coll->batch->open = true;
@@ -573,7 +573,7 @@ TOW_PUBLIC int tow_coll_group_start(struct tow_group *group)
 	return status;
 }
 
-TOW_PUBLIC int tow_coll_group_end(struct tow_group *group)
+TOW_PUBLIC int tow_coll_batch_end(struct tow_group *group)
 {
 	struct twi_coll_group *coll;
 	int status = enter(group, __func__);
@@ -582,7 +582,7 @@ TOW_PUBLIC int tow_coll_group_end(struct tow_group *group)
 		return status;
 	coll = group->coll;
 	if (coll == NULL || coll->batch == NULL || !coll->batch->open) {
-		status = twi_error(TOW_EINVAL, "tow_coll_group_end: none is open");
+		status = twi_error(TOW_EINVAL, "tow_coll_batch_end: none is open");
 	} else {
 		twi_coll_batch_issue(coll);
 		coll->batch->open = false;

@@ -5,7 +5,7 @@
  *	  [held] [held] [held] ---> fused: one run on one ---> [out] [out] [out]
  *	                            buffer of the pool
  *
- * A group holds calls back between tow_coll_group_start and _end (all of them, `open`), or with the
+ * A group holds calls back between tow_coll_batch_begin and _end (all of them, `open`), or with the
  * knob combine (small all-reduces). They are issued in their order; neighbours that are alike
  * become one all-reduce, in place, in a buffer where each has its own part at a cache line. Its
  * operation is the library's own; those of the users are watched by nobody meanwhile: they share

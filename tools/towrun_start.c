@@ -77,6 +77,9 @@ static int set_common(const struct options *options)
 	snprintf(job, sizeof(job), "towrun-%ld", (long)getpid());
 	if (setenv("TOW_JOB", job, 0) < 0)
 		return failed("TOW_JOB");
+	/* A rank's stderr is a pipe to us, whose lines we hand on: what it warns of is seen. */
+	if (isatty(STDERR_FILENO) && setenv("TOW_LOG", "stderr", 0) < 0)
+		return failed("TOW_LOG");
 	if (choose_store() != 0 || choose_key() != 0)
 		return 1;
 	return set_number("TOW_WORLD_SIZE", options->ranks) != 0 ||

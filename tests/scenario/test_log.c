@@ -132,28 +132,65 @@ static void test_stderr(void **state)
 	unsetenv("TOW_LOG");
 }
 
+/* towrun hands the stderr of its ranks on: that it ends at a terminal is told them. */
+static int hello_by_towrun(void)
+{
+	const char *build = getenv("TOW_TEST_BUILD");
+	char towrun[512], program[512];
+
+	snprintf(towrun, sizeof(towrun), "%s/tools/towrun", build != NULL ? build : "build");
+	snprintf(program, sizeof(program), "%s/examples/example_01_hello",
+		 build != NULL ? build : "build");
+	execl(towrun, "towrun", "-n", "1", program, NULL);
+	return 3;
+}
+
 /* By default warnings come where somebody sits. */
-static void test_terminal(void **state)
+static void warns_terminal(int (*body)(void), unsigned runtimes)
 {
 	int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC), line, out, how;
 	char text[4096];
 	pid_t pid;
 
-	(void)state;
 	assert_true(terminal >= 0);
 	assert_int_equal(grantpt(terminal), 0);
 	assert_int_equal(unlockpt(terminal), 0);
 	line = open(ptsname(terminal), O_RDWR | O_NOCTTY | O_CLOEXEC);
 	out = open("/dev/null", O_WRONLY | O_CLOEXEC);
 	assert_true(line >= 0 && out >= 0);
-	pid = in_child(open_once, out, line);
+	pid = in_child(body, out, line);
 	close(line);
 	read_all(terminal, text, sizeof(text));
 	assert_int_equal(waitpid(pid, &how, 0), pid);
 	assert_int_equal(how, 0);
-	assert_int_equal(count(text, "towline: warning: " WARNING), 1);
+	assert_int_equal(count(text, "warning: " WARNING), runtimes);
 	close(out);
 	close(terminal);
+}
+
+static void test_terminal(void **state)
+{
+	(void)state;
+	warns_terminal(open_once, 1);
+}
+
+static void test_towrun(void **state)
+{
+	int null = open("/dev/null", O_WRONLY | O_CLOEXEC), err[2], how;
+	char text[4096];
+	pid_t pid;
+
+	(void)state;
+	warns_terminal(hello_by_towrun, 2);
+	assert_int_equal(pipe(err), 0);
+	pid = in_child(hello_by_towrun, null, err[1]);
+	close(err[1]);
+	read_all(err[0], text, sizeof(text));
+	close(err[0]);
+	close(null);
+	assert_int_equal(waitpid(pid, &how, 0), pid);
+	assert_int_equal(how, 0);
+	assert_null(strstr(text, WARNING));
 }
 
 static void test_file(void **state)
@@ -534,7 +571,7 @@ int main(void)
 		cmocka_unit_test(test_callback),    cmocka_unit_test(test_exit),
 		cmocka_unit_test(test_late_open),   cmocka_unit_test(test_late_barrier),
 		cmocka_unit_test(test_nobody_late), cmocka_unit_test(test_full_pipe),
-		cmocka_unit_test(test_degraded),
+		cmocka_unit_test(test_degraded),    cmocka_unit_test(test_towrun),
 	};
 
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);

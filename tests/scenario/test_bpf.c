@@ -341,7 +341,9 @@ static void make_link(pid_t receiver, bool lossy)
 {
 	char line[512];
 
+	/* The one before goes with its namespace, some time after that. */
 	snprintf(line, sizeof(line),
+		 "{ ! ip link show twb0 >/dev/null 2>&1 || ip link del twb0; }; "
 		 "ip link add twb0 type veth peer name twb1 netns %d && "
 		 "ip addr add 10.7.8.1/24 dev twb0 && ip link set twb0 up && "
 		 "nsenter -t %d -n sh -c 'ip addr add 10.7.8.2/24 dev twb1 && "

@@ -3,17 +3,16 @@
  * is worse than it could be says so there.
  */
 #include "pair.h"
+#include "store_port.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -252,7 +251,7 @@ struct seen {
 	bool is_mine, clean;
 	int close_status;
 	pthread_t opener;
-	struct tow_runtime *runtime;
+	_Atomic(struct tow_runtime *) runtime;
 	char text[512];
 };
 
@@ -300,9 +299,9 @@ static void close_inside(void *user, int level, const char *text)
 	struct seen *seen = user;
 
 	(void)level, (void)text;
-	while (seen->runtime == NULL)
+	while (atomic_load(&seen->runtime) == NULL)
 		usleep(1000); /* until the open has returned */
-	seen->close_status = tow_runtime_close(seen->runtime);
+	seen->close_status = tow_runtime_close(atomic_load(&seen->runtime));
 	atomic_fetch_add(&seen->lines, 1);
 }
 
@@ -317,7 +316,7 @@ static int closes_inside(void)
 	options.log_callback = close_inside;
 	options.log_user = &seen;
 	TWT_OK(tow_runtime_open(&options, &runtime));
-	__atomic_store_n(&seen.runtime, runtime, __ATOMIC_SEQ_CST);
+	atomic_store(&seen.runtime, runtime);
 	for (int i = 0; i < 20000 && atomic_load(&seen.lines) == 0; i++)
 		usleep(1000);
 	TWT_OK(tow_runtime_close(runtime));
@@ -472,28 +471,14 @@ static int hesitate_as_1(void)
 	return join(4300000);
 }
 
-/* A port that is free now. */
-static void choose_store(void)
-{
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t bytes = sizeof(at);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	assert_int_equal(bind(fd, (struct sockaddr *)&at, bytes), 0);
-	assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
-	close(fd);
-	snprintf(store, sizeof(store), "127.0.0.1:%u", ntohs(at.sin_port));
-}
-
 /* The first comes LATE_US before the second; what the first has said. */
 static void job(int (*first)(void), int (*second)(void), useconds_t late_us, char *text,
 		size_t room)
 {
-	int null = open("/dev/null", O_WRONLY | O_CLOEXEC), err[2], how;
+	int null = open("/dev/null", O_WRONLY | O_CLOEXEC), err[2], how, port;
 	pid_t pids[2];
 
-	choose_store();
+	port = twt_store_port(store, sizeof(store));
 	assert_int_equal(pipe2(err, O_CLOEXEC), 0);
 	setenv("TOW_LOG", "stderr", 1);
 	pids[0] = in_child(first, null, err[1]);
@@ -507,6 +492,7 @@ static void job(int (*first)(void), int (*second)(void), useconds_t late_us, cha
 	}
 	close(err[0]);
 	close(null);
+	close(port);
 	unsetenv("TOW_LOG");
 }
 

@@ -193,12 +193,16 @@ bool twi_wait_shared(struct twi_engine *engine)
 	return atomic_load_explicit(&engine->lingerers, memory_order_relaxed) > 0;
 }
 
-/* The engine is held. */
+/*
+ * The engine is held. Without a driver there are no turns to wait for: the library's thread moves
+ * what there is, for instance because this thread can have no ring.
+ */
 static bool lingering_pays(struct twi_engine *engine, uint64_t now_ns)
 {
 	int pays = atomic_load_explicit(&engine->linger_pays, memory_order_relaxed);
 
-	if (now_ns < atomic_load_explicit(&engine->linger_again_ns, memory_order_relaxed) ||
+	if (driver_of(engine) == NULL ||
+	    now_ns < atomic_load_explicit(&engine->linger_again_ns, memory_order_relaxed) ||
 	    engine->virtual_clock || engine->knobs.spin_ns == 0)
 		return false;
 	if (pays < 0)
@@ -219,26 +223,30 @@ static void judge_lingering(struct twi_engine *engine, bool paid)
 	atomic_store_explicit(&engine->linger_pays, pays, memory_order_relaxed);
 }
 
+/* No driver since *since_ns, for so long that whoever lingers should become one. */
+static bool is_orphaned(struct twi_engine *engine, uint64_t now_ns, uint64_t *since_ns)
+{
+	if (driver_of(engine) != NULL)
+		*since_ns = 0;
+	else if (*since_ns == 0)
+		*since_ns = now_ns;
+	return *since_ns != 0 && now_ns - *since_ns >= ORPHANED_NS;
+}
+
 /* Yields until the word is changed, or its time is over: then it is for sleeping. No engine. */
 static void linger(struct twi_engine *engine, struct twi_wait *wait, uint64_t since_ns,
 		   uint64_t until_ns)
 {
 	uint64_t most_ns = LINGER_SPINS * (uint64_t)engine->knobs.spin_ns;
 	uint64_t before, now = since_ns, orphaned_ns = 0;
-	uint32_t word = TWI_WAIT_LINGERS;
+	uint32_t word = TWI_WAIT_LINGERS, next = TWI_WAIT_ASLEEP;
 
 	do {
 		before = now;
 		sched_yield();
 		now = twi_now_ns();
-		if (driver_of(engine) != NULL) {
-			orphaned_ns = 0;
-		} else if (orphaned_ns == 0) {
-			orphaned_ns = now;
-		} else if (now - orphaned_ns >= ORPHANED_NS) {
-			atomic_compare_exchange_strong_explicit(&wait->word, &word, TWI_WAIT_LOOK,
-								memory_order_acquire,
-								memory_order_acquire);
+		if (is_orphaned(engine, now, &orphaned_ns)) {
+			next = TWI_WAIT_LOOK;
 			break;
 		}
 		if (now - before >= HOG_NS) {
@@ -248,10 +256,9 @@ static void linger(struct twi_engine *engine, struct twi_wait *wait, uint64_t si
 		}
 	} while (word_of(wait) == TWI_WAIT_LINGERS && now - since_ns < most_ns && now < until_ns);
 	atomic_fetch_sub_explicit(&engine->lingerers, 1, memory_order_relaxed);
-	word = TWI_WAIT_LINGERS;
-	judge_lingering(engine, !atomic_compare_exchange_strong_explicit(
-					&wait->word, &word, TWI_WAIT_ASLEEP, memory_order_acquire,
-					memory_order_acquire));
+	judge_lingering(engine, !atomic_compare_exchange_strong_explicit(&wait->word, &word, next,
+									 memory_order_acquire,
+									 memory_order_acquire));
 }
 
 bool twi_wait_follow(struct twi_engine *engine, struct twi_wait *wait, uint64_t until_ns)

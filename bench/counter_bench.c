@@ -4,9 +4,9 @@
  *	counter_bench [--quick]
  *
  * Each figure is the median of several rounds of a loop, alone and with a second thread doing the
- *same to the same runtime's counters (it has slots of its own, so it should not matter). A shared
- *atomic counter is timed beside it, as what we do not do. What the whole costs per message is
- *measured by tow-perf against a build with -Ddiagnostics=false (docs/performance.md).
+ * same to the same runtime's counters (it has slots of its own, so it should not matter). A shared
+ * atomic counter is timed beside it, as what we do not do. What the whole costs per message is
+ * measured by tow-perf against a build with -Ddiagnostics=false (docs/performance.md).
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -5,9 +5,9 @@
  *
  * Three tables. Rates of copies each way, from memory of the pool (mapped, where the device maps at
  * all) and from other memory (through the staging part, where the device needs it), by size. The
- *same with eight copies in flight. And what mapping a piece of host memory late costs, by size:
- *memory that is faulted in, and memory that is not. Medians of several rounds. With the fake device
- *the numbers say what Towline itself costs, and nothing about any accelerator.
+ * same with eight copies in flight. And what mapping a piece of host memory late costs, by size:
+ * memory that is faulted in, and memory that is not. Medians of several rounds. With the fake
+ * device the numbers say what Towline itself costs, and nothing about any accelerator.
  */
 #include <errno.h>
 #include <getopt.h>

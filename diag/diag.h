@@ -7,13 +7,13 @@
  *	                    ring of spans (span.h)
  *
  * Each thread writes only its own block (a plain load and store, no lock, no shared cache line) and
- *a reader sums all of them. A thread finds its block through a small table in thread-local memory,
- *keyed by the number of the diag, which is never used again. When a thread ends, its block stays,
- *so that sums stay right, and the next new thread takes it over. So memory grows with the largest
- *number of threads at one time, not with time.
+ * a reader sums all of them. A thread finds its block through a small table in thread-local memory,
+ * keyed by the number of the diag, which is never used again. When a thread ends, its block stays,
+ * so that sums stay right, and the next new thread takes it over. So memory grows with the largest
+ * number of threads at one time, not with time.
  *
  * Budget: twi_count 3 ns, twi_latency_record 10 ns, twi_copy_record 20 ns. Only a thread's first
- *record allocates.
+ * record allocates.
  */
 #ifndef TWI_DIAG_H
 #define TWI_DIAG_H

@@ -5,8 +5,8 @@
  *	the knob's own path         likewise, with :1, :2 ... behind it, as DPDK does
  *
  * One thread, at most TWI_DPDK_CLIENTS clients, each of whom must be the same user or root. A
- *client has one reply under way at most: who does not read it is not heard until he does, and is
- *hung up on after TWI_DPDK_STUCK_S. When all places are taken, one that has been silent for
+ * client has one reply under way at most: who does not read it is not heard until he does, and is
+ * hung up on after TWI_DPDK_STUCK_S. When all places are taken, one that has been silent for
  * TWI_DPDK_IDLE_S gives way to a new client; if there is none, the new one is refused.
  */
 #ifndef TWI_DPDK_H

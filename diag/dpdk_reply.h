@@ -12,7 +12,7 @@
  * These clients want flat dictionaries: a value's key is its way through the document, with dots:
  * "rpcs.0.p50". The name of the document itself is left out in front ("counters.sends" is "sends"),
  * and so are histograms' buckets. Each page is one reply of at most max_output_len bytes, and is
- *made of the document of its moment.
+ * made of the document of its moment.
  */
 #ifndef TWI_DPDK_REPLY_H
 #define TWI_DPDK_REPLY_H

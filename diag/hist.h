@@ -11,8 +11,8 @@
  *	last       2^39 .. 2^40-1 and all above (over 18 minutes)
  *
  * Resolution: a reading is at most 1/16 (6.25 %) above the value that it stands for. Quantiles give
- *the upper edge of their step, so they never flatter. (The scheme is that of HdrHistogram, by Gil
- *Tene.)
+ * the upper edge of their step, so they never flatter. (The scheme is that of HdrHistogram, by Gil
+ * Tene.)
  */
 #ifndef TWI_HIST_H
 #define TWI_HIST_H

@@ -10,7 +10,7 @@
  * for at most 5 s; further ones wait in the backlog.
  *
  * The same documents over TCP, where it is asked for: a second thread, 16 connections of its own,
- *and no answer but 401 or 429 without the token (token.h), in the header Authorization or as
+ * and no answer but 401 or 429 without the token (token.h), in the header Authorization or as
  *?token=.
  */
 #ifndef TWI_SOCKET_H

@@ -1,13 +1,13 @@
 /*
  * timeline.h - what a trace shows over time: transfers, links, steps, who came last, what was
- *copied, and what the recording itself has lost. A pure function of a trace; docs/analysis.md has
- *the definitions.
+ * copied, and what the recording itself has lost. A pure function of a trace; docs/analysis.md has
+ * the definitions.
  *
  *	axis (trace_view.h)  0 |--bin--|--bin--| ... TWI_TIMELINE_BINS ... | end_ns
  *
  * A transfer is a SEND, or a RECV whose sender is not in the trace: so each is counted once. Its
  * latency is taken from one clock: of a SEND from start to end, of a RECV from its match to its
- *end. Bytes are spread evenly over the time between their first and last on the wire.
+ * end. Bytes are spread evenly over the time between their first and last on the wire.
  *
  * Quantiles are of what was seen, the value at rank ceil(share * count). Nothing is claimed of two
  * ranks that is smaller than what their clocks may be wrong by.

@@ -12,7 +12,7 @@
  * is judged by what others know of it.
  *
  * It looks for causes, not for those who suffer: a rank that waits is never accused for that, nor
- *is one that is behind because another holds it up.
+ * is one that is behind because another holds it up.
  */
 #ifndef TWI_VERDICT_H
 #define TWI_VERDICT_H

@@ -13,7 +13,7 @@
  *	      v
  *	rank, world size, store or how to exchange it
  *	      |  twi_bootstrap_exchange   asks PMIx or PMI, where the address is not in the
- *variables
+ * variables
  *	      v
  *	the address of the store
  *

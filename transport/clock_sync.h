@@ -1,6 +1,6 @@
 /*
  * clock_sync.h - by how much the peer's clock is ahead of ours, with a bound of the error. Pure:
- *the exchanges themselves are rpc_link.c's.
+ * the exchanges themselves are rpc_link.c's.
  *
  *	ours   t1 ------------------------------ t4
  *	          \  there                back  /
@@ -12,7 +12,7 @@
  *
  * If both ways took equally long, offset is right. If all of the delay was on one way, it is wrong
  * by delay / 2, and it cannot be wrong by more: that is the bound. It is no guess about the
- *network, only that nothing arrives before it was sent.
+ * network, only that nothing arrives before it was sent.
  *
  * Clocks drift apart meanwhile, by at most TWI_CLOCK_DRIFT_PPM: twice what clock.h may be off (100
  * ppm) and the tolerance of a clock (PHI of RFC 5905, 15 ppm). Most of that is a constant, and two
@@ -23,7 +23,7 @@
  *	delay / 2 + a * min(DRIFT, error of the rate + WANDER)
  *
  * and of the last readings the one that is best *now* is used: a quick exchange long ago, or a
- *slower one of a moment ago. A clock that is set, or slewed by more than that, exceeds the bound.
+ * slower one of a moment ago. A clock that is set, or slewed by more than that, exceeds the bound.
  */
 #ifndef TWI_CLOCK_SYNC_H
 #define TWI_CLOCK_SYNC_H

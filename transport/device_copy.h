@@ -4,20 +4,22 @@
  *	to device    op -> op -> op      first in, first out; cut into chunks
  *	               |    |
  *	             [c][c][c][c][ ][ ][ ][ ]     at most TWI_DEVICE_CHUNKS in flight, ended in
- *order from device  the same again, independent of the other
+ * order from device  the same again, independent of the other
  *
  * Direct: the host memory is mapped for the device, and chunks lie in it. Staged: it is not, so
- *each chunk goes through one of the engine's staging, which is mapped: a counted copy. An operation
- *that finds no staging chunk free stays at the head of its queue and is tried again at each poll.
+ * each chunk goes through one of the engine's staging, which is mapped: a counted copy. An
+ * operation that finds no staging chunk free stays at the head of its queue and is tried again at
+ * each poll.
  *
  * Who owns what: the queues, chunks and operations belong to the holder of the engine. `maps` has a
  * short lock of its own (the pool's registrations come from any thread). `lock` is for calls of the
  * backend that may block, and is taken after the engine or the pool's control lock, never before.
  *
  * An operation ends when its last chunk has: until then the device may touch the user's memory.
- *Ended early (cancel, deadline, close) a staged one leaves its chunks behind at once, because those
- *touch only staging; a direct one waits for its chunks, at most TWI_DEVICE_DRAIN_NS. A device that
- *has not answered by then is lost: it is closed, all of its copies end, and later calls fail.
+ * Ended early (cancel, deadline, close) a staged one leaves its chunks behind at once, because
+ * those touch only staging; a direct one waits for its chunks, at most TWI_DEVICE_DRAIN_NS. A
+ * device that has not answered by then is lost: it is closed, all of its copies end, and later
+ * calls fail.
  */
 #ifndef TWI_DEVICE_COPY_H
 #define TWI_DEVICE_COPY_H

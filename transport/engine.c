@@ -20,9 +20,9 @@
 #include "transport/background.h"
 #include "transport/poller.h"
 
+/* Those behind SPINS_BEFORE_YIELD yield: the holder may need this core. */
 #define SPINS_BEFORE_YIELD 30
-#define SPINS_BEFORE_FUTEX                                                                         \
-	40 /* those behind SPINS_BEFORE_YIELD yield: the holder may need this core */
+#define SPINS_BEFORE_FUTEX 40
 
 static _Atomic uint64_t next_engine_id = 1;
 static _Atomic uint64_t next_binding = 1;

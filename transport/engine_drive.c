@@ -393,9 +393,9 @@ int twi_engine_wait_any(struct twi_engine *engine, struct twi_wait_entry *entrie
 	int status;
 
 	twi_engine_enter(engine);
+	/* One may have ended before it could be put where its end looks for it. */
 	for (size_t i = 0; i < count; i++) {
-		if (is_done(entries[i]
-				    .op)) { /* before it could be put where its end looks for it */
+		if (is_done(entries[i].op)) {
 			twi_engine_leave(engine);
 			return TOW_OK;
 		}

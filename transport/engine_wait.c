@@ -13,19 +13,18 @@
 #include "transport/engine.h"
 #include "transport/poller.h"
 
-#define SENIOR_NS (50u * 1000)
-#define SENIOR_AMONG_NS                                                                            \
-	(1000u * 1000)             /* likewise while others linger: each waits for their turns */
-#define LINGER_SPINS 20u           /* times spin_ns: as many others have their turns meanwhile */
-#define ORPHANED_NS  (20u * 1000)  /* without a driver for so long, a lingerer becomes one */
-#define HOG_NS       (500u * 1000) /* a yield that took so long: somebody else keeps the core */
-#define HOGGED_NS    (100ull * 1000 * 1000)
-#define PAYS_MOST    4   /* of linger_pays: how soon it is seen that it does no more, */
-#define PAYS_LEAST   -64 /* and how many waits later it is tried again */
-#define LAZY_NS      (100u * 1000)
-#define DENIED_NS    (100ull * 1000 * 1000)  /* until a ring is asked for again */
-#define FOLLOW_NS    (1000ull * 1000 * 1000) /* a look from time to time */
-#define UNCOVERED_NS (1000u * 1000)          /* likewise, where nobody else would */
+#define SENIOR_NS       (50u * 1000)
+#define SENIOR_AMONG_NS (1000u * 1000) /* while others linger: each waits for their turns */
+#define LINGER_SPINS    20u           /* times spin_ns: as many others have their turns meanwhile */
+#define ORPHANED_NS     (20u * 1000)  /* without a driver for so long, a lingerer becomes one */
+#define HOG_NS          (500u * 1000) /* a yield that took so long: somebody else keeps the core */
+#define HOGGED_NS       (100ull * 1000 * 1000)
+#define PAYS_MOST       4   /* of linger_pays: how soon it is seen that it does no more, */
+#define PAYS_LEAST      -64 /* and how many waits later it is tried again */
+#define LAZY_NS         (100u * 1000)
+#define DENIED_NS       (100ull * 1000 * 1000)  /* until a ring is asked for again */
+#define FOLLOW_NS       (1000ull * 1000 * 1000) /* a look from time to time */
+#define UNCOVERED_NS    (1000u * 1000)          /* likewise, where nobody else would */
 
 static struct twi_wait *driver_of(struct twi_engine *engine)
 {
@@ -210,8 +209,7 @@ static bool lingering_pays(struct twi_engine *engine, uint64_t now_ns)
 	return pays >= 0;
 }
 
-/* It was over before the waiter would have slept, or it was not. Any thread; a lost count is none.
- */
+/* It was over before the waiter would have slept, or not. Any thread; a lost count is none. */
 static void judge_lingering(struct twi_engine *engine, bool paid)
 {
 	int pays = atomic_load_explicit(&engine->linger_pays, memory_order_relaxed);

@@ -10,10 +10,10 @@
  * who waits for it. A follower needs no ring, so any number of threads may wait.
  *
  * A follower lingers before it sleeps: it yields its core and looks at its word, again and again,
- *for a core with many such threads changes between them sooner than it wakes one of them. While any
- * lingers the driver lets go of the engine and yields between its polls. That is for threads which
- * all exchange: where operations take longer than a few times spin_ns, or somebody else keeps the
- * cores, a follower sleeps at once.
+ * for a core with many such threads changes between them sooner than it wakes one of them. While
+ * any lingers the driver lets go of the engine and yields between its polls. That is for threads
+ * which all exchange: where operations take longer than a few times spin_ns, or somebody else keeps
+ * the cores, a follower sleeps at once.
  *
  * Whoever drives next takes the watch from the sentry, which sleeps on. When the driver has what it
  * waited for and others are left, somebody must take its place. A driver that was away only shortly
@@ -24,8 +24,8 @@
  *
  * A wait is for one operation or for several, and ends with the first that ends. It has an entry on
  * the list of each of them, so whoever completes any finds it, and it sleeps on one word or one
- *ring however many they are. Where there are several the end is noted when it comes (`ended`): a
- *turn of the driver costs the same for one operation and for thousands.
+ * ring however many they are. Where there are several the end is noted when it comes (`ended`): a
+ * turn of the driver costs the same for one operation and for thousands.
  *
  * All of it is written by the holder of the engine alone, but for `word`, and what the sleeper's
  * own stack frame needs to come back.

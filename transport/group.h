@@ -7,7 +7,7 @@
  *
  * What all groups of a job share is one struct twi_ranks, which the last of its users frees:
  * groups, and operations of the library's own that are still on their way to their callbacks.
- *Everything in it but the store is touched with the engine held.
+ * Everything in it but the store is touched with the engine held.
  *
  * Who is at the other end of a connection is said in its first message (TWI_SPACE_LINK, tag
  * TWI_GROUP_TAG_WHO), and answered: taken, or not. A pair of ranks that dial each other at once has

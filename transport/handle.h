@@ -12,7 +12,7 @@
  *
  * A check is one load of a cache line that the call needs anyway. Another thread may close what a
  * call uses: so the call checks again when it holds the engine, under which handles are closed.
- *What it reads in between to find the engine stands in the first TWI_HANDLE_LINE_BYTES.
+ * What it reads in between to find the engine stands in the first TWI_HANDLE_LINE_BYTES.
  */
 #ifndef TWI_HANDLE_H
 #define TWI_HANDLE_H

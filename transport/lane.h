@@ -7,11 +7,11 @@
  *
  * Every member is called by the thread that holds the engine (engine.h), so a lane needs no lock of
  * its own. No member may block, except where said. An operation that a lane takes is completed by
- *it exactly once through twi_op_complete; a member that returns a failure has taken nothing.
+ * it exactly once through twi_op_complete; a member that returns a failure has taken nothing.
  *
  * Requests that a lane leaves armed in a thread's ring when the engine changes hands must be
- *harmless there: they run only when that thread holds the engine again. A lane therefore arms polls
- *and receives into buffers of the ring, and never a receive into a user's buffer (poller.h).
+ * harmless there: they run only when that thread holds the engine again. A lane therefore arms
+ * polls and receives into buffers of the ring, and never a receive into a user's buffer (poller.h).
  */
 #ifndef TWI_LANE_H
 #define TWI_LANE_H

@@ -12,17 +12,17 @@
  *
  * Who starts: the first call to a peer posts receives for its inbox and says OPEN on the link; the
  * other side does the same in answer. A side that has read OPEN may send. Everything but large
- *bodies comes through the inbox, in order, and the inbox never waits: what cannot be taken is
- *refused, so that a side that is full goes on reading answers, and two sides that are full do not
- *hold each other up. At least one slot of every peer is always posted.
+ * bodies comes through the inbox, in order, and the inbox never waits: what cannot be taken is
+ * refused, so that a side that is full goes on reading answers, and two sides that are full do not
+ * hold each other up. At least one slot of every peer is always posted.
  *
  * Large bodies are offered by rendezvous (a separate body is longer than any small message), so a
  * sender can take them back without a trace. Whoever does not want one tells the sender and no
- *more:
+ * more:
  *
  *	client ends a call early   CANCEL    server takes back what it offered, forgets what it
- *awaited server answers             RESPONSE  client takes back what it still offers of request,
- *pieces server cannot go on        GIVE_UP   client ends the call; what it awaited is forgotten
+ * awaited server answers             RESPONSE  client takes back what it still offers of request,
+ * pieces server cannot go on        GIVE_UP   client ends the call; what it awaited is forgotten
  *
  * Memory: tables made at the first use, whose buffers are touched as they are needed; bodies from
  * the pool. Nothing else is allocated. All state belongs to the holder of the engine, but for what

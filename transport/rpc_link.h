@@ -8,11 +8,11 @@
  *
  * At the first traffic TWI_LINK_BURST exchanges are made one after the other, one more after
  * TWI_LINK_SOON_NS, later one each TWI_LINK_EVERY_NS; while there is no traffic, none. A side that
- *is asked answers at once.
+ * is asked answers at once.
  *
  * It is memory of its own, because its operations may still be on their way to their callbacks when
  * the peer has gone. At most one message goes out at a time; what is due meanwhile is noted, once
- *of each kind, so a peer that asks too often gets fewer answers, and costs nothing.
+ * of each kind, so a peer that asks too often gets fewer answers, and costs nothing.
  */
 #ifndef TWI_RPC_LINK_H
 #define TWI_RPC_LINK_H

@@ -4,7 +4,7 @@
  *	[rpc->slots] --post--> posted --message--> read: posted again, or kept by a call
  *
  * A slot is kept only when another can take its place (twi_rpc_may_keep); the peer's own one is
- *made with it, so that there is always one.
+ * made with it, so that there is always one.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * A small piece lies in the inbox's slot until it is pulled; a large one stays with its writer, and
  * is fetched into the memory of the pull. TWI_RPC_CHUNKS may be untaken; WINDOW says how many were
  * taken since the start. Two are on their way at once, so that the next one's header travels while
- *a large one's body does.
+ * a large one's body does.
  */
 #include <string.h>
 

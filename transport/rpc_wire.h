@@ -3,7 +3,7 @@
  *
  * Everything that belongs to calls is a *parcel*: a header with, inline behind it, a body of up to
  * the inline limit, sent to the peer's inbox (tag 0 of TWI_SPACE_RPC); a larger body is a message
- *of its own with the tag that the header names.
+ * of its own with the tag that the header names.
  *
  *	offset  0      1       2             4                           8
  *	        +------+-------+-------------+---------------------------+

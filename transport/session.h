@@ -32,13 +32,13 @@
  * A message that is taken back (canceled, past its deadline) after it was granted leaves each
  * channel in step: the sender fills the chunk it has begun with zeros and ends the stripe with an
  * ABORT; the receiver puts its receive back at the head of its tag, as if the message had never
- *been sent. So a message counts only when the commits (DATA frames with LAST) of all its stripes
- *have come. A receive that is taken back lets the bytes fall into a sink and tells the sender with
+ * been sent. So a message counts only when the commits (DATA frames with LAST) of all its stripes
+ * have come. A receive that is taken back lets the bytes fall into a sink and tells the sender with
  * REFUSE.
  *
  * Connections that break take nothing with them: what the peer has not said to have received of the
  * control stream is kept and sent again (session_retain.c); a stripe goes on where the receiver
- *says it stopped (session_resume.c).
+ * says it stopped (session_resume.c).
  */
 #ifndef TWI_SESSION_H
 #define TWI_SESSION_H

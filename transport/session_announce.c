@@ -6,11 +6,11 @@
  *	   v
  *	sender: has sent no message with the tag since that number -> kept (the last 64)
  *	   the next message with the tag, if it is large and fits: RTS with READY, and the data
- *behind
+ * behind
  *
  * It is a hint: when the receive has gone meanwhile the receiver answers REFUSE (not ready) and
- *lets the bytes fall into the sink, and the message goes by CTS as ever. Any message with the tag
- *uses an announcement up, as it takes the receive.
+ * lets the bytes fall into the sink, and the message goes by CTS as ever. Any message with the tag
+ * uses an announcement up, as it takes the receive.
  */
 #include "diag/counter.h"
 #include "diag/diag.h"

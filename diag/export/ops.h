@@ -4,14 +4,14 @@
  *	tow_coll_*_start --> send, recv (a point)      what the start call took
  *	tow_op_wait      --> send-done (a point), recv-done    what waiting for it took
  *	other waits for the network --> recv-done or send-done alone, which have no slack of their
- *own, but are no time in which the program could have computed, either
+ * own, but are no time in which the program could have computed, either
  *
  * From these XProf reckons (docs/traces.md): observed = end of recv-done - start of send; stall =
- *all four; slack = start of recv-done - start of send - all ops between.
+ * all four; slack = start of recv-done - start of send - all ops between.
  *
  * Ops belong together by a *rendezvous*: one for each group of ranks, kind, name, size, and which
- *of those under way at once. A collective nobody waited for has a recv-done of no length at its
- *end. Of several waits for one the last is recv-done, those before send-done.
+ * of those under way at once. A collective nobody waited for has a recv-done of no length at its
+ * end. Of several waits for one the last is recv-done, those before send-done.
  */
 #ifndef TWI_OPS_H
 #define TWI_OPS_H

@@ -5,9 +5,9 @@
  *	                       \-- "<thread> async" tracks: messages, calls, collectives
  *
  * Slices of one track must nest. So what overlaps goes to further tracks of the same name, which
- *the UI shows as one. A message's two sides are joined by a flow. Process and thread ids are
- *numbers of ours: those of several hosts would collide. Numbers of fields are Perfetto's,
- *protos/perfetto/trace.
+ * the UI shows as one. A message's two sides are joined by a flow. Process and thread ids are
+ * numbers of ours: those of several hosts would collide. Numbers of fields are Perfetto's,
+ * protos/perfetto/trace.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  *	                \--- names of events and stats, by number
  *
  * Messages are small ones that protobuf-c packs; those that grow with the trace (space, plane,
- *line) are written piece by piece, so that what is in memory is their bytes and nothing else.
+ * line) are written piece by piece, so that what is in memory is their bytes and nothing else.
  *
  * Planes: /host:CPU holds each span once, as an event with the stats tow_*, from which a trace is
  * read back; what ranks there were is in the plane Towline. All others are views for XProf.

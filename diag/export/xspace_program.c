@@ -1,6 +1,6 @@
 /*
  * xspace_program.c - the program that a rank "runs", in the plane /host:metadata: XProf looks up
- *there whose op an op is, what kind of transfer, and how large.
+ * there whose op an op is, what kind of transfer, and how large.
  *
  *	ENTRY main: for each rendezvous n
  *	  p.n = u8[bytes] parameter(n - 1)

@@ -2,10 +2,10 @@
  * group.h - ranks: the processes of a job, numbered, and connections between them by number.
  *
  * A launcher starts the processes and says in environment variables who is who; tow_group_open
- *finds that out, meets the others at a small store that rank 0 serves, checks that all mean the
- *same job, and learns where each can be reached. Nothing is connected yet: two ranks are when one
- *of them first asks for it. docs/bootstrap.md says which variables of which launcher are read;
- *`towrun -n N program` is one for this machine, and /v1/bootstrap says what was found and why.
+ * finds that out, meets the others at a small store that rank 0 serves, checks that all mean the
+ * same job, and learns where each can be reached. Nothing is connected yet: two ranks are when one
+ * of them first asks for it. docs/bootstrap.md says which variables of which launcher are read;
+ * `towrun -n N program` is one for this machine, and /v1/bootstrap says what was found and why.
  *
  *	tow_group_open(runtime, NULL, &group);
  *	tow_group_connect_start(group, 1, NULL, &op);       any rank, at any time, from either side

@@ -57,6 +57,9 @@ def check_lines(name, lines, faults):
         width = len(line.expandtabs(8))
         if code and width > COLUMNS:
             faults.append(Fault(name, number, f"{width} columns, more than {COLUMNS}", "break it"))
+        if code and re.match(r" \*[\w`(]", line):
+            faults.append(Fault(name, number, "no blank behind the star of a comment",
+                                "add it; clang-format loses it where a line was too long"))
         if line != line.rstrip():
             faults.append(Fault(name, number, "blanks at the end of the line", "scripts/format"))
         for pattern, what, mend in (
@@ -193,6 +196,7 @@ SAMPLES = [
     ("wide", {"a.py": "x" * 101 + "\n"}, "a.py:1: 101 columns"),
     ("wide by tabs", {"a.c": c("\t" * 12 + "x" * 5 + "\n")}, "a.c:2: 101 columns"),
     ("wide script", {"scripts/a": "#!/bin/sh\n" + "x" * 101 + "\n"}, "scripts/a:2: 101 columns"),
+    ("star", {"a.c": "/*\n * a\n *sample\n */\n"}, "a.c:3: no blank behind the star"),
     ("blanks", {"a.md": "x \n"}, "blanks at the end"),
     ("no newline", {"a.md": "x"}, "no newline"),
     ("empty end", {"a.md": "x\n\n"}, "empty lines"),

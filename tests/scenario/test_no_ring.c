@@ -67,8 +67,8 @@ static int silent(struct twt_side *side, void *arg)
 static void all_wait(struct waiter *waiters, int status)
 {
 	for (int i = 0; i < THREADS; i++)
-		assert_int_equal(
-			pthread_create(&waiters[i].thread, NULL, wait_for_it, &waiters[i]), 0);
+		assert_int_equal(pthread_create(&waiters[i].thread, NULL, wait_for_it, &waiters[i]),
+				 0);
 	for (int i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_join(waiters[i].thread, NULL), 0);
 	for (int i = 0; i < THREADS; i++)

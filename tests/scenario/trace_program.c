@@ -1,6 +1,7 @@
 /*
  * trace_program.c - a rank of the job that test_trace_tools captures: a few steps of collectives
- *and messages, then it stays to be asked until the file FOLDER/leave is there, or 30 s have passed.
+ * and messages, then it stays to be asked until the file FOLDER/leave is there, or 30 s have
+ * passed.
  *
  *	trace_program FOLDER     FOLDER/ready.RANK says that the steps are done
  */

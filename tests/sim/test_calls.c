@@ -1,9 +1,9 @@
 /*
  * test_calls.c - calls in a simulated world, by seed: both directions at once, sizes from 0 to 4
- *MiB, deadlines, cancels, handlers that answer at once, later or never in time, streams, peers that
- *are closed, and networks that delay, stall and cut. Against a plain model: every call ends exactly
- * once, with a status that something has given cause for; a good answer is the right one; a handler
- * sees each call at most once, and its request as it was sent.
+ * MiB, deadlines, cancels, handlers that answer at once, later or never in time, streams, peers
+ * that are closed, and networks that delay, stall and cut. Against a plain model: every call ends
+ * exactly once, with a status that something has given cause for; a good answer is the right one; a
+ * handler sees each call at most once, and its request as it was sent.
  *
  *	TOW_SIM_SEEDS=10000   how many seeds (100)
  *	TOW_TEST_SEED=S       that seed alone

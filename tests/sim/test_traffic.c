@@ -1,7 +1,7 @@
 /*
  * Random traffic over the simulated network, by seed: endpoints in one runtime send, receive,
- *cancel, run into deadlines, close and vanish, in any order; what comes out is compared with a
- *plain reference (sim.h, sim_verdict.h).
+ * cancel, run into deadlines, close and vanish, in any order; what comes out is compared with a
+ * plain reference (sim.h, sim_verdict.h).
  *
  * A third of the seeds has a network without faults: there nothing may be lost at all, and what is
  * left over at the end must be what has nobody to meet.

@@ -1,11 +1,11 @@
 /*
  * fake_cuda.c - a driver of CUDA as far as the cuda device uses one, built as a shared object of
- *its own. Copies lie in their stream until an event behind them has been asked for twice. Every
- *call that needs a current context fails without one, as the real ones do.
+ * its own. Copies lie in their stream until an event behind them has been asked for twice. Every
+ * call that needs a current context fails without one, as the real ones do.
  *
  *	FAKE_CUDA=init nodevice noproc       it does not start, has no device, has no
- *cuGetProcAddress limit already                registering more than 2 MiB: 801; always: 712 oom
- *event hang               allocating, or a copy, fails; no copy ends
+ * cuGetProcAddress limit already                registering more than 2 MiB: 801; always: 712 oom
+ * event hang               allocating, or a copy, fails; no copy ends
  *
  * fake_cuda_pageable counts copies from or to memory that is not registered.
  */

@@ -3,7 +3,7 @@
  * this process is (netlab_link.h). Needs no root where the system gives users namespaces.
  *
  *	child 0: namespace, tun 10.77.0.1 <--> parent: nl_link <--> child 1: namespace,
- *tun 10.77.0.2
+ * tun 10.77.0.2
  *
  * The namespaces and devices go when the children do. Everything is bounded: nl_world_run ends the
  * children by pid when its time is over. A system that permits none of it makes the test end with

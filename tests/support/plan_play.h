@@ -11,7 +11,7 @@
  * A stage holds what its steps read and write until it ends; a step that touches what another of
  * the stage, of another run or of another rank has in hand to write is an error, whatever the
  * order. With half of the seeds a message leaves its sender only when its receiver has come to the
- *RECV.
+ * RECV.
  */
 #ifndef TWT_PLAN_PLAY_H
 #define TWT_PLAN_PLAY_H

@@ -76,6 +76,7 @@ static enum twi_frame_fault fault_under(const struct twi_frame *frame,
 		return fault;
 	assert_int_equal(out.type, frame->type);
 	assert_int_equal(out.flags, frame->flags);
+	assert_int_equal(out.channel, frame->channel);
 	assert_int_equal(out.payload_bytes, frame->payload_bytes);
 	assert_int_equal(out.seq, frame->seq);
 	assert_int_equal(out.tag, frame->tag);

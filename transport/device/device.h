@@ -8,16 +8,16 @@
  *	(queues, staging)
  *
  * A backend moves bytes between host memory and its own, in chunks that device_copy.c cuts. It
- *keeps no queue of its own beyond what the driver has, completes nothing and counts nothing: it
- *starts a chunk (copy) and says later whether it has ended (query).
+ * keeps no queue of its own beyond what the driver has, completes nothing and counts nothing: it
+ * starts a chunk (copy) and says later whether it has ended (query).
  *
  * Threads: copy, query and deadline_ns are called by the thread that holds the engine (engine.h),
- *so never two at once for one device. open, close, map, unmap, alloc, free, export_dmabuf and
- *describe may come from any thread, at the same time as the former: a backend that keeps tables of
- *its own locks them. No call is made before open has returned or after close was called.
+ * so never two at once for one device. open, close, map, unmap, alloc, free, export_dmabuf and
+ * describe may come from any thread, at the same time as the former: a backend that keeps tables of
+ * its own locks them. No call is made before open has returned or after close was called.
  *
  * Failures are born with twi_error and name the device. TOW_EDEVICE: the driver or plugin failed,
- *or refused for a reason of its own.
+ * or refused for a reason of its own.
  */
 #ifndef TWI_DEVICE_H
 #define TWI_DEVICE_H

@@ -8,7 +8,7 @@
  *	[ A.0 ][  B.0   ][     C.1     ]   --write D-->   [ A.0 ][ B.0 ][   D.0   ][ C.1 ]
  *
  * A whole tensor that is written by one copy is one buffer. Only the holder of the engine comes
- *here.
+ * here.
  */
 #ifndef TWI_PJRT_MEMORY_H
 #define TWI_PJRT_MEMORY_H

@@ -10,11 +10,11 @@
  *	              <-- bulk 0 ---- [                           ] ----
  *
  * A link belongs to the lane, a side to its peer; a link ends when both sides have gone. A side
- *that goes leaves the bytes that it wrote, and an end behind them, in its outgoing control pipe.
+ * that goes leaves the bytes that it wrote, and an end behind them, in its outgoing control pipe.
  *
  * Invariant: bytes of one pipe arrive whole, in order and once, or the pipe ends; as TCP has it.
- *What faults may do is to cut writes and reads short, to hold them up, to end a link at any byte,
- *and to make a link dark: it takes bytes and never gives one again, as when a host has vanished.
+ * What faults may do is to cut writes and reads short, to hold them up, to end a link at any byte,
+ * and to make a link dark: it takes bytes and never gives one again, as when a host has vanished.
  *
  * A *break* is less: one stream of a link loses what is on its way, in both directions, and is
  * opened again after a while by the exchange of records that resumes it (loop_wire.c). It must

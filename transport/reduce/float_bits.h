@@ -10,7 +10,7 @@
  * f8e4m3 has no infinity, and 0x7f and 0xff are its NaNs. What rounds to more than 448 becomes NaN,
  * as an infinity does: the conversion without saturation of the OCP specification, as ml_dtypes
  * (float8_e4m3fn) has it, so JAX and TensorFlow. A sum that overflows is seen, and not taken for
- *448.
+ * 448.
  *
  * These are the reference: branches and plain arithmetic. They want the floating-point mode that
  * the C library starts with (to nearest, nothing flushed to zero): twi_reduce sees to it.

@@ -20,7 +20,7 @@
  *
  * A slot is there when the low 16 bits of its first word are the number of the lap, a note when the
  * low half is: one cache line brings the news and the message. First words are never payload, so
- *old bytes cannot look like a new message.
+ * old bytes cannot look like a new message.
  */
 #ifndef TWI_SHM_RING_H
 #define TWI_SHM_RING_H
@@ -218,8 +218,7 @@ static inline uint64_t twi_shm_slot_peek(const struct twi_shm_in *in)
 	/* acquire: pairs with the release in twi_shm_slot_put */
 	uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
 
-	/* A slot holds the lap before, or zeros before the first one, so 16 bits tell them apart.
-	 */
+	/* It holds the lap before, or zeros before the first one: 16 bits tell them apart. */
 	return (uint16_t)word == (uint16_t)twi_shm_lap(in->next, in->box.shape.slots) ? word : 0;
 }
 

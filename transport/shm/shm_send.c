@@ -139,8 +139,7 @@ static void offer_release(struct twi_shm_peer *peer, struct twi_shm_offer *offer
 	drop_pieces(peer, offer);
 	twi_claim_drop(peer->base.engine, &offer->claim);
 	twi_list_remove(&offer->link);
-	/* What was taken back stays so: its withdrawal may still be in the ring when this closes.
-	 */
+	/* What was taken back stays so: its withdrawal may still be in the ring at a close. */
 	if (offer->use != TWI_SHM_REVOKED)
 		atomic_store_explicit(&peer->out.box.offers[index_of(peer, offer)].word, 0,
 				      memory_order_relaxed);

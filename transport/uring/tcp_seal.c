@@ -6,7 +6,7 @@
  *	session <--control_in, bulk_in---- plain <-- open <-- in [0..fill) <-- socket
  *
  * Payload is read and written here, not by the kernel. So memory that cannot be is looked for
- *before (reach.h), 1 MiB ahead, and its message ends as it does where the kernel says EFAULT.
+ * before (reach.h), 1 MiB ahead, and its message ends as it does where the kernel says EFAULT.
  *
  * The session takes as sent what has been sealed: if the connection breaks, the resume record says
  * what has arrived, whatever was still here. Payload of large messages is copied once on each side

@@ -12,8 +12,8 @@
  *
  * Until the notification the kernel reads the memory whenever it sends a packet once more. The peer
  * has all of a message that ends well, and drops what comes twice. One that ends by its deadline
- *with all of it on its way may still arrive, with whatever its memory holds by then: so the
- *connections that carry it are cut, and resumed, which says that it was taken back.
+ * with all of it on its way may still arrive, with whatever its memory holds by then: so the
+ * connections that carry it are cut, and resumed, which says that it was taken back.
  */
 #include <errno.h>
 #include <linux/sockios.h>

@@ -99,6 +99,18 @@ static json_t *busiest(json_t *end, const char *key, json_t **before_out, json_i
 	return found;
 }
 
+/* What was sent again and had not come before. The receiver tells what it has twice (RFC 2883): a
+ * timer that was too eager, as it is where a host stands still for a moment, is no loss. */
+static json_int_t lost_bytes(json_t *sender, json_int_t mss)
+{
+	json_int_t again, twice;
+	json_t *before;
+
+	busiest(sender, "retransmitted_bytes", &before, &again);
+	busiest(sender, "duplicate_segments", &before, &twice);
+	return twice < again / mss ? again - twice * mss : 0;
+}
+
 /* false: it was not TCP. */
 static bool read_direction(json_t *measured, bool there, struct direction *out)
 {
@@ -122,13 +134,13 @@ static bool read_direction(json_t *measured, bool there, struct direction *out)
 	if (after == NULL)
 		return false;
 	out->sent = sent;
-	busiest(sender, "retransmitted_bytes", &taker_before, &out->lost);
 	out->busy_us = grown(before, after, "busy_us");
 	out->rwnd_us = grown(before, after, "rwnd_limited_us");
 	out->sndbuf_us = grown(before, after, "sndbuf_limited_us");
 	out->rtt_us = number(after, "rtt_us");
 	out->min_rtt_us = number(after, "min_rtt_us");
 	out->mss = number(after, "mss_bytes");
+	out->lost = lost_bytes(sender, out->mss > 0 ? out->mss : 1);
 	out->path_mtu = number(after, "path_mtu_bytes");
 	out->mtu = number(after, "mtu_bytes");
 	out->sndbuf = number(after, "sndbuf_bytes");
@@ -308,7 +320,7 @@ void judge_path(json_t *measured, struct finding out[DIRECTIONS])
 		words_ns((unsigned long long)d.rtt_us * 1000, loaded);
 		SAY(out[i].found,
 		    "%s/s from %s by %s (%s); round trip %s, under load %s; packets of %lld bytes; "
-		    "%.2f %% sent again",
+		    "%.2f %% lost and sent again",
 		    rate, d.sender, d.interface, d.congestion, rtt, loaded, (long long)d.path_mtu,
 		    d.sent > 0 ? (double)d.lost * 100 / (double)d.sent : 0.0);
 		judge_direction(&d, &out[i]);

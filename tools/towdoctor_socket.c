@@ -86,9 +86,10 @@ static json_t *describe_tcp(int fd)
 	if (!root_number(&here, &speed, "/sys/class/net/%s/speed", interface) || speed < 0)
 		speed = 0;
 	return json_pack(
-		"{s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:s,s:s,s:I,s:I}",
+		"{s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:s,s:s,s:I,s:I}",
 		"connection", fd, "sent_bytes", (json_int_t)info.tcpi_bytes_sent,
-		"retransmitted_bytes", (json_int_t)info.tcpi_bytes_retrans, "received_bytes",
+		"retransmitted_bytes", (json_int_t)info.tcpi_bytes_retrans, "duplicate_segments",
+		(json_int_t)info.tcpi_dsack_dups, "received_bytes",
 		(json_int_t)info.tcpi_bytes_received, "busy_us", (json_int_t)info.tcpi_busy_time,
 		"rwnd_limited_us", (json_int_t)info.tcpi_rwnd_limited, "sndbuf_limited_us",
 		(json_int_t)info.tcpi_sndbuf_limited, "rtt_us", (json_int_t)info.tcpi_rtt,

@@ -195,11 +195,13 @@ static int connect_once(struct twi_store_client *client, const struct twi_until 
 	return status;
 }
 
-static int expired(const struct twi_store_client *client)
+/* `key`: what it was asked about; NULL: nothing yet. */
+static int expired(const struct twi_store_client *client, const char *key)
 {
-	return twi_error(TOW_EDEADLINE, "rank 0's store at %.128s did not answer in time: %s",
-			 client->addresses,
-			 client->last[0] != '\0' ? client->last : "nothing came");
+	return twi_error(
+		TOW_EDEADLINE, "rank 0's store at %.128s did not answer in time%s%.96s%s: %s",
+		client->addresses, key != NULL ? " when asked about '" : "", key != NULL ? key : "",
+		key != NULL ? "'" : "", client->last[0] != '\0' ? client->last : "nothing came");
 }
 
 /* Rank 0 was not to be had since `since_ns`: in the log, when that is due, and twice as late again.
@@ -235,10 +237,10 @@ static int connect_up(struct twi_store_client *client, const struct twi_until *u
 		tell_late(client, since_ns, &tell_ns);
 		paused = twi_net_pause(until, pause_ns);
 		if (paused < 0)
-			return paused == TOW_EDEADLINE ? expired(client) : paused;
+			return paused == TOW_EDEADLINE ? expired(client, NULL) : paused;
 		pause_ns = twi_min(pause_ns * 2, LAST_PAUSE_NS);
 	}
-	return status == TOW_EDEADLINE ? expired(client) : status;
+	return status == TOW_EDEADLINE ? expired(client, NULL) : status;
 }
 
 int twi_store_client_open(const struct twi_store_join *join, const struct twi_until *until,
@@ -330,7 +332,7 @@ static int call(struct twi_store_client *client, struct twi_store_frame *request
 			hang_up(client);
 	} while (status == TOW_EREFUSED);
 	if (status == TOW_EDEADLINE)
-		return expired(client);
+		return expired(client, request->key);
 	if (status == TOW_OK && reply_out->status < 0)
 		return refused(reply_out);
 	return status;

@@ -332,6 +332,11 @@ static const struct measured measurements[] = {
 	  "\"rtt_us\":21000,\"min_rtt_us\":20000,\"retransmitted_bytes\":10000000,\"mss_bytes\":"
 	  "1448",
 	  900000, 4000000, 0 },
+	/* What the receiver says it has twice is not lost. */
+	{ "ok", "nothing was found",
+	  "\"rtt_us\":21000,\"min_rtt_us\":20000,\"retransmitted_bytes\":1448000,\"mss_bytes\":"
+	  "1448,\"duplicate_segments\":990",
+	  900000, 4000000, 0 },
 	{ "note", "drops what its queue does not take",
 	  "\"rtt_us\":90000,\"min_rtt_us\":20000,\"retransmitted_bytes\":10000000,\"mss_bytes\":"
 	  "1448",

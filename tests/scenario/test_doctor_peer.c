@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #define LIMIT_NS (30 * NL_SECOND)
+#define TRIES    3 /* a busy machine can hold the link itself up, which is then what is found */
 
 struct link_case {
 	const char *name, *severity, *words; /* of the direction "there" */
@@ -124,8 +125,10 @@ static void test_what_limits(void **state)
 		child[i] = fork();
 		assert_true(child[i] >= 0);
 		if (child[i] == 0) {
-			int status = try_case(&cases[i], seed + i);
+			int status = 1;
 
+			for (unsigned try = 0; try < TRIES && status != 0; try++)
+				status = try_case(&cases[i], seed + i + CASES * try);
 			fflush(NULL);
 			_exit(status);
 		}

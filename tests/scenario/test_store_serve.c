@@ -496,7 +496,9 @@ static void waits(void **state)
 	short_time = seconds(0.2);
 	assert_int_equal(twi_store_get(waiter.client, "nobody's", value, 8, &bytes, &short_time),
 			 TOW_EDEADLINE);
-	assert_non_null(strstr(tow_error_message(), "nobody has set 'nobody's'"));
+	/* Where the machine stood still for more than the store's head start, the client says it.
+	 */
+	assert_non_null(strstr(tow_error_message(), "'nobody's'"));
 	waiter.until.cancel_fd = eventfd(0, EFD_CLOEXEC);
 	assert_int_equal(pthread_create(&waiter.thread, NULL, wait_for_nobody, &waiter), 0);
 	usleep(50000);

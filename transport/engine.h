@@ -204,6 +204,12 @@ static inline uint64_t twi_engine_batch_now(struct twi_engine *engine)
 	return engine->now_ns;
 }
 
+/* Do waiters linger (engine_wait.h)? Any thread may ask. */
+static inline bool twi_engine_shared(const struct twi_engine *engine)
+{
+	return atomic_load_explicit(&engine->lingerers, memory_order_relaxed) > 0;
+}
+
 static inline void twi_pause_cpu(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

@@ -199,6 +199,13 @@ struct spin {
 	bool crowd;     /* by more ranks than there are cores */
 };
 
+/* Is it the driver, or may it become the driver? */
+static bool lead(struct twi_engine *engine, struct twi_wait *wait)
+{
+	return twi_likely(atomic_load_explicit(&engine->driver, memory_order_relaxed) == wait) ||
+	       twi_wait_take_lead(engine, wait);
+}
+
 /* The engine was another's for a while: the ring of the driver must be bound again. */
 static void lead_again(struct twi_engine *engine, struct twi_wait *wait)
 {
@@ -349,7 +356,7 @@ static int drive(struct twi_engine *engine, struct twi_wait *wait, uint64_t unti
 	for (;;) {
 		unsigned events;
 
-		if (twi_unlikely(!twi_wait_lead(engine, wait))) {
+		if (twi_unlikely(!lead(engine, wait))) {
 			if (has_ended(wait))
 				return TOW_OK;
 			if (spin.now_ns >= until_ns)
@@ -364,9 +371,8 @@ static int drive(struct twi_engine *engine, struct twi_wait *wait, uint64_t unti
 			return TOW_OK;
 		if (spin.now_ns >= until_ns)
 			return TOW_AGAIN;
-		if (twi_unlikely(twi_wait_shared(engine))) {
-			if (!share(engine, wait, &spin, events > 0) &&
-			    twi_wait_lead(engine, wait)) {
+		if (twi_unlikely(twi_engine_shared(engine))) {
+			if (!share(engine, wait, &spin, events > 0) && lead(engine, wait)) {
 				sleep_once(engine, wait, until_ns);
 				restart(engine, &spin);
 			}

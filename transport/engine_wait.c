@@ -54,9 +54,12 @@ static void link_entry(struct twi_wait *wait, struct twi_wait_entry *entry)
 	op->waits = entry;
 }
 
-void twi_wait_begin(struct twi_engine *engine, struct twi_wait *wait)
+/* The caller is not the driver any more: others must find it. */
+static void enlist(struct twi_engine *engine, struct twi_wait *wait)
 {
-	wait->ringed = twi_self.binding == engine->binding;
+	if (wait->listed)
+		return;
+	wait->listed = true;
 	/* In front stand those who can take over at once. */
 	if (wait->ringed)
 		twi_list_push_front(&engine->waiting, &wait->link);
@@ -64,7 +67,15 @@ void twi_wait_begin(struct twi_engine *engine, struct twi_wait *wait)
 		twi_list_push_back(&engine->waiting, &wait->link);
 	for (size_t i = 0; i < wait->count; i++)
 		link_entry(wait, &wait->entries[i]);
-	engine->any_waits += wait->count > 1;
+}
+
+void twi_wait_begin(struct twi_engine *engine, struct twi_wait *wait)
+{
+	wait->ringed = twi_self.binding == engine->binding;
+	if (twi_unlikely(wait->count > 1)) { /* its end is noted by whoever completes one */
+		engine->any_waits++;
+		enlist(engine, wait);
+	}
 	twi_engine_count(engine->waiters, 1);
 	twi_engine_count(engine->waits, 1);
 	if (engine->left_ns != 0 && wait->since_ns >= engine->left_ns)
@@ -82,7 +93,7 @@ static void unlink_entry(const struct twi_wait_entry *entry)
 		*at = entry->next;
 }
 
-static void unlink_wait(struct twi_engine *engine, struct twi_wait *wait)
+static void unlist(struct twi_engine *engine, struct twi_wait *wait)
 {
 	for (size_t i = 0; i < wait->count; i++) {
 		if (wait->entries[i].wait != NULL)
@@ -90,12 +101,13 @@ static void unlink_wait(struct twi_engine *engine, struct twi_wait *wait)
 	}
 	engine->any_waits -= wait->count > 1;
 	twi_list_remove(&wait->link);
-	twi_engine_count(engine->waiters, (uint32_t)-1);
 }
 
 void twi_wait_end(struct twi_engine *engine, struct twi_wait *wait)
 {
-	unlink_wait(engine, wait);
+	if (twi_unlikely(wait->listed))
+		unlist(engine, wait);
+	twi_engine_count(engine->waiters, (uint32_t)-1);
 	if (driver_of(engine) != wait)
 		return;
 	atomic_store_explicit(&engine->driver, NULL, memory_order_relaxed);
@@ -106,15 +118,13 @@ void twi_wait_end(struct twi_engine *engine, struct twi_wait *wait)
 /* From when on a driver lets one that begins drive. */
 static uint64_t senior_ns(struct twi_engine *engine)
 {
-	return twi_wait_shared(engine) ? SENIOR_AMONG_NS : SENIOR_NS;
+	return twi_engine_shared(engine) ? SENIOR_AMONG_NS : SENIOR_NS;
 }
 
-bool twi_wait_lead(struct twi_engine *engine, struct twi_wait *wait)
+bool twi_wait_take_lead(struct twi_engine *engine, struct twi_wait *wait)
 {
-	const struct twi_wait *driver = driver_of(engine);
+	struct twi_wait *driver = driver_of(engine);
 
-	if (twi_likely(driver == wait))
-		return true;
 	if (driver != NULL && wait->since_ns < driver->since_ns + senior_ns(engine))
 		return false;
 	if (engine->ring == NULL && twi_engine_bind_ring(engine) < 0) {
@@ -123,6 +133,8 @@ bool twi_wait_lead(struct twi_engine *engine, struct twi_wait *wait)
 		return false;
 	}
 	wait->ringed = true;
+	if (driver != NULL)
+		enlist(engine, driver);
 	atomic_store_explicit(&engine->driver, wait, memory_order_relaxed);
 	return true;
 }
@@ -171,6 +183,7 @@ static void tell_to_look(struct twi_wait *wait)
 
 static void fall_asleep(struct twi_engine *engine, struct twi_wait *wait, struct twi_ring *ring)
 {
+	enlist(engine, wait);
 	atomic_store_explicit(&wait->word, TWI_WAIT_ASLEEP, memory_order_relaxed);
 	wait->ring = ring;
 	wait->asleep = true;
@@ -185,11 +198,6 @@ static void wake_up(struct twi_engine *engine, struct twi_wait *wait)
 	wait->asleep = false;
 	wait->ring = NULL;
 	atomic_fetch_sub_explicit(&engine->sleepers, 1, memory_order_relaxed);
-}
-
-bool twi_wait_shared(struct twi_engine *engine)
-{
-	return atomic_load_explicit(&engine->lingerers, memory_order_relaxed) > 0;
 }
 
 /*
@@ -331,7 +339,8 @@ void twi_wait_tell(struct twi_engine *engine, struct tow_op *op)
 			tell_to_look(wait);
 			continue;
 		}
-		unlink_wait(engine, wait);
+		unlist(engine, wait);
+		twi_engine_count(engine->waiters, (uint32_t)-1);
 		wake_up(engine, wait);
 		set_word(wait, TWI_WAIT_ENDED);
 	}

@@ -66,29 +66,32 @@ struct twi_wait {
 	uint64_t denied_ns;    /* when it could have no ring; 0: it was not so */
 	struct twi_ring *ring; /* that it sleeps on; NULL: on `word` */
 	bool ringed;           /* its thread has a ring */
+	bool listed;           /* on the lists: see twi_wait_begin */
 	bool asleep;
 	_Atomic bool ended;    /* of several: one of them */
 	_Atomic uint32_t word; /* enum twi_wait_word */
 };
 
-/* Puts a wait on the lists, and takes it off. The engine is held. */
+/*
+ * A wait begins and ends. The driver of one operation is on no list, as nobody looks for it there:
+ * most waits come and go as that. A wait is put on the engine's list and on those of its operations
+ * when it sleeps or another one takes the lead; one for several operations at once. The engine is
+ * held.
+ */
 void twi_wait_begin(struct twi_engine *engine, struct twi_wait *wait);
 void twi_wait_end(struct twi_engine *engine, struct twi_wait *wait);
 
 /*
- * Makes the calling thread the driver, with its ring bound, if it may be: there is none, or one
- * that has waited for long. The engine is held.
+ * Makes the calling thread, which is not the driver, the driver, with its ring bound, if it may be:
+ * there is none, or one that has waited for long. The engine is held.
  */
-bool twi_wait_lead(struct twi_engine *engine, struct twi_wait *wait);
+bool twi_wait_take_lead(struct twi_engine *engine, struct twi_wait *wait);
 
 /*
  * Sleeps without a ring, at most until `until_ns`. True when an operation of its is done: the wait
  * is off the lists and the engine not held. Else the engine is held again.
  */
 bool twi_wait_follow(struct twi_engine *engine, struct twi_wait *wait, uint64_t until_ns);
-
-/* Do followers linger? Any thread may ask. */
-bool twi_wait_shared(struct twi_engine *engine);
 
 /* The driver goes to sleep on its ring, and has come back. The engine is held. */
 void twi_wait_watch(struct twi_engine *engine, struct twi_wait *wait, uint64_t alarm_ns);

@@ -250,11 +250,10 @@ static uint32_t rank_of(const struct twi_ranks *ranks, const struct tow_peer *pe
 	return TWI_STATE_NO_RANK;
 }
 
-static void add_wait(const struct twi_wait_entry *entry, const struct twi_ranks *ranks,
+static void add_wait(const struct tow_op *op, uint64_t since_ns, const struct twi_ranks *ranks,
 		     struct twi_rank_state *out)
 {
 	struct twi_state_wait *wait = &out->waits[out->wait_count++];
-	const struct tow_op *op = entry->op;
 
 	*wait = (struct twi_state_wait){ .kind = op->kind,
 					 .stage = op->stage,
@@ -262,7 +261,7 @@ static void add_wait(const struct twi_wait_entry *entry, const struct twi_ranks 
 					 .tag = op->tag,
 					 .bytes = op->bytes,
 					 .moved = op->moved,
-					 .since_ns = entry->wait->since_ns };
+					 .since_ns = since_ns };
 	if (twi_coll_of_op(op, &wait->ctx, &wait->seq, &wait->stage) ||
 	    twi_barrier_of_op(op, &wait->ctx, &wait->seq))
 		wait->kind = TWI_STATE_COLL;
@@ -274,20 +273,26 @@ static void add_wait(const struct twi_wait_entry *entry, const struct twi_ranks 
 }
 
 /* A thread that waits for the first of several operations has a row for each, as far as they go. */
+static void add_waiter(const struct twi_wait *wait, const struct twi_ranks *ranks,
+		       struct twi_rank_state *out)
+{
+	out->waiters++;
+	for (size_t i = 0; i < wait->count && out->wait_count < TWI_STATE_WAITS; i++) {
+		if (!wait->listed || wait->entries[i].wait != NULL)
+			add_wait(wait->entries[i].op, wait->since_ns, ranks, out);
+	}
+}
+
 static void add_waits(const struct twi_engine *engine, const struct twi_ranks *ranks,
 		      struct twi_rank_state *out)
 {
+	const struct twi_wait *driver = atomic_load_explicit(&engine->driver, memory_order_relaxed);
 	struct twi_list *pos, *next;
 
-	twi_list_for_each_safe (pos, next, &engine->waiting) {
-		const struct twi_wait *wait = twi_container_of(pos, struct twi_wait, link);
-
-		out->waiters++;
-		for (size_t i = 0; i < wait->count && out->wait_count < TWI_STATE_WAITS; i++) {
-			if (wait->entries[i].wait != NULL)
-				add_wait(&wait->entries[i], ranks, out);
-		}
-	}
+	if (driver != NULL && !driver->listed)
+		add_waiter(driver, ranks, out);
+	twi_list_for_each_safe (pos, next, &engine->waiting)
+		add_waiter(twi_container_of(pos, struct twi_wait, link), ranks, out);
 }
 
 /* --- connections --- */

@@ -149,7 +149,7 @@ static void test_no_such_peer(void **state)
 
 	(void)state;
 	twt_command(
-		"A=$(mktemp); TOW_JOB_KEY=0123456789abcdef @/tools/towdoctor --serve 0 --seconds 1 "
+		"A=$(mktemp); TOW_JOB_KEY=0123456789abcdef @/tools/towdoctor --serve 0 --seconds 5 "
 		">$A & S=$!; while [ ! -s $A ] && kill -0 $S; do sleep 0.01; done; "
 		"P=$(sed 's/.*://' $A); rm $A; "
 		"TOW_JOB_KEY=fedcba9876543210 @/tools/towdoctor --peer 127.0.0.1:$P; "

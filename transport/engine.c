@@ -264,6 +264,7 @@ void twi_engine_fini(struct twi_engine *engine)
 		if (engine->rings[i] != NULL)
 			twi_engine_drop_ring(engine, i);
 	}
+	twi_pollers_fini(engine);
 	if (twi_self.binding == engine->binding)
 		twi_self.binding = 0;
 	twi_op_table_fini(&engine->ops);

@@ -13,6 +13,8 @@
 #include "diag/error.h"
 #include "transport/engine.h"
 
+static const struct twi_poller *const pollers[] = { &twi_poller_uring, &twi_poller_epoll };
+
 bool twi_poller_parse(const char *name, enum twi_poller_choice *out)
 {
 	static const char *const names[] = {
@@ -131,6 +133,18 @@ void twi_ring_forget(struct twi_engine *engine, int fd)
 	for (unsigned i = 0; i < TWI_RING_SLOTS; i++) {
 		if (engine->rings[i] != NULL)
 			engine->rings[i]->poller->forget(engine->rings[i], fd);
+	}
+	for (unsigned i = 0; i < twi_array_count(pollers); i++) {
+		if (pollers[i]->gone != NULL)
+			pollers[i]->gone(engine, fd);
+	}
+}
+
+void twi_pollers_fini(struct twi_engine *engine)
+{
+	for (unsigned i = 0; i < twi_array_count(pollers); i++) {
+		if (pollers[i]->fini != NULL)
+			pollers[i]->fini(engine);
 	}
 }
 

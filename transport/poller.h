@@ -135,6 +135,14 @@ struct twi_poller {
 	void (*sync)(struct twi_ring *ring);
 	/* The descriptor is about to be closed. Any thread that holds the engine. */
 	void (*forget)(struct twi_ring *ring, int fd);
+
+	/*
+	 * What the poller knows of descriptors beside its rings, which come and go before them.
+	 * NULL: nothing. gone: the descriptor is about to be closed, whether there is a ring or
+	 * not. fini: the runtime closes, and has no rings any more.
+	 */
+	void (*gone)(struct twi_engine *engine, int fd);
+	void (*fini)(struct twi_engine *engine);
 };
 
 /* The knob `poller`. */
@@ -164,6 +172,9 @@ void twi_ring_drain(struct twi_ring *ring);
 
 /* The descriptor is about to be closed: no ring may name it any more. The engine is held. */
 void twi_ring_forget(struct twi_engine *engine, int fd);
+
+/* The runtime closes, and has no rings any more. */
+void twi_pollers_fini(struct twi_engine *engine);
 
 /* Gives a completion to the lane that its user data names. */
 void twi_ring_complete(struct twi_engine *engine, uint64_t user_data, int res, uint32_t flags,

@@ -83,6 +83,8 @@ static void test_any_memory(void **state)
 	free(in);
 }
 
+static struct tow_op *one_send;
+
 struct sender {
 	pthread_barrier_t begun;
 	uint8_t *out;
@@ -155,6 +157,51 @@ static void *exchange_some(void *arg)
 	return NULL;
 }
 
+/*
+ * The kernel counts a socket's zero-copy sends on, whoever makes them: these are made by threads of
+ * which each ends before the next one begins, and which take their rings along. The last one is
+ * made by this thread, which lives on: its notice must find it.
+ */
+static void *send_to_the_end(void *arg)
+{
+	OK(tow_send_start(from[0], arg, MIB, 7, NULL, &one_send));
+	OK(finish(one_send, NULL));
+	return NULL;
+}
+
+static void test_one_after_another(void **state)
+{
+	struct tow_options options = epoll_options();
+	struct tow_op *recv;
+	uint8_t *in = malloc(MIB);
+	pthread_t thread;
+	void *memory;
+
+	(void)state;
+	options.background = 0;
+	open_with(&options);
+	if (!has_zerocopy()) {
+		close_all();
+		skip();
+	}
+	OK(tow_alloc(runtime, MIB, 0, &memory));
+	for (uint64_t i = 0; i < 4; i++) {
+		fill(memory, MIB, i);
+		OK(tow_recv_start(to[0], in, MIB, 7, NULL, &recv));
+		if (i < 3) {
+			assert_int_equal(pthread_create(&thread, NULL, send_to_the_end, memory), 0);
+			pthread_join(thread, NULL);
+		} else {
+			send_to_the_end(memory);
+		}
+		OK(finish(recv, NULL));
+		check(in, MIB, i);
+	}
+	OK(tow_free(runtime, memory));
+	close_all();
+	free(in);
+}
+
 static void test_many_threads(void **state)
 {
 	struct tow_options options = epoll_options();
@@ -174,6 +221,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_any_memory),
 		cmocka_unit_test(test_sender_has_gone),
+		cmocka_unit_test(test_one_after_another),
 		cmocka_unit_test(test_many_threads),
 	};
 

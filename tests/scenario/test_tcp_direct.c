@@ -540,7 +540,7 @@ static void ask_all(struct asker *peers[MANY], enum command command)
 static void test_many_peers(void **state)
 {
 	struct tow_options options = alone();
-	uint64_t until = now_ns() + BOUND_NS;
+	uint64_t until = now_ns() + 3 * BOUND_NS;
 	const struct twi_tcp_direct *direct;
 	struct asker *peers[MANY];
 	struct twt_side sides[MANY];

@@ -58,8 +58,7 @@ struct twi_epoll {
 	int sleep_fd;
 	_Atomic bool hushed; /* the watches have been taken out of sleep_fd */
 	uint32_t turns;
-	bool full;    /* a watch was refused: said in the log */
-	bool notices; /* it uses the runtime's lists of zero-copy sends */
+	bool full; /* a watch was refused: said in the log */
 	struct request requests[TWI_RING_ENTRIES];
 	struct done done[DONE_ENTRIES];
 	/* Moved by whoever holds the engine; the sleeper, who does not, looks whether they differ.
@@ -206,9 +205,7 @@ static void run_zerocopy(struct twi_epoll *ring, const struct request *request)
 	bool later = false;
 	ssize_t n;
 
-	if (!ring->notices)
-		ring->notices = twi_epoll_notices_acquire(engine);
-	if (ring->notices)
+	if (twi_epoll_notices_open(engine))
 		n = twi_epoll_notices_send(engine->epoll_notices, request->fd, request->at,
 					   request->bytes, ring->base.index, request->user_data,
 					   &later);
@@ -288,8 +285,6 @@ static void forget(struct twi_ring *base, int fd)
 		if (ring->requests[i].fd == fd)
 			ring->requests[i].operation = NOTHING;
 	}
-	if (base->engine->epoll_notices != NULL)
-		twi_epoll_notices_forget(base->engine->epoll_notices, base->engine, fd);
 	twi_epoll_unwatch(&ring->watches, fd);
 }
 
@@ -458,8 +453,7 @@ static void destroy(struct twi_ring *base)
 {
 	struct twi_epoll *ring = epoll_of(base);
 
-	if (ring->notices)
-		twi_epoll_notices_release(base->engine, base->index);
+	twi_epoll_notices_drop(base->engine, base->index);
 	if (ring->sleep_fd >= 0)
 		close(ring->sleep_fd);
 	if (ring->watches.epoll_fd >= 0)
@@ -570,4 +564,6 @@ const struct twi_poller twi_poller_epoll = {
 	.hush = hush,
 	.sync = keep_in_step,
 	.forget = forget,
+	.gone = twi_epoll_notices_forget,
+	.fini = twi_epoll_notices_close,
 };

@@ -34,28 +34,26 @@ struct socket {
 };
 
 struct twi_epoll_notices {
-	uint32_t rings; /* that use this */
-	uint32_t free;  /* index + 1 */
+	uint32_t free; /* index + 1 */
 	uint32_t lingering;
 	uint32_t socket_count;
 	struct socket *sockets; /* by descriptor */
 	struct notice notices[TWI_EPOLL_NOTICES_MAX];
 };
 
-bool twi_epoll_notices_acquire(struct twi_engine *engine)
+bool twi_epoll_notices_open(struct twi_engine *engine)
 {
 	struct twi_epoll_notices *notices = engine->epoll_notices;
 
-	if (notices == NULL) {
-		notices = calloc(1, sizeof(*notices));
-		if (notices == NULL)
-			return false;
-		for (uint32_t i = 0; i < TWI_EPOLL_NOTICES_MAX; i++)
-			notices->notices[i].next = i + 1 < TWI_EPOLL_NOTICES_MAX ? i + 2 : 0;
-		notices->free = 1;
-		engine->epoll_notices = notices;
-	}
-	notices->rings++;
+	if (notices != NULL)
+		return true;
+	notices = calloc(1, sizeof(*notices));
+	if (notices == NULL)
+		return false;
+	for (uint32_t i = 0; i < TWI_EPOLL_NOTICES_MAX; i++)
+		notices->notices[i].next = i + 1 < TWI_EPOLL_NOTICES_MAX ? i + 2 : 0;
+	notices->free = 1;
+	engine->epoll_notices = notices;
 	return true;
 }
 
@@ -245,12 +243,13 @@ static void end_untold(struct twi_epoll_notices *notices, struct twi_engine *eng
 	}
 }
 
-void twi_epoll_notices_forget(struct twi_epoll_notices *notices, struct twi_engine *engine, int fd)
+void twi_epoll_notices_forget(struct twi_engine *engine, int fd)
 {
+	struct twi_epoll_notices *notices = engine->epoll_notices;
 	struct socket own, *kept = NULL;
 	int ours;
 
-	if ((uint32_t)fd >= notices->socket_count)
+	if (notices == NULL || (uint32_t)fd >= notices->socket_count)
 		return;
 	own = notices->sockets[fd];
 	notices->sockets[fd] = (struct socket){ 0 };
@@ -285,18 +284,24 @@ static void drop_notices_of(struct twi_epoll_notices *notices, struct socket *ow
 	}
 }
 
-void twi_epoll_notices_release(struct twi_engine *engine, unsigned index)
+void twi_epoll_notices_drop(struct twi_engine *engine, unsigned index)
 {
 	struct twi_epoll_notices *notices = engine->epoll_notices;
 
-	for (uint32_t fd = 0; fd < notices->socket_count; fd++) {
+	for (uint32_t fd = 0; notices != NULL && fd < notices->socket_count; fd++) {
 		struct socket *own = &notices->sockets[fd];
 
 		drop_notices_of(notices, own, index);
 		if (own->lingers && own->first == 0)
 			end_lingering(notices, (int)fd);
 	}
-	if (--notices->rings > 0)
+}
+
+void twi_epoll_notices_close(struct twi_engine *engine)
+{
+	struct twi_epoll_notices *notices = engine->epoll_notices;
+
+	if (notices == NULL)
 		return;
 	free(notices->sockets);
 	free(notices);

@@ -29,11 +29,14 @@ struct twi_engine;
 struct twi_epoll_notices;
 
 /*
- * acquire: one more ring of the runtime uses engine->epoll_notices, which is made for the first;
- * false: no memory. release: the ring `index` goes, and what it has sent is not told any more.
+ * engine->epoll_notices is made when the first send needs it, and goes with the runtime: the kernel
+ * counts a socket's sends on, whichever rings come and go. False: no memory.
  */
-bool twi_epoll_notices_acquire(struct twi_engine *engine);
-void twi_epoll_notices_release(struct twi_engine *engine, unsigned index);
+bool twi_epoll_notices_open(struct twi_engine *engine);
+void twi_epoll_notices_close(struct twi_engine *engine);
+
+/* The ring `index` goes, and what it has sent is not told any more. */
+void twi_epoll_notices_drop(struct twi_engine *engine, unsigned index);
 
 /* Does this kernel have MSG_ZEROCOPY? */
 bool twi_epoll_notices_probe(void);
@@ -56,6 +59,6 @@ unsigned twi_epoll_notices_read(struct twi_epoll_notices *notices, struct twi_en
 unsigned twi_epoll_notices_linger(struct twi_epoll_notices *notices, struct twi_engine *engine);
 
 /* The descriptor is about to be closed. */
-void twi_epoll_notices_forget(struct twi_epoll_notices *notices, struct twi_engine *engine, int fd);
+void twi_epoll_notices_forget(struct twi_engine *engine, int fd);
 
 #endif

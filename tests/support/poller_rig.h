@@ -69,6 +69,7 @@ static inline void close_ring(void)
 {
 	engine.rings[0] = NULL;
 	twi_ring_destroy(ring);
+	twi_pollers_fini(&engine);
 	twi_diag_destroy(engine.diag);
 }
 

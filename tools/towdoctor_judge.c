@@ -99,8 +99,10 @@ static json_t *busiest(json_t *end, const char *key, json_t **before_out, json_i
 	return found;
 }
 
-/* What was sent again and had not come before. The receiver tells what it has twice (RFC 2883): a
- * timer that was too eager, as it is where a host stands still for a moment, is no loss. */
+/*
+ * What was sent again and had not come before. The receiver tells what it has twice (RFC 2883): a
+ * timer that was too eager, as it is where a host stands still for a moment, is no loss.
+ */
 static json_int_t lost_bytes(json_t *sender, json_int_t mss)
 {
 	json_int_t again, twice;

@@ -83,6 +83,20 @@ static void test_any_memory(void **state)
 	free(in);
 }
 
+/* Pairs that send without a copy, and memory of the pool for it; else the test is skipped. */
+static void *open_zerocopy(const struct tow_options *options)
+{
+	void *memory;
+
+	open_with(options);
+	if (!has_zerocopy()) {
+		close_all();
+		skip();
+	}
+	OK(tow_alloc(runtime, MIB, 0, &memory));
+	return memory;
+}
+
 static struct tow_op *one_send;
 
 struct sender {
@@ -114,12 +128,7 @@ static void test_sender_has_gone(void **state)
 
 	(void)state;
 	options.background = 0;
-	open_with(&options);
-	if (!has_zerocopy()) {
-		close_all();
-		skip();
-	}
-	OK(tow_alloc(runtime, MIB, 0, &memory));
+	memory = open_zerocopy(&options);
 	sender.out = memory;
 	pthread_barrier_init(&sender.begun, NULL, 2);
 	for (uint64_t i = 0; i < ROUNDS; i++) {
@@ -179,12 +188,7 @@ static void test_one_after_another(void **state)
 
 	(void)state;
 	options.background = 0;
-	open_with(&options);
-	if (!has_zerocopy()) {
-		close_all();
-		skip();
-	}
-	OK(tow_alloc(runtime, MIB, 0, &memory));
+	memory = open_zerocopy(&options);
 	for (uint64_t i = 0; i < 4; i++) {
 		fill(memory, MIB, i);
 		OK(tow_recv_start(to[0], in, MIB, 7, NULL, &recv));

@@ -70,19 +70,26 @@ static unsigned poll_ring(struct twi_engine *engine)
 	return twi_ring_poll(engine->ring);
 }
 
-/* What every poll does behind the lanes. */
-static unsigned settle(struct twi_engine *engine, unsigned events)
+/* Ends what has passed its deadline, and looks for room for the views that wait for some. */
+static void expire(struct twi_engine *engine)
 {
-	if (twi_unlikely(!twi_list_empty(&engine->devices)))
-		events += twi_devices_poll(engine);
-	if (!twi_list_empty(&engine->colls))
-		events += twi_coll_poll(engine);
 	if (twi_unlikely(engine->next_expiry_ns != UINT64_MAX)) {
 		engine->now_ns = 0; /* nothing is to end before its time */
 		twi_op_expire(engine, twi_engine_now(engine));
 	}
 	if (twi_unlikely(engine->room_at_ns != UINT64_MAX))
 		twi_view_retry(engine);
+}
+
+/* What every poll does behind the lanes; `all`: of all lanes, not of the memory-polled alone. */
+static inline unsigned settle(struct twi_engine *engine, unsigned events, bool all)
+{
+	if (twi_unlikely(!twi_list_empty(&engine->devices)))
+		events += twi_devices_poll(engine);
+	if (!twi_list_empty(&engine->colls))
+		events += twi_coll_poll(engine);
+	if (all)
+		expire(engine);
 	if (!twi_list_empty(&engine->callbacks))
 		twi_op_run_callbacks(engine);
 	/* What has failed is its operation's to tell, not the call's that happened to drive. */
@@ -113,9 +120,10 @@ unsigned twi_engine_poll(struct twi_engine *engine)
 		engine->now_ns = 0; /* bytes were copied */
 	for (unsigned i = 0; i < engine->lane_count; i++)
 		events += engine->moving[i]->ops->progress(engine->moving[i]);
-	return settle(engine, events);
+	return settle(engine, events, true);
 }
 
+/* Deadlines are for the turns of all lanes: reading the clock costs as much as a turn of these. */
 unsigned twi_engine_poll_memory(struct twi_engine *engine)
 {
 	unsigned events = 0;
@@ -127,7 +135,7 @@ unsigned twi_engine_poll_memory(struct twi_engine *engine)
 		if (engine->moving[i]->ops->memory_polled)
 			events += engine->moving[i]->ops->progress(engine->moving[i]);
 	}
-	return settle(engine, events);
+	return settle(engine, events, false);
 }
 
 uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns)
@@ -162,12 +170,11 @@ static bool is_done(const struct tow_op *op)
 	return (atomic_load_explicit(&op->state, memory_order_relaxed) & TWI_OP_DONE) != 0;
 }
 
-/* What the wait is for; relaxed as above. */
-static bool has_ended(const struct twi_wait *wait)
+/* What the wait is for; relaxed as above. `one`: it is for one operation. */
+static inline bool has_ended(const struct twi_wait *wait, bool one)
 {
-	return twi_likely(wait->count == 1)
-		       ? is_done(wait->entries->op)
-		       : atomic_load_explicit(&wait->ended, memory_order_relaxed);
+	return one ? is_done(wait->entries->op)
+		   : atomic_load_explicit(&wait->ended, memory_order_relaxed);
 }
 
 /* The driver gives the engine back, sleeps as the sentry, takes it again. */
@@ -184,7 +191,7 @@ static void sleep_once(struct twi_engine *engine, struct twi_wait *wait, uint64_
 	twi_wait_watch(engine, wait, next);
 	twi_engine_leave(engine);
 	/* after sleepers++: a device that saw no sleeper has set its signal before this looks */
-	if (!has_ended(wait) && next > now &&
+	if (!has_ended(wait, wait->count == 1) && next > now &&
 	    atomic_load_explicit(&engine->device_signal, memory_order_seq_cst) == 0)
 		twi_ring_sleep(ring, twi_min(next - now, SLEEP_MAX_NS));
 	twi_engine_enter(engine);
@@ -331,12 +338,12 @@ static bool turn(struct twi_engine *engine, struct spin *spin)
 	return idle_ns < IDLE_NS || idle(engine, spin->now_ns, idle_ns);
 }
 
-static void begin_spin(struct spin *spin, const struct twi_wait *wait)
+static inline void begin_spin(struct spin *spin, const struct twi_wait *wait, size_t count)
 {
 	*spin = (struct spin){ .now_ns = wait->since_ns,
 			       .since_ns = wait->since_ns,
 			       .turns = SPIN_CLOCK };
-	for (size_t i = 0; i < wait->count; i++) {
+	for (size_t i = 0; i < count; i++) {
 		const struct tow_op *op = wait->entries[i].op;
 
 		spin->memory |= op->memory_polled ||
@@ -346,18 +353,19 @@ static void begin_spin(struct spin *spin, const struct twi_wait *wait)
 }
 
 /* The wait is off the lists, and the engine not held, when its word says that it has ended. */
-static int drive(struct twi_engine *engine, struct twi_wait *wait, uint64_t until_ns)
+static inline __attribute__((always_inline)) int
+drive(struct twi_engine *engine, struct twi_wait *wait, size_t count, uint64_t until_ns)
 {
 	struct spin spin;
 
-	begin_spin(&spin, wait);
+	begin_spin(&spin, wait, count);
 	if (twi_likely(!engine->virtual_clock))
 		twi_cpu_log_wait(&engine->cpu_log, twi_self.tid, spin.since_ns);
 	for (;;) {
 		unsigned events;
 
 		if (twi_unlikely(!lead(engine, wait))) {
-			if (has_ended(wait))
+			if (has_ended(wait, count == 1))
 				return TOW_OK;
 			if (spin.now_ns >= until_ns)
 				return TOW_AGAIN;
@@ -367,7 +375,7 @@ static int drive(struct twi_engine *engine, struct twi_wait *wait, uint64_t unti
 			continue;
 		}
 		events = spin.memory ? twi_engine_poll_memory(engine) : twi_engine_poll(engine);
-		if (has_ended(wait))
+		if (has_ended(wait, count == 1))
 			return TOW_OK;
 		if (spin.now_ns >= until_ns)
 			return TOW_AGAIN;
@@ -392,8 +400,11 @@ static int drive(struct twi_engine *engine, struct twi_wait *wait, uint64_t unti
 	}
 }
 
-int twi_engine_wait_any(struct twi_engine *engine, struct twi_wait_entry *entries, size_t count,
-			uint64_t now_ns, uint64_t until_ns)
+/* Made twice, as most waits are for one operation: `count` is a constant there. */
+static inline __attribute__((always_inline)) int wait_for(struct twi_engine *engine,
+							  struct twi_wait_entry *entries,
+							  size_t count, uint64_t now_ns,
+							  uint64_t until_ns)
 {
 	struct twi_wait wait = { .entries = entries, .count = count, .since_ns = now_ns };
 	int status;
@@ -407,7 +418,7 @@ int twi_engine_wait_any(struct twi_engine *engine, struct twi_wait_entry *entrie
 		}
 	}
 	twi_wait_begin(engine, &wait);
-	status = drive(engine, &wait, until_ns);
+	status = drive(engine, &wait, count, until_ns);
 	if (twi_unlikely(atomic_load_explicit(&wait.word, memory_order_relaxed) == TWI_WAIT_ENDED))
 		return status;
 	twi_wait_end(engine, &wait);
@@ -415,10 +426,16 @@ int twi_engine_wait_any(struct twi_engine *engine, struct twi_wait_entry *entrie
 	return status;
 }
 
+int twi_engine_wait_any(struct twi_engine *engine, struct twi_wait_entry *entries, size_t count,
+			uint64_t now_ns, uint64_t until_ns)
+{
+	return wait_for(engine, entries, count, now_ns, until_ns);
+}
+
 int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t now_ns,
 		    uint64_t until_ns)
 {
 	struct twi_wait_entry entry = { .op = op };
 
-	return twi_engine_wait_any(engine, &entry, 1, now_ns, until_ns);
+	return wait_for(engine, &entry, 1, now_ns, until_ns);
 }

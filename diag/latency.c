@@ -37,7 +37,8 @@ static const char *const part_names[TWI_LATENCY_PARTS] = {
 #undef PART_NAME
 };
 
-/* Powers of 4 from 1 us. */
+/* Powers of 4 from 1 us, as twi_latency_edge_of reckons them. */
+#define EDGE_FIRST_NS 1000u
 static const uint64_t edges_ns[TWI_LATENCY_EDGES] = {
 	1000,     4000,     16000,     64000,      256000,     1024000,     4096000,
 	16384000, 65536000, 262144000, 1048576000, 4194304000, 16777216000, UINT64_MAX,
@@ -57,11 +58,12 @@ uint64_t twi_latency_edge_ns(unsigned index)
 unsigned twi_latency_edge_of(uint64_t ns)
 {
 	uint64_t upper = twi_hist_upper(twi_hist_index(ns));
-	unsigned edge = 0;
+	unsigned doublings;
 
-	while (edge < TWI_LATENCY_EDGES - 1 && upper > edges_ns[edge])
-		edge++;
-	return edge;
+	if (upper <= EDGE_FIRST_NS)
+		return 0;
+	doublings = 63u - (unsigned)__builtin_clzll((upper - 1) / EDGE_FIRST_NS);
+	return twi_min(doublings / 2 + 1, TWI_LATENCY_EDGES - 1u);
 }
 
 static unsigned users_of(const struct twi_latency_row *row)

@@ -266,6 +266,26 @@ static void worst_are_kept(void **state)
 	free(found);
 }
 
+/* The bucket is reckoned, not looked for: it is the first whose edge is not below the reading's. */
+static void edges_are_reckoned(void **state)
+{
+	(void)state;
+	for (unsigned edge = 0; edge < TWI_LATENCY_EDGES - 1; edge++) {
+		uint64_t ns = twi_latency_edge_ns(edge);
+
+		for (uint64_t at = ns - 3; at <= ns + ns / 16; at += 1 + ns / 4096) {
+			uint64_t upper = twi_hist_upper(twi_hist_index(at));
+			unsigned want = 0;
+
+			while (upper > twi_latency_edge_ns(want))
+				want++;
+			assert_int_equal(twi_latency_edge_of(at), want);
+		}
+	}
+	assert_int_equal(twi_latency_edge_of(0), 0);
+	assert_int_equal(twi_latency_edge_of(UINT64_MAX), TWI_LATENCY_EDGES - 1);
+}
+
 /* After a minute any reading takes the place of an old one. */
 static void recent_grow_old(void **state)
 {
@@ -369,6 +389,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(peers_have_a_bound, setup, teardown),
 		cmocka_unit_test_setup_teardown(crowd_ends, setup, teardown),
 		cmocka_unit_test_setup_teardown(worst_are_kept, setup, teardown),
+		cmocka_unit_test(edges_are_reckoned),
 		cmocka_unit_test_setup_teardown(recent_grow_old, setup, teardown),
 		cmocka_unit_test_setup_teardown(exemplars_are_short, setup, teardown),
 		cmocka_unit_test_setup_teardown(readers_lose_nothing, setup, teardown),

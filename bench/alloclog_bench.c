@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/clock.h"
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "memreg/alloclog.h"
-#include "memreg/pool.h"
+#include "diag/base/clock.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "memreg/alloclog/alloclog.h"
+#include "memreg/pool/pool.h"
 
 #define ROUNDS 21
 #define LIVE   64 /* blocks that a thread cycles through: more than one address */

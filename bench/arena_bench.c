@@ -1,5 +1,5 @@
 /*
- * arena_bench.c - what an allocation costs with each provider of memreg/arena.h, side by side.
+ * arena_bench.c - what an allocation costs with each provider of arena.h, side by side.
  *
  * Rounds alternate between the providers, so that both see the same machine; each figure is the
  * median of the rounds. An arena has a litter of live blocks first, so that its lists are not
@@ -15,9 +15,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "diag/clock.h"
-#include "memreg/arena.h"
-#include "memreg/lease.h"
+#include "diag/base/clock.h"
+#include "memreg/arena/arena.h"
+#include "memreg/region/lease.h"
 #include <internal/base.h>
 #include <towline/status.h>
 

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "towline/towline.h"
-#include "transport/plan/plan.h"
+#include "transport/coll/plan/plan.h"
 
 #define SIZES_MAX  32
 #define PLANS_MAX  32

@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "diag/span.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/record/span.h"
 
 #define ROUNDS 9
 

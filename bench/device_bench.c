@@ -18,10 +18,10 @@
 
 #include <towline/towline.h>
 
-#include "diag/clock.h"
-#include "transport/device_copy.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
+#include "diag/base/clock.h"
+#include "transport/device/device_copy.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
 
 #define MIB    ((uint64_t)1 << 20)
 #define ROUNDS 31

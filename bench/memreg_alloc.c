@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "diag/clock.h"
-#include "diag/diag.h"
-#include "memreg/pool.h"
+#include "diag/base/clock.h"
+#include "diag/record/diag.h"
+#include "memreg/pool/pool.h"
 #include "memreg_bench.h"
 #include <internal/base.h>
 #include <towline/status.h>

@@ -20,8 +20,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "memreg/budget.h"
-#include "memreg/replay.h"
+#include "memreg/alloclog/budget.h"
+#include "memreg/alloclog/replay.h"
 #include "strategy.h"
 #include "workload.h"
 

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memreg/alloclog_file.h"
+#include "memreg/alloclog/alloclog_file.h"
 #include "memreg_bench.h"
 #include <towline/status.h>
 

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "diag/clock.h"
-#include "memreg/extent.h"
+#include "diag/base/clock.h"
+#include "memreg/pool/extent.h"
 #include "memreg_bench.h"
 #include <internal/base.h>
 #include <towline/status.h>

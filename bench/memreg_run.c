@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "diag/clock.h"
+#include "diag/base/clock.h"
 #include "memreg_bench.h"
 #include <internal/base.h>
 #include <towline/towline.h>

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "memreg/arena.h"
+#include "memreg/arena/arena.h"
 #include "memreg_bench.h"
 #include <internal/base.h>
 #include <towline/status.h>

@@ -16,8 +16,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "diag/clock.h"
-#include "memreg/extent.h"
+#include "diag/base/clock.h"
+#include "memreg/pool/extent.h"
 #include <internal/base.h>
 #include <towline/status.h>
 

@@ -22,8 +22,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "diag/clock.h"
-#include "transport/reduce/reduce.h"
+#include "diag/base/clock.h"
+#include "transport/coll/reduce/reduce.h"
 
 #define SOURCES_MAX  16
 #define RESULTS_MAX  4

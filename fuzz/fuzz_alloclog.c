@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/error.h"
-#include "memreg/alloclog_file.h"
+#include "diag/base/error.h"
+#include "memreg/alloclog/alloclog_file.h"
 
 #define INPUT_MAX (1u << 20)
 

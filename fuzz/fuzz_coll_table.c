@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 #include "transport/coll/coll_table.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/diag.h"
-#include "diag/dpdk_reply.h"
+#include "diag/record/diag.h"
+#include "diag/serve/dpdk_reply.h"
 
 #define ROOM 512
 

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transport/auth.h"
-#include "transport/frame.h"
+#include "transport/security/auth.h"
+#include "transport/wire/frame.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

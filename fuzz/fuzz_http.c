@@ -16,9 +16,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "diag/diag.h"
-#include "diag/registry.h"
-#include "diag/socket.h"
+#include "diag/record/diag.h"
+#include "diag/serve/registry.h"
+#include "diag/serve/socket.h"
 
 #define INPUT_MAX   (128u << 10) /* twice what a connection may hold */
 #define PATIENCE_MS 20000

@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transport/frame.h"
-#include "transport/match.h"
-#include "transport/shm/shm_ring.h"
+#include "transport/lanes/shm/shm_ring.h"
+#include "transport/message/match.h"
+#include "transport/wire/frame.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

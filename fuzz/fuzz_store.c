@@ -17,7 +17,7 @@
 
 #include <towline/status.h>
 
-#include "transport/store.h"
+#include "transport/job/store.h"
 
 #define CONNECTIONS 16
 #define CLIENTS     12

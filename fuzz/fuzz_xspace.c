@@ -10,7 +10,7 @@
 
 #include <towline/status.h>
 
-#include "diag/export/export.h"
+#include "diag/trace/export/export.h"
 #include "tests/support/traces.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -322,7 +322,7 @@ void http_answer_fini(struct http_answer *answer)
 	*answer = (struct http_answer){ 0 };
 }
 
-/* Asked with another type than the server has, it does not notice (diag/listen.c). */
+/* Asked with another type than the server has, it does not notice (diag/serve/listen.c). */
 int http_is_live(const char *socket_path)
 {
 	int fd = dial(socket_path, SOCK_DGRAM);

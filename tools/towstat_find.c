@@ -33,7 +33,7 @@ static int seen(const struct runtime_list *list, const char *path)
 	return 0;
 }
 
-/* What the library lets a job be called (diag/listen.c): nothing that a terminal would obey. */
+/* What the library lets a job be called (listen.c): nothing that a terminal would obey. */
 static int is_job_name(const char *name, size_t bytes)
 {
 	return bytes > 0 && name[0] != '.' &&

@@ -122,8 +122,8 @@ void print_knobs(enum list_style style)
 		       "`true`.\n\n"
 		       "A variable TOW_... that is no knob, nor one of launchers, tests or "
 		       "plugins\n"
-		       "(`diag/environment.def`), is a warning in the log of `/v1/info`, with the "
-		       "knob\nthat is spelt most like it.\n\n");
+		       "(`diag/knob/environment.def`), is a warning in the log of "
+		       "`/v1/info`, with the knob\nthat is spelt most like it.\n\n");
 		print_head(head, 6);
 	} else if (style == LIST_MAN) {
 		printf(".TH TOWLINE\\-KNOBS 7 \"\" \"Towline %s\"\n.SH NAME\n"

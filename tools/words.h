@@ -1,7 +1,7 @@
 /*
  * words.h - numbers as the runtime's sentences have them: "1,204", "3.1 GiB", "410 ms".
  *
- * The same rules as the library's own (diag/words.h), which a tool does not see; test_why compares
+ * The same rules as the library's own (words.h), which a tool does not see; test_why compares
  * the two.
  */
 #ifndef TOWSTAT_WORDS_H

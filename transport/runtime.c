@@ -4,7 +4,7 @@
  * Opening builds from the bottom up (knobs, diag, pool, engine, ring, lanes, stats socket) and a
  * failure takes down in the opposite order what stands. Closing is that same order.
  */
-#include "transport/runtime.h"
+#include "transport/engine/runtime.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,36 +15,36 @@
 
 #include <towline/towline.h>
 
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/base/sized.h"
 #include "diag/bpf/bpf.h"
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "diag/emit.h"
-#include "diag/environment.h"
-#include "diag/error.h"
-#include "diag/knob.h"
-#include "diag/registry.h"
-#include "diag/report.h"
-#include "diag/serve.h"
-#include "diag/sized.h"
-#include "diag/socket.h"
-#include "diag/span.h"
-#include "memreg/alloclog.h"
-#include "memreg/pool_regions.h"
-#include "transport/background.h"
+#include "diag/knob/environment.h"
+#include "diag/knob/knob.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "diag/record/span.h"
+#include "diag/serve/registry.h"
+#include "diag/serve/report.h"
+#include "diag/serve/serve.h"
+#include "diag/serve/socket.h"
+#include "memreg/alloclog/alloclog.h"
+#include "memreg/pool/pool_regions.h"
 #include "transport/coll/coll_batch.h"
 #include "transport/coll/coll_report.h"
 #include "transport/coll/coll_table.h"
-#include "transport/device_copy.h"
-#include "transport/endpoint.h"
-#include "transport/engine.h"
-#include "transport/feature.h"
-#include "transport/group.h"
-#include "transport/handle.h"
-#include "transport/inquiry.h"
-#include "transport/path.h"
-#include "transport/poller.h"
-#include "transport/rpc.h"
+#include "transport/device/device_copy.h"
+#include "transport/engine/background.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/handle.h"
+#include "transport/engine/poller.h"
+#include "transport/inquiry/inquiry.h"
+#include "transport/job/group.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/path.h"
+#include "transport/rpc/rpc.h"
 #include "transport/tracing.h"
+#include "transport/wire/feature.h"
 
 struct tow_runtime {
 	struct twi_handle handle;

@@ -1,13 +1,13 @@
 /*
  * runtime_words.c - the knobs whose values are words, and what they may be; those of the log.
  */
-#include "diag/error.h"
-#include "transport/bootstrap.h"
-#include "transport/engine.h"
-#include "transport/path.h"
-#include "transport/plan/plan.h"
-#include "transport/poller.h"
-#include "transport/runtime.h"
+#include "diag/base/error.h"
+#include "transport/coll/plan/plan.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/poller.h"
+#include "transport/engine/runtime.h"
+#include "transport/job/bootstrap.h"
+#include "transport/op/path.h"
 
 int twi_runtime_words(struct twi_engine *engine, enum twi_exhaust *exhaust_out)
 {

@@ -5,11 +5,11 @@
 
 #include <towline/stats.h>
 
-#include "diag/emit.h"
-#include "diag/error.h"
-#include "diag/registry.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/serve/registry.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
 
 TOW_PUBLIC int tow_stats_get(struct tow_runtime *runtime, const char *path, char **text_out)
 {

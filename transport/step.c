@@ -2,16 +2,16 @@
  * step.c - steps, and the program's own spans: a stack for each thread and runtime, in the thread's
  * block of the runtime's diag.
  */
-#include "transport/step.h"
+#include "transport/engine/step.h"
 
 #include <towline/step.h>
 
-#include "diag/error.h"
-#include "diag/span.h"
-#include "diag/tag.h"
-#include "memreg/pool.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
+#include "diag/base/error.h"
+#include "diag/record/span.h"
+#include "diag/record/tag.h"
+#include "memreg/pool/pool.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
 
 _Static_assert(TOW_SPAN_DEPTH == TWI_OPEN_SPANS, "as many as the header says");
 

@@ -5,13 +5,13 @@
 
 #include <towline/trace.h>
 
-#include "diag/error.h"
-#include "diag/trace_capture.h"
-#include "diag/trace_signal.h"
-#include "transport/endpoint.h"
-#include "transport/engine.h"
-#include "transport/rpc_link.h"
-#include "transport/runtime.h"
+#include "diag/base/error.h"
+#include "diag/trace/capture/trace_capture.h"
+#include "diag/trace/capture/trace_signal.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/op/endpoint.h"
+#include "transport/rpc/rpc_link.h"
 
 /* By the connection to rank 0, if there is one on which clocks were compared. */
 static bool rank0_clock(void *arg, int64_t *offset_ns_out, uint64_t *error_ns_out)

@@ -24,13 +24,13 @@
 
 #include <internal/base.h>
 
+#include "diag/base/error.h"
+#include "diag/base/thread.h"
 #include "diag/bpf/figures.h"
 #include "diag/bpf/hello.h"
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "diag/listen.h"
-#include "diag/registry.h"
-#include "diag/thread.h"
+#include "diag/record/diag.h"
+#include "diag/serve/listen.h"
+#include "diag/serve/registry.h"
 
 #define BACKLOG     4
 #define HELLO_MS    1000

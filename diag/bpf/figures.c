@@ -10,8 +10,8 @@
 
 #include <internal/base.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
 
 static const struct twi_bpf_counter_info counters[] = {
 #define TWI_BPF_COUNTER(name, unit, program, help)                                                 \

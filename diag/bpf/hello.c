@@ -10,7 +10,7 @@
 
 #include <internal/base.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 
 /* All descriptors that came are in here, or the kernel has closed them (MSG_CTRUNC). */
 #define FDS_ROOM 16

@@ -15,7 +15,7 @@
 
 #include <internal/base.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434

@@ -6,8 +6,8 @@
 
 #include <internal/base.h>
 
+#include "diag/base/emit.h"
 #include "diag/bpf/figures.h"
-#include "diag/emit.h"
 
 static const struct {
 	const char *name, *tracepoint, *help;

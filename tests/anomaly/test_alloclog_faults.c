@@ -11,11 +11,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "diag/captures.h"
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "diag/http.h"
-#include "memreg/alloclog.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/serve/captures.h"
+#include "diag/serve/http.h"
+#include "memreg/alloclog/alloclog.h"
 
 static struct twi_diag *diag;
 static struct twi_alloclog *alloclog;

@@ -11,8 +11,8 @@
 
 #include <sys/resource.h>
 
-#include "memreg/arena.h"
-#include "memreg/lease.h"
+#include "memreg/arena/arena.h"
+#include "memreg/region/lease.h"
 #include <towline/status.h>
 
 #define BYTES ((uint64_t)64 << 20)

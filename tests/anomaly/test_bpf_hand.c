@@ -18,12 +18,12 @@
 
 #include <jansson.h>
 
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
 #include "diag/bpf/abi/share.h"
 #include "diag/bpf/bpf.h"
-#include "diag/diag.h"
-#include "diag/emit.h"
-#include "diag/error.h"
-#include "diag/registry.h"
+#include "diag/record/diag.h"
+#include "diag/serve/registry.h"
 
 #define RANDOM_PACKETS 300
 

@@ -12,8 +12,8 @@
 #include <towline/towline.h>
 
 #include "fault_net.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
 
 #define WAIT_NS   20000000000u
 #define COUNT     300u

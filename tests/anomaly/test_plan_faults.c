@@ -12,7 +12,7 @@
 
 #include <towline/status.h>
 
-#include "transport/plan/plan.h"
+#include "transport/coll/plan/plan.h"
 
 #define RANKS 40u
 

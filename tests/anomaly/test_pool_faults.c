@@ -11,9 +11,9 @@
 
 #include <string.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "memreg/pool.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "memreg/pool/pool.h"
 
 #define POOL_BYTES ((uint64_t)40 << 20)
 

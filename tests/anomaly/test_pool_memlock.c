@@ -13,9 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "memreg/pool.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "memreg/pool/pool.h"
 
 #define POOL_BYTES ((uint64_t)16 << 20)
 #define SKIPPED    77

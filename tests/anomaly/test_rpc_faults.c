@@ -10,7 +10,7 @@
 
 #include <towline/towline.h>
 
-#include "transport/runtime.h"
+#include "transport/engine/runtime.h"
 
 #define MS 1000000ull
 

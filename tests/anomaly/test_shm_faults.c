@@ -13,10 +13,10 @@
 
 #include <towline/towline.h>
 
-#include "diag/clock.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
-#include "transport/shm/shm.h"
+#include "diag/base/clock.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/shm/shm.h"
 
 #define SECOND 1000000000ull
 #define LARGE  (300u << 10)

@@ -12,9 +12,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "diag/socket.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/serve/socket.h"
 
 static char dir[64];
 

@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "diag/span.h"
-#include "diag/trace.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/record/span.h"
+#include "diag/trace/trace.h"
 
 static void no_ring(void **state)
 {

@@ -15,11 +15,11 @@
 
 #include <towline/towline.h>
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
-#include "transport/uring/tcp.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/tcp/tcp.h"
 
 #define SECOND 1000000000ull
 

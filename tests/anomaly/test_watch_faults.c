@@ -21,15 +21,15 @@
 
 #include <towline/towline.h>
 
-#include "diag/diag.h"
-#include "diag/emit.h"
-#include "diag/error.h"
-#include "diag/registry.h"
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/serve/registry.h"
 #include "fake_registrar.h"
-#include "memreg/pool.h"
-#include "memreg/pool_impl.h"
-#include "memreg/pool_regions.h"
-#include "transport/runtime.h"
+#include "memreg/pool/pool.h"
+#include "memreg/pool/pool_impl.h"
+#include "memreg/pool/pool_regions.h"
+#include "transport/engine/runtime.h"
 
 #define PAGE    ((uint64_t)4096)
 #define SKIPPED 77

@@ -14,13 +14,13 @@ from common import Fault
 WORDS = ["Ownership", "Copies", "Blocks", "Threads", "Returns"]
 # List -> (pattern of a row, documents of which one must name it).
 LISTS = {
-    r"diag/counter\.def$": (r"^\s*TWI_COUNTER\(\s*(\w+)", ["docs/counters.md"]),
-    r"diag/reason\.def$": (r"^\s*TWI_REASON\(\s*(\w+)", ["docs/counters.md"]),
-    r"diag/knob\.def$": (r"^\s*TWI_KNOB\(\s*(\w+)", ["docs/knobs.md"]),
+    r"diag/record/counter\.def$": (r"^\s*TWI_COUNTER\(\s*(\w+)", ["docs/counters.md"]),
+    r"diag/record/reason\.def$": (r"^\s*TWI_REASON\(\s*(\w+)", ["docs/counters.md"]),
+    r"diag/knob/knob\.def$": (r"^\s*TWI_KNOB\(\s*(\w+)", ["docs/knobs.md"]),
     r"include/towline/status\.h$": (r"^\s*X\((TOW_\w+),",
                                     ["docs/counters.md", "docs/knobs.md", "docs/statuses.md"]),
-    r"transport/rule\.h$": (r"^\s*X\(\d+, (\w+),", ["docs/wire.md"]),
-    r"transport/feature\.def$": (r"^\s*TWI_FEATURE\(\d+, (\w+),", ["docs/wire.md"]),
+    r"transport/wire/rule\.h$": (r"^\s*X\(\d+, (\w+),", ["docs/wire.md"]),
+    r"transport/wire/feature\.def$": (r"^\s*TWI_FEATURE\(\d+, (\w+),", ["docs/wire.md"]),
     r"tools/towdoctor\.h$": (r"^\s*X\((\w+), ", ["docs/doctor.md"]),
 }
 GENERATED = {"docs/counters.md": ["counters", "--markdown"],
@@ -120,7 +120,8 @@ def header(comment, code="int tow_a(void);\n"):
 
 TOWSTAT = "#!/bin/sh\necho \"$1\" is new\n"
 SAMPLES = [
-    ("good", {**header(FULL % "Returns: TOW_OK."), "diag/counter.def": "TWI_COUNTER(a_b, x, y)\n",
+    ("good", {**header(FULL % "Returns: TOW_OK."),
+              "diag/record/counter.def": "TWI_COUNTER(a_b, x, y)\n",
               "docs/counters.md": "| a_b |\n"}, None),
     ("as another", header(FULL % "Returns: TOW_OK.", "int tow_a(void);\n\n/* Ownership, Threads: "
                           "as tow_a. Copies: none. Blocks: no. Returns: 0. */\nint tow_b(void);\n"),
@@ -138,17 +139,18 @@ SAMPLES = [
     ("no Blocks", header("/* Ownership: a. Copies: b. Threads: c. Returns: d. */\n"), "'Blocks:'"),
     ("order", header("/* Copies: b. Ownership: a. Blocks: x. Threads: c. Returns: d. */\n"),
      "in another order"),
-    ("counter", {"diag/counter.def": "/* x */\nTWI_COUNTER(a_b, x, y)\n",
-                 "docs/counters.md": "a_bc\n"}, "diag/counter.def:2: a_b is not in"),
-    ("reason", {"diag/reason.def": "TWI_REASON(\n"}, None),
-    ("reason 2", {"diag/reason.def": "TWI_REASON(why, x)\n"}, "why is not in"),
-    ("knob", {"diag/knob.def": "TWI_KNOB(rank, x)\n", "docs/counters.md": "rank\n"},
+    ("counter", {"diag/record/counter.def": "/* x */\nTWI_COUNTER(a_b, x, y)\n",
+                 "docs/counters.md": "a_bc\n"}, "diag/record/counter.def:2: a_b is not in"),
+    ("reason", {"diag/record/reason.def": "TWI_REASON(\n"}, None),
+    ("reason 2", {"diag/record/reason.def": "TWI_REASON(why, x)\n"}, "why is not in"),
+    ("knob", {"diag/knob/knob.def": "TWI_KNOB(rank, x)\n", "docs/counters.md": "rank\n"},
      "rank is not in docs/knobs.md"),
-    ("rule", {"transport/rule.h": '\tX(40, DONE, "x") \\\n', "docs/wire.md": "| DONE |"}, None),
-    ("rule 2", {"transport/rule.h": '\tX(40, DONE, "x") \\\n', "docs/counters.md": "DONE"},
-     "transport/rule.h:1: DONE is not in docs/wire.md"),
-    ("feature", {"transport/feature.def": "TWI_FEATURE(3, one_two, ALL, 1)\n",
-                 "docs/wire.md": "one two"}, "transport/feature.def:1: one_two is not in"),
+    ("rule", {"transport/wire/rule.h": '\tX(40, DONE, "x") \\\n',
+              "docs/wire.md": "| DONE |"}, None),
+    ("rule 2", {"transport/wire/rule.h": '\tX(40, DONE, "x") \\\n', "docs/counters.md": "DONE"},
+     "transport/wire/rule.h:1: DONE is not in docs/wire.md"),
+    ("feature", {"transport/wire/feature.def": "TWI_FEATURE(3, one_two, ALL, 1)\n",
+                 "docs/wire.md": "one two"}, "transport/wire/feature.def:1: one_two is not in"),
     ("status", {"include/towline/status.h": '\tX(TOW_EBAD, -1, "x") \\\n'}, "TOW_EBAD is not in"),
     ("generated", {"towstat": TOWSTAT, "docs/counters.md": "counters is new\n",
                    "docs/knobs.md": "knobs is new\n"}, None),

@@ -44,7 +44,7 @@ def jobs(tree, generated):
     public = [(n, "<towline/" + n.split("/")[-1].removesuffix(".in") + ">")
               for n in tree.match(r"include/towline/[^/]+\.h(\.in)?$")
               if generated or not n.endswith(".in")]
-    # Beside what is installed, other headers that are generated: diag/export/xspace.pb-c.h.
+    # Beside what is installed, other headers that are generated: diag/trace/export/xspace.pb-c.h.
     made = [generated, os.path.dirname(os.path.normpath(generated))] if generated else []
     paths = ["-I" + folder for folder in [tree.path("include")] + made]
     for name, written in public:

@@ -6,60 +6,144 @@ import sys
 import common
 from common import Fault
 
-# Folder -> the folders it may include from, beside itself. Libraries outside of libc are below.
+# Room -> the rooms that it may include from, beside itself. A room includes only what stands above
+# it in this list, so no two include each other and there is no cycle; `order` below checks that.
+# Libraries outside of libc are below.
 LOWER = ["include/towline", "include/internal"]
-LANES = ["transport/uring", "transport/epoll", "transport/loop", "transport/device",
-         "transport/ofi", "transport/shm"]
-ALL = LOWER + ["diag", "diag/export", "diag/ui", "diag/bpf", "diag/bpf/abi", "memreg", "transport",
-               "transport/coll", "transport/plan", "transport/reduce"] + LANES
 TABLE = {
     "include/towline": [],
     "include/internal": [],
-    # What is served in a tool's format is written there; that knows of diag what a trace is.
-    "diag": LOWER + ["diag/export", "diag/ui"],
-    "diag/export": LOWER + ["diag"],
-    # Its abi is what kernel, helper and library agree on: no part of the library's inside.
+    # What everybody needs; knows nobody.
+    "diag/base": LOWER,
+    "diag/record": LOWER + ["diag/base"],
+    "diag/knob": LOWER + ["diag/base", "diag/record"],
+    "diag/judge": LOWER + ["diag/base", "diag/record"],
+    "diag/serve/ui": [],
+    # trace: what a trace is and what can be reckoned from it; its formats; the page; taking one.
+    "diag/trace": LOWER + ["diag/base", "diag/record"],
+    "diag/trace/export": LOWER + ["diag/base", "diag/record", "diag/trace"],
+    "diag/trace/report": LOWER + ["diag/base", "diag/record", "diag/serve/ui", "diag/trace"],
+    "diag/serve": LOWER + ["diag/base", "diag/record", "diag/serve/ui", "diag/trace"],
+    "diag/trace/capture": ["include/internal", "diag/base", "diag/record", "diag/trace",
+                           "diag/trace/export", "diag/serve"],
     "diag/bpf/abi": [],
-    "diag/bpf": LOWER + ["diag", "diag/bpf/abi"],
-    "diag/ui": [],
-    "memreg": LOWER + ["diag"],
+    "diag/bpf": ["include/internal", "diag/base", "diag/record", "diag/serve", "diag/bpf/abi"],
+    # memreg: what is registered and held; what the system gives; allocating; the pool; the user's.
+    "memreg/region": LOWER + ["diag/base"],
+    "memreg/os": ["include/internal", "diag/base"],
+    "memreg/arena": LOWER + ["memreg/region"],
+    "memreg/pool": LOWER + ["diag/base", "diag/record", "diag/serve", "memreg/region", "memreg/os",
+                            "memreg/arena"],
+    "memreg/user": ["include/internal", "diag/base", "diag/record", "diag/serve", "memreg/region",
+                    "memreg/os", "memreg/pool"],
+    "memreg/alloclog": LOWER + ["diag/base", "diag/record", "diag/serve", "memreg/region",
+                                "memreg/arena", "memreg/pool"],
+    # transport: what travels (pure); the table of a lane; who may; who drives, and how it sleeps.
+    "transport/wire": LOWER + ["diag/base", "diag/record"],
+    "transport/lanes": ["include/towline", "diag/base", "diag/record"],
+    "transport/security": LOWER + ["diag/base", "diag/serve", "transport/wire"],
+    "transport/engine": LOWER + ["diag/base", "diag/record", "diag/judge", "memreg/region",
+                                 "memreg/pool", "transport/wire", "transport/lanes",
+                                 "transport/security"],
+    "transport/engine/uring": ["diag/base", "diag/record", "memreg/pool", "transport/engine"],
+    "transport/engine/epoll": ["include/internal", "diag/base", "diag/record", "memreg/pool",
+                               "transport/engine"],
+    # Operations, endpoints, peers, leases; then what carries messages over streams.
+    "transport/op": LOWER + ["diag/base", "diag/record", "memreg/region", "memreg/pool",
+                             "memreg/alloclog", "transport/wire", "transport/lanes",
+                             "transport/engine"],
+    "transport/message": ["include/internal"],
+    "transport/stream": ["include/internal", "diag/base", "diag/record", "transport/wire",
+                         "transport/engine", "transport/op", "transport/message"],
     # Lanes stand beside each other and do not see one another; what joins them is above them.
-    "transport": LOWER + ["diag", "diag/bpf", "memreg", "transport/coll", "transport/plan",
-                          "transport/reduce"] + LANES,
-    # Collectives stand beside what they are made of: ranks, messages, and the shm lane's memory.
-    "transport/coll": LOWER + ["diag", "memreg", "transport", "transport/plan", "transport/reduce",
-                               "transport/shm"],
-    # What elements mean; no lane needs to know.
-    "transport/reduce": LOWER + ["diag"],
-    # Two pollers behind one table (transport/poller.h); the tcp lane, in uring, knows that alone.
-    "transport/uring": LOWER + ["diag", "diag/bpf", "memreg", "transport"],
-    "transport/epoll": LOWER + ["diag", "memreg", "transport"],
-    "transport/loop": LOWER + ["diag", "memreg", "transport"],
-    "transport/shm": LOWER + ["diag", "memreg", "transport"],
-    "transport/ofi": LOWER + ["diag", "memreg", "transport"],
-    "transport/device": LOWER + ["diag", "memreg", "transport"],
-    # What a collective does, as data: it knows of nothing that could do it.
-    "transport/plan": LOWER + ["diag"],
-    "bench": ALL,
-    "fuzz": ALL + ["tests"],
-    "tests": ALL + ["bench", "fuzz", "tools"],
+    "transport/lanes/auto": LOWER + ["diag/base", "diag/record", "transport/engine",
+                                     "transport/op"],
+    "transport/lanes/tcp": LOWER + ["diag/base", "diag/record", "diag/judge", "diag/bpf",
+                                    "transport/wire", "transport/lanes", "transport/security",
+                                    "transport/engine", "transport/op", "transport/stream"],
+    "transport/lanes/shm": LOWER + ["diag/base", "diag/record", "diag/serve", "memreg/pool",
+                                    "transport/wire", "transport/lanes", "transport/security",
+                                    "transport/engine", "transport/op", "transport/message"],
+    "transport/lanes/ofi": LOWER + ["diag/base", "diag/record", "diag/judge", "memreg/region",
+                                    "memreg/pool", "transport/wire", "transport/lanes",
+                                    "transport/security", "transport/engine", "transport/op",
+                                    "transport/message"],
+    "transport/lanes/loop": ["diag/base", "diag/record", "memreg/pool", "transport/lanes",
+                             "transport/engine", "transport/op"],
+    # What is made of messages.
+    "transport/rpc": LOWER + ["diag/base", "diag/record", "diag/serve", "memreg/pool",
+                              "transport/engine", "transport/op"],
+    "transport/job": LOWER + ["diag/base", "diag/record", "diag/judge", "transport/security",
+                              "transport/engine", "transport/op", "transport/message",
+                              "transport/rpc"],
+    "transport/coll/plan": ["include/towline", "diag/base", "diag/record"],
+    "transport/coll/reduce": LOWER,
+    "transport/coll": LOWER + ["diag/base", "diag/record", "diag/judge", "diag/serve",
+                               "transport/engine", "transport/op", "transport/lanes/auto",
+                               "transport/lanes/shm", "transport/job", "transport/coll/plan",
+                               "transport/coll/reduce"],
+    "transport/inquiry": LOWER + ["diag/base", "diag/record", "diag/judge", "diag/trace",
+                                  "diag/serve", "memreg/pool", "transport/engine", "transport/op",
+                                  "transport/rpc", "transport/job", "transport/coll"],
+    "transport/device": LOWER + ["diag/base", "diag/record", "memreg/region", "memreg/pool",
+                                 "transport/engine", "transport/op"],
+    # A runtime: opening, closing, and the list of its parts.
+    "transport": ["include/towline", "diag/base", "diag/record", "diag/knob", "diag/serve",
+                  "diag/trace/capture", "diag/bpf", "memreg/pool", "memreg/alloclog",
+                  "transport/wire", "transport/engine", "transport/op", "transport/rpc",
+                  "transport/job", "transport/coll/plan", "transport/coll", "transport/inquiry",
+                  "transport/device"],
+}
+# What bench, fuzz and tests see: all of it.
+ROOMS = list(TABLE)
+TABLE.update({
+    "bench": ROOMS,
+    "fuzz": ROOMS + ["tests"],
+    "tests": ROOMS + ["bench", "fuzz", "tools"],
     "tools": ["include/towline", "diag/bpf/abi"],
     "examples": ["include/towline"],
     "plugins": ["include/towline"],
+})
+# Arrows that still run up, to be ended by tables that the upper room fills: rows only go.
+UPWARD = {
+    "diag/record/diag.c": ["diag/serve/registry.h"],
+    "memreg/pool/pool_impl.h": ["memreg/user/latecache.h"],
+    "transport/coll/coll_fail.c": ["transport/inquiry/inquiry.h"],
+    "transport/coll/coll_late.c": ["transport/inquiry/inquiry.h"],
+    "transport/engine/engine.h": ["transport/op/op.h"],
+    "transport/engine/engine_drive.c": ["transport/coll/coll.h", "transport/device/device_copy.h",
+                                        "transport/op/endpoint.h", "transport/op/message.h"],
+    "transport/job/group.c": ["transport/coll/coll.h"],
+    "transport/job/group_barrier.c": ["transport/inquiry/inquiry.h"],
+    "transport/job/group_join.c": ["transport/coll/coll_line.h", "transport/inquiry/inquiry.h",
+                                   "transport/tracing.h"],
+    "transport/job/group_link.c": ["transport/coll/coll_line.h", "transport/inquiry/inquiry.h"],
+    "transport/op/endpoint.c": ["transport/rpc/rpc_link.h"],
+    "transport/op/endpoint.h": ["transport/stream/session.h"],
+    "transport/op/message.c": ["transport/rpc/rpc_link.h"],
+    "transport/op/op.c": ["transport/coll/coll_batch.h", "transport/coll/coll_report.h",
+                          "transport/device/device_copy.h", "transport/inquiry/inquiry.h",
+                          "transport/rpc/rpc_link.h"],
+    "transport/op/op.h": ["transport/message/match.h"],
+    "transport/op/op_any.c": ["transport/inquiry/inquiry.h"],
+    "transport/op/op_deadline.c": ["transport/device/device_copy.h"],
+    "transport/op/op_late.c": ["transport/inquiry/inquiry.h", "transport/job/group.h"],
+    "transport/op/op_span.c": ["transport/coll/coll_report.h"],
+    "transport/op/path.c": ["transport/message/match.h"],
 }
 # These count with all that is below them; of the others each sub-folder needs a row.
 WITH_SUBFOLDERS = {"bench", "fuzz", "tests", "tools", "examples", "plugins"}
 
 # Libraries beyond libc, and who may know them. An installed header must not drag one in.
 LIBRARIES = {
-    "liburing": {"transport", "transport/uring", "bench", "tests", "fuzz", "tools"},
-    "rdma": {"transport/ofi"},
-    "sodium": {"transport", "tests", "fuzz"},
-    "isa-l": {"diag"},
-    "numa": {"memreg", "tests"},
-    "numaif": {"memreg", "tests"},
-    "protobuf-c": {"diag/export", "tests"},
-    "microhttpd": {"diag", "tests", "tools"},
+    "liburing": {"transport/engine/uring", "bench", "tests", "fuzz", "tools"},
+    "rdma": {"transport/lanes/ofi"},
+    "sodium": {"transport/security", "tests", "fuzz"},
+    "isa-l": {"diag/base"},
+    "numa": {"memreg/os", "tests"},
+    "numaif": {"memreg/os", "tests"},
+    "protobuf-c": {"diag/trace/export", "tests"},
+    "microhttpd": {"diag/serve", "tests", "tools"},
     "jansson": {"tools", "examples", "bench", "tests", "fuzz", "plugins"},
     "cmocka": {"tests", "fuzz"},
     "bpf": {"diag/bpf", "tools", "examples", "tests"},
@@ -109,58 +193,90 @@ def judge(tree, name, own, form, include):
             return (f"<{include}> is more than {own} may need", "forward-declare, or move the code")
         return None
     row = row_of(target)
-    if row == own or row in TABLE[own]:
+    if row == own or row in TABLE[own] or target in UPWARD.get(name, []):
         return None
     return (f"{own} may not include {target}",
             "let the upper folder hand it down in a table, or move the code; "
             "the table is in tests/check/layering.py")
 
 
+def order(table):
+    """The rows of rooms that may include one below themselves, or that is none."""
+    seen = set()
+    for row, allowed in table.items():
+        yield from ((row, other) for other in allowed if other not in seen)
+        seen.add(row)
+
+
+def includes(tree, name):
+    for number, line in enumerate(tree.text(name).split("\n"), 1):
+        found = re.match(r'\s*#\s*include\s*(["<])([^">]+)[">]', line)
+        if found:
+            yield (number, *found.groups())
+
+
 def check(tree):
-    faults = []
+    here = "tests/check/layering.py"
+    faults = [Fault(here, 1, f"the row of {row} names {other}, which does not stand above it",
+                    "a room includes what stands above it alone")
+              for row, other in order({row: TABLE[row] for row in ROOMS})]
+    for name, targets in UPWARD.items():
+        there = {find(tree, name, include) for _, _, include in includes(tree, name)} \
+            if name in tree.names else set()
+        if here in tree.names:
+            faults += [Fault(here, 1, f"{name} does not include {target} any more",
+                             "take the row out of UPWARD")
+                       for target in targets if target not in there]
     for name in tree.match(r".*\.(c|h|h\.in|def)$"):
         own = row_of(name)
         if own is None:
             faults.append(Fault(name, 1, "is in a folder that the layering table does not know",
                                 "add a row to TABLE in tests/check/layering.py"))
             continue
-        for number, line in enumerate(tree.text(name).split("\n"), 1):
-            found = re.match(r'\s*#\s*include\s*(["<])([^">]+)[">]', line)
-            wrong = found and judge(tree, name, own, *found.groups())
+        for number, form, include in includes(tree, name):
+            wrong = judge(tree, name, own, form, include)
             if wrong:
                 faults.append(Fault(name, number, *wrong))
     return faults
 
 
 SAMPLES = [
-    ("good", {"diag/a.c": '#include "diag/a.h"\n#include <towline/x.h>\n#include <stdio.h>\n',
-              "diag/a.h": "#include <internal/b.h>\n#include <microhttpd.h>\n",
-              "transport/uring/u.c": '#include "transport/lane.h"\n#include <liburing.h>\n',
-              "transport/lane.h": '#include "memreg/pool.h"\n', "memreg/pool.h": "\n",
-              "tests/unit/t.c": '#include "helper.h"\n#include "diag/a.h"\n',
+    ("good", {"diag/record/a.c": '#include "diag/record/a.h"\n#include <towline/x.h>\n',
+              "diag/record/a.h": "#include <internal/b.h>\n#include <stdio.h>\n",
+              "diag/serve/h.c": "#include <microhttpd.h>\n",
+              "transport/lanes/tcp/u.c": '#include "transport/lanes/lane.h"\n',
+              "transport/engine/uring/r.c": "#include <liburing.h>\n",
+              "transport/lanes/lane.h": '#include "diag/base/p.h"\n', "diag/base/p.h": "\n",
+              "tests/unit/t.c": '#include "helper.h"\n#include "diag/record/a.h"\n',
               "tests/support/helper.h": "\n", "tools/t.c": "#include <towline/version.h>\n",
               "include/internal/b.h": "#include <stdint.h>\n", "include/towline/x.h": "\n"}, None),
-    ("upward", {"diag/a.c": '#include "memreg/pool.h"\n', "memreg/pool.h": "\n"},
-     "diag/a.c:1: diag may not include memreg/pool.h"),
-    ("upward in angles", {"memreg/a.c": "\n#include <transport/op.h>\n"},
-     "memreg/a.c:2: memreg may not include transport/op.h"),
-    ("by a relative path", {"diag/a.c": '#include "../memreg/p.h"\n', "memreg/p.h": "\n"},
-     "diag may not include memreg/p.h"),
-    ("lane sees lane", {"transport/loop/a.c": '#include "transport/uring/r.h"\n'},
-     "transport/loop may not include transport/uring/r.h"),
-    ("tool looks inside", {"tools/a.c": '#include "diag/emit.h"\n'}, "tools may not include"),
+    ("upward", {"diag/base/a.c": '#include "memreg/pool/pool.h"\n', "memreg/pool/pool.h": "\n"},
+     "diag/base/a.c:1: diag/base may not include memreg/pool/pool.h"),
+    ("upward within a layer", {"transport/op/a.c": '#include "transport/rpc/r.h"\n'},
+     "transport/op may not include transport/rpc/r.h"),
+    ("upward in angles", {"memreg/os/a.c": "\n#include <transport/op/op.h>\n"},
+     "memreg/os/a.c:2: memreg/os may not include transport/op/op.h"),
+    ("by a relative path", {"diag/base/a.c": '#include "../../memreg/p.h"\n', "memreg/p.h": "\n"},
+     "diag/base may not include memreg/p.h"),
+    ("lane sees lane", {"transport/lanes/loop/a.c": '#include "transport/lanes/tcp/r.h"\n'},
+     "transport/lanes/loop may not include transport/lanes/tcp/r.h"),
+    ("tool looks inside", {"tools/a.c": '#include "diag/base/emit.h"\n'}, "tools may not include"),
     ("tool uses a primitive", {"tools/a.c": "#include <internal/base.h>\n"},
      "tools may not include include/internal/base.h"),
-    ("example looks inside", {"examples/a.c": '#include "transport/op.h"\n'}, "examples may not"),
+    ("example looks inside", {"examples/a.c": '#include "transport/op/op.h"\n'},
+     "examples may not"),
     ("public needs internal", {"include/towline/a.h": "#include <internal/base.h>\n"},
      "include/towline may not include"),
     ("public needs a library", {"include/towline/a.h": "#include <liburing.h>\n"},
      "may not know the library"),
     ("public needs POSIX", {"include/towline/a.h": "#include <sys/socket.h>\n"}, "more than"),
     ("unknown folder", {"stuff/a.c": "\n"}, "does not know"),
-    ("unknown lane", {"transport/nvlink/a.c": "\n"}, "does not know"),
-    ("no such header", {"diag/a.c": '#include "gone.h"\n'}, "is no file of the tree"),
-    ("a def file", {"diag/a.def": '#include "transport/x.h"\n'}, "diag may not include"),
+    ("unknown room", {"transport/a/b.c": "\n"}, "does not know"),
+    ("unknown lane", {"transport/lanes/nvlink/a.c": "\n"}, "does not know"),
+    ("no such header", {"diag/base/a.c": '#include "gone.h"\n'}, "is no file of the tree"),
+    ("a def file", {"diag/base/a.def": '#include "transport/x.h"\n'}, "diag/base may not include"),
+    ("an arrow that has gone", {"tests/check/layering.py": "\n", "transport/op/op_late.c": "\n"},
+     "transport/op/op_late.c does not include transport/job/group.h any more"),
 ]
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import common
 from common import Fault
 
 MOST = 224  # bytes
-PLACE = "diag/error.c"
+PLACE = "diag/base/error.c"
 
 
 def tls_bytes(library):
@@ -45,9 +45,9 @@ SAMPLES = [
     ("none", {"lib.c": "int tow_one(void) { return 1; }\n"}, None),
     ("little", {"lib.c": "__thread char text[224]; char *tow_text(void) { return text; }\n"}, None),
     ("much", {"lib.c": "__thread char text[240]; char *tow_text(void) { return text; }\n"},
-     "diag/error.c:1: the library takes 240 bytes of static TLS"),
+     "diag/base/error.c:1: the library takes 240 bytes of static TLS"),
     ("set", {"lib.c": "__thread char text[512] = \"x\"; char *tow_text(void) { return text; }\n"},
-     "diag/error.c:1: the library takes 512 bytes"),
+     "diag/base/error.c:1: the library takes 512 bytes"),
 ]
 
 if __name__ == "__main__":

@@ -19,14 +19,14 @@ RATCHET = "tests/check/tidy_ratchet.txt"
 
 # Copies of payload are what this library exists to avoid, so each place that may copy is named.
 MAY_COPY = {
-    "transport/path.c": "the only file that may copy payload, and it counts what it copies",
-    "transport/auth.c": "greetings and proofs of a handshake, never payload",
-    "transport/frame.c": "packs and unpacks header words, never payload",
-    "transport/frame.h": "likewise",
-    "transport/store_codec.c": "names and addresses of the job's store, never payload",
-    "transport/uring/tcp_greet.c": "words of a handshake, never payload",
-    "transport/uring/tcp_name.c": "addresses, never payload",
-    "transport/uring/tcp_seal.c": "the sealed beginning of a record that is not whole yet",
+    "transport/op/path.c": "the only file that may copy payload, and it counts what it copies",
+    "transport/security/auth.c": "greetings and proofs of a handshake, never payload",
+    "transport/wire/frame.c": "packs and unpacks header words, never payload",
+    "transport/wire/frame.h": "likewise",
+    "transport/job/store_codec.c": "names and addresses of the job's store, never payload",
+    "transport/lanes/tcp/tcp_greet.c": "words of a handshake, never payload",
+    "transport/lanes/tcp/tcp_name.c": "addresses, never payload",
+    "transport/lanes/tcp/tcp_seal.c": "the sealed beginning of a record that is not whole yet",
 }
 COPY = r"(?<![\w.>])(?:__builtin_)?(?:memcpy|memmove|mempcpy|memccpy|bcopy)\s*\("
 LIBRARY = r"(diag|memreg|transport|include/internal)/"
@@ -80,7 +80,7 @@ def check_calls(name, code, faults):
                                 "return twi_error(), log with twi_log(), or use twi_assert()"))
         found = re.search(COPY, line)
         if found and name.startswith("transport/") and name not in MAY_COPY:
-            faults.append(Fault(name, number, f"{found.group(0)}) outside transport/path.c",
+            faults.append(Fault(name, number, f"{found.group(0)}) outside transport/op/path.c",
                                 "payload: call path.c, which counts it. Other words: assign them, "
                                 "or give the file a row with its reason in MAY_COPY of tidy.py"))
 
@@ -190,7 +190,7 @@ def ratchet(row):
 SAMPLES = [
     ("good", {"transport/a.c": c('int twi_f(void)\n{\n\t/* printf( memcpy( */\n\tlog("exit(");\n'
                                  "\tops->abort(x);\n\tsnprintf(b, 1, \"\");\n}\n"),
-              "transport/path.c": c("\tmemcpy(a, b, n);\n"), "README.md": "x" * 200 + "\n",
+              "transport/op/path.c": c("\tmemcpy(a, b, n);\n"), "README.md": "x" * 200 + "\n",
               "tools/a.c": c('\tprintf("");\n\texit(1);\n'),
               "scripts/a": '#!/bin/sh\nmktemp aXX' 'XXXX\ncd "$HOME/wo' 'rk" ./wo' 'rk\n'}, None),
     ("wide", {"a.py": "x" * 101 + "\n"}, "a.py:1: 101 columns"),
@@ -204,10 +204,10 @@ SAMPLES = [
     ("leftover in C", {"diag/a.c": c("/* TO" "DO */\n")}, "diag/a.c:2: a leftover"),
     ("prints", {"diag/a.c": c('\tfprintf(stderr, "");\n')}, "the library calls fprintf()"),
     ("prints 2", {"memreg/a.h": c("\tx = puts(y);\n")}, "the library calls puts()"),
-    ("exits", {"transport/uring/a.c": c("\texit (1);\n")}, "the library calls exit ()"),
+    ("exits", {"transport/engine/uring/a.c": c("\texit (1);\n")}, "the library calls exit ()"),
     ("aborts", {"diag/a.c": c("\tabort();\n")}, "the library calls abort()"),
-    ("copies", {"transport/a.c": c("\tmemcpy(a, b, n);\n")}, "outside transport/path.c"),
-    ("moves", {"transport/loop/a.c": c("\tmemmove(a, b, n);\n")}, "outside transport/path.c"),
+    ("copies", {"transport/a.c": c("\tmemcpy(a, b, n);\n")}, "outside transport/op/path.c"),
+    ("moves", {"transport/op/a.c": c("\tmemmove(a, b, n);\n")}, "outside transport/op/path.c"),
     ("copies by builtin", {"transport/a.c": c("\t__builtin_memcpy(a, b, n);\n")}, "outside"),
     ("long", {"a.c": long_function(61)}, "a.c:3: twi_f has 61 lines, more than 60"),
     ("long, allowed", {"a.c": long_function(65), RATCHET: ratchet("a.c twi_f 65")}, None),

@@ -13,9 +13,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "diag/diag.h"
-#include "memreg/alloclog.h"
-#include "memreg/pool.h"
+#include "diag/record/diag.h"
+#include "memreg/alloclog/alloclog.h"
+#include "memreg/pool/pool.h"
 #include <towline/status.h>
 
 #define THREADS    3

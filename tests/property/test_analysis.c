@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-#include "diag/analysis.h"
-#include "diag/coll_kind.h"
-#include "diag/slack.h"
-#include "diag/timeline.h"
+#include "diag/record/coll_kind.h"
+#include "diag/trace/analysis.h"
+#include "diag/trace/slack.h"
+#include "diag/trace/timeline.h"
 #include "traced.h"
 #include "traces.h"
 

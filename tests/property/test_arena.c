@@ -15,8 +15,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "memreg/arena.h"
-#include "memreg/lease.h"
+#include "memreg/arena/arena.h"
+#include "memreg/region/lease.h"
 #include <internal/base.h>
 #include <towline/status.h>
 

@@ -9,7 +9,7 @@
  */
 #include "auth_pair.h"
 
-#include "transport/frame.h"
+#include "transport/wire/frame.h"
 
 #define ROUNDS 300
 

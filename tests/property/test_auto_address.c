@@ -8,7 +8,7 @@
 
 #include <towline/status.h>
 
-#include "transport/auto_address.h"
+#include "transport/lanes/auto/auto_address.h"
 
 #define ROUNDS 20000
 

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "transport/clock_sync.h"
+#include "transport/rpc/clock_sync.h"
 
 #define SEEDS 2000
 #define STEPS 60

@@ -11,8 +11,8 @@
 
 #include <stdatomic.h>
 
-#include "diag/counter.h"
-#include "transport/session_parts.h"
+#include "diag/record/counter.h"
+#include "transport/stream/session_parts.h"
 
 #define ROUNDS 40
 #define COUNT  500u

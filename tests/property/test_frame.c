@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "transport/frame.h"
+#include "transport/wire/frame.h"
 
 #define ROUNDS 400000
 

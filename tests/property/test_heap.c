@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "transport/engine_heap.h"
+#include "transport/engine/engine_heap.h"
 
 #define NODES 500u
 #define STEPS 4000u

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "transport/match.h"
+#include "transport/message/match.h"
 
 #define ENTRIES 512
 #define ROUNDS  20

@@ -13,9 +13,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "diag/diag.h"
-#include "memreg/arena.h"
-#include "memreg/pool.h"
+#include "diag/record/diag.h"
+#include "memreg/arena/arena.h"
+#include "memreg/pool/pool.h"
 #include <towline/status.h>
 
 #define BLOCKS      300

@@ -15,13 +15,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "diag/error.h"
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
 #include "fake_registrar.h"
-#include "memreg/pool.h"
-#include "memreg/pool_impl.h"
-#include "memreg/pool_regions.h"
+#include "memreg/pool/pool.h"
+#include "memreg/pool/pool_impl.h"
+#include "memreg/pool/pool_regions.h"
 
 #define PAGE    ((uint64_t)4096)
 #define PAGES   128

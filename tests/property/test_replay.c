@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "memreg/arena.h"
-#include "memreg/lease.h"
-#include "memreg/replay.h"
+#include "memreg/alloclog/replay.h"
+#include "memreg/arena/arena.h"
+#include "memreg/region/lease.h"
 #include <towline/status.h>
 
 #define EVENTS  400

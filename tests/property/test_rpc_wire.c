@@ -4,7 +4,7 @@
  */
 #include "twt.h"
 
-#include "transport/rpc_wire.h"
+#include "transport/rpc/rpc_wire.h"
 
 #define ROUNDS 200000
 

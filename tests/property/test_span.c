@@ -10,10 +10,10 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "diag/span_ring.h"
-#include "diag/trace.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/record/span_ring.h"
+#include "diag/trace/trace.h"
 
 #define RUNS 30u
 

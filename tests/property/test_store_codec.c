@@ -9,7 +9,7 @@
 
 #include <towline/status.h>
 
-#include "transport/store_wire.h"
+#include "transport/job/store_wire.h"
 
 #define ROUNDS 3000
 

@@ -8,7 +8,7 @@
 
 #include "twt.h"
 
-#include "transport/auto_address.h"
+#include "transport/lanes/auto/auto_address.h"
 
 #define POOL (16 << 20)
 

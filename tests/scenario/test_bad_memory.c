@@ -17,11 +17,11 @@
 #include "beside.h"
 #include "duo.h"
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
-#include "transport/shm/shm.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/shm/shm.h"
 
 #define LARGE (2112u << 10) /* in two stripes where there are two streams */
 #define SMALL 300u

@@ -12,9 +12,9 @@
 
 #include <netinet/tcp.h>
 
-#include "transport/engine.h"
-#include "transport/runtime.h"
-#include "transport/uring/tcp.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/tcp/tcp.h"
 
 #define ROW     40 /* more than the answers that share a packet */
 #define EAGER   ((size_t)16 << 10)

@@ -13,10 +13,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "diag/captures.h"
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "diag/socket.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/serve/captures.h"
+#include "diag/serve/socket.h"
 
 #define MS 1000000u
 

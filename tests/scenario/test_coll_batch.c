@@ -4,10 +4,10 @@
  */
 #include "coll_team.h"
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
 
 #define PARTS 16
 

@@ -14,8 +14,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "transport/engine.h"
-#include "transport/runtime.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
 
 #define POOL     (16 << 20)
 #define IN_TURN  24

@@ -8,11 +8,11 @@
 #include <sys/wait.h>
 
 #include "client.h"
-#include "diag/diag.h"
-#include "diag/dpdk.h"
-#include "diag/dpdk_reply.h"
-#include "diag/error.h"
-#include "diag/latency.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/record/latency.h"
+#include "diag/serve/dpdk.h"
+#include "diag/serve/dpdk_reply.h"
 
 static char dir[64];
 

@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "transport/poller.h"
+#include "transport/engine/poller.h"
 
 #define THREADS 8
 #define ROUNDS  40

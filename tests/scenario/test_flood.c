@@ -23,9 +23,9 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "transport/auth.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/security/auth.h"
 
 #define KEY       "the key that only the members have"
 #define FLOODERS  2

@@ -18,10 +18,10 @@
 
 #include <towline/towline.h>
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
 
 #define SECOND 1000000000ull
 #define BYTES  (768u << 10)

@@ -17,11 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "memreg/pinned.h"
-#include "memreg/pool.h"
-#include "memreg/procfs.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "memreg/os/pinned.h"
+#include "memreg/os/procfs.h"
+#include "memreg/pool/pool.h"
 
 #define HUGE   "/sys/kernel/mm/hugepages/hugepages-2048kB/"
 #define GIANT  "/sys/kernel/mm/hugepages/hugepages-1048576kB/"

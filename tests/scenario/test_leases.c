@@ -7,7 +7,7 @@
 #include <jansson.h>
 #include <pthread.h>
 
-#include "transport/poller.h"
+#include "transport/engine/poller.h"
 
 static uint64_t fill_pool(void **memory, uint64_t most, uint64_t bytes)
 {

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "transport/uring/ring.h"
+#include "transport/engine/uring/ring.h"
 #include "twt.h"
 
 #define POOL      (8 << 20)

@@ -6,9 +6,9 @@
 
 #include "ofi_run.h"
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "transport/ofi/ofi_calls.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/lanes/ofi/ofi_calls.h"
 
 #ifdef TWI_HAVE_OFI
 

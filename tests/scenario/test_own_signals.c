@@ -12,7 +12,7 @@
 
 #include <towline/towline.h>
 
-#include "transport/ofi/fabric.h"
+#include "transport/lanes/ofi/fabric.h"
 
 #define SKIPPED 77
 #define POOL    (64 << 20)

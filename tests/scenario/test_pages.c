@@ -14,13 +14,13 @@
 
 #include "bridge.h"
 #include "command.h"
-#include "diag/analysis.h"
-#include "diag/clock.h"
-#include "diag/diag.h"
-#include "diag/emit.h"
-#include "diag/registry.h"
-#include "diag/socket.h"
-#include "diag/span.h"
+#include "diag/base/clock.h"
+#include "diag/base/emit.h"
+#include "diag/record/diag.h"
+#include "diag/record/span.h"
+#include "diag/serve/registry.h"
+#include "diag/serve/socket.h"
+#include "diag/trace/analysis.h"
 #include "traced_job.h"
 
 /* Debian has the browser without a window as a package of its own, which starts faster. */

@@ -8,7 +8,7 @@
 
 #include <unistd.h>
 
-#include "transport/path.h"
+#include "transport/op/path.h"
 
 #define MIB ((uint64_t)1 << 20)
 

@@ -9,9 +9,9 @@
 #include <fcntl.h>
 #include <sched.h>
 
-#include "transport/engine.h"
-#include "transport/runtime.h"
-#include "transport/uring/tcp.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/tcp/tcp.h"
 
 #define TRAFFIC (48ull << 20)
 

@@ -10,9 +10,9 @@
 
 #include "duo.h"
 
-#include "transport/engine.h"
-#include "transport/runtime.h"
-#include "transport/uring/tcp.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/tcp/tcp.h"
 
 #define MIB (1ull << 20)
 

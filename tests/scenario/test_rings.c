@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "transport/engine.h"
+#include "transport/engine/engine.h"
 
 #define POOL  (16 << 20)
 #define BYTES (8 << 20)

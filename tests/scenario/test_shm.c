@@ -12,10 +12,10 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
 
 #define POOL  (64 << 20)
 #define LARGE ((size_t)16 << 20)

@@ -8,10 +8,10 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "diag/clock.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
-#include "transport/shm/shm_window.h"
+#include "diag/base/clock.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/shm/shm_window.h"
 
 #define POOL   (16 << 20)
 #define COUNT  100000u

@@ -11,13 +11,13 @@
 #include <towline/step.h>
 #include <towline/trace.h>
 
-#include "diag/diag.h"
-#include "diag/export/export.h"
-#include "diag/tag.h"
-#include "diag/trace.h"
-#include "transport/engine.h"
-#include "transport/op_span.h"
-#include "transport/runtime.h"
+#include "diag/record/diag.h"
+#include "diag/record/tag.h"
+#include "diag/trace/export/export.h"
+#include "diag/trace/trace.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/op/op_span.h"
 
 #define SPANS  4096u
 #define ROUNDS 40u

@@ -10,11 +10,11 @@
 #include <towline/towline.h>
 
 #include "client.h"
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "diag/registry.h"
-#include "diag/socket.h"
-#include "diag/token.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/serve/registry.h"
+#include "diag/serve/socket.h"
+#include "diag/serve/token.h"
 
 #define DRIPS 40
 #define TOKEN "s3cret-token_of~the.test"

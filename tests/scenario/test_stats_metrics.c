@@ -7,10 +7,10 @@
 #include <towline/towline.h>
 
 #include "client.h"
-#include "diag/diag.h"
-#include "diag/emit.h"
-#include "diag/latency.h"
-#include "diag/registry.h"
+#include "diag/base/emit.h"
+#include "diag/record/diag.h"
+#include "diag/record/latency.h"
+#include "diag/serve/registry.h"
 #include "pair.h"
 
 /* A peer's name has what text can have: quotes, line ends, braces, other alphabets, no UTF-8. */

@@ -15,10 +15,10 @@
 
 #include <towline/stats.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "diag/registry.h"
-#include "diag/socket.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/serve/registry.h"
+#include "diag/serve/socket.h"
 
 static char dir[64];
 

@@ -18,11 +18,11 @@
 
 #include <towline/status.h>
 
-#include "diag/diag.h"
-#include "diag/log.h"
-#include "transport/bootstrap.h"
-#include "transport/store_client.h"
-#include "transport/store_server.h"
+#include "diag/record/diag.h"
+#include "diag/record/log.h"
+#include "transport/job/bootstrap.h"
+#include "transport/job/store_client.h"
+#include "transport/job/store_server.h"
 
 #define RANKS 8
 

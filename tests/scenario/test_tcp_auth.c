@@ -9,11 +9,11 @@
 
 #include <sys/resource.h>
 
-#include "transport/auth.h"
-#include "transport/engine.h"
-#include "transport/frame.h"
-#include "transport/runtime.h"
-#include "transport/uring/tcp.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/tcp/tcp.h"
+#include "transport/security/auth.h"
+#include "transport/wire/frame.h"
 
 #define KEY       "a secret of this job: 8d2c9f"
 #define OTHER_KEY "a secret of another job: 771"

@@ -11,9 +11,9 @@
 
 #include <poll.h>
 
-#include "transport/engine.h"
-#include "transport/runtime.h"
-#include "transport/uring/tcp.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/tcp/tcp.h"
 
 #define BIG      (16 << 10) /* goes on control, as all that is not larger */
 #define SOME     300        /* round trips that would make a stream direct many times over */

@@ -9,9 +9,9 @@
 #include <jansson.h>
 #include <netinet/tcp.h>
 
-#include "transport/engine.h"
-#include "transport/runtime.h"
-#include "transport/uring/tcp.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/tcp/tcp.h"
 
 #define SHORT_BUFFER (2 * (128 << 10)) /* as the kernel says it: twice */
 #define PORT         4711

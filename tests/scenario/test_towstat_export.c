@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "diag/diag.h"
-#include "diag/socket.h"
+#include "diag/record/diag.h"
+#include "diag/serve/socket.h"
 
 #define HEAD "HTTP/1.1 200 OK\r\n\r\n"
 

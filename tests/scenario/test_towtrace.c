@@ -8,7 +8,7 @@
 
 #include <towline/status.h>
 
-#include "diag/export/export.h"
+#include "diag/trace/export/export.h"
 #include "traces.h"
 
 static char folder[] = "/tmp/tow-towtrace-XXXXXX";

@@ -4,7 +4,7 @@
  *
  * Needs TOW_TEST_PYTHON to name a Python that has xprof, jax and perfetto (tests/fetch_python makes
  * one); skipped without it. The work is in trace_tools.py; here the files are written, and what is
- * expected of them, reckoned from the same trace (diag/slack.h).
+ * expected of them, reckoned from the same trace (diag/trace/slack.h).
  */
 #include "capture_job.h"
 
@@ -13,9 +13,9 @@
 
 #include <towline/status.h>
 
-#include "diag/coll_kind.h"
-#include "diag/export/export.h"
-#include "diag/slack.h"
+#include "diag/record/coll_kind.h"
+#include "diag/trace/export/export.h"
+#include "diag/trace/slack.h"
 #include "traces.h"
 
 static char folder[] = "/tmp/tow-trace-tools-XXXXXX";

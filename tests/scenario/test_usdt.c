@@ -11,8 +11,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
 
 #define RPCS   1000
 #define COPIES 100

@@ -12,7 +12,7 @@
 
 #include <jansson.h>
 
-#include "diag/span.h"
+#include "diag/record/span.h"
 
 static _Atomic int *waited; /* by rank 0, long enough: shared by all */
 static char folder[64];

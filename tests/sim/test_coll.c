@@ -11,7 +11,7 @@
  */
 #include "coll_sim.h"
 
-#include "diag/counter.h"
+#include "diag/record/counter.h"
 
 /* Sanitized, each of many connections costs far more. */
 #ifdef TWT_SANITIZED

@@ -12,7 +12,7 @@
  */
 #include "sim_verdict.h"
 
-#include "transport/message.h"
+#include "transport/op/message.h"
 
 #define MS 1000000ull
 

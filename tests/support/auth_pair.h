@@ -11,7 +11,7 @@
 
 #include <towline/towline.h>
 
-#include "transport/auth.h"
+#include "transport/security/auth.h"
 
 #define KEYED     1u
 #define ENCRYPTED 3u

@@ -10,8 +10,8 @@
 #include <towline/towline.h>
 
 #include "transport/coll/coll.h"
-#include "transport/engine.h"
-#include "transport/group.h"
+#include "transport/engine/engine.h"
+#include "transport/job/group.h"
 
 struct twt_coll_call {
 	const struct twt_coll_case *of;

@@ -9,9 +9,9 @@
 
 #include <errno.h>
 
-#include "transport/group_sim.h"
-#include "transport/loop/loop.h"
-#include "transport/runtime.h"
+#include "transport/engine/runtime.h"
+#include "transport/job/group_sim.h"
+#include "transport/lanes/loop/loop.h"
 
 #define TWT_SIM_COLORS (TWT_COLL_LISTS - 1)
 /* Virtual: longer than anything can take that is still under way. */

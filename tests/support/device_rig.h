@@ -10,11 +10,11 @@
 
 #include <towline/towline.h>
 
-#include "diag/diag.h"
+#include "diag/record/diag.h"
+#include "transport/device/device_copy.h"
 #include "transport/device/fake.h"
-#include "transport/device_copy.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
 
 #define RIG_SECOND 1000000000ull
 

@@ -21,8 +21,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "diag/error.h"
-#include "memreg/registrar.h"
+#include "diag/base/error.h"
+#include "memreg/region/registrar.h"
 
 struct twt_fake {
 	int fail_at; /* this add fails (1 is the next), and each after it while fail_all */

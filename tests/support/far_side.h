@@ -11,11 +11,11 @@
 
 #include <towline/towline.h>
 
-#include "transport/endpoint.h"
-#include "transport/engine.h"
-#include "transport/op.h"
-#include "transport/runtime.h"
-#include "transport/session_parts.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/op.h"
+#include "transport/stream/session_parts.h"
 
 #define CREDIT (64u << 10)
 #define EAGER  1000u

@@ -12,10 +12,10 @@
 
 #include "pair.h"
 
-#include "diag/clock.h"
-#include "memreg/pool.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
+#include "diag/base/clock.h"
+#include "memreg/pool/pool.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
 
 struct twt_lane_row {
 	const char *name;

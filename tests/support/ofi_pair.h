@@ -10,9 +10,9 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
-#include "transport/engine.h"
-#include "transport/ofi/ofi.h"
-#include "transport/runtime.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/ofi/ofi.h"
 
 #ifdef TWI_HAVE_OFI
 

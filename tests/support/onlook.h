@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "transport/op.h"
+#include "transport/op/op.h"
 
 /* What has been seen since it was cleared. */
 static struct seen {

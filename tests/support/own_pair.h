@@ -13,12 +13,12 @@
 
 #include <towline/towline.h>
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "memreg/pool.h"
-#include "transport/endpoint.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "memreg/pool/pool.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/op/endpoint.h"
 
 #define SECOND 1000000000ull
 #define MIB    ((uint64_t)1 << 20)

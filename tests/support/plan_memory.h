@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "transport/plan/plan.h"
+#include "transport/coll/plan/plan.h"
 
 #define TWT_PLAN_GUARD 64u
 

@@ -10,11 +10,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "diag/clock.h"
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "transport/engine.h"
-#include "transport/poller.h"
+#include "diag/base/clock.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/poller.h"
 
 #define MS       1000000ull
 #define DONE_MAX 64

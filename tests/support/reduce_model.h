@@ -1,6 +1,6 @@
 /*
  * reduce_model.h - what a reduction is, by definition: element by element, slowly, with arithmetic
- * that shares nothing with transport/reduce. Without cmocka, as it runs on other machines, too.
+ * that shares nothing with coll/reduce. Without cmocka, as it runs on other machines, too.
  *
  * Of floats each operation is done with more than twice the bits and rounded once, which is what
  * IEEE 754 means by it; narrow formats are made from their exponent and mantissa by ldexp, and
@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "transport/reduce/reduce.h"
+#include "transport/coll/reduce/reduce.h"
 
 __extension__ typedef __int128 twt_wide;
 __extension__ typedef unsigned __int128 twt_wide_u;

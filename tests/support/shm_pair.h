@@ -12,11 +12,11 @@
 
 #include <towline/towline.h>
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
-#include "transport/shm/shm.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/shm/shm.h"
 
 #define SECOND 1000000000ull
 #ifndef SHM_PAIR_POOL

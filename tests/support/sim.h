@@ -16,10 +16,10 @@
 
 #include <towline/towline.h>
 
-#include "memreg/pool.h"
-#include "transport/loop/loop.h"
-#include "transport/op.h"
-#include "transport/runtime.h"
+#include "memreg/pool/pool.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/loop/loop.h"
+#include "transport/op/op.h"
 
 #define SIM_ENDPOINTS 4
 #define SIM_CONNS     4

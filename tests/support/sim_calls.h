@@ -12,12 +12,12 @@
 
 #include <towline/towline.h>
 
-#include "memreg/pool.h"
-#include "transport/endpoint.h"
-#include "transport/loop/loop.h"
-#include "transport/rpc.h"
-#include "transport/rpc_records.h"
-#include "transport/runtime.h"
+#include "memreg/pool/pool.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/loop/loop.h"
+#include "transport/op/endpoint.h"
+#include "transport/rpc/rpc.h"
+#include "transport/rpc/rpc_records.h"
 
 #define MS     1000000ull
 #define CALLS  400

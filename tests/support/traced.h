@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "diag/trace.h"
+#include "diag/trace/trace.h"
 
 #define TWT_BUILD_NAMES 16
 

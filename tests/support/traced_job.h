@@ -8,9 +8,9 @@
 #ifndef TWT_TRACED_JOB_H
 #define TWT_TRACED_JOB_H
 
-#include "diag/coll_kind.h"
-#include "diag/counter.h"
-#include "diag/lane_id.h"
+#include "diag/record/coll_kind.h"
+#include "diag/record/counter.h"
+#include "diag/record/lane_id.h"
 #include "traced.h"
 #include "twt_random.h"
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/diag.h"
-#include "diag/lane_id.h"
-#include "transport/plan/plan.h"
+#include "diag/record/diag.h"
+#include "diag/record/lane_id.h"
+#include "transport/coll/plan/plan.h"
 #include "twt_random.h"
 
 static void *twt_grown(void *rows, size_t count, size_t row_bytes)

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "diag/trace.h"
+#include "diag/trace/trace.h"
 
 /*
  * Two ranks of one job, on two hosts whose clocks differ, with TWT_PAIR_STEPS steps of 10 ms. In

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "diag/verdict.h"
+#include "diag/judge/verdict.h"
 
 #define VS_RANKS 8
 #define VS_MS    1000000ull

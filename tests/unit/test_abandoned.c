@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "diag/counter.h"
-#include "transport/shm/shm.h"
+#include "diag/record/counter.h"
+#include "transport/lanes/shm/shm.h"
 
 static uint64_t counted(const struct twt_lane_pair *pair, int side, enum twi_counter id)
 {

@@ -9,7 +9,7 @@
 
 #include "lane_pair.h"
 
-#include "transport/endpoint.h"
+#include "transport/op/endpoint.h"
 
 #define BOUND TWI_READY_PEERS_MAX
 #define BURST 24

@@ -7,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "diag/registry.h"
-#include "memreg/alloclog.h"
-#include "memreg/alloclog_impl.h"
-#include "memreg/pool.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/serve/registry.h"
+#include "memreg/alloclog/alloclog.h"
+#include "memreg/alloclog/alloclog_impl.h"
+#include "memreg/pool/pool.h"
 
 struct fixture {
 	struct twi_diag *diag;

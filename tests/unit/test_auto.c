@@ -9,12 +9,12 @@
 
 #include <towline/towline.h>
 
-#include "diag/error.h"
-#include "transport/auto.h"
-#include "transport/engine.h"
-#include "transport/loop/loop.h"
-#include "transport/op.h"
-#include "transport/runtime.h"
+#include "diag/base/error.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/auto/auto.h"
+#include "transport/lanes/loop/loop.h"
+#include "transport/op/op.h"
 
 #define SECOND 1000000000ull
 

@@ -8,9 +8,9 @@
 
 #include <towline/status.h>
 
-#include "diag/checksum.h"
-#include "transport/auto_address.h"
-#include "transport/auto_host.h"
+#include "diag/base/checksum.h"
+#include "transport/lanes/auto/auto_address.h"
+#include "transport/lanes/auto/auto_host.h"
 
 static struct twi_auto_address full(void)
 {

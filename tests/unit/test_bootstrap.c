@@ -8,8 +8,8 @@
 
 #include <towline/status.h>
 
-#include "diag/emit.h"
-#include "transport/bootstrap.h"
+#include "diag/base/emit.h"
+#include "transport/job/bootstrap.h"
 
 #define VARS_MAX 16
 

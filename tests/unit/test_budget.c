@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "memreg/budget.h"
+#include "memreg/alloclog/budget.h"
 
 static void sums(void **state)
 {

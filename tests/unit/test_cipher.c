@@ -8,8 +8,8 @@
 
 #include <towline/towline.h>
 
-#include "transport/cipher.h"
-#include "transport/frame.h"
+#include "transport/security/cipher.h"
+#include "transport/wire/frame.h"
 
 #define RECORD 300u
 

@@ -6,11 +6,11 @@
 
 #include <towline/towline.h>
 
-#include "memreg/pool.h"
-#include "transport/claim.h"
-#include "transport/endpoint.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
+#include "memreg/pool/pool.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/op/claim.h"
+#include "transport/op/endpoint.h"
 
 #define MIB ((uint64_t)1 << 20)
 

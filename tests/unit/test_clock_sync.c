@@ -4,7 +4,7 @@
  */
 #include "twt.h"
 
-#include "transport/clock_sync.h"
+#include "transport/rpc/clock_sync.h"
 
 static struct twi_clock_sync made(void)
 {

@@ -11,7 +11,7 @@
 
 #include "lane_pair.h"
 
-#include "transport/handle.h"
+#include "transport/engine/handle.h"
 
 static struct twt_lane_pair pair;
 

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 #include "transport/coll/coll_table.h"
-#include "transport/engine.h"
+#include "transport/engine/engine.h"
 
 static char path[64];
 

@@ -3,8 +3,8 @@
 
 #include <towline/status.h>
 
-#include "diag/delivery.h"
-#include "diag/lane_id.h"
+#include "diag/record/lane_id.h"
+#include "diag/trace/delivery.h"
 #include "traces.h"
 
 /* Of 100 bytes, with peer 1. */

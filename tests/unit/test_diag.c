@@ -9,9 +9,9 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "diag/clock.h"
-#include "diag/diag.h"
-#include "diag/error.h"
+#include "diag/base/clock.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
 
 #define THREADS 8
 #define ROUNDS  5

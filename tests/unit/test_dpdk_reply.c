@@ -4,10 +4,10 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "diag/diag.h"
-#include "diag/dpdk_reply.h"
-#include "diag/emit.h"
-#include "diag/registry.h"
+#include "diag/base/emit.h"
+#include "diag/record/diag.h"
+#include "diag/serve/dpdk_reply.h"
+#include "diag/serve/registry.h"
 
 static char out[TWI_DPDK_OUTPUT_MAX];
 

@@ -6,10 +6,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "diag/diag.h"
-#include "diag/emit.h"
-#include "diag/error.h"
-#include "diag/report.h"
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/serve/report.h"
 
 static json_t *parse(struct twi_emit *e)
 {

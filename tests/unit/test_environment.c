@@ -8,9 +8,9 @@
 
 #include <towline/towline.h>
 
-#include "diag/diag.h"
-#include "diag/environment.h"
-#include "diag/log.h"
+#include "diag/knob/environment.h"
+#include "diag/record/diag.h"
+#include "diag/record/log.h"
 
 extern char **environ;
 

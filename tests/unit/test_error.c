@@ -11,7 +11,7 @@
 
 #include <towline/towline.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 
 #ifndef TWT_SANITIZED
 static _Thread_local bool no_memory;

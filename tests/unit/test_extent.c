@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "diag/error.h"
-#include "memreg/extent.h"
+#include "diag/base/error.h"
+#include "memreg/pool/extent.h"
 
 static int map_base(uint64_t bytes, struct twi_extent *extent)
 {

@@ -11,7 +11,7 @@
 
 #include <towline/towline.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 
 #define SECOND 1000000000ull
 #define MS     1000000ull

@@ -6,8 +6,8 @@
 
 #include <jansson.h>
 
-#include "transport/endpoint.h"
-#include "transport/feature.h"
+#include "transport/op/endpoint.h"
+#include "transport/wire/feature.h"
 #include "twt.h"
 
 /* Numbers that no version has given a meaning. */

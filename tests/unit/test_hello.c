@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "transport/frame.h"
+#include "transport/wire/frame.h"
 
 #define EAGER_MAX 4096u
 

@@ -4,7 +4,7 @@
  */
 #include "twt.h"
 
-#include "diag/hist.h"
+#include "diag/record/hist.h"
 
 static void test_buckets(void **state)
 {

@@ -1,12 +1,12 @@
-/* test_http.c - every row of the table in diag/http.h, without a socket. */
+/* test_http.c - every row of the table in diag/serve/http.h, without a socket. */
 #include "twt.h"
 
 #include <jansson.h>
 #include <string.h>
 
-#include "diag/diag.h"
-#include "diag/http.h"
-#include "diag/registry.h"
+#include "diag/record/diag.h"
+#include "diag/serve/http.h"
+#include "diag/serve/registry.h"
 
 static void routes(void **state)
 {

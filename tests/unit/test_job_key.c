@@ -12,10 +12,10 @@
 
 #include <towline/towline.h>
 
-#include "diag/knob.h"
-#include "transport/engine.h"
-#include "transport/job_key.h"
-#include "transport/runtime.h"
+#include "diag/knob/knob.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/security/job_key.h"
 
 #define SECRET "correct-horse-battery-staple"
 

@@ -10,7 +10,7 @@
 
 #include <towline/towline.h>
 
-#include "diag/knob.h"
+#include "diag/knob/knob.h"
 
 /* glibc says nothing of the environment to a program that has more rights than its caller. */
 static bool privileged;

@@ -11,13 +11,13 @@
 
 #include <towline/towline.h>
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "transport/endpoint.h"
-#include "transport/engine.h"
-#include "transport/rule.h"
-#include "transport/runtime.h"
-#include "transport/session_parts.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/op/endpoint.h"
+#include "transport/stream/session_parts.h"
+#include "transport/wire/rule.h"
 
 #define SECOND 1000000000ull
 

@@ -16,16 +16,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "diag/emit.h"
-#include "diag/error.h"
-#include "diag/registry.h"
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "diag/serve/registry.h"
 #include "fake_registrar.h"
-#include "memreg/maps.h"
-#include "memreg/pool.h"
-#include "memreg/pool_impl.h"
-#include "memreg/pool_regions.h"
+#include "memreg/os/maps.h"
+#include "memreg/pool/pool.h"
+#include "memreg/pool/pool_impl.h"
+#include "memreg/pool/pool_regions.h"
 #include <internal/base.h>
 
 #define MIB   ((uint64_t)1 << 20)

@@ -6,12 +6,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "diag/diag.h"
-#include "diag/emit.h"
-#include "diag/error.h"
-#include "diag/latency.h"
-#include "diag/registry.h"
-#include "diag/span.h"
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/record/latency.h"
+#include "diag/record/span.h"
+#include "diag/serve/registry.h"
 
 static int setup(void **state)
 {

@@ -1,7 +1,7 @@
 /* test_lease.c - the hold word: every transition, and every refusal. */
 #include "twt.h"
 
-#include "memreg/lease.h"
+#include "memreg/region/lease.h"
 
 static void alloc_free_ends_once(void **state)
 {

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "diag/error.h"
-#include "diag/listen.h"
+#include "diag/base/error.h"
+#include "diag/serve/listen.h"
 
 static char folder[] = "/tmp/towline-listen-XXXXXX";
 

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "diag/log_rate.h"
+#include "diag/record/log_rate.h"
 
 #define SECOND 1000000000ull
 

@@ -9,8 +9,8 @@
 
 #include <towline/towline.h>
 
-#include "transport/loop/loop.h"
-#include "transport/runtime.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/loop/loop.h"
 
 #define SECOND 1000000000ull
 #define LARGE  3000000u

@@ -8,10 +8,10 @@
 
 #include <towline/towline.h>
 
-#include "memreg/pool.h"
-#include "transport/loop/loop.h"
-#include "transport/message.h"
-#include "transport/runtime.h"
+#include "memreg/pool/pool.h"
+#include "transport/engine/runtime.h"
+#include "transport/lanes/loop/loop.h"
+#include "transport/op/message.h"
 
 #define SECOND 1000000000ull
 #define LARGE  200000u

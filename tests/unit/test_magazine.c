@@ -9,7 +9,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "memreg/magazine.h"
+#include "memreg/arena/magazine.h"
 
 #define ARENA_BYTES ((uint64_t)1 << 20)
 #define LIST_MAX    4096

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "transport/match.h"
+#include "transport/message/match.h"
 
 static struct twi_match match;
 

@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "memreg/extent.h"
-#include "memreg/pool.h"
-#include "memreg/procfs.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "memreg/os/procfs.h"
+#include "memreg/pool/extent.h"
+#include "memreg/pool/pool.h"
 
 static void lists_of_nodes(void **state)
 {

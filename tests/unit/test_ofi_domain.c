@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "memreg/pool.h"
-#include "memreg/pool_regions.h"
-#include "transport/ofi/domain.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "memreg/pool/pool.h"
+#include "memreg/pool/pool_regions.h"
+#include "transport/lanes/ofi/domain.h"
 #include <towline/status.h>
 
 #define MIB ((uint64_t)1 << 20)

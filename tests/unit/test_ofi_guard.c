@@ -22,9 +22,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "diag/error.h"
-#include "transport/ofi/fabric.h"
-#include "transport/ofi/guard.h"
+#include "diag/base/error.h"
+#include "transport/lanes/ofi/fabric.h"
+#include "transport/lanes/ofi/guard.h"
 
 #define SKIPPED 77
 

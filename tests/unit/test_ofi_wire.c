@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-#include "transport/frame.h"
-#include "transport/ofi/packet.h"
+#include "transport/lanes/ofi/packet.h"
+#include "transport/wire/frame.h"
 #include <towline/status.h>
 
 static uint64_t seed;

@@ -11,8 +11,8 @@
 #include <internal/base.h>
 #include <towline/status.h>
 
-#include "memreg/lease.h"
-#include "memreg/overflow.h"
+#include "memreg/pool/overflow.h"
+#include "memreg/region/lease.h"
 
 #define LIMIT (1u << 20)
 

@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-#include "diag/error.h"
-#include "transport/engine.h"
-#include "transport/path.h"
+#include "diag/base/error.h"
+#include "transport/engine/engine.h"
+#include "transport/op/path.h"
 
 #define SECOND 1000000000ull
 

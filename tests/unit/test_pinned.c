@@ -7,13 +7,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "diag/clock.h"
-#include "diag/diag.h"
-#include "diag/emit.h"
-#include "diag/error.h"
-#include "diag/registry.h"
-#include "memreg/pinned.h"
-#include "memreg/pool.h"
+#include "diag/base/clock.h"
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/serve/registry.h"
+#include "memreg/os/pinned.h"
+#include "memreg/pool/pool.h"
 
 #define MIB (1ull << 20)
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "diag/place.h"
+#include "diag/base/place.h"
 
 /* Functions of libc, as dladdr names them: the same start, whichever of its names. */
 static void functions(void **state)

@@ -1,5 +1,5 @@
 /*
- * test_poller.c - the promises of transport/poller.h, asked of each poller: one completion for a
+ * test_poller.c - the promises of poller.h, asked of each poller: one completion for a
  * poll, pieces for a receive, sends in their order, nothing of a descriptor that was closed, sleeps
  * that end by what comes and by nothing else; and the notices of zero-copy sends by epoll.
  */
@@ -15,12 +15,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "transport/engine.h"
-#include "transport/epoll/epoll_notice.h"
-#include "transport/poller.h"
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/epoll/epoll_notice.h"
+#include "transport/engine/poller.h"
 
 #include "poller_rig.h"
 

@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "memreg/arena.h"
-#include "memreg/pool.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "memreg/arena/arena.h"
+#include "memreg/pool/pool.h"
 #include <internal/base.h>
 
 #define MIB ((uint64_t)1 << 20)

@@ -3,11 +3,11 @@
 
 #include <jansson.h>
 
-#include "diag/diag.h"
-#include "diag/emit.h"
-#include "diag/error.h"
-#include "diag/registry.h"
-#include "memreg/pool.h"
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/serve/registry.h"
+#include "memreg/pool/pool.h"
 
 static int yes(void *ctx, const struct twi_region *region)
 {

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "memreg/procfs.h"
+#include "memreg/os/procfs.h"
 
 /* Feeds a text line by line. */
 static void feed(struct twi_spans *spans, void (*line)(struct twi_spans *, const char *),

@@ -8,8 +8,8 @@
 
 #include "internal/base.h"
 #include "reduce_model.h"
-#include "transport/reduce/float_bits.h"
-#include "transport/reduce/reduce.h"
+#include "transport/coll/reduce/float_bits.h"
+#include "transport/coll/reduce/reduce.h"
 
 static void test_legal(void **state)
 {

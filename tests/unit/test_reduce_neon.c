@@ -20,7 +20,7 @@ static void test_neon(void **state)
 		 "program=$(mktemp) && trap 'rm -f \"$program\"' EXIT && cd @/ && "
 		 "cd \"$(dirname '%s')/../..\" && aarch64-linux-gnu-gcc -std=gnu17 -O2 -Wall "
 		 "-Wextra -Werror -static -D_GNU_SOURCE -I. -Iinclude -Itests/support "
-		 "tests/support/reduce_cross.c transport/reduce/*.c -lm -o \"$program\" && "
+		 "tests/support/reduce_cross.c transport/coll/reduce/*.c -lm -o \"$program\" && "
 		 "timeout 150 qemu-aarch64 \"$program\" %llu 400",
 		 __FILE__, (unsigned long long)seed);
 	twt_command(line, &done);

@@ -4,13 +4,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "diag/error.h"
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
 #include "fake_registrar.h"
-#include "memreg/pool.h"
-#include "memreg/pool_impl.h"
-#include "memreg/pool_regions.h"
+#include "memreg/pool/pool.h"
+#include "memreg/pool/pool_impl.h"
+#include "memreg/pool/pool_regions.h"
 
 #define MIB  ((uint64_t)1 << 20)
 #define PAGE 4096u

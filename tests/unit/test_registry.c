@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "diag/diag.h"
-#include "diag/emit.h"
-#include "diag/error.h"
-#include "diag/registry.h"
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/serve/registry.h"
 
 static json_t *render(struct twi_diag *diag, const char *path)
 {

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "memreg/arena.h"
-#include "memreg/replay.h"
+#include "memreg/alloclog/replay.h"
+#include "memreg/arena/arena.h"
 #include <towline/status.h>
 
 #define MIB ((uint64_t)1 << 20)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "memreg/runs.h"
+#include "memreg/arena/runs.h"
 #include <internal/base.h>
 #include <towline/status.h>
 

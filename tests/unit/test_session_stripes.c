@@ -4,7 +4,7 @@
  */
 #include "far_bulk.h"
 
-#include "diag/checksum.h"
+#include "diag/base/checksum.h"
 
 #define STRIPE 1000u
 

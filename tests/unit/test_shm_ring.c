@@ -8,7 +8,7 @@
 
 #include <towline/status.h>
 
-#include "transport/shm/shm_ring.h"
+#include "transport/lanes/shm/shm_ring.h"
 
 static const struct twi_shm_shape shape = { .slots = 16, .area_bytes = TWI_SHM_AREA_MIN };
 static const uint64_t extents[] = { 4096, 1 << 20 };

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "transport/shm/shm_window.h"
+#include "transport/lanes/shm/shm_window.h"
 
 #define PIECE (300u << 10)
 #define GROWN (40ull << 20) /* more than the first extent has */

@@ -10,10 +10,10 @@
 
 #include <towline/towline.h>
 
-#include "diag/diag.h"
-#include "diag/emit.h"
-#include "diag/registry.h"
-#include "diag/site_report.h"
+#include "diag/base/emit.h"
+#include "diag/record/diag.h"
+#include "diag/record/site_report.h"
+#include "diag/serve/registry.h"
 
 static struct twi_diag *diag;
 static const char places[4096]; /* for return addresses */

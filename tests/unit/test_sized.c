@@ -12,7 +12,7 @@
 
 #include <towline/towline.h>
 
-#include "diag/sized.h"
+#include "diag/base/sized.h"
 
 #define MS    1000000ull
 #define EXTRA 16u /* bytes that the newer header has behind the struct of this library */

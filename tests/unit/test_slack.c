@@ -4,10 +4,10 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "diag/coll_kind.h"
-#include "diag/emit.h"
-#include "diag/slack.h"
-#include "diag/trace_view.h"
+#include "diag/base/emit.h"
+#include "diag/record/coll_kind.h"
+#include "diag/trace/slack.h"
+#include "diag/trace/trace_view.h"
 #include "traced.h"
 
 #define ID(group, seq) ((uint64_t)(group) << 32 | (seq))

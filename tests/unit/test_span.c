@@ -9,10 +9,10 @@
 
 #include <towline/stats.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "diag/span.h"
-#include "diag/trace.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/record/span.h"
+#include "diag/trace/trace.h"
 
 static struct twi_diag *diag;
 

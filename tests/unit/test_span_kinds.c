@@ -6,10 +6,10 @@
 
 #include "twt.h"
 
-#include "diag/counter.h"
-#include "diag/trace.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
+#include "diag/record/counter.h"
+#include "diag/trace/trace.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
 
 #define BIG 200000u
 

@@ -3,9 +3,9 @@
  */
 #include "twt.h"
 
-#include "diag/diag.h"
-#include "memreg/pool.h"
-#include "memreg/staging.h"
+#include "diag/record/diag.h"
+#include "memreg/pool/pool.h"
+#include "memreg/pool/staging.h"
 #include <towline/status.h>
 
 static struct twi_pool *pool_of(struct twi_diag *diag, uint64_t bytes)

@@ -8,10 +8,10 @@
 
 #include <towline/towline.h>
 
-#include "diag/trace.h"
-#include "memreg/pool.h"
-#include "transport/engine.h"
-#include "transport/runtime.h"
+#include "diag/trace/trace.h"
+#include "memreg/pool/pool.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
 
 static struct tow_runtime *runtime;
 

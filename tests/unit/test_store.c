@@ -5,7 +5,7 @@
 
 #include <towline/status.h>
 
-#include "transport/store.h"
+#include "transport/job/store.h"
 
 #define RANKS   4
 #define CLIENTS 12

@@ -8,7 +8,7 @@
 
 #include <towline/towline.h>
 
-#include "diag/site.h"
+#include "diag/record/site.h"
 
 #define THREADS 8
 #define SHARED  100

@@ -9,7 +9,7 @@
 
 #include <towline/status.h>
 
-#include "transport/uring/tcp_rails.h"
+#include "transport/lanes/tcp/tcp_rails.h"
 
 static struct twi_tcp_address at(const char *text)
 {

@@ -4,12 +4,12 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "diag/analysis.h"
-#include "diag/coll_kind.h"
-#include "diag/counter.h"
-#include "diag/emit.h"
-#include "diag/findings.h"
-#include "diag/timeline.h"
+#include "diag/base/emit.h"
+#include "diag/record/coll_kind.h"
+#include "diag/record/counter.h"
+#include "diag/trace/analysis.h"
+#include "diag/trace/findings.h"
+#include "diag/trace/timeline.h"
 #include "traced.h"
 #include "traced_job.h"
 

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "diag/error.h"
-#include "diag/listen_tcp.h"
-#include "diag/token.h"
+#include "diag/base/error.h"
+#include "diag/serve/listen_tcp.h"
+#include "diag/serve/token.h"
 
 #define GOOD "0123456789abcdef"
 

@@ -15,12 +15,12 @@
 #include <towline/towline.h>
 #include <towline/trace.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "diag/export/export.h"
-#include "diag/registry.h"
-#include "diag/trace_capture.h"
-#include "diag/trace_signal.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/serve/registry.h"
+#include "diag/trace/capture/trace_capture.h"
+#include "diag/trace/capture/trace_signal.h"
+#include "diag/trace/export/export.h"
 
 static struct twi_diag *diag;
 

@@ -8,12 +8,12 @@
 
 #include <towline/towline.h>
 
-#include "diag/coll_kind.h"
-#include "diag/export/clean.h"
-#include "diag/export/export.h"
-#include "diag/export/ops.h"
-#include "diag/export/pb.h"
-#include "diag/export/show.h"
+#include "diag/record/coll_kind.h"
+#include "diag/trace/export/clean.h"
+#include "diag/trace/export/export.h"
+#include "diag/trace/export/ops.h"
+#include "diag/trace/export/pb.h"
+#include "diag/trace/export/show.h"
 #include "traces.h"
 
 #define SKIP_WITHOUT_XSPACE()                                                                      \

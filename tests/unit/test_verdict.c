@@ -6,7 +6,7 @@
 
 #include <towline/status.h>
 
-#include "diag/emit.h"
+#include "diag/base/emit.h"
 
 static struct vs_job job;
 

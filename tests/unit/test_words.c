@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "diag/error.h"
-#include "diag/words.h"
+#include "diag/base/error.h"
+#include "diag/base/words.h"
 
 static void counts(void **state)
 {

@@ -30,11 +30,11 @@
 #include <internal/list.h>
 #include <towline/coll.h>
 
-#include "diag/rank_state.h"
-#include "diag/site.h"
-#include "transport/claim.h"
-#include "transport/op.h"
-#include "transport/plan/plan.h"
+#include "diag/judge/rank_state.h"
+#include "diag/record/site.h"
+#include "transport/coll/plan/plan.h"
+#include "transport/op/claim.h"
+#include "transport/op/op.h"
 
 #define TWI_COLL_SLOTS       TOW_COLL_IN_FLIGHT
 #define TWI_COLL_CELL        2032u

@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/error.h"
-#include "diag/sized.h"
+#include "diag/base/error.h"
+#include "diag/base/sized.h"
 #include "transport/coll/coll_batch.h"
 #include "transport/coll/coll_report.h"
-#include "transport/engine.h"
-#include "transport/group.h"
-#include "transport/reduce/reduce.h"
-#include "transport/runtime.h"
+#include "transport/coll/reduce/reduce.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/job/group.h"
 
 TOW_PUBLIC uint64_t tow_type_bytes(enum tow_type type)
 {

@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "diag/error.h"
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
 #include "transport/coll/coll_report.h"
-#include "transport/engine.h"
-#include "transport/group.h"
-#include "transport/path.h"
-#include "transport/runtime.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/job/group.h"
+#include "transport/op/path.h"
 
 #define PART_ALIGN 64u
 #define SPARE_MAX  4u /* fused ones that are kept, with their buffers */

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "diag/error.h"
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
 #include "transport/coll/coll_quick.h"
-#include "transport/engine.h"
-#include "transport/path.h"
+#include "transport/engine/engine.h"
+#include "transport/op/path.h"
 
 /* Results from this size up are stored around the caches, where these do not say their size. */
 #define STREAM_MIN (16ull << 20)

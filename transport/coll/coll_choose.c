@@ -5,14 +5,14 @@
  * The table below was measured with `coll_tune` (docs/collectives.md has the figures); a file in
  * the same form, named by the knob coll_table, goes before it (coll_table.c).
  */
-#include "diag/error.h"
+#include "diag/base/error.h"
 #include "transport/coll/coll.h"
 #include "transport/coll/coll_table.h"
-#include "transport/engine.h"
+#include "transport/engine/engine.h"
 
 #define INF UINT64_MAX
 
-/* Of the knobs coll_segment_bytes and coll_depth (diag/knob.def). */
+/* Of the knobs coll_segment_bytes and coll_depth (diag/knob/knob.def). */
 #define DEFAULT_SEGMENT_BYTES (1ull << 20)
 #define DEFAULT_DEPTH         4u
 

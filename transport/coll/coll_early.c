@@ -14,7 +14,7 @@
  */
 #include <stdlib.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 #include "transport/coll/coll_run.h"
 
 #define AHEAD 4u /* two rounds of messages, each with a reduction behind it */

@@ -15,16 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "diag/place.h"
+#include "diag/base/error.h"
+#include "diag/base/place.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
-#include "transport/engine.h"
-#include "transport/group.h"
-#include "transport/inquiry.h"
-#include "transport/message.h"
+#include "transport/engine/engine.h"
+#include "transport/inquiry/inquiry.h"
+#include "transport/job/group.h"
+#include "transport/op/message.h"
 
 #define SUSPECT_NS (500ull * 1000 * 1000)
 

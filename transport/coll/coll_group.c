@@ -4,18 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "diag/error.h"
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
 #include "transport/coll/coll_batch.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
 #include "transport/coll/coll_report.h"
-#include "transport/engine.h"
-#include "transport/group.h"
-#include "transport/held_count.h"
-#include "transport/path.h"
-#include "transport/shm/shm_window.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/held_count.h"
+#include "transport/job/group.h"
+#include "transport/lanes/shm/shm_window.h"
+#include "transport/op/path.h"
 
 #define TIME_NS (1000ull * 1000)
 

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_run.h"
-#include "transport/engine.h"
-#include "transport/inquiry.h"
+#include "transport/engine/engine.h"
+#include "transport/inquiry/inquiry.h"
 
 #define ANSWER_NS (500ull * 1000 * 1000)
 

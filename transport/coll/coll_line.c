@@ -8,11 +8,11 @@
 
 #include <internal/base.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "transport/engine.h"
-#include "transport/group.h"
-#include "transport/rank_words.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/job/group.h"
+#include "transport/job/rank_words.h"
 
 /* The number of no group, so that it is no collective's tag. */
 #define TAG        (1ull << 63 | (uint64_t)TWI_COLL_CTX_MAX << 48)

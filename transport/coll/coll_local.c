@@ -12,10 +12,10 @@
 
 #include <sched.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 #include "transport/coll/coll_line.h"
-#include "transport/engine.h"
-#include "transport/shm/shm_window.h"
+#include "transport/engine/engine.h"
+#include "transport/lanes/shm/shm_window.h"
 
 #define NOT_SHOWN   UINT64_MAX
 #define OFFSET_BITS 56

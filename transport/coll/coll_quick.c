@@ -5,11 +5,11 @@
 
 #include <stdlib.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 #include "transport/coll/coll_local.h"
-#include "transport/engine.h"
-#include "transport/path.h"
-#include "transport/reduce/reduce.h"
+#include "transport/coll/reduce/reduce.h"
+#include "transport/engine/engine.h"
+#include "transport/op/path.h"
 
 static const struct twi_coll_region *region_of(const struct twi_coll_group *coll, uint32_t rank)
 {

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/span.h"
-#include "diag/tag.h"
+#include "diag/record/span.h"
+#include "diag/record/tag.h"
 #include "transport/coll/coll_batch.h"
 #include "transport/coll/coll_report.h"
-#include "transport/engine.h"
-#include "transport/op_span.h"
-#include "transport/path.h"
+#include "transport/engine/engine.h"
+#include "transport/op/op_span.h"
+#include "transport/op/path.h"
 
 #define NS_BITS 48
 #define NS_MAX  ((1ull << NS_BITS) - 1)

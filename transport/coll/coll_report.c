@@ -6,13 +6,13 @@
  */
 #include "transport/coll/coll_report.h"
 
-#include "diag/emit.h"
-#include "diag/error.h"
-#include "diag/report.h"
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/serve/report.h"
 #include "transport/coll/coll_batch.h"
-#include "transport/endpoint.h"
-#include "transport/engine.h"
-#include "transport/group.h"
+#include "transport/engine/engine.h"
+#include "transport/job/group.h"
+#include "transport/op/endpoint.h"
 
 static const char *state_name(enum twi_coll_group_state state)
 {

@@ -18,7 +18,7 @@
 #ifndef TWI_COLL_REPORT_H
 #define TWI_COLL_REPORT_H
 
-#include "diag/diag.h"
+#include "diag/record/diag.h"
 #include "transport/coll/coll_run.h"
 
 #define TWI_COLL_RECORDS 256u

@@ -6,15 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/counter.h"
-#include "diag/diag.h"
-#include "diag/error.h"
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
 #include "transport/coll/coll_quick.h"
 #include "transport/coll/coll_report.h"
-#include "transport/engine.h"
-#include "transport/group.h"
+#include "transport/engine/engine.h"
+#include "transport/job/group.h"
 
 /*
  * How often a start looks for the others, some 150 ns, before it leaves that to polls: where all

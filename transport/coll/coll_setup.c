@@ -15,15 +15,15 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
-#include "transport/auto_address.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
-#include "transport/endpoint.h"
-#include "transport/engine.h"
-#include "transport/group.h"
-#include "transport/shm/shm_window.h"
+#include "transport/engine/engine.h"
+#include "transport/job/group.h"
+#include "transport/lanes/auto/auto_address.h"
+#include "transport/lanes/shm/shm_window.h"
+#include "transport/op/endpoint.h"
 
 #define NO_REGION UINT32_MAX
 #define MAY_SHARE 1u

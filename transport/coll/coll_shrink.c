@@ -18,11 +18,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 #include "transport/coll/coll_line.h"
-#include "transport/engine.h"
-#include "transport/group.h"
-#include "transport/runtime.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/job/group.h"
 
 #define PART_CHARS 400u
 #define PART_RANKS (4 * PART_CHARS) /* a hex digit has four */

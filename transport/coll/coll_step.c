@@ -6,16 +6,16 @@
  */
 #include <string.h>
 
-#include "diag/diag.h"
-#include "diag/error.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
-#include "transport/endpoint.h"
-#include "transport/engine.h"
-#include "transport/group.h"
-#include "transport/message.h"
-#include "transport/path.h"
-#include "transport/reduce/reduce.h"
+#include "transport/coll/reduce/reduce.h"
+#include "transport/engine/engine.h"
+#include "transport/job/group.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/message.h"
+#include "transport/op/path.h"
 
 #define PIECE_BYTES (256u << 10)
 

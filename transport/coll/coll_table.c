@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/error.h"
-#include "transport/engine.h"
+#include "diag/base/error.h"
+#include "transport/engine/engine.h"
 
 #define ROWS_MAX 4096u
 #define LINE_MAX 256

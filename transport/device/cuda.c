@@ -19,10 +19,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 #include "transport/device/cuda_api.h"
 #include "transport/device/device.h"
-#include "transport/engine.h"
+#include "transport/engine/engine.h"
 
 #define POLL_NS     50000u
 #define CHUNK_BYTES (4u << 20) /* 0.2 ms of PCIe 4: what an abort waits for is eight of these */

@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <stdbool.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 #include <internal/base.h>
 #include <towline/status.h>
 

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/error.h"
-#include "transport/background.h"
-#include "transport/engine.h"
+#include "diag/base/error.h"
+#include "transport/engine/background.h"
+#include "transport/engine/engine.h"
 
 static const struct twi_device_ops *const backends[] = {
 	&twi_device_none,

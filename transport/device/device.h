@@ -27,7 +27,7 @@
 
 #include <towline/device.h>
 
-#include "diag/emit.h"
+#include "diag/base/emit.h"
 
 struct twi_device;
 struct twi_engine;

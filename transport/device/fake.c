@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "diag/error.h"
-#include "transport/engine.h"
-#include "transport/path.h"
+#include "diag/base/error.h"
+#include "transport/engine/engine.h"
+#include "transport/op/path.h"
 
 enum job_state { JOB_FREE, JOB_RUNS, JOB_ENDED };
 

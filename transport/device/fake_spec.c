@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 #include "transport/device/fake.h"
 #include <internal/base.h>
 #include <towline/status.h>

@@ -2,7 +2,7 @@
  * none.c - the device that is not there: for runtimes that take the spec from a configuration and
  * have no accelerator. It opens, and has no memory.
  */
-#include "diag/error.h"
+#include "diag/base/error.h"
 #include "transport/device/device.h"
 #include <towline/status.h>
 

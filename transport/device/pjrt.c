@@ -25,11 +25,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 #include "transport/device/device.h"
 #include "transport/device/pjrt_api.h"
 #include "transport/device/pjrt_memory.h"
-#include "transport/engine.h"
+#include "transport/engine/engine.h"
 
 #define POLL_NS  50000u
 #define CLOSE_NS 1000000000ull

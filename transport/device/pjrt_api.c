@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 #include <internal/base.h>
 #include <towline/status.h>
 

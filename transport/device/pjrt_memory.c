@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "diag/error.h"
+#include "diag/base/error.h"
 #include <towline/status.h>
 
 int twi_pjrt_room_init(struct twi_pjrt_room *room)

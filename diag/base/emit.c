@@ -1,0 +1,452 @@
+/*
+ * emit.c - one growing string, and what JSON and OpenMetrics demand of it. See emit.h.
+ */
+#include "diag/base/emit.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <internal/base.h>
+
+#include "diag/base/error.h"
+
+#define EMIT_FIRST_ROOM 4096
+#define EMIT_RAW_MAX    1024
+
+void twi_emit_init(struct twi_emit *e)
+{
+	*e = (struct twi_emit){ 0 };
+}
+
+void twi_emit_fini(struct twi_emit *e)
+{
+	free(e->text);
+	twi_emit_init(e);
+}
+
+int twi_emit_take(struct twi_emit *e, char **text_out)
+{
+	int status = e->status;
+	char *text = e->text;
+
+	*text_out = NULL;
+	if (status == TOW_OK && text == NULL) {
+		text = calloc(1, 1);
+		status = text != NULL ? TOW_OK : TOW_ENOMEM;
+	}
+	if (status < 0) {
+		twi_emit_fini(e);
+		return twi_error(status, "no memory for a document, or it is larger than %u bytes",
+				 TWI_EMIT_MAX);
+	}
+	twi_emit_init(e);
+	*text_out = text;
+	return TOW_OK;
+}
+
+/* Room for `bytes` more and the NUL. */
+static bool grow(struct twi_emit *e, size_t bytes)
+{
+	size_t room = e->room != 0 ? e->room : EMIT_FIRST_ROOM;
+	char *text;
+
+	if (e->status < 0)
+		return false;
+	if (bytes > TWI_EMIT_MAX || e->bytes + bytes > TWI_EMIT_MAX) {
+		e->status = TOW_ENOMEM;
+		return false;
+	}
+	while (e->bytes + bytes >= room)
+		room *= 2;
+	text = realloc(e->text, room);
+	if (text == NULL) {
+		e->status = TOW_ENOMEM;
+		return false;
+	}
+	e->text = text;
+	e->room = room;
+	return true;
+}
+
+/* Never more bytes than room: the difference is no less than 0. */
+static inline bool reserve(struct twi_emit *e, size_t bytes)
+{
+	return twi_likely(bytes < e->room - e->bytes && e->status >= 0) || grow(e, bytes);
+}
+
+static inline void put(struct twi_emit *e, const char *bytes, size_t count)
+{
+	if (!reserve(e, count))
+		return;
+	memcpy(e->text + e->bytes, bytes, count);
+	e->bytes += count;
+	e->text[e->bytes] = '\0';
+}
+
+static void puts_raw(struct twi_emit *e, const char *text)
+{
+	put(e, text, strlen(text));
+}
+
+void twi_emit_raw(struct twi_emit *e, const char *fmt, ...)
+{
+	char text[EMIT_RAW_MAX];
+	va_list args;
+	int bytes;
+
+	va_start(args, fmt);
+	bytes = vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	if (bytes > 0)
+		put(e, text, (size_t)bytes < sizeof(text) ? (size_t)bytes : sizeof(text) - 1);
+}
+
+/* The bytes of the UTF-8 sequence at `at`, 0 when it is none (RFC 3629, table 3-7 of Unicode). */
+static unsigned utf8_bytes(const unsigned char *at)
+{
+	unsigned char low = 0x80, high = 0xbf;
+	unsigned count = at[0] < 0x80   ? 1
+			 : at[0] < 0xc2 ? 0
+			 : at[0] < 0xe0 ? 2
+			 : at[0] < 0xf0 ? 3
+					: 4;
+
+	if (at[0] > 0xf4)
+		return 0;
+	if (at[0] == 0xe0)
+		low = 0xa0; /* overlong */
+	else if (at[0] == 0xed)
+		high = 0x9f; /* surrogates */
+	else if (at[0] == 0xf0)
+		low = 0x90; /* overlong */
+	else if (at[0] == 0xf4)
+		high = 0x8f; /* above U+10FFFF */
+	for (unsigned i = 1; i < count; i++) {
+		if (at[i] < low || at[i] > high)
+			return 0;
+		low = 0x80;
+		high = 0xbf;
+	}
+	return count;
+}
+
+/* A number, without printf: /metrics has hundreds of them. */
+static void put_u64(struct twi_emit *e, uint64_t value)
+{
+	char text[20];
+	size_t at = sizeof(text);
+
+	do {
+		text[--at] = (char)('0' + value % 10);
+		value /= 10;
+	} while (value != 0);
+	put(e, text + at, sizeof(text) - at);
+}
+
+/* How many bytes from `at` on need no escape: most strings have no others. */
+static size_t plain_bytes(const unsigned char *at)
+{
+	size_t bytes = 0;
+
+	while (at[bytes] >= 0x20 && at[bytes] < 0x7f && at[bytes] != '"' && at[bytes] != '\\')
+		bytes++;
+	return bytes;
+}
+
+/* A string in quotes. What is not UTF-8 becomes U+FFFD, byte by byte. */
+static void put_quoted(struct twi_emit *e, const char *value)
+{
+	put(e, "\"", 1);
+	for (const unsigned char *at = (const unsigned char *)value;;) {
+		size_t plain = plain_bytes(at);
+		unsigned count = utf8_bytes(at + plain);
+
+		put(e, (const char *)at, plain);
+		at += plain;
+		if (*at == '\0')
+			break;
+		if (*at == '"' || *at == '\\')
+			twi_emit_raw(e, "\\%c", *at);
+		else if (*at == '\n')
+			put(e, "\\n", 2);
+		else if (*at < 0x20 || *at == 0x7f)
+			twi_emit_raw(e, "\\u%04x", *at);
+		else if (count == 0)
+			put(e, "\xef\xbf\xbd", 3);
+		else
+			put(e, (const char *)at, count);
+		at += count != 0 ? count : 1;
+	}
+	put(e, "\"", 1);
+}
+
+void twi_emit_put(struct twi_emit *e, const char *bytes, size_t count)
+{
+	put(e, bytes, count);
+}
+
+void twi_emit_number(struct twi_emit *e, uint64_t value)
+{
+	put_u64(e, value);
+}
+
+void twi_emit_puts(struct twi_emit *e, const char *text)
+{
+	puts_raw(e, text);
+}
+
+/* Characters that turn the text behind them around, and so could make it look like another. */
+static bool turns(const unsigned char *at)
+{
+	return at[0] == 0xe2 && ((at[1] == 0x80 && at[2] >= 0xaa && at[2] <= 0xae) ||
+				 (at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9));
+}
+
+void twi_emit_html(struct twi_emit *e, const char *text)
+{
+	for (const unsigned char *at = (const unsigned char *)text; *at != '\0';) {
+		unsigned count = utf8_bytes(at);
+
+		if (*at == '<' || *at == '>' || *at == '&' || *at == '"' || *at == '\'')
+			twi_emit_raw(e, "&#%u;", *at);
+		else if (count == 0 || *at < 0x20 || *at == 0x7f || turns(at))
+			put(e, "\xef\xbf\xbd", 3);
+		else
+			put(e, (const char *)at, count);
+		at += count != 0 ? count : 1;
+	}
+}
+
+/* What goes before a value: the comma after the one before it, and its key. */
+static void before(struct twi_emit *e, const char *key)
+{
+	if (e->comma)
+		put(e, ",", 1);
+	e->comma = true;
+	if (key != NULL) {
+		put_quoted(e, key);
+		put(e, ":", 1);
+	}
+}
+
+static void begin(struct twi_emit *e, const char *key, const char *bracket)
+{
+	before(e, key);
+	put(e, bracket, 1);
+	e->comma = false;
+}
+
+static void end(struct twi_emit *e, const char *bracket)
+{
+	put(e, bracket, 1);
+	e->comma = true;
+}
+
+void twi_emit_object_begin(struct twi_emit *e, const char *key)
+{
+	begin(e, key, "{");
+}
+
+void twi_emit_object_end(struct twi_emit *e)
+{
+	end(e, "}");
+}
+
+void twi_emit_array_begin(struct twi_emit *e, const char *key)
+{
+	begin(e, key, "[");
+}
+
+void twi_emit_array_end(struct twi_emit *e)
+{
+	end(e, "]");
+}
+
+void twi_emit_json(struct twi_emit *e, const char *key, const char *json)
+{
+	before(e, key);
+	puts_raw(e, json);
+}
+
+void twi_emit_u64(struct twi_emit *e, const char *key, uint64_t value)
+{
+	before(e, key);
+	put_u64(e, value);
+}
+
+void twi_emit_i64(struct twi_emit *e, const char *key, int64_t value)
+{
+	before(e, key);
+	twi_emit_raw(e, "%lld", (long long)value);
+}
+
+/* printf writes the decimal sign of the user's locale; both formats want a point. */
+static void put_f64(struct twi_emit *e, double value)
+{
+	char text[64];
+	size_t bytes = 0;
+
+	snprintf(text, sizeof(text), "%.15g", value);
+	for (const char *at = text; *at != '\0'; at++) {
+		if (strchr("0123456789+-eE", *at) != NULL)
+			text[bytes++] = *at;
+		else if (bytes == 0 || text[bytes - 1] != '.')
+			text[bytes++] = '.';
+	}
+	put(e, text, bytes);
+}
+
+void twi_emit_f64(struct twi_emit *e, const char *key, double value)
+{
+	before(e, key);
+	if (isfinite(value))
+		put_f64(e, value);
+	else
+		puts_raw(e, "null");
+}
+
+void twi_emit_bool(struct twi_emit *e, const char *key, bool value)
+{
+	before(e, key);
+	puts_raw(e, value ? "true" : "false");
+}
+
+void twi_emit_str(struct twi_emit *e, const char *key, const char *value)
+{
+	before(e, key);
+	if (value != NULL)
+		put_quoted(e, value);
+	else
+		puts_raw(e, "null");
+}
+
+static bool ends_with_unit(const char *name, const char *unit)
+{
+	size_t name_bytes = strlen(name), unit_bytes = strlen(unit);
+
+	return name_bytes > unit_bytes && name[name_bytes - unit_bytes - 1] == '_' &&
+	       strcmp(name + name_bytes - unit_bytes, unit) == 0;
+}
+
+static void put_words(struct twi_emit *e, const char *first, const char *name, const char *last)
+{
+	puts_raw(e, first);
+	puts_raw(e, name);
+	put(e, " ", 1);
+	puts_raw(e, last);
+}
+
+void twi_emit_metric_head(struct twi_emit *e, const char *name, const char *kind, const char *unit,
+			  const char *help)
+{
+	put_words(e, "# TYPE ", name, kind);
+	if (unit != NULL && ends_with_unit(name, unit))
+		put_words(e, "\n# UNIT ", name, unit);
+	put_words(e, "\n# HELP ", name, "");
+	while (*help != '\0') {
+		size_t plain = strcspn(help, "\n\"\\");
+
+		put(e, help, plain);
+		help += plain;
+		if (*help == '\0')
+			break;
+		put(e, "\\", 1);
+		put(e, *help == '\n' ? "n" : help, 1);
+		help++;
+	}
+	put(e, "\n", 1);
+}
+
+static void sample_head(struct twi_emit *e, const char *name, const char *labels)
+{
+	puts_raw(e, name);
+	if (labels != NULL) {
+		put(e, "{", 1);
+		puts_raw(e, labels);
+		put(e, "}", 1);
+	}
+	put(e, " ", 1);
+}
+
+void twi_emit_sample_u64(struct twi_emit *e, const char *name, const char *labels, uint64_t value)
+{
+	sample_head(e, name, labels);
+	put_u64(e, value);
+	put(e, "\n", 1);
+}
+
+/* 1234567 ns are 0.001234567; zeros behind the last digit are not written. */
+void twi_emit_seconds(struct twi_emit *e, uint64_t ns)
+{
+	uint64_t rest = ns % 1000000000;
+	char text[10] = ".000000000";
+	size_t bytes = sizeof(text);
+
+	put_u64(e, ns / 1000000000);
+	if (rest == 0)
+		return;
+	for (size_t at = sizeof(text); at-- > 1; rest /= 10)
+		text[at] = (char)('0' + rest % 10);
+	while (text[bytes - 1] == '0')
+		bytes--;
+	put(e, text, bytes);
+}
+
+void twi_emit_sample_seconds(struct twi_emit *e, const char *name, const char *labels, uint64_t ns)
+{
+	sample_head(e, name, labels);
+	twi_emit_seconds(e, ns);
+	put(e, "\n", 1);
+}
+
+/* How one character of a label's value is written; returns how many bytes of `at` it was. */
+static unsigned label_piece(const unsigned char *at, char piece[8])
+{
+	unsigned count = utf8_bytes(at);
+
+	if (*at == '"' || *at == '\\')
+		snprintf(piece, 8, "\\%c", *at);
+	else if (*at == '\n')
+		snprintf(piece, 8, "\\n");
+	else if (*at == '\r' || count == 0) /* readers split lines there as well */
+		snprintf(piece, 8, "\xef\xbf\xbd");
+	else
+		snprintf(piece, 8, "%.*s", (int)count, (const char *)at);
+	return count != 0 ? count : 1;
+}
+
+void twi_emit_label(char *labels, size_t room, const char *name, const char *value)
+{
+	size_t used = strlen(labels), bytes = strlen(name) + 5;
+	char piece[8];
+
+	if (used + bytes > room)
+		return;
+	if (used > 0)
+		labels[used++] = ',';
+	memcpy(labels + used, name, bytes - 5);
+	used += bytes - 5;
+	labels[used++] = '=';
+	labels[used++] = '"';
+	for (const unsigned char *at = (const unsigned char *)value; *at != '\0';) {
+		const char *from = (const char *)at;
+
+		bytes = twi_min(plain_bytes(at), room - used - 2);
+		if (bytes == 0) {
+			from = piece;
+			at += label_piece(at, piece);
+			bytes = strlen(piece);
+		} else {
+			at += bytes;
+		}
+		if (used + bytes + 2 > room)
+			break;
+		memcpy(labels + used, from, bytes);
+		used += bytes;
+	}
+	labels[used++] = '"';
+	labels[used] = '\0';
+}

@@ -1,0 +1,157 @@
+/*
+ * error.c - the thread's error message, the list of statuses, and the version. See error.h.
+ */
+#include "diag/base/error.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <internal/base.h>
+#include <towline/version.h>
+
+#include "diag/base/words.h"
+
+/*
+ * From the thread's first failure to its end. Static TLS is scarce where a library is loaded by
+ * dlopen: all that are loaded so share what the loader has kept free, so no text stands there.
+ */
+struct said {
+	char text[TWI_ERROR_BYTES];
+	char before[TWI_ERROR_BYTES]; /* the first one since twi_error_since_poll was cleared */
+	int status_before;
+};
+
+static __thread struct said *said;
+__thread int twi_error_status;
+__thread bool twi_error_since_poll;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_end;
+static bool has_end; /* the key is there */
+
+static void free_said(void *memory)
+{
+	said = NULL;
+	free(memory);
+}
+
+static void init_once(void)
+{
+	has_end = pthread_key_create(&thread_end, free_said) == 0;
+}
+
+/* NULL: there is no memory, or nobody would free it; the message is then the status' own text. */
+static struct said *room(void)
+{
+	if (twi_likely(said != NULL))
+		return said;
+	pthread_once(&once, init_once);
+	said = has_end ? calloc(1, sizeof(*said)) : NULL;
+	if (said != NULL && pthread_setspecific(thread_end, said) != 0)
+		free_said(said);
+	return said;
+}
+
+static void say(int status, const char text[TWI_ERROR_BYTES])
+{
+	if (room() != NULL && !twi_error_since_poll) {
+		memcpy(said->before, said->text, TWI_ERROR_BYTES);
+		said->status_before = twi_error_status;
+	}
+	if (said != NULL)
+		memcpy(said->text, text, TWI_ERROR_BYTES);
+	twi_error_status = status;
+	twi_error_since_poll = true;
+}
+
+void twi_error_undo(void)
+{
+	twi_error_status = said != NULL ? said->status_before : 0;
+	if (said != NULL)
+		memcpy(said->text, said->before, TWI_ERROR_BYTES);
+	twi_error_since_poll = false;
+}
+
+void twi_error_keep(struct twi_error_kept *out)
+{
+	out->status = twi_error_status;
+	snprintf(out->text, sizeof(out->text), "%s", tow_error_message());
+}
+
+int twi_error_settle(const struct twi_error_kept *kept, int status)
+{
+	if (status < 0)
+		return status;
+	twi_error_status = kept->status;
+	if (said != NULL)
+		memcpy(said->text, kept->text, TWI_ERROR_BYTES);
+	return status;
+}
+
+int twi_error(int status, const char *fmt, ...)
+{
+	char text[TWI_ERROR_BYTES]; /* the old message may be among the arguments */
+	char clean[TWI_ERROR_BYTES];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	twi_words_clean(clean, sizeof(clean), text);
+	say(status, clean);
+	return status;
+}
+
+int twi_error_errno(int status, int err, const char *fmt, ...)
+{
+	char text[TWI_ERROR_BYTES];
+	const char *name = strerrorname_np(err), *what = strerrordesc_np(err);
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	return twi_error(status, "%.400s: %s (%s)", text, what != NULL ? what : "unknown error",
+			 name != NULL ? name : "?");
+}
+
+TOW_PUBLIC const char *tow_error_message(void)
+{
+	if (said != NULL)
+		return said->text;
+	return twi_error_status < 0 ? tow_status_text(twi_error_status) : "";
+}
+
+TOW_PUBLIC const char *tow_status_name(int status)
+{
+	switch (status) {
+#define STATUS_NAME(name, value, text)                                                             \
+	case value:                                                                                \
+		return #name;
+		TOW_STATUS_MAP(STATUS_NAME)
+#undef STATUS_NAME
+	default:
+		return "TOW_UNKNOWN";
+	}
+}
+
+TOW_PUBLIC const char *tow_status_text(int status)
+{
+	switch (status) {
+#define STATUS_TEXT(name, value, text)                                                             \
+	case value:                                                                                \
+		return text;
+		TOW_STATUS_MAP(STATUS_TEXT)
+#undef STATUS_TEXT
+	default:
+		return "no status of Towline";
+	}
+}
+
+TOW_PUBLIC const char *tow_version(void)
+{
+	return TOW_VERSION;
+}

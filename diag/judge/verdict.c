@@ -1,0 +1,416 @@
+/*
+ * verdict.c - findings: made, ordered, put into words. verdict_links.c and verdict_colls.c find.
+ */
+#include "diag/judge/verdict_parts.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <internal/base.h>
+
+#include "diag/base/emit.h"
+#include "diag/base/words.h"
+#include "diag/record/lane_id.h"
+
+static const struct {
+	const char *name, *says, *cure;
+} causes[] = {
+#define ROW(id, name, says, cure) [TWI_CAUSE_##id] = { name, says, cure },
+	TWI_CAUSE_MAP(ROW)
+#undef ROW
+};
+
+const char *twi_cause_name(enum twi_cause cause)
+{
+	return (unsigned)cause < TWI_CAUSES ? causes[cause].name : "unknown";
+}
+
+const char *twi_cause_says(enum twi_cause cause)
+{
+	return (unsigned)cause < TWI_CAUSES ? causes[cause].says : "unknown";
+}
+
+const char *twi_cause_cure(enum twi_cause cause)
+{
+	return (unsigned)cause < TWI_CAUSES ? causes[cause].cure : "";
+}
+
+struct twi_finding *twi_judge_finding(struct twi_judge *judge, enum twi_cause cause,
+				      double confidence)
+{
+	struct twi_verdict *out = judge->out;
+	struct twi_finding *finding;
+
+	for (uint32_t i = 0; i < out->finding_count; i++) {
+		if (out->findings[i].cause != cause)
+			continue;
+		finding = &out->findings[i];
+		finding->confidence = twi_max(finding->confidence, confidence);
+		return finding;
+	}
+	finding = &out->findings[out->finding_count++];
+	*finding = (struct twi_finding){ .cause = cause, .confidence = confidence };
+	return finding;
+}
+
+bool twi_judge_names(const struct twi_judge *judge, enum twi_cause cause, uint32_t rank)
+{
+	for (uint32_t i = 0; i < judge->out->finding_count; i++) {
+		const struct twi_finding *finding = &judge->out->findings[i];
+
+		for (uint32_t k = 0; finding->cause == cause && k < finding->rank_count; k++) {
+			if (finding->ranks[k] == rank)
+				return true;
+		}
+	}
+	return false;
+}
+
+bool twi_judge_blames(const struct twi_judge *judge, uint32_t rank)
+{
+	for (unsigned cause = 0; cause < TWI_CAUSES; cause++) {
+		if (twi_judge_names(judge, (enum twi_cause)cause, rank))
+			return true;
+	}
+	return false;
+}
+
+static void add_evidence(struct twi_finding *finding, const char *fmt, va_list args)
+{
+	if (finding->evidence_count < TWI_FINDING_EVIDENCE)
+		vsnprintf(finding->evidence[finding->evidence_count++], TWI_FINDING_TEXT, fmt,
+			  args);
+}
+
+void twi_judge_blame(struct twi_judge *judge, enum twi_cause cause, uint32_t rank,
+		     double confidence, const char *fmt, ...)
+{
+	struct twi_finding *finding;
+	va_list args;
+
+	if (twi_judge_blames(judge, rank))
+		return;
+	finding = twi_judge_finding(judge, cause, confidence);
+	if (finding->rank_count < TWI_FINDING_RANKS)
+		finding->ranks[finding->rank_count++] = rank;
+	va_start(args, fmt);
+	add_evidence(finding, fmt, args);
+	va_end(args);
+}
+
+void twi_judge_add(struct twi_judge *judge, enum twi_cause cause, const char *fmt, ...)
+{
+	va_list args;
+
+	for (uint32_t i = 0; i < judge->out->finding_count; i++) {
+		if (judge->out->findings[i].cause != cause)
+			continue;
+		va_start(args, fmt);
+		add_evidence(&judge->out->findings[i], fmt, args);
+		va_end(args);
+	}
+}
+
+void twi_judge_blame_link(struct twi_judge *judge, enum twi_cause cause, uint32_t from, uint32_t to,
+			  double confidence, const char *fmt, ...)
+{
+	struct twi_finding *finding = twi_judge_finding(judge, cause, confidence);
+	va_list args;
+
+	for (uint32_t i = 0; i < finding->link_count; i++) {
+		if (finding->links[i].from == from && finding->links[i].to == to)
+			return;
+	}
+	if (finding->link_count < TWI_FINDING_LINKS) {
+		finding->links[finding->link_count].from = from;
+		finding->links[finding->link_count++].to = to;
+	}
+	va_start(args, fmt);
+	add_evidence(finding, fmt, args);
+	va_end(args);
+}
+
+const struct twi_verdict_rank *twi_judge_rank(const struct twi_judge *judge, uint32_t rank)
+{
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		if (judge->what->ranks[i].rank == rank)
+			return &judge->what->ranks[i];
+	}
+	return NULL;
+}
+
+const char *twi_judge_kind(const struct twi_judge *judge, unsigned kind, char room[24])
+{
+	if (judge->what->kind_name != NULL)
+		return judge->what->kind_name(kind);
+	snprintf(room, 24, "collective of kind %u", kind);
+	return room;
+}
+
+const char *twi_judge_call(uint32_t ctx, uint64_t seq, char room[48])
+{
+	snprintf(room, 48, "%s %llu of group %u", twi_ctx_word(ctx), (unsigned long long)seq,
+		 twi_ctx_group(ctx));
+	return room;
+}
+
+const char *twi_judge_time(uint64_t ns, char room[24])
+{
+	if (ns >= 10000000000ull)
+		snprintf(room, 24, "%.0f s", (double)ns / 1e9);
+	else if (ns >= 1000000000ull)
+		snprintf(room, 24, "%.1f s", (double)ns / 1e9);
+	else
+		snprintf(room, 24, "%.0f ms", (double)ns / 1e6);
+	return room;
+}
+
+/* What is not known makes what is found less sure. */
+static void lower_confidence(struct twi_judge *judge)
+{
+	struct twi_verdict *out = judge->out;
+	double factor = 1;
+
+	if (out->unknown > 0)
+		factor -= 0.3 * out->unknown / out->ranks;
+	if (out->telemetry_lost)
+		factor -= 0.1;
+	for (uint32_t i = 0; i < out->finding_count; i++)
+		out->findings[i].confidence *= factor;
+}
+
+static void count_ranks(struct twi_judge *judge)
+{
+	struct twi_verdict *out = judge->out;
+
+	out->ranks = judge->what->rank_count;
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
+
+		if (rank->last == NULL)
+			continue;
+		out->answered++;
+		out->telemetry_lost |= rank->last->lost > 0 || rank->last->cut;
+	}
+}
+
+static void sort(struct twi_verdict *out)
+{
+	for (uint32_t i = 1; i < out->finding_count; i++) {
+		for (uint32_t k = i;
+		     k > 0 && out->findings[k].confidence > out->findings[k - 1].confidence; k--) {
+			struct twi_finding other = out->findings[k];
+
+			out->findings[k] = out->findings[k - 1];
+			out->findings[k - 1] = other;
+		}
+	}
+}
+
+void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *out)
+{
+	struct twi_judge judge = { what, out };
+
+	*out = (struct twi_verdict){ 0 };
+	count_ranks(&judge);
+	out->stuck = twi_judge_stuck(&judge);
+	/* In this order: who is blamed for one cause is not for a later one. */
+	twi_judge_silent(&judge);
+	twi_judge_agreement(&judge);
+	twi_judge_links(&judge);
+	twi_judge_buffers(&judge);
+	twi_judge_missing(&judge);
+	twi_judge_late(&judge);
+	twi_judge_credit(&judge);
+	lower_confidence(&judge);
+	sort(out);
+}
+
+/* --- words --- */
+
+static void emit_finding(const struct twi_finding *finding, struct twi_emit *emit)
+{
+	twi_emit_object_begin(emit, NULL);
+	twi_emit_str(emit, "cause", twi_cause_name(finding->cause));
+	twi_emit_str(emit, "says", twi_cause_says(finding->cause));
+	twi_emit_array_begin(emit, "ranks");
+	for (uint32_t i = 0; i < finding->rank_count; i++)
+		twi_emit_u64(emit, NULL, finding->ranks[i]);
+	twi_emit_array_end(emit);
+	twi_emit_array_begin(emit, "links");
+	for (uint32_t i = 0; i < finding->link_count; i++) {
+		twi_emit_object_begin(emit, NULL);
+		twi_emit_u64(emit, "from", finding->links[i].from);
+		twi_emit_u64(emit, "to", finding->links[i].to);
+		twi_emit_object_end(emit);
+	}
+	twi_emit_array_end(emit);
+	twi_emit_f64(emit, "confidence", finding->confidence);
+	twi_emit_array_begin(emit, "evidence");
+	for (uint32_t i = 0; i < finding->evidence_count; i++)
+		twi_emit_str(emit, NULL, finding->evidence[i]);
+	twi_emit_array_end(emit);
+	twi_emit_str(emit, "cure", twi_cause_cure(finding->cause));
+	twi_emit_object_end(emit);
+}
+
+static const char *state_of(const struct twi_verdict *verdict)
+{
+	if (verdict->stuck)
+		return "stuck";
+	return verdict->finding_count > 0 ? "slow" : "healthy";
+}
+
+/* Those with trouble first, as the rank has put them. */
+static void emit_links(const struct twi_rank_state *state, struct twi_emit *emit)
+{
+	twi_emit_array_begin(emit, "links");
+	for (uint32_t i = 0; state != NULL && i < state->link_count; i++) {
+		const struct twi_state_link *link = &state->links[i];
+		bool fabric = (link->flags & TWI_LINK_FABRIC) != 0;
+
+		twi_emit_object_begin(emit, NULL);
+		twi_emit_u64(emit, "to", link->rank);
+		twi_emit_str(emit, "lane", twi_lane_name((enum twi_lane_id)link->lane));
+		twi_emit_u64(emit, "unacknowledged_bytes", link->unacked_bytes);
+		twi_emit_u64(emit, "waiting_sends", link->waiting_sends);
+		twi_emit_u64(emit, "silent_ns", link->silent_ns);
+		twi_emit_bool(emit, "no_credit", (link->flags & TWI_LINK_NO_CREDIT) != 0);
+		twi_emit_bool(emit, "tcp_info", (link->flags & TWI_LINK_TCP) != 0);
+		if (fabric) {
+			twi_emit_u64(emit, "outstanding_operations", link->pending_ops);
+			twi_emit_str(emit, "libfabric", state->fabric);
+		}
+		twi_emit_object_end(emit);
+	}
+	twi_emit_array_end(emit);
+}
+
+static void emit_rank(const struct twi_verdict_case *what, const struct twi_verdict_rank *rank,
+		      struct twi_emit *emit)
+{
+	const struct twi_rank_state *state = rank->last;
+
+	twi_emit_object_begin(emit, NULL);
+	twi_emit_u64(emit, "rank", rank->rank);
+	twi_emit_bool(emit, "answered", state != NULL);
+	twi_emit_str(emit, "host", state != NULL ? state->host : NULL);
+	if (rank->pid > 0)
+		twi_emit_u64(emit, "pid", rank->pid);
+	if (state != NULL) {
+		twi_emit_u64(emit, "waiting_threads", state->waiters);
+		twi_emit_u64(emit, "run_queue_ns", state->run_queue_ns);
+		twi_emit_u64(emit, "on_cpu_ns", state->on_cpu_ns);
+		twi_emit_u64(emit, "pool_free_bytes", state->pool_free_bytes);
+		twi_emit_u64(emit, "records_lost", state->lost);
+		if (!rank->me)
+			twi_emit_u64(emit, "clock_error_ns", rank->error_ns);
+	}
+	emit_links(state, emit);
+	twi_emit_array_begin(emit, "groups");
+	for (uint32_t i = 0; state != NULL && i < state->group_count; i++) {
+		const struct twi_state_group *group = &state->groups[i];
+		const struct twi_state_past *last = group->past_count > 0 ? &group->past[0] : NULL;
+
+		twi_emit_object_begin(emit, NULL);
+		twi_emit_u64(emit, "group", twi_ctx_group(group->ctx));
+		twi_emit_str(emit, "of",
+			     (group->ctx & TWI_STATE_BARRIERS) != 0 ? "barriers" : "collectives");
+		twi_emit_u64(emit, "last_entered", group->last_seq);
+		twi_emit_u64(emit, "in_flight", group->in_flight);
+		if (last != NULL && what->kind_name != NULL)
+			twi_emit_str(emit, "last_kind", what->kind_name(last->kind));
+		twi_emit_object_end(emit);
+	}
+	twi_emit_array_end(emit);
+	twi_emit_object_end(emit);
+}
+
+void twi_verdict_emit(const struct twi_verdict *verdict, const struct twi_verdict_case *what,
+		      struct twi_emit *emit)
+{
+	char text[TWI_FINDING_TEXT * 2];
+
+	twi_verdict_short(verdict, text, sizeof(text));
+	twi_emit_str(emit, "state", state_of(verdict));
+	twi_emit_str(emit, "short", text);
+	twi_emit_u64(emit, "asked_by", what->me);
+	twi_emit_u64(emit, "ranks_in_job", verdict->ranks);
+	twi_emit_u64(emit, "ranks_answered", verdict->answered);
+	twi_emit_u64(emit, "ranks_unknown", verdict->unknown);
+	twi_emit_bool(emit, "telemetry_lost", verdict->telemetry_lost);
+	twi_emit_array_begin(emit, "findings");
+	for (uint32_t i = 0; i < verdict->finding_count; i++)
+		emit_finding(&verdict->findings[i], emit);
+	twi_emit_array_end(emit);
+	twi_emit_array_begin(emit, "ranks");
+	for (uint32_t i = 0; i < what->rank_count; i++)
+		emit_rank(what, &what->ranks[i], emit);
+	twi_emit_array_end(emit);
+}
+
+__attribute__((format(printf, 4, 5))) static size_t add(char *out, size_t room, size_t used,
+							const char *fmt, ...)
+{
+	va_list args;
+	int n;
+
+	if (used + 1 >= room)
+		return used;
+	va_start(args, fmt);
+	n = vsnprintf(out + used, room - used, fmt, args);
+	va_end(args);
+	return n < 0 ? used : twi_min(used + (size_t)n, room - 1);
+}
+
+/* "rank 2 has not entered (97 %)" */
+static size_t add_finding(const struct twi_finding *finding, char *out, size_t room, size_t used)
+{
+	if (finding->rank_count > 0)
+		used = add(out, room, used, finding->rank_count > 1 ? "ranks " : "rank ");
+	for (uint32_t i = 0; i < finding->rank_count; i++)
+		used = add(out, room, used, "%s%u", i > 0 ? ", " : "", finding->ranks[i]);
+	if (finding->link_count > 0)
+		used = add(out, room, used, finding->link_count > 1 ? "links " : "the link ");
+	for (uint32_t i = 0; i < finding->link_count; i++)
+		used = add(out, room, used, "%s%u->%u", i > 0 ? ", " : "", finding->links[i].from,
+			   finding->links[i].to);
+	return add(out, room, used, ": %s, %s (%.0f %%)", twi_cause_name(finding->cause),
+		   twi_cause_says(finding->cause), finding->confidence * 100);
+}
+
+void twi_verdict_short(const struct twi_verdict *verdict, char *out, size_t room)
+{
+	size_t used = 0;
+
+	out[0] = '\0';
+	for (uint32_t i = 0; i < twi_min(verdict->finding_count, 2u); i++) {
+		if (i > 0)
+			used = add(out, room, used, "; ");
+		used = add_finding(&verdict->findings[i], out, room, used);
+	}
+	if (verdict->finding_count > 0 && verdict->findings[0].evidence_count > 0)
+		add(out, room, used, ": %s", verdict->findings[0].evidence[0]);
+}
+
+void twi_verdict_text(const struct twi_verdict *verdict, struct twi_emit *emit)
+{
+	char line[TWI_FINDING_TEXT * 2], clean[TWI_FINDING_TEXT * 2];
+
+	twi_emit_raw(emit, "towline: verdict: %s; %u of %u ranks answered\n", state_of(verdict),
+		     verdict->answered, verdict->ranks);
+	for (uint32_t i = 0; i < verdict->finding_count; i++) {
+		const struct twi_finding *finding = &verdict->findings[i];
+
+		line[0] = '\0';
+		add_finding(finding, line, sizeof(line), 0);
+		twi_words_clean(clean, sizeof(clean), line);
+		twi_emit_raw(emit, "towline:   %s\n", clean);
+		/* Hosts and names in it are as other ranks say them. */
+		for (uint32_t k = 0; k < finding->evidence_count; k++) {
+			twi_words_clean(clean, sizeof(clean), finding->evidence[k]);
+			twi_emit_raw(emit, "towline:     %s\n", clean);
+		}
+		twi_emit_raw(emit, "towline:     mend: %s\n", twi_cause_cure(finding->cause));
+	}
+}

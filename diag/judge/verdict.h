@@ -1,0 +1,127 @@
+/*
+ * verdict.h - why a job does not go on, or not as fast as it could: a pure function of what its
+ * ranks say of themselves.
+ *
+ *	states of ranks, twice -----+
+ *	of silent ones: process,    +--> twi_verdict_judge --> findings: cause, culprits,
+ *	connections                 |                          confidence, evidence
+ *	clocks ---------------------+
+ *
+ * Each rank is asked twice, some tenths of a second apart, so that what moves can be told from what
+ * stands: time in the run queue, retransmissions, a collective that goes on. Who has not answered
+ * is judged by what others know of it.
+ *
+ * It looks for causes, not for those who suffer: a rank that waits is never accused for that, nor
+ * is one that is behind because another holds it up.
+ */
+#ifndef TWI_VERDICT_H
+#define TWI_VERDICT_H
+
+#include "diag/judge/rank_state.h"
+
+struct twi_emit;
+
+/* X(name in capitals, name, what it says of the culprit, what mends it) */
+#define TWI_CAUSE_MAP(X)                                                                           \
+	X(DEAD, "dead", "has ended",                                                               \
+	  "look at how the process ended (exit status, kernel log for out-of-memory kills)")       \
+	X(STOPPED, "stopped", "is stopped",                                                        \
+	  "continue the process (kill -CONT), or find who stopped it: a debugger, a batch system") \
+	X(SILENT, "silent", "does not answer",                                                     \
+	  "see where its threads are (stack dump); with the knob background 0 it answers only "    \
+	  "while it calls the library")                                                            \
+	X(OTHER_OPERATION, "other_operation", "has started another operation",                     \
+	  "make all ranks start the same operations of a group in the same order")                 \
+	X(LINK, "link", "gets nothing through",                                                    \
+	  "look at that direction of the path: cable, switch, firewall, routes")                   \
+	X(PACKET_LOSS, "packet_loss", "loses packets",                                             \
+	  "look at that direction of the path: errors and drops of the interfaces, MTU, queues")   \
+	X(POOL, "pool", "waits for room in its pool",                                              \
+	  "raise premap_memory_bytes to what /v1/pool recommends there, or free buffers earlier")  \
+	X(DEVICE, "device", "waits for its device",                                                \
+	  "look at the device (/v1/devices there, the driver's log)")                              \
+	X(CREDIT, "credit", "does not receive what was sent to it",                                \
+	  "post the receives that are missing there, or raise credit_bytes")                       \
+	X(TCP_BUFFERS, "tcp_buffers", "has socket buffers that are too small",                     \
+	  "leave socket_buffer_bytes at 0, and raise net.ipv4.tcp_rmem and tcp_wmem there "        \
+	  "(towdoctor says to what)")                                                              \
+	X(CPU, "cpu", "does not get the CPU",                                                      \
+	  "find who else runs on its cores; pin the ranks, or give them cores of their own")       \
+	X(LATE, "late", "comes late",                                                              \
+	  "see what that rank does between collectives: input, imbalance, a slow device")          \
+	X(NEVER_ENTERED, "never_entered", "has not entered",                                       \
+	  "see what that rank does instead (stack dump): it is not in the operation that the "     \
+	  "others wait in")
+
+enum twi_cause {
+#define TWI_CAUSE_ENUM(id, name, says, cure) TWI_CAUSE_##id,
+	TWI_CAUSE_MAP(TWI_CAUSE_ENUM)
+#undef TWI_CAUSE_ENUM
+		TWI_CAUSES
+};
+
+const char *twi_cause_name(enum twi_cause cause);
+const char *twi_cause_says(enum twi_cause cause);
+const char *twi_cause_cure(enum twi_cause cause);
+
+/* Of a process on the asker's host that has not answered. */
+enum twi_process { TWI_PROCESS_UNKNOWN, TWI_PROCESS_RUNS, TWI_PROCESS_STOPPED, TWI_PROCESS_GONE };
+
+struct twi_verdict_rank {
+	uint32_t rank; /* of the job */
+	bool me, asked;
+	bool lost, bye; /* its connection has ended; it had said so before */
+	enum twi_process process;
+	char process_state; /* as /proc says; 0: not known */
+	uint64_t pid;
+	int64_t offset_ns;                         /* its clock less the asker's */
+	uint64_t error_ns;                         /* at most */
+	const struct twi_rank_state *first, *last; /* NULL: no answer. last may be alone */
+};
+
+struct twi_verdict_case {
+	uint64_t now_ns; /* the asker's */
+	uint32_t me;
+	uint32_t rank_count;
+	const struct twi_verdict_rank *ranks;
+	/* How collectives are called, by kind; NULL: by number. */
+	const char *(*kind_name)(unsigned kind);
+};
+
+#define TWI_FINDING_RANKS    16u
+#define TWI_FINDING_LINKS    16u
+#define TWI_FINDING_EVIDENCE 6u
+#define TWI_FINDING_TEXT     240u
+
+struct twi_finding {
+	enum twi_cause cause;
+	double confidence; /* 0 to 1 */
+	uint32_t rank_count, link_count, evidence_count;
+	uint32_t ranks[TWI_FINDING_RANKS];
+	struct {
+		uint32_t from, to;
+	} links[TWI_FINDING_LINKS];
+	char evidence[TWI_FINDING_EVIDENCE][TWI_FINDING_TEXT];
+};
+
+struct twi_verdict {
+	bool stuck; /* ranks wait, and nothing went on while this was looked at */
+	uint32_t finding_count;
+	struct twi_finding findings[TWI_CAUSES]; /* at most one of each cause; the surest first */
+	uint32_t ranks, answered, unknown; /* unknown: neither answered nor told of by others */
+	bool telemetry_lost;               /* somewhere: confidence is lower for it */
+};
+
+void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *out);
+
+/* Members of one JSON object. */
+void twi_verdict_emit(const struct twi_verdict *verdict, const struct twi_verdict_case *what,
+		      struct twi_emit *emit);
+
+/* One line: "rank 2 has not entered (97 %): ..."; "" without findings. */
+void twi_verdict_short(const struct twi_verdict *verdict, char *out, size_t room);
+
+/* All of it for a terminal, in lines. */
+void twi_verdict_text(const struct twi_verdict *verdict, struct twi_emit *emit);
+
+#endif

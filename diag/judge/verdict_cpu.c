@@ -1,0 +1,112 @@
+/*
+ * verdict_cpu.c - how much of a time a rank has wanted a CPU and had none.
+ *
+ * The kernel counts it for each thread (schedstat). Known of a rank are a few points of that count:
+ * some that it has written down as it came to waits (cpu_log.h), and the two looks. Load
+ * that all ranks of a host have alike is not what makes one of them late: what they were denied of
+ * what they wanted is taken off.
+ */
+#include "diag/judge/verdict_parts.h"
+
+#include <internal/base.h>
+
+#define POINTS (TWI_STATE_CPUS + 2u)
+
+static uint32_t points_of(const struct twi_verdict_rank *rank, struct twi_state_cpu out[POINTS])
+{
+	const struct twi_rank_state *first = rank->first, *last = rank->last;
+	uint32_t count = 0;
+
+	if (last == NULL)
+		return 0;
+	for (uint32_t i = 0; i < last->cpu_count; i++)
+		out[count++] = last->cpus[i];
+	if (first != NULL && first->thread == last->thread)
+		out[count++] = (struct twi_state_cpu){ first->now_ns, first->on_cpu_ns,
+						       first->run_queue_ns };
+	out[count++] = (struct twi_state_cpu){ last->now_ns, last->on_cpu_ns, last->run_queue_ns };
+	return count;
+}
+
+struct use {
+	uint64_t window_ns, waited_ns, ran_ns;
+};
+
+/* Between the points that are nearest outside of `from` and `to`, by its clock. */
+static bool use_of(const struct twi_verdict_rank *rank, uint64_t from, uint64_t to, struct use *out)
+{
+	struct twi_state_cpu points[POINTS];
+	uint32_t count = points_of(rank, points);
+	const struct twi_state_cpu *low = NULL, *high = NULL, *oldest = points, *newest = points;
+
+	if (count < 2)
+		return false;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct twi_state_cpu *at = &points[i];
+
+		oldest = at->at_ns < oldest->at_ns ? at : oldest;
+		newest = at->at_ns > newest->at_ns ? at : newest;
+		if (at->at_ns <= from && (low == NULL || at->at_ns > low->at_ns))
+			low = at;
+		if (at->at_ns >= to && (high == NULL || at->at_ns < high->at_ns))
+			high = at;
+	}
+	low = low != NULL ? low : oldest;
+	high = high != NULL ? high : newest;
+	*out = (struct use){ twi_since(high->at_ns, low->at_ns),
+			     twi_since(high->run_queue_ns, low->run_queue_ns),
+			     twi_since(high->on_cpu_ns, low->on_cpu_ns) };
+	return out->window_ns > 0 && low->at_ns < to && high->at_ns > from;
+}
+
+/* Of the other ranks of its host together. */
+static struct use use_of_others(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
+				uint64_t from, uint64_t to)
+{
+	struct use all = { 0 };
+
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *other = &judge->what->ranks[i];
+		uint64_t apart = (uint64_t)other->offset_ns - (uint64_t)rank->offset_ns;
+		struct use use;
+
+		if (other == rank || other->last == NULL || other->last->boot != rank->last->boot ||
+		    !use_of(other, from + apart, to + apart, &use))
+			continue;
+		all.waited_ns += use.waited_ns;
+		all.ran_ns += use.ran_ns;
+		all.window_ns += use.window_ns;
+	}
+	return all;
+}
+
+/* What they were denied of the CPU time that they wanted; of little the share says little. */
+static double denied(const struct use *use)
+{
+	double wanted = (double)use->waited_ns + (double)use->ran_ns;
+
+	if (wanted <= 0 || wanted * 50 < (double)use->window_ns)
+		return 0;
+	return twi_min((double)use->waited_ns / wanted, 0.95);
+}
+
+bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
+		       uint64_t from, uint64_t to, struct twi_starved *out)
+{
+	struct use use, others;
+	double usual, window;
+
+	*out = (struct twi_starved){ 0 };
+	if (rank->last == NULL || !use_of(rank, from, to, &use))
+		return false;
+	others = use_of_others(judge, rank, from, to);
+	window = (double)use.window_ns;
+	usual = (double)use.ran_ns * denied(&others) / (1 - denied(&others));
+	out->window_ns = use.window_ns;
+	out->waited = twi_min((double)use.waited_ns / window, 1.0);
+	if (usual < (double)use.waited_ns)
+		out->own = twi_min(((double)use.waited_ns - usual) / window, 1.0);
+	out->ran_more = (double)use.ran_ns * (double)others.window_ns >
+			1.5 * (double)others.ran_ns * window;
+	return true;
+}

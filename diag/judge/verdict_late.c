@@ -1,0 +1,281 @@
+/*
+ * verdict_late.c - who comes late, and what makes it.
+ *
+ * What a rank does itself is the time from the end of one collective to its call of the next; that
+ * it was held up in one by others is not its own doing. Calls are laid beside each other by seq, on
+ * the asker's clock; what the clocks' error could explain counts for nothing.
+ */
+#include "diag/judge/verdict_parts.h"
+
+#include <stdio.h>
+
+#include <internal/base.h>
+
+#define MS_NS       1000000ull
+#define LATE_SEQS   6u
+#define LATE_MIN_NS (2 * MS_NS)
+#define GOES_ON_NS  (1000 * MS_NS)
+#define ONCE_NS     (400 * MS_NS) /* late so much, a single time is enough */
+#define RECENT_NS   (15000 * MS_NS)
+#define STARVED     0.1 /* of the time without a CPU, at least */
+
+/* --- who came when --- */
+
+static uint64_t ours(const struct twi_verdict_rank *rank, uint64_t theirs_ns)
+{
+	return theirs_ns - (uint64_t)rank->offset_ns;
+}
+
+/* That it was held up itself until just before its call is not its own doing. */
+static uint64_t own_delay(const struct twi_arrival *arrival, uint32_t ctx)
+{
+	const struct twi_state_group *group = twi_group_at(arrival->last, ctx);
+	const struct twi_state_past *call = twi_state_group_past(group, arrival->seq);
+	const struct twi_state_past *before = twi_state_group_past(group, arrival->seq - 1);
+	uint64_t delay = twi_since(arrival->at_ns, arrival->second_ns);
+
+	if (before != NULL) {
+		/* One that was under way all the time says nothing of what it was held up by. */
+		bool apart = before->done_ns != 0 && before->done_ns <= call->start_ns;
+		uint64_t from = apart ? before->done_ns : before->start_ns;
+
+		delay = twi_min(delay, twi_since(call->start_ns, from));
+	}
+	return delay > 2 * arrival->error_ns ? delay - arrival->error_ns : 0;
+}
+
+static void find_arrival(const struct twi_judge *judge, uint32_t ctx, uint64_t seq,
+			 struct twi_arrival *out)
+{
+	uint32_t count = 0, size = 0;
+
+	*out = (struct twi_arrival){ .seq = seq };
+	for (uint32_t i = 0; i < judge->what->rank_count; i++) {
+		const struct twi_verdict_rank *rank = &judge->what->ranks[i];
+		const struct twi_state_group *group = twi_group_at(rank, ctx);
+		const struct twi_state_past *past = twi_state_group_past(group, seq);
+		uint64_t at;
+
+		if (past == NULL)
+			continue;
+		count++;
+		size = group->size;
+		out->error_ns = twi_max(out->error_ns, rank->error_ns);
+		at = ours(rank, past->start_ns);
+		if (out->last != NULL && at <= out->at_ns) {
+			out->second_ns = twi_max(out->second_ns, at);
+			continue;
+		}
+		out->second_ns = out->last != NULL ? out->at_ns : 0;
+		out->at_ns = at;
+		out->last = rank;
+	}
+	if (count < 2 || count != size)
+		out->last = NULL;
+	else
+		out->delay_ns = own_delay(out, ctx);
+}
+
+/* Those of the last few seconds, but for the first two of a group, which come with its set-up. */
+uint32_t twi_judge_arrivals(const struct twi_judge *judge, uint32_t ctx,
+			    struct twi_arrival out[TWI_STATE_PAST])
+{
+	const struct twi_state_group *group = NULL;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < judge->what->rank_count && group == NULL; i++)
+		group = twi_group_at(&judge->what->ranks[i], ctx);
+	for (uint32_t i = 0; group != NULL && i < group->past_count; i++) {
+		if (group->past[i].seq <= 2)
+			continue;
+		find_arrival(judge, ctx, group->past[i].seq, &out[count]);
+		if (out[count].last != NULL &&
+		    twi_since(judge->what->now_ns, out[count].at_ns) <= RECENT_NS)
+			count++;
+	}
+	return count;
+}
+
+/* --- what makes it late --- */
+
+/* A rank that has come late. */
+struct lateness {
+	const struct twi_verdict_rank *rank;
+	uint64_t from_ns, to_ns; /* the asker's clock: when that was */
+	bool once;               /* all of that time, and no other, */
+	double lost;             /* or again and again: the share of it */
+	double confidence;
+	char how[160];
+};
+
+/* The share of the time that it waited for room in its pool, between the looks. */
+static double pool_share(const struct twi_verdict_rank *rank)
+{
+	const struct twi_rank_state *first = rank->first, *last = rank->last;
+	uint64_t ns;
+
+	if (first == NULL || last->now_ns <= first->now_ns)
+		return 0;
+	ns = twi_since(last->pool_wait_ns, first->pool_wait_ns);
+	if (last->pool_waiters > 0)
+		ns += twi_since(last->now_ns, twi_max(last->pool_since_ns, first->now_ns));
+	return (double)ns / (double)(last->now_ns - first->now_ns);
+}
+
+static uint64_t theirs(const struct twi_verdict_rank *rank, uint64_t ours_ns)
+{
+	return ours_ns + (uint64_t)rank->offset_ns;
+}
+
+static void blame_late(struct twi_judge *judge, const struct lateness *late)
+{
+	const struct twi_verdict_rank *rank = late->rank;
+	double pool = pool_share(rank), lost = 1;
+	struct twi_starved cpu;
+
+	twi_judge_starved(judge, rank, theirs(rank, late->from_ns), theirs(rank, late->to_ns),
+			  &cpu);
+	if (!late->once)
+		lost = late->lost;
+	else if (cpu.window_ns > late->to_ns - late->from_ns) /* known, but not apart */
+		lost = (double)(late->to_ns - late->from_ns) / (double)cpu.window_ns;
+	if (pool >= 0.3)
+		twi_judge_blame(judge, TWI_CAUSE_POOL, rank->rank, late->confidence,
+				"%s; it waited for room in its pool for %.0f %% of the time",
+				late->how, pool * 100);
+	else if (cpu.own >= STARVED && cpu.own * 2 >= lost)
+		twi_judge_blame(judge, TWI_CAUSE_CPU, rank->rank, late->confidence,
+				"%s; it wanted a CPU and had none for %.0f %% of the time",
+				late->how, cpu.waited * 100);
+	else if (cpu.waited >= STARVED && cpu.waited * 2 >= lost)
+		/* More than others do it wants because it has more to do, or it has not. */
+		twi_judge_blame(judge, cpu.ran_more ? TWI_CAUSE_LATE : TWI_CAUSE_CPU, rank->rank,
+				0.6,
+				"%s; it wanted a CPU and had none for %.0f %% of the time, as all "
+				"of its host do",
+				late->how, cpu.waited * 100);
+	else
+		twi_judge_blame(judge, TWI_CAUSE_LATE, rank->rank, late->confidence,
+				"%s; it had no CPU for %.0f %% of the time", late->how,
+				cpu.waited * 100);
+}
+
+/* --- who comes late --- */
+
+/* How often `rank` came last, and what that took. */
+static uint32_t count_late(const struct twi_arrival *arrivals, uint32_t count,
+			   const struct twi_verdict_rank *rank, uint64_t *lost_out)
+{
+	uint32_t times = 0;
+
+	*lost_out = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		if (arrivals[i].last != rank || arrivals[i].delay_ns < LATE_MIN_NS)
+			continue;
+		times++;
+		*lost_out += arrivals[i].delay_ns;
+	}
+	return times;
+}
+
+/*
+ * Of the newest `count`: one rank was late to nearly all of them, and hardly another to any, and it
+ * cost much of the time. NULL: none was.
+ */
+static const struct twi_verdict_rank *late_one(const struct twi_arrival *arrivals, uint32_t count,
+					       uint32_t *times_out, uint64_t *lost_out)
+{
+	uint64_t span = twi_since(arrivals[0].at_ns, arrivals[count - 1].at_ns), all = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		all += arrivals[i].delay_ns;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct twi_verdict_rank *rank = arrivals[i].last;
+
+		*times_out = count_late(arrivals, count, rank, lost_out);
+		if (*times_out * 4 >= count * 3 && (*times_out == count || count >= 8) &&
+		    *lost_out * 5 >= span && *lost_out * 4 >= all * 3)
+			return rank;
+	}
+	return NULL;
+}
+
+/*
+ * Whether calls go on, as far as they usually follow each other. Where none has come for longer,
+ * something else holds the job up, and who was late before is not the one.
+ */
+static bool go_on(const struct twi_judge *judge, const struct twi_arrival *arrivals, uint32_t count)
+{
+	uint64_t span = twi_since(arrivals[0].at_ns, arrivals[count - 1].at_ns);
+
+	return twi_since(judge->what->now_ns, arrivals[0].at_ns) <=
+	       twi_max((uint64_t)GOES_ON_NS, 4 * (span / (count - 1)));
+}
+
+/* One rank comes late again and again: always, or since a while. */
+static bool judge_often(struct twi_judge *judge, uint32_t ctx, const struct twi_arrival *arrivals,
+			uint32_t count)
+{
+	char time[24], whole[24];
+
+	for (; count >= LATE_SEQS; count--) {
+		uint64_t span = twi_since(arrivals[0].at_ns, arrivals[count - 1].at_ns), lost;
+		const struct twi_verdict_rank *rank;
+		struct lateness late;
+		uint32_t times;
+
+		rank = late_one(arrivals, count, &times, &lost);
+		if (rank == NULL)
+			continue;
+		late = (struct lateness){
+			.rank = rank,
+			.from_ns = arrivals[count - 1].at_ns,
+			.to_ns = arrivals[0].at_ns,
+			.lost = twi_min((double)lost / (double)(span + 1), 1.0),
+			.confidence = 0.9,
+		};
+		snprintf(late.how, sizeof(late.how),
+			 "rank %u came last to %u of the last %u %ss of group %u, by %s in all of "
+			 "%s",
+			 rank->rank, times, count, twi_ctx_word(ctx), twi_ctx_group(ctx),
+			 twi_judge_time(lost, time), twi_judge_time(span, whole));
+		blame_late(judge, &late);
+		return true;
+	}
+	return false;
+}
+
+static void judge_late(struct twi_judge *judge, uint32_t ctx)
+{
+	struct twi_arrival arrivals[TWI_STATE_PAST];
+	uint32_t count = twi_judge_arrivals(judge, ctx, arrivals), worst = 0;
+	char time[24], call[48];
+	struct lateness late;
+
+	if (count < 2 ||
+	    (go_on(judge, arrivals, count) && judge_often(judge, ctx, arrivals, count)))
+		return;
+	for (uint32_t i = 1; i < count; i++) {
+		if (arrivals[i].delay_ns > arrivals[worst].delay_ns)
+			worst = i;
+	}
+	if (arrivals[worst].delay_ns < ONCE_NS ||
+	    arrivals[worst].delay_ns < 4 * twi_judge_usual(twi_group_at(arrivals[worst].last, ctx)))
+		return;
+	late = (struct lateness){
+		.rank = arrivals[worst].last,
+		.from_ns = arrivals[worst].at_ns - arrivals[worst].delay_ns,
+		.to_ns = arrivals[worst].at_ns,
+		.once = true,
+		.confidence = 0.85,
+	};
+	snprintf(late.how, sizeof(late.how), "rank %u came to %s by %s later than all others",
+		 late.rank->rank, twi_judge_call(ctx, arrivals[worst].seq, call),
+		 twi_judge_time(arrivals[worst].delay_ns, time));
+	blame_late(judge, &late);
+}
+
+void twi_judge_late(struct twi_judge *judge)
+{
+	twi_judge_groups(judge, judge_late);
+}

@@ -1,0 +1,106 @@
+/*
+ * verdict_parts.h - what the files of the judge ask of each other. See verdict.h.
+ *
+ *	verdict.c        findings: made, ordered, put into words
+ *	verdict_links.c  silent ranks, links, losses, buffers, credit
+ *	verdict_colls.c  ranks that call something else, or are missing
+ *	verdict_late.c   ranks that come late, and what makes them
+ *	verdict_cpu.c    how long they wanted a CPU and had none
+ */
+#ifndef TWI_VERDICT_PARTS_H
+#define TWI_VERDICT_PARTS_H
+
+#include "diag/judge/verdict.h"
+
+struct twi_judge {
+	const struct twi_verdict_case *what;
+	struct twi_verdict *out;
+};
+
+/* The finding of the cause, made when it is new. */
+struct twi_finding *twi_judge_finding(struct twi_judge *judge, enum twi_cause cause,
+				      double confidence);
+/* Whether the rank is blamed for that cause, or for any. */
+bool twi_judge_names(const struct twi_judge *judge, enum twi_cause cause, uint32_t rank);
+bool twi_judge_blames(const struct twi_judge *judge, uint32_t rank);
+/* Names a culprit with evidence; nothing when the rank is blamed already. */
+void twi_judge_blame(struct twi_judge *judge, enum twi_cause cause, uint32_t rank,
+		     double confidence, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+void twi_judge_blame_link(struct twi_judge *judge, enum twi_cause cause, uint32_t from, uint32_t to,
+			  double confidence, const char *fmt, ...)
+	__attribute__((format(printf, 6, 7)));
+/* More evidence of a finding; nothing when there is none of that cause. */
+void twi_judge_add(struct twi_judge *judge, enum twi_cause cause, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+const struct twi_verdict_rank *twi_judge_rank(const struct twi_judge *judge, uint32_t rank);
+const char *twi_judge_kind(const struct twi_judge *judge, unsigned kind, char room[24]);
+/* "collective 7 of group 2", "barrier 3 of group 0". */
+const char *twi_judge_call(uint32_t ctx, uint64_t seq, char room[48]);
+/* A duration for people. */
+const char *twi_judge_time(uint64_t ns, char room[24]);
+
+/* verdict_links.c: silent ranks, links, losses, buffers, credit. */
+void twi_judge_silent(struct twi_judge *judge);
+void twi_judge_links(struct twi_judge *judge);
+void twi_judge_buffers(struct twi_judge *judge);
+void twi_judge_credit(struct twi_judge *judge);
+/* verdict_colls.c: who disagrees, who is missing. */
+void twi_judge_agreement(struct twi_judge *judge);
+void twi_judge_missing(struct twi_judge *judge);
+/* Whether somebody has been waiting for long, as far as is known. */
+bool twi_judge_stuck(const struct twi_judge *judge);
+
+/* Of one collective: who came last, unless not all ranks of the group are known to have come. */
+struct twi_arrival {
+	const struct twi_verdict_rank *last; /* NULL: not known */
+	uint64_t seq, at_ns;                 /* by the asker's clock */
+	uint64_t second_ns, error_ns;
+	uint64_t delay_ns; /* later than all others, by its own doing */
+};
+
+/*
+ * verdict_cpu.c: how much of the time from `from` to `to`, by its clock, or of what is known of it,
+ * the rank wanted a CPU and had none. False: nothing is known.
+ */
+struct twi_starved {
+	uint64_t window_ns; /* that is known */
+	double waited;      /* of it, 0 to 1 */
+	double own;         /* the same, without what other ranks of its host suffer as well */
+	bool ran_more;      /* it was on a CPU for half as long again as they were */
+};
+bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_rank *rank,
+		       uint64_t from, uint64_t to, struct twi_starved *out);
+/* verdict_late.c: who comes late. */
+void twi_judge_late(struct twi_judge *judge);
+/* Of the last few seconds, newest first, but for the first two, which come with the set-up. */
+uint32_t twi_judge_arrivals(const struct twi_judge *judge, uint32_t ctx,
+			    struct twi_arrival out[TWI_STATE_PAST]);
+/* Calls `found` once for each group that anybody knows. */
+void twi_judge_groups(struct twi_judge *judge, void (*found)(struct twi_judge *, uint32_t ctx));
+/* The median time from one call to the next, as far as it is known. */
+uint64_t twi_judge_usual(const struct twi_state_group *group);
+
+/* The group that a context is of. */
+static inline uint32_t twi_ctx_group(uint32_t ctx)
+{
+	return ctx & ~TWI_STATE_BARRIERS;
+}
+
+/* What is counted there. */
+static inline const char *twi_ctx_word(uint32_t ctx)
+{
+	return (ctx & TWI_STATE_BARRIERS) != 0 ? "barrier" : "collective";
+}
+
+static inline uint64_t twi_since(uint64_t now, uint64_t then)
+{
+	return now > then ? now - then : 0;
+}
+
+static inline const struct twi_state_group *twi_group_at(const struct twi_verdict_rank *rank,
+							 uint32_t ctx)
+{
+	return twi_rank_state_group(rank->last, ctx);
+}
+
+#endif

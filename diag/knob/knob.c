@@ -1,0 +1,340 @@
+/*
+ * knob.c - the knob table, reading values as people write them, and printing them back.
+ */
+#include "diag/knob/knob.h"
+#include "diag/base/sized.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include <internal/base.h>
+
+#include "diag/base/error.h"
+
+enum knob_type { KNOB_BYTES, KNOB_NS, KNOB_COUNT, KNOB_BOOL, KNOB_TEXT };
+
+struct knob {
+	const char *name;
+	enum knob_type type;
+	size_t offset;
+	int64_t def, min, max;
+	const char *text_def;
+	const char *help;
+};
+
+/* One of the two is taken, by whether the default is a string. */
+#define TEXT_OR_NULL(def) _Generic((def), char * : (def), const char * : (def), default : NULL)
+#define INT_OR_ZERO(def)  _Generic((def), char * : 0, const char * : 0, default : (def))
+
+static const struct knob knobs[] = {
+#define TWI_KNOB(field, kind, d, lo, hi, text)                                                     \
+	{ .name = #field,                                                                          \
+	  .type = KNOB_##kind,                                                                     \
+	  .offset = offsetof(struct tow_options, field),                                           \
+	  .def = INT_OR_ZERO(d),                                                                   \
+	  .min = (lo),                                                                             \
+	  .max = (hi),                                                                             \
+	  .text_def = TEXT_OR_NULL(d),                                                             \
+	  .help = (text) },
+#include "diag/knob/knob.def"
+#undef TWI_KNOB
+};
+
+/* Each row has the type of its field: text is a string, all else an integer of 64 bits. */
+#define IS_TEXT_TEXT  1
+#define IS_TEXT_BYTES 0
+#define IS_TEXT_NS    0
+#define IS_TEXT_COUNT 0
+#define IS_TEXT_BOOL  0
+#define TWI_KNOB(field, kind, d, lo, hi, text)                                                     \
+	_Static_assert(_Generic(((struct tow_options *)0)->field, const char *: IS_TEXT_##kind,    \
+							      int64_t: !IS_TEXT_##kind),           \
+		       "type of " #field);
+#include "diag/knob/knob.def"
+#undef TWI_KNOB
+_Static_assert(sizeof(struct tow_options) ==
+		       sizeof(size_t) + twi_array_count(knobs) * 8 + 4 * sizeof(void *),
+	       "every field of struct tow_options but the two callbacks is a row of knob.def");
+
+struct suffix {
+	const char *name;
+	int64_t factor;
+};
+
+static const struct suffix byte_suffixes[] = {
+	{ "", 1 },
+	{ "B", 1 },
+	{ "K", 1ll << 10 },
+	{ "KiB", 1ll << 10 },
+	{ "KB", 1000 },
+	{ "M", 1ll << 20 },
+	{ "MiB", 1ll << 20 },
+	{ "MB", 1000000 },
+	{ "G", 1ll << 30 },
+	{ "GiB", 1ll << 30 },
+	{ "GB", 1000000000 },
+	{ "T", 1ll << 40 },
+	{ "TiB", 1ll << 40 },
+};
+static const struct suffix time_suffixes[] = {
+	{ "", 1 },         { "ns", 1 },         { "us", 1000 },
+	{ "ms", 1000000 }, { "s", 1000000000 }, { "min", 60000000000 },
+};
+static const struct suffix count_suffixes[] = { { "", 1 }, { "k", 1000 }, { "Ki", 1 << 10 } };
+
+static bool scale(double value, const char *suffix, const struct suffix *table, size_t count,
+		  int64_t *out)
+{
+	for (size_t i = 0; i < count; i++) {
+		double scaled = value * (double)table[i].factor;
+
+		if (strcasecmp(suffix, table[i].name) != 0)
+			continue;
+		if (!(scaled >= -9e18 && scaled <= 9e18))
+			return false;
+		*out = (int64_t)scaled;
+		return true;
+	}
+	return false;
+}
+
+static bool parse_bool(const char *text, int64_t *out)
+{
+	static const char *const words[] = { "0", "1", "false", "true", "no", "yes", "off", "on" };
+
+	for (size_t i = 0; i < twi_array_count(words); i++) {
+		if (strcasecmp(text, words[i]) == 0) {
+			*out = (int64_t)(i % 2);
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool parse(const struct knob *knob, const char *text, int64_t *out)
+{
+	char *end;
+	double value;
+
+	if (knob->type == KNOB_BOOL)
+		return parse_bool(text, out);
+	/* strtod takes more than numbers (nan, inf, hex): a number begins with a digit here */
+	if (!isdigit((unsigned char)text[0]) || text[1] == 'x' || text[1] == 'X')
+		return false;
+	errno = 0;
+	value = strtod(text, &end);
+	if (errno != 0)
+		return false;
+	while (*end == ' ')
+		end++;
+	switch (knob->type) {
+	case KNOB_BYTES:
+		return scale(value, end, byte_suffixes, twi_array_count(byte_suffixes), out);
+	case KNOB_NS:
+		return scale(value, end, time_suffixes, twi_array_count(time_suffixes), out);
+	default:
+		return scale(value, end, count_suffixes, twi_array_count(count_suffixes), out);
+	}
+}
+
+int twi_knob_parse(size_t index, const char *text, int64_t *value_out)
+{
+	return index < twi_array_count(knobs) && parse(&knobs[index], text, value_out);
+}
+
+const void *twi_knob_field(const struct tow_options *options, size_t index)
+{
+	return (const char *)options + knobs[index].offset;
+}
+
+const char **twi_knob_text(struct tow_options *options, size_t index)
+{
+	twi_assert(knobs[index].type == KNOB_TEXT);
+	return (const char **)(void *)((char *)options + knobs[index].offset);
+}
+
+/* A value as a user would write it. */
+static void format(const struct knob *knob, int64_t value, char *out, size_t bytes)
+{
+	static const struct suffix units[] = {
+		{ "TiB", 1ll << 40 }, { "GiB", 1ll << 30 }, { "MiB", 1ll << 20 }, { "KiB", 1 << 10 }
+	};
+	static const struct suffix times[] = { { "s", 1000000000 },
+					       { "ms", 1000000 },
+					       { "us", 1000 } };
+	const struct suffix *table = knob->type == KNOB_BYTES ? units : times;
+	size_t count = knob->type == KNOB_BYTES ? twi_array_count(units)
+		       : knob->type == KNOB_NS  ? twi_array_count(times)
+						: 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (value != 0 && value % table[i].factor == 0) {
+			snprintf(out, bytes, "%lld%s", (long long)(value / table[i].factor),
+				 table[i].name);
+			return;
+		}
+	}
+	snprintf(out, bytes, "%lld%s", (long long)value,
+		 knob->type == KNOB_NS && value != 0 ? "ns" : "");
+}
+
+static void env_name(const struct knob *knob, char out[64])
+{
+	size_t n = (size_t)snprintf(out, 64, "TOW_%s", knob->name);
+
+	for (size_t i = 4; i < n; i++)
+		out[i] = (char)toupper((unsigned char)out[i]);
+}
+
+static int out_of_range(const struct knob *knob, const char *from, const char *value)
+{
+	char min[32], max[32];
+
+	if (knob->type == KNOB_BOOL)
+		return twi_error(TOW_EINVAL, "%s=%.64s (%s) is not valid: it is 0 or 1", knob->name,
+				 value, from);
+	format(knob, knob->min, min, sizeof(min));
+	format(knob, knob->max, max, sizeof(max));
+	return twi_error(TOW_EINVAL, "%s=%.64s (%s) is not valid: it is a number from %s to %s",
+			 knob->name, value, from, min, max);
+}
+
+/*
+ * A program that runs with more rights than whoever started it, setuid or with capabilities, takes
+ * nothing from that one's environment: a knob may name folders that it would write to.
+ */
+static const char *from_env(const char *name)
+{
+	return secure_getenv(name);
+}
+
+static int resolve_number(const struct knob *knob, int64_t given, int64_t *out)
+{
+	char env[64], text[32];
+	const char *value;
+
+	if (given != -1) {
+		snprintf(text, sizeof(text), "%lld", (long long)given);
+		if (given < knob->min || given > knob->max)
+			return out_of_range(knob, "option", text);
+		*out = given;
+		return TOW_OK;
+	}
+	env_name(knob, env);
+	value = from_env(env);
+	if (value == NULL || value[0] == '\0') {
+		*out = knob->def;
+		return TOW_OK;
+	}
+	if (!parse(knob, value, out) || *out < knob->min || *out > knob->max)
+		return out_of_range(knob, env, value);
+	return TOW_OK;
+}
+
+static int resolve_text(const struct knob *knob, const char *given, const char **out)
+{
+	const char *from = "option", *value = given;
+	char env[64];
+
+	if (value == NULL) {
+		env_name(knob, env);
+		from = env;
+		value = from_env(env);
+	}
+	if (value == NULL || value[0] == '\0')
+		value = knob->text_def;
+	if (strlen(value) > (size_t)knob->max &&
+	    (strcmp(knob->name, "job_key") == 0 || strcmp(knob->name, "stats_token") == 0))
+		return twi_error(TOW_EINVAL, "%s (%s) is not valid: it has %zu bytes, at most %lld",
+				 knob->name, from, strlen(value), (long long)knob->max);
+	if (strlen(value) > (size_t)knob->max)
+		return twi_error(TOW_EINVAL, "%s=%.64s... (%s) is not valid: at most %lld bytes",
+				 knob->name, value, from, (long long)knob->max);
+	if (strcmp(knob->name, "job") == 0 &&
+	    (value[0] == '.' ||
+	     value[strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				 "0123456789-_.")] != '\0'))
+		return twi_error(TOW_EINVAL,
+				 "%s=%.64s (%s) is not valid: letters, digits, - _ . (not first)",
+				 knob->name, value, from);
+	*out = value;
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_options_init(struct tow_options *options_out, size_t size)
+{
+	static const struct tow_options unset = TOW_OPTIONS_INIT;
+
+	if (options_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_options_init: options_out is NULL");
+	options_out->size = size;
+	return TWI_SIZED_OUT(tow_options, "tow_options_init", &unset, options_out);
+}
+
+int twi_knob_resolve(const struct tow_options *in, struct tow_options *out)
+{
+	static const struct tow_options unset = TOW_OPTIONS_INIT;
+	struct tow_options given;
+	int status = TWI_SIZED_IN(tow_options, "tow_runtime_open", in, &given);
+
+	*out = given = status < 0 || in == NULL ? unset : *in;
+	for (size_t i = 0; i < twi_array_count(knobs) && status == TOW_OK; i++) {
+		const struct knob *knob = &knobs[i];
+		void *to = (char *)out + knob->offset;
+		const void *from = (const char *)&given + knob->offset;
+
+		if (knob->type == KNOB_TEXT)
+			status = resolve_text(knob, *(const char *const *)from, to);
+		else
+			status = resolve_number(knob, *(const int64_t *)from, to);
+	}
+	return status;
+}
+
+/* The printed forms of the table, made once. */
+static struct printed {
+	char env[64], def[32], min[32], max[32];
+} printed[twi_array_count(knobs)];
+
+__attribute__((constructor)) static void print_knobs(void)
+{
+	for (size_t i = 0; i < twi_array_count(knobs); i++) {
+		const struct knob *knob = &knobs[i];
+
+		env_name(knob, printed[i].env);
+		if (knob->type == KNOB_TEXT)
+			continue;
+		format(knob, knob->def, printed[i].def, sizeof(printed[i].def));
+		format(knob, knob->min, printed[i].min, sizeof(printed[i].min));
+		format(knob, knob->max, printed[i].max, sizeof(printed[i].max));
+	}
+}
+
+TOW_PUBLIC size_t tow_knob_count(void)
+{
+	return twi_array_count(knobs);
+}
+
+TOW_PUBLIC int tow_knob_info(size_t index, struct tow_knob_info *knob_out)
+{
+	static const char *const units[] = { "bytes", "ns", "count", "bool", "text" };
+	struct tow_knob_info info = { .size = sizeof(info) };
+	const struct knob *knob;
+
+	if (index >= twi_array_count(knobs))
+		return twi_error(TOW_EINVAL, "tow_knob_info: index %zu; there are %zu knobs", index,
+				 twi_array_count(knobs));
+	knob = &knobs[index];
+	info.name = knob->name;
+	info.env = printed[index].env;
+	info.unit = units[knob->type];
+	info.def = knob->type == KNOB_TEXT ? knob->text_def : printed[index].def;
+	info.min = printed[index].min;
+	info.max = printed[index].max;
+	info.help = knob->help;
+	return TWI_SIZED_OUT(tow_knob_info, "tow_knob_info", &info, knob_out);
+}

@@ -1,0 +1,241 @@
+/*
+ * listen.c - bind, and what to do when the name is taken. See socket.h for the names.
+ *
+ * Who lives is the kernel's word: a socket is refused when nobody has it open any more, however its
+ * process has ended. No number of a process is asked, which could be another's by now, and a lock
+ * on a file beside it (flock) would tell no more. What could deceive is a fork: a child has its
+ * parent's sockets open, answers nothing, and may live on. So children close them at once.
+ *
+ * A name is taken by a file. connect() tells whether somebody listens behind it: refused means its
+ * process is dead, and the file goes. Between bind and listen a living one looks dead, and two who
+ * find the same dead one could each remove the other's new file; so all of it happens under a lock
+ * on the directory. A lock that cannot be had within a second is done without: the danger is small,
+ * and waiting for a stopped process would be worse.
+ */
+#include "diag/serve/listen.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <internal/base.h>
+
+#include "diag/base/error.h"
+#include "diag/serve/stats_dir.h"
+#include "diag/serve/sweep.h"
+
+#define NAMES_MAX     64
+#define KEPT_MAX      64 /* sockets that children close; more are rare, and theirs to keep */
+#define BACKLOG       64
+#define LOCK_TRIES    100
+#define LOCK_PAUSE_NS (10 * 1000 * 1000)
+
+/* Descriptors, each plus one; 0: free. Written under no lock: a fork may come at any moment. */
+static _Atomic int kept[KEPT_MAX];
+
+static void close_in_child(void)
+{
+	for (size_t i = 0; i < KEPT_MAX; i++) {
+		int fd = atomic_exchange_explicit(&kept[i], 0, memory_order_relaxed) - 1;
+
+		if (fd >= 0)
+			close(fd);
+	}
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, close_in_child);
+}
+
+static void keep_from_children(int fd)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, watch_forks);
+	for (size_t i = 0; i < KEPT_MAX; i++) {
+		int expected = 0;
+
+		if (atomic_compare_exchange_strong_explicit(&kept[i], &expected, fd + 1,
+							    memory_order_relaxed,
+							    memory_order_relaxed))
+			return;
+	}
+}
+
+/* While it is open still: later its number may be another's. */
+static void leave_to_children(int fd)
+{
+	for (size_t i = 0; i < KEPT_MAX; i++) {
+		int expected = fd + 1;
+
+		atomic_compare_exchange_strong_explicit(&kept[i], &expected, 0,
+							memory_order_relaxed, memory_order_relaxed);
+	}
+}
+
+static bool good_job(const char *job)
+{
+	size_t bytes = strspn(job, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+				   "-_.");
+
+	return bytes > 0 && bytes <= 64 && job[bytes] == '\0' && job[0] != '.';
+}
+
+static bool lock_dir(int dir_fd)
+{
+	const struct timespec pause = { 0, LOCK_PAUSE_NS };
+
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (flock(dir_fd, LOCK_EX | LOCK_NB) == 0)
+			return true;
+		if (errno != EWOULDBLOCK)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return false;
+}
+
+static int name_path(const struct twi_listen_name *name, unsigned number, struct sockaddr_un *out)
+{
+	char suffix[16] = "";
+	int bytes;
+
+	*out = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (number > 1)
+		snprintf(suffix, sizeof(suffix), name->colon ? ":%u" : "-%u",
+			 number - (name->colon ? 1 : 0));
+	bytes = snprintf(out->sun_path, sizeof(out->sun_path), "%s/%s%s%s", name->dir, name->stem,
+			 suffix, name->end);
+	if (bytes < 0 || (size_t)bytes >= sizeof(out->sun_path))
+		return twi_error(TOW_EINVAL,
+				 "the stats socket's path in '%s' has %d bytes, the system allows "
+				 "%zu; set a shorter stats_dir or job",
+				 name->dir, bytes, sizeof(out->sun_path) - 1);
+	return TOW_OK;
+}
+
+/*
+ * unix(7): a connect finds the socket of the file first, ECONNREFUSED if there is none, and then
+ * compares the types, EPROTOTYPE. A datagram socket so never gets into anybody's queue.
+ */
+bool twi_listen_is_dead(const struct sockaddr_un *address)
+{
+	struct stat st;
+	int fd, err = 0;
+
+	if (lstat(address->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode))
+		return false;
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return false;
+	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0)
+		err = errno;
+	close(fd);
+	return err == ECONNREFUSED;
+}
+
+/* TOW_AGAIN: a living one has the name. */
+static int bind_name(int fd, const struct sockaddr_un *address)
+{
+	for (int attempt = 0; attempt < 2; attempt++) {
+		if (bind(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
+			return TOW_OK;
+		if (errno != EADDRINUSE)
+			return twi_error_errno(
+				errno == EACCES || errno == EROFS ? TOW_EPERM : TOW_ESYSTEM, errno,
+				"bind of the stats socket '%s'", address->sun_path);
+		if (attempt > 0 || !twi_listen_is_dead(address) ||
+		    (unlink(address->sun_path) != 0 && errno != ENOENT))
+			return TOW_AGAIN;
+	}
+	return TOW_AGAIN;
+}
+
+static int bind_any(int fd, const struct twi_listen_name *name, struct twi_listen *out)
+{
+	struct sockaddr_un address;
+	int status = TOW_AGAIN;
+
+	for (unsigned number = 1; number <= NAMES_MAX && status == TOW_AGAIN; number++) {
+		status = name_path(name, number, &address);
+		if (status == TOW_OK)
+			status = bind_name(fd, &address);
+	}
+	if (status == TOW_AGAIN)
+		return twi_error(TOW_EBUSY,
+				 "%d living runtimes have the stats sockets %s/%s*%s; give each "
+				 "its own rank",
+				 NAMES_MAX, name->dir, name->stem, name->end);
+	if (status == TOW_OK)
+		snprintf(out->path, sizeof(out->path), "%s", address.sun_path);
+	return status;
+}
+
+static int listen_at(const struct twi_listen_name *name, struct twi_listen *out)
+{
+	struct stat st;
+	int status;
+
+	out->fd = socket(AF_UNIX, name->type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (out->fd < 0)
+		return twi_error_errno(TOW_ESYSTEM, errno, "socket for the stats socket");
+	/* Before bind: the file then never has another mode, not for a moment. */
+	fchmod(out->fd, 0600);
+	status = bind_any(out->fd, name, out);
+	if (status == TOW_OK && (chmod(out->path, 0600) != 0 || lstat(out->path, &st) != 0 ||
+				 listen(out->fd, BACKLOG) != 0)) {
+		status = twi_error_errno(TOW_ESYSTEM, errno, "listen on '%s'", out->path);
+		unlink(out->path);
+	}
+	if (status < 0) {
+		close(out->fd);
+		return status;
+	}
+	out->device = st.st_dev;
+	out->inode = st.st_ino;
+	keep_from_children(out->fd);
+	return TOW_OK;
+}
+
+int twi_listen_stem(const char *job, int64_t rank, char out[TWI_LISTEN_STEM_BYTES])
+{
+	if (!good_job(job))
+		return twi_error(TOW_EINVAL,
+				 "job '%.80s' cannot name a stats socket: 1 to 64 letters, digits, "
+				 "- _ . and no . in front",
+				 job);
+	snprintf(out, TWI_LISTEN_STEM_BYTES, "%s.%lld", job, (long long)rank);
+	return TOW_OK;
+}
+
+int twi_listen_open(const struct twi_listen_name *name, struct twi_listen *out)
+{
+	int dir_fd, status = twi_stats_dir_open(name->dir, &dir_fd);
+
+	if (status < 0)
+		return status;
+	/* Without the lock a socket that is not listened at yet would be taken for a dead one. */
+	if (lock_dir(dir_fd) && name->sweep)
+		twi_sweep(dir_fd, name->dir);
+	status = listen_at(name, out);
+	close(dir_fd); /* and with it the lock */
+	return status;
+}
+
+void twi_listen_unlink(const struct twi_listen *listener)
+{
+	struct stat st;
+
+	leave_to_children(listener->fd);
+	if (lstat(listener->path, &st) == 0 && st.st_dev == listener->device &&
+	    st.st_ino == listener->inode)
+		unlink(listener->path);
+}

@@ -1,0 +1,316 @@
+/*
+ * registry.c - bounded tables under one lock, and the rendering of a document from them.
+ */
+#include "diag/serve/registry.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <internal/base.h>
+
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/serve/report.h"
+
+#define PATH_MAX_BYTES  128
+#define METRIC_NAME_MAX 128
+
+struct twi_registry {
+	pthread_rwlock_t lock; /* read while rendering: a source may wait for one that renders */
+	unsigned source_count, gauge_count, capture_count;
+	struct twi_source sources[TWI_REGISTRY_SOURCES];
+	struct twi_gauge gauges[TWI_REGISTRY_GAUGES];
+	struct twi_capture captures[TWI_REGISTRY_CAPTURES];
+};
+
+int twi_registry_create(struct twi_registry **out)
+{
+	struct twi_registry *registry = calloc(1, sizeof(*registry));
+
+	*out = registry;
+	if (registry == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for the list of statistics");
+	pthread_rwlock_init(&registry->lock, NULL);
+	return TOW_OK;
+}
+
+void twi_registry_destroy(struct twi_registry *registry)
+{
+	if (registry == NULL)
+		return;
+	pthread_rwlock_destroy(&registry->lock);
+	free(registry);
+}
+
+static bool good_path(const char *path)
+{
+	return path != NULL && strncmp(path, "/v1/", 4) == 0 && path[4] != '\0' &&
+	       strlen(path) < PATH_MAX_BYTES;
+}
+
+int twi_registry_add(struct twi_diag *diag, const struct twi_source *source)
+{
+	struct twi_registry *registry = twi_diag_registry(diag);
+	int status = TOW_OK;
+
+	if ((!good_path(source->path) &&
+	     (source->path == NULL || strcmp(source->path, TWI_METRICS_PATH) != 0)) ||
+	    source->snapshot == NULL)
+		return twi_error(TOW_EINVAL, "a source of statistics needs a path below /v1/");
+	pthread_rwlock_wrlock(&registry->lock);
+	if (registry->source_count == TWI_REGISTRY_SOURCES)
+		status = twi_error(TOW_EBUSY, "more than %d sources of statistics",
+				   TWI_REGISTRY_SOURCES);
+	else
+		registry->sources[registry->source_count++] = *source;
+	pthread_rwlock_unlock(&registry->lock);
+	return status;
+}
+
+void twi_registry_remove(struct twi_diag *diag, const char *path, void *arg)
+{
+	struct twi_registry *registry = twi_diag_registry(diag);
+	unsigned kept = 0;
+
+	pthread_rwlock_wrlock(&registry->lock);
+	for (unsigned i = 0; i < registry->source_count; i++) {
+		const struct twi_source *source = &registry->sources[i];
+
+		if (source->arg != arg || strcmp(source->path, path) != 0)
+			registry->sources[kept++] = *source;
+	}
+	registry->source_count = kept;
+	pthread_rwlock_unlock(&registry->lock);
+}
+
+int twi_registry_gauge(struct twi_diag *diag, const struct twi_gauge *gauge)
+{
+	struct twi_registry *registry = twi_diag_registry(diag);
+	int status = TOW_OK;
+
+	if (gauge->name == NULL || gauge->value == NULL || strlen(gauge->name) > 64)
+		return twi_error(TOW_EINVAL, "a gauge needs a name and a value");
+	pthread_rwlock_wrlock(&registry->lock);
+	if (registry->gauge_count == TWI_REGISTRY_GAUGES)
+		status = twi_error(TOW_EBUSY, "more than %d gauges", TWI_REGISTRY_GAUGES);
+	else
+		registry->gauges[registry->gauge_count++] = *gauge;
+	pthread_rwlock_unlock(&registry->lock);
+	return status;
+}
+
+void twi_registry_gauge_remove(struct twi_diag *diag, const char *name, void *arg)
+{
+	struct twi_registry *registry = twi_diag_registry(diag);
+	unsigned kept = 0;
+
+	pthread_rwlock_wrlock(&registry->lock);
+	for (unsigned i = 0; i < registry->gauge_count; i++) {
+		const struct twi_gauge *gauge = &registry->gauges[i];
+
+		if (gauge->arg != arg || strcmp(gauge->name, name) != 0)
+			registry->gauges[kept++] = *gauge;
+	}
+	registry->gauge_count = kept;
+	pthread_rwlock_unlock(&registry->lock);
+}
+
+int twi_registry_capture(struct twi_diag *diag, const struct twi_capture *capture)
+{
+	struct twi_registry *registry = twi_diag_registry(diag);
+	int status = TOW_OK;
+
+	if (!good_path(capture->path) || capture->start == NULL || capture->finish == NULL)
+		return twi_error(TOW_EINVAL, "a capture needs a path below /v1/ and its functions");
+	pthread_rwlock_wrlock(&registry->lock);
+	if (registry->capture_count == TWI_REGISTRY_CAPTURES)
+		status = twi_error(TOW_EBUSY, "more than %d captures", TWI_REGISTRY_CAPTURES);
+	else
+		registry->captures[registry->capture_count++] = *capture;
+	pthread_rwlock_unlock(&registry->lock);
+	return status;
+}
+
+void twi_registry_capture_remove(struct twi_diag *diag, const char *path, void *arg)
+{
+	struct twi_registry *registry = twi_diag_registry(diag);
+	unsigned kept = 0;
+
+	pthread_rwlock_wrlock(&registry->lock);
+	for (unsigned i = 0; i < registry->capture_count; i++) {
+		const struct twi_capture *capture = &registry->captures[i];
+
+		if (capture->arg != arg || strcmp(capture->path, path) != 0)
+			registry->captures[kept++] = *capture;
+	}
+	registry->capture_count = kept;
+	pthread_rwlock_unlock(&registry->lock);
+}
+
+bool twi_registry_capture_find(struct twi_diag *diag, const char *path, struct twi_capture *out)
+{
+	struct twi_registry *registry = twi_diag_registry(diag);
+	bool found = false;
+
+	pthread_rwlock_rdlock(&registry->lock);
+	for (unsigned i = 0; i < registry->capture_count && !found; i++) {
+		found = strcmp(registry->captures[i].path, path) == 0;
+		if (found)
+			*out = registry->captures[i];
+	}
+	pthread_rwlock_unlock(&registry->lock);
+	return found;
+}
+
+static void emit_path(struct twi_emit *e, const char *path, const char *help)
+{
+	twi_emit_object_begin(e, NULL);
+	twi_emit_str(e, "path", path);
+	twi_emit_str(e, "help", help);
+	twi_emit_object_end(e);
+}
+
+static bool listed_before(const struct twi_registry *registry, unsigned index)
+{
+	const char *path = registry->sources[index].path;
+
+	for (size_t i = 0; i < twi_report_count(); i++) {
+		if (strcmp(twi_report_at(i)->path, path) == 0)
+			return true;
+	}
+	for (unsigned i = 0; i < index; i++) {
+		if (strcmp(registry->sources[i].path, path) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void emit_paths(const struct twi_registry *registry, struct twi_emit *e)
+{
+	twi_emit_array_begin(e, "paths");
+	emit_path(e, TWI_METRICS_PATH, "OpenMetrics: all counters, gauges and latencies");
+	for (size_t i = 0; i < twi_report_count(); i++)
+		emit_path(e, twi_report_at(i)->path, twi_report_at(i)->help);
+	for (unsigned i = 0; i < registry->source_count; i++) {
+		if (!listed_before(registry, i) &&
+		    strcmp(registry->sources[i].path, TWI_METRICS_PATH) != 0)
+			emit_path(e, registry->sources[i].path, registry->sources[i].help);
+	}
+	for (unsigned i = 0; i < registry->capture_count; i++)
+		emit_path(e, registry->captures[i].path, registry->captures[i].help);
+	twi_emit_array_end(e);
+}
+
+void twi_registry_documents(struct twi_diag *diag,
+			    void (*one)(void *arg, const char *path, const char *help), void *arg)
+{
+	struct twi_registry *registry = twi_diag_registry(diag);
+
+	pthread_rwlock_rdlock(&registry->lock);
+	for (size_t i = 0; i < twi_report_count(); i++)
+		one(arg, twi_report_at(i)->path, twi_report_at(i)->help);
+	for (unsigned i = 0; i < registry->source_count; i++) {
+		if (!listed_before(registry, i) &&
+		    strcmp(registry->sources[i].path, TWI_METRICS_PATH) != 0)
+			one(arg, registry->sources[i].path, registry->sources[i].help);
+	}
+	pthread_rwlock_unlock(&registry->lock);
+}
+
+void twi_registry_paths(struct twi_diag *diag, struct twi_emit *e)
+{
+	struct twi_registry *registry = twi_diag_registry(diag);
+
+	pthread_rwlock_rdlock(&registry->lock);
+	emit_paths(registry, e);
+	pthread_rwlock_unlock(&registry->lock);
+}
+
+static void render_gauge(const struct twi_gauge *gauge, struct twi_emit *e)
+{
+	size_t bytes = strlen(gauge->name), unit_bytes = strlen(gauge->unit);
+	bool named =
+		strcmp(gauge->unit, "count") == 0 ||
+		(bytes > unit_bytes && strcmp(gauge->name + bytes - unit_bytes, gauge->unit) == 0);
+	char name[METRIC_NAME_MAX];
+
+	snprintf(name, sizeof(name), "towline_%s%s%s", gauge->name, named ? "" : "_",
+		 named ? "" : gauge->unit);
+	twi_emit_metric_head(e, name, "gauge", gauge->unit, gauge->help);
+	twi_emit_sample_u64(e, name, NULL, gauge->value(gauge->arg));
+}
+
+/* A name may be there twice, of two pools: the format allows it once, and the first has it. */
+static void render_gauges(const struct twi_registry *registry, struct twi_emit *e)
+{
+	for (unsigned i = 0; i < registry->gauge_count; i++) {
+		bool before = false;
+
+		for (unsigned j = 0; j < i && !before; j++)
+			before = strcmp(registry->gauges[i].name, registry->gauges[j].name) == 0;
+		if (!before)
+			render_gauge(&registry->gauges[i], e);
+	}
+}
+
+/* All members of the object at `path`, in the order in which their sources came. */
+static bool render_object(struct twi_diag *diag, const struct twi_registry *registry,
+			  const char *path, struct twi_emit *e)
+{
+	bool found =
+		strcmp(path, "/") == 0 || strcmp(path, "/v1") == 0 || strcmp(path, "/v1/") == 0;
+
+	twi_emit_object_begin(e, NULL);
+	if (found)
+		emit_paths(registry, e);
+	for (size_t i = 0; i < twi_report_count() && !found; i++) {
+		if (strcmp(twi_report_at(i)->path, path) == 0) {
+			twi_report_at(i)->render(diag, e);
+			found = true;
+		}
+	}
+	for (unsigned i = 0; i < registry->source_count; i++) {
+		const struct twi_source *source = &registry->sources[i];
+
+		if (strcmp(source->path, path) == 0) {
+			source->snapshot(source->arg, e);
+			found = true;
+		}
+	}
+	twi_emit_object_end(e);
+	twi_emit_raw(e, "\n");
+	return found;
+}
+
+int twi_registry_render(struct twi_diag *diag, const char *path, struct twi_emit *e)
+{
+	struct twi_registry *registry = twi_diag_registry(diag);
+	bool found = true;
+
+	twi_emit_fini(e); /* what was in it is no part of this document */
+	pthread_rwlock_rdlock(&registry->lock);
+	if (strcmp(path, TWI_METRICS_PATH) == 0) {
+		twi_report_metrics(diag, e);
+		render_gauges(registry, e);
+		for (unsigned i = 0; i < registry->source_count; i++) {
+			const struct twi_source *source = &registry->sources[i];
+
+			if (strcmp(source->path, TWI_METRICS_PATH) == 0)
+				source->snapshot(source->arg, e);
+		}
+		twi_emit_raw(e, "# EOF\n");
+	} else {
+		found = render_object(diag, registry, path, e);
+	}
+	pthread_rwlock_unlock(&registry->lock);
+	if (!found) {
+		twi_emit_fini(e);
+		return twi_error(TOW_EINVAL, "no document at '%.100s'; '/v1' lists them", path);
+	}
+	if (e->status < 0)
+		return twi_error(e->status, "no memory for the document at '%.100s'", path);
+	return TOW_OK;
+}

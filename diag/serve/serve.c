@@ -1,0 +1,80 @@
+/*
+ * serve.c - opening the servers by the knobs, and /v1/info's word about where they are.
+ */
+#include "diag/serve/serve.h"
+
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/serve/dpdk.h"
+#include "diag/serve/registry.h"
+#include "diag/serve/socket.h"
+
+static void describe(void *arg, struct twi_emit *e)
+{
+	const struct twi_serve *serve = arg;
+
+	twi_emit_object_begin(e, "stats");
+	twi_emit_str(e, "socket", twi_socket_path(serve->socket));
+	twi_emit_str(e, "listen", twi_socket_address(serve->socket));
+	twi_emit_str(e, "dpdk_telemetry", twi_dpdk_path(serve->dpdk));
+	twi_emit_object_end(e);
+}
+
+/*
+ * What the statistics are good for is not worth a job: where no default directory is of use, the
+ * runtime opens without a socket, and says so. One that the user has named is to be used.
+ */
+static int open_socket(struct twi_diag *diag, const struct tow_options *knobs,
+		       struct twi_serve *out)
+{
+	int status = twi_socket_open(diag, knobs->stats_dir, knobs->job, knobs->rank, &out->socket);
+
+	if ((status != TOW_EPERM && status != TOW_ESYSTEM) || knobs->stats_dir[0] != '\0' ||
+	    knobs->stats_listen[0] != '\0')
+		return status;
+	twi_log(diag, 2, "no stats socket: %.200s", tow_error_message());
+	return TOW_OK;
+}
+
+static int open_all(struct twi_diag *diag, const struct tow_options *knobs, struct twi_serve *out)
+{
+	int status = TOW_OK;
+
+	if (knobs->stats != 0)
+		status = open_socket(diag, knobs, out);
+	else if (knobs->stats_listen[0] != '\0')
+		status = twi_error(TOW_EINVAL, "stats_listen is set, and stats is 0");
+	if (status == TOW_OK && knobs->stats_listen[0] != '\0')
+		status = twi_socket_listen(out->socket, knobs->stats_listen, knobs->stats_token,
+					   knobs->stats_token_file);
+	if (status == TOW_OK && knobs->dpdk_telemetry[0] != '\0')
+		status = twi_dpdk_open(diag, knobs->dpdk_telemetry, knobs->stats_dir, knobs->job,
+				       knobs->rank, &out->dpdk);
+	return status;
+}
+
+int twi_serve_open(struct twi_diag *diag, const struct tow_options *knobs, struct twi_serve *out)
+{
+	const struct twi_source source = { "/v1/info", "where these documents are served", describe,
+					   out };
+	int status;
+
+	*out = (struct twi_serve){ .diag = diag };
+	status = open_all(diag, knobs, out);
+	if (status == TOW_OK)
+		status = twi_registry_add(diag, &source);
+	if (status < 0)
+		twi_serve_close(out);
+	return status;
+}
+
+void twi_serve_close(struct twi_serve *serve)
+{
+	if (serve->diag == NULL)
+		return;
+	twi_registry_remove(serve->diag, "/v1/info", serve);
+	twi_dpdk_close(serve->dpdk);
+	twi_socket_close(serve->socket);
+	*serve = (struct twi_serve){ 0 };
+}

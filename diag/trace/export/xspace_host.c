@@ -1,0 +1,254 @@
+/* xspace_host.c - what threads did: the plane /host:CPU, and the ranks, in the plane Towline. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "diag/record/lane_id.h"
+#include "diag/trace/export/xspace.h"
+#include "diag/trace/trace_view.h"
+
+/* XProf finds nothing without this name among the events' names, even where there is no event. */
+#define HOST_ALWAYS "MegaScale: Communication Transport Receive"
+
+/* All of a span: what reading back needs. Zeros are left out. */
+static void own_stats(const struct twi_span *span, struct twi_stats *s)
+{
+	const struct {
+		enum twi_stat stat;
+		uint64_t value;
+	} rows[] = {
+		{ TWI_STAT_ID, span->id },
+		{ TWI_STAT_PARENT, span->parent },
+		{ TWI_STAT_BYTES, span->bytes },
+		{ TWI_STAT_QUEUE, span->queue_ns },
+		{ span->kind == TWI_SPAN_COLL ? TWI_STAT_RANKS : TWI_STAT_WIRE, span->wire_ns },
+		{ TWI_STAT_MATCH, span->match_ns },
+		{ TWI_STAT_NAME, span->name },
+		{ TWI_STAT_PEER, span->peer },
+		{ TWI_STAT_DETAIL, span->detail },
+	};
+
+	twi_stats_u64(s, TWI_STAT_KIND, span->kind);
+	twi_stats_u64(s, TWI_STAT_START, span->start_ns);
+	twi_stats_u64(s, TWI_STAT_TOOK, span->end_ns - span->start_ns);
+	for (size_t i = 0; i < twi_array_count(rows); i++)
+		if (rows[i].value)
+			twi_stats_u64(s, rows[i].stat, rows[i].value);
+	if (span->lane != TWI_SPAN_NO_LANE)
+		twi_stats_u64(s, TWI_STAT_LANE, span->lane);
+	if (span->status)
+		twi_stats_i64(s, TWI_STAT_STATUS, span->status);
+}
+
+/*
+ * How long a message took, as MegaScale tells it of a receive: on its way, as its sender counts it
+ * for /v1/latency. Where that is not in the trace: since the receive had met it, which is when this
+ * rank first heard of it. That the receive was posted long before says nothing of the message.
+ */
+static uint64_t message_ns(const struct twi_span *span, const struct twi_span *delivery)
+{
+	if (span->kind != TWI_SPAN_RECV)
+		return twi_span_ns(span);
+	return delivery != NULL ? twi_span_ns(delivery)
+				: twi_span_ns(span) - twi_span_part(span, span->queue_ns);
+}
+
+/* As MegaScale's own runtime names a message. A rank is a slice of one device here. */
+static void dcn_stats(const struct twi_trace_rank *rank, const struct twi_span *span,
+		      const struct twi_span *delivery, struct twi_stats *s)
+{
+	bool sends = span->kind == TWI_SPAN_SEND ||
+		     (span->kind == TWI_SPAN_DELIVERY && span->detail == 0);
+	int64_t peer = twi_show_peer_rank(rank, span);
+	int64_t from = sends ? rank->rank : peer, to = sends ? peer : rank->rank;
+	uint64_t took_ns = message_ns(span, delivery);
+	const char *name = twi_show_user_name(rank, span);
+
+	twi_stats_text(s, TWI_STAT_DCN_LABEL,
+		       name           ? name
+		       : span->parent ? "collective"
+				      : "message");
+	twi_stats_i64(s, TWI_STAT_DCN_SOURCE_SLICE, from);
+	twi_stats_i64(s, TWI_STAT_DCN_SOURCE_DEVICE, from);
+	twi_stats_i64(s, TWI_STAT_DCN_DESTINATION_SLICE, to);
+	twi_stats_i64(s, TWI_STAT_DCN_DESTINATION_DEVICE, to);
+	twi_stats_i64(s, TWI_STAT_DCN_CHUNK, 0);
+	twi_stats_i64(s, TWI_STAT_DCN_LOOP, 0);
+	twi_stats_i64(s, TWI_STAT_PAYLOAD, (int64_t)span->bytes);
+	/* 0 would mean that clocks are wrong. */
+	twi_stats_i64(s, TWI_STAT_DURATION_US,
+		      (int64_t)(took_ns < 1000 ? 1 : (took_ns + 500) / 1000));
+	if (delivery != NULL)
+		twi_stats_u64(s, TWI_STAT_LATENCY, took_ns);
+}
+
+static void host_span(struct twi_plane *plane, const struct twi_trace_rank *rank,
+		      const struct twi_deliveries *deliveries, const struct twi_span *span,
+		      int64_t shift_ns)
+{
+	char text[TWI_SHOW_NAME_BYTES];
+	struct twi_event_name name = { .name = twi_show_name(rank, span, text, sizeof(text)) };
+	struct twi_stats stats;
+	int64_t end_ns = twi_show_at(span->end_ns, shift_ns);
+	uint64_t took_ns = span->end_ns - span->start_ns;
+
+	stats.count = 0;
+	own_stats(span, &stats);
+	if (span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_DELIVERY)
+		dcn_stats(rank, span, NULL, &stats);
+	else if (span->kind == TWI_SPAN_RECV)
+		dcn_stats(rank, span, twi_delivery_of(deliveries, rank, span), &stats);
+	else if (span->kind == TWI_SPAN_STEP)
+		twi_stats_i64(&stats, TWI_STAT_STEP_NUM, (int64_t)span->id);
+	else if (!twi_show_blocks(span))
+		twi_stats_i64(&stats, TWI_STAT_DURATION_US, (int64_t)(took_ns / 1000));
+	twi_stats_text(&stats, TWI_STAT_REASON, twi_show_reason(span));
+	if (span->lane < TWI_LANE_COUNT)
+		twi_stats_text(&stats, TWI_STAT_LANE_TEXT,
+			       twi_lane_name((enum twi_lane_id)span->lane));
+	if (span->peer)
+		twi_stats_text(&stats, TWI_STAT_PEER_TEXT, rank->peers[span->peer - 1].name);
+	/* What does not block its thread overlaps with what does. MegaScale shows it as a point
+	 * where it ends, and so do we; how long it took is a stat. */
+	if (!twi_show_blocks(span))
+		took_ns = 0;
+	twi_plane_event(plane, twi_plane_event_name(plane, &name), end_ns - (int64_t)took_ns,
+			took_ns, &stats);
+}
+
+/* A line cannot begin after its first event. */
+static int64_t line_start_ns(const struct twi_trace_rank *rank, int64_t shift_ns)
+{
+	uint64_t first = rank->begin_ns;
+
+	for (size_t t = 0; t < rank->thread_count; t++)
+		if (rank->threads[t].span_count)
+			first = twi_min(first, rank->threads[t].spans[0].start_ns);
+	return twi_show_at(first, shift_ns);
+}
+
+void twi_xspace_host(const struct twi_trace *trace, const struct twi_deliveries *deliveries,
+		     struct twi_pb *space)
+{
+	struct twi_event_name always = { .name = HOST_ALWAYS };
+	struct twi_plane plane;
+	int64_t line = 0;
+
+	twi_plane_init(&plane, 1, TWI_XSPACE_HOST_PLANE);
+	twi_plane_event_name(&plane, &always);
+	for (size_t r = 0; r < trace->rank_count; r++) {
+		const struct twi_trace_rank *rank = &trace->ranks[r];
+		int64_t shift_ns = twi_show_shift_ns(trace, rank);
+
+		for (size_t t = 0; t < rank->thread_count; t++) {
+			const struct twi_trace_thread *thread = &rank->threads[t];
+			char name[64], shown[64];
+
+			snprintf(name, sizeof(name), "MegascaleEM2_Worker/%lld/%lld",
+				 (long long)rank->rank, (long long)thread->tid);
+			snprintf(shown, sizeof(shown), "MegascaleEM2_Worker rank %lld %s/%lld",
+				 (long long)rank->rank, thread->name, (long long)thread->tid);
+			twi_plane_line_begin(&plane, ++line, name, shown,
+					     line_start_ns(rank, shift_ns));
+			for (size_t i = 0; i < thread->span_count; i++)
+				host_span(&plane, rank, deliveries, &thread->spans[i], shift_ns);
+			twi_plane_line_end(&plane);
+		}
+	}
+	twi_plane_end(&plane, space);
+	twi_plane_fini(&plane);
+}
+
+/* Threads and peers of one rank as messages; false without memory. */
+static bool add_rows(const struct twi_trace_rank *rank, int64_t *line, struct twi_pb *out)
+{
+	enum { RANK_THREADS = 12, RANK_PEERS = 13, RANK_NAMES = 14 };
+
+	for (size_t t = 0; t < rank->thread_count; t++) {
+		Twi__TraceThread thread = TWI__TRACE_THREAD__INIT;
+
+		thread.tid = rank->threads[t].tid;
+		thread.name = (char *)(uintptr_t)rank->threads[t].name;
+		thread.lost = rank->threads[t].lost;
+		thread.line = ++*line;
+		twi_pb_message(out, RANK_THREADS, &thread.base);
+	}
+	for (size_t p = 0; p < rank->peer_count; p++) {
+		Twi__TracePeer peer = TWI__TRACE_PEER__INIT;
+
+		peer.name = rank->peers[p].name;
+		peer.rank = rank->peers[p].rank;
+		twi_pb_message(out, RANK_PEERS, &peer.base);
+	}
+	for (size_t n = 0; n < rank->name_count; n++)
+		twi_pb_text(out, RANK_NAMES, rank->names[n]);
+	return !out->failed;
+}
+
+static bool add_rank(const struct twi_trace_rank *rank, int64_t *line, struct twi_pb *out)
+{
+	Twi__TraceRank head = TWI__TRACE_RANK__INIT;
+	size_t count;
+	uint8_t *at;
+
+	head.host = rank->host;
+	head.job = rank->job;
+	head.rank = rank->rank;
+	head.world = rank->world;
+	head.pid = rank->pid;
+	head.begin_ns = rank->begin_ns;
+	head.end_ns = rank->end_ns;
+	head.unix_ns = rank->unix_ns;
+	head.clock_offset_ns = rank->clock_offset_ns;
+	head.clock_error_ns = rank->clock_error_ns;
+	head.sampled_out = rank->sampled_out;
+	count = twi__trace_rank__get_packed_size(&head);
+	at = twi_pb_room(out, count);
+	if (at)
+		twi__trace_rank__pack(&head, at);
+	return add_rows(rank, line, out);
+}
+
+void twi_xspace_ranks(const struct twi_trace *trace, struct twi_pb *space)
+{
+	struct twi_plane plane;
+	struct twi_pb row = { 0 };
+	int64_t line = 0;
+
+	twi_plane_init(&plane, 2, TWI_XSPACE_RANKS_PLANE);
+	for (size_t r = 0; r < trace->rank_count; r++) {
+		struct twi_stats stats;
+
+		stats.count = 0;
+		twi_pb_clear(&row);
+		if (!add_rank(&trace->ranks[r], &line, &row)) {
+			plane.out.failed = true;
+			break;
+		}
+		twi_stats_bytes(&stats, TWI_STAT_TRACE_RANK, &row);
+		twi_plane_stat(&plane, &stats);
+	}
+	twi_plane_end(&plane, space);
+	twi_plane_fini(&plane);
+	twi_pb_fini(&row);
+}
+
+void twi_xspace_time(const struct twi_trace *trace, struct twi_pb *space)
+{
+	uint64_t begin_ns = (uint64_t)twi_show_begin_ns(trace), took_ns = 0;
+	struct twi_plane plane;
+	struct twi_stats stats;
+
+	for (size_t r = 0; r < trace->rank_count; r++) {
+		const struct twi_trace_rank *rank = &trace->ranks[r];
+		int64_t shift_ns = twi_show_shift_ns(trace, rank);
+
+		took_ns = twi_max(took_ns, (uint64_t)twi_show_at(rank->end_ns, shift_ns));
+	}
+	twi_plane_init(&plane, 5, "Task Environment");
+	stats.count = 0;
+	twi_stats_u64(&stats, TWI_STAT_BEGIN, begin_ns);
+	twi_stats_u64(&stats, TWI_STAT_END, begin_ns + took_ns);
+	twi_plane_stat(&plane, &stats);
+	twi_plane_end(&plane, space);
+	twi_plane_fini(&plane);
+}

@@ -1,0 +1,199 @@
+/*
+ * xspace_program.c - the program that a rank "runs", in the plane /host:metadata: XProf looks up
+ * there whose op an op is, what kind of transfer, and how large.
+ *
+ *	ENTRY main: for each rendezvous n
+ *	  p.n = u8[bytes] parameter(n - 1)
+ *	  send.n = (u8[bytes], u32[], token[]) send(p.n, token), channel_id=n
+ *	  send-done.n = token[] send-done(send.n)
+ *	  recv.n = (u8[bytes], u32[], token[]) recv(token)
+ *	  recv-done.n = (u8[bytes], token[]) recv-done(recv.n)
+ */
+#include <stdio.h>
+
+#include "diag/trace/export/xspace.h"
+
+/* PrimitiveType of XLA. */
+enum { TYPE_U8 = 6, TYPE_U32 = 8, TYPE_TUPLE = 13, TYPE_TOKEN = 17 };
+/* Fields of HloModule, HloComputation and ProgramShape that are written piece by piece. */
+enum { MODULE_NAME = 1, MODULE_ENTRY = 2, MODULE_COMPUTATIONS = 3, MODULE_SHAPE = 4 };
+enum { COMPUTATION_NAME = 1, COMPUTATION_OPS = 2, COMPUTATION_SHAPE = 4, COMPUTATION_ROOT = 6 };
+enum { SHAPE_PARAMETERS = 1, SHAPE_RESULT = 2, SHAPE_NAMES = 3 };
+enum { PROTO_MODULE = 1 };
+
+/* More than fits into memory anywhere; XLA multiplies sizes without looking. */
+#define BYTES_MAX ((int64_t)1 << 50)
+
+/* The shapes that ops have; the array's size changes. */
+struct shapes {
+	Twi__Shape array, number, token, empty, start, done;
+	Twi__Shape *start_parts[3], *done_parts[2];
+	Twi__Layout array_layout, number_layout;
+	int64_t bytes, zero;
+	protobuf_c_boolean no;
+};
+
+static void make_shapes(struct shapes *s)
+{
+	twi__shape__init(&s->array);
+	s->number = s->token = s->empty = s->start = s->done = s->array;
+	twi__layout__init(&s->array_layout);
+	s->array_layout.tail_padding_alignment_in_elements = 1;
+	s->number_layout = s->array_layout;
+	s->zero = 0;
+	s->no = 0;
+	s->array_layout.n_minor_to_major = 1;
+	s->array_layout.minor_to_major = &s->zero;
+	s->array.element_type = TYPE_U8;
+	s->array.n_dimensions = s->array.n_is_dynamic_dimension = 1;
+	s->array.dimensions = &s->bytes;
+	s->array.is_dynamic_dimension = &s->no;
+	s->array.layout = &s->array_layout;
+	s->number.element_type = TYPE_U32;
+	s->number.layout = &s->number_layout;
+	s->token.element_type = TYPE_TOKEN;
+	s->empty.element_type = s->start.element_type = s->done.element_type = TYPE_TUPLE;
+	s->start_parts[0] = s->done_parts[0] = &s->array;
+	s->start_parts[1] = &s->number;
+	s->start_parts[2] = s->done_parts[1] = &s->token;
+	s->start.n_tuple_shapes = 3;
+	s->start.tuple_shapes = s->start_parts;
+	s->done.n_tuple_shapes = 2;
+	s->done.tuple_shapes = s->done_parts;
+}
+
+/* An op of the program; `operands` are ids of those before it. */
+struct op {
+	const char *what;
+	Twi__Shape *shape;
+	int64_t id, number;
+	int64_t operands[2];
+	size_t operand_count;
+};
+
+static void add_op(struct twi_pb *computation, const struct op *op,
+		   const struct twi_rendezvous *rendezvous)
+{
+	Twi__HloInstruction row = TWI__HLO_INSTRUCTION__INIT;
+	Twi__FrontendAttributes attributes = TWI__FRONTEND_ATTRIBUTES__INIT;
+	Twi__StringPair pairs[2] = { TWI__STRING_PAIR__INIT, TWI__STRING_PAIR__INIT };
+	Twi__StringPair *pointers[2] = { &pairs[0], &pairs[1] };
+	char name[48], rendezvous_key[] = "_xla_host_transfer_rendezvous",
+		       transfer_key[] = "_xla_megascale_transfer_type";
+
+	snprintf(name, sizeof(name), "%s.%lld", op->what, (long long)op->number);
+	row.name = name;
+	row.opcode = (char *)(uintptr_t)op->what;
+	row.shape = op->shape;
+	row.id = op->id;
+	row.n_operand_ids = op->operand_count;
+	row.operand_ids = (int64_t *)(uintptr_t)op->operands;
+	row.frontend_attributes = &attributes;
+	if (rendezvous) {
+		row.channel_id = op->number;
+		row.is_host_transfer = 1;
+		pairs[0].key = rendezvous_key;
+		pairs[0].value = (char *)(uintptr_t)rendezvous->name;
+		pairs[1].key = transfer_key;
+		pairs[1].value = (char *)(uintptr_t)twi_rendezvous_transfer(rendezvous);
+		attributes.n_map = 2;
+		attributes.map = pointers;
+	}
+	twi_pb_message(computation, COMPUTATION_OPS, &row.base);
+}
+
+/* Ids: 0 the token, 1 the root, then five for each rendezvous. */
+enum { ID_TOKEN, ID_ROOT, ID_FIRST, ID_EACH = 5 };
+
+static void add_parameter(struct twi_pb *computation, struct shapes *s, int64_t id, size_t n)
+{
+	Twi__HloInstruction row = TWI__HLO_INSTRUCTION__INIT;
+	char name[32], opcode[] = "parameter";
+
+	snprintf(name, sizeof(name), "p.%zu", n);
+	row.name = name;
+	row.opcode = opcode;
+	row.shape = &s->array;
+	row.id = id;
+	row.parameter_number = (int64_t)n - 1;
+	twi_pb_message(computation, COMPUTATION_OPS, &row.base);
+}
+
+static void add_rendezvous(struct twi_pb *computation, struct shapes *s, size_t n,
+			   const struct twi_rendezvous *rendezvous)
+{
+	int64_t id = ID_FIRST + ID_EACH * ((int64_t)n - 1), number = (int64_t)n;
+	struct op send = { "send", &s->start, id + 1, number, { id, ID_TOKEN }, 2 };
+	struct op send_done = { "send-done", &s->token, id + 2, number, { id + 1, 0 }, 1 };
+	struct op recv = { "recv", &s->start, id + 3, number, { ID_TOKEN, 0 }, 1 };
+	struct op recv_done = { "recv-done", &s->done, id + 4, number, { id + 3, 0 }, 1 };
+
+	add_parameter(computation, s, id, n);
+	add_op(computation, &send, rendezvous);
+	add_op(computation, &send_done, rendezvous);
+	add_op(computation, &recv, rendezvous);
+	add_op(computation, &recv_done, rendezvous);
+}
+
+static int64_t bytes_of(const struct twi_rendezvous *rendezvous)
+{
+	return rendezvous->bytes < (uint64_t)BYTES_MAX ? (int64_t)rendezvous->bytes : BYTES_MAX;
+}
+
+static void make_module(const struct twi_ops *ops, struct twi_pb *out)
+{
+	struct op token = { .what = "after-all", .id = ID_TOKEN };
+	struct op root = { .what = "tuple", .id = ID_ROOT };
+	struct twi_pb computation = { 0 }, shape = { 0 };
+	struct shapes s;
+
+	make_shapes(&s);
+	token.shape = &s.token;
+	root.shape = &s.empty;
+	twi_pb_text(&computation, COMPUTATION_NAME, "main");
+	add_op(&computation, &token, NULL);
+	for (size_t n = 1; n <= ops->rendezvous_count; n++) {
+		char name[32];
+
+		s.bytes = bytes_of(&ops->rendezvous[n]);
+		add_rendezvous(&computation, &s, n, &ops->rendezvous[n]);
+		snprintf(name, sizeof(name), "p.%zu", n);
+		twi_pb_message(&shape, SHAPE_PARAMETERS, &s.array.base);
+		twi_pb_text(&shape, SHAPE_NAMES, name);
+	}
+	add_op(&computation, &root, NULL);
+	twi_pb_message(&shape, SHAPE_RESULT, &s.empty.base);
+	twi_pb_nested(&computation, COMPUTATION_SHAPE, &shape);
+	twi_pb_u64(&computation, COMPUTATION_ROOT, ID_ROOT);
+	twi_pb_text(out, MODULE_NAME, TWI_XSPACE_PROGRAM);
+	twi_pb_text(out, MODULE_ENTRY, "main");
+	twi_pb_nested(out, MODULE_COMPUTATIONS, &computation);
+	twi_pb_nested(out, MODULE_SHAPE, &shape);
+	twi_pb_fini(&computation);
+	twi_pb_fini(&shape);
+}
+
+void twi_xspace_program(const struct twi_ops *ops, struct twi_pb *space)
+{
+	char name[48];
+	struct twi_event_name event = { .name = name };
+	struct twi_pb module = { 0 }, proto = { 0 };
+	struct twi_plane plane;
+	struct twi_stats stats;
+
+	make_module(ops, &module);
+	twi_pb_nested(&proto, PROTO_MODULE, &module);
+	twi_plane_init(&plane, 4, "/host:metadata");
+	snprintf(name, sizeof(name), "%s(%d)", TWI_XSPACE_PROGRAM, TWI_XSPACE_PROGRAM_ID);
+	stats.count = 0;
+	twi_stats_bytes(&stats, TWI_STAT_HLO_PROTO, &proto);
+	twi_stats_u64(&stats, TWI_STAT_PROGRAM_ID, TWI_XSPACE_PROGRAM_ID);
+	event.stats = &stats;
+	twi_plane_event_name(&plane, &event);
+	if (module.failed || proto.failed)
+		plane.out.failed = true;
+	twi_plane_end(&plane, space);
+	twi_plane_fini(&plane);
+	twi_pb_fini(&module);
+	twi_pb_fini(&proto);
+}

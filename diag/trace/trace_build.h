@@ -1,0 +1,23 @@
+/*
+ * trace_build.h - the parts of which one rank's trace is made, for those who read the rings: at
+ * once (trace_read.c), or again and again while a capture runs.
+ */
+#ifndef TWI_TRACE_BUILD_H
+#define TWI_TRACE_BUILD_H
+
+#include "diag/trace/trace.h"
+
+struct twi_span_ring;
+
+/* Host, job, clocks, peers and names; times and threads are left. TOW_ENOMEM without a message. */
+int twi_trace_describe(struct twi_diag *diag, struct twi_trace_rank *rank);
+
+/*
+ * Adds threads: one for each that owned the ring. numbers[i] is the number in the ring of spans[i],
+ * rising. TOW_ENOMEM without a message.
+ */
+int twi_trace_add_spans(struct twi_diag *diag, struct twi_trace_rank *rank,
+			const struct twi_span_ring *ring, struct twi_span *spans,
+			const uint64_t *numbers, size_t count, uint64_t lost);
+
+#endif

@@ -1,0 +1,242 @@
+/*
+ * trace_read.c - one rank's trace out of the rings of its diag.
+ *
+ * A ring is read once, then cut where it changed hands: each owner's part is a thread of the trace.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "diag/base/error.h"
+#include "diag/record/span_ring.h"
+#include "diag/record/tag.h"
+#include "diag/trace/trace.h"
+#include "diag/trace/trace_build.h"
+
+int twi_trace_identify(struct twi_diag *diag, const struct twi_trace_about *about)
+{
+	struct twi_span_table *table = diag->spans;
+	char *job = strdup(about->job != NULL ? about->job : "");
+
+	if (job == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for diagnostics");
+	pthread_mutex_lock(&table->lock);
+	free(table->job);
+	table->job = job;
+	table->rank = about->rank;
+	table->world = about->world;
+	table->clock = about->clock;
+	table->clock_arg = about->arg;
+	pthread_mutex_unlock(&table->lock);
+	return TOW_OK;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct twi_span *x = a, *y = b;
+
+	if (x->start_ns != y->start_ns)
+		return x->start_ns < y->start_ns ? -1 : 1;
+	/* What encloses another comes first. */
+	return (x->end_ns < y->end_ns) - (x->end_ns > y->end_ns);
+}
+
+static int add_thread(struct twi_trace_rank *rank, const struct twi_span_owner *owner,
+		      struct twi_span *spans, size_t count, uint64_t lost)
+{
+	struct twi_trace_thread *threads =
+		realloc(rank->threads, (rank->thread_count + 1) * sizeof(*threads));
+	struct twi_trace_thread *thread;
+
+	if (threads == NULL)
+		return TOW_ENOMEM;
+	rank->threads = threads;
+	thread = &threads[rank->thread_count];
+	*thread = (struct twi_trace_thread){ .tid = owner->tid, .lost = lost, .span_count = count };
+	snprintf(thread->name, sizeof(thread->name), "%s", owner->name);
+	thread->spans = calloc(twi_max(count, (size_t)1), sizeof(*spans));
+	if (thread->spans == NULL)
+		return TOW_ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		thread->spans[i] = spans[i];
+	qsort(thread->spans, count, sizeof(*spans), by_start);
+	rank->thread_count++;
+	return TOW_OK;
+}
+
+/* The ring's owners, oldest first, of those that are known. */
+static unsigned copy_owners(struct twi_span_table *table, const struct twi_span_ring *ring,
+			    struct twi_span_owner *out)
+{
+	uint64_t known;
+
+	pthread_mutex_lock(&table->lock);
+	known = twi_min(ring->owner_count, (uint64_t)TWI_SPAN_OWNERS);
+	for (uint64_t i = 0; i < known; i++)
+		out[i] = ring->owners[(ring->owner_count - known + i) % TWI_SPAN_OWNERS];
+	pthread_mutex_unlock(&table->lock);
+	return (unsigned)known;
+}
+
+int twi_trace_add_spans(struct twi_diag *diag, struct twi_trace_rank *rank,
+			const struct twi_span_ring *ring, struct twi_span *spans,
+			const uint64_t *numbers, size_t count, uint64_t lost)
+{
+	struct twi_span_owner owners[TWI_SPAN_OWNERS];
+	unsigned owner_count = copy_owners(diag->spans, ring, owners), owner = 0;
+	size_t at = 0;
+
+	while (at < count || lost > 0) {
+		size_t first = at;
+		int status;
+
+		while (owner + 1 < owner_count && at < count &&
+		       numbers[at] >= owners[owner + 1].first)
+			owner++;
+		while (at < count &&
+		       (owner + 1 == owner_count || numbers[at] < owners[owner + 1].first))
+			at++;
+		status = add_thread(rank, &owners[owner], &spans[first], at - first, lost);
+		if (status < 0)
+			return status;
+		lost = 0;
+	}
+	return TOW_OK;
+}
+
+static int read_ring(struct twi_diag *diag, const struct twi_span_ring *ring, uint64_t begin_ns,
+		     struct twi_trace_rank *rank)
+{
+	struct twi_span *spans = calloc(TWI_SPAN_ROWS, sizeof(*spans));
+	uint64_t *numbers = calloc(TWI_SPAN_ROWS, sizeof(*numbers));
+	uint64_t cursor = 0, lost = 0, first;
+	size_t count, kept = 0;
+	int status = TOW_ENOMEM;
+
+	if (spans != NULL && numbers != NULL) {
+		count = twi_span_ring_read(ring, &cursor, spans, TWI_SPAN_ROWS, &lost);
+		first = cursor - count;
+		if (count == 0 || spans[0].end_ns >= begin_ns)
+			lost = twi_span_ring_since(ring, first, begin_ns);
+		else
+			lost = 0;
+		for (size_t i = 0; i < count; i++) {
+			if (spans[i].end_ns < begin_ns)
+				continue;
+			spans[kept] = spans[i];
+			numbers[kept++] = first + i;
+		}
+		status = twi_trace_add_spans(diag, rank, ring, spans, numbers, kept, lost);
+	}
+	free(numbers);
+	free(spans);
+	return status;
+}
+
+static int64_t unix_offset_ns(void)
+{
+	struct timespec now;
+	uint64_t before = twi_now_ns(), after;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	after = twi_now_ns();
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec -
+	       (int64_t)(before + (after - before) / 2);
+}
+
+static int copy_peers(struct twi_span_table *table, struct twi_trace_rank *rank)
+{
+	rank->peers = calloc(twi_max(table->peer_count, 1u), sizeof(*rank->peers));
+	if (rank->peers == NULL)
+		return TOW_ENOMEM;
+	for (; rank->peer_count < table->peer_count; rank->peer_count++) {
+		const struct twi_span_peer_row *row = &table->peers[rank->peer_count];
+		struct twi_trace_peer *peer = &rank->peers[rank->peer_count];
+
+		peer->rank = row->rank;
+		peer->name = strdup(row->name);
+		if (peer->name == NULL)
+			return TOW_ENOMEM;
+	}
+	return TOW_OK;
+}
+
+/* The texts of all tags: spans name them by number, from 1 on without a gap. */
+static int copy_names(struct twi_trace_rank *rank)
+{
+	size_t count = 0;
+
+	while (twi_tag_text((uint32_t)count + 1) != NULL)
+		count++;
+	rank->names = calloc(twi_max(count, (size_t)1), sizeof(*rank->names));
+	if (rank->names == NULL)
+		return TOW_ENOMEM;
+	for (; rank->name_count < count; rank->name_count++) {
+		char *name = strdup(twi_tag_text((uint32_t)rank->name_count + 1));
+
+		if (name == NULL)
+			return TOW_ENOMEM;
+		rank->names[rank->name_count] = name;
+	}
+	return TOW_OK;
+}
+
+int twi_trace_describe(struct twi_diag *diag, struct twi_trace_rank *rank)
+{
+	struct twi_span_table *table = diag->spans;
+	bool (*clock)(void *arg, int64_t *offset_ns_out, uint64_t *error_ns_out);
+	char host[256] = "";
+	void *arg;
+	int status;
+
+	gethostname(host, sizeof(host) - 1);
+	rank->pid = getpid();
+	rank->unix_ns = unix_offset_ns();
+	rank->clock_error_ns = UINT64_MAX;
+	rank->host = strdup(host);
+	pthread_mutex_lock(&table->lock);
+	rank->job = strdup(table->job != NULL ? table->job : "");
+	rank->rank = table->rank;
+	rank->world = table->world;
+	clock = table->clock;
+	arg = table->clock_arg;
+	status = copy_peers(table, rank);
+	pthread_mutex_unlock(&table->lock);
+	/* Not under the lock, which who holds the engine may want. */
+	if (clock != NULL && !clock(arg, &rank->clock_offset_ns, &rank->clock_error_ns)) {
+		rank->clock_offset_ns = 0;
+		rank->clock_error_ns = UINT64_MAX;
+	}
+	if (status == TOW_OK)
+		status = copy_names(rank);
+	return rank->host == NULL || rank->job == NULL ? TOW_ENOMEM : status;
+}
+
+int twi_trace_read(struct twi_diag *diag, uint64_t begin_ns, struct twi_trace *out)
+{
+	struct twi_diag_block *block = atomic_load_explicit(&diag->blocks, memory_order_acquire);
+	struct twi_trace_rank *rank = calloc(1, sizeof(*rank));
+	int status;
+
+	*out = (struct twi_trace){ .rank_count = rank != NULL, .ranks = rank };
+	if (rank == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a trace");
+	rank->begin_ns = twi_max(begin_ns, diag->start_ns);
+	rank->end_ns = twi_now_ns();
+	rank->sampled_out = twi_counter_sum(diag, TWI_C_spans_sampled_out);
+	status = twi_trace_describe(diag, rank);
+	for (; block != NULL && status == TOW_OK; block = block->next) {
+		const struct twi_span_ring *ring =
+			atomic_load_explicit(&block->spans, memory_order_acquire);
+
+		if (ring != NULL)
+			status = read_ring(diag, ring, begin_ns, rank);
+	}
+	if (status < 0) {
+		twi_trace_fini(out);
+		return twi_error(TOW_ENOMEM, "no memory for a trace");
+	}
+	return TOW_OK;
+}

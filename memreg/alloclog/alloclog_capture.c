@@ -1,0 +1,279 @@
+/*
+ * alloclog_capture.c - who wants the log, from when to when, and what they get: a copy of the
+ * chunks, thinned to one rate, in the order of time. Also the log as /v1/alloclog has it.
+ */
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "diag/base/clock.h"
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/serve/registry.h"
+#include "memreg/alloclog/alloclog_impl.h"
+#include "memreg/pool/pool_impl.h"
+
+#define PATH            "/v1/alloclog"
+#define SECONDS_MAX     60
+#define SECONDS_DEFAULT 1
+#define NS_PER_S        1000000000u
+
+static uint64_t realtime_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* What is true now, for a capture that begins now; the log is on. */
+static void begin_now(struct twi_alloclog *log, struct twi_alloclog_capture *out)
+{
+	struct twi_pool_stats stats = { 0 };
+
+	*out = (struct twi_alloclog_capture){ .since_ns = twi_now_ns(),
+					      .realtime_ns = realtime_ns(),
+					      .lost_before = twi_alloclog_lost(log) };
+	if (log->pool != NULL)
+		twi_pool_stats(log->pool, &stats);
+	/* What the library keeps of the pool for itself is no allocation of the program's. */
+	out->live_bytes = stats.allocated - twi_min(stats.waste + stats.own, stats.allocated);
+	out->live_allocations = stats.allocations - stats.own_allocations;
+}
+
+/* One more user; `control` is held. */
+static int use(struct twi_alloclog *log)
+{
+	int status = log->users == 0 ? twi_alloclog_on(log) : TOW_OK;
+
+	if (status == TOW_OK)
+		log->users++;
+	return status;
+}
+
+static void unuse(struct twi_alloclog *log)
+{
+	if (--log->users == 0)
+		twi_alloclog_off(log);
+}
+
+void twi_alloclog_attach(struct twi_alloclog *log, struct twi_pool *pool)
+{
+	log->pool = pool;
+}
+
+int twi_alloclog_open(struct twi_alloclog *log)
+{
+	int status = TOW_OK;
+
+	pthread_mutex_lock(&log->control);
+	if (!log->opened)
+		status = use(log);
+	if (status == TOW_OK && !log->opened) {
+		log->opened = true;
+		begin_now(log, &log->base);
+		log->base.from_open = true;
+	}
+	pthread_mutex_unlock(&log->control);
+	return status;
+}
+
+int twi_alloclog_capture_start(struct twi_alloclog *log, bool so_far,
+			       struct twi_alloclog_capture **out)
+{
+	struct twi_alloclog_capture *capture = calloc(1, sizeof(*capture));
+	int status;
+
+	*out = NULL;
+	if (capture == NULL)
+		return twi_error(TOW_ENOMEM, "no memory to capture allocations");
+	pthread_mutex_lock(&log->control);
+	status = use(log);
+	if (status == TOW_OK && so_far && log->opened)
+		*capture = log->base;
+	else if (status == TOW_OK)
+		begin_now(log, capture);
+	pthread_mutex_unlock(&log->control);
+	if (status < 0) {
+		free(capture);
+		return status;
+	}
+	*out = capture;
+	return TOW_OK;
+}
+
+static uint32_t chunk_count(struct twi_alloclog *log)
+{
+	uint32_t count;
+
+	pthread_mutex_lock(&log->chunks_lock);
+	count = log->chunk_count;
+	pthread_mutex_unlock(&log->chunks_lock);
+	return count;
+}
+
+/* What a chunk has from `since_ns` to `until_ns`, to `out`; how many. */
+static size_t copy_chunk(struct twi_alloclog *log, uint32_t index, uint64_t since_ns,
+			 uint64_t until_ns, struct twi_alloclog_rec *out)
+{
+	const struct twi_alloclog_chunk *chunk;
+	size_t copied = 0;
+	uint32_t count;
+
+	/* The lock for each chunk alone: who records may wait for it. */
+	pthread_mutex_lock(&log->chunks_lock);
+	chunk = log->chunks[index];
+	/* Acquire: pairs with the release of who writes into it at this moment. */
+	count = atomic_load_explicit(&chunk->count, memory_order_acquire);
+	for (uint32_t i = 0; i < count; i++) {
+		if (chunk->rec[i].ns >= since_ns && chunk->rec[i].ns <= until_ns)
+			out[copied++] = chunk->rec[i];
+	}
+	pthread_mutex_unlock(&log->chunks_lock);
+	return copied;
+}
+
+/*
+ * All records of the capture's time. A record is in one chunk for ever, so that each is there once;
+ * chunks that were thinned at different times are all brought to the last rate.
+ */
+static struct twi_alloclog_rec *copy_all(struct twi_alloclog *log, uint64_t since_ns,
+					 uint64_t until_ns, size_t *count_out, uint32_t *shift_out)
+{
+	uint32_t chunks = chunk_count(log), shift;
+	uint64_t salt = atomic_load_explicit(&log->salt, memory_order_relaxed);
+	size_t copied = 0, kept = 0;
+	struct twi_alloclog_rec *recs =
+		calloc((size_t)chunks * log->chunk_events + 1, sizeof(*recs));
+
+	if (recs == NULL)
+		return NULL;
+	for (uint32_t i = 0; i < chunks; i++)
+		copied += copy_chunk(log, i, since_ns, until_ns, recs + copied);
+	shift = atomic_load_explicit(&log->shift, memory_order_relaxed);
+	for (size_t i = 0; i < copied; i++) {
+		if (twi_alloclog_rec_kind(&recs[i]) == TWI_ALLOC_STEP ||
+		    twi_alloclog_keeps(recs[i].address, shift, salt))
+			recs[kept++] = recs[i];
+	}
+	*count_out = kept;
+	*shift_out = shift;
+	return recs;
+}
+
+static int snapshot(struct twi_alloclog *log, const struct twi_alloclog_capture *capture,
+		    struct twi_alloc_trace *out)
+{
+	uint64_t now = twi_now_ns();
+	struct twi_pool_stats stats = { 0 };
+	struct twi_alloclog_rec *recs;
+	size_t count;
+	int status;
+
+	*out = (struct twi_alloc_trace){
+		.start_realtime_ns = capture->realtime_ns,
+		.start_monotonic_ns = capture->since_ns,
+		.duration_ns = now - capture->since_ns,
+		.live_bytes_at_start = capture->live_bytes,
+		.live_allocations_at_start = capture->live_allocations,
+		.pid = (uint32_t)getpid(),
+		.from_open = capture->from_open,
+	};
+	recs = copy_all(log, capture->since_ns, now, &count, &out->sampling_shift);
+	if (recs == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for the captured allocations");
+	out->lost = twi_alloclog_lost(log) - capture->lost_before;
+	if (log->pool != NULL) {
+		twi_pool_stats(log->pool, &stats);
+		out->pool_bytes = stats.mapped;
+		out->page_bytes = log->pool->extents.extent[0]->page_bytes;
+	}
+	status = twi_alloclog_pair(recs, count, out);
+	free(recs);
+	return status;
+}
+
+int twi_alloclog_capture_finish(struct twi_alloclog *log, struct twi_alloclog_capture *capture,
+				struct twi_alloc_trace *trace_out)
+{
+	int status = trace_out != NULL ? snapshot(log, capture, trace_out) : TOW_OK;
+
+	pthread_mutex_lock(&log->control);
+	unuse(log);
+	pthread_mutex_unlock(&log->control);
+	free(capture);
+	return status;
+}
+
+/* Seconds not given, or 0: what there is, where the log is on from the open. */
+static int start(void *arg, int64_t seconds, void **session_out, uint64_t *wait_ns_out)
+{
+	struct twi_alloclog *log = arg;
+	struct twi_alloclog_capture *capture;
+	bool opened;
+	int status;
+
+	pthread_mutex_lock(&log->control);
+	opened = log->opened;
+	pthread_mutex_unlock(&log->control);
+	if (seconds < 0)
+		seconds = opened ? 0 : SECONDS_DEFAULT;
+	status = twi_alloclog_capture_start(log, seconds == 0, &capture);
+	*session_out = capture;
+	*wait_ns_out = (uint64_t)seconds * NS_PER_S;
+	return status;
+}
+
+static int finish(void *arg, void *session, char **bytes_out, size_t *count_out)
+{
+	struct twi_alloc_trace trace = { 0 };
+	int status = twi_alloclog_capture_finish(arg, session, bytes_out != NULL ? &trace : NULL);
+
+	if (status == TOW_OK && bytes_out != NULL)
+		status = twi_alloclog_encode(&trace, bytes_out, count_out);
+	twi_alloc_trace_fini(&trace);
+	return status;
+}
+
+static void describe(void *arg, struct twi_emit *e)
+{
+	struct twi_alloclog *log = arg;
+
+	twi_emit_object_begin(e, "alloclog");
+	twi_emit_bool(e, "on", twi_alloclog_is_on(log));
+	pthread_mutex_lock(&log->control);
+	twi_emit_bool(e, "from_open", log->opened);
+	twi_emit_u64(e, "users", log->users);
+	pthread_mutex_unlock(&log->control);
+	twi_emit_u64(e, "kept_of_addresses_1_in",
+		     (uint64_t)1 << atomic_load_explicit(&log->shift, memory_order_relaxed));
+	twi_emit_u64(e, "memory_bytes",
+		     (uint64_t)chunk_count(log) * log->chunk_events *
+			     sizeof(struct twi_alloclog_rec));
+	twi_emit_object_end(e);
+}
+
+int twi_alloclog_sources_add(struct twi_alloclog *log)
+{
+	const struct twi_capture capture = {
+		.path = PATH,
+		.help = "a log of allocations, ?seconds=N (docs/alloclog.md); tow-alloclog reads "
+			"it",
+		.content_type = "application/octet-stream",
+		.seconds_max = SECONDS_MAX,
+		.start = start,
+		.finish = finish,
+		.arg = log,
+	};
+	const struct twi_source info = { "/v1/info", "the allocation log", describe, log };
+	int status = twi_registry_capture(log->diag, &capture);
+
+	return status == TOW_OK ? twi_registry_add(log->diag, &info) : status;
+}
+
+void twi_alloclog_sources_remove(struct twi_alloclog *log)
+{
+	twi_registry_capture_remove(log->diag, PATH, log);
+	twi_registry_remove(log->diag, "/v1/info", log);
+}

@@ -1,0 +1,57 @@
+/*
+ * alloclog_file.h - an allocation log as a file: header, records of 48 bytes, checksum.
+ *
+ *	| header 128 bytes | record | record | ... | end 16 bytes |
+ *
+ * docs/alloclog.md has it byte by byte. The functions here are pure: a trace in memory becomes
+ * bytes and bytes become a trace. The reader expects any bytes at all: it takes memory only for
+ * what it has read, checks every field, and says at which byte what is wrong.
+ */
+#ifndef TWI_ALLOCLOG_FILE_H
+#define TWI_ALLOCLOG_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "memreg/alloclog/alloclog_event.h"
+
+#define TWI_ALLOCLOG_HEADER_BYTES 128
+#define TWI_ALLOCLOG_RECORD_BYTES 48
+#define TWI_ALLOCLOG_END_BYTES    16
+/* The most events that a file may have: twice what the knob alloclog_events allows. */
+#define TWI_ALLOCLOG_EVENTS_MAX ((uint64_t)1 << 27)
+#define TWI_ALLOCLOG_SHIFT_MAX  10
+
+struct twi_alloc_trace {
+	struct twi_alloc_event *events; /* by time; twi_alloc_trace_fini frees them */
+	size_t count;
+	uint64_t start_realtime_ns; /* since 1970 */
+	uint64_t start_monotonic_ns;
+	uint64_t duration_ns;
+	uint64_t lost; /* events that there was no room for */
+	uint64_t live_bytes_at_start;
+	uint64_t live_allocations_at_start;
+	uint64_t pool_bytes, page_bytes;
+	uint64_t unknown_frees;  /* frees with id 0 */
+	uint32_t sampling_shift; /* allocations at one in 2^this addresses are in it */
+	uint32_t pid;
+	bool from_open; /* it began when the runtime was opened */
+};
+
+void twi_alloc_trace_fini(struct twi_alloc_trace *trace);
+
+/*
+ * The trace as a file. *bytes_out is to be given to free(). TOW_EINVAL naming the event for a trace
+ * that the reader would refuse; TOW_ENOMEM.
+ */
+int twi_alloclog_encode(const struct twi_alloc_trace *trace, char **bytes_out, size_t *count_out);
+
+/*
+ * Reads to the end of `file`. TOW_EINVAL naming the byte offset and what is wrong; TOW_ENOMEM;
+ * TOW_ESYSTEM when it cannot be read. After a failure *out is empty.
+ */
+int twi_alloclog_read(FILE *file, struct twi_alloc_trace *out);
+
+#endif

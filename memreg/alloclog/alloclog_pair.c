@@ -1,0 +1,219 @@
+/*
+ * alloclog_pair.c - walks the records in the order of time with a table of the live addresses.
+ *
+ * At equal times allocations sort before frees. Then an allocation and its free in one tick are in
+ * order; and a free and the next allocation at the same address in one tick are put right by the
+ * look ahead, as are those that two clocks have swapped.
+ */
+#include "memreg/alloclog/alloclog_pair.h"
+
+#include <stdlib.h>
+
+#include "diag/base/error.h"
+#include <internal/base.h>
+
+#define LOOK_AHEAD_MAX 4096
+#define NONE           UINT32_MAX
+
+/* Live addresses: open addressing, at most half full. */
+struct live {
+	struct {
+		uint64_t address;
+		uint32_t event; /* of its allocation; NONE: this place is empty */
+	} * rows;
+	size_t mask;
+};
+
+struct walk {
+	struct twi_alloclog_rec *recs;
+	size_t count;
+	struct live live;
+	struct twi_alloc_trace *trace;
+	size_t room;
+	uint64_t allocs;
+};
+
+static int by_time(const void *a, const void *b)
+{
+	const struct twi_alloclog_rec *x = a, *y = b;
+
+	if (x->ns != y->ns)
+		return x->ns < y->ns ? -1 : 1;
+	return (int)twi_alloclog_rec_kind(x) - (int)twi_alloclog_rec_kind(y);
+}
+
+static size_t home(const struct live *live, uint64_t address)
+{
+	return (size_t)((address >> 6) * 0x9e3779b97f4a7c15u >> 20) & live->mask;
+}
+
+/* The place of `address`, or the empty one where it would be. */
+static size_t place(const struct live *live, uint64_t address)
+{
+	size_t at = home(live, address);
+
+	while (live->rows[at].event != NONE && live->rows[at].address != address)
+		at = (at + 1) & live->mask;
+	return at;
+}
+
+/* Empties a place and moves up what had to step aside because of it. */
+static void erase(struct live *live, size_t hole)
+{
+	for (size_t at = (hole + 1) & live->mask; live->rows[at].event != NONE;
+	     at = (at + 1) & live->mask) {
+		size_t wanted = home(live, live->rows[at].address);
+
+		if (((at - wanted) & live->mask) >= ((at - hole) & live->mask)) {
+			live->rows[hole] = live->rows[at];
+			hole = at;
+		}
+	}
+	live->rows[hole].event = NONE;
+}
+
+static int live_init(struct live *live, size_t count)
+{
+	size_t rows = 16;
+
+	while (rows < count * 2)
+		rows *= 2;
+	live->mask = rows - 1;
+	live->rows = calloc(rows, sizeof(*live->rows));
+	if (live->rows == NULL)
+		return TOW_ENOMEM;
+	for (size_t i = 0; i < rows; i++)
+		live->rows[i].event = NONE;
+	return TOW_OK;
+}
+
+/* The next event, its time and origin filled in; NULL without memory. */
+static struct twi_alloc_event *add(struct walk *w, const struct twi_alloclog_rec *rec)
+{
+	struct twi_alloc_trace *trace = w->trace;
+
+	if (trace->count == w->room) {
+		size_t room = w->room + w->room / 2 + 16;
+		struct twi_alloc_event *events = realloc(trace->events, room * sizeof(*events));
+
+		if (events == NULL)
+			return NULL;
+		trace->events = events;
+		w->room = room;
+	}
+	trace->events[trace->count] = (struct twi_alloc_event){
+		.ns = rec->ns - twi_min(rec->ns, trace->start_monotonic_ns),
+		.caller = rec->caller,
+		.thread = rec->thread,
+		.tag = rec->tag,
+		.kind = (uint8_t)twi_alloclog_rec_kind(rec),
+	};
+	return &trace->events[trace->count++];
+}
+
+static int add_free(struct walk *w, const struct twi_alloclog_rec *rec)
+{
+	struct twi_alloc_event *event = add(w, rec);
+	size_t at;
+
+	if (event == NULL)
+		return TOW_ENOMEM;
+	event->kind = TWI_ALLOC_FREE;
+	at = place(&w->live, rec->address);
+	if (w->live.rows[at].event == NONE) {
+		w->trace->unknown_frees++;
+		return TOW_OK;
+	}
+	event->id = w->trace->events[w->live.rows[at].event].id;
+	event->bytes = w->trace->events[w->live.rows[at].event].bytes;
+	erase(&w->live, at);
+	return TOW_OK;
+}
+
+/*
+ * Frees what is live at the address of the allocation `index`, whose free must have been earlier.
+ * Where two clocks have swapped them it is one of the next records, and is taken out of its place.
+ */
+static int free_before(struct walk *w, size_t index)
+{
+	struct twi_alloclog_rec missing = w->recs[index];
+
+	missing.caller = 0;
+	missing.tag = 0;
+	for (size_t i = index + 1; i < twi_min(w->count, index + LOOK_AHEAD_MAX); i++) {
+		struct twi_alloclog_rec *rec = &w->recs[i];
+
+		if (rec->ns - missing.ns > TWI_ALLOCLOG_SKEW_NS)
+			break;
+		if (twi_alloclog_rec_kind(rec) != TWI_ALLOC_FREE || rec->address != missing.address)
+			continue;
+		missing.caller = rec->caller;
+		missing.thread = rec->thread;
+		missing.tag = rec->tag;
+		rec->what = 0; /* done: no kind */
+		break;
+	}
+	return add_free(w, &missing);
+}
+
+static int add_alloc(struct walk *w, size_t index)
+{
+	const struct twi_alloclog_rec *rec = &w->recs[index];
+	struct twi_alloc_event *event;
+	int status = TOW_OK;
+	size_t at;
+
+	if (w->live.rows[place(&w->live, rec->address)].event != NONE)
+		status = free_before(w, index);
+	event = status == TOW_OK ? add(w, rec) : NULL;
+	if (event == NULL)
+		return TOW_ENOMEM;
+	event->id = ++w->allocs;
+	event->bytes = rec->what & (((uint64_t)1 << TWI_ALLOCLOG_BYTES_BITS) - 1);
+	event->align_log2 = (uint8_t)(rec->what >> TWI_ALLOCLOG_BYTES_BITS & 63);
+	at = place(&w->live, rec->address);
+	w->live.rows[at].address = rec->address;
+	w->live.rows[at].event = (uint32_t)(event - w->trace->events);
+	return TOW_OK;
+}
+
+static int add_any(struct walk *w, size_t index)
+{
+	struct twi_alloc_event *event;
+
+	switch (twi_alloclog_rec_kind(&w->recs[index])) {
+	case TWI_ALLOC_ALLOC:
+		return add_alloc(w, index);
+	case TWI_ALLOC_FREE:
+		return add_free(w, &w->recs[index]);
+	case TWI_ALLOC_STEP:
+		event = add(w, &w->recs[index]);
+		if (event == NULL)
+			return TOW_ENOMEM;
+		event->id = w->recs[index].address;
+		return TOW_OK;
+	default: /* a free that was taken out of its place */
+		return TOW_OK;
+	}
+}
+
+int twi_alloclog_pair(struct twi_alloclog_rec *recs, size_t count, struct twi_alloc_trace *trace)
+{
+	struct walk w = { .recs = recs, .count = count, .trace = trace };
+	size_t allocs = 0;
+	int status;
+
+	for (size_t i = 0; i < count; i++)
+		allocs += twi_alloclog_rec_kind(&recs[i]) == TWI_ALLOC_ALLOC;
+	if (count > 0)
+		qsort(recs, count, sizeof(*recs), by_time);
+	status = live_init(&w.live, allocs);
+	for (size_t i = 0; i < count && status == TOW_OK; i++)
+		status = add_any(&w, i);
+	free(w.live.rows);
+	if (status < 0) {
+		twi_alloc_trace_fini(trace);
+		return twi_error(TOW_ENOMEM, "allocation log: no memory for its %zu events", count);
+	}
+	return TOW_OK;
+}

@@ -1,0 +1,130 @@
+/*
+ * replay.h - would this pool have been large enough? An allocation log, replayed without memory.
+ *
+ *   events of a log --create--> a program of ops with dense slots, checked, with its bounds
+ *                                 |
+ *                                run in a pool of N bytes: the same provider as the pool's, over
+ *                                 |   addresses that nobody touches, so that a pool larger than
+ *                                 |   the machine's memory can be tried
+ *                                search for the smallest N in which every request fits
+ *
+ * A request that does not fit is left out, and so is its free: in a live pool it would have made
+ * the pool grow (a late registration), or would have lain outside it (fallback copies).
+ *
+ * Whether a log fits is not strictly monotone in the size: where a block lands depends on where the
+ * others are, so a pool a little larger may, rarely, be fragmented a little more. The search
+ * therefore tests what it answers: the size it names fits, the step below does not, nor do the
+ * steps near it, nor does 90 % of it, to the byte; when one of these fits after all, it goes on
+ * from there. So the answer need not be a multiple of the step.
+ *
+ * No threads, no clock: the same program and size give the same result.
+ */
+#ifndef TWI_REPLAY_H
+#define TWI_REPLAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "memreg/alloclog/alloclog_event.h"
+
+struct twi_arena_ops;
+
+#define TWI_REPLAY_POOL_MIN ((uint64_t)1 << 20) /* smallest premap_memory_bytes */
+#define TWI_REPLAY_STEP_MAX ((uint64_t)2 << 20)
+
+struct twi_replay_op {
+	uint64_t ns, bytes;
+	uint64_t group; /* the tag, else the caller */
+	uint32_t slot, thread;
+	uint8_t kind; /* enum twi_alloc_kind */
+	uint8_t align_log2;
+};
+
+struct twi_replay {
+	struct twi_replay_op *op;
+	uint64_t count, allocs, steps;
+	uint32_t slots, threads;
+	uint64_t peak_op;         /* with which the most was live */
+	uint64_t peak_bytes;      /* asked for and live then */
+	uint64_t peak_rounded;    /* the same in units of 64 bytes: no pool can do with less */
+	uint64_t all_rounded;     /* of all requests, in pages and with their alignment */
+	uint64_t largest_bytes;   /* of one request */
+	uint64_t unmatched_frees; /* of what was allocated before the log began, or not recorded */
+	uint64_t never_freed;     /* allocations */
+};
+
+/*
+ * Checks the events, in their order, and compiles them. *out is the caller's until
+ * twi_replay_destroy. TOW_OK; TOW_EINVAL naming the event; TOW_ENOMEM.
+ */
+int twi_replay_create(const struct twi_alloc_event *event, uint64_t count, struct twi_replay **out);
+void twi_replay_destroy(struct twi_replay *replay);
+
+/*
+ * The same program in another order that could have happened: each thread keeps its own order, but
+ * runs by up to `permille` faster or slower, and begins earlier or later by as much. No free goes
+ * before its allocation. TOW_OK; TOW_ENOMEM.
+ */
+int twi_replay_vary(const struct twi_replay *replay, uint64_t seed, uint32_t permille,
+		    struct twi_replay **out);
+
+/* What is live at the peak, by group; the largest first. */
+struct twi_replay_group {
+	uint64_t group, bytes, allocations;
+};
+
+/*
+ * Up to max - 1 groups, and in the last one (group UINT64_MAX) what is left. *count_out says how
+ * many. TOW_OK; TOW_ENOMEM.
+ */
+int twi_replay_groups(const struct twi_replay *replay, struct twi_replay_group *group, uint32_t max,
+		      uint32_t *count_out);
+
+struct twi_replay_pool {
+	const struct twi_arena_ops *ops;
+	uint64_t bytes;
+	uint64_t reserve_bytes; /* what the runtime takes for itself when it opens (staging.h) */
+};
+
+struct twi_replay_result {
+	bool reserve_fits;
+	uint64_t missed, missed_bytes; /* requests without room */
+	/* At the peak of the program; only with `look`. */
+	uint64_t allocated_bytes, waste_bytes, free_bytes, largest_free_bytes;
+};
+
+/* TOW_OK whatever fits; TOW_ENOMEM when the addresses or the provider's tables cannot be had. */
+int twi_replay_run(const struct twi_replay *replay, const struct twi_replay_pool *pool, bool look,
+		   struct twi_replay_result *out);
+
+static inline bool twi_replay_clean(const struct twi_replay_result *result)
+{
+	return result->reserve_fits && result->missed == 0;
+}
+
+struct twi_replay_search {
+	const struct twi_arena_ops *ops;
+	uint64_t reserve_bytes;
+	uint64_t step_bytes;  /* granularity of the answer; 0: by twi_replay_step */
+	uint64_t least_bytes; /* do not look below; 0: from what the program shows */
+	uint64_t page_bytes;  /* the pool is mapped in whole ones of these; 0: 4096 */
+	/* After each size that was tried; NULL: nobody listens. */
+	void (*progress)(void *arg, uint64_t bytes, bool fits);
+	void *arg;
+};
+
+struct twi_replay_found {
+	uint64_t bytes, step_bytes;
+	uint64_t lower_bytes, upper_bytes; /* the bounds at the begin */
+	uint64_t tried;                    /* sizes */
+	uint64_t above_missed; /* sizes among the next four above that do not fit after all */
+};
+
+/* Granularity for a pool of about this many bytes: 2 MiB, less for a pool under 64 MiB. */
+uint64_t twi_replay_step(uint64_t bytes);
+
+/* TOW_OK; TOW_ENOMEM. */
+int twi_replay_find(const struct twi_replay *replay, const struct twi_replay_search *search,
+		    struct twi_replay_found *out);
+
+#endif

@@ -1,0 +1,229 @@
+/*
+ * pagerun.c - the page-run provider: runs of pages for what is large, slabs for what is small, one
+ * short lock around both, a front cache before it. ground.h, slab.h and magazine.h have the
+ * layouts, arena.h what is promised.
+ *
+ * Which of the two an address belongs to, and where its allocation begins, is answered without the
+ * lock: the side table's `small` of the page, else the bitmap of run heads.
+ */
+#include <stdlib.h>
+
+#include "memreg/arena/arena.h"
+#include "memreg/arena/ground.h"
+#include "memreg/arena/slab.h"
+
+struct pagerun {
+	struct twi_ground ground;
+	struct twi_slabs slabs;
+};
+
+static int pagerun_create(void *base, uint64_t bytes, void **ctx_out)
+{
+	struct pagerun *arena = calloc(1, sizeof(*arena));
+	int status;
+
+	*ctx_out = NULL;
+	if (!arena)
+		return TOW_ENOMEM;
+	status = twi_ground_init(&arena->ground, base, bytes);
+	if (status != TOW_OK) {
+		free(arena);
+		return status;
+	}
+	twi_slabs_init(&arena->slabs, &arena->ground.runs);
+	*ctx_out = arena;
+	return TOW_OK;
+}
+
+static void pagerun_destroy(void *ctx)
+{
+	struct pagerun *arena = ctx;
+
+	twi_slabs_fini(&arena->slabs);
+	twi_ground_fini(&arena->ground);
+	free(arena);
+}
+
+/* Acquire: pairs with the release in slab_create. */
+static struct twi_slab *slab_at(struct pagerun *arena, uint32_t page)
+{
+	return atomic_load_explicit(&arena->ground.runs.page[page].small, memory_order_acquire);
+}
+
+static uint64_t slab_begin(struct twi_slab *slab)
+{
+	return atomic_load_explicit(&slab->page, memory_order_relaxed) * TWI_PAGE_BYTES;
+}
+
+static uint32_t slot_at(struct pagerun *arena, struct twi_slab *slab, const void *p)
+{
+	uint64_t offset = (uint64_t)((const char *)p - arena->ground.base);
+
+	return (uint32_t)(offset - slab_begin(slab)) / twi_slab_class_bytes((int)slab->class);
+}
+
+static void *take_slot(struct pagerun *arena, int class, uint64_t bytes)
+{
+	uint32_t slot, size = twi_slab_class_bytes(class);
+	struct twi_slab *slab = twi_slabs_take(&arena->slabs, class, &slot);
+
+	if (!slab)
+		return NULL;
+	slab->slack[slot] = (uint16_t)(size - bytes);
+	twi_ground_account(&arena->ground, size, slab->slack[slot]);
+	twi_hold_begin(&slab->hold[slot]);
+	return arena->ground.base + slab_begin(slab) + (uint64_t)slot * size;
+}
+
+/* A block from the cache begins anew. It is ours alone, so its entries need no lock. */
+static void reuse(struct pagerun *arena, void *p, uint64_t bytes)
+{
+	uint32_t slot, page = twi_ground_page(&arena->ground, p);
+	struct twi_slab *slab = slab_at(arena, page);
+	uint64_t slack;
+
+	if (!slab) {
+		twi_ground_reuse(&arena->ground, page, bytes);
+		return;
+	}
+	slot = slot_at(arena, slab, p);
+	slack = twi_slab_class_bytes((int)slab->class) - bytes;
+	if (slab->slack[slot] != slack) {
+		twi_ground_reslack(&arena->ground, slab->slack[slot], slack);
+		slab->slack[slot] = (uint16_t)slack;
+	}
+	twi_hold_begin(&slab->hold[slot]);
+}
+
+/* To where it came from, past the cache. */
+static void give_back(void *ctx, void *base)
+{
+	struct pagerun *arena = ctx;
+	uint32_t slot, page = twi_ground_page(&arena->ground, base);
+	struct twi_slab *slab = slab_at(arena, page);
+
+	pthread_mutex_lock(&arena->ground.lock);
+	if (slab) {
+		slot = slot_at(arena, slab, base);
+		twi_ground_unaccount(&arena->ground, twi_slab_class_bytes((int)slab->class),
+				     slab->slack[slot]);
+		twi_slabs_give(&arena->slabs, slab, slot);
+	} else {
+		twi_ground_give(&arena->ground, page);
+	}
+	pthread_mutex_unlock(&arena->ground.lock);
+}
+
+static void *take(struct pagerun *arena, uint64_t bytes, uint64_t align, int class)
+{
+	void *p = NULL;
+
+	pthread_mutex_lock(&arena->ground.lock);
+	if (class >= 0)
+		p = take_slot(arena, class, bytes);
+	else if (bytes >= TWI_GROUND_LARGE)
+		twi_slabs_trim(&arena->slabs);
+	if (!p)
+		p = twi_ground_take(&arena->ground, bytes, align);
+	pthread_mutex_unlock(&arena->ground.lock);
+	return p;
+}
+
+/* What is kept for speed, cached blocks and empty slabs, goes back. */
+static void gather(struct pagerun *arena)
+{
+	twi_magazine_drain(&arena->ground.magazine, give_back, arena);
+	pthread_mutex_lock(&arena->ground.lock);
+	twi_slabs_trim(&arena->slabs);
+	pthread_mutex_unlock(&arena->ground.lock);
+}
+
+static int pagerun_alloc(void *ctx, size_t bytes, size_t align, void **out)
+{
+	struct pagerun *arena = ctx;
+	struct twi_ground *ground = &arena->ground;
+	int class = twi_slab_class(bytes, align);
+	uint64_t usable;
+
+	*out = NULL;
+	/* The total never changes, so that it needs no lock; and no rounding up can overflow below.
+	 */
+	if (bytes > ground->bytes)
+		return TOW_EEXHAUSTED;
+	usable = class >= 0 ? twi_slab_class_bytes(class) : twi_ground_run_bytes(bytes);
+	*out = twi_magazine_take(&ground->magazine, usable, align);
+	if (*out) {
+		reuse(arena, *out, bytes);
+		return TOW_OK;
+	}
+	if (twi_ground_clears(ground, usable))
+		twi_magazine_drain(&ground->magazine, give_back, arena);
+	*out = take(arena, bytes, align, class);
+	if (!*out) {
+		/* What is kept may be what is missing. */
+		gather(arena);
+		*out = take(arena, bytes, align, class);
+	}
+	return *out ? TOW_OK : TOW_EEXHAUSTED;
+}
+
+static int find_slot(struct pagerun *arena, struct twi_slab *slab, uint64_t offset,
+		     struct twi_block *out)
+{
+	uint32_t size = atomic_load_explicit(&slab->slot_bytes, memory_order_relaxed);
+	uint64_t begin = slab_begin(slab);
+	uint64_t slot = (uint32_t)(offset - begin) / size;
+
+	/* Only for a slab that was given back while its finder, who had no right to it, looked. */
+	if (offset < begin || slot >= TWI_SLAB_SLOTS)
+		return TOW_EFREED;
+	out->hold = &slab->hold[slot];
+	if (!(atomic_load_explicit(out->hold, memory_order_acquire) & TWI_HOLD_LIVE))
+		return TOW_EFREED;
+	out->base = arena->ground.base + begin + slot * size;
+	out->bytes = size;
+	return TOW_OK;
+}
+
+static int pagerun_find(void *ctx, const void *p, struct twi_block *out)
+{
+	struct pagerun *arena = ctx;
+	uint32_t page = twi_ground_page(&arena->ground, p);
+	struct twi_slab *slab = slab_at(arena, page);
+
+	if (slab)
+		return find_slot(arena, slab, (uint64_t)((const char *)p - arena->ground.base),
+				 out);
+	return twi_ground_find(&arena->ground, page, out);
+}
+
+static void pagerun_give(void *ctx, void *base)
+{
+	struct pagerun *arena = ctx;
+	uint32_t page = twi_ground_page(&arena->ground, base);
+	struct twi_slab *slab = slab_at(arena, page);
+	uint64_t bytes = slab ? twi_slab_class_bytes((int)slab->class)
+			      : twi_run_pages(&arena->ground.runs, page) * TWI_PAGE_BYTES;
+
+	twi_magazine_put(&arena->ground.magazine, base, bytes, give_back, arena);
+}
+
+static void pagerun_stats(void *ctx, struct twi_arena_stats *out)
+{
+	struct pagerun *arena = ctx;
+
+	gather(arena);
+	pthread_mutex_lock(&arena->ground.lock);
+	twi_ground_stats(&arena->ground, out);
+	pthread_mutex_unlock(&arena->ground.lock);
+}
+
+const struct twi_arena_ops twi_arena_pagerun = {
+	.name = "pagerun",
+	.create = pagerun_create,
+	.destroy = pagerun_destroy,
+	.alloc = pagerun_alloc,
+	.find = pagerun_find,
+	.give = pagerun_give,
+	.stats = pagerun_stats,
+};

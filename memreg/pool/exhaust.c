@@ -1,0 +1,223 @@
+/*
+ * exhaust.c - what a full pool does, by its policy.
+ *
+ *   fail   TOW_EEXHAUSTED, with the size that would have been enough
+ *   wait   the same here; tow_alloc waits and asks again
+ *   grow   one extent more, at least a quarter of what there is, up to limit_bytes: mapped, faulted
+ *          in and registered now, which is a late registration
+ *   copy   memory outside the pool, up to limit_bytes together with it
+ *
+ * Whatever the policy, a request without room is counted, and recommended_premap_memory_bytes says
+ * how large the pool should have been. With require_zero_copy nothing is degraded: grow and copy
+ * fail and say so.
+ */
+#include <string.h>
+
+#include "diag/base/clock.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "memreg/pool/pool_impl.h"
+#include <internal/base.h>
+#include <towline/status.h>
+
+static const char *const names[] = {
+	[TWI_EXHAUST_FAIL] = "fail",
+	[TWI_EXHAUST_GROW] = "grow",
+	[TWI_EXHAUST_COPY] = "copy",
+	[TWI_EXHAUST_WAIT] = "wait",
+};
+
+bool twi_exhaust_parse(const char *name, enum twi_exhaust *out)
+{
+	for (unsigned i = 0; i < twi_array_count(names); i++) {
+		if (strcmp(name, names[i]) == 0) {
+			*out = (enum twi_exhaust)i;
+			return true;
+		}
+	}
+	return false;
+}
+
+const char *twi_exhaust_name(enum twi_exhaust exhaust)
+{
+	return names[exhaust];
+}
+
+static void raise_u64(_Atomic uint64_t *peak, uint64_t value)
+{
+	uint64_t seen = atomic_load_explicit(peak, memory_order_relaxed);
+
+	while (seen < value &&
+	       !atomic_compare_exchange_weak_explicit(peak, &seen, value, memory_order_relaxed,
+						      memory_order_relaxed))
+		;
+}
+
+/*
+ * Counts a request without room and remembers what would have been enough: the pool with room added
+ * at its end for all requests refused since the last free; then they fit however the rest is
+ * fragmented. (One that is repeated meanwhile counts again: rather too much than too little.)
+ */
+static uint64_t note_refused(struct twi_pool *pool, size_t bytes, size_t align,
+			     struct twi_pool_stats *stats)
+{
+	uint32_t count = atomic_load_explicit(&pool->extents.count, memory_order_acquire);
+	struct twi_arena_stats last;
+	uint64_t need, refused, enough;
+
+	twi_pool_stats(pool, stats);
+	pool->ops->stats(pool->arena[count - 1], &last);
+	need = twi_align_up(bytes, 4096) + (align > 4096 ? align - 4096 : 0);
+	refused =
+		need + atomic_fetch_add_explicit(&pool->refused_bytes, need, memory_order_relaxed);
+	enough = stats->mapped + stats->overflow + refused - twi_min(last.last_free_bytes, refused);
+	enough = twi_align_up(enough, TWI_HUGE_BYTES);
+	raise_u64(&pool->demand_bytes, stats->allocated + stats->overflow + refused);
+	raise_u64(&pool->enough_bytes, enough);
+	return enough;
+}
+
+/* The request is met elsewhere; the pool should have been so much larger. */
+static void note_demand(struct twi_pool *pool, size_t bytes)
+{
+	struct twi_pool_stats stats;
+
+	twi_pool_stats(pool, &stats);
+	raise_u64(&pool->demand_bytes, stats.allocated + stats.overflow + bytes);
+}
+
+static int fail(struct twi_pool *pool, size_t bytes, size_t align, const char *why)
+{
+	struct twi_pool_stats stats;
+	uint64_t enough = note_refused(pool, bytes, align, &stats);
+
+	return twi_error(TOW_EEXHAUSTED,
+			 "pool: no room for %zu bytes: %llu of %llu bytes are free, the largest "
+			 "block has %llu; premap_memory_bytes=%lluMiB would have been enough "
+			 "for all that was refused since the last free%s%s",
+			 bytes, (unsigned long long)stats.free, (unsigned long long)stats.mapped,
+			 (unsigned long long)stats.largest_free, (unsigned long long)enough >> 20,
+			 *why != '\0' ? "; " : "", why);
+}
+
+static uint64_t mapped_bytes(const struct twi_pool *pool)
+{
+	uint32_t count = atomic_load_explicit(&pool->extents.count, memory_order_acquire);
+	uint64_t mapped = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		mapped += pool->extents.extent[i]->bytes;
+	return mapped;
+}
+
+/* How large the next extent is to be for `bytes`; 0: the limit does not allow it. */
+static uint64_t growth(const struct twi_pool *pool, size_t bytes, size_t align)
+{
+	uint64_t mapped = mapped_bytes(pool);
+	/* An arena may round a request up to the next of four classes in each power of two. */
+	uint64_t least = twi_align_up(bytes + align, TWI_HUGE_BYTES);
+	uint64_t want = twi_max(twi_align_up(least + bytes / 4, TWI_HUGE_BYTES),
+				twi_align_up(mapped / 4, TWI_HUGE_BYTES));
+
+	if (mapped >= pool->limit_bytes || pool->limit_bytes - mapped < least)
+		return 0;
+	return twi_min(want, (pool->limit_bytes - mapped) & ~(uint64_t)(TWI_HUGE_BYTES - 1));
+}
+
+static int grow_once(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site)
+{
+	uint64_t size = growth(pool, bytes, align), start = twi_now_ns(), ns;
+	struct twi_extent_options options = pool->pages;
+	struct twi_extent *extent;
+	uint32_t count;
+	int status;
+
+	if (size == 0)
+		return fail(pool, bytes, align,
+			    "and premap_limit_bytes does not allow the pool to grow so far");
+	if (atomic_load_explicit(&pool->extents.count, memory_order_relaxed) == TWI_EXTENTS_MAX)
+		return fail(pool, bytes, align, "and the pool has grown 15 times already");
+	options.bytes = size;
+	status = twi_pool_extent_create(pool, &options);
+	if (status != TOW_OK)
+		return fail(pool, bytes, align, tow_error_message());
+	ns = twi_now_ns() - start;
+	count = atomic_load_explicit(&pool->extents.count, memory_order_relaxed);
+	extent = pool->extents.extent[count - 1];
+	twi_count(pool->diag, TWI_C_pool_grown, 1);
+	twi_count(pool->diag, TWI_C_pool_grown_bytes, extent->bytes);
+	twi_late_record(pool->diag, TWI_R_late_extent, extent->bytes, ns, site);
+	twi_log(pool->diag, 2,
+		"pool was full and has grown by %llu MiB in %llu us; start with "
+		"premap_memory_bytes=%lluMiB",
+		(unsigned long long)extent->bytes >> 20, (unsigned long long)ns / 1000,
+		(unsigned long long)mapped_bytes(pool) >> 20);
+	return TOW_OK;
+}
+
+static int grow(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site, void **out)
+{
+	int status = TOW_OK;
+
+	pthread_mutex_lock(&pool->growing);
+	/* Another thread may have made room meanwhile. */
+	if (!twi_pool_extents_alloc(pool, bytes, align, out)) {
+		note_demand(pool, bytes);
+		status = grow_once(pool, bytes, align, site);
+		if (status == TOW_OK && !twi_pool_extents_alloc(pool, bytes, align, out))
+			status = fail(pool, bytes, align, "even though the pool has just grown");
+	}
+	pthread_mutex_unlock(&pool->growing);
+	return status;
+}
+
+static int go_outside(struct twi_pool *pool, size_t bytes, size_t align, void **out)
+{
+	uint64_t mapped = mapped_bytes(pool);
+	uint64_t limit = pool->limit_bytes > mapped ? pool->limit_bytes - mapped : 0;
+	int status;
+
+	note_demand(pool, bytes);
+	status = twi_overflow_alloc(&pool->overflow, bytes, align, limit, out);
+
+	if (status == TOW_EEXHAUSTED)
+		return fail(pool, bytes, align,
+			    "and premap_limit_bytes does not allow more outside the pool");
+	if (status != TOW_OK)
+		return fail(pool, bytes, align, "and the system has no memory for it either");
+	twi_count(pool->diag, TWI_C_pool_overflow_allocs, 1);
+	twi_count(pool->diag, TWI_C_pool_overflow_bytes, bytes);
+	return TOW_OK;
+}
+
+static int exhausted(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site,
+		     void **out)
+{
+	bool degrades = pool->exhaust == TWI_EXHAUST_GROW || pool->exhaust == TWI_EXHAUST_COPY;
+
+	twi_count(pool->diag, TWI_C_pool_exhausted, 1);
+	atomic_fetch_add_explicit(&pool->exhausted, 1, memory_order_relaxed);
+	if (bytes > (size_t)INT64_MAX / 4)
+		return twi_error(TOW_EEXHAUSTED, "pool: %zu bytes are more than any pool can have",
+				 bytes);
+	if (degrades && pool->require_zero_copy) {
+		twi_count(pool->diag, TWI_C_zero_copy_refusals, 1);
+		return fail(pool, bytes, align,
+			    "require_zero_copy forbids to register or to copy late");
+	}
+	if (pool->exhaust == TWI_EXHAUST_GROW)
+		return grow(pool, bytes, align, site, out);
+	if (pool->exhaust == TWI_EXHAUST_COPY)
+		return go_outside(pool, bytes, align, out);
+	return fail(pool, bytes, align, "");
+}
+
+int twi_pool_exhausted(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site,
+		       void **out)
+{
+	struct twi_error_kept kept;
+
+	/* Large pages that an extent goes without, and the like, are no failure of the call. */
+	twi_error_keep(&kept);
+	return twi_error_settle(&kept, exhausted(pool, bytes, align, site, out));
+}

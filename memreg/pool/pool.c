@@ -1,0 +1,423 @@
+/*
+ * pool.c - the pool's life, its allocations and their leases. pool.h has the concept.
+ *
+ * Budget: find, lease, release are data path: no allocation, no system call, no lock (release takes
+ * the arena's lock when it gives the memory of a freed allocation back). alloc and free take the
+ * arena's lock once each. Everything else is control path.
+ */
+#include "memreg/pool/pool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "memreg/pool/pool_impl.h"
+#include "memreg/pool/pool_regions.h"
+#include "memreg/region/lease.h"
+#include <internal/base.h>
+
+/* What the new extent had to do without. */
+static void log_extent(struct twi_pool *pool, const struct twi_extent *extent)
+{
+	for (int kind = TWI_PAGES_KINDS - 1; kind > TWI_PAGES_BASE; kind--)
+		if (extent->step[kind].reason[0])
+			twi_log(pool->diag, 3, "pool on %s pages: %s; mend it: %s",
+				twi_page_kind_name(extent->kind), extent->step[kind].reason,
+				extent->step[kind].mend);
+	if (extent->numa_reason[0])
+		twi_log(pool->diag, 2, "pool: %s; mend it: %s", extent->numa_reason,
+			extent->numa_mend);
+}
+
+int twi_pool_extent_create(struct twi_pool *pool, const struct twi_extent_options *options)
+{
+	uint32_t slot = atomic_load_explicit(&pool->extents.count, memory_order_relaxed);
+	struct twi_extent *extent = calloc(1, sizeof(*extent));
+	int status;
+
+	if (!extent)
+		return twi_error(TOW_ENOMEM, "pool: no memory for the extent's description");
+	status = twi_extent_open(options, extent);
+	if (status != TOW_OK)
+		goto failed_open;
+	extent->slot = slot;
+	status = twi_extent_pin(extent);
+	if (status != TOW_OK && pool->strict)
+		goto failed;
+	if (status != TOW_OK)
+		twi_log(pool->diag, 2, "pool is not locked in memory: %s; mend it: %s",
+			extent->pin_reason, extent->pin_mend);
+	log_extent(pool, extent);
+	status = pool->ops->create(extent->base, extent->bytes, &pool->arena[slot]);
+	if (status != TOW_OK) {
+		status = twi_error(status, "pool: no memory for the side table of %llu bytes",
+				   (unsigned long long)extent->bytes);
+		goto failed;
+	}
+	status = twi_pool_extent_announce(pool, extent);
+	if (status != TOW_OK) {
+		pool->ops->destroy(pool->arena[slot]);
+		goto failed;
+	}
+	pool->extents.extent[slot] = extent;
+	/* Release: pairs with the acquire in twi_pool_find. */
+	atomic_store_explicit(&pool->extents.count, slot + 1, memory_order_release);
+	return TOW_OK;
+failed:
+	twi_extent_unmap(extent);
+failed_open:
+	free(extent);
+	return status;
+}
+
+static void init_room(struct twi_pool *pool)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&pool->room, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **out)
+{
+	struct twi_extent_options first;
+	struct twi_pool *pool;
+	int status;
+
+	if (!out)
+		return twi_error(TOW_EINVAL, "pool: out is NULL");
+	*out = NULL;
+	if (!options || !options->diag)
+		return twi_error(TOW_EINVAL, "pool: %s is NULL",
+				 options ? "options.diag" : "options");
+	pool = calloc(1, sizeof(*pool));
+	if (!pool)
+		return twi_error(TOW_ENOMEM, "pool: no memory for its description");
+	pool->ops = twi_arena_choose();
+	pool->diag = options->diag;
+	pool->asked_bytes = options->bytes;
+	pool->strict = options->strict;
+	pool->exhaust = options->exhaust;
+	pool->require_zero_copy = options->require_zero_copy;
+	pool->limit_bytes = options->limit_bytes != 0 ? options->limit_bytes : 4 * options->bytes;
+	pthread_mutex_init(&pool->control, NULL);
+	pthread_mutex_init(&pool->growing, NULL);
+	pthread_mutex_init(&pool->room_lock, NULL);
+	init_room(pool);
+	twi_overflow_init(&pool->overflow);
+	if (options->numa)
+		snprintf(pool->numa, sizeof(pool->numa), "%s", options->numa);
+	pool->pages = (struct twi_extent_options){
+		.best = options->huge_pages ? TWI_PAGES_HUGETLB_1G : TWI_PAGES_BASE,
+		.numa = pool->numa,
+		.diag = options->diag,
+	};
+	first = pool->pages;
+	first.bytes = options->bytes;
+	first.progress = options->progress;
+	first.progress_user = options->progress_user;
+	status =
+		twi_pool_regions_init(pool, options->late_cache_bytes, options->late_cache_entries);
+	if (status == TOW_OK)
+		status = twi_pool_extent_create(pool, &first);
+	if (status == TOW_OK)
+		status = twi_pool_report_add(pool);
+	if (status != TOW_OK) {
+		twi_pool_destroy(pool);
+		return status;
+	}
+	*out = pool;
+	return TOW_OK;
+}
+
+void twi_pool_destroy(struct twi_pool *pool)
+{
+	uint32_t count;
+
+	if (!pool)
+		return;
+	twi_pool_report_remove(pool);
+	twi_pool_registrars_clear(pool);
+	twi_pool_regions_fini(pool);
+	count = atomic_load_explicit(&pool->extents.count, memory_order_relaxed);
+	for (uint32_t i = 0; i < count; i++) {
+		pool->ops->destroy(pool->arena[i]);
+		twi_extent_unmap(pool->extents.extent[i]);
+		free(pool->extents.extent[i]);
+	}
+	twi_overflow_fini(&pool->overflow);
+	pthread_cond_destroy(&pool->room);
+	pthread_mutex_destroy(&pool->room_lock);
+	pthread_mutex_destroy(&pool->growing);
+	pthread_mutex_destroy(&pool->control);
+	free(pool);
+}
+
+void twi_pool_seal(struct twi_pool *pool)
+{
+	atomic_store_explicit(&pool->sealed, true, memory_order_relaxed);
+}
+
+bool twi_pool_sealed(const struct twi_pool *pool)
+{
+	return atomic_load_explicit(&pool->sealed, memory_order_relaxed);
+}
+
+bool twi_pool_extents_alloc(struct twi_pool *pool, size_t bytes, size_t align, void **out)
+{
+	/* Acquire: pairs with the release that publishes an extent. */
+	uint32_t count = atomic_load_explicit(&pool->extents.count, memory_order_acquire);
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (pool->ops->alloc(pool->arena[i], bytes, align, out) == TOW_OK)
+			return true;
+	}
+	return false;
+}
+
+int twi_pool_alloc_at(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site,
+		      void **out)
+{
+	int status = TOW_OK;
+
+	*out = NULL;
+	align = align ? align : TWI_ALIGN_DEFAULT;
+	if (!twi_is_power_of_two(align) || align > TWI_ALIGN_MAX)
+		return twi_error(TOW_EINVAL,
+				 "pool: align = %zu is not a power of two up to 2097152, nor 0",
+				 align);
+	if (twi_unlikely(!twi_pool_extents_alloc(pool, bytes, align, out)))
+		status = twi_pool_exhausted(pool, bytes, align, site, out);
+	if (twi_likely(status == TOW_OK))
+		twi_count(pool->diag, TWI_C_pool_allocs, 1);
+	return status;
+}
+
+int twi_pool_try(struct twi_pool *pool, size_t bytes, size_t align, void **out)
+{
+	if (!twi_pool_extents_alloc(pool, bytes, align ? align : TWI_ALIGN_DEFAULT, out))
+		return TOW_EEXHAUSTED;
+	twi_count(pool->diag, TWI_C_pool_allocs, 1);
+	return TOW_OK;
+}
+
+void twi_pool_own(struct twi_pool *pool, uint64_t bytes, int count)
+{
+	/* Wraps around for -1, as it should. */
+	atomic_fetch_add_explicit(&pool->own_bytes, count > 0 ? bytes : 0 - bytes,
+				  memory_order_relaxed);
+	atomic_fetch_add_explicit(&pool->own_allocations, (uint64_t)(int64_t)count,
+				  memory_order_relaxed);
+}
+
+uint64_t twi_pool_limit(const struct twi_pool *pool)
+{
+	return pool->limit_bytes;
+}
+
+bool twi_pool_waits(const struct twi_pool *pool)
+{
+	return pool->exhaust == TWI_EXHAUST_WAIT;
+}
+
+static int not_in_pool(const void *p)
+{
+	return twi_error(TOW_EFOREIGN, "pool: %p is not in this pool", p);
+}
+
+static int not_allocated(const void *p)
+{
+	return twi_error(TOW_EFREED, "pool: %p is not allocated now, or was freed before", p);
+}
+
+/* There is room again: what was refused may fit now, and who waits for it looks again. */
+static void tell_room(struct twi_pool *pool)
+{
+	if (atomic_load_explicit(&pool->refused_bytes, memory_order_relaxed) != 0)
+		atomic_store_explicit(&pool->refused_bytes, 0, memory_order_relaxed);
+	/* A waiter that is missed here looks again by itself after a slice of its time. */
+	if (twi_likely(atomic_load_explicit(&pool->room_waiters, memory_order_relaxed) == 0))
+		return;
+	pthread_mutex_lock(&pool->room_lock);
+	pthread_cond_broadcast(&pool->room);
+	pthread_mutex_unlock(&pool->room_lock);
+}
+
+static int freed(struct twi_pool *pool, int outcome, uint64_t bytes)
+{
+	if (outcome == TWI_HOLD_DEFERRED) {
+		twi_count(pool->diag, TWI_C_deferred_frees, 1);
+		atomic_fetch_add_explicit(&pool->deferred_bytes, bytes, memory_order_relaxed);
+	}
+	twi_count(pool->diag, TWI_C_pool_frees, 1);
+	tell_room(pool);
+	return TOW_OK;
+}
+
+static int free_overflow(struct twi_pool *pool, void *memory)
+{
+	int outcome = twi_overflow_free(&pool->overflow, memory);
+
+	if (outcome == TOW_EFOREIGN)
+		return not_in_pool(memory);
+	if (outcome == TOW_EFREED)
+		return not_allocated(memory);
+	/* What lies outside the pool is none of its memory, so nothing of it is held back. */
+	return freed(pool, TWI_HOLD_ENDED, 0);
+}
+
+int twi_pool_free(struct twi_pool *pool, void *memory)
+{
+	const struct twi_extent *extent;
+	struct twi_block block;
+	int outcome;
+
+	if (!memory)
+		return TOW_OK;
+	extent = twi_pool_find(pool, memory, 1);
+	if (!extent)
+		return free_overflow(pool, memory);
+	if ((uintptr_t)memory % TWI_ALIGN_DEFAULT)
+		return twi_error(TOW_EFOREIGN, "pool: %p is no start of an allocation", memory);
+	if (pool->ops->find(pool->arena[extent->slot], memory, &block) != TOW_OK)
+		return not_allocated(memory);
+	if (block.base != memory)
+		return twi_error(TOW_EFOREIGN,
+				 "pool: %p lies %llu bytes inside the allocation at %p", memory,
+				 (unsigned long long)((char *)memory - (char *)block.base),
+				 block.base);
+	outcome = twi_hold_free(block.hold);
+	if (outcome == TOW_EFREED)
+		return not_allocated(memory);
+	if (outcome == TWI_HOLD_ENDED)
+		pool->ops->give(pool->arena[extent->slot], memory);
+	return freed(pool, outcome, block.bytes);
+}
+
+void twi_pool_wait_room(struct twi_pool *pool, uint64_t timeout_ns)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until); /* which nobody sets, unlike the time of day */
+	timeout_ns += (uint64_t)until.tv_nsec;
+	until.tv_sec += (time_t)(timeout_ns / 1000000000u);
+	until.tv_nsec = (long)(timeout_ns % 1000000000u);
+	pthread_mutex_lock(&pool->room_lock);
+	atomic_fetch_add_explicit(&pool->room_waiters, 1, memory_order_relaxed);
+	pthread_cond_timedwait(&pool->room, &pool->room_lock, &until);
+	atomic_fetch_sub_explicit(&pool->room_waiters, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&pool->room_lock);
+}
+
+static void count_leased(struct twi_pool *pool, int64_t bytes)
+{
+	int64_t now =
+		atomic_fetch_add_explicit(&pool->leased_bytes, bytes, memory_order_relaxed) + bytes;
+	int64_t peak = atomic_load_explicit(&pool->leased_peak_bytes, memory_order_relaxed);
+
+	while (now > peak &&
+	       !atomic_compare_exchange_weak_explicit(&pool->leased_peak_bytes, &peak, now,
+						      memory_order_relaxed, memory_order_relaxed))
+		;
+}
+
+/* What a lease or a release came to; TOW_EFREED and TOW_EBUSY get their messages. */
+static int leased(struct twi_pool *pool, const void *p, int outcome, uint64_t bytes)
+{
+	if (outcome == TOW_EFREED)
+		return not_allocated(p);
+	if (outcome == TOW_EBUSY)
+		return twi_error(TOW_EBUSY, "pool: %p has too many leases", p);
+	if (outcome == TWI_HOLD_FIRST)
+		count_leased(pool, (int64_t)bytes);
+	return TOW_OK;
+}
+
+int twi_pool_lease(struct twi_pool *pool, const void *p)
+{
+	const struct twi_extent *extent = twi_pool_find(pool, p, 1);
+	struct twi_block block;
+	uint64_t bytes = 0;
+	int outcome;
+
+	if (!extent) {
+		outcome = twi_overflow_lease(&pool->overflow, p, &bytes);
+		return outcome == TOW_EFOREIGN ? not_in_pool(p) : leased(pool, p, outcome, bytes);
+	}
+	if (pool->ops->find(pool->arena[extent->slot], p, &block) != TOW_OK)
+		return not_allocated(p);
+	return leased(pool, p, twi_hold_lease(block.hold), block.bytes);
+}
+
+int twi_pool_lease_again(struct twi_pool *pool, const void *p)
+{
+	const struct twi_extent *extent = twi_pool_find(pool, p, 1);
+	struct twi_block block;
+	uint64_t bytes;
+
+	if (!extent)
+		return twi_overflow_lease_again(&pool->overflow, p, &bytes);
+	twi_assert(pool->ops->find(pool->arena[extent->slot], p, &block) == TOW_OK);
+	return twi_hold_lease_again(block.hold);
+}
+
+void twi_pool_release(struct twi_pool *pool, const void *p)
+{
+	const struct twi_extent *extent = twi_pool_find(pool, p, 1);
+	struct twi_block block = { .bytes = 0 };
+	int outcome;
+
+	/* A release without its lease is our own mistake: the memory may be in use by someone else.
+	 */
+	if (extent) {
+		twi_assert(pool->ops->find(pool->arena[extent->slot], p, &block) == TOW_OK);
+		outcome = twi_hold_release(block.hold);
+	} else {
+		outcome = twi_overflow_release(&pool->overflow, p, &block.bytes);
+	}
+	twi_assert(outcome != TOW_EINVAL && outcome != TOW_EFOREIGN);
+	if (outcome != TOW_OK)
+		count_leased(pool, -(int64_t)block.bytes);
+	if (outcome != TWI_HOLD_ENDED || !extent)
+		return;
+	atomic_fetch_sub_explicit(&pool->deferred_bytes, block.bytes, memory_order_relaxed);
+	pool->ops->give(pool->arena[extent->slot], block.base);
+	tell_room(pool);
+}
+
+bool twi_pool_overflow(struct twi_pool *pool, const void *p, uint64_t bytes)
+{
+	void *base;
+
+	return twi_overflow_find(&pool->overflow, p, bytes, &base);
+}
+
+void twi_pool_block(struct twi_pool *pool, const void *p, void **base_out, uint64_t *bytes_out)
+{
+	const struct twi_extent *extent = twi_pool_find(pool, p, 1);
+	struct twi_block block;
+
+	twi_assert(extent != NULL);
+	twi_assert(pool->ops->find(pool->arena[extent->slot], p, &block) == TOW_OK);
+	*base_out = block.base;
+	*bytes_out = block.bytes;
+}
+
+bool twi_pool_freed(struct twi_pool *pool, const void *p)
+{
+	const struct twi_extent *extent = twi_pool_find(pool, p, 1);
+	struct twi_block block;
+
+	if (!extent || pool->ops->find(pool->arena[extent->slot], p, &block) != TOW_OK)
+		return false;
+	return (atomic_load_explicit(block.hold, memory_order_relaxed) & TWI_HOLD_FREED) != 0;
+}
+
+uint64_t twi_pool_deferred(const struct twi_pool *pool)
+{
+	return atomic_load_explicit(&pool->deferred_bytes, memory_order_relaxed);
+}

@@ -1,0 +1,411 @@
+/*
+ * pool_regions.c - registering, finding and holding memory; the comings and goings of regions.
+ *
+ * Invariant: whoever adds or takes away regions holds the control lock, so that a registrar that is
+ * added meanwhile is told of all of them. Only the watching thread makes entries DEAD without it.
+ */
+#include "memreg/pool/pool_regions.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "memreg/pool/pool_impl.h"
+#include <internal/base.h>
+
+#define RESIDENCY_BYTES 4096
+
+int twi_pool_regions_init(struct twi_pool *pool, uint64_t late_bytes, uint32_t late_entries)
+{
+	twi_latecache_init(pool, late_bytes, late_entries);
+	return twi_regions_init(&pool->regions);
+}
+
+void twi_pool_regions_fini(struct twi_pool *pool)
+{
+	struct twi_regions *regions = &pool->regions;
+	struct twi_region_entry *entry;
+
+	if (regions->entry == NULL || regions->order == NULL) {
+		twi_regions_fini(regions);
+		return;
+	}
+	pthread_mutex_lock(&pool->control);
+	for (uint32_t slot = 0;; slot = entry->region.slot + 1) {
+		pthread_mutex_lock(&regions->lock);
+		entry = twi_regions_next(regions, slot);
+		/* Holds that are left end here. */
+		while (entry && entry->holds > 0)
+			twi_regions_release(regions, entry);
+		if (entry)
+			twi_regions_withdraw(regions, entry);
+		pthread_mutex_unlock(&regions->lock);
+		if (!entry)
+			break;
+	}
+	twi_pool_settle_held(pool);
+	pthread_mutex_unlock(&pool->control);
+	twi_latecache_fini(pool);
+	twi_regions_fini(regions);
+}
+
+void twi_pool_settle_held(struct twi_pool *pool)
+{
+	struct twi_regions *regions = &pool->regions;
+	uint64_t lost =
+		atomic_exchange_explicit(&pool->latecache.invalidations, 0, memory_order_relaxed);
+	struct twi_region_entry *entry;
+
+	if (lost > 0)
+		twi_count(pool->diag, TWI_C_late_cache_invalidations, lost);
+	for (;;) {
+		pthread_mutex_lock(&regions->lock);
+		entry = twi_regions_next_dead(regions);
+		pthread_mutex_unlock(&regions->lock);
+		if (!entry)
+			break;
+		twi_pool_forget(pool, &entry->region);
+		if (entry->region.kind == TWI_REGION_CACHED)
+			twi_latecache_unwatch(pool, twi_region_start(entry), twi_region_end(entry));
+		pthread_mutex_lock(&regions->lock);
+		twi_regions_give(regions, entry);
+		pthread_mutex_unlock(&regions->lock);
+	}
+	twi_latecache_settle(pool);
+}
+
+void twi_pool_regions_settle(struct twi_pool *pool)
+{
+	if (twi_likely(atomic_load_explicit(&pool->regions.dead_count, memory_order_relaxed) == 0))
+		return;
+	/* Whoever has the lock now settles, or the next one does. */
+	if (pthread_mutex_trylock(&pool->control) != 0)
+		return;
+	twi_pool_settle_held(pool);
+	pthread_mutex_unlock(&pool->control);
+}
+
+/* An entry with slots of its own; cached regions make room. regions.lock is held. */
+static struct twi_region_entry *take(struct twi_pool *pool, enum twi_region_kind kind, void *base,
+				     uint64_t bytes, int fd)
+{
+	struct twi_regions *regions = &pool->regions;
+	struct twi_region_entry *entry;
+
+	while ((entry = twi_regions_take(regions, kind, base, bytes, fd)) == NULL &&
+	       twi_latecache_evict(pool)) {
+		pthread_mutex_unlock(&regions->lock);
+		twi_pool_settle_held(pool);
+		pthread_mutex_lock(&regions->lock);
+	}
+	return entry;
+}
+
+/* Takes an entry, tells the registrars and publishes it; the control lock is held. */
+static int add_region(struct twi_pool *pool, enum twi_region_kind kind, void *base, uint64_t bytes,
+		      int fd, uint64_t *ns_out, struct twi_region_entry **entry_out)
+{
+	struct twi_regions *regions = &pool->regions;
+	struct twi_region_entry *entry;
+	int status;
+
+	pthread_mutex_lock(&regions->lock);
+	entry = take(pool, kind, base, bytes, fd);
+	pthread_mutex_unlock(&regions->lock);
+	if (!entry)
+		return twi_error(TOW_EEXHAUSTED,
+				 "pool: no slots left for %llu bytes: %u pieces of up to 1 GiB can "
+				 "be registered at once; deregister some",
+				 (unsigned long long)bytes, TWI_REGION_SLOTS);
+	status = twi_pool_announce(pool, &entry->region, ns_out);
+	pthread_mutex_lock(&regions->lock);
+	if (status == TOW_OK)
+		twi_regions_publish(regions, entry);
+	else
+		twi_regions_withdraw(regions, entry);
+	pthread_mutex_unlock(&regions->lock);
+	*entry_out = entry;
+	return status;
+}
+
+int twi_pool_extent_announce(struct twi_pool *pool, struct twi_extent *extent)
+{
+	struct twi_region_entry *entry;
+	uint64_t ns = 0;
+	int status;
+
+	pthread_mutex_lock(&pool->control);
+	status = add_region(pool, TWI_REGION_EXTENT, extent->base, extent->bytes, extent->fd, &ns,
+			    &entry);
+	if (status == TOW_OK)
+		extent->region = entry->region;
+	twi_pool_settle_held(pool);
+	pthread_mutex_unlock(&pool->control);
+	return status;
+}
+
+void twi_pool_extent_forget(struct twi_pool *pool, struct twi_extent *extent)
+{
+	struct twi_regions *regions = &pool->regions;
+	struct twi_region_entry *entry = &regions->entry[extent->region.slot];
+
+	pthread_mutex_lock(&pool->control);
+	pthread_mutex_lock(&regions->lock);
+	twi_assert(entry->region.generation == extent->region.generation);
+	twi_regions_withdraw(regions, entry);
+	pthread_mutex_unlock(&regions->lock);
+	twi_pool_settle_held(pool);
+	pthread_mutex_unlock(&pool->control);
+}
+
+/* Is every page of it mapped? mincore tells, and changes nothing. */
+static bool is_mapped(uint64_t start, uint64_t end)
+{
+	unsigned char seen[RESIDENCY_BYTES];
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	for (start &= ~(page - 1); start < end; start += page * sizeof(seen)) {
+		uint64_t bytes = twi_min(end - start, page * sizeof(seen));
+
+		if (mincore((void *)(uintptr_t)start, bytes, seen) != 0 && errno == ENOMEM)
+			return false;
+	}
+	return true;
+}
+
+static bool in_pool(const struct twi_pool *pool, uint64_t start, uint64_t end)
+{
+	uint32_t count = atomic_load_explicit(&pool->extents.count, memory_order_acquire);
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct twi_extent *extent = pool->extents.extent[i];
+		uint64_t base = (uintptr_t)extent->base;
+
+		if (base < end && start < base + extent->bytes)
+			return true;
+	}
+	return false;
+}
+
+static int check_range(struct twi_pool *pool, void *base, uint64_t bytes)
+{
+	uint64_t start = (uintptr_t)base, end = start + bytes;
+
+	if (base == NULL)
+		return twi_error(TOW_EINVAL, "register: memory is NULL");
+	if (bytes == 0)
+		return twi_error(TOW_EINVAL, "register: bytes = 0");
+	if (end < start || end > (uint64_t)INTPTR_MAX)
+		return twi_error(TOW_EINVAL, "register: bytes = %llu reaches beyond all memory",
+				 (unsigned long long)bytes);
+	if (!is_mapped(start, end))
+		return twi_error(TOW_EINVAL,
+				 "register: not all of the %llu bytes at %p are mapped memory",
+				 (unsigned long long)bytes, base);
+	if (in_pool(pool, start, end))
+		return twi_error(TOW_EINVAL,
+				 "register: %p is in the pool, which is registered already", base);
+	return TOW_OK;
+}
+
+/* A failure to pin is told with the limit that is most often behind it. */
+static int not_pinned(int status, uint64_t bytes)
+{
+	char limit[64], mend[128];
+
+	if (status != TOW_ENOMEM && status != TOW_EPERM)
+		return status;
+	twi_memlock_describe(limit, sizeof(limit), mend, sizeof(mend));
+	return twi_error(status, "register: %llu bytes: %.240s; %s; mend it: %s",
+			 (unsigned long long)bytes, tow_error_message(), limit, mend);
+}
+
+int twi_pool_register(struct twi_pool *pool, void *base, uint64_t bytes, struct twi_site site,
+		      uint64_t *handle_out)
+{
+	struct twi_region_entry *entry = NULL;
+	uint64_t ns = 0;
+	int status;
+
+	*handle_out = 0;
+	status = check_range(pool, base, bytes);
+	if (status != TOW_OK)
+		return status;
+	pthread_mutex_lock(&pool->control);
+	status = twi_pool_pinning(pool);
+	if (status == TOW_OK) {
+		status = add_region(pool, TWI_REGION_USER, base, bytes, -1, &ns, &entry);
+		if (status < 0)
+			status = not_pinned(status, bytes);
+	}
+	if (status == TOW_OK)
+		*handle_out = twi_regions_handle(entry);
+	twi_pool_settle_held(pool);
+	pthread_mutex_unlock(&pool->control);
+	if (status != TOW_OK)
+		return status;
+	twi_count(pool->diag, TWI_C_mem_registers, 1);
+	if (atomic_load_explicit(&pool->sealed, memory_order_relaxed))
+		twi_late_record(pool->diag, TWI_R_late_register, bytes, ns, site);
+	return TOW_OK;
+}
+
+int twi_pool_deregister(struct twi_pool *pool, uint64_t handle)
+{
+	struct twi_regions *regions = &pool->regions;
+	struct twi_region_entry *entry;
+	uint32_t holds = 0;
+	int status;
+
+	pthread_mutex_lock(&pool->control);
+	pthread_mutex_lock(&regions->lock);
+	status = twi_regions_by_handle(regions, handle, &entry);
+	if (status == TOW_OK) {
+		holds = entry->holds;
+		if (holds == 0)
+			twi_regions_withdraw(regions, entry);
+	}
+	pthread_mutex_unlock(&regions->lock);
+	if (status == TOW_OK && holds == 0)
+		twi_pool_settle_held(pool);
+	pthread_mutex_unlock(&pool->control);
+	if (status == TOW_EINVAL)
+		return twi_error(status, "deregister: 0x%llx is no handle",
+				 (unsigned long long)handle);
+	if (status != TOW_OK)
+		return twi_error(status,
+				 "deregister: nothing is registered under 0x%llx in this runtime, "
+				 "or not any more",
+				 (unsigned long long)handle);
+	if (holds > 0)
+		return twi_error(TOW_EBUSY,
+				 "deregister: %u operations are still using the memory; wait for "
+				 "them first",
+				 holds);
+	twi_count(pool->diag, TWI_C_mem_deregisters, 1);
+	return TOW_OK;
+}
+
+int twi_pool_region_find(struct twi_pool *pool, uint64_t start, uint64_t end,
+			 struct twi_region_entry **entry_out)
+{
+	struct twi_regions *regions = &pool->regions;
+	struct twi_region_entry *entry;
+	int status = TOW_EFREED;
+	bool cached = false;
+
+	*entry_out = NULL;
+	pthread_mutex_lock(&regions->lock);
+	entry = twi_regions_find(regions, start, end);
+	if (entry) {
+		cached = entry->region.kind == TWI_REGION_CACHED;
+		status = cached ? twi_watch_check(&pool->latecache.watch, start, end) : TOW_OK;
+		if (status == TOW_OK)
+			twi_regions_hold(regions, *entry_out = entry);
+		else if (status == TOW_EFREED)
+			twi_regions_withdraw(regions, entry);
+	}
+	pthread_mutex_unlock(&regions->lock);
+	if (cached && status == TOW_OK)
+		twi_count(pool->diag, TWI_C_late_cache_hits, 1);
+	if (cached && status == TOW_EFREED)
+		twi_count(pool->diag, TWI_C_late_cache_invalidations, 1);
+	return status;
+}
+
+const struct twi_region *twi_pool_region_acquire(struct twi_pool *pool, const void *p,
+						 uint64_t bytes)
+{
+	uint64_t start = (uintptr_t)p, end = start + bytes;
+	struct twi_region_entry *entry;
+
+	twi_pool_regions_settle(pool);
+	/* Acquire: pairs with the release of whoever has registered and told this thread. */
+	if (atomic_load_explicit(&pool->regions.findable, memory_order_acquire) == 0 ||
+	    end <= start)
+		return NULL;
+	if (twi_pool_region_find(pool, start, end, &entry) != TOW_OK)
+		return NULL;
+	return &entry->region;
+}
+
+void twi_pool_region_hold(struct twi_pool *pool, const struct twi_region *region)
+{
+	struct twi_regions *regions = &pool->regions;
+	struct twi_region_entry *entry = &regions->entry[region->slot];
+
+	pthread_mutex_lock(&regions->lock);
+	twi_assert(&entry->region == region && entry->holds > 0);
+	twi_regions_hold(regions, entry);
+	pthread_mutex_unlock(&regions->lock);
+}
+
+void twi_pool_region_release(struct twi_pool *pool, const struct twi_region *region)
+{
+	struct twi_regions *regions = &pool->regions;
+	struct twi_region_entry *entry = &regions->entry[region->slot];
+
+	pthread_mutex_lock(&regions->lock);
+	twi_assert(&entry->region == region);
+	twi_regions_release(regions, entry);
+	pthread_mutex_unlock(&regions->lock);
+	twi_pool_regions_settle(pool);
+}
+
+const _Atomic uint64_t *twi_pool_regions_clock(const struct twi_pool *pool)
+{
+	return &pool->regions.version;
+}
+
+uint64_t twi_pool_regions_version(const struct twi_pool *pool)
+{
+	return atomic_load_explicit(&pool->regions.version, memory_order_acquire);
+}
+
+void twi_pool_regions_each(struct twi_pool *pool,
+			   void (*visit)(void *arg, const struct twi_region *region), void *arg)
+{
+	struct twi_regions *regions = &pool->regions;
+	struct twi_region_entry *entry;
+	bool usable;
+
+	pthread_mutex_lock(&pool->control);
+	for (uint32_t slot = 0;; slot = entry->region.slot + 1) {
+		pthread_mutex_lock(&regions->lock);
+		entry = twi_regions_next(regions, slot);
+		usable = entry && (entry->state == TWI_REGION_LIVE || entry->holds > 0);
+		pthread_mutex_unlock(&regions->lock);
+		if (!entry)
+			break;
+		if (usable)
+			visit(arg, &entry->region);
+	}
+	pthread_mutex_unlock(&pool->control);
+}
+
+void twi_pool_regions_describe(struct twi_pool *pool, struct twi_emit *e)
+{
+	static const char *const names[] = { "extents", "user", "cached" };
+	struct twi_regions *regions = &pool->regions;
+	uint32_t count[3];
+	uint64_t bytes[3];
+
+	pthread_mutex_lock(&regions->lock);
+	for (int i = 0; i < 3; i++) {
+		count[i] = regions->count[i];
+		bytes[i] = regions->bytes[i];
+	}
+	pthread_mutex_unlock(&regions->lock);
+	twi_emit_object_begin(e, "regions");
+	for (int i = 0; i < 3; i++) {
+		twi_emit_object_begin(e, names[i]);
+		twi_emit_u64(e, "count", count[i]);
+		twi_emit_u64(e, "bytes", bytes[i]);
+		twi_emit_object_end(e);
+	}
+	twi_emit_object_end(e);
+}

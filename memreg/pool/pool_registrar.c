@@ -1,0 +1,305 @@
+/*
+ * pool_registrar.c - who has been told about which regions, when, and at what price.
+ *
+ * Every registration of an extent or of the user's memory goes through tell(), every end of one
+ * through untell(). Invariant: a registrar that is listed as registered knows every live extent and
+ * user region; one that is listed as not registered knows none, and its reason is kept for
+ * /v1/pool. Cached regions it knows as far as it was possible. What exactly it knows is a bit for
+ * each region, so that nothing is undone twice, or that was never done.
+ *
+ * All under the control lock; the list and the bits change under regions.lock as well, so that
+ * twi_pool_region_known needs only that.
+ */
+#include "memreg/pool/pool_regions.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diag/base/clock.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/record/span.h"
+#include "diag/record/tag.h"
+#include "memreg/pool/pool_impl.h"
+#include <internal/base.h>
+
+static struct twi_registration **find_entry(struct twi_pool *pool,
+					    const struct twi_registrar *registrar, void *ctx)
+{
+	struct twi_registration **at = &pool->registrations;
+
+	while (*at && ((*at)->registrar != registrar || (*at)->ctx != ctx))
+		at = &(*at)->next;
+	return at;
+}
+
+static bool is_known(const struct twi_registration *entry, const struct twi_region *region)
+{
+	return entry->known[region->slot / 64] >> region->slot % 64 & 1;
+}
+
+/* Notes that the registrar knows the region, or does not any more. */
+static void set_known(struct twi_pool *pool, struct twi_registration *entry,
+		      const struct twi_region *region, bool known)
+{
+	int64_t sign = known ? 1 : -1;
+
+	pthread_mutex_lock(&pool->regions.lock);
+	twi_assert(is_known(entry, region) != known);
+	entry->known[region->slot / 64] ^= (uint64_t)1 << region->slot % 64;
+	pthread_mutex_unlock(&pool->regions.lock);
+	entry->known_count += (uint64_t)sign;
+	entry->known_bytes += (uint64_t)sign * region->bytes;
+	if (region->kind == TWI_REGION_EXTENT)
+		entry->extent_bytes += (uint64_t)sign * region->bytes;
+}
+
+/* What is late has a span with its reason, around this (twi_late_record). */
+static void record_span(struct twi_pool *pool, const struct twi_registration *entry,
+			const struct twi_region *region, uint64_t ns)
+{
+	struct twi_span span = { .end_ns = twi_now_ns(),
+				 .bytes = region->bytes,
+				 .kind = TWI_SPAN_REGISTER,
+				 .lane = TWI_SPAN_NO_LANE,
+				 .detail = TWI_R_COUNT };
+
+	if (region->kind == TWI_REGION_CACHED ||
+	    atomic_load_explicit(&pool->sealed, memory_order_relaxed))
+		return;
+	span.start_ns = span.end_ns - ns;
+	span.name = twi_tag_name(entry->registrar->name);
+	twi_span_record(pool->diag, &span);
+}
+
+static int tell(struct twi_pool *pool, struct twi_registration *entry,
+		const struct twi_region *region)
+{
+	uint64_t ns = twi_now_ns();
+	int status = entry->registrar->add(entry->ctx, region);
+
+	ns = twi_now_ns() - ns;
+	if (status < 0) {
+		entry->failures++;
+		return status;
+	}
+	entry->count++;
+	entry->bytes += region->bytes;
+	entry->ns += ns;
+	entry->last_bytes = region->bytes;
+	entry->last_ns = ns;
+	entry->max_ns = twi_max(entry->max_ns, ns);
+	set_known(pool, entry, region, true);
+	record_span(pool, entry, region, ns);
+	return TOW_OK;
+}
+
+static void untell(struct twi_pool *pool, struct twi_registration *entry,
+		   const struct twi_region *region)
+{
+	if (!is_known(entry, region))
+		return;
+	/* First the note: who asks now must not begin to use what is about to go. */
+	set_known(pool, entry, region, false);
+	entry->registrar->remove(entry->ctx, region);
+}
+
+void twi_pool_forget(struct twi_pool *pool, const struct twi_region *region)
+{
+	for (struct twi_registration *r = pool->registrations; r; r = r->next)
+		untell(pool, r, region);
+}
+
+int twi_pool_announce(struct twi_pool *pool, const struct twi_region *region, uint64_t *ns_out)
+{
+	uint64_t start = twi_now_ns();
+
+	*ns_out = 0;
+	for (struct twi_registration *r = pool->registrations; r; r = r->next) {
+		int status = r->registered ? tell(pool, r, region) : TOW_OK;
+
+		if (status < 0) {
+			twi_pool_forget(pool, region);
+			return status;
+		}
+	}
+	*ns_out = twi_now_ns() - start;
+	return TOW_OK;
+}
+
+int twi_pool_pinning(const struct twi_pool *pool)
+{
+	const struct twi_registration *refused = NULL;
+
+	for (const struct twi_registration *r = pool->registrations; r; r = r->next) {
+		if (r->registered)
+			return TOW_OK;
+		if (r->status == TOW_EPERM || r->status == TOW_ENOMEM)
+			refused = r;
+	}
+	return refused ? twi_error(refused->status,
+				   "register: nothing can be pinned, nor was the pool: %s; mend "
+				   "it: %s",
+				   refused->reason, refused->mend)
+		       : TOW_OK;
+}
+
+/* The next region that a new registrar is to be told of, in the order of slots. */
+static struct twi_region_entry *next_live(struct twi_pool *pool, uint32_t *slot)
+{
+	struct twi_regions *regions = &pool->regions;
+	struct twi_region_entry *entry;
+
+	pthread_mutex_lock(&regions->lock);
+	do {
+		entry = twi_regions_next(regions, *slot);
+		if (entry)
+			*slot = entry->region.slot + 1;
+	} while (entry && entry->state != TWI_REGION_LIVE);
+	pthread_mutex_unlock(&regions->lock);
+	return entry;
+}
+
+static void untell_all(struct twi_pool *pool, struct twi_registration *entry)
+{
+	for (uint32_t slot = 0; slot < TWI_REGION_SLOTS; slot++) {
+		if (entry->known[slot / 64] >> slot % 64 & 1)
+			untell(pool, entry, &pool->regions.entry[slot].region);
+	}
+}
+
+/* Tells the registrar of all regions, or of none. */
+static void tell_all(struct twi_pool *pool, struct twi_registration *entry)
+{
+	struct twi_region_entry *live;
+
+	for (uint32_t slot = 0; (live = next_live(pool, &slot)) != NULL;) {
+		int status = tell(pool, entry, &live->region);
+
+		/* The memory of a cached one may be gone by now; it is only not known then. */
+		if (status < 0 && live->region.kind != TWI_REGION_CACHED) {
+			entry->status = status;
+			untell_all(pool, entry);
+			break;
+		}
+	}
+	entry->registered = entry->status >= 0;
+	entry->late = atomic_load_explicit(&pool->sealed, memory_order_relaxed);
+}
+
+/* The registrar's failure, told with the limit that is most often behind it. */
+static int refused(struct twi_pool *pool, struct twi_registration *entry)
+{
+	char limit[64];
+
+	if (entry->status == TOW_ENOTSUP) {
+		snprintf(entry->reason, sizeof(entry->reason), "%s: %.220s", entry->registrar->name,
+			 tow_error_message());
+		return pool->strict ? entry->status : TOW_OK;
+	}
+	if (entry->status != TOW_EPERM && entry->status != TOW_ENOMEM)
+		return entry->status;
+	twi_memlock_describe(limit, sizeof(limit), entry->mend, sizeof(entry->mend));
+	snprintf(entry->reason, sizeof(entry->reason), "%s: %.160s; %s", entry->registrar->name,
+		 tow_error_message(), limit);
+	if (pool->strict)
+		return twi_error(entry->status, "pool: not registered with %s; mend it: %s",
+				 entry->reason, entry->mend);
+	twi_log(pool->diag, 2, "pool: not registered with %s; mend it: %s", entry->reason,
+		entry->mend);
+	return TOW_OK;
+}
+
+int twi_pool_registrar_add(struct twi_pool *pool, const struct twi_registrar *registrar, void *ctx)
+{
+	struct twi_registration *entry;
+	int status = TOW_OK;
+
+	if (!registrar)
+		return twi_error(TOW_EINVAL, "pool: registrar is NULL");
+	entry = calloc(1, sizeof(*entry));
+	if (!entry)
+		return twi_error(TOW_ENOMEM, "pool: no memory to list registrar %s",
+				 registrar->name);
+	entry->registrar = registrar;
+	entry->ctx = ctx;
+	pthread_mutex_lock(&pool->control);
+	if (*find_entry(pool, registrar, ctx)) {
+		status = twi_error(TOW_EINVAL, "pool: registrar %s is there already",
+				   registrar->name);
+		goto out;
+	}
+	tell_all(pool, entry);
+	if (entry->registered && entry->late)
+		twi_late_record(pool->diag, TWI_R_late_registrar, entry->bytes, entry->ns,
+				TWI_SITE_NONE);
+	if (!entry->registered)
+		status = refused(pool, entry);
+	if (status == TOW_OK) {
+		pthread_mutex_lock(&pool->regions.lock);
+		*find_entry(pool, registrar, ctx) = entry;
+		pthread_mutex_unlock(&pool->regions.lock);
+		entry = NULL;
+	}
+out:
+	pthread_mutex_unlock(&pool->control);
+	free(entry);
+	return status;
+}
+
+static void drop(struct twi_pool *pool, struct twi_registration **at)
+{
+	struct twi_registration *entry = *at;
+
+	pthread_mutex_lock(&pool->regions.lock);
+	*at = entry->next;
+	pthread_mutex_unlock(&pool->regions.lock);
+	untell_all(pool, entry);
+	free(entry);
+}
+
+void twi_pool_registrar_remove(struct twi_pool *pool, const struct twi_registrar *registrar,
+			       void *ctx)
+{
+	struct twi_registration **at;
+
+	pthread_mutex_lock(&pool->control);
+	at = find_entry(pool, registrar, ctx);
+	if (*at)
+		drop(pool, at);
+	pthread_mutex_unlock(&pool->control);
+}
+
+bool twi_pool_registered(struct twi_pool *pool, const struct twi_registrar *registrar, void *ctx)
+{
+	struct twi_registration *entry;
+	bool registered;
+
+	pthread_mutex_lock(&pool->control);
+	entry = *find_entry(pool, registrar, ctx);
+	registered = entry && entry->registered;
+	pthread_mutex_unlock(&pool->control);
+	return registered;
+}
+
+void twi_pool_registrars_clear(struct twi_pool *pool)
+{
+	pthread_mutex_lock(&pool->control);
+	while (pool->registrations)
+		drop(pool, &pool->registrations);
+	pthread_mutex_unlock(&pool->control);
+}
+
+bool twi_pool_region_known(struct twi_pool *pool, const struct twi_region *region,
+			   const struct twi_registrar *registrar, void *ctx)
+{
+	const struct twi_registration *entry;
+	bool known;
+
+	pthread_mutex_lock(&pool->regions.lock);
+	entry = *find_entry(pool, registrar, ctx);
+	known = entry && is_known(entry, region);
+	pthread_mutex_unlock(&pool->regions.lock);
+	return known;
+}

@@ -1,0 +1,335 @@
+/*
+ * latecache.c - registering memory at its first use, keeping it, and dropping it; latecache.h.
+ */
+#include "memreg/user/latecache.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "diag/serve/registry.h"
+#include "memreg/pool/pool_impl.h"
+#include "memreg/pool/pool_regions.h"
+#include <internal/base.h>
+
+#define AGAIN_TRIES 200
+#define AGAIN_NS    20000
+#define INFO_PATH   "/v1/info"
+
+/* The watching thread tells that memory has changed; regions.lock is held. */
+static void changed(void *arg, uint64_t start, uint64_t end)
+{
+	struct twi_pool *pool = arg;
+	struct twi_region_entry *entry;
+
+	while ((entry = twi_regions_overlap(&pool->regions, start, end)) != NULL) {
+		twi_regions_withdraw(&pool->regions, entry);
+		atomic_fetch_add_explicit(&pool->latecache.invalidations, 1, memory_order_relaxed);
+	}
+}
+
+void twi_latecache_init(struct twi_pool *pool, uint64_t limit_bytes, uint32_t limit_entries)
+{
+	struct twi_latecache *cache = &pool->latecache;
+
+	cache->limit_bytes = limit_bytes;
+	cache->limit_entries = limit_entries;
+	cache->watch.fd = cache->watch.maps_fd = cache->watch.stop_fd = -1;
+	cache->watch.lock = &pool->regions.lock;
+	cache->watch.changed = changed;
+	cache->watch.arg = pool;
+}
+
+void twi_latecache_fini(struct twi_pool *pool)
+{
+	twi_watch_stop(&pool->latecache.watch);
+}
+
+bool twi_latecache_evict(struct twi_pool *pool)
+{
+	struct twi_regions *regions = &pool->regions;
+	uint16_t slot = regions->lru.first;
+
+	while (slot != TWI_NO_SLOT && regions->entry[slot].holds > 0)
+		slot = regions->entry[slot].after;
+	if (slot == TWI_NO_SLOT)
+		return false;
+	twi_regions_withdraw(regions, &regions->entry[slot]);
+	twi_count(pool->diag, TWI_C_late_cache_evictions, 1);
+	return true;
+}
+
+void twi_latecache_unwatch(struct twi_pool *pool, uint64_t start, uint64_t end)
+{
+	struct twi_regions *regions = &pool->regions;
+
+	if (!pool->latecache.watch.running)
+		return;
+	while (start < end) {
+		struct twi_region_entry *entry;
+		uint64_t stop = end, next = end;
+
+		pthread_mutex_lock(&regions->lock);
+		entry = twi_regions_overlap(regions, start, end);
+		if (entry) {
+			stop = twi_region_start(entry);
+			next = twi_region_end(entry);
+		}
+		pthread_mutex_unlock(&regions->lock);
+		if (stop > start)
+			twi_watch_remove(&pool->latecache.watch, start, stop);
+		start = next;
+	}
+}
+
+void twi_latecache_settle(struct twi_pool *pool)
+{
+	struct twi_regions *regions = &pool->regions;
+	uint64_t start, end;
+	bool moved;
+
+	for (;;) {
+		pthread_mutex_lock(&regions->lock);
+		moved = twi_watch_moved(&pool->latecache.watch, &start, &end);
+		pthread_mutex_unlock(&regions->lock);
+		if (!moved)
+			break;
+		twi_latecache_unwatch(pool, start, end);
+	}
+}
+
+/* Can memory be watched here? The control lock is held. */
+static bool able(struct twi_pool *pool, bool start)
+{
+	struct twi_latecache *cache = &pool->latecache;
+
+	if (!cache->tried || (start && cache->able && !cache->watch.running)) {
+		cache->able = twi_watch_start(&cache->watch) == TOW_OK;
+		cache->tried = true;
+		if (!start)
+			twi_watch_stop(&cache->watch);
+		if (!cache->able)
+			twi_log(pool->diag, 2,
+				"late cache: no memory is registered at its first use: %s; mend "
+				"it: %s",
+				cache->watch.reason, cache->watch.mend);
+	}
+	return cache->able;
+}
+
+/* What there is must go for this one; regions.lock is held. */
+static bool make_room(struct twi_pool *pool, uint64_t bytes)
+{
+	struct twi_regions *regions = &pool->regions;
+	const struct twi_latecache *cache = &pool->latecache;
+
+	while (regions->bytes[TWI_REGION_CACHED] + bytes > cache->limit_bytes ||
+	       regions->count[TWI_REGION_CACHED] >= cache->limit_entries) {
+		if (!twi_latecache_evict(pool))
+			return false;
+	}
+	return true;
+}
+
+/* An entry, held once, after making room by the limits and the slots; *once_out: for this use only.
+ */
+static struct twi_region_entry *take(struct twi_pool *pool, uint64_t start, uint64_t end,
+				     bool *once_out)
+{
+	struct twi_regions *regions = &pool->regions;
+	struct twi_region_entry *entry = NULL, *other;
+	bool room;
+
+	pthread_mutex_lock(&regions->lock);
+	/* Their pages are in this one, or what they hold is about to be replaced by it. */
+	while ((other = twi_regions_overlap(regions, start, end)) != NULL)
+		twi_regions_withdraw(regions, other);
+	do {
+		room = make_room(pool, end - start);
+		if (!room)
+			break;
+		pthread_mutex_unlock(&regions->lock);
+		/* First, so that no more is pinned at any time than the limits say. */
+		twi_pool_settle_held(pool);
+		pthread_mutex_lock(&regions->lock);
+		entry = twi_regions_take(regions, TWI_REGION_CACHED, (void *)(uintptr_t)start,
+					 end - start, -1);
+	} while (!entry && twi_latecache_evict(pool));
+	if (entry) {
+		twi_regions_hold(regions, entry);
+		*once_out = twi_watch_unsettled(&pool->latecache.watch, start, end);
+	}
+	pthread_mutex_unlock(&regions->lock);
+	return entry;
+}
+
+/* Registers [start, end), whole pages; the control lock is held. */
+static int add(struct twi_pool *pool, uint64_t start, uint64_t end, uint64_t *ns_out,
+	       struct twi_region_entry **entry_out)
+{
+	struct twi_regions *regions = &pool->regions;
+	bool once = false;
+	struct twi_region_entry *entry = take(pool, start, end, &once);
+	int status;
+
+	if (!entry)
+		return twi_error(TOW_EEXHAUSTED,
+				 "late cache: no room for %llu bytes (late_cache_bytes = %llu, "
+				 "late_cache_entries = %u, the rest is in use)",
+				 (unsigned long long)(end - start),
+				 (unsigned long long)pool->latecache.limit_bytes,
+				 pool->latecache.limit_entries);
+	/* Watched first: what changes from now on makes the entry DEAD, also while it is told. */
+	status = twi_watch_add(&pool->latecache.watch, start, end);
+	if (status == TOW_OK)
+		status = twi_pool_announce(pool, &entry->region, ns_out);
+	pthread_mutex_lock(&regions->lock);
+	if (status == TOW_OK && !once && entry->state == TWI_REGION_PENDING)
+		twi_regions_publish(regions, entry);
+	else
+		twi_regions_withdraw(regions, entry);
+	if (status != TOW_OK)
+		twi_regions_release(regions, entry);
+	pthread_mutex_unlock(&regions->lock);
+	*entry_out = entry;
+	return status;
+}
+
+/* The cached regions that it touches become part of it, if all of that fits. */
+static void widen(struct twi_pool *pool, uint64_t *start, uint64_t *end)
+{
+	struct twi_regions *regions = &pool->regions;
+	struct twi_region_entry *entry;
+	uint64_t low = *start, high = *end;
+
+	pthread_mutex_lock(&regions->lock);
+	for (uint64_t at = low; (entry = twi_regions_overlap(regions, at, *end)) != NULL;) {
+		low = twi_min(low, twi_region_start(entry));
+		high = twi_max(high, twi_region_end(entry));
+		at = twi_region_end(entry);
+		if (at >= *end)
+			break;
+	}
+	pthread_mutex_unlock(&regions->lock);
+	if (high - low <= pool->latecache.limit_bytes) {
+		*start = low;
+		*end = high;
+	}
+}
+
+static int late_held(struct twi_pool *pool, uint64_t start, uint64_t end, uint64_t *ns_out,
+		     struct twi_region_entry **entry_out)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t low = start & ~(page - 1), high = twi_align_up(end, page);
+	uint64_t own_low = low, own_high = high;
+	bool anyone = false;
+	int status;
+
+	twi_count(pool->diag, TWI_C_late_cache_misses, 1);
+	if (high - low > pool->latecache.limit_bytes)
+		return twi_error(TOW_EEXHAUSTED,
+				 "late cache: %llu bytes are more than late_cache_bytes = %llu",
+				 (unsigned long long)(high - low),
+				 (unsigned long long)pool->latecache.limit_bytes);
+	for (const struct twi_registration *r = pool->registrations; r; r = r->next)
+		anyone |= r->registered;
+	if (!anyone)
+		return twi_error(TOW_ENOTSUP, "late cache: nobody needs memory registered");
+	if (!able(pool, true))
+		return twi_error(TOW_ENOTSUP, "late cache: %s; mend it: %s",
+				 pool->latecache.watch.reason, pool->latecache.watch.mend);
+	widen(pool, &low, &high);
+	status = add(pool, low, high, ns_out, entry_out);
+	/* The neighbour may be what does not work. */
+	if (status != TOW_OK && (low != own_low || high != own_high))
+		status = add(pool, own_low, own_high, ns_out, entry_out);
+	return status;
+}
+
+/* As twi_pool_region_find, but waits a moment while mappings are being changed. */
+static int find_patiently(struct twi_pool *pool, uint64_t start, uint64_t end,
+			  struct twi_region_entry **entry_out)
+{
+	const struct timespec moment = { .tv_nsec = AGAIN_NS };
+	int status = twi_pool_region_find(pool, start, end, entry_out);
+
+	for (int i = 0; status == TOW_AGAIN && i < AGAIN_TRIES; i++) {
+		nanosleep(&moment, NULL);
+		status = twi_pool_region_find(pool, start, end, entry_out);
+	}
+	return status;
+}
+
+int twi_pool_region_late(struct twi_pool *pool, const void *p, uint64_t bytes, struct twi_site site,
+			 const struct twi_region **region_out)
+{
+	uint64_t start = (uintptr_t)p, end = start + bytes, ns = 0;
+	struct twi_region_entry *entry = NULL;
+	bool late = false;
+	int status;
+
+	*region_out = NULL;
+	if (p == NULL || end <= start || end > (uint64_t)INTPTR_MAX)
+		return twi_error(TOW_EINVAL, "late cache: %llu bytes at %p are no memory",
+				 (unsigned long long)bytes, p);
+	status = find_patiently(pool, start, end, &entry);
+	if (status == TOW_EFREED) {
+		pthread_mutex_lock(&pool->control);
+		/* Another thread may have registered it meanwhile. */
+		status = twi_pool_region_find(pool, start, end, &entry);
+		if (status == TOW_EFREED) {
+			status = late_held(pool, start, end, &ns, &entry);
+			late = status == TOW_OK;
+		}
+		twi_pool_settle_held(pool);
+		pthread_mutex_unlock(&pool->control);
+	}
+	if (status == TOW_AGAIN)
+		return twi_error(TOW_EBUSY,
+				 "late cache: other threads change the mappings of memory in the "
+				 "cache all the time");
+	if (status != TOW_OK)
+		return status;
+	if (late)
+		twi_late_record(pool->diag, TWI_R_late_user_memory, entry->region.bytes, ns, site);
+	*region_out = &entry->region;
+	return TOW_OK;
+}
+
+static void describe(void *arg, struct twi_emit *e)
+{
+	struct twi_pool *pool = arg;
+	struct twi_latecache *cache = &pool->latecache;
+	bool watched;
+
+	pthread_mutex_lock(&pool->control);
+	watched = able(pool, false);
+	twi_emit_object_begin(e, "late_cache");
+	twi_emit_u64(e, "limit_bytes", cache->limit_bytes);
+	twi_emit_u64(e, "limit_entries", cache->limit_entries);
+	twi_emit_bool(e, "watched", watched);
+	twi_emit_bool(e, "running", cache->watch.running);
+	twi_emit_str(e, "reason", cache->watch.reason);
+	twi_emit_str(e, "mend", cache->watch.mend);
+	twi_emit_object_end(e);
+	pthread_mutex_unlock(&pool->control);
+}
+
+int twi_latecache_report_add(struct twi_pool *pool)
+{
+	struct twi_source source = { .path = INFO_PATH,
+				     .help = "Whether memory of the user's can be watched here",
+				     .snapshot = describe,
+				     .arg = pool };
+
+	return twi_registry_add(pool->diag, &source);
+}
+
+void twi_latecache_report_remove(struct twi_pool *pool)
+{
+	twi_registry_remove(pool->diag, INFO_PATH, pool);
+}

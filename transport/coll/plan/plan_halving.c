@@ -1,0 +1,172 @@
+/*
+ * plan_halving.c - all-reduces among a power of two of ranks, in pairs at distances of powers of
+ * two.
+ *
+ *	halving    the pair halves what both have, each takes a half of the other's and adds it;
+ * when all is one slice a rank, the same steps backwards double it again: as few bytes as a ring in
+ * 2 log2(n) steps (Rabenseifner; Thakur, Rabenseifner and Gropp 2005) doubling   the pair swaps all
+ * it has and both add: log2(n) steps, log2(n) times the bytes
+ *
+ * Ranks beyond the largest power of two are folded: of the first 2 * more ranks each even one gives
+ * its vector to the odd one behind it, and gets the result at the end.
+ *
+ * Of two operands the one of the lower ranks is always the first, so both sides of a pair that add
+ * the same two (doubling) get the same bits.
+ */
+#include "transport/coll/plan/plan_list.h"
+
+struct fold {
+	uint32_t size; /* the power of two */
+	uint32_t more; /* ranks beyond it */
+	uint32_t self; /* number among those that take part; UINT32_MAX: does not */
+	bool summed;   /* what this rank has is in OUT; else it is still in IN */
+	uint32_t tag;
+};
+
+/* The rank of a number. */
+static uint32_t real(const struct fold *fold, uint32_t number)
+{
+	return number < fold->more ? 2 * number + 1 : number + fold->more;
+}
+
+/* Adds what came to SCRATCH to what this rank has of `range`. */
+static void add(struct twi_plan_list *list, const struct fold *fold, struct twi_plan_range range,
+		bool lower_came, bool last)
+{
+	struct twi_plan_ref came = twi_plan_own(list, TWI_PLAN_SCRATCH, 0);
+	struct twi_plan_ref have =
+		twi_plan_own(list, fold->summed ? TWI_PLAN_OUT : TWI_PLAN_IN, range.first);
+
+	twi_plan_stage(list);
+	twi_plan_reduce(list, range.count, last);
+	twi_plan_result(list, twi_plan_own(list, TWI_PLAN_OUT, range.first));
+	twi_plan_source(list, lower_came ? came : have);
+	twi_plan_source(list, lower_came ? have : came);
+	twi_plan_stage(list);
+}
+
+static struct fold fold_in(struct twi_plan_list *list, struct twi_plan_range run)
+{
+	uint32_t rank = list->what->rank;
+	struct fold fold = { .size = 1, .tag = 1 };
+
+	while (fold.size <= list->what->ranks / 2)
+		fold.size *= 2;
+	fold.more = list->what->ranks - fold.size;
+	if (rank >= 2 * fold.more) {
+		fold.self = rank - fold.more;
+	} else if (rank % 2 == 0) {
+		fold.self = UINT32_MAX;
+		twi_plan_send(list, twi_plan_own(list, TWI_PLAN_IN, run.first), run.count, rank + 1,
+			      0);
+		twi_plan_stage(list);
+	} else {
+		fold.self = rank / 2;
+		twi_plan_recv(list, twi_plan_own(list, TWI_PLAN_SCRATCH, 0), run.count, rank - 1,
+			      0);
+		add(list, &fold, run, true, false);
+		fold.summed = true;
+	}
+	return fold;
+}
+
+static void fold_out(struct twi_plan_list *list, const struct fold *fold, struct twi_plan_range run)
+{
+	uint32_t rank = list->what->rank;
+	struct twi_plan_ref out = twi_plan_own(list, TWI_PLAN_OUT, run.first);
+
+	if (rank >= 2 * fold->more)
+		return;
+	if (rank % 2 == 0)
+		twi_plan_recv(list, out, run.count, rank + 1, 0);
+	else
+		twi_plan_send(list, out, run.count, rank - 1, 0);
+}
+
+/* What slices [first, first + n) of the run are. */
+static struct twi_plan_range window(const struct twi_plan_list *list, const struct fold *fold,
+				    struct twi_plan_range run, uint32_t first, uint32_t n)
+{
+	struct twi_plan_range low = twi_plan_slice(list, run, fold->size, first);
+	struct twi_plan_range high = twi_plan_slice(list, run, fold->size, first + n - 1);
+
+	return (struct twi_plan_range){ low.first, high.first + high.count - low.first };
+}
+
+static void halve(struct twi_plan_list *list, struct fold *fold, struct twi_plan_range run)
+{
+	for (uint32_t half = fold->size / 2; half > 0; half /= 2) {
+		uint32_t first = fold->self & ~(2 * half - 1);
+		bool upper = fold->self & half;
+		uint32_t peer = real(fold, fold->self ^ half);
+		struct twi_plan_range keep =
+			window(list, fold, run, first + (upper ? half : 0), half);
+		struct twi_plan_range give =
+			window(list, fold, run, first + (upper ? 0 : half), half);
+
+		twi_plan_send(
+			list,
+			twi_plan_own(list, fold->summed ? TWI_PLAN_OUT : TWI_PLAN_IN, give.first),
+			give.count, peer, fold->tag);
+		twi_plan_recv(list, twi_plan_own(list, TWI_PLAN_SCRATCH, 0), keep.count, peer,
+			      fold->tag++);
+		add(list, fold, keep, upper, half == 1);
+		fold->summed = true;
+	}
+}
+
+static void spread(struct twi_plan_list *list, struct fold *fold, struct twi_plan_range run)
+{
+	for (uint32_t half = 1; half < fold->size; half *= 2) {
+		uint32_t own = fold->self & ~(half - 1);
+		uint32_t peer = real(fold, fold->self ^ half);
+		struct twi_plan_range have = window(list, fold, run, own, half);
+		struct twi_plan_range get = window(list, fold, run, own ^ half, half);
+
+		twi_plan_send(list, twi_plan_own(list, TWI_PLAN_OUT, have.first), have.count, peer,
+			      fold->tag);
+		twi_plan_recv(list, twi_plan_own(list, TWI_PLAN_OUT, get.first), get.count, peer,
+			      fold->tag++);
+		twi_plan_stage(list);
+	}
+}
+
+static void run_halving(struct twi_plan_list *list, struct twi_plan_range run)
+{
+	struct fold fold = fold_in(list, run);
+
+	if (fold.self != UINT32_MAX) {
+		halve(list, &fold, run);
+		spread(list, &fold, run);
+	}
+	fold_out(list, &fold, run);
+}
+
+static void run_doubling(struct twi_plan_list *list, struct twi_plan_range run)
+{
+	struct fold fold = fold_in(list, run);
+
+	for (uint32_t apart = 1; fold.self != UINT32_MAX && apart < fold.size; apart *= 2) {
+		uint32_t peer = real(&fold, fold.self ^ apart);
+
+		twi_plan_send(
+			list,
+			twi_plan_own(list, fold.summed ? TWI_PLAN_OUT : TWI_PLAN_IN, run.first),
+			run.count, peer, fold.tag);
+		twi_plan_recv(list, twi_plan_own(list, TWI_PLAN_SCRATCH, 0), run.count, peer,
+			      fold.tag++);
+		add(list, &fold, run, fold.self & apart, 2 * apart == fold.size);
+		fold.summed = true;
+	}
+	fold_out(list, &fold, run);
+}
+
+void twi_plan_build_halving(struct twi_plan_list *list)
+{
+	twi_plan_segments(list, 1, list->what->ranks, false, run_halving);
+}
+
+void twi_plan_build_doubling(struct twi_plan_list *list)
+{
+	twi_plan_segments(list, 1, 1, false, run_doubling);
+}

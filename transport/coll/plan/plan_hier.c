@@ -1,0 +1,385 @@
+/*
+ * plan_hier.c - several hosts, of any numbers of ranks: within a host memory is read where it lies,
+ * and between hosts each part of the payload travels once.
+ *
+ * Part x (the slice, or the part, of rank x) has a *holder* on every host: rank x itself on its
+ * own, and on another host of L ranks the one whose index there is that of x modulo L. So the work
+ * of a host is spread over its ranks, and with equal numbers of ranks each deals with its
+ * counterparts.
+ *
+ *	reduce-scatter   the holder of x reduces the part out of IN of its host, in place, and sends
+ *	                 it to x, which adds the hosts' in their order
+ *	all-gather       x sends its part to its holder on every other host; after a SYNC each rank
+ *	                 copies the parts from the holders of its host
+ *	all-reduce       one after the other; a reduce sends the slices to the root instead
+ *
+ * In place nothing is overwritten too early: of a rank's IN, part x is read by the holder of x
+ * alone, and the only parts of OUT that it writes before the SYNC are those that it holds.
+ *
+ * Broadcast and barrier go between one rank of each host, as a tree and by dissemination.
+ */
+#include <stdlib.h>
+
+#include "diag/base/error.h"
+#include "transport/coll/plan/plan_list.h"
+
+struct twi_plan_hosts {
+	uint32_t own;      /* of this rank */
+	uint32_t *first;   /* of each host: its first in `members`; one more at the end */
+	uint32_t *members; /* ranks by host, ascending */
+	uint32_t *index;   /* of each rank in its host */
+};
+
+static uint32_t host_of(const struct twi_plan_list *list, uint32_t rank)
+{
+	return list->what->hosts[rank];
+}
+
+static uint32_t members_n(const struct twi_plan_list *list, uint32_t host)
+{
+	return list->hosts->first[host + 1] - list->hosts->first[host];
+}
+
+static uint32_t holder(const struct twi_plan_list *list, uint32_t host, uint32_t rank)
+{
+	if (host_of(list, rank) == host)
+		return rank;
+	return list->hosts->members[list->hosts->first[host] +
+				    list->hosts->index[rank] % members_n(list, host)];
+}
+
+static bool is_held(const struct twi_plan_list *list, uint32_t rank)
+{
+	return holder(list, list->hosts->own, rank) == list->what->rank;
+}
+
+/* The host that this one meets in a round; both are in the same. */
+static uint32_t meets(const struct twi_plan_list *list, uint32_t round)
+{
+	return (round + list->what->hosts_n - list->hosts->own) % list->what->hosts_n;
+}
+
+/*
+ * Ends a round, and the stage with it when that has enough messages. Rounds come in the same order
+ * everywhere, so ranks need not cut at the same ones; within a round they might wait in a circle.
+ */
+static void end_round(struct twi_plan_list *list, uint32_t *messages)
+{
+	if (*messages < 2 * TWI_PLAN_PEERS)
+		return;
+	twi_plan_stage(list);
+	*messages = 0;
+}
+
+/* Sources: IN of all ranks of this host. */
+static void add_host(struct twi_plan_list *list, uint64_t first)
+{
+	for (uint32_t i = 0; i < list->what->locals_n; i++)
+		twi_plan_source(list, twi_plan_of(list, list->what->locals[i], TWI_PLAN_IN, first));
+}
+
+/* SCRATCH: first what is held for others, in their order; then what comes from other hosts. */
+static uint32_t held_for_others(const struct twi_plan_list *list)
+{
+	uint32_t held = 0;
+
+	for (uint32_t x = 0; x < list->what->ranks; x++)
+		held += x != list->what->rank && is_held(list, x);
+	return held;
+}
+
+static struct twi_plan_ref area(const struct twi_plan_list *list, struct twi_plan_range run,
+				uint32_t index)
+{
+	return twi_plan_own(list, TWI_PLAN_SCRATCH, index * twi_plan_block_max(list, run));
+}
+
+static void reduce_held(struct twi_plan_list *list, struct twi_plan_range run)
+{
+	uint32_t index = 0;
+
+	for (uint32_t x = 0; x < list->what->ranks; x++) {
+		struct twi_plan_range part = twi_plan_block(list, run, x);
+
+		if (x == list->what->rank || !is_held(list, x))
+			continue;
+		twi_plan_reduce(list, part.count, false);
+		twi_plan_result(list, area(list, run, index++));
+		add_host(list, part.first);
+	}
+	twi_plan_stage(list);
+}
+
+/* What is held goes to whom it is held for; the own part comes from other hosts. */
+static void send_held(struct twi_plan_list *list, struct twi_plan_range run, uint32_t base)
+{
+	const struct twi_plan_hosts *hosts = list->hosts;
+	struct twi_plan_range own = twi_plan_block(list, run, list->what->rank);
+	uint32_t messages = 0;
+
+	for (uint32_t round = 0; round < list->what->hosts_n; round++) {
+		uint32_t host = meets(list, round), index = 0;
+
+		if (host == hosts->own)
+			continue;
+		twi_plan_recv(list, area(list, run, base + host), own.count,
+			      holder(list, host, list->what->rank), 0);
+		messages++;
+		for (uint32_t x = 0; x < list->what->ranks; x++) {
+			if (x == list->what->rank || !is_held(list, x))
+				continue;
+			if (host_of(list, x) == host) {
+				twi_plan_send(list, area(list, run, index),
+					      twi_plan_block(list, run, x).count, x, 0);
+				messages++;
+			}
+			index++;
+		}
+		end_round(list, &messages);
+	}
+	twi_plan_stage(list);
+}
+
+static void reduce_scatter(struct twi_plan_list *list, struct twi_plan_range run,
+			   struct twi_plan_ref result)
+{
+	struct twi_plan_range own = twi_plan_block(list, run, list->what->rank);
+	uint32_t base = held_for_others(list);
+
+	reduce_held(list, run);
+	send_held(list, run, base);
+	twi_plan_reduce(list, own.count, true);
+	twi_plan_result(list, result);
+	for (uint32_t host = 0; host < list->what->hosts_n; host++)
+		if (host == list->hosts->own)
+			add_host(list, own.first);
+		else
+			twi_plan_source(list, area(list, run, base + host));
+	twi_plan_stage(list);
+}
+
+/* The own part, which is at `from`, goes to its holders; what this rank holds comes. */
+static void spread(struct twi_plan_list *list, struct twi_plan_range run, struct twi_plan_ref from)
+{
+	const struct twi_plan_hosts *hosts = list->hosts;
+	struct twi_plan_range own = twi_plan_block(list, run, list->what->rank);
+	uint32_t messages = 0;
+
+	for (uint32_t round = 0; round < list->what->hosts_n; round++) {
+		uint32_t host = meets(list, round);
+
+		if (host == hosts->own)
+			continue;
+		twi_plan_send(list, from, own.count, holder(list, host, list->what->rank), 1);
+		messages++;
+		for (uint32_t i = hosts->first[host]; i < hosts->first[host + 1]; i++) {
+			struct twi_plan_range part = twi_plan_block(list, run, hosts->members[i]);
+
+			if (!is_held(list, hosts->members[i]))
+				continue;
+			twi_plan_recv(list, twi_plan_own(list, TWI_PLAN_OUT, part.first),
+				      part.count, hosts->members[i], 1);
+			messages++;
+		}
+		end_round(list, &messages);
+	}
+	twi_plan_stage(list);
+}
+
+/* After a SYNC: the parts that others of this host hold. */
+static void run_copies(struct twi_plan_list *list, struct twi_plan_range run)
+{
+	const struct twi_plan_case *what = list->what;
+
+	for (uint32_t i = 1; i < what->ranks; i++) {
+		uint32_t x = (what->rank + i) % what->ranks;
+		uint32_t from = holder(list, list->hosts->own, x);
+		struct twi_plan_range part = twi_plan_block(list, run, x);
+		struct twi_plan_ref source = twi_plan_of(list, from, TWI_PLAN_OUT, part.first);
+
+		if (from == what->rank)
+			continue;
+		if (what->kind == TWI_COLL_ALL_GATHER && from == x)
+			source = twi_plan_of(list, x, TWI_PLAN_IN, run.first);
+		twi_plan_copy(list, twi_plan_own(list, TWI_PLAN_OUT, part.first), source,
+			      part.count);
+	}
+}
+
+static void run_all_reduce(struct twi_plan_list *list, struct twi_plan_range run)
+{
+	struct twi_plan_ref own =
+		twi_plan_own(list, TWI_PLAN_OUT, twi_plan_block(list, run, list->what->rank).first);
+
+	reduce_scatter(list, run, own);
+	spread(list, run, own);
+}
+
+static void run_reduce_scatter(struct twi_plan_list *list, struct twi_plan_range run)
+{
+	reduce_scatter(list, run, twi_plan_own(list, TWI_PLAN_OUT, run.first));
+}
+
+static void run_reduce(struct twi_plan_list *list, struct twi_plan_range run)
+{
+	const struct twi_plan_case *what = list->what;
+	struct twi_plan_range own = twi_plan_block(list, run, what->rank);
+	uint32_t base = held_for_others(list), messages = 0;
+	struct twi_plan_ref result = what->rank == what->root
+					     ? twi_plan_own(list, TWI_PLAN_OUT, own.first)
+					     : area(list, run, base + what->hosts_n);
+
+	reduce_scatter(list, run, result);
+	if (what->rank != what->root) {
+		twi_plan_send(list, result, own.count, what->root, 1);
+		return;
+	}
+	for (uint32_t x = 0; x < what->ranks; x++) {
+		struct twi_plan_range part = twi_plan_block(list, run, x);
+
+		if (x == what->rank)
+			continue;
+		twi_plan_recv(list, twi_plan_own(list, TWI_PLAN_OUT, part.first), part.count, x, 1);
+		messages++;
+		end_round(list, &messages);
+	}
+}
+
+static void run_all_gather(struct twi_plan_list *list, struct twi_plan_range run)
+{
+	struct twi_plan_ref from = twi_plan_own(list, TWI_PLAN_IN, run.first);
+	struct twi_plan_range own = twi_plan_block(list, run, list->what->rank);
+
+	if (!list->what->in_place)
+		twi_plan_copy(list, twi_plan_own(list, TWI_PLAN_OUT, own.first), from, own.count);
+	spread(list, run, from);
+}
+
+/* The rank that deals with other hosts in a broadcast or barrier. */
+static uint32_t speaker(const struct twi_plan_list *list, uint32_t host)
+{
+	if (list->what->kind == TWI_COLL_BROADCAST && host_of(list, list->what->root) == host)
+		return list->what->root;
+	return list->hosts->members[list->hosts->first[host]];
+}
+
+static void run_broadcast(struct twi_plan_list *list, struct twi_plan_range run)
+{
+	uint32_t hosts_n = list->what->hosts_n, root = host_of(list, list->what->root);
+	uint32_t self = (list->hosts->own + hosts_n - root) % hosts_n, low = 1;
+	struct twi_plan_ref data = twi_plan_own(list, self ? TWI_PLAN_OUT : TWI_PLAN_IN, run.first);
+
+	if (speaker(list, list->hosts->own) != list->what->rank)
+		return;
+	while (low < hosts_n && !(self & low))
+		low *= 2;
+	if (self)
+		twi_plan_recv(list, data, run.count,
+			      speaker(list, ((self & (self - 1)) + root) % hosts_n), 0);
+	twi_plan_stage(list);
+	for (low /= 2; low > 0; low /= 2)
+		if (self + low < hosts_n)
+			twi_plan_send(list, data, run.count,
+				      speaker(list, (self + low + root) % hosts_n), 0);
+}
+
+static void run_barrier(struct twi_plan_list *list, struct twi_plan_range run)
+{
+	uint32_t hosts_n = list->what->hosts_n, own = list->hosts->own, tag = 0;
+
+	(void)run;
+	twi_plan_sync(list);
+	for (uint32_t d = 1; d < hosts_n && speaker(list, own) == list->what->rank; d *= 2) {
+		twi_plan_signal(list, TWI_PLAN_SEND, speaker(list, (own + d) % hosts_n), tag);
+		twi_plan_signal(list, TWI_PLAN_RECV, speaker(list, (own + hosts_n - d) % hosts_n),
+				tag++);
+		twi_plan_stage(list);
+	}
+	twi_plan_sync(list);
+}
+
+static void run_sync(struct twi_plan_list *list, struct twi_plan_range run)
+{
+	(void)run;
+	twi_plan_sync(list);
+}
+
+/* After the tree: from who has it on this host. */
+static void run_take(struct twi_plan_list *list, struct twi_plan_range run)
+{
+	uint32_t from = speaker(list, list->hosts->own);
+	bool root = from == list->what->root;
+
+	twi_plan_sync(list);
+	if (from != list->what->rank)
+		twi_plan_copy(list, twi_plan_own(list, TWI_PLAN_OUT, 0),
+			      twi_plan_of(list, from, root ? TWI_PLAN_IN : TWI_PLAN_OUT, 0),
+			      run.count);
+	twi_plan_sync(list);
+}
+
+static void build(struct twi_plan_list *list)
+{
+	enum twi_coll_kind kind = list->what->kind;
+	uint32_t ranks = list->what->ranks;
+
+	if (kind == TWI_COLL_BARRIER) {
+		twi_plan_whole(list, true, run_barrier);
+		return;
+	}
+	if (kind == TWI_COLL_BROADCAST) {
+		twi_plan_segments(list, 1, 1, false, run_broadcast);
+		twi_plan_whole(list, true, run_take);
+		return;
+	}
+	if (kind != TWI_COLL_ALL_GATHER)
+		twi_plan_whole(list, true, run_sync);
+	if (kind == TWI_COLL_ALL_REDUCE)
+		twi_plan_segments(list, 1, ranks, true, run_all_reduce);
+	else if (kind == TWI_COLL_REDUCE)
+		twi_plan_segments(list, 1, ranks, true, run_reduce);
+	else if (kind == TWI_COLL_REDUCE_SCATTER)
+		twi_plan_segments(list, ranks, 1, true, run_reduce_scatter);
+	else
+		twi_plan_segments(list, 1, 1, true, run_all_gather);
+	twi_plan_whole(list, true, run_sync);
+	if (kind == TWI_COLL_REDUCE || kind == TWI_COLL_REDUCE_SCATTER)
+		return;
+	twi_plan_segments(list, 1, kind == TWI_COLL_ALL_REDUCE ? ranks : 1, true, run_copies);
+	twi_plan_whole(list, true, run_sync);
+}
+
+void twi_plan_build_hierarchical(struct twi_plan_list *list)
+{
+	const struct twi_plan_case *what = list->what;
+	struct twi_plan_hosts hosts = { .own = what->hosts[what->rank] };
+	uint32_t *memory = calloc(2 * (size_t)what->ranks + what->hosts_n + 1, sizeof(*memory));
+	uint32_t at = 0;
+
+	if (!memory) {
+		list->status = twi_error(TOW_ENOMEM, "no memory for a plan");
+		return;
+	}
+	hosts.members = memory;
+	hosts.index = memory + what->ranks;
+	hosts.first = memory + 2 * (size_t)what->ranks;
+	/* Counting sort: sums of the sizes, then each rank to the next place of its host. */
+	for (uint32_t r = 0; r < what->ranks; r++)
+		hosts.index[r] = hosts.first[what->hosts[r] + 1]++;
+	for (uint32_t host = 0; host < what->hosts_n; host++) {
+		at += hosts.first[host + 1];
+		hosts.first[host + 1] = at;
+	}
+	for (uint32_t r = 0; r < what->ranks; r++)
+		hosts.members[hosts.first[what->hosts[r]] + hosts.index[r]] = r;
+	list->hosts = &hosts;
+	build(list);
+	list->hosts = NULL;
+	free(memory);
+}
+
+bool twi_plan_fits_hierarchical(const struct twi_plan_case *what)
+{
+	return what->hosts && what->hosts_n > 1 && what->hosts_n < what->ranks &&
+	       twi_plan_few_sources(what);
+}

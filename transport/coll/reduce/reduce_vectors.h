@@ -1,0 +1,161 @@
+/*
+ * reduce_vectors.h - the vectors that kernels compute with, in GNU C, of TWI_VECTOR_BYTES.
+ *
+ * A variant defines TWI_VECTOR_BYTES and what its machine has instructions for, and includes
+ * reduce_kernels.h, which includes this:
+ *	TWI_VECTOR_WIDEN_F16(from)     a vector of f32 from the f16 at `from`
+ *	TWI_VECTOR_NARROW_F16(a, b)    the vector of f16 that two of f32 become
+ *	TWI_VECTOR_STREAM(to, v)       a store around the caches, to an aligned address
+ *
+ * All vectors are passed as `vec`, 32-bit numbers without a sign, and cast to what they hold. The
+ * narrow floats are widened without moving anything across lanes: a vector's bf16 become two of
+ * f32, of the even and of the odd ones, a vector's f8 four of every fourth. Where a number stands
+ * in between is nobody's concern, as the way back undoes it.
+ */
+#ifndef TWI_REDUCE_VECTORS_H
+#define TWI_REDUCE_VECTORS_H
+
+#include <stdint.h>
+
+#include "transport/coll/reduce/float_bits.h"
+
+#ifndef TWI_VECTOR_BYTES /* so that the header compiles alone */
+#define TWI_VECTOR_BYTES            16
+#define TWI_VECTOR_WIDEN_F16(from)  load(from)
+#define TWI_VECTOR_NARROW_F16(a, b) ((a) | (b))
+#endif
+
+#define TWI_INLINE static inline __attribute__((always_inline))
+
+#define TWI_VECTOR(name, type) typedef type name __attribute__((vector_size(TWI_VECTOR_BYTES)))
+TWI_VECTOR(vec, uint32_t);
+TWI_VECTOR(vec_f32, float);
+TWI_VECTOR(vec_f64, double);
+TWI_VECTOR(vec_s8, int8_t);
+TWI_VECTOR(vec_s16, int16_t);
+TWI_VECTOR(vec_s32, int32_t);
+TWI_VECTOR(vec_s64, int64_t);
+TWI_VECTOR(vec_u8, uint8_t);
+TWI_VECTOR(vec_u16, uint16_t);
+TWI_VECTOR(vec_u32, uint32_t);
+TWI_VECTOR(vec_u64, uint64_t);
+typedef uint32_t vec_at __attribute__((vector_size(TWI_VECTOR_BYTES), aligned(1), may_alias));
+
+TWI_INLINE vec load(const uint8_t *from)
+{
+	return (vec) * (const vec_at *)(const void *)from;
+}
+
+TWI_INLINE void store(uint8_t *to, vec value)
+{
+	*(vec_at *)(void *)to = (vec_at)value;
+}
+
+#ifdef TWI_VECTOR_STREAM
+#define TWI_VECTOR_STREAMS 1
+#else
+#define TWI_VECTOR_STREAMS 0
+#define TWI_VECTOR_STREAM  store
+#endif
+
+TWI_INLINE vec choose(vec mask, vec yes, vec no)
+{
+	return (mask & yes) | (~mask & no);
+}
+
+#define TWI_VECTOR_OP(name, type, expression)                                                      \
+	TWI_INLINE vec name(vec first, vec second)                                                 \
+	{                                                                                          \
+		type a = (type)first, b = (type)second;                                            \
+                                                                                                   \
+		return (vec)(expression);                                                          \
+	}
+
+/*
+ * Of two zeros the one with (min) or without (max) the sign: both OR the sign, or AND it, which
+ * does nothing to other equals. An a that is NaN is put back, as comparing it has chosen b.
+ */
+#define TWI_VECTOR_FLOATS(name, type)                                                              \
+	TWI_VECTOR_OP(name##_sum, type, a + b)                                                     \
+	TWI_VECTOR_OP(name##_prod, type, a *b)                                                     \
+	TWI_VECTOR_OP(name##_min, type,                                                            \
+		      choose((vec)(a != a), first,                                                 \
+			     choose((vec)(a < b), first, second | (first & (vec)(a == b)))))       \
+	TWI_VECTOR_OP(name##_max, type,                                                            \
+		      choose((vec)(a != a), first,                                                 \
+			     choose((vec)(a > b), first, second &(first | ~(vec)(a == b)))))
+TWI_VECTOR_FLOATS(f32, vec_f32)
+TWI_VECTOR_FLOATS(f64, vec_f64)
+
+#define TWI_VECTOR_WRAPPING(name, type)                                                            \
+	TWI_VECTOR_OP(name##_sum, type, a + b)                                                     \
+	TWI_VECTOR_OP(name##_prod, type, a *b)
+TWI_VECTOR_WRAPPING(u8, vec_u8)
+TWI_VECTOR_WRAPPING(u16, vec_u16)
+TWI_VECTOR_WRAPPING(u32, vec_u32)
+TWI_VECTOR_WRAPPING(u64, vec_u64)
+
+#define TWI_VECTOR_ORDERED(name, type)                                                             \
+	TWI_VECTOR_OP(name##_min, type, choose((vec)(a < b), first, second))                       \
+	TWI_VECTOR_OP(name##_max, type, choose((vec)(a > b), first, second))
+TWI_VECTOR_ORDERED(s8, vec_s8)
+TWI_VECTOR_ORDERED(s16, vec_s16)
+TWI_VECTOR_ORDERED(s32, vec_s32)
+TWI_VECTOR_ORDERED(s64, vec_s64)
+TWI_VECTOR_ORDERED(u8, vec_u8)
+TWI_VECTOR_ORDERED(u16, vec_u16)
+TWI_VECTOR_ORDERED(u32, vec_u32)
+TWI_VECTOR_ORDERED(u64, vec_u64)
+
+TWI_VECTOR_OP(bits_and, vec, a &b)
+TWI_VECTOR_OP(bits_or, vec, a | b)
+TWI_VECTOR_OP(bits_xor, vec, a ^ b)
+
+/* For what is below 2^31, as some machines compare with a sign only. */
+TWI_INLINE vec less(vec a, uint32_t b)
+{
+	return (vec)((vec_s32)a < (int32_t)b);
+}
+
+/*
+ * An f32 whose upper half is rounded as twi_bf16_narrow does; the lower half is still there. A NaN
+ * needs no care: it comes from a bf16, or is the machine's own, and has a lower half of zeros, to
+ * which this adds no carry. (It costs a third of the rate where the data is in the first cache.)
+ */
+TWI_INLINE vec bf16_round(vec bits)
+{
+	return bits + 0x7fffu + (bits >> 16 & 1u);
+}
+
+/* As twi_float_widen, of the low bits of each lane; the format is known when this is compiled. */
+TWI_INLINE vec float_widen(vec bits, struct twi_float_format format)
+{
+	uint32_t shift = 23 - format.mantissa, rebias = (127 - format.bias) << 23;
+	vec sign = (bits & format.sign) << __builtin_clz(format.sign);
+	vec magnitude = (bits & (format.sign - 1)) << shift;
+	vec subnormal = (vec)((vec_f32)(magnitude + (rebias + (1u << 23))) -
+			      twi_f32_of(rebias + (1u << 23)));
+	vec beyond = magnitude | (format.overflow == format.nan ? 0x7fc00000u : 0x7f800000u);
+	vec normal = choose(less(magnitude, format.overflow << shift), magnitude + rebias, beyond);
+
+	return sign | choose(less(magnitude, 1u << 23), subnormal, normal);
+}
+
+/* As twi_float_narrow. */
+TWI_INLINE vec float_narrow(vec bits, struct twi_float_format format)
+{
+	uint32_t shift = 23 - format.mantissa;
+	uint32_t anchor = (128 - format.bias + shift) << 23;
+	vec zeros = bits ^ bits;
+	vec sign = bits >> __builtin_clz(format.sign) & format.sign;
+	vec magnitude = bits & 0x7fffffffu;
+	vec subnormal = (vec)((vec_f32)magnitude + twi_f32_of(anchor)) - anchor;
+	vec half = (magnitude >> shift & 1u) + ((1u << (shift - 1)) - 1);
+	vec normal = (magnitude - ((127 - format.bias) << 23) + half) >> shift;
+
+	normal = choose(less(normal, format.overflow), normal, zeros + format.overflow);
+	normal = choose(less(magnitude, 0x7f800001u), normal, zeros + format.nan);
+	return sign | choose(less(magnitude, (128 - format.bias) << 23), subnormal, normal);
+}
+
+#endif

@@ -1,0 +1,129 @@
+/*
+ * device_copy.h - an open device, and the copies between it and host memory.
+ *
+ *	to device    op -> op -> op      first in, first out; cut into chunks
+ *	               |    |
+ *	             [c][c][c][c][ ][ ][ ][ ]     at most TWI_DEVICE_CHUNKS in flight, ended in
+ * order from device  the same again, independent of the other
+ *
+ * Direct: the host memory is mapped for the device, and chunks lie in it. Staged: it is not, so
+ * each chunk goes through one of the engine's staging, which is mapped: a counted copy. An
+ * operation that finds no staging chunk free stays at the head of its queue and is tried again at
+ * each poll.
+ *
+ * Who owns what: the queues, chunks and operations belong to the holder of the engine. `maps` has a
+ * short lock of its own (the pool's registrations come from any thread). `lock` is for calls of the
+ * backend that may block, and is taken after the engine or the pool's control lock, never before.
+ *
+ * An operation ends when its last chunk has: until then the device may touch the user's memory.
+ * Ended early (cancel, deadline, close) a staged one leaves its chunks behind at once, because
+ * those touch only staging; a direct one waits for its chunks, at most TWI_DEVICE_DRAIN_NS. A
+ * device that has not answered by then is lost: it is closed, all of its copies end, and later
+ * calls fail.
+ */
+#ifndef TWI_DEVICE_COPY_H
+#define TWI_DEVICE_COPY_H
+
+#include <pthread.h>
+
+#include <internal/list.h>
+
+#include "memreg/region/registrar.h"
+#include "transport/device/device.h"
+#include "transport/op/op.h"
+
+#define TWI_DEVICE_DRAIN_NS 1000000000ull
+
+struct twi_engine;
+
+/* One piece of host memory that the device has mapped. */
+struct twi_device_map {
+	uintptr_t base;
+	uint64_t bytes;
+	bool own; /* the staging part, mapped here because the pool was refused */
+};
+
+struct tow_device_memory {
+	struct twi_list link;
+	struct tow_device *device;
+	void *backend;
+	uint64_t bytes;
+	_Atomic uint32_t uses; /* operations and chunks in flight */
+};
+
+struct twi_device_chunk {
+	struct tow_op *op; /* NULL: it has ended without this chunk */
+	struct tow_device_memory *memory;
+	void *staging; /* NULL: the host memory is the user's */
+	void *user;    /* of the user, where it begins */
+	uint64_t bytes;
+};
+
+struct twi_device_queue {
+	struct twi_list ops; /* by op->link, until they end */
+	struct twi_device_chunk chunk[TWI_DEVICE_CHUNKS];
+	unsigned head, count; /* of the chunks in flight */
+	bool starved;         /* the first operation waits for a staging chunk */
+	uint64_t busy_since_ns, busy_ns;
+	uint64_t bytes;
+};
+
+struct tow_device {
+	struct twi_list link; /* engine->devices */
+	struct twi_engine *engine;
+	struct twi_device *backend; /* NULL: lost */
+	struct twi_device_facts facts;
+	const char *kind;
+	char label[128]; /* "cuda NVIDIA ...": the registrar's name */
+	struct twi_registrar registrar;
+	bool registrar_added;
+	pthread_mutex_t lock; /* calls of the backend, memories */
+	struct twi_list memories;
+	pthread_mutex_t maps_lock;
+	struct twi_device_map *maps;
+	uint32_t map_count, map_room;
+	uint64_t allocated_bytes, mapped_bytes;
+	char unmapped_because[256];
+	struct twi_device_queue queue[TWI_DEVICE_STREAMS];
+	uint64_t drain_by_ns; /* UINT64_MAX: nobody waits for chunks of an ended operation */
+	uint64_t copies, staged_bytes, failed;
+};
+
+/* Moves every device once. Returns how much happened. The engine is held, as in all that follows.
+ */
+unsigned twi_devices_poll(struct twi_engine *engine);
+
+/* When to poll again though no signal has come; UINT64_MAX: never. */
+uint64_t twi_devices_deadline_ns(struct twi_engine *engine);
+
+/* Closes all devices that are left. */
+void twi_devices_close(struct twi_engine *engine);
+
+/* The document /v1/devices; takes the engine itself. */
+void twi_devices_describe(void *arg, struct twi_emit *emit);
+
+/* Queues a copy whose members are set and starts what can be started. */
+void twi_copy_queue(struct tow_op *op);
+
+/* Ends a copy early, now or when its chunks have ended (see above). */
+void twi_copy_abort(struct tow_op *op, int status);
+
+/* Moves one device. */
+unsigned twi_device_poll(struct tow_device *device);
+uint64_t twi_device_deadline_ns(struct tow_device *device);
+
+/* Ends every operation with TOW_ECLOSED and waits for chunks, at most TWI_DEVICE_DRAIN_NS. */
+void twi_device_drain(struct tow_device *device);
+
+/* Closes the backend of a device that does not answer and ends what is in flight. */
+void twi_device_lose(struct tow_device *device, const char *why);
+
+/* Is [p, p + bytes) inside one mapping of the device? */
+bool twi_device_mapped(struct tow_device *device, const void *p, uint64_t bytes);
+
+static inline bool twi_device_takes(struct tow_device *device, const void *p, uint64_t bytes)
+{
+	return device->facts.takes_any || twi_device_mapped(device, p, bytes);
+}
+
+#endif

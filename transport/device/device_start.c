@@ -1,0 +1,192 @@
+/*
+ * device_start.c - where a copy begins: its arguments, and how its host memory is used.
+ *
+ *	pool, mapped                   leased, in place
+ *	pool, not mapped; outside      leased, staged
+ *	registered, mapped             its region is held, in place
+ *	else                           registered late and held, or staged
+ */
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "memreg/pool/pool_regions.h"
+#include "transport/device/device_copy.h"
+#include "transport/engine/engine.h"
+#include "transport/op/op_options.h"
+
+/* Is the region, which is held, mapped for the device? */
+static bool region_mapped(struct tow_device *device, const struct twi_region *region)
+{
+	return region != NULL && twi_device_mapped(device, region->base, region->bytes);
+}
+
+/*
+ * Takes hold of host memory outside the pool where it is registered with this device, or can be:
+ * late, and only what is too large for one staging chunk, since less is copied sooner than mapped.
+ */
+static bool hold_region(struct tow_op *op)
+{
+	struct twi_engine *engine = op->engine;
+	const struct twi_region *region =
+		twi_pool_region_acquire(engine->pool, op->data, op->bytes);
+
+	if (region == NULL && op->bytes > TWI_STAGING_CHUNK &&
+	    engine->knobs.require_zero_copy == 0 &&
+	    twi_pool_region_late(engine->pool, op->data, op->bytes, op->site, &region) < 0)
+		region = NULL;
+	if (region != NULL && !region_mapped(op->copy.device, region)) {
+		twi_pool_region_release(engine->pool, region);
+		region = NULL;
+	}
+	if (region == NULL)
+		return false;
+	op->claim.region = region;
+	op->claim.kind = TWI_CLAIM_REGISTERED;
+	return true;
+}
+
+/* Leases what tow_alloc gave. TOW_OK, also for other memory; TOW_EFREED; TOW_EBUSY. */
+static int lease(struct tow_op *op)
+{
+	struct twi_pool *pool = op->engine->pool;
+	const struct twi_extent *extent = twi_pool_find(pool, op->data, op->bytes);
+	int status;
+
+	op->claim.memory = op->data;
+	op->claim.bytes = op->bytes;
+	op->claim.kind = TWI_CLAIM_UNREGISTERED;
+	if (extent == NULL && !twi_pool_overflow(pool, op->data, op->bytes))
+		return TOW_OK;
+	status = twi_pool_lease(pool, op->data);
+	if (status == TOW_OK) {
+		op->claim.kind = extent != NULL ? TWI_CLAIM_POOL : TWI_CLAIM_OUTSIDE;
+		op->claim.region = extent != NULL ? &extent->region : NULL;
+	}
+	return status;
+}
+
+static int refuse_staging(const struct tow_op *op)
+{
+	const struct tow_device *device = op->copy.device;
+	bool pool = op->claim.kind == TWI_CLAIM_POOL;
+
+	twi_count(op->engine->diag, TWI_C_zero_copy_refusals, 1);
+	return twi_error(TOW_EZEROCOPY,
+			 "%s: require_zero_copy: host memory at %p is not mapped for it%s%s; "
+			 "allocate it with tow_alloc or register it with tow_mem_register",
+			 device->label, op->data, pool ? ": " : "",
+			 pool ? device->unmapped_because : "");
+}
+
+/* Memory of the user's is used in place only with a hold on its region: it may go at any time. */
+static bool in_place(struct tow_op *op)
+{
+	struct tow_device *device = op->copy.device;
+
+	if (device->facts.takes_any)
+		return true;
+	if (op->claim.kind == TWI_CLAIM_POOL)
+		return twi_device_mapped(device, op->data, op->bytes);
+	return op->claim.kind == TWI_CLAIM_UNREGISTERED && hold_region(op);
+}
+
+/* Decides whether the host memory is used in place, and keeps it from being used again meanwhile.
+ */
+static int hold_host(struct tow_op *op)
+{
+	struct tow_device *device = op->copy.device;
+	struct twi_engine *engine = op->engine;
+	const struct twi_staging *staging = &engine->staging;
+	int status = op->bytes > 0 ? lease(op) : TOW_OK;
+
+	if (op->bytes == 0 || status < 0)
+		return status;
+	op->copy.staged = !in_place(op);
+	if (!op->copy.staged)
+		return TOW_OK;
+	if (engine->knobs.require_zero_copy != 0)
+		return refuse_staging(op);
+	if (staging->memory == NULL)
+		return twi_error(TOW_EEXHAUSTED,
+				 "%s: host memory at %p is not mapped for it and needs staging, "
+				 "and staging_bytes is 0",
+				 device->label, op->data);
+	if (!twi_device_takes(device, staging->memory, staging->bytes))
+		return twi_error(TOW_ENOTSUP,
+				 "%s: host memory at %p is not mapped for it, and neither is the "
+				 "staging part of the pool: %s",
+				 device->label, op->data, device->unmapped_because);
+	return TOW_OK;
+}
+
+static int check_copy(const struct tow_device *device, enum tow_direction direction,
+		      const struct tow_device_memory *memory, uint64_t offset, const void *host,
+		      uint64_t bytes, const struct tow_op_options **options_io,
+		      struct tow_op_options *known)
+{
+	const char *call = "tow_device_copy_start";
+
+	if (device == NULL || memory == NULL || (host == NULL && bytes > 0))
+		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
+	if (direction != TOW_TO_DEVICE && direction != TOW_FROM_DEVICE)
+		return twi_error(TOW_EINVAL, "%s: direction is %d", call, (int)direction);
+	if (memory->device != device)
+		return twi_error(TOW_EINVAL, "%s: device_memory is another device's", call);
+	if (offset > memory->bytes || bytes > memory->bytes - offset)
+		return twi_error(
+			TOW_EINVAL,
+			"%s: device_offset %llu and bytes %llu reach past the memory's %llu", call,
+			(unsigned long long)offset, (unsigned long long)bytes,
+			(unsigned long long)memory->bytes);
+	if (twi_engine_forked(device->engine))
+		return twi_error(TOW_EFORKED, "%s: this process is a forked child", call);
+	return twi_op_options_in(call, options_io, known);
+}
+
+TOW_PUBLIC int tow_device_copy_start(struct tow_device *device, enum tow_direction direction,
+				     struct tow_device_memory *device_memory,
+				     uint64_t device_offset, void *host_memory, uint64_t bytes,
+				     const struct tow_op_options *options, struct tow_op **op_out)
+{
+	struct tow_op_options known;
+	int status = check_copy(device, direction, device_memory, device_offset, host_memory, bytes,
+				&options, &known);
+	struct twi_engine *engine;
+	struct tow_op *op;
+
+	if (op_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_device_copy_start: op_out is NULL");
+	*op_out = NULL;
+	if (status < 0)
+		return status;
+	engine = device->engine;
+	twi_engine_enter(engine);
+	op = twi_op_acquire(engine, TWI_OP_COPY, options);
+	if (op == NULL) {
+		twi_engine_leave(engine);
+		return TOW_EBUSY;
+	}
+	op->copy = (struct twi_copy){ .device = device,
+				      .memory = device_memory,
+				      .offset = device_offset,
+				      .direction = (uint8_t)direction };
+	op->data = host_memory;
+	op->bytes = bytes;
+	op->site = TWI_SITE_HERE;
+	if (device->backend == NULL)
+		status = twi_error(TOW_EDEVICE, "%s: the device is lost", device->label);
+	else
+		status = hold_host(op);
+	if (status == TOW_OK) {
+		*op_out = op;
+		atomic_fetch_add_explicit(&device_memory->uses, 1, memory_order_relaxed);
+		twi_op_watch(op);
+		twi_copy_queue(op);
+		engine->armed_since_enter = true; /* one that is polled needs somebody who polls */
+	} else {
+		twi_claim_drop(engine, &op->claim);
+		twi_op_discard(op);
+	}
+	twi_engine_leave(engine);
+	return status;
+}

@@ -1,0 +1,305 @@
+/*
+ * background.c - the states of the library's thread. See background.h.
+ */
+#include "transport/engine/background.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "diag/base/error.h"
+#include "diag/base/thread.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/poller.h"
+
+#define TICK_NS       1000000u
+#define TICK_MAX_NS   8000000u
+#define DOZE_TICKS    8u
+#define SLEEP_MAX_NS  (1000ull * 1000 * 1000)
+#define GIVE_WAY_SPIN 500u
+
+struct twi_background {
+	struct twi_engine *engine;
+	pthread_t thread;
+	sem_t settled; /* it has its ring, or will never have one */
+	_Atomic uint32_t stop;
+	struct twi_ring *ring;
+	uint64_t drives; /* of callers, when it looked last */
+	uint64_t waits;  /* likewise */
+	unsigned same;   /* ticks in which the same wait went on */
+	uint64_t tick_ns;
+	uint32_t notices; /* of zero-copy sends, that its ring must fetch */
+	uint64_t due_ns;  /* the deadline that it sleeps for */
+};
+
+bool twi_background_self(const struct twi_engine *engine)
+{
+	return twi_self.background_of == engine->id;
+}
+
+void twi_background_wake(struct twi_engine *engine)
+{
+	struct twi_ring *ring = engine->rings[TWI_RING_BACKGROUND];
+
+	/* Once is enough: it looks at everything. */
+	atomic_store_explicit(&engine->background_asleep, TWI_BG_AWAKE, memory_order_relaxed);
+	if (ring != NULL)
+		twi_ring_wake(ring);
+}
+
+static bool stopped(const struct twi_background *bg)
+{
+	return atomic_load_explicit(&bg->stop, memory_order_acquire) != 0;
+}
+
+/* Has a caller driven since this was asked last, or is it about to? */
+static bool callers_drive(struct twi_background *bg)
+{
+	uint64_t drives = atomic_load_explicit(&bg->engine->drives, memory_order_relaxed);
+	bool driven = drives != bg->drives;
+
+	bg->drives = drives;
+	return driven || twi_wait_covered(bg->engine);
+}
+
+/* Waits for a wake. What the kernel has for the ring does not wake it: others drive. */
+static void nap(const struct twi_background *bg, uint64_t ns)
+{
+	struct pollfd fd = { .fd = bg->ring->wake_fd, .events = POLLIN };
+	struct timespec ts = {
+		.tv_sec = (time_t)(ns / 1000000000u),
+		.tv_nsec = (long)(ns % 1000000000u),
+	};
+	uint64_t drained;
+
+	if (!stopped(bg) && ppoll(&fd, 1, &ts, NULL) == 1)
+		(void)!read(fd.fd, &drained, sizeof(drained));
+}
+
+/* Has the engine with its ring, which need not be the one that is armed. */
+static bool try_enter(struct twi_background *bg)
+{
+	struct twi_engine *engine = bg->engine;
+
+	if (!twi_engine_try_enter(engine))
+		return false;
+	if (twi_engine_bind_ring(engine) == TOW_OK)
+		return true;
+	twi_engine_leave(engine);
+	return false;
+}
+
+/* Fetches notifications that come to this thread alone; else it keeps out of the callers' way. */
+static void fetch_notices(struct twi_background *bg)
+{
+	if (bg->notices == 0 || !try_enter(bg))
+		return;
+	twi_ring_poll(bg->ring);
+	bg->notices = bg->ring->notices;
+	twi_engine_leave(bg->engine);
+}
+
+/* The same wait goes on and on: no tick until it is over. */
+static void doze(struct twi_background *bg)
+{
+	struct twi_engine *engine = bg->engine;
+
+	if (!twi_engine_try_enter(engine)) {
+		nap(bg, bg->tick_ns); /* the waiter is in a long turn */
+		return;
+	}
+	if (twi_wait_covered(engine))
+		atomic_store_explicit(&engine->background_asleep, TWI_BG_DOZING,
+				      memory_order_relaxed);
+	twi_engine_leave(engine);
+	if (twi_wait_covered(engine))
+		nap(bg, SLEEP_MAX_NS);
+	atomic_store_explicit(&engine->background_asleep, TWI_BG_AWAKE, memory_order_relaxed);
+}
+
+static void tick(struct twi_background *bg)
+{
+	uint64_t waits = atomic_load_explicit(&bg->engine->waits, memory_order_relaxed);
+
+	bg->same = twi_wait_covered(bg->engine) && waits == bg->waits ? bg->same + 1 : 0;
+	bg->waits = waits;
+	fetch_notices(bg);
+	if (bg->same > DOZE_TICKS && bg->notices == 0) {
+		doze(bg);
+		return;
+	}
+	/* Those who sleep in a wait rely on it to see early that nobody drives any more. */
+	if (atomic_load_explicit(&bg->engine->sleepers, memory_order_relaxed) > 0)
+		bg->tick_ns = TICK_NS;
+	nap(bg, bg->notices > 0 ? TICK_NS : bg->tick_ns);
+	/* The longer they have driven, the longer they may pause; a tick costs them some 10 us. */
+	bg->tick_ns = twi_min(bg->tick_ns * 2, TICK_MAX_NS);
+}
+
+/* A caller wants the engine: for a post, after which this thread goes on, or to drive. */
+static void give_way(struct twi_background *bg)
+{
+	struct twi_engine *engine = bg->engine;
+
+	bg->drives = atomic_load_explicit(&engine->drives, memory_order_relaxed);
+	bg->notices = bg->ring->notices;
+	twi_engine_leave(engine);
+	for (unsigned i = 0; i < GIVE_WAY_SPIN; i++) {
+		if (atomic_load_explicit(&engine->wanted, memory_order_relaxed) == 0 &&
+		    atomic_load_explicit(&engine->held, memory_order_relaxed) == 0)
+			return;
+		twi_pause_cpu();
+	}
+	nap(bg, TICK_NS);
+}
+
+/* Is there something for it, or was it only told that callers have come? */
+static bool has_cause(const struct twi_background *bg)
+{
+	return twi_ring_has_work(bg->ring) || twi_now_ns() >= bg->due_ns ||
+	       atomic_load_explicit(&bg->engine->device_signal, memory_order_relaxed) != 0;
+}
+
+/* Everything is armed in its ring, and the engine free: sleeps until something comes. */
+static void sleep_armed(struct twi_background *bg)
+{
+	struct twi_engine *engine = bg->engine;
+	uint64_t now = twi_now_ns();
+
+	bg->due_ns = twi_engine_next_deadline(engine, UINT64_MAX);
+	bg->drives = atomic_load_explicit(&engine->drives, memory_order_relaxed);
+	bg->notices = bg->ring->notices;
+	engine->armed_since_enter = false;
+	engine->alarm_ns = bg->due_ns;
+	/* seq_cst: a device's thread sets its signal and then looks here */
+	atomic_store_explicit(&engine->background_asleep, TWI_BG_ASLEEP, memory_order_seq_cst);
+	twi_engine_leave(engine);
+	if (!stopped(bg) && bg->due_ns > now &&
+	    atomic_load_explicit(&engine->device_signal, memory_order_seq_cst) == 0)
+		twi_ring_sleep(bg->ring, twi_min(bg->due_ns - now, SLEEP_MAX_NS));
+	atomic_store_explicit(&engine->background_asleep, TWI_BG_AWAKE, memory_order_relaxed);
+	/*
+	 * A thread with a tow_fd was woken too and goes first; one that was told of a message that
+	 * waits for company lets it have that company.
+	 */
+	if (atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0 || !has_cause(bg))
+		nap(bg, TICK_NS);
+}
+
+static void take_over(struct twi_background *bg)
+{
+	struct twi_engine *engine = bg->engine;
+
+	bg->tick_ns = TICK_NS;
+	if (!try_enter(bg)) {
+		nap(bg, TICK_NS);
+		return;
+	}
+	if (!twi_list_empty(&engine->waiting) && twi_wait_promote(engine)) {
+		twi_engine_leave(engine);
+		nap(bg, TICK_NS); /* who waits drives for itself: that saves a change of threads */
+		return;
+	}
+	for (;;) {
+		unsigned events = twi_engine_poll(engine);
+
+		if (atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0) {
+			give_way(bg);
+			return;
+		}
+		if (events > 0)
+			continue;
+		twi_engine_flush(engine);
+		if (!twi_op_run_callbacks(engine))
+			break;
+	}
+	sleep_armed(bg);
+}
+
+static bool begin(struct twi_background *bg)
+{
+	struct twi_engine *engine = bg->engine;
+	int status;
+
+	twi_self.background_of = engine->id;
+	twi_engine_enter(engine);
+	status = twi_engine_bind_ring(engine);
+	bg->ring = engine->ring;
+	if (status < 0)
+		twi_log(engine->diag, 2, "nothing moves in the background: %s",
+			tow_error_message());
+	twi_engine_leave(engine);
+	return status == TOW_OK;
+}
+
+static void *run(void *arg)
+{
+	struct twi_background *bg = arg;
+
+	bool begun = begin(bg);
+
+	sem_post(&bg->settled);
+	if (!begun)
+		return NULL;
+	while (!stopped(bg)) {
+		if (callers_drive(bg))
+			tick(bg);
+		else
+			take_over(bg);
+	}
+	return NULL;
+}
+
+bool twi_background_start(struct twi_engine *engine)
+{
+	struct twi_background *bg;
+	int err;
+
+	if (engine->background != NULL || engine->virtual_clock || engine->knobs.background == 0)
+		return false;
+	bg = calloc(1, sizeof(*bg));
+	if (bg == NULL)
+		return false; /* the next endpoint tries again */
+	bg->engine = engine;
+	bg->tick_ns = TICK_NS;
+	sem_init(&bg->settled, 0, 0);
+	err = twi_thread_start(&bg->thread, "towline", 0, run, bg);
+	if (err != 0) {
+		twi_log(engine->diag, 2, "nothing moves in the background: pthread_create: %s",
+			strerrordesc_np(err));
+		sem_destroy(&bg->settled);
+		free(bg);
+		return false;
+	}
+	engine->background = bg;
+	return true;
+}
+
+void twi_background_settle(struct twi_engine *engine)
+{
+	if (twi_engine_in_callback(engine))
+		return; /* it waits for the engine that this thread has */
+	while (sem_wait(&engine->background->settled) != 0 && errno == EINTR)
+		;
+}
+
+void twi_background_stop(struct twi_engine *engine)
+{
+	struct twi_background *bg = engine->background;
+
+	if (bg == NULL)
+		return;
+	atomic_store_explicit(&bg->stop, 1, memory_order_release);
+	twi_engine_enter(engine); /* its ring is there, or it looks after it has made it */
+	twi_background_wake(engine);
+	twi_engine_leave(engine);
+	pthread_join(bg->thread, NULL);
+	engine->background = NULL;
+	sem_destroy(&bg->settled);
+	free(bg);
+}

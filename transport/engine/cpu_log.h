@@ -1,0 +1,45 @@
+/*
+ * cpu_log.h - how long the thread that waits has been on a CPU, and has wanted one: a few points in
+ * the last seconds, so that who asks later why a rank came late (verdict_cpu.c) is told of the
+ * time in which it did.
+ *
+ * The kernel counts (schedstat); it is asked at the beginning of a wait, at most four times a
+ * second.
+ */
+#ifndef TWI_CPU_LOG_H
+#define TWI_CPU_LOG_H
+
+#include <stdbool.h>
+
+#include "diag/judge/rank_state.h"
+
+#define TWI_CPU_LOG_STEP 250000000ull  /* between two points, ns */
+#define TWI_CPU_LOG_KEEP 2000000000ull /* without a wait another thread takes its place */
+
+/* The engine is held. */
+struct twi_cpu_log {
+	int thread;       /* whose points these are; 0: none has waited yet */
+	uint64_t seen_ns; /* when it began to wait last */
+	uint64_t next_ns; /* when another point is due */
+	uint32_t last;    /* points so far; they are in a ring */
+	struct twi_state_cpu points[TWI_STATE_CPUS];
+};
+
+/* Of a thread of this process. False: the kernel does not say. */
+bool twi_cpu_read(const char *tid, uint64_t *on_cpu_ns, uint64_t *run_queue_ns);
+
+void twi_cpu_log_point(struct twi_cpu_log *log, int thread, uint64_t now_ns);
+
+/* The thread begins to wait. */
+static inline void twi_cpu_log_wait(struct twi_cpu_log *log, int thread, uint64_t now_ns)
+{
+	if (log->thread == thread)
+		log->seen_ns = now_ns;
+	if (__builtin_expect(now_ns >= log->next_ns, 0))
+		twi_cpu_log_point(log, thread, now_ns);
+}
+
+/* Its points, oldest first. */
+void twi_cpu_log_tell(const struct twi_cpu_log *log, struct twi_rank_state *out);
+
+#endif

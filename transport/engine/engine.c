@@ -1,0 +1,271 @@
+/*
+ * engine.c - taking the engine and giving it back, and waking those who sleep. See engine.h.
+ *
+ * Taking it is one compare-and-swap, giving it back a plain store: a thread that asks for it says
+ * so in `wanted` and, before it sleeps, makes all threads pass a barrier (membarrier). The holder
+ * then sees `wanted` when it gives the engine back, or has given it back already. Where the kernel
+ * has no such barrier the store has a fence of its own.
+ */
+#include "transport/engine/engine.h"
+#include "transport/engine/held_count.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "transport/engine/background.h"
+#include "transport/engine/poller.h"
+
+/* Those behind SPINS_BEFORE_YIELD yield: the holder may need this core. */
+#define SPINS_BEFORE_YIELD 30
+#define SPINS_BEFORE_FUTEX 40
+
+static _Atomic uint64_t next_engine_id = 1;
+static _Atomic uint64_t next_binding = 1;
+
+bool twi_engine_forked(const struct twi_engine *engine)
+{
+	return twi_unlikely(engine->fork_generation != twi_fork_generation());
+}
+
+static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
+{
+	return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+}
+
+static bool try_hold(struct twi_engine *engine, uint32_t mark)
+{
+	uint32_t none = 0;
+
+	/* acquire: pairs with the release in unhold; all of the engine is read after it */
+	return atomic_load_explicit(&engine->held, memory_order_relaxed) == 0 &&
+	       atomic_compare_exchange_strong_explicit(&engine->held, &none, mark,
+						       memory_order_acquire, memory_order_relaxed);
+}
+
+static void unhold(struct twi_engine *engine)
+{
+	uint32_t wanted;
+
+	if (twi_likely(engine->remote_barriers)) {
+		atomic_store_explicit(&engine->held, 0, memory_order_release);
+		atomic_signal_fence(memory_order_seq_cst); /* enter's barrier does the rest */
+		wanted = atomic_load_explicit(&engine->wanted, memory_order_relaxed);
+	} else {
+		atomic_store_explicit(&engine->held, 0, memory_order_seq_cst);
+		wanted = atomic_load_explicit(&engine->wanted, memory_order_seq_cst);
+	}
+	if (twi_unlikely(wanted > 0))
+		futex(&engine->held, FUTEX_WAKE, 1, NULL);
+}
+
+static bool is_mine(const struct twi_engine *engine)
+{
+	return atomic_load_explicit(&engine->held, memory_order_relaxed) == twi_thread_mark();
+}
+
+bool twi_engine_in_callback(struct twi_engine *engine)
+{
+	return is_mine(engine) && engine->in_callback;
+}
+
+/* The engine is this thread's from now on. */
+static void begin(struct twi_engine *engine, uint32_t mark)
+{
+	engine->depth = 1;
+	twi_held_count_begin(engine, mark);
+	engine->now_ns = 0;
+	twi_error_since_poll = false;
+}
+
+bool twi_engine_try_enter(struct twi_engine *engine)
+{
+	uint32_t mark = twi_thread_mark();
+
+	if (!try_hold(engine, mark))
+		return false;
+	begin(engine, mark);
+	return true;
+}
+
+static void enter_slowly(struct twi_engine *engine, uint32_t mark)
+{
+	const struct timespec slice = { .tv_nsec = 1000000 };
+
+	atomic_fetch_add_explicit(&engine->wanted, 1, memory_order_seq_cst);
+	for (unsigned i = 0; !try_hold(engine, mark); i++) {
+		uint32_t holder = atomic_load_explicit(&engine->held, memory_order_relaxed);
+
+		if (i == SPINS_BEFORE_FUTEX && engine->remote_barriers)
+			twi_barrier_all();
+		else if (i <= SPINS_BEFORE_YIELD || (i > SPINS_BEFORE_FUTEX && holder == 0))
+			twi_pause_cpu();
+		else if (i <= SPINS_BEFORE_FUTEX)
+			sched_yield();
+		else
+			futex(&engine->held, FUTEX_WAIT, holder, &slice);
+	}
+	atomic_fetch_sub_explicit(&engine->wanted, 1, memory_order_relaxed);
+}
+
+void twi_engine_enter(struct twi_engine *engine)
+{
+	uint32_t mark = twi_thread_mark();
+
+	if (twi_unlikely(!try_hold(engine, mark))) {
+		if (is_mine(engine)) { /* from a callback */
+			engine->depth++;
+			return;
+		}
+		enter_slowly(engine, mark);
+	}
+	begin(engine, mark);
+}
+
+/* Makes the threads of tow_fd look. */
+static void wake_watchers(struct twi_engine *engine)
+{
+	if (twi_likely(atomic_load_explicit(&engine->watchers, memory_order_relaxed) == 0))
+		return;
+	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
+		struct twi_ring *ring = engine->rings[i];
+
+		if (ring != NULL && ring != engine->ring && ring->watched)
+			twi_ring_wake(ring);
+	}
+}
+
+/*
+ * Has this holder left something in hand that comes due before whoever sleeps would look by itself?
+ * The lanes, the devices and the collectives are asked, not the call that was made: whatever it has
+ * begun, and of whatever kind, shows here. It costs as much as an idle poll, so it is asked only
+ * while nobody drives.
+ */
+static bool due_earlier(struct twi_engine *engine)
+{
+	return twi_engine_next_deadline(engine, UINT64_MAX) < engine->alarm_ns;
+}
+
+/*
+ * Some sleep, in a wait or on a tow_fd: they take on what this holder leaves, and what is armed in
+ * its ring alone, which goes to sleep now.
+ */
+static void hand_on(struct twi_engine *engine, bool armed)
+{
+	bool watched = atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0;
+	bool driven = atomic_load_explicit(&engine->driver, memory_order_relaxed) != NULL;
+	bool guarded = atomic_load_explicit(&engine->sentry, memory_order_relaxed) != NULL;
+	bool news;
+
+	if (driven && !watched)
+		return; /* it is back in a moment */
+	news = armed || ((watched || guarded) && due_earlier(engine));
+	if (news)
+		wake_watchers(engine);
+	twi_wait_cover(engine, news);
+}
+
+/* Does the library's thread sleep through something that is left to it now? */
+static bool background_needed(struct twi_engine *engine, bool armed)
+{
+	switch (atomic_load_explicit(&engine->background_asleep, memory_order_relaxed)) {
+	case TWI_BG_ASLEEP:
+		return armed || engine->armed_ring != engine->rings[TWI_RING_BACKGROUND] ||
+		       due_earlier(engine);
+	case TWI_BG_DOZING:
+		return !twi_wait_covered(engine);
+	default:
+		return false;
+	}
+}
+
+/* What this holder leaves undone is others' to do. */
+static void leave_undone(struct twi_engine *engine)
+{
+	bool armed = engine->armed_since_enter;
+
+	engine->armed_since_enter = false;
+	if (atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0)
+		hand_on(engine, armed);
+	if (twi_unlikely(background_needed(engine, armed)))
+		twi_background_wake(engine);
+	if (twi_unlikely(atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0))
+		twi_fd_set(engine);
+}
+
+void twi_engine_leave(struct twi_engine *engine)
+{
+	if (engine->depth > 1) {
+		engine->depth--;
+		return;
+	}
+	if (!twi_list_empty(&engine->callbacks))
+		twi_op_run_callbacks(engine);
+	if (engine->ring != NULL && engine->ring->unsubmitted > 0) {
+		twi_ring_submit(engine->ring); /* a request left unsubmitted would run late */
+		if (twi_ring_ready(engine->ring) > 0)
+			engine->armed_since_enter = true; /* it is over: a sleeper reaps it */
+	}
+	leave_undone(engine);
+	engine->ring = NULL;
+	engine->depth = 0;
+	unhold(engine);
+}
+
+void twi_engine_wake(struct twi_engine *engine)
+{
+	wake_watchers(engine);
+	twi_wait_cover(engine, true);
+}
+
+void twi_engine_tell(struct twi_engine *engine, struct tow_op *op)
+{
+	if (op->waits != NULL)
+		twi_wait_tell(engine, op);
+	wake_watchers(engine);
+}
+
+void twi_engine_rebind(struct twi_engine *engine)
+{
+	engine->binding = atomic_fetch_add_explicit(&next_binding, 1, memory_order_relaxed);
+}
+
+int twi_engine_init(struct twi_engine *engine)
+{
+	twi_thread_setup();
+	engine->remote_barriers = twi_barrier_setup();
+	twi_list_init(&engine->callbacks);
+	twi_list_init(&engine->endpoints);
+	twi_list_init(&engine->peers);
+	twi_list_init(&engine->devices);
+	twi_list_init(&engine->colls);
+	twi_list_init(&engine->coll_groups);
+	twi_list_init(&engine->barrier_logs);
+	twi_list_init(&engine->waiting);
+	twi_list_init(&engine->roomless);
+	engine->room_at_ns = UINT64_MAX;
+	twi_list_init(&engine->coll_batches);
+	engine->next_expiry_ns = UINT64_MAX;
+	engine->fork_generation = twi_fork_generation();
+	engine->features = twi_features_built();
+	engine->id = atomic_fetch_add_explicit(&next_engine_id, 1, memory_order_relaxed);
+	engine->pause_ns = UINT64_MAX;
+	twi_engine_rebind(engine);
+	return twi_op_table_init(&engine->ops, (uint32_t)engine->knobs.max_ops);
+}
+
+void twi_engine_fini(struct twi_engine *engine)
+{
+	for (unsigned i = 0; i < TWI_RING_SLOTS; i++) {
+		if (engine->rings[i] != NULL)
+			twi_engine_drop_ring(engine, i);
+	}
+	twi_pollers_fini(engine);
+	if (twi_self.binding == engine->binding)
+		twi_self.binding = 0;
+	twi_op_table_fini(&engine->ops);
+}

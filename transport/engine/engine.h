@@ -1,0 +1,289 @@
+/*
+ * engine.h - whoever waits drives: the engine is held by one thread at a time, which moves the
+ * lanes.
+ *
+ * Any call that touches a lane takes the engine for its time: one compare-and-swap when nobody has
+ * it. A thread that waits for an operation keeps it and polls, gives way whenever another thread
+ * asks for it (wanted), and gives it back before it sleeps. There is no other lock on the data
+ * path.
+ *
+ *	T1: tow_op_wait          T2: tow_send_start       the library's (background.h)
+ *	 |  hold, poll, poll      |  wanted++              |  asleep, or looks once in a while
+ *	 |  wanted? give way ---> |  hold: frame, submit   |
+ *	 |  hold again <--------- |  give back             |
+ *	 |  done: computes -------+----------------------> |  nobody has driven for a tick:
+ *	 |                                                 |  hold, poll until idle, arm, sleep
+ *
+ * Every thread that drives has a ring of its own (poller.h), because an io_uring with DEFER_TASKRUN
+ * belongs to one thread. When the engine changes hands, the new holder first reaps what the others'
+ * rings have posted (their completion queues are plain memory) and then has the lanes arm its own
+ * ring.
+ *
+ * Under the simulator the engine has a virtual clock: instead of sleeping it jumps to the next
+ * deadline.
+ *
+ * Files: engine.c takes and gives; engine_ring.c binds rings to threads; engine_drive.c polls,
+ * spins and sleeps; engine_wait.c says which waiter does; engine_fd.c serves tow_fd;
+ * engine_thread.c knows threads; engine_heap.c keeps deadlines; background.c is the library's own
+ * thread.
+ */
+#ifndef TWI_ENGINE_H
+#define TWI_ENGINE_H
+
+#include <stdatomic.h>
+
+#include <internal/list.h>
+#include <towline/runtime.h>
+
+#include "diag/base/clock.h"
+#include "diag/record/diag.h"
+#include "diag/record/lane_id.h"
+#include "memreg/pool/pool.h"
+#include "memreg/pool/staging.h"
+#include "transport/engine/cpu_log.h"
+#include "transport/engine/engine_fd.h"
+#include "transport/engine/engine_heap.h"
+#include "transport/engine/engine_thread.h"
+#include "transport/engine/engine_wait.h"
+#include "transport/engine/poller.h"
+#include "transport/engine/step.h"
+#include "transport/lanes/lane.h"
+#include "transport/op/op.h"
+#include "transport/security/job_key.h"
+#include "transport/wire/feature.h"
+
+#define TWI_RINGS_MAX       16                  /* of the callers' threads */
+#define TWI_RINGS_KEPT      8                   /* of them: taken from no thread that lives */
+#define TWI_RING_BACKGROUND TWI_RINGS_MAX       /* the library's own thread has one more */
+#define TWI_RING_SLOTS      (TWI_RINGS_MAX + 1) /* all of them */
+#define TWI_LANE_AUTO       TWI_LANE_COUNT      /* tow://: moves nothing itself (auto.h) */
+#define TWI_LANE_SLOTS      (TWI_LANE_COUNT + 1)
+
+struct twi_alloclog;
+struct twi_bpf;
+struct twi_coll_log;
+struct twi_coll_table;
+struct twi_epoll_notices;
+struct twi_background;
+struct twi_inquiry;
+struct twi_ring;
+struct twi_rpc;
+
+struct twi_engine {
+	/* What threads that want the engine look at. */
+	_Alignas(64) _Atomic uint32_t held; /* 0 free, else the holder's thread mark */
+	_Atomic uint32_t wanted;            /* threads that ask for it */
+	_Atomic uint32_t sleepers;          /* threads asleep in a wait, and those with a tow_fd */
+	_Atomic uint32_t background_asleep; /* enum twi_background_sleep */
+	_Atomic uint32_t lingerers;       /* waiters that yield until they sleep (engine_wait.h) */
+	_Atomic int32_t linger_pays;      /* negative: it does not */
+	_Atomic uint64_t linger_again_ns; /* not before */
+
+	/* What the holder writes in every call: together, as it goes from core to core with it. */
+	_Alignas(64) uint32_t depth; /* of the holder's calls: more than one in a callback */
+	bool in_callback;
+	bool corked;              /* several messages are being started: lanes wait for the flush */
+	bool armed_since_enter;   /* this holder left something that a sleeper must take on */
+	_Atomic uint32_t waiters; /* callers within a wait, asleep or not: the holder writes */
+	_Atomic uint32_t watchers; /* rings with a tow_fd: likewise */
+	_Atomic uint64_t drives;   /* polls by whomever: likewise */
+	_Atomic uint64_t waits;    /* that have begun: likewise */
+	uint32_t any_waits;        /* for more than one operation: whoever completes one notes it */
+	struct twi_ring *ring;     /* of the thread that drives now */
+	struct twi_ring *last_ring;   /* the last holder's: it may have unreaped completions */
+	struct twi_ring *armed_ring;  /* in which the lanes have armed what they wait for */
+	struct twi_diag_block *block; /* the holder's (held_count.h), found for... */
+	uint32_t block_mark;          /* ...the thread of this mark */
+	uint64_t now_ns; /* read at most once a call or poll; 0: not read in this one */
+
+	struct twi_list callbacks; /* operations whose callback is due */
+	uint64_t next_expiry_ns;
+	uint64_t alarm_ns;                 /* when whoever went to sleep last looks by itself */
+	_Atomic(struct twi_wait *) driver; /* of those who wait: the one that polls */
+	_Atomic(struct twi_wait *) sentry; /* likewise: the one asleep where all is armed */
+	uint64_t left_ns;      /* when a driver went though others waited; 0: one has come since */
+	uint64_t pause_ns;     /* for how long there was none then, the last time */
+	struct twi_heap timed; /* operations with a deadline */
+	uint64_t crowded_until_ns;      /* more want to run than there are cores: spinners yield */
+	uint64_t hogged_until_ns;       /* somebody else keeps the core for long: waiters sleep */
+	uint64_t crowd_hogged_until_ns; /* likewise, while more ranks than cores wait */
+	uint64_t probe_at_ns;           /* when to find out whether that is so */
+	uint32_t turns;                 /* of spinning waiters */
+	uint32_t notices;               /* zero-copy sends whose notification is to come */
+	uint32_t read_directly;         /* connections that a spinning waiter reads by itself */
+	struct twi_op_table ops;
+
+	/* What seldom changes. */
+	_Alignas(64) bool virtual_clock;
+	uint8_t zerocopy;      /* enum twi_zerocopy */
+	uint8_t poller_choice; /* enum twi_poller_choice */
+	bool failing;          /* the runtime is closing: nothing new is taken */
+	bool plain_rings;      /* there is one that is not deferred (uring/ring.h) */
+	bool remote_barriers;  /* giving the engine back needs no fence */
+	uint32_t memory_peers; /* peers of lanes that are memory_polled */
+	uint32_t lane_count;   /* those of lanes[] that are there, TWI_LANE_AUTO excepted */
+	struct twi_lane *moving[TWI_LANE_COUNT]; /* they, closely packed for the poll */
+	struct twi_lane *lanes[TWI_LANE_SLOTS];
+	struct twi_diag *diag;
+	struct twi_bpf *bpf; /* NULL without a stats socket */
+	struct twi_pool *pool;
+	const _Atomic uint64_t *regions_clock; /* the version of its regions */
+	_Atomic(struct twi_rpc *) rpc;         /* calls; NULL until the first use (rpc.h) */
+	uint64_t fork_generation;
+	uint64_t id;       /* of this runtime; never used again in this process */
+	uint64_t binding;  /* likewise; another when a ring was taken from a thread that lives */
+	uint64_t taken_ns; /* when that was last */
+	struct twi_list devices;
+	struct twi_list colls;             /* groups whose collectives are polled (coll/coll.h) */
+	uint64_t coll_messages;            /* that they have started */
+	uint64_t coll_work;                /* bytes that they have reduced and copied */
+	struct twi_coll_table *coll_table; /* NULL: none */
+	struct twi_list coll_groups;       /* all that can have collectives */
+	struct twi_list barrier_logs;      /* of groups (group.h) */
+	struct twi_list coll_batches;      /* those that hold calls back (coll/coll_batch.h) */
+	_Atomic bool colls_held;           /* there are some */
+	struct twi_coll_log *coll_log;     /* the last collectives (coll/coll_report.h), or NULL */
+	_Atomic uint32_t device_signal;    /* a device has news that nobody has looked at yet */
+	struct tow_options knobs;
+	struct twi_job_key job_key;   /* of the secret that knobs.job_key does not show any more */
+	struct twi_features features; /* what its lanes may offer, and require */
+	char poller_refusal[256]; /* why io_uring could not be had; "": it could, or was not asked
+				   */
+	struct twi_epoll_notices *epoll_notices; /* of zero-copy sends; NULL: none were made */
+	struct twi_ring *rings[TWI_RING_SLOTS];
+	struct twi_life *lives[TWI_RING_SLOTS]; /* of the threads that the rings belong to */
+	struct twi_fd fds[TWI_RING_SLOTS];
+	struct twi_background *background; /* NULL: none (yet) */
+	struct twi_inquiry *inquiry;       /* NULL: none */
+	struct twi_list waiting;           /* struct twi_wait */
+	struct twi_list roomless;      /* views that wait for room in the pool: tow_op.seq_link */
+	uint64_t room_at_ns;           /* when they look for it again; UINT64_MAX: there are none */
+	struct twi_cpu_log cpu_log;    /* of the thread that waits */
+	_Atomic uint32_t room_waiters; /* threads that wait for room in the pool, */
+	_Atomic uint64_t room_since_ns, room_bytes; /* and of the last that began */
+	struct twi_list endpoints;
+	struct twi_list peers;
+	struct twi_staging staging; /* part of the pool */
+	struct twi_alloclog *alloclog;
+	struct twi_latency notify_lag; /* of zero-copy sends: completion to notification */
+	uint64_t virtual_ns;
+	struct twi_step step;
+	_Atomic int64_t job_rank; /* -1: not found out (tracing.h) */
+};
+
+/* The engine's time, read now. */
+static inline uint64_t twi_engine_clock(const struct twi_engine *engine)
+{
+	return twi_unlikely(engine->virtual_clock) ? engine->virtual_ns : twi_now_ns();
+}
+
+/*
+ * The engine's time. To the thread that holds the engine it stands still within a call, a poll, a
+ * callback: one reading serves all that happens there. Others have it read.
+ */
+static inline uint64_t twi_engine_now(const struct twi_engine *engine)
+{
+	struct twi_engine *mine = (struct twi_engine *)(uintptr_t)engine;
+
+	if (twi_unlikely(engine->virtual_clock ||
+			 atomic_load_explicit(&mine->held, memory_order_relaxed) !=
+				 twi_thread_mark()))
+		return twi_engine_clock(engine);
+	if (engine->now_ns == 0)
+		mine->now_ns = twi_now_ns();
+	return engine->now_ns;
+}
+
+/* The same, where the engine is known to be held. */
+static inline uint64_t twi_engine_batch_now(struct twi_engine *engine)
+{
+	if (twi_unlikely(engine->virtual_clock))
+		return engine->virtual_ns;
+	if (engine->now_ns == 0)
+		engine->now_ns = twi_now_ns();
+	return engine->now_ns;
+}
+
+/* Do waiters linger (engine_wait.h)? Any thread may ask. */
+static inline bool twi_engine_shared(const struct twi_engine *engine)
+{
+	return atomic_load_explicit(&engine->lingerers, memory_order_relaxed) > 0;
+}
+
+static inline void twi_pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#else
+	atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
+/* A counter that only the holder of the engine writes, and others read. */
+#define twi_engine_count(cell, n)                                                                  \
+	atomic_store_explicit(&(cell), atomic_load_explicit(&(cell), memory_order_relaxed) + (n),  \
+			      memory_order_relaxed)
+
+/* True when the calling thread is inside a completion callback of this engine. */
+bool twi_engine_in_callback(struct twi_engine *engine);
+
+/* True in a forked child of the process that opened the runtime. */
+bool twi_engine_forked(const struct twi_engine *engine);
+
+/* Takes the engine, asking the holder to give way. Within a callback the thread holds it already.
+ */
+void twi_engine_enter(struct twi_engine *engine);
+bool twi_engine_try_enter(struct twi_engine *engine);
+
+/* Gives the engine back; runs callbacks that are due first. */
+void twi_engine_leave(struct twi_engine *engine);
+
+/*
+ * Binds the calling thread's ring to the engine, making one when the thread has none. The engine is
+ * held. TOW_OK; TOW_EBUSY, without a message, when other threads use all rings right now: what
+ * this one starts is moved by them, or by the library's own; TOW_ENOMEM; TOW_ESYSTEM.
+ */
+int twi_engine_bind_ring(struct twi_engine *engine);
+
+/* Regions have come or gone: the ring of the holder follows. */
+void twi_engine_keep_in_step(struct twi_engine *engine);
+
+/* From now on every thread asks anew whether it has a ring here. */
+void twi_engine_rebind(struct twi_engine *engine);
+
+/* The ring in a slot goes, with all that was armed in it. */
+void twi_engine_drop_ring(struct twi_engine *engine, unsigned index);
+
+/* Moves every lane once, ends what is past its deadline. The engine is held and has a ring. */
+unsigned twi_engine_poll(struct twi_engine *engine);
+
+/* The same, for a caller that spins: lanes that are not polled in memory have their turn rarely. */
+unsigned twi_engine_poll_memory(struct twi_engine *engine);
+
+/* When to poll again though nothing has come. */
+uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns);
+
+/* Sends what is held back, acknowledgements too. */
+void twi_engine_flush(struct twi_engine *engine);
+
+/*
+ * Drives until `op` is done or `until_ns` (engine time) has come; now_ns is the engine's time now.
+ * TOW_OK, TOW_AGAIN or a failure.
+ */
+int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t now_ns,
+		    uint64_t until_ns);
+
+/* The same until one of `count` operations is done; `entries` name them and are the call's. */
+int twi_engine_wait_any(struct twi_engine *engine, struct twi_wait_entry *entries, size_t count,
+			uint64_t now_ns, uint64_t until_ns);
+
+/* There is something to do: makes one of the sleeping threads look. The engine is held. */
+void twi_engine_wake(struct twi_engine *engine);
+
+/* An operation is done: wakes those who sleep for it. The engine is held. */
+void twi_engine_tell(struct twi_engine *engine, struct tow_op *op);
+
+int twi_engine_init(struct twi_engine *engine);
+void twi_engine_fini(struct twi_engine *engine);
+
+#endif

@@ -1,0 +1,441 @@
+/*
+ * engine_drive.c - polling, spinning, sleeping: what a thread does that waits. See engine.h.
+ *
+ * A spinning waiter that has a core of its own spins for spin_ns and then sleeps. One that has not
+ * is in the way of the very thread it waits for: once in a while (PROBE_NS) an idle spinner yields
+ * and looks how long that took. When somebody else ran meanwhile the machine counts as crowded for
+ * CROWDED_NS, and idle spinners yield at every turn: the other rank has its turn in a microsecond.
+ * When that somebody kept the core for long (HOG_NS) it was none of ours: for HOGGED_NS an idle
+ * waiter sleeps after HOGGED_IDLE_NS and does not yield before: one that is woken gets the core
+ * sooner than one that has yielded it. (Sleeping at once would be better still for ranks among
+ * themselves, and three times worse for a pair that shares its cores with a compiler.)
+ */
+#include "diag/base/clock.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "memreg/pool/pool_regions.h"
+#include "transport/coll/coll.h"
+#include "transport/device/device_copy.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/poller.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/message.h"
+
+#include <sched.h>
+
+#define GIVE_WAY_SPINS  20
+#define SLEEP_MAX_NS    (100ull * 1000 * 1000)
+#define SPIN_CLOCK      8u /* turns between two looks at the clock */
+#define MEMORY_TURNS    8u /* turns of memory-polled lanes alone */
+#define IDLE_NS         2000u
+#define PROBE_NS        (1000u * 1000)
+#define YIELDED_NS      10000u
+#define CROWDED_NS      (10ull * 1000 * 1000)
+#define HOG_NS          (500u * 1000)
+#define HOGGED_NS       (100ull * 1000 * 1000)
+#define HOGGED_IDLE_NS  20000u
+#define CROWD_HOGGED_NS (5ull * 1000 * 1000)
+
+/*
+ * A notification reaches only the thread that sent. One that has ended gets none any more: its ring
+ * goes, and with it the leases. That is safe: an operation in flight holds its memory itself, and
+ * once it has ended nobody wants the bytes that are still on their way.
+ */
+static void drop_deaf(struct twi_engine *engine)
+{
+	if (twi_likely(engine->notices == engine->ring->notices))
+		return;
+	for (unsigned i = 0; i < TWI_RING_SLOTS; i++) {
+		struct twi_ring *ring = engine->rings[i];
+
+		if (ring != NULL && ring->notices > 0 && twi_life_ended(engine->lives[i]))
+			twi_engine_drop_ring(engine, i);
+	}
+}
+
+/* This thread's ring takes over: what waits in other threads' rings is armed in it as well. */
+static void change_driver(struct twi_engine *engine)
+{
+	twi_wait_relieve(engine);
+	engine->armed_ring = engine->ring;
+	for (unsigned i = 0; i < engine->lane_count; i++)
+		engine->moving[i]->ops->driver_changed(engine->moving[i]);
+}
+
+static unsigned poll_ring(struct twi_engine *engine)
+{
+	twi_engine_keep_in_step(engine);
+	twi_pool_regions_settle(engine->pool);
+	drop_deaf(engine);
+	return twi_ring_poll(engine->ring);
+}
+
+/* Ends what has passed its deadline, and looks for room for the views that wait for some. */
+static void expire(struct twi_engine *engine)
+{
+	if (twi_unlikely(engine->next_expiry_ns != UINT64_MAX)) {
+		engine->now_ns = 0; /* nothing is to end before its time */
+		twi_op_expire(engine, twi_engine_now(engine));
+	}
+	if (twi_unlikely(engine->room_at_ns != UINT64_MAX))
+		twi_view_retry(engine);
+}
+
+/* What every poll does behind the lanes; `all`: of all lanes, not of the memory-polled alone. */
+static inline unsigned settle(struct twi_engine *engine, unsigned events, bool all)
+{
+	if (twi_unlikely(!twi_list_empty(&engine->devices)))
+		events += twi_devices_poll(engine);
+	if (!twi_list_empty(&engine->colls))
+		events += twi_coll_poll(engine);
+	if (all)
+		expire(engine);
+	if (!twi_list_empty(&engine->callbacks))
+		twi_op_run_callbacks(engine);
+	/* What has failed is its operation's to tell, not the call's that happened to drive. */
+	if (twi_unlikely(twi_error_since_poll))
+		twi_error_undo();
+	return events;
+}
+
+static void begin_poll(struct twi_engine *engine)
+{
+	engine->now_ns = 0;
+	twi_error_since_poll = false;
+	if (twi_unlikely(engine->armed_ring != engine->ring))
+		change_driver(engine);
+	if (atomic_load_explicit(&engine->driver, memory_order_relaxed) == NULL)
+		engine->pause_ns = 0; /* who tests or progresses will be back, or is the library */
+	twi_engine_count(engine->drives, 1);
+}
+
+unsigned twi_engine_poll(struct twi_engine *engine)
+{
+	unsigned events = 0;
+
+	begin_poll(engine);
+	if (engine->ring != NULL)
+		events += poll_ring(engine);
+	if (events > 0)
+		engine->now_ns = 0; /* bytes were copied */
+	for (unsigned i = 0; i < engine->lane_count; i++)
+		events += engine->moving[i]->ops->progress(engine->moving[i]);
+	return settle(engine, events, true);
+}
+
+/* Deadlines are for the turns of all lanes: reading the clock costs as much as a turn of these. */
+unsigned twi_engine_poll_memory(struct twi_engine *engine)
+{
+	unsigned events = 0;
+
+	if (engine->memory_peers == 0 || ++engine->turns % MEMORY_TURNS == 0)
+		return twi_engine_poll(engine);
+	begin_poll(engine);
+	for (unsigned i = 0; i < engine->lane_count; i++) {
+		if (engine->moving[i]->ops->memory_polled)
+			events += engine->moving[i]->ops->progress(engine->moving[i]);
+	}
+	return settle(engine, events, false);
+}
+
+uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns)
+{
+	uint64_t next = twi_min(until_ns, twi_min(engine->next_expiry_ns, engine->room_at_ns));
+
+	for (unsigned i = 0; i < engine->lane_count; i++) {
+		uint64_t at = engine->moving[i]->ops->deadline_ns(engine->moving[i]);
+
+		next = twi_min(next, at);
+	}
+	if (twi_unlikely(!twi_list_empty(&engine->devices))) {
+		uint64_t at = twi_devices_deadline_ns(engine);
+
+		next = twi_min(next, at);
+	}
+	return twi_list_empty(&engine->colls) ? next : twi_coll_deadline_ns(engine, next);
+}
+
+void twi_engine_flush(struct twi_engine *engine)
+{
+	for (unsigned i = 0; i < engine->lane_count; i++)
+		engine->moving[i]->ops->flush(engine->moving[i], true);
+}
+
+/*
+ * Relaxed will do: who completes holds the engine, and this thread holds it, or held it after it
+ * became a sleeper that the other sees. A stale answer costs one futile sleep of a wake that comes.
+ */
+static bool is_done(const struct tow_op *op)
+{
+	return (atomic_load_explicit(&op->state, memory_order_relaxed) & TWI_OP_DONE) != 0;
+}
+
+/* What the wait is for; relaxed as above. `one`: it is for one operation. */
+static inline bool has_ended(const struct twi_wait *wait, bool one)
+{
+	return one ? is_done(wait->entries->op)
+		   : atomic_load_explicit(&wait->ended, memory_order_relaxed);
+}
+
+/* The driver gives the engine back, sleeps as the sentry, takes it again. */
+static void sleep_once(struct twi_engine *engine, struct twi_wait *wait, uint64_t until_ns)
+{
+	struct twi_ring *ring = engine->ring;
+	uint64_t next, now;
+
+	twi_engine_flush(engine);
+	if (twi_op_run_callbacks(engine))
+		return; /* they may have started what must be sent first */
+	next = twi_engine_next_deadline(engine, until_ns);
+	now = twi_engine_clock(engine);
+	twi_wait_watch(engine, wait, next);
+	twi_engine_leave(engine);
+	/* after sleepers++: a device that saw no sleeper has set its signal before this looks */
+	if (!has_ended(wait, wait->count == 1) && next > now &&
+	    atomic_load_explicit(&engine->device_signal, memory_order_seq_cst) == 0)
+		twi_ring_sleep(ring, twi_min(next - now, SLEEP_MAX_NS));
+	twi_engine_enter(engine);
+	twi_wait_watched(engine, wait);
+}
+
+struct spin {
+	uint64_t since_ns; /* when something has happened last */
+	uint64_t now_ns;
+	unsigned turns; /* until the clock is looked at again */
+	bool memory;    /* what is waited for comes by a memory-polled lane */
+	bool crowd;     /* by more ranks than there are cores */
+};
+
+/* Is it the driver, or may it become the driver? */
+static bool lead(struct twi_engine *engine, struct twi_wait *wait)
+{
+	return twi_likely(atomic_load_explicit(&engine->driver, memory_order_relaxed) == wait) ||
+	       twi_wait_take_lead(engine, wait);
+}
+
+/* The engine was another's for a while: the ring of the driver must be bound again. */
+static void lead_again(struct twi_engine *engine, struct twi_wait *wait)
+{
+	if (atomic_load_explicit(&engine->driver, memory_order_relaxed) == wait &&
+	    twi_engine_bind_ring(engine) < 0)
+		atomic_store_explicit(&engine->driver, NULL, memory_order_relaxed);
+}
+
+/* Another thread asks for the engine: it gets it, and this one comes back after it. */
+static void give_way(struct twi_engine *engine, struct twi_wait *wait)
+{
+	twi_engine_leave(engine);
+	for (unsigned i = 0;
+	     i < GIVE_WAY_SPINS && atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0;
+	     i++)
+		twi_pause_cpu();
+	if (atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0)
+		sched_yield(); /* it may wait for this very core */
+	twi_engine_enter(engine);
+	lead_again(engine, wait);
+}
+
+/*
+ * Others linger: they see what this poll has ended, and start what the next one moves. False: it
+ * is better to sleep.
+ */
+static bool share(struct twi_engine *engine, struct twi_wait *wait, struct spin *spin, bool events)
+{
+	twi_engine_leave(engine);
+	sched_yield();
+	twi_engine_enter(engine);
+	lead_again(engine, wait);
+	spin->now_ns = twi_engine_clock(engine);
+	spin->turns = SPIN_CLOCK;
+	if (events)
+		spin->since_ns = spin->now_ns;
+	return spin->now_ns - spin->since_ns < (uint64_t)engine->knobs.spin_ns;
+}
+
+/* Nothing will happen before the next deadline: the virtual clock is there at once. */
+static bool jump(struct twi_engine *engine, uint64_t until_ns)
+{
+	uint64_t next;
+
+	twi_engine_flush(engine);
+	next = twi_engine_next_deadline(engine, until_ns);
+	if (next == UINT64_MAX)
+		return false;
+	engine->virtual_ns = twi_max(next, engine->virtual_ns + 1);
+	return true;
+}
+
+/*
+ * An idle turn at `now_ns`: on a crowded machine whoever else wants to run does so first. False: it
+ * is better to sleep.
+ */
+static bool idle(struct twi_engine *engine, uint64_t now_ns, uint64_t idle_ns)
+{
+	uint64_t after;
+
+	if (now_ns < engine->hogged_until_ns) {
+		twi_pause_cpu();
+		return idle_ns < HOGGED_IDLE_NS;
+	}
+	if (now_ns >= engine->crowded_until_ns && now_ns < engine->probe_at_ns) {
+		twi_pause_cpu();
+		return true;
+	}
+	sched_yield();
+	after = twi_engine_clock(engine);
+	engine->probe_at_ns = after + PROBE_NS;
+	if (after - now_ns >= YIELDED_NS)
+		engine->crowded_until_ns = after + CROWDED_NS;
+	if (after - now_ns >= HOG_NS)
+		engine->hogged_until_ns = after + HOGGED_NS;
+	return true;
+}
+
+/*
+ * More ranks than cores wait for each other: the one that is waited for may need this core. So
+ * every turn yields, from the first on. When that took long it was none of ours: for
+ * CROWD_HOGGED_NS it is better to sleep, as who is woken gets the core sooner.
+ */
+static bool yield_turn(struct twi_engine *engine, struct spin *spin)
+{
+	uint64_t now_ns = twi_engine_clock(engine);
+
+	spin->turns = 1;
+	spin->now_ns = now_ns;
+	if (now_ns - spin->since_ns >= (uint64_t)engine->knobs.spin_ns ||
+	    now_ns < engine->crowd_hogged_until_ns)
+		return false;
+	sched_yield();
+	spin->now_ns = twi_engine_clock(engine);
+	if (spin->now_ns - now_ns >= HOG_NS)
+		engine->crowd_hogged_until_ns = spin->now_ns + CROWD_HOGGED_NS;
+	return true;
+}
+
+static void restart(struct twi_engine *engine, struct spin *spin)
+{
+	spin->now_ns = spin->since_ns = twi_engine_clock(engine);
+	spin->turns = SPIN_CLOCK;
+}
+
+/* One idle turn. False: it has been idle for long enough. */
+static bool turn(struct twi_engine *engine, struct spin *spin)
+{
+	uint64_t idle_ns;
+
+	if (spin->crowd)
+		return yield_turn(engine, spin);
+	/* An eighth of the turns looks at the clock: it would cost more than the turn itself. */
+	if (--spin->turns > 0) {
+		twi_pause_cpu();
+		return true;
+	}
+	spin->turns = SPIN_CLOCK;
+	spin->now_ns = twi_engine_clock(engine);
+	idle_ns = spin->now_ns - spin->since_ns;
+	if (idle_ns >= (uint64_t)engine->knobs.spin_ns)
+		return false;
+	return idle_ns < IDLE_NS || idle(engine, spin->now_ns, idle_ns);
+}
+
+static inline void begin_spin(struct spin *spin, const struct twi_wait *wait, size_t count)
+{
+	*spin = (struct spin){ .now_ns = wait->since_ns,
+			       .since_ns = wait->since_ns,
+			       .turns = SPIN_CLOCK };
+	for (size_t i = 0; i < count; i++) {
+		const struct tow_op *op = wait->entries[i].op;
+
+		spin->memory |= op->memory_polled ||
+				(op->peer != NULL && op->peer->lane->ops->memory_polled);
+		spin->crowd |= op->crowd;
+	}
+}
+
+/* The wait is off the lists, and the engine not held, when its word says that it has ended. */
+static inline __attribute__((always_inline)) int
+drive(struct twi_engine *engine, struct twi_wait *wait, size_t count, uint64_t until_ns)
+{
+	struct spin spin;
+
+	begin_spin(&spin, wait, count);
+	if (twi_likely(!engine->virtual_clock))
+		twi_cpu_log_wait(&engine->cpu_log, twi_self.tid, spin.since_ns);
+	for (;;) {
+		unsigned events;
+
+		if (twi_unlikely(!lead(engine, wait))) {
+			if (has_ended(wait, count == 1))
+				return TOW_OK;
+			if (spin.now_ns >= until_ns)
+				return TOW_AGAIN;
+			if (twi_wait_follow(engine, wait, until_ns))
+				return TOW_OK;
+			restart(engine, &spin);
+			continue;
+		}
+		events = spin.memory ? twi_engine_poll_memory(engine) : twi_engine_poll(engine);
+		if (has_ended(wait, count == 1))
+			return TOW_OK;
+		if (spin.now_ns >= until_ns)
+			return TOW_AGAIN;
+		if (twi_unlikely(twi_engine_shared(engine))) {
+			if (!share(engine, wait, &spin, events > 0) && lead(engine, wait)) {
+				sleep_once(engine, wait, until_ns);
+				restart(engine, &spin);
+			}
+		} else if (atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0) {
+			give_way(engine, wait);
+			spin.now_ns = twi_engine_clock(engine);
+		} else if (events > 0) {
+			restart(engine, &spin);
+		} else if (twi_unlikely(engine->virtual_clock)) {
+			if (!jump(engine, until_ns))
+				return TOW_AGAIN;
+			restart(engine, &spin);
+		} else if (!turn(engine, &spin)) {
+			sleep_once(engine, wait, until_ns);
+			restart(engine, &spin);
+		}
+	}
+}
+
+/* Made twice, as most waits are for one operation: `count` is a constant there. */
+static inline __attribute__((always_inline)) int wait_for(struct twi_engine *engine,
+							  struct twi_wait_entry *entries,
+							  size_t count, uint64_t now_ns,
+							  uint64_t until_ns)
+{
+	struct twi_wait wait = { .entries = entries, .count = count, .since_ns = now_ns };
+	int status;
+
+	twi_engine_enter(engine);
+	/* One may have ended before it could be put where its end looks for it. */
+	for (size_t i = 0; i < count; i++) {
+		if (is_done(entries[i].op)) {
+			twi_engine_leave(engine);
+			return TOW_OK;
+		}
+	}
+	twi_wait_begin(engine, &wait);
+	status = drive(engine, &wait, count, until_ns);
+	if (twi_unlikely(atomic_load_explicit(&wait.word, memory_order_relaxed) == TWI_WAIT_ENDED))
+		return status;
+	twi_wait_end(engine, &wait);
+	twi_engine_leave(engine);
+	return status;
+}
+
+int twi_engine_wait_any(struct twi_engine *engine, struct twi_wait_entry *entries, size_t count,
+			uint64_t now_ns, uint64_t until_ns)
+{
+	return wait_for(engine, entries, count, now_ns, until_ns);
+}
+
+int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t now_ns,
+		    uint64_t until_ns)
+{
+	struct twi_wait_entry entry = { .op = op };
+
+	return wait_for(engine, &entry, 1, now_ns, until_ns);
+}

@@ -1,0 +1,69 @@
+/*
+ * engine_lanes.c - which lanes the knob `lanes` allows. See lane.h.
+ */
+#include <string.h>
+
+#include "diag/base/error.h"
+#include "transport/engine/engine.h"
+
+static bool is_lane(const char *name, size_t bytes, enum twi_lane_id id)
+{
+	const char *known = twi_lane_name(id);
+
+	return strlen(known) == bytes && strncmp(known, name, bytes) == 0;
+}
+
+int twi_lanes_check(const char *knob)
+{
+	const char *at = knob;
+
+	while (*knob != '\0') {
+		size_t bytes = strcspn(at, ",");
+		bool known = false;
+
+		for (unsigned i = 0; i < TWI_LANE_COUNT; i++)
+			known |= is_lane(at, bytes, (enum twi_lane_id)i);
+		if (!known)
+			return twi_error(TOW_EINVAL,
+					 "lanes = '%s': '%.*s' is none of loop, tcp, shm, ofi",
+					 knob, (int)bytes, at);
+		if (at[bytes] == '\0')
+			break;
+		at += bytes + 1;
+	}
+	return TOW_OK;
+}
+
+bool twi_lanes_allow(const char *knob, enum twi_lane_id id)
+{
+	const char *at = knob;
+
+	if (id == TWI_LANE_LOOP || id == TWI_LANE_AUTO || *knob == '\0')
+		return true;
+	for (;;) {
+		size_t bytes = strcspn(at, ",");
+
+		if (is_lane(at, bytes, id))
+			return true;
+		if (at[bytes] == '\0')
+			return false;
+		at += bytes + 1;
+	}
+}
+
+void twi_lanes_pack(struct twi_engine *engine)
+{
+	engine->lane_count = 0;
+	for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
+		if (engine->lanes[i] != NULL && engine->lanes[i]->used)
+			engine->moving[engine->lane_count++] = engine->lanes[i];
+	}
+}
+
+void twi_lane_use(struct twi_lane *lane)
+{
+	if (lane->used)
+		return;
+	lane->used = true;
+	twi_lanes_pack(lane->engine);
+}

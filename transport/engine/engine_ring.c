@@ -1,0 +1,196 @@
+/*
+ * engine_ring.c - each driving thread's ring: found, made, brought in step, taken down.
+ *
+ * Slots 0 to TWI_RINGS_MAX - 1 are for the callers' threads, one more for the library's own. When
+ * all are taken, one of a thread that has ended goes, or that of the thread that has used its own
+ * least recently, if that was long ago (IDLE_NS): it gets another when it comes back. The first
+ * TWI_RINGS_KEPT stay with their threads. A caller that finds none starts and takes back operations
+ * all the same (engine->ring is NULL then): the next thread that drives moves them.
+ */
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "memreg/pool/pool_regions.h"
+#include "transport/engine/background.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/poller.h"
+
+#define IDLE_NS       (100ull * 1000 * 1000)
+#define IDLE_ALONE_NS (1000u * 1000) /* there is no library's own thread that moves the others' */
+
+void twi_engine_drop_ring(struct twi_engine *engine, unsigned index)
+{
+	struct twi_ring *ring = engine->rings[index];
+
+	twi_ring_reap(ring);
+	twi_fd_close(engine, index);
+	if (engine->last_ring == ring)
+		engine->last_ring = NULL;
+	if (engine->armed_ring == ring)
+		engine->armed_ring = NULL;
+	for (unsigned i = 0; i < engine->lane_count; i++)
+		engine->moving[i]->ops->ring_gone(engine->moving[i], index);
+	engine->rings[index] = NULL;
+	twi_life_release(engine->lives[index]);
+	engine->lives[index] = NULL;
+	twi_pool_registrar_remove(engine->pool, ring->poller->registrar, ring);
+	twi_ring_destroy(ring);
+}
+
+/* Registers the pool with a new ring. A pool that cannot be pinned is used without. */
+static int register_pool(struct twi_engine *engine, struct twi_ring *ring)
+{
+	int status;
+
+	ring->regions_version = twi_pool_regions_version(engine->pool);
+	status = twi_pool_registrar_add(engine->pool, ring->poller->registrar, ring);
+	ring->registrar = twi_pool_registered(engine->pool, ring->poller->registrar, ring);
+	if (status < 0 && engine->knobs.strict_premap != 0)
+		return status;
+	if (status < 0)
+		twi_log(engine->diag, 2, "%s", tow_error_message());
+	return TOW_OK;
+}
+
+/*
+ * Takes down the ring that its living thread has not used for the longest time, if nothing of it is
+ * in use: its thread does not sleep on it, has no descriptor of it, and awaits no notification. A
+ * ring costs a millisecond, so that is not done often.
+ */
+static unsigned take_idle(struct twi_engine *engine)
+{
+	uint64_t now = twi_engine_clock(engine), idle_ns = IDLE_NS;
+	unsigned oldest = TWI_RING_SLOTS;
+
+	if (engine->background == NULL)
+		idle_ns = IDLE_ALONE_NS;
+	if (now - engine->taken_ns < idle_ns / 8)
+		return TWI_RING_SLOTS;
+	for (unsigned i = TWI_RINGS_KEPT; i < TWI_RINGS_MAX; i++) {
+		const struct twi_ring *ring = engine->rings[i];
+
+		if (ring->watched || ring->notices > 0 || ring->unsubmitted > 0 ||
+		    atomic_load_explicit(&ring->sleeping, memory_order_relaxed) != 0 ||
+		    now - ring->used_ns < idle_ns)
+			continue;
+		if (oldest == TWI_RING_SLOTS || ring->used_ns < engine->rings[oldest]->used_ns)
+			oldest = i;
+	}
+	if (oldest == TWI_RING_SLOTS)
+		return oldest;
+	engine->taken_ns = now;
+	twi_engine_drop_ring(engine, oldest);
+	twi_engine_rebind(engine);
+	return oldest;
+}
+
+/* A slot for the calling thread's ring, TWI_RING_SLOTS when there is none. */
+static unsigned find_slot(struct twi_engine *engine)
+{
+	unsigned slot = 0;
+
+	if (twi_background_self(engine))
+		return TWI_RING_BACKGROUND;
+	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
+		if (engine->rings[i] != NULL && twi_life_ended(engine->lives[i]))
+			twi_engine_drop_ring(engine, i);
+	}
+	while (slot < TWI_RINGS_MAX && engine->rings[slot] != NULL)
+		slot++;
+	return slot < TWI_RINGS_MAX ? slot : take_idle(engine);
+}
+
+static int add_ring(struct twi_engine *engine)
+{
+	unsigned slot = find_slot(engine);
+	struct twi_ring *ring;
+	int status;
+
+	if (slot == TWI_RING_SLOTS)
+		return TOW_EBUSY;
+	status = twi_ring_create(engine, &ring);
+	if (status < 0)
+		return status;
+	ring->index = slot;
+	if (slot < TWI_RINGS_KEPT || slot == TWI_RING_BACKGROUND)
+		twi_ring_keep(ring);
+	status = register_pool(engine, ring);
+	if (status < 0) {
+		twi_ring_destroy(ring);
+		return status;
+	}
+	if (!ring->deferred)
+		engine->plain_rings = true;
+	engine->rings[slot] = ring;
+	engine->lives[slot] = twi_life_acquire();
+	twi_self.binding = engine->binding;
+	twi_self.ring = ring;
+	return TOW_OK;
+}
+
+static struct twi_ring *find_ring(struct twi_engine *engine, uint32_t mark)
+{
+	for (unsigned i = 0; i < TWI_RING_SLOTS; i++) {
+		if (engine->rings[i] != NULL && engine->rings[i]->mark == mark &&
+		    !twi_life_ended(engine->lives[i]))
+			return engine->rings[i];
+	}
+	return NULL;
+}
+
+/*
+ * Reaps what the last holder has left in its queue. It comes before any system call on this
+ * thread's ring: that might receive what follows it in the same stream.
+ */
+static void drain_others(struct twi_engine *engine)
+{
+	uint64_t now = twi_engine_batch_now(engine);
+
+	if (engine->last_ring != NULL)
+		engine->last_ring->used_ns = now;
+	if (engine->ring != NULL)
+		engine->ring->used_ns = now;
+	engine->last_ring = engine->ring;
+	for (unsigned i = 0; i < TWI_RING_SLOTS; i++) {
+		if (engine->rings[i] != NULL && engine->rings[i] != engine->ring)
+			twi_ring_reap(engine->rings[i]);
+	}
+}
+
+/* Regions have come or gone: this thread's ring follows. */
+void twi_engine_keep_in_step(struct twi_engine *engine)
+{
+	/* Acquire: pairs with the release of whoever publishes a region. */
+	uint64_t now = atomic_load_explicit(engine->regions_clock, memory_order_acquire);
+
+	if (twi_unlikely(engine->ring->regions_version != now))
+		twi_ring_sync(engine->ring);
+}
+
+int twi_engine_bind_ring(struct twi_engine *engine)
+{
+	struct twi_ring *ring = twi_self.ring;
+
+	if (engine->virtual_clock)
+		return TOW_OK;
+	if (twi_unlikely(twi_self.binding != engine->binding)) {
+		ring = find_ring(engine, twi_thread_mark());
+		if (ring == NULL) {
+			int status = add_ring(engine);
+
+			if (status < 0) {
+				/* it works without: what is taken back must not be on its way */
+				engine->ring = NULL;
+				drain_others(engine);
+				return status;
+			}
+			ring = twi_self.ring;
+		}
+		twi_self.binding = engine->binding;
+		twi_self.ring = ring;
+	}
+	engine->ring = ring;
+	if (engine->last_ring != ring)
+		drain_others(engine);
+	twi_engine_keep_in_step(engine);
+	return TOW_OK;
+}

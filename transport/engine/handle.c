@@ -1,0 +1,135 @@
+/*
+ * handle.c - memory of what users hold. See handle.h.
+ *
+ * The pages are the allocator's, not mappings of our own: a process has few mappings to give, and a
+ * leak checker looks for pointers in what the allocator gave.
+ */
+#include "transport/engine/handle.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "diag/base/error.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define WITH_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WITH_ASAN 1
+#endif
+#endif
+#ifdef WITH_ASAN
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, bytes)   ((void)(at), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#endif
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct twi_list husks; /* under the lock; the oldest first */
+static unsigned husk_count;
+static _Atomic uint64_t next_number = 1;
+static size_t page_bytes;
+
+static void lock_for_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void unlock_after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void init_once(void)
+{
+	long bytes = sysconf(_SC_PAGESIZE);
+
+	page_bytes = bytes > 0 ? (size_t)bytes : 4096;
+	twi_list_init(&husks);
+	pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
+}
+
+void *twi_handle_alloc(enum twi_handle_kind kind, size_t bytes)
+{
+	struct twi_handle *handle;
+	uint64_t number = atomic_fetch_add_explicit(&next_number, 1, memory_order_relaxed);
+
+	pthread_once(&once, init_once);
+	bytes = twi_align_up(bytes, page_bytes);
+	handle = aligned_alloc(page_bytes, bytes);
+	if (handle == NULL)
+		return NULL;
+	memset(handle, 0, bytes);
+	twi_list_init(&handle->link);
+	handle->bytes = bytes;
+	atomic_store_explicit(&handle->word, number << 8 | kind, memory_order_relaxed);
+	return handle;
+}
+
+void twi_handle_close(struct twi_handle *handle)
+{
+	atomic_store_explicit(&handle->word, 0, memory_order_relaxed);
+}
+
+/* Only the handle's line stays, and nothing of what stood behind it, which may be a secret. */
+static void hollow(struct twi_handle *handle)
+{
+	uint8_t *at = (uint8_t *)handle;
+	size_t tail = handle->bytes - page_bytes;
+
+	if (tail > 0 && madvise(at + page_bytes, tail, MADV_DONTNEED) != 0)
+		memset(at + page_bytes, 0, tail); /* locked by its process */
+	memset(at + TWI_HANDLE_LINE_BYTES, 0, page_bytes - TWI_HANDLE_LINE_BYTES);
+	ASAN_POISON_MEMORY_REGION(at + TWI_HANDLE_LINE_BYTES,
+				  handle->bytes - TWI_HANDLE_LINE_BYTES);
+}
+
+static void discard(struct twi_handle *handle)
+{
+	ASAN_UNPOISON_MEMORY_REGION(handle, handle->bytes);
+	free(handle);
+}
+
+void twi_handle_free(struct twi_handle *handle, bool seen)
+{
+	struct twi_handle *oldest = NULL;
+
+	if (handle == NULL)
+		return;
+	twi_handle_close(handle);
+	if (!seen) {
+		free(handle);
+		return;
+	}
+	hollow(handle);
+	pthread_mutex_lock(&lock);
+	twi_list_push_back(&husks, &handle->link);
+	if (++husk_count > TWI_HUSKS_KEPT) {
+		oldest = twi_container_of(twi_list_first(&husks), struct twi_handle, link);
+		twi_list_remove(&oldest->link);
+		husk_count--;
+	}
+	pthread_mutex_unlock(&lock);
+	if (oldest != NULL)
+		discard(oldest);
+}
+
+int twi_handle_refuse(const void *object, enum twi_handle_kind kind, const char *call)
+{
+	static const char *const names[] = { [TWI_HANDLE_RUNTIME] = "runtime",
+					     [TWI_HANDLE_ENDPOINT] = "endpoint",
+					     [TWI_HANDLE_PEER] = "peer",
+					     [TWI_HANDLE_GROUP] = "group" };
+
+	if (object == NULL)
+		return twi_error(TOW_EINVAL, "%s: %s is NULL", call, names[kind]);
+	if (kind == TWI_HANDLE_RUNTIME)
+		return twi_error(TOW_ECLOSED, "%s: the runtime was closed before", call);
+	return twi_error(TOW_ECLOSED, "%s: the %s was closed before, or its runtime was", call,
+			 names[kind]);
+}

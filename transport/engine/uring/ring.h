@@ -1,0 +1,58 @@
+/*
+ * ring.h - one thread's io_uring, with its receive buffers and the registered pool: a poller.
+ *
+ *	thread A: ring A ----+                          +-- completion queue: memory that any holder
+ *	thread B: ring B ----+--- the same sockets      |   of the engine may read
+ *	                                                +-- submissions, task work: only thread A
+ *
+ * A ring with SINGLE_ISSUER and DEFER_TASKRUN does nothing unless its thread enters it, and its
+ * thread enters it only while it holds the engine, as poller.h promises.
+ *
+ * A kernel without DEFER_TASKRUN (before 6.1) moves a ring whenever its thread enters the kernel
+ * for whatever reason, while another one may hold the engine. Polls do no harm then either; a
+ * receive into a buffer would: what follows it in the stream could be received by another ring
+ * before it is reaped. Such plain rings have no buffers, so lanes arm polls alone, and whoever
+ * holds the engine reads.
+ */
+#ifndef TWI_URING_RING_H
+#define TWI_URING_RING_H
+
+#include <liburing.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "transport/engine/poller.h"
+
+#define TWI_URING_CQ_ENTRIES   4096u
+#define TWI_URING_BUFFERS      16u
+#define TWI_URING_BUFFER_GROUP 1
+
+struct twi_uring {
+	struct twi_ring base;
+	struct io_uring uring;
+	bool table; /* it has a table of registered buffers */
+	_Atomic uint64_t
+		have[TWI_REGION_SLOTS]; /* generation of the region in each slot; 0: none */
+	struct io_uring_buf_ring *buffers;
+	uint8_t *buffer_memory;
+};
+
+static inline struct twi_uring *twi_uring_of(struct twi_ring *ring)
+{
+	return (struct twi_uring *)(void *)ring;
+}
+
+/* Rings as on kernels without DEFER_TASKRUN. Set by tests, before a runtime is opened. */
+extern bool twi_uring_plain;
+
+/*
+ * ring_regions.c. The registrar table by which regions are registered; its ctx is the ring. Only a
+ * ring's own thread can register with it, so `add` from another thread is kept for sync, which the
+ * thread calls when it drives again; until then sends of that region go plainly.
+ */
+extern const struct twi_registrar twi_uring_registrar;
+
+/* Brings the calling thread's ring in step with the pool's regions. */
+void twi_uring_sync(struct twi_ring *ring);
+
+#endif

@@ -1,0 +1,34 @@
+/*
+ * watch.c - see watch.h.
+ */
+#include "transport/engine/watch.h"
+
+#include <poll.h>
+
+#include "transport/engine/engine.h"
+#include "transport/engine/poller.h"
+
+bool twi_watch(struct twi_engine *engine, enum twi_lane_id lane, uint64_t rest, int fd,
+	       uint32_t *rings)
+{
+	struct twi_ring *ring = engine->ring;
+
+	if (ring == NULL)
+		return false;
+	if ((*rings & 1u << ring->index) != 0)
+		return true;
+	if (!ring->poller->poll(
+		    ring, fd, POLLIN,
+		    twi_ring_tag(lane, (uint64_t)ring->index << TWI_WATCH_REST_BITS | rest)))
+		return false;
+	*rings |= 1u << ring->index;
+	return true;
+}
+
+void twi_watch_nap(struct twi_engine *engine, uint64_t timeout_ns)
+{
+	if (engine->ring == NULL)
+		return;
+	twi_ring_submit(engine->ring);
+	twi_ring_sleep(engine->ring, timeout_ns);
+}

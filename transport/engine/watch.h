@@ -1,0 +1,39 @@
+/*
+ * watch.h - descriptors of a lane that has no requests of its own in the rings: a sleeper is woken
+ * when one becomes readable.
+ *
+ * A watch is a one-shot poll in the ring of whoever drives (lane.h: that is harmless there when the
+ * engine changes hands). Its completion reaches the lane's `completed` with `rest` in the lower 48
+ * bits and the ring's index above them; from then on that ring watches no more.
+ *
+ * The engine is held in all calls.
+ */
+#ifndef TWI_WATCH_H
+#define TWI_WATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "diag/record/lane_id.h"
+
+struct twi_engine;
+
+#define TWI_WATCH_REST_BITS 48
+
+/*
+ * Watches `fd` in the present ring unless its bit in *rings is set, and sets it. False: there is no
+ * ring, or its queue is stuck.
+ */
+bool twi_watch(struct twi_engine *engine, enum twi_lane_id lane, uint64_t rest, int fd,
+	       uint32_t *rings);
+
+/* Which ring the completion `user_data` is of. */
+static inline unsigned twi_watch_ring(uint64_t user_data)
+{
+	return (unsigned)(user_data >> TWI_WATCH_REST_BITS) & 0xff;
+}
+
+/* Sleeps until the present ring has something, at most for timeout_ns. */
+void twi_watch_nap(struct twi_engine *engine, uint64_t timeout_ns);
+
+#endif

@@ -1,0 +1,526 @@
+/*
+ * flight.c - the flight recorder. See flight.h.
+ */
+#include "transport/inquiry/flight.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <towline/towline.h>
+
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/base/place.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "diag/trace/trace.h"
+#include "transport/coll/coll_report.h"
+#include "transport/engine/engine.h"
+#include "transport/job/group.h"
+#include "transport/op/endpoint.h"
+
+#define VERSION     "2.10" /* of the fields, as PyTorch counts */
+#define MESSAGES    256u   /* under way, and ended, that are told of */
+#define OPS_SCANNED 65536u
+
+/* What added to a time of the engine's clock makes UNIX time. */
+static uint64_t unix_offset(const struct twi_engine *engine)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec -
+	       twi_engine_clock(engine);
+}
+
+static const char *torch_type(uint8_t type)
+{
+	switch (type) {
+	case TOW_F32:
+		return "Float";
+	case TOW_F64:
+		return "Double";
+	case TOW_F16:
+		return "Half";
+	case TOW_BF16:
+		return "BFloat16";
+	case TOW_F8E4M3:
+		return "Float8_e4m3fn";
+	case TOW_F8E5M2:
+		return "Float8_e5m2";
+	case TOW_S8:
+		return "Char";
+	case TOW_S16:
+		return "Short";
+	case TOW_S32:
+		return "Int";
+	case TOW_S64:
+		return "Long";
+	case TOW_U8:
+		return "Byte";
+	case TOW_U16:
+		return "UInt16";
+	case TOW_U32:
+		return "UInt32";
+	case TOW_U64:
+		return "UInt64";
+	default:
+		return "Bool";
+	}
+}
+
+/* "towline:all_reduce" */
+static void name_of(const char *kind, char *out, size_t room)
+{
+	snprintf(out, room, "towline:%s", kind);
+	for (char *at = out; *at != '\0'; at++) {
+		if (*at == '-')
+			*at = '_';
+	}
+}
+
+static void emit_time(struct twi_emit *emit, const char *key, uint64_t ns, uint64_t offset)
+{
+	if (ns > 0)
+		twi_emit_u64(emit, key, ns + offset);
+	else
+		twi_emit_str(emit, key, NULL);
+}
+
+static void emit_list(struct twi_emit *emit, const char *key, uint64_t count)
+{
+	twi_emit_array_begin(emit, key);
+	twi_emit_array_begin(emit, NULL);
+	twi_emit_u64(emit, NULL, count);
+	twi_emit_array_end(emit);
+	twi_emit_array_end(emit);
+}
+
+static void emit_type(struct twi_emit *emit, const char *key, const char *type)
+{
+	twi_emit_array_begin(emit, key);
+	twi_emit_str(emit, NULL, type);
+	twi_emit_array_end(emit);
+}
+
+struct entry {
+	uint64_t record_id, seq, op_id, count;
+	uint64_t created_ns, started_ns, done_ns;
+	uint32_t ctx;
+	bool p2p, ended;
+	const char *kind, *type, *status, *user_name;
+	const void *caller;
+	uint64_t timeout_ns;
+};
+
+static void emit_frames(const struct entry *entry, struct twi_emit *emit)
+{
+	struct twi_place place;
+	char text[512];
+
+	twi_emit_array_begin(emit, "frames");
+	if (entry->caller != NULL) {
+		twi_place_find(entry->caller, &place);
+		twi_place_text(&place, text, sizeof(text));
+		twi_emit_object_begin(emit, NULL);
+		twi_emit_str(emit, "name", text);
+		twi_emit_str(emit, "filename", place.found ? place.module : "");
+		twi_emit_u64(emit, "line", 0);
+		twi_emit_object_end(emit);
+	}
+	twi_emit_array_end(emit);
+}
+
+/* Barriers of a group are counted by themselves: to tools they are a group of their own. */
+static void name_group(uint32_t ctx, char name[24], char text[64])
+{
+	bool barriers = (ctx & TWI_STATE_BARRIERS) != 0;
+
+	ctx &= ~TWI_STATE_BARRIERS;
+	snprintf(name, 24, "%u%s", ctx, barriers ? ".barriers" : "");
+	snprintf(text, 64, "%sgroup %u", barriers ? "barriers of " : "", ctx);
+}
+
+static void emit_entry(const struct entry *entry, uint64_t offset, struct twi_emit *emit)
+{
+	char text[64], name[24];
+
+	name_group(entry->ctx, name, text);
+	twi_emit_object_begin(emit, NULL);
+	twi_emit_u64(emit, "record_id", entry->record_id);
+	twi_emit_u64(emit, "pg_id", entry->ctx);
+	twi_emit_array_begin(emit, "process_group");
+	twi_emit_str(emit, NULL, name);
+	twi_emit_str(emit, NULL, text);
+	twi_emit_array_end(emit);
+	twi_emit_u64(emit, "collective_seq_id", entry->p2p ? 0 : entry->seq);
+	twi_emit_u64(emit, "p2p_seq_id", entry->p2p ? entry->seq : 0);
+	twi_emit_u64(emit, "op_id", entry->op_id);
+	name_of(entry->kind, text, sizeof(text));
+	twi_emit_str(emit, "profiling_name", text);
+	if (entry->user_name != NULL)
+		twi_emit_str(emit, "name", entry->user_name);
+	emit_time(emit, "time_created_ns", entry->created_ns, offset);
+	emit_list(emit, "input_sizes", entry->count);
+	emit_type(emit, "input_dtypes", entry->type);
+	emit_list(emit, "output_sizes", entry->count);
+	emit_type(emit, "output_dtypes", entry->type);
+	twi_emit_str(emit, "state",
+		     entry->ended            ? "completed"
+		     : entry->started_ns > 0 ? "started"
+					     : "scheduled");
+	if (entry->status != NULL)
+		twi_emit_str(emit, "status", entry->status);
+	emit_time(emit, "time_discovered_started_ns", entry->started_ns, offset);
+	emit_time(emit, "time_discovered_completed_ns", entry->done_ns, offset);
+	if (entry->ended && entry->done_ns >= entry->created_ns)
+		twi_emit_f64(emit, "duration_ms",
+			     (double)(entry->done_ns - entry->created_ns) / 1e6);
+	else
+		twi_emit_str(emit, "duration_ms", NULL);
+	twi_emit_bool(emit, "retired", entry->ended);
+	twi_emit_u64(emit, "timeout_ms", entry->timeout_ns / 1000000);
+	twi_emit_bool(emit, "is_p2p", entry->p2p);
+	emit_frames(entry, emit);
+	twi_emit_object_end(emit);
+}
+
+/* The run under way that a record is of; NULL: none is. */
+static const struct twi_coll_run *run_of(const struct twi_engine *engine,
+					 const struct twi_coll_record *record)
+{
+	struct twi_list *group, *next_group, *pos, *next;
+
+	twi_list_for_each_safe (group, next_group, &engine->coll_groups) {
+		const struct twi_coll_group *coll =
+			twi_container_of(group, struct twi_coll_group, all);
+
+		if (coll->ctx != record->ctx)
+			continue;
+		twi_list_for_each_safe (pos, next, &coll->runs) {
+			const struct twi_coll_run *run =
+				twi_container_of(pos, struct twi_coll_run, link);
+
+			if (run->op != NULL && run->op->stamp.record == record &&
+			    run->op->stamp.id == record->id)
+				return run;
+		}
+	}
+	return NULL;
+}
+
+static void emit_record(const struct twi_engine *engine, const struct twi_coll_record *record,
+			uint64_t offset, struct twi_emit *emit)
+{
+	const struct twi_coll_run *run = record->ended ? NULL : run_of(engine, record);
+	uint64_t bytes = record->bytes, width = tow_type_bytes((enum tow_type)record->type);
+	struct entry entry = {
+		.record_id = record->id,
+		.seq = record->seq,
+		.op_id = record->id,
+		.created_ns = record->start_ns,
+		.started_ns = record->moving_ns,
+		.done_ns = record->done_ns,
+		.ctx = record->ctx,
+		.ended = record->ended,
+		.kind = twi_coll_kind_name((enum twi_coll_kind)record->kind),
+		.type = torch_type(record->type),
+		.status = record->ended ? tow_status_name(record->status) : NULL,
+		.user_name = record->named ? record->name : NULL,
+		.timeout_ns = (uint64_t)engine->knobs.coll_timeout_ns,
+	};
+
+	if (run != NULL) {
+		entry.seq = run->seq;
+		entry.started_ns = run->moving_ns;
+		entry.caller = run->site.caller;
+		bytes = twi_max(run->entry->in_bytes, run->entry->out_bytes);
+	}
+	entry.count = width > 0 ? bytes / width : bytes;
+	emit_entry(&entry, offset, emit);
+}
+
+/* The last barriers of a group. */
+static void emit_barriers(const struct twi_barrier_log *log, uint64_t offset, struct twi_emit *emit)
+{
+	uint64_t first = log->last > TWI_STATE_PAST ? log->last - TWI_STATE_PAST + 1 : 1;
+
+	for (uint64_t seq = first; seq <= log->last; seq++) {
+		const struct twi_state_past *past = &log->past[seq % TWI_STATE_PAST];
+		bool ended = past->done_ns > 0;
+
+		emit_entry(&(struct entry){ .record_id = seq,
+					    .seq = seq,
+					    .op_id = seq,
+					    .created_ns = past->start_ns,
+					    .started_ns = past->start_ns,
+					    .done_ns = past->done_ns,
+					    .ctx = log->id | TWI_STATE_BARRIERS,
+					    .ended = ended,
+					    .kind = "barrier",
+					    .type = "Byte",
+					    .status = ended ? tow_status_name(past->status) : NULL,
+					    .caller = ended ? NULL
+							    : log->callers[seq % TWI_STATE_PAST] },
+			   offset, emit);
+	}
+}
+
+static void emit_all_barriers(const struct twi_engine *engine, uint64_t offset,
+			      struct twi_emit *emit)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &engine->barrier_logs)
+		emit_barriers(twi_container_of(pos, struct twi_barrier_log, link), offset, emit);
+}
+
+/* Messages of the user's that are under way. */
+static void emit_messages(const struct twi_engine *engine, uint64_t offset, struct twi_emit *emit)
+{
+	uint32_t told = 0;
+
+	for (uint32_t i = 0; i < twi_min(engine->ops.made, OPS_SCANNED) && told < MESSAGES; i++) {
+		const struct tow_op *op = &engine->ops.rows[i];
+		uint32_t state = atomic_load_explicit(&op->state, memory_order_relaxed);
+		bool send = op->kind == TWI_OP_SEND;
+
+		if ((state & (TWI_OP_USED | TWI_OP_DONE)) != TWI_OP_USED ||
+		    (!send && op->kind != TWI_OP_RECV) || op->space != TWI_SPACE_USER)
+			continue;
+		told++;
+		emit_entry(&(struct entry){ .record_id = i,
+					    .seq = op->seq,
+					    .op_id = op->tag,
+					    .count = op->bytes,
+					    .created_ns = op->start_ns,
+					    .started_ns = op->moved > 0 ? op->start_ns : 0,
+					    .p2p = true,
+					    .kind = send ? "send" : "recv",
+					    .type = "Byte",
+					    .caller = op->site.caller },
+			   offset, emit);
+	}
+}
+
+/* Messages that have ended, the latest of them, as the rings of spans have them. */
+struct ended {
+	const struct twi_span *spans[MESSAGES];
+	uint32_t count;
+};
+
+/* Keeps it in order of its end if it is among the latest. */
+static void keep(struct ended *ended, const struct twi_span *span)
+{
+	uint32_t at = ended->count;
+
+	if (at == MESSAGES && span->end_ns <= ended->spans[0]->end_ns)
+		return;
+	if (at == MESSAGES) {
+		for (at = 0; at + 1 < MESSAGES; at++)
+			ended->spans[at] = ended->spans[at + 1];
+	} else {
+		ended->count++;
+	}
+	for (; at > 0 && ended->spans[at - 1]->end_ns > span->end_ns; at--)
+		ended->spans[at] = ended->spans[at - 1];
+	ended->spans[at] = span;
+}
+
+static void choose_ended(const struct twi_trace_rank *rank, struct ended *ended)
+{
+	for (size_t t = 0; t < rank->thread_count; t++) {
+		const struct twi_trace_thread *thread = &rank->threads[t];
+
+		for (size_t i = 0; i < thread->span_count; i++) {
+			const struct twi_span *span = &thread->spans[i];
+
+			if ((span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_RECV) &&
+			    span->detail == TWI_SPACE_USER)
+				keep(ended, span);
+		}
+	}
+}
+
+static void emit_ended(const struct ended *ended, uint64_t offset, struct twi_emit *emit)
+{
+	for (uint32_t i = 0; i < ended->count; i++) {
+		const struct twi_span *span = ended->spans[i];
+
+		emit_entry(&(struct entry){ .record_id = i,
+					    .seq = span->id,
+					    .op_id = span->id,
+					    .count = span->bytes,
+					    .created_ns = span->start_ns,
+					    .started_ns = span->start_ns + span->queue_ns,
+					    .done_ns = span->end_ns,
+					    .p2p = true,
+					    .ended = true,
+					    .kind = span->kind == TWI_SPAN_SEND ? "send" : "recv",
+					    .type = "Byte",
+					    .status = tow_status_name(span->status),
+					    .user_name = twi_tag_text(span->name) },
+			   offset, emit);
+	}
+}
+
+static void emit_config(uint32_t ctx, const uint32_t *members, uint32_t size, struct twi_emit *emit)
+{
+	struct twi_emit ranks = { 0 };
+	char name[24], text[64];
+
+	name_group(ctx, name, text);
+	twi_emit_object_begin(emit, name);
+	twi_emit_str(emit, "name", name);
+	twi_emit_str(emit, "desc", (ctx & TWI_STATE_BARRIERS) != 0 ? "barriers" : "group");
+	for (uint32_t i = 0; i < size; i++)
+		twi_emit_raw(&ranks, "%s%u", i > 0 ? ", " : "[", members[i]);
+	twi_emit_raw(&ranks, "]");
+	twi_emit_str(emit, "ranks", ranks.text != NULL ? ranks.text : "[]");
+	twi_emit_fini(&ranks);
+	twi_emit_object_end(emit);
+}
+
+static void emit_status(uint32_t ctx, uint64_t begun, uint64_t done, struct twi_emit *emit)
+{
+	char name[24], text[64];
+
+	name_group(ctx, name, text);
+	twi_emit_object_begin(emit, name);
+	twi_emit_u64(emit, "last_enqueued_collective", begun);
+	twi_emit_u64(emit, "last_started_collective", begun);
+	twi_emit_u64(emit, "last_completed_collective", done);
+	twi_emit_object_end(emit);
+}
+
+/* Of barriers only where there were any. */
+static void emit_groups(const struct twi_engine *engine, bool status, struct twi_emit *emit)
+{
+	struct twi_list *pos, *next;
+
+	twi_emit_object_begin(emit, status ? "pg_status" : "pg_config");
+	twi_list_for_each_safe (pos, next, &engine->coll_groups) {
+		const struct twi_coll_group *coll =
+			twi_container_of(pos, struct twi_coll_group, all);
+
+		if (status)
+			emit_status(coll->ctx, coll->next_seq - 1, coll->finished, emit);
+		else
+			emit_config(coll->ctx, coll->members, coll->size, emit);
+	}
+	twi_list_for_each_safe (pos, next, &engine->barrier_logs) {
+		const struct twi_barrier_log *log =
+			twi_container_of(pos, struct twi_barrier_log, link);
+		uint32_t ctx = log->id | TWI_STATE_BARRIERS;
+
+		if (log->last > 0 && status)
+			emit_status(ctx, log->last, log->done, emit);
+		else if (log->last > 0)
+			emit_config(ctx, log->members, log->size, emit);
+	}
+	twi_emit_object_end(emit);
+}
+
+void twi_flight_emit(struct twi_engine *engine, struct twi_emit *emit)
+{
+	const struct twi_coll_log *log;
+	uint64_t offset = unix_offset(engine), first;
+	struct ended ended = { .count = 0 };
+	struct twi_trace trace = { 0 };
+
+	/* Without memory those that have ended are left out. */
+	if (twi_trace_read(engine->diag, 0, &trace) == TOW_OK && trace.rank_count > 0)
+		choose_ended(&trace.ranks[0], &ended);
+	twi_engine_enter(engine);
+	log = engine->coll_log;
+	twi_emit_str(emit, "version", VERSION);
+	twi_emit_str(emit, "comm_lib_version", tow_version());
+	twi_emit_i64(emit, "rank", engine->knobs.rank);
+	emit_groups(engine, false, emit);
+	emit_groups(engine, true, emit);
+	twi_emit_array_begin(emit, "entries");
+	first = log != NULL && log->last > TWI_COLL_RECORDS ? log->last - TWI_COLL_RECORDS + 1 : 1;
+	for (uint64_t id = first; log != NULL && id <= log->last; id++) {
+		const struct twi_coll_record *record = &log->rows[id % TWI_COLL_RECORDS];
+
+		if (record->id == id)
+			emit_record(engine, record, offset, emit);
+	}
+	emit_all_barriers(engine, offset, emit);
+	emit_ended(&ended, offset, emit);
+	emit_messages(engine, offset, emit);
+	twi_emit_array_end(emit);
+	twi_engine_leave(engine);
+	twi_trace_fini(&trace);
+}
+
+void twi_flight_describe(void *arg, struct twi_emit *emit)
+{
+	twi_flight_emit(arg, emit);
+}
+
+static int write_all(const char *path, const char *text, size_t bytes)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int err = 0;
+
+	if (fd < 0)
+		return errno;
+	while (bytes > 0 && err == 0) {
+		ssize_t n = write(fd, text, bytes);
+
+		if (n > 0) {
+			text += n;
+			bytes -= (size_t)n;
+		} else if (errno != EINTR) {
+			err = errno;
+		}
+	}
+	return close(fd) != 0 && err == 0 ? errno : err;
+}
+
+static int write_file(struct twi_engine *engine, unsigned number, const char *text, size_t bytes)
+{
+	const struct tow_options *knobs = &engine->knobs;
+	char path[512], part[520];
+	int err;
+
+	snprintf(path, sizeof(path), "%s/flight.%s.%lld.%u.json", knobs->flight_dir, knobs->job,
+		 (long long)knobs->rank, number);
+	snprintf(part, sizeof(part), "%s.part", path);
+	err = write_all(part, text, bytes);
+	if (err == 0 && rename(part, path) != 0)
+		err = errno;
+	if (err == 0)
+		return TOW_OK;
+	unlink(part);
+	return twi_error_errno(TOW_ESYSTEM, err, "the flight recorder's file %s", path);
+}
+
+int twi_flight_dump(struct twi_engine *engine, unsigned *number)
+{
+	struct twi_emit emit;
+	int status;
+
+	if (engine->knobs.flight_dir[0] == '\0')
+		return twi_error(TOW_EINVAL, "no flight_dir is given");
+	twi_emit_init(&emit);
+	twi_emit_object_begin(&emit, NULL);
+	twi_flight_emit(engine, &emit);
+	twi_emit_object_end(&emit);
+	status = emit.status < 0 || emit.text == NULL
+			 ? twi_error(TOW_ENOMEM, "no memory for the flight recorder's file")
+			 : write_file(engine, *number, emit.text, emit.bytes);
+	*number = (*number + 1) % (unsigned)engine->knobs.flight_files;
+	twi_count(engine->diag, status == TOW_OK ? TWI_C_flight_dumps : TWI_C_flight_dumps_failed,
+		  1);
+	if (status < 0)
+		twi_log(engine->diag, 1, "%s", tow_error_message());
+	twi_emit_fini(&emit);
+	return status;
+}

@@ -1,0 +1,136 @@
+/*
+ * inquiry.h - one rank asks the others how they are, and judges what comes back (verdict.h).
+ *
+ *	/v1/verdict, a long wait, SIGQUIT          the other ranks
+ *	     |                                          |
+ *	     v          ASK, twice, 400 ms apart        v
+ *	  a round  ----------------------------->  who drives there, or the library's own thread,
+ *	     |     <-----------------------------  answers with its state (at most one in 50 ms is
+ *	     v          STATE                      made anew; more are copies)
+ *	  950 ms later: twi_verdict_judge
+ *
+ * There is one round at a time; who asks while one is under way shares it, and one that has ended
+ * serves for a second. Messages go over the connections that ranks have, in TWI_SPACE_LINK with a
+ * tag of their own, behind whatever is on the way; they are bounded, and nothing waits for them. A
+ * rank without a connection is connected to, if the job is small enough (ASK_MAX).
+ *
+ * With its connection each rank hears once who is at the other end (process, host): so that of one
+ * that has fallen silent, and is of this host, /proc can be asked.
+ *
+ *	offset  0      4       8        12         16
+ *	        | type | round | sample | reserved | sent_ns | a state, or who it is |
+ */
+#ifndef TWI_INQUIRY_H
+#define TWI_INQUIRY_H
+
+#include <internal/list.h>
+
+#include "diag/judge/verdict.h"
+#include "transport/job/rank_words.h"
+#include "transport/op/op.h"
+
+struct tow_runtime;
+struct twi_coll_group;
+struct twi_engine;
+struct twi_inquiry_line;
+struct twi_inquiry_thread;
+struct twi_ranks;
+
+#define TWI_INQUIRY_HEAD   24u
+#define TWI_INQUIRY_SAMPLE 400000000ull /* between the two looks, ns */
+#define TWI_INQUIRY_ROUND  950000000ull /* until it is judged */
+#define TWI_INQUIRY_KEEP   1000000000ull
+
+/* Who is at the other end, from its own words. */
+struct twi_identity {
+	uint64_t boot, pid_namespace, pid, pid_start;
+};
+
+struct twi_inquiry_entry {
+	uint32_t rank;
+	struct twi_inquiry_line *line;
+	uint64_t asked_ns[2];
+	int64_t offset_ns;
+	uint64_t error_ns;
+	struct twi_rank_state *states[2];
+};
+
+/* One round; freed by its last user. */
+struct twi_inquiry_round {
+	uint32_t users, id;
+	bool closed; /* nothing is added any more */
+	uint64_t begun_ns;
+	unsigned sample;
+	uint32_t count;
+	struct twi_inquiry_entry entries[];
+};
+
+/* Of a runtime, from its open to its close. The engine is held for all of it. */
+struct twi_inquiry {
+	struct twi_engine *engine;
+	struct twi_identity self;
+	struct twi_list lines;
+	uint32_t posts;                  /* messages on their way out */
+	struct twi_inquiry_round *round; /* the last, or the one under way; NULL: none yet */
+	uint32_t rounds;
+	struct tow_op timer;
+	bool timed;
+	struct twi_rank_state *own; /* as made last */
+	uint64_t own_ns;
+	struct twi_inquiry_thread *thread; /* NULL: no knob asks for it */
+};
+
+/* inquiry.c: rounds. open: TOW_OK, TOW_ENOMEM, TOW_ESYSTEM. close: the engine is not held. */
+int twi_inquiry_open(struct twi_engine *engine);
+void twi_inquiry_close(struct twi_engine *engine);
+/* A round is under way, or one is fresh enough. Returns when it can be judged; 0: not at all. The
+ * engine is held. */
+uint64_t twi_inquiry_begin(struct twi_engine *engine);
+/* Judges what has come, with the engine held or not. False: there was no round. */
+bool twi_inquiry_judge(struct twi_engine *engine, struct twi_verdict *out);
+/* The same as JSON, an object; goes to free(). */
+int twi_inquiry_document(struct twi_engine *engine, char **bytes_out, size_t *count_out);
+/* The verdict in one line, behind `prefix`; "" when there is nothing to say. */
+void twi_inquiry_short(struct twi_engine *engine, const char *prefix, char *out, size_t room);
+
+/* inquiry_line.c: words between ranks. The engine is held. */
+struct twi_inquiry_line {
+	struct twi_list link;    /* of inquiry->lines, until the ranks end */
+	struct twi_rank_ear ear; /* its peer is NULL when that has gone */
+	uint32_t rank;
+	bool known; /* who it is */
+	struct twi_identity identity;
+	uint8_t in[TWI_INQUIRY_HEAD + TWI_STATE_BYTES];
+};
+
+/* A connection to a rank is there: it is told who this is, and listened to. */
+void twi_inquiry_line_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer);
+/* The connection to a rank, or the one that was; NULL: there was none. */
+struct twi_inquiry_line *twi_inquiry_line_of(struct twi_inquiry *inquiry, uint32_t rank);
+/* Its peer, while it may be used. */
+struct tow_peer *twi_inquiry_line_peer(const struct twi_inquiry_line *line);
+bool twi_inquiry_ask(struct twi_inquiry_line *line, uint32_t round, uint32_t sample);
+/* The ranks are freed. */
+void twi_inquiry_ranks_end(struct twi_ranks *ranks);
+/* inquiry.c: the line is freed; a state has come. */
+void twi_inquiry_forget(struct twi_inquiry *inquiry, const struct twi_inquiry_line *line);
+void twi_inquiry_heard(struct twi_inquiry *inquiry, const struct twi_inquiry_line *line,
+		       uint32_t round, uint32_t sample, uint64_t sent_ns, const uint8_t *state,
+		       size_t bytes);
+
+/* inquiry_self.c: this rank's state, at most 50 ms old. The engine is held. */
+const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry);
+void twi_identity_self(struct twi_identity *out);
+/* The process of another rank, if it is of this host. */
+enum twi_process twi_identity_look(const struct twi_identity *self,
+				   const struct twi_identity *other, char *state_out);
+
+/* inquiry_serve.c: /v1/verdict, /v1/flight; SIGQUIT and dumps by a thread, where knobs ask. */
+int twi_inquiry_sources_add(struct twi_engine *engine);
+void twi_inquiry_sources_remove(struct twi_engine *engine);
+int twi_inquiry_thread_start(struct twi_engine *engine);
+void twi_inquiry_thread_stop(struct twi_engine *engine);
+/* A group has broken: the flight recorder's file is due. The engine is held; this writes none. */
+void twi_inquiry_failed(struct twi_engine *engine);
+
+#endif

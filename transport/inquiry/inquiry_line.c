@@ -1,0 +1,221 @@
+/*
+ * inquiry_line.c - words of an inquiry between ranks. See inquiry.h.
+ *
+ * Each connection has one receive for them. A rank that is asked answers at once, from a state that
+ * is made at most once in 50 ms, so asking often costs it a message each, and no more.
+ */
+#include <stdlib.h>
+
+#include <internal/base.h>
+
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/inquiry/inquiry.h"
+#include "transport/job/group.h"
+#include "transport/op/endpoint.h"
+
+/* Collectives' words have bit 63; the clocks' tag is 0. */
+#define TAG        (1ull << 62)
+#define POST_NS    5000000000ull
+#define POSTS_MIN  64u /* on their way at once, and for each connection: */
+#define POSTS_EACH 4u
+
+enum word { WORD_ASK = 1, WORD_STATE, WORD_WHO };
+
+struct post {
+	struct twi_rank_post post;
+	struct twi_inquiry *inquiry;
+	uint8_t out[];
+};
+
+static void on_over(struct twi_rank_post *own)
+{
+	struct post *post = twi_container_of(own, struct post, post);
+
+	post->inquiry->posts--;
+	free(post);
+}
+
+/* Once the ranks hang up, the peer may go before this file hears of it. */
+struct tow_peer *twi_inquiry_line_peer(const struct twi_inquiry_line *line)
+{
+	const struct twi_slot *slot = &line->ear.ranks->slots[line->rank];
+
+	return slot->state == TWI_SLOT_UP && slot->peer == line->ear.peer ? line->ear.peer : NULL;
+}
+
+static struct post *take_post(struct twi_inquiry_line *line, size_t bytes)
+{
+	struct twi_ranks *ranks = line->ear.ranks;
+	struct twi_inquiry *inquiry = ranks->engine->inquiry;
+	struct post *post;
+
+	if (twi_inquiry_line_peer(line) == NULL || ranks->closing || inquiry == NULL ||
+	    inquiry->posts >= POSTS_MIN + (uint64_t)POSTS_EACH * ranks->size)
+		return NULL;
+	post = calloc(1, sizeof(*post) + bytes);
+	if (post == NULL)
+		return NULL;
+	post->post.over = on_over;
+	post->inquiry = inquiry;
+	inquiry->posts++;
+	twi_rank_post_begin(&post->post, ranks);
+	return post;
+}
+
+static bool send_post(struct twi_inquiry_line *line, struct post *post, enum word word,
+		      uint32_t round, uint32_t sample, size_t bytes)
+{
+	const struct twi_rank_words words = { post->out, TWI_INQUIRY_HEAD + bytes, TAG, POST_NS };
+
+	twi_put_le(post->out, word, 4);
+	twi_put_le(post->out + 4, round, 4);
+	twi_put_le(post->out + 8, sample, 4);
+	twi_put_le(post->out + 16, twi_engine_clock(line->ear.ranks->engine), 8);
+	return twi_rank_post_send(&post->post, line->ear.peer, &words);
+}
+
+bool twi_inquiry_ask(struct twi_inquiry_line *line, uint32_t round, uint32_t sample)
+{
+	struct post *post = take_post(line, TWI_INQUIRY_HEAD);
+
+	return post != NULL && send_post(line, post, WORD_ASK, round, sample, 0);
+}
+
+static void answer(struct twi_inquiry_line *line, uint32_t round, uint32_t sample)
+{
+	struct twi_inquiry *inquiry = line->ear.ranks->engine->inquiry;
+	struct post *post = take_post(line, TWI_INQUIRY_HEAD + TWI_STATE_BYTES);
+	size_t bytes = 0;
+
+	if (post == NULL)
+		return;
+	if (twi_inquiry_self(inquiry) != NULL)
+		bytes = twi_rank_state_encode(inquiry->own, post->out + TWI_INQUIRY_HEAD,
+					      TWI_STATE_BYTES);
+	if (bytes == 0)
+		twi_rank_post_end(&post->post);
+	else
+		send_post(line, post, WORD_STATE, round, sample, bytes);
+}
+
+static void say_who(struct twi_inquiry_line *line)
+{
+	const struct twi_identity *self = &line->ear.ranks->engine->inquiry->self;
+	struct post *post = take_post(line, TWI_INQUIRY_HEAD + 32);
+
+	if (post == NULL)
+		return;
+	twi_put_le(post->out + TWI_INQUIRY_HEAD, self->boot, 8);
+	twi_put_le(post->out + TWI_INQUIRY_HEAD + 8, self->pid_namespace, 8);
+	twi_put_le(post->out + TWI_INQUIRY_HEAD + 16, self->pid, 8);
+	twi_put_le(post->out + TWI_INQUIRY_HEAD + 24, self->pid_start, 8);
+	send_post(line, post, WORD_WHO, 0, 0, 32);
+}
+
+static void hear(struct twi_inquiry_line *line, uint64_t bytes)
+{
+	const uint8_t *in = line->in, *body = in + TWI_INQUIRY_HEAD;
+	uint32_t round, sample;
+
+	if (bytes < TWI_INQUIRY_HEAD || bytes > sizeof(line->in))
+		return;
+	round = (uint32_t)twi_get_le(in + 4, 4);
+	sample = (uint32_t)twi_get_le(in + 8, 4);
+	switch (twi_get_le(in, 4)) {
+	case WORD_ASK:
+		answer(line, round, sample);
+		break;
+	case WORD_STATE:
+		twi_inquiry_heard(line->ear.ranks->engine->inquiry, line, round, sample,
+				  twi_get_le(in + 16, 8), body, bytes - TWI_INQUIRY_HEAD);
+		break;
+	case WORD_WHO:
+		if (bytes != TWI_INQUIRY_HEAD + 32)
+			break;
+		line->identity =
+			(struct twi_identity){ twi_get_le(body, 8), twi_get_le(body + 8, 8),
+					       twi_get_le(body + 16, 8), twi_get_le(body + 24, 8) };
+		line->known = true;
+		break;
+	default: /* of a newer version: not for us */
+		break;
+	}
+}
+
+static bool on_heard(struct twi_rank_ear *ear, const struct tow_result *result)
+{
+	if (result->status == TOW_OK)
+		hear(twi_container_of(ear, struct twi_inquiry_line, ear), result->bytes);
+	return (result->status >= 0 || result->status == TOW_ETRUNCATED) &&
+	       ear->ranks->engine->inquiry != NULL;
+}
+
+/* The line stays for what is known of the process; its ranks may go now. */
+static void on_deaf(struct twi_rank_ear *ear, int status)
+{
+	(void)status;
+	ear->peer = NULL;
+}
+
+struct twi_inquiry_line *twi_inquiry_line_of(struct twi_inquiry *inquiry, uint32_t rank)
+{
+	struct twi_inquiry_line *found = NULL;
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &inquiry->lines) {
+		struct twi_inquiry_line *line =
+			twi_container_of(pos, struct twi_inquiry_line, link);
+
+		if (line->rank == rank && (found == NULL || found->ear.peer == NULL))
+			found = line;
+	}
+	return found;
+}
+
+void twi_inquiry_line_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer)
+{
+	struct twi_inquiry *inquiry = ranks->engine->inquiry;
+	struct twi_inquiry_line *line;
+
+	if (inquiry == NULL)
+		return;
+	line = calloc(1, sizeof(*line));
+	if (line == NULL) {
+		twi_log(ranks->engine->diag, 2, "no memory to ask rank %u how it is", rank);
+		return;
+	}
+	line->rank = rank;
+	line->ear = (struct twi_rank_ear){ .ranks = ranks,
+					   .peer = peer,
+					   .in = line->in,
+					   .room = sizeof(line->in),
+					   .tag = TAG,
+					   .heard = on_heard,
+					   .over = on_deaf };
+	twi_list_push_back(&inquiry->lines, &line->link);
+	twi_rank_ear_start(&line->ear);
+	if (line->ear.peer != NULL)
+		say_who(line);
+}
+
+void twi_inquiry_ranks_end(struct twi_ranks *ranks)
+{
+	struct twi_inquiry *inquiry = ranks->engine->inquiry;
+	struct twi_list *pos, *next;
+
+	if (inquiry == NULL)
+		return;
+	twi_engine_enter(ranks->engine); /* ranks of a join that failed are freed without it */
+	twi_list_for_each_safe (pos, next, &inquiry->lines) {
+		struct twi_inquiry_line *line =
+			twi_container_of(pos, struct twi_inquiry_line, link);
+
+		if (line->ear.ranks != ranks)
+			continue;
+		twi_inquiry_forget(inquiry, line);
+		twi_list_remove(&line->link);
+		free(line);
+	}
+	twi_engine_leave(ranks->engine);
+}

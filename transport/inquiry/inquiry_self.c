@@ -1,0 +1,419 @@
+/*
+ * inquiry_self.c - what this rank knows of itself, gathered when somebody asks: nothing of it is
+ * kept up to date meanwhile but what collectives and waits write down as they go.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "memreg/pool/pool.h"
+#include "transport/coll/coll_run.h"
+#include "transport/engine/engine.h"
+#include "transport/inquiry/inquiry.h"
+#include "transport/job/group.h"
+#include "transport/op/endpoint.h"
+
+#define FRESH_NS    50000000ull
+#define COLL_GROUPS (TWI_STATE_GROUPS - 2u) /* the others are left for barriers */
+#define THREADS_MAX 256u
+#define TEXT        1024u
+
+/* The beginning of a file of /proc. 0: it is not there. */
+static size_t read_text(const char *path, char *out, size_t room)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return 0;
+	n = read(fd, out, room - 1);
+	close(fd);
+	out[n > 0 ? n : 0] = '\0';
+	return n > 0 ? (size_t)n : 0;
+}
+
+/* FNV-1a */
+static uint64_t hash_text(const char *text)
+{
+	uint64_t hash = 0xcbf29ce484222325ull;
+
+	for (; *text != '\0'; text++)
+		hash = (hash ^ (uint8_t)*text) * 0x100000001b3ull;
+	return hash;
+}
+
+/* The state and the start of a process; what stands before them may have blanks and parentheses. */
+static bool read_stat(uint64_t pid, char *state_out, uint64_t *start_out)
+{
+	char path[64], text[TEXT];
+	const char *at;
+	unsigned field = 3;
+
+	snprintf(path, sizeof(path), "/proc/%llu/stat", (unsigned long long)pid);
+	if (read_text(path, text, sizeof(text)) == 0)
+		return false;
+	at = strrchr(text, ')');
+	if (at == NULL || at[1] != ' ')
+		return false;
+	at += 2;
+	*state_out = *at;
+	while (field < 22 && (at = strchr(at, ' ')) != NULL) {
+		at++;
+		field++;
+	}
+	*start_out = at != NULL ? strtoull(at, NULL, 10) : 0;
+	return at != NULL;
+}
+
+void twi_identity_self(struct twi_identity *out)
+{
+	char text[TEXT], state;
+	struct stat namespace;
+
+	*out = (struct twi_identity){ .pid = (uint64_t)getpid() };
+	if (read_text("/proc/sys/kernel/random/boot_id", text, sizeof(text)) > 0)
+		out->boot = hash_text(text);
+	if (stat("/proc/self/ns/pid", &namespace) == 0)
+		out->pid_namespace = (uint64_t) namespace.st_ino;
+	read_stat(out->pid, &state, &out->pid_start);
+}
+
+enum twi_process twi_identity_look(const struct twi_identity *self,
+				   const struct twi_identity *other, char *state_out)
+{
+	uint64_t start;
+
+	*state_out = 0;
+	if (self->boot == 0 || self->boot != other->boot || self->pid_namespace == 0 ||
+	    self->pid_namespace != other->pid_namespace || other->pid == 0)
+		return TWI_PROCESS_UNKNOWN;
+	if (!read_stat(other->pid, state_out, &start) || start != other->pid_start)
+		return TWI_PROCESS_GONE;
+	if (*state_out == 'T' || *state_out == 't')
+		return TWI_PROCESS_STOPPED;
+	return *state_out == 'Z' || *state_out == 'X' ? TWI_PROCESS_GONE : TWI_PROCESS_RUNS;
+}
+
+static bool add_thread(const char *tid, struct twi_rank_state *out)
+{
+	uint64_t ran, waited;
+
+	if (!twi_cpu_read(tid, &ran, &waited))
+		return false;
+	out->on_cpu_ns += ran;
+	out->run_queue_ns += waited;
+	return true;
+}
+
+/*
+ * The thread that waits for collectives is the one that comes late to them when it gets no CPU. The
+ * library's own threads, and others of the user's, may have reasons of their own.
+ */
+static void add_threads(const struct twi_engine *engine, struct twi_rank_state *out)
+{
+	const struct dirent *entry;
+	unsigned count = 0;
+	char tid[16];
+	DIR *tasks;
+
+	snprintf(tid, sizeof(tid), "%d", engine->cpu_log.thread);
+	if (engine->cpu_log.thread != 0 && add_thread(tid, out)) {
+		out->thread = (uint32_t)engine->cpu_log.thread;
+		twi_cpu_log_tell(&engine->cpu_log, out);
+		return;
+	}
+	tasks = opendir("/proc/self/task");
+	while (tasks != NULL && count++ < THREADS_MAX && (entry = readdir(tasks)) != NULL) {
+		if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
+			add_thread(entry->d_name, out);
+	}
+	if (tasks != NULL)
+		closedir(tasks);
+}
+
+static void add_pool(const struct twi_engine *engine, struct twi_rank_state *out)
+{
+	struct twi_pool_stats stats;
+
+	twi_pool_stats(engine->pool, &stats);
+	out->pool_bytes = stats.mapped;
+	out->pool_free_bytes = stats.free;
+	out->pool_wait_ns = twi_counter_sum(engine->diag, TWI_C_pool_wait_ns);
+	out->pool_waiters = atomic_load_explicit(&engine->room_waiters, memory_order_relaxed);
+	out->pool_since_ns = atomic_load_explicit(&engine->room_since_ns, memory_order_relaxed);
+	out->pool_wanted_bytes = atomic_load_explicit(&engine->room_bytes, memory_order_relaxed);
+}
+
+/* The newest TWI_STATE_PAST collectives of the group, from `newest` on. */
+static void add_past(const struct twi_state_past *rows, uint64_t newest,
+		     struct twi_state_group *out)
+{
+	for (uint64_t seq = newest; seq > 0 && out->past_count < TWI_STATE_PAST; seq--) {
+		const struct twi_state_past *past = &rows[seq % TWI_STATE_PAST];
+
+		if (past->seq == seq)
+			out->past[out->past_count++] = *past;
+	}
+}
+
+static void add_group(const struct twi_coll_group *coll, struct twi_rank_state *out)
+{
+	struct twi_state_group *group;
+
+	if (out->group_count == COLL_GROUPS) {
+		out->cut = true;
+		return;
+	}
+	group = &out->groups[out->group_count++];
+	*group = (struct twi_state_group){ .ctx = coll->ctx,
+					   .rank = coll->rank,
+					   .size = coll->size,
+					   .state = (uint8_t)coll->state,
+					   .broken = coll->broken,
+					   .in_flight = coll->in_flight,
+					   .last_seq = coll->next_seq - 1,
+					   .broken_seq = coll->broken_seq };
+	snprintf(group->why, sizeof(group->why), "%.*s", (int)sizeof(group->why) - 1, coll->why);
+	/* next_seq itself: a call that was refused, as the group is broken (coll_group.c) */
+	add_past(coll->past, coll->next_seq, group);
+}
+
+static void add_barriers(const struct twi_barrier_log *log, struct twi_rank_state *out)
+{
+	struct twi_state_group *group;
+
+	if (out->group_count == TWI_STATE_GROUPS) {
+		out->cut |= log->last > 0;
+		return;
+	}
+	group = &out->groups[out->group_count++];
+	*group = (struct twi_state_group){ .ctx = log->id | TWI_STATE_BARRIERS,
+					   .rank = log->rank,
+					   .size = log->size,
+					   .broken = log->broken,
+					   .in_flight = log->in_flight,
+					   .last_seq = log->last,
+					   .broken_seq = log->broken_seq };
+	add_past(log->past, log->last, group);
+}
+
+/* Under way, known, not known yet. */
+static unsigned turn_of(const struct twi_barrier_log *log)
+{
+	return log->in_flight > 0 ? 0 : log->last > 0 ? 1 : 2;
+}
+
+/* Into the room that is left, for two at least. */
+static void add_barrier_groups(const struct twi_engine *engine, struct twi_rank_state *out)
+{
+	for (unsigned turn = 0; turn < 3; turn++) {
+		struct twi_list *pos, *next;
+
+		twi_list_for_each_safe (pos, next, &engine->barrier_logs) {
+			const struct twi_barrier_log *log =
+				twi_container_of(pos, struct twi_barrier_log, link);
+
+			if (turn_of(log) == turn)
+				add_barriers(log, out);
+		}
+	}
+}
+
+/* Those in use first: at most COLL_GROUPS fit. */
+static void add_groups(const struct twi_engine *engine, struct twi_rank_state *out)
+{
+	for (unsigned pass = 0; pass < 2; pass++) {
+		struct twi_list *pos, *next;
+
+		twi_list_for_each_safe (pos, next, &engine->coll_groups) {
+			const struct twi_coll_group *coll =
+				twi_container_of(pos, struct twi_coll_group, all);
+
+			if ((coll->in_flight > 0) == (pass == 0))
+				add_group(coll, out);
+		}
+	}
+}
+
+static uint32_t rank_of(const struct twi_ranks *ranks, const struct tow_peer *peer)
+{
+	for (uint32_t i = 0; ranks != NULL && peer != NULL && i < ranks->size; i++) {
+		if (ranks->slots[i].peer == peer)
+			return i;
+	}
+	return TWI_STATE_NO_RANK;
+}
+
+static void add_wait(const struct tow_op *op, uint64_t since_ns, const struct twi_ranks *ranks,
+		     struct twi_rank_state *out)
+{
+	struct twi_state_wait *wait = &out->waits[out->wait_count++];
+
+	*wait = (struct twi_state_wait){ .kind = op->kind,
+					 .stage = op->stage,
+					 .rank = rank_of(ranks, op->peer),
+					 .tag = op->tag,
+					 .bytes = op->bytes,
+					 .moved = op->moved,
+					 .since_ns = since_ns };
+	if (twi_coll_of_op(op, &wait->ctx, &wait->seq, &wait->stage) ||
+	    twi_barrier_of_op(op, &wait->ctx, &wait->seq))
+		wait->kind = TWI_STATE_COLL;
+	if (op->kind != TWI_OP_COPY)
+		return;
+	out->copies++;
+	if (out->copy_since_ns == 0 || op->start_ns < out->copy_since_ns)
+		out->copy_since_ns = op->start_ns;
+}
+
+/* A thread that waits for the first of several operations has a row for each, as far as they go. */
+static void add_waiter(const struct twi_wait *wait, const struct twi_ranks *ranks,
+		       struct twi_rank_state *out)
+{
+	out->waiters++;
+	for (size_t i = 0; i < wait->count && out->wait_count < TWI_STATE_WAITS; i++) {
+		if (!wait->listed || wait->entries[i].wait != NULL)
+			add_wait(wait->entries[i].op, wait->since_ns, ranks, out);
+	}
+}
+
+static void add_waits(const struct twi_engine *engine, const struct twi_ranks *ranks,
+		      struct twi_rank_state *out)
+{
+	const struct twi_wait *driver = atomic_load_explicit(&engine->driver, memory_order_relaxed);
+	struct twi_list *pos, *next;
+
+	if (driver != NULL && !driver->listed)
+		add_waiter(driver, ranks, out);
+	twi_list_for_each_safe (pos, next, &engine->waiting)
+		add_waiter(twi_container_of(pos, struct twi_wait, link), ranks, out);
+}
+
+/* --- connections --- */
+
+/* What its session knows. A lane of memory has none. */
+static void add_session(const struct twi_session *session, uint64_t now, struct twi_state_link *out)
+{
+	struct twi_list *pos, *next;
+
+	out->unsent_bytes = session->tx_tail - session->tx_head;
+	out->unacked_bytes = session->tx_head - session->tx_acked;
+	if (session->input_ns > 0 && session->input_ns < now)
+		out->silent_ns = now - session->input_ns;
+	if (session->peer_said_bye)
+		out->flags |= TWI_LINK_BYE;
+	twi_list_for_each_safe (pos, next, &session->queued) {
+		if (++out->waiting_sends == 64)
+			break;
+	}
+	if ((session->credit_charged - session->credit_given) * 2 >=
+	    session->config.local_credit_bytes)
+		out->flags |= TWI_LINK_HOLDS;
+	if (out->waiting_sends > 0 && twi_session_no_credit(session))
+		out->flags |= TWI_LINK_NO_CREDIT;
+}
+
+static void look_at(const struct twi_slot *slot, uint32_t rank, char *fabric,
+		    struct twi_state_link *out)
+{
+	struct tow_peer *peer = slot->peer;
+
+	*out = (struct twi_state_link){
+		.rank = rank,
+		.lane = (uint8_t)peer->lane->ops->id,
+		.flags = slot->lost ? TWI_LINK_LOST : TWI_LINK_UP,
+	};
+	if (peer->session.engine != NULL)
+		add_session(&peer->session, twi_engine_now(peer->engine), out);
+	if (!slot->lost && peer->lane->ops->peer_measure != NULL)
+		peer->lane->ops->peer_measure(peer, out, fabric);
+}
+
+/* How much a link is worth being told of. */
+static uint64_t trouble(const struct twi_state_link *link)
+{
+	return (uint64_t)((link->flags & (TWI_LINK_BROKEN | TWI_LINK_LOST)) != 0) << 63 |
+	       (uint64_t)(link->backoffs > 0) << 62 |
+	       (uint64_t)((link->flags & (TWI_LINK_NO_CREDIT | TWI_LINK_HOLDS)) != 0) << 61 |
+	       (uint64_t)(link->retransmits > 0) << 60 | (link->busy_us & ~(15ull << 60));
+}
+
+/* Keeps those with most trouble, in that order. */
+static void add_link(const struct twi_state_link *link, struct twi_rank_state *out)
+{
+	uint32_t at = out->link_count;
+
+	if (at == TWI_STATE_LINKS && trouble(&out->links[at - 1]) >= trouble(link))
+		return;
+	if (at < TWI_STATE_LINKS)
+		out->link_count++;
+	else
+		at--;
+	for (; at > 0 && trouble(&out->links[at - 1]) < trouble(link); at--)
+		out->links[at] = out->links[at - 1];
+	out->links[at] = *link;
+}
+
+static void add_links(const struct twi_ranks *ranks, struct twi_rank_state *out)
+{
+	for (uint32_t i = 0; ranks != NULL && i < ranks->size; i++) {
+		struct twi_state_link link;
+
+		if (ranks->slots[i].state != TWI_SLOT_UP || ranks->slots[i].peer == NULL)
+			continue;
+		look_at(&ranks->slots[i], i, out->fabric, &link);
+		add_link(&link, out);
+	}
+}
+
+/* The job that this runtime is of, as far as it has met it. */
+static struct twi_ranks *ranks_of(const struct twi_engine *engine)
+{
+	const struct twi_list *pos = twi_list_first(&engine->coll_groups);
+
+	if (pos != NULL)
+		return twi_container_of(pos, struct twi_coll_group, all)->ranks;
+	pos = twi_list_first(&engine->inquiry->lines);
+	return pos != NULL ? twi_container_of(pos, struct twi_inquiry_line, link)->ear.ranks : NULL;
+}
+
+const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
+{
+	struct twi_engine *engine = inquiry->engine;
+	const struct twi_ranks *ranks = ranks_of(engine);
+	uint64_t now = twi_engine_clock(engine);
+	struct twi_rank_state *out = inquiry->own;
+
+	if (out != NULL && now - inquiry->own_ns < FRESH_NS)
+		return out;
+	if (out == NULL)
+		out = inquiry->own = malloc(sizeof(*out));
+	if (out == NULL)
+		return NULL;
+	inquiry->own_ns = now;
+	*out = (struct twi_rank_state){
+		.rank = ranks != NULL ? ranks->rank : (uint32_t)engine->knobs.rank,
+		.world = ranks != NULL ? ranks->size : 1,
+		.boot = inquiry->self.boot,
+		.pid_namespace = inquiry->self.pid_namespace,
+		.pid = inquiry->self.pid,
+		.pid_start = inquiry->self.pid_start,
+		.now_ns = now,
+		.lost = atomic_load_explicit(&engine->diag->lost, memory_order_relaxed),
+		.step = twi_step_number(&inquiry->engine->step),
+	};
+	gethostname(out->host, sizeof(out->host) - 1);
+	add_threads(engine, out);
+	add_pool(engine, out);
+	add_groups(engine, out);
+	add_barrier_groups(engine, out);
+	add_waits(engine, ranks, out);
+	add_links(ranks, out);
+	return out;
+}

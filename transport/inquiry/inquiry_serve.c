@@ -1,0 +1,282 @@
+/*
+ * inquiry_serve.c - who may ask: the stats socket, and, where knobs say so, SIGQUIT; and the thread
+ * that writes the flight recorder's files, so that none is written by who drives.
+ *
+ * The signal's handler writes to an eventfd and does nothing else. It is put in place only where
+ * the program has none of its own, and taken away at close.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/base/thread.h"
+#include "diag/record/diag.h"
+#include "diag/serve/registry.h"
+#include "transport/engine/engine.h"
+#include "transport/inquiry/flight.h"
+#include "transport/inquiry/inquiry.h"
+
+#define VERDICT_PATH "/v1/verdict"
+#define FLIGHT_PATH  "/v1/flight"
+#define ASKERS       4     /* runtimes that listen to SIGQUIT */
+#define DUMP_MS      1000u /* between two files */
+
+/* What the eventfd's counter is made of: the parts of a 64-bit number. */
+#define EVENT_QUIT   (1ull << 40)
+#define EVENT_FAILED 1ull
+#define EVENT_STOP   (1ull << 60)
+
+struct twi_inquiry_thread {
+	struct twi_engine *engine;
+	pthread_t thread;
+	int event_fd;
+	bool stopping, listens;
+	unsigned file;
+	uint64_t dumped_ns;
+};
+
+static _Atomic int askers[ASKERS]; /* event_fd + 1; 0: free */
+static _Atomic bool was_ignored;   /* SIGQUIT, before the first of them */
+
+/* --- the stats socket --- */
+
+static int start(void *arg, int64_t seconds, void **session_out, uint64_t *wait_ns_out)
+{
+	struct twi_engine *engine = arg;
+	uint64_t due, now;
+
+	(void)seconds;
+	twi_engine_enter(engine);
+	due = twi_inquiry_begin(engine);
+	now = twi_engine_clock(engine);
+	twi_engine_leave(engine);
+	if (due == 0)
+		return twi_error(TOW_ENOMEM, "no memory to ask the ranks of the job");
+	*session_out = NULL;
+	*wait_ns_out = due > now ? due - now : 0;
+	return TOW_OK;
+}
+
+static int finish(void *arg, void *session, char **bytes_out, size_t *count_out)
+{
+	(void)session;
+	return bytes_out == NULL ? TOW_OK : twi_inquiry_document(arg, bytes_out, count_out);
+}
+
+int twi_inquiry_sources_add(struct twi_engine *engine)
+{
+	const struct twi_capture capture = {
+		.path = VERDICT_PATH,
+		.help = "why the job does not go on, or is slow: causes, culprits, evidence; takes "
+			"a second",
+		.content_type = "application/json",
+		.seconds_max = 0,
+		.start = start,
+		.finish = finish,
+		.arg = engine,
+	};
+	const struct twi_source flight = {
+		FLIGHT_PATH, "the last operations, in PyTorch Flight Recorder's field names",
+		twi_flight_describe, engine
+	};
+	int status = twi_registry_capture(engine->diag, &capture);
+
+	return status == TOW_OK ? twi_registry_add(engine->diag, &flight) : status;
+}
+
+void twi_inquiry_sources_remove(struct twi_engine *engine)
+{
+	twi_registry_capture_remove(engine->diag, VERDICT_PATH, engine);
+	twi_registry_remove(engine->diag, FLIGHT_PATH, engine);
+}
+
+/* --- the thread --- */
+
+static void on_sigquit(int number)
+{
+	int err = errno;
+
+	(void)number;
+	for (unsigned i = 0; i < ASKERS; i++) {
+		int fd = atomic_load_explicit(&askers[i], memory_order_relaxed) - 1;
+		uint64_t event = EVENT_QUIT;
+
+		if (fd >= 0 && write(fd, &event, sizeof(event)) < 0)
+			continue; /* it is awake as it is */
+	}
+	errno = err;
+}
+
+/* Waits for events, at most timeout_ms. */
+static uint64_t wait_events(struct twi_inquiry_thread *thread, int timeout_ms)
+{
+	struct pollfd fd = { .fd = thread->event_fd, .events = POLLIN };
+	uint64_t events = 0;
+
+	if (poll(&fd, 1, timeout_ms) != 1 ||
+	    read(thread->event_fd, &events, sizeof(events)) != sizeof(events))
+		return 0;
+	thread->stopping |= events >= EVENT_STOP;
+	return events;
+}
+
+static void dump(struct twi_inquiry_thread *thread)
+{
+	if (thread->engine->knobs.flight_dir[0] != '\0')
+		twi_flight_dump(thread->engine, &thread->file);
+	thread->dumped_ns = twi_now_ns();
+}
+
+/* The user has asked for it with a signal: the one thing that this library ever prints. */
+static void tell(struct twi_inquiry_thread *thread)
+{
+	struct twi_engine *engine = thread->engine;
+	struct twi_verdict *verdict = malloc(sizeof(*verdict));
+	uint64_t due, now;
+	struct twi_emit emit;
+
+	twi_engine_enter(engine);
+	due = twi_inquiry_begin(engine);
+	twi_engine_leave(engine);
+	while (!thread->stopping && due > (now = twi_engine_clock(engine)))
+		wait_events(thread, (int)((due - now) / 1000000 + 1));
+	twi_emit_init(&emit);
+	if (!thread->stopping && verdict != NULL && twi_inquiry_judge(engine, verdict))
+		twi_verdict_text(verdict, &emit);
+	if (emit.text != NULL && write(STDERR_FILENO, emit.text, emit.bytes) < 0)
+		twi_log(engine->diag, 2, "the verdict could not be written to stderr");
+	twi_emit_fini(&emit);
+	free(verdict);
+}
+
+static void *run(void *arg)
+{
+	struct twi_inquiry_thread *thread = arg;
+
+	while (!thread->stopping) {
+		uint64_t events = wait_events(thread, -1);
+
+		if (thread->stopping)
+			break;
+		if (events >= EVENT_QUIT)
+			tell(thread);
+		if (twi_now_ns() - thread->dumped_ns < DUMP_MS * 1000000ull)
+			wait_events(thread, (int)DUMP_MS); /* several things fail at once */
+		if (events > 0 && !thread->stopping)
+			dump(thread);
+	}
+	return NULL;
+}
+
+static void nudge(const struct twi_inquiry_thread *thread, uint64_t event)
+{
+	ssize_t wrote = write(thread->event_fd, &event, sizeof(event));
+
+	(void)wrote; /* full: it is awake as it is */
+}
+
+void twi_inquiry_failed(struct twi_engine *engine)
+{
+	if (engine->inquiry != NULL && engine->inquiry->thread != NULL)
+		nudge(engine->inquiry->thread, EVENT_FAILED);
+}
+
+/*
+ * Nobody's: as the system has it, or ignored, which a shell hands on to all that it starts in the
+ * background.
+ */
+static bool is_free(const struct sigaction *action)
+{
+	return (action->sa_flags & SA_SIGINFO) == 0 &&
+	       (action->sa_handler == SIG_DFL || action->sa_handler == SIG_IGN);
+}
+
+static void listen_to_quit(struct twi_inquiry_thread *thread)
+{
+	struct sigaction now = { .sa_handler = on_sigquit, .sa_flags = SA_RESTART },
+			 old = { .sa_handler = SIG_DFL };
+
+	for (unsigned i = 0; i < ASKERS && !thread->listens; i++) {
+		int none = 0;
+
+		thread->listens =
+			atomic_compare_exchange_strong(&askers[i], &none, thread->event_fd + 1);
+	}
+	if (sigaction(SIGQUIT, NULL, &old) == 0 && is_free(&old)) {
+		atomic_store(&was_ignored, old.sa_handler == SIG_IGN);
+		sigaction(SIGQUIT, &now, NULL);
+	} else if ((old.sa_flags & SA_SIGINFO) != 0 || old.sa_handler != on_sigquit) {
+		twi_log(thread->engine->diag, 2,
+			"verdict_on_sigquit: the program handles SIGQUIT itself");
+	}
+}
+
+static void listen_no_more(struct twi_inquiry_thread *thread)
+{
+	struct sigaction old, none = { .sa_handler = SIG_DFL };
+	bool any = false;
+
+	for (unsigned i = 0; i < ASKERS; i++) {
+		int mine = thread->event_fd + 1;
+
+		atomic_compare_exchange_strong(&askers[i], &mine, 0);
+		any |= atomic_load(&askers[i]) != 0;
+	}
+	if (!any && sigaction(SIGQUIT, NULL, &old) == 0 && (old.sa_flags & SA_SIGINFO) == 0 &&
+	    old.sa_handler == on_sigquit) {
+		none.sa_handler = atomic_load(&was_ignored) ? SIG_IGN : SIG_DFL;
+		sigaction(SIGQUIT, &none, NULL);
+	}
+}
+
+int twi_inquiry_thread_start(struct twi_engine *engine)
+{
+	struct twi_inquiry_thread *thread;
+	int err;
+
+	if (engine->knobs.verdict_on_sigquit == 0 && engine->knobs.flight_dir[0] == '\0')
+		return TOW_OK;
+	thread = calloc(1, sizeof(*thread));
+	if (thread == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a runtime");
+	thread->engine = engine;
+	thread->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	err = thread->event_fd < 0 ? errno : 0;
+	if (err == 0)
+		err = twi_thread_start(&thread->thread, NULL, 0, run, thread);
+	if (err != 0) {
+		if (thread->event_fd >= 0)
+			close(thread->event_fd);
+		free(thread);
+		return twi_error_errno(TOW_ESYSTEM, err, "a thread for the flight recorder");
+	}
+	if (engine->knobs.verdict_on_sigquit != 0)
+		listen_to_quit(thread);
+	engine->inquiry->thread = thread;
+	return TOW_OK;
+}
+
+void twi_inquiry_thread_stop(struct twi_engine *engine)
+{
+	struct twi_inquiry_thread *thread;
+
+	if (engine->inquiry == NULL || engine->inquiry->thread == NULL)
+		return;
+	twi_engine_enter(engine); /* who reports a failure holds it */
+	thread = engine->inquiry->thread;
+	engine->inquiry->thread = NULL;
+	twi_engine_leave(engine);
+	if (thread->listens)
+		listen_no_more(thread);
+	nudge(thread, EVENT_STOP);
+	pthread_join(thread->thread, NULL);
+	close(thread->event_fd);
+	free(thread);
+}

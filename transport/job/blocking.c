@@ -1,0 +1,146 @@
+/*
+ * blocking.c - start, wait and release in one call, for programs that need no more than that.
+ *
+ * They are made of the public calls. What they start ends before they return: the time that a
+ * caller gives is the operation's deadline, not the wait's, so no buffer is in use afterwards.
+ */
+#include "diag/base/clock.h"
+#include "diag/base/error.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/job/group.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/message.h"
+
+/* Only where nobody waits inside a callback: that thread would wait for itself. */
+static int check_caller(struct tow_group *group, const char *call)
+{
+	int status = twi_group_check(group, call);
+
+	if (status == TOW_OK && twi_engine_in_callback(group->ranks->engine))
+		status = twi_error(TOW_EINVAL, "%s in a completion callback", call);
+	return status;
+}
+
+/* What is left of timeout_ns since `since_ns`. */
+static uint64_t left(uint64_t timeout_ns, uint64_t since_ns)
+{
+	uint64_t gone_ns = timeout_ns == TOW_FOREVER ? 0 : twi_now_ns() - since_ns;
+
+	return gone_ns < timeout_ns ? timeout_ns - gone_ns : 0;
+}
+
+/* Waits for what has a deadline of its own, so that it has ended then, and gives it back. */
+static int end(struct tow_op *op, struct tow_result *result_out)
+{
+	int status = tow_op_wait(op, TOW_FOREVER);
+
+	tow_op_result(op, result_out);
+	tow_op_release(op);
+	return status;
+}
+
+TOW_PUBLIC int tow_group_connect(struct tow_group *group, uint32_t rank, uint64_t timeout_ns,
+				 struct tow_peer **peer_out)
+{
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	struct tow_result result = TOW_RESULT_INIT;
+	int status = check_caller(group, "tow_group_connect");
+	struct tow_op *op;
+
+	if (peer_out != NULL)
+		*peer_out = NULL;
+	options.timeout_ns = timeout_ns;
+	if (status == TOW_OK)
+		status = tow_group_connect_start(group, rank, &options, &op);
+	if (status < 0)
+		return status;
+	status = end(op, &result);
+	if (status >= TOW_OK && peer_out != NULL)
+		*peer_out = result.peer;
+	return status;
+}
+
+/* The connection to a rank, made now where there is none. */
+static int reach(struct tow_group *group, uint32_t rank, uint64_t timeout_ns,
+		 struct tow_peer **peer_out)
+{
+	int status = tow_group_peer(group, rank, peer_out);
+
+	return status == TOW_AGAIN ? tow_group_connect(group, rank, timeout_ns, peer_out) : status;
+}
+
+static int pass(struct tow_group *group, uint32_t rank, const struct twi_message *message,
+		uint64_t timeout_ns, struct tow_result *result_out)
+{
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	uint64_t since_ns = timeout_ns == TOW_FOREVER ? 0 : twi_now_ns();
+	struct tow_peer *peer;
+	struct tow_op *op;
+	int status = reach(group, rank, timeout_ns, &peer);
+
+	if (status < 0)
+		return status;
+	options.timeout_ns = left(timeout_ns, since_ns);
+	status = twi_message_start(peer, message, &options, &op);
+	return status < 0 ? status : end(op, result_out);
+}
+
+TOW_PUBLIC int tow_send(struct tow_group *group, uint32_t rank, const void *data, uint64_t bytes,
+			uint64_t tag, uint64_t timeout_ns)
+{
+	const struct twi_message message = { .kind = TWI_OP_SEND,
+					     .data = (void *)(uintptr_t)data,
+					     .bytes = bytes,
+					     .tag = tag,
+					     .site = TWI_SITE_HERE };
+	struct tow_result result = TOW_RESULT_INIT;
+	int status = check_caller(group, "tow_send");
+
+	return status < 0 ? status : pass(group, rank, &message, timeout_ns, &result);
+}
+
+TOW_PUBLIC int tow_recv(struct tow_group *group, uint32_t rank, void *data, uint64_t bytes,
+			uint64_t tag, uint64_t timeout_ns, uint64_t *bytes_out)
+{
+	const struct twi_message message = {
+		.kind = TWI_OP_RECV, .data = data, .bytes = bytes, .tag = tag, .site = TWI_SITE_HERE
+	};
+	struct tow_result result = TOW_RESULT_INIT;
+	int status = check_caller(group, "tow_recv");
+
+	if (status == TOW_OK)
+		status = pass(group, rank, &message, timeout_ns, &result);
+	if (bytes_out != NULL)
+		*bytes_out = result.bytes;
+	return status;
+}
+
+TOW_PUBLIC int tow_wait_all(struct tow_op *const *ops, size_t count, uint64_t timeout_ns)
+{
+	uint64_t since_ns = timeout_ns == TOW_FOREVER ? 0 : twi_now_ns();
+	int first = TOW_OK;
+
+	if (ops == NULL && count > 0)
+		return twi_error(TOW_EINVAL, "tow_wait_all: ops is NULL");
+	for (size_t i = 0; i < count; i++) {
+		struct tow_result result = TOW_RESULT_INIT;
+		int status;
+
+		if (ops[i] == NULL)
+			continue;
+		status = tow_op_wait(ops[i], left(timeout_ns, since_ns));
+		if (status < 0 && tow_op_result(ops[i], &result) != TOW_OK)
+			return status; /* the wait has failed, and not the operation */
+		if (status < 0 && first == TOW_OK)
+			first = status;
+	}
+	if (first == TOW_OK)
+		return TOW_OK;
+	/* The message is that of the first failure, and not of the last one. */
+	for (size_t i = 0; i < count; i++) {
+		if (ops[i] != NULL && tow_op_wait(ops[i], 0) < 0)
+			break;
+	}
+	return first;
+}

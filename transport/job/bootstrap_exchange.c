@@ -1,0 +1,190 @@
+/*
+ * bootstrap_exchange.c - see bootstrap_exchange.h.
+ */
+#include "transport/job/bootstrap_exchange.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <internal/base.h>
+
+#include "diag/base/error.h"
+#include "diag/base/thread.h"
+
+/*
+ * What a library is asked, in a thread. Two hold it, who asks and the thread, and the second to let
+ * go frees it: when time is up the thread may be stuck in the library for as long as it likes.
+ */
+struct question {
+	pthread_mutex_t lock;
+	int holders;
+	int done_fd;
+	enum twi_exchange kind;
+	enum what { ASK_SIZE, ASK_ADDRESS, ASK_END } what;
+	int64_t rank, answer;
+	int status;
+	char address[TWI_STORE_BYTES];
+	char why[TWI_BOOTSTRAP_ERROR];
+};
+
+static void let_go(struct question *question)
+{
+	bool last;
+
+	pthread_mutex_lock(&question->lock);
+	last = --question->holders == 0;
+	pthread_mutex_unlock(&question->lock);
+	if (!last)
+		return;
+	pthread_mutex_destroy(&question->lock);
+	close(question->done_fd);
+	free(question);
+}
+
+static void *ask(void *arg)
+{
+	struct question *question = arg;
+	uint64_t one = 1;
+
+	if (question->what == ASK_SIZE)
+		question->status = twi_pmix_size(question->rank, &question->answer);
+	else if (question->what == ASK_END)
+		question->status = twi_pmix_finish();
+	else if (question->kind == TWI_EXCHANGE_PMIX)
+		question->status = twi_pmix_exchange(question->rank, question->address);
+	else
+		question->status = twi_pmi2_exchange(question->rank, question->address);
+	if (question->status < 0)
+		snprintf(question->why, sizeof(question->why), "%s", tow_error_message());
+	/* The kernel orders what is written above before what who reads this sees. */
+	while (write(question->done_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+	let_go(question);
+	return NULL;
+}
+
+static int start(struct question *question)
+{
+	pthread_t thread;
+	int err = twi_thread_start(&thread, NULL, 0, ask, question);
+
+	if (err != 0)
+		return twi_error_errno(TOW_ESYSTEM, err, "a thread to ask the launcher");
+	pthread_detach(thread);
+	return TOW_OK;
+}
+
+static struct question *make_question(const struct twi_bootstrap *bootstrap, const char *mine,
+				      enum what what)
+{
+	struct question *question = calloc(1, sizeof(*question));
+
+	if (question == NULL)
+		return NULL;
+	question->done_fd = eventfd(0, EFD_CLOEXEC);
+	if (question->done_fd < 0) {
+		free(question);
+		return NULL;
+	}
+	pthread_mutex_init(&question->lock, NULL);
+	question->holders = 2;
+	question->kind = bootstrap->exchange;
+	question->what = what;
+	question->rank = bootstrap->rank;
+	snprintf(question->address, sizeof(question->address), "%s", mine == NULL ? "" : mine);
+	return question;
+}
+
+static int ask_library(const struct twi_bootstrap *bootstrap, const char *mine, enum what what,
+		       const struct twi_until *until, struct question *out)
+{
+	struct question *question = make_question(bootstrap, mine, what);
+	int status;
+
+	if (question == NULL)
+		return twi_error(TOW_ENOMEM, "no memory or descriptor to ask the launcher");
+	status = start(question);
+	if (status < 0) {
+		question->holders = 1;
+		let_go(question);
+		return status;
+	}
+	status = twi_net_wait(question->done_fd, POLLIN, until->deadline_ns, until->cancel_fd);
+	if (status == TOW_AGAIN) {
+		status = twi_error(TOW_EDEADLINE, "%s did not answer in time",
+				   twi_launcher_name(bootstrap->launcher));
+	} else if (status == TOW_OK && question->status < 0) {
+		status = twi_error(question->status, "%s", question->why);
+	} else if (status == TOW_OK) {
+		out->answer = question->answer;
+		snprintf(out->address, sizeof(out->address), "%s", question->address);
+	}
+	let_go(question);
+	return status;
+}
+
+int twi_exchange_size(struct twi_bootstrap *bootstrap, const struct twi_until *until)
+{
+	struct question answer;
+	int status;
+
+	if (bootstrap->world_size > 0)
+		return TOW_OK;
+	bootstrap->pmix = true;
+	status = ask_library(bootstrap, NULL, ASK_SIZE, until, &answer);
+	if (status < 0)
+		return status;
+	bootstrap->world_size = answer.answer;
+	if (bootstrap->world_size < 1 || bootstrap->world_size > TWI_WORLD_MAX ||
+	    bootstrap->rank >= bootstrap->world_size)
+		return twi_error(TOW_EINVAL,
+				 "pmix says rank %lld of %lld, expected a rank below at most %d",
+				 (long long)bootstrap->rank, (long long)bootstrap->world_size,
+				 TWI_WORLD_MAX);
+	if (bootstrap->world_size == 1)
+		bootstrap->exchange = TWI_EXCHANGE_NONE;
+	return TOW_OK;
+}
+
+int twi_exchange(struct twi_bootstrap *bootstrap, const char *mine, const struct twi_until *until)
+{
+	struct question answer;
+	int status;
+
+	bootstrap->pmix |= bootstrap->exchange == TWI_EXCHANGE_PMIX;
+	if (bootstrap->exchange != TWI_EXCHANGE_PMI) {
+		status = ask_library(bootstrap, mine, ASK_ADDRESS, until, &answer);
+		if (status == TOW_OK)
+			snprintf(bootstrap->store, sizeof(bootstrap->store), "%s", answer.address);
+		/* What srun --mpi=pmi2 serves understands PMI 1, too. */
+		if (status != TOW_ENOTSUP || bootstrap->exchange != TWI_EXCHANGE_PMI2)
+			return status;
+	}
+	if (mine != NULL)
+		snprintf(bootstrap->store, sizeof(bootstrap->store), "%s", mine);
+	/* A descriptor of our own, as the program may close the other, with MPI_Finalize. */
+	bootstrap->pmi_fd = fcntl(atoi(bootstrap->pmi), F_DUPFD_CLOEXEC, 3);
+	if (bootstrap->pmi_fd < 0)
+		return twi_error_errno(TOW_ESYSTEM, errno, "pmi: PMI_FD = %s", bootstrap->pmi);
+	return twi_pmi_exchange(bootstrap->pmi_fd, mine != NULL, bootstrap->store, until);
+}
+
+void twi_exchange_done(struct twi_bootstrap *bootstrap, const struct twi_until *until)
+{
+	struct question answer;
+
+	if (bootstrap->pmix)
+		ask_library(bootstrap, NULL, ASK_END, until, &answer);
+	if (bootstrap->pmi_fd >= 0) {
+		twi_pmi_finish(bootstrap->pmi_fd, until);
+		close(bootstrap->pmi_fd);
+		bootstrap->pmi_fd = -1;
+	}
+	bootstrap->pmix = false;
+}

@@ -1,0 +1,595 @@
+/*
+ * group.c - the public calls on groups: opening, splitting, closing, and little values in the
+ * store.
+ */
+#include "transport/job/group.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diag/base/error.h"
+#include "diag/base/sized.h"
+#include "transport/coll/coll.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/job/bootstrap_exchange.h"
+#include "transport/op/op_options.h"
+
+/* How long the last group's close waits, at rank 0, for the others to close theirs. */
+#define LINGER_NS 2000000000ull
+
+#define PROBE_NS    1000000000ull /* of a store that may have gone */
+#define COLL_END_NS 60000000000ull
+
+void twi_job_init(struct twi_job *job, const struct tow_options *options, struct tow_options *knobs)
+{
+	struct tow_options given = TOW_OPTIONS_INIT;
+
+	if (options != NULL) {
+		given.rank = options->rank;
+		given.world_size = options->world_size;
+	}
+	/* From options or environment alike: a launcher's way is overruled by either. */
+	given.store = knobs->store;
+	job->given_rank = given.rank;
+	job->given_world_size = given.world_size;
+	pthread_mutex_init(&job->lock, NULL);
+	twi_list_init(&job->groups);
+	twi_list_init(&job->opens);
+	if (twi_bootstrap_self(&given, knobs->job, &job->bootstrap) == TOW_OK && given.rank < 0)
+		knobs->rank = job->bootstrap.rank;
+}
+
+void twi_job_fini(struct twi_job *job)
+{
+	pthread_mutex_destroy(&job->lock);
+}
+
+int twi_group_check(const struct tow_group *group, const char *call)
+{
+	int status = twi_handle_check(group, TWI_HANDLE_GROUP, call);
+
+	return status < 0 ? status : twi_runtime_check(group->runtime, call);
+}
+
+/* One that blocks. */
+static int check_blocking(struct tow_runtime *runtime, const char *call)
+{
+	int status = twi_runtime_check(runtime, call);
+
+	if (status < 0)
+		return status;
+	if (twi_engine_in_callback(twi_runtime_engine(runtime)))
+		return twi_error(TOW_EINVAL, "%s in a completion callback", call);
+	return TOW_OK;
+}
+
+static struct twi_until until_of(uint64_t timeout_ns)
+{
+	uint64_t now = twi_net_now();
+
+	return (struct twi_until){
+		.deadline_ns = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX,
+		.cancel_fd = -1,
+	};
+}
+
+struct tow_group *twi_group_make(struct tow_runtime *runtime, struct twi_ranks *ranks,
+				 uint32_t size)
+{
+	struct tow_group *group = twi_handle_alloc(TWI_HANDLE_GROUP, sizeof(*group));
+	struct twi_job *job = twi_runtime_job(runtime);
+
+	if (group != NULL)
+		group->members = calloc(size, sizeof(group->members[0]));
+	if (group == NULL || group->members == NULL) {
+		if (group != NULL)
+			twi_handle_free(&group->handle, false);
+		twi_error(TOW_ENOMEM, "no memory for a group of %u", size);
+		return NULL;
+	}
+	group->runtime = runtime;
+	group->ranks = ranks;
+	group->size = size;
+	twi_group_enter(ranks->engine);
+	twi_ranks_use(ranks);
+	ranks->groups++;
+	twi_engine_leave(ranks->engine);
+	pthread_mutex_lock(&job->lock);
+	twi_list_push_back(&job->groups, &group->link);
+	pthread_mutex_unlock(&job->lock);
+	return group;
+}
+
+void twi_group_begin_collectives(struct tow_group *group)
+{
+	struct twi_coll_group *coll;
+
+	twi_group_enter(group->ranks->engine);
+	(void)twi_coll_of(group, &coll);
+	(void)twi_barrier_log_of(group); /* who never makes one is to be told of, too */
+	twi_engine_leave(group->ranks->engine);
+}
+
+/* Says goodbye to the store and to the peers, when the last group goes. The engine is not held. */
+static void part(struct twi_ranks *ranks)
+{
+	const struct twi_until until = { twi_net_now() + LINGER_NS, -1 };
+
+	twi_group_enter(ranks->engine);
+	twi_ranks_hang_up(ranks);
+	twi_engine_leave(ranks->engine);
+	twi_store_client_close(ranks->client, LINGER_NS / 4);
+	twi_store_server_stop(ranks->server, LINGER_NS);
+	twi_exchange_done(&ranks->bootstrap, &until);
+	ranks->client = NULL;
+	ranks->server = NULL;
+}
+
+/*
+ * The group's collectives end. What they have under way ends within moments, and who is at work on
+ * this rank's memory is waited for (coll_local.c): the bound is for our own mistakes.
+ */
+static void end_collectives(struct tow_group *group)
+{
+	struct twi_engine *engine = group->ranks->engine;
+	uint64_t until = twi_net_now() + COLL_END_NS;
+	bool ended = group->coll == NULL;
+
+	while (!ended) {
+		twi_group_enter(engine);
+		ended = twi_coll_group_end(group);
+		if (!ended)
+			twi_engine_poll(engine);
+		twi_engine_leave(engine);
+		twi_assert(ended || twi_net_now() < until);
+		if (!ended)
+			sched_yield(); /* who is waited for may share this core */
+	}
+}
+
+static void close_group(struct tow_group *group)
+{
+	struct twi_ranks *ranks = group->ranks;
+	bool last;
+
+	twi_handle_close(&group->handle);
+	end_collectives(group);
+
+	/* A user until the store is closed, for which the engine is not held. */
+	twi_group_enter(ranks->engine);
+	last = --ranks->groups == 0;
+	twi_barrier_log_drop(group->barriers);
+	twi_engine_leave(ranks->engine);
+	if (last)
+		part(ranks);
+	twi_ranks_let_go(ranks);
+	free(group->part_offsets[0]);
+	free(group->part_offsets[1]);
+	free(group->members);
+	twi_handle_free(&group->handle, true);
+}
+
+int twi_group_open(struct tow_runtime *runtime, const struct tow_group_options *options,
+		   const struct twi_until *until, struct tow_group **group_out)
+{
+	struct twi_ranks *ranks;
+	struct tow_group *group;
+	int status = twi_ranks_join(runtime, options, until, &ranks);
+
+	if (status < 0)
+		return status;
+	group = twi_group_make(runtime, ranks, ranks->size);
+	if (group == NULL)
+		part(ranks);
+	if (group != NULL) {
+		for (uint32_t i = 0; i < group->size; i++)
+			group->members[i] = i;
+		group->rank = ranks->rank;
+		twi_group_begin_collectives(group);
+		*group_out = group;
+	}
+	twi_ranks_let_go(ranks); /* the join's */
+	return group == NULL ? TOW_ENOMEM : TOW_OK;
+}
+
+int twi_group_options(const struct tow_group_options *in, struct tow_group_options *out)
+{
+	static const struct tow_group_options defaults = TOW_GROUP_OPTIONS_INIT;
+	struct tow_group_options known;
+	int status = TWI_SIZED_IN(tow_group_options, "tow_group_open", in, &known);
+
+	*out = status < 0 || in == NULL ? defaults : *in;
+	return status;
+}
+
+TOW_PUBLIC int tow_group_open(struct tow_runtime *runtime, const struct tow_group_options *options,
+			      struct tow_group **group_out)
+{
+	struct tow_group_options given;
+	struct twi_error_kept kept;
+	struct twi_until until;
+	int status;
+
+	if (group_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_group_open: group_out is NULL");
+	twi_error_keep(&kept);
+	*group_out = NULL;
+	status = check_blocking(runtime, "tow_group_open");
+	if (status == TOW_OK)
+		status = twi_group_options(options, &given);
+	if (status < 0)
+		return status;
+	until = until_of(given.timeout_ns);
+	return twi_error_settle(&kept, twi_group_open(runtime, &given, &until, group_out));
+}
+
+TOW_PUBLIC int tow_job_info(struct tow_runtime *runtime, struct tow_job_info *info_out)
+{
+	int status = twi_runtime_check(runtime, "tow_job_info");
+	const struct twi_bootstrap *bootstrap;
+	struct tow_job_info info;
+
+	if (status < 0)
+		return status;
+	status = twi_sized_check_out(TWI_SIZED_tow_job_info, "tow_job_info", info_out);
+	if (status < 0)
+		return status;
+	bootstrap = &twi_runtime_job(runtime)->bootstrap;
+	if (bootstrap->status < 0)
+		return twi_error(bootstrap->status, "%s", bootstrap->why);
+	info = (struct tow_job_info){
+		.size = sizeof(info),
+		.launcher = twi_launcher_name(bootstrap->launcher),
+		.job = bootstrap->job,
+		.rank = bootstrap->rank,
+		.world_size = bootstrap->world_size > 0 ? bootstrap->world_size : -1,
+		.local_rank = bootstrap->local_rank,
+		.local_size = bootstrap->local_size,
+		.restarts = bootstrap->restarts,
+	};
+	return TWI_SIZED_OUT(tow_job_info, "tow_job_info", &info, info_out);
+}
+
+TOW_PUBLIC uint32_t tow_group_rank(const struct tow_group *group)
+{
+	return twi_handle_check(group, TWI_HANDLE_GROUP, "tow_group_rank") < 0 ? UINT32_MAX
+									       : group->rank;
+}
+
+TOW_PUBLIC uint32_t tow_group_size(const struct tow_group *group)
+{
+	return twi_handle_check(group, TWI_HANDLE_GROUP, "tow_group_size") < 0 ? 0 : group->size;
+}
+
+static int check_rank(const struct tow_group *group, uint32_t rank, const char *call)
+{
+	if (rank < group->size)
+		return TOW_OK;
+	return twi_error(TOW_EINVAL, "%s: rank is %u, the group has %u", call, rank, group->size);
+}
+
+TOW_PUBLIC int tow_group_address(const struct tow_group *group, uint32_t rank, char *address_out,
+				 size_t address_size)
+{
+	const char *address;
+	int status = twi_handle_check(group, TWI_HANDLE_GROUP, "tow_group_address");
+
+	if (status < 0)
+		return status;
+	if (address_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_group_address: address_out is NULL");
+	status = check_rank(group, rank, "tow_group_address");
+	if (status < 0)
+		return status;
+	address = group->ranks->addresses[group->members[rank]];
+	if (strlen(address) >= address_size)
+		return twi_error(TOW_EINVAL,
+				 "tow_group_address: %zu bytes are too few; TOW_ADDRESS_MAX is %d",
+				 address_size, TOW_ADDRESS_MAX);
+	snprintf(address_out, address_size, "%s", address);
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_group_connect_start(struct tow_group *group, uint32_t rank,
+				       const struct tow_op_options *options, struct tow_op **op_out)
+{
+	int status = twi_group_check(group, "tow_group_connect_start");
+	struct tow_op_options known;
+	struct twi_ranks *ranks;
+
+	if (status < 0)
+		return status;
+	if (op_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_group_connect_start: op_out is NULL");
+	*op_out = NULL;
+	status = twi_op_options_in("tow_group_connect_start", &options, &known);
+	if (status == TOW_OK)
+		status = check_rank(group, rank, "tow_group_connect_start");
+	if (status == TOW_OK && rank == group->rank)
+		status = twi_error(TOW_EINVAL, "tow_group_connect_start: rank %u is this process",
+				   rank);
+	if (status < 0)
+		return status;
+	ranks = group->ranks;
+	twi_group_enter(ranks->engine);
+	if (ranks->engine->failing || ranks->closing)
+		status = twi_error(TOW_ECLOSED, "tow_group_connect_start: the group is being "
+						"closed");
+	else
+		status = twi_ranks_connect(ranks, group->members[rank], TWI_SPACE_USER, options,
+					   op_out);
+	twi_engine_leave(ranks->engine);
+	return status;
+}
+
+TOW_PUBLIC int tow_group_peer(struct tow_group *group, uint32_t rank, struct tow_peer **peer_out)
+{
+	int status = twi_group_check(group, "tow_group_peer");
+
+	if (status < 0)
+		return status;
+	if (peer_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_group_peer: peer_out is NULL");
+	*peer_out = NULL;
+	status = check_rank(group, rank, "tow_group_peer");
+	if (status < 0)
+		return status;
+	twi_group_enter(group->ranks->engine);
+	*peer_out = group->ranks->slots[group->members[rank]].peer;
+	twi_engine_leave(group->ranks->engine);
+	return *peer_out == NULL ? TOW_AGAIN : TOW_OK;
+}
+
+/* A user's value: under a name of its own, so that it never meets one of ours. */
+static int user_key(const struct tow_group *group, const char *key, char *out, size_t bytes)
+{
+	if (group->ranks->client == NULL)
+		return twi_error(TOW_ENOTSUP, "a job of one rank has no store");
+	if (key == NULL || *key == '\0' || strlen(key) > 250)
+		return twi_error(TOW_EINVAL, "the key is to have from 1 to 250 bytes");
+	snprintf(out, bytes, "user:%s", key);
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_group_set(struct tow_group *group, const char *key, const void *value,
+			     size_t bytes, uint64_t timeout_ns)
+{
+	const struct twi_until until = until_of(timeout_ns);
+	char name[TWI_STORE_KEY_MAX + 1];
+	int status = twi_group_check(group, "tow_group_set");
+
+	if (status == TOW_OK)
+		status = check_blocking(group->runtime, "tow_group_set");
+	if (status == TOW_OK)
+		status = user_key(group, key, name, sizeof(name));
+	if (status == TOW_OK && (bytes > TWI_STORE_VALUE_MAX || (value == NULL && bytes > 0)))
+		status = twi_error(TOW_EINVAL,
+				   "tow_group_set: the value is NULL, or its %zu bytes are more "
+				   "than %u",
+				   bytes, TWI_STORE_VALUE_MAX);
+	if (status < 0)
+		return status;
+	pthread_mutex_lock(&group->ranks->store_lock);
+	status = twi_store_set(group->ranks->client, name, value, (uint32_t)bytes, &until);
+	pthread_mutex_unlock(&group->ranks->store_lock);
+	return status;
+}
+
+/* A client of its own for a call that may wait for other ranks: others are not to wait for it. */
+static int open_client(struct twi_ranks *ranks, const struct twi_until *until,
+		       struct twi_store_client **out)
+{
+	return twi_store_client_open(&ranks->join, until, out);
+}
+
+TOW_PUBLIC int tow_group_get(struct tow_group *group, const char *key, void *value_out, size_t room,
+			     size_t *bytes_out, uint64_t timeout_ns)
+{
+	const struct twi_until until = until_of(timeout_ns);
+	struct twi_store_client *client = NULL;
+	char name[TWI_STORE_KEY_MAX + 1];
+	int status = twi_group_check(group, "tow_group_get");
+	uint32_t bytes = 0;
+
+	if (status == TOW_OK)
+		status = check_blocking(group->runtime, "tow_group_get");
+	if (status == TOW_OK)
+		status = user_key(group, key, name, sizeof(name));
+	if (status == TOW_OK && (bytes_out == NULL || (value_out == NULL && room > 0)))
+		status = twi_error(TOW_EINVAL, "tow_group_get: an argument is NULL");
+	if (status == TOW_OK)
+		status = open_client(group->ranks, &until, &client);
+	if (status == TOW_OK)
+		status = twi_store_get(client, name, value_out,
+				       (uint32_t)twi_min(room, (size_t)UINT32_MAX), &bytes, &until);
+	twi_store_client_close(client, 0);
+	if (status == TOW_OK)
+		*bytes_out = bytes;
+	return status;
+}
+
+/* What each rank says in a split. */
+struct split_part {
+	int64_t color, key;
+	uint64_t id; /* a number that no group has yet */
+	uint32_t rank;
+};
+
+struct split {
+	struct split_part *parts;
+};
+
+static int keep_part(void *arg, uint32_t index, const uint8_t *value, uint32_t bytes)
+{
+	struct split_part *part = &((struct split *)arg)->parts[index];
+
+	if (bytes != 24)
+		return twi_error(TOW_EPROTOCOL, "split: rank %u says %u bytes", index, bytes);
+	*part = (struct split_part){ .color = (int64_t)twi_get_le(value, 8),
+				     .key = (int64_t)twi_get_le(value + 8, 8),
+				     .id = twi_get_le(value + 16, 8),
+				     .rank = index };
+	return TOW_OK;
+}
+
+static int by_key(const void *a, const void *b)
+{
+	const struct split_part *x = a, *y = b;
+
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+/* The new group of those with our colour, in order. */
+static int build(struct tow_group *group, struct split *split, int64_t color,
+		 struct tow_group **group_out)
+{
+	struct tow_group *made;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < group->size; i++) {
+		if (split->parts[i].color == color)
+			split->parts[count++] = split->parts[i];
+	}
+	qsort(split->parts, count, sizeof(split->parts[0]), by_key);
+	made = twi_group_make(group->runtime, group->ranks, count);
+	if (made == NULL)
+		return TOW_ENOMEM;
+	for (uint32_t i = 0; i < count; i++) {
+		made->members[i] = group->members[split->parts[i].rank];
+		if (split->parts[i].rank == group->rank)
+			made->rank = i;
+	}
+	made->id = (uint32_t)split->parts[0].id;
+	/* A number that was drawn is the store's; one rank alone has drawn none. */
+	made->shrunk = group->shrunk && group->ranks->client == NULL;
+	twi_group_begin_collectives(made);
+	*group_out = made;
+	return TOW_OK;
+}
+
+/* Everybody says colour, key, and a number it has drawn; a new group has its first one's number. */
+static int exchange(struct tow_group *group, int64_t color, int64_t key, struct split *split,
+		    const struct twi_until *until)
+{
+	struct twi_store_client *client;
+	uint8_t value[24];
+	char name[32];
+	struct twi_gather gather = { .key = name,
+				     .index = group->rank,
+				     .members = group->size,
+				     .generation = group->splits,
+				     .value = value,
+				     .bytes = sizeof(value),
+				     .each = keep_part,
+				     .arg = split };
+	uint64_t id = 0;
+	int status = open_client(group->ranks, until, &client);
+
+	if (status < 0)
+		return status;
+	snprintf(name, sizeof(name), "split:%u", group->id);
+	status = twi_store_add(client, "ids", 1, &id, until);
+	twi_put_le(value, (uint64_t)color, 8);
+	twi_put_le(value + 8, (uint64_t)key, 8);
+	twi_put_le(value + 16, id, 8);
+	if (status == TOW_OK)
+		status = twi_store_gather(client, &gather, until);
+	if (status == TOW_OK)
+		group->splits++;
+	twi_store_client_close(client, 0);
+	return status;
+}
+
+/*
+ * Whether the store is there, if there is a doubt: the connection to rank 0, who serves it, has
+ * gone. To open a client would try until the end of the time.
+ */
+static int check_store(struct twi_ranks *ranks)
+{
+	const struct twi_until until = { twi_net_now() + PROBE_NS, -1 };
+	uint64_t id;
+	bool lost;
+	int status;
+
+	twi_group_enter(ranks->engine);
+	lost = ranks->slots[0].lost;
+	twi_engine_leave(ranks->engine);
+	if (!lost)
+		return TOW_OK;
+	pthread_mutex_lock(&ranks->store_lock);
+	status = twi_store_add(ranks->client, "ids", 0, &id, &until);
+	pthread_mutex_unlock(&ranks->store_lock);
+	if (status == TOW_OK)
+		return TOW_OK;
+	return twi_error(TOW_EPEER, "tow_group_split: rank 0 has gone, and with it the store that "
+				    "ranks agree by");
+}
+
+TOW_PUBLIC int tow_group_split(struct tow_group *group, int64_t color, int64_t key,
+			       uint64_t timeout_ns, struct tow_group **group_out)
+{
+	const struct twi_until until = until_of(timeout_ns);
+	int status = twi_group_check(group, "tow_group_split");
+	struct split split;
+
+	if (status == TOW_OK)
+		status = check_blocking(group->runtime, "tow_group_split");
+	if (status < 0)
+		return status;
+	if (group_out == NULL || color < TOW_GROUP_NONE)
+		return twi_error(TOW_EINVAL,
+				 "tow_group_split: group_out is NULL, or color is below %d",
+				 TOW_GROUP_NONE);
+	*group_out = NULL;
+	status = check_store(group->ranks);
+	if (status < 0)
+		return status;
+	split.parts = calloc(group->size, sizeof(split.parts[0]));
+	if (split.parts == NULL)
+		return twi_error(TOW_ENOMEM, "no memory to split a group of %u", group->size);
+	split.parts[0].color = color;
+	split.parts[0].id = group->id;
+	if (group->ranks->client != NULL)
+		status = exchange(group, color, key, &split, &until);
+	if (status == TOW_OK && color != TOW_GROUP_NONE)
+		status = build(group, &split, color, group_out);
+	free(split.parts);
+	return status;
+}
+
+TOW_PUBLIC int tow_group_close(struct tow_group *group)
+{
+	struct twi_job *job;
+	int status;
+
+	if (group == NULL)
+		return TOW_OK;
+	status = twi_handle_check(group, TWI_HANDLE_GROUP, "tow_group_close");
+	if (status == TOW_OK)
+		status = check_blocking(group->runtime, "tow_group_close");
+	if (status < 0)
+		return status;
+	job = twi_runtime_job(group->runtime);
+	pthread_mutex_lock(&job->lock);
+	twi_list_remove(&group->link);
+	pthread_mutex_unlock(&job->lock);
+	close_group(group);
+	return TOW_OK;
+}
+
+void twi_job_close(struct twi_job *job)
+{
+	struct twi_list *entry;
+
+	twi_job_end_opens(job);
+	/* No other thread is inside a call on this runtime any more. */
+	while ((entry = twi_list_first(&job->groups)) != NULL) {
+		twi_list_remove(entry);
+		close_group(twi_container_of(entry, struct tow_group, link));
+	}
+}

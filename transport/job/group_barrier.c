@@ -1,0 +1,310 @@
+/*
+ * group_barrier.c - a barrier by dissemination: in round k each rank tells the one 2^k further on,
+ * and hears from the one 2^k before; after log2(size) rounds everybody has heard of everybody.
+ *
+ * The messages have no payload; their tags have the group, the barrier's number and the round, so
+ * barriers and groups that share connections never meet. Everything runs with the engine held.
+ */
+#include <stdlib.h>
+
+#include <internal/base.h>
+
+#include "diag/base/error.h"
+#include "diag/record/coll_kind.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/inquiry/inquiry.h"
+#include "transport/job/group.h"
+#include "transport/op/message.h"
+#include "transport/op/op_options.h"
+
+struct barrier {
+	struct twi_ranks *ranks;
+	struct tow_op *op;       /* the user's; NULL: it has ended */
+	struct tow_op *inner[2]; /* under way: towards whom we tell, and from whom we hear */
+	struct tow_peer *peers[2];
+	bool talking; /* this round's peers are connected */
+	struct twi_barrier_log *log;
+	uint64_t number;
+	uint32_t round;
+	int status; /* of the first that failed */
+};
+
+static void advance(struct barrier *barrier);
+
+static struct twi_state_past *past_of(const struct barrier *barrier)
+{
+	return &barrier->log->past[barrier->number % TWI_STATE_PAST];
+}
+
+/* It is written down how it ended. What is not in order is worth the flight recorder's file. */
+static void note_end(struct barrier *barrier, int status)
+{
+	struct twi_barrier_log *log = barrier->log;
+	struct twi_state_past *past = past_of(barrier);
+
+	log->in_flight--;
+	log->done = twi_max(log->done, barrier->number);
+	if (past->seq == barrier->number) {
+		past->done_ns = twi_engine_clock(barrier->ranks->engine);
+		past->status = (int8_t)status;
+	}
+	if (status == TOW_OK || status == TOW_ECLOSED)
+		return;
+	if (log->broken_seq == 0) {
+		log->broken_seq = barrier->number;
+		log->broken = status;
+	}
+	twi_inquiry_failed(barrier->ranks->engine);
+}
+
+static void end(struct barrier *barrier, int status)
+{
+	struct tow_op *op = barrier->op;
+
+	barrier->op = NULL;
+	if (op == NULL)
+		return;
+	note_end(barrier, status);
+	twi_op_complete(op, status, 0);
+}
+
+/* Frees it when nothing of it is under way. */
+static void put_down(struct barrier *barrier)
+{
+	struct twi_ranks *ranks = barrier->ranks;
+
+	if (barrier->inner[0] != NULL || barrier->inner[1] != NULL)
+		return;
+	twi_barrier_log_drop(barrier->log);
+	free(barrier);
+	twi_ranks_drop(ranks);
+}
+
+/* The user's operation is ended from outside: deadline or cancel. */
+static void abort_barrier(struct tow_op *op, int status)
+{
+	struct barrier *barrier = op->owner;
+
+	end(barrier, status);
+	for (int i = 0; i < 2; i++) {
+		if (barrier->inner[i] != NULL)
+			tow_op_cancel(barrier->inner[i]);
+	}
+}
+
+/* One of the two that a step has is over. */
+static void on_step(struct tow_op *op, const struct tow_result *result)
+{
+	struct barrier *barrier = result->user;
+	int side = barrier->inner[1] == op;
+
+	barrier->inner[side] = NULL;
+	if (result->status < 0 && barrier->status == TOW_OK)
+		barrier->status = result->status;
+	if (!barrier->talking)
+		barrier->peers[side] = result->peer;
+	tow_op_release(op);
+	if (barrier->inner[0] == NULL && barrier->inner[1] == NULL)
+		advance(barrier);
+	else if (barrier->status < 0 && barrier->op != NULL)
+		abort_barrier(barrier->op, barrier->status);
+}
+
+/* A round: its two ranks, connected first. */
+static void start_connects(struct barrier *barrier)
+{
+	const struct tow_op_options options = {
+		.size = sizeof(options), .timeout_ns = TOW_FOREVER, .done = on_step, .user = barrier
+	};
+	const struct twi_barrier_log *log = barrier->log;
+	uint32_t step = 1u << barrier->round;
+	uint32_t targets[2] = { (log->rank + step) % log->size,
+				(log->rank + log->size - step) % log->size };
+
+	for (int i = 0; i < 2; i++) {
+		int status = twi_ranks_connect(barrier->ranks, log->members[targets[i]],
+					       TWI_SPACE_LINK, &options, &barrier->inner[i]);
+
+		if (status < 0 && barrier->status == TOW_OK)
+			barrier->status = status;
+	}
+}
+
+static void start_messages(struct barrier *barrier)
+{
+	const struct tow_op_options options = {
+		.size = sizeof(options), .timeout_ns = TOW_FOREVER, .done = on_step, .user = barrier
+	};
+	uint64_t tag = (uint64_t)barrier->log->id << 32 | (barrier->number & 0xffffff) << 8 |
+		       barrier->round;
+
+	for (int i = 0; i < 2; i++) {
+		const struct twi_message message = { .kind = i == 0 ? TWI_OP_SEND : TWI_OP_RECV,
+						     .space = TWI_SPACE_GROUP,
+						     .tag = tag };
+		int status = twi_message_start(barrier->peers[i], &message, &options,
+					       &barrier->inner[i]);
+
+		if (status < 0 && barrier->status == TOW_OK)
+			barrier->status = status;
+	}
+}
+
+/* What was under way is over: the next step, or the end. */
+static void advance(struct barrier *barrier)
+{
+	bool more = barrier->op != NULL && barrier->status == TOW_OK;
+
+	if (more && barrier->peers[0] != NULL && !barrier->talking) {
+		barrier->talking = true;
+		start_messages(barrier);
+	} else if (more) {
+		barrier->round += barrier->talking;
+		barrier->talking = false;
+		if (1ull << barrier->round < barrier->log->size)
+			start_connects(barrier);
+	}
+	if (barrier->inner[0] == NULL && barrier->inner[1] == NULL) {
+		end(barrier, barrier->status);
+		put_down(barrier);
+	} else if (barrier->status < 0) { /* half of a step has not started */
+		abort_barrier(barrier->op, barrier->status);
+	}
+}
+
+struct twi_barrier_log *twi_barrier_log_of(struct tow_group *group)
+{
+	struct twi_barrier_log *log = group->barriers;
+
+	if (log != NULL)
+		return log;
+	log = calloc(1, sizeof(*log) + group->size * sizeof(log->members[0]));
+	if (log == NULL)
+		return NULL;
+	log->users = 1;
+	log->id = group->id;
+	log->rank = group->rank;
+	log->size = group->size;
+	for (uint32_t i = 0; i < group->size; i++)
+		log->members[i] = group->members[i];
+	twi_list_push_back(&group->ranks->engine->barrier_logs, &log->link);
+	group->barriers = log;
+	return log;
+}
+
+void twi_barrier_log_drop(struct twi_barrier_log *log)
+{
+	if (log == NULL || --log->users > 0)
+		return;
+	twi_list_remove(&log->link);
+	free(log);
+}
+
+bool twi_barrier_is(const struct tow_op *op)
+{
+	return op->kind == TWI_OP_CALL && op->abort_call == abort_barrier;
+}
+
+bool twi_barrier_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_out)
+{
+	const struct barrier *barrier = op->owner;
+
+	if (!twi_barrier_is(op) || op->stage == TWI_STAGE_COMPLETING)
+		return false;
+	*ctx_out = barrier->log->id | TWI_STATE_BARRIERS;
+	*seq_out = barrier->number;
+	return true;
+}
+
+/* It is started, as seen by others. */
+static void note_start(struct barrier *barrier, const struct tow_op *op)
+{
+	struct twi_barrier_log *log = barrier->log;
+
+	log->users++;
+	log->in_flight++;
+	barrier->number = ++log->last;
+	*past_of(barrier) = (struct twi_state_past){ .seq = barrier->number,
+						     .start_ns = op->start_ns,
+						     .kind = TWI_COLL_BARRIER };
+	log->callers[barrier->number % TWI_STATE_PAST] = op->site.caller;
+}
+
+static int start_barrier(struct tow_group *group, const struct tow_op_options *options,
+			 struct twi_site site, struct tow_op **op_out)
+{
+	struct twi_barrier_log *log = twi_barrier_log_of(group);
+	struct barrier *barrier = log != NULL ? calloc(1, sizeof(*barrier)) : NULL;
+	struct tow_op *op;
+
+	if (barrier == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a barrier");
+	op = twi_op_acquire(group->ranks->engine, TWI_OP_CALL, options);
+	if (op == NULL) {
+		free(barrier);
+		return TOW_EBUSY;
+	}
+	op->site = site;
+	op->owner = barrier;
+	op->abort_call = abort_barrier;
+	barrier->ranks = group->ranks;
+	barrier->op = op;
+	barrier->log = log;
+	note_start(barrier, op);
+	twi_ranks_use(group->ranks);
+	*op_out = op;
+	twi_op_watch(op);
+	advance(barrier);
+	return TOW_OK;
+}
+
+static int start_at(struct tow_group *group, const struct tow_op_options *options,
+		    struct twi_site site, struct tow_op **op_out)
+{
+	struct tow_op_options known;
+	struct twi_engine *engine;
+	int status;
+
+	if (op_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_group_barrier_start: op_out is NULL");
+	*op_out = NULL;
+	status = twi_op_options_in("tow_group_barrier_start", &options, &known);
+	if (status == TOW_OK)
+		status = twi_group_check(group, "tow_group_barrier_start");
+	if (status < 0)
+		return status;
+	engine = group->ranks->engine;
+	twi_group_enter(engine);
+	if (engine->failing || group->ranks->closing)
+		status = twi_error(TOW_ECLOSED, "tow_group_barrier_start: the group is being "
+						"closed");
+	else
+		status = start_barrier(group, options, site, op_out);
+	twi_engine_leave(engine);
+	return status;
+}
+
+TOW_PUBLIC int tow_group_barrier_start(struct tow_group *group,
+				       const struct tow_op_options *options, struct tow_op **op_out)
+{
+	return start_at(group, options, TWI_SITE_HERE, op_out);
+}
+
+TOW_PUBLIC int tow_group_barrier(struct tow_group *group, uint64_t timeout_ns)
+{
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	char why[TWI_ERROR_BYTES];
+	struct tow_op *op;
+	int status;
+
+	options.timeout_ns = timeout_ns;
+	status = start_at(group, &options, TWI_SITE_HERE, &op);
+	if (status < 0)
+		return status;
+	status = twi_op_wait_told(op, why, sizeof(why));
+	if (status == TOW_EDEADLINE)
+		twi_error(status, "tow_group_barrier: not every rank has come in time%s", why);
+	tow_op_release(op);
+	return status;
+}

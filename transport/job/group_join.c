@@ -1,0 +1,296 @@
+/*
+ * group_join.c - how a rank comes to know the others: the blocking part of tow_group_open.
+ *
+ *	who am I -> rank 0 serves the store -> everybody joins it -> endpoints -> all addresses
+ *
+ * It runs without the engine, in the caller's thread or one of ours.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "transport/coll/coll_line.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+#include "transport/inquiry/inquiry.h"
+#include "transport/job/bootstrap_exchange.h"
+#include "transport/job/group.h"
+#include "transport/tracing.h"
+
+/* So long rank 0 serves on after a failure, so that the others hear why. */
+#define LINGER_NS 3000000000ull
+
+/* What the runtime found, or what these options say instead. */
+static int find_out(struct tow_runtime *runtime, const struct tow_group_options *options,
+		    struct twi_bootstrap *out)
+{
+	const struct twi_engine *engine = twi_runtime_engine(runtime);
+	const struct twi_job *job = twi_runtime_job(runtime);
+	struct tow_options given = TOW_OPTIONS_INIT;
+
+	*out = job->bootstrap;
+	if (options->rank >= 0 || options->world_size > 0 || options->store != NULL) {
+		given.rank = options->rank >= 0 ? options->rank : job->given_rank;
+		given.world_size =
+			options->world_size > 0 ? options->world_size : job->given_world_size;
+		given.store = options->store != NULL ? options->store : engine->knobs.store;
+		return twi_bootstrap_self(&given, engine->knobs.job, out);
+	}
+	return out->status < 0 ? twi_error(out->status, "%s", out->why) : TOW_OK;
+}
+
+struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime, const struct twi_bootstrap *bootstrap)
+{
+	struct twi_ranks *ranks = calloc(1, sizeof(*ranks));
+
+	if (ranks == NULL)
+		return NULL;
+	ranks->engine = twi_runtime_engine(runtime);
+	ranks->users = 1;
+	ranks->bootstrap = *bootstrap;
+	ranks->rank = (uint32_t)bootstrap->rank;
+	ranks->size = (uint32_t)bootstrap->world_size;
+	if (bootstrap->world_size != 1)
+		twi_log_rank(ranks->engine->diag, bootstrap->rank);
+	twi_list_init(&ranks->talks);
+	twi_list_init(&ranks->colls);
+	twi_list_init(&ranks->posts);
+	twi_list_init(&ranks->early);
+	twi_list_init(&ranks->shrinks);
+	pthread_mutex_init(&ranks->store_lock, NULL);
+	ranks->slots = calloc(ranks->size, sizeof(ranks->slots[0]));
+	ranks->addresses = calloc(ranks->size, sizeof(ranks->addresses[0]));
+	if (ranks->slots == NULL || ranks->addresses == NULL) {
+		twi_ranks_destroy(ranks);
+		return NULL;
+	}
+	for (uint32_t i = 0; i < ranks->size; i++) {
+		ranks->slots[i].rank = i;
+		twi_list_init(&ranks->slots[i].waiting);
+	}
+	return ranks;
+}
+
+void twi_ranks_destroy(struct twi_ranks *ranks)
+{
+	twi_coll_lines_end(ranks);
+	twi_inquiry_ranks_end(ranks);
+	twi_coll_shrinks_end(ranks);
+	pthread_mutex_destroy(&ranks->store_lock);
+	twi_job_key_wipe(&ranks->key);
+	free(ranks->slots);
+	if (!ranks->addresses_shared)
+		free(ranks->addresses);
+	free(ranks);
+}
+
+/* Rank 0 tells the others where it listens, if they cannot know. */
+static int tell_address(struct twi_ranks *ranks, const struct twi_until *until)
+{
+	struct twi_bootstrap *bootstrap = &ranks->bootstrap;
+	uint16_t port = twi_store_server_port(ranks->server);
+	const char *interfaces = ranks->engine->knobs.interfaces;
+	char mine[TWI_STORE_BYTES];
+
+	if (bootstrap->exchange == TWI_EXCHANGE_ADDRESS)
+		return TOW_OK;
+	if (bootstrap->local_size == bootstrap->world_size)
+		twi_host_port_put("127.0.0.1", port, mine, sizeof(mine));
+	else if (!twi_net_addresses(interfaces, port, mine, sizeof(mine)))
+		return twi_error(TOW_EINVAL,
+				 "interfaces = '%.64s': none of them is up with an address",
+				 interfaces);
+	return twi_exchange(bootstrap, mine, until);
+}
+
+static int serve(struct twi_ranks *ranks, const struct twi_until *until)
+{
+	struct twi_bootstrap *bootstrap = &ranks->bootstrap;
+	struct twi_store_serve serve = { .address = "",
+					 .world_size = ranks->size,
+					 .restarts = bootstrap->restarts,
+					 .job = bootstrap->job,
+					 .key = &ranks->key,
+					 .diag = ranks->engine->diag,
+					 .late_ns = (uint64_t)ranks->engine->knobs.log_wait_ns };
+	int status;
+
+	if (bootstrap->exchange == TWI_EXCHANGE_ADDRESS)
+		serve.address = bootstrap->store;
+	else if (bootstrap->local_size == bootstrap->world_size)
+		serve.address = TWI_NET_LOOPBACK; /* nobody else needs to see it */
+	status = twi_store_server_start(&serve, until, &ranks->server);
+	return status < 0 ? status : tell_address(ranks, until);
+}
+
+static int join(struct twi_ranks *ranks, const struct twi_until *until)
+{
+	struct twi_store_join *join = &ranks->join;
+	struct twi_bootstrap *bootstrap = &ranks->bootstrap;
+	int status;
+
+	if (getrandom(&join->instance, sizeof(join->instance), 0) != sizeof(join->instance))
+		return twi_error_errno(TOW_ESYSTEM, errno, "getrandom");
+	join->instance |= 1; /* not 0 */
+	join->job = bootstrap->job;
+	join->rank = ranks->rank;
+	join->world_size = ranks->size;
+	join->restarts = bootstrap->restarts;
+	join->key = &ranks->key;
+	join->diag = ranks->engine->diag;
+	join->late_ns = (uint64_t)ranks->engine->knobs.log_wait_ns;
+	if (ranks->server != NULL && twi_store_server_any(ranks->server))
+		twi_host_port_put("127.0.0.1", twi_store_server_port(ranks->server),
+				  bootstrap->store, sizeof(bootstrap->store));
+	join->addresses = bootstrap->store;
+	status = twi_store_client_open(join, until, &ranks->client);
+	if (status == TOW_OK)
+		ranks->session = twi_store_client_session(ranks->client);
+	return status;
+}
+
+/* The host of our endpoint: what leads to the store is what leads to the others. */
+static int choose_host(const struct twi_ranks *ranks, char host[TOW_ADDRESS_MAX])
+{
+	const char *interfaces = ranks->engine->knobs.interfaces;
+	char several[TWI_STORE_BYTES];
+	uint16_t port;
+
+	if (!twi_store_client_host(ranks->client, host))
+		return twi_error(TOW_ESYSTEM, "the system does not say this side's address");
+	/* Rank 0 has reached itself by a way that is open to nobody else. */
+	if (ranks->server == NULL || !twi_store_server_any(ranks->server) ||
+	    ranks->bootstrap.local_size == (int64_t)ranks->size ||
+	    !twi_net_addresses(interfaces, 1, several, sizeof(several)))
+		return TOW_OK;
+	several[strcspn(several, ",")] = '\0';
+	if (!twi_host_port(several, 1, host, TOW_ADDRESS_MAX, &port))
+		return twi_error(TOW_ESYSTEM, "this host has no address '%.64s'", several);
+	return TOW_OK;
+}
+
+static int open_endpoint(struct twi_ranks *ranks, struct tow_runtime *runtime, const char *address)
+{
+	const char *interfaces = ranks->engine->knobs.interfaces;
+	char host[TOW_ADDRESS_MAX], text[TOW_ADDRESS_MAX + 16];
+	int status;
+
+	if (address != NULL)
+		return tow_endpoint_open(runtime, address, &ranks->endpoint);
+	status = choose_host(ranks, host);
+	if (status < 0)
+		return status;
+	/* Interfaces that the user has named are all to be used; a job on one host needs none. */
+	snprintf(text, sizeof(text), "tow://%s",
+		 *interfaces == '\0' || strncmp(host, "127.", 4) == 0 ? host : "");
+	return tow_endpoint_open(runtime, text, &ranks->endpoint);
+}
+
+/* An address that another rank has said is put into a call of ours later. */
+static int keep_address(void *arg, uint32_t index, const uint8_t *value, uint32_t bytes)
+{
+	struct twi_ranks *ranks = arg;
+
+	if (bytes == 0 || bytes >= TOW_ADDRESS_MAX)
+		return twi_error(TOW_EPROTOCOL, "rank %u says an address of %u bytes", index,
+				 bytes);
+	for (uint32_t i = 0; i < bytes; i++) {
+		if (value[i] <= ' ' || value[i] >= 0x7f)
+			return twi_error(TOW_EPROTOCOL, "rank %u says an address with byte %u",
+					 index, value[i]);
+		ranks->addresses[index][i] = (char)value[i];
+	}
+	return TOW_OK;
+}
+
+static int gather_addresses(struct twi_ranks *ranks, const struct twi_until *until)
+{
+	char address[TOW_ADDRESS_MAX];
+	struct twi_gather gather = { .key = "open",
+				     .index = ranks->rank,
+				     .members = ranks->size,
+				     .value = address,
+				     .each = keep_address,
+				     .arg = ranks };
+	int status = tow_endpoint_address(ranks->endpoint, address, sizeof(address));
+
+	gather.bytes = (uint32_t)strlen(address);
+	return status < 0 ? status : twi_store_gather(ranks->client, &gather, until);
+}
+
+static int meet(struct twi_ranks *ranks, struct tow_runtime *runtime, const char *address,
+		const struct twi_until *until)
+{
+	struct twi_bootstrap *bootstrap = &ranks->bootstrap;
+	int status = TOW_OK;
+
+	ranks->key = ranks->engine->job_key;
+	if (ranks->rank == 0)
+		status = serve(ranks, until);
+	else if (bootstrap->exchange != TWI_EXCHANGE_ADDRESS)
+		status = twi_exchange(bootstrap, NULL, until);
+	if (status == TOW_OK)
+		status = join(ranks, until);
+	if (status == TOW_OK)
+		status = open_endpoint(ranks, runtime, address);
+	if (status == TOW_OK)
+		status = gather_addresses(ranks, until);
+	if (status == TOW_OK) {
+		twi_group_enter(ranks->engine);
+		status = twi_ranks_listen(ranks);
+		twi_engine_leave(ranks->engine);
+	}
+	return status;
+}
+
+/* A join that has failed: the message stays the thread's. */
+static void give_up(struct twi_ranks *ranks, int status, const struct twi_until *until)
+{
+	uint64_t now = twi_net_now(), linger = 0;
+	char why[TWI_BOOTSTRAP_ERROR];
+
+	snprintf(why, sizeof(why), "%s", tow_error_message());
+	if (status != TOW_ECANCELED)
+		linger = twi_min(LINGER_NS,
+				 (until->deadline_ns > now ? until->deadline_ns - now : 0) +
+					 LINGER_NS / 6);
+	twi_store_client_close(ranks->client, twi_min(linger, LINGER_NS / 6));
+	twi_store_server_stop(ranks->server, linger);
+	twi_exchange_done(&ranks->bootstrap, until);
+	twi_group_enter(ranks->engine);
+	twi_ranks_hang_up(ranks);
+	twi_engine_leave(ranks->engine);
+	twi_ranks_let_go(ranks);
+	twi_error(status, "%s", why);
+}
+
+int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *options,
+		   const struct twi_until *until, struct twi_ranks **out)
+{
+	struct twi_bootstrap bootstrap;
+	struct twi_ranks *ranks;
+	int status = find_out(runtime, options, &bootstrap);
+
+	if (status == TOW_OK)
+		status = twi_exchange_size(&bootstrap, until);
+	if (status < 0)
+		return status;
+	ranks = twi_ranks_make(runtime, &bootstrap);
+	if (ranks == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for %lld ranks",
+				 (long long)bootstrap.world_size);
+	if (ranks->size > 1)
+		status = meet(ranks, runtime, options->address, until);
+	if (status == TOW_OK)
+		status = twi_tracing_rank(ranks->engine, ranks->rank, ranks->size);
+	if (status < 0) {
+		give_up(ranks, status, until);
+		return status;
+	}
+	*out = ranks;
+	return TOW_OK;
+}

@@ -1,0 +1,545 @@
+/*
+ * group_link.c - connections between ranks: who dials, who is at the other end. group.h draws it.
+ *
+ * Everything here runs with the engine held, most of it in callbacks of the library's own
+ * operations. A *talk* is a connection that is not a slot's yet: one that we dial, or a guest's.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "diag/record/span.h"
+#include "transport/coll/coll_line.h"
+#include "transport/engine/engine.h"
+#include "transport/inquiry/inquiry.h"
+#include "transport/job/group.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/message.h"
+#include "transport/rpc/rpc_link.h"
+
+#define WHO_MAGIC   0x4f48574fu /* "OWHO" */
+#define WHO_VERSION 1u
+
+enum answer { ANSWER_TAKEN = 1, ANSWER_WAIT, ANSWER_STRANGE };
+
+struct talk {
+	struct twi_list link; /* on ranks->talks */
+	struct twi_ranks *ranks;
+	struct tow_peer *peer;
+	struct tow_op *op; /* that is under way */
+	uint32_t rank;     /* whom we dial; of a guest: not known yet */
+	uint8_t in[TWI_GROUP_WHO_BYTES];
+};
+
+static void dial(struct twi_ranks *ranks, uint32_t rank);
+static void accept_next(struct twi_ranks *ranks);
+
+void twi_group_enter(struct twi_engine *engine)
+{
+	twi_engine_enter(engine);
+	twi_engine_bind_ring(engine);
+}
+
+void twi_ranks_use(struct twi_ranks *ranks)
+{
+	ranks->users++;
+}
+
+void twi_ranks_let_go(struct twi_ranks *ranks)
+{
+	struct twi_engine *engine = ranks->engine;
+
+	twi_group_enter(engine);
+	twi_ranks_drop(ranks);
+	twi_engine_leave(engine); /* callbacks that are due may be the last users */
+}
+
+void twi_ranks_drop(struct twi_ranks *ranks)
+{
+	if (--ranks->users == 0)
+		twi_ranks_destroy(ranks);
+}
+
+/* Starts a receive of the talk's, which ends in `done`. */
+static int hear(struct talk *talk, uint64_t tag, uint64_t timeout_ns, tow_op_callback done)
+{
+	const struct tow_op_options options = {
+		.size = sizeof(options), .timeout_ns = timeout_ns, .done = done, .user = talk
+	};
+	const struct twi_message message = { .kind = TWI_OP_RECV,
+					     .space = TWI_SPACE_LINK,
+					     .data = talk->in,
+					     .bytes = sizeof(talk->in),
+					     .tag = tag };
+
+	return twi_message_start(talk->peer, &message, &options, &talk->op);
+}
+
+static void on_said(struct tow_op *op, const struct tow_result *result)
+{
+	free(result->user);
+	tow_op_release(op);
+}
+
+/* Sends words of ours; they have memory of their own, as the send may outlive the talk. */
+static int say(struct talk *talk, uint64_t tag, const uint32_t *words, unsigned count)
+{
+	uint8_t *bytes = malloc(4 * (size_t)count);
+	const struct tow_op_options options = { .size = sizeof(options),
+						.timeout_ns = TWI_GROUP_DIAL_NS,
+						.done = on_said,
+						.user = bytes };
+	const struct twi_message message = { .kind = TWI_OP_SEND,
+					     .space = TWI_SPACE_LINK,
+					     .data = bytes,
+					     .bytes = 4 * (uint64_t)count,
+					     .tag = tag };
+	struct tow_op *op;
+	int status;
+
+	if (bytes == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a connection between ranks");
+	for (unsigned i = 0; i < count; i++)
+		twi_put_le(bytes + 4 * (size_t)i, words[i], 4);
+	status = twi_message_start(talk->peer, &message, &options, &op);
+	if (status < 0)
+		free(bytes);
+	else /* the clocks are compared at once, so that traces of silent ranks have them too */
+		twi_link_touch(talk->peer, twi_engine_batch_now(talk->ranks->engine));
+	return status;
+}
+
+/* A talk is over; its connection stays only when it has become a slot's (close false). */
+static void end_talk(struct talk *talk, bool close)
+{
+	struct twi_ranks *ranks = talk->ranks;
+
+	twi_list_remove(&talk->link);
+	if (talk->rank == ranks->size)
+		ranks->guests--;
+	if (close && talk->peer != NULL)
+		tow_peer_close(talk->peer);
+	free(talk);
+	twi_ranks_drop(ranks);
+}
+
+static struct talk *begin_talk(struct twi_ranks *ranks, uint32_t rank)
+{
+	struct talk *talk = calloc(1, sizeof(*talk));
+
+	if (talk == NULL) {
+		twi_error(TOW_ENOMEM, "no memory for a connection between ranks");
+		return NULL;
+	}
+	talk->ranks = ranks;
+	talk->rank = rank;
+	twi_list_push_back(&ranks->talks, &talk->link);
+	twi_ranks_use(ranks);
+	return talk;
+}
+
+/* All who wait for the connection: it is there, or it has failed. */
+static void wake(struct twi_slot *slot, int status)
+{
+	struct twi_list *entry;
+
+	while ((entry = twi_list_first(&slot->waiting)) != NULL) {
+		struct tow_op *op = twi_container_of(entry, struct tow_op, link);
+
+		op->peer = slot->peer;
+		twi_op_complete(op, status, 0);
+	}
+}
+
+/* TOW_OK, or TOW_ENOMEM: then the connection is of no use. */
+static int slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer)
+{
+	struct twi_slot *slot = &ranks->slots[rank];
+	struct twi_coll_line *line = twi_coll_line_make(ranks, rank, peer);
+
+	if (line == NULL)
+		return TOW_ENOMEM;
+	slot->state = TWI_SLOT_UP;
+	slot->peer = peer;
+	peer->passing = false;
+	slot->dials = 0;
+	peer->job_rank = rank;
+	peer->span_peer = twi_span_peer(peer->engine->diag, peer->address, rank);
+	twi_coll_line_up(line);
+	twi_inquiry_line_up(ranks, rank, peer);
+	wake(slot, TOW_OK);
+	return TOW_OK;
+}
+
+/* What we dialled came to nothing. */
+static void dial_failed(struct twi_ranks *ranks, uint32_t rank, int status)
+{
+	struct twi_slot *slot = &ranks->slots[rank];
+
+	if (slot->state == TWI_SLOT_UP)
+		return;
+	slot->state = TWI_SLOT_NONE;
+	slot->dials = 0;
+	twi_log(ranks->engine->diag, 2, "group: no connection to rank %u at %s: %s", rank,
+		ranks->addresses[rank], tow_status_name(status));
+	wake(slot, status);
+}
+
+/* The callback of a talk's operation: it is over. False: so is everything. */
+static bool talk_goes_on(struct talk *talk, struct tow_op *op)
+{
+	tow_op_release(op);
+	talk->op = NULL;
+	return !talk->ranks->closing;
+}
+
+/* The lower rank's connection has not come: we dial again. */
+static void on_waited(struct tow_op *op, const struct tow_result *result)
+{
+	struct talk *talk = result->user;
+	struct twi_ranks *ranks = talk->ranks;
+	struct twi_slot *slot = &ranks->slots[talk->rank];
+	uint32_t rank = talk->rank;
+	bool on = talk_goes_on(talk, op);
+
+	twi_ranks_use(ranks);
+	end_talk(talk, true);
+	if (on && slot->state == TWI_SLOT_WAITING) {
+		if (twi_list_empty(&slot->waiting))
+			slot->state = TWI_SLOT_NONE; /* nobody asks any more */
+		else if (slot->dials >= TWI_GROUP_DIALS)
+			dial_failed(ranks, rank, TOW_EPEER);
+		else
+			dial(ranks, rank);
+	}
+	twi_ranks_drop(ranks);
+}
+
+static void abort_connect(struct tow_op *op, int status)
+{
+	twi_op_complete(op, status, 0);
+}
+
+/*
+ * All ranks may dial one at the same moment, more than it takes at once: who is refused dials again
+ * in a while. It may have gone as well, so this is not for long. False: that is so.
+ */
+static bool dial_later(struct talk *talk)
+{
+	struct twi_slot *slot = &talk->ranks->slots[talk->rank];
+	const struct tow_op_options options = { .size = sizeof(options),
+						.timeout_ns = 5000000ull << slot->dials,
+						.done = on_waited,
+						.user = talk };
+
+	if (slot->dials >= TWI_GROUP_REFUSALS)
+		return false;
+	talk->op = twi_op_acquire(talk->ranks->engine, TWI_OP_CALL, &options);
+	if (talk->op == NULL)
+		return false;
+	talk->op->space = TWI_SPACE_LINK;
+	talk->op->abort_call = abort_connect;
+	slot->state = TWI_SLOT_WAITING;
+	twi_op_watch(talk->op);
+	return true;
+}
+
+static int judge_answer(struct talk *talk, const struct tow_result *result)
+{
+	uint32_t answer;
+
+	if (result->status < 0)
+		return result->status;
+	if (result->bytes != TWI_GROUP_ANSWER_BYTES)
+		return TOW_EPROTOCOL;
+	answer = (uint32_t)twi_get_le(talk->in, 4);
+	return answer == ANSWER_TAKEN     ? TOW_OK
+	       : answer == ANSWER_WAIT    ? TOW_AGAIN
+	       : answer == ANSWER_STRANGE ? TOW_EMISMATCH
+					  : TOW_EPROTOCOL;
+}
+
+static void on_answer(struct tow_op *op, const struct tow_result *result)
+{
+	struct talk *talk = result->user;
+	struct twi_ranks *ranks = talk->ranks;
+	struct twi_slot *slot = &ranks->slots[talk->rank];
+	int status = judge_answer(talk, result);
+	uint64_t pause_ns = 20000000ull << twi_min(slot->dials, 6u);
+
+	if (!talk_goes_on(talk, op) || slot->state == TWI_SLOT_UP) {
+		end_talk(talk, true);
+		return;
+	}
+	if (status == TOW_OK)
+		status = slot_up(ranks, talk->rank, talk->peer);
+	if (status == TOW_OK) {
+		end_talk(talk, false);
+		return;
+	}
+	if (status == TOW_AGAIN) {
+		slot->state = TWI_SLOT_WAITING;
+		status = hear(talk, TWI_GROUP_TAG_NEVER, pause_ns, on_waited);
+		if (status == TOW_OK)
+			return;
+	} else if (status == TOW_EPEER && dial_later(talk)) {
+		return; /* it has closed what it could not take */
+	}
+	dial_failed(ranks, talk->rank, status);
+	end_talk(talk, true);
+}
+
+static int say_who(struct talk *talk)
+{
+	const struct twi_ranks *ranks = talk->ranks;
+	const uint32_t words[TWI_GROUP_WHO_BYTES / 4] = { WHO_MAGIC,
+							  WHO_VERSION,
+							  (uint32_t)ranks->session,
+							  (uint32_t)(ranks->session >> 32),
+							  ranks->rank,
+							  talk->rank,
+							  ranks->size,
+							  0 };
+
+	return say(talk, TWI_GROUP_TAG_WHO, words, TWI_GROUP_WHO_BYTES / 4);
+}
+
+static void on_connected(struct tow_op *op, const struct tow_result *result)
+{
+	struct talk *talk = result->user;
+	struct twi_ranks *ranks = talk->ranks;
+	int status = result->status;
+	bool on = talk_goes_on(talk, op);
+
+	talk->peer = status == TOW_OK ? result->peer : NULL;
+	if (talk->peer != NULL)
+		talk->peer->passing = true; /* the other side may dial as well, and win */
+	if (!on || ranks->slots[talk->rank].state == TWI_SLOT_UP) {
+		end_talk(talk, true);
+		return;
+	}
+	if (status == TOW_EREFUSED && dial_later(talk))
+		return;
+	if (status == TOW_OK)
+		status = say_who(talk);
+	if (status == TOW_OK)
+		status = hear(talk, TWI_GROUP_TAG_ANSWER, TWI_GROUP_DIAL_NS, on_answer);
+	if (status < 0) {
+		dial_failed(ranks, talk->rank, status);
+		end_talk(talk, true);
+	}
+}
+
+static void dial(struct twi_ranks *ranks, uint32_t rank)
+{
+	struct twi_slot *slot = &ranks->slots[rank];
+	struct talk *talk = begin_talk(ranks, rank);
+	const struct tow_op_options options = { .size = sizeof(options),
+						.timeout_ns = TWI_GROUP_DIAL_NS,
+						.done = on_connected,
+						.user = talk };
+	int status = TOW_ENOMEM;
+
+	slot->state = TWI_SLOT_DIALING;
+	slot->dials++;
+	if (talk != NULL)
+		status = twi_connect_own(ranks->endpoint, ranks->addresses[rank], &options,
+					 &talk->op);
+	if (status == TOW_OK)
+		return;
+	dial_failed(ranks, rank, status);
+	if (talk != NULL)
+		end_talk(talk, true);
+}
+
+bool twi_connect_is(const struct tow_op *op, uint32_t *rank_out)
+{
+	const struct twi_slot *slot = op->owner;
+
+	if (op->kind != TWI_OP_CALL || op->abort_call != abort_connect || slot == NULL)
+		return false;
+	*rank_out = slot->rank;
+	return true;
+}
+
+int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, enum twi_space space,
+		      const struct tow_op_options *options, struct tow_op **op_out)
+{
+	struct twi_slot *slot = &ranks->slots[rank];
+	struct tow_op *op = twi_op_acquire(ranks->engine, TWI_OP_CALL, options);
+
+	if (op == NULL)
+		return TOW_EBUSY;
+	*op_out = op;
+	op->space = (uint8_t)space;
+	op->abort_call = abort_connect;
+	op->owner = slot;
+	if (slot->state == TWI_SLOT_UP) {
+		op->peer = slot->peer;
+		twi_op_complete(op, TOW_OK, 0);
+		return TOW_OK;
+	}
+	twi_list_push_back(&slot->waiting, &op->link);
+	twi_op_watch(op);
+	if (slot->state == TWI_SLOT_NONE)
+		dial(ranks, rank);
+	return TOW_OK;
+}
+
+void twi_ranks_give_up(struct twi_ranks *ranks, const void *user)
+{
+	for (uint32_t i = 0; i < ranks->size; i++) {
+		struct twi_list *pos, *next;
+
+		twi_list_for_each_safe (pos, next, &ranks->slots[i].waiting) {
+			struct tow_op *op = twi_container_of(pos, struct tow_op, link);
+
+			if (op->user == user)
+				twi_op_complete(op, TOW_ECANCELED, 0);
+		}
+	}
+}
+
+/* A guest that has been turned away closes its end; we close ours when it has, or in a while. */
+static void on_turned_away(struct tow_op *op, const struct tow_result *result)
+{
+	struct talk *talk = result->user;
+
+	talk_goes_on(talk, op);
+	end_talk(talk, true);
+}
+
+static enum answer judge_guest(const struct talk *talk, uint64_t bytes, uint32_t *rank_out)
+{
+	const struct twi_ranks *ranks = talk->ranks;
+	const uint8_t *in = talk->in;
+	uint64_t session = twi_get_le(in + 8, 8);
+	uint32_t from = (uint32_t)twi_get_le(in + 16, 4);
+	const struct twi_slot *slot;
+
+	if (bytes != TWI_GROUP_WHO_BYTES || twi_get_le(in, 4) != WHO_MAGIC ||
+	    twi_get_le(in + 4, 4) != WHO_VERSION || session != ranks->session ||
+	    from >= ranks->size || from == ranks->rank || twi_get_le(in + 20, 4) != ranks->rank)
+		return ANSWER_STRANGE;
+	*rank_out = from;
+	slot = &ranks->slots[from];
+	/* Both dial: the lower rank's connection is the one. */
+	if (slot->state == TWI_SLOT_UP || (slot->state == TWI_SLOT_DIALING && from > ranks->rank))
+		return ANSWER_WAIT;
+	return ANSWER_TAKEN;
+}
+
+static void on_who(struct tow_op *op, const struct tow_result *result)
+{
+	struct talk *talk = result->user;
+	struct twi_ranks *ranks = talk->ranks;
+	uint64_t bytes = result->bytes;
+	int status = result->status;
+	enum answer answer;
+	uint32_t rank = 0;
+
+	if (!talk_goes_on(talk, op) || status < 0) {
+		end_talk(talk, true);
+		return;
+	}
+	answer = judge_guest(talk, bytes, &rank);
+	if (answer == ANSWER_STRANGE)
+		twi_log(ranks->engine->diag, 2,
+			"group: a connection from %s is of another job, or of no rank",
+			talk->peer->address);
+	status = say(talk, TWI_GROUP_TAG_ANSWER, (const uint32_t[]){ answer, 0 },
+		     TWI_GROUP_ANSWER_BYTES / 4);
+	if (status == TOW_OK && answer == ANSWER_TAKEN) {
+		status = slot_up(ranks, rank, talk->peer);
+		end_talk(talk, status < 0);
+		return;
+	}
+	if (status == TOW_OK)
+		status = hear(talk, TWI_GROUP_TAG_NEVER, TWI_GROUP_GUEST_NS, on_turned_away);
+	if (status < 0)
+		end_talk(talk, true);
+}
+
+static void greet_guest(struct twi_ranks *ranks, struct tow_peer *peer)
+{
+	struct talk *talk =
+		ranks->guests < TWI_GROUP_GUESTS ? begin_talk(ranks, ranks->size) : NULL;
+
+	if (talk == NULL) {
+		tow_peer_close(peer);
+		return;
+	}
+	ranks->guests++;
+	talk->peer = peer;
+	peer->passing = true;
+	if (hear(talk, TWI_GROUP_TAG_WHO, TWI_GROUP_GUEST_NS, on_who) < 0)
+		end_talk(talk, true);
+}
+
+static void on_accepted(struct tow_op *op, const struct tow_result *result)
+{
+	struct twi_ranks *ranks = result->user;
+
+	tow_op_release(op);
+	ranks->accept = NULL;
+	if (!ranks->closing && result->status == TOW_OK) {
+		greet_guest(ranks, result->peer);
+		accept_next(ranks);
+	} else if (result->status == TOW_OK) {
+		tow_peer_close(result->peer);
+	}
+	twi_ranks_drop(ranks);
+}
+
+/* Without an operation for it nobody is accepted any more: the dialler's deadline says so. */
+static void accept_next(struct twi_ranks *ranks)
+{
+	const struct tow_op_options options = { .size = sizeof(options),
+						.timeout_ns = TOW_FOREVER,
+						.done = on_accepted,
+						.user = ranks };
+
+	if (twi_accept_own(ranks->endpoint, &options, &ranks->accept) < 0) {
+		ranks->accept = NULL;
+		twi_log(ranks->engine->diag, 1, "group: no more connections are accepted: %.160s",
+			tow_error_message());
+		return;
+	}
+	twi_ranks_use(ranks);
+}
+
+int twi_ranks_listen(struct twi_ranks *ranks)
+{
+	ranks->endpoint->passes = true;
+	accept_next(ranks);
+	return ranks->accept != NULL ? TOW_OK : TOW_EBUSY;
+}
+
+void twi_ranks_hang_up(struct twi_ranks *ranks)
+{
+	struct twi_list *pos, *next;
+
+	ranks->closing = true;
+	if (ranks->accept != NULL)
+		tow_op_cancel(ranks->accept);
+	twi_list_for_each_safe (pos, next, &ranks->talks) {
+		struct talk *talk = twi_container_of(pos, struct talk, link);
+
+		if (talk->op != NULL)
+			tow_op_cancel(talk->op);
+	}
+	for (uint32_t i = 0; i < ranks->size; i++) {
+		struct twi_slot *slot = &ranks->slots[i];
+		struct tow_peer *peer = slot->peer;
+
+		slot->state = TWI_SLOT_NONE;
+		slot->peer = NULL;
+		wake(slot, TOW_ECLOSED);
+		if (peer != NULL)
+			tow_peer_close(peer);
+	}
+	if (ranks->endpoint != NULL)
+		tow_endpoint_close(ranks->endpoint);
+	ranks->endpoint = NULL;
+}

@@ -1,0 +1,586 @@
+/*
+ * store.c - what the store does with each request. See store.h.
+ */
+#include "transport/job/store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <internal/base.h>
+
+#include "diag/base/error.h"
+#include "transport/job/store_table.h"
+
+int twi_store_create(const struct twi_store_config *config, struct twi_store **out)
+{
+	struct twi_store *store = calloc(1, sizeof(*store));
+
+	*out = NULL;
+	if (store == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for the job's store");
+	store->config = *config;
+	store->ranks = calloc(config->world_size, sizeof(store->ranks[0]));
+	store->clients = calloc(config->clients_max, sizeof(store->clients[0]));
+	for (unsigned i = 0; i < TWI_STORE_BUCKETS; i++)
+		twi_list_init(&store->buckets[i]);
+	if (store->ranks == NULL || store->clients == NULL) {
+		twi_store_destroy(store);
+		return twi_error(TOW_ENOMEM, "no memory for a store of %u ranks",
+				 config->world_size);
+	}
+	*out = store;
+	return TOW_OK;
+}
+
+void twi_store_destroy(struct twi_store *store)
+{
+	struct twi_list *entry;
+
+	if (store == NULL)
+		return;
+	for (unsigned i = 0; i < TWI_STORE_BUCKETS; i++) {
+		while ((entry = twi_list_first(&store->buckets[i])) != NULL)
+			twi_store_drop(store,
+				       twi_container_of(entry, struct twi_store_entry, link));
+	}
+	free(store->ranks);
+	free(store->clients);
+	free(store);
+}
+
+uint32_t twi_store_done_count(const struct twi_store *store)
+{
+	return store->done;
+}
+
+bool twi_store_failed(const struct twi_store *store)
+{
+	return store->failed < 0;
+}
+
+uint64_t twi_store_bytes(const struct twi_store *store)
+{
+	return store->bytes;
+}
+
+bool twi_store_is_member(const struct twi_store *store, uint32_t index)
+{
+	return store->clients[index].member;
+}
+
+void twi_store_refused(struct twi_store *store, const char *why)
+{
+	store->strangers++;
+	snprintf(store->refused, sizeof(store->refused), "%.*s", (int)sizeof(store->refused) - 1,
+		 why);
+}
+
+static void rank_done(struct twi_store *store, uint32_t rank)
+{
+	if (rank != TWI_STORE_NOBODY && !store->ranks[rank].done) {
+		store->ranks[rank].done = true;
+		store->done++;
+	}
+}
+
+/* Answers the request that a client has out. */
+static void answer(struct twi_store *store, uint32_t index, struct twi_store_frame reply)
+{
+	struct twi_store_client *client = &store->clients[index];
+
+	reply.kind = client->request.kind | TWI_STORE_REPLY;
+	reply.number = client->request.number;
+	if (client->waiting) {
+		client->waiting = false;
+		store->waiting--;
+	}
+	store->config.reply(store->config.arg, index, &reply);
+}
+
+static void answer_text(struct twi_store *store, uint32_t index, int status, const char *text)
+{
+	answer(store, index,
+	       (struct twi_store_frame){ .status = status,
+					 .value = (const uint8_t *)text,
+					 .value_bytes = (uint32_t)strlen(text) });
+}
+
+/* A refusal of one request alone. Its text is the thread's error. */
+static int refuse(struct twi_store *store, uint32_t index, int status)
+{
+	answer_text(store, index, status, tow_error_message());
+	return TOW_OK;
+}
+
+static void answer_failed(struct twi_store *store, uint32_t index)
+{
+	rank_done(store, store->clients[index].rank);
+	answer_text(store, index, store->failed, store->text);
+}
+
+/* Everything has failed; the text is the thread's error. */
+static void fail(struct twi_store *store, int status)
+{
+	if (store->failed < 0)
+		return;
+	store->failed = status;
+	snprintf(store->text, sizeof(store->text), "%.*s", (int)sizeof(store->text) - 1,
+		 tow_error_message());
+	for (uint32_t i = 0; i < store->config.clients_max; i++) {
+		if (store->clients[i].waiting)
+			answer_failed(store, i);
+	}
+}
+
+uint32_t twi_store_enter(struct twi_store *store)
+{
+	for (uint32_t i = 0; i < store->config.clients_max; i++) {
+		struct twi_store_client *client = &store->clients[i];
+
+		if (client->used)
+			continue;
+		client->used = true;
+		client->waiting = client->member = false;
+		client->rank = TWI_STORE_NOBODY;
+		return i;
+	}
+	return UINT32_MAX;
+}
+
+void twi_store_leave(struct twi_store *store, uint32_t index, uint64_t now_ns)
+{
+	struct twi_store_client *client = &store->clients[index];
+	struct twi_store_rank *rank;
+
+	if (client->waiting)
+		store->waiting--;
+	client->waiting = false;
+	client->used = false;
+	if (!client->member)
+		return;
+	client->member = false;
+	rank = &store->ranks[client->rank];
+	if (--rank->clients == 0 && !rank->done) {
+		rank->gone_ns = now_ns == 0 ? 1 : now_ns;
+		store->gone++;
+	}
+}
+
+/* This connection is not one of the job's: it is told why, and is to be closed. */
+static int turn_away(struct twi_store *store, uint32_t index, int status)
+{
+	refuse(store, index, status);
+	return status;
+}
+
+static int on_hello(struct twi_store *store, uint32_t index, const struct twi_store_frame *frame)
+{
+	struct twi_store_client *client = &store->clients[index];
+	int status;
+
+	if (client->rank != TWI_STORE_NOBODY)
+		return twi_error(TOW_EPROTOCOL, "store: rank %u greets twice", client->rank);
+	status = twi_store_judge_hello(store, frame);
+	if (status == TOW_EPROTOCOL)
+		return status;
+	if (status < 0)
+		return turn_away(store, index, status);
+	client->rank = (uint32_t)frame->a;
+	client->instance = frame->b;
+	/* Another one's rank is said at once; a process that comes back is at home at once. */
+	if (store->ranks[client->rank].instance != 0)
+		status = twi_store_claim(store, index);
+	if (status < 0) {
+		client->rank = TWI_STORE_NOBODY;
+		return turn_away(store, index, status);
+	}
+	if (store->failed < 0)
+		answer_failed(store, index);
+	else
+		answer(store, index, (struct twi_store_frame){ .a = store->config.session });
+	return TOW_OK;
+}
+
+static void wait_for(struct twi_store *store, uint32_t index, uint64_t now_ns)
+{
+	struct twi_store_client *client = &store->clients[index];
+
+	client->waiting = true;
+	client->until_ns = now_ns + (uint64_t)client->request.wait_ms * 1000000u;
+	store->waiting++;
+}
+
+static bool same_key(const struct twi_store_client *client, const struct twi_store_entry *entry)
+{
+	return client->request.key_bytes == entry->key_bytes &&
+	       memcmp(client->key, entry->key, entry->key_bytes) == 0;
+}
+
+static void answer_value(struct twi_store *store, uint32_t index,
+			 const struct twi_store_entry *entry)
+{
+	answer(store, index,
+	       (struct twi_store_frame){ .value = entry->value, .value_bytes = entry->bytes });
+}
+
+static void wake_gets(struct twi_store *store, const struct twi_store_entry *entry)
+{
+	for (uint32_t i = 0; i < store->config.clients_max && store->waiting > 0; i++) {
+		const struct twi_store_client *client = &store->clients[i];
+
+		if (client->waiting && client->request.kind == TWI_STORE_KIND_GET &&
+		    same_key(client, entry))
+			answer_value(store, i, entry);
+	}
+}
+
+static int not_a_value(const struct twi_store_frame *frame)
+{
+	return twi_error(TOW_EINVAL, "store: '%.*s' is no value of the kind that is asked for",
+			 (int)twi_min(frame->key_bytes, 64u), frame->key);
+}
+
+static int on_set(struct twi_store *store, uint32_t index, const struct twi_store_frame *frame)
+{
+	struct twi_store_entry *entry;
+	int status;
+
+	entry = twi_store_make(store, frame->key, frame->key_bytes, &status);
+	if (entry != NULL && entry->parts != NULL)
+		status = not_a_value(frame);
+	if (status == TOW_OK)
+		status = twi_store_put(store, &entry->value, &entry->bytes, frame->value,
+				       frame->value_bytes);
+	if (status < 0)
+		return refuse(store, index, status);
+	answer(store, index, (struct twi_store_frame){ 0 });
+	wake_gets(store, entry);
+	return TOW_OK;
+}
+
+static int on_get(struct twi_store *store, uint32_t index, const struct twi_store_frame *frame,
+		  uint64_t now_ns)
+{
+	struct twi_store_entry *entry = twi_store_find(store, frame->key, frame->key_bytes);
+
+	if (entry != NULL && entry->parts != NULL)
+		return refuse(store, index, not_a_value(frame));
+	if (entry != NULL && entry->value != NULL)
+		answer_value(store, index, entry);
+	else
+		wait_for(store, index, now_ns);
+	return TOW_OK;
+}
+
+/* The sum that a value of eight bytes is; a new one is 0. */
+static int read_sum(const struct twi_store_entry *entry, const struct twi_store_frame *frame,
+		    uint64_t *out)
+{
+	*out = 0;
+	if (entry->value == NULL && entry->parts == NULL)
+		return TOW_OK;
+	if (entry->parts != NULL || entry->bytes != 8)
+		return not_a_value(frame);
+	*out = twi_get_le(entry->value, 8);
+	return TOW_OK;
+}
+
+static int on_add(struct twi_store *store, uint32_t index, const struct twi_store_frame *frame)
+{
+	struct twi_store_rank *rank = &store->ranks[store->clients[index].rank];
+	struct twi_store_entry *entry;
+	uint8_t bytes[8];
+	uint64_t sum = 0;
+	int status = TOW_OK;
+
+	/* The reply was lost and the request is repeated: it has been carried out. */
+	if (rank->number != 0 && rank->number == frame->number) {
+		answer(store, index, (struct twi_store_frame){ .a = rank->sum });
+		return TOW_OK;
+	}
+	entry = twi_store_make(store, frame->key, frame->key_bytes, &status);
+	if (entry != NULL)
+		status = read_sum(entry, frame, &sum);
+	sum += frame->a;
+	twi_put_le(bytes, sum, 8);
+	if (status == TOW_OK)
+		status = twi_store_put(store, &entry->value, &entry->bytes, bytes, sizeof(bytes));
+	if (status < 0)
+		return refuse(store, index, status);
+	rank->number = frame->number;
+	rank->sum = sum;
+	answer(store, index, (struct twi_store_frame){ .a = sum });
+	wake_gets(store, entry);
+	return TOW_OK;
+}
+
+static int on_delete(struct twi_store *store, uint32_t index, const struct twi_store_frame *frame)
+{
+	struct twi_store_entry *entry = twi_store_find(store, frame->key, frame->key_bytes);
+
+	/* Of a gather others may still be waiting. */
+	if (entry != NULL && entry->parts != NULL && entry->given < entry->members)
+		return refuse(store, index, not_a_value(frame));
+	if (entry != NULL)
+		twi_store_drop(store, entry);
+	answer(store, index, (struct twi_store_frame){ .a = entry != NULL });
+	return TOW_OK;
+}
+
+/* The values from `from` on, as many as fit. */
+static void answer_gather(struct twi_store *store, uint32_t index,
+			  const struct twi_store_entry *entry, uint32_t from)
+{
+	uint32_t used = 0, at;
+
+	for (at = from; at < entry->members; at++) {
+		const struct twi_store_part *part = &entry->parts[at];
+
+		if (used + 2 + part->bytes > sizeof(store->reply))
+			break;
+		used += (uint32_t)twi_store_gathered_put(store->reply + used, part->value,
+							 part->bytes);
+	}
+	answer(store, index,
+	       (struct twi_store_frame){ .a = at < entry->members ? at : 0,
+					 .value = store->reply,
+					 .value_bytes = used });
+}
+
+static void wake_gather(struct twi_store *store, const struct twi_store_entry *entry)
+{
+	for (uint32_t i = 0; i < store->config.clients_max && store->waiting > 0; i++) {
+		const struct twi_store_client *client = &store->clients[i];
+
+		if (client->waiting && client->request.kind == TWI_STORE_KIND_GATHER &&
+		    same_key(client, entry))
+			answer_gather(store, i, entry, client->from);
+	}
+}
+
+/* Whether the part may be given now: the thread's error says why not. */
+static int judge_gather(const struct twi_store_entry *entry, const struct twi_store_frame *frame,
+			uint32_t rank)
+{
+	uint32_t index = (uint32_t)frame->a, members = (uint32_t)(frame->a >> 32);
+	uint32_t generation = (uint32_t)frame->b;
+
+	if (entry->parts == NULL && entry->value != NULL)
+		return not_a_value(frame);
+	if (entry->parts == NULL)
+		return TOW_OK;
+	if (entry->members != members)
+		return twi_error(TOW_EMISMATCH,
+				 "rank %u says that '%.*s' has %u members, others say %u", rank,
+				 (int)entry->key_bytes, entry->key, members, entry->members);
+	if (generation == entry->generation + 1 && entry->given == entry->members)
+		return TOW_OK;
+	if (generation != entry->generation)
+		return twi_error(TOW_EMISMATCH,
+				 "rank %u is at number %u of '%.*s', others are at %u", rank,
+				 generation, (int)entry->key_bytes, entry->key, entry->generation);
+	if (entry->parts[index].rank != TWI_STORE_NOBODY && entry->parts[index].rank != rank)
+		return twi_error(TOW_EMISMATCH, "ranks %u and %u both say member %u of '%.*s'",
+				 entry->parts[index].rank, rank, index, (int)entry->key_bytes,
+				 entry->key);
+	return TOW_OK;
+}
+
+static int give(struct twi_store *store, struct twi_store_entry *entry,
+		const struct twi_store_frame *frame, uint32_t rank)
+{
+	struct twi_store_part *part;
+	int status = TOW_OK;
+
+	if (entry->parts == NULL || entry->generation != (uint32_t)frame->b)
+		status = twi_store_gather_begin(store, entry, (uint32_t)(frame->a >> 32),
+						(uint32_t)frame->b);
+	if (status < 0)
+		return status;
+	part = &entry->parts[(uint32_t)frame->a];
+	if (entry->given == entry->members)
+		return TOW_OK; /* repeated, as the reply was lost */
+	status = twi_store_put(store, &part->value, &part->bytes, frame->value, frame->value_bytes);
+	if (status < 0)
+		return status;
+	entry->given += part->rank == TWI_STORE_NOBODY;
+	part->rank = rank;
+	return TOW_OK;
+}
+
+static int on_gather(struct twi_store *store, uint32_t index, const struct twi_store_frame *frame,
+		     uint64_t now_ns)
+{
+	struct twi_store_client *client = &store->clients[index];
+	uint32_t members = (uint32_t)(frame->a >> 32), from = (uint32_t)(frame->b >> 32);
+	struct twi_store_entry *entry;
+	int status;
+
+	if (members == 0 || members > store->config.world_size || (uint32_t)frame->a >= members ||
+	    from >= members || frame->value_bytes > TWI_STORE_GATHERED_MAX)
+		return twi_error(TOW_EPROTOCOL, "store: a gather of %u members, %u bytes", members,
+				 frame->value_bytes);
+	entry = twi_store_make(store, frame->key, frame->key_bytes, &status);
+	if (entry != NULL)
+		status = judge_gather(entry, frame, client->rank);
+	if (status == TOW_EMISMATCH) {
+		fail(store, status);
+		answer_failed(store, index);
+		return TOW_OK;
+	}
+	if (status == TOW_OK)
+		status = give(store, entry, frame, client->rank);
+	if (status < 0)
+		return refuse(store, index, status);
+	if (entry->given == 1 && entry->since_ns == 0) {
+		entry->since_ns = now_ns;
+		entry->tell_ns = now_ns + store->config.late_ns;
+	}
+	if (entry->given == entry->members)
+		entry->since_ns = 0;
+	client->from = from;
+	if (entry->given < entry->members) {
+		wait_for(store, index, now_ns);
+		return TOW_OK;
+	}
+	answer_gather(store, index, entry, from);
+	wake_gather(store, entry);
+	return TOW_OK;
+}
+
+int twi_store_request(struct twi_store *store, uint32_t index, const struct twi_store_frame *frame,
+		      uint64_t now_ns)
+{
+	struct twi_store_client *client = &store->clients[index];
+
+	if (frame->kind < TWI_STORE_KIND_HELLO || frame->kind >= TWI_STORE_KIND_END)
+		return twi_error(TOW_EPROTOCOL, "store: kind %u is no request", frame->kind);
+	if (client->waiting)
+		return twi_error(TOW_EPROTOCOL, "store: a request while another waits");
+	if (client->rank == TWI_STORE_NOBODY && frame->kind != TWI_STORE_KIND_HELLO)
+		return twi_error(TOW_EPROTOCOL, "store: a request before the greeting");
+	client->request = *frame;
+	client->request.key = client->key;
+	client->request.value = NULL;
+	twi_store_copy(client->key, frame->key, frame->key_bytes);
+	if (frame->kind == TWI_STORE_KIND_HELLO)
+		return on_hello(store, index, frame);
+	if (frame->kind != TWI_STORE_KIND_BYE && !client->member) {
+		int status = twi_store_claim(store, index);
+
+		if (status < 0)
+			return turn_away(store, index, status);
+	}
+	if (frame->kind == TWI_STORE_KIND_BYE) {
+		if (client->member)
+			rank_done(store, client->rank);
+		answer(store, index, (struct twi_store_frame){ 0 });
+		return TOW_OK;
+	}
+	if (store->failed < 0) {
+		answer_failed(store, index);
+		return TOW_OK;
+	}
+	switch (frame->kind) {
+	case TWI_STORE_KIND_SET:
+		return on_set(store, index, frame);
+	case TWI_STORE_KIND_GET:
+		return on_get(store, index, frame, now_ns);
+	case TWI_STORE_KIND_ADD:
+		return on_add(store, index, frame);
+	case TWI_STORE_KIND_DELETE:
+		return on_delete(store, index, frame);
+	default:
+		return on_gather(store, index, frame, now_ns);
+	}
+}
+
+static void expire_client(struct twi_store *store, uint32_t index)
+{
+	const struct twi_store_client *client = &store->clients[index];
+	struct twi_store_entry *entry =
+		twi_store_find(store, client->key, client->request.key_bytes);
+	char missing[160], strangers[TWI_STORE_REFUSED_TEXT + 80] = "";
+
+	if (store->strangers > 0)
+		snprintf(strangers, sizeof(strangers),
+			 "; %" PRIu64 " connections were refused, the last because %s",
+			 store->strangers, store->refused);
+	if (client->request.kind != TWI_STORE_KIND_GATHER || entry == NULL ||
+	    entry->parts == NULL) {
+		twi_error(TOW_EDEADLINE, "nobody has set '%.*s' in %u ms",
+			  (int)twi_min(client->request.key_bytes, 96u), client->key,
+			  client->request.wait_ms);
+	} else {
+		twi_store_missing(entry, missing, sizeof(missing));
+		twi_error(TOW_EDEADLINE, "%u of %u ranks have not come to '%.*s' in %u ms: %s%s",
+			  entry->members - entry->given, entry->members,
+			  (int)twi_min(client->request.key_bytes, 64u), client->key,
+			  client->request.wait_ms, missing, strangers);
+	}
+	refuse(store, index, TOW_EDEADLINE);
+}
+
+/* Ranks whose connection broke and who have not come back. */
+static uint64_t expire_ranks(struct twi_store *store, uint64_t now_ns)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (uint32_t i = 0; i < store->config.world_size && store->gone > 0; i++) {
+		const struct twi_store_rank *rank = &store->ranks[i];
+
+		if (rank->gone_ns == 0 || store->failed < 0)
+			continue;
+		if (now_ns >= rank->gone_ns + TWI_STORE_GRACE_NS)
+			fail(store, twi_error(TOW_EPEER,
+					      "rank %u has gone: its connection to the store broke "
+					      "and it did not come back in %u s",
+					      i, (unsigned)(TWI_STORE_GRACE_NS / 1000000000u)));
+		else
+			next = twi_min(next, rank->gone_ns + TWI_STORE_GRACE_NS);
+	}
+	return next;
+}
+
+/* A client waits for others in a gather: when it is to be told of, or told of it now. */
+static uint64_t tell_late(struct twi_store *store, const struct twi_store_client *client,
+			  uint64_t now_ns)
+{
+	struct twi_store_entry *entry;
+	char missing[160], key[TWI_STORE_KEY_MAX + 1];
+	uint64_t waited_ns;
+
+	if (store->config.late == NULL || client->request.kind != TWI_STORE_KIND_GATHER)
+		return UINT64_MAX;
+	entry = twi_store_find(store, client->key, client->request.key_bytes);
+	if (entry == NULL || entry->parts == NULL || entry->since_ns == 0)
+		return UINT64_MAX;
+	if (now_ns < entry->tell_ns)
+		return entry->tell_ns;
+	waited_ns = now_ns - entry->since_ns;
+	entry->tell_ns = now_ns + 2 * waited_ns;
+	twi_store_missing(entry, missing, sizeof(missing));
+	snprintf(key, sizeof(key), "%.*s", (int)entry->key_bytes, entry->key);
+	store->config.late(store->config.arg, key, missing, waited_ns);
+	return entry->tell_ns;
+}
+
+uint64_t twi_store_expire(struct twi_store *store, uint64_t now_ns)
+{
+	uint64_t next = expire_ranks(store, now_ns);
+
+	for (uint32_t i = 0; i < store->config.clients_max && store->waiting > 0; i++) {
+		if (!store->clients[i].waiting)
+			continue;
+		if (store->clients[i].until_ns <= now_ns) {
+			expire_client(store, i);
+		} else {
+			uint64_t late = tell_late(store, &store->clients[i], now_ns);
+
+			next = twi_min(next, twi_min(late, store->clients[i].until_ns));
+		}
+	}
+	return next;
+}

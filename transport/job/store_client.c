@@ -1,0 +1,432 @@
+/*
+ * store_client.c - see store_client.h.
+ */
+#include "transport/job/store_client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <internal/base.h>
+
+#include "diag/base/error.h"
+#include "diag/base/words.h"
+#include "diag/record/diag.h"
+#include "transport/job/bootstrap.h"
+#include "transport/job/store_wire.h"
+
+#define FIRST_PAUSE_NS (10ull * 1000000)
+#define LAST_PAUSE_NS  (500ull * 1000000)
+/* A store that has served us and does not answer any more for this long is gone. */
+#define GONE_NS (3000ull * 1000000)
+/* So long before our deadline the store is to give up: it can say who is missing. */
+#define MARGIN_NS (500ull * 1000000)
+
+struct twi_store_client {
+	struct twi_store_join join;
+	struct twi_job_key key;
+	int fd;       /* -1: not connected */
+	bool greeted; /* the store has known us */
+	uint64_t session;
+	struct twi_wire wire;
+	char last[192]; /* why it did not connect */
+	char host[TOW_ADDRESS_MAX];
+	char job[TWI_JOB_BYTES];
+	char addresses[TWI_STORE_BYTES];
+};
+
+/* Of all clients of the process, as several may be one member. */
+static _Atomic uint32_t next_number = 1;
+
+static void hang_up(struct twi_store_client *client)
+{
+	if (client->fd < 0)
+		return;
+	close(client->fd);
+	client->fd = -1;
+	twi_wire_fini(&client->wire);
+}
+
+/* The connection is no more, which is no failure of the call yet. */
+static int lost(const char *what)
+{
+	return twi_error(TOW_EREFUSED, "%s", what);
+}
+
+static int send_all(struct twi_store_client *client, const struct twi_until *until)
+{
+	const uint8_t *out;
+	size_t count;
+
+	while ((out = twi_wire_out(&client->wire, &count)) != NULL) {
+		ssize_t sent = send(client->fd, out, count, MSG_NOSIGNAL | MSG_DONTWAIT);
+		int status = TOW_OK;
+
+		if (sent >= 0)
+			twi_wire_sent(&client->wire, (size_t)sent);
+		else if (errno == EAGAIN)
+			status = twi_net_wait(client->fd, POLLOUT, until->deadline_ns,
+					      until->cancel_fd);
+		else if (errno != EINTR)
+			return lost("the connection to the store broke");
+		if (status != TOW_OK)
+			return status == TOW_AGAIN ? TOW_EDEADLINE : status;
+	}
+	return TOW_OK;
+}
+
+/* Some bytes from the store. */
+static int receive(struct twi_store_client *client, const struct twi_until *until)
+{
+	uint8_t bytes[16384];
+	int status = twi_net_wait(client->fd, POLLIN, until->deadline_ns, until->cancel_fd);
+	ssize_t got;
+
+	if (status != TOW_OK)
+		return status == TOW_AGAIN ? TOW_EDEADLINE : status;
+	got = recv(client->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return TOW_OK;
+	if (got <= 0)
+		return lost(client->wire.ready ? "the store hung up"
+					       : "the store hung up before it knew us: it may "
+						 "have another job key");
+	return twi_wire_feed(&client->wire, bytes, (size_t)got);
+}
+
+/* One request over the connection that there is. */
+static int ask(struct twi_store_client *client, const struct twi_store_frame *request,
+	       const struct twi_until *until, struct twi_store_frame *reply_out)
+{
+	int status = twi_wire_put(&client->wire, request);
+
+	if (status == TOW_OK)
+		status = send_all(client, until);
+	while (status == TOW_OK) {
+		status = twi_wire_next(&client->wire, reply_out);
+		if (status == TOW_OK && reply_out->number == request->number &&
+		    reply_out->kind == (request->kind | TWI_STORE_REPLY))
+			return TOW_OK;
+		if (status == TOW_OK)
+			return twi_error(TOW_EPROTOCOL, "the store answered what was not asked");
+		if (status == TOW_AGAIN)
+			status = receive(client, until);
+	}
+	return status;
+}
+
+/* What the store says of a failure becomes the thread's error. */
+static int refused(const struct twi_store_frame *reply)
+{
+	/* Any number may come over the wire, but only a failure's may go up. */
+	int status = reply->status < 0 && reply->status > -1000 ? reply->status : TOW_EPROTOCOL;
+
+	return twi_error(status, "%.*s", (int)twi_min(reply->value_bytes, 480u),
+			 (const char *)reply->value);
+}
+
+static int greet(struct twi_store_client *client, const struct twi_until *until)
+{
+	const struct twi_store_join *join = &client->join;
+	uint8_t hello[TWI_STORE_HELLO];
+	struct twi_store_frame reply, request = {
+		.kind = TWI_STORE_KIND_HELLO,
+		.number = atomic_fetch_add_explicit(&next_number, 1, memory_order_relaxed),
+		.a = twi_store_pair(join->rank, join->world_size),
+		.b = join->instance,
+		.key = client->job,
+		.key_bytes = (uint32_t)strlen(client->job),
+		.value = hello,
+		.value_bytes = sizeof(hello),
+	};
+	int status;
+
+	twi_store_hello_put(hello, TWI_STORE_VERSION, join->restarts);
+	status = ask(client, &request, until, &reply);
+	if (status < 0)
+		return status;
+	if (reply.status < 0)
+		return refused(&reply);
+	/* Another session under the same address: rank 0 was started anew and knows nothing. */
+	if (client->greeted && client->session != reply.a)
+		return twi_error(TOW_EPEER, "rank 0 is another process than before");
+	client->session = reply.a;
+	client->greeted = true;
+	return TOW_OK;
+}
+
+/* Hangs up; a store that we refuse is told why, if it listens at once. */
+static void part(struct twi_store_client *client, int status)
+{
+	const uint8_t *out;
+	size_t count;
+
+	if (status == TOW_EAUTH && (out = twi_wire_out(&client->wire, &count)) != NULL &&
+	    send(client->fd, out, count, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		errno = 0;
+	hang_up(client);
+}
+
+/* Connects once. TOW_EREFUSED: try again. */
+static int connect_once(struct twi_store_client *client, const struct twi_until *until)
+{
+	uint16_t port;
+	int status = twi_net_dial(client->addresses, until, &client->fd);
+
+	if (status < 0)
+		return status;
+	twi_net_local(client->fd, client->host, &port);
+	twi_wire_init(&client->wire, &client->key, true);
+	status = twi_wire_begin(&client->wire);
+	while (status == TOW_OK && !client->wire.ready) {
+		status = send_all(client, until);
+		if (status == TOW_OK)
+			status = receive(client, until);
+	}
+	if (status == TOW_OK)
+		status = greet(client, until);
+	if (status < 0)
+		part(client, status);
+	return status;
+}
+
+/* `key`: what it was asked about; NULL: nothing yet. */
+static int expired(const struct twi_store_client *client, const char *key)
+{
+	return twi_error(
+		TOW_EDEADLINE, "rank 0's store at %.128s did not answer in time%s%.96s%s: %s",
+		client->addresses, key != NULL ? " when asked about '" : "", key != NULL ? key : "",
+		key != NULL ? "'" : "", client->last[0] != '\0' ? client->last : "nothing came");
+}
+
+/* Rank 0 was not to be had since `since_ns`: in the log, when that is due, and twice as late again.
+ */
+static void tell_late(const struct twi_store_client *client, uint64_t since_ns, uint64_t *tell_ns)
+{
+	uint64_t waited_ns = twi_net_now() - since_ns;
+	char waited[TWI_WORDS_BYTES];
+
+	if (client->join.diag == NULL || waited_ns < *tell_ns)
+		return;
+	*tell_ns = 3 * waited_ns;
+	twi_words_ns(waited_ns, waited);
+	twi_log(client->join.diag, 2,
+		"waiting for rank 0 for %s, whose store at %.64s is not there: %s", waited,
+		client->addresses, client->last);
+}
+
+/* Until it is connected and greeted. */
+static int connect_up(struct twi_store_client *client, const struct twi_until *until)
+{
+	uint64_t since_ns = twi_net_now(), tell_ns = client->join.late_ns;
+	uint64_t pause_ns = FIRST_PAUSE_NS, gone_ns = since_ns + GONE_NS;
+	int status;
+
+	while ((status = connect_once(client, until)) == TOW_EREFUSED) {
+		int paused;
+
+		snprintf(client->last, sizeof(client->last), "%.191s", tow_error_message());
+		if (client->greeted && twi_net_now() >= gone_ns)
+			return twi_error(TOW_EPEER, "rank 0's store at %.128s has gone: %s",
+					 client->addresses, client->last);
+		tell_late(client, since_ns, &tell_ns);
+		paused = twi_net_pause(until, pause_ns);
+		if (paused < 0)
+			return paused == TOW_EDEADLINE ? expired(client, NULL) : paused;
+		pause_ns = twi_min(pause_ns * 2, LAST_PAUSE_NS);
+	}
+	return status == TOW_EDEADLINE ? expired(client, NULL) : status;
+}
+
+int twi_store_client_open(const struct twi_store_join *join, const struct twi_until *until,
+			  struct twi_store_client **out)
+{
+	struct twi_store_client *client = calloc(1, sizeof(*client));
+	int status;
+
+	*out = NULL;
+	if (client == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a client of the job's store");
+	client->join = *join;
+	client->key = *join->key;
+	client->fd = -1;
+	snprintf(client->job, sizeof(client->job), "%s", join->job);
+	snprintf(client->addresses, sizeof(client->addresses), "%s", join->addresses);
+	status = connect_up(client, until);
+	if (status < 0) {
+		twi_store_client_close(client, 0);
+		return status;
+	}
+	*out = client;
+	return TOW_OK;
+}
+
+void twi_store_client_close(struct twi_store_client *client, uint64_t linger_ns)
+{
+	struct twi_store_frame reply, bye = {
+		.kind = TWI_STORE_KIND_BYE,
+		.number = atomic_fetch_add_explicit(&next_number, 1, memory_order_relaxed),
+	};
+
+	if (client == NULL)
+		return;
+	if (client->fd >= 0 && linger_ns > 0) {
+		const struct twi_until until = { twi_net_now() + linger_ns, -1 };
+
+		ask(client, &bye, &until, &reply);
+	}
+	hang_up(client);
+	twi_job_key_wipe(&client->key);
+	free(client);
+}
+
+uint64_t twi_store_client_session(const struct twi_store_client *client)
+{
+	return client->session;
+}
+
+bool twi_store_client_host(const struct twi_store_client *client, char out[TOW_ADDRESS_MAX])
+{
+	snprintf(out, TOW_ADDRESS_MAX, "%s", client->host);
+	return client->host[0] != '\0';
+}
+
+/* How long the store may let a request wait: it answers before we give up. */
+static uint32_t wait_ms(const struct twi_until *until)
+{
+	uint64_t now = twi_net_now();
+	uint64_t left = until->deadline_ns <= now ? 0 : until->deadline_ns - now;
+
+	left -= twi_min(left / 8, MARGIN_NS);
+	return (uint32_t)twi_min(left / 1000000u, (uint64_t)UINT32_MAX / 2);
+}
+
+/* A request with its reply, over as many connections as it takes. The reply is valid until the
+ * next.
+ */
+static int call(struct twi_store_client *client, struct twi_store_frame *request,
+		const struct twi_until *until, struct twi_store_frame *reply_out)
+{
+	size_t key_bytes = request->key == NULL ? 0 : strlen(request->key);
+	int status;
+
+	if (key_bytes > TWI_STORE_KEY_MAX || request->value_bytes > TWI_STORE_VALUE_MAX)
+		return twi_error(TOW_EINVAL,
+				 "store: a key of %zu bytes and a value of %u; at most %u and %u",
+				 key_bytes, request->value_bytes, TWI_STORE_KEY_MAX,
+				 TWI_STORE_VALUE_MAX);
+	request->key_bytes = (uint32_t)key_bytes;
+	request->number = atomic_fetch_add_explicit(&next_number, 1, memory_order_relaxed);
+	do {
+		status = client->fd < 0 ? connect_up(client, until) : TOW_OK;
+		if (status < 0)
+			return status;
+		request->wait_ms = wait_ms(until);
+		status = ask(client, request, until, reply_out);
+		if (status < 0)
+			hang_up(client);
+	} while (status == TOW_EREFUSED);
+	if (status == TOW_EDEADLINE)
+		return expired(client, request->key);
+	if (status == TOW_OK && reply_out->status < 0)
+		return refused(reply_out);
+	return status;
+}
+
+int twi_store_set(struct twi_store_client *client, const char *key, const void *value,
+		  uint32_t bytes, const struct twi_until *until)
+{
+	struct twi_store_frame reply, request = {
+		.kind = TWI_STORE_KIND_SET, .key = key, .value = value, .value_bytes = bytes
+	};
+
+	return call(client, &request, until, &reply);
+}
+
+int twi_store_get(struct twi_store_client *client, const char *key, void *value_out, uint32_t room,
+		  uint32_t *bytes_out, const struct twi_until *until)
+{
+	struct twi_store_frame reply, request = { .kind = TWI_STORE_KIND_GET, .key = key };
+	int status = call(client, &request, until, &reply);
+
+	if (status < 0)
+		return status;
+	*bytes_out = reply.value_bytes;
+	twi_store_copy(value_out, reply.value, twi_min(room, reply.value_bytes));
+	return TOW_OK;
+}
+
+int twi_store_add(struct twi_store_client *client, const char *key, uint64_t add, uint64_t *sum_out,
+		  const struct twi_until *until)
+{
+	struct twi_store_frame reply,
+		request = { .kind = TWI_STORE_KIND_ADD, .key = key, .a = add };
+	int status = call(client, &request, until, &reply);
+
+	if (status == TOW_OK)
+		*sum_out = reply.a;
+	return status;
+}
+
+int twi_store_delete(struct twi_store_client *client, const char *key, bool *was_out,
+		     const struct twi_until *until)
+{
+	struct twi_store_frame reply, request = { .kind = TWI_STORE_KIND_DELETE, .key = key };
+	int status = call(client, &request, until, &reply);
+
+	if (status == TOW_OK)
+		*was_out = reply.a != 0;
+	return status;
+}
+
+/* The values in one reply, from member *at on. */
+static int take_values(const struct twi_gather *gather, const struct twi_store_frame *reply,
+		       uint32_t *at)
+{
+	uint32_t end = reply->a == 0 ? gather->members : (uint32_t)reply->a;
+	size_t used = 0;
+
+	if (reply->a > gather->members || end <= *at)
+		return twi_error(TOW_EPROTOCOL, "the store gathered %llu of %u values",
+				 (unsigned long long)reply->a, gather->members);
+	for (; *at < end; ++*at) {
+		const uint8_t *value;
+		uint32_t bytes;
+		int status = twi_store_gathered_take(reply, &used, &value, &bytes);
+
+		if (status == TOW_OK && gather->each != NULL)
+			status = gather->each(gather->arg, *at, value, bytes);
+		if (status < 0)
+			return status;
+	}
+	return TOW_OK;
+}
+
+int twi_store_gather(struct twi_store_client *client, const struct twi_gather *gather,
+		     const struct twi_until *until)
+{
+	uint32_t at = 0;
+
+	while (at < gather->members) {
+		struct twi_store_frame reply, request = {
+			.kind = TWI_STORE_KIND_GATHER,
+			.key = gather->key,
+			.value = gather->value,
+			.value_bytes = gather->bytes,
+			.a = twi_store_pair(gather->index, gather->members),
+			.b = twi_store_pair(gather->generation, at),
+		};
+		int status = call(client, &request, until, &reply);
+
+		if (status == TOW_OK)
+			status = take_values(gather, &reply, &at);
+		if (status < 0)
+			return status;
+	}
+	return TOW_OK;
+}

@@ -1,0 +1,417 @@
+/*
+ * store_net.c - see store_net.h.
+ */
+#include "transport/job/store_net.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <internal/base.h>
+
+#include "diag/base/clock.h"
+#include "diag/base/error.h"
+#include "transport/job/bootstrap.h"
+
+#define FIRST_PAUSE_NS (10ull * 1000000)
+#define LAST_PAUSE_NS  (1000ull * 1000000)
+/* One attempt to connect: a host that is down says nothing at all. */
+#define ATTEMPT_NS (3000ull * 1000000)
+/* How long a port may still be another's. */
+#define IN_USE_NS (5000ull * 1000000)
+
+uint64_t twi_net_now(void)
+{
+	return twi_clock_gettime_ns();
+}
+
+int twi_net_left_ms(uint64_t until_ns)
+{
+	uint64_t now = twi_net_now();
+
+	if (until_ns <= now)
+		return 0;
+	/* Rounded up, so that nobody wakes just before the time; at most an hour at once. */
+	return (int)(twi_min(until_ns - now, 3600ull * 1000000000u) / 1000000u) + 1;
+}
+
+int twi_net_wait(int fd, short events, uint64_t until_ns, int cancel_fd)
+{
+	struct pollfd fds[2] = { { .fd = fd, .events = events },
+				 { .fd = cancel_fd, .events = POLLIN } };
+
+	for (;;) {
+		int ready = poll(fds, 2, twi_net_left_ms(until_ns));
+
+		if (ready > 0 && fds[1].revents != 0)
+			return twi_error(TOW_ECANCELED, "canceled while waiting for the job's "
+							"store");
+		if (ready > 0)
+			return TOW_OK;
+		if (ready == 0 && twi_net_now() >= until_ns)
+			return TOW_AGAIN;
+		if (ready < 0 && errno != EINTR)
+			return twi_error_errno(TOW_ESYSTEM, errno, "poll");
+	}
+}
+
+int twi_net_pause(const struct twi_until *until, uint64_t pause_ns)
+{
+	uint64_t now = twi_net_now();
+	int status;
+
+	if (now >= until->deadline_ns)
+		return TOW_EDEADLINE;
+	status = twi_net_wait(-1, 0, twi_min(until->deadline_ns, now + pause_ns), until->cancel_fd);
+	return status < 0 ? status : TOW_OK;
+}
+
+static uint64_t next_pause(uint64_t pause_ns)
+{
+	return twi_min(pause_ns * 2, LAST_PAUSE_NS);
+}
+
+/* Once. A name that is not known (yet) is TOW_EREFUSED. */
+static int resolve_once(const char *host, uint16_t port, bool passive, struct addrinfo **out)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
+				  .ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0) };
+	char service[8];
+	int error;
+
+	snprintf(service, sizeof(service), "%u", port);
+	error = getaddrinfo(host, service, &hints, out);
+	if (error == 0)
+		return TOW_OK;
+	if (error == EAI_SYSTEM)
+		return twi_error_errno(TOW_EREFUSED, errno, "the name %.128s", host);
+	return twi_error(error == EAI_MEMORY ? TOW_ENOMEM : TOW_EREFUSED,
+			 "the name %.128s is not known: %s", host, gai_strerror(error));
+}
+
+/* Until it is there. */
+static int resolve(const char *host, uint16_t port, const struct twi_until *until,
+		   struct addrinfo **out)
+{
+	uint64_t pause_ns = FIRST_PAUSE_NS;
+	int status;
+
+	while ((status = resolve_once(host, port, true, out)) == TOW_EREFUSED) {
+		int paused = twi_net_pause(until, pause_ns);
+
+		if (paused == TOW_EDEADLINE)
+			return twi_error(TOW_EDEADLINE,
+					 "the name %.128s of the job's store was not known in time",
+					 host);
+		if (paused < 0)
+			return paused;
+		pause_ns = next_pause(pause_ns);
+	}
+	return status;
+}
+
+/* TOW_AGAIN: the address is none of this machine's. TOW_EBUSY: in use. */
+static int bind_one(const struct sockaddr *at, socklen_t bytes, int *fd_out)
+{
+	int one = 1, zero = 0, err;
+	int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return errno == EAFNOSUPPORT
+			       ? TOW_AGAIN
+			       : twi_error_errno(TOW_ESYSTEM, errno, "socket for the job's store");
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (at->sa_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
+	if (bind(fd, at, bytes) == 0 && listen(fd, 1024) == 0) {
+		*fd_out = fd;
+		return TOW_OK;
+	}
+	err = errno;
+	close(fd);
+	if (err == EADDRNOTAVAIL)
+		return TOW_AGAIN;
+	if (err == EADDRINUSE)
+		return TOW_EBUSY;
+	return twi_error_errno(err == EACCES ? TOW_EPERM : TOW_ESYSTEM, err,
+			       "the job's store cannot listen");
+}
+
+static int bind_any(uint16_t port, int *fd_out)
+{
+	struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
+	struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons(port) };
+	int status = bind_one((struct sockaddr *)&six, sizeof(six), fd_out);
+
+	if (status == TOW_AGAIN) /* without IPv6 */
+		status = bind_one((struct sockaddr *)&four, sizeof(four), fd_out);
+	return status == TOW_AGAIN ? twi_error(TOW_ESYSTEM, "no address to listen at") : status;
+}
+
+static int bind_found(const struct addrinfo *found, uint16_t port, int *fd_out, bool *any_out)
+{
+	int status = TOW_AGAIN;
+
+	*any_out = false;
+	for (const struct addrinfo *at = found; at != NULL && status == TOW_AGAIN; at = at->ai_next)
+		status = bind_one(at->ai_addr, at->ai_addrlen, fd_out);
+	if (status != TOW_AGAIN)
+		return status;
+	*any_out = true;
+	return bind_any(port, fd_out);
+}
+
+int twi_net_listen(const char *address, const struct twi_until *until, int *fd_out, bool *any_out)
+{
+	uint64_t pause_ns = FIRST_PAUSE_NS, busy_until = twi_net_now() + IN_USE_NS;
+	struct addrinfo *found = NULL;
+	char host[256];
+	uint16_t port = 0;
+	int status = TOW_OK;
+
+	if (strcmp(address, TWI_NET_LOOPBACK) == 0)
+		status = resolve("127.0.0.1", 0, until, &found);
+	else if (*address != '\0' && !twi_host_port(address, 0, host, sizeof(host), &port))
+		return twi_error(TOW_EINVAL, "the store's address '%.128s' is not HOST:PORT",
+				 address);
+	else if (*address != '\0')
+		status = resolve(host, port, until, &found);
+	if (status < 0)
+		return status;
+	while ((status = bind_found(found, port, fd_out, any_out)) == TOW_EBUSY &&
+	       twi_net_now() < busy_until) {
+		int paused = twi_net_pause(until, pause_ns);
+
+		if (paused == TOW_EDEADLINE)
+			break;
+		if (paused < 0) {
+			status = paused;
+			break;
+		}
+		pause_ns = next_pause(pause_ns);
+	}
+	if (found != NULL)
+		freeaddrinfo(found);
+	if (status == TOW_EBUSY)
+		return twi_error(TOW_EBUSY,
+				 "the store's address %.128s is in use: another process is rank 0 "
+				 "of this job, or another program has the port; set TOW_STORE",
+				 address);
+	return status;
+}
+
+static void set_alive(int fd)
+{
+	int one = 1, idle = 10, interval = 5, count = 3;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+}
+
+static int await_connect(int fd, const struct twi_until *until)
+{
+	uint64_t limit = twi_min(until->deadline_ns, twi_net_now() + ATTEMPT_NS);
+	int status = twi_net_wait(fd, POLLOUT, limit, until->cancel_fd), err = 0;
+	socklen_t bytes = sizeof(err);
+
+	if (status < 0)
+		return status;
+	if (status == TOW_AGAIN)
+		return twi_error(TOW_EREFUSED, "no answer in time");
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &bytes) < 0)
+		err = errno;
+	return err == 0 ? TOW_OK : twi_error_errno(TOW_EREFUSED, err, "connect");
+}
+
+static int dial_one(const struct addrinfo *at, const struct twi_until *until, int *fd_out)
+{
+	int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), status;
+
+	if (fd < 0)
+		return twi_error_errno(errno == EAFNOSUPPORT ? TOW_EREFUSED : TOW_ESYSTEM, errno,
+				       "socket for the job's store");
+	if (connect(fd, at->ai_addr, at->ai_addrlen) == 0)
+		status = TOW_OK;
+	else if (errno == EINPROGRESS)
+		status = await_connect(fd, until);
+	else
+		status = twi_error_errno(TOW_EREFUSED, errno, "connect");
+	if (status < 0) {
+		close(fd);
+		return status;
+	}
+	set_alive(fd);
+	*fd_out = fd;
+	return TOW_OK;
+}
+
+static int dial_host(const char *address, const struct twi_until *until, int *fd_out)
+{
+	struct addrinfo *found = NULL;
+	char host[256];
+	uint16_t port;
+	int status;
+
+	if (!twi_host_port(address, 0, host, sizeof(host), &port))
+		return twi_error(TOW_EINVAL, "the store's address '%.128s' is not HOST:PORT",
+				 address);
+	status = resolve_once(host, port, false, &found);
+	if (status < 0)
+		return status;
+	for (const struct addrinfo *at = found; at != NULL; at = at->ai_next) {
+		status = dial_one(at, until, fd_out);
+		if (status != TOW_EREFUSED)
+			break;
+	}
+	freeaddrinfo(found);
+	return status;
+}
+
+int twi_net_dial(const char *addresses, const struct twi_until *until, int *fd_out)
+{
+	int status = twi_error(TOW_EINVAL, "the store has no address");
+
+	for (const char *at = addresses; *at != '\0'; at += *at == ',') {
+		char one[300];
+		size_t length = strcspn(at, ",");
+
+		if (length >= sizeof(one))
+			return twi_error(TOW_EINVAL, "the store's address '%.128s' is too long",
+					 addresses);
+		snprintf(one, sizeof(one), "%.*s", (int)length, at);
+		at += length;
+		status = dial_host(one, until, fd_out);
+		if (status != TOW_EREFUSED)
+			return status;
+		if (twi_net_now() >= until->deadline_ns)
+			break;
+	}
+	return status;
+}
+
+static bool numeric(const struct sockaddr *at, socklen_t bytes, char host_out[TOW_ADDRESS_MAX])
+{
+	return getnameinfo(at, bytes, host_out, TOW_ADDRESS_MAX, NULL, 0, NI_NUMERICHOST) == 0;
+}
+
+typedef int (*name_call)(int fd, struct sockaddr *at, socklen_t *bytes);
+
+static bool name_of(int fd, name_call call, char host_out[TOW_ADDRESS_MAX], uint16_t *port_out)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in four;
+		struct sockaddr_in6 six;
+		struct sockaddr_storage room;
+	} at = { .room = { 0 } };
+	socklen_t bytes = sizeof(at);
+
+	if (call(fd, &at.any, &bytes) < 0 || !numeric(&at.any, bytes, host_out))
+		return false;
+	/* IPv4 over a socket for both: its own form is what others can use. */
+	if (strncmp(host_out, "::ffff:", 7) == 0 && strchr(host_out, '.') != NULL) {
+		char four[TOW_ADDRESS_MAX];
+
+		snprintf(four, sizeof(four), "%s", host_out + 7);
+		snprintf(host_out, TOW_ADDRESS_MAX, "%s", four);
+	}
+	*port_out = ntohs(at.any.sa_family == AF_INET6 ? at.six.sin6_port : at.four.sin_port);
+	return true;
+}
+
+static int own_name(int fd, struct sockaddr *at, socklen_t *bytes)
+{
+	return getsockname(fd, at, bytes);
+}
+
+static int other_name(int fd, struct sockaddr *at, socklen_t *bytes)
+{
+	return getpeername(fd, at, bytes);
+}
+
+bool twi_net_local(int fd, char host_out[TOW_ADDRESS_MAX], uint16_t *port_out)
+{
+	return name_of(fd, own_name, host_out, port_out);
+}
+
+bool twi_net_remote(int fd, char out[TOW_ADDRESS_MAX])
+{
+	char host[TOW_ADDRESS_MAX];
+	uint16_t port;
+
+	return name_of(fd, other_name, host, &port) &&
+	       twi_host_port_put(host, port, out, TOW_ADDRESS_MAX);
+}
+
+/* Does the knob `interfaces` allow it? "a,b", or "^a,b": all but these; empty: all. */
+static bool allowed(const char *interfaces, const char *name, bool loopback, bool *named_out)
+{
+	bool except = *interfaces == '^';
+	const char *at = interfaces + except;
+	bool listed = false;
+
+	for (; *at != '\0'; at += *at == ',') {
+		size_t length = strcspn(at, ",");
+
+		listed |= length == strlen(name) && strncmp(at, name, length) == 0;
+		at += length;
+	}
+	*named_out = listed && !except;
+	if (*interfaces == '\0')
+		return !loopback;
+	return except ? !listed && !loopback : listed;
+}
+
+static bool add_address(const struct ifaddrs *at, uint16_t port, char *out, size_t bytes)
+{
+	socklen_t length = at->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+							      : sizeof(struct sockaddr_in6);
+	char host[TOW_ADDRESS_MAX], one[TOW_ADDRESS_MAX + 10];
+	size_t used = strlen(out);
+
+	if (!numeric(at->ifa_addr, length, host) || strchr(host, '%') != NULL ||
+	    !twi_host_port_put(host, port, one, sizeof(one)) || used + strlen(one) + 2 > bytes)
+		return false;
+	snprintf(out + used, bytes - used, "%s%s", used == 0 ? "" : ",", one);
+	return true;
+}
+
+bool twi_net_addresses(const char *interfaces, uint16_t port, char *out, size_t bytes)
+{
+	static const int families[] = { AF_INET, AF_INET6 };
+	struct ifaddrs *all = NULL;
+	unsigned count = 0;
+	bool named;
+
+	*out = '\0';
+	if (getifaddrs(&all) < 0)
+		return false;
+	/* IPv4 first, as it is there more often than it routes; at most four in all. */
+	for (unsigned i = 0; i < 2; i++) {
+		for (const struct ifaddrs *at = all; at != NULL && count < 4; at = at->ifa_next) {
+			if (at->ifa_addr == NULL || at->ifa_addr->sa_family != families[i] ||
+			    (at->ifa_flags & IFF_UP) == 0 ||
+			    !allowed(interfaces, at->ifa_name, (at->ifa_flags & IFF_LOOPBACK) != 0,
+				     &named))
+				continue;
+			count += add_address(at, port, out, bytes);
+		}
+	}
+	freeifaddrs(all);
+	if (count > 0)
+		return true;
+	return *interfaces == '\0' && twi_host_port_put("127.0.0.1", port, out, bytes);
+}

@@ -1,0 +1,529 @@
+/*
+ * store_server.c - see store_server.h.
+ */
+#include "transport/job/store_server.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <internal/base.h>
+
+#include "diag/base/error.h"
+#include "diag/base/thread.h"
+#include "diag/base/words.h"
+#include "diag/record/diag.h"
+#include "transport/job/bootstrap.h"
+#include "transport/job/store.h"
+#include "transport/job/store_wire.h"
+
+#define MARK_LISTEN UINT32_MAX
+#define MARK_WAKE   (UINT32_MAX - 1)
+#define NOBODY      UINT32_MAX
+#define REST_NS     100000000ull  /* without descriptors, before the next accept */
+#define SAY_NS      1000000000ull /* between two refusals in the log */
+
+struct connection {
+	int fd; /* -1: free */
+	bool broken;
+	bool writing;    /* epoll also tells when it can be written */
+	bool stranger;   /* one of those that give way */
+	uint32_t client; /* of the store; NOBODY: it has not proved itself */
+	uint64_t since_ns;
+	struct twi_wire wire;
+};
+
+struct twi_store_server {
+	pthread_t thread;
+	int listen_fd, epoll_fd, wake_fd;
+	uint16_t port;
+	bool any;
+	_Atomic uint64_t stop_ns; /* UINT64_MAX: serve; else until then at most. Release, acquire */
+	struct twi_store *store;
+	struct connection *connections;
+	uint32_t *by_client; /* the store's clients: their connections */
+	uint32_t count, strangers, clients_max;
+	uint64_t accept_again_ns; /* 0: the listening socket is armed */
+	uint64_t said_ns, unsaid; /* when a refusal was last logged, and how many were not */
+	uint32_t world_size;
+	struct twi_job_key key;
+	struct twi_diag *diag;
+	char job[TWI_JOB_BYTES];
+};
+
+uint16_t twi_store_server_port(const struct twi_store_server *server)
+{
+	return server->port;
+}
+
+bool twi_store_server_any(const struct twi_store_server *server)
+{
+	return server->any;
+}
+
+static int watch(struct twi_store_server *server, int fd, uint32_t mark, uint32_t events, int how)
+{
+	struct epoll_event event = { .events = events, .data.u32 = mark };
+
+	if (epoll_ctl(server->epoll_fd, how, fd, &event) < 0)
+		return twi_error_errno(TOW_ESYSTEM, errno, "epoll_ctl for the job's store");
+	return TOW_OK;
+}
+
+static void drop(struct twi_store_server *server, uint32_t index)
+{
+	struct connection *connection = &server->connections[index];
+
+	if (connection->client != NOBODY) {
+		server->by_client[connection->client] = NOBODY;
+		twi_store_leave(server->store, connection->client, twi_net_now());
+	}
+	server->strangers -= connection->stranger;
+	close(connection->fd);
+	twi_wire_fini(&connection->wire);
+	connection->fd = -1;
+}
+
+/* In the log once a second at most: strangers may come as often as they like. */
+static void log_refusal(struct twi_store_server *server, const char *who, const char *why)
+{
+	uint64_t now = twi_net_now();
+
+	if (server->said_ns != 0 && now - server->said_ns < SAY_NS) {
+		server->unsaid++;
+		return;
+	}
+	if (server->unsaid > 0)
+		twi_log(server->diag, 2, "store: %.64s was refused: %.128s (and %llu more)", who,
+			why, (unsigned long long)server->unsaid);
+	else
+		twi_log(server->diag, 2, "store: %.64s was refused: %.160s", who, why);
+	server->said_ns = now;
+	server->unsaid = 0;
+}
+
+/* Ends a connection that does not belong here; the thread's error says why. */
+static void refuse(struct twi_store_server *server, uint32_t index)
+{
+	const struct connection *connection = &server->connections[index];
+	char who[TOW_ADDRESS_MAX] = "a connection";
+
+	if (connection->client == NOBODY ||
+	    !twi_store_is_member(server->store, connection->client)) {
+		twi_store_refused(server->store, tow_error_message());
+		if (server->diag != NULL) {
+			twi_net_remote(connection->fd, who);
+			twi_count(server->diag, TWI_C_store_refused, 1);
+			log_refusal(server, who, tow_error_message());
+		}
+	}
+	drop(server, index);
+}
+
+/* Sends what is queued. False: the connection is broken. */
+static bool flush(struct twi_store_server *server, uint32_t index)
+{
+	struct connection *connection = &server->connections[index];
+	const uint8_t *out;
+	size_t count;
+	bool more;
+
+	while ((out = twi_wire_out(&connection->wire, &count)) != NULL) {
+		ssize_t sent = send(connection->fd, out, count, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (sent < 0 && errno == EINTR)
+			continue;
+		if (sent < 0 && errno != EAGAIN)
+			return false;
+		if (sent < 0)
+			break;
+		twi_wire_sent(&connection->wire, (size_t)sent);
+	}
+	more = out != NULL;
+	if (more != connection->writing) {
+		connection->writing = more;
+		if (watch(server, connection->fd, index, EPOLLIN | (more ? EPOLLOUT : 0),
+			  EPOLL_CTL_MOD) < 0)
+			return false;
+	}
+	return true;
+}
+
+static void on_reply(void *arg, uint32_t client, const struct twi_store_frame *frame)
+{
+	struct twi_store_server *server = arg;
+	uint32_t index = server->by_client[client];
+	struct connection *connection;
+
+	if (index == NOBODY)
+		return;
+	connection = &server->connections[index];
+	/* Dropped later: the store is in the middle of something. */
+	if (twi_wire_put(&connection->wire, frame) < 0 || !flush(server, index))
+		connection->broken = true;
+}
+
+/* A stranger has proved itself. */
+static int admit(struct twi_store_server *server, uint32_t index)
+{
+	struct connection *connection = &server->connections[index];
+	uint32_t client = twi_store_enter(server->store);
+
+	if (client == UINT32_MAX)
+		return twi_error(TOW_EBUSY, "the store has %u connections already",
+				 server->clients_max);
+	connection->client = client;
+	server->by_client[client] = index;
+	return TOW_OK;
+}
+
+/* One that has shown a key is a member; without keys one that the store knows as a rank. */
+static void look(struct twi_store_server *server, struct connection *connection)
+{
+	if (!connection->stranger || connection->client == NOBODY ||
+	    !(server->key.set || twi_store_is_member(server->store, connection->client)))
+		return;
+	connection->stranger = false;
+	server->strangers--;
+}
+
+static int serve_frames(struct twi_store_server *server, uint32_t index)
+{
+	struct connection *connection = &server->connections[index];
+	struct twi_store_frame frame;
+	int status;
+
+	if (connection->wire.ready && connection->client == NOBODY) {
+		status = admit(server, index);
+		if (status < 0)
+			return status;
+	}
+	while ((status = twi_wire_next(&connection->wire, &frame)) == TOW_OK) {
+		status =
+			twi_store_request(server->store, connection->client, &frame, twi_net_now());
+		look(server, connection);
+		if (status < 0)
+			return status;
+	}
+	look(server, connection);
+	return status;
+}
+
+/* What a connection has sent. Strangers get no more than this buffer. */
+static void serve(struct twi_store_server *server, uint32_t index)
+{
+	struct connection *connection = &server->connections[index];
+	uint8_t bytes[16384];
+	ssize_t got = recv(connection->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+	int status;
+
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (got <= 0) {
+		drop(server, index);
+		return;
+	}
+	status = twi_wire_feed(&connection->wire, bytes, (size_t)got);
+	if (status == TOW_OK)
+		status = serve_frames(server, index);
+	if (!flush(server, index))
+		drop(server, index);
+	else if (status < 0)
+		refuse(server, index);
+}
+
+static void rest(struct twi_store_server *server, uint64_t until_ns)
+{
+	server->accept_again_ns = until_ns;
+	watch(server, server->listen_fd, MARK_LISTEN, 0, EPOLL_CTL_MOD);
+}
+
+/* Room for one more: the oldest stranger gives way. False, with when to try again. */
+static bool evict(struct twi_store_server *server, uint64_t now, uint64_t *retry_ns_out)
+{
+	uint32_t oldest = NOBODY;
+
+	for (uint32_t i = 0; i < server->count; i++) {
+		const struct connection *connection = &server->connections[i];
+
+		if (connection->fd >= 0 && connection->stranger &&
+		    (oldest == NOBODY ||
+		     connection->since_ns < server->connections[oldest].since_ns))
+			oldest = i;
+	}
+	*retry_ns_out = now + REST_NS;
+	if (oldest == NOBODY)
+		return false;
+	*retry_ns_out = server->connections[oldest].since_ns + TWI_STORE_EVICT_NS;
+	if (now < *retry_ns_out)
+		return false;
+	if (server->diag != NULL)
+		twi_count(server->diag, TWI_C_store_evicted, 1);
+	drop(server, oldest);
+	return true;
+}
+
+static uint32_t free_connection(const struct twi_store_server *server)
+{
+	for (uint32_t i = 0; i < server->count; i++) {
+		if (server->connections[i].fd < 0)
+			return i;
+	}
+	return NOBODY;
+}
+
+static void greet(struct twi_store_server *server, uint32_t index, int fd, uint64_t now)
+{
+	struct connection *connection = &server->connections[index];
+
+	connection->fd = fd;
+	connection->client = NOBODY;
+	connection->broken = connection->writing = false;
+	connection->stranger = true;
+	connection->since_ns = now;
+	server->strangers++;
+	twi_wire_init(&connection->wire, &server->key, false);
+	if (twi_wire_begin(&connection->wire) < 0 ||
+	    watch(server, fd, index, EPOLLIN, EPOLL_CTL_ADD) < 0 || !flush(server, index))
+		drop(server, index);
+}
+
+static bool is_shortage(int err)
+{
+	return err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
+}
+
+/* One at a time: the listening socket tells again while there are more. */
+static void take_connection(struct twi_store_server *server)
+{
+	uint64_t now = twi_net_now(), retry_ns;
+	uint32_t index;
+	int fd;
+
+	if (server->strangers >= TWI_STORE_STRANGERS && !evict(server, now, &retry_ns)) {
+		rest(server, retry_ns);
+		return;
+	}
+	index = free_connection(server);
+	if (index == NOBODY) {
+		rest(server, now + REST_NS);
+		return;
+	}
+	fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0)
+		greet(server, index, fd, now);
+	else if (is_shortage(errno) && !evict(server, now, &retry_ns))
+		rest(server, retry_ns);
+}
+
+/* Who has no time left, and what broke meanwhile; when to look again. */
+static uint64_t sweep(struct twi_store_server *server)
+{
+	uint64_t now = twi_net_now(), next = twi_store_expire(server->store, now);
+
+	for (uint32_t i = 0; i < server->count; i++) {
+		struct connection *connection = &server->connections[i];
+
+		if (connection->fd < 0)
+			continue;
+		if (connection->broken) {
+			drop(server, i);
+		} else if (connection->stranger) {
+			uint64_t end = connection->since_ns + TWI_STORE_STRANGER_NS;
+
+			if (now >= end) {
+				twi_error(TOW_EDEADLINE, "it did not prove itself in time");
+				refuse(server, i);
+			} else {
+				next = twi_min(next, end);
+			}
+		}
+	}
+	if (server->accept_again_ns != 0 && now >= server->accept_again_ns) {
+		server->accept_again_ns = 0;
+		watch(server, server->listen_fd, MARK_LISTEN, EPOLLIN, EPOLL_CTL_MOD);
+	}
+	return server->accept_again_ns != 0 ? twi_min(next, server->accept_again_ns) : next;
+}
+
+static bool is_over(struct twi_store_server *server, uint64_t *until_ns)
+{
+	/* acquire: pairs with the release in twi_store_server_stop */
+	uint64_t stop = atomic_load_explicit(&server->stop_ns, memory_order_acquire);
+
+	*until_ns = stop;
+	if (stop == UINT64_MAX)
+		return false;
+	return twi_net_now() >= stop || twi_store_done_count(server->store) >= server->world_size;
+}
+
+static void *run(void *arg)
+{
+	struct twi_store_server *server = arg;
+	struct epoll_event events[64];
+	uint64_t stop, next;
+	bool callers;
+
+	while (!is_over(server, &stop)) {
+		int count;
+
+		next = twi_min(sweep(server), stop);
+		count = epoll_wait(server->epoll_fd, events, (int)twi_array_count(events),
+				   next == UINT64_MAX ? -1 : twi_net_left_ms(next));
+		callers = false;
+		for (int i = 0; i < count; i++) {
+			uint32_t mark = events[i].data.u32;
+			uint64_t woken;
+
+			if (mark == MARK_LISTEN)
+				callers = true;
+			else if (mark == MARK_WAKE)
+				while (read(server->wake_fd, &woken, sizeof(woken)) > 0)
+					;
+			else if (server->connections[mark].fd >= 0)
+				serve(server, mark);
+		}
+		/* Last: who has said something meanwhile is not to give way as one who has not. */
+		if (callers)
+			take_connection(server);
+	}
+	return NULL;
+}
+
+static void destroy(struct twi_store_server *server)
+{
+	for (uint32_t i = 0; server->connections != NULL && i < server->count; i++) {
+		if (server->connections[i].fd >= 0)
+			drop(server, i);
+	}
+	twi_store_destroy(server->store);
+	if (server->listen_fd >= 0)
+		close(server->listen_fd);
+	if (server->epoll_fd >= 0)
+		close(server->epoll_fd);
+	if (server->wake_fd >= 0)
+		close(server->wake_fd);
+	twi_job_key_wipe(&server->key);
+	free(server->connections);
+	free(server->by_client);
+	free(server);
+}
+
+/* The first gather is that of tow_group_open: its members are the ranks. */
+static void on_late(void *arg, const char *key, const char *missing, uint64_t waited_ns)
+{
+	const struct twi_store_server *server = arg;
+	bool open = strcmp(key, "open") == 0, one = strpbrk(missing, ", ") == NULL;
+	char waited[TWI_WORDS_BYTES];
+
+	twi_words_ns(waited_ns, waited);
+	twi_log(server->diag, 2, "waiting for %s%s %s for %s %s", open ? "rank" : "member",
+		one ? "" : "s", missing, waited, open ? "to open the group" : "to split the group");
+}
+
+static int make_tables(struct twi_store_server *server, const struct twi_store_serve *serve)
+{
+	struct twi_store_config config = { .world_size = serve->world_size,
+					   .restarts = serve->restarts,
+					   .job = server->job,
+					   .reply = on_reply,
+					   .late = serve->diag != NULL ? on_late : NULL,
+					   .late_ns = serve->late_ns,
+					   .arg = server };
+
+	/* Without a key strangers are the store's clients, too. */
+	server->clients_max = 2 * serve->world_size + 64 + TWI_STORE_STRANGERS;
+	server->count = server->clients_max + TWI_STORE_STRANGERS;
+	server->connections = calloc(server->count, sizeof(server->connections[0]));
+	server->by_client = calloc(server->clients_max, sizeof(server->by_client[0]));
+	for (uint32_t i = 0; server->connections != NULL && i < server->count; i++)
+		server->connections[i].fd = -1;
+	if (server->connections == NULL || server->by_client == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for the store of %u ranks",
+				 serve->world_size);
+	for (uint32_t i = 0; i < server->clients_max; i++)
+		server->by_client[i] = NOBODY;
+	config.clients_max = server->clients_max;
+	if (getrandom(&config.session, sizeof(config.session), 0) != sizeof(config.session))
+		return twi_error_errno(TOW_ESYSTEM, errno, "getrandom");
+	return twi_store_create(&config, &server->store);
+}
+
+static int make_descriptors(struct twi_store_server *server)
+{
+	int status;
+
+	server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (server->epoll_fd < 0)
+		return twi_error_errno(TOW_ESYSTEM, errno, "epoll_create1 for the job's store");
+	server->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (server->wake_fd < 0)
+		return twi_error_errno(TOW_ESYSTEM, errno, "eventfd for the job's store");
+	status = watch(server, server->listen_fd, MARK_LISTEN, EPOLLIN, EPOLL_CTL_ADD);
+	return status < 0 ? status
+			  : watch(server, server->wake_fd, MARK_WAKE, EPOLLIN, EPOLL_CTL_ADD);
+}
+
+static int start_thread(struct twi_store_server *server)
+{
+	int err = twi_thread_start(&server->thread, "tow-store", 0, run, server);
+
+	return err == 0 ? TOW_OK
+			: twi_error_errno(TOW_ESYSTEM, err, "a thread for the job's store");
+}
+
+int twi_store_server_start(const struct twi_store_serve *serve, const struct twi_until *until,
+			   struct twi_store_server **out)
+{
+	struct twi_store_server *server = calloc(1, sizeof(*server));
+	char host[TOW_ADDRESS_MAX];
+	int status;
+
+	*out = NULL;
+	if (server == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for the job's store");
+	server->listen_fd = server->epoll_fd = server->wake_fd = -1;
+	server->key = *serve->key;
+	server->diag = serve->diag;
+	server->world_size = serve->world_size;
+	atomic_init(&server->stop_ns, UINT64_MAX);
+	snprintf(server->job, sizeof(server->job), "%s", serve->job);
+	status = make_tables(server, serve);
+	if (status == TOW_OK)
+		status = twi_net_listen(serve->address, until, &server->listen_fd, &server->any);
+	if (status == TOW_OK && !twi_net_local(server->listen_fd, host, &server->port))
+		status = twi_error_errno(TOW_ESYSTEM, errno, "getsockname for the job's store");
+	if (status == TOW_OK)
+		status = make_descriptors(server);
+	if (status == TOW_OK)
+		status = start_thread(server);
+	if (status < 0) {
+		destroy(server);
+		return status;
+	}
+	*out = server;
+	return TOW_OK;
+}
+
+void twi_store_server_stop(struct twi_store_server *server, uint64_t linger_ns)
+{
+	uint64_t one = 1;
+
+	if (server == NULL)
+		return;
+	/* release: pairs with the acquire in is_over */
+	atomic_store_explicit(&server->stop_ns, twi_net_now() + linger_ns, memory_order_release);
+	while (write(server->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+	pthread_join(server->thread, NULL);
+	destroy(server);
+}

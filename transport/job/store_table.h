@@ -1,0 +1,95 @@
+/*
+ * store_table.h - the inside of a store: its entries by key, and its books of ranks and clients.
+ */
+#ifndef TWI_STORE_TABLE_H
+#define TWI_STORE_TABLE_H
+
+#include <internal/list.h>
+
+#include "transport/job/store.h"
+
+#define TWI_STORE_BUCKETS 1024u
+#define TWI_STORE_NOBODY  UINT32_MAX
+
+/* One member's part of a gather. */
+struct twi_store_part {
+	uint8_t *value;
+	uint32_t bytes;
+	uint32_t rank; /* who gave it; TWI_STORE_NOBODY: not yet */
+};
+
+struct twi_store_entry {
+	struct twi_list link; /* in its bucket */
+	uint8_t *value;       /* of SET and ADD */
+	uint32_t bytes;
+	struct twi_store_part *parts; /* of GATHER; NULL: it is a value */
+	uint32_t members, given;
+	uint32_t generation;
+	uint64_t since_ns; /* GATHER: when the first has given; 0: nobody waits */
+	uint64_t tell_ns;  /* when it is next told of that others are late */
+	uint32_t key_bytes;
+	char key[];
+};
+
+struct twi_store_rank {
+	uint64_t instance; /* of the process that is this rank; 0: none has asked for anything */
+	uint64_t gone_ns;  /* its connection broke then; 0: it has not */
+	uint32_t clients;  /* its connections now, of those that are members */
+	uint32_t number;   /* of its last ADD, and what that gave */
+	uint64_t sum;
+	bool done; /* has said BYE, or has been told that all has failed */
+};
+
+struct twi_store_client {
+	bool used, waiting;
+	bool member;       /* the rank is this one's: see twi_store_claim */
+	uint32_t rank;     /* what it says; TWI_STORE_NOBODY: it has not greeted */
+	uint32_t from;     /* GATHER */
+	uint64_t instance; /* as its greeting says */
+	uint64_t until_ns;
+	struct twi_store_frame request; /* its key is the entry's, or `key` here */
+	char key[TWI_STORE_KEY_MAX];
+};
+
+struct twi_store {
+	struct twi_store_config config;
+	struct twi_list buckets[TWI_STORE_BUCKETS];
+	struct twi_store_rank *ranks;
+	struct twi_store_client *clients;
+	uint64_t bytes, strangers;
+	uint32_t waiting, done, gone;
+	int failed; /* below 0: so it is, and the text says why */
+	char text[TWI_STORE_TEXT];
+	char refused[TWI_STORE_REFUSED_TEXT]; /* why the last connection was refused */
+	uint8_t reply[TWI_STORE_VALUE_MAX];
+};
+
+struct twi_store_entry *twi_store_find(struct twi_store *store, const char *key, uint32_t bytes);
+
+/* Found or made; NULL with TOW_ENOMEM or TOW_EBUSY as the thread's error, in *status_out. */
+struct twi_store_entry *twi_store_make(struct twi_store *store, const char *key, uint32_t bytes,
+				       int *status_out);
+void twi_store_drop(struct twi_store *store, struct twi_store_entry *entry);
+
+/* Whether a greeting is of this job; what is wrong with it is the thread's error. */
+int twi_store_judge_hello(const struct twi_store *store, const struct twi_store_frame *frame);
+
+/*
+ * The rank that the client has greeted as becomes its own, or TOW_EMISMATCH. A rank is free until
+ * somebody asks for something in its name, and from then on its process's alone: the instance is
+ * random, and nobody else is told it.
+ */
+int twi_store_claim(struct twi_store *store, uint32_t client);
+
+/* Sets the value of an entry or of a part. */
+int twi_store_put(struct twi_store *store, uint8_t **value, uint32_t *bytes, const uint8_t *from,
+		  uint32_t count);
+
+/* Makes an entry a gather of so many, or begins its next generation. */
+int twi_store_gather_begin(struct twi_store *store, struct twi_store_entry *entry, uint32_t members,
+			   uint32_t generation);
+
+/* "2, 5, 7 and 3 more": of the members that have not given. */
+void twi_store_missing(const struct twi_store_entry *entry, char *out, size_t bytes);
+
+#endif

@@ -1,0 +1,62 @@
+/*
+ * auto.h - the endpoint that has all lanes, tow://: it opens one on every lane that is there, and a
+ * connect takes the best lane that both sides have and that works.
+ *
+ *	tow_endpoint_open("tow://")          tow_connect_start(address of the other)
+ *	   |                                    |
+ *	   +-- shm://NAME                       +-> shm, when it is the same kernel
+ *	   +-- ofi://...                        +-> ofi, when both have it
+ *	   +-- tcp://0.0.0.0:P, tcp://[::]:P    +-> tcp, at each of its addresses in turn
+ *	   +-- loop://NAME (simulated only)     each refused: its reason is kept, the next is tried
+ *
+ * It moves no byte itself. A sub-endpoint's ready peers go to this one (tow_endpoint.parent), and a
+ * connect is a row of inner connects, each with a share of the time that is left; the peer in the
+ * result is the inner lane's own, with tow_peer.why telling how it was chosen.
+ */
+#ifndef TWI_AUTO_H
+#define TWI_AUTO_H
+
+#include "transport/lanes/auto/auto_address.h"
+#include "transport/op/endpoint.h"
+
+#define TWI_AUTO_SUBS_MAX 5
+#define TWI_AUTO_WAYS_MAX 10
+
+struct twi_auto_endpoint {
+	struct tow_endpoint base;
+	uint64_t host;
+	struct tow_endpoint *subs[TWI_AUTO_SUBS_MAX];
+	unsigned sub_count;
+	struct twi_list dials;
+};
+
+/* One way to try. */
+struct twi_auto_way {
+	enum twi_lane_id lane;
+	char address[TOW_ADDRESS_MAX]; /* without its scheme */
+};
+
+/* A connect on its way. */
+struct twi_auto_dial {
+	struct twi_list link; /* on the endpoint's dials */
+	struct twi_engine *engine;
+	struct twi_auto_endpoint *endpoint; /* NULL: it was closed meanwhile */
+	struct tow_op *op; /* NULL: it has ended early; only the inner one is left */
+	struct tow_op *inner;
+	uint64_t until_ns;
+	bool same_host;
+	int status; /* of the way tried last */
+	unsigned count, next;
+	struct twi_auto_way ways[TWI_AUTO_WAYS_MAX];
+	char refused[160]; /* lanes that were not taken, each with its reason */
+	char said[200];    /* of the last way that failed */
+};
+
+/* auto_dial.c */
+int twi_auto_connect(struct tow_endpoint *endpoint, const char *address, struct tow_op *op);
+void twi_auto_connect_abort(struct tow_op *op, int status);
+
+/* The sub-endpoint on a lane, or NULL. */
+struct tow_endpoint *twi_auto_sub(const struct twi_auto_endpoint *endpoint, enum twi_lane_id lane);
+
+#endif

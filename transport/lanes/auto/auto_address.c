@@ -1,0 +1,292 @@
+/*
+ * auto_address.c - writing and reading tow:// addresses. See auto_address.h.
+ */
+#include "transport/lanes/auto/auto_address.h"
+
+#include <internal/base.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "diag/base/checksum.h"
+#include "diag/base/error.h"
+
+#define HEAD_BYTES 9u
+#define CRC_BYTES  2u
+
+enum part { PART_SHM = 1, PART_TCP4, PART_TCP6, PART_OFI, PART_LOOP };
+
+static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+struct raw {
+	uint8_t bytes[TWI_AUTO_RAW_MAX];
+	size_t fill;
+	bool full; /* something did not fit */
+};
+
+static void put_u8(struct raw *raw, unsigned value)
+{
+	if (raw->fill < sizeof(raw->bytes))
+		raw->bytes[raw->fill++] = (uint8_t)value;
+	else
+		raw->full = true;
+}
+
+static void put_bytes(struct raw *raw, const void *data, size_t bytes)
+{
+	const uint8_t *at = data;
+
+	for (size_t i = 0; i < bytes; i++)
+		put_u8(raw, at[i]);
+}
+
+static void put_u16(struct raw *raw, unsigned value)
+{
+	put_u8(raw, value >> 8);
+	put_u8(raw, value & 0xff);
+}
+
+static void put_name(struct raw *raw, enum part type, const char *name)
+{
+	size_t bytes = strnlen(name, TWI_AUTO_NAME_MAX - 1);
+
+	if (bytes == 0)
+		return;
+	put_u8(raw, type);
+	put_u8(raw, (unsigned)bytes);
+	put_bytes(raw, name, bytes);
+}
+
+static void put_tcp(struct raw *raw, enum part type, uint16_t port, const void *addresses,
+		    unsigned bytes)
+{
+	if (bytes == 0)
+		return;
+	put_u8(raw, type);
+	put_u8(raw, 2 + bytes);
+	put_u16(raw, port);
+	put_bytes(raw, addresses, bytes);
+}
+
+static void put_ofi(struct raw *raw, const struct twi_auto_address *address)
+{
+	size_t name = strnlen(address->ofi_provider, TWI_AUTO_PROVIDER_MAX - 1);
+
+	if (address->ofi_bytes == 0)
+		return;
+	put_u8(raw, PART_OFI);
+	put_u8(raw, (unsigned)(1 + name + address->ofi_bytes));
+	put_u8(raw, (unsigned)name);
+	put_bytes(raw, address->ofi_provider, name);
+	put_bytes(raw, address->ofi, address->ofi_bytes);
+}
+
+static void put_all(struct raw *raw, const struct twi_auto_address *address)
+{
+	*raw = (struct raw){ .fill = 0 };
+	put_u8(raw, TWI_AUTO_VERSION);
+	for (int shift = 56; shift >= 0; shift -= 8)
+		put_u8(raw, (unsigned)(address->host >> shift & 0xff));
+	put_name(raw, PART_SHM, address->shm);
+	put_tcp(raw, PART_TCP4, address->tcp4_port, address->tcp4, 4u * address->tcp4_count);
+	put_tcp(raw, PART_TCP6, address->tcp6_port, address->tcp6, 16u * address->tcp6_count);
+	put_ofi(raw, address);
+	put_name(raw, PART_LOOP, address->loop);
+	put_u16(raw, twi_checksum(0, raw->bytes, raw->fill) & 0xffff);
+}
+
+/* Takes the least useful part out. False: there is none left that could go. */
+static bool shrink(struct twi_auto_address *address)
+{
+	if (address->tcp4_count > 2)
+		address->tcp4_count--;
+	else if (address->tcp6_count > 1)
+		address->tcp6_count--;
+	else if (address->tcp4_count > 1)
+		address->tcp4_count--;
+	else if (address->ofi_bytes > 0)
+		address->ofi_bytes = 0;
+	else if (address->tcp6_count > 0 && address->tcp4_count > 0)
+		address->tcp6_count = 0;
+	else
+		return false;
+	return true;
+}
+
+static void encode(const struct raw *raw, char *out)
+{
+	uint32_t bits = 0;
+	unsigned have = 0;
+
+	for (size_t i = 0; i < raw->fill; i++) {
+		bits = (bits << 8 | raw->bytes[i]) & 0xffff;
+		for (have += 8; have >= 6; have -= 6)
+			*out++ = digits[bits >> (have - 6) & 63];
+	}
+	if (have > 0)
+		*out++ = digits[bits << (6 - have) & 63];
+	*out = '\0';
+}
+
+int twi_auto_address_put(struct twi_auto_address *address, char out[TOW_ADDRESS_MAX])
+{
+	struct raw raw;
+
+	put_all(&raw, address);
+	while (raw.full) {
+		if (!shrink(address))
+			return twi_error(TOW_EINVAL, "a tow:// address has no room for its names");
+		put_all(&raw, address);
+	}
+	snprintf(out, TOW_ADDRESS_MAX, "tow://");
+	encode(&raw, out + 6);
+	return TOW_OK;
+}
+
+static int bad(const char *text, const char *why)
+{
+	return twi_error(TOW_EINVAL,
+			 "address tow://%.100s: %s; it is to be taken whole from "
+			 "tow_endpoint_address",
+			 text, why);
+}
+
+/* NULL, or what is wrong. The one text of given bytes is accepted, no other. */
+static const char *decode(const char *text, struct raw *raw)
+{
+	uint32_t bits = 0;
+	unsigned have = 0;
+
+	raw->fill = 0;
+	for (; *text != '\0'; text++) {
+		const char *digit = strchr(digits, *text);
+
+		if (digit == NULL)
+			return "it has a character that is none of A-Z a-z 0-9 - _";
+		bits = (bits << 6 | (uint32_t)(digit - digits)) & 0xffff;
+		have += 6;
+		if (have < 8)
+			continue;
+		have -= 8;
+		if (raw->fill == sizeof(raw->bytes))
+			return "it is too long";
+		raw->bytes[raw->fill++] = (uint8_t)(bits >> have);
+	}
+	if (have >= 6 || (bits & ((1u << have) - 1)) != 0)
+		return "it was cut or changed";
+	return NULL;
+}
+
+static const char *get_name(char out[TWI_AUTO_NAME_MAX], const uint8_t *at, size_t bytes)
+{
+	if (bytes == 0 || bytes >= TWI_AUTO_NAME_MAX)
+		return "a name's length is out of range";
+	for (size_t i = 0; i < bytes; i++) {
+		if (at[i] <= ' ' || at[i] >= 127 || at[i] == '/')
+			return "a name has a character that no name has";
+		out[i] = (char)at[i];
+	}
+	out[bytes] = '\0';
+	return NULL;
+}
+
+/* `size` bytes each, at most `max` of them, behind the port. */
+static const char *get_tcp(const uint8_t *at, size_t bytes, size_t size, size_t max,
+			   uint16_t *port_out, uint8_t *count_out, uint8_t *out)
+{
+	if (bytes < 2 + size || (bytes - 2) % size != 0 || bytes - 2 > max * size)
+		return "a list of TCP addresses has a wrong length";
+	*port_out = (uint16_t)(at[0] << 8 | at[1]);
+	if (*port_out == 0)
+		return "a TCP port is 0";
+	*count_out = (uint8_t)((bytes - 2) / size);
+	for (size_t i = 2; i < bytes; i++)
+		out[i - 2] = at[i];
+	return NULL;
+}
+
+static const char *get_ofi(struct twi_auto_address *out, const uint8_t *at, size_t bytes)
+{
+	size_t name = bytes > 0 ? at[0] : 0;
+
+	if (name == 0 || name >= TWI_AUTO_PROVIDER_MAX || bytes < name + 2 ||
+	    bytes - name - 1 > TWI_AUTO_OFI_MAX)
+		return "its ofi part has a wrong length";
+	for (size_t i = 0; i < name; i++) {
+		if (at[1 + i] <= ' ' || at[1 + i] >= 127 || at[1 + i] == '/' || at[1 + i] == '@')
+			return "a provider's name has a character that no name has";
+		out->ofi_provider[i] = (char)at[1 + i];
+	}
+	out->ofi_provider[name] = '\0';
+	out->ofi_bytes = (uint8_t)(bytes - name - 1);
+	for (size_t i = 0; i < out->ofi_bytes; i++)
+		out->ofi[i] = at[1 + name + i];
+	return NULL;
+}
+
+static const char *get_part(struct twi_auto_address *out, unsigned type, const uint8_t *at,
+			    size_t bytes)
+{
+	switch (type) {
+	case PART_SHM:
+		return get_name(out->shm, at, bytes);
+	case PART_LOOP:
+		return get_name(out->loop, at, bytes);
+	case PART_TCP4:
+		return get_tcp(at, bytes, 4, TWI_AUTO_TCP4_MAX, &out->tcp4_port, &out->tcp4_count,
+			       out->tcp4[0]);
+	case PART_TCP6:
+		return get_tcp(at, bytes, 16, TWI_AUTO_TCP6_MAX, &out->tcp6_port, &out->tcp6_count,
+			       out->tcp6[0]);
+	case PART_OFI:
+		return get_ofi(out, at, bytes);
+	default:
+		return NULL; /* of a later version */
+	}
+}
+
+static const char *get_parts(struct twi_auto_address *out, const uint8_t *at, size_t left)
+{
+	uint64_t seen[4] = { 0 };
+
+	while (left > 0) {
+		unsigned type = at[0];
+		size_t bytes = left > 1 ? at[1] : 0;
+		const char *why;
+
+		if (left < 2 + bytes)
+			return "a part of it is cut";
+		if ((seen[type / 64] & 1ull << type % 64) != 0)
+			return "a part of it stands there twice";
+		seen[type / 64] |= 1ull << type % 64;
+		why = get_part(out, type, at + 2, bytes);
+		if (why != NULL)
+			return why;
+		at += 2 + bytes;
+		left -= 2 + bytes;
+	}
+	return NULL;
+}
+
+int twi_auto_address_get(const char *text, struct twi_auto_address *out)
+{
+	struct raw raw;
+	const char *why = decode(text, &raw);
+	size_t body;
+	unsigned crc;
+
+	*out = (struct twi_auto_address){ 0 };
+	if (why != NULL)
+		return bad(text, why);
+	if (raw.fill < HEAD_BYTES + CRC_BYTES)
+		return bad(text, "it is too short");
+	body = raw.fill - CRC_BYTES;
+	crc = (unsigned)raw.bytes[body] << 8 | raw.bytes[body + 1];
+	if ((twi_checksum(0, raw.bytes, body) & 0xffff) != crc)
+		return bad(text, "it was cut or changed");
+	if (raw.bytes[0] != TWI_AUTO_VERSION)
+		return bad(text, "it is of another version of this library");
+	for (unsigned i = 1; i < HEAD_BYTES; i++)
+		out->host = out->host << 8 | raw.bytes[i];
+	why = get_parts(out, raw.bytes + HEAD_BYTES, body - HEAD_BYTES);
+	return why == NULL ? TOW_OK : bad(text, why);
+}

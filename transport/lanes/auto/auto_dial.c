@@ -1,0 +1,250 @@
+/*
+ * auto_dial.c - connecting by the best lane that both sides have and that works. See auto.h.
+ *
+ * A dial lives until its outer operation has ended and no inner one is on its way. The callback of
+ * an inner connect runs with the engine held; it goes on with the next way, or ends the outer one.
+ */
+#include <arpa/inet.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/lanes/auto/auto.h"
+
+static void try_next(struct twi_auto_dial *dial);
+
+static const char *scheme(enum twi_lane_id lane)
+{
+	return twi_lane_name(lane);
+}
+
+/* "shm: another host; ofi: ..." */
+static void refuse(struct twi_auto_dial *dial, enum twi_lane_id lane, const char *why)
+{
+	size_t fill = strlen(dial->refused);
+
+	snprintf(dial->refused + fill, sizeof(dial->refused) - fill, "%s%s: %.60s",
+		 fill > 0 ? "; " : "", scheme(lane), why);
+}
+
+__attribute__((format(printf, 3, 4))) static void
+add_way(struct twi_auto_dial *dial, enum twi_lane_id lane, const char *fmt, ...)
+{
+	struct twi_auto_way *way = &dial->ways[dial->count];
+	va_list args;
+
+	if (dial->count == TWI_AUTO_WAYS_MAX)
+		return;
+	way->lane = lane;
+	va_start(args, fmt);
+	vsnprintf(way->address, sizeof(way->address), fmt, args);
+	va_end(args);
+	dial->count++;
+}
+
+/* True when this side has the lane and the other one says that it has it. */
+static bool both_have(struct twi_auto_dial *dial, enum twi_lane_id lane, bool there)
+{
+	if (twi_auto_sub(dial->endpoint, lane) == NULL)
+		refuse(dial, lane, "not to be had here");
+	else if (!there)
+		refuse(dial, lane, "not in the other side's address");
+	else
+		return true;
+	return false;
+}
+
+static void add_ofi(struct twi_auto_dial *dial, const struct twi_auto_address *to)
+{
+	char text[2 * TWI_AUTO_OFI_MAX + 1];
+
+	for (unsigned i = 0; i < to->ofi_bytes; i++)
+		snprintf(text + 2 * i, 3, "%02x", to->ofi[i]);
+	add_way(dial, TWI_LANE_OFI, "%s/%s", to->ofi_provider, text);
+}
+
+static void add_tcp(struct twi_auto_dial *dial, const struct twi_auto_address *to)
+{
+	char text[INET6_ADDRSTRLEN];
+
+	for (unsigned i = 0; i < to->tcp4_count; i++)
+		add_way(dial, TWI_LANE_TCP, "%s:%u",
+			inet_ntop(AF_INET, to->tcp4[i], text, sizeof(text)), to->tcp4_port);
+	for (unsigned i = 0; i < to->tcp6_count; i++)
+		add_way(dial, TWI_LANE_TCP, "[%s]:%u",
+			inet_ntop(AF_INET6, to->tcp6[i], text, sizeof(text)), to->tcp6_port);
+}
+
+/* The ways from here to there, the best first. */
+static void find_ways(struct twi_auto_dial *dial, const struct twi_auto_address *to)
+{
+	dial->same_host = to->host == dial->endpoint->host;
+	if (!dial->same_host)
+		refuse(dial, TWI_LANE_SHM, "another host");
+	else if (both_have(dial, TWI_LANE_SHM, to->shm[0] != '\0'))
+		add_way(dial, TWI_LANE_SHM, "%s", to->shm);
+	if (both_have(dial, TWI_LANE_OFI, to->ofi_bytes > 0))
+		add_ofi(dial, to);
+	if (both_have(dial, TWI_LANE_TCP, to->tcp4_count + to->tcp6_count > 0))
+		add_tcp(dial, to);
+	if (to->loop[0] != '\0' && twi_auto_sub(dial->endpoint, TWI_LANE_LOOP) != NULL)
+		add_way(dial, TWI_LANE_LOOP, "%s", to->loop);
+}
+
+static void dial_free(struct twi_auto_dial *dial)
+{
+	twi_list_remove(&dial->link);
+	free(dial);
+}
+
+/* The outer operation ends, with what the last way tried has brought. */
+static void finish(struct twi_auto_dial *dial, int status, struct tow_peer *peer)
+{
+	struct tow_op *op = dial->op;
+	struct twi_engine *engine = dial->engine;
+
+	if (peer != NULL) {
+		snprintf(peer->why, sizeof(peer->why), "%s%s%s",
+			 dial->same_host ? "the same host" : "another host",
+			 dial->refused[0] != '\0' ? "; not " : "", dial->refused);
+		twi_log(engine->diag, 3, "peer %s by %s: %s", peer->address,
+			peer->lane->ops->scheme, peer->why);
+	} else {
+		twi_error(status, "no lane leads there: %s%s%s", dial->refused,
+			  dial->said[0] != '\0' ? "; " : "", dial->said);
+		twi_log(engine->diag, 2, "%s", tow_error_message());
+	}
+	op->lane_state = NULL;
+	op->peer = peer;
+	dial_free(dial);
+	twi_op_complete(op, status, 0);
+}
+
+/* A way has ended: well, or not. */
+static void inner_done(struct tow_op *inner, const struct tow_result *result)
+{
+	struct twi_auto_dial *dial = result->user;
+
+	(void)inner;
+	dial->inner = NULL;
+	if (dial->op == NULL) { /* nobody wants it any more */
+		if (result->status == TOW_OK)
+			twi_peer_end(result->peer);
+		dial_free(dial);
+		return;
+	}
+	if (result->status == TOW_OK) {
+		finish(dial, TOW_OK, result->peer);
+		return;
+	}
+	dial->status = result->status;
+	snprintf(dial->said, sizeof(dial->said), "%s", tow_error_message());
+	refuse(dial, dial->ways[dial->next - 1].lane, tow_status_name(result->status));
+	try_next(dial);
+}
+
+/* A share of the time that is left: what hangs must not take the others' chance. */
+static uint64_t share_ns(const struct twi_auto_dial *dial)
+{
+	uint64_t now = twi_engine_now(dial->engine);
+	uint64_t left = dial->until_ns > now ? dial->until_ns - now : 0;
+
+	return left / (dial->count - dial->next + 1);
+}
+
+/* Starts an inner connect. False: it was refused at once. */
+static bool start(struct twi_auto_dial *dial, const struct twi_auto_way *way)
+{
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	struct tow_endpoint *sub = twi_auto_sub(dial->endpoint, way->lane);
+	struct tow_op *inner;
+	int status;
+
+	options.timeout_ns = share_ns(dial);
+	options.done = inner_done;
+	options.user = dial;
+	status = twi_connect_start(sub, way->address, TWI_SPACE_LINK, &options, &inner);
+	if (status < 0) {
+		dial->status = status;
+		refuse(dial, way->lane, tow_error_message());
+		return false;
+	}
+	dial->inner = inner; /* also when it has completed: its callback is still to come */
+	twi_op_forget(inner);
+	return true;
+}
+
+/* What a connect may end with; the failure of a call is not always among it. */
+static int as_outcome(int status)
+{
+	switch (status) {
+	case TOW_EREFUSED:
+	case TOW_EPEER:
+	case TOW_EPROTOCOL:
+	case TOW_EDEADLINE:
+	case TOW_ECLOSED:
+	case TOW_EAUTH:
+		return status;
+	default:
+		return TOW_EREFUSED;
+	}
+}
+
+static void try_next(struct twi_auto_dial *dial)
+{
+	while (dial->next < dial->count && dial->endpoint != NULL && !dial->engine->failing) {
+		const struct twi_auto_way *way = &dial->ways[dial->next++];
+
+		if (start(dial, way))
+			return;
+	}
+	finish(dial, dial->endpoint == NULL ? TOW_ECLOSED : as_outcome(dial->status), NULL);
+}
+
+int twi_auto_connect(struct tow_endpoint *base, const char *address, struct tow_op *op)
+{
+	struct twi_auto_endpoint *endpoint = (struct twi_auto_endpoint *)(void *)base;
+	struct twi_engine *engine = base->engine;
+	struct twi_auto_address to;
+	struct twi_auto_dial *dial;
+	uint64_t until;
+	int status = twi_auto_address_get(address, &to);
+
+	if (status < 0)
+		return status;
+	dial = calloc(1, sizeof(*dial));
+	if (dial == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a connect");
+	twi_list_push_back(&endpoint->dials, &dial->link);
+	dial->engine = engine;
+	dial->endpoint = endpoint;
+	dial->op = op;
+	dial->status = TOW_EREFUSED;
+	until = twi_engine_now(engine) + (uint64_t)engine->knobs.connect_timeout_ns;
+	dial->until_ns = twi_min(until, op->deadline_ns);
+	op->lane_state = dial;
+	find_ways(dial, &to);
+	try_next(dial);
+	return TOW_OK;
+}
+
+void twi_auto_connect_abort(struct tow_op *op, int status)
+{
+	struct twi_auto_dial *dial = op->lane_state;
+	struct tow_op *inner;
+
+	if (dial == NULL) {
+		twi_op_complete(op, status, 0);
+		return;
+	}
+	inner = dial->inner;
+	dial->op = NULL;
+	op->lane_state = NULL;
+	twi_op_complete(op, status, 0);
+	if (inner->stage != TWI_STAGE_COMPLETING)
+		inner->lane_ops->connect_abort(inner, TOW_ECANCELED);
+}

@@ -1,0 +1,249 @@
+/*
+ * guard.c - see guard.h.
+ */
+#include "transport/lanes/ofi/guard.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <internal/base.h>
+
+#include "diag/base/error.h"
+
+#if defined(__x86_64__)
+#define THIS_ARCH AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define THIS_ARCH AUDIT_ARCH_AARCH64
+#endif
+
+/* glibc's own two signals, below SIGRTMIN: cancelation and setuid in all threads need them. */
+#define LIBC_FIRST 32
+#define LIBC_LAST  33
+
+/* Where libraries are mapped: their base addresses. */
+struct places {
+	uintptr_t *base;
+	size_t count, room;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct places theirs; /* libfabric, and what has come with it; under the lock */
+static const char *_Atomic weak;
+
+struct run {
+	int (*call)(void *arg);
+	void *arg;
+	int status;
+	int refused; /* errno of the filter; 0: the call has run */
+	char message[TWI_ERROR_BYTES];
+};
+
+/*
+ * Lets everything through but rt_sigaction with an action to set. The kernel finds out once which
+ * system calls a filter never refuses, so that all others cost the thread next to nothing. Without
+ * CAP_SYS_ADMIN the thread has to give up gaining privileges by an exec, which it does not do.
+ */
+static int seal(void)
+{
+#ifdef THIS_ARCH
+#define LOAD(at)          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)(at))
+#define EQUAL(k, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(k), yes, no)
+#define ANSWER(k)         BPF_STMT(BPF_RET | BPF_K, (uint32_t)(k))
+#define ARGUMENT(i)       (offsetof(struct seccomp_data, args) + 8 * (i)) /* little-endian */
+	struct sock_filter code[] = {
+		LOAD(offsetof(struct seccomp_data, arch)),
+		EQUAL(THIS_ARCH, 0, 10),
+		LOAD(offsetof(struct seccomp_data, nr)),
+		EQUAL(__NR_rt_sigaction, 0, 8),
+		LOAD(ARGUMENT(0)),
+		EQUAL(LIBC_FIRST, 6, 0),
+		EQUAL(LIBC_LAST, 5, 0),
+		LOAD(ARGUMENT(1)), /* the action to set; NULL: it only asks */
+		EQUAL(0, 0, 2),
+		LOAD(ARGUMENT(1) + 4),
+		EQUAL(0, 1, 0),
+		ANSWER(SECCOMP_RET_ERRNO | EPERM),
+		ANSWER(SECCOMP_RET_ALLOW),
+	};
+#undef LOAD
+#undef EQUAL
+#undef ANSWER
+#undef ARGUMENT
+	struct sock_fprog program = { twi_array_count(code), code };
+
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0)
+		return 0;
+	if (errno != EACCES)
+		return errno;
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+		return errno;
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0 ? 0 : errno;
+#else
+	return ENOSYS;
+#endif
+}
+
+static void *run_sealed(void *arg)
+{
+	struct run *run = arg;
+
+	run->refused = seal();
+	if (run->refused != 0)
+		return NULL;
+	run->status = run->call(run->arg);
+	if (run->status < 0)
+		snprintf(run->message, sizeof(run->message), "%s", tow_error_message());
+	return NULL;
+}
+
+/* In a thread with all signals blocked. False: there is no thread, or it could not be sealed. */
+static bool in_sealed_thread(struct run *run)
+{
+	sigset_t all, before;
+	pthread_t thread;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = pthread_create(&thread, NULL, run_sealed, run);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (err == 0)
+		pthread_join(thread, NULL);
+	else
+		run->refused = err;
+	return run->refused == 0;
+}
+
+static bool has(const struct places *places, uintptr_t base)
+{
+	for (size_t i = 0; i < places->count; i++) {
+		if (places->base[i] == base)
+			return true;
+	}
+	return false;
+}
+
+static int add(struct places *places, uintptr_t base)
+{
+	if (places->count == places->room) {
+		size_t room = twi_max(2 * places->room, (size_t)64);
+		uintptr_t *grown = reallocarray(places->base, room, sizeof(*grown));
+
+		if (grown == NULL)
+			return twi_error(TOW_ENOMEM, "no memory for the names of libraries");
+		places->base = grown;
+		places->room = room;
+	}
+	places->base[places->count++] = base;
+	return TOW_OK;
+}
+
+static int add_object(struct dl_phdr_info *info, size_t bytes, void *arg)
+{
+	(void)bytes;
+	return add(arg, info->dlpi_addr);
+}
+
+/* What has been loaded since `before` is theirs. */
+static int add_new(struct dl_phdr_info *info, size_t bytes, void *arg)
+{
+	const struct places *before = arg;
+
+	(void)bytes;
+	if (has(before, info->dlpi_addr) || has(&theirs, info->dlpi_addr))
+		return 0;
+	return add(&theirs, info->dlpi_addr);
+}
+
+static bool is_theirs(const struct sigaction *action)
+{
+	Dl_info found;
+
+	/* sa_handler and sa_sigaction are one place. */
+	return action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN &&
+	       dladdr((const void *)(uintptr_t)action->sa_handler, &found) != 0 &&
+	       has(&theirs, (uintptr_t)found.dli_fbase);
+}
+
+/*
+ * Handlers of theirs that were not there before go. Should the program have set an action between
+ * the look and the change, that one comes back.
+ */
+static void put_back(const struct sigaction before[NSIG])
+{
+	struct sigaction now;
+
+	for (int sig = 1; sig < NSIG; sig++) {
+		if (sigaction(sig, NULL, &now) != 0 || !is_theirs(&now) ||
+		    now.sa_handler == before[sig].sa_handler)
+			continue;
+		if (sigaction(sig, &before[sig], &now) == 0 && !is_theirs(&now))
+			sigaction(sig, &now, NULL);
+	}
+}
+
+/* Without a seal: in this thread, with its signals blocked. */
+static void watched(struct run *run, const struct places *loaded)
+{
+	struct sigaction before[NSIG] = { 0 };
+	sigset_t all, mask;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &mask);
+	for (int sig = 1; sig < NSIG; sig++)
+		sigaction(sig, NULL, &before[sig]);
+	run->status = run->call(run->arg);
+	if (run->status < 0)
+		snprintf(run->message, sizeof(run->message), "%s", tow_error_message());
+	dl_iterate_phdr(add_new, (void *)(uintptr_t)loaded);
+	put_back(before);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+}
+
+int twi_ofi_guarded(int (*call)(void *arg), void *arg)
+{
+	struct run run = { .call = call, .arg = arg };
+	struct places loaded = { NULL, 0, 0 };
+
+	pthread_mutex_lock(&lock);
+	run.status = dl_iterate_phdr(add_object, &loaded);
+	if (run.status == TOW_OK) {
+		if (in_sealed_thread(&run)) {
+			dl_iterate_phdr(add_new, &loaded);
+		} else {
+			atomic_store_explicit(&weak, strerrordesc_np(run.refused),
+					      memory_order_relaxed);
+			watched(&run, &loaded);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	free(loaded.base);
+	return run.status < 0 && run.message[0] != '\0' ? twi_error(run.status, "%s", run.message)
+							: run.status;
+}
+
+void twi_ofi_guard_library(const void *function)
+{
+	Dl_info found;
+
+	if (dladdr(function, &found) != 0 && !has(&theirs, (uintptr_t)found.dli_fbase))
+		add(&theirs, (uintptr_t)found.dli_fbase);
+}
+
+const char *twi_ofi_guard_weak(void)
+{
+	return atomic_load_explicit(&weak, memory_order_relaxed);
+}

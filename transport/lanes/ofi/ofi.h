@@ -1,0 +1,300 @@
+/*
+ * ofi.h - the ofi lane: messages over libfabric's reliable datagram endpoints (FI_EP_RDM).
+ *
+ *	tow_endpoint --- port: domain, endpoint, completion queue, addresses ---+--- peer
+ *	                  |  slots: packets on their way out                    +--- peer
+ *	                  |  buffers: packets that have come                    +--- ...
+ *	                  |  gives: our large messages that are offered
+ *	                  +  pulls: their large messages on their way in
+ *
+ *	small: op -> EAGER packet (injected, or from a slot): complete ... buffer -> user's memory
+ *	large: op -> RTS -> [a receive is posted] -> READ:   fi_read into it -> DONE
+ *	                                          -> TAGGED: CTS, fi_tsend into it -> DONE
+ *	                                          -> FRAGS:  CTS, FRAG packets, copied -> DONE
+ *
+ * There are no connections: a peer is two numbers, each side's for the other, exchanged in a
+ * handshake (ofi_hello.c) and drawn at random, so that nobody who has not seen them can speak in a
+ * peer's name. All bounds, statuses and the order of messages are those of session.h.
+ *
+ * A message that is read may be taken back by its sender at any time, without asking: each offer
+ * has a cell in the sender's registered memory that holds the offer's number as long as it stands.
+ * The reader reads the cell after the payload; if the number is not there the message was never
+ * sent. What is in libfabric's hands (a read, a tagged receive, a tagged send) cannot be taken
+ * back: such an operation ends when libfabric lets go, and if that takes too long the whole port
+ * is closed, which makes it.
+ *
+ * A port outlives its endpoint until its last peer has gone.
+ *
+ * Budget of a small message: one packet put together, one call of libfabric; nothing is allocated.
+ */
+#ifndef TWI_OFI_OFI_H
+#define TWI_OFI_OFI_H
+
+#include "transport/engine/engine.h"
+#include "transport/lanes/lane.h"
+#include "transport/lanes/ofi/address.h"
+#include "transport/lanes/ofi/domain.h"
+#include "transport/lanes/ofi/fabric.h"
+#include "transport/lanes/ofi/packet.h"
+#include "transport/message/match.h"
+#include "transport/op/endpoint.h"
+
+#ifdef TWI_HAVE_OFI
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+
+#include "transport/security/auth.h"
+
+#define TWI_OFI_SMALL_BYTES 256u /* of a packet in a small slot */
+#define TWI_OFI_SMALL_SLOTS 512u
+#define TWI_OFI_RESERVE     128u /* small slots that messages leave for control */
+#define TWI_OFI_BIG_SLOTS   48u
+#define TWI_OFI_BUFFERS     32u /* single receives, without FI_MULTI_RECV */
+#define TWI_OFI_MULTI       8u  /* buffers with it, each of this many of the largest packets */
+#define TWI_OFI_GIVES       512u
+#define TWI_OFI_PULLS       128u
+#define TWI_OFI_READS       4u         /* of one message at a time */
+#define TWI_OFI_READ_BYTES  (8u << 20) /* of one read */
+#define TWI_OFI_PEERS_MAX   4096u
+#define TWI_OFI_STRANGERS   256u /* handshakes at once */
+#define TWI_OFI_EARLY_MAX   4096u
+#define TWI_OFI_LINGER_NS   (1000ull * 1000 * 1000)
+#define TWI_OFI_LET_GO_NS   (2000ull * 1000 * 1000)
+#define TWI_OFI_NAP_NS      (20ull * 1000)
+#define TWI_OFI_QUIET_NS    (500ull * 1000)
+#define TWI_OFI_BUSY_NS     (200ull * 1000)
+#define TWI_OFI_IDLE_NS     (10ull * 1000 * 1000)
+#define TWI_OFI_TIMINGS     1024u
+#define TWI_OFI_ACK_EVERY   256u
+#define TWI_OFI_SEQ_BUCKETS 64u
+#define TWI_OFI_CREDIT_MAX  (1ull << 30)
+#define TWI_OFI_SAMPLE      1024u /* one message in so many has a checksum */
+
+struct twi_ofi_peer;
+struct twi_ofi_port;
+
+enum twi_ofi_kind { TWI_OFI_REQ_BUFFER, TWI_OFI_REQ_SLOT, TWI_OFI_REQ_PULL, TWI_OFI_REQ_GIVE };
+
+/* What libfabric is given as context; it may write into ctx until the completion (FI_CONTEXT). */
+struct twi_ofi_req {
+	struct fi_context2 ctx;
+	uint8_t kind;
+	bool busy;
+	void *owner;
+	uint64_t bytes;
+};
+
+/* A packet on its way out. */
+struct twi_ofi_slot {
+	struct twi_ofi_req req;
+	struct twi_list link; /* free, or on peer->pending */
+	struct twi_ofi_peer *peer;
+	uint8_t *data;
+	uint32_t bytes;
+	bool big;
+};
+
+struct twi_ofi_buffer {
+	struct twi_ofi_req req;
+	uint8_t *data;
+	bool posted;
+};
+
+/* A large message of ours that is offered, until it has arrived or was taken back. */
+struct twi_ofi_give {
+	struct twi_ofi_req req; /* of its tagged send */
+	struct twi_list link; /* free; or on port->sending: waits to be sent, whole or in pieces */
+	struct tow_op *op;
+	struct twi_ofi_peer *peer;
+	volatile uint64_t *cell;
+	uint64_t tag; /* that the receiver wants it sent with */
+	uint8_t way;  /* 0: nobody has asked for it yet */
+	int ending;   /* the status that the operation gets when libfabric lets go; 0: none */
+};
+
+/* A large message of theirs that has met a receive. */
+struct twi_ofi_pull {
+	struct twi_ofi_req reqs[TWI_OFI_READS];
+	struct twi_list link;  /* free, or on peer->pulls */
+	struct twi_list retry; /* on port->retry: libfabric was full */
+	struct twi_ofi_peer *peer;
+	struct tow_op *op;
+	struct twi_ofi_where where;
+	uint64_t *cell; /* where the sender's cell is read to */
+	uint64_t seq, bytes, issued, landed, tag;
+	uint32_t checksum, in_flight;
+	uint8_t way;
+	bool checked, cell_asked, withdrawn, unreadable; /* unreadable: withdrawn for that */
+	int failed; /* of a read: the peer is lost when all have ended */
+	int ending; /* as above */
+};
+
+/* What has arrived without a receive, or has overtaken what was sent before it. */
+struct twi_ofi_unexpected {
+	struct twi_match_entry match;
+	uint64_t seq, bytes;
+	struct twi_ofi_where where;
+	uint32_t checksum;
+	bool offered, credited, checked, corrupt;
+	uint8_t data[];
+};
+
+struct twi_ofi_early {
+	struct twi_list link;
+	uint32_t number, bytes;
+	uint8_t data[];
+};
+
+/* A control packet for which there was no slot. */
+struct twi_ofi_owed {
+	uint8_t type;
+	uint64_t seq, tag, value;
+};
+
+struct twi_ofi_timing {
+	uint64_t seq, start_ns, bytes, queue_ns, space;
+};
+
+/* A small message that comes in more than one packet; nothing comes between them. */
+struct twi_ofi_filling {
+	struct tow_op *op;                  /* whose memory it goes to, or */
+	struct twi_ofi_unexpected *message; /* where it waits for one; neither: it is dropped */
+	uint8_t *at;
+	uint64_t seq, bytes, left; /* left 0: there is none */
+	uint32_t checksum, space;
+	bool checked;
+};
+
+enum twi_ofi_state {
+	TWI_OFI_GREETING, /* authentication and HELLO are on their way */
+	TWI_OFI_UP,
+	TWI_OFI_CLOSING, /* BYE is on its way out */
+	TWI_OFI_LOST,
+};
+
+struct twi_ofi_peer {
+	struct tow_peer base;
+	struct twi_ofi_port *port;
+	struct twi_list blocked; /* on port->blocked: `pending` is not empty */
+	struct twi_list stalled; /* on port->stalled: `queued` is not empty */
+	struct twi_list ailing;  /* on port->ailing: broken, and its end is to come */
+	uint64_t here, there;    /* the session's number: ours for the peer, the peer's for us */
+	struct twi_ofi_name name;
+	fi_addr_t address;
+	uint8_t state, rule; /* rule: that it has broken (rule.h); 0: none */
+	bool connector, said_hello, heard_hello, said_bye, left; /* left: it gave its connect up */
+	int broken;                                              /* status */
+	char fault[400];
+	struct tow_op *dial;
+	uint64_t deadline_ns; /* of the handshake, or of the farewell */
+	uint64_t heard_ns, asked_ns;
+	struct twi_auth auth;
+
+	/* sending */
+	struct twi_list pending; /* slots that libfabric did not take yet */
+	struct twi_list queued;  /* operations that wait for credit, a slot or a give */
+	struct twi_list by_seq[TWI_OFI_SEQ_BUCKETS];
+	struct twi_ofi_owed *owed;
+	uint32_t owed_count, owed_room;
+	uint32_t gives; /* large messages that are offered or on their way */
+	uint32_t slots; /* packets of ours that libfabric has, or will get */
+	uint32_t number_out, number_in;
+	uint32_t eager_max_bytes; /* what goes small: fits the other side and its credit */
+	uint32_t piece_bytes;     /* of a large message that goes in pieces */
+	uint64_t remote_credit_bytes, credit_used, credit_returned;
+	uint64_t seq_sent, seq_acked;
+	bool can_tagged;
+	struct twi_ofi_timing timings[TWI_OFI_TIMINGS];
+
+	/* receiving */
+	struct twi_match match;
+	struct twi_list matched; /* receives whose message waits for a pull */
+	struct twi_list pulls;
+	struct twi_list early; /* in order of their numbers */
+	uint32_t early_count;
+	uint64_t local_credit_bytes, credit_charged, credit_given, credit_told;
+	uint64_t seq_received, received_ns;
+	uint64_t unexpected_bytes;
+	uint32_t acks_owed;
+	struct twi_ofi_filling filling;
+	uint32_t held; /* requests in libfabric's hands that touch users' memory */
+};
+
+struct twi_ofi_port {
+	struct twi_list link; /* on lane->ports */
+	struct twi_ofi_lane *lane;
+	struct tow_endpoint *endpoint; /* NULL: closed */
+	struct twi_ofi_domain *domain;
+	struct fid_ep *ep;
+	struct fid_cq *cq;
+	struct fid_av *av;
+	struct twi_ofi_name name;
+	struct twi_ofi_candidates *candidates;
+	char provider[TWI_OFI_PROVIDER_MAX];
+	uint32_t index;
+	uint64_t inject_bytes, message_bytes_max;
+	bool local_mr, virtual_addresses, reads, tagged, reads_in_order, prefers_tagged;
+	bool reads_two; /* places in one read, in their order */
+	bool multi_recv, registered, dead;
+	bool driven; /* it must be called again and again while something is on its way */
+	int wait_fd; /* -1: the queue is polled */
+	uint32_t armed_rings;
+	uint64_t nap_ns, quiet_ns; /* quiet since then, with a waiter; 0: not */
+	bool asleep_ok;            /* the last fi_trywait: waiting on the descriptor is safe */
+
+	uint8_t *memory; /* of the pool: slots, buffers, cells */
+	uint64_t memory_bytes;
+	void *memory_desc;
+	uint32_t packet_bytes; /* the largest packet */
+	struct twi_ofi_slot *slots;
+	struct twi_list small_free, big_free;
+	uint32_t small_count, big_count, slots_out;
+	uint32_t quick_bytes; /* larger packets cost a lot more; 0: no such border */
+	struct twi_ofi_buffer buffers[TWI_OFI_BUFFERS];
+	uint32_t buffer_count, buffer_bytes;
+	uint64_t in_flight; /* requests other than receives of packets */
+	struct twi_ofi_give *gives;
+	struct twi_list give_free;
+	struct twi_ofi_pull *pulls;
+	struct twi_list pull_free;
+	uint64_t next_cell;
+
+	struct twi_list blocked, stalled, ailing, sending, retry;
+	uint32_t turns;
+	bool freed; /* a slot, give or pull, or credit, has come back */
+	uint64_t next_tag, tag_mask;
+	struct twi_ofi_peer **peers;
+	uint32_t peer_room, peer_count, strangers, closing;
+	uint64_t logged_ns; /* the last line about a handshake that failed */
+	uint64_t timer_ns;  /* when handshakes and silence are looked at next */
+	uint64_t let_go_ns; /* when the port is closed for the requests it does not let go; 0: no */
+};
+
+struct twi_ofi_endpoint {
+	struct tow_endpoint base;
+	struct twi_ofi_port *port;
+};
+
+struct twi_ofi_lane {
+	struct twi_lane base;
+	struct twi_list ports;
+	uint32_t next_index;
+};
+
+static inline struct twi_ofi_peer *twi_ofi_peer_of(struct tow_peer *peer)
+{
+	return (struct twi_ofi_peer *)(void *)peer;
+}
+
+static inline struct twi_ofi_lane *twi_ofi_lane_of(struct twi_lane *lane)
+{
+	return (struct twi_ofi_lane *)(void *)lane;
+}
+
+#endif
+#endif

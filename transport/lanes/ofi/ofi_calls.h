@@ -1,0 +1,127 @@
+/*
+ * ofi_calls.h - what the files of the ofi lane call of each other. ofi.h has the structures.
+ */
+#ifndef TWI_OFI_CALLS_H
+#define TWI_OFI_CALLS_H
+
+#include "transport/lanes/ofi/ofi.h"
+
+#ifdef TWI_HAVE_OFI
+
+/* ofi_port.c: opening, closing, memory. */
+int twi_ofi_port_open(struct twi_ofi_lane *lane, const struct twi_ofi_wish *wish,
+		      struct twi_ofi_port **out);
+void twi_ofi_port_close(struct twi_ofi_port *port);
+/* Frees the port when neither endpoint nor peers are left. */
+void twi_ofi_port_release(struct twi_ofi_port *port);
+/* The descriptor that local operations on memory of `claim` name; NULL where none is needed. False:
+ * one is needed, and there is none. */
+bool twi_ofi_local(const struct twi_ofi_port *port, const struct twi_claim *claim, void **desc_out);
+/* How a peer names `memory` in a registered region. False: it cannot. */
+bool twi_ofi_remote(const struct twi_ofi_port *port, const struct twi_region *region,
+		    const void *memory, uint64_t *address_out, uint64_t *key_out);
+
+/* ofi_io.c: packets out and in, the completion queue, sleeping. */
+struct twi_ofi_slot *twi_ofi_slot_take(struct twi_ofi_port *port, uint32_t bytes, bool control);
+bool twi_ofi_say(struct twi_ofi_peer *peer, uint8_t type, uint64_t seq, uint64_t tag,
+		 uint64_t value);
+/* A packet with a payload. False: no slot, nothing is done. `op`: whose payload; NULL: ours. */
+bool twi_ofi_send_packet(struct twi_ofi_peer *peer, struct twi_ofi_packet *packet,
+			 const void *payload, const struct tow_op *op, bool control);
+bool twi_ofi_unblock(struct twi_ofi_peer *peer);
+unsigned twi_ofi_poll(struct twi_ofi_port *port);
+int twi_ofi_post_buffers(struct twi_ofi_port *port);
+void twi_ofi_arm(struct twi_ofi_port *port);
+
+/* ofi_peer.c: who is there. */
+struct twi_ofi_peer *twi_ofi_peer_create(struct twi_ofi_port *port, const struct twi_ofi_name *name,
+					 const char *address);
+struct twi_ofi_peer *twi_ofi_peer_find(const struct twi_ofi_port *port, uint64_t session);
+void twi_ofi_peer_free(struct twi_ofi_peer *peer);
+/* The peer cannot go on: its end comes with the next progress. The thread's message says why. */
+void twi_ofi_break(struct twi_ofi_peer *peer, int status);
+/* The peer has broken a rule: what it did exactly, behind its address. TOW_EPROTOCOL. */
+#define twi_ofi_fault(peer, number, ...)                                                           \
+	((peer)->rule = (uint8_t)(number),                                                         \
+	 twi_rule_error((peer)->base.address, number, __VA_ARGS__))
+unsigned twi_ofi_bury(struct twi_ofi_port *port);
+void twi_ofi_peer_close(struct tow_peer *base);
+/* Something that libfabric had in hand has ended: a peer that waited for it may go. */
+void twi_ofi_peer_let_go(struct twi_ofi_peer *peer);
+void twi_ofi_peer_describe(struct tow_peer *base, struct twi_emit *emit);
+/* ofi_measure.c: `fabric` has TWI_STATE_FABRIC bytes. */
+void twi_ofi_peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric);
+/* Everything ends now: for a lane that is closed. The port is freed. */
+void twi_ofi_port_end(struct twi_ofi_port *port);
+void twi_ofi_timers(struct twi_ofi_port *port, uint64_t now_ns);
+uint64_t twi_ofi_due(struct twi_ofi_port *port, uint64_t now_ns);
+
+/* ofi_hello.c: the handshake. */
+int twi_ofi_dial(struct tow_endpoint *endpoint, const char *address, struct tow_op *op);
+void twi_ofi_dial_abort(struct tow_op *op, int status);
+void twi_ofi_stranger(struct twi_ofi_port *port, const struct twi_ofi_packet *packet,
+		      const uint8_t *payload);
+int twi_ofi_greeted(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
+		    const uint8_t *payload);
+
+/* ofi_send.c */
+void twi_ofi_send(struct tow_peer *base, struct tow_op *op);
+void twi_ofi_drain(struct twi_ofi_peer *peer);
+bool twi_ofi_abort_send(struct twi_ofi_peer *peer, struct tow_op *op, int status, bool force);
+int twi_ofi_asked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
+int twi_ofi_arrived(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
+int twi_ofi_refused(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
+int twi_ofi_acked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
+unsigned twi_ofi_push(struct twi_ofi_port *port);
+void twi_ofi_give_done(struct twi_ofi_give *give, int err);
+void twi_ofi_give_free(struct twi_ofi_give *give);
+struct tow_op *twi_ofi_find(struct twi_ofi_peer *peer, uint64_t seq);
+void twi_ofi_op_end(struct twi_ofi_peer *peer, struct tow_op *op, int status, uint64_t bytes);
+enum twi_need twi_ofi_need(struct tow_peer *base, const struct tow_op *op);
+
+/* ofi_recv.c */
+void twi_ofi_recv(struct tow_peer *base, struct tow_op *op);
+void twi_ofi_look_again(struct tow_peer *base, uint64_t tag, uint8_t space);
+bool twi_ofi_abort_recv(struct twi_ofi_peer *peer, struct tow_op *op, int status, bool force);
+int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
+		  const uint8_t *payload);
+int twi_ofi_more(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
+		 const uint8_t *payload);
+/* The message that is coming will not be whole: its receive ends. */
+void twi_ofi_filling_end(struct twi_ofi_peer *peer, int status);
+int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
+		    const uint8_t *payload);
+int twi_ofi_withdrawn(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
+/* A receive ends whose sender cannot read the message. */
+void twi_ofi_unreadable(struct twi_ofi_peer *peer, struct tow_op *op);
+bool twi_ofi_ack(struct twi_ofi_peer *peer);
+void twi_ofi_repost(struct twi_ofi_peer *peer, struct tow_op *op);
+void twi_ofi_received(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t bytes);
+/* The message came with other bytes than were sent: ends the receive. */
+void twi_ofi_corrupt(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t bytes);
+/* A receive has met an offer; `message` is the caller's to free. */
+void twi_ofi_matched(struct twi_ofi_peer *peer, struct tow_op *op,
+		     const struct twi_ofi_unexpected *message);
+void twi_ofi_drop_unexpected(struct twi_ofi_peer *peer, bool all);
+
+/* ofi_pull.c */
+void twi_ofi_pull_start(struct twi_ofi_peer *peer, struct tow_op *op,
+			const struct twi_ofi_unexpected *message);
+void twi_ofi_pull_done(struct twi_ofi_req *req, int err, uint64_t bytes);
+/* Pulls have become free: receives that wait for one. */
+void twi_ofi_pull_matched(struct twi_ofi_peer *peer);
+void twi_ofi_pull_go(struct twi_ofi_pull *pull);
+struct twi_ofi_pull *twi_ofi_pull_find(struct twi_ofi_peer *peer, uint64_t seq);
+void twi_ofi_pull_end(struct twi_ofi_pull *pull);
+int twi_ofi_frag(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
+		 const uint8_t *payload);
+unsigned twi_ofi_pull_retry(struct twi_ofi_port *port);
+
+/* Of an operation whose message has a number. */
+static inline uint64_t twi_ofi_rpc_id(const struct twi_ofi_peer *peer, const struct tow_op *op)
+{
+	return op->seq << 1 | ((op->kind == TWI_OP_SEND) == peer->connector);
+}
+
+#endif
+#endif

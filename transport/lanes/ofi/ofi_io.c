@@ -1,0 +1,495 @@
+/*
+ * ofi_io.c - packets out and in, the completion queue, and what a sleeper waits for. See ofi.h.
+ *
+ * A packet that libfabric does not take (FI_EAGAIN) waits on its peer's list, and all that follow
+ * behind it, so the order stays; progress tries again. The slots bound how many can wait.
+ */
+#include "transport/lanes/ofi/ofi_calls.h"
+
+#ifdef TWI_HAVE_OFI
+
+#include <stdlib.h>
+
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/watch.h"
+#include "transport/op/op.h"
+#include "transport/op/path.h"
+
+#define SCRATCH_BYTES 4096u
+#define BATCH         16
+#define ROUNDS        8
+
+struct twi_ofi_slot *twi_ofi_slot_take(struct twi_ofi_port *port, uint32_t bytes, bool control)
+{
+	struct twi_list *entry = NULL;
+
+	if (bytes <= TWI_OFI_SMALL_BYTES && (control || port->small_count > TWI_OFI_RESERVE))
+		entry = twi_list_first(&port->small_free);
+	if (entry != NULL) {
+		port->small_count--;
+	} else {
+		entry = twi_list_first(&port->big_free);
+		if (entry == NULL)
+			return NULL;
+		port->big_count--;
+	}
+	twi_list_remove(entry);
+	port->slots_out++;
+	return twi_container_of(entry, struct twi_ofi_slot, link);
+}
+
+static void slot_free(struct twi_ofi_port *port, struct twi_ofi_slot *slot)
+{
+	if (slot->peer != NULL)
+		slot->peer->slots--;
+	slot->peer = NULL;
+	slot->req.busy = false;
+	twi_list_remove(&slot->link);
+	twi_list_push_back(slot->big ? &port->big_free : &port->small_free, &slot->link);
+	port->small_count += slot->big ? 0 : 1;
+	port->big_count += slot->big ? 1 : 0;
+	port->slots_out--;
+	port->freed = true;
+}
+
+/* Hands a slot to libfabric. False: not now. A peer that cannot be reached is broken. */
+static bool post(struct twi_ofi_peer *peer, struct twi_ofi_slot *slot)
+{
+	struct twi_ofi_port *port = peer->port;
+	ssize_t rc = port->dead ? -FI_EOTHER
+				: fi_send(port->ep, slot->data, slot->bytes, port->memory_desc,
+					  peer->address, &slot->req.ctx);
+
+	if (rc == -FI_EAGAIN)
+		return false;
+	if (rc != 0) {
+		slot_free(port, slot);
+		twi_error(peer->state == TWI_OFI_GREETING ? TOW_EREFUSED : TOW_EPEER,
+			  "peer %s cannot be reached: %s", peer->base.address,
+			  twi_fi.strerror((int)-rc));
+		twi_ofi_break(peer, peer->state == TWI_OFI_GREETING ? TOW_EREFUSED : TOW_EPEER);
+		return true;
+	}
+	slot->req.busy = true;
+	port->in_flight++;
+	return true;
+}
+
+bool twi_ofi_unblock(struct twi_ofi_peer *peer)
+{
+	struct twi_list *entry;
+
+	while ((entry = twi_list_first(&peer->pending)) != NULL) {
+		struct twi_ofi_slot *slot = twi_container_of(entry, struct twi_ofi_slot, link);
+
+		if (peer->broken != 0) {
+			slot_free(peer->port, slot);
+			continue;
+		}
+		twi_list_remove(entry);
+		if (!post(peer, slot)) {
+			twi_list_push_front(&peer->pending, &slot->link);
+			return false;
+		}
+	}
+	twi_list_remove(&peer->blocked);
+	return true;
+}
+
+static void build(struct twi_engine *engine, uint8_t *at, const struct twi_ofi_packet *packet,
+		  const void *payload, const struct tow_op *op)
+{
+	const uint8_t *from = payload;
+
+	twi_ofi_packet_put(at, packet);
+	at += TWI_OFI_HEAD_BYTES;
+	if (op != NULL && packet->type != TWI_OFI_FRAG)
+		twi_path_copy_small(engine, op->space, at, payload, packet->payload_bytes);
+	else if (op != NULL)
+		twi_path_copy_fallback(engine, twi_claim_reason(&op->claim, true), at, payload,
+				       packet->payload_bytes, op->site);
+	for (uint32_t i = 0; op == NULL && i < packet->payload_bytes; i++)
+		at[i] = from[i];
+}
+
+/* The packet is copied by libfabric within the call. False: not done. */
+static bool inject(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
+		   const void *payload, const struct tow_op *op)
+{
+	struct twi_ofi_port *port = peer->port;
+	uint32_t bytes = TWI_OFI_HEAD_BYTES + packet->payload_bytes;
+	uint8_t scratch[SCRATCH_BYTES];
+
+	if (bytes > port->inject_bytes || bytes > sizeof(scratch) || port->dead ||
+	    peer->state != TWI_OFI_UP || packet->type == TWI_OFI_PING ||
+	    !twi_list_empty(&peer->pending))
+		return false;
+	build(peer->base.engine, scratch, packet, payload, op);
+	return fi_inject(port->ep, scratch, bytes, peer->address) == 0;
+}
+
+bool twi_ofi_send_packet(struct twi_ofi_peer *peer, struct twi_ofi_packet *packet,
+			 const void *payload, const struct tow_op *op, bool control)
+{
+	struct twi_ofi_port *port = peer->port;
+	struct twi_ofi_slot *slot;
+
+	if (peer->broken != 0)
+		return true;
+	packet->session = peer->there;
+	packet->number = peer->number_out;
+	if (packet->type != TWI_OFI_EAGER && packet->type != TWI_OFI_MORE)
+		twi_count(peer->base.engine->diag, TWI_C_control_frames_sent, 1);
+	if (twi_likely(inject(peer, packet, payload, op))) {
+		peer->number_out++;
+		return true;
+	}
+	slot = twi_ofi_slot_take(port, TWI_OFI_HEAD_BYTES + packet->payload_bytes, control);
+	if (slot == NULL)
+		return false;
+	build(peer->base.engine, slot->data, packet, payload, op);
+	slot->bytes = TWI_OFI_HEAD_BYTES + packet->payload_bytes;
+	slot->peer = peer;
+	peer->slots++;
+	peer->number_out++;
+	if (twi_list_empty(&peer->pending) && post(peer, slot))
+		return true;
+	twi_list_push_back(&peer->pending, &slot->link);
+	if (twi_list_empty(&peer->blocked))
+		twi_list_push_back(&port->blocked, &peer->blocked);
+	peer->base.engine->armed_since_enter = true; /* a sleeper tries again */
+	return true;
+}
+
+/*
+ * What must be said and finds no slot waits outside, at most once for each operation there can be;
+ * a peer that takes so little has gone.
+ */
+static void owe(struct twi_ofi_peer *peer, uint8_t type, uint64_t seq, uint64_t tag, uint64_t value)
+{
+	uint32_t room = peer->owed_room == 0 ? 64 : peer->owed_room * 2;
+	struct twi_ofi_owed *owed = peer->owed;
+
+	if (peer->owed_count == peer->owed_room) {
+		owed = peer->owed_count > peer->base.engine->ops.count
+			       ? NULL
+			       : realloc(owed, room * sizeof(owed[0]));
+		if (owed == NULL) {
+			twi_error(TOW_EPEER, "peer %s does not take what it is told",
+				  peer->base.address);
+			twi_ofi_break(peer, TOW_EPEER);
+			return;
+		}
+		peer->owed = owed;
+		peer->owed_room = room;
+	}
+	owed[peer->owed_count++] =
+		(struct twi_ofi_owed){ .type = type, .seq = seq, .tag = tag, .value = value };
+	if (twi_list_empty(&peer->stalled))
+		twi_list_push_back(&peer->port->stalled, &peer->stalled);
+}
+
+bool twi_ofi_say(struct twi_ofi_peer *peer, uint8_t type, uint64_t seq, uint64_t tag,
+		 uint64_t value)
+{
+	struct twi_ofi_packet packet = { .type = type, .seq = seq, .tag = tag, .value = value };
+
+	if (peer->owed_count == 0 && twi_ofi_send_packet(peer, &packet, NULL, NULL, true))
+		return true;
+	if (type != TWI_OFI_ACK && type != TWI_OFI_PING)
+		owe(peer, type, seq, tag, value);
+	return false;
+}
+
+static int handle(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, const uint8_t *payload)
+{
+	if (peer->state == TWI_OFI_GREETING)
+		return twi_ofi_greeted(peer, p, payload);
+	if (peer->state != TWI_OFI_UP)
+		return TOW_OK;
+	if (peer->filling.left > 0 && p->type != TWI_OFI_MORE)
+		return twi_ofi_fault(peer, TWI_RULE_DATA_PLACE,
+				     "did not send the rest of message %llu",
+				     (unsigned long long)peer->filling.seq);
+	switch (p->type) {
+	case TWI_OFI_EAGER:
+		return twi_ofi_eager(peer, p, payload);
+	case TWI_OFI_MORE:
+		return twi_ofi_more(peer, p, payload);
+	case TWI_OFI_RTS:
+		return twi_ofi_offered(peer, p, payload);
+	case TWI_OFI_CTS:
+		return twi_ofi_asked(peer, p);
+	case TWI_OFI_FRAG:
+		return twi_ofi_frag(peer, p, payload);
+	case TWI_OFI_DONE:
+		return twi_ofi_arrived(peer, p);
+	case TWI_OFI_ACK:
+		return twi_ofi_acked(peer, p);
+	case TWI_OFI_CANCEL:
+		return twi_ofi_withdrawn(peer, p);
+	case TWI_OFI_REFUSE:
+		return twi_ofi_refused(peer, p);
+	case TWI_OFI_PING:
+		twi_ofi_say(peer, TWI_OFI_PONG, 0, 0, 0);
+		return TOW_OK;
+	case TWI_OFI_PONG:
+		return TOW_OK;
+	case TWI_OFI_BYE:
+		peer->said_bye = true;
+		return twi_rule_bye_error(peer->base.address, (int)p->value);
+	default:
+		return twi_ofi_fault(peer, TWI_FAULT_ORDER, "sent a packet of type %u out of place",
+				     p->type);
+	}
+}
+
+static void take(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, const uint8_t *payload)
+{
+	int status;
+
+	peer->number_in++;
+	if (peer->broken != 0)
+		return;
+	if (p->type != TWI_OFI_EAGER && p->type != TWI_OFI_MORE)
+		twi_count(peer->base.engine->diag, TWI_C_control_frames_received, 1);
+	status = p->channel == 0 ? handle(peer, p, payload)
+				 : twi_ofi_fault(peer, TWI_RULE_CHANNEL,
+						 "sent a packet of channel %u, which is not open",
+						 p->channel);
+	if (status == TOW_EPROTOCOL)
+		twi_count(peer->base.engine->diag, TWI_C_protocol_errors, 1);
+	if (status < 0)
+		twi_ofi_break(peer, status);
+}
+
+static void too_early(struct twi_ofi_peer *peer)
+{
+	twi_count(peer->base.engine->diag, TWI_C_protocol_errors, 1);
+	twi_ofi_fault(peer, TWI_RULE_PACKETS, "sends packets twice, or one of them never");
+	twi_ofi_break(peer, TOW_EPROTOCOL);
+}
+
+/* A packet has overtaken others: completions of this provider are out of order. It waits. */
+static void hold(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, const uint8_t *data,
+		 uint32_t bytes)
+{
+	struct twi_ofi_early *early;
+	struct twi_list *pos = peer->early.prev;
+
+	if ((int32_t)(p->number - peer->number_in) < 0 || peer->early_count >= TWI_OFI_EARLY_MAX) {
+		too_early(peer);
+		return;
+	}
+	early = malloc(sizeof(*early) + bytes);
+	if (early == NULL) {
+		twi_error(TOW_EPEER, "no memory for a packet of peer %s", peer->base.address);
+		twi_ofi_break(peer, TOW_EPEER);
+		return;
+	}
+	early->number = p->number;
+	early->bytes = bytes;
+	/* One that has no payload is the library's own. */
+	twi_path_copy_small(peer->base.engine, p->payload_bytes > 0 ? p->space : TWI_SPACE_LINK,
+			    early->data, data, bytes);
+	while (pos != &peer->early &&
+	       (int32_t)(twi_container_of(pos, struct twi_ofi_early, link)->number - p->number) > 0)
+		pos = pos->prev;
+	twi_list_init(&early->link);
+	twi_list_push_front(pos, &early->link); /* behind pos */
+	peer->early_count++;
+}
+
+/* Those that waited for the packet that has just been handled. */
+static void catch_up(struct twi_ofi_peer *peer)
+{
+	uint32_t payload_max = peer->port->packet_bytes - TWI_OFI_HEAD_BYTES;
+	struct twi_list *entry;
+	const char *fault;
+
+	while ((entry = twi_list_first(&peer->early)) != NULL) {
+		struct twi_ofi_early *early = twi_container_of(entry, struct twi_ofi_early, link);
+		struct twi_ofi_packet p;
+
+		if ((int32_t)(early->number - peer->number_in) > 0)
+			return;
+		twi_list_remove(entry);
+		peer->early_count--;
+		if (early->number != peer->number_in)
+			too_early(peer);
+		else if (twi_ofi_packet_get(early->data, early->bytes, payload_max, &p, &fault) ==
+			 TOW_OK)
+			take(peer, &p, early->data + TWI_OFI_HEAD_BYTES);
+		free(early);
+	}
+}
+
+static void on_packet(struct twi_ofi_port *port, const uint8_t *data, size_t bytes)
+{
+	struct twi_engine *engine = port->lane->base.engine;
+	struct twi_ofi_packet p;
+	struct twi_ofi_peer *peer;
+	const char *fault;
+
+	if (twi_ofi_packet_get(data, bytes, port->packet_bytes - TWI_OFI_HEAD_BYTES, &p, &fault) !=
+	    TOW_OK) {
+		/* Whoever it names need not have sent it. */
+		twi_count(engine->diag, TWI_C_protocol_errors, 1);
+		twi_log(engine->diag, 2, "ofi: a message of %zu bytes was dropped: %s", bytes,
+			fault);
+		return;
+	}
+	if (p.session == 0) {
+		twi_ofi_stranger(port, &p, data + TWI_OFI_HEAD_BYTES);
+		return;
+	}
+	peer = twi_ofi_peer_find(port, p.session);
+	if (peer == NULL)
+		return; /* closed meanwhile */
+	peer->heard_ns = twi_engine_now(engine);
+	if (twi_likely(p.number == peer->number_in))
+		take(peer, &p, data + TWI_OFI_HEAD_BYTES);
+	else
+		hold(peer, &p, data, (uint32_t)bytes);
+	if (twi_unlikely(peer->early_count > 0))
+		catch_up(peer);
+}
+
+static int post_buffer(struct twi_ofi_port *port, struct twi_ofi_buffer *buffer)
+{
+	struct iovec iov = { buffer->data, port->buffer_bytes };
+	struct fi_msg msg = {
+		.msg_iov = &iov,
+		.desc = &port->memory_desc,
+		.iov_count = 1,
+		.addr = FI_ADDR_UNSPEC,
+		.context = &buffer->req.ctx,
+	};
+	ssize_t rc = fi_recvmsg(port->ep, &msg, port->multi_recv ? FI_MULTI_RECV : 0);
+
+	buffer->posted = rc == 0;
+	return (int)-rc;
+}
+
+int twi_ofi_post_buffers(struct twi_ofi_port *port)
+{
+	for (uint32_t i = 0; i < port->buffer_count; i++) {
+		int err = port->buffers[i].posted ? 0 : post_buffer(port, &port->buffers[i]);
+
+		if (err == FI_EAGAIN && i > 0)
+			return TOW_OK; /* the others follow as there is room */
+		if (err != 0)
+			return twi_fi_error(err, "fi_recv");
+	}
+	return TOW_OK;
+}
+
+static void completed(struct twi_ofi_port *port, struct twi_ofi_req *req,
+		      const struct fi_cq_data_entry *entry)
+{
+	struct twi_ofi_buffer *buffer;
+
+	if (req == NULL)
+		return;
+	switch (req->kind) {
+	case TWI_OFI_REQ_BUFFER:
+		buffer = req->owner;
+		if ((entry->flags & FI_RECV) != 0)
+			on_packet(port, port->multi_recv ? entry->buf : buffer->data, entry->len);
+		if (!port->multi_recv || (entry->flags & FI_MULTI_RECV) != 0)
+			post_buffer(port, buffer);
+		return;
+	case TWI_OFI_REQ_SLOT:
+		port->in_flight--;
+		slot_free(port, req->owner);
+		return;
+	case TWI_OFI_REQ_PULL:
+		port->in_flight--;
+		twi_ofi_pull_done(req, 0, entry->len);
+		return;
+	default:
+		port->in_flight--;
+		twi_ofi_give_done(req->owner, 0);
+	}
+}
+
+/* A request has failed. Those without a context were injected: silence tells of that peer. */
+static void failed(struct twi_ofi_port *port, const struct fi_cq_err_entry *entry)
+{
+	struct twi_ofi_req *req = entry->op_context;
+	struct twi_ofi_slot *slot;
+	struct twi_ofi_peer *peer;
+	int status;
+
+	if (req == NULL)
+		return;
+	switch (req->kind) {
+	case TWI_OFI_REQ_BUFFER:
+		if (!port->dead && entry->err != FI_ECANCELED)
+			post_buffer(port, req->owner);
+		return;
+	case TWI_OFI_REQ_SLOT:
+		port->in_flight--;
+		slot = req->owner;
+		peer = slot->peer;
+		slot_free(port, slot);
+		if (peer == NULL || peer->broken != 0)
+			return;
+		status = peer->state == TWI_OFI_GREETING ? TOW_EREFUSED : TOW_EPEER;
+		twi_error(status, "peer %s cannot be reached: %s", peer->base.address,
+			  twi_fi.strerror(entry->err));
+		twi_ofi_break(peer, status);
+		return;
+	case TWI_OFI_REQ_PULL:
+		port->in_flight--;
+		twi_ofi_pull_done(req, entry->err, 0);
+		return;
+	default:
+		port->in_flight--;
+		twi_ofi_give_done(req->owner, entry->err);
+	}
+}
+
+unsigned twi_ofi_poll(struct twi_ofi_port *port)
+{
+	struct fi_cq_data_entry entries[BATCH];
+	unsigned events = 0;
+
+	for (int round = 0; round < ROUNDS && !port->dead; round++) {
+		ssize_t n = fi_cq_read(port->cq, entries, BATCH);
+
+		if (n == -FI_EAVAIL) {
+			struct fi_cq_err_entry error = { 0 };
+
+			if (fi_cq_readerr(port->cq, &error, 0) != 1)
+				return events;
+			failed(port, &error);
+			events++;
+			continue;
+		}
+		if (n <= 0)
+			return events;
+		for (ssize_t i = 0; i < n; i++)
+			completed(port, entries[i].op_context, &entries[i]);
+		events += (unsigned)n;
+		if (n < BATCH)
+			return events;
+	}
+	return events;
+}
+
+/* Before a sleep: libfabric must agree to it, and its descriptor wakes whoever sleeps. */
+void twi_ofi_arm(struct twi_ofi_port *port)
+{
+	struct fid *fids[1] = { &port->cq->fid };
+
+	if (port->wait_fd < 0 || port->dead)
+		return;
+	port->asleep_ok = fi_trywait(twi_ofi_domain_fabric(port->domain), fids, 1) == FI_SUCCESS &&
+			  twi_watch(port->lane->base.engine, TWI_LANE_OFI, port->index,
+				    port->wait_fd, &port->armed_rings);
+}
+
+#endif

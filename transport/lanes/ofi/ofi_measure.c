@@ -1,0 +1,67 @@
+/*
+ * ofi_measure.c - how a peer of the ofi lane does, for whoever asks why a job does not go on. The
+ * connection below is libfabric's, so that TCP_INFO is out of reach also where it is TCP: what is
+ * known is what this lane counts itself.
+ */
+#include "transport/lanes/ofi/ofi_calls.h"
+
+#ifdef TWI_HAVE_OFI
+
+#include <stdio.h>
+
+#include "diag/judge/rank_state.h"
+
+#define OPS_TOLD 64u /* of those in the queue */
+
+/* Large messages that are offered to it, or on their way. */
+static uint64_t given_bytes(const struct twi_ofi_peer *peer)
+{
+	const struct twi_ofi_port *port = peer->port;
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; peer->gives > 0 && i < TWI_OFI_GIVES; i++) {
+		if (port->gives[i].peer == peer && port->gives[i].op != NULL)
+			bytes += port->gives[i].op->bytes;
+	}
+	return bytes;
+}
+
+/* The first of those that wait does so for the other side to receive. */
+static bool lacks_credit(const struct twi_ofi_peer *peer)
+{
+	const struct tow_op *op =
+		twi_container_of(twi_list_first(&peer->queued), struct tow_op, link);
+	uint32_t cost =
+		twi_frame_cost(op->bytes <= peer->eager_max_bytes ? (uint32_t)op->bytes : 0);
+
+	return peer->credit_used - peer->credit_returned + cost > peer->remote_credit_bytes;
+}
+
+void twi_ofi_peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric)
+{
+	const struct twi_ofi_peer *peer = twi_ofi_peer_of(base);
+	const struct fi_info *info = twi_ofi_domain_info(peer->port->domain);
+	uint64_t now = twi_engine_now(base->engine);
+	struct twi_list *pos, *next;
+
+	out->flags |= TWI_LINK_FABRIC;
+	if (peer->broken != 0)
+		out->flags |= TWI_LINK_LOST;
+	twi_list_for_each_safe (pos, next, &peer->queued) {
+		if (++out->waiting_sends == OPS_TOLD)
+			break;
+	}
+	if (out->waiting_sends > 0 && lacks_credit(peer))
+		out->flags |= TWI_LINK_NO_CREDIT;
+	if ((peer->credit_charged - peer->credit_given) * 2 >= peer->local_credit_bytes)
+		out->flags |= TWI_LINK_HOLDS;
+	out->unacked_bytes = peer->credit_used - peer->credit_returned + given_bytes(peer);
+	out->pending_ops = (uint32_t)twi_min(peer->seq_sent - peer->seq_acked + out->waiting_sends,
+					     (uint64_t)UINT32_MAX);
+	if (peer->heard_ns != 0 && peer->heard_ns < now)
+		out->silent_ns = now - peer->heard_ns;
+	snprintf(fabric, TWI_STATE_FABRIC, "%s, domain %s", peer->port->provider,
+		 info->domain_attr->name != NULL ? info->domain_attr->name : "?");
+}
+
+#endif

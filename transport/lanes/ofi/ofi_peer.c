@@ -1,0 +1,567 @@
+/*
+ * ofi_peer.c - who is there, for how long, and what becomes of their operations. See ofi.h.
+ *
+ * A peer that breaks is only marked where that is found out, as its caller may be in the middle of
+ * it; twi_ofi_bury ends it at the next progress.
+ */
+#include "transport/lanes/ofi/ofi_calls.h"
+
+#ifdef TWI_HAVE_OFI
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/op/op.h"
+
+#define INDEX_BITS 16
+
+static bool same_name(const struct twi_ofi_name *a, const struct twi_ofi_name *b)
+{
+	return a->count == b->count && memcmp(a->bytes, b->bytes, a->count) == 0;
+}
+
+/* Another peer at the same address: some providers have one entry for both. */
+static struct twi_ofi_peer *namesake(const struct twi_ofi_port *port,
+				     const struct twi_ofi_peer *except,
+				     const struct twi_ofi_name *name)
+{
+	for (uint32_t i = 0; i < port->peer_room; i++) {
+		struct twi_ofi_peer *other = port->peers[i];
+
+		if (other != NULL && other != except && same_name(&other->name, name))
+			return other;
+	}
+	return NULL;
+}
+
+static int resolve(struct twi_ofi_port *port, struct twi_ofi_peer *peer)
+{
+	const struct twi_ofi_peer *other = namesake(port, peer, &peer->name);
+	int rc;
+
+	if (other != NULL) {
+		peer->address = other->address;
+		return TOW_OK;
+	}
+	rc = fi_av_insert(port->av, peer->name.bytes, 1, &peer->address, 0, NULL);
+	if (rc == 1 && peer->address != FI_ADDR_NOTAVAIL)
+		return TOW_OK;
+	return twi_error(TOW_EREFUSED, "libfabric: %s does not take the address of %s",
+			 port->provider, peer->base.address);
+}
+
+static int take_index(struct twi_ofi_port *port, uint32_t *index_out)
+{
+	uint32_t room = port->peer_room, more = room == 0 ? 16 : room * 2;
+	struct twi_ofi_peer **peers;
+
+	for (uint32_t i = 0; i < room; i++) {
+		if (port->peers[i] == NULL) {
+			*index_out = i;
+			return TOW_OK;
+		}
+	}
+	if (room >= TWI_OFI_PEERS_MAX)
+		return twi_error(TOW_EBUSY, "an ofi endpoint has at most %u peers",
+				 TWI_OFI_PEERS_MAX);
+	peers = realloc(port->peers, more * sizeof(struct twi_ofi_peer *));
+	if (peers == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a peer");
+	for (uint32_t i = room; i < more; i++)
+		peers[i] = NULL;
+	port->peers = peers;
+	port->peer_room = more;
+	*index_out = room;
+	return TOW_OK;
+}
+
+static void init_lists(struct twi_ofi_peer *peer)
+{
+	twi_list_init(&peer->blocked);
+	twi_list_init(&peer->stalled);
+	twi_list_init(&peer->ailing);
+	twi_list_init(&peer->pending);
+	twi_list_init(&peer->queued);
+	twi_list_init(&peer->matched);
+	twi_list_init(&peer->pulls);
+	twi_list_init(&peer->early);
+	for (unsigned i = 0; i < TWI_OFI_SEQ_BUCKETS; i++)
+		twi_list_init(&peer->by_seq[i]);
+	twi_match_init(&peer->match);
+}
+
+struct twi_ofi_peer *twi_ofi_peer_create(struct twi_ofi_port *port, const struct twi_ofi_name *name,
+					 const char *address)
+{
+	struct twi_engine *engine = port->lane->base.engine;
+	struct twi_ofi_peer *peer;
+	uint64_t random = 0;
+	uint32_t index = 0;
+
+	if (take_index(port, &index) < 0)
+		return NULL;
+	peer = twi_peer_alloc(sizeof(*peer));
+	if (peer == NULL || getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
+		twi_peer_free(&peer->base);
+		twi_error(TOW_ENOMEM, "no memory for a peer, or no random numbers");
+		return NULL;
+	}
+	init_lists(peer);
+	peer->port = port;
+	peer->name = *name;
+	peer->here = (random | 1) << INDEX_BITS | index; /* never 0 */
+	snprintf(peer->base.address, sizeof(peer->base.address), "%s", address);
+	if (resolve(port, peer) < 0) {
+		twi_peer_free(&peer->base);
+		return NULL;
+	}
+	peer->local_credit_bytes = (uint64_t)engine->knobs.credit_bytes;
+	peer->heard_ns = twi_engine_now(engine);
+	peer->deadline_ns = peer->heard_ns + (uint64_t)engine->knobs.connect_timeout_ns;
+	port->peers[index] = peer;
+	port->peer_count++;
+	port->strangers++;
+	port->timer_ns = twi_min(port->timer_ns, peer->deadline_ns);
+	twi_peer_setup(&peer->base, &port->lane->base, address);
+	return peer;
+}
+
+struct twi_ofi_peer *twi_ofi_peer_find(const struct twi_ofi_port *port, uint64_t session)
+{
+	uint64_t index = session & ((1u << INDEX_BITS) - 1);
+	struct twi_ofi_peer *peer = index < port->peer_room ? port->peers[index] : NULL;
+
+	return peer != NULL && peer->here == session ? peer : NULL;
+}
+
+void twi_ofi_peer_free(struct twi_ofi_peer *peer)
+{
+	struct twi_ofi_port *port = peer->port;
+	struct twi_list *entry;
+
+	twi_assert(peer->held == 0);
+	peer->broken = peer->broken != 0 ? peer->broken : TOW_ECLOSED;
+	twi_ofi_unblock(peer); /* gives back what was never sent */
+	for (uint32_t i = 0; peer->slots > 0 && i < TWI_OFI_SMALL_SLOTS + TWI_OFI_BIG_SLOTS; i++) {
+		if (port->slots[i].peer == peer) {
+			port->slots[i].peer = NULL;
+			peer->slots--;
+		}
+	}
+	while ((entry = twi_list_first(&peer->early)) != NULL) {
+		twi_list_remove(entry);
+		free(twi_container_of(entry, struct twi_ofi_early, link));
+	}
+	twi_ofi_filling_end(peer, TOW_ECLOSED);
+	twi_ofi_drop_unexpected(peer, true);
+	if (namesake(port, peer, &peer->name) == NULL && !port->dead)
+		fi_av_remove(port->av, &peer->address, 1, 0);
+	twi_list_remove(&peer->blocked);
+	twi_list_remove(&peer->stalled);
+	twi_list_remove(&peer->ailing);
+	twi_peer_teardown(&peer->base);
+	port->peers[peer->here & ((1u << INDEX_BITS) - 1)] = NULL;
+	port->peer_count--;
+	if (peer->state == TWI_OFI_GREETING)
+		port->strangers--;
+	if (peer->state == TWI_OFI_CLOSING)
+		port->closing--;
+	twi_auth_wipe(&peer->auth);
+	free(peer->owed);
+	twi_peer_free(&peer->base);
+}
+
+void twi_ofi_break(struct twi_ofi_peer *peer, int status)
+{
+	struct twi_ofi_packet bye = { .type = TWI_OFI_BYE, .value = twi_rule_bye(peer->rule) };
+	char fault[sizeof(peer->fault)];
+
+	if (peer->broken != 0)
+		return;
+	snprintf(fault, sizeof(fault), "%s", tow_error_message());
+	/* It is told why, if that goes at once; that it does not may break it in turn. */
+	if (status == TOW_EPROTOCOL && peer->rule != 0 && peer->state == TWI_OFI_UP)
+		twi_ofi_send_packet(peer, &bye, NULL, NULL, true);
+	if (peer->broken == 0)
+		twi_list_push_back(&peer->port->ailing, &peer->ailing);
+	peer->broken = status;
+	snprintf(peer->fault, sizeof(peer->fault), "%s", fault);
+	peer->base.engine->armed_since_enter = true;
+}
+
+static void end_list(struct twi_ofi_peer *peer, struct twi_list *list, int status)
+{
+	struct twi_list *entry;
+
+	while ((entry = twi_list_first(list)) != NULL)
+		twi_ofi_op_end(peer, twi_container_of(entry, struct tow_op, link), status, 0);
+}
+
+static void end_sends(struct twi_ofi_peer *peer, int status)
+{
+	struct twi_list *pos, *next;
+
+	end_list(peer, &peer->queued, status);
+	for (unsigned i = 0; i < TWI_OFI_SEQ_BUCKETS; i++) {
+		twi_list_for_each_safe (pos, next, &peer->by_seq[i]) {
+			struct tow_op *op = twi_container_of(pos, struct tow_op, seq_link);
+			struct twi_ofi_give *give = op->lane_state;
+
+			if (give != NULL && give->req.busy) {
+				give->ending = status; /* libfabric has its memory */
+				twi_op_unwatch(op);
+			} else {
+				twi_ofi_op_end(peer, op, status, 0);
+			}
+		}
+	}
+}
+
+static void end_receives(struct twi_ofi_peer *peer, int status)
+{
+	struct twi_match_entry *entry;
+	struct twi_list *pos, *next;
+
+	while ((entry = twi_match_first_posted(&peer->match)) != NULL) {
+		twi_match_remove_posted(&peer->match, entry);
+		twi_ofi_op_end(peer, twi_container_of(entry, struct tow_op, match), status, 0);
+	}
+	end_list(peer, &peer->matched, status);
+	twi_ofi_filling_end(peer, status);
+	twi_list_for_each_safe (pos, next, &peer->pulls) {
+		struct twi_ofi_pull *pull = twi_container_of(pos, struct twi_ofi_pull, link);
+
+		if (pull->in_flight == 0) {
+			struct tow_op *op = pull->op;
+
+			twi_ofi_pull_end(pull);
+			twi_ofi_op_end(peer, op, status, 0);
+			continue;
+		}
+		pull->ending = status;
+		twi_op_unwatch(pull->op);
+		if (pull->way == TWI_OFI_TAGGED) /* nobody will send it any more */
+			fi_cancel(&peer->port->ep->fid, &pull->reqs[0].ctx);
+	}
+}
+
+static void end_operations(struct twi_ofi_peer *peer, int status)
+{
+	end_sends(peer, status);
+	end_receives(peer, status);
+	twi_ofi_drop_unexpected(peer, false);
+	if (peer->held > 0 && peer->port->let_go_ns == 0) {
+		peer->port->let_go_ns = twi_engine_now(peer->base.engine) + TWI_OFI_LET_GO_NS;
+		peer->port->timer_ns = twi_min(peer->port->timer_ns, peer->port->let_go_ns);
+	}
+}
+
+/* Strangers can fail as often as they like: one line a second. */
+static void refused(struct twi_ofi_peer *peer)
+{
+	struct twi_engine *engine = peer->base.engine;
+	uint64_t now = twi_engine_now(engine);
+
+	if (peer->left) {
+		twi_count(engine->diag, TWI_C_handshakes_abandoned, 1);
+		return;
+	}
+	twi_count(engine->diag, TWI_C_handshakes_refused, 1);
+	if (now - peer->port->logged_ns < 1000ull * 1000 * 1000)
+		return;
+	peer->port->logged_ns = now;
+	twi_log(engine->diag, 2, "%s", peer->fault);
+}
+
+static void bury(struct twi_ofi_peer *peer)
+{
+	int status = peer->broken;
+
+	twi_error(status, "%s", peer->fault);
+	if (peer->state == TWI_OFI_GREETING) {
+		struct tow_op *op = peer->dial;
+
+		refused(peer);
+		twi_ofi_peer_free(peer);
+		if (op != NULL) {
+			op->lane_state = NULL;
+			twi_op_complete(op, status, 0);
+		}
+		return;
+	}
+	twi_ofi_unblock(peer);
+	if (peer->state == TWI_OFI_UP && !peer->base.closed)
+		twi_peer_tell_lost(&peer->base, peer->fault);
+	if (peer->state == TWI_OFI_CLOSING)
+		peer->port->closing--;
+	peer->state = TWI_OFI_LOST;
+	peer->owed_count = 0;
+	if (status != TOW_EPROTOCOL && status != TOW_ECORRUPT)
+		peer->broken = TOW_EPEER;
+	twi_peer_ended(&peer->base, peer->broken);
+	end_operations(peer, peer->broken);
+	twi_ofi_peer_let_go(peer);
+}
+
+unsigned twi_ofi_bury(struct twi_ofi_port *port)
+{
+	struct twi_list *entry;
+	unsigned count = 0;
+
+	while ((entry = twi_list_first(&port->ailing)) != NULL) {
+		twi_list_remove(entry);
+		bury(twi_container_of(entry, struct twi_ofi_peer, ailing));
+		count++;
+	}
+	return count;
+}
+
+void twi_ofi_peer_let_go(struct twi_ofi_peer *peer)
+{
+	if (peer->held > 0 || !peer->base.closed)
+		return;
+	if (peer->state == TWI_OFI_LOST ||
+	    (peer->state == TWI_OFI_CLOSING && peer->slots == 0 && peer->owed_count == 0))
+		twi_ofi_peer_free(peer);
+}
+
+void twi_ofi_peer_close(struct tow_peer *base)
+{
+	struct twi_ofi_peer *peer = twi_ofi_peer_of(base);
+	struct twi_engine *engine = base->engine;
+	struct twi_ofi_port *port = peer->port;
+
+	if (peer->broken == 0 && peer->state == TWI_OFI_UP) {
+		twi_error(TOW_ECLOSED, "peer %s was closed on this side", base->address);
+		end_operations(peer, TOW_ECLOSED);
+		peer->state = TWI_OFI_CLOSING;
+		port->closing++;
+		peer->deadline_ns = twi_engine_now(engine) + TWI_OFI_LINGER_NS;
+		port->timer_ns = twi_min(port->timer_ns, peer->deadline_ns);
+		twi_ofi_say(peer, TWI_OFI_BYE, 0, 0, 0);
+		engine->armed_since_enter = true;
+		return;
+	}
+	if (peer->state == TWI_OFI_LOST)
+		twi_ofi_peer_let_go(peer);
+}
+
+/* libfabric's endpoint is closed, and with it all that it holds; all peers there are lost. */
+static void die(struct twi_ofi_port *port)
+{
+	fi_close(&port->ep->fid);
+	port->ep = NULL;
+	port->dead = true;
+	for (uint32_t i = 0; i < port->peer_room; i++) {
+		if (port->peers[i] != NULL)
+			twi_ofi_break(port->peers[i], TOW_EPEER);
+	}
+	for (uint32_t i = 0; i < TWI_OFI_GIVES; i++) {
+		if (port->gives[i].req.busy)
+			twi_ofi_give_done(&port->gives[i], FI_ECANCELED);
+	}
+	for (uint32_t i = 0; i < TWI_OFI_PULLS; i++) {
+		for (unsigned j = 0; j < TWI_OFI_READS; j++) {
+			if (port->pulls[i].reqs[j].busy)
+				twi_ofi_pull_done(&port->pulls[i].reqs[j], FI_ECANCELED, 0);
+		}
+	}
+	port->in_flight = 0;
+	port->wait_fd = -1;
+}
+
+/* Memory of operations that have ended for us is not given back. */
+static void cut_off(struct twi_ofi_port *port)
+{
+	twi_error(TOW_EPEER,
+		  "libfabric: %s held memory of a lost peer for over %llu ms; the endpoint %s was "
+		  "closed",
+		  port->provider, TWI_OFI_LET_GO_NS / 1000000,
+		  port->endpoint != NULL ? port->endpoint->address : "");
+	twi_log(port->lane->base.engine->diag, 1, "%s", tow_error_message());
+	die(port);
+}
+
+void twi_ofi_port_end(struct twi_ofi_port *port)
+{
+	twi_error(TOW_ECLOSED, "the runtime is being closed");
+	if (!port->dead)
+		die(port);
+	twi_ofi_bury(port);
+	for (uint32_t i = 0; i < port->peer_room; i++) {
+		if (port->peers[i] != NULL)
+			twi_ofi_peer_free(port->peers[i]);
+	}
+	twi_ofi_port_close(port);
+}
+
+/* An open connection: is anybody there? */
+static uint64_t listen_to(struct twi_ofi_peer *peer, uint64_t now_ns)
+{
+	const struct tow_options *knobs = &peer->base.engine->knobs;
+	uint64_t heartbeat = (uint64_t)knobs->heartbeat_ns;
+	uint64_t timeout = (uint64_t)knobs->peer_timeout_ns;
+	uint64_t silent = now_ns - twi_min(peer->heard_ns, now_ns);
+	bool asked = peer->asked_ns > peer->heard_ns;
+
+	heartbeat = twi_min(heartbeat, timeout / 2);
+	if (asked && silent >= timeout && now_ns - peer->asked_ns >= heartbeat) {
+		twi_error(TOW_EPEER, "peer %s has been silent for %llu ms (peer_timeout_ns)",
+			  peer->base.address, (unsigned long long)(silent / 1000000));
+		twi_ofi_break(peer, TOW_EPEER);
+		return now_ns;
+	}
+	if (!asked && silent >= heartbeat) {
+		peer->asked_ns = twi_max(now_ns, peer->heard_ns + 1);
+		if (peer->slots == 0)
+			twi_ofi_say(peer, TWI_OFI_PING, 0, 0, 0);
+		asked = true;
+	}
+	return asked ? twi_max(peer->heard_ns + timeout, peer->asked_ns + heartbeat)
+		     : peer->heard_ns + heartbeat;
+}
+
+static uint64_t look_at(struct twi_ofi_peer *peer, uint64_t now_ns)
+{
+	if (peer->broken != 0)
+		return UINT64_MAX;
+	if (peer->state == TWI_OFI_UP)
+		return listen_to(peer, now_ns);
+	if (peer->deadline_ns > now_ns)
+		return peer->deadline_ns;
+	twi_error(TOW_EPEER, "peer %s did not answer in time (connect_timeout_ns)",
+		  peer->base.address);
+	twi_ofi_break(peer, peer->connector ? TOW_EREFUSED : TOW_EPEER);
+	return UINT64_MAX;
+}
+
+void twi_ofi_timers(struct twi_ofi_port *port, uint64_t now_ns)
+{
+	uint64_t next = UINT64_MAX;
+	bool held = false;
+
+	for (uint32_t i = 0; i < port->peer_room; i++) {
+		struct twi_ofi_peer *peer = port->peers[i];
+
+		if (peer == NULL)
+			continue;
+		next = twi_min(next, look_at(peer, now_ns));
+		held |= peer->held > 0 && peer->state != TWI_OFI_UP;
+	}
+	if (!held)
+		port->let_go_ns = 0;
+	else if (port->let_go_ns != 0 && port->let_go_ns <= now_ns && !port->dead)
+		cut_off(port);
+	if (held && !port->dead && port->let_go_ns != 0)
+		next = twi_min(next, port->let_go_ns);
+	port->timer_ns = next;
+}
+
+/* A large message is on its way: what moves it does so in less than a sleep takes. */
+static bool moving(const struct twi_ofi_port *port)
+{
+	for (uint32_t i = 0; i < port->peer_room; i++) {
+		const struct twi_ofi_peer *peer = port->peers[i];
+
+		if (peer != NULL && (peer->gives > 0 || !twi_list_empty(&peer->pulls)))
+			return true;
+	}
+	return false;
+}
+
+/* Somebody waits for something here. */
+static bool busy(const struct twi_ofi_port *port)
+{
+	if (port->in_flight > 0 || port->strangers > 0 || port->closing > 0)
+		return true;
+	for (uint32_t i = 0; i < port->peer_room; i++) {
+		const struct twi_ofi_peer *peer = port->peers[i];
+
+		if (peer != NULL && peer->state == TWI_OFI_UP &&
+		    (peer->match.posted_count > 0 || !twi_list_empty(&peer->pulls) ||
+		     !twi_list_empty(&peer->queued) || peer->gives > 0))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Without a descriptor the queue is looked at ever more seldom: a waiter that has polled in vain
+ * for spin_ns sleeps for 20 us at first, and doubles that as long as nothing comes. While a large
+ * message is on its way it goes on polling for ten times as long: a sleep in the middle of 80 us of
+ * copying cost 250 (measured, 1 MiB over shm).
+ */
+uint64_t twi_ofi_due(struct twi_ofi_port *port, uint64_t now_ns)
+{
+	uint64_t due = port->timer_ns, most;
+
+	if (!twi_list_empty(&port->ailing))
+		return now_ns;
+	if (port->dead)
+		return due;
+	if (port->wait_fd >= 0 && !port->asleep_ok)
+		return now_ns;
+	if (port->wait_fd >= 0 && !port->driven && twi_list_empty(&port->blocked) &&
+	    twi_list_empty(&port->retry) && twi_list_empty(&port->sending))
+		return due;
+	if (port->quiet_ns == 0)
+		port->quiet_ns = now_ns;
+	if (port->wait_fd < 0 && now_ns - port->quiet_ns < TWI_OFI_QUIET_NS && moving(port))
+		return now_ns;
+	most = busy(port) ? TWI_OFI_BUSY_NS : TWI_OFI_IDLE_NS;
+	port->nap_ns = twi_min(twi_max(port->nap_ns * 2, TWI_OFI_NAP_NS), most);
+	return twi_min(due, now_ns + port->nap_ns);
+}
+
+static void describe_candidates(const struct twi_ofi_port *port, struct twi_emit *emit)
+{
+	const char *last = "";
+
+	twi_emit_array_begin(emit, "providers");
+	for (unsigned i = 0; i < port->candidates->count; i++) {
+		const struct twi_ofi_candidate *c = &port->candidates->entry[i];
+
+		if (!c->taken && strcmp(c->offer.provider, last) == 0)
+			continue; /* it is there once for each interface */
+		last = c->offer.provider;
+		twi_emit_object_begin(emit, NULL);
+		twi_emit_str(emit, "provider", c->offer.provider);
+		twi_emit_str(emit, "domain", c->offer.domain);
+		twi_emit_bool(emit, "taken", c->taken);
+		twi_emit_str(emit, "why", c->why);
+		twi_emit_object_end(emit);
+	}
+	twi_emit_array_end(emit);
+}
+
+void twi_ofi_peer_describe(struct tow_peer *base, struct twi_emit *emit)
+{
+	const struct twi_ofi_peer *peer = twi_ofi_peer_of(base);
+	const struct twi_ofi_port *port = peer->port;
+
+	twi_emit_str(emit, "state",
+		     peer->broken != 0                ? tow_status_name(peer->broken)
+		     : peer->state == TWI_OFI_CLOSING ? "closing"
+						      : "up");
+	twi_peer_messages_describe(&peer->base, peer->seq_sent, peer->seq_received, &peer->match,
+				   emit);
+	twi_emit_u64(emit, "messages_unacknowledged", peer->seq_sent - peer->seq_acked);
+	twi_emit_u64(emit, "credit_bytes", peer->remote_credit_bytes);
+	twi_emit_u64(emit, "credit_used_bytes", peer->credit_used - peer->credit_returned);
+	twi_emit_u64(emit, "eager_max_bytes", peer->eager_max_bytes);
+	twi_emit_u64(emit, "unexpected_bytes", peer->unexpected_bytes);
+	twi_emit_u64(emit, "packets_waiting", peer->slots);
+	twi_emit_u64(emit, "held_by_libfabric", peer->held);
+	twi_ofi_domain_describe(port->domain, emit);
+	twi_emit_bool(emit, "remote_reads", port->reads);
+	twi_emit_bool(emit, "tagged_preferred", port->prefers_tagged);
+	twi_emit_bool(emit, "sleeps_on_descriptor", port->wait_fd >= 0);
+	describe_candidates(port, emit);
+}
+
+#endif

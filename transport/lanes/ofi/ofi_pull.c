@@ -1,0 +1,417 @@
+/*
+ * ofi_pull.c - large messages on their way in: read, received with a tag, or in pieces. See ofi.h.
+ */
+#include "transport/lanes/ofi/ofi_calls.h"
+
+#ifdef TWI_HAVE_OFI
+
+#include <stdlib.h>
+
+#include "diag/base/checksum.h"
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/op/op.h"
+#include "transport/op/op_fault.h"
+#include "transport/op/op_span.h"
+#include "transport/op/path.h"
+#include "transport/op/reach.h"
+
+struct twi_ofi_pull *twi_ofi_pull_find(struct twi_ofi_peer *peer, uint64_t seq)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &peer->pulls) {
+		struct twi_ofi_pull *pull = twi_container_of(pos, struct twi_ofi_pull, link);
+
+		if (pull->seq == seq)
+			return pull;
+	}
+	return NULL;
+}
+
+void twi_ofi_pull_end(struct twi_ofi_pull *pull)
+{
+	struct twi_ofi_port *port = pull->peer->port;
+
+	twi_assert(pull->in_flight == 0);
+	twi_list_remove(&pull->link);
+	twi_list_remove(&pull->retry);
+	pull->op = NULL;
+	twi_list_push_back(&port->pull_free, &pull->link);
+	port->freed = true;
+}
+
+/* All payload is there, and it is the message. */
+static void finish(struct twi_ofi_pull *pull)
+{
+	struct twi_ofi_peer *peer = pull->peer;
+	struct tow_op *op = pull->op;
+	uint64_t seq = pull->seq, bytes = pull->bytes;
+	bool corrupt = pull->checked && twi_checksum(0, op->data, bytes) != pull->checksum;
+
+	twi_ofi_pull_end(pull);
+	if (twi_unlikely(corrupt)) {
+		twi_ofi_say(peer, TWI_OFI_REFUSE, seq, 0, TWI_OFI_REFUSE_CORRUPT);
+		twi_ofi_corrupt(peer, op, bytes);
+		return;
+	}
+	twi_ofi_say(peer, TWI_OFI_DONE, seq, 0, 0);
+	twi_ofi_received(peer, op, bytes);
+}
+
+/* Nothing of it is with libfabric any more, and it does not go on. */
+static void give_up(struct twi_ofi_pull *pull)
+{
+	struct twi_ofi_peer *peer = pull->peer;
+	struct tow_op *op = pull->op;
+	uint64_t seq = pull->seq;
+	int ending = pull->ending, failed = pull->failed;
+	bool unreadable = pull->unreadable;
+
+	twi_ofi_pull_end(pull);
+	if (ending != 0) {
+		if (peer->state == TWI_OFI_UP)
+			twi_ofi_say(peer, TWI_OFI_REFUSE, seq, 0, TWI_OFI_REFUSE_CANCELED);
+		twi_ofi_op_end(peer, op, ending, 0);
+	} else if (failed != 0) {
+		twi_error(failed, "message %llu of peer %s could not be fetched",
+			  (unsigned long long)seq, peer->base.address);
+		twi_ofi_op_end(peer, op, failed, 0);
+		twi_ofi_break(peer, failed);
+	} else if (unreadable) {
+		twi_ofi_unreadable(peer, op);
+	} else {
+		twi_ofi_repost(peer, op);
+	}
+}
+
+static struct twi_ofi_req *free_req(struct twi_ofi_pull *pull)
+{
+	for (unsigned i = 0; i < TWI_OFI_READS; i++) {
+		if (!pull->reqs[i].busy)
+			return &pull->reqs[i];
+	}
+	return NULL;
+}
+
+static void posted(struct twi_ofi_pull *pull, struct twi_ofi_req *req, uint64_t bytes)
+{
+	req->busy = true;
+	req->bytes = bytes;
+	pull->in_flight++;
+	pull->peer->held++;
+	pull->peer->port->in_flight++;
+}
+
+/* True when it is posted; false: not now, or the pull has failed. */
+static bool taken(struct twi_ofi_pull *pull, struct twi_ofi_req *req, ssize_t rc, uint64_t bytes)
+{
+	if (rc == 0) {
+		posted(pull, req, bytes);
+		return true;
+	}
+	if (rc != -FI_EAGAIN)
+		pull->failed = TOW_EPEER;
+	else if (twi_list_empty(&pull->retry))
+		twi_list_push_back(&pull->peer->port->retry, &pull->retry);
+	return false;
+}
+
+/*
+ * The last piece and the cell in one read, where that is carried out in the order of its parts:
+ * whoever stands in shared memory or a stream reads them so.
+ */
+static ssize_t read_last(struct twi_ofi_pull *pull, struct twi_ofi_req *req, uint64_t bytes,
+			 void *desc)
+{
+	struct twi_ofi_port *port = pull->peer->port;
+	struct iovec here[2] = { { (uint8_t *)pull->op->data + pull->issued, bytes },
+				 { pull->cell, sizeof(*pull->cell) } };
+	void *descs[2] = { desc, port->memory_desc };
+	struct fi_rma_iov there[2] = {
+		{ pull->where.address + pull->issued, bytes, pull->where.key },
+		{ pull->where.cell_address, sizeof(*pull->cell), pull->where.cell_key },
+	};
+	struct fi_msg_rma msg = {
+		.msg_iov = here,
+		.desc = descs,
+		.iov_count = 2,
+		.addr = pull->peer->address,
+		.rma_iov = there,
+		.rma_iov_count = 2,
+		.context = &req->ctx,
+	};
+
+	return fi_readmsg(port->ep, &msg, FI_COMPLETION);
+}
+
+static bool read_payload(struct twi_ofi_pull *pull, struct twi_ofi_req *req)
+{
+	struct twi_ofi_port *port = pull->peer->port;
+	uint64_t bytes = twi_min(pull->bytes - pull->issued, (uint64_t)TWI_OFI_READ_BYTES);
+	bool last;
+	void *desc;
+	ssize_t rc;
+
+	bytes = twi_min(bytes, port->message_bytes_max - sizeof(*pull->cell));
+	last = port->reads_two && pull->issued + bytes == pull->bytes;
+	if (!twi_ofi_local(port, &pull->op->claim, &desc)) {
+		pull->failed = TOW_EPEER;
+		return false;
+	}
+	if (last)
+		rc = read_last(pull, req, bytes, desc);
+	else
+		rc = fi_read(port->ep, (uint8_t *)pull->op->data + pull->issued, bytes, desc,
+			     pull->peer->address, pull->where.address + pull->issued,
+			     pull->where.key, &req->ctx);
+	if (!taken(pull, req, rc, bytes))
+		return false;
+	pull->issued += bytes;
+	pull->cell_asked = last;
+	return true;
+}
+
+/* Whether the message still stood when its last byte was read. */
+static bool read_cell(struct twi_ofi_pull *pull, struct twi_ofi_req *req)
+{
+	struct twi_ofi_port *port = pull->peer->port;
+	ssize_t rc = fi_read(port->ep, pull->cell, sizeof(*pull->cell), port->memory_desc,
+			     pull->peer->address, pull->where.cell_address, pull->where.cell_key,
+			     &req->ctx);
+
+	if (!taken(pull, req, rc, 0))
+		return false;
+	pull->cell_asked = true;
+	return true;
+}
+
+static bool stopped(const struct twi_ofi_pull *pull)
+{
+	return pull->failed != 0 || pull->withdrawn || pull->ending != 0;
+}
+
+static void go_read(struct twi_ofi_pull *pull)
+{
+	struct twi_ofi_req *req;
+	bool more = true;
+
+	while (more && !stopped(pull) && (req = free_req(pull)) != NULL) {
+		if (pull->issued < pull->bytes)
+			more = read_payload(pull, req);
+		else if (!pull->cell_asked &&
+			 (pull->peer->port->reads_in_order || pull->landed == pull->bytes))
+			more = read_cell(pull, req);
+		else
+			more = false;
+	}
+}
+
+/* The receive stands before its sender is told of it, so that the message never waits there. */
+static void go_tagged(struct twi_ofi_pull *pull)
+{
+	struct twi_ofi_port *port = pull->peer->port;
+	void *desc;
+	ssize_t rc;
+
+	if (!twi_ofi_local(port, &pull->op->claim, &desc)) {
+		pull->failed = TOW_EPEER;
+		return;
+	}
+	rc = fi_trecv(port->ep, pull->op->data, pull->bytes, desc, FI_ADDR_UNSPEC, pull->tag, 0,
+		      &pull->reqs[0].ctx);
+	if (!taken(pull, &pull->reqs[0], rc, pull->bytes))
+		return;
+	pull->issued = pull->bytes;
+	twi_ofi_say(pull->peer, TWI_OFI_CTS, pull->seq, pull->tag, TWI_OFI_TAGGED);
+}
+
+void twi_ofi_pull_go(struct twi_ofi_pull *pull)
+{
+	if (pull->way == TWI_OFI_READ)
+		go_read(pull);
+	else if (pull->way == TWI_OFI_TAGGED && pull->issued == 0)
+		go_tagged(pull);
+	if (stopped(pull) && pull->in_flight == 0)
+		give_up(pull);
+}
+
+static uint8_t choose(const struct twi_ofi_peer *peer, const struct tow_op *op,
+		      const struct twi_ofi_where *where)
+{
+	const struct twi_ofi_port *port = peer->port;
+	bool read = where->read && port->reads;
+	void *desc;
+
+	if (op->claim.staged || !twi_ofi_local(port, &op->claim, &desc))
+		return TWI_OFI_FRAGS;
+	if (read && (!port->prefers_tagged || !where->tagged || !port->tagged))
+		return TWI_OFI_READ;
+	return where->tagged && port->tagged ? TWI_OFI_TAGGED : TWI_OFI_FRAGS;
+}
+
+/* All pulls are in use: the receive waits with what it has met. */
+static void wait_for_pull(struct twi_ofi_peer *peer, struct tow_op *op,
+			  const struct twi_ofi_unexpected *message)
+{
+	struct twi_ofi_unexpected *copy = malloc(sizeof(*copy));
+
+	if (copy == NULL) {
+		twi_error(TOW_ENOMEM, "no memory for a large message");
+		twi_ofi_say(peer, TWI_OFI_REFUSE, message->seq, 0, TWI_OFI_REFUSE_CANCELED);
+		twi_ofi_op_end(peer, op, TOW_ENOMEM, message->bytes);
+		return;
+	}
+	*copy = *message;
+	twi_list_init(&copy->match.link);
+	copy->offered = true;
+	op->lane_state = copy;
+	op->stage = TWI_STAGE_QUEUED;
+	twi_list_push_back(&peer->matched, &op->link);
+}
+
+void twi_ofi_pull_matched(struct twi_ofi_peer *peer)
+{
+	struct twi_list *entry;
+
+	while (!twi_list_empty(&peer->port->pull_free) &&
+	       (entry = twi_list_first(&peer->matched)) != NULL) {
+		struct tow_op *op = twi_container_of(entry, struct tow_op, link);
+		struct twi_ofi_unexpected *message = op->lane_state;
+
+		op->lane_state = NULL;
+		twi_list_remove(&op->link);
+		twi_ofi_pull_start(peer, op, message);
+		free(message);
+	}
+}
+
+/*
+ * What libfabric cannot write takes the connection with it, and what is written here the process.
+ * The first and the last page stand for all (reach.h).
+ */
+static bool can_write(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t bytes)
+{
+	uint64_t good;
+
+	if (op->view || op->claim.kind == TWI_CLAIM_POOL)
+		return true;
+	good = twi_reach_ends(op->data, bytes, true);
+	if (twi_likely(good == bytes))
+		return true;
+	twi_ofi_say(peer, TWI_OFI_REFUSE, op->seq, 0, TWI_OFI_REFUSE_FAULT);
+	twi_ofi_op_end(peer, op, twi_op_fault(op, twi_ofi_rpc_id(peer, op), bytes, good), 0);
+	return false;
+}
+
+void twi_ofi_pull_start(struct twi_ofi_peer *peer, struct tow_op *op,
+			const struct twi_ofi_unexpected *message)
+{
+	struct twi_ofi_port *port = peer->port;
+	struct twi_list *entry = twi_list_first(&port->pull_free);
+	struct twi_ofi_pull *pull;
+
+	if (entry == NULL) {
+		wait_for_pull(peer, op, message);
+		return;
+	}
+	if (!can_write(peer, op, message->bytes))
+		return;
+	pull = twi_container_of(entry, struct twi_ofi_pull, link);
+	twi_list_remove(&pull->link);
+	twi_list_push_back(&peer->pulls, &pull->link);
+	pull->peer = peer;
+	pull->op = op;
+	pull->where = message->where;
+	pull->seq = message->seq;
+	pull->bytes = message->bytes;
+	pull->issued = pull->landed = 0;
+	pull->checksum = message->checksum;
+	pull->checked = message->checked;
+	pull->cell_asked = pull->withdrawn = pull->unreadable = false;
+	pull->failed = pull->ending = 0;
+	pull->way = choose(peer, op, &message->where);
+	pull->tag = port->next_tag++ & port->tag_mask;
+	op->stage = TWI_STAGE_GRANTED;
+	twi_op_begun(op);
+	twi_claim_count(op, pull->bytes);
+	if (pull->way == TWI_OFI_FRAGS)
+		twi_ofi_say(peer, TWI_OFI_CTS, pull->seq, 0, TWI_OFI_FRAGS);
+	else
+		twi_ofi_pull_go(pull);
+}
+
+void twi_ofi_pull_done(struct twi_ofi_req *req, int err, uint64_t bytes)
+{
+	struct twi_ofi_pull *pull = req->owner;
+	struct twi_ofi_peer *peer = pull->peer;
+
+	req->busy = false;
+	pull->in_flight--;
+	peer->held--;
+	peer->heard_ns = twi_engine_now(peer->base.engine);
+	if (err != 0 || (pull->way == TWI_OFI_TAGGED && bytes != pull->bytes))
+		pull->failed = err != 0 ? TOW_EPEER : TOW_EPROTOCOL;
+	else
+		pull->landed += req->bytes; /* of the cell alone: 0 */
+	if (pull->withdrawn)
+		pull->failed = 0; /* a receive that was canceled */
+	if (stopped(pull)) {
+		if (pull->in_flight == 0)
+			give_up(pull);
+	} else if (pull->landed < pull->bytes || pull->in_flight > 0 ||
+		   (pull->way == TWI_OFI_READ && !pull->cell_asked)) {
+		twi_ofi_pull_go(pull);
+	} else if (pull->way == TWI_OFI_READ && *pull->cell != pull->where.cell) {
+		pull->withdrawn = true;
+		give_up(pull);
+	} else {
+		finish(pull);
+	}
+	twi_ofi_peer_let_go(peer);
+}
+
+/* A piece of a large message. */
+int twi_ofi_frag(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, const uint8_t *payload)
+{
+	struct twi_ofi_pull *pull = twi_ofi_pull_find(peer, p->seq);
+
+	if (pull == NULL && p->seq <= peer->seq_received)
+		return TOW_OK; /* refused meanwhile */
+	if (pull == NULL || pull->way != TWI_OFI_FRAGS || p->value != pull->landed ||
+	    p->payload_bytes > pull->bytes - pull->landed)
+		return twi_ofi_fault(peer, TWI_RULE_DATA_UNASKED,
+				     "sent a piece of message %llu that was not asked for",
+				     (unsigned long long)p->seq);
+	twi_path_copy_fallback(peer->base.engine, twi_claim_reason(&pull->op->claim, false),
+			       (uint8_t *)pull->op->data + pull->landed, payload, p->payload_bytes,
+			       pull->op->site);
+	pull->landed += p->payload_bytes;
+	if (pull->landed == pull->bytes)
+		finish(pull);
+	return TOW_OK;
+}
+
+unsigned twi_ofi_pull_retry(struct twi_ofi_port *port)
+{
+	struct twi_list work, *entry;
+	unsigned count = 0;
+
+	twi_list_init(&work);
+	while ((entry = twi_list_first(&port->retry)) != NULL) {
+		twi_list_remove(entry);
+		twi_list_push_back(&work, entry);
+	}
+	while ((entry = twi_list_first(&work)) != NULL) {
+		struct twi_ofi_pull *pull = twi_container_of(entry, struct twi_ofi_pull, retry);
+		uint32_t before = pull->in_flight;
+
+		twi_list_remove(entry);
+		twi_ofi_pull_go(pull);
+		count += pull->in_flight > before;
+	}
+	return count;
+}
+
+#endif

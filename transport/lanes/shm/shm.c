@@ -1,0 +1,475 @@
+/*
+ * shm.c - the shm lane's table: which peers are looked at, how this side sleeps and is woken, and
+ * how a peer goes. See shm.h.
+ *
+ * Sleeping. Before the engine sleeps it calls flush: every box of this side gets `asleep`, a fence
+ * follows, and then deadline_ns looks at every ring once more. A writer writes, fences, and looks
+ * at `asleep`: one of the two sees the other. Whoever finds it set clears it and rings the bell
+ * once; nobody else ever clears it, so a thread that sleeps while another one drives is still
+ * woken.
+ *
+ * Budget of a turn with nothing to do: one load for each peer.
+ */
+#include "transport/lanes/shm/shm.h"
+
+#include <linux/membarrier.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/watch.h"
+#include "transport/op/message_times.h"
+
+#define SLOTS_MAX (1u << 20)
+
+static struct twi_shm_peer *shm_peer(struct tow_peer *peer)
+{
+	return (struct twi_shm_peer *)(void *)peer;
+}
+
+static int take_slot(struct twi_shm_lane *lane, uint32_t *slot_out)
+{
+	struct twi_shm_watch_slot *slots;
+	uint32_t count = lane->slot_count, more;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (lane->slots[i].watch == NULL) {
+			*slot_out = i;
+			return TOW_OK;
+		}
+	}
+	more = count == 0 ? 16 : count * 2;
+	slots = more > SLOTS_MAX ? NULL : realloc(lane->slots, more * sizeof(slots[0]));
+	if (slots == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for %u sockets of the shm lane", more);
+	for (uint32_t i = count; i < more; i++)
+		slots[i] = (struct twi_shm_watch_slot){ 0 };
+	lane->slots = slots;
+	lane->slot_count = more;
+	*slot_out = count;
+	return TOW_OK;
+}
+
+int twi_shm_watch_open(struct twi_shm_lane *lane, struct twi_shm_watch *watch,
+		       enum twi_shm_watch_kind kind, int fd)
+{
+	uint32_t slot = 0;
+	int status = take_slot(lane, &slot);
+
+	if (status < 0)
+		return status;
+	*watch = (struct twi_shm_watch){ .fd = fd,
+					 .slot = slot,
+					 .generation = ++lane->slots[slot].generation,
+					 .kind = (uint8_t)kind,
+					 .live = true };
+	lane->slots[slot].watch = watch;
+	return TOW_OK;
+}
+
+void twi_shm_watch_close(struct twi_shm_lane *lane, struct twi_shm_watch *watch)
+{
+	if (!watch->live)
+		return;
+	lane->slots[watch->slot].watch = NULL;
+	watch->live = false;
+	/* Sleeping polls of other rings still hold the file: the end must not wait for them. */
+	shutdown(watch->fd, SHUT_RDWR);
+	twi_ring_forget(lane->base.engine, watch->fd);
+	close(watch->fd);
+}
+
+void twi_shm_watch_arm(struct twi_shm_lane *lane, struct twi_shm_watch *watch)
+{
+	struct twi_engine *engine = lane->base.engine;
+
+	engine->armed_since_enter = true;
+	/* What a thread arms that is not the driver must be armed by the driver, too. */
+	if (engine->ring != engine->armed_ring)
+		engine->armed_ring = NULL;
+	if (watch->live)
+		twi_watch(engine, TWI_LANE_SHM, (uint64_t)watch->generation << 32 | watch->slot,
+			  watch->fd, &watch->rings);
+}
+
+void twi_shm_ring_bell(struct twi_shm_peer *peer)
+{
+	static const char bell[1];
+
+	/* A socket that is full wakes its reader as well. */
+	if (atomic_exchange_explicit(&peer->in.box.head->asleep, 0, memory_order_relaxed) != 0)
+		(void)!send(peer->socket.fd, bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* The peer's descriptors and operations go; the user may still hold it. */
+static void let_go(struct twi_shm_peer *peer, int status)
+{
+	struct twi_shm_lane *lane = twi_shm_lane_of(peer->base.engine);
+
+	peer->stage = TWI_SHM_LOST;
+	twi_peer_ended(&peer->base, status);
+	twi_list_remove(&peer->link);
+	twi_shm_watch_close(lane, &peer->socket);
+	peer->failed = status;
+	twi_shm_send_fail(peer, status);
+	twi_shm_recv_fail(peer, status);
+	twi_shm_out_fini(&peer->out);
+	peer->shared->peer = NULL;
+	twi_shm_link_release(peer->shared);
+	peer->shared = NULL;
+}
+
+void twi_shm_peer_lost(struct twi_shm_peer *peer, int status)
+{
+	if (peer->stage != TWI_SHM_UP)
+		return;
+	twi_peer_tell_lost(&peer->base, tow_error_message());
+	let_go(peer, status);
+}
+
+void twi_shm_protocol_error(struct twi_shm_peer *peer, enum twi_rule rule)
+{
+	twi_count(peer->base.engine->diag, TWI_C_protocol_errors, 1);
+	twi_rule_add(rule);
+	if (peer->stage == TWI_SHM_UP)
+		atomic_store_explicit(&peer->out.box.head->closed, (uint32_t)twi_rule_bye(rule),
+				      memory_order_release);
+	twi_shm_peer_lost(peer, TOW_EPROTOCOL);
+}
+
+void twi_shm_peer_free(struct twi_shm_peer *peer)
+{
+	struct twi_shm_lane *lane = twi_shm_lane_of(peer->base.engine);
+
+	if (peer->stage < TWI_SHM_UP) {
+		twi_list_remove(&peer->link);
+		lane->handshake_count--;
+		twi_shm_watch_close(lane, &peer->socket);
+		twi_shm_out_fini(&peer->out);
+		if (peer->shared != NULL) {
+			peer->shared->peer = NULL;
+			twi_shm_link_release(peer->shared);
+		}
+	}
+	twi_auth_wipe(&peer->auth);
+	twi_shm_traffic_fini(peer);
+	twi_peer_teardown(&peer->base);
+	twi_peer_free(&peer->base);
+}
+
+static long membarrier(int command)
+{
+	return syscall(SYS_membarrier, command, 0, 0);
+}
+
+/* Tried once: what works now will when it is needed. */
+static bool join_barriers(void)
+{
+	return membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0 &&
+	       membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0;
+}
+
+static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
+{
+	struct twi_shm_lane *lane = calloc(1, sizeof(*lane));
+
+	if (lane == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for the shm lane");
+	lane->base.ops = &twi_lane_shm;
+	lane->base.engine = engine;
+	twi_list_init(&lane->handshakes);
+	twi_list_init(&lane->up);
+	twi_list_init(&lane->links);
+	lane->barriers = join_barriers();
+	*lane_out = &lane->base;
+	return TOW_OK;
+}
+
+static void lane_close(struct twi_lane *base)
+{
+	struct twi_shm_lane *lane = (struct twi_shm_lane *)(void *)base;
+	struct twi_list *entry;
+
+	twi_shm_handshake_expire(lane, UINT64_MAX);
+	/* Views that are out end with the runtime. */
+	while ((entry = twi_list_first(&lane->links)) != NULL) {
+		struct twi_shm_link *shared = twi_container_of(entry, struct twi_shm_link, link);
+
+		shared->refs = 1;
+		twi_shm_link_release(shared);
+	}
+	free(lane->slots);
+	free(lane);
+}
+
+static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, bool force)
+{
+	if (op->kind == TWI_OP_SEND)
+		return twi_shm_abort_send(shm_peer(base), op, status, force);
+	return twi_shm_abort_recv(shm_peer(base), op, status, force);
+}
+
+/*
+ * What is in the ring stays readable there for the other side, so there is nothing to linger for:
+ * it reads on until the end of what was written, and then sees the end of the socket.
+ */
+static void peer_close(struct tow_peer *base)
+{
+	struct twi_shm_peer *peer = shm_peer(base);
+
+	if (peer->stage == TWI_SHM_UP) {
+		twi_error(TOW_ECLOSED, "peer %s was closed on this side", base->address);
+		atomic_store_explicit(&peer->out.box.head->closed, 1, memory_order_release);
+		let_go(peer, TOW_ECLOSED);
+	}
+	twi_shm_peer_free(peer);
+}
+
+/* The socket has ended: what stands in the ring still counts, and then the peer has gone. */
+static void socket_ended(struct twi_shm_peer *peer, int status)
+{
+	uint32_t closed;
+
+	if (status == TOW_EPROTOCOL) {
+		twi_shm_protocol_error(peer, TWI_RULE_SOCKET);
+		return;
+	}
+	twi_shm_take_messages(peer, TWI_SHM_ALL);
+	if (peer->stage != TWI_SHM_UP)
+		return;
+	twi_shm_take_all_notes(peer);
+	if (peer->stage != TWI_SHM_UP)
+		return;
+	closed = atomic_load_explicit(&peer->in.box.head->closed, memory_order_acquire);
+	twi_rule_bye_error(peer->base.address, closed == 0 ? -1 : (int)twi_min(closed, 255u));
+	twi_shm_peer_lost(peer, TOW_EPEER);
+}
+
+static void socket_event(struct twi_shm_lane *lane, struct twi_shm_peer *peer)
+{
+	int status = twi_shm_socket_read(peer);
+
+	if (status >= 0) {
+		twi_shm_watch_arm(lane, &peer->socket);
+	} else if (peer->stage == TWI_SHM_UP) {
+		socket_ended(peer, status);
+	} else if (peer->stage < TWI_SHM_UP) {
+		twi_shm_handshake_failed(peer, status);
+	}
+}
+
+static void lane_completed(struct twi_lane *base, uint64_t user_data, int res, uint32_t flags,
+			   const void *data)
+{
+	struct twi_shm_lane *lane = (struct twi_shm_lane *)(void *)base;
+	uint32_t slot = (uint32_t)user_data;
+	struct twi_shm_watch *watch;
+
+	(void)res, (void)flags, (void)data;
+	if (slot >= lane->slot_count || lane->slots[slot].watch == NULL ||
+	    lane->slots[slot].generation != (uint16_t)(user_data >> 32))
+		return;
+	watch = lane->slots[slot].watch;
+	watch->rings &= ~(1u << twi_watch_ring(user_data));
+	if (watch->kind == TWI_SHM_WATCH_LISTENER)
+		twi_shm_accept_event(lane,
+				     twi_container_of(watch, struct twi_shm_endpoint, listener));
+	else
+		socket_event(lane, twi_container_of(watch, struct twi_shm_peer, socket));
+}
+
+/* Somebody is about to sleep: whoever writes from now on rings. */
+static void doze(struct twi_shm_lane *lane)
+{
+	struct twi_list *pos, *next;
+	bool news = false;
+
+	twi_list_for_each_safe (pos, next, &lane->up) {
+		struct twi_shm_peer *peer = twi_container_of(pos, struct twi_shm_peer, link);
+		_Atomic uint32_t *asleep = &peer->out.box.head->asleep;
+
+		if (atomic_load_explicit(asleep, memory_order_relaxed) == 1)
+			continue; /* since an earlier barrier: what came after it has rung */
+		atomic_store_explicit(asleep, 1, memory_order_relaxed);
+		news = true;
+	}
+	if (!news)
+		return;
+	/* seq_cst: pairs with the fence in twi_shm_wrote */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (lane->barriers)
+		(void)membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+}
+
+/* Whether there is something to do for this peer that no descriptor will tell of. */
+static bool ready(struct twi_shm_peer *peer)
+{
+	return (!peer->stalled && twi_shm_slot_peek(&peer->in) != 0) ||
+	       (peer->expecting > 0 && twi_shm_note_there(&peer->notes_in)) ||
+	       !twi_list_empty(&peer->copying) || twi_shm_send_ready(peer);
+}
+
+static bool any_ready(struct twi_shm_lane *lane)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &lane->up) {
+		if (ready(twi_container_of(pos, struct twi_shm_peer, link)))
+			return true;
+	}
+	return false;
+}
+
+static unsigned peer_progress(struct twi_shm_peer *peer)
+{
+	unsigned events = 0;
+
+	if (!peer->stalled && twi_shm_slot_peek(&peer->in) != 0)
+		events += twi_shm_take_messages(peer, TWI_SHM_BATCH);
+	if (peer->expecting > 0 && peer->stage == TWI_SHM_UP && twi_shm_note_there(&peer->notes_in))
+		events += twi_shm_take_notes(peer);
+	if (peer->busy && peer->stage == TWI_SHM_UP)
+		events += twi_shm_work(peer);
+	return events;
+}
+
+static unsigned lane_progress(struct twi_lane *base)
+{
+	struct twi_shm_lane *lane = (struct twi_shm_lane *)(void *)base;
+	struct twi_list *pos, *next;
+	unsigned events = 0;
+
+	twi_list_for_each_safe (pos, next, &lane->up)
+		events += peer_progress(twi_container_of(pos, struct twi_shm_peer, link));
+	if (twi_unlikely(lane->handshake_count > 0))
+		twi_shm_handshake_expire(lane, twi_engine_now(base->engine));
+	/* The thread of a tow_fd may go and poll it: from here on it is asleep. What has come till
+	 * now makes deadline_ns say so when the engine is given back. */
+	if (twi_unlikely(atomic_load_explicit(&base->engine->watchers, memory_order_relaxed) > 0))
+		doze(lane);
+	return events;
+}
+
+static void lane_flush(struct twi_lane *base, bool acks_too)
+{
+	if (acks_too)
+		doze((struct twi_shm_lane *)(void *)base);
+}
+
+static uint64_t lane_deadline(struct twi_lane *base)
+{
+	struct twi_shm_lane *lane = (struct twi_shm_lane *)(void *)base;
+	struct twi_list *pos, *next;
+	uint64_t earliest = any_ready(lane) ? 0 : UINT64_MAX;
+
+	twi_list_for_each_safe (pos, next, &lane->up) {
+		if (twi_shm_send_stages(twi_container_of(pos, struct twi_shm_peer, link)))
+			earliest =
+				twi_min(earliest, twi_engine_now(base->engine) + TWI_SHM_RETRY_NS);
+	}
+	twi_list_for_each_safe (pos, next, &lane->handshakes) {
+		const struct twi_shm_peer *peer = twi_container_of(pos, struct twi_shm_peer, link);
+
+		earliest = twi_min(earliest, peer->deadline_ns);
+		if (peer->stage == TWI_SHM_CONNECTING)
+			earliest = twi_min(earliest, peer->retry_ns);
+	}
+	return earliest;
+}
+
+static void lane_driver_changed(struct twi_lane *base)
+{
+	struct twi_shm_lane *lane = (struct twi_shm_lane *)(void *)base;
+
+	for (uint32_t i = 0; i < lane->slot_count; i++) {
+		struct twi_shm_watch *watch = lane->slots[i].watch;
+
+		if (watch == NULL)
+			continue;
+		if (watch->kind == TWI_SHM_WATCH_SOCKET &&
+		    twi_container_of(watch, struct twi_shm_peer, socket)->stage ==
+			    TWI_SHM_CONNECTING)
+			continue;
+		twi_shm_watch_arm(lane, watch);
+	}
+}
+
+static void lane_ring_gone(struct twi_lane *base, unsigned index)
+{
+	struct twi_shm_lane *lane = (struct twi_shm_lane *)(void *)base;
+
+	for (uint32_t i = 0; i < lane->slot_count; i++) {
+		if (lane->slots[i].watch != NULL)
+			lane->slots[i].watch->rings &= ~(1u << index);
+	}
+}
+
+void twi_shm_timed_small(struct twi_shm_peer *peer, const struct twi_shm_message *message)
+{
+	uint64_t now = twi_clock_gettime_ns();
+	uint64_t taken_ns = now - twi_min(now, message->sent_ns);
+	struct twi_latency_reading reading = {
+		.kind = twi_latency_kind_of(message->space),
+		.lane = TWI_LANE_SHM,
+		.id = peer->seq_received << 1 | (uint64_t)!peer->connector,
+		.bytes = message->bytes,
+		.end_ns = now,
+		.received = true,
+	};
+
+	if (!message->summed && twi_space_counts(message->space))
+		twi_peer_timed(&peer->base, peer->base.engine, &reading, taken_ns,
+			       TWI_LATENCY_UNKNOWN, TWI_LATENCY_UNKNOWN);
+}
+
+static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
+{
+	const struct twi_shm_peer *peer = shm_peer(base);
+
+	twi_emit_str(emit, "state", peer->failed != 0 ? tow_status_name(peer->failed) : "up");
+	twi_peer_messages_describe(base, peer->seq_sent, peer->seq_received, &peer->match, emit);
+	twi_emit_u64(emit, "eager_max_bytes", peer->eager_max);
+	twi_emit_u64(emit, "credit_bytes", (uint64_t)base->engine->knobs.credit_bytes);
+	twi_emit_u64(emit, "unexpected_bytes", peer->unexpected_bytes);
+	twi_emit_u64(emit, "offers_open", peer->offer_count);
+	twi_emit_bool(emit, "stalled", peer->stalled);
+	twi_emit_str(emit, "memory_outside_pool",
+		     peer->remote_mine ? "read by the peer with process_vm_readv"
+				       : "staged: the peer may not read this process's memory");
+	twi_emit_i64(emit, "peer_pid", peer->pid);
+	if (peer->shared == NULL)
+		return;
+	twi_emit_u64(emit, "ring_slots", peer->out.box.shape.slots);
+	twi_emit_u64(emit, "ring_area_bytes", peer->out.box.shape.area_bytes);
+	twi_emit_u64(emit, "extents_mapped", peer->shared->extent_count);
+	twi_emit_u64(emit, "extents_announced", peer->announced);
+}
+
+const struct twi_lane_ops twi_lane_shm = {
+	.id = TWI_LANE_SHM,
+	.scheme = "shm",
+	.memory_polled = true,
+	.open = lane_open,
+	.close = lane_close,
+	.endpoint_open = twi_shm_endpoint_open,
+	.endpoint_close = twi_shm_endpoint_close,
+	.connect = twi_shm_connect,
+	.connect_abort = twi_shm_connect_abort,
+	.send = twi_shm_send,
+	.recv = twi_shm_recv,
+	.look_again = twi_shm_look_again,
+	.abort = peer_abort,
+	.peer_close = peer_close,
+	.flush = lane_flush,
+	.progress = lane_progress,
+	.deadline_ns = lane_deadline,
+	.driver_changed = lane_driver_changed,
+	.ring_gone = lane_ring_gone,
+	.completed = lane_completed,
+	.peer_describe = peer_describe,
+};

@@ -1,0 +1,217 @@
+/*
+ * shm_copy.c - the bytes of large messages: out of the sender's mapped pool, out of its other
+ * memory, or piece by piece out of its staging; and what a peer has to do in one round.
+ */
+#include <poll.h>
+
+#include "diag/base/checksum.h"
+#include "diag/base/error.h"
+#include "memreg/pool/staging.h"
+#include "transport/lanes/shm/shm_settle.h"
+#include "transport/op/path.h"
+#include "transport/op/reach.h"
+
+/* The bytes that have just come, while they are in the cache. */
+static void add_sum(struct twi_shm_incoming *incoming, uint64_t bytes)
+{
+	if (twi_unlikely(incoming->summed))
+		incoming->sum = twi_checksum(
+			incoming->sum, (uint8_t *)incoming->op->data + incoming->copied, bytes);
+}
+
+static void copy_pool(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
+		      const void *from, uint64_t bytes)
+{
+	twi_path_copy_large(peer->base.engine->diag,
+			    (uint8_t *)incoming->op->data + incoming->copied, from, bytes,
+			    incoming->arrival.bytes, incoming->copied == 0);
+	add_sum(incoming, bytes);
+	incoming->copied += bytes;
+}
+
+/*
+ * The stores into a receive's memory are this process's own, and would end it where that cannot be
+ * written. To look at all of it would cost a quarter of the copy, so the first and the last page
+ * stand for it: memory that was unmapped or protected, and a file that has become shorter.
+ */
+static bool can_write(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
+{
+	const struct tow_op *op = incoming->op;
+	uint64_t bytes = incoming->arrival.bytes, good;
+
+	if (incoming->copied > 0 || op->view || op->claim.kind == TWI_CLAIM_POOL)
+		return true;
+	good = twi_reach_ends(op->data, bytes, true);
+	if (good < bytes)
+		twi_shm_unwritable(peer, incoming, good);
+	return good == bytes;
+}
+
+/* The next piece of a staged message has come. Of one that is not wanted any more: nothing. */
+int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
+{
+	struct twi_shm_incoming *incoming = &peer->incoming[remark->offer];
+
+	if (!incoming->used || incoming->generation != remark->generation || !incoming->wanted)
+		return TOW_OK;
+	if (remark->bytes > incoming->arrival.bytes - incoming->copied)
+		return twi_error(TOW_EPROTOCOL, "peer %s sends more than it has offered",
+				 peer->base.address);
+	if (!can_write(peer, incoming))
+		return TOW_OK;
+	copy_pool(peer, incoming, (uint8_t *)peer->shared->extents[remark->extent] + remark->where,
+		  remark->bytes);
+	if (incoming->copied == incoming->arrival.bytes)
+		twi_shm_commit(peer, incoming);
+	else
+		twi_shm_incoming_note(peer, incoming, TWI_SHM_TAKEN);
+	return TOW_OK;
+}
+
+/* A number of a process that has ended may be another's by now: the socket knows. */
+static bool is_alive(const struct twi_shm_peer *peer)
+{
+	struct pollfd end = { .fd = peer->socket.fd, .events = POLLRDHUP };
+
+	return poll(&end, 1, 0) == 0;
+}
+
+/* Memory of the sender's outside its pool. False: it cannot be read, so it must come in pieces. */
+static bool copy_remote(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
+			uint64_t bytes)
+{
+	struct tow_op *op = incoming->op;
+	ssize_t n = twi_path_copy_remote(peer->base.engine, peer->pid,
+					 (uint8_t *)op->data + incoming->copied,
+					 incoming->where + incoming->copied, bytes, op->site);
+
+	if (n <= 0)
+		return false;
+	add_sum(incoming, (uint64_t)n);
+	incoming->copied += (uint64_t)n;
+	return incoming->copied < incoming->arrival.bytes || is_alive(peer);
+}
+
+/* The next `bytes`, at most, of the oldest message that is being copied. Returns how many. */
+static uint64_t copy_some(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
+			  uint64_t bytes)
+{
+	bytes = twi_min(incoming->arrival.bytes - incoming->copied, bytes);
+	if (incoming->type == TWI_SHM_IN_POOL) {
+		if (!can_write(peer, incoming))
+			return bytes;
+		copy_pool(peer, incoming,
+			  (uint8_t *)peer->shared->extents[incoming->extent] + incoming->where +
+				  incoming->copied,
+			  bytes);
+	} else if (!copy_remote(peer, incoming, bytes)) {
+		uint64_t left = twi_min(incoming->arrival.bytes - incoming->copied, bytes);
+
+		if (twi_reach((uint8_t *)incoming->op->data + incoming->copied, left, true) < left)
+			twi_shm_unwritable(peer, incoming, incoming->copied);
+		else
+			twi_shm_want(peer, incoming); /* one taken back ends there, too */
+		return bytes;
+	}
+	if (incoming->copied == incoming->arrival.bytes)
+		twi_shm_commit(peer, incoming);
+	return bytes;
+}
+
+unsigned twi_shm_recv_work(struct twi_shm_peer *peer)
+{
+	uint64_t left = TWI_SHM_CHUNK;
+	unsigned events = 0;
+	struct twi_list *entry;
+
+	while (left > 0 && (entry = twi_list_first(&peer->copying)) != NULL) {
+		left -= copy_some(peer, twi_container_of(entry, struct twi_shm_incoming, link),
+				  left);
+		events++;
+	}
+	return events;
+}
+
+unsigned twi_shm_work(struct twi_shm_peer *peer)
+{
+	unsigned events = twi_shm_recv_work(peer);
+
+	events += twi_shm_send_work(peer);
+	if (peer->stage != TWI_SHM_UP)
+		return events;
+	peer->busy = !twi_list_empty(&peer->copying) || !twi_list_empty(&peer->queued) ||
+		     !twi_list_empty(&peer->staging) || !twi_list_empty(&peer->revoked);
+	return events;
+}
+
+/* --- the sender's part: pieces --- */
+
+/* The next piece of an offer; false when there is no staging free, or two are out already. */
+static bool stage_piece(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
+{
+	struct twi_engine *engine = peer->base.engine;
+	struct twi_shm_remark piece = { .kind = TWI_SHM_PIECE,
+					.offer = (uint16_t)(offer - peer->offers),
+					.generation = offer->generation };
+	const struct twi_extent *extent;
+	struct tow_op *op = offer->op;
+	void *chunk;
+
+	if (offer->piece_count == twi_array_count(offer->pieces) || offer->staged == op->bytes)
+		return false;
+	chunk = twi_staging_acquire(&engine->staging);
+	if (chunk == NULL)
+		return false;
+	piece.bytes = twi_min(op->bytes - offer->staged, (uint64_t)engine->staging.chunk_bytes);
+	if (op->claim.kind != TWI_CLAIM_POOL &&
+	    twi_reach((uint8_t *)op->data + offer->staged, piece.bytes, false) < piece.bytes) {
+		twi_staging_release(&engine->staging, chunk);
+		twi_shm_unreadable(peer, offer);
+		return true;
+	}
+	extent = twi_pool_find(engine->pool, chunk, piece.bytes);
+	piece.extent = extent->slot;
+	piece.where = (uint64_t)((uintptr_t)chunk - (uintptr_t)extent->base);
+	twi_path_copy_fallback(engine, twi_claim_reason(&op->claim, true), chunk,
+			       (uint8_t *)op->data + offer->staged, piece.bytes, op->site);
+	offer->pieces[offer->piece_count++] = chunk;
+	offer->staged += piece.bytes;
+	twi_shm_say(peer, &piece);
+	return true;
+}
+
+unsigned twi_shm_stage(struct twi_shm_peer *peer)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &peer->staging) {
+		if (stage_piece(peer, twi_container_of(pos, struct twi_shm_offer, link)))
+			return 1; /* one a round: others have their turn, too */
+	}
+	return 0;
+}
+
+bool twi_shm_has_chunk(struct twi_shm_peer *peer)
+{
+	struct twi_staging *staging = &peer->base.engine->staging;
+	void *chunk = twi_staging_acquire(staging);
+
+	if (chunk != NULL)
+		twi_staging_release(staging, chunk);
+	return chunk != NULL;
+}
+
+bool twi_shm_send_stages(const struct twi_shm_peer *peer)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &peer->staging) {
+		const struct twi_shm_offer *offer =
+			twi_container_of(pos, struct twi_shm_offer, link);
+
+		if (offer->piece_count < twi_array_count(offer->pieces) &&
+		    offer->staged < offer->op->bytes)
+			return true;
+	}
+	return false;
+}

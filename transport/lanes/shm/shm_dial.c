@@ -1,0 +1,428 @@
+/*
+ * shm_dial.c - names, listening, connecting, and how long a handshake may take.
+ *
+ * shm://NAME is the socket shm-NAME.sock in the directory of the stats sockets (knob stats_dir). A
+ * file, not a name of the abstract kind: that one belongs to a network namespace, and containers
+ * that share a directory, and so can share memory, have each their own. The file has mode 0600; a
+ * dead process's is taken over, a living one's is TOW_EBUSY.
+ *
+ * What a stranger can hold: TWI_SHM_HANDSHAKES_MAX connections for connect_timeout_ns, of our user.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <towline/stats.h>
+
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "diag/serve/listen.h"
+#include "diag/serve/stats_dir.h"
+#include "transport/lanes/shm/shm.h"
+
+#define BACKLOG   64
+#define SWEEP_MAX 64
+
+static int check_name(const char *name)
+{
+	size_t bytes = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+				    "-_.");
+
+	if (bytes == 0 || bytes > TWI_SHM_NAME_MAX || name[bytes] != '\0')
+		return twi_error(TOW_EINVAL,
+				 "address shm://%.100s: a name is 1 to %u letters, digits, - _ .",
+				 name, TWI_SHM_NAME_MAX);
+	return TOW_OK;
+}
+
+static int find_dir(const struct twi_engine *engine, char *out, size_t room)
+{
+	unsigned index = 0;
+
+	/* All ranks of a user on one host pass over the same ones, and so meet in the same. */
+	if (engine->knobs.stats_dir[0] == '\0')
+		return twi_stats_dir_find(NULL, &index, out, room);
+	snprintf(out, room, "%s", engine->knobs.stats_dir);
+	return TOW_OK;
+}
+
+int twi_shm_path(const struct twi_engine *engine, const char *name, char out[108])
+{
+	char dir[256];
+	int status = check_name(name), n;
+
+	if (status == TOW_OK)
+		status = find_dir(engine, dir, sizeof(dir));
+	if (status < 0)
+		return status;
+	n = snprintf(out, 108, "%s/shm-%s.sock", dir, name);
+	return n < 108 ? TOW_OK
+		       : twi_error(TOW_EINVAL,
+				   "address shm://%s: its socket's path in '%s' has %d bytes, the "
+				   "system allows 107; set a shorter stats_dir",
+				   name, dir, n);
+}
+
+static void make_name(char *out, size_t room)
+{
+	uint64_t id = 0;
+
+	if (getrandom(&id, sizeof(id), GRND_NONBLOCK) != (ssize_t)sizeof(id))
+		id = twi_now_ns();
+	snprintf(out, room, "%x-%016llx", (unsigned)getpid(), (unsigned long long)id);
+}
+
+static void put_address(struct sockaddr_un *out, const char *path)
+{
+	*out = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	snprintf(out->sun_path, sizeof(out->sun_path), "%s", path);
+}
+
+static int new_socket(int *fd_out)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return twi_error_errno(TOW_ESYSTEM, errno, "socket");
+	*fd_out = fd;
+	return TOW_OK;
+}
+
+static int bind_at(int fd, const char *path)
+{
+	struct sockaddr_un address;
+
+	put_address(&address, path);
+	/* Before bind: the file then never has another mode, not for a moment. */
+	fchmod(fd, 0600);
+	for (int attempt = 0; attempt < 2; attempt++) {
+		if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0) {
+			chmod(path, 0600);
+			return listen(fd, BACKLOG) == 0
+				       ? TOW_OK
+				       : twi_error_errno(TOW_ESYSTEM, errno, "listen at %s", path);
+		}
+		if (errno != EADDRINUSE)
+			return twi_error_errno(errno == EACCES || errno == EROFS ? TOW_EPERM
+										 : TOW_ESYSTEM,
+					       errno, "bind of %s", path);
+		if (attempt > 0 || !twi_listen_is_dead(&address) ||
+		    (unlink(path) != 0 && errno != ENOENT))
+			break;
+	}
+	return twi_error(TOW_EBUSY, "the address of socket %s is in use by a living process", path);
+}
+
+/*
+ * Takes away files of made names whose processes were killed: nobody else would ever reuse them.
+ * A few with each new one, so that they do not gather, and opening stays quick.
+ */
+static void sweep(int dir_fd, const char *dir)
+{
+	DIR *list = fdopendir(dup(dir_fd));
+	struct dirent *entry;
+	int looked = 0;
+
+	while (list != NULL && looked < SWEEP_MAX && (entry = readdir(list)) != NULL) {
+		struct sockaddr_un address;
+		unsigned long long id;
+		unsigned pid;
+		char rest[8];
+
+		if (sscanf(entry->d_name, "shm-%x-%16llx.soc%1[k]", &pid, &id, rest) != 3)
+			continue;
+		put_address(&address, "");
+		if (snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", dir,
+			     entry->d_name) >= (int)sizeof(address.sun_path))
+			continue;
+		looked++;
+		if (twi_listen_is_dead(&address))
+			unlink(address.sun_path);
+	}
+	if (list != NULL)
+		closedir(list);
+}
+
+/* Under a lock of the directory: who binds and does not listen yet looks dead. */
+static int listen_at(const struct twi_engine *engine, const char *path, int *fd_out)
+{
+	char dir[256];
+	int dir_fd, status = find_dir(engine, dir, sizeof(dir));
+
+	if (status == TOW_OK)
+		status = twi_stats_dir_open(dir, &dir_fd);
+	if (status < 0)
+		return status;
+	for (int i = 0; i < 100 && flock(dir_fd, LOCK_EX | LOCK_NB) != 0; i++)
+		usleep(1000);
+	sweep(dir_fd, dir);
+	status = new_socket(fd_out);
+	if (status == TOW_OK) {
+		status = bind_at(*fd_out, path);
+		if (status < 0)
+			close(*fd_out);
+	}
+	close(dir_fd);
+	return status;
+}
+
+int twi_shm_endpoint_open(struct twi_lane *base, const char *name, struct tow_endpoint **out)
+{
+	struct twi_shm_lane *lane = (struct twi_shm_lane *)(void *)base;
+	struct twi_shm_endpoint *endpoint;
+	char made[64], path[108];
+	struct stat st;
+	int status, fd = -1;
+
+	if (name[0] == '\0' || strcmp(name, "*") == 0) {
+		make_name(made, sizeof(made));
+		name = made;
+	}
+	status = twi_shm_path(base->engine, name, path);
+	if (status == TOW_OK)
+		status = listen_at(base->engine, path, &fd);
+	if (status < 0)
+		return status;
+	endpoint = twi_endpoint_alloc(sizeof(*endpoint));
+	if (endpoint == NULL || lstat(path, &st) != 0 ||
+	    twi_shm_watch_open(lane, &endpoint->listener, TWI_SHM_WATCH_LISTENER, fd) < 0) {
+		twi_endpoint_free(&endpoint->base);
+		close(fd);
+		unlink(path);
+		return twi_error(TOW_ENOMEM, "no memory for an endpoint");
+	}
+	endpoint->device = st.st_dev;
+	endpoint->inode = st.st_ino;
+	snprintf(endpoint->path, sizeof(endpoint->path), "%s", path);
+	twi_endpoint_setup(&endpoint->base, base);
+	snprintf(endpoint->base.address, sizeof(endpoint->base.address), "shm://%s", name);
+	twi_shm_watch_arm(lane, &endpoint->listener);
+	*out = &endpoint->base;
+	return TOW_OK;
+}
+
+void twi_shm_endpoint_close(struct tow_endpoint *base)
+{
+	struct twi_shm_endpoint *endpoint = (struct twi_shm_endpoint *)(void *)base;
+	struct twi_shm_lane *lane = twi_shm_lane_of(base->engine);
+	struct twi_list *pos, *next;
+	struct stat st;
+
+	/* Handshakes that it accepted have nobody to go to now; those it connects go on. */
+	twi_list_for_each_safe (pos, next, &lane->handshakes) {
+		struct twi_shm_peer *peer = twi_container_of(pos, struct twi_shm_peer, link);
+
+		if (peer->endpoint != endpoint)
+			continue;
+		if (peer->connector)
+			peer->endpoint = NULL;
+		else
+			twi_shm_peer_free(peer);
+	}
+	/* Only our own: another may have taken the name over. */
+	if (lstat(endpoint->path, &st) == 0 && st.st_dev == endpoint->device &&
+	    st.st_ino == endpoint->inode)
+		unlink(endpoint->path);
+	twi_shm_watch_close(lane, &endpoint->listener);
+	twi_endpoint_free(&endpoint->base);
+}
+
+static struct twi_shm_peer *create(struct twi_shm_endpoint *endpoint, const char *address)
+{
+	struct twi_engine *engine = endpoint->base.engine;
+	struct twi_shm_lane *lane = twi_shm_lane_of(engine);
+	struct twi_shm_peer *peer = twi_peer_alloc(sizeof(*peer));
+
+	if (peer == NULL) {
+		twi_error(TOW_ENOMEM, "no memory for a peer");
+		return NULL;
+	}
+	twi_peer_setup(&peer->base, &lane->base, address);
+	peer->endpoint = endpoint;
+	peer->deadline_ns = twi_engine_now(engine) + (uint64_t)engine->knobs.connect_timeout_ns;
+	twi_shm_traffic_init(peer);
+	twi_list_push_back(&lane->handshakes, &peer->link);
+	lane->handshake_count++;
+	return peer;
+}
+
+void twi_shm_handshake_failed(struct twi_shm_peer *peer, int status)
+{
+	struct twi_engine *engine = peer->base.engine;
+	struct tow_op *op = peer->dial;
+
+	if (status == TOW_EPEER) { /* the other side has closed, without a word */
+		twi_count(engine->diag, TWI_C_handshakes_abandoned, 1);
+		twi_log(engine->diag, 3, "a handshake ended: %s", tow_error_message());
+	} else {
+		twi_count(engine->diag, TWI_C_handshakes_refused, 1);
+		twi_log(engine->diag, 2, "a handshake failed: %s", tow_error_message());
+	}
+	/* Whoever is refused hears an end, not a reason. */
+	if (status == TOW_EPEER && peer->connector)
+		status = TOW_EREFUSED;
+	if (op != NULL) {
+		peer->dial = NULL;
+		op->lane_state = NULL;
+		twi_op_complete(op, status, 0);
+	}
+	twi_shm_peer_free(peer);
+}
+
+/* TOW_OK: it is connected; TOW_AGAIN: later. */
+static int dial(struct twi_shm_peer *peer)
+{
+	struct sockaddr_un address;
+	int err;
+
+	put_address(&address, peer->path);
+	if (connect(peer->socket.fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+		return TOW_OK;
+	err = errno;
+	if (err == EAGAIN || err == EINTR) { /* the listener's queue is full */
+		peer->retry_ns = twi_engine_now(peer->base.engine) + TWI_SHM_RETRY_NS;
+		return TOW_AGAIN;
+	}
+	return twi_error_errno(TOW_EREFUSED, err, "connect to %s (%s)", peer->base.address,
+			       peer->path);
+}
+
+int twi_shm_connect(struct tow_endpoint *base, const char *name, struct tow_op *op)
+{
+	struct twi_shm_lane *lane = twi_shm_lane_of(base->engine);
+	char address[TOW_ADDRESS_MAX], path[108];
+	int status = twi_shm_path(base->engine, name, path), fd = -1;
+	struct twi_shm_peer *peer;
+
+	if (status < 0)
+		return status;
+	snprintf(address, sizeof(address), "shm://%s", name);
+	status = new_socket(&fd);
+	if (status < 0)
+		return status;
+	peer = create((struct twi_shm_endpoint *)(void *)base, address);
+	if (peer == NULL) {
+		close(fd);
+		return TOW_ENOMEM;
+	}
+	peer->connector = true;
+	snprintf(peer->path, sizeof(peer->path), "%s", path);
+	status = twi_shm_watch_open(lane, &peer->socket, TWI_SHM_WATCH_SOCKET, fd);
+	if (status < 0) {
+		close(fd);
+		twi_shm_peer_free(peer);
+		return status;
+	}
+	status = dial(peer);
+	peer->dial = op;
+	op->lane_state = peer;
+	if (status == TOW_OK)
+		status = twi_shm_greet_begin(peer);
+	if (status < 0) {
+		twi_shm_handshake_failed(peer, status);
+		return TOW_OK; /* the answer was there at once: it is the operation's */
+	}
+	if (peer->stage != TWI_SHM_CONNECTING)
+		twi_shm_watch_arm(lane, &peer->socket);
+	base->engine->armed_since_enter = true;
+	return TOW_OK;
+}
+
+void twi_shm_connect_abort(struct tow_op *op, int status)
+{
+	struct twi_shm_peer *peer = op->lane_state;
+
+	op->lane_state = NULL;
+	if (peer != NULL) {
+		peer->dial = NULL;
+		twi_shm_peer_free(peer);
+	}
+	twi_op_complete(op, status, 0);
+}
+
+static void accepted(struct twi_shm_lane *lane, struct twi_shm_endpoint *endpoint, int fd)
+{
+	struct twi_shm_peer *peer = NULL;
+	int status;
+
+	if (lane->handshake_count < TWI_SHM_HANDSHAKES_MAX)
+		peer = create(endpoint, "shm://?");
+	if (peer == NULL || twi_shm_watch_open(lane, &peer->socket, TWI_SHM_WATCH_SOCKET, fd) < 0) {
+		twi_count(lane->base.engine->diag, TWI_C_handshakes_refused, 1);
+		close(fd);
+		if (peer != NULL)
+			twi_shm_peer_free(peer);
+		return;
+	}
+	status = twi_shm_greet_begin(peer);
+	if (status < 0)
+		twi_shm_handshake_failed(peer, status);
+	else
+		twi_shm_watch_arm(lane, &peer->socket);
+}
+
+void twi_shm_accept_event(struct twi_shm_lane *lane, struct twi_shm_endpoint *endpoint)
+{
+	int fd;
+
+	while ((fd = accept4(endpoint->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+		accepted(lane, endpoint, fd);
+	twi_shm_watch_arm(lane, &endpoint->listener);
+}
+
+/* Everything is mapped on both sides: the peer is the user's. */
+void twi_shm_peer_up(struct twi_shm_peer *peer)
+{
+	struct twi_engine *engine = peer->base.engine;
+	struct twi_shm_lane *lane = twi_shm_lane_of(engine);
+	struct tow_op *op = peer->dial;
+
+	peer->stage = TWI_SHM_UP;
+	twi_list_remove(&peer->link);
+	lane->handshake_count--;
+	twi_list_push_back(&lane->up, &peer->link);
+	twi_count(engine->diag, TWI_C_peers_connected, 1);
+	twi_log(engine->diag, 3, "peer %s is up; its other memory is %s", peer->base.address,
+		peer->remote_theirs ? "read by process_vm_readv" : "staged");
+	if (op != NULL) {
+		peer->dial = NULL;
+		op->lane_state = NULL;
+		op->peer = &peer->base;
+		peer->base.shown = true;
+		twi_op_complete(op, TOW_OK, 0);
+		return;
+	}
+	twi_endpoint_ready(&peer->endpoint->base, &peer->base);
+}
+
+void twi_shm_handshake_expire(struct twi_shm_lane *lane, uint64_t now_ns)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &lane->handshakes) {
+		struct twi_shm_peer *peer = twi_container_of(pos, struct twi_shm_peer, link);
+		int status = TOW_AGAIN;
+
+		if (peer->deadline_ns <= now_ns) {
+			twi_error(TOW_EDEADLINE, "a handshake took longer than connect_timeout_ns");
+			status = TOW_EDEADLINE;
+		} else if (peer->stage == TWI_SHM_CONNECTING && peer->retry_ns <= now_ns) {
+			status = dial(peer);
+			if (status == TOW_OK)
+				status = twi_shm_greet_begin(peer);
+			if (status == TOW_OK)
+				twi_shm_watch_arm(lane, &peer->socket);
+		}
+		if (status < 0)
+			twi_shm_handshake_failed(peer, status);
+	}
+}

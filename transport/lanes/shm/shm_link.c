@@ -1,0 +1,155 @@
+/*
+ * shm_link.c - the mappings of a link: made, checked, counted. See shm.h.
+ *
+ * A descriptor from the other side is mapped only when its file cannot shrink any more (a file that
+ * does under a mapping ends the reader with SIGBUS) and is as large as was said. The lane maps the
+ * other side's pool for reading, so that a stray write of it faults; with shm_peer_writes 0 our
+ * pool goes out as a descriptor opened for reading, so that it cannot be mapped otherwise.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "diag/base/error.h"
+#include "transport/lanes/shm/shm.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
+static int make_file(uint64_t bytes, int *fd_out)
+{
+	int fd = memfd_create("towline-link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return twi_error_errno(TOW_ESYSTEM, errno, "memfd_create for a peer's rings");
+	if (ftruncate(fd, (off_t)bytes) != 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+		int err = errno;
+
+		close(fd);
+		return twi_error_errno(err == ENOSPC || err == ENOMEM ? TOW_ENOMEM : TOW_ESYSTEM,
+				       err, "rings of %llu bytes for a peer",
+				       (unsigned long long)bytes);
+	}
+	*fd_out = fd;
+	return TOW_OK;
+}
+
+static int map(int fd, uint64_t bytes, bool writable, void **out)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+
+	if (at == MAP_FAILED)
+		return twi_error_errno(errno == EPERM || errno == EACCES ? TOW_EPERM : TOW_ENOMEM,
+				       errno, "mmap of %llu shared bytes",
+				       (unsigned long long)bytes);
+	madvise(at, bytes, MADV_DONTFORK);
+	*out = at;
+	return TOW_OK;
+}
+
+int twi_shm_link_create(struct twi_shm_lane *lane, const struct twi_shm_shape *shape,
+			struct twi_shm_link **out, int *fd_out)
+{
+	struct twi_shm_link *shared = calloc(1, sizeof(*shared));
+	int status;
+
+	if (shared == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a link");
+	shared->mine_bytes = twi_shm_box_bytes(shape);
+	status = make_file(shared->mine_bytes, fd_out);
+	if (status == TOW_OK) {
+		status = map(*fd_out, shared->mine_bytes, true, &shared->mine);
+		if (status < 0)
+			close(*fd_out);
+	}
+	if (status < 0) {
+		free(shared);
+		return status;
+	}
+	shared->refs = 1;
+	twi_list_push_back(&lane->links, &shared->link);
+	*out = shared;
+	return TOW_OK;
+}
+
+void twi_shm_link_release(struct twi_shm_link *shared)
+{
+	if (--shared->refs > 0)
+		return;
+	munmap(shared->mine, shared->mine_bytes);
+	if (shared->theirs != NULL)
+		munmap(shared->theirs, shared->theirs_bytes);
+	for (uint32_t i = 0; i < shared->extent_count; i++) {
+		if (shared->extents[i] != NULL)
+			munmap(shared->extents[i], shared->extent_bytes[i]);
+	}
+	twi_shm_window_drop(shared);
+	twi_list_remove(&shared->link);
+	free(shared);
+}
+
+/* TOW_OK when the file behind `fd` has `bytes` and will have them as long as it is. */
+static int check_file(int fd, uint64_t bytes)
+{
+	struct stat st;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+		return twi_error(TOW_EPROTOCOL, "a descriptor of a peer's memory is no memfd that "
+						"is sealed against shrinking");
+	if (fstat(fd, &st) != 0 || st.st_size < 0 || (uint64_t)st.st_size != bytes)
+		return twi_error(TOW_EPROTOCOL, "a peer's memory has %lld bytes, not %llu",
+				 (long long)st.st_size, (unsigned long long)bytes);
+	return TOW_OK;
+}
+
+int twi_shm_map(int fd, uint64_t bytes, bool writable, void **out)
+{
+	int status = check_file(fd, bytes);
+
+	return status < 0 ? status : map(fd, bytes, writable, out);
+}
+
+int twi_shm_link_extent(struct twi_shm_link *shared, int fd, uint64_t bytes)
+{
+	uint32_t index = shared->extent_count;
+	int status;
+
+	if (index >= TWI_EXTENTS_MAX || bytes == 0)
+		return twi_error(TOW_EPROTOCOL,
+				 "a peer announces %u extents, the last of %llu "
+				 "bytes",
+				 index + 1, (unsigned long long)bytes);
+	status = twi_shm_map(fd, bytes, false, &shared->extents[index]);
+	if (status < 0)
+		return status;
+	/* The page tables are filled before the first message; where that fails, by it. */
+	if (bytes <= TWI_SHM_POPULATE_MAX)
+		(void)madvise(shared->extents[index], bytes, MADV_POPULATE_READ);
+	shared->extent_bytes[index] = bytes;
+	shared->window_fds[index] = -1;
+	shared->extent_count++;
+	return TOW_OK;
+}
+
+int twi_shm_extent_fd(const struct twi_extent *extent, bool writable)
+{
+	char path[40];
+	int fd;
+
+	if (writable) {
+		/* Else whoever gets it could forbid everybody else to map it for writing. */
+		(void)fcntl(extent->fd, F_ADD_SEALS, F_SEAL_SEAL);
+		return fcntl(extent->fd, F_DUPFD_CLOEXEC, 0);
+	}
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", extent->fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* Without /proc the descriptor itself: the peer maps it for reading all the same. */
+	return fd >= 0 ? fd : fcntl(extent->fd, F_DUPFD_CLOEXEC, 0);
+}

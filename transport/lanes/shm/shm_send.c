@@ -1,0 +1,575 @@
+/*
+ * shm_send.c - the sending side: small messages into the ring, offers of large ones, what the
+ * receiver has to say about them, and pieces for a receiver that cannot read our memory.
+ *
+ * Budget of a small send: one slot written, a copy, a fence. An offer: the same, and a lease.
+ */
+#include <string.h>
+
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "memreg/pool/staging.h"
+#include "transport/engine/held_count.h"
+#include "transport/lanes/shm/shm.h"
+#include "transport/op/message_times.h"
+#include "transport/op/op_fault.h"
+#include "transport/op/op_span.h"
+#include "transport/op/path.h"
+
+static struct twi_shm_peer *shm_peer(struct tow_peer *peer)
+{
+	return (struct twi_shm_peer *)(void *)peer;
+}
+
+int twi_shm_traffic_init(struct twi_shm_peer *peer)
+{
+	twi_match_init(&peer->match);
+	twi_list_init(&peer->queued);
+	twi_list_init(&peer->copying);
+	twi_list_init(&peer->staging);
+	twi_list_init(&peer->revoked);
+	for (unsigned i = 0; i < TWI_SHM_OFFERS; i++) {
+		twi_list_init(&peer->offers[i].link);
+		twi_list_init(&peer->incoming[i].link);
+		peer->offers[i].next_free = (uint16_t)(i + 1 < TWI_SHM_OFFERS ? i + 2 : 0);
+	}
+	peer->offer_free = 1;
+	return TOW_OK;
+}
+
+void twi_shm_busy(struct twi_shm_peer *peer)
+{
+	peer->busy = true;
+	peer->base.engine->armed_since_enter = true; /* a sleeper moves it */
+}
+
+void twi_shm_op_end(struct twi_shm_peer *peer, struct tow_op *op, int status, uint64_t bytes)
+{
+	if (op->claim.kind != TWI_CLAIM_NONE)
+		twi_claim_drop(peer->base.engine, &op->claim);
+	if (op->seq != 0)
+		op->rpc_id = op->seq << 1 | ((op->kind == TWI_OP_SEND) == peer->connector);
+	twi_op_complete(op, status, bytes);
+}
+
+void twi_shm_say(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
+{
+	/* Full: the other side does not read what it must, and is ended when work comes to it. */
+	if (twi_likely(twi_shm_note_put(&peer->notes_out, remark))) {
+		twi_shm_wrote(peer);
+		return;
+	}
+	peer->out.broken = true;
+	twi_shm_busy(peer);
+}
+
+/* --- small messages --- */
+
+static bool put_small(struct twi_shm_peer *peer, struct tow_op *op)
+{
+	const struct twi_engine *engine = peer->base.engine;
+	struct twi_shm_slot *slot = twi_shm_slot_room(&peer->out);
+	uint32_t bytes = (uint32_t)op->bytes;
+	uint64_t where;
+
+	if (twi_unlikely(slot == NULL))
+		return false;
+	if (bytes <= TWI_SHM_INLINE) {
+		twi_path_copy_small(engine, op->space, slot->data, op->data, bytes);
+	} else {
+		where = twi_shm_area_room(&peer->out, bytes);
+		if (where == UINT64_MAX)
+			return false;
+		twi_path_copy_small(engine, op->space, peer->out.box.area + where, op->data, bytes);
+		atomic_store_explicit(&slot->bytes, bytes, memory_order_relaxed);
+		atomic_store_explicit(&slot->where, where, memory_order_relaxed);
+	}
+	op->seq = ++peer->seq_sent;
+	twi_peer_sent(&peer->base, op->space);
+	atomic_store_explicit(&slot->tag, op->tag, memory_order_relaxed);
+	if (bytes <= TWI_SHM_INLINE)
+		twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, op, TWI_SHM_INLINED),
+				 op->space, (uint16_t)bytes);
+	else
+		twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, op, TWI_SHM_IN_AREA),
+				 op->space, 0);
+	twi_shm_wrote(peer);
+	twi_held_count_two(engine, TWI_C_eager_sends, op->space == TWI_SPACE_USER,
+			   twi_counter_of(TWI_C_send_bytes, op->space), bytes);
+	twi_shm_op_end(peer, op, TOW_OK, bytes);
+	return true;
+}
+
+/* --- offers --- */
+
+static struct twi_shm_offer *offer_acquire(struct twi_shm_peer *peer)
+{
+	struct twi_shm_offer *offer;
+
+	if (peer->offer_free == 0)
+		return NULL;
+	offer = &peer->offers[peer->offer_free - 1];
+	peer->offer_free = offer->next_free;
+	offer->use = TWI_SHM_OPEN;
+	offer->wanted = false;
+	offer->staged = 0;
+	offer->piece_count = 0;
+	offer->generation++;
+	twi_claim_init(&offer->claim);
+	peer->offer_count++;
+	peer->expecting++;
+	return offer;
+}
+
+static uint16_t index_of(const struct twi_shm_peer *peer, const struct twi_shm_offer *offer)
+{
+	return (uint16_t)(offer - peer->offers);
+}
+
+static void drop_pieces(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
+{
+	while (offer->piece_count > 0)
+		twi_staging_release(&peer->base.engine->staging,
+				    offer->pieces[--offer->piece_count]);
+}
+
+static void offer_release(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
+{
+	drop_pieces(peer, offer);
+	twi_claim_drop(peer->base.engine, &offer->claim);
+	twi_list_remove(&offer->link);
+	/* What was taken back stays so: its withdrawal may still be in the ring at a close. */
+	if (offer->use != TWI_SHM_REVOKED)
+		atomic_store_explicit(&peer->out.box.offers[index_of(peer, offer)].word, 0,
+				      memory_order_relaxed);
+	offer->use = TWI_SHM_UNUSED;
+	offer->op = NULL;
+	offer->next_free = peer->offer_free;
+	peer->offer_free = (uint16_t)(index_of(peer, offer) + 1);
+	peer->offer_count--;
+	peer->expecting--;
+}
+
+/* How the receiver gets at the memory of this message, and where it is. */
+static enum twi_shm_type place(struct twi_shm_peer *peer, const struct tow_op *op,
+			       uint64_t *where_out, uint32_t *extent_out)
+{
+	const struct twi_extent *extent = NULL;
+
+	*extent_out = 0;
+	*where_out = (uint64_t)(uintptr_t)op->data;
+	if (op->claim.kind == TWI_CLAIM_POOL)
+		extent = twi_pool_find(peer->base.engine->pool, op->data, op->bytes);
+	if (extent != NULL &&
+	    (extent->slot < peer->announced || twi_shm_announce(peer, extent->slot))) {
+		*extent_out = extent->slot;
+		*where_out -= (uint64_t)(uintptr_t)extent->base;
+		return TWI_SHM_IN_POOL;
+	}
+	return peer->remote_mine ? TWI_SHM_REMOTE : TWI_SHM_STAGED;
+}
+
+static bool put_offer(struct twi_shm_peer *peer, struct tow_op *op)
+{
+	struct twi_diag *diag = peer->base.engine->diag;
+	struct twi_shm_slot *slot = twi_shm_slot_room(&peer->out);
+	struct twi_shm_offer *offer;
+	enum twi_shm_type type;
+	uint64_t where;
+	uint32_t extent;
+
+	if (slot == NULL)
+		return false;
+	offer = offer_acquire(peer);
+	if (offer == NULL)
+		return false;
+	type = place(peer, op, &where, &extent);
+	offer->op = op;
+	op->seq = ++peer->seq_sent;
+	twi_peer_sent(&peer->base, op->space);
+	twi_op_framed(peer->base.engine, op);
+	op->moved = index_of(peer, offer);
+	op->stage = TWI_STAGE_OFFERED;
+	twi_op_begun(op);
+	atomic_store_explicit(&peer->out.box.offers[op->moved].word,
+			      twi_shm_state_word(offer->generation, TWI_SHM_OFFERED),
+			      memory_order_relaxed); /* seen with the slot's release */
+	atomic_store_explicit(&slot->tag, op->tag, memory_order_relaxed);
+	atomic_store_explicit(&slot->bytes, op->bytes, memory_order_relaxed);
+	atomic_store_explicit(&slot->where, type == TWI_SHM_STAGED ? 0 : where,
+			      memory_order_relaxed);
+	atomic_store_explicit(&slot->more, (uint64_t)offer->generation << 32 | extent,
+			      memory_order_relaxed);
+	twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, op, type), op->space,
+			 (uint16_t)op->moved);
+	twi_shm_wrote(peer);
+	twi_count(diag, TWI_C_rendezvous_sends, op->space == TWI_SPACE_USER);
+	twi_claim_count(op, op->bytes);
+	return true;
+}
+
+/* Tells the receiver to look at an offer that was taken back. */
+static bool put_withdrawal(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
+{
+	struct twi_shm_slot *slot = twi_shm_slot_room(&peer->out);
+
+	if (slot == NULL)
+		return false;
+	atomic_store_explicit(&slot->tag, 0, memory_order_relaxed);
+	atomic_store_explicit(&slot->sent_ns, 0, memory_order_relaxed);
+	atomic_store_explicit(&slot->bytes, 0, memory_order_relaxed);
+	atomic_store_explicit(&slot->where, 0, memory_order_relaxed);
+	atomic_store_explicit(&slot->more, (uint64_t)offer->generation << 32, memory_order_relaxed);
+	twi_shm_slot_put(&peer->out, slot, TWI_SHM_WITHDRAWN, 0, index_of(peer, offer));
+	twi_shm_wrote(peer);
+	return true;
+}
+
+/*
+ * What a large message needs. A receiver that may not read our memory gets memory that is not the
+ * pool's through the staging, which is a copy more.
+ */
+static int claim(struct twi_shm_peer *peer, struct tow_op *op)
+{
+	struct twi_engine *engine = peer->base.engine;
+	int status = twi_claim_need(&peer->base, op);
+
+	if (status < 0 || op->claim.kind == TWI_CLAIM_POOL || peer->remote_mine)
+		return status;
+	if (engine->knobs.require_zero_copy != 0) {
+		twi_count(engine->diag, TWI_C_zero_copy_refusals, 1);
+		return twi_error(TOW_EZEROCOPY,
+				 "require_zero_copy: send of %llu bytes at %p outside the pool, "
+				 "which %s may not read; allocate them with tow_alloc",
+				 (unsigned long long)op->bytes, op->data, peer->base.address);
+	}
+	if (engine->staging.chunks == 0)
+		return twi_error(TOW_EEXHAUSTED,
+				 "send of %llu bytes outside the pool, which %s may not read, "
+				 "needs staging, and staging_bytes is 0",
+				 (unsigned long long)op->bytes, peer->base.address);
+	return TOW_OK;
+}
+
+static bool put(struct twi_shm_peer *peer, struct tow_op *op)
+{
+	return op->bytes <= peer->eager_max ? put_small(peer, op) : put_offer(peer, op);
+}
+
+void twi_shm_send(struct tow_peer *base, struct tow_op *op)
+{
+	struct twi_shm_peer *peer = shm_peer(base);
+
+	twi_held_count(base->engine, twi_counter_of(TWI_C_sends, op->space), 1);
+	if (twi_unlikely(peer->failed != 0)) {
+		twi_shm_op_end(peer, op, peer->failed, 0);
+		return;
+	}
+	if (op->bytes > peer->eager_max) {
+		int status = claim(peer, op);
+
+		if (status < 0) {
+			twi_shm_op_end(peer, op, status, 0);
+			return;
+		}
+	}
+	if (twi_likely(twi_list_empty(&peer->queued)) && put(peer, op))
+		return;
+	twi_count(base->engine->diag, TWI_C_credit_stalls, op->space == TWI_SPACE_USER);
+	op->stage = TWI_STAGE_QUEUED;
+	twi_claim_lease(base, op);
+	twi_list_push_back(&peer->queued, &op->link);
+	twi_shm_busy(peer);
+}
+
+/* --- what the receiver says --- */
+
+/* How the operation of an offer ends whose word the receiver has changed. */
+static bool settled_status(const struct twi_shm_peer *peer, const struct twi_shm_offer *offer,
+			   int *status_out)
+{
+	uint64_t word = atomic_load_explicit(&peer->out.box.offers[index_of(peer, offer)].word,
+					     memory_order_acquire);
+
+	switch ((uint8_t)word) {
+	case TWI_SHM_ACCEPTED:
+		*status_out = TOW_OK;
+		return true;
+	case TWI_SHM_CUT:
+		*status_out = TOW_ETRUNCATED;
+		return true;
+	case TWI_SHM_REFUSED:
+		*status_out = TOW_ECANCELED;
+		return true;
+	case TWI_SHM_SPOILED:
+		*status_out = TOW_ECORRUPT;
+		return true;
+	case TWI_SHM_UNWRITABLE:
+		*status_out = TOW_EFAULT;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void end_offer_op(struct twi_shm_peer *peer, struct twi_shm_offer *offer, int status)
+{
+	struct twi_diag *diag = peer->base.engine->diag;
+	struct tow_op *op = offer->op;
+	uint64_t now = twi_engine_now(peer->base.engine);
+
+	offer->op = NULL;
+	if (status == TOW_OK) {
+		struct twi_latency_reading reading = {
+			.kind = twi_latency_kind_of(op->space),
+			.lane = TWI_LANE_SHM,
+			.id = op->seq << 1 | (uint64_t)peer->connector,
+			.bytes = op->bytes,
+			.end_ns = now,
+		};
+
+		if (twi_space_counts(op->space))
+			twi_peer_timed(&peer->base, peer->base.engine, &reading,
+				       now > op->start_ns ? now - op->start_ns : 0,
+				       twi_op_queue_ns(op), TWI_LATENCY_UNKNOWN);
+		twi_count(diag, twi_counter_of(TWI_C_send_bytes, op->space), op->bytes);
+	} else if (status == TOW_EFAULT) {
+		twi_op_fault_theirs(op, op->seq << 1 | (uint64_t)peer->connector, op->bytes);
+	}
+	twi_shm_op_end(peer, op, status, op->bytes);
+}
+
+/* The receiver's view outlives the operation: the hold on the memory passes to the offer. */
+static void keep_claim(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
+{
+	struct tow_op *op = offer->op;
+
+	if (op->claim.kind != TWI_CLAIM_NONE)
+		twi_claim_share(&op->claim, op->data, op->bytes, peer->base.engine, &offer->claim);
+}
+
+static int out_of_place(const struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
+{
+	return twi_error(TOW_EPROTOCOL, "peer %s: a note of kind %d about offer %u out of place",
+			 peer->base.address, (int)remark->kind, remark->offer);
+}
+
+/* A note about an offer that is open. */
+static int open_noted(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
+		      const struct twi_shm_remark *remark)
+{
+	switch (remark->kind) {
+	case TWI_SHM_DONE:
+		end_offer_op(peer, offer, TOW_OK);
+		offer_release(peer, offer);
+		return TOW_OK;
+	case TWI_SHM_VIEWED:
+		keep_claim(peer, offer);
+		end_offer_op(peer, offer, TOW_OK);
+		offer->use = TWI_SHM_IN_VIEW;
+		return TOW_OK;
+	case TWI_SHM_TRUNCATED:
+		end_offer_op(peer, offer, TOW_ETRUNCATED);
+		offer_release(peer, offer);
+		return TOW_OK;
+	case TWI_SHM_CANCELED:
+		end_offer_op(peer, offer, TOW_ECANCELED);
+		offer_release(peer, offer);
+		return TOW_OK;
+	case TWI_SHM_CORRUPT:
+		end_offer_op(peer, offer, TOW_ECORRUPT);
+		offer_release(peer, offer);
+		return TOW_OK;
+	case TWI_SHM_BAD_MEMORY:
+		end_offer_op(peer, offer, TOW_EFAULT);
+		offer_release(peer, offer);
+		return TOW_OK;
+	case TWI_SHM_WANTED:
+		if (offer->wanted)
+			return out_of_place(peer, remark);
+		offer->wanted = true;
+		twi_list_push_back(&peer->staging, &offer->link);
+		twi_shm_busy(peer);
+		return TOW_OK;
+	case TWI_SHM_TAKEN:
+		if (offer->piece_count == 0)
+			return out_of_place(peer, remark);
+		twi_staging_release(&peer->base.engine->staging, offer->pieces[0]);
+		offer->pieces[0] = offer->pieces[1];
+		offer->piece_count--;
+		twi_shm_busy(peer);
+		return TOW_OK;
+	default:
+		return out_of_place(peer, remark);
+	}
+}
+
+/* A note about an offer whose operation has ended before it came. */
+static int late_noted(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
+		      const struct twi_shm_remark *remark)
+{
+	bool passing = remark->kind == TWI_SHM_WANTED || remark->kind == TWI_SHM_TAKEN;
+	bool last;
+
+	if (passing && offer->use != TWI_SHM_IN_VIEW)
+		return TOW_OK;
+	if (offer->use == TWI_SHM_SETTLED && remark->kind == TWI_SHM_VIEWED) {
+		offer->use = TWI_SHM_IN_VIEW;
+		return TOW_OK;
+	}
+	last = offer->use == TWI_SHM_REVOKED ? remark->kind == TWI_SHM_GONE
+	       : offer->use == TWI_SHM_IN_VIEW
+		       ? remark->kind == TWI_SHM_RELEASED
+		       : remark->kind == TWI_SHM_DONE || remark->kind == TWI_SHM_TRUNCATED ||
+				 remark->kind == TWI_SHM_CANCELED ||
+				 remark->kind == TWI_SHM_CORRUPT ||
+				 remark->kind == TWI_SHM_BAD_MEMORY;
+	if (!last)
+		return out_of_place(peer, remark);
+	offer_release(peer, offer);
+	return TOW_OK;
+}
+
+int twi_shm_offer_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
+{
+	struct twi_shm_offer *offer = &peer->offers[remark->offer];
+
+	if (offer->use == TWI_SHM_UNUSED || offer->generation != remark->generation)
+		return out_of_place(peer, remark);
+	return offer->use == TWI_SHM_OPEN ? open_noted(peer, offer, remark)
+					  : late_noted(peer, offer, remark);
+}
+
+/* --- taking back --- */
+
+/* The operation of an open offer ends now, whatever the receiver is doing with it. */
+static bool abort_offered(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force)
+{
+	struct twi_shm_offer *offer = &peer->offers[op->moved];
+	uint64_t word = twi_shm_state_word(offer->generation, TWI_SHM_OFFERED);
+	enum twi_shm_state back = status == TOW_EFAULT ? TWI_SHM_UNREADABLE : TWI_SHM_TAKEN_BACK;
+	int settled;
+
+	/* acq_rel: pairs with the receiver's exchange in shm_recv.c; one of the two wins */
+	if (atomic_compare_exchange_strong_explicit(&peer->out.box.offers[op->moved].word, &word,
+						    twi_shm_state_word(offer->generation, back),
+						    memory_order_acq_rel, memory_order_acquire)) {
+		drop_pieces(peer, offer);
+		twi_list_remove(&offer->link);
+		offer->op = NULL;
+		offer->use = TWI_SHM_REVOKED;
+		if (!put_withdrawal(peer, offer)) {
+			twi_list_push_back(&peer->revoked, &offer->link);
+			twi_shm_busy(peer);
+		}
+		twi_shm_op_end(peer, op, status, 0);
+		return true;
+	}
+	if (!force) /* the note is on its way */
+		return false;
+	if (!settled_status(peer, offer, &settled))
+		settled = status; /* the peer has written nonsense there */
+	keep_claim(peer, offer);
+	drop_pieces(peer, offer);
+	twi_list_remove(&offer->link);
+	offer->use = TWI_SHM_SETTLED;
+	end_offer_op(peer, offer, settled);
+	return true;
+}
+
+void twi_shm_unreadable(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
+{
+	struct tow_op *op = offer->op;
+	uint64_t rpc_id = op->seq << 1 | (uint64_t)peer->connector;
+
+	abort_offered(peer, op, twi_op_fault(op, rpc_id, op->bytes, offer->staged), true);
+}
+
+bool twi_shm_abort_send(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force)
+{
+	if (op->stage == TWI_STAGE_OFFERED)
+		return abort_offered(peer, op, status, force);
+	if (op->stage != TWI_STAGE_QUEUED)
+		return false;
+	twi_shm_op_end(peer, op, status, 0);
+	return true;
+}
+
+/* --- work --- */
+
+unsigned twi_shm_send_work(struct twi_shm_peer *peer)
+{
+	struct twi_list *entry;
+	unsigned events = 0;
+
+	while ((entry = twi_list_first(&peer->revoked)) != NULL) {
+		if (!put_withdrawal(peer, twi_container_of(entry, struct twi_shm_offer, link)))
+			break;
+		twi_list_remove(entry);
+		events++;
+	}
+	while ((entry = twi_list_first(&peer->queued)) != NULL && events < TWI_SHM_BATCH) {
+		struct tow_op *op = twi_container_of(entry, struct tow_op, link);
+
+		/* It may complete, and be another's, before the call is back. */
+		twi_list_remove(&op->link);
+		if (!put(peer, op)) {
+			twi_list_push_front(&peer->queued, &op->link);
+			break;
+		}
+		events++;
+	}
+	events += twi_shm_stage(peer);
+	if (twi_unlikely(peer->out.broken)) {
+		twi_error(TOW_EPROTOCOL,
+			  "peer %s does not read its notes, or has read what was never written",
+			  peer->base.address);
+		twi_shm_protocol_error(peer, TWI_RULE_NOTES_UNREAD);
+	}
+	return events;
+}
+
+/* Would work move something? The receiver rings when it has made room. */
+bool twi_shm_send_ready(struct twi_shm_peer *peer)
+{
+	struct twi_list *entry = twi_list_first(&peer->queued);
+
+	if (peer->out.broken)
+		return true;
+	if (entry != NULL || !twi_list_empty(&peer->revoked)) {
+		const struct tow_op *op =
+			entry != NULL ? twi_container_of(entry, struct tow_op, link) : NULL;
+		uint64_t before = peer->out.area_next, bytes = op != NULL ? op->bytes : 0;
+		bool small = bytes <= peer->eager_max, room = twi_shm_slot_room(&peer->out) != NULL;
+
+		if (room && small && bytes > TWI_SHM_INLINE) {
+			room = twi_shm_area_room(&peer->out, (uint32_t)bytes) != UINT64_MAX;
+			peer->out.area_next = before; /* it was only asked */
+		}
+		if (peer->out.broken || (room && (small || peer->offer_free != 0)) ||
+		    (room && !twi_list_empty(&peer->revoked)))
+			return true;
+	}
+	return twi_shm_send_stages(peer) && twi_shm_has_chunk(peer);
+}
+
+void twi_shm_send_fail(struct twi_shm_peer *peer, int status)
+{
+	struct twi_list *entry;
+
+	while ((entry = twi_list_first(&peer->queued)) != NULL)
+		twi_shm_op_end(peer, twi_container_of(entry, struct tow_op, link), status, 0);
+	for (unsigned i = 0; i < TWI_SHM_OFFERS; i++) {
+		struct twi_shm_offer *offer = &peer->offers[i];
+		struct tow_op *op = offer->op;
+
+		if (offer->use == TWI_SHM_UNUSED)
+			continue;
+		offer->op = NULL;
+		if (op != NULL)
+			twi_shm_op_end(peer, op, status, 0);
+		offer_release(peer, offer);
+	}
+	peer->busy = false;
+}

@@ -1,0 +1,107 @@
+/*
+ * shm_settle.c - how an incoming offer ends, and what becomes of the receive that had met it. See
+ * shm_settle.h.
+ */
+#include "transport/lanes/shm/shm_settle.h"
+
+#include "transport/op/message.h"
+#include "transport/op/op_fault.h"
+
+void twi_shm_incoming_note(struct twi_shm_peer *peer, const struct twi_shm_incoming *incoming,
+			   enum twi_shm_note_kind kind)
+{
+	const struct twi_shm_remark remark = { .kind = kind,
+					       .offer = twi_shm_index_of(peer, incoming),
+					       .generation = incoming->generation };
+
+	twi_shm_say(peer, &remark);
+}
+
+void twi_shm_forget(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
+{
+	twi_list_remove(&incoming->link);
+	incoming->used = false;
+	incoming->op = NULL;
+	if (incoming->wanted)
+		peer->expecting--;
+	incoming->wanted = false;
+}
+
+/* Changes the offer's word; false when its sender has taken it back, and it is GONE then. */
+bool twi_shm_settle(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
+		    enum twi_shm_state state, enum twi_shm_note_kind kind)
+{
+	_Atomic uint64_t *at = &peer->in.box.offers[twi_shm_index_of(peer, incoming)].word;
+	uint64_t word = twi_shm_state_word(incoming->generation, TWI_SHM_OFFERED);
+	/* acq_rel: pairs with the sender's exchange in shm_send.c; one of the two wins */
+	bool won = atomic_compare_exchange_strong_explicit(
+		at, &word, twi_shm_state_word(incoming->generation, state), memory_order_acq_rel,
+		memory_order_acquire);
+
+	incoming->unreadable =
+		!won && word == twi_shm_state_word(incoming->generation, TWI_SHM_UNREADABLE);
+	twi_shm_incoming_note(peer, incoming, won ? kind : TWI_SHM_GONE);
+	twi_shm_forget(peer, incoming);
+	return won;
+}
+
+/* What the receive had met is not to be had: it waits for the next message. */
+void twi_shm_repost(struct twi_shm_peer *peer, struct tow_op *op)
+{
+	struct twi_match_entry *entry = twi_match_post_first(&peer->match, &op->match);
+
+	op->stage = TWI_STAGE_POSTED;
+	op->seq = 0;
+	if (op->view) {
+		twi_view_drop(op);
+		op->data = NULL;
+		op->bytes = TWI_WIRE_U63_MAX;
+	}
+	if (entry != NULL)
+		twi_shm_take_arrival(peer, entry, op);
+}
+
+static uint64_t rpc_id_of(const struct twi_shm_peer *peer, const struct tow_op *op)
+{
+	return op->seq << 1 | !peer->connector;
+}
+
+/*
+ * The sender has taken back what the receive had met: it waits on, or ends where that was nobody's
+ * wish.
+ */
+void twi_shm_gone(struct twi_shm_peer *peer, const struct twi_shm_incoming *incoming,
+		  struct tow_op *op)
+{
+	uint64_t bytes = incoming->arrival.bytes;
+
+	if (twi_unlikely(incoming->unreadable))
+		twi_shm_op_end(peer, op, twi_op_fault_theirs(op, rpc_id_of(peer, op), bytes), 0);
+	else
+		twi_shm_repost(peer, op);
+}
+
+void twi_shm_unwritable(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, uint64_t from)
+{
+	struct tow_op *op = incoming->op;
+	uint64_t bytes = incoming->arrival.bytes;
+
+	if (twi_shm_settle(peer, incoming, TWI_SHM_UNWRITABLE, TWI_SHM_BAD_MEMORY))
+		twi_shm_op_end(peer, op, twi_op_fault(op, rpc_id_of(peer, op), bytes, from), 0);
+	else
+		twi_shm_gone(peer, incoming, op);
+}
+
+/* The offer is refused, and the receive ends with `status`; unless it is gone anyway. */
+void twi_shm_refuse(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, struct tow_op *op,
+		    int status)
+{
+	uint64_t bytes = incoming->arrival.bytes;
+	bool cut = status == TOW_ETRUNCATED;
+
+	if (twi_shm_settle(peer, incoming, cut ? TWI_SHM_CUT : TWI_SHM_REFUSED,
+			   cut ? TWI_SHM_TRUNCATED : TWI_SHM_CANCELED))
+		twi_shm_op_end(peer, op, status, bytes);
+	else
+		twi_shm_gone(peer, incoming, op);
+}

@@ -1,0 +1,284 @@
+/*
+ * tcp.h - the tcp lane: a control connection and one to four bulk connections to each peer, moved
+ * by the rings of the threads that drive.
+ *
+ *	peer --- line 0, control:  frames and small messages. Gathered sends; multishot receive
+ *	     |                     into the ring's buffers, parsed where they lie.
+ *	     +-- line 1.., bulk:   chunks of large messages. Sent from the user's buffer (plainly,
+ * or by zero-copy send from the registered pool); received into it.
+ *
+ * A line is what the session sees; a stream is the connection that carries it now. When a stream
+ * breaks, the line is broken until another stream has resumed it (tcp_break.c); the session and its
+ * operations go on.
+ *
+ * All sends and bulk receives are MSG_DONTWAIT: they are over when they have been submitted, so
+ * that none sleeps in a ring with a pointer to memory that its user has back (poller.h). A stream
+ * that can go no further has a one-shot poll armed, in each ring that drives.
+ *
+ * Handshake (docs/wire.md): both sides prove that they are of the job, before anything else is
+ * parsed; then control HELLO, answered with a token; bulk HELLOs with that token, answered. A peer
+ * is ready when all are. What strangers can hold is bounded (tcp_accept.c).
+ *
+ * A stream is known to its requests by slot and generation, never by pointer: completions may come
+ * after it is gone.
+ */
+#ifndef TWI_TCP_H
+#define TWI_TCP_H
+
+#include <sys/socket.h>
+
+#include "transport/engine/engine.h"
+#include "transport/engine/poller.h"
+#include "transport/lanes/lane.h"
+#include "transport/lanes/tcp/tcp_direct.h"
+#include "transport/lanes/tcp/tcp_greet.h"
+#include "transport/lanes/tcp/tcp_measure.h"
+#include "transport/lanes/tcp/tcp_name.h"
+#include "transport/lanes/tcp/tcp_rails.h"
+#include "transport/lanes/tcp/tcp_seal.h"
+#include "transport/lanes/tcp/tcp_socket.h"
+#include "transport/lanes/tcp/tcp_zerocopy.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/path.h"
+#include "transport/wire/frame.h"
+
+#define TWI_HANDSHAKES_MAX 256u
+#define TWI_LINGER_NS      (1000ull * 1000 * 1000)
+#define TWI_FLUSH_BYTES    (16u << 10)
+#define TWI_TCP_LINES      (1u + TWI_BULK_MAX)
+
+/* What a completion is of; 4 bits of its user data. */
+enum twi_tcp_event {
+	TWI_TCP_ACCEPT,
+	TWI_TCP_POLLIN,
+	TWI_TCP_POLLOUT,
+	TWI_TCP_RECV,    /* control: multishot into the ring's buffers */
+	TWI_TCP_RECVMSG, /* bulk: in place; encrypted: into the staging buffer */
+	TWI_TCP_SEND,
+	TWI_TCP_SEND_ZC, /* its slot is a record's, not a stream's */
+};
+
+enum twi_tcp_state {
+	TWI_TCP_CONNECTING, /* our connect is on its way */
+	TWI_TCP_GREETING,   /* proofs and HELLOs are exchanged */
+	TWI_TCP_PAIRING,    /* greeted; the peer's other streams are not yet */
+	TWI_TCP_UP,
+	TWI_TCP_DRAINING, /* shut down for writing; the other side's end is awaited */
+};
+
+struct twi_tcp_peer;
+struct twi_tcp_endpoint;
+
+/*
+ * A socket that listens, and outlives its endpoint while peers of that are there: their broken
+ * lines are resumed through it.
+ */
+struct twi_tcp_listener {
+	struct twi_list link;              /* on lane->listeners */
+	struct twi_tcp_endpoint *endpoint; /* NULL: closed, nobody new comes in */
+	struct twi_tcp_address at;
+	int fd;
+	uint32_t users; /* the endpoint, and peers */
+	uint32_t slot;
+	uint16_t generation;
+	uint32_t accept_rings;
+	uint64_t pause_until_ns; /* 0: it accepts */
+	uint64_t pause_ns;       /* how long the last failure of accept made it pause */
+};
+
+struct twi_tcp_stream {
+	struct twi_list link; /* on lane->handshakes until UP */
+	int fd;
+	uint32_t slot;
+	uint16_t generation;
+	uint8_t state;
+	uint8_t line;          /* 0: control; 1 + channel: bulk */
+	uint8_t rail;          /* ours: which way it was dialed */
+	uint8_t denial;        /* enum twi_tcp_denial; while connecting: what a refusal would be */
+	bool ours;             /* we connected it */
+	bool redial;           /* ours, to resume a line */
+	bool full;             /* ours: the other side takes no more peers, by whatever way */
+	bool left;             /* in its handshake: the other side has closed it, without a word */
+	bool resumes;          /* not ours: it is to carry a line of a peer, not to make one */
+	bool tx_busy, rx_busy; /* a request is submitted, its completion not yet reaped */
+	bool tx_blocked;       /* the socket's buffer is full */
+	bool corked;           /* bulk: the last bytes may wait for the next send */
+	bool rx_held;          /* the session wants nothing here until control brings more */
+	bool direct;           /* control: polls read it themselves (tcp_direct.h) */
+	bool readable;         /* control, on plain rings: a poll says so, and nobody has read */
+	uint8_t warm;          /* receives in a row without a sleep */
+	uint16_t idle_turns;   /* direct: reads in a row that found nothing */
+	uint32_t warm_sleeps;  /* of tcp_direct.h, when warm was counted from */
+	uint32_t pollin_rings, pollout_rings, recv_rings; /* bit r: armed in ring r */
+	struct twi_tcp_peer *peer;                        /* NULL: accepted, not yet greeted */
+	struct twi_tcp_listener *listener;                /* that accepted it */
+	struct twi_tcp_greet *greet;                      /* until it is greeted */
+	struct twi_tcp_seal *seal;                        /* NULL: it is not encrypted */
+	uint64_t start_ns, deadline_ns;
+	uint64_t tx_bytes; /* that the socket has taken since the greeting */
+	struct msghdr tx_msg, rx_msg;
+	struct iovec tx_parts[3], rx_parts[2];
+	struct twi_tcp_missed tx_missed;
+	struct twi_tcp_sample sample;
+};
+
+struct twi_tcp_line {
+	struct twi_tcp_stream *stream; /* that carries it; NULL: broken */
+	struct twi_tcp_stream *trial;  /* ours, in its handshake, to resume it */
+	uint64_t broken_ns;            /* since when nothing has come or gone; 0: it is whole */
+	uint64_t redial_ns;            /* when to dial next; UINT64_MAX: not at all */
+	uint64_t backoff_ns;
+	uint32_t attempts;   /* since it broke */
+	uint32_t refusals;   /* in a row */
+	uint64_t refused_ns; /* the first of them */
+	uint8_t rail;        /* the next one */
+	bool counted;        /* this break is: the other side is not just closing */
+	uint64_t breaks, resumes;
+	char why[64];   /* it broke the last time */
+	char error[96]; /* the last, of that or of a redial */
+};
+
+struct twi_tcp_peer {
+	struct tow_peer base;
+	struct twi_list dirty;    /* on lane->dirty */
+	struct twi_list dying;    /* on lane->dying: closed, has a deadline */
+	struct twi_list troubled; /* on lane->troubled: a line is broken */
+	struct twi_tcp_line lines[TWI_TCP_LINES];
+	unsigned line_count;
+	struct tow_op *dial; /* connect operation */
+	struct twi_tcp_listener *listener;
+	struct twi_tcp_address remote; /* connector: dialed; acceptor: where control came from */
+	struct twi_tcp_told told;
+	struct twi_tcp_rails rails;
+	uint64_t session_id, token;
+	uint64_t last_flush_ns;
+	uint64_t deadline_ns; /* on lane->dying */
+	uint64_t heard_ns;    /* when something was last known to have come */
+	bool heard;           /* something has come since the last look */
+	bool answers;         /* something has come, on a direct stream, since the last flush */
+	bool connector, session_up; /* base.session is initialised */
+	bool up;                    /* all lines have been greeted once */
+	bool parting, lost;         /* parting: ended by this side, whose last words still go */
+	struct twi_route route;
+	struct twi_tcp_watch watch;
+};
+
+struct twi_tcp_endpoint {
+	struct tow_endpoint base;
+	struct twi_tcp_listener *listener;
+};
+
+struct twi_tcp_slot {
+	uint16_t generation;
+	struct twi_tcp_stream *stream;
+	struct twi_tcp_listener *listener;
+};
+
+struct twi_tcp_lane {
+	struct twi_lane base;
+	struct twi_list dirty;
+	struct twi_list dying;
+	struct twi_list troubled;
+	struct twi_list handshakes; /* oldest first */
+	struct twi_list listeners;
+	struct twi_tcp_slot *slots;
+	uint32_t slot_count, slot_cursor;
+	struct twi_tcp_door door;
+	struct twi_tcp_direct direct;
+	uint64_t due_ns;    /* when the clock has something for this lane; UINT64_MAX: never */
+	uint64_t beat_ns;   /* when silence is looked at next */
+	uint64_t looked_ns; /* and when it was last */
+	uint64_t watch_ns;  /* when the silent ones are, while a caller waits */
+	uint32_t turns;
+	bool slept;       /* due_ns was asked for: look at the clock in the next turn */
+	uint32_t refused; /* settings of sockets that the kernel refuses: said once */
+	struct twi_tcp_interfaces have;
+	uint64_t have_ns; /* when they were read */
+	struct twi_tcp_zc zc[TWI_ZC_RECORDS];
+	uint32_t zc_free;                /* index + 1 */
+	uint64_t zc_ask_ns, zc_pause_ns; /* when to ask (tcp_zerocopy.h), then for how long not */
+};
+
+/* tcp_stream.c: streams, their slots, peers. */
+struct twi_tcp_lane *twi_tcp_lane_of(const struct twi_engine *engine);
+int twi_tcp_take_slot(struct twi_tcp_lane *lane, uint32_t *slot_out);
+int twi_tcp_stream_create(struct twi_tcp_lane *lane, int fd, struct twi_tcp_stream **out);
+void twi_tcp_stream_destroy(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
+void twi_tcp_stream_up(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
+struct twi_tcp_peer *twi_tcp_peer_create(struct twi_tcp_lane *lane, const char *address,
+					 struct twi_tcp_listener *listener);
+void twi_tcp_peer_lost(struct twi_tcp_peer *peer, int status);
+/* part: its operations end now, the control stream when BYE has gone, or after TWI_LINGER_NS. After
+ * bad_bytes, and bulk_sent with false, that or its loss has come, and it may be freed. */
+void twi_tcp_peer_part(struct twi_tcp_peer *peer, int status);
+void twi_tcp_bad_bytes(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, int status);
+bool twi_tcp_bulk_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_t bytes);
+void twi_tcp_peer_free(struct twi_tcp_peer *peer);
+void twi_tcp_mark_dirty(struct twi_tcp_peer *peer);
+void twi_tcp_drain(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
+
+/* The lane looks at the clock at `at_ns`, engine time. */
+static inline void twi_tcp_due(struct twi_tcp_lane *lane, uint64_t at_ns)
+{
+	lane->due_ns = twi_min(lane->due_ns, at_ns);
+}
+
+/* tcp_accept.c: endpoints, listeners, and who may come in. */
+int twi_tcp_endpoint_open(struct twi_lane *base, const char *address, struct tow_endpoint **out);
+void twi_tcp_endpoint_close(struct tow_endpoint *base);
+void twi_tcp_listener_release(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener);
+void twi_tcp_accept_event(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener);
+/* Listeners whose pause is over go on; returns when the next one is. */
+uint64_t twi_tcp_accept_resume(struct twi_tcp_lane *lane, uint64_t now_ns);
+
+/* tcp_dial.c: connecting, for the first time and again. */
+int twi_tcp_dial(struct tow_endpoint *endpoint, const char *address, struct tow_op *op);
+void twi_tcp_dial_abort(struct tow_op *op, int status);
+void twi_tcp_dial_failed(struct twi_tcp_peer *peer, int status);
+int twi_tcp_dial_lines(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer);
+int twi_tcp_dial_again(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
+		       enum twi_tcp_denial *denial_out);
+/* TOW_OK: another way is tried instead of the one that failed, and the stream is gone. */
+int twi_tcp_dial_elsewhere(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
+enum twi_tcp_denial twi_tcp_denial_of(const struct twi_tcp_peer *peer,
+				      const struct twi_tcp_address *remote, int err);
+int twi_tcp_connect_error(const struct twi_tcp_peer *peer, int err);
+void twi_tcp_refresh_interfaces(struct twi_tcp_lane *lane);
+
+uint64_t twi_tcp_random_id(void); /* never 0 */
+
+/* tcp_hello.c: what a stream that is not up yet has to read and say. */
+void twi_tcp_handshake_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
+void twi_tcp_handshake_failed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int status);
+/* Ends what takes too long; returns when the next one does. */
+uint64_t twi_tcp_handshake_expire(struct twi_tcp_lane *lane, uint64_t now_ns);
+
+/* tcp_fault.c: a request failed with EFAULT. True: its message has ended, the stream goes on. */
+bool twi_tcp_sent_fault(struct twi_tcp_stream *stream);
+bool twi_tcp_received_fault(struct twi_tcp_stream *stream);
+void twi_tcp_peer_describe(struct tow_peer *base, struct twi_emit *emit);
+
+/* [event: 4][ring: 5][generation: 16][slot: 31] */
+static inline uint64_t twi_tcp_tag(const struct twi_ring *ring, enum twi_tcp_event event,
+				   uint16_t generation, uint32_t slot)
+{
+	return twi_ring_tag(TWI_LANE_TCP, (uint64_t)event << 52 | (uint64_t)ring->index << 47 |
+						  (uint64_t)generation << 31 | slot);
+}
+
+/* tcp_io.c: moving bytes. */
+void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res);
+/* Control bytes have come, or the end (0), or an error (-errno). The peer may be freed by it. */
+void twi_tcp_received(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int res,
+		      const void *data);
+void twi_tcp_poll_in(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
+void twi_tcp_poll_out(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
+void twi_tcp_accept_arm(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener);
+void twi_tcp_arm(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream);
+void twi_tcp_flush_peer(struct twi_tcp_peer *peer);
+void twi_tcp_pump(struct twi_tcp_peer *peer);
+enum twi_need twi_tcp_need(struct tow_peer *base, const struct tow_op *op);
+void twi_tcp_completed(struct twi_lane *base, uint64_t user_data, int res, uint32_t flags,
+		       const void *data);
+
+#endif

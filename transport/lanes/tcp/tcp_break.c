@@ -1,0 +1,337 @@
+/*
+ * tcp_break.c - lines that broke, and peers that are silent.
+ *
+ *	UP --stream ends without BYE--> BROKEN --dial--> trial --resume records--> UP
+ *	                                  ^                |
+ *	                                  +--- back-off ---+      10 ms, doubling to 1 s, next rail
+ *
+ * The side that connected the session dials at once; the other side waits a little, because it is
+ * being dialed, and then dials, too, where it was told an address. A peer is lost when
+ *
+ *	- nobody listens any more where it did: refused three times in a row over 100 ms, or the
+ *	  session is not known there: three times over half a second. A process that was killed;
+ *	- a line stays broken for peer_timeout_ns. A host that has vanished, a network that is
+ * parted;
+ *	- it has said BYE;
+ *	- a line is resumed again and again, and nothing moves on it: what breaks it is not the
+ * network.
+ *
+ * Silence while something is awaited: a ping after heartbeat_ns, new connections after a third of
+ * peer_timeout_ns (a route may have died without a word), the peer is lost after all of it. Silence
+ * is counted only while this side looks: a program that does not drive its runtime for a minute has
+ * not heard its peers, which is not their fault.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/lanes/tcp/tcp.h"
+#include "transport/lanes/tcp/tcp_break.h"
+
+#define MS_NS          (1000ull * 1000)
+#define BACKOFF_MIN_NS (10 * MS_NS)
+#define BACKOFF_MAX_NS (1000 * MS_NS)
+#define ACCEPTOR_NS    (100 * MS_NS) /* how long the acceptor waits to be dialed */
+#define REFUSALS       3u
+#define NOBODY_NS      (100 * MS_NS)
+#define UNKNOWN_NS     (500 * MS_NS)
+#define FRUITLESS      10u /* resumes in a row after which nothing has moved: 4 s of back-off */
+
+static uint64_t timeout_of(const struct twi_engine *engine)
+{
+	return (uint64_t)engine->knobs.peer_timeout_ns;
+}
+
+static void note_error(struct twi_tcp_line *line)
+{
+	snprintf(line->error, sizeof(line->error), "%s", tow_error_message());
+}
+
+static const char *line_name(unsigned line, char text[16])
+{
+	if (line == 0)
+		return "control";
+	snprintf(text, 16, "bulk %u", line - 1);
+	return text;
+}
+
+/* The session is told; from here on nothing of the stream is counted any more. */
+static void cut(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line)
+{
+	if (peer->lines[line].stream != NULL)
+		twi_tcp_stream_destroy(lane, peer->lines[line].stream);
+	if (line == 0)
+		twi_session_control_broken(&peer->base.session);
+	else
+		twi_session_bulk_broken(&peer->base.session, line - 1);
+	peer->lines[line].counted = false;
+}
+
+/*
+ * A peer that closes ends its streams one after the other, and the BYE may be the last that is
+ * read. So a break counts when something is done about it.
+ */
+static void count_break(struct twi_tcp_lane *lane, struct twi_tcp_line *line)
+{
+	if (line->counted)
+		return;
+	line->counted = true;
+	line->breaks++;
+	twi_count(lane->base.engine->diag, TWI_C_connections_broken, 1);
+}
+
+void twi_tcp_line_superseded(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line)
+{
+	snprintf(peer->lines[line].error, sizeof(peer->lines[line].error),
+		 "the other side dialed anew");
+	cut(lane, peer, line);
+}
+
+void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
+			 uint64_t since_ns)
+{
+	struct twi_tcp_line *at = &peer->lines[line];
+	uint64_t now = twi_engine_now(lane->base.engine);
+	unsigned fruitless = twi_session_fruitless(&peer->base.session, line);
+	char text[16];
+
+	note_error(at);
+	snprintf(at->why, sizeof(at->why), "%s", tow_error_message());
+	twi_log(lane->base.engine->diag, 3, "peer %s: %s connection: %s", peer->base.address,
+		line_name(line, text), at->error);
+	cut(lane, peer, line);
+	if (peer->parting && line > 0)
+		return;
+	at->broken_ns = since_ns != 0 ? since_ns : now;
+	at->attempts = 0;
+	at->refusals = 0;
+	if (fruitless >= FRUITLESS) {
+		twi_error(TOW_EPEER,
+			  "peer %s is gone: its %s connection was resumed %u times in a row, and "
+			  "broke each time before anything had moved (%s)",
+			  peer->base.address, line_name(line, text), fruitless, at->why);
+		twi_tcp_peer_lost(peer, peer->base.closed ? TOW_ECLOSED : TOW_EPEER);
+		return;
+	}
+	at->backoff_ns = twi_min(BACKOFF_MIN_NS << fruitless, BACKOFF_MAX_NS);
+	at->redial_ns = now + at->backoff_ns + (peer->connector ? 0 : ACCEPTOR_NS);
+	if (twi_list_empty(&peer->troubled))
+		twi_list_push_back(&lane->troubled, &peer->troubled);
+	twi_tcp_due(lane, at->redial_ns);
+	twi_tcp_due(lane, at->broken_ns + timeout_of(lane->base.engine));
+}
+
+void twi_tcp_line_mended(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line)
+{
+	struct twi_tcp_line *at = &peer->lines[line];
+	bool troubled = false;
+	char text[16];
+
+	count_break(lane, at);
+	at->broken_ns = 0;
+	at->attempts = 0;
+	at->refusals = 0;
+	at->resumes++;
+	peer->heard_ns = twi_engine_now(lane->base.engine);
+	for (unsigned i = 0; i < peer->line_count; i++)
+		troubled = troubled || peer->lines[i].broken_ns != 0;
+	if (!troubled)
+		twi_list_remove(&peer->troubled);
+	twi_count(lane->base.engine->diag, TWI_C_connections_resumed, 1);
+	twi_log(lane->base.engine->diag, 3, "peer %s: %s connection resumed", peer->base.address,
+		line_name(line, text));
+	twi_tcp_mark_dirty(peer);
+}
+
+static void gone(struct twi_tcp_peer *peer, const struct twi_tcp_line *line, uint64_t now_ns,
+		 const char *how)
+{
+	uint64_t ms = (now_ns - line->broken_ns) / MS_NS;
+
+	twi_error(TOW_EPEER,
+		  "peer %s is gone: %s; its connection broke %llu.%03llu s ago (%s) and was dialed "
+		  "%u times in vain; the last error: %.90s",
+		  peer->base.address, how, (unsigned long long)ms / 1000,
+		  (unsigned long long)ms % 1000, line->why, line->attempts, line->error);
+	twi_tcp_peer_lost(peer, peer->base.closed ? TOW_ECLOSED : TOW_EPEER);
+}
+
+bool twi_tcp_attempt_failed(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
+			    enum twi_tcp_denial denial)
+{
+	struct twi_tcp_line *at = &peer->lines[line];
+	uint64_t now = twi_engine_now(lane->base.engine);
+
+	note_error(at);
+	at->attempts++;
+	twi_count(lane->base.engine->diag, TWI_C_resume_failed, 1);
+	if (denial == TWI_TCP_NO_ANSWER)
+		at->refusals = 0;
+	else if (at->refusals++ == 0)
+		at->refused_ns = now;
+	if (at->refusals >= REFUSALS && denial == TWI_TCP_NOBODY &&
+	    now - at->refused_ns >= NOBODY_NS) {
+		gone(peer, at, now, "nobody listens at its address any more");
+		return false;
+	}
+	if (at->refusals >= REFUSALS && denial == TWI_TCP_UNKNOWN &&
+	    now - at->refused_ns >= UNKNOWN_NS) {
+		gone(peer, at, now, "whoever listens at its address does not know this session");
+		return false;
+	}
+	at->redial_ns = now + at->backoff_ns;
+	at->backoff_ns = twi_min(at->backoff_ns * 2, (uint64_t)BACKOFF_MAX_NS);
+	twi_tcp_due(lane, at->redial_ns);
+	return true;
+}
+
+/* One line of a troubled peer. False: the peer is lost. */
+static bool mend(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
+		 uint64_t now_ns)
+{
+	struct twi_tcp_line *at = &peer->lines[line];
+	uint64_t gone_ns = at->broken_ns + timeout_of(lane->base.engine);
+	enum twi_tcp_denial denial;
+
+	if (at->broken_ns == 0)
+		return true;
+	if (now_ns >= gone_ns) {
+		gone(peer, at, now_ns, "it did not come back within peer_timeout_ns");
+		return false;
+	}
+	if (at->redial_ns <= now_ns)
+		count_break(lane, at);
+	if (at->trial == NULL && at->redial_ns <= now_ns &&
+	    twi_tcp_dial_again(lane, peer, line, &denial) < 0 &&
+	    !twi_tcp_attempt_failed(lane, peer, line, denial))
+		return false;
+	twi_tcp_due(lane, gone_ns);
+	if (at->trial == NULL)
+		twi_tcp_due(lane, at->redial_ns);
+	return true;
+}
+
+static void redial(struct twi_tcp_lane *lane, uint64_t now_ns)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &lane->troubled) {
+		struct twi_tcp_peer *peer = twi_container_of(pos, struct twi_tcp_peer, troubled);
+
+		for (unsigned line = 0; line < peer->line_count; line++) {
+			if (!mend(lane, peer, line, now_ns))
+				break;
+		}
+	}
+}
+
+/* Between two looks at the silence of peers. */
+static uint64_t beat_of(const struct twi_engine *engine)
+{
+	return twi_min((uint64_t)engine->knobs.heartbeat_ns, timeout_of(engine) / 6);
+}
+
+void twi_tcp_beat_start(struct twi_tcp_lane *lane)
+{
+	uint64_t now = twi_engine_now(lane->base.engine);
+
+	if (lane->beat_ns == UINT64_MAX) {
+		lane->looked_ns = now;
+		lane->beat_ns = now + beat_of(lane->base.engine);
+	}
+	twi_tcp_due(lane, lane->beat_ns);
+}
+
+/* Nothing comes though the connections stand: perhaps new ones do better. */
+static void break_all(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uint64_t silent_ns)
+{
+	for (unsigned line = 0; line < peer->line_count; line++) {
+		if (peer->lines[line].stream == NULL)
+			continue;
+		twi_error(TOW_EPEER, "no sign of life for %llu ms",
+			  (unsigned long long)(silent_ns / MS_NS));
+		twi_tcp_line_broken(lane, peer, line, peer->heard_ns);
+	}
+}
+
+static void look(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uint64_t now_ns)
+{
+	struct twi_session *session = &peer->base.session;
+	uint64_t silent_ns, third = timeout_of(lane->base.engine) / 3;
+
+	/* Silence counts from when something is awaited. */
+	if (peer->heard || (twi_session_quiet(session) && session->match.posted_count == 0)) {
+		peer->heard = false;
+		peer->heard_ns = now_ns;
+		return;
+	}
+	silent_ns = now_ns - peer->heard_ns;
+	if (silent_ns >= third) {
+		break_all(lane, peer, silent_ns);
+	} else if (silent_ns >= beat_of(lane->base.engine) && peer->lines[0].stream != NULL) {
+		twi_session_ping(session);
+		twi_tcp_mark_dirty(peer);
+	}
+}
+
+static void beat(struct twi_tcp_lane *lane, uint64_t now_ns)
+{
+	uint64_t every = beat_of(lane->base.engine), missed = 0;
+	struct twi_list *pos, *next;
+	bool any = false;
+
+	if (now_ns - lane->looked_ns > 2 * every)
+		missed = now_ns - lane->looked_ns - every;
+	lane->looked_ns = now_ns;
+	twi_list_for_each_safe (pos, next, &lane->base.engine->peers) {
+		struct tow_peer *base = twi_container_of(pos, struct tow_peer, link);
+		struct twi_tcp_peer *peer = (struct twi_tcp_peer *)(void *)base;
+
+		if (base->lane != &lane->base || !peer->up || peer->lost || peer->parting)
+			continue;
+		any = true;
+		peer->heard_ns += twi_min(missed, now_ns - peer->heard_ns);
+		for (unsigned i = 0; missed > 0 && i < peer->line_count; i++) {
+			if (peer->lines[i].broken_ns != 0)
+				peer->lines[i].broken_ns +=
+					twi_min(missed, now_ns - peer->lines[i].broken_ns);
+		}
+		if (twi_list_empty(&peer->troubled))
+			look(lane, peer, now_ns);
+	}
+	lane->beat_ns = any ? now_ns + every : UINT64_MAX;
+}
+
+/* Closes what is still draining once its time is over. */
+static void expire_dying(struct twi_tcp_lane *lane, uint64_t now_ns)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &lane->dying) {
+		struct twi_tcp_peer *peer = twi_container_of(pos, struct twi_tcp_peer, dying);
+
+		if (peer->deadline_ns > now_ns) {
+			twi_tcp_due(lane, peer->deadline_ns);
+			continue;
+		}
+		twi_error(TOW_ECLOSED, "peer %s did not close its side in time",
+			  peer->base.address);
+		twi_tcp_peer_lost(peer, TOW_ECLOSED);
+	}
+}
+
+void twi_tcp_clock(struct twi_tcp_lane *lane, uint64_t now_ns)
+{
+	lane->due_ns = UINT64_MAX;
+	if (lane->beat_ns <= now_ns)
+		beat(lane, now_ns);
+	twi_tcp_due(lane, lane->beat_ns);
+	twi_tcp_due(lane, twi_tcp_watch_silent(lane, now_ns));
+	redial(lane, now_ns);
+	expire_dying(lane, now_ns);
+	twi_tcp_due(lane, twi_tcp_handshake_expire(lane, now_ns));
+	twi_tcp_due(lane, twi_tcp_accept_resume(lane, now_ns));
+	twi_tcp_due(lane, twi_tcp_zerocopy_ask(lane, now_ns));
+}

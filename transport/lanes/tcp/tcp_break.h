@@ -1,0 +1,27 @@
+/*
+ * tcp_break.h - lines that broke, and silence.
+ *
+ *	broken          the stream has ended, the thread's error says why, and since_ns (0: now) is
+ *	                when it was last alive; the peer may be lost, and freed, by it
+ *	superseded      the other side has a new stream for the line; the peer stays
+ *	mended          the line has a stream again
+ *	attempt_failed  a redial came to nothing, the thread's error says why; false: the peer is
+ *	                lost, and may be freed
+ */
+#ifndef TWI_TCP_BREAK_H
+#define TWI_TCP_BREAK_H
+
+#include "transport/lanes/tcp/tcp.h"
+
+void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
+			 uint64_t since_ns);
+void twi_tcp_line_superseded(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line);
+void twi_tcp_line_mended(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line);
+bool twi_tcp_attempt_failed(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
+			    enum twi_tcp_denial denial);
+/* A peer is up: silence is looked for from now on. */
+void twi_tcp_beat_start(struct twi_tcp_lane *lane);
+/* Does all that is due by the clock. */
+void twi_tcp_clock(struct twi_tcp_lane *lane, uint64_t now_ns);
+
+#endif

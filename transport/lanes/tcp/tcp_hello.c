@@ -1,0 +1,574 @@
+/*
+ * tcp_hello.c - what the words of a handshake mean: a new peer, one more line of it, or a line that
+ * broke and goes on.
+ *
+ *	connector                                acceptor
+ *	HELLO(control, S), ADDRESS      ---->    makes the peer, token T
+ *	               <----  HELLO(control, S, T), ADDRESS
+ *	HELLO(bulk i, S, T), each       ---->    finds the peer by (S, T)
+ *	               <----  HELLO(bulk i, S, T), each: with the last one the peer is up,
+ *	                      or not: FULL, as many peers as may be wait to be accepted
+ *
+ *	HELLO(RESUME, S, T), record     ---->    finds the peer, drops the line's old stream
+ *	               <----  HELLO(RESUME, S, T), record: the line goes on, on both sides
+ *
+ * Either side may dial to resume. When both do, the one counts that the connector of the session
+ * dialed: it refuses the other's while its own is on its way, and the other gives its own up.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/lanes/tcp/tcp.h"
+#include "transport/lanes/tcp/tcp_break.h"
+#include "transport/op/op.h"
+
+/* Who speaks where a line is resumed. */
+#define SPEAKS_CONNECTOR 1u
+#define SPEAKS_ACCEPTOR  2u
+
+uint64_t twi_tcp_random_id(void)
+{
+	uint64_t id = 0;
+
+	while (id == 0) {
+		if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
+			id = twi_now_ns();
+	}
+	return id;
+}
+
+static uint64_t features_of(const struct twi_tcp_peer *peer)
+{
+	return twi_features_word(peer->base.engine->features, TWI_LANE_TCP, 0);
+}
+
+/* Our HELLO of this stream, without what depends on the handshake's kind. */
+static void hello_of(const struct twi_tcp_stream *stream, struct twi_tcp_words *words)
+{
+	const struct twi_tcp_peer *peer = stream->peer;
+	const struct tow_options *knobs = &peer->base.engine->knobs;
+
+	words->hello = (struct twi_hello){
+		.kind = stream->line > 0 ? TWI_STREAM_BULK : TWI_STREAM_CONTROL,
+		.session = peer->session_id,
+		.token = peer->token,
+	};
+	words->tail_bytes = 0;
+	if (stream->line > 0) {
+		words->hello.channel = stream->line - 1;
+		return;
+	}
+	words->hello.bulk_count = (uint8_t)(peer->line_count > 1 ? peer->line_count - 1
+								 : (unsigned)knobs->bulk_streams);
+	words->hello.eager_max_bytes = (uint32_t)knobs->eager_max_bytes;
+	words->hello.credit_bytes = (uint64_t)knobs->credit_bytes;
+	words->hello.features = features_of(peer);
+}
+
+/* The ADDRESS record: where we can be reached. */
+static void add_address(struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream,
+			struct twi_tcp_words *words)
+{
+	struct twi_tcp_told told = { 0 };
+	struct twi_tcp_address local;
+
+	twi_tcp_refresh_interfaces(lane);
+	if (stream->peer->listener->endpoint != NULL && twi_tcp_local(stream->fd, &local))
+		twi_tcp_tell(&lane->have, &stream->peer->listener->at, &local, &told);
+	twi_tcp_told_put(words->tail, &told);
+	words->tail_bytes = TWI_TCP_TOLD_BYTES;
+}
+
+static void add_record(const struct twi_tcp_stream *stream, struct twi_tcp_words *words)
+{
+	struct twi_session *session = &stream->peer->base.session;
+	uint8_t *at = words->tail + 4;
+
+	words->hello.flags = TWI_HELLO_RESUME;
+	words->hello.features = 0; /* what was agreed on stands */
+	twi_put_le32(words->tail, stream->peer->connector ? SPEAKS_CONNECTOR : SPEAKS_ACCEPTOR);
+	words->tail_bytes =
+		4 + (stream->line == 0
+			     ? twi_session_control_resume_put(session, at)
+			     : twi_session_bulk_resume_put(session, stream->line - 1u, at));
+	twi_assert(words->tail_bytes <= sizeof(words->tail));
+}
+
+/* The connector's part of the words. */
+static int say_first(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+{
+	struct twi_tcp_words words;
+
+	hello_of(stream, &words);
+	if (stream->redial)
+		add_record(stream, &words);
+	else if (stream->line == 0)
+		add_address(lane, stream, &words);
+	stream->greet->said = true;
+	return twi_tcp_greet_say(stream, &words);
+}
+
+static int take_address(const struct twi_tcp_stream *stream, struct twi_tcp_peer *peer,
+			const struct twi_tcp_words *words)
+{
+	struct twi_tcp_address here, there;
+	bool local = twi_tcp_local(stream->fd, &here) && twi_tcp_remote(stream->fd, &there) &&
+		     twi_tcp_same_host(&here, &there);
+
+	local = local || (twi_tcp_loopback(&here) && twi_tcp_loopback(&there));
+	if (words->tail_bytes != TWI_TCP_TOLD_BYTES)
+		return twi_error(TOW_EPROTOCOL, "handshake: the ADDRESS record is missing");
+	return twi_tcp_told_get(words->tail, local, &peer->told);
+}
+
+/* What both sides can; the same on both, from the same two words. */
+static int agree(struct twi_tcp_peer *peer, const struct twi_hello *hello)
+{
+	const struct twi_feature_side ours = { features_of(peer), TWI_WIRE_MAJOR, TWI_WIRE_MINOR };
+
+	peer->base.theirs = (struct twi_feature_side){ hello->features, hello->version_major,
+						       hello->version_minor };
+	return twi_features_agree(peer->base.address, &ours, &peer->base.theirs,
+				  &peer->base.features);
+}
+
+static int start_session(struct twi_tcp_peer *peer, const struct twi_hello *hello)
+{
+	const struct tow_options *knobs = &peer->base.engine->knobs;
+	struct twi_session_config config = {
+		.lane = TWI_LANE_TCP,
+		.connector = peer->connector,
+		.local_credit_bytes = (uint64_t)knobs->credit_bytes,
+		.remote_credit_bytes = hello->credit_bytes,
+		.eager_max_bytes =
+			twi_min((uint32_t)knobs->eager_max_bytes, hello->eager_max_bytes),
+		.bulk_count = peer->line_count - 1,
+		.checksum_all = knobs->checksum_all != 0,
+	};
+	int status = twi_session_init(&peer->base.session, peer->base.engine, &peer->base, &config);
+
+	peer->session_up = status == TOW_OK;
+	return status;
+}
+
+/* All lines are greeted: the peer is the user's. */
+static void peer_up(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
+{
+	struct tow_op *op = peer->dial;
+
+	for (unsigned i = 0; i < peer->line_count; i++) {
+		if (peer->lines[i].stream == NULL ||
+		    peer->lines[i].stream->state != TWI_TCP_PAIRING)
+			return; /* one is still to come */
+	}
+	for (unsigned i = 0; i < peer->line_count; i++) {
+		if (peer->lines[i].stream->seal != NULL)
+			peer->route.sealed = true;
+		twi_tcp_stream_up(lane, peer->lines[i].stream);
+	}
+	peer->up = true;
+	peer->heard_ns = twi_engine_now(lane->base.engine);
+	twi_tcp_beat_start(lane);
+	twi_count(lane->base.engine->diag, TWI_C_peers_connected, 1);
+	twi_log(lane->base.engine->diag, 3, "peer %s is up", peer->base.address);
+	if (op != NULL) {
+		peer->dial = NULL;
+		op->lane_state = NULL;
+		op->peer = &peer->base;
+		peer->base.shown = true;
+		twi_op_complete(op, TOW_OK, 0);
+		return;
+	}
+	twi_endpoint_ready(&peer->listener->endpoint->base, &peer->base);
+}
+
+/* Greeted, it waits for the peer's other streams; what it held for the handshake is given back. */
+static void greeted(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+{
+	stream->state = TWI_TCP_PAIRING;
+	twi_tcp_greet_end(lane, stream);
+}
+
+/*
+ * Without a job key anybody may come so far, and each costs a session's memory: not more than there
+ * are handshakes wait for their bulk streams. The oldest gives way, like any stranger.
+ */
+static bool room_to_pair(struct twi_tcp_lane *lane)
+{
+	struct twi_tcp_stream *oldest = NULL;
+	struct twi_list *pos, *next;
+	unsigned pairing = 0;
+
+	if (lane->base.engine->job_key.set)
+		return true;
+	twi_list_for_each_safe (pos, next, &lane->handshakes) {
+		struct twi_tcp_stream *stream = twi_container_of(pos, struct twi_tcp_stream, link);
+
+		if (stream->ours || stream->state != TWI_TCP_PAIRING || stream->line > 0)
+			continue;
+		pairing++;
+		if (oldest == NULL)
+			oldest = stream;
+	}
+	if (pairing < TWI_HANDSHAKES_MAX)
+		return true;
+	if (twi_engine_now(lane->base.engine) - oldest->start_ns < TWI_STRANGER_NS)
+		return false;
+	twi_count(lane->base.engine->diag, TWI_C_handshakes_evicted, 1);
+	twi_tcp_peer_free(oldest->peer);
+	return true;
+}
+
+/* A control HELLO came in on an accepted stream: this is a new peer. */
+static int welcome_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
+			   const struct twi_tcp_words *words)
+{
+	const struct twi_hello *hello = &words->hello;
+	struct twi_tcp_words answer;
+	struct twi_tcp_peer *peer;
+	struct twi_tcp_address remote;
+	char text[TOW_ADDRESS_MAX];
+	int status;
+
+	if (stream->listener->endpoint == NULL)
+		return twi_error(TOW_EREFUSED, "the endpoint is closed");
+	if (!room_to_pair(lane))
+		return twi_error(TOW_EBUSY, "too many peers are half connected");
+	if (!twi_tcp_remote(stream->fd, &remote))
+		return twi_error_errno(TOW_EPEER, errno, "getpeername");
+	twi_tcp_format(&remote, text);
+	peer = twi_tcp_peer_create(lane, text, stream->listener);
+	if (peer == NULL)
+		return TOW_ENOMEM;
+	peer->remote = remote;
+	peer->session_id = hello->session;
+	peer->token = twi_tcp_random_id();
+	peer->line_count = 1 + twi_min((unsigned)hello->bulk_count,
+				       (unsigned)lane->base.engine->knobs.bulk_streams);
+	peer->lines[0].stream = stream;
+	stream->peer = peer;
+	status = take_address(stream, peer, words);
+	if (status == TOW_OK)
+		status = start_session(peer, hello);
+	if (status < 0)
+		return status;
+	hello_of(stream, &answer);
+	add_address(lane, stream, &answer);
+	/* Who is refused for its features has our word first, and so can say why itself. */
+	status = twi_tcp_greet_say(stream, &answer);
+	if (status == TOW_OK)
+		status = agree(peer, hello);
+	if (status == TOW_OK)
+		greeted(lane, stream);
+	return status;
+}
+
+/*
+ * The peer of a session that somebody names and knows the token of; `connector`: our side's part in
+ * it, which tells the two ends apart of a runtime that is connected to itself.
+ */
+static struct twi_tcp_peer *find_peer(struct twi_tcp_lane *lane, const struct twi_hello *hello,
+				      bool connector)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &lane->base.engine->peers) {
+		struct tow_peer *base = twi_container_of(pos, struct tow_peer, link);
+		struct twi_tcp_peer *peer = (struct twi_tcp_peer *)(void *)base;
+
+		if (base->lane == &lane->base && peer->session_up && !peer->lost &&
+		    peer->connector == connector &&
+		    ((peer->session_id ^ hello->session) | (peer->token ^ hello->token)) == 0)
+			return peer;
+	}
+	return NULL;
+}
+
+/* All other lines of the peer are greeted: with this one it is up. */
+static bool is_last(const struct twi_tcp_peer *peer, unsigned line)
+{
+	for (unsigned i = 0; i < peer->line_count; i++) {
+		if (i != line && (peer->lines[i].stream == NULL ||
+				  peer->lines[i].stream->state != TWI_TCP_PAIRING))
+			return false;
+	}
+	return true;
+}
+
+/* A bulk HELLO came in: its token says which peer it belongs to. */
+static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
+			const struct twi_tcp_words *words)
+{
+	struct twi_tcp_peer *peer = find_peer(lane, &words->hello, false);
+	unsigned line = 1u + words->hello.channel;
+	struct twi_tcp_words answer;
+	int status;
+
+	if (peer == NULL || peer->up)
+		return twi_error(TOW_EPROTOCOL, "a bulk stream names no peer that waits for one");
+	if (line >= peer->line_count || peer->lines[line].stream != NULL || words->tail_bytes != 0)
+		return twi_error(TOW_EPROTOCOL, "a bulk stream of a channel that is there already");
+	stream->peer = peer;
+	stream->line = (uint8_t)line;
+	peer->lines[line].stream = stream;
+	hello_of(stream, &answer);
+	/* Asked when the connector hears the last word, so that nobody can take the place between.
+	 */
+	if (is_last(peer, line) && twi_endpoint_full(&peer->listener->endpoint->base))
+		answer.hello.flags = TWI_HELLO_FULL;
+	status = twi_tcp_greet_say(stream, &answer);
+	if (status == TOW_OK && answer.hello.flags != 0)
+		status = twi_endpoint_refused(peer->listener->endpoint->base.address);
+	if (status < 0)
+		return status;
+	greeted(lane, stream);
+	peer_up(lane, peer);
+	return TOW_OK;
+}
+
+static int take_record(struct twi_tcp_peer *peer, unsigned line, const struct twi_tcp_words *words)
+{
+	struct twi_session *session = &peer->base.session;
+	const uint8_t *at = words->tail + 4;
+	size_t bytes = words->tail_bytes < 4 ? 0 : words->tail_bytes - 4, used = 0;
+	int status;
+
+	if (line == 0)
+		status = twi_session_control_resume(session, at, bytes, &used);
+	else
+		status = twi_session_bulk_resume(session, line - 1, at, bytes, &used);
+	if (status == TOW_AGAIN || (status == TOW_OK && used != bytes))
+		return twi_error(TOW_EPROTOCOL, "peer %s: its resume record has a wrong length",
+				 peer->base.address);
+	return status;
+}
+
+/* The line goes on over this stream. The peer may be lost by it: then the stream is gone, too. */
+static void resumed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
+		    const struct twi_tcp_words *words)
+{
+	struct twi_tcp_peer *peer = stream->peer;
+	unsigned line = stream->line;
+	int status;
+
+	peer->lines[line].trial = NULL;
+	peer->lines[line].stream = stream;
+	status = take_record(peer, line, words);
+	if (status < 0) {
+		/* Without a place to go on from, control cannot bring a last word. */
+		if (line == 0)
+			peer->base.session.rule = 0;
+		twi_tcp_bad_bytes(lane, peer, status);
+		return;
+	}
+	twi_tcp_stream_up(lane, stream);
+	twi_tcp_line_mended(lane, peer, line);
+}
+
+/* Is the line to be resumed over a stream that the other side dialed? */
+static int may_resume(const struct twi_tcp_peer *peer, unsigned line)
+{
+	const struct twi_tcp_stream *trial;
+
+	if (line >= peer->line_count || !peer->up)
+		return twi_error(TOW_EPROTOCOL, "a stream resumes a line that peer %s has not",
+				 peer->base.address);
+	if ((peer->parting && line > 0) || peer->base.session.peer_said_bye)
+		return twi_error(TOW_ECLOSED, "peer %s is closed", peer->base.address);
+	trial = peer->lines[line].trial;
+	if (peer->connector && trial != NULL && trial->greet != NULL && trial->greet->said)
+		return twi_error(TOW_EBUSY, "peer %s is being dialed", peer->base.address);
+	return TOW_OK;
+}
+
+/* Somebody resumes a line of a peer: we believe that it broke, whatever we saw. */
+static int welcome_back(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
+			const struct twi_tcp_words *words)
+{
+	bool bulk = words->hello.kind == TWI_STREAM_BULK;
+	uint32_t speaker = words->tail_bytes < 4 ? 0 : twi_get_le32(words->tail);
+	struct twi_tcp_peer *peer = find_peer(lane, &words->hello, speaker == SPEAKS_ACCEPTOR);
+	unsigned line = bulk ? 1u + words->hello.channel : 0;
+	struct twi_tcp_words answer;
+	int status =
+		peer == NULL || speaker < SPEAKS_CONNECTOR || speaker > SPEAKS_ACCEPTOR
+			? twi_error(TOW_EPROTOCOL, "a stream resumes a session that is not here")
+			: may_resume(peer, line);
+
+	if (status < 0) {
+		twi_count(lane->base.engine->diag, TWI_C_resume_failed, 1);
+		return status;
+	}
+	if (peer->lines[line].trial != NULL)
+		twi_tcp_stream_destroy(lane, peer->lines[line].trial);
+	if (peer->lines[line].stream != NULL)
+		twi_tcp_line_superseded(lane, peer, line);
+	stream->peer = peer;
+	stream->line = (uint8_t)line;
+	hello_of(stream, &answer);
+	add_record(stream, &answer);
+	status = twi_tcp_greet_say(stream, &answer);
+	if (status < 0) {
+		stream->peer = NULL; /* the line stays broken; the peer knows nothing of this */
+		return status;
+	}
+	resumed(lane, stream, words);
+	return TOW_OK;
+}
+
+/* The answer to our HELLO. */
+static int answered(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
+		    const struct twi_tcp_words *words)
+{
+	const struct twi_hello *hello = &words->hello;
+	struct twi_tcp_peer *peer = stream->peer;
+	bool bulk = hello->kind == TWI_STREAM_BULK, first = stream->line == 0 && !stream->redial;
+	int status;
+
+	if (bulk != (stream->line > 0) || hello->session != peer->session_id ||
+	    (!first && hello->token != peer->token) ||
+	    (bulk && hello->channel != stream->line - 1) ||
+	    ((hello->flags & TWI_HELLO_RESUME) != 0) != stream->redial)
+		return twi_error(TOW_EPROTOCOL, "peer %s answered for another session",
+				 peer->base.address);
+	if ((hello->flags & TWI_HELLO_FULL) != 0) {
+		stream->full = true;
+		return twi_endpoint_refused(peer->base.address);
+	}
+	if (stream->redial) {
+		resumed(lane, stream, words);
+		return TOW_OK;
+	}
+	if (!first) {
+		greeted(lane, stream);
+		peer_up(lane, peer);
+		return TOW_OK;
+	}
+	if (hello->bulk_count > lane->base.engine->knobs.bulk_streams)
+		return twi_error(TOW_EPROTOCOL, "peer %s wants more bulk streams than were offered",
+				 peer->base.address);
+	peer->token = hello->token;
+	peer->line_count = 1u + hello->bulk_count;
+	status = agree(peer, hello);
+	if (status == TOW_OK)
+		status = take_address(stream, peer, words);
+	if (status == TOW_OK)
+		status = start_session(peer, hello);
+	if (status < 0)
+		return status;
+	greeted(lane, stream);
+	return twi_tcp_dial_lines(lane, peer);
+}
+
+/* Goes on with the handshake as far as what has come allows. */
+static int go_on(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+{
+	struct twi_tcp_words words;
+	int status = twi_tcp_greet_prove(lane, stream);
+
+	if (status == TOW_OK && stream->ours && !stream->greet->said)
+		status = say_first(lane, stream);
+	if (status == TOW_OK)
+		status = twi_tcp_greet_hear(lane, stream, &words);
+	if (status != TOW_OK)
+		return status;
+	if (stream->ours)
+		return answered(lane, stream, &words);
+	stream->resumes = (words.hello.flags & TWI_HELLO_RESUME) != 0;
+	if (stream->resumes)
+		return welcome_back(lane, stream, &words);
+	return words.hello.kind == TWI_STREAM_BULK ? welcome_bulk(lane, stream, &words)
+						   : welcome_control(lane, stream, &words);
+}
+
+/* Ends a stream that is still in its handshake, and what hangs on it. */
+void twi_tcp_handshake_failed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int status)
+{
+	struct twi_engine *engine = lane->base.engine;
+	struct twi_tcp_peer *peer = stream->peer;
+
+	if (peer != NULL && peer->up) { /* a redial of ours */
+		unsigned line = stream->line;
+		enum twi_tcp_denial denial = stream->denial;
+
+		twi_tcp_stream_destroy(lane, stream);
+		twi_tcp_attempt_failed(lane, peer, line, denial);
+		return;
+	}
+	if (peer != NULL && peer->dial != NULL && twi_tcp_dial_elsewhere(lane, stream) == TOW_OK)
+		return;
+	if (stream->left)
+		twi_count(engine->diag, TWI_C_handshakes_abandoned, 1);
+	else if (!stream->resumes) /* that is in resume_failed */
+		twi_count(engine->diag, TWI_C_handshakes_refused, 1);
+	if (!stream->left && (peer == NULL || peer->dial == NULL))
+		twi_tcp_refusal(lane, tow_error_message());
+	if (peer == NULL)
+		twi_tcp_stream_destroy(lane, stream);
+	else if (peer->dial != NULL)
+		twi_tcp_dial_failed(peer, status);
+	else
+		twi_tcp_peer_free(peer); /* accepted, never shown to the user */
+}
+
+void twi_tcp_handshake_event(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+{
+	int err = 0, status;
+	socklen_t bytes = sizeof(err);
+
+	if (stream->state == TWI_TCP_CONNECTING) {
+		getsockopt(stream->fd, SOL_SOCKET, SO_ERROR, &err, &bytes);
+		if (err != 0) {
+			if (err != ECONNREFUSED)
+				stream->denial = TWI_TCP_NO_ANSWER;
+			status = twi_tcp_connect_error(stream->peer, err);
+			twi_tcp_handshake_failed(lane, stream, status);
+			return;
+		}
+		stream->denial = TWI_TCP_NO_ANSWER;
+		stream->state = TWI_TCP_GREETING;
+		if (!twi_tcp_greet_start(lane, stream))
+			return;
+	}
+	if (stream->state != TWI_TCP_GREETING)
+		return; /* PAIRING: nothing may come before the peer is up; the others decide */
+	status = go_on(lane, stream);
+	if (status < 0)
+		twi_tcp_handshake_failed(lane, stream, status);
+}
+
+/* Nobody reads a stream that is greeted and waits for the others: has its other side closed it? */
+static bool has_ended(const struct twi_tcp_stream *stream)
+{
+	uint8_t byte;
+	ssize_t n = recv(stream->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+
+	return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+uint64_t twi_tcp_handshake_expire(struct twi_tcp_lane *lane, uint64_t now_ns)
+{
+	uint64_t next_ns = UINT64_MAX;
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, &lane->handshakes) {
+		struct twi_tcp_stream *stream = twi_container_of(pos, struct twi_tcp_stream, link);
+
+		if (stream->deadline_ns > now_ns) {
+			next_ns = twi_min(next_ns, stream->deadline_ns);
+			continue;
+		}
+		stream->left = stream->state == TWI_TCP_PAIRING && has_ended(stream);
+		/* A redial has less time than a first connect. */
+		twi_error(TOW_EDEADLINE, stream->redial ? "no answer in time"
+							: "a handshake took longer than "
+							  "connect_timeout_ns");
+		twi_tcp_handshake_failed(lane, stream, TOW_EDEADLINE);
+		next = lane->handshakes.next; /* it may have taken its siblings along */
+	}
+	return next_ns;
+}

@@ -1,0 +1,169 @@
+/*
+ * tcp_measure.c - how the connections to a peer do, for whoever asks why a job does not go on.
+ *
+ * Which way packets are lost can only be told from how long nothing was acknowledged, and from what
+ * came meanwhile. So while a caller waits and a peer is silent, its connections are looked at a few
+ * times a second (TCP_INFO: a microsecond each), and the peer is asked for a sign of life once a
+ * second: what is not heard of then is known to both sides. A peer that speaks costs nothing.
+ *
+ * linux/tcp.h, not netinet/tcp.h: see tcp_socket.c.
+ */
+#include <linux/tcp.h>
+#include <stddef.h>
+#include <sys/socket.h>
+
+#include "diag/judge/rank_state.h"
+#include "transport/lanes/tcp/tcp.h"
+#include "transport/stream/session.h"
+
+#define MS_NS     1000000ull
+#define WATCH_NS  (200 * MS_NS)
+#define SILENT_NS (500 * MS_NS)
+#define PING_NS   (1000 * MS_NS)
+
+/* Of one connection, or of all together. */
+struct sum {
+	uint32_t streams, unacked, backoffs, segments_in, segments_out;
+	uint32_t retransmits, spurious, rtt_us, send_window;
+	uint64_t acked_bytes, busy_us, rwnd_us, sndbuf_us;
+};
+
+static bool add_stream(const struct twi_tcp_stream *stream, struct sum *sum)
+{
+	struct tcp_info info = { 0 };
+	socklen_t bytes = sizeof(info);
+	uint32_t rtt;
+
+	if (getsockopt(stream->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
+	    bytes < offsetof(struct tcp_info, tcpi_sndbuf_limited) + sizeof(uint64_t))
+		return false;
+	sum->streams++;
+	sum->unacked += info.tcpi_unacked;
+	sum->backoffs = twi_max(sum->backoffs, (uint32_t)info.tcpi_retransmits);
+	sum->segments_in += info.tcpi_segs_in;
+	sum->segments_out += info.tcpi_segs_out;
+	sum->retransmits += info.tcpi_total_retrans;
+	sum->spurious += info.tcpi_dsack_dups; /* an older kernel leaves these 0 */
+	sum->acked_bytes += info.tcpi_bytes_acked;
+	sum->busy_us = twi_max(sum->busy_us, info.tcpi_busy_time);
+	sum->rwnd_us = twi_max(sum->rwnd_us, info.tcpi_rwnd_limited);
+	sum->sndbuf_us = twi_max(sum->sndbuf_us, info.tcpi_sndbuf_limited);
+	rtt = info.tcpi_min_rtt != 0 && info.tcpi_min_rtt != UINT32_MAX ? info.tcpi_min_rtt
+									: info.tcpi_rtt;
+	sum->rtt_us = sum->rtt_us == 0 ? rtt : twi_min(sum->rtt_us, rtt);
+	sum->send_window = twi_max(sum->send_window, info.tcpi_snd_wnd);
+	return true;
+}
+
+static void add_streams(const struct twi_tcp_peer *peer, struct sum *sum)
+{
+	*sum = (struct sum){ 0 };
+	for (unsigned i = 0; i < peer->line_count; i++) {
+		if (peer->lines[i].stream != NULL)
+			add_stream(peer->lines[i].stream, sum);
+	}
+}
+
+/* Goes on from the look before. Without any connection what was known stays. */
+static void follow(struct twi_tcp_watch *watch, const struct sum *sum, uint64_t now_ns)
+{
+	if (sum->streams == 0)
+		return;
+	if (sum->unacked == 0 || sum->acked_bytes != watch->acked_bytes) {
+		watch->since_ns = sum->unacked > 0 ? now_ns : 0;
+		watch->acked_bytes = sum->acked_bytes;
+		watch->segments_in = sum->segments_in;
+		watch->heard_segments = 0;
+	} else if (watch->since_ns == 0) {
+		watch->since_ns = now_ns;
+		watch->segments_in = sum->segments_in;
+	} else if (sum->segments_in > watch->segments_in) {
+		watch->heard_segments = sum->segments_in - watch->segments_in;
+	}
+	watch->backoffs = sum->backoffs;
+}
+
+static uint32_t buffer_of(const struct twi_tcp_peer *peer, int option)
+{
+	uint32_t least = 0;
+
+	for (unsigned i = 0; i < peer->line_count; i++) {
+		int bytes = 0;
+		socklen_t room = sizeof(bytes);
+
+		if (peer->lines[i].stream == NULL ||
+		    getsockopt(peer->lines[i].stream->fd, SOL_SOCKET, option, &bytes, &room) != 0 ||
+		    bytes <= 0)
+			continue;
+		least = least == 0 ? (uint32_t)bytes : twi_min(least, (uint32_t)bytes);
+	}
+	return least;
+}
+
+void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric)
+{
+	struct twi_tcp_peer *peer = (struct twi_tcp_peer *)(void *)base;
+	uint64_t now = twi_engine_now(base->engine);
+	struct sum sum;
+
+	(void)fabric;
+	add_streams(peer, &sum);
+	follow(&peer->watch, &sum, now);
+	out->flags |= TWI_LINK_TCP;
+	for (unsigned i = 0; i < peer->line_count; i++) {
+		if (peer->lines[i].stream == NULL)
+			out->flags |= TWI_LINK_BROKEN;
+	}
+	if (peer->watch.since_ns != 0)
+		out->stuck_ns = now - twi_min(now, peer->watch.since_ns);
+	out->heard_segments = peer->watch.heard_segments;
+	out->backoffs = peer->watch.backoffs;
+	out->retransmits = sum.retransmits;
+	out->spurious = sum.spurious;
+	out->segments_in = sum.segments_in;
+	out->segments_out = sum.segments_out;
+	out->rtt_us = sum.rtt_us;
+	out->send_window = sum.send_window;
+	out->busy_us = sum.busy_us;
+	out->rwnd_limited_us = sum.rwnd_us;
+	out->sndbuf_limited_us = sum.sndbuf_us;
+	out->send_buffer = buffer_of(peer, SO_SNDBUF);
+	out->receive_buffer = buffer_of(peer, SO_RCVBUF);
+}
+
+static void look(struct twi_tcp_peer *peer, uint64_t now_ns)
+{
+	struct twi_session *session = &peer->base.session;
+	struct sum sum;
+
+	if (session->input_ns + SILENT_NS > now_ns || peer->lines[0].stream == NULL)
+		return;
+	if (peer->watch.pinged_ns + PING_NS <= now_ns) {
+		peer->watch.pinged_ns = now_ns;
+		twi_session_ping(session);
+		twi_tcp_mark_dirty(peer);
+	}
+	add_streams(peer, &sum);
+	follow(&peer->watch, &sum, now_ns);
+}
+
+uint64_t twi_tcp_watch_silent(struct twi_tcp_lane *lane, uint64_t now_ns)
+{
+	struct twi_engine *engine = lane->base.engine;
+	struct twi_list *pos, *next;
+
+	if (engine->inquiry == NULL || lane->beat_ns == UINT64_MAX ||
+	    atomic_load_explicit(&engine->waiters, memory_order_relaxed) == 0)
+		return UINT64_MAX;
+	if (now_ns < lane->watch_ns)
+		return lane->watch_ns;
+	lane->watch_ns = now_ns + WATCH_NS;
+	twi_list_for_each_safe (pos, next, &engine->peers) {
+		struct tow_peer *base = twi_container_of(pos, struct tow_peer, link);
+		struct twi_tcp_peer *peer = (struct twi_tcp_peer *)(void *)base;
+
+		if (base->lane == &lane->base && peer->up && !peer->lost && !peer->parting)
+			look(peer, now_ns);
+	}
+	return lane->watch_ns;
+}

@@ -1,0 +1,87 @@
+/*
+ * alloc.c - tow_alloc and tow_free: the pool's, with the waiting that exhaust=wait asks for.
+ *
+ * The pool cannot wait by itself: room comes when the engine lets go of buffers in flight, and the
+ * one who waits may be the only one who drives it.
+ */
+#include <towline/towline.h>
+
+#include "diag/base/clock.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "memreg/alloclog/alloclog.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
+
+#define SLICE_NS (1000ull * 1000) /* of waiting, between two looks at the engine */
+
+/* A request without room asks again until there is some, or the time is over. */
+static int wait_for_room(struct tow_runtime *runtime, size_t bytes, size_t align, void **out)
+{
+	struct twi_engine *engine = twi_runtime_engine(runtime);
+	uint64_t start = twi_now_ns(), waited = 0;
+	uint64_t most = (uint64_t)engine->knobs.exhaust_wait_ns;
+	int status = TOW_EEXHAUSTED;
+
+	twi_count(engine->diag, TWI_C_pool_waits, 1);
+	/* For those who ask why this rank does not go on. */
+	atomic_store_explicit(&engine->room_since_ns, start, memory_order_relaxed);
+	atomic_store_explicit(&engine->room_bytes, bytes, memory_order_relaxed);
+	atomic_fetch_add_explicit(&engine->room_waiters, 1, memory_order_relaxed);
+	while (status == TOW_EEXHAUSTED && waited < most) {
+		/* Without events only another thread's free can help: sleep until one comes. */
+		if (tow_progress(runtime) != TOW_OK)
+			twi_pool_wait_room(engine->pool, twi_min(SLICE_NS, most - waited));
+		status = twi_pool_try(engine->pool, bytes, align, out);
+		waited = twi_now_ns() - start;
+	}
+	atomic_fetch_sub_explicit(&engine->room_waiters, 1, memory_order_relaxed);
+	twi_count(engine->diag, TWI_C_pool_wait_ns, waited);
+	if (status == TOW_OK)
+		return TOW_OK;
+	twi_count(engine->diag, TWI_C_pool_wait_timeouts, 1);
+	return twi_error(TOW_EEXHAUSTED,
+			 "tow_alloc: no room for %zu bytes within exhaust_wait_ns = %llu ns; raise "
+			 "premap_memory_bytes to what /v1/pool recommends",
+			 bytes, (unsigned long long)most);
+}
+
+TOW_PUBLIC int tow_alloc(struct tow_runtime *runtime, size_t bytes, size_t align, void **memory_out)
+{
+	int status = twi_runtime_check(runtime, "tow_alloc");
+	struct twi_engine *engine;
+
+	if (memory_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_alloc: memory_out is NULL");
+	*memory_out = NULL;
+	if (status < 0)
+		return status;
+	engine = twi_runtime_engine(runtime);
+	twi_error_since_poll = false;
+	status = twi_pool_alloc_at(engine->pool, bytes, align, TWI_SITE_HERE, memory_out);
+	/* A callback holds the engine: nobody else could make room meanwhile. */
+	if (twi_unlikely(status == TOW_EEXHAUSTED && twi_pool_waits(engine->pool) &&
+			 !twi_engine_in_callback(engine))) {
+		twi_error_undo(); /* it may still go well */
+		status = wait_for_room(runtime, bytes, align, memory_out);
+	}
+	if (twi_likely(status >= 0))
+		twi_alloclog_alloc(engine->alloclog, *memory_out, bytes, align, TWI_SITE_HERE);
+	return status;
+}
+
+TOW_PUBLIC int tow_free(struct tow_runtime *runtime, void *memory)
+{
+	int status = twi_runtime_check(runtime, "tow_free");
+	struct twi_engine *engine;
+	uint64_t begun_ns;
+
+	if (status < 0 || memory == NULL)
+		return status;
+	engine = twi_runtime_engine(runtime);
+	begun_ns = twi_alloclog_begin(engine->alloclog, memory);
+	status = twi_pool_free(engine->pool, memory);
+	if (twi_likely(status >= 0))
+		twi_alloclog_free(engine->alloclog, memory, begun_ns, TWI_SITE_HERE);
+	return status;
+}

@@ -1,0 +1,254 @@
+/*
+ * claim.c - see claim.h.
+ */
+#include "transport/op/claim.h"
+
+#include "diag/base/emit.h"
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "memreg/pool/pool.h"
+#include "memreg/pool/pool_regions.h"
+#include "transport/engine/engine.h"
+#include "transport/lanes/lane.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/op.h"
+
+void twi_claim_init(struct twi_claim *claim)
+{
+	claim->kind = TWI_CLAIM_NONE;
+	claim->staged = false;
+	claim->listed = false;
+	claim->region = NULL;
+	claim->peer = NULL;
+}
+
+void twi_peer_claims_init(struct twi_peer_claims *claims)
+{
+	*claims = (struct twi_peer_claims){ .bytes = 0 };
+	twi_list_init(&claims->list);
+}
+
+void twi_peer_claims_fini(struct twi_peer_claims *claims)
+{
+	struct twi_list *entry;
+
+	while ((entry = twi_list_first(&claims->list)) != NULL) {
+		struct twi_claim *claim = twi_container_of(entry, struct twi_claim, link);
+		struct twi_list *share;
+
+		while ((share = twi_list_first(&claim->shares)) != NULL) {
+			twi_list_remove(share);
+			twi_container_of(share, struct twi_claim, link)->peer = NULL;
+		}
+		twi_list_remove(entry);
+		claim->listed = false;
+		claim->peer = NULL;
+	}
+}
+
+/* The claim stands on its peer's list. */
+static void enlist(struct twi_claim *claim, struct tow_peer *peer)
+{
+	struct twi_peer_claims *claims = &peer->claims;
+
+	claim->peer = peer;
+	claim->listed = true;
+	twi_list_init(&claim->shares);
+	twi_list_init(&claim->link);
+	twi_list_push_back(&claims->list, &claim->link);
+	claims->bytes += claim->bytes;
+	claims->peak_bytes = twi_max(claims->peak_bytes, claims->bytes);
+}
+
+/* Of memory that was freed by its owner, what this peer holds back. */
+static uint64_t held_back(struct tow_peer *peer)
+{
+	struct twi_list *pos, *next;
+	uint64_t bytes = 0;
+
+	twi_list_for_each_safe (pos, next, &peer->claims.list) {
+		const struct twi_claim *claim = twi_container_of(pos, struct twi_claim, link);
+
+		if (twi_pool_freed(peer->engine->pool, claim->memory))
+			bytes += claim->bytes;
+	}
+	return bytes;
+}
+
+int twi_claim_room(struct tow_peer *peer, uint64_t bytes)
+{
+	struct twi_engine *engine = peer->engine;
+	uint64_t most = (uint64_t)engine->knobs.peer_lease_bytes, held;
+
+	if (most == 0)
+		most = (uint64_t)engine->knobs.premap_memory_bytes / 4;
+	/* Hardly ever: what all peers together hold back is more than one may. */
+	if (twi_likely(peer->claims.bytes <= most || twi_pool_deferred(engine->pool) <= most))
+		return TOW_OK;
+	held = held_back(peer);
+	if (held <= most)
+		return TOW_OK;
+	peer->claims.refused++;
+	twi_count(engine->diag, TWI_C_peer_lease_refusals, 1);
+	return twi_error(TOW_EBUSY,
+			 "peer %s holds back %llu bytes of freed memory, peer_lease_bytes is %llu: "
+			 "wait for earlier sends before this one of %llu bytes",
+			 peer->address, (unsigned long long)held, (unsigned long long)most,
+			 (unsigned long long)bytes);
+}
+
+void twi_claim_lease(struct tow_peer *peer, struct tow_op *op)
+{
+	struct twi_pool *pool = peer->engine->pool;
+	struct twi_claim *claim = &op->claim;
+	const struct twi_extent *extent;
+
+	if (claim->kind != TWI_CLAIM_NONE || op->bytes == 0)
+		return;
+	claim->memory = op->data;
+	claim->bytes = op->bytes;
+	claim->kind = TWI_CLAIM_UNREGISTERED;
+	extent = twi_pool_find(pool, op->data, op->bytes);
+	if (extent != NULL && twi_pool_lease(pool, op->data) == TOW_OK) {
+		claim->kind = TWI_CLAIM_POOL;
+		claim->region = &extent->region;
+		enlist(claim, peer);
+	} else if (extent == NULL && twi_pool_overflow(pool, op->data, op->bytes) &&
+		   twi_pool_lease(pool, op->data) == TOW_OK) {
+		claim->kind = TWI_CLAIM_OUTSIDE;
+	}
+}
+
+void twi_claim_count(const struct tow_op *op, uint64_t bytes)
+{
+	struct twi_diag *diag = op->engine->diag;
+	bool send = op->kind == TWI_OP_SEND;
+
+	if (op->claim.kind != TWI_CLAIM_UNREGISTERED || !twi_space_counts(op->space))
+		return;
+	twi_count(diag, send ? TWI_C_unregistered_sends : TWI_C_unregistered_recvs, 1);
+	twi_count(diag, send ? TWI_C_unregistered_send_bytes : TWI_C_unregistered_recv_bytes,
+		  bytes);
+}
+
+static int refuse(struct twi_engine *engine, const struct tow_op *op)
+{
+	twi_count(engine->diag, TWI_C_zero_copy_refusals, 1);
+	return twi_error(TOW_EZEROCOPY,
+			 "require_zero_copy: %s of %llu bytes at %p, which are not registered; "
+			 "allocate them with tow_alloc or register them with tow_mem_register",
+			 op->kind == TWI_OP_SEND ? "send" : "receive",
+			 (unsigned long long)op->bytes, op->data);
+}
+
+/* False: it goes without, which is no failure of whoever sends or receives. */
+static bool register_late(struct twi_engine *engine, struct tow_op *op)
+{
+	struct twi_error_kept kept;
+	int status;
+
+	twi_error_keep(&kept);
+	status = twi_pool_region_late(engine->pool, op->data, op->bytes, op->site,
+				      &op->claim.region);
+	twi_error_settle(&kept, TOW_OK);
+	return status == TOW_OK;
+}
+
+int twi_claim_need(struct tow_peer *peer, struct tow_op *op)
+{
+	struct twi_engine *engine = peer->engine;
+	struct twi_claim *claim = &op->claim;
+	enum twi_need need = TWI_NEED_NOTHING;
+	bool payload = twi_space_counts(op->space);
+
+	twi_claim_lease(peer, op);
+	if (claim->kind != TWI_CLAIM_UNREGISTERED && claim->kind != TWI_CLAIM_OUTSIDE)
+		return TOW_OK;
+	if (claim->kind == TWI_CLAIM_UNREGISTERED)
+		claim->region = twi_pool_region_acquire(engine->pool, op->data, op->bytes);
+	if (claim->region != NULL) {
+		claim->kind = TWI_CLAIM_REGISTERED;
+		return TOW_OK;
+	}
+	if (peer->lane->ops->need != NULL)
+		need = peer->lane->ops->need(peer, op);
+	/* What the library says to itself is no payload that the user could register. */
+	if (need != TWI_NEED_NOTHING && engine->knobs.require_zero_copy != 0 && payload)
+		return refuse(engine, op);
+	if (need != TWI_NEED_NOTHING && claim->kind == TWI_CLAIM_UNREGISTERED && payload &&
+	    register_late(engine, op)) {
+		claim->kind = TWI_CLAIM_REGISTERED;
+		return TOW_OK;
+	}
+	claim->staged = need == TWI_NEED_REGISTERED;
+	if (claim->staged && engine->staging.chunks == 0)
+		return twi_error(TOW_EEXHAUSTED,
+				 "%s of %llu bytes of unregistered memory needs staging, and "
+				 "staging_bytes is 0",
+				 op->kind == TWI_OP_SEND ? "send" : "receive",
+				 (unsigned long long)op->bytes);
+	return TOW_OK;
+}
+
+void twi_claim_share(struct twi_claim *claim, const void *memory, uint64_t bytes,
+		     struct twi_engine *engine, struct twi_claim *out)
+{
+	*out = *claim;
+	out->memory = memory;
+	out->bytes = bytes;
+	out->peer = NULL;
+	out->listed = false;
+	if (claim->kind == TWI_CLAIM_POOL || claim->kind == TWI_CLAIM_OUTSIDE)
+		twi_assert(twi_pool_lease_again(engine->pool, memory) == TOW_OK);
+	else if (claim->kind == TWI_CLAIM_REGISTERED)
+		twi_pool_region_hold(engine->pool, claim->region);
+	if (claim->listed) {
+		out->peer = claim->peer;
+		twi_list_init(&out->link);
+		twi_list_push_back(&claim->shares, &out->link);
+	}
+}
+
+/* The claim is its peer's no more; parts that are still in use stand for themselves. */
+static void delist(struct twi_claim *claim)
+{
+	struct tow_peer *peer = claim->peer;
+	struct twi_list *entry;
+
+	if (peer == NULL)
+		return;
+	twi_list_remove(&claim->link);
+	if (!claim->listed)
+		return;
+	peer->claims.bytes -= claim->bytes;
+	while ((entry = twi_list_first(&claim->shares)) != NULL) {
+		twi_list_remove(entry);
+		enlist(twi_container_of(entry, struct twi_claim, link), peer);
+	}
+}
+
+void twi_claim_drop(struct twi_engine *engine, struct twi_claim *claim)
+{
+	delist(claim);
+	if (claim->kind == TWI_CLAIM_POOL || claim->kind == TWI_CLAIM_OUTSIDE)
+		twi_pool_release(engine->pool, claim->memory);
+	else if (claim->kind == TWI_CLAIM_REGISTERED)
+		twi_pool_region_release(engine->pool, claim->region);
+	twi_claim_init(claim);
+}
+
+enum twi_reason twi_claim_reason(const struct twi_claim *claim, bool send)
+{
+	if (claim->kind == TWI_CLAIM_OUTSIDE)
+		return TWI_R_pool_exhausted;
+	if (claim->kind == TWI_CLAIM_UNREGISTERED)
+		return send ? TWI_R_unregistered_send : TWI_R_unregistered_recv;
+	return TWI_R_pool_unpinned;
+}
+
+void twi_claims_describe(const struct tow_peer *peer, struct twi_emit *emit)
+{
+	twi_emit_u64(emit, "leased_bytes", peer->claims.bytes);
+	twi_emit_u64(emit, "leased_peak_bytes", peer->claims.peak_bytes);
+	twi_emit_u64(emit, "lease_refusals", peer->claims.refused);
+}

@@ -1,0 +1,98 @@
+/*
+ * claim.h - what memory an operation's payload lies in, and the hold on it while it is in flight.
+ *
+ *	pool          tow_alloc: leased, registered with everyone
+ *	outside       tow_alloc of a full pool (exhaust=copy): leased, not registered
+ *	registered    tow_mem_register, or registered late: the region is held
+ *	unregistered  anything else: the caller keeps it, as the manual asks
+ *
+ * A claim is taken in two steps. twi_claim_lease, when the operation starts: from then on a free of
+ * pool memory is deferred. twi_claim_need, for what is too large to go through the connection's
+ * buffer: where the lane wants registered memory, unregistered memory is registered late or, where
+ * that cannot be, staged (copied in chunks through the pool) or sent plainly, each with its reason;
+ * with require_zero_copy it is refused.
+ *
+ * Each peer has a list of its claims on pool memory: what it holds now and held at most, and, of
+ * memory that its owner has freed, at most peer_lease_bytes (twi_claim_room): a slow peer cannot
+ * drain the pool.
+ *
+ * The engine is held in all calls. Budget: a lease and a list insertion for pool memory; a short
+ * lock for memory elsewhere.
+ */
+#ifndef TWI_CLAIM_H
+#define TWI_CLAIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <internal/list.h>
+
+#include "diag/record/counter.h"
+#include "diag/record/site.h"
+#include "memreg/region/region.h"
+#include "transport/lanes/lane.h"
+
+struct tow_op;
+struct tow_peer;
+struct twi_emit;
+struct twi_engine;
+
+enum twi_claim_kind {
+	TWI_CLAIM_NONE,
+	TWI_CLAIM_POOL,
+	TWI_CLAIM_OUTSIDE,
+	TWI_CLAIM_REGISTERED,
+	TWI_CLAIM_UNREGISTERED,
+};
+
+struct twi_claim {
+	struct twi_list link;   /* on peer->claims, or on the shares of the claim it is a part of */
+	struct twi_list shares; /* of a claim on that list: parts that outlive it count then */
+	struct tow_peer *peer;
+	uint8_t kind;
+	bool listed; /* on peer->claims, and counted there */
+	bool staged;
+	const struct twi_region *region; /* that the memory lies in, or NULL */
+	const void *memory;              /* what was leased */
+	uint64_t bytes;
+};
+
+/* What a peer holds of the pool. */
+struct twi_peer_claims {
+	struct twi_list list;
+	uint64_t bytes, peak_bytes;
+	uint64_t refused; /* sends, for want of room */
+};
+
+void twi_claim_init(struct twi_claim *claim);
+void twi_peer_claims_init(struct twi_peer_claims *claims);
+
+/* The peer goes: claims that outlive it (notifications to come) are its no more. */
+void twi_peer_claims_fini(struct twi_peer_claims *claims);
+
+/* TOW_OK, or TOW_EBUSY when the peer holds back too much freed memory already. */
+int twi_claim_room(struct tow_peer *peer, uint64_t bytes);
+
+/* Takes hold of the payload of op. Nothing happens when op has a claim already. */
+void twi_claim_lease(struct tow_peer *peer, struct tow_op *op);
+
+/* The second step: TOW_OK; TOW_EZEROCOPY; TOW_EEXHAUSTED without staging. */
+int twi_claim_need(struct tow_peer *peer, struct tow_op *op);
+
+/* A large message of op is on its way, with `bytes` of payload: counted if it is unregistered. */
+void twi_claim_count(const struct tow_op *op, uint64_t bytes);
+
+/* One hold more on the same memory, for `bytes` at `memory` inside it; not of a share. */
+void twi_claim_share(struct twi_claim *claim, const void *memory, uint64_t bytes,
+		     struct twi_engine *engine, struct twi_claim *out);
+
+/* Lets go. A claim that was never taken is legal. */
+void twi_claim_drop(struct twi_engine *engine, struct twi_claim *claim);
+
+/* Why memory of this claim is copied where registered memory would not be. */
+enum twi_reason twi_claim_reason(const struct twi_claim *claim, bool send);
+
+/* Members of one object of /v1/peers. */
+void twi_claims_describe(const struct tow_peer *peer, struct twi_emit *emit);
+
+#endif

@@ -1,0 +1,144 @@
+/*
+ * endpoint.h - what every lane's endpoints and peers have in common.
+ *
+ * An endpoint keeps two queues, of which one is always empty: accept operations that wait for a
+ * peer, and peers that wait for an accept (bounded; a lane refuses more). A peer belongs to the
+ * user from the moment it stands in a result until tow_peer_close, then to its lane until that has
+ * let go.
+ */
+#ifndef TWI_ENDPOINT_H
+#define TWI_ENDPOINT_H
+
+#include <internal/list.h>
+#include <towline/endpoint.h>
+
+#include "transport/engine/handle.h"
+#include "transport/op/claim.h"
+#include "transport/stream/session.h"
+#include "transport/wire/feature.h"
+
+#define TWI_READY_PEERS_MAX 64
+
+struct tow_endpoint {
+	struct twi_handle handle;
+	struct twi_engine *engine;
+	struct twi_lane *lane;
+	struct twi_list link;        /* on engine->endpoints */
+	struct twi_list accepts;     /* tow_op.link */
+	struct twi_list ready;       /* tow_peer.ready_link */
+	struct tow_endpoint *parent; /* of a sub-endpoint: its ready peers go there; else NULL */
+	unsigned ready_count;
+	char address[TOW_ADDRESS_MAX];
+	bool passes; /* a group's: what comes may be the second connection of two ranks */
+};
+
+struct tow_peer {
+	struct twi_handle handle;
+	struct twi_engine *engine;
+	struct twi_lane *lane;
+	struct twi_list link;            /* on engine->peers */
+	struct twi_list ready_link;      /* on tow_endpoint.ready */
+	struct tow_endpoint *waiting_at; /* whose ready queue it is on, or NULL */
+	bool shown;                      /* it has been up: the user knows or will know it */
+	bool closed;                     /* tow_peer_close was called */
+	bool passing; /* between ranks, and not known yet to be the one: its end is no loss */
+	char address[TOW_ADDRESS_MAX];  /* of the other side, for people */
+	char why[192];                  /* why this lane, and what was refused; "": no choice */
+	int ended;                      /* the status with which its operations have; 0: it is up */
+	char ended_why[384];            /* the message of that */
+	uint64_t id;                    /* within the runtime */
+	uint32_t span_peer;             /* op_span.h; 0: not asked for yet */
+	int64_t job_rank;               /* -1: not known */
+	struct twi_feature_side theirs; /* what the other side has said */
+	uint32_t features;              /* that both have agreed on: bits of feature.h */
+	struct twi_peer_claims claims;
+	struct twi_latency_row *latency_row; /* where its messages are timed; NULL: not yet */
+	struct twi_link *link_state; /* what the library has to say to it; NULL before it is up */
+	/* Messages that are not the user's, by space: the user's are the rest of their numbers. */
+	uint64_t sent[TWI_SPACE_COUNT], received[TWI_SPACE_COUNT];
+	struct twi_session session;
+};
+
+_Static_assert(offsetof(struct tow_peer, engine) + sizeof(void *) <= TWI_HANDLE_LINE_BYTES &&
+		       offsetof(struct tow_endpoint, engine) + sizeof(void *) <=
+			       TWI_HANDLE_LINE_BYTES,
+	       "calls read the engine while the handle may be closed");
+
+/* For lanes: set up the common part; put a peer that is ready to an accept, or in the queue. */
+void twi_endpoint_setup(struct tow_endpoint *endpoint, struct twi_lane *lane);
+void twi_peer_setup(struct tow_peer *peer, struct twi_lane *lane, const char *address);
+void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer);
+
+/*
+ * Memory for a lane's endpoint or peer, which begins with the common part; zeroed. NULL: none. The
+ * frees take it back, and NULL.
+ */
+void *twi_endpoint_alloc(size_t bytes);
+void twi_endpoint_free(struct tow_endpoint *endpoint);
+void *twi_peer_alloc(size_t bytes);
+void twi_peer_free(struct tow_peer *peer);
+
+/*
+ * The peer's operations end now, and those that are started later with them: the thread's message
+ * says why, and is kept for the later ones. The first call counts.
+ */
+void twi_peer_ended(struct tow_peer *peer, int status);
+
+/* The peer has gone, and this side has not closed it; why: counted and logged. */
+void twi_peer_tell_lost(const struct tow_peer *peer, const char *why);
+
+/* The lane has let go of the peer: takes it off every list. The lane frees the memory. */
+void twi_peer_teardown(struct tow_peer *peer);
+
+/* The peer's user is done with it, or never had it. The engine is held; the peer may be gone. */
+void twi_peer_end(struct tow_peer *peer);
+
+/* A message of `space` has its number. */
+static inline void twi_peer_sent(struct tow_peer *peer, uint8_t space)
+{
+	if (twi_unlikely(space != TWI_SPACE_USER))
+		peer->sent[space]++;
+}
+
+static inline void twi_peer_received(struct tow_peer *peer, uint8_t space)
+{
+	if (twi_unlikely(space != TWI_SPACE_USER))
+		peer->received[space]++;
+}
+
+/*
+ * Members of one object of /v1/peers: messages by whose they are, of which there were `sent` and
+ * `received` in all; of those that wait the user's.
+ */
+void twi_peer_messages_describe(const struct tow_peer *peer, uint64_t sent, uint64_t received,
+				const struct twi_match *match, struct twi_emit *emit);
+
+/*
+ * Starts to connect to an address without its scheme, which has been through resolve, on behalf of
+ * `space`: the user, or the library itself (LINK), whose operations are in no counter. The engine
+ * is held. As tow_connect_start.
+ */
+int twi_connect_start(struct tow_endpoint *endpoint, const char *address, enum twi_space space,
+		      const struct tow_op_options *options, struct tow_op **op_out);
+
+/* tow_connect_start and tow_accept_start on behalf of the library. */
+int twi_connect_own(struct tow_endpoint *endpoint, const char *address,
+		    const struct tow_op_options *options, struct tow_op **op_out);
+int twi_accept_own(struct tow_endpoint *endpoint, const struct tow_op_options *options,
+		   struct tow_op **op_out);
+
+/*
+ * No peer can be taken now: as many as may be wait to be accepted. A lane asks before it tells the
+ * connector that it is connected, and says no instead; twi_endpoint_refused is what the connector's
+ * operation ends with then. Returns TOW_EREFUSED.
+ */
+bool twi_endpoint_full(const struct tow_endpoint *endpoint);
+int twi_endpoint_refused(const char *address);
+
+/* Ends all accepts with TOW_ECLOSED. */
+void twi_endpoint_end_accepts(struct tow_endpoint *endpoint);
+
+/* Ends all accepts with TOW_ECLOSED and closes peers nobody accepted. The engine is held. */
+void twi_endpoint_drop(struct tow_endpoint *endpoint);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * failure.c - why operations have failed. See failure.h.
+ */
+#include "transport/op/failure.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "diag/base/error.h"
+#include "transport/op/endpoint.h"
+
+static const char *kind_name(const struct tow_op *op)
+{
+	static const char *const names[] = {
+		[TWI_OP_CONNECT] = "connect", [TWI_OP_ACCEPT] = "accept",    [TWI_OP_SEND] = "send",
+		[TWI_OP_RECV] = "receive",    [TWI_OP_COPY] = "device copy", [TWI_OP_CALL] = "call"
+	};
+
+	return names[op->kind];
+}
+
+static void say(const struct tow_op *op, char text[TWI_ERROR_BYTES])
+{
+	const char *peer = op->peer != NULL ? op->peer->address : NULL;
+
+	if (twi_error_since_poll && twi_error_status == op->status)
+		snprintf(text, TWI_ERROR_BYTES, "%s", tow_error_message());
+	else if (op->peer != NULL && op->peer->ended == op->status)
+		snprintf(text, TWI_ERROR_BYTES, "%s", op->peer->ended_why);
+	else
+		snprintf(text, TWI_ERROR_BYTES, "%s of %llu bytes%s%.150s: %s", kind_name(op),
+			 (unsigned long long)op->bytes, peer != NULL ? ", peer " : "",
+			 peer != NULL ? peer : "", tow_status_text(op->status));
+}
+
+void twi_failure_keep(struct tow_op *op)
+{
+	char text[TWI_ERROR_BYTES];
+
+	say(op, text);
+	op->failure = strdup(text);
+}
+
+const char *twi_failure_text(const struct tow_op *op)
+{
+	return op->failure != NULL ? op->failure : tow_status_text(op->status);
+}
+
+int twi_failure_recall(const struct tow_op *op)
+{
+	return twi_error(op->status, "%s", twi_failure_text(op));
+}

@@ -1,0 +1,147 @@
+/*
+ * message.c - sends and receives are started here, by users and by the library itself: arguments
+ * are checked, the engine is taken, and the lane does the rest.
+ */
+#include "transport/op/message.h"
+
+#include "diag/base/error.h"
+#include "transport/engine/engine.h"
+#include "transport/op/call.h"
+#include "transport/op/claim.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/op.h"
+#include "transport/op/op_options.h"
+#include "transport/rpc/rpc_link.h"
+#include "transport/wire/frame.h"
+
+static const char *call_of(const struct twi_message *message)
+{
+	return message->kind == TWI_OP_SEND ? "tow_send_start"
+	       : message->view              ? "tow_recv_view_start"
+					    : "tow_recv_start";
+}
+
+/* *options_io is brought to the library's size, in `known` where it is of another one. */
+static int check_message(const struct tow_peer *peer, const struct twi_message *message,
+			 const struct tow_op_options **options_io, struct tow_op_options *known,
+			 bool forget)
+{
+	const char *call = call_of(message);
+	int status = TOW_OK;
+
+	/* The library says its own words to a peer that is closing, too. */
+	if (message->space == TWI_SPACE_USER)
+		status = twi_handle_check(peer, TWI_HANDLE_PEER, call);
+	if (twi_unlikely(status < 0))
+		return status;
+	if (message->data == NULL && message->bytes > 0 && !message->view)
+		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
+	if (message->bytes > TWI_WIRE_U63_MAX)
+		return twi_error(TOW_EINVAL, "%s: bytes is %llu, the most is 2^63-1", call,
+				 (unsigned long long)message->bytes);
+	status = twi_call_check(peer->engine, call);
+	if (status == TOW_OK)
+		status = twi_op_options_in(call, options_io, known);
+	if (status == TOW_OK && forget && message->kind == TWI_OP_RECV &&
+	    (*options_io == NULL || (*options_io)->done == NULL))
+		return twi_error(TOW_EINVAL,
+				 "%s: op_out is NULL and there is no callback: nobody would know "
+				 "what has come",
+				 call);
+	return status;
+}
+
+int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
+		      const struct tow_op_options *options, struct tow_op **op_out)
+{
+	struct twi_engine *engine;
+	struct tow_op_options known;
+	struct tow_op *op;
+	int status = check_message(peer, message, &options, &known, op_out == NULL);
+
+	if (op_out != NULL)
+		*op_out = NULL;
+	if (twi_unlikely(status < 0))
+		return status;
+	engine = peer->engine;
+	if (message->space == TWI_SPACE_USER)
+		status = twi_call_enter_with(engine, peer, TWI_HANDLE_PEER, call_of(message));
+	else
+		twi_call_enter(engine);
+	if (twi_unlikely(status < 0))
+		return status;
+	op = message->op;
+	if (op != NULL)
+		twi_op_embed(op, engine, message->kind, options);
+	else
+		op = twi_op_acquire(engine, message->kind, options);
+	if (twi_unlikely(op == NULL)) {
+		twi_engine_leave(engine);
+		return TOW_EBUSY;
+	}
+	op->peer = peer;
+	op->data = message->data;
+	op->bytes = message->bytes;
+	op->tag = message->tag;
+	op->space = message->space;
+	op->view = message->view;
+	op->impatient = message->impatient;
+	op->site = message->site;
+	op->span_parent = message->parent;
+	if (message->kind == TWI_OP_SEND && message->space != TWI_SPACE_LINK)
+		twi_link_touch(peer, op->start_ns);
+	if (message->kind == TWI_OP_SEND && message->op == NULL)
+		status = twi_claim_room(peer, op->bytes);
+	if (twi_unlikely(status < 0)) {
+		twi_op_discard(op);
+		twi_engine_leave(engine);
+		return status;
+	}
+	if (op_out != NULL)
+		*op_out = op;
+	else
+		twi_op_forget(op);
+	op->forgotten = op_out == NULL;
+	/* before the lane has it: a message that completes at once takes itself off the list */
+	twi_op_watch(op);
+	if (message->kind == TWI_OP_SEND)
+		peer->lane->ops->send(peer, op);
+	else
+		peer->lane->ops->recv(peer, op);
+	twi_engine_leave(engine);
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint64_t tag,
+			      const struct tow_op_options *options, struct tow_op **op_out)
+{
+	const struct twi_message message = { .kind = TWI_OP_SEND,
+					     .data = (void *)(uintptr_t)data,
+					     .bytes = bytes,
+					     .tag = tag,
+					     .site = TWI_SITE_HERE };
+
+	return twi_message_start(peer, &message, options, op_out);
+}
+
+TOW_PUBLIC int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t tag,
+			      const struct tow_op_options *options, struct tow_op **op_out)
+{
+	const struct twi_message message = {
+		.kind = TWI_OP_RECV, .data = data, .bytes = bytes, .tag = tag, .site = TWI_SITE_HERE
+	};
+
+	return twi_message_start(peer, &message, options, op_out);
+}
+
+TOW_PUBLIC int tow_recv_view_start(struct tow_peer *peer, uint64_t tag,
+				   const struct tow_op_options *options, struct tow_op **op_out)
+{
+	const struct twi_message message = { .kind = TWI_OP_RECV,
+					     .view = true,
+					     .bytes = TWI_WIRE_U63_MAX,
+					     .tag = tag,
+					     .site = TWI_SITE_HERE };
+
+	return twi_message_start(peer, &message, options, op_out);
+}

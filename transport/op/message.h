@@ -1,0 +1,69 @@
+/*
+ * message.h - starting messages from within the library, and receives whose memory the lane finds.
+ *
+ * A *view* is a receive without a buffer: it completes with op->data at the message's bytes, where
+ * they lie. A lane that can hand over the sender's own memory (shm) does; every other one takes
+ * memory of the pool for the message when it knows its length (twi_view_room). Either way whoever
+ * sets op->data sets op->view_release, which is called once, when the user gives the view back: the
+ * engine is held then, and the peer may have gone long before. It may read op->view_state and
+ * op->moved, which a complete receive has no other use for; so all of them pass on together
+ * (twi_view_pass).
+ */
+#ifndef TWI_MESSAGE_H
+#define TWI_MESSAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "diag/record/site.h"
+#include "transport/op/op.h"
+
+struct twi_message {
+	enum twi_op_kind kind; /* TWI_OP_SEND or TWI_OP_RECV */
+	bool view;             /* TWI_OP_RECV; bytes is the longest message that is taken */
+	bool impatient;        /* of a view: it is to end where the pool has no room for it */
+	uint8_t space;         /* enum twi_space */
+	struct tow_op *op;     /* NULL: one of the table; else this one, embedded (op.h) */
+	void *data;
+	uint64_t bytes;
+	uint64_t tag;
+	struct twi_site site;
+	uint64_t parent; /* what it is a part of, in traces; 0: none */
+};
+
+/*
+ * What tow_send_start and its like do. Callable with the engine held (in a callback) and without.
+ * The statuses are theirs; so are the operations'.
+ */
+int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
+		      const struct tow_op_options *options, struct tow_op **op_out);
+
+/*
+ * Gives a view whose message has been matched memory of the pool for its `bytes`: sets data, bytes
+ * and view_release. TOW_OK; TOW_EEXHAUSTED and the like: the operation cannot have its message. The
+ * engine is held.
+ */
+int twi_view_room(struct tow_op *op, uint64_t bytes);
+
+/*
+ * Whether a receive can take its message of `bytes` now: a view takes its room here, which
+ * twi_view_room then finds. False: twi_view_hold puts it back into the lane's match table, in front
+ * and held, and the lane lets the message queue there as if nobody waited for it. Then the engine
+ * looks for room now and then, and the lane looks again (lane.h). So nothing is lost, and the
+ * sender waits: for credit, or for its large message to be asked for. One that is longer than the
+ * pool can become ends with TOW_EEXHAUSTED; its message waits for another receive.
+ */
+bool twi_view_ready(struct tow_op *op, uint64_t bytes);
+void twi_view_hold(struct twi_match *match, struct tow_op *op, uint64_t bytes);
+
+/* Looks for room when it is time to; an operation that has ended looks no more. */
+void twi_view_retry(struct twi_engine *engine);
+void twi_view_settled(struct tow_op *op);
+
+/* What the view of a complete operation holds becomes another's, which then gives it back. */
+void twi_view_pass(struct tow_op *to, struct tow_op *from);
+
+/* The view of an operation, if it has one, goes back. The engine is held. */
+void twi_view_drop(struct tow_op *op);
+
+#endif

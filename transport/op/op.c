@@ -1,0 +1,531 @@
+/*
+ * op.c - how an operation begins, is waited for and ends. See op.h.
+ */
+#include "transport/op/op.h"
+
+#include "diag/base/error.h"
+#include "diag/base/sized.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/coll/coll_batch.h"
+#include "transport/coll/coll_report.h"
+#include "transport/device/device_copy.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/held_count.h"
+#include "transport/inquiry/inquiry.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/failure.h"
+#include "transport/op/message.h"
+#include "transport/op/op_describe.h"
+#include "transport/op/op_span.h"
+#include "transport/op/op_wait.h"
+#include "transport/rpc/rpc_link.h"
+
+#define LONG_WAIT_NS  2000000000ull /* whose end is worth a verdict */
+#define ASK_BEFORE_NS 1100000000ull
+
+_Static_assert(TWI_C_call_messages == TWI_C_sends + TWI_SPACE_RPC &&
+		       TWI_C_coll_messages == TWI_C_sends + TWI_SPACE_GROUP &&
+		       TWI_C_internal_messages == TWI_C_sends + TWI_SPACE_LINK &&
+		       TWI_C_call_send_bytes == TWI_C_send_bytes + TWI_SPACE_RPC &&
+		       TWI_C_coll_send_bytes == TWI_C_send_bytes + TWI_SPACE_GROUP &&
+		       TWI_C_internal_send_bytes == TWI_C_send_bytes + TWI_SPACE_LINK &&
+		       TWI_C_call_recv_bytes == TWI_C_recv_bytes + TWI_SPACE_RPC &&
+		       TWI_C_coll_recv_bytes == TWI_C_recv_bytes + TWI_SPACE_GROUP &&
+		       TWI_C_internal_recv_bytes == TWI_C_recv_bytes + TWI_SPACE_LINK,
+	       "the families of counter.def stand in the order of enum twi_space");
+
+__thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exec")));
+
+static struct tow_op *pop(struct twi_op_table *table)
+{
+	struct tow_op *row;
+
+	if (table->cached == 0) {
+		/* acquire: pairs with the release in give_back, so that next_free is seen */
+		if (atomic_load_explicit(&table->returned, memory_order_relaxed) != 0)
+			table->cached =
+				atomic_exchange_explicit(&table->returned, 0, memory_order_acquire);
+		if (table->cached == 0)
+			return twi_op_table_new(table);
+	}
+	row = &table->rows[table->cached - 1];
+	table->cached = row->next_free;
+	return row;
+}
+
+/* By any thread. Whoever takes rows takes all, so a row cannot come back while this one looks. */
+static void give_back(struct twi_op_table *table, struct tow_op *row)
+{
+	uint32_t head = atomic_load_explicit(&table->returned, memory_order_relaxed);
+
+	do
+		row->next_free = head;
+	while (!atomic_compare_exchange_weak_explicit(&table->returned, &head, row->index + 1,
+						      memory_order_release, memory_order_relaxed));
+}
+
+static void prepare(struct tow_op *op, struct twi_engine *engine, enum twi_op_kind kind,
+		    const struct tow_op_options *options)
+{
+	twi_list_init(&op->match.link);
+	twi_list_init(&op->link);
+	twi_list_init(&op->seq_link);
+	op->timed.prev = NULL;
+	op->kind = (uint8_t)kind;
+	op->stage = TWI_STAGE_NEW;
+	twi_claim_init(&op->claim);
+	op->site = TWI_SITE_NONE;
+	op->zerocopy = false;
+	op->view = false;
+	op->impatient = false;
+	op->roomless = false;
+	op->match.held = false;
+	op->forgotten = false;
+	op->embedded = false;
+	op->memory_polled = false;
+	op->crowd = false;
+	op->canceled = false;
+	atomic_store_explicit(&op->held, false, memory_order_relaxed);
+	op->stamp.record = NULL;
+	op->view_release = NULL;
+	op->abort_call = NULL;
+	op->owner = NULL;
+	op->waits = NULL;
+	op->space = TWI_SPACE_USER;
+	op->engine = engine;
+	op->endpoint = NULL;
+	op->peer = NULL;
+	op->lane_state = NULL;
+	op->data = NULL;
+	op->bytes = op->tag = op->seq = op->moved = op->rpc_id = 0;
+	op->begun_ns = op->span_parent = 0;
+	op->start_ns = twi_engine_batch_now(engine);
+	op->framed_ns = 0;
+	op->deadline_ns = UINT64_MAX;
+	op->done = NULL;
+	op->user = NULL;
+	if (options != NULL) {
+		op->done = options->done;
+		op->user = options->user;
+		if (options->timeout_ns < UINT64_MAX - op->start_ns)
+			op->deadline_ns = op->start_ns + options->timeout_ns;
+	}
+	atomic_store_explicit(&op->state, TWI_OP_USED, memory_order_relaxed);
+}
+
+struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
+			      const struct tow_op_options *options)
+{
+	struct tow_op *op = pop(&engine->ops);
+
+	if (op == NULL) {
+		twi_error(TOW_EBUSY,
+			  "all %u operations are in use; release finished ones or raise max_ops",
+			  engine->ops.count);
+		return NULL;
+	}
+	prepare(op, engine, kind, options);
+	return op;
+}
+
+void twi_op_embed(struct tow_op *op, struct twi_engine *engine, enum twi_op_kind kind,
+		  const struct tow_op_options *options)
+{
+	prepare(op, engine, kind, options);
+	op->embedded = true;
+}
+
+/* The row is free. The engine is held. */
+static void recycle(struct tow_op *op)
+{
+	struct twi_op_table *table = &op->engine->ops;
+
+	if (twi_unlikely(op->view_release != NULL))
+		twi_view_drop(op);
+	twi_failure_drop(op);
+	atomic_store_explicit(&op->state, 0, memory_order_relaxed);
+	op->next_free = table->cached;
+	table->cached = op->index + 1;
+}
+
+void twi_op_discard(struct tow_op *op)
+{
+	if (!op->embedded)
+		recycle(op);
+}
+
+void twi_op_forget(struct tow_op *op)
+{
+	atomic_store_explicit(&op->state, TWI_OP_USED | TWI_OP_RELEASED, memory_order_relaxed);
+}
+
+/* The user may look at it from now on, or it goes back when nobody will. */
+static void publish(struct tow_op *op)
+{
+	struct twi_engine *engine = op->engine;
+	uint32_t state = atomic_load_explicit(&op->state, memory_order_relaxed);
+
+	twi_assert((state & TWI_OP_DONE) == 0);
+	if ((state & TWI_OP_RELEASED) != 0)
+		recycle(op);
+	else /* release: the result is written before; pairs with the load in twi_op_is_done */
+		atomic_store_explicit(&op->state, state | TWI_OP_DONE, memory_order_release);
+	if (twi_unlikely(atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0 ||
+			 engine->any_waits > 0))
+		twi_engine_tell(engine, op);
+}
+
+/* Somebody should know of it. */
+static void tell_failure(const struct tow_op *op, int status)
+{
+	twi_count(op->engine->diag, TWI_C_ops_forgotten_failed, 1);
+	twi_log(op->engine->diag, 2, "a %s of %llu bytes, peer %s, that nobody waits for: %s",
+		op->kind == TWI_OP_SEND ? "send" : "receive", (unsigned long long)op->bytes,
+		op->peer != NULL ? op->peer->address : "?", tow_status_name(status));
+}
+
+static void count_failure(const struct tow_op *op, int status)
+{
+	struct twi_diag *diag = op->engine->diag;
+
+	if (op->peer != NULL && op->peer->passing)
+		return; /* two ranks have dialed each other, and this connection is the second */
+	twi_count(diag, TWI_C_ops_failed, 1);
+	if (status == TOW_ECANCELED)
+		twi_count(diag, TWI_C_ops_canceled, 1);
+	else if (status == TOW_EDEADLINE)
+		twi_count(diag, TWI_C_ops_expired, 1);
+}
+
+void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
+{
+	struct twi_engine *engine = op->engine;
+	enum twi_op_span_is span;
+
+	twi_assert(op->stage != TWI_STAGE_COMPLETING);
+	op->stage = TWI_STAGE_COMPLETING;
+	op->status = status;
+	op->result_bytes = bytes;
+	op->latency_ns = twi_engine_batch_now(engine) - op->start_ns;
+	span = twi_op_span_is(op);
+	if (twi_likely(span == TWI_OP_SPAN_PASSED))
+		twi_held_count(engine, TWI_C_spans_sampled_out, 1);
+	else if (span == TWI_OP_SPAN_WANTED)
+		twi_op_span(op);
+	twi_op_unwatch(op);
+	twi_list_remove(&op->link);
+	if (twi_unlikely(op->roomless))
+		twi_view_settled(op);
+	if (twi_likely(!op->embedded)) {
+		twi_held_count(engine, TWI_C_ops_completed, op->space == TWI_SPACE_USER);
+		if (twi_unlikely(status < 0)) {
+			if (op->space == TWI_SPACE_USER)
+				count_failure(op, status);
+			twi_failure_keep(op);
+		}
+	}
+	if (twi_unlikely(op->forgotten && status < 0))
+		tell_failure(op, status);
+	if (op->done != NULL || (op->kind <= TWI_OP_ACCEPT && status == TOW_OK))
+		twi_list_push_back(&engine->callbacks, &op->link);
+	else
+		publish(op);
+}
+
+static void fill_result(const struct tow_op *op, struct tow_result *out)
+{
+	const struct tow_result result = {
+		.size = sizeof(result),
+		.status = op->status,
+		.bytes = op->result_bytes,
+		.tag = op->tag,
+		.rpc_id = op->rpc_id,
+		.latency_ns = op->latency_ns,
+		.peer = op->peer,
+		.user = op->user,
+		.data = op->kind == TWI_OP_RECV || op->kind == TWI_OP_CALL ? op->data : NULL,
+		.message = twi_unlikely(op->status < 0) ? twi_failure_text(op) : NULL,
+	};
+
+	*out = result;
+}
+
+bool twi_op_run_callbacks(struct twi_engine *engine)
+{
+	struct twi_list *entry;
+	bool any = false;
+
+	if (engine->in_callback)
+		return false;
+	engine->in_callback = true;
+	while ((entry = twi_list_first(&engine->callbacks)) != NULL) {
+		struct tow_op *op = twi_container_of(entry, struct tow_op, link);
+		struct tow_result result;
+
+		twi_list_remove(entry);
+		fill_result(op, &result);
+		any = true;
+		if (op->embedded) {
+			op->done(op, &result); /* it may be started again by now, or gone */
+			engine->now_ns = 0;    /* it may have taken long */
+			continue;
+		}
+		if (op->kind <= TWI_OP_ACCEPT && op->status == TOW_OK)
+			twi_link_up(op->peer);
+		if (op->done != NULL) {
+			if (twi_unlikely(result.status < 0))
+				twi_failure_recall(op);
+			op->done(op, &result);
+			engine->now_ns = 0;
+		}
+		publish(op);
+	}
+	engine->in_callback = false;
+	return any;
+}
+
+static int refuse_handle(const char *call)
+{
+	return twi_error(TOW_EINVAL, "%s: the operation is NULL, or was released before", call);
+}
+
+/* Of one that is done. */
+static int tell_status(const struct tow_op *op)
+{
+	return twi_unlikely(op->status < 0) ? twi_failure_recall(op) : op->status;
+}
+
+void twi_op_tell_waited(struct tow_op *op, uint64_t now_ns)
+{
+	if (twi_unlikely(atomic_load_explicit(&op->held, memory_order_relaxed)))
+		twi_coll_batch_wanted(op);
+	if (op->stamp.record != NULL)
+		twi_coll_waited(op, now_ns != 0 ? now_ns : twi_engine_clock(op->engine));
+}
+
+TOW_PUBLIC int tow_op_test(struct tow_op *op)
+{
+	struct twi_engine *engine;
+
+	if (!twi_op_valid(op))
+		return refuse_handle("tow_op_test");
+	if (twi_unlikely(twi_op_of_coll(op)))
+		twi_op_tell_waited(op, 0);
+	if (twi_op_is_done(op))
+		return tell_status(op);
+	engine = op->engine;
+	if (twi_engine_forked(engine))
+		return twi_error(TOW_EFORKED, "tow_op_test in a forked child");
+	if (twi_engine_try_enter(engine)) { /* not in a callback: it is held then */
+		int status = twi_engine_bind_ring(engine);
+
+		if (status == TOW_OK)
+			twi_engine_poll(engine);
+		twi_engine_leave(engine);
+		if (status < 0 && status != TOW_EBUSY) /* then others drive */
+			return status;
+	}
+	return twi_op_is_done(op) ? tell_status(op) : TOW_AGAIN;
+}
+
+int twi_op_end_wait(const struct tow_op *op, uint64_t since_ns)
+{
+	uint64_t end_ns = op->start_ns + op->latency_ns;
+
+	if (end_ns > since_ns) {
+		twi_op_blocked_ns += end_ns - since_ns;
+		if (twi_op_span_waited(op, end_ns - since_ns))
+			twi_op_span_wait(op, since_ns, end_ns, op->status);
+	}
+	return tell_status(op);
+}
+
+uint64_t twi_op_end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
+{
+	struct twi_engine *engine = op->engine;
+	uint64_t end_ns = twi_engine_clock(engine);
+
+	if (twi_op_span_waited(op, end_ns - since_ns)) {
+		twi_engine_enter(engine); /* it goes on: only the holder may read it */
+		twi_op_span_wait(op, since_ns, end_ns,
+				 status == TOW_AGAIN ? TOW_ETIMEDOUT : status);
+		twi_engine_leave(engine);
+	}
+	return end_ns;
+}
+
+/* This wait has failed, or its time is over. */
+static int end_in_vain(const struct tow_op *op, uint64_t since_ns, int status)
+{
+	uint64_t end_ns = twi_op_end_in_vain(op, since_ns, status);
+
+	return status == TOW_AGAIN ? twi_op_timed_out(op, end_ns - since_ns, "") : status;
+}
+
+/*
+ * A wait that will have been long when its time is over: the other ranks are asked in time for the
+ * message to say why. That takes none of the wait's own time.
+ */
+static int wait_asking(struct tow_op *op, uint64_t ask_ns, uint64_t until_ns)
+{
+	struct twi_engine *engine = op->engine;
+	int status = twi_op_wait_until(op, twi_engine_clock(engine), ask_ns);
+
+	if (status != TOW_AGAIN || twi_op_is_done(op))
+		return status;
+	twi_engine_enter(engine);
+	twi_inquiry_begin(engine);
+	twi_engine_leave(engine);
+	return twi_op_wait_until(op, twi_engine_clock(engine), until_ns);
+}
+
+static int wait_long(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
+{
+	int status = wait_asking(op, until_ns - ASK_BEFORE_NS, until_ns);
+	struct twi_engine *engine = op->engine;
+	char why[TWI_ERROR_BYTES];
+
+	if (status != TOW_AGAIN || twi_op_is_done(op))
+		return status;
+	twi_inquiry_short(engine, "; ", why, sizeof(why));
+	return twi_op_timed_out(op, until_ns - now_ns, why);
+}
+
+TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
+{
+	struct twi_engine *engine;
+	uint64_t now, until;
+	int status;
+
+	if (!twi_op_valid(op))
+		return refuse_handle("tow_op_wait");
+	if (twi_op_is_done(op)) {
+		if (twi_unlikely(twi_op_of_coll(op)))
+			twi_op_tell_waited(op, 0);
+		return tell_status(op);
+	}
+	engine = op->engine;
+	if (twi_engine_forked(engine))
+		return twi_error(TOW_EFORKED, "tow_op_wait in a forked child");
+	if (twi_engine_in_callback(engine))
+		return twi_error(TOW_EINVAL, "tow_op_wait in a completion callback");
+	now = twi_engine_clock(engine);
+	if (twi_unlikely(twi_op_of_coll(op)))
+		twi_op_tell_waited(op, now);
+	until = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
+	if (twi_unlikely(until != UINT64_MAX && timeout_ns >= LONG_WAIT_NS && engine->inquiry))
+		status = wait_long(op, now, until);
+	else
+		status = twi_op_wait_until(op, now, until);
+	return twi_op_is_done(op) ? twi_op_end_wait(op, now) : end_in_vain(op, now, status);
+}
+
+int twi_op_wait_told(struct tow_op *op, char *why, size_t room)
+{
+	struct twi_engine *engine = op->engine;
+	uint64_t now = twi_engine_clock(engine), until = op->deadline_ns;
+	int status;
+
+	why[0] = '\0';
+	if (until == UINT64_MAX || until < now + LONG_WAIT_NS / 2 || engine->inquiry == NULL ||
+	    until - op->start_ns < LONG_WAIT_NS || twi_op_is_done(op) ||
+	    twi_engine_in_callback(engine))
+		return tow_op_wait(op, TOW_FOREVER);
+	status = wait_asking(op, until - ASK_BEFORE_NS, UINT64_MAX);
+	if (!twi_op_is_done(op))
+		return end_in_vain(op, now, status);
+	if (op->status == TOW_EDEADLINE)
+		twi_inquiry_short(engine, "; ", why, room);
+	return twi_op_end_wait(op, now);
+}
+
+TOW_PUBLIC int tow_op_cancel(struct tow_op *op)
+{
+	struct twi_engine *engine;
+
+	if (!twi_op_valid(op))
+		return refuse_handle("tow_op_cancel");
+	engine = op->engine;
+	if (twi_engine_forked(engine))
+		return twi_error(TOW_EFORKED, "tow_op_cancel in a forked child");
+	twi_engine_enter(engine);
+	/* What is on its way is reaped first. A thread that can have no ring cancels without one.
+	 */
+	twi_engine_bind_ring(engine);
+	if (op->stage == TWI_STAGE_COMPLETING)
+		;
+	else if (op->kind == TWI_OP_CONNECT)
+		op->lane_ops->connect_abort(op, TOW_ECANCELED);
+	else if (op->kind == TWI_OP_ACCEPT)
+		twi_op_complete(op, TOW_ECANCELED, 0);
+	else if (op->kind == TWI_OP_COPY)
+		twi_copy_abort(op, TOW_ECANCELED);
+	else if (op->kind == TWI_OP_CALL)
+		op->abort_call(op, TOW_ECANCELED);
+	else
+		twi_op_abort(op, TOW_ECANCELED, false);
+	twi_engine_leave(engine);
+	return TOW_OK;
+}
+
+TOW_PUBLIC int tow_op_result(struct tow_op *op, struct tow_result *result_out)
+{
+	struct tow_result result;
+
+	if (!twi_op_valid(op))
+		return refuse_handle("tow_op_result");
+	if (twi_unlikely(result_out == NULL || result_out->size != sizeof(result)) &&
+	    twi_sized_check_out(TWI_SIZED_tow_result, "tow_op_result", result_out) < 0)
+		return TOW_EINVAL;
+	if (twi_engine_forked(op->engine)) /* first: nothing will ever be done in the child */
+		return twi_error(TOW_EFORKED, "tow_op_result in a forked child");
+	if (!twi_op_is_done(op))
+		return TOW_AGAIN;
+	if (twi_likely(result_out->size == sizeof(result))) {
+		fill_result(op, result_out);
+		return TOW_OK;
+	}
+	fill_result(op, &result);
+	return TWI_SIZED_OUT(tow_result, "tow_op_result", &result, result_out);
+}
+
+/* Of one in flight, and of a view, whose memory goes back under the engine. */
+static void release_held(struct tow_op *op)
+{
+	struct twi_engine *engine = op->engine;
+
+	twi_engine_enter(engine);
+	if (twi_op_is_done(op))
+		recycle(op);
+	else
+		atomic_store_explicit(&op->state, TWI_OP_USED | TWI_OP_RELEASED,
+				      memory_order_relaxed);
+	twi_engine_leave(engine);
+}
+
+TOW_PUBLIC int tow_view_release(struct tow_op *op)
+{
+	if (op != NULL && twi_op_valid(op) && !op->view)
+		return twi_error(TOW_EINVAL,
+				 "tow_view_release: the operation was not started as a view");
+	return tow_op_release(op);
+}
+
+TOW_PUBLIC int tow_op_release(struct tow_op *op)
+{
+	if (op == NULL)
+		return TOW_OK;
+	if (!twi_op_valid(op))
+		return refuse_handle("tow_op_release");
+	if (twi_engine_forked(op->engine))
+		return twi_error(TOW_EFORKED, "tow_op_release in a forked child");
+	if (twi_unlikely(op->view || !twi_op_is_done(op))) {
+		release_held(op);
+		return TOW_OK;
+	}
+	twi_failure_drop(op);
+	atomic_store_explicit(&op->state, 0, memory_order_relaxed);
+	give_back(&op->engine->ops, op);
+	return TOW_OK;
+}

@@ -1,0 +1,199 @@
+/*
+ * op.h - an operation: one thing started by the user, which completes exactly once.
+ *
+ *	tow_*_start        twi_op_complete            tow_op_release
+ *	   |                     |                          |
+ *	   v                     v                          v
+ *	 [idle] -> IN_FLIGHT -> (callback) -> DONE -> back in the table
+ *
+ * Operations live in a table of max_ops rows that is made at open: starting one allocates nothing.
+ * Most programs use a few: the pages of the others are faulted in by the first that needs them.
+ * Free rows are two stacks: the holder of the engine has one to itself; a thread that releases a
+ * completed operation pushes it onto the other, all of which the holder takes when its own is
+ * empty.
+ *
+ * A row belongs to the holder of the engine until DONE is set, and to the user's thread after it.
+ * So no read-modify-write is needed: only the holder writes `state` before DONE (release pairs with
+ * the acquire of whoever looks), and one that is released earlier is marked under the engine.
+ */
+#ifndef TWI_OP_H
+#define TWI_OP_H
+
+#include <stdatomic.h>
+
+#include <internal/list.h>
+#include <towline/endpoint.h>
+
+#include "diag/record/site.h"
+#include "memreg/pool/extent.h"
+#include "transport/engine/engine_heap.h"
+#include "transport/message/match.h"
+#include "transport/op/claim.h"
+
+struct twi_coll_record;
+struct twi_engine;
+struct twi_lane_ops;
+struct twi_wait_entry;
+
+enum twi_op_kind {
+	TWI_OP_CONNECT,
+	TWI_OP_ACCEPT,
+	TWI_OP_SEND,
+	TWI_OP_RECV,
+	TWI_OP_COPY,
+	TWI_OP_CALL /* made of messages of the library's own (rpc.h): ended by its owner */
+};
+
+/* Where a send or receive stands; session.h draws the two ways. */
+enum twi_op_stage {
+	TWI_STAGE_NEW,
+	TWI_STAGE_QUEUED,  /* send: waits for credit or room; receive: matched, waits for a grant */
+	TWI_STAGE_OFFERED, /* send: RTS is out */
+	TWI_STAGE_BULK,    /* send: granted, in the bulk queue */
+	TWI_STAGE_SENT,    /* send: all bytes are out, DONE awaited */
+	TWI_STAGE_POSTED,  /* receive: in the match table */
+	TWI_STAGE_FILLING, /* receive: an eager payload is arriving in pieces */
+	TWI_STAGE_GRANTED, /* receive: CTS is out */
+	TWI_STAGE_COMPLETING,
+};
+
+/* The part of an operation that only a copy to or from a device has (device_copy.h). */
+struct twi_copy {
+	struct tow_device *device;
+	struct tow_device_memory *memory;
+	uint64_t offset;   /* in memory */
+	uint64_t landed;   /* bytes of chunks that have ended well */
+	int ending;        /* below TOW_OK: no chunk is started any more, and this is the status */
+	uint8_t direction; /* enum tow_direction */
+	uint8_t in_flight; /* chunks whose host memory is the user's */
+	bool staged;
+};
+
+/* The part of an operation that only a collective has: when it was waited for (coll_report.h). */
+struct twi_op_stamp {
+	struct twi_coll_record *record; /* NULL: nobody wants to know */
+	uint64_t id;                    /* of the collective in it */
+	uint64_t blocked_ns;            /* of the thread that has started it, by then */
+	uint32_t thread;
+};
+
+/* How long this thread has been blocked in waits, in all. */
+extern __thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exec")));
+
+/* Bits of tow_op.state. */
+#define TWI_OP_USED     1u /* not in the free stack */
+#define TWI_OP_DONE     2u
+#define TWI_OP_RELEASED 4u
+
+struct tow_op {
+	struct twi_match_entry match; /* receive, posted: its place in the match table */
+	struct twi_list link;         /* on the queue that its stage names */
+	struct twi_list seq_link;     /* send: in the session's table; roomless: on the engine's */
+	struct twi_heap_node timed;   /* among the engine's deadlines */
+	_Atomic uint32_t state;
+	uint32_t index;
+	uint32_t next_free; /* index + 1, on the stack that it is on; 0: the last */
+	uint8_t kind;
+	uint8_t stage;
+	uint8_t space;      /* enum twi_space; of no message: USER, or LINK: the library's own */
+	bool zerocopy;      /* part of the payload went by zero-copy send */
+	bool forgotten;     /* nobody has its handle: a failure is logged */
+	bool view;          /* receive: the lane finds the memory (message.h) */
+	bool impatient;     /* view: it ends where the pool has no room for it */
+	bool roomless;      /* view: held until there is room; result_bytes is of what length */
+	bool canceled;      /* receive: asked to end early while its message was on its way */
+	bool memory_polled; /* it ends by what other ranks write into memory */
+	bool crowd;         /* and they are more than there are cores */
+	bool embedded; /* not of the table: its owner's, who has it back when `done` is called */
+	_Atomic bool held; /* back, until somebody waits for it (coll_batch.h) */
+	struct twi_engine *engine;
+	struct tow_endpoint *endpoint;
+	struct tow_peer *peer;
+	void *lane_state;                        /* connect: the lane's */
+	void (*view_release)(struct tow_op *op); /* view: gives the memory back; NULL: nothing to */
+	void *view_state;                        /* of whoever set view_release */
+	void (*abort_call)(struct tow_op *op, int status); /* TWI_OP_CALL: ends it now */
+	void *owner;                                       /* TWI_OP_CALL: what it stands for */
+	const struct twi_lane_ops *lane_ops;               /* connect */
+	struct twi_copy copy;                              /* TWI_OP_COPY; else not set */
+	struct twi_op_stamp stamp;
+	struct twi_wait_entry *waits; /* threads that wait for it */
+	struct twi_claim claim;       /* on the memory of its payload */
+	struct twi_site site;         /* of the call that started it */
+	void *data;
+	uint64_t bytes;
+	uint64_t tag;
+	uint64_t seq;
+	uint64_t moved; /* payload bytes handed to the stream */
+	uint64_t start_ns;
+	uint64_t framed_ns;   /* send: it left its queue (message_times.h) */
+	uint64_t begun_ns;    /* the first byte left, or the message was met (op_span.h) */
+	uint64_t span_parent; /* what it is a part of, in traces */
+	uint64_t deadline_ns; /* engine time; UINT64_MAX: none */
+	tow_op_callback done;
+	void *user;
+	int status;
+	char *failure; /* status below TOW_OK: why (failure.h); else NULL */
+	uint64_t result_bytes;
+	uint64_t rpc_id; /* set when a message ends; 0: it had no number yet */
+	uint64_t latency_ns;
+};
+
+/* The table of a runtime's operations. */
+struct twi_op_table {
+	struct tow_op *rows;
+	uint32_t count;
+	uint32_t made;   /* rows from here on were never used: their memory is not touched */
+	uint32_t cached; /* index + 1: the stack of the holder of the engine */
+	_Atomic uint32_t returned; /* likewise: the stack that any thread may push onto */
+};
+
+int twi_op_table_init(struct twi_op_table *table, uint32_t count);
+void twi_op_table_fini(struct twi_op_table *table);
+/* A row that was never used, whose page may have to be faulted in; NULL: there is none. */
+struct tow_op *twi_op_table_new(struct twi_op_table *table);
+
+/* A row of the table made ready, or NULL with TOW_EBUSY as the thread's error. The engine is held.
+ */
+struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
+			      const struct tow_op_options *options);
+
+/*
+ * Makes an operation ready that is part of something else. It needs a callback, and is its owner's
+ * again when that is called: it may be started once more there, or freed.
+ */
+void twi_op_embed(struct tow_op *op, struct twi_engine *engine, enum twi_op_kind kind,
+		  const struct tow_op_options *options);
+
+/* Puts a row back that was never started. The engine is held. */
+void twi_op_discard(struct tow_op *op);
+
+/*
+ * Ends an operation; only for the holder of the engine, once. The callback runs later, when the
+ * lanes are at rest; the operation is DONE after it.
+ */
+void twi_op_complete(struct tow_op *op, int status, uint64_t bytes);
+
+/* Runs the callbacks of operations that completed. True when there were any. */
+bool twi_op_run_callbacks(struct twi_engine *engine);
+
+/* Asks the lane to end a send or receive (lane.h, abort). True when it has completed. */
+bool twi_op_abort(struct tow_op *op, int status, bool force);
+
+/* Ends operations whose deadline has passed; returns the next deadline. */
+uint64_t twi_op_expire(struct twi_engine *engine, uint64_t now_ns);
+
+/* Puts an operation with a deadline among the engine's, and takes it away. */
+void twi_op_watch(struct tow_op *op);
+void twi_op_unwatch(struct tow_op *op);
+
+/*
+ * Waits for an operation of this thread's own that has a deadline. Where that is long, the other
+ * ranks are asked before it, and `why` says what is found, behind "; "; else it is empty.
+ */
+int twi_op_wait_told(struct tow_op *op, char *why, size_t room);
+
+/* Nobody will ask: the row goes back by itself when the operation completes. The engine is held. */
+void twi_op_forget(struct tow_op *op);
+
+#endif

@@ -1,0 +1,169 @@
+/*
+ * op_any.c - waiting for whichever of several operations ends first.
+ *
+ * The thread waits as in tow_op_wait, with an entry on the list of each of them (engine_wait.h). So
+ * a call costs a few nanoseconds for each operation that it names, once, and sleeps as cheaply as a
+ * wait for one.
+ */
+#include <stdlib.h>
+
+#include "diag/base/error.h"
+#include "transport/engine/engine.h"
+#include "transport/inquiry/inquiry.h"
+#include "transport/op/op.h"
+#include "transport/op/op_describe.h"
+#include "transport/op/op_wait.h"
+
+#define FEW           32 /* for so many no memory is allocated */
+#define LONG_WAIT_NS  2000000000ull
+#define ASK_BEFORE_NS 1100000000ull /* as for one operation (op.c) */
+
+struct any {
+	struct tow_op *const *ops;
+	size_t count;
+	struct twi_engine *engine; /* of all of them */
+	size_t live;               /* entries that are not NULL */
+	size_t first;              /* of those */
+};
+
+/* All of one runtime, all in use. */
+static int check(struct any *any)
+{
+	for (size_t i = 0; i < any->count; i++) {
+		const struct tow_op *op = any->ops[i];
+
+		if (op == NULL)
+			continue;
+		if (!twi_op_valid(op))
+			return twi_error(TOW_EINVAL,
+					 "tow_wait_any: operation %zu was released before", i);
+		if (any->live++ == 0) {
+			any->engine = op->engine;
+			any->first = i;
+		} else if (op->engine != any->engine) {
+			return twi_error(TOW_EINVAL,
+					 "tow_wait_any: operations %zu and %zu are of different "
+					 "runtimes, which no thread can drive at once",
+					 any->first, i);
+		}
+	}
+	if (any->live == 0)
+		return twi_error(TOW_EINVAL,
+				 "tow_wait_any: none of the %zu entries is an operation",
+				 any->count);
+	if (twi_engine_forked(any->engine))
+		return twi_error(TOW_EFORKED, "tow_wait_any in a forked child");
+	return TOW_OK;
+}
+
+/* The first that is done, or any->count. */
+static size_t find_done(const struct any *any)
+{
+	for (size_t i = any->first; i < any->count; i++) {
+		if (any->ops[i] != NULL && twi_op_is_done(any->ops[i]))
+			return i;
+	}
+	return any->count;
+}
+
+static int tell_timed_out(const struct any *any, uint64_t waited_ns, const char *why)
+{
+	char what[64];
+
+	twi_op_describe(any->ops[any->first], what, sizeof(what));
+	return twi_error(TOW_ETIMEDOUT,
+			 "tow_wait_any: none of %zu operations is done within %.6g s, and they go "
+			 "on; the first of them is %s%s",
+			 any->live, (double)waited_ns / 1e9, what, why);
+}
+
+static int wait_until(const struct any *any, struct twi_wait_entry *entries, uint64_t until_ns)
+{
+	struct twi_engine *engine = any->engine;
+
+	return twi_engine_wait_any(engine, entries, any->live, twi_engine_clock(engine), until_ns);
+}
+
+/* Until one is done. TOW_AGAIN: the time is over, and `why` says what the other ranks know. */
+static int wait(const struct any *any, struct twi_wait_entry *entries, uint64_t now_ns,
+		uint64_t until_ns, char *why)
+{
+	struct twi_engine *engine = any->engine;
+	size_t at = 0;
+	int status;
+
+	for (size_t i = any->first; i < any->count; i++) {
+		if (any->ops[i] == NULL)
+			continue;
+		if (twi_unlikely(twi_op_of_coll(any->ops[i])))
+			twi_op_tell_waited(any->ops[i], now_ns);
+		entries[at++] = (struct twi_wait_entry){ .op = any->ops[i] };
+	}
+	if (until_ns == UINT64_MAX || until_ns - now_ns < LONG_WAIT_NS || engine->inquiry == NULL)
+		return wait_until(any, entries, until_ns);
+	status = wait_until(any, entries, until_ns - ASK_BEFORE_NS);
+	if (status != TOW_AGAIN || find_done(any) < any->count)
+		return status;
+	twi_engine_enter(engine);
+	twi_inquiry_begin(engine);
+	twi_engine_leave(engine);
+	status = wait_until(any, entries, until_ns);
+	if (status == TOW_AGAIN)
+		twi_inquiry_short(engine, "; ", why, TWI_ERROR_BYTES);
+	return status;
+}
+
+static int wait_any(const struct any *any, struct twi_wait_entry *entries, uint64_t timeout_ns,
+		    size_t *index_out)
+{
+	const struct tow_op *first = any->ops[any->first];
+	uint64_t now = twi_engine_clock(any->engine), end;
+	uint64_t until = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
+	char why[TWI_ERROR_BYTES] = "";
+	int status = wait(any, entries, now, until, why);
+	size_t at = find_done(any);
+
+	if (at < any->count) {
+		*index_out = at;
+		return twi_op_end_wait(any->ops[at], now);
+	}
+	if (status == TOW_OK)
+		return twi_error(TOW_EINVAL, "tow_wait_any: an operation was released meanwhile");
+	end = twi_op_end_in_vain(first, now, status);
+	return status == TOW_AGAIN ? tell_timed_out(any, end - now, why) : status;
+}
+
+TOW_PUBLIC int tow_wait_any(struct tow_op *const *ops, size_t count, uint64_t timeout_ns,
+			    size_t *index_out)
+{
+	struct twi_wait_entry few[FEW], *many;
+	struct any any = { .ops = ops, .count = count };
+	size_t at;
+	int status;
+
+	if (index_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_wait_any: index_out is NULL");
+	*index_out = SIZE_MAX;
+	if (ops == NULL)
+		return twi_error(TOW_EINVAL, "tow_wait_any: ops is NULL");
+	status = check(&any);
+	if (status < 0)
+		return status;
+	at = find_done(&any);
+	if (at < count) {
+		if (twi_unlikely(twi_op_of_coll(ops[at])))
+			twi_op_tell_waited(ops[at], 0);
+		*index_out = at;
+		return twi_op_end_wait(ops[at], UINT64_MAX);
+	}
+	if (twi_engine_in_callback(any.engine))
+		return twi_error(TOW_EINVAL, "tow_wait_any in a completion callback");
+	if (any.live <= FEW)
+		return wait_any(&any, few, timeout_ns, index_out);
+	many = calloc(any.live, sizeof(*many));
+	if (many == NULL)
+		return twi_error(TOW_ENOMEM, "tow_wait_any: no memory for %zu entries", any.live);
+	status = wait_any(&any, many, timeout_ns, index_out);
+	free(many);
+	return status;
+}

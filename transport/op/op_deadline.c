@@ -1,0 +1,77 @@
+/*
+ * op_deadline.c - operations whose time is limited: a heap of them, and how each kind is ended when
+ * its time has passed.
+ */
+#include "transport/device/device_copy.h"
+#include "transport/engine/engine.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/op.h"
+
+void twi_op_watch(struct tow_op *op)
+{
+	struct twi_engine *engine = op->engine;
+
+	if (twi_likely(op->deadline_ns == UINT64_MAX) || op->stage == TWI_STAGE_COMPLETING)
+		return;
+	twi_heap_insert(&engine->timed, &op->timed, op->deadline_ns);
+	if (op->deadline_ns < engine->next_expiry_ns) {
+		engine->next_expiry_ns = op->deadline_ns;
+		engine->armed_since_enter = true; /* who sleeps must wake up for it */
+	}
+}
+
+void twi_op_unwatch(struct tow_op *op)
+{
+	twi_heap_remove(&op->engine->timed, &op->timed);
+}
+
+bool twi_op_abort(struct tow_op *op, int status, bool force)
+{
+	struct tow_peer *peer = op->peer;
+	bool roomless = op->roomless, ended;
+	uint8_t space = op->space;
+	uint64_t tag = op->tag;
+
+	ended = peer->lane->ops->abort(peer, op, status, force);
+	if (twi_unlikely(roomless)) /* the next receive takes what this one could not */
+		peer->lane->ops->look_again(peer, tag, space);
+	return ended;
+}
+
+static void expire(struct tow_op *op)
+{
+	switch (op->kind) {
+	case TWI_OP_CONNECT:
+		op->lane_ops->connect_abort(op, TOW_EDEADLINE);
+		break;
+	case TWI_OP_ACCEPT:
+		twi_op_complete(op, TOW_EDEADLINE, 0);
+		break;
+	case TWI_OP_COPY:
+		twi_copy_abort(op, TOW_EDEADLINE);
+		break;
+	case TWI_OP_CALL:
+		op->abort_call(op, TOW_EDEADLINE);
+		break;
+	default:
+		twi_op_abort(op, TOW_EDEADLINE, true);
+		break;
+	}
+}
+
+uint64_t twi_op_expire(struct twi_engine *engine, uint64_t now_ns)
+{
+	struct twi_heap *timed = &engine->timed;
+
+	if (twi_likely(now_ns < engine->next_expiry_ns))
+		return engine->next_expiry_ns;
+	while (timed->root != NULL && timed->root->key <= now_ns) {
+		struct tow_op *op = twi_container_of(timed->root, struct tow_op, timed);
+
+		/* Before it is ended: one that cannot end at once is not to be ended again. */
+		twi_op_unwatch(op);
+		expire(op);
+	}
+	engine->next_expiry_ns = timed->root != NULL ? timed->root->key : UINT64_MAX;
+	return engine->next_expiry_ns;
+}

@@ -1,0 +1,44 @@
+/*
+ * op_describe.c - an operation in words.
+ */
+#include "transport/op/op_describe.h"
+
+#include <stdio.h>
+
+#include "diag/base/error.h"
+
+static const char *noun_of(const struct tow_op *op)
+{
+	switch (op->kind) {
+	case TWI_OP_CONNECT:
+		return "connect";
+	case TWI_OP_ACCEPT:
+		return "accept";
+	case TWI_OP_SEND:
+		return "send";
+	case TWI_OP_RECV:
+		return "receive";
+	case TWI_OP_COPY:
+		return "device copy";
+	default:
+		return op->stamp.record != NULL ? "collective" : "call";
+	}
+}
+
+void twi_op_describe(const struct tow_op *op, char *out, size_t room)
+{
+	if (op->kind == TWI_OP_SEND || op->kind == TWI_OP_RECV)
+		snprintf(out, room, "the %s of tag %#llx", noun_of(op),
+			 (unsigned long long)op->tag);
+	else
+		snprintf(out, room, "the %s", noun_of(op));
+}
+
+int twi_op_timed_out(const struct tow_op *op, uint64_t waited_ns, const char *why)
+{
+	char what[64];
+
+	twi_op_describe(op, what, sizeof(what));
+	return twi_error(TOW_ETIMEDOUT, "tow_op_wait: %s is not done within %.6g s, and goes on%s",
+			 what, (double)waited_ns / 1e9, why);
+}

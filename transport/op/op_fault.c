@@ -1,0 +1,50 @@
+/*
+ * op_fault.c - see op_fault.h.
+ */
+#include "transport/op/op_fault.h"
+
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/lanes/lane.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/op.h"
+#include "transport/op/reach.h"
+
+/* What is moved at once: the byte that somebody has stumbled over is not further off. */
+#define STEP_BYTES (1u << 20)
+
+static const char *lane_of(const struct tow_op *op)
+{
+	return twi_lane_name(op->peer->lane->ops->id);
+}
+
+int twi_op_fault(const struct tow_op *op, uint64_t rpc_id, uint64_t bytes, uint64_t from)
+{
+	uint64_t most = twi_min(bytes - from, (uint64_t)STEP_BYTES), good;
+	const uint8_t *memory = op->data;
+	bool write = op->kind == TWI_OP_RECV;
+
+	good = twi_reach(memory + from, most, write);
+	from += good < most ? good : 0;
+	twi_error(TOW_EFAULT,
+		  "peer %s (%s): message of rpc id %llu, %llu bytes at %p to %p: the memory from "
+		  "%p on cannot be %s: it is unmapped, protected, or beyond the end of its file",
+		  op->peer->address, lane_of(op), (unsigned long long)rpc_id,
+		  (unsigned long long)bytes, (const void *)memory, (const void *)(memory + bytes),
+		  (const void *)(memory + from), write ? "written" : "read");
+	twi_log(op->engine->diag, 2, "%s", tow_error_message());
+	twi_count(op->engine->diag, TWI_C_memory_faults, 1);
+	return TOW_EFAULT;
+}
+
+int twi_op_fault_theirs(const struct tow_op *op, uint64_t rpc_id, uint64_t bytes)
+{
+	return twi_error(TOW_EFAULT,
+			 "peer %s (%s) cannot %s the memory of its %s: message of rpc id %llu, "
+			 "%llu bytes",
+			 op->peer->address, lane_of(op), op->kind == TWI_OP_RECV ? "read" : "write",
+			 op->kind == TWI_OP_RECV ? "send" : "receive", (unsigned long long)rpc_id,
+			 (unsigned long long)bytes);
+}

@@ -1,0 +1,87 @@
+/*
+ * op_late.c - what waits for other ranks says so in the log: after log_wait_ns, and again when it
+ * has waited three times as long, nine times, and so on.
+ *
+ * Only what all ranks must take part in is told of: a receive may wait for days with good reason.
+ * Before the line is due the other ranks are asked, as before a long wait's end (inquiry.h), so
+ * that it can name who is late. The line comes from the waiting thread, which holds nothing; a job
+ * whose thread only tests gets none.
+ */
+#include <stdio.h>
+
+#include "diag/base/error.h"
+#include "diag/base/words.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/inquiry/inquiry.h"
+#include "transport/job/group.h"
+#include "transport/op/op_wait.h"
+
+#define ASK_NS (TWI_INQUIRY_ROUND + 50000000ull) /* for a round, and whoever answers late */
+
+/* What is waited for in words. False: nothing that a line is written for. */
+static bool describe(const struct tow_op *op, char *out, size_t room)
+{
+	uint32_t rank;
+
+	if (twi_op_of_coll(op))
+		snprintf(out, room, "waiting in a collective");
+	else if (twi_barrier_is(op))
+		snprintf(out, room, "waiting in a barrier");
+	else if (twi_connect_is(op, &rank))
+		snprintf(out, room, "waiting for a connection to rank %u", rank);
+	else
+		return false;
+	return true;
+}
+
+static void tell(struct twi_engine *engine, const char *what, uint64_t waited_ns)
+{
+	char waited[TWI_WORDS_BYTES], why[TWI_ERROR_BYTES] = "";
+
+	if (engine->inquiry != NULL)
+		twi_inquiry_short(engine, ": ", why, sizeof(why));
+	twi_words_ns(waited_ns, waited);
+	twi_log(engine->diag, 2, "%s for %s%s", what, waited, why);
+}
+
+/* Until tell_ns, with the others asked shortly before it. */
+static int wait_asking(struct tow_op *op, uint64_t now_ns, uint64_t tell_ns)
+{
+	struct twi_engine *engine = op->engine;
+	uint64_t ask_ns = tell_ns - now_ns > ASK_NS ? tell_ns - ASK_NS : now_ns;
+	int status = twi_engine_wait(engine, op, now_ns, ask_ns);
+
+	if (status != TOW_AGAIN || twi_op_is_done(op))
+		return status;
+	twi_engine_enter(engine);
+	twi_inquiry_begin(engine);
+	twi_engine_leave(engine);
+	return twi_engine_wait(engine, op, twi_engine_clock(engine), tell_ns);
+}
+
+int twi_op_wait_late(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
+{
+	struct twi_engine *engine = op->engine;
+	uint64_t late_ns = (uint64_t)engine->knobs.log_wait_ns, begin_ns = now_ns;
+	char what[64];
+	int status;
+
+	if (engine->virtual_clock || !describe(op, what, sizeof(what)))
+		return twi_engine_wait(engine, op, now_ns, until_ns);
+	if (engine->inquiry != NULL)
+		late_ns = twi_max(late_ns, ASK_NS);
+	while (until_ns - now_ns > late_ns) {
+		status = engine->inquiry != NULL
+				 ? wait_asking(op, now_ns, now_ns + late_ns)
+				 : twi_engine_wait(engine, op, now_ns, now_ns + late_ns);
+		if (status != TOW_AGAIN || twi_op_is_done(op))
+			return status;
+		now_ns = twi_engine_clock(engine);
+		tell(engine, what, now_ns - begin_ns);
+		late_ns = 2 * (now_ns - begin_ns);
+		if (now_ns >= until_ns)
+			return TOW_AGAIN;
+	}
+	return twi_engine_wait(engine, op, now_ns, until_ns);
+}

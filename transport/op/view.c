@@ -1,0 +1,123 @@
+/*
+ * view.c - receives whose memory the lane finds. See message.h.
+ */
+#include <towline/towline.h>
+
+#include "diag/base/error.h"
+#include "memreg/pool/pool.h"
+#include "transport/engine/engine.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/message.h"
+
+#define LOOK_NS 1000000ull /* how often views that have no room look for it */
+
+static void free_room(struct tow_op *op)
+{
+	twi_pool_free(op->engine->pool, op->view_state);
+}
+
+int twi_view_room(struct tow_op *op, uint64_t bytes)
+{
+	void *memory;
+	int status;
+
+	if (op->view_release != NULL && op->bytes == bytes)
+		return TOW_OK; /* of twi_view_ready */
+	twi_view_drop(op);
+	/* A message of no bytes has a place too. */
+	status = twi_pool_try(op->engine->pool, bytes > 0 ? bytes : 1, 64, &memory);
+	if (status < 0)
+		return twi_error(status,
+				 "no room in the pool for a view of %llu bytes; raise "
+				 "premap_memory_bytes",
+				 (unsigned long long)bytes);
+	op->data = memory;
+	op->bytes = bytes;
+	op->view_state = memory;
+	op->view_release = free_room;
+	return TOW_OK;
+}
+
+void twi_view_pass(struct tow_op *to, struct tow_op *from)
+{
+	to->data = from->data;
+	to->moved = from->moved;
+	to->view_state = from->view_state;
+	to->view_release = from->view_release;
+	from->view_release = NULL;
+}
+
+void twi_view_drop(struct tow_op *op)
+{
+	void (*release)(struct tow_op *) = op->view_release;
+
+	op->view_release = NULL;
+	if (release != NULL)
+		release(op);
+}
+
+bool twi_view_ready(struct tow_op *op, uint64_t bytes)
+{
+	return twi_likely(!op->view) || op->impatient || twi_view_room(op, bytes) != TOW_EEXHAUSTED;
+}
+
+void twi_view_hold(struct twi_match *match, struct tow_op *op, uint64_t bytes)
+{
+	struct twi_engine *engine = op->engine;
+
+	op->stage = TWI_STAGE_POSTED;
+	op->seq = 0;
+	op->data = NULL;
+	op->bytes = TWI_WIRE_U63_MAX;
+	op->result_bytes = bytes;
+	twi_match_hold(match, &op->match);
+	op->roomless = true;
+	twi_list_push_back(&engine->roomless, &op->seq_link);
+	if (engine->room_at_ns == UINT64_MAX) {
+		engine->room_at_ns = twi_engine_batch_now(engine) + LOOK_NS;
+		engine->armed_since_enter = true; /* who sleeps must wake up for it */
+	}
+}
+
+void twi_view_settled(struct tow_op *op)
+{
+	op->roomless = false;
+	twi_list_remove(&op->seq_link);
+}
+
+static void look(struct tow_op *op)
+{
+	uint64_t most = twi_pool_limit(op->engine->pool);
+
+	if (op->result_bytes > most) {
+		twi_error(TOW_EEXHAUSTED,
+			  "a view of %llu bytes is longer than the pool may become, %llu; raise "
+			  "premap_limit_bytes, or receive it into a buffer: it is still there",
+			  (unsigned long long)op->result_bytes, (unsigned long long)most);
+		twi_op_abort(op, TOW_EEXHAUSTED, true);
+		return;
+	}
+	twi_view_settled(op); /* it is held again if there is none */
+	op->peer->lane->ops->look_again(op->peer, op->tag, op->space);
+}
+
+void twi_view_retry(struct twi_engine *engine)
+{
+	struct twi_list *entry, now_due;
+	uint64_t now;
+
+	engine->now_ns = 0;
+	now = twi_engine_now(engine);
+	if (now < engine->room_at_ns)
+		return;
+	twi_list_init(&now_due);
+	while ((entry = twi_list_first(&engine->roomless)) != NULL) {
+		twi_list_remove(entry);
+		twi_list_push_back(&now_due, entry);
+	}
+	engine->room_at_ns = now + LOOK_NS;
+	while ((entry = twi_list_first(&now_due)) != NULL)
+		look(twi_container_of(entry, struct tow_op, seq_link));
+	if (twi_list_empty(&engine->roomless))
+		engine->room_at_ns = UINT64_MAX;
+}

@@ -1,0 +1,479 @@
+/*
+ * rpc_call.c - the client's side of a call.
+ *
+ *	FREE -> QUEUED -> SENT -----------> ENDED -> FREE   when its operation was given back and
+ *	                    \-> BODY -------/               nothing of it is under way any more
+ *
+ *	QUEUED  waits for OPEN, or for room in the peer's window
+ *	BODY    the response has come; its body is being received
+ *	ENDED   the operation is complete; a CANCEL may be due
+ */
+#include <stdio.h>
+
+#include "diag/base/error.h"
+#include "diag/record/latency.h"
+#include "memreg/pool/pool.h"
+#include "transport/engine/engine.h"
+#include "transport/op/op_span.h"
+#include "transport/op/path.h"
+#include "transport/rpc/rpc.h"
+#include "transport/rpc/rpc_failure.h"
+#include "transport/rpc/rpc_records.h"
+
+#define INDEX_BITS 16
+
+struct twi_call *twi_call_find(struct twi_rpc_peer *rp, uint64_t id)
+{
+	uint64_t index = id & ((1u << INDEX_BITS) - 1);
+	struct twi_call *call = index < rp->rpc->records ? &rp->rpc->call_rows[index] : NULL;
+
+	if (call == NULL || call->id != id || call->rp != rp || call->state == TWI_CALL_FREE)
+		return NULL;
+	return call;
+}
+
+static void free_call(struct twi_call *call)
+{
+	struct twi_rpc_peer *rp = call->rp;
+
+	if (call->slot != NULL)
+		twi_rpc_slot_release(call->slot);
+	if (call->memory != NULL)
+		twi_pool_free(call->rpc->engine->pool, call->memory);
+	twi_view_drop(&call->in.op);
+	call->slot = NULL;
+	call->memory = NULL;
+	call->stream = NULL;
+	call->rp = NULL;
+	call->state = TWI_CALL_FREE;
+	twi_list_remove(&call->link);
+	twi_list_push_front(&call->rpc->calls, &call->link);
+	rp->holds--;
+	twi_rpc_peer_settle(rp);
+}
+
+void twi_call_settle(struct twi_call *call)
+{
+	struct twi_rpc_head head = { .type = TWI_RPC_CANCEL, .id = call->id };
+
+	if (call->state != TWI_CALL_ENDED || twi_parcel_busy(&call->out) || call->in.busy)
+		return;
+	if (call->cancel_due) {
+		call->cancel_due = false;
+		if (twi_parcel_send(&call->out, call->rp, &head, NULL, 0, TWI_SITE_NONE) == TOW_OK)
+			return;
+	}
+	if (call->op != NULL)
+		return;
+	if (call->stream != NULL && !twi_stream_release(call->stream))
+		return;
+	free_call(call);
+}
+
+/* The user has given the operation back. */
+static void on_release(struct tow_op *op)
+{
+	struct twi_call *call = op->owner;
+
+	call->op = NULL;
+	if (call->stream != NULL)
+		twi_stream_fail(call->stream, TOW_ECLOSED);
+	twi_call_settle(call);
+}
+
+static uint64_t since(uint64_t later, uint64_t earlier)
+{
+	return later > earlier ? later - earlier : 0;
+}
+
+/* The parts of the latency of a call that the server has answered. */
+static void measure(struct twi_call *call, uint64_t posted_ns)
+{
+	struct tow_call_result *result = &call->result;
+	uint64_t server = result->match_ns + result->serve_ns, sent = call->out.sent_ns;
+	struct twi_clock_estimate clock;
+
+	/*
+	 * A header that is too long for one frame is seen to be out only when the server has it,
+	 * and the answer may be here before. It was out when the server's time began, at the
+	 * latest.
+	 */
+	if (sent == 0)
+		sent = posted_ns;
+	sent = twi_min(sent, twi_max(posted_ns, since(call->arrived_ns, server)));
+	result->queue_ns = since(sent, posted_ns);
+	result->wire_ns = since(call->arrived_ns - sent, server);
+	if (call->rp->peer == NULL || !twi_link_clock(call->rp->peer, &clock))
+		return;
+	result->request_one_way_ns = twi_clock_ours(&clock, call->there_ns) - (int64_t)sent;
+	result->response_one_way_ns =
+		(int64_t)call->arrived_ns - twi_clock_ours(&clock, call->there_ns + server);
+	result->one_way_error_ns = clock.error_ns;
+}
+
+/* By lane, peer and size: /v1/latency. The size is that of both ways. */
+static void record_latency(const struct twi_call *call, struct tow_peer *peer)
+{
+	const struct tow_call_result *result = &call->result;
+	const struct twi_latency_reading reading = {
+		.kind = TWI_LATENCY_CALLS,
+		.lane = peer->lane->ops->id,
+		.id = call->id,
+		.bytes = call->wish.request_bytes + result->bytes,
+		.end_ns = call->arrived_ns,
+		.parts_ns = { [TWI_LATENCY_TOTAL] = result->total_ns,
+			      [TWI_LATENCY_QUEUE] = result->queue_ns,
+			      [TWI_LATENCY_WIRE] = result->wire_ns,
+			      [TWI_LATENCY_MATCH] = result->match_ns,
+			      [TWI_LATENCY_SERVE] = result->serve_ns },
+	};
+
+	twi_latency_note(call->rp->engine->diag, &peer->latency_row, peer->address, &reading);
+}
+
+static void record(struct twi_call *call, bool answered)
+{
+	const struct tow_call_result *result = &call->result;
+	uint64_t parts[TWI_RPC_PARTS];
+
+	for (unsigned i = 0; i < TWI_RPC_PARTS; i++)
+		parts[i] = UINT64_MAX;
+	if (answered) {
+		parts[TWI_RPC_QUEUE] = result->queue_ns;
+		parts[TWI_RPC_WIRE] = result->wire_ns;
+		parts[TWI_RPC_MATCH] = result->match_ns;
+		parts[TWI_RPC_SERVE] = result->serve_ns;
+		parts[TWI_RPC_TOTAL] = result->total_ns;
+	}
+	if (result->one_way_error_ns != UINT64_MAX) {
+		parts[TWI_RPC_THERE] = (uint64_t)twi_max(result->request_one_way_ns, (int64_t)0);
+		parts[TWI_RPC_BACK] = (uint64_t)twi_max(result->response_one_way_ns, (int64_t)0);
+	}
+	twi_rpc_stats_record(call->rp, call->wish.hash, call->wish.name, true, result->status < 0,
+			     parts);
+	if (answered && call->rp->peer != NULL)
+		record_latency(call, call->rp->peer);
+}
+
+static void record_span(const struct twi_call *call, int status)
+{
+	const struct tow_call_result *result = &call->result;
+	struct twi_span span = {
+		.start_ns = call->op->start_ns,
+		.end_ns = call->arrived_ns,
+		.id = call->id,
+		.bytes = call->wish.request_bytes + result->bytes,
+		.queue_ns = twi_span_ns(result->queue_ns),
+		.wire_ns = twi_span_ns(result->wire_ns),
+		.match_ns = twi_span_ns(result->match_ns),
+		.kind = TWI_SPAN_CALL,
+		.lane = TWI_SPAN_NO_LANE,
+		.status = (int8_t)status,
+	};
+
+	twi_rpc_span(call->rp, call->wish.name, &span);
+}
+
+void twi_call_end(struct twi_call *call, int status, bool tell)
+{
+	struct twi_rpc_peer *rp = call->rp;
+	struct tow_op *op = call->op;
+	bool sent = call->state != TWI_CALL_QUEUED, answered = status == TOW_OK;
+
+	if (call->state == TWI_CALL_ENDED)
+		return;
+	if (status < 0)
+		twi_call_explain(call, status); /* it names the state */
+	rp->holds++;
+	call->state = TWI_CALL_ENDED;
+	call->cancel_due = tell && sent;
+	twi_list_remove(&call->link);
+	rp->in_flight -= sent;
+	twi_rpc_io_abort(&call->in);
+	twi_parcel_abort(&call->out);
+	if (call->stream != NULL && status < 0)
+		twi_stream_fail(call->stream, status);
+	else if (call->stream != NULL)
+		twi_stream_close(call->stream);
+	call->result.status = status;
+	if (call->arrived_ns == 0)
+		call->arrived_ns = twi_engine_clock(rp->engine);
+	call->result.total_ns = since(call->arrived_ns, op->start_ns);
+	if (answered || status == TOW_EREMOTE)
+		measure(call, op->start_ns);
+	record(call, answered || status == TOW_EREMOTE);
+	record_span(call, status);
+	op->seq = call->id; /* as waits for it name it */
+	op->data = (void *)(uintptr_t)call->result.data;
+	/* release: result is read by whoever sees it */
+	atomic_store_explicit(&call->ended, true, memory_order_release);
+	twi_op_complete(op, status, call->result.bytes);
+	twi_call_settle(call);
+	twi_call_pump(rp);
+	rp->holds--;
+	twi_rpc_peer_settle(rp);
+}
+
+static void abort_call(struct tow_op *op, int status)
+{
+	twi_call_end(op->owner, status, true);
+}
+
+bool twi_call_is(const struct tow_op *op)
+{
+	return op->abort_call == abort_call;
+}
+
+/* The request is out, or what could not be said has failed. */
+static void on_sent(struct twi_parcel *parcel)
+{
+	struct twi_call *call = parcel->owner;
+	int status = parcel->status;
+
+	/* A body that the server has refused or dropped: it says why in its answer. */
+	if (call->state == TWI_CALL_SENT && status < 0 && status != TOW_ECANCELED &&
+	    status != TOW_ETRUNCATED)
+		twi_call_end(call, status, true);
+	else
+		twi_call_settle(call);
+}
+
+static void send_call(struct twi_call *call)
+{
+	uint64_t now = twi_engine_clock(call->rpc->engine), deadline = call->op->deadline_ns;
+	struct twi_rpc_head head = {
+		.type = TWI_RPC_REQUEST,
+		.flags = call->stream != NULL ? TWI_RPC_STREAM : 0,
+		.id = call->id,
+		.method = call->wish.hash,
+		.a = deadline == UINT64_MAX ? UINT64_MAX : since(deadline, now),
+	};
+	int status;
+
+	call->state = TWI_CALL_SENT;
+	call->rp->in_flight++;
+	twi_list_push_back(&call->rp->active, &call->link);
+	status = twi_parcel_send(&call->out, call->rp, &head, call->wish.request,
+				 call->wish.request_bytes, call->wish.site);
+	if (status < 0)
+		twi_call_end(call, status, false);
+	else if (call->stream != NULL)
+		twi_stream_pump_out(call->stream);
+}
+
+void twi_call_pump(struct twi_rpc_peer *rp)
+{
+	struct twi_list *entry;
+
+	while (rp->ready && rp->dead >= 0 && rp->in_flight < rp->window &&
+	       (entry = twi_list_first(&rp->queued)) != NULL) {
+		twi_list_remove(entry);
+		send_call(twi_container_of(entry, struct twi_call, link));
+	}
+}
+
+void twi_call_given_up(struct twi_rpc_peer *rp, uint64_t id)
+{
+	struct twi_call *call = twi_call_find(rp, id);
+
+	if (call == NULL || call->state == TWI_CALL_ENDED)
+		return;
+	snprintf(call->result.text, sizeof(call->result.text), "the server has given the call up");
+	twi_call_end(call, TOW_ECANCELED, false);
+}
+
+static void on_body(struct tow_op *op, const struct tow_result *result)
+{
+	struct twi_call *call = op->user;
+
+	call->in.busy = false;
+	if (call->state != TWI_CALL_BODY) {
+		twi_call_settle(call);
+		return;
+	}
+	call->arrived_ns = op->start_ns + op->latency_ns;
+	call->result.data = op->data;
+	if (result->status >= 0 && result->bytes != call->result.bytes) {
+		twi_rpc_broken(call->rp, "a body has another length than its header said");
+		twi_call_end(call, TOW_EPROTOCOL, true);
+		return;
+	}
+	twi_call_end(call, result->status >= 0 ? TOW_OK : result->status, result->status < 0);
+}
+
+static void fetch(struct twi_call *call, const struct twi_rpc_head *head)
+{
+	const struct twi_message message = {
+		.kind = TWI_OP_RECV,
+		.view = (call->wish.flags & TOW_CALL_VIEW) != 0,
+		/* The server holds the request until the answer is taken:
+		   calls that waited for room could wait for each other. */
+		.impatient = true,
+		.space = TWI_SPACE_RPC,
+		.data = call->wish.response,
+		.bytes = head->bytes,
+		.tag = head->tag,
+		.site = call->wish.site
+	};
+	int status;
+
+	call->state = TWI_CALL_BODY;
+	status = twi_rpc_io_start(&call->in, call->rp->peer, &message, on_body, call);
+	if (status < 0)
+		twi_call_end(call, status, true);
+}
+
+/* What the server has to say of a failure, made fit to be printed. */
+static void take_text(struct twi_call *call, const uint8_t *text, uint64_t bytes)
+{
+	uint64_t n = twi_min(bytes, (uint64_t)TOW_CALL_TEXT_MAX - 1);
+
+	for (uint64_t i = 0; i < n; i++)
+		call->result.text[i] = (char)(text[i] < ' ' || text[i] == 0x7f ? '.' : text[i]);
+	call->result.text[n] = '\0';
+}
+
+static bool known_failure(int status)
+{
+	return status == TOW_EREMOTE || status == TOW_ENOTSUP || status == TOW_EBUSY ||
+	       status == TOW_EINVAL || status == TOW_EEXHAUSTED || status == TOW_EDEADLINE;
+}
+
+/* The response lies behind the header. True: the slot is kept. */
+static bool take_inline(struct twi_call *call, struct twi_rpc_slot *slot, uint64_t bytes)
+{
+	const uint8_t *data = slot->data + TWI_RPC_HEAD_BYTES;
+	bool keep = false;
+
+	call->result.bytes = bytes;
+	call->result.data = call->wish.response;
+	if ((call->wish.flags & TOW_CALL_VIEW) == 0) {
+		if (bytes <= call->wish.response_bytes)
+			twi_path_copy_eager(call->rpc->engine, call->wish.response, data, bytes);
+		twi_call_end(call, bytes <= call->wish.response_bytes ? TOW_OK : TOW_ETRUNCATED,
+			     false);
+		return false;
+	}
+	if (bytes == 0) {
+		;
+	} else if (twi_rpc_may_keep(call->rp)) {
+		call->slot = slot;
+		call->result.data = data;
+		keep = true;
+	} else {
+		call->memory = twi_rpc_keep_copy(call->rp, data, bytes);
+		call->result.data = call->memory;
+		if (call->memory == NULL) {
+			twi_call_end(call, TOW_EEXHAUSTED, false);
+			return false;
+		}
+	}
+	twi_call_end(call, TOW_OK, false);
+	return keep;
+}
+
+bool twi_call_answered(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
+		       const struct twi_rpc_head *head, uint64_t arrived_ns)
+{
+	struct twi_call *call = twi_call_find(rp, head->id);
+
+	if (call == NULL || call->state != TWI_CALL_SENT) {
+		rp->rpc->dropped++; /* nobody wants it; a body is taken back when CANCEL is there */
+		return false;
+	}
+	call->arrived_ns = arrived_ns;
+	call->there_ns = head->a;
+	call->result.match_ns = twi_min(head->b, (uint64_t)INT64_MAX / 2);
+	call->result.serve_ns = twi_min(head->c, (uint64_t)INT64_MAX / 2);
+	if (head->status < 0) {
+		bool known = known_failure(head->status);
+
+		call->result.code = head->code;
+		take_text(call, slot->data + TWI_RPC_HEAD_BYTES, head->inline_bytes);
+		if (!known || head->tag != 0)
+			twi_rpc_broken(rp, "it says a failure that there is not");
+		twi_call_end(call, known ? head->status : TOW_EPROTOCOL, head->tag != 0);
+		return false;
+	}
+	if (head->tag == 0)
+		return take_inline(call, slot, head->bytes);
+	call->result.bytes = head->bytes;
+	if ((call->wish.flags & TOW_CALL_VIEW) == 0 && head->bytes > call->wish.response_bytes) {
+		twi_call_end(call, TOW_ETRUNCATED, true);
+		return false;
+	}
+	fetch(call, head);
+	return false;
+}
+
+static void set_up(struct twi_call *call, struct twi_rpc_peer *rp, struct tow_op *op)
+{
+	call->rp = rp;
+	rp->holds++;
+	call->id = (((call->id >> INDEX_BITS) + 1) << INDEX_BITS) | call->index;
+	call->op = op;
+	call->out.done = on_sent;
+	call->out.owner = call;
+	call->out.sent_ns = 0;
+	call->cancel_due = false;
+	call->arrived_ns = call->there_ns = 0;
+	call->result = (struct tow_call_result){ .size = sizeof(call->result),
+						 .one_way_error_ns = UINT64_MAX };
+	atomic_store_explicit(&call->ended, false, memory_order_relaxed);
+	call->state = TWI_CALL_QUEUED;
+	op->owner = call;
+	op->peer = rp->peer;
+	op->abort_call = abort_call;
+	op->view = true; /* its release needs the engine */
+	op->view_release = on_release;
+}
+
+static int take_record(struct tow_peer *peer, uint32_t flags, struct twi_call **out)
+{
+	struct twi_rpc_peer *rp = twi_rpc_peer_of(peer);
+	struct twi_list *entry;
+	struct twi_call *call;
+
+	if (rp == NULL)
+		return peer->link_state == NULL ? TOW_ENOTSUP : TOW_ENOMEM;
+	entry = twi_list_first(&rp->rpc->calls);
+	if (entry == NULL)
+		return twi_error(TOW_EBUSY, "all %u calls are in use; release finished ones",
+				 rp->rpc->records);
+	call = twi_container_of(entry, struct twi_call, link);
+	call->rp = rp;
+	call->stream = NULL;
+	if ((flags & TOW_CALL_STREAM) != 0) {
+		call->stream = twi_stream_acquire(rp, 0, call, NULL);
+		if (call->stream == NULL)
+			return twi_error(TOW_EBUSY, "all %u streams are in use", TWI_RPC_STREAMS);
+	}
+	twi_list_remove(entry);
+	*out = call;
+	return TOW_OK;
+}
+
+int twi_call_begin(struct tow_peer *peer, const struct twi_call_wish *wish, struct tow_op *op)
+{
+	struct twi_call *call = NULL;
+	int status = take_record(peer, wish->flags, &call);
+
+	if (status < 0)
+		return status;
+	set_up(call, call->rp, op);
+	call->wish = *wish;
+	if (call->stream != NULL)
+		call->stream->id = call->id;
+	twi_op_watch(op);
+	twi_list_push_back(&call->rp->queued, &call->link);
+	if (call->rp->dead < 0)
+		twi_call_end(call, call->rp->dead, false);
+	else
+		twi_call_pump(call->rp);
+	if (call->state == TWI_CALL_QUEUED)
+		twi_rpc_reopen(call->rp);
+	if (call->state == TWI_CALL_QUEUED) /* a small request is the caller's again */
+		call->wish.request =
+			twi_parcel_keep(&call->out, call->rpc, wish->request, wish->request_bytes);
+	return TOW_OK;
+}

@@ -1,0 +1,260 @@
+/*
+ * rpc_link.c - see rpc_link.h.
+ *
+ *	offset  0      1             8                          16      24      32              40
+ *	        +------+-------------+--------------------------+-------+-------+---------------+
+ *	        | type | reserved: 0 | t1                       | t2    | t3    | inline_bytes  |
+ * window |
+ *	        +------+-------------+--------------------------+-------+-------+---------------+
+ *	ASK: t1. ANSWER: t1, t2, t3. OPEN: inline_bytes, window.
+ */
+#include "transport/rpc/rpc_link.h"
+
+#include <stdlib.h>
+
+#include <internal/base.h>
+
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/op/message.h"
+#include "transport/rpc/rpc.h"
+
+enum link_type { LINK_ASK = 1, LINK_ANSWER, LINK_OPEN };
+
+int twi_rpc_io_start(struct twi_rpc_io *io, struct tow_peer *peer,
+		     const struct twi_message *message, tow_op_callback done, void *user)
+{
+	const struct tow_op_options options = {
+		.size = sizeof(options), .timeout_ns = TOW_FOREVER, .done = done, .user = user
+	};
+	struct twi_message own = *message;
+	struct tow_op *op;
+	int status;
+
+	twi_assert(!io->busy);
+	own.op = &io->op;
+	io->busy = true;
+	status = twi_message_start(peer, &own, &options, &op);
+	if (status < 0)
+		io->busy = false;
+	return status;
+}
+
+void twi_rpc_io_abort(struct twi_rpc_io *io)
+{
+	struct tow_op *op = &io->op;
+
+	/* One that has completed must not be named to its lane any more: the peer may have gone. */
+	if (io->busy && op->stage != TWI_STAGE_COMPLETING)
+		twi_op_abort(op, TOW_ECANCELED, true);
+}
+
+static void free_if_done(struct twi_link *link)
+{
+	if (link->peer == NULL && !link->in.busy && !link->out.busy)
+		free(link);
+}
+
+static void pump(struct twi_link *link);
+
+static void on_sent(struct tow_op *op, const struct tow_result *result)
+{
+	struct twi_link *link = op->user;
+
+	link->out.busy = false;
+	if (result->status >= 0)
+		pump(link);
+	free_if_done(link);
+}
+
+/* Writes what is due next. False: nothing is. */
+static bool next_out(struct twi_link *link)
+{
+	uint64_t now = twi_engine_clock(link->engine);
+	uint8_t *out = link->out_data;
+
+	for (unsigned i = 0; i < TWI_LINK_BYTES; i += 8)
+		twi_put_le(out + i, 0, 8);
+	if (link->open_due) {
+		link->open_due = false;
+		out[0] = LINK_OPEN;
+		twi_put_le(out + 32, link->open_bytes, 8);
+		twi_put_le(out + 40, link->open_window, 8);
+	} else if (link->answer_due) {
+		link->answer_due = false;
+		out[0] = LINK_ANSWER;
+		twi_put_le(out + 8, link->answer_t1, 8);
+		twi_put_le(out + 16, link->answer_t2, 8);
+		twi_put_le(out + 24, now, 8);
+	} else if (link->ask_due) {
+		link->ask_due = false;
+		link->asked_ns = now == 0 ? 1 : now;
+		out[0] = LINK_ASK;
+		twi_put_le(out + 8, link->asked_ns, 8);
+	} else {
+		return false;
+	}
+	return true;
+}
+
+static void pump(struct twi_link *link)
+{
+	const struct twi_message message = { .kind = TWI_OP_SEND,
+					     .space = TWI_SPACE_LINK,
+					     .data = link->out_data,
+					     .bytes = TWI_LINK_BYTES };
+
+	if (link->peer == NULL || link->peer->closed || link->out.busy || !next_out(link))
+		return;
+	twi_rpc_io_start(&link->out, link->peer, &message, on_sent, link);
+}
+
+void twi_link_ask(struct twi_link *link, uint64_t now_ns)
+{
+	/* First: the exchange is traffic, too. The second comes soon, since two show the rate. */
+	link->next_ns = now_ns + (link->clock.exchanges < TWI_LINK_BURST ? TWI_LINK_SOON_NS
+									 : TWI_LINK_EVERY_NS);
+	link->ask_due = true;
+	pump(link);
+}
+
+void twi_link_open(struct twi_link *link, uint64_t inline_bytes, uint64_t window)
+{
+	link->open_due = true;
+	link->open_bytes = inline_bytes;
+	link->open_window = window;
+	pump(link);
+}
+
+static void on_answer(struct twi_link *link, uint64_t now)
+{
+	const uint8_t *in = link->in_data;
+	uint64_t t1 = link->asked_ns;
+
+	if (t1 == 0 || twi_get_le(in + 8, 8) != t1)
+		return; /* not asked, or an older question */
+	link->asked_ns = 0;
+	twi_clock_sync_add(&link->clock, t1, twi_get_le(in + 16, 8), twi_get_le(in + 24, 8), now);
+	if (link->burst > 0 && --link->burst > 0) {
+		link->ask_due = true;
+		pump(link);
+	}
+}
+
+static void receive(struct twi_link *link);
+
+static void on_message(struct twi_link *link, uint64_t now)
+{
+	switch (link->in_data[0]) {
+	case LINK_ASK:
+		link->answer_t1 = twi_get_le(link->in_data + 8, 8);
+		link->answer_t2 = now;
+		link->answer_due = true;
+		pump(link);
+		twi_link_touch(link->peer, now); /* whoever is asked only receives, perhaps */
+		break;
+	case LINK_ANSWER:
+		on_answer(link, now);
+		break;
+	case LINK_OPEN:
+		twi_rpc_opened(link, twi_get_le(link->in_data + 32, 8),
+			       twi_get_le(link->in_data + 40, 8));
+		break;
+	default: /* of a newer version: not for us */
+		break;
+	}
+}
+
+static void on_received(struct tow_op *op, const struct tow_result *result)
+{
+	struct twi_link *link = op->user;
+
+	link->in.busy = false;
+	if (link->peer == NULL) { /* what came as the peer went is nobody's, and nobody's fault */
+		free_if_done(link);
+		return;
+	}
+	if (result->status == TOW_OK && result->bytes == TWI_LINK_BYTES) {
+		/* Not the poll's time, which may be before it was sent: t2 and t4 are bounds. */
+		on_message(link, twi_engine_clock(link->engine));
+		receive(link);
+	} else if (result->status == TOW_OK || result->status == TOW_ETRUNCATED) {
+		twi_count(link->engine->diag, TWI_C_protocol_errors, 1);
+		receive(link);
+	} else if (link->rpc != NULL) {
+		twi_rpc_lost(link->rpc, result->status);
+	}
+	free_if_done(link);
+}
+
+static void receive(struct twi_link *link)
+{
+	const struct twi_message message = { .kind = TWI_OP_RECV,
+					     .space = TWI_SPACE_LINK,
+					     .data = link->in_data,
+					     .bytes = TWI_LINK_BYTES };
+
+	if (link->peer != NULL && !link->peer->closed)
+		twi_rpc_io_start(&link->in, link->peer, &message, on_received, link);
+}
+
+void twi_link_up(struct tow_peer *peer)
+{
+	struct twi_link *link;
+
+	if (peer->engine->failing || peer->link_state != NULL)
+		return;
+	link = calloc(1, sizeof(*link));
+	if (link == NULL) {
+		twi_log(peer->engine->diag, 2,
+			"no memory for the link to %s: no calls, and its clock stays unknown",
+			peer->address);
+		return;
+	}
+	link->engine = peer->engine;
+	link->peer = peer;
+	link->burst = TWI_LINK_BURST;
+	peer->link_state = link;
+	receive(link);
+}
+
+void twi_link_detach(struct tow_peer *peer)
+{
+	struct twi_link *link = peer->link_state;
+
+	if (link == NULL)
+		return;
+	peer->link_state = NULL;
+	link->peer = NULL;
+	if (link->rpc != NULL)
+		twi_rpc_detach(link->rpc);
+	link->rpc = NULL;
+	free_if_done(link);
+}
+
+bool twi_link_clock(const struct tow_peer *peer, struct twi_clock_estimate *out)
+{
+	return peer->link_state != NULL &&
+	       twi_clock_sync_read(&peer->link_state->clock, twi_engine_clock(peer->engine), out);
+}
+
+void twi_link_describe(const struct tow_peer *peer, struct twi_emit *emit)
+{
+	struct twi_clock_estimate estimate;
+	bool known = twi_link_clock(peer, &estimate);
+
+	twi_emit_object_begin(emit, "clock");
+	twi_emit_bool(emit, "known", known);
+	if (known) {
+		twi_emit_i64(emit, "offset_ns", estimate.offset_ns);
+		twi_emit_u64(emit, "error_ns", estimate.error_ns);
+		twi_emit_u64(emit, "age_ns", estimate.age_ns);
+		twi_emit_u64(emit, "round_trip_ns", estimate.delay_ns);
+	}
+	if (peer->link_state != NULL) {
+		twi_emit_u64(emit, "exchanges", peer->link_state->clock.exchanges);
+		twi_emit_u64(emit, "refused", peer->link_state->clock.refused);
+	}
+	twi_emit_object_end(emit);
+}

@@ -1,0 +1,128 @@
+/*
+ * rpc_records.h - one call, on either side, and its stream. rpc.h says how they work together.
+ */
+#ifndef TWI_RPC_RECORDS_H
+#define TWI_RPC_RECORDS_H
+
+#include "transport/rpc/rpc.h"
+
+enum twi_chunk_state { TWI_CHUNK_READY, TWI_CHUNK_OFFERED, TWI_CHUNK_MOVING, TWI_CHUNK_TAKEN };
+
+/* A piece that has come and is not taken, or is being fetched. */
+struct twi_chunk {
+	enum twi_chunk_state state;
+	struct twi_rpc_io io;
+	struct tow_op *op;         /* the pull that fetches it */
+	struct twi_rpc_slot *slot; /* in which it lies */
+	void *memory;              /* or, of the pool */
+	uint64_t bytes, tag;
+	struct tow_stream *stream;
+};
+
+struct twi_push {
+	struct twi_parcel parcel;
+	struct tow_op *op; /* NULL: an end, or ended before */
+	bool busy;
+};
+
+struct tow_stream {
+	struct twi_list link; /* free: on rpc->streams */
+	struct twi_rpc *rpc;
+	struct twi_rpc_peer *rp;
+	uint64_t id;
+	struct twi_call *call; /* whose it is: of one of these two */
+	struct tow_call_in *in;
+	int failed;  /* status that its operations get */
+	bool closed; /* the other side does not read any more */
+	/* out */
+	struct twi_list pushes; /* tow_op.link */
+	struct twi_push push[TWI_RPC_PARCELS];
+	uint64_t sent, taken_there;
+	bool ending, end_sent;
+	/* in */
+	struct twi_list pulls;
+	struct twi_chunk chunks[TWI_RPC_CHUNKS];
+	unsigned chunk_head, chunk_count;
+	uint64_t taken, told;
+	bool ended;
+	struct twi_parcel window;
+	uint8_t window_data[TWI_RPC_HEAD_BYTES];
+};
+
+enum twi_call_state {
+	TWI_CALL_FREE,
+	TWI_CALL_QUEUED,
+	TWI_CALL_SENT,
+	TWI_CALL_BODY,
+	TWI_CALL_ENDED
+};
+
+/* What the user has asked for. */
+struct twi_call_wish {
+	uint64_t hash;
+	char name[TOW_METHOD_NAME_MAX];
+	const void *request;
+	uint64_t request_bytes;
+	void *response;
+	uint64_t response_bytes;
+	uint32_t flags;
+	struct twi_site site;
+};
+
+struct twi_call {
+	struct twi_list link; /* on rpc->calls, rp->queued or rp->active */
+	struct twi_rpc *rpc;
+	struct twi_rpc_peer *rp;
+	enum twi_call_state state;
+	uint32_t index;
+	uint64_t id;
+	struct tow_op *op; /* NULL: given back */
+	struct twi_parcel out;
+	struct twi_rpc_io in;
+	struct twi_rpc_slot *slot; /* a view of an inline response */
+	void *memory;              /* likewise, of the pool */
+	struct tow_stream *stream;
+	struct twi_call_wish wish;
+	bool cancel_due;
+	uint64_t arrived_ns; /* the response */
+	uint64_t there_ns;   /* when the request had arrived, by the server's clock */
+	struct tow_call_result result;
+	_Atomic bool ended; /* release, behind result; with tow_call_result's acquire */
+};
+
+enum twi_serve_state {
+	TWI_SERVE_FREE,
+	TWI_SERVE_RECEIVING,
+	TWI_SERVE_RUNNING,
+	TWI_SERVE_REPLYING,
+	TWI_SERVE_ENDED,
+};
+
+struct tow_call_in {
+	struct twi_list link; /* on rpc->ins or rp->served */
+	struct twi_rpc *rpc;
+	struct twi_rpc_peer *rp;
+	enum twi_serve_state state;
+	uint64_t id;
+	unsigned method;
+	uint32_t method_generation;
+	char name[TOW_METHOD_NAME_MAX];
+	tow_method_handler handler;
+	void *user;
+	struct twi_rpc_slot *slot;
+	struct twi_rpc_io body;
+	struct twi_parcel out;
+	const void *request;
+	uint64_t bytes, held;
+	uint64_t deadline_ns, arrived_ns, begun_ns, posted_ns;
+	_Atomic bool canceled; /* relaxed: it says nothing of other memory */
+	_Atomic(struct tow_peer *) peer;
+	bool give_up_due, reply_waits;
+	struct tow_op *reply;
+	int32_t code;
+	const void *data;
+	uint64_t reply_bytes;
+	struct tow_stream *stream;
+};
+
+#endif

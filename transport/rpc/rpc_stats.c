@@ -1,0 +1,302 @@
+/*
+ * rpc_stats.c - latencies of calls by method and peer: /v1/rpc, and their part of /metrics.
+ *
+ * TWI_RPC_ROWS rows, each one (method, peer, side), found by their key; and one row more for all
+ * that found none. When the table is full, the rows of a peer that has gone are added to that one
+ * and given to others: so a server whose clients come and go keeps the sums right and can still
+ * tell those apart that are there.
+ *
+ * The engine is held by who counts. /metrics takes rows_lock instead, which is taken by others only
+ * for giving a row away, so that being read often costs the engine nothing.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "diag/base/error.h"
+#include "diag/record/tag.h"
+#include "diag/serve/report.h"
+#include "transport/engine/engine.h"
+#include "transport/op/op_span.h"
+#include "transport/rpc/rpc.h"
+
+struct twi_rpc_row {
+	bool used, client, gone;
+	uint64_t hash, peer_id;
+	char name[TOW_METHOD_NAME_MAX];
+	char address[TOW_ADDRESS_MAX];
+	uint64_t calls, failed;
+	struct twi_latency parts[TWI_RPC_PARTS];
+};
+
+static const char *const part_names[TWI_RPC_PARTS] = {
+	[TWI_RPC_QUEUE] = "queue",           [TWI_RPC_WIRE] = "wire",
+	[TWI_RPC_MATCH] = "match",           [TWI_RPC_SERVE] = "serve",
+	[TWI_RPC_TOTAL] = "total",           [TWI_RPC_THERE] = "request_one_way",
+	[TWI_RPC_BACK] = "response_one_way",
+};
+
+int twi_rpc_stats_init(struct twi_rpc *rpc)
+{
+	/* Rows are touched when they are used. */
+	rpc->rows = calloc(TWI_RPC_ROWS + 1, sizeof(rpc->rows[0]));
+	pthread_mutex_init(&rpc->rows_lock, NULL);
+	return rpc->rows == NULL ? TOW_ENOMEM : TOW_OK;
+}
+
+void twi_rpc_stats_fini(struct twi_rpc *rpc)
+{
+	free(rpc->rows);
+	pthread_mutex_destroy(&rpc->rows_lock);
+}
+
+static bool peer_is_there(const struct twi_rpc *rpc, uint64_t peer_id)
+{
+	for (const struct twi_list *pos = rpc->peers.next; pos != &rpc->peers; pos = pos->next) {
+		const struct twi_rpc_peer *rp = twi_container_of(pos, struct twi_rpc_peer, link);
+
+		if (rp->peer_id == peer_id)
+			return rp->dead >= 0;
+	}
+	return false;
+}
+
+/* Empties the rows of peers that have gone. NULL: there are none. */
+static struct twi_rpc_row *reclaim(struct twi_rpc *rpc)
+{
+	struct twi_rpc_row *other = &rpc->rows[TWI_RPC_ROWS], *found = NULL;
+
+	for (unsigned i = 0; i < TWI_RPC_ROWS; i++) {
+		struct twi_rpc_row *row = &rpc->rows[i];
+
+		if (peer_is_there(rpc, row->peer_id))
+			continue;
+		other->used = true;
+		other->calls += row->calls;
+		other->failed += row->failed;
+		for (unsigned part = 0; part < TWI_RPC_PARTS; part++)
+			twi_latency_merge(&other->parts[part], &row->parts[part]);
+		*row = (struct twi_rpc_row){ 0 };
+		found = row;
+	}
+	return found;
+}
+
+/* A row for a key that has none. */
+static struct twi_rpc_row *give_row(struct twi_rpc_peer *rp, struct twi_rpc_row *row, uint64_t hash,
+				    const char *name, bool client)
+{
+	struct twi_rpc_row *other = &rp->rpc->rows[TWI_RPC_ROWS];
+
+	pthread_mutex_lock(&rp->rpc->rows_lock);
+	if (row == NULL && !other->gone) {
+		row = reclaim(rp->rpc);
+		other->gone = row == NULL; /* looked for in vain: not each time */
+	}
+	if (row == NULL) {
+		row = other;
+	} else {
+		row->client = client;
+		row->hash = hash;
+		row->peer_id = rp->peer_id;
+		snprintf(row->name, sizeof(row->name), "%s", name);
+		snprintf(row->address, sizeof(row->address), "%s", rp->address);
+	}
+	row->used = true;
+	pthread_mutex_unlock(&rp->rpc->rows_lock);
+	return row;
+}
+
+static struct twi_rpc_row *row_of(struct twi_rpc_peer *rp, uint64_t hash, const char *name,
+				  bool client)
+{
+	struct twi_rpc_row *rows = rp->rpc->rows, *row = NULL;
+
+	for (unsigned i = 0; i < TWI_RPC_ROWS; i++) {
+		if (!rows[i].used) {
+			row = &rows[i];
+			break;
+		}
+		if (rows[i].hash == hash && rows[i].peer_id == rp->peer_id &&
+		    rows[i].client == client)
+			return &rows[i];
+	}
+	if (row == NULL && rows[TWI_RPC_ROWS].gone && rows[TWI_RPC_ROWS].used)
+		return &rows[TWI_RPC_ROWS];
+	return give_row(rp, row, hash, name, client);
+}
+
+void twi_rpc_stats_record(struct twi_rpc_peer *rp, uint64_t hash, const char *name, bool client,
+			  bool failed, const uint64_t parts[TWI_RPC_PARTS])
+{
+	struct twi_rpc_row *row = row_of(rp, hash, name, client);
+
+	row->calls++;
+	row->failed += failed;
+	for (unsigned i = 0; i < TWI_RPC_PARTS; i++) {
+		if (parts[i] != UINT64_MAX)
+			twi_latency_add(&row->parts[i], parts[i]);
+	}
+}
+
+void twi_rpc_stats_peer_gone(struct twi_rpc *rpc)
+{
+	rpc->rows[TWI_RPC_ROWS].gone = false; /* there may be rows to reclaim now */
+}
+
+static void emit_row(const struct twi_rpc *rpc, const struct twi_rpc_row *row,
+		     struct twi_emit *emit)
+{
+	bool other = row == &rpc->rows[TWI_RPC_ROWS];
+
+	twi_emit_object_begin(emit, NULL);
+	twi_emit_str(emit, "method", other ? "(other)" : row->name);
+	twi_emit_str(emit, "side", other ? "both" : row->client ? "client" : "server");
+	if (!other) {
+		twi_emit_u64(emit, "peer", row->peer_id);
+		twi_emit_str(emit, "address", row->address);
+		twi_emit_bool(emit, "peer_is_there", peer_is_there(rpc, row->peer_id));
+	}
+	twi_emit_u64(emit, "calls", row->calls);
+	twi_emit_u64(emit, "failed", row->failed);
+	for (unsigned i = 0; i < TWI_RPC_PARTS; i++) {
+		struct twi_latency_sum sum;
+
+		if (!twi_latency_read(&row->parts[i], &sum))
+			continue;
+		twi_emit_object_begin(emit, part_names[i]);
+		twi_latency_emit(emit, &sum);
+		twi_emit_object_end(emit);
+	}
+	twi_emit_object_end(emit);
+}
+
+static void emit_peers(const struct twi_rpc *rpc, struct twi_emit *emit)
+{
+	twi_emit_array_begin(emit, "peers");
+	for (const struct twi_list *pos = rpc->peers.next; pos != &rpc->peers; pos = pos->next) {
+		const struct twi_rpc_peer *rp = twi_container_of(pos, struct twi_rpc_peer, link);
+		unsigned waiting = 0;
+
+		for (const struct twi_list *at = rp->queued.next; at != &rp->queued; at = at->next)
+			waiting++;
+		twi_emit_object_begin(emit, NULL);
+		twi_emit_u64(emit, "peer", rp->peer_id);
+		twi_emit_str(emit, "address", rp->address);
+		twi_emit_str(emit, "state",
+			     rp->dead < 0 ? tow_status_name(rp->dead)
+			     : rp->ready  ? "up"
+					  : "opening");
+		twi_emit_u64(emit, "inline_max_bytes", rp->inline_max);
+		twi_emit_u64(emit, "window", rp->window);
+		twi_emit_u64(emit, "calls_on_their_way", rp->in_flight);
+		twi_emit_u64(emit, "calls_waiting", waiting);
+		twi_emit_u64(emit, "calls_in_service", rp->serving);
+		twi_emit_object_end(emit);
+	}
+	twi_emit_array_end(emit);
+}
+
+static void emit_methods(const struct twi_rpc *rpc, struct twi_emit *emit)
+{
+	twi_emit_array_begin(emit, "methods");
+	for (unsigned i = 0; i < TOW_METHODS_MAX; i++) {
+		const struct twi_rpc_method *method = &rpc->methods[i];
+
+		if (method->hash == 0)
+			continue;
+		twi_emit_object_begin(emit, NULL);
+		twi_emit_str(emit, "method", method->name);
+		twi_emit_u64(emit, "in_service", method->in_service);
+		twi_emit_u64(emit, "held_bytes", method->held_bytes);
+		twi_emit_object_end(emit);
+	}
+	twi_emit_array_end(emit);
+}
+
+void twi_rpc_describe(void *arg, struct twi_emit *emit)
+{
+	struct twi_engine *engine = arg;
+	const struct twi_rpc *rpc;
+
+	twi_engine_enter(engine);
+	rpc = engine->rpc;
+	twi_emit_str(emit, "unit", "ns");
+	twi_emit_str(emit, "resolution", TWI_HIST_RESOLUTION);
+	twi_emit_bool(emit, "used", rpc != NULL);
+	if (rpc != NULL) {
+		twi_emit_u64(emit, "calls_refused", rpc->refused);
+		twi_emit_u64(emit, "answers_dropped", rpc->dropped);
+		emit_methods(rpc, emit);
+		emit_peers(rpc, emit);
+		twi_emit_array_begin(emit, "calls");
+		for (unsigned i = 0; i <= TWI_RPC_ROWS; i++) {
+			if (rpc->rows[i].used)
+				emit_row(rpc, &rpc->rows[i], emit);
+		}
+		twi_emit_array_end(emit);
+	}
+	twi_engine_leave(engine);
+}
+
+static void emit_samples(const struct twi_rpc *rpc, const struct twi_rpc_row *row,
+			 struct twi_emit *emit)
+{
+	bool other = row == &rpc->rows[TWI_RPC_ROWS];
+	char labels[640], id[24];
+
+	snprintf(id, sizeof(id), "%llu", (unsigned long long)row->peer_id);
+	for (unsigned i = 0; i < TWI_RPC_PARTS; i++) {
+		struct twi_latency_sum sum;
+
+		if (!twi_latency_read(&row->parts[i], &sum))
+			continue;
+		labels[0] = '\0';
+		twi_emit_label(labels, sizeof(labels), "method", other ? "(other)" : row->name);
+		twi_emit_label(labels, sizeof(labels), "peer", other ? "(other)" : row->address);
+		twi_emit_label(labels, sizeof(labels), "peer_id", id);
+		twi_emit_label(labels, sizeof(labels), "side",
+			       other         ? "both"
+			       : row->client ? "client"
+					     : "server");
+		twi_emit_label(labels, sizeof(labels), "part", part_names[i]);
+		twi_report_histogram(emit, "towline_call_seconds", labels, &sum, NULL);
+	}
+}
+
+void twi_rpc_metrics(void *arg, struct twi_emit *emit)
+{
+	const struct twi_engine *engine = arg;
+	struct twi_rpc *rpc = atomic_load_explicit(&engine->rpc, memory_order_acquire);
+
+	if (rpc == NULL)
+		return;
+	twi_emit_metric_head(emit, "towline_call_seconds", "histogram", "seconds",
+			     "time of calls, by method, peer, side and part");
+	for (unsigned i = 0; i <= TWI_RPC_ROWS; i++) {
+		/* Each for itself: who needs a row waits for one. */
+		pthread_mutex_lock(&rpc->rows_lock);
+		if (rpc->rows[i].used)
+			emit_samples(rpc, &rpc->rows[i], emit);
+		pthread_mutex_unlock(&rpc->rows_lock);
+	}
+}
+
+void twi_rpc_span(struct twi_rpc_peer *rp, const char *method, struct twi_span *span)
+{
+	struct twi_diag *diag = rp->rpc->engine->diag;
+	/* Its low bits are a place in a table, which many calls in turn may have. */
+	uint64_t number = span->id * 0x9e3779b97f4a7c15ull >> 32;
+
+	if (span->status >= 0 && !twi_span_chosen(diag, span->bytes, number)) {
+		twi_count(diag, TWI_C_spans_sampled_out, 1);
+		return;
+	}
+	if (rp->peer != NULL) {
+		span->peer = twi_op_span_peer(rp->peer);
+		span->lane = (uint8_t)rp->peer->lane->ops->id;
+	}
+	span->name = twi_tag_name(method);
+	twi_span_record(diag, span);
+}

@@ -1,0 +1,72 @@
+/*
+ * grant.h - large messages on their way, and the bulk channels that carry them: what a session
+ * keeps of each, in both directions. session.h has the whole; session_parts.h how messages are cut.
+ */
+#ifndef TWI_GRANT_H
+#define TWI_GRANT_H
+
+#include "transport/wire/frame.h"
+
+struct tow_op;
+
+#define TWI_GRANTS_MAX 64
+#define TWI_READY_MAX  16 /* large messages that go without having been asked for */
+#define TWI_LARGE_MAX  (TWI_GRANTS_MAX + TWI_READY_MAX)
+#define TWI_EARLY_MAX  (6 * TWI_BULK_MAX) /* session_early.c */
+
+/*
+ * A large message on its way: the receiver's account of what it asked for, and the sender's of what
+ * it was asked for. Stripe c - first goes on channel c; all are stripe_bytes long but the last.
+ */
+struct twi_grant {
+	struct tow_op *op; /* NULL: nobody wants it any more; dropped here, or ABORT there */
+	uint64_t seq;
+	uint64_t tag;
+	uint64_t bytes;
+	uint64_t stripe_bytes;
+	uint8_t first, count; /* channels */
+	uint8_t open;         /* bit c: its end on channel c has not come, or is not out */
+	bool used;
+	bool sum;                  /* its commits carry checksums */
+	bool ready;                /* sent without having been asked for */
+	bool spoiled;              /* receiving: a stripe was aborted */
+	bool corrupt;              /* receiving: a checksum was another */
+	bool faulted;              /* receiving: its sender cannot read it */
+	uint64_t at[TWI_BULK_MAX]; /* bytes moved, by channel */
+	uint64_t summed[TWI_BULK_MAX];
+	uint32_t crc[TWI_BULK_MAX]; /* of the first `summed` bytes of the stripe */
+};
+
+/* One bulk channel, both directions. */
+struct twi_bulk_channel {
+	bool broken;
+	/* sending */
+	bool handed;           /* the lane has bytes of `out` and has not said how many went */
+	uint64_t handed_bytes; /* of its payload */
+	bool out_padding;      /* it was taken back: the rest of the chunk is zeros */
+	struct twi_grant *out; /* whose chunk or commit is on its way */
+	uint64_t out_left;     /* payload bytes of the chunk */
+	uint32_t out_head_left, out_tail_left;
+	uint8_t out_head[TWI_FRAME_BYTES];
+	uint8_t out_tail[TWI_FRAME_BYTES]; /* the commit, behind the last byte of the stripe */
+	uint8_t queue[TWI_LARGE_MAX];      /* indices in session->sends, in order */
+	uint8_t queue_count;
+	uint8_t stale_count;
+	uint64_t stale[2 * TWI_LARGE_MAX]; /* aborts to be said again: they were lost */
+
+	/* receiving */
+	uint32_t in_fill;
+	struct twi_grant *in;
+	uint64_t in_left;
+	unsigned stale_allowed; /* aborts of nothing that may come, because we listed it */
+	bool in_waits;          /* a whole header is here whose offer is not */
+	uint8_t in_head[2 * TWI_FRAME_BYTES]; /* a commit, and the header behind it */
+};
+
+/* An answer to what the lane may or may not have sent. */
+struct twi_early {
+	struct twi_frame frame;
+	uint64_t came_ns;
+};
+
+#endif

@@ -1,0 +1,283 @@
+/*
+ * session.c - the parts of a session that belong to neither direction: its life, taking operations
+ * back, and its end. session_parts.h says what is in the other files.
+ */
+
+#include <stdlib.h>
+
+#include "diag/base/error.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/message.h"
+#include "transport/op/op.h"
+#include "transport/stream/session_parts.h"
+
+/*
+ * The largest message that may go small. It must fit the control buffer, or it would never go; and
+ * half of the credit, because a receiver tells of credit given back once it is a quarter.
+ */
+static uint32_t eager_max(const struct twi_session_config *config)
+{
+	uint64_t credit = config->remote_credit_bytes / 2;
+	uint64_t room = TWI_CONTROL_BYTES - TWI_CONTROL_RESERVE - TWI_FRAME_BYTES;
+
+	credit -= twi_min(credit, (uint64_t)twi_frame_cost(0));
+	return (uint32_t)twi_min(config->eager_max_bytes, twi_min(room, credit));
+}
+
+int twi_session_init(struct twi_session *session, struct twi_engine *engine, struct tow_peer *peer,
+		     const struct twi_session_config *config)
+{
+	uint64_t slots = 64;
+
+	*session = (struct twi_session){ .engine = engine, .peer = peer, .config = *config };
+	/* What a peer grants is its own affair; the memory to keep account of it is ours. */
+	session->config.remote_credit_bytes =
+		twi_min(config->remote_credit_bytes, (uint64_t)TWI_CREDIT_MAX);
+	config = &session->config;
+	session->eager_max_bytes = eager_max(config);
+	/* What is not acknowledged is bounded by the credit, so its times fit in a ring of this
+	 * size. */
+	while (slots < config->remote_credit_bytes / twi_frame_cost(0) + 1)
+		slots *= 2;
+	if (session->config.bulk_count == 0)
+		session->config.bulk_count = 1;
+	twi_assert(session->config.bulk_count <= TWI_BULK_MAX);
+	if (session->config.stripe_bytes == 0)
+		session->config.stripe_bytes = TWI_STRIPE_BYTES;
+	twi_list_init(&session->queued);
+	twi_list_init(&session->matched);
+	for (unsigned i = 0; i < TWI_SEQ_BUCKETS; i++)
+		twi_list_init(&session->by_seq[i]);
+	twi_match_init(&session->match);
+	session->timings_mask = (uint32_t)(slots - 1);
+	session->timings = calloc(slots, sizeof(session->timings[0]));
+	if (session->timings == NULL || twi_session_retain_init(session) < 0) {
+		twi_session_fini(session);
+		return twi_error(TOW_ENOMEM, "no memory for a connection's buffers (%u bytes)",
+				 TWI_CONTROL_BYTES);
+	}
+	return TOW_OK;
+}
+
+static void drop_unexpected(struct twi_session *session)
+{
+	struct twi_match_entry *entry;
+
+	/* one that is still arriving is in the table unless a receive waits for it */
+	if (session->rx_unexpected != NULL)
+		twi_match_remove_unexpected(&session->match, &session->rx_unexpected->match);
+	free(session->rx_unexpected);
+	session->rx_unexpected = NULL;
+	while ((entry = twi_match_first_unexpected(&session->match)) != NULL) {
+		twi_match_remove_unexpected(&session->match, entry);
+		free(twi_container_of(entry, struct twi_unexpected, match));
+	}
+}
+
+void twi_session_fini(struct twi_session *session)
+{
+	if (session->timings != NULL)
+		drop_unexpected(session);
+	twi_session_retain_fini(session);
+	free(session->timings);
+	free(session->owed);
+	session->owed = NULL;
+	session->timings = NULL;
+}
+
+uint64_t twi_session_rpc_id(const struct twi_session *session, uint64_t seq, bool sent)
+{
+	return seq << 1 | (sent == session->config.connector);
+}
+
+/* An operation of this session ends: it leaves every queue, and its memory is let go. */
+void twi_session_op_end(struct twi_session *session, struct tow_op *op, int status, uint64_t bytes)
+{
+	twi_list_remove(&op->link);
+	twi_list_remove(&op->seq_link);
+	twi_claim_drop(session->engine, &op->claim);
+	if (twi_unlikely(op->view &&
+			 status < 0)) { /* nothing came: there is nothing to give back */
+		twi_view_drop(op);
+		op->data = NULL;
+	}
+	if (op->seq != 0)
+		op->rpc_id = twi_session_rpc_id(session, op->seq, op->kind == TWI_OP_SEND);
+	twi_op_complete(op, status, bytes);
+}
+
+struct tow_op *twi_session_find(struct twi_session *session, uint64_t seq)
+{
+	struct twi_list *bucket = &session->by_seq[seq % TWI_SEQ_BUCKETS], *pos, *next;
+
+	twi_list_for_each_safe (pos, next, bucket) {
+		struct tow_op *op = twi_container_of(pos, struct tow_op, seq_link);
+
+		if (op->seq == seq)
+			return op;
+	}
+	return NULL;
+}
+
+static bool abort_send(struct twi_session *session, struct tow_op *op, int status, bool force)
+{
+	switch (op->stage) {
+	case TWI_STAGE_QUEUED:
+		/* It may be what smaller ones behind it have waited for. */
+		twi_session_op_end(session, op, status, 0);
+		twi_session_drain(session);
+		return true;
+	case TWI_STAGE_OFFERED:
+		twi_session_owe(session, TWI_FRAME_CANCEL, op->seq, 0);
+		break;
+	case TWI_STAGE_BULK:
+		if (!force && op->moved > 0)
+			return false;
+		twi_session_send_leave(session, twi_session_send_find(session, op->seq));
+		break;
+	case TWI_STAGE_SENT:
+		if (!force)
+			return false;
+		twi_session_send_leave(session, twi_session_send_find(session, op->seq));
+		break;
+	default:
+		return false;
+	}
+	twi_session_op_end(session, op, status, 0);
+	return true;
+}
+
+bool twi_session_abort(struct twi_session *session, struct tow_op *op, int status, bool force)
+{
+	if (op->kind == TWI_OP_SEND)
+		return abort_send(session, op, status, force);
+	return twi_session_abort_recv(session, op, status, force);
+}
+
+static void end_all(struct twi_session *session, struct twi_list *list, int status)
+{
+	struct twi_list *entry;
+
+	while ((entry = twi_list_first(list)) != NULL)
+		twi_session_op_end(session, twi_container_of(entry, struct tow_op, link), status,
+				   0);
+}
+
+static void end_by_seq(struct twi_session *session, int status)
+{
+	struct twi_list *entry;
+
+	for (unsigned i = 0; i < TWI_SEQ_BUCKETS; i++) {
+		while ((entry = twi_list_first(&session->by_seq[i])) != NULL)
+			twi_session_op_end(session,
+					   twi_container_of(entry, struct tow_op, seq_link), status,
+					   0);
+	}
+}
+
+static void end_receives(struct twi_session *session, int status)
+{
+	struct twi_match_entry *entry;
+
+	while ((entry = twi_match_first_posted(&session->match)) != NULL) {
+		twi_match_remove_posted(&session->match, entry);
+		twi_session_op_end(session, twi_container_of(entry, struct tow_op, match), status,
+				   0);
+	}
+	for (unsigned i = 0; i < TWI_LARGE_MAX; i++) {
+		struct tow_op *op = session->grants[i].op;
+
+		session->grants[i].op = NULL;
+		if (op != NULL)
+			twi_session_op_end(session, op, status, 0);
+	}
+	if (session->rx_op != NULL) {
+		struct tow_op *op = session->rx_op;
+
+		session->rx_op = NULL;
+		session->rx_at = NULL;
+		twi_session_op_end(session, op, status, 0);
+	}
+	if (session->rx_unexpected != NULL) {
+		struct tow_op *waiter = session->rx_unexpected->waiter;
+
+		session->rx_unexpected->waiter = NULL;
+		session->rx_at = NULL;
+		if (waiter != NULL)
+			twi_session_op_end(session, waiter, status, 0);
+	}
+}
+
+/* Offers cannot be fetched any more; messages that arrived whole can still be received. */
+static void drop_offers(struct twi_session *session)
+{
+	struct twi_match_entry *entry = twi_match_first_unexpected(&session->match), *next;
+
+	for (; entry != NULL; entry = next) {
+		struct twi_unexpected *message =
+			twi_container_of(entry, struct twi_unexpected, match);
+
+		next = twi_match_next_unexpected(&session->match, entry);
+		if (!message->offered && message->whole)
+			continue;
+		twi_match_remove_unexpected(&session->match, entry);
+		if (message == session->rx_unexpected)
+			session->rx_unexpected = NULL;
+		free(message);
+	}
+}
+
+void twi_session_fail(struct twi_session *session, int status)
+{
+	if (session->failed != 0)
+		return;
+	session->failed = status;
+	session->early_count = 0;
+	for (unsigned i = 0; i < TWI_LARGE_MAX; i++)
+		session->sends[i].op = NULL;
+	end_all(session, &session->queued, status);
+	end_by_seq(session, status);
+	end_all(session, &session->matched, status);
+	end_receives(session, status);
+	drop_offers(session);
+}
+
+int twi_session_gone(const struct twi_session *session)
+{
+	return twi_rule_bye_error(session->peer->address,
+				  session->peer_said_bye ? session->bye : -1);
+}
+
+bool twi_session_quiet(const struct twi_session *session)
+{
+	return session->tx_head == session->tx_tail && session->owed_count == 0 &&
+	       session->seq_sent == session->seq_acked && session->send_count == 0 &&
+	       session->ready_sends == 0 && session->grant_count == 0 &&
+	       session->ready_grants == 0 && twi_list_empty(&session->queued) &&
+	       twi_list_empty(&session->matched);
+}
+
+void twi_session_describe(const struct twi_session *session, struct twi_emit *emit)
+{
+	unsigned broken = 0;
+
+	for (unsigned c = 0; c < session->config.bulk_count; c++)
+		broken += session->channels[c].broken;
+	twi_emit_str(emit, "state", session->failed != 0 ? tow_status_name(session->failed) : "up");
+	twi_peer_messages_describe(session->peer, session->seq_sent, session->seq_received,
+				   &session->match, emit);
+	twi_emit_u64(emit, "messages_unacknowledged", session->seq_sent - session->seq_acked);
+	twi_emit_u64(emit, "credit_bytes", session->config.remote_credit_bytes);
+	twi_emit_u64(emit, "credit_used_bytes", session->credit_used - session->credit_returned);
+	twi_emit_u64(emit, "eager_max_bytes", session->config.eager_max_bytes);
+	twi_emit_u64(emit, "unexpected_bytes", session->unexpected_bytes);
+	twi_emit_u64(emit, "granted_to_peer", session->grant_count);
+	twi_emit_u64(emit, "granted_by_peer", session->send_count);
+	twi_emit_u64(emit, "control_buffered_bytes", session->tx_tail - session->tx_head);
+	twi_emit_u64(emit, "control_retained_bytes", session->tx_tail - session->tx_acked);
+	twi_emit_u64(emit, "bulk_channels", session->config.bulk_count);
+	twi_emit_bool(emit, "control_broken", session->control_broken);
+	twi_emit_u64(emit, "bulk_channels_broken", broken);
+}

@@ -1,0 +1,268 @@
+/*
+ * session.h - the protocol between two peers, without any I/O: bytes go in, bytes come out.
+ *
+ * A lane owns ordered byte streams to its peer, one of control and 1 to TWI_BULK_MAX bulk channels,
+ * and pumps them:
+ *
+ *	twi_session_send/recv/abort    <- operations
+ *	twi_session_control_in         <- bytes that came on the control stream
+ *	twi_session_control_out/sent   -> bytes to send on it
+ *	twi_session_bulk_want/in       <- where the next bytes of a channel go: the user's buffer
+ *	twi_session_bulk_out/sent      -> bytes to send on a channel: from the user's buffer
+ *	twi_session_*_broken, *_resume <- a connection has gone; a new one takes its place
+ *	twi_session_fail               <- the peer has gone
+ *
+ * The life of a message (docs/wire.md has the frames):
+ *
+ *	small:  NEW -> [QUEUED for credit or room] -> framed into the control buffer: complete
+ *	large:  NEW -> [QUEUED] -> OFFERED (RTS) -> BULK (CTS came) -> SENT -> complete (DONE came)
+ *	receive: POSTED -> small arrived whole: complete | FILLING while it arrives in pieces
+ *	         POSTED -> RTS: [QUEUED for a grant] -> GRANTED (CTS) -> last byte: complete
+ *
+ * A large message is cut into one contiguous *stripe* for each channel; one that is not so large
+ * goes whole on one channel. Each stripe has its own chunks and its own commit, and the message is
+ * complete when all stripes are (session_parts.h).
+ *
+ * Bounds: what nobody has posted for costs the sender credit, so the receiver never holds more than
+ * credit_bytes for one peer; at most TWI_GRANTS_MAX large messages are on their way to one receiver
+ * by its asking, and TWI_READY_MAX without; the control buffer is bounded, with a reserve that only
+ * control frames may use; what must be said and does not fit there waits outside it, at most once
+ * for each operation.
+ *
+ * A message that is taken back (canceled, past its deadline) after it was granted leaves each
+ * channel in step: the sender fills the chunk it has begun with zeros and ends the stripe with an
+ * ABORT; the receiver puts its receive back at the head of its tag, as if the message had never
+ * been sent. So a message counts only when the commits (DATA frames with LAST) of all its stripes
+ * have come. A receive that is taken back lets the bytes fall into a sink and tells the sender with
+ * REFUSE.
+ *
+ * Connections that break take nothing with them: what the peer has not said to have received of the
+ * control stream is kept and sent again (session_retain.c); a stripe goes on where the receiver
+ * says it stopped (session_resume.c).
+ */
+#ifndef TWI_SESSION_H
+#define TWI_SESSION_H
+
+#include <sys/uio.h>
+
+#include <internal/list.h>
+
+#include "diag/base/emit.h"
+#include "diag/record/lane_id.h"
+#include "transport/message/match.h"
+#include "transport/stream/grant.h"
+#include "transport/stream/session_fault.h"
+#include "transport/wire/frame.h"
+#include "transport/wire/rule.h"
+
+struct tow_op;
+struct tow_peer;
+struct twi_engine;
+struct twi_tx_chunk;
+struct twi_unexpected;
+
+#define TWI_ANNOUNCED_MAX      64
+#define TWI_SEQ_BUCKETS        64
+#define TWI_CONTROL_BYTES      (256u << 10) /* that are not sent yet */
+#define TWI_CONTROL_RESERVE    (64u << 10)
+#define TWI_RETAIN_BYTES       (4u << 20) /* sent, and not known to be received */
+#define TWI_RETAIN_CHUNK_BYTES (64u << 10)
+#define TWI_ACK_EVERY          256
+#define TWI_RECEIVED_EVERY     (4u << 10)   /* said with an ACK */
+#define TWI_RECEIVED_URGENT    (64u << 10)  /* said without one */
+#define TWI_CREDIT_MAX         (1ull << 30) /* of what a peer grants, this much is used */
+#define TWI_CHUNK_BYTES        (8u << 20)   /* what a message taken back may cost in padding */
+#define TWI_STRIPE_BYTES       (1u << 20)   /* no stripe of several is shorter by much */
+
+struct twi_timing {
+	uint64_t start_ns, queue_ns; /* start_ns 0: a large message, timed by its operation */
+	uint32_t bytes, space;       /* of a small one */
+};
+
+struct twi_announced {
+	uint64_t tag, room;
+	uint8_t space;
+};
+
+struct twi_session_config {
+	enum twi_lane_id lane;
+	bool connector;
+	uint64_t local_credit_bytes;  /* what we grant */
+	uint64_t remote_credit_bytes; /* what we may use */
+	uint32_t eager_max_bytes;     /* the smaller of both sides */
+	unsigned bulk_count;          /* channels: 1 (0 means that) to TWI_BULK_MAX */
+	bool checksum_all;            /* every message carries a checksum, not one of many */
+	bool announce;                /* large receives are announced when they are posted */
+	uint64_t stripe_bytes;        /* 0: TWI_STRIPE_BYTES; both sides must have the same */
+};
+
+struct twi_session {
+	struct twi_engine *engine;
+	struct tow_peer *peer;
+	struct twi_session_config config;
+	uint32_t eager_max_bytes; /* what this side sends small: fits the buffer and the credit */
+	int failed;               /* status that operations get now, or 0 */
+	bool peer_said_bye;
+	uint8_t bye;  /* its value */
+	uint8_t rule; /* that the peer has broken (rule.h); 0: none */
+	bool doubted; /* it was found out where there was nobody to tell: control_in does */
+	bool urgent;  /* the control buffer holds something that must not wait */
+
+	/* control, sending: session_retain.c. Positions count the stream's bytes. */
+	uint64_t tx_acked;  /* the peer has said to have this much */
+	uint64_t tx_head;   /* sent */
+	uint64_t tx_tail;   /* framed */
+	uint64_t tx_handed; /* given to the lane at some time */
+	uint64_t tx_base;   /* of the first byte of tx_first */
+	struct twi_tx_chunk *tx_first, *tx_send, *tx_last, *tx_spare;
+	uint32_t tx_send_at; /* in tx_send: the first byte that is not sent */
+	uint32_t tx_chunk_bytes, tx_chunks, tx_spares;
+	bool control_broken, pong_owed, ping_owed;
+	bool stuck; /* the peer does not read: more is owed than there can be operations */
+	struct twi_frame *owed; /* control frames that must be said, for which there was no room */
+	uint32_t owed_count, owed_room;
+	uint64_t seq_sent, seq_acked;
+	uint64_t credit_used;     /* since the start */
+	uint64_t credit_returned; /* by the peer, since the start */
+	uint64_t timed_ns;        /* when the last small send that is timed was started */
+	struct twi_timing *timings;
+	uint32_t timings_mask;
+	struct twi_list queued; /* sends that wait for credit or room, in order */
+	struct twi_list by_seq[TWI_SEQ_BUCKETS];
+
+	/* control, receiving */
+	uint8_t head[TWI_FRAME_BYTES];
+	uint32_t head_fill;
+	uint32_t rx_left; /* payload bytes of the present eager message still to come */
+	uint8_t *rx_at;   /* where they go; NULL: dropped */
+	struct tow_op *rx_op;
+	struct twi_unexpected *rx_unexpected;
+	bool rx_sum;              /* it carries a checksum: */
+	uint32_t rx_told, rx_crc; /* what it says, and what has come so far */
+	uint64_t rx_bytes;
+	uint64_t rx_total; /* bytes of the control stream that have been read */
+	uint64_t rx_total_told;
+	uint64_t seq_received;
+	uint64_t received_ns, input_ns; /* when seq_received, and what is being read, came */
+	uint64_t credit_charged;        /* by the peer's messages, since the start */
+	uint64_t credit_given;          /* back, since the start */
+	uint64_t credit_told;
+	uint32_t acks_owed;
+	uint64_t unexpected_bytes; /* held now */
+	struct twi_match match;
+	struct twi_list matched; /* receives whose large message waits for a grant */
+
+	/* large messages */
+	struct twi_grant sends[TWI_LARGE_MAX];  /* that the peer has asked for */
+	struct twi_grant grants[TWI_LARGE_MAX]; /* that this side has asked for */
+	unsigned send_count, ready_sends, grant_count, ready_grants;
+	unsigned early_count;
+	struct twi_early early[TWI_EARLY_MAX]; /* in the order in which they came */
+	struct twi_bulk_channel channels[TWI_BULK_MAX];
+
+	/* receives announced by the peer: session_announce.c */
+	struct twi_announced announced[TWI_ANNOUNCED_MAX];
+	unsigned announced_count;
+	bool offers;                        /* tags are looked at: a large message was sent */
+	uint64_t last_seq[TWI_SEQ_BUCKETS]; /* of the last message sent, by a hash of its tag */
+	uint64_t large_tags; /* bit h: the last message with such a tag that came was large */
+	struct twi_session_faults faults;
+};
+
+/* What to send on the bulk stream: parts[0..count). */
+struct twi_bulk_out {
+	struct iovec parts[3]; /* header, payload, commit: those that are due */
+	int count;
+	int payload_part;  /* index of the payload in parts, -1: none */
+	struct tow_op *op; /* whose payload it is; NULL for padding */
+	uint64_t payload_bytes;
+	bool more; /* there is something to go right behind it */
+};
+
+/* TOW_OK or TOW_ENOMEM. fini releases what init took; the operations have ended before. */
+int twi_session_init(struct twi_session *session, struct twi_engine *engine, struct tow_peer *peer,
+		     const struct twi_session_config *config);
+void twi_session_fini(struct twi_session *session);
+
+bool twi_session_has_words(const struct twi_session *session); /* unsent, on control */
+bool twi_session_no_credit(const struct twi_session *session); /* its first send waits for it */
+void twi_session_send(struct twi_session *session, struct tow_op *op);
+void twi_session_recv(struct twi_session *session, struct tow_op *op);
+void twi_session_look_again(struct twi_session *session, uint64_t tag, uint8_t space); /* lane.h */
+
+/* lane.h says what abort means. */
+bool twi_session_abort(struct twi_session *session, struct tow_op *op, int status, bool force);
+
+/* TOW_OK, TOW_EPROTOCOL (message set), TOW_ENOMEM. After a failure the lane ends the peer. */
+int twi_session_control_in(struct twi_session *session, const uint8_t *data, size_t bytes);
+int twi_session_bulk_in(struct twi_session *session, unsigned channel, size_t bytes);
+
+/*
+ * Where the next bytes of a channel go: one or two parts, together at least one byte long and at
+ * most max_bytes and a header. Returns how many parts; 0: nothing may be received now (the offer of
+ * what comes next is still on its way, or the channel is broken): ask again after control_in.
+ * _op: whose payload the first part is; NULL: none.
+ */
+struct tow_op *twi_session_bulk_op(struct twi_session *session, unsigned channel);
+int twi_session_bulk_want(struct twi_session *session, unsigned channel, uint64_t max_bytes,
+			  struct iovec parts[2]);
+
+/*
+ * False when there is nothing to send. What is returned stays valid until _sent, which says how
+ * much of it went, with 0 too: until then, or the next _out, the session takes it that the peer may
+ * have all of it and that its memory is being read, and keeps what the peer answers meanwhile.
+ * bulk_sent: TOW_OK; TOW_EPROTOCOL (message set), one of those answers was a lie.
+ */
+bool twi_session_control_out(struct twi_session *session, struct iovec *out);
+void twi_session_control_sent(struct twi_session *session, size_t bytes);
+bool twi_session_bulk_out(struct twi_session *session, unsigned channel, uint64_t max_bytes,
+			  struct twi_bulk_out *out);
+int twi_session_bulk_sent(struct twi_session *session, unsigned channel, size_t bytes);
+
+/*
+ * A connection has gone. Until it is resumed nothing comes out of that stream and nothing may go
+ * in, while operations go on to be taken. What the lane was given by _out counts as not sent unless
+ * _sent said otherwise before.
+ */
+void twi_session_control_broken(struct twi_session *session);
+void twi_session_bulk_broken(struct twi_session *session, unsigned channel);
+
+/*
+ * The exchange over the new connection: each side writes its own record and reads the other's; then
+ * the stream goes on. put returns the bytes written, at most TWI_RESUME_MAX. resume may be called
+ * with any number of bytes: TOW_AGAIN, more is needed; TOW_OK, *used_out of them were the record;
+ * TOW_EPROTOCOL, the record is impossible and the peer is lost.
+ */
+#define TWI_RESUME_MAX (16u + TWI_LARGE_MAX * 16u)
+size_t twi_session_control_resume_put(struct twi_session *session, uint8_t *out);
+int twi_session_control_resume(struct twi_session *session, const uint8_t *in, size_t bytes,
+			       size_t *used_out);
+size_t twi_session_bulk_resume_put(struct twi_session *session, unsigned channel, uint8_t *out);
+int twi_session_bulk_resume(struct twi_session *session, unsigned channel, const uint8_t *in,
+			    size_t bytes, size_t *used_out);
+
+/* Nothing of ours is unacknowledged, unsent or granted. */
+bool twi_session_quiet(const struct twi_session *session);
+
+/* Asks the peer for a sign of life, which it answers; input_ns says when any came. */
+void twi_session_ping(struct twi_session *session);
+
+/*
+ * Puts an ACK into the control buffer if one is owed: true when it did; a BYE: this side closes, or
+ * ends it because of the rule that the peer has broken.
+ */
+bool twi_session_ack(struct twi_session *session);
+void twi_session_bye(struct twi_session *session);
+
+/* The message of a peer whose streams have ended, with a BYE or without: TOW_EPEER. */
+int twi_session_gone(const struct twi_session *session);
+
+/* Ends every operation with `status`; later ones get it too, after what has arrived whole. */
+void twi_session_fail(struct twi_session *session, int status);
+
+void twi_session_describe(const struct twi_session *session, struct twi_emit *emit);
+
+/* The id of message `seq`, sent by this side or by the other: the same number on both. */
+uint64_t twi_session_rpc_id(const struct twi_session *session, uint64_t seq, bool sent);
+
+#endif

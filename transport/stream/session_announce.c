@@ -1,0 +1,112 @@
+/*
+ * session_announce.c - receives told ahead, so that a large message need not ask.
+ *
+ *	receiver: a large receive is posted, and the last message with such a tag was large
+ *	   |  ANNOUNCE tag, room, seq = messages received so far
+ *	   v
+ *	sender: has sent no message with the tag since that number -> kept (the last 64)
+ *	   the next message with the tag, if it is large and fits: RTS with READY, and the data
+ * behind
+ *
+ * It is a hint: when the receive has gone meanwhile the receiver answers REFUSE (not ready) and
+ * lets the bytes fall into the sink, and the message goes by CTS as ever. Any message with the tag
+ * uses an announcement up, as it takes the receive.
+ */
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/op.h"
+#include "transport/stream/session_parts.h"
+
+static unsigned hash(uint64_t tag)
+{
+	return (unsigned)(tag * 0x9e3779b97f4a7c15ull >> 58);
+}
+
+void twi_session_note(struct twi_session *session, uint64_t tag, bool large)
+{
+	uint64_t bit = 1ull << hash(tag);
+
+	session->large_tags = large ? session->large_tags | bit : session->large_tags & ~bit;
+}
+
+void twi_session_announce(struct twi_session *session, const struct tow_op *op)
+{
+	const struct twi_frame frame = { .type = TWI_FRAME_ANNOUNCE,
+					 .flags = op->space,
+					 .seq = session->seq_received,
+					 .tag = op->tag,
+					 .value = op->bytes };
+
+	if (op->space == TWI_SPACE_RPC || /* it follows its header: the offer is on its way */
+	    (session->large_tags & 1ull << hash(op->tag)) == 0 || op->view ||
+	    op->bytes <= session->config.eager_max_bytes ||
+	    session->match.posted_count > TWI_ANNOUNCED_MAX)
+		return;
+	/* It goes with whatever goes next: a system call of its own costs more than it saves. */
+	twi_session_put(session, &frame);
+}
+
+/* Takes announcement i out; those behind it keep their order. */
+static void use_up(struct twi_session *session, unsigned i)
+{
+	session->announced_count--;
+	for (; i < session->announced_count; i++)
+		session->announced[i] = session->announced[i + 1];
+}
+
+/* The oldest announcement for such a tag; TWI_ANNOUNCED_MAX: none. */
+static unsigned find(const struct twi_session *session, uint64_t tag, uint8_t space)
+{
+	for (unsigned i = 0; i < session->announced_count; i++) {
+		if (session->announced[i].tag == tag && session->announced[i].space == space)
+			return i;
+	}
+	return TWI_ANNOUNCED_MAX;
+}
+
+int twi_session_announced(struct twi_session *session, const struct twi_frame *frame)
+{
+	if (frame->seq > session->seq_sent)
+		return twi_session_fault(session, TWI_RULE_NO_SUCH_MESSAGE,
+					 "has message %llu, never sent",
+					 (unsigned long long)frame->seq);
+	if (session->last_seq[hash(frame->tag)] > frame->seq)
+		return TOW_OK;
+	if (session->announced_count == TWI_ANNOUNCED_MAX)
+		use_up(session, 0); /* its receive may have gone long ago */
+	session->announced[session->announced_count++] = (struct twi_announced){
+		.tag = frame->tag,
+		.room = frame->value,
+		.space = frame->flags & TWI_FRAME_SPACE,
+	};
+	return TOW_OK;
+}
+
+/* Whether op's message may go unasked. It is about to be framed. */
+bool twi_session_may_go(struct twi_session *session, const struct tow_op *op)
+{
+	unsigned i;
+
+	if (session->announced_count == 0 || session->ready_sends == TWI_READY_MAX)
+		return false;
+	i = find(session, op->tag, op->space);
+	if (i == TWI_ANNOUNCED_MAX || session->announced[i].room < op->bytes)
+		return false;
+	twi_count(session->engine->diag, TWI_C_announced_sends, 1);
+	return true;
+}
+
+/* op's message has been framed. */
+void twi_session_mention(struct twi_session *session, const struct tow_op *op)
+{
+	session->last_seq[hash(op->tag)] = op->seq;
+	if (twi_unlikely(session->announced_count > 0)) {
+		unsigned i = find(session, op->tag, op->space);
+
+		if (i < TWI_ANNOUNCED_MAX)
+			use_up(session, i);
+	}
+}

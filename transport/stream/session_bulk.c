@@ -1,0 +1,200 @@
+/*
+ * session_bulk.c - a bulk channel in: stripes of granted messages, received where they belong.
+ *
+ * A channel's reader sees header, payload, header, ... A header whose offer has not come yet (the
+ * message was sent without having been asked for) waits, and the channel with it.
+ */
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/op.h"
+#include "transport/stream/session_parts.h"
+
+/* Where bytes go that nobody wants. Never read, so every session may write here. */
+static uint8_t sink[64 << 10];
+
+struct tow_op *twi_session_bulk_op(struct twi_session *session, unsigned c)
+{
+	const struct twi_bulk_channel *channel = &session->channels[c];
+
+	return channel->in_left > 0 ? channel->in->op : NULL;
+}
+
+/* All stripes have ended: the receive has its message, or waits for the next one. */
+static void message_over(struct twi_session *session, struct twi_grant *grant)
+{
+	struct tow_op *op = grant->op;
+	bool answered = false;
+
+	grant->op = NULL;
+	twi_count(session->engine->diag, TWI_C_checksums_checked,
+		  op != NULL && grant->sum && !grant->spoiled);
+	if (op != NULL && twi_unlikely(grant->faulted)) {
+		twi_session_unreadable(session, op, grant->bytes);
+	} else if (op != NULL && grant->spoiled) {
+		twi_session_repost(session, op);
+	} else if (op != NULL && grant->corrupt) {
+		answered = true;
+		twi_session_owe(session, TWI_FRAME_REFUSE, grant->seq, TWI_REFUSE_CORRUPT);
+		twi_session_corrupt(session, op, grant->bytes);
+	} else if (op != NULL) {
+		answered = true;
+		twi_session_owe(session, TWI_FRAME_DONE, grant->seq, 0);
+		twi_session_received(session, op, grant->bytes);
+	}
+	/* Its sender counts a message that it was not asked for until it hears of its end. */
+	if (grant->ready && !answered)
+		twi_session_owe(session, TWI_FRAME_DONE, grant->seq, 0);
+	twi_session_grant_free(session, grant);
+}
+
+static void stripe_over(struct twi_session *session, struct twi_grant *grant, unsigned c)
+{
+	grant->open &= (uint8_t) ~(1u << c);
+	if (grant->open == 0)
+		message_over(session, grant);
+}
+
+static int out_of_place(struct twi_session *session, uint64_t seq)
+{
+	return twi_session_fault(session, TWI_RULE_DATA_PLACE,
+				 "sent data of message %llu out of place", (unsigned long long)seq);
+}
+
+static int on_commit(struct twi_session *session, struct twi_grant *grant, unsigned c,
+		     const struct twi_frame *frame)
+{
+	if (((frame->flags & TWI_FRAME_SUM) != 0) != grant->sum)
+		return out_of_place(session, frame->seq);
+	if (grant->sum && grant->op != NULL && frame->tag != grant->crc[c])
+		grant->corrupt = true;
+	stripe_over(session, grant, c);
+	return TOW_OK;
+}
+
+static int on_frame(struct twi_session *session, unsigned c, const struct twi_frame *frame)
+{
+	struct twi_bulk_channel *channel = &session->channels[c];
+	struct twi_grant *grant = twi_session_grant_find(session, frame->seq);
+	bool last = (frame->flags & TWI_FRAME_LAST) != 0;
+	uint64_t length;
+
+	if (grant == NULL && (frame->flags & TWI_FRAME_ABORT) != 0 && channel->stale_allowed > 0) {
+		channel->stale_allowed--; /* we listed it, and it was withdrawn meanwhile */
+		return TOW_OK;
+	}
+	if (grant == NULL)
+		return twi_session_fault(session, TWI_RULE_DATA_UNASKED,
+					 "sent data of message %llu, not asked for",
+					 (unsigned long long)frame->seq);
+	if ((grant->open & 1u << c) == 0)
+		return out_of_place(session, frame->seq);
+	if ((frame->flags & TWI_FRAME_ABORT) != 0) {
+		grant->spoiled = true;
+		grant->faulted |= frame->value == TWI_BACK_FAULT;
+		stripe_over(session, grant, c);
+		return TOW_OK;
+	}
+	length = twi_stripe_length(grant, c);
+	if (frame->value != twi_stripe_base(grant, c) + grant->at[c] ||
+	    frame->payload_bytes > length - grant->at[c] || last != (grant->at[c] == length))
+		return out_of_place(session, frame->seq);
+	if (last)
+		return on_commit(session, grant, c, frame);
+	channel->in = grant;
+	channel->in_left = frame->payload_bytes;
+	return TOW_OK;
+}
+
+/* A whole DATA header is here: a chunk of a stripe, its commit, or its abort. */
+static int on_head(struct twi_session *session, unsigned c)
+{
+	const struct twi_frame_limits limits = { .control = false, .hello_done = true };
+	struct twi_bulk_channel *channel = &session->channels[c];
+	struct twi_frame frame;
+	enum twi_frame_fault fault;
+
+	if (twi_frame_get(channel->in_head, &limits, &frame, &fault) != TOW_OK)
+		return twi_session_fault(session, (unsigned)fault, "sent a bad bulk frame");
+	if (twi_unlikely(frame.channel != 0))
+		return twi_session_no_channel(session, &frame);
+	channel->in_waits = session->config.announce && frame.seq > session->seq_received;
+	if (channel->in_waits)
+		return TOW_OK;
+	channel->in_fill -= TWI_FRAME_BYTES;
+	for (uint32_t i = 0; i < channel->in_fill; i++) /* the beginning of the next header */
+		channel->in_head[i] = channel->in_head[TWI_FRAME_BYTES + i];
+	return on_frame(session, c, &frame);
+}
+
+int twi_session_bulk_look(struct twi_session *session)
+{
+	int status = TOW_OK;
+
+	for (unsigned c = 0; c < session->config.bulk_count && status == TOW_OK; c++) {
+		if (session->channels[c].in_waits)
+			status = on_head(session, c);
+	}
+	return status;
+}
+
+int twi_session_bulk_want(struct twi_session *session, unsigned c, uint64_t max_bytes,
+			  struct iovec parts[2])
+{
+	struct twi_bulk_channel *channel = &session->channels[c];
+	struct twi_grant *grant = channel->in;
+	uint64_t n = twi_min(channel->in_left, max_bytes);
+	bool commit;
+
+	if (twi_unlikely(channel->broken || channel->in_waits))
+		return 0;
+	if (channel->in_left == 0) {
+		parts[0] = (struct iovec){ channel->in_head + channel->in_fill,
+					   TWI_FRAME_BYTES - channel->in_fill };
+		return 1;
+	}
+	if (grant->op == NULL) {
+		parts[0] = (struct iovec){ sink, twi_min(channel->in_left, sizeof(sink)) };
+		return 1;
+	}
+	parts[0] = (struct iovec){
+		(uint8_t *)grant->op->data + twi_stripe_base(grant, c) + grant->at[c], n
+	};
+	/* A header follows; behind a commit, one more, which need not cost a call of its own. */
+	commit = grant->at[c] + n == twi_stripe_length(grant, c);
+	parts[1] =
+		(struct iovec){ channel->in_head, commit ? 2 * TWI_FRAME_BYTES : TWI_FRAME_BYTES };
+	return n == channel->in_left ? 2 : 1;
+}
+
+int twi_session_bulk_in(struct twi_session *session, unsigned c, size_t bytes)
+{
+	struct twi_bulk_channel *channel = &session->channels[c];
+	size_t n = twi_min(bytes, channel->in_left);
+	struct twi_grant *grant = channel->in;
+
+	if (n > 0) {
+		if (grant->sum && grant->op != NULL)
+			grant->crc[c] =
+				twi_checksum(grant->crc[c],
+					     (uint8_t *)grant->op->data +
+						     twi_stripe_base(grant, c) + grant->at[c],
+					     n);
+		channel->in_left -= n;
+		grant->at[c] += n;
+		bytes -= n;
+		if (channel->in_left == 0)
+			channel->in = NULL;
+	}
+	channel->in_fill += (uint32_t)bytes;
+	twi_assert(channel->in_fill <= sizeof(channel->in_head));
+	while (channel->in_fill >= TWI_FRAME_BYTES && !channel->in_waits) {
+		int status = on_head(session, c);
+
+		if (status < 0)
+			return status;
+	}
+	return TOW_OK;
+}

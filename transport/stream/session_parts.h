@@ -1,0 +1,184 @@
+/*
+ * session_parts.h - what the files of a session ask of each other. No lane includes it.
+ *
+ *	session.c           its life, taking back, the end
+ *	session_retain.c    the control stream out: framed, kept until received, sent again
+ *	session_control.c   the control stream in: frames, small messages
+ *	session_send.c      sending: credit, offers, acknowledgements
+ *	session_recv.c      receiving: matching, grants
+ *	session_early.c     answers about what the lane may not have sent yet
+ *	session_out.c       a channel out: chunks, commits, aborts
+ *	session_bulk.c      a channel in
+ *	session_resume.c    channels that broke
+ *	session_fault.c     memory that cannot be read or written
+ *	session_announce.c  receives told to the sender before it asks
+ *
+ * Stripes: both sides cut a message alike, from its seq, its length and the number of channels.
+ *
+ *	channel 0 |=====stripe 0=====|          a message of at least count * 1 MiB
+ *	channel 1 |=====stripe 1=====|
+ *	channel 2 |===stripe 2===|
+ *
+ *	channel 1 |===stripe 0===|              a smaller one, whose seq % 3 is 1
+ */
+#ifndef TWI_SESSION_PARTS_H
+#define TWI_SESSION_PARTS_H
+
+#include "diag/base/checksum.h"
+#include "transport/stream/session.h"
+
+/* A message for which no receive is posted. */
+struct twi_unexpected {
+	struct twi_match_entry match;
+	uint64_t seq;
+	uint64_t bytes;
+	bool offered;          /* RTS: there is no payload here */
+	bool credited;         /* its credit was given back before */
+	bool whole;            /* all payload has arrived */
+	bool corrupt;          /* and is not what was sent */
+	bool sum;              /* offered: the commits will carry checksums */
+	struct tow_op *waiter; /* matched while the payload was still arriving */
+	uint8_t data[];
+};
+
+/* Writes how the message is cut: first, count, stripe_bytes, open. bytes is not 0. */
+static inline void twi_stripes_cut(const struct twi_session *session, struct twi_grant *grant)
+{
+	uint64_t least = session->config.stripe_bytes, align = twi_max(least / 16, 1);
+	unsigned channels = session->config.bulk_count;
+
+	grant->first = 0;
+	grant->count = 1;
+	grant->stripe_bytes = grant->bytes;
+	if (twi_likely(channels == 1)) {
+		;
+	} else if (grant->bytes / channels < least) {
+		grant->first = (uint8_t)(grant->seq % channels);
+	} else {
+		/* the last is shorter by less than channels * align, and so never empty */
+		grant->count = (uint8_t)channels;
+		grant->stripe_bytes = (grant->bytes / channels / align + 1) * align;
+	}
+	grant->open = (uint8_t)(((1u << grant->count) - 1) << grant->first);
+}
+
+/* Where the stripe of channel c begins in the message, and how long it is. */
+static inline uint64_t twi_stripe_base(const struct twi_grant *grant, unsigned c)
+{
+	return (c - grant->first) * grant->stripe_bytes;
+}
+
+static inline uint64_t twi_stripe_length(const struct twi_grant *grant, unsigned c)
+{
+	return twi_min(grant->stripe_bytes, grant->bytes - twi_stripe_base(grant, c));
+}
+
+static inline bool twi_stripe_on(const struct twi_grant *grant, unsigned c)
+{
+	return c >= grant->first && c - grant->first < grant->count;
+}
+
+/* Whether message seq, sent by this side, carries a checksum: one of TWI_CHECKSUM_EVERY. */
+static inline bool twi_session_sums(const struct twi_session *session, uint64_t seq)
+{
+	return session->config.checksum_all ||
+	       seq * 0x9e3779b97f4a7c15ull < UINT64_MAX / TWI_CHECKSUM_EVERY;
+}
+
+/* In tow_op.moved of a receive. */
+#define TWI_RECV_SUM 1u /* its message's commits carry checksums */
+
+/*
+ * The peer has broken a rule: what it did exactly, behind its address. The first one is told to it.
+ * TOW_EPROTOCOL.
+ */
+#define twi_session_fault(session, number, ...)                                                    \
+	((session)->rule = (session)->rule != 0 ? (session)->rule : (uint8_t)(number),             \
+	 twi_rule_error((session)->peer->address, number, __VA_ARGS__))
+
+/* session.c */
+struct tow_op *twi_session_find(struct twi_session *session, uint64_t seq);
+void twi_session_op_end(struct twi_session *session, struct tow_op *op, int status, uint64_t bytes);
+
+/* session_retain.c */
+int twi_session_retain_init(struct twi_session *session);
+void twi_session_retain_fini(struct twi_session *session);
+uint8_t *twi_session_room(struct twi_session *session, uint32_t bytes, bool control);
+bool twi_session_put(struct twi_session *session, const struct twi_frame *frame);
+void twi_session_owe(struct twi_session *session, uint8_t type, uint64_t seq, uint64_t value);
+void twi_session_say_pong(struct twi_session *session);
+int twi_session_heard(struct twi_session *session, uint64_t received);
+
+/* session_control.c: a frame was of a channel, and none is open but the peer itself. */
+int twi_session_no_channel(struct twi_session *session, const struct twi_frame *frame);
+
+/* session_send.c */
+void twi_session_drain(struct twi_session *session);
+int twi_session_granted(struct twi_session *session, const struct twi_frame *frame);
+int twi_session_done(struct twi_session *session, const struct twi_frame *frame);
+int twi_session_refused(struct twi_session *session, const struct twi_frame *frame);
+int twi_session_acked(struct twi_session *session, const struct twi_frame *frame);
+
+/*
+ * session_early.c. answered: a CTS, DONE or REFUSE has come; TOW_OK or TOW_EPROTOCOL. settle: the
+ * lane has let go of something, so what has waited for that is judged; the same; _later: the next
+ * input says it. handed: a channel
+ * has bytes of this message (NULL: of any) handed out. early: an answer about message seq waits.
+ */
+int twi_session_answered(struct twi_session *session, const struct twi_frame *frame);
+int twi_session_settle(struct twi_session *session);
+void twi_session_settle_later(struct twi_session *session);
+bool twi_session_handed(const struct twi_session *session, const struct twi_grant *send);
+bool twi_session_early(const struct twi_session *session, uint64_t seq);
+
+/* session_recv.c */
+void twi_session_grant(struct twi_session *session);
+void twi_session_give_credit(struct twi_session *session, uint64_t payload_bytes);
+void twi_session_received(struct twi_session *session, struct tow_op *op, uint64_t bytes);
+void twi_session_corrupt(struct twi_session *session, struct tow_op *op, uint64_t bytes);
+void twi_session_repost(struct twi_session *session, struct tow_op *op);
+/* The receive that takes this message, of `bytes`, now; NULL: it is to queue. */
+struct tow_op *twi_session_take_posted(struct twi_session *session, const struct twi_frame *frame,
+				       uint64_t bytes);
+void twi_session_matched(struct twi_session *session, struct tow_op *op, uint64_t seq,
+			 uint64_t bytes, bool sum);
+void twi_session_deliver(struct twi_session *session, struct twi_unexpected *message,
+			 struct tow_op *op);
+int twi_session_room_for(struct tow_op *op, uint64_t bytes);
+int twi_session_canceled(struct twi_session *session, const struct twi_frame *frame);
+int twi_session_offered(struct twi_session *session, const struct twi_frame *frame);
+int twi_session_admit(struct twi_session *session, const struct twi_frame *frame);
+struct twi_unexpected *twi_session_unexpected(const struct twi_frame *frame, uint64_t bytes);
+struct twi_grant *twi_session_grant_find(struct twi_session *session, uint64_t seq);
+void twi_session_grant_free(struct twi_session *session, struct twi_grant *grant);
+bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int status, bool force);
+
+/* session_out.c: what the peer has asked for, or gets unasked. */
+struct twi_grant *twi_session_send_find(struct twi_session *session, uint64_t seq);
+void twi_session_send_begin(struct twi_session *session, struct tow_op *op, bool ready);
+bool twi_session_send_whole(const struct twi_session *session, const struct twi_grant *send);
+void twi_session_send_free(struct twi_session *session, struct twi_grant *send);
+void twi_session_stripe_over(struct twi_session *session, struct twi_grant *send, unsigned c);
+void twi_session_send_leave(struct twi_session *session, struct twi_grant *send);
+void twi_session_send_refuse(struct twi_session *session, struct twi_grant *send, int status);
+void twi_session_channel_queue(struct twi_bulk_channel *channel, uint8_t index, bool front);
+
+/* session_bulk.c: headers that have waited for their offers. */
+int twi_session_bulk_look(struct twi_session *session);
+
+/*
+ * session_fault.c: why a message was taken back (enum twi_back); what the operation's error says;
+ * a receive ends whose sender cannot read the message.
+ */
+uint64_t twi_session_back_why(const struct twi_session *session, uint64_t seq);
+void twi_session_fault_tell(struct twi_session *session, const struct tow_op *op);
+void twi_session_unreadable(struct twi_session *session, struct tow_op *op, uint64_t bytes);
+
+/* session_announce.c */
+void twi_session_announce(struct twi_session *session, const struct tow_op *op);
+int twi_session_announced(struct twi_session *session, const struct twi_frame *frame);
+bool twi_session_may_go(struct twi_session *session, const struct tow_op *op);
+void twi_session_mention(struct twi_session *session, const struct tow_op *op);
+void twi_session_note(struct twi_session *session, uint64_t tag, bool large);
+
+#endif

@@ -1,0 +1,90 @@
+/*
+ * rule.h - the rules of the protocol that a peer can break, each with a number that never changes.
+ *
+ * Whoever finds that its peer has broken one ends the connection, names the rule in its own error
+ * message, and tells the other side the number, as the value of its last frame:
+ *
+ *	BYE value = TWI_BYE_RULE + number          (a reader that knows no rules takes it for
+ *"closed")
+ *
+ * so that the faulty program, too, can say what was wrong. A number travels, never a text: what a
+ * peer says ends up in logs and on terminals. Numbers below 32 are enum twi_frame_fault.
+ */
+#ifndef TWI_RULE_H
+#define TWI_RULE_H
+
+#include <stdbool.h>
+
+#include "transport/wire/frame.h"
+
+#define TWI_BYE_RULE 128u
+
+/* X(number, name, what its breaker did) */
+#define TWI_RULE_MAP(X)                                                                            \
+	X(32, MESSAGE_ORDER, "a message came twice, or before the one ahead of it")                \
+	X(33, CREDIT, "messages came for which there was no credit")                               \
+	X(34, UNASKED, "more large messages came without having been asked for than may")          \
+	X(35, ACK, "messages were acknowledged that had not been sent, or that had been before")   \
+	X(36, CREDIT_BACK, "credit was given back that had not been used")                         \
+	X(37, NO_SUCH_MESSAGE, "an answer was about a message that had not been sent")             \
+	X(38, ASKED, "a message was asked for twice, or in a way in which it was not offered")     \
+	X(39, GRANTS, "more messages were asked for at once than may")                             \
+	X(40, DONE_EARLY, "a message was said to be there before all of it was sent")              \
+	X(41, NOT_READY, "a message was put off that had been asked for")                          \
+	X(42, ANSWERS, "more was said about one message than there is to say")                     \
+	X(43, CANCEL_LATE, "an offer was taken back whose data had begun")                         \
+	X(44, DATA_UNASKED, "data came of a message that was not asked for")                       \
+	X(45, DATA_PLACE, "data came out of its place")                                            \
+	X(46, RECEIVED, "more of the control stream was said to be read than was sent")            \
+	X(47, RESUME, "a stream was resumed where it cannot go on")                                \
+	X(48, PACKETS, "a packet came twice, or one of them never")                                \
+	X(49, OFFER, "an offer was of memory in which it cannot lie, or came twice")               \
+	X(50, NOTE, "a note was about an offer in another state, or could not be read")            \
+	X(51, SLOT, "the ring held what cannot stand there")                                       \
+	X(52, NOTES_UNREAD, "notes were not read, or read before they were written")               \
+	X(53, SOCKET, "the socket brought what may not come there")                                \
+	X(54, CHANNEL, "a frame was of a channel that is not open")                                \
+	X(55, FEATURE, "a frame needs a feature that was not agreed on")
+
+enum twi_rule {
+#define TWI_RULE_ENUM(number, name, text) TWI_RULE_##name = (number),
+	TWI_RULE_MAP(TWI_RULE_ENUM)
+#undef TWI_RULE_ENUM
+};
+
+/* What whoever broke it did: a clause, static. "a rule ... does not know" for a number without. */
+const char *twi_rule_text(unsigned rule);
+
+/* BYE's value for an end by this rule; 0: for none. And the rule that a value names, or 0. */
+static inline uint64_t twi_rule_bye(unsigned rule)
+{
+	return rule == 0 ? 0 : TWI_BYE_RULE + rule;
+}
+
+static inline unsigned twi_rule_of_bye(uint64_t value)
+{
+	return value > TWI_BYE_RULE && value <= TWI_WIRE_STATUS_MAX
+		       ? (unsigned)(value - TWI_BYE_RULE)
+		       : 0;
+}
+
+/*
+ * The message of a peer at `address` that has broken a rule: what exactly, and the rule. Returns
+ * TOW_EPROTOCOL.
+ */
+int twi_rule_error(const char *address, unsigned rule, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* The same where the thread's message says what exactly: the rule is added to it. */
+int twi_rule_add(unsigned rule);
+
+/*
+ * The message of a peer that has said good-bye with this value, or has gone without (value < 0).
+ * Returns TOW_EPEER.
+ */
+int twi_rule_bye_error(const char *address, int value);
+
+/* Whether a message of twi_rule_bye_error says no more than that the peer has closed in order. */
+bool twi_rule_is_goodbye(const char *why);
+
+#endif

@@ -52,12 +52,13 @@
 #include "transport/security/job_key.h"
 #include "transport/wire/feature.h"
 
-#define TWI_RINGS_MAX       16                  /* of the callers' threads */
-#define TWI_RINGS_KEPT      8                   /* of them: taken from no thread that lives */
-#define TWI_RING_BACKGROUND TWI_RINGS_MAX       /* the library's own thread has one more */
-#define TWI_RING_SLOTS      (TWI_RINGS_MAX + 1) /* all of them */
-#define TWI_LANE_AUTO       TWI_LANE_COUNT      /* tow://: moves nothing itself (auto.h) */
-#define TWI_LANE_SLOTS      (TWI_LANE_COUNT + 1)
+#define TWI_ENGINE_SINK_BYTES (64u << 10)
+#define TWI_RINGS_MAX         16                  /* of the callers' threads */
+#define TWI_RINGS_KEPT        8                   /* of them: taken from no thread that lives */
+#define TWI_RING_BACKGROUND   TWI_RINGS_MAX       /* the library's own thread has one more */
+#define TWI_RING_SLOTS        (TWI_RINGS_MAX + 1) /* all of them */
+#define TWI_LANE_AUTO         TWI_LANE_COUNT      /* tow://: moves nothing itself (auto.h) */
+#define TWI_LANE_SLOTS        (TWI_LANE_COUNT + 1)
 
 struct twi_alloclog;
 struct twi_bpf;
@@ -169,6 +170,8 @@ struct twi_engine {
 	uint64_t virtual_ns;
 	struct twi_step step;
 	_Atomic int64_t job_rank; /* -1: not found out (tracing.h) */
+	/* Where bytes go that nobody wants. Never read; not touched until there are some. */
+	uint8_t sink[TWI_ENGINE_SINK_BYTES];
 };
 
 /* The engine's time, read now. */

@@ -12,9 +12,6 @@
 #include "transport/op/op.h"
 #include "transport/stream/session_parts.h"
 
-/* Where bytes go that nobody wants. Never read, so every session may write here. */
-static uint8_t sink[64 << 10];
-
 struct tow_op *twi_session_bulk_op(struct twi_session *session, unsigned c)
 {
 	const struct twi_bulk_channel *channel = &session->channels[c];
@@ -156,7 +153,8 @@ int twi_session_bulk_want(struct twi_session *session, unsigned c, uint64_t max_
 		return 1;
 	}
 	if (grant->op == NULL) {
-		parts[0] = (struct iovec){ sink, twi_min(channel->in_left, sizeof(sink)) };
+		parts[0] = (struct iovec){ session->engine->sink,
+					   twi_min(channel->in_left, TWI_ENGINE_SINK_BYTES) };
 		return 1;
 	}
 	parts[0] = (struct iovec){

@@ -5,8 +5,10 @@
 #include "pair.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 
 #include "transport/engine/engine.h"
+#include "transport/engine/runtime.h"
 
 #define POOL  (16 << 20)
 #define BYTES (8 << 20)
@@ -148,12 +150,82 @@ static void test_close_without_ring(void **state)
 	assert_int_equal(how, 0);
 }
 
+#define LATE 60u
+
+struct late {
+	struct tow_runtime *runtime;
+	struct twi_engine *engine;
+	unsigned took, refused; /* rings; and those that could be taken but for the pause */
+	sem_t looked;
+	pthread_barrier_t over;
+};
+
+/* A thread more than there are rings, when all of them have been idle for long enough. */
+static void *come_late(void *arg)
+{
+	struct late *late = arg;
+	struct twi_engine *engine = late->engine;
+	uint64_t binding = engine->binding, again = engine->take_again_ns;
+
+	usleep(1200);
+	tow_progress(late->runtime);
+	if (twi_engine_clock(engine) < again) { /* and it was so all the time */
+		assert_int_equal(engine->binding, binding);
+		late->refused++;
+	} else if (engine->binding != binding) {
+		assert_true(engine->take_again_ns > again);
+		late->took++;
+	}
+	sem_post(&late->looked);
+	pthread_barrier_wait(&late->over);
+	return NULL;
+}
+
+/*
+ * Without the library's thread a ring may be taken that was idle for a millisecond, which is about
+ * what making one costs. Threads in turns must not spend all their time on that: behind each there
+ * is a pause of several times what it has cost.
+ */
+static void test_taking_pauses(void **state)
+{
+	struct tow_options options = TOW_OPTIONS_INIT;
+	pthread_t threads[TWI_RINGS_MAX], others[LATE];
+	struct late late = { 0 };
+	bool costly;
+
+	(void)state;
+	options.premap_memory_bytes = POOL;
+	options.background = 0;
+	TWT_OK(tow_runtime_open(&options, &late.runtime));
+	late.engine = twi_runtime_engine(late.runtime);
+	sem_init(&late.looked, 0, 0);
+	pthread_barrier_init(&late.over, NULL, LATE + 1);
+	take_rings(late.runtime, threads, TWI_RINGS_MAX);
+	costly = strcmp(late.engine->rings[0]->poller->name, "io_uring") == 0;
+	for (unsigned i = 0; i < LATE; i++) { /* one after the other; all live on */
+		assert_int_equal(pthread_create(&others[i], NULL, come_late, &late), 0);
+		sem_wait(&late.looked);
+	}
+	printf("%u took a ring, %u came in a pause\n", late.took, late.refused);
+	assert_true(late.took > 0);
+	if (costly) /* an epoll set costs some 20 us: the pause is over when the next one comes */
+		assert_true(late.refused > 0);
+	pthread_barrier_wait(&late.over);
+	for (unsigned i = 0; i < LATE; i++)
+		pthread_join(others[i], NULL);
+	give_rings(threads, TWI_RINGS_MAX);
+	pthread_barrier_destroy(&late.over);
+	sem_destroy(&late.looked);
+	TWT_OK(tow_runtime_close(late.runtime));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cancel_on_its_way),
 		cmocka_unit_test(test_cancel_without_ring),
 		cmocka_unit_test(test_close_without_ring),
+		cmocka_unit_test(test_taking_pauses),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

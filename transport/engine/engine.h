@@ -131,9 +131,9 @@ struct twi_engine {
 	const _Atomic uint64_t *regions_clock; /* the version of its regions */
 	_Atomic(struct twi_rpc *) rpc;         /* calls; NULL until the first use (rpc.h) */
 	uint64_t fork_generation;
-	uint64_t id;       /* of this runtime; never used again in this process */
-	uint64_t binding;  /* likewise; another when a ring was taken from a thread that lives */
-	uint64_t taken_ns; /* when that was last */
+	uint64_t id;      /* of this runtime; never used again in this process */
+	uint64_t binding; /* likewise; another when a ring was taken from a thread that lives */
+	uint64_t take_again_ns; /* when the next may be taken */
 	struct twi_list devices;
 	struct twi_list colls;             /* groups whose collectives are polled (coll/coll.h) */
 	uint64_t coll_messages;            /* that they have started */

@@ -16,6 +16,8 @@
 
 #define IDLE_NS       (100ull * 1000 * 1000)
 #define IDLE_ALONE_NS (1000u * 1000) /* there is no library's own thread that moves the others' */
+#define TAKE_SHARE    8u /* of the time at most a ninth goes into taking rings from each other */
+#define TAKE_PAUSE_NS (20ull * 1000 * 1000) /* whatever the last one cost */
 
 void twi_engine_drop_ring(struct twi_engine *engine, unsigned index)
 {
@@ -53,8 +55,9 @@ static int register_pool(struct twi_engine *engine, struct twi_ring *ring)
 
 /*
  * Takes down the ring that its living thread has not used for the longest time, if nothing of it is
- * in use: its thread does not sleep on it, has no descriptor of it, and awaits no notification. A
- * ring costs a millisecond, so that is not done often.
+ * in use: its thread does not sleep on it, has no descriptor of it, and awaits no notification.
+ * Making another costs about a millisecond, in which nobody has the engine. Threads that take each
+ * other's rings all the time would do nothing else, so what one has cost says when the next may be.
  */
 static unsigned take_idle(struct twi_engine *engine)
 {
@@ -63,7 +66,7 @@ static unsigned take_idle(struct twi_engine *engine)
 
 	if (engine->background == NULL)
 		idle_ns = IDLE_ALONE_NS;
-	if (now - engine->taken_ns < idle_ns / 8)
+	if (now < engine->take_again_ns)
 		return TWI_RING_SLOTS;
 	for (unsigned i = TWI_RINGS_KEPT; i < TWI_RINGS_MAX; i++) {
 		const struct twi_ring *ring = engine->rings[i];
@@ -77,17 +80,25 @@ static unsigned take_idle(struct twi_engine *engine)
 	}
 	if (oldest == TWI_RING_SLOTS)
 		return oldest;
-	engine->taken_ns = now;
 	twi_engine_drop_ring(engine, oldest);
 	twi_engine_rebind(engine);
 	return oldest;
 }
 
+/* A ring was taken at `since_ns`, and another made in its place. */
+static void pause_taking(struct twi_engine *engine, uint64_t since_ns)
+{
+	uint64_t now = twi_engine_clock(engine);
+
+	engine->take_again_ns = now + twi_min(TAKE_SHARE * (now - since_ns), TAKE_PAUSE_NS);
+}
+
 /* A slot for the calling thread's ring, TWI_RING_SLOTS when there is none. */
-static unsigned find_slot(struct twi_engine *engine)
+static unsigned find_slot(struct twi_engine *engine, bool *taken_out)
 {
 	unsigned slot = 0;
 
+	*taken_out = false;
 	if (twi_background_self(engine))
 		return TWI_RING_BACKGROUND;
 	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
@@ -96,28 +107,36 @@ static unsigned find_slot(struct twi_engine *engine)
 	}
 	while (slot < TWI_RINGS_MAX && engine->rings[slot] != NULL)
 		slot++;
-	return slot < TWI_RINGS_MAX ? slot : take_idle(engine);
+	if (slot < TWI_RINGS_MAX)
+		return slot;
+	slot = take_idle(engine);
+	*taken_out = slot != TWI_RING_SLOTS;
+	return slot;
 }
 
 static int add_ring(struct twi_engine *engine)
 {
-	unsigned slot = find_slot(engine);
+	uint64_t since = twi_engine_clock(engine);
+	bool taken;
+	unsigned slot = find_slot(engine, &taken);
 	struct twi_ring *ring;
 	int status;
 
 	if (slot == TWI_RING_SLOTS)
 		return TOW_EBUSY;
 	status = twi_ring_create(engine, &ring);
+	if (status == TOW_OK) {
+		ring->index = slot;
+		if (slot < TWI_RINGS_KEPT || slot == TWI_RING_BACKGROUND)
+			twi_ring_keep(ring);
+		status = register_pool(engine, ring);
+		if (status < 0)
+			twi_ring_destroy(ring);
+	}
+	if (taken)
+		pause_taking(engine, since);
 	if (status < 0)
 		return status;
-	ring->index = slot;
-	if (slot < TWI_RINGS_KEPT || slot == TWI_RING_BACKGROUND)
-		twi_ring_keep(ring);
-	status = register_pool(engine, ring);
-	if (status < 0) {
-		twi_ring_destroy(ring);
-		return status;
-	}
 	if (!ring->deferred)
 		engine->plain_rings = true;
 	engine->rings[slot] = ring;

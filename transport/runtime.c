@@ -41,7 +41,6 @@
 #include "transport/inquiry/inquiry.h"
 #include "transport/job/group.h"
 #include "transport/op/endpoint.h"
-#include "transport/op/path.h"
 #include "transport/rpc/rpc.h"
 #include "transport/tracing.h"
 #include "transport/wire/feature.h"
@@ -462,6 +461,7 @@ static int open_runtime(const struct tow_options *options, bool virtual_clock,
 	if (runtime == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a runtime");
 	runtime->engine.virtual_clock = virtual_clock;
+	runtime->engine.hooks = twi_runtime_hooks;
 	twi_clock_init();
 	status = twi_knob_resolve(options, &runtime->engine.knobs);
 	if (status == TOW_OK)

@@ -52,11 +52,13 @@ static int identify(struct twi_engine *engine, int64_t rank, int64_t world)
 	return twi_trace_identify(engine->diag, &about);
 }
 
-int twi_tracing_rank(struct twi_engine *engine, int64_t rank, int64_t world)
+static int find_rank(struct twi_engine *engine, int64_t rank, int64_t world)
 {
 	atomic_store_explicit(&engine->job_rank, rank, memory_order_relaxed);
 	return identify(engine, rank, world);
 }
+
+const struct twi_trace_hooks twi_trace_hooks = { .rank = find_rank };
 
 int twi_tracing_open(struct twi_tracing *tracing, struct twi_engine *engine)
 {

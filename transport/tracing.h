@@ -23,7 +23,6 @@ int twi_tracing_open(struct twi_tracing *tracing, struct twi_engine *engine);
 /* The source goes when the stats socket is closed. */
 void twi_tracing_close(struct twi_tracing *tracing, struct twi_engine *engine);
 
-/* The process has found its place in its job. TOW_OK or TOW_ENOMEM. */
-int twi_tracing_rank(struct twi_engine *engine, int64_t rank, int64_t world);
+extern const struct twi_trace_hooks twi_trace_hooks;
 
 #endif

@@ -52,7 +52,7 @@ TABLE = {
     "transport/op": LOWER + ["diag/base", "diag/record", "memreg/region", "memreg/pool",
                              "memreg/alloclog", "transport/wire", "transport/lanes",
                              "transport/engine"],
-    "transport/message": ["include/internal"],
+    "transport/message": ["include/internal", "diag/base", "transport/op"],
     "transport/stream": ["include/internal", "diag/base", "diag/record", "transport/wire",
                          "transport/engine", "transport/op", "transport/message"],
     # Lanes stand beside each other and do not see one another; what joins them is above them.
@@ -108,28 +108,8 @@ TABLE.update({
 UPWARD = {
     "diag/record/diag.c": ["diag/serve/registry.h"],
     "memreg/pool/pool_impl.h": ["memreg/user/latecache.h"],
-    "transport/coll/coll_fail.c": ["transport/inquiry/inquiry.h"],
-    "transport/coll/coll_late.c": ["transport/inquiry/inquiry.h"],
     "transport/engine/engine.h": ["transport/op/op.h"],
-    "transport/engine/engine_drive.c": ["transport/coll/coll.h", "transport/device/device_copy.h",
-                                        "transport/op/endpoint.h", "transport/op/message.h"],
-    "transport/job/group.c": ["transport/coll/coll.h"],
-    "transport/job/group_barrier.c": ["transport/inquiry/inquiry.h"],
-    "transport/job/group_join.c": ["transport/coll/coll_line.h", "transport/inquiry/inquiry.h",
-                                   "transport/tracing.h"],
-    "transport/job/group_link.c": ["transport/coll/coll_line.h", "transport/inquiry/inquiry.h"],
-    "transport/op/endpoint.c": ["transport/rpc/rpc_link.h"],
     "transport/op/endpoint.h": ["transport/stream/session.h"],
-    "transport/op/message.c": ["transport/rpc/rpc_link.h"],
-    "transport/op/op.c": ["transport/coll/coll_batch.h", "transport/coll/coll_report.h",
-                          "transport/device/device_copy.h", "transport/inquiry/inquiry.h",
-                          "transport/rpc/rpc_link.h"],
-    "transport/op/op.h": ["transport/message/match.h"],
-    "transport/op/op_any.c": ["transport/inquiry/inquiry.h"],
-    "transport/op/op_deadline.c": ["transport/device/device_copy.h"],
-    "transport/op/op_late.c": ["transport/inquiry/inquiry.h", "transport/job/group.h"],
-    "transport/op/op_span.c": ["transport/coll/coll_report.h"],
-    "transport/op/path.c": ["transport/message/match.h"],
 }
 # These count with all that is below them; of the others each sub-folder needs a row.
 WITH_SUBFOLDERS = {"bench", "fuzz", "tests", "tools", "examples", "plugins"}
@@ -275,8 +255,8 @@ SAMPLES = [
     ("unknown lane", {"transport/lanes/nvlink/a.c": "\n"}, "does not know"),
     ("no such header", {"diag/base/a.c": '#include "gone.h"\n'}, "is no file of the tree"),
     ("a def file", {"diag/base/a.def": '#include "transport/x.h"\n'}, "diag/base may not include"),
-    ("an arrow that has gone", {"tests/check/layering.py": "\n", "transport/op/op_late.c": "\n"},
-     "transport/op/op_late.c does not include transport/job/group.h any more"),
+    ("an arrow that has gone", {"tests/check/layering.py": "\n", "transport/op/endpoint.h": "\n"},
+     "transport/op/endpoint.h does not include transport/stream/session.h any more"),
 ]
 
 if __name__ == "__main__":

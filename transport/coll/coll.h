@@ -167,7 +167,7 @@ struct twi_coll_told {
 
 struct twi_coll_group {
 	struct twi_list link;   /* of ranks->colls */
-	struct twi_list active; /* of engine->colls, while `polled` is not empty */
+	struct twi_list active; /* of the engine's part, while `polled` is not empty */
 	struct twi_ranks *ranks;
 	struct twi_engine *engine;
 	uint32_t ctx, rank, size;
@@ -237,13 +237,9 @@ void twi_coll_ready(struct twi_coll_group *coll);
 /* A run has ended. */
 void twi_coll_over(struct twi_coll_run *run);
 
-/* For the engine: goes on with whatever no message will wake. Returns how many went on. */
-unsigned twi_coll_poll(struct twi_engine *engine);
-/*
- * When to poll again, `next_ns` at the latest; 0: at once. Called after the lanes were flushed for
- * a sleep: what other ranks write from then on rings.
- */
-uint64_t twi_coll_deadline_ns(struct twi_engine *engine, uint64_t next_ns);
+/* coll_hooks.c */
+extern const struct twi_coll_hooks twi_coll_hooks;
+extern const struct twi_rank_hooks twi_coll_rank_hooks;
 
 /* coll_setup.c */
 int twi_coll_setup_start(struct twi_coll_group *coll);

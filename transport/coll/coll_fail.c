@@ -22,7 +22,6 @@
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
 #include "transport/engine/engine.h"
-#include "transport/inquiry/inquiry.h"
 #include "transport/job/group.h"
 #include "transport/op/message.h"
 
@@ -79,7 +78,7 @@ void twi_coll_break(struct twi_coll_group *coll, uint64_t seq, int status, bool 
 	coll->state = TWI_COLL_BROKEN;
 	coll->broken = status;
 	coll->broken_seq = seq;
-	twi_inquiry_failed(coll->engine);
+	coll->engine->hooks.inquiry->failed(coll->engine);
 	snprintf(coll->why, sizeof(coll->why), "%.*s", (int)sizeof(coll->why) - 1,
 		 tow_error_message());
 	twi_log(coll->engine->diag, 1, "group %u is broken at collective %llu: %s: %s", coll->ctx,

@@ -437,12 +437,14 @@ static unsigned poll_group(struct twi_coll_group *coll)
 	return events;
 }
 
-unsigned twi_coll_poll(struct twi_engine *engine)
+/* Goes on with whatever no message will wake. */
+static unsigned poll_all(struct twi_engine *engine, struct twi_list *active)
 {
 	struct twi_list *group, *next_group;
 	unsigned events = 0;
 
-	twi_list_for_each_safe (group, next_group, &engine->colls) {
+	(void)engine;
+	twi_list_for_each_safe (group, next_group, active) {
 		struct twi_coll_group *coll =
 			twi_container_of(group, struct twi_coll_group, active);
 
@@ -469,18 +471,30 @@ static bool waits_for_time(const struct twi_coll_group *coll)
 	return false;
 }
 
-uint64_t twi_coll_deadline_ns(struct twi_engine *engine, uint64_t next_ns)
+/*
+ * 0: at once. Called after the lanes were flushed for a sleep: what other ranks write from then on
+ * rings.
+ */
+static uint64_t deadline_ns(struct twi_engine *engine, struct twi_list *active, uint64_t next_ns)
 {
 	struct twi_list *pos, *next;
 
 	/* The lanes have said that this side sleeps: what was written before is seen now. */
-	if (twi_coll_poll(engine) > 0 || !twi_list_empty(&engine->callbacks))
+	if (poll_all(engine, active) > 0 || !twi_list_empty(&engine->callbacks))
 		return 0;
-	twi_list_for_each_safe (pos, next, &engine->colls) {
+	twi_list_for_each_safe (pos, next, active) {
 		if (waits_for_time(twi_container_of(pos, struct twi_coll_group, active)))
 			return twi_min(next_ns, twi_engine_clock(engine) + TIME_NS);
 	}
 	return next_ns;
+}
+
+void twi_coll_activate(struct twi_coll_group *coll)
+{
+	static const struct twi_part_ops part = { .poll = poll_all, .deadline_ns = deadline_ns };
+
+	if (twi_list_empty(&coll->active))
+		twi_part_add(coll->engine, TWI_PART_COLLS, &part, &coll->active);
 }
 
 /* --- the end --- */

@@ -10,7 +10,6 @@
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_run.h"
 #include "transport/engine/engine.h"
-#include "transport/inquiry/inquiry.h"
 
 #define ANSWER_NS (500ull * 1000 * 1000)
 
@@ -113,7 +112,7 @@ static void add_verdict(struct twi_coll_group *coll)
 	char said[240], why[200];
 
 	snprintf(said, sizeof(said), "%.*s", (int)sizeof(said) - 1, tow_error_message());
-	twi_inquiry_short(coll->engine, "; ", why, sizeof(why));
+	coll->engine->hooks.inquiry->brief(coll->engine, "; ", why, sizeof(why));
 	if (why[0] != '\0')
 		twi_error(TOW_EDEADLINE, "%s%s", said, why);
 }
@@ -174,7 +173,7 @@ void twi_coll_late(struct twi_coll_group *coll, struct tow_op *op, uint64_t seq)
 		return;
 	}
 	wait_for_answers(coll, op);
-	twi_inquiry_begin(coll->engine);
+	coll->engine->hooks.inquiry->begin(coll->engine);
 	ask(coll, late);
 }
 

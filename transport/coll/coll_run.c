@@ -83,12 +83,6 @@ void twi_coll_run_free(struct twi_coll_run *run)
 	free(run);
 }
 
-void twi_coll_activate(struct twi_coll_group *coll)
-{
-	if (twi_list_empty(&coll->active))
-		twi_list_push_back(&coll->engine->colls, &coll->active);
-}
-
 /* Behind all of its priority or a higher one: mostly at the end. */
 static struct twi_list *polled_before(struct twi_coll_group *coll, const struct twi_coll_run *run)
 {

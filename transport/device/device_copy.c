@@ -217,14 +217,14 @@ unsigned twi_device_poll(struct tow_device *device)
 	return events;
 }
 
-unsigned twi_devices_poll(struct twi_engine *engine)
+static unsigned poll_all(struct twi_engine *engine, struct twi_list *devices)
 {
 	struct twi_list *pos, *next;
 	unsigned events = 0;
 
 	if (atomic_load_explicit(&engine->device_signal, memory_order_relaxed) != 0)
 		atomic_store_explicit(&engine->device_signal, 0, memory_order_seq_cst);
-	twi_list_for_each_safe (pos, next, &engine->devices) {
+	twi_list_for_each_safe (pos, next, devices) {
 		events += twi_device_poll(twi_container_of(pos, struct tow_device, link));
 	}
 	return events;
@@ -251,25 +251,28 @@ uint64_t twi_device_deadline_ns(struct tow_device *device)
 	return at;
 }
 
-uint64_t twi_devices_deadline_ns(struct twi_engine *engine)
+static uint64_t deadline_ns(struct twi_engine *engine, struct twi_list *devices, uint64_t next_ns)
 {
 	struct twi_list *pos, *next;
-	uint64_t at = UINT64_MAX;
 
-	twi_list_for_each_safe (pos, next, &engine->devices) {
+	(void)engine;
+	twi_list_for_each_safe (pos, next, devices) {
 		uint64_t one =
 			twi_device_deadline_ns(twi_container_of(pos, struct tow_device, link));
 
-		at = twi_min(at, one);
+		next_ns = twi_min(next_ns, one);
 	}
-	return at;
+	return next_ns;
 }
+
+const struct twi_part_ops twi_device_part = { .poll = poll_all, .deadline_ns = deadline_ns };
 
 void twi_copy_queue(struct tow_op *op)
 {
 	struct tow_device *device = op->copy.device;
 	struct twi_device_queue *queue = &device->queue[op->copy.direction];
 
+	op->abort_call = twi_copy_abort;
 	twi_list_push_back(&queue->ops, &op->link);
 	if (op->bytes == 0)
 		finish(op);

@@ -69,7 +69,7 @@ struct twi_device_queue {
 };
 
 struct tow_device {
-	struct twi_list link; /* engine->devices */
+	struct twi_list link; /* of the engine's part */
 	struct twi_engine *engine;
 	struct twi_device *backend; /* NULL: lost */
 	struct twi_device_facts facts;
@@ -89,14 +89,10 @@ struct tow_device {
 	uint64_t copies, staged_bytes, failed;
 };
 
-/* Moves every device once. Returns how much happened. The engine is held, as in all that follows.
- */
-unsigned twi_devices_poll(struct twi_engine *engine);
+/* What the engine polls: each device once. */
+extern const struct twi_part_ops twi_device_part;
 
-/* When to poll again though no signal has come; UINT64_MAX: never. */
-uint64_t twi_devices_deadline_ns(struct twi_engine *engine);
-
-/* Closes all devices that are left. */
+/* Closes all devices that are left. The engine is held, as in all that follows. */
 void twi_devices_close(struct twi_engine *engine);
 
 /* The document /v1/devices; takes the engine itself. */

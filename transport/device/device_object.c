@@ -222,9 +222,10 @@ static void close_device(struct tow_device *device)
 
 void twi_devices_close(struct twi_engine *engine)
 {
+	const struct twi_list *devices = twi_part_items(engine->parts, TWI_PART_DEVICES);
 	struct twi_list *entry;
 
-	while ((entry = twi_list_first(&engine->devices)) != NULL)
+	while ((entry = twi_list_first(devices)) != NULL)
 		close_device(twi_container_of(entry, struct tow_device, link));
 	twi_op_run_callbacks(engine);
 }
@@ -267,7 +268,7 @@ static int open_device(struct tow_runtime *runtime, const char *spec,
 		return status;
 	}
 	twi_engine_enter(engine);
-	twi_list_push_back(&engine->devices, &device->link);
+	twi_part_add(engine, TWI_PART_DEVICES, &twi_device_part, &device->link);
 	twi_engine_leave(engine);
 	*device_out = device;
 	return TOW_OK;
@@ -439,11 +440,12 @@ static void describe_device(struct tow_device *device, struct twi_emit *emit)
 void twi_devices_describe(void *arg, struct twi_emit *emit)
 {
 	struct twi_engine *engine = arg;
+	struct twi_list *devices = twi_part_items(engine->parts, TWI_PART_DEVICES);
 	struct twi_list *pos, *next;
 
 	twi_engine_enter(engine);
 	twi_emit_array_begin(emit, "devices");
-	twi_list_for_each_safe (pos, next, &engine->devices) {
+	twi_list_for_each_safe (pos, next, devices) {
 		describe_device(twi_container_of(pos, struct tow_device, link), emit);
 	}
 	twi_emit_array_end(emit);

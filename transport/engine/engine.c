@@ -241,13 +241,10 @@ int twi_engine_init(struct twi_engine *engine)
 	twi_list_init(&engine->callbacks);
 	twi_list_init(&engine->endpoints);
 	twi_list_init(&engine->peers);
-	twi_list_init(&engine->devices);
-	twi_list_init(&engine->colls);
+	twi_parts_init(engine);
 	twi_list_init(&engine->coll_groups);
 	twi_list_init(&engine->barrier_logs);
 	twi_list_init(&engine->waiting);
-	twi_list_init(&engine->roomless);
-	engine->room_at_ns = UINT64_MAX;
 	twi_list_init(&engine->coll_batches);
 	engine->next_expiry_ns = UINT64_MAX;
 	engine->fork_generation = twi_fork_generation();

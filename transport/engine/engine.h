@@ -45,6 +45,8 @@
 #include "transport/engine/engine_heap.h"
 #include "transport/engine/engine_thread.h"
 #include "transport/engine/engine_wait.h"
+#include "transport/engine/hooks.h"
+#include "transport/engine/part.h"
 #include "transport/engine/poller.h"
 #include "transport/engine/step.h"
 #include "transport/lanes/lane.h"
@@ -133,18 +135,19 @@ struct twi_engine {
 	uint64_t fork_generation;
 	uint64_t id;      /* of this runtime; never used again in this process */
 	uint64_t binding; /* likewise; another when a ring was taken from a thread that lives */
-	uint64_t take_again_ns; /* when the next may be taken */
-	struct twi_list devices;
-	struct twi_list colls;             /* groups whose collectives are polled (coll/coll.h) */
-	uint64_t coll_messages;            /* that they have started */
-	uint64_t coll_work;                /* bytes that they have reduced and copied */
-	struct twi_coll_table *coll_table; /* NULL: none */
-	struct twi_list coll_groups;       /* all that can have collectives */
-	struct twi_list barrier_logs;      /* of groups (group.h) */
-	struct twi_list coll_batches;      /* those that hold calls back (coll/coll_batch.h) */
-	_Atomic bool colls_held;           /* there are some */
-	struct twi_coll_log *coll_log;     /* the last collectives (coll/coll_report.h), or NULL */
-	_Atomic uint32_t device_signal;    /* a device has news that nobody has looked at yet */
+	uint64_t take_again_ns;                /* when the next may be taken */
+	struct twi_hooks hooks;                /* of rooms above; never changed after opening */
+	struct twi_list polled;                /* parts with items (part.h) */
+	struct twi_part parts[TWI_PART_COUNT]; /* by enum twi_part_id */
+	uint64_t coll_messages;                /* that collectives have started */
+	uint64_t coll_work;                    /* bytes that they have reduced and copied */
+	struct twi_coll_table *coll_table;     /* NULL: none */
+	struct twi_list coll_groups;           /* all that can have collectives */
+	struct twi_list barrier_logs;          /* of groups (group.h) */
+	struct twi_list coll_batches;          /* those that hold calls back (coll/coll_batch.h) */
+	_Atomic bool colls_held;               /* there are some */
+	struct twi_coll_log *coll_log;  /* the last collectives (coll/coll_report.h), or NULL */
+	_Atomic uint32_t device_signal; /* a device has news that nobody has looked at yet */
 	struct tow_options knobs;
 	struct twi_job_key job_key;   /* of the secret that knobs.job_key does not show any more */
 	struct twi_features features; /* what its lanes may offer, and require */
@@ -157,8 +160,7 @@ struct twi_engine {
 	struct twi_background *background; /* NULL: none (yet) */
 	struct twi_inquiry *inquiry;       /* NULL: none */
 	struct twi_list waiting;           /* struct twi_wait */
-	struct twi_list roomless;      /* views that wait for room in the pool: tow_op.seq_link */
-	uint64_t room_at_ns;           /* when they look for it again; UINT64_MAX: there are none */
+	uint64_t room_at_ns;           /* when views that wait for room in the pool look for it */
 	struct twi_cpu_log cpu_log;    /* of the thread that waits */
 	_Atomic uint32_t room_waiters; /* threads that wait for room in the pool, */
 	_Atomic uint64_t room_since_ns, room_bytes; /* and of the last that began */

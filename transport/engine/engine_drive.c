@@ -14,12 +14,8 @@
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
 #include "memreg/pool/pool_regions.h"
-#include "transport/coll/coll.h"
-#include "transport/device/device_copy.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/poller.h"
-#include "transport/op/endpoint.h"
-#include "transport/op/message.h"
 
 #include <sched.h>
 
@@ -70,26 +66,15 @@ static unsigned poll_ring(struct twi_engine *engine)
 	return twi_ring_poll(engine->ring);
 }
 
-/* Ends what has passed its deadline, and looks for room for the views that wait for some. */
-static void expire(struct twi_engine *engine)
-{
-	if (twi_unlikely(engine->next_expiry_ns != UINT64_MAX)) {
-		engine->now_ns = 0; /* nothing is to end before its time */
-		twi_op_expire(engine, twi_engine_now(engine));
-	}
-	if (twi_unlikely(engine->room_at_ns != UINT64_MAX))
-		twi_view_retry(engine);
-}
-
 /* What every poll does behind the lanes; `all`: of all lanes, not of the memory-polled alone. */
 static inline unsigned settle(struct twi_engine *engine, unsigned events, bool all)
 {
-	if (twi_unlikely(!twi_list_empty(&engine->devices)))
-		events += twi_devices_poll(engine);
-	if (!twi_list_empty(&engine->colls))
-		events += twi_coll_poll(engine);
-	if (all)
-		expire(engine);
+	if (!twi_list_empty(&engine->polled))
+		events += twi_parts_poll(engine);
+	if (all && twi_unlikely(engine->next_expiry_ns != UINT64_MAX)) {
+		engine->now_ns = 0; /* nothing is to end before its time */
+		twi_op_expire(engine, twi_engine_now(engine));
+	}
 	if (!twi_list_empty(&engine->callbacks))
 		twi_op_run_callbacks(engine);
 	/* What has failed is its operation's to tell, not the call's that happened to drive. */
@@ -140,19 +125,14 @@ unsigned twi_engine_poll_memory(struct twi_engine *engine)
 
 uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns)
 {
-	uint64_t next = twi_min(until_ns, twi_min(engine->next_expiry_ns, engine->room_at_ns));
+	uint64_t next = twi_min(until_ns, engine->next_expiry_ns);
 
 	for (unsigned i = 0; i < engine->lane_count; i++) {
 		uint64_t at = engine->moving[i]->ops->deadline_ns(engine->moving[i]);
 
 		next = twi_min(next, at);
 	}
-	if (twi_unlikely(!twi_list_empty(&engine->devices))) {
-		uint64_t at = twi_devices_deadline_ns(engine);
-
-		next = twi_min(next, at);
-	}
-	return twi_list_empty(&engine->colls) ? next : twi_coll_deadline_ns(engine, next);
+	return twi_list_empty(&engine->polled) ? next : twi_parts_deadline_ns(engine, next);
 }
 
 void twi_engine_flush(struct twi_engine *engine)
@@ -346,8 +326,7 @@ static inline void begin_spin(struct spin *spin, const struct twi_wait *wait, si
 	for (size_t i = 0; i < count; i++) {
 		const struct tow_op *op = wait->entries[i].op;
 
-		spin->memory |= op->memory_polled ||
-				(op->peer != NULL && op->peer->lane->ops->memory_polled);
+		spin->memory |= op->memory_polled;
 		spin->crowd |= op->crowd;
 	}
 }

@@ -364,6 +364,10 @@ void twi_inquiry_short(struct twi_engine *engine, const char *prefix, char *out,
 	free(verdict);
 }
 
+const struct twi_inquiry_hooks twi_inquiry_hooks = { .begin = twi_inquiry_begin,
+						     .brief = twi_inquiry_short,
+						     .failed = twi_inquiry_failed };
+
 /* --- its life --- */
 
 int twi_inquiry_open(struct twi_engine *engine)

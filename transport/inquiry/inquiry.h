@@ -38,7 +38,6 @@ struct twi_ranks;
 
 #define TWI_INQUIRY_HEAD   24u
 #define TWI_INQUIRY_SAMPLE 400000000ull /* between the two looks, ns */
-#define TWI_INQUIRY_ROUND  950000000ull /* until it is judged */
 #define TWI_INQUIRY_KEEP   1000000000ull
 
 /* Who is at the other end, from its own words. */
@@ -90,6 +89,8 @@ uint64_t twi_inquiry_begin(struct twi_engine *engine);
 bool twi_inquiry_judge(struct twi_engine *engine, struct twi_verdict *out);
 /* The same as JSON, an object; goes to free(). */
 int twi_inquiry_document(struct twi_engine *engine, char **bytes_out, size_t *count_out);
+/* What lower rooms ask (engine/hooks.h). */
+extern const struct twi_inquiry_hooks twi_inquiry_hooks;
 /* The verdict in one line, behind `prefix`; "" when there is nothing to say. */
 void twi_inquiry_short(struct twi_engine *engine, const char *prefix, char *out, size_t room);
 
@@ -104,14 +105,12 @@ struct twi_inquiry_line {
 };
 
 /* A connection to a rank is there: it is told who this is, and listened to. */
-void twi_inquiry_line_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer);
+extern const struct twi_rank_hooks twi_inquiry_rank_hooks;
 /* The connection to a rank, or the one that was; NULL: there was none. */
 struct twi_inquiry_line *twi_inquiry_line_of(struct twi_inquiry *inquiry, uint32_t rank);
 /* Its peer, while it may be used. */
 struct tow_peer *twi_inquiry_line_peer(const struct twi_inquiry_line *line);
 bool twi_inquiry_ask(struct twi_inquiry_line *line, uint32_t round, uint32_t sample);
-/* The ranks are freed. */
-void twi_inquiry_ranks_end(struct twi_ranks *ranks);
 /* inquiry.c: the line is freed; a state has come. */
 void twi_inquiry_forget(struct twi_inquiry *inquiry, const struct twi_inquiry_line *line);
 void twi_inquiry_heard(struct twi_inquiry *inquiry, const struct twi_inquiry_line *line,

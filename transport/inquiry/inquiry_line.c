@@ -173,17 +173,17 @@ struct twi_inquiry_line *twi_inquiry_line_of(struct twi_inquiry *inquiry, uint32
 	return found;
 }
 
-void twi_inquiry_line_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer)
+static int rank_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer)
 {
 	struct twi_inquiry *inquiry = ranks->engine->inquiry;
 	struct twi_inquiry_line *line;
 
 	if (inquiry == NULL)
-		return;
+		return TOW_OK;
 	line = calloc(1, sizeof(*line));
 	if (line == NULL) {
 		twi_log(ranks->engine->diag, 2, "no memory to ask rank %u how it is", rank);
-		return;
+		return TOW_OK; /* the job goes on without */
 	}
 	line->rank = rank;
 	line->ear = (struct twi_rank_ear){ .ranks = ranks,
@@ -197,9 +197,10 @@ void twi_inquiry_line_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer
 	twi_rank_ear_start(&line->ear);
 	if (line->ear.peer != NULL)
 		say_who(line);
+	return TOW_OK;
 }
 
-void twi_inquiry_ranks_end(struct twi_ranks *ranks)
+static void ranks_end(struct twi_ranks *ranks)
 {
 	struct twi_inquiry *inquiry = ranks->engine->inquiry;
 	struct twi_list *pos, *next;
@@ -219,3 +220,5 @@ void twi_inquiry_ranks_end(struct twi_ranks *ranks)
 	}
 	twi_engine_leave(ranks->engine);
 }
+
+const struct twi_rank_hooks twi_inquiry_rank_hooks = { .up = rank_up, .end = ranks_end };

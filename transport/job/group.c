@@ -11,7 +11,6 @@
 
 #include "diag/base/error.h"
 #include "diag/base/sized.h"
-#include "transport/coll/coll.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/job/bootstrap_exchange.h"
@@ -105,10 +104,8 @@ struct tow_group *twi_group_make(struct tow_runtime *runtime, struct twi_ranks *
 
 void twi_group_begin_collectives(struct tow_group *group)
 {
-	struct twi_coll_group *coll;
-
 	twi_group_enter(group->ranks->engine);
-	(void)twi_coll_of(group, &coll);
+	group->ranks->engine->hooks.coll->group_begin(group);
 	(void)twi_barrier_log_of(group); /* who never makes one is to be told of, too */
 	twi_engine_leave(group->ranks->engine);
 }
@@ -140,7 +137,7 @@ static void end_collectives(struct tow_group *group)
 
 	while (!ended) {
 		twi_group_enter(engine);
-		ended = twi_coll_group_end(group);
+		ended = engine->hooks.coll->group_end(group);
 		if (!ended)
 			twi_engine_poll(engine);
 		twi_engine_leave(engine);

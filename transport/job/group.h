@@ -178,6 +178,9 @@ int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *
 struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime,
 				 const struct twi_bootstrap *bootstrap);
 
+/* What operations ask of a job (engine/hooks.h). */
+extern const struct twi_job_hooks twi_job_hooks;
+
 /*
  * Whether an operation is a barrier, group_barrier.c, or the connection to a rank, group_link.c.
  * The engine need not be held: only what the start has set is read.

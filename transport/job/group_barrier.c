@@ -5,6 +5,7 @@
  * The messages have no payload; their tags have the group, the barrier's number and the round, so
  * barriers and groups that share connections never meet. Everything runs with the engine held.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <internal/base.h>
@@ -13,7 +14,6 @@
 #include "diag/record/coll_kind.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
-#include "transport/inquiry/inquiry.h"
 #include "transport/job/group.h"
 #include "transport/op/message.h"
 #include "transport/op/op_options.h"
@@ -55,7 +55,7 @@ static void note_end(struct barrier *barrier, int status)
 		log->broken_seq = barrier->number;
 		log->broken = status;
 	}
-	twi_inquiry_failed(barrier->ranks->engine);
+	barrier->ranks->engine->hooks.inquiry->failed(barrier->ranks->engine);
 }
 
 static void end(struct barrier *barrier, int status)
@@ -205,6 +205,21 @@ bool twi_barrier_is(const struct tow_op *op)
 {
 	return op->kind == TWI_OP_CALL && op->abort_call == abort_barrier;
 }
+
+static bool waits_for(const struct tow_op *op, char *out, size_t room)
+{
+	uint32_t rank;
+
+	if (twi_barrier_is(op))
+		snprintf(out, room, "waiting in a barrier");
+	else if (twi_connect_is(op, &rank))
+		snprintf(out, room, "waiting for a connection to rank %u", rank);
+	else
+		return false;
+	return true;
+}
+
+const struct twi_job_hooks twi_job_hooks = { .waits_for = waits_for };
 
 bool twi_barrier_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_out)
 {

@@ -13,13 +13,10 @@
 
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
-#include "transport/coll/coll_line.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
-#include "transport/inquiry/inquiry.h"
 #include "transport/job/bootstrap_exchange.h"
 #include "transport/job/group.h"
-#include "transport/tracing.h"
 
 /* So long rank 0 serves on after a failure, so that the others hear why. */
 #define LINGER_NS 3000000000ull
@@ -77,9 +74,8 @@ struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime, const struct twi_b
 
 void twi_ranks_destroy(struct twi_ranks *ranks)
 {
-	twi_coll_lines_end(ranks);
-	twi_inquiry_ranks_end(ranks);
-	twi_coll_shrinks_end(ranks);
+	for (unsigned i = 0; i < TWI_RANK_HOOKS; i++)
+		ranks->engine->hooks.ranks[i]->end(ranks);
 	pthread_mutex_destroy(&ranks->store_lock);
 	twi_job_key_wipe(&ranks->key);
 	free(ranks->slots);
@@ -286,7 +282,7 @@ int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *
 	if (ranks->size > 1)
 		status = meet(ranks, runtime, options->address, until);
 	if (status == TOW_OK)
-		status = twi_tracing_rank(ranks->engine, ranks->rank, ranks->size);
+		status = ranks->engine->hooks.trace->rank(ranks->engine, ranks->rank, ranks->size);
 	if (status < 0) {
 		give_up(ranks, status, until);
 		return status;

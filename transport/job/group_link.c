@@ -10,9 +10,7 @@
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
 #include "diag/record/span.h"
-#include "transport/coll/coll_line.h"
 #include "transport/engine/engine.h"
-#include "transport/inquiry/inquiry.h"
 #include "transport/job/group.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/message.h"
@@ -106,7 +104,7 @@ static int say(struct talk *talk, uint64_t tag, const uint32_t *words, unsigned 
 	if (status < 0)
 		free(bytes);
 	else /* the clocks are compared at once, so that traces of silent ranks have them too */
-		twi_link_touch(talk->peer, twi_engine_batch_now(talk->ranks->engine));
+		twi_peer_touch(talk->peer, twi_engine_batch_now(talk->ranks->engine));
 	return status;
 }
 
@@ -156,18 +154,22 @@ static void wake(struct twi_slot *slot, int status)
 static int slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer)
 {
 	struct twi_slot *slot = &ranks->slots[rank];
-	struct twi_coll_line *line = twi_coll_line_make(ranks, rank, peer);
+	const struct twi_slot before = *slot;
 
-	if (line == NULL)
-		return TOW_ENOMEM;
 	slot->state = TWI_SLOT_UP;
 	slot->peer = peer;
 	peer->passing = false;
 	slot->dials = 0;
 	peer->job_rank = rank;
 	peer->span_peer = twi_span_peer(peer->engine->diag, peer->address, rank);
-	twi_coll_line_up(line);
-	twi_inquiry_line_up(ranks, rank, peer);
+	for (unsigned i = 0; i < TWI_RANK_HOOKS; i++) {
+		if (ranks->engine->hooks.ranks[i]->up(ranks, rank, peer) < 0) {
+			slot->state = before.state;
+			slot->peer = before.peer;
+			slot->dials = before.dials;
+			return TOW_ENOMEM;
+		}
+	}
 	wake(slot, TOW_OK);
 	return TOW_OK;
 }

@@ -22,35 +22,10 @@
 
 #include <internal/list.h>
 
-/* Whose tags they are, in the order of the counters of each (counter.def). The wire has two bits.
- */
-enum twi_space {
-	TWI_SPACE_USER,
-	TWI_SPACE_RPC,   /* calls (rpc.h) */
-	TWI_SPACE_GROUP, /* collectives and barriers */
-	TWI_SPACE_LINK,  /* what the library has to say to itself: clocks, ranks, inquiries */
-	TWI_SPACE_COUNT
-};
-
-/*
- * What the library says to itself is in no latency, copy, span or registration, and in no counter
- * but internal_*: they say what the user's payload costs.
- */
-static inline bool twi_space_counts(uint8_t space)
-{
-	return space != TWI_SPACE_LINK;
-}
+#include "transport/op/match_entry.h"
 
 #define TWI_MATCH_BITS    8
 #define TWI_MATCH_BUCKETS (1u << TWI_MATCH_BITS)
-
-/* Part of a receive operation or of an unexpected message. On at most one table at a time. */
-struct twi_match_entry {
-	struct twi_list link;
-	uint64_t tag;  /* the caller sets both before it posts the receive or the message arrives */
-	uint8_t space; /* enum twi_space: tags of two spaces never meet */
-	bool held;     /* a queued receive that cannot take its message now (twi_match_hold) */
-};
 
 struct twi_match {
 	uint32_t posted_count, unexpected_count;

@@ -17,7 +17,6 @@
 #include "transport/op/message.h"
 #include "transport/op/op.h"
 #include "transport/op/op_options.h"
-#include "transport/rpc/rpc_link.h"
 #include "transport/wire/rule.h"
 
 static _Atomic uint64_t next_peer_id = 1;
@@ -61,41 +60,13 @@ void twi_peer_setup(struct tow_peer *peer, struct twi_lane *lane, const char *ad
 	snprintf(peer->address, sizeof(peer->address), "%s", address);
 	peer->latency_row = NULL;
 	peer->span_peer = 0;
+	peer->link_due_ns = UINT64_MAX;
 	peer->job_rank = -1;
 	twi_list_init(&peer->ready_link);
 	twi_peer_claims_init(&peer->claims);
 	lane->peers++;
 	lane->engine->memory_peers += lane->ops->memory_polled;
 	twi_list_push_back(&lane->engine->peers, &peer->link);
-}
-
-static void describe_spaces(const char *const names[TWI_SPACE_COUNT],
-			    const uint64_t others[TWI_SPACE_COUNT], uint64_t all,
-			    struct twi_emit *emit)
-{
-	for (unsigned space = TWI_SPACE_USER + 1; space < TWI_SPACE_COUNT; space++)
-		all -= twi_min(others[space], all);
-	twi_emit_u64(emit, names[TWI_SPACE_USER], all);
-	for (unsigned space = TWI_SPACE_USER + 1; space < TWI_SPACE_COUNT; space++)
-		twi_emit_u64(emit, names[space], others[space]);
-}
-
-void twi_peer_messages_describe(const struct tow_peer *peer, uint64_t sent, uint64_t received,
-				const struct twi_match *match, struct twi_emit *emit)
-{
-	static const char *const out[TWI_SPACE_COUNT] = { "messages_sent", "call_messages_sent",
-							  "coll_messages_sent",
-							  "internal_messages_sent" };
-	static const char *const in[TWI_SPACE_COUNT] = { "messages_received",
-							 "call_messages_received",
-							 "coll_messages_received",
-							 "internal_messages_received" };
-
-	describe_spaces(out, peer->sent, sent, emit);
-	describe_spaces(in, peer->received, received, emit);
-	twi_emit_u64(emit, "unexpected_messages",
-		     twi_match_count_unexpected(match, TWI_SPACE_USER));
-	twi_emit_u64(emit, "receives_posted", twi_match_count_posted(match, TWI_SPACE_USER));
 }
 
 void twi_peer_ended(struct tow_peer *peer, int status)
@@ -112,7 +83,8 @@ void twi_peer_teardown(struct tow_peer *peer)
 		peer->waiting_at->ready_count--;
 	peer->lane->peers--;
 	peer->engine->memory_peers -= peer->lane->ops->memory_polled;
-	twi_link_detach(peer);
+	if (peer->link_state != NULL)
+		peer->engine->hooks.link->detach(peer);
 	twi_peer_claims_fini(&peer->claims);
 	twi_latency_leave(peer->engine->diag, &peer->latency_row);
 	twi_list_remove(&peer->ready_link);

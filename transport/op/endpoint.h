@@ -12,8 +12,10 @@
 #include <internal/list.h>
 #include <towline/endpoint.h>
 
+#include "transport/engine/engine.h"
 #include "transport/engine/handle.h"
 #include "transport/op/claim.h"
+#include "transport/op/op.h"
 #include "transport/stream/session.h"
 #include "transport/wire/feature.h"
 
@@ -54,6 +56,7 @@ struct tow_peer {
 	struct twi_peer_claims claims;
 	struct twi_latency_row *latency_row; /* where its messages are timed; NULL: not yet */
 	struct twi_link *link_state; /* what the library has to say to it; NULL before it is up */
+	uint64_t link_due_ns;        /* when traffic is to say more of it; UINT64_MAX: never */
 	/* Messages that are not the user's, by space: the user's are the rest of their numbers. */
 	uint64_t sent[TWI_SPACE_COUNT], received[TWI_SPACE_COUNT];
 	struct twi_session session;
@@ -106,12 +109,19 @@ static inline void twi_peer_received(struct tow_peer *peer, uint8_t space)
 		peer->received[space]++;
 }
 
-/*
- * Members of one object of /v1/peers: messages by whose they are, of which there were `sent` and
- * `received` in all; of those that wait the user's.
- */
-void twi_peer_messages_describe(const struct tow_peer *peer, uint64_t sent, uint64_t received,
-				const struct twi_match *match, struct twi_emit *emit);
+/* The user sends: now and then the library has something to say to the peer as well. */
+static inline void twi_peer_touch(struct tow_peer *peer, uint64_t now_ns)
+{
+	if (twi_unlikely(now_ns >= peer->link_due_ns))
+		peer->engine->hooks.link->ask(peer, now_ns);
+}
+
+/* What the operation moves goes to or comes from this peer; NULL: it has gone. */
+static inline void twi_op_to_peer(struct tow_op *op, struct tow_peer *peer)
+{
+	op->peer = peer;
+	op->memory_polled = peer != NULL && peer->lane->ops->memory_polled;
+}
 
 /*
  * Starts to connect to an address without its scheme, which has been through resolve, on behalf of

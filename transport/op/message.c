@@ -11,7 +11,6 @@
 #include "transport/op/endpoint.h"
 #include "transport/op/op.h"
 #include "transport/op/op_options.h"
-#include "transport/rpc/rpc_link.h"
 #include "transport/wire/frame.h"
 
 static const char *call_of(const struct twi_message *message)
@@ -79,7 +78,7 @@ int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 		twi_engine_leave(engine);
 		return TOW_EBUSY;
 	}
-	op->peer = peer;
+	twi_op_to_peer(op, peer);
 	op->data = message->data;
 	op->bytes = message->bytes;
 	op->tag = message->tag;
@@ -89,7 +88,7 @@ int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 	op->site = message->site;
 	op->span_parent = message->parent;
 	if (message->kind == TWI_OP_SEND && message->space != TWI_SPACE_LINK)
-		twi_link_touch(peer, op->start_ns);
+		twi_peer_touch(peer, op->start_ns);
 	if (message->kind == TWI_OP_SEND && message->op == NULL)
 		status = twi_claim_room(peer, op->bytes);
 	if (twi_unlikely(status < 0)) {

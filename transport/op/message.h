@@ -47,17 +47,18 @@ int twi_view_room(struct tow_op *op, uint64_t bytes);
 
 /*
  * Whether a receive can take its message of `bytes` now: a view takes its room here, which
- * twi_view_room then finds. False: twi_view_hold puts it back into the lane's match table, in front
- * and held, and the lane lets the message queue there as if nobody waited for it. Then the engine
- * looks for room now and then, and the lane looks again (lane.h). So nothing is lost, and the
- * sender waits: for credit, or for its large message to be asked for. One that is longer than the
- * pool can become ends with TOW_EEXHAUSTED; its message waits for another receive.
+ * twi_view_room then finds. False: twi_view_hold (message/waiting.h) puts it back into the lane's
+ * match table, in front and held, and the lane lets the message queue there as if nobody waited for
+ * it. Then the engine looks for room now and then, and the lane looks again (lane.h). So nothing is
+ * lost, and the sender waits: for credit, or for its large message to be asked for. One that is
+ * longer than the pool can become ends with TOW_EEXHAUSTED; its message waits for another receive.
  */
 bool twi_view_ready(struct tow_op *op, uint64_t bytes);
-void twi_view_hold(struct twi_match *match, struct tow_op *op, uint64_t bytes);
 
-/* Looks for room when it is time to; an operation that has ended looks no more. */
-void twi_view_retry(struct twi_engine *engine);
+/* It waits for room for a message of `bytes`: what twi_view_hold does beside the match table. */
+void twi_view_wait(struct tow_op *op, uint64_t bytes);
+
+/* An operation that has ended looks for room no more. */
 void twi_view_settled(struct tow_op *op);
 
 /* What the view of a complete operation holds becomes another's, which then gives it back. */

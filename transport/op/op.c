@@ -7,19 +7,14 @@
 #include "diag/base/sized.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "transport/coll/coll_batch.h"
-#include "transport/coll/coll_report.h"
-#include "transport/device/device_copy.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/held_count.h"
-#include "transport/inquiry/inquiry.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/failure.h"
 #include "transport/op/message.h"
 #include "transport/op/op_describe.h"
 #include "transport/op/op_span.h"
 #include "transport/op/op_wait.h"
-#include "transport/rpc/rpc_link.h"
 
 #define LONG_WAIT_NS  2000000000ull /* whose end is worth a verdict */
 #define ASK_BEFORE_NS 1100000000ull
@@ -272,7 +267,7 @@ bool twi_op_run_callbacks(struct twi_engine *engine)
 			continue;
 		}
 		if (op->kind <= TWI_OP_ACCEPT && op->status == TOW_OK)
-			twi_link_up(op->peer);
+			engine->hooks.link->up(op->peer);
 		if (op->done != NULL) {
 			if (twi_unlikely(result.status < 0))
 				twi_failure_recall(op);
@@ -298,10 +293,7 @@ static int tell_status(const struct tow_op *op)
 
 void twi_op_tell_waited(struct tow_op *op, uint64_t now_ns)
 {
-	if (twi_unlikely(atomic_load_explicit(&op->held, memory_order_relaxed)))
-		twi_coll_batch_wanted(op);
-	if (op->stamp.record != NULL)
-		twi_coll_waited(op, now_ns != 0 ? now_ns : twi_engine_clock(op->engine));
+	op->engine->hooks.coll->waited(op, now_ns);
 }
 
 TOW_PUBLIC int tow_op_test(struct tow_op *op)
@@ -375,7 +367,7 @@ static int wait_asking(struct tow_op *op, uint64_t ask_ns, uint64_t until_ns)
 	if (status != TOW_AGAIN || twi_op_is_done(op))
 		return status;
 	twi_engine_enter(engine);
-	twi_inquiry_begin(engine);
+	engine->hooks.inquiry->begin(engine);
 	twi_engine_leave(engine);
 	return twi_op_wait_until(op, twi_engine_clock(engine), until_ns);
 }
@@ -388,7 +380,7 @@ static int wait_long(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
 
 	if (status != TOW_AGAIN || twi_op_is_done(op))
 		return status;
-	twi_inquiry_short(engine, "; ", why, sizeof(why));
+	engine->hooks.inquiry->brief(engine, "; ", why, sizeof(why));
 	return twi_op_timed_out(op, until_ns - now_ns, why);
 }
 
@@ -436,7 +428,7 @@ int twi_op_wait_told(struct tow_op *op, char *why, size_t room)
 	if (!twi_op_is_done(op))
 		return end_in_vain(op, now, status);
 	if (op->status == TOW_EDEADLINE)
-		twi_inquiry_short(engine, "; ", why, room);
+		engine->hooks.inquiry->brief(engine, "; ", why, room);
 	return twi_op_end_wait(op, now);
 }
 
@@ -459,9 +451,7 @@ TOW_PUBLIC int tow_op_cancel(struct tow_op *op)
 		op->lane_ops->connect_abort(op, TOW_ECANCELED);
 	else if (op->kind == TWI_OP_ACCEPT)
 		twi_op_complete(op, TOW_ECANCELED, 0);
-	else if (op->kind == TWI_OP_COPY)
-		twi_copy_abort(op, TOW_ECANCELED);
-	else if (op->kind == TWI_OP_CALL)
+	else if (op->abort_call != NULL)
 		op->abort_call(op, TOW_ECANCELED);
 	else
 		twi_op_abort(op, TOW_ECANCELED, false);

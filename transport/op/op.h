@@ -27,8 +27,8 @@
 #include "diag/record/site.h"
 #include "memreg/pool/extent.h"
 #include "transport/engine/engine_heap.h"
-#include "transport/message/match.h"
 #include "transport/op/claim.h"
+#include "transport/op/match_entry.h"
 
 struct twi_coll_record;
 struct twi_engine;
@@ -102,7 +102,7 @@ struct tow_op {
 	bool impatient;     /* view: it ends where the pool has no room for it */
 	bool roomless;      /* view: held until there is room; result_bytes is of what length */
 	bool canceled;      /* receive: asked to end early while its message was on its way */
-	bool memory_polled; /* it ends by what other ranks write into memory */
+	bool memory_polled; /* it ends by a look at memory: lane.h, or what other ranks write */
 	bool crowd;         /* and they are more than there are cores */
 	bool embedded; /* not of the table: its owner's, who has it back when `done` is called */
 	_Atomic bool held; /* back, until somebody waits for it (coll_batch.h) */
@@ -112,7 +112,7 @@ struct tow_op {
 	void *lane_state;                        /* connect: the lane's */
 	void (*view_release)(struct tow_op *op); /* view: gives the memory back; NULL: nothing to */
 	void *view_state;                        /* of whoever set view_release */
-	void (*abort_call)(struct tow_op *op, int status); /* TWI_OP_CALL: ends it now */
+	void (*abort_call)(struct tow_op *op, int status); /* CALL, COPY: ends it now */
 	void *owner;                                       /* TWI_OP_CALL: what it stands for */
 	const struct twi_lane_ops *lane_ops;               /* connect */
 	struct twi_copy copy;                              /* TWI_OP_COPY; else not set */

@@ -9,7 +9,6 @@
 
 #include "diag/base/error.h"
 #include "transport/engine/engine.h"
-#include "transport/inquiry/inquiry.h"
 #include "transport/op/op.h"
 #include "transport/op/op_describe.h"
 #include "transport/op/op_wait.h"
@@ -105,11 +104,11 @@ static int wait(const struct any *any, struct twi_wait_entry *entries, uint64_t 
 	if (status != TOW_AGAIN || find_done(any) < any->count)
 		return status;
 	twi_engine_enter(engine);
-	twi_inquiry_begin(engine);
+	engine->hooks.inquiry->begin(engine);
 	twi_engine_leave(engine);
 	status = wait_until(any, entries, until_ns);
 	if (status == TOW_AGAIN)
-		twi_inquiry_short(engine, "; ", why, TWI_ERROR_BYTES);
+		engine->hooks.inquiry->brief(engine, "; ", why, TWI_ERROR_BYTES);
 	return status;
 }
 

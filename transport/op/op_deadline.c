@@ -2,7 +2,6 @@
  * op_deadline.c - operations whose time is limited: a heap of them, and how each kind is ended when
  * its time has passed.
  */
-#include "transport/device/device_copy.h"
 #include "transport/engine/engine.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/op.h"
@@ -48,8 +47,6 @@ static void expire(struct tow_op *op)
 		twi_op_complete(op, TOW_EDEADLINE, 0);
 		break;
 	case TWI_OP_COPY:
-		twi_copy_abort(op, TOW_EDEADLINE);
-		break;
 	case TWI_OP_CALL:
 		op->abort_call(op, TOW_EDEADLINE);
 		break;

@@ -13,8 +13,6 @@
 #include "diag/base/words.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
-#include "transport/inquiry/inquiry.h"
-#include "transport/job/group.h"
 #include "transport/op/op_wait.h"
 
 #define ASK_NS (TWI_INQUIRY_ROUND + 50000000ull) /* for a round, and whoever answers late */
@@ -22,16 +20,9 @@
 /* What is waited for in words. False: nothing that a line is written for. */
 static bool describe(const struct tow_op *op, char *out, size_t room)
 {
-	uint32_t rank;
-
-	if (twi_op_of_coll(op))
-		snprintf(out, room, "waiting in a collective");
-	else if (twi_barrier_is(op))
-		snprintf(out, room, "waiting in a barrier");
-	else if (twi_connect_is(op, &rank))
-		snprintf(out, room, "waiting for a connection to rank %u", rank);
-	else
-		return false;
+	if (!twi_op_of_coll(op))
+		return op->engine->hooks.job->waits_for(op, out, room);
+	snprintf(out, room, "waiting in a collective");
 	return true;
 }
 
@@ -40,7 +31,7 @@ static void tell(struct twi_engine *engine, const char *what, uint64_t waited_ns
 	char waited[TWI_WORDS_BYTES], why[TWI_ERROR_BYTES] = "";
 
 	if (engine->inquiry != NULL)
-		twi_inquiry_short(engine, ": ", why, sizeof(why));
+		engine->hooks.inquiry->brief(engine, ": ", why, sizeof(why));
 	twi_words_ns(waited_ns, waited);
 	twi_log(engine->diag, 2, "%s for %s%s", what, waited, why);
 }
@@ -55,7 +46,7 @@ static int wait_asking(struct tow_op *op, uint64_t now_ns, uint64_t tell_ns)
 	if (status != TOW_AGAIN || twi_op_is_done(op))
 		return status;
 	twi_engine_enter(engine);
-	twi_inquiry_begin(engine);
+	engine->hooks.inquiry->begin(engine);
 	twi_engine_leave(engine);
 	return twi_engine_wait(engine, op, twi_engine_clock(engine), tell_ns);
 }

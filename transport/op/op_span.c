@@ -7,8 +7,6 @@
  */
 #include "transport/op/op_span.h"
 
-#include "transport/coll/coll_report.h"
-
 uint32_t twi_op_span_peer(struct tow_peer *peer)
 {
 	if (peer == NULL)

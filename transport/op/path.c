@@ -13,7 +13,7 @@
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/held_count.h"
-#include "transport/message/match.h"
+#include "transport/op/match_entry.h"
 
 /* Messages from this size up are copied around the caches, where these do not say their size. */
 #define AROUND_MIN (16ull << 20)

@@ -61,24 +61,6 @@ bool twi_view_ready(struct tow_op *op, uint64_t bytes)
 	return twi_likely(!op->view) || op->impatient || twi_view_room(op, bytes) != TOW_EEXHAUSTED;
 }
 
-void twi_view_hold(struct twi_match *match, struct tow_op *op, uint64_t bytes)
-{
-	struct twi_engine *engine = op->engine;
-
-	op->stage = TWI_STAGE_POSTED;
-	op->seq = 0;
-	op->data = NULL;
-	op->bytes = TWI_WIRE_U63_MAX;
-	op->result_bytes = bytes;
-	twi_match_hold(match, &op->match);
-	op->roomless = true;
-	twi_list_push_back(&engine->roomless, &op->seq_link);
-	if (engine->room_at_ns == UINT64_MAX) {
-		engine->room_at_ns = twi_engine_batch_now(engine) + LOOK_NS;
-		engine->armed_since_enter = true; /* who sleeps must wake up for it */
-	}
-}
-
 void twi_view_settled(struct tow_op *op)
 {
 	op->roomless = false;
@@ -101,7 +83,8 @@ static void look(struct tow_op *op)
 	op->peer->lane->ops->look_again(op->peer, op->tag, op->space);
 }
 
-void twi_view_retry(struct twi_engine *engine)
+/* Looks for room when it is time to. */
+static unsigned retry(struct twi_engine *engine, struct twi_list *roomless)
 {
 	struct twi_list *entry, now_due;
 	uint64_t now;
@@ -109,15 +92,40 @@ void twi_view_retry(struct twi_engine *engine)
 	engine->now_ns = 0;
 	now = twi_engine_now(engine);
 	if (now < engine->room_at_ns)
-		return;
+		return 0;
 	twi_list_init(&now_due);
-	while ((entry = twi_list_first(&engine->roomless)) != NULL) {
+	while ((entry = twi_list_first(roomless)) != NULL) {
 		twi_list_remove(entry);
 		twi_list_push_back(&now_due, entry);
 	}
 	engine->room_at_ns = now + LOOK_NS;
 	while ((entry = twi_list_first(&now_due)) != NULL)
 		look(twi_container_of(entry, struct tow_op, seq_link));
-	if (twi_list_empty(&engine->roomless))
-		engine->room_at_ns = UINT64_MAX;
+	return 0;
+}
+
+static uint64_t retry_at_ns(struct twi_engine *engine, struct twi_list *roomless, uint64_t next_ns)
+{
+	(void)roomless;
+	return twi_min(next_ns, engine->room_at_ns);
+}
+
+static const struct twi_part_ops view_part = { .poll = retry, .deadline_ns = retry_at_ns };
+
+void twi_view_wait(struct tow_op *op, uint64_t bytes)
+{
+	struct twi_engine *engine = op->engine;
+	const struct twi_list *roomless = twi_part_items(engine->parts, TWI_PART_VIEWS);
+
+	op->stage = TWI_STAGE_POSTED;
+	op->seq = 0;
+	op->data = NULL;
+	op->bytes = TWI_WIRE_U63_MAX;
+	op->result_bytes = bytes;
+	op->roomless = true;
+	if (twi_list_empty(roomless)) {
+		engine->room_at_ns = twi_engine_batch_now(engine) + LOOK_NS;
+		engine->armed_since_enter = true; /* who sleeps must wake up for it */
+	}
+	twi_part_add(engine, TWI_PART_VIEWS, &view_part, &op->seq_link);
 }

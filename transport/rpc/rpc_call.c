@@ -422,7 +422,7 @@ static void set_up(struct twi_call *call, struct twi_rpc_peer *rp, struct tow_op
 	atomic_store_explicit(&call->ended, false, memory_order_relaxed);
 	call->state = TWI_CALL_QUEUED;
 	op->owner = call;
-	op->peer = rp->peer;
+	twi_op_to_peer(op, rp->peer);
 	op->abort_call = abort_call;
 	op->view = true; /* its release needs the engine */
 	op->view_release = on_release;

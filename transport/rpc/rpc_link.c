@@ -110,11 +110,13 @@ static void pump(struct twi_link *link)
 	twi_rpc_io_start(&link->out, link->peer, &message, on_sent, link);
 }
 
-void twi_link_ask(struct twi_link *link, uint64_t now_ns)
+static void ask(struct tow_peer *peer, uint64_t now_ns)
 {
+	struct twi_link *link = peer->link_state;
+
 	/* First: the exchange is traffic, too. The second comes soon, since two show the rate. */
-	link->next_ns = now_ns + (link->clock.exchanges < TWI_LINK_BURST ? TWI_LINK_SOON_NS
-									 : TWI_LINK_EVERY_NS);
+	peer->link_due_ns = now_ns + (link->clock.exchanges < TWI_LINK_BURST ? TWI_LINK_SOON_NS
+									     : TWI_LINK_EVERY_NS);
 	link->ask_due = true;
 	pump(link);
 }
@@ -152,7 +154,7 @@ static void on_message(struct twi_link *link, uint64_t now)
 		link->answer_t2 = now;
 		link->answer_due = true;
 		pump(link);
-		twi_link_touch(link->peer, now); /* whoever is asked only receives, perhaps */
+		twi_peer_touch(link->peer, now); /* whoever is asked only receives, perhaps */
 		break;
 	case LINK_ANSWER:
 		on_answer(link, now);
@@ -199,7 +201,7 @@ static void receive(struct twi_link *link)
 		twi_rpc_io_start(&link->in, link->peer, &message, on_received, link);
 }
 
-void twi_link_up(struct tow_peer *peer)
+static void link_up(struct tow_peer *peer)
 {
 	struct twi_link *link;
 
@@ -216,22 +218,26 @@ void twi_link_up(struct tow_peer *peer)
 	link->peer = peer;
 	link->burst = TWI_LINK_BURST;
 	peer->link_state = link;
+	peer->link_due_ns = 0;
 	receive(link);
 }
 
-void twi_link_detach(struct tow_peer *peer)
+static void link_detach(struct tow_peer *peer)
 {
 	struct twi_link *link = peer->link_state;
 
 	if (link == NULL)
 		return;
 	peer->link_state = NULL;
+	peer->link_due_ns = UINT64_MAX;
 	link->peer = NULL;
 	if (link->rpc != NULL)
 		twi_rpc_detach(link->rpc);
 	link->rpc = NULL;
 	free_if_done(link);
 }
+
+const struct twi_link_hooks twi_link_hooks = { .up = link_up, .detach = link_detach, .ask = ask };
 
 bool twi_link_clock(const struct tow_peer *peer, struct twi_clock_estimate *out)
 {

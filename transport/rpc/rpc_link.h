@@ -41,7 +41,6 @@ struct twi_link {
 	struct tow_peer *peer; /* NULL: gone */
 	struct twi_rpc_peer *rpc;
 	struct twi_clock_sync clock;
-	uint64_t next_ns;  /* when traffic is to start the next exchange */
 	uint64_t asked_ns; /* t1 of the exchange under way; 0: none */
 	unsigned burst;    /* exchanges of the first traffic that are left */
 	struct twi_rpc_io in, out;
@@ -52,20 +51,10 @@ struct twi_link {
 };
 
 /* The engine is held in all of them. */
-void twi_link_up(struct tow_peer *peer);
-void twi_link_detach(struct tow_peer *peer);
-void twi_link_ask(struct twi_link *link, uint64_t now_ns);
+extern const struct twi_link_hooks twi_link_hooks;
 
 /* Says OPEN: this side reads calls of up to inline_bytes inline, `window` of them at once. */
 void twi_link_open(struct twi_link *link, uint64_t inline_bytes, uint64_t window);
-
-static inline void twi_link_touch(struct tow_peer *peer, uint64_t now_ns)
-{
-	struct twi_link *link = peer->link_state;
-
-	if (twi_unlikely(link != NULL && now_ns >= link->next_ns))
-		twi_link_ask(link, now_ns);
-}
 
 /* The peer's clock against ours; false while nothing is known. */
 bool twi_link_clock(const struct tow_peer *peer, struct twi_clock_estimate *out);

@@ -404,7 +404,7 @@ static void reply(struct tow_call_in *in, struct tow_op *op)
 	in->posted_ns = twi_engine_clock(in->rpc->engine);
 	in->reply = op;
 	op->owner = in;
-	op->peer = in->rp->peer;
+	twi_op_to_peer(op, in->rp->peer);
 	op->abort_call = abort_reply;
 	record(in);
 	record_span(in);

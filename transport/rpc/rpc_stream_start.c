@@ -35,7 +35,7 @@ static int check_piece(const struct tow_stream *stream, const struct tow_op_opti
 static int start_piece(struct tow_stream *stream, struct twi_list *list, struct tow_op *op)
 {
 	op->owner = stream;
-	op->peer = stream->rp->peer;
+	twi_op_to_peer(op, stream->rp->peer);
 	op->abort_call = abort_piece;
 	if (stream->failed != 0 || (list == &stream->pushes && stream->closed)) {
 		twi_op_complete(op, stream->failed != 0 ? stream->failed : TOW_ECLOSED, 0);

@@ -8,6 +8,7 @@
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/held_count.h"
+#include "transport/message/waiting.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/message.h"
 #include "transport/op/op.h"

@@ -5,6 +5,7 @@
  * it; twi_ofi_bury ends it at the next progress.
  */
 #include "transport/lanes/ofi/ofi_calls.h"
+#include "transport/message/waiting.h"
 
 #ifdef TWI_HAVE_OFI
 

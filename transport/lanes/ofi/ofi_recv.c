@@ -5,6 +5,7 @@
  * posted for it, which is counted as a fallback copy.
  */
 #include "transport/lanes/ofi/ofi_calls.h"
+#include "transport/message/waiting.h"
 
 #ifdef TWI_HAVE_OFI
 

@@ -11,6 +11,7 @@
  * Budget of a turn with nothing to do: one load for each peer.
  */
 #include "transport/lanes/shm/shm.h"
+#include "transport/message/waiting.h"
 
 #include <linux/membarrier.h>
 #include <stdio.h>

@@ -22,6 +22,7 @@
 #include "diag/record/diag.h"
 #include "transport/engine/held_count.h"
 #include "transport/lanes/shm/shm_settle.h"
+#include "transport/message/waiting.h"
 #include "transport/op/message.h"
 #include "transport/op/op_span.h"
 #include "transport/op/path.h"

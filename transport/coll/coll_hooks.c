@@ -1,0 +1,50 @@
+/*
+ * coll_hooks.c - what operations, groups and ranks ask of collectives (engine/hooks.h).
+ */
+#include <towline/status.h>
+
+#include "transport/coll/coll.h"
+#include "transport/coll/coll_batch.h"
+#include "transport/coll/coll_line.h"
+#include "transport/coll/coll_report.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/hooks.h"
+
+/* What was held back is issued, and the record gets the time of the first wait. */
+static void waited(struct tow_op *op, uint64_t now_ns)
+{
+	if (atomic_load_explicit(&op->held, memory_order_relaxed))
+		twi_coll_batch_wanted(op);
+	if (op->stamp.record != NULL)
+		twi_coll_waited(op, now_ns != 0 ? now_ns : twi_engine_clock(op->engine));
+}
+
+/* One that cannot have collectives says so when it is asked for one. */
+static void group_begin(struct tow_group *group)
+{
+	struct twi_coll_group *coll;
+
+	(void)twi_coll_of(group, &coll);
+}
+
+const struct twi_coll_hooks twi_coll_hooks = { .waited = waited,
+					       .group_begin = group_begin,
+					       .group_end = twi_coll_group_end };
+
+static int rank_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer)
+{
+	struct twi_coll_line *line = twi_coll_line_make(ranks, rank, peer);
+
+	if (line == NULL)
+		return TOW_ENOMEM;
+	twi_coll_line_up(line);
+	return TOW_OK;
+}
+
+static void ranks_end(struct twi_ranks *ranks)
+{
+	twi_coll_lines_end(ranks);
+	twi_coll_shrinks_end(ranks);
+}
+
+const struct twi_rank_hooks twi_coll_rank_hooks = { .up = rank_up, .end = ranks_end };

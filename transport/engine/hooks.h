@@ -1,0 +1,79 @@
+/*
+ * hooks.h - what lower rooms ask of rooms above them. A runtime has it from its opening on, from
+ * one place (transport/runtime_hooks.c), and it never changes: any thread may read it. What is not
+ * told otherwise is called with the engine held.
+ */
+#ifndef TWI_HOOKS_H
+#define TWI_HOOKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tow_group;
+struct tow_op;
+struct tow_peer;
+struct twi_engine;
+struct twi_ranks;
+
+#define TWI_INQUIRY_ROUND 950000000ull /* ns, from the asking until it is judged */
+
+/* inquiry/: the other ranks are asked how they are. */
+struct twi_inquiry_hooks {
+	/* Begins a round, if none is fresh. Returns when it can be judged; 0: not at all. */
+	uint64_t (*begin)(struct twi_engine *engine);
+	/* The verdict in one line, behind `prefix`; "" for none. The engine need not be held. */
+	void (*brief)(struct twi_engine *engine, const char *prefix, char *out, size_t room);
+	/* Something has failed of which the flight recorder is to keep what it knows. */
+	void (*failed)(struct twi_engine *engine);
+};
+
+/* rpc/: what the library says to itself on the other side of a peer. */
+struct twi_link_hooks {
+	void (*up)(struct tow_peer *peer);     /* the user has the peer, or a rank's is there */
+	void (*detach)(struct tow_peer *peer); /* the peer is about to be freed */
+	void (*ask)(struct tow_peer *peer, uint64_t now_ns); /* peer->link_due_ns has passed */
+};
+
+/* coll/: the engine is not held in `waited`, and may be in `group_end`. */
+struct twi_coll_hooks {
+	/* A thread waits for a collective, or tests it; now_ns 0: the clock is to be read. */
+	void (*waited)(struct tow_op *op, uint64_t now_ns);
+	/* A group is there: those who never call a collective are to be known, too. */
+	void (*group_begin)(struct tow_group *group);
+	/* A group goes. False: what it has under way has not ended yet. */
+	bool (*group_end)(struct tow_group *group);
+};
+
+/* coll/ and inquiry/: messages of the library's own between ranks. */
+struct twi_rank_hooks {
+	/* There is a connection to a rank. TOW_OK, or TOW_ENOMEM: it is of no use. */
+	int (*up)(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer);
+	/* The ranks are freed: nothing may name them any more. */
+	void (*end)(struct twi_ranks *ranks);
+};
+
+/* job/: what an operation waits for, in words; false: it is none of its own. Any thread. */
+struct twi_job_hooks {
+	bool (*waits_for)(const struct tow_op *op, char *out, size_t room);
+};
+
+/* tracing.c: the process has found its place in its job. TOW_OK or TOW_ENOMEM. Not held. */
+struct twi_trace_hooks {
+	int (*rank)(struct twi_engine *engine, int64_t rank, int64_t world);
+};
+
+#define TWI_RANK_HOOKS 2u
+
+struct twi_hooks {
+	const struct twi_inquiry_hooks *inquiry;
+	const struct twi_link_hooks *link;
+	const struct twi_coll_hooks *coll;
+	const struct twi_rank_hooks *ranks[TWI_RANK_HOOKS];
+	const struct twi_job_hooks *job;
+	const struct twi_trace_hooks *trace;
+};
+
+extern const struct twi_hooks twi_runtime_hooks;
+
+#endif

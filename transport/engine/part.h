@@ -1,0 +1,60 @@
+/*
+ * part.h - what the engine polls beside the lanes: each kind is a part with a list of its own items
+ * (devices, groups, views), and is polled while that list is not empty.
+ *
+ *	engine->polled --- part --- part         those that have, or had, items
+ *	                     |       |
+ *	                    items   items        added by twi_part_add; leave by twi_list_remove
+ *
+ * The engine so knows none of the rooms above it; an idle engine pays for one empty list. All of it
+ * is for the holder of the engine.
+ */
+#ifndef TWI_PART_H
+#define TWI_PART_H
+
+#include <stdint.h>
+
+#include <internal/list.h>
+
+struct twi_engine;
+
+enum twi_part_id {
+	TWI_PART_DEVICES, /* device/device_copy.c: devices that are open */
+	TWI_PART_COLLS,   /* coll/coll_group.c: groups with a collective that waits for memory */
+	TWI_PART_VIEWS,   /* op/view.c: receives that wait for room in the pool */
+	TWI_PART_COUNT
+};
+
+struct twi_part_ops {
+	/* Moves what can be moved. Returns how many events there were. */
+	unsigned (*poll)(struct twi_engine *engine, struct twi_list *items);
+	/* When to poll again though nothing has come, at the latest next_ns, in engine time. */
+	uint64_t (*deadline_ns)(struct twi_engine *engine, struct twi_list *items,
+				uint64_t next_ns);
+};
+
+struct twi_part {
+	struct twi_list link; /* of engine->polled */
+	const struct twi_part_ops *ops;
+	struct twi_list items;
+};
+
+void twi_parts_init(struct twi_engine *engine);
+
+/* An item of this kind is polled from now on. */
+void twi_part_add(struct twi_engine *engine, enum twi_part_id id, const struct twi_part_ops *ops,
+		  struct twi_list *item);
+
+/* What is polled of a kind. */
+static inline struct twi_list *twi_part_items(struct twi_part *parts, enum twi_part_id id)
+{
+	return &parts[id].items;
+}
+
+/* Polls all parts that have items; those that have none any more are left out from now on. */
+unsigned twi_parts_poll(struct twi_engine *engine);
+
+/* The earliest of next_ns and what the parts say. */
+uint64_t twi_parts_deadline_ns(struct twi_engine *engine, uint64_t next_ns);
+
+#endif

@@ -82,8 +82,7 @@ static void title(const struct bench *bench, const char *text)
 		printf("%s\n", text);
 }
 
-/* `count` copies started at once, each of `bytes` in its own place; the time until all have ended.
- */
+/* `count` copies started at once, each of `bytes` in its own place: the time until all ended. */
 static int one_round(struct bench *bench, enum tow_direction direction, uint8_t *host,
 		     uint64_t bytes, unsigned count, double *ns_out)
 {

@@ -517,8 +517,7 @@ int memreg_size(const struct memreg_options *options)
 		rc = memreg_json(sizing);
 	else if (rc == 0)
 		memreg_report(sizing);
-	/* A size that real runs contradict is a fault; one that could not be run is only said so.
-	 */
+	/* A size that real runs contradict is a fault; one that cannot be run is only said so. */
 	if (rc == 0 && !sizing->verified && sizing->runs > 0 && sizing->run[0].ran &&
 	    missing_factor(&sizing->job) <= 1)
 		rc = MEMREG_FAULT;

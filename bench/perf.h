@@ -112,8 +112,7 @@ int perf_side_connect(struct perf_side *side, const char *address);
 void perf_side_close(struct perf_side *side);
 int perf_send(struct perf_side *side, const void *data, uint64_t bytes, uint64_t tag);
 int perf_recv(struct perf_side *side, void *data, uint64_t bytes, uint64_t tag);
-/* Receives a view, which stays until the next one or perf_view_drop; *data_out says where it lies.
- */
+/* Receives a view, which stays until the next or perf_view_drop; *data_out says where it lies. */
 int perf_view(struct perf_side *side, uint64_t bytes, uint64_t tag, const uint8_t **data_out);
 void perf_view_drop(struct perf_side *side);
 /* Waits for the first `count` operations of side->ops and gives them back, whatever happens. */

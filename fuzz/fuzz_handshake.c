@@ -6,7 +6,7 @@
  *   bit 2     we are the connector
  *   bit 3     the stream is of encrypted records: a length of four bytes, and so many bytes
  *   bit 4     (with 3) the input is what we seal first; the records that come out are read back
- * with the byte at the place that the second byte says changed by it
+ *             with the byte at the place that the second byte says changed by it
  *
  * Nobody without the key gets in; an open exchange uses exactly a greeting and takes only the one
  * encoding of it; a record that was touched does not open.

@@ -25,8 +25,7 @@ struct top_ranks_options {
 struct top_ranks *top_ranks_open(const struct top_ranks_options *options);
 void top_ranks_close(struct top_ranks *ranks);
 
-/* Looks for new sockets (not in each round, unless at once), drops the long gone, asks the others.
- */
+/* Looks for new sockets (not each round, unless at once), drops the long gone, asks the others. */
 void top_ranks_round(struct top_ranks *ranks);
 
 /* What is to be polled; room for top_ranks_poll_max. How many. */
@@ -38,8 +37,7 @@ size_t top_ranks_step(struct top_ranks *ranks);
 /* When the first ask under way ends for want of time, by http_now_ms; 0: none is. */
 long long top_ranks_deadline(const struct top_ranks *ranks);
 
-/* The rows that are to be shown, unsorted; the caller's until the next call. NULL without memory.
- */
+/* The rows to be shown, unsorted; the caller's until the next call. NULL without memory. */
 struct top_row *top_ranks_rows(struct top_ranks *ranks, size_t *count_out);
 
 /* How many sockets there was no room for. */

@@ -158,8 +158,7 @@ static int serve(struct arguments *arguments)
 
 	ranks.options = arguments->options;
 	ranks.all_users = arguments->all_users;
-	/* At once, so that who started it is told now. Else one round more, to tell the runtimes.
-	 */
+	/* At once, so that its starter is told now. Else one round more, to tell the runtimes. */
 	own = ranks_user(&ranks, geteuid());
 	works = own >= 0 && ranks.users[own]->skeleton != NULL;
 	while (!ended && (arguments->seconds < 0 || now_ms() < end_ms)) {

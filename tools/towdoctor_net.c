@@ -292,8 +292,7 @@ void check_offloads(struct doctor *doctor, struct finding *out)
 	}
 	if (off[0] == '\0')
 		return;
-	/* Without gso nothing is cut late; a card without tso leaves the cutting to gso, cheaply.
-	 */
+	/* Without gso nothing is cut late; a card without tso leaves cutting to gso, cheaply. */
 	raise_to(out, strstr(off, "gso") != NULL || strstr(off, "gro") != NULL ? SEVERITY_WARNING
 									       : SEVERITY_NOTE);
 	SAY(out->effect,

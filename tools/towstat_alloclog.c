@@ -11,9 +11,9 @@
 #include "words.h"
 
 #define LOG_BYTES_MAX ((size_t)8 << 30)
-#define PATIENCE_MS                                                                                \
-	60000 /* over the seconds asked for: large logs take time to be put in order               \
-	       */
+
+/* Over the seconds asked for: large logs take time to be put in order. */
+#define PATIENCE_MS 60000
 
 int fetch_alloclog(const char *socket_path, long seconds, const char *output_path)
 {

@@ -16,8 +16,7 @@ void words_count(unsigned long long count, char out[WORDS_BYTES]);
 void words_bytes(unsigned long long bytes, char out[WORDS_BYTES]);
 void words_ns(unsigned long long ns, char out[WORDS_BYTES]);
 
-/* Names and sentences of other processes: what a terminal would obey, or is not ASCII, becomes "?".
- */
+/* Names and sentences of other processes: what a terminal obeys, or is not ASCII, becomes "?". */
 void words_clean(char *out, size_t size, const char *text);
 
 /* The same, printed at once; NULL: nothing. */

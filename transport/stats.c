@@ -23,8 +23,7 @@ TOW_PUBLIC int tow_stats_get(struct tow_runtime *runtime, const char *path, char
 		return twi_error(TOW_EINVAL, "tow_stats_get: path or text_out is NULL");
 	*text_out = NULL;
 	engine = twi_runtime_engine(runtime);
-	/* The stats thread may hold the documents and wait for the engine, which this thread holds.
-	 */
+	/* The stats thread may hold the documents and wait for the engine, held by this thread. */
 	if (twi_engine_in_callback(engine))
 		return twi_error(TOW_EINVAL, "tow_stats_get in a completion callback");
 	twi_emit_init(&emit);

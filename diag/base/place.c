@@ -143,8 +143,7 @@ static uint32_t word_at(const struct dl_phdr_info *info, uint64_t at)
 	return word;
 }
 
-/* No table says how many symbols there are: it is one more than the last that the hash table has.
- */
+/* No table says how many symbols there are: it is one more than the hash table's last. */
 static uint32_t count_symbols(const struct dl_phdr_info *info, const struct tables *tables)
 {
 	uint64_t buckets, chains;

@@ -78,10 +78,9 @@ struct twi_state_link {
 	uint8_t lane;
 	uint64_t unsent_bytes, unacked_bytes; /* of the control stream, as the session counts */
 	uint32_t waiting_sends;
-	uint32_t pending_ops; /* of libfabric's: sends that wait, or are not acknowledged */
-	uint64_t silent_ns;   /* since something came from there */
-	uint64_t stuck_ns; /* since when nothing that was sent is acknowledged; 0: it is, or all was
-			    */
+	uint32_t pending_ops;    /* of libfabric's: sends that wait, or are not acknowledged */
+	uint64_t silent_ns;      /* since something came from there */
+	uint64_t stuck_ns;       /* since when nothing that was sent is acknowledged; 0: all is */
 	uint32_t heard_segments; /* that have come since then */
 	uint32_t backoffs;       /* of the retransmission timer, in a row */
 	uint32_t retransmits, spurious, segments_out, segments_in;

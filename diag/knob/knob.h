@@ -22,8 +22,7 @@ const void *twi_knob_field(const struct tow_options *options, size_t index);
 /* The same, of a knob whose unit is text, to be set. */
 const char **twi_knob_text(struct tow_options *options, size_t index);
 
-/* Parses "2GiB", "64k", "10us", "1.5s", "true" by the type of knob `index`. False when it is none.
- */
+/* Parses "2GiB", "64k", "10us", "1.5s", "true" by the type of knob `index`. False: it is none. */
 int twi_knob_parse(size_t index, const char *text, int64_t *value_out);
 
 #endif

@@ -50,8 +50,9 @@
  * STEP		a training step. id: its number
  * USER		tow_span_begin/end; parent: the USER or STEP span around it, by id
  * DELIVERY	a message on its way, as /v1/latency counts it, from start until it was there: to
- * the nanosecond what was counted. id, bytes: the message's. queue_ns, match_ns, wire_ns: its
- * parts. detail: 0 timed by its sender, 1 by its receiver; peer is the other one
+ *		the nanosecond what was counted. id, bytes: the message's. queue_ns, match_ns,
+ *		wire_ns: its parts. detail: 0 timed by its sender, 1 by its receiver; peer is the
+ *		other one
  */
 #define TWI_SPAN_MAP(X)                                                                            \
 	X(SEND, "send")                                                                            \

@@ -3,8 +3,10 @@
  *
  *	begin     the capture starts; a place is taken, or TOW_EBUSY
  *	wait      from here on the thread of this file has it: at its time it finishes it, or ends
- * it without when the client has hung up or all are ended; then it calls `wake`, once take what
- * came of it end       the place is free
+ *	          it without when the client has hung up or all are ended; then it calls
+ *	          `wake`, once
+ *	take      what came of it
+ *	end       the place is free
  *
  * begin, wait, take and end are for one thread, the server's. The thread of this file begins with
  * the first capture; it does the work of finishing too, so that the server goes on serving.

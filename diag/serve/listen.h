@@ -29,8 +29,7 @@ struct twi_listen_name {
 
 int twi_listen_open(const struct twi_listen_name *name, struct twi_listen *out);
 
-/* The stem of what belongs to a rank, <job>.<rank>. TOW_EINVAL: no file can be called like the job.
- */
+/* The stem of what belongs to a rank, <job>.<rank>. TOW_EINVAL: no file can have the job's name. */
 #define TWI_LISTEN_STEM_BYTES 96
 int twi_listen_stem(const char *job, int64_t rank, char out[TWI_LISTEN_STEM_BYTES]);
 

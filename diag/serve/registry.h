@@ -28,8 +28,7 @@ struct twi_registry;
 #define TWI_REGISTRY_CAPTURES 8
 
 struct twi_source {
-	/* "/v1/...", or "/metrics": families of its own. Strings must live as long as the source.
-	 */
+	/* "/v1/...", or "/metrics": families of its own. Strings live as long as the source. */
 	const char *path;
 	const char *help;
 	/* Writes members of one JSON object; at "/metrics" whole families. */
@@ -37,8 +36,7 @@ struct twi_source {
 	void *arg;
 };
 
-/* A value that can fall. Its metric is towline_<name>, with _<unit> behind it unless it is there.
- */
+/* A value that can fall. Its metric is towline_<name>, with _<unit> behind unless it is there. */
 struct twi_gauge {
 	const char *name;
 	const char *unit; /* "bytes", "ns", or "count", which is not written */

@@ -10,8 +10,8 @@
  * for at most 5 s; further ones wait in the backlog.
  *
  * The same documents over TCP, where it is asked for: a second thread, 16 connections of its own,
- * and no answer but 401 or 429 without the token (token.h), in the header Authorization or as
- *?token=.
+ * and no answer but 401 or 429 without the token (token.h), in the header Authorization or in the
+ * query, as `?token=`.
  */
 #ifndef TWI_SOCKET_H
 #define TWI_SOCKET_H

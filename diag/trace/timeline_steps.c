@@ -259,8 +259,7 @@ static void judge(const struct entry *entries, size_t count, struct twi_timeline
 			out->entries.unknown++;
 			return;
 		}
-		/* Certainly later than each of the others: the least of these is what is certain.
-		 */
+		/* Certainly later than each other one: the least of these is what is certain. */
 		early = (uint64_t)(last->at - before->at);
 		late = twi_min(late, early - twi_min(early, error));
 	}

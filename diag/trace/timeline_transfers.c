@@ -15,11 +15,9 @@
 #include "diag/trace/delivery.h"
 #include "diag/trace/timeline.h"
 
-#define RATE_BYTES                                                                                 \
-	(256u                                                                                      \
-	 << 10) /* of a transfer that can tell a rate, and for how long at least              \
-		      */
-#define RATE_NS 10000u
+/* Of a transfer that can tell a rate, and for how long at least. */
+#define RATE_BYTES (256u << 10)
+#define RATE_NS    10000u
 
 struct transfer {
 	int64_t from, to; /* as in the pair */

@@ -6,6 +6,7 @@
  *	control  on and off, users, base
  *	rings    (of the process, in alloclog.c) lists of logs and rings, owners of rings
  *	chunks   the table of chunks, which of them are sealed, thinning
+ *
  * A thread that records is marked busy in its ring and takes no more than `chunks`; who switches
  * off waits for it, holding the other two.
  */

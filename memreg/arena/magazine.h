@@ -16,8 +16,8 @@
  *   - an allocation fails only after a drain;
  *   - statistics drain first;
  *   - what the provider counts as allocated never passes its peak while anything is cached
- *     (who would raise it drains first), so that the peak is one of blocks in use, not of the
- * cache;
+ *     (who would raise it drains first), so that the peak is one of blocks in use, not of
+ *     the cache;
  *   - a large block is placed only after a drain: else it would be placed around what is cached.
  */
 #ifndef TWI_MAGAZINE_H

@@ -146,8 +146,7 @@ static int pagerun_alloc(void *ctx, size_t bytes, size_t align, void **out)
 	uint64_t usable;
 
 	*out = NULL;
-	/* The total never changes, so that it needs no lock; and no rounding up can overflow below.
-	 */
+	/* The total never changes, so it needs no lock; and no rounding up can overflow below. */
 	if (bytes > ground->bytes)
 		return TOW_EEXHAUSTED;
 	usable = class >= 0 ? twi_slab_class_bytes(class) : twi_ground_run_bytes(bytes);

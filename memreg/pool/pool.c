@@ -371,8 +371,7 @@ void twi_pool_release(struct twi_pool *pool, const void *p)
 	struct twi_block block = { .bytes = 0 };
 	int outcome;
 
-	/* A release without its lease is our own mistake: the memory may be in use by someone else.
-	 */
+	/* A release without its lease is our own mistake: the memory may be in use elsewhere. */
 	if (extent) {
 		twi_assert(pool->ops->find(pool->arena[extent->slot], p, &block) == TOW_OK);
 		outcome = twi_hold_release(block.hold);

@@ -44,8 +44,7 @@ static inline void twi_hold_begin(_Atomic uint32_t *hold)
 
 static inline int twi_hold_swap(_Atomic uint32_t *hold, uint32_t *seen, uint32_t next)
 {
-	/* acq_rel: whoever ends the allocation sees all that other holders did before they let go.
-	 */
+	/* acq_rel: whoever ends the allocation sees all that others did before they let go. */
 	return atomic_compare_exchange_weak_explicit(hold, seen, next, memory_order_acq_rel,
 						     memory_order_acquire);
 }

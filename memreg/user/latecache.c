@@ -134,8 +134,7 @@ static bool make_room(struct twi_pool *pool, uint64_t bytes)
 	return true;
 }
 
-/* An entry, held once, after making room by the limits and the slots; *once_out: for this use only.
- */
+/* An entry, held once, after room is made by the limits and the slots; *once_out: this use only. */
 static struct twi_region_entry *take(struct twi_pool *pool, uint64_t start, uint64_t end,
 				     bool *once_out)
 {

@@ -237,8 +237,7 @@ static void hugetlb_path(void **state)
 	assert_int_equal(twi_extent_resident_bytes(&extent), 4 << 20);
 	twi_extent_unmap(&extent);
 	reserved_but_not_there();
-	/* Failures of the mapping and of populating step down to base pages; DONTFORK's does not.
-	 */
+	/* Failures of mapping and of populating step down to base pages; DONTFORK's does not. */
 	fail_each(TWT_MMAP, true, false, 0);
 	fail_each(TWT_MADVISE, true, false, 1);
 	atomic_store(&twt_fault_pretend_hugetlb, false);

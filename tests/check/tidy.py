@@ -30,6 +30,8 @@ MAY_COPY = {
 }
 COPY = r"(?<![\w.>])(?:__builtin_)?(?:memcpy|memmove|mempcpy|memccpy|bcopy)\s*\("
 LIBRARY = r"(diag|memreg|transport|include/internal)/"
+# The second branch steps over literals, in which no comment begins.
+OPENS_A_COMMENT = r'/\*(.*?)\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
 # A library neither prints nor ends the process of its user. Members of tables are not meant.
 PRINTS = r"(?<![\w.>])(?:v?f?d?printf|f?puts|putchar|perror|_?exit|quick_exit|abort|assert)\s*\("
 
@@ -57,7 +59,7 @@ def check_lines(name, lines, faults):
         width = len(line.expandtabs(8))
         if code and width > COLUMNS:
             faults.append(Fault(name, number, f"{width} columns, more than {COLUMNS}", "break it"))
-        if code and re.match(r" \*[\w`(]", line):
+        if code and re.match(r" \*[^\s*/]", line):
             faults.append(Fault(name, number, "no blank behind the star of a comment",
                                 "add it; clang-format loses it where a line was too long"))
         if line != line.rstrip():
@@ -69,6 +71,22 @@ def check_lines(name, lines, faults):
             found = re.search(pattern, line)
             if found:
                 faults.append(Fault(name, number, f"{what}: {found.group(0)}", mend))
+
+
+def check_comments(name, text, faults):
+    """What a formatter leaves that fills comments up: ends and drawings that it has broken."""
+    for comment in re.finditer(OPENS_A_COMMENT, text, flags=re.S):
+        body = comment.group(1) or ""
+        first = text.count("\n", 0, comment.start()) + 1
+        lines = body.split("\n")
+        if len(lines) == 2 and lines[0].strip("* ") and not lines[1].strip():
+            faults.append(Fault(name, first + 1, "a comment of one line ends on the next",
+                                "shorten it to one line, or make it a block of three"))
+        for at in range(1, len(lines)):
+            if re.match(r"\s*\*\t", lines[at - 1]) and re.match(r"\s*\* ?[^\s*/][^\t]*$",
+                                                                 lines[at]):
+                faults.append(Fault(name, first + at, "text joined to a drawing or table",
+                                    "go on with a tab behind the star, or leave a line free"))
 
 
 def check_calls(name, code, faults):
@@ -168,6 +186,7 @@ def check(tree):
                 faults.append(Fault(name, 1, "does not open with a comment",
                                     "open with its concept"))
             code = common.blank(text)
+            check_comments(name, text, faults)
             check_calls(name, code, faults)
             measure(name, code, faults, long)
     check_ratchet(tree, long, faults)
@@ -197,6 +216,13 @@ SAMPLES = [
     ("wide by tabs", {"a.c": c("\t" * 12 + "x" * 5 + "\n")}, "a.c:2: 101 columns"),
     ("wide script", {"scripts/a": "#!/bin/sh\n" + "x" * 101 + "\n"}, "scripts/a:2: 101 columns"),
     ("star", {"a.c": "/*\n * a\n *sample\n */\n"}, "a.c:3: no blank behind the star"),
+    ("star, quoted", {"a.c": "/*\n * a\n *\"b\"\n */\n"}, "a.c:3: no blank behind the star"),
+    ("stars", {"a.c": "/*\n * a\n *\n **b\n */\n/* c */\n/**\n */\n"}, None),
+    ("dangling end", {"a.c": c("/* a comment.\n */\n")}, "a.c:3: a comment of one line ends"),
+    ("dangling end behind code", {"a.h": c("int a; /* b\n\t\t*/\n")}, "a.h:3: a comment of one"),
+    ("joined table", {"a.h": "/*\n *\ta  b\n * c\n */\n"}, "a.h:3: text joined to a drawing"),
+    ("table of words", {"a.h": "/*\n * A\tb\n *\t c\n * D, E\tf\n */\n"}, None),
+    ("table", {"a.h": "/*\n *\ta  b\n *\t   c\n *\n * d\n */\n"}, None),
     ("blanks", {"a.md": "x \n"}, "blanks at the end"),
     ("no newline", {"a.md": "x"}, "no newline"),
     ("empty end", {"a.md": "x\n\n"}, "empty lines"),

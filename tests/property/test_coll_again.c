@@ -109,8 +109,7 @@ static bool all_kinds(struct tow_group **groups, uint32_t here, uint32_t **buffe
 	bool well = true;
 
 	for (int kind = 0; kind < TWI_COLL_KINDS && well; kind++) {
-		/* On one host this alone goes by messages, and an early one has memory of its own.
-		 */
+		/* On one host this alone goes by messages; an early one has memory of its own. */
 		if (kind == TWI_COLL_ALL_TO_ALL_V && groups[0]->coll->all_local && !warming)
 			continue;
 		for (uint32_t r = 0; r < here; r++)

@@ -214,8 +214,7 @@ static void the_descriptor_tells(void **state)
 		int status = TOW_AGAIN;
 
 		op = rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, 4096);
-		/* Readable goes on while the device's thread holds the engine: no bound on rounds.
-		 */
+		/* Readable while the device's thread holds the engine: no bound on rounds. */
 		while (status == TOW_AGAIN) {
 			assert_int_equal(poll(&fd, 1, 10000), 1);
 			tow_progress(rig.runtime);

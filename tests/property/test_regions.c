@@ -253,8 +253,7 @@ struct worker {
 			(worker)->failure = #cond;                                                 \
 	} while (0)
 
-/* Everything at once: user regions, late ones, unmapping, registrars and extents that come and go.
- */
+/* Everything at once: user regions, late ones, unmapping, registrars and extents come and go. */
 static void work_step(struct worker *w)
 {
 	uint64_t pages = 1 + twt_random_below(&w->random, 8), handle;

@@ -70,8 +70,7 @@ static void test_two_processes(void **state)
 	assert_int_equal(twt_pair_end(&side), 0);
 }
 
-/* By the knob: the network though the other side is on this host, at the host that was asked for.
- */
+/* By the knob: the network, though the peer is on this host, at the host that was asked for. */
 static void test_tcp_alone(void **state)
 {
 	struct twt_side side;

@@ -267,8 +267,7 @@ static void feed(struct twt_job *job, uint32_t other)
 	}
 }
 
-/* Many wait and one drives: nobody polls for longer than a wait does, of 41 operations each.
- */
+/* Many wait and one drives: nobody polls for longer than a wait does, of 41 operations each. */
 static void play_crowd(struct twt_job *job, const void *plan)
 {
 	uint32_t other = (uint32_t)(job->rank == 0);

@@ -62,8 +62,7 @@ static void test_urgent(void **state)
 					     .pool_bytes = 128 << 20 });
 }
 
-/* Both as large; alone, so that nobody else decides: the second is whole before the first goes on.
- */
+/* Both as large; alone, so nobody else decides: the second is whole before the first goes on. */
 static void run_strict(struct twt_rank *rank)
 {
 	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;

@@ -120,8 +120,7 @@ static void one_killing(uint64_t *random)
 	survive(&side, now_ns() + twt_random_below(random, 20000000));
 	TWT_OK(tow_peer_close(side.peer));
 	twi_pool_stats(twi_runtime_engine(side.runtime)->pool, &stats);
-	/* Whichever thread has sent zero-copy, this or the library's, only that one is told of it.
-	 */
+	/* Whichever thread has sent zero-copy, this or the library's, only that one hears of it. */
 	for (int i = 0; i < 2000 && stats.leased > 0; i++) {
 		usleep(1000);
 		tow_progress(side.runtime);
@@ -206,8 +205,7 @@ static int say_hello(struct twt_side *side, void *arg)
 
 #define STRANGERS 300
 
-/* Garbage, half handshakes and silence on the port: members go on, strangers are held to a bound.
- */
+/* Garbage, half handshakes and silence on the port: members go on, strangers are bounded. */
 static void test_strangers(void **state)
 {
 	uint64_t random = seed, word = 0;

@@ -198,8 +198,7 @@ static void hostile_packets(void **state)
 	close(fd);
 }
 
-/* Who does not read is waited for a little, served when he does, and hung up on when he does not.
- */
+/* Who does not read is given a little time, served when he does, hung up on when he does not. */
 static void stuck_readers(void **state)
 {
 	const struct fixture *fixture = *state;

@@ -127,8 +127,7 @@ static void message(void *out, int seed)
 		}                                                                                  \
 	} while (0)
 
-/* Every call that takes a runtime, an endpoint, a peer or an operation; then it writes, and stays.
- */
+/* Every call that takes a runtime, endpoint, peer or operation; then it writes and stays. */
 static void child(struct tow_op *op, int seed, int fd)
 {
 	struct tow_result result = { .size = sizeof(result) };

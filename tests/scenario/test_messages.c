@@ -108,8 +108,7 @@ static void test_sizes_ipv6(void **state)
 	run_sizes("tcp://[::1]:0", 1);
 }
 
-/* `bytes` of address space that are one window of `span`, again and again: room for a huge message.
- */
+/* `bytes` of address space that are one window of `span`, again and again: room for a huge one. */
 static uint8_t *window(size_t bytes, size_t span)
 {
 	int fd = memfd_create("window", MFD_CLOEXEC);

@@ -199,8 +199,7 @@ static void test_black_hole_heals(void **state)
 	}
 }
 
-/* Awaits a word, which in most tests does not come; the status that the receive got, made positive.
- */
+/* Awaits a word, which in most tests does not come; the status the receive got, made positive. */
 static int await_word(struct twt_duo *duo)
 {
 	uint64_t word;

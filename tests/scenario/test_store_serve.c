@@ -344,8 +344,7 @@ static void strangers(void **state)
 
 #define CROWD 400
 
-/* Opens connections up to CROWD that say nothing, or, `greeting`, that greet and then say nothing.
- */
+/* Opens connections up to CROWD that say nothing, or, `greeting`, that greet and do no more. */
 static void fill(int *fds, bool greeting)
 {
 	/* Of a connector without a key, for purpose "store" (docs/security.md). */
@@ -496,8 +495,7 @@ static void waits(void **state)
 	short_time = seconds(0.2);
 	assert_int_equal(twi_store_get(waiter.client, "nobody's", value, 8, &bytes, &short_time),
 			 TOW_EDEADLINE);
-	/* Where the machine stood still for more than the store's head start, the client says it.
-	 */
+	/* If the machine stood still for more than the store's head start, the client says so. */
 	assert_non_null(strstr(tow_error_message(), "'nobody's'"));
 	waiter.until.cancel_fd = eventfd(0, EFD_CLOEXEC);
 	assert_int_equal(pthread_create(&waiter.thread, NULL, wait_for_nobody, &waiter), 0);

@@ -182,8 +182,7 @@ static void signals(void **state)
 	twt_command_expect(&command, 137, "killed by signal 9", 1);
 }
 
-/* Processes whose command line has this word: not those that look for it, whose own has brackets.
- */
+/* Processes whose command line has this word; those that look for it have brackets in theirs. */
 static int processes_of(const char *word)
 {
 	struct twt_command found;

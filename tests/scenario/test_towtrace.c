@@ -104,8 +104,7 @@ static void a_job_is_captured(void **state)
 	static struct twt_command done;
 
 	(void)state;
-	/* By name, and by sockets of which one is dead: what came is written, the status says it.
-	 */
+	/* By name, and by sockets, one of them dead: what came is written, the status says it. */
 	twt_capture_job(
 		folder, "cap",
 		"timeout 60 @/tools/towtrace capture --job cap --seconds 0 -o all && "

@@ -32,8 +32,7 @@ struct twt_coll_batch {
 	uint32_t lists_n, window;
 	uint64_t done; /* cases */
 	bool wrong;
-	/* A case's result at a member of this process, in an order that depends on the seed alone.
-	 */
+	/* A case's result at a member of this process, in an order that the seed alone decides. */
 	void (*result)(struct twt_coll_batch *batch, const struct twt_coll_case *c, uint32_t rank,
 		       uint64_t digest);
 	void *user;

@@ -32,8 +32,7 @@ static inline uint64_t twt_sim_below(struct twt_coll_sim *sim, uint64_t bound)
 	return twt_random_below(&sim->random, bound);
 }
 
-/* What lies between many ranks is the same for all bytes: each instant costs a look at all links.
- */
+/* What lies between many ranks is the same for all bytes: an instant costs a look at all links. */
 static inline void twt_sim_network(struct twt_coll_sim *sim)
 {
 	struct twi_loop_config *net = &sim->network;

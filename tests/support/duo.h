@@ -37,8 +37,7 @@ static inline void twt_duo_init(struct twt_duo *duo)
 	duo->address = "tcp://127.0.0.1:0";
 }
 
-/* Runs `child` in a process of its own; the parent goes on with its peer, `child`'s is there, too.
- */
+/* Runs `child` in its own process; the parent goes on with its peer, `child`'s is there, too. */
 static inline void twt_duo_open(struct twt_duo *duo, int (*child)(struct twt_duo *duo))
 {
 	struct twt_side *side = &duo->side;

@@ -3,9 +3,9 @@
  * its own. Copies lie in their stream until an event behind them has been asked for twice. Every
  * call that needs a current context fails without one, as the real ones do.
  *
- *	FAKE_CUDA=init nodevice noproc       it does not start, has no device, has no
- * cuGetProcAddress limit already                registering more than 2 MiB: 801; always: 712 oom
- * event hang               allocating, or a copy, fails; no copy ends
+ *	FAKE_CUDA=init nodevice noproc   it does not start, has no device, has no cuGetProcAddress
+ *	limit already                    registering more than 2 MiB: 801; always: 712
+ *	oom event hang                   allocating, or a copy, fails; no copy ends
  *
  * fake_cuda_pageable counts copies from or to memory that is not registered.
  */

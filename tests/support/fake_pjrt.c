@@ -4,8 +4,9 @@
  *
  *	null small version truncated holes   what GetPjrtApi returns is wrong in that way
  *	init create nodevices                that call fails, or finds nothing
- *	nodma unimplemented limit            DmaMap is not in the table, says code 12, or refuses 2
- * MiB h2d event noraw hang                 copies are refused, end badly, only whole, never end
+ *	nodma unimplemented limit            DmaMap is not in the table, says code 12, or refuses
+ *	                                     2 MiB
+ *	h2d event noraw hang                 copies are refused, end badly, only whole, never end
  *
  * fake_pjrt_live counts the objects it has given out and not got back.
  */

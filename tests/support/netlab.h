@@ -2,8 +2,8 @@
  * netlab.h - two processes, each in a network namespace of its own, and a cable between them that
  * this process is (netlab_link.h). Needs no root where the system gives users namespaces.
  *
- *	child 0: namespace, tun 10.77.0.1 <--> parent: nl_link <--> child 1: namespace,
- * tun 10.77.0.2
+ *	child 0: namespace,               parent:               child 1: namespace,
+ *	tun 10.77.0.1          <------>   nl_link   <------>    tun 10.77.0.2
  *
  * The namespaces and devices go when the children do. Everything is bounded: nl_world_run ends the
  * children by pid when its time is over. A system that permits none of it makes the test end with
@@ -206,8 +206,7 @@ static inline bool nl_reap(struct nl_world *world)
 	return left;
 }
 
-/* Carries packets until both sides have ended; false: limit_ns passed first, and they were ended.
- */
+/* Carries packets until both sides have ended; false: limit_ns passed first; they were ended. */
 static inline bool nl_world_run(struct nl_world *world, uint64_t limit_ns, nl_script script,
 				void *arg)
 {

@@ -84,8 +84,7 @@ static inline bool nl_hurried(const struct nl_traffic *t, uint64_t number)
 	return nl_fate_of(t->plan, !t->side, number) == NL_HURRIED;
 }
 
-/* Whose words they are where a message is not what it should be: a hint for who looks for a fault.
- */
+/* Whose words they are where a message is not what it should be: a hint for who seeks a fault. */
 static inline bool nl_changed(struct nl_traffic *t, const struct nl_send *slot, uint64_t bytes)
 {
 	static const char *const fates[] = { "arrives", "canceled", "hurried", "refused" };

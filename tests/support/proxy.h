@@ -4,9 +4,10 @@
  *	connector --- twt_proxy.address ---> [proxy] ---> the real address
  *
  *	twt_proxy_cut(&p, n)       resets the n-th connection that came (TWT_PROXY_ALL: all), both
- * ends twt_proxy_stall(&p, true)  nothing is taken or given any more, connections stay: a black
- * hole. false: it heals, and TCP brings what was held up twt_proxy_bytes(&p, n)     how many bytes
- * have gone through the n-th connection
+ *	                           ends
+ *	twt_proxy_stall(&p, true)  nothing is taken or given any more, connections stay: a black
+ *	                           hole. false: it heals, and TCP brings what was held up
+ *	twt_proxy_bytes(&p, n)     how many bytes have gone through the n-th connection
  *
  * Connections are counted in the order in which they came, from 0, for ever. IPv4 and loopback.
  */

@@ -177,8 +177,7 @@ static inline bool twt_reduce_is_result(const struct twt_reduce_case *c, uint64_
 	return false;
 }
 
-/* 0, or 1 with what is wrong printed. The variant has reduced; the first makes its result `want`.
- */
+/* 0, or 1 with the fault printed. The variant has reduced; the first makes its result `want`. */
 static inline int twt_reduce_judge(struct twt_reduce_case *c, const char *variant)
 {
 	unsigned bytes = twt_type_bytes[c->r.type];

@@ -176,8 +176,7 @@ static inline void sim_delivered(struct sim_world *world, struct sim_op *op)
 	op->met = from;
 }
 
-/* Did anybody give a cause for this status? Causes that need the whole history are checked later.
- */
+/* Did anybody give a cause for this status? Causes that need the whole history come later. */
 static inline bool sim_may(struct sim_world *world, const struct sim_op *op, int status)
 {
 	const struct sim_conn *conn = &world->conns[op->conn];

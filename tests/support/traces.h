@@ -19,10 +19,12 @@
  *	thread "main"	USER "compute" 100..4000, DEVICE from 4000..4200, WAIT for the collective
  *			4500..5020, USER "update" 5100..6000, DEVICE to 6000..6150,
  *			point to point: rank 0 SENDs 1 MiB "activations" to rank 1 6200..7200 and
- * WAITs 6300..7200; rank 1 RECVs it 6150..7250 and WAITs 6900..7250; CALL of rank 0 7300..7900,
- * WAIT 7310..7900; STEP 0..9900 thread "tow"	COLL all-reduce "grads" 1000..5000 of 8 MiB (20 us
- * within the call), of it a SEND and a RECV of 4 MiB each way; SERVE at rank 1 once
- * REGISTER in time before all; late at rank 0 in step 2; COPY at rank 1 in step 1
+ *			WAITs 6300..7200; rank 1 RECVs it 6150..7250 and WAITs 6900..7250;
+ *			CALL of rank 0 7300..7900, WAIT 7310..7900; STEP 0..9900
+ *	thread "tow"	COLL all-reduce "grads" 1000..5000 of 8 MiB (20 us within the call), of it
+ *			a SEND and a RECV of 4 MiB each way; SERVE at rank 1 once
+ *			REGISTER in time before all; late at rank 0 in step 2; COPY at rank 1 in
+ *			step 1
  *
  * Rank 1 does all of the collective TWT_PAIR_LATE_US later than rank 0.
  */

@@ -129,8 +129,7 @@ static inline void vs_miss(struct vs_job *job, uint32_t missing, uint64_t ms)
 	}
 }
 
-/* It has gone through the barriers up to `newest`, or waits in that one for `ms`; 0: it does not.
- */
+/* It has gone through the barriers up to `newest`, or waits there for `ms`; 0: it does not. */
 static inline void vs_barriers(struct vs_job *job, uint32_t rank, uint64_t newest, uint64_t ms)
 {
 	struct twi_rank_state *states[2] = { &job->first[rank], &job->last[rank] };

@@ -180,8 +180,7 @@ static void is_thinned(void **state)
 	twi_alloc_trace_fini(&t);
 }
 
-/* One address again and again cannot be thinned: the log keeps its beginning and counts the rest.
- */
+/* One address again and again is not thinned: the log keeps its beginning and counts the rest. */
 static void loses_and_counts(void **state)
 {
 	struct fixture *f = *state;

@@ -1,5 +1,4 @@
-/* test_alloclog_file.c - logs come back as they were written; what is wrong is named by its byte.
- */
+/* test_alloclog_file.c - logs come back as they were written; faults are named by their byte. */
 #include "twt.h"
 
 #include <string.h>

@@ -91,8 +91,7 @@ static void test_every_bit(void **state)
 	for (size_t bit = 0; bit < whole * 8; bit++) {
 		twi_cipher_init(&receiver, key);
 		wire[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		/* what lies behind the record in the buffer is there to be read by a longer length
-		 */
+		/* what lies behind the record in the buffer can be read by a longer length */
 		assert_true(open_at(&receiver, wire, &bytes) < 0);
 		wire[bit / 8] ^= (uint8_t)(1u << bit % 8);
 	}

@@ -29,8 +29,7 @@ static struct twi_span *add(struct twi_trace_rank *rank, uint64_t id, uint64_t s
 	return span;
 }
 
-/* Two ranks of one thread, each with the other as its peer 1, and as peer 2 one that nobody knows.
- */
+/* Two ranks of one thread, each with the other as its peer 1, and as peer 2 one nobody knows. */
 static void make(struct twi_trace *out)
 {
 	*out = (struct twi_trace){ 0 };

@@ -133,8 +133,7 @@ static void zero_copy_can_be_required(void **state)
 	rig_close(&rig);
 }
 
-/* 1 GB/s is a byte each ns: 4 pieces of 256 KiB leave one behind the other, each 10 us later seen.
- */
+/* 1 GB/s is a byte per ns: 4 pieces of 256 KiB leave one after the other, each 10 us later seen. */
 static void pieces_end_in_order_and_in_time(void **state)
 {
 	const uint64_t piece = 256 << 10;

@@ -146,8 +146,7 @@ static void sends(const struct twi_poller *poller)
 	look_for(4);
 	assert_int_equal(done[3].res, 6);
 	assert_memory_equal(in, "abcdef", 6);
-	/* A full socket takes part of it, or nothing; a peer that has gone is an error, no signal.
-	 */
+	/* A full socket takes part of it or nothing; a peer that is gone is an error, no signal. */
 	for (count = 0; full == 0 && count < DONE_MAX - 2;) {
 		assert_true(poller->send(ring, pair[0], out, sizeof(out), flags, tag(5)));
 		look_for(count + 1);

@@ -110,8 +110,7 @@ static void one_narrow(const struct format *format, float value)
 			 want);
 }
 
-/* What lies between two neighbours: half-way, and just beside. Then beyond the last, then anything.
- */
+/* What lies between two neighbours: half-way, just beside. Then beyond the last, then anything. */
 static void test_narrow(void **state)
 {
 	uint64_t random = twt_seed();

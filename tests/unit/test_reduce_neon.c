@@ -14,8 +14,7 @@ static void test_neon(void **state)
 	char line[1024];
 
 	(void)state;
-	/* The path of this file is as the compiler had it: from the build folder, or from the root.
-	 */
+	/* This file's path is as the compiler had it: from the build folder, or from the root. */
 	snprintf(line, sizeof(line),
 		 "program=$(mktemp) && trap 'rm -f \"$program\"' EXIT && cd @/ && "
 		 "cd \"$(dirname '%s')/../..\" && aarch64-linux-gnu-gcc -std=gnu17 -O2 -Wall "

@@ -77,8 +77,7 @@ static void refuses(void **state)
 	twi_replay_destroy(NULL);
 }
 
-/* 1 MiB of pool, a quarter taken beforehand: 512 KiB fits once, and again when it has been freed.
- */
+/* 1 MiB of pool, a quarter taken beforehand: 512 KiB fits once, and again when it is freed. */
 static void runs(void **state)
 {
 	static const struct twi_alloc_event events[] = {

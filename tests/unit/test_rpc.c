@@ -217,8 +217,7 @@ static void test_failures_of_the_server(void **state)
 	check_empty();
 }
 
-/* The message of a call's failure names method, sizes, limits and peer, and has the server's text.
- */
+/* The message of a call's failure names method, sizes, limits and peer, and the server's text. */
 static void told(const char *method, uint64_t request_bytes, uint64_t response_bytes, int status,
 		 const char *text)
 {

@@ -245,8 +245,7 @@ static void test_waiting_receive_gives_back(void **state)
 	assert_int_equal(session->credit_charged - session->credit_given, twi_frame_cost(5));
 	assert_int_equal(status_of(recv_op(LARGE, 1)), TOW_OK);
 
-	/* given back with another receive there: that one has it at once; and then it is withdrawn
-	 */
+	/* given back with another receive there: that one has it at once; then it is withdrawn */
 	first = recv_op(LARGE, 1);
 	assert_true(twi_session_abort(session, second, TOW_ECANCELED, false));
 	assert_int_equal(first->seq, seq);

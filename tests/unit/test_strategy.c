@@ -96,8 +96,7 @@ static void data_parallel(void **state)
 	assert_int_equal(strategy_make(&plan, &small), 0);
 	assert_int_equal(plan.step_begin, 10);
 	assert_int_equal(plan.step_end, 16);
-	/* The order that pools are sized by: send, receive, tensor by tensor; then one send each.
-	 */
+	/* The order pools are sized by: send, receive, tensor by tensor; then one send each. */
 	for (uint32_t i = 0; i < 5; i++) {
 		assert_int_equal(plan.events[2 * i].use, STRATEGY_GRADIENT_SEND);
 		assert_int_equal(plan.events[2 * i + 1].use, STRATEGY_GRADIENT_RECV);
@@ -155,8 +154,7 @@ static void models(void **state)
 				 0);
 		assert_int_equal(workload_load(path, 0, &work, error, sizeof(error)), 0);
 		assert_int_equal(peak_of(STRATEGY_DATA_PARALLEL, &work, NULL, 0), 2 * work.bytes);
-		/* To shard is what saves memory; one rank's share of all and a few layers is left.
-		 */
+		/* Sharding saves memory; one rank's share of all and a few layers is left. */
 		assert_in_range(peak_of(STRATEGY_FSDP, &work, NULL, 0), work.bytes / 8,
 				2 * work.bytes);
 		assert_true(peak_of(STRATEGY_PIPELINE, &work, NULL, 0) > 0);

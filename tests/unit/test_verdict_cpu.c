@@ -6,8 +6,7 @@
 
 static struct vs_job job;
 
-/* 50 of each 70 ms are lost by rank 2: 180 of 250. It wants a CPU for so long, and has one so long.
- */
+/* Rank 2 loses 50 of each 70 ms: 180 of 250. It wants a CPU for so long, and has one so long. */
 static void late_with(uint64_t waited_ms, uint64_t ran_ms)
 {
 	vs_healthy(&job, 4);

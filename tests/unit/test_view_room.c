@@ -222,8 +222,7 @@ static void test_never(void **state)
 	free(in);
 }
 
-/* Nobody waits for them any more: the sender takes its message back, a side closes, all is closed.
- */
+/* Nobody awaits them any more: the sender takes the message back, a side closes, all is closed. */
 static void test_ends(void **state)
 {
 	for (int way = 0; way < 4; way++) {

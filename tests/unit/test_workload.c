@@ -1,5 +1,4 @@
-/* test_workload.c - the reader of tensor lists, with files that are right and files that are not.
- */
+/* test_workload.c - the reader of tensor lists, with files that are right and that are not. */
 #include "twt.h"
 
 #include <string.h>

@@ -389,8 +389,7 @@ int twi_coll_start_own(struct twi_coll_group *coll, const struct twi_coll_call *
 	return TOW_OK;
 }
 
-/* Those that have waited for an old one to be over, whose slot and whose bit in `over` they take.
- */
+/* Those that have waited for an old one to end, whose slot and whose bit in `over` they take. */
 static void wake_queued(struct twi_coll_group *coll)
 {
 	struct twi_list *pos, *next;

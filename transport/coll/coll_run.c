@@ -382,8 +382,7 @@ static void uncork(struct twi_engine *engine, uint64_t messages)
 		engine->moving[i]->ops->flush(engine->moving[i], false);
 }
 
-/* Small ones in cells: from QUEUED to MOVING, as there is nothing to connect, to stage or to send.
- */
+/* Small ones in cells, from QUEUED to MOVING: there is nothing to connect, to stage or to send. */
 void twi_coll_run_give(struct twi_coll_run *run)
 {
 	if (run->entry->quick == NULL || !begin(run))

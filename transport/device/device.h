@@ -93,8 +93,7 @@ struct twi_device_ops {
 	 */
 	int (*map)(struct twi_device *device, void *base, uint64_t bytes);
 
-	/* Ends what map has accepted, with the same base; cannot fail. Nothing is in flight in it.
-	 */
+	/* Ends what map accepted, with the same base; cannot fail. Nothing in it is in flight. */
 	void (*unmap)(struct twi_device *device, void *base, uint64_t bytes);
 
 	/*

@@ -112,8 +112,7 @@ static int registrar_add(void *ctx, const struct twi_region *region)
 	if (status < 0 && region->kind == TWI_REGION_EXTENT)
 		snprintf(device->unmapped_because, sizeof(device->unmapped_because), "%s",
 			 tow_error_message());
-	/* For the pool a device that fails to map is one that has no mapping: it goes on without.
-	 */
+	/* For the pool a device that fails to map has no mapping: it goes on without. */
 	return status == TOW_EDEVICE ? TOW_ENOTSUP : status;
 }
 

@@ -90,8 +90,7 @@ static bool in_place(struct tow_op *op)
 	return op->claim.kind == TWI_CLAIM_UNREGISTERED && hold_region(op);
 }
 
-/* Decides whether the host memory is used in place, and keeps it from being used again meanwhile.
- */
+/* Decides whether the host memory is used in place, and keeps it from other use meanwhile. */
 static int hold_host(struct tow_op *op)
 {
 	struct tow_device *device = op->copy.device;

@@ -151,8 +151,7 @@ struct twi_engine {
 	struct tow_options knobs;
 	struct twi_job_key job_key;   /* of the secret that knobs.job_key does not show any more */
 	struct twi_features features; /* what its lanes may offer, and require */
-	char poller_refusal[256]; /* why io_uring could not be had; "": it could, or was not asked
-				   */
+	char poller_refusal[256]; /* why there is no io_uring; "": there is, or none was wanted */
 	struct twi_epoll_notices *epoll_notices; /* of zero-copy sends; NULL: none were made */
 	struct twi_ring *rings[TWI_RING_SLOTS];
 	struct twi_life *lives[TWI_RING_SLOTS]; /* of the threads that the rings belong to */
@@ -235,8 +234,7 @@ bool twi_engine_in_callback(struct twi_engine *engine);
 /* True in a forked child of the process that opened the runtime. */
 bool twi_engine_forked(const struct twi_engine *engine);
 
-/* Takes the engine, asking the holder to give way. Within a callback the thread holds it already.
- */
+/* Takes the engine, and asks its holder to give way. In a callback the thread holds it already. */
 void twi_engine_enter(struct twi_engine *engine);
 bool twi_engine_try_enter(struct twi_engine *engine);
 

@@ -85,8 +85,7 @@ void twi_fd_clear(struct twi_engine *engine, struct twi_ring *ring)
 		watch->at_ns = UINT64_MAX;
 }
 
-/* At `at_ns` of the engine's clock; a past time is now. The clocks drift, so it is a time from now.
- */
+/* At `at_ns` of the engine's clock; a past time is now. Clocks drift, so the time is relative. */
 static void set_timer(struct twi_fd *watch, uint64_t at_ns, uint64_t now_ns)
 {
 	uint64_t in_ns = at_ns > now_ns ? at_ns - now_ns : 1;

@@ -2,7 +2,7 @@
  * engine_fd.h - the descriptor that tow_fd gives a thread.
  *
  *	epoll fd --+-- the ring's eventfd: the kernel signals every completion and all deferred
- * work, |   other threads what they have armed or completed
+ *	           |   work, other threads what they have armed or completed
  *	           +-- a timerfd: deadlines of operations and lanes, device copies that are polled
  *
  * The timer is set to the earliest deadline, by whoever gives the engine back, and only ever moved

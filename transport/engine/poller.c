@@ -56,8 +56,7 @@ int twi_ring_create(struct twi_engine *engine, struct twi_ring **out)
 	if (status == TOW_OK || engine->poller_choice == TWI_POLLER_URING)
 		return status;
 	note_refusal(engine);
-	/* What was tried in vain is no failure of the call: the thread's message stays as it was.
-	 */
+	/* What was tried in vain fails no call: the thread's message stays as it was. */
 	twi_error(before, "%s", message);
 	twi_error_since_poll = since_poll;
 	return twi_poller_epoll.create(engine, out);

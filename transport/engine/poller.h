@@ -48,8 +48,7 @@ struct msghdr;
 struct twi_engine;
 struct twi_poller;
 
-/* What the engine and the lanes see of a thread's ring; the poller's own structure begins with it.
- */
+/* What the engine and the lanes see of a thread's ring; the poller's own struct begins with it. */
 struct twi_ring {
 	const struct twi_poller *poller;
 	struct twi_engine *engine;
@@ -81,8 +80,7 @@ struct twi_poller {
 
 	/* The calling thread's. TOW_OK, TOW_ENOTSUP, TOW_ENOMEM, TOW_EPERM, TOW_ESYSTEM. */
 	int (*create)(struct twi_engine *engine, struct twi_ring **out);
-	/* Any thread: the ring's own may have ended, or lives and gets another when it needs one.
-	 */
+	/* Any thread: the ring's own may have ended, or gets another when it needs one. */
 	void (*destroy)(struct twi_ring *ring);
 	/* The ring stays its thread's until that ends: what saves work at that price is done. */
 	void (*keep)(struct twi_ring *ring);

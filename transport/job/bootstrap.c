@@ -148,8 +148,7 @@ bool twi_host_port(const char *text, uint16_t port, char *host_out, size_t host_
 		rest = end + 1;
 	} else {
 		end = strrchr(text, ':');
-		/* More than one colon without brackets: an IPv6 address whose port cannot be told.
-		 */
+		/* More than one colon without brackets: an IPv6 address whose port is not clear. */
 		if (end != NULL && memchr(text, ':', (size_t)(end - text)) != NULL)
 			return false;
 		if (end == NULL)

@@ -46,8 +46,7 @@
 #define TWI_GROUP_GUEST_NS 10000000000ull
 #define TWI_GROUP_DIAL_NS  30000000000ull
 #define TWI_GROUP_DIALS    16u /* of one pair in a row */
-/* Of these so many when it refuses: it takes TWI_READY_PEERS_MAX at once, and may have more soon.
- */
+/* So many of these when it refuses: it takes TWI_READY_PEERS_MAX at once; more may follow soon. */
 #define TWI_GROUP_REFUSALS 6u
 
 enum twi_slot_state { TWI_SLOT_NONE, TWI_SLOT_DIALING, TWI_SLOT_WAITING, TWI_SLOT_UP };

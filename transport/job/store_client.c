@@ -204,8 +204,7 @@ static int expired(const struct twi_store_client *client, const char *key)
 		key != NULL ? "'" : "", client->last[0] != '\0' ? client->last : "nothing came");
 }
 
-/* Rank 0 was not to be had since `since_ns`: in the log, when that is due, and twice as late again.
- */
+/* Rank 0 was not to be had since `since_ns`: in the log when it is due, and twice as late again. */
 static void tell_late(const struct twi_store_client *client, uint64_t since_ns, uint64_t *tell_ns)
 {
 	uint64_t waited_ns = twi_net_now() - since_ns;

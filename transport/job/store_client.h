@@ -65,8 +65,7 @@ struct twi_gather {
 	uint32_t index, members, generation;
 	const void *value;
 	uint32_t bytes; /* at most TWI_STORE_GATHERED_MAX */
-	/* Called for each member, in order. TOW_OK, or what the call is to return. NULL: a fence.
-	 */
+	/* Called for each member, in order. TOW_OK, or what the call returns. NULL: a fence. */
 	int (*each)(void *arg, uint32_t index, const uint8_t *value, uint32_t bytes);
 	void *arg;
 };

@@ -1,9 +1,9 @@
 /*
  * lane.h - one way to reach a peer: this table is the specification of a lane.
  *
- *	endpoint.c  --ops-->  lane (tcp: uring/, loop: loop/)  --session.h-->  protocol
- *	     ^                                                                    |
- *	     +---- twi_endpoint_ready, twi_peer_lost, twi_op_complete ------------+
+ *	op/endpoint.c  --ops-->  lane (tcp/, shm/, ofi/, loop/)  --session.h-->  stream/
+ *	     ^                                                                     |
+ *	     +------ twi_endpoint_ready, twi_peer_lost, twi_op_complete -----------+
  *
  * Every member is called by the thread that holds the engine (engine.h), so a lane needs no lock of
  * its own. No member may block, except where said. An operation that a lane takes is completed by
@@ -94,8 +94,7 @@ struct twi_lane_ops {
 	 * behind. */
 	void (*connect_abort)(struct tow_op *op, int status);
 
-	/* Takes a send or receive operation of op->peer. Its faults come as the operation's status.
-	 */
+	/* Takes a send or receive operation of op->peer. Faults come as the operation's status. */
 	void (*send)(struct tow_peer *peer, struct tow_op *op);
 	void (*recv)(struct tow_peer *peer, struct tow_op *op);
 
@@ -124,8 +123,7 @@ struct twi_lane_ops {
 	/* Moves whatever can be moved now. Returns how many events there were, 0 when idle. */
 	unsigned (*progress)(struct twi_lane *lane);
 
-	/* When to call progress again though no event has come, in engine time; UINT64_MAX: never.
-	 */
+	/* When to call progress again if no event has come, in engine time; UINT64_MAX: never. */
 	uint64_t (*deadline_ns)(struct twi_lane *lane);
 
 	/* Another thread drives from now on, with engine->ring: arm there what must be armed. */

@@ -442,8 +442,7 @@ TOW_PUBLIC int tow_op_cancel(struct tow_op *op)
 	if (twi_engine_forked(engine))
 		return twi_error(TOW_EFORKED, "tow_op_cancel in a forked child");
 	twi_engine_enter(engine);
-	/* What is on its way is reaped first. A thread that can have no ring cancels without one.
-	 */
+	/* What is under way is reaped first. A thread that can have no ring cancels without one. */
 	twi_engine_bind_ring(engine);
 	if (op->stage == TWI_STAGE_COMPLETING)
 		;

@@ -153,8 +153,7 @@ void twi_op_table_fini(struct twi_op_table *table);
 /* A row that was never used, whose page may have to be faulted in; NULL: there is none. */
 struct tow_op *twi_op_table_new(struct twi_op_table *table);
 
-/* A row of the table made ready, or NULL with TOW_EBUSY as the thread's error. The engine is held.
- */
+/* A row of the table made ready, or NULL and the thread's error TOW_EBUSY. The engine is held. */
 struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 			      const struct tow_op_options *options);
 

@@ -93,8 +93,7 @@ void twi_route_init(struct twi_route *route, bool able);
 bool twi_path_eligible(const struct twi_engine *engine, const struct twi_route *route,
 		       uint64_t bytes);
 
-/* It does: the kernel was seen not to copy, or zerocopy=always. Then a plain send is a copy more.
- */
+/* It does: the kernel was seen not to copy, or zerocopy=always. Then a plain send adds a copy. */
 bool twi_path_pays(const struct twi_engine *engine, const struct twi_route *route, uint64_t bytes);
 
 /* How the next `bytes` of registered payload go. A TRIAL that is made is told with _tried. */

@@ -21,8 +21,10 @@
  * more:
  *
  *	client ends a call early   CANCEL    server takes back what it offered, forgets what it
- * awaited server answers             RESPONSE  client takes back what it still offers of request,
- * pieces server cannot go on        GIVE_UP   client ends the call; what it awaited is forgotten
+ *	                                     awaited
+ *	server answers             RESPONSE  client takes back what it still offers of request,
+ *	                                     pieces
+ *	server cannot go on        GIVE_UP   client ends the call; what it awaited is forgotten
  *
  * Memory: tables made at the first use, whose buffers are touched as they are needed; bodies from
  * the pool. Nothing else is allocated. All state belongs to the holder of the engine, but for what
@@ -195,8 +197,7 @@ void twi_rpc_broken(struct twi_rpc_peer *rp, const char *why);
 int twi_parcel_send(struct twi_parcel *parcel, struct twi_rpc_peer *rp, struct twi_rpc_head *head,
 		    const void *data, uint64_t bytes, struct twi_site site);
 
-/* What has to wait is copied to where it would be sent from, if it is small. Returns where it lies.
- */
+/* What must wait is copied to where it would be sent from, if it is small. Returns where. */
 const void *twi_parcel_keep(struct twi_parcel *parcel, const struct twi_rpc *rpc, const void *data,
 			    uint64_t bytes);
 /*

@@ -5,8 +5,7 @@
  *	   |  ANNOUNCE tag, room, seq = messages received so far
  *	   v
  *	sender: has sent no message with the tag since that number -> kept (the last 64)
- *	   the next message with the tag, if it is large and fits: RTS with READY, and the data
- * behind
+ *	   the next message with the tag, if it is large and fits: RTS with READY, data behind it
  *
  * It is a hint: when the receive has gone meanwhile the receiver answers REFUSE (not ready) and
  * lets the bytes fall into the sink, and the message goes by CTS as ever. Any message with the tag

@@ -213,8 +213,7 @@ int twi_session_acked(struct twi_session *session, const struct twi_frame *frame
 	return TOW_OK;
 }
 
-/* CTS: the receiver wants message seq now. One that was taken back meanwhile is not there any more.
- */
+/* CTS: the receiver wants message seq now. One that was taken back meanwhile is gone. */
 int twi_session_granted(struct twi_session *session, const struct twi_frame *frame)
 {
 	struct tow_op *op = twi_session_find(session, frame->seq);

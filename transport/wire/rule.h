@@ -4,8 +4,7 @@
  * Whoever finds that its peer has broken one ends the connection, names the rule in its own error
  * message, and tells the other side the number, as the value of its last frame:
  *
- *	BYE value = TWI_BYE_RULE + number          (a reader that knows no rules takes it for
- *"closed")
+ *	BYE value = TWI_BYE_RULE + number     (a reader that knows no rules takes it for "closed")
  *
  * so that the faulty program, too, can say what was wrong. A number travels, never a text: what a
  * peer says ends up in logs and on terminals. Numbers below 32 are enum twi_frame_fault.

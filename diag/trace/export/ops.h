@@ -1,10 +1,11 @@
 /*
  * ops.h - a rank's operations as XProf knows such: pairs of ops on a device's line.
  *
- *	tow_coll_*_start --> send, recv (a point)      what the start call took
- *	tow_op_wait      --> send-done (a point), recv-done    what waiting for it took
- *	other waits for the network --> recv-done or send-done alone, which have no slack of their
- * own, but are no time in which the program could have computed, either
+ *	tow_coll_*_start            --> send, recv (a point)            what the start call took
+ *	tow_op_wait                 --> send-done (a point), recv-done  what waiting for it took
+ *	other waits for the network --> recv-done or send-done alone, which have no slack of
+ *	                                their own, but are no time in which the program could have
+ *	                                computed, either
  *
  * From these XProf reckons (docs/traces.md): observed = end of recv-done - start of send; stall =
  * all four; slack = start of recv-done - start of send - all ops between.

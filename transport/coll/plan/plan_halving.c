@@ -3,9 +3,10 @@
  * two.
  *
  *	halving    the pair halves what both have, each takes a half of the other's and adds it;
- * when all is one slice a rank, the same steps backwards double it again: as few bytes as a ring in
- * 2 log2(n) steps (Rabenseifner; Thakur, Rabenseifner and Gropp 2005) doubling   the pair swaps all
- * it has and both add: log2(n) steps, log2(n) times the bytes
+ *	           when all is one slice a rank, the same steps backwards double it again: as few
+ *	           bytes as a ring in 2 log2(n) steps (Rabenseifner; Thakur, Rabenseifner and
+ *	           Gropp 2005)
+ *	doubling   the pair swaps all it has and both add: log2(n) steps, log2(n) times the bytes
  *
  * Ranks beyond the largest power of two are folded: of the first 2 * more ranks each even one gives
  * its vector to the odd one behind it, and gets the result at the end.

@@ -20,6 +20,7 @@
  *	16 MiB       0.93 -> 1.11   1.21 -> 1.27   0.67 -> 0.87
  *	 4 MiB       0.50 -> 1.10   0.91 -> 0.90   2.17 -> 0.24
  *	16 KiB       0.63 -> 0.30                  0.46 -> 0.11
+ *
  * So it pays for new results that together with the sources exceed the last cache, if nobody reads
  * them soon. In place it does not: the line is in the cache already, and is driven out of it.
  *

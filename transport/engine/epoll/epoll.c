@@ -61,8 +61,7 @@ struct twi_epoll {
 	bool full; /* a watch was refused: said in the log */
 	struct request requests[TWI_RING_ENTRIES];
 	struct done done[DONE_ENTRIES];
-	/* Moved by whoever holds the engine; the sleeper, who does not, looks whether they differ.
-	 */
+	/* Moved by whoever holds the engine; the sleeper, who does not, looks if they differ. */
 	_Atomic uint32_t done_head, done_tail;
 	uint8_t buffer[TWI_RING_BUFFER_BYTES];
 };

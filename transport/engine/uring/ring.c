@@ -164,8 +164,7 @@ static void submit(struct twi_ring *base)
 	base->unsubmitted = io_uring_sq_ready(&ring->uring);
 }
 
-/* A cleared request; submits the ones before it when the queue is full. NULL only when that fails.
- */
+/* A cleared request; submits those before it when the queue is full. NULL only when that fails. */
 static struct io_uring_sqe *next_request(struct twi_ring *base)
 {
 	struct twi_uring *ring = twi_uring_of(base);
@@ -349,8 +348,7 @@ static int create(struct twi_engine *engine, struct twi_ring **out)
 	return TOW_OK;
 }
 
-/* Saves the look-up of the ring's file in each call: its thread then holds it open until it ends.
- */
+/* Saves the look-up of the ring's file in each call: its thread holds it open until it ends. */
 static void keep(struct twi_ring *base)
 {
 	/* Another thread that takes one down which has no single issuer would drop its own. */
@@ -428,8 +426,7 @@ static void sleep_on(struct twi_ring *base, uint64_t timeout_ns)
 
 	twi_count(base->engine->diag, TWI_C_wait_sleeps, 1);
 	notify(base, true);
-	/* The kernel signals from now on; what came before it looked is in the flags or the queue.
-	 */
+	/* The kernel signals from now on; what came before is in the flags or the queue. */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!has_work(base))
 		ppoll(&fd, 1, timeout_ns == UINT64_MAX ? NULL : &ts, NULL);

@@ -207,8 +207,7 @@ void twi_uring_sync(struct twi_ring *base)
 	live = calloc(1, sizeof(*live));
 	if (live == NULL)
 		return; /* tried again when the thread drives next */
-	/* What has gone is let go first, so that the pins of the old never add to those of the new.
-	 */
+	/* What has gone is let go first, so the pins of the old never add to those of the new. */
 	twi_pool_regions_each(pool, note_region, live);
 	for (uint32_t i = 0; i < TWI_REGION_SLOTS; i++) {
 		uint64_t have = atomic_load_explicit(&ring->have[i], memory_order_relaxed);

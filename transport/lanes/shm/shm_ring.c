@@ -85,8 +85,7 @@ void twi_shm_in_init(struct twi_shm_in *in, const struct twi_shm_box *mine,
 
 bool twi_shm_out_refresh(struct twi_shm_out *out)
 {
-	/* acquire: pairs with the release in twi_shm_slot_take; what was read is written after it
-	 */
+	/* acquire: pairs with the release in twi_shm_slot_take; what was read is written later */
 	uint64_t taken = atomic_load_explicit(out->taken, memory_order_acquire);
 
 	if (taken - out->taken_seen > out->next - out->taken_seen) {

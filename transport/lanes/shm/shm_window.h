@@ -41,8 +41,7 @@ struct twi_shm_link;
 /* Is it a peer of the shm lane that is up? */
 bool twi_shm_is(const struct tow_peer *peer);
 
-/* May the ranks of this host write to each other's pools: both sides' knob. Of a peer that is up.
- */
+/* May ranks of this host write to each other's pools: both sides' knob. Of a peer that is up. */
 bool twi_shm_writable(const struct tow_peer *peer);
 
 /*

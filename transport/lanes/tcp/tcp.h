@@ -5,7 +5,7 @@
  *	peer --- line 0, control:  frames and small messages. Gathered sends; multishot receive
  *	     |                     into the ring's buffers, parsed where they lie.
  *	     +-- line 1.., bulk:   chunks of large messages. Sent from the user's buffer (plainly,
- * or by zero-copy send from the registered pool); received into it.
+ *	                           or by zero-copy send from the registered pool); received into it.
  *
  * A line is what the session sees; a stream is the connection that carries it now. When a stream
  * breaks, the line is broken until another stream has resumed it (tcp_break.c); the session and its

@@ -11,10 +11,10 @@
  *	- nobody listens any more where it did: refused three times in a row over 100 ms, or the
  *	  session is not known there: three times over half a second. A process that was killed;
  *	- a line stays broken for peer_timeout_ns. A host that has vanished, a network that is
- * parted;
+ *	  parted;
  *	- it has said BYE;
  *	- a line is resumed again and again, and nothing moves on it: what breaks it is not the
- * network.
+ *	  network.
  *
  * Silence while something is awaited: a ping after heartbeat_ns, new connections after a third of
  * peer_timeout_ns (a route may have died without a word), the peer is lost after all of it. Silence

@@ -7,7 +7,8 @@
  *	                             <----------   HELLO, tail
  *
  *	tail:  length (4 bytes), then ADDRESS (control), nothing (bulk), or, where the HELLO has
- * RESUME, who speaks (4 bytes: 1, the connector of the session; 2, its acceptor), resume record
+ *	       RESUME, who speaks (4 bytes: 1, the connector of the session; 2, its acceptor),
+ *	       resume record
  *
  * With encryption each side's HELLO and tail are one sealed record.
  *

@@ -316,8 +316,7 @@ static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 	stream->line = (uint8_t)line;
 	peer->lines[line].stream = stream;
 	hello_of(stream, &answer);
-	/* Asked when the connector hears the last word, so that nobody can take the place between.
-	 */
+	/* Asked when the connector hears the last word, so nobody can take the place between. */
 	if (is_last(peer, line) && twi_endpoint_full(&peer->listener->endpoint->base))
 		answer.hello.flags = TWI_HELLO_FULL;
 	status = twi_tcp_greet_say(stream, &answer);

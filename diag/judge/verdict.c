@@ -35,11 +35,11 @@ const char *twi_cause_cure(enum twi_cause cause)
 	return (unsigned)cause < TWI_CAUSES ? causes[cause].cure : "";
 }
 
-struct twi_finding *twi_judge_finding(struct twi_judge *judge, enum twi_cause cause,
-				      double confidence)
+struct twi_verdict_finding *twi_judge_finding(struct twi_judge *judge, enum twi_cause cause,
+					      double confidence)
 {
 	struct twi_verdict *out = judge->out;
-	struct twi_finding *finding;
+	struct twi_verdict_finding *finding;
 
 	for (uint32_t i = 0; i < out->finding_count; i++) {
 		if (out->findings[i].cause != cause)
@@ -49,14 +49,14 @@ struct twi_finding *twi_judge_finding(struct twi_judge *judge, enum twi_cause ca
 		return finding;
 	}
 	finding = &out->findings[out->finding_count++];
-	*finding = (struct twi_finding){ .cause = cause, .confidence = confidence };
+	*finding = (struct twi_verdict_finding){ .cause = cause, .confidence = confidence };
 	return finding;
 }
 
 bool twi_judge_names(const struct twi_judge *judge, enum twi_cause cause, uint32_t rank)
 {
 	for (uint32_t i = 0; i < judge->out->finding_count; i++) {
-		const struct twi_finding *finding = &judge->out->findings[i];
+		const struct twi_verdict_finding *finding = &judge->out->findings[i];
 
 		for (uint32_t k = 0; finding->cause == cause && k < finding->rank_count; k++) {
 			if (finding->ranks[k] == rank)
@@ -75,7 +75,7 @@ bool twi_judge_blames(const struct twi_judge *judge, uint32_t rank)
 	return false;
 }
 
-static void add_evidence(struct twi_finding *finding, const char *fmt, va_list args)
+static void add_evidence(struct twi_verdict_finding *finding, const char *fmt, va_list args)
 {
 	if (finding->evidence_count < TWI_FINDING_EVIDENCE)
 		vsnprintf(finding->evidence[finding->evidence_count++], TWI_FINDING_TEXT, fmt,
@@ -85,7 +85,7 @@ static void add_evidence(struct twi_finding *finding, const char *fmt, va_list a
 void twi_judge_blame(struct twi_judge *judge, enum twi_cause cause, uint32_t rank,
 		     double confidence, const char *fmt, ...)
 {
-	struct twi_finding *finding;
+	struct twi_verdict_finding *finding;
 	va_list args;
 
 	if (twi_judge_blames(judge, rank))
@@ -114,7 +114,7 @@ void twi_judge_add(struct twi_judge *judge, enum twi_cause cause, const char *fm
 void twi_judge_blame_link(struct twi_judge *judge, enum twi_cause cause, uint32_t from, uint32_t to,
 			  double confidence, const char *fmt, ...)
 {
-	struct twi_finding *finding = twi_judge_finding(judge, cause, confidence);
+	struct twi_verdict_finding *finding = twi_judge_finding(judge, cause, confidence);
 	va_list args;
 
 	for (uint32_t i = 0; i < finding->link_count; i++) {
@@ -199,7 +199,7 @@ static void sort(struct twi_verdict *out)
 	for (uint32_t i = 1; i < out->finding_count; i++) {
 		for (uint32_t k = i;
 		     k > 0 && out->findings[k].confidence > out->findings[k - 1].confidence; k--) {
-			struct twi_finding other = out->findings[k];
+			struct twi_verdict_finding other = out->findings[k];
 
 			out->findings[k] = out->findings[k - 1];
 			out->findings[k - 1] = other;
@@ -228,7 +228,7 @@ void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *
 
 /* --- words --- */
 
-static void emit_finding(const struct twi_finding *finding, struct twi_emit *emit)
+static void emit_finding(const struct twi_verdict_finding *finding, struct twi_emit *emit)
 {
 	twi_emit_object_begin(emit, NULL);
 	twi_emit_str(emit, "cause", twi_cause_name(finding->cause));
@@ -364,7 +364,8 @@ __attribute__((format(printf, 4, 5))) static size_t add(char *out, size_t room, 
 }
 
 /* "rank 2 has not entered (97 %)" */
-static size_t add_finding(const struct twi_finding *finding, char *out, size_t room, size_t used)
+static size_t add_finding(const struct twi_verdict_finding *finding, char *out, size_t room,
+			  size_t used)
 {
 	if (finding->rank_count > 0)
 		used = add(out, room, used, finding->rank_count > 1 ? "ranks " : "rank ");
@@ -400,7 +401,7 @@ void twi_verdict_text(const struct twi_verdict *verdict, struct twi_emit *emit)
 	twi_emit_raw(emit, "towline: verdict: %s; %u of %u ranks answered\n", state_of(verdict),
 		     verdict->answered, verdict->ranks);
 	for (uint32_t i = 0; i < verdict->finding_count; i++) {
-		const struct twi_finding *finding = &verdict->findings[i];
+		const struct twi_verdict_finding *finding = &verdict->findings[i];
 
 		line[0] = '\0';
 		add_finding(finding, line, sizeof(line), 0);

@@ -93,7 +93,7 @@ struct twi_verdict_case {
 #define TWI_FINDING_EVIDENCE 6u
 #define TWI_FINDING_TEXT     240u
 
-struct twi_finding {
+struct twi_verdict_finding {
 	enum twi_cause cause;
 	double confidence; /* 0 to 1 */
 	uint32_t rank_count, link_count, evidence_count;
@@ -107,7 +107,8 @@ struct twi_finding {
 struct twi_verdict {
 	bool stuck; /* ranks wait, and nothing went on while this was looked at */
 	uint32_t finding_count;
-	struct twi_finding findings[TWI_CAUSES]; /* at most one of each cause; the surest first */
+	struct twi_verdict_finding
+		findings[TWI_CAUSES];      /* at most one of each cause; the surest first */
 	uint32_t ranks, answered, unknown; /* unknown: neither answered nor told of by others */
 	bool telemetry_lost;               /* somewhere: confidence is lower for it */
 };

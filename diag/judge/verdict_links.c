@@ -185,7 +185,7 @@ static bool link_blamed(const struct twi_judge *judge, uint32_t a, uint32_t b)
 	const struct twi_verdict *out = judge->out;
 
 	for (uint32_t i = 0; i < out->finding_count; i++) {
-		const struct twi_finding *finding = &out->findings[i];
+		const struct twi_verdict_finding *finding = &out->findings[i];
 
 		for (uint32_t k = 0; finding->cause == TWI_CAUSE_LINK && k < finding->link_count;
 		     k++) {

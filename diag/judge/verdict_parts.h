@@ -18,8 +18,8 @@ struct twi_judge {
 };
 
 /* The finding of the cause, made when it is new. */
-struct twi_finding *twi_judge_finding(struct twi_judge *judge, enum twi_cause cause,
-				      double confidence);
+struct twi_verdict_finding *twi_judge_finding(struct twi_judge *judge, enum twi_cause cause,
+					      double confidence);
 /* Whether the rank is blamed for that cause, or for any. */
 bool twi_judge_names(const struct twi_judge *judge, enum twi_cause cause, uint32_t rank);
 bool twi_judge_blames(const struct twi_judge *judge, uint32_t rank);

@@ -57,10 +57,10 @@ uint64_t twi_pinned_ours(uint64_t total, uint64_t once, uint64_t each, uint64_t 
 
 /* What the rings list, while they are read. */
 struct gather {
-	const struct twi_span *span;
+	const struct twi_address_range *span;
 	size_t spans;
 	struct twi_pinned_ring *ring;
-	struct twi_span *here; /* buffers in our regions */
+	struct twi_address_range *here; /* buffers in our regions */
 	size_t count, room;
 	uint64_t page_bytes;
 	uint64_t each, elsewhere;
@@ -71,7 +71,7 @@ static void note_here(struct gather *g, uint64_t begin, uint64_t end)
 {
 	if (g->count == g->room) {
 		size_t room = g->room ? 2 * g->room : 64;
-		struct twi_span *more = realloc(g->here, room * sizeof(*more));
+		struct twi_address_range *more = realloc(g->here, room * sizeof(*more));
 
 		if (!more) {
 			g->failed = true;
@@ -80,7 +80,7 @@ static void note_here(struct gather *g, uint64_t begin, uint64_t end)
 		g->here = more;
 		g->room = room;
 	}
-	g->here[g->count++] = (struct twi_span){ begin, end };
+	g->here[g->count++] = (struct twi_address_range){ begin, end };
 }
 
 static void visit_buffer(void *arg, uint64_t address, uint64_t bytes)
@@ -106,7 +106,7 @@ static void visit_buffer(void *arg, uint64_t address, uint64_t bytes)
 
 static int compare(const void *a, const void *b)
 {
-	const struct twi_span *x = a, *y = b;
+	const struct twi_address_range *x = a, *y = b;
 
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
@@ -193,7 +193,7 @@ static void read_rings(struct gather *g, struct twi_pinned *out)
 		closedir(dir);
 }
 
-void twi_pinned_read(const struct twi_span *span, size_t spans, uint64_t registered,
+void twi_pinned_read(const struct twi_address_range *span, size_t spans, uint64_t registered,
 		     struct twi_pinned *out, uint64_t *span_bytes_out)
 {
 	struct gather g = { .span = span,

@@ -62,7 +62,7 @@ uint64_t twi_pinned_ours(uint64_t total, uint64_t once, uint64_t each, uint64_t 
  * Looks. `span`: our regions, none of which overlap; span_bytes_out, unless NULL, gets how much of
  * each is registered with some ring (counted once). `registered` is for kernels that list nothing.
  */
-void twi_pinned_read(const struct twi_span *span, size_t spans, uint64_t registered,
+void twi_pinned_read(const struct twi_address_range *span, size_t spans, uint64_t registered,
 		     struct twi_pinned *out, uint64_t *span_bytes_out);
 
 #endif

@@ -82,7 +82,7 @@ bool twi_proc_number(const char *text, const char *key, uint64_t *out)
 }
 
 /* The span that holds all of [begin, end). */
-static size_t find_span(const struct twi_spans *spans, uint64_t begin, uint64_t end)
+static size_t find_span(const struct twi_range_reader *spans, uint64_t begin, uint64_t end)
 {
 	size_t i = 0;
 
@@ -106,10 +106,10 @@ static bool field(const char *line, const char *key, uint64_t *total)
 	return true;
 }
 
-void twi_smaps_feed(struct twi_spans *spans, const char *line)
+void twi_smaps_feed(struct twi_range_reader *spans, const char *line)
 {
 	const char *at = line;
-	struct twi_span_view *view;
+	struct twi_range_view *view;
 	uint64_t begin, end;
 
 	if (twi_proc_hex(&at, &begin) && *at == '-') {
@@ -138,11 +138,11 @@ static bool word(const char *line, const char *key, uint64_t *out)
 	return at && twi_proc_decimal(&at, out);
 }
 
-void twi_numa_maps_feed(struct twi_spans *spans, const char *line)
+void twi_numa_maps_feed(struct twi_range_reader *spans, const char *line)
 {
 	const char *at = line;
 	uint64_t begin, kib, node, pages, bytes;
-	struct twi_span_view *view;
+	struct twi_range_view *view;
 	size_t i;
 
 	if (!twi_proc_hex(&at, &begin) || *at != ' ' || begin == UINT64_MAX)
@@ -212,8 +212,8 @@ char *twi_proc_read_all(const char *path, size_t most)
 }
 
 /* A whole line at a time, however long: the rest of a cut one could look like a line of its own. */
-static bool feed_file(const char *path, void (*feed)(struct twi_spans *, const char *),
-		      struct twi_spans *spans)
+static bool feed_file(const char *path, void (*feed)(struct twi_range_reader *, const char *),
+		      struct twi_range_reader *spans)
 {
 	FILE *file = fopen(path, "re");
 	char *line = NULL;
@@ -230,16 +230,18 @@ static bool feed_file(const char *path, void (*feed)(struct twi_spans *, const c
 	return any;
 }
 
-bool twi_spans_read_smaps(const struct twi_span *span, struct twi_span_view *view, size_t count)
+bool twi_ranges_read_smaps(const struct twi_address_range *span, struct twi_range_view *view,
+			   size_t count)
 {
-	struct twi_spans spans = { span, view, count, count };
+	struct twi_range_reader spans = { span, view, count, count };
 
 	return feed_file("/proc/self/smaps", twi_smaps_feed, &spans);
 }
 
-bool twi_spans_read_nodes(const struct twi_span *span, struct twi_span_view *view, size_t count)
+bool twi_ranges_read_nodes(const struct twi_address_range *span, struct twi_range_view *view,
+			   size_t count)
 {
-	struct twi_spans spans = { span, view, count, count };
+	struct twi_range_reader spans = { span, view, count, count };
 
 	return feed_file("/proc/self/numa_maps", twi_numa_maps_feed, &spans);
 }

@@ -21,12 +21,12 @@
 
 #include "memreg/os/numa.h"
 
-struct twi_span {
+struct twi_address_range {
 	uint64_t begin, end;
 };
 
-/* One span as the kernel sees it; bytes. */
-struct twi_span_view {
+/* One address range as the kernel sees it; bytes. */
+struct twi_range_view {
 	uint64_t rss;     /* in memory, except reserved huge pages */
 	uint64_t hugetlb; /* on reserved huge pages */
 	uint64_t
@@ -37,11 +37,11 @@ struct twi_span_view {
 };
 
 /* Where a parser stands in its file. */
-struct twi_spans {
-	const struct twi_span *span;
-	struct twi_span_view *view;
+struct twi_range_reader {
+	const struct twi_address_range *span;
+	struct twi_range_view *view;
 	size_t count;
-	size_t at; /* the span of the mapping that is being told; count: none of ours */
+	size_t at; /* the range of the mapping that is being told; count: none of ours */
 };
 
 /* A decimal number at *text, which moves behind it. False: none there, or more than 64 bits. */
@@ -56,8 +56,8 @@ const char *twi_proc_value(const char *text, const char *key);
 bool twi_proc_number(const char *text, const char *key, uint64_t *out);
 
 /* One line of smaps or numa_maps. */
-void twi_smaps_feed(struct twi_spans *spans, const char *line);
-void twi_numa_maps_feed(struct twi_spans *spans, const char *line);
+void twi_smaps_feed(struct twi_range_reader *spans, const char *line);
+void twi_numa_maps_feed(struct twi_range_reader *spans, const char *line);
 
 /* Reads a small file of the kernel; text is "" when it cannot be read, and cut at its room. */
 void twi_proc_read(const char *path, char *text, size_t room);
@@ -69,7 +69,9 @@ char *twi_proc_read_all(const char *path, size_t most);
  * Reads smaps into the views, which start as zeroes, and numa_maps where nodes is set. False when
  * a file cannot be read: of smaps, or of numa_maps, as asked.
  */
-bool twi_spans_read_smaps(const struct twi_span *span, struct twi_span_view *view, size_t count);
-bool twi_spans_read_nodes(const struct twi_span *span, struct twi_span_view *view, size_t count);
+bool twi_ranges_read_smaps(const struct twi_address_range *span, struct twi_range_view *view,
+			   size_t count);
+bool twi_ranges_read_nodes(const struct twi_address_range *span, struct twi_range_view *view,
+			   size_t count);
 
 #endif

@@ -64,7 +64,7 @@ static uint64_t cpu_ns(void)
 
 /* The extents, and behind them the user's memory that is registered: all that is ours. */
 struct ours {
-	struct twi_span span[TWI_EXTENTS_MAX + TWI_REGION_SLOTS];
+	struct twi_address_range span[TWI_EXTENTS_MAX + TWI_REGION_SLOTS];
 	uint64_t pinned_bytes[TWI_EXTENTS_MAX + TWI_REGION_SLOTS];
 	uint32_t count;
 };
@@ -82,7 +82,7 @@ static void add_region(void *arg, const struct twi_region *region)
 
 static int by_begin(const void *a, const void *b)
 {
-	const struct twi_span *x = a, *y = b;
+	const struct twi_address_range *x = a, *y = b;
 
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
@@ -120,11 +120,11 @@ static void look(struct twi_pool *pool, struct twi_pool_view *view, uint32_t cou
 
 		ours->span[i].begin = (uintptr_t)extent->base;
 		ours->span[i].end = ours->span[i].begin + extent->bytes;
-		view->extent[i] = (struct twi_span_view){ 0 };
+		view->extent[i] = (struct twi_range_view){ 0 };
 	}
 	ours->count = count;
-	view->known = twi_spans_read_smaps(ours->span, view->extent, count);
-	view->nodes_known = twi_spans_read_nodes(ours->span, view->extent, count);
+	view->known = twi_ranges_read_smaps(ours->span, view->extent, count);
+	view->nodes_known = twi_ranges_read_nodes(ours->span, view->extent, count);
 	twi_pool_regions_each(pool, add_region, ours);
 	join_regions(ours, count);
 	twi_pinned_read(ours->span, ours->count, stats.registered, &view->process,
@@ -280,7 +280,7 @@ void twi_pool_view_emit(struct twi_pool *pool, const struct twi_pool_view *view,
 
 void twi_pool_view_emit_extent(const struct twi_pool_view *view, uint32_t index, struct twi_emit *e)
 {
-	const struct twi_span_view *extent = &view->extent[index];
+	const struct twi_range_view *extent = &view->extent[index];
 
 	twi_emit_u64(e, "resident_bytes", twi_pool_view_resident(view, index));
 	twi_emit_u64(e, "pinned_bytes", view->pinned_bytes[index]);

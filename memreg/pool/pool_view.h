@@ -23,7 +23,7 @@ struct twi_pool_view {
 	uint32_t extents;
 	bool known;       /* smaps could be read */
 	bool nodes_known; /* numa_maps likewise */
-	struct twi_span_view extent[TWI_EXTENTS_MAX];
+	struct twi_range_view extent[TWI_EXTENTS_MAX];
 	uint64_t pinned_bytes[TWI_EXTENTS_MAX]; /* registered with some ring, counted once */
 	struct twi_pinned process;
 };

@@ -151,10 +151,11 @@ static unsigned run_all(struct populate *p, unsigned threads)
 /* Which pages came of it is known only now. */
 static void look_for_thp(struct twi_extent *extent)
 {
-	struct twi_span span = { (uintptr_t)extent->base, (uintptr_t)extent->base + extent->bytes };
-	struct twi_span_view view = { 0 };
+	struct twi_address_range span = { (uintptr_t)extent->base,
+					  (uintptr_t)extent->base + extent->bytes };
+	struct twi_range_view view = { 0 };
 
-	twi_spans_read_smaps(&span, &view, 1);
+	twi_ranges_read_smaps(&span, &view, 1);
 	extent->huge_bytes = view.thp;
 	if (extent->huge_bytes && extent->huge_bytes >= extent->bytes / 2)
 		extent->kind = TWI_PAGES_THP;

@@ -149,7 +149,7 @@ static void check(const struct twi_verdict *verdict)
 {
 	assert_in_range(verdict->finding_count, 0, TWI_CAUSES);
 	for (uint32_t i = 0; i < verdict->finding_count; i++) {
-		const struct twi_finding *finding = &verdict->findings[i];
+		const struct twi_verdict_finding *finding = &verdict->findings[i];
 
 		assert_true(finding->confidence > 0 && finding->confidence <= 1);
 		assert_in_range(finding->rank_count, 0, TWI_FINDING_RANKS);

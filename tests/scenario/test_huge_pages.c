@@ -97,24 +97,24 @@ static void give_back(void)
 	taken.shmem[0] = '\0';
 }
 
-static struct twi_span span_of(const struct twi_extent *extent)
+static struct twi_address_range span_of(const struct twi_extent *extent)
 {
-	return (struct twi_span){ (uintptr_t)extent->base,
-				  (uintptr_t)extent->base + extent->bytes };
+	return (struct twi_address_range){ (uintptr_t)extent->base,
+					   (uintptr_t)extent->base + extent->bytes };
 }
 
 /* All of it in memory, says the kernel, and on these pages; the nodes sum up to it. */
 static void check_resident(const struct twi_extent *extent, bool hugetlb)
 {
-	struct twi_span span = span_of(extent);
-	struct twi_span_view view = { 0 };
+	struct twi_address_range span = span_of(extent);
+	struct twi_range_view view = { 0 };
 	uint64_t sum = 0;
 
-	assert_true(twi_spans_read_smaps(&span, &view, 1));
+	assert_true(twi_ranges_read_smaps(&span, &view, 1));
 	assert_int_equal(view.hugetlb, hugetlb ? extent->bytes : 0);
 	assert_int_equal(view.rss, hugetlb ? 0 : extent->bytes);
 	assert_int_equal(twi_extent_resident_bytes(extent), extent->bytes);
-	if (!twi_spans_read_nodes(&span, &view, 1))
+	if (!twi_ranges_read_nodes(&span, &view, 1))
 		return;
 	for (unsigned node = 0; node < TWI_NODES_MAX; node++)
 		sum += view.node[node];
@@ -125,7 +125,7 @@ static void check_resident(const struct twi_extent *extent, bool hugetlb)
 static void check_pinned(const struct twi_extent *extent)
 {
 	struct iovec iov = { extent->base, extent->bytes };
-	struct twi_span span = span_of(extent);
+	struct twi_address_range span = span_of(extent);
 	struct twi_pinned before, after;
 	struct io_uring ring;
 	uint64_t part;
@@ -196,9 +196,9 @@ static void too_few_2m(void **state)
 static void thp(void **state)
 {
 	struct twi_extent_options options = { .bytes = 16 * MIB, .best = TWI_PAGES_THP };
-	struct twi_span_view view = { 0 };
+	struct twi_range_view view = { 0 };
 	struct twi_extent extent;
-	struct twi_span span;
+	struct twi_address_range span;
 	char text[128];
 
 	(void)state;
@@ -209,7 +209,7 @@ static void thp(void **state)
 	}
 	assert_int_equal(twi_extent_open(&options, &extent), TOW_OK);
 	span = span_of(&extent);
-	assert_true(twi_spans_read_smaps(&span, &view, 1));
+	assert_true(twi_ranges_read_smaps(&span, &view, 1));
 	assert_int_equal(extent.huge_bytes, view.thp);
 	if (view.thp == extent.bytes) {
 		assert_int_equal(extent.kind, TWI_PAGES_THP);

@@ -126,9 +126,9 @@ static void bound(void **state)
 		skip();
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct twi_extent_options options = { .bytes = 8 << 20, .numa = rows[i].knob };
-		struct twi_span_view view = { 0 };
+		struct twi_range_view view = { 0 };
 		struct twi_extent extent;
-		struct twi_span span;
+		struct twi_address_range span;
 		char line[512];
 
 		assert_int_equal(twi_extent_open(&options, &extent), TOW_OK);
@@ -138,10 +138,10 @@ static void bound(void **state)
 		} else if (policy_of(extent.base, line, sizeof(line)) && !extent.numa_reason[0]) {
 			assert_non_null(strstr(line, rows[i].policy));
 		}
-		span = (struct twi_span){ (uintptr_t)extent.base,
-					  (uintptr_t)extent.base + extent.bytes };
+		span = (struct twi_address_range){ (uintptr_t)extent.base,
+						   (uintptr_t)extent.base + extent.bytes };
 		if (strcmp(rows[i].knob, "0") == 0 && !extent.numa_reason[0] &&
-		    twi_spans_read_nodes(&span, &view, 1))
+		    twi_ranges_read_nodes(&span, &view, 1))
 			assert_int_equal(view.node[0], extent.bytes);
 		twi_extent_unmap(&extent);
 	}

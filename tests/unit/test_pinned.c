@@ -298,7 +298,7 @@ static void many_rings(void **state)
 	void *memory = foreign_memory(MIB);
 	struct iovec iov = { memory, MIB };
 	uint64_t before = vm_pin(), part = 0;
-	struct twi_span span = { (uintptr_t)memory, (uintptr_t)memory + MIB / 2 };
+	struct twi_address_range span = { (uintptr_t)memory, (uintptr_t)memory + MIB / 2 };
 	int count = 0;
 
 	(void)state;

@@ -8,8 +8,8 @@
 #include "memreg/os/procfs.h"
 
 /* Feeds a text line by line. */
-static void feed(struct twi_spans *spans, void (*line)(struct twi_spans *, const char *),
-		 const char *text)
+static void feed(struct twi_range_reader *spans,
+		 void (*line)(struct twi_range_reader *, const char *), const char *text)
 {
 	while (*text) {
 		size_t n = strcspn(text, "\n") + 1;
@@ -51,13 +51,13 @@ static const char smaps[] =
 	"Shared_Hugetlb:  1048576 kB\n"
 	"Private_Hugetlb:    2048 kB\n";
 
-static const struct twi_span spans_of_sample[2] = { { 0x7f0790caa000, 0x7f07910aa000 },
-						    { 0x7f0800000000, 0x7f0840000000 } };
+static const struct twi_address_range spans_of_sample[2] = { { 0x7f0790caa000, 0x7f07910aa000 },
+							     { 0x7f0800000000, 0x7f0840000000 } };
 
 static void smaps_sample(void **state)
 {
-	struct twi_span_view view[2] = { 0 };
-	struct twi_spans spans = { spans_of_sample, view, 2, 2 };
+	struct twi_range_view view[2] = { 0 };
+	struct twi_range_reader spans = { spans_of_sample, view, 2, 2 };
 
 	(void)state;
 	feed(&spans, twi_smaps_feed, smaps);
@@ -80,8 +80,8 @@ static void numa_maps_sample(void **state)
 		"7f07910aa000 default anon=3 dirty=3 active=0 N0=3 kernelpagesize_kB=4\n"
 		"7f0800000000 interleave:0-1 file=/memfd:x huge dirty=2 N1=1 N200=1 "
 		"kernelpagesize_kB=1048576\n";
-	struct twi_span_view view[2] = { 0 };
-	struct twi_spans spans = { spans_of_sample, view, 2, 2 };
+	struct twi_range_view view[2] = { 0 };
+	struct twi_range_reader spans = { spans_of_sample, view, 2, 2 };
 
 	(void)state;
 	feed(&spans, twi_numa_maps_feed, text);
@@ -121,8 +121,8 @@ static void hostile_lines_count_nothing(void **state)
 		"ffffffffffffffff default N0=1 kernelpagesize_kB=4",
 		"1 default N0=1 kernelpagesize_kB=4",
 	};
-	struct twi_span_view view[2] = { 0 }, nothing = { 0 };
-	struct twi_spans spans = { spans_of_sample, view, 2, 2 };
+	struct twi_range_view view[2] = { 0 }, nothing = { 0 };
+	struct twi_range_reader spans = { spans_of_sample, view, 2, 2 };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
@@ -149,8 +149,8 @@ static void random_bytes_do_no_harm(void **state)
 
 	(void)state;
 	for (int round = 0; round < 20000; round++) {
-		struct twi_span_view view[2] = { 0 };
-		struct twi_spans spans = { spans_of_sample, view, 2, 2 };
+		struct twi_range_view view[2] = { 0 };
+		struct twi_range_reader spans = { spans_of_sample, view, 2, 2 };
 		size_t n = twt_random_below(&seed, 80);
 		char *line = malloc(n + 1);
 		uint64_t value;
@@ -191,8 +191,8 @@ static void real_files(void **state)
 {
 	size_t bytes = 3 << 20, in = 1 << 20, page = (size_t)sysconf(_SC_PAGESIZE);
 	int fd = memfd_create("towline-test", MFD_CLOEXEC);
-	struct twi_span_view view = { 0 };
-	struct twi_span span;
+	struct twi_range_view view = { 0 };
+	struct twi_address_range span;
 	char *at;
 
 	(void)state;
@@ -201,14 +201,14 @@ static void real_files(void **state)
 	assert_ptr_not_equal(at, MAP_FAILED);
 	madvise(at, bytes, MADV_NOHUGEPAGE);
 	memset(at, 1, in);
-	span = (struct twi_span){ (uintptr_t)at, (uintptr_t)at + bytes };
+	span = (struct twi_address_range){ (uintptr_t)at, (uintptr_t)at + bytes };
 	assert_int_equal(mlock(at, page), 0);
-	assert_true(twi_spans_read_smaps(&span, &view, 1));
+	assert_true(twi_ranges_read_smaps(&span, &view, 1));
 	assert_int_equal(view.rss, in);
 #ifndef TWT_SANITIZED
 	assert_int_equal(view.locked, page);
 #endif
-	if (twi_spans_read_nodes(&span, &view, 1)) {
+	if (twi_ranges_read_nodes(&span, &view, 1)) {
 		uint64_t sum = view.node_beyond;
 
 		for (unsigned node = 0; node < TWI_NODES_MAX; node++)

@@ -505,7 +505,7 @@ static void test_bytes(void **state)
 static void test_clean_text(void **state)
 {
 	static struct twi_verdict verdict = { .finding_count = 1, .ranks = 2, .answered = 2 };
-	struct twi_finding *finding = &verdict.findings[0];
+	struct twi_verdict_finding *finding = &verdict.findings[0];
 	struct twi_emit emit;
 
 	(void)state;

@@ -44,8 +44,7 @@
 #define TWI_COLL_DEPTH_MAX   16u
 #define TWI_COLL_IOS_MAX     256u /* messages that one run has under way */
 #define TWI_COLL_NAME        32u
-#define TWI_COLL_CTX_MAX     0x3fffu /* of group numbers that can have collectives */
-#define TWI_COLL_WHY         440u    /* bytes of why a group is broken */
+#define TWI_COLL_WHY         440u /* bytes of why a group is broken */
 
 struct tow_group;
 struct twi_coll_group;

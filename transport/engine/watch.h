@@ -8,8 +8,8 @@
  *
  * The engine is held in all calls.
  */
-#ifndef TWI_WATCH_H
-#define TWI_WATCH_H
+#ifndef TWI_ENGINE_WATCH_H
+#define TWI_ENGINE_WATCH_H
 
 #include <stdbool.h>
 #include <stdint.h>

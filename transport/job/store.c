@@ -88,7 +88,7 @@ static void rank_done(struct twi_store *store, uint32_t rank)
 /* Answers the request that a client has out. */
 static void answer(struct twi_store *store, uint32_t index, struct twi_store_frame reply)
 {
-	struct twi_store_client *client = &store->clients[index];
+	struct twi_store_connection *client = &store->clients[index];
 
 	reply.kind = client->request.kind | TWI_STORE_REPLY;
 	reply.number = client->request.number;
@@ -137,7 +137,7 @@ static void fail(struct twi_store *store, int status)
 uint32_t twi_store_enter(struct twi_store *store)
 {
 	for (uint32_t i = 0; i < store->config.clients_max; i++) {
-		struct twi_store_client *client = &store->clients[i];
+		struct twi_store_connection *client = &store->clients[i];
 
 		if (client->used)
 			continue;
@@ -151,7 +151,7 @@ uint32_t twi_store_enter(struct twi_store *store)
 
 void twi_store_leave(struct twi_store *store, uint32_t index, uint64_t now_ns)
 {
-	struct twi_store_client *client = &store->clients[index];
+	struct twi_store_connection *client = &store->clients[index];
 	struct twi_store_rank *rank;
 
 	if (client->waiting)
@@ -177,7 +177,7 @@ static int turn_away(struct twi_store *store, uint32_t index, int status)
 
 static int on_hello(struct twi_store *store, uint32_t index, const struct twi_store_frame *frame)
 {
-	struct twi_store_client *client = &store->clients[index];
+	struct twi_store_connection *client = &store->clients[index];
 	int status;
 
 	if (client->rank != TWI_STORE_NOBODY)
@@ -205,14 +205,14 @@ static int on_hello(struct twi_store *store, uint32_t index, const struct twi_st
 
 static void wait_for(struct twi_store *store, uint32_t index, uint64_t now_ns)
 {
-	struct twi_store_client *client = &store->clients[index];
+	struct twi_store_connection *client = &store->clients[index];
 
 	client->waiting = true;
 	client->until_ns = now_ns + (uint64_t)client->request.wait_ms * 1000000u;
 	store->waiting++;
 }
 
-static bool same_key(const struct twi_store_client *client, const struct twi_store_entry *entry)
+static bool same_key(const struct twi_store_connection *client, const struct twi_store_entry *entry)
 {
 	return client->request.key_bytes == entry->key_bytes &&
 	       memcmp(client->key, entry->key, entry->key_bytes) == 0;
@@ -228,7 +228,7 @@ static void answer_value(struct twi_store *store, uint32_t index,
 static void wake_gets(struct twi_store *store, const struct twi_store_entry *entry)
 {
 	for (uint32_t i = 0; i < store->config.clients_max && store->waiting > 0; i++) {
-		const struct twi_store_client *client = &store->clients[i];
+		const struct twi_store_connection *client = &store->clients[i];
 
 		if (client->waiting && client->request.kind == TWI_STORE_KIND_GET &&
 		    same_key(client, entry))
@@ -352,7 +352,7 @@ static void answer_gather(struct twi_store *store, uint32_t index,
 static void wake_gather(struct twi_store *store, const struct twi_store_entry *entry)
 {
 	for (uint32_t i = 0; i < store->config.clients_max && store->waiting > 0; i++) {
-		const struct twi_store_client *client = &store->clients[i];
+		const struct twi_store_connection *client = &store->clients[i];
 
 		if (client->waiting && client->request.kind == TWI_STORE_KIND_GATHER &&
 		    same_key(client, entry))
@@ -413,7 +413,7 @@ static int give(struct twi_store *store, struct twi_store_entry *entry,
 static int on_gather(struct twi_store *store, uint32_t index, const struct twi_store_frame *frame,
 		     uint64_t now_ns)
 {
-	struct twi_store_client *client = &store->clients[index];
+	struct twi_store_connection *client = &store->clients[index];
 	uint32_t members = (uint32_t)(frame->a >> 32), from = (uint32_t)(frame->b >> 32);
 	struct twi_store_entry *entry;
 	int status;
@@ -453,7 +453,7 @@ static int on_gather(struct twi_store *store, uint32_t index, const struct twi_s
 int twi_store_request(struct twi_store *store, uint32_t index, const struct twi_store_frame *frame,
 		      uint64_t now_ns)
 {
-	struct twi_store_client *client = &store->clients[index];
+	struct twi_store_connection *client = &store->clients[index];
 
 	if (frame->kind < TWI_STORE_KIND_HELLO || frame->kind >= TWI_STORE_KIND_END)
 		return twi_error(TOW_EPROTOCOL, "store: kind %u is no request", frame->kind);
@@ -499,7 +499,7 @@ int twi_store_request(struct twi_store *store, uint32_t index, const struct twi_
 
 static void expire_client(struct twi_store *store, uint32_t index)
 {
-	const struct twi_store_client *client = &store->clients[index];
+	const struct twi_store_connection *client = &store->clients[index];
 	struct twi_store_entry *entry =
 		twi_store_find(store, client->key, client->request.key_bytes);
 	char missing[160], strangers[TWI_STORE_REFUSED_TEXT + 80] = "";
@@ -545,7 +545,7 @@ static uint64_t expire_ranks(struct twi_store *store, uint64_t now_ns)
 }
 
 /* A client waits for others in a gather: when it is to be told of, or told of it now. */
-static uint64_t tell_late(struct twi_store *store, const struct twi_store_client *client,
+static uint64_t tell_late(struct twi_store *store, const struct twi_store_connection *client,
 			  uint64_t now_ns)
 {
 	struct twi_store_entry *entry;

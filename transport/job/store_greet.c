@@ -44,7 +44,7 @@ int twi_store_judge_hello(const struct twi_store *store, const struct twi_store_
 
 int twi_store_claim(struct twi_store *store, uint32_t index)
 {
-	struct twi_store_client *client = &store->clients[index];
+	struct twi_store_connection *client = &store->clients[index];
 	struct twi_store_rank *rank = &store->ranks[client->rank];
 
 	if (rank->instance != 0 && rank->instance != client->instance)

@@ -40,7 +40,7 @@ struct twi_store_rank {
 	bool done; /* has said BYE, or has been told that all has failed */
 };
 
-struct twi_store_client {
+struct twi_store_connection {
 	bool used, waiting;
 	bool member;       /* the rank is this one's: see twi_store_claim */
 	uint32_t rank;     /* what it says; TWI_STORE_NOBODY: it has not greeted */
@@ -55,7 +55,7 @@ struct twi_store {
 	struct twi_store_config config;
 	struct twi_list buckets[TWI_STORE_BUCKETS];
 	struct twi_store_rank *ranks;
-	struct twi_store_client *clients;
+	struct twi_store_connection *clients;
 	uint64_t bytes, strangers;
 	uint32_t waiting, done, gone;
 	int failed; /* below 0: so it is, and the text says why */

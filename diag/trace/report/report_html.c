@@ -40,7 +40,7 @@ static size_t count_hosts(const struct twi_trace *trace)
 	return hosts;
 }
 
-static void emit_title(const struct twi_page *p)
+static void emit_title(const struct twi_report_page *p)
 {
 	const char *job = p->trace->rank_count > 0 && p->trace->ranks[0].job != NULL
 				  ? p->trace->ranks[0].job
@@ -53,7 +53,7 @@ static void emit_title(const struct twi_page *p)
 	}
 }
 
-static void emit_about(const struct twi_page *p)
+static void emit_about(const struct twi_report_page *p)
 {
 	size_t ranks = p->trace->rank_count, hosts = count_hosts(p->trace);
 	time_t at = (time_t)(p->t->view.unix_ns / 1000000000);
@@ -72,7 +72,7 @@ static void emit_about(const struct twi_page *p)
 			     (long long)p->trace->ranks[0].world);
 }
 
-static void tile(const struct twi_page *p, const char *what, const char *value)
+static void tile(const struct twi_report_page *p, const char *what, const char *value)
 {
 	twi_emit_puts(p->e, "<div class=\"tile\"><span>");
 	twi_emit_html(p->e, what);
@@ -81,7 +81,7 @@ static void tile(const struct twi_page *p, const char *what, const char *value)
 	twi_emit_puts(p->e, "</b></div>\n");
 }
 
-static void tile_steps(const struct twi_page *p)
+static void tile_steps(const struct twi_report_page *p)
 {
 	struct twi_timeline_split sum = { 0 };
 	char text[TWI_VALUE_BYTES] = "\xe2\x80\x93";
@@ -101,7 +101,7 @@ static void tile_steps(const struct twi_page *p)
 	tile(p, "of it waiting for the network", text);
 }
 
-static void tiles(const struct twi_page *p)
+static void tiles(const struct twi_report_page *p)
 {
 	const struct twi_timeline_link *links = p->t->links;
 	unsigned path = links[TWI_PATH_NETWORK].used ? TWI_PATH_NETWORK : TWI_PATH_HOST;
@@ -129,7 +129,7 @@ static void tiles(const struct twi_page *p)
 	twi_emit_puts(p->e, "</div>\n");
 }
 
-static void emit_cost(const struct twi_page *p, const struct twi_finding *row)
+static void emit_cost(const struct twi_report_page *p, const struct twi_finding *row)
 {
 	double share = (double)row->cost_ns * 100 / (double)p->t->view.end_ns;
 	char text[TWI_WORDS_BYTES];
@@ -144,7 +144,7 @@ static void emit_cost(const struct twi_page *p, const struct twi_finding *row)
 	twi_emit_raw(p->e, "<small>%.0f %% of the time</small></div>", share);
 }
 
-static void findings(const struct twi_page *p)
+static void findings(const struct twi_report_page *p)
 {
 	twi_emit_puts(p->e, "<section><h2>What was found</h2>\n");
 	if (p->findings->count == 0)
@@ -170,7 +170,7 @@ static void findings(const struct twi_page *p)
 	twi_emit_puts(p->e, "</section>\n");
 }
 
-void twi_page_head(const struct twi_page *p)
+void twi_page_head(const struct twi_report_page *p)
 {
 	twi_emit_puts(p->e, head);
 	twi_emit_puts(p->e, "<title>");
@@ -186,7 +186,7 @@ void twi_page_head(const struct twi_page *p)
 	findings(p);
 }
 
-static void write_page(const struct twi_page *p)
+static void write_page(const struct twi_report_page *p)
 {
 	twi_page_head(p);
 	twi_page_times(p);
@@ -209,7 +209,7 @@ int twi_report_html(const struct twi_trace *trace, char **bytes_out, size_t *cou
 	struct twi_findings found;
 	struct twi_slack slack;
 	struct twi_emit e;
-	struct twi_page page = { &e, trace, &timeline, &slack, &found };
+	struct twi_report_page page = { &e, trace, &timeline, &slack, &found };
 	int status = twi_slack_make(trace, &slack);
 
 	*bytes_out = NULL;

@@ -13,7 +13,7 @@
 #include "diag/trace/slack.h"
 #include "diag/trace/timeline.h"
 
-struct twi_page {
+struct twi_report_page {
 	struct twi_emit *e;
 	const struct twi_trace *trace;
 	const struct twi_timeline *t;
@@ -22,16 +22,16 @@ struct twi_page {
 };
 
 /* The parts, top to bottom. */
-void twi_page_head(const struct twi_page *p);
-void twi_page_times(const struct twi_page *p);
-void twi_page_steps(const struct twi_page *p);
-void twi_page_sizes(const struct twi_page *p);
-void twi_page_slack(const struct twi_page *p);
-void twi_page_pairs(const struct twi_page *p);
-void twi_page_regions(const struct twi_page *p);
-void twi_page_ranks(const struct twi_page *p);
-void twi_page_reasons(const struct twi_page *p);
-void twi_page_records(const struct twi_page *p);
+void twi_page_head(const struct twi_report_page *p);
+void twi_page_times(const struct twi_report_page *p);
+void twi_page_steps(const struct twi_report_page *p);
+void twi_page_sizes(const struct twi_report_page *p);
+void twi_page_slack(const struct twi_report_page *p);
+void twi_page_pairs(const struct twi_report_page *p);
+void twi_page_regions(const struct twi_report_page *p);
+void twi_page_ranks(const struct twi_report_page *p);
+void twi_page_reasons(const struct twi_report_page *p);
+void twi_page_records(const struct twi_report_page *p);
 
 /* --- drawing --- */
 

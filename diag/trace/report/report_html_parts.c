@@ -104,7 +104,7 @@ static void column_label(struct twi_emit *e, const struct columns *c, size_t i, 
 	twi_svg_text(e, "m", column_at(c, i) + c->width / 2, BOTTOM + 15, text);
 }
 
-static void steps_chart(const struct twi_page *p)
+static void steps_chart(const struct twi_report_page *p)
 {
 	size_t each = (p->t->step_count + BARS - 1) / BARS, bars;
 	struct columns c;
@@ -147,7 +147,7 @@ static void steps_chart(const struct twi_page *p)
 	twi_svg_end(p->e);
 }
 
-static void ranks_chart(const struct twi_page *p)
+static void ranks_chart(const struct twi_report_page *p)
 {
 	size_t shown = twi_min(p->t->rank_count, (size_t)TWI_TIMELINE_RANKS);
 	struct columns c = columns_of(shown);
@@ -178,7 +178,7 @@ static void ranks_chart(const struct twi_page *p)
 	twi_svg_end(p->e);
 }
 
-void twi_page_steps(const struct twi_page *p)
+void twi_page_steps(const struct twi_report_page *p)
 {
 	if (p->t->step_count == 0) {
 		twi_emit_puts(p->e, "<section><h2>Steps</h2><p class=\"note\">This trace has no "
@@ -202,7 +202,7 @@ void twi_page_steps(const struct twi_page *p)
 
 /* --- sizes --- */
 
-static void sizes_chart(const struct twi_page *p)
+static void sizes_chart(const struct twi_report_page *p)
 {
 	unsigned first = TWI_TIMELINE_SIZES, last = 0;
 	struct twi_scale scale;
@@ -253,7 +253,7 @@ static void size_name(unsigned size_class, char *out, size_t bytes)
 	}
 }
 
-void twi_page_sizes(const struct twi_page *p)
+void twi_page_sizes(const struct twi_report_page *p)
 {
 	if (p->t->transfer_count == 0)
 		return;

@@ -17,7 +17,7 @@
 #define NO_GROUP      "<th class=\"group\"></th>" /* a column that no head joins */
 #define RANKS_OPEN    8u                          /* the others are to be unfolded */
 
-static void begin(const struct twi_page *p, const char *title, const char *note)
+static void begin(const struct twi_report_page *p, const char *title, const char *note)
 {
 	twi_emit_puts(p->e, "<section><h2>");
 	twi_emit_puts(p->e, title);
@@ -26,14 +26,14 @@ static void begin(const struct twi_page *p, const char *title, const char *note)
 	twi_emit_puts(p->e, "</p>\n");
 }
 
-static void table(const struct twi_page *p, const char *head)
+static void table(const struct twi_report_page *p, const char *head)
 {
 	twi_emit_puts(p->e, "<div class=\"scroll\"><table>");
 	twi_emit_puts(p->e, head);
 	twi_emit_puts(p->e, "\n");
 }
 
-static void end(const struct twi_page *p, size_t left_out, const char *of_what)
+static void end(const struct twi_report_page *p, size_t left_out, const char *of_what)
 {
 	twi_emit_puts(p->e, "</table></div>");
 	if (left_out > 0)
@@ -51,7 +51,7 @@ static void stat_cells(struct twi_emit *e, const struct twi_slack_stat *stat)
 	twi_cell_ns(e, "dim", stat->p99);
 }
 
-static void slack_row(const struct twi_page *p, const struct twi_slack_group *group)
+static void slack_row(const struct twi_report_page *p, const struct twi_slack_group *group)
 {
 	const struct twi_timeline_link *link = &p->t->links[TWI_PATH_NETWORK];
 	char name[160], text[64];
@@ -79,7 +79,7 @@ static void slack_row(const struct twi_page *p, const struct twi_slack_group *gr
 	twi_emit_puts(p->e, "</tr>\n");
 }
 
-void twi_page_slack(const struct twi_page *p)
+void twi_page_slack(const struct twi_report_page *p)
 {
 	size_t shown = twi_min(p->slack->group_count, (size_t)GROUPS_SHOWN);
 
@@ -104,7 +104,7 @@ void twi_page_slack(const struct twi_page *p)
 
 /* --- pairs --- */
 
-void twi_page_pairs(const struct twi_page *p)
+void twi_page_pairs(const struct twi_report_page *p)
 {
 	size_t shown = twi_min(p->t->pair_count, (size_t)PAIRS_SHOWN);
 
@@ -148,7 +148,7 @@ void twi_page_pairs(const struct twi_page *p)
 
 /* --- regions --- */
 
-void twi_page_regions(const struct twi_page *p)
+void twi_page_regions(const struct twi_report_page *p)
 {
 	size_t shown = twi_min(p->t->region_count, (size_t)REGIONS_SHOWN);
 
@@ -193,7 +193,7 @@ static void count_of(struct twi_emit *e, uint64_t count, uint64_t whole, bool ho
 	twi_cell_text(e, count == 0 ? "dim" : hot ? "hot" : "", cell);
 }
 
-static void rank_row(const struct twi_page *p, size_t r)
+static void rank_row(const struct twi_report_page *p, size_t r)
 {
 	const struct twi_timeline_rank *rank = &p->t->ranks[r];
 	const struct twi_trace_rank *from = &p->trace->ranks[r];
@@ -229,7 +229,7 @@ static const char rank_head[] =
 	"<th>all</th><th>not waiting</th><th>waiting</th><th>count</th><th>by</th>"
 	"<th>count</th><th>by</th><th>max</th></tr>";
 
-void twi_page_ranks(const struct twi_page *p)
+void twi_page_ranks(const struct twi_report_page *p)
 {
 	size_t order[RANKS_SHOWN], shown = 0, left;
 
@@ -275,7 +275,7 @@ void twi_page_ranks(const struct twi_page *p)
 
 /* --- reasons --- */
 
-void twi_page_reasons(const struct twi_page *p)
+void twi_page_reasons(const struct twi_report_page *p)
 {
 	bool shown[TWI_R_COUNT] = { false };
 	bool begun = false;
@@ -316,7 +316,7 @@ void twi_page_reasons(const struct twi_page *p)
 
 /* --- what was recorded --- */
 
-static void losses(const struct twi_page *p)
+static void losses(const struct twi_report_page *p)
 {
 	uint64_t spans = 0, lost = 0, sampled = 0;
 	char text[3][TWI_WORDS_BYTES];
@@ -336,7 +336,7 @@ static void losses(const struct twi_page *p)
 		     text[0], text[1], text[2]);
 }
 
-void twi_page_records(const struct twi_page *p)
+void twi_page_records(const struct twi_report_page *p)
 {
 	twi_emit_puts(p->e, "<section><h2>What was recorded</h2>");
 	losses(p);

@@ -23,19 +23,19 @@
 
 struct panel {
 	/* How high it is; 0: it is not there. `path` of links. */
-	double (*height)(const struct twi_page *p, unsigned path);
-	void (*draw)(const struct twi_page *p, unsigned path, double top, double bottom);
+	double (*height)(const struct twi_report_page *p, unsigned path);
+	void (*draw)(const struct twi_report_page *p, unsigned path, double top, double bottom);
 	unsigned path;
 };
 
-static double x_of(const struct twi_page *p, double ns)
+static double x_of(const struct twi_report_page *p, double ns)
 {
 	double share = ns / (double)p->t->view.end_ns;
 
 	return LEFT + (share < 0 ? 0 : share > 1 ? 1 : share) * (RIGHT - LEFT);
 }
 
-static double x_of_bin(const struct twi_page *p, unsigned bin)
+static double x_of_bin(const struct twi_report_page *p, unsigned bin)
 {
 	return x_of(p, (double)bin * (double)p->t->bin_ns);
 }
@@ -50,8 +50,8 @@ static void legend(struct twi_emit *e, unsigned row, double top, const char *cla
 }
 
 /* A line in steps, one value for each bin; filled down to `bottom` where that is asked for. */
-static void staircase(const struct twi_page *p, const char *class,
-		      double (*value)(const struct twi_page *p, unsigned path, unsigned bin),
+static void staircase(const struct twi_report_page *p, const char *class,
+		      double (*value)(const struct twi_report_page *p, unsigned path, unsigned bin),
 		      unsigned path, const struct twi_scale *scale, bool filled)
 {
 	struct twi_emit *e = p->e;
@@ -76,7 +76,7 @@ static void staircase(const struct twi_page *p, const char *class,
 }
 
 /* Invisible columns that say what a bin holds when pointed at. */
-static void hover(const struct twi_page *p, unsigned bin, double top, double bottom,
+static void hover(const struct twi_report_page *p, unsigned bin, double top, double bottom,
 		  const char *text)
 {
 	double x = x_of_bin(p, bin);
@@ -86,20 +86,20 @@ static void hover(const struct twi_page *p, unsigned bin, double top, double bot
 	twi_emit_puts(p->e, "</g>");
 }
 
-static void at_text(const struct twi_page *p, unsigned bin, char out[TWI_VALUE_BYTES])
+static void at_text(const struct twi_report_page *p, unsigned bin, char out[TWI_VALUE_BYTES])
 {
 	twi_value_text((double)bin * (double)p->t->bin_ns, TWI_UNIT_NS, out);
 }
 
 /* --- steps --- */
 
-static double steps_height(const struct twi_page *p, unsigned path)
+static double steps_height(const struct twi_report_page *p, unsigned path)
 {
 	(void)path;
 	return p->t->step_count > 0 ? 18 : 0;
 }
 
-static void steps_draw(const struct twi_page *p, unsigned path, double top, double bottom)
+static void steps_draw(const struct twi_report_page *p, unsigned path, double top, double bottom)
 {
 	size_t each = p->t->step_count / 400 + 1;
 
@@ -125,7 +125,7 @@ static void steps_draw(const struct twi_page *p, unsigned path, double top, doub
 
 /* --- links --- */
 
-static double sent_mean(const struct twi_page *p, unsigned path, unsigned bin)
+static double sent_mean(const struct twi_report_page *p, unsigned path, unsigned bin)
 {
 	double bytes = 0;
 
@@ -134,7 +134,7 @@ static double sent_mean(const struct twi_page *p, unsigned path, unsigned bin)
 	return bytes * 8e9 / (double)p->t->bin_ns / (double)p->t->rank_count;
 }
 
-static double most(const struct twi_page *p, unsigned path, unsigned bin, bool sent)
+static double most(const struct twi_report_page *p, unsigned path, unsigned bin, bool sent)
 {
 	uint64_t bytes = 0;
 
@@ -147,23 +147,23 @@ static double most(const struct twi_page *p, unsigned path, unsigned bin, bool s
 	return (double)bytes * 8e9 / (double)p->t->bin_ns;
 }
 
-static double sent_most(const struct twi_page *p, unsigned path, unsigned bin)
+static double sent_most(const struct twi_report_page *p, unsigned path, unsigned bin)
 {
 	return most(p, path, bin, true);
 }
 
-static double received_most(const struct twi_page *p, unsigned path, unsigned bin)
+static double received_most(const struct twi_report_page *p, unsigned path, unsigned bin)
 {
 	return most(p, path, bin, false);
 }
 
-static double link_height(const struct twi_page *p, unsigned path)
+static double link_height(const struct twi_report_page *p, unsigned path)
 {
 	return p->t->links[path].used ? 104 : 0;
 }
 
 /* Where the link of any rank was full and waited for. */
-static void draw_bands(const struct twi_page *p, unsigned path, double top, double bottom)
+static void draw_bands(const struct twi_report_page *p, unsigned path, double top, double bottom)
 {
 	for (unsigned bin = 0; bin < TWI_TIMELINE_BINS; bin++) {
 		bool bound = false;
@@ -176,7 +176,7 @@ static void draw_bands(const struct twi_page *p, unsigned path, double top, doub
 	}
 }
 
-static void link_draw(const struct twi_page *p, unsigned path, double top, double bottom)
+static void link_draw(const struct twi_report_page *p, unsigned path, double top, double bottom)
 {
 	const struct twi_timeline_link *link = &p->t->links[path];
 	struct twi_scale scale =
@@ -222,7 +222,7 @@ static void link_draw(const struct twi_page *p, unsigned path, double top, doubl
 
 /* --- latency --- */
 
-static double latency_height(const struct twi_page *p, unsigned path)
+static double latency_height(const struct twi_report_page *p, unsigned path)
 {
 	(void)path;
 	return p->t->transfer_count > 0 ? 148 : 0;
@@ -242,7 +242,8 @@ static void size_text(unsigned size_class, char *out, size_t bytes)
 	}
 }
 
-static void latency_class(const struct twi_page *p, unsigned c, const struct twi_scale *scale)
+static void latency_class(const struct twi_report_page *p, unsigned c,
+			  const struct twi_scale *scale)
 {
 	struct twi_emit *e = p->e;
 	unsigned gap = TWI_TIMELINE_BINS;
@@ -270,7 +271,8 @@ static void latency_class(const struct twi_page *p, unsigned c, const struct twi
 	twi_emit_puts(e, "\"/>\n");
 }
 
-static void latency_points(const struct twi_page *p, unsigned c, const struct twi_scale *scale)
+static void latency_points(const struct twi_report_page *p, unsigned c,
+			   const struct twi_scale *scale)
 {
 	for (unsigned bin = 0; bin < TWI_TIMELINE_BINS; bin++) {
 		const struct twi_timeline_quantiles *q = &p->t->bins[bin].latency[c];
@@ -292,7 +294,7 @@ static void latency_points(const struct twi_page *p, unsigned c, const struct tw
 	}
 }
 
-static void latency_draw(const struct twi_page *p, unsigned path, double top, double bottom)
+static void latency_draw(const struct twi_report_page *p, unsigned path, double top, double bottom)
 {
 	uint64_t low = UINT64_MAX, high = 1;
 	struct twi_scale scale;
@@ -331,13 +333,13 @@ static void latency_draw(const struct twi_page *p, unsigned path, double top, do
 
 /* --- in flight --- */
 
-static double flight_height(const struct twi_page *p, unsigned path)
+static double flight_height(const struct twi_report_page *p, unsigned path)
 {
 	(void)path;
 	return p->t->transfer_count > 0 ? 66 : 0;
 }
 
-static double flight_value(const struct twi_page *p, unsigned what, unsigned bin)
+static double flight_value(const struct twi_report_page *p, unsigned what, unsigned bin)
 {
 	const struct twi_timeline_bin *b = &p->t->bins[bin];
 	const double values[] = { b->flight_mean, (double)b->flight_max, b->flight_bytes_mean,
@@ -346,7 +348,7 @@ static double flight_value(const struct twi_page *p, unsigned what, unsigned bin
 	return values[what];
 }
 
-static void flight_draw(const struct twi_page *p, unsigned bytes, double top, double bottom)
+static void flight_draw(const struct twi_report_page *p, unsigned bytes, double top, double bottom)
 {
 	enum twi_unit unit = bytes ? TWI_UNIT_BYTES : TWI_UNIT_COUNT;
 	unsigned first = bytes ? 2 : 0;
@@ -378,7 +380,7 @@ static void flight_draw(const struct twi_page *p, unsigned bytes, double top, do
 
 /* --- copies and late registrations --- */
 
-static bool any_reason(const struct twi_page *p)
+static bool any_reason(const struct twi_report_page *p)
 {
 	for (unsigned i = 0; i < TWI_R_COUNT; i++) {
 		if (p->t->reasons[i].count > 0)
@@ -387,13 +389,13 @@ static bool any_reason(const struct twi_page *p)
 	return false;
 }
 
-static double reasons_height(const struct twi_page *p, unsigned path)
+static double reasons_height(const struct twi_report_page *p, unsigned path)
 {
 	(void)path;
 	return any_reason(p) ? 60 : 0;
 }
 
-static void reasons_draw(const struct twi_page *p, unsigned path, double top, double bottom)
+static void reasons_draw(const struct twi_report_page *p, unsigned path, double top, double bottom)
 {
 	struct twi_scale scale;
 	double high = 1;
@@ -434,14 +436,14 @@ static void reasons_draw(const struct twi_page *p, unsigned path, double top, do
 
 /* --- ranks --- */
 
-static double heat_row(const struct twi_page *p)
+static double heat_row(const struct twi_report_page *p)
 {
 	size_t ranks = twi_min(p->t->rank_count, (size_t)TWI_TIMELINE_RANKS);
 
 	return ranks <= 8 ? 14 : ranks <= 32 ? 8 : ranks <= 64 ? 5 : 3;
 }
 
-static double heat_height(const struct twi_page *p, unsigned path)
+static double heat_height(const struct twi_report_page *p, unsigned path)
 {
 	if (!p->t->links[path].used || p->t->rank_count < 2)
 		return 0;
@@ -449,7 +451,7 @@ static double heat_height(const struct twi_page *p, unsigned path)
 }
 
 /* 0: idle, 8: full, 9: full and waited for. */
-static unsigned heat_level(const struct twi_page *p, unsigned path, size_t r, unsigned bin)
+static unsigned heat_level(const struct twi_report_page *p, unsigned path, size_t r, unsigned bin)
 {
 	const struct twi_timeline_link *link = &p->t->links[path];
 	const struct twi_timeline_flow *flow = &link->bins[r * TWI_TIMELINE_BINS + bin];
@@ -461,7 +463,7 @@ static unsigned heat_level(const struct twi_page *p, unsigned path, size_t r, un
 	return bytes <= 0 ? 0 : twi_min((unsigned)(share * 8) + 1, 8u);
 }
 
-static void heat_draw(const struct twi_page *p, unsigned path, double top, double bottom)
+static void heat_draw(const struct twi_report_page *p, unsigned path, double top, double bottom)
 {
 	size_t ranks = twi_min(p->t->rank_count, (size_t)TWI_TIMELINE_RANKS);
 	double row = heat_row(p);
@@ -501,7 +503,7 @@ static void heat_draw(const struct twi_page *p, unsigned path, double top, doubl
 
 /* --- together --- */
 
-static void draw_foot(const struct twi_page *p, double first, double bottom)
+static void draw_foot(const struct twi_report_page *p, double first, double bottom)
 {
 	struct twi_scale scale =
 		twi_scale_make(0, (double)p->t->view.end_ns, LEFT, RIGHT, false, TWI_UNIT_NS);
@@ -521,7 +523,7 @@ static void draw_foot(const struct twi_page *p, double first, double bottom)
 	twi_svg_text(p->e, "", RIGHT + 14, bottom + 18, "since the trace began");
 }
 
-void twi_page_times(const struct twi_page *p)
+void twi_page_times(const struct twi_report_page *p)
 {
 	static const struct panel panels[] = {
 		{ steps_height, steps_draw, 0 },

@@ -27,7 +27,7 @@
  */
 #define AHEAD_BYTES 1024u
 
-struct span {
+struct kernel_span {
 	const uint8_t *sources[GROUP]; /* of this span */
 	unsigned sources_n;
 	bool from_tile, to_tile; /* the accumulators begin, or end, in the tile */
@@ -186,14 +186,14 @@ TWI_INLINE vec divide_f64(vec value, uint32_t ranks)
 }
 
 /* What a type's kernels have in common; a constant of each, so that all calls are inlined. */
-struct kind {
+struct kernel_kind {
 	unsigned accumulators; /* for each vector of the source */
 	unpack_fn *unpack;
 	pack_fn *pack;
 	divide_fn *divide;
 };
 
-TWI_INLINE void fetch_ahead(const struct span *s, uint64_t i, unsigned bytes)
+TWI_INLINE void fetch_ahead(const struct kernel_span *s, uint64_t i, unsigned bytes)
 {
 	for (unsigned k = 0; k < s->sources_n; k++) {
 		for (unsigned line = 0; line < bytes; line += 64)
@@ -202,7 +202,8 @@ TWI_INLINE void fetch_ahead(const struct span *s, uint64_t i, unsigned bytes)
 }
 
 /* One step at byte i: `parts` vectors of accumulators. */
-TWI_INLINE void step(const struct span *s, uint64_t i, struct kind kind, op_fn *op, unsigned parts)
+TWI_INLINE void step(const struct kernel_span *s, uint64_t i, struct kernel_kind kind, op_fn *op,
+		     unsigned parts)
 {
 	unsigned vectors = parts / kind.accumulators, k = 0;
 	uint8_t *tile = s->tile + i * kind.accumulators;
@@ -231,7 +232,7 @@ TWI_INLINE void step(const struct span *s, uint64_t i, struct kind kind, op_fn *
 	}
 }
 
-TWI_INLINE void run(const struct span *s, struct kind kind, op_fn *op)
+TWI_INLINE void run(const struct kernel_span *s, struct kernel_kind kind, op_fn *op)
 {
 	const uint64_t whole = 4 * WIDTH / kind.accumulators;
 	uint64_t i = 0;

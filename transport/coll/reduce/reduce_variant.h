@@ -14,13 +14,13 @@
 /* All that is read and written, from which on sources are taken to be in no cache. */
 #define FAR_BYTES (8u << 20)
 
-typedef void kernel_fn(const struct span *s);
+typedef void kernel_fn(const struct kernel_span *s);
 
 #define SAME 1, load_parts, pack_same
 #define KERNEL(kind_of, op, ...)                                                                   \
-	static inline void kind_of##_kernel_##op(const struct span *s)                             \
+	static inline void kind_of##_kernel_##op(const struct kernel_span *s)                      \
 	{                                                                                          \
-		run(s, (struct kind){ __VA_ARGS__ }, op);                                          \
+		run(s, (struct kernel_kind){ __VA_ARGS__ }, op);                                   \
 	}
 #define FLOATS(name, of, ...)                                                                      \
 	KERNEL(name, of##_sum, __VA_ARGS__, divide_##of)                                           \
@@ -92,16 +92,16 @@ static const struct kernel_type kernel_types[TOW_TYPE_COUNT] = {
 };
 
 /* How a reduction's elements [first, first + count) go through the kernels. */
-struct job {
+struct kernel_job {
 	const struct twi_reduction *r;
 	const struct kernel_type *type;
 	kernel_fn *kernel;
-	bool divides_tile; /* integers */
-	struct span span;  /* what all spans have in common */
+	bool divides_tile;       /* integers */
+	struct kernel_span span; /* what all spans have in common */
 };
 
 /* Sources s and on, as many as a span takes, from byte `offset`. Returns how many. */
-static inline unsigned take(struct span *span, const struct twi_reduction *r, uint32_t s,
+static inline unsigned take(struct kernel_span *span, const struct twi_reduction *r, uint32_t s,
 			    uint64_t offset)
 {
 	unsigned n = (unsigned)twi_min(r->sources_n - s, GROUP);
@@ -114,9 +114,9 @@ static inline unsigned take(struct span *span, const struct twi_reduction *r, ui
 }
 
 /* All sources at once. */
-static inline void reduce_through(const struct job *job, uint64_t offset, uint64_t bytes)
+static inline void reduce_through(const struct kernel_job *job, uint64_t offset, uint64_t bytes)
 {
-	struct span span = job->span;
+	struct kernel_span span = job->span;
 
 	take(&span, job->r, 0, offset);
 	span.bytes = bytes;
@@ -124,10 +124,10 @@ static inline void reduce_through(const struct job *job, uint64_t offset, uint64
 }
 
 /* Sources in groups, with a tile of accumulators in between. */
-static inline void reduce_tile(const struct job *job, uint64_t offset, uint64_t bytes,
+static inline void reduce_tile(const struct kernel_job *job, uint64_t offset, uint64_t bytes,
 			       uint8_t *tile)
 {
-	struct span span = job->span;
+	struct kernel_span span = job->span;
 
 	span.tile = tile;
 	span.bytes = bytes;
@@ -152,7 +152,7 @@ static inline void reduce_vectors(const struct twi_reduction *r, uint64_t first,
 	const struct kernel_type *type = &kernel_types[r->type];
 	bool divides = r->reduce == TOW_AVG && r->ranks != 0;
 	bool copies = r->sources_n == 1 && !divides;
-	struct job job = { .r = r, .type = type };
+	struct kernel_job job = { .r = r, .type = type };
 	uint64_t offset = first * type->bytes, bytes = count * type->bytes;
 	alignas(64) uint8_t tile[TILE_BYTES];
 

@@ -12,7 +12,7 @@
  *	      |  twi_bootstrap_detect   pure: an environment table in, a struct out
  *	      v
  *	rank, world size, store or how to exchange it
- *	      |  twi_bootstrap_exchange   asks PMIx or PMI, where the variables have no address
+ *	      |  twi_exchange           asks PMIx or PMI, where the variables have no address
  *	      v
  *	the address of the store
  *

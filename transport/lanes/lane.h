@@ -3,7 +3,7 @@
  *
  *	op/endpoint.c  --ops-->  lane (tcp/, shm/, ofi/, loop/)  --session.h-->  stream/
  *	     ^                                                                     |
- *	     +------ twi_endpoint_ready, twi_peer_lost, twi_op_complete -----------+
+ *	     +------ twi_endpoint_ready, twi_peer_ended, twi_op_complete ----------+
  *
  * Every member is called by the thread that holds the engine (engine.h), so a lane needs no lock of
  * its own. No member may block, except where said. An operation that a lane takes is completed by

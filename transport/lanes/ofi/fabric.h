@@ -1,7 +1,7 @@
 /*
  * fabric.h - libfabric, loaded when it is first asked for, and the choice among its providers.
  *
- *	fi_getinfo --> fi_info --(twi_ofi_offer_read)--> offer --(twi_ofi_judge)--> score, why
+ *	fi_getinfo --> fi_info --(read_offer)--> twi_ofi_offer --(twi_ofi_judge)--> score, why
  *
  * An offer is what one entry of fi_getinfo says, in plain numbers, so that judging is a pure
  * function that needs no library. Every candidate keeps the sentence why it was taken or not.

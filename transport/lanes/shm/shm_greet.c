@@ -27,7 +27,7 @@
 #include "diag/record/diag.h"
 #include "transport/lanes/shm/shm.h"
 
-#define MAGIC         0x314d48535f574f54ull /* "TOW_SHM1" */
+#define MAGIC         0x314d48535f574f54ull /* "TOW_" "SHM1" */
 #define VERSION_MAJOR 3u
 #define VERSION_MINOR 0u
 #define VERSION       (VERSION_MINOR << 16 | VERSION_MAJOR)

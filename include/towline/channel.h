@@ -28,16 +28,22 @@ struct tow_channel;
 /*
  * Opens channel `number`, of 1 to TOW_CHANNEL_MAX, of a peer. Both sides open it, in any order;
  * messages wait for the other side as they do for a receive.
- * Ownership: *channel_out is the caller's until tow_channel_close or tow_peer_close. Copies: none.
- * Blocks: never. Threads: any. Returns: TOW_ENOTSUP in this version, and later where the other side
- * is older; later TOW_OK, TOW_EINVAL, TOW_EBUSY when it is open, TOW_ENOMEM, TOW_EFORKED.
+ * Ownership: *channel_out is the caller's until tow_channel_close or tow_peer_close.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
+ * Returns: TOW_ENOTSUP in this version, and later where the other side is older; later TOW_OK,
+ * TOW_EINVAL, TOW_EBUSY when it is open, TOW_ENOMEM, TOW_EFORKED.
  */
 int tow_channel_open(struct tow_peer *peer, uint32_t number, struct tow_channel **channel_out);
 
 /*
  * Closes a channel: operations in flight on it complete with TOW_ECLOSED, on the other side with
  * TOW_EPEER. The peer and its other channels go on.
- * Ownership: takes the channel. Copies: none. Blocks: never. Threads: any, once.
+ * Ownership: takes the channel.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any, once.
  * Returns: TOW_ENOTSUP in this version; later TOW_OK, TOW_EINVAL, TOW_EFORKED.
  */
 int tow_channel_close(struct tow_channel *channel);

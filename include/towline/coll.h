@@ -92,19 +92,28 @@ enum tow_reduce {
 
 /*
  * How many bytes an element has; 0 for a number that is no type.
- * Ownership: none. Copies: none. Blocks: never. Threads: any.
+ * Ownership: none.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  */
 uint64_t tow_type_bytes(enum tow_type type);
 
 /*
  * The name of a type, "f32"; "?" for a number that is none.
- * Ownership: the string is static. Copies: none. Blocks: never. Threads: any.
+ * Ownership: the string is static.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  */
 const char *tow_type_name(enum tow_type type);
 
 /*
  * The name of an operator, "sum"; "?" for a number that is none.
- * Ownership: the string is static. Copies: none. Blocks: never. Threads: any.
+ * Ownership: the string is static.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  */
 const char *tow_reduce_name(enum tow_reduce reduce);
 
@@ -132,19 +141,21 @@ struct tow_coll_options {
 
 /*
  * Starts an all-reduce: every rank gets the reduction of all `in`, of `count` elements. in == out
- * is legal. What follows holds for all that start a collective. Ownership: the buffers stay the
- * caller's, and must not be touched (`in` not written, `out` neither read nor written) until
- * completion; arrays of counts, offsets and pairs, and options, are only read before the call
- * returns. *op_out is the caller's until tow_op_release; it may be NULL where options->done is set.
- * Copies: docs/copies.md has a line for each plan. Blocks: never. Threads: any, not at once for one
- * group: the order of calls is the order of the collectives. Returns: TOW_OK when started;
- * TOW_EINVAL naming the argument; TOW_EBUSY when TOW_COLL_IN_FLIGHT of the group, or max_ops
- * operations, are in flight; TOW_EPEER: the group is broken; TOW_ENOMEM; TOW_EEXHAUSTED;
- * TOW_EFORKED. The operation ends with TOW_OK; TOW_EMISMATCH: ranks have called it with other
- * arguments, or another collective; TOW_EPEER: a rank has gone; TOW_EDEADLINE: ranks have not come,
- * or not finished; TOW_ECANCELED: some rank has canceled it; TOW_EEXHAUSTED, TOW_ENOMEM,
- * TOW_EZEROCOPY: some rank had no memory for it; TOW_ECLOSED. Every failure has a message at every
- * rank (tow_error_message after tow_op_wait or tow_op_test).
+ * is legal. What follows holds for all that start a collective.
+ * Ownership: the buffers stay the caller's, and must not be touched (`in` not written, `out`
+ * neither read nor written) until completion; arrays of counts, offsets and pairs, and options, are
+ * only read before the call returns. *op_out is the caller's until tow_op_release; it may be NULL
+ * where options->done is set.
+ * Copies: docs/copies.md has a line for each plan.
+ * Blocks: never.
+ * Threads: any, not at once for one group: the order of calls is the order of the collectives.
+ * Returns: TOW_OK when started; TOW_EINVAL naming the argument; TOW_EBUSY when TOW_COLL_IN_FLIGHT
+ * of the group, or max_ops operations, are in flight; TOW_EPEER: the group is broken; TOW_ENOMEM;
+ * TOW_EEXHAUSTED; TOW_EFORKED. The operation ends with TOW_OK; TOW_EMISMATCH: ranks have called it
+ * with other arguments, or another collective; TOW_EPEER: a rank has gone; TOW_EDEADLINE: ranks
+ * have not come, or not finished; TOW_ECANCELED: some rank has canceled it; TOW_EEXHAUSTED,
+ * TOW_ENOMEM, TOW_EZEROCOPY: some rank had no memory for it; TOW_ECLOSED. Every failure has a
+ * message at every rank (tow_error_message after tow_op_wait or tow_op_test).
  */
 int tow_coll_all_reduce_start(struct tow_group *group, const void *in, void *out, uint64_t count,
 			      enum tow_type type, enum tow_reduce reduce,
@@ -161,7 +172,8 @@ int tow_coll_reduce_scatter_start(struct tow_group *group, const void *in, void 
 
 /*
  * Every rank gets the `count` elements of every rank, one after another. `in` may be the rank's own
- * part of `out`. Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
+ * part of `out`.
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_all_gather_start(struct tow_group *group, const void *in, void *out, uint64_t count,
 			      enum tow_type type, const struct tow_coll_options *options,
@@ -177,8 +189,8 @@ int tow_coll_all_gather_v_start(struct tow_group *group, const void *in, void *o
 				const struct tow_coll_options *options, struct tow_op **op_out);
 
 /*
- * Every rank's `data` becomes that of rank `root`. Ownership, Copies, Blocks, Threads, Returns: as
- * tow_coll_all_reduce_start.
+ * Every rank's `data` becomes that of rank `root`.
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_broadcast_start(struct tow_group *group, void *data, uint64_t count,
 			     enum tow_type type, uint32_t root,
@@ -210,8 +222,8 @@ int tow_coll_scatter_start(struct tow_group *group, const void *in, void *out, u
 
 /*
  * Part p, of `count` elements, of `in` goes to rank p; part p of `out` is rank p's. in == out is
- * legal, at all ranks or none. Ownership, Copies, Blocks, Threads, Returns: as
- * tow_coll_all_reduce_start.
+ * legal, at all ranks or none.
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_all_to_all_start(struct tow_group *group, const void *in, void *out, uint64_t count,
 			      enum tow_type type, const struct tow_coll_options *options,
@@ -250,8 +262,8 @@ int tow_coll_permute_start(struct tow_group *group, const void *in, void *out, u
 			   struct tow_op **op_out);
 
 /*
- * Ends when every rank has started it. Ownership, Copies, Blocks, Threads, Returns: as
- * tow_coll_all_reduce_start.
+ * Ends when every rank has started it.
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_barrier_start(struct tow_group *group, const struct tow_coll_options *options,
 			   struct tow_op **op_out);
@@ -260,7 +272,8 @@ int tow_coll_barrier_start(struct tow_group *group, const struct tow_coll_option
  * Sends `in` to rank target and receives `out` from rank source, `count` elements each;
  * TOW_GROUP_NONE: does not. Collective: every rank of the group calls it, and whom it names must
  * name it back: who is not named waits until its deadline (TOW_EDEADLINE), as whom others name is
- * not compared. Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
+ * not compared.
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_coll_all_reduce_start.
  */
 int tow_coll_send_receive_start(struct tow_group *group, const void *in, int64_t target, void *out,
 				int64_t source, uint64_t count, enum tow_type type,
@@ -274,10 +287,12 @@ int tow_coll_send_receive_start(struct tow_group *group, const void *in, int64_t
  * deadlines; who cancels one cancels all. With the knob combine the same is done without the calls:
  * small all-reduces wait until a collective is started that cannot be fused with them, one of them
  * is awaited or tested, or tow_flush is called. All ranks must fuse alike, else TOW_EMISMATCH.
- * Ownership: none passes. Copies: of fused ones one in, one out, counted. Blocks: never.
- * Threads: as the starts. Returns: TOW_OK; TOW_EINVAL for a NULL group, an end without a start, or
- * a start within a start; TOW_EBUSY, TOW_ENOMEM; TOW_EFORKED. Failures to issue come as the
- * operations' status.
+ * Ownership: none passes.
+ * Copies: of fused ones one in, one out, counted.
+ * Blocks: never.
+ * Threads: as the starts.
+ * Returns: TOW_OK; TOW_EINVAL for a NULL group, an end without a start, or a start within a start;
+ * TOW_EBUSY, TOW_ENOMEM; TOW_EFORKED. Failures to issue come as the operations' status.
  */
 int tow_coll_batch_begin(struct tow_group *group);
 
@@ -294,10 +309,12 @@ int tow_coll_batch_end(struct tow_group *group);
  * store, cannot be split (TOW_EPEER). A rank that was in time for nobody (TOW_EDEADLINE) may call
  * again. Groups that share ranks are shrunk in the same order at all of those.
  * Ownership: *group_out is the caller's until tow_group_close; the old group is still to be closed.
- * Copies: none. Blocks: until the survivors agree, at most timeout_ns and half a second. Threads:
- * any, once for a group; not from a callback. Returns: TOW_OK; TOW_EINVAL; TOW_EDEADLINE naming who
- * has neither come nor gone; TOW_EMISMATCH: the others hold this rank to be dead; TOW_EBUSY: the
- * job has shrunk groups 4095 times, or in different orders; TOW_ENOMEM; TOW_ECLOSED; TOW_EFORKED.
+ * Copies: none.
+ * Blocks: until the survivors agree, at most timeout_ns and half a second.
+ * Threads: any, once for a group; not from a callback.
+ * Returns: TOW_OK; TOW_EINVAL; TOW_EDEADLINE naming who has neither come nor gone; TOW_EMISMATCH:
+ * the others hold this rank to be dead; TOW_EBUSY: the job has shrunk groups 4095 times, or in
+ * different orders; TOW_ENOMEM; TOW_ECLOSED; TOW_EFORKED.
  */
 int tow_group_shrink(struct tow_group *group, uint64_t timeout_ns, struct tow_group **group_out);
 

@@ -60,42 +60,56 @@ struct tow_device_info {
  * Opens a device. The spec is "cuda[:N][,lib=FILE]", "pjrt:FILE[,device=N]", "fake[:...]" or
  * "none"; docs/devices.md has all of it. Its driver is loaded now, so that the library needs none.
  * Where it cannot map the pool it is opened all the same; tow_device_info and /v1/devices say why.
- * Ownership: *device_out is the caller's until tow_device_close or tow_runtime_close. Copies: none.
- * Blocks: while the driver starts and the pool is mapped; seconds are possible. Threads: any; not
- * from a callback. Returns: TOW_OK; TOW_EINVAL for a spec of another form; TOW_ENOTSUP when there
- * is no such device or driver, with what is missing; TOW_EDEVICE; TOW_ENOMEM; TOW_EPERM with
- * strict_premap; TOW_EFORKED. *device_out is NULL after a failure.
+ * Ownership: *device_out is the caller's until tow_device_close or tow_runtime_close.
+ * Copies: none.
+ * Blocks: while the driver starts and the pool is mapped; seconds are possible.
+ * Threads: any; not from a callback.
+ * Returns: TOW_OK; TOW_EINVAL for a spec of another form; TOW_ENOTSUP when there is no such device
+ * or driver, with what is missing; TOW_EDEVICE; TOW_ENOMEM; TOW_EPERM with strict_premap;
+ * TOW_EFORKED. *device_out is NULL after a failure.
  */
 int tow_device_open(struct tow_runtime *runtime, const char *spec, struct tow_device **device_out);
 
 /*
  * Closes a device: copies in flight complete with TOW_ECLOSED, its memory is freed, the pool is
- * unmapped for it. Ownership: takes the device and all its memory. Copies: none. Blocks: until what
- * is in flight has ended, at most a second; a device that does not answer within it is given up.
- * Threads: any, once; not from a callback. Returns: TOW_OK; TOW_EINVAL; TOW_EFORKED.
+ * unmapped for it.
+ * Ownership: takes the device and all its memory.
+ * Copies: none.
+ * Blocks: until what is in flight has ended, at most a second; a device that does not answer within
+ * it is given up.
+ * Threads: any, once; not from a callback.
+ * Returns: TOW_OK; TOW_EINVAL; TOW_EFORKED.
  */
 int tow_device_close(struct tow_device *device);
 
 /*
  * What is known of a device.
  * Ownership: *info_out is the caller's, its size set by the caller; the texts are the device's.
- * Copies: none. Blocks: never. Threads: any.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  * Returns: TOW_OK; TOW_EINVAL; TOW_EFORKED.
  */
 int tow_device_info(struct tow_device *device, struct tow_device_info *info_out);
 
 /*
  * Allocates `bytes` (not 0) of the device's memory; its content is undefined.
- * Ownership: *memory_out is the caller's until tow_device_free or tow_device_close. Copies: none.
- * Blocks: as the driver does. Threads: any. Returns: TOW_OK; TOW_EINVAL; TOW_ENOMEM when the device
- * has no room; TOW_ENOTSUP; TOW_EDEVICE; TOW_EFORKED. *memory_out is NULL after a failure.
+ * Ownership: *memory_out is the caller's until tow_device_free or tow_device_close.
+ * Copies: none.
+ * Blocks: as the driver does.
+ * Threads: any.
+ * Returns: TOW_OK; TOW_EINVAL; TOW_ENOMEM when the device has no room; TOW_ENOTSUP; TOW_EDEVICE;
+ * TOW_EFORKED. *memory_out is NULL after a failure.
  */
 int tow_device_alloc(struct tow_device *device, uint64_t bytes,
 		     struct tow_device_memory **memory_out);
 
 /*
  * Frees memory of a device. NULL is legal and does nothing.
- * Ownership: takes the memory. Copies: none. Blocks: as the driver does. Threads: any, once.
+ * Ownership: takes the memory.
+ * Copies: none.
+ * Blocks: as the driver does.
+ * Threads: any, once.
  * Returns: TOW_OK; TOW_EBUSY while a copy with it is in flight, and then nothing is changed;
  * TOW_EINVAL; TOW_EFORKED.
  */
@@ -107,11 +121,13 @@ int tow_device_free(struct tow_device_memory *memory);
  * Copies of one direction are carried out in the order in which they were started; between
  * directions there is no order: wait for the one before starting the other. host_memory must stay
  * unchanged (TOW_TO_DEVICE) or unread (TOW_FROM_DEVICE) until completion; memory of tow_alloc may
- * be freed before, and is used again only when the device has let go of it. Ownership: host_memory
- * stays the caller's; *op_out is the caller's until tow_op_release. Copies: none where host_memory
- * is mapped for the device; else one, through the staging part, counted by reason device_unmapped.
- * Larger memory that is not registered may be registered now (late_cache_bytes), which is counted.
- * Blocks: never, but for the staging copy or that registration. Threads: any.
+ * be freed before, and is used again only when the device has let go of it.
+ * Ownership: host_memory stays the caller's; *op_out is the caller's until tow_op_release.
+ * Copies: none where host_memory is mapped for the device; else one, through the staging part,
+ * counted by reason device_unmapped. Larger memory that is not registered may be registered now
+ * (late_cache_bytes), which is counted.
+ * Blocks: never, but for the staging copy or that registration.
+ * Threads: any.
  * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY when max_ops operations exist; TOW_EFREED for
  * host memory of the pool that is not allocated; where host_memory is not mapped: TOW_EZEROCOPY
  * with require_zero_copy, TOW_EEXHAUSTED when staging_bytes is 0, TOW_ENOTSUP when the device maps

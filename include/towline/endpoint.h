@@ -107,10 +107,12 @@ struct tow_op_options {
  * allows): a connect from such an endpoint to the address of another takes the best lane that both
  * have and that works, and /v1/peers says which and why.
  * Ownership: *endpoint_out is the caller's until tow_endpoint_close.
- * Copies: none. Blocks: while a host name is looked up (not for numbers), and with the first
- * endpoint while the library's own thread starts. Threads: any. Returns: TOW_OK; TOW_EINVAL for an
- * address of another form; TOW_EBUSY when the address is in use; TOW_ENOMEM; TOW_EPERM;
- * TOW_ESYSTEM; TOW_EFORKED.
+ * Copies: none.
+ * Blocks: while a host name is looked up (not for numbers), and with the first endpoint while the
+ * library's own thread starts.
+ * Threads: any.
+ * Returns: TOW_OK; TOW_EINVAL for an address of another form; TOW_EBUSY when the address is in use;
+ * TOW_ENOMEM; TOW_EPERM; TOW_ESYSTEM; TOW_EFORKED.
  */
 int tow_endpoint_open(struct tow_runtime *runtime, const char *address,
 		      struct tow_endpoint **endpoint_out);
@@ -118,7 +120,9 @@ int tow_endpoint_open(struct tow_runtime *runtime, const char *address,
 /*
  * The address that others connect to, with the real port, as text of at most TOW_ADDRESS_MAX bytes.
  * Ownership: address_out is the caller's, of at least address_size bytes.
- * Copies: none. Blocks: never. Threads: any.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  * Returns: TOW_OK; TOW_EINVAL for a NULL argument or a too small address_size.
  */
 int tow_endpoint_address(struct tow_endpoint *endpoint, char *address_out, size_t address_size);
@@ -126,8 +130,12 @@ int tow_endpoint_address(struct tow_endpoint *endpoint, char *address_out, size_
 /*
  * Closes an endpoint: accepts in flight complete with TOW_ECLOSED, its peers stay. Later calls with
  * the endpoint get TOW_ECLOSED, also in the callbacks of those accepts (tow_runtime_close says for
- * how long). Ownership: takes the endpoint. Copies: none. Blocks: never. Threads: any, also while
- * others are inside calls with it. Returns: TOW_OK; TOW_EINVAL; TOW_ECLOSED; TOW_EFORKED.
+ * how long).
+ * Ownership: takes the endpoint.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any, also while others are inside calls with it.
+ * Returns: TOW_OK; TOW_EINVAL; TOW_ECLOSED; TOW_EFORKED.
  */
 int tow_endpoint_close(struct tow_endpoint *endpoint);
 
@@ -135,7 +143,9 @@ int tow_endpoint_close(struct tow_endpoint *endpoint);
  * Starts to connect to another endpoint. The peer stands in the result; it is ready for messages.
  * Ownership: *op_out is the caller's until tow_op_release; the peer in the result is the caller's
  * until tow_peer_close.
- * Copies: none. Blocks: while a host name is looked up; not for numbers. Threads: any.
+ * Copies: none.
+ * Blocks: while a host name is looked up; not for numbers.
+ * Threads: any.
  * Returns: TOW_OK when started; TOW_EINVAL; TOW_ECLOSED; TOW_EBUSY when max_ops operations exist,
  * or the process has no descriptor left; TOW_ENOMEM; TOW_ESYSTEM; TOW_EFORKED. The operation ends
  * with TOW_OK, TOW_EREFUSED (nobody listens there, or as many peers as may be wait there to be
@@ -147,10 +157,12 @@ int tow_connect_start(struct tow_endpoint *endpoint, const char *address,
 
 /*
  * Starts to accept one peer. Peers that come while no accept is started wait, up to 64; further
- * ones are refused, and their connects end with TOW_EREFUSED. Ownership, Copies, Threads: as
- * tow_connect_start. Blocks: never. Returns: TOW_OK when started; TOW_EINVAL; TOW_ECLOSED;
- * TOW_EBUSY; TOW_ENOMEM; TOW_EFORKED. The operation ends with TOW_OK, TOW_EDEADLINE, TOW_ECANCELED
- * or TOW_ECLOSED; peers that fail theirs are counted and are not reported here.
+ * ones are refused, and their connects end with TOW_EREFUSED.
+ * Ownership, Copies, Threads: as tow_connect_start.
+ * Blocks: never.
+ * Returns: TOW_OK when started; TOW_EINVAL; TOW_ECLOSED; TOW_EBUSY; TOW_ENOMEM; TOW_EFORKED. The
+ * operation ends with TOW_OK, TOW_EDEADLINE, TOW_ECANCELED or TOW_ECLOSED; peers that fail theirs
+ * are counted and are not reported here.
  */
 int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_op_options *options,
 		     struct tow_op **op_out);
@@ -159,8 +171,11 @@ int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_op_options 
  * Closes a peer: operations in flight on it complete with TOW_ECLOSED. Small messages whose sends
  * are complete already are still delivered when the connection allows it; later calls with the peer
  * get TOW_ECLOSED, also in the callbacks of those operations (tow_runtime_close says for how long).
- * Ownership: takes the peer. Copies: none. Blocks: never. Threads: any, also while others are
- * inside calls with it. Returns: TOW_OK; TOW_EINVAL; TOW_ECLOSED; TOW_EFORKED.
+ * Ownership: takes the peer.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any, also while others are inside calls with it.
+ * Returns: TOW_OK; TOW_EINVAL; TOW_ECLOSED; TOW_EFORKED.
  */
 int tow_peer_close(struct tow_peer *peer);
 
@@ -173,12 +188,13 @@ int tow_peer_close(struct tow_peer *peer);
  * message names address and range at the side whose memory it is. A small one is copied by the
  * thread that starts it, or moves it, as memcpy would: there such memory ends the process.
  * Ownership: data stays the caller's; *op_out is the caller's until tow_op_release. op_out may be
- * NULL: then there is nothing to release, and a failure is counted and logged.
- * Memory of the pool may be freed as soon as this has returned.
+ * NULL: then there is nothing to release, and a failure is counted and logged. Memory of the pool
+ * may be freed as soon as this has returned.
  * Copies: eager: one, by design. Larger: none in the library, but one through the pool's staging
  * where the lane needs registered memory and this cannot be registered (docs/copies.md).
  * Blocks: while memory that is not registered is pinned, at its first use on a lane where that pays
- * (late_cache_bytes); else never. Threads: any.
+ * (late_cache_bytes); else never.
+ * Threads: any.
  * Returns: TOW_OK when started; TOW_EINVAL; TOW_ECLOSED: the peer was closed, or the runtime is
  * being closed; TOW_EBUSY when max_ops operations exist, or the peer holds back more than
  * peer_lease_bytes of freed memory (earlier sends must end first); TOW_EFORKED. The operation ends
@@ -193,10 +209,13 @@ int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint
 /*
  * Starts to receive the next message with `tag` into `data`, of room for `bytes`. A shorter message
  * is legal; result.bytes says how long it was. A longer one ends with TOW_ETRUNCATED and is
- * dropped. Ownership: data stays the caller's, and is the library's to write until completion;
- * *op_out is the caller's until tow_op_release; it may be NULL where options->done is set, and the
- * handle that the callback gets is valid within it alone. Copies: eager: one, by design; two when
- * the message came before. Larger: as tow_send_start. Blocks: as tow_send_start. Threads: any.
+ * dropped.
+ * Ownership: data stays the caller's, and is the library's to write until completion; *op_out is
+ * the caller's until tow_op_release; it may be NULL where options->done is set, and the handle that
+ * the callback gets is valid within it alone.
+ * Copies: eager: one, by design; two when the message came before. Larger: as tow_send_start.
+ * Blocks: as tow_send_start.
+ * Threads: any.
  * Returns: as tow_send_start, without the bound of peer_lease_bytes.
  */
 int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t tag,
@@ -206,29 +225,37 @@ int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t t
  * Starts to receive the next message with `tag`, of any length, without a buffer: the result's
  * `data` and `bytes` say where it lies. The bytes are read only, and stay until tow_view_release.
  * Ownership: *op_out and the view are the caller's until tow_view_release (or tow_op_release), at
- * the latest until tow_runtime_close. Copies: on the shm lane none for a large one of
- * pool memory, at any size: the bytes are the sender's, whose operation is complete but whose
- * memory stays leased until the release. On the
+ * the latest until tow_runtime_close.
+ * Copies: on the shm lane none for a large one of pool memory, at any size: the bytes are the
+ * sender's, whose operation is complete but whose memory stays leased until the release. On the
  * other lanes the message is received into memory of the pool: none for a large one, one for a
  * small one; while the pool has no room for it the operation waits, and so do its sender and what
  * else was started for this tag, until there is room, its deadline or a cancel, which leave the
- * message to the next receive. Blocks: never. Threads: any. Returns: as tow_recv_start; the
- * operation ends with TOW_EEXHAUSTED where the message is longer than the pool may become
- * (premap_limit_bytes); it is not lost then, either.
+ * message to the next receive.
+ * Blocks: never.
+ * Threads: any.
+ * Returns: as tow_recv_start; the operation ends with TOW_EEXHAUSTED where the message is longer
+ * than the pool may become (premap_limit_bytes); it is not lost then, either.
  */
 int tow_recv_view_start(struct tow_peer *peer, uint64_t tag, const struct tow_op_options *options,
 			struct tow_op **op_out);
 
 /*
- * Gives a view back, and its operation with it. NULL is legal and does nothing. Ownership: takes
- * the operation. Copies: none. Blocks: never. Threads: any, once. Returns: TOW_OK; TOW_EINVAL for a
- * handle that is not one in use, or not a view's; TOW_EFORKED.
+ * Gives a view back, and its operation with it. NULL is legal and does nothing.
+ * Ownership: takes the operation.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any, once.
+ * Returns: TOW_OK; TOW_EINVAL for a handle that is not one in use, or not a view's; TOW_EFORKED.
  */
 int tow_view_release(struct tow_op *op);
 
 /*
  * Looks whether an operation has completed, and drives the runtime once if not.
- * Ownership: none passes. Copies: as the operations it moves. Blocks: never. Threads: any.
+ * Ownership: none passes.
+ * Copies: as the operations it moves.
+ * Blocks: never.
+ * Threads: any.
  * Returns: TOW_AGAIN while it is in flight; then its status, as often as asked; TOW_EINVAL for
  * NULL; TOW_EFORKED.
  */
@@ -238,10 +265,12 @@ int tow_op_test(struct tow_op *op);
  * Waits until an operation has completed, driving the runtime meanwhile, or until timeout_ns from
  * now have passed. Polls for spin_ns, then sleeps. The operation goes on after a timeout of the
  * wait. Of several threads that wait, one drives, and the others sleep until theirs is done.
- * Ownership: none passes. Copies: as the operations it moves. Blocks: until completion or
- * timeout_ns; TOW_FOREVER waits as long as it takes. Threads: any number of them; not from a
- * callback. Returns: the operation's status; TOW_ETIMEDOUT when timeout_ns passed first: the
- * message names the operation (of 2 s and more also why it waits, as far as the other ranks know:
+ * Ownership: none passes.
+ * Copies: as the operations it moves.
+ * Blocks: until completion or timeout_ns; TOW_FOREVER waits as long as it takes.
+ * Threads: any number of them; not from a callback.
+ * Returns: the operation's status; TOW_ETIMEDOUT when timeout_ns passed first: the message names
+ * the operation (of 2 s and more also why it waits, as far as the other ranks know:
  * docs/verdict.md); TOW_EINVAL for NULL or from a callback; TOW_EFORKED.
  */
 int tow_op_wait(struct tow_op *op, uint64_t timeout_ns);
@@ -249,8 +278,10 @@ int tow_op_wait(struct tow_op *op, uint64_t timeout_ns);
 /*
  * Waits until all of `count` operations have completed, or until timeout_ns from now have passed.
  * Entries that are NULL are passed over. The operations stay the caller's, to be released.
- * Ownership: none passes. Copies: as the operations it moves. Blocks: until all have completed, at
- * most timeout_ns; TOW_FOREVER waits as long as it takes. Threads: any; not from a callback.
+ * Ownership: none passes.
+ * Copies: as the operations it moves.
+ * Blocks: until all have completed, at most timeout_ns; TOW_FOREVER waits as long as it takes.
+ * Threads: any; not from a callback.
  * Returns: TOW_OK when all have ended well (TOW_COPIED is); the status of the first one in the
  * array that failed, with its message, when all have ended; TOW_ETIMEDOUT naming one that goes on;
  * TOW_EINVAL for NULL or from a callback; TOW_EFORKED.
@@ -262,9 +293,11 @@ int tow_wait_all(struct tow_op *const *ops, size_t count, uint64_t timeout_ns);
  * have passed; *index_out is its place in the array. Entries that are NULL are passed over, so a
  * caller that sets to NULL what it has dealt with gets the others one after another; where several
  * have completed it is the first of them in the array. The operation is still to be released.
- * Ownership: none passes. Copies: as the operations it moves. Blocks: until one has completed, at
- * most timeout_ns; TOW_FOREVER waits as long as it takes. It polls for spin_ns, then sleeps, as
- * tow_op_wait. Threads: any number of them, also with the same operations; not from a callback.
+ * Ownership: none passes.
+ * Copies: as the operations it moves.
+ * Blocks: until one has completed, at most timeout_ns; TOW_FOREVER waits as long as it takes. It
+ * polls for spin_ns, then sleeps, as tow_op_wait.
+ * Threads: any number of them, also with the same operations; not from a callback.
  * Returns: the status of the operation that has completed, with its message if it failed; where
  * *index_out is SIZE_MAX it is the call that has failed: TOW_ETIMEDOUT when timeout_ns passed first
  * (the message is as that of tow_op_wait); TOW_EINVAL where no entry is an operation, for NULL, an
@@ -276,9 +309,13 @@ int tow_wait_any(struct tow_op *const *ops, size_t count, uint64_t timeout_ns, s
 /*
  * Asks an operation to end early. It then completes with TOW_ECANCELED, unless it has completed or
  * cannot be stopped any more (the payload is on its way), in which case it completes as it would
- * have. Ownership: none passes; the operation is still to be released. Copies: none. Blocks: never.
- * Threads: any. Returns: TOW_OK when asked (when another thread is driving, that one carries it
- * out); TOW_EINVAL; TOW_EFORKED.
+ * have.
+ * Ownership: none passes; the operation is still to be released.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
+ * Returns: TOW_OK when asked (when another thread is driving, that one carries it out); TOW_EINVAL;
+ * TOW_EFORKED.
  */
 int tow_op_cancel(struct tow_op *op);
 
@@ -286,16 +323,22 @@ int tow_op_cancel(struct tow_op *op);
  * How a completed operation went. A failed one has a message, however many have failed since.
  * Ownership: *result_out is the caller's, its size set by the caller. Its message stays until
  * tow_op_release; that of a callback, for an operation without a handle, until the callback
- * returns. Copies: none. Blocks: never. Threads: any.
+ * returns.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  * Returns: TOW_OK; TOW_AGAIN while it is in flight; TOW_EINVAL; TOW_EFORKED.
  */
 int tow_op_result(struct tow_op *op, struct tow_result *result_out);
 
 /*
  * Gives an operation back. One that is in flight goes on, with nobody to ask; its callback still
- * runs. NULL is legal and does nothing. Ownership: takes the operation. Copies: none. Blocks:
- * never. Threads: any, once. Returns: TOW_OK; TOW_EINVAL for a handle that is not one in use;
- * TOW_EFORKED.
+ * runs. NULL is legal and does nothing.
+ * Ownership: takes the operation.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any, once.
+ * Returns: TOW_OK; TOW_EINVAL for a handle that is not one in use; TOW_EFORKED.
  */
 int tow_op_release(struct tow_op *op);
 

@@ -73,7 +73,9 @@ struct tow_job_info {
  * Who this process is, as the runtime found it when it was opened. Under PMIx alone world_size is
  * not known before tow_group_open.
  * Ownership: *info_out is the caller's, its size set by the caller; the strings are the runtime's.
- * Copies: none. Blocks: never. Threads: any.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  * Returns: TOW_OK; TOW_EINVAL for a NULL argument, an info_out whose size no header has, or with
  * the message which environment variable is missing or contradicts another; TOW_EFORKED.
  */
@@ -83,12 +85,14 @@ int tow_job_info(struct tow_runtime *runtime, struct tow_job_info *info_out);
  * Opens the group of all ranks. Collective: every rank of the job calls it. Opens an endpoint, on
  * the interface that leads to the store unless options->address says another. options may be NULL.
  * Ownership: *group_out is the caller's until tow_group_close; options is only read. The job and
- * its ranks are one to a runtime: open it once, and split it. Copies: none. Blocks: until all ranks
- * have come, at most options->timeout_ns (two minutes). Threads: any; not from a callback. Returns:
- * TOW_OK; TOW_EINVAL naming the variable or option; TOW_EMISMATCH at all ranks, naming both sides,
- * when they disagree about job, restart, world size or rank; TOW_EDEADLINE naming the ranks that
- * have not come; TOW_EAUTH: another job key; TOW_EPEER: a rank has gone, or the store has;
- * TOW_EBUSY: the store's address is in use; TOW_ENOTSUP; TOW_ENOMEM; TOW_EPERM; TOW_ESYSTEM;
+ * its ranks are one to a runtime: open it once, and split it.
+ * Copies: none.
+ * Blocks: until all ranks have come, at most options->timeout_ns (two minutes).
+ * Threads: any; not from a callback.
+ * Returns: TOW_OK; TOW_EINVAL naming the variable or option; TOW_EMISMATCH at all ranks, naming
+ * both sides, when they disagree about job, restart, world size or rank; TOW_EDEADLINE naming the
+ * ranks that have not come; TOW_EAUTH: another job key; TOW_EPEER: a rank has gone, or the store
+ * has; TOW_EBUSY: the store's address is in use; TOW_ENOTSUP; TOW_ENOMEM; TOW_EPERM; TOW_ESYSTEM;
  * TOW_EFORKED.
  */
 int tow_group_open(struct tow_runtime *runtime, const struct tow_group_options *options,
@@ -99,7 +103,9 @@ int tow_group_open(struct tow_runtime *runtime, const struct tow_group_options *
  * *group_out is the group; until then it is NULL.
  * Ownership: *op_out is the caller's until tow_op_release; group_out must stay until the operation
  * has ended; options and its strings only until this returns.
- * Copies: none. Blocks: never. Threads: any.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY when max_ops operations exist; TOW_ENOMEM;
  * TOW_ESYSTEM; TOW_EFORKED. The operation ends as tow_group_open returns, or with TOW_ECANCELED or
  * TOW_ECLOSED; of its failure /v1/info has the message, in the log.
@@ -110,21 +116,30 @@ int tow_group_open_start(struct tow_runtime *runtime, const struct tow_group_opt
 
 /*
  * This process' number in the group, from 0; UINT32_MAX for NULL or a group that was closed.
- * Ownership: none. Copies: none. Blocks: never. Threads: any.
+ * Ownership: none.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  */
 uint32_t tow_group_rank(const struct tow_group *group);
 
 /*
  * How many ranks the group has; 0 for NULL or a group that was closed.
- * Ownership: none. Copies: none. Blocks: never. Threads: any.
+ * Ownership: none.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  */
 uint32_t tow_group_size(const struct tow_group *group);
 
 /*
  * The address of a rank's endpoint: its handle, of at most TOW_ADDRESS_MAX bytes with the NUL.
- * Ownership: address_out is the caller's, of address_size bytes. Copies: none. Blocks: never.
- * Threads: any. Returns: TOW_OK; TOW_EINVAL for a NULL argument, a rank that is none, or a too
- * small address_size.
+ * Ownership: address_out is the caller's, of address_size bytes.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
+ * Returns: TOW_OK; TOW_EINVAL for a NULL argument, a rank that is none, or a too small
+ * address_size.
  */
 int tow_group_address(const struct tow_group *group, uint32_t rank, char *address_out,
 		      size_t address_size);
@@ -134,26 +149,35 @@ int tow_group_address(const struct tow_group *group, uint32_t rank, char *addres
  * there is one connection for each pair. The peer stands in the result and in tow_group_peer. The
  * other side needs to do nothing but to drive its runtime.
  * Ownership: *op_out is the caller's until tow_op_release; the peer is the group's, and is not to
- * be closed. Copies: none. Blocks: never. Threads: any. Returns: TOW_OK when started; TOW_EINVAL,
- * also for this process' own rank; TOW_EBUSY when max_ops operations exist; TOW_ENOMEM;
- * TOW_EFORKED. The operation ends as tow_connect_start's.
+ * be closed.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
+ * Returns: TOW_OK when started; TOW_EINVAL, also for this process' own rank; TOW_EBUSY when max_ops
+ * operations exist; TOW_ENOMEM; TOW_EFORKED. The operation ends as tow_connect_start's.
  */
 int tow_group_connect_start(struct tow_group *group, uint32_t rank,
 			    const struct tow_op_options *options, struct tow_op **op_out);
 
 /*
  * The connection to a rank. Sub-groups have the same one as the group they come from.
- * Ownership: the group's. Copies: none. Blocks: never. Threads: any.
+ * Ownership: the group's.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  * Returns: TOW_OK; TOW_AGAIN while there is none, and *peer_out is NULL; TOW_EINVAL; TOW_EFORKED.
  */
 int tow_group_peer(struct tow_group *group, uint32_t rank, struct tow_peer **peer_out);
 
 /*
  * Connects to a rank, and waits for it; tow_group_connect_start and tow_op_wait in one.
- * Ownership: *peer_out is the group's, and NULL after a failure; peer_out may be NULL. Copies:
- * none. Blocks: until there is a connection, at most timeout_ns; TOW_FOREVER waits as long as
- * connect_timeout_ns allows. Threads: any; not from a callback. Returns: TOW_OK;
- * tow_group_connect_start's and its operation's failures; TOW_EINVAL in a callback.
+ * Ownership: *peer_out is the group's, and NULL after a failure; peer_out may be NULL.
+ * Copies: none.
+ * Blocks: until there is a connection, at most timeout_ns; TOW_FOREVER waits as long as
+ * connect_timeout_ns allows.
+ * Threads: any; not from a callback.
+ * Returns: TOW_OK; tow_group_connect_start's and its operation's failures; TOW_EINVAL in a
+ * callback.
  */
 int tow_group_connect(struct tow_group *group, uint32_t rank, uint64_t timeout_ns,
 		      struct tow_peer **peer_out);
@@ -163,11 +187,13 @@ int tow_group_connect(struct tow_group *group, uint32_t rank, uint64_t timeout_n
  * that have nothing else in flight. tow_recv of the other rank takes it. (A receive that is started
  * at the peer of this rank, tow_group_peer, does today as well; that is not promised, as groups are
  * to have tags of their own.)
- * Ownership: data stays the caller's, and is not in use any more when this returns. Copies: as
- * tow_send_start. Blocks: until the operation has ended (a small message's does when it is in the
- * connection's buffer), at most timeout_ns; then it has ended, too. Threads: any; not from a
- * callback. Returns: the statuses of tow_group_connect_start and tow_send_start and of their
- * operations; TOW_EDEADLINE when timeout_ns passed first; TOW_EINVAL in a callback.
+ * Ownership: data stays the caller's, and is not in use any more when this returns.
+ * Copies: as tow_send_start.
+ * Blocks: until the operation has ended (a small message's does when it is in the connection's
+ * buffer), at most timeout_ns; then it has ended, too.
+ * Threads: any; not from a callback.
+ * Returns: the statuses of tow_group_connect_start and tow_send_start and of their operations;
+ * TOW_EDEADLINE when timeout_ns passed first; TOW_EINVAL in a callback.
  */
 int tow_send(struct tow_group *group, uint32_t rank, const void *data, uint64_t bytes, uint64_t tag,
 	     uint64_t timeout_ns);
@@ -175,9 +201,11 @@ int tow_send(struct tow_group *group, uint32_t rank, const void *data, uint64_t 
 /*
  * Receives the next message with `tag` from a rank, and waits for it. *bytes_out is its length;
  * bytes_out may be NULL.
- * Ownership: data stays the caller's, and is not in use any more when this returns. Copies: as
- * tow_recv_start. Blocks: until the message is there, at most timeout_ns; then nothing waits for it
- * any more. Threads: any; not from a callback. Returns: as tow_send, with tow_recv_start's.
+ * Ownership: data stays the caller's, and is not in use any more when this returns.
+ * Copies: as tow_recv_start.
+ * Blocks: until the message is there, at most timeout_ns; then nothing waits for it any more.
+ * Threads: any; not from a callback.
+ * Returns: as tow_send, with tow_recv_start's.
  */
 int tow_recv(struct tow_group *group, uint32_t rank, void *data, uint64_t bytes, uint64_t tag,
 	     uint64_t timeout_ns, uint64_t *bytes_out);
@@ -185,18 +213,23 @@ int tow_recv(struct tow_group *group, uint32_t rank, void *data, uint64_t bytes,
 /*
  * Starts a barrier: it ends with TOW_OK when every rank of the group has started it. Several may be
  * in flight; the n-th of one rank is the n-th of all. Connects the pairs that it needs.
- * Ownership: *op_out is the caller's until tow_op_release. Copies: none. Blocks: never.
- * Threads: any. Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY; TOW_ENOMEM; TOW_EFORKED. The
- * operation ends with TOW_OK, TOW_EPEER, TOW_EREFUSED, TOW_EDEADLINE, TOW_ECANCELED or TOW_ECLOSED;
- * after a failure other barriers of this group cannot be relied on.
+ * Ownership: *op_out is the caller's until tow_op_release.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
+ * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY; TOW_ENOMEM; TOW_EFORKED. The operation ends
+ * with TOW_OK, TOW_EPEER, TOW_EREFUSED, TOW_EDEADLINE, TOW_ECANCELED or TOW_ECLOSED; after a
+ * failure other barriers of this group cannot be relied on.
  */
 int tow_group_barrier_start(struct tow_group *group, const struct tow_op_options *options,
 			    struct tow_op **op_out);
 
 /*
  * Waits for a barrier.
- * Ownership: none passes. Copies: none. Blocks: until every rank has come, at most timeout_ns;
- * TOW_FOREVER waits as long as it takes. Threads: any; not from a callback.
+ * Ownership: none passes.
+ * Copies: none.
+ * Blocks: until every rank has come, at most timeout_ns; TOW_FOREVER waits as long as it takes.
+ * Threads: any; not from a callback.
  * Returns: as the operation of tow_group_barrier_start, or as its start.
  */
 int tow_group_barrier(struct tow_group *group, uint64_t timeout_ns);
@@ -205,8 +238,10 @@ int tow_group_barrier(struct tow_group *group, uint64_t timeout_ns);
  * Makes groups of the group: ranks with the same color are one, ordered by key, then by rank.
  * Collective: every rank of the group calls it. color TOW_GROUP_NONE: *group_out is NULL.
  * Ownership: *group_out is the caller's until tow_group_close. The connections are the job's: they
- * stay until the last group is closed. Copies: none. Blocks: until all have called it, at most
- * timeout_ns. Threads: any; not from a callback; on one group one call at a time.
+ * stay until the last group is closed.
+ * Copies: none.
+ * Blocks: until all have called it, at most timeout_ns.
+ * Threads: any; not from a callback; on one group one call at a time.
  * Returns: TOW_OK; TOW_EINVAL; TOW_EMISMATCH; TOW_EDEADLINE naming who has not come; TOW_EPEER;
  * TOW_EBUSY: the store is full; TOW_ENOMEM; TOW_EFORKED.
  */
@@ -215,19 +250,24 @@ int tow_group_split(struct tow_group *group, int64_t color, int64_t key, uint64_
 
 /*
  * Puts a value where every rank of the job can get it. For little things: names, not data.
- * Ownership: none passes. Copies: value, of at most 64 KiB; key has at most 250 bytes. Blocks: for
- * a round trip to rank 0, at most timeout_ns. Threads: any; not from a callback. Returns: TOW_OK;
- * TOW_EINVAL; TOW_EDEADLINE; TOW_EPEER; TOW_EBUSY: the store is full; TOW_ENOTSUP: the job has one
- * rank; TOW_EFORKED.
+ * Ownership: none passes.
+ * Copies: value, of at most 64 KiB; key has at most 250 bytes.
+ * Blocks: for a round trip to rank 0, at most timeout_ns.
+ * Threads: any; not from a callback.
+ * Returns: TOW_OK; TOW_EINVAL; TOW_EDEADLINE; TOW_EPEER; TOW_EBUSY: the store is full; TOW_ENOTSUP:
+ * the job has one rank; TOW_EFORKED.
  */
 int tow_group_set(struct tow_group *group, const char *key, const void *value, size_t bytes,
 		  uint64_t timeout_ns);
 
 /*
  * Gets a value, and waits until it is there. *bytes_out is its length; what is beyond `room` is
- * cut. Ownership: value_out is the caller's, of `room` bytes. Copies: the value. Blocks: until
- * somebody has put it, at most timeout_ns. Threads: any; not from a callback. Returns: as
- * tow_group_set.
+ * cut.
+ * Ownership: value_out is the caller's, of `room` bytes.
+ * Copies: the value.
+ * Blocks: until somebody has put it, at most timeout_ns.
+ * Threads: any; not from a callback.
+ * Returns: as tow_group_set.
  */
 int tow_group_get(struct tow_group *group, const char *key, void *value_out, size_t room,
 		  size_t *bytes_out, uint64_t timeout_ns);
@@ -236,10 +276,12 @@ int tow_group_get(struct tow_group *group, const char *key, void *value_out, siz
  * Closes a group. Not collective, but a rank that still works with this one loses it: make a
  * barrier first. With the last group of the job its connections are closed: operations in flight
  * complete with TOW_ECLOSED, and rank 0's store serves on until all have said goodbye. Later calls
- * with the group get TOW_ECLOSED (tow_runtime_close says for how long). Ownership: takes the group;
- * NULL is legal. Copies: none. Blocks: the last one's, at rank 0, until the others have closed
- * theirs, at most two seconds. Threads: any, while no other is inside a call with it; not from a
- * callback. Returns: TOW_OK; TOW_EINVAL in a callback; TOW_ECLOSED; TOW_EFORKED.
+ * with the group get TOW_ECLOSED (tow_runtime_close says for how long).
+ * Ownership: takes the group; NULL is legal.
+ * Copies: none.
+ * Blocks: the last one's, at rank 0, until the others have closed theirs, at most two seconds.
+ * Threads: any, while no other is inside a call with it; not from a callback.
+ * Returns: TOW_OK; TOW_EINVAL in a callback; TOW_ECLOSED; TOW_EFORKED.
  */
 int tow_group_close(struct tow_group *group);
 

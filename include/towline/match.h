@@ -47,8 +47,10 @@ struct tow_match {
  * tag. With TOW_OP_TRUNCATE in options->flags a longer message fills the parts and the rest is
  * dropped; without it the operation ends with TOW_ETRUNCATED.
  * Ownership: the memory of the parts stays the caller's, and is the library's to write until
- * completion; match and parts are only read; *op_out is the caller's until tow_op_release. Copies:
- * as tow_recv_start. Blocks: as tow_send_start. Threads: any.
+ * completion; match and parts are only read; *op_out is the caller's until tow_op_release.
+ * Copies: as tow_recv_start.
+ * Blocks: as tow_send_start.
+ * Threads: any.
  * Returns: TOW_ENOTSUP in this version; later as tow_recv_start.
  */
 int tow_recv_match_start(struct tow_endpoint *endpoint, const struct tow_match *match,
@@ -58,8 +60,10 @@ int tow_recv_match_start(struct tow_endpoint *endpoint, const struct tow_match *
 /*
  * Starts to send a message that is gathered from `part_count` parts.
  * Ownership: the memory of the parts stays the caller's, unchanged until completion; parts is only
- * read; *op_out is the caller's until tow_op_release. Copies: as tow_send_start. Blocks: as
- * tow_send_start. Threads: any.
+ * read; *op_out is the caller's until tow_op_release.
+ * Copies: as tow_send_start.
+ * Blocks: as tow_send_start.
+ * Threads: any.
  * Returns: TOW_ENOTSUP in this version; later as tow_send_start.
  */
 int tow_send_parts_start(struct tow_peer *peer, const struct tow_part *parts, uint32_t part_count,
@@ -69,7 +73,9 @@ int tow_send_parts_start(struct tow_peer *peer, const struct tow_part *parts, ui
 /*
  * Looks whether a message that `match` takes has come and waits for a receive. The result has its
  * peer, tag and bytes.
- * Ownership: *result_out is the caller's, its size set by the caller. Copies: none. Blocks: never.
+ * Ownership: *result_out is the caller's, its size set by the caller.
+ * Copies: none.
+ * Blocks: never.
  * Threads: any; what another thread receives meanwhile is not held back.
  * Returns: TOW_ENOTSUP in this version; later TOW_OK, TOW_AGAIN when there is none, TOW_EINVAL,
  * TOW_EFORKED.

@@ -75,7 +75,9 @@ struct tow_method_options {
  * Makes a method callable by every peer of the runtime. On the wire a name is its 64-bit hash.
  * Ownership: name and options are copied; user stays the caller's, until tow_method_deregister has
  * returned and every call of the method is answered.
- * Copies: none. Blocks: never. Threads: any.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  * Returns: TOW_OK; TOW_EINVAL for a NULL argument or a name that is empty, has other than printable
  * ASCII or is longer than TOW_METHOD_NAME_MAX - 1; TOW_EBUSY for a name that is registered, that
  * has the hash of one that is, or where there are TOW_METHODS_MAX; TOW_ENOMEM; TOW_EFORKED.
@@ -85,8 +87,11 @@ int tow_method_register(struct tow_runtime *runtime, const char *name, tow_metho
 
 /*
  * Ends a method: later calls get TOW_ENOTSUP; those in service go on, with their handles.
- * Ownership: none passes. Copies: none. Blocks: while another thread runs a handler.
- * Threads: any. Returns: TOW_OK; TOW_EINVAL when there is none of that name; TOW_EFORKED.
+ * Ownership: none passes.
+ * Copies: none.
+ * Blocks: while another thread runs a handler.
+ * Threads: any.
+ * Returns: TOW_OK; TOW_EINVAL when there is none of that name; TOW_EFORKED.
  */
 int tow_method_deregister(struct tow_runtime *runtime, const char *name);
 
@@ -146,16 +151,18 @@ struct tow_call_result {
  * response is there: tow_result has its bytes, tow_call_result everything.
  * Ownership: request stays the caller's, unchanged until completion (up to eager_max_bytes: until
  * this returns); response is the library's to write until completion; *op_out is the caller's until
- * tow_op_release, which also ends a view. Copies: up to eager_max_bytes two of the request, one of
- * a response into a buffer; larger: as tow_send_start and tow_recv_start. Blocks: as
- * tow_send_start. Threads: any. Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY when as many
- * calls exist as the runtime can have, or max_ops operations, or as tow_send_start; TOW_ENOMEM;
- * TOW_ENOTSUP for a peer to which there is no link; TOW_EFORKED. The operation ends with TOW_OK;
- * TOW_EREMOTE (the handler failed); TOW_ENOTSUP (no such method); TOW_EBUSY, TOW_EINVAL,
- * TOW_EEXHAUSTED (the server could not take it; the text says why); TOW_EREFUSED (the other side
- * has no memory for calls); TOW_ETRUNCATED (the response is longer than response_bytes);
- * TOW_EDEADLINE; TOW_ECANCELED (tow_op_cancel; or the server's reply was); TOW_EPEER; TOW_ECLOSED;
- * TOW_EPROTOCOL.
+ * tow_op_release, which also ends a view.
+ * Copies: up to eager_max_bytes two of the request, one of a response into a buffer; larger: as
+ * tow_send_start and tow_recv_start.
+ * Blocks: as tow_send_start.
+ * Threads: any.
+ * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY when as many calls exist as the runtime can
+ * have, or max_ops operations, or as tow_send_start; TOW_ENOMEM; TOW_ENOTSUP for a peer to which
+ * there is no link; TOW_EFORKED. The operation ends with TOW_OK; TOW_EREMOTE (the handler failed);
+ * TOW_ENOTSUP (no such method); TOW_EBUSY, TOW_EINVAL, TOW_EEXHAUSTED (the server could not take
+ * it; the text says why); TOW_EREFUSED (the other side has no memory for calls); TOW_ETRUNCATED
+ * (the response is longer than response_bytes); TOW_EDEADLINE; TOW_ECANCELED (tow_op_cancel; or the
+ * server's reply was); TOW_EPEER; TOW_ECLOSED; TOW_EPROTOCOL.
  */
 int tow_call_start(struct tow_peer *peer, const char *method, const void *request,
 		   uint64_t request_bytes, void *response, uint64_t response_bytes,
@@ -163,9 +170,12 @@ int tow_call_start(struct tow_peer *peer, const char *method, const void *reques
 
 /*
  * tow_call_start, tow_op_wait and tow_call_result in one, with a response into a buffer.
- * *result_out may be NULL. Ownership: nothing is kept. Copies: as tow_call_start.
- * Blocks: until the call has ended, at most timeout_ns. Threads: any; not from a callback or
- * handler. Returns: as tow_call_start, or how the call ended.
+ * *result_out may be NULL.
+ * Ownership: nothing is kept.
+ * Copies: as tow_call_start.
+ * Blocks: until the call has ended, at most timeout_ns.
+ * Threads: any; not from a callback or handler.
+ * Returns: as tow_call_start, or how the call ended.
  */
 int tow_call(struct tow_peer *peer, const char *method, const void *request, uint64_t request_bytes,
 	     void *response, uint64_t response_bytes, uint64_t timeout_ns,
@@ -174,7 +184,9 @@ int tow_call(struct tow_peer *peer, const char *method, const void *request, uin
 /*
  * How a call that has ended went. Also from its completion callback.
  * Ownership: *result_out is the caller's, its size set by the caller; data as in tow_call_start.
- * Copies: none. Blocks: never. Threads: any.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  * Returns: TOW_OK; TOW_AGAIN while it is in flight; TOW_EINVAL for an operation that is no call;
  * TOW_EFORKED.
  */
@@ -182,21 +194,30 @@ int tow_call_result(struct tow_op *op, struct tow_call_result *result_out);
 
 /*
  * The request of a call in service.
- * Ownership: the library's, readable until the reply has completed. Copies: none. Blocks: never.
- * Threads: any. Returns: the bytes, or NULL for a request of none; their number in *bytes_out.
+ * Ownership: the library's, readable until the reply has completed.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
+ * Returns: the bytes, or NULL for a request of none; their number in *bytes_out.
  */
 const void *tow_call_request(const struct tow_call_in *call, uint64_t *bytes_out);
 
 /*
  * Who calls.
- * Ownership: the peer's owner's. Copies: none. Blocks: never. Threads: any, while the peer is not
- * closed. Returns: the peer; NULL when it has gone.
+ * Ownership: the peer's owner's.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any, while the peer is not closed.
+ * Returns: the peer; NULL when it has gone.
  */
 struct tow_peer *tow_call_peer(const struct tow_call_in *call);
 
 /*
  * How long the client still waits, reckoned from the arrival of its request.
- * Ownership: none. Copies: none. Blocks: never. Threads: any.
+ * Ownership: none.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  * Returns: nanoseconds; 0 when it does not wait any more; TOW_FOREVER when it has no deadline.
  */
 uint64_t tow_call_remaining_ns(const struct tow_call_in *call);
@@ -204,17 +225,22 @@ uint64_t tow_call_remaining_ns(const struct tow_call_in *call);
 /*
  * Whether nobody wants the answer any more: canceled, past its deadline, or the peer has gone. It
  * must be answered all the same, with anything.
- * Ownership: none. Copies: none. Blocks: never. Threads: any.
+ * Ownership: none.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  */
 bool tow_call_canceled(const struct tow_call_in *call);
 
 /*
  * Answers a call, once. code 0: the response is `bytes` at `data`. Another code: the call has
  * failed; data is a text for people, of which TOW_CALL_TEXT_MAX - 1 bytes are sent. With op_out
- * NULL the operation is given back by itself when it ends. Ownership: takes the call when started;
- * data stays the caller's, unchanged until completion (up to eager_max_bytes, and a text: until
- * this returns); memory of the pool may be freed at once. Copies: up to eager_max_bytes: two;
- * larger: as tow_send_start. Blocks: as tow_send_start. Threads: any, also from the handler.
+ * NULL the operation is given back by itself when it ends.
+ * Ownership: takes the call when started; data stays the caller's, unchanged until completion (up
+ * to eager_max_bytes, and a text: until this returns); memory of the pool may be freed at once.
+ * Copies: up to eager_max_bytes: two; larger: as tow_send_start.
+ * Blocks: as tow_send_start.
+ * Threads: any, also from the handler.
  * Returns: TOW_OK when started; then the call's handle, its request and stream end with the
  * operation. Else the call is as before: TOW_EINVAL, also for a call that was answered; TOW_EBUSY
  * as tow_send_start; TOW_EFORKED. The operation ends with TOW_OK (the client has all of it, or it
@@ -228,14 +254,20 @@ int tow_reply_start(struct tow_call_in *call, int32_t code, const void *data, ui
  * The stream of a call that was started with TOW_CALL_STREAM: on the client from its operation, on
  * the server from the call in service.
  * Ownership: the call's: on the client until tow_op_release, on the server until the reply has
- * completed. Copies: none. Blocks: never. Threads: any. Returns: the stream, NULL for a call
- * without.
+ * completed.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
+ * Returns: the stream, NULL for a call without.
  */
 struct tow_stream *tow_call_stream(struct tow_op *op);
 
 /*
  * The same on the server, of the call in service.
- * Ownership: the call's, until the reply has completed. Copies: none. Blocks: never. Threads: any.
+ * Ownership: the call's, until the reply has completed.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  * Returns: the stream, NULL for a call without.
  */
 struct tow_stream *tow_call_in_stream(struct tow_call_in *call);
@@ -244,12 +276,15 @@ struct tow_stream *tow_call_in_stream(struct tow_call_in *call);
  * Starts to give the next piece to the other side. Pieces arrive in the order in which they were
  * started. At most 8 are with the other side and not yet taken; further ones wait here, and a piece
  * above eager_max_bytes is read only when the other side pulls it: so a slow reader slows the
- * writer down, and neither needs memory for it. Ownership: data stays the caller's, unchanged until
- * completion. Copies: as tow_call_start. Blocks: as tow_send_start. Threads: any. Returns: TOW_OK
- * when started; TOW_EINVAL for 0 bytes or after tow_stream_end; TOW_EBUSY; TOW_EFORKED. The
- * operation ends with TOW_OK; TOW_ECLOSED when the call has ended before; else as the call did; a
- * piece that is canceled or past its deadline when it is on its way ends the call with the same
- * status.
+ * writer down, and neither needs memory for it.
+ * Ownership: data stays the caller's, unchanged until completion.
+ * Copies: as tow_call_start.
+ * Blocks: as tow_send_start.
+ * Threads: any.
+ * Returns: TOW_OK when started; TOW_EINVAL for 0 bytes or after tow_stream_end; TOW_EBUSY;
+ * TOW_EFORKED. The operation ends with TOW_OK; TOW_ECLOSED when the call has ended before; else as
+ * the call did; a piece that is canceled or past its deadline when it is on its way ends the call
+ * with the same status.
  */
 int tow_stream_push_start(struct tow_stream *stream, const void *data, uint64_t bytes,
 			  const struct tow_op_options *options, struct tow_op **op_out);
@@ -258,8 +293,10 @@ int tow_stream_push_start(struct tow_stream *stream, const void *data, uint64_t 
  * Starts to take the next piece into `data`, of room for `bytes`; with data NULL as a view, in
  * tow_result.data until tow_op_release. tow_result.bytes is its length; 0: the other side has ended
  * its direction, and no piece comes any more. A piece that is too long ends with TOW_ETRUNCATED and
- * is dropped. Ownership, Copies, Blocks: as tow_recv_start. Threads: any; pieces go to pulls in the
- * order in which these were started, but a small one may be there before a large one ahead of it.
+ * is dropped.
+ * Ownership, Copies, Blocks: as tow_recv_start.
+ * Threads: any; pieces go to pulls in the order in which these were started, but a small one may be
+ * there before a large one ahead of it.
  * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY; TOW_EFORKED. The operation ends as that of
  * tow_stream_push_start.
  */
@@ -268,15 +305,22 @@ int tow_stream_pull_start(struct tow_stream *stream, void *data, uint64_t bytes,
 
 /*
  * Says that no piece follows in this direction, behind those that were started. A reply says it,
- * too. Ownership: none passes. Copies: none. Blocks: never. Threads: any. Returns: TOW_OK, also
- * when it was said before; TOW_EINVAL for NULL; TOW_EFORKED.
+ * too.
+ * Ownership: none passes.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
+ * Returns: TOW_OK, also when it was said before; TOW_EINVAL for NULL; TOW_EFORKED.
  */
 int tow_stream_end(struct tow_stream *stream);
 
 /*
  * Breaks both directions off: the call ends with TOW_ECANCELED on both sides. The server must still
  * answer it.
- * Ownership: none passes. Copies: none. Blocks: never. Threads: any.
+ * Ownership: none passes.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  * Returns: TOW_OK, also when it had ended; TOW_EINVAL for NULL; TOW_EFORKED.
  */
 int tow_stream_abort(struct tow_stream *stream);

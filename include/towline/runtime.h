@@ -175,8 +175,11 @@ struct tow_options {
  * Sets every member of the caller's struct tow_options to "not set here", so that environment and
  * defaults decide; for languages that cannot use TOW_OPTIONS_INIT, and for memory of the heap.
  * `size` is sizeof(struct tow_options) as the caller knows it.
- * Ownership: options_out is the caller's, of `size` bytes. Copies: none. Blocks: never.
- * Threads: any. Returns: TOW_OK; TOW_EINVAL for NULL or a size that no header has.
+ * Ownership: options_out is the caller's, of `size` bytes.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
+ * Returns: TOW_OK; TOW_EINVAL for NULL or a size that no header has.
  */
 int tow_options_init(struct tow_options *options_out, size_t size);
 
@@ -185,18 +188,23 @@ int tow_options_init(struct tow_options *options_out, size_t size);
  * registers them with io_uring where that is to be had, opens the stats socket. options may be
  * NULL.
  * Ownership: *runtime_out is the caller's until tow_runtime_close; options is only read.
- * Copies: none. Blocks: for the time it takes to fault the pool in (about 0.5 s a GiB on base
- * pages). Threads: any. Returns: TOW_OK; TOW_EINVAL naming the knob, its value and its range;
- * TOW_ENOMEM when the pool cannot be mapped, or with strict_premap not wholly pinned; TOW_ENOTSUP
- * and TOW_EPERM without io_uring where poller=io_uring or strict_premap asks for it; TOW_ESYSTEM
- * naming the system call.
+ * Copies: none.
+ * Blocks: for the time it takes to fault the pool in (about 0.5 s a GiB on base pages).
+ * Threads: any.
+ * Returns: TOW_OK; TOW_EINVAL naming the knob, its value and its range; TOW_ENOMEM when the pool
+ * cannot be mapped, or with strict_premap not wholly pinned; TOW_ENOTSUP and TOW_EPERM without
+ * io_uring where poller=io_uring or strict_premap asks for it; TOW_ESYSTEM naming the system call.
  */
 int tow_runtime_open(const struct tow_options *options, struct tow_runtime **runtime_out);
 
 /*
  * Says that start-up is over: every registration from now on is late, and is counted with its
- * reason. Ownership: none passes. Copies: none. Blocks: never. Threads: any. Returns: TOW_OK, also
- * when sealed already; TOW_EINVAL for NULL; TOW_EFORKED.
+ * reason.
+ * Ownership: none passes.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
+ * Returns: TOW_OK, also when sealed already; TOW_EINVAL for NULL; TOW_EFORKED.
  */
 int tow_runtime_seal(struct tow_runtime *runtime);
 
@@ -206,10 +214,13 @@ int tow_runtime_seal(struct tow_runtime *runtime);
  * runtime (operations, peers, endpoints, groups, devices, pool memory) end with it. Calls with a
  * runtime, endpoint, peer or group that ended get TOW_ECLOSED, until 256 others of the process have
  * ended after it; then its memory is given back, and using it is undefined. Calls with other
- * handles that ended are undefined at once. Ownership: takes the runtime. Copies: none. Blocks:
- * until the kernel has let go of the memory, at most about a second. Threads: no other thread may
- * be inside a call on this runtime. Returns: TOW_OK; TOW_EINVAL for NULL, or in a callback;
- * TOW_ECLOSED; TOW_EFORKED (the parent's runtime is unharmed).
+ * handles that ended are undefined at once.
+ * Ownership: takes the runtime.
+ * Copies: none.
+ * Blocks: until the kernel has let go of the memory, at most about a second.
+ * Threads: no other thread may be inside a call on this runtime.
+ * Returns: TOW_OK; TOW_EINVAL for NULL, or in a callback; TOW_ECLOSED; TOW_EFORKED (the parent's
+ * runtime is unharmed).
  */
 int tow_runtime_close(struct tow_runtime *runtime);
 
@@ -217,8 +228,10 @@ int tow_runtime_close(struct tow_runtime *runtime);
  * Drives the runtime once without waiting: sends what is held back, reaps what has arrived, runs
  * callbacks. tow_op_test and tow_op_wait do this too; only event loops need it, and callers that
  * wait for nothing and have switched off the knob background.
- * Ownership: none passes. Copies: as the operations it moves. Blocks: never. Threads: any; when
- * another thread is driving it returns at once.
+ * Ownership: none passes.
+ * Copies: as the operations it moves.
+ * Blocks: never.
+ * Threads: any; when another thread is driving it returns at once.
  * Returns: TOW_OK when something was done, TOW_AGAIN when there was nothing to do; TOW_EINVAL for
  * NULL; TOW_EFORKED.
  */
@@ -229,7 +242,9 @@ int tow_progress(struct tow_runtime *runtime);
  * something to do: something has come, another thread has left something, a deadline has passed, a
  * device's copy is to be looked at. Level-triggered; poll it, do not read it. The library's own
  * thread (knob background) leaves what comes to this one for a millisecond.
- * Ownership: the runtime's; valid until tow_runtime_close. Copies: none. Blocks: never.
+ * Ownership: the runtime's; valid until tow_runtime_close.
+ * Copies: none.
+ * Blocks: never.
  * Threads: any; each thread gets a descriptor of its own.
  * Returns: TOW_OK; TOW_EINVAL for a NULL argument; TOW_EBUSY when 16 other threads have descriptors
  * or drive just now; TOW_ESYSTEM; TOW_EFORKED.
@@ -238,7 +253,10 @@ int tow_fd(struct tow_runtime *runtime, int *fd_out);
 
 /*
  * Sends small messages that are held back to share a system call (gather_ns), now.
- * Ownership: none passes. Copies: none. Blocks: never. Threads: any.
+ * Ownership: none passes.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  * Returns: TOW_OK; TOW_AGAIN when another thread is driving, which sends them; TOW_EINVAL;
  * TOW_EFORKED.
  */
@@ -266,7 +284,10 @@ struct tow_knob_info {
 
 /*
  * The number of knobs.
- * Ownership: none. Copies: none. Blocks: never. Threads: any.
+ * Ownership: none.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  * Returns: the count.
  */
 size_t tow_knob_count(void);
@@ -274,7 +295,9 @@ size_t tow_knob_count(void);
 /*
  * Row `index` of the knob table.
  * Ownership: the strings are static; *knob_out is the caller's, its size set by the caller.
- * Copies: none. Blocks: never. Threads: any.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  * Returns: TOW_OK; TOW_EINVAL for an index past the end or a NULL knob_out or one whose size no
  * header has.
  */

@@ -24,7 +24,8 @@ extern "C" {
 /*
  * The document at `path` ("/v1/pool", "/metrics", ...), as the stats socket would serve it.
  * Ownership: *text_out is the caller's, to be given to tow_stats_release; NUL-terminated.
- * Copies: no payload. Blocks: never for long; takes only the locks of the control path.
+ * Copies: no payload.
+ * Blocks: never for long; takes only the locks of the control path.
  * Threads: any; not from a completion callback.
  * Returns: TOW_OK; TOW_EINVAL for an unknown path or in a callback; TOW_ENOMEM; TOW_EFORKED.
  */
@@ -32,22 +33,31 @@ int tow_stats_get(struct tow_runtime *runtime, const char *path, char **text_out
 
 /*
  * Frees a text of tow_stats_get. NULL is legal.
- * Ownership: takes the text. Copies: none. Blocks: never. Threads: any.
+ * Ownership: takes the text.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  */
 void tow_stats_release(char *text);
 
 /*
  * The path of this runtime's stats socket, "" when it has none.
- * Ownership: the runtime's, until tow_runtime_close. Copies: none. Blocks: never. Threads: any.
+ * Ownership: the runtime's, until tow_runtime_close.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  */
 const char *tow_stats_socket(struct tow_runtime *runtime);
 
 /*
  * The directory where runtimes of this user put their stats sockets when the knob stats_dir is not
  * set: $XDG_RUNTIME_DIR/towline, else /run/towline for root, else /tmp/towline-<uid>. A runtime
- * that cannot use it takes another (docs/stats.md); tow_stats_socket has the path. Ownership:
- * path_out is the caller's, of path_size bytes. Copies: none. Blocks: never. Threads: any. Returns:
- * TOW_OK; TOW_EINVAL when it does not fit.
+ * that cannot use it takes another (docs/stats.md); tow_stats_socket has the path.
+ * Ownership: path_out is the caller's, of path_size bytes.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
+ * Returns: TOW_OK; TOW_EINVAL when it does not fit.
  */
 int tow_stats_dir(char *path_out, size_t path_size);
 
@@ -57,9 +67,12 @@ int tow_stats_dir(char *path_out, size_t path_size);
  * For programs whose calls all come from one place, such as a layer that hides this library. A name
  * of a place ("embedding"), not of a step: a process can have 1,024 tags and forgets none.
  * tag: 1 to 63 bytes of printable ASCII; NULL: none.
- * Ownership: the text is copied. Copies: no payload. Blocks: never for long; a new tag takes a
- * lock. Threads: any; each has its own tag. Returns: TOW_OK; TOW_EINVAL for a text that is not
- * legal; TOW_EBUSY when there are 1,024 others. After a failure the thread's tag is as before.
+ * Ownership: the text is copied.
+ * Copies: no payload.
+ * Blocks: never for long; a new tag takes a lock.
+ * Threads: any; each has its own tag.
+ * Returns: TOW_OK; TOW_EINVAL for a text that is not legal; TOW_EBUSY when there are 1,024 others.
+ * After a failure the thread's tag is as before.
  */
 int tow_tag_set(const char *tag);
 
@@ -117,7 +130,9 @@ struct tow_status_info {
 /*
  * Row `index` of the list of counters, from 0.
  * Ownership: the strings are static; *row_out is the caller's, its size set by the caller.
- * Copies: none. Blocks: never. Threads: any.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  * Returns: TOW_OK; TOW_EINVAL for an index past the end or a NULL row_out or one whose size no
  * header has.
  */

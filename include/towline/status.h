@@ -53,14 +53,18 @@ enum tow_status {
 /*
  * The name of a status, "TOW_EINVAL"; "TOW_UNKNOWN" for a number that is none.
  * Ownership: the string is static.
- * Copies: none. Blocks: never. Threads: any.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  */
 const char *tow_status_name(int status);
 
 /*
  * What a status means in general, one line. tow_error_message says what happened in particular.
  * Ownership: the string is static.
- * Copies: none. Blocks: never. Threads: any.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  */
 const char *tow_status_text(int status);
 
@@ -71,7 +75,9 @@ const char *tow_status_text(int status);
  * hear. The failure of an operation becomes the thread's when tow_op_wait or tow_op_test returns
  * it, and for the callback of the operation, whichever thread drove; struct tow_result has it too.
  * Ownership: the library's; valid until the next failing call of this thread.
- * Copies: none. Blocks: never. Threads: any; each has its own.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any; each has its own.
  */
 const char *tow_error_message(void);
 

@@ -31,7 +31,10 @@ enum tow_trace_format {
 
 /*
  * The format of that name: "xspace", "perfetto", "chrome", "json", "html".
- * Ownership: none. Copies: none. Blocks: never. Threads: any.
+ * Ownership: none.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  * Returns: TOW_OK; TOW_EINVAL for another name, or NULL.
  */
 int tow_trace_format_from_name(const char *name, enum tow_trace_format *format_out);
@@ -39,25 +42,32 @@ int tow_trace_format_from_name(const char *name, enum tow_trace_format *format_o
 /*
  * From now on everything is recorded and kept, small messages too, up to 1,048,576 spans; what came
  * beyond is counted. One such recording at a time; captures of the stats socket are apart from it.
- * Ownership: none passes. Copies: no payload. Blocks: never for long; starts a thread. Threads:
- * any. Returns: TOW_OK; TOW_EBUSY when it was begun already; TOW_EINVAL for NULL; TOW_ENOMEM;
+ * Ownership: none passes.
+ * Copies: no payload.
+ * Blocks: never for long; starts a thread.
+ * Threads: any.
+ * Returns: TOW_OK; TOW_EBUSY when it was begun already; TOW_EINVAL for NULL; TOW_ENOMEM;
  * TOW_ESYSTEM; TOW_EFORKED.
  */
 int tow_trace_begin(struct tow_runtime *runtime);
 
 /*
  * What has happened since tow_trace_begin: the trace of this rank.
- * Ownership: *trace_out is the caller's, for tow_trace_release. Copies: no payload. Blocks: for
- * some milliseconds, by the size. Threads: any; not from a completion callback. Returns: TOW_OK;
- * TOW_EINVAL for NULL, in a callback, or when nothing is being recorded; TOW_ENOMEM, and the
- * recording is over; TOW_EFORKED.
+ * Ownership: *trace_out is the caller's, for tow_trace_release.
+ * Copies: no payload.
+ * Blocks: for some milliseconds, by the size.
+ * Threads: any; not from a completion callback.
+ * Returns: TOW_OK; TOW_EINVAL for NULL, in a callback, or when nothing is being recorded;
+ * TOW_ENOMEM, and the recording is over; TOW_EFORKED.
  */
 int tow_trace_end(struct tow_runtime *runtime, struct tow_trace **trace_out);
 
 /*
  * Reads `count` bytes of an XSpace that Towline wrote.
  * Ownership: bytes stay the caller's; *trace_out is the caller's, for tow_trace_release.
- * Copies: no payload. Blocks: never; takes time by the size. Threads: any.
+ * Copies: no payload.
+ * Blocks: never; takes time by the size.
+ * Threads: any.
  * Returns: TOW_OK; TOW_EINVAL for bytes that are no XSpace of Towline's, with what is wrong; in a
  * build without protobuf-c TOW_ENOTSUP; TOW_ENOMEM.
  */
@@ -65,15 +75,20 @@ int tow_trace_load(const void *bytes, size_t count, struct tow_trace **trace_out
 
 /*
  * Moves the ranks of `from` to `into`; `from` is empty after it, and still to be released.
- * Ownership: both stay the caller's. Copies: none. Blocks: never. Threads: any; one at a time for
- * each trace. Returns: TOW_OK; TOW_EINVAL when a rank is in both (nothing is moved); TOW_ENOMEM.
+ * Ownership: both stay the caller's.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any; one at a time for each trace.
+ * Returns: TOW_OK; TOW_EINVAL when a rank is in both (nothing is moved); TOW_ENOMEM.
  */
 int tow_trace_merge(struct tow_trace *into, struct tow_trace *from);
 
 /*
  * Writes the trace in a format.
- * Ownership: *bytes_out are the caller's, for tow_trace_bytes_release. Copies: no payload. Blocks:
- * never; takes time by the size. Threads: any; not while the trace is changed.
+ * Ownership: *bytes_out are the caller's, for tow_trace_bytes_release.
+ * Copies: no payload.
+ * Blocks: never; takes time by the size.
+ * Threads: any; not while the trace is changed.
  * Returns: TOW_OK; TOW_EINVAL for an unknown format; TOW_ENOTSUP for one that this build cannot
  * write, with the reason; TOW_ENOMEM.
  */
@@ -106,22 +121,31 @@ struct tow_trace_rank_info {
 /*
  * Rank `index` of a trace, from 0, in the order of their ranks.
  * Ownership: texts are the trace's, until it is merged into another or released; *row_out is the
- * caller's, its size set by the caller. Copies: none. Blocks: never. Threads: any; not while the
- * trace is changed. Returns: TOW_OK; TOW_EINVAL for an index past the end or a NULL
- * row_out or one whose size no header has.
+ * caller's, its size set by the caller.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any; not while the trace is changed.
+ * Returns: TOW_OK; TOW_EINVAL for an index past the end or a NULL row_out or one whose size no
+ * header has.
  */
 int tow_trace_rank_info(const struct tow_trace *trace, size_t index,
 			struct tow_trace_rank_info *row_out);
 
 /*
  * Frees a trace. NULL is legal.
- * Ownership: takes the trace. Copies: none. Blocks: never. Threads: any.
+ * Ownership: takes the trace.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  */
 void tow_trace_release(struct tow_trace *trace);
 
 /*
  * Frees what tow_trace_encode gave. NULL is legal.
- * Ownership: takes the bytes. Copies: none. Blocks: never. Threads: any.
+ * Ownership: takes the bytes.
+ * Copies: none.
+ * Blocks: never.
+ * Threads: any.
  */
 void tow_trace_bytes_release(void *bytes);
 

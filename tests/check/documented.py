@@ -2,6 +2,7 @@
 
 A public function's comment answers, in this order: Ownership, Copies, Blocks, Threads, Returns
 (the last where an int comes back). "Ownership, Copies, Threads: as tow_x" answers several at once.
+Each answer begins a line of its own, so that the eye finds it.
 docs/counters.md and docs/knobs.md are what towstat prints: --towstat compares them.
 """
 import os
@@ -61,6 +62,17 @@ def check_headers(tree):
                         "say it: users must not have to guess")
 
 
+def check_labels(tree):
+    """No answer begins within a line, in any comment of a public header."""
+    one = "|".join(WORDS)
+    for name in tree.match(r"include/towline/[^/]+\.h(\.in)?$"):
+        for number, line in enumerate(tree.text(name).split("\n"), 1):
+            for label in re.finditer(rf"\b(?:{one})(?:, (?:{one}))*:", line):
+                if not re.fullmatch(r"\s*(/?\*+ )?", line[:label.start()]):
+                    yield Fault(name, number, f"'{label.group(0)}' stands within a line",
+                                "begin a line with it")
+
+
 def check_lists(tree):
     for pattern, (row, documents) in LISTS.items():
         texts = "\n".join(tree.text(d) for d in documents if d in tree.names)
@@ -102,15 +114,15 @@ def check(tree, args=None):
         if not os.path.exists(towstat):
             raise common.Skip(f"{towstat} has not been built, so docs/ cannot be compared with it")
         return list(check_generated(tree, towstat))
-    faults = list(check_headers(tree))
+    faults = list(check_headers(tree)) + list(check_labels(tree))
     # A tree without the documents yet (the first commits) is told so by the towstat part.
     if args is None or any(d in tree.names for d in GENERATED) or tree.match(r"diag/.*\.def$"):
         faults += check_lists(tree)
     return faults
 
 
-FULL = ("/*\n * Does.\n * Ownership: none. Copies: none.\n"
-        " * Blocks: never. Threads:\n * any. %s\n */\n")
+FULL = ("/*\n * Does.\n * Ownership: none.\n * Copies: none.\n"
+        " * Blocks: never.\n * Threads:\n * any.\n * %s\n */\n")
 H = "include/towline/a.h"
 
 
@@ -124,8 +136,17 @@ SAMPLES = [
               "diag/record/counter.def": "TWI_COUNTER(a_b, x, y)\n",
               "docs/counters.md": "| a_b |\n"}, None),
     ("as another", header(FULL % "Returns: TOW_OK.", "int tow_a(void);\n\n/* Ownership, Threads: "
-                          "as tow_a. Copies: none. Blocks: no. Returns: 0. */\nint tow_b(void);\n"),
-     None),
+                          "as tow_a.\n * Copies: none.\n * Blocks: no.\n * Returns: 0.\n */\n"
+                          "int tow_b(void);\n"), None),
+    ("two in a line", header((FULL % "Returns: 0.").replace(".\n * Copies", ". Copies")),
+     "a.h:4: 'Copies:' stands within a line"),
+    ("within a line", header((FULL % "Returns: 0.").replace(" Does.\n *", " Does.")),
+     "a.h:3: 'Ownership:' stands within a line"),
+    ("several within", header(FULL % "Returns: 0.", "int tow_a(void);\n\n/* Does. Ownership, "
+                              "Copies, Blocks, Threads, Returns: as tow_a. */\nint tow_b(void);\n"),
+     "a.h:13: 'Ownership, Copies, Blocks, Threads, Returns:' stands within a line"),
+    ("in a template", {"include/towline/a.h.in": header(FULL % "Returns: 0.")[H].replace(
+        ".\n * Blocks", ". Blocks")}, "a.h.in:5: 'Blocks:' stands within a line"),
     ("as nobody", header("/* Ownership, Copies, Threads: as tow_no. Blocks: no. Returns: 0. */\n"),
      "refers to tow_no"),
     ("no comment", header("\n"), "a.h:3: the comment of tow_a is missing"),

@@ -3,8 +3,8 @@
  *
  *	to device    op -> op -> op      first in, first out; cut into chunks
  *	               |    |
- *	             [c][c][c][c][ ][ ][ ][ ]     at most TWI_DEVICE_CHUNKS in flight, ended in
- * order from device  the same again, independent of the other
+ *	             [c][c][c][c][ ][ ][ ][ ]   at most TWI_DEVICE_CHUNKS in flight, ended in order
+ *	from device  the same again, independent of the other
  *
  * Direct: the host memory is mapped for the device, and chunks lie in it. Staged: it is not, so
  * each chunk goes through one of the engine's staging, which is mapped: a counted copy. An

@@ -47,8 +47,7 @@ void twi_match_init(struct twi_match *match);
  */
 struct twi_match_entry *twi_match_post(struct twi_match *match, struct twi_match_entry *recv);
 
-/* A message comes. The mirror of twi_match_post: returns the oldest receive, or queues `message`.
- */
+/* A message comes. Mirrors twi_match_post: returns the oldest receive, or queues `message`. */
 struct twi_match_entry *twi_match_arrive(struct twi_match *match, struct twi_match_entry *message);
 
 /*

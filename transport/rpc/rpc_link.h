@@ -2,9 +2,9 @@
  * rpc_link.h - what the library has to say to itself on the other side of a peer, in messages of
  * TWI_SPACE_LINK: exchanges of time stamps (clock_sync.h), and that a side wants to make calls.
  *
- *	twi_link_up      a connect or accept has ended well: a receive for what may come is posted
- *	twi_link_touch   there is traffic: the clocks are compared, if that is due
- *	twi_link_detach  the peer's memory goes
+ *	up      a connect or accept has ended well: a receive for what may come is posted
+ *	ask     there is traffic (twi_peer_touch): the clocks are compared, as that is due
+ *	detach  the peer's memory goes
  *
  * At the first traffic TWI_LINK_BURST exchanges are made one after the other, one more after
  * TWI_LINK_SOON_NS, later one each TWI_LINK_EVERY_NS; while there is no traffic, none. A side that

@@ -24,7 +24,7 @@
 			__builtin_trap();                                                          \
 	} while (0)
 
-/* On the data path: only in builds with TWI_DEBUG. */
+/* On the data path: only in builds with TWI_DEBUG, as sanitized ones are (meson.build). */
 #ifdef TWI_DEBUG
 #define twi_assert_hot(cond) twi_assert(cond)
 #else

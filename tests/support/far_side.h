@@ -71,6 +71,7 @@ static inline int set_up(void **state)
 	options.max_ops = 16384;
 	assert_int_equal(twi_runtime_open_sim(&options, &runtime), TOW_OK);
 	engine = twi_runtime_engine(runtime);
+	twi_engine_enter(engine); /* for the whole test: a session's calls are its holder's */
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)(i * 7 + i / 251);
 	memset(room, 0, sizeof(room));
@@ -89,6 +90,7 @@ static inline int tear_down(void **state)
 {
 	(void)state;
 	close_session();
+	twi_engine_leave(engine);
 	assert_int_equal(tow_runtime_close(runtime), TOW_OK);
 	return 0;
 }

@@ -63,12 +63,15 @@ static inline void open_ring(const struct twi_poller *poller)
 		skip();
 	}
 	engine.rings[0] = engine.ring = ring;
+	twi_list_init(&engine.callbacks);
+	twi_engine_enter(&engine); /* for the whole test: rings are moved by its holder */
 }
 
 static inline void close_ring(void)
 {
-	engine.rings[0] = NULL;
+	engine.rings[0] = engine.ring = NULL;
 	twi_ring_destroy(ring);
+	twi_engine_leave(&engine);
 	twi_pollers_fini(&engine);
 	twi_diag_destroy(engine.diag);
 }

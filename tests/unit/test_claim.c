@@ -31,6 +31,7 @@ static int set_up(void **state)
 	options.exhaust = "copy";
 	assert_int_equal(twi_runtime_open_sim(&options, &runtime), TOW_OK);
 	engine = twi_runtime_engine(runtime);
+	twi_engine_enter(engine); /* for the whole test: claims are its holder's */
 	peer = (struct tow_peer){ .engine = engine };
 	twi_peer_claims_init(&peer.claims);
 	return 0;
@@ -39,6 +40,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	(void)state;
+	twi_engine_leave(engine);
 	return tow_runtime_close(runtime);
 }
 

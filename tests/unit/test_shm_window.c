@@ -86,9 +86,13 @@ static struct twi_extent *extent_of(int i, uint32_t extent)
 static uint8_t *look(int i, uint32_t extent, uint64_t offset, uint64_t bytes, bool write,
 		     int status)
 {
+	struct twi_engine *engine = twi_runtime_engine(side[i].runtime);
 	int got = 99;
-	void *at = twi_shm_window(side[i].peer, extent, offset, bytes, write, &got);
+	void *at;
 
+	twi_engine_enter(engine);
+	at = twi_shm_window(side[i].peer, extent, offset, bytes, write, &got);
+	twi_engine_leave(engine);
 	assert_int_equal(got, status);
 	assert_true((at != NULL) == (status == TOW_OK));
 	return at;

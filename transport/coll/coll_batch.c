@@ -88,6 +88,7 @@ void twi_coll_batch_free(struct twi_coll_group *coll)
 	struct twi_coll_batch *batch = coll->batch;
 	struct twi_list *pos;
 
+	twi_assert_held(coll->engine);
 	if (batch == NULL)
 		return;
 	coll->batch = NULL;
@@ -105,11 +106,13 @@ void twi_coll_batch_free(struct twi_coll_group *coll)
 
 uint32_t twi_coll_batch_held(const struct twi_coll_group *coll)
 {
+	twi_assert_held(coll->engine);
 	return coll->batch == NULL ? 0 : coll->batch->held_n;
 }
 
 bool twi_coll_batch_busy(const struct twi_coll_group *coll)
 {
+	twi_assert_held(coll->engine);
 	return coll->batch != NULL && coll->batch->fused_n > 0;
 }
 
@@ -156,6 +159,7 @@ void twi_coll_batch_fail(struct twi_coll_group *coll, int status)
 {
 	struct held *held;
 
+	twi_assert_held(coll->engine);
 	while (coll->batch != NULL && (held = first_held(coll->batch)) != NULL) {
 		struct tow_op *op = take_held(coll->batch, held);
 
@@ -275,6 +279,7 @@ void twi_coll_batch_parts(struct tow_op *op, void (*each)(void *arg, struct tow_
 	struct fused *fused = twi_container_of(op, struct fused, op);
 	struct twi_list *pos, *next;
 
+	twi_assert_held(op->engine);
 	twi_list_for_each_safe (pos, next, &fused->parts)
 		each(arg, twi_container_of(pos, struct held, link)->op);
 }
@@ -422,6 +427,7 @@ void twi_coll_batch_issue(struct twi_coll_group *coll)
 {
 	struct held *held;
 
+	twi_assert_held(coll->engine);
 	/* Each may break the group, which takes all that is held. */
 	while (coll->batch != NULL && (held = first_held(coll->batch)) != NULL) {
 		uint64_t bytes;
@@ -527,6 +533,7 @@ int twi_coll_batch_add(struct twi_coll_group *coll, const struct twi_coll_call *
 {
 	int status = make_batch(coll);
 
+	twi_assert_held(coll->engine);
 	if (status < 0)
 		return status;
 	if (coll->state == TWI_COLL_BROKEN || (!coll->batch->open && !holds(coll, call)))

@@ -379,6 +379,7 @@ int twi_coll_entry_find(struct twi_coll_group *coll, const struct twi_coll_call 
 	uint64_t hash;
 	int status;
 
+	twi_assert_held(coll->engine);
 	if (twi_likely(entry != NULL && same_call(&entry->call, call, coll->size))) {
 		*out = entry;
 		return TOW_OK;
@@ -407,6 +408,7 @@ void twi_coll_entries_free(struct twi_coll_group *coll)
 {
 	struct twi_list *pos;
 
+	twi_assert_held(coll->engine);
 	while ((pos = twi_list_first(&coll->ages)) != NULL)
 		drop_entry(coll, twi_container_of(pos, struct twi_coll_entry, age));
 }

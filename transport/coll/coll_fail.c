@@ -73,6 +73,7 @@ void twi_coll_break(struct twi_coll_group *coll, uint64_t seq, int status, bool 
 {
 	struct twi_list *pos, *next;
 
+	twi_assert_held(coll->engine);
 	if (coll->state == TWI_COLL_BROKEN)
 		return;
 	coll->state = TWI_COLL_BROKEN;
@@ -111,6 +112,7 @@ void twi_coll_leave(struct twi_coll_group *coll)
 {
 	const struct twi_coll_word word = { .type = TWI_COLL_LEAVE, .seq = coll->next_seq - 1 };
 
+	twi_assert_held(coll->engine);
 	coll->state = TWI_COLL_BROKEN; /* nothing was, but nothing is to begin either */
 	for (uint32_t i = 0; i < coll->size; i++) {
 		const struct twi_slot *slot = &coll->ranks->slots[coll->members[i]];
@@ -122,6 +124,7 @@ void twi_coll_leave(struct twi_coll_group *coll)
 
 void twi_coll_check_left(struct twi_coll_group *coll)
 {
+	twi_assert_held(coll->engine);
 	if (coll->state == TWI_COLL_BROKEN)
 		return;
 	twi_error(TOW_EPEER, "rank %u has closed the group after collective %llu", coll->left_rank,

@@ -33,6 +33,7 @@ int twi_coll_of(struct tow_group *group, struct twi_coll_group **out)
 {
 	struct twi_coll_group *coll;
 
+	twi_assert_held(group->ranks->engine);
 	if (group->coll != NULL) {
 		*out = group->coll;
 		return TOW_OK;
@@ -80,6 +81,7 @@ struct twi_coll_run *twi_coll_run_of(struct twi_coll_group *coll, uint64_t seq)
 {
 	struct twi_list *pos, *next;
 
+	twi_assert_held(coll->engine);
 	twi_list_for_each_safe (pos, next, &coll->runs) {
 		struct twi_coll_run *run = twi_container_of(pos, struct twi_coll_run, link);
 
@@ -232,6 +234,7 @@ static int put_off(struct twi_coll_group *coll, const struct twi_coll_call *call
 bool twi_coll_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_out,
 		    uint8_t *state_out)
 {
+	twi_assert_held(op->engine);
 	if (op->kind != TWI_OP_CALL || op->owner == NULL || op->stage == TWI_STAGE_COMPLETING)
 		return false;
 	if (op->abort_call == twi_coll_abort) {
@@ -284,6 +287,7 @@ void twi_coll_ready(struct twi_coll_group *coll)
 {
 	struct pending *pending;
 
+	twi_assert_held(coll->engine);
 	while (coll->state == TWI_COLL_READY && (pending = take_pending(coll)) != NULL) {
 		struct twi_coll_run *run;
 		int status = prepare(coll, &pending->call, &run);
@@ -307,6 +311,7 @@ void twi_coll_fail_pending(struct twi_coll_group *coll, int status)
 {
 	struct pending *pending;
 
+	twi_assert_held(coll->engine);
 	while ((pending = take_pending(coll)) != NULL) {
 		twi_error(status, "%s", coll->why);
 		twi_coll_record_fail(pending->op, status);
@@ -347,6 +352,7 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 	struct twi_coll_run *run;
 	int status;
 
+	twi_assert_held(coll->engine);
 	if (twi_unlikely(coll->next_seq > coll->left_seq))
 		twi_coll_check_left(coll);
 	if (twi_unlikely(coll->state == TWI_COLL_BROKEN)) {
@@ -382,6 +388,7 @@ int twi_coll_start_own(struct twi_coll_group *coll, const struct twi_coll_call *
 	struct twi_coll_run *run;
 	int status = prepare(coll, call, &run);
 
+	twi_assert_held(coll->engine);
 	if (status < 0)
 		return status;
 	coll->in_flight++;
@@ -407,6 +414,7 @@ void twi_coll_over(struct twi_coll_run *run)
 	struct twi_coll_group *coll = run->coll;
 	bool held_up = coll->next_seq > coll->finished + TWI_COLL_SLOTS + 1;
 
+	twi_assert_held(coll->engine);
 	if (run->seq > 0) {
 		note_ended(coll, run->seq, run->status);
 		seq_over(coll, run->seq);
@@ -442,7 +450,7 @@ static unsigned poll_all(struct twi_engine *engine, struct twi_list *active)
 	struct twi_list *group, *next_group;
 	unsigned events = 0;
 
-	(void)engine;
+	twi_assert_held(engine);
 	twi_list_for_each_safe (group, next_group, active) {
 		struct twi_coll_group *coll =
 			twi_container_of(group, struct twi_coll_group, active);
@@ -478,6 +486,7 @@ static uint64_t deadline_ns(struct twi_engine *engine, struct twi_list *active, 
 {
 	struct twi_list *pos, *next;
 
+	twi_assert_held(engine);
 	/* The lanes have said that this side sleeps: what was written before is seen now. */
 	if (poll_all(engine, active) > 0 || !twi_list_empty(&engine->callbacks))
 		return 0;
@@ -534,6 +543,7 @@ bool twi_coll_group_end(struct tow_group *group)
 {
 	struct twi_coll_group *coll = group->coll;
 
+	twi_assert_held(group->ranks->engine);
 	if (coll == NULL)
 		return true;
 	if (coll->state != TWI_COLL_BROKEN && coll->in_flight == 0 && coll->connects == 0 &&

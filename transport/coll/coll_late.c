@@ -151,6 +151,7 @@ void twi_coll_late(struct twi_coll_group *coll, struct tow_op *op, uint64_t seq)
 {
 	struct twi_coll_late *late;
 
+	twi_assert_held(coll->engine);
 	if (coll->late != NULL && is_over(coll, coll->late->seq))
 		twi_coll_late_end(coll);
 	if (coll->late != NULL) {
@@ -220,6 +221,7 @@ void twi_coll_late_heard(struct twi_coll_group *coll, const struct twi_coll_word
 
 void twi_coll_late_end(struct twi_coll_group *coll)
 {
+	twi_assert_held(coll->engine);
 	free(coll->late);
 	coll->late = NULL;
 }
@@ -229,6 +231,7 @@ void twi_coll_abort(struct tow_op *op, int status)
 	struct twi_coll_run *run = op->owner;
 	struct twi_coll_group *coll = run->coll;
 
+	twi_assert_held(op->engine);
 	if (run->state == TWI_COLL_FAILING) /* its end is near */
 		return;
 	if (status == TOW_EDEADLINE) {

@@ -26,6 +26,7 @@ static uint64_t mark_of(uint64_t id)
 
 void twi_coll_log_make(struct twi_engine *engine)
 {
+	twi_assert_held(engine);
 	if (engine->coll_log != NULL)
 		return;
 	engine->coll_log = aligned_alloc(64, sizeof(*engine->coll_log));
@@ -39,6 +40,7 @@ void twi_coll_record_begin(struct twi_coll_group *coll, const struct twi_coll_ca
 	struct twi_coll_log *log = coll->engine->coll_log;
 	struct twi_coll_record *record;
 
+	twi_assert_held(coll->engine);
 	op->span_parent = twi_step_number(&coll->engine->step);
 	if (twi_unlikely(log == NULL))
 		return;
@@ -78,6 +80,7 @@ void twi_coll_record_undo(struct tow_op *op)
 {
 	struct twi_coll_record *record = record_of(op);
 
+	twi_assert_held(op->engine);
 	if (record == NULL)
 		return;
 	record->id = 0;
@@ -88,6 +91,7 @@ void twi_coll_record_fail(struct tow_op *op, int status)
 {
 	struct twi_coll_record *record = record_of(op);
 
+	twi_assert_held(op->engine);
 	if (record == NULL || record->ended)
 		return;
 	record->status = status;
@@ -159,6 +163,7 @@ bool twi_coll_span_wanted(const struct twi_coll_run *run)
 {
 	const struct twi_coll_entry *entry = run->entry;
 
+	twi_assert_held(run->coll->engine);
 	return entry->plan->syncs == 0 ||
 	       twi_span_chosen(run->coll->engine->diag, twi_max(entry->in_bytes, entry->out_bytes),
 			       run->seq);
@@ -235,6 +240,7 @@ void twi_coll_record_end(struct twi_coll_run *run, struct tow_op *op, int status
 {
 	struct end end = { run, twi_engine_batch_now(run->coll->engine), status, false };
 
+	twi_assert_held(run->coll->engine);
 	if (op == NULL)
 		return;
 	if (status < 0 || twi_coll_span_wanted(run))

@@ -153,6 +153,7 @@ int twi_coll_setup_start(struct twi_coll_group *coll)
 	struct twi_coll_setup *setup = calloc(1, sizeof(*setup));
 	int status = TOW_ENOMEM;
 
+	twi_assert_held(coll->engine);
 	coll->setup = setup;
 	coll->state = TWI_COLL_SETTING_UP;
 	if (setup != NULL)
@@ -243,6 +244,7 @@ static void tell_near(struct twi_coll_group *coll, struct twi_coll_setup *setup)
 void twi_coll_setup_heard(struct twi_coll_group *coll, uint32_t from, uint32_t extent,
 			  uint64_t offset, bool writable)
 {
+	twi_assert_held(coll->engine);
 	if (coll->told == NULL)
 		coll->told = calloc(coll->size, sizeof(coll->told[0]));
 	if (coll->told == NULL || coll->told[from].told)
@@ -299,6 +301,7 @@ bool twi_coll_setup_needs(const struct twi_coll_group *coll, uint32_t rank)
 {
 	const struct twi_coll_setup *setup = coll->setup;
 
+	twi_assert_held(coll->engine);
 	for (uint32_t i = 0; i < setup->near_n; i++) {
 		if (setup->near[i] == rank)
 			return setup->state != SETUP_GATHERING;
@@ -340,6 +343,7 @@ void twi_coll_setup_turn(struct twi_coll_group *coll)
 	struct twi_coll_setup *setup = coll->setup;
 	int status;
 
+	twi_assert_held(coll->engine);
 	if (setup->state == SETUP_CONNECTING && coll->connects == 0) {
 		status = find_lost(coll, setup);
 		if (status < 0) {
@@ -469,6 +473,7 @@ void twi_coll_setup_gathered(struct twi_coll_group *coll, int status)
 {
 	struct twi_coll_setup *setup = coll->setup;
 
+	twi_assert_held(coll->engine);
 	if (setup == NULL)
 		return;
 	if (status < 0 || coll->state == TWI_COLL_BROKEN) { /* it is broken already */
@@ -494,6 +499,7 @@ void twi_coll_setup_end(struct twi_coll_group *coll)
 {
 	struct twi_coll_setup *setup = coll->setup;
 
+	twi_assert_held(coll->engine);
 	if (setup == NULL)
 		return;
 	/* The all-gather of a group that breaks writes into records until it has ended. */

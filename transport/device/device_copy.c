@@ -200,6 +200,7 @@ unsigned twi_device_poll(struct tow_device *device)
 {
 	unsigned events = 0;
 
+	twi_assert_held(device->engine);
 	for (unsigned i = 0; i < TWI_DEVICE_STREAMS; i++) {
 		struct twi_device_queue *queue = &device->queue[i];
 
@@ -222,6 +223,7 @@ static unsigned poll_all(struct twi_engine *engine, struct twi_list *devices)
 	struct twi_list *pos, *next;
 	unsigned events = 0;
 
+	twi_assert_held(engine);
 	if (atomic_load_explicit(&engine->device_signal, memory_order_relaxed) != 0)
 		atomic_store_explicit(&engine->device_signal, 0, memory_order_seq_cst);
 	twi_list_for_each_safe (pos, next, devices) {
@@ -234,6 +236,7 @@ uint64_t twi_device_deadline_ns(struct tow_device *device)
 {
 	uint64_t at = device->drain_by_ns;
 
+	twi_assert_held(device->engine);
 	if (device->backend == NULL)
 		return UINT64_MAX;
 	if (device->queue[0].count + device->queue[1].count > 0) {
@@ -255,7 +258,7 @@ static uint64_t deadline_ns(struct twi_engine *engine, struct twi_list *devices,
 {
 	struct twi_list *pos, *next;
 
-	(void)engine;
+	twi_assert_held(engine);
 	twi_list_for_each_safe (pos, next, devices) {
 		uint64_t one =
 			twi_device_deadline_ns(twi_container_of(pos, struct tow_device, link));
@@ -272,6 +275,7 @@ void twi_copy_queue(struct tow_op *op)
 	struct tow_device *device = op->copy.device;
 	struct twi_device_queue *queue = &device->queue[op->copy.direction];
 
+	twi_assert_held(op->engine);
 	op->abort_call = twi_copy_abort;
 	twi_list_push_back(&queue->ops, &op->link);
 	if (op->bytes == 0)
@@ -297,6 +301,7 @@ static void leave_chunks(struct tow_op *op)
 
 void twi_copy_abort(struct tow_op *op, int status)
 {
+	twi_assert_held(op->engine);
 	/* Off the list of deadlines in any case: it is not to be ended a second time. */
 	twi_op_unwatch(op);
 	if (op->copy.ending < 0)
@@ -324,6 +329,7 @@ void twi_device_lose(struct tow_device *device, const char *why)
 {
 	struct twi_device *backend = device->backend;
 
+	twi_assert_held(device->engine);
 	if (backend == NULL)
 		return;
 	twi_log(device->engine->diag, 1, "%s: the device is lost: %s", device->label, why);
@@ -364,6 +370,7 @@ void twi_device_drain(struct tow_device *device)
 {
 	uint64_t until = twi_engine_clock(device->engine) + TWI_DEVICE_DRAIN_NS;
 
+	twi_assert_held(device->engine);
 	abort_all(device, TOW_ECLOSED);
 	while (device->backend != NULL && device->queue[0].count + device->queue[1].count > 0) {
 		unsigned events = reap(device, TOW_TO_DEVICE) + reap(device, TOW_FROM_DEVICE);

@@ -114,7 +114,7 @@ void twi_device_drain(struct tow_device *device);
 /* Closes the backend of a device that does not answer and ends what is in flight. */
 void twi_device_lose(struct tow_device *device, const char *why);
 
-/* Is [p, p + bytes) inside one mapping of the device? */
+/* Is [p, p + bytes) inside one mapping of the device? Any thread may ask. */
 bool twi_device_mapped(struct tow_device *device, const void *p, uint64_t bytes);
 
 static inline bool twi_device_takes(struct tow_device *device, const void *p, uint64_t bytes)

@@ -224,6 +224,7 @@ void twi_devices_close(struct twi_engine *engine)
 	const struct twi_list *devices = twi_part_items(engine->parts, TWI_PART_DEVICES);
 	struct twi_list *entry;
 
+	twi_assert_held(engine);
 	while ((entry = twi_list_first(devices)) != NULL)
 		close_device(twi_container_of(entry, struct tow_device, link));
 	twi_op_run_callbacks(engine);

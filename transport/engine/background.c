@@ -46,6 +46,7 @@ void twi_background_wake(struct twi_engine *engine)
 {
 	struct twi_ring *ring = engine->rings[TWI_RING_BACKGROUND];
 
+	twi_assert_held(engine);
 	/* Once is enough: it looks at everything. */
 	atomic_store_explicit(&engine->background_asleep, TWI_BG_AWAKE, memory_order_relaxed);
 	if (ring != NULL)
@@ -260,6 +261,7 @@ bool twi_background_start(struct twi_engine *engine)
 	struct twi_background *bg;
 	int err;
 
+	twi_assert_held(engine);
 	if (engine->background != NULL || engine->virtual_clock || engine->knobs.background == 0)
 		return false;
 	bg = calloc(1, sizeof(*bg));

@@ -63,14 +63,9 @@ static void unhold(struct twi_engine *engine)
 		futex(&engine->held, FUTEX_WAKE, 1, NULL);
 }
 
-static bool is_mine(const struct twi_engine *engine)
-{
-	return atomic_load_explicit(&engine->held, memory_order_relaxed) == twi_thread_mark();
-}
-
 bool twi_engine_in_callback(struct twi_engine *engine)
 {
-	return is_mine(engine) && engine->in_callback;
+	return twi_engine_held(engine) && engine->in_callback;
 }
 
 /* The engine is this thread's from now on. */
@@ -117,7 +112,7 @@ void twi_engine_enter(struct twi_engine *engine)
 	uint32_t mark = twi_thread_mark();
 
 	if (twi_unlikely(!try_hold(engine, mark))) {
-		if (is_mine(engine)) { /* from a callback */
+		if (twi_engine_held(engine)) { /* from a callback */
 			engine->depth++;
 			return;
 		}
@@ -218,12 +213,14 @@ void twi_engine_leave(struct twi_engine *engine)
 
 void twi_engine_wake(struct twi_engine *engine)
 {
+	twi_assert_held(engine);
 	wake_watchers(engine);
 	twi_wait_cover(engine, true);
 }
 
 void twi_engine_tell(struct twi_engine *engine, struct tow_op *op)
 {
+	twi_assert_held(engine);
 	if (op->waits != NULL)
 		twi_wait_tell(engine, op);
 	wake_watchers(engine);

@@ -175,6 +175,15 @@ struct twi_engine {
 	uint8_t sink[TWI_ENGINE_SINK_BYTES];
 };
 
+/* Does the calling thread hold the engine? It does within a callback, too. Any thread may ask. */
+static inline bool twi_engine_held(const struct twi_engine *engine)
+{
+	return atomic_load_explicit(&engine->held, memory_order_relaxed) == twi_thread_mark();
+}
+
+/* Stands at the head of what is for the holder alone; asked in builds with TWI_DEBUG (base.h). */
+#define twi_assert_held(engine) twi_assert_hot(twi_engine_held(engine))
+
 /* The engine's time, read now. */
 static inline uint64_t twi_engine_clock(const struct twi_engine *engine)
 {

@@ -98,6 +98,7 @@ unsigned twi_engine_poll(struct twi_engine *engine)
 {
 	unsigned events = 0;
 
+	twi_assert_held(engine);
 	begin_poll(engine);
 	if (engine->ring != NULL)
 		events += poll_ring(engine);
@@ -113,6 +114,7 @@ unsigned twi_engine_poll_memory(struct twi_engine *engine)
 {
 	unsigned events = 0;
 
+	twi_assert_held(engine);
 	if (engine->memory_peers == 0 || ++engine->turns % MEMORY_TURNS == 0)
 		return twi_engine_poll(engine);
 	begin_poll(engine);
@@ -127,6 +129,7 @@ uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns)
 {
 	uint64_t next = twi_min(until_ns, engine->next_expiry_ns);
 
+	twi_assert_held(engine);
 	for (unsigned i = 0; i < engine->lane_count; i++) {
 		uint64_t at = engine->moving[i]->ops->deadline_ns(engine->moving[i]);
 
@@ -137,6 +140,7 @@ uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns)
 
 void twi_engine_flush(struct twi_engine *engine)
 {
+	twi_assert_held(engine);
 	for (unsigned i = 0; i < engine->lane_count; i++)
 		engine->moving[i]->ops->flush(engine->moving[i], true);
 }
@@ -337,6 +341,7 @@ drive(struct twi_engine *engine, struct twi_wait *wait, size_t count, uint64_t u
 {
 	struct spin spin;
 
+	twi_assert_held(engine);
 	begin_spin(&spin, wait, count);
 	if (twi_likely(!engine->virtual_clock))
 		twi_cpu_log_wait(&engine->cpu_log, twi_self.tid, spin.since_ns);

@@ -42,6 +42,7 @@ int twi_fd_open(struct twi_engine *engine, int *fd_out)
 	struct twi_ring *ring = engine->ring;
 	struct twi_fd *watch = &engine->fds[ring->index];
 
+	twi_assert_held(engine);
 	if (!ring->watched) {
 		int status = open_fds(watch, ring);
 
@@ -100,6 +101,7 @@ void twi_fd_set(struct twi_engine *engine)
 {
 	uint64_t next = twi_engine_next_deadline(engine, UINT64_MAX);
 
+	twi_assert_held(engine);
 	if (next == UINT64_MAX)
 		return;
 	next = twi_max(next, 1); /* 0: at once */

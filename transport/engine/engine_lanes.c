@@ -62,6 +62,7 @@ void twi_lanes_pack(struct twi_engine *engine)
 
 void twi_lane_use(struct twi_lane *lane)
 {
+	twi_assert_held(lane->engine);
 	if (lane->used)
 		return;
 	lane->used = true;

@@ -178,6 +178,7 @@ static void drain_others(struct twi_engine *engine)
 /* Regions have come or gone: this thread's ring follows. */
 void twi_engine_keep_in_step(struct twi_engine *engine)
 {
+	twi_assert_held(engine);
 	/* Acquire: pairs with the release of whoever publishes a region. */
 	uint64_t now = atomic_load_explicit(engine->regions_clock, memory_order_acquire);
 
@@ -189,6 +190,7 @@ int twi_engine_bind_ring(struct twi_engine *engine)
 {
 	struct twi_ring *ring = twi_self.ring;
 
+	twi_assert_held(engine);
 	if (engine->virtual_clock)
 		return TOW_OK;
 	if (twi_unlikely(twi_self.binding != engine->binding)) {

@@ -71,6 +71,7 @@ static void enlist(struct twi_engine *engine, struct twi_wait *wait)
 
 void twi_wait_begin(struct twi_engine *engine, struct twi_wait *wait)
 {
+	twi_assert_held(engine);
 	wait->ringed = twi_self.binding == engine->binding;
 	if (twi_unlikely(wait->count > 1)) { /* its end is noted by whoever completes one */
 		engine->any_waits++;
@@ -105,6 +106,7 @@ static void unlist(struct twi_engine *engine, struct twi_wait *wait)
 
 void twi_wait_end(struct twi_engine *engine, struct twi_wait *wait)
 {
+	twi_assert_held(engine);
 	if (twi_unlikely(wait->listed))
 		unlist(engine, wait);
 	twi_engine_count(engine->waiters, (uint32_t)-1);
@@ -125,6 +127,7 @@ bool twi_wait_take_lead(struct twi_engine *engine, struct twi_wait *wait)
 {
 	struct twi_wait *driver = driver_of(engine);
 
+	twi_assert_held(engine);
 	if (driver != NULL && wait->since_ns < driver->since_ns + senior_ns(engine))
 		return false;
 	if (engine->ring == NULL && twi_engine_bind_ring(engine) < 0) {
@@ -208,6 +211,7 @@ static bool lingering_pays(struct twi_engine *engine, uint64_t now_ns)
 {
 	int pays = atomic_load_explicit(&engine->linger_pays, memory_order_relaxed);
 
+	twi_assert_held(engine);
 	if (driver_of(engine) == NULL ||
 	    now_ns < atomic_load_explicit(&engine->linger_again_ns, memory_order_relaxed) ||
 	    engine->virtual_clock || engine->knobs.spin_ns == 0)
@@ -271,6 +275,7 @@ bool twi_wait_follow(struct twi_engine *engine, struct twi_wait *wait, uint64_t 
 {
 	uint64_t now = twi_engine_clock(engine), most = FOLLOW_NS;
 
+	twi_assert_held(engine);
 	if (engine->background == NULL && driver_of(engine) == NULL)
 		most = UNCOVERED_NS;
 	fall_asleep(engine, wait, NULL);
@@ -297,6 +302,7 @@ bool twi_wait_follow(struct twi_engine *engine, struct twi_wait *wait, uint64_t 
 
 void twi_wait_watch(struct twi_engine *engine, struct twi_wait *wait, uint64_t alarm_ns)
 {
+	twi_assert_held(engine);
 	fall_asleep(engine, wait, engine->ring);
 	atomic_store_explicit(&engine->ring->sleeping, 1, memory_order_seq_cst);
 	atomic_store_explicit(&engine->sentry, wait, memory_order_relaxed);
@@ -308,6 +314,7 @@ void twi_wait_watched(struct twi_engine *engine, struct twi_wait *wait)
 {
 	struct twi_ring *ring = wait->ring;
 
+	twi_assert_held(engine);
 	if (sentry_of(engine) == wait)
 		atomic_store_explicit(&engine->sentry, NULL, memory_order_relaxed);
 	atomic_store_explicit(&ring->sleeping, ring->watched, memory_order_relaxed);
@@ -318,6 +325,7 @@ void twi_wait_relieve(struct twi_engine *engine)
 {
 	struct twi_wait *sentry = sentry_of(engine);
 
+	twi_assert_held(engine);
 	if (sentry == NULL || sentry->ring == engine->ring)
 		return;
 	atomic_store_explicit(&engine->sentry, NULL, memory_order_relaxed);
@@ -328,6 +336,7 @@ void twi_wait_tell(struct twi_engine *engine, struct tow_op *op)
 {
 	struct twi_wait_entry *next;
 
+	twi_assert_held(engine);
 	for (struct twi_wait_entry *entry = op->waits; entry != NULL; entry = next) {
 		struct twi_wait *wait = entry->wait;
 
@@ -351,6 +360,7 @@ bool twi_wait_promote(struct twi_engine *engine)
 	struct twi_list *pos, *next;
 	uint64_t now = twi_engine_batch_now(engine);
 
+	twi_assert_held(engine);
 	twi_list_for_each_safe (pos, next, &engine->waiting) {
 		struct twi_wait *wait = twi_container_of(pos, struct twi_wait, link);
 
@@ -373,6 +383,7 @@ void twi_wait_cover(struct twi_engine *engine, bool news)
 {
 	struct twi_wait *sentry = sentry_of(engine);
 
+	twi_assert_held(engine);
 	if (driver_of(engine) != NULL || twi_list_empty(&engine->waiting))
 		return;
 	if (sentry != NULL) {

@@ -129,6 +129,7 @@ void twi_ring_clear(struct twi_ring *ring)
 
 void twi_ring_forget(struct twi_engine *engine, int fd)
 {
+	twi_assert_held(engine);
 	for (unsigned i = 0; i < TWI_RING_SLOTS; i++) {
 		if (engine->rings[i] != NULL)
 			engine->rings[i]->poller->forget(engine->rings[i], fd);

@@ -13,6 +13,7 @@ bool twi_watch(struct twi_engine *engine, enum twi_lane_id lane, uint64_t rest, 
 {
 	struct twi_ring *ring = engine->ring;
 
+	twi_assert_held(engine);
 	if (ring == NULL)
 		return false;
 	if ((*rings & 1u << ring->index) != 0)
@@ -27,6 +28,7 @@ bool twi_watch(struct twi_engine *engine, enum twi_lane_id lane, uint64_t rest, 
 
 void twi_watch_nap(struct twi_engine *engine, uint64_t timeout_ns)
 {
+	twi_assert_held(engine);
 	if (engine->ring == NULL)
 		return;
 	twi_ring_submit(engine->ring);

@@ -168,6 +168,7 @@ uint64_t twi_inquiry_begin(struct twi_engine *engine)
 	uint64_t now = twi_engine_clock(engine);
 	struct twi_inquiry_round *round;
 
+	twi_assert_held(engine);
 	if (inquiry == NULL)
 		return 0;
 	round = inquiry->round;
@@ -189,6 +190,7 @@ void twi_inquiry_forget(struct twi_inquiry *inquiry, const struct twi_inquiry_li
 {
 	struct twi_inquiry_round *round = inquiry->round;
 
+	twi_assert_held(inquiry->engine);
 	for (uint32_t i = 0; round != NULL && i < round->count; i++) {
 		if (round->entries[i].line == line)
 			round->entries[i].line = NULL;
@@ -204,6 +206,7 @@ void twi_inquiry_heard(struct twi_inquiry *inquiry, const struct twi_inquiry_lin
 	struct twi_inquiry_entry *entry;
 	struct twi_rank_state *kept;
 
+	twi_assert_held(inquiry->engine);
 	if (round == NULL || round->closed || round->id != id || sample > 1 ||
 	    line->rank >= round->count)
 		return;

@@ -94,7 +94,7 @@ extern const struct twi_inquiry_hooks twi_inquiry_hooks;
 /* The verdict in one line, behind `prefix`; "" when there is nothing to say. */
 void twi_inquiry_short(struct twi_engine *engine, const char *prefix, char *out, size_t room);
 
-/* inquiry_line.c: words between ranks. The engine is held. */
+/* inquiry_line.c: words between ranks. The engine is held, but where said. */
 struct twi_inquiry_line {
 	struct twi_list link;    /* of inquiry->lines, until the ranks end */
 	struct twi_rank_ear ear; /* its peer is NULL when that has gone */

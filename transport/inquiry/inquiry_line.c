@@ -41,6 +41,7 @@ struct tow_peer *twi_inquiry_line_peer(const struct twi_inquiry_line *line)
 {
 	const struct twi_slot *slot = &line->ear.ranks->slots[line->rank];
 
+	twi_assert_held(line->ear.ranks->engine);
 	return slot->state == TWI_SLOT_UP && slot->peer == line->ear.peer ? line->ear.peer : NULL;
 }
 
@@ -79,6 +80,7 @@ bool twi_inquiry_ask(struct twi_inquiry_line *line, uint32_t round, uint32_t sam
 {
 	struct post *post = take_post(line, TWI_INQUIRY_HEAD);
 
+	twi_assert_held(line->ear.ranks->engine);
 	return post != NULL && send_post(line, post, WORD_ASK, round, sample, 0);
 }
 
@@ -163,6 +165,7 @@ struct twi_inquiry_line *twi_inquiry_line_of(struct twi_inquiry *inquiry, uint32
 	struct twi_inquiry_line *found = NULL;
 	struct twi_list *pos, *next;
 
+	twi_assert_held(inquiry->engine);
 	twi_list_for_each_safe (pos, next, &inquiry->lines) {
 		struct twi_inquiry_line *line =
 			twi_container_of(pos, struct twi_inquiry_line, link);
@@ -178,6 +181,7 @@ static int rank_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 	struct twi_inquiry *inquiry = ranks->engine->inquiry;
 	struct twi_inquiry_line *line;
 
+	twi_assert_held(ranks->engine);
 	if (inquiry == NULL)
 		return TOW_OK;
 	line = calloc(1, sizeof(*line));

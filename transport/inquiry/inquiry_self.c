@@ -390,6 +390,7 @@ const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
 	uint64_t now = twi_engine_clock(engine);
 	struct twi_rank_state *out = inquiry->own;
 
+	twi_assert_held(engine);
 	if (out != NULL && now - inquiry->own_ns < FRESH_NS)
 		return out;
 	if (out == NULL)

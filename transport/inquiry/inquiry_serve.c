@@ -184,6 +184,7 @@ static void nudge(const struct twi_inquiry_thread *thread, uint64_t event)
 
 void twi_inquiry_failed(struct twi_engine *engine)
 {
+	twi_assert_held(engine);
 	if (engine->inquiry != NULL && engine->inquiry->thread != NULL)
 		nudge(engine->inquiry->thread, EVENT_FAILED);
 }

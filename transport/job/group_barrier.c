@@ -177,6 +177,7 @@ struct twi_barrier_log *twi_barrier_log_of(struct tow_group *group)
 {
 	struct twi_barrier_log *log = group->barriers;
 
+	twi_assert_held(group->ranks->engine);
 	if (log != NULL)
 		return log;
 	log = calloc(1, sizeof(*log) + group->size * sizeof(log->members[0]));
@@ -225,6 +226,7 @@ bool twi_barrier_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq
 {
 	const struct barrier *barrier = op->owner;
 
+	twi_assert_held(op->engine);
 	if (!twi_barrier_is(op) || op->stage == TWI_STAGE_COMPLETING)
 		return false;
 	*ctx_out = barrier->log->id | TWI_STATE_BARRIERS;

@@ -41,6 +41,7 @@ void twi_group_enter(struct twi_engine *engine)
 
 void twi_ranks_use(struct twi_ranks *ranks)
 {
+	twi_assert_held(ranks->engine);
 	ranks->users++;
 }
 
@@ -55,6 +56,7 @@ void twi_ranks_let_go(struct twi_ranks *ranks)
 
 void twi_ranks_drop(struct twi_ranks *ranks)
 {
+	twi_assert_held(ranks->engine);
 	if (--ranks->users == 0)
 		twi_ranks_destroy(ranks);
 }
@@ -371,6 +373,7 @@ int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, enum twi_space spa
 	struct twi_slot *slot = &ranks->slots[rank];
 	struct tow_op *op = twi_op_acquire(ranks->engine, TWI_OP_CALL, options);
 
+	twi_assert_held(ranks->engine);
 	if (op == NULL)
 		return TOW_EBUSY;
 	*op_out = op;
@@ -391,6 +394,7 @@ int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, enum twi_space spa
 
 void twi_ranks_give_up(struct twi_ranks *ranks, const void *user)
 {
+	twi_assert_held(ranks->engine);
 	for (uint32_t i = 0; i < ranks->size; i++) {
 		struct twi_list *pos, *next;
 
@@ -513,6 +517,7 @@ static void accept_next(struct twi_ranks *ranks)
 
 int twi_ranks_listen(struct twi_ranks *ranks)
 {
+	twi_assert_held(ranks->engine);
 	ranks->endpoint->passes = true;
 	accept_next(ranks);
 	return ranks->accept != NULL ? TOW_OK : TOW_EBUSY;
@@ -522,6 +527,7 @@ void twi_ranks_hang_up(struct twi_ranks *ranks)
 {
 	struct twi_list *pos, *next;
 
+	twi_assert_held(ranks->engine);
 	ranks->closing = true;
 	if (ranks->accept != NULL)
 		tow_op_cancel(ranks->accept);

@@ -6,6 +6,7 @@
 #include <internal/base.h>
 
 #include "diag/base/error.h"
+#include "transport/engine/engine.h"
 #include "transport/job/group.h"
 #include "transport/op/message.h"
 
@@ -27,6 +28,7 @@ static int start(struct tow_peer *peer, enum twi_op_kind kind, struct tow_op *op
 
 void twi_rank_post_begin(struct twi_rank_post *post, struct twi_ranks *ranks)
 {
+	twi_assert_held(ranks->engine);
 	post->ranks = ranks;
 	twi_ranks_use(ranks);
 }
@@ -35,6 +37,7 @@ void twi_rank_post_end(struct twi_rank_post *post)
 {
 	struct twi_ranks *ranks = post->ranks;
 
+	twi_assert_held(post->ranks->engine);
 	post->over(post);
 	twi_ranks_drop(ranks);
 }
@@ -48,6 +51,7 @@ static void on_posted(struct tow_op *op, const struct tow_result *result)
 bool twi_rank_post_send(struct twi_rank_post *post, struct tow_peer *peer,
 			const struct twi_rank_words *words)
 {
+	twi_assert_held(post->ranks->engine);
 	if (start(peer, TWI_OP_SEND, &post->op, words, on_posted) >= 0)
 		return true;
 	twi_rank_post_end(post);
@@ -86,6 +90,7 @@ static void listen(struct twi_rank_ear *ear)
 
 void twi_rank_ear_start(struct twi_rank_ear *ear)
 {
+	twi_assert_held(ear->ranks->engine);
 	twi_ranks_use(ear->ranks);
 	listen(ear);
 }

@@ -80,6 +80,7 @@ int twi_claim_room(struct tow_peer *peer, uint64_t bytes)
 	struct twi_engine *engine = peer->engine;
 	uint64_t most = (uint64_t)engine->knobs.peer_lease_bytes, held;
 
+	twi_assert_held(peer->engine);
 	if (most == 0)
 		most = (uint64_t)engine->knobs.premap_memory_bytes / 4;
 	/* Hardly ever: what all peers together hold back is more than one may. */
@@ -103,6 +104,7 @@ void twi_claim_lease(struct tow_peer *peer, struct tow_op *op)
 	struct twi_claim *claim = &op->claim;
 	const struct twi_extent *extent;
 
+	twi_assert_held(peer->engine);
 	if (claim->kind != TWI_CLAIM_NONE || op->bytes == 0)
 		return;
 	claim->memory = op->data;
@@ -124,6 +126,7 @@ void twi_claim_count(const struct tow_op *op, uint64_t bytes)
 	struct twi_diag *diag = op->engine->diag;
 	bool send = op->kind == TWI_OP_SEND;
 
+	twi_assert_held(op->engine);
 	if (op->claim.kind != TWI_CLAIM_UNREGISTERED || !twi_space_counts(op->space))
 		return;
 	twi_count(diag, send ? TWI_C_unregistered_sends : TWI_C_unregistered_recvs, 1);
@@ -161,6 +164,7 @@ int twi_claim_need(struct tow_peer *peer, struct tow_op *op)
 	enum twi_need need = TWI_NEED_NOTHING;
 	bool payload = twi_space_counts(op->space);
 
+	twi_assert_held(peer->engine);
 	twi_claim_lease(peer, op);
 	if (claim->kind != TWI_CLAIM_UNREGISTERED && claim->kind != TWI_CLAIM_OUTSIDE)
 		return TOW_OK;
@@ -193,6 +197,7 @@ int twi_claim_need(struct tow_peer *peer, struct tow_op *op)
 void twi_claim_share(struct twi_claim *claim, const void *memory, uint64_t bytes,
 		     struct twi_engine *engine, struct twi_claim *out)
 {
+	twi_assert_held(engine);
 	*out = *claim;
 	out->memory = memory;
 	out->bytes = bytes;
@@ -229,6 +234,7 @@ static void delist(struct twi_claim *claim)
 
 void twi_claim_drop(struct twi_engine *engine, struct twi_claim *claim)
 {
+	twi_assert_held(engine);
 	delist(claim);
 	if (claim->kind == TWI_CLAIM_POOL || claim->kind == TWI_CLAIM_OUTSIDE)
 		twi_pool_release(engine->pool, claim->memory);

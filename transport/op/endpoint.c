@@ -93,6 +93,7 @@ void twi_peer_teardown(struct tow_peer *peer)
 
 void twi_peer_end(struct tow_peer *peer)
 {
+	twi_assert_held(peer->engine);
 	twi_handle_close(&peer->handle);
 	peer->closed = true;
 	peer->lane->ops->peer_close(peer);
@@ -172,6 +173,7 @@ void twi_endpoint_drop(struct tow_endpoint *endpoint)
 {
 	struct tow_peer *peer;
 
+	twi_assert_held(endpoint->engine);
 	twi_handle_close(&endpoint->handle);
 	twi_endpoint_end_accepts(endpoint);
 	while ((peer = take_ready(endpoint)) != NULL)
@@ -294,6 +296,7 @@ int twi_connect_start(struct tow_endpoint *endpoint, const char *address, enum t
 	struct tow_op *op = twi_op_acquire(endpoint->engine, TWI_OP_CONNECT, options);
 	int status;
 
+	twi_assert_held(endpoint->engine);
 	if (op == NULL)
 		return TOW_EBUSY;
 	op->endpoint = endpoint;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "diag/base/error.h"
+#include "transport/engine/engine.h"
 #include "transport/op/endpoint.h"
 
 static const char *kind_name(const struct tow_op *op)
@@ -37,6 +38,7 @@ void twi_failure_keep(struct tow_op *op)
 {
 	char text[TWI_ERROR_BYTES];
 
+	twi_assert_held(op->engine);
 	say(op, text);
 	op->failure = strdup(text);
 }

@@ -114,6 +114,7 @@ struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 {
 	struct tow_op *op = pop(&engine->ops);
 
+	twi_assert_held(engine);
 	if (op == NULL) {
 		twi_error(TOW_EBUSY,
 			  "all %u operations are in use; release finished ones or raise max_ops",
@@ -127,6 +128,7 @@ struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 void twi_op_embed(struct tow_op *op, struct twi_engine *engine, enum twi_op_kind kind,
 		  const struct tow_op_options *options)
 {
+	twi_assert_held(engine);
 	prepare(op, engine, kind, options);
 	op->embedded = true;
 }
@@ -136,6 +138,7 @@ static void recycle(struct tow_op *op)
 {
 	struct twi_op_table *table = &op->engine->ops;
 
+	twi_assert_held(op->engine);
 	if (twi_unlikely(op->view_release != NULL))
 		twi_view_drop(op);
 	twi_failure_drop(op);
@@ -146,12 +149,14 @@ static void recycle(struct tow_op *op)
 
 void twi_op_discard(struct tow_op *op)
 {
+	twi_assert_held(op->engine);
 	if (!op->embedded)
 		recycle(op);
 }
 
 void twi_op_forget(struct tow_op *op)
 {
+	twi_assert_held(op->engine);
 	atomic_store_explicit(&op->state, TWI_OP_USED | TWI_OP_RELEASED, memory_order_relaxed);
 }
 
@@ -198,6 +203,7 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 	struct twi_engine *engine = op->engine;
 	enum twi_op_span_is span;
 
+	twi_assert_held(engine);
 	twi_assert(op->stage != TWI_STAGE_COMPLETING);
 	op->stage = TWI_STAGE_COMPLETING;
 	op->status = status;
@@ -251,6 +257,7 @@ bool twi_op_run_callbacks(struct twi_engine *engine)
 	struct twi_list *entry;
 	bool any = false;
 
+	twi_assert_held(engine);
 	if (engine->in_callback)
 		return false;
 	engine->in_callback = true;

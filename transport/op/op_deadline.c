@@ -10,6 +10,7 @@ void twi_op_watch(struct tow_op *op)
 {
 	struct twi_engine *engine = op->engine;
 
+	twi_assert_held(engine);
 	if (twi_likely(op->deadline_ns == UINT64_MAX) || op->stage == TWI_STAGE_COMPLETING)
 		return;
 	twi_heap_insert(&engine->timed, &op->timed, op->deadline_ns);
@@ -21,6 +22,7 @@ void twi_op_watch(struct tow_op *op)
 
 void twi_op_unwatch(struct tow_op *op)
 {
+	twi_assert_held(op->engine);
 	twi_heap_remove(&op->engine->timed, &op->timed);
 }
 
@@ -31,6 +33,7 @@ bool twi_op_abort(struct tow_op *op, int status, bool force)
 	uint8_t space = op->space;
 	uint64_t tag = op->tag;
 
+	twi_assert_held(op->engine);
 	ended = peer->lane->ops->abort(peer, op, status, force);
 	if (twi_unlikely(roomless)) /* the next receive takes what this one could not */
 		peer->lane->ops->look_again(peer, tag, space);
@@ -60,6 +63,7 @@ uint64_t twi_op_expire(struct twi_engine *engine, uint64_t now_ns)
 {
 	struct twi_heap *timed = &engine->timed;
 
+	twi_assert_held(engine);
 	if (twi_likely(now_ns < engine->next_expiry_ns))
 		return engine->next_expiry_ns;
 	while (timed->root != NULL && timed->root->key <= now_ns) {

@@ -69,6 +69,7 @@ uint32_t twi_op_span_peer(struct tow_peer *peer);
 /* The first byte of a send leaves; a receive has met its message. The engine is held. */
 static inline void twi_op_begun(struct tow_op *op)
 {
+	twi_assert_held(op->engine);
 	op->begun_ns = twi_engine_batch_now(op->engine);
 }
 

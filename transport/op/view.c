@@ -21,6 +21,7 @@ int twi_view_room(struct tow_op *op, uint64_t bytes)
 	void *memory;
 	int status;
 
+	twi_assert_held(op->engine);
 	if (op->view_release != NULL && op->bytes == bytes)
 		return TOW_OK; /* of twi_view_ready */
 	twi_view_drop(op);
@@ -52,8 +53,10 @@ void twi_view_drop(struct tow_op *op)
 	void (*release)(struct tow_op *) = op->view_release;
 
 	op->view_release = NULL;
-	if (release != NULL)
-		release(op);
+	if (release == NULL)
+		return; /* it may never have been an operation of an engine */
+	twi_assert_held(op->engine);
+	release(op);
 }
 
 bool twi_view_ready(struct tow_op *op, uint64_t bytes)
@@ -63,6 +66,7 @@ bool twi_view_ready(struct tow_op *op, uint64_t bytes)
 
 void twi_view_settled(struct tow_op *op)
 {
+	twi_assert_held(op->engine);
 	op->roomless = false;
 	twi_list_remove(&op->seq_link);
 }
@@ -89,6 +93,7 @@ static unsigned retry(struct twi_engine *engine, struct twi_list *roomless)
 	struct twi_list *entry, now_due;
 	uint64_t now;
 
+	twi_assert_held(engine);
 	engine->now_ns = 0;
 	now = twi_engine_now(engine);
 	if (now < engine->room_at_ns)

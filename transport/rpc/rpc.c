@@ -75,6 +75,7 @@ struct twi_rpc *twi_rpc_of(struct twi_engine *engine)
 	uint64_t eager = (uint64_t)engine->knobs.eager_max_bytes;
 	struct twi_rpc *rpc = engine->rpc;
 
+	twi_assert_held(engine);
 	if (twi_likely(rpc != NULL))
 		return rpc;
 	rpc = calloc(1, sizeof(*rpc));

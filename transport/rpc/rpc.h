@@ -162,11 +162,12 @@ struct twi_rpc {
 	uint64_t dropped;          /* answers and pieces that nobody wanted */
 };
 
-/* The engine is held in all that follows. */
+/* The engine is held in all that follows, but where said. */
 
 /* rpc.c. of: made when there is none; NULL without memory. */
 struct twi_rpc *twi_rpc_of(struct twi_engine *engine);
-void twi_rpc_destroy(struct twi_engine *engine); /* the lanes have been closed */
+/* The lanes have been closed, and nobody is in a call any more: the engine is not held. */
+void twi_rpc_destroy(struct twi_engine *engine);
 struct twi_rpc_method *twi_rpc_method_find(struct twi_rpc *rpc, uint64_t hash);
 
 /* rpc_peer.c. of: of a peer that is up, opening it when there is none; NULL: message set. */
@@ -267,12 +268,14 @@ enum twi_rpc_part {
 struct twi_span;
 void twi_rpc_span(struct twi_rpc_peer *rp, const char *method, struct twi_span *span);
 
+/* Parts of twi_rpc_of and twi_rpc_destroy. */
 int twi_rpc_stats_init(struct twi_rpc *rpc);
 void twi_rpc_stats_fini(struct twi_rpc *rpc);
 /* One call of `name` has ended, on one side; parts that are not known are UINT64_MAX. */
 void twi_rpc_stats_record(struct twi_rpc_peer *rp, uint64_t hash, const char *name, bool client,
 			  bool failed, const uint64_t parts[TWI_RPC_PARTS]);
 void twi_rpc_stats_peer_gone(struct twi_rpc *rpc);
+/* Pages; arg is the engine, which the first takes itself, and the second does not need. */
 void twi_rpc_describe(void *arg, struct twi_emit *emit);
 void twi_rpc_metrics(void *arg, struct twi_emit *emit);
 

@@ -27,6 +27,7 @@ struct twi_call *twi_call_find(struct twi_rpc_peer *rp, uint64_t id)
 	uint64_t index = id & ((1u << INDEX_BITS) - 1);
 	struct twi_call *call = index < rp->rpc->records ? &rp->rpc->call_rows[index] : NULL;
 
+	twi_assert_held(rp->engine);
 	if (call == NULL || call->id != id || call->rp != rp || call->state == TWI_CALL_FREE)
 		return NULL;
 	return call;
@@ -56,6 +57,7 @@ void twi_call_settle(struct twi_call *call)
 {
 	struct twi_rpc_head head = { .type = TWI_RPC_CANCEL, .id = call->id };
 
+	twi_assert_held(call->rpc->engine);
 	if (call->state != TWI_CALL_ENDED || twi_parcel_busy(&call->out) || call->in.busy)
 		return;
 	if (call->cancel_due) {
@@ -180,6 +182,7 @@ void twi_call_end(struct twi_call *call, int status, bool tell)
 	struct tow_op *op = call->op;
 	bool sent = call->state != TWI_CALL_QUEUED, answered = status == TOW_OK;
 
+	twi_assert_held(call->rpc->engine);
 	if (call->state == TWI_CALL_ENDED)
 		return;
 	if (status < 0)
@@ -265,6 +268,7 @@ void twi_call_pump(struct twi_rpc_peer *rp)
 {
 	struct twi_list *entry;
 
+	twi_assert_held(rp->engine);
 	while (rp->ready && rp->dead >= 0 && rp->in_flight < rp->window &&
 	       (entry = twi_list_first(&rp->queued)) != NULL) {
 		twi_list_remove(entry);
@@ -276,6 +280,7 @@ void twi_call_given_up(struct twi_rpc_peer *rp, uint64_t id)
 {
 	struct twi_call *call = twi_call_find(rp, id);
 
+	twi_assert_held(rp->engine);
 	if (call == NULL || call->state == TWI_CALL_ENDED)
 		return;
 	snprintf(call->result.text, sizeof(call->result.text), "the server has given the call up");
@@ -377,6 +382,7 @@ bool twi_call_answered(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 {
 	struct twi_call *call = twi_call_find(rp, head->id);
 
+	twi_assert_held(rp->engine);
 	if (call == NULL || call->state != TWI_CALL_SENT) {
 		rp->rpc->dropped++; /* nobody wants it; a body is taken back when CANCEL is there */
 		return false;
@@ -458,6 +464,7 @@ int twi_call_begin(struct tow_peer *peer, const struct twi_call_wish *wish, stru
 	struct twi_call *call = NULL;
 	int status = take_record(peer, wish->flags, &call);
 
+	twi_assert_held(peer->engine);
 	if (status < 0)
 		return status;
 	set_up(call, call->rp, op);

@@ -31,6 +31,7 @@ int twi_rpc_io_start(struct twi_rpc_io *io, struct tow_peer *peer,
 	struct tow_op *op;
 	int status;
 
+	twi_assert_held(peer->engine);
 	twi_assert(!io->busy);
 	own.op = &io->op;
 	io->busy = true;
@@ -113,6 +114,7 @@ static void ask(struct tow_peer *peer, uint64_t now_ns)
 {
 	struct twi_link *link = peer->link_state;
 
+	twi_assert_held(peer->engine);
 	/* First: the exchange is traffic, too. The second comes soon, since two show the rate. */
 	peer->link_due_ns = now_ns + (link->clock.exchanges < TWI_LINK_BURST ? TWI_LINK_SOON_NS
 									     : TWI_LINK_EVERY_NS);
@@ -122,6 +124,7 @@ static void ask(struct tow_peer *peer, uint64_t now_ns)
 
 void twi_link_open(struct twi_link *link, uint64_t inline_bytes, uint64_t window)
 {
+	twi_assert_held(link->engine);
 	link->open_due = true;
 	link->open_bytes = inline_bytes;
 	link->open_window = window;
@@ -204,6 +207,7 @@ static void link_up(struct tow_peer *peer)
 {
 	struct twi_link *link;
 
+	twi_assert_held(peer->engine);
 	if (peer->engine->failing || peer->link_state != NULL)
 		return;
 	link = calloc(1, sizeof(*link));
@@ -225,6 +229,7 @@ static void link_detach(struct tow_peer *peer)
 {
 	struct twi_link *link = peer->link_state;
 
+	twi_assert_held(peer->engine);
 	if (link == NULL)
 		return;
 	peer->link_state = NULL;
@@ -240,6 +245,7 @@ const struct twi_link_hooks twi_link_hooks = { .up = link_up, .detach = link_det
 
 bool twi_link_clock(const struct tow_peer *peer, struct twi_clock_estimate *out)
 {
+	twi_assert_held(peer->engine);
 	return peer->link_state != NULL &&
 	       twi_clock_sync_read(&peer->link_state->clock, twi_engine_clock(peer->engine), out);
 }

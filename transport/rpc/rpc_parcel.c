@@ -39,6 +39,7 @@ int twi_parcel_send(struct twi_parcel *parcel, struct twi_rpc_peer *rp, struct t
 	bool apart = bytes > rp->inline_max;
 	int status;
 
+	twi_assert_held(rp->engine);
 	if (rp->peer == NULL || rp->dead < 0)
 		return rp->dead < 0 ? rp->dead : TOW_ECLOSED;
 	parcel->rp = rp;
@@ -70,6 +71,7 @@ int twi_parcel_send(struct twi_parcel *parcel, struct twi_rpc_peer *rp, struct t
 const void *twi_parcel_keep(struct twi_parcel *parcel, const struct twi_rpc *rpc, const void *data,
 			    uint64_t bytes)
 {
+	twi_assert_held(rpc->engine);
 	if (bytes == 0 || bytes > rpc->inline_max)
 		return data;
 	twi_path_copy_eager(rpc->engine, parcel->data + TWI_RPC_HEAD_BYTES, data, bytes);

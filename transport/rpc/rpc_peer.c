@@ -19,6 +19,7 @@
 
 void twi_rpc_peer_settle(struct twi_rpc_peer *rp)
 {
+	twi_assert_held(rp->engine);
 	if (rp->peer != NULL || rp->holds > 0 || twi_parcel_busy(&rp->spare))
 		return;
 	twi_list_remove(&rp->link);
@@ -28,6 +29,7 @@ void twi_rpc_peer_settle(struct twi_rpc_peer *rp)
 
 void twi_rpc_broken(struct twi_rpc_peer *rp, const char *why)
 {
+	twi_assert_held(rp->engine);
 	twi_count(rp->engine->diag, TWI_C_protocol_errors, 1);
 	twi_log(rp->engine->diag, 2, "peer %s: a message of a call was dropped: %s", rp->address,
 		why);
@@ -35,6 +37,7 @@ void twi_rpc_broken(struct twi_rpc_peer *rp, const char *why)
 
 bool twi_rpc_may_keep(const struct twi_rpc_peer *rp)
 {
+	twi_assert_held(rp->engine);
 	return rp->posted > 0 || !twi_list_empty(&rp->rpc->slots);
 }
 
@@ -42,6 +45,7 @@ void *twi_rpc_keep_copy(struct twi_rpc_peer *rp, const void *data, uint64_t byte
 {
 	void *memory;
 
+	twi_assert_held(rp->engine);
 	if (twi_pool_try(rp->engine->pool, bytes, 64, &memory) < 0)
 		return NULL;
 	twi_path_copy_eager(rp->engine, memory, data, bytes);
@@ -100,6 +104,7 @@ void twi_rpc_slot_release(struct twi_rpc_slot *slot)
 {
 	struct twi_rpc_peer *rp = slot->rp;
 
+	twi_assert_held(rp->engine);
 	if (rp->dead >= 0 && (slot->own || rp->posted < TWI_RPC_POSTED_MIN)) {
 		post(rp, slot);
 		return;
@@ -218,6 +223,7 @@ struct twi_rpc_peer *twi_rpc_peer_of(struct tow_peer *peer)
 	struct twi_rpc *rpc = twi_rpc_of(peer->engine);
 	struct twi_rpc_peer *rp;
 
+	twi_assert_held(peer->engine);
 	if (rpc == NULL)
 		return NULL;
 	if (peer->link_state == NULL) {
@@ -250,6 +256,7 @@ static void declined(struct twi_rpc_peer *rp)
 /* A call comes: opens once more, where that was declined. */
 void twi_rpc_reopen(struct twi_rpc_peer *rp)
 {
+	twi_assert_held(rp->engine);
 	if (!rp->declined || rp->link_state == NULL)
 		return;
 	rp->declined = false;
@@ -260,6 +267,7 @@ void twi_rpc_opened(struct twi_link *link, uint64_t inline_bytes, uint64_t windo
 {
 	struct twi_rpc_peer *rp = twi_rpc_peer_of(link->peer);
 
+	twi_assert_held(link->engine);
 	if (rp == NULL) {
 		twi_log(link->engine->diag, 1, "calls of peer %s cannot be served: %s",
 			link->peer->address, tow_error_message());
@@ -288,6 +296,7 @@ void twi_rpc_lost(struct twi_rpc_peer *rp, int status)
 {
 	struct twi_list *pos, *next;
 
+	twi_assert_held(rp->engine);
 	if (rp->dead < 0)
 		return;
 	rp->dead = status;
@@ -307,6 +316,7 @@ void twi_rpc_detach(struct twi_rpc_peer *rp)
 {
 	struct twi_list *pos, *next;
 
+	twi_assert_held(rp->engine);
 	rp->holds++;
 	twi_rpc_lost(rp, TOW_ECLOSED);
 	rp->peer = NULL;

@@ -24,6 +24,7 @@
 /* Sends the refusals that are due, one after the other. */
 void twi_serve_refusals(struct twi_rpc_peer *rp)
 {
+	twi_assert_held(rp->engine);
 	while (rp->refused_count > 0 && rp->dead >= 0 && rp->ready &&
 	       !twi_parcel_busy(&rp->spare)) {
 		const struct twi_refused *refused = &rp->refused[rp->refused_head];
@@ -53,6 +54,7 @@ static void refuse(struct twi_rpc_peer *rp, const struct twi_refused *refused)
 
 struct tow_call_in *twi_serve_find(struct twi_rpc_peer *rp, uint64_t id)
 {
+	twi_assert_held(rp->engine);
 	for (struct twi_list *pos = rp->served.next; pos != &rp->served; pos = pos->next) {
 		struct tow_call_in *in = twi_container_of(pos, struct tow_call_in, link);
 
@@ -96,6 +98,7 @@ void twi_serve_settle(struct tow_call_in *in)
 {
 	struct twi_rpc_head head = { .type = TWI_RPC_GIVE_UP, .id = in->id };
 
+	twi_assert_held(in->rpc->engine);
 	if (in->state != TWI_SERVE_ENDED || twi_parcel_busy(&in->out) || in->body.busy)
 		return;
 	if (in->give_up_due) {
@@ -265,6 +268,7 @@ bool twi_serve_request(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 	struct twi_refused refused = { .id = head->id };
 	struct tow_call_in *in;
 
+	twi_assert_held(rp->engine);
 	if (refuses(rp, method, head, &refused)) {
 		refuse(rp, &refused);
 		return false;
@@ -316,12 +320,14 @@ void twi_serve_canceled(struct twi_rpc_peer *rp, uint64_t id)
 {
 	struct tow_call_in *in = twi_serve_find(rp, id);
 
+	twi_assert_held(rp->engine);
 	if (in != NULL)
 		abandon(in, TOW_ECANCELED);
 }
 
 void twi_serve_lost(struct tow_call_in *in, int status)
 {
+	twi_assert_held(in->rpc->engine);
 	abandon(in, status);
 }
 
@@ -329,6 +335,7 @@ void twi_serve_break(struct tow_call_in *in, int status)
 {
 	struct twi_rpc_head head = { .type = TWI_RPC_GIVE_UP, .id = in->id };
 
+	twi_assert_held(in->rpc->engine);
 	if (in->state == TWI_SERVE_REPLYING) {
 		in->give_up_due = true;
 		abandon(in, status);
@@ -394,6 +401,7 @@ static void send_reply(struct tow_call_in *in)
 
 void twi_serve_drained(struct tow_call_in *in)
 {
+	twi_assert_held(in->rpc->engine);
 	if (in->state == TWI_SERVE_REPLYING && in->reply_waits)
 		send_reply(in);
 }

@@ -132,6 +132,7 @@ void twi_rpc_stats_record(struct twi_rpc_peer *rp, uint64_t hash, const char *na
 {
 	struct twi_rpc_row *row = row_of(rp, hash, name, client);
 
+	twi_assert_held(rp->engine);
 	row->calls++;
 	row->failed += failed;
 	for (unsigned i = 0; i < TWI_RPC_PARTS; i++) {
@@ -142,6 +143,7 @@ void twi_rpc_stats_record(struct twi_rpc_peer *rp, uint64_t hash, const char *na
 
 void twi_rpc_stats_peer_gone(struct twi_rpc *rpc)
 {
+	twi_assert_held(rpc->engine);
 	rpc->rows[TWI_RPC_ROWS].gone = false; /* there may be rows to reclaim now */
 }
 
@@ -289,6 +291,7 @@ void twi_rpc_span(struct twi_rpc_peer *rp, const char *method, struct twi_span *
 	/* Its low bits are a place in a table, which many calls in turn may have. */
 	uint64_t number = span->id * 0x9e3779b97f4a7c15ull >> 32;
 
+	twi_assert_held(rp->engine);
 	if (span->status >= 0 && !twi_span_chosen(diag, span->bytes, number)) {
 		twi_count(diag, TWI_C_spans_sampled_out, 1);
 		return;

@@ -20,6 +20,7 @@
 /* The call cannot go on. */
 void twi_stream_break_call(struct tow_stream *stream, int status)
 {
+	twi_assert_held(stream->rpc->engine);
 	if (stream->call != NULL)
 		twi_call_end(stream->call, status, true);
 	else
@@ -29,6 +30,7 @@ void twi_stream_break_call(struct tow_stream *stream, int status)
 
 void twi_stream_settle_owner(struct tow_stream *stream)
 {
+	twi_assert_held(stream->rpc->engine);
 	if (stream->call != NULL)
 		twi_call_settle(stream->call);
 	else
@@ -68,6 +70,7 @@ struct tow_stream *twi_stream_acquire(struct twi_rpc_peer *rp, uint64_t id, stru
 	struct twi_list *entry = twi_list_first(&rp->rpc->streams);
 	struct tow_stream *stream;
 
+	twi_assert_held(rp->engine);
 	if (entry == NULL)
 		return NULL;
 	stream = twi_container_of(entry, struct tow_stream, link);
@@ -139,6 +142,7 @@ void twi_stream_pump_out(struct tow_stream *stream)
 {
 	struct twi_push *push;
 
+	twi_assert_held(stream->rpc->engine);
 	while (may_send(stream) && (push = free_push(stream)) != NULL) {
 		struct twi_list *entry = twi_list_first(&stream->pushes);
 
@@ -161,6 +165,7 @@ void twi_stream_pump_out(struct tow_stream *stream)
 
 bool twi_stream_drained(const struct tow_stream *stream)
 {
+	twi_assert_held(stream->rpc->engine);
 	return twi_list_empty(&stream->pushes);
 }
 
@@ -282,6 +287,7 @@ void twi_stream_pump_in(struct tow_stream *stream)
 {
 	unsigned index = 0;
 
+	twi_assert_held(stream->rpc->engine);
 	retire(stream);
 	while (index < stream->chunk_count && !twi_list_empty(&stream->pulls)) {
 		struct twi_chunk *chunk = chunk_at(stream, index++);
@@ -329,6 +335,7 @@ bool twi_stream_chunk(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 	struct twi_chunk *chunk;
 	bool keep = false;
 
+	twi_assert_held(rp->engine);
 	if (stream == NULL || stream->failed != 0 || stream->ended) {
 		rp->rpc->dropped++; /* its writer takes a body back when it learns of the end */
 		return false;
@@ -370,6 +377,7 @@ void twi_stream_window(struct twi_rpc_peer *rp, const struct twi_rpc_head *head)
 {
 	struct tow_stream *stream = find(rp, head);
 
+	twi_assert_held(rp->engine);
 	if (stream == NULL || stream->failed != 0)
 		return;
 	if (head->a > stream->sent || head->a < stream->taken_there) {
@@ -404,6 +412,7 @@ static void end_pushes(struct tow_stream *stream, int status)
 
 void twi_stream_fail(struct tow_stream *stream, int status)
 {
+	twi_assert_held(stream->rpc->engine);
 	if (stream->failed != 0)
 		return;
 	stream->failed = status;
@@ -426,6 +435,7 @@ void twi_stream_fail(struct tow_stream *stream, int status)
 
 void twi_stream_close(struct tow_stream *stream)
 {
+	twi_assert_held(stream->rpc->engine);
 	if (stream->failed != 0)
 		return;
 	stream->closed = true;
@@ -438,6 +448,7 @@ bool twi_stream_release(struct tow_stream *stream)
 {
 	struct twi_rpc_peer *rp = stream->rp;
 
+	twi_assert_held(stream->rpc->engine);
 	twi_stream_fail(stream, TOW_ECLOSED);
 	if (twi_parcel_busy(&stream->window))
 		return false;

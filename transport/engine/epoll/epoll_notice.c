@@ -45,6 +45,7 @@ bool twi_epoll_notices_open(struct twi_engine *engine)
 {
 	struct twi_epoll_notices *notices = engine->epoll_notices;
 
+	twi_assert_held(engine);
 	if (notices != NULL)
 		return true;
 	notices = calloc(1, sizeof(*notices));
@@ -194,6 +195,7 @@ unsigned twi_epoll_notices_read(struct twi_epoll_notices *notices, struct twi_en
 {
 	unsigned count = 0;
 
+	twi_assert_held(engine);
 	while (twi_epoll_notices_due(notices, fd)) {
 		_Alignas(struct cmsghdr) uint8_t control[128];
 		struct msghdr message = { .msg_control = control,
@@ -220,6 +222,7 @@ unsigned twi_epoll_notices_linger(struct twi_epoll_notices *notices, struct twi_
 {
 	unsigned count = 0;
 
+	twi_assert_held(engine);
 	for (uint32_t fd = 0; notices->lingering > 0 && fd < notices->socket_count; fd++) {
 		if (!notices->sockets[fd].lingers)
 			continue;
@@ -249,6 +252,7 @@ void twi_epoll_notices_forget(struct twi_engine *engine, int fd)
 	struct socket own, *kept = NULL;
 	int ours;
 
+	twi_assert_held(engine);
 	if (notices == NULL || (uint32_t)fd >= notices->socket_count)
 		return;
 	own = notices->sockets[fd];

@@ -12,7 +12,7 @@
  * A socket that is closed before all of them have come is kept by a descriptor of our own until
  * they have: its sends are the memory's last users, and the lane has cut the connection before.
  *
- * The engine is held in all calls.
+ * The engine is held in all calls, but where said.
  */
 #ifndef TWI_EPOLL_NOTICE_H
 #define TWI_EPOLL_NOTICE_H
@@ -30,15 +30,19 @@ struct twi_epoll_notices;
 
 /*
  * engine->epoll_notices is made when the first send needs it, and goes with the runtime: the kernel
- * counts a socket's sends on, whichever rings come and go. False: no memory.
+ * counts a socket's sends on, whichever rings come and go. False: no memory. close: nobody is
+ * in a call of the runtime any more, and the engine is not held.
  */
 bool twi_epoll_notices_open(struct twi_engine *engine);
 void twi_epoll_notices_close(struct twi_engine *engine);
 
-/* The ring `index` goes, and what it has sent is not told any more. */
+/*
+ * The ring `index` goes, and what it has sent is not told any more. The engine is held, or nobody
+ * is in a call of the runtime any more.
+ */
 void twi_epoll_notices_drop(struct twi_engine *engine, unsigned index);
 
-/* Does this kernel have MSG_ZEROCOPY? */
+/* Does this kernel have MSG_ZEROCOPY? Any thread may ask. */
 bool twi_epoll_notices_probe(void);
 
 /*

@@ -121,6 +121,7 @@ static int take(struct twi_uring *ring, const struct twi_region *region, bool he
 {
 	int status = table_create(ring);
 
+	twi_assert_hot(!held || twi_engine_held(ring->base.engine));
 	/* Whose ring it may be borrowed from is known only while the engine is held. */
 	if (status == TOW_OK && !(held && borrow(ring, region)))
 		status = update(ring, region, region->slots, true);

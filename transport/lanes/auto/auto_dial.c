@@ -129,6 +129,7 @@ static void inner_done(struct tow_op *inner, const struct tow_result *result)
 {
 	struct twi_auto_dial *dial = result->user;
 
+	twi_assert_held(inner->engine);
 	(void)inner;
 	dial->inner = NULL;
 	if (dial->op == NULL) { /* nobody wants it any more */
@@ -214,6 +215,7 @@ int twi_auto_connect(struct tow_endpoint *base, const char *address, struct tow_
 	uint64_t until;
 	int status = twi_auto_address_get(address, &to);
 
+	twi_assert_held(base->engine);
 	if (status < 0)
 		return status;
 	dial = calloc(1, sizeof(*dial));
@@ -237,6 +239,7 @@ void twi_auto_connect_abort(struct tow_op *op, int status)
 	struct twi_auto_dial *dial = op->lane_state;
 	struct tow_op *inner;
 
+	twi_assert_held(op->engine);
 	if (dial == NULL) {
 		twi_op_complete(op, status, 0);
 		return;

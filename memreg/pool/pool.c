@@ -319,6 +319,7 @@ static void count_leased(struct twi_pool *pool, int64_t bytes)
 		atomic_fetch_add_explicit(&pool->leased_bytes, bytes, memory_order_relaxed) + bytes;
 	int64_t peak = atomic_load_explicit(&pool->leased_peak_bytes, memory_order_relaxed);
 
+	twi_assert_hot(now >= 0);
 	while (now > peak &&
 	       !atomic_compare_exchange_weak_explicit(&pool->leased_peak_bytes, &peak, now,
 						      memory_order_relaxed, memory_order_relaxed))

@@ -273,6 +273,7 @@ static void free_pending(struct pending *pending)
 
 static void seq_over(struct twi_coll_group *coll, uint64_t seq)
 {
+	twi_assert_hot(coll->in_flight > 0);
 	coll->in_flight--;
 	coll->over |= 1ull << seq % TWI_COLL_SLOTS;
 	while ((coll->over >> (coll->finished + 1) % TWI_COLL_SLOTS & 1) != 0) {

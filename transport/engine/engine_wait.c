@@ -109,6 +109,7 @@ void twi_wait_end(struct twi_engine *engine, struct twi_wait *wait)
 	twi_assert_held(engine);
 	if (twi_unlikely(wait->listed))
 		unlist(engine, wait);
+	twi_assert_hot(atomic_load_explicit(&engine->waiters, memory_order_relaxed) > 0);
 	twi_engine_count(engine->waiters, (uint32_t)-1);
 	if (driver_of(engine) != wait)
 		return;
@@ -200,6 +201,7 @@ static void wake_up(struct twi_engine *engine, struct twi_wait *wait)
 {
 	wait->asleep = false;
 	wait->ring = NULL;
+	twi_assert_hot(atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0);
 	atomic_fetch_sub_explicit(&engine->sleepers, 1, memory_order_relaxed);
 }
 

@@ -43,6 +43,7 @@ static void note_end(struct barrier *barrier, int status)
 	struct twi_barrier_log *log = barrier->log;
 	struct twi_state_past *past = past_of(barrier);
 
+	twi_assert(log->in_flight > 0);
 	log->in_flight--;
 	log->done = twi_max(log->done, barrier->number);
 	if (past->seq == barrier->number) {
@@ -196,7 +197,10 @@ struct twi_barrier_log *twi_barrier_log_of(struct tow_group *group)
 
 void twi_barrier_log_drop(struct twi_barrier_log *log)
 {
-	if (log == NULL || --log->users > 0)
+	if (log == NULL)
+		return;
+	twi_assert(log->users > 0);
+	if (--log->users > 0)
 		return;
 	twi_list_remove(&log->link);
 	free(log);

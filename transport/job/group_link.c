@@ -57,6 +57,7 @@ void twi_ranks_let_go(struct twi_ranks *ranks)
 void twi_ranks_drop(struct twi_ranks *ranks)
 {
 	twi_assert_held(ranks->engine);
+	twi_assert(ranks->users > 0);
 	if (--ranks->users == 0)
 		twi_ranks_destroy(ranks);
 }

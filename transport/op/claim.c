@@ -225,6 +225,7 @@ static void delist(struct twi_claim *claim)
 	twi_list_remove(&claim->link);
 	if (!claim->listed)
 		return;
+	twi_assert_hot(peer->claims.bytes >= claim->bytes);
 	peer->claims.bytes -= claim->bytes;
 	while ((entry = twi_list_first(&claim->shares)) != NULL) {
 		twi_list_remove(entry);

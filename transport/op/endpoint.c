@@ -79,8 +79,10 @@ void twi_peer_ended(struct tow_peer *peer, int status)
 
 void twi_peer_teardown(struct tow_peer *peer)
 {
-	if (peer->waiting_at != NULL)
+	if (peer->waiting_at != NULL) {
+		twi_assert(peer->waiting_at->ready_count > 0);
 		peer->waiting_at->ready_count--;
+	}
 	peer->lane->peers--;
 	peer->engine->memory_peers -= peer->lane->ops->memory_polled;
 	if (peer->link_state != NULL)
@@ -157,6 +159,7 @@ static struct tow_peer *take_ready(struct tow_endpoint *endpoint)
 	peer = twi_container_of(entry, struct tow_peer, ready_link);
 	twi_list_remove(entry);
 	peer->waiting_at = NULL;
+	twi_assert(endpoint->ready_count > 0);
 	endpoint->ready_count--;
 	return peer;
 }

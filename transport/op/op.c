@@ -139,6 +139,7 @@ static void recycle(struct tow_op *op)
 	struct twi_op_table *table = &op->engine->ops;
 
 	twi_assert_held(op->engine);
+	twi_assert_hot((atomic_load_explicit(&op->state, memory_order_relaxed) & TWI_OP_USED) != 0);
 	if (twi_unlikely(op->view_release != NULL))
 		twi_view_drop(op);
 	twi_failure_drop(op);
@@ -150,6 +151,7 @@ static void recycle(struct tow_op *op)
 void twi_op_discard(struct tow_op *op)
 {
 	twi_assert_held(op->engine);
+	twi_assert_hot(op->stage != TWI_STAGE_COMPLETING); /* publish takes care of that one */
 	if (!op->embedded)
 		recycle(op);
 }
@@ -157,6 +159,7 @@ void twi_op_discard(struct tow_op *op)
 void twi_op_forget(struct tow_op *op)
 {
 	twi_assert_held(op->engine);
+	twi_assert_hot((atomic_load_explicit(&op->state, memory_order_relaxed) & TWI_OP_DONE) == 0);
 	atomic_store_explicit(&op->state, TWI_OP_USED | TWI_OP_RELEASED, memory_order_relaxed);
 }
 

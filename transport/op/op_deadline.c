@@ -34,6 +34,7 @@ bool twi_op_abort(struct tow_op *op, int status, bool force)
 	uint64_t tag = op->tag;
 
 	twi_assert_held(op->engine);
+	twi_assert(op->stage != TWI_STAGE_COMPLETING); /* the peer may have gone since */
 	ended = peer->lane->ops->abort(peer, op, status, force);
 	if (twi_unlikely(roomless)) /* the next receive takes what this one could not */
 		peer->lane->ops->look_again(peer, tag, space);
@@ -42,6 +43,7 @@ bool twi_op_abort(struct tow_op *op, int status, bool force)
 
 static void expire(struct tow_op *op)
 {
+	twi_assert(op->stage != TWI_STAGE_COMPLETING); /* whoever completes it takes it away */
 	switch (op->kind) {
 	case TWI_OP_CONNECT:
 		op->lane_ops->connect_abort(op, TOW_EDEADLINE);

@@ -19,6 +19,7 @@
 void twi_session_give_credit(struct twi_session *session, uint64_t payload_bytes)
 {
 	session->credit_given += twi_frame_cost((uint32_t)payload_bytes);
+	twi_assert_hot(session->credit_given <= session->credit_charged);
 	if (session->credit_given - session->credit_told >= session->config.local_credit_bytes / 4)
 		session->urgent = true;
 }

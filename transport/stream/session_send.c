@@ -47,6 +47,7 @@ static void charge(struct twi_session *session, struct tow_op *op, uint32_t cost
 
 	op->seq = ++session->seq_sent;
 	twi_peer_sent(session->peer, op->space);
+	twi_assert_hot(has_credit(session, cost));
 	session->credit_used += cost;
 	timing = &session->timings[op->seq & session->timings_mask];
 	timing->start_ns = eager && is_timed(session, op) ? op->start_ns : 0;
@@ -209,6 +210,7 @@ int twi_session_acked(struct twi_session *session, const struct twi_frame *frame
 			       frame->value, timing->queue_ns, TWI_LATENCY_UNKNOWN);
 	}
 	session->credit_returned = frame->tag;
+	twi_assert_hot(has_credit(session, 0));
 	twi_session_drain(session);
 	return TOW_OK;
 }

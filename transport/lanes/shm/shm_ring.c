@@ -115,6 +115,7 @@ uint64_t twi_shm_area_room(struct twi_shm_out *out, uint32_t bytes)
 	    (!twi_shm_out_refresh(out) || begin + need - out->area_free > size))
 		return UINT64_MAX;
 	out->area_next = begin + need;
+	twi_assert_hot(out->area_next - out->area_free <= size);
 	return begin & (size - 1);
 }
 
@@ -216,6 +217,7 @@ enum twi_shm_fault twi_shm_slot_get(const struct twi_shm_in *in, uint64_t word,
 bool twi_shm_slot_take(struct twi_shm_in *in, const struct twi_shm_message *message)
 {
 	in->next++;
+	twi_assert_hot(in->next - in->told <= in->box.shape.slots);
 	if (message->type == TWI_SHM_IN_AREA)
 		in->bytes += message->bytes;
 	if (twi_likely(in->next - in->told < in->box.shape.slots / 4 &&
@@ -251,6 +253,7 @@ bool twi_shm_note_put(struct twi_shm_notes *out, const struct twi_shm_remark *re
 				      twi_shm_lap(out->next, TWI_SHM_NOTES),
 			      memory_order_release);
 	out->next++;
+	twi_assert_hot(out->next - out->taken_seen <= TWI_SHM_NOTES);
 	return true;
 }
 
@@ -268,6 +271,7 @@ enum twi_shm_fault twi_shm_note_get(struct twi_shm_notes *in, const struct twi_s
 	out->where = atomic_load_explicit(&note->where, memory_order_relaxed);
 	out->bytes = atomic_load_explicit(&note->bytes, memory_order_relaxed);
 	in->next++;
+	twi_assert_hot(in->next - in->taken_seen <= TWI_SHM_NOTES);
 	if (in->next - in->taken_seen >= TWI_SHM_NOTES / 4) {
 		in->taken_seen = in->next;
 		/* release: pairs with the acquire in twi_shm_note_put */

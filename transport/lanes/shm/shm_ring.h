@@ -16,7 +16,7 @@
  * The owner alone writes everything else in its box (but for `asleep`, which whoever wakes it
  * clears), and reads nothing back from it: what it knows it keeps in its own memory. What it reads
  * in the other box it reads once, into locals, and checks. So a peer that writes nonsense harms
- * itself.
+ * itself. Assertions are about what a side keeps in its own memory, never about the other's.
  *
  * A slot is there when the low 16 bits of its first word are the number of the lap, a note when the
  * low half is: one cache line brings the news and the message. First words are never payload, so
@@ -202,6 +202,7 @@ uint64_t twi_shm_area_room(struct twi_shm_out *out, uint32_t bytes);
 static inline void twi_shm_slot_put(struct twi_shm_out *out, struct twi_shm_slot *slot,
 				    unsigned type, uint8_t space, uint16_t arg)
 {
+	twi_assert_hot(twi_shm_has_slot(out));
 	out->after[out->next & (out->box.shape.slots - 1)] = out->area_next;
 	/* release: pairs with the acquire in twi_shm_slot_peek; the message is written before it */
 	atomic_store_explicit(&slot->word,

@@ -95,6 +95,7 @@ static void end_handshakes(struct twi_tcp_lane *lane, const struct twi_tcp_liste
 
 void twi_tcp_listener_release(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener)
 {
+	twi_assert(listener->users > 0);
 	if (--listener->users > 0)
 		return;
 	end_handshakes(lane, listener, true);

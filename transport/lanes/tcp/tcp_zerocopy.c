@@ -197,6 +197,7 @@ static void give_record(struct twi_tcp_lane *lane, struct twi_tcp_zc *record)
 	struct twi_engine *engine = lane->base.engine;
 
 	let_go(lane, record);
+	twi_assert_hot(engine->rings[record->ring]->notices > 0 && engine->notices > 0);
 	engine->rings[record->ring]->notices--;
 	engine->notices--;
 	record->used = false;

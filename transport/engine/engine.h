@@ -180,7 +180,6 @@ static inline bool twi_engine_held(const struct twi_engine *engine)
 {
 	return atomic_load_explicit(&engine->held, memory_order_relaxed) == twi_thread_mark();
 }
-
 /* Stands at the head of what is for the holder alone; asked in builds with TWI_DEBUG (base.h). */
 #define twi_assert_held(engine) twi_assert_hot(twi_engine_held(engine))
 

@@ -1,6 +1,6 @@
 /*
  * test_clock_sync.c - the offset of two clocks: the examples that can be done by hand, and what is
- * refused. tests/property/test_clock_sync.c has the law.
+ * refused. tests/property/rpc/test_clock_sync.c has the law.
  */
 #include "twt.h"
 

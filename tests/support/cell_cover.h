@@ -7,8 +7,6 @@
 
 #include "cell.h"
 
-#define TWT_LANES (sizeof(twt_lanes) / sizeof(twt_lanes[0]))
-
 enum twt_case {
 	TWT_MESSAGES,
 	TWT_VIEWS,
@@ -18,17 +16,21 @@ enum twt_case {
 	TWT_COLLECTIVES,
 	TWT_CASES
 };
-static const char *const twt_cases[] = { "messages", "views",  "calls",
-					 "streams",  "groups", "collectives" };
+extern const char *const twt_cases[TWT_CASES];
 
 /* Its two ends are the ranks of a job, and the group connects them. */
-static inline bool twt_is_grouped(unsigned which)
-{
-	return which == TWT_GROUPS || which == TWT_COLLECTIVES;
-}
+bool twt_is_grouped(unsigned which);
 
-enum twt_fate { TWT_UNSELECTED, TWT_PASSED, TWT_FAILED, TWT_KNOWN, TWT_SENSELESS, TWT_ABSENT };
-static const char twt_marks_of[] = " .Fk-o";
+enum twt_fate {
+	TWT_UNSELECTED,
+	TWT_PASSED,
+	TWT_FAILED,
+	TWT_KNOWN,
+	TWT_SENSELESS,
+	TWT_ABSENT,
+	TWT_FATES
+};
+extern const char twt_marks_of[TWT_FATES + 1];
 
 struct twt_place {
 	unsigned lane, memory, driving, which;
@@ -44,130 +46,30 @@ struct twt_known {
 	const char *why;
 };
 
-static const struct twt_known twt_faults[] = {
-	{ NULL, TWT_ANY, TWT_ANY, TWT_CASES, "none is known" },
-};
+#define TWT_KNOWN_FAULTS 1
 
-/* Cells without a meaning, and why. */
-static const struct twt_known twt_senseless[] = {
-#ifdef TWT_TSAN
-	{ "ofi-tcp", TWT_ANY, TWT_ANY, TWT_ANY, "TSan does not see into libfabric" },
-	{ "ofi-tcp-epoll", TWT_ANY, TWT_ANY, TWT_ANY, "TSan does not see into libfabric" },
-	{ "ofi-shm", TWT_ANY, TWT_ANY, TWT_ANY, "TSan does not see into libfabric" },
-#endif
-	{ "loop", TWT_ANY, TWT_ANY, TWT_GROUPS,
-	  "a runtime is one rank of a job, and loop joins endpoints of one runtime" },
-	{ "loop", TWT_ANY, TWT_ANY, TWT_COLLECTIVES,
-	  "a runtime is one rank of a job, and loop joins endpoints of one runtime" },
-	{ NULL, TWT_UNREADABLE, TWT_ANY, TWT_COLLECTIVES,
-	  "the processor adds the elements up, and such memory ends the process" },
-};
+extern const struct twt_known twt_faults[TWT_KNOWN_FAULTS];
 
-static inline const char *twt_look_up(const struct twt_known *list, size_t count,
-				      const struct twt_place *at)
-{
-	for (size_t i = 0; i < count; i++) {
-		const struct twt_known *row = &list[i];
+const char *twt_fault_of(const struct twt_place *at);
 
-		if ((row->lane == NULL || strcmp(row->lane, twt_lanes[at->lane].name) == 0) &&
-		    (row->memory == TWT_ANY || row->memory == at->memory) &&
-		    (row->driving == TWT_ANY || row->driving == at->driving) &&
-		    (row->which == TWT_ANY || row->which == at->which))
-			return row->why;
-	}
-	return NULL;
-}
-
-static inline const char *twt_fault_of(const struct twt_place *at)
-{
-	return twt_look_up(twt_faults, sizeof(twt_faults) / sizeof(twt_faults[0]), at);
-}
-
-static inline const char *twt_nonsense_of(const struct twt_place *at)
-{
-	return twt_look_up(twt_senseless, sizeof(twt_senseless) / sizeof(twt_senseless[0]), at);
-}
+const char *twt_nonsense_of(const struct twt_place *at);
 
 /* --- which cells are run --- */
 
 #define TWT_VALUES (TWT_LANES + TWT_MEMORIES + TWT_DRIVINGS + TWT_CASES)
-
-static inline void twt_values_of(const struct twt_place *at, size_t out[4])
-{
-	out[0] = at->lane;
-	out[1] = TWT_LANES + at->memory;
-	out[2] = TWT_LANES + TWT_MEMORIES + at->driving;
-	out[3] = TWT_LANES + TWT_MEMORIES + TWT_DRIVINGS + at->which;
-}
 
 /* Which values have met in what is selected. */
 struct twt_cover {
 	bool met[TWT_VALUES][TWT_VALUES];
 };
 
-/* How many pairs of values would meet here for the first time; with `take` they have. */
-static inline unsigned twt_new_pairs(struct twt_cover *cover, const struct twt_place *at, bool take)
-{
-	unsigned count = 0;
-	size_t values[4];
-
-	twt_values_of(at, values);
-	for (int i = 0; i < 4; i++) {
-		for (int j = i + 1; j < 4; j++) {
-			count += !cover->met[values[i]][values[j]];
-			cover->met[values[i]][values[j]] |= take;
-		}
-	}
-	return count;
-}
-
-static inline struct twt_place twt_place_of(size_t number)
-{
-	struct twt_place at;
-
-	at.which = (unsigned)(number % TWT_CASES);
-	number /= TWT_CASES;
-	at.driving = (unsigned)(number % TWT_DRIVINGS);
-	number /= TWT_DRIVINGS;
-	at.memory = (unsigned)(number % TWT_MEMORIES);
-	at.lane = (unsigned)(number / TWT_MEMORIES);
-	return at;
-}
+struct twt_place twt_place_of(size_t number);
 
 /*
  * Greedy: always a cell in which most pairs meet that have not, from a random one on. All programs
  * of the suite make the same selection, and each runs what is of its own case.
  */
-static inline void twt_select_cover(enum twt_case which, uint64_t *random,
-				    bool selected[TWT_LANES][TWT_MEMORIES][TWT_DRIVINGS])
-{
-	struct twt_cover cover = { { { false } } };
-	const size_t all = TWT_LANES * TWT_MEMORIES * TWT_DRIVINGS * TWT_CASES;
-
-	for (;;) {
-		size_t from = twt_random_below(random, all), best = all;
-		unsigned most = 0;
-		struct twt_place at;
-
-		for (size_t i = 0; i < all; i++) {
-			unsigned count;
-
-			at = twt_place_of((from + i) % all);
-			count = twt_fault_of(&at) == NULL && twt_nonsense_of(&at) == NULL
-					? twt_new_pairs(&cover, &at, false)
-					: 0;
-			if (count > most) {
-				most = count;
-				best = (from + i) % all;
-			}
-		}
-		if (best == all)
-			return;
-		at = twt_place_of(best);
-		twt_new_pairs(&cover, &at, true);
-		if (at.which == which)
-			selected[at.lane][at.memory][at.driving] = true;
-	}
-}
+void twt_select_cover(enum twt_case which, uint64_t *random,
+		      bool selected[TWT_LANES][TWT_MEMORIES][TWT_DRIVINGS]);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * client.h - a client of the stats over unix sockets or TCP, as simple as can be. Header-only.
+ * client.h - a client of the stats over unix sockets or TCP, as simple as can be.
  */
 #ifndef TWT_CLIENT_H
 #define TWT_CLIENT_H
@@ -15,89 +15,20 @@
 
 /* Connects to `path` by a unix socket of `type`; -1: refused. Everything later is given up after
  * 10 s. */
-static inline int twt_dial(const char *path, int type)
-{
-	const struct timeval patience = { 10, 0 };
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
-
-	assert_true(fd >= 0);
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
-		return fd;
-	close(fd);
-	return -1;
-}
+int twt_dial(const char *path, int type);
 
 /* Connects to 127.0.0.1:PORT of `address`. */
-static inline int twt_dial_tcp(const char *address)
-{
-	const struct timeval patience = { 10, 0 };
-	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000001) };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	assert_true(fd >= 0);
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	v4.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
-	if (connect(fd, (struct sockaddr *)&v4, sizeof(v4)) == 0)
-		return fd;
-	close(fd);
-	return -1;
-}
+int twt_dial_tcp(const char *address);
 
 /* Sends `request` and reads until the other side hangs up; closes fd. free() the text. */
-static inline char *twt_talk(int fd, const char *request)
-{
-	size_t room = 4 << 20, bytes = 0;
-	char *text = malloc(room);
-	ssize_t got;
+char *twt_talk(int fd, const char *request);
 
-	assert_non_null(text);
-	assert_true(fd >= 0);
-	assert_true(send(fd, request, strlen(request), MSG_NOSIGNAL) >= 0);
-	while (bytes < room - 1 && (got = recv(fd, text + bytes, room - 1 - bytes, 0)) > 0)
-		bytes += (size_t)got;
-	text[bytes] = '\0';
-	close(fd);
-	return text;
-}
+const char *twt_body(const char *answer);
 
-static inline const char *twt_body(const char *answer)
-{
-	const char *body = strstr(answer, "\r\n\r\n");
-
-	assert_non_null(body);
-	return body + 4;
-}
-
-static inline int twt_http_status(const char *answer)
-{
-	return strncmp(answer, "HTTP/1.", 7) == 0 ? atoi(answer + 9) : 0;
-}
+int twt_http_status(const char *answer);
 
 /* Runs a script of tests/support with an argument, its input a text or NULL. Returns its exit
  * status; 77 too without a Python or the source. */
-static inline int twt_python(const char *script, const char *arg, const char *input)
-{
-	const char *python = getenv("TOW_TEST_PYTHON"), *source = getenv("TOW_TEST_SOURCE");
-	char command[1024];
-	FILE *pipe;
-	int status;
-
-	if (source == NULL || (python == NULL && system("python3 -c '' 2>/dev/null") != 0))
-		return 77;
-	fflush(stdout);
-	assert_int_equal(setenv("TWT_ARG", arg, 1), 0); /* no quoting of hostile names */
-	snprintf(command, sizeof(command), "%s '%s/tests/support/%s' \"$TWT_ARG\"",
-		 python != NULL ? python : "python3", source, script);
-	pipe = popen(command, "w");
-	assert_non_null(pipe);
-	if (input != NULL)
-		fputs(input, pipe);
-	status = pclose(pipe);
-	assert_true(WIFEXITED(status));
-	return WEXITSTATUS(status);
-}
+int twt_python(const char *script, const char *arg, const char *input);
 
 #endif

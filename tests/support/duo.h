@@ -20,186 +20,33 @@ struct twt_duo {
 	struct twt_proxy proxy;
 };
 
-static inline struct tow_options twt_duo_options(void)
-{
-	struct tow_options options = TOW_OPTIONS_INIT;
+struct tow_options twt_duo_options(void);
 
-	options.premap_memory_bytes = 8 << 20;
-	options.stats = 0;
-	options.max_ops = 4096;
-	return options;
-}
-
-static inline void twt_duo_init(struct twt_duo *duo)
-{
-	memset(duo, 0, sizeof(*duo));
-	duo->parent = duo->child = twt_duo_options();
-	duo->address = "tcp://127.0.0.1:0";
-}
+void twt_duo_init(struct twt_duo *duo);
 
 /* Runs `child` in its own process; the parent goes on with its peer, `child`'s is there, too. */
-static inline void twt_duo_open(struct twt_duo *duo, int (*child)(struct twt_duo *duo))
-{
-	struct twt_side *side = &duo->side;
-	char where[TOW_ADDRESS_MAX] = "";
-	int fds[2];
-
-	if (pipe(fds) != 0)
-		abort();
-	fflush(NULL);
-	side->child = fork();
-	if (side->child < 0)
-		abort();
-	if (side->child == 0) {
-		int status;
-
-		close(fds[1]);
-		alarm(200);
-		if (read(fds[0], where, sizeof(where)) != (ssize_t)sizeof(where))
-			_exit(99);
-		close(fds[0]);
-		if (duo->prepare != NULL)
-			duo->prepare(duo);
-		TWT_OK(tow_runtime_open(&duo->child, &side->runtime));
-		TWT_OK(tow_endpoint_open(side->runtime, duo->address, &side->endpoint));
-		side->peer = twt_connect(side->endpoint, where);
-		status = child(duo);
-		TWT_OK(tow_runtime_close(side->runtime));
-		exit(status); /* not _exit: leaks are looked for at exit */
-	}
-	close(fds[0]);
-	TWT_OK(tow_runtime_open(&duo->parent, &side->runtime));
-	TWT_OK(tow_endpoint_open(side->runtime, duo->address, &side->endpoint));
-	TWT_OK(tow_endpoint_address(side->endpoint, where, sizeof(where)));
-	if (duo->proxied) {
-		twt_proxy_open(&duo->proxy, where, duo->proxy_tap);
-		snprintf(where, sizeof(where), "%s", duo->proxy.address);
-	}
-	if (duo->dialed != NULL) {
-		char port[16];
-
-		snprintf(port, sizeof(port), "%s", strrchr(where, ':') + 1);
-		snprintf(where, sizeof(where), "tcp://%s:%s", duo->dialed, port);
-	}
-	if (write(fds[1], where, sizeof(where)) != (ssize_t)sizeof(where))
-		abort();
-	close(fds[1]);
-	side->peer = twt_accept(side->endpoint);
-}
+void twt_duo_open(struct twt_duo *duo, int (*child)(struct twt_duo *duo));
 
 /* How the child ended, as waitpid says. */
-static inline int twt_duo_end(struct twt_duo *duo)
-{
-	int how = twt_pair_end(&duo->side);
-
-	if (duo->proxied)
-		twt_proxy_close(&duo->proxy);
-	return how;
-}
+int twt_duo_end(struct twt_duo *duo);
 
 /* As twt_fill and twt_check, eight bytes at a time; the data may lie anywhere. */
 struct twt_duo_word {
 	uint64_t value;
 } __attribute__((packed));
 
-static inline void twt_duo_fill(void *data, size_t bytes, uint64_t seed)
-{
-	struct twt_duo_word *at = data;
+void twt_duo_fill(void *data, size_t bytes, uint64_t seed);
 
-	seed = (seed + 1) * 0x9e3779b97f4a7c15ull;
-	for (size_t i = 0; i < bytes / 8; i++)
-		at[i].value = seed + i;
-	memset((uint8_t *)data + bytes / 8 * 8, (int)(seed >> 56), bytes % 8);
-}
-
-static inline int twt_duo_check(const void *data, size_t bytes, uint64_t seed)
-{
-	const struct twt_duo_word *at = data;
-	const uint8_t *tail = (const uint8_t *)data + bytes / 8 * 8;
-
-	seed = (seed + 1) * 0x9e3779b97f4a7c15ull;
-	for (size_t i = 0; i < bytes / 8; i++) {
-		if (at[i].value != seed + i) {
-			fprintf(stderr, "word %zu of %zu bytes is wrong\n", i, bytes);
-			return -1;
-		}
-	}
-	for (size_t i = 0; i < bytes % 8; i++) {
-		if (tail[i] != (uint8_t)(seed >> 56)) {
-			fprintf(stderr, "the tail of %zu bytes is wrong\n", bytes);
-			return -1;
-		}
-	}
-	return 0;
-}
+int twt_duo_check(const void *data, size_t bytes, uint64_t seed);
 
 #define TWT_DUO_TURN    16
 #define TWT_DUO_LARGEST (4u << 20)
-
-/* The size of message i: every kind of path, half of the bytes in large ones. */
-static inline size_t twt_duo_size(uint64_t i)
-{
-	static const uint32_t sizes[] = { 0,       8, 64,  4000,    16384, 20001, 300000,
-					  1 << 20, 8, 100, 3000003, 13,    65536, TWT_DUO_LARGEST };
-
-	return sizes[i % (sizeof(sizes) / sizeof(sizes[0]))];
-}
 
 /*
  * Both sides: sends and receives messages of all sizes, TWT_DUO_TURN on their way in each
  * direction, until as many bytes have come. 0: each was whole, in order and once. `tick` is called
  * now and then.
  */
-static inline int twt_duo_traffic(struct twt_duo *duo, uint64_t total,
-				  void (*tick)(struct twt_duo *))
-{
-	struct twt_side *side = &duo->side;
-	uint64_t mine = side->child == 0 ? 1000000 : 0, theirs = 1000000 - mine, came = 0, i = 0;
-	struct tow_op *sends[TWT_DUO_TURN], *recvs[TWT_DUO_TURN];
-	uint8_t *out[TWT_DUO_TURN], *in[TWT_DUO_TURN];
-	int bad = 0;
-
-	for (int k = 0; k < TWT_DUO_TURN; k++) {
-		out[k] = malloc(TWT_DUO_LARGEST);
-		in[k] = malloc(TWT_DUO_LARGEST);
-	}
-	for (; came < total && bad == 0; i += TWT_DUO_TURN) {
-		for (uint64_t k = 0; k < TWT_DUO_TURN; k++) {
-			size_t n = twt_duo_size(i + k);
-
-			memset(in[k], 0xee, 16);
-			TWT_OK(tow_recv_start(side->peer, in[k], TWT_DUO_LARGEST, 5, NULL,
-					      &recvs[k]));
-			twt_duo_fill(out[k], n, mine + i + k);
-			TWT_OK(tow_send_start(side->peer, out[k], n, 5, NULL, &sends[k]));
-		}
-		for (uint64_t k = 0; k < TWT_DUO_TURN; k++) {
-			struct tow_result result;
-			int status = twt_finish(recvs[k], &result),
-			    sent = twt_finish(sends[k], NULL);
-
-			if (tick != NULL)
-				tick(duo);
-			if (status != TOW_OK || sent != TOW_OK) {
-				fprintf(stderr, "message %llu: %s, %s: %s\n",
-					(unsigned long long)(i + k), tow_status_name(status),
-					tow_status_name(sent), tow_error_message());
-				bad = 1;
-			} else if (result.bytes != twt_duo_size(i + k) ||
-				   twt_duo_check(in[k], result.bytes, theirs + i + k) != 0) {
-				fprintf(stderr, "message %llu has %llu bytes of %zu\n",
-					(unsigned long long)(i + k),
-					(unsigned long long)result.bytes, twt_duo_size(i + k));
-				bad = 1;
-			}
-			came += result.bytes;
-		}
-	}
-	for (int k = 0; k < TWT_DUO_TURN; k++) {
-		free(out[k]);
-		free(in[k]);
-	}
-	return bad;
-}
+int twt_duo_traffic(struct twt_duo *duo, uint64_t total, void (*tick)(struct twt_duo *));
 
 #endif

@@ -340,7 +340,7 @@ static void test_group_close(void **state)
 
 	(void)state;
 	for (int way = 0; way < 2; way++) {
-		twt_lane_init(&pair, &twt_lanes[0]);
+		twt_lane_init(&pair, &twt_lane_rows[0]);
 		port = twt_store_port(store, sizeof(store));
 		for (int i = 0; i < 2; i++) {
 			pair.options[i].rank = i;
@@ -383,16 +383,16 @@ int main(void)
 		{ "everything", test_everything }, { "handler", test_handler },
 		{ "connect", test_connect },
 	};
-	struct CMUnitTest tests[KINDS * TWT_LANES + 1];
-	static char names[KINDS * TWT_LANES][64];
+	struct CMUnitTest tests[KINDS * TWT_LANE_ROWS + 1];
+	static char names[KINDS * TWT_LANE_ROWS][64];
 
-	for (size_t i = 0; i < KINDS * TWT_LANES; i++) {
-		const struct twt_lane_row *lane = &twt_lanes[i / KINDS];
+	for (size_t i = 0; i < KINDS * TWT_LANE_ROWS; i++) {
+		const struct twt_lane_row *lane = &twt_lane_rows[i / KINDS];
 
 		snprintf(names[i], sizeof(names[i]), "%s: %s", lane->name, kinds[i % KINDS].name);
 		tests[i] = (struct CMUnitTest){ names[i], kinds[i % KINDS].run, NULL, NULL,
 						(void *)(uintptr_t)lane };
 	}
-	tests[KINDS * TWT_LANES] = (struct CMUnitTest)cmocka_unit_test(test_group_close);
+	tests[KINDS * TWT_LANE_ROWS] = (struct CMUnitTest)cmocka_unit_test(test_group_close);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

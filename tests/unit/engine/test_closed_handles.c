@@ -295,7 +295,7 @@ static void test_group(void **state)
 	union handle group, part, runtime;
 
 	(void)state;
-	twt_lane_init(&pair, &twt_lanes[0]);
+	twt_lane_init(&pair, &twt_lane_rows[0]);
 	TWT_OK(tow_runtime_open(&pair.options[0], &runtime.runtime));
 	TWT_OK(tow_group_open(runtime.runtime, NULL, &group.group));
 	TWT_OK(tow_group_split(group.group, 0, 0, TWT_SECOND, &part.group));
@@ -326,7 +326,7 @@ static void test_many(void **state)
 
 	(void)state;
 	mallopt(M_PERTURB, 0); /* it would write to pages that were given back */
-	twt_lane_init(&pair, &twt_lanes[4]);
+	twt_lane_init(&pair, &twt_lane_rows[4]);
 	assert_true(twt_lane_open(&pair));
 	twt_lane_join(&pair);
 	first.peer = pair.peer[0];
@@ -354,17 +354,17 @@ static void test_many(void **state)
 
 int main(void)
 {
-	struct CMUnitTest tests[TWT_LANES + 3] = {
+	struct CMUnitTest tests[TWT_LANE_ROWS + 3] = {
 		cmocka_unit_test(test_table_is_whole),
 		cmocka_unit_test(test_group),
 		cmocka_unit_test(test_many),
 	};
 
-	for (size_t i = 0; i < TWT_LANES; i++) {
-		void *lane = (void *)(uintptr_t)&twt_lanes[i];
+	for (size_t i = 0; i < TWT_LANE_ROWS; i++) {
+		void *lane = (void *)(uintptr_t)&twt_lane_rows[i];
 
 		tests[3 + i] =
-			(struct CMUnitTest){ twt_lanes[i].name, test_lane, NULL, NULL, lane };
+			(struct CMUnitTest){ twt_lane_rows[i].name, test_lane, NULL, NULL, lane };
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

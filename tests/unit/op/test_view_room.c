@@ -266,11 +266,11 @@ int main(int argc, char **argv)
 		{ "waits", test_waits }, { "gives up", test_gives_up }, { "order", test_order },
 		{ "never", test_never }, { "ends", test_ends },
 	};
-	struct CMUnitTest tests[KINDS * TWT_LANES];
-	static char names[KINDS * TWT_LANES][64];
+	struct CMUnitTest tests[KINDS * TWT_LANE_ROWS];
+	static char names[KINDS * TWT_LANE_ROWS][64];
 
-	for (size_t i = 0; i < KINDS * TWT_LANES; i++) {
-		const struct twt_lane_row *lane = &twt_lanes[i / KINDS];
+	for (size_t i = 0; i < KINDS * TWT_LANE_ROWS; i++) {
+		const struct twt_lane_row *lane = &twt_lane_rows[i / KINDS];
 
 		snprintf(names[i], sizeof(names[i]), "%s: %s", lane->name, kinds[i % KINDS].name);
 		tests[i] = (struct CMUnitTest){ names[i], kinds[i % KINDS].run, NULL, NULL,

@@ -204,14 +204,14 @@ static void test_cells(void **state)
 
 int main(void)
 {
-	struct CMUnitTest tests[2 * TWT_LANES];
-	char names[2 * TWT_LANES][64];
+	struct CMUnitTest tests[2 * TWT_LANE_ROWS];
+	char names[2 * TWT_LANE_ROWS][64];
 
-	for (size_t i = 0; i < TWT_LANES; i++) {
-		void *lane = (void *)(uintptr_t)&twt_lanes[i];
+	for (size_t i = 0; i < TWT_LANE_ROWS; i++) {
+		void *lane = (void *)(uintptr_t)&twt_lane_rows[i];
 
-		snprintf(names[2 * i], 64, "cells: %s", twt_lanes[i].name);
-		snprintf(names[2 * i + 1], 64, "late release: %s", twt_lanes[i].name);
+		snprintf(names[2 * i], 64, "cells: %s", twt_lane_rows[i].name);
+		snprintf(names[2 * i + 1], 64, "late release: %s", twt_lane_rows[i].name);
 		tests[2 * i] = (struct CMUnitTest){ names[2 * i], test_cells, NULL, NULL, lane };
 		tests[2 * i + 1] = (struct CMUnitTest){ names[2 * i + 1], test_late_release, NULL,
 							NULL, lane };

@@ -53,7 +53,7 @@ static void probes_of_a_port(const char *poller)
 	uint64_t until;
 	int fd;
 
-	twt_lane_init(&pair, &twt_lanes[0]);
+	twt_lane_init(&pair, &twt_lane_rows[0]);
 	pair.options[1].poller = poller;
 	assert_true(twt_lane_open(&pair));
 	TWT_OK(tow_endpoint_address(pair.endpoint[1], address, sizeof(address)));
@@ -101,7 +101,7 @@ static void test_probe_of_a_socket_file(void **state)
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	(void)state;
-	twt_lane_init(&pair, &twt_lanes[1]);
+	twt_lane_init(&pair, &twt_lane_rows[1]);
 	assert_true(twt_lane_open(&pair));
 	TWT_OK(tow_endpoint_address(pair.endpoint[1], address, sizeof(address)));
 	assert_int_equal(twi_shm_path(twi_runtime_engine(pair.runtime[1]), address + 6, path),
@@ -141,10 +141,10 @@ static bool given_up(struct twt_lane_pair *pair, int turns)
 static void test_connects_given_up(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < TWT_LANES; i++) {
+	for (size_t i = 0; i < TWT_LANE_ROWS; i++) {
 		struct twt_lane_pair pair;
 
-		twt_lane_init(&pair, &twt_lanes[i]);
+		twt_lane_init(&pair, &twt_lane_rows[i]);
 		/* A connection that has ended is found so when its time is over; over libfabric
 		 * there are none, and who falls silent has refused. */
 		if (strncmp(pair.lane->address[0], "ofi", 3) != 0)
@@ -167,7 +167,7 @@ static void test_listener_closes(void **state)
 		struct tow_result result;
 		struct tow_op *op;
 
-		twt_lane_init(&pair, &twt_lanes[i]);
+		twt_lane_init(&pair, &twt_lane_rows[i]);
 		assert_true(twt_lane_open(&pair));
 		TWT_OK(tow_endpoint_address(pair.endpoint[1], address, sizeof(address)));
 		TWT_OK(tow_connect_start(pair.endpoint[0], address, NULL, &op));

@@ -98,10 +98,10 @@ static void names_in_the_page(struct twt_lane_pair *pair, int side)
 static void ages_agree(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < TWT_LANES; i++) {
+	for (size_t i = 0; i < TWT_LANE_ROWS; i++) {
 		struct twt_lane_pair pair;
 
-		twt_lane_init(&pair, &twt_lanes[i]);
+		twt_lane_init(&pair, &twt_lane_rows[i]);
 		if (!twt_lane_open(&pair))
 			continue;
 		if (!pair.lane->one_runtime) {
@@ -150,12 +150,12 @@ static void refused(const struct twt_lane_row *lane, int asking)
 static void required_is_refused(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < TWT_LANES; i++) {
+	for (size_t i = 0; i < TWT_LANE_ROWS; i++) {
 		/* One that is of one runtime offers what it requires; tow:// tries other lanes. */
-		if (twt_lanes[i].one_runtime || strcmp(twt_lanes[i].name, "tow") == 0)
+		if (twt_lane_rows[i].one_runtime || strcmp(twt_lane_rows[i].name, "tow") == 0)
 			continue;
-		refused(&twt_lanes[i], 0);
-		refused(&twt_lanes[i], 1);
+		refused(&twt_lane_rows[i], 0);
+		refused(&twt_lane_rows[i], 1);
 	}
 }
 

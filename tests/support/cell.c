@@ -1,0 +1,63 @@
+/* cell.c - what a cell of the conformance suite is. */
+#include "cell.h"
+
+const struct twt_lane twt_lanes[] = {
+	{ .name = "tcp", .address = TWT_TCP },
+	{ .name = "tcp-epoll", .address = TWT_TCP, .poller = "epoll" },
+	{ .name = "tcp-encrypted", .address = TWT_TCP, .encrypted = true },
+	{ .name = "shm", .address = { "shm://*", "shm://*" } },
+	{ .name = "ofi-tcp", .address = { "ofi://tcp", "ofi://tcp" } },
+	{ .name = "ofi-tcp-epoll", .address = { "ofi://tcp", "ofi://tcp" }, .poller = "epoll" },
+	{ .name = "ofi-shm", .address = { "ofi://shm", "ofi://shm" } },
+	{ .name = "loop", .address = { "loop://left", "loop://right" }, .one_runtime = true },
+	{ .name = "tow", .address = { "tow://127.0.0.1", "tow://127.0.0.1" } },
+};
+
+const char *const twt_memories[] = { "pool", "registered", "plain", "unreadable" };
+
+const char *const twt_drivings[] = { "wait",     "test",       "progress",  "tow_fd",
+				     "callback", "own-thread", "40-threads" };
+
+uint64_t twt_cell_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+bool twt_by_itself(const struct twt_cell *cell)
+{
+	return cell->driving == TWT_CALLBACK || cell->driving == TWT_OWN_THREAD;
+}
+
+void twt_idle(struct twt_end *end)
+{
+	if (twt_by_itself(end->cell)) {
+		usleep(200);
+		return;
+	}
+	if (end->cell->driving == TWT_FD) {
+		struct pollfd wait = { .fd = end->fd, .events = POLLIN };
+
+		poll(&wait, 1, 1);
+	} else {
+		usleep(20);
+	}
+	if (tow_progress(end->runtime) < 0)
+		twt_wrong(end->cell, "tow_progress: %s", tow_error_message());
+}
+
+void twt_meet(struct twt_end *end)
+{
+	struct twt_end *other = &end->cell->ends[1 - end->which];
+	unsigned turn = atomic_fetch_add(&end->met, 1) + 1;
+	uint64_t until = twt_cell_now() + 2 * TWT_CELL_NS;
+
+	while (atomic_load(&other->met) < turn) {
+		if (twt_cell_now() > until)
+			twt_wrong(end->cell, "end %d waits for the other in vain, after: %.120s",
+				  end->which, twt_last(end));
+		twt_idle(end);
+	}
+}

@@ -1,0 +1,160 @@
+/* lane_pair.c - two sides in this process over any lane, driven in turns. */
+#include "lane_pair.h"
+
+const struct twt_lane_row twt_lane_rows[] = {
+	{ "tcp", { "tcp://127.0.0.1:0", "tcp://127.0.0.1:0" }, false },
+	{ "shm", { "shm://*", "shm://*" }, false },
+	{ "ofi over tcp", { "ofi://tcp", "ofi://tcp" }, false },
+	{ "ofi over shm", { "ofi://shm", "ofi://shm" }, true },
+	{ "loop", { "loop://here", "loop://there" }, true },
+	{ "tow", { "tow://127.0.0.1", "tow://127.0.0.1" }, false },
+};
+
+void twt_lane_init(struct twt_lane_pair *pair, const struct twt_lane_row *lane)
+{
+	*pair = (struct twt_lane_pair){ .lane = lane };
+	for (int i = 0; i < 2; i++) {
+		pair->options[i] = (struct tow_options)TOW_OPTIONS_INIT;
+		pair->options[i].premap_memory_bytes = 32 << 20;
+		pair->options[i].stats = 0;
+		pair->options[i].background = 0;
+		pair->options[i].max_ops = 4096;
+	}
+}
+
+void twt_lane_turn(struct twt_lane_pair *pair)
+{
+	for (int i = 0; i < 2; i++) {
+		if (pair->runtime[i] != NULL)
+			(void)tow_progress(pair->runtime[i]);
+	}
+}
+
+void twt_lane_drive(struct twt_lane_pair *pair, uint64_t ns)
+{
+	uint64_t until = twi_now_ns() + ns;
+
+	while (twi_now_ns() < until)
+		twt_lane_turn(pair);
+}
+
+struct tow_result twt_lane_wait(struct twt_lane_pair *pair, struct tow_op *op)
+{
+	struct tow_result result = { .size = sizeof(result) };
+	uint64_t until = twi_now_ns() + 20 * TWT_SECOND;
+
+	while (tow_op_test(op) == TOW_AGAIN) {
+		twt_lane_turn(pair);
+		if (twi_now_ns() > until)
+			fail_msg("%s: an operation does not end", pair->lane->name);
+	}
+	TWT_OK(tow_op_result(op, &result));
+	return result;
+}
+
+struct tow_result twt_lane_finish(struct twt_lane_pair *pair, struct tow_op *op)
+{
+	struct tow_result result = twt_lane_wait(pair, op);
+
+	TWT_OK(tow_op_release(op));
+	return result;
+}
+
+bool twt_lane_open(struct twt_lane_pair *pair)
+{
+	for (int i = 0; i < 2; i++) {
+		int status;
+
+		if (i == 1 && pair->lane->one_runtime)
+			pair->runtime[1] = pair->runtime[0];
+		else
+			TWT_OK(tow_runtime_open(&pair->options[i], &pair->runtime[i]));
+		status = tow_endpoint_open(pair->runtime[i], pair->lane->address[i],
+					   &pair->endpoint[i]);
+		if (i == 0 && (status == TOW_ENOTSUP || status == TOW_EINVAL)) {
+			printf("%s: left out: %s\n", pair->lane->name, tow_error_message());
+			TWT_OK(tow_runtime_close(pair->runtime[0]));
+			return false;
+		}
+		TWT_OK(status);
+	}
+	return true;
+}
+
+void twt_lane_join(struct twt_lane_pair *pair)
+{
+	char address[TOW_ADDRESS_MAX];
+	struct tow_op *connect, *accept;
+
+	TWT_OK(tow_endpoint_address(pair->endpoint[1], address, sizeof(address)));
+	TWT_OK(tow_accept_start(pair->endpoint[1], NULL, &accept));
+	TWT_OK(tow_connect_start(pair->endpoint[0], address, NULL, &connect));
+	pair->peer[0] = twt_lane_finish(pair, connect).peer;
+	pair->peer[1] = twt_lane_finish(pair, accept).peer;
+	assert_non_null(pair->peer[0]);
+	assert_non_null(pair->peer[1]);
+}
+
+void twt_lane_close(struct twt_lane_pair *pair)
+{
+	if (!pair->lane->one_runtime && pair->runtime[1] != NULL)
+		TWT_OK(tow_runtime_close(pair->runtime[1]));
+	if (pair->runtime[0] != NULL)
+		TWT_OK(tow_runtime_close(pair->runtime[0]));
+	pair->runtime[0] = pair->runtime[1] = NULL;
+}
+
+uint64_t twt_lane_in_use(const struct twt_lane_pair *pair)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < 2; i++) {
+		struct twi_pool_stats stats;
+
+		twi_pool_stats(twi_runtime_engine(pair->runtime[i])->pool, &stats);
+		bytes += stats.allocated + stats.leased;
+	}
+	return bytes;
+}
+
+void twt_lane_settle(struct twt_lane_pair *pair, uint64_t bytes, const char *what)
+{
+	uint64_t until = twi_now_ns() + 10 * TWT_SECOND;
+
+	while (twt_lane_in_use(pair) != bytes) {
+		twt_lane_turn(pair);
+		if (twi_now_ns() > until)
+			fail_msg("%s, %s: %llu bytes of the pools are in use, there were %llu",
+				 pair->lane->name, what, (unsigned long long)twt_lane_in_use(pair),
+				 (unsigned long long)bytes);
+	}
+}
+
+void *twt_memory_get(struct tow_runtime *runtime, enum twt_memory kind, size_t bytes,
+		     uint64_t *handle_out)
+{
+	void *memory = NULL;
+
+	if (kind == TWT_POOL) {
+		TWT_OK(tow_alloc(runtime, bytes, 0, &memory));
+		return memory;
+	}
+	memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+	assert_non_null(memory);
+	memset(memory, 0, bytes);
+	if (kind == TWT_REGISTERED)
+		TWT_OK(tow_mem_register(runtime, memory, (bytes + 4095) / 4096 * 4096, handle_out));
+	return memory;
+}
+
+void twt_memory_put(struct tow_runtime *runtime, enum twt_memory kind, void *memory,
+		    uint64_t handle)
+{
+	if (kind == TWT_POOL) {
+		TWT_OK(tow_free(runtime, memory));
+		return;
+	}
+	if (kind == TWT_REGISTERED)
+		TWT_OK(tow_mem_deregister(runtime, handle));
+	free(memory);
+}

@@ -3,12 +3,7 @@
 
 struct tow_options twt_duo_options(void)
 {
-	struct tow_options options = TOW_OPTIONS_INIT;
-
-	options.premap_memory_bytes = 8 << 20;
-	options.stats = 0;
-	options.max_ops = 4096;
-	return options;
+	return twt_pair_options(8 << 20);
 }
 
 void twt_duo_init(struct twt_duo *duo)
@@ -18,53 +13,53 @@ void twt_duo_init(struct twt_duo *duo)
 	duo->address = "tcp://127.0.0.1:0";
 }
 
-void twt_duo_open(struct twt_duo *duo, int (*child)(struct twt_duo *duo))
+static void twt_duo_prepare(void *arg)
 {
-	struct twt_side *side = &duo->side;
-	char where[TOW_ADDRESS_MAX] = "";
-	int fds[2];
+	struct twt_duo *duo = arg;
 
-	if (pipe(fds) != 0)
-		abort();
-	fflush(NULL);
-	side->child = fork();
-	if (side->child < 0)
-		abort();
-	if (side->child == 0) {
-		int status;
+	if (duo->prepare != NULL)
+		duo->prepare(duo);
+}
 
-		close(fds[1]);
-		alarm(200);
-		if (read(fds[0], where, sizeof(where)) != (ssize_t)sizeof(where))
-			_exit(99);
-		close(fds[0]);
-		if (duo->prepare != NULL)
-			duo->prepare(duo);
-		TWT_OK(tow_runtime_open(&duo->child, &side->runtime));
-		TWT_OK(tow_endpoint_open(side->runtime, duo->address, &side->endpoint));
-		side->peer = twt_connect(side->endpoint, where);
-		status = child(duo);
-		TWT_OK(tow_runtime_close(side->runtime));
-		exit(status); /* not _exit: leaks are looked for at exit */
-	}
-	close(fds[0]);
-	TWT_OK(tow_runtime_open(&duo->parent, &side->runtime));
-	TWT_OK(tow_endpoint_open(side->runtime, duo->address, &side->endpoint));
-	TWT_OK(tow_endpoint_address(side->endpoint, where, sizeof(where)));
+static void twt_duo_dial(char where[TOW_ADDRESS_MAX], void *arg)
+{
+	struct twt_duo *duo = arg;
+
 	if (duo->proxied) {
 		twt_proxy_open(&duo->proxy, where, duo->proxy_tap);
-		snprintf(where, sizeof(where), "%s", duo->proxy.address);
+		snprintf(where, TOW_ADDRESS_MAX, "%s", duo->proxy.address);
 	}
 	if (duo->dialed != NULL) {
 		char port[16];
 
 		snprintf(port, sizeof(port), "%s", strrchr(where, ':') + 1);
-		snprintf(where, sizeof(where), "tcp://%s:%s", duo->dialed, port);
+		snprintf(where, TOW_ADDRESS_MAX, "tcp://%s:%s", duo->dialed, port);
 	}
-	if (write(fds[1], where, sizeof(where)) != (ssize_t)sizeof(where))
-		abort();
-	close(fds[1]);
-	side->peer = twt_accept(side->endpoint);
+}
+
+static int twt_duo_run(struct twt_side *side, void *arg)
+{
+	struct twt_duo *duo = arg;
+
+	(void)side;
+	return duo->run(duo);
+}
+
+void twt_duo_open(struct twt_duo *duo, int (*child)(struct twt_duo *duo))
+{
+	const struct twt_pair_way way = {
+		.parent = duo->parent,
+		.child = duo->child,
+		.address = duo->address,
+		.limit_s = 200,
+		.prepare = twt_duo_prepare,
+		.dial = twt_duo_dial,
+		.run = twt_duo_run,
+		.arg = duo,
+	};
+
+	duo->run = child;
+	twt_pair_open(&duo->side, &way);
 }
 
 int twt_duo_end(struct twt_duo *duo)

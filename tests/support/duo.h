@@ -15,6 +15,7 @@ struct twt_duo {
 	const char *address; /* of both endpoints */
 	const char *dialed;  /* host that the child dials; NULL: where the parent listens */
 	void (*prepare)(struct twt_duo *duo); /* in the child, before it opens anything */
+	int (*run)(struct twt_duo *duo);      /* the child's part */
 	bool proxied;
 	void (*proxy_tap)(uint8_t *at, size_t bytes);
 	struct twt_proxy proxy;

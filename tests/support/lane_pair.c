@@ -60,17 +60,20 @@ struct tow_result twt_lane_finish(struct twt_lane_pair *pair, struct tow_op *op)
 	return result;
 }
 
+int twt_lane_open_side(struct twt_lane_pair *pair, int i)
+{
+	if (i == 1 && pair->lane->one_runtime)
+		pair->runtime[1] = pair->runtime[0];
+	else
+		TWT_OK(tow_runtime_open(&pair->options[i], &pair->runtime[i]));
+	return tow_endpoint_open(pair->runtime[i], pair->lane->address[i], &pair->endpoint[i]);
+}
+
 bool twt_lane_open(struct twt_lane_pair *pair)
 {
 	for (int i = 0; i < 2; i++) {
-		int status;
+		int status = twt_lane_open_side(pair, i);
 
-		if (i == 1 && pair->lane->one_runtime)
-			pair->runtime[1] = pair->runtime[0];
-		else
-			TWT_OK(tow_runtime_open(&pair->options[i], &pair->runtime[i]));
-		status = tow_endpoint_open(pair->runtime[i], pair->lane->address[i],
-					   &pair->endpoint[i]);
 		if (i == 0 && (status == TOW_ENOTSUP || status == TOW_EINVAL)) {
 			printf("%s: left out: %s\n", pair->lane->name, tow_error_message());
 			TWT_OK(tow_runtime_close(pair->runtime[0]));

@@ -22,7 +22,8 @@ struct twt_lane_row {
 	bool one_runtime;
 };
 
-#define TWT_LANE_ROWS 6
+#define TWT_LANE_ROWS    6
+#define TWT_LANE_ROW_SHM 1
 
 extern const struct twt_lane_row twt_lane_rows[TWT_LANE_ROWS];
 
@@ -47,6 +48,9 @@ struct tow_result twt_lane_wait(struct twt_lane_pair *pair, struct tow_op *op);
 
 /* The same, and gives it back. */
 struct tow_result twt_lane_finish(struct twt_lane_pair *pair, struct tow_op *op);
+
+/* Opens the runtime and the endpoint of one side, 0 first. The endpoint's status. */
+int twt_lane_open_side(struct twt_lane_pair *pair, int i);
 
 /*
  * Opens runtimes and endpoints. False, having said why: this build or system has not got the lane,

@@ -1,19 +1,26 @@
 /* pair.c - two processes with a runtime each, as pair.h says. */
 #include "pair.h"
 
-struct tow_runtime *twt_runtime(int64_t pool_bytes)
+struct tow_options twt_pair_options(int64_t pool_bytes)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
-	struct tow_runtime *runtime;
 
 	options.premap_memory_bytes = pool_bytes;
 	options.stats = 0;
 	options.max_ops = 4096;
+	return options;
+}
+
+struct tow_runtime *twt_runtime(int64_t pool_bytes)
+{
+	struct tow_options options = twt_pair_options(pool_bytes);
+	struct tow_runtime *runtime;
+
 	TWT_OK(tow_runtime_open(&options, &runtime));
 	return runtime;
 }
 
-int twt_finish(struct tow_op *op, struct tow_result *out)
+int twt_wait_for(struct tow_op *op, struct tow_result *out)
 {
 	int status = tow_op_wait(op, 20 * TWT_SECOND);
 
@@ -21,10 +28,16 @@ int twt_finish(struct tow_op *op, struct tow_result *out)
 		fprintf(stderr, "an operation did not end within 20 s\n");
 		abort();
 	}
-	if (out != NULL) {
-		out->size = sizeof(*out);
-		TWT_OK(tow_op_result(op, out));
-	}
+	*out = (struct tow_result){ .size = sizeof(*out) };
+	TWT_OK(tow_op_result(op, out));
+	return status;
+}
+
+int twt_finish(struct tow_op *op, struct tow_result *out)
+{
+	struct tow_result unused;
+	int status = twt_wait_for(op, out != NULL ? out : &unused);
+
 	TWT_OK(tow_op_release(op));
 	return status;
 }
@@ -49,10 +62,30 @@ struct tow_peer *twt_connect(struct tow_endpoint *endpoint, const char *address)
 	return result.peer;
 }
 
-void twt_pair(struct twt_side *side, const char *address, int64_t pool_bytes,
-	      int (*child)(struct twt_side *side, void *arg), void *arg)
+/* The child's whole life; the address to dial comes through `fd`. */
+static void __attribute__((noreturn))
+twt_pair_child(struct twt_side *side, const struct twt_pair_way *way, int fd)
 {
 	char where[TOW_ADDRESS_MAX];
+	int status;
+
+	alarm(way->limit_s);
+	if (read(fd, where, sizeof(where)) != (ssize_t)sizeof(where))
+		_exit(99);
+	close(fd);
+	if (way->prepare != NULL)
+		way->prepare(way->arg);
+	TWT_OK(tow_runtime_open(&way->child, &side->runtime));
+	TWT_OK(tow_endpoint_open(side->runtime, way->address, &side->endpoint));
+	side->peer = twt_connect(side->endpoint, where);
+	status = way->run(side, way->arg);
+	TWT_OK(tow_runtime_close(side->runtime));
+	exit(status); /* not _exit: leaks are looked for at exit */
+}
+
+void twt_pair_open(struct twt_side *side, const struct twt_pair_way *way)
+{
+	char where[TOW_ADDRESS_MAX] = "";
 	int fds[2];
 
 	if (pipe(fds) != 0)
@@ -62,28 +95,34 @@ void twt_pair(struct twt_side *side, const char *address, int64_t pool_bytes,
 	if (side->child < 0)
 		abort();
 	if (side->child == 0) {
-		int status;
-
 		close(fds[1]);
-		alarm(120);
-		if (read(fds[0], where, sizeof(where)) != (ssize_t)sizeof(where))
-			_exit(99);
-		close(fds[0]);
-		side->runtime = twt_runtime(pool_bytes);
-		TWT_OK(tow_endpoint_open(side->runtime, address, &side->endpoint));
-		side->peer = twt_connect(side->endpoint, where);
-		status = child(side, arg);
-		TWT_OK(tow_runtime_close(side->runtime));
-		exit(status); /* not _exit: leaks are looked for at exit */
+		twt_pair_child(side, way, fds[0]);
 	}
 	close(fds[0]);
-	side->runtime = twt_runtime(pool_bytes);
-	TWT_OK(tow_endpoint_open(side->runtime, address, &side->endpoint));
+	TWT_OK(tow_runtime_open(&way->parent, &side->runtime));
+	TWT_OK(tow_endpoint_open(side->runtime, way->address, &side->endpoint));
 	TWT_OK(tow_endpoint_address(side->endpoint, where, sizeof(where)));
+	if (way->dial != NULL)
+		way->dial(where, way->arg);
 	if (write(fds[1], where, sizeof(where)) != (ssize_t)sizeof(where))
 		abort();
 	close(fds[1]);
 	side->peer = twt_accept(side->endpoint);
+}
+
+void twt_pair(struct twt_side *side, const char *address, int64_t pool_bytes,
+	      int (*child)(struct twt_side *side, void *arg), void *arg)
+{
+	const struct twt_pair_way way = {
+		.parent = twt_pair_options(pool_bytes),
+		.child = twt_pair_options(pool_bytes),
+		.address = address,
+		.limit_s = 120,
+		.run = child,
+		.arg = arg,
+	};
+
+	twt_pair_open(side, &way);
 }
 
 int twt_pair_end(struct twt_side *side)
@@ -107,6 +146,17 @@ void twt_fill(void *data, size_t bytes, uint64_t seed)
 
 	for (size_t i = 0; i < bytes; i++)
 		at[i] = (uint8_t)((seed + i) * 0x9e3779b97f4a7c15ull >> 56);
+}
+
+bool twt_same(const void *data, size_t bytes, uint64_t seed)
+{
+	const uint8_t *at = data;
+
+	for (size_t i = 0; i < bytes; i++) {
+		if (at[i] != (uint8_t)((seed + i) * 0x9e3779b97f4a7c15ull >> 56))
+			return false;
+	}
+	return true;
 }
 
 int twt_check(const void *data, size_t bytes, uint64_t seed)

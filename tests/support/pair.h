@@ -7,18 +7,13 @@
 #ifndef TWT_PAIR_H
 #define TWT_PAIR_H
 
-#include <setjmp.h>
+#include "twt.h"
+
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include <towline/towline.h>
 
@@ -43,14 +38,34 @@ struct twt_side {
 
 struct tow_runtime *twt_runtime(int64_t pool_bytes);
 
-/* Waits at most 20 s and gives the operation back; its result in *out if that is not NULL. */
+/* Waits at most 20 s, else the program ends; the operation's result in *out. Its status. */
+int twt_wait_for(struct tow_op *op, struct tow_result *out);
+
+/* The same, and gives the operation back; out may be NULL. */
 int twt_finish(struct tow_op *op, struct tow_result *out);
 
 struct tow_peer *twt_accept(struct tow_endpoint *endpoint);
 
 struct tow_peer *twt_connect(struct tow_endpoint *endpoint, const char *address);
 
-/* Opens both sides at `address` (tcp://127.0.0.1:0, ...). */
+/* How two processes are to be connected. What is NULL is left out. */
+struct twt_pair_way {
+	struct tow_options parent, child;
+	const char *address;        /* of both endpoints: tcp://127.0.0.1:0, ... */
+	unsigned limit_s;           /* then the child is ended */
+	void (*prepare)(void *arg); /* in the child, first of all */
+	void (*dial)(char where[TOW_ADDRESS_MAX], void *arg); /* may change what the child dials */
+	int (*run)(struct twt_side *side, void *arg);         /* the child's part */
+	void *arg;
+};
+
+/* The options of twt_runtime. */
+struct tow_options twt_pair_options(int64_t pool_bytes);
+
+/* Forks the child, which connects; the parent's side is open when this returns. */
+void twt_pair_open(struct twt_side *side, const struct twt_pair_way *way);
+
+/* The same at `address`, with the options of twt_runtime, for at most two minutes. */
 void twt_pair(struct twt_side *side, const char *address, int64_t pool_bytes,
 	      int (*child)(struct twt_side *side, void *arg), void *arg);
 
@@ -60,6 +75,10 @@ int twt_pair_end(struct twt_side *side);
 /* A message that is recognised wherever it lies: words that depend on `seed` and their place. */
 void twt_fill(void *data, size_t bytes, uint64_t seed);
 
+/* Is it what twt_fill wrote? */
+bool twt_same(const void *data, size_t bytes, uint64_t seed);
+
+/* The same; 0, or -1 having said which byte is wrong. */
 int twt_check(const void *data, size_t bytes, uint64_t seed);
 
 #endif

@@ -56,8 +56,8 @@ static void twt_job_reduce(struct twt_job *job, unsigned step, unsigned bucket,
 	*done = end;
 }
 
-void twt_job_wait(struct twt_job *job, unsigned step, unsigned bucket, size_t r, uint64_t done,
-		  uint64_t *at)
+static void twt_job_wait(struct twt_job *job, unsigned step, unsigned bucket, size_t r,
+			 uint64_t done, uint64_t *at)
 {
 	uint64_t from = *at;
 

@@ -23,9 +23,6 @@ struct twt_job {
 	size_t ranks, slow;
 };
 
-void twt_job_wait(struct twt_job *job, unsigned step, unsigned bucket, size_t r, uint64_t done,
-		  uint64_t *at);
-
 /* At most 64 ranks. End it with twt_build_fini. */
 void twt_job_make(struct twt_build *b, uint64_t seed, size_t ranks, unsigned steps);
 

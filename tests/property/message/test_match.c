@@ -2,15 +2,9 @@
  * Matching against a plain list that is walked from its oldest entry. Few tags, so that they meet
  * often; every kind of tag, so that buckets collide. TOW_TEST_SEED replays a run.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "twt.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 #include "transport/message/match.h"
 
@@ -22,11 +16,7 @@ static uint64_t seed, rng;
 
 static uint64_t rnd(void)
 {
-	uint64_t z = rng += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-	return z ^ (z >> 31);
+	return twt_random(&rng);
 }
 
 /* The plain twin: entries in order of coming, those that came back before all others. */
@@ -236,9 +226,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_against_plain_list),
 	};
-	const char *given = getenv("TOW_TEST_SEED");
 
-	seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-	printf("TOW_TEST_SEED=%llu\n", (unsigned long long)seed);
+	seed = twt_seed();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

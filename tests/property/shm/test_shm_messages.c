@@ -3,7 +3,6 @@
  * once, whole, and in the order of its tag, whatever memory it lies in, however large it is, with
  * receives before and after, views, and operations that are taken back at any moment.
  */
-#define SHM_PAIR_POOL (192 << 20) /* room for every view that is out */
 #include "shm_pair.h"
 
 #define TAGS      3
@@ -56,14 +55,14 @@ static uint8_t *some_memory(int i, uint64_t bytes, bool *pool_out)
 {
 	void *memory = NULL;
 
-	*pool_out = below(3) != 0 && tow_alloc(side[i].runtime, bytes + 1, 0, &memory) == TOW_OK;
+	*pool_out = below(3) != 0 && tow_alloc(twt_shm.runtime[i], bytes + 1, 0, &memory) == TOW_OK;
 	return *pool_out ? memory : malloc(bytes + 1);
 }
 
 static void drop_memory(int i, struct flying *f)
 {
 	if (f->memory != NULL && f->pool)
-		OK(tow_free(side[i].runtime, f->memory));
+		TWT_OK(tow_free(twt_shm.runtime[i], f->memory));
 	else
 		free(f->memory);
 	f->memory = NULL;
@@ -77,13 +76,13 @@ static void start(int i, struct flying *f)
 		f->bytes = some_bytes();
 		f->id = twt_random(&random_state);
 		f->memory = some_memory(i, f->bytes, &f->pool);
-		shm_fill(f->memory, f->bytes, f->id);
-		OK(tow_send_start(side[i].peer, f->memory, f->bytes, f->tag, NULL, &f->op));
+		twt_fill(f->memory, f->bytes, f->id);
+		TWT_OK(tow_send_start(twt_shm.peer[i], f->memory, f->bytes, f->tag, NULL, &f->op));
 	} else if (below(4) == 0) {
-		OK(tow_recv_view_start(side[i].peer, f->tag, NULL, &f->op));
+		TWT_OK(tow_recv_view_start(twt_shm.peer[i], f->tag, NULL, &f->op));
 	} else {
 		f->memory = some_memory(i, BYTES_MAX, &f->pool);
-		OK(tow_recv_start(side[i].peer, f->memory, BYTES_MAX, f->tag, NULL, &f->op));
+		TWT_OK(tow_recv_start(twt_shm.peer[i], f->memory, BYTES_MAX, f->tag, NULL, &f->op));
 	}
 }
 
@@ -93,7 +92,7 @@ static void keep_view(int i, struct tow_op *op)
 	unsigned slot = (unsigned)below(twi_array_count(views[i]));
 
 	if (views[i][slot] != NULL)
-		OK(tow_view_release(views[i][slot]));
+		TWT_OK(tow_view_release(views[i][slot]));
 	views[i][slot] = op;
 }
 
@@ -103,7 +102,7 @@ static void end(int i, struct flying *f)
 	int from = f->send ? i : 1 - i;
 	bool view = !f->send && f->memory == NULL;
 
-	OK(tow_op_result(f->op, &result));
+	TWT_OK(tow_op_result(f->op, &result));
 	if (result.status == TOW_OK) {
 		struct flying *note =
 			&done[from][f->tag][!f->send][done_count[from][f->tag][!f->send]++];
@@ -137,7 +136,7 @@ static void end(int i, struct flying *f)
 	if (view && result.status == TOW_OK)
 		keep_view(i, f->op);
 	else
-		OK(tow_op_release(f->op));
+		TWT_OK(tow_op_release(f->op));
 	drop_memory(i, f);
 	f->op = NULL;
 }
@@ -161,25 +160,25 @@ static void step(void)
 		start(i, f);
 	} else if (below(4) == 0) {
 		f->canceled = true;
-		OK(tow_op_cancel(f->op));
+		TWT_OK(tow_op_cancel(f->op));
 	}
 	if (below(3) == 0)
-		turn();
+		twt_shm_turn();
 	else if (below(2) == 0)
-		(void)tow_progress(side[below(2)].runtime);
+		(void)tow_progress(twt_shm.runtime[below(2)]);
 	reap();
 }
 
 /* What is still in flight: each side receives until both have nothing any more. */
 static void drain(void)
 {
-	uint64_t until = twi_now_ns() + 60 * SECOND;
+	uint64_t until = twi_now_ns() + 60 * TWT_SECOND;
 
 	for (int i = 0; i < 2; i++) {
 		for (int k = 0; k < OPS; k++) {
 			if (flying[i][k].op != NULL && !flying[i][k].send) {
 				flying[i][k].canceled = true;
-				OK(tow_op_cancel(flying[i][k].op));
+				TWT_OK(tow_op_cancel(flying[i][k].op));
 			}
 		}
 	}
@@ -187,7 +186,7 @@ static void drain(void)
 		int left = 0;
 
 		for (int k = 0; k < 50; k++)
-			turn();
+			twt_shm_turn();
 		reap();
 		for (int i = 0; i < 2; i++) {
 			for (int k = 0; k < OPS; k++)
@@ -198,16 +197,16 @@ static void drain(void)
 				struct flying f = { .tag = tag };
 
 				f.memory = some_memory(i, BYTES_MAX, &f.pool);
-				OK(tow_recv_start(side[i].peer, f.memory, BYTES_MAX, tag, NULL,
-						  &f.op));
+				TWT_OK(tow_recv_start(twt_shm.peer[i], f.memory, BYTES_MAX, tag,
+						      NULL, &f.op));
 				for (int k = 0; k < 60; k++)
-					turn();
+					twt_shm_turn();
 				if (tow_op_test(f.op) == TOW_AGAIN) {
 					f.canceled = true;
-					OK(tow_op_cancel(f.op));
+					TWT_OK(tow_op_cancel(f.op));
 				}
 				while (tow_op_test(f.op) == TOW_AGAIN)
-					turn();
+					twt_shm_turn();
 				if (!f.canceled)
 					left++;
 				end(i, &f);
@@ -230,7 +229,7 @@ static void compare(int from, uint64_t tag)
 		uint64_t s = 0;
 
 		while (s < count && (sent[s].op == (void *)1 || sent[s].bytes != got[r].bytes ||
-				     !shm_same(got[r].memory, got[r].bytes, sent[s].id)))
+				     !twt_same(got[r].memory, got[r].bytes, sent[s].id)))
 			s++;
 		assert_true(s < count);
 		if (!taken_back[from][tag] && sent[s].bytes > 8) /* receive n has message n */
@@ -247,7 +246,7 @@ static void one_run(bool remote)
 	memset(taken_back, 0, sizeof(taken_back));
 	memset(serials, 0, sizeof(serials));
 	if (!remote)
-		inside(0)->remote_mine = inside(1)->remote_mine = false;
+		twt_shm_inside(0)->remote_mine = twt_shm_inside(1)->remote_mine = false;
 	for (int i = 0; i < STEPS; i++)
 		step();
 	drain();
@@ -256,21 +255,21 @@ static void one_run(bool remote)
 			compare(i, tag);
 		for (size_t k = 0; k < twi_array_count(views[i]); k++) {
 			if (views[i][k] != NULL)
-				OK(tow_view_release(views[i][k]));
+				TWT_OK(tow_view_release(views[i][k]));
 			views[i][k] = NULL;
 		}
 	}
 	for (int i = 0; i < 200; i++)
-		turn();
+		twt_shm_turn();
 	for (int i = 0; i < 2; i++) {
-		struct twi_engine *engine = twi_runtime_engine(side[i].runtime);
+		struct twi_engine *engine = twi_runtime_engine(twt_shm.runtime[i]);
 		struct twi_pool_stats stats;
 
 		twi_pool_stats(engine->pool, &stats);
 		assert_int_equal(stats.leased, 0);
-		assert_int_equal(inside(i)->offer_count, 0);
-		assert_int_equal(inside(i)->expecting, 0);
-		assert_int_equal(inside(i)->unexpected_bytes, 0);
+		assert_int_equal(twt_shm_inside(i)->offer_count, 0);
+		assert_int_equal(twt_shm_inside(i)->expecting, 0);
+		assert_int_equal(twt_shm_inside(i)->unexpected_bytes, 0);
 		assert_int_equal(engine->staging.free_count, engine->staging.chunks);
 	}
 }
@@ -284,15 +283,16 @@ static void test_random(void **state)
 	for (int i = 0; i < runs; i++) {
 		random_state = seed + (uint64_t)i;
 		one_run(i % 2 == 0);
-		close_pair(state);
-		open_pair(state);
+		twt_shm_close(state);
+		twt_shm_open(state);
 	}
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test_setup_teardown(test_random, open_pair,
-									    close_pair) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test_setup_teardown(
+		test_random, twt_shm_open, twt_shm_close) };
 
+	twt_shm_pool_bytes = 192 << 20; /* room for every view that is out */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

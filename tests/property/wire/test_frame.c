@@ -2,15 +2,9 @@
  * The codec under random input. What we write we read back; what we accept is canonical and within
  * the limits, whatever bytes come. TOW_TEST_SEED replays a run.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "twt.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 #include "transport/wire/frame.h"
 
@@ -20,11 +14,7 @@ static uint64_t seed, rng;
 
 static uint64_t rnd(void)
 {
-	uint64_t z = rng += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-	return z ^ (z >> 31);
+	return twt_random(&rng);
 }
 
 /* A number of any size: as likely of 3 bits as of 60. */
@@ -361,9 +351,7 @@ int main(void)
 		cmocka_unit_test_setup(test_random_bytes, seed_rng),
 		cmocka_unit_test_setup(test_random_hellos, seed_rng),
 	};
-	const char *given = getenv("TOW_TEST_SEED");
 
-	seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-	printf("TOW_TEST_SEED=%llu\n", (unsigned long long)seed);
+	seed = twt_seed();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,8 @@
 
 #include <towline/towline.h>
 
+#include "pair.h"
+
 #include "diag/base/clock.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
@@ -40,16 +42,6 @@ static _Atomic bool over;
 static _Atomic int at_work;
 static pthread_barrier_t rings_taken;
 static _Atomic uint64_t messages, allocations, registrations, mapped, busy;
-
-#define OK(call)                                                                                   \
-	do {                                                                                       \
-		int ok_status = (call);                                                            \
-		if (ok_status != TOW_OK) {                                                         \
-			fprintf(stderr, "%s:%d: %s: %s: %s\n", __FILE__, __LINE__, #call,          \
-				tow_status_name(ok_status), tow_error_message());                  \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
 
 struct worker {
 	pthread_t thread;
@@ -87,8 +79,8 @@ static int finish(const struct worker *worker, struct tow_op *op, struct tow_res
 			(unsigned long long)worker->tag);
 		abort();
 	}
-	OK(tow_op_result(op, &result));
-	OK(tow_op_release(op));
+	TWT_OK(tow_op_result(op, &result));
+	TWT_OK(tow_op_release(op));
 	if (out != NULL)
 		*out = result;
 	return result.status;
@@ -126,7 +118,7 @@ static bool take(struct worker *worker, enum kind kind, uint64_t bytes, struct b
 		status = tow_alloc(runtime, bytes, below(worker, 4) == 0 ? PAGE : 0, &at);
 		if (status == TOW_EEXHAUSTED)
 			return false;
-		OK(status);
+		TWT_OK(status);
 		atomic_fetch_add(&allocations, 1);
 	} else {
 		at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -136,7 +128,7 @@ static bool take(struct worker *worker, enum kind kind, uint64_t bytes, struct b
 	}
 	out->at = at;
 	if (kind == REGISTERED) {
-		OK(tow_mem_register(runtime, at, bytes, &out->handle));
+		TWT_OK(tow_mem_register(runtime, at, bytes, &out->handle));
 		atomic_fetch_add(&registrations, 1);
 	}
 	return true;
@@ -148,7 +140,7 @@ static void give(struct buffer *buffer)
 	int status = TOW_OK;
 
 	if (buffer->kind == IN_POOL) {
-		OK(tow_free(runtime, buffer->at));
+		TWT_OK(tow_free(runtime, buffer->at));
 		return;
 	}
 	while (buffer->handle != 0 && twi_now_ns() < until) {
@@ -160,7 +152,7 @@ static void give(struct buffer *buffer)
 		if (tow_progress(runtime) != TOW_OK)
 			usleep(200);
 	}
-	OK(status);
+	TWT_OK(status);
 	munmap(buffer->at, buffer->bytes);
 }
 
@@ -182,17 +174,17 @@ static void exchange(struct worker *worker, uint64_t seed)
 	}
 	fill(&out, seed);
 	memset(in.at, 0, bytes);
-	OK(tow_recv_start(to[pair], in.at, bytes, worker->tag, NULL, &recv));
+	TWT_OK(tow_recv_start(to[pair], in.at, bytes, worker->tag, NULL, &recv));
 	while ((status = tow_send_start(from[pair], out.at, bytes, worker->tag, NULL, &send)) ==
 	       TOW_EBUSY)
 		usleep(100);
-	OK(status);
+	TWT_OK(status);
 	if (out.kind == IN_POOL)
 		give(&out);
-	OK(finish(worker, recv, &result));
+	TWT_OK(finish(worker, recv, &result));
 	assert_int_equal(result.bytes, bytes);
 	check(&in, seed);
-	OK(finish(worker, send, NULL));
+	TWT_OK(finish(worker, send, NULL));
 	if (out.kind != IN_POOL)
 		give(&out);
 	give(&in);
@@ -230,8 +222,8 @@ static void offer_and_cancel(struct worker *worker)
 	give(&out);
 	if (status == TOW_EBUSY)
 		return;
-	OK(status);
-	OK(tow_op_cancel(send));
+	TWT_OK(status);
+	TWT_OK(tow_op_cancel(send));
 	assert_int_equal(finish(worker, send, NULL), TOW_ECANCELED);
 }
 
@@ -272,12 +264,12 @@ static void join(struct tow_endpoint *here, struct tow_endpoint *there, int at)
 	char text[TOW_ADDRESS_MAX];
 	struct tow_result result;
 
-	OK(tow_endpoint_address(there, text, sizeof(text)));
-	OK(tow_accept_start(there, NULL, &accept));
-	OK(tow_connect_start(here, text, NULL, &connect));
-	OK(finish(&self, connect, &result));
+	TWT_OK(tow_endpoint_address(there, text, sizeof(text)));
+	TWT_OK(tow_accept_start(there, NULL, &accept));
+	TWT_OK(tow_connect_start(here, text, NULL, &connect));
+	TWT_OK(finish(&self, connect, &result));
 	from[at] = result.peer;
-	OK(finish(&self, accept, &result));
+	TWT_OK(finish(&self, accept, &result));
 	to[at] = result.peer;
 }
 
@@ -295,15 +287,15 @@ static void open_all(const char *exhaust)
 	options.exhaust_wait_ns = 20000000;
 	options.zerocopy = "always";
 	options.stats = 0;
-	OK(tow_runtime_open(&options, &runtime));
+	TWT_OK(tow_runtime_open(&options, &runtime));
 	engine = twi_runtime_engine(runtime);
-	OK(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &endpoints[0]));
-	OK(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &endpoints[1]));
-	OK(tow_endpoint_open(runtime, "loop://one", &endpoints[2]));
-	OK(tow_endpoint_open(runtime, "loop://other", &endpoints[3]));
+	TWT_OK(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &endpoints[0]));
+	TWT_OK(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &endpoints[1]));
+	TWT_OK(tow_endpoint_open(runtime, "loop://one", &endpoints[2]));
+	TWT_OK(tow_endpoint_open(runtime, "loop://other", &endpoints[3]));
 	for (int i = 0; i < PAIRS; i++)
 		join(endpoints[i / 2 * 2], endpoints[i / 2 * 2 + 1], i);
-	OK(tow_runtime_seal(runtime));
+	TWT_OK(tow_runtime_seal(runtime));
 }
 
 static void check_nothing_left(void)
@@ -360,7 +352,7 @@ static void crowd(const char *exhaust, uint64_t ns)
 	       (unsigned long long)twi_counter_sum(engine->diag, TWI_C_late_cache_invalidations));
 	fflush(stdout);
 	assert_true(messages > 0 && registrations > 0);
-	OK(tow_runtime_close(runtime));
+	TWT_OK(tow_runtime_close(runtime));
 }
 
 static void test_crowd(void **state)

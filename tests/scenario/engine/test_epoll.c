@@ -14,7 +14,7 @@
 
 static struct tow_options epoll_options(void)
 {
-	struct tow_options options = options_of("fail");
+	struct tow_options options = twt_own_options("fail");
 
 	options.poller = "epoll";
 	options.zerocopy_min_bytes = 1; /* what a send cut short leaves may be small */
@@ -23,62 +23,62 @@ static struct tow_options epoll_options(void)
 
 static bool has_zerocopy(void)
 {
-	return engine->rings[0]->zerocopy;
+	return twt_own.engine->rings[0]->zerocopy;
 }
 
 static void exchange(uint8_t *out, uint8_t *in, uint64_t bytes, uint64_t seed)
 {
 	struct tow_op *send, *recv;
 
-	fill(out, bytes, seed);
-	OK(tow_recv_start(to[0], in, bytes, seed, NULL, &recv));
-	OK(tow_send_start(from[0], out, bytes, seed, NULL, &send));
-	OK(finish(send, NULL));
-	OK(finish(recv, NULL));
-	check(in, bytes, seed);
+	twt_duo_fill(out, bytes, seed);
+	TWT_OK(tow_recv_start(twt_own.to[0], in, bytes, seed, NULL, &recv));
+	TWT_OK(tow_send_start(twt_own.from[0], out, bytes, seed, NULL, &send));
+	TWT_OK(twt_finish(send, NULL));
+	TWT_OK(twt_finish(recv, NULL));
+	twt_own_check(in, bytes, seed);
 }
 
 /* What the kernel was given, and what it said of it. */
 static void check_zerocopy(uint64_t bytes)
 {
-	assert_true(counter(TWI_C_zerocopy_send_bytes) >= bytes);
-	assert_int_equal(counter(TWI_C_fixed_sends), 0);
-	for (int i = 0;
-	     i < 200 && counter(TWI_C_zerocopy_kernel_copies) < counter(TWI_C_zerocopy_sends);
+	assert_true(twt_own_counter(TWI_C_zerocopy_send_bytes) >= bytes);
+	assert_int_equal(twt_own_counter(TWI_C_fixed_sends), 0);
+	for (int i = 0; i < 200 && twt_own_counter(TWI_C_zerocopy_kernel_copies) <
+					   twt_own_counter(TWI_C_zerocopy_sends);
 	     i++) {
-		tow_progress(runtime);
+		tow_progress(twt_own.runtime);
 		usleep(1000);
 	}
 	/* Over loopback the kernel copies every one, unless the socket took nothing of it. */
-	assert_true(counter(TWI_C_zerocopy_kernel_copies) > 0);
-	assert_true(counter(TWI_C_zerocopy_kernel_copy_bytes) >= bytes);
-	assert_int_equal(engine->notices, 0);
+	assert_true(twt_own_counter(TWI_C_zerocopy_kernel_copies) > 0);
+	assert_true(twt_own_counter(TWI_C_zerocopy_kernel_copy_bytes) >= bytes);
+	assert_int_equal(twt_own.engine->notices, 0);
 }
 
 static void test_any_memory(void **state)
 {
 	struct tow_options options = epoll_options();
-	uint8_t *outside = malloc(MIB), *in = malloc(MIB);
+	uint8_t *outside = malloc(TWT_MIB), *in = malloc(TWT_MIB);
 	void *pool;
 
 	(void)state;
-	open_with(&options);
+	twt_own_open(&options);
 	if (!has_zerocopy()) {
-		close_all();
+		twt_own_close();
 		skip();
 	}
-	OK(tow_alloc(runtime, MIB, 0, &pool));
+	TWT_OK(tow_alloc(twt_own.runtime, TWT_MIB, 0, &pool));
 	for (uint64_t i = 1; i <= 4; i++) {
-		exchange(pool, in, MIB, i);
-		exchange(outside, in, MIB, 10 + i);
+		exchange(pool, in, TWT_MIB, i);
+		exchange(outside, in, TWT_MIB, 10 + i);
 	}
-	check_zerocopy(8 * MIB);
+	check_zerocopy(8 * TWT_MIB);
 	/* Nothing is registered, and nothing is taken for a copy for want of it. */
-	assert_int_equal(reason(TWI_R_late_user_memory).count, 0);
-	assert_int_equal(reason(TWI_R_unregistered_send).count, 0);
-	assert_int_equal(reason(TWI_R_pool_unpinned).count, 0);
-	OK(tow_free(runtime, pool));
-	close_all();
+	assert_int_equal(twt_own_reason(TWI_R_late_user_memory).count, 0);
+	assert_int_equal(twt_own_reason(TWI_R_unregistered_send).count, 0);
+	assert_int_equal(twt_own_reason(TWI_R_pool_unpinned).count, 0);
+	TWT_OK(tow_free(twt_own.runtime, pool));
+	twt_own_close();
 	free(outside);
 	free(in);
 }
@@ -88,12 +88,12 @@ static void *open_zerocopy(const struct tow_options *options)
 {
 	void *memory;
 
-	open_with(options);
+	twt_own_open(options);
 	if (!has_zerocopy()) {
-		close_all();
+		twt_own_close();
 		skip();
 	}
-	OK(tow_alloc(runtime, MIB, 0, &memory));
+	TWT_OK(tow_alloc(twt_own.runtime, TWT_MIB, 0, &memory));
 	return memory;
 }
 
@@ -109,10 +109,10 @@ static void *send_and_go(void *arg)
 {
 	struct sender *sender = arg;
 
-	OK(tow_send_start(from[0], sender->out, MIB, 7, NULL, &sender->send));
+	TWT_OK(tow_send_start(twt_own.from[0], sender->out, TWT_MIB, 7, NULL, &sender->send));
 	pthread_barrier_wait(&sender->begun);
 	for (int i = 0; i < 3; i++)
-		tow_progress(runtime);
+		tow_progress(twt_own.runtime);
 	return NULL;
 }
 
@@ -122,7 +122,7 @@ static void test_sender_has_gone(void **state)
 	struct tow_options options = epoll_options();
 	struct sender sender;
 	struct tow_op *recv;
-	uint8_t *in = malloc(MIB);
+	uint8_t *in = malloc(TWT_MIB);
 	pthread_t thread;
 	void *memory;
 
@@ -132,32 +132,32 @@ static void test_sender_has_gone(void **state)
 	sender.out = memory;
 	pthread_barrier_init(&sender.begun, NULL, 2);
 	for (uint64_t i = 0; i < ROUNDS; i++) {
-		fill(sender.out, MIB, i);
-		OK(tow_recv_start(to[0], in, MIB, 7, NULL, &recv));
-		tow_progress(runtime);
+		twt_duo_fill(sender.out, TWT_MIB, i);
+		TWT_OK(tow_recv_start(twt_own.to[0], in, TWT_MIB, 7, NULL, &recv));
+		tow_progress(twt_own.runtime);
 		assert_int_equal(pthread_create(&thread, NULL, send_and_go, &sender), 0);
 		pthread_barrier_wait(&sender.begun);
 		if (i % 2 == 0)
 			pthread_join(thread, NULL);
-		OK(finish(sender.send, NULL));
-		OK(finish(recv, NULL));
-		check(in, MIB, i);
+		TWT_OK(twt_finish(sender.send, NULL));
+		TWT_OK(twt_finish(recv, NULL));
+		twt_own_check(in, TWT_MIB, i);
 		if (i % 2 != 0)
 			pthread_join(thread, NULL);
 	}
 	pthread_barrier_destroy(&sender.begun);
-	OK(tow_free(runtime, memory));
-	close_all();
+	TWT_OK(tow_free(twt_own.runtime, memory));
+	twt_own_close();
 	free(in);
 }
 
 static void *exchange_some(void *arg)
 {
 	uint64_t me = (uint64_t)(uintptr_t)arg;
-	uint8_t *out = malloc(MIB), *in = malloc(MIB);
+	uint8_t *out = malloc(TWT_MIB), *in = malloc(TWT_MIB);
 
 	for (uint64_t i = 0; i < ROUNDS; i++) {
-		uint64_t bytes = i % 4 == 0 ? MIB : 8u << i % 8;
+		uint64_t bytes = i % 4 == 0 ? TWT_MIB : 8u << i % 8;
 
 		exchange(out, in, bytes, me * 1000 + i);
 	}
@@ -173,8 +173,8 @@ static void *exchange_some(void *arg)
  */
 static void *send_to_the_end(void *arg)
 {
-	OK(tow_send_start(from[0], arg, MIB, 7, NULL, &one_send));
-	OK(finish(one_send, NULL));
+	TWT_OK(tow_send_start(twt_own.from[0], arg, TWT_MIB, 7, NULL, &one_send));
+	TWT_OK(twt_finish(one_send, NULL));
 	return NULL;
 }
 
@@ -182,7 +182,7 @@ static void test_one_after_another(void **state)
 {
 	struct tow_options options = epoll_options();
 	struct tow_op *recv;
-	uint8_t *in = malloc(MIB);
+	uint8_t *in = malloc(TWT_MIB);
 	pthread_t thread;
 	void *memory;
 
@@ -190,19 +190,19 @@ static void test_one_after_another(void **state)
 	options.background = 0;
 	memory = open_zerocopy(&options);
 	for (uint64_t i = 0; i < 4; i++) {
-		fill(memory, MIB, i);
-		OK(tow_recv_start(to[0], in, MIB, 7, NULL, &recv));
+		twt_duo_fill(memory, TWT_MIB, i);
+		TWT_OK(tow_recv_start(twt_own.to[0], in, TWT_MIB, 7, NULL, &recv));
 		if (i < 3) {
 			assert_int_equal(pthread_create(&thread, NULL, send_to_the_end, memory), 0);
 			pthread_join(thread, NULL);
 		} else {
 			send_to_the_end(memory);
 		}
-		OK(finish(recv, NULL));
-		check(in, MIB, i);
+		TWT_OK(twt_finish(recv, NULL));
+		twt_own_check(in, TWT_MIB, i);
 	}
-	OK(tow_free(runtime, memory));
-	close_all();
+	TWT_OK(tow_free(twt_own.runtime, memory));
+	twt_own_close();
 	free(in);
 }
 
@@ -212,12 +212,12 @@ static void test_many_threads(void **state)
 	pthread_t threads[THREADS];
 
 	(void)state;
-	open_with(&options);
+	twt_own_open(&options);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, exchange_some, (void *)i), 0);
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	close_all();
+	twt_own_close();
 }
 
 int main(void)

@@ -18,6 +18,8 @@
 
 #include <towline/towline.h>
 
+#include "pair.h"
+
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
@@ -34,19 +36,6 @@ static struct tow_peer *from, *to;
 static uint8_t *own, *late; /* registered; registered at its first use */
 static void *pool, *in;
 static uint64_t handle;
-
-static int finish(struct tow_op *op, struct tow_result *out)
-{
-	struct tow_result result = { .size = sizeof(result) };
-	int status = tow_op_wait(op, 20 * SECOND);
-
-	assert_int_not_equal(status, TOW_ETIMEDOUT);
-	assert_int_equal(tow_op_result(op, &result), TOW_OK);
-	assert_int_equal(tow_op_release(op), TOW_OK);
-	if (out != NULL)
-		*out = result;
-	return status;
-}
 
 static void *map(void)
 {
@@ -75,9 +64,9 @@ static int set_up(void **state)
 	assert_int_equal(tow_endpoint_address(there, address, sizeof(address)), TOW_OK);
 	assert_int_equal(tow_accept_start(there, NULL, &accept), TOW_OK);
 	assert_int_equal(tow_connect_start(here, address, NULL, &connect), TOW_OK);
-	assert_int_equal(finish(connect, &result), TOW_OK);
+	assert_int_equal(twt_finish(connect, &result), TOW_OK);
 	from = result.peer;
-	assert_int_equal(finish(accept, &result), TOW_OK);
+	assert_int_equal(twt_finish(accept, &result), TOW_OK);
 	to = result.peer;
 	own = map();
 	late = map();
@@ -114,8 +103,8 @@ static void message(void *out, int seed)
 	memset(in, 0, BYTES);
 	assert_int_equal(tow_recv_start(to, in, BYTES, 1, NULL, &recv), TOW_OK);
 	assert_int_equal(tow_send_start(from, out, BYTES, 1, NULL, &send), TOW_OK);
-	assert_int_equal(finish(send, NULL), TOW_OK);
-	assert_int_equal(finish(recv, NULL), TOW_OK);
+	assert_int_equal(twt_finish(send, NULL), TOW_OK);
+	assert_int_equal(twt_finish(recv, NULL), TOW_OK);
 	assert_memory_equal(in, out, BYTES);
 }
 
@@ -190,8 +179,8 @@ static void fork_once(void *out, int seed)
 	close(fds[1]);
 	assert_int_equal(read(fds[0], &byte, 1), 1); /* it has been through all of them */
 	close(fds[0]);
-	assert_int_equal(finish(send, NULL), TOW_OK);
-	assert_int_equal(finish(recv, NULL), TOW_OK);
+	assert_int_equal(twt_finish(send, NULL), TOW_OK);
+	assert_int_equal(twt_finish(recv, NULL), TOW_OK);
 	assert_memory_equal(in, out, BYTES);
 	message(own, seed + 1);
 	message(late, seed + 2);
@@ -202,7 +191,7 @@ static void fork_once(void *out, int seed)
 	message(own, seed + 4);
 	message(late, seed + 5);
 	assert_int_equal(tow_op_cancel(open), TOW_OK);
-	assert_int_equal(finish(open, NULL), TOW_ECANCELED);
+	assert_int_equal(twt_finish(open, NULL), TOW_ECANCELED);
 }
 
 static void test_fork(void **state)
@@ -266,7 +255,7 @@ static void test_fork_in_traffic(void **state)
 	pthread_join(thread, NULL);
 	assert_true(rounds > 0);
 	assert_int_equal(tow_op_cancel(open), TOW_OK);
-	assert_int_equal(finish(open, NULL), TOW_ECANCELED);
+	assert_int_equal(twt_finish(open, NULL), TOW_ECANCELED);
 }
 
 int main(void)

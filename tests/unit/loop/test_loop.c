@@ -9,6 +9,8 @@
 
 #include <towline/towline.h>
 
+#include "pair.h"
+
 #include "transport/engine/runtime.h"
 #include "transport/lanes/loop/loop.h"
 
@@ -41,19 +43,6 @@ static void open_runtime(bool simulated)
 		from[i] = (uint8_t)(i * 13 + i / 300);
 }
 
-static int finish(struct tow_op *op, struct tow_result *out)
-{
-	struct tow_result result = { .size = sizeof(result) };
-	int status = tow_op_wait(op, 20 * SECOND);
-
-	assert_int_not_equal(status, TOW_ETIMEDOUT);
-	assert_int_equal(tow_op_result(op, &result), TOW_OK);
-	assert_int_equal(tow_op_release(op), TOW_OK);
-	if (out != NULL)
-		*out = result;
-	return status;
-}
-
 static void join(void)
 {
 	struct tow_op *connect, *accept;
@@ -61,9 +50,9 @@ static void join(void)
 
 	assert_int_equal(tow_connect_start(here, "loop://there", NULL, &connect), TOW_OK);
 	assert_int_equal(tow_accept_start(there, NULL, &accept), TOW_OK);
-	assert_int_equal(finish(connect, &result), TOW_OK);
+	assert_int_equal(twt_finish(connect, &result), TOW_OK);
 	a = result.peer;
-	assert_int_equal(finish(accept, &result), TOW_OK);
+	assert_int_equal(twt_finish(accept, &result), TOW_OK);
 	b = result.peer;
 }
 
@@ -110,10 +99,10 @@ static void exchange(uint64_t bytes)
 
 	memset(to, 0, sizeof(to));
 	send = send_op(a, bytes);
-	assert_int_equal(finish(recv, &result), TOW_OK);
+	assert_int_equal(twt_finish(recv, &result), TOW_OK);
 	assert_int_equal(result.bytes, bytes);
 	assert_memory_equal(to, from, bytes);
-	assert_int_equal(finish(send, NULL), TOW_OK);
+	assert_int_equal(twt_finish(send, NULL), TOW_OK);
 }
 
 static void test_messages(void **state)
@@ -156,10 +145,10 @@ static void test_names(void **state)
 	assert_int_equal(tow_endpoint_open(runtime, name, &other), TOW_EINVAL);
 	assert_int_equal(tow_connect_start(here, "loop://", NULL, &op), TOW_EINVAL);
 	assert_int_equal(tow_connect_start(here, "loop://nobody", NULL, &op), TOW_OK);
-	assert_int_equal(finish(op, NULL), TOW_EREFUSED);
+	assert_int_equal(twt_finish(op, NULL), TOW_EREFUSED);
 	assert_int_equal(tow_endpoint_close(there), TOW_OK);
 	assert_int_equal(tow_connect_start(here, "loop://there", NULL, &op), TOW_OK);
-	assert_int_equal(finish(op, NULL), TOW_EREFUSED);
+	assert_int_equal(twt_finish(op, NULL), TOW_EREFUSED);
 	assert_int_equal(tow_endpoint_open(runtime, "loop://there", &there), TOW_OK);
 	join();
 }
@@ -175,13 +164,13 @@ static void test_connect_given_up(void **state)
 	twi_loop_configure(twi_runtime_engine(runtime), &far);
 	options.timeout_ns = SECOND / 10;
 	assert_int_equal(tow_connect_start(here, "loop://there", &options, &op), TOW_OK);
-	assert_int_equal(finish(op, NULL), TOW_EDEADLINE);
+	assert_int_equal(twt_finish(op, NULL), TOW_EDEADLINE);
 	assert_int_equal(tow_connect_start(here, "loop://there", NULL, &op), TOW_OK);
 	assert_int_equal(tow_op_cancel(op), TOW_OK);
-	assert_int_equal(finish(op, NULL), TOW_ECANCELED);
+	assert_int_equal(twt_finish(op, NULL), TOW_ECANCELED);
 	assert_int_equal(tow_accept_start(there, NULL, &accept), TOW_OK);
 	assert_int_equal(tow_endpoint_close(there), TOW_OK);
-	assert_int_equal(finish(accept, NULL), TOW_ECLOSED);
+	assert_int_equal(twt_finish(accept, NULL), TOW_ECLOSED);
 	/* and one is on its way when the runtime closes, with its endpoint gone */
 	assert_int_equal(tow_connect_start(here, "loop://nobody", NULL, &op), TOW_OK);
 	assert_int_equal(tow_endpoint_close(here), TOW_OK);
@@ -194,14 +183,14 @@ static void test_too_many_wait(void **state)
 	(void)state;
 	for (int i = 0; i < TWI_READY_PEERS_MAX; i++) {
 		assert_int_equal(tow_connect_start(here, "loop://there", NULL, &op), TOW_OK);
-		assert_int_equal(finish(op, NULL), TOW_OK);
+		assert_int_equal(twt_finish(op, NULL), TOW_OK);
 	}
 	assert_int_equal(tow_connect_start(here, "loop://there", NULL, &op), TOW_OK);
-	assert_int_equal(finish(op, NULL), TOW_EREFUSED);
+	assert_int_equal(twt_finish(op, NULL), TOW_EREFUSED);
 	assert_int_equal(tow_accept_start(there, NULL, &op), TOW_OK);
-	assert_int_equal(finish(op, NULL), TOW_OK);
+	assert_int_equal(twt_finish(op, NULL), TOW_OK);
 	assert_int_equal(tow_connect_start(here, "loop://there", NULL, &op), TOW_OK);
-	assert_int_equal(finish(op, NULL), TOW_OK);
+	assert_int_equal(twt_finish(op, NULL), TOW_OK);
 }
 
 /* Small messages whose sends are complete arrive, then the end. */
@@ -215,13 +204,13 @@ static void test_close_delivers(void **state)
 	join();
 	small = send_op(a, 100);
 	large = send_op(a, LARGE);
-	assert_int_equal(finish(small, NULL), TOW_OK);
+	assert_int_equal(twt_finish(small, NULL), TOW_OK);
 	assert_int_equal(tow_peer_close(a), TOW_OK);
-	assert_int_equal(finish(large, NULL), TOW_ECLOSED);
-	assert_int_equal(finish(recv_op(b, 100), NULL), TOW_OK);
+	assert_int_equal(twt_finish(large, NULL), TOW_ECLOSED);
+	assert_int_equal(twt_finish(recv_op(b, 100), NULL), TOW_OK);
 	receive = recv_op(b, sizeof(to)); /* it meets the offer of what will not come */
-	assert_int_equal(finish(receive, NULL), TOW_EPEER);
-	assert_int_equal(finish(send_op(b, 100), NULL), TOW_EPEER);
+	assert_int_equal(twt_finish(receive, NULL), TOW_EPEER);
+	assert_int_equal(twt_finish(send_op(b, 100), NULL), TOW_EPEER);
 	assert_int_equal(tow_peer_close(b), TOW_OK);
 }
 
@@ -236,14 +225,14 @@ static void test_dark_link(void **state)
 	options.timeout_ns = SECOND / 100;
 	twi_loop_configure(twi_runtime_engine(runtime), &dark);
 	join();
-	assert_int_equal(finish(send_op(a, 100), NULL), TOW_OK);
+	assert_int_equal(twt_finish(send_op(a, 100), NULL), TOW_OK);
 	assert_int_equal(tow_recv_start(b, to, 100, 1, &options, &op), TOW_OK);
-	assert_int_equal(finish(op, NULL), TOW_EDEADLINE);
+	assert_int_equal(twt_finish(op, NULL), TOW_EDEADLINE);
 	assert_int_equal(tow_send_start(b, from, LARGE, 1, &options, &op), TOW_OK);
 	other = send_op(b, LARGE);
-	assert_int_equal(finish(op, NULL), TOW_EDEADLINE);
+	assert_int_equal(twt_finish(op, NULL), TOW_EDEADLINE);
 	assert_int_equal(tow_peer_close(b), TOW_OK);
-	assert_int_equal(finish(other, NULL), TOW_ECLOSED);
+	assert_int_equal(twt_finish(other, NULL), TOW_ECLOSED);
 	assert_int_equal(twi_loop_faults(twi_runtime_engine(runtime)), 1);
 }
 
@@ -261,9 +250,9 @@ static void test_wait_in_vain(void **state)
 		assert_non_null(strstr(tow_error_message(), "the receive of tag 0x77"));
 		assert_non_null(strstr(tow_error_message(), "goes on"));
 	}
-	assert_int_equal(finish(send_op(a, 100), NULL), TOW_OK);
+	assert_int_equal(twt_finish(send_op(a, 100), NULL), TOW_OK);
 	assert_int_equal(tow_op_cancel(op), TOW_OK);
-	assert_int_equal(finish(op, NULL), TOW_ECANCELED);
+	assert_int_equal(twt_finish(op, NULL), TOW_ECANCELED);
 }
 
 static void *answer(void *arg)
@@ -276,9 +265,9 @@ static void *answer(void *arg)
 		assert_int_equal(tow_recv_start(b, i % 8 ? word : large,
 						i % 8 ? sizeof(word) : sizeof(large), 1, NULL, &op),
 				 TOW_OK);
-		assert_int_equal(finish(op, NULL), TOW_OK);
+		assert_int_equal(twt_finish(op, NULL), TOW_OK);
 		assert_int_equal(tow_send_start(b, word, sizeof(word), 2, NULL, &op), TOW_OK);
-		assert_int_equal(finish(op, NULL), TOW_OK);
+		assert_int_equal(twt_finish(op, NULL), TOW_OK);
 	}
 	return NULL;
 }
@@ -296,8 +285,8 @@ static void test_two_threads(void **state)
 		struct tow_op *send = send_op(a, i % 8 ? 64 : 100000);
 
 		assert_int_equal(tow_recv_start(a, word, sizeof(word), 2, NULL, &op), TOW_OK);
-		assert_int_equal(finish(op, NULL), TOW_OK);
-		assert_int_equal(finish(send, NULL), TOW_OK);
+		assert_int_equal(twt_finish(op, NULL), TOW_OK);
+		assert_int_equal(twt_finish(send, NULL), TOW_OK);
 	}
 	assert_int_equal(pthread_join(thread, NULL), 0);
 }

@@ -8,6 +8,8 @@
 
 #include <towline/towline.h>
 
+#include "pair.h"
+
 #include "memreg/pool/pool.h"
 #include "transport/engine/runtime.h"
 #include "transport/lanes/loop/loop.h"
@@ -22,25 +24,6 @@ static struct tow_endpoint *here, *there;
 static struct tow_peer *a, *b;
 static uint8_t from[LARGE];
 static uint64_t leased; /* of the pool, before any view */
-
-static int finish(struct tow_op *op, struct tow_result *out)
-{
-	int status = tow_op_wait(op, 20 * SECOND);
-
-	*out = (struct tow_result){ .size = sizeof(*out) };
-	assert_int_not_equal(status, TOW_ETIMEDOUT);
-	assert_int_equal(tow_op_result(op, out), TOW_OK);
-	return status;
-}
-
-static int finish_and_release(struct tow_op *op)
-{
-	struct tow_result result;
-	int status = finish(op, &result);
-
-	assert_int_equal(tow_op_release(op), TOW_OK);
-	return status;
-}
 
 static uint64_t in_use(void)
 {
@@ -69,9 +52,9 @@ static int set_up(void **state)
 	assert_int_equal(tow_endpoint_open(runtime, "loop://there", &there), TOW_OK);
 	assert_int_equal(tow_connect_start(here, "loop://there", NULL, &connect), TOW_OK);
 	assert_int_equal(tow_accept_start(there, NULL, &accept), TOW_OK);
-	assert_int_equal(finish(connect, &result), TOW_OK);
+	assert_int_equal(twt_wait_for(connect, &result), TOW_OK);
 	a = result.peer;
-	assert_int_equal(finish(accept, &result), TOW_OK);
+	assert_int_equal(twt_wait_for(accept, &result), TOW_OK);
 	b = result.peer;
 	tow_op_release(connect);
 	tow_op_release(accept);
@@ -108,7 +91,7 @@ static void check_view(struct tow_op *op, uint64_t bytes)
 {
 	struct tow_result result;
 
-	assert_int_equal(finish(op, &result), TOW_OK);
+	assert_int_equal(twt_wait_for(op, &result), TOW_OK);
 	assert_int_equal(result.bytes, bytes);
 	assert_non_null(result.data);
 	assert_memory_equal(result.data, from, bytes);
@@ -127,7 +110,7 @@ static void test_views(void **state)
 		struct tow_op *view = i % 2 ? view_op(b, NULL) : NULL, *send = send_op(bytes);
 
 		check_view(view != NULL ? view : view_op(b, NULL), bytes);
-		assert_int_equal(finish_and_release(send), TOW_OK);
+		assert_int_equal(twt_finish(send, NULL), TOW_OK);
 		assert_int_equal(in_use(), leased);
 	}
 }
@@ -144,15 +127,15 @@ static void test_views_taken_back(void **state)
 	twi_loop_configure(engine, &slow);
 	view = view_op(b, NULL);
 	assert_int_equal(tow_op_cancel(view), TOW_OK);
-	assert_int_equal(finish_and_release(view), TOW_ECANCELED);
+	assert_int_equal(twt_finish(view, NULL), TOW_ECANCELED);
 	/* in the middle of a large message, whose sender hears of it */
 	soon.timeout_ns = 6000000;
 	send = send_op(LARGE);
 	view = view_op(b, &soon);
-	assert_int_equal(finish(view, &result), TOW_EDEADLINE);
+	assert_int_equal(twt_wait_for(view, &result), TOW_EDEADLINE);
 	assert_null(result.data);
 	assert_int_equal(tow_view_release(view), TOW_OK);
-	assert_int_equal(finish_and_release(send), TOW_ECANCELED);
+	assert_int_equal(twt_finish(send, NULL), TOW_ECANCELED);
 	assert_int_equal(in_use(), leased);
 }
 
@@ -167,16 +150,16 @@ static void test_message_withdrawn(void **state)
 	twi_loop_configure(engine, &slow);
 	soon.timeout_ns = 6000000;
 	assert_int_equal(tow_send_start(a, from, LARGE, 1, &soon, &send), TOW_OK);
-	assert_int_equal(finish_and_release(send), TOW_EDEADLINE);
+	assert_int_equal(twt_finish(send, NULL), TOW_EDEADLINE);
 	send = send_op(77);
 	check_view(view, 77);
-	assert_int_equal(finish_and_release(send), TOW_OK);
+	assert_int_equal(twt_finish(send, NULL), TOW_OK);
 	send = send_op(LARGE / 2);
 	assert_int_equal(tow_op_cancel(send), TOW_OK);
-	assert_int_equal(finish_and_release(send), TOW_ECANCELED);
+	assert_int_equal(twt_finish(send, NULL), TOW_ECANCELED);
 	send = send_op(LARGE);
 	check_view(view_op(b, NULL), LARGE);
-	assert_int_equal(finish_and_release(send), TOW_OK);
+	assert_int_equal(twt_finish(send, NULL), TOW_OK);
 }
 
 /* The pool is full: the receive waits, and so does the sender; then both go on. */
@@ -198,10 +181,10 @@ static void test_pool_exhausted(void **state)
 	while (count > 0)
 		tow_free(runtime, held[--count]);
 	check_view(view, LARGE);
-	assert_int_equal(finish_and_release(send), TOW_OK);
+	assert_int_equal(twt_finish(send, NULL), TOW_OK);
 	send = send_op(LARGE);
 	check_view(view_op(b, NULL), LARGE);
-	assert_int_equal(finish_and_release(send), TOW_OK);
+	assert_int_equal(twt_finish(send, NULL), TOW_OK);
 }
 
 /* What was received stays until it is given back, long after its peer. */
@@ -212,13 +195,13 @@ static void test_release_after_the_peer(void **state)
 	struct tow_result result;
 
 	(void)state;
-	assert_int_equal(finish(small, &result), TOW_OK);
-	assert_int_equal(finish(large, &result), TOW_OK);
+	assert_int_equal(twt_wait_for(small, &result), TOW_OK);
+	assert_int_equal(twt_wait_for(large, &result), TOW_OK);
 	waiting = view_op(b, NULL);
 	for (int i = 0; i < 2; i++)
-		assert_int_equal(finish_and_release(sends[i]), TOW_OK);
+		assert_int_equal(twt_finish(sends[i], NULL), TOW_OK);
 	assert_int_equal(tow_peer_close(a), TOW_OK);
-	assert_int_equal(finish_and_release(waiting), TOW_EPEER);
+	assert_int_equal(twt_finish(waiting, NULL), TOW_EPEER);
 	assert_int_equal(tow_peer_close(b), TOW_OK);
 	assert_int_equal(tow_accept_start(there, NULL, &waiting), TOW_OK); /* lets time pass */
 	assert_int_equal(tow_op_wait(waiting, 2 * TWI_LOOP_LINGER_NS), TOW_ETIMEDOUT);

@@ -8,22 +8,22 @@
 
 static void expect_ended(int i)
 {
-	for (int k = 0; k < 1000 && inside(i)->failed == 0; k++)
-		turn();
-	assert_int_equal(inside(i)->failed, TOW_EPROTOCOL);
-	assert_int_equal(counted(i, TWI_C_protocol_errors), 1);
+	for (int k = 0; k < 1000 && twt_shm_inside(i)->failed == 0; k++)
+		twt_shm_turn();
+	assert_int_equal(twt_shm_inside(i)->failed, TOW_EPROTOCOL);
+	assert_int_equal(twt_shm_counted(i, TWI_C_protocol_errors), 1);
 	/* The liar hears which rule it broke. */
-	for (int k = 0; k < 1000 && inside(1 - i)->failed == 0; k++)
-		turn();
-	assert_int_equal(inside(1 - i)->failed, TOW_EPEER);
-	assert_non_null(
-		strstr(inside(1 - i)->base.ended_why, "it says that this side broke rule "));
+	for (int k = 0; k < 1000 && twt_shm_inside(1 - i)->failed == 0; k++)
+		twt_shm_turn();
+	assert_int_equal(twt_shm_inside(1 - i)->failed, TOW_EPEER);
+	assert_non_null(strstr(twt_shm_inside(1 - i)->base.ended_why,
+			       "it says that this side broke rule "));
 }
 
 static struct twi_shm_slot *forge(enum twi_shm_type type, uint16_t offer, uint64_t bytes,
 				  uint64_t where, uint64_t more)
 {
-	struct twi_shm_out *out = &inside(0)->out;
+	struct twi_shm_out *out = &twt_shm_inside(0)->out;
 	struct twi_shm_slot *slot = twi_shm_slot_room(out);
 
 	slot->tag = 1;
@@ -55,8 +55,8 @@ static void test_liar_channel(void **state)
 	(void)state;
 	slot->word |= 7u << 16; /* nobody has read it yet: both sides are this thread's */
 	expect_ended(1);
-	assert_non_null(strstr(inside(0)->base.ended_why, twi_rule_text(TWI_RULE_CHANNEL)));
-	assert_non_null(strstr(inside(1)->base.ended_why, "broke rule 54 "));
+	assert_non_null(strstr(twt_shm_inside(0)->base.ended_why, twi_rule_text(TWI_RULE_CHANNEL)));
+	assert_non_null(strstr(twt_shm_inside(1)->base.ended_why, "broke rule 54 "));
 }
 
 static void test_liar_twice(void **state)
@@ -81,14 +81,14 @@ static void lie_note(enum twi_shm_note_kind kind, uint16_t offer, uint32_t gener
 		.kind = kind, .offer = offer, .generation = generation, .bytes = 1
 	};
 
-	assert_true(twi_shm_note_put(&inside(1)->notes_out, &remark));
+	assert_true(twi_shm_note_put(&twt_shm_inside(1)->notes_out, &remark));
 }
 
 /* Each note that is out of place ends the sender of it, whatever it is about. */
 static void test_liar_notes(void **state)
 {
-	uint8_t *out = take(0, MIDDLE);
-	struct tow_op *send = start_send(0, out, MIDDLE, 1);
+	uint8_t *out = twt_shm_take(0, MIDDLE);
+	struct tow_op *send = twt_shm_send(0, out, MIDDLE, 1);
 
 	(void)state;
 	switch ((*(int *)*state)) {
@@ -113,8 +113,8 @@ static void test_liar_notes(void **state)
 		break;
 	}
 	expect_ended(0);
-	assert_int_equal(finish(send, NULL, false), TOW_EPROTOCOL);
-	OK(tow_free(side[0].runtime, out));
+	assert_int_equal(twt_shm_finish(send, NULL, false), TOW_EPROTOCOL);
+	TWT_OK(tow_free(twt_shm.runtime[0], out));
 }
 
 static void test_liar_note_cases(void **state)
@@ -123,8 +123,8 @@ static void test_liar_note_cases(void **state)
 		void *which = &i;
 
 		test_liar_notes(&which);
-		close_pair(state);
-		open_pair(state);
+		twt_shm_close(state);
+		twt_shm_open(state);
 	}
 }
 
@@ -134,12 +134,12 @@ static void test_liar_taken(void **state)
 	uint64_t word = 1;
 
 	(void)state;
-	inside(1)->out.box.head->slots_taken = 1ull << 40;
-	for (int i = 0; i < 2000 && inside(0)->failed == 0; i++) {
-		OK(tow_op_release(start_send(0, &word, 8, 1)));
-		(void)tow_progress(side[0].runtime);
+	twt_shm_inside(1)->out.box.head->slots_taken = 1ull << 40;
+	for (int i = 0; i < 2000 && twt_shm_inside(0)->failed == 0; i++) {
+		TWT_OK(tow_op_release(twt_shm_send(0, &word, 8, 1)));
+		(void)tow_progress(twt_shm.runtime[0]);
 	}
-	assert_int_equal(inside(0)->failed, TOW_EPROTOCOL);
+	assert_int_equal(twt_shm_inside(0)->failed, TOW_EPROTOCOL);
 }
 
 /* Pieces that nobody asked for, or too many of them. */
@@ -150,16 +150,16 @@ static void test_liar_pieces(void **state)
 	struct tow_op *send, *recv;
 
 	(void)state;
-	inside(0)->remote_mine = false;
-	recv = start_recv(1, in, MIDDLE, 1);
-	send = start_send(0, heap, MIDDLE, 1);
-	(void)tow_progress(side[1].runtime);
+	twt_shm_inside(0)->remote_mine = false;
+	recv = twt_shm_recv(1, in, MIDDLE, 1);
+	send = twt_shm_send(0, heap, MIDDLE, 1);
+	(void)tow_progress(twt_shm.runtime[1]);
 	piece.bytes = MIDDLE + 1;
-	assert_true(twi_shm_note_put(&inside(0)->notes_out, &piece));
-	(void)tow_progress(side[1].runtime);
-	assert_int_equal(inside(1)->failed, TOW_EPROTOCOL);
-	assert_int_equal(finish(recv, NULL, false), TOW_EPROTOCOL);
-	assert_int_equal(finish(send, NULL, false), TOW_EPEER);
+	assert_true(twi_shm_note_put(&twt_shm_inside(0)->notes_out, &piece));
+	(void)tow_progress(twt_shm.runtime[1]);
+	assert_int_equal(twt_shm_inside(1)->failed, TOW_EPROTOCOL);
+	assert_int_equal(twt_shm_finish(recv, NULL, false), TOW_EPROTOCOL);
+	assert_int_equal(twt_shm_finish(send, NULL, false), TOW_EPEER);
 	free(heap);
 	free(in);
 }
@@ -170,31 +170,32 @@ static void test_scribbles(void **state)
 	uint64_t random = twt_seed();
 
 	for (int round = 0; round < 40; round++) {
-		uint8_t *out = take(0, MIDDLE), *in = take(1, MIDDLE);
-		uint64_t *words = inside(0)->shared->mine;
-		uint64_t count = inside(0)->shared->mine_bytes / 8;
+		uint8_t *out = twt_shm_take(0, MIDDLE), *in = twt_shm_take(1, MIDDLE);
+		uint64_t *words = twt_shm_inside(0)->shared->mine;
+		uint64_t count = twt_shm_inside(0)->shared->mine_bytes / 8;
 
-		inside(0)->shared->refs++; /* the box stays when the other side ends it all */
+		twt_shm_inside(0)
+			->shared->refs++; /* the box stays when the other side ends it all */
 
 		for (int i = 0; i < 300; i++) {
 			uint64_t at = twt_random_below(&random, i % 2 ? count : 9000);
 			struct tow_op *ops[2] = {
-				start_recv(1, in, MIDDLE, (uint64_t)i % 3),
-				start_send(0, out, (uint64_t)i * 300 % MIDDLE, (uint64_t)i % 3),
+				twt_shm_recv(1, in, MIDDLE, (uint64_t)i % 3),
+				twt_shm_send(0, out, (uint64_t)i * 300 % MIDDLE, (uint64_t)i % 3),
 			};
 
 			/* small numbers are nearer to what means something */
 			words[at] = twt_random(&random) >> twt_random_below(&random, 64);
-			turn();
+			twt_shm_turn();
 			for (int k = 0; k < 2; k++)
-				OK(tow_op_release(ops[k]));
+				TWT_OK(tow_op_release(ops[k]));
 		}
-		close_pair(state);
-		open_pair(state);
+		twt_shm_close(state);
+		twt_shm_open(state);
 	}
 }
 
-#define CASE(test) cmocka_unit_test_setup_teardown(test, open_pair, close_pair)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, twt_shm_open, twt_shm_close)
 
 int main(void)
 {

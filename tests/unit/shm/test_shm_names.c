@@ -34,7 +34,7 @@ static void test_map(void **state)
 static void test_read_only(void **state)
 {
 	const struct twi_extent_table *table =
-		(const void *)twi_runtime_engine(side[0].runtime)->pool;
+		(const void *)twi_runtime_engine(twt_shm.runtime[0])->pool;
 	int fd = twi_shm_extent_fd(table->extent[0], false);
 
 	(void)state;
@@ -47,7 +47,7 @@ static void test_read_only(void **state)
 static void test_names(void **state)
 {
 	struct tow_endpoint *one, *two;
-	struct tow_runtime *runtime = side[0].runtime;
+	struct tow_runtime *runtime = twt_shm.runtime[0];
 	char name[64], path[108], address[TOW_ADDRESS_MAX];
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
 	struct tow_op *op;
@@ -56,24 +56,24 @@ static void test_names(void **state)
 
 	(void)state;
 	snprintf(name, sizeof(name), "shm://test.%d", (int)getpid());
-	OK(tow_endpoint_open(runtime, name, &one));
-	OK(tow_endpoint_address(one, address, sizeof(address)));
+	TWT_OK(tow_endpoint_open(runtime, name, &one));
+	TWT_OK(tow_endpoint_address(one, address, sizeof(address)));
 	assert_string_equal(address, name);
 	assert_int_equal(twi_shm_path(twi_runtime_engine(runtime), name + 6, path), TOW_OK);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
 	assert_int_equal(tow_endpoint_open(runtime, name, &two), TOW_EBUSY);
-	OK(tow_endpoint_close(one));
+	TWT_OK(tow_endpoint_close(one));
 	assert_int_equal(stat(path, &st), -1);
-	OK(tow_connect_start(side[0].endpoint, name, NULL, &op));
-	assert_int_equal(finish(op, NULL, false), TOW_EREFUSED);
+	TWT_OK(tow_connect_start(twt_shm.endpoint[0], name, NULL, &op));
+	assert_int_equal(twt_shm_finish(op, NULL, false), TOW_EREFUSED);
 	/* a dead one's file is taken over */
 	dead = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	snprintf(at.sun_path, sizeof(at.sun_path), "%s", path);
 	assert_int_equal(bind(dead, (struct sockaddr *)&at, sizeof(at)), 0);
 	close(dead);
-	OK(tow_endpoint_open(runtime, name, &one));
-	OK(tow_endpoint_close(one));
+	TWT_OK(tow_endpoint_open(runtime, name, &one));
+	TWT_OK(tow_endpoint_close(one));
 	assert_int_equal(tow_endpoint_open(runtime, "shm://a/b", &one), TOW_EINVAL);
 	assert_int_equal(tow_endpoint_open(runtime, "shm://a b", &one), TOW_EINVAL);
 	memset(address, 'x', sizeof(address) - 1);
@@ -87,7 +87,7 @@ static void test_described(void **state)
 	char *text;
 
 	(void)state;
-	OK(tow_stats_get(side[0].runtime, "/v1/peers", &text));
+	TWT_OK(tow_stats_get(twt_shm.runtime[0], "/v1/peers", &text));
 	assert_non_null(strstr(text, "\"lane\":\"shm\""));
 	assert_non_null(strstr(text, "memory_outside_pool"));
 	assert_non_null(strstr(text, "ring_area_bytes"));
@@ -105,8 +105,8 @@ static void test_strangers(void **state)
 	int fds[100];
 
 	(void)state;
-	OK(tow_endpoint_address(side[1].endpoint, address, sizeof(address)));
-	assert_int_equal(twi_shm_path(twi_runtime_engine(side[1].runtime), address + 6, path),
+	TWT_OK(tow_endpoint_address(twt_shm.endpoint[1], address, sizeof(address)));
+	assert_int_equal(twi_shm_path(twi_runtime_engine(twt_shm.runtime[1]), address + 6, path),
 			 TOW_OK);
 	snprintf(at.sun_path, sizeof(at.sun_path), "%s", path);
 	for (int i = 0; i < 100; i++) {
@@ -117,19 +117,19 @@ static void test_strangers(void **state)
 			noise[k] = (uint8_t)twt_random(&random);
 		if (connect(fds[i], (struct sockaddr *)&at, sizeof(at)) == 0 && i % 3 != 0)
 			(void)!send(fds[i], noise, i % 3 == 1 ? 96 : sizeof(noise), MSG_NOSIGNAL);
-		settle();
+		twt_shm_settle();
 	}
-	assert_true(counted(1, TWI_C_handshakes_refused) > 50);
+	assert_true(twt_shm_counted(1, TWI_C_handshakes_refused) > 50);
 	for (int i = 0; i < 100; i++)
 		close(fds[i]);
-	settle();
-	OK(tow_accept_start(side[1].endpoint, NULL, &accept));
-	OK(tow_connect_start(side[0].endpoint, address, NULL, &connect_op));
-	assert_int_equal(finish(connect_op, &result, false), TOW_OK);
-	assert_int_equal(finish(accept, &result, false), TOW_OK);
+	twt_shm_settle();
+	TWT_OK(tow_accept_start(twt_shm.endpoint[1], NULL, &accept));
+	TWT_OK(tow_connect_start(twt_shm.endpoint[0], address, NULL, &connect_op));
+	assert_int_equal(twt_shm_finish(connect_op, &result, false), TOW_OK);
+	assert_int_equal(twt_shm_finish(accept, &result, false), TOW_OK);
 }
 
-#define CASE(test) cmocka_unit_test_setup_teardown(test, open_pair, close_pair)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, twt_shm_open, twt_shm_close)
 
 int main(void)
 {

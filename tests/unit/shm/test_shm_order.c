@@ -28,14 +28,14 @@ static const struct tow_op_options noted = { .size = sizeof(noted),
 /* Drives one side alone until the operation has ended. */
 static void finish_alone(int i, struct tow_op *op)
 {
-	uint64_t until = twi_now_ns() + 20 * SECOND;
+	uint64_t until = twi_now_ns() + 20 * TWT_SECOND;
 
 	while (tow_op_test(op) == TOW_AGAIN) {
-		(void)tow_progress(side[i].runtime);
+		(void)tow_progress(twt_shm.runtime[i]);
 		if (twi_now_ns() > until)
 			fail_msg("an operation does not end");
 	}
-	OK(tow_op_release(op));
+	TWT_OK(tow_op_release(op));
 }
 
 /*
@@ -52,15 +52,15 @@ static void play(unsigned count, bool pool, struct tow_op **sends, struct tow_op
 	ended_count = 0;
 	worst = TOW_OK;
 	if (pool)
-		OK(tow_alloc(side[0].runtime, LARGE, 0, &data));
-	OK(tow_recv_start(side[0].peer, &word[0], 8, 7, &noted, answer_out));
+		TWT_OK(tow_alloc(twt_shm.runtime[0], LARGE, 0, &data));
+	TWT_OK(tow_recv_start(twt_shm.peer[0], &word[0], 8, 7, &noted, answer_out));
 	for (unsigned i = 0; i < count; i++) {
-		OK(tow_recv_start(side[1].peer, room, LARGE, 1, NULL, &recvs[i]));
-		OK(tow_send_start(side[0].peer, data, LARGE, 1, &noted, &sends[i]));
+		TWT_OK(tow_recv_start(twt_shm.peer[1], room, LARGE, 1, NULL, &recvs[i]));
+		TWT_OK(tow_send_start(twt_shm.peer[0], data, LARGE, 1, &noted, &sends[i]));
 	}
 	for (unsigned i = 0; i < count; i++)
 		finish_alone(1, recvs[i]);
-	OK(tow_send_start(side[1].peer, &word[1], 8, 7, NULL, &op));
+	TWT_OK(tow_send_start(twt_shm.peer[1], &word[1], 8, 7, NULL, &op));
 	finish_alone(1, op);
 	assert_int_equal(ended_count, 0);
 }
@@ -68,19 +68,19 @@ static void play(unsigned count, bool pool, struct tow_op **sends, struct tow_op
 static void answered_last(unsigned count, bool pool)
 {
 	struct tow_op *sends[MANY], *answer;
-	uint64_t until = twi_now_ns() + 20 * SECOND;
+	uint64_t until = twi_now_ns() + 20 * TWT_SECOND;
 
 	play(count, pool, sends, &answer);
 	while (ended_count < count + 1 && twi_now_ns() < until)
-		(void)tow_progress(side[0].runtime);
+		(void)tow_progress(twt_shm.runtime[0]);
 	assert_int_equal(ended_count, count + 1);
 	assert_int_equal(worst, TOW_OK);
 	if (ended[count] != answer)
 		fail_msg("the answer came before it was known that all %u messages were taken",
 			 count);
 	for (unsigned i = 0; i < count; i++)
-		OK(tow_op_release(sends[i]));
-	OK(tow_op_release(answer));
+		TWT_OK(tow_op_release(sends[i]));
+	TWT_OK(tow_op_release(answer));
 }
 
 static void test_answer_is_last(void **state)
@@ -96,23 +96,23 @@ static void test_answer_is_last(void **state)
 static void test_taken_then_closed(void **state)
 {
 	struct tow_op *sends[MANY], *answer;
-	uint64_t until = twi_now_ns() + 20 * SECOND;
+	uint64_t until = twi_now_ns() + 20 * TWT_SECOND;
 
 	(void)state;
 	play(MANY, true, sends, &answer);
-	OK(tow_runtime_close(side[1].runtime));
-	side[1].runtime = NULL;
+	TWT_OK(tow_runtime_close(twt_shm.runtime[1]));
+	twt_shm.runtime[1] = NULL;
 	while (ended_count < MANY + 1 && twi_now_ns() < until)
-		(void)tow_progress(side[0].runtime);
+		(void)tow_progress(twt_shm.runtime[0]);
 	assert_int_equal(ended_count, MANY + 1);
 	if (worst != TOW_OK)
 		fail_msg("one ended with %s", tow_status_name(worst));
 	for (unsigned i = 0; i < MANY; i++)
-		OK(tow_op_release(sends[i]));
-	OK(tow_op_release(answer));
+		TWT_OK(tow_op_release(sends[i]));
+	TWT_OK(tow_op_release(answer));
 }
 
-#define CASE(test) cmocka_unit_test_setup_teardown(test, open_pair, close_pair)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, twt_shm_open, twt_shm_close)
 
 int main(void)
 {

@@ -36,11 +36,11 @@ static int open_with(const char *knob_0, const char *knob_1)
 {
 	fds_before = twt_fd_count();
 	setenv("TOW_SHM_PEER_WRITES", knob_0, 1);
-	open_side(0, SHM_PAIR_POOL);
+	twt_shm_open_side(0, twt_shm_pool_bytes);
 	setenv("TOW_SHM_PEER_WRITES", knob_1, 1);
-	open_side(1, SHM_PAIR_POOL);
+	twt_shm_open_side(1, twt_shm_pool_bytes);
 	unsetenv("TOW_SHM_PEER_WRITES");
-	join_sides();
+	twt_shm_join();
 	return 0;
 }
 
@@ -68,7 +68,7 @@ static int open_reader_1(void **state)
 
 static int close_both(void **state)
 {
-	close_pair(state);
+	twt_shm_close(state);
 	assert_int_equal(pool_maps(), 0);
 	assert_int_equal(twt_fd_count(), fds_before);
 	return 0;
@@ -76,7 +76,7 @@ static int close_both(void **state)
 
 static struct twi_extent *extent_of(int i, uint32_t extent)
 {
-	struct twi_extent_table *table = (void *)twi_runtime_engine(side[i].runtime)->pool;
+	struct twi_extent_table *table = (void *)twi_runtime_engine(twt_shm.runtime[i])->pool;
 
 	assert_true(extent < table->count);
 	return table->extent[extent];
@@ -86,12 +86,12 @@ static struct twi_extent *extent_of(int i, uint32_t extent)
 static uint8_t *look(int i, uint32_t extent, uint64_t offset, uint64_t bytes, bool write,
 		     int status)
 {
-	struct twi_engine *engine = twi_runtime_engine(side[i].runtime);
+	struct twi_engine *engine = twi_runtime_engine(twt_shm.runtime[i]);
 	int got = 99;
 	void *at;
 
 	twi_engine_enter(engine);
-	at = twi_shm_window(side[i].peer, extent, offset, bytes, write, &got);
+	at = twi_shm_window(twt_shm.peer[i], extent, offset, bytes, write, &got);
 	twi_engine_leave(engine);
 	assert_int_equal(got, status);
 	assert_true((at != NULL) == (status == TOW_OK));
@@ -104,7 +104,7 @@ static uint8_t *across(int i, const void *memory, uint64_t bytes, bool write)
 	uint32_t extent = 99;
 	uint64_t offset = UINT64_MAX;
 
-	assert_true(twi_shm_expose(side[i].peer, memory, bytes, &extent, &offset));
+	assert_true(twi_shm_expose(twt_shm.peer[i], memory, bytes, &extent, &offset));
 	assert_ptr_equal((uint8_t *)extent_of(i, extent)->base + offset, memory);
 	return look(!i, extent, offset, bytes, write, TOW_OK);
 }
@@ -125,15 +125,15 @@ static void test_reach(void **state)
 
 	(void)state;
 	for (int i = 0; i < 2; i++) {
-		uint8_t *memory = take(i, PIECE), *copy = malloc(PIECE), *in, *out;
+		uint8_t *memory = twt_shm_take(i, PIECE), *copy = malloc(PIECE), *in, *out;
 
-		assert_true(twi_shm_is(side[i].peer));
-		assert_true(twi_shm_writable(side[i].peer));
-		shm_fill(memory, PIECE, 3);
+		assert_true(twi_shm_is(twt_shm.peer[i]));
+		assert_true(twi_shm_writable(twt_shm.peer[i]));
+		twt_fill(memory, PIECE, 3);
 		in = across(i, memory, PIECE, false);
 		out = across(i, memory, PIECE, true);
 		assert_true(in != memory && out != memory && in != out);
-		assert_true(shm_same(in, PIECE, 3));
+		assert_true(twt_same(in, PIECE, 3));
 		memcpy(copy, memory, PIECE);
 		for (int k = 0; k < 2000; k++) {
 			uint64_t at = twt_random_below(&random, PIECE);
@@ -150,29 +150,29 @@ static void test_reach(void **state)
 		assert_memory_equal(in, copy, PIECE);
 		assert_memory_equal(out, copy, PIECE);
 		free(copy);
-		OK(tow_free(side[i].runtime, memory));
+		TWT_OK(tow_free(twt_shm.runtime[i], memory));
 	}
 }
 
 /* The lane's mapping stays as it is; the window's is made once, and costs its descriptor. */
 static void test_lazy(void **state)
 {
-	uint8_t *memory = take(0, PIECE), *in, *out;
+	uint8_t *memory = twt_shm_take(0, PIECE), *in, *out;
 	int fds = twt_fd_count(), maps = pool_maps();
 
 	(void)state;
-	assert_true(inside(1)->shared->window_fds[0] >= 0);
+	assert_true(twt_shm_inside(1)->shared->window_fds[0] >= 0);
 	in = across(0, memory, PIECE, false);
 	assert_int_equal(pool_maps(), maps);
 	out = across(0, memory, PIECE, true);
 	assert_int_equal(pool_maps(), maps + 1);
 	assert_int_equal(twt_fd_count(), fds - 1);
-	assert_int_equal(inside(1)->shared->window_fds[0], -1);
+	assert_int_equal(twt_shm_inside(1)->shared->window_fds[0], -1);
 	assert_ptr_equal(across(0, memory, PIECE, true), out);
 	assert_int_equal(pool_maps(), maps + 1);
 	assert_true(can_write(out));
 	assert_false(can_write(in));
-	OK(tow_free(side[0].runtime, memory));
+	TWT_OK(tow_free(twt_shm.runtime[0], memory));
 }
 
 static void test_bounds(void **state)
@@ -199,8 +199,8 @@ static void test_bounds(void **state)
 		look(1, UINT32_MAX, 0, 1, write, TOW_EPROTOCOL);
 	}
 	/* What the caller asked for was wrong, not the peer. */
-	assert_int_equal(inside(1)->failed, 0);
-	assert_int_equal(counted(1, TWI_C_protocol_errors), 0);
+	assert_int_equal(twt_shm_inside(1)->failed, 0);
+	assert_int_equal(twt_shm_counted(1, TWI_C_protocol_errors), 0);
 }
 
 static void test_foreign(void **state)
@@ -211,10 +211,10 @@ static void test_foreign(void **state)
 	uint32_t number = 1;
 
 	(void)state;
-	assert_false(twi_shm_expose(side[0].peer, heap, sizeof(heap), &number, &offset));
-	assert_false(twi_shm_expose(side[0].peer, base, extent->bytes + 1, &number, &offset));
-	assert_false(twi_shm_expose(side[0].peer, base - 1, 2, &number, &offset));
-	assert_true(twi_shm_expose(side[0].peer, base, extent->bytes, &number, &offset));
+	assert_false(twi_shm_expose(twt_shm.peer[0], heap, sizeof(heap), &number, &offset));
+	assert_false(twi_shm_expose(twt_shm.peer[0], base, extent->bytes + 1, &number, &offset));
+	assert_false(twi_shm_expose(twt_shm.peer[0], base - 1, 2, &number, &offset));
+	assert_true(twi_shm_expose(twt_shm.peer[0], base, extent->bytes, &number, &offset));
 	assert_int_equal(number, 0);
 	assert_int_equal(offset, 0);
 }
@@ -225,26 +225,26 @@ static void test_read_only(void **state)
 	const int reader = *(const int *)*state;
 
 	for (int i = 0; i < 2; i++) {
-		uint8_t *memory = take(i, PIECE), *in;
+		uint8_t *memory = twt_shm_take(i, PIECE), *in;
 
-		shm_fill(memory, PIECE, 4);
-		assert_false(twi_shm_writable(side[i].peer));
+		twt_fill(memory, PIECE, 4);
+		assert_false(twi_shm_writable(twt_shm.peer[i]));
 		in = across(i, memory, PIECE, false);
-		assert_true(shm_same(in, PIECE, 4));
+		assert_true(twt_same(in, PIECE, 4));
 		assert_false(can_write(in));
 		look(!i, 0, 0, 1, true, TOW_EPERM);
 		assert_non_null(
 			strstr(tow_error_message(), reader == !i ? "shm_peer_writes is 0 here"
 								 : "shm_peer_writes is 0 there"));
-		assert_int_equal(inside(i)->shared->window_fds[0], -1);
-		OK(tow_free(side[i].runtime, memory));
+		assert_int_equal(twt_shm_inside(i)->shared->window_fds[0], -1);
+		TWT_OK(tow_free(twt_shm.runtime[i], memory));
 	}
 }
 
 /* The pool grows: who has heard of the new extent finds its announcement by himself. */
 static void test_grown(void **state)
 {
-	uint32_t first = extent_of(0, 0)->slot, count = inside(1)->shared->extent_count;
+	uint32_t first = extent_of(0, 0)->slot, count = twt_shm_inside(1)->shared->extent_count;
 	uint8_t *memory, *in, *out, *later;
 	struct tow_result result;
 	struct tow_op *send, *view;
@@ -252,53 +252,53 @@ static void test_grown(void **state)
 	(void)state;
 	assert_int_equal(first, 0);
 	look(1, count, 0, 1, true, TOW_AGAIN);
-	memory = take(0, GROWN);
+	memory = twt_shm_take(0, GROWN);
 	look(1, count, 0, 1, false, TOW_AGAIN);
-	settle();
+	twt_shm_settle();
 	look(1, count, 0, 1, false, TOW_AGAIN); /* it is announced when it is needed, not before */
-	shm_fill(memory, GROWN, 5);
+	twt_fill(memory, GROWN, 5);
 	in = across(0, memory, GROWN, false);
 	out = across(0, memory, GROWN, true);
-	assert_int_equal(inside(1)->shared->extent_count, count + 1);
-	assert_true(shm_same(in, GROWN, 5));
-	shm_fill(out, GROWN, 6);
-	assert_true(shm_same(memory, GROWN, 6));
+	assert_int_equal(twt_shm_inside(1)->shared->extent_count, count + 1);
+	assert_true(twt_same(in, GROWN, 5));
+	twt_fill(out, GROWN, 6);
+	assert_true(twt_same(memory, GROWN, 6));
 	/* The same by way of a message, which announces, too. */
-	later = take(0, GROWN);
-	send = start_send(0, later, GROWN, 1);
-	view = start_view(1, 1);
-	assert_int_equal(finish(view, &result, true), TOW_OK);
-	assert_int_equal(inside(1)->shared->extent_count, count + 2);
+	later = twt_shm_take(0, GROWN);
+	send = twt_shm_send(0, later, GROWN, 1);
+	view = twt_shm_view(1, 1);
+	assert_int_equal(twt_shm_finish(view, &result, true), TOW_OK);
+	assert_int_equal(twt_shm_inside(1)->shared->extent_count, count + 2);
 	out = across(0, later, GROWN, true);
 	assert_true(result.data != out);
 	out[GROWN - 1] = 77;
 	assert_int_equal(((const uint8_t *)result.data)[GROWN - 1], 77);
-	OK(tow_view_release(view));
-	assert_int_equal(finish(send, NULL, false), TOW_OK);
-	OK(tow_free(side[0].runtime, later));
-	OK(tow_free(side[0].runtime, memory));
+	TWT_OK(tow_view_release(view));
+	assert_int_equal(twt_shm_finish(send, NULL, false), TOW_OK);
+	TWT_OK(tow_free(twt_shm.runtime[0], later));
+	TWT_OK(tow_free(twt_shm.runtime[0], memory));
 }
 
 /* A peer that said that its pool can be written, and gives a descriptor that cannot. */
 static void test_liar_reader(void **state)
 {
-	uint8_t *memory = take(0, GROWN);
+	uint8_t *memory = twt_shm_take(0, GROWN);
 	uint64_t offset;
 	uint32_t extent;
 
 	(void)state;
-	twi_runtime_engine(side[0].runtime)->knobs.shm_peer_writes = 0;
-	assert_true(twi_shm_expose(side[0].peer, memory, GROWN, &extent, &offset));
+	twi_runtime_engine(twt_shm.runtime[0])->knobs.shm_peer_writes = 0;
+	assert_true(twi_shm_expose(twt_shm.peer[0], memory, GROWN, &extent, &offset));
 	look(1, extent, offset, GROWN, false, TOW_EPROTOCOL);
 	assert_non_null(strstr(tow_error_message(), "descriptor of extent 1 is not"));
-	assert_int_equal(inside(1)->failed, TOW_EPROTOCOL);
-	assert_int_equal(counted(1, TWI_C_protocol_errors), 1);
+	assert_int_equal(twt_shm_inside(1)->failed, TOW_EPROTOCOL);
+	assert_int_equal(twt_shm_counted(1, TWI_C_protocol_errors), 1);
 	look(1, 0, 0, 1, false, TOW_EPROTOCOL); /* the peer is lost, by that */
 }
 
 static void test_liar_sealed(void **state)
 {
-	uint8_t *memory = take(0, GROWN);
+	uint8_t *memory = twt_shm_take(0, GROWN);
 	uint64_t offset;
 	uint32_t extent;
 
@@ -306,16 +306,16 @@ static void test_liar_sealed(void **state)
 	/* F_SEAL_FUTURE_WRITE, which not every libc names */
 	if (fcntl(extent_of(0, 1)->fd, F_ADD_SEALS, 0x0010) != 0)
 		skip();
-	assert_true(twi_shm_expose(side[0].peer, memory, GROWN, &extent, &offset));
-	settle(); /* found by the socket's poll this time */
-	assert_int_equal(inside(1)->failed, TOW_EPROTOCOL);
-	assert_int_equal(counted(1, TWI_C_protocol_errors), 1);
+	assert_true(twi_shm_expose(twt_shm.peer[0], memory, GROWN, &extent, &offset));
+	twt_shm_settle(); /* found by the socket's poll this time */
+	assert_int_equal(twt_shm_inside(1)->failed, TOW_EPROTOCOL);
+	assert_int_equal(twt_shm_counted(1, TWI_C_protocol_errors), 1);
 }
 
 /* Whoever has our descriptor cannot seal the pool against others. */
 static void test_seals(void **state)
 {
-	int fd = inside(1)->shared->window_fds[0];
+	int fd = twt_shm_inside(1)->shared->window_fds[0];
 
 	(void)state;
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW), -1);
@@ -326,7 +326,7 @@ static void test_seals(void **state)
 /* A window that cannot be mapped now can be later. */
 static void test_no_room(void **state)
 {
-	int *fd = &inside(1)->shared->window_fds[0], kept = *fd;
+	int *fd = &twt_shm_inside(1)->shared->window_fds[0], kept = *fd;
 	struct rlimit old, none = { .rlim_cur = 1 << 20 };
 
 	(void)state;
@@ -336,12 +336,12 @@ static void test_no_room(void **state)
 	close(*fd);
 	*fd = kept;
 #ifndef TWT_SANITIZED
-	OK(getrlimit(RLIMIT_AS, &old));
+	TWT_OK(getrlimit(RLIMIT_AS, &old));
 	none.rlim_max = old.rlim_max;
-	OK(setrlimit(RLIMIT_AS, &none));
+	TWT_OK(setrlimit(RLIMIT_AS, &none));
 	kept = 0;
-	(void)twi_shm_window(side[1].peer, 0, 0, 8, true, &kept);
-	OK(setrlimit(RLIMIT_AS, &old));
+	(void)twi_shm_window(twt_shm.peer[1], 0, 0, 8, true, &kept);
+	TWT_OK(setrlimit(RLIMIT_AS, &old));
 	assert_int_equal(kept, TOW_ENOMEM);
 #else
 	(void)old, (void)none;
@@ -352,8 +352,8 @@ static void test_no_room(void **state)
 /* Lost while it is used: the memory is there until the hold ends. */
 static void test_held(void **state)
 {
-	uint8_t *memory = take(0, PIECE), *in, *out;
-	struct twi_shm_link *link = twi_shm_window_hold(side[1].peer);
+	uint8_t *memory = twt_shm_take(0, PIECE), *in, *out;
+	struct twi_shm_link *link = twi_shm_window_hold(twt_shm.peer[1]);
 	uint64_t offset;
 	uint32_t extent;
 
@@ -361,25 +361,25 @@ static void test_held(void **state)
 	assert_non_null(link);
 	in = across(0, memory, PIECE, false);
 	out = across(0, memory, PIECE, true);
-	OK(tow_peer_close(side[0].peer));
-	settle();
-	assert_int_equal(inside(1)->failed, TOW_EPEER);
-	assert_false(twi_shm_is(side[1].peer));
-	assert_false(twi_shm_writable(side[1].peer));
-	assert_null(twi_shm_window_hold(side[1].peer));
-	assert_int_equal(twi_shm_window_pid(side[1].peer), 0);
-	twi_shm_window_wrote(side[1].peer);
+	TWT_OK(tow_peer_close(twt_shm.peer[0]));
+	twt_shm_settle();
+	assert_int_equal(twt_shm_inside(1)->failed, TOW_EPEER);
+	assert_false(twi_shm_is(twt_shm.peer[1]));
+	assert_false(twi_shm_writable(twt_shm.peer[1]));
+	assert_null(twi_shm_window_hold(twt_shm.peer[1]));
+	assert_int_equal(twi_shm_window_pid(twt_shm.peer[1]), 0);
+	twi_shm_window_wrote(twt_shm.peer[1]);
 	look(1, 0, 0, 1, false, TOW_EPEER);
-	assert_false(twi_shm_expose(side[1].peer, extent_of(1, 0)->base, 8, &extent, &offset));
-	shm_fill(out, PIECE, 7);
-	assert_true(shm_same(memory, PIECE, 7));
-	OK(tow_runtime_close(side[0].runtime)); /* its pool is unmapped there */
-	side[0].runtime = NULL;
-	assert_true(shm_same(in, PIECE, 7));
-	shm_fill(out, PIECE, 8);
-	assert_true(shm_same(in, PIECE, 8));
-	OK(tow_peer_close(side[1].peer));
-	assert_true(shm_same(in, PIECE, 8));
+	assert_false(twi_shm_expose(twt_shm.peer[1], extent_of(1, 0)->base, 8, &extent, &offset));
+	twt_fill(out, PIECE, 7);
+	assert_true(twt_same(memory, PIECE, 7));
+	TWT_OK(tow_runtime_close(twt_shm.runtime[0])); /* its pool is unmapped there */
+	twt_shm.runtime[0] = NULL;
+	assert_true(twt_same(in, PIECE, 7));
+	twt_fill(out, PIECE, 8);
+	assert_true(twt_same(in, PIECE, 8));
+	TWT_OK(tow_peer_close(twt_shm.peer[1]));
+	assert_true(twt_same(in, PIECE, 8));
 	twi_shm_window_release(link);
 	assert_false(can_write(out));
 }
@@ -392,9 +392,9 @@ static void test_holds(void **state)
 
 	(void)state;
 	for (int k = 0; k < 2; k++)
-		links[k] = twi_shm_window_hold(side[1].peer);
+		links[k] = twi_shm_window_hold(twt_shm.peer[1]);
 	assert_ptr_equal(links[0], links[1]);
-	OK(tow_peer_close(side[1].peer));
+	TWT_OK(tow_peer_close(twt_shm.peer[1]));
 	fds = twt_fd_count();
 	twi_shm_window_release(links[0]);
 	assert_int_equal(twt_fd_count(), fds);
@@ -404,29 +404,29 @@ static void test_holds(void **state)
 
 static void test_wake(void **state)
 {
-	_Atomic uint32_t *asleep = &inside(1)->out.box.head->asleep;
+	_Atomic uint32_t *asleep = &twt_shm_inside(1)->out.box.head->asleep;
 	char byte;
 
 	(void)state;
-	settle();
-	while (recv(inside(1)->socket.fd, &byte, 1, MSG_DONTWAIT) > 0)
+	twt_shm_settle();
+	while (recv(twt_shm_inside(1)->socket.fd, &byte, 1, MSG_DONTWAIT) > 0)
 		; /* bells of before */
 	atomic_store(asleep, 0);
-	twi_shm_window_wrote(side[0].peer);
-	assert_int_equal(recv(inside(1)->socket.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK), -1);
+	twi_shm_window_wrote(twt_shm.peer[0]);
+	assert_int_equal(recv(twt_shm_inside(1)->socket.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK), -1);
 	atomic_store(asleep, 1);
-	twi_shm_window_wrote(side[0].peer);
+	twi_shm_window_wrote(twt_shm.peer[0]);
 	assert_int_equal(atomic_load(asleep), 0);
-	assert_int_equal(recv(inside(1)->socket.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK), 1);
+	assert_int_equal(recv(twt_shm_inside(1)->socket.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK), 1);
 }
 
 static void test_pid(void **state)
 {
 	(void)state;
-	inside(0)->remote_theirs = true;
-	assert_int_equal(twi_shm_window_pid(side[0].peer), getpid());
-	inside(0)->remote_theirs = false;
-	assert_int_equal(twi_shm_window_pid(side[0].peer), 0);
+	twt_shm_inside(0)->remote_theirs = true;
+	assert_int_equal(twi_shm_window_pid(twt_shm.peer[0]), getpid());
+	twt_shm_inside(0)->remote_theirs = false;
+	assert_int_equal(twi_shm_window_pid(twt_shm.peer[0]), 0);
 }
 
 #define CASE(test) cmocka_unit_test_setup_teardown(test, open_both, close_both)

@@ -10,7 +10,7 @@
 #include <towline/towline.h>
 
 /* What both sides are to do. */
-struct nl_plan {
+struct twt_nl_plan {
 	uint64_t seed;
 	uint32_t messages;      /* each way */
 	uint32_t withdrawn_ppt; /* of a thousand messages: canceled, given a deadline, or refused */
@@ -22,7 +22,7 @@ struct nl_plan {
 };
 
 /* What a side has done; in memory that the parent shares. */
-struct nl_count {
+struct twt_nl_count {
 	uint64_t sent, sent_bytes, received, received_bytes, withdrawn, refused, pings;
 	uint64_t late; /* arrived, and its sender's deadline had passed */
 	uint64_t connected_ns, gone_ns, ended_ns; /* of the monotonic clock; 0: not yet */
@@ -30,70 +30,26 @@ struct nl_count {
 	char failure[400];                        /* "": none */
 };
 
-struct nl_job {
-	struct nl_plan plan;
-	struct nl_count count[2];
+struct twt_nl_job {
+	struct twt_nl_plan plan;
+	struct twt_nl_count count[2];
 };
 
-static inline uint64_t nl_mix(uint64_t seed, int sender, uint64_t number)
-{
-	uint64_t state = seed * 0x2545f4914f6cdd1dull + number * 2 + (uint64_t)sender;
+uint64_t twt_nl_mix(uint64_t seed, int sender, uint64_t number);
 
-	twt_random(&state);
-	return twt_random(&state);
-}
+uint64_t twt_nl_bytes(const struct twt_nl_plan *plan, int sender, uint64_t number);
 
-static inline uint64_t nl_bytes(const struct nl_plan *plan, int sender, uint64_t number)
-{
-	uint64_t r = nl_mix(plan->seed, sender, number), kind = r % 10;
-	uint64_t bound = kind < 5 ? 2048 : kind < 8 ? 65536 : kind < 9 ? 262144 : plan->largest;
+enum twt_nl_fate { NL_ARRIVES, NL_CANCELED, NL_HURRIED, NL_REFUSED };
 
-	if (number == 0 && sender == 0 && plan->huge != 0)
-		return plan->huge;
-	bound = bound < plan->largest ? bound : plan->largest;
-	return (r >> 8) % (bound + 1);
-}
-
-enum nl_fate { NL_ARRIVES, NL_CANCELED, NL_HURRIED, NL_REFUSED };
-
-static inline enum nl_fate nl_fate_of(const struct nl_plan *plan, int sender, uint64_t number)
-{
-	uint64_t r = nl_mix(plan->seed + 1, sender, number);
-
-	if (r % 1000 >= plan->withdrawn_ppt || (number == 0 && plan->huge != 0))
-		return NL_ARRIVES;
-	return NL_CANCELED + (r >> 10) % 3;
-}
+enum twt_nl_fate twt_nl_fate_of(const struct twt_nl_plan *plan, int sender, uint64_t number);
 
 /* Words of a message, which no other message has at that place. */
-static inline uint64_t nl_word(uint64_t key, uint64_t at)
-{
-	return key + at * 0x9e3779b97f4a7c15ull;
-}
+uint64_t twt_nl_word(uint64_t key, uint64_t at);
 
-static inline void nl_fill(uint8_t *data, uint64_t bytes, uint64_t key)
-{
-	for (uint64_t at = 0; at < bytes; at += 8) {
-		uint64_t word = nl_word(key, at);
+void twt_nl_fill(uint8_t *data, uint64_t bytes, uint64_t key);
 
-		memcpy(data + at, &word, bytes - at < 8 ? bytes - at : 8);
-	}
-}
+bool twt_nl_is(const uint8_t *data, uint64_t bytes, uint64_t key);
 
-static inline bool nl_is(const uint8_t *data, uint64_t bytes, uint64_t key)
-{
-	for (uint64_t at = 0; at < bytes; at += 8) {
-		uint64_t word = nl_word(key, at);
-
-		if (memcmp(data + at, &word, bytes - at < 8 ? bytes - at : 8) != 0)
-			return false;
-	}
-	return true;
-}
-
-static inline uint64_t nl_key(const struct nl_plan *plan, int sender, uint64_t number)
-{
-	return nl_mix(plan->seed + 2, sender, number);
-}
+uint64_t twt_nl_key(const struct twt_nl_plan *plan, int sender, uint64_t number);
 
 #endif

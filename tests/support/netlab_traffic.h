@@ -29,26 +29,26 @@
 #define NL_PINGS    2048u /* bytes of the largest */
 
 /* What is known of a message that is to come. */
-enum nl_came { NL_AWAITED, NL_POSTED, NL_RECEIVED, NL_WITHDRAWN };
+enum twt_nl_came { NL_AWAITED, NL_POSTED, NL_RECEIVED, NL_WITHDRAWN };
 
-struct nl_send {
+struct twt_nl_send {
 	struct tow_op *op;
 	uint8_t *data;
 	uint64_t number, bytes, cancel_ns;
 };
 
-struct nl_traffic {
-	struct nl_job *job;
-	const struct nl_plan *plan;
-	struct nl_count *count;
+struct twt_nl_traffic {
+	struct twt_nl_job *job;
+	const struct twt_nl_plan *plan;
+	struct twt_nl_count *count;
 	int side;
 	uint64_t random;
 	struct tow_runtime *runtime;
 	struct tow_endpoint *endpoint;
 	struct tow_peer *peer;
-	struct nl_send send[NL_WINDOW], receive[NL_WINDOW];
+	struct twt_nl_send send[NL_WINDOW], receive[NL_WINDOW];
 	uint64_t next_send, next_receive;
-	uint8_t *came;       /* of each message to come: enum nl_came */
+	uint8_t *came;       /* of each message to come: enum twt_nl_came */
 	uint64_t *withdrawn; /* notices to say, in order */
 	uint32_t withdrawn_said, withdrawn_count;
 	struct tow_op *notice_out, *notice_in, *ping_out, *ping_in, *farewell_out, *farewell_in;
@@ -60,78 +60,27 @@ struct nl_traffic {
 };
 
 /* The first failure is the one that counts; it is shown by the parent. */
-static inline bool nl_fail(struct nl_traffic *t, const char *what, uint64_t number, int status)
-{
-	if (t->count->failure[0] == '\0')
-		snprintf(t->count->failure, sizeof(t->count->failure), "side %d: %s (%llu): %s: %s",
-			 t->side, what, (unsigned long long)number, tow_status_name(status),
-			 status < 0 ? tow_error_message() : "");
-	return false;
-}
+bool twt_nl_fail(struct twt_nl_traffic *t, const char *what, uint64_t number, int status);
 
-static inline struct tow_op_options nl_options(const struct nl_traffic *t)
-{
-	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
-
-	options.timeout_ns = t->plan->deadline_ns;
-	return options;
-}
+struct tow_op_options twt_nl_options(const struct twt_nl_traffic *t);
 
 /* Starting fails only with a peer that is gone, and then the operation need not be there. */
-static inline bool nl_started(struct nl_traffic *t, const char *what, uint64_t number, int status)
-{
-	return status == TOW_OK || nl_fail(t, what, number, status);
-}
+bool twt_nl_started(struct twt_nl_traffic *t, const char *what, uint64_t number, int status);
 
 /* Is this how an operation ends whose peer has gone? */
-static inline bool nl_excused(const struct nl_traffic *t, int status)
-{
-	return t->gone && status == TOW_EPEER;
-}
+bool twt_nl_excused(const struct twt_nl_traffic *t, int status);
 
-static inline bool nl_say(struct nl_traffic *t, const void *data, uint64_t bytes, uint64_t tag,
-			  struct tow_op **op_out)
-{
-	struct tow_op_options options = nl_options(t);
+bool twt_nl_say(struct twt_nl_traffic *t, const void *data, uint64_t bytes, uint64_t tag,
+		struct tow_op **op_out);
 
-	return nl_started(t, "send", tag,
-			  tow_send_start(t->peer, data, bytes, tag, &options, op_out));
-}
-
-static inline bool nl_hear(struct nl_traffic *t, void *data, uint64_t bytes, uint64_t tag,
-			   struct tow_op **op_out)
-{
-	struct tow_op_options options = nl_options(t);
-
-	return nl_started(t, "receive", tag,
-			  tow_recv_start(t->peer, data, bytes, tag, &options, op_out));
-}
+bool twt_nl_hear(struct twt_nl_traffic *t, void *data, uint64_t bytes, uint64_t tag,
+		 struct tow_op **op_out);
 
 /*
  * Has this operation ended? Gives it back then, with its status, and says when the peer has gone;
  * false while it goes on, or is none.
  */
-static inline bool nl_ended(struct nl_traffic *t, struct tow_op **op, int *status_out,
-			    uint64_t *bytes_out)
-{
-	struct tow_result result = { .size = sizeof(result) };
-
-	if (*op == NULL)
-		return false;
-	*status_out = tow_op_test(*op);
-	if (*status_out == TOW_AGAIN)
-		return false;
-	tow_op_result(*op, &result);
-	tow_op_release(*op);
-	*op = NULL;
-	*bytes_out = result.bytes;
-	if (*status_out == TOW_EPEER && t->plan->may_go) {
-		if (t->count->gone_ns == 0)
-			t->count->gone_ns = nl_now();
-		t->gone = true;
-		t->count->lost_after_gone++;
-	}
-	return true;
-}
+bool twt_nl_ended(struct twt_nl_traffic *t, struct tow_op **op, int *status_out,
+		  uint64_t *bytes_out);
 
 #endif

@@ -32,44 +32,44 @@ static int ask(const char *library, const char *name)
 
 static int refused(const char *spec, const char *text)
 {
-	struct tow_options options = rig_options();
+	struct tow_options options = twt_rig_options();
 	struct tow_device *device = (void *)1;
-	struct rig rig;
+	struct twt_rig rig;
 	int status;
 
-	rig_runtime(&rig, &options, false);
+	twt_rig_runtime(&rig, &options, false);
 	status = tow_device_open(rig.runtime, spec, &device);
 	assert_null(device);
 	if (strstr(tow_error_message(), text) == NULL)
 		fail_msg("\"%s\" is not in \"%s\"", text, tow_error_message());
-	rig_close(&rig);
+	twt_rig_close(&rig);
 	return status;
 }
 
 /* Both ways through a device, from the pool and from elsewhere. */
-static void use(struct rig *rig, int pool_status, int heap_status)
+static void use(struct twt_rig *rig, int pool_status, int heap_status)
 {
-	struct tow_device_memory *memory = rig_memory(rig, 3 * MIB);
-	uint8_t *pool = rig_alloc(rig, 3 * MIB), *heap = malloc(3 * MIB);
+	struct tow_device_memory *memory = twt_rig_memory(rig, 3 * MIB);
+	uint8_t *pool = twt_rig_alloc(rig, 3 * MIB), *heap = malloc(3 * MIB);
 
-	rig_fill(pool, 3 * MIB, 1);
-	assert_int_equal(rig_copy(rig, TOW_TO_DEVICE, memory, 0, pool, 3 * MIB), pool_status);
-	assert_int_equal(rig_copy(rig, TOW_FROM_DEVICE, memory, 0, heap, 3 * MIB), heap_status);
-	rig_check(heap, 3 * MIB, 1);
-	rig_fill(heap, 3 * MIB, 2);
-	assert_int_equal(rig_copy(rig, TOW_TO_DEVICE, memory, 0, heap, 3 * MIB), heap_status);
-	assert_int_equal(rig_copy(rig, TOW_FROM_DEVICE, memory, 0, pool, 3 * MIB), pool_status);
-	rig_check(pool, 3 * MIB, 2);
-	rig_ok(tow_device_free(memory));
-	rig_ok(tow_free(rig->runtime, pool));
+	twt_rig_fill(pool, 3 * MIB, 1);
+	assert_int_equal(twt_rig_copy(rig, TOW_TO_DEVICE, memory, 0, pool, 3 * MIB), pool_status);
+	assert_int_equal(twt_rig_copy(rig, TOW_FROM_DEVICE, memory, 0, heap, 3 * MIB), heap_status);
+	twt_rig_check(heap, 3 * MIB, 1);
+	twt_rig_fill(heap, 3 * MIB, 2);
+	assert_int_equal(twt_rig_copy(rig, TOW_TO_DEVICE, memory, 0, heap, 3 * MIB), heap_status);
+	assert_int_equal(twt_rig_copy(rig, TOW_FROM_DEVICE, memory, 0, pool, 3 * MIB), pool_status);
+	twt_rig_check(pool, 3 * MIB, 2);
+	twt_rig_ok(tow_device_free(memory));
+	twt_rig_ok(tow_free(rig->runtime, pool));
 	free(heap);
 }
 
-static void expect(struct rig *rig, const char *path, const char *text)
+static void expect(struct twt_rig *rig, const char *path, const char *text)
 {
 	char *document;
 
-	rig_ok(tow_stats_get(rig->runtime, path, &document));
+	twt_rig_ok(tow_stats_get(rig->runtime, path, &document));
 	if (strstr(document, text) == NULL)
 		fail_msg("\"%s\" is not in %s: %s", text, path, document);
 	tow_stats_release(document);
@@ -78,19 +78,19 @@ static void expect(struct rig *rig, const char *path, const char *text)
 /* The pool is refused; the staging part is not: it works, staged, and says why. */
 static void a_refused_map_is_no_end(void **state)
 {
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
-	rig_open(&rig, "fake:fail_map=1", false);
+	twt_rig_open(&rig, "fake:fail_map=1", false);
 	use(&rig, TOW_COPIED, TOW_COPIED);
-	assert_int_equal(rig_count(&rig, TWI_C_fallback_copy_bytes), 4 * 3 * MIB);
+	assert_int_equal(twt_rig_count(&rig, TWI_C_fallback_copy_bytes), 4 * 3 * MIB);
 	assert_int_equal(twi_fake_seen(rig.device->backend)->refused_addresses, 0);
 	expect(&rig, "/v1/pool", "map number 1 is refused");
 	expect(&rig, "/v1/devices", "map number 1 is refused");
-	rig_close(&rig);
-	rig_open(&rig, "fake:maps=1MiB", false);
+	twt_rig_close(&rig);
+	twt_rig_open(&rig, "fake:maps=1MiB", false);
 	use(&rig, TOW_COPIED, TOW_COPIED);
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 static void refusing_everything_is_told(void **state)
@@ -102,29 +102,29 @@ static void refusing_everything_is_told(void **state)
 		struct tow_device_memory *memory;
 		struct twi_pool_stats stats;
 		struct tow_op *op;
-		struct rig rig;
+		struct twt_rig rig;
 		void *host;
 
-		rig_open(&rig, specs[i], false);
-		memory = rig_memory(&rig, 64);
-		host = rig_alloc(&rig, 64);
+		twt_rig_open(&rig, specs[i], false);
+		memory = twt_rig_memory(&rig, 64);
+		host = twt_rig_alloc(&rig, 64);
 		assert_int_equal(tow_device_copy_start(rig.device, TOW_TO_DEVICE, memory, 0, host,
 						       64, NULL, &op),
 				 TOW_ENOTSUP);
 		assert_null(op);
 		twi_pool_stats(rig.engine->pool, &stats);
 		assert_int_equal(stats.leased, 0);
-		rig_ok(tow_device_free(memory));
-		rig_close(&rig);
+		twt_rig_ok(tow_device_free(memory));
+		twt_rig_close(&rig);
 	}
 }
 
 /* strict_premap: no runtime goes on with a device that does not know its pool. */
 static void strict_refuses_the_device(void **state)
 {
-	struct tow_options options = rig_options();
+	struct tow_options options = twt_rig_options();
 	struct tow_device *device;
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
 	options.strict_premap = 1;
@@ -134,8 +134,8 @@ static void strict_refuses_the_device(void **state)
 	}
 	assert_int_equal(tow_device_open(rig.runtime, "fake:fail_map=1", &device), TOW_EPERM);
 	assert_int_equal(tow_device_open(rig.runtime, "fake:nomap", &device), TOW_ENOTSUP);
-	rig_ok(tow_device_open(rig.runtime, "fake", &device));
-	rig_close(&rig);
+	twt_rig_ok(tow_device_open(rig.runtime, "fake", &device));
+	twt_rig_close(&rig);
 }
 
 /* Mapping and unmapping pair, whatever came between. */
@@ -143,13 +143,13 @@ static void maps_are_rolled_back(void **state)
 {
 	struct twi_region region = { .bytes = 4096, .generation = 1, .kind = TWI_REGION_USER };
 	const struct twi_fake_seen *seen;
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
 	region.base = malloc(4096);
-	rig_open(&rig, "fake:fail_map=3", false);
+	twt_rig_open(&rig, "fake:fail_map=3", false);
 	seen = twi_fake_seen(rig.device->backend);
-	rig_ok(rig.device->registrar.add(rig.device, &region));
+	twt_rig_ok(rig.device->registrar.add(rig.device, &region));
 	assert_true(twi_device_mapped(rig.device, region.base, 4096));
 	assert_false(twi_device_mapped(rig.device, region.base, 4097));
 	rig.device->registrar.remove(rig.device, &region);
@@ -159,7 +159,7 @@ static void maps_are_rolled_back(void **state)
 	assert_int_equal(seen->maps, 2);
 	assert_int_equal(seen->unmaps, 1);
 	use(&rig, TOW_OK, TOW_COPIED);
-	rig_close(&rig);
+	twt_rig_close(&rig);
 	free(region.base);
 }
 
@@ -172,19 +172,19 @@ static void one_bad_piece_ends_one_copy(void **state)
 	for (unsigned i = 0; i < 2; i++) {
 		struct tow_device_memory *memory;
 		struct tow_op *op[2];
-		struct rig rig;
+		struct twt_rig rig;
 		void *host;
 
-		rig_open(&rig, specs[i], false);
-		memory = rig_memory(&rig, MIB);
-		host = rig_alloc(&rig, MIB);
-		op[0] = rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, MIB);
-		op[1] = rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, MIB);
-		assert_int_equal(rig_end(op[0], NULL), TOW_EDEVICE);
-		assert_int_equal(rig_end(op[1], NULL), TOW_OK);
-		assert_int_equal(rig_count(&rig, TWI_C_ops_failed), 1);
-		rig_ok(tow_device_free(memory));
-		rig_close(&rig);
+		twt_rig_open(&rig, specs[i], false);
+		memory = twt_rig_memory(&rig, MIB);
+		host = twt_rig_alloc(&rig, MIB);
+		op[0] = twt_rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, MIB);
+		op[1] = twt_rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, MIB);
+		assert_int_equal(twt_rig_end(op[0], NULL), TOW_EDEVICE);
+		assert_int_equal(twt_rig_end(op[1], NULL), TOW_OK);
+		assert_int_equal(twt_rig_count(&rig, TWI_C_ops_failed), 1);
+		twt_rig_ok(tow_device_free(memory));
+		twt_rig_close(&rig);
 	}
 }
 
@@ -193,21 +193,21 @@ static void a_dead_device_fails_all_and_hangs_nobody(void **state)
 	static uint8_t unmapped[MIB];
 	struct tow_device_memory *memory;
 	struct tow_op *op[6];
-	struct rig rig;
+	struct twt_rig rig;
 	void *host;
 
 	(void)state;
-	rig_open(&rig, "fake:die_copy=5,chunk=64KiB,latency=1ms", false);
-	memory = rig_memory(&rig, MIB);
-	host = rig_alloc(&rig, MIB);
+	twt_rig_open(&rig, "fake:die_copy=5,chunk=64KiB,latency=1ms", false);
+	memory = twt_rig_memory(&rig, MIB);
+	host = twt_rig_alloc(&rig, MIB);
 	for (unsigned i = 0; i < 6; i++)
-		op[i] = rig_start(&rig, i % 2 ? TOW_FROM_DEVICE : TOW_TO_DEVICE, memory, 0,
-				  i < 3 ? host : unmapped, MIB);
+		op[i] = twt_rig_start(&rig, i % 2 ? TOW_FROM_DEVICE : TOW_TO_DEVICE, memory, 0,
+				      i < 3 ? host : unmapped, MIB);
 	for (unsigned i = 0; i < 6; i++)
-		assert_int_equal(rig_end(op[i], NULL), TOW_EDEVICE);
+		assert_int_equal(twt_rig_end(op[i], NULL), TOW_EDEVICE);
 	assert_int_equal(rig.engine->staging.free_count, rig.engine->staging.chunks);
-	rig_ok(tow_device_free(memory));
-	rig_close(&rig);
+	twt_rig_ok(tow_device_free(memory));
+	twt_rig_close(&rig);
 }
 
 static void no_driver_is_said(void **state)
@@ -284,18 +284,18 @@ static void plugins_with_less_are_used(void **state)
 		{ "limit", TOW_COPIED, TOW_COPIED }, /* only the staging part is mapped */
 	};
 	char spec[600];
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
 	snprintf(spec, sizeof(spec), "pjrt:%s", fake_pjrt);
 	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		setenv("FAKE_PJRT", kinds[i].mode, 1);
-		rig_open(&rig, spec, false);
+		twt_rig_open(&rig, spec, false);
 		assert_string_equal(rig.device->facts.name, "fake:0");
 		use(&rig, kinds[i].pool, kinds[i].heap);
 		if (strcmp(kinds[i].mode, "unimplemented") == 0)
 			expect(&rig, "/v1/pool", "DmaMap is not there");
-		rig_close(&rig);
+		twt_rig_close(&rig);
 		assert_int_equal(ask(fake_pjrt, "fake_pjrt_live"), 0);
 		assert_int_equal(ask(fake_pjrt, "fake_pjrt_mapped"), 0);
 	}
@@ -307,27 +307,27 @@ static void plugins_that_fail_end_the_copy(void **state)
 	static const char *const modes[] = { "h2d", "event", "noraw" };
 	struct tow_device_memory *memory;
 	uint8_t host[64] = { 0 };
-	struct rig rig;
+	struct twt_rig rig;
 	char spec[600];
 
 	(void)state;
 	snprintf(spec, sizeof(spec), "pjrt:%s", fake_pjrt);
 	for (unsigned i = 0; i < 3; i++) {
 		setenv("FAKE_PJRT", modes[i], 1);
-		rig_open(&rig, spec, false);
-		memory = rig_memory(&rig, 64);
+		twt_rig_open(&rig, spec, false);
+		memory = twt_rig_memory(&rig, 64);
 		if (i < 2) {
-			assert_int_equal(rig_copy(&rig, TOW_TO_DEVICE, memory, 0, host, 64),
+			assert_int_equal(twt_rig_copy(&rig, TOW_TO_DEVICE, memory, 0, host, 64),
 					 TOW_EDEVICE);
 		} else { /* a whole buffer can be had without raw copies, a part cannot */
-			assert_int_equal(rig_copy(&rig, TOW_TO_DEVICE, memory, 0, host, 64),
+			assert_int_equal(twt_rig_copy(&rig, TOW_TO_DEVICE, memory, 0, host, 64),
 					 TOW_COPIED);
-			assert_int_equal(rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, host, 64),
+			assert_int_equal(twt_rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, host, 64),
 					 TOW_COPIED);
-			assert_int_equal(rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, host, 63),
+			assert_int_equal(twt_rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, host, 63),
 					 TOW_ENOTSUP);
 		}
-		rig_close(&rig);
+		twt_rig_close(&rig);
 		assert_int_equal(ask(fake_pjrt, "fake_pjrt_live"), 0);
 	}
 	unsetenv("FAKE_PJRT");
@@ -347,19 +347,19 @@ static void cuda_runs_on_a_fake_driver(void **state)
 	};
 	struct tow_device_info info = { .size = sizeof(info) };
 	char spec[600];
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
 	snprintf(spec, sizeof(spec), "cuda:0,lib=%s", fake_cuda);
 	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		setenv("FAKE_CUDA", kinds[i].mode, 1);
-		rig_open(&rig, spec, false);
-		rig_ok(tow_device_info(rig.device, &info));
+		twt_rig_open(&rig, spec, false);
+		twt_rig_ok(tow_device_info(rig.device, &info));
 		assert_string_equal(info.name, "Fake GPU 0");
 		assert_int_equal(info.memory_bytes, 1 << 30);
 		use(&rig, kinds[i].pool, kinds[i].heap);
 		expect(&rig, "/v1/devices", "\"cuda_driver_version\":12040");
-		rig_close(&rig);
+		twt_rig_close(&rig);
 		assert_int_equal(ask(fake_cuda, "fake_cuda_live"), 0);
 		assert_int_equal(ask(fake_cuda, "fake_cuda_registered"), 0);
 		assert_int_equal(ask(fake_cuda, "fake_cuda_pageable"), 0);
@@ -374,7 +374,7 @@ static void cuda_drivers_that_fail(void **state)
 	struct tow_device_memory *memory, *more;
 	struct tow_op *op;
 	char spec[600];
-	struct rig rig;
+	struct twt_rig rig;
 	void *host;
 	int fd;
 
@@ -385,9 +385,9 @@ static void cuda_drivers_that_fail(void **state)
 	setenv("FAKE_CUDA", "nodevice", 1);
 	assert_int_equal(refused(spec, "has 0 devices"), TOW_ENOTSUP);
 	unsetenv("FAKE_CUDA");
-	rig_open(&rig, spec, false);
-	memory = rig_memory(&rig, 8 * MIB);
-	host = rig_alloc(&rig, 8 * MIB);
+	twt_rig_open(&rig, spec, false);
+	memory = twt_rig_memory(&rig, 8 * MIB);
+	host = twt_rig_alloc(&rig, 8 * MIB);
 	setenv("FAKE_CUDA", "oom", 1);
 	assert_int_equal(tow_device_alloc(rig.device, 64, &more), TOW_ENOMEM);
 	assert_int_equal(rig.device->backend->ops->export_dmabuf(rig.device->backend,
@@ -397,21 +397,21 @@ static void cuda_drivers_that_fail(void **state)
 	assert_int_equal(fd, -1);
 	setenv("FAKE_CUDA", "hang", 1);
 	options.timeout_ns = 1000000;
-	rig_ok(tow_device_copy_start(rig.device, TOW_TO_DEVICE, memory, 0, host, 8 * MIB, &options,
-				     &op));
-	assert_int_equal(rig_end(op, NULL), TOW_EDEADLINE); /* the device is lost by then */
+	twt_rig_ok(tow_device_copy_start(rig.device, TOW_TO_DEVICE, memory, 0, host, 8 * MIB,
+					 &options, &op));
+	assert_int_equal(twt_rig_end(op, NULL), TOW_EDEADLINE); /* the device is lost by then */
 	unsetenv("FAKE_CUDA");
 	assert_int_equal(tow_device_alloc(rig.device, 64, &more), TOW_EDEVICE);
-	rig_close(&rig);
+	twt_rig_close(&rig);
 	ask(fake_cuda, "fake_cuda_live");
-	rig_open(&rig, spec, false);
-	memory = rig_memory(&rig, MIB);
-	host = rig_alloc(&rig, MIB);
+	twt_rig_open(&rig, spec, false);
+	memory = twt_rig_memory(&rig, MIB);
+	host = twt_rig_alloc(&rig, MIB);
 	setenv("FAKE_CUDA", "event", 1);
-	assert_int_equal(rig_copy(&rig, TOW_TO_DEVICE, memory, 0, host, MIB), TOW_EDEVICE);
+	assert_int_equal(twt_rig_copy(&rig, TOW_TO_DEVICE, memory, 0, host, MIB), TOW_EDEVICE);
 	unsetenv("FAKE_CUDA");
 	expect(&rig, "/v1/devices", "\"failed_context\":true");
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 #ifndef TWT_SANITIZED
@@ -419,7 +419,7 @@ static void cuda_drivers_that_fail(void **state)
 static void every_allocation_may_fail(void **state)
 {
 	char specs[3][600] = { "fake" };
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
 	snprintf(specs[1], sizeof(specs[1]), "cuda:lib=%s", fake_cuda);
@@ -428,14 +428,14 @@ static void every_allocation_may_fail(void **state)
 		bool hit = true;
 
 		for (int n = 1; hit; n++) {
-			struct tow_options options = rig_options();
+			struct tow_options options = twt_rig_options();
 			struct tow_device_memory *memory = NULL;
 			uint8_t host[64] = { 0 };
 			struct tow_op *op = NULL;
 			int status;
 
 			assert_true(n < 100);
-			rig_runtime(&rig, &options, false);
+			twt_rig_runtime(&rig, &options, false);
 			twt_fault_arm(TWT_CALLOC, n);
 			status = tow_device_open(rig.runtime, specs[i], &rig.device);
 			if (status == TOW_OK)
@@ -449,7 +449,7 @@ static void every_allocation_may_fail(void **state)
 			if (!hit)
 				assert_int_equal(status, TOW_COPIED);
 			assert_true(status == TOW_COPIED || status == TOW_ENOMEM);
-			rig_close(&rig);
+			twt_rig_close(&rig);
 			assert_int_equal(ask(fake_pjrt, "fake_pjrt_live"), 0);
 		}
 	}
@@ -457,15 +457,15 @@ static void every_allocation_may_fail(void **state)
 
 static void no_thread_is_no_fake(void **state)
 {
-	struct tow_options options = rig_options();
-	struct rig rig;
+	struct tow_options options = twt_rig_options();
+	struct twt_rig rig;
 
 	(void)state;
-	rig_runtime(&rig, &options, false);
+	twt_rig_runtime(&rig, &options, false);
 	twt_fault_arm(TWT_PTHREAD_CREATE, 1);
 	assert_int_equal(tow_device_open(rig.runtime, "fake", &rig.device), TOW_ESYSTEM);
 	assert_true(twt_fault_off());
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 #endif
 

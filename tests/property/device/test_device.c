@@ -22,7 +22,7 @@ struct copy {
 };
 
 struct world {
-	struct rig rig;
+	struct twt_rig rig;
 	uint64_t random;
 	struct tow_device_memory *memory;
 	uint8_t *shadow, *pool, *heap;
@@ -63,17 +63,17 @@ static void start(struct world *world, struct copy *copy, unsigned index)
 	copy->host = (copy->pool ? world->pool : world->heap) + index * room +
 		     twt_random_below(random, room - copy->bytes + 1);
 	if (copy->direction == TOW_TO_DEVICE) {
-		rig_fill(copy->host, copy->bytes, twt_random(random));
+		twt_rig_fill(copy->host, copy->bytes, twt_random(random));
 		for (uint64_t i = 0; i < copy->bytes; i++)
 			world->shadow[copy->offset + i] = copy->host[i];
 	}
-	copy->op = rig_start(&world->rig, copy->direction, world->memory, copy->offset, copy->host,
-			     copy->bytes);
+	copy->op = twt_rig_start(&world->rig, copy->direction, world->memory, copy->offset,
+				 copy->host, copy->bytes);
 }
 
 static void finish(struct world *world, struct copy *copy)
 {
-	int status = rig_end(copy->op, NULL);
+	int status = twt_rig_end(copy->op, NULL);
 
 	assert_int_equal(status, copy->pool || copy->bytes == 0 ? TOW_OK : TOW_COPIED);
 	if (copy->direction == TOW_FROM_DEVICE)
@@ -87,18 +87,18 @@ static void run_seed(uint64_t seed, const char *spec)
 	struct twi_reason_sum sum;
 	uint64_t unmapped = 0;
 
-	rig_open(&world.rig, spec, true);
-	world.memory = rig_memory(&world.rig, MEMORY_BYTES);
+	twt_rig_open(&world.rig, spec, true);
+	world.memory = twt_rig_memory(&world.rig, MEMORY_BYTES);
 	world.shadow = calloc(1, MEMORY_BYTES);
 	world.heap = malloc(HEAP_BYTES);
-	world.pool = rig_alloc(&world.rig, HEAP_BYTES);
+	world.pool = twt_rig_alloc(&world.rig, HEAP_BYTES);
 	for (uint64_t at = 0; at < MEMORY_BYTES; at += HEAP_BYTES) {
 		uint64_t bytes = twi_min(HEAP_BYTES, MEMORY_BYTES - at);
 
 		memset(world.pool, 0, bytes);
-		assert_int_equal(
-			rig_copy(&world.rig, TOW_TO_DEVICE, world.memory, at, world.pool, bytes),
-			TOW_OK);
+		assert_int_equal(twt_rig_copy(&world.rig, TOW_TO_DEVICE, world.memory, at,
+					      world.pool, bytes),
+				 TOW_OK);
 	}
 	judge_log(&world, 0);
 	for (unsigned batch = 0; batch < 12; batch++) {
@@ -115,14 +115,14 @@ static void run_seed(uint64_t seed, const char *spec)
 	twi_reason_sum(world.rig.engine->diag, TWI_R_device_unmapped, &sum);
 	assert_int_equal(sum.bytes, unmapped);
 	assert_int_equal(world.staged_bytes, unmapped);
-	assert_int_equal(rig_count(&world.rig, TWI_C_fallback_copy_bytes), unmapped);
-	assert_int_equal(rig_count(&world.rig, TWI_C_device_to_bytes), world.moved[0]);
-	assert_int_equal(rig_count(&world.rig, TWI_C_device_from_bytes), world.moved[1]);
+	assert_int_equal(twt_rig_count(&world.rig, TWI_C_fallback_copy_bytes), unmapped);
+	assert_int_equal(twt_rig_count(&world.rig, TWI_C_device_to_bytes), world.moved[0]);
+	assert_int_equal(twt_rig_count(&world.rig, TWI_C_device_from_bytes), world.moved[1]);
 	assert_int_equal(world.rig.engine->staging.free_count, world.rig.engine->staging.chunks);
-	rig_ok(tow_device_free(world.memory));
+	twt_rig_ok(tow_device_free(world.memory));
 	free(world.shadow);
 	free(world.heap);
-	rig_close(&world.rig);
+	twt_rig_close(&world.rig);
 }
 
 static void content_and_counts_hold(void **state)
@@ -139,7 +139,7 @@ static void content_and_counts_hold(void **state)
 #define THREADS 4
 
 struct worker {
-	struct rig *rig;
+	struct twt_rig *rig;
 	uint64_t random;
 	unsigned index;
 };
@@ -148,27 +148,29 @@ static void *work(void *arg)
 {
 	enum { BYTES = 300000 };
 	struct worker *worker = arg;
-	struct rig *rig = worker->rig;
+	struct twt_rig *rig = worker->rig;
 
 	for (unsigned i = 0; i < 40; i++) {
 		bool pool = twt_random_below(&worker->random, 2);
 		uint64_t bytes = 1 + twt_random_below(&worker->random, BYTES);
-		struct tow_device_memory *memory = rig_memory(rig, BYTES);
-		uint8_t *host = pool ? rig_alloc(rig, BYTES) : malloc(BYTES);
+		struct tow_device_memory *memory = twt_rig_memory(rig, BYTES);
+		uint8_t *host = pool ? twt_rig_alloc(rig, BYTES) : malloc(BYTES);
 		int status = pool ? TOW_OK : TOW_COPIED;
 
-		rig_fill(host, bytes, worker->index + i);
-		assert_int_equal(rig_copy(rig, TOW_TO_DEVICE, memory, BYTES - bytes, host, bytes),
-				 status);
+		twt_rig_fill(host, bytes, worker->index + i);
+		assert_int_equal(
+			twt_rig_copy(rig, TOW_TO_DEVICE, memory, BYTES - bytes, host, bytes),
+			status);
 		memset(host, 0, bytes);
-		assert_int_equal(rig_copy(rig, TOW_FROM_DEVICE, memory, BYTES - bytes, host, bytes),
-				 status);
-		rig_check(host, bytes, worker->index + i);
+		assert_int_equal(
+			twt_rig_copy(rig, TOW_FROM_DEVICE, memory, BYTES - bytes, host, bytes),
+			status);
+		twt_rig_check(host, bytes, worker->index + i);
 		if (pool)
-			rig_ok(tow_free(rig->runtime, host));
+			twt_rig_ok(tow_free(rig->runtime, host));
 		else
 			free(host);
-		rig_ok(tow_device_free(memory));
+		twt_rig_ok(tow_device_free(memory));
 	}
 	return NULL;
 }
@@ -176,24 +178,24 @@ static void *work(void *arg)
 /* Real time, the device's own thread, and waiters that sleep at once: nobody is left asleep. */
 static void threads_share_a_device(void **state)
 {
-	struct tow_options options = rig_options();
+	struct tow_options options = twt_rig_options();
 	struct worker worker[THREADS];
 	pthread_t thread[THREADS];
 	uint64_t seed = twt_seed();
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
 	options.spin_ns = 0;
-	rig_runtime(&rig, &options, false);
-	rig_ok(tow_device_open(rig.runtime, "fake:latency=20us,chunk=64KiB", &rig.device));
+	twt_rig_runtime(&rig, &options, false);
+	twt_rig_ok(tow_device_open(rig.runtime, "fake:latency=20us,chunk=64KiB", &rig.device));
 	for (unsigned i = 0; i < THREADS; i++) {
 		worker[i] = (struct worker){ &rig, seed + i, i * 1000 };
 		assert_int_equal(pthread_create(&thread[i], NULL, work, &worker[i]), 0);
 	}
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(thread[i], NULL);
-	assert_int_equal(rig_count(&rig, TWI_C_device_copies), THREADS * 80);
-	rig_close(&rig);
+	assert_int_equal(twt_rig_count(&rig, TWI_C_device_copies), THREADS * 80);
+	twt_rig_close(&rig);
 }
 
 /* A thread with an event loop of its own is told by its descriptor that a copy has ended. */
@@ -202,18 +204,18 @@ static void the_descriptor_tells(void **state)
 	struct tow_device_memory *memory;
 	struct pollfd fd = { .events = POLLIN };
 	struct tow_op *op;
-	struct rig rig;
+	struct twt_rig rig;
 	void *host;
 
 	(void)state;
-	rig_open(&rig, "fake:latency=5ms", false);
-	memory = rig_memory(&rig, 4096);
-	host = rig_alloc(&rig, 4096);
-	rig_ok(tow_fd(rig.runtime, &fd.fd));
+	twt_rig_open(&rig, "fake:latency=5ms", false);
+	memory = twt_rig_memory(&rig, 4096);
+	host = twt_rig_alloc(&rig, 4096);
+	twt_rig_ok(tow_fd(rig.runtime, &fd.fd));
 	for (unsigned i = 0; i < 5; i++) {
 		int status = TOW_AGAIN;
 
-		op = rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, 4096);
+		op = twt_rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, 4096);
 		/* Readable while the device's thread holds the engine: no bound on rounds. */
 		while (status == TOW_AGAIN) {
 			assert_int_equal(poll(&fd, 1, 10000), 1);
@@ -221,9 +223,9 @@ static void the_descriptor_tells(void **state)
 			status = tow_op_test(op);
 		}
 		assert_int_equal(status, TOW_OK);
-		rig_ok(tow_op_release(op));
+		twt_rig_ok(tow_op_release(op));
 	}
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 int main(void)

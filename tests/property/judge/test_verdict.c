@@ -7,7 +7,7 @@
 #include "verdict_states.h"
 
 static uint64_t random_state;
-static struct vs_job job;
+static struct twt_vs_job job;
 
 static uint64_t below(uint64_t n)
 {
@@ -31,7 +31,7 @@ static void make_healthy(void)
 	uint64_t step = (1 + below(2000)) * VS_MS, slack = step / 10, newest = 20 + below(1000);
 	uint64_t begun[TWI_STATE_PAST];
 
-	vs_healthy(&job, size);
+	twt_vs_healthy(&job, size);
 	for (uint32_t k = 0; k < TWI_STATE_PAST; k++)
 		begun[k] = VS_NOW - below(step / 2 + 1) / 4 - k * step - slack;
 	for (uint32_t i = 0; i < size; i++) {
@@ -39,7 +39,7 @@ static void make_healthy(void)
 		int64_t offset = i == 0 ? 0 : (int64_t)below(1000000000) - 500000000;
 
 		job.ranks[i].offset_ns = offset;
-		vs_past(group, newest, VS_NOW);
+		twt_vs_past(group, newest, VS_NOW);
 		for (uint32_t k = 0; k < TWI_STATE_PAST; k++) {
 			struct twi_state_past *past = &group->past[k];
 
@@ -56,7 +56,7 @@ static void make_healthy(void)
 		job.last[i].run_queue_ns = job.first[i].run_queue_ns + below(VS_GAP / 3);
 		job.last[i].on_cpu_ns = job.first[i].on_cpu_ns + below(VS_GAP);
 		if (below(2) == 0)
-			vs_cpu(&job, i, below(125), below(125));
+			twt_vs_cpu(&job, i, below(125), below(125));
 		job.last[i].pool_free_bytes = below(1 << 20);
 		for (uint32_t k = 0; k < job.last[i].link_count; k++) {
 			struct twi_state_link *link = &job.last[i].links[k];
@@ -78,7 +78,7 @@ static void test_healthy_accuses_nobody(void **state)
 	(void)state;
 	for (uint64_t n = 0; n < cases(); n++) {
 		make_healthy();
-		vs_judge(&job);
+		twt_vs_judge(&job);
 		twi_verdict_short(&job.verdict, text, sizeof(text));
 		if (job.verdict.finding_count > 0)
 			fail_msg("case %llu: %s", (unsigned long long)n, text);
@@ -101,16 +101,16 @@ static void test_late_or_cpu(void **state)
 		double excess = ((double)waited - (double)(ran * denied)) / 250;
 		enum twi_cause cause;
 
-		vs_healthy(&job, size);
-		vs_delay(&job, rank, TWI_STATE_PAST, delay);
+		twt_vs_healthy(&job, size);
+		twt_vs_delay(&job, rank, TWI_STATE_PAST, delay);
 		for (uint32_t i = 0; i < size; i++) {
 			int64_t offset = i == 0 ? 0 : (int64_t)below(1000000000) - 500000000;
 
-			vs_move_clock(&job, i, offset);
-			vs_cpu(&job, i, 15 * denied, 15);
+			twt_vs_move_clock(&job, i, offset);
+			twt_vs_cpu(&job, i, 15 * denied, 15);
 		}
-		vs_cpu(&job, rank, waited, ran);
-		vs_judge(&job);
+		twt_vs_cpu(&job, rank, waited, ran);
+		twt_vs_judge(&job);
 		assert_int_equal(job.verdict.finding_count, 1);
 		cause = job.verdict.findings[0].cause;
 		assert_int_equal(job.verdict.findings[0].ranks[0], rank);
@@ -165,17 +165,17 @@ static void test_anything_is_borne(void **state)
 	for (uint64_t n = 0; n < cases(); n++) {
 		make_healthy();
 		if (below(2) == 0)
-			vs_miss(&job, (uint32_t)below(job.size), below(5000));
+			twt_vs_miss(&job, (uint32_t)below(job.size), below(5000));
 		for (uint32_t i = 0; i < job.size; i++) {
 			if (below(3) == 0)
 				scramble(&job.last[i]);
 			if (below(5) == 0)
-				vs_silent(&job, i);
+				twt_vs_silent(&job, i);
 			job.ranks[i].process = (enum twi_process)below(4);
 			job.ranks[i].lost = below(8) == 0;
 			job.ranks[i].bye = below(8) == 0;
 		}
-		vs_judge(&job);
+		twt_vs_judge(&job);
 		check(&job.verdict);
 	}
 }
@@ -202,7 +202,7 @@ static void test_bytes(void **state)
 		assert_in_range(back.wait_count, 0, TWI_STATE_WAITS);
 		assert_in_range(back.link_count, 0, TWI_STATE_LINKS);
 		job.ranks[0].last = &back;
-		vs_judge(&job);
+		twt_vs_judge(&job);
 		check(&job.verdict);
 	}
 }

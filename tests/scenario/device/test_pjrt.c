@@ -17,35 +17,37 @@ static char spec[600];
 static void content_survives_both_ways(void **state)
 {
 	static const uint64_t sizes[] = { 1, 63, 4096, 4097, 1000003, 8 << 20 };
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
-	rig_open(&rig, spec, false);
+	twt_rig_open(&rig, spec, false);
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		struct tow_device_memory *memory = rig_memory(&rig, sizes[i]);
-		uint8_t *pool = rig_alloc(&rig, sizes[i]), *heap = malloc(sizes[i]);
+		struct tow_device_memory *memory = twt_rig_memory(&rig, sizes[i]);
+		uint8_t *pool = twt_rig_alloc(&rig, sizes[i]), *heap = malloc(sizes[i]);
 		struct tow_result result;
 
-		rig_fill(pool, sizes[i], i);
+		twt_rig_fill(pool, sizes[i], i);
 		assert_int_equal(
-			rig_end(rig_start(&rig, TOW_TO_DEVICE, memory, 0, pool, sizes[i]), &result),
+			twt_rig_end(twt_rig_start(&rig, TOW_TO_DEVICE, memory, 0, pool, sizes[i]),
+				    &result),
 			TOW_OK);
 		assert_int_equal(result.bytes, sizes[i]);
 		memset(pool, 0, sizes[i]); /* the device must not have kept the user's memory */
-		assert_int_equal(rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, heap, sizes[i]),
+		assert_int_equal(twt_rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, heap, sizes[i]),
 				 TOW_OK);
-		rig_check(heap, sizes[i], i);
-		rig_fill(heap, sizes[i], i + 50); /* and from memory that is not in the pool */
-		assert_int_equal(rig_copy(&rig, TOW_TO_DEVICE, memory, 0, heap, sizes[i]), TOW_OK);
-		assert_int_equal(rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, pool, sizes[i]),
+		twt_rig_check(heap, sizes[i], i);
+		twt_rig_fill(heap, sizes[i], i + 50); /* and from memory that is not in the pool */
+		assert_int_equal(twt_rig_copy(&rig, TOW_TO_DEVICE, memory, 0, heap, sizes[i]),
 				 TOW_OK);
-		rig_check(pool, sizes[i], i + 50);
-		rig_ok(tow_free(rig.runtime, pool));
-		rig_ok(tow_device_free(memory));
+		assert_int_equal(twt_rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, pool, sizes[i]),
+				 TOW_OK);
+		twt_rig_check(pool, sizes[i], i + 50);
+		twt_rig_ok(tow_free(rig.runtime, pool));
+		twt_rig_ok(tow_device_free(memory));
 		free(heap);
 	}
-	assert_int_equal(rig_count(&rig, TWI_C_fallback_copies), 0);
-	rig_close(&rig);
+	assert_int_equal(twt_rig_count(&rig, TWI_C_fallback_copies), 0);
+	twt_rig_close(&rig);
 }
 
 /* Random writes and reads of one memory, against a shadow of it. */
@@ -54,57 +56,59 @@ static void pieces_make_one_memory(void **state)
 	static uint8_t shadow[200000], host[200000];
 	uint64_t random = twt_seed();
 	struct tow_device_memory *memory;
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
-	rig_open(&rig, spec, false);
-	memory = rig_memory(&rig, sizeof(shadow));
-	rig_fill(shadow, sizeof(shadow), 0);
-	assert_int_equal(rig_copy(&rig, TOW_TO_DEVICE, memory, 0, shadow, sizeof(shadow)), TOW_OK);
+	twt_rig_open(&rig, spec, false);
+	memory = twt_rig_memory(&rig, sizeof(shadow));
+	twt_rig_fill(shadow, sizeof(shadow), 0);
+	assert_int_equal(twt_rig_copy(&rig, TOW_TO_DEVICE, memory, 0, shadow, sizeof(shadow)),
+			 TOW_OK);
 	for (unsigned i = 0; i < 300; i++) {
 		uint64_t offset = twt_random_below(&random, sizeof(shadow));
 		uint64_t bytes = 1 + twt_random_below(&random, sizeof(shadow) - offset);
 
 		if (twt_random_below(&random, 2)) {
-			rig_fill(host, bytes, i);
-			assert_int_equal(rig_copy(&rig, TOW_TO_DEVICE, memory, offset, host, bytes),
-					 TOW_OK);
-			rig_fill(shadow + offset, bytes, i);
+			twt_rig_fill(host, bytes, i);
+			assert_int_equal(
+				twt_rig_copy(&rig, TOW_TO_DEVICE, memory, offset, host, bytes),
+				TOW_OK);
+			twt_rig_fill(shadow + offset, bytes, i);
 		} else {
 			assert_int_equal(
-				rig_copy(&rig, TOW_FROM_DEVICE, memory, offset, host, bytes),
+				twt_rig_copy(&rig, TOW_FROM_DEVICE, memory, offset, host, bytes),
 				TOW_OK);
 			assert_memory_equal(host, shadow + offset, bytes);
 		}
 	}
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 static void without_dma_map_it_says_so(void **state)
 {
 	struct tow_device_info info = { .size = sizeof(info) };
-	struct rig rig;
+	struct twt_rig rig;
 	char *text;
 
 	(void)state;
-	rig_open(&rig, spec, false);
-	rig_ok(tow_device_info(rig.device, &info));
+	twt_rig_open(&rig, spec, false);
+	twt_rig_ok(tow_device_info(rig.device, &info));
 	assert_string_equal(info.kind, "pjrt");
 	assert_int_equal(strncmp(info.name, "cpu", 3), 0);
-	rig_ok(tow_stats_get(rig.runtime, "/v1/devices", &text));
+	twt_rig_ok(tow_stats_get(rig.runtime, "/v1/devices", &text));
 	printf("%s\n", text);
 	if (rig.device->facts.takes_any) {
 		assert_int_equal(info.mapped_bytes, 0);
 		assert_non_null(strstr(info.unmapped_because, "DmaMap"));
 		assert_non_null(strstr(text, "no DmaMap"));
 		tow_stats_release(text);
-		rig_ok(tow_stats_get(rig.runtime, "/v1/pool", &text));
+		twt_rig_ok(tow_stats_get(rig.runtime, "/v1/pool", &text));
 		assert_non_null(strstr(text, "DmaMap"));
 	} else {
 		assert_int_equal(info.mapped_bytes, 16 * MIB);
 	}
 	tow_stats_release(text);
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 static void what_was_never_written_has_no_content(void **state)
@@ -112,18 +116,19 @@ static void what_was_never_written_has_no_content(void **state)
 	struct tow_device_memory *memory;
 	struct tow_result result;
 	uint8_t host[200];
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
-	rig_open(&rig, spec, false);
-	memory = rig_memory(&rig, 200);
-	rig_fill(host, 100, 1);
-	assert_int_equal(rig_copy(&rig, TOW_TO_DEVICE, memory, 0, host, 100), TOW_OK);
-	assert_int_equal(rig_end(rig_start(&rig, TOW_FROM_DEVICE, memory, 0, host, 200), &result),
-			 TOW_EINVAL);
+	twt_rig_open(&rig, spec, false);
+	memory = twt_rig_memory(&rig, 200);
+	twt_rig_fill(host, 100, 1);
+	assert_int_equal(twt_rig_copy(&rig, TOW_TO_DEVICE, memory, 0, host, 100), TOW_OK);
+	assert_int_equal(
+		twt_rig_end(twt_rig_start(&rig, TOW_FROM_DEVICE, memory, 0, host, 200), &result),
+		TOW_EINVAL);
 	assert_int_equal(result.bytes, 100);
-	rig_check(host, 100, 1);
-	rig_close(&rig);
+	twt_rig_check(host, 100, 1);
+	twt_rig_close(&rig);
 }
 
 /* Many at once, with a thread that sleeps rather than polls. */
@@ -131,29 +136,29 @@ static void many_copies_at_once(void **state)
 {
 	enum { COPIES = 48, BYTES = 300000 };
 	static uint8_t host[COPIES][BYTES], back[COPIES][BYTES];
-	struct tow_options options = rig_options();
+	struct tow_options options = twt_rig_options();
 	struct tow_device_memory *memory[COPIES];
 	struct tow_op *op[COPIES];
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
 	options.spin_ns = 0;
-	rig_runtime(&rig, &options, false);
-	rig_ok(tow_device_open(rig.runtime, spec, &rig.device));
+	twt_rig_runtime(&rig, &options, false);
+	twt_rig_ok(tow_device_open(rig.runtime, spec, &rig.device));
 	for (unsigned i = 0; i < COPIES; i++) {
-		memory[i] = rig_memory(&rig, BYTES);
-		rig_fill(host[i], BYTES, i);
-		op[i] = rig_start(&rig, TOW_TO_DEVICE, memory[i], 0, host[i], BYTES);
+		memory[i] = twt_rig_memory(&rig, BYTES);
+		twt_rig_fill(host[i], BYTES, i);
+		op[i] = twt_rig_start(&rig, TOW_TO_DEVICE, memory[i], 0, host[i], BYTES);
 	}
 	for (unsigned i = 0; i < COPIES; i++)
-		assert_int_equal(rig_end(op[i], NULL), TOW_OK);
+		assert_int_equal(twt_rig_end(op[i], NULL), TOW_OK);
 	for (unsigned i = 0; i < COPIES; i++)
-		op[i] = rig_start(&rig, TOW_FROM_DEVICE, memory[i], 0, back[i], BYTES);
+		op[i] = twt_rig_start(&rig, TOW_FROM_DEVICE, memory[i], 0, back[i], BYTES);
 	for (unsigned i = 0; i < COPIES; i++) {
-		assert_int_equal(rig_end(op[i], NULL), TOW_OK);
-		rig_check(back[i], BYTES, i);
+		assert_int_equal(twt_rig_end(op[i], NULL), TOW_OK);
+		twt_rig_check(back[i], BYTES, i);
 	}
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 static void closing_with_copies_in_flight(void **state)
@@ -161,19 +166,19 @@ static void closing_with_copies_in_flight(void **state)
 	static uint8_t host[32 << 20];
 	struct tow_device_memory *memory;
 	struct tow_op *op;
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		int status;
 
-		rig_open(&rig, spec, false);
-		memory = rig_memory(&rig, sizeof(host));
-		op = rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, sizeof(host));
-		rig_ok(tow_device_close(rig.device));
-		status = rig_end(op, NULL);
+		twt_rig_open(&rig, spec, false);
+		memory = twt_rig_memory(&rig, sizeof(host));
+		op = twt_rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, sizeof(host));
+		twt_rig_ok(tow_device_close(rig.device));
+		status = twt_rig_end(op, NULL);
 		assert_true(status == TOW_ECLOSED || status == TOW_OK);
-		rig_close(&rig);
+		twt_rig_close(&rig);
 	}
 }
 

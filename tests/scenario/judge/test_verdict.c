@@ -17,7 +17,7 @@ static uint64_t seed;
 static int repeats = 1;
 
 /* How long the fault shows before somebody asks. */
-static uint64_t settle_us(enum vj_fault fault)
+static uint64_t settle_us(enum twt_vj_fault fault)
 {
 	switch (fault) {
 	case VJ_DROPPED:
@@ -30,10 +30,10 @@ static uint64_t settle_us(enum vj_fault fault)
 }
 
 /* One job; 0: all verdicts are right, 1: not, 77: it cannot be had here. */
-static int run_one(enum vj_fault fault, uint64_t number, uint64_t *worst_ns)
+static int run_one(enum twt_vj_fault fault, uint64_t number, uint64_t *worst_ns)
 {
-	static struct vj_asked asked[VJ_RANKS];
-	struct vj_job job = { .fault = fault, .seed = seed + number * 977 };
+	static struct twt_vj_asked asked[VJ_RANKS];
+	struct twt_vj_job job = { .fault = fault, .seed = seed + number * 977 };
 	unsigned who;
 	int bad = 0;
 
@@ -44,36 +44,36 @@ static int run_one(enum vj_fault fault, uint64_t number, uint64_t *worst_ns)
 	who = (1u << job.size) - 1;
 	if (fault == VJ_STOPPED)
 		who &= ~(1u << job.victim);
-	vj_begin(&job);
-	if (!vj_reached(&job, fault == VJ_BUFFERS ? 1 : VJ_STEPS)) {
+	twt_vj_begin(&job);
+	if (!twt_vj_reached(&job, fault == VJ_BUFFERS ? 1 : VJ_STEPS)) {
 		int left = (job.world != 0 && kill(job.world, 0) != 0) ||
-			   (fault == VJ_CREDIT_OFI && vj_refused(&job));
+			   (fault == VJ_CREDIT_OFI && twt_vj_refused(&job));
 
-		fprintf(stderr, "%s: the job has not come to its fault\n", vj_names[fault]);
-		vj_end(&job);
+		fprintf(stderr, "%s: the job has not come to its fault\n", twt_vj_names[fault]);
+		twt_vj_end(&job);
 		return left ? SKIPPED : 1;
 	}
-	vj_plant(&job);
+	twt_vj_plant(&job);
 	if (fault == VJ_LATE || fault == VJ_HOG)
-		vj_reached(&job, VJ_STEPS + 10);
+		twt_vj_reached(&job, VJ_STEPS + 10);
 	else
 		usleep((useconds_t)settle_us(fault));
-	vj_ask(&job, who, "/v1/verdict", asked);
+	twt_vj_ask(&job, who, "/v1/verdict", asked);
 	for (int i = 0; i < job.size; i++) {
 		if ((who >> i & 1) == 0)
 			continue;
 		*worst_ns = asked[i].took_ns > *worst_ns ? asked[i].took_ns : *worst_ns;
-		bad |= !vj_right(&job, i, &asked[i]);
+		bad |= !twt_vj_right(&job, i, &asked[i]);
 	}
-	if (!vj_end(&job)) {
-		fprintf(stderr, "%s: ranks did not end well\n", vj_names[fault]);
+	if (!twt_vj_end(&job)) {
+		fprintf(stderr, "%s: ranks did not end well\n", twt_vj_names[fault]);
 		bad = 1;
 	}
 	return bad;
 }
 
 /* All repeats of one fault, in a process of its own, so that faults run side by side. */
-static pid_t start(enum vj_fault fault, int times)
+static pid_t start(enum twt_vj_fault fault, int times)
 {
 	pid_t pid;
 
@@ -89,7 +89,7 @@ static pid_t start(enum vj_fault fault, int times)
 			right += how == 0;
 		}
 		if (how != SKIPPED)
-			printf("%s: %d of %d, slowest answer %.2f s\n", vj_names[fault], right,
+			printf("%s: %d of %d, slowest answer %.2f s\n", twt_vj_names[fault], right,
 			       times, (double)worst / 1e9);
 		fflush(stdout);
 		_exit(how == SKIPPED ? SKIPPED : right == times ? 0 : 1);
@@ -98,15 +98,15 @@ static pid_t start(enum vj_fault fault, int times)
 	return pid;
 }
 
-static void finish(enum vj_fault fault, pid_t pid)
+static void finish(enum twt_vj_fault fault, pid_t pid)
 {
 	int how;
 
 	assert_int_equal(waitpid(pid, &how, 0), pid);
 	if (WIFEXITED(how) && WEXITSTATUS(how) == SKIPPED)
-		printf("%s: not run here\n", vj_names[fault]);
+		printf("%s: not run here\n", twt_vj_names[fault]);
 	else if (how != 0)
-		fail_msg("%s: verdicts were wrong", vj_names[fault]);
+		fail_msg("%s: verdicts were wrong", twt_vj_names[fault]);
 }
 
 static void test_faults(void **state)
@@ -116,10 +116,10 @@ static void test_faults(void **state)
 	(void)state;
 	for (int fault = VJ_NEVER; fault < VJ_FAULTS; fault++)
 		if (fault != VJ_HOG)
-			pids[fault] = start((enum vj_fault)fault, repeats);
+			pids[fault] = start((enum twt_vj_fault)fault, repeats);
 	for (int fault = VJ_NEVER; fault < VJ_FAULTS; fault++)
 		if (fault != VJ_HOG)
-			finish((enum vj_fault)fault, pids[fault]);
+			finish((enum twt_vj_fault)fault, pids[fault]);
 }
 
 /* By itself: the others would be in its way, as it would be in theirs. */
@@ -137,7 +137,8 @@ static void test_healthy(void **state)
 
 static void test_one(void **state)
 {
-	enum vj_fault fault = (enum vj_fault)strtoul(getenv("TOW_TEST_VERDICT_FAULT"), NULL, 10);
+	enum twt_vj_fault fault =
+		(enum twt_vj_fault)strtoul(getenv("TOW_TEST_VERDICT_FAULT"), NULL, 10);
 
 	(void)state;
 	assert_in_range(fault, 0, VJ_FAULTS - 1);

@@ -21,7 +21,7 @@ static uint64_t setting(const char *name, uint64_t usual)
 
 /* What a script knows of its run. */
 struct breaks {
-	struct nl_job *job;
+	struct twt_nl_job *job;
 	uint64_t from_ns, for_ns; /* a partition or a stop */
 	uint64_t next_ns, every_ns;
 	uint64_t cut_ns; /* when all was cut for good */
@@ -35,7 +35,7 @@ static bool under_way(const struct breaks *b)
 	return b->job->count[0].received > 20 && b->job->count[1].received > 20;
 }
 
-static void partition(struct nl_world *world, uint64_t elapsed_ns, void *arg)
+static void partition(struct twt_nl_world *world, uint64_t elapsed_ns, void *arg)
 {
 	struct breaks *b = arg;
 
@@ -50,39 +50,40 @@ static void partition(struct nl_world *world, uint64_t elapsed_ns, void *arg)
 
 static void test_partition(void **state)
 {
-	struct breaks b = { .job = nl_job_open(seed),
+	struct breaks b = { .job = twt_nl_job_open(seed),
 			    .for_ns = setting("TOW_NETNS_PARTITION_MS", 3000) * NL_MS };
 
 	(void)state;
 	/* What is hurried or canceled meanwhile would be most of it, and is told late. */
 	b.job->plan.withdrawn_ppt = 0;
-	nl_test(b.job, (struct nl_shape){ .delay_ns = NL_MS / 2 }, partition, &b);
+	twt_nl_test(b.job, (struct twt_nl_shape){ .delay_ns = NL_MS / 2 }, partition, &b);
 	assert_true(b.done);
 }
 
-static void reset_often(struct nl_world *world, uint64_t elapsed_ns, void *arg)
+static void reset_often(struct twt_nl_world *world, uint64_t elapsed_ns, void *arg)
 {
 	struct breaks *b = arg;
 
 	if (!under_way(b) || elapsed_ns < b->next_ns)
 		return;
 	b->next_ns = elapsed_ns + b->every_ns;
-	nl_link_reset(&world->link);
+	twt_nl_link_reset(&world->link);
 }
 
 static void resets(const char *key, int64_t bulk_streams, uint32_t withdrawn_ppt)
 {
-	struct breaks b = { .job = nl_job_open(seed + (uint64_t)bulk_streams),
+	struct breaks b = { .job = twt_nl_job_open(seed + (uint64_t)bulk_streams),
 			    .every_ns = setting("TOW_NETNS_RESET_MS", 100) * NL_MS };
-	struct nl_plan *plan = &b.job->plan;
+	struct twt_nl_plan *plan = &b.job->plan;
 
 	plan->messages = (uint32_t)setting("TOW_NETNS_MESSAGES", 300);
 	plan->withdrawn_ppt = withdrawn_ppt;
 	plan->options.job_key = key;
 	plan->options.encrypt = key != NULL;
 	plan->options.bulk_streams = bulk_streams;
-	nl_test(b.job, (struct nl_shape){ .delay_ns = NL_MS / 5, .bytes_per_second = 20u << 20 },
-		reset_often, &b);
+	twt_nl_test(b.job,
+		    (struct twt_nl_shape){ .delay_ns = NL_MS / 5, .bytes_per_second = 20u << 20 },
+		    reset_often, &b);
 	assert_true(b.next_ns > b.every_ns);
 }
 
@@ -105,7 +106,7 @@ static void test_resets_encrypted(void **state)
 }
 
 /* The connection that has carried half of the message ends there. */
-static void arm_cut(struct nl_world *world, uint64_t elapsed_ns, void *arg)
+static void arm_cut(struct twt_nl_world *world, uint64_t elapsed_ns, void *arg)
 {
 	struct breaks *b = arg;
 
@@ -118,18 +119,18 @@ static void arm_cut(struct nl_world *world, uint64_t elapsed_ns, void *arg)
 
 static void test_cut_in_the_middle(void **state)
 {
-	struct breaks b = { .job = nl_job_open(seed + 10) };
-	struct nl_plan *plan = &b.job->plan;
+	struct breaks b = { .job = twt_nl_job_open(seed + 10) };
+	struct twt_nl_plan *plan = &b.job->plan;
 
 	(void)state;
 	plan->huge = setting("TOW_NETNS_HUGE_MIB", 64) << 20;
 	plan->messages = 20;
 	plan->options.premap_memory_bytes += (int64_t)(2 * plan->huge);
-	nl_test(b.job, (struct nl_shape){ 0 }, arm_cut, &b);
+	twt_nl_test(b.job, (struct twt_nl_shape){ 0 }, arm_cut, &b);
 	assert_true(b.done);
 }
 
-static void vanish(struct nl_world *world, uint64_t elapsed_ns, void *arg)
+static void vanish(struct twt_nl_world *world, uint64_t elapsed_ns, void *arg)
 {
 	struct breaks *b = arg;
 
@@ -142,19 +143,19 @@ static void vanish(struct nl_world *world, uint64_t elapsed_ns, void *arg)
 /* No FIN, no RST, nothing: whoever waits hears of it by the silence, long before its deadlines. */
 static void test_vanished_host(void **state)
 {
-	struct breaks b = { .job = nl_job_open(seed + 11) };
-	struct nl_plan *plan = &b.job->plan;
+	struct breaks b = { .job = twt_nl_job_open(seed + 11) };
+	struct twt_nl_plan *plan = &b.job->plan;
 
 	(void)state;
 	plan->may_go = true;
 	plan->messages = 100000;
 	plan->options.peer_timeout_ns = NL_SECOND;
 	plan->options.heartbeat_ns = 200 * NL_MS;
-	nl_test(b.job, (struct nl_shape){ .delay_ns = NL_MS }, vanish, &b);
+	twt_nl_test(b.job, (struct twt_nl_shape){ .delay_ns = NL_MS }, vanish, &b);
 	assert_true(b.cut_ns != 0);
 }
 
-static void hang(struct nl_world *world, uint64_t elapsed_ns, void *arg)
+static void hang(struct twt_nl_world *world, uint64_t elapsed_ns, void *arg)
 {
 	struct breaks *b = arg;
 	pid_t pid = world->child[b->side];
@@ -172,17 +173,17 @@ static void hang(struct nl_world *world, uint64_t elapsed_ns, void *arg)
 static void test_hung_process(void **state)
 {
 	for (int side = 0; side < 2; side++) {
-		struct breaks b = { .job = nl_job_open(seed + 12),
+		struct breaks b = { .job = twt_nl_job_open(seed + 12),
 				    .side = side,
 				    .for_ns = 3 * NL_SECOND };
-		struct nl_plan *plan = &b.job->plan;
+		struct twt_nl_plan *plan = &b.job->plan;
 
 		(void)state;
 		plan->may_go = true;
 		plan->messages = 100000;
 		plan->options.peer_timeout_ns = NL_SECOND;
 		plan->options.heartbeat_ns = 200 * NL_MS;
-		nl_test(b.job, (struct nl_shape){ .delay_ns = NL_MS }, hang, &b);
+		twt_nl_test(b.job, (struct twt_nl_shape){ .delay_ns = NL_MS }, hang, &b);
 		assert_true(b.done);
 	}
 }
@@ -199,7 +200,7 @@ int main(void)
 		cmocka_unit_test(test_hung_process),
 	};
 
-	if (!nl_possible())
+	if (!twt_nl_possible())
 		return 77;
 	seed = twt_seed();
 	return cmocka_run_group_tests(tests, NULL, NULL);

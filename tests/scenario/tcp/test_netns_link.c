@@ -12,59 +12,61 @@ static uint64_t seed;
 static void test_clean(void **state)
 {
 	(void)state;
-	nl_test(nl_job_open(seed), (struct nl_shape){ 0 }, NULL, NULL);
+	twt_nl_test(twt_nl_job_open(seed), (struct twt_nl_shape){ 0 }, NULL, NULL);
 }
 
 static void test_delay(void **state)
 {
-	struct nl_job *job = nl_job_open(seed + 1);
+	struct twt_nl_job *job = twt_nl_job_open(seed + 1);
 
 	(void)state;
 	job->plan.messages = 200;
-	nl_test(job, (struct nl_shape){ .delay_ns = 5 * NL_MS, .jitter_ns = NL_MS }, NULL, NULL);
+	twt_nl_test(job, (struct twt_nl_shape){ .delay_ns = 5 * NL_MS, .jitter_ns = NL_MS }, NULL,
+		    NULL);
 }
 
 static void test_loss_of_1_percent(void **state)
 {
-	struct nl_job *job = nl_job_open(seed + 2);
+	struct twt_nl_job *job = twt_nl_job_open(seed + 2);
 
 	(void)state;
-	nl_test(job, (struct nl_shape){ .loss_ppm = 10000 }, NULL, NULL);
+	twt_nl_test(job, (struct twt_nl_shape){ .loss_ppm = 10000 }, NULL, NULL);
 }
 
 static void test_loss_of_5_percent(void **state)
 {
-	struct nl_job *job = nl_job_open(seed + 3);
+	struct twt_nl_job *job = twt_nl_job_open(seed + 3);
 
 	(void)state;
 	job->plan.messages = 60;
 	job->plan.largest = 256 << 10;
-	nl_test(job, (struct nl_shape){ .loss_ppm = 50000 }, NULL, NULL);
+	twt_nl_test(job, (struct twt_nl_shape){ .loss_ppm = 50000 }, NULL, NULL);
 }
 
 static void test_rate(void **state)
 {
-	struct nl_job *job = nl_job_open(seed + 4);
+	struct twt_nl_job *job = twt_nl_job_open(seed + 4);
 
 	(void)state;
 	job->plan.messages = 120;
-	nl_test(job, (struct nl_shape){ .bytes_per_second = 12500000, .delay_ns = NL_MS / 5 }, NULL,
-		NULL);
+	twt_nl_test(job,
+		    (struct twt_nl_shape){ .bytes_per_second = 12500000, .delay_ns = NL_MS / 5 },
+		    NULL, NULL);
 }
 
 static void test_all_of_it(void **state)
 {
-	struct nl_job *job = nl_job_open(seed + 5);
+	struct twt_nl_job *job = twt_nl_job_open(seed + 5);
 
 	(void)state;
 	job->plan.messages = 60;
 	job->plan.largest = 256 << 10;
-	nl_test(job,
-		(struct nl_shape){ .bytes_per_second = 12500000,
-				   .delay_ns = 2 * NL_MS,
-				   .jitter_ns = NL_MS,
-				   .loss_ppm = 10000 },
-		NULL, NULL);
+	twt_nl_test(job,
+		    (struct twt_nl_shape){ .bytes_per_second = 12500000,
+					   .delay_ns = 2 * NL_MS,
+					   .jitter_ns = NL_MS,
+					   .loss_ppm = 10000 },
+		    NULL, NULL);
 }
 
 /*
@@ -73,23 +75,23 @@ static void test_all_of_it(void **state)
  */
 static void test_zerocopy_and_loss(void **state)
 {
-	struct nl_job *job = nl_job_open(seed + 8);
+	struct twt_nl_job *job = twt_nl_job_open(seed + 8);
 
 	(void)state;
 	job->plan.options.zerocopy = "always";
 	job->plan.messages = 300;
 	job->plan.withdrawn_ppt = 900;
-	nl_test(job, (struct nl_shape){ .delay_ns = NL_MS, .loss_ppm = 50000 }, NULL, NULL);
+	twt_nl_test(job, (struct twt_nl_shape){ .delay_ns = NL_MS, .loss_ppm = 50000 }, NULL, NULL);
 }
 
 struct stopping {
-	struct nl_job *job;
+	struct twt_nl_job *job;
 	int side;
 	uint64_t stopped_ns, going_ns;
 };
 
 /* Stops a side for a second once traffic flows; its kernel goes on to answer for it. */
-static void stop_for_a_while(struct nl_world *world, uint64_t elapsed_ns, void *arg)
+static void stop_for_a_while(struct twt_nl_world *world, uint64_t elapsed_ns, void *arg)
 {
 	struct stopping *stopping = arg;
 	pid_t pid = world->child[stopping->side];
@@ -107,14 +109,14 @@ static void stop_for_a_while(struct nl_world *world, uint64_t elapsed_ns, void *
 static void test_stopped_peer(void **state)
 {
 	for (int side = 0; side < 2; side++) {
-		struct stopping stopping = { .job = nl_job_open(seed + 6 + (uint64_t)side),
+		struct stopping stopping = { .job = twt_nl_job_open(seed + 6 + (uint64_t)side),
 					     .side = side };
 
 		(void)state;
 		/* A deadline of a stopped side passes while it is stopped; that is no news here. */
 		stopping.job->plan.withdrawn_ppt = 0;
-		nl_test(stopping.job, (struct nl_shape){ .delay_ns = NL_MS }, stop_for_a_while,
-			&stopping);
+		twt_nl_test(stopping.job, (struct twt_nl_shape){ .delay_ns = NL_MS },
+			    stop_for_a_while, &stopping);
 		assert_true(stopping.going_ns != 0);
 	}
 }
@@ -132,7 +134,7 @@ int main(void)
 		cmocka_unit_test(test_stopped_peer),
 	};
 
-	if (!nl_possible())
+	if (!twt_nl_possible())
 		return 77;
 	seed = twt_seed();
 	return cmocka_run_group_tests(tests, NULL, NULL);

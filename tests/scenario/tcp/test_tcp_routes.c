@@ -193,16 +193,16 @@ static void test_between_hosts(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cables) / sizeof(cables[0]); i++) {
-		struct nl_world world;
+		struct twt_nl_world world;
 		bool in_time;
 
-		if (!nl_world_open(&world, 1, far_side, (void *)(uintptr_t)cables[i].routes)) {
+		if (!twt_nl_world_open(&world, 1, far_side, (void *)(uintptr_t)cables[i].routes)) {
 			printf("no network namespaces here: %s\n", world.reason);
 			skip();
 		}
 		world.link.shape.delay_ns = cables[i].delay_ns;
-		in_time = nl_world_run(&world, 40 * NL_SECOND, NULL, NULL);
-		nl_world_close(&world);
+		in_time = twt_nl_world_run(&world, 40 * NL_SECOND, NULL, NULL);
+		twt_nl_world_close(&world);
 		if (!in_time || world.status[0] != 0 || world.status[1] != 0)
 			fail_msg("cable %zu: the sides ended with %#x and %#x", i, world.status[0],
 				 world.status[1]);

@@ -13,7 +13,7 @@
 
 struct link_case {
 	const char *name, *severity, *words; /* of the direction "there" */
-	struct nl_shape shape;
+	struct twt_nl_shape shape;
 	const char *buffers; /* TOW_SOCKET_BUFFER_BYTES, on both sides */
 };
 
@@ -94,16 +94,16 @@ static int judge_case(const struct link_case *row, int client_status)
 
 static int try_case(const struct link_case *row, uint64_t seed)
 {
-	struct nl_world world;
+	struct twt_nl_world world;
 	bool in_time;
 
-	if (!nl_world_open(&world, seed, be_side, (void *)row)) {
+	if (!twt_nl_world_open(&world, seed, be_side, (void *)row)) {
 		printf("%s: %s\n", row->name, world.reason);
 		return 1;
 	}
 	world.link.shape = row->shape;
-	in_time = nl_world_run(&world, LIMIT_NS, NULL, NULL);
-	nl_world_close(&world);
+	in_time = twt_nl_world_run(&world, LIMIT_NS, NULL, NULL);
+	twt_nl_world_close(&world);
 	if (!in_time)
 		printf("%s: it did not end by itself\n", row->name);
 	if (!WIFEXITED(world.status[1]) || WEXITSTATUS(world.status[1]) != 0) {
@@ -189,7 +189,7 @@ int main(void)
 		cmocka_unit_test(test_no_such_peer),
 	};
 
-	if (!nl_possible())
+	if (!twt_nl_possible())
 		return 77;
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -14,24 +14,24 @@ static void fake_refuses_what_is_unmapped(void **state)
 {
 	static uint8_t host[8192];
 	struct twi_device_copy copy = { .direction = TOW_TO_DEVICE, .host = host, .bytes = 64 };
-	struct tow_options options = rig_options();
+	struct tow_options options = twt_rig_options();
 	const struct twi_device_ops *ops = &twi_device_fake;
 	struct twi_device *device;
-	struct rig rig;
+	struct twt_rig rig;
 	uint64_t taken;
 
 	(void)state;
-	rig_runtime(&rig, &options, true);
-	rig_ok(ops->open(rig.engine, "", &device));
-	rig_ok(ops->alloc(device, 8192, &copy.memory));
+	twt_rig_runtime(&rig, &options, true);
+	twt_rig_ok(ops->open(rig.engine, "", &device));
+	twt_rig_ok(ops->alloc(device, 8192, &copy.memory));
 	assert_int_equal(ops->copy(device, &copy, &taken), TOW_EDEVICE);
-	rig_ok(ops->map(device, host, 4096));
-	rig_ok(ops->copy(device, &copy, &taken));
+	twt_rig_ok(ops->map(device, host, 4096));
+	twt_rig_ok(ops->copy(device, &copy, &taken));
 	assert_int_equal(taken, 64);
 	assert_int_equal(ops->query(device, TOW_TO_DEVICE, 0), TOW_OK);
 	copy.host = host + 4096 - 32; /* half of it outside */
 	assert_int_equal(ops->copy(device, &copy, &taken), TOW_EDEVICE);
-	rig_ok(ops->map(device, host + 4096, 4096)); /* two mappings do not make one */
+	twt_rig_ok(ops->map(device, host + 4096, 4096)); /* two mappings do not make one */
 	assert_int_equal(ops->copy(device, &copy, &taken), TOW_EDEVICE);
 	ops->unmap(device, host, 4096);
 	copy.host = host;
@@ -41,7 +41,7 @@ static void fake_refuses_what_is_unmapped(void **state)
 	ops->unmap(device, host + 4096, 4096);
 	ops->free(device, copy.memory);
 	ops->close(device);
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 static void mapped_memory_goes_straight(void **state)
@@ -50,34 +50,35 @@ static void mapped_memory_goes_straight(void **state)
 	struct tow_device_memory *memory;
 	struct tow_result result;
 	uint8_t *to, *from;
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
-	rig_open(&rig, "fake", true);
-	memory = rig_memory(&rig, 3 * MIB);
-	to = rig_alloc(&rig, 3 * MIB);
-	from = rig_alloc(&rig, 3 * MIB);
-	rig_fill(to, 3 * MIB, 7);
-	assert_int_equal(rig_end(rig_start(&rig, TOW_TO_DEVICE, memory, 0, to, 3 * MIB), &result),
-			 TOW_OK);
+	twt_rig_open(&rig, "fake", true);
+	memory = twt_rig_memory(&rig, 3 * MIB);
+	to = twt_rig_alloc(&rig, 3 * MIB);
+	from = twt_rig_alloc(&rig, 3 * MIB);
+	twt_rig_fill(to, 3 * MIB, 7);
+	assert_int_equal(
+		twt_rig_end(twt_rig_start(&rig, TOW_TO_DEVICE, memory, 0, to, 3 * MIB), &result),
+		TOW_OK);
 	assert_int_equal(result.bytes, 3 * MIB);
-	assert_int_equal(rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, from, 3 * MIB), TOW_OK);
-	rig_check(from, 3 * MIB, 7);
-	assert_int_equal(rig_count(&rig, TWI_C_fallback_copies), 0);
-	assert_int_equal(rig_count(&rig, TWI_C_necessary_copies), 0);
-	assert_int_equal(rig_count(&rig, TWI_C_device_copies), 2);
-	assert_int_equal(rig_count(&rig, TWI_C_device_to_bytes), 3 * MIB);
-	assert_int_equal(rig_count(&rig, TWI_C_device_from_bytes), 3 * MIB);
-	rig_ok(tow_device_info(rig.device, &info));
+	assert_int_equal(twt_rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, from, 3 * MIB), TOW_OK);
+	twt_rig_check(from, 3 * MIB, 7);
+	assert_int_equal(twt_rig_count(&rig, TWI_C_fallback_copies), 0);
+	assert_int_equal(twt_rig_count(&rig, TWI_C_necessary_copies), 0);
+	assert_int_equal(twt_rig_count(&rig, TWI_C_device_copies), 2);
+	assert_int_equal(twt_rig_count(&rig, TWI_C_device_to_bytes), 3 * MIB);
+	assert_int_equal(twt_rig_count(&rig, TWI_C_device_from_bytes), 3 * MIB);
+	twt_rig_ok(tow_device_info(rig.device, &info));
 	assert_int_equal(info.mapped_bytes, 16 * MIB);
 	assert_int_equal(info.allocated_bytes, 3 * MIB);
 	assert_int_equal(info.staged_bytes, 0);
 	assert_int_equal(info.in_flight, 0);
 	assert_string_equal(info.unmapped_because, "");
-	rig_ok(tow_device_free(memory));
-	rig_ok(tow_free(rig.runtime, to));
-	rig_ok(tow_free(rig.runtime, from));
-	rig_close(&rig);
+	twt_rig_ok(tow_device_free(memory));
+	twt_rig_ok(tow_free(rig.runtime, to));
+	twt_rig_ok(tow_free(rig.runtime, from));
+	twt_rig_close(&rig);
 }
 
 static void unmapped_memory_is_staged_and_counted(void **state)
@@ -86,51 +87,51 @@ static void unmapped_memory_is_staged_and_counted(void **state)
 	struct tow_device_info info = { .size = sizeof(info) };
 	struct twi_reason_sum sum;
 	struct tow_device_memory *memory;
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
-	rig_open(&rig, "fake", true);
-	memory = rig_memory(&rig, sizeof(to));
-	rig_fill(to, sizeof(to), 9);
-	assert_int_equal(rig_copy(&rig, TOW_TO_DEVICE, memory, 0, to, sizeof(to)), TOW_COPIED);
-	assert_int_equal(rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, from, sizeof(from)),
+	twt_rig_open(&rig, "fake", true);
+	memory = twt_rig_memory(&rig, sizeof(to));
+	twt_rig_fill(to, sizeof(to), 9);
+	assert_int_equal(twt_rig_copy(&rig, TOW_TO_DEVICE, memory, 0, to, sizeof(to)), TOW_COPIED);
+	assert_int_equal(twt_rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, from, sizeof(from)),
 			 TOW_COPIED);
-	rig_check(from, sizeof(from), 9);
+	twt_rig_check(from, sizeof(from), 9);
 	twi_reason_sum(rig.engine->diag, TWI_R_device_unmapped, &sum);
 	assert_int_equal(sum.bytes, sizeof(to) + sizeof(from));
 	assert_int_equal(sum.count, 2 * (3 * MIB / TWI_STAGING_CHUNK));
-	assert_int_equal(rig_count(&rig, TWI_C_fallback_copy_bytes), sum.bytes);
-	rig_ok(tow_device_info(rig.device, &info));
+	assert_int_equal(twt_rig_count(&rig, TWI_C_fallback_copy_bytes), sum.bytes);
+	twt_rig_ok(tow_device_info(rig.device, &info));
 	assert_int_equal(info.staged_bytes, sum.bytes);
 	assert_int_equal(rig.engine->staging.free_count, rig.engine->staging.chunks);
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 static void zero_copy_can_be_required(void **state)
 {
 	static uint8_t host[4096];
-	struct tow_options options = rig_options();
+	struct tow_options options = twt_rig_options();
 	struct tow_device_memory *memory;
 	struct tow_op *op = (void *)1;
-	struct rig rig;
+	struct twt_rig rig;
 	void *pool;
 
 	(void)state;
 	options.require_zero_copy = 1;
-	rig_runtime(&rig, &options, true);
-	rig_ok(tow_device_open(rig.runtime, "fake", &rig.device));
-	memory = rig_memory(&rig, sizeof(host));
+	twt_rig_runtime(&rig, &options, true);
+	twt_rig_ok(tow_device_open(rig.runtime, "fake", &rig.device));
+	memory = twt_rig_memory(&rig, sizeof(host));
 	assert_int_equal(tow_device_copy_start(rig.device, TOW_TO_DEVICE, memory, 0, host,
 					       sizeof(host), NULL, &op),
 			 TOW_EZEROCOPY);
 	assert_null(op);
 	assert_non_null(strstr(tow_error_message(), "require_zero_copy"));
-	assert_int_equal(rig_count(&rig, TWI_C_zero_copy_refusals), 1);
-	assert_int_equal(rig_count(&rig, TWI_C_fallback_copies), 0);
-	pool = rig_alloc(&rig, sizeof(host));
-	assert_int_equal(rig_copy(&rig, TOW_TO_DEVICE, memory, 0, pool, sizeof(host)), TOW_OK);
-	rig_ok(tow_device_free(memory)); /* the refused one holds nothing */
-	rig_close(&rig);
+	assert_int_equal(twt_rig_count(&rig, TWI_C_zero_copy_refusals), 1);
+	assert_int_equal(twt_rig_count(&rig, TWI_C_fallback_copies), 0);
+	pool = twt_rig_alloc(&rig, sizeof(host));
+	assert_int_equal(twt_rig_copy(&rig, TOW_TO_DEVICE, memory, 0, pool, sizeof(host)), TOW_OK);
+	twt_rig_ok(tow_device_free(memory)); /* the refused one holds nothing */
+	twt_rig_close(&rig);
 }
 
 /* 1 GB/s is a byte per ns: 4 pieces of 256 KiB leave one after the other, each 10 us later seen. */
@@ -140,16 +141,16 @@ static void pieces_end_in_order_and_in_time(void **state)
 	const struct twi_fake_seen *seen;
 	struct tow_device_memory *memory;
 	struct tow_result result;
-	struct rig rig;
+	struct twt_rig rig;
 	void *host;
 
 	(void)state;
-	rig_open(&rig, "fake:latency=10us,bandwidth=1GB,chunk=256KiB", true);
-	memory = rig_memory(&rig, 4 * piece);
-	host = rig_alloc(&rig, 4 * piece);
-	assert_int_equal(
-		rig_end(rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, 4 * piece), &result),
-		TOW_OK);
+	twt_rig_open(&rig, "fake:latency=10us,bandwidth=1GB,chunk=256KiB", true);
+	memory = twt_rig_memory(&rig, 4 * piece);
+	host = twt_rig_alloc(&rig, 4 * piece);
+	assert_int_equal(twt_rig_end(twt_rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, 4 * piece),
+				     &result),
+			 TOW_OK);
 	assert_int_equal(result.latency_ns, 4 * piece + 10000);
 	seen = twi_fake_seen(rig.device->backend);
 	assert_int_equal(seen->chunks, 4);
@@ -159,7 +160,7 @@ static void pieces_end_in_order_and_in_time(void **state)
 		assert_int_equal(seen->entry[i].end_ns,
 				 seen->entry[0].start_ns + (i + 1) * piece + 10000);
 	}
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 static void no_more_than_eight_are_in_flight(void **state)
@@ -167,22 +168,22 @@ static void no_more_than_eight_are_in_flight(void **state)
 	struct tow_device_info info = { .size = sizeof(info) };
 	struct tow_device_memory *memory;
 	struct tow_op *op[2];
-	struct rig rig;
+	struct twt_rig rig;
 	void *host;
 
 	(void)state;
-	rig_open(&rig, "fake:latency=1ms,chunk=4KiB", true);
-	memory = rig_memory(&rig, MIB);
-	host = rig_alloc(&rig, MIB);
-	op[0] = rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, MIB);
-	op[1] = rig_start(&rig, TOW_FROM_DEVICE, memory, 0, host, MIB);
-	rig_ok(tow_device_info(rig.device, &info));
+	twt_rig_open(&rig, "fake:latency=1ms,chunk=4KiB", true);
+	memory = twt_rig_memory(&rig, MIB);
+	host = twt_rig_alloc(&rig, MIB);
+	op[0] = twt_rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, MIB);
+	op[1] = twt_rig_start(&rig, TOW_FROM_DEVICE, memory, 0, host, MIB);
+	twt_rig_ok(tow_device_info(rig.device, &info));
 	assert_int_equal(info.in_flight, 2 * TWI_DEVICE_CHUNKS);
 	assert_int_equal(tow_device_free(memory), TOW_EBUSY);
-	assert_int_equal(rig_end(op[0], NULL), TOW_OK);
-	assert_int_equal(rig_end(op[1], NULL), TOW_OK);
-	rig_ok(tow_device_free(memory));
-	rig_close(&rig);
+	assert_int_equal(twt_rig_end(op[0], NULL), TOW_OK);
+	assert_int_equal(twt_rig_end(op[1], NULL), TOW_OK);
+	twt_rig_ok(tow_device_free(memory));
+	twt_rig_close(&rig);
 }
 
 static void memory_is_leased_until_the_device_lets_go(void **state)
@@ -190,28 +191,28 @@ static void memory_is_leased_until_the_device_lets_go(void **state)
 	struct tow_device_memory *memory;
 	struct twi_pool_stats stats;
 	struct tow_op *op;
-	struct rig rig;
+	struct twt_rig rig;
 	uint8_t *host, back[4096];
 
 	(void)state;
-	rig_open(&rig, "fake:latency=1ms", true);
-	memory = rig_memory(&rig, 4096);
-	host = rig_alloc(&rig, 4096);
-	rig_fill(host, 4096, 3);
-	op = rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, 4096);
-	rig_ok(tow_free(rig.runtime, host));
+	twt_rig_open(&rig, "fake:latency=1ms", true);
+	memory = twt_rig_memory(&rig, 4096);
+	host = twt_rig_alloc(&rig, 4096);
+	twt_rig_fill(host, 4096, 3);
+	op = twt_rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, 4096);
+	twt_rig_ok(tow_free(rig.runtime, host));
 	assert_int_equal(tow_free(rig.runtime, host), TOW_EFREED);
 	twi_pool_stats(rig.engine->pool, &stats);
 	assert_int_equal(stats.leased, 4096);
-	assert_int_equal(rig_end(op, NULL), TOW_OK);
+	assert_int_equal(twt_rig_end(op, NULL), TOW_OK);
 	twi_pool_stats(rig.engine->pool, &stats);
 	assert_int_equal(stats.leased, 0);
-	assert_int_equal(rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, back, 4096), TOW_COPIED);
-	rig_check(back, 4096, 3);
+	assert_int_equal(twt_rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, back, 4096), TOW_COPIED);
+	twt_rig_check(back, 4096, 3);
 	assert_int_equal(
 		tow_device_copy_start(rig.device, TOW_TO_DEVICE, memory, 0, host, 4096, NULL, &op),
 		TOW_EFREED);
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 static void arguments_are_judged(void **state)
@@ -220,14 +221,14 @@ static void arguments_are_judged(void **state)
 	struct tow_device_memory *memory, *others;
 	struct tow_device *other;
 	struct tow_op *op;
-	struct rig rig;
+	struct twt_rig rig;
 	uint8_t host[64];
 
 	(void)state;
-	rig_open(&rig, "fake:name=first,memory=1MiB", true);
-	rig_ok(tow_device_open(rig.runtime, "fake:name=second", &other));
-	memory = rig_memory(&rig, 4096);
-	rig_ok(tow_device_alloc(other, 4096, &others));
+	twt_rig_open(&rig, "fake:name=first,memory=1MiB", true);
+	twt_rig_ok(tow_device_open(rig.runtime, "fake:name=second", &other));
+	memory = twt_rig_memory(&rig, 4096);
+	twt_rig_ok(tow_device_alloc(other, 4096, &others));
 #define REFUSED(device, direction, memory, offset, host, bytes)                                    \
 	assert_int_equal(                                                                          \
 		tow_device_copy_start(device, direction, memory, offset, host, bytes, NULL, &op),  \
@@ -243,14 +244,14 @@ static void arguments_are_judged(void **state)
 #undef REFUSED
 	assert_int_equal(tow_device_copy_start(rig.device, to, memory, 0, host, 64, NULL, NULL),
 			 TOW_EINVAL);
-	assert_int_equal(rig_copy(&rig, to, memory, 4096, NULL, 0), TOW_OK);
+	assert_int_equal(twt_rig_copy(&rig, to, memory, 4096, NULL, 0), TOW_OK);
 	assert_int_equal(tow_device_alloc(rig.device, 0, &others), TOW_EINVAL);
 	assert_int_equal(tow_device_alloc(rig.device, 2 * MIB, &others), TOW_ENOMEM);
 	assert_int_equal(tow_device_alloc(NULL, 1, &others), TOW_EINVAL);
 	assert_int_equal(tow_device_free(NULL), TOW_OK);
 	assert_int_equal(tow_device_close(NULL), TOW_EINVAL);
-	rig_ok(tow_device_close(other));
-	rig_close(&rig);
+	twt_rig_ok(tow_device_close(other));
+	twt_rig_close(&rig);
 }
 
 static void staged_copies_end_at_once_when_canceled(void **state)
@@ -259,25 +260,26 @@ static void staged_copies_end_at_once_when_canceled(void **state)
 	struct tow_device_memory *memory;
 	struct tow_result result;
 	struct tow_op *op;
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
-	rig_open(&rig, "fake:latency=1ms", true);
-	memory = rig_memory(&rig, sizeof(host));
-	op = rig_start(&rig, TOW_FROM_DEVICE, memory, 0, host, sizeof(host));
-	rig_ok(tow_op_cancel(op));
+	twt_rig_open(&rig, "fake:latency=1ms", true);
+	memory = twt_rig_memory(&rig, sizeof(host));
+	op = twt_rig_start(&rig, TOW_FROM_DEVICE, memory, 0, host, sizeof(host));
+	twt_rig_ok(tow_op_cancel(op));
 	assert_int_equal(tow_op_test(op), TOW_ECANCELED);
 	memset(host, 0x5a, sizeof(host)); /* the user's again: a late piece must not write to it */
-	assert_int_equal(rig_end(op, &result), TOW_ECANCELED);
+	assert_int_equal(twt_rig_end(op, &result), TOW_ECANCELED);
 	assert_int_equal(result.bytes, 0);
 	/* What it has left behind in flight gives its staging back, and the next goes through. */
 	assert_int_equal(tow_device_free(memory), TOW_EBUSY);
 	for (size_t i = 0; i < sizeof(host); i++)
 		assert_int_equal(host[i], 0x5a);
-	assert_int_equal(rig_copy(&rig, TOW_TO_DEVICE, memory, 0, host, sizeof(host)), TOW_COPIED);
-	rig_ok(tow_device_free(memory));
+	assert_int_equal(twt_rig_copy(&rig, TOW_TO_DEVICE, memory, 0, host, sizeof(host)),
+			 TOW_COPIED);
+	twt_rig_ok(tow_device_free(memory));
 	assert_int_equal(rig.engine->staging.free_count, rig.engine->staging.chunks);
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 static void direct_copies_end_when_the_device_has_let_go(void **state)
@@ -286,22 +288,22 @@ static void direct_copies_end_when_the_device_has_let_go(void **state)
 	struct tow_device_memory *memory;
 	struct tow_result result;
 	struct tow_op *op;
-	struct rig rig;
+	struct twt_rig rig;
 	void *host;
 
 	(void)state;
-	rig_open(&rig, "fake:latency=1ms,chunk=64KiB", true);
-	memory = rig_memory(&rig, 4 * MIB);
-	host = rig_alloc(&rig, 4 * MIB);
+	twt_rig_open(&rig, "fake:latency=1ms,chunk=64KiB", true);
+	memory = twt_rig_memory(&rig, 4 * MIB);
+	host = twt_rig_alloc(&rig, 4 * MIB);
 	options.timeout_ns = 100000;
-	rig_ok(tow_device_copy_start(rig.device, TOW_TO_DEVICE, memory, 0, host, 4 * MIB, &options,
-				     &op));
-	assert_int_equal(rig_end(op, &result), TOW_EDEADLINE);
+	twt_rig_ok(tow_device_copy_start(rig.device, TOW_TO_DEVICE, memory, 0, host, 4 * MIB,
+					 &options, &op));
+	assert_int_equal(twt_rig_end(op, &result), TOW_EDEADLINE);
 	assert_int_equal(result.latency_ns, 1000000); /* of the eight that were on their way */
 	assert_int_equal(result.bytes, TWI_DEVICE_CHUNKS * (64 << 10));
-	assert_int_equal(rig_count(&rig, TWI_C_ops_expired), 1);
-	rig_ok(tow_device_free(memory));
-	rig_close(&rig);
+	assert_int_equal(twt_rig_count(&rig, TWI_C_ops_expired), 1);
+	twt_rig_ok(tow_device_free(memory));
+	twt_rig_close(&rig);
 }
 
 static void a_device_that_hangs_is_lost(void **state)
@@ -310,27 +312,27 @@ static void a_device_that_hangs_is_lost(void **state)
 	struct tow_device_memory *memory;
 	struct tow_result result;
 	struct tow_op *op, *later;
-	struct rig rig;
+	struct twt_rig rig;
 	void *host;
 
 	(void)state;
-	rig_open(&rig, "fake:hang_copy=3,chunk=64KiB", true);
-	memory = rig_memory(&rig, MIB);
-	host = rig_alloc(&rig, MIB);
+	twt_rig_open(&rig, "fake:hang_copy=3,chunk=64KiB", true);
+	memory = twt_rig_memory(&rig, MIB);
+	host = twt_rig_alloc(&rig, MIB);
 	options.timeout_ns = 1000;
-	rig_ok(tow_device_copy_start(rig.device, TOW_TO_DEVICE, memory, 0, host, MIB, &options,
-				     &op));
-	later = rig_start(&rig, TOW_FROM_DEVICE, memory, 0, host, MIB);
-	assert_int_equal(rig_end(op, &result), TOW_EDEADLINE);
+	twt_rig_ok(tow_device_copy_start(rig.device, TOW_TO_DEVICE, memory, 0, host, MIB, &options,
+					 &op));
+	later = twt_rig_start(&rig, TOW_FROM_DEVICE, memory, 0, host, MIB);
+	assert_int_equal(twt_rig_end(op, &result), TOW_EDEADLINE);
 	assert_in_range(result.latency_ns, TWI_DEVICE_DRAIN_NS, TWI_DEVICE_DRAIN_NS + 2000);
-	assert_int_equal(rig_end(later, NULL), TOW_EDEVICE);
+	assert_int_equal(twt_rig_end(later, NULL), TOW_EDEVICE);
 	assert_int_equal(
 		tow_device_copy_start(rig.device, TOW_TO_DEVICE, memory, 0, host, MIB, NULL, &op),
 		TOW_EDEVICE);
 	assert_non_null(strstr(tow_error_message(), "lost"));
-	rig_ok(tow_device_free(memory));
+	twt_rig_ok(tow_device_free(memory));
 	assert_int_equal(tow_device_alloc(rig.device, 64, &memory), TOW_EDEVICE);
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 static void closing_ends_what_is_in_flight(void **state)
@@ -343,22 +345,22 @@ static void closing_ends_what_is_in_flight(void **state)
 		struct tow_device_memory *memory;
 		struct twi_pool_stats stats;
 		struct tow_op *op[3];
-		struct rig rig;
+		struct twt_rig rig;
 		void *host;
 
-		rig_open(&rig, specs[i], true);
-		memory = rig_memory(&rig, MIB);
-		host = rig_alloc(&rig, MIB);
-		op[0] = rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, MIB);
-		op[1] = rig_start(&rig, TOW_TO_DEVICE, memory, 0, unmapped, MIB);
-		op[2] = rig_start(&rig, TOW_FROM_DEVICE, memory, 0, unmapped, MIB);
-		rig_ok(tow_device_close(rig.device));
+		twt_rig_open(&rig, specs[i], true);
+		memory = twt_rig_memory(&rig, MIB);
+		host = twt_rig_alloc(&rig, MIB);
+		op[0] = twt_rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, MIB);
+		op[1] = twt_rig_start(&rig, TOW_TO_DEVICE, memory, 0, unmapped, MIB);
+		op[2] = twt_rig_start(&rig, TOW_FROM_DEVICE, memory, 0, unmapped, MIB);
+		twt_rig_ok(tow_device_close(rig.device));
 		for (unsigned k = 0; k < 3; k++)
-			assert_int_equal(rig_end(op[k], NULL), TOW_ECLOSED);
+			assert_int_equal(twt_rig_end(op[k], NULL), TOW_ECLOSED);
 		twi_pool_stats(rig.engine->pool, &stats);
 		assert_int_equal(stats.leased, 0);
 		assert_int_equal(rig.engine->staging.free_count, rig.engine->staging.chunks);
-		rig_close(&rig);
+		twt_rig_close(&rig);
 	}
 }
 
@@ -369,7 +371,7 @@ static void count_callback(struct tow_op *op, const struct tow_result *result)
 	assert_ptr_equal(result->user, &callbacks);
 	assert_int_equal(result->status, callbacks == 0 ? TOW_COPIED : TOW_ECLOSED);
 	callbacks++;
-	rig_ok(tow_op_release(op));
+	twt_rig_ok(tow_op_release(op));
 }
 
 static void closing_the_runtime_closes_devices(void **state)
@@ -380,20 +382,20 @@ static void closing_the_runtime_closes_devices(void **state)
 					  .user = &callbacks };
 	struct tow_device_memory *memory;
 	struct tow_op *op;
-	struct rig rig;
+	struct twt_rig rig;
 	uint8_t host[64];
 
 	(void)state;
 	callbacks = 0;
-	rig_open(&rig, "fake:latency=1ms", true);
-	memory = rig_memory(&rig, 64);
-	rig_ok(tow_device_copy_start(rig.device, TOW_TO_DEVICE, memory, 0, host, 64, &options,
-				     &op));
-	assert_int_equal(rig_copy(&rig, TOW_TO_DEVICE, memory, 0, host, 64), TOW_COPIED);
+	twt_rig_open(&rig, "fake:latency=1ms", true);
+	memory = twt_rig_memory(&rig, 64);
+	twt_rig_ok(tow_device_copy_start(rig.device, TOW_TO_DEVICE, memory, 0, host, 64, &options,
+					 &op));
+	assert_int_equal(twt_rig_copy(&rig, TOW_TO_DEVICE, memory, 0, host, 64), TOW_COPIED);
 	assert_int_equal(callbacks, 1);
-	rig_ok(tow_device_copy_start(rig.device, TOW_TO_DEVICE, memory, 0, host, 64, &options,
-				     &op));
-	rig_close(&rig);
+	twt_rig_ok(tow_device_copy_start(rig.device, TOW_TO_DEVICE, memory, 0, host, 64, &options,
+					 &op));
+	twt_rig_close(&rig);
 	assert_int_equal(callbacks, 2);
 }
 
@@ -401,49 +403,49 @@ static void closing_the_runtime_closes_devices(void **state)
 static void a_copy_waits_for_staging(void **state)
 {
 	static uint8_t unmapped[MIB];
-	void *chunk[64];
+	void *chunk[64] = { NULL };
 	struct tow_device_memory *memory;
 	uint32_t chunks;
 	struct tow_op *op;
-	struct rig rig;
+	struct twt_rig rig;
 	void *host;
 
 	(void)state;
-	rig_open(&rig, "fake", true);
-	memory = rig_memory(&rig, MIB);
-	host = rig_alloc(&rig, MIB);
+	twt_rig_open(&rig, "fake", true);
+	memory = twt_rig_memory(&rig, MIB);
+	host = twt_rig_alloc(&rig, MIB);
 	chunks = rig.engine->staging.chunks;
 	assert_in_range(chunks, 1, 64);
 	for (uint32_t i = 0; i < chunks; i++)
 		chunk[i] = twi_staging_acquire(&rig.engine->staging);
-	op = rig_start(&rig, TOW_TO_DEVICE, memory, 0, unmapped, MIB);
+	op = twt_rig_start(&rig, TOW_TO_DEVICE, memory, 0, unmapped, MIB);
 	assert_int_equal(tow_op_wait(op, 10 * RIG_SECOND), TOW_ETIMEDOUT);
-	assert_int_equal(rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, host, MIB), TOW_OK);
+	assert_int_equal(twt_rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, host, MIB), TOW_OK);
 	twi_staging_release(&rig.engine->staging, chunk[0]);
-	assert_int_equal(rig_end(op, NULL), TOW_COPIED);
+	assert_int_equal(twt_rig_end(op, NULL), TOW_COPIED);
 	for (uint32_t i = 1; i < chunks; i++)
 		twi_staging_release(&rig.engine->staging, chunk[i]);
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 static void without_staging_unmapped_memory_is_refused(void **state)
 {
-	struct tow_options options = rig_options();
+	struct tow_options options = twt_rig_options();
 	struct tow_device_memory *memory;
 	struct tow_op *op;
-	struct rig rig;
+	struct twt_rig rig;
 	uint8_t host[64];
 
 	(void)state;
 	options.staging_bytes = 0;
-	rig_runtime(&rig, &options, true);
-	rig_ok(tow_device_open(rig.runtime, "fake", &rig.device));
-	memory = rig_memory(&rig, 64);
+	twt_rig_runtime(&rig, &options, true);
+	twt_rig_ok(tow_device_open(rig.runtime, "fake", &rig.device));
+	memory = twt_rig_memory(&rig, 64);
 	assert_int_equal(
 		tow_device_copy_start(rig.device, TOW_TO_DEVICE, memory, 0, host, 64, NULL, &op),
 		TOW_EEXHAUSTED);
 	assert_non_null(strstr(tow_error_message(), "staging_bytes is 0"));
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 /* What tow_mem_register knows goes straight, and is held until the device has let go. */
@@ -453,43 +455,43 @@ static void registered_memory_goes_straight(void **state)
 	struct tow_device_memory *memory;
 	uint64_t registration;
 	struct tow_op *op;
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
-	rig_open(&rig, "fake:latency=1ms", true);
-	memory = rig_memory(&rig, MIB);
-	rig_ok(tow_mem_register(rig.runtime, host, sizeof(host), &registration));
-	op = rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, MIB);
+	twt_rig_open(&rig, "fake:latency=1ms", true);
+	memory = twt_rig_memory(&rig, MIB);
+	twt_rig_ok(tow_mem_register(rig.runtime, host, sizeof(host), &registration));
+	op = twt_rig_start(&rig, TOW_TO_DEVICE, memory, 0, host, MIB);
 	assert_int_equal(tow_mem_deregister(rig.runtime, registration), TOW_EBUSY);
-	assert_int_equal(rig_end(op, NULL), TOW_OK);
-	assert_int_equal(rig_count(&rig, TWI_C_fallback_copies), 0);
-	rig_ok(tow_mem_deregister(rig.runtime, registration));
-	assert_int_equal(rig_copy(&rig, TOW_TO_DEVICE, memory, 0, host, MIB), TOW_COPIED);
-	rig_close(&rig);
+	assert_int_equal(twt_rig_end(op, NULL), TOW_OK);
+	assert_int_equal(twt_rig_count(&rig, TWI_C_fallback_copies), 0);
+	twt_rig_ok(tow_mem_deregister(rig.runtime, registration));
+	assert_int_equal(twt_rig_copy(&rig, TOW_TO_DEVICE, memory, 0, host, MIB), TOW_COPIED);
+	twt_rig_close(&rig);
 }
 
 static void late_devices_are_late_registrations(void **state)
 {
-	struct tow_options options = rig_options();
-	struct rig rig;
+	struct tow_options options = twt_rig_options();
+	struct twt_rig rig;
 
 	(void)state;
-	rig_runtime(&rig, &options, true);
-	rig_ok(tow_device_open(rig.runtime, "fake:name=early", &rig.device));
-	assert_int_equal(rig_count(&rig, TWI_C_late_registrations), 0);
-	rig_ok(tow_runtime_seal(rig.runtime));
-	rig_ok(tow_device_open(rig.runtime, "fake:name=late", &rig.device));
-	assert_int_equal(rig_count(&rig, TWI_C_late_registrations), 1);
-	assert_int_equal(rig_count(&rig, TWI_C_late_registration_bytes), 16 * MIB);
-	rig_close(&rig);
+	twt_rig_runtime(&rig, &options, true);
+	twt_rig_ok(tow_device_open(rig.runtime, "fake:name=early", &rig.device));
+	assert_int_equal(twt_rig_count(&rig, TWI_C_late_registrations), 0);
+	twt_rig_ok(tow_runtime_seal(rig.runtime));
+	twt_rig_ok(tow_device_open(rig.runtime, "fake:name=late", &rig.device));
+	assert_int_equal(twt_rig_count(&rig, TWI_C_late_registrations), 1);
+	assert_int_equal(twt_rig_count(&rig, TWI_C_late_registration_bytes), 16 * MIB);
+	twt_rig_close(&rig);
 }
 
-static json_t *document(struct rig *rig, const char *path)
+static json_t *document(struct twt_rig *rig, const char *path)
 {
 	json_t *root;
 	char *text;
 
-	rig_ok(tow_stats_get(rig->runtime, path, &text));
+	twt_rig_ok(tow_stats_get(rig->runtime, path, &text));
 	root = json_loads(text, 0, NULL);
 	assert_non_null(root);
 	tow_stats_release(text);
@@ -500,13 +502,13 @@ static void the_document_tells(void **state)
 {
 	static uint8_t unmapped[MIB];
 	struct tow_device_memory *memory;
-	struct rig rig;
+	struct twt_rig rig;
 	json_t *root, *devices, *one;
 
 	(void)state;
-	rig_open(&rig, "fake:name=card,bandwidth=1GB,memory=8MiB", true);
-	memory = rig_memory(&rig, MIB);
-	assert_int_equal(rig_copy(&rig, TOW_TO_DEVICE, memory, 0, unmapped, MIB), TOW_COPIED);
+	twt_rig_open(&rig, "fake:name=card,bandwidth=1GB,memory=8MiB", true);
+	memory = twt_rig_memory(&rig, MIB);
+	assert_int_equal(twt_rig_copy(&rig, TOW_TO_DEVICE, memory, 0, unmapped, MIB), TOW_COPIED);
 	root = document(&rig, "/v1/devices");
 	devices = json_object_get(root, "devices");
 	assert_int_equal(json_array_size(devices), 1);
@@ -522,7 +524,7 @@ static void the_document_tells(void **state)
 	assert_int_equal((int64_t)json_number_value(json_object_get(one, "bytes_per_second")),
 			 1000000000);
 	json_decref(root);
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 int main(void)

@@ -22,17 +22,17 @@ static void specs_are_judged(void **state)
 					   "cuda:a=1",
 					   "pjrt",
 					   "fake:memory=9999999999GB" };
-	struct tow_options options = rig_options();
+	struct tow_options options = twt_rig_options();
 	struct tow_device *device;
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
-	rig_runtime(&rig, &options, true);
+	twt_rig_runtime(&rig, &options, true);
 	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		device = (void *)1;
 		if (strcmp(bad[i], "fake:memory=1e3") == 0) {
-			rig_ok(tow_device_open(rig.runtime, bad[i], &device));
-			rig_ok(tow_device_close(device));
+			twt_rig_ok(tow_device_open(rig.runtime, bad[i], &device));
+			twt_rig_ok(tow_device_close(device));
 			continue;
 		}
 		assert_int_equal(tow_device_open(rig.runtime, bad[i], &device), TOW_EINVAL);
@@ -42,24 +42,24 @@ static void specs_are_judged(void **state)
 	assert_int_equal(tow_device_open(NULL, "fake", &device), TOW_EINVAL);
 	assert_int_equal(tow_device_open(rig.runtime, NULL, &device), TOW_EINVAL);
 	assert_int_equal(tow_device_open(rig.runtime, "fake", NULL), TOW_EINVAL);
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 static void none_is_a_device_without_memory(void **state)
 {
 	struct tow_device_info info = { .size = sizeof(info) };
 	struct tow_device_memory *memory = (void *)1;
-	struct rig rig;
+	struct twt_rig rig;
 
 	(void)state;
-	rig_open(&rig, "none", true);
-	rig_ok(tow_device_info(rig.device, &info));
+	twt_rig_open(&rig, "none", true);
+	twt_rig_ok(tow_device_info(rig.device, &info));
 	assert_string_equal(info.kind, "none");
 	assert_int_equal(info.mapped_bytes, 0);
 	assert_non_null(strstr(info.unmapped_because, "no device"));
 	assert_int_equal(tow_device_alloc(rig.device, 64, &memory), TOW_ENOTSUP);
 	assert_null(memory);
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 /*
@@ -68,39 +68,39 @@ static void none_is_a_device_without_memory(void **state)
  */
 static void memory_is_registered_at_its_first_use(void **state)
 {
-	struct tow_options options = rig_options();
+	struct tow_options options = twt_rig_options();
 	static uint8_t back[MIB];
 	struct tow_device_memory *memory;
-	struct rig rig;
+	struct twt_rig rig;
 	void *at = NULL;
 
 	(void)state;
 	options.late_cache_bytes = 64 << 20;
-	rig_runtime(&rig, &options, false);
-	rig_ok(tow_device_open(rig.runtime, "fake", &rig.device));
-	rig_ok(tow_runtime_seal(rig.runtime));
-	memory = rig_memory(&rig, MIB);
+	twt_rig_runtime(&rig, &options, false);
+	twt_rig_ok(tow_device_open(rig.runtime, "fake", &rig.device));
+	twt_rig_ok(tow_runtime_seal(rig.runtime));
+	memory = twt_rig_memory(&rig, MIB);
 	for (unsigned i = 0; i < 4; i++) {
-		uint64_t copied = rig_count(&rig, TWI_C_fallback_copy_bytes);
-		uint64_t late = rig_count(&rig, TWI_C_late_registrations);
+		uint64_t copied = twt_rig_count(&rig, TWI_C_fallback_copy_bytes);
+		uint64_t late = twt_rig_count(&rig, TWI_C_late_registrations);
 		int status;
 
 		at = mmap(at, MIB, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | (i > 0 ? MAP_FIXED : 0), -1, 0);
 		assert_ptr_not_equal(at, MAP_FAILED);
-		rig_fill(at, MIB, i);
-		status = rig_copy(&rig, TOW_TO_DEVICE, memory, 0, at, MIB);
+		twt_rig_fill(at, MIB, i);
+		status = twt_rig_copy(&rig, TOW_TO_DEVICE, memory, 0, at, MIB);
 		assert_true(status == TOW_OK || status == TOW_COPIED);
-		copied = rig_count(&rig, TWI_C_fallback_copy_bytes) - copied;
+		copied = twt_rig_count(&rig, TWI_C_fallback_copy_bytes) - copied;
 		assert_int_equal(copied, status == TOW_OK ? 0 : MIB);
-		late = rig_count(&rig, TWI_C_late_registrations) - late;
+		late = twt_rig_count(&rig, TWI_C_late_registrations) - late;
 		assert_int_equal(late, status == TOW_OK ? 1 : 0);
-		assert_true(rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, back, MIB) >= 0);
-		rig_check(back, MIB, i);
+		assert_true(twt_rig_copy(&rig, TOW_FROM_DEVICE, memory, 0, back, MIB) >= 0);
+		twt_rig_check(back, MIB, i);
 		printf("round %u: %s\n", i, tow_status_name(status));
 	}
 	munmap(at, MIB);
-	rig_close(&rig);
+	twt_rig_close(&rig);
 }
 
 int main(void)

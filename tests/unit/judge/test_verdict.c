@@ -8,14 +8,14 @@
 
 #include "diag/base/emit.h"
 
-static struct vs_job job;
+static struct twt_vs_job job;
 
 static void test_healthy(void **state)
 {
 	(void)state;
 	for (uint32_t size = 1; size <= VS_RANKS; size++) {
-		vs_healthy(&job, size);
-		vs_judge(&job);
+		twt_vs_healthy(&job, size);
+		twt_vs_judge(&job);
 		assert_int_equal(job.verdict.finding_count, 0);
 		assert_false(job.verdict.stuck);
 		assert_int_equal(job.verdict.answered, size);
@@ -25,26 +25,26 @@ static void test_healthy(void **state)
 static void test_never_entered(void **state)
 {
 	(void)state;
-	vs_healthy(&job, 4);
-	vs_miss(&job, 2, 3000);
-	vs_expect(&job, TWI_CAUSE_NEVER_ENTERED, 2);
+	twt_vs_healthy(&job, 4);
+	twt_vs_miss(&job, 2, 3000);
+	twt_vs_expect(&job, TWI_CAUSE_NEVER_ENTERED, 2);
 	assert_true(job.verdict.stuck);
 	assert_true(job.verdict.findings[0].confidence > 0.9);
 	/* A moment is nothing; neither is a wait no longer than steps usually are. */
-	vs_healthy(&job, 4);
-	vs_miss(&job, 2, 100);
-	vs_judge(&job);
+	twt_vs_healthy(&job, 4);
+	twt_vs_miss(&job, 2, 100);
+	twt_vs_judge(&job);
 	assert_int_equal(job.verdict.finding_count, 0);
 }
 
 static void test_two_never_entered(void **state)
 {
 	(void)state;
-	vs_healthy(&job, 4);
-	vs_miss(&job, 2, 3000);
-	vs_stay_out(&job, 1, 80, 3020);
+	twt_vs_healthy(&job, 4);
+	twt_vs_miss(&job, 2, 3000);
+	twt_vs_stay_out(&job, 1, 80, 3020);
 	job.first[1].wait_count = job.last[1].wait_count = 0;
-	vs_judge(&job);
+	twt_vs_judge(&job);
 	assert_int_equal(job.verdict.finding_count, 1);
 	assert_int_equal(job.verdict.findings[0].rank_count, 2);
 }
@@ -52,39 +52,39 @@ static void test_two_never_entered(void **state)
 static void test_group_broken_by_deadline(void **state)
 {
 	(void)state;
-	vs_healthy(&job, 3);
-	vs_miss(&job, 1, 3000);
+	twt_vs_healthy(&job, 3);
+	twt_vs_miss(&job, 1, 3000);
 	for (uint32_t i = 0; i < 3; i++) {
 		job.last[i].groups[0].broken = TOW_EDEADLINE;
 		job.last[i].groups[0].broken_seq = 81;
 		job.last[i].groups[0].past[0].done_ns = VS_NOW - 10 * VS_MS;
 		job.last[i].wait_count = 0;
 	}
-	vs_expect(&job, TWI_CAUSE_NEVER_ENTERED, 1);
+	twt_vs_expect(&job, TWI_CAUSE_NEVER_ENTERED, 1);
 }
 
 static void test_other_operation(void **state)
 {
 	(void)state;
-	vs_healthy(&job, 4);
+	twt_vs_healthy(&job, 4);
 	for (uint32_t i = 0; i < 4; i++)
-		vs_wait_in(&job, i, 81, 1000);
+		twt_vs_wait_in(&job, i, 81, 1000);
 	job.first[3].groups[0].past[0].signature = job.last[3].groups[0].past[0].signature = 5;
-	vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 3);
+	twt_vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 3);
 	/* The group has found it out itself: nobody waits any more. */
-	vs_healthy(&job, 4);
+	twt_vs_healthy(&job, 4);
 	for (uint32_t i = 0; i < 4; i++) {
 		job.last[i].groups[0].broken = TOW_EMISMATCH;
 		job.last[i].groups[0].broken_seq = 80;
 	}
 	job.last[1].groups[0].past[0].signature = 5;
-	vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 1);
+	twt_vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 1);
 	/* One against one: both are named, less surely. */
-	vs_healthy(&job, 2);
+	twt_vs_healthy(&job, 2);
 	job.last[0].groups[0].broken = job.last[1].groups[0].broken = TOW_EMISMATCH;
 	job.last[0].groups[0].broken_seq = job.last[1].groups[0].broken_seq = 80;
 	job.last[1].groups[0].past[0].signature = 5;
-	vs_judge(&job);
+	twt_vs_judge(&job);
 	assert_int_equal(job.verdict.findings[0].rank_count, 2);
 	assert_true(job.verdict.findings[0].confidence < 0.7);
 }
@@ -92,13 +92,13 @@ static void test_other_operation(void **state)
 /* All have done with collective 80, and wait for one in barrier 5. */
 static void miss_barrier(uint32_t size, uint32_t missing)
 {
-	vs_healthy(&job, size);
+	twt_vs_healthy(&job, size);
 	for (uint32_t i = 0; i < size; i++) {
-		vs_stay_out(&job, i, 80, 3100);
+		twt_vs_stay_out(&job, i, 80, 3100);
 		if (i == missing)
-			vs_barriers(&job, i, 4, 0);
+			twt_vs_barriers(&job, i, 4, 0);
 		else
-			vs_barriers(&job, i, 5, 3000);
+			twt_vs_barriers(&job, i, 5, 3000);
 	}
 }
 
@@ -106,7 +106,7 @@ static void test_barrier(void **state)
 {
 	(void)state;
 	miss_barrier(4, 2);
-	vs_expect(&job, TWI_CAUSE_NEVER_ENTERED, 2);
+	twt_vs_expect(&job, TWI_CAUSE_NEVER_ENTERED, 2);
 	assert_true(job.verdict.stuck);
 	assert_non_null(
 		strstr(job.verdict.findings[0].evidence[0], "not entered barrier 5 of group 0"));
@@ -117,7 +117,7 @@ static void test_barrier(void **state)
 
 		at->groups[1].last_seq = at->groups[1].past_count = 0;
 	}
-	vs_expect(&job, TWI_CAUSE_NEVER_ENTERED, 2);
+	twt_vs_expect(&job, TWI_CAUSE_NEVER_ENTERED, 2);
 	/* Its deadline has passed, and nobody waits any more. */
 	miss_barrier(3, 1);
 	for (uint32_t i = 0; i < 3; i += 2) {
@@ -126,7 +126,7 @@ static void test_barrier(void **state)
 		job.last[i].groups[1].past[0].done_ns = VS_NOW - 10 * VS_MS;
 		job.last[i].wait_count = 0;
 	}
-	vs_expect(&job, TWI_CAUSE_NEVER_ENTERED, 1);
+	twt_vs_expect(&job, TWI_CAUSE_NEVER_ENTERED, 1);
 }
 
 static void test_barrier_or_collective(void **state)
@@ -134,20 +134,20 @@ static void test_barrier_or_collective(void **state)
 	(void)state;
 	/* It waits in a collective for those who wait for it in a barrier. */
 	miss_barrier(4, 2);
-	vs_wait_in(&job, 2, 81, 3000);
-	vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 2);
+	twt_vs_wait_in(&job, 2, 81, 3000);
+	twt_vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 2);
 	/* The other way around. */
-	vs_healthy(&job, 4);
-	vs_miss(&job, 1, 3000);
+	twt_vs_healthy(&job, 4);
+	twt_vs_miss(&job, 1, 3000);
 	for (uint32_t i = 0; i < 4; i++)
 		if (i != 1)
-			vs_barriers(&job, i, 4, 0);
-	vs_barriers(&job, 1, 5, 3000);
-	vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 1);
+			twt_vs_barriers(&job, i, 4, 0);
+	twt_vs_barriers(&job, 1, 5, 3000);
+	twt_vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 1);
 	/* One against one: both, less surely. */
 	miss_barrier(2, 1);
-	vs_wait_in(&job, 1, 81, 3000);
-	vs_judge(&job);
+	twt_vs_wait_in(&job, 1, 81, 3000);
+	twt_vs_judge(&job);
 	assert_int_equal(job.verdict.finding_count, 1);
 	assert_int_equal(job.verdict.findings[0].rank_count, 2);
 	assert_true(job.verdict.findings[0].confidence < 0.7);
@@ -156,16 +156,16 @@ static void test_barrier_or_collective(void **state)
 static void test_waits_in_a_circle(void **state)
 {
 	(void)state;
-	vs_healthy(&job, 3);
-	vs_miss(&job, 2, 3000);
+	twt_vs_healthy(&job, 3);
+	twt_vs_miss(&job, 2, 3000);
 	job.last[2].wait_count = 1;
 	job.last[2].waits[0] = (struct twi_state_wait){
 		.kind = 3, .rank = 0, .tag = 9, .since_ns = VS_NOW - 3000 * VS_MS
 	};
-	vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 2);
+	twt_vs_expect(&job, TWI_CAUSE_OTHER_OPERATION, 2);
 	/* It waits for one that is in nobody's way: that one is to be looked at, not this. */
 	job.last[2].waits[0].rank = TWI_STATE_NO_RANK;
-	vs_judge(&job);
+	twt_vs_judge(&job);
 	assert_int_equal(job.verdict.finding_count, 0);
 	assert_true(job.verdict.stuck);
 }
@@ -173,26 +173,26 @@ static void test_waits_in_a_circle(void **state)
 static void test_stopped_dead_silent(void **state)
 {
 	(void)state;
-	vs_healthy(&job, 4);
-	vs_miss(&job, 1, 3000);
-	vs_silent(&job, 1);
+	twt_vs_healthy(&job, 4);
+	twt_vs_miss(&job, 1, 3000);
+	twt_vs_silent(&job, 1);
 	job.ranks[1].process = TWI_PROCESS_STOPPED;
 	job.ranks[1].process_state = 'T';
-	vs_expect(&job, TWI_CAUSE_STOPPED, 1);
+	twt_vs_expect(&job, TWI_CAUSE_STOPPED, 1);
 	job.ranks[1].process = TWI_PROCESS_GONE;
-	vs_expect(&job, TWI_CAUSE_DEAD, 1);
+	twt_vs_expect(&job, TWI_CAUSE_DEAD, 1);
 	/* On another host: the kernel there acknowledges, and nobody answers. */
 	job.ranks[1].process = TWI_PROCESS_UNKNOWN;
-	vs_expect(&job, TWI_CAUSE_STOPPED, 1);
+	twt_vs_expect(&job, TWI_CAUSE_STOPPED, 1);
 	assert_true(job.verdict.findings[0].confidence < 0.8);
 	job.ranks[1].process = TWI_PROCESS_RUNS;
-	vs_expect(&job, TWI_CAUSE_SILENT, 1);
+	twt_vs_expect(&job, TWI_CAUSE_SILENT, 1);
 	/* Who has gone in order is missed by nobody. */
-	vs_healthy(&job, 4);
-	vs_silent(&job, 1);
+	twt_vs_healthy(&job, 4);
+	twt_vs_silent(&job, 1);
 	job.ranks[1].process = TWI_PROCESS_GONE;
 	job.ranks[1].lost = job.ranks[1].bye = true;
-	vs_judge(&job);
+	twt_vs_judge(&job);
 	assert_int_equal(job.verdict.finding_count, 0);
 	assert_int_equal(job.verdict.unknown, 0);
 }
@@ -203,17 +203,17 @@ static void test_silent_over_libfabric(void **state)
 	const char *said;
 
 	(void)state;
-	vs_healthy(&job, 3);
-	vs_miss(&job, 1, 3000);
-	vs_silent(&job, 1);
+	twt_vs_healthy(&job, 3);
+	twt_vs_miss(&job, 1, 3000);
+	twt_vs_silent(&job, 1);
 	job.ranks[1].process = TWI_PROCESS_RUNS;
-	link = vs_link(&job.last[2], 1);
+	link = twt_vs_link(&job.last[2], 1);
 	link->flags = TWI_LINK_UP | TWI_LINK_FABRIC;
 	link->pending_ops = 3;
 	link->unacked_bytes = 4711;
 	link->silent_ns = 2500 * VS_MS;
 	strcpy(job.last[2].fabric, "tcp;ofi_rxm, domain eth0");
-	vs_expect(&job, TWI_CAUSE_SILENT, 1);
+	twt_vs_expect(&job, TWI_CAUSE_SILENT, 1);
 	assert_int_equal(job.verdict.findings[0].evidence_count, 2);
 	said = job.verdict.findings[0].evidence[1];
 	assert_non_null(strstr(said, "(tcp;ofi_rxm, domain eth0): heard 2.5 s ago, 3 operations of "
@@ -224,9 +224,9 @@ static void test_silent_over_libfabric(void **state)
 static void test_silent_and_nobody_waits(void **state)
 {
 	(void)state;
-	vs_healthy(&job, 4);
-	vs_silent(&job, 3);
-	vs_judge(&job);
+	twt_vs_healthy(&job, 4);
+	twt_vs_silent(&job, 3);
+	twt_vs_judge(&job);
 	assert_int_equal(job.verdict.finding_count, 0);
 	assert_int_equal(job.verdict.unknown, 1);
 }
@@ -242,21 +242,21 @@ static void test_link(void **state)
 {
 	(void)state;
 	/* Seen from the side that sends and hears. */
-	vs_healthy(&job, 2);
-	vs_miss(&job, 1, 3000);
-	vs_silent(&job, 1);
-	stick(vs_link(&job.last[0], 1), 4);
+	twt_vs_healthy(&job, 2);
+	twt_vs_miss(&job, 1, 3000);
+	twt_vs_silent(&job, 1);
+	stick(twt_vs_link(&job.last[0], 1), 4);
 	job.ranks[1].process = TWI_PROCESS_RUNS;
-	vs_expect_link(&job, TWI_CAUSE_LINK, 0, 1);
+	twt_vs_expect_link(&job, TWI_CAUSE_LINK, 0, 1);
 	/* From the side that hears nothing. */
-	stick(vs_link(&job.last[0], 1), 0);
-	vs_expect_link(&job, TWI_CAUSE_LINK, 1, 0);
+	stick(twt_vs_link(&job.last[0], 1), 0);
+	twt_vs_expect_link(&job, TWI_CAUSE_LINK, 1, 0);
 	assert_true(job.verdict.findings[0].confidence < 0.8);
 	/* From a third that hears both. */
-	vs_healthy(&job, 3);
-	stick(vs_link(&job.last[0], 1), 4);
-	stick(vs_link(&job.last[1], 0), 0);
-	vs_expect_link(&job, TWI_CAUSE_LINK, 0, 1);
+	twt_vs_healthy(&job, 3);
+	stick(twt_vs_link(&job.last[0], 1), 4);
+	stick(twt_vs_link(&job.last[1], 0), 0);
+	twt_vs_expect_link(&job, TWI_CAUSE_LINK, 0, 1);
 }
 
 static void test_packet_loss(void **state)
@@ -264,56 +264,56 @@ static void test_packet_loss(void **state)
 	struct twi_state_link *link;
 
 	(void)state;
-	vs_healthy(&job, 3);
-	link = vs_link(&job.last[1], 2);
+	twt_vs_healthy(&job, 3);
+	link = twt_vs_link(&job.last[1], 2);
 	link->retransmits = 40;
-	vs_expect_link(&job, TWI_CAUSE_PACKET_LOSS, 1, 2);
+	twt_vs_expect_link(&job, TWI_CAUSE_PACKET_LOSS, 1, 2);
 	link->spurious = 38; /* they had come all the same */
-	vs_judge(&job);
+	twt_vs_judge(&job);
 	assert_int_equal(job.verdict.finding_count, 0);
 }
 
 static void test_pool(void **state)
 {
 	(void)state;
-	vs_healthy(&job, 3);
-	vs_miss(&job, 1, 3000);
+	twt_vs_healthy(&job, 3);
+	twt_vs_miss(&job, 1, 3000);
 	job.last[1].pool_waiters = 1;
 	job.last[1].pool_since_ns = VS_NOW - 2900 * VS_MS;
-	vs_expect(&job, TWI_CAUSE_POOL, 1);
+	twt_vs_expect(&job, TWI_CAUSE_POOL, 1);
 }
 
 static void test_device(void **state)
 {
 	(void)state;
-	vs_healthy(&job, 3);
-	vs_miss(&job, 1, 3000);
+	twt_vs_healthy(&job, 3);
+	twt_vs_miss(&job, 1, 3000);
 	job.last[1].copies = 1;
 	job.last[1].copy_since_ns = VS_NOW - 2900 * VS_MS;
 	job.last[1].wait_count = 1;
 	job.last[1].waits[0] = (struct twi_state_wait){ .kind = TWI_STATE_COPY,
 							.rank = TWI_STATE_NO_RANK,
 							.since_ns = VS_NOW - 2900 * VS_MS };
-	vs_expect(&job, TWI_CAUSE_DEVICE, 1);
+	twt_vs_expect(&job, TWI_CAUSE_DEVICE, 1);
 }
 
 static void test_credit(void **state)
 {
 	(void)state;
-	vs_healthy(&job, 2);
+	twt_vs_healthy(&job, 2);
 	for (unsigned i = 0; i < 2; i++) {
 		struct twi_rank_state *at = i == 0 ? &job.first[0] : &job.last[0];
 
-		vs_link(at, 1)->flags |= TWI_LINK_NO_CREDIT;
-		vs_link(at, 1)->waiting_sends = 3;
+		twt_vs_link(at, 1)->flags |= TWI_LINK_NO_CREDIT;
+		twt_vs_link(at, 1)->waiting_sends = 3;
 		at->wait_count = 1;
 		at->waits[0] = (struct twi_state_wait){ .kind = 2,
 							.rank = 1,
 							.since_ns = VS_NOW - 2000 * VS_MS };
 	}
-	vs_expect(&job, TWI_CAUSE_CREDIT, 1);
-	vs_link(&job.first[0], 1)->flags &= ~TWI_LINK_NO_CREDIT; /* it moves */
-	vs_judge(&job);
+	twt_vs_expect(&job, TWI_CAUSE_CREDIT, 1);
+	twt_vs_link(&job.first[0], 1)->flags &= ~TWI_LINK_NO_CREDIT; /* it moves */
+	twt_vs_judge(&job);
 	assert_int_equal(job.verdict.finding_count, 0);
 }
 
@@ -321,21 +321,21 @@ static void test_credit(void **state)
 static void test_credit_seen_by_the_holder(void **state)
 {
 	(void)state;
-	vs_healthy(&job, 3);
-	vs_silent(&job, 2);
-	vs_link(&job.first[0], 2)->flags |= TWI_LINK_HOLDS;
-	vs_link(&job.last[0], 2)->flags |= TWI_LINK_HOLDS;
-	vs_expect(&job, TWI_CAUSE_CREDIT, 0);
+	twt_vs_healthy(&job, 3);
+	twt_vs_silent(&job, 2);
+	twt_vs_link(&job.first[0], 2)->flags |= TWI_LINK_HOLDS;
+	twt_vs_link(&job.last[0], 2)->flags |= TWI_LINK_HOLDS;
+	twt_vs_expect(&job, TWI_CAUSE_CREDIT, 0);
 	assert_int_equal(job.verdict.unknown, 1);
 	/* It has received some meanwhile. */
-	vs_link(&job.last[0], 2)->flags &= ~TWI_LINK_HOLDS;
-	vs_judge(&job);
+	twt_vs_link(&job.last[0], 2)->flags &= ~TWI_LINK_HOLDS;
+	twt_vs_judge(&job);
 	assert_int_equal(job.verdict.finding_count, 0);
 	/* All answer: that much is under way for a moment. */
-	vs_healthy(&job, 3);
-	vs_link(&job.first[0], 2)->flags |= TWI_LINK_HOLDS;
-	vs_link(&job.last[0], 2)->flags |= TWI_LINK_HOLDS;
-	vs_judge(&job);
+	twt_vs_healthy(&job, 3);
+	twt_vs_link(&job.first[0], 2)->flags |= TWI_LINK_HOLDS;
+	twt_vs_link(&job.last[0], 2)->flags |= TWI_LINK_HOLDS;
+	twt_vs_judge(&job);
 	assert_int_equal(job.verdict.finding_count, 0);
 }
 
@@ -344,63 +344,63 @@ static void test_tcp_buffers(void **state)
 	struct twi_state_link *link;
 
 	(void)state;
-	vs_healthy(&job, 3);
-	link = vs_link(&job.last[0], 2);
+	twt_vs_healthy(&job, 3);
+	link = twt_vs_link(&job.last[0], 2);
 	link->busy_us += 300000;
 	link->rwnd_limited_us = 280000;
-	vs_link(&job.last[2], 0)->receive_buffer = 4608;
-	vs_expect(&job, TWI_CAUSE_TCP_BUFFERS, 2);
+	twt_vs_link(&job.last[2], 0)->receive_buffer = 4608;
+	twt_vs_expect(&job, TWI_CAUSE_TCP_BUFFERS, 2);
 	/* The same with a buffer as it should be: somebody just does not read. */
-	vs_link(&job.last[2], 0)->receive_buffer = 1 << 20;
-	vs_judge(&job);
+	twt_vs_link(&job.last[2], 0)->receive_buffer = 1 << 20;
+	twt_vs_judge(&job);
 	assert_int_equal(job.verdict.finding_count, 0);
 	link->rwnd_limited_us = 0;
 	link->sndbuf_limited_us = 290000;
 	link->send_buffer = 4608;
-	vs_expect(&job, TWI_CAUSE_TCP_BUFFERS, 0);
+	twt_vs_expect(&job, TWI_CAUSE_TCP_BUFFERS, 0);
 }
 
 static void test_late(void **state)
 {
 	(void)state;
-	vs_healthy(&job, 4);
-	vs_delay(&job, 2, 16, 50);
-	vs_expect(&job, TWI_CAUSE_LATE, 2);
+	twt_vs_healthy(&job, 4);
+	twt_vs_delay(&job, 2, 16, 50);
+	twt_vs_expect(&job, TWI_CAUSE_LATE, 2);
 	assert_false(job.verdict.stuck);
 	/* Since a while. */
-	vs_healthy(&job, 4);
-	vs_delay(&job, 2, 7, 50);
-	vs_expect(&job, TWI_CAUSE_LATE, 2);
+	twt_vs_healthy(&job, 4);
+	twt_vs_delay(&job, 2, 7, 50);
+	twt_vs_expect(&job, TWI_CAUSE_LATE, 2);
 	/* Too little to matter. */
-	vs_healthy(&job, 4);
-	vs_delay(&job, 2, 16, 1);
-	vs_judge(&job);
+	twt_vs_healthy(&job, 4);
+	twt_vs_delay(&job, 2, 16, 1);
+	twt_vs_judge(&job);
 	assert_int_equal(job.verdict.finding_count, 0);
 	/* Once, by much. */
-	vs_healthy(&job, 4);
-	vs_delay(&job, 1, 1, 900);
-	vs_expect(&job, TWI_CAUSE_LATE, 1);
+	twt_vs_healthy(&job, 4);
+	twt_vs_delay(&job, 1, 1, 900);
+	twt_vs_expect(&job, TWI_CAUSE_LATE, 1);
 }
 
 static void test_late_for_a_cpu(void **state)
 {
 	(void)state;
-	vs_healthy(&job, 4);
-	vs_delay(&job, 2, 16, 50);
+	twt_vs_healthy(&job, 4);
+	twt_vs_delay(&job, 2, 16, 50);
 	job.last[2].run_queue_ns = job.first[2].run_queue_ns + 300 * VS_MS;
-	vs_expect(&job, TWI_CAUSE_CPU, 2);
+	twt_vs_expect(&job, TWI_CAUSE_CPU, 2);
 	/* It has not come yet, and wants to. */
-	vs_healthy(&job, 3);
-	vs_miss(&job, 1, 1500);
+	twt_vs_healthy(&job, 3);
+	twt_vs_miss(&job, 1, 1500);
 	job.last[1].run_queue_ns = job.first[1].run_queue_ns + 350 * VS_MS;
-	vs_expect(&job, TWI_CAUSE_CPU, 1);
+	twt_vs_expect(&job, TWI_CAUSE_CPU, 1);
 }
 
 static void test_late_and_missing(void **state)
 {
 	(void)state;
-	vs_healthy(&job, 3);
-	vs_miss(&job, 1, 1500);
+	twt_vs_healthy(&job, 3);
+	twt_vs_miss(&job, 1, 1500);
 	for (uint32_t i = 0; i < 3; i++) {
 		struct twi_state_group *group = &job.last[i].groups[0];
 
@@ -412,7 +412,7 @@ static void test_late_and_missing(void **state)
 			group->past[k].done_ns = VS_NOW - 1600 * VS_MS - ago + VS_MS;
 		}
 	}
-	vs_expect(&job, TWI_CAUSE_LATE, 1);
+	twt_vs_expect(&job, TWI_CAUSE_LATE, 1);
 }
 
 static void test_confidence(void **state)
@@ -420,18 +420,18 @@ static void test_confidence(void **state)
 	double sure;
 
 	(void)state;
-	vs_healthy(&job, 4);
-	vs_miss(&job, 2, 3000);
-	vs_judge(&job);
+	twt_vs_healthy(&job, 4);
+	twt_vs_miss(&job, 2, 3000);
+	twt_vs_judge(&job);
 	sure = job.verdict.findings[0].confidence;
 	job.last[1].lost = 5;
-	vs_judge(&job);
+	twt_vs_judge(&job);
 	assert_true(job.verdict.telemetry_lost);
 	assert_true(job.verdict.findings[0].confidence < sure);
 	job.last[1].lost = 0;
-	vs_silent(&job, 3);
+	twt_vs_silent(&job, 3);
 	job.ranks[3].asked = false;
-	vs_judge(&job);
+	twt_vs_judge(&job);
 	assert_int_equal(job.verdict.unknown, 1);
 	assert_true(job.verdict.findings[0].confidence < sure);
 }
@@ -442,12 +442,12 @@ static void test_words(void **state)
 	char text[512];
 
 	(void)state;
-	vs_healthy(&job, 3);
-	vs_judge(&job);
+	twt_vs_healthy(&job, 3);
+	twt_vs_judge(&job);
 	twi_verdict_short(&job.verdict, text, sizeof(text));
 	assert_string_equal(text, "");
-	vs_miss(&job, 2, 3000);
-	vs_judge(&job);
+	twt_vs_miss(&job, 2, 3000);
+	twt_vs_judge(&job);
 	twi_verdict_short(&job.verdict, text, sizeof(text));
 	assert_non_null(strstr(text, "rank 2: never_entered"));
 	assert_non_null(strstr(text, "collective 81 of group 0"));
@@ -476,7 +476,7 @@ static void test_bytes(void **state)
 	size_t n;
 
 	(void)state;
-	vs_healthy(&job, 8);
+	twt_vs_healthy(&job, 8);
 	job.last[3].group_count = TWI_STATE_GROUPS;
 	job.last[3].wait_count = TWI_STATE_WAITS;
 	job.last[3].link_count = TWI_STATE_LINKS;

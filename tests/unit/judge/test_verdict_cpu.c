@@ -4,30 +4,30 @@
  */
 #include "verdict_states.h"
 
-static struct vs_job job;
+static struct twt_vs_job job;
 
 /* Rank 2 loses 50 of each 70 ms: 180 of 250. It wants a CPU for so long, and has one so long. */
 static void late_with(uint64_t waited_ms, uint64_t ran_ms)
 {
-	vs_healthy(&job, 4);
-	vs_delay(&job, 2, 16, 50);
+	twt_vs_healthy(&job, 4);
+	twt_vs_delay(&job, 2, 16, 50);
 	for (uint32_t i = 0; i < 4; i++)
-		vs_cpu(&job, i, 1, 20);
-	vs_cpu(&job, 2, waited_ms, ran_ms);
+		twt_vs_cpu(&job, i, 1, 20);
+	twt_vs_cpu(&job, 2, waited_ms, ran_ms);
 }
 
 static void test_half_of_the_lateness(void **state)
 {
 	(void)state;
 	late_with(100, 40); /* it explains more than half */
-	vs_expect(&job, TWI_CAUSE_CPU, 2);
+	twt_vs_expect(&job, TWI_CAUSE_CPU, 2);
 	late_with(110, 130); /* the same, though it ran for longer than it waited */
-	vs_expect(&job, TWI_CAUSE_CPU, 2);
+	twt_vs_expect(&job, TWI_CAUSE_CPU, 2);
 	late_with(75, 40); /* less than half: and how much is said */
-	vs_expect(&job, TWI_CAUSE_LATE, 2);
+	twt_vs_expect(&job, TWI_CAUSE_LATE, 2);
 	assert_non_null(strstr(job.verdict.findings[0].evidence[0], "had no CPU for 30 %"));
 	late_with(10, 40);
-	vs_expect(&job, TWI_CAUSE_LATE, 2);
+	twt_vs_expect(&job, TWI_CAUSE_LATE, 2);
 }
 
 static void test_one_look_is_enough(void **state)
@@ -36,10 +36,10 @@ static void test_one_look_is_enough(void **state)
 	/* So short of a CPU that it has answered once: there are points. */
 	late_with(200, 30);
 	job.ranks[2].first = NULL;
-	vs_expect(&job, TWI_CAUSE_CPU, 2);
+	twt_vs_expect(&job, TWI_CAUSE_CPU, 2);
 	late_with(10, 30);
 	job.ranks[2].first = NULL;
-	vs_expect(&job, TWI_CAUSE_LATE, 2);
+	twt_vs_expect(&job, TWI_CAUSE_LATE, 2);
 }
 
 static void test_load_that_all_have(void **state)
@@ -49,37 +49,37 @@ static void test_load_that_all_have(void **state)
 	late_with(120, 40);
 	for (uint32_t i = 0; i < 4; i++)
 		if (i != 2)
-			vs_cpu(&job, i, 60, 20);
-	vs_expect(&job, TWI_CAUSE_LATE, 2);
+			twt_vs_cpu(&job, i, 60, 20);
+	twt_vs_expect(&job, TWI_CAUSE_LATE, 2);
 	assert_true(job.verdict.findings[0].confidence < 0.7);
 	assert_non_null(strstr(job.verdict.findings[0].evidence[0], "all of its host"));
 	/* And is on a CPU no longer: that all are denied one makes it late, if not it alone. */
 	late_with(120, 20);
 	for (uint32_t i = 0; i < 4; i++)
 		if (i != 2)
-			vs_cpu(&job, i, 120, 20);
-	vs_expect(&job, TWI_CAUSE_CPU, 2);
+			twt_vs_cpu(&job, i, 120, 20);
+	twt_vs_expect(&job, TWI_CAUSE_CPU, 2);
 	assert_true(job.verdict.findings[0].confidence < 0.7);
 	/* It is denied more than they are. */
 	late_with(200, 10);
 	for (uint32_t i = 0; i < 4; i++)
 		if (i != 2)
-			vs_cpu(&job, i, 60, 20);
-	vs_expect(&job, TWI_CAUSE_CPU, 2);
+			twt_vs_cpu(&job, i, 60, 20);
+	twt_vs_expect(&job, TWI_CAUSE_CPU, 2);
 	/* They are on another host. */
 	late_with(120, 40);
 	for (uint32_t i = 0; i < 4; i++) {
 		job.last[i].boot = i == 2;
 		if (i != 2)
-			vs_cpu(&job, i, 60, 20);
+			twt_vs_cpu(&job, i, 60, 20);
 	}
-	vs_expect(&job, TWI_CAUSE_CPU, 2);
+	twt_vs_expect(&job, TWI_CAUSE_CPU, 2);
 	/* What they want is next to nothing: that says nothing of the load. */
 	late_with(120, 40);
 	for (uint32_t i = 0; i < 4; i++)
 		if (i != 2)
-			vs_cpu(&job, i, 3, 1);
-	vs_expect(&job, TWI_CAUSE_CPU, 2);
+			twt_vs_cpu(&job, i, 3, 1);
+	twt_vs_expect(&job, TWI_CAUSE_CPU, 2);
 }
 
 /* Rank 1 was late once, by 900 ms, some time ago. */
@@ -88,33 +88,33 @@ static void test_once_for_a_cpu(void **state)
 	struct twi_state_cpu *points = job.last[1].cpus;
 
 	(void)state;
-	vs_healthy(&job, 4);
-	vs_delay(&job, 1, 1, 900);
+	twt_vs_healthy(&job, 4);
+	twt_vs_delay(&job, 1, 1, 900);
 	for (uint32_t i = 0; i < 4; i++)
-		vs_cpu(&job, i, 1, 20);
+		twt_vs_cpu(&job, i, 1, 20);
 	/* It wants a CPU now, and did not then. */
 	job.last[1].run_queue_ns += 200 * VS_MS;
-	vs_expect(&job, TWI_CAUSE_LATE, 1);
+	twt_vs_expect(&job, TWI_CAUSE_LATE, 1);
 	/* It did then, and does not now. */
 	job.last[1].run_queue_ns = job.first[1].run_queue_ns = 900 * VS_MS;
 	for (uint32_t i = 0; i < TWI_STATE_CPUS; i++)
 		points[i].run_queue_ns = points[i].at_ns < VS_NOW - 500 * VS_MS ? 0 : 900 * VS_MS;
-	vs_expect(&job, TWI_CAUSE_CPU, 1);
+	twt_vs_expect(&job, TWI_CAUSE_CPU, 1);
 	/* Of that time nothing is known any more. */
 	job.last[1].cpu_count = 0;
-	vs_expect(&job, TWI_CAUSE_LATE, 1);
+	twt_vs_expect(&job, TWI_CAUSE_LATE, 1);
 }
 
 static void test_missing_for_a_cpu(void **state)
 {
 	(void)state;
 	for (unsigned starved = 0; starved < 2; starved++) {
-		vs_healthy(&job, 3);
-		vs_miss(&job, 1, 1500);
-		vs_cpu(&job, 1, starved ? 150 : 100, 20);
-		vs_expect(&job, starved ? TWI_CAUSE_CPU : TWI_CAUSE_NEVER_ENTERED, 1);
+		twt_vs_healthy(&job, 3);
+		twt_vs_miss(&job, 1, 1500);
+		twt_vs_cpu(&job, 1, starved ? 150 : 100, 20);
+		twt_vs_expect(&job, starved ? TWI_CAUSE_CPU : TWI_CAUSE_NEVER_ENTERED, 1);
 		job.ranks[1].first = NULL;
-		vs_expect(&job, starved ? TWI_CAUSE_CPU : TWI_CAUSE_NEVER_ENTERED, 1);
+		twt_vs_expect(&job, starved ? TWI_CAUSE_CPU : TWI_CAUSE_NEVER_ENTERED, 1);
 	}
 }
 

@@ -13,12 +13,15 @@ void twt_duo_init(struct twt_duo *duo)
 	duo->address = "tcp://127.0.0.1:0";
 }
 
-static void twt_duo_prepare(void *arg)
+/* The child may have its own address and options. */
+static void twt_duo_prepare(struct twt_pair_way *way)
 {
-	struct twt_duo *duo = arg;
+	struct twt_duo *duo = way->arg;
 
 	if (duo->prepare != NULL)
 		duo->prepare(duo);
+	way->child = duo->child;
+	way->address = duo->address;
 }
 
 static void twt_duo_dial(char where[TOW_ADDRESS_MAX], void *arg)

@@ -64,7 +64,7 @@ struct tow_peer *twt_connect(struct tow_endpoint *endpoint, const char *address)
 
 /* The child's whole life; the address to dial comes through `fd`. */
 static void __attribute__((noreturn))
-twt_pair_child(struct twt_side *side, const struct twt_pair_way *way, int fd)
+twt_pair_child(struct twt_side *side, struct twt_pair_way *way, int fd)
 {
 	char where[TOW_ADDRESS_MAX];
 	int status;
@@ -74,7 +74,7 @@ twt_pair_child(struct twt_side *side, const struct twt_pair_way *way, int fd)
 		_exit(99);
 	close(fd);
 	if (way->prepare != NULL)
-		way->prepare(way->arg);
+		way->prepare(way);
 	TWT_OK(tow_runtime_open(&way->child, &side->runtime));
 	TWT_OK(tow_endpoint_open(side->runtime, way->address, &side->endpoint));
 	side->peer = twt_connect(side->endpoint, where);
@@ -85,6 +85,7 @@ twt_pair_child(struct twt_side *side, const struct twt_pair_way *way, int fd)
 
 void twt_pair_open(struct twt_side *side, const struct twt_pair_way *way)
 {
+	struct twt_pair_way own = *way;
 	char where[TOW_ADDRESS_MAX] = "";
 	int fds[2];
 
@@ -96,7 +97,7 @@ void twt_pair_open(struct twt_side *side, const struct twt_pair_way *way)
 		abort();
 	if (side->child == 0) {
 		close(fds[1]);
-		twt_pair_child(side, way, fds[0]);
+		twt_pair_child(side, &own, fds[0]);
 	}
 	close(fds[0]);
 	TWT_OK(tow_runtime_open(&way->parent, &side->runtime));

@@ -51,9 +51,10 @@ struct tow_peer *twt_connect(struct tow_endpoint *endpoint, const char *address)
 /* How two processes are to be connected. What is NULL is left out. */
 struct twt_pair_way {
 	struct tow_options parent, child;
-	const char *address;        /* of both endpoints: tcp://127.0.0.1:0, ... */
-	unsigned limit_s;           /* then the child is ended */
-	void (*prepare)(void *arg); /* in the child, first of all */
+	const char *address; /* of both endpoints: tcp://127.0.0.1:0, ... */
+	unsigned limit_s;    /* then the child is ended */
+	/* In the child, first of all; what it changes of its way holds for the child alone. */
+	void (*prepare)(struct twt_pair_way *way);
 	void (*dial)(char where[TOW_ADDRESS_MAX], void *arg); /* may change what the child dials */
 	int (*run)(struct twt_side *side, void *arg);         /* the child's part */
 	void *arg;

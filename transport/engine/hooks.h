@@ -35,7 +35,7 @@ struct twi_link_hooks {
 	void (*ask)(struct tow_peer *peer, uint64_t now_ns); /* peer->link_due_ns has passed */
 };
 
-/* coll/: the engine is not held in `waited`, and may be in `group_end`. */
+/* coll/: any thread may call `waited`, without the engine. */
 struct twi_coll_hooks {
 	/* A thread waits for a collective, or tests it; now_ns 0: the clock is to be read. */
 	void (*waited)(struct tow_op *op, uint64_t now_ns);

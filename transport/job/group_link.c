@@ -154,8 +154,8 @@ static void wake(struct twi_slot *slot, int status)
 }
 
 /*
- * TOW_OK, or TOW_ENOMEM: then the connection is of no use, and the slot is as it was. Only the first
- * of the hooks can fail, so nothing that another one has begun is to be undone.
+ * TOW_OK, or TOW_ENOMEM: then the connection is of no use, and the slot is as it was. Only the
+ * first of the hooks can fail, so nothing that another one has begun is to be undone.
  */
 static int slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer)
 {

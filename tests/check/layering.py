@@ -19,10 +19,9 @@ TABLE = {
     "diag/knob": LOWER + ["diag/base", "diag/record"],
     "diag/judge": LOWER + ["diag/base", "diag/record"],
     "diag/serve/ui": [],
-    # trace: what a trace is and what can be reckoned from it; its formats; the page; taking one.
+    # trace: what a trace is and what can be reckoned from it; writing it; taking one.
     "diag/trace": LOWER + ["diag/base", "diag/record"],
     "diag/trace/export": LOWER + ["diag/base", "diag/record", "diag/trace"],
-    "diag/trace/report": LOWER + ["diag/base", "diag/record", "diag/serve/ui", "diag/trace"],
     "diag/serve": LOWER + ["diag/base", "diag/record", "diag/serve/ui", "diag/trace"],
     "diag/trace/capture": ["include/internal", "diag/base", "diag/record", "diag/trace",
                            "diag/trace/export", "diag/serve"],
@@ -98,7 +97,10 @@ TABLE = {
 TOOLS = {
     "tools/common": ["include/towline"],
     "tools/towstat": ["include/towline", "tools/common"],
-    "tools/towtrace": ["include/towline", "tools/common"],
+    # Of the library's inside it has what needs no runtime, linked as offline_lib.
+    "tools/trace": LOWER + ["diag/base", "diag/record", "diag/serve/ui", "diag/trace",
+                            "diag/trace/export"],
+    "tools/towtrace": ["include/towline", "tools/common", "tools/trace"],
     "tools/towdoctor": ["include/towline", "tools/common"],
     "tools/towrun": ["include/towline"],
     "tools/towbpf": ["include/towline", "diag/bpf/abi", "tools/common"],
@@ -109,7 +111,7 @@ TABLE.update(TOOLS)
 ORDERED = list(TABLE)
 TABLE.update({
     "bench": ROOMS,
-    "fuzz": ROOMS + ["tests"],
+    "fuzz": ROOMS + ["tests", "tools/trace"],
     "tests": ORDERED + ["bench", "fuzz"],
     "examples": ["include/towline"],
     "plugins": ["include/towline"],
@@ -132,7 +134,7 @@ LIBRARIES = {
     "isa-l": {"diag/base"},
     "numa": {"memreg/os", "tests"},
     "numaif": {"memreg/os", "tests"},
-    "protobuf-c": {"diag/trace/export", "tests"},
+    "protobuf-c": {"diag/trace/export", "tools/trace", "tests"},
     "microhttpd": {"diag/serve", "tests", "tools/towstat"},
     "jansson": {"tools/towstat", "tools/towdoctor", "examples", "bench", "tests", "fuzz",
                 "plugins"},

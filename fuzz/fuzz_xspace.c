@@ -10,6 +10,7 @@
 
 #include <towline/status.h>
 
+#include "diag/trace/analysis.h"
 #include "diag/trace/export/export.h"
 #include "tests/support/traces.h"
 #include "tools/trace/formats.h"
@@ -29,6 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static int (*const formats[])(const struct twi_trace *trace, char **bytes_out,
 				      size_t *count_out) = { twi_export_perfetto, twi_export_chrome,
+							     twi_analysis_json, twi_report_html,
 							     twi_export_xspace };
 	struct twi_trace trace, again;
 	char *bytes, why[256] = "";

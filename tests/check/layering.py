@@ -94,12 +94,25 @@ TABLE = {
                   "transport/job", "transport/coll/plan", "transport/coll", "transport/inquiry",
                   "transport/device"],
 }
-# What bench, fuzz and tests see: all of it.
+# What some benches, fuzz and tests see: all of it.
 ROOMS = list(TABLE)
 TABLE.update({
-    "bench": ROOMS,
+    # Sizes and what is sent; the tensors of models and what a job does with them.
+    "bench/common": [],
+    "bench/workloads": [],
+    # Users of the library like any other; then those that look inside, the last everywhere.
+    "bench/perf": ["include/towline", "bench/common"],
+    "bench/coll": ["include/towline", "transport/coll/plan", "bench/common"],
+    "bench/grads": ["include/towline", "bench/common", "bench/workloads"],
+    "bench/memreg": LOWER + ["diag/base", "diag/record", "memreg/arena", "memreg/pool",
+                             "memreg/alloclog", "transport/coll", "bench/workloads"],
+    "bench/micro": ROOMS,
+})
+# These have one direction, too.
+ORDERED = list(TABLE)
+TABLE.update({
     "fuzz": ROOMS + ["tests"],
-    "tests": ROOMS + ["bench", "fuzz", "tools"],
+    "tests": ORDERED + ["fuzz", "tools"],
     "tools": ["include/towline", "diag/bpf/abi"],
     "examples": ["include/towline"],
     "plugins": ["include/towline"],
@@ -112,11 +125,11 @@ UPWARD = {
     "transport/op/endpoint.h": ["transport/stream/session.h"],
 }
 # These count with all that is below them; of the others each sub-folder needs a row.
-WITH_SUBFOLDERS = {"bench", "fuzz", "tests", "tools", "examples", "plugins"}
+WITH_SUBFOLDERS = {"fuzz", "tests", "tools", "examples", "plugins"}
 
 # Libraries beyond libc, and who may know them. An installed header must not drag one in.
 LIBRARIES = {
-    "liburing": {"transport/engine/uring", "bench", "tests", "fuzz", "tools"},
+    "liburing": {"transport/engine/uring", "bench/memreg", "tests", "fuzz", "tools"},
     "rdma": {"transport/lanes/ofi"},
     "sodium": {"transport/security", "tests", "fuzz"},
     "isa-l": {"diag/base"},
@@ -124,7 +137,8 @@ LIBRARIES = {
     "numaif": {"memreg/os", "tests"},
     "protobuf-c": {"diag/trace/export", "tests"},
     "microhttpd": {"diag/serve", "tests", "tools"},
-    "jansson": {"tools", "examples", "bench", "tests", "fuzz", "plugins"},
+    "jansson": {"tools", "examples", "bench/coll", "bench/grads", "bench/memreg", "tests", "fuzz",
+                "plugins"},
     "cmocka": {"tests", "fuzz"},
     "bpf": {"diag/bpf", "tools", "examples", "tests"},
 }
@@ -199,7 +213,7 @@ def check(tree):
     here = "tests/check/layering.py"
     faults = [Fault(here, 1, f"the row of {row} names {other}, which does not stand above it",
                     "a room includes what stands above it alone")
-              for row, other in order({row: TABLE[row] for row in ROOMS})]
+              for row, other in order({row: TABLE[row] for row in ORDERED})]
     for name, targets in UPWARD.items():
         there = {find(tree, name, include) for _, _, include in includes(tree, name)} \
             if name in tree.names else set()
@@ -243,6 +257,11 @@ SAMPLES = [
     ("tool looks inside", {"tools/a.c": '#include "diag/base/emit.h"\n'}, "tools may not include"),
     ("tool uses a primitive", {"tools/a.c": "#include <internal/base.h>\n"},
      "tools may not include include/internal/base.h"),
+    ("bench looks inside", {"bench/perf/a.c": '#include "diag/base/clock.h"\n'},
+     "bench/perf may not include diag/base/clock.h"),
+    ("bench sees bench", {"bench/micro/a.c": '#include "bench/perf/perf.h"\n'},
+     "bench/micro may not include bench/perf/perf.h"),
+    ("no room of bench", {"bench/a.c": "\n"}, "does not know"),
     ("example looks inside", {"examples/a.c": '#include "transport/op/op.h"\n'},
      "examples may not"),
     ("public needs internal", {"include/towline/a.h": "#include <internal/base.h>\n"},

@@ -22,8 +22,8 @@
 
 #include "bench/workloads/strategy.h"
 #include "bench/workloads/workload.h"
-#include "memreg/alloclog/budget.h"
-#include "memreg/alloclog/replay.h"
+#include "memreg/sizing/budget.h"
+#include "memreg/sizing/replay.h"
 
 #define MEMREG_FAULT 1 /* it was tried, and did not work or did not hold */
 #define MEMREG_USAGE 2 /* options and files that make no sense */

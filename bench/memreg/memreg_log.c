@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "bench/memreg/memreg_bench.h"
-#include "memreg/alloclog/alloclog_file.h"
+#include "memreg/sizing/alloclog_read.h"
 #include <towline/status.h>
 
 #define LINE_ROOM  512

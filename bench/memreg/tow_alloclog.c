@@ -13,7 +13,7 @@
 #include <towline/status.h>
 #include <towline/version.h>
 
-#include "memreg/alloclog/alloclog_file.h"
+#include "memreg/sizing/alloclog_read.h"
 
 #define EXIT_USAGE 2
 

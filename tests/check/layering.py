@@ -36,8 +36,8 @@ TABLE = {
                             "memreg/arena"],
     "memreg/user": ["include/internal", "diag/base", "diag/record", "diag/serve", "memreg/region",
                     "memreg/os", "memreg/pool"],
-    "memreg/alloclog": LOWER + ["diag/base", "diag/record", "diag/serve", "memreg/region",
-                                "memreg/arena", "memreg/pool"],
+    "memreg/alloclog": ["include/internal", "diag/base", "diag/record", "diag/serve",
+                        "memreg/arena", "memreg/pool"],
     # transport: what travels (pure); the table of a lane; who may; who drives, and how it sleeps.
     "transport/wire": LOWER + ["diag/base", "diag/record"],
     "transport/lanes": ["include/towline", "diag/base", "diag/record"],
@@ -68,8 +68,8 @@ TABLE = {
                                     "memreg/pool", "transport/wire", "transport/lanes",
                                     "transport/security", "transport/engine", "transport/op",
                                     "transport/message"],
-    "transport/lanes/loop": ["diag/base", "diag/record", "memreg/pool", "transport/lanes",
-                             "transport/engine", "transport/op"],
+    "transport/lanes/loop": ["diag/base", "diag/record", "transport/lanes", "transport/engine",
+                             "transport/op"],
     # What is made of messages.
     "transport/rpc": LOWER + ["diag/base", "diag/record", "diag/serve", "memreg/pool",
                               "transport/engine", "transport/op"],
@@ -97,6 +97,10 @@ TABLE = {
 # What some benches, fuzz and tests see: all of it.
 ROOMS = list(TABLE)
 TABLE.update({
+    # Beside the library: sizing a pool by a log; simulated networks and jobs.
+    "memreg/sizing": LOWER + ["diag/base", "memreg/region", "memreg/arena", "memreg/alloclog"],
+    "transport/sim": ["diag/base", "memreg/pool", "transport/engine", "transport/op",
+                      "transport/lanes/loop", "transport/job"],
     # Sizes and what is sent; the tensors of models and what a job does with them.
     "bench/common": [],
     "bench/workloads": [],
@@ -105,13 +109,13 @@ TABLE.update({
     "bench/coll": ["include/towline", "transport/coll/plan", "bench/common"],
     "bench/grads": ["include/towline", "bench/common", "bench/workloads"],
     "bench/memreg": LOWER + ["diag/base", "diag/record", "memreg/arena", "memreg/pool",
-                             "memreg/alloclog", "transport/coll", "bench/workloads"],
+                             "memreg/sizing", "transport/coll", "bench/workloads"],
     "bench/micro": ROOMS,
 })
 # These have one direction, too.
 ORDERED = list(TABLE)
 TABLE.update({
-    "fuzz": ROOMS + ["tests"],
+    "fuzz": ROOMS + ["memreg/sizing", "transport/sim", "tests"],
     "tests": ORDERED + ["fuzz", "tools"],
     "tools": ["include/towline", "diag/bpf/abi"],
     "examples": ["include/towline"],

@@ -2,7 +2,7 @@
  * replay_program.c - from the events of a log to a program with dense slots; replay.h has the
  * concept. A log is a stranger's file: whatever it says is checked here, once.
  */
-#include "memreg/alloclog/replay.h"
+#include "memreg/sizing/replay.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "memreg/alloclog/budget.h"
+#include "memreg/sizing/budget.h"
 
 static void sums(void **state)
 {

@@ -1,7 +1,7 @@
 /*
  * budget.c - the lines of a sum; budget.h has the concept.
  */
-#include "memreg/alloclog/budget.h"
+#include "memreg/sizing/budget.h"
 
 #include <stdio.h>
 

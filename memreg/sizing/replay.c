@@ -2,7 +2,7 @@
  * replay.c - runs a compiled log in a pool of addresses, and searches the smallest that holds it;
  * replay.h has the concept, replay_program.c makes the program.
  */
-#include "memreg/alloclog/replay.h"
+#include "memreg/sizing/replay.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "memreg/alloclog/replay.h"
 #include "memreg/arena/arena.h"
+#include "memreg/sizing/replay.h"
 #include <towline/status.h>
 
 #define MIB ((uint64_t)1 << 20)

@@ -1,7 +1,7 @@
 /*
  * group_sim.c - groups of simulated ranks. See group_sim.h.
  */
-#include "transport/job/group_sim.h"
+#include "transport/sim/group_sim.h"
 
 #include <stdlib.h>
 

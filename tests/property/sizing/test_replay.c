@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "memreg/alloclog/replay.h"
 #include "memreg/arena/arena.h"
 #include "memreg/region/lease.h"
+#include "memreg/sizing/replay.h"
 #include <towline/status.h>
 
 #define EVENTS  400

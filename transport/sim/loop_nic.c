@@ -1,7 +1,7 @@
 /*
  * loop_nic.c - see loop_nic.h.
  */
-#include "transport/lanes/loop/loop_nic.h"
+#include "transport/sim/loop_nic.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@
 #include "transport/op/op.h"
 #include "transport/op/path.h"
 
-struct twi_loop_nic {
+struct loop_nic {
+	struct twi_loop_nic base;                  /* what the lane sees */
 	pthread_mutex_t lock;                      /* regions come and go without the engine */
 	struct twi_region entry[TWI_REGION_SLOTS]; /* by first slot; generation 0: none */
 	uint64_t refused;
@@ -23,7 +24,7 @@ struct twi_loop_nic {
 
 static int nic_add(void *ctx, const struct twi_region *region)
 {
-	struct twi_loop_nic *nic = ctx;
+	struct loop_nic *nic = ctx;
 
 	pthread_mutex_lock(&nic->lock);
 	nic->entry[region->slot] = *region;
@@ -33,7 +34,7 @@ static int nic_add(void *ctx, const struct twi_region *region)
 
 static void nic_remove(void *ctx, const struct twi_region *region)
 {
-	struct twi_loop_nic *nic = ctx;
+	struct loop_nic *nic = ctx;
 
 	pthread_mutex_lock(&nic->lock);
 	if (nic->entry[region->slot].generation == region->generation)
@@ -43,8 +44,8 @@ static void nic_remove(void *ctx, const struct twi_region *region)
 
 static const struct twi_registrar nic_registrar = { "loop-nic", nic_add, nic_remove };
 
-static bool translates(struct twi_loop_nic *nic, const struct twi_region *region,
-		       const void *memory, size_t bytes)
+static bool translates(struct loop_nic *nic, const struct twi_region *region, const void *memory,
+		       size_t bytes)
 {
 	uint64_t offset;
 	bool known;
@@ -61,7 +62,7 @@ static bool translates(struct twi_loop_nic *nic, const struct twi_region *region
 }
 
 /* Hands an address to the NIC: it must be in the table. */
-static enum twi_nic hand(struct twi_loop_nic *nic, const struct tow_op *op,
+static enum twi_nic hand(struct loop_nic *nic, const struct tow_op *op,
 			 const struct twi_region *region, const void *memory, size_t bytes)
 {
 	if (!translates(nic, region, memory, bytes)) {
@@ -83,53 +84,29 @@ static const struct twi_region *region_of_chunk(const struct twi_engine *engine,
 	return extent != NULL ? &extent->region : NULL;
 }
 
-int twi_loop_nic_attach(struct twi_engine *engine, twi_loop_tap tap, void *arg)
+static struct loop_nic *nic_of(struct twi_loop_nic *base)
 {
-	struct twi_loop_nic *nic = calloc(1, sizeof(*nic));
-	struct twi_loop_lane *lane;
-	int status;
-
-	if (nic == NULL)
-		return twi_error(TOW_ENOMEM, "no memory for the NIC of the loop lane");
-	pthread_mutex_init(&nic->lock, NULL);
-	nic->tap = tap;
-	nic->arg = arg;
-	twi_engine_enter(engine);
-	lane = (struct twi_loop_lane *)(void *)engine->lanes[TWI_LANE_LOOP];
-	status = twi_pool_registrar_add(engine->pool, &nic_registrar, nic);
-	if (status == TOW_OK)
-		lane->nic = nic;
-	twi_engine_leave(engine);
-	if (status != TOW_OK)
-		free(nic);
-	return status;
+	return (struct loop_nic *)(void *)base;
 }
 
-uint64_t twi_loop_nic_refused(struct twi_engine *engine)
+static void nic_close(struct twi_engine *engine, struct twi_loop_nic *base)
 {
-	const struct twi_loop_lane *lane =
-		(struct twi_loop_lane *)(void *)engine->lanes[TWI_LANE_LOOP];
+	struct loop_nic *nic = nic_of(base);
 
-	return lane->nic->refused;
-}
-
-void twi_loop_nic_close(struct twi_engine *engine, struct twi_loop_nic *nic)
-{
-	if (nic == NULL)
-		return;
 	twi_pool_registrar_remove(engine->pool, &nic_registrar, nic);
 	pthread_mutex_destroy(&nic->lock);
 	free(nic);
 }
 
-enum twi_nic twi_loop_nic_out(struct twi_engine *engine, struct twi_loop_nic *nic,
-			      struct twi_bulk_out *out, size_t room, void **chunk_out)
+static enum twi_nic nic_out(struct twi_engine *engine, struct twi_loop_nic *base,
+			    struct twi_bulk_out *out, size_t room, void **chunk_out)
 {
+	struct loop_nic *nic = nic_of(base);
 	struct iovec *payload;
 	size_t before = 0, n;
 
 	*chunk_out = NULL;
-	if (nic == NULL || out->op == NULL)
+	if (out->op == NULL)
 		return TWI_NIC_GO;
 	payload = &out->parts[out->payload_part];
 	if (!out->op->claim.staged)
@@ -152,15 +129,15 @@ enum twi_nic twi_loop_nic_out(struct twi_engine *engine, struct twi_loop_nic *ni
 	return hand(nic, out->op, region_of_chunk(engine, *chunk_out), *chunk_out, n);
 }
 
-enum twi_nic twi_loop_nic_in(struct twi_engine *engine, struct twi_loop_nic *nic,
-			     const struct tow_op *op, void *to, const void *from, size_t *n)
+static enum twi_nic nic_in(struct twi_engine *engine, struct twi_loop_nic *base,
+			   const struct tow_op *op, void *to, const void *from, size_t *n)
 {
-	enum twi_nic verdict = TWI_NIC_GO;
+	struct loop_nic *nic = nic_of(base);
+	enum twi_nic verdict;
 	void *chunk;
 
-	if (nic == NULL || !op->claim.staged) {
-		if (nic != NULL)
-			verdict = hand(nic, op, op->claim.region, to, *n);
+	if (!op->claim.staged) {
+		verdict = hand(nic, op, op->claim.region, to, *n);
 		if (verdict == TWI_NIC_GO)
 			twi_path_wire(to, from, *n);
 		return verdict;
@@ -177,4 +154,35 @@ enum twi_nic twi_loop_nic_in(struct twi_engine *engine, struct twi_loop_nic *nic
 	}
 	twi_staging_release(&engine->staging, chunk);
 	return verdict;
+}
+
+int twi_loop_nic_attach(struct twi_engine *engine, twi_loop_tap tap, void *arg)
+{
+	struct loop_nic *nic = calloc(1, sizeof(*nic));
+	struct twi_loop_lane *lane;
+	int status;
+
+	if (nic == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for the NIC of the loop lane");
+	pthread_mutex_init(&nic->lock, NULL);
+	nic->base = (struct twi_loop_nic){ nic_out, nic_in, nic_close };
+	nic->tap = tap;
+	nic->arg = arg;
+	twi_engine_enter(engine);
+	lane = (struct twi_loop_lane *)(void *)engine->lanes[TWI_LANE_LOOP];
+	status = twi_pool_registrar_add(engine->pool, &nic_registrar, nic);
+	if (status == TOW_OK)
+		lane->nic = &nic->base;
+	twi_engine_leave(engine);
+	if (status != TOW_OK)
+		free(nic);
+	return status;
+}
+
+uint64_t twi_loop_nic_refused(struct twi_engine *engine)
+{
+	const struct twi_loop_lane *lane =
+		(struct twi_loop_lane *)(void *)engine->lanes[TWI_LANE_LOOP];
+
+	return nic_of(lane->nic)->refused;
 }

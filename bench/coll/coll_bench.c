@@ -189,7 +189,7 @@ static int run_rank(struct coll_options *options, const struct tow_job_info *inf
 	return rc;
 }
 
-/* A free port of loopback, which stays ours while the job runs (see tools/towrun_start.c). */
+/* A free port of loopback, which stays ours while the job runs (see towrun_start.c). */
 static int choose_store(char *text, size_t room)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET,

@@ -237,7 +237,7 @@ static int reap(pid_t child, double seconds)
 	return GRADS_FAILED;
 }
 
-/* A free port of loopback, which stays ours while the ranks run (see tools/towrun_start.c). */
+/* A free port of loopback, which stays ours while the ranks run (see towrun_start.c). */
 static int choose_store(struct grads_options *options)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET,

@@ -22,7 +22,7 @@ LISTS = {
                                     ["docs/counters.md", "docs/knobs.md", "docs/statuses.md"]),
     r"transport/wire/rule\.h$": (r"^\s*X\(\d+, (\w+),", ["docs/wire.md"]),
     r"transport/wire/feature\.def$": (r"^\s*TWI_FEATURE\(\d+, (\w+),", ["docs/wire.md"]),
-    r"tools/towdoctor\.h$": (r"^\s*X\((\w+), ", ["docs/doctor.md"]),
+    r"tools/towdoctor/towdoctor\.h$": (r"^\s*X\((\w+), ", ["docs/doctor.md"]),
 }
 GENERATED = {"docs/counters.md": ["counters", "--markdown"],
              "docs/knobs.md": ["knobs", "--markdown"]}

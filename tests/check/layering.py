@@ -94,9 +94,18 @@ TABLE = {
                   "transport/job", "transport/coll/plan", "transport/coll", "transport/inquiry",
                   "transport/device"],
 }
-# What some benches, fuzz and tests see: all of it.
+# The tools: users of the library like any other. None knows another one's inside.
+TOOLS = {
+    "tools/common": ["include/towline"],
+    "tools/towstat": ["include/towline", "tools/common"],
+    "tools/towtrace": ["include/towline", "tools/common"],
+    "tools/towdoctor": ["include/towline", "tools/common"],
+    "tools/towrun": ["include/towline"],
+    "tools/towbpf": ["include/towline", "diag/bpf/abi", "tools/common"],
+}
+# What some benches, fuzz and tests see: all of the library.
 ROOMS = list(TABLE)
-TABLE.update({
+TABLE.update(TOOLS | {
     # Beside the library: sizing a pool by a log; simulated networks and jobs.
     "memreg/sizing": LOWER + ["diag/base", "memreg/region", "memreg/arena", "memreg/alloclog"],
     "transport/sim": ["diag/base", "memreg/pool", "transport/engine", "transport/op",
@@ -116,8 +125,7 @@ TABLE.update({
 ORDERED = list(TABLE)
 TABLE.update({
     "fuzz": ROOMS + ["memreg/sizing", "transport/sim", "tests"],
-    "tests": ORDERED + ["fuzz", "tools"],
-    "tools": ["include/towline", "diag/bpf/abi"],
+    "tests": ORDERED + ["fuzz"],
     "examples": ["include/towline"],
     "plugins": ["include/towline"],
 })
@@ -129,22 +137,22 @@ UPWARD = {
     "transport/op/endpoint.h": ["transport/stream/session.h"],
 }
 # These count with all that is below them; of the others each sub-folder needs a row.
-WITH_SUBFOLDERS = {"fuzz", "tests", "tools", "examples", "plugins"}
+WITH_SUBFOLDERS = {"fuzz", "tests", "examples", "plugins"}
 
 # Libraries beyond libc, and who may know them. An installed header must not drag one in.
 LIBRARIES = {
-    "liburing": {"transport/engine/uring", "bench/memreg", "tests", "fuzz", "tools"},
+    "liburing": {"transport/engine/uring", "bench/memreg", "tests", "fuzz"},
     "rdma": {"transport/lanes/ofi"},
     "sodium": {"transport/security", "tests", "fuzz"},
     "isa-l": {"diag/base"},
     "numa": {"memreg/os", "tests"},
     "numaif": {"memreg/os", "tests"},
     "protobuf-c": {"diag/trace/export", "tests"},
-    "microhttpd": {"diag/serve", "tests", "tools"},
-    "jansson": {"tools", "examples", "bench/coll", "bench/grads", "bench/memreg", "tests", "fuzz",
-                "plugins"},
+    "microhttpd": {"diag/serve", "tests", "tools/towstat"},
+    "jansson": {"tools/towstat", "tools/towdoctor", "bench/coll", "bench/grads", "bench/memreg",
+                "examples", "tests", "fuzz", "plugins"},
     "cmocka": {"tests", "fuzz"},
-    "bpf": {"diag/bpf", "tools", "examples", "tests"},
+    "bpf": {"diag/bpf", "tools/towbpf", "examples", "tests"},
 }
 # What the headers in include/ may take from the system: the C library as C11 and C++11 have it.
 LIBC = {"assert.h", "errno.h", "limits.h", "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h",
@@ -246,7 +254,7 @@ SAMPLES = [
               "transport/engine/uring/r.c": "#include <liburing.h>\n",
               "transport/lanes/lane.h": '#include "diag/base/p.h"\n', "diag/base/p.h": "\n",
               "tests/unit/t.c": '#include "helper.h"\n#include "diag/record/a.h"\n',
-              "tests/support/helper.h": "\n", "tools/t.c": "#include <towline/version.h>\n",
+              "tests/support/helper.h": "\n", "tools/towstat/t.c": "#include <towline/version.h>\n",
               "include/internal/b.h": "#include <stdint.h>\n", "include/towline/x.h": "\n"}, None),
     ("upward", {"diag/base/a.c": '#include "memreg/pool/pool.h"\n', "memreg/pool/pool.h": "\n"},
      "diag/base/a.c:1: diag/base may not include memreg/pool/pool.h"),
@@ -258,9 +266,15 @@ SAMPLES = [
      "diag/base may not include memreg/p.h"),
     ("lane sees lane", {"transport/lanes/loop/a.c": '#include "transport/lanes/tcp/r.h"\n'},
      "transport/lanes/loop may not include transport/lanes/tcp/r.h"),
-    ("tool looks inside", {"tools/a.c": '#include "diag/base/emit.h"\n'}, "tools may not include"),
-    ("tool uses a primitive", {"tools/a.c": "#include <internal/base.h>\n"},
-     "tools may not include include/internal/base.h"),
+    ("tool looks inside", {"tools/towstat/a.c": '#include "diag/base/emit.h"\n'},
+     "tools/towstat may not include"),
+    ("tool uses a primitive", {"tools/towrun/a.c": "#include <internal/base.h>\n"},
+     "tools/towrun may not include include/internal/base.h"),
+    ("tool sees tool", {"tools/towtrace/a.c": '#include "tools/towstat/b.h"\n'},
+     "tools/towtrace may not include tools/towstat/b.h"),
+    ("library sees tool", {"diag/serve/a.c": '#include "tools/common/b.h"\n'},
+     "diag/serve may not include tools/common/b.h"),
+    ("a tool without a room", {"tools/a.c": "\n"}, "does not know"),
     ("bench looks inside", {"bench/perf/a.c": '#include "diag/base/clock.h"\n'},
      "bench/perf may not include diag/base/clock.h"),
     ("bench sees bench", {"bench/micro/a.c": '#include "bench/perf/perf.h"\n'},

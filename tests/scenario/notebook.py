@@ -93,7 +93,7 @@ def capture(build, folder, lane, seconds):
     there = [os.path.join(folder, f"{{}}.{rank}") for rank in (0, 1)]
     with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
         job = subprocess.Popen(
-            [f"{build}/tools/towrun", "-n", "2", "--timeout", "100", "--",
+            [f"{build}/tools/towrun/towrun", "-n", "2", "--timeout", "100", "--",
              f"{build}/tests/latency_program", folder],
             env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     taking = None
@@ -103,7 +103,7 @@ def capture(build, folder, lane, seconds):
         expect(len(sockets) == 2, f"sockets: {sockets}")
         before = settled(sockets)
         taking = subprocess.Popen(
-            [f"{build}/tools/towtrace", "capture", "--seconds", str(seconds), *sockets,
+            [f"{build}/tools/towtrace/towtrace", "capture", "--seconds", str(seconds), *sockets,
              "--logdir", os.path.join(folder, "log.d"), "--run", "run"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         until(lambda: all(get(path, "/v1/info")["captures"] > 0 for path in sockets), job,

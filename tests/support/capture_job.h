@@ -19,7 +19,7 @@ static inline void twt_capture_job(const char *folder, const char *job, const ch
 
 	snprintf(line, sizeof(line),
 		 "cd %s && rm -f ready.* leave && mkdir -p s && export TOW_STATS_DIR=$PWD/s && "
-		 "{ TOW_JOB=%s TOW_LANES=tcp timeout 60 @/tools/towrun -n 2 --timeout 50 -- "
+		 "{ TOW_JOB=%s TOW_LANES=tcp timeout 60 @/tools/towrun/towrun -n 2 --timeout 50 -- "
 		 "@/tests/trace_program $PWD >job.log 2>&1 </dev/null & job=$!; } && i=0; "
 		 "while [ $i -lt 3000 ] && ! { [ -e ready.0 ] && [ -e ready.1 ]; }; do "
 		 "kill -0 $job || break; sleep 0.01; i=$((i + 1)); done; "

@@ -1,7 +1,7 @@
 /*
  * command.h - runs a command line of the shell and keeps what it prints, both streams.
  *
- * "@/" in it stands for the build folder: twt_command("@/tools/towrun -n 2 true", ...).
+ * "@/" in it stands for the build folder: twt_command("@/tools/towrun/towrun -n 2 true", ...).
  */
 #ifndef TWT_COMMAND_H
 #define TWT_COMMAND_H

@@ -8,9 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "tools/documents.h"
-#include "tools/metrics_merge.h"
-#include "tools/reading.h"
+#include "tools/towstat/documents.h"
+#include "tools/towstat/metrics_merge.h"
+#include "tools/towstat/reading.h"
 
 #define CASES 3000
 

@@ -93,7 +93,7 @@ static json_t *fetch(const char *seconds)
 	json_t *root;
 
 	snprintf(arguments, sizeof(arguments), "alloclog log.0 %s -o %s/log", seconds, dir);
-	expect("tools/towstat", arguments, 0, "");
+	expect("tools/towstat/towstat", arguments, 0, "");
 	snprintf(arguments, sizeof(arguments), "%s/log", dir);
 	expect("bench/tow-alloclog --summary", arguments, 0, " allocations, ");
 	text = run("bench/tow-alloclog", arguments, &status);
@@ -208,7 +208,7 @@ static void *fetch_long(void *arg)
 
 	(void)arg;
 	snprintf(arguments, sizeof(arguments), "alloclog log.0 --seconds 60 -o %s/log", dir);
-	expect("tools/towstat", arguments, 1, "hung up");
+	expect("tools/towstat/towstat", arguments, 1, "hung up");
 	return NULL;
 }
 
@@ -240,10 +240,10 @@ static void close_while_capturing(void **state)
 static void misuse(void **state)
 {
 	(void)state;
-	expect("tools/towstat", "alloclog log.0", 2, "--output");
-	expect("tools/towstat", "alloclog log.0 --seconds 61 -o x", 2, "60");
-	expect("tools/towstat", "alloclog log.0 x -o x", 2, "name");
-	expect("tools/towstat", "alloclog log.0 -o /nowhere/at/all", 1, "/nowhere");
+	expect("tools/towstat/towstat", "alloclog log.0", 2, "--output");
+	expect("tools/towstat/towstat", "alloclog log.0 --seconds 61 -o x", 2, "60");
+	expect("tools/towstat/towstat", "alloclog log.0 x -o x", 2, "name");
+	expect("tools/towstat/towstat", "alloclog log.0 -o /nowhere/at/all", 1, "/nowhere");
 	expect("bench/tow-alloclog", "", 2, "missing");
 	expect("bench/tow-alloclog", "--what", 2, "help");
 	expect("bench/tow-alloclog", "--help", 0, "tow-alloclog [--summary] FILE");

@@ -129,7 +129,7 @@ static pid_t start_helper(void)
 	pid_t pid;
 	char path[512];
 
-	snprintf(path, sizeof(path), "%s/tools/towbpf", build != NULL ? build : ".");
+	snprintf(path, sizeof(path), "%s/tools/towbpf/towbpf", build != NULL ? build : ".");
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
@@ -447,7 +447,7 @@ int main(void)
 	static struct twt_command command;
 	int failed;
 
-	twt_command("@/tools/towbpf --check", &command);
+	twt_command("@/tools/towbpf/towbpf --check", &command);
 	if (command.status != 0) {
 		printf("skipped: %s\n",
 		       command.status == 127 ? "there is no towbpf" : command.text);

@@ -452,7 +452,7 @@ static void run_towstat(struct twt_rank *rank)
 
 	reduce(rank, data, "gradients", "local", DELAY_NS);
 	if (rank->rank == 0) {
-		snprintf(line, sizeof(line), "@/tools/towstat get coll --socket %s",
+		snprintf(line, sizeof(line), "@/tools/towstat/towstat get coll --socket %s",
 			 tow_stats_socket(rank->runtime));
 		twt_command(line, &command);
 		if (command.status != 0 || getenv("TWT_SHOW") != NULL)

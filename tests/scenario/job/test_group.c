@@ -20,8 +20,8 @@ static void well(void **state)
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		char line[256];
 
-		snprintf(line, sizeof(line), "@/tools/towrun -n %d --timeout 100 " PROGRAM " all",
-			 sizes[i]);
+		snprintf(line, sizeof(line),
+			 "@/tools/towrun/towrun -n %d --timeout 100 " PROGRAM " all", sizes[i]);
 		run(line);
 		twt_command_expect(&command, 0, "all well", sizes[i]);
 	}
@@ -31,16 +31,16 @@ static void well(void **state)
 static void knobs(void **state)
 {
 	(void)state;
-	run("TOW_EAGER_MAX_BYTES=0 @/tools/towrun -n 3 --timeout 100 " PROGRAM " all");
+	run("TOW_EAGER_MAX_BYTES=0 @/tools/towrun/towrun -n 3 --timeout 100 " PROGRAM " all");
 	twt_command_expect(&command, 0, "all well", 3);
-	run("TOW_ENCRYPT=1 @/tools/towrun -n 3 --timeout 100 " PROGRAM " all");
+	run("TOW_ENCRYPT=1 @/tools/towrun/towrun -n 3 --timeout 100 " PROGRAM " all");
 	twt_command_expect(&command, 0, "all well", 3);
 }
 
 static void sizes(void **state)
 {
 	(void)state;
-	run("@/tools/towrun -n 4 --timeout 60 " PROGRAM " sizes");
+	run("@/tools/towrun/towrun -n 4 --timeout 60 " PROGRAM " sizes");
 	twt_command_expect(&command, 0, "TOW_EMISMATCH: rank 3 says world_size 8, rank 0 says 4",
 			   1);
 	/* The others miss it, and hear why. */
@@ -51,7 +51,7 @@ static void sizes(void **state)
 static void twice(void **state)
 {
 	(void)state;
-	run("@/tools/towrun -n 3 --timeout 60 " PROGRAM " twice");
+	run("@/tools/towrun/towrun -n 3 --timeout 60 " PROGRAM " twice");
 	twt_command_expect(&command, 0, "TOW_EMISMATCH: two processes say rank 1 of 3", 1);
 	twt_command_expect(&command, 0, "the last because two processes say rank 1 of 3", 2);
 }
@@ -59,7 +59,8 @@ static void twice(void **state)
 static void jobs(void **state)
 {
 	(void)state;
-	run("@/tools/towrun -n 3 --timeout 60 sh -c '[ $TOW_RANK = 1 ] && export TOW_JOB=other; "
+	run("@/tools/towrun/towrun -n 3 --timeout 60 sh -c '[ $TOW_RANK = 1 ] && export "
+	    "TOW_JOB=other; "
 	    "exec " PROGRAM " sizes'");
 	twt_command_expect(&command, 0, "TOW_EMISMATCH: rank 1 says job 'other'", 1);
 	twt_command_expect(&command, 0, "TOW_EMISMATCH: rank 2 says world_size 7", 1);
@@ -69,7 +70,7 @@ static void jobs(void **state)
 static void absent(void **state)
 {
 	(void)state;
-	run("@/tools/towrun -n 4 --timeout 60 " PROGRAM " absent");
+	run("@/tools/towrun/towrun -n 4 --timeout 60 " PROGRAM " absent");
 	twt_command_expect(&command, 0, "1 of 4 ranks have not come to 'open'", 3);
 	twt_command_expect(&command, 0, "TOW_EDEADLINE", 3);
 	twt_command_expect(&command, 0, " ms: 2\n", 3);
@@ -78,7 +79,7 @@ static void absent(void **state)
 static void no_store(void **state)
 {
 	(void)state;
-	run("@/tools/towrun -n 3 --timeout 60 " PROGRAM " no-store");
+	run("@/tools/towrun/towrun -n 3 --timeout 60 " PROGRAM " no-store");
 	twt_command_expect(&command, 0, "TOW_EDEADLINE: rank 0's store at 127.0.0.1:", 2);
 	twt_command_expect(&command, 0, "ECONNREFUSED", 2);
 }
@@ -86,7 +87,7 @@ static void no_store(void **state)
 static void wrong_key(void **state)
 {
 	(void)state;
-	run("@/tools/towrun -n 3 --timeout 60 sh -c '[ $TOW_RANK = 1 ] && export "
+	run("@/tools/towrun/towrun -n 3 --timeout 60 sh -c '[ $TOW_RANK = 1 ] && export "
 	    "TOW_JOB_KEY=0123456789abcdef0123456789abcdef; exec " PROGRAM " absent'");
 	twt_command_expect(&command, 0, "TOW_EAUTH", 1);
 	twt_command_expect(&command, 0, "have not come to 'open'", 1);
@@ -97,10 +98,10 @@ static void wrong_key(void **state)
 static void killed(void **state)
 {
 	(void)state;
-	run("@/tools/towrun -n 3 --timeout 60 --grace 40 sh -c 'trap \"\" TERM; " PROGRAM
+	run("@/tools/towrun/towrun -n 3 --timeout 60 --grace 40 sh -c 'trap \"\" TERM; " PROGRAM
 	    " killed-join; code=$?; [ $TOW_RANK = 0 ] && exit 0; exit $code'");
 	twt_command_expect(&command, 0, "TOW_EPEER: rank 0's store", 1);
-	run("@/tools/towrun -n 3 --timeout 60 --grace 40 sh -c 'trap \"\" TERM; " PROGRAM
+	run("@/tools/towrun/towrun -n 3 --timeout 60 --grace 40 sh -c 'trap \"\" TERM; " PROGRAM
 	    " killed-barrier; code=$?; [ $TOW_RANK = 0 ] && exit 0; exit $code'");
 	twt_command_expect(&command, 0, "TOW_EPEER", 2);
 }
@@ -113,8 +114,8 @@ static void ends(void **state)
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
 		char line[256];
 
-		snprintf(line, sizeof(line), "@/tools/towrun -n 3 --timeout 60 " PROGRAM " %s",
-			 modes[i]);
+		snprintf(line, sizeof(line),
+			 "@/tools/towrun/towrun -n 3 --timeout 60 " PROGRAM " %s", modes[i]);
 		run(line);
 		twt_command_expect(&command, 0, "TOW_OK", 3);
 	}

@@ -137,7 +137,7 @@ static int hello_by_towrun(void)
 	const char *build = getenv("TOW_TEST_BUILD");
 	char towrun[512], program[512];
 
-	snprintf(towrun, sizeof(towrun), "%s/tools/towrun", build != NULL ? build : "build");
+	snprintf(towrun, sizeof(towrun), "%s/tools/towrun/towrun", build != NULL ? build : "build");
 	snprintf(program, sizeof(program), "%s/examples/example_01_hello",
 		 build != NULL ? build : "build");
 	execl(towrun, "towrun", "-n", "1", program, NULL);

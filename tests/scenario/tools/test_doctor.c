@@ -76,7 +76,7 @@ static json_t *run_json(const char *arguments, int *status_out)
 	char line[512];
 	json_t *document;
 
-	snprintf(line, sizeof(line), "@/tools/towdoctor --json %s", arguments);
+	snprintf(line, sizeof(line), "@/tools/towdoctor/towdoctor --json %s", arguments);
 	twt_command(line, &command);
 	document = json_loads(command.text, 0, NULL);
 	if (document == NULL)
@@ -248,20 +248,21 @@ static void test_words_and_usage(void **state)
 
 	(void)state;
 	write_file("/proc/sys/net/ipv4/tcp_congestion_control", "\033[2Jx");
-	snprintf(line, sizeof(line), "@/tools/towdoctor --root %s --only congestion", root);
+	snprintf(line, sizeof(line), "@/tools/towdoctor/towdoctor --root %s --only congestion",
+		 root);
 	twt_command(line, &command);
 	twt_command_expect(&command, 0, "note: congestion: TCP congestion control\n", 1);
 	twt_command_expect(&command, 0, "    found   ?[2Jx", 1);
 	twt_command_expect(&command, 0, "0 error, 0 warning, 1 note, 0 ok\n", 1);
-	twt_command("@/tools/towdoctor --only nothing", &command);
+	twt_command("@/tools/towdoctor/towdoctor --only nothing", &command);
 	twt_command_expect(&command, 64, "no such check, see --list: nothing", 1);
-	twt_command("@/tools/towdoctor --root /nowhere", &command);
+	twt_command("@/tools/towdoctor/towdoctor --root /nowhere", &command);
 	twt_command_expect(&command, 64, "no folder that can be read: /nowhere", 1);
-	twt_command("@/tools/towdoctor --serve 70000", &command);
+	twt_command("@/tools/towdoctor/towdoctor --serve 70000", &command);
 	twt_command_expect(&command, 64, "--serve takes a port: 70000", 1);
-	twt_command("@/tools/towdoctor --serve --list", &command);
+	twt_command("@/tools/towdoctor/towdoctor --serve --list", &command);
 	twt_command_expect(&command, 64, "one of --peer", 1);
-	twt_command("@/tools/towdoctor extra", &command);
+	twt_command("@/tools/towdoctor/towdoctor extra", &command);
 	twt_command_expect(&command, 64, "no such argument: extra", 1);
 	make_good(NULL);
 }
@@ -276,9 +277,10 @@ static void test_this_host(void **state)
 
 	(void)state;
 	/* Where others may not even enter the build folder it is looked at as who we are. */
-	twt_command(AS_NOBODY "test -x @/tools/towdoctor", &command);
-	twt_command(getuid() == 0 && command.status == 0 ? AS_NOBODY "@/tools/towdoctor --json"
-							 : "@/tools/towdoctor --json",
+	twt_command(AS_NOBODY "test -x @/tools/towdoctor/towdoctor", &command);
+	twt_command(getuid() == 0 && command.status == 0 ? AS_NOBODY
+			    "@/tools/towdoctor/towdoctor --json"
+							 : "@/tools/towdoctor/towdoctor --json",
 		    &command);
 	if (command.status > 2)
 		fail_msg("status %d: %s", command.status, command.text);
@@ -391,7 +393,7 @@ static void test_wrong_measurements(void **state)
 	char line[128];
 
 	(void)state;
-	snprintf(line, sizeof(line), "@/tools/towdoctor --judge %s/measured.json", root);
+	snprintf(line, sizeof(line), "@/tools/towdoctor/towdoctor --judge %s/measured.json", root);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		write_file("/measured.json", rows[i].text);
 		twt_command(line, &command);

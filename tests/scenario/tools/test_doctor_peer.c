@@ -40,7 +40,7 @@ static int be_side(int side, void *arg)
 	const struct link_case *row = arg;
 	char program[512], output[256];
 
-	snprintf(program, sizeof(program), "%s/tools/towdoctor",
+	snprintf(program, sizeof(program), "%s/tools/towdoctor/towdoctor",
 		 getenv("TOW_TEST_BUILD") != NULL ? getenv("TOW_TEST_BUILD") : ".");
 	snprintf(output, sizeof(output), "%s/%s.%d", folder, row->name, side);
 	setenv("TOW_JOB_KEY", "0123456789abcdef0123456789abcdef", 1);
@@ -148,17 +148,17 @@ static void test_no_such_peer(void **state)
 	static struct twt_command command;
 
 	(void)state;
-	twt_command(
-		"A=$(mktemp); TOW_JOB_KEY=0123456789abcdef @/tools/towdoctor --serve 0 --seconds 5 "
-		">$A & S=$!; while [ ! -s $A ] && kill -0 $S; do sleep 0.01; done; "
-		"P=$(sed 's/.*://' $A); rm $A; "
-		"TOW_JOB_KEY=fedcba9876543210 @/tools/towdoctor --peer 127.0.0.1:$P; "
-		"echo status $?; wait $S; echo served $?",
-		&command);
+	twt_command("A=$(mktemp); TOW_JOB_KEY=0123456789abcdef @/tools/towdoctor/towdoctor --serve "
+		    "0 --seconds 5 "
+		    ">$A & S=$!; while [ ! -s $A ] && kill -0 $S; do sleep 0.01; done; "
+		    "P=$(sed 's/.*://' $A); rm $A; "
+		    "TOW_JOB_KEY=fedcba9876543210 @/tools/towdoctor/towdoctor --peer 127.0.0.1:$P; "
+		    "echo status $?; wait $S; echo served $?",
+		    &command);
 	twt_command_expect(&command, 0, "status 2\n", 1);
 	twt_command_expect(&command, 0, "served 0\n", 1);
 	twt_command_expect(&command, 0, "another job key", 1);
-	twt_command("@/tools/towdoctor --peer nonsense://x", &command);
+	twt_command("@/tools/towdoctor/towdoctor --peer nonsense://x", &command);
 	twt_command_expect(&command, 2, "towdoctor: ", 1);
 }
 

@@ -26,34 +26,34 @@ static void nap_ms(long ms)
 static void variables(void **state)
 {
 	(void)state;
-	run("unset TOW_JOB TOW_JOB_KEY TOW_JOB_KEY_FILE; @/tools/towrun -n 3 sh -c 'echo "
+	run("unset TOW_JOB TOW_JOB_KEY TOW_JOB_KEY_FILE; @/tools/towrun/towrun -n 3 sh -c 'echo "
 	    "$TOW_RANK/$TOW_WORLD_SIZE $TOW_LOCAL_RANK/$TOW_LOCAL_SIZE ${TOW_STORE%:*} "
 	    "${#TOW_JOB_KEY} ${TOW_JOB%-*}'");
 	twt_command_expect(&command, 0, "[0] 0/3 0/3 127.0.0.1 64 towrun\n", 1);
 	twt_command_expect(&command, 0, "[2] 2/3 2/3 127.0.0.1 64 towrun\n", 1);
 	/* What is set stays. */
-	run("TOW_JOB=mine TOW_JOB_KEY=secret @/tools/towrun -n 2 sh -c 'echo $TOW_JOB_KEY "
+	run("TOW_JOB=mine TOW_JOB_KEY=secret @/tools/towrun/towrun -n 2 sh -c 'echo $TOW_JOB_KEY "
 	    "$TOW_JOB'");
 	twt_command_expect(&command, 0, "secret mine\n", 2);
-	run("TOW_JOB_KEY_FILE=/there @/tools/towrun -n 1 sh -c 'echo [$TOW_JOB_KEY]'");
+	run("TOW_JOB_KEY_FILE=/there @/tools/towrun/towrun -n 1 sh -c 'echo [$TOW_JOB_KEY]'");
 	twt_command_expect(&command, 0, "[]", 1);
 }
 
 static void lines(void **state)
 {
 	(void)state;
-	run("@/tools/towrun -n 2 sh -c 'echo out; echo err >&2; printf last'");
+	run("@/tools/towrun/towrun -n 2 sh -c 'echo out; echo err >&2; printf last'");
 	twt_command_expect(&command, 0, "[0] out\n", 1);
 	twt_command_expect(&command, 0, "[1] err\n", 1);
 	twt_command_expect(&command, 0, "[0] last\n", 1);
-	run("@/tools/towrun -n 2 --tag-output off sh -c 'echo plain'");
+	run("@/tools/towrun/towrun -n 2 --tag-output off sh -c 'echo plain'");
 	twt_command_expect(&command, 0, "plain\nplain\n", 1);
 	/* Lines of two ranks never mix, however they are written; long ones are cut. */
-	run("@/tools/towrun -n 4 sh -c 'for i in 1 2 3 4 5 6 7 8 9; do printf abc; printf "
+	run("@/tools/towrun/towrun -n 4 sh -c 'for i in 1 2 3 4 5 6 7 8 9; do printf abc; printf "
 	    "\"def\\n\"; "
 	    "done'");
 	twt_command_expect(&command, 0, "] abcdef\n", 36);
-	run("head -c 20000 /dev/zero | tr '\\0' x | @/tools/towrun -n 1 cat");
+	run("head -c 20000 /dev/zero | tr '\\0' x | @/tools/towrun/towrun -n 1 cat");
 	twt_command_expect(&command, 0, "[0] xxx", 3);
 	twt_command_expect(&command, 0, "\n", 3);
 	assert_int_equal(strlen(command.text), 20000 + 3 * 5);
@@ -62,25 +62,26 @@ static void lines(void **state)
 static void much_output(void **state)
 {
 	(void)state;
-	run("@/tools/towrun -n 3 sh -c 'yes 0123456789 | head -n 100000' | sort | uniq -c");
+	run("@/tools/towrun/towrun -n 3 sh -c 'yes 0123456789 | head -n 100000' | sort | uniq -c");
 	twt_command_expect(&command, 0, "100000 [", 3);
 	/* Who reads has gone: the job ends, and says so. */
-	run("{ @/tools/towrun -n 2 --grace 1 yes; echo status $?; } 2>&1 >/dev/full");
+	run("{ @/tools/towrun/towrun -n 2 --grace 1 yes; echo status $?; } 2>&1 >/dev/full");
 	assert_true(command.status != 0);
-	run("{ @/tools/towrun -n 2 --grace 1 yes 2>&3; echo status $? >&3; } 3>&2 | head -n 1");
+	run("{ @/tools/towrun/towrun -n 2 --grace 1 yes 2>&3; echo status $? >&3; } 3>&2 | head -n "
+	    "1");
 	twt_command_expect(&command, 0, "towrun: the ranks' output cannot be written", 1);
 }
 
 static void input(void **state)
 {
 	(void)state;
-	run("printf 'a\\nb\\n' | @/tools/towrun -n 3 sh -c 'cat; echo end'");
+	run("printf 'a\\nb\\n' | @/tools/towrun/towrun -n 3 sh -c 'cat; echo end'");
 	twt_command_expect(&command, 0, "[0] a\n[0] b\n", 1);
 	twt_command_expect(&command, 0, "end\n", 3);
 	/* Rank 0 does not read, and that is its affair. */
-	run("yes | @/tools/towrun -n 2 true");
+	run("yes | @/tools/towrun/towrun -n 2 true");
 	twt_command_expect(&command, 0, "towrun", 0);
-	run("seq 1 200000 | @/tools/towrun -n 1 sh -c 'sleep 0.2; cat' | tail -n 1");
+	run("seq 1 200000 | @/tools/towrun/towrun -n 1 sh -c 'sleep 0.2; cat' | tail -n 1");
 	twt_command_expect(&command, 0, "[0] 200000\n", 1);
 }
 
@@ -123,7 +124,7 @@ static void failures(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		char line[512];
 
-		snprintf(line, sizeof(line), "@/tools/towrun %s", rows[i].line);
+		snprintf(line, sizeof(line), "@/tools/towrun/towrun %s", rows[i].line);
 		run(line);
 		twt_command_expect(&command, rows[i].status, rows[i].words, 1);
 	}
@@ -133,14 +134,15 @@ static void failures(void **state)
 static void arguments(void **state)
 {
 	(void)state;
-	run("@/tools/towrun -n 1 -- echo -n -x --help");
+	run("@/tools/towrun/towrun -n 1 -- echo -n -x --help");
 	twt_command_expect(&command, 0, "[0] -x --help", 1);
 }
 
 static void cores(void **state)
 {
 	(void)state;
-	run("@/tools/towrun -n 3 --cores 1 sh -c 'grep Cpus_allowed_list /proc/self/status'");
+	run("@/tools/towrun/towrun -n 3 --cores 1 sh -c 'grep Cpus_allowed_list "
+	    "/proc/self/status'");
 	/* One core each, whatever there are. */
 	twt_command_expect(&command, 0, "Cpus_allowed_list:", 3);
 	assert_null(strchr(strstr(command.text, "list:"), '-'));
@@ -159,7 +161,8 @@ static void signals(void **state)
 		char line[512], words[32];
 
 		snprintf(line, sizeof(line),
-			 "D=$(mktemp -d); env --default-signal=INT,HUP,QUIT @/tools/towrun -n 2 sh "
+			 "D=$(mktemp -d); env --default-signal=INT,HUP,QUIT @/tools/towrun/towrun "
+			 "-n 2 sh "
 			 "-c 'trap "
 			 "\"echo got %s; exit 0\" "
 			 "%s; : >'$D'/$TOW_RANK; while :; do sleep 0.05; done' & P=$!; "
@@ -171,10 +174,11 @@ static void signals(void **state)
 		twt_command_expect(&command, 0, words, 2);
 	}
 	/* A rank that dies of it: 128 and the signal. */
-	run("@/tools/towrun -n 2 sleep 100 & P=$!; sleep 0.3; kill -TERM $P; wait $P");
+	run("@/tools/towrun/towrun -n 2 sleep 100 & P=$!; sleep 0.3; kill -TERM $P; wait $P");
 	twt_command_expect(&command, 143, "killed by signal 15", 1);
 	/* Whoever asks twice means it. */
-	run("env --default-signal=INT,HUP,QUIT @/tools/towrun -n 2 --grace 0.2 sh -c 'trap \"\" "
+	run("env --default-signal=INT,HUP,QUIT @/tools/towrun/towrun -n 2 --grace 0.2 sh -c 'trap "
+	    "\"\" "
 	    "INT TERM; "
 	    "while :; do sleep 0.1; "
 	    "done' "
@@ -209,14 +213,15 @@ static void orphans(void **state)
 	(void)state;
 	snprintf(word, sizeof(word), "86%d.5", (int)getpid()); /* seconds that nobody else sleeps */
 	snprintf(line, sizeof(line),
-		 "@/tools/towrun -n 2 sh -c 'sleep %s & sleep %s' & P=$!; sleep 0.4; kill -9 $P; "
+		 "@/tools/towrun/towrun -n 2 sh -c 'sleep %s & sleep %s' & P=$!; sleep 0.4; kill "
+		 "-9 $P; "
 		 "wait $P",
 		 word, word);
 	run(line);
 	assert_int_equal(command.status, 137);
 	expect_none_left(word);
 	/* A rank that ends leaves nothing in the background either. */
-	snprintf(line, sizeof(line), "@/tools/towrun -n 2 sh -c 'sleep %s & exit 0'", word);
+	snprintf(line, sizeof(line), "@/tools/towrun/towrun -n 2 sh -c 'sleep %s & exit 0'", word);
 	run(line);
 	assert_int_equal(command.status, 0);
 	expect_none_left(word);

@@ -198,7 +198,7 @@ static void export_open(struct exporter *exporter, const char *listen, const cha
 	char program[256];
 	int pipes[2];
 
-	snprintf(program, sizeof(program), "%s/tools/towstat", build != NULL ? build : ".");
+	snprintf(program, sizeof(program), "%s/tools/towstat/towstat", build != NULL ? build : ".");
 	assert_int_equal(pipe(pipes), 0);
 	fflush(stdout);
 	exporter->pid = fork();
@@ -391,13 +391,13 @@ static void takes_over(void **state)
 static void others_survive(void **state)
 {
 	(void)state;
-	twt_command("@/tools/towstat get /v1/counters --all --timeout 1 --select "
+	twt_command("@/tools/towstat/towstat get /v1/counters --all --timeout 1 --select "
 		    "counters.sends",
 		    command);
 	twt_command_expect(command, 1, "\"document\": 1", 2);
 	twt_command_expect(command, 1, "\"error\"", 8);
 	twt_command_expect(command, 1, "no JSON", 3);
-	twt_command("@/tools/towstat top --once --interval 0.1 --timeout 1", command);
+	twt_command("@/tools/towstat/towstat top --once --interval 0.1 --timeout 1", command);
 	twt_command_expect(command, 0, "\njob.", 2);
 	/* And those without end, unless their time is over before they are too large. */
 	assert_in_range(twt_command_count(command, "not understood for"), 4, 6);
@@ -419,7 +419,8 @@ static void tells_verdicts(void **state)
 	(void)state;
 	atomic_store(&stop, false);
 	start_liar(&judge);
-	twt_command("@/tools/towstat top --once --interval 0.1 --filter 'never entered'", command);
+	twt_command("@/tools/towstat/towstat top --once --interval 0.1 --filter 'never entered'",
+		    command);
 	twt_command_expect(command, 0, "\njudge.3 ", 1);
 	twt_command_expect(command, 0, "  rank 3 never entered\n", 1);
 	atomic_store(&stop, true);
@@ -437,16 +438,18 @@ static void misuse(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		snprintf(line, sizeof(line), "@/tools/towstat export --listen %s", wrong[i]);
+		snprintf(line, sizeof(line), "@/tools/towstat/towstat export --listen %s",
+			 wrong[i]);
 		twt_command(line, command);
 		twt_command_expect(command, 2, "ADDRESS:PORT", 1);
 	}
-	twt_command("@/tools/towstat export --listen no.such.host:1 --lock-dir $TOW_STATS_DIR",
-		    command);
+	twt_command(
+		"@/tools/towstat/towstat export --listen no.such.host:1 --lock-dir $TOW_STATS_DIR",
+		command);
 	twt_command_expect(command, 1, "no numeric address", 1);
-	twt_command("@/tools/towstat export --listen 127.0.0.1:1 --lock-dir /tmp", command);
+	twt_command("@/tools/towstat/towstat export --listen 127.0.0.1:1 --lock-dir /tmp", command);
 	twt_command_expect(command, 1, "belongs to this user alone", 1);
-	twt_command("@/tools/towstat export --timeout 0", command);
+	twt_command("@/tools/towstat/towstat export --timeout 0", command);
 	twt_command_expect(command, 2, "--timeout", 1);
 }
 

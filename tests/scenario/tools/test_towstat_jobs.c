@@ -25,7 +25,7 @@ static pid_t start_job(const char *name)
 	char towrun[512], program[512];
 	pid_t pid;
 
-	snprintf(towrun, sizeof(towrun), "%s/tools/towrun", build != NULL ? build : ".");
+	snprintf(towrun, sizeof(towrun), "%s/tools/towrun/towrun", build != NULL ? build : ".");
 	snprintf(program, sizeof(program), "%s/tests/group_program", build != NULL ? build : ".");
 	fflush(stdout);
 	pid = fork();
@@ -54,8 +54,8 @@ static void await_job(const char *name)
 {
 	char line[256];
 
-	snprintf(line, sizeof(line), "@/tools/towstat get /v1/coll --job %s --select 'last[3].seq'",
-		 name);
+	snprintf(line, sizeof(line),
+		 "@/tools/towstat/towstat get /v1/coll --job %s --select 'last[3].seq'", name);
 	for (int turn = 0; turn < 300; turn++) {
 		json_t *rows;
 
@@ -99,7 +99,7 @@ static void towstat(const char *arguments)
 {
 	char line[512];
 
-	snprintf(line, sizeof(line), "@/tools/towstat %s", arguments);
+	snprintf(line, sizeof(line), "@/tools/towstat/towstat %s", arguments);
 	twt_command(line, &command);
 }
 

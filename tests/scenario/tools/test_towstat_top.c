@@ -41,7 +41,7 @@ static int start_job(void **state)
 
 	(void)state;
 	snprintf(program, sizeof(program), "%s/tests/group_program", build != NULL ? build : ".");
-	snprintf(launcher, sizeof(launcher), "%s/tools/towrun", build != NULL ? build : ".");
+	snprintf(launcher, sizeof(launcher), "%s/tools/towrun/towrun", build != NULL ? build : ".");
 	setenv("TOW_JOB", "top", 1);
 	fflush(stdout);
 	job = fork();
@@ -76,7 +76,7 @@ static pid_t pid_of(const char *name)
 {
 	char line[128];
 
-	snprintf(line, sizeof(line), "@/tools/towstat get /v1/info %s --select pid", name);
+	snprintf(line, sizeof(line), "@/tools/towstat/towstat get /v1/info %s --select pid", name);
 	twt_command(line, command);
 	assert_int_equal(command->status, 0);
 	assert_true(atoi(command->text) > 1);
@@ -90,7 +90,7 @@ static void open_top(const char *last)
 	const char *arguments[] = { program, "top",   "--interval", "0.2", "--timeout",
 				    "0.4",   "--job", "top",        last,  NULL };
 
-	snprintf(program, sizeof(program), "%s/tools/towstat", build != NULL ? build : ".");
+	snprintf(program, sizeof(program), "%s/tools/towstat/towstat", build != NULL ? build : ".");
 	twt_screen_open(&screen, arguments);
 }
 
@@ -191,17 +191,18 @@ static void restores_the_terminal(void **state)
 static void prints_lines(void **state)
 {
 	(void)state;
-	twt_command("@/tools/towstat top --once --interval 0.3 --job top", command);
+	twt_command("@/tools/towstat/towstat top --once --interval 0.3 --job top", command);
 	twt_command_expect(command, 0, "\ntop.", 2);
 	twt_command_expect(command, 0, "\ntotal of 2", 1);
 	twt_command_expect(command, 0, "\033", 0);
-	twt_command("@/tools/towstat top --plain -n 2 --interval 0.1 --filter rank=1 --job top",
-		    command);
+	twt_command(
+		"@/tools/towstat/towstat top --plain -n 2 --interval 0.1 --filter rank=1 --job top",
+		command);
 	twt_command_expect(command, 0, "\ntop.1 ", 2);
 	twt_command_expect(command, 0, "\ntop.0 ", 0);
-	twt_command("@/tools/towstat top --once --interval 0.1 --job nobody", command);
+	twt_command("@/tools/towstat/towstat top --once --interval 0.1 --job nobody", command);
 	twt_command_expect(command, 1, "no runtime lives here", 1);
-	twt_command("@/tools/towstat top --sort size", command);
+	twt_command("@/tools/towstat/towstat top --sort size", command);
 	twt_command_expect(command, 2, "no such column", 1);
 }
 
@@ -211,7 +212,8 @@ static void gets_from_all(void **state)
 	size_t i;
 
 	(void)state;
-	twt_command("@/tools/towstat get /v1/coll --job top --select 'groups[*].size'", command);
+	twt_command("@/tools/towstat/towstat get /v1/coll --job top --select 'groups[*].size'",
+		    command);
 	assert_int_equal(command->status, 0);
 	rows = json_loads(command->text, 0, NULL);
 	assert_int_equal(json_array_size(rows), 2);
@@ -222,22 +224,24 @@ static void gets_from_all(void **state)
 			json_integer_value(json_array_get(json_object_get(row, "document"), 0)), 2);
 	}
 	json_decref(rows);
-	twt_command("@/tools/towstat get /v1/info top.1 --select job --raw -i 0.05 -n 3", command);
-	assert_string_equal(command->text, "top\ntop\ntop\n");
-	twt_command("@/tools/towstat get /v1/info top.1 --select knobs.none", command);
-	twt_command_expect(command, 1, "no such member", 1);
-	twt_command("@/tools/towstat get snapshot top.0 >$TOW_STATS_DIR/a.json && "
-		    "@/tools/towstat diff $TOW_STATS_DIR/a.json $TOW_STATS_DIR/a.json; "
-		    "s=$?; @/tools/towstat diff $TOW_STATS_DIR/a.json top.0 -t 1000000 --json "
-		    ">$TOW_STATS_DIR/b.json; echo $s $?; rm $TOW_STATS_DIR/?.json",
+	twt_command("@/tools/towstat/towstat get /v1/info top.1 --select job --raw -i 0.05 -n 3",
 		    command);
+	assert_string_equal(command->text, "top\ntop\ntop\n");
+	twt_command("@/tools/towstat/towstat get /v1/info top.1 --select knobs.none", command);
+	twt_command_expect(command, 1, "no such member", 1);
+	twt_command(
+		"@/tools/towstat/towstat get snapshot top.0 >$TOW_STATS_DIR/a.json && "
+		"@/tools/towstat/towstat diff $TOW_STATS_DIR/a.json $TOW_STATS_DIR/a.json; "
+		"s=$?; @/tools/towstat/towstat diff $TOW_STATS_DIR/a.json top.0 -t 1000000 --json "
+		">$TOW_STATS_DIR/b.json; echo $s $?; rm $TOW_STATS_DIR/?.json",
+		command);
 	twt_command_expect(command, 0, "0 worse by more than 10 %", 1);
 	twt_command_expect(command, 0, "0 0\n", 1);
-	twt_command("@/tools/towstat why --all", command);
+	twt_command("@/tools/towstat/towstat why --all", command);
 	twt_command_expect(command, 0, "\ntop.1, process ", 1);
-	twt_command("@/tools/towstat watch -i 0.05 -n 2 top.1", command);
+	twt_command("@/tools/towstat/towstat watch -i 0.05 -n 2 top.1", command);
 	twt_command_expect(command, 0, "send MB/s", 1);
-	twt_command("@/tools/towstat diff /etc/passwd top.0", command);
+	twt_command("@/tools/towstat/towstat diff /etc/passwd top.0", command);
 	twt_command_expect(command, 2, "no snapshot", 1);
 }
 

@@ -22,7 +22,7 @@
 #include "command.h"
 #include "screen.h"
 
-#include "tools/trust.h"
+#include "tools/common/trust.h"
 
 #define OTHER 65534
 
@@ -56,7 +56,7 @@ static void towstat(const char *arguments)
 {
 	char line[512];
 
-	snprintf(line, sizeof(line), "@/tools/towstat %s", arguments);
+	snprintf(line, sizeof(line), "@/tools/towstat/towstat %s", arguments);
 	twt_command(line, &command);
 }
 
@@ -213,7 +213,7 @@ static void other_users(void **state)
 	towstat("verdict forged.7 --all-users");
 	assert_int_equal(command.status, 3);
 	/* Also where our own directory is theirs. */
-	snprintf(line, sizeof(line), "TOW_STATS_DIR=%s @/tools/towstat list", folder);
+	snprintf(line, sizeof(line), "TOW_STATS_DIR=%s @/tools/towstat/towstat list", folder);
 	twt_command(line, &command);
 	assert_null(strstr(command.text, "forged"));
 	setenv("TOW_STATS_DIR", dir, 1);
@@ -298,8 +298,8 @@ static size_t on_terminal(const char *arguments, char *out, size_t room)
 	pid_t pid;
 	int fd, status;
 
-	snprintf(line, sizeof(line), "exec %s/tools/towstat %s", build != NULL ? build : ".",
-		 arguments);
+	snprintf(line, sizeof(line), "exec %s/tools/towstat/towstat %s",
+		 build != NULL ? build : ".", arguments);
 	fflush(stdout);
 	pid = forkpty(&fd, NULL, NULL, NULL);
 	assert_true(pid >= 0);

@@ -55,48 +55,53 @@ static void write_ranks(const char *name, size_t first, size_t count)
 static void wrong_calls_are_told(void **state)
 {
 	(void)state;
-	expect("@/tools/towtrace", 2, "what to do");
-	expect("@/tools/towtrace dance", 2, "no such command: dance");
-	expect("@/tools/towtrace convert", 2, "which FILE");
-	expect("@/tools/towtrace convert a b -o c", 2, "merge takes several");
-	expect("@/tools/towtrace merge a b", 2, "one of --output and --logdir");
-	expect("@/tools/towtrace merge a -o b --logdir c", 2, "one of --output and --logdir");
-	expect("@/tools/towtrace convert a -f pdf -o b", 2, "\"pdf\" is none of");
-	expect("@/tools/towtrace convert a -f chrome --logdir b", 2, "xspace only");
-	expect("@/tools/towtrace capture --seconds 61 -o a", 2, "from 0 to 60");
-	expect("@/tools/towtrace --help", 0, "towtrace capture");
+	expect("@/tools/towtrace/towtrace", 2, "what to do");
+	expect("@/tools/towtrace/towtrace dance", 2, "no such command: dance");
+	expect("@/tools/towtrace/towtrace convert", 2, "which FILE");
+	expect("@/tools/towtrace/towtrace convert a b -o c", 2, "merge takes several");
+	expect("@/tools/towtrace/towtrace merge a b", 2, "one of --output and --logdir");
+	expect("@/tools/towtrace/towtrace merge a -o b --logdir c", 2,
+	       "one of --output and --logdir");
+	expect("@/tools/towtrace/towtrace convert a -f pdf -o b", 2, "\"pdf\" is none of");
+	expect("@/tools/towtrace/towtrace convert a -f chrome --logdir b", 2, "xspace only");
+	expect("@/tools/towtrace/towtrace capture --seconds 61 -o a", 2, "from 0 to 60");
+	expect("@/tools/towtrace/towtrace --help", 0, "towtrace capture");
 }
 
 static void wrong_files_are_told(void **state)
 {
 	(void)state;
-	expect("@/tools/towtrace show nowhere", 1, "nowhere: No such file");
-	expect("echo hello | @/tools/towtrace show -", 1, "it is no XSpace");
-	expect(": >empty; @/tools/towtrace convert empty -o x", 1, "another program's");
-	expect("head -c 2000 both >cut; @/tools/towtrace show cut", 1,
+	expect("@/tools/towtrace/towtrace show nowhere", 1, "nowhere: No such file");
+	expect("echo hello | @/tools/towtrace/towtrace show -", 1, "it is no XSpace");
+	expect(": >empty; @/tools/towtrace/towtrace convert empty -o x", 1, "another program's");
+	expect("head -c 2000 both >cut; @/tools/towtrace/towtrace show cut", 1,
 	       "cut: no trace of Towline's");
-	expect("@/tools/towtrace merge both one -o x", 1, "rank 1 is in both");
-	expect("@/tools/towtrace convert both -o nowhere/x", 1, "nowhere/x.part: No such file");
-	expect("@/tools/towtrace capture nowhere.sock -o x", 1, "nowhere.sock");
+	expect("@/tools/towtrace/towtrace merge both one -o x", 1, "rank 1 is in both");
+	expect("@/tools/towtrace/towtrace convert both -o nowhere/x", 1,
+	       "nowhere/x.part: No such file");
+	expect("@/tools/towtrace/towtrace capture nowhere.sock -o x", 1, "nowhere.sock");
 	expect("test -e x", 1, ""); /* nothing is left of any of it */
 }
 
 static void files_are_merged_and_converted(void **state)
 {
 	(void)state;
-	expect("@/tools/towtrace merge one zero -o merged && cmp merged both", 0, "bytes");
-	expect("@/tools/towtrace show merged", 0,
+	expect("@/tools/towtrace/towtrace merge one zero -o merged && cmp merged both", 0, "bytes");
+	expect("@/tools/towtrace/towtrace show merged", 0,
 	       "job rank 1 of 2 on host-b: 50 spans in 0.050 s; "
 	       "clock -4000000000 ns from rank 0's, within 2000");
-	expect("@/tools/towtrace merge zero one --logdir log --run r && "
+	expect("@/tools/towtrace/towtrace merge zero one --logdir log --run r && "
 	       "cmp log/plugins/profile/r/host-a.xplane.pb both",
 	       0, "bytes");
-	expect("@/tools/towtrace convert both -f chrome -o - 2>/dev/null", 0, "\"traceEvents\"");
-	expect("@/tools/towtrace convert both -f perfetto -o - | grep -ac 'rank 1 (host-b'", 0,
-	       "1");
-	expect("@/tools/towtrace report both -o report.html && head -c 100 report.html", 0,
+	expect("@/tools/towtrace/towtrace convert both -f chrome -o - 2>/dev/null", 0,
+	       "\"traceEvents\"");
+	expect("@/tools/towtrace/towtrace convert both -f perfetto -o - | grep -ac 'rank 1 "
+	       "(host-b'",
+	       0, "1");
+	expect("@/tools/towtrace/towtrace report both -o report.html && head -c 100 report.html", 0,
 	       "<!DOCTYPE html>");
-	expect("@/tools/towtrace convert both -f json -o - 2>/dev/null | head -c 1", 0, "{");
+	expect("@/tools/towtrace/towtrace convert both -f json -o - 2>/dev/null | head -c 1", 0,
+	       "{");
 }
 
 static void a_job_is_captured(void **state)
@@ -107,16 +112,17 @@ static void a_job_is_captured(void **state)
 	/* By name, and by sockets, one of them dead: what came is written, the status says it. */
 	twt_capture_job(
 		folder, "cap",
-		"timeout 60 @/tools/towtrace capture --job cap --seconds 0 -o all && "
-		"@/tools/towtrace show all; "
-		"timeout 60 @/tools/towtrace capture --seconds 1 s/cap.1.sock s/gone.sock -o some",
+		"timeout 60 @/tools/towtrace/towtrace capture --job cap --seconds 0 -o all && "
+		"@/tools/towtrace/towtrace show all; "
+		"timeout 60 @/tools/towtrace/towtrace capture --seconds 1 s/cap.1.sock s/gone.sock "
+		"-o some",
 		&done);
 	twt_command_expect(&done, 1, "cap rank 0 of 2 on ", 2);
 	twt_command_expect(&done, 1, "cap rank 1 of 2 on ", 3);
 	twt_command_expect(&done, 1, "gone.sock: there is no such socket", 1);
-	expect("@/tools/towtrace show some", 0, "cap rank 1 of 2");
-	expect("TOW_STATS_DIR=$PWD/s timeout 60 @/tools/towtrace capture --job cap -o x", 1,
-	       "no live runtime is of the job cap");
+	expect("@/tools/towtrace/towtrace show some", 0, "cap rank 1 of 2");
+	expect("TOW_STATS_DIR=$PWD/s timeout 60 @/tools/towtrace/towtrace capture --job cap -o x",
+	       1, "no live runtime is of the job cap");
 }
 
 int main(void)

@@ -49,7 +49,7 @@ static char *towstat(const char *arguments, int wanted)
 	int status;
 
 	assert_non_null(text);
-	snprintf(command, sizeof(command), "%s/tools/towstat %s 2>&1", build(), arguments);
+	snprintf(command, sizeof(command), "%s/tools/towstat/towstat %s 2>&1", build(), arguments);
 	pipe = popen(command, "r");
 	assert_non_null(pipe);
 	bytes = fread(text, 1, room - 1, pipe);

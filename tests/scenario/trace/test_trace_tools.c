@@ -314,11 +314,11 @@ static void capture_job(void)
 {
 	static struct twt_command done;
 
-	twt_capture_job(
-		folder, "traced",
-		"timeout 60 @/tools/towtrace capture --seconds 0 s/*.sock --logdir log --run run "
-		"&& cp log/plugins/profile/run/*.xplane.pb .",
-		&done);
+	twt_capture_job(folder, "traced",
+			"timeout 60 @/tools/towtrace/towtrace capture --seconds 0 s/*.sock "
+			"--logdir log --run run "
+			"&& cp log/plugins/profile/run/*.xplane.pb .",
+			&done);
 	print_message("%s", done.text);
 	twt_command_expect(&done, 0, "log/plugins/profile/run/", 1);
 }

@@ -10,13 +10,13 @@
 
 #include <towline/towline.h>
 
-#include "tools/documents.h"
-#include "tools/metrics_merge.h"
-#include "tools/reading.h"
-#include "tools/select.h"
-#include "tools/terminal.h"
-#include "tools/top_screen.h"
-#include "tools/top_table.h"
+#include "tools/towstat/documents.h"
+#include "tools/towstat/metrics_merge.h"
+#include "tools/towstat/reading.h"
+#include "tools/towstat/select.h"
+#include "tools/towstat/terminal.h"
+#include "tools/towstat/top_screen.h"
+#include "tools/towstat/top_table.h"
 
 #define MERGE_MAX (1u << 20)
 

@@ -1,0 +1,103 @@
+/*
+ * towrun_guard.c - nothing may be left when towrun is killed by a signal that it cannot catch. The
+ * kernel kills the ranks themselves then (PR_SET_PDEATHSIG), but not what they have started. So a
+ * second process, in a session of its own where no terminal reaches it, holds the other end of a
+ * pipe: it hears of every rank, and when the pipe ends it kills their process groups.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "tools/towrun/towrun.h"
+
+static int guard_fd = -1;
+
+static void forget(pid_t *groups, size_t *count, pid_t group)
+{
+	for (size_t i = 0; i < *count; i++) {
+		if (groups[i] == group) {
+			groups[i] = groups[--*count];
+			return;
+		}
+	}
+}
+
+static void stand_guard(int fd)
+{
+	static pid_t groups[RANKS_MAX];
+	size_t count = 0;
+	pid_t word;
+
+	for (;;) {
+		ssize_t got = read(fd, &word, sizeof(word));
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got != sizeof(word)) /* a word is written at once, so it is not cut */
+			break;
+		if (word > 0 && count < RANKS_MAX)
+			groups[count++] = word;
+		else if (word < 0)
+			forget(groups, &count, -word);
+	}
+	for (size_t i = 0; i < count; i++)
+		kill(-groups[i], SIGKILL);
+	_exit(0);
+}
+
+int guard_start(void)
+{
+	int ends[2];
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC) < 0) {
+		fprintf(stderr, "towrun: pipe: %s\n", strerror(errno));
+		return 1;
+	}
+	pid = fork();
+	if (pid < 0) {
+		fprintf(stderr, "towrun: fork: %s\n", strerror(errno));
+		return 1;
+	}
+	if (pid == 0) {
+		sigset_t all;
+		int null = open("/dev/null", O_RDWR);
+
+		/* Whoever waits for the end of our output must not wait for this one. */
+		for (int i = 0; null >= 0 && i < 3; i++)
+			dup2(null, i);
+		if (null > 2)
+			close(null);
+		setsid();
+		sigfillset(&all);
+		sigprocmask(SIG_SETMASK, &all, NULL);
+		prctl(PR_SET_NAME, "towrun-guard");
+		close(ends[1]);
+		stand_guard(ends[0]);
+	}
+	close(ends[0]);
+	guard_fd = ends[1];
+	return 0;
+}
+
+static void tell(pid_t word)
+{
+	/* Without the guard the job goes on; SIGPIPE is ignored. */
+	while (write(guard_fd, &word, sizeof(word)) < 0 && errno == EINTR)
+		;
+}
+
+void guard_add(pid_t group)
+{
+	tell(group);
+}
+
+void guard_remove(pid_t group)
+{
+	tell(-group);
+}

@@ -1,0 +1,330 @@
+/*
+ * documents.c - see documents.h.
+ *
+ * A quantile is judged where enough lies beyond it: the p99 of fifty messages is one message. The
+ * largest of all is told and never judged.
+ */
+#include "tools/towstat/documents.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <towline/towline.h>
+
+#include "tools/common/words.h"
+
+#define BEYOND_MIN 5 /* readings beyond a quantile, to judge it */
+
+/* The others tell how much was done. */
+static const char *const judged[] = {
+	"accept_failures",
+	"alloclog_lost",
+	"announced_refusals",
+	"auth_refused",
+	"checksum_mismatches",
+	"coll_groups_broken",
+	"coll_mismatches",
+	"connections_broken",
+	"credit_stalls",
+	"fallback_copies",
+	"fallback_copy_bytes",
+	"handshakes_evicted",
+	"handshakes_refused",
+	"handshakes_throttled",
+	"late_cache_evictions",
+	"late_registration_bytes",
+	"late_registrations",
+	"ops_expired",
+	"ops_failed",
+	"ops_forgotten_failed",
+	"peer_lease_refusals",
+	"peers_lost",
+	"pool_exhausted",
+	"pool_grown",
+	"pool_grown_bytes",
+	"pool_overflow_allocs",
+	"pool_overflow_bytes",
+	"pool_wait_ns",
+	"pool_wait_timeouts",
+	"pool_waits",
+	"protocol_errors",
+	"replayed_bulk_bytes",
+	"replayed_control_bytes",
+	"resume_failed",
+	"telemetry_lost",
+	"unregistered_recv_bytes",
+	"unregistered_recvs",
+	"unregistered_send_bytes",
+	"unregistered_sends",
+	"zero_copy_refusals",
+	"zerocopy_kernel_copies",
+	"zerocopy_kernel_copy_bytes",
+};
+
+const char *documents_judged(size_t index)
+{
+	return index < sizeof(judged) / sizeof(judged[0]) ? judged[index] : NULL;
+}
+
+bool documents_judge(const char *counter)
+{
+	for (size_t i = 0; documents_judged(i) != NULL; i++) {
+		if (strcmp(judged[i], counter) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* What one comparison works with. */
+struct work {
+	const json_t *a, *b;
+	double per_a, per_b;
+	double tolerance;
+	struct comparison *out;
+};
+
+static double number(const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+
+	return json_is_number(value) ? json_number_value(value) : 0;
+}
+
+static struct compared *add(struct work *work, enum compared_unit unit, double a, double b,
+			    bool is_judged)
+{
+	struct compared *row = &work->out->rows[work->out->count];
+
+	if (work->out->count == COMPARED_MAX) {
+		work->out->missed++;
+		return NULL;
+	}
+	work->out->count++;
+	*row = (struct compared){ .unit = unit, .a = a, .b = b, .judged = is_judged };
+	if (a == b)
+		row->change = 0;
+	else
+		row->change = a != 0 ? (b - a) / fabs(a) : b > 0 ? INFINITY : -INFINITY;
+	row->worse = is_judged && row->change > work->tolerance;
+	work->out->worse += row->worse;
+	return row;
+}
+
+static enum compared_unit unit_of(const char *counter)
+{
+	struct tow_counter_info row = { .size = sizeof(row) };
+
+	for (size_t i = 0; tow_counter_info(i, &row) == TOW_OK; i++) {
+		if (strcmp(row.name, counter) != 0)
+			continue;
+		return strcmp(row.unit, "bytes") == 0 ? UNIT_BYTES
+		       : strcmp(row.unit, "ns") == 0  ? UNIT_NS
+						      : UNIT_COUNT;
+	}
+	return UNIT_COUNT;
+}
+
+static void compare_counter(struct work *work, const char *name)
+{
+	double a = number(json_object_get(work->a, "counters"), name) / work->per_a;
+	double b = number(json_object_get(work->b, "counters"), name) / work->per_b;
+	struct compared *row;
+
+	if (work->out->per != NULL && strcmp(work->out->per, name) == 0)
+		return; /* 1 of itself */
+	row = add(work, unit_of(name), a, b, documents_judge(name));
+	if (row != NULL)
+		words_clean(row->name, sizeof(row->name), name);
+}
+
+static void compare_counters(struct work *work)
+{
+	json_t *a = json_object_get(work->a, "counters"), *value;
+	json_t *b = json_object_get(work->b, "counters");
+	const char *name;
+
+	json_object_foreach(a, name, value) compare_counter(work, name);
+	json_object_foreach(b, name, value)
+	{
+		if (json_object_get(a, name) == NULL)
+			compare_counter(work, name);
+	}
+}
+
+/* --- rows of arrays --- */
+
+static bool same(const json_t *a, const json_t *b, const char *key)
+{
+	const json_t *left = json_object_get(a, key), *right = json_object_get(b, key);
+
+	return left == right || json_equal(left, right) == 1;
+}
+
+static json_t *find_like(const json_t *array, const json_t *row, const char *const *keys)
+{
+	json_t *found;
+	size_t i;
+
+	json_array_foreach(array, i, found)
+	{
+		size_t key = 0;
+
+		while (keys[key] != NULL && same(found, row, keys[key]))
+			key++;
+		if (keys[key] == NULL)
+			return found;
+	}
+	return NULL;
+}
+
+/* Each row of either, beside its like or NULL. */
+static void each_pair(struct work *work, const char *array, const char *const *keys,
+		      void (*visit)(struct work *work, const json_t *a, const json_t *b))
+{
+	json_t *a = json_object_get(work->a, array), *b = json_object_get(work->b, array), *row;
+	size_t i;
+
+	json_array_foreach(a, i, row)
+	{
+		if (i < COMPARED_MAX)
+			visit(work, row, find_like(b, row, keys));
+	}
+	json_array_foreach(b, i, row)
+	{
+		if (i < COMPARED_MAX && find_like(a, row, keys) == NULL)
+			visit(work, NULL, row);
+	}
+}
+
+static void compare_reason(struct work *work, const json_t *a, const json_t *b)
+{
+	static const struct {
+		const char *key;
+		enum compared_unit unit;
+	} parts[] = { { "count", UNIT_COUNT }, { "bytes", UNIT_BYTES }, { "ns", UNIT_NS } };
+	const char *name = json_string_value(json_object_get(a != NULL ? a : b, "name"));
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && name != NULL; i++) {
+		struct compared *row =
+			add(work, parts[i].unit, number(a, parts[i].key) / work->per_a,
+			    number(b, parts[i].key) / work->per_b, true);
+		char text[COMPARED_NAME];
+
+		snprintf(text, sizeof(text), "reason %.90s %s", name, parts[i].key);
+		if (row != NULL)
+			words_clean(row->name, sizeof(row->name), text);
+	}
+}
+
+/* "tcp 4097-32768", "tcp 1048577-", "tcp 0-64 peer 3". */
+static void latency_name(const json_t *row, char *out, size_t size)
+{
+	const char *lane = json_string_value(json_object_get(row, "lane"));
+	const json_t *most = json_object_get(row, "bytes_max"),
+		     *peer = json_object_get(row, "peer");
+	char end[32] = "", whom[64] = "";
+
+	if (json_is_integer(most))
+		snprintf(end, sizeof(end), "%lld", (long long)json_integer_value(most));
+	if (json_is_integer(peer))
+		snprintf(whom, sizeof(whom), " peer %lld", (long long)json_integer_value(peer));
+	else if (json_is_string(peer))
+		snprintf(whom, sizeof(whom), " peer %.50s", json_string_value(peer));
+	snprintf(out, size, "%.24s %.0f-%s%s", lane != NULL ? lane : "?", number(row, "bytes_min"),
+		 end, whom);
+}
+
+static void compare_latencies(struct work *work, const char *what, const json_t *a, const json_t *b)
+{
+	static const struct {
+		const char *key;
+		double beyond; /* share of the readings; 0: not judged */
+	} parts[] = { { "p50", 0.5 },    { "p90", 0.1 }, { "p99", 0.01 },
+		      { "p999", 0.001 }, { "mean", 1 },  { "max", 0 } };
+	double least = fmin(number(a, "count"), number(b, "count"));
+	char name[COMPARED_NAME - 32];
+
+	if (a == NULL || b == NULL)
+		return; /* nothing to be compared with */
+	latency_name(a, name, sizeof(name));
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		bool enough = least * parts[i].beyond >= BEYOND_MIN;
+		struct compared *row = add(work, UNIT_NS, number(a, parts[i].key),
+					   number(b, parts[i].key), enough);
+		char text[COMPARED_NAME];
+
+		snprintf(text, sizeof(text), "%s %s %s", what, name, parts[i].key);
+		if (row != NULL)
+			words_clean(row->name, sizeof(row->name), text);
+	}
+}
+
+static void compare_latency(struct work *work, const json_t *a, const json_t *b)
+{
+	compare_latencies(work, "latency", a, b);
+}
+
+static void compare_call_latency(struct work *work, const json_t *a, const json_t *b)
+{
+	compare_latencies(work, "calls' latency", a, b);
+}
+
+static void compare_coll_latency(struct work *work, const json_t *a, const json_t *b)
+{
+	compare_latencies(work, "collectives' latency", a, b);
+}
+
+/* --- the whole --- */
+
+static int divide(struct work *work, const char *per, char *error_out, size_t error_size)
+{
+	work->per_a = work->per_b = 1;
+	if (per == NULL)
+		return 0;
+	if (strcmp(per, "second") == 0) {
+		work->per_a = number(work->a, "uptime_ns") / 1e9;
+		work->per_b = number(work->b, "uptime_ns") / 1e9;
+	} else {
+		work->per_a = number(json_object_get(work->a, "counters"), per);
+		work->per_b = number(json_object_get(work->b, "counters"), per);
+	}
+	if (work->per_a > 0 && work->per_b > 0)
+		return 0;
+	snprintf(error_out, error_size, "nothing to divide by: %.60s is not in both, or 0", per);
+	return -1;
+}
+
+static int by_change(const void *a, const void *b)
+{
+	const struct compared *left = a, *right = b;
+	double x = fabs(left->change), y = fabs(right->change);
+
+	if (left->worse != right->worse)
+		return left->worse ? -1 : 1;
+	if (x != y)
+		return x < y ? 1 : -1;
+	return strcmp(left->name, right->name);
+}
+
+int documents_compare(const json_t *a, const json_t *b, const struct compare_options *options,
+		      struct comparison *out, char *error_out, size_t error_size)
+{
+	static const char *const reason_keys[] = { "name", "kind", NULL };
+	static const char *const latency_keys[] = { "lane", "bytes_min", "bytes_max", "peer",
+						    NULL };
+	struct work work = { .a = a, .b = b, .tolerance = options->tolerance, .out = out };
+
+	out->count = out->worse = out->missed = 0;
+	out->per = options->per;
+	if (divide(&work, options->per, error_out, error_size) != 0)
+		return -1;
+	compare_counters(&work);
+	each_pair(&work, "reasons", reason_keys, compare_reason);
+	each_pair(&work, "rpcs", latency_keys, compare_latency);
+	each_pair(&work, "calls", latency_keys, compare_call_latency);
+	each_pair(&work, "colls", latency_keys, compare_coll_latency);
+	qsort(out->rows, out->count, sizeof(out->rows[0]), by_change);
+	return 0;
+}

@@ -1,0 +1,152 @@
+/*
+ * top_verdicts.c - see top_verdicts.h.
+ */
+#include "tools/towstat/top_verdicts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/common/http_unix.h"
+
+#define JOBS_MAX    32
+#define EVERY_MS    5000
+#define DEADLINE_MS 4000 /* it asks other ranks, and gives stuck ones their time */
+#define BYTES_MAX   (1u << 20)
+
+struct job {
+	char name[TOP_NAME_BYTES];
+	long long asked_ms;
+	struct http_ask ask;
+	struct verdict verdict;
+};
+
+struct top_verdicts {
+	size_t count;
+	struct job jobs[JOBS_MAX];
+};
+
+struct top_verdicts *top_verdicts_open(void)
+{
+	return calloc(1, sizeof(struct top_verdicts));
+}
+
+void top_verdicts_close(struct top_verdicts *verdicts)
+{
+	for (size_t i = 0; verdicts != NULL && i < verdicts->count; i++)
+		http_ask_fini(&verdicts->jobs[i].ask);
+	free(verdicts);
+}
+
+static struct job *find(const struct top_verdicts *verdicts, const char *name)
+{
+	for (size_t i = 0; i < verdicts->count; i++) {
+		if (strcmp(verdicts->jobs[i].name, name) == 0)
+			return (struct job *)&verdicts->jobs[i];
+	}
+	return NULL;
+}
+
+/* Of more jobs than there is room for, the one that was asked longest ago makes it. */
+static struct job *make(struct top_verdicts *verdicts, const char *name)
+{
+	struct job *job = &verdicts->jobs[0];
+
+	if (verdicts->count < JOBS_MAX) {
+		job = &verdicts->jobs[verdicts->count++];
+	} else {
+		for (size_t i = 1; i < JOBS_MAX; i++) {
+			if (verdicts->jobs[i].asked_ms < job->asked_ms)
+				job = &verdicts->jobs[i];
+		}
+		http_ask_fini(&job->ask);
+	}
+	*job = (struct job){ 0 };
+	snprintf(job->name, sizeof(job->name), "%s", name);
+	return job;
+}
+
+void top_verdicts_ask(struct top_verdicts *verdicts, const struct top_row *row,
+		      const char *socket_path)
+{
+	struct job *job = find(verdicts, row->job);
+	long long now = http_now_ms();
+
+	if (job == NULL)
+		job = make(verdicts, row->job);
+	if (job->ask.state != HTTP_IDLE || (job->asked_ms != 0 && now - job->asked_ms < EVERY_MS))
+		return;
+	job->asked_ms = now;
+	http_ask_start(&job->ask, socket_path, "/v1/verdict", now + DEADLINE_MS, BYTES_MAX);
+}
+
+size_t top_verdicts_poll(const struct top_verdicts *verdicts, struct pollfd *out, size_t room)
+{
+	size_t count = 0;
+	short events;
+
+	for (size_t i = 0; i < verdicts->count && count < room; i++) {
+		const struct http_ask *ask = &verdicts->jobs[i].ask;
+
+		if (http_ask_waits(ask, &events))
+			out[count++] = (struct pollfd){ ask->fd, events, 0 };
+	}
+	return count;
+}
+
+/* One that did not come leaves nothing known: an old verdict would be believed. */
+static void take(struct job *job)
+{
+	const struct http_answer *answer = &job->ask.answer;
+	json_t *document = NULL;
+
+	if (job->ask.state == HTTP_DONE && answer->status == 200)
+		document = json_loadb(answer->body, answer->bytes, 0, NULL);
+	reading_verdict(document, &job->verdict);
+	json_decref(document);
+	http_ask_fini(&job->ask);
+}
+
+size_t top_verdicts_step(struct top_verdicts *verdicts)
+{
+	size_t under_way = 0;
+	short events;
+
+	for (size_t i = 0; i < verdicts->count; i++) {
+		struct job *job = &verdicts->jobs[i];
+
+		http_ask_step(&job->ask);
+		if (http_ask_waits(&job->ask, &events))
+			under_way++;
+		else if (job->ask.state != HTTP_IDLE)
+			take(job);
+	}
+	return under_way;
+}
+
+long long top_verdicts_deadline(const struct top_verdicts *verdicts)
+{
+	long long first = 0;
+	short events;
+
+	for (size_t i = 0; i < verdicts->count; i++) {
+		const struct http_ask *ask = &verdicts->jobs[i].ask;
+
+		if (http_ask_waits(ask, &events) && (first == 0 || ask->deadline_ms < first))
+			first = ask->deadline_ms;
+	}
+	return first;
+}
+
+void top_verdicts_tell(const struct top_verdicts *verdicts, struct top_row *row)
+{
+	const struct job *job = find(verdicts, row->job);
+
+	row->accused = false;
+	row->verdict[0] = '\0';
+	if (job == NULL)
+		return;
+	snprintf(row->verdict, sizeof(row->verdict), "%s", job->verdict.text);
+	for (size_t i = 0; i < job->verdict.rank_count; i++)
+		row->accused = row->accused || job->verdict.ranks[i] == row->rank;
+}

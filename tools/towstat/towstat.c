@@ -1,0 +1,437 @@
+/*
+ * towstat.c - reads the stats sockets of the runtimes on this host, and prints the library's lists.
+ *
+ * It is an ordinary user of libtowline and of HTTP: what it shows, curl can show.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <towline/towline.h>
+
+#include "tools/common/http_unix.h"
+#include "tools/common/trust.h"
+#include "tools/common/words.h"
+#include "tools/towstat/towstat.h"
+
+struct arguments {
+	const char *socket_path;
+	enum list_style style;
+	long count;
+	int json, all;
+	double interval_s;  /* 0: not given */
+	long seconds;       /* -1: not given */
+	const char *output; /* NULL: not given */
+	int argc;
+	char **argv; /* what is no option */
+};
+
+static const char usage[] =
+	"towstat - what Towline runtimes on this host are doing\n"
+	"\n"
+	"  towstat list                        all runtimes: name, state, process, version, age\n"
+	"  towstat top                         all ranks: rates, latencies, pool, copies, slack, "
+	"verdict\n"
+	"  towstat watch [SECONDS] [NAME]      rates and latencies, summed, each SECONDS (default "
+	"1)\n"
+	"  towstat why [NAME|SOCKET]           what was copied or registered late: why, from\n"
+	"                                      where, what it cost, and what mends it\n"
+	"  towstat get PATH [NAME]             documents, or parts of them, of one or all: "
+	"/metrics\n"
+	"                                      /v1/info /v1/counters /v1/latency; /v1 lists them\n"
+	"  towstat get coll [NAME]             collectives: which plan ran and why, what it "
+	"moved,\n"
+	"                                      times, skew and slack (/v1/coll has all of it)\n"
+	"  towstat verdict [NAME|SOCKET]       why the job does not go on, or is slow: causes,\n"
+	"                                      culprits, evidence; exit status 3 with any\n"
+	"  towstat diff A B                    what is worse in B: snapshots or living ranks\n"
+	"  towstat export                      one OpenMetrics endpoint for all ranks\n"
+	"  towstat bpf                         lets the kernel count for all runtimes, while it "
+	"runs\n"
+	"                                      (runs towbpf, which needs CAP_BPF or root)\n"
+	"  towstat alloclog [NAME] -o FILE     a log of allocations, of --seconds N; for\n"
+	"                                      tow-alloclog and memreg-bench --replay\n"
+	"  towstat knobs                       every knob with its default and range\n"
+	"  towstat counters                    every counter, reason and status\n"
+	"\n"
+	"  top, get, diff, export and bpf have options of their own: towstat top --help.\n"
+	"\n"
+	"  -s, --socket PATH   the runtime's stats socket, instead of NAME\n"
+	"      --all-users     also sockets of other users, and whose they are (all commands)\n"
+	"  -i, --interval S    watch: the same as SECONDS\n"
+	"  -n, --count N       watch: end after N lines; why: show N places of each kind\n"
+	"  -a, --all           why: of all ranks, one after the other\n"
+	"      --json          why, verdict: as JSON, all there is\n"
+	"      --seconds N     alloclog: from 0 to 60; without: what there is where the knob "
+	"alloclog\n"
+	"                      is set, else 1\n"
+	"  -o, --output FILE   alloclog: where it goes; - is the standard output\n"
+	"      --markdown      knobs, counters: as a document\n"
+	"      --man           knobs: as a manual page\n"
+	"  -h, --help          this text\n"
+	"      --version       the version\n"
+	"\n"
+	"NAME is a runtime (job.rank) or a job, whose ranks are all meant: watch sums them, "
+	"verdict\n"
+	"is the job's, why and get go rank by rank. Without NAME and --socket the only job that\n"
+	"lives here is meant. What sockets of other users say is not believed, by root neither,\n"
+	"unless --all-users asks for them. Runtimes are looked for in\n"
+	"$TOW_STATS_DIR or, where it is not set, in the default directory of this user,\n"
+	"/run/towline, /run/user/*/towline, /tmp/towline-* and /dev/shm/towline-*. Status: 0 done, "
+	"1 failed, 2 wrong usage.\n";
+
+int misuse(const char *what, const char *which)
+{
+	fprintf(stderr, "towstat: %s%s%s; see towstat --help\n", what, which[0] != '\0' ? ": " : "",
+		which);
+	return EXIT_USAGE;
+}
+
+int read_number(const char *text, long least, long most, long *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtol(text, &end, 10);
+	return errno != 0 || end == text || *end != '\0' || *out < least || *out > most ? -1 : 0;
+}
+
+int read_seconds(const char *text, double least, double most, double *out)
+{
+	char *end;
+
+	*out = strtod(text, &end);
+	return end == text || *end != '\0' || !(*out >= least && *out <= most) ? -1 : 0;
+}
+
+static void print_age(json_int_t ns)
+{
+	long long s = ns / 1000000000;
+
+	if (s < 120)
+		printf("%8llds", s);
+	else if (s < 7200)
+		printf("%8lldm", s / 60);
+	else
+		printf("%8lldh", s / 3600);
+}
+
+static void list_one(const struct runtime_entry *row)
+{
+	struct http_answer answer = { 0 };
+	json_t *info = NULL;
+	char error[512] = "", user[32], version[16];
+	const char *text;
+
+	printf("%-24s ", row->name);
+	if (finds_all_users()) {
+		trust_name(row->uid, user, sizeof(user));
+		printf("%-12s ", user);
+	}
+	if (row->live == 1 && http_get(row->path, "/v1/info", &answer, error, sizeof(error)) == 0)
+		info = json_loadb(answer.body, answer.bytes, 0, NULL);
+	http_answer_fini(&answer);
+	if (info == NULL) {
+		printf("%-7s %8s %-8s %9s  %s\n",
+		       row->live == 0  ? "stale"
+		       : row->live < 0 ? "denied"
+				       : "silent",
+		       "-", "-", "-", row->path);
+		return;
+	}
+	text = json_string_value(json_object_get(info, "version"));
+	words_clean(version, sizeof(version), text != NULL ? text : "-");
+	printf("%-7s %8lld %-8s ", "live",
+	       (long long)json_integer_value(json_object_get(info, "pid")), version);
+	print_age(json_integer_value(json_object_get(info, "uptime_ns")));
+	printf("  %s\n", row->path);
+	json_decref(info);
+}
+
+static int run_list(const struct arguments *arguments)
+{
+	struct runtime_list list;
+
+	if (arguments->argc != 1)
+		return misuse("list takes nothing more", arguments->argv[1]);
+	if (find_runtimes(&list) != 0)
+		return 1;
+	if (list.count > 0) {
+		printf("%-24s ", "NAME");
+		if (finds_all_users())
+			printf("%-12s ", "USER");
+		printf("%-7s %8s %-8s %9s  %s\n", "STATE", "PID", "VERSION", "AGE", "SOCKET");
+	}
+	for (size_t i = 0; i < list.count; i++)
+		list_one(&list.rows[i]);
+	if (list.count == 0)
+		fprintf(stderr, "towstat: no runtimes found\n");
+	if (list.missed > 0)
+		fprintf(stderr, "towstat: %zu more are not shown\n", list.missed);
+	runtime_list_fini(&list);
+	return 0;
+}
+
+/* watch [SECONDS] [NAME]: what reads as a number is the interval. */
+static int run_watch(const struct arguments *arguments)
+{
+	struct watch_options options = { .seconds = 1, .count = arguments->count };
+	int given = arguments->interval_s > 0;
+	struct runtime_list targets;
+	const char *name = NULL;
+	int at = 1, status;
+	char *end;
+
+	if (given)
+		options.seconds = arguments->interval_s;
+	if (!given && at < arguments->argc) {
+		double seconds = strtod(arguments->argv[at], &end);
+
+		if (end != arguments->argv[at] && *end == '\0') {
+			if (!(seconds >= 0.01 && seconds <= 86400))
+				return misuse("SECONDS is from 0.01 to 86400", arguments->argv[at]);
+			options.seconds = seconds;
+			at++;
+		}
+	}
+	if (at < arguments->argc)
+		name = arguments->argv[at++];
+	if (at < arguments->argc)
+		return misuse("watch takes SECONDS and a name", arguments->argv[at]);
+	if (find_targets(arguments->socket_path, name, &targets) != 0)
+		return 1;
+	status = watch(&targets, &options);
+	runtime_list_fini(&targets);
+	return status;
+}
+
+/* why [NAME|SOCKET]: what has a slash is a path. */
+static int run_why(const struct arguments *arguments)
+{
+	struct why_options options = { .count = arguments->count, .json = arguments->json };
+	const char *target = arguments->argc > 1 ? arguments->argv[1] : NULL;
+	const char *socket_path = arguments->socket_path;
+	struct runtime_list targets;
+	int status;
+
+	if (arguments->argc > (arguments->all ? 1 : 2))
+		return misuse("why takes one name or socket, or --all",
+			      arguments->argv[arguments->argc - 1]);
+	if (arguments->all)
+		return explain_all(&options);
+	if (target != NULL && strchr(target, '/') != NULL)
+		socket_path = target;
+	if (find_targets(socket_path, target, &targets) != 0)
+		return 1;
+	status = explain(&targets, &options);
+	runtime_list_fini(&targets);
+	return status;
+}
+
+static int run_verdict(const struct arguments *arguments)
+{
+	const char *target = arguments->argc > 1 ? arguments->argv[1] : NULL;
+	const char *socket_path = arguments->socket_path;
+	struct runtime_list targets;
+	int status;
+
+	if (arguments->argc > 2)
+		return misuse("verdict takes one name or socket", arguments->argv[2]);
+	if (target != NULL && strchr(target, '/') != NULL)
+		socket_path = target;
+	if (find_targets(socket_path, target, &targets) != 0)
+		return 1;
+	status = show_verdict(&targets, arguments->json);
+	runtime_list_fini(&targets);
+	return status;
+}
+
+static int run_alloclog(const struct arguments *arguments)
+{
+	char path[256];
+
+	if (arguments->argc > 2)
+		return misuse("alloclog takes a name", arguments->argv[2]);
+	if (arguments->output == NULL)
+		return misuse("alloclog needs --output FILE", "");
+	if (find_target(arguments->socket_path, arguments->argc > 1 ? arguments->argv[1] : NULL,
+			path, sizeof(path)) != 0)
+		return 1;
+	return fetch_alloclog(path, arguments->seconds, arguments->output);
+}
+
+static int run_knobs(const struct arguments *arguments)
+{
+	if (arguments->argc != 1)
+		return misuse("knobs takes nothing more", arguments->argv[1]);
+	print_knobs(arguments->style);
+	return 0;
+}
+
+static int run_counters(const struct arguments *arguments)
+{
+	if (arguments->argc != 1 || arguments->style == LIST_MAN)
+		return misuse("counters takes --markdown alone", "");
+	print_counters(arguments->style);
+	return 0;
+}
+
+/* run: with the options below; own: with its own. */
+static const struct {
+	const char *name;
+	int (*run)(const struct arguments *arguments);
+	int (*own)(int argc, char **argv);
+} commands[] = {
+	{ "alloclog", run_alloclog, NULL }, { "list", run_list, NULL },
+	{ "watch", run_watch, NULL },       { "why", run_why, NULL },
+	{ "knobs", run_knobs, NULL },       { "counters", run_counters, NULL },
+	{ "get", NULL, run_get },           { "top", NULL, run_top },
+	{ "export", NULL, run_export },     { "diff", NULL, run_diff },
+	{ "verdict", run_verdict, NULL },   { "bpf", NULL, run_bpf },
+};
+
+enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_JSON, OPT_VERSION, OPT_SECONDS };
+
+/* Those without a value. */
+static int take_flag(struct arguments *out, int option)
+{
+	switch (option) {
+	case 'a':
+		out->all = 1;
+		return 0;
+	case OPT_MARKDOWN:
+		out->style = LIST_MARKDOWN;
+		return 0;
+	case OPT_MAN:
+		out->style = LIST_MAN;
+		return 0;
+	case OPT_JSON:
+		out->json = 1;
+		return 0;
+	default:
+		return -1;
+	}
+}
+
+/* -1 to go on, else the exit status. */
+static int read_options(int argc, char **argv, struct arguments *out)
+{
+	static const struct option options[] = {
+		{ "socket", required_argument, NULL, 's' },
+		{ "count", required_argument, NULL, 'n' },
+		{ "interval", required_argument, NULL, 'i' },
+		{ "all", no_argument, NULL, 'a' },
+		{ "seconds", required_argument, NULL, OPT_SECONDS },
+		{ "output", required_argument, NULL, 'o' },
+		{ "markdown", no_argument, NULL, OPT_MARKDOWN },
+		{ "man", no_argument, NULL, OPT_MAN },
+		{ "json", no_argument, NULL, OPT_JSON },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, OPT_VERSION },
+		{ NULL, 0, NULL, 0 },
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "s:n:i:ao:h", options, NULL)) != -1) {
+		switch (option) {
+		case 's':
+			out->socket_path = optarg;
+			break;
+		case 'n':
+			if (read_number(optarg, 1, LONG_MAX, &out->count) != 0)
+				return misuse("--count is a number from 1", optarg);
+			break;
+		case 'i':
+			if (read_seconds(optarg, 0.01, 86400, &out->interval_s) != 0)
+				return misuse("--interval is from 0.01 to 86400 seconds", optarg);
+			break;
+		case OPT_SECONDS:
+			if (read_number(optarg, 0, 60, &out->seconds) != 0)
+				return misuse("--seconds is a number from 0 to 60", optarg);
+			break;
+		case 'o':
+			out->output = optarg;
+			break;
+		case OPT_VERSION:
+			printf("towstat %s\n", tow_version());
+			return 0;
+		case 'h':
+			fputs(usage, stdout);
+			return 0;
+		default:
+			if (take_flag(out, option) != 0)
+				return misuse("wrong option", "");
+		}
+	}
+	out->argc = argc - optind;
+	out->argv = argv + optind;
+	return -1;
+}
+
+/* --all-users stands anywhere, as it is about all commands; it is taken out. */
+static int take_all_users(int argc, char **argv)
+{
+	int kept = 1;
+
+	for (int at = 1; at < argc; at++) {
+		if (strcmp(argv[at], "--all-users") == 0)
+			find_all_users();
+		else
+			argv[kept++] = argv[at];
+	}
+	if (kept < argc)
+		argv[kept] = NULL;
+	return kept;
+}
+
+static int finish(int status)
+{
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		fprintf(stderr, "towstat: cannot write: %s\n", strerror(errno));
+		return 1;
+	}
+	return status;
+}
+
+/* A command with options of its own, which may also stand before it; it becomes argv[1]. */
+static int (*find_own(int argc, char **argv))(int, char **)
+{
+	for (int at = 1; at < argc; at++) {
+		for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+			if (strcmp(argv[at], commands[i].name) != 0)
+				continue;
+			memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof(*argv));
+			argv[1] = (char *)commands[i].name;
+			return commands[i].own;
+		}
+		if (argv[1][0] != '-')
+			break;
+	}
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments arguments = { .seconds = -1 };
+	int (*own)(int, char **);
+	int status;
+
+	argc = take_all_users(argc, argv);
+	own = find_own(argc, argv);
+	if (own != NULL)
+		return finish(own(argc - 1, argv + 1));
+	status = read_options(argc, argv, &arguments);
+	if (status >= 0)
+		return status;
+	if (arguments.argc == 0)
+		return misuse("a command is missing", "");
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		if (commands[i].run != NULL && strcmp(arguments.argv[0], commands[i].name) == 0)
+			return finish(commands[i].run(&arguments));
+	}
+	return misuse("no such command", arguments.argv[0]);
+}

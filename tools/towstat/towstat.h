@@ -1,0 +1,88 @@
+/*
+ * towstat.h - the parts of towstat: choosing runtimes, watching one, asking why, printing lists.
+ */
+#ifndef TOWSTAT_H
+#define TOWSTAT_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include "tools/common/runtimes.h"
+
+/*
+ * Whom a command is about: the runtime of that name (job.rank), or all live ones of the job of that
+ * name; for NULL, all live ones, which must be of one job. Never none: prints why and returns -1.
+ */
+int find_targets(const char *socket_path, const char *name, struct runtime_list *out);
+
+/* The same, for what is about one alone; prints why not. */
+int find_target(const char *socket_path, const char *name, char *path_out, size_t path_size);
+
+#define EXIT_USAGE 2
+
+/* Says what is wrong with the command line; the exit status for that. */
+int misuse(const char *what, const char *which);
+
+/* Numbers of the command line within bounds: 0, or -1. */
+int read_number(const char *text, long least, long most, long *out);
+int read_seconds(const char *text, double least, double most, double *out);
+
+/* Commands with options of their own, argv[0] being their name; the exit status. */
+int run_top(int argc, char **argv);
+int run_export(int argc, char **argv);
+int run_diff(int argc, char **argv);
+int run_get(int argc, char **argv);
+/* Becomes towbpf: returns only when there is none. */
+int run_bpf(int argc, char **argv);
+
+/* Sleeps; signals do not shorten it. */
+void nap(double seconds);
+
+struct watch_options {
+	double seconds;
+	long count; /* 0: until the runtime ends */
+};
+
+/* Rates of all of them together. */
+int watch(const struct runtime_list *targets, const struct watch_options *options);
+
+/* A document, to be given to json_decref; NULL, having said why. */
+json_t *fetch_json(const char *socket_path, const char *path);
+
+/* Info, counters and latencies in one object; as fetch_json. */
+json_t *fetch_snapshot(const char *socket_path);
+
+/* Above what is said of one of several; nothing where there is one alone. */
+void print_heading(const struct runtime_list *targets, size_t index);
+
+/* What is said of a runtime in an array of several: name, job, rank, and its user where asked. */
+json_t *row_of_runtime(const struct runtime_entry *entry);
+
+/* Collectives, as tables; the exit status. */
+int show_collectives(const struct runtime_list *targets);
+
+struct why_options {
+	long count; /* places shown of each kind; 0: 10 */
+	int json;
+};
+
+/* What was copied or registered late, and why; 1 when one of them does not answer. */
+int explain(const struct runtime_list *targets, const struct why_options *options);
+/* Of all ranks, whatever their job. */
+int explain_all(const struct why_options *options);
+
+/*
+ * Why the job of these runtimes does not go on, or is slow, as the one says that knows most of it;
+ * where each knows itself alone, as each says. The exit status: this where one says so.
+ */
+#define VERDICT_FOUND 3
+int show_verdict(const struct runtime_list *targets, int json);
+
+/* Fetches an allocation log; seconds -1: as the runtime likes. Returns the exit status. */
+int fetch_alloclog(const char *socket_path, long seconds, const char *output_path);
+
+enum list_style { LIST_PLAIN, LIST_MARKDOWN, LIST_MAN };
+void print_knobs(enum list_style style);
+void print_counters(enum list_style style);
+
+#endif

@@ -1,0 +1,57 @@
+/*
+ * towstat_bpf.c - becomes towbpf, which is a program of its own because of what it may do: a file
+ * can be given capabilities, a command of one cannot.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/towstat/towstat.h"
+
+#ifdef TWI_BPF_OFF
+#define MEND "this Towline was " TWI_BPF_OFF
+#else
+#define MEND "install it from where this towstat comes, or set PATH"
+#endif
+
+/* The folder of this program; "" when it cannot be known. */
+static void own_folder(char out[PATH_MAX])
+{
+	ssize_t bytes = readlink("/proc/self/exe", out, PATH_MAX - 1);
+	char *slash;
+
+	out[bytes > 0 ? bytes : 0] = '\0';
+	slash = strrchr(out, '/');
+	if (slash != NULL)
+		*slash = '\0';
+}
+
+int run_bpf(int argc, char **argv)
+{
+	static char all_users[] = "--all-users";
+	char folder[PATH_MAX], beside[PATH_MAX + 8];
+
+	/* It was taken out of the arguments, so there is room to put it back. */
+	if (finds_all_users()) {
+		argv[argc] = all_users;
+		argv[argc + 1] = NULL;
+	}
+	own_folder(folder);
+	snprintf(beside, sizeof(beside), "%s/towbpf", folder);
+	argv[0] = (char[]){ "towbpf" };
+	if (folder[0] != '\0')
+		execv(beside, argv);
+	if (folder[0] != '\0' && errno != ENOENT) {
+		fprintf(stderr, "towstat: %s cannot be run: %s\n", beside, strerror(errno));
+		return 1;
+	}
+	execvp("towbpf", argv);
+	if (errno == ENOENT)
+		fprintf(stderr, "towstat: there is no towbpf in %s, nor in PATH: " MEND "\n",
+			folder);
+	else
+		fprintf(stderr, "towstat: towbpf in PATH cannot be run: %s\n", strerror(errno));
+	return 1;
+}

@@ -1,0 +1,207 @@
+/*
+ * towstat_targets.c - whom a command is about: one runtime, or all ranks of a job.
+ *
+ * What the README says of a running job is to work on any: of as many ranks as it has, and
+ * beside others. So a name is that of a runtime or of a job, and without a name the job is meant
+ * that is there, as long as it is one.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/common/trust.h"
+#include "tools/towstat/towstat.h"
+
+#define NAMES_SHOWN 8
+#define USER_BYTES  64
+
+static int same_job(const struct runtime_entry *a, const struct runtime_entry *b)
+{
+	struct runtime_name left, right;
+
+	runtime_name_of(a->name, &left);
+	runtime_name_of(b->name, &right);
+	return a->uid == b->uid && strcmp(left.job, right.job) == 0;
+}
+
+static int is_called(const struct runtime_entry *row, const char *name, int as_job)
+{
+	struct runtime_name parts;
+
+	if (name == NULL)
+		return 1;
+	if (!as_job)
+		return strcmp(row->name, name) == 0;
+	runtime_name_of(row->name, &parts);
+	return strcmp(parts.job, name) == 0;
+}
+
+/* Leaves those of that name alone; how many. */
+static size_t keep(struct runtime_list *list, const char *name, int as_job)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < list->count; i++) {
+		if (is_called(&list->rows[i], name, as_job))
+			kept++;
+	}
+	if (kept == 0)
+		return 0;
+	kept = 0;
+	for (size_t i = 0; i < list->count; i++) {
+		if (is_called(&list->rows[i], name, as_job))
+			list->rows[kept++] = list->rows[i];
+	}
+	list->count = kept;
+	return kept;
+}
+
+static void drop_dead(struct runtime_list *list)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < list->count; i++) {
+		if (list->rows[i].live != 0)
+			list->rows[kept++] = list->rows[i];
+	}
+	list->count = kept;
+}
+
+/* The job's name; with --all-users whose it is, too. */
+static void print_job(const struct runtime_entry *row)
+{
+	struct runtime_name parts;
+	char user[USER_BYTES];
+
+	runtime_name_of(row->name, &parts);
+	fprintf(stderr, "%s", parts.job);
+	if (finds_all_users()) {
+		trust_name(row->uid, user, sizeof(user));
+		fprintf(stderr, " of %s", user);
+	}
+}
+
+/* Several jobs: each is named once. */
+static int several(const struct runtime_list *list)
+{
+	size_t shown = 0;
+
+	fprintf(stderr, "towstat: several jobs live here: ");
+	for (size_t i = 0; i < list->count && shown < NAMES_SHOWN; i++) {
+		size_t before = 0;
+
+		while (before < i && !same_job(&list->rows[before], &list->rows[i]))
+			before++;
+		if (before < i)
+			continue;
+		if (shown++ > 0)
+			fprintf(stderr, ", ");
+		print_job(&list->rows[i]);
+	}
+	fprintf(stderr, "%s; name one, or one of its ranks, or --socket PATH (`towstat list`)\n",
+		shown == NAMES_SHOWN ? " ..." : "");
+	return -1;
+}
+
+static int none(const char *name)
+{
+	if (name == NULL)
+		fprintf(stderr,
+			"towstat: no runtime lives here that you may see; is TOW_STATS_DIR set as "
+			"it is for the program?%s\n",
+			finds_all_users() ? "" : " Of other users: --all-users");
+	else
+		fprintf(stderr,
+			"towstat: no live runtime or job is called %s; `towstat list` shows them\n",
+			name);
+	return -1;
+}
+
+/* What was said is a path: nobody is looked for. */
+static int from_path(const char *socket_path, struct runtime_list *out)
+{
+	struct runtime_entry *row;
+	const char *slash = strrchr(socket_path, '/');
+	const char *name = slash != NULL ? slash + 1 : socket_path;
+	size_t bytes = strlen(name);
+
+	*out = (struct runtime_list){ .rows = calloc(1, sizeof(*out->rows)), .count = 1 };
+	if (out->rows == NULL || strlen(socket_path) >= sizeof(row->path)) {
+		fprintf(stderr, "towstat: that is no path of a socket, or there is no memory\n");
+		runtime_list_fini(out);
+		return -1;
+	}
+	row = &out->rows[0];
+	row->live = 1;
+	snprintf(row->path, sizeof(row->path), "%s", socket_path);
+	if (bytes > 5 && strcmp(name + bytes - 5, ".sock") == 0)
+		bytes -= 5;
+	snprintf(row->name, sizeof(row->name), "%.*s", (int)(bytes < 127 ? bytes : 127), name);
+	return 0;
+}
+
+int find_targets(const char *socket_path, const char *name, struct runtime_list *out)
+{
+	int status = 0;
+
+	if (socket_path != NULL)
+		return from_path(socket_path, out);
+	if (find_runtimes(out) != 0)
+		return -1;
+	drop_dead(out);
+	/* A job may be called "a.0"; then the runtime of that name is the nearer one. */
+	if (out->count == 0 || (keep(out, name, 0) == 0 && keep(out, name, 1) == 0))
+		status = none(name);
+	for (size_t i = 1; status == 0 && i < out->count; i++) {
+		if (!same_job(&out->rows[0], &out->rows[i]))
+			status = several(out);
+	}
+	if (status != 0)
+		runtime_list_fini(out);
+	return status;
+}
+
+int find_target(const char *socket_path, const char *name, char *path_out, size_t path_size)
+{
+	struct runtime_list list;
+	int status = find_targets(socket_path, name, &list);
+
+	if (status != 0)
+		return -1;
+	if (list.count > 1) {
+		fprintf(stderr, "towstat: this is about one runtime; name one of");
+		for (size_t i = 0; i < list.count && i < NAMES_SHOWN; i++)
+			fprintf(stderr, " %s", list.rows[i].name);
+		fprintf(stderr, "%s\n", list.count > NAMES_SHOWN ? " ..." : "");
+		status = -1;
+	}
+	if (status == 0 && strlen(list.rows[0].path) >= path_size)
+		status = -1;
+	if (status == 0)
+		snprintf(path_out, path_size, "%s", list.rows[0].path);
+	runtime_list_fini(&list);
+	return status;
+}
+
+void print_heading(const struct runtime_list *targets, size_t index)
+{
+	if (targets->count > 1)
+		printf("%s# %s\n", index > 0 ? "\n" : "", targets->rows[index].name);
+}
+
+json_t *row_of_runtime(const struct runtime_entry *entry)
+{
+	struct runtime_name parts;
+	char user[USER_BYTES];
+	json_t *row = json_object();
+
+	runtime_name_of(entry->name, &parts);
+	json_object_set_new(row, "name", json_string(entry->name));
+	json_object_set_new(row, "job", json_string(parts.job));
+	json_object_set_new(row, "rank", json_integer(parts.rank));
+	if (finds_all_users()) {
+		trust_name(entry->uid, user, sizeof(user));
+		json_object_set_new(row, "user", json_string(user));
+	}
+	return row;
+}

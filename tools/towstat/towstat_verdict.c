@@ -1,0 +1,188 @@
+/*
+ * towstat_verdict.c - /v1/verdict for people: causes, culprits, evidence, and what mends them.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tools/common/words.h"
+#include "tools/towstat/towstat.h"
+
+static void print_numbers(const char *one, const char *many, const json_t *list)
+{
+	json_t *entry;
+	size_t i;
+
+	if (json_array_size(list) == 0)
+		return;
+	printf("%s ", json_array_size(list) > 1 ? many : one);
+	json_array_foreach(list, i, entry)
+	{
+		if (json_is_object(entry))
+			printf("%s%lld->%lld", i > 0 ? ", " : "",
+			       (long long)json_integer_value(json_object_get(entry, "from")),
+			       (long long)json_integer_value(json_object_get(entry, "to")));
+		else
+			printf("%s%lld", i > 0 ? ", " : "", (long long)json_integer_value(entry));
+	}
+}
+
+static void print_finding(const json_t *finding)
+{
+	json_t *evidence = json_object_get(finding, "evidence"), *line;
+	size_t i;
+
+	print_numbers("rank", "ranks", json_object_get(finding, "ranks"));
+	print_numbers("link", "links", json_object_get(finding, "links"));
+	printf(": ");
+	print_clean(json_string_value(json_object_get(finding, "cause")));
+	printf(", ");
+	print_clean(json_string_value(json_object_get(finding, "says")));
+	printf(" (%.0f %%)\n", 100 * json_number_value(json_object_get(finding, "confidence")));
+	json_array_foreach(evidence, i, line)
+	{
+		printf("    ");
+		print_clean(json_string_value(line));
+		printf("\n");
+	}
+	printf("  mend: ");
+	print_clean(json_string_value(json_object_get(finding, "cure")));
+	printf("\n");
+}
+
+static int print_verdict(const json_t *root)
+{
+	json_t *findings = json_object_get(root, "findings"), *finding;
+	size_t i;
+
+	print_clean(json_string_value(json_object_get(root, "state")));
+	printf(": %lld of %lld ranks answered rank %lld",
+	       (long long)json_integer_value(json_object_get(root, "ranks_answered")),
+	       (long long)json_integer_value(json_object_get(root, "ranks_in_job")),
+	       (long long)json_integer_value(json_object_get(root, "asked_by")));
+	if (json_integer_value(json_object_get(root, "ranks_unknown")) > 0)
+		printf(", of %lld nothing is known",
+		       (long long)json_integer_value(json_object_get(root, "ranks_unknown")));
+	printf("%s\n", json_is_true(json_object_get(root, "telemetry_lost"))
+			       ? "; some telemetry was lost"
+			       : "");
+	json_array_foreach(findings, i, finding) print_finding(finding);
+	return json_array_size(findings) > 0 ? VERDICT_FOUND : 0;
+}
+
+/* The document of one runtime; NULL, having said why. */
+static json_t *fetch(const char *socket_path)
+{
+	json_t *root = fetch_json(socket_path, "/v1/verdict");
+
+	if (root != NULL && !json_is_object(root)) {
+		fprintf(stderr, "towstat: %s answers no verdict\n", socket_path);
+		json_decref(root);
+		return NULL;
+	}
+	return root;
+}
+
+static long long number_of(const json_t *root, const char *key)
+{
+	return (long long)json_integer_value(json_object_get(root, key));
+}
+
+/* Who has heard of more ranks knows more of the job; of two that know as much the first asked. */
+static int knows_more(const json_t *root, const json_t *best)
+{
+	return best == NULL ||
+	       number_of(root, "ranks_answered") > number_of(best, "ranks_answered");
+}
+
+#define ASKED_MAX 4 /* who know of the others; a rank that hangs answers none of them */
+
+/*
+ * Each of them can tell the verdict of the whole job, and each asking costs all ranks something, so
+ * the first that knows all of it is enough, and a few that know most. documents[i] is what the i-th
+ * said; NULL: it was not asked, or did not answer. The index of the best; targets->count: nobody
+ * answered.
+ */
+static size_t ask_ranks(const struct runtime_list *targets, json_t **documents)
+{
+	size_t best = targets->count, asked = 0;
+
+	for (size_t i = 0; i < targets->count && asked < ASKED_MAX; i++) {
+		documents[i] = fetch(targets->rows[i].path);
+		if (documents[i] == NULL)
+			continue;
+		if (knows_more(documents[i], best < targets->count ? documents[best] : NULL))
+			best = i;
+		asked += number_of(documents[i], "ranks_in_job") > 1;
+		if (number_of(documents[i], "ranks_in_job") > 1 &&
+		    number_of(documents[i], "ranks_answered") ==
+			    number_of(documents[i], "ranks_in_job"))
+			break;
+	}
+	return best;
+}
+
+static int found(const json_t *root)
+{
+	return json_array_size(json_object_get(root, "findings")) > 0 ? VERDICT_FOUND : 0;
+}
+
+static int print_json(const json_t *root)
+{
+	if (json_dumpf(root, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII) == 0 &&
+	    putchar('\n') != EOF)
+		return 0;
+	fprintf(stderr, "towstat: no memory, or the output cannot be written\n");
+	return 1;
+}
+
+/* No group joins them: nobody can say more than of itself, so each does. */
+static int show_each(const struct runtime_list *targets, json_t *const *documents, int json)
+{
+	json_t *rows = json_array();
+	int status = 0, failed = 0;
+
+	for (size_t i = 0; i < targets->count; i++) {
+		json_t *row;
+
+		if (documents[i] == NULL)
+			continue;
+		status |= found(documents[i]);
+		if (!json) {
+			print_heading(targets, i);
+			print_verdict(documents[i]);
+			continue;
+		}
+		row = row_of_runtime(&targets->rows[i]);
+		json_object_set(row, "document", documents[i]);
+		json_array_append_new(rows, row);
+	}
+	if (json)
+		failed = print_json(rows);
+	json_decref(rows);
+	return failed != 0 ? failed : status;
+}
+
+int show_verdict(const struct runtime_list *targets, int json)
+{
+	json_t **documents = calloc(targets->count, sizeof(json_t *));
+	size_t best;
+	int status = 1;
+
+	if (documents == NULL) {
+		fprintf(stderr, "towstat: no memory\n");
+		return 1;
+	}
+	best = ask_ranks(targets, documents);
+	if (best < targets->count && targets->count > 1 &&
+	    number_of(documents[best], "ranks_in_job") <= 1)
+		status = show_each(targets, documents, json);
+	else if (best < targets->count && !json)
+		status = print_verdict(documents[best]);
+	else if (best < targets->count)
+		status = print_json(documents[best]) != 0 ? 1 : found(documents[best]);
+	for (size_t i = 0; i < targets->count; i++)
+		json_decref(documents[i]);
+	free(documents);
+	return status;
+}

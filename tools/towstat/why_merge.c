@@ -1,0 +1,183 @@
+/*
+ * why_merge.c - see why_merge.h.
+ */
+#include "tools/towstat/why_merge.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/common/words.h"
+
+static json_int_t number_of(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+static bool same(const json_t *a, const json_t *b, const char *key)
+{
+	return json_equal(json_object_get(a, key), json_object_get(b, key)) == 1;
+}
+
+static bool same_line(const json_t *a, const json_t *b)
+{
+	/* A missing member equals nothing, so a site without a line stays alone. */
+	return same(a, b, "file") && same(a, b, "line") && same(a, b, "reason") &&
+	       same(a, b, "tag");
+}
+
+/* As the runtime adds them: modulo 2^64, whatever another process may write there. */
+static void add(json_t *into, const json_t *from, const char *key)
+{
+	unsigned long long sum =
+		(unsigned long long)number_of(into, key) + (unsigned long long)number_of(from, key);
+
+	json_object_set_new(into, key, json_integer((json_int_t)sum));
+}
+
+static void take_if(json_t *into, const json_t *from, const char *key, bool wanted)
+{
+	if (wanted)
+		json_object_set(into, key, json_object_get(from, key));
+}
+
+static void add_cost(json_t *into, const json_t *from)
+{
+	add(into, from, "count");
+	add(into, from, "bytes");
+	add(into, from, "ns");
+}
+
+static json_t *find_size(json_t *sizes, const json_t *like)
+{
+	json_t *size;
+	size_t i;
+
+	json_array_foreach(sizes, i, size)
+	{
+		if (same(size, like, "bytes_min"))
+			return size;
+	}
+	return NULL;
+}
+
+/* Each size class of `from` goes to its like, or behind the others. */
+static void add_sizes(json_t *into, const json_t *from)
+{
+	json_t *sizes = json_object_get(into, "sizes"), *size, *like;
+	size_t i;
+
+	json_array_foreach(json_object_get(from, "sizes"), i, size)
+	{
+		like = find_size(sizes, size);
+		if (like != NULL)
+			add_cost(like, size);
+		else
+			json_array_append(sizes, size);
+	}
+}
+
+static void fold(json_t *into, json_t *from)
+{
+	const json_t *most = json_object_get(into, "bytes_max");
+	json_t *addresses = json_object_get(into, "addresses");
+
+	if (addresses == NULL) {
+		addresses = json_array();
+		json_array_append(addresses, json_object_get(into, "address"));
+		json_object_set_new(into, "addresses", addresses);
+	}
+	json_array_append(addresses, json_object_get(from, "address"));
+	add_cost(into, from);
+	take_if(into, from, "max_ns", number_of(from, "max_ns") > number_of(into, "max_ns"));
+	take_if(into, from, "first_at_ns",
+		number_of(from, "first_at_ns") < number_of(into, "first_at_ns"));
+	take_if(into, from, "last_at_ns",
+		number_of(from, "last_at_ns") > number_of(into, "last_at_ns"));
+	take_if(into, from, "bytes_min",
+		number_of(from, "bytes_min") < number_of(into, "bytes_min"));
+	/* null: no bound */
+	take_if(into, from, "bytes_max",
+		json_is_integer(most) && (json_is_null(json_object_get(from, "bytes_max")) ||
+					  number_of(from, "bytes_max") > json_integer_value(most)));
+	add_sizes(into, from);
+}
+
+/* The amount stands before the first ": " of the sentence and of what goes before its place. */
+static json_t *with_amount(const char *amount, const json_t *sentence)
+{
+	const char *rest = strstr(json_string_value(sentence), ": ");
+
+	return rest != NULL ? json_sprintf("%s%s", amount, rest) : NULL;
+}
+
+static void retell(json_t *site, const char *one, const char *many)
+{
+	json_t *parts = json_object_get(site, "text_parts"), *text;
+	char count[WORDS_BYTES], bytes[WORDS_BYTES], time[WORDS_BYTES], amount[160];
+
+	words_count((unsigned long long)number_of(site, "count"), count);
+	words_bytes((unsigned long long)number_of(site, "bytes"), bytes);
+	words_ns((unsigned long long)number_of(site, "ns"), time);
+	snprintf(amount, sizeof(amount), "%s %s, %s, %s", count,
+		 number_of(site, "count") == 1 ? one : many, bytes, time);
+	text = json_object_get(site, "text");
+	if (json_is_string(text) && (text = with_amount(amount, text)) != NULL)
+		json_object_set_new(site, "text", text);
+	text = json_array_get(parts, 0);
+	if (json_is_string(text) && (text = with_amount(amount, text)) != NULL)
+		json_array_set_new(parts, 0, text);
+}
+
+static bool costs_more(const json_t *a, const json_t *b)
+{
+	json_int_t a_ns = number_of(a, "ns"), b_ns = number_of(b, "ns");
+
+	return a_ns != b_ns ? a_ns > b_ns : number_of(a, "bytes") > number_of(b, "bytes");
+}
+
+/* Insertion sort, which leaves what costs the same in its order; there are at most some dozens. */
+static void sort(json_t *sites)
+{
+	for (size_t i = 1; i < json_array_size(sites); i++) {
+		json_t *site = json_incref(json_array_get(sites, i));
+		size_t at = i;
+
+		while (at > 0 && costs_more(site, json_array_get(sites, at - 1)))
+			at--;
+		if (at < i) {
+			json_array_remove(sites, i);
+			json_array_insert(sites, at, site);
+		}
+		json_decref(site);
+	}
+}
+
+size_t merge_sites(json_t *document, const char *one, const char *many)
+{
+	json_t *sites = json_object_get(document, "sites"), *into;
+	size_t gone = 0, i;
+
+	json_array_foreach(sites, i, into)
+	{
+		size_t folded = 0;
+
+		for (size_t j = i + 1; j < json_array_size(sites);) {
+			json_t *from = json_array_get(sites, j);
+
+			if (!same_line(into, from)) {
+				j++;
+				continue;
+			}
+			fold(into, from);
+			json_array_remove(sites, j);
+			folded++;
+		}
+		if (folded > 0)
+			retell(into, one, many);
+		gone += folded;
+	}
+	sort(sites);
+	return gone;
+}

@@ -1,0 +1,316 @@
+/*
+ * towtrace.c - traces of Towline's runtimes: captured, merged, and written for other tools.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tools/common/words.h"
+#include "tools/towtrace/towtrace.h"
+
+#define EXIT_USAGE  2
+#define SECONDS_MAX 60
+
+static const char usage[] =
+	"towtrace - traces of Towline runtimes, for XProf, Perfetto, Chrome, or as a report\n"
+	"\n"
+	"  towtrace capture [SOCKET...]     all ranks of a job on this host, at once\n"
+	"  towtrace convert FILE            writes a trace in another format\n"
+	"  towtrace merge FILE...           several hosts' traces as one\n"
+	"  towtrace report FILE...          a page: latency, throughput, slack, steps, copies\n"
+	"  towtrace show FILE...            which ranks are in it, and how sure their clocks are\n"
+	"\n"
+	"      --seconds N     capture: how long, from 0 (what there is) to 60; default 1\n"
+	"      --job NAME      capture: of which job, where several live here\n"
+	"  -f, --format F      xspace (the default), perfetto, chrome, json or html\n"
+	"  -o, --output FILE   where it goes; - is the standard output\n"
+	"      --logdir DIR    as XProf and TensorBoard look for it, instead of -o:\n"
+	"                      DIR/plugins/profile/<run>/<host>.xplane.pb\n"
+	"      --run NAME      of the run in --logdir; default the time\n"
+	"  -h, --help          this text\n"
+	"      --version       the version\n"
+	"\n"
+	"FILEs are xspace; the other formats do not hold all of a trace. Status: 0 done, 1 failed\n"
+	"(capture: also when a rank did not answer; what came is written), 2 wrong usage.\n";
+
+struct arguments {
+	struct capture_options capture;
+	enum tow_trace_format format;
+	int has_format;
+	const char *output, *logdir, *run;
+	char **files;
+	size_t file_count;
+};
+
+static int misuse(const char *what, const char *which)
+{
+	fprintf(stderr, "towtrace: %s%s%s; see towtrace --help\n", what,
+		which[0] != '\0' ? ": " : "", which);
+	return EXIT_USAGE;
+}
+
+static int failed(const char *what)
+{
+	fprintf(stderr, "towtrace: %s: %s\n", what, tow_error_message());
+	return 1;
+}
+
+/* A file's trace; NULL, having said why. */
+static struct tow_trace *load(const char *path)
+{
+	struct tow_trace *trace = NULL;
+	size_t count;
+	void *bytes = read_file(path, &count);
+
+	if (bytes == NULL)
+		return NULL;
+	if (tow_trace_load(bytes, count, &trace) != TOW_OK)
+		failed(path);
+	free(bytes);
+	return trace;
+}
+
+/* All files as one trace; NULL, having said why. */
+static struct tow_trace *load_all(const struct arguments *args)
+{
+	struct tow_trace *all = NULL;
+
+	for (size_t i = 0; i < args->file_count; i++) {
+		struct tow_trace *trace = load(args->files[i]);
+
+		if (trace != NULL && all == NULL) {
+			all = trace;
+			continue;
+		}
+		if (trace != NULL && tow_trace_merge(all, trace) == TOW_OK) {
+			tow_trace_release(trace);
+			continue;
+		}
+		if (trace != NULL)
+			failed(args->files[i]);
+		tow_trace_release(trace);
+		tow_trace_release(all);
+		return NULL;
+	}
+	return all;
+}
+
+/* Where to write: -o, or the place in --logdir that the first rank's host has. 0 or -1. */
+static int place(const struct arguments *args, const struct tow_trace *trace, char *out,
+		 size_t out_size)
+{
+	struct tow_trace_rank_info row = { .size = sizeof(row) };
+	time_t now = time(NULL);
+	struct tm local;
+	char run[64];
+
+	if (args->output != NULL) {
+		snprintf(out, out_size, "%s", args->output);
+		return strlen(args->output) < out_size ? 0 : -1;
+	}
+	if (localtime_r(&now, &local) == NULL ||
+	    strftime(run, sizeof(run), "%Y_%m_%d_%H_%M_%S", &local) == 0)
+		snprintf(run, sizeof(run), "%lld", (long long)now);
+	if (tow_trace_rank_info(trace, 0, &row) != TOW_OK) {
+		failed("--logdir");
+		return -1;
+	}
+	return profile_path(args->logdir, args->run != NULL ? args->run : run, row.host, out,
+			    out_size);
+}
+
+static int write_trace(const struct arguments *args, const struct tow_trace *trace)
+{
+	char path[4096];
+	size_t count;
+	void *bytes;
+	int status;
+
+	if (place(args, trace, path, sizeof(path)) != 0)
+		return 1;
+	if (tow_trace_encode(trace, args->format, &bytes, &count) != TOW_OK)
+		return failed(path);
+	status = write_file(path, bytes, count) != 0;
+	tow_trace_bytes_release(bytes);
+	if (status == 0 && strcmp(path, "-") != 0)
+		fprintf(stderr, "towtrace: %s: %zu bytes\n", path, count);
+	return status;
+}
+
+static void show_rank(const struct tow_trace_rank_info *row, FILE *out)
+{
+	char job[128], host[128];
+
+	words_clean(job, sizeof(job), row->job);
+	words_clean(host, sizeof(host), row->host);
+	fprintf(out, "%s rank %lld of %lld on %s: %llu spans in %.3f s", job, (long long)row->rank,
+		(long long)row->world, host, (unsigned long long)row->spans,
+		(double)row->seconds_ns / 1e9);
+	if (row->lost != 0)
+		fprintf(out, ", %llu lost (overwritten: capture fewer seconds)",
+			(unsigned long long)row->lost);
+	if (row->clock_error_ns == UINT64_MAX)
+		fprintf(out, "; its clock is only known as the host's time of day\n");
+	else
+		fprintf(out, "; clock %+lld ns from rank 0's, within %llu ns\n",
+			(long long)row->clock_offset_ns, (unsigned long long)row->clock_error_ns);
+}
+
+static void show(const struct tow_trace *trace, FILE *out)
+{
+	struct tow_trace_rank_info row = { .size = sizeof(row) };
+
+	for (size_t i = 0; tow_trace_rank_info(trace, i, &row) == TOW_OK; i++)
+		show_rank(&row, out);
+}
+
+static int run_capture(struct arguments *args)
+{
+	struct tow_trace *trace;
+	size_t missed;
+	int status;
+
+	if (args->file_count > SOCKETS_MAX)
+		return misuse("too many sockets", "");
+	for (size_t i = 0; i < args->file_count; i++)
+		args->capture.sockets[args->capture.socket_count++] = args->files[i];
+	trace = capture(&args->capture, &missed);
+	if (trace == NULL)
+		return 1;
+	show(trace, stderr);
+	status = write_trace(args, trace);
+	tow_trace_release(trace);
+	return status != 0 || missed != 0;
+}
+
+static int run_files(const struct arguments *args, int shows)
+{
+	struct tow_trace *trace = load_all(args);
+	int status = 0;
+
+	if (trace == NULL)
+		return 1;
+	if (shows)
+		show(trace, stdout);
+	else
+		status = write_trace(args, trace);
+	tow_trace_release(trace);
+	return status;
+}
+
+enum { OPT_SECONDS = 256, OPT_JOB, OPT_LOGDIR, OPT_RUN, OPT_VERSION };
+
+static int read_seconds(const char *text, long *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtol(text, &end, 10);
+	return errno != 0 || end == text || *end != '\0' || *out < 0 || *out > SECONDS_MAX ? -1 : 0;
+}
+
+/* 0, or the exit status + 1. */
+static int read_option(int option, struct arguments *args)
+{
+	switch (option) {
+	case OPT_SECONDS:
+		if (read_seconds(optarg, &args->capture.seconds) != 0)
+			return misuse("--seconds takes a number from 0 to 60", optarg) + 1;
+		return 0;
+	case OPT_JOB:
+		args->capture.job = optarg;
+		return 0;
+	case OPT_LOGDIR:
+		args->logdir = optarg;
+		return 0;
+	case OPT_RUN:
+		args->run = optarg;
+		return 0;
+	case 'o':
+		args->output = optarg;
+		return 0;
+	case 'f':
+		args->has_format = 1;
+		if (tow_trace_format_from_name(optarg, &args->format) != TOW_OK)
+			return misuse(tow_error_message(), "") + 1;
+		return 0;
+	case 'h':
+		fputs(usage, stdout);
+		return 1;
+	case OPT_VERSION:
+		puts("towtrace " TOW_VERSION);
+		return 1;
+	default:
+		return misuse("wrong option", "") + 1;
+	}
+}
+
+static int read_options(int argc, char **argv, struct arguments *args)
+{
+	static const struct option options[] = {
+		{ "seconds", required_argument, NULL, OPT_SECONDS },
+		{ "job", required_argument, NULL, OPT_JOB },
+		{ "format", required_argument, NULL, 'f' },
+		{ "output", required_argument, NULL, 'o' },
+		{ "logdir", required_argument, NULL, OPT_LOGDIR },
+		{ "run", required_argument, NULL, OPT_RUN },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, OPT_VERSION },
+		{ 0 },
+	};
+	int option, status = 0;
+
+	while (status == 0 && (option = getopt_long(argc, argv, "f:o:h", options, NULL)) != -1)
+		status = read_option(option, args);
+	args->files = argv + optind;
+	args->file_count = (size_t)(argc - optind);
+	return status;
+}
+
+/* Which combinations make sense; 0 or the exit status. */
+static int check(const struct arguments *args, const char *command)
+{
+	int captures = strcmp(command, "capture") == 0, shows = strcmp(command, "show") == 0;
+
+	if (!captures && args->file_count == 0)
+		return misuse("which FILE", command);
+	if (strcmp(command, "convert") == 0 && args->file_count != 1)
+		return misuse("convert takes one FILE; merge takes several", "");
+	if (shows)
+		return 0;
+	if ((args->output != NULL) == (args->logdir != NULL))
+		return misuse("one of --output and --logdir is needed", "");
+	if (args->logdir != NULL && args->format != TOW_TRACE_XSPACE)
+		return misuse("--logdir takes the format xspace only", "");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static struct arguments args = { .capture.seconds = 1 };
+	const char *command;
+	int status = read_options(argc, argv, &args);
+
+	if (status != 0)
+		return status - 1;
+	if (args.file_count == 0)
+		return misuse("what to do: capture, convert, merge, report or show", "");
+	command = args.files[0];
+	args.files++;
+	args.file_count--;
+	if (strcmp(command, "report") == 0 && !args.has_format)
+		args.format = TOW_TRACE_HTML;
+	else if (strcmp(command, "capture") != 0 && strcmp(command, "convert") != 0 &&
+		 strcmp(command, "merge") != 0 && strcmp(command, "show") != 0 &&
+		 strcmp(command, "report") != 0)
+		return misuse("no such command", command);
+	status = check(&args, command);
+	if (status != 0)
+		return status;
+	if (strcmp(command, "capture") == 0)
+		return run_capture(&args);
+	return run_files(&args, strcmp(command, "show") == 0);
+}

@@ -1,0 +1,185 @@
+/*
+ * towtrace_capture.c - the ranks of a job on this host, captured all at once through their stats
+ * sockets: a thread each asks and waits, so that their windows are the same.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/common/http_unix.h"
+#include "tools/common/runtimes.h"
+#include "tools/common/words.h"
+#include "tools/towtrace/towtrace.h"
+
+/* Over the seconds asked for: a runtime answers when its window has passed and all is written. */
+#define PATIENCE_MS     30000
+#define TRACE_BYTES_MAX ((size_t)1 << 30)
+#define STACK_BYTES     (256 << 10)
+
+struct ask {
+	pthread_t thread;
+	int running;
+	const char *socket_path;
+	long seconds;
+	struct tow_trace *trace; /* NULL: see error */
+	char error[1024];
+};
+
+/* What the runtime says is wrong, without its end of line. */
+static void refused(struct ask *ask, struct http_answer *answer)
+{
+	char said[512];
+
+	answer->body[strcspn(answer->body, "\r\n")] = '\0';
+	words_clean(said, sizeof(said), answer->body);
+	snprintf(ask->error, sizeof(ask->error), "%s answers %d: %s", ask->socket_path,
+		 answer->status, said);
+}
+
+static void *ask_one(void *arg)
+{
+	struct ask *ask = arg;
+	struct http_limits limits = { PATIENCE_MS + ask->seconds * 1000, TRACE_BYTES_MAX };
+	struct http_answer answer;
+	char path[80];
+
+	snprintf(path, sizeof(path), "/v1/trace?seconds=%ld&format=xspace", ask->seconds);
+	if (http_get_within(ask->socket_path, path, &limits, &answer, ask->error,
+			    sizeof(ask->error)) != 0)
+		return NULL;
+	if (answer.status != 200)
+		refused(ask, &answer);
+	else if (tow_trace_load(answer.body, answer.bytes, &ask->trace) != TOW_OK)
+		snprintf(ask->error, sizeof(ask->error), "%s: %s", ask->socket_path,
+			 tow_error_message());
+	http_answer_fini(&answer);
+	return NULL;
+}
+
+static void start(struct ask *ask, const char *socket_path, long seconds)
+{
+	pthread_attr_t attributes;
+
+	*ask = (struct ask){ .socket_path = socket_path, .seconds = seconds };
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	ask->running = pthread_create(&ask->thread, &attributes, ask_one, ask) == 0;
+	pthread_attr_destroy(&attributes);
+	if (!ask->running)
+		snprintf(ask->error, sizeof(ask->error), "%s: no thread can be started for it",
+			 socket_path);
+}
+
+static struct tow_trace *collect(struct ask *asks, size_t count, size_t *missed_out)
+{
+	struct tow_trace *all = NULL;
+
+	*missed_out = 0;
+	for (size_t i = 0; i < count; i++) {
+		struct ask *ask = &asks[i];
+
+		if (ask->running)
+			pthread_join(ask->thread, NULL);
+		if (ask->trace != NULL && all == NULL) {
+			all = ask->trace;
+			continue;
+		}
+		if (ask->trace != NULL && tow_trace_merge(all, ask->trace) != TOW_OK) {
+			snprintf(ask->error, sizeof(ask->error), "%s: %s", ask->socket_path,
+				 tow_error_message());
+			tow_trace_release(ask->trace);
+			ask->trace = NULL;
+		} else if (ask->trace != NULL) {
+			tow_trace_release(ask->trace);
+			continue;
+		}
+		++*missed_out;
+		fprintf(stderr, "towtrace: %s\n", ask->error);
+	}
+	return all;
+}
+
+/* "job" of "job.7" and of "job.7-1234": names of jobs may hold dots, what is behind the last one is
+ * the rank. */
+static size_t job_length(const char *name)
+{
+	const char *dot = strrchr(name, '.');
+
+	return dot != NULL ? (size_t)(dot - name) : strlen(name);
+}
+
+static int same_job(const char *name, const char *job, size_t length)
+{
+	return job_length(name) == length && strncmp(name, job, length) == 0;
+}
+
+/* The live runtimes of one job; -1, having said why, where it is not clear which. */
+static int choose(const struct runtime_list *list, const char *job, const char **sockets,
+		  size_t *count_out)
+{
+	size_t length = job != NULL ? strlen(job) : 0;
+
+	*count_out = 0;
+	for (size_t i = 0; i < list->count; i++) {
+		const struct runtime_entry *row = &list->rows[i];
+
+		if (row->live != 1)
+			continue;
+		if (job == NULL) {
+			job = row->name;
+			length = job_length(job);
+		} else if (!same_job(row->name, job, length)) {
+			if (job[length] == '\0')
+				continue;
+			fprintf(stderr,
+				"towtrace: several jobs live here, such as those of %s and %s; "
+				"name one with --job\n",
+				job, row->name);
+			return -1;
+		}
+		if (same_job(row->name, job, length))
+			sockets[(*count_out)++] = row->path;
+	}
+	if (*count_out > 0)
+		return 0;
+	if (job != NULL)
+		fprintf(stderr, "towtrace: no live runtime is of the job %s\n", job);
+	else
+		fprintf(stderr, "towtrace: no runtime lives here that you may see; is "
+				"TOW_STATS_DIR set as it is for the program?\n");
+	return -1;
+}
+
+struct tow_trace *capture(const struct capture_options *options, size_t *missed_out)
+{
+	struct runtime_list list = { 0 };
+	const char *const *sockets = options->sockets;
+	const char **found = NULL;
+	size_t count = options->socket_count;
+	struct tow_trace *trace = NULL;
+	struct ask *asks = NULL;
+
+	*missed_out = 0;
+	if (count == 0) {
+		if (find_runtimes(&list) != 0)
+			return NULL;
+		found = calloc(list.count + 1, sizeof(*found));
+		if (found == NULL || choose(&list, options->job, found, &count) != 0)
+			goto out;
+		sockets = found;
+	}
+	asks = calloc(count + 1, sizeof(*asks));
+	if (asks == NULL) {
+		fprintf(stderr, "towtrace: no memory\n");
+		goto out;
+	}
+	for (size_t i = 0; i < count; i++)
+		start(&asks[i], sockets[i], options->seconds);
+	trace = collect(asks, count, missed_out);
+out:
+	free(asks);
+	free(found);
+	runtime_list_fini(&list);
+	return trace;
+}

@@ -124,7 +124,7 @@ TABLE.update(TOOLS | {
 # These have one direction, too.
 ORDERED = list(TABLE)
 TABLE.update({
-    "fuzz": ROOMS + ["memreg/sizing", "transport/sim", "tests"],
+    "fuzz": ROOMS + ["memreg/sizing", "transport/sim", "tools/towstat", "tests"],
     "tests": ORDERED + ["fuzz"],
     "examples": ["include/towline"],
     "plugins": ["include/towline"],

@@ -78,9 +78,15 @@ static void start(void)
 	static const struct twi_capture_format formats[] = { { "one", "a/b" },
 							     { "two", "c/d" },
 							     { NULL, NULL } };
-	const struct twi_capture capture = { "/v1/long", "x",           "a/b",
-					     60,         capture_start, capture_finish,
-					     NULL,       formats,       capture_choose };
+	const struct twi_capture capture = { .path = "/v1/long",
+					     .help = "x",
+					     .content_type = "a/b",
+					     .seconds_max = 60,
+					     .start = capture_start,
+					     .finish = capture_finish,
+					     .formats = formats,
+					     .formats_elsewhere = "a tool makes three",
+					     .choose = capture_choose };
 
 	expect(mkdtemp(dir) != NULL);
 	expect(twi_diag_create(&diag) == 0);

@@ -10,8 +10,10 @@
 
 #include <towline/status.h>
 
+#include "diag/trace/analysis.h"
 #include "diag/trace/export/export.h"
 #include "tests/support/traces.h"
+#include "tools/trace/formats.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -26,8 +28,10 @@ static void expect_at(int truth, int line, const char *why)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const enum tow_trace_format formats[] = { TOW_TRACE_PERFETTO, TOW_TRACE_CHROME,
-							 TOW_TRACE_XSPACE };
+	static int (*const formats[])(const struct twi_trace *trace, char **bytes_out,
+				      size_t *count_out) = { twi_export_perfetto, twi_export_chrome,
+							     twi_analysis_json, twi_report_html,
+							     twi_export_xspace };
 	struct twi_trace trace, again;
 	char *bytes, why[256] = "";
 	size_t count;
@@ -39,10 +43,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
-		int status = twi_trace_encode(&trace, formats[i], &bytes, &count);
+		int status = formats[i](&trace, &bytes, &count);
 
 		expect(status == TOW_OK, tow_error_message());
-		if (formats[i] != TOW_TRACE_XSPACE)
+		if (formats[i] != twi_export_xspace)
 			free(bytes);
 	}
 	expect(twi_import_xspace(bytes, count, &again) == TOW_OK, tow_error_message());

@@ -28,7 +28,6 @@
 #include <towline/rpc.h>
 #include <towline/runtime.h>
 #include <towline/stats.h>
-#include <towline/trace.h>
 
 /* X(struct, initialiser): the one list of them; those that come in first. */
 #define TWI_SIZED_IN_MAP(X)                                                                        \
@@ -46,8 +45,7 @@
 	X(tow_knob_info, TOW_KNOB_INFO_INIT)                                                       \
 	X(tow_counter_info, TOW_COUNTER_INFO_INIT)                                                 \
 	X(tow_reason_info, TOW_REASON_INFO_INIT)                                                   \
-	X(tow_status_info, TOW_STATUS_INFO_INIT)                                                   \
-	X(tow_trace_rank_info, TOW_TRACE_RANK_INFO_INIT)
+	X(tow_status_info, TOW_STATUS_INFO_INIT)
 
 enum twi_sized {
 #define TWI_SIZED_ENUM(type, init) TWI_SIZED_##type,

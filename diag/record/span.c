@@ -9,17 +9,6 @@
 
 #include "diag/record/span_ring.h"
 
-const char *twi_span_kind_name(enum twi_span_kind kind)
-{
-	static const char *const names[TWI_SPAN_KINDS] = {
-#define SPAN_NAME(id, name) name,
-		TWI_SPAN_MAP(SPAN_NAME)
-#undef SPAN_NAME
-	};
-
-	return (unsigned)kind < TWI_SPAN_KINDS ? names[kind] : "unknown";
-}
-
 struct twi_span_table *twi_span_table_create(void)
 {
 	struct twi_span_table *table = calloc(1, sizeof(*table));

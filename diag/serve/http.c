@@ -160,6 +160,8 @@ static void take_format(const struct twi_http_param *param, const struct twi_cap
 	for (unsigned i = 0; formats[i].name != NULL && used < room; i++)
 		used += (size_t)snprintf(what + used, room - used, "%s %s", i > 0 ? "," : "",
 					 formats[i].name);
+	if (capture->formats_elsewhere != NULL && used < room)
+		snprintf(what + used, room - used, "; %s", capture->formats_elsewhere);
 }
 
 int twi_http_wish(const struct twi_http_query *query, const struct twi_capture *capture,

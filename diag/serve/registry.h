@@ -75,6 +75,8 @@ struct twi_capture {
 	 * default, whose type is content_type. NULL: there is no such parameter.
 	 */
 	const struct twi_capture_format *formats;
+	/* What makes those that are none of them, for who asks for one; NULL: nothing does. */
+	const char *formats_elsewhere;
 	/* Says which, by its place, once after start. TOW_OK, or why not; then it is finished. */
 	int (*choose)(void *arg, void *session, unsigned format);
 };

@@ -3,7 +3,6 @@
  *
  *	/v1/timeline, /v1/slack    one rank, its last TWI_ANALYSIS_NS
  *	twi_analysis_json          {"timeline": {...}, "slack": {...}} of any trace
- *	twi_report_html            a page to read: docs/analysis.md
  *
  * A ring holds its thread's last TWI_SPAN_ROWS spans. Where that is less than the window, the
  * window begins where the ring does, so that nothing in it looks emptier than it was.
@@ -27,8 +26,5 @@ void twi_analysis_slack(struct twi_diag *diag, struct twi_emit *e);
 
 /* Bytes go to free(), with a NUL behind them that is not counted. TOW_OK or TOW_ENOMEM. */
 int twi_analysis_json(const struct twi_trace *trace, char **bytes_out, size_t *count_out);
-
-/* One page of HTML: no script, nothing loaded from anywhere; every text of the trace escaped. */
-int twi_report_html(const struct twi_trace *trace, char **bytes_out, size_t *count_out);
 
 #endif

@@ -77,7 +77,4 @@ int twi_trace_identify(struct twi_diag *diag, const struct twi_trace_about *abou
  */
 int twi_trace_read(struct twi_diag *diag, uint64_t begin_ns, struct twi_trace *out);
 
-/* Moves the ranks of `from` to `into`. TOW_EINVAL: a rank is in both; TOW_ENOMEM. */
-int twi_trace_merge(struct twi_trace *into, struct twi_trace *from);
-
 #endif

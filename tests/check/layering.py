@@ -19,10 +19,9 @@ TABLE = {
     "diag/knob": LOWER + ["diag/base", "diag/record"],
     "diag/judge": LOWER + ["diag/base", "diag/record"],
     "diag/serve/ui": [],
-    # trace: what a trace is and what can be reckoned from it; its formats; the page; taking one.
+    # trace: what a trace is and what can be reckoned from it; writing it; taking one.
     "diag/trace": LOWER + ["diag/base", "diag/record"],
     "diag/trace/export": LOWER + ["diag/base", "diag/record", "diag/trace"],
-    "diag/trace/report": LOWER + ["diag/base", "diag/record", "diag/serve/ui", "diag/trace"],
     "diag/serve": LOWER + ["diag/base", "diag/record", "diag/serve/ui", "diag/trace"],
     "diag/trace/capture": ["include/internal", "diag/base", "diag/record", "diag/trace",
                            "diag/trace/export", "diag/serve"],
@@ -98,7 +97,10 @@ TABLE = {
 TOOLS = {
     "tools/common": ["include/towline"],
     "tools/towstat": ["include/towline", "tools/common"],
-    "tools/towtrace": ["include/towline", "tools/common"],
+    # Of the library's inside it has what needs no runtime, linked as offline_lib.
+    "tools/trace": LOWER + ["diag/base", "diag/record", "diag/serve/ui", "diag/trace",
+                            "diag/trace/export"],
+    "tools/towtrace": ["include/towline", "tools/common", "tools/trace"],
     "tools/towdoctor": ["include/towline", "tools/common"],
     "tools/towrun": ["include/towline"],
     "tools/towbpf": ["include/towline", "diag/bpf/abi", "tools/common"],
@@ -124,7 +126,7 @@ TABLE.update(TOOLS | {
 # These have one direction, too.
 ORDERED = list(TABLE)
 TABLE.update({
-    "fuzz": ROOMS + ["memreg/sizing", "transport/sim", "tools/towstat", "tests"],
+    "fuzz": ROOMS + ["memreg/sizing", "transport/sim", "tools/towstat", "tools/trace", "tests"],
     "tests": ORDERED + ["fuzz"],
     "examples": ["include/towline"],
     "plugins": ["include/towline"],
@@ -147,7 +149,7 @@ LIBRARIES = {
     "isa-l": {"diag/base"},
     "numa": {"memreg/os", "tests"},
     "numaif": {"memreg/os", "tests"},
-    "protobuf-c": {"diag/trace/export", "tests"},
+    "protobuf-c": {"diag/trace/export", "tools/trace", "tests"},
     "microhttpd": {"diag/serve", "tests", "tools/towstat"},
     "jansson": {"tools/towstat", "tools/towdoctor", "bench/coll", "bench/grads", "bench/memreg",
                 "examples", "tests", "fuzz", "plugins"},

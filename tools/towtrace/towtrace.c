@@ -8,6 +8,9 @@
 #include <string.h>
 #include <time.h>
 
+#include <towline/status.h>
+#include <towline/version.h>
+
 #include "tools/common/words.h"
 #include "tools/towtrace/towtrace.h"
 
@@ -38,7 +41,7 @@ static const char usage[] =
 
 struct arguments {
 	struct capture_options capture;
-	enum tow_trace_format format;
+	enum trace_format format;
 	int has_format;
 	const char *output, *logdir, *run;
 	char **files;
@@ -59,50 +62,50 @@ static int failed(const char *what)
 }
 
 /* A file's trace; NULL, having said why. */
-static struct tow_trace *load(const char *path)
+static struct trace_document *load(const char *path)
 {
-	struct tow_trace *trace = NULL;
+	struct trace_document *trace = NULL;
 	size_t count;
 	void *bytes = read_file(path, &count);
 
 	if (bytes == NULL)
 		return NULL;
-	if (tow_trace_load(bytes, count, &trace) != TOW_OK)
+	if (trace_document_load(bytes, count, &trace) != TOW_OK)
 		failed(path);
 	free(bytes);
 	return trace;
 }
 
 /* All files as one trace; NULL, having said why. */
-static struct tow_trace *load_all(const struct arguments *args)
+static struct trace_document *load_all(const struct arguments *args)
 {
-	struct tow_trace *all = NULL;
+	struct trace_document *all = NULL;
 
 	for (size_t i = 0; i < args->file_count; i++) {
-		struct tow_trace *trace = load(args->files[i]);
+		struct trace_document *trace = load(args->files[i]);
 
 		if (trace != NULL && all == NULL) {
 			all = trace;
 			continue;
 		}
-		if (trace != NULL && tow_trace_merge(all, trace) == TOW_OK) {
-			tow_trace_release(trace);
+		if (trace != NULL && trace_document_merge(all, trace) == TOW_OK) {
+			trace_document_release(trace);
 			continue;
 		}
 		if (trace != NULL)
 			failed(args->files[i]);
-		tow_trace_release(trace);
-		tow_trace_release(all);
+		trace_document_release(trace);
+		trace_document_release(all);
 		return NULL;
 	}
 	return all;
 }
 
 /* Where to write: -o, or the place in --logdir that the first rank's host has. 0 or -1. */
-static int place(const struct arguments *args, const struct tow_trace *trace, char *out,
+static int place(const struct arguments *args, const struct trace_document *trace, char *out,
 		 size_t out_size)
 {
-	struct tow_trace_rank_info row = { .size = sizeof(row) };
+	struct trace_rank_info row;
 	time_t now = time(NULL);
 	struct tm local;
 	char run[64];
@@ -114,7 +117,7 @@ static int place(const struct arguments *args, const struct tow_trace *trace, ch
 	if (localtime_r(&now, &local) == NULL ||
 	    strftime(run, sizeof(run), "%Y_%m_%d_%H_%M_%S", &local) == 0)
 		snprintf(run, sizeof(run), "%lld", (long long)now);
-	if (tow_trace_rank_info(trace, 0, &row) != TOW_OK) {
+	if (trace_document_rank(trace, 0, &row) != TOW_OK) {
 		failed("--logdir");
 		return -1;
 	}
@@ -122,25 +125,25 @@ static int place(const struct arguments *args, const struct tow_trace *trace, ch
 			    out_size);
 }
 
-static int write_trace(const struct arguments *args, const struct tow_trace *trace)
+static int write_trace(const struct arguments *args, const struct trace_document *trace)
 {
 	char path[4096];
 	size_t count;
-	void *bytes;
+	char *bytes;
 	int status;
 
 	if (place(args, trace, path, sizeof(path)) != 0)
 		return 1;
-	if (tow_trace_encode(trace, args->format, &bytes, &count) != TOW_OK)
+	if (trace_document_write(trace, args->format, &bytes, &count) != TOW_OK)
 		return failed(path);
 	status = write_file(path, bytes, count) != 0;
-	tow_trace_bytes_release(bytes);
+	free(bytes);
 	if (status == 0 && strcmp(path, "-") != 0)
 		fprintf(stderr, "towtrace: %s: %zu bytes\n", path, count);
 	return status;
 }
 
-static void show_rank(const struct tow_trace_rank_info *row, FILE *out)
+static void show_rank(const struct trace_rank_info *row, FILE *out)
 {
 	char job[128], host[128];
 
@@ -148,7 +151,7 @@ static void show_rank(const struct tow_trace_rank_info *row, FILE *out)
 	words_clean(host, sizeof(host), row->host);
 	fprintf(out, "%s rank %lld of %lld on %s: %llu spans in %.3f s", job, (long long)row->rank,
 		(long long)row->world, host, (unsigned long long)row->spans,
-		(double)row->seconds_ns / 1e9);
+		(double)row->window_ns / 1e9);
 	if (row->lost != 0)
 		fprintf(out, ", %llu lost (overwritten: capture fewer seconds)",
 			(unsigned long long)row->lost);
@@ -159,17 +162,17 @@ static void show_rank(const struct tow_trace_rank_info *row, FILE *out)
 			(long long)row->clock_offset_ns, (unsigned long long)row->clock_error_ns);
 }
 
-static void show(const struct tow_trace *trace, FILE *out)
+static void show(const struct trace_document *trace, FILE *out)
 {
-	struct tow_trace_rank_info row = { .size = sizeof(row) };
+	struct trace_rank_info row;
 
-	for (size_t i = 0; tow_trace_rank_info(trace, i, &row) == TOW_OK; i++)
+	for (size_t i = 0; trace_document_rank(trace, i, &row) == TOW_OK; i++)
 		show_rank(&row, out);
 }
 
 static int run_capture(struct arguments *args)
 {
-	struct tow_trace *trace;
+	struct trace_document *trace;
 	size_t missed;
 	int status;
 
@@ -182,13 +185,13 @@ static int run_capture(struct arguments *args)
 		return 1;
 	show(trace, stderr);
 	status = write_trace(args, trace);
-	tow_trace_release(trace);
+	trace_document_release(trace);
 	return status != 0 || missed != 0;
 }
 
 static int run_files(const struct arguments *args, int shows)
 {
-	struct tow_trace *trace = load_all(args);
+	struct trace_document *trace = load_all(args);
 	int status = 0;
 
 	if (trace == NULL)
@@ -197,7 +200,7 @@ static int run_files(const struct arguments *args, int shows)
 		show(trace, stdout);
 	else
 		status = write_trace(args, trace);
-	tow_trace_release(trace);
+	trace_document_release(trace);
 	return status;
 }
 
@@ -234,7 +237,7 @@ static int read_option(int option, struct arguments *args)
 		return 0;
 	case 'f':
 		args->has_format = 1;
-		if (tow_trace_format_from_name(optarg, &args->format) != TOW_OK)
+		if (trace_format_from_name(optarg, &args->format) != TOW_OK)
 			return misuse(tow_error_message(), "") + 1;
 		return 0;
 	case 'h':
@@ -283,7 +286,7 @@ static int check(const struct arguments *args, const char *command)
 		return 0;
 	if ((args->output != NULL) == (args->logdir != NULL))
 		return misuse("one of --output and --logdir is needed", "");
-	if (args->logdir != NULL && args->format != TOW_TRACE_XSPACE)
+	if (args->logdir != NULL && args->format != TRACE_XSPACE)
 		return misuse("--logdir takes the format xspace only", "");
 	return 0;
 }
@@ -302,7 +305,7 @@ int main(int argc, char **argv)
 	args.files++;
 	args.file_count--;
 	if (strcmp(command, "report") == 0 && !args.has_format)
-		args.format = TOW_TRACE_HTML;
+		args.format = TRACE_HTML;
 	else if (strcmp(command, "capture") != 0 && strcmp(command, "convert") != 0 &&
 		 strcmp(command, "merge") != 0 && strcmp(command, "show") != 0 &&
 		 strcmp(command, "report") != 0)

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include <towline/towline.h>
+#include "tools/trace/document.h"
 
 #define SOCKETS_MAX 1024
 
@@ -29,6 +29,6 @@ struct capture_options {
 };
 
 /* All ranks in one trace; *missed_out counts those that did not answer. NULL: none did. */
-struct tow_trace *capture(const struct capture_options *options, size_t *missed_out);
+struct trace_document *capture(const struct capture_options *options, size_t *missed_out);
 
 #endif

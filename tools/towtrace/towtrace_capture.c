@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <towline/status.h>
+
 #include "tools/common/http_unix.h"
 #include "tools/common/runtimes.h"
 #include "tools/common/words.h"
@@ -22,7 +24,7 @@ struct ask {
 	int running;
 	const char *socket_path;
 	long seconds;
-	struct tow_trace *trace; /* NULL: see error */
+	struct trace_document *trace; /* NULL: see error */
 	char error[1024];
 };
 
@@ -50,7 +52,7 @@ static void *ask_one(void *arg)
 		return NULL;
 	if (answer.status != 200)
 		refused(ask, &answer);
-	else if (tow_trace_load(answer.body, answer.bytes, &ask->trace) != TOW_OK)
+	else if (trace_document_load(answer.body, answer.bytes, &ask->trace) != TOW_OK)
 		snprintf(ask->error, sizeof(ask->error), "%s: %s", ask->socket_path,
 			 tow_error_message());
 	http_answer_fini(&answer);
@@ -71,9 +73,9 @@ static void start(struct ask *ask, const char *socket_path, long seconds)
 			 socket_path);
 }
 
-static struct tow_trace *collect(struct ask *asks, size_t count, size_t *missed_out)
+static struct trace_document *collect(struct ask *asks, size_t count, size_t *missed_out)
 {
-	struct tow_trace *all = NULL;
+	struct trace_document *all = NULL;
 
 	*missed_out = 0;
 	for (size_t i = 0; i < count; i++) {
@@ -85,13 +87,13 @@ static struct tow_trace *collect(struct ask *asks, size_t count, size_t *missed_
 			all = ask->trace;
 			continue;
 		}
-		if (ask->trace != NULL && tow_trace_merge(all, ask->trace) != TOW_OK) {
+		if (ask->trace != NULL && trace_document_merge(all, ask->trace) != TOW_OK) {
 			snprintf(ask->error, sizeof(ask->error), "%s: %s", ask->socket_path,
 				 tow_error_message());
-			tow_trace_release(ask->trace);
+			trace_document_release(ask->trace);
 			ask->trace = NULL;
 		} else if (ask->trace != NULL) {
-			tow_trace_release(ask->trace);
+			trace_document_release(ask->trace);
 			continue;
 		}
 		++*missed_out;
@@ -151,13 +153,13 @@ static int choose(const struct runtime_list *list, const char *job, const char *
 	return -1;
 }
 
-struct tow_trace *capture(const struct capture_options *options, size_t *missed_out)
+struct trace_document *capture(const struct capture_options *options, size_t *missed_out)
 {
 	struct runtime_list list = { 0 };
 	const char *const *sockets = options->sockets;
 	const char **found = NULL;
 	size_t count = options->socket_count;
-	struct tow_trace *trace = NULL;
+	struct trace_document *trace = NULL;
 	struct ask *asks = NULL;
 
 	*missed_out = 0;

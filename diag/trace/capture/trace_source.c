@@ -18,9 +18,9 @@ struct session {
 
 /* In the order of enum tow_trace_format. */
 static const struct twi_capture_format formats[] = {
-	{ "xspace", "application/octet-stream" }, { "perfetto", "application/octet-stream" },
-	{ "chrome", "application/json" },         { "json", "application/json" },
-	{ "html", "text/html; charset=utf-8" },   { NULL, NULL },
+	{ "xspace", "application/octet-stream" },
+	{ "json", "application/json" },
+	{ NULL, NULL },
 };
 
 static int start(void *arg, int64_t seconds, void **session_out, uint64_t *wait_ns_out)
@@ -89,14 +89,15 @@ int twi_trace_source_add(struct twi_diag *diag)
 {
 	const struct twi_capture capture = {
 		.path = PATH,
-		.help = "what all threads did, ?seconds=N&format=xspace, perfetto, chrome, json or "
-			"html (docs/spans.md)",
+		.help = "what all threads did, ?seconds=N&format=xspace or json (docs/spans.md)",
 		.content_type = formats[0].content_type,
 		.seconds_max = TWI_TRACE_SECONDS_MAX,
 		.start = start,
 		.finish = finish,
 		.arg = diag,
 		.formats = formats,
+		.formats_elsewhere =
+			"towtrace convert makes perfetto, chrome and html of an xspace",
 		.choose = choose,
 	};
 

@@ -12,6 +12,7 @@
 #include "diag/trace/analysis.h"
 #include "diag/trace/slack.h"
 #include "diag/trace/timeline.h"
+#include "tools/trace/formats.h"
 #include "traced.h"
 #include "traces.h"
 

@@ -9,6 +9,7 @@
 #include <towline/status.h>
 
 #include "diag/trace/export/export.h"
+#include "tools/trace/formats.h"
 #include "traces.h"
 
 #define ROUNDS 200

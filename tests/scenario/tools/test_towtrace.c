@@ -104,6 +104,14 @@ static void files_are_merged_and_converted(void **state)
 	       "{");
 }
 
+/* It reads documents, so it is of use on a machine that has no Towline. */
+static void it_needs_no_library(void **state)
+{
+	(void)state;
+	expect("cp @/tools/towtrace/towtrace alone && LD_LIBRARY_PATH= ./alone show both", 0,
+	       "job rank 1 of 2 on host-b");
+}
+
 static void a_job_is_captured(void **state)
 {
 	static struct twt_command done;
@@ -131,6 +139,7 @@ int main(void)
 		cmocka_unit_test(wrong_calls_are_told),
 		cmocka_unit_test(wrong_files_are_told),
 		cmocka_unit_test(files_are_merged_and_converted),
+		cmocka_unit_test(it_needs_no_library),
 		cmocka_unit_test(a_job_is_captured),
 	};
 	char line[64];

@@ -20,7 +20,7 @@
 #include "diag/record/span.h"
 #include "diag/serve/registry.h"
 #include "diag/serve/socket.h"
-#include "diag/trace/analysis.h"
+#include "tools/trace/formats.h"
 #include "traced_job.h"
 
 /* Debian has the browser without a window as a package of its own, which starts faster. */

@@ -16,6 +16,7 @@
 #include "diag/record/coll_kind.h"
 #include "diag/trace/export/export.h"
 #include "diag/trace/slack.h"
+#include "tools/trace/formats.h"
 #include "traces.h"
 
 static char folder[] = "/tmp/tow-trace-tools-XXXXXX";
@@ -32,13 +33,14 @@ static void write_bytes(const char *name, const void *bytes, size_t count)
 	assert_int_equal(fclose(file), 0);
 }
 
-static void write_trace(const struct twi_trace *trace, enum tow_trace_format format,
-			const char *name)
+typedef int (*export_fn)(const struct twi_trace *trace, char **bytes_out, size_t *count_out);
+
+static void write_trace(const struct twi_trace *trace, export_fn export, const char *name)
 {
 	size_t count;
 	char *bytes;
 
-	assert_int_equal(twi_trace_encode(trace, format, &bytes, &count), TOW_OK);
+	assert_int_equal(export(trace, &bytes, &count), TOW_OK);
 	write_bytes(name, bytes, count);
 	free(bytes);
 }
@@ -276,8 +278,8 @@ static void a_made_up_trace_agrees(void **state)
 	twt_trace_pair(&trace);
 	add_random_collectives(twt_seed(), &trace);
 	add_deliveries(&trace);
-	write_trace(&trace, TOW_TRACE_XSPACE, "host-a.xplane.pb");
-	write_trace(&trace, TOW_TRACE_PERFETTO, "trace.perfetto");
+	write_trace(&trace, twi_export_xspace, "host-a.xplane.pb");
+	write_trace(&trace, twi_export_perfetto, "trace.perfetto");
 	write_expected(&trace);
 	twi_trace_fini(&trace);
 	ask_tools("host-a.xplane.pb");
@@ -341,7 +343,7 @@ static void a_captured_job_agrees(void **state)
 	assert_int_equal(spans_of(&trace, TWI_SPAN_STEP), 2 * 6);
 	assert_in_range(spans_of(&trace, TWI_SPAN_RECV), 6, 100000);
 	write_expected(&trace);
-	write_trace(&trace, TOW_TRACE_PERFETTO, "trace.perfetto");
+	write_trace(&trace, twi_export_perfetto, "trace.perfetto");
 	twi_trace_fini(&trace);
 	ask_tools(file);
 	ask("xprof_server.py", "log run expected.json");

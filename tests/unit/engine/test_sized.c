@@ -23,7 +23,6 @@ static struct tow_peer *client, *server;
 static struct tow_group *group;
 static struct tow_device *device;
 static struct tow_device_memory *memory;
-static struct tow_trace *trace;
 static struct tow_op *stream_call, *echo_call;
 static struct tow_call_in *held;
 static char room[64], text[128];
@@ -254,11 +253,6 @@ static int status_info(void *row)
 	return tow_status_info(1, row);
 }
 
-static int trace_rank_info(void *row)
-{
-	return tow_trace_rank_info(trace, 0, row);
-}
-
 /* One row for each struct that a public call takes or gives. */
 static const struct row {
 	const char *call; /* as the header has it */
@@ -313,7 +307,6 @@ static const struct row {
 	OUT(tow_counter_info, tow_counter_info, counter_info),
 	OUT(tow_reason_info, tow_reason_info, reason_info),
 	OUT(tow_status_info, tow_status_info, status_info),
-	OUT(tow_trace_rank_info, tow_trace_rank_info, trace_rank_info),
 };
 
 /* A struct of `size` bytes in memory of its own, so that ASan sees what reads or writes past it. */
@@ -542,8 +535,6 @@ static int set_up(void **state)
 	assert_int_equal(tow_group_open(runtime, NULL, &group), TOW_OK);
 	assert_int_equal(tow_device_open(runtime, "fake", &device), TOW_OK);
 	assert_int_equal(tow_device_alloc(device, 4096, &memory), TOW_OK);
-	assert_int_equal(tow_trace_begin(runtime), TOW_OK);
-	assert_int_equal(tow_trace_end(runtime, &trace), TOW_OK);
 	assert_int_equal(tow_method_register(runtime, "echo", echo, NULL, NULL), TOW_OK);
 	assert_int_equal(tow_method_register(runtime, "hold", hold, NULL, NULL), TOW_OK);
 	streaming.flags = TOW_CALL_STREAM;
@@ -557,7 +548,6 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	(void)state;
-	tow_trace_release(trace);
 	tow_group_close(group);
 	tow_runtime_close(runtime);
 	return 0;

@@ -259,15 +259,6 @@ static void identity(void **state)
 	assert_int_equal(twi_trace_read(diag, 0, &other), TOW_OK);
 	assert_int_equal(other.ranks[0].clock_offset_ns, -1234);
 	assert_int_equal(other.ranks[0].clock_error_ns, 9);
-	assert_int_equal(twi_trace_merge(&trace, &other), TOW_EINVAL);
-	assert_non_null(strstr(tow_error_message(), "rank 3"));
-	other.ranks[0].rank = 1;
-	assert_int_equal(twi_trace_merge(&trace, &other), TOW_OK);
-	assert_int_equal(trace.rank_count, 2);
-	assert_int_equal(trace.ranks[0].rank, 1);
-	assert_int_equal(trace.ranks[1].rank, 3);
-	assert_int_equal(other.rank_count, 0);
-	assert_int_equal(twi_trace_merge(&trace, &other), TOW_OK);
 	twi_trace_fini(&other);
 	twi_trace_fini(&trace);
 }

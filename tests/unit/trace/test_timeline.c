@@ -10,6 +10,7 @@
 #include "diag/trace/analysis.h"
 #include "diag/trace/findings.h"
 #include "diag/trace/timeline.h"
+#include "tools/trace/formats.h"
 #include "traced.h"
 #include "traced_job.h"
 

@@ -6,7 +6,7 @@
 #include <internal/base.h>
 
 #include "diag/base/words.h"
-#include "diag/trace/report/report_html.h"
+#include "tools/trace/report_html.h"
 
 #define WIDTH  568
 #define HEIGHT 220

@@ -4,7 +4,7 @@
  * printf writes decimals as the user's locale does, SVG wants a point: so numbers are put together
  * from whole ones.
  */
-#include "diag/trace/report/report_html.h"
+#include "tools/trace/report_html.h"
 
 #include <math.h>
 #include <stdio.h>

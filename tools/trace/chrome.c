@@ -12,8 +12,8 @@
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
 #include "diag/record/lane_id.h"
-#include "diag/trace/export/export.h"
 #include "diag/trace/export/show.h"
+#include "tools/trace/formats.h"
 
 struct chrome {
 	struct twi_emit e;

@@ -15,8 +15,8 @@
 #include "diag/record/counter.h"
 #include "diag/record/lane_id.h"
 #include "diag/trace/export/clean.h"
-#include "diag/trace/export/export.h"
 #include "diag/trace/export/xspace.h"
+#include "tools/trace/formats.h"
 
 /* More than any capture is; what is made of bytes takes some times their room. */
 #define READ_BYTES_MAX ((size_t)1 << 30)

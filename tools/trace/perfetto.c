@@ -17,9 +17,9 @@
 #include "diag/base/error.h"
 #include "diag/record/lane_id.h"
 #include "diag/trace/export/clean.h"
-#include "diag/trace/export/export.h"
 #include "diag/trace/export/pb.h"
 #include "diag/trace/export/show.h"
+#include "tools/trace/formats.h"
 
 enum { TRACE_PACKET = 1 };
 enum {

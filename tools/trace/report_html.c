@@ -1,7 +1,7 @@
 /*
  * report_html.c - the report page: head, what was found, and the parts of report_html.h.
  */
-#include "diag/trace/report/report_html.h"
+#include "tools/trace/report_html.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 #include "diag/base/words.h"
 #include "diag/serve/ui/ui.h"
-#include "diag/trace/analysis.h"
+#include "tools/trace/formats.h"
 
 static const char head[] =
 	"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"

@@ -7,7 +7,7 @@
  *	       | panel                                 |
  *	         0 ------------- time ------------ end
  */
-#include "diag/trace/report/report_html.h"
+#include "tools/trace/report_html.h"
 
 #include <stdio.h>
 

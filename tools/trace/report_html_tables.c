@@ -8,7 +8,7 @@
 
 #include "diag/base/words.h"
 #include "diag/record/counter.h"
-#include "diag/trace/report/report_html.h"
+#include "tools/trace/report_html.h"
 
 #define PAIRS_SHOWN   12u
 #define REGIONS_SHOWN 10u

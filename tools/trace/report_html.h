@@ -1,7 +1,7 @@
 /*
  * report_html.h - the parts of the report page, and what they are drawn with.
  *
- * All drawings are inline SVG; colours and type are in ui/style.css, which the live page uses too.
+ * All drawings are inline SVG; colours and type are in diag/serve/ui/style.css, as of /ui.
  * Coordinates are those of the drawing's viewBox. A chart is written as it is walked: nothing of it
  * is kept. Text of a trace goes through twi_emit_html alone.
  */

@@ -401,7 +401,7 @@ static size_t reply_document(const struct dpdk_request *request, const char *tex
 			     char *out)
 {
 	const char *name = request->command + PREFIX_BYTES;
-	size_t used = (size_t)sprintf(out, "{\"%s\":{", request->command);
+	size_t used = (size_t)snprintf(out, DPDK_OUTPUT_MAX, "{\"%s\":{", request->command);
 	long items = -1;
 	unsigned page;
 	int more = 0;
@@ -412,9 +412,9 @@ static size_t reply_document(const struct dpdk_request *request, const char *tex
 		return write_value(request, NULL, out);
 	used += (size_t)items;
 	if (more)
-		used += (size_t)sprintf(out + used, "%s\"next_page\":%u", items > 0 ? "," : "",
-					page + 1);
-	return used + (size_t)sprintf(out + used, "}}");
+		used += (size_t)snprintf(out + used, DPDK_OUTPUT_MAX - used, "%s\"next_page\":%u",
+					 items > 0 ? "," : "", page + 1);
+	return used + (size_t)snprintf(out + used, DPDK_OUTPUT_MAX - used, "}}");
 }
 
 size_t dpdk_reply(const struct dpdk_request *request, const struct dpdk_documents *documents,

@@ -12,6 +12,7 @@
 
 #include "diag/base/error.h"
 #include "memreg/alloclog/alloclog_file.h"
+#include "memreg/sizing/alloclog_read.h"
 
 #define INPUT_MAX (1u << 20)
 

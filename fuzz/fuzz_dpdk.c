@@ -1,8 +1,10 @@
 /*
- * Fuzzes the DPDK telemetry: the input is a request, and, as a document, what pages are cut from.
+ * Fuzzes the DPDK telemetry of `towstat dpdk`: the input is a request, and, as what a runtime
+ * answers, a document that pages are cut from, a list of documents, and who it is.
  *
- * A reply is valid JSON of at most the promised length, an object with one member. Pages of any
- * text end, keep to their room, and where the text is JSON each is JSON again.
+ * A reply is valid JSON of at most the promised length, an object with one member; a greeting has
+ * three, or there is none. Pages of any text end, keep to their room, and where the text is JSON
+ * each is JSON again.
  */
 #include <jansson.h>
 #include <stdint.h>
@@ -10,15 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diag/record/diag.h"
-#include "diag/serve/dpdk_reply.h"
+#include "tools/towstat/dpdk_reply.h"
 
 #define ROOM 512
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static struct twi_diag *diag;
-static char out[TWI_DPDK_OUTPUT_MAX];
+static struct dpdk_documents documents;
+static char out[DPDK_OUTPUT_MAX];
 
 static void expect_at(int truth, int line)
 {
@@ -29,33 +30,62 @@ static void expect_at(int truth, int line)
 }
 #define expect(truth) expect_at(truth, __LINE__)
 
-static void stop(void)
-{
-	twi_diag_destroy(diag);
-}
+#define LIST "{\"paths\":[{\"path\":\"/v1/counters\",\"help\":\"h\"},{\"path\":\"/v1/a\"}]}"
 
-static void request(const uint8_t *data, size_t size)
+static void reply(const struct dpdk_request *request, const char *text, size_t bytes)
 {
-	size_t bytes = twi_dpdk_reply(diag, (const char *)data, size, out);
+	size_t size = dpdk_reply(request, &documents, text, bytes, out);
 	json_t *root;
 
-	expect(bytes > 0 && bytes <= sizeof(out));
-	root = json_loadb(out, bytes, 0, NULL);
-	expect(root != NULL && json_object_size(root) == 1);
+	expect(size <= sizeof(out));
+	if (request->kind == DPDK_GREETING && size == 0)
+		return;
+	root = json_loadb(out, size, 0, NULL);
+	expect(root != NULL &&
+	       json_object_size(root) == (request->kind == DPDK_GREETING ? 3u : 1u));
 	json_decref(root);
+}
+
+/* Any request with a good list; then any text as an answer, and as the list. */
+static void requests(const uint8_t *data, size_t size, const char *text)
+{
+	static const char *const asked[] = { "/",
+					     "/help,/towline/a",
+					     "/info",
+					     "/towline/a",
+					     "/towline/a,1",
+					     "/towline/counters",
+					     "/towline/a,000",
+					     "/towline/counters," };
+	struct dpdk_request request;
+
+	expect(dpdk_documents_read(LIST, strlen(LIST), &documents));
+	dpdk_request_parse((const char *)data, size, &request);
+	reply(&request, NULL, 0);
+	reply(&request, "{\"a\":{\"b\":1}}", 15);
+	for (int round = 0; round < 2; round++) {
+		dpdk_request_greeting(&request);
+		reply(&request, text, size);
+		for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
+			dpdk_request_parse(asked[i], strlen(asked[i]), &request);
+			reply(&request, text, size);
+		}
+		dpdk_documents_read(text, size, &documents);
+		expect(documents.count <= DPDK_DOCUMENTS_MAX);
+	}
 }
 
 /* Without spaces, as emit.h writes: json_dumps does the same. */
 static void pages(const char *text, int is_json)
 {
-	char *page = malloc(TWI_DPDK_OUTPUT_MAX);
+	char *page = malloc(DPDK_OUTPUT_MAX);
 	int more = 1;
 
 	expect(page != NULL);
 	for (unsigned i = 0; more && i < 1000; i++) {
-		long bytes = twi_dpdk_page(text, "a", i, ROOM, page, &more);
+		long bytes = dpdk_page(text, "a", i, ROOM, page, &more);
 
-		expect(bytes < TWI_DPDK_OUTPUT_MAX);
+		expect(bytes < DPDK_OUTPUT_MAX);
 		if (bytes < 0)
 			break;
 		if (is_json) {
@@ -78,17 +108,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *text, *compact;
 	json_t *root;
 
-	if (diag == NULL) {
-		expect(twi_diag_create(&diag) == 0);
-		atexit(stop);
-	}
 	if (size > 1u << 16)
 		return 0;
-	request(data, size);
 	text = malloc(size + 1);
 	expect(text != NULL);
 	memcpy(text, data, size);
 	text[size] = '\0';
+	requests(data, size, text);
 	pages(text, 0);
 	root = json_loads(text, 0, NULL);
 	compact = json_is_object(root) ? json_dumps(root, JSON_COMPACT) : NULL;

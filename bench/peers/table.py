@@ -3,11 +3,15 @@
 
 Each line is `peer path op bytes metric value`. For each path one table: a row for each
 measurement, Towline beside the best peer. With FULL=1 in the environment a second one: a row for
-each peer. Collectives (op allreduce-n2 and so on) have tables of their own.
+each peer. Collectives (op allreduce-n2 and so on) have tables of their own. `--self-test` compares
+the rows of a few lines with what they must be.
 """
+import contextlib
+import io
 import os
 import statistics
 import sys
+import tempfile
 
 # op -> the metric that is compared, and whether less is better
 METRICS = {"lat": ("p50_us", True), "view": ("p50_us", True), "bw": ("MBps", False),
@@ -100,8 +104,8 @@ def floor_of(row):
     return number(values[0] if len(values) == 1 else min(values)) if values else "-"
 
 
-def main():
-    rows = read(sys.argv[1])
+def tables(name):
+    rows = read(name)
     if any(collectives(rows, key[0]) for key in rows):
         for path in dict.fromkeys(key[0] for key in rows):
             print_collectives(rows, path)
@@ -133,4 +137,41 @@ def main():
     print("\nRatio: Towline to the best peer; more than 1 means that Towline is better.")
 
 
-main()
+
+SAMPLES = [  # lines, and rows that they must give
+    ("towline shm lat 8 p50_us 1\ntowline shm lat 8 p50_us 3\ntowline shm lat 8 p50_us 9\n"
+     "ucx shm lat 8 p50_us 6\nmpich shm lat 8 p50_us 7\nraw shm lat 8 p50_us 0.5\nnonsense\n"
+     "towline shm bw 65536 MBps 500\nucx shm bw 65536 MBps 1000\nmpich shm rate 8 Mmsgps 1\n",
+     ["| lat 8 B, us | 3 | ucx 6 | 2.00 | 0.5 |",
+      "| bw 64 KiB, MB/s | 500 | ucx 1000 | 0.50 | - |"]),
+    ("towline tcp-lo allreduce-n2 1048576 time_us 50\n"
+     "gloo tcp-lo allreduce-n2 1048576 time_us 100\n",
+     ["| allreduce, 2 ranks, 1 MiB | 50 | gloo 100 | 0.50 | - | - |"]),
+]
+
+
+def self_test():
+    """How many samples give other rows than they must."""
+    wrong = 0
+    os.environ.pop("FULL", None)
+    for lines, expected in SAMPLES:
+        out = io.StringIO()
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write(lines)
+            file.flush()
+            with contextlib.redirect_stdout(out):
+                tables(file.name)
+        heads = ("| measurement", "| collective", "|---")
+        rows = [row for row in out.getvalue().splitlines()
+                if row.startswith("|") and not row.startswith(heads)]
+        if rows != expected:
+            wrong += 1
+            print(f"these rows:\n{rows}\nshould be:\n{expected}")
+    print(f"self-test: {len(SAMPLES)} samples, {wrong} judged wrongly")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--self-test"]:
+        sys.exit(self_test())
+    tables(sys.argv[1])

@@ -110,8 +110,7 @@ static int name_path(const struct twi_listen_name *name, unsigned number, struct
 
 	*out = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	if (number > 1)
-		snprintf(suffix, sizeof(suffix), name->colon ? ":%u" : "-%u",
-			 number - (name->colon ? 1 : 0));
+		snprintf(suffix, sizeof(suffix), "-%u", number);
 	bytes = snprintf(out->sun_path, sizeof(out->sun_path), "%s/%s%s%s", name->dir, name->stem,
 			 suffix, name->end);
 	if (bytes < 0 || (size_t)bytes >= sizeof(out->sun_path))

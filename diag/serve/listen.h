@@ -18,12 +18,11 @@ struct twi_listen {
 
 /*
  * How a socket may be called: <dir>/<stem><end>, and while a living one has that name, with a
- * number behind the stem: -2, -3, ... or, where `colon`, :1, :2, ...
+ * number behind the stem: -2, -3, ...
  */
 struct twi_listen_name {
 	const char *dir, *stem, *end;
-	int type; /* SOCK_STREAM, SOCK_SEQPACKET */
-	bool colon;
+	int type;   /* SOCK_STREAM, SOCK_SEQPACKET */
 	bool sweep; /* also takes away what jobs that are over have left (sweep.h) */
 };
 

@@ -165,11 +165,14 @@ bool twi_registry_capture_find(struct twi_diag *diag, const char *path, struct t
 	return found;
 }
 
-static void emit_path(struct twi_emit *e, const char *path, const char *help)
+/* Of a capture it is told that it is one: it takes its time, and its answer may be no JSON. */
+static void emit_path(struct twi_emit *e, const char *path, const char *help, bool capture)
 {
 	twi_emit_object_begin(e, NULL);
 	twi_emit_str(e, "path", path);
 	twi_emit_str(e, "help", help);
+	if (capture)
+		twi_emit_bool(e, "capture", true);
 	twi_emit_object_end(e);
 }
 
@@ -191,33 +194,17 @@ static bool listed_before(const struct twi_registry *registry, unsigned index)
 static void emit_paths(const struct twi_registry *registry, struct twi_emit *e)
 {
 	twi_emit_array_begin(e, "paths");
-	emit_path(e, TWI_METRICS_PATH, "OpenMetrics: all counters, gauges and latencies");
+	emit_path(e, TWI_METRICS_PATH, "OpenMetrics: all counters, gauges and latencies", false);
 	for (size_t i = 0; i < twi_report_count(); i++)
-		emit_path(e, twi_report_at(i)->path, twi_report_at(i)->help);
+		emit_path(e, twi_report_at(i)->path, twi_report_at(i)->help, false);
 	for (unsigned i = 0; i < registry->source_count; i++) {
 		if (!listed_before(registry, i) &&
 		    strcmp(registry->sources[i].path, TWI_METRICS_PATH) != 0)
-			emit_path(e, registry->sources[i].path, registry->sources[i].help);
+			emit_path(e, registry->sources[i].path, registry->sources[i].help, false);
 	}
 	for (unsigned i = 0; i < registry->capture_count; i++)
-		emit_path(e, registry->captures[i].path, registry->captures[i].help);
+		emit_path(e, registry->captures[i].path, registry->captures[i].help, true);
 	twi_emit_array_end(e);
-}
-
-void twi_registry_documents(struct twi_diag *diag,
-			    void (*one)(void *arg, const char *path, const char *help), void *arg)
-{
-	struct twi_registry *registry = twi_diag_registry(diag);
-
-	pthread_rwlock_rdlock(&registry->lock);
-	for (size_t i = 0; i < twi_report_count(); i++)
-		one(arg, twi_report_at(i)->path, twi_report_at(i)->help);
-	for (unsigned i = 0; i < registry->source_count; i++) {
-		if (!listed_before(registry, i) &&
-		    strcmp(registry->sources[i].path, TWI_METRICS_PATH) != 0)
-			one(arg, registry->sources[i].path, registry->sources[i].help);
-	}
-	pthread_rwlock_unlock(&registry->lock);
 }
 
 void twi_registry_paths(struct twi_diag *diag, struct twi_emit *e)

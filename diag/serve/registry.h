@@ -102,11 +102,7 @@ bool twi_registry_capture_find(struct twi_diag *diag, const char *path, struct t
 /* Writes the document at `path` into e. TOW_EINVAL: there is none; TOW_ENOMEM. */
 int twi_registry_render(struct twi_diag *diag, const char *path, struct twi_emit *e);
 
-/* Each path of a JSON document, with its help, once. */
-void twi_registry_documents(struct twi_diag *diag,
-			    void (*one)(void *arg, const char *path, const char *help), void *arg);
-
-/* Writes the member "paths": every path once, with its help. */
+/* Writes the member "paths": every path once, with its help; of a capture also "capture": true. */
 void twi_registry_paths(struct twi_diag *diag, struct twi_emit *e);
 
 #endif

@@ -6,7 +6,6 @@
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
-#include "diag/serve/dpdk.h"
 #include "diag/serve/registry.h"
 #include "diag/serve/socket.h"
 
@@ -17,7 +16,6 @@ static void describe(void *arg, struct twi_emit *e)
 	twi_emit_object_begin(e, "stats");
 	twi_emit_str(e, "socket", twi_socket_path(serve->socket));
 	twi_emit_str(e, "listen", twi_socket_address(serve->socket));
-	twi_emit_str(e, "dpdk_telemetry", twi_dpdk_path(serve->dpdk));
 	twi_emit_object_end(e);
 }
 
@@ -48,9 +46,6 @@ static int open_all(struct twi_diag *diag, const struct tow_options *knobs, stru
 	if (status == TOW_OK && knobs->stats_listen[0] != '\0')
 		status = twi_socket_listen(out->socket, knobs->stats_listen, knobs->stats_token,
 					   knobs->stats_token_file);
-	if (status == TOW_OK && knobs->dpdk_telemetry[0] != '\0')
-		status = twi_dpdk_open(diag, knobs->dpdk_telemetry, knobs->stats_dir, knobs->job,
-				       knobs->rank, &out->dpdk);
 	return status;
 }
 
@@ -74,7 +69,6 @@ void twi_serve_close(struct twi_serve *serve)
 	if (serve->diag == NULL)
 		return;
 	twi_registry_remove(serve->diag, "/v1/info", serve);
-	twi_dpdk_close(serve->dpdk);
 	twi_socket_close(serve->socket);
 	*serve = (struct twi_serve){ 0 };
 }

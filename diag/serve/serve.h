@@ -1,5 +1,5 @@
 /*
- * serve.h - all that serves a runtime's documents: the stats socket, TCP, DPDK's telemetry.
+ * serve.h - all that serves a runtime's documents: the stats socket, and TCP.
  */
 #ifndef TWI_SERVE_H
 #define TWI_SERVE_H
@@ -7,16 +7,14 @@
 #include <towline/runtime.h>
 
 struct twi_diag;
-struct twi_dpdk;
 struct twi_socket;
 
 struct twi_serve {
 	struct twi_diag *diag;
 	struct twi_socket *socket; /* NULL: stats is 0, or no default directory is of use */
-	struct twi_dpdk *dpdk;     /* NULL: dpdk_telemetry is empty */
 };
 
-/* Opens what the knobs stats, stats_listen and dpdk_telemetry want; all of it, or none. */
+/* Opens what the knobs stats and stats_listen want; all of it, or none. */
 int twi_serve_open(struct twi_diag *diag, const struct tow_options *knobs, struct twi_serve *out);
 
 /* All zero is legal. */

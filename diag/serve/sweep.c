@@ -23,10 +23,10 @@ struct left {
 	bool dead;
 };
 
-/* "<job>.<rank>.sock", ".bpf", ".dpdk": the bytes of the job; 0: it is no such name. */
+/* "<job>.<rank>.sock", ".bpf": the bytes of the job; 0: it is no such name. */
 static size_t job_of(const char *name)
 {
-	static const char *const ends[] = { ".sock", ".bpf", ".dpdk" };
+	static const char *const ends[] = { ".sock", ".bpf" };
 	size_t bytes = strlen(name), stem = 0, at;
 
 	for (unsigned i = 0; i < twi_array_count(ends); i++) {

@@ -70,7 +70,6 @@ struct tow_options {
 	const char *stats_listen;   /* ADDRESS:PORT of the stats over TCP; empty: none */
 	const char *stats_token;    /* who has it may ask there */
 	const char *stats_token_file; /* the file that it stands in */
-	const char *dpdk_telemetry;   /* socket of DPDK's telemetry: a path, auto, or empty */
 	const char *exhaust;          /* what a full pool does: grow, copy, wait, fail */
 	int64_t premap_limit_bytes; /* the pool grows up to this; 0: four times its size at open */
 	int64_t exhaust_wait_ns;    /* how long tow_alloc waits for room, where exhaust is wait */
@@ -142,33 +141,32 @@ struct tow_options {
 			TOW_MEMBER(stats, -1), TOW_MEMBER(log_level, -1), TOW_MEMBER(job, NULL),   \
 			TOW_MEMBER(rank, -1), TOW_MEMBER(stats_dir, NULL),                         \
 			TOW_MEMBER(stats_listen, NULL), TOW_MEMBER(stats_token, NULL),             \
-			TOW_MEMBER(stats_token_file, NULL), TOW_MEMBER(dpdk_telemetry, NULL),      \
-			TOW_MEMBER(exhaust, NULL), TOW_MEMBER(premap_limit_bytes, -1),             \
-			TOW_MEMBER(exhaust_wait_ns, -1), TOW_MEMBER(require_zero_copy, -1),        \
-			TOW_MEMBER(staging_bytes, -1), TOW_MEMBER(zerocopy, NULL),                 \
-			TOW_MEMBER(late_cache_bytes, -1), TOW_MEMBER(late_cache_entries, -1),      \
-			TOW_MEMBER(peer_lease_bytes, -1), TOW_MEMBER(numa, NULL),                  \
-			TOW_MEMBER(alloclog, -1), TOW_MEMBER(alloclog_events, -1),                 \
-			TOW_MEMBER(lanes, NULL), TOW_MEMBER(bulk_streams, -1),                     \
-			TOW_MEMBER(peer_timeout_ns, -1), TOW_MEMBER(heartbeat_ns, -1),             \
-			TOW_MEMBER(congestion, NULL), TOW_MEMBER(socket_buffer_bytes, -1),         \
-			TOW_MEMBER(busy_poll_ns, -1), TOW_MEMBER(interfaces, NULL),                \
-			TOW_MEMBER(ofi_provider, NULL), TOW_MEMBER(checksum_all, -1),              \
-			TOW_MEMBER(job_key, NULL), TOW_MEMBER(job_key_file, NULL),                 \
-			TOW_MEMBER(encrypt, -1), TOW_MEMBER(background, -1),                       \
-			TOW_MEMBER(world_size, -1), TOW_MEMBER(store, NULL),                       \
-			TOW_MEMBER(shm_peer_writes, -1), TOW_MEMBER(coll_timeout_ns, -1),          \
-			TOW_MEMBER(coll_plan, NULL), TOW_MEMBER(coll_table, NULL),                 \
-			TOW_MEMBER(coll_segment_bytes, -1), TOW_MEMBER(coll_depth, -1),            \
-			TOW_MEMBER(combine_threshold_bytes, -1), TOW_MEMBER(combine, -1),          \
-			TOW_MEMBER(reproducible, -1), TOW_MEMBER(span_sample, -1),                 \
-			TOW_MEMBER(trace_signal, -1), TOW_MEMBER(trace_seconds, -1),               \
-			TOW_MEMBER(trace_dir, NULL), TOW_MEMBER(verdict_on_sigquit, -1),           \
-			TOW_MEMBER(flight_dir, NULL), TOW_MEMBER(flight_files, -1),                \
-			TOW_MEMBER(premap_progress, NULL), TOW_MEMBER(premap_progress_user, NULL), \
-			TOW_MEMBER(poller, NULL), TOW_MEMBER(log, NULL),                           \
-			TOW_MEMBER(log_wait_ns, -1), TOW_MEMBER(log_callback, NULL),               \
-			TOW_MEMBER(log_user, NULL)                                                 \
+			TOW_MEMBER(stats_token_file, NULL), TOW_MEMBER(exhaust, NULL),             \
+			TOW_MEMBER(premap_limit_bytes, -1), TOW_MEMBER(exhaust_wait_ns, -1),       \
+			TOW_MEMBER(require_zero_copy, -1), TOW_MEMBER(staging_bytes, -1),          \
+			TOW_MEMBER(zerocopy, NULL), TOW_MEMBER(late_cache_bytes, -1),              \
+			TOW_MEMBER(late_cache_entries, -1), TOW_MEMBER(peer_lease_bytes, -1),      \
+			TOW_MEMBER(numa, NULL), TOW_MEMBER(alloclog, -1),                          \
+			TOW_MEMBER(alloclog_events, -1), TOW_MEMBER(lanes, NULL),                  \
+			TOW_MEMBER(bulk_streams, -1), TOW_MEMBER(peer_timeout_ns, -1),             \
+			TOW_MEMBER(heartbeat_ns, -1), TOW_MEMBER(congestion, NULL),                \
+			TOW_MEMBER(socket_buffer_bytes, -1), TOW_MEMBER(busy_poll_ns, -1),         \
+			TOW_MEMBER(interfaces, NULL), TOW_MEMBER(ofi_provider, NULL),              \
+			TOW_MEMBER(checksum_all, -1), TOW_MEMBER(job_key, NULL),                   \
+			TOW_MEMBER(job_key_file, NULL), TOW_MEMBER(encrypt, -1),                   \
+			TOW_MEMBER(background, -1), TOW_MEMBER(world_size, -1),                    \
+			TOW_MEMBER(store, NULL), TOW_MEMBER(shm_peer_writes, -1),                  \
+			TOW_MEMBER(coll_timeout_ns, -1), TOW_MEMBER(coll_plan, NULL),              \
+			TOW_MEMBER(coll_table, NULL), TOW_MEMBER(coll_segment_bytes, -1),          \
+			TOW_MEMBER(coll_depth, -1), TOW_MEMBER(combine_threshold_bytes, -1),       \
+			TOW_MEMBER(combine, -1), TOW_MEMBER(reproducible, -1),                     \
+			TOW_MEMBER(span_sample, -1), TOW_MEMBER(trace_signal, -1),                 \
+			TOW_MEMBER(trace_seconds, -1), TOW_MEMBER(trace_dir, NULL),                \
+			TOW_MEMBER(verdict_on_sigquit, -1), TOW_MEMBER(flight_dir, NULL),          \
+			TOW_MEMBER(flight_files, -1), TOW_MEMBER(premap_progress, NULL),           \
+			TOW_MEMBER(premap_progress_user, NULL), TOW_MEMBER(poller, NULL),          \
+			TOW_MEMBER(log, NULL), TOW_MEMBER(log_wait_ns, -1),                        \
+			TOW_MEMBER(log_callback, NULL), TOW_MEMBER(log_user, NULL)                 \
 	}
 
 /*

@@ -4,8 +4,7 @@
  *	| header 128 bytes | record | record | ... | end 16 bytes |
  *
  * docs/alloclog.md has it byte by byte. The functions here are pure: a trace in memory becomes
- * bytes and bytes become a trace. The reader expects any bytes at all: it takes memory only for
- * what it has read, checks every field, and says at which byte what is wrong.
+ * bytes. The way back is in memreg/sizing/alloclog_read.h.
  */
 #ifndef TWI_ALLOCLOG_FILE_H
 #define TWI_ALLOCLOG_FILE_H
@@ -13,7 +12,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "memreg/alloclog/alloclog_event.h"
 
@@ -47,11 +45,5 @@ void twi_alloc_trace_fini(struct twi_alloc_trace *trace);
  * that the reader would refuse; TOW_ENOMEM.
  */
 int twi_alloclog_encode(const struct twi_alloc_trace *trace, char **bytes_out, size_t *count_out);
-
-/*
- * Reads to the end of `file`. TOW_EINVAL naming the byte offset and what is wrong; TOW_ENOMEM;
- * TOW_ESYSTEM when it cannot be read. After a failure *out is empty.
- */
-int twi_alloclog_read(FILE *file, struct twi_alloc_trace *out);
 
 #endif

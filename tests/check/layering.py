@@ -35,8 +35,8 @@ TABLE = {
                             "memreg/arena"],
     "memreg/user": ["include/internal", "diag/base", "diag/record", "diag/serve", "memreg/region",
                     "memreg/os", "memreg/pool"],
-    "memreg/alloclog": LOWER + ["diag/base", "diag/record", "diag/serve", "memreg/region",
-                                "memreg/arena", "memreg/pool"],
+    "memreg/alloclog": ["include/internal", "diag/base", "diag/record", "diag/serve",
+                        "memreg/arena", "memreg/pool"],
     # transport: what travels (pure); the table of a lane; who may; who drives, and how it sleeps.
     "transport/wire": LOWER + ["diag/base", "diag/record"],
     "transport/lanes": ["include/towline", "diag/base", "diag/record"],
@@ -67,8 +67,8 @@ TABLE = {
                                     "memreg/pool", "transport/wire", "transport/lanes",
                                     "transport/security", "transport/engine", "transport/op",
                                     "transport/message"],
-    "transport/lanes/loop": ["diag/base", "diag/record", "memreg/pool", "transport/lanes",
-                             "transport/engine", "transport/op"],
+    "transport/lanes/loop": ["diag/base", "diag/record", "transport/lanes", "transport/engine",
+                             "transport/op"],
     # What is made of messages.
     "transport/rpc": LOWER + ["diag/base", "diag/record", "diag/serve", "memreg/pool",
                               "transport/engine", "transport/op"],
@@ -105,14 +105,29 @@ TOOLS = {
     "tools/towrun": ["include/towline"],
     "tools/towbpf": ["include/towline", "diag/bpf/abi", "tools/common"],
 }
-# What bench, fuzz and tests see: all of the library.
+# What some benches, fuzz and tests see: all of the library.
 ROOMS = list(TABLE)
-TABLE.update(TOOLS)
+TABLE.update(TOOLS | {
+    # Beside the library: sizing a pool by a log; simulated networks and jobs.
+    "memreg/sizing": LOWER + ["diag/base", "memreg/region", "memreg/arena", "memreg/alloclog"],
+    "transport/sim": ["diag/base", "memreg/pool", "transport/engine", "transport/op",
+                      "transport/lanes/loop", "transport/job"],
+    # Sizes and what is sent; the tensors of models and what a job does with them.
+    "bench/common": [],
+    "bench/workloads": [],
+    # Users of the library like any other; then those that look inside, the last everywhere.
+    "bench/perf": ["include/towline", "bench/common"],
+    "bench/coll": ["include/towline", "transport/coll/plan", "bench/common"],
+    "bench/grads": ["include/towline", "bench/common", "bench/workloads"],
+    "bench/memreg": LOWER + ["diag/base", "diag/record", "memreg/arena", "memreg/pool",
+                             "memreg/sizing", "transport/coll", "bench/workloads"],
+    "bench/micro": ROOMS,
+})
+# These have one direction, too.
 ORDERED = list(TABLE)
 TABLE.update({
-    "bench": ROOMS,
-    "fuzz": ROOMS + ["tests", "tools/trace"],
-    "tests": ORDERED + ["bench", "fuzz"],
+    "fuzz": ROOMS + ["memreg/sizing", "transport/sim", "tools/towstat", "tools/trace", "tests"],
+    "tests": ORDERED + ["fuzz"],
     "examples": ["include/towline"],
     "plugins": ["include/towline"],
 })
@@ -124,11 +139,11 @@ UPWARD = {
     "transport/op/endpoint.h": ["transport/stream/session.h"],
 }
 # These count with all that is below them; of the others each sub-folder needs a row.
-WITH_SUBFOLDERS = {"bench", "fuzz", "tests", "examples", "plugins"}
+WITH_SUBFOLDERS = {"fuzz", "tests", "examples", "plugins"}
 
 # Libraries beyond libc, and who may know them. An installed header must not drag one in.
 LIBRARIES = {
-    "liburing": {"transport/engine/uring", "bench", "tests", "fuzz"},
+    "liburing": {"transport/engine/uring", "bench/memreg", "tests", "fuzz"},
     "rdma": {"transport/lanes/ofi"},
     "sodium": {"transport/security", "tests", "fuzz"},
     "isa-l": {"diag/base"},
@@ -136,8 +151,8 @@ LIBRARIES = {
     "numaif": {"memreg/os", "tests"},
     "protobuf-c": {"diag/trace/export", "tools/trace", "tests"},
     "microhttpd": {"diag/serve", "tests", "tools/towstat"},
-    "jansson": {"tools/towstat", "tools/towdoctor", "examples", "bench", "tests", "fuzz",
-                "plugins"},
+    "jansson": {"tools/towstat", "tools/towdoctor", "bench/coll", "bench/grads", "bench/memreg",
+                "examples", "tests", "fuzz", "plugins"},
     "cmocka": {"tests", "fuzz"},
     "bpf": {"diag/bpf", "tools/towbpf", "examples", "tests"},
 }
@@ -262,6 +277,11 @@ SAMPLES = [
     ("library sees tool", {"diag/serve/a.c": '#include "tools/common/b.h"\n'},
      "diag/serve may not include tools/common/b.h"),
     ("a tool without a room", {"tools/a.c": "\n"}, "does not know"),
+    ("bench looks inside", {"bench/perf/a.c": '#include "diag/base/clock.h"\n'},
+     "bench/perf may not include diag/base/clock.h"),
+    ("bench sees bench", {"bench/micro/a.c": '#include "bench/perf/perf.h"\n'},
+     "bench/micro may not include bench/perf/perf.h"),
+    ("no room of bench", {"bench/a.c": "\n"}, "does not know"),
     ("example looks inside", {"examples/a.c": '#include "transport/op/op.h"\n'},
      "examples may not"),
     ("public needs internal", {"include/towline/a.h": "#include <internal/base.h>\n"},

@@ -10,8 +10,8 @@
 #include <errno.h>
 
 #include "transport/engine/runtime.h"
-#include "transport/job/group_sim.h"
-#include "transport/lanes/loop/loop.h"
+#include "transport/sim/group_sim.h"
+#include "transport/sim/loop_sim.h"
 
 #define TWT_SIM_COLORS (TWT_COLL_LISTS - 1)
 /* Virtual: longer than anything can take that is still under way. */

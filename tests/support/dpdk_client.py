@@ -66,7 +66,7 @@ def main():
             items, pages = all_pages(sock, buf_len, command)
             print(command, len(items), pages)
     counters, _ = all_pages(sock, buf_len, "/towline/counters")
-    assert counters["dpdk_requests"] > 0, counters
+    assert "sends" in counters, counters
 
 
 main()

@@ -18,8 +18,8 @@
 
 #include "memreg/pool/pool.h"
 #include "transport/engine/runtime.h"
-#include "transport/lanes/loop/loop.h"
 #include "transport/op/op.h"
+#include "transport/sim/loop_sim.h"
 
 #define SIM_ENDPOINTS 4
 #define SIM_CONNS     4

@@ -14,10 +14,10 @@
 
 #include "memreg/pool/pool.h"
 #include "transport/engine/runtime.h"
-#include "transport/lanes/loop/loop.h"
 #include "transport/op/endpoint.h"
 #include "transport/rpc/rpc.h"
 #include "transport/rpc/rpc_records.h"
+#include "transport/sim/loop_sim.h"
 
 #define MS     1000000ull
 #define CALLS  400

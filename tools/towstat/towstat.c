@@ -50,6 +50,8 @@ static const char usage[] =
 	"                                      culprits, evidence; exit status 3 with any\n"
 	"  towstat diff A B                    what is worse in B: snapshots or living ranks\n"
 	"  towstat export                      one OpenMetrics endpoint for all ranks\n"
+	"  towstat dpdk [NAME]                 tells runtimes to tools that speak DPDK's "
+	"telemetry\n"
 	"  towstat bpf                         lets the kernel count for all runtimes, while it "
 	"runs\n"
 	"                                      (runs towbpf, which needs CAP_BPF or root)\n"
@@ -58,7 +60,7 @@ static const char usage[] =
 	"  towstat knobs                       every knob with its default and range\n"
 	"  towstat counters                    every counter, reason and status\n"
 	"\n"
-	"  top, get, diff, export and bpf have options of their own: towstat top --help.\n"
+	"  top, get, diff, export, dpdk and bpf have options of their own: towstat top --help.\n"
 	"\n"
 	"  -s, --socket PATH   the runtime's stats socket, instead of NAME\n"
 	"      --all-users     also sockets of other users, and whose they are (all commands)\n"
@@ -292,6 +294,7 @@ static const struct {
 	{ "get", NULL, run_get },           { "top", NULL, run_top },
 	{ "export", NULL, run_export },     { "diff", NULL, run_diff },
 	{ "verdict", run_verdict, NULL },   { "bpf", NULL, run_bpf },
+	{ "dpdk", NULL, run_dpdk },
 };
 
 enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_JSON, OPT_VERSION, OPT_SECONDS };

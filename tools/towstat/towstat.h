@@ -32,6 +32,7 @@ int run_top(int argc, char **argv);
 int run_export(int argc, char **argv);
 int run_diff(int argc, char **argv);
 int run_get(int argc, char **argv);
+int run_dpdk(int argc, char **argv);
 /* Becomes towbpf: returns only when there is none. */
 int run_bpf(int argc, char **argv);
 

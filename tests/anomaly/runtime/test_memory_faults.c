@@ -20,7 +20,7 @@
 #include "memreg/pool/pool.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
-#include "transport/lanes/loop/loop_nic.h"
+#include "transport/sim/loop_nic.h"
 
 #define SECOND 1000000000ull
 #define MIB    ((uint64_t)1 << 20)

@@ -142,8 +142,16 @@ static void from_the_open(void **state)
 	assert_int_equal(number(row, "bytes"), 1000);
 	json_decref(root);
 	assert_int_equal(tow_free(runtime, second), TOW_OK);
+	assert_int_equal(tow_step_begin(runtime, 17), TOW_OK);
+	assert_true(tow_step_begin(runtime, 18) < 0); /* what fails is not in it */
+	assert_int_equal(tow_step_end(runtime, 17), TOW_OK);
 	root = fetch("--seconds 0");
-	assert_int_equal(json_array_size(json_object_get(root, "events")), 4);
+	events = json_object_get(root, "events");
+	assert_int_equal(json_array_size(events), 5);
+	row = json_array_get(events, 4);
+	assert_string_equal(json_string_value(json_object_get(row, "kind")), "step");
+	assert_int_equal(number(row, "step"), 17);
+	assert_non_null(json_object_get(row, "caller"));
 	json_decref(root);
 }
 

@@ -26,7 +26,7 @@
 #include "memreg/user/watch.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
-#include "transport/lanes/loop/loop_nic.h"
+#include "transport/sim/loop_nic.h"
 
 #define SECOND 1000000000ull
 #define POOL   (8u << 20)

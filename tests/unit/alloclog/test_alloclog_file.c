@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "diag/base/error.h"
-#include "memreg/alloclog/alloclog_file.h"
+#include "memreg/sizing/alloclog_read.h"
 
 static struct twi_alloc_event some[] = {
 	{ .ns = 0, .kind = TWI_ALLOC_STEP, .id = 1, .caller = 5, .thread = 4, .tag = 3 },

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "bench/strategy.h"
+#include "bench/workloads/strategy.h"
 
 /* Three layers of 1000, 500 and 300 bytes: an embedding, one block of two tensors, a norm. */
 static struct workload_tensor tensors[] = {

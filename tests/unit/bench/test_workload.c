@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "bench/workload.h"
+#include "bench/workloads/workload.h"
 
 #define HEADER "name\tshape\tdtype\tbytes\n"
 

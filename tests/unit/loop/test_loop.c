@@ -12,7 +12,7 @@
 #include "pair.h"
 
 #include "transport/engine/runtime.h"
-#include "transport/lanes/loop/loop.h"
+#include "transport/sim/loop_sim.h"
 
 #define SECOND 1000000000ull
 #define LARGE  3000000u

@@ -12,8 +12,8 @@
 
 #include "memreg/pool/pool.h"
 #include "transport/engine/runtime.h"
-#include "transport/lanes/loop/loop.h"
 #include "transport/op/message.h"
+#include "transport/sim/loop_sim.h"
 
 #define SECOND 1000000000ull
 #define LARGE  200000u

@@ -300,6 +300,11 @@ static void captures_come_and_go(void **state)
 	assert_int_equal(twi_registry_render(diag, "/v1/c", &e), TOW_EINVAL); /* no document */
 	root = render(diag, "/v1");
 	assert_int_equal(json_array_size(json_object_get(root, "paths")), paths + 1);
+	for (size_t i = 0; i <= paths; i++) { /* it alone is said to be one; it stands last */
+		const json_t *row = json_array_get(json_object_get(root, "paths"), i);
+
+		assert_true(json_is_true(json_object_get(row, "capture")) == (i == paths));
+	}
 	json_decref(root);
 	twi_registry_capture_remove(diag, "/v1/c", diag);
 	assert_true(twi_registry_capture_find(diag, "/v1/c", &found));

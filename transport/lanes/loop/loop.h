@@ -1,6 +1,7 @@
 /*
  * loop.h - the loop lane: peers within one runtime, joined by pipes of bytes in memory. With a
- * configuration it is the simulated network: slow, stubborn, and mortal, all by seed.
+ * configuration (transport/sim/loop_sim.h) it is the simulated network: slow, stubborn, and
+ * mortal, all by seed.
  *
  *	      side 0                     link                      side 1
  *	    tow_peer  --- control --> [ pipe: bytes with the time ] --->  tow_peer
@@ -32,7 +33,6 @@
 
 #include "transport/engine/engine.h"
 #include "transport/lanes/lane.h"
-#include "transport/lanes/loop/loop_nic.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/reach.h"
 
@@ -66,20 +66,28 @@ struct twi_loop_config {
 	bool announce;
 };
 
-/* Applies to links made and bytes written from now on. The engine is not held. */
-void twi_loop_configure(struct twi_engine *engine, const struct twi_loop_config *config);
+/* What it means for the payload of a large message to go through a NIC. */
+enum twi_nic { TWI_NIC_GO, TWI_NIC_WAIT, TWI_NIC_REFUSED };
 
-/* Links that have gone dark or were cut so far: what a test may blame for TOW_EPEER. */
-uint64_t twi_loop_faults(struct twi_engine *engine);
+/*
+ * A NIC between the lane and payload: it must have registered the memory. There is none in a
+ * runtime, tests attach one (transport/sim/loop_nic.h). The engine is held; `nic` is the table.
+ */
+struct twi_loop_nic {
+	/*
+	 * Payload of `out` is about to be written, of which there is `room` for. Where it must be
+	 * staged it is copied now, as much as fits, and out says so; the chunk is to be released
+	 * after the write, NULL: there is none.
+	 */
+	enum twi_nic (*out)(struct twi_engine *engine, struct twi_loop_nic *nic,
+			    struct twi_bulk_out *out, size_t room, void **chunk_out);
+	/* n bytes at `from` have come for op, whose memory begins at `to`. */
+	enum twi_nic (*in)(struct twi_engine *engine, struct twi_loop_nic *nic,
+			   const struct tow_op *op, void *to, const void *from, size_t *n);
+	void (*close)(struct twi_engine *engine, struct twi_loop_nic *nic);
+};
 
-/* Bytes that were changed on their way, and streams that broke and were opened again. */
-uint64_t twi_loop_corrupted(struct twi_engine *engine);
-uint64_t twi_loop_breaks(struct twi_engine *engine);
-
-/* Answers that came before the write that they were about was known to have gone. */
-uint64_t twi_loop_early(struct twi_engine *engine);
-
-/* What is below is shared by the files of the lane alone. */
+/* What is below is shared by the files of the lane, and with transport/sim. */
 
 /* Streams of a link, by number: control, then the bulk channels. */
 #define TWI_LOOP_CONTROL 0u

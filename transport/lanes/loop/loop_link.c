@@ -172,8 +172,10 @@ static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer
 		if (twi_unlikely(!can_read(peer, stream, &out)) &&
 		    twi_session_out_faulted(session, c))
 			continue;
-		verdict =
-			twi_loop_nic_out(engine, lane->nic, &out, pipe->room - pipe->fill, &chunk);
+		chunk = NULL;
+		verdict = lane->nic == NULL ? TWI_NIC_GO
+					    : lane->nic->out(engine, lane->nic, &out,
+							     pipe->room - pipe->fill, &chunk);
 		n = verdict == TWI_NIC_GO ? twi_loop_write(lane, peer->link, peer->side, stream,
 							   out.parts, out.count, out.payload_part)
 					  : 0;
@@ -312,6 +314,15 @@ static int read_control(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 	return status;
 }
 
+static enum twi_nic payload_in(struct twi_loop_lane *lane, const struct tow_op *op, void *to,
+			       const void *from, size_t *n)
+{
+	if (lane->nic != NULL)
+		return lane->nic->in(lane->base.engine, lane->nic, op, to, from, n);
+	twi_path_wire(to, from, *n);
+	return TWI_NIC_GO;
+}
+
 /*
  * Brings up to *n bytes at `at` to where the session wants them; *n is how many it wanted of them.
  * Payload of an operation goes by the NIC, where there is one.
@@ -340,8 +351,7 @@ static enum twi_nic scatter(struct twi_loop_lane *lane, struct twi_loop_peer *pe
 		size_t part = twi_min(*n - done, parts[i].iov_len), moved = part;
 
 		if (i == 0 && op != NULL)
-			verdict = twi_loop_nic_in(engine, lane->nic, op, parts[i].iov_base,
-						  at + done, &moved);
+			verdict = payload_in(lane, op, parts[i].iov_base, at + done, &moved);
 		else
 			twi_path_wire(parts[i].iov_base, at + done, part);
 		if (verdict != TWI_NIC_GO)

@@ -1,0 +1,318 @@
+/*
+ * coll_bench_run.c - the measured loops, the same at all ranks.
+ *
+ * The method is the baselines': one collective to warm up, three to find how many fit the time,
+ * then so many (3 to 20,000) with no barrier in between; the time is the slowest rank's mean. With
+ * a depth above one, that many are in flight, each with buffers of its own.
+ *
+ * Checked in full, outside of the timed region: the first result; the last one of the timed loop,
+ * which has other input than the first; in place, where a repetition works on the result of the one
+ * before, one more with fresh input in its stead.
+ */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/coll/coll_bench.h"
+
+#define REPETITIONS_MIN 3
+#define REPETITIONS_MAX 20000
+#define COPY_BYTES      (UINT64_C(32) << 20) /* more than the caches hold of one CPU's share */
+#define COPY_SECONDS    0.05
+/* From these sizes on CPU time is told, and what memory allows. */
+#define CPU_BYTES   (UINT64_C(1) << 20)
+#define BOUND_BYTES (UINT64_C(64) << 10)
+
+double coll_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+/* CPU seconds of this process, all its threads. */
+double coll_cpu(void)
+{
+	struct rusage ru;
+
+	getrusage(RUSAGE_SELF, &ru);
+	return (double)ru.ru_utime.tv_sec + (double)ru.ru_utime.tv_usec * 1e-6 +
+	       (double)ru.ru_stime.tv_sec + (double)ru.ru_stime.tv_usec * 1e-6;
+}
+
+int coll_failed(const struct coll_rank *rank, const char *what, int status)
+{
+	fprintf(stderr, "coll_bench: rank %u: %s: %s (%s)%s%s\n", rank->rank, what,
+		tow_status_name(status), tow_status_text(status),
+		status < 0 && tow_error_message()[0] != '\0' ? ": " : "",
+		status < 0 ? tow_error_message() : "");
+	return COLL_FAILED;
+}
+
+int coll_finish(struct coll_rank *rank, struct coll_slot *slot, const char *what)
+{
+	/* Its own deadline comes first: this one is for a library that has lost it. */
+	int rc = tow_op_wait(slot->op, 2 * rank->options->timeout_ns);
+
+	if (rc != TOW_OK && rc != TOW_COPIED)
+		rc = coll_failed(rank, what, rc);
+	tow_op_release(slot->op);
+	slot->op = NULL;
+	return rc == COLL_FAILED ? rc : 0;
+}
+
+int coll_barrier(struct coll_rank *rank)
+{
+	struct coll_slot slot = { NULL, NULL, NULL };
+	int rc = tow_coll_barrier_start(rank->group, NULL, &slot.op);
+
+	return rc < 0 ? coll_failed(rank, "barrier", rc) : coll_finish(rank, &slot, "barrier");
+}
+
+int coll_agree(struct coll_rank *rank, double value, enum tow_reduce reduce, double *out)
+{
+	struct coll_slot slot = { NULL, NULL, NULL };
+	int rc;
+
+	rank->control[0] = value;
+	rc = tow_coll_all_reduce_start(rank->group, rank->control, rank->control + 1, 1, TOW_F64,
+				       reduce, NULL, &slot.op);
+	rc = rc < 0 ? coll_failed(rank, "agreeing", rc) : coll_finish(rank, &slot, "agreeing");
+	*out = rank->control[1];
+	return rc;
+}
+
+static int once(struct coll_rank *rank, const struct coll_case *what, struct coll_slot *slot)
+{
+	int rc = coll_start(rank, what, slot);
+
+	return rc < 0 ? coll_failed(rank, coll_kind_names[what->kind], rc)
+		      : coll_finish(rank, slot, coll_kind_names[what->kind]);
+}
+
+/* `count` of them, in turns over the slots. */
+static int loop(struct coll_rank *rank, const struct coll_case *what, struct coll_slot *slots,
+		uint64_t count)
+{
+	uint32_t depth = rank->options->depth;
+	const char *name = coll_kind_names[what->kind];
+	int rc = 0;
+
+	if (depth == 1) {
+		for (uint64_t i = 0; i < count && rc == 0; i++)
+			rc = once(rank, what, slots);
+		return rc;
+	}
+	for (uint64_t i = 0; i < count && rc == 0; i++) {
+		struct coll_slot *slot = &slots[i % depth];
+
+		if (slot->op != NULL)
+			rc = coll_finish(rank, slot, name);
+		if (rc == 0)
+			rc = coll_start(rank, what, slot);
+		rc = rc < 0 ? coll_failed(rank, name, rc) : rc;
+	}
+	for (uint64_t i = count; i < count + depth; i++) {
+		struct coll_slot *slot = &slots[i % depth];
+		int ended = slot->op != NULL ? coll_finish(rank, slot, name) : 0;
+
+		rc = rc != 0 ? rc : ended;
+	}
+	return rc;
+}
+
+static void fill_all(struct coll_rank *rank, struct coll_case *what, struct coll_slot *slots)
+{
+	what->seed++;
+	for (uint32_t i = 0; i < rank->options->depth; i++)
+		coll_fill(rank, what, &slots[i]);
+}
+
+/* How many fit the time: the same at all ranks. */
+static int calibrate(struct coll_rank *rank, struct coll_case *what, struct coll_slot *slots,
+		     uint64_t *count_out)
+{
+	double begin, slowest = 0, fit;
+	int rc = coll_barrier(rank);
+
+	begin = coll_now();
+	if (rc == 0)
+		rc = loop(rank, what, slots, 3);
+	if (rc == 0)
+		rc = coll_agree(rank, (coll_now() - begin) / 3, TOW_MAX, &slowest);
+	fit = slowest > 0 ? rank->options->seconds / slowest : REPETITIONS_MAX;
+	*count_out = fit < REPETITIONS_MIN   ? REPETITIONS_MIN
+		     : fit > REPETITIONS_MAX ? REPETITIONS_MAX
+					     : (uint64_t)fit;
+	return rc;
+}
+
+static int timed(struct coll_rank *rank, struct coll_case *what, struct coll_slot *slots,
+		 uint64_t count, struct coll_result *result)
+{
+	double begin = 0, cpu = 0, took = 0, all = 0;
+	int rc = coll_barrier(rank);
+
+	cpu = coll_cpu();
+	begin = coll_now();
+	if (rc == 0)
+		rc = loop(rank, what, slots, count);
+	took = (coll_now() - begin) / (double)count;
+	cpu = coll_cpu() - cpu;
+	if (rc == 0)
+		rc = coll_agree(rank, took, TOW_MAX, &result->time_s);
+	if (rc == 0)
+		rc = coll_agree(rank, cpu, TOW_SUM, &all);
+	if (rc == 0 && what->bytes >= CPU_BYTES)
+		result->cpu_s_per_gib = all / ((double)what->bytes * (double)count / (1 << 30));
+	if (what->bytes >= BOUND_BYTES && rank->bytes_per_s > 0 && result->time_s > 0)
+		result->bound_ratio =
+			coll_must_move(what, rank->ranks) / rank->bytes_per_s / result->time_s;
+	return rc;
+}
+
+/* Whether the plan that was asked for can serve the case; all ranks come to the same. */
+static bool plan_fits(struct coll_rank *rank, const struct coll_case *what, struct coll_slot *slot,
+		      int *rc)
+{
+	*rc = coll_start(rank, what, slot);
+	if (rank->options->plan != NULL && (*rc == TOW_EINVAL || *rc == TOW_ENOTSUP)) {
+		coll_report_skipped(rank, what);
+		*rc = 0;
+		return false;
+	}
+	*rc = *rc < 0 ? coll_failed(rank, coll_kind_names[what->kind], *rc)
+		      : coll_finish(rank, slot, coll_kind_names[what->kind]);
+	return *rc == 0;
+}
+
+static int measure(struct coll_rank *rank, enum coll_kind kind, uint64_t bytes)
+{
+	struct coll_case what = coll_case_make(rank->options, kind, bytes, rank->ranks);
+	struct coll_result result = { 0, 0, 0 };
+	struct coll_slot slots[TOW_COLL_IN_FLIGHT];
+	uint64_t count = 0;
+	int rc = 0;
+
+	what.seed = (uint64_t)kind * 1000003 + bytes;
+	for (uint32_t i = 0; i < rank->options->depth; i++)
+		slots[i] = coll_slot_make(rank, &what, i);
+	fill_all(rank, &what, slots);
+	if (!plan_fits(rank, &what, slots, &rc))
+		return rc;
+	coll_verify(rank, &what, slots);
+	rc = calibrate(rank, &what, slots, &count);
+	fill_all(rank, &what, slots);
+	if (rc == 0)
+		rc = timed(rank, &what, slots, count, &result);
+	if (rc == 0 && what.in_place) {
+		fill_all(rank, &what, slots);
+		rc = loop(rank, &what, slots, rank->options->depth);
+	}
+	if (rc == 0)
+		for (uint32_t i = 0; i < rank->options->depth && i < count; i++)
+			coll_verify(rank, &what, &slots[i]);
+	if (rc == 0)
+		coll_report_result(rank, &what, &result);
+	return rc;
+}
+
+int coll_run(struct coll_rank *rank)
+{
+	const struct coll_options *options = rank->options;
+	int rc = 0;
+
+	for (int kind = 0; kind < COLL_KINDS && rc == 0; kind++) {
+		const struct bench_sizes *sizes = &options->sizes[kind];
+
+		for (unsigned int i = 0; options->ops[kind] && i < sizes->count && rc == 0; i++) {
+			rc = options->overlap ? coll_run_overlap(rank, kind, sizes->bytes[i])
+					      : measure(rank, kind, sizes->bytes[i]);
+			if (kind == COLL_BARRIER)
+				break;
+		}
+	}
+	return rc;
+}
+
+#ifdef __x86_64__
+#include <emmintrin.h>
+
+/* Stores that go around the caches: no line is read to be overwritten. */
+static void copy_around(uint8_t *to, const uint8_t *from, uint64_t bytes)
+{
+	for (uint64_t i = 0; i < bytes; i += 64) {
+		const __m128i *in = (const __m128i *)(const void *)(from + i);
+		__m128i *out = (__m128i *)(void *)(to + i);
+		__m128i a = _mm_load_si128(in), b = _mm_load_si128(in + 1);
+		__m128i c = _mm_load_si128(in + 2), d = _mm_load_si128(in + 3);
+
+		_mm_stream_si128(out, a);
+		_mm_stream_si128(out + 1, b);
+		_mm_stream_si128(out + 2, c);
+		_mm_stream_si128(out + 3, d);
+	}
+	_mm_sfence();
+}
+#else
+static void copy_around(uint8_t *to, const uint8_t *from, uint64_t bytes)
+{
+	memcpy(to, from, bytes);
+}
+#endif
+
+static void copy_plain(uint8_t *to, const uint8_t *from, uint64_t bytes)
+{
+	memcpy(to, from, bytes);
+}
+
+/* The ranks of the first CPUs copy, at once, for a while; the others wait in the next barrier. */
+static int copy_all(struct coll_rank *rank, uint8_t *area, bool copies,
+		    void (*copy)(uint8_t *, const uint8_t *, uint64_t), double *rate_out)
+{
+	double begin, took = 0, rate = 0;
+	uint64_t rounds = 0;
+	int rc = coll_barrier(rank);
+
+	begin = coll_now();
+	while (copies && rc == 0 && (took < COPY_SECONDS || rounds < 2)) {
+		copy(area, area + COPY_BYTES, COPY_BYTES);
+		rounds++;
+		took = coll_now() - begin;
+	}
+	if (took > 0)
+		rate = 2.0 * (double)(rounds * COPY_BYTES) / took;
+	return rc == 0 ? coll_agree(rank, rate, TOW_SUM, rate_out) : rc;
+}
+
+int coll_copy_rate(struct coll_rank *rank)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	bool copies = cpus < 1 || rank->rank < (uint32_t)cpus;
+	double plain = 0, around = 0;
+	const char *lane = rank->options->lane;
+	void *area = NULL;
+	int rc = 0;
+
+	/* What memory allows says nothing about a network. */
+	if (strcmp(lane, "shm") != 0 && strcmp(lane, "auto") != 0)
+		return 0;
+	if (copies && posix_memalign(&area, 4096, 2 * COPY_BYTES) != 0)
+		return coll_failed(rank, "memory to copy", TOW_ENOMEM);
+	if (copies)
+		memset(area, 1, 2 * COPY_BYTES);
+	for (int turn = 0; turn < 3 && rc == 0; turn++) {
+		rc = copy_all(rank, area, copies, copy_plain, &plain);
+		if (rc == 0)
+			rc = copy_all(rank, area, copies, copy_around, &around);
+		rank->bytes_per_s = plain > rank->bytes_per_s ? plain : rank->bytes_per_s;
+		rank->bytes_per_s = around > rank->bytes_per_s ? around : rank->bytes_per_s;
+	}
+	free(area);
+	return rc;
+}

@@ -1,0 +1,388 @@
+/*
+ * grads_rank.c - one rank of the job: its runtime, its buffers, its steps.
+ *
+ * A step is what a data-parallel job does between forward pass and optimiser, with the arithmetic
+ * left out: make a gradient for each tensor, the last tensor's first, and get the mean of all
+ * ranks. Neighbouring tensors of about a bucket are issued together, as soon as they are made:
+ * between tow_coll_batch_begin and tow_coll_batch_end the library fuses the small ones.
+ *
+ *	make | start bucket 0 | make | start bucket 1 | make ... | wait 0 | wait 1 ...
+ *
+ * A bucket's slack is the time from its start to the first wait for it, less what calls into the
+ * library took since: how late it could have been without anybody waiting.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench/common/pattern.h"
+#include "bench/grads/grads.h"
+
+#define RANKS 2
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+int grads_failed(int rank, const char *what, int status)
+{
+	fprintf(stderr, "tow-grads: rank %d: %s: %s (%s)%s%s\n", rank, what,
+		tow_status_name(status), tow_status_text(status),
+		status < 0 && tow_error_message()[0] != '\0' ? ": " : "",
+		status < 0 ? tow_error_message() : "");
+	return GRADS_FAILED;
+}
+
+static enum tow_type type_of(const struct workload_tensor *tensor)
+{
+	return tensor->element_bytes == 2 ? TOW_BF16 : TOW_F32;
+}
+
+/*
+ * A tensor's gradient differs from every other tensor's, step's and rank's. Magnitudes are in
+ * [2^-7, 2^-6), of a bf16 as of a float: nothing overflows, and no sum is denormal.
+ */
+static struct pattern gradient(const struct grads_rank *rank, uint64_t step, uint64_t tensor,
+			       int owner)
+{
+	uint64_t seed = (step * rank->work->count + tensor) * RANKS + (uint64_t)owner;
+	struct pattern p = pattern_floats(seed);
+
+	if (type_of(&rank->work->tensors[tensor]) == TOW_BF16) {
+		p.mask = UINT64_C(0x807f807f807f807f);
+		p.bits = UINT64_C(0x3c003c003c003c00);
+	}
+	return p;
+}
+
+static int open_runtime(struct grads_rank *rank)
+{
+	const struct grads_options *wanted = rank->options;
+	struct tow_options options = TOW_OPTIONS_INIT;
+	int rc;
+
+	/* The environment decides where --premap does not: a field set here would win over it. */
+	if (wanted->premap != 0)
+		options.premap_memory_bytes = (int64_t)wanted->premap;
+	else if (getenv("TOW_PREMAP_MEMORY_BYTES") == NULL)
+		options.premap_memory_bytes = (int64_t)grads_premap(rank->plan);
+	options.job = "tow-grads";
+	options.rank = rank->rank;
+	rc = tow_runtime_open(&options, &rank->runtime);
+	return rc < 0 ? grads_failed(rank->rank, "opening the runtime", rc) : 0;
+}
+
+/* Waits for an operation that was started with `status`. */
+static int finish(struct grads_rank *rank, int status, struct tow_op *op)
+{
+	if (status < 0)
+		return grads_failed(rank->rank, "starting an exchange", status);
+	status = tow_op_wait(op, rank->options->timeout_ns);
+	tow_op_release(op);
+	rank->outcome.copied += status == TOW_COPIED;
+	return status == TOW_OK || status == TOW_COPIED
+		       ? 0
+		       : grads_failed(rank->rank, "exchange", status);
+}
+
+static int barrier(struct grads_rank *rank)
+{
+	struct tow_op *op = NULL;
+	int rc = tow_coll_barrier_start(rank->group, NULL, &op);
+
+	return finish(rank, rc, op);
+}
+
+int grads_rank_open(struct grads_rank *rank)
+{
+	struct tow_group_options options = TOW_GROUP_OPTIONS_INIT;
+	const char *lane = rank->options->lane;
+	int rc = open_runtime(rank);
+
+	if (rc != 0)
+		return rc;
+	options.rank = rank->rank;
+	options.world_size = RANKS;
+	options.store = rank->options->store;
+	options.timeout_ns = rank->options->timeout_ns;
+	if (strcmp(lane, "auto") != 0)
+		options.address = strcmp(lane, "shm") == 0 ? "shm://*" : "tcp://127.0.0.1:0";
+	rc = tow_group_open(rank->runtime, &options, &rank->group);
+	if (rc < 0)
+		return grads_failed(rank->rank, "meeting the other rank", rc);
+	/* Connects; from there on a registration is late: steps must not pay for start-up. */
+	rc = barrier(rank);
+	if (rc == 0 && tow_runtime_seal(rank->runtime) < 0)
+		rc = grads_failed(rank->rank, "sealing the runtime", TOW_ESYSTEM);
+	return rc == 0 ? grads_buffers_make(rank) : rc;
+}
+
+/* A step while it runs. */
+struct step {
+	uint64_t number;
+	bool makes, exchanges;
+	struct {
+		struct tow_op *op;
+		uint64_t bucket;
+	} flying[GRADS_IN_FLIGHT];
+	uint64_t begun, ended;           /* all-reduces */
+	uint64_t bucket;                 /* the number of the one that is filled */
+	uint64_t slack_bucket;           /* buckets below have been waited for */
+	double calls_s;                  /* time in calls into the library so far */
+	double *start_s, *start_calls_s; /* of each bucket, and calls_s then */
+};
+
+/* Message i of a step. */
+static const struct strategy_event *message(const struct grads_rank *rank, uint64_t i)
+{
+	return &rank->plan->events[rank->plan->step_begin + i];
+}
+
+/* The first wait for a bucket: its slack is over. */
+static void note_slack(struct grads_rank *rank, struct step *step, uint64_t bucket, double at)
+{
+	double slack = at - step->start_s[bucket] - (step->calls_s - step->start_calls_s[bucket]);
+	struct grads_outcome *outcome = &rank->outcome;
+
+	outcome->slack_s += slack;
+	if (outcome->buckets == 0 || slack < outcome->slack_least_s)
+		outcome->slack_least_s = slack;
+	outcome->buckets++;
+	step->slack_bucket = bucket + 1;
+}
+
+/* Waits for the oldest all-reduce. */
+static int settle(struct grads_rank *rank, struct step *step)
+{
+	uint64_t slot = step->ended++ % GRADS_IN_FLIGHT;
+	double begin = now();
+	int rc;
+
+	if (step->makes && step->flying[slot].bucket >= step->slack_bucket)
+		note_slack(rank, step, step->flying[slot].bucket, begin);
+	rc = finish(rank, TOW_OK, step->flying[slot].op);
+	step->flying[slot].op = NULL;
+	step->calls_s += now() - begin;
+	return rc;
+}
+
+/* Issues tensors [first, end) together; they were made from the last to the first. */
+static int start_bucket(struct grads_rank *rank, struct step *step, uint64_t first, uint64_t end)
+{
+	double begin;
+	int rc = 0;
+
+	while (step->begun + (end - first) > step->ended + GRADS_IN_FLIGHT && rc == 0)
+		rc = settle(rank, step);
+	begin = now();
+	step->start_s[step->bucket] = begin;
+	step->start_calls_s[step->bucket] = step->calls_s;
+	if (rc == 0)
+		rc = tow_coll_batch_begin(rank->group);
+	for (uint64_t i = end; i-- > first && rc == 0;) {
+		const struct strategy_event *event = message(rank, i);
+		const struct workload_tensor *tensor = &rank->work->tensors[i];
+		uint64_t slot = step->begun % GRADS_IN_FLIGHT;
+
+		step->flying[slot].bucket = step->bucket;
+		rc = tow_coll_all_reduce_start(
+			rank->group, rank->buffer[event->buffer], rank->buffer[event->to],
+			tensor->bytes / tensor->element_bytes, type_of(tensor), TOW_AVG, NULL,
+			&step->flying[slot].op);
+		step->begun += rc >= 0;
+	}
+	if (rc == 0)
+		rc = tow_coll_batch_end(rank->group);
+	step->bucket++;
+	step->calls_s += now() - begin;
+	return rc < 0 ? grads_failed(rank->rank, "starting a bucket", rc) : rc;
+}
+
+/* The gradients from the last tensor to the first, and their buckets as they fill. */
+static int walk(struct grads_rank *rank, struct step *step)
+{
+	uint64_t end = rank->work->count, bytes = 0;
+	int rc = 0;
+
+	for (uint64_t i = end; i-- > 0 && rc == 0;) {
+		uint64_t its = rank->work->tensors[i].bytes;
+
+		if (step->makes)
+			pattern_fill(rank->buffer[message(rank, i)->buffer], its,
+				     gradient(rank, step->number, i, rank->rank));
+		bytes += its;
+		if (bytes < rank->options->bucket && end - i < GRADS_IN_FLIGHT / 2 && i > 0)
+			continue;
+		if (step->exchanges)
+			rc = start_bucket(rank, step, i, end);
+		end = i;
+		bytes = 0;
+	}
+	while (rc == 0 && step->ended < step->begun)
+		rc = settle(rank, step);
+	return rc;
+}
+
+/* The step, or one half of it, begun by both ranks together. */
+static int half(struct grads_rank *rank, uint64_t number, bool makes, bool exchanges, double *took)
+{
+	struct step step = { .number = number, .makes = makes, .exchanges = exchanges };
+	double begin;
+	int rc;
+
+	step.start_s = calloc(2 * rank->work->count, sizeof(double));
+	if (step.start_s == NULL)
+		return grads_failed(rank->rank, "times of the buckets", TOW_ENOMEM);
+	step.start_calls_s = step.start_s + rank->work->count;
+	rc = barrier(rank);
+	begin = now();
+	tow_span_begin(rank->runtime, makes ? exchanges ? "step" : "make" : "exchange");
+	if (rc == 0)
+		rc = walk(rank, &step);
+	tow_span_end(rank->runtime);
+	*took = now() - begin;
+	free(step.start_s);
+	return rc;
+}
+
+/* Where an element of the mean differs from what the two ranks' gradients make it. */
+static uint64_t check_floats(const float *mean, uint64_t count, struct pattern p[RANKS])
+{
+	for (uint64_t i = 0; i < count; i += 2) {
+		uint64_t word[RANKS] = { pattern_word(&p[0], i / 2), pattern_word(&p[1], i / 2) };
+		float a[2], b[2];
+
+		memcpy(a, &word[0], sizeof(a));
+		memcpy(b, &word[1], sizeof(b));
+		for (uint64_t k = 0; k < 2 && i + k < count; k++)
+			if (mean[i + k] != (a[k] + b[k]) / RANKS)
+				return i + k;
+	}
+	return PATTERN_SAME;
+}
+
+static float widen(uint16_t bits)
+{
+	uint32_t word = (uint32_t)bits << 16;
+	float value;
+
+	memcpy(&value, &word, sizeof(value));
+	return value;
+}
+
+/* The same of bf16, which is rounded to nearest even once. */
+static uint64_t check_bf16(const uint16_t *mean, uint64_t count, struct pattern p[RANKS])
+{
+	for (uint64_t i = 0; i < count; i += 4) {
+		uint64_t word[RANKS] = { pattern_word(&p[0], i / 4), pattern_word(&p[1], i / 4) };
+
+		for (uint64_t k = 0; k < 4 && i + k < count; k++) {
+			float want = (widen((uint16_t)(word[0] >> (16 * k))) +
+				      widen((uint16_t)(word[1] >> (16 * k)))) /
+				     RANKS;
+			uint32_t bits;
+
+			memcpy(&bits, &want, sizeof(bits));
+			if (mean[i + k] != (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16))
+				return i + k;
+		}
+	}
+	return PATTERN_SAME;
+}
+
+static int verify(struct grads_rank *rank, uint64_t step)
+{
+	for (uint64_t i = 0; i < rank->work->count; i++) {
+		const struct workload_tensor *tensor = &rank->work->tensors[i];
+		struct pattern p[RANKS] = { gradient(rank, step, i, 0),
+					    gradient(rank, step, i, 1) };
+		const void *mean = rank->buffer[message(rank, i)->to];
+		uint64_t count = tensor->bytes / tensor->element_bytes;
+		uint64_t at = type_of(tensor) == TOW_BF16 ? check_bf16(mean, count, p)
+							  : check_floats(mean, count, p);
+
+		if (at != PATTERN_SAME) {
+			fprintf(stderr,
+				"tow-grads: WRONG MEAN at rank %d: step %" PRIu64
+				", %s, first at element %" PRIu64 " of %" PRIu64 "\n",
+				rank->rank, step, tensor->name, at, count);
+			return GRADS_MISMATCH;
+		}
+		rank->outcome.verified_bytes += tensor->bytes;
+	}
+	return 0;
+}
+
+/* What a training step is: told to the runtime, so that traces and verdicts know of it. */
+static int half_in_step(struct grads_rank *rank, uint64_t step, double *took)
+{
+	int status = tow_step_begin(rank->runtime, step + 1);
+	int rc = status < 0 ? grads_failed(rank->rank, "tow_step_begin", status) : 0;
+
+	if (rc == 0)
+		rc = half(rank, 2 * step + 1, true, true, took);
+	if (rc == 0)
+		status = tow_step_end(rank->runtime, step + 1);
+	return rc == 0 && status < 0 ? grads_failed(rank->rank, "tow_step_end", status) : rc;
+}
+
+/* Each half alone, then one behind the other, with other gradients, which are checked. */
+static int run_step(struct grads_rank *rank, uint64_t step)
+{
+	struct grads_outcome *outcome = &rank->outcome;
+	double make = 0, exchange = 0, both = 0, begin;
+	int rc = half(rank, 2 * step, true, false, &make);
+
+	if (rc == 0)
+		rc = half(rank, 2 * step, false, true, &exchange);
+	if (rc == 0)
+		rc = half_in_step(rank, step, &both);
+	if (rc != 0)
+		return rc;
+	outcome->generate_s += make;
+	outcome->exchange_s += exchange;
+	outcome->both_s += both;
+	if (step == 0 || exchange < outcome->fastest_s)
+		outcome->fastest_s = exchange;
+	if (exchange > outcome->slowest_s)
+		outcome->slowest_s = exchange;
+	begin = now();
+	rc = verify(rank, 2 * step + 1);
+	outcome->verify_s += now() - begin;
+	outcome->steps = step + 1;
+	return rc;
+}
+
+int grads_rank_run(struct grads_rank *rank)
+{
+	uint64_t copied_before;
+	double took;
+	int rc = half(rank, 0, false, true, &took); /* maps, and makes the plans */
+
+	copied_before = grads_report_counter(rank, "fallback_copies");
+	for (uint64_t step = 0; step < rank->options->steps && rc == 0; step++)
+		rc = run_step(rank, step);
+	/* The other may still be at its last: leave together. */
+	if (rc == 0)
+		rc = barrier(rank);
+	rank->outcome.late_registrations = grads_report_counter(rank, "late_registrations");
+	rank->outcome.fallback_copies =
+		grads_report_counter(rank, "fallback_copies") - copied_before;
+	return rc;
+}
+
+/* Heap buffers are freed after the runtime has let go of them; the pool's end with it. */
+void grads_rank_close(struct grads_rank *rank)
+{
+	if (rank->group != NULL)
+		tow_group_close(rank->group);
+	if (rank->runtime != NULL)
+		tow_runtime_close(rank->runtime);
+	grads_buffers_drop(rank);
+}

@@ -1,0 +1,306 @@
+/*
+ * grads_report.c - the run in a few lines, and what the library itself says about it.
+ *
+ * The library's part is read from the same JSON that its stats socket serves, so that everything
+ * shown here can be had from a live job as well. Names are looked for wherever they stand in a
+ * document, and a name that is not there is left out: a report must not fail for a renamed field.
+ */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "bench/grads/grads.h"
+
+#define MIB 1048576.0
+
+/* A line of the report: its label, and the names under which the number may be found. */
+struct figure {
+	const char *label;
+	const char *names[4];
+	bool bytes;
+};
+
+static const struct figure pool_figures[] = {
+	{ "size", { "mapped_bytes" }, true },
+	{ "in use", { "allocated_bytes" }, true },
+	{ "most in use", { "allocated_peak_bytes" }, true },
+	{ "allocations it had no room for", { "exhausted" }, false },
+	{ "recommended premap_memory_bytes", { "recommended_premap_memory_bytes" }, true },
+};
+
+static const struct figure counter_figures[] = {
+	{ "times the pool has grown", { "pool_grown" }, false },
+	{ "allocations outside the full pool", { "pool_overflow_allocs" }, false },
+	{ "zero-copy sends", { "zerocopy_sends" }, false },
+	{ "of these copied by the kernel", { "zerocopy_kernel_copies" }, false },
+};
+
+static json_t *document(const struct grads_rank *rank, const char *path)
+{
+	json_error_t error;
+	char *text = NULL;
+	json_t *json;
+	int rc = tow_stats_get(rank->runtime, path, &text);
+
+	if (rc < 0) {
+		grads_failed(rank->rank, path, rc);
+		return NULL;
+	}
+	json = json_loads(text, 0, &error);
+	if (json == NULL)
+		fprintf(stderr, "tow-grads: %s: line %d: %s\n", path, error.line, error.text);
+	tow_stats_release(text);
+	return json;
+}
+
+/* Depth-first; a document is a few levels deep. */
+static json_t *find(json_t *json, const char *name)
+{
+	json_t *hit = json_object_get(json, name), *child;
+	const char *key;
+	size_t index;
+
+	if (hit != NULL)
+		return hit;
+	json_object_foreach(json, key, child)
+	{
+		hit = find(child, name);
+		if (hit != NULL)
+			return hit;
+	}
+	json_array_foreach(json, index, child)
+	{
+		hit = find(child, name);
+		if (hit != NULL)
+			return hit;
+	}
+	return NULL;
+}
+
+static bool number(json_t *json, const char *name, double *out)
+{
+	json_t *hit = find(json, name);
+
+	if (json_is_object(hit)) /* {"exhausted": {"count": 3, ...}} */
+		hit = find(hit, "count");
+	if (!json_is_number(hit))
+		return false;
+	*out = json_number_value(hit);
+	return true;
+}
+
+static double number_or(json_t *json, const char *name, double fallback)
+{
+	double value = fallback;
+
+	number(json, name, &value);
+	return value;
+}
+
+static void print_figures(json_t *json, const struct figure *figures, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct figure *figure = &figures[i];
+		double value = 0;
+
+		for (size_t n = 0; n < 4 && figure->names[n] != NULL; n++) {
+			if (!number(json, figure->names[n], &value))
+				continue;
+			if (figure->bytes)
+				printf("  %-34s %.1f MiB\n", figure->label, value / MIB);
+			else
+				printf("  %-34s %.0f\n", figure->label, value);
+			break;
+		}
+	}
+}
+
+/* "64", "4K", "2M"; the last class has no end, and a document may say so in its own way. */
+static const char *size_text(json_t *rpc, const char *name, char *room, size_t room_size)
+{
+	double bytes = number_or(rpc, name, 1e18);
+
+	if (bytes > 1e15)
+		snprintf(room, room_size, "any");
+	else if (bytes >= MIB)
+		snprintf(room, room_size, "%.4gM", bytes / MIB);
+	else if (bytes >= 1024)
+		snprintf(room, room_size, "%.4gK", bytes / 1024);
+	else
+		snprintf(room, room_size, "%.0f", bytes);
+	return room;
+}
+
+static void print_latency(json_t *json)
+{
+	json_t *rpcs = find(json, "rpcs"), *rpc;
+	char from[32], to[32];
+	size_t index;
+
+	if (json_array_size(rpcs) == 0) /* it averages by collectives */
+		rpcs = find(json, "colls");
+
+	printf("\nmessages by size, from start to completion at rank 0 (/v1/latency), in us\n");
+	printf("  %-5s %16s %8s %9s %9s %9s %9s\n", "lane", "bytes", "count", "p50", "p90", "p99",
+	       "max");
+	json_array_foreach(rpcs, index, rpc)
+	{
+		json_t *lane = json_object_get(rpc, "lane");
+
+		if (number_or(rpc, "count", 0) == 0)
+			continue;
+		printf("  %-5s %6s .. %6s %8.0f %9.1f %9.1f %9.1f %9.1f\n",
+		       json_is_string(lane) ? json_string_value(lane) : "?",
+		       size_text(rpc, "bytes_min", from, sizeof(from)),
+		       size_text(rpc, "bytes_max", to, sizeof(to)), number_or(rpc, "count", 0),
+		       number_or(rpc, "p50", 0) / 1e3, number_or(rpc, "p90", 0) / 1e3,
+		       number_or(rpc, "p99", 0) / 1e3, number_or(rpc, "max", 0) / 1e3);
+	}
+}
+
+static const char *text_of(json_t *json, const char *name)
+{
+	const char *text = json_string_value(json_object_get(json, name));
+
+	return text != NULL ? text : "?";
+}
+
+/* Sums one kind of reasons, and names each that occurred with what cures it. */
+static void print_reasons(json_t *json, const char *kind, const char *label)
+{
+	json_t *reasons = find(json, "reasons"), *reason;
+	double count = 0, bytes = 0;
+	size_t index;
+
+	json_array_foreach(reasons, index, reason)
+	{
+		if (strcasecmp(text_of(reason, "kind"), kind) == 0) {
+			count += number_or(reason, "count", 0);
+			bytes += number_or(reason, "bytes", 0);
+		}
+	}
+	printf("  %-34s %.0f (%.1f MiB)\n", label, count, bytes / MIB);
+	json_array_foreach(reasons, index, reason)
+	{
+		if (strcasecmp(text_of(reason, "kind"), kind) != 0 ||
+		    number_or(reason, "count", 0) == 0)
+			continue;
+		printf("    %s: %.0f, %.1f MiB: %s\n      cure: %s\n", text_of(reason, "name"),
+		       number_or(reason, "count", 0), number_or(reason, "bytes", 0) / MIB,
+		       text_of(reason, "help"), text_of(reason, "cure"));
+	}
+}
+
+uint64_t grads_report_counter(const struct grads_rank *rank, const char *name)
+{
+	json_t *counters = document(rank, "/v1/counters");
+	double value = number_or(counters, name, 0);
+
+	json_decref(counters);
+	return (uint64_t)value;
+}
+
+/* Before the first step, and at once: whoever reads along can look at the job while it runs. */
+void grads_report_head(const struct grads_rank *rank)
+{
+	const char *socket = tow_stats_socket(rank->runtime);
+
+	printf("tow-grads: %s, %" PRIu64 " tensors, %.1f MB of gradients of each rank in a step\n",
+	       rank->options->label, rank->work->count, (double)rank->work->bytes / 1e6);
+	if (socket[0] != '\0') {
+		printf("look at it live:\n  towstat list\n");
+		printf("  curl -s --unix-socket %s http://towline/v1/latency\n", socket);
+	}
+	fflush(stdout);
+}
+
+void grads_report_run(const struct grads_rank *rank, const struct grads_outcome *other)
+{
+	const struct grads_outcome *mine = &rank->outcome;
+	double steps = mine->steps != 0 ? (double)mine->steps : 1;
+	double moved = (double)rank->work->bytes * (double)mine->steps / 1e6;
+	double took = mine->exchange_s > 0 ? mine->exchange_s : 1e-9;
+	double hidden = mine->generate_s + took - mine->both_s;
+	double shorter = mine->generate_s < took ? mine->generate_s : took;
+
+	printf("\nthe run\n");
+	printf("  %-34s %" PRIu64 ", %.3f s each\n", "steps", mine->steps,
+	       (mine->both_s + mine->verify_s) / steps);
+	printf("  %-34s %.3f s, and %.3f s to check it\n", "of a step: make and exchange",
+	       mine->both_s / steps, mine->verify_s / steps);
+	printf("  %-34s %.3f s and %.3f s\n", "each alone", mine->generate_s / steps, took / steps);
+	printf("  %-34s %.0f %% of the shorter one\n", "overlap", 100 * hidden / shorter);
+	printf("  %-34s %.2f ms mean, %.2f ms least, %" PRIu64 " buckets a step\n",
+	       "slack of a bucket",
+	       mine->buckets != 0 ? mine->slack_s * 1e3 / (double)mine->buckets : 0,
+	       mine->slack_least_s * 1e3, mine->steps != 0 ? mine->buckets / mine->steps : 0);
+	printf("  %-34s %.3f s to %.3f s\n", "exchange, fastest to slowest", mine->fastest_s,
+	       mine->slowest_s);
+	printf("  %-34s %.1f MB/s of gradients averaged\n", "throughput of the exchange",
+	       moved / took);
+	printf("  %-34s %.1f MB of means, every byte\n", "verified, both ranks",
+	       (double)(mine->verified_bytes + other->verified_bytes) / 1e6);
+	printf("  %-34s %" PRIu64 " and %" PRIu64 " of %" PRIu64 "\n",
+	       "buffers outside the pool, by rank", mine->heap_buffers, other->heap_buffers,
+	       2 * rank->work->count);
+	printf("  %-34s %" PRIu64 "\n", "operations that were copied",
+	       mine->copied + other->copied);
+	printf("  %-34s %" PRIu64 " and %" PRIu64 "\n", "late registrations, by rank",
+	       mine->late_registrations, other->late_registrations);
+	printf("  %-34s %" PRIu64 " and %" PRIu64 "\n", "fallback copies, by rank",
+	       mine->fallback_copies, other->fallback_copies);
+}
+
+/* What a too small pool costs, and the line that mends it. */
+static void print_fault(const struct grads_rank *rank, json_t *pool, json_t *counters)
+{
+	const struct grads_outcome *outcome = &rank->outcome;
+	double named = 0, grown = number_or(counters, "pool_grown", 0);
+	uint64_t cure = grads_premap(rank->plan);
+	const char *source = "counted from the workload";
+
+	if (outcome->heap_buffers == 0 && grown == 0)
+		return;
+	if (number(pool, "recommended_premap_memory_bytes", &named) && named > 0) {
+		cure = (uint64_t)named;
+		source = "recommended by /v1/pool";
+	}
+	if (grown > 0)
+		printf("\nFAULT: the pool is too small: it had to grow %.0f times (%.1f MiB), "
+		       "after start-up\n",
+		       grown, number_or(counters, "pool_grown_bytes", 0) / MIB);
+	if (outcome->heap_buffers > 0) {
+		printf("\nFAULT: the pool is too small: %" PRIu64 " of %" PRIu64
+		       " buffers (%.1f MiB) came from the heap\n",
+		       outcome->heap_buffers, 2 * rank->work->count,
+		       (double)outcome->heap_bytes / MIB);
+		printf("  the library said: %s\n", outcome->pool_message);
+	}
+	printf("CURE: premap_memory_bytes=%" PRIu64 " (%s)\n", cure, source);
+	printf("  here: leave --premap out; any program: export TOW_PREMAP_MEMORY_BYTES=%" PRIu64
+	       "MiB\n",
+	       (cure + (1 << 20) - 1) >> 20);
+}
+
+void grads_report_library(const struct grads_rank *rank)
+{
+	json_t *latency = document(rank, "/v1/latency");
+	json_t *pool = document(rank, "/v1/pool");
+	json_t *counters = document(rank, "/v1/counters");
+
+	print_latency(latency);
+	printf("\npool of rank 0 (/v1/pool)\n");
+	print_figures(pool, pool_figures, sizeof(pool_figures) / sizeof(pool_figures[0]));
+	printf("\ncopies and registrations of rank 0 (/v1/counters)\n");
+	print_figures(counters, counter_figures,
+		      sizeof(counter_figures) / sizeof(counter_figures[0]));
+	print_reasons(counters, "copy", "fallback copies");
+	print_reasons(counters, "late_registration", "late registrations");
+	print_fault(rank, pool, counters);
+	json_decref(latency);
+	json_decref(pool);
+	json_decref(counters);
+	fflush(stdout);
+}

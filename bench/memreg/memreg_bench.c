@@ -1,0 +1,250 @@
+/*
+ * memreg_bench.c - how large must the pool be, and what does memory cost on this machine: the
+ * options of the two programs that memreg-bench is.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/memreg/memreg_bench.h"
+#include <internal/base.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+static const char help[] =
+	"usage: memreg-bench --workload FILE[:STRATEGY] [--set NAME=N]... [options]\n"
+	"       memreg-bench --replay LOG [options]\n"
+	"       memreg-bench [--machine] [--sizes LIST] [--rounds N] [--quick] [--json]\n"
+	"\n"
+	"The first two name the smallest premap_memory_bytes at which a job has 0 late\n"
+	"registrations and 0 fallback copies, prove it by running the job, and say what smaller\n"
+	"pools cost. The third measures what memory costs on this machine.\n"
+	"\n"
+	"  --workload FILE   tensors of a model: a file, or gpt2, resnet50, llama3-8b\n"
+	"            STRATEGY   data-parallel [the default], fsdp or pipeline\n"
+	"  --set NAME=N      a number that the strategy assumes (ranks, micro_batches, ...)\n"
+	"  --tensors N       only the first N tensors [all]\n"
+	"  --replay LOG      a recorded allocation log, or its text form (docs/sizing.md)\n"
+	"  --premap SIZE     only say whether SIZE is enough; exit 1 when it is not\n"
+	"  --svg FILE        draw it\n"
+	"\n"
+	"  --machine         tables: premapping a pool, registering it with io_uring, registering\n"
+	"                    one buffer late, allocating; medians in nanoseconds\n"
+	"  --sizes LIST      pool sizes of the tables [64MiB,256MiB,1GiB]\n"
+	"  --rounds N        measure each N times, 1..31 [5]\n"
+	"\n"
+	"  --quick           small and short, to see that it works\n"
+	"  --json            one JSON document\n"
+	"\n"
+	"Exit: 0 good; 1 the size is not enough, or it did not work; 2 wrong options or files.\n";
+
+static bool parse_bytes(const char *text, uint64_t *bytes_out)
+{
+	static const struct {
+		const char *name;
+		unsigned shift;
+	} unit[] = { { "", 0 }, { "KiB", 10 }, { "MiB", 20 }, { "GiB", 30 } };
+	unsigned long long value;
+	char *end;
+
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	for (size_t i = 0; i < twi_array_count(unit); i++)
+		if (end != text && *text != '-' && !errno && strcmp(end, unit[i].name) == 0 &&
+		    value && value <= ((uint64_t)1 << 40) >> unit[i].shift) {
+			*bytes_out = (uint64_t)value << unit[i].shift;
+			return true;
+		}
+	return false;
+}
+
+static int parse_sizes(struct memreg_options *options, char *list)
+{
+	char *rest = list;
+
+	options->size_count = 0;
+	for (char *item = strsep(&rest, ","); item; item = strsep(&rest, ",")) {
+		if (options->size_count == MEMREG_SIZES) {
+			fprintf(stderr, "memreg-bench: --sizes: at most %d sizes\n", MEMREG_SIZES);
+			return MEMREG_USAGE;
+		}
+		if (!parse_bytes(item, &options->sizes[options->size_count])) {
+			fprintf(stderr, "memreg-bench: --sizes: '%s' is not a size such as 64MiB\n",
+				item);
+			return MEMREG_USAGE;
+		}
+		options->size_count++;
+	}
+	return 0;
+}
+
+static int parse_set(struct memreg_options *options, const char *text)
+{
+	const char *equals = strchr(text, '=');
+	struct memreg_set *set = &options->sets[options->set_count];
+	char *end;
+
+	if (options->set_count == MEMREG_SETS) {
+		fprintf(stderr, "memreg-bench: --set: at most %d\n", MEMREG_SETS);
+		return MEMREG_USAGE;
+	}
+	errno = 0;
+	if (equals != NULL && equals > text && equals[1] >= '0' && equals[1] <= '9' &&
+	    (size_t)(equals - text) < sizeof(set->name)) {
+		snprintf(set->name, sizeof(set->name), "%.*s", (int)(equals - text), text);
+		set->value = strtoull(equals + 1, &end, 10);
+		if (*end == '\0' && errno == 0) {
+			options->set_count++;
+			return 0;
+		}
+	}
+	fprintf(stderr, "memreg-bench: --set takes NAME=NUMBER, not '%s'\n", text);
+	return MEMREG_USAGE;
+}
+
+/* A whole number of an option. */
+static int parse_count(const char *name, const char *text, long max, long *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtol(text, &end, 10);
+	if (errno == 0 && end != text && *end == '\0' && *out >= 1 && *out <= max)
+		return 0;
+	fprintf(stderr, "memreg-bench: %s: '%s' is not in 1..%ld\n", name, text, max);
+	return MEMREG_USAGE;
+}
+
+static int parse_premap(struct memreg_options *options, const char *text)
+{
+	if (parse_bytes(text, &options->premap) && options->premap >= TWI_REPLAY_POOL_MIN)
+		return 0;
+	fprintf(stderr, "memreg-bench: --premap takes a size from 1MiB to 1024GiB, not '%s'\n",
+		text);
+	return MEMREG_USAGE;
+}
+
+static const struct option long_options[] = {
+	{ "workload", required_argument, NULL, 'w' },
+	{ "replay", required_argument, NULL, 'R' },
+	{ "set", required_argument, NULL, 'S' },
+	{ "tensors", required_argument, NULL, 't' },
+	{ "premap", required_argument, NULL, 'p' },
+	{ "svg", required_argument, NULL, 'v' },
+	{ "machine", no_argument, NULL, 'm' },
+	{ "sizes", required_argument, NULL, 's' },
+	{ "rounds", required_argument, NULL, 'r' },
+	{ "quick", no_argument, NULL, 'q' },
+	{ "json", no_argument, NULL, 'j' },
+	{ "help", no_argument, NULL, 'h' },
+	{ NULL, 0, NULL, 0 },
+};
+
+/* -1: help was asked for and given. */
+static int apply(struct memreg_options *options, int option, char *value)
+{
+	long number = 0;
+	int rc = 0;
+
+	switch (option) {
+	case 'w':
+		options->workload = value;
+		break;
+	case 'R':
+		options->replay = value;
+		break;
+	case 'S':
+		return parse_set(options, value);
+	case 't':
+		rc = parse_count("--tensors", value, 100000, &number);
+		options->limit = (uint64_t)number;
+		break;
+	case 'p':
+		return parse_premap(options, value);
+	case 'v':
+		options->svg = value;
+		break;
+	case 'm':
+		options->machine = true;
+		break;
+	case 's':
+		return parse_sizes(options, value);
+	case 'r':
+		rc = parse_count("--rounds", value, MEMREG_ROUNDS_MAX, &number);
+		options->rounds = (int)number;
+		break;
+	case 'q':
+		options->quick = true;
+		break;
+	case 'j':
+		options->json = true;
+		break;
+	case 'h':
+		fputs(help, stdout);
+		return -1;
+	default:
+		fputs("memreg-bench --help tells the options\n", stderr);
+		return MEMREG_USAGE; /* getopt has said why */
+	}
+	return rc;
+}
+
+/* Options that do not go together. */
+static int check(const struct memreg_options *options)
+{
+	int programs = options->machine + (options->workload != NULL) + (options->replay != NULL);
+	const char *alone =
+		programs > 1 ? "--machine, --workload and --replay exclude each other"
+		: options->workload == NULL && options->set_count > 0 ? "--set needs --workload"
+		: options->workload == NULL && options->limit > 0     ? "--tensors needs --workload"
+		: !options->workload && !options->replay && options->premap > 0
+			? "--premap needs --workload or --replay"
+		: options->svg != NULL &&
+				(options->premap > 0 || (!options->workload && !options->replay))
+			? "--svg needs --workload or --replay, without --premap"
+			: NULL;
+
+	if (alone == NULL)
+		return 0;
+	fprintf(stderr, "memreg-bench: %s\n", alone);
+	return MEMREG_USAGE;
+}
+
+static int parse(struct memreg_options *options, int argc, char **argv)
+{
+	int option, rc = 0;
+
+	while (rc == 0 && (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
+		rc = apply(options, option, optarg);
+	if (rc == 0 && optind < argc) {
+		fprintf(stderr, "memreg-bench: unexpected argument '%s'\n", argv[optind]);
+		rc = MEMREG_USAGE;
+	}
+	if (rc == 0)
+		rc = check(options);
+	if (options->quick && options->size_count == 0) {
+		options->sizes[options->size_count++] = 8 * MIB;
+		options->rounds = 1;
+	}
+	while (options->size_count == 0) {
+		static const uint64_t usual[] = { 64 * MIB, 256 * MIB, 1024 * MIB };
+
+		for (size_t i = 0; i < twi_array_count(usual); i++)
+			options->sizes[options->size_count++] = usual[i];
+	}
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	struct memreg_options options = { .rounds = 5 };
+	int rc = parse(&options, argc, argv);
+
+	if (rc != 0)
+		return rc < 0 ? 0 : rc;
+	rc = options.workload != NULL || options.replay != NULL ? memreg_size(&options)
+								: memreg_machine(&options);
+	return rc != 0 || (fflush(stdout) == 0 && !ferror(stdout)) ? rc : MEMREG_FAULT;
+}

@@ -1,0 +1,199 @@
+/*
+ * memreg_bench.h - what the parts of memreg-bench share.
+ *
+ *   memreg_bench.c     options, which of the two programs this is
+ *   memreg_machine.c   --machine: the tables of what memory costs here
+ *   memreg_measure.c   the measurements behind them: premapping, registering late
+ *   memreg_alloc.c     likewise: allocating, leasing
+ *
+ *   memreg_input.c     a job: the events of a log, or of a workload and strategy
+ *   memreg_log.c       reads logs
+ *   memreg_size.c      sizing: bounds, search, headroom, budget, verification, cost curve
+ *   memreg_run.c       one real run of a job with a pool of some size, counted by the library
+ *   memreg_report.c    sizing as text;  memreg_json.c as JSON;  memreg_svg.c as a picture
+ *
+ * Functions that return int return 0, or an exit code of the program after having said why.
+ */
+#ifndef BENCH_MEMREG_BENCH_H
+#define BENCH_MEMREG_BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bench/workloads/strategy.h"
+#include "bench/workloads/workload.h"
+#include "memreg/sizing/budget.h"
+#include "memreg/sizing/replay.h"
+
+#define MEMREG_FAULT 1 /* it was tried, and did not work or did not hold */
+#define MEMREG_USAGE 2 /* options and files that make no sense */
+
+/* Group of what was live before the log began, by whomever. */
+#define MEMREG_BEFORE (UINT64_MAX - 1)
+
+#define MEMREG_MIB   1048576.0
+#define MEMREG_SIZES 16
+#define MEMREG_SETS  8
+
+struct memreg_set {
+	char name[32];
+	uint64_t value;
+};
+
+struct memreg_options {
+	bool json, quick, machine;
+	int rounds;
+	uint64_t sizes[MEMREG_SIZES];
+	int size_count;
+	const char *replay, *workload, *svg;
+	uint64_t limit;  /* only the first tensors; 0: all */
+	uint64_t premap; /* only this size: does it do? */
+	struct memreg_set sets[MEMREG_SETS];
+	int set_count;
+};
+
+/* One figure. `why` not empty: there is none, and why. */
+struct memreg_row {
+	char table[16], what[64], why[256];
+	uint64_t bytes;
+	int threads;
+	double ns;
+};
+
+struct memreg_rows {
+	struct memreg_row *row;
+	uint32_t count;
+	bool print; /* each at once, as text */
+	bool quick;
+	int rounds;
+};
+
+void memreg_rows_add(struct memreg_rows *rows, const char *table, const char *what, uint64_t bytes,
+		     int threads, double ns, const char *why);
+void memreg_rows_free(struct memreg_rows *rows);
+double memreg_median(double *value, int count);
+/* 4096 -> "4KiB" */
+const char *memreg_bytes_text(uint64_t bytes, char *text, size_t room);
+
+#define MEMREG_ROUNDS_MAX 31
+
+/* The page kinds that can be had, with one thread and, with `all_threads`, with all cores. */
+void memreg_measure_premap(struct memreg_rows *rows, uint64_t bytes, bool one_thread);
+void memreg_measure_register(struct memreg_rows *rows, uint64_t bytes);
+void memreg_measure_late(struct memreg_rows *rows);
+int memreg_measure_alloc(struct memreg_rows *rows);
+int memreg_machine(const struct memreg_options *options);
+
+/* What a run does. Events [0, step_begin) once, [step_begin, step_end) each step, then the rest. */
+struct memreg_op {
+	enum strategy_event_kind kind;
+	uint32_t block, to; /* SEND from block to block; the same: its first half to its second */
+	uint64_t bytes;
+	uint8_t align_log2;
+};
+
+struct memreg_job {
+	char source[256];      /* file */
+	char strategy[32];     /* "" for a log */
+	double sampled;        /* 1 of so many allocations is in the log */
+	uint64_t lost;         /* events that the log had no room for */
+	uint64_t before_bytes; /* live when the log began; what of it is whose is not known */
+	struct strategy_plan plan;
+	struct workload work;
+	struct twi_replay *replay;
+	struct memreg_op *op;
+	uint64_t count, step_begin, step_end;
+	uint32_t blocks;
+	uint64_t steps_in_log;
+};
+
+/* own_bytes: what the runtime takes, which what a log found live when it began includes. */
+int memreg_job_open(const struct memreg_options *options, uint64_t own_bytes,
+		    struct memreg_job *out);
+void memreg_job_close(struct memreg_job *job);
+
+/* A log as it was read. */
+struct memreg_log {
+	struct twi_alloc_event *event;
+	uint64_t count, lost;
+	uint64_t before_bytes; /* live when the log began */
+	double sampled;
+};
+
+int memreg_log_read(const char *path, struct memreg_log *out);
+void memreg_log_free(struct memreg_log *log);
+
+/* One real run, as the library counted it. */
+struct memreg_run {
+	uint64_t bytes; /* premap_memory_bytes */
+	bool ran;
+	char why[384]; /* not ran */
+	uint64_t late, late_bytes, fallback, fallback_bytes;
+	uint64_t refused, grown, overflowed, waited; /* counts */
+	uint64_t steps, sent_bytes;
+	bool cut; /* fewer sends or steps than wanted, for the time that they take */
+	double open_ms, first_step_us, step_us;
+};
+
+static inline bool memreg_run_clean(const struct memreg_run *run)
+{
+	return run->ran && run->late + run->fallback + run->refused + run->grown + run->overflowed +
+					   run->waited ==
+				   0;
+}
+
+/* What the runtime itself takes of a pool of this size when it has opened and has a peer. */
+struct memreg_own {
+	uint64_t bytes;
+	uint64_t page_bytes; /* that its pool is mapped in */
+	char arena[32];
+};
+
+int memreg_probe(uint64_t pool_bytes, struct memreg_own *out);
+/* Always comes back with *out filled: with counters, or with why there are none. */
+void memreg_run_job(const struct memreg_job *job, uint64_t bytes, uint64_t steps, double seconds,
+		    struct memreg_run *out);
+uint64_t memreg_ram_total(void);
+uint64_t memreg_ram_available(void);
+
+#define MEMREG_RUNS   12
+#define MEMREG_SHADOW 40
+
+/* A size and how many requests the replay found no room for in it. */
+struct memreg_point {
+	uint64_t bytes, missed, missed_bytes;
+};
+
+struct memreg_sizing {
+	const struct memreg_options *options;
+	struct memreg_job job;
+	struct memreg_own own;
+	struct twi_replay_found found;
+	struct twi_replay_result peak; /* in a pool of the found size */
+	uint64_t smallest;             /* premap_memory_bytes that is clean */
+	uint64_t headroom;             /* for other orders of the threads */
+	uint64_t collectives; /* what they take of the pool, beside the workload's events */
+	uint64_t named;       /* all three */
+	uint32_t orders;      /* that were tried */
+	uint64_t below_step;
+	bool clean_at_90; /* a real run at 90 % of the named size had nothing to complain of */
+	bool verified;
+	char verified_why[512];
+	struct twi_budget budget;
+	struct memreg_run
+		run[MEMREG_RUNS]; /* the named size, a step below the smallest, the curve */
+	uint32_t runs;
+	struct memreg_point shadow[MEMREG_SHADOW];
+	uint32_t shadows;
+	struct memreg_rows rows; /* premap, late */
+};
+
+int memreg_size(const struct memreg_options *options);
+void memreg_report(const struct memreg_sizing *sizing);
+int memreg_json(const struct memreg_sizing *sizing);
+int memreg_svg(const struct memreg_sizing *sizing, const char *path);
+
+/* A bar on stderr when that is a terminal; label NULL wipes it. */
+void memreg_progress(const char *label, uint64_t done, uint64_t total);
+
+#endif

@@ -1,0 +1,267 @@
+/*
+ * memreg_input.c - a job: what is to be replayed, and what is to be run. From a workload and a
+ * strategy, or from a log.
+ *
+ * A log says what was allocated, not what was sent. Its runs therefore send what they allocate, the
+ * first half of a block to its second, so that the memory is used as payload and no further
+ * allocation changes what fits.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/memreg/memreg_bench.h"
+#include <towline/status.h>
+
+#define PLAN_STEPS    2 /* the second begins with what the first has left behind */
+#define LOG_SEND_MIN  (UINT64_C(128) << 10)
+#define LOG_SEND_MOST 64 /* messages of a log's run */
+
+static int out_of_memory(void)
+{
+	fprintf(stderr, "memreg-bench: no memory for the events\n");
+	return MEMREG_FAULT;
+}
+
+/* One event of a plan, as a recording of it would hold it. False: a log does not have it. */
+static bool as_logged(const struct strategy_event *event, uint64_t ns, struct twi_alloc_event *out)
+{
+	static const uint8_t kinds[] = { [STRATEGY_ALLOC] = TWI_ALLOC_ALLOC,
+					 [STRATEGY_FREE] = TWI_ALLOC_FREE,
+					 [STRATEGY_STEP] = TWI_ALLOC_STEP };
+
+	if (event->kind == STRATEGY_SEND)
+		return false;
+	*out = (struct twi_alloc_event){ .ns = ns,
+					 .id = event->buffer,
+					 .bytes = event->bytes,
+					 .tag = event->use,
+					 .kind = kinds[event->kind],
+					 .align_log2 = 6 };
+	return true;
+}
+
+static int replay_plan(struct memreg_job *job)
+{
+	const struct strategy_plan *plan = &job->plan;
+	uint64_t most = plan->count + (PLAN_STEPS - 1) * (plan->step_end - plan->step_begin);
+	struct twi_alloc_event *event = calloc(most, sizeof(*event));
+	uint64_t count = 0, step = 0;
+	int status;
+
+	if (event == NULL)
+		return out_of_memory();
+	for (uint64_t i = 0; i < plan->count; i++) {
+		count += as_logged(&plan->events[i], count * 1000, &event[count]);
+		if (i + 1 == plan->step_end && ++step < PLAN_STEPS)
+			i = plan->step_begin - 1;
+	}
+	status = twi_replay_create(event, count, &job->replay);
+	free(event);
+	if (status == TOW_OK)
+		return 0;
+	fprintf(stderr, "memreg-bench: %s: %s\n", job->source, tow_error_message());
+	return MEMREG_FAULT;
+}
+
+static int ops_of_plan(struct memreg_job *job)
+{
+	const struct strategy_plan *plan = &job->plan;
+
+	job->op = calloc(plan->count, sizeof(job->op[0]));
+	if (job->op == NULL)
+		return out_of_memory();
+	for (uint64_t i = 0; i < plan->count; i++) {
+		const struct strategy_event *event = &plan->events[i];
+
+		job->op[i] = (struct memreg_op){ event->kind, event->buffer, event->to,
+						 event->bytes, 0 };
+	}
+	job->count = plan->count;
+	job->step_begin = plan->step_begin;
+	job->step_end = plan->step_end;
+	job->blocks = plan->buffers;
+	return 0;
+}
+
+/* The whole log is one step; what it never frees ends behind it. */
+static int ops_of_log(struct memreg_job *job)
+{
+	const struct twi_replay *replay = job->replay;
+	bool *live = calloc(replay->slots + 1u, sizeof(*live));
+	uint64_t sends = 0;
+
+	job->op = calloc(replay->count + replay->slots + LOG_SEND_MOST, sizeof(job->op[0]));
+	if (job->op == NULL || live == NULL) {
+		free(live);
+		return out_of_memory();
+	}
+	for (uint64_t i = 0; i < replay->count; i++) {
+		const struct twi_replay_op *from = &replay->op[i];
+		struct memreg_op op = { STRATEGY_STEP, from->slot, from->slot, from->bytes,
+					from->align_log2 };
+
+		if (from->kind != TWI_ALLOC_STEP) {
+			op.kind = from->kind == TWI_ALLOC_ALLOC ? STRATEGY_ALLOC : STRATEGY_FREE;
+			live[from->slot] = op.kind == STRATEGY_ALLOC;
+		}
+		job->op[job->count++] = op;
+		if (op.kind == STRATEGY_ALLOC && op.bytes >= LOG_SEND_MIN &&
+		    sends++ < LOG_SEND_MOST) {
+			op.kind = STRATEGY_SEND;
+			op.bytes /= 2;
+			job->op[job->count++] = op;
+		}
+	}
+	job->step_end = job->count;
+	for (uint32_t slot = 0; slot < replay->slots; slot++)
+		if (live[slot])
+			job->op[job->count++] =
+				(struct memreg_op){ STRATEGY_FREE, slot, slot, 0, 0 };
+	job->blocks = replay->slots;
+	job->steps_in_log = replay->steps;
+	free(live);
+	return 0;
+}
+
+/* What was live before the log began is one block at its begin, that nobody frees. */
+static int add_before(struct memreg_log *log, uint64_t own_bytes)
+{
+	uint64_t bytes = log->before_bytes > own_bytes ? log->before_bytes - own_bytes : 0;
+	struct twi_alloc_event *event;
+
+	if (bytes == 0)
+		return 0;
+	event = realloc(log->event, (log->count + 1) * sizeof(*event));
+	if (event == NULL)
+		return out_of_memory();
+	memmove(event + 1, event, log->count * sizeof(*event));
+	event[0] = (struct twi_alloc_event){ .id = UINT64_MAX,
+					     .bytes = bytes,
+					     .caller = MEMREG_BEFORE,
+					     .thread = event[log->count > 0].thread,
+					     .kind = TWI_ALLOC_ALLOC,
+					     .align_log2 = 6 };
+	log->event = event;
+	log->count++;
+	return 0;
+}
+
+static int open_log(const struct memreg_options *options, uint64_t own_bytes,
+		    struct memreg_job *job)
+{
+	struct memreg_log log;
+	int rc = memreg_log_read(options->replay, &log), status;
+
+	snprintf(job->source, sizeof(job->source), "%s", options->replay);
+	if (rc != 0)
+		return rc;
+	job->sampled = log.sampled;
+	job->lost = log.lost;
+	job->before_bytes = log.before_bytes;
+	rc = log.count > 0 ? add_before(&log, own_bytes) : 0;
+	if (rc != 0) {
+		memreg_log_free(&log);
+		return rc;
+	}
+	status = twi_replay_create(log.event, log.count, &job->replay);
+	memreg_log_free(&log);
+	if (status != TOW_OK) {
+		fprintf(stderr, "memreg-bench: %s: %s\n", options->replay, tow_error_message());
+		return status == TOW_EINVAL ? MEMREG_USAGE : MEMREG_FAULT;
+	}
+	return ops_of_log(job);
+}
+
+static int apply_sets(const struct memreg_options *options, struct strategy_plan *plan)
+{
+	for (int i = 0; i < options->set_count; i++) {
+		const struct memreg_set *set = &options->sets[i];
+
+		if (strategy_set(plan, set->name, set->value) == 0)
+			continue;
+		fprintf(stderr, "memreg-bench: --set %s=%" PRIu64 ": %s takes", set->name,
+			set->value, strategy_name(plan->kind));
+		for (uint32_t k = 0; k < plan->assumption_count; k++)
+			fprintf(stderr, " %s", plan->assumptions[k].name);
+		fprintf(stderr, "%s\n",
+			plan->assumption_count ? ", from 1 to 1000000" : " no such number");
+		return MEMREG_USAGE;
+	}
+	return 0;
+}
+
+/* A tensor that no machine of this kind can hold is a mistake in the file, not a size to search. */
+static int check_tensors(const struct memreg_job *job)
+{
+	uint64_t ram = memreg_ram_total();
+
+	for (uint64_t i = 0; i < job->work.count; i++) {
+		const struct workload_tensor *tensor = &job->work.tensors[i];
+
+		if (tensor->bytes <= ram)
+			continue;
+		fprintf(stderr,
+			"memreg-bench: %s: tensor '%s' has %" PRIu64
+			" bytes, more than the %" PRIu64 " bytes of this machine's memory\n",
+			job->source, tensor->name, tensor->bytes, ram);
+		return MEMREG_FAULT;
+	}
+	return 0;
+}
+
+static int open_workload(const struct memreg_options *options, struct memreg_job *job)
+{
+	char name[4096], path[4096], error[1024];
+	const char *strategy = workload_split(options->workload, name, sizeof(name));
+	enum strategy_kind kind = STRATEGY_DATA_PARALLEL;
+	const char *slash;
+	int rc;
+
+	if (strategy != NULL && !strategy_parse(strategy, &kind)) {
+		fprintf(stderr,
+			"memreg-bench: strategy '%s' is none of data-parallel, fsdp, pipeline\n",
+			strategy);
+		return MEMREG_USAGE;
+	}
+	if (workload_find(name, path, sizeof(path), error, sizeof(error)) != 0 ||
+	    workload_load(path, options->limit, &job->work, error, sizeof(error)) != 0) {
+		fprintf(stderr, "memreg-bench: %s\n", error);
+		return MEMREG_USAGE;
+	}
+	slash = strrchr(path, '/');
+	snprintf(job->source, sizeof(job->source), "%.255s", slash != NULL ? slash + 1 : path);
+	snprintf(job->strategy, sizeof(job->strategy), "%s", strategy_name(kind));
+	strategy_assume(kind, &job->work, &job->plan);
+	rc = apply_sets(options, &job->plan);
+	if (rc == 0)
+		rc = check_tensors(job);
+	if (rc == 0 && strategy_make(&job->plan, &job->work) != 0)
+		rc = out_of_memory();
+	if (rc == 0)
+		rc = replay_plan(job);
+	return rc == 0 ? ops_of_plan(job) : rc;
+}
+
+int memreg_job_open(const struct memreg_options *options, uint64_t own_bytes,
+		    struct memreg_job *out)
+{
+	int rc;
+
+	*out = (struct memreg_job){ .sampled = 1 };
+	rc = options->replay != NULL ? open_log(options, own_bytes, out)
+				     : open_workload(options, out);
+	if (rc != 0)
+		memreg_job_close(out);
+	return rc;
+}
+
+void memreg_job_close(struct memreg_job *job)
+{
+	twi_replay_destroy(job->replay);
+	strategy_free(&job->plan);
+	workload_free(&job->work);
+	free(job->op);
+	*job = (struct memreg_job){ .sampled = 1 };
+}

@@ -1,0 +1,528 @@
+/*
+ * memreg_size.c - which premap_memory_bytes a job needs, and the proof.
+ *
+ *   probe     what the runtime takes for itself, and which arena it has
+ *   search    the smallest pool that the replay fits in
+ *   orders    for threads: what the same log needs in other orders that could have been
+ *   verify    real runs at that size and a step below it; where they disagree they are right
+ *   curve     real runs of pools that are too small: what that costs
+ *
+ * The size named is the smallest that is clean, plus, for a log of several threads, what its other
+ * orders needed, which is at most a fourteenth: with a tenth, nobody could tell a pool that is
+ * right from one that is merely large.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/memreg/memreg_bench.h"
+#include "memreg/arena/arena.h"
+#include <internal/base.h>
+#include <towline/status.h>
+
+#include "transport/coll/coll_local.h"
+
+#define MIB            ((uint64_t)1 << 20)
+#define GIB            ((uint64_t)1 << 30)
+#define PROBE_BYTES    (64 * MIB)
+#define PROBE_MOST     (1280 * MIB)
+#define ORDERS         32
+#define ORDERS_LARGE   4
+#define LARGE_LOG      1000000 /* events */
+#define ORDER_PERMILLE 50
+#define HEADROOM_PART  14 /* of the size: the most that other orders may add */
+#define CORRECTIONS    8
+
+#define COMBINED_MOST    (256u << 10) /* knob combine_threshold_bytes, as it is by default */
+#define COLLECTIVE_GRAIN (64u << 10)
+
+static const struct twi_arena_ops *const providers[] = { &twi_arena_pagerun, &twi_arena_jemalloc };
+
+static const unsigned percents[] = { 90, 75, 50, 25 };
+
+void memreg_progress(const char *label, uint64_t done, uint64_t total)
+{
+	static const char bar[] = "##############################";
+	int filled = total > 0 ? (int)(30 * twi_min(done, total) / total) : 0;
+
+	if (!isatty(STDERR_FILENO))
+		return;
+	if (label == NULL)
+		fprintf(stderr, "\r\033[K");
+	else
+		fprintf(stderr, "\r\033[K[%-30.*s] %s", filled, bar, label);
+	fflush(stderr);
+}
+
+static int failed(const struct memreg_sizing *sizing)
+{
+	memreg_progress(NULL, 0, 0);
+	fprintf(stderr, "memreg-bench: %s: %s\n", sizing->job.source, tow_error_message());
+	return MEMREG_FAULT;
+}
+
+static const struct twi_arena_ops *provider(const struct memreg_sizing *sizing)
+{
+	for (size_t i = 0; i < twi_array_count(providers); i++)
+		if (strcmp(providers[i]->name, sizing->own.arena) == 0)
+			return providers[i];
+	return providers[0];
+}
+
+/* A pool as it is mapped when `bytes` are asked for. */
+static struct twi_replay_pool pool_of(const struct memreg_sizing *sizing, uint64_t bytes)
+{
+	uint64_t page = twi_max(sizing->own.page_bytes, (uint64_t)4096);
+
+	return (struct twi_replay_pool){ provider(sizing), twi_align_up(bytes, page),
+					 sizing->own.bytes };
+}
+
+/* A pool of 64 MiB holds what a runtime takes, unless its knobs say more. */
+static int probe(struct memreg_sizing *sizing)
+{
+	const char *staging = getenv("TOW_STAGING_BYTES");
+	uint64_t bytes = staging != NULL ? PROBE_MOST : PROBE_BYTES;
+
+	memreg_progress("looking at the runtime", 0, 100);
+	return memreg_probe(bytes, &sizing->own);
+}
+
+static void on_try(void *arg, uint64_t bytes, bool fits)
+{
+	const struct memreg_sizing *sizing = arg;
+	char label[96];
+
+	snprintf(label, sizeof(label), "searching: %.1f MiB %s", (double)bytes / MEMREG_MIB,
+		 fits ? "fits" : "is too small");
+	memreg_progress(label, 5 + twi_min(sizing->found.tried, (uint64_t)20), 100);
+}
+
+static int search(struct memreg_sizing *sizing, const struct twi_replay *replay, uint64_t least,
+		  struct twi_replay_found *found)
+{
+	struct twi_replay_search wanted = { .ops = provider(sizing),
+					    .reserve_bytes = sizing->own.bytes,
+					    .least_bytes = least,
+					    .page_bytes = sizing->own.page_bytes,
+					    .progress = on_try,
+					    .arg = sizing };
+
+	/* On huge pages the pool is a whole number of them, whatever was asked. */
+	wanted.step_bytes = twi_max(twi_replay_step(replay->peak_rounded + sizing->own.bytes),
+				    sizing->own.page_bytes);
+	if (least > 0)
+		wanted.step_bytes = sizing->found.step_bytes;
+	return twi_replay_find(replay, &wanted, found) == TOW_OK ? 0 : failed(sizing);
+}
+
+/* What the runtime takes may depend on the size of its pool: ask again with the size found. */
+static int search_all(struct memreg_sizing *sizing)
+{
+	int rc = search(sizing, sizing->job.replay, 0, &sizing->found);
+
+	for (int i = 0; i < 3 && rc == 0 && sizing->found.bytes < PROBE_BYTES; i++) {
+		struct memreg_own before = sizing->own;
+
+		rc = memreg_probe(sizing->found.bytes, &sizing->own);
+		if (rc != 0 || (sizing->own.bytes == before.bytes &&
+				sizing->own.page_bytes == before.page_bytes))
+			break;
+		rc = search(sizing, sizing->job.replay, 0, &sizing->found);
+	}
+	sizing->smallest = sizing->found.bytes;
+	return rc;
+}
+
+/* Does the log, as it was recorded, fit? */
+static bool fits(const struct memreg_sizing *sizing, uint64_t bytes)
+{
+	struct twi_replay_pool pool = pool_of(sizing, bytes);
+	struct twi_replay_result result;
+
+	return twi_replay_run(sizing->job.replay, &pool, false, &result) == TOW_OK &&
+	       twi_replay_clean(&result);
+}
+
+/* What headroom may not do: make the log itself not fit, or 90 % of it be enough. */
+static void settle_headroom(struct memreg_sizing *sizing, uint64_t most)
+{
+	uint64_t step = sizing->found.step_bytes;
+
+	while (most > sizing->smallest && (!fits(sizing, most) || fits(sizing, most / 10 * 9)))
+		most -= twi_min(step, most - sizing->smallest);
+	sizing->headroom = most > sizing->smallest ? most - sizing->smallest : 0;
+}
+
+static int compare_sizes(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The threads of a log could have run a little otherwise: what 95 % of other orders need. */
+static int try_orders(struct memreg_sizing *sizing)
+{
+	const struct twi_replay *replay = sizing->job.replay;
+	uint32_t orders = replay->count > LARGE_LOG ? ORDERS_LARGE : ORDERS;
+	uint64_t need[ORDERS], most = sizing->smallest, cap = most + most / HEADROOM_PART;
+
+	for (uint32_t i = 0; replay->threads > 1 && i < orders; i++) {
+		struct twi_replay_found found;
+		struct twi_replay *varied;
+		int rc;
+
+		memreg_progress("other orders of the threads", 25 + i * 25 / orders, 100);
+		if (twi_replay_vary(replay, i + 1, ORDER_PERMILLE, &varied) != TOW_OK)
+			return failed(sizing);
+		rc = search(sizing, varied, sizing->smallest, &found);
+		twi_replay_destroy(varied);
+		if (rc != 0)
+			return rc;
+		need[sizing->orders++] = found.bytes;
+	}
+	if (sizing->orders > 0) {
+		qsort(need, sizing->orders, sizeof(need[0]), compare_sizes);
+		most = need[sizing->orders - 1 - sizing->orders / 20];
+	}
+	most = twi_min(most, twi_max(sizing->smallest,
+				     cap / sizing->found.step_bytes * sizing->found.step_bytes));
+	settle_headroom(sizing, most);
+	return 0;
+}
+
+/* How much more there was than the log holds; 1: it is whole. */
+static double missing_factor(const struct memreg_job *job)
+{
+	double events = (double)job->replay->count;
+
+	return job->sampled * (1 + (double)job->lost / events);
+}
+
+static struct memreg_run *real_run(struct memreg_sizing *sizing, uint64_t bytes)
+{
+	const struct memreg_options *options = sizing->options;
+	struct memreg_run *run = &sizing->run[twi_min(sizing->runs, (uint32_t)MEMREG_RUNS - 1)];
+	char label[96];
+
+	snprintf(label, sizeof(label), "running with %.1f MiB", (double)bytes / MEMREG_MIB);
+	memreg_progress(label, 50 + 5 * twi_min(sizing->runs, 9u), 100);
+	memreg_run_job(&sizing->job, bytes, options->quick ? 1 : 3, options->quick ? 0.5 : 3, run);
+	return run;
+}
+
+static void keep_run(struct memreg_sizing *sizing)
+{
+	if (sizing->runs < MEMREG_RUNS)
+		sizing->runs++;
+}
+
+static void unverified(struct memreg_sizing *sizing, const char *fmt, const char *detail)
+{
+	snprintf(sizing->verified_why, sizeof(sizing->verified_why), fmt, detail);
+}
+
+/*
+ * The smallest size, for real. What the replay does not know of (an allocation by the runtime that
+ * it makes while it runs, say) shows here, and moves the size. 1: verified; 0: not.
+ */
+static bool verify_smallest(struct memreg_sizing *sizing)
+{
+	uint64_t step = sizing->found.step_bytes;
+	const struct memreg_run *run = real_run(sizing, sizing->smallest);
+
+	for (int i = 0; run->ran && !memreg_run_clean(run) && i < CORRECTIONS; i++) {
+		sizing->smallest += step;
+		run = real_run(sizing, sizing->smallest);
+	}
+	keep_run(sizing);
+	if (!run->ran)
+		unverified(sizing, "%s", run->why);
+	else if (!memreg_run_clean(run))
+		unverified(sizing, "a real run is not clean even %s above what the replay found",
+			   "8 steps");
+	return memreg_run_clean(run);
+}
+
+static bool verify_below(struct memreg_sizing *sizing)
+{
+	uint64_t step = sizing->found.step_bytes;
+
+	for (int i = 0; i < CORRECTIONS; i++) {
+		const struct memreg_run *run;
+
+		if (sizing->smallest <= TWI_REPLAY_POOL_MIN + step)
+			return true; /* there is no smaller pool */
+		sizing->below_step = sizing->smallest - step;
+		run = real_run(sizing, sizing->below_step);
+		if (!run->ran) {
+			unverified(sizing, "a step below: %s", run->why);
+			return false;
+		}
+		if (!memreg_run_clean(run)) {
+			keep_run(sizing);
+			return true;
+		}
+		sizing->run[0] = *run;
+		sizing->smallest -= step;
+	}
+	unverified(sizing, "real runs are clean %s below what the replay found, too", "8 steps");
+	return false;
+}
+
+/*
+ * What the library itself takes of the pool to average the gradients: the slots of a group, and a
+ * buffer for each row of small ones that it fuses. The workload's own events do not show it.
+ */
+static uint64_t of_collectives(const struct memreg_job *job)
+{
+	const struct workload *work = &job->work;
+	uint64_t fused = 0;
+
+	if (strcmp(job->strategy, "data-parallel") != 0)
+		return 0;
+	for (uint64_t i = 0; i < work->count; i++) {
+		if (work->tensors[i].bytes <= COMBINED_MOST)
+			fused += twi_align_up(work->tensors[i].bytes, 64);
+	}
+	return twi_align_up(sizeof(struct twi_coll_region), COLLECTIVE_GRAIN) +
+	       twi_align_up(fused, COLLECTIVE_GRAIN) + 4 * COLLECTIVE_GRAIN;
+}
+
+static void verify(struct memreg_sizing *sizing)
+{
+	bool good = verify_smallest(sizing) && verify_below(sizing);
+
+	sizing->collectives = of_collectives(&sizing->job);
+
+	sizing->named = sizing->smallest + sizing->headroom + sizing->collectives;
+	if (good && sizing->headroom + sizing->collectives > 0) {
+		const struct memreg_run *run = real_run(sizing, sizing->named);
+
+		keep_run(sizing);
+		good = memreg_run_clean(run);
+		if (!good)
+			unverified(sizing, "the size that is named: %s",
+				   run->ran ? "its run is not clean" : run->why);
+	}
+	sizing->verified = good;
+}
+
+static void scale(struct memreg_sizing *sizing)
+{
+	const struct memreg_job *job = &sizing->job;
+	double factor = missing_factor(job), rest;
+	/* What was there before is known to the byte. */
+	uint64_t known = twi_max(sizing->own.bytes, job->before_bytes);
+
+	sizing->named = sizing->smallest + sizing->headroom + sizing->collectives;
+	if (factor <= 1)
+		return;
+	rest = (double)(sizing->named - twi_min(sizing->named, known)) * factor;
+	sizing->named = twi_align_up(known + (uint64_t)rest, sizing->found.step_bytes);
+	sizing->headroom = 0;
+	sizing->verified = false;
+	snprintf(sizing->verified_why, sizeof(sizing->verified_why),
+		 "the log holds 1 of %.4g allocations, so the size is scaled by %.4g and an "
+		 "estimate: record again with a larger alloclog_events",
+		 factor, factor);
+}
+
+static void curve(struct memreg_sizing *sizing)
+{
+	uint64_t grain = 64u << 10;
+
+	for (size_t i = 0; i < twi_array_count(percents); i++) {
+		uint64_t bytes = sizing->named / 100 * percents[i] / grain * grain;
+		struct memreg_run *run;
+
+		/* To the byte: this is the size that others check. */
+		if (percents[i] == 90)
+			bytes = sizing->named / 10 * 9;
+		if (bytes < TWI_REPLAY_POOL_MIN ||
+		    (sizing->options->quick && percents[i] != 90 && percents[i] != 50))
+			continue;
+		run = real_run(sizing, bytes);
+		sizing->clean_at_90 =
+			sizing->clean_at_90 || (percents[i] == 90 && memreg_run_clean(run));
+		keep_run(sizing);
+	}
+}
+
+/* The same sizes and those between them, replayed. */
+static int shadow(struct memreg_sizing *sizing)
+{
+	uint32_t points = sizing->options->quick || sizing->job.replay->count > LARGE_LOG ? 9 : 33;
+	uint64_t grain = 64u << 10;
+
+	for (uint32_t i = 0; i < points; i++) {
+		uint64_t bytes =
+			sizing->smallest / 100 * (20 + i * 85 / (points - 1)) / grain * grain;
+		struct twi_replay_pool pool = pool_of(sizing, bytes);
+		struct twi_replay_result result;
+
+		memreg_progress("replaying smaller pools", 90 + i * 5 / points, 100);
+		if (bytes < TWI_REPLAY_POOL_MIN)
+			continue;
+		if (twi_replay_run(sizing->job.replay, &pool, false, &result) != TOW_OK)
+			return failed(sizing);
+		sizing->shadow[sizing->shadows++] =
+			(struct memreg_point){ bytes, result.missed, result.missed_bytes };
+	}
+	return 0;
+}
+
+static int add_consumers(struct memreg_sizing *sizing)
+{
+	struct twi_replay_group group[16] = { { 0 } };
+	uint32_t count;
+
+	if (twi_replay_groups(sizing->job.replay, group, 16, &count) != TOW_OK)
+		return failed(sizing);
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t id = group[i].group;
+		char name[48], why[112];
+
+		if (sizing->job.strategy[0] != '\0') {
+			twi_budget_add(&sizing->budget, group[i].bytes,
+				       strategy_use_name((enum strategy_use)id),
+				       strategy_use_why((enum strategy_use)id));
+			continue;
+		}
+		if (id == UINT64_MAX)
+			snprintf(name, sizeof(name), "all others");
+		else if (id == MEMREG_BEFORE)
+			snprintf(name, sizeof(name), "live before the log began");
+		else if (id <= UINT32_MAX)
+			snprintf(name, sizeof(name), id ? "tag %" PRIu64 : "all of the program",
+				 id);
+		else
+			snprintf(name, sizeof(name), "caller 0x%" PRIx64, id);
+		snprintf(why, sizeof(why), "%" PRIu64 " blocks live at the peak",
+			 group[i].allocations);
+		twi_budget_add(&sizing->budget, group[i].bytes, name, why);
+	}
+	return 0;
+}
+
+/* A line for each consumer at the peak, and what the pool adds to them; the sum is the size. */
+static int fill_budget(struct memreg_sizing *sizing)
+{
+	struct twi_replay_pool pool = pool_of(sizing, sizing->found.bytes);
+	struct twi_budget *budget = &sizing->budget;
+	uint64_t sum, rounding;
+	int rc;
+
+	if (twi_replay_run(sizing->job.replay, &pool, true, &sizing->peak) != TOW_OK)
+		return failed(sizing);
+	rc = add_consumers(sizing);
+	if (rc != 0)
+		return rc;
+	sum = twi_budget_sum(budget) + sizing->own.bytes;
+	rounding = sizing->peak.allocated_bytes - twi_min(sizing->peak.allocated_bytes, sum);
+	twi_budget_add(budget, sizing->own.bytes, "the runtime: staging",
+		       "staging_bytes, taken when it opens; as this runtime does");
+	twi_budget_add(budget, rounding, "arena: rounding and alignment",
+		       "blocks are whole pages or slots of a slab");
+	twi_budget_round(budget, sizing->smallest, 4096, "arena: free, but in pieces",
+			 "between blocks at the peak, and to the step of the search");
+	if (sizing->headroom > 0)
+		twi_budget_add(budget, sizing->headroom, "headroom: other orders of the threads",
+			       "what the log needed in orders that could have been");
+	if (sizing->collectives > 0)
+		twi_budget_add(budget, sizing->collectives, "the library: collectives",
+			       "slots of the group, and buffers of all-reduces that it fuses");
+	twi_budget_round(budget, sizing->named, 4096, "not in the log",
+			 "scaled by what the log says is missing");
+	return 0;
+}
+
+static void measure(struct memreg_sizing *sizing)
+{
+	uint64_t bytes = twi_min(twi_min(sizing->named, GIB), memreg_ram_available() / 3);
+
+	memreg_progress("timing premap and late registrations", 96, 100);
+	sizing->rows = (struct memreg_rows){ .quick = sizing->options->quick,
+					     .rounds = sizing->options->quick ? 1 : 3 };
+	if (sizing->options->quick)
+		bytes = twi_min(bytes, 64 * MIB);
+	memreg_measure_premap(&sizing->rows, bytes & ~(uint64_t)4095, !sizing->options->quick);
+	memreg_measure_late(&sizing->rows);
+}
+
+static int compare_runs(const void *a, const void *b)
+{
+	const struct memreg_run *x = a, *y = b;
+
+	return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+static int find_size(struct memreg_sizing *sizing)
+{
+	int rc = search_all(sizing);
+
+	if (rc == 0 && sizing->job.strategy[0] == '\0')
+		rc = try_orders(sizing);
+	if (rc != 0)
+		return rc;
+	verify(sizing);
+	scale(sizing);
+	curve(sizing);
+	qsort(sizing->run, sizing->runs, sizeof(sizing->run[0]), compare_runs);
+	rc = shadow(sizing);
+	if (rc == 0)
+		rc = fill_budget(sizing);
+	if (rc == 0)
+		measure(sizing);
+	return rc;
+}
+
+/* --premap: is this size enough? */
+static int check_size(struct memreg_sizing *sizing)
+{
+	struct twi_replay_pool pool = pool_of(sizing, sizing->options->premap);
+
+	sizing->named = sizing->smallest = sizing->options->premap;
+	if (twi_replay_run(sizing->job.replay, &pool, true, &sizing->peak) != TOW_OK)
+		return failed(sizing);
+	real_run(sizing, sizing->named);
+	keep_run(sizing);
+	sizing->verified = memreg_run_clean(&sizing->run[0]);
+	if (!sizing->verified)
+		snprintf(sizing->verified_why, sizeof(sizing->verified_why), "%s",
+			 sizing->run[0].ran ? "its run is not clean" : sizing->run[0].why);
+	return 0;
+}
+
+int memreg_size(const struct memreg_options *options)
+{
+	struct memreg_sizing *sizing = calloc(1, sizeof(*sizing));
+	int rc;
+
+	if (sizing == NULL)
+		return MEMREG_FAULT;
+	sizing->options = options;
+	rc = probe(sizing);
+	if (rc == 0)
+		rc = memreg_job_open(options, sizing->own.bytes, &sizing->job);
+	if (rc == 0)
+		rc = options->premap > 0 ? check_size(sizing) : find_size(sizing);
+	memreg_progress(NULL, 0, 0);
+	if (rc == 0 && options->svg != NULL && options->premap == 0)
+		rc = memreg_svg(sizing, options->svg);
+	if (rc == 0 && options->json)
+		rc = memreg_json(sizing);
+	else if (rc == 0)
+		memreg_report(sizing);
+	/* A size that real runs contradict is a fault; one that cannot be run is only said so. */
+	if (rc == 0 && !sizing->verified && sizing->runs > 0 && sizing->run[0].ran &&
+	    missing_factor(&sizing->job) <= 1)
+		rc = MEMREG_FAULT;
+	memreg_rows_free(&sizing->rows);
+	memreg_job_close(&sizing->job);
+	free(sizing);
+	return rc;
+}

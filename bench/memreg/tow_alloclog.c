@@ -1,0 +1,173 @@
+/*
+ * tow_alloclog.c - reads a saved allocation log: as JSON, or what it amounts to.
+ *
+ *	tow-alloclog [--summary] FILE        FILE may be - for the standard input
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <towline/status.h>
+#include <towline/version.h>
+
+#include "memreg/sizing/alloclog_read.h"
+
+#define EXIT_USAGE 2
+
+static const char usage[] =
+	"tow-alloclog - an allocation log as JSON\n"
+	"\n"
+	"  tow-alloclog [--summary] FILE     FILE from `towstat alloclog -o FILE`; - reads stdin\n"
+	"\n"
+	"      --summary   a few lines instead: how long, how many, the most that was live\n"
+	"  -h, --help      this text\n"
+	"      --version   the version\n"
+	"\n"
+	"Status: 0 done, 1 failed (no such file, no log, a damaged log), 2 wrong usage.\n";
+
+static const char *kind_name(const struct twi_alloc_event *event)
+{
+	static const char *const names[] = { "", "alloc", "free", "step" };
+
+	return names[event->kind];
+}
+
+static void print_head(const struct twi_alloc_trace *t)
+{
+	printf("{\n  \"version\": 1,\n  \"start_realtime_ns\": %" PRIu64 ",\n"
+	       "  \"start_monotonic_ns\": %" PRIu64 ",\n  \"duration_ns\": %" PRIu64 ",\n",
+	       t->start_realtime_ns, t->start_monotonic_ns, t->duration_ns);
+	printf("  \"from_open\": %s,\n  \"pid\": %" PRIu32 ",\n"
+	       "  \"kept_of_addresses_1_in\": %" PRIu64 ",\n  \"lost\": %" PRIu64 ",\n",
+	       t->from_open ? "true" : "false", t->pid, (uint64_t)1 << t->sampling_shift, t->lost);
+	printf("  \"live_bytes_at_start\": %" PRIu64 ",\n"
+	       "  \"live_allocations_at_start\": %" PRIu64 ",\n  \"unknown_frees\": %" PRIu64 ",\n"
+	       "  \"pool_bytes\": %" PRIu64 ",\n  \"page_bytes\": %" PRIu64 ",\n  \"events\": [",
+	       t->live_bytes_at_start, t->live_allocations_at_start, t->unknown_frees,
+	       t->pool_bytes, t->page_bytes);
+}
+
+/* What a kind has no use for is left out. */
+static void print_event(const struct twi_alloc_event *e, const char *before)
+{
+	printf("%s\n    {\"ns\": %" PRIu64 ", \"kind\": \"%s\"", before, e->ns, kind_name(e));
+	if (e->kind == TWI_ALLOC_STEP)
+		printf(", \"step\": %" PRIu64, e->id);
+	else if (e->id == 0)
+		printf(", \"id\": null");
+	else
+		printf(", \"id\": %" PRIu64 ", \"bytes\": %" PRIu64, e->id, e->bytes);
+	if (e->kind == TWI_ALLOC_ALLOC)
+		printf(", \"align\": %" PRIu64, (uint64_t)1 << e->align_log2);
+	printf(", \"thread\": %" PRIu32 ", \"tag\": %" PRIu32, e->thread, e->tag);
+	if (e->caller != 0)
+		printf(", \"caller\": \"0x%" PRIx64 "\"", e->caller);
+	printf("}");
+}
+
+static void print_json(const struct twi_alloc_trace *trace)
+{
+	print_head(trace);
+	for (size_t i = 0; i < trace->count; i++)
+		print_event(&trace->events[i], i > 0 ? "," : "");
+	printf("\n  ]\n}\n");
+}
+
+static void print_summary(const struct twi_alloc_trace *t)
+{
+	uint64_t live = 0, most = 0, at_ns = 0, counts[4] = { 0 };
+
+	for (size_t i = 0; i < t->count; i++) {
+		const struct twi_alloc_event *e = &t->events[i];
+
+		counts[e->kind]++;
+		live += e->kind == TWI_ALLOC_ALLOC ? e->bytes : 0;
+		live -= e->kind == TWI_ALLOC_FREE ? e->bytes : 0;
+		if (live > most) {
+			most = live;
+			at_ns = e->ns;
+		}
+	}
+	printf("%.3f s: %" PRIu64 " allocations, %" PRIu64 " frees, %" PRIu64 " steps\n",
+	       (double)t->duration_ns / 1e9, counts[TWI_ALLOC_ALLOC], counts[TWI_ALLOC_FREE],
+	       counts[TWI_ALLOC_STEP]);
+	printf("at the start: %" PRIu64 " bytes in %" PRIu64 " allocations; %" PRIu64
+	       " frees of such\n",
+	       t->live_bytes_at_start, t->live_allocations_at_start, t->unknown_frees);
+	printf("the most that was live of what was allocated in it: %" PRIu64 " bytes, at %.3f s\n",
+	       most, (double)at_ns / 1e9);
+	printf("pool: %" PRIu64 " bytes on pages of %" PRIu64 "\n", t->pool_bytes, t->page_bytes);
+	if (t->sampling_shift > 0)
+		printf("sampled: one address in %" PRIu64
+		       " is in it; raise alloclog_events or capture for a shorter time\n",
+		       (uint64_t)1 << t->sampling_shift);
+	if (t->lost > 0)
+		printf("lost: %" PRIu64 " events for want of room; raise alloclog_events\n",
+		       t->lost);
+}
+
+static int fail(const char *path, const char *what)
+{
+	fprintf(stderr, "tow-alloclog: %s: %s\n", path, what);
+	return 1;
+}
+
+static int convert(const char *path, int summary)
+{
+	struct twi_alloc_trace trace;
+	FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+	int status;
+
+	if (file == NULL)
+		return fail(path, strerror(errno));
+	status = twi_alloclog_read(file, &trace);
+	if (file != stdin)
+		fclose(file);
+	if (status < 0)
+		return fail(path, tow_error_message());
+	if (summary)
+		print_summary(&trace);
+	else
+		print_json(&trace);
+	twi_alloc_trace_fini(&trace);
+	if (fflush(stdout) != 0 || ferror(stdout))
+		return fail("cannot write", strerror(errno));
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "summary", no_argument, NULL, 's' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'v' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int option, summary = 0;
+
+	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		switch (option) {
+		case 's':
+			summary = 1;
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			return 0;
+		case 'v':
+			printf("tow-alloclog %s\n", TOW_VERSION);
+			return 0;
+		default:
+			fputs("see tow-alloclog --help\n", stderr);
+			return EXIT_USAGE;
+		}
+	}
+	if (argc - optind != 1) {
+		fprintf(stderr, "tow-alloclog: %s; see tow-alloclog --help\n",
+			argc == optind ? "a file is missing" : "one file at a time");
+		return EXIT_USAGE;
+	}
+	return convert(argv[optind], summary);
+}

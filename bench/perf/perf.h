@@ -1,0 +1,131 @@
+/*
+ * perf.h - what the parts of tow-perf share.
+ *
+ *   tow_perf.c      the two sides: forked, threads of one process, or on two hosts
+ *   perf_options.c  the command line and the BENCH_ environment
+ *   perf_side.c     one side: a runtime, a peer, blocking messages with a time limit
+ *   perf_run.c      the measured loops, driven by rank 0
+ *   perf_report.c   tables, plain lines, JSON
+ *
+ * Rank 0 sends, times and prints; rank 1 obeys orders. Functions return 0, or an exit code of the
+ * program (PERF_*) after having said on stderr what went wrong; callers hand it on unchanged.
+ */
+#ifndef BENCH_PERF_H
+#define BENCH_PERF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <towline/towline.h>
+
+#include "bench/common/sizes.h"
+
+#define PERF_MISMATCH 1 /* payload arrived wrong */
+#define PERF_FAILED   2 /* usage, or a call failed */
+
+#define PERF_WINDOW_MAX 1024
+#define PERF_SPAN       (UINT64_C(64) << 20) /* more than the caches hold */
+
+enum perf_op { PERF_LAT, PERF_VIEW, PERF_BW, PERF_BW_SPREAD, PERF_RATE, PERF_OP_COUNT };
+
+/* The names of `op` in the output, and in --op. */
+extern const char *const perf_op_names[PERF_OP_COUNT];
+
+enum perf_format { PERF_TABLE, PERF_PLAIN, PERF_JSON };
+
+struct perf_options {
+	const char *lane;    /* what stands before "://", or "ofi:PROVIDER" */
+	bool loop;           /* lane loop: both sides in one process */
+	const char *listen;  /* address, or NULL */
+	const char *connect; /* address, or NULL */
+	bool ops[PERF_OP_COUNT];
+	struct bench_sizes lat, bw;
+	uint64_t lat_iters; /* round trips of sizes up to 64 KiB */
+	uint64_t iters;     /* round trips or windows of everything; 0: by the method */
+	double seconds;     /* time of each measurement; 0: by the method */
+	uint64_t volume;    /* bytes of a bandwidth measurement */
+	uint64_t window;    /* 0: by the method */
+	bool pin, stats;
+	bool tests; /* operations are tested in a loop, not waited for */
+	enum perf_format format;
+	const char *path, *peer; /* names in the output */
+	uint64_t timeout_ns;     /* of every wait */
+};
+
+/* One measurement, as it follows from the options: a pure function of them. */
+struct perf_case {
+	enum perf_op op;
+	uint64_t bytes;
+	uint64_t window; /* messages in flight */
+	uint64_t slots;  /* buffers that the messages walk over */
+	uint64_t warm, rounds;
+};
+
+struct perf_result {
+	enum perf_op op;
+	uint64_t bytes;
+	double p50_us, p99_us, avg_us; /* lat, view */
+	double mbps, cpu_s_per_gib;    /* bw, bw_spread */
+	double mmsgps;                 /* rate */
+};
+
+struct perf_side {
+	const struct perf_options *options;
+	struct tow_runtime *runtime;
+	struct tow_endpoint *endpoint;
+	struct tow_peer *peer;
+	int rank;
+	uint8_t *area; /* the buffers of one measurement, in the pool */
+	struct tow_op *view;
+	struct tow_op *ops[PERF_WINDOW_MAX];
+};
+
+/* Buffers lie this far apart, so that the pattern's words are aligned. */
+static inline uint64_t perf_stride(uint64_t bytes)
+{
+	return (bytes + 7) & ~UINT64_C(7);
+}
+
+/* Half of a round trip is measured, rather than a stream. */
+static inline bool perf_is_latency(uint64_t op)
+{
+	return op == PERF_LAT || op == PERF_VIEW;
+}
+
+/* Returns 0, PERF_FAILED, or -1 when --help was printed. */
+int perf_options_parse(struct perf_options *options, int argc, char **argv);
+struct perf_case perf_plan(const struct perf_options *options, enum perf_op op, uint64_t bytes);
+/* Bytes of pool that the largest measurement takes on one side. */
+const struct bench_sizes *perf_op_sizes(const struct perf_options *options, enum perf_op op);
+uint64_t perf_need(const struct perf_options *options);
+
+double perf_now(void);
+double perf_cpu(void);
+void perf_pin(int rank);
+
+/* Says `what` with the library's message; returns PERF_FAILED. */
+int perf_failed(const struct perf_side *side, const char *what, int status);
+int perf_side_open(struct perf_side *side, const char *address);
+int perf_side_accept(struct perf_side *side);
+int perf_side_connect(struct perf_side *side, const char *address);
+void perf_side_close(struct perf_side *side);
+int perf_send(struct perf_side *side, const void *data, uint64_t bytes, uint64_t tag);
+int perf_recv(struct perf_side *side, void *data, uint64_t bytes, uint64_t tag);
+/* Receives a view, which stays until the next or perf_view_drop; *data_out says where it lies. */
+int perf_view(struct perf_side *side, uint64_t bytes, uint64_t tag, const uint8_t **data_out);
+void perf_view_drop(struct perf_side *side);
+/* Waits for the first `count` operations of side->ops and gives them back, whatever happens. */
+int perf_wait_all(struct perf_side *side, uint64_t count);
+/* The same for number i of them. */
+int perf_wait_one(struct perf_side *side, uint64_t i);
+
+int perf_lead(struct perf_side *side);   /* rank 0: everything that was asked for */
+int perf_follow(struct perf_side *side); /* rank 1: until rank 0 says that it is over */
+
+void perf_report_begin(const struct perf_options *options);
+void perf_report_result(const struct perf_options *options, const struct perf_result *result);
+void perf_report_end(const struct perf_options *options, bool complete);
+int perf_report_stats(const struct perf_side *side);
+
+#endif

@@ -1,0 +1,235 @@
+/*
+ * tow_perf.c - latency, bandwidth and message rate of two Towline peers.
+ *
+ * Who runs where:
+ *
+ *   (default)    this process is rank 0; rank 1 is a child, forked before any runtime is open,
+ *                which says its address through a pipe
+ *   --lane loop  rank 1 is a thread, on the runtime of rank 0
+ *   --listen     this process is rank 1, for a rank 0 elsewhere that has --connect
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/perf/perf.h"
+
+#define LOOP_LISTEN  "loop://tow-perf-1"
+#define LOOP_CONNECT "loop://tow-perf-0"
+
+/* Rank 1 with a runtime of its own; the address goes to fd, when that is one, else to stderr. */
+static int follow(const struct perf_options *options, const char *address, int fd)
+{
+	struct perf_side side = { .options = options, .rank = 1 };
+	char real[TOW_ADDRESS_MAX] = "";
+	int rc;
+
+	if (options->pin)
+		perf_pin(side.rank);
+	rc = perf_side_open(&side, address);
+	if (rc == 0) {
+		tow_endpoint_address(side.endpoint, real, sizeof(real));
+		if (fd < 0)
+			fprintf(stderr, "tow-perf: listening at %s\n", real);
+		else if (write(fd, real, sizeof(real)) != (ssize_t)sizeof(real))
+			rc = PERF_FAILED;
+	}
+	if (rc == 0)
+		rc = perf_side_accept(&side);
+	if (rc == 0)
+		rc = perf_follow(&side);
+	perf_side_close(&side);
+	if (side.runtime != NULL)
+		tow_runtime_close(side.runtime);
+	return rc;
+}
+
+/* Rank 0, whose side is open: measures, reports, and closes what it owns. */
+static int lead(struct perf_side *side, const char *address)
+{
+	const struct perf_options *options = side->options;
+	int rc = perf_side_connect(side, address), stats;
+
+	if (rc == 0) {
+		perf_report_begin(options);
+		rc = perf_lead(side);
+		perf_report_end(options, rc == 0);
+	}
+	if (rc != PERF_FAILED && options->stats) {
+		stats = perf_report_stats(side);
+		rc = rc != 0 ? rc : stats;
+	}
+	perf_side_close(side);
+	return rc;
+}
+
+/* Where an endpoint that only connects to `address` is opened. */
+static void own_address(const char *address, char out[TOW_ADDRESS_MAX])
+{
+	const char *rest = strstr(address, "://");
+
+	if (strncmp(address, "tcp://", 6) == 0)
+		snprintf(out, TOW_ADDRESS_MAX, "%s",
+			 strchr(address, '[') ? "tcp://[::]:0" : "tcp://0.0.0.0:0");
+	else if (strncmp(address, "shm://", 6) == 0)
+		snprintf(out, TOW_ADDRESS_MAX, "shm://*");
+	else if (strncmp(address, "ofi://", 6) == 0) /* the same provider */
+		snprintf(out, TOW_ADDRESS_MAX, "ofi://%.*s", (int)strcspn(rest + 3, "/@"),
+			 rest + 3);
+	else
+		snprintf(out, TOW_ADDRESS_MAX, "tow://");
+}
+
+static int run_connect(const struct perf_options *options, const char *address)
+{
+	char own[TOW_ADDRESS_MAX];
+	struct perf_side side = { .options = options };
+	int rc;
+
+	if (options->pin)
+		perf_pin(side.rank);
+	own_address(address, own);
+	rc = perf_side_open(&side, own);
+	if (rc == 0)
+		rc = lead(&side, address);
+	if (side.runtime != NULL)
+		tow_runtime_close(side.runtime);
+	return rc;
+}
+
+static void *loop_follower(void *arg)
+{
+	struct perf_side *side = arg;
+	int rc;
+
+	if (side->options->pin)
+		perf_pin(side->rank);
+	rc = perf_side_accept(side);
+	if (rc == 0)
+		rc = perf_follow(side);
+	return (void *)(intptr_t)rc;
+}
+
+/* Both endpoints exist before either thread needs the other. */
+static int run_loop(const struct perf_options *options)
+{
+	struct perf_side side = { .options = options }, other = { .options = options, .rank = 1 };
+	void *followed = NULL;
+	pthread_t thread;
+	int rc;
+
+	if (options->pin)
+		perf_pin(side.rank);
+	rc = perf_side_open(&side, LOOP_CONNECT);
+	other.runtime = side.runtime;
+	if (rc == 0)
+		rc = perf_side_open(&other, LOOP_LISTEN);
+	if (rc == 0 && pthread_create(&thread, NULL, loop_follower, &other) != 0) {
+		fprintf(stderr, "tow-perf: no thread for rank 1\n");
+		rc = PERF_FAILED;
+	} else if (rc == 0) {
+		rc = lead(&side, LOOP_LISTEN);
+		pthread_join(thread, &followed);
+	}
+	perf_side_close(&other);
+	perf_side_close(&side);
+	if (side.runtime != NULL)
+		tow_runtime_close(side.runtime);
+	return rc != 0 ? rc : (int)(intptr_t)followed;
+}
+
+/* Waits for the child, which has its own time limits; one that overstays a little is ended. */
+static int reap(pid_t child)
+{
+	int status = 0;
+
+	for (int tries = 0; tries < 500; tries++) {
+		pid_t got = waitpid(child, &status, WNOHANG);
+
+		if (got == child)
+			return WIFEXITED(status) ? WEXITSTATUS(status) : PERF_FAILED;
+		usleep(10000);
+	}
+	fprintf(stderr, "tow-perf: rank 1 does not end; stopping it\n");
+	kill(child, SIGKILL);
+	waitpid(child, &status, 0);
+	return PERF_FAILED;
+}
+
+/* The child's address, or nothing when it failed, which it has then said. */
+static int read_address(const struct perf_options *options, int fd, char *address)
+{
+	struct pollfd wait = { .fd = fd, .events = POLLIN };
+
+	if (poll(&wait, 1, (int)(options->timeout_ns / 1000000)) != 1 ||
+	    read(fd, address, TOW_ADDRESS_MAX) != TOW_ADDRESS_MAX) {
+		fprintf(stderr, "tow-perf: rank 1 did not start\n");
+		return PERF_FAILED;
+	}
+	address[TOW_ADDRESS_MAX - 1] = '\0';
+	return 0;
+}
+
+/* Where rank 1 of this host listens. */
+static void spawn_address(const char *lane, char out[TOW_ADDRESS_MAX])
+{
+	if (strcmp(lane, "tcp") == 0)
+		snprintf(out, TOW_ADDRESS_MAX, "tcp://127.0.0.1:0");
+	else if (strcmp(lane, "shm") == 0)
+		snprintf(out, TOW_ADDRESS_MAX, "shm://*");
+	else if (strncmp(lane, "ofi:", 4) == 0)
+		snprintf(out, TOW_ADDRESS_MAX, "ofi://%s", lane + 4);
+	else
+		snprintf(out, TOW_ADDRESS_MAX, "%s://", lane);
+}
+
+static int run_spawn(const struct perf_options *options)
+{
+	char address[TOW_ADDRESS_MAX];
+	pid_t parent = getpid(), child;
+	int fds[2], rc, followed;
+
+	if (pipe(fds) != 0 || (child = fork()) < 0) {
+		fprintf(stderr, "tow-perf: no second process: %s\n", strerror(errno));
+		return PERF_FAILED;
+	}
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(fds[0]);
+		spawn_address(options->lane, address);
+		_exit(getppid() == parent ? follow(options, address, fds[1]) : PERF_FAILED);
+	}
+	close(fds[1]);
+	rc = read_address(options, fds[0], address);
+	close(fds[0]);
+	if (rc == 0)
+		rc = run_connect(options, address);
+	if (rc == PERF_FAILED)
+		kill(child, SIGTERM);
+	followed = reap(child);
+	return rc != 0 ? rc : followed;
+}
+
+int main(int argc, char **argv)
+{
+	struct perf_options options;
+	int rc = perf_options_parse(&options, argc, argv);
+
+	if (rc != 0)
+		return rc < 0 ? EXIT_SUCCESS : rc;
+	signal(SIGPIPE, SIG_IGN);
+	if (options.loop)
+		return run_loop(&options);
+	if (options.listen != NULL)
+		return follow(&options, options.listen, -1);
+	if (options.connect != NULL)
+		return run_connect(&options, options.connect);
+	return run_spawn(&options);
+}

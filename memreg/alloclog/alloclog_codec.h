@@ -1,0 +1,39 @@
+/*
+ * alloclog_codec.h - what the writer of an allocation log's file and its reader share: the marks of
+ * the format, its checksum, and the check that every event passes on its way out and in.
+ *
+ * The checker knows which ids are live from one word for each allocation, which exists only once
+ * the allocation has been seen.
+ */
+#ifndef TWI_ALLOCLOG_CODEC_H
+#define TWI_ALLOCLOG_CODEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "memreg/alloclog/alloclog_event.h"
+
+#define TWI_ALLOCLOG_MAGIC       "TOWALOG\n"
+#define TWI_ALLOCLOG_MAGIC_BYTES 8u
+#define TWI_ALLOCLOG_MAJOR       1
+#define TWI_ALLOCLOG_FROM_OPEN   1u
+#define TWI_ALLOCLOG_END_MAGIC   0x444e4554u /* "TEND" */
+
+/* What is known of the events so far. `live` is to be given to free() in the end. */
+struct twi_alloclog_checker {
+	uint64_t last_ns, duration_ns, unknown_frees;
+	uint32_t *live; /* by id - 1: the index of its event, UINT32_MAX once it is freed */
+	size_t allocs, room;
+	const char *wrong;
+	unsigned field; /* offset in the record of what is wrong */
+};
+
+/* Whether event `index` may follow those before it; false with what is wrong, NULL: no memory. */
+bool twi_alloclog_check(struct twi_alloclog_checker *checker, const struct twi_alloc_event *events,
+			size_t index);
+
+/* CRC-32 as in zip and zlib, before its final inversion; `crc` begins as UINT32_MAX. */
+uint32_t twi_alloclog_crc(uint32_t crc, const uint8_t *p, size_t bytes);
+
+#endif

@@ -1,0 +1,223 @@
+/*
+ * alloclog_read.c - the reader of allocation logs. See alloclog_read.h.
+ */
+#include "memreg/sizing/alloclog_read.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diag/base/error.h"
+#include "memreg/alloclog/alloclog_codec.h"
+#include <internal/base.h>
+
+#define BATCH      1024
+#define HEADER_MAX 4096
+
+static bool all_zero(const uint8_t *p, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++) {
+		if (p[i] != 0)
+			return false;
+	}
+	return true;
+}
+
+static void decode_event(const uint8_t *p, struct twi_alloc_event *e)
+{
+	*e = (struct twi_alloc_event){
+		.ns = twi_get_le(p, 8),
+		.id = twi_get_le(p + 8, 8),
+		.bytes = twi_get_le(p + 16, 8),
+		.caller = twi_get_le(p + 24, 8),
+		.thread = (uint32_t)twi_get_le(p + 32, 4),
+		.tag = (uint32_t)twi_get_le(p + 36, 4),
+		.kind = p[40],
+		.align_log2 = p[41],
+	};
+}
+
+struct reader {
+	FILE *file;
+	uint64_t offset; /* of the next byte */
+	uint32_t crc;
+	uint64_t promised; /* events */
+	struct twi_alloc_trace *trace;
+	size_t room;
+	struct twi_alloclog_checker checker;
+};
+
+static int wrong_at(uint64_t offset, const char *what)
+{
+	return twi_error(TOW_EINVAL, "allocation log: at byte %llu: %s", (unsigned long long)offset,
+			 what);
+}
+
+static int take(struct reader *r, uint8_t *p, size_t bytes, const char *what)
+{
+	size_t got;
+
+	errno = 0;
+	got = fread(p, 1, bytes, r->file);
+	if (got < bytes && ferror(r->file))
+		return twi_error_errno(TOW_ESYSTEM, errno, "allocation log: read at byte %llu",
+				       (unsigned long long)(r->offset + got));
+	r->crc = twi_alloclog_crc(r->crc, p, got);
+	r->offset += got;
+	if (got < bytes)
+		return twi_error(TOW_EINVAL,
+				 "allocation log: at byte %llu: the file ends inside the %s; it "
+				 "was cut off",
+				 (unsigned long long)r->offset, what);
+	return TOW_OK;
+}
+
+/* What a later minor version may have put between the header that we know and the records. */
+static int skip(struct reader *r, size_t bytes)
+{
+	uint8_t rest[256];
+	int status = TOW_OK;
+
+	while (bytes > 0 && status == TOW_OK) {
+		size_t some = twi_min(bytes, sizeof(rest));
+
+		status = take(r, rest, some, "header");
+		bytes -= some;
+	}
+	return status;
+}
+
+static void decode_header(const uint8_t *p, struct twi_alloc_trace *t)
+{
+	t->from_open = (twi_get_le(p + 20, 4) & TWI_ALLOCLOG_FROM_OPEN) != 0;
+	t->start_realtime_ns = twi_get_le(p + 24, 8);
+	t->start_monotonic_ns = twi_get_le(p + 32, 8);
+	t->duration_ns = twi_get_le(p + 40, 8);
+	t->lost = twi_get_le(p + 56, 8);
+	t->live_bytes_at_start = twi_get_le(p + 64, 8);
+	t->live_allocations_at_start = twi_get_le(p + 72, 8);
+	t->pool_bytes = twi_get_le(p + 80, 8);
+	t->page_bytes = twi_get_le(p + 88, 8);
+	t->sampling_shift = (uint32_t)twi_get_le(p + 96, 4);
+	t->pid = (uint32_t)twi_get_le(p + 100, 4);
+	t->unknown_frees = twi_get_le(p + 104, 8);
+}
+
+static int read_header(struct reader *r)
+{
+	uint8_t p[TWI_ALLOCLOG_HEADER_BYTES];
+	uint64_t header_bytes;
+	int status = take(r, p, 16, "header");
+
+	if (status < 0)
+		return status;
+	if (memcmp(p, TWI_ALLOCLOG_MAGIC, TWI_ALLOCLOG_MAGIC_BYTES) != 0)
+		return wrong_at(0, "this is no allocation log: it does not begin with TOWALOG");
+	if (twi_get_le(p + 8, 2) != TWI_ALLOCLOG_MAJOR)
+		return twi_error(TOW_EINVAL,
+				 "allocation log: at byte 8: version %u.%u; this reads version %d",
+				 (unsigned)twi_get_le(p + 8, 2), (unsigned)twi_get_le(p + 10, 2),
+				 TWI_ALLOCLOG_MAJOR);
+	header_bytes = twi_get_le(p + 12, 4);
+	if (header_bytes < TWI_ALLOCLOG_HEADER_BYTES || header_bytes > HEADER_MAX)
+		return wrong_at(12, "the header's length is not from 128 to 4096");
+	status = take(r, p + 16, sizeof(p) - 16, "header");
+	if (status < 0)
+		return status;
+	if (twi_get_le(p + 16, 4) != TWI_ALLOCLOG_RECORD_BYTES)
+		return wrong_at(16, "the length of a record is not 48");
+	if (twi_get_le(p + 20, 4) & ~(uint64_t)TWI_ALLOCLOG_FROM_OPEN)
+		return wrong_at(20, "a flag that there is not");
+	if (twi_get_le(p + 48, 8) > TWI_ALLOCLOG_EVENTS_MAX)
+		return wrong_at(48, "more events than a log can have");
+	if (twi_get_le(p + 96, 4) > TWI_ALLOCLOG_SHIFT_MAX)
+		return wrong_at(96, "a sampling that there is not (2^0 to 2^10)");
+	if (twi_get_le(p + 10, 2) == 0 && !all_zero(p + 112, 16))
+		return wrong_at(112, "the reserved bytes are not zero");
+	r->promised = twi_get_le(p + 48, 8);
+	decode_header(p, r->trace);
+	return skip(r, (size_t)header_bytes - sizeof(p));
+}
+
+/* Room for a batch more; grows with what has been read, whatever the header promises. */
+static int grow(struct reader *r)
+{
+	struct twi_alloc_event *events;
+	size_t room = r->room != 0 ? r->room * 2 : BATCH;
+
+	if (r->trace->count + BATCH <= r->room)
+		return TOW_OK;
+	events = realloc(r->trace->events, room * sizeof(*events));
+	if (events == NULL)
+		return twi_error(TOW_ENOMEM, "allocation log: no memory for %zu events", room);
+	r->trace->events = events;
+	r->room = room;
+	return TOW_OK;
+}
+
+static int read_batch(struct reader *r, size_t events)
+{
+	uint8_t batch[BATCH * TWI_ALLOCLOG_RECORD_BYTES];
+	uint64_t begin = r->offset;
+	int status = take(r, batch, events * TWI_ALLOCLOG_RECORD_BYTES, "records");
+
+	if (status < 0)
+		return status;
+	status = grow(r);
+	for (size_t i = 0; i < events && status == TOW_OK; i++) {
+		const uint8_t *p = batch + i * TWI_ALLOCLOG_RECORD_BYTES;
+		uint64_t at = begin + i * TWI_ALLOCLOG_RECORD_BYTES;
+		size_t index = r->trace->count++;
+
+		decode_event(p, &r->trace->events[index]);
+		if (!all_zero(p + 42, 6))
+			return wrong_at(at + 42, "the reserved bytes of a record are not zero");
+		if (twi_alloclog_check(&r->checker, r->trace->events, index))
+			continue;
+		status = r->checker.wrong != NULL
+				 ? wrong_at(at + r->checker.field, r->checker.wrong)
+				 : twi_error(TOW_ENOMEM, "allocation log: no memory to check it");
+	}
+	return status;
+}
+
+static int read_end(struct reader *r)
+{
+	uint64_t at = r->offset;
+	uint32_t crc = ~r->crc;
+	uint8_t p[TWI_ALLOCLOG_END_BYTES];
+	int status = take(r, p, sizeof(p), "end mark");
+
+	if (status < 0)
+		return status;
+	if (twi_get_le(p, 4) != TWI_ALLOCLOG_END_MAGIC)
+		return wrong_at(at, "there is no end mark");
+	if (twi_get_le(p + 4, 4) != crc)
+		return wrong_at(at + 4, "the checksum is not that of the file: it was changed");
+	if (twi_get_le(p + 8, 8) != r->offset)
+		return wrong_at(at + 8, "the length is not that of the file");
+	if (r->checker.unknown_frees != r->trace->unknown_frees)
+		return wrong_at(104, "the number of frees without their allocation is another");
+	if (fgetc(r->file) != EOF)
+		return wrong_at(r->offset, "there are bytes behind the end");
+	return TOW_OK;
+}
+
+int twi_alloclog_read(FILE *file, struct twi_alloc_trace *out)
+{
+	struct reader r = { .file = file, .crc = UINT32_MAX, .trace = out };
+	int status;
+
+	*out = (struct twi_alloc_trace){ 0 };
+	status = read_header(&r);
+	r.checker.duration_ns = out->duration_ns;
+	while (status == TOW_OK && r.trace->count < r.promised)
+		status = read_batch(&r,
+				    (size_t)twi_min(r.promised - r.trace->count, (uint64_t)BATCH));
+	if (status == TOW_OK)
+		status = read_end(&r);
+	free(r.checker.live);
+	if (status < 0)
+		twi_alloc_trace_fini(out);
+	return status;
+}

@@ -1,0 +1,223 @@
+/*
+ * test_replay.c - random logs: the search against trying every size, the replay against a plain
+ * loop over the same arena, and other orders of threads against what may not change.
+ */
+#include "twt.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "memreg/arena/arena.h"
+#include "memreg/region/lease.h"
+#include "memreg/sizing/replay.h"
+#include <towline/status.h>
+
+#define EVENTS  400
+#define LIVE    24
+#define THREADS 3
+#define PAGE    4096u
+#define STEP    ((uint64_t)64 << 10)
+#define ROUNDS  60
+
+struct log {
+	struct twi_alloc_event event[EVENTS];
+	uint64_t count;
+};
+
+static void random_log(uint64_t *random, struct log *log)
+{
+	uint64_t live[LIVE], lives = 0, id = 0;
+
+	log->count = 0;
+	while (log->count < EVENTS) {
+		struct twi_alloc_event *event = &log->event[log->count];
+
+		*event = (struct twi_alloc_event){
+			.ns = log->count * 1000 + twt_random_below(random, 1000),
+			.thread = (uint32_t)twt_random_below(random, THREADS),
+		};
+		log->count++;
+		if (lives == LIVE || (lives > 0 && twt_random_below(random, 5) < 2)) {
+			uint64_t which = twt_random_below(random, lives);
+
+			event->kind = TWI_ALLOC_FREE;
+			event->id = live[which];
+			live[which] = live[--lives];
+			continue;
+		}
+		event->kind = TWI_ALLOC_ALLOC;
+		event->id = live[lives++] = ++id * 77;
+		event->bytes = twt_random(random) >> (44 + twt_random_below(random, 16));
+		event->align_log2 = (uint8_t)(twt_random_below(random, 4) ? 0 : 6 + id % 12);
+	}
+}
+
+static bool clean_at(const struct twi_replay *replay, uint64_t bytes, uint64_t reserve)
+{
+	struct twi_replay_pool pool = { &twi_arena_pagerun, bytes, reserve };
+	struct twi_replay_result result;
+
+	assert_int_equal(twi_replay_run(replay, &pool, false, &result), TOW_OK);
+	return twi_replay_clean(&result);
+}
+
+static void search_against_all(void **state)
+{
+	uint64_t random = twt_seed(), monotone = 0;
+
+	(void)state;
+	for (int round = 0; round < ROUNDS; round++) {
+		uint64_t reserve = twt_random_below(&random, 3) * 300000, smallest;
+		struct twi_replay_search search = { .ops = &twi_arena_pagerun,
+						    .reserve_bytes = reserve,
+						    .step_bytes = STEP };
+		struct twi_replay_found found;
+		struct twi_replay *replay;
+		bool gap = false;
+		struct log log;
+
+		random_log(&random, &log);
+		assert_int_equal(twi_replay_create(log.event, log.count, &replay), TOW_OK);
+		assert_int_equal(twi_replay_find(replay, &search, &found), TOW_OK);
+		/* What it says of its answer is so. */
+		assert_true(clean_at(replay, found.bytes, reserve));
+		for (uint64_t k = 1; k <= 4; k++)
+			if (found.bytes >= found.lower_bytes + k * STEP)
+				assert_false(clean_at(replay, found.bytes - k * STEP, reserve));
+		/* 90 % as who checks it computes it: to the byte, not to the step. */
+		assert_false(found.bytes / 10 * 9 >= TWI_REPLAY_POOL_MIN &&
+			     clean_at(replay, found.bytes / 10 * 9, reserve));
+		/* Every size that a pool can have, by pages: none below the bound fits, and unless
+		 * larger ones fail again the answer is within a step of the smallest that does. */
+		smallest = TWI_REPLAY_POOL_MIN;
+		while (!clean_at(replay, smallest, reserve))
+			smallest += PAGE;
+		assert_true(smallest >= found.lower_bytes);
+		assert_true(smallest <= found.bytes);
+		for (uint64_t at = smallest; !gap && at < found.bytes; at += PAGE)
+			gap = !clean_at(replay, at, reserve);
+		assert_true(gap || found.bytes - smallest < STEP);
+		monotone += !gap;
+		twi_replay_destroy(replay);
+	}
+	/* Some logs must be so, or the bound above would never have been put to the test. */
+	assert_true(monotone > 0);
+}
+
+/* The same log, played by the plainest loop there is. */
+static uint64_t plain_misses(const struct log *log, uint64_t bytes)
+{
+	size_t room = bytes + TWI_ALIGN_MAX;
+	char *at = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *block[EVENTS * 77 + 78] = { NULL }, *ctx;
+	uint64_t missed = 0;
+
+	assert_true(at != MAP_FAILED);
+	assert_int_equal(
+		twi_arena_pagerun.create(at + (TWI_ALIGN_MAX - (uintptr_t)at % TWI_ALIGN_MAX) %
+							 TWI_ALIGN_MAX,
+					 bytes, &ctx),
+		TOW_OK);
+	for (uint64_t i = 0; i < log->count; i++) {
+		const struct twi_alloc_event *event = &log->event[i];
+		size_t align = event->align_log2 > 6 ? (size_t)1 << event->align_log2 : 64;
+		void **p = &block[event->id];
+
+		if (event->kind == TWI_ALLOC_ALLOC) {
+			missed += twi_arena_pagerun.alloc(ctx, event->bytes, align, p) != TOW_OK;
+		} else if (*p != NULL) {
+			struct twi_block found;
+
+			assert_int_equal(twi_arena_pagerun.find(ctx, *p, &found), TOW_OK);
+			assert_int_equal(twi_hold_free(found.hold), TWI_HOLD_ENDED);
+			twi_arena_pagerun.give(ctx, *p);
+		}
+	}
+	twi_arena_pagerun.destroy(ctx);
+	munmap(at, room);
+	return missed;
+}
+
+static void replay_against_plain(void **state)
+{
+	uint64_t random = twt_seed();
+
+	(void)state;
+	for (int round = 0; round < ROUNDS; round++) {
+		struct twi_replay_pool pool = { .ops = &twi_arena_pagerun };
+		struct twi_replay_result result;
+		struct twi_replay *replay;
+		struct log log;
+
+		random_log(&random, &log);
+		assert_int_equal(twi_replay_create(log.event, log.count, &replay), TOW_OK);
+		for (int i = 1; i <= 8; i++) {
+			pool.bytes = (uint64_t)i << 18;
+			assert_int_equal(twi_replay_run(replay, &pool, false, &result), TOW_OK);
+			assert_int_equal(result.missed, plain_misses(&log, pool.bytes));
+		}
+		twi_replay_destroy(replay);
+	}
+}
+
+/* Each thread does what it did, in its order, but for frees that wait for their allocation. */
+static void check_varied(const struct twi_replay *was, const struct twi_replay *is)
+{
+	assert_int_equal(is->count, was->count);
+	assert_int_equal(is->allocs, was->allocs);
+	assert_int_equal(is->unmatched_frees, 0);
+	assert_int_equal(is->never_freed, was->never_freed);
+	assert_int_equal(is->all_rounded, was->all_rounded);
+	for (uint32_t thread = 0; thread < THREADS; thread++) {
+		uint64_t i = 0, k = 0;
+
+		for (;; i++, k++) {
+			while (i < was->count &&
+			       (was->op[i].thread != thread || was->op[i].kind != TWI_ALLOC_ALLOC))
+				i++;
+			while (k < is->count &&
+			       (is->op[k].thread != thread || is->op[k].kind != TWI_ALLOC_ALLOC))
+				k++;
+			assert_int_equal(i < was->count, k < is->count);
+			if (i == was->count)
+				break;
+			assert_int_equal(was->op[i].bytes, is->op[k].bytes);
+		}
+	}
+}
+
+static void orders(void **state)
+{
+	uint64_t random = twt_seed(), moved = 0;
+
+	(void)state;
+	for (int round = 0; round < ROUNDS; round++) {
+		struct twi_replay *replay, *varied, *again;
+		struct log log;
+
+		random_log(&random, &log);
+		assert_int_equal(twi_replay_create(log.event, log.count, &replay), TOW_OK);
+		assert_int_equal(twi_replay_vary(replay, (uint64_t)round, 50, &varied), TOW_OK);
+		assert_int_equal(twi_replay_vary(replay, (uint64_t)round, 50, &again), TOW_OK);
+		check_varied(replay, varied);
+		assert_memory_equal(varied->op, again->op, varied->count * sizeof(varied->op[0]));
+		moved += varied->peak_bytes != replay->peak_bytes;
+		twi_replay_destroy(replay);
+		twi_replay_destroy(varied);
+		twi_replay_destroy(again);
+	}
+	/* Other orders that never change anything would be no other orders. */
+	assert_true(moved > 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(search_against_all),
+		cmocka_unit_test(replay_against_plain),
+		cmocka_unit_test(orders),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

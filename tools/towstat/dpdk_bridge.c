@@ -1,0 +1,282 @@
+/*
+ * dpdk_bridge.c - see dpdk_bridge.h; dpdk_reply.c knows what to say.
+ *
+ *	a client:   free -- connects --> asking -- the document has come --> idle or owing
+ *	            idle -- a request --> asking         owing -- it reads --> idle
+ *
+ * A packet goes whole or not at all, so a reply that finds no room is kept as it is.
+ */
+#include "tools/towstat/dpdk_bridge.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void hang_up(struct dpdk_client *client)
+{
+	http_ask_fini(&client->ask);
+	close(client->fd);
+	free(client->owed);
+	*client = (struct dpdk_client){ .fd = -1 };
+}
+
+static bool keep_reply(struct dpdk_client *client, const char *reply, size_t bytes)
+{
+	client->owed = malloc(bytes);
+	if (client->owed == NULL)
+		return false;
+	memcpy(client->owed, reply, bytes);
+	client->owed_bytes = bytes;
+	client->owing_ms = http_now_ms();
+	return true;
+}
+
+/* Sends, or keeps what found no room. */
+static void say(struct dpdk_bridge *bridge, struct dpdk_client *client, size_t bytes)
+{
+	ssize_t sent;
+
+	if (bytes == 0) { /* nobody to greet for */
+		hang_up(client);
+		return;
+	}
+	bridge->replies += client->request.kind != DPDK_GREETING;
+	sent = send(client->fd, bridge->reply, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (sent < 0 &&
+	    ((errno != EAGAIN && errno != ENOBUFS) || !keep_reply(client, bridge->reply, bytes)))
+		hang_up(client);
+}
+
+static void say_owed(struct dpdk_client *client)
+{
+	ssize_t sent =
+		send(client->fd, client->owed, client->owed_bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (sent < 0 && errno != EAGAIN && errno != ENOBUFS) {
+		hang_up(client);
+	} else if (sent >= 0) {
+		free(client->owed);
+		client->owed = NULL;
+	}
+}
+
+/* text NULL: the runtime has no such document, or did not answer. */
+static void answer(struct dpdk_bridge *bridge, struct dpdk_client *client, const char *text,
+		   size_t bytes)
+{
+	client->asking = false;
+	say(bridge, client,
+	    dpdk_reply(&client->request, &bridge->documents, text, bytes, bridge->reply));
+}
+
+static void take_document(struct dpdk_bridge *bridge, struct dpdk_client *client);
+
+static void ask(struct dpdk_bridge *bridge, struct dpdk_client *client, const char *path)
+{
+	client->asking = true;
+	http_ask_start(&client->ask, bridge->runtime.path, path, http_now_ms() + bridge->timeout_ms,
+		       DPDK_BYTES_MAX);
+	if (client->ask.state != HTTP_SENDING && client->ask.state != HTTP_READING)
+		take_document(bridge, client);
+}
+
+/*
+ * The list that a document's command must be on has come. Runtimes open and close documents, so it
+ * is asked for again whenever a command is not on it.
+ */
+static void take_list(struct dpdk_bridge *bridge, struct dpdk_client *client)
+{
+	client->listing = false;
+	if (dpdk_documents_have(&bridge->documents, client->request.command))
+		ask(bridge, client, client->request.path);
+	else
+		answer(bridge, client, NULL, 0);
+}
+
+/* What was asked for has come, or will not. */
+static void take_document(struct dpdk_bridge *bridge, struct dpdk_client *client)
+{
+	const struct http_answer *got = &client->ask.answer;
+	bool good = client->ask.state == HTTP_DONE && got->status == 200;
+	bool list = client->listing || client->request.kind == DPDK_LIST ||
+		    client->request.kind == DPDK_HELP;
+
+	if (client->ask.state == HTTP_FAILED && http_ask_is_gone(&client->ask))
+		bridge->gone = true;
+	if (list && good)
+		dpdk_documents_read(got->body, got->bytes, &bridge->documents);
+	if (client->listing)
+		take_list(bridge, client);
+	else
+		answer(bridge, client, good ? got->body : NULL, good ? got->bytes : 0);
+	if (!client->asking)
+		http_ask_fini(&client->ask);
+}
+
+static void serve(struct dpdk_bridge *bridge, struct dpdk_client *client)
+{
+	const struct dpdk_request *request = &client->request;
+
+	client->listing = request->kind == DPDK_DOCUMENT &&
+			  !dpdk_documents_have(&bridge->documents, request->command);
+	if (client->listing)
+		ask(bridge, client, DPDK_LIST_PATH);
+	else if (request->path[0] != '\0')
+		ask(bridge, client, request->path);
+	else
+		answer(bridge, client, NULL, 0);
+}
+
+/* An empty packet and the end of the stream look the same: both are goodbye. */
+static void listen_to(struct dpdk_bridge *bridge, struct dpdk_client *client)
+{
+	char request[DPDK_REQUEST_MAX];
+	ssize_t got = recv(client->fd, request, sizeof(request), MSG_DONTWAIT);
+
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (got <= 0) {
+		hang_up(client);
+		return;
+	}
+	client->heard_ms = http_now_ms();
+	dpdk_request_parse(request, (size_t)got, &client->request);
+	serve(bridge, client);
+}
+
+static bool allowed(int fd)
+{
+	struct ucred peer;
+	socklen_t bytes = sizeof(peer);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
+	       (peer.uid == 0 || peer.uid == geteuid());
+}
+
+/* A free place, or that of who has been silent the longest, if it is long enough; NULL. */
+static struct dpdk_client *place(struct dpdk_bridge *bridge, long long now_ms)
+{
+	struct dpdk_client *oldest = &bridge->clients[0];
+
+	for (unsigned i = 0; i < DPDK_CLIENTS; i++) {
+		struct dpdk_client *client = &bridge->clients[i];
+
+		if (client->fd < 0)
+			return client;
+		if (client->heard_ms < oldest->heard_ms)
+			oldest = client;
+	}
+	if (now_ms - oldest->heard_ms < DPDK_IDLE_MS)
+		return NULL;
+	hang_up(oldest);
+	return oldest;
+}
+
+static void welcome(struct dpdk_bridge *bridge)
+{
+	long long now = http_now_ms();
+	int fd = accept4(bridge->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct dpdk_client *client;
+
+	if (fd < 0) {
+		bridge->deaf =
+			errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+		return;
+	}
+	client = allowed(fd) ? place(bridge, now) : NULL;
+	if (client == NULL) {
+		bridge->refused++;
+		close(fd);
+		return;
+	}
+	*client = (struct dpdk_client){ .fd = fd, .heard_ms = now };
+	dpdk_request_greeting(&client->request);
+	serve(bridge, client);
+}
+
+int bridge_open(struct dpdk_bridge *bridge, const struct runtime_entry *runtime, const char *dir,
+		const char *prefix, char *error_out, size_t error_size)
+{
+	bridge->runtime = *runtime;
+	for (unsigned i = 0; i < DPDK_CLIENTS; i++)
+		bridge->clients[i].fd = -1;
+	return dpdk_listen(dir, prefix, &bridge->listener, error_out, error_size);
+}
+
+void bridge_close(struct dpdk_bridge *bridge)
+{
+	if (bridge->listener.fd < 0)
+		return;
+	dpdk_listener_close(&bridge->listener);
+	for (unsigned i = 0; i < DPDK_CLIENTS; i++) {
+		if (bridge->clients[i].fd >= 0)
+			hang_up(&bridge->clients[i]);
+	}
+}
+
+void bridge_poll(const struct dpdk_bridge *bridge, struct pollfd *out, int *timeout_ms)
+{
+	bool ticks = bridge->deaf;
+
+	out[0] = (struct pollfd){ bridge->deaf ? -1 : bridge->listener.fd, POLLIN, 0 };
+	for (unsigned i = 0; i < DPDK_CLIENTS; i++) {
+		const struct dpdk_client *client = &bridge->clients[i];
+		short events = client->owed != NULL ? POLLOUT : client->asking ? 0 : POLLIN;
+
+		out[1 + 2 * i] = (struct pollfd){ client->fd, events, 0 };
+		out[2 + 2 * i] = (struct pollfd){ -1, 0, 0 };
+		if (client->fd >= 0 && client->asking && http_ask_waits(&client->ask, &events))
+			out[2 + 2 * i] = (struct pollfd){ client->ask.fd, events, 0 };
+		ticks |= client->fd >= 0 && (client->asking || client->owed != NULL);
+	}
+	if (*timeout_ms > (ticks ? DPDK_TICK_MS : DPDK_LOOK_MS))
+		*timeout_ms = ticks ? DPDK_TICK_MS : DPDK_LOOK_MS;
+}
+
+/* own: what its socket is ready for; the document's, or its time may be up. */
+static void turn_client(struct dpdk_bridge *bridge, struct dpdk_client *client, short own)
+{
+	if (client->asking) {
+		http_ask_step(&client->ask);
+		if (client->ask.state == HTTP_DONE || client->ask.state == HTTP_FAILED)
+			take_document(bridge, client);
+		else if ((own & (POLLHUP | POLLERR)) != 0)
+			hang_up(client);
+	} else if (client->owed != NULL) {
+		if (own != 0)
+			say_owed(client);
+		if (client->fd >= 0 && client->owed != NULL &&
+		    http_now_ms() - client->owing_ms >= DPDK_STUCK_MS) {
+			bridge->dropped++;
+			hang_up(client);
+		}
+	} else if (own != 0) {
+		listen_to(bridge, client);
+	}
+}
+
+/* One that was killed leaves its socket, one that has closed does not. */
+static bool has_ended(const char *socket_path)
+{
+	return http_is_live(socket_path) == 0 ||
+	       (access(socket_path, F_OK) != 0 && errno == ENOENT);
+}
+
+void bridge_turn(struct dpdk_bridge *bridge, const struct pollfd *polled)
+{
+	long long now = http_now_ms();
+
+	bridge->deaf = false;
+	for (unsigned i = 0; i < DPDK_CLIENTS; i++) {
+		if (bridge->clients[i].fd >= 0)
+			turn_client(bridge, &bridge->clients[i], polled[1 + 2 * i].revents);
+	}
+	if (polled[0].revents != 0)
+		welcome(bridge);
+	if (now - bridge->looked_ms >= DPDK_LOOK_MS) {
+		bridge->looked_ms = now;
+		bridge->gone |= has_ended(bridge->runtime.path);
+	}
+}

@@ -9,6 +9,7 @@
 #include "diag/base/error.h"
 #include "diag/record/span.h"
 #include "diag/record/tag.h"
+#include "memreg/alloclog/alloclog.h"
 #include "memreg/pool/pool.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
@@ -32,6 +33,7 @@ TOW_PUBLIC int tow_step_begin(struct tow_runtime *runtime, uint64_t number)
 	engine->step.start_ns = twi_engine_clock(engine);
 	atomic_store_explicit(&engine->step.number, number, memory_order_relaxed);
 	atomic_store_explicit(&engine->step.state, TWI_STEP_OPEN, memory_order_release);
+	twi_alloclog_step(engine->alloclog, number, TWI_SITE_HERE);
 	return TOW_OK;
 }
 

@@ -396,17 +396,6 @@ bool twi_pool_overflow(struct twi_pool *pool, const void *p, uint64_t bytes)
 	return twi_overflow_find(&pool->overflow, p, bytes, &base);
 }
 
-void twi_pool_block(struct twi_pool *pool, const void *p, void **base_out, uint64_t *bytes_out)
-{
-	const struct twi_extent *extent = twi_pool_find(pool, p, 1);
-	struct twi_block block;
-
-	twi_assert(extent != NULL);
-	twi_assert(pool->ops->find(pool->arena[extent->slot], p, &block) == TOW_OK);
-	*base_out = block.base;
-	*bytes_out = block.bytes;
-}
-
 bool twi_pool_freed(struct twi_pool *pool, const void *p)
 {
 	const struct twi_extent *extent = twi_pool_find(pool, p, 1);

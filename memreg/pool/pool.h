@@ -140,12 +140,6 @@ void twi_pool_release(struct twi_pool *pool, const void *p);
 /* True when [p, p + bytes) is an allocation outside the pool (TWI_EXHAUST_COPY), or part of one. */
 bool twi_pool_overflow(struct twi_pool *pool, const void *p, uint64_t bytes);
 
-/*
- * The allocation around p, which is leased by the caller: its base and bytes, and whether its owner
- * has freed it.
- */
-void twi_pool_block(struct twi_pool *pool, const void *p, void **base_out, uint64_t *bytes_out);
-
 /* Bytes freed by their owners that leases still hold. Lock-free. */
 uint64_t twi_pool_deferred(const struct twi_pool *pool);
 

@@ -194,8 +194,7 @@ struct twi_coll_group {
 	uint32_t locals_n;
 	bool peers_write;
 	bool all_local;
-	bool crowd;            /* more ranks of this host than it has cores */
-	bool any_tcp, any_ofi; /* lanes that messages take; known of connected ones */
+	bool crowd; /* more ranks of this host than it has cores */
 	struct twi_coll_region *region;
 	struct twi_coll_told *told;   /* of each rank, or NULL */
 	uint32_t connects;            /* of the set-up, under way */

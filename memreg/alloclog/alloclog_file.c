@@ -8,10 +8,10 @@
 #include "memreg/alloclog/alloclog_file.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "diag/base/checksum.h"
 #include "diag/base/error.h"
 #include <internal/base.h>
 
@@ -23,28 +23,6 @@
 #define FREED      UINT32_MAX
 
 static const char magic[8] = "TOWALOG\n";
-
-static uint32_t crc_table[256];
-static pthread_once_t crc_once = PTHREAD_ONCE_INIT;
-
-/* CRC-32 as in zip and zlib. */
-static void crc_init(void)
-{
-	for (uint32_t i = 0; i < 256; i++) {
-		uint32_t crc = i;
-
-		for (int bit = 0; bit < 8; bit++)
-			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
-		crc_table[i] = crc;
-	}
-}
-
-static uint32_t crc_add(uint32_t crc, const uint8_t *p, size_t bytes)
-{
-	for (size_t i = 0; i < bytes; i++)
-		crc = crc >> 8 ^ crc_table[(crc ^ p[i]) & 0xff];
-	return crc;
-}
 
 static bool all_zero(const uint8_t *p, size_t bytes)
 {
@@ -234,8 +212,7 @@ int twi_alloclog_encode(const struct twi_alloc_trace *trace, char **bytes_out, s
 	end = p + TWI_ALLOCLOG_HEADER_BYTES + records;
 	twi_put_le(end, END_MAGIC, 4);
 	twi_put_le(end + 8, bytes, 8);
-	pthread_once(&crc_once, crc_init);
-	twi_put_le(end + 4, ~crc_add(UINT32_MAX, p, bytes - TWI_ALLOCLOG_END_BYTES), 4);
+	twi_put_le(end + 4, twi_crc32(0, p, bytes - TWI_ALLOCLOG_END_BYTES), 4);
 	*bytes_out = (char *)p;
 	*count_out = bytes;
 	return TOW_OK;
@@ -266,7 +243,7 @@ static int take(struct reader *r, uint8_t *p, size_t bytes, const char *what)
 	if (got < bytes && ferror(r->file))
 		return twi_error_errno(TOW_ESYSTEM, errno, "allocation log: read at byte %llu",
 				       (unsigned long long)(r->offset + got));
-	r->crc = crc_add(r->crc, p, got);
+	r->crc = twi_crc32(r->crc, p, got);
 	r->offset += got;
 	if (got < bytes)
 		return twi_error(TOW_EINVAL,
@@ -388,7 +365,7 @@ static int read_batch(struct reader *r, size_t events)
 static int read_end(struct reader *r)
 {
 	uint64_t at = r->offset;
-	uint32_t crc = ~r->crc;
+	uint32_t crc = r->crc;
 	uint8_t p[TWI_ALLOCLOG_END_BYTES];
 	int status = take(r, p, sizeof(p), "end mark");
 
@@ -409,11 +386,10 @@ static int read_end(struct reader *r)
 
 int twi_alloclog_read(FILE *file, struct twi_alloc_trace *out)
 {
-	struct reader r = { .file = file, .crc = UINT32_MAX, .trace = out };
+	struct reader r = { .file = file, .trace = out };
 	int status;
 
 	*out = (struct twi_alloc_trace){ 0 };
-	pthread_once(&crc_once, crc_init);
 	status = read_header(&r);
 	r.checker.duration_ns = out->duration_ns;
 	while (status == TOW_OK && r.trace->count < r.promised)

@@ -30,7 +30,7 @@ TABLE = {
     # memreg: what is registered and held; what the system gives; allocating; the pool; the user's.
     "memreg/region": LOWER + ["diag/base"],
     "memreg/os": ["include/internal", "diag/base"],
-    "memreg/arena": LOWER + ["memreg/region"],
+    "memreg/arena": LOWER + ["diag/base", "memreg/region"],
     "memreg/pool": LOWER + ["diag/base", "diag/record", "diag/serve", "memreg/region", "memreg/os",
                             "memreg/arena"],
     "memreg/user": ["include/internal", "diag/base", "diag/record", "diag/serve", "memreg/region",

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "diag/base/hash.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "memreg/pool/pool.h"
@@ -36,16 +37,6 @@ static size_t read_text(const char *path, char *out, size_t room)
 	close(fd);
 	out[n > 0 ? n : 0] = '\0';
 	return n > 0 ? (size_t)n : 0;
-}
-
-/* FNV-1a */
-static uint64_t hash_text(const char *text)
-{
-	uint64_t hash = 0xcbf29ce484222325ull;
-
-	for (; *text != '\0'; text++)
-		hash = (hash ^ (uint8_t)*text) * 0x100000001b3ull;
-	return hash;
 }
 
 /* The state and the start of a process; what stands before them may have blanks and parentheses. */
@@ -78,7 +69,7 @@ void twi_identity_self(struct twi_identity *out)
 
 	*out = (struct twi_identity){ .pid = (uint64_t)getpid() };
 	if (read_text("/proc/sys/kernel/random/boot_id", text, sizeof(text)) > 0)
-		out->boot = hash_text(text);
+		out->boot = twi_hash_text(text);
 	if (stat("/proc/self/ns/pid", &namespace) == 0)
 		out->pid_namespace = (uint64_t) namespace.st_ino;
 	read_stat(out->pid, &state, &out->pid_start);

@@ -22,6 +22,7 @@
 
 #include <internal/list.h>
 
+#include "diag/base/hash.h"
 #include "transport/op/match_entry.h"
 
 #define TWI_MATCH_BITS    8
@@ -94,7 +95,7 @@ struct twi_match_entry *twi_match_next_unexpected(const struct twi_match *match,
  */
 static inline uint32_t twi_match_hash(uint64_t tag, uint8_t space)
 {
-	uint64_t x = (tag + space) * 0x9e3779b97f4a7c15ull;
+	uint64_t x = twi_hash_spread(tag + space);
 
 	x ^= x >> 32;
 	x *= 0xd6e8feb86659fd93ull;

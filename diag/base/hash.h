@@ -1,6 +1,6 @@
 /*
- * hash.h - hashes for tables, signatures and samples, and the random numbers of simulations. None of
- * them withstands somebody who chooses the input: secrets and proofs are libsodium's (security/).
+ * hash.h - hashes for tables, signatures and samples; random numbers for simulations. None of them
+ * withstands somebody who chooses the input: secrets and proofs are libsodium's (security/).
  *
  * The values of twi_hash_bytes, twi_hash_text and twi_hash_mix travel between ranks and stand in
  * files (methods of calls, signatures of collectives, hosts, jobs), so they stay as they are.

@@ -18,7 +18,7 @@
 
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
-#include "diag/serve/registry.h"
+#include "diag/serve/render.h"
 
 #define KEY_MAX            256
 #define DEPTH_MAX          16

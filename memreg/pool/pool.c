@@ -120,8 +120,7 @@ int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **ou
 	first.bytes = options->bytes;
 	first.progress = options->progress;
 	first.progress_user = options->progress_user;
-	status =
-		twi_pool_regions_init(pool, options->late_cache_bytes, options->late_cache_entries);
+	status = twi_pool_regions_init(pool, options);
 	if (status == TOW_OK)
 		status = twi_pool_extent_create(pool, &first);
 	if (status == TOW_OK)

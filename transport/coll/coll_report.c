@@ -8,7 +8,7 @@
 
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
-#include "diag/serve/report.h"
+#include "diag/record/latency_report.h"
 #include "transport/coll/coll_batch.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"

@@ -16,8 +16,8 @@
 
 #include "diag/base/error.h"
 #include "diag/base/hash.h"
+#include "diag/record/latency_report.h"
 #include "diag/record/tag.h"
-#include "diag/serve/report.h"
 #include "transport/engine/engine.h"
 #include "transport/op/op_span.h"
 #include "transport/rpc/rpc.h"

@@ -6,8 +6,8 @@
 
 #include "diag/base/emit.h"
 #include "diag/record/diag.h"
+#include "diag/record/registry.h"
 #include "diag/serve/dpdk_reply.h"
-#include "diag/serve/registry.h"
 
 static char out[TWI_DPDK_OUTPUT_MAX];
 

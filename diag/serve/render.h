@@ -1,6 +1,6 @@
 /*
- * render.h - documents out of what is registered (diag/record/registry.h) and what every runtime has
- * (report.h).
+ * render.h - documents out of what is registered (diag/record/registry.h) and what every runtime
+ * has (report.h).
  */
 #ifndef TWI_RENDER_H
 #define TWI_RENDER_H

@@ -1,6 +1,6 @@
 /*
- * late.h - what registers memory of the user's at its first use, as the pool sees it: a table, which
- * the pool is given with its options. There is one, of memreg/user/latecache.h.
+ * late.h - what registers memory of the user's at its first use, as the pool sees it: a table,
+ * which the pool is given with its options. There is one, of memreg/user/latecache.h.
  */
 #ifndef TWI_LATE_H
 #define TWI_LATE_H

@@ -176,7 +176,7 @@ void twi_coll_batch_fail(struct twi_coll_group *coll, int status)
 static void out_of_step(struct twi_coll_group *coll, int status)
 {
 	if (status != TOW_EINVAL && status != TOW_ENOTSUP)
-		twi_coll_break(coll, coll->next_seq, status, true);
+		twi_coll_break(coll, coll->series.next_seq, status, true);
 }
 
 /* --- fused ones --- */
@@ -534,11 +534,11 @@ int twi_coll_batch_add(struct twi_coll_group *coll, const struct twi_coll_call *
 		return status;
 	if (coll->state == TWI_COLL_BROKEN || (!coll->batch->open && !holds(coll, call)))
 		return twi_coll_start(coll, call, op);
-	if (coll->in_flight + coll->batch->held_n >= TOW_COLL_IN_FLIGHT)
+	if (coll->series.in_flight + coll->batch->held_n >= TOW_COLL_IN_FLIGHT)
 		return twi_error(TOW_EBUSY,
 				 "%u collectives of the group are in flight, and %u are held back; "
 				 "end the batch, and wait for one",
-				 coll->in_flight, coll->batch->held_n);
+				 coll->series.in_flight, coll->batch->held_n);
 	return hold(coll, call, op);
 }
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "diag/record/diag.h"
-#include "diag/serve/registry.h"
+#include "diag/record/registry.h"
 #include "diag/serve/socket.h"
 
 #define INPUT_MAX   (128u << 10) /* twice what a connection may hold */

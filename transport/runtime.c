@@ -5,6 +5,7 @@
  * failure takes down in the opposite order what stands. Closing is that same order.
  */
 #include "transport/engine/runtime.h"
+#include "diag/record/registry.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,13 +24,13 @@
 #include "diag/knob/knob.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
+#include "diag/record/latency_report.h"
 #include "diag/record/span.h"
-#include "diag/serve/registry.h"
-#include "diag/serve/report.h"
 #include "diag/serve/serve.h"
 #include "diag/serve/socket.h"
 #include "memreg/alloclog/alloclog.h"
 #include "memreg/pool/pool_regions.h"
+#include "memreg/user/latecache.h"
 #include "transport/coll/coll_batch.h"
 #include "transport/coll/coll_report.h"
 #include "transport/coll/coll_table.h"
@@ -254,6 +255,7 @@ static int open_pool(struct twi_engine *engine)
 		.progress_user = knobs->premap_progress_user,
 		.late_cache_bytes = (uint64_t)knobs->late_cache_bytes,
 		.late_cache_entries = (uint32_t)knobs->late_cache_entries,
+		.late = &twi_latecache_ops,
 		.diag = engine->diag,
 	};
 	uint64_t staging = twi_min((uint64_t)knobs->staging_bytes, pool.bytes / 4);
@@ -261,11 +263,10 @@ static int open_pool(struct twi_engine *engine)
 
 	if (status == TOW_OK)
 		status = twi_pool_create(&pool, &engine->pool);
-	if (status == TOW_OK)
-		engine->regions_clock = twi_pool_regions_clock(engine->pool);
-	if (status == TOW_OK)
-		status = twi_staging_init(&engine->staging, engine->pool, staging);
-	return status;
+	if (status < 0)
+		return status;
+	engine->regions_clock = twi_pool_regions_clock(engine->pool);
+	return twi_staging_init(&engine->staging, engine->pool, staging);
 }
 
 static int open_alloclog(struct twi_engine *engine)
@@ -291,9 +292,8 @@ static int open_parts(struct tow_runtime *runtime)
 	struct twi_engine *engine = &runtime->engine;
 	int status = twi_diag_create(&engine->diag);
 
-	if (status < 0)
-		return status;
-	status = twi_runtime_log(engine, &runtime->job.bootstrap);
+	if (status == TOW_OK)
+		status = twi_runtime_log(engine, &runtime->job.bootstrap);
 	if (status < 0)
 		return status;
 	twi_environment_check(engine->diag, environ);

@@ -7,7 +7,7 @@
 
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
-#include "diag/serve/registry.h"
+#include "diag/serve/render.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 

@@ -1,5 +1,5 @@
 /*
- * checksum.c - crc32c by ISA-L. See checksum.h.
+ * checksum.c - crc32c and crc32 by ISA-L. See checksum.h.
  */
 #include "diag/base/checksum.h"
 
@@ -20,4 +20,9 @@ uint32_t twi_checksum(uint32_t so_far, const void *data, size_t bytes)
 		bytes -= n;
 	}
 	return ~crc;
+}
+
+uint32_t twi_crc32(uint32_t so_far, const void *data, size_t bytes)
+{
+	return crc32_gzip_refl(so_far, data, bytes);
 }

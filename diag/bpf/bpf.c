@@ -29,8 +29,8 @@
 #include "diag/bpf/figures.h"
 #include "diag/bpf/hello.h"
 #include "diag/record/diag.h"
+#include "diag/record/registry.h"
 #include "diag/serve/listen.h"
-#include "diag/serve/registry.h"
 
 #define BACKLOG     4
 #define HELLO_MS    1000

@@ -99,11 +99,12 @@ static void walk_past(struct walk *w, struct twi_state_past *past)
 static void walk_group(struct walk *w, struct twi_state_group *group)
 {
 	uint32_t broken = (uint32_t)group->broken;
+	uint8_t reserved = 0;
 
 	u32(w, &group->ctx);
 	u32(w, &group->rank);
 	u32(w, &group->size);
-	u8(w, &group->state);
+	u8(w, &reserved);
 	u32(w, &broken);
 	group->broken = (int32_t)broken;
 	u32(w, &group->in_flight);

@@ -39,7 +39,6 @@ struct twi_state_past {
 
 struct twi_state_group {
 	uint32_t ctx, rank, size;
-	uint8_t state; /* enum twi_coll_group_state; 3: broken */
 	int32_t broken;
 	uint32_t in_flight;
 	uint64_t last_seq;   /* begun here */

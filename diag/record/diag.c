@@ -10,8 +10,8 @@
 #include "diag/record/latency.h"
 #include "diag/record/log.h"
 #include "diag/record/probes.h"
+#include "diag/record/registry.h"
 #include "diag/record/span_ring.h"
-#include "diag/serve/registry.h"
 
 __thread struct twi_diag_block_cache twi_diag_block_cache[TWI_DIAG_BLOCKS]
 	__attribute__((tls_model("initial-exec")));

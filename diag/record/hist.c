@@ -43,14 +43,6 @@ void twi_hist_quantiles(const uint64_t counts[TWI_HIST_BUCKETS], const double *q
 	}
 }
 
-uint64_t twi_hist_quantile(const uint64_t counts[TWI_HIST_BUCKETS], double q)
-{
-	uint64_t value;
-
-	twi_hist_quantiles(counts, &q, 1, &value);
-	return value;
-}
-
 void twi_hist_merge(uint64_t into[TWI_HIST_BUCKETS], const uint64_t from[TWI_HIST_BUCKETS])
 {
 	for (unsigned i = 0; i < TWI_HIST_BUCKETS; i++)

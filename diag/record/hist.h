@@ -45,10 +45,10 @@ static inline unsigned twi_hist_index(uint64_t value)
 uint64_t twi_hist_lower(unsigned index);
 uint64_t twi_hist_upper(unsigned index);
 
-/* The value below which a share q (0..1) of all readings lies; 0 when there are none. */
-uint64_t twi_hist_quantile(const uint64_t counts[TWI_HIST_BUCKETS], double q);
-
-/* Several at once, in one pass; they rise. */
+/*
+ * The values below which the shares qs (0..1, rising) of all readings lie, in one pass; 0 when
+ * there are no readings.
+ */
 void twi_hist_quantiles(const uint64_t counts[TWI_HIST_BUCKETS], const double *qs, unsigned count,
 			uint64_t *out);
 

@@ -7,21 +7,22 @@
 
 #include <internal/base.h>
 
+#include "diag/base/hash.h"
+
 static bool is_digit(char c)
 {
 	return c >= '0' && c <= '9';
 }
 
-/* FNV-1a; a run of digits counts as one. */
+/* A run of digits counts as one. */
 static uint64_t cause_of(const char *text)
 {
-	uint64_t hash = 14695981039346656037ull;
+	uint64_t hash = TWI_HASH_BASIS;
 
 	for (; *text != '\0'; text++) {
 		if (is_digit(text[0]) && is_digit(text[1]))
 			continue;
-		hash ^= is_digit(*text) ? '0' : (unsigned char)*text;
-		hash *= 1099511628211ull;
+		hash = twi_hash_step(hash, is_digit(*text) ? '0' : (unsigned char)*text);
 	}
 	return hash != 0 ? hash : 1;
 }

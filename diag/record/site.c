@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "diag/base/error.h"
+#include "diag/base/hash.h"
 #include "diag/record/diag.h"
 
 #define KEY_USED (1ull << 63)
@@ -33,7 +34,7 @@ static struct twi_site_cell *cell_of(struct twi_sites *sites, uint64_t key, cons
 				     enum twi_reason reason)
 {
 	struct twi_site_row *rows = atomic_load_explicit(&sites->rows, memory_order_relaxed);
-	uint64_t hash = (key ^ (uint64_t)(uintptr_t)caller << 12) * 0x9e3779b97f4a7c15u >> 32;
+	uint64_t hash = twi_hash_spread(key ^ (uint64_t)(uintptr_t)caller << 12) >> 32;
 
 	if (twi_unlikely(rows == NULL)) {
 		rows = make_rows(sites);

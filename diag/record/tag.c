@@ -16,6 +16,7 @@
 #include <towline/stats.h>
 
 #include "diag/base/error.h"
+#include "diag/base/hash.h"
 
 /* Twice the number of tags, so that a search always ends at a free slot, and soon. */
 #define SLOTS (2 * TWI_TAGS_MAX)
@@ -43,20 +44,10 @@ static void init_once(void)
 	pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
 }
 
-/* FNV-1a. */
-static uint32_t hash_of(const char *text)
-{
-	uint32_t hash = 2166136261u;
-
-	for (; *text != '\0'; text++)
-		hash = (hash ^ (unsigned char)*text) * 16777619u;
-	return hash;
-}
-
 /* The tag with that text, or 0 and the free slot where it would be. */
 static uint32_t find(const char *text, uint32_t *slot_out)
 {
-	for (uint32_t at = hash_of(text) % SLOTS;; at = (at + 1) % SLOTS) {
+	for (uint32_t at = (uint32_t)(twi_hash_text(text) % SLOTS);; at = (at + 1) % SLOTS) {
 		uint32_t tag = atomic_load_explicit(&slots[at], memory_order_acquire);
 
 		*slot_out = at;

@@ -17,8 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "diag/record/registry.h"
 #include "diag/serve/http.h"
-#include "diag/serve/registry.h"
 
 #define TWI_CAPTURES_MAX 4
 

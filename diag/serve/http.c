@@ -9,7 +9,8 @@
 #include <towline/status.h>
 
 #include "diag/base/emit.h"
-#include "diag/serve/registry.h"
+#include "diag/record/registry.h"
+#include "diag/serve/render.h"
 #include "diag/serve/report.h"
 #include "diag/serve/ui/ui.h"
 

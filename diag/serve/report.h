@@ -11,8 +11,6 @@
 struct twi_diag;
 struct twi_emit;
 
-#define TWI_METRICS_PATH "/metrics"
-
 struct twi_report {
 	const char *path, *help;
 	void (*render)(struct twi_diag *diag, struct twi_emit *e); /* members of one object */

@@ -6,7 +6,7 @@
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
-#include "diag/serve/registry.h"
+#include "diag/record/registry.h"
 #include "diag/serve/socket.h"
 
 static void describe(void *arg, struct twi_emit *e)

@@ -30,11 +30,11 @@
 
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
+#include "diag/record/registry.h"
 #include "diag/serve/captures.h"
 #include "diag/serve/http.h"
 #include "diag/serve/listen.h"
 #include "diag/serve/listen_tcp.h"
-#include "diag/serve/registry.h"
 #include "diag/serve/stats_dir.h"
 #include "diag/serve/token.h"
 

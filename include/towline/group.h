@@ -212,7 +212,9 @@ int tow_recv(struct tow_group *group, uint32_t rank, void *data, uint64_t bytes,
 
 /*
  * Starts a barrier: it ends with TOW_OK when every rank of the group has started it. Several may be
- * in flight; the n-th of one rank is the n-th of all. Connects the pairs that it needs.
+ * in flight; the n-th of one rank is the n-th of all. Barriers are counted by themselves: a rank
+ * may start collectives of the group before or after one, as it likes, and neither fails with the
+ * other (tow_coll_barrier_start is one of the collectives). Connects the pairs that it needs.
  * Ownership: *op_out is the caller's until tow_op_release.
  * Copies: none.
  * Blocks: never.

@@ -33,7 +33,4 @@ struct twi_alloclog_checker {
 bool twi_alloclog_check(struct twi_alloclog_checker *checker, const struct twi_alloc_event *events,
 			size_t index);
 
-/* CRC-32 as in zip and zlib, before its final inversion; `crc` begins as UINT32_MAX. */
-uint32_t twi_alloclog_crc(uint32_t crc, const uint8_t *p, size_t bytes);
-
 #endif

@@ -6,38 +6,15 @@
  */
 #include "memreg/alloclog/alloclog_file.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "diag/base/checksum.h"
 #include "diag/base/error.h"
 #include "memreg/alloclog/alloclog_codec.h"
 #include <internal/base.h>
 
 #define ROOM  1024
 #define FREED UINT32_MAX
-
-static uint32_t crc_table[256];
-static pthread_once_t crc_once = PTHREAD_ONCE_INIT;
-
-/* CRC-32 as in zip and zlib. */
-static void crc_init(void)
-{
-	for (uint32_t i = 0; i < 256; i++) {
-		uint32_t crc = i;
-
-		for (int bit = 0; bit < 8; bit++)
-			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
-		crc_table[i] = crc;
-	}
-}
-
-uint32_t twi_alloclog_crc(uint32_t crc, const uint8_t *p, size_t bytes)
-{
-	pthread_once(&crc_once, crc_init);
-	for (size_t i = 0; i < bytes; i++)
-		crc = crc >> 8 ^ crc_table[(crc ^ p[i]) & 0xff];
-	return crc;
-}
 
 static bool refuse(struct twi_alloclog_checker *c, unsigned field, const char *what)
 {
@@ -190,7 +167,7 @@ int twi_alloclog_encode(const struct twi_alloc_trace *trace, char **bytes_out, s
 	end = p + TWI_ALLOCLOG_HEADER_BYTES + records;
 	twi_put_le(end, TWI_ALLOCLOG_END_MAGIC, 4);
 	twi_put_le(end + 8, bytes, 8);
-	twi_put_le(end + 4, ~twi_alloclog_crc(UINT32_MAX, p, bytes - TWI_ALLOCLOG_END_BYTES), 4);
+	twi_put_le(end + 4, twi_crc32(0, p, bytes - TWI_ALLOCLOG_END_BYTES), 4);
 	*bytes_out = (char *)p;
 	*count_out = bytes;
 	return TOW_OK;

@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 
+#include "diag/base/hash.h"
 #include "memreg/alloclog/alloclog.h"
 #include "memreg/alloclog/alloclog_pair.h"
 
@@ -68,7 +69,7 @@ struct twi_alloclog {
 /* Whether the log keeps what happens at this address. */
 static inline bool twi_alloclog_keeps(uint64_t address, uint32_t shift, uint64_t salt)
 {
-	return shift == 0 || ((address >> 6) ^ salt) * 0x9e3779b97f4a7c15u >> (64 - shift) == 0;
+	return shift == 0 || twi_hash_spread((address >> 6) ^ salt) >> (64 - shift) == 0;
 }
 
 /* Switch on and off; `control` is held. */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "diag/base/error.h"
+#include "diag/base/hash.h"
 #include <internal/base.h>
 
 #define LOOK_AHEAD_MAX 4096
@@ -44,7 +45,7 @@ static int by_time(const void *a, const void *b)
 
 static size_t home(const struct live *live, uint64_t address)
 {
-	return (size_t)((address >> 6) * 0x9e3779b97f4a7c15u >> 20) & live->mask;
+	return (size_t)(twi_hash_spread(address >> 6) >> 20) & live->mask;
 }
 
 /* The place of `address`, or the empty one where it would be. */

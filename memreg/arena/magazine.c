@@ -14,6 +14,8 @@
 
 #include <internal/base.h>
 
+#include "diag/base/hash.h"
+
 #define LINE       64
 #define SPINS      100
 #define PATIENCE   256 /* refusals until all starts anew: it may be full of the wrong sizes */
@@ -101,9 +103,9 @@ static uint32_t this_shard(const struct twi_magazine *magazine)
 
 static uint32_t set_of(uint32_t units)
 {
-	return units * 0x9e3779b1u >> 27;
+	return (uint32_t)(twi_hash_spread(units) >> 59);
 }
-_Static_assert(TWI_MAGAZINE_SETS == 1 << (32 - 27), "set_of yields five bits");
+_Static_assert(TWI_MAGAZINE_SETS == 1 << (64 - 59), "set_of yields five bits");
 
 static void *take_from(struct twi_magazine_shard *shard, uint32_t units, uint64_t align)
 {

@@ -120,8 +120,7 @@ int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **ou
 	first.bytes = options->bytes;
 	first.progress = options->progress;
 	first.progress_user = options->progress_user;
-	status =
-		twi_pool_regions_init(pool, options->late_cache_bytes, options->late_cache_entries);
+	status = twi_pool_regions_init(pool, options);
 	if (status == TOW_OK)
 		status = twi_pool_extent_create(pool, &first);
 	if (status == TOW_OK)
@@ -394,17 +393,6 @@ bool twi_pool_overflow(struct twi_pool *pool, const void *p, uint64_t bytes)
 	void *base;
 
 	return twi_overflow_find(&pool->overflow, p, bytes, &base);
-}
-
-void twi_pool_block(struct twi_pool *pool, const void *p, void **base_out, uint64_t *bytes_out)
-{
-	const struct twi_extent *extent = twi_pool_find(pool, p, 1);
-	struct twi_block block;
-
-	twi_assert(extent != NULL);
-	twi_assert(pool->ops->find(pool->arena[extent->slot], p, &block) == TOW_OK);
-	*base_out = block.base;
-	*bytes_out = block.bytes;
 }
 
 bool twi_pool_freed(struct twi_pool *pool, const void *p)

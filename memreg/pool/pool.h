@@ -4,7 +4,7 @@
  *   pool --- extents (memfds; the table is read without a lock)
  *     |        `-- an arena each: who has which part of it (arena.h), hold words (lease.h)
  *     |----- registrations: registrar x all regions, or why not
- *     `----- regions: extents and the user's memory (regions.h, pool_regions.h, latecache.h)
+ *     `----- regions: extents and the user's memory (regions.h, pool_regions.h, late.h)
  *
  * The runtime owns the pool. Allocate, free, lease, release and find may be called by any thread;
  * create and destroy by one. A lease is a transport's claim on a buffer until the kernel has let go
@@ -43,6 +43,7 @@ struct twi_pool_options {
 	struct twi_diag *diag;
 	uint64_t late_cache_bytes; /* 0: the user's memory is never registered at its first use */
 	uint32_t late_cache_entries;
+	const struct twi_late_ops *late; /* late.h; NULL: as late_cache_bytes = 0 */
 	enum twi_exhaust exhaust;
 	uint64_t limit_bytes;   /* of the pool and what lies outside it; 0: four times bytes */
 	bool require_zero_copy; /* neither grow nor go outside */
@@ -139,12 +140,6 @@ void twi_pool_release(struct twi_pool *pool, const void *p);
 
 /* True when [p, p + bytes) is an allocation outside the pool (TWI_EXHAUST_COPY), or part of one. */
 bool twi_pool_overflow(struct twi_pool *pool, const void *p, uint64_t bytes);
-
-/*
- * The allocation around p, which is leased by the caller: its base and bytes, and whether its owner
- * has freed it.
- */
-void twi_pool_block(struct twi_pool *pool, const void *p, void **base_out, uint64_t *bytes_out);
 
 /* Bytes freed by their owners that leases still hold. Lock-free. */
 uint64_t twi_pool_deferred(const struct twi_pool *pool);

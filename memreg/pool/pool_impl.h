@@ -1,6 +1,6 @@
 /*
  * pool_impl.h - struct twi_pool, for the files that implement it: pool.c (life, allocation,
- * leases), pool_registrar.c (registrations), pool_regions.c and latecache.c (the user's memory),
+ * leases), pool_registrar.c (registrations), pool_regions.c (the user's memory),
  * pool_report.c (/v1/pool, gauges), pool_view.c (what the kernel says of it).
  *
  * Locks: control before regions.lock. The first may be held for as long as pinning takes; the
@@ -12,10 +12,10 @@
 #include <pthread.h>
 
 #include "memreg/arena/arena.h"
+#include "memreg/pool/late.h"
 #include "memreg/pool/overflow.h"
 #include "memreg/pool/pool.h"
 #include "memreg/region/regions.h"
-#include "memreg/user/latecache.h"
 
 /* One registrar, what came of it, and what it knows. */
 struct twi_registration {
@@ -70,7 +70,7 @@ struct twi_pool {
 	pthread_mutex_t control; /* registrations */
 	struct twi_registration *registrations;
 	struct twi_regions regions;
-	struct twi_latecache latecache;
+	struct twi_late *late; /* NULL: none */
 
 	_Atomic int64_t leased_bytes; /* signed: an end may be counted before its begin */
 	_Atomic int64_t leased_peak_bytes;

@@ -19,10 +19,15 @@
 
 #define RESIDENCY_BYTES 4096
 
-int twi_pool_regions_init(struct twi_pool *pool, uint64_t late_bytes, uint32_t late_entries)
+int twi_pool_regions_init(struct twi_pool *pool, const struct twi_pool_options *options)
 {
-	twi_latecache_init(pool, late_bytes, late_entries);
-	return twi_regions_init(&pool->regions);
+	const struct twi_late_ops *ops = options->late;
+	int status = twi_regions_init(&pool->regions);
+
+	if (status != TOW_OK || !ops)
+		return status;
+	pool->late = ops->create(pool, options->late_cache_bytes, options->late_cache_entries);
+	return pool->late ? TOW_OK : twi_error(TOW_ENOMEM, "late cache: no memory for it");
 }
 
 void twi_pool_regions_fini(struct twi_pool *pool)
@@ -49,19 +54,16 @@ void twi_pool_regions_fini(struct twi_pool *pool)
 	}
 	twi_pool_settle_held(pool);
 	pthread_mutex_unlock(&pool->control);
-	twi_latecache_fini(pool);
+	if (pool->late)
+		pool->late->ops->destroy(pool->late);
 	twi_regions_fini(regions);
 }
 
 void twi_pool_settle_held(struct twi_pool *pool)
 {
 	struct twi_regions *regions = &pool->regions;
-	uint64_t lost =
-		atomic_exchange_explicit(&pool->latecache.invalidations, 0, memory_order_relaxed);
 	struct twi_region_entry *entry;
 
-	if (lost > 0)
-		twi_count(pool->diag, TWI_C_late_cache_invalidations, lost);
 	for (;;) {
 		pthread_mutex_lock(&regions->lock);
 		entry = twi_regions_next_dead(regions);
@@ -70,12 +72,14 @@ void twi_pool_settle_held(struct twi_pool *pool)
 			break;
 		twi_pool_forget(pool, &entry->region);
 		if (entry->region.kind == TWI_REGION_CACHED)
-			twi_latecache_unwatch(pool, twi_region_start(entry), twi_region_end(entry));
+			pool->late->ops->unwatch(pool, twi_region_start(entry),
+						 twi_region_end(entry));
 		pthread_mutex_lock(&regions->lock);
 		twi_regions_give(regions, entry);
 		pthread_mutex_unlock(&regions->lock);
 	}
-	twi_latecache_settle(pool);
+	if (pool->late)
+		pool->late->ops->settle(pool);
 }
 
 void twi_pool_regions_settle(struct twi_pool *pool)
@@ -96,8 +100,8 @@ static struct twi_region_entry *take(struct twi_pool *pool, enum twi_region_kind
 	struct twi_regions *regions = &pool->regions;
 	struct twi_region_entry *entry;
 
-	while ((entry = twi_regions_take(regions, kind, base, bytes, fd)) == NULL &&
-	       twi_latecache_evict(pool)) {
+	while ((entry = twi_regions_take(regions, kind, base, bytes, fd)) == NULL && pool->late &&
+	       pool->late->ops->evict(pool)) {
 		pthread_mutex_unlock(&regions->lock);
 		twi_pool_settle_held(pool);
 		pthread_mutex_lock(&regions->lock);
@@ -303,7 +307,7 @@ int twi_pool_region_find(struct twi_pool *pool, uint64_t start, uint64_t end,
 	entry = twi_regions_find(regions, start, end);
 	if (entry) {
 		cached = entry->region.kind == TWI_REGION_CACHED;
-		status = cached ? twi_watch_check(&pool->latecache.watch, start, end) : TOW_OK;
+		status = cached ? pool->late->ops->check(pool, start, end) : TOW_OK;
 		if (status == TOW_OK)
 			twi_regions_hold(regions, *entry_out = entry);
 		else if (status == TOW_EFREED)
@@ -315,6 +319,15 @@ int twi_pool_region_find(struct twi_pool *pool, uint64_t start, uint64_t end,
 	if (cached && status == TOW_EFREED)
 		twi_count(pool->diag, TWI_C_late_cache_invalidations, 1);
 	return status;
+}
+
+int twi_pool_region_late(struct twi_pool *pool, const void *p, uint64_t bytes, struct twi_site site,
+			 const struct twi_region **region_out)
+{
+	*region_out = NULL;
+	if (!pool->late)
+		return twi_error(TOW_ENOTSUP, "late cache: this pool has none");
+	return pool->late->ops->use(pool, p, bytes, site, region_out);
 }
 
 const struct twi_region *twi_pool_region_acquire(struct twi_pool *pool, const void *p,

@@ -19,6 +19,7 @@
 struct twi_emit;
 struct twi_extent;
 struct twi_pool;
+struct twi_pool_options;
 struct twi_region_entry;
 
 /*
@@ -39,9 +40,10 @@ const struct twi_region *twi_pool_region_acquire(struct twi_pool *pool, const vo
 						 uint64_t bytes);
 
 /*
- * The same, but registers where it may. TOW_ENOTSUP: the memory cannot be watched, or nobody is
- * there to register it with; TOW_EEXHAUSTED: the cache's limits; TOW_EBUSY: mappings are being
- * changed all the time; TOW_ENOMEM, TOW_EPERM: pinning is refused; or the registrar's failure.
+ * The same, but registers where it may. TOW_ENOTSUP: there is no late cache, the memory cannot be
+ * watched, or nobody is there to register it with; TOW_EEXHAUSTED: the cache's limits; TOW_EBUSY:
+ * mappings are being changed all the time; TOW_ENOMEM, TOW_EPERM: pinning is refused; or the
+ * registrar's failure.
  */
 int twi_pool_region_late(struct twi_pool *pool, const void *p, uint64_t bytes, struct twi_site site,
 			 const struct twi_region **region_out);
@@ -80,11 +82,11 @@ int twi_pool_extent_announce(struct twi_pool *pool, struct twi_extent *extent);
 void twi_pool_extent_forget(struct twi_pool *pool, struct twi_extent *extent);
 
 /* For the pool. */
-int twi_pool_regions_init(struct twi_pool *pool, uint64_t late_bytes, uint32_t late_entries);
+int twi_pool_regions_init(struct twi_pool *pool, const struct twi_pool_options *options);
 void twi_pool_regions_fini(struct twi_pool *pool);
 void twi_pool_regions_describe(struct twi_pool *pool, struct twi_emit *e);
 
-/* For latecache.c. The control lock is held: registrars forget all that is dead. */
+/* For the late cache. The control lock is held: registrars forget all that is dead. */
 void twi_pool_settle_held(struct twi_pool *pool);
 
 /*

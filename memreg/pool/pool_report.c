@@ -8,7 +8,7 @@
 
 #include "diag/base/emit.h"
 #include "diag/record/diag.h"
-#include "diag/serve/registry.h"
+#include "diag/record/registry.h"
 #include "memreg/pool/pool_impl.h"
 #include "memreg/pool/pool_regions.h"
 #include "memreg/pool/pool_view.h"
@@ -240,8 +240,8 @@ int twi_pool_report_add(struct twi_pool *pool)
 	if (status == TOW_OK)
 		status = twi_registry_add(pool->diag, &source);
 	pool->reported = status == TOW_OK;
-	if (status == TOW_OK)
-		status = twi_latecache_report_add(pool);
+	if (status == TOW_OK && pool->late)
+		status = pool->late->ops->report_add(pool);
 	for (size_t i = 0; status == TOW_OK && i < TWI_POOL_GAUGES; i++) {
 		struct twi_gauge gauge = { .name = gauges[i].name,
 					   .unit = "bytes",
@@ -259,7 +259,8 @@ void twi_pool_report_remove(struct twi_pool *pool)
 {
 	if (pool->reported) {
 		twi_registry_remove(pool->diag, POOL_PATH, pool);
-		twi_latecache_report_remove(pool);
+		if (pool->late)
+			pool->late->ops->report_remove(pool);
 		for (size_t i = 0; i < TWI_POOL_GAUGES; i++)
 			twi_registry_gauge_remove(pool->diag, gauges[i].name, &pool->gauge[i]);
 		twi_pool_view_gauges_remove(pool);

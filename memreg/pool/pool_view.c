@@ -12,7 +12,7 @@
 #include "diag/base/clock.h"
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
-#include "diag/serve/registry.h"
+#include "diag/record/registry.h"
 #include "memreg/pool/pool_impl.h"
 #include "memreg/pool/pool_regions.h"
 #include <internal/base.h>

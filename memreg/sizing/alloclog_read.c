@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "diag/base/checksum.h"
 #include "diag/base/error.h"
 #include "memreg/alloclog/alloclog_codec.h"
 #include <internal/base.h>
@@ -62,7 +63,7 @@ static int take(struct reader *r, uint8_t *p, size_t bytes, const char *what)
 	if (got < bytes && ferror(r->file))
 		return twi_error_errno(TOW_ESYSTEM, errno, "allocation log: read at byte %llu",
 				       (unsigned long long)(r->offset + got));
-	r->crc = twi_alloclog_crc(r->crc, p, got);
+	r->crc = twi_crc32(r->crc, p, got);
 	r->offset += got;
 	if (got < bytes)
 		return twi_error(TOW_EINVAL,
@@ -184,7 +185,7 @@ static int read_batch(struct reader *r, size_t events)
 static int read_end(struct reader *r)
 {
 	uint64_t at = r->offset;
-	uint32_t crc = ~r->crc;
+	uint32_t crc = r->crc;
 	uint8_t p[TWI_ALLOCLOG_END_BYTES];
 	int status = take(r, p, sizeof(p), "end mark");
 
@@ -205,7 +206,7 @@ static int read_end(struct reader *r)
 
 int twi_alloclog_read(FILE *file, struct twi_alloc_trace *out)
 {
-	struct reader r = { .file = file, .crc = UINT32_MAX, .trace = out };
+	struct reader r = { .file = file, .trace = out };
 	int status;
 
 	*out = (struct twi_alloc_trace){ 0 };

@@ -235,8 +235,6 @@ int twi_replay_find(const struct twi_replay *replay, const struct twi_replay_sea
 	*out = (struct twi_replay_found){ .step_bytes = step };
 	least = twi_max(twi_max(least, wanted->least_bytes), TWI_REPLAY_POOL_MIN);
 	out->lower_bytes = twi_align_up(least, PAGE);
-	out->upper_bytes =
-		twi_align_up(twi_max(replay->all_rounded + wanted->reserve_bytes, least), step);
 	out->bytes = gallop(&search, twi_align_up(least, step));
 	while ((lower = fits_below(&search, out->bytes)) != 0 && search.status == TOW_OK)
 		out->bytes =

@@ -115,8 +115,8 @@ struct twi_replay_search {
 
 struct twi_replay_found {
 	uint64_t bytes, step_bytes;
-	uint64_t lower_bytes, upper_bytes; /* the bounds at the begin */
-	uint64_t tried;                    /* sizes */
+	uint64_t lower_bytes;  /* the bound below at the begin */
+	uint64_t tried;        /* sizes */
 	uint64_t above_missed; /* sizes among the next four above that do not fit after all */
 };
 

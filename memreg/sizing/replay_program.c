@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "diag/base/error.h"
+#include "diag/base/hash.h"
 #include "memreg/arena/arena.h"
 #include <internal/base.h>
 
@@ -24,13 +25,6 @@ struct ids {
 	uint8_t *used;
 	uint64_t mask;
 };
-
-static uint64_t mix(uint64_t x)
-{
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-	return x ^ x >> 31;
-}
 
 static int ids_init(struct ids *ids, uint64_t count)
 {
@@ -55,7 +49,7 @@ static void ids_fini(struct ids *ids)
 /* Where `id` stands, or would. */
 static uint32_t *ids_at(struct ids *ids, uint64_t id)
 {
-	uint64_t i = mix(id) & ids->mask;
+	uint64_t i = twi_hash_word(id) & ids->mask;
 
 	while (ids->used[i] && ids->id[i] != id)
 		i = (i + 1) & ids->mask;
@@ -227,7 +221,7 @@ static int compare_moved(const void *a, const void *b)
 /* The time at which a thread does what it did at `ns`: its own pace, its own start. */
 static uint64_t warp(uint64_t ns, uint64_t span, uint64_t seed, uint32_t thread, uint32_t permille)
 {
-	uint64_t r = mix(seed * 0x9e3779b97f4a7c15u + thread + 1);
+	uint64_t r = twi_hash_word(twi_hash_spread(seed) + thread + 1);
 	uint64_t share = span / 1000 * permille;
 	double pace = 1.0 + ((double)(r >> 40) / (1 << 24) - 0.5) * 2e-3 * permille;
 

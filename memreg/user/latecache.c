@@ -3,6 +3,7 @@
  */
 #include "memreg/user/latecache.h"
 
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -10,7 +11,7 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "diag/serve/registry.h"
+#include "diag/record/registry.h"
 #include "memreg/pool/pool_impl.h"
 #include "memreg/pool/pool_regions.h"
 #include <internal/base.h>
@@ -18,6 +19,11 @@
 #define AGAIN_TRIES 200
 #define AGAIN_NS    20000
 #define INFO_PATH   "/v1/info"
+
+struct twi_latecache *twi_latecache_of(const struct twi_pool *pool)
+{
+	return twi_container_of(pool->late, struct twi_latecache, late);
+}
 
 /* The watching thread tells that memory has changed; regions.lock is held. */
 static void changed(void *arg, uint64_t start, uint64_t end)
@@ -27,28 +33,37 @@ static void changed(void *arg, uint64_t start, uint64_t end)
 
 	while ((entry = twi_regions_overlap(&pool->regions, start, end)) != NULL) {
 		twi_regions_withdraw(&pool->regions, entry);
-		atomic_fetch_add_explicit(&pool->latecache.invalidations, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&twi_latecache_of(pool)->invalidations, 1,
+					  memory_order_relaxed);
 	}
 }
 
-void twi_latecache_init(struct twi_pool *pool, uint64_t limit_bytes, uint32_t limit_entries)
+static struct twi_late *cache_create(struct twi_pool *pool, uint64_t limit_bytes,
+				     uint32_t limit_entries)
 {
-	struct twi_latecache *cache = &pool->latecache;
+	struct twi_latecache *cache = calloc(1, sizeof(*cache));
 
+	if (!cache)
+		return NULL;
+	cache->late.ops = &twi_latecache_ops;
 	cache->limit_bytes = limit_bytes;
 	cache->limit_entries = limit_entries;
 	cache->watch.fd = cache->watch.maps_fd = cache->watch.stop_fd = -1;
 	cache->watch.lock = &pool->regions.lock;
 	cache->watch.changed = changed;
 	cache->watch.arg = pool;
+	return &cache->late;
 }
 
-void twi_latecache_fini(struct twi_pool *pool)
+static void cache_destroy(struct twi_late *late)
 {
-	twi_watch_stop(&pool->latecache.watch);
+	struct twi_latecache *cache = twi_container_of(late, struct twi_latecache, late);
+
+	twi_watch_stop(&cache->watch);
+	free(cache);
 }
 
-bool twi_latecache_evict(struct twi_pool *pool)
+static bool cache_evict(struct twi_pool *pool)
 {
 	struct twi_regions *regions = &pool->regions;
 	uint16_t slot = regions->lru.first;
@@ -62,11 +77,11 @@ bool twi_latecache_evict(struct twi_pool *pool)
 	return true;
 }
 
-void twi_latecache_unwatch(struct twi_pool *pool, uint64_t start, uint64_t end)
+static void cache_unwatch(struct twi_pool *pool, uint64_t start, uint64_t end)
 {
 	struct twi_regions *regions = &pool->regions;
 
-	if (!pool->latecache.watch.running)
+	if (!twi_latecache_of(pool)->watch.running)
 		return;
 	while (start < end) {
 		struct twi_region_entry *entry;
@@ -80,31 +95,40 @@ void twi_latecache_unwatch(struct twi_pool *pool, uint64_t start, uint64_t end)
 		}
 		pthread_mutex_unlock(&regions->lock);
 		if (stop > start)
-			twi_watch_remove(&pool->latecache.watch, start, stop);
+			twi_watch_remove(&twi_latecache_of(pool)->watch, start, stop);
 		start = next;
 	}
 }
 
-void twi_latecache_settle(struct twi_pool *pool)
+static void cache_settle(struct twi_pool *pool)
 {
+	struct twi_latecache *cache = twi_latecache_of(pool);
 	struct twi_regions *regions = &pool->regions;
+	uint64_t lost = atomic_exchange_explicit(&cache->invalidations, 0, memory_order_relaxed);
 	uint64_t start, end;
 	bool moved;
 
+	if (lost > 0)
+		twi_count(pool->diag, TWI_C_late_cache_invalidations, lost);
 	for (;;) {
 		pthread_mutex_lock(&regions->lock);
-		moved = twi_watch_moved(&pool->latecache.watch, &start, &end);
+		moved = twi_watch_moved(&cache->watch, &start, &end);
 		pthread_mutex_unlock(&regions->lock);
 		if (!moved)
 			break;
-		twi_latecache_unwatch(pool, start, end);
+		cache_unwatch(pool, start, end);
 	}
+}
+
+static int cache_check(struct twi_pool *pool, uint64_t start, uint64_t end)
+{
+	return twi_watch_check(&twi_latecache_of(pool)->watch, start, end);
 }
 
 /* Can memory be watched here? The control lock is held. */
 static bool able(struct twi_pool *pool, bool start)
 {
-	struct twi_latecache *cache = &pool->latecache;
+	struct twi_latecache *cache = twi_latecache_of(pool);
 
 	if (!cache->tried || (start && cache->able && !cache->watch.running)) {
 		cache->able = twi_watch_start(&cache->watch) == TOW_OK;
@@ -124,11 +148,11 @@ static bool able(struct twi_pool *pool, bool start)
 static bool make_room(struct twi_pool *pool, uint64_t bytes)
 {
 	struct twi_regions *regions = &pool->regions;
-	const struct twi_latecache *cache = &pool->latecache;
+	const struct twi_latecache *cache = twi_latecache_of(pool);
 
 	while (regions->bytes[TWI_REGION_CACHED] + bytes > cache->limit_bytes ||
 	       regions->count[TWI_REGION_CACHED] >= cache->limit_entries) {
-		if (!twi_latecache_evict(pool))
+		if (!cache_evict(pool))
 			return false;
 	}
 	return true;
@@ -156,10 +180,10 @@ static struct twi_region_entry *take(struct twi_pool *pool, uint64_t start, uint
 		pthread_mutex_lock(&regions->lock);
 		entry = twi_regions_take(regions, TWI_REGION_CACHED, (void *)(uintptr_t)start,
 					 end - start, -1);
-	} while (!entry && twi_latecache_evict(pool));
+	} while (!entry && cache_evict(pool));
 	if (entry) {
 		twi_regions_hold(regions, entry);
-		*once_out = twi_watch_unsettled(&pool->latecache.watch, start, end);
+		*once_out = twi_watch_unsettled(&twi_latecache_of(pool)->watch, start, end);
 	}
 	pthread_mutex_unlock(&regions->lock);
 	return entry;
@@ -179,10 +203,10 @@ static int add(struct twi_pool *pool, uint64_t start, uint64_t end, uint64_t *ns
 				 "late cache: no room for %llu bytes (late_cache_bytes = %llu, "
 				 "late_cache_entries = %u, the rest is in use)",
 				 (unsigned long long)(end - start),
-				 (unsigned long long)pool->latecache.limit_bytes,
-				 pool->latecache.limit_entries);
+				 (unsigned long long)twi_latecache_of(pool)->limit_bytes,
+				 twi_latecache_of(pool)->limit_entries);
 	/* Watched first: what changes from now on makes the entry DEAD, also while it is told. */
-	status = twi_watch_add(&pool->latecache.watch, start, end);
+	status = twi_watch_add(&twi_latecache_of(pool)->watch, start, end);
 	if (status == TOW_OK)
 		status = twi_pool_announce(pool, &entry->region, ns_out);
 	pthread_mutex_lock(&regions->lock);
@@ -213,7 +237,7 @@ static void widen(struct twi_pool *pool, uint64_t *start, uint64_t *end)
 			break;
 	}
 	pthread_mutex_unlock(&regions->lock);
-	if (high - low <= pool->latecache.limit_bytes) {
+	if (high - low <= twi_latecache_of(pool)->limit_bytes) {
 		*start = low;
 		*end = high;
 	}
@@ -229,18 +253,19 @@ static int late_held(struct twi_pool *pool, uint64_t start, uint64_t end, uint64
 	int status;
 
 	twi_count(pool->diag, TWI_C_late_cache_misses, 1);
-	if (high - low > pool->latecache.limit_bytes)
+	if (high - low > twi_latecache_of(pool)->limit_bytes)
 		return twi_error(TOW_EEXHAUSTED,
 				 "late cache: %llu bytes are more than late_cache_bytes = %llu",
 				 (unsigned long long)(high - low),
-				 (unsigned long long)pool->latecache.limit_bytes);
+				 (unsigned long long)twi_latecache_of(pool)->limit_bytes);
 	for (const struct twi_registration *r = pool->registrations; r; r = r->next)
 		anyone |= r->registered;
 	if (!anyone)
 		return twi_error(TOW_ENOTSUP, "late cache: nobody needs memory registered");
 	if (!able(pool, true))
 		return twi_error(TOW_ENOTSUP, "late cache: %s; mend it: %s",
-				 pool->latecache.watch.reason, pool->latecache.watch.mend);
+				 twi_latecache_of(pool)->watch.reason,
+				 twi_latecache_of(pool)->watch.mend);
 	widen(pool, &low, &high);
 	status = add(pool, low, high, ns_out, entry_out);
 	/* The neighbour may be what does not work. */
@@ -263,15 +288,14 @@ static int find_patiently(struct twi_pool *pool, uint64_t start, uint64_t end,
 	return status;
 }
 
-int twi_pool_region_late(struct twi_pool *pool, const void *p, uint64_t bytes, struct twi_site site,
-			 const struct twi_region **region_out)
+static int cache_use(struct twi_pool *pool, const void *p, uint64_t bytes, struct twi_site site,
+		     const struct twi_region **region_out)
 {
 	uint64_t start = (uintptr_t)p, end = start + bytes, ns = 0;
 	struct twi_region_entry *entry = NULL;
 	bool late = false;
 	int status;
 
-	*region_out = NULL;
 	if (p == NULL || end <= start || end > (uint64_t)INTPTR_MAX)
 		return twi_error(TOW_EINVAL, "late cache: %llu bytes at %p are no memory",
 				 (unsigned long long)bytes, p);
@@ -302,7 +326,7 @@ int twi_pool_region_late(struct twi_pool *pool, const void *p, uint64_t bytes, s
 static void describe(void *arg, struct twi_emit *e)
 {
 	struct twi_pool *pool = arg;
-	struct twi_latecache *cache = &pool->latecache;
+	struct twi_latecache *cache = twi_latecache_of(pool);
 	bool watched;
 
 	pthread_mutex_lock(&pool->control);
@@ -318,7 +342,7 @@ static void describe(void *arg, struct twi_emit *e)
 	pthread_mutex_unlock(&pool->control);
 }
 
-int twi_latecache_report_add(struct twi_pool *pool)
+static int report_add(struct twi_pool *pool)
 {
 	struct twi_source source = { .path = INFO_PATH,
 				     .help = "Whether memory of the user's can be watched here",
@@ -328,7 +352,19 @@ int twi_latecache_report_add(struct twi_pool *pool)
 	return twi_registry_add(pool->diag, &source);
 }
 
-void twi_latecache_report_remove(struct twi_pool *pool)
+static void report_remove(struct twi_pool *pool)
 {
 	twi_registry_remove(pool->diag, INFO_PATH, pool);
 }
+
+const struct twi_late_ops twi_latecache_ops = {
+	.create = cache_create,
+	.destroy = cache_destroy,
+	.use = cache_use,
+	.check = cache_check,
+	.evict = cache_evict,
+	.unwatch = cache_unwatch,
+	.settle = cache_settle,
+	.report_add = report_add,
+	.report_remove = report_remove,
+};

@@ -20,12 +20,14 @@
 #ifndef TWI_LATECACHE_H
 #define TWI_LATECACHE_H
 
+#include "memreg/pool/late.h"
 #include "memreg/region/regions.h"
 #include "memreg/user/watch.h"
 
 struct twi_pool;
 
 struct twi_latecache {
+	struct twi_late late; /* first */
 	struct twi_watch watch;
 	uint64_t limit_bytes;
 	uint32_t limit_entries;
@@ -34,20 +36,10 @@ struct twi_latecache {
 	_Atomic uint64_t invalidations; /* not yet counted: the watching thread must not allocate */
 };
 
-void twi_latecache_init(struct twi_pool *pool, uint64_t limit_bytes, uint32_t limit_entries);
-/* All cached regions are forgotten already. */
-void twi_latecache_fini(struct twi_pool *pool);
+/* For twi_pool_options.late. */
+extern const struct twi_late_ops twi_latecache_ops;
 
-/* Drops the cached region used longest ago. False: there is none that nobody holds. regions.lock is
- * held. */
-bool twi_latecache_evict(struct twi_pool *pool);
-
-/* Ends the watching of what no cached region needs any more. The control lock is held. */
-void twi_latecache_unwatch(struct twi_pool *pool, uint64_t start, uint64_t end);
-void twi_latecache_settle(struct twi_pool *pool);
-
-/* "late_cache" in /v1/info: whether memory can be watched here, or why not and what mends it. */
-int twi_latecache_report_add(struct twi_pool *pool);
-void twi_latecache_report_remove(struct twi_pool *pool);
+/* That of a pool which was given the table. */
+struct twi_latecache *twi_latecache_of(const struct twi_pool *pool);
 
 #endif

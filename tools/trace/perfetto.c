@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "diag/base/error.h"
+#include "diag/base/hash.h"
 #include "diag/record/lane_id.h"
 #include "diag/trace/export/clean.h"
 #include "diag/trace/export/pb.h"
@@ -156,7 +157,7 @@ static uint64_t flow_of(const struct twi_trace_rank *rank, const struct twi_span
 	bool to_here = span->kind == TWI_SPAN_RECV || span->kind == TWI_SPAN_SERVE;
 	bool is_call = span->kind == TWI_SPAN_CALL || span->kind == TWI_SPAN_SERVE;
 	int64_t peer = twi_show_peer_rank(rank, span);
-	uint64_t hash = 0x9e3779b97f4a7c15u, words[4];
+	uint64_t hash = TWI_HASH_BASIS, words[4];
 
 	if ((!from_here && !to_here) || peer < 0 || rank->rank < 0)
 		return 0;
@@ -164,10 +165,8 @@ static uint64_t flow_of(const struct twi_trace_rank *rank, const struct twi_span
 	words[1] = (uint64_t)(from_here ? peer : rank->rank);
 	words[2] = span->id;
 	words[3] = is_call;
-	for (size_t i = 0; i < twi_array_count(words); i++) {
-		hash = (hash ^ words[i]) * 0xbf58476d1ce4e5b9u;
-		hash ^= hash >> 31;
-	}
+	for (size_t i = 0; i < twi_array_count(words); i++)
+		hash = twi_hash_mix(hash, words[i]);
 	return hash ? hash : 1;
 }
 

@@ -30,9 +30,9 @@
 #include <internal/list.h>
 #include <towline/coll.h>
 
-#include "diag/judge/rank_state.h"
 #include "diag/record/site.h"
 #include "transport/coll/plan/plan.h"
+#include "transport/job/series.h"
 #include "transport/op/claim.h"
 #include "transport/op/op.h"
 
@@ -172,16 +172,11 @@ struct twi_coll_group {
 	uint32_t ctx, rank, size;
 	uint32_t *members; /* their ranks in the job */
 	enum twi_coll_group_state state;
-	int broken; /* status, and its message: */
-	char why[TWI_COLL_WHY];
-	uint64_t broken_seq;                        /* at which it broke */
-	struct twi_state_past past[TWI_STATE_PAST]; /* the last ones, by seq (inquiry.h) */
-	uint64_t next_seq;                          /* of the next call; 0 is the set-up's */
-	uint64_t finished;                          /* all up to this one are over */
+	char why[TWI_COLL_WHY];   /* it is broken */
+	struct twi_series series; /* seq 0 is the set-up's */
 	uint64_t over;     /* bit seq % TWI_COLL_SLOTS: this one is, and one before it is not */
 	uint64_t left_seq; /* the last of the rank that has closed the group first */
 	uint32_t left_rank;
-	uint32_t in_flight;
 	struct twi_list runs; /* not over, by priority, then by seq */
 	struct twi_list polled;
 	struct twi_list pending; /* calls that came before it is READY */
@@ -194,8 +189,7 @@ struct twi_coll_group {
 	uint32_t locals_n;
 	bool peers_write;
 	bool all_local;
-	bool crowd;            /* more ranks of this host than it has cores */
-	bool any_tcp, any_ofi; /* lanes that messages take; known of connected ones */
+	bool crowd; /* more ranks of this host than it has cores */
 	struct twi_coll_region *region;
 	struct twi_coll_told *told;   /* of each rank, or NULL */
 	uint32_t connects;            /* of the set-up, under way */

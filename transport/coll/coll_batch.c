@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "diag/base/error.h"
+#include "diag/base/hash.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/coll/coll_report.h"
@@ -175,7 +176,7 @@ void twi_coll_batch_fail(struct twi_coll_group *coll, int status)
 static void out_of_step(struct twi_coll_group *coll, int status)
 {
 	if (status != TOW_EINVAL && status != TOW_ENOTSUP)
-		twi_coll_break(coll, coll->next_seq, status, true);
+		twi_coll_break(coll, coll->series.next_seq, status, true);
 }
 
 /* --- fused ones --- */
@@ -298,18 +299,12 @@ static void abort_held(struct tow_op *op, int status)
 		under->abort_call(under, status);
 }
 
-/* FNV-1a: two batches of other parts have other signatures, though their sums be the same. */
-static uint64_t mix_part(uint64_t hash, uint64_t count)
-{
-	return (hash ^ count) * 0x100000001b3ull;
-}
-
 /* Puts the next `count` of those that are held into the buffer, and says what call that makes. */
 static void gather(struct fused *fused, uint32_t count, struct twi_coll_call *call)
 {
 	struct twi_coll_group *coll = fused->coll;
 	uint8_t *memory = fused->memory;
-	uint64_t end = 0, parts = 0xcbf29ce484222325ull;
+	uint64_t end = 0, parts = TWI_HASH_BASIS;
 
 	*call = first_held(coll->batch)->call;
 	fused->op.deadline_ns = UINT64_MAX;
@@ -321,7 +316,8 @@ static void gather(struct fused *fused, uint32_t count, struct twi_coll_call *ca
 		memset(memory + end, 0, held->offset - end);
 		end = held->offset + held->bytes;
 		copy(coll->engine, memory + held->offset, held->call.in, held->bytes);
-		parts = mix_part(parts, held->call.count);
+		/* Batches of other parts have other signatures, though their sums be the same. */
+		parts = twi_hash_step(parts, held->call.count);
 		fused->op.deadline_ns = twi_min(fused->op.deadline_ns, held->op->deadline_ns);
 		take_held(coll->batch, held);
 		twi_list_remove(&held->link);
@@ -538,11 +534,11 @@ int twi_coll_batch_add(struct twi_coll_group *coll, const struct twi_coll_call *
 		return status;
 	if (coll->state == TWI_COLL_BROKEN || (!coll->batch->open && !holds(coll, call)))
 		return twi_coll_start(coll, call, op);
-	if (coll->in_flight + coll->batch->held_n >= TOW_COLL_IN_FLIGHT)
+	if (coll->series.in_flight + coll->batch->held_n >= TOW_COLL_IN_FLIGHT)
 		return twi_error(TOW_EBUSY,
 				 "%u collectives of the group are in flight, and %u are held back; "
 				 "end the batch, and wait for one",
-				 coll->in_flight, coll->batch->held_n);
+				 coll->series.in_flight, coll->batch->held_n);
 	return hold(coll, call, op);
 }
 

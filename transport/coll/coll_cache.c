@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "diag/base/error.h"
+#include "diag/base/hash.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/coll/coll_quick.h"
@@ -77,39 +78,33 @@ void twi_coll_spans(const struct twi_coll_call *call, uint32_t rank, uint32_t ra
 	*out_bytes_out = out * tow_type_bytes(call->type);
 }
 
-/* FNV-1a over words, with a multiplication that mixes high bits down. */
-static uint64_t mix(uint64_t hash, uint64_t word)
-{
-	hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
-	return hash ^ hash >> 29;
-}
-
 static uint64_t mix_words(uint64_t hash, const uint64_t *words, uint32_t count)
 {
 	for (uint32_t i = 0; words != NULL && i < count; i++)
-		hash = mix(hash, words[i]);
+		hash = twi_hash_mix(hash, words[i]);
 	return hash;
 }
 
 /* The part of a call that every rank has alike. */
 static uint64_t common_hash(const struct twi_coll_call *call, uint32_t ranks)
 {
-	uint64_t hash =
-		mix(0x746f776c696e65ull, (uint64_t)call->kind << 32 | (uint64_t)call->type << 16 |
-						 (uint64_t)call->reduce);
+	uint64_t hash = twi_hash_mix(0x746f776c696e65ull, (uint64_t)call->kind << 32 |
+								  (uint64_t)call->type << 16 |
+								  (uint64_t)call->reduce);
 
-	hash = mix(hash, (uint64_t)call->root << 32 | (uint32_t)call->priority);
+	hash = twi_hash_mix(hash, (uint64_t)call->root << 32 | (uint32_t)call->priority);
 	if (call->kind != TWI_COLL_ALL_GATHER_V)
-		hash = mix(hash, call->count);
+		hash = twi_hash_mix(hash, call->count);
 	else
 		hash = mix_words(mix_words(hash, call->recv_counts, ranks), call->recv_offsets,
 				 ranks);
 	for (uint32_t i = 0; i < call->pair_count; i++)
-		hash = mix(hash, (uint64_t)call->pairs[i].source << 32 | call->pairs[i].target);
+		hash = twi_hash_mix(hash,
+				    (uint64_t)call->pairs[i].source << 32 | call->pairs[i].target);
 	if (call->kind == TWI_COLL_ALL_TO_ALL)
-		hash = mix(hash, call->in_place);
+		hash = twi_hash_mix(hash, call->in_place);
 	if (call->parts != 0)
-		hash = mix(hash, call->parts);
+		hash = twi_hash_mix(hash, call->parts);
 	return hash;
 }
 
@@ -117,9 +112,9 @@ static uint64_t key_hash(const struct twi_coll_call *call, uint32_t ranks)
 {
 	uint64_t hash = common_hash(call, ranks);
 
-	hash = mix(hash, (uint64_t)(uintptr_t)call->forced);
-	hash = mix(hash, (uint64_t)call->target << 32 ^ (uint64_t)call->source);
-	hash = mix(hash, call->in_place);
+	hash = twi_hash_mix(hash, (uint64_t)(uintptr_t)call->forced);
+	hash = twi_hash_mix(hash, (uint64_t)call->target << 32 ^ (uint64_t)call->source);
+	hash = twi_hash_mix(hash, call->in_place);
 	if (call->kind == TWI_COLL_ALL_TO_ALL_V) {
 		hash = mix_words(hash, call->send_counts, ranks);
 		hash = mix_words(hash, call->send_offsets, ranks);
@@ -331,8 +326,8 @@ static int build(struct twi_coll_group *coll, struct twi_coll_entry *entry)
 	for (uint32_t i = 0; i < entry->plan->program_count; i++)
 		entry->program_steps =
 			twi_max(entry->program_steps, entry->plan->programs[i].count);
-	entry->signature =
-		mix(common_hash(&entry->call, coll->size), (uint64_t)(row - twi_plan_rows) + 1);
+	entry->signature = twi_hash_mix(common_hash(&entry->call, coll->size),
+					(uint64_t)(row - twi_plan_rows) + 1);
 	entry->signature |= 1; /* 0 is none */
 	twi_coll_spans(&entry->call, coll->rank, coll->size, &entry->in_bytes, &entry->out_bytes);
 	/* In place they are in the caches already, or will have been read just before. */

@@ -77,8 +77,8 @@ void twi_coll_break(struct twi_coll_group *coll, uint64_t seq, int status, bool 
 	if (coll->state == TWI_COLL_BROKEN)
 		return;
 	coll->state = TWI_COLL_BROKEN;
-	coll->broken = status;
-	coll->broken_seq = seq;
+	coll->series.broken = status;
+	coll->series.broken_seq = seq;
 	coll->engine->hooks.inquiry->failed(coll->engine);
 	snprintf(coll->why, sizeof(coll->why), "%.*s", (int)sizeof(coll->why) - 1,
 		 tow_error_message());
@@ -110,7 +110,8 @@ static void on_break(struct twi_coll_group *coll, const struct twi_coll_word *wo
 
 void twi_coll_leave(struct twi_coll_group *coll)
 {
-	const struct twi_coll_word word = { .type = TWI_COLL_LEAVE, .seq = coll->next_seq - 1 };
+	const struct twi_coll_word word = { .type = TWI_COLL_LEAVE,
+					    .seq = coll->series.next_seq - 1 };
 
 	twi_assert_held(coll->engine);
 	coll->state = TWI_COLL_BROKEN; /* nothing was, but nothing is to begin either */
@@ -139,7 +140,7 @@ static void on_leave(struct twi_coll_group *coll, const struct twi_coll_word *wo
 		return;
 	coll->left_seq = word->seq;
 	coll->left_rank = word->from;
-	if (coll->next_seq - 1 > word->seq)
+	if (coll->series.next_seq - 1 > word->seq)
 		twi_coll_check_left(coll);
 }
 
@@ -258,7 +259,7 @@ static void on_call(struct twi_coll_group *coll, const struct twi_coll_word *wor
 		return;
 	if (run != NULL) {
 		compare(run, word);
-	} else if (word->seq >= coll->next_seq) {
+	} else if (word->seq >= coll->series.next_seq) {
 		sign = &coll->signs[word->seq % TWI_COLL_SLOTS];
 		sign->seq = word->seq;
 		sign->signature = word->value;

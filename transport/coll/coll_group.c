@@ -56,7 +56,12 @@ int twi_coll_of(struct tow_group *group, struct twi_coll_group **out)
 	coll->ctx = group->id;
 	coll->rank = group->rank;
 	coll->size = group->size;
-	coll->next_seq = 1;
+	coll->series = (struct twi_series){ .ctx = group->id,
+					    .rank = group->rank,
+					    .size = group->size,
+					    .members = coll->members,
+					    .next_seq = 1,
+					    .why = coll->why };
 	coll->left_seq = UINT64_MAX;
 	coll->holds_back = coll->engine->knobs.combine != 0;
 	twi_coll_log_make(coll->engine);
@@ -70,6 +75,7 @@ int twi_coll_of(struct tow_group *group, struct twi_coll_group **out)
 		twi_list_init(&coll->buckets[i]);
 	twi_list_push_back(&group->ranks->colls, &coll->link);
 	twi_list_push_back(&coll->engine->coll_groups, &coll->all);
+	twi_list_push_back(&coll->engine->series, &coll->series.link);
 	twi_ranks_use(group->ranks);
 	group->coll = coll;
 	*out = coll;
@@ -144,7 +150,7 @@ static void note_begun(struct twi_coll_group *coll, const struct twi_coll_run *r
 {
 	const struct twi_coll_call *call = &run->entry->call;
 
-	coll->past[run->seq % TWI_STATE_PAST] = (struct twi_state_past){
+	*twi_series_past(&coll->series, run->seq) = (struct twi_state_past){
 		.seq = run->seq,
 		.signature = run->entry->signature,
 		.bytes = twi_max(run->entry->in_bytes, run->entry->out_bytes),
@@ -156,7 +162,7 @@ static void note_begun(struct twi_coll_group *coll, const struct twi_coll_run *r
 
 static void note_ended(struct twi_coll_group *coll, uint64_t seq, int status)
 {
-	struct twi_state_past *past = &coll->past[seq % TWI_STATE_PAST];
+	struct twi_state_past *past = twi_series_past(&coll->series, seq);
 
 	if (past->seq != seq)
 		return;
@@ -217,15 +223,15 @@ static int put_off(struct twi_coll_group *coll, const struct twi_coll_call *call
 	}
 	pending->coll = coll;
 	pending->op = op;
-	pending->seq = coll->next_seq++;
-	coll->past[pending->seq % TWI_STATE_PAST] =
+	pending->seq = coll->series.next_seq++;
+	*twi_series_past(&coll->series, pending->seq) =
 		(struct twi_state_past){ .seq = pending->seq,
 					 .start_ns = op->start_ns,
 					 .kind = (uint8_t)call->kind,
 					 .type = (uint8_t)call->type };
 	op->owner = pending;
 	op->abort_call = abort_pending;
-	coll->in_flight++;
+	coll->series.in_flight++;
 	twi_op_watch(op);
 	twi_list_push_back(&coll->pending, &pending->link);
 	return TOW_OK;
@@ -273,12 +279,12 @@ static void free_pending(struct pending *pending)
 
 static void seq_over(struct twi_coll_group *coll, uint64_t seq)
 {
-	twi_assert_hot(coll->in_flight > 0);
-	coll->in_flight--;
+	twi_assert_hot(coll->series.in_flight > 0);
+	coll->series.in_flight--;
 	coll->over |= 1ull << seq % TWI_COLL_SLOTS;
-	while ((coll->over >> (coll->finished + 1) % TWI_COLL_SLOTS & 1) != 0) {
-		coll->finished++;
-		coll->over &= ~(1ull << coll->finished % TWI_COLL_SLOTS);
+	while ((coll->over >> (coll->series.finished + 1) % TWI_COLL_SLOTS & 1) != 0) {
+		coll->series.finished++;
+		coll->over &= ~(1ull << coll->series.finished % TWI_COLL_SLOTS);
 	}
 	twi_held_count(coll->engine, TWI_C_colls_completed, 1);
 	twi_coll_finished(coll);
@@ -317,7 +323,7 @@ void twi_coll_fail_pending(struct twi_coll_group *coll, int status)
 		twi_error(status, "%s", coll->why);
 		twi_coll_record_fail(pending->op, status);
 		twi_op_complete(pending->op, status, 0);
-		coll->in_flight--;
+		coll->series.in_flight--;
 		twi_held_count(coll->engine, TWI_C_colls_completed, 1);
 		free_pending(pending);
 	}
@@ -330,14 +336,15 @@ void twi_coll_fail_pending(struct twi_coll_group *coll, int status)
  */
 static void note_refused(struct twi_coll_group *coll, const struct twi_coll_call *call)
 {
-	struct twi_state_past *past = &coll->past[coll->next_seq % TWI_STATE_PAST];
+	struct twi_state_past *past = twi_series_past(&coll->series, coll->series.next_seq);
 	struct twi_coll_entry *entry;
 
-	if (coll->broken != TOW_EMISMATCH || coll->broken_seq != coll->next_seq ||
-	    past->seq == coll->next_seq || twi_coll_entry_find(coll, call, &entry) < 0)
+	if (coll->series.broken != TOW_EMISMATCH ||
+	    coll->series.broken_seq != coll->series.next_seq ||
+	    past->seq == coll->series.next_seq || twi_coll_entry_find(coll, call, &entry) < 0)
 		return;
 	*past = (struct twi_state_past){
-		.seq = coll->next_seq,
+		.seq = coll->series.next_seq,
 		.signature = entry->signature,
 		.bytes = twi_max(entry->in_bytes, entry->out_bytes),
 		.start_ns = twi_engine_batch_now(coll->engine),
@@ -354,16 +361,16 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 	int status;
 
 	twi_assert_held(coll->engine);
-	if (twi_unlikely(coll->next_seq > coll->left_seq))
+	if (twi_unlikely(coll->series.next_seq > coll->left_seq))
 		twi_coll_check_left(coll);
 	if (twi_unlikely(coll->state == TWI_COLL_BROKEN)) {
 		note_refused(coll, call);
 		return twi_error(TOW_EPEER, "the group is broken: %.350s", coll->why);
 	}
-	if (twi_unlikely(coll->in_flight >= TOW_COLL_IN_FLIGHT))
+	if (twi_unlikely(coll->series.in_flight >= TOW_COLL_IN_FLIGHT))
 		return twi_error(TOW_EBUSY,
 				 "%u collectives of the group are in flight; wait for one first",
-				 coll->in_flight);
+				 coll->series.in_flight);
 	twi_held_count(coll->engine, TWI_C_colls_started, 1);
 	if (twi_unlikely(coll->state != TWI_COLL_READY)) {
 		if (!op->embedded && op->stamp.record == NULL)
@@ -376,9 +383,9 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 	status = prepare(coll, call, &run);
 	if (status < 0)
 		return status;
-	coll->in_flight++;
+	coll->series.in_flight++;
 	twi_op_watch(op);
-	begin(coll, run, op, coll->next_seq++, false);
+	begin(coll, run, op, coll->series.next_seq++, false);
 	if (run->op == op && twi_coll_span_wanted(run))
 		run->called_ns = twi_engine_clock(coll->engine);
 	return TOW_OK;
@@ -392,7 +399,7 @@ int twi_coll_start_own(struct twi_coll_group *coll, const struct twi_coll_call *
 	twi_assert_held(coll->engine);
 	if (status < 0)
 		return status;
-	coll->in_flight++;
+	coll->series.in_flight++;
 	begin(coll, run, NULL, 0, false);
 	return TOW_OK;
 }
@@ -413,7 +420,7 @@ static void wake_queued(struct twi_coll_group *coll)
 void twi_coll_over(struct twi_coll_run *run)
 {
 	struct twi_coll_group *coll = run->coll;
-	bool held_up = coll->next_seq > coll->finished + TWI_COLL_SLOTS + 1;
+	bool held_up = coll->series.next_seq > coll->series.finished + TWI_COLL_SLOTS + 1;
 
 	twi_assert_held(coll->engine);
 	if (run->seq > 0) {
@@ -422,7 +429,7 @@ void twi_coll_over(struct twi_coll_run *run)
 		if (twi_unlikely(held_up))
 			wake_queued(coll);
 	} else {
-		coll->in_flight--;
+		coll->series.in_flight--;
 		twi_coll_setup_gathered(coll, run->status);
 	}
 }
@@ -514,6 +521,7 @@ static void free_coll(struct twi_coll_group *coll)
 
 	twi_list_remove(&coll->link);
 	twi_list_remove(&coll->all);
+	twi_list_remove(&coll->series.link);
 	twi_list_remove(&coll->active);
 	twi_coll_batch_free(coll);
 	for (unsigned i = 0; i < TWI_COLL_KINDS; i++)
@@ -547,12 +555,12 @@ bool twi_coll_group_end(struct tow_group *group)
 	twi_assert_held(group->ranks->engine);
 	if (coll == NULL)
 		return true;
-	if (coll->state != TWI_COLL_BROKEN && coll->in_flight == 0 && coll->connects == 0 &&
+	if (coll->state != TWI_COLL_BROKEN && coll->series.in_flight == 0 && coll->connects == 0 &&
 	    twi_coll_batch_held(coll) == 0) {
 		twi_coll_leave(coll);
 	} else if (coll->state != TWI_COLL_BROKEN) {
 		twi_error(TOW_ECLOSED, "rank %u has closed the group", coll->rank);
-		twi_coll_break(coll, coll->finished + 1, TOW_ECLOSED, true);
+		twi_coll_break(coll, coll->series.finished + 1, TOW_ECLOSED, true);
 	}
 	if (!twi_list_empty(&coll->runs) || coll->connects > 0 || twi_coll_batch_busy(coll))
 		return false;

@@ -131,7 +131,7 @@ static void give_up(struct twi_coll_group *coll)
 /* It has ended after all: there is nothing to ask any more. */
 static bool is_over(const struct twi_coll_group *coll, uint64_t seq)
 {
-	return seq <= coll->finished || (coll->over >> seq % TWI_COLL_SLOTS & 1) != 0;
+	return seq <= coll->series.finished || (coll->over >> seq % TWI_COLL_SLOTS & 1) != 0;
 }
 
 /* Where the others are, has been asked about `late`: this one waits until they have answered. */
@@ -182,16 +182,16 @@ static void answer(struct twi_coll_group *coll, const struct twi_coll_word *word
 {
 	struct twi_coll_word out = { .type = TWI_COLL_ANSWER,
 				     .seq = word->seq,
-				     .value = coll->next_seq - 1 };
-	const struct twi_coll_run *run = twi_coll_run_of(coll, coll->next_seq - 1);
+				     .value = coll->series.next_seq - 1 };
+	const struct twi_coll_run *run = twi_coll_run_of(coll, coll->series.next_seq - 1);
 
 	if (run != NULL)
 		twi_coll_call_text(run, out.text, sizeof(out.text));
-	else if (coll->next_seq == 1)
+	else if (coll->series.next_seq == 1)
 		snprintf(out.text, sizeof(out.text), "none");
 	else
 		snprintf(out.text, sizeof(out.text), "%llu, finished",
-			 (unsigned long long)coll->next_seq - 1);
+			 (unsigned long long)coll->series.next_seq - 1);
 	twi_coll_say(coll, word->from, &out);
 }
 

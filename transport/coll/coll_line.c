@@ -14,26 +14,13 @@
 #include "transport/job/group.h"
 #include "transport/job/rank_words.h"
 
-/* The number of no group, so that it is no collective's tag. */
-#define TAG        (1ull << 63 | (uint64_t)TWI_COLL_CTX_MAX << 48)
-#define SAY_NS     30000000000ull
-#define KEEP_MAX   64u
-#define POSTS_MIN  1024u /* words under way, and for each rank: */
-#define POSTS_EACH 16u
+#define CONNECT_NS 30000000000ull
 
 /* The receive of one connection. */
 struct twi_coll_line {
 	struct twi_rank_ear ear;
 	uint32_t rank;
 	uint8_t in[TWI_COLL_WORD_MAX];
-};
-
-/* A word on its way out. */
-struct post {
-	struct twi_rank_post post;
-	struct twi_list link;
-	uint32_t bytes;
-	uint8_t out[TWI_COLL_WORD_MAX];
 };
 
 struct early {
@@ -78,66 +65,21 @@ static bool decode(const uint8_t *in, uint64_t bytes, struct twi_coll_word *out)
 
 /* --- out --- */
 
-static void on_over(struct twi_rank_post *own)
-{
-	struct post *post = twi_container_of(own, struct post, post);
-	struct twi_ranks *ranks = own->ranks;
-
-	ranks->posts_out--;
-	if (ranks->posts_kept < KEEP_MAX && !ranks->closing) {
-		ranks->posts_kept++;
-		twi_list_push_front(&ranks->posts, &post->link);
-	} else {
-		free(post);
-	}
-}
-
-static void send_post(struct post *post, struct tow_peer *peer)
-{
-	const struct twi_rank_words words = { post->out, post->bytes, TAG, SAY_NS };
-
-	twi_rank_post_send(&post->post, peer, &words);
-}
-
 static void on_connected(struct tow_op *op, const struct tow_result *result)
 {
-	struct post *post = result->user;
+	struct twi_rank_post *post = result->user;
 
 	tow_op_release(op);
 	if (result->status == TOW_OK)
-		send_post(post, result->peer);
+		twi_rank_post_send(post, result->peer);
 	else
-		twi_rank_post_end(&post->post);
-}
-
-/* NULL: no memory, or so many are under way that a rank must have asked without listening. */
-static struct post *take_post(struct twi_ranks *ranks)
-{
-	struct twi_list *pos = twi_list_first(&ranks->posts);
-	struct post *post;
-
-	if (ranks->posts_out >= POSTS_MIN + POSTS_EACH * (uint64_t)ranks->size)
-		return NULL;
-	if (pos != NULL) {
-		twi_list_remove(pos);
-		ranks->posts_kept--;
-		post = twi_container_of(pos, struct post, link);
-	} else {
-		post = calloc(1, sizeof(*post));
-		if (post == NULL)
-			return NULL;
-		twi_list_init(&post->link);
-		post->post.over = on_over;
-	}
-	ranks->posts_out++;
-	twi_rank_post_begin(&post->post, ranks);
-	return post;
+		twi_rank_post_end(post);
 }
 
 void twi_coll_say_to(struct twi_ranks *ranks, uint32_t job_rank, uint32_t ctx, uint32_t from,
 		     const struct twi_coll_word *word)
 {
-	struct post *post = ranks->closing ? NULL : take_post(ranks);
+	struct twi_rank_post *post = twi_rank_post_make(ranks, TWI_WORDS_COLL, TWI_COLL_WORD_MAX);
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	const struct twi_slot *slot;
 	struct tow_op *op;
@@ -147,14 +89,14 @@ void twi_coll_say_to(struct twi_ranks *ranks, uint32_t job_rank, uint32_t ctx, u
 	post->bytes = encode(ctx, from, word, post->out);
 	slot = &ranks->slots[job_rank];
 	if (slot->state == TWI_SLOT_UP) {
-		send_post(post, slot->peer);
+		twi_rank_post_send(post, slot->peer);
 		return;
 	}
-	options.timeout_ns = SAY_NS;
+	options.timeout_ns = CONNECT_NS;
 	options.done = on_connected;
 	options.user = post;
 	if (twi_ranks_connect(ranks, job_rank, TWI_SPACE_LINK, &options, &op) < 0)
-		twi_rank_post_end(&post->post);
+		twi_rank_post_end(post);
 }
 
 void twi_coll_say(struct twi_coll_group *coll, uint32_t rank, const struct twi_coll_word *word)
@@ -275,7 +217,7 @@ struct twi_coll_line *twi_coll_line_make(struct twi_ranks *ranks, uint32_t job_r
 					   .peer = peer,
 					   .in = line->in,
 					   .room = sizeof(line->in),
-					   .tag = TAG,
+					   .kind = TWI_WORDS_COLL,
 					   .heard = on_heard,
 					   .over = on_deaf };
 	return line;
@@ -327,9 +269,5 @@ void twi_coll_lines_end(struct twi_ranks *ranks)
 	while ((pos = twi_list_first(&ranks->early)) != NULL) {
 		twi_list_remove(pos);
 		free(twi_container_of(pos, struct early, link));
-	}
-	while ((pos = twi_list_first(&ranks->posts)) != NULL) {
-		twi_list_remove(pos);
-		free(twi_container_of(pos, struct post, link));
 	}
 }

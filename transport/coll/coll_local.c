@@ -241,7 +241,7 @@ void twi_coll_finished(struct twi_coll_group *coll)
 	if (coll->region == NULL)
 		return;
 	/* release: this rank's reading and writing comes before */
-	atomic_store_explicit(&coll->region->finished, coll->finished, memory_order_release);
+	atomic_store_explicit(&coll->region->finished, coll->series.finished, memory_order_release);
 	wake_locals(coll);
 }
 

@@ -8,7 +8,7 @@
 
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
-#include "diag/serve/report.h"
+#include "diag/record/latency_report.h"
 #include "transport/coll/coll_batch.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
@@ -255,10 +255,10 @@ static void emit_group(struct twi_emit *emit, const struct twi_coll_group *coll)
 	twi_emit_u64(emit, "size", coll->size);
 	twi_emit_str(emit, "state", state_name(coll->state));
 	twi_emit_str(emit, "broken",
-		     coll->state == TWI_COLL_BROKEN ? tow_status_name(coll->broken) : NULL);
+		     coll->state == TWI_COLL_BROKEN ? tow_status_name(coll->series.broken) : NULL);
 	twi_emit_str(emit, "broken_why", coll->state == TWI_COLL_BROKEN ? coll->why : NULL);
-	twi_emit_u64(emit, "started", coll->next_seq - 1);
-	twi_emit_u64(emit, "in_flight", coll->in_flight);
+	twi_emit_u64(emit, "started", coll->series.next_seq - 1);
+	twi_emit_u64(emit, "in_flight", coll->series.in_flight);
 	twi_emit_u64(emit, "held_back", twi_coll_batch_held(coll));
 	emit_hosts(emit, coll);
 	twi_emit_array_begin(emit, "entries");

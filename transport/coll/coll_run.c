@@ -288,7 +288,7 @@ static bool begin(struct twi_coll_run *run)
 	struct twi_coll_group *coll = run->coll;
 	int status;
 
-	if (run->seq > coll->finished + TWI_COLL_SLOTS)
+	if (run->seq > coll->series.finished + TWI_COLL_SLOTS)
 		return false; /* twi_coll_over goes on with it: its slot is an older one's */
 	if (coll->locals_n > 0 && !twi_coll_slot_free(coll, run->seq)) {
 		twi_coll_run_poll(run);
@@ -432,7 +432,7 @@ void twi_coll_run_start(struct twi_coll_run *run)
 	const struct twi_coll_group *coll = run->coll;
 
 	if (twi_likely(is_quick(run)))
-		quick_turn(run, coll->crowd || coll->in_flight > 1 ? 0 : SPINS);
+		quick_turn(run, coll->crowd || coll->series.in_flight > 1 ? 0 : SPINS);
 	else
 		twi_coll_run_turn(run);
 }

@@ -454,7 +454,7 @@ static int start(struct tow_group *group, uint64_t timeout_ns, struct shrink **s
 		return status;
 	if (coll->state != TWI_COLL_BROKEN) {
 		twi_error(TOW_EPEER, "rank %u shrinks the group", coll->rank);
-		twi_coll_break(coll, coll->finished + 1, TOW_EPEER, true);
+		twi_coll_break(coll, coll->series.finished + 1, TOW_EPEER, true);
 	}
 	*shrink_out = find(coll->ranks, coll->ctx);
 	if (*shrink_out == NULL)

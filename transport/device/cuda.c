@@ -422,38 +422,6 @@ static uint64_t cuda_deadline_ns(struct twi_device *device)
 	return twi_engine_now(device->engine) + POLL_NS;
 }
 
-static int cuda_export_dmabuf(struct twi_device *device, void *memory, uint64_t offset,
-			      uint64_t bytes, int *fd_out, uint64_t *offset_out)
-{
-	struct cuda *cuda = cuda_of(device);
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	twi_cu_ptr at = (uintptr_t)memory + offset, base = at & ~(page - 1);
-	uint64_t span = twi_align_up(at + bytes - base, page);
-	twi_cu_result result;
-	int mode;
-
-	*fd_out = -1;
-	*offset_out = at - base;
-	if (cuda->api.cuMemGetHandleForAddressRange == NULL)
-		return twi_error(TOW_ENOTSUP,
-				 "device %s: this driver (%d) exports no dma-buf; CUDA "
-				 "11.7 does",
-				 cuda->facts.name, cuda->api.version);
-	result = enter(cuda, &mode);
-	if (result == TWI_CU_OK) {
-		result = cuda->api.cuMemGetHandleForAddressRange(
-			fd_out, base, span, TWI_CU_RANGE_DMA_BUF_FD, TWI_CU_RANGE_PCIE);
-		if (result != TWI_CU_OK) /* that flag is of newer drivers */
-			result = cuda->api.cuMemGetHandleForAddressRange(
-				fd_out, base, span, TWI_CU_RANGE_DMA_BUF_FD, 0);
-		leave(cuda, &mode);
-	}
-	if (result == TWI_CU_OK)
-		return TOW_OK;
-	*fd_out = -1;
-	return failure(cuda, "cuMemGetHandleForAddressRange", result);
-}
-
 static void cuda_describe(struct twi_device *device, struct twi_emit *emit)
 {
 	struct cuda *cuda = cuda_of(device);
@@ -480,6 +448,5 @@ const struct twi_device_ops twi_device_cuda = {
 	.copy = cuda_copy,
 	.query = cuda_query,
 	.deadline_ns = cuda_deadline_ns,
-	.export_dmabuf = cuda_export_dmabuf,
 	.describe = cuda_describe,
 };

@@ -34,8 +34,6 @@ enum {
 	TWI_CU_STREAM_NON_BLOCKING = 1,
 	TWI_CU_EVENT_DISABLE_TIMING = 2,
 	TWI_CU_CAPTURE_RELAXED = 2,
-	TWI_CU_RANGE_DMA_BUF_FD = 1,
-	TWI_CU_RANGE_PCIE = 1,
 };
 
 /* X(name, version asked of cuGetProcAddress, symbol for dlsym, parameters) */
@@ -72,10 +70,7 @@ enum {
 
 /* The same; a driver may lack them, and the pointer is NULL then. */
 #define TWI_CUDA_OPTIONAL_MAP(X)                                                                   \
-	X(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode,             \
-	  (int *mode))                                                                             \
-	X(cuMemGetHandleForAddressRange, 11070, cuMemGetHandleForAddressRange,                     \
-	  (void *out, twi_cu_ptr, size_t bytes, int kind, unsigned long long flags))
+	X(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode, (int *mode))
 
 struct twi_cuda_api {
 	int version; /* of the driver: 12040 is 12.4 */

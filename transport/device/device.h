@@ -12,9 +12,9 @@
  * starts a chunk (copy) and says later whether it has ended (query).
  *
  * Threads: copy, query and deadline_ns are called by the thread that holds the engine (engine.h),
- * so never two at once for one device. open, close, map, unmap, alloc, free, export_dmabuf and
- * describe may come from any thread, at the same time as the former: a backend that keeps tables of
- * its own locks them. No call is made before open has returned or after close was called.
+ * so never two at once for one device. open, close, map, unmap, alloc, free and describe may
+ * come from any thread, at the same time as the former: a backend that keeps tables of its own
+ * locks them. No call is made before open has returned or after close was called.
  *
  * Failures are born with twi_error and name the device. TOW_EDEVICE: the driver or plugin failed,
  * or refused for a reason of its own.
@@ -46,7 +46,6 @@ struct twi_device_facts {
 	 */
 	bool takes_any;
 	char takes_any_why[160];
-	bool virtual_time; /* its time is the engine's virtual clock */
 };
 
 /* One chunk. */
@@ -124,13 +123,6 @@ struct twi_device_ops {
 	 * asked while something is in flight.
 	 */
 	uint64_t (*deadline_ns)(struct twi_device *device);
-
-	/*
-	 * A dma-buf of [offset, offset + bytes) of memory, to be closed by the caller, and where in
-	 * it that begins. TOW_OK; TOW_ENOTSUP; TOW_EINVAL; TOW_EDEVICE.
-	 */
-	int (*export_dmabuf)(struct twi_device *device, void *memory, uint64_t offset,
-			     uint64_t bytes, int *fd_out, uint64_t *offset_out);
 
 	/* Members of the device's object in /v1/devices that only this kind has. */
 	void (*describe)(struct twi_device *device, struct twi_emit *emit);

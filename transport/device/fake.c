@@ -439,18 +439,6 @@ static uint64_t fake_deadline_ns(struct twi_device *device)
 	return next;
 }
 
-static int fake_export_dmabuf(struct twi_device *device, void *memory, uint64_t offset,
-			      uint64_t bytes, int *fd_out, uint64_t *offset_out)
-{
-	(void)memory;
-	(void)offset;
-	(void)bytes;
-	*fd_out = -1;
-	*offset_out = 0;
-	return twi_error(TOW_ENOTSUP, "device %s: its memory is the host's, and has no dma-buf",
-			 fake_of(device)->facts.name);
-}
-
 static void fake_describe(struct twi_device *device, struct twi_emit *emit)
 {
 	struct fake *fake = fake_of(device);
@@ -475,6 +463,5 @@ const struct twi_device_ops twi_device_fake = {
 	.copy = fake_copy,
 	.query = fake_query,
 	.deadline_ns = fake_deadline_ns,
-	.export_dmabuf = fake_export_dmabuf,
 	.describe = fake_describe,
 };

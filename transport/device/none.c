@@ -88,18 +88,6 @@ static uint64_t none_deadline_ns(struct twi_device *dev)
 	return UINT64_MAX;
 }
 
-static int none_export_dmabuf(struct twi_device *dev, void *memory, uint64_t offset, uint64_t bytes,
-			      int *fd_out, uint64_t *offset_out)
-{
-	(void)dev;
-	(void)memory;
-	(void)offset;
-	(void)bytes;
-	*fd_out = -1;
-	*offset_out = 0;
-	return twi_error(TOW_ENOTSUP, "there is no device");
-}
-
 static void none_describe(struct twi_device *dev, struct twi_emit *emit)
 {
 	(void)dev;
@@ -120,6 +108,5 @@ const struct twi_device_ops twi_device_none = {
 	.copy = none_copy,
 	.query = none_query,
 	.deadline_ns = none_deadline_ns,
-	.export_dmabuf = none_export_dmabuf,
 	.describe = none_describe,
 };

@@ -434,18 +434,6 @@ static uint64_t pjrt_deadline_ns(struct twi_device *device)
 	return twi_engine_now(device->engine) + POLL_NS;
 }
 
-static int pjrt_export_dmabuf(struct twi_device *device, void *memory, uint64_t offset,
-			      uint64_t bytes, int *fd_out, uint64_t *offset_out)
-{
-	(void)device;
-	(void)memory;
-	(void)offset;
-	(void)bytes;
-	*fd_out = -1;
-	*offset_out = 0;
-	return twi_error(TOW_ENOTSUP, "device pjrt: PJRT exports no dma-buf");
-}
-
 static void pjrt_describe(struct twi_device *device, struct twi_emit *emit)
 {
 	struct pjrt *pjrt = pjrt_of(device);
@@ -470,6 +458,5 @@ const struct twi_device_ops twi_device_pjrt = {
 	.copy = pjrt_copy,
 	.query = pjrt_query,
 	.deadline_ns = pjrt_deadline_ns,
-	.export_dmabuf = pjrt_export_dmabuf,
 	.describe = pjrt_describe,
 };

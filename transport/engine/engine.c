@@ -240,7 +240,7 @@ int twi_engine_init(struct twi_engine *engine)
 	twi_list_init(&engine->peers);
 	twi_parts_init(engine);
 	twi_list_init(&engine->coll_groups);
-	twi_list_init(&engine->barrier_logs);
+	twi_list_init(&engine->series);
 	twi_list_init(&engine->waiting);
 	twi_list_init(&engine->coll_batches);
 	engine->next_expiry_ns = UINT64_MAX;

@@ -143,7 +143,7 @@ struct twi_engine {
 	uint64_t coll_work;                    /* bytes that they have reduced and copied */
 	struct twi_coll_table *coll_table;     /* NULL: none */
 	struct twi_list coll_groups;           /* all that can have collectives */
-	struct twi_list barrier_logs;          /* of groups (group.h) */
+	struct twi_list series;                /* of calls of groups (job/series.h) */
 	struct twi_list coll_batches;          /* those that hold calls back (coll/coll_batch.h) */
 	_Atomic bool colls_held;               /* there are some */
 	struct twi_coll_log *coll_log;  /* the last collectives (coll/coll_report.h), or NULL */

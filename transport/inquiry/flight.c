@@ -246,12 +246,14 @@ static void emit_record(const struct twi_engine *engine, const struct twi_coll_r
 }
 
 /* The last barriers of a group. */
-static void emit_barriers(const struct twi_barrier_log *log, uint64_t offset, struct twi_emit *emit)
+static void emit_barriers(const struct twi_series *series, uint64_t offset, struct twi_emit *emit)
 {
-	uint64_t first = log->last > TWI_STATE_PAST ? log->last - TWI_STATE_PAST + 1 : 1;
+	const struct twi_barrier_log *log =
+		twi_container_of(series, const struct twi_barrier_log, series);
+	uint64_t next = series->next_seq;
 
-	for (uint64_t seq = first; seq <= log->last; seq++) {
-		const struct twi_state_past *past = &log->past[seq % TWI_STATE_PAST];
+	for (uint64_t seq = next > TWI_STATE_PAST ? next - TWI_STATE_PAST : 1; seq < next; seq++) {
+		const struct twi_state_past *past = &series->past[seq % TWI_STATE_PAST];
 		bool ended = past->done_ns > 0;
 
 		emit_entry(&(struct entry){ .record_id = seq,
@@ -260,7 +262,7 @@ static void emit_barriers(const struct twi_barrier_log *log, uint64_t offset, st
 					    .created_ns = past->start_ns,
 					    .started_ns = past->start_ns,
 					    .done_ns = past->done_ns,
-					    .ctx = log->id | TWI_STATE_BARRIERS,
+					    .ctx = series->ctx,
 					    .ended = ended,
 					    .kind = "barrier",
 					    .type = "Byte",
@@ -276,8 +278,12 @@ static void emit_all_barriers(const struct twi_engine *engine, uint64_t offset,
 {
 	struct twi_list *pos, *next;
 
-	twi_list_for_each_safe (pos, next, &engine->barrier_logs)
-		emit_barriers(twi_container_of(pos, struct twi_barrier_log, link), offset, emit);
+	twi_list_for_each_safe (pos, next, &engine->series) {
+		const struct twi_series *series = twi_container_of(pos, struct twi_series, link);
+
+		if (twi_series_is_barriers(series))
+			emit_barriers(series, offset, emit);
+	}
 }
 
 /* Messages of the user's that are under way. */
@@ -369,32 +375,32 @@ static void emit_ended(const struct ended *ended, uint64_t offset, struct twi_em
 	}
 }
 
-static void emit_config(uint32_t ctx, const uint32_t *members, uint32_t size, struct twi_emit *emit)
+static void emit_config(const struct twi_series *series, struct twi_emit *emit)
 {
 	struct twi_emit ranks = { 0 };
 	char name[24], text[64];
 
-	name_group(ctx, name, text);
+	name_group(series->ctx, name, text);
 	twi_emit_object_begin(emit, name);
 	twi_emit_str(emit, "name", name);
-	twi_emit_str(emit, "desc", (ctx & TWI_STATE_BARRIERS) != 0 ? "barriers" : "group");
-	for (uint32_t i = 0; i < size; i++)
-		twi_emit_raw(&ranks, "%s%u", i > 0 ? ", " : "[", members[i]);
+	twi_emit_str(emit, "desc", twi_series_is_barriers(series) ? "barriers" : "group");
+	for (uint32_t i = 0; i < series->size; i++)
+		twi_emit_raw(&ranks, "%s%u", i > 0 ? ", " : "[", series->members[i]);
 	twi_emit_raw(&ranks, "]");
 	twi_emit_str(emit, "ranks", ranks.text != NULL ? ranks.text : "[]");
 	twi_emit_fini(&ranks);
 	twi_emit_object_end(emit);
 }
 
-static void emit_status(uint32_t ctx, uint64_t begun, uint64_t done, struct twi_emit *emit)
+static void emit_status(const struct twi_series *series, struct twi_emit *emit)
 {
 	char name[24], text[64];
 
-	name_group(ctx, name, text);
+	name_group(series->ctx, name, text);
 	twi_emit_object_begin(emit, name);
-	twi_emit_u64(emit, "last_enqueued_collective", begun);
-	twi_emit_u64(emit, "last_started_collective", begun);
-	twi_emit_u64(emit, "last_completed_collective", done);
+	twi_emit_u64(emit, "last_enqueued_collective", series->next_seq - 1);
+	twi_emit_u64(emit, "last_started_collective", series->next_seq - 1);
+	twi_emit_u64(emit, "last_completed_collective", series->finished);
 	twi_emit_object_end(emit);
 }
 
@@ -404,24 +410,15 @@ static void emit_groups(const struct twi_engine *engine, bool status, struct twi
 	struct twi_list *pos, *next;
 
 	twi_emit_object_begin(emit, status ? "pg_status" : "pg_config");
-	twi_list_for_each_safe (pos, next, &engine->coll_groups) {
-		const struct twi_coll_group *coll =
-			twi_container_of(pos, struct twi_coll_group, all);
+	twi_list_for_each_safe (pos, next, &engine->series) {
+		const struct twi_series *series = twi_container_of(pos, struct twi_series, link);
 
+		if (twi_series_is_barriers(series) && series->next_seq == 1)
+			continue;
 		if (status)
-			emit_status(coll->ctx, coll->next_seq - 1, coll->finished, emit);
+			emit_status(series, emit);
 		else
-			emit_config(coll->ctx, coll->members, coll->size, emit);
-	}
-	twi_list_for_each_safe (pos, next, &engine->barrier_logs) {
-		const struct twi_barrier_log *log =
-			twi_container_of(pos, struct twi_barrier_log, link);
-		uint32_t ctx = log->id | TWI_STATE_BARRIERS;
-
-		if (log->last > 0 && status)
-			emit_status(ctx, log->last, log->done, emit);
-		else if (log->last > 0)
-			emit_config(ctx, log->members, log->size, emit);
+			emit_config(series, emit);
 	}
 	twi_emit_object_end(emit);
 }

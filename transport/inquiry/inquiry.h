@@ -69,7 +69,6 @@ struct twi_inquiry {
 	struct twi_engine *engine;
 	struct twi_identity self;
 	struct twi_list lines;
-	uint32_t posts;                  /* messages on their way out */
 	struct twi_inquiry_round *round; /* the last, or the one under way; NULL: none yet */
 	uint32_t rounds;
 	struct tow_op timer;

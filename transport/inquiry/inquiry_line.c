@@ -14,27 +14,7 @@
 #include "transport/job/group.h"
 #include "transport/op/endpoint.h"
 
-/* Collectives' words have bit 63; the clocks' tag is 0. */
-#define TAG        (1ull << 62)
-#define POST_NS    5000000000ull
-#define POSTS_MIN  64u /* on their way at once, and for each connection: */
-#define POSTS_EACH 4u
-
 enum word { WORD_ASK = 1, WORD_STATE, WORD_WHO };
-
-struct post {
-	struct twi_rank_post post;
-	struct twi_inquiry *inquiry;
-	uint8_t out[];
-};
-
-static void on_over(struct twi_rank_post *own)
-{
-	struct post *post = twi_container_of(own, struct post, post);
-
-	post->inquiry->posts--;
-	free(post);
-}
 
 /* Once the ranks hang up, the peer may go before this file hears of it. */
 struct tow_peer *twi_inquiry_line_peer(const struct twi_inquiry_line *line)
@@ -45,40 +25,30 @@ struct tow_peer *twi_inquiry_line_peer(const struct twi_inquiry_line *line)
 	return slot->state == TWI_SLOT_UP && slot->peer == line->ear.peer ? line->ear.peer : NULL;
 }
 
-static struct post *take_post(struct twi_inquiry_line *line, size_t bytes)
+/* A message of a head, and at most `bytes` behind it. */
+static struct twi_rank_post *make_post(struct twi_inquiry_line *line, uint32_t bytes)
 {
 	struct twi_ranks *ranks = line->ear.ranks;
-	struct twi_inquiry *inquiry = ranks->engine->inquiry;
-	struct post *post;
 
-	if (twi_inquiry_line_peer(line) == NULL || ranks->closing || inquiry == NULL ||
-	    inquiry->posts >= POSTS_MIN + (uint64_t)POSTS_EACH * ranks->size)
+	if (twi_inquiry_line_peer(line) == NULL || ranks->engine->inquiry == NULL)
 		return NULL;
-	post = calloc(1, sizeof(*post) + bytes);
-	if (post == NULL)
-		return NULL;
-	post->post.over = on_over;
-	post->inquiry = inquiry;
-	inquiry->posts++;
-	twi_rank_post_begin(&post->post, ranks);
-	return post;
+	return twi_rank_post_make(ranks, TWI_WORDS_INQUIRY, TWI_INQUIRY_HEAD + bytes);
 }
 
-static bool send_post(struct twi_inquiry_line *line, struct post *post, enum word word,
-		      uint32_t round, uint32_t sample, size_t bytes)
+static bool send_post(struct twi_inquiry_line *line, struct twi_rank_post *post, enum word word,
+		      uint32_t round, uint32_t sample, uint32_t bytes)
 {
-	const struct twi_rank_words words = { post->out, TWI_INQUIRY_HEAD + bytes, TAG, POST_NS };
-
+	post->bytes = TWI_INQUIRY_HEAD + bytes;
 	twi_put_le(post->out, word, 4);
 	twi_put_le(post->out + 4, round, 4);
 	twi_put_le(post->out + 8, sample, 4);
 	twi_put_le(post->out + 16, twi_engine_clock(line->ear.ranks->engine), 8);
-	return twi_rank_post_send(&post->post, line->ear.peer, &words);
+	return twi_rank_post_send(post, line->ear.peer);
 }
 
 bool twi_inquiry_ask(struct twi_inquiry_line *line, uint32_t round, uint32_t sample)
 {
-	struct post *post = take_post(line, TWI_INQUIRY_HEAD);
+	struct twi_rank_post *post = make_post(line, 0);
 
 	twi_assert_held(line->ear.ranks->engine);
 	return post != NULL && send_post(line, post, WORD_ASK, round, sample, 0);
@@ -87,16 +57,16 @@ bool twi_inquiry_ask(struct twi_inquiry_line *line, uint32_t round, uint32_t sam
 static void answer(struct twi_inquiry_line *line, uint32_t round, uint32_t sample)
 {
 	struct twi_inquiry *inquiry = line->ear.ranks->engine->inquiry;
-	struct post *post = take_post(line, TWI_INQUIRY_HEAD + TWI_STATE_BYTES);
-	size_t bytes = 0;
+	struct twi_rank_post *post = make_post(line, TWI_STATE_BYTES);
+	uint32_t bytes = 0;
 
 	if (post == NULL)
 		return;
 	if (twi_inquiry_self(inquiry) != NULL)
-		bytes = twi_rank_state_encode(inquiry->own, post->out + TWI_INQUIRY_HEAD,
-					      TWI_STATE_BYTES);
+		bytes = (uint32_t)twi_rank_state_encode(inquiry->own, post->out + TWI_INQUIRY_HEAD,
+							TWI_STATE_BYTES);
 	if (bytes == 0)
-		twi_rank_post_end(&post->post);
+		twi_rank_post_end(post);
 	else
 		send_post(line, post, WORD_STATE, round, sample, bytes);
 }
@@ -104,7 +74,7 @@ static void answer(struct twi_inquiry_line *line, uint32_t round, uint32_t sampl
 static void say_who(struct twi_inquiry_line *line)
 {
 	const struct twi_identity *self = &line->ear.ranks->engine->inquiry->self;
-	struct post *post = take_post(line, TWI_INQUIRY_HEAD + 32);
+	struct twi_rank_post *post = make_post(line, 32);
 
 	if (post == NULL)
 		return;
@@ -194,7 +164,7 @@ static int rank_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 					   .peer = peer,
 					   .in = line->in,
 					   .room = sizeof(line->in),
-					   .tag = TAG,
+					   .kind = TWI_WORDS_INQUIRY,
 					   .heard = on_heard,
 					   .over = on_deaf };
 	twi_list_push_back(&inquiry->lines, &line->link);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "diag/base/hash.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "memreg/pool/pool.h"
@@ -36,16 +37,6 @@ static size_t read_text(const char *path, char *out, size_t room)
 	close(fd);
 	out[n > 0 ? n : 0] = '\0';
 	return n > 0 ? (size_t)n : 0;
-}
-
-/* FNV-1a */
-static uint64_t hash_text(const char *text)
-{
-	uint64_t hash = 0xcbf29ce484222325ull;
-
-	for (; *text != '\0'; text++)
-		hash = (hash ^ (uint8_t)*text) * 0x100000001b3ull;
-	return hash;
 }
 
 /* The state and the start of a process; what stands before them may have blanks and parentheses. */
@@ -78,7 +69,7 @@ void twi_identity_self(struct twi_identity *out)
 
 	*out = (struct twi_identity){ .pid = (uint64_t)getpid() };
 	if (read_text("/proc/sys/kernel/random/boot_id", text, sizeof(text)) > 0)
-		out->boot = hash_text(text);
+		out->boot = twi_hash_text(text);
 	if (stat("/proc/self/ns/pid", &namespace) == 0)
 		out->pid_namespace = (uint64_t) namespace.st_ino;
 	read_stat(out->pid, &state, &out->pid_start);
@@ -150,93 +141,56 @@ static void add_pool(const struct twi_engine *engine, struct twi_rank_state *out
 	out->pool_wanted_bytes = atomic_load_explicit(&engine->room_bytes, memory_order_relaxed);
 }
 
-/* The newest TWI_STATE_PAST collectives of the group, from `newest` on. */
-static void add_past(const struct twi_state_past *rows, uint64_t newest,
-		     struct twi_state_group *out)
+/* The newest of them first; next_seq itself: a call that was refused, as the group is broken. */
+static void add_past(const struct twi_series *series, struct twi_state_group *out)
 {
-	for (uint64_t seq = newest; seq > 0 && out->past_count < TWI_STATE_PAST; seq--) {
-		const struct twi_state_past *past = &rows[seq % TWI_STATE_PAST];
+	for (uint64_t seq = series->next_seq; seq > 0 && out->past_count < TWI_STATE_PAST; seq--) {
+		const struct twi_state_past *past = &series->past[seq % TWI_STATE_PAST];
 
 		if (past->seq == seq)
 			out->past[out->past_count++] = *past;
 	}
 }
 
-static void add_group(const struct twi_coll_group *coll, struct twi_rank_state *out)
+static void add_one(const struct twi_series *series, uint32_t room, struct twi_rank_state *out)
 {
 	struct twi_state_group *group;
 
-	if (out->group_count == COLL_GROUPS) {
-		out->cut = true;
+	if (out->group_count >= room) {
+		out->cut |= series->next_seq > 1;
 		return;
 	}
 	group = &out->groups[out->group_count++];
-	*group = (struct twi_state_group){ .ctx = coll->ctx,
-					   .rank = coll->rank,
-					   .size = coll->size,
-					   .state = (uint8_t)coll->state,
-					   .broken = coll->broken,
-					   .in_flight = coll->in_flight,
-					   .last_seq = coll->next_seq - 1,
-					   .broken_seq = coll->broken_seq };
-	snprintf(group->why, sizeof(group->why), "%.*s", (int)sizeof(group->why) - 1, coll->why);
-	/* next_seq itself: a call that was refused, as the group is broken (coll_group.c) */
-	add_past(coll->past, coll->next_seq, group);
-}
-
-static void add_barriers(const struct twi_barrier_log *log, struct twi_rank_state *out)
-{
-	struct twi_state_group *group;
-
-	if (out->group_count == TWI_STATE_GROUPS) {
-		out->cut |= log->last > 0;
-		return;
-	}
-	group = &out->groups[out->group_count++];
-	*group = (struct twi_state_group){ .ctx = log->id | TWI_STATE_BARRIERS,
-					   .rank = log->rank,
-					   .size = log->size,
-					   .broken = log->broken,
-					   .in_flight = log->in_flight,
-					   .last_seq = log->last,
-					   .broken_seq = log->broken_seq };
-	add_past(log->past, log->last, group);
+	*group = (struct twi_state_group){ .ctx = series->ctx,
+					   .rank = series->rank,
+					   .size = series->size,
+					   .broken = series->broken,
+					   .in_flight = series->in_flight,
+					   .last_seq = series->next_seq - 1,
+					   .broken_seq = series->broken_seq };
+	snprintf(group->why, sizeof(group->why), "%.*s", (int)sizeof(group->why) - 1, series->why);
+	add_past(series, group);
 }
 
 /* Under way, known, not known yet. */
-static unsigned turn_of(const struct twi_barrier_log *log)
+static unsigned turn_of(const struct twi_series *series)
 {
-	return log->in_flight > 0 ? 0 : log->last > 0 ? 1 : 2;
+	return series->in_flight > 0 ? 0 : series->next_seq > 1 ? 1 : 2;
 }
 
-/* Into the room that is left, for two at least. */
-static void add_barrier_groups(const struct twi_engine *engine, struct twi_rank_state *out)
+/* Those in use first. Of collectives at most COLL_GROUPS: two are left for barriers. */
+static void add_series(const struct twi_engine *engine, bool barriers, uint32_t room,
+		       struct twi_rank_state *out)
 {
 	for (unsigned turn = 0; turn < 3; turn++) {
 		struct twi_list *pos, *next;
 
-		twi_list_for_each_safe (pos, next, &engine->barrier_logs) {
-			const struct twi_barrier_log *log =
-				twi_container_of(pos, struct twi_barrier_log, link);
+		twi_list_for_each_safe (pos, next, &engine->series) {
+			const struct twi_series *series =
+				twi_container_of(pos, struct twi_series, link);
 
-			if (turn_of(log) == turn)
-				add_barriers(log, out);
-		}
-	}
-}
-
-/* Those in use first: at most COLL_GROUPS fit. */
-static void add_groups(const struct twi_engine *engine, struct twi_rank_state *out)
-{
-	for (unsigned pass = 0; pass < 2; pass++) {
-		struct twi_list *pos, *next;
-
-		twi_list_for_each_safe (pos, next, &engine->coll_groups) {
-			const struct twi_coll_group *coll =
-				twi_container_of(pos, struct twi_coll_group, all);
-
-			if ((coll->in_flight > 0) == (pass == 0))
-				add_group(coll, out);
+			if (twi_series_is_barriers(series) == barriers && turn_of(series) == turn)
+				add_one(series, room, out);
 		}
 	}
 }
@@ -412,8 +366,8 @@ const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
 	gethostname(out->host, sizeof(out->host) - 1);
 	add_threads(engine, out);
 	add_pool(engine, out);
-	add_groups(engine, out);
-	add_barrier_groups(engine, out);
+	add_series(engine, false, COLL_GROUPS, out);
+	add_series(engine, true, TWI_STATE_GROUPS, out);
 	add_waits(engine, ranks, out);
 	add_links(ranks, out);
 	return out;

@@ -18,7 +18,7 @@
 #include "diag/base/error.h"
 #include "diag/base/thread.h"
 #include "diag/record/diag.h"
-#include "diag/serve/registry.h"
+#include "diag/record/registry.h"
 #include "transport/engine/engine.h"
 #include "transport/inquiry/flight.h"
 #include "transport/inquiry/inquiry.h"

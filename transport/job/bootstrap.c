@@ -14,6 +14,7 @@
 
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
+#include "diag/base/hash.h"
 #include "transport/job/bootstrap_scan.h"
 
 extern char **environ;
@@ -110,15 +111,6 @@ int twi_scan_store(const struct twi_scan *scan, const char *host, uint16_t port)
 	return TOW_OK;
 }
 
-static uint64_t hash_text(const char *text)
-{
-	uint64_t hash = 0xcbf29ce484222325u;
-
-	for (; *text != '\0'; text++)
-		hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
-	return hash;
-}
-
 void twi_scan_job(const struct twi_scan *scan, const char *id)
 {
 	const char *job = scan->in->job == NULL ? "" : scan->in->job;
@@ -130,7 +122,7 @@ void twi_scan_job(const struct twi_scan *scan, const char *id)
 		snprintf(out, TWI_JOB_BYTES, "%.64s/%s-%s", job, scan->who, id);
 	else
 		snprintf(out, TWI_JOB_BYTES, "%.64s/%s-%.64s~%016" PRIx64, job, scan->who, id,
-			 hash_text(id));
+			 twi_hash_text(id));
 }
 
 bool twi_host_port(const char *text, uint16_t port, char *host_out, size_t host_size,

@@ -27,9 +27,10 @@
 #include <internal/list.h>
 #include <towline/group.h>
 
-#include "diag/judge/rank_state.h"
 #include "transport/engine/handle.h"
 #include "transport/job/bootstrap.h"
+#include "transport/job/rank_words.h"
+#include "transport/job/series.h"
 #include "transport/job/store_client.h"
 #include "transport/job/store_server.h"
 #include "transport/message/match.h"
@@ -74,10 +75,11 @@ struct twi_ranks {
 	struct tow_endpoint *endpoint; /* NULL: the job has one rank */
 	struct tow_op *accept;
 	uint32_t guests;
-	struct twi_list talks;        /* of group_link.c */
-	struct twi_list colls;        /* of coll/coll.h: the groups' */
-	struct twi_list posts, early; /* of coll/coll_line.c */
-	uint32_t posts_kept, posts_out, early_count;
+	struct twi_list talks;           /* of group_link.c */
+	struct twi_list colls;           /* of coll/coll.h: the groups' */
+	uint32_t posts[TWI_WORDS_KINDS]; /* under way */
+	struct twi_list early;           /* of coll/coll_line.c */
+	uint32_t early_count;
 	struct twi_list shrinks;            /* of coll/coll_shrink.c */
 	uint32_t shrunk;                    /* numbers for shrunk groups that were offered so far */
 	uint64_t ended[TWI_COLL_CTX_WORDS]; /* a bit for each group's: its collectives are over */
@@ -93,22 +95,12 @@ struct twi_ranks {
 	struct twi_bootstrap bootstrap;
 };
 
-/*
- * The barriers of a group, as they are told of to who asks why the job does not go on (inquiry.h),
- * and by the flight recorder. The group has one, and its barriers under way use it with the group.
- */
+/* The barriers of a group. The group has one, and its barriers under way use it with the group. */
 struct twi_barrier_log {
-	struct twi_list link; /* of engine->barrier_logs */
+	struct twi_series series;
 	uint32_t users;
-	uint32_t id, rank, size; /* the group's */
-	uint32_t in_flight;
-	uint64_t last;                              /* number of the last one, from 1 */
-	uint64_t done;                              /* of the last that has ended */
-	uint64_t broken_seq;                        /* of the first that failed; 0: none has */
-	int broken;                                 /* how */
-	struct twi_state_past past[TWI_STATE_PAST]; /* by number */
-	const void *callers[TWI_STATE_PAST];
-	uint32_t members[]; /* their ranks in the job */
+	const void *callers[TWI_STATE_PAST]; /* by seq */
+	uint32_t members[];                  /* of the series */
 };
 
 struct tow_group {

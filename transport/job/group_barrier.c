@@ -32,29 +32,24 @@ struct barrier {
 
 static void advance(struct barrier *barrier);
 
-static struct twi_state_past *past_of(const struct barrier *barrier)
-{
-	return &barrier->log->past[barrier->number % TWI_STATE_PAST];
-}
-
 /* It is written down how it ended. What is not in order is worth the flight recorder's file. */
 static void note_end(struct barrier *barrier, int status)
 {
-	struct twi_barrier_log *log = barrier->log;
-	struct twi_state_past *past = past_of(barrier);
+	struct twi_series *series = &barrier->log->series;
+	struct twi_state_past *past = twi_series_past(series, barrier->number);
 
-	twi_assert(log->in_flight > 0);
-	log->in_flight--;
-	log->done = twi_max(log->done, barrier->number);
+	twi_assert(series->in_flight > 0);
+	series->in_flight--;
+	series->finished = twi_max(series->finished, barrier->number);
 	if (past->seq == barrier->number) {
 		past->done_ns = twi_engine_clock(barrier->ranks->engine);
 		past->status = (int8_t)status;
 	}
 	if (status == TOW_OK || status == TOW_ECLOSED)
 		return;
-	if (log->broken_seq == 0) {
-		log->broken_seq = barrier->number;
-		log->broken = status;
+	if (series->broken_seq == 0) {
+		series->broken_seq = barrier->number;
+		series->broken = status;
 	}
 	barrier->ranks->engine->hooks.inquiry->failed(barrier->ranks->engine);
 }
@@ -118,13 +113,13 @@ static void start_connects(struct barrier *barrier)
 	const struct tow_op_options options = {
 		.size = sizeof(options), .timeout_ns = TOW_FOREVER, .done = on_step, .user = barrier
 	};
-	const struct twi_barrier_log *log = barrier->log;
+	const struct twi_series *series = &barrier->log->series;
 	uint32_t step = 1u << barrier->round;
-	uint32_t targets[2] = { (log->rank + step) % log->size,
-				(log->rank + log->size - step) % log->size };
+	uint32_t targets[2] = { (series->rank + step) % series->size,
+				(series->rank + series->size - step) % series->size };
 
 	for (int i = 0; i < 2; i++) {
-		int status = twi_ranks_connect(barrier->ranks, log->members[targets[i]],
+		int status = twi_ranks_connect(barrier->ranks, series->members[targets[i]],
 					       TWI_SPACE_LINK, &options, &barrier->inner[i]);
 
 		if (status < 0 && barrier->status == TOW_OK)
@@ -137,8 +132,8 @@ static void start_messages(struct barrier *barrier)
 	const struct tow_op_options options = {
 		.size = sizeof(options), .timeout_ns = TOW_FOREVER, .done = on_step, .user = barrier
 	};
-	uint64_t tag = (uint64_t)barrier->log->id << 32 | (barrier->number & 0xffffff) << 8 |
-		       barrier->round;
+	uint64_t group = barrier->log->series.ctx & ~TWI_STATE_BARRIERS;
+	uint64_t tag = group << 32 | (barrier->number & 0xffffff) << 8 | barrier->round;
 
 	for (int i = 0; i < 2; i++) {
 		const struct twi_message message = { .kind = i == 0 ? TWI_OP_SEND : TWI_OP_RECV,
@@ -163,7 +158,7 @@ static void advance(struct barrier *barrier)
 	} else if (more) {
 		barrier->round += barrier->talking;
 		barrier->talking = false;
-		if (1ull << barrier->round < barrier->log->size)
+		if (1ull << barrier->round < barrier->log->series.size)
 			start_connects(barrier);
 	}
 	if (barrier->inner[0] == NULL && barrier->inner[1] == NULL) {
@@ -185,12 +180,15 @@ struct twi_barrier_log *twi_barrier_log_of(struct tow_group *group)
 	if (log == NULL)
 		return NULL;
 	log->users = 1;
-	log->id = group->id;
-	log->rank = group->rank;
-	log->size = group->size;
+	log->series = (struct twi_series){ .ctx = group->id | TWI_STATE_BARRIERS,
+					   .rank = group->rank,
+					   .size = group->size,
+					   .members = log->members,
+					   .next_seq = 1,
+					   .why = "" };
 	for (uint32_t i = 0; i < group->size; i++)
 		log->members[i] = group->members[i];
-	twi_list_push_back(&group->ranks->engine->barrier_logs, &log->link);
+	twi_list_push_back(&group->ranks->engine->series, &log->series.link);
 	group->barriers = log;
 	return log;
 }
@@ -202,7 +200,7 @@ void twi_barrier_log_drop(struct twi_barrier_log *log)
 	twi_assert(log->users > 0);
 	if (--log->users > 0)
 		return;
-	twi_list_remove(&log->link);
+	twi_list_remove(&log->series.link);
 	free(log);
 }
 
@@ -233,7 +231,7 @@ bool twi_barrier_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq
 	twi_assert_held(op->engine);
 	if (!twi_barrier_is(op) || op->stage == TWI_STAGE_COMPLETING)
 		return false;
-	*ctx_out = barrier->log->id | TWI_STATE_BARRIERS;
+	*ctx_out = barrier->log->series.ctx;
 	*seq_out = barrier->number;
 	return true;
 }
@@ -242,13 +240,14 @@ bool twi_barrier_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq
 static void note_start(struct barrier *barrier, const struct tow_op *op)
 {
 	struct twi_barrier_log *log = barrier->log;
+	struct twi_series *series = &log->series;
 
 	log->users++;
-	log->in_flight++;
-	barrier->number = ++log->last;
-	*past_of(barrier) = (struct twi_state_past){ .seq = barrier->number,
-						     .start_ns = op->start_ns,
-						     .kind = TWI_COLL_BARRIER };
+	series->in_flight++;
+	barrier->number = series->next_seq++;
+	*twi_series_past(series, barrier->number) = (struct twi_state_past){
+		.seq = barrier->number, .start_ns = op->start_ns, .kind = TWI_COLL_BARRIER
+	};
 	log->callers[barrier->number % TWI_STATE_PAST] = op->site.caller;
 }
 

@@ -55,7 +55,6 @@ struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime, const struct twi_b
 		twi_log_rank(ranks->engine->diag, bootstrap->rank);
 	twi_list_init(&ranks->talks);
 	twi_list_init(&ranks->colls);
-	twi_list_init(&ranks->posts);
 	twi_list_init(&ranks->early);
 	twi_list_init(&ranks->shrinks);
 	pthread_mutex_init(&ranks->store_lock, NULL);

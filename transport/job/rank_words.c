@@ -3,6 +3,8 @@
  */
 #include "transport/job/rank_words.h"
 
+#include <stdlib.h>
+
 #include <internal/base.h>
 
 #include "diag/base/error.h"
@@ -10,35 +12,54 @@
 #include "transport/job/group.h"
 #include "transport/op/message.h"
 
-static int start(struct tow_peer *peer, enum twi_op_kind kind, struct tow_op *op,
-		 const struct twi_rank_words *words, tow_op_callback done)
+/* What each kind has: its tag, how long a message may take, and how many may be under way. */
+static const struct {
+	uint64_t tag, timeout_ns;
+	uint32_t posts_min, posts_each; /* in all, and for each rank */
+} kinds[TWI_WORDS_KINDS] = {
+	/* The number of no group, so that it is no collective's tag. */
+	[TWI_WORDS_COLL] = { 1ull << 63 | (uint64_t)TWI_COLL_CTX_MAX << 48, 30000000000ull, 1024,
+			     16 },
+	/* Collectives' tags have bit 63, greetings' bit 62 with others; the clocks' is 0. */
+	[TWI_WORDS_INQUIRY] = { 1ull << 62, 5000000000ull, 64, 4 },
+};
+
+static int start(struct tow_peer *peer, struct tow_op *op, const struct twi_message *message,
+		 uint64_t timeout_ns, tow_op_callback done)
 {
 	const struct tow_op_options options = {
-		.size = sizeof(options), .timeout_ns = words->timeout_ns, .done = done, .user = NULL
+		.size = sizeof(options), .timeout_ns = timeout_ns, .done = done, .user = NULL
 	};
-	const struct twi_message message = { .kind = kind,
-					     .space = TWI_SPACE_LINK,
-					     .op = op,
-					     .data = words->data,
-					     .bytes = words->bytes,
-					     .tag = words->tag };
 
-	return twi_message_start(peer, &message, &options, &op);
+	return twi_message_start(peer, message, &options, &op);
 }
 
-void twi_rank_post_begin(struct twi_rank_post *post, struct twi_ranks *ranks)
+struct twi_rank_post *twi_rank_post_make(struct twi_ranks *ranks, enum twi_rank_words kind,
+					 uint32_t room)
 {
+	uint64_t most = kinds[kind].posts_min + (uint64_t)kinds[kind].posts_each * ranks->size;
+	struct twi_rank_post *post;
+
 	twi_assert_held(ranks->engine);
+	if (ranks->closing || ranks->posts[kind] >= most)
+		return NULL;
+	post = calloc(1, sizeof(*post) + room);
+	if (post == NULL)
+		return NULL;
 	post->ranks = ranks;
+	post->kind = kind;
+	ranks->posts[kind]++;
 	twi_ranks_use(ranks);
+	return post;
 }
 
 void twi_rank_post_end(struct twi_rank_post *post)
 {
 	struct twi_ranks *ranks = post->ranks;
 
-	twi_assert_held(post->ranks->engine);
-	post->over(post);
+	twi_assert_held(ranks->engine);
+	ranks->posts[post->kind]--;
+	free(post);
 	twi_ranks_drop(ranks);
 }
 
@@ -48,11 +69,17 @@ static void on_posted(struct tow_op *op, const struct tow_result *result)
 	twi_rank_post_end(twi_container_of(op, struct twi_rank_post, op));
 }
 
-bool twi_rank_post_send(struct twi_rank_post *post, struct tow_peer *peer,
-			const struct twi_rank_words *words)
+bool twi_rank_post_send(struct twi_rank_post *post, struct tow_peer *peer)
 {
+	const struct twi_message message = { .kind = TWI_OP_SEND,
+					     .space = TWI_SPACE_LINK,
+					     .op = &post->op,
+					     .data = post->out,
+					     .bytes = post->bytes,
+					     .tag = kinds[post->kind].tag };
+
 	twi_assert_held(post->ranks->engine);
-	if (start(peer, TWI_OP_SEND, &post->op, words, on_posted) >= 0)
+	if (start(peer, &post->op, &message, kinds[post->kind].timeout_ns, on_posted) >= 0)
 		return true;
 	twi_rank_post_end(post);
 	return false;
@@ -80,9 +107,16 @@ static void on_word(struct tow_op *op, const struct tow_result *result)
 
 static void listen(struct twi_rank_ear *ear)
 {
-	const struct twi_rank_words words = { ear->in, ear->room, ear->tag, TOW_FOREVER };
-	int status = ear->ranks->closing ? TOW_ECLOSED
-					 : start(ear->peer, TWI_OP_RECV, &ear->op, &words, on_word);
+	const struct twi_message message = { .kind = TWI_OP_RECV,
+					     .space = TWI_SPACE_LINK,
+					     .op = &ear->op,
+					     .data = ear->in,
+					     .bytes = ear->room,
+					     .tag = kinds[ear->kind].tag };
+	int status = TOW_ECLOSED;
+
+	if (!ear->ranks->closing)
+		status = start(ear->peer, &ear->op, &message, TOW_FOREVER, on_word);
 
 	if (status < 0)
 		end_ear(ear, status);

@@ -1,8 +1,9 @@
 /*
  * rank_words.h - messages of the library's own between the ranks of a job, in TWI_SPACE_LINK: what
- * carries them. What they say is their users' (inquiry_line.c, coll/coll_line.c), each with a tag.
+ * carries them. What they say is their users' (inquiry_line.c, coll/coll_line.c); each kind has a
+ * tag, and a bound of how many of it are under way, so that none keeps another one back.
  *
- *	twi_rank_post   a message on its way out; embedded in what has its bytes
+ *	twi_rank_post   a message on its way out
  *	twi_rank_ear    the receive of one connection, again and again until that has gone
  *
  * Both are users of the ranks, and so keep them, until they are over. The engine is held in all.
@@ -17,22 +18,24 @@
 
 struct twi_ranks;
 
+enum twi_rank_words { TWI_WORDS_COLL, TWI_WORDS_INQUIRY, TWI_WORDS_KINDS };
+
 struct twi_rank_post {
 	struct tow_op op;
 	struct twi_ranks *ranks;
-	void (*over)(struct twi_rank_post *post); /* once, however it ended; may free it */
+	enum twi_rank_words kind;
+	uint32_t bytes; /* of `out`, at most as many as were asked for; the rest is zero */
+	uint8_t out[];
 };
 
-struct twi_rank_words {
-	void *data; /* stays until the post is over */
-	uint64_t bytes, tag, timeout_ns;
-};
-
-/* `over` is set, and is called from now on. */
-void twi_rank_post_begin(struct twi_rank_post *post, struct twi_ranks *ranks);
-/* False: it cannot be sent, and is over. */
-bool twi_rank_post_send(struct twi_rank_post *post, struct tow_peer *peer,
-			const struct twi_rank_words *words);
+/*
+ * A message of at most `room` bytes, which goes with twi_rank_post_send or _end. NULL: no memory,
+ * the ranks are closing, or so many are under way that a rank must have asked without listening.
+ */
+struct twi_rank_post *twi_rank_post_make(struct twi_ranks *ranks, enum twi_rank_words kind,
+					 uint32_t room);
+/* False: it cannot be sent. */
+bool twi_rank_post_send(struct twi_rank_post *post, struct tow_peer *peer);
 /* It is not sent. */
 void twi_rank_post_end(struct twi_rank_post *post);
 
@@ -40,8 +43,9 @@ struct twi_rank_ear {
 	struct tow_op op;
 	struct twi_ranks *ranks;
 	struct tow_peer *peer;
+	enum twi_rank_words kind;
 	void *in;
-	uint64_t room, tag;
+	uint64_t room;
 	/* A message has come, or an error. False: no more is heard. */
 	bool (*heard)(struct twi_rank_ear *ear, const struct tow_result *result);
 	/* Nothing is heard any more; may free it. status: that of the last, TOW_ECLOSED: the ranks

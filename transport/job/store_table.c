@@ -10,18 +10,15 @@
 #include <internal/base.h>
 
 #include "diag/base/error.h"
+#include "diag/base/hash.h"
 
 /* What an entry costs beside its key and value; a part likewise. */
 #define ENTRY_BYTES (sizeof(struct twi_store_entry) + 32)
 #define PART_BYTES  (sizeof(struct twi_store_part) + 16)
 
-static uint32_t hash(const char *key, uint32_t bytes)
+static uint32_t bucket_of(const char *key, uint32_t bytes)
 {
-	uint64_t value = 0xcbf29ce484222325u;
-
-	for (uint32_t i = 0; i < bytes; i++)
-		value = (value ^ (unsigned char)key[i]) * 0x100000001b3u;
-	return (uint32_t)(value >> 32) % TWI_STORE_BUCKETS;
+	return (uint32_t)(twi_hash_bytes(key, bytes) >> 32) % TWI_STORE_BUCKETS;
 }
 
 /* Room for so many bytes more. */
@@ -45,7 +42,7 @@ static int no_memory(void)
 
 struct twi_store_entry *twi_store_find(struct twi_store *store, const char *key, uint32_t bytes)
 {
-	struct twi_list *head = &store->buckets[hash(key, bytes)];
+	struct twi_list *head = &store->buckets[bucket_of(key, bytes)];
 
 	for (struct twi_list *pos = head->next; pos != head; pos = pos->next) {
 		struct twi_store_entry *entry = twi_container_of(pos, struct twi_store_entry, link);
@@ -75,7 +72,7 @@ struct twi_store_entry *twi_store_make(struct twi_store *store, const char *key,
 	}
 	entry->key_bytes = bytes;
 	twi_store_copy(entry->key, key, bytes);
-	twi_list_push_back(&store->buckets[hash(key, bytes)], &entry->link);
+	twi_list_push_back(&store->buckets[bucket_of(key, bytes)], &entry->link);
 	return entry;
 }
 

@@ -130,17 +130,6 @@ static struct twi_match_entry *first_from(const struct twi_list *buckets, uint32
 	return NULL;
 }
 
-static struct twi_match_entry *next_of(const struct twi_list *buckets,
-				       const struct twi_match_entry *entry)
-{
-	const uint32_t bucket = twi_match_hash(entry->tag, entry->space);
-
-	twi_assert(!twi_list_empty(&entry->link)); /* one that was removed would be its own next */
-	if (entry->link.next != &buckets[bucket])
-		return twi_container_of(entry->link.next, struct twi_match_entry, link);
-	return first_from(buckets, bucket + 1);
-}
-
 struct twi_match_entry *twi_match_first_posted(const struct twi_match *match)
 {
 	return match->posted_count ? first_from(match->posted, 0) : NULL;
@@ -151,16 +140,15 @@ struct twi_match_entry *twi_match_first_unexpected(const struct twi_match *match
 	return match->unexpected_count ? first_from(match->unexpected, 0) : NULL;
 }
 
-struct twi_match_entry *twi_match_next_posted(const struct twi_match *match,
-					      const struct twi_match_entry *entry)
-{
-	return next_of(match->posted, entry);
-}
-
 struct twi_match_entry *twi_match_next_unexpected(const struct twi_match *match,
 						  const struct twi_match_entry *entry)
 {
-	return next_of(match->unexpected, entry);
+	const uint32_t bucket = twi_match_hash(entry->tag, entry->space);
+
+	twi_assert(!twi_list_empty(&entry->link)); /* one that was removed would be its own next */
+	if (entry->link.next != &match->unexpected[bucket])
+		return twi_container_of(entry->link.next, struct twi_match_entry, link);
+	return first_from(match->unexpected, bucket + 1);
 }
 
 static uint32_t count_of(const struct twi_list *buckets, uint8_t space)

@@ -22,6 +22,7 @@
 
 #include <internal/list.h>
 
+#include "diag/base/hash.h"
 #include "transport/op/match_entry.h"
 
 #define TWI_MATCH_BITS    8
@@ -77,14 +78,12 @@ void twi_match_hold(struct twi_match *match, struct twi_match_entry *recv);
 void twi_match_let_go(struct twi_match *match, uint64_t tag, uint8_t space);
 
 /*
- * A walk over what is queued: each entry once, those of one tag from the oldest on, tags in no
- * order that means anything. NULL ends it. `entry` is queued; it may be removed once the next was
- * asked for, but the next may not be before it has had its turn.
+ * What is queued: each entry once, those of one tag from the oldest on, tags in no order that means
+ * anything. NULL: there is none left. `entry` is queued; it may be removed once the next was asked
+ * for, but the next may not be before it has had its turn.
  */
 struct twi_match_entry *twi_match_first_posted(const struct twi_match *match);
 struct twi_match_entry *twi_match_first_unexpected(const struct twi_match *match);
-struct twi_match_entry *twi_match_next_posted(const struct twi_match *match,
-					      const struct twi_match_entry *entry);
 struct twi_match_entry *twi_match_next_unexpected(const struct twi_match *match,
 						  const struct twi_match_entry *entry);
 
@@ -96,7 +95,7 @@ struct twi_match_entry *twi_match_next_unexpected(const struct twi_match *match,
  */
 static inline uint32_t twi_match_hash(uint64_t tag, uint8_t space)
 {
-	uint64_t x = (tag + space) * 0x9e3779b97f4a7c15ull;
+	uint64_t x = twi_hash_spread(tag + space);
 
 	x ^= x >> 32;
 	x *= 0xd6e8feb86659fd93ull;

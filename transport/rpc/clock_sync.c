@@ -3,11 +3,6 @@
  */
 #include "transport/rpc/clock_sync.h"
 
-void twi_clock_sync_init(struct twi_clock_sync *sync)
-{
-	*sync = (struct twi_clock_sync){ 0 };
-}
-
 /*
  * Differences wrap around as they should when the two clocks began at different times, so they are
  * taken without a sign. The halves are added, because the sum of both may not fit.

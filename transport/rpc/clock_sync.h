@@ -41,6 +41,7 @@ struct twi_clock_sample {
 	uint64_t at_ns;    /* t4 */
 };
 
+/* All zero is a fresh one. */
 struct twi_clock_sync {
 	struct twi_clock_sample samples[TWI_CLOCK_SAMPLES];
 	unsigned next;
@@ -56,9 +57,6 @@ struct twi_clock_estimate {
 	uint64_t age_ns;   /* of the exchange that it is from */
 	uint64_t delay_ns; /* of that exchange */
 };
-
-/* All zero is a fresh one. */
-void twi_clock_sync_init(struct twi_clock_sync *sync);
 
 /*
  * One exchange; t1 and t4 are ours. False, and nothing kept, when t4 is before t1, t3 before t2, or

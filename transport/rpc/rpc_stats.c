@@ -15,8 +15,9 @@
 #include <stdlib.h>
 
 #include "diag/base/error.h"
+#include "diag/base/hash.h"
+#include "diag/record/latency_report.h"
 #include "diag/record/tag.h"
-#include "diag/serve/report.h"
 #include "transport/engine/engine.h"
 #include "transport/op/op_span.h"
 #include "transport/rpc/rpc.h"
@@ -289,7 +290,7 @@ void twi_rpc_span(struct twi_rpc_peer *rp, const char *method, struct twi_span *
 {
 	struct twi_diag *diag = rp->rpc->engine->diag;
 	/* Its low bits are a place in a table, which many calls in turn may have. */
-	uint64_t number = span->id * 0x9e3779b97f4a7c15ull >> 32;
+	uint64_t number = twi_hash_spread(span->id) >> 32;
 
 	twi_assert_held(rp->engine);
 	if (span->status >= 0 && !twi_span_chosen(diag, span->bytes, number)) {

@@ -5,6 +5,8 @@
 
 #include <internal/base.h>
 
+#include "diag/base/hash.h"
+
 void twi_rpc_head_put(uint8_t out[TWI_RPC_HEAD_BYTES], const struct twi_rpc_head *head)
 {
 	out[0] = head->type;
@@ -82,9 +84,7 @@ const char *twi_rpc_head_get(const uint8_t *in, uint64_t bytes, struct twi_rpc_h
 
 uint64_t twi_rpc_hash(const char *name)
 {
-	uint64_t hash = 0xcbf29ce484222325ull;
+	uint64_t hash = twi_hash_text(name);
 
-	for (; *name != '\0'; name++)
-		hash = (hash ^ (uint8_t)*name) * 0x100000001b3ull;
 	return hash == 0 ? 1 : hash;
 }

@@ -12,6 +12,7 @@
  * uses an announcement up, as it takes the receive.
  */
 #include "diag/base/error.h"
+#include "diag/base/hash.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
@@ -21,7 +22,7 @@
 
 static unsigned hash(uint64_t tag)
 {
-	return (unsigned)(tag * 0x9e3779b97f4a7c15ull >> 58);
+	return (unsigned)(twi_hash_spread(tag) >> 58);
 }
 
 void twi_session_note(struct twi_session *session, uint64_t tag, bool large)

@@ -81,8 +81,7 @@ static inline bool twi_stripe_on(const struct twi_grant *grant, unsigned c)
 /* Whether message seq, sent by this side, carries a checksum: one of TWI_CHECKSUM_EVERY. */
 static inline bool twi_session_sums(const struct twi_session *session, uint64_t seq)
 {
-	return session->config.checksum_all ||
-	       seq * 0x9e3779b97f4a7c15ull < UINT64_MAX / TWI_CHECKSUM_EVERY;
+	return session->config.checksum_all || twi_checksum_chosen(seq);
 }
 
 /* In tow_op.moved of a receive. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "diag/base/error.h"
-#include "diag/serve/registry.h"
+#include "diag/record/registry.h"
 #include "diag/trace/capture/trace_capture.h"
 #include "diag/trace/export/export.h"
 

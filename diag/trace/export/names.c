@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "diag/base/hash.h"
+
 void twi_names_fini(struct twi_names *names)
 {
 	for (size_t i = 0; i < names->room; i++)
@@ -15,10 +17,8 @@ void twi_names_fini(struct twi_names *names)
 /* Where a text is, or would be. */
 static struct twi_names_row *find(struct twi_names_row *rows, size_t room, const char *text)
 {
-	uint64_t hash = 0xcbf29ce484222325u;
+	uint64_t hash = twi_hash_text(text);
 
-	for (const char *at = text; *at; at++)
-		hash = (hash ^ (uint8_t)*at) * 0x100000001b3u;
 	hash ^= hash >> 32;
 	for (size_t i = (size_t)hash;; i++) {
 		struct twi_names_row *row = &rows[i & (room - 1)];

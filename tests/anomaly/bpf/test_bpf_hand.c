@@ -23,7 +23,7 @@
 #include "diag/bpf/abi/share.h"
 #include "diag/bpf/bpf.h"
 #include "diag/record/diag.h"
-#include "diag/serve/registry.h"
+#include "diag/serve/render.h"
 
 #define RANDOM_PACKETS 300
 

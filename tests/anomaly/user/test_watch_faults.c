@@ -24,11 +24,12 @@
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
-#include "diag/serve/registry.h"
+#include "diag/serve/render.h"
 #include "fake_registrar.h"
 #include "memreg/pool/pool.h"
 #include "memreg/pool/pool_impl.h"
 #include "memreg/pool/pool_regions.h"
+#include "memreg/user/latecache.h"
 #include "transport/engine/runtime.h"
 
 #define PAGE    ((uint64_t)4096)
@@ -69,7 +70,8 @@ static struct twi_pool *make_pool(void)
 	struct twi_pool_options options = { .bytes = 1 << 20,
 					    .diag = diag,
 					    .late_cache_bytes = 16 * PAGE,
-					    .late_cache_entries = 2 };
+					    .late_cache_entries = 2,
+					    .late = &twi_latecache_ops };
 	struct twi_pool *pool;
 
 	memset(&fake, 0, sizeof(fake));
@@ -251,7 +253,7 @@ static int refused(void)
 	twi_emit_fini(&e);
 	if (use(pool, p, PAGE) != TOW_ENOTSUP || !strstr(tow_error_message(), "seccomp"))
 		return 3;
-	if (fake.known != 1 || pool->latecache.watch.running)
+	if (fake.known != 1 || twi_latecache_of(pool)->watch.running)
 		return 4;
 	/* What is registered by hand needs no watching. */
 	if (twi_pool_register(pool, p, PAGE, TWI_SITE_NONE, &handle) ||
@@ -278,7 +280,7 @@ static int child_of_fork(struct twi_pool *pool, char *p, int hold_fd)
 	char byte;
 
 	alarm(20);
-	if (fcntl(pool->latecache.watch.fd, F_GETFD) != -1)
+	if (fcntl(twi_latecache_of(pool)->watch.fd, F_GETFD) != -1)
 		return 1;
 	if (p[0] != 1 || munmap(p, PAGE) || madvise(p + PAGE, PAGE, MADV_DONTNEED) || p[PAGE] != 0)
 		return 2;

@@ -22,6 +22,7 @@
 #include "memreg/pool/pool.h"
 #include "memreg/pool/pool_impl.h"
 #include "memreg/pool/pool_regions.h"
+#include "memreg/user/latecache.h"
 
 #define PAGE    ((uint64_t)4096)
 #define PAGES   128
@@ -189,7 +190,8 @@ static void against_a_reference(void **state)
 {
 	struct twi_pool_options options = { .bytes = 1 << 20,
 					    .late_cache_bytes = 64 * PAGE,
-					    .late_cache_entries = 8 };
+					    .late_cache_entries = 8,
+					    .late = &twi_latecache_ops };
 	struct world *w = &world;
 
 	(void)state;
@@ -313,7 +315,8 @@ static void many_threads(void **state)
 	static struct worker w[THREADS];
 	struct twi_pool_options options = { .bytes = 1 << 20,
 					    .late_cache_bytes = 32 * PAGE,
-					    .late_cache_entries = 6 };
+					    .late_cache_entries = 6,
+					    .late = &twi_latecache_ops };
 	uint64_t random = twt_seed();
 	pthread_t thread[THREADS];
 	struct twi_pool *pool;

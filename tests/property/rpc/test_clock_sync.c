@@ -71,9 +71,8 @@ static void check(const struct world *world, const struct twi_clock_sync *sync, 
 static void run(uint64_t seed)
 {
 	struct world world = { .random = seed * 0x9e3779b97f4a7c15ull + 1 };
-	struct twi_clock_sync sync;
+	struct twi_clock_sync sync = { 0 };
 
-	twi_clock_sync_init(&sync);
 	world.now = below(&world, 1000000000);
 	world.rate = ((double)below(&world, 460001) / 1000 - 230) / 1e6;
 	world.offset0 = (int64_t)below(&world, 1ull << 50) - (1ll << 49);
@@ -102,10 +101,9 @@ static void test_the_bound_is_useful(void **state)
 {
 	struct world world = { .random = 7, .rate = 150 / 1e6, .offset0 = 123456789 };
 	struct twi_clock_estimate estimate;
-	struct twi_clock_sync sync;
+	struct twi_clock_sync sync = { 0 };
 
 	(void)state;
-	twi_clock_sync_init(&sync);
 	for (int i = 0; i < 4; i++)
 		exchange(&world, &sync);
 	world.now += 1000000000;

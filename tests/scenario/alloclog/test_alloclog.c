@@ -113,6 +113,24 @@ static json_int_t number(const json_t *object, const char *key)
 	return json_integer_value(value);
 }
 
+/* docs/alloclog.md: the beginnings of training steps are in it. */
+static void steps_are_marked(void **state)
+{
+	json_t *root, *row;
+
+	(void)state;
+	assert_int_equal(tow_step_begin(runtime, 17), TOW_OK);
+	assert_int_equal(tow_step_begin(runtime, 18), TOW_EBUSY); /* what fails is not in it */
+	assert_int_equal(tow_step_end(runtime, 17), TOW_OK);
+	root = fetch("");
+	assert_int_equal(json_array_size(json_object_get(root, "events")), 1);
+	row = json_array_get(json_object_get(root, "events"), 0);
+	assert_string_equal(json_string_value(json_object_get(row, "kind")), "step");
+	assert_int_equal(number(row, "step"), 17);
+	assert_non_null(json_object_get(row, "caller"));
+	json_decref(root);
+}
+
 static void from_the_open(void **state)
 {
 	void *first, *second;
@@ -263,6 +281,7 @@ static void misuse(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(steps_are_marked, setup_on, teardown),
 		cmocka_unit_test_setup_teardown(from_the_open, setup_on, teardown),
 		cmocka_unit_test_setup_teardown(for_a_second, setup, teardown),
 		cmocka_unit_test_setup_teardown(close_while_capturing, setup, teardown),

@@ -12,7 +12,7 @@
 #include "client.h"
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
-#include "diag/serve/registry.h"
+#include "diag/record/registry.h"
 #include "diag/serve/socket.h"
 #include "diag/serve/token.h"
 

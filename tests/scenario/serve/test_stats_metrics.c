@@ -10,7 +10,7 @@
 #include "diag/base/emit.h"
 #include "diag/record/diag.h"
 #include "diag/record/latency.h"
-#include "diag/serve/registry.h"
+#include "diag/serve/render.h"
 #include "pair.h"
 
 /* A peer's name has what text can have: quotes, line ends, braces, other alphabets, no UTF-8. */

@@ -17,7 +17,7 @@
 
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
-#include "diag/serve/registry.h"
+#include "diag/record/registry.h"
 #include "diag/serve/socket.h"
 
 static char dir[64];

@@ -27,6 +27,7 @@
 #include "memreg/pool/pool.h"
 #include "memreg/pool/pool_impl.h"
 #include "memreg/pool/pool_regions.h"
+#include "memreg/user/latecache.h"
 
 #define PAGE    ((uint64_t)4096)
 #define PAGES   8
@@ -210,7 +211,8 @@ static int64_t run(unsigned ways, bool blind, uint64_t *reads_out, uint64_t *hit
 {
 	struct twi_pool_options options = { .bytes = 1 << 20,
 					    .late_cache_bytes = 64 * PAGE,
-					    .late_cache_entries = 16 };
+					    .late_cache_entries = 16,
+					    .late = &twi_latecache_ops };
 	uint64_t random = twt_seed();
 	struct writer writers[WRITERS] = { 0 };
 	struct reader readers[READERS] = { 0 };
@@ -227,8 +229,8 @@ static int64_t run(unsigned ways, bool blind, uint64_t *reads_out, uint64_t *hit
 	assert_int_equal(twi_pool_create(&options, &pool), TOW_OK);
 	assert_int_equal(twi_pool_registrar_add(pool, &dma_registrar, &dma), TOW_OK);
 	if (blind) {
-		pool->latecache.watch.changed = nothing;
-		pool->latecache.watch.blind = true;
+		twi_latecache_of(pool)->watch.changed = nothing;
+		twi_latecache_of(pool)->watch.blind = true;
 	}
 	for (int i = 0; i < WRITERS; i++) {
 		writers[i] = (struct writer){ .random = twt_random(&random), .ways = ways };

@@ -235,14 +235,14 @@ static void one_is_overtaken(void **state)
 			bool under_way = tow_op_test(ops[r]) == TOW_AGAIN;
 
 			early += under_way;
-			assert_true(!under_way || sim.world[r]->coll->finished == 0);
+			assert_true(!under_way || sim.world[r]->coll->series.finished == 0);
 		}
 	}
 	assert_true(early >= 2ull * (TOW_COLL_IN_FLIGHT - 2));
 	for (uint32_t r = 0; r < 2; r++) {
 		assert_int_equal(tow_op_wait(ops[r], TWT_SIM_WAIT_NS), TOW_OK);
 		tow_op_release(ops[r]);
-		assert_int_equal(sim.world[r]->coll->finished, 3 * TOW_COLL_IN_FLIGHT + 1);
+		assert_int_equal(sim.world[r]->coll->series.finished, 3 * TOW_COLL_IN_FLIGHT + 1);
 	}
 	twt_sim_close(&sim);
 	free(big);

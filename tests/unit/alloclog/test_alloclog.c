@@ -9,7 +9,7 @@
 
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
-#include "diag/serve/registry.h"
+#include "diag/record/registry.h"
 #include "memreg/alloclog/alloclog.h"
 #include "memreg/alloclog/alloclog_impl.h"
 #include "memreg/pool/pool.h"

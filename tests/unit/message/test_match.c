@@ -186,10 +186,8 @@ static void test_walk(void **state)
 	}
 	assert_int_equal(seen, 300);
 	assert_int_equal(match.unexpected_count, 270);
-	for (entry = twi_match_first_posted(&match); entry; entry = next, seen++) {
-		next = twi_match_next_posted(&match, entry);
+	for (; (entry = twi_match_first_posted(&match)) != NULL; seen++)
 		assert_true(twi_match_remove_posted(&match, entry));
-	}
 	assert_int_equal(seen, 600);
 	assert_null(twi_match_first_posted(&match));
 }

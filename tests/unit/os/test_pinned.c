@@ -11,7 +11,7 @@
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
-#include "diag/serve/registry.h"
+#include "diag/serve/render.h"
 #include "memreg/os/pinned.h"
 #include "memreg/pool/pool.h"
 

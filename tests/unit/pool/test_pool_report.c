@@ -6,7 +6,7 @@
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
-#include "diag/serve/registry.h"
+#include "diag/serve/render.h"
 #include "memreg/pool/pool.h"
 
 static int yes(void *ctx, const struct twi_region *region)

@@ -308,6 +308,20 @@ static void extents_are_announced(void **state)
 	twi_extent_unmap(&extent);
 }
 
+/* This pool was given no table of a late cache: nothing is registered at its first use. */
+static void without_a_late_cache(void **state)
+{
+	const struct twi_region *region = (const void *)state;
+	char *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(p != MAP_FAILED);
+	assert_int_equal(twi_pool_region_late(pool, p, 4096, TWI_SITE_NONE, &region), TOW_ENOTSUP);
+	assert_null(region);
+	assert_non_null(strstr(tow_error_message(), "late cache"));
+	assert_int_equal(fake.known, 1);
+	munmap(p, 4096);
+}
+
 #define EACH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -317,7 +331,7 @@ int main(void)
 		EACH(bad_memory_is_named),   EACH(lookup_and_holds),
 		EACH(all_or_none),           EACH(new_registrars_learn_all),
 		EACH(late_is_recorded),      EACH(slots_run_out),
-		EACH(extents_are_announced),
+		EACH(extents_are_announced), EACH(without_a_late_cache),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

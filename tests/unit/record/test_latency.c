@@ -11,7 +11,7 @@
 #include "diag/record/diag.h"
 #include "diag/record/latency.h"
 #include "diag/record/span.h"
-#include "diag/serve/registry.h"
+#include "diag/serve/render.h"
 
 static int setup(void **state)
 {

@@ -13,7 +13,7 @@
 #include "diag/base/emit.h"
 #include "diag/record/diag.h"
 #include "diag/record/site_report.h"
-#include "diag/serve/registry.h"
+#include "diag/serve/render.h"
 
 static struct twi_diag *diag;
 static const char places[4096]; /* for return addresses */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "diag/record/diag.h"
+#include "diag/record/registry.h"
 #include "diag/serve/http.h"
-#include "diag/serve/registry.h"
 
 static void routes(void **state)
 {

@@ -11,7 +11,8 @@
 #include "diag/base/emit.h"
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
-#include "diag/serve/registry.h"
+#include "diag/record/registry.h"
+#include "diag/serve/render.h"
 
 static json_t *render(struct twi_diag *diag, const char *path)
 {

@@ -17,8 +17,8 @@
 
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
+#include "diag/record/registry.h"
 #include "diag/serve/http.h"
-#include "diag/serve/registry.h"
 #include "diag/trace/capture/trace_capture.h"
 #include "diag/trace/capture/trace_signal.h"
 #include "diag/trace/export/export.h"

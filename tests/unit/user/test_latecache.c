@@ -20,12 +20,13 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "diag/serve/registry.h"
+#include "diag/serve/render.h"
 #include "fake_registrar.h"
 #include "memreg/os/maps.h"
 #include "memreg/pool/pool.h"
 #include "memreg/pool/pool_impl.h"
 #include "memreg/pool/pool_regions.h"
+#include "memreg/user/latecache.h"
 #include <internal/base.h>
 
 #define MIB   ((uint64_t)1 << 20)
@@ -40,7 +41,8 @@ static int setup(void **state)
 {
 	struct twi_pool_options options = { .bytes = MIB,
 					    .late_cache_bytes = LIMIT,
-					    .late_cache_entries = 4 };
+					    .late_cache_entries = 4,
+					    .late = &twi_latecache_ops };
 
 	(void)state;
 	memset(&fake, 0, sizeof(fake));
@@ -463,7 +465,7 @@ static void without_the_quick_way(void **state)
 
 	(void)state;
 	use(p, PAGE);
-	pool->latecache.watch.walks = false;
+	twi_latecache_of(pool)->watch.walks = false;
 	use(p + 4 * PAGE, PAGE);
 	use(p, PAGE);
 	assert_int_equal(count(TWI_C_late_cache_hits), 1);

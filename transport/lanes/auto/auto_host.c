@@ -16,16 +16,7 @@
 
 #include "diag/base/clock.h"
 #include "diag/base/error.h"
-
-/* FNV-1a: it need not withstand anybody, only tell hosts apart. */
-static uint64_t hash(const char *text, size_t bytes)
-{
-	uint64_t h = 0xcbf29ce484222325ull;
-
-	for (size_t i = 0; i < bytes; i++)
-		h = (h ^ (uint8_t)text[i]) * 0x100000001b3ull;
-	return h;
-}
+#include "diag/base/hash.h"
 
 uint64_t twi_auto_host_id(void)
 {
@@ -39,7 +30,7 @@ uint64_t twi_auto_host_id(void)
 		close(fd);
 	}
 	if (n > 0)
-		return hash(text, (size_t)n);
+		return twi_hash_bytes(text, (size_t)n);
 	if (getrandom(&id, sizeof(id), GRND_NONBLOCK) != (ssize_t)sizeof(id))
 		id = twi_now_ns();
 	return id;

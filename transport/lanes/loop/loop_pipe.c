@@ -8,27 +8,18 @@
 #include <stdlib.h>
 
 #include "diag/base/error.h"
+#include "diag/base/hash.h"
 #include "transport/lanes/loop/loop.h"
 #include "transport/op/path.h"
 
-/* splitmix64 */
-static uint64_t draw(struct twi_loop_lane *lane)
-{
-	uint64_t z = lane->random += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
-
 uint64_t twi_loop_below(struct twi_loop_lane *lane, uint64_t bound)
 {
-	return bound == 0 ? 0 : draw(lane) % bound;
+	return bound == 0 ? 0 : twi_hash_random(&lane->random) % bound;
 }
 
 bool twi_loop_chance(struct twi_loop_lane *lane, uint32_t permille)
 {
-	return permille > 0 && draw(lane) % 1000 < permille;
+	return permille > 0 && twi_hash_random(&lane->random) % 1000 < permille;
 }
 
 uint64_t twi_loop_delay(struct twi_loop_lane *lane)

@@ -73,7 +73,6 @@
 #define TWI_OFI_ACK_EVERY   256u
 #define TWI_OFI_SEQ_BUCKETS 64u
 #define TWI_OFI_CREDIT_MAX  (1ull << 30)
-#define TWI_OFI_SAMPLE      1024u /* one message in so many has a checksum */
 
 struct twi_ofi_peer;
 struct twi_ofi_port;
@@ -187,8 +186,8 @@ struct twi_ofi_peer {
 	struct twi_ofi_name name;
 	fi_addr_t address;
 	uint8_t state, rule; /* rule: that it has broken (rule.h); 0: none */
-	bool connector, said_hello, heard_hello, said_bye, left; /* left: it gave its connect up */
-	int broken;                                              /* status */
+	bool connector, said_hello, heard_hello, left; /* left: it gave its connect up */
+	int broken;                                    /* status */
 	char fault[400];
 	struct tow_op *dial;
 	uint64_t deadline_ns; /* of the handshake, or of the farewell */

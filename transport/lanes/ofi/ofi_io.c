@@ -238,7 +238,6 @@ static int handle(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 	case TWI_OFI_PONG:
 		return TOW_OK;
 	case TWI_OFI_BYE:
-		peer->said_bye = true;
 		return twi_rule_bye_error(peer->base.address, (int)p->value);
 	default:
 		return twi_ofi_fault(peer, TWI_FAULT_ORDER, "sent a packet of type %u out of place",

@@ -12,8 +12,7 @@ static bool sums(const struct twi_shm_peer *peer, uint64_t seq, uint64_t bytes)
 {
 	if (twi_unlikely(peer->base.engine->knobs.checksum_all != 0))
 		return true;
-	return twi_unlikely(seq * 0x9e3779b97f4a7c15ull < UINT64_MAX / TWI_CHECKSUM_EVERY) &&
-	       bytes <= TWI_SHM_SUM_MAX;
+	return twi_unlikely(twi_checksum_chosen(seq)) && bytes <= TWI_SHM_SUM_MAX;
 }
 
 /* Every small message is timed: everything is recorded, and not every payload checked. */

@@ -14,6 +14,7 @@
 #ifndef TWI_REGISTRY_H
 #define TWI_REGISTRY_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,6 +27,8 @@ struct twi_registry;
 #define TWI_REGISTRY_SOURCES  64
 #define TWI_REGISTRY_GAUGES   128
 #define TWI_REGISTRY_CAPTURES 8
+
+#define TWI_METRICS_PATH "/metrics"
 
 struct twi_source {
 	/* "/v1/...", or "/metrics": families of its own. Strings live as long as the source. */
@@ -81,6 +84,15 @@ struct twi_capture {
 	int (*choose)(void *arg, void *session, unsigned format);
 };
 
+/* Of one runtime, in diag->registry; render.c reads it with the lock. */
+struct twi_registry {
+	pthread_rwlock_t lock; /* read while rendering: a source may wait for one that renders */
+	unsigned source_count, gauge_count, capture_count;
+	struct twi_source sources[TWI_REGISTRY_SOURCES];
+	struct twi_gauge gauges[TWI_REGISTRY_GAUGES];
+	struct twi_capture captures[TWI_REGISTRY_CAPTURES];
+};
+
 int twi_registry_create(struct twi_registry **out);
 void twi_registry_destroy(struct twi_registry *registry); /* NULL is legal */
 
@@ -98,11 +110,5 @@ void twi_registry_capture_remove(struct twi_diag *diag, const char *path, void *
 
 /* The capture at `path`; false: there is none. */
 bool twi_registry_capture_find(struct twi_diag *diag, const char *path, struct twi_capture *out);
-
-/* Writes the document at `path` into e. TOW_EINVAL: there is none; TOW_ENOMEM. */
-int twi_registry_render(struct twi_diag *diag, const char *path, struct twi_emit *e);
-
-/* Writes the member "paths": every path once, with its help; of a capture also "capture": true. */
-void twi_registry_paths(struct twi_diag *diag, struct twi_emit *e);
 
 #endif

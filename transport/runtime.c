@@ -36,6 +36,7 @@
 #include "transport/device/device_copy.h"
 #include "transport/engine/background.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/engine/handle.h"
 #include "transport/engine/poller.h"
 #include "transport/inquiry/inquiry.h"
@@ -298,7 +299,8 @@ static int open_parts(struct tow_runtime *runtime)
 		return status;
 	twi_environment_check(engine->diag, environ);
 	twi_span_sample(engine->diag, (uint32_t)engine->knobs.span_sample);
-	status = twi_engine_init(engine);
+	twi_engine_init(engine);
+	status = twi_op_table_open(engine);
 	if (status == TOW_OK)
 		status = twi_tracing_open(&runtime->tracing, engine);
 	if (status == TOW_OK)
@@ -333,14 +335,7 @@ static void end_traffic(struct twi_engine *engine)
 
 	twi_list_for_each_safe (pos, next, &engine->endpoints)
 		twi_endpoint_end_accepts(twi_container_of(pos, struct tow_endpoint, link));
-	for (uint32_t i = 0; i < engine->ops.made; i++) {
-		struct tow_op *op = &engine->ops.rows[i];
-
-		if (op->kind == TWI_OP_CONNECT && op->stage != TWI_STAGE_COMPLETING &&
-		    atomic_load_explicit(&op->state, memory_order_relaxed) != 0 &&
-		    op->lane_state != NULL)
-			op->lane_ops->connect_abort(op, TOW_ECLOSED);
-	}
+	twi_connects_end(engine);
 	twi_list_for_each_safe (pos, next, &engine->peers) {
 		struct tow_peer *peer = twi_container_of(pos, struct tow_peer, link);
 
@@ -348,7 +343,7 @@ static void end_traffic(struct twi_engine *engine)
 			twi_peer_end(peer);
 	}
 	/* While the callbacks run everything they may name is still there. */
-	twi_op_run_callbacks(engine);
+	twi_engine_run_callbacks(engine);
 	while ((pos = twi_list_first(&engine->endpoints)) != NULL)
 		twi_endpoint_drop(twi_container_of(pos, struct tow_endpoint, link));
 }
@@ -394,6 +389,7 @@ static void close_parts(struct tow_runtime *runtime)
 	twi_coll_table_free(engine->coll_table);
 	free(engine->coll_log);
 	twi_engine_fini(engine);
+	twi_op_table_close(engine);
 	twi_alloclog_destroy(engine->alloclog);
 	if (engine->pool != NULL) {
 		twi_staging_fini(&engine->staging);

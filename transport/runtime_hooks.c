@@ -5,10 +5,12 @@
 #include "transport/engine/hooks.h"
 #include "transport/inquiry/inquiry.h"
 #include "transport/job/group.h"
+#include "transport/op/op.h"
 #include "transport/rpc/rpc_link.h"
 #include "transport/tracing.h"
 
-const struct twi_hooks twi_runtime_hooks = { .inquiry = &twi_inquiry_hooks,
+const struct twi_hooks twi_runtime_hooks = { .op = &twi_op_hooks,
+					     .inquiry = &twi_inquiry_hooks,
 					     .link = &twi_link_hooks,
 					     .coll = &twi_coll_hooks,
 					     .ranks = { &twi_coll_rank_hooks,

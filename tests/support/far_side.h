@@ -124,7 +124,7 @@ static inline struct tow_op *recv_op(uint64_t n, uint64_t tag)
 /* TOW_AGAIN while it is in flight. */
 static inline int status_of(const struct tow_op *op)
 {
-	return (atomic_load(&op->state) & TWI_OP_DONE) != 0 ? op->status : TOW_AGAIN;
+	return (atomic_load(&op->wait.state) & TWI_OP_DONE) != 0 ? op->status : TOW_AGAIN;
 }
 
 static inline int say_flags(uint8_t type, uint8_t flags, uint64_t seq, uint64_t tag, uint64_t value)

@@ -366,8 +366,8 @@ static void issue_fused(struct twi_coll_group *coll, uint32_t count, uint64_t by
 	twi_list_for_each_safe (pos, next, &fused->parts) {
 		struct tow_op *op = twi_container_of(pos, struct held, link)->op;
 
-		op->memory_polled = fused->op.memory_polled;
-		op->crowd = fused->op.crowd;
+		op->wait.memory_polled = fused->op.wait.memory_polled;
+		op->wait.crowd = fused->op.wait.crowd;
 	}
 }
 

@@ -181,8 +181,8 @@ static void begin(struct twi_coll_group *coll, struct twi_coll_run *run, struct 
 		op->owner = run;
 		op->bytes = run->entry->out_bytes;
 		op->abort_call = twi_coll_abort;
-		op->memory_polled = run->entry->local && coll->locals_n > 0;
-		op->crowd = coll->crowd;
+		op->wait.memory_polled = run->entry->local && coll->locals_n > 0;
+		op->wait.crowd = coll->crowd;
 	}
 	note_begun(coll, run);
 	insert(coll, run);

@@ -12,6 +12,7 @@
 #include "memreg/pool/pool_regions.h"
 #include "transport/engine/background.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/engine/poller.h"
 
 #define IDLE_NS       (100ull * 1000 * 1000)

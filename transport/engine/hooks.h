@@ -16,6 +16,14 @@ struct tow_peer;
 struct twi_engine;
 struct twi_ranks;
 
+/* op/: operations, of which the engine knows where they stand, and how they are waited for. */
+struct twi_op_hooks {
+	/* Runs the callbacks of engine->callbacks. True when there were any. */
+	bool (*run_callbacks)(struct twi_engine *engine);
+	/* Ends those of engine->timed whose time has passed, and sets next_expiry_ns. */
+	void (*expire)(struct twi_engine *engine, uint64_t now_ns);
+};
+
 #define TWI_INQUIRY_ROUND 950000000ull /* ns, from the asking until it is judged */
 
 /* inquiry/: the other ranks are asked how they are. */
@@ -66,6 +74,7 @@ struct twi_trace_hooks {
 #define TWI_RANK_HOOKS 2u
 
 struct twi_hooks {
+	const struct twi_op_hooks *op;
 	const struct twi_inquiry_hooks *inquiry;
 	const struct twi_link_hooks *link;
 	const struct twi_coll_hooks *coll;

@@ -315,6 +315,19 @@ int twi_connect_start(struct tow_endpoint *endpoint, const char *address, enum t
 	return TOW_OK;
 }
 
+void twi_connects_end(struct twi_engine *engine)
+{
+	twi_assert_held(engine);
+	for (uint32_t i = 0; i < engine->ops->made; i++) {
+		struct tow_op *op = &engine->ops->rows[i];
+
+		if (op->kind == TWI_OP_CONNECT && op->stage != TWI_STAGE_COMPLETING &&
+		    atomic_load_explicit(&op->wait.state, memory_order_relaxed) != 0 &&
+		    op->lane_state != NULL)
+			op->lane_ops->connect_abort(op, TOW_ECLOSED);
+	}
+}
+
 static int connect_for(enum twi_space space, struct tow_endpoint *endpoint, const char *address,
 		       const struct tow_op_options *options, struct tow_op **op_out)
 {

@@ -120,7 +120,7 @@ static inline void twi_peer_touch(struct tow_peer *peer, uint64_t now_ns)
 static inline void twi_op_to_peer(struct tow_op *op, struct tow_peer *peer)
 {
 	op->peer = peer;
-	op->memory_polled = peer != NULL && peer->lane->ops->memory_polled;
+	op->wait.memory_polled = peer != NULL && peer->lane->ops->memory_polled;
 }
 
 /*
@@ -144,6 +144,9 @@ int twi_accept_own(struct tow_endpoint *endpoint, const struct tow_op_options *o
  */
 bool twi_endpoint_full(const struct tow_endpoint *endpoint);
 int twi_endpoint_refused(const char *address);
+
+/* Ends all connects with TOW_ECLOSED: the runtime goes. The engine is held. */
+void twi_connects_end(struct twi_engine *engine);
 
 /* Ends all accepts with TOW_ECLOSED. */
 void twi_endpoint_end_accepts(struct tow_endpoint *endpoint);

@@ -8,6 +8,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/engine/held_count.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/failure.h"
@@ -78,15 +79,15 @@ static void prepare(struct tow_op *op, struct twi_engine *engine, enum twi_op_ki
 	op->match.held = false;
 	op->forgotten = false;
 	op->embedded = false;
-	op->memory_polled = false;
-	op->crowd = false;
+	op->wait.memory_polled = false;
+	op->wait.crowd = false;
 	op->canceled = false;
 	atomic_store_explicit(&op->held, false, memory_order_relaxed);
 	op->stamp.record = NULL;
 	op->view_release = NULL;
 	op->abort_call = NULL;
 	op->owner = NULL;
-	op->waits = NULL;
+	op->wait.waits = NULL;
 	op->space = TWI_SPACE_USER;
 	op->engine = engine;
 	op->endpoint = NULL;
@@ -106,19 +107,19 @@ static void prepare(struct tow_op *op, struct twi_engine *engine, enum twi_op_ki
 		if (options->timeout_ns < UINT64_MAX - op->start_ns)
 			op->deadline_ns = op->start_ns + options->timeout_ns;
 	}
-	atomic_store_explicit(&op->state, TWI_OP_USED, memory_order_relaxed);
+	atomic_store_explicit(&op->wait.state, TWI_OP_USED, memory_order_relaxed);
 }
 
 struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
 			      const struct tow_op_options *options)
 {
-	struct tow_op *op = pop(&engine->ops);
+	struct tow_op *op = pop(engine->ops);
 
 	twi_assert_held(engine);
 	if (op == NULL) {
 		twi_error(TOW_EBUSY,
 			  "all %u operations are in use; release finished ones or raise max_ops",
-			  engine->ops.count);
+			  engine->ops->count);
 		return NULL;
 	}
 	prepare(op, engine, kind, options);
@@ -136,14 +137,15 @@ void twi_op_embed(struct tow_op *op, struct twi_engine *engine, enum twi_op_kind
 /* The row is free. The engine is held. */
 static void recycle(struct tow_op *op)
 {
-	struct twi_op_table *table = &op->engine->ops;
+	struct twi_op_table *table = op->engine->ops;
 
 	twi_assert_held(op->engine);
-	twi_assert_hot((atomic_load_explicit(&op->state, memory_order_relaxed) & TWI_OP_USED) != 0);
+	twi_assert_hot(
+		(atomic_load_explicit(&op->wait.state, memory_order_relaxed) & TWI_OP_USED) != 0);
 	if (twi_unlikely(op->view_release != NULL))
 		twi_view_drop(op);
 	twi_failure_drop(op);
-	atomic_store_explicit(&op->state, 0, memory_order_relaxed);
+	atomic_store_explicit(&op->wait.state, 0, memory_order_relaxed);
 	op->next_free = table->cached;
 	table->cached = op->index + 1;
 }
@@ -159,24 +161,25 @@ void twi_op_discard(struct tow_op *op)
 void twi_op_forget(struct tow_op *op)
 {
 	twi_assert_held(op->engine);
-	twi_assert_hot((atomic_load_explicit(&op->state, memory_order_relaxed) & TWI_OP_DONE) == 0);
-	atomic_store_explicit(&op->state, TWI_OP_USED | TWI_OP_RELEASED, memory_order_relaxed);
+	twi_assert_hot(
+		(atomic_load_explicit(&op->wait.state, memory_order_relaxed) & TWI_OP_DONE) == 0);
+	atomic_store_explicit(&op->wait.state, TWI_OP_USED | TWI_OP_RELEASED, memory_order_relaxed);
 }
 
 /* The user may look at it from now on, or it goes back when nobody will. */
 static void publish(struct tow_op *op)
 {
 	struct twi_engine *engine = op->engine;
-	uint32_t state = atomic_load_explicit(&op->state, memory_order_relaxed);
+	uint32_t state = atomic_load_explicit(&op->wait.state, memory_order_relaxed);
 
 	twi_assert((state & TWI_OP_DONE) == 0);
 	if ((state & TWI_OP_RELEASED) != 0)
 		recycle(op);
 	else /* release: the result is written before; pairs with the load in twi_op_is_done */
-		atomic_store_explicit(&op->state, state | TWI_OP_DONE, memory_order_release);
+		atomic_store_explicit(&op->wait.state, state | TWI_OP_DONE, memory_order_release);
 	if (twi_unlikely(atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0 ||
 			 engine->any_waits > 0))
-		twi_engine_tell(engine, op);
+		twi_engine_tell(engine, &op->wait);
 }
 
 /* Somebody should know of it. */
@@ -255,7 +258,7 @@ static void fill_result(const struct tow_op *op, struct tow_result *out)
 	*out = result;
 }
 
-bool twi_op_run_callbacks(struct twi_engine *engine)
+static bool run_callbacks(struct twi_engine *engine)
 {
 	struct twi_list *entry;
 	bool any = false;
@@ -289,6 +292,9 @@ bool twi_op_run_callbacks(struct twi_engine *engine)
 	engine->in_callback = false;
 	return any;
 }
+
+const struct twi_op_hooks twi_op_hooks = { .run_callbacks = run_callbacks,
+					   .expire = twi_op_expire };
 
 static int refuse_handle(const char *call)
 {
@@ -498,7 +504,7 @@ static void release_held(struct tow_op *op)
 	if (twi_op_is_done(op))
 		recycle(op);
 	else
-		atomic_store_explicit(&op->state, TWI_OP_USED | TWI_OP_RELEASED,
+		atomic_store_explicit(&op->wait.state, TWI_OP_USED | TWI_OP_RELEASED,
 				      memory_order_relaxed);
 	twi_engine_leave(engine);
 }
@@ -524,7 +530,7 @@ TOW_PUBLIC int tow_op_release(struct tow_op *op)
 		return TOW_OK;
 	}
 	twi_failure_drop(op);
-	atomic_store_explicit(&op->state, 0, memory_order_relaxed);
-	give_back(&op->engine->ops, op);
+	atomic_store_explicit(&op->wait.state, 0, memory_order_relaxed);
+	give_back(op->engine->ops, op);
 	return TOW_OK;
 }

@@ -13,8 +13,8 @@
  * empty.
  *
  * A row belongs to the holder of the engine until DONE is set, and to the user's thread after it.
- * So no read-modify-write is needed: only the holder writes `state` before DONE (release pairs with
- * the acquire of whoever looks), and one that is released earlier is marked under the engine.
+ * So no read-modify-write is needed: only the holder writes `wait.state` before DONE (release pairs
+ * with the acquire of whoever looks), and one that is released earlier is marked under the engine.
  */
 #ifndef TWI_OP_H
 #define TWI_OP_H
@@ -27,13 +27,14 @@
 #include "diag/record/site.h"
 #include "memreg/pool/extent.h"
 #include "transport/engine/engine_heap.h"
+#include "transport/engine/waitable.h"
 #include "transport/op/claim.h"
 #include "transport/op/match_entry.h"
 
 struct twi_coll_record;
 struct twi_engine;
 struct twi_lane_ops;
-struct twi_wait_entry;
+struct twi_op_hooks;
 
 enum twi_op_kind {
 	TWI_OP_CONNECT,
@@ -80,9 +81,9 @@ struct twi_op_stamp {
 /* How long this thread has been blocked in waits, in all. */
 extern __thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exec")));
 
-/* Bits of tow_op.state. */
+/* Bits of tow_op.wait.state. */
 #define TWI_OP_USED     1u /* not in the free stack */
-#define TWI_OP_DONE     2u
+#define TWI_OP_DONE     TWI_WAITABLE_DONE
 #define TWI_OP_RELEASED 4u
 
 struct tow_op {
@@ -90,21 +91,19 @@ struct tow_op {
 	struct twi_list link;         /* on the queue that its stage names */
 	struct twi_list seq_link;     /* send: in the session's table; roomless: on the engine's */
 	struct twi_heap_node timed;   /* among the engine's deadlines */
-	_Atomic uint32_t state;
+	struct twi_waitable wait;     /* of its state the bits below */
 	uint32_t index;
 	uint32_t next_free; /* index + 1, on the stack that it is on; 0: the last */
 	uint8_t kind;
 	uint8_t stage;
-	uint8_t space;      /* enum twi_space; of no message: USER, or LINK: the library's own */
-	bool zerocopy;      /* part of the payload went by zero-copy send */
-	bool forgotten;     /* nobody has its handle: a failure is logged */
-	bool view;          /* receive: the lane finds the memory (message.h) */
-	bool impatient;     /* view: it ends where the pool has no room for it */
-	bool roomless;      /* view: held until there is room; result_bytes is of what length */
-	bool canceled;      /* receive: asked to end early while its message was on its way */
-	bool memory_polled; /* it ends by a look at memory: lane.h, or what other ranks write */
-	bool crowd;         /* and they are more than there are cores */
-	bool embedded; /* not of the table: its owner's, who has it back when `done` is called */
+	uint8_t space;  /* enum twi_space; of no message: USER, or LINK: the library's own */
+	bool zerocopy;  /* part of the payload went by zero-copy send */
+	bool forgotten; /* nobody has its handle: a failure is logged */
+	bool view;      /* receive: the lane finds the memory (message.h) */
+	bool impatient; /* view: it ends where the pool has no room for it */
+	bool roomless;  /* view: held until there is room; result_bytes is of what length */
+	bool canceled;  /* receive: asked to end early while its message was on its way */
+	bool embedded;  /* not of the table: its owner's, who has it back when `done` is called */
 	_Atomic bool held; /* back, until somebody waits for it (coll_batch.h) */
 	struct twi_engine *engine;
 	struct tow_endpoint *endpoint;
@@ -117,9 +116,8 @@ struct tow_op {
 	const struct twi_lane_ops *lane_ops;               /* connect */
 	struct twi_copy copy;                              /* TWI_OP_COPY; else not set */
 	struct twi_op_stamp stamp;
-	struct twi_wait_entry *waits; /* threads that wait for it */
-	struct twi_claim claim;       /* on the memory of its payload */
-	struct twi_site site;         /* of the call that started it */
+	struct twi_claim claim; /* on the memory of its payload */
+	struct twi_site site;   /* of the call that started it */
 	void *data;
 	uint64_t bytes;
 	uint64_t tag;
@@ -141,15 +139,17 @@ struct tow_op {
 
 /* The table of a runtime's operations. */
 struct twi_op_table {
-	struct tow_op *rows;
-	uint32_t count;
+	_Alignas(64) uint32_t count;
 	uint32_t made;   /* rows from here on were never used: their memory is not touched */
 	uint32_t cached; /* index + 1: the stack of the holder of the engine */
 	_Atomic uint32_t returned; /* likewise: the stack that any thread may push onto */
+	struct tow_op rows[];
 };
 
-int twi_op_table_init(struct twi_op_table *table, uint32_t count);
-void twi_op_table_fini(struct twi_op_table *table);
+/* Makes a runtime's table, of max_ops rows. TOW_OK or TOW_ENOMEM. */
+int twi_op_table_open(struct twi_engine *engine);
+/* Frees it; the engine may have none. */
+void twi_op_table_close(struct twi_engine *engine);
 /* A row that was never used, whose page may have to be faulted in; NULL: there is none. */
 struct tow_op *twi_op_table_new(struct twi_op_table *table);
 
@@ -173,14 +173,14 @@ void twi_op_discard(struct tow_op *op);
  */
 void twi_op_complete(struct tow_op *op, int status, uint64_t bytes);
 
-/* Runs the callbacks of operations that completed. True when there were any. */
-bool twi_op_run_callbacks(struct twi_engine *engine);
-
 /* Asks the lane to end a send or receive (lane.h, abort). True when it has completed. */
 bool twi_op_abort(struct tow_op *op, int status, bool force);
 
-/* Ends operations whose deadline has passed; returns the next deadline. */
-uint64_t twi_op_expire(struct twi_engine *engine, uint64_t now_ns);
+/* Ends operations whose deadline has passed (twi_op_hooks). */
+void twi_op_expire(struct twi_engine *engine, uint64_t now_ns);
+
+/* What the engine asks of operations. */
+extern const struct twi_op_hooks twi_op_hooks;
 
 /* Puts an operation with a deadline among the engine's, and takes it away. */
 void twi_op_watch(struct tow_op *op);

@@ -9,6 +9,7 @@
 
 #include "diag/base/error.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/op/op.h"
 #include "transport/op/op_describe.h"
 #include "transport/op/op_wait.h"
@@ -96,7 +97,7 @@ static int wait(const struct any *any, struct twi_wait_entry *entries, uint64_t 
 			continue;
 		if (twi_unlikely(twi_op_of_coll(any->ops[i])))
 			twi_op_tell_waited(any->ops[i], now_ns);
-		entries[at++] = (struct twi_wait_entry){ .op = any->ops[i] };
+		entries[at++] = (struct twi_wait_entry){ .what = &any->ops[i]->wait };
 	}
 	if (until_ns == UINT64_MAX || until_ns - now_ns < LONG_WAIT_NS || engine->inquiry == NULL)
 		return wait_until(any, entries, until_ns);

@@ -61,13 +61,11 @@ static void expire(struct tow_op *op)
 	}
 }
 
-uint64_t twi_op_expire(struct twi_engine *engine, uint64_t now_ns)
+void twi_op_expire(struct twi_engine *engine, uint64_t now_ns)
 {
 	struct twi_heap *timed = &engine->timed;
 
 	twi_assert_held(engine);
-	if (twi_likely(now_ns < engine->next_expiry_ns))
-		return engine->next_expiry_ns;
 	while (timed->root != NULL && timed->root->key <= now_ns) {
 		struct tow_op *op = twi_container_of(timed->root, struct tow_op, timed);
 
@@ -76,5 +74,4 @@ uint64_t twi_op_expire(struct twi_engine *engine, uint64_t now_ns)
 		expire(op);
 	}
 	engine->next_expiry_ns = timed->root != NULL ? timed->root->key : UINT64_MAX;
-	return engine->next_expiry_ns;
 }

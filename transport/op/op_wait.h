@@ -5,6 +5,7 @@
 #define TWI_OP_WAIT_H
 
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/op/op.h"
 
 /* A handle that is in use, as far as its row tells. */
@@ -14,14 +15,14 @@ static inline bool twi_op_valid(const struct tow_op *op)
 
 	if (op == NULL)
 		return false;
-	state = atomic_load_explicit(&op->state, memory_order_relaxed);
+	state = atomic_load_explicit(&op->wait.state, memory_order_relaxed);
 	return (state & (TWI_OP_USED | TWI_OP_RELEASED)) == TWI_OP_USED;
 }
 
 /* acquire: pairs with the release in publish; the result is read after it */
 static inline bool twi_op_is_done(const struct tow_op *op)
 {
-	return (atomic_load_explicit(&op->state, memory_order_acquire) & TWI_OP_DONE) != 0;
+	return (atomic_load_explicit(&op->wait.state, memory_order_acquire) & TWI_OP_DONE) != 0;
 }
 
 static inline bool twi_op_of_coll(const struct tow_op *op)
@@ -50,7 +51,7 @@ int twi_op_wait_late(struct tow_op *op, uint64_t now_ns, uint64_t until_ns);
 static inline int twi_op_wait_until(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
 {
 	if (twi_likely(op->kind != TWI_OP_CALL))
-		return twi_engine_wait(op->engine, op, now_ns, until_ns);
+		return twi_engine_wait(op->engine, &op->wait, now_ns, until_ns);
 	return twi_op_wait_late(op, now_ns, until_ns);
 }
 

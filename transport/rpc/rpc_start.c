@@ -145,7 +145,7 @@ TOW_PUBLIC int tow_call(struct tow_peer *peer, const char *method, const void *r
 static struct twi_call *call_of(struct tow_op *op)
 {
 	if (op == NULL || op->kind != TWI_OP_CALL ||
-	    (atomic_load_explicit(&op->state, memory_order_acquire) & TWI_OP_USED) == 0 ||
+	    (atomic_load_explicit(&op->wait.state, memory_order_acquire) & TWI_OP_USED) == 0 ||
 	    op->owner == NULL || !op->view)
 		return NULL;
 	return twi_call_is(op) ? op->owner : NULL;

@@ -12,6 +12,7 @@
 
 #include "diag/base/error.h"
 #include "memreg/pool/pool.h"
+#include "transport/engine/poller.h"
 #include "transport/lanes/ofi/guard.h"
 
 #define QUEUE_ENTRIES 2048u

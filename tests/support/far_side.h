@@ -14,6 +14,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/op/endpoint.h"
+#include "transport/op/message.h"
 #include "transport/op/op.h"
 #include "transport/stream/session_parts.h"
 
@@ -97,7 +98,8 @@ static inline int tear_down(void **state)
 
 static inline struct tow_op *start(enum twi_op_kind kind, void *data, uint64_t n, uint64_t tag)
 {
-	struct tow_op *op = twi_op_acquire(engine, kind, NULL);
+	struct tow_op *op =
+		twi_op_acquire(engine, kind == TWI_OP_SEND ? &twi_send_ops : &twi_recv_ops, NULL);
 
 	assert_non_null(op);
 	op->peer = peer;

@@ -33,6 +33,7 @@ struct fused {
 
 /* One call of the user's. */
 struct held {
+	struct twi_coll_owner owner;
 	struct twi_list link; /* of the batch's held, of fused->parts, or of the spare ones */
 	struct twi_coll_group *coll;
 	struct fused *fused; /* NULL: it is held */
@@ -127,7 +128,6 @@ static struct tow_op *let_go(struct held *held)
 	free(held->arrays);
 	held->arrays = NULL;
 	held->fused = NULL;
-	op->abort_call = NULL;
 	op->owner = NULL;
 	atomic_store_explicit(&op->held, false, memory_order_relaxed);
 	twi_list_push_front(&held->coll->batch->spare_held, &held->link);
@@ -295,7 +295,7 @@ static void abort_held(struct tow_op *op, int status)
 	else
 		under = &held->fused->op;
 	if (under->stage != TWI_STAGE_COMPLETING)
-		under->abort_call(under, status);
+		under->ops->abort(under, status);
 }
 
 /* FNV-1a: two batches of other parts have other signatures, though their sums be the same. */
@@ -328,7 +328,7 @@ static void gather(struct fused *fused, uint32_t count, struct twi_coll_call *ca
 		held->fused = fused;
 		held->op->owner = held;
 		held->op->bytes = held->bytes;
-		held->op->abort_call = abort_held;
+		held->owner.abort = abort_held;
 		twi_list_push_back(&fused->parts, &held->link);
 	}
 	call->in = call->out = memory;
@@ -354,7 +354,7 @@ static void issue_fused(struct twi_coll_group *coll, uint32_t count, uint64_t by
 		out_of_step(coll, status);
 		return;
 	}
-	twi_op_embed(&fused->op, coll->engine, TWI_OP_CALL, &options);
+	twi_op_embed(&fused->op, coll->engine, &twi_coll_op_ops, &options);
 	gather(fused, count, &call);
 	coll->batch->fused_n++;
 	twi_count(coll->engine->diag, TWI_C_combined_collectives, count);
@@ -503,7 +503,7 @@ static int hold(struct twi_coll_group *coll, const struct twi_coll_call *call, s
 	batch->held_n++;
 	batch->held_bytes += held->bytes;
 	op->owner = held;
-	op->abort_call = abort_held;
+	held->owner.abort = abort_held;
 	twi_op_watch(op);
 	if (batch->open)
 		return TOW_OK;

@@ -276,7 +276,6 @@ void twi_copy_queue(struct tow_op *op)
 	struct twi_device_queue *queue = &device->queue[op->copy.direction];
 
 	twi_assert_held(op->engine);
-	op->abort_call = twi_copy_abort;
 	twi_list_push_back(&queue->ops, &op->link);
 	if (op->bytes == 0)
 		finish(op);

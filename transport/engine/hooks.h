@@ -11,7 +11,6 @@
 #include <stdint.h>
 
 struct tow_group;
-struct tow_op;
 struct tow_peer;
 struct twi_engine;
 struct twi_ranks;
@@ -43,10 +42,8 @@ struct twi_link_hooks {
 	void (*ask)(struct tow_peer *peer, uint64_t now_ns); /* peer->link_due_ns has passed */
 };
 
-/* coll/: any thread may call `waited`, without the engine. */
+/* coll/: groups that may have collectives. */
 struct twi_coll_hooks {
-	/* A thread waits for a collective, or tests it; now_ns 0: the clock is to be read. */
-	void (*waited)(struct tow_op *op, uint64_t now_ns);
 	/* A group is there: those who never call a collective are to be known, too. */
 	void (*group_begin)(struct tow_group *group);
 	/* A group goes. False: what it has under way has not ended yet. */
@@ -59,11 +56,6 @@ struct twi_rank_hooks {
 	int (*up)(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer);
 	/* The ranks are freed: nothing may name them any more. */
 	void (*end)(struct twi_ranks *ranks);
-};
-
-/* job/: what an operation waits for, in words; false: it is none of its own. Any thread. */
-struct twi_job_hooks {
-	bool (*waits_for)(const struct tow_op *op, char *out, size_t room);
 };
 
 /* tracing.c: the process has found its place in its job. TOW_OK or TOW_ENOMEM. Not held. */
@@ -79,7 +71,6 @@ struct twi_hooks {
 	const struct twi_link_hooks *link;
 	const struct twi_coll_hooks *coll;
 	const struct twi_rank_hooks *ranks[TWI_RANK_HOOKS];
-	const struct twi_job_hooks *job;
 	const struct twi_trace_hooks *trace;
 };
 

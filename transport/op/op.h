@@ -42,7 +42,46 @@ enum twi_op_kind {
 	TWI_OP_SEND,
 	TWI_OP_RECV,
 	TWI_OP_COPY,
-	TWI_OP_CALL /* made of messages of the library's own (rpc.h): ended by its owner */
+	TWI_OP_CALL /* made of messages of the library's own: a call, a collective, a barrier */
+};
+
+/*
+ * What an operation is to the room that has made it: a constant table, which is set when the
+ * operation is made and stays until it is released, so any thread that has its handle may read it.
+ * Members are called with the engine held, except where said.
+ */
+struct twi_op_ops {
+	enum twi_op_kind kind;
+	const char *noun; /* "send", for messages */
+	uint8_t span;     /* enum twi_span_kind, of waits for it too */
+
+	/*
+	 * Ends it before its time, by TOW_ECANCELED or TOW_EDEADLINE; not when it is ending
+	 * already. It may end later than this returns, but for the deadline of a message. NULL: it
+	 * has none, and nobody can cancel it.
+	 */
+	void (*abort)(struct tow_op *op, int status);
+
+	/* It has ended with TOW_OK: before its callback. NULL: nothing is to be done. */
+	void (*ended)(struct tow_op *op);
+
+	/*
+	 * Its row goes back, and with it what the result has named. Not for an operation that is
+	 * embedded. NULL: there is nothing, and any thread may put the row back without the engine.
+	 */
+	void (*release)(struct tow_op *op);
+
+	/*
+	 * A thread waits for it, or tests it; now_ns 0: the clock is to be read. Any thread,
+	 * without the engine. NULL: nobody wants to know.
+	 */
+	void (*waited)(struct tow_op *op, uint64_t now_ns);
+
+	/*
+	 * What the log says that a thread does which waits for it for long: "waiting in a barrier".
+	 * False: nothing, this time. Any thread, without the engine. NULL: never.
+	 */
+	bool (*waits_for)(const struct tow_op *op, char *out, size_t room);
 };
 
 /* Where a send or receive stands; session.h draws the two ways. */
@@ -94,7 +133,7 @@ struct tow_op {
 	struct twi_waitable wait;     /* of its state the bits below */
 	uint32_t index;
 	uint32_t next_free; /* index + 1, on the stack that it is on; 0: the last */
-	uint8_t kind;
+	uint8_t kind;       /* of its ops */
 	uint8_t stage;
 	uint8_t space;  /* enum twi_space; of no message: USER, or LINK: the library's own */
 	bool zerocopy;  /* part of the payload went by zero-copy send */
@@ -111,10 +150,10 @@ struct tow_op {
 	void *lane_state;                        /* connect: the lane's */
 	void (*view_release)(struct tow_op *op); /* view: gives the memory back; NULL: nothing to */
 	void *view_state;                        /* of whoever set view_release */
-	void (*abort_call)(struct tow_op *op, int status); /* CALL, COPY: ends it now */
-	void *owner;                                       /* TWI_OP_CALL: what it stands for */
-	const struct twi_lane_ops *lane_ops;               /* connect */
-	struct twi_copy copy;                              /* TWI_OP_COPY; else not set */
+	const struct twi_op_ops *ops;
+	void *owner;                         /* TWI_OP_CALL: what it stands for */
+	const struct twi_lane_ops *lane_ops; /* connect */
+	struct twi_copy copy;                /* TWI_OP_COPY; else not set */
 	struct twi_op_stamp stamp;
 	struct twi_claim claim; /* on the memory of its payload */
 	struct twi_site site;   /* of the call that started it */
@@ -154,14 +193,14 @@ void twi_op_table_close(struct twi_engine *engine);
 struct tow_op *twi_op_table_new(struct twi_op_table *table);
 
 /* A row of the table made ready, or NULL and the thread's error TOW_EBUSY. The engine is held. */
-struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
+struct tow_op *twi_op_acquire(struct twi_engine *engine, const struct twi_op_ops *ops,
 			      const struct tow_op_options *options);
 
 /*
  * Makes an operation ready that is part of something else. It needs a callback, and is its owner's
  * again when that is called: it may be started once more there, or freed.
  */
-void twi_op_embed(struct tow_op *op, struct twi_engine *engine, enum twi_op_kind kind,
+void twi_op_embed(struct tow_op *op, struct twi_engine *engine, const struct twi_op_ops *ops,
 		  const struct tow_op_options *options);
 
 /* Puts a row back that was never started. The engine is held. */
@@ -172,9 +211,6 @@ void twi_op_discard(struct tow_op *op);
  * lanes are at rest; the operation is DONE after it.
  */
 void twi_op_complete(struct tow_op *op, int status, uint64_t bytes);
-
-/* Asks the lane to end a send or receive (lane.h, abort). True when it has completed. */
-bool twi_op_abort(struct tow_op *op, int status, bool force);
 
 /* Ends operations whose deadline has passed (twi_op_hooks). */
 void twi_op_expire(struct twi_engine *engine, uint64_t now_ns);

@@ -7,8 +7,6 @@
  * that it can name who is late. The line comes from the waiting thread, which holds nothing; a job
  * whose thread only tests gets none.
  */
-#include <stdio.h>
-
 #include "diag/base/error.h"
 #include "diag/base/words.h"
 #include "diag/record/diag.h"
@@ -17,15 +15,6 @@
 #include "transport/op/op_wait.h"
 
 #define ASK_NS (TWI_INQUIRY_ROUND + 50000000ull) /* for a round, and whoever answers late */
-
-/* What is waited for in words. False: nothing that a line is written for. */
-static bool describe(const struct tow_op *op, char *out, size_t room)
-{
-	if (!twi_op_of_coll(op))
-		return op->engine->hooks.job->waits_for(op, out, room);
-	snprintf(out, room, "waiting in a collective");
-	return true;
-}
 
 static void tell(struct twi_engine *engine, const char *what, uint64_t waited_ns)
 {
@@ -59,7 +48,7 @@ int twi_op_wait_late(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
 	char what[64];
 	int status;
 
-	if (engine->virtual_clock || !describe(op, what, sizeof(what)))
+	if (engine->virtual_clock || !op->ops->waits_for(op, what, sizeof(what)))
 		return twi_engine_wait(engine, &op->wait, now_ns, until_ns);
 	if (engine->inquiry != NULL)
 		late_ns = twi_max(late_ns, ASK_NS);

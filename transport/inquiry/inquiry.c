@@ -380,7 +380,6 @@ const struct twi_inquiry_hooks twi_inquiry_hooks = { .begin = twi_inquiry_begin,
 int twi_inquiry_open(struct twi_engine *engine)
 {
 	struct twi_inquiry *inquiry;
-	int status;
 
 	if (engine->virtual_clock)
 		return TOW_OK; /* a simulated job is asked by its test */
@@ -391,8 +390,7 @@ int twi_inquiry_open(struct twi_engine *engine)
 	twi_list_init(&inquiry->lines);
 	twi_identity_self(&inquiry->self);
 	engine->inquiry = inquiry;
-	status = twi_inquiry_sources_add(engine);
-	return status == TOW_OK ? twi_inquiry_thread_start(engine) : status;
+	return twi_inquiry_sources_add(engine);
 }
 
 void twi_inquiry_close(struct twi_engine *engine)

@@ -1,6 +1,6 @@
 /*
- * runtime_report.h - what a runtime says of itself in /v1: of its connections, its knobs, its rings.
- * Sources of the registry; `arg` is the engine, which is not held.
+ * runtime_report.h - what a runtime says of itself in /v1: of its connections, its knobs, its
+ * rings. Sources of the registry; `arg` is the engine, which is not held.
  */
 #ifndef TWI_RUNTIME_REPORT_H
 #define TWI_RUNTIME_REPORT_H

@@ -15,6 +15,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/op/call.h"
+#include "transport/op/lane_host.h"
 #include "transport/op/message.h"
 #include "transport/op/op.h"
 #include "transport/op/op_options.h"

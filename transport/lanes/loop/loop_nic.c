@@ -8,10 +8,8 @@
 
 #include "diag/base/error.h"
 #include "memreg/pool/pool.h"
-#include "transport/engine/engine.h"
 #include "transport/lanes/loop/loop.h"
-#include "transport/op/op.h"
-#include "transport/op/path.h"
+#include "transport/op/lane_host.h"
 
 struct twi_loop_nic {
 	pthread_mutex_t lock;                      /* regions come and go without the engine */

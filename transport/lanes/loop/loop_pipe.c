@@ -9,7 +9,7 @@
 
 #include "diag/base/error.h"
 #include "transport/lanes/loop/loop.h"
-#include "transport/op/path.h"
+#include "transport/op/lane_host.h"
 
 /* splitmix64 */
 static uint64_t draw(struct twi_loop_lane *lane)

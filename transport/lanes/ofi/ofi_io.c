@@ -13,9 +13,7 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "transport/engine/watch.h"
-#include "transport/op/op.h"
-#include "transport/op/path.h"
+#include "transport/op/lane_host.h"
 
 #define SCRATCH_BYTES 4096u
 #define BATCH         16

@@ -46,6 +46,7 @@ struct tow_runtime {
 	const struct tow_options *options; /* the caller's, while the runtime is being opened */
 	unsigned parts;                    /* those of the table that were opened */
 	bool opened;                       /* its user has it */
+	struct twi_latency notify_lag;     /* of the engine */
 	char *texts;                       /* what the knobs that are text point to */
 	struct twi_job job;
 	struct twi_tracing tracing;
@@ -237,6 +238,7 @@ static void close_alloclog(struct twi_engine *engine)
 
 static int open_engine(struct twi_engine *engine)
 {
+	engine->notify_lag = &runtime_of(engine)->notify_lag;
 	twi_engine_init(engine);
 	return twi_op_table_open(engine);
 }

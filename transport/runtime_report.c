@@ -8,6 +8,7 @@
 
 #include "diag/base/emit.h"
 #include "diag/knob/knob.h"
+#include "diag/record/latency_report.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/poller.h"
 #include "transport/op/endpoint.h"
@@ -53,7 +54,7 @@ void twi_lag_describe(void *arg, struct twi_emit *emit)
 	const struct twi_engine *engine = arg;
 	struct twi_latency_sum sum;
 
-	twi_latency_read(&engine->notify_lag, &sum);
+	twi_latency_read(engine->notify_lag, &sum);
 	twi_emit_object_begin(emit, "zerocopy_notification_lag");
 	twi_latency_emit(emit, &sum);
 	twi_emit_object_end(emit);

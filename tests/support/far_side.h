@@ -11,6 +11,7 @@
 
 #include <towline/towline.h>
 
+#include "diag/record/diag.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/op/endpoint.h"

@@ -10,6 +10,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "diag/record/span.h"
+#include "memreg/pool/pool.h"
 #include "memreg/pool/pool_regions.h"
 #include "transport/device/device_copy.h"
 #include "transport/engine/engine.h"

@@ -36,9 +36,7 @@
 #include <towline/runtime.h>
 
 #include "diag/base/clock.h"
-#include "diag/record/diag.h"
 #include "diag/record/lane_id.h"
-#include "memreg/pool/pool.h"
 #include "memreg/pool/staging.h"
 #include "transport/engine/cpu_log.h"
 #include "transport/engine/engine_fd.h"
@@ -47,7 +45,6 @@
 #include "transport/engine/hooks.h"
 #include "transport/engine/part.h"
 #include "transport/engine/step.h"
-#include "transport/lanes/lane.h"
 #include "transport/security/job_key.h"
 #include "transport/wire/feature.h"
 
@@ -63,10 +60,15 @@ struct twi_alloclog;
 struct twi_bpf;
 struct twi_coll_log;
 struct twi_coll_table;
+struct twi_diag;
+struct twi_diag_block;
 struct twi_epoll_notices;
 struct twi_background;
 struct twi_inquiry;
+struct twi_lane;
+struct twi_latency;
 struct twi_op_table;
+struct twi_pool;
 struct twi_ring;
 struct twi_rpc;
 struct twi_wait;
@@ -166,7 +168,7 @@ struct twi_engine {
 	struct twi_list peers;
 	struct twi_staging staging; /* part of the pool */
 	struct twi_alloclog *alloclog;
-	struct twi_latency notify_lag; /* of zero-copy sends: completion to notification */
+	struct twi_latency *notify_lag; /* of zero-copy sends: completion to notification */
 	uint64_t virtual_ns;
 	struct twi_step step;
 	_Atomic int64_t job_rank; /* -1: not found out (tracing.h) */

@@ -16,6 +16,7 @@
 #include "diag/record/diag.h"
 #include "memreg/pool/pool_regions.h"
 #include "transport/engine/poller.h"
+#include "transport/lanes/lane.h"
 
 #include <sched.h>
 

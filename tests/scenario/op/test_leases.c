@@ -310,7 +310,7 @@ static void test_leases_of_a_peer(void **state)
 	assert_int_equal(peer_member(twt_own.from[0], "leased_bytes"), 0);
 	twi_pool_stats(twt_own.engine->pool, &stats);
 	assert_int_equal(stats.leased_peak, 8 * TWT_MIB);
-	assert_true(twi_latency_read(&twt_own.engine->notify_lag, &lag));
+	assert_true(twi_latency_read(twt_own.engine->notify_lag, &lag));
 	assert_true(lag.count >= 8 * TWT_MIB / (256 << 10));
 	twt_own_close();
 }

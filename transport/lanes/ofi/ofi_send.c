@@ -11,6 +11,7 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
+#include "memreg/pool/pool.h"
 #include "transport/op/lane_host.h"
 
 #define PIECES_MAX 8u

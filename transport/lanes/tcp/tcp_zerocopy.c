@@ -187,7 +187,7 @@ static void note_lag(struct twi_tcp_lane *lane, const struct twi_tcp_zc *record)
 	struct twi_engine *engine = lane->base.engine;
 
 	if (!record->let_go)
-		twi_latency_add(&engine->notify_lag, twi_engine_now(engine) - record->sent_ns);
+		twi_latency_add(engine->notify_lag, twi_engine_now(engine) - record->sent_ns);
 }
 
 /* The kernel has said so, or never will. */

@@ -317,10 +317,10 @@ static void close_lanes(struct twi_engine *engine)
 	twi_engine_leave(engine);
 }
 
-static void close_devices(struct twi_engine *engine)
+static void close_polled(struct twi_engine *engine)
 {
 	enter_last(engine);
-	twi_devices_close(engine);
+	twi_parts_close(engine);
 	twi_engine_leave(engine);
 }
 
@@ -428,7 +428,7 @@ static const struct part {
 	  close_lanes,
 	  { { "/v1/peers", "connections, their lane, state and credit", twi_peers_describe } } },
 	{ NULL,
-	  close_devices,
+	  close_polled,
 	  { { "/v1/devices", "devices: memory, what is mapped for them, copies and their rates",
 	      twi_devices_describe } } },
 	{ NULL, end_traffic, { { 0 } } },

@@ -268,7 +268,9 @@ static uint64_t deadline_ns(struct twi_engine *engine, struct twi_list *devices,
 	return next_ns;
 }
 
-const struct twi_part_ops twi_device_part = { .poll = poll_all, .deadline_ns = deadline_ns };
+const struct twi_part_ops twi_device_part = { .poll = poll_all,
+					      .deadline_ns = deadline_ns,
+					      .close = twi_devices_close };
 
 void twi_copy_queue(struct tow_op *op)
 {

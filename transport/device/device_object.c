@@ -220,9 +220,8 @@ static void close_device(struct tow_device *device)
 	take_down(device);
 }
 
-void twi_devices_close(struct twi_engine *engine)
+void twi_devices_close(struct twi_engine *engine, struct twi_list *devices)
 {
-	const struct twi_list *devices = twi_part_items(engine->parts, TWI_PART_DEVICES);
 	struct twi_list *entry;
 
 	twi_assert_held(engine);

@@ -4,14 +4,14 @@
 #include "transport/coll/coll.h"
 #include "transport/engine/hooks.h"
 #include "transport/inquiry/inquiry.h"
-#include "transport/job/group.h"
+#include "transport/op/op.h"
 #include "transport/rpc/rpc_link.h"
 #include "transport/tracing.h"
 
-const struct twi_hooks twi_runtime_hooks = { .inquiry = &twi_inquiry_hooks,
+const struct twi_hooks twi_runtime_hooks = { .op = &twi_op_hooks,
+					     .inquiry = &twi_inquiry_hooks,
 					     .link = &twi_link_hooks,
 					     .coll = &twi_coll_hooks,
 					     .ranks = { &twi_coll_rank_hooks,
 							&twi_inquiry_rank_hooks },
-					     .job = &twi_job_hooks,
 					     .trace = &twi_trace_hooks };

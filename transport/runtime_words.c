@@ -2,6 +2,7 @@
  * runtime_words.c - the knobs whose values are words, and what they may be; those of the log.
  */
 #include "diag/base/error.h"
+#include "diag/record/diag.h"
 #include "transport/coll/plan/plan.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/poller.h"

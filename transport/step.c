@@ -35,7 +35,6 @@ TOW_PUBLIC int tow_step_begin(struct tow_runtime *runtime, uint64_t number)
 	/* Before another can begin: steps are in the log in their order. */
 	twi_alloclog_step(engine->alloclog, number, TWI_SITE_HERE);
 	atomic_store_explicit(&engine->step.state, TWI_STEP_OPEN, memory_order_release);
-	twi_alloclog_step(engine->alloclog, number, TWI_SITE_HERE);
 	return TOW_OK;
 }
 

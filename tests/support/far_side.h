@@ -11,9 +11,11 @@
 
 #include <towline/towline.h>
 
+#include "diag/record/diag.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/op/endpoint.h"
+#include "transport/op/message.h"
 #include "transport/op/op.h"
 #include "transport/stream/session_parts.h"
 
@@ -97,7 +99,8 @@ static inline int tear_down(void **state)
 
 static inline struct tow_op *start(enum twi_op_kind kind, void *data, uint64_t n, uint64_t tag)
 {
-	struct tow_op *op = twi_op_acquire(engine, kind, NULL);
+	struct tow_op *op =
+		twi_op_acquire(engine, kind == TWI_OP_SEND ? &twi_send_ops : &twi_recv_ops, NULL);
 
 	assert_non_null(op);
 	op->peer = peer;
@@ -124,7 +127,7 @@ static inline struct tow_op *recv_op(uint64_t n, uint64_t tag)
 /* TOW_AGAIN while it is in flight. */
 static inline int status_of(const struct tow_op *op)
 {
-	return (atomic_load(&op->state) & TWI_OP_DONE) != 0 ? op->status : TOW_AGAIN;
+	return (atomic_load(&op->wait.state) & TWI_OP_DONE) != 0 ? op->status : TOW_AGAIN;
 }
 
 static inline int say_flags(uint8_t type, uint8_t flags, uint64_t seq, uint64_t tag, uint64_t value)

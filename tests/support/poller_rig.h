@@ -15,6 +15,7 @@
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/poller.h"
+#include "transport/lanes/lane.h"
 
 #define MS       1000000ull
 #define DONE_MAX 64

@@ -262,9 +262,9 @@ static void check_empty(void)
 	struct twi_rpc *rpc = world.engine->rpc;
 	struct twi_pool_stats stats;
 
-	for (uint32_t i = 0; i < world.engine->ops.count; i++)
-		CHECK(&world.engine->ops.rows[i] == world.clock ||
-			      world.engine->ops.rows[i].state == 0,
+	for (uint32_t i = 0; i < world.engine->ops->count; i++)
+		CHECK(&world.engine->ops->rows[i] == world.clock ||
+			      world.engine->ops->rows[i].wait.state == 0,
 		      "row %u is in use", i);
 	CHECK(length(&rpc->calls) == rpc->records, "records of calls are left");
 	CHECK(length(&rpc->ins) == rpc->records, "calls in service are left");

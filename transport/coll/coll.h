@@ -231,6 +231,8 @@ void twi_coll_ready(struct twi_coll_group *coll);
 void twi_coll_over(struct twi_coll_run *run);
 
 /* coll_hooks.c */
+/* Of every collective; owner: what begins with a struct twi_coll_owner. */
+extern const struct twi_op_ops twi_coll_op_ops;
 extern const struct twi_coll_hooks twi_coll_hooks;
 extern const struct twi_rank_hooks twi_coll_rank_hooks;
 
@@ -257,7 +259,7 @@ void twi_coll_break(struct twi_coll_group *coll, uint64_t seq, int status, bool 
 void twi_coll_leave(struct twi_coll_group *coll);
 /* A rank will not come to what this one has begun, or is about to: the group breaks. */
 void twi_coll_check_left(struct twi_coll_group *coll);
-/* The user's operation is ended from outside (tow_op.abort_call); its owner is a run. */
+/* The user's operation is ended from outside; its owner is a run. */
 void twi_coll_abort(struct tow_op *op, int status);
 /* The message of a rank of the job that cannot be reached, and its status as a run's. */
 int twi_coll_unreached(const struct twi_coll_group *coll, uint32_t job_rank, int status);

@@ -200,7 +200,7 @@ static int begin(struct request *request, const struct tow_coll_options *options
 		op_options.done = options->done;
 		op_options.user = options->user;
 	}
-	op = twi_op_acquire(engine, TWI_OP_CALL, &op_options);
+	op = twi_op_acquire(engine, &twi_coll_op_ops, &op_options);
 	if (op == NULL)
 		return TOW_EBUSY;
 	if (request->op_out != NULL)

@@ -34,6 +34,7 @@ struct fused {
 
 /* One call of the user's. */
 struct held {
+	struct twi_coll_owner owner;
 	struct twi_list link; /* of the batch's held, of fused->parts, or of the spare ones */
 	struct twi_coll_group *coll;
 	struct fused *fused; /* NULL: it is held */
@@ -128,7 +129,6 @@ static struct tow_op *let_go(struct held *held)
 	free(held->arrays);
 	held->arrays = NULL;
 	held->fused = NULL;
-	op->abort_call = NULL;
 	op->owner = NULL;
 	atomic_store_explicit(&op->held, false, memory_order_relaxed);
 	twi_list_push_front(&held->coll->batch->spare_held, &held->link);
@@ -296,7 +296,7 @@ static void abort_held(struct tow_op *op, int status)
 	else
 		under = &held->fused->op;
 	if (under->stage != TWI_STAGE_COMPLETING)
-		under->abort_call(under, status);
+		under->ops->abort(under, status);
 }
 
 /* Puts the next `count` of those that are held into the buffer, and says what call that makes. */
@@ -324,7 +324,7 @@ static void gather(struct fused *fused, uint32_t count, struct twi_coll_call *ca
 		held->fused = fused;
 		held->op->owner = held;
 		held->op->bytes = held->bytes;
-		held->op->abort_call = abort_held;
+		held->owner.abort = abort_held;
 		twi_list_push_back(&fused->parts, &held->link);
 	}
 	call->in = call->out = memory;
@@ -350,7 +350,7 @@ static void issue_fused(struct twi_coll_group *coll, uint32_t count, uint64_t by
 		out_of_step(coll, status);
 		return;
 	}
-	twi_op_embed(&fused->op, coll->engine, TWI_OP_CALL, &options);
+	twi_op_embed(&fused->op, coll->engine, &twi_coll_op_ops, &options);
 	gather(fused, count, &call);
 	coll->batch->fused_n++;
 	twi_count(coll->engine->diag, TWI_C_combined_collectives, count);
@@ -362,8 +362,8 @@ static void issue_fused(struct twi_coll_group *coll, uint32_t count, uint64_t by
 	twi_list_for_each_safe (pos, next, &fused->parts) {
 		struct tow_op *op = twi_container_of(pos, struct held, link)->op;
 
-		op->memory_polled = fused->op.memory_polled;
-		op->crowd = fused->op.crowd;
+		op->wait.memory_polled = fused->op.wait.memory_polled;
+		op->wait.crowd = fused->op.wait.crowd;
 	}
 }
 
@@ -499,7 +499,7 @@ static int hold(struct twi_coll_group *coll, const struct twi_coll_call *call, s
 	batch->held_n++;
 	batch->held_bytes += held->bytes;
 	op->owner = held;
-	op->abort_call = abort_held;
+	held->owner.abort = abort_held;
 	twi_op_watch(op);
 	if (batch->open)
 		return TOW_OK;

@@ -7,6 +7,7 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
+#include "memreg/pool/pool.h"
 #include "transport/coll/coll_batch.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
@@ -21,6 +22,7 @@
 
 /* A call that came while the group was being set up. */
 struct pending {
+	struct twi_coll_owner owner;
 	struct twi_list link;
 	struct twi_coll_group *coll;
 	struct twi_coll_call call;
@@ -186,9 +188,9 @@ static void begin(struct twi_coll_group *coll, struct twi_coll_run *run, struct 
 	if (op != NULL) {
 		op->owner = run;
 		op->bytes = run->entry->out_bytes;
-		op->abort_call = twi_coll_abort;
-		op->memory_polled = run->entry->local && coll->locals_n > 0;
-		op->crowd = coll->crowd;
+		run->owner.abort = twi_coll_abort;
+		op->wait.memory_polled = run->entry->local && coll->locals_n > 0;
+		op->wait.crowd = coll->crowd;
 	}
 	note_begun(coll, run);
 	insert(coll, run);
@@ -230,7 +232,7 @@ static int put_off(struct twi_coll_group *coll, const struct twi_coll_call *call
 					 .kind = (uint8_t)call->kind,
 					 .type = (uint8_t)call->type };
 	op->owner = pending;
-	op->abort_call = abort_pending;
+	pending->owner.abort = abort_pending;
 	coll->series.in_flight++;
 	twi_op_watch(op);
 	twi_list_push_back(&coll->pending, &pending->link);
@@ -240,16 +242,18 @@ static int put_off(struct twi_coll_group *coll, const struct twi_coll_call *call
 bool twi_coll_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_out,
 		    uint8_t *state_out)
 {
+	const struct twi_coll_owner *owner = op->owner;
+
 	twi_assert_held(op->engine);
-	if (op->kind != TWI_OP_CALL || op->owner == NULL || op->stage == TWI_STAGE_COMPLETING)
+	if (op->ops != &twi_coll_op_ops || owner == NULL || op->stage == TWI_STAGE_COMPLETING)
 		return false;
-	if (op->abort_call == twi_coll_abort) {
+	if (owner->abort == twi_coll_abort) {
 		const struct twi_coll_run *run = op->owner;
 
 		*ctx_out = run->coll->ctx;
 		*seq_out = run->seq;
 		*state_out = (uint8_t)run->state;
-	} else if (op->abort_call == abort_pending) {
+	} else if (owner->abort == abort_pending) {
 		const struct pending *pending = op->owner;
 
 		*ctx_out = pending->coll->ctx;

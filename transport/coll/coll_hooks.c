@@ -1,8 +1,11 @@
 /*
- * coll_hooks.c - what operations, groups and ranks ask of collectives (engine/hooks.h).
+ * coll_hooks.c - what operations (op/op.h), groups and ranks (engine/hooks.h) ask of collectives.
  */
+#include <stdio.h>
+
 #include <towline/status.h>
 
+#include "diag/record/span.h"
 #include "transport/coll/coll.h"
 #include "transport/coll/coll_batch.h"
 #include "transport/coll/coll_line.h"
@@ -19,6 +22,27 @@ static void waited(struct tow_op *op, uint64_t now_ns)
 		twi_coll_waited(op, now_ns != 0 ? now_ns : twi_engine_clock(op->engine));
 }
 
+static void abort_op(struct tow_op *op, int status)
+{
+	const struct twi_coll_owner *owner = op->owner;
+
+	owner->abort(op, status);
+}
+
+static bool waits_for(const struct tow_op *op, char *out, size_t room)
+{
+	(void)op;
+	snprintf(out, room, "waiting in a collective");
+	return true;
+}
+
+const struct twi_op_ops twi_coll_op_ops = { .kind = TWI_OP_CALL,
+					    .noun = "collective",
+					    .span = TWI_SPAN_COLL,
+					    .abort = abort_op,
+					    .waited = waited,
+					    .waits_for = waits_for };
+
 /* One that cannot have collectives says so when it is asked for one. */
 static void group_begin(struct tow_group *group)
 {
@@ -27,8 +51,7 @@ static void group_begin(struct tow_group *group)
 	(void)twi_coll_of(group, &coll);
 }
 
-const struct twi_coll_hooks twi_coll_hooks = { .waited = waited,
-					       .group_begin = group_begin,
+const struct twi_coll_hooks twi_coll_hooks = { .group_begin = group_begin,
 					       .group_end = twi_coll_group_end };
 
 static int rank_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer)

@@ -9,6 +9,7 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
+#include "memreg/pool/pool.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
 #include "transport/coll/coll_quick.h"

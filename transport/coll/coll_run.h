@@ -40,7 +40,16 @@ struct twi_coll_chain {
 /* Of a message of a chain. */
 enum twi_coll_message { TWI_COLL_NOT_SENT, TWI_COLL_UNDER_WAY, TWI_COLL_THERE };
 
+/*
+ * What the operation of a collective stands for just now: a run; or what is to become one, because
+ * it is held back, or the group is being set up. Only the holder of the engine looks.
+ */
+struct twi_coll_owner {
+	void (*abort)(struct tow_op *op, int status);
+};
+
 struct twi_coll_run {
+	struct twi_coll_owner owner;
 	struct twi_list link;   /* of the group's runs, or of the entry's spare ones */
 	struct twi_list polled; /* of the group's, when it must be looked at again */
 	struct twi_coll_group *coll;

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 
 #include "diag/base/error.h"
+#include "diag/record/span.h"
 #include "transport/coll/coll_line.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
@@ -405,6 +406,11 @@ static void abort_shrink(struct tow_op *op, int status)
 	}
 }
 
+static const struct twi_op_ops shrink_ops = { .kind = TWI_OP_CALL,
+					      .noun = "shrinking of a group",
+					      .span = TWI_SPAN_CALL,
+					      .abort = abort_shrink };
+
 /* --- the call --- */
 
 /* A rank that calls again, after its time was over, comes again. */
@@ -422,11 +428,10 @@ static int begin(struct shrink *shrink, uint64_t timeout_ns, struct tow_op **op_
 		return twi_error(TOW_EBUSY, "tow_group_shrink: a job can shrink groups %u times",
 				 TWI_COLL_CTX_MAX - TWI_COLL_CTX_SHRUNK);
 	options.timeout_ns = timeout_ns;
-	*op_out = shrink->op = twi_op_acquire(ranks->engine, TWI_OP_CALL, &options);
+	*op_out = shrink->op = twi_op_acquire(ranks->engine, &shrink_ops, &options);
 	if (shrink->op == NULL)
 		return TOW_EBUSY;
 	shrink->op->owner = shrink;
-	shrink->op->abort_call = abort_shrink;
 	twi_op_watch(shrink->op);
 	shrink->told = NOBODY;
 	shrink->overtime = false;

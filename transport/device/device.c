@@ -13,6 +13,7 @@
 #include "diag/base/error.h"
 #include "transport/engine/background.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 
 static const struct twi_device_ops *const backends[] = {
 	&twi_device_none,

@@ -268,7 +268,9 @@ static uint64_t deadline_ns(struct twi_engine *engine, struct twi_list *devices,
 	return next_ns;
 }
 
-const struct twi_part_ops twi_device_part = { .poll = poll_all, .deadline_ns = deadline_ns };
+const struct twi_part_ops twi_device_part = { .poll = poll_all,
+					      .deadline_ns = deadline_ns,
+					      .close = twi_devices_close };
 
 void twi_copy_queue(struct tow_op *op)
 {
@@ -276,7 +278,6 @@ void twi_copy_queue(struct tow_op *op)
 	struct twi_device_queue *queue = &device->queue[op->copy.direction];
 
 	twi_assert_held(op->engine);
-	op->abort_call = twi_copy_abort;
 	twi_list_push_back(&queue->ops, &op->link);
 	if (op->bytes == 0)
 		finish(op);

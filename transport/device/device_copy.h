@@ -93,7 +93,7 @@ struct tow_device {
 extern const struct twi_part_ops twi_device_part;
 
 /* Closes all devices that are left. The engine is held, as in all that follows. */
-void twi_devices_close(struct twi_engine *engine);
+void twi_devices_close(struct twi_engine *engine, struct twi_list *devices);
 
 /* The document /v1/devices; takes the engine itself. */
 void twi_devices_describe(void *arg, struct twi_emit *emit);

@@ -17,6 +17,7 @@
 #include "diag/record/diag.h"
 #include "transport/device/device_copy.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/engine/runtime.h"
 
 bool twi_device_mapped(struct tow_device *device, const void *p, uint64_t bytes)
@@ -219,15 +220,14 @@ static void close_device(struct tow_device *device)
 	take_down(device);
 }
 
-void twi_devices_close(struct twi_engine *engine)
+void twi_devices_close(struct twi_engine *engine, struct twi_list *devices)
 {
-	const struct twi_list *devices = twi_part_items(engine->parts, TWI_PART_DEVICES);
 	struct twi_list *entry;
 
 	twi_assert_held(engine);
 	while ((entry = twi_list_first(devices)) != NULL)
 		close_device(twi_container_of(entry, struct tow_device, link));
-	twi_op_run_callbacks(engine);
+	twi_engine_run_callbacks(engine);
 }
 
 static int open_device(struct tow_runtime *runtime, const char *spec,

@@ -9,6 +9,8 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
+#include "diag/record/span.h"
+#include "memreg/pool/pool.h"
 #include "memreg/pool/pool_regions.h"
 #include "transport/device/device_copy.h"
 #include "transport/engine/engine.h"
@@ -142,6 +144,10 @@ static int check_copy(const struct tow_device *device, enum tow_direction direct
 	return twi_op_options_in(call, options_io, known);
 }
 
+static const struct twi_op_ops copy_ops = {
+	.kind = TWI_OP_COPY, .noun = "device copy", .span = TWI_SPAN_DEVICE, .abort = twi_copy_abort
+};
+
 TOW_PUBLIC int tow_device_copy_start(struct tow_device *device, enum tow_direction direction,
 				     struct tow_device_memory *device_memory,
 				     uint64_t device_offset, void *host_memory, uint64_t bytes,
@@ -160,7 +166,7 @@ TOW_PUBLIC int tow_device_copy_start(struct tow_device *device, enum tow_directi
 		return status;
 	engine = device->engine;
 	twi_engine_enter(engine);
-	op = twi_op_acquire(engine, TWI_OP_COPY, options);
+	op = twi_op_acquire(engine, &copy_ops, options);
 	if (op == NULL) {
 		twi_engine_leave(engine);
 		return TOW_EBUSY;

@@ -15,6 +15,7 @@
 #include "diag/base/thread.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/engine/poller.h"
 
 #define TICK_NS       1000000u
@@ -216,7 +217,7 @@ static void take_over(struct twi_background *bg)
 		if (events > 0)
 			continue;
 		twi_engine_flush(engine);
-		if (!twi_op_run_callbacks(engine))
+		if (!twi_engine_run_callbacks(engine))
 			break;
 	}
 	sleep_armed(bg);

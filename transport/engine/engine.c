@@ -7,6 +7,7 @@
  * has no such barrier the store has a fence of its own.
  */
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/engine/held_count.h"
 
 #include <linux/futex.h>
@@ -198,8 +199,7 @@ void twi_engine_leave(struct twi_engine *engine)
 		engine->depth--;
 		return;
 	}
-	if (!twi_list_empty(&engine->callbacks))
-		twi_op_run_callbacks(engine);
+	twi_engine_run_callbacks(engine);
 	if (engine->ring != NULL && engine->ring->unsubmitted > 0) {
 		twi_ring_submit(engine->ring); /* a request left unsubmitted would run late */
 		if (twi_ring_ready(engine->ring) > 0)
@@ -218,11 +218,11 @@ void twi_engine_wake(struct twi_engine *engine)
 	twi_wait_cover(engine, true);
 }
 
-void twi_engine_tell(struct twi_engine *engine, struct tow_op *op)
+void twi_engine_tell(struct twi_engine *engine, struct twi_waitable *what)
 {
 	twi_assert_held(engine);
-	if (op->waits != NULL)
-		twi_wait_tell(engine, op);
+	if (what->waits != NULL)
+		twi_wait_tell(engine, what);
 	wake_watchers(engine);
 }
 
@@ -231,7 +231,7 @@ void twi_engine_rebind(struct twi_engine *engine)
 	engine->binding = atomic_fetch_add_explicit(&next_binding, 1, memory_order_relaxed);
 }
 
-int twi_engine_init(struct twi_engine *engine)
+void twi_engine_init(struct twi_engine *engine)
 {
 	twi_thread_setup();
 	engine->remote_barriers = twi_barrier_setup();
@@ -249,7 +249,6 @@ int twi_engine_init(struct twi_engine *engine)
 	engine->id = atomic_fetch_add_explicit(&next_engine_id, 1, memory_order_relaxed);
 	engine->pause_ns = UINT64_MAX;
 	twi_engine_rebind(engine);
-	return twi_op_table_init(&engine->ops, (uint32_t)engine->knobs.max_ops);
 }
 
 void twi_engine_fini(struct twi_engine *engine)
@@ -261,5 +260,4 @@ void twi_engine_fini(struct twi_engine *engine)
 	twi_pollers_fini(engine);
 	if (twi_self.binding == engine->binding)
 		twi_self.binding = 0;
-	twi_op_table_fini(&engine->ops);
 }

@@ -22,10 +22,10 @@
  * Under the simulator the engine has a virtual clock: instead of sleeping it jumps to the next
  * deadline.
  *
- * Files: engine.c takes and gives; engine_ring.c binds rings to threads; engine_drive.c polls,
- * spins and sleeps; engine_wait.c says which waiter does; engine_fd.c serves tow_fd;
- * engine_thread.c knows threads; engine_heap.c keeps deadlines; background.c is the library's own
- * thread.
+ * Files: engine.c takes and gives; engine_ring.c binds rings to threads; engine_drive.h is for who
+ * polls and waits, engine_drive.c polls, spins and sleeps; engine_wait.c says which waiter does;
+ * engine_fd.c serves tow_fd; engine_thread.c knows threads; engine_heap.c keeps deadlines;
+ * background.c is the library's own thread.
  */
 #ifndef TWI_ENGINE_H
 #define TWI_ENGINE_H
@@ -36,21 +36,15 @@
 #include <towline/runtime.h>
 
 #include "diag/base/clock.h"
-#include "diag/record/diag.h"
 #include "diag/record/lane_id.h"
-#include "memreg/pool/pool.h"
 #include "memreg/pool/staging.h"
 #include "transport/engine/cpu_log.h"
 #include "transport/engine/engine_fd.h"
 #include "transport/engine/engine_heap.h"
 #include "transport/engine/engine_thread.h"
-#include "transport/engine/engine_wait.h"
 #include "transport/engine/hooks.h"
 #include "transport/engine/part.h"
-#include "transport/engine/poller.h"
 #include "transport/engine/step.h"
-#include "transport/lanes/lane.h"
-#include "transport/op/op.h"
 #include "transport/security/job_key.h"
 #include "transport/wire/feature.h"
 
@@ -66,11 +60,18 @@ struct twi_alloclog;
 struct twi_bpf;
 struct twi_coll_log;
 struct twi_coll_table;
+struct twi_diag;
+struct twi_diag_block;
 struct twi_epoll_notices;
 struct twi_background;
 struct twi_inquiry;
+struct twi_lane;
+struct twi_latency;
+struct twi_op_table;
+struct twi_pool;
 struct twi_ring;
 struct twi_rpc;
+struct twi_wait;
 
 struct twi_engine {
 	/* What threads that want the engine look at. */
@@ -99,14 +100,14 @@ struct twi_engine {
 	uint32_t block_mark;          /* ...the thread of this mark */
 	uint64_t now_ns; /* read at most once a call or poll; 0: not read in this one */
 
-	struct twi_list callbacks; /* operations whose callback is due */
+	struct twi_list callbacks; /* operations whose callback is due (hooks.h) */
 	uint64_t next_expiry_ns;
 	uint64_t alarm_ns;                 /* when whoever went to sleep last looks by itself */
 	_Atomic(struct twi_wait *) driver; /* of those who wait: the one that polls */
 	_Atomic(struct twi_wait *) sentry; /* likewise: the one asleep where all is armed */
 	uint64_t left_ns;      /* when a driver went though others waited; 0: one has come since */
 	uint64_t pause_ns;     /* for how long there was none then, the last time */
-	struct twi_heap timed; /* operations with a deadline */
+	struct twi_heap timed; /* operations with a deadline (hooks.h) */
 	uint64_t crowded_until_ns;      /* more want to run than there are cores: spinners yield */
 	uint64_t hogged_until_ns;       /* somebody else keeps the core for long: waiters sleep */
 	uint64_t crowd_hogged_until_ns; /* likewise, while more ranks than cores wait */
@@ -114,7 +115,7 @@ struct twi_engine {
 	uint32_t turns;                 /* of spinning waiters */
 	uint32_t notices;               /* zero-copy sends whose notification is to come */
 	uint32_t read_directly;         /* connections that a spinning waiter reads by itself */
-	struct twi_op_table ops;
+	struct twi_op_table *ops;       /* op/op.h */
 
 	/* What seldom changes. */
 	_Alignas(64) bool virtual_clock;
@@ -167,7 +168,7 @@ struct twi_engine {
 	struct twi_list peers;
 	struct twi_staging staging; /* part of the pool */
 	struct twi_alloclog *alloclog;
-	struct twi_latency notify_lag; /* of zero-copy sends: completion to notification */
+	struct twi_latency *notify_lag; /* of zero-copy sends: completion to notification */
 	uint64_t virtual_ns;
 	struct twi_step step;
 	_Atomic int64_t job_rank; /* -1: not found out (tracing.h) */
@@ -256,45 +257,7 @@ void twi_engine_leave(struct twi_engine *engine);
  */
 int twi_engine_bind_ring(struct twi_engine *engine);
 
-/* Regions have come or gone: the ring of the holder follows. */
-void twi_engine_keep_in_step(struct twi_engine *engine);
-
-/* From now on every thread asks anew whether it has a ring here. */
-void twi_engine_rebind(struct twi_engine *engine);
-
-/* The ring in a slot goes, with all that was armed in it. */
-void twi_engine_drop_ring(struct twi_engine *engine, unsigned index);
-
-/* Moves every lane once, ends what is past its deadline. The engine is held and has a ring. */
-unsigned twi_engine_poll(struct twi_engine *engine);
-
-/* The same, for a caller that spins: lanes that are not polled in memory have their turn rarely. */
-unsigned twi_engine_poll_memory(struct twi_engine *engine);
-
-/* When to poll again though nothing has come. */
-uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns);
-
 /* Sends what is held back, acknowledgements too. */
 void twi_engine_flush(struct twi_engine *engine);
-
-/*
- * Drives until `op` is done or `until_ns` (engine time) has come; now_ns is the engine's time now.
- * TOW_OK, TOW_AGAIN or a failure.
- */
-int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t now_ns,
-		    uint64_t until_ns);
-
-/* The same until one of `count` operations is done; `entries` name them and are the call's. */
-int twi_engine_wait_any(struct twi_engine *engine, struct twi_wait_entry *entries, size_t count,
-			uint64_t now_ns, uint64_t until_ns);
-
-/* There is something to do: makes one of the sleeping threads look. The engine is held. */
-void twi_engine_wake(struct twi_engine *engine);
-
-/* An operation is done: wakes those who sleep for it. The engine is held. */
-void twi_engine_tell(struct twi_engine *engine, struct tow_op *op);
-
-int twi_engine_init(struct twi_engine *engine);
-void twi_engine_fini(struct twi_engine *engine);
 
 #endif

@@ -10,12 +10,13 @@
  * sooner than one that has yielded it. (Sleeping at once would be better still for ranks among
  * themselves, and three times worse for a pair that shares its cores with a compiler.)
  */
+#include "transport/engine/engine_drive.h"
 #include "diag/base/clock.h"
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
 #include "memreg/pool/pool_regions.h"
-#include "transport/engine/engine.h"
 #include "transport/engine/poller.h"
+#include "transport/lanes/lane.h"
 
 #include <sched.h>
 
@@ -66,17 +67,25 @@ static unsigned poll_ring(struct twi_engine *engine)
 	return twi_ring_poll(engine->ring);
 }
 
+/* Nothing ends before its time, so the clock is read anew. */
+static inline void expire(struct twi_engine *engine)
+{
+	uint64_t now;
+
+	engine->now_ns = 0;
+	now = twi_engine_batch_now(engine);
+	if (twi_unlikely(now >= engine->next_expiry_ns))
+		engine->hooks.op->expire(engine, now);
+}
+
 /* What every poll does behind the lanes; `all`: of all lanes, not of the memory-polled alone. */
 static inline unsigned settle(struct twi_engine *engine, unsigned events, bool all)
 {
 	if (!twi_list_empty(&engine->polled))
 		events += twi_parts_poll(engine);
-	if (all && twi_unlikely(engine->next_expiry_ns != UINT64_MAX)) {
-		engine->now_ns = 0; /* nothing is to end before its time */
-		twi_op_expire(engine, twi_engine_now(engine));
-	}
-	if (!twi_list_empty(&engine->callbacks))
-		twi_op_run_callbacks(engine);
+	if (all && twi_unlikely(engine->next_expiry_ns != UINT64_MAX))
+		expire(engine);
+	twi_engine_run_callbacks(engine);
 	/* What has failed is its operation's to tell, not the call's that happened to drive. */
 	if (twi_unlikely(twi_error_since_poll))
 		twi_error_undo();
@@ -145,19 +154,10 @@ void twi_engine_flush(struct twi_engine *engine)
 		engine->moving[i]->ops->flush(engine->moving[i], true);
 }
 
-/*
- * Relaxed will do: who completes holds the engine, and this thread holds it, or held it after it
- * became a sleeper that the other sees. A stale answer costs one futile sleep of a wake that comes.
- */
-static bool is_done(const struct tow_op *op)
-{
-	return (atomic_load_explicit(&op->state, memory_order_relaxed) & TWI_OP_DONE) != 0;
-}
-
-/* What the wait is for; relaxed as above. `one`: it is for one operation. */
+/* What the wait is for; relaxed, as in twi_waitable_done. `one`: it is for one operation. */
 static inline bool has_ended(const struct twi_wait *wait, bool one)
 {
-	return one ? is_done(wait->entries->op)
+	return one ? twi_waitable_done(wait->entries->what)
 		   : atomic_load_explicit(&wait->ended, memory_order_relaxed);
 }
 
@@ -168,7 +168,7 @@ static void sleep_once(struct twi_engine *engine, struct twi_wait *wait, uint64_
 	uint64_t next, now;
 
 	twi_engine_flush(engine);
-	if (twi_op_run_callbacks(engine))
+	if (twi_engine_run_callbacks(engine))
 		return; /* they may have started what must be sent first */
 	next = twi_engine_next_deadline(engine, until_ns);
 	now = twi_engine_clock(engine);
@@ -328,10 +328,10 @@ static inline void begin_spin(struct spin *spin, const struct twi_wait *wait, si
 			       .since_ns = wait->since_ns,
 			       .turns = SPIN_CLOCK };
 	for (size_t i = 0; i < count; i++) {
-		const struct tow_op *op = wait->entries[i].op;
+		const struct twi_waitable *what = wait->entries[i].what;
 
-		spin->memory |= op->memory_polled;
-		spin->crowd |= op->crowd;
+		spin->memory |= what->memory_polled;
+		spin->crowd |= what->crowd;
 	}
 }
 
@@ -396,7 +396,7 @@ static inline __attribute__((always_inline)) int wait_for(struct twi_engine *eng
 	twi_engine_enter(engine);
 	/* One may have ended before it could be put where its end looks for it. */
 	for (size_t i = 0; i < count; i++) {
-		if (is_done(entries[i].op)) {
+		if (twi_waitable_done(entries[i].what)) {
 			twi_engine_leave(engine);
 			return TOW_OK;
 		}
@@ -416,10 +416,10 @@ int twi_engine_wait_any(struct twi_engine *engine, struct twi_wait_entry *entrie
 	return wait_for(engine, entries, count, now_ns, until_ns);
 }
 
-int twi_engine_wait(struct twi_engine *engine, struct tow_op *op, uint64_t now_ns,
+int twi_engine_wait(struct twi_engine *engine, struct twi_waitable *what, uint64_t now_ns,
 		    uint64_t until_ns)
 {
-	struct twi_wait_entry entry = { .op = op };
+	struct twi_wait_entry entry = { .what = what };
 
 	return wait_for(engine, &entry, 1, now_ns, until_ns);
 }

@@ -10,6 +10,7 @@
 
 #include "diag/base/error.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/engine/poller.h"
 
 static int add(int epoll_fd, int fd)

@@ -5,6 +5,7 @@
 
 #include "diag/base/error.h"
 #include "transport/engine/engine.h"
+#include "transport/lanes/lane.h"
 
 static bool is_lane(const char *name, size_t bytes, enum twi_lane_id id)
 {

@@ -9,10 +9,13 @@
  */
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
+#include "memreg/pool/pool.h"
 #include "memreg/pool/pool_regions.h"
 #include "transport/engine/background.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/engine/poller.h"
+#include "transport/lanes/lane.h"
 
 #define IDLE_NS       (100ull * 1000 * 1000)
 #define IDLE_ALONE_NS (1000u * 1000) /* there is no library's own thread that moves the others' */

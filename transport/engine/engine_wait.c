@@ -12,6 +12,7 @@
 #include "transport/engine/background.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/poller.h"
+#include "transport/engine/waitable.h"
 
 #define SENIOR_NS       (50u * 1000)
 #define SENIOR_AMONG_NS (1000u * 1000) /* while others linger: each waits for their turns */
@@ -44,14 +45,14 @@ bool twi_wait_covered(struct twi_engine *engine)
 /* The same operation may be named several times, and is linked once. */
 static void link_entry(struct twi_wait *wait, struct twi_wait_entry *entry)
 {
-	struct tow_op *op = entry->op;
+	struct twi_waitable *what = entry->what;
 
 	entry->wait = NULL;
-	if (op->waits != NULL && op->waits->wait == wait)
+	if (what->waits != NULL && what->waits->wait == wait)
 		return;
 	entry->wait = wait;
-	entry->next = op->waits;
-	op->waits = entry;
+	entry->next = what->waits;
+	what->waits = entry;
 }
 
 /* The caller is not the driver any more: others must find it. */
@@ -86,7 +87,7 @@ void twi_wait_begin(struct twi_engine *engine, struct twi_wait *wait)
 
 static void unlink_entry(const struct twi_wait_entry *entry)
 {
-	struct twi_wait_entry **at = &entry->op->waits;
+	struct twi_wait_entry **at = &entry->what->waits;
 
 	while (*at != NULL && *at != entry)
 		at = &(*at)->next;
@@ -334,12 +335,12 @@ void twi_wait_relieve(struct twi_engine *engine)
 	twi_ring_hush(sentry->ring);
 }
 
-void twi_wait_tell(struct twi_engine *engine, struct tow_op *op)
+void twi_wait_tell(struct twi_engine *engine, struct twi_waitable *what)
 {
 	struct twi_wait_entry *next;
 
 	twi_assert_held(engine);
-	for (struct twi_wait_entry *entry = op->waits; entry != NULL; entry = next) {
+	for (struct twi_wait_entry *entry = what->waits; entry != NULL; entry = next) {
 		struct twi_wait *wait = entry->wait;
 
 		next = entry->next; /* of another wait: each has one entry here */

@@ -39,9 +39,9 @@
 
 #include <internal/list.h>
 
-struct tow_op;
 struct twi_engine;
 struct twi_ring;
+struct twi_waitable;
 
 enum twi_wait_word {
 	TWI_WAIT_ASLEEP,
@@ -54,7 +54,7 @@ enum twi_wait_word {
 struct twi_wait_entry {
 	struct twi_wait_entry *next; /* of the same operation's */
 	struct twi_wait *wait;       /* NULL: named twice, linked once */
-	struct tow_op *op;
+	struct twi_waitable *what;
 };
 
 /* A thread in twi_engine_wait or twi_engine_wait_any; on its stack. */
@@ -101,7 +101,7 @@ void twi_wait_watched(struct twi_engine *engine, struct twi_wait *wait);
 void twi_wait_relieve(struct twi_engine *engine);
 
 /* An operation is done: wakes who waits for it. The engine is held. */
-void twi_wait_tell(struct twi_engine *engine, struct tow_op *op);
+void twi_wait_tell(struct twi_engine *engine, struct twi_waitable *what);
 
 /*
  * The engine is given back while waiters sleep; `news`: there is something to do that no sleeper

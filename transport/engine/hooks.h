@@ -11,10 +11,17 @@
 #include <stdint.h>
 
 struct tow_group;
-struct tow_op;
 struct tow_peer;
 struct twi_engine;
 struct twi_ranks;
+
+/* op/: operations, of which the engine knows where they stand, and how they are waited for. */
+struct twi_op_hooks {
+	/* Runs the callbacks of engine->callbacks. True when there were any. */
+	bool (*run_callbacks)(struct twi_engine *engine);
+	/* Ends those of engine->timed whose time has passed, and sets next_expiry_ns. */
+	void (*expire)(struct twi_engine *engine, uint64_t now_ns);
+};
 
 #define TWI_INQUIRY_ROUND 950000000ull /* ns, from the asking until it is judged */
 
@@ -35,10 +42,8 @@ struct twi_link_hooks {
 	void (*ask)(struct tow_peer *peer, uint64_t now_ns); /* peer->link_due_ns has passed */
 };
 
-/* coll/: any thread may call `waited`, without the engine. */
+/* coll/: groups that may have collectives. */
 struct twi_coll_hooks {
-	/* A thread waits for a collective, or tests it; now_ns 0: the clock is to be read. */
-	void (*waited)(struct tow_op *op, uint64_t now_ns);
 	/* A group is there: those who never call a collective are to be known, too. */
 	void (*group_begin)(struct tow_group *group);
 	/* A group goes. False: what it has under way has not ended yet. */
@@ -53,11 +58,6 @@ struct twi_rank_hooks {
 	void (*end)(struct twi_ranks *ranks);
 };
 
-/* job/: what an operation waits for, in words; false: it is none of its own. Any thread. */
-struct twi_job_hooks {
-	bool (*waits_for)(const struct tow_op *op, char *out, size_t room);
-};
-
 /* tracing.c: the process has found its place in its job. TOW_OK or TOW_ENOMEM. Not held. */
 struct twi_trace_hooks {
 	int (*rank)(struct twi_engine *engine, int64_t rank, int64_t world);
@@ -66,11 +66,11 @@ struct twi_trace_hooks {
 #define TWI_RANK_HOOKS 2u
 
 struct twi_hooks {
+	const struct twi_op_hooks *op;
 	const struct twi_inquiry_hooks *inquiry;
 	const struct twi_link_hooks *link;
 	const struct twi_coll_hooks *coll;
 	const struct twi_rank_hooks *ranks[TWI_RANK_HOOKS];
-	const struct twi_job_hooks *job;
 	const struct twi_trace_hooks *trace;
 };
 

@@ -54,3 +54,14 @@ uint64_t twi_parts_deadline_ns(struct twi_engine *engine, uint64_t next_ns)
 	}
 	return next_ns;
 }
+
+void twi_parts_close(struct twi_engine *engine)
+{
+	twi_assert_held(engine);
+	for (unsigned i = 0; i < TWI_PART_COUNT; i++) {
+		struct twi_part *part = &engine->parts[i];
+
+		if (!twi_list_empty(&part->items) && part->ops->close != NULL)
+			part->ops->close(engine, &part->items);
+	}
+}

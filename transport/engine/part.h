@@ -31,6 +31,8 @@ struct twi_part_ops {
 	/* When to poll again though nothing has come, at the latest next_ns, in engine time. */
 	uint64_t (*deadline_ns)(struct twi_engine *engine, struct twi_list *items,
 				uint64_t next_ns);
+	/* The runtime goes: ends all items. NULL: they have ended with what they belong to. */
+	void (*close)(struct twi_engine *engine, struct twi_list *items);
 };
 
 struct twi_part {
@@ -56,5 +58,8 @@ unsigned twi_parts_poll(struct twi_engine *engine);
 
 /* The earliest of next_ns and what the parts say. */
 uint64_t twi_parts_deadline_ns(struct twi_engine *engine, uint64_t next_ns);
+
+/* Closes what is left of all parts, once: the runtime goes. */
+void twi_parts_close(struct twi_engine *engine);
 
 #endif

@@ -12,6 +12,7 @@
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
+#include "transport/lanes/lane.h"
 
 static const struct twi_poller *const pollers[] = { &twi_poller_uring, &twi_poller_epoll };
 

@@ -291,9 +291,9 @@ static void emit_messages(const struct twi_engine *engine, uint64_t offset, stru
 {
 	uint32_t told = 0;
 
-	for (uint32_t i = 0; i < twi_min(engine->ops.made, OPS_SCANNED) && told < MESSAGES; i++) {
-		const struct tow_op *op = &engine->ops.rows[i];
-		uint32_t state = atomic_load_explicit(&op->state, memory_order_relaxed);
+	for (uint32_t i = 0; i < twi_min(engine->ops->made, OPS_SCANNED) && told < MESSAGES; i++) {
+		const struct tow_op *op = &engine->ops->rows[i];
+		uint32_t state = atomic_load_explicit(&op->wait.state, memory_order_relaxed);
 		bool send = op->kind == TWI_OP_SEND;
 
 		if ((state & (TWI_OP_USED | TWI_OP_DONE)) != TWI_OP_USED ||

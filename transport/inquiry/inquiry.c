@@ -13,6 +13,7 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
+#include "diag/record/span.h"
 #include "transport/coll/coll_run.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
@@ -127,6 +128,10 @@ static void on_timer(struct tow_op *op, int status)
 	twi_op_watch(op);
 }
 
+static const struct twi_op_ops timer_ops = {
+	.kind = TWI_OP_CALL, .noun = "timer", .span = TWI_SPAN_CALL, .abort = on_timer
+};
+
 static void set_timer(struct twi_inquiry *inquiry)
 {
 	struct twi_engine *engine = inquiry->engine;
@@ -136,8 +141,7 @@ static void set_timer(struct twi_inquiry *inquiry)
 
 	if (inquiry->timed)
 		return; /* of the round before, which looks at the new one */
-	twi_op_embed(&inquiry->timer, engine, TWI_OP_CALL, &options);
-	inquiry->timer.abort_call = on_timer;
+	twi_op_embed(&inquiry->timer, engine, &timer_ops, &options);
 	inquiry->timer.deadline_ns = twi_engine_clock(engine);
 	inquiry->timed = true;
 	twi_op_watch(&inquiry->timer);
@@ -376,7 +380,6 @@ const struct twi_inquiry_hooks twi_inquiry_hooks = { .begin = twi_inquiry_begin,
 int twi_inquiry_open(struct twi_engine *engine)
 {
 	struct twi_inquiry *inquiry;
-	int status;
 
 	if (engine->virtual_clock)
 		return TOW_OK; /* a simulated job is asked by its test */
@@ -387,8 +390,7 @@ int twi_inquiry_open(struct twi_engine *engine)
 	twi_list_init(&inquiry->lines);
 	twi_identity_self(&inquiry->self);
 	engine->inquiry = inquiry;
-	status = twi_inquiry_sources_add(engine);
-	return status == TOW_OK ? twi_inquiry_thread_start(engine) : status;
+	return twi_inquiry_sources_add(engine);
 }
 
 void twi_inquiry_close(struct twi_engine *engine)

@@ -16,6 +16,7 @@
 #include "memreg/pool/pool.h"
 #include "transport/coll/coll_run.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/inquiry/inquiry.h"
 #include "transport/job/group.h"
 #include "transport/op/endpoint.h"
@@ -233,7 +234,8 @@ static void add_waiter(const struct twi_wait *wait, const struct twi_ranks *rank
 	out->waiters++;
 	for (size_t i = 0; i < wait->count && out->wait_count < TWI_STATE_WAITS; i++) {
 		if (!wait->listed || wait->entries[i].wait != NULL)
-			add_wait(wait->entries[i].op, wait->since_ns, ranks, out);
+			add_wait(twi_container_of(wait->entries[i].what, struct tow_op, wait),
+				 wait->since_ns, ranks, out);
 	}
 }
 

@@ -12,6 +12,7 @@
 #include "diag/base/error.h"
 #include "diag/base/sized.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/engine/runtime.h"
 #include "transport/job/bootstrap_exchange.h"
 #include "transport/op/op_options.h"

@@ -169,16 +169,6 @@ int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *
 struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime,
 				 const struct twi_bootstrap *bootstrap);
 
-/* What operations ask of a job (engine/hooks.h). */
-extern const struct twi_job_hooks twi_job_hooks;
-
-/*
- * Whether an operation is a barrier, group_barrier.c, or the connection to a rank, group_link.c.
- * The engine need not be held: only what the start has set is read.
- */
-bool twi_barrier_is(const struct tow_op *op);
-bool twi_connect_is(const struct tow_op *op, uint32_t *rank_out);
-
 /* group_barrier.c; the engine is held. */
 /* What is to be told of the group's barriers from now on; NULL: no memory. */
 struct twi_barrier_log *twi_barrier_log_of(struct tow_group *group);

@@ -12,6 +12,7 @@
 
 #include "diag/base/error.h"
 #include "diag/record/coll_kind.h"
+#include "diag/record/span.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/job/group.h"
@@ -204,32 +205,25 @@ void twi_barrier_log_drop(struct twi_barrier_log *log)
 	free(log);
 }
 
-bool twi_barrier_is(const struct tow_op *op)
-{
-	return op->kind == TWI_OP_CALL && op->abort_call == abort_barrier;
-}
-
 static bool waits_for(const struct tow_op *op, char *out, size_t room)
 {
-	uint32_t rank;
-
-	if (twi_barrier_is(op))
-		snprintf(out, room, "waiting in a barrier");
-	else if (twi_connect_is(op, &rank))
-		snprintf(out, room, "waiting for a connection to rank %u", rank);
-	else
-		return false;
+	(void)op;
+	snprintf(out, room, "waiting in a barrier");
 	return true;
 }
 
-const struct twi_job_hooks twi_job_hooks = { .waits_for = waits_for };
+static const struct twi_op_ops barrier_ops = { .kind = TWI_OP_CALL,
+					       .noun = "barrier",
+					       .span = TWI_SPAN_CALL,
+					       .abort = abort_barrier,
+					       .waits_for = waits_for };
 
 bool twi_barrier_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_out)
 {
 	const struct barrier *barrier = op->owner;
 
 	twi_assert_held(op->engine);
-	if (!twi_barrier_is(op) || op->stage == TWI_STAGE_COMPLETING)
+	if (op->ops != &barrier_ops || op->stage == TWI_STAGE_COMPLETING)
 		return false;
 	*ctx_out = barrier->log->series.ctx;
 	*seq_out = barrier->number;
@@ -260,14 +254,13 @@ static int start_barrier(struct tow_group *group, const struct tow_op_options *o
 
 	if (barrier == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a barrier");
-	op = twi_op_acquire(group->ranks->engine, TWI_OP_CALL, options);
+	op = twi_op_acquire(group->ranks->engine, &barrier_ops, options);
 	if (op == NULL) {
 		free(barrier);
 		return TOW_EBUSY;
 	}
 	op->site = site;
 	op->owner = barrier;
-	op->abort_call = abort_barrier;
 	barrier->ranks = group->ranks;
 	barrier->op = op;
 	barrier->log = log;

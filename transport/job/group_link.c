@@ -4,6 +4,7 @@
  * Everything here runs with the engine held, most of it in callbacks of the library's own
  * operations. A *talk* is a connection that is not a slot's yet: one that we dial, or a guest's.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -224,10 +225,15 @@ static void on_waited(struct tow_op *op, const struct tow_result *result)
 	twi_ranks_drop(ranks);
 }
 
-static void abort_connect(struct tow_op *op, int status)
+static void end_now(struct tow_op *op, int status)
 {
 	twi_op_complete(op, status, 0);
 }
+
+/* Until a rank is dialed again. */
+static const struct twi_op_ops pause_ops = {
+	.kind = TWI_OP_CALL, .noun = "pause", .span = TWI_SPAN_CALL, .abort = end_now
+};
 
 /*
  * All ranks may dial one at the same moment, more than it takes at once: who is refused dials again
@@ -243,11 +249,10 @@ static bool dial_later(struct talk *talk)
 
 	if (slot->dials >= TWI_GROUP_REFUSALS)
 		return false;
-	talk->op = twi_op_acquire(talk->ranks->engine, TWI_OP_CALL, &options);
+	talk->op = twi_op_acquire(talk->ranks->engine, &pause_ops, &options);
 	if (talk->op == NULL)
 		return false;
 	talk->op->space = TWI_SPACE_LINK;
-	talk->op->abort_call = abort_connect;
 	slot->state = TWI_SLOT_WAITING;
 	twi_op_watch(talk->op);
 	return true;
@@ -361,28 +366,32 @@ static void dial(struct twi_ranks *ranks, uint32_t rank)
 		end_talk(talk, true);
 }
 
-bool twi_connect_is(const struct tow_op *op, uint32_t *rank_out)
+/* The slot stands as long as the ranks; its number never changes. */
+static bool waits_for_rank(const struct tow_op *op, char *out, size_t room)
 {
 	const struct twi_slot *slot = op->owner;
 
-	if (op->kind != TWI_OP_CALL || op->abort_call != abort_connect || slot == NULL)
-		return false;
-	*rank_out = slot->rank;
+	snprintf(out, room, "waiting for a connection to rank %u", slot->rank);
 	return true;
 }
+
+static const struct twi_op_ops link_ops = { .kind = TWI_OP_CALL,
+					    .noun = "connection to a rank",
+					    .span = TWI_SPAN_CALL,
+					    .abort = end_now,
+					    .waits_for = waits_for_rank };
 
 int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, enum twi_space space,
 		      const struct tow_op_options *options, struct tow_op **op_out)
 {
 	struct twi_slot *slot = &ranks->slots[rank];
-	struct tow_op *op = twi_op_acquire(ranks->engine, TWI_OP_CALL, options);
+	struct tow_op *op = twi_op_acquire(ranks->engine, &link_ops, options);
 
 	twi_assert_held(ranks->engine);
 	if (op == NULL)
 		return TOW_EBUSY;
 	*op_out = op;
 	op->space = (uint8_t)space;
-	op->abort_call = abort_connect;
 	op->owner = slot;
 	if (slot->state == TWI_SLOT_UP) {
 		op->peer = slot->peer;

@@ -15,6 +15,7 @@
 #include "diag/base/error.h"
 #include "diag/base/thread.h"
 #include "diag/record/diag.h"
+#include "diag/record/span.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/job/group.h"
@@ -52,6 +53,11 @@ static void abort_open(struct tow_op *op, int status)
 		signal_end(open);
 	}
 }
+
+static const struct twi_op_ops open_ops = { .kind = TWI_OP_CALL,
+					    .noun = "opening of a group",
+					    .span = TWI_SPAN_CALL,
+					    .abort = abort_open };
 
 static void *run(void *arg)
 {
@@ -162,13 +168,12 @@ static int start_open(struct open *open, const struct tow_op_options *op_options
 	int status;
 
 	twi_group_enter(engine);
-	open->op = twi_op_acquire(engine, TWI_OP_CALL, op_options);
+	open->op = twi_op_acquire(engine, &open_ops, op_options);
 	if (open->op == NULL) {
 		twi_engine_leave(engine);
 		return TOW_EBUSY;
 	}
 	open->op->owner = open;
-	open->op->abort_call = abort_open;
 	twi_op_watch(open->op);
 	*op_out = open->op; /* before it can end */
 	pthread_mutex_lock(&job->lock);

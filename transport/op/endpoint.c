@@ -10,10 +10,12 @@
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
 #include "diag/record/latency.h"
+#include "diag/record/span.h"
 #include "transport/engine/background.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/op/call.h"
+#include "transport/op/lane_host.h"
 #include "transport/op/message.h"
 #include "transport/op/op.h"
 #include "transport/op/op_options.h"
@@ -293,10 +295,37 @@ TOW_PUBLIC int tow_endpoint_close(struct tow_endpoint *endpoint)
 	return TOW_OK;
 }
 
+/* The lane's state may name the peer; the user has it from now on. */
+static void peer_up(struct tow_op *op)
+{
+	op->engine->hooks.link->up(op->peer);
+}
+
+static void abort_connect(struct tow_op *op, int status)
+{
+	op->lane_ops->connect_abort(op, status);
+}
+
+static void abort_accept(struct tow_op *op, int status)
+{
+	twi_op_complete(op, status, 0);
+}
+
+static const struct twi_op_ops connect_ops = { .kind = TWI_OP_CONNECT,
+					       .noun = "connect",
+					       .span = TWI_SPAN_CALL,
+					       .abort = abort_connect,
+					       .ended = peer_up };
+static const struct twi_op_ops accept_ops = { .kind = TWI_OP_ACCEPT,
+					      .noun = "accept",
+					      .span = TWI_SPAN_CALL,
+					      .abort = abort_accept,
+					      .ended = peer_up };
+
 int twi_connect_start(struct tow_endpoint *endpoint, const char *address, enum twi_space space,
 		      const struct tow_op_options *options, struct tow_op **op_out)
 {
-	struct tow_op *op = twi_op_acquire(endpoint->engine, TWI_OP_CONNECT, options);
+	struct tow_op *op = twi_op_acquire(endpoint->engine, &connect_ops, options);
 	int status;
 
 	twi_assert_held(endpoint->engine);
@@ -313,6 +342,19 @@ int twi_connect_start(struct tow_endpoint *endpoint, const char *address, enum t
 	*op_out = op;
 	twi_op_watch(op);
 	return TOW_OK;
+}
+
+void twi_connects_end(struct twi_engine *engine)
+{
+	twi_assert_held(engine);
+	for (uint32_t i = 0; i < engine->ops->made; i++) {
+		struct tow_op *op = &engine->ops->rows[i];
+
+		if (atomic_load_explicit(&op->wait.state, memory_order_relaxed) != 0 &&
+		    op->kind == TWI_OP_CONNECT && op->stage != TWI_STAGE_COMPLETING &&
+		    op->lane_state != NULL)
+			op->lane_ops->connect_abort(op, TOW_ECLOSED);
+	}
 }
 
 static int connect_for(enum twi_space space, struct tow_endpoint *endpoint, const char *address,
@@ -390,7 +432,7 @@ static int accept_for(enum twi_space space, struct tow_endpoint *endpoint,
 					     "tow_accept_start");
 	if (status < 0)
 		return status;
-	op = twi_op_acquire(engine, TWI_OP_ACCEPT, options);
+	op = twi_op_acquire(engine, &accept_ops, options);
 	if (op == NULL) {
 		twi_engine_leave(engine);
 		return TOW_EBUSY;

@@ -67,32 +67,6 @@ _Static_assert(offsetof(struct tow_peer, engine) + sizeof(void *) <= TWI_HANDLE_
 			       TWI_HANDLE_LINE_BYTES,
 	       "calls read the engine while the handle may be closed");
 
-/* For lanes: set up the common part; put a peer that is ready to an accept, or in the queue. */
-void twi_endpoint_setup(struct tow_endpoint *endpoint, struct twi_lane *lane);
-void twi_peer_setup(struct tow_peer *peer, struct twi_lane *lane, const char *address);
-void twi_endpoint_ready(struct tow_endpoint *endpoint, struct tow_peer *peer);
-
-/*
- * Memory for a lane's endpoint or peer, which begins with the common part; zeroed. NULL: none. The
- * frees take it back, and NULL.
- */
-void *twi_endpoint_alloc(size_t bytes);
-void twi_endpoint_free(struct tow_endpoint *endpoint);
-void *twi_peer_alloc(size_t bytes);
-void twi_peer_free(struct tow_peer *peer);
-
-/*
- * The peer's operations end now, and those that are started later with them: the thread's message
- * says why, and is kept for the later ones. The first call counts.
- */
-void twi_peer_ended(struct tow_peer *peer, int status);
-
-/* The peer has gone, and this side has not closed it; why: counted and logged. */
-void twi_peer_tell_lost(const struct tow_peer *peer, const char *why);
-
-/* The lane has let go of the peer: takes it off every list. The lane frees the memory. */
-void twi_peer_teardown(struct tow_peer *peer);
-
 /* The peer's user is done with it, or never had it. The engine is held; the peer may be gone. */
 void twi_peer_end(struct tow_peer *peer);
 
@@ -120,7 +94,7 @@ static inline void twi_peer_touch(struct tow_peer *peer, uint64_t now_ns)
 static inline void twi_op_to_peer(struct tow_op *op, struct tow_peer *peer)
 {
 	op->peer = peer;
-	op->memory_polled = peer != NULL && peer->lane->ops->memory_polled;
+	op->wait.memory_polled = peer != NULL && peer->lane->ops->memory_polled;
 }
 
 /*
@@ -137,13 +111,8 @@ int twi_connect_own(struct tow_endpoint *endpoint, const char *address,
 int twi_accept_own(struct tow_endpoint *endpoint, const struct tow_op_options *options,
 		   struct tow_op **op_out);
 
-/*
- * No peer can be taken now: as many as may be wait to be accepted. A lane asks before it tells the
- * connector that it is connected, and says no instead; twi_endpoint_refused is what the connector's
- * operation ends with then. Returns TOW_EREFUSED.
- */
-bool twi_endpoint_full(const struct tow_endpoint *endpoint);
-int twi_endpoint_refused(const char *address);
+/* Ends all connects with TOW_ECLOSED: the runtime goes. The engine is held. */
+void twi_connects_end(struct twi_engine *engine);
 
 /* Ends all accepts with TOW_ECLOSED. */
 void twi_endpoint_end_accepts(struct tow_endpoint *endpoint);

@@ -10,16 +10,6 @@
 #include "transport/engine/engine.h"
 #include "transport/op/endpoint.h"
 
-static const char *kind_name(const struct tow_op *op)
-{
-	static const char *const names[] = {
-		[TWI_OP_CONNECT] = "connect", [TWI_OP_ACCEPT] = "accept",    [TWI_OP_SEND] = "send",
-		[TWI_OP_RECV] = "receive",    [TWI_OP_COPY] = "device copy", [TWI_OP_CALL] = "call"
-	};
-
-	return names[op->kind];
-}
-
 static void say(const struct tow_op *op, char text[TWI_ERROR_BYTES])
 {
 	const char *peer = op->peer != NULL ? op->peer->address : NULL;
@@ -29,7 +19,7 @@ static void say(const struct tow_op *op, char text[TWI_ERROR_BYTES])
 	else if (op->peer != NULL && op->peer->ended == op->status)
 		snprintf(text, TWI_ERROR_BYTES, "%s", op->peer->ended_why);
 	else
-		snprintf(text, TWI_ERROR_BYTES, "%s of %llu bytes%s%.150s: %s", kind_name(op),
+		snprintf(text, TWI_ERROR_BYTES, "%s of %llu bytes%s%.150s: %s", op->ops->noun,
 			 (unsigned long long)op->bytes, peer != NULL ? ", peer " : "",
 			 peer != NULL ? peer : "", tow_status_text(op->status));
 }

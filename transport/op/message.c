@@ -5,6 +5,7 @@
 #include "transport/op/message.h"
 
 #include "diag/base/error.h"
+#include "diag/record/span.h"
 #include "transport/engine/engine.h"
 #include "transport/op/call.h"
 #include "transport/op/claim.h"
@@ -12,6 +13,46 @@
 #include "transport/op/op.h"
 #include "transport/op/op_options.h"
 #include "transport/wire/frame.h"
+
+bool twi_message_abort(struct tow_op *op, int status, bool force)
+{
+	struct tow_peer *peer = op->peer;
+	bool roomless = op->roomless, ended;
+	uint8_t space = op->space;
+	uint64_t tag = op->tag;
+
+	twi_assert_held(op->engine);
+	twi_assert(op->stage != TWI_STAGE_COMPLETING); /* the peer may have gone since */
+	ended = peer->lane->ops->abort(peer, op, status, force);
+	if (twi_unlikely(roomless)) /* the next receive takes what this one could not */
+		peer->lane->ops->look_again(peer, tag, space);
+	return ended;
+}
+
+/* After its deadline nobody touches the payload any more. */
+static void end_early(struct tow_op *op, int status)
+{
+	twi_message_abort(op, status, status == TOW_EDEADLINE);
+}
+
+const struct twi_op_ops twi_send_ops = {
+	.kind = TWI_OP_SEND, .noun = "send", .span = TWI_SPAN_SEND, .abort = end_early
+};
+const struct twi_op_ops twi_recv_ops = {
+	.kind = TWI_OP_RECV, .noun = "receive", .span = TWI_SPAN_RECV, .abort = end_early
+};
+const struct twi_op_ops twi_view_ops = { .kind = TWI_OP_RECV,
+					 .noun = "receive",
+					 .span = TWI_SPAN_RECV,
+					 .abort = end_early,
+					 .release = twi_view_drop };
+
+static const struct twi_op_ops *ops_of(const struct twi_message *message)
+{
+	if (message->kind == TWI_OP_SEND)
+		return &twi_send_ops;
+	return message->view ? &twi_view_ops : &twi_recv_ops;
+}
 
 static const char *call_of(const struct twi_message *message)
 {
@@ -71,9 +112,9 @@ int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 		return status;
 	op = message->op;
 	if (op != NULL)
-		twi_op_embed(op, engine, message->kind, options);
+		twi_op_embed(op, engine, ops_of(message), options);
 	else
-		op = twi_op_acquire(engine, message->kind, options);
+		op = twi_op_acquire(engine, ops_of(message), options);
 	if (twi_unlikely(op == NULL)) {
 		twi_engine_leave(engine);
 		return TOW_EBUSY;

@@ -18,6 +18,12 @@
 #include "diag/record/site.h"
 #include "transport/op/op.h"
 
+/* The tables of messages, for rooms that make operations without twi_message_start. */
+extern const struct twi_op_ops twi_send_ops, twi_recv_ops, twi_view_ops;
+
+/* Asks the lane to end a send or receive (lane.h, abort). True when it has completed. */
+bool twi_message_abort(struct tow_op *op, int status, bool force);
+
 struct twi_message {
 	enum twi_op_kind kind; /* TWI_OP_SEND or TWI_OP_RECV */
 	bool view;             /* TWI_OP_RECV; bytes is the longest message that is taken */

@@ -8,6 +8,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/engine/held_count.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/failure.h"
@@ -60,14 +61,15 @@ static void give_back(struct twi_op_table *table, struct tow_op *row)
 						      memory_order_release, memory_order_relaxed));
 }
 
-static void prepare(struct tow_op *op, struct twi_engine *engine, enum twi_op_kind kind,
+static void prepare(struct tow_op *op, struct twi_engine *engine, const struct twi_op_ops *ops,
 		    const struct tow_op_options *options)
 {
 	twi_list_init(&op->match.link);
 	twi_list_init(&op->link);
 	twi_list_init(&op->seq_link);
 	op->timed.prev = NULL;
-	op->kind = (uint8_t)kind;
+	op->ops = ops;
+	op->kind = (uint8_t)ops->kind;
 	op->stage = TWI_STAGE_NEW;
 	twi_claim_init(&op->claim);
 	op->site = TWI_SITE_NONE;
@@ -78,15 +80,14 @@ static void prepare(struct tow_op *op, struct twi_engine *engine, enum twi_op_ki
 	op->match.held = false;
 	op->forgotten = false;
 	op->embedded = false;
-	op->memory_polled = false;
-	op->crowd = false;
+	op->wait.memory_polled = false;
+	op->wait.crowd = false;
 	op->canceled = false;
 	atomic_store_explicit(&op->held, false, memory_order_relaxed);
 	op->stamp.record = NULL;
 	op->view_release = NULL;
-	op->abort_call = NULL;
 	op->owner = NULL;
-	op->waits = NULL;
+	op->wait.waits = NULL;
 	op->space = TWI_SPACE_USER;
 	op->engine = engine;
 	op->endpoint = NULL;
@@ -106,44 +107,45 @@ static void prepare(struct tow_op *op, struct twi_engine *engine, enum twi_op_ki
 		if (options->timeout_ns < UINT64_MAX - op->start_ns)
 			op->deadline_ns = op->start_ns + options->timeout_ns;
 	}
-	atomic_store_explicit(&op->state, TWI_OP_USED, memory_order_relaxed);
+	atomic_store_explicit(&op->wait.state, TWI_OP_USED, memory_order_relaxed);
 }
 
-struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
+struct tow_op *twi_op_acquire(struct twi_engine *engine, const struct twi_op_ops *ops,
 			      const struct tow_op_options *options)
 {
-	struct tow_op *op = pop(&engine->ops);
+	struct tow_op *op = pop(engine->ops);
 
 	twi_assert_held(engine);
 	if (op == NULL) {
 		twi_error(TOW_EBUSY,
 			  "all %u operations are in use; release finished ones or raise max_ops",
-			  engine->ops.count);
+			  engine->ops->count);
 		return NULL;
 	}
-	prepare(op, engine, kind, options);
+	prepare(op, engine, ops, options);
 	return op;
 }
 
-void twi_op_embed(struct tow_op *op, struct twi_engine *engine, enum twi_op_kind kind,
+void twi_op_embed(struct tow_op *op, struct twi_engine *engine, const struct twi_op_ops *ops,
 		  const struct tow_op_options *options)
 {
 	twi_assert_held(engine);
-	prepare(op, engine, kind, options);
+	prepare(op, engine, ops, options);
 	op->embedded = true;
 }
 
 /* The row is free. The engine is held. */
 static void recycle(struct tow_op *op)
 {
-	struct twi_op_table *table = &op->engine->ops;
+	struct twi_op_table *table = op->engine->ops;
 
 	twi_assert_held(op->engine);
-	twi_assert_hot((atomic_load_explicit(&op->state, memory_order_relaxed) & TWI_OP_USED) != 0);
-	if (twi_unlikely(op->view_release != NULL))
-		twi_view_drop(op);
+	twi_assert_hot(
+		(atomic_load_explicit(&op->wait.state, memory_order_relaxed) & TWI_OP_USED) != 0);
+	if (twi_unlikely(op->ops->release != NULL))
+		op->ops->release(op);
 	twi_failure_drop(op);
-	atomic_store_explicit(&op->state, 0, memory_order_relaxed);
+	atomic_store_explicit(&op->wait.state, 0, memory_order_relaxed);
 	op->next_free = table->cached;
 	table->cached = op->index + 1;
 }
@@ -159,24 +161,25 @@ void twi_op_discard(struct tow_op *op)
 void twi_op_forget(struct tow_op *op)
 {
 	twi_assert_held(op->engine);
-	twi_assert_hot((atomic_load_explicit(&op->state, memory_order_relaxed) & TWI_OP_DONE) == 0);
-	atomic_store_explicit(&op->state, TWI_OP_USED | TWI_OP_RELEASED, memory_order_relaxed);
+	twi_assert_hot(
+		(atomic_load_explicit(&op->wait.state, memory_order_relaxed) & TWI_OP_DONE) == 0);
+	atomic_store_explicit(&op->wait.state, TWI_OP_USED | TWI_OP_RELEASED, memory_order_relaxed);
 }
 
 /* The user may look at it from now on, or it goes back when nobody will. */
 static void publish(struct tow_op *op)
 {
 	struct twi_engine *engine = op->engine;
-	uint32_t state = atomic_load_explicit(&op->state, memory_order_relaxed);
+	uint32_t state = atomic_load_explicit(&op->wait.state, memory_order_relaxed);
 
 	twi_assert((state & TWI_OP_DONE) == 0);
 	if ((state & TWI_OP_RELEASED) != 0)
 		recycle(op);
 	else /* release: the result is written before; pairs with the load in twi_op_is_done */
-		atomic_store_explicit(&op->state, state | TWI_OP_DONE, memory_order_release);
+		atomic_store_explicit(&op->wait.state, state | TWI_OP_DONE, memory_order_release);
 	if (twi_unlikely(atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0 ||
 			 engine->any_waits > 0))
-		twi_engine_tell(engine, op);
+		twi_engine_tell(engine, &op->wait);
 }
 
 /* Somebody should know of it. */
@@ -184,7 +187,7 @@ static void tell_failure(const struct tow_op *op, int status)
 {
 	twi_count(op->engine->diag, TWI_C_ops_forgotten_failed, 1);
 	twi_log(op->engine->diag, 2, "a %s of %llu bytes, peer %s, that nobody waits for: %s",
-		op->kind == TWI_OP_SEND ? "send" : "receive", (unsigned long long)op->bytes,
+		op->ops->noun, (unsigned long long)op->bytes,
 		op->peer != NULL ? op->peer->address : "?", tow_status_name(status));
 }
 
@@ -231,7 +234,7 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 	}
 	if (twi_unlikely(op->forgotten && status < 0))
 		tell_failure(op, status);
-	if (op->done != NULL || (op->kind <= TWI_OP_ACCEPT && status == TOW_OK))
+	if (op->done != NULL || (op->ops->ended != NULL && status == TOW_OK))
 		twi_list_push_back(&engine->callbacks, &op->link);
 	else
 		publish(op);
@@ -255,7 +258,7 @@ static void fill_result(const struct tow_op *op, struct tow_result *out)
 	*out = result;
 }
 
-bool twi_op_run_callbacks(struct twi_engine *engine)
+static bool run_callbacks(struct twi_engine *engine)
 {
 	struct twi_list *entry;
 	bool any = false;
@@ -276,8 +279,8 @@ bool twi_op_run_callbacks(struct twi_engine *engine)
 			engine->now_ns = 0;    /* it may have taken long */
 			continue;
 		}
-		if (op->kind <= TWI_OP_ACCEPT && op->status == TOW_OK)
-			engine->hooks.link->up(op->peer);
+		if (op->ops->ended != NULL && op->status == TOW_OK)
+			op->ops->ended(op);
 		if (op->done != NULL) {
 			if (twi_unlikely(result.status < 0))
 				twi_failure_recall(op);
@@ -290,6 +293,9 @@ bool twi_op_run_callbacks(struct twi_engine *engine)
 	return any;
 }
 
+const struct twi_op_hooks twi_op_hooks = { .run_callbacks = run_callbacks,
+					   .expire = twi_op_expire };
+
 static int refuse_handle(const char *call)
 {
 	return twi_error(TOW_EINVAL, "%s: the operation is NULL, or was released before", call);
@@ -301,19 +307,13 @@ static int tell_status(const struct tow_op *op)
 	return twi_unlikely(op->status < 0) ? twi_failure_recall(op) : op->status;
 }
 
-void twi_op_tell_waited(struct tow_op *op, uint64_t now_ns)
-{
-	op->engine->hooks.coll->waited(op, now_ns);
-}
-
 TOW_PUBLIC int tow_op_test(struct tow_op *op)
 {
 	struct twi_engine *engine;
 
 	if (!twi_op_valid(op))
 		return refuse_handle("tow_op_test");
-	if (twi_unlikely(twi_op_of_coll(op)))
-		twi_op_tell_waited(op, 0);
+	twi_op_waited(op, 0);
 	if (twi_op_is_done(op))
 		return tell_status(op);
 	engine = op->engine;
@@ -403,8 +403,7 @@ TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 	if (!twi_op_valid(op))
 		return refuse_handle("tow_op_wait");
 	if (twi_op_is_done(op)) {
-		if (twi_unlikely(twi_op_of_coll(op)))
-			twi_op_tell_waited(op, 0);
+		twi_op_waited(op, 0);
 		return tell_status(op);
 	}
 	engine = op->engine;
@@ -413,8 +412,7 @@ TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 	if (twi_engine_in_callback(engine))
 		return twi_error(TOW_EINVAL, "tow_op_wait in a completion callback");
 	now = twi_engine_clock(engine);
-	if (twi_unlikely(twi_op_of_coll(op)))
-		twi_op_tell_waited(op, now);
+	twi_op_waited(op, now);
 	until = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
 	if (twi_unlikely(until != UINT64_MAX && timeout_ns >= LONG_WAIT_NS && engine->inquiry))
 		status = wait_long(op, now, until);
@@ -454,16 +452,8 @@ TOW_PUBLIC int tow_op_cancel(struct tow_op *op)
 	twi_engine_enter(engine);
 	/* What is under way is reaped first. A thread that can have no ring cancels without one. */
 	twi_engine_bind_ring(engine);
-	if (op->stage == TWI_STAGE_COMPLETING)
-		;
-	else if (op->kind == TWI_OP_CONNECT)
-		op->lane_ops->connect_abort(op, TOW_ECANCELED);
-	else if (op->kind == TWI_OP_ACCEPT)
-		twi_op_complete(op, TOW_ECANCELED, 0);
-	else if (op->abort_call != NULL)
-		op->abort_call(op, TOW_ECANCELED);
-	else
-		twi_op_abort(op, TOW_ECANCELED, false);
+	if (op->stage != TWI_STAGE_COMPLETING && op->ops->abort != NULL)
+		op->ops->abort(op, TOW_ECANCELED);
 	twi_engine_leave(engine);
 	return TOW_OK;
 }
@@ -489,7 +479,7 @@ TOW_PUBLIC int tow_op_result(struct tow_op *op, struct tow_result *result_out)
 	return TWI_SIZED_OUT(tow_result, "tow_op_result", &result, result_out);
 }
 
-/* Of one in flight, and of a view, whose memory goes back under the engine. */
+/* Of one in flight, and of one that has more to give back than its row. */
 static void release_held(struct tow_op *op)
 {
 	struct twi_engine *engine = op->engine;
@@ -498,14 +488,14 @@ static void release_held(struct tow_op *op)
 	if (twi_op_is_done(op))
 		recycle(op);
 	else
-		atomic_store_explicit(&op->state, TWI_OP_USED | TWI_OP_RELEASED,
+		atomic_store_explicit(&op->wait.state, TWI_OP_USED | TWI_OP_RELEASED,
 				      memory_order_relaxed);
 	twi_engine_leave(engine);
 }
 
 TOW_PUBLIC int tow_view_release(struct tow_op *op)
 {
-	if (op != NULL && twi_op_valid(op) && !op->view)
+	if (op != NULL && twi_op_valid(op) && op->ops->release == NULL)
 		return twi_error(TOW_EINVAL,
 				 "tow_view_release: the operation was not started as a view");
 	return tow_op_release(op);
@@ -519,12 +509,12 @@ TOW_PUBLIC int tow_op_release(struct tow_op *op)
 		return refuse_handle("tow_op_release");
 	if (twi_engine_forked(op->engine))
 		return twi_error(TOW_EFORKED, "tow_op_release in a forked child");
-	if (twi_unlikely(op->view || !twi_op_is_done(op))) {
+	if (twi_unlikely(op->ops->release != NULL || !twi_op_is_done(op))) {
 		release_held(op);
 		return TOW_OK;
 	}
 	twi_failure_drop(op);
-	atomic_store_explicit(&op->state, 0, memory_order_relaxed);
-	give_back(&op->engine->ops, op);
+	atomic_store_explicit(&op->wait.state, 0, memory_order_relaxed);
+	give_back(op->engine->ops, op);
 	return TOW_OK;
 }

@@ -13,8 +13,8 @@
  * empty.
  *
  * A row belongs to the holder of the engine until DONE is set, and to the user's thread after it.
- * So no read-modify-write is needed: only the holder writes `state` before DONE (release pairs with
- * the acquire of whoever looks), and one that is released earlier is marked under the engine.
+ * So no read-modify-write is needed: only the holder writes `wait.state` before DONE (release pairs
+ * with the acquire of whoever looks), and one that is released earlier is marked under the engine.
  */
 #ifndef TWI_OP_H
 #define TWI_OP_H
@@ -27,13 +27,14 @@
 #include "diag/record/site.h"
 #include "memreg/pool/extent.h"
 #include "transport/engine/engine_heap.h"
+#include "transport/engine/waitable.h"
 #include "transport/op/claim.h"
 #include "transport/op/match_entry.h"
 
 struct twi_coll_record;
 struct twi_engine;
 struct twi_lane_ops;
-struct twi_wait_entry;
+struct twi_op_hooks;
 
 enum twi_op_kind {
 	TWI_OP_CONNECT,
@@ -41,7 +42,46 @@ enum twi_op_kind {
 	TWI_OP_SEND,
 	TWI_OP_RECV,
 	TWI_OP_COPY,
-	TWI_OP_CALL /* made of messages of the library's own (rpc.h): ended by its owner */
+	TWI_OP_CALL /* made of messages of the library's own: a call, a collective, a barrier */
+};
+
+/*
+ * What an operation is to the room that has made it: a constant table, which is set when the
+ * operation is made and stays until it is released, so any thread that has its handle may read it.
+ * Members are called with the engine held, except where said.
+ */
+struct twi_op_ops {
+	enum twi_op_kind kind;
+	const char *noun; /* "send", for messages */
+	uint8_t span;     /* enum twi_span_kind, of waits for it too */
+
+	/*
+	 * Ends it before its time, by TOW_ECANCELED or TOW_EDEADLINE; not when it is ending
+	 * already. It may end later than this returns, but for the deadline of a message. NULL: it
+	 * has none, and nobody can cancel it.
+	 */
+	void (*abort)(struct tow_op *op, int status);
+
+	/* It has ended with TOW_OK: before its callback. NULL: nothing is to be done. */
+	void (*ended)(struct tow_op *op);
+
+	/*
+	 * Its row goes back, and with it what the result has named. Not for an operation that is
+	 * embedded. NULL: there is nothing, and any thread may put the row back without the engine.
+	 */
+	void (*release)(struct tow_op *op);
+
+	/*
+	 * A thread waits for it, or tests it; now_ns 0: the clock is to be read. Any thread,
+	 * without the engine. NULL: nobody wants to know.
+	 */
+	void (*waited)(struct tow_op *op, uint64_t now_ns);
+
+	/*
+	 * What the log says that a thread does which waits for it for long: "waiting in a barrier".
+	 * False: nothing, this time. Any thread, without the engine. NULL: never.
+	 */
+	bool (*waits_for)(const struct tow_op *op, char *out, size_t room);
 };
 
 /* Where a send or receive stands; session.h draws the two ways. */
@@ -80,9 +120,9 @@ struct twi_op_stamp {
 /* How long this thread has been blocked in waits, in all. */
 extern __thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exec")));
 
-/* Bits of tow_op.state. */
+/* Bits of tow_op.wait.state. */
 #define TWI_OP_USED     1u /* not in the free stack */
-#define TWI_OP_DONE     2u
+#define TWI_OP_DONE     TWI_WAITABLE_DONE
 #define TWI_OP_RELEASED 4u
 
 struct tow_op {
@@ -90,21 +130,19 @@ struct tow_op {
 	struct twi_list link;         /* on the queue that its stage names */
 	struct twi_list seq_link;     /* send: in the session's table; roomless: on the engine's */
 	struct twi_heap_node timed;   /* among the engine's deadlines */
-	_Atomic uint32_t state;
+	struct twi_waitable wait;     /* of its state the bits below */
 	uint32_t index;
 	uint32_t next_free; /* index + 1, on the stack that it is on; 0: the last */
-	uint8_t kind;
+	uint8_t kind;       /* of its ops */
 	uint8_t stage;
-	uint8_t space;      /* enum twi_space; of no message: USER, or LINK: the library's own */
-	bool zerocopy;      /* part of the payload went by zero-copy send */
-	bool forgotten;     /* nobody has its handle: a failure is logged */
-	bool view;          /* receive: the lane finds the memory (message.h) */
-	bool impatient;     /* view: it ends where the pool has no room for it */
-	bool roomless;      /* view: held until there is room; result_bytes is of what length */
-	bool canceled;      /* receive: asked to end early while its message was on its way */
-	bool memory_polled; /* it ends by a look at memory: lane.h, or what other ranks write */
-	bool crowd;         /* and they are more than there are cores */
-	bool embedded; /* not of the table: its owner's, who has it back when `done` is called */
+	uint8_t space;  /* enum twi_space; of no message: USER, or LINK: the library's own */
+	bool zerocopy;  /* part of the payload went by zero-copy send */
+	bool forgotten; /* nobody has its handle: a failure is logged */
+	bool view;      /* receive: the lane finds the memory (message.h) */
+	bool impatient; /* view: it ends where the pool has no room for it */
+	bool roomless;  /* view: held until there is room; result_bytes is of what length */
+	bool canceled;  /* receive: asked to end early while its message was on its way */
+	bool embedded;  /* not of the table: its owner's, who has it back when `done` is called */
 	_Atomic bool held; /* back, until somebody waits for it (coll_batch.h) */
 	struct twi_engine *engine;
 	struct tow_endpoint *endpoint;
@@ -112,14 +150,13 @@ struct tow_op {
 	void *lane_state;                        /* connect: the lane's */
 	void (*view_release)(struct tow_op *op); /* view: gives the memory back; NULL: nothing to */
 	void *view_state;                        /* of whoever set view_release */
-	void (*abort_call)(struct tow_op *op, int status); /* CALL, COPY: ends it now */
-	void *owner;                                       /* TWI_OP_CALL: what it stands for */
-	const struct twi_lane_ops *lane_ops;               /* connect */
-	struct twi_copy copy;                              /* TWI_OP_COPY; else not set */
+	const struct twi_op_ops *ops;
+	void *owner;                         /* TWI_OP_CALL: what it stands for */
+	const struct twi_lane_ops *lane_ops; /* connect */
+	struct twi_copy copy;                /* TWI_OP_COPY; else not set */
 	struct twi_op_stamp stamp;
-	struct twi_wait_entry *waits; /* threads that wait for it */
-	struct twi_claim claim;       /* on the memory of its payload */
-	struct twi_site site;         /* of the call that started it */
+	struct twi_claim claim; /* on the memory of its payload */
+	struct twi_site site;   /* of the call that started it */
 	void *data;
 	uint64_t bytes;
 	uint64_t tag;
@@ -141,27 +178,29 @@ struct tow_op {
 
 /* The table of a runtime's operations. */
 struct twi_op_table {
-	struct tow_op *rows;
-	uint32_t count;
+	_Alignas(64) uint32_t count;
 	uint32_t made;   /* rows from here on were never used: their memory is not touched */
 	uint32_t cached; /* index + 1: the stack of the holder of the engine */
 	_Atomic uint32_t returned; /* likewise: the stack that any thread may push onto */
+	struct tow_op rows[];
 };
 
-int twi_op_table_init(struct twi_op_table *table, uint32_t count);
-void twi_op_table_fini(struct twi_op_table *table);
+/* Makes a runtime's table, of max_ops rows. TOW_OK or TOW_ENOMEM. */
+int twi_op_table_open(struct twi_engine *engine);
+/* Frees it; the engine may have none. */
+void twi_op_table_close(struct twi_engine *engine);
 /* A row that was never used, whose page may have to be faulted in; NULL: there is none. */
 struct tow_op *twi_op_table_new(struct twi_op_table *table);
 
 /* A row of the table made ready, or NULL and the thread's error TOW_EBUSY. The engine is held. */
-struct tow_op *twi_op_acquire(struct twi_engine *engine, enum twi_op_kind kind,
+struct tow_op *twi_op_acquire(struct twi_engine *engine, const struct twi_op_ops *ops,
 			      const struct tow_op_options *options);
 
 /*
  * Makes an operation ready that is part of something else. It needs a callback, and is its owner's
  * again when that is called: it may be started once more there, or freed.
  */
-void twi_op_embed(struct tow_op *op, struct twi_engine *engine, enum twi_op_kind kind,
+void twi_op_embed(struct tow_op *op, struct twi_engine *engine, const struct twi_op_ops *ops,
 		  const struct tow_op_options *options);
 
 /* Puts a row back that was never started. The engine is held. */
@@ -173,14 +212,11 @@ void twi_op_discard(struct tow_op *op);
  */
 void twi_op_complete(struct tow_op *op, int status, uint64_t bytes);
 
-/* Runs the callbacks of operations that completed. True when there were any. */
-bool twi_op_run_callbacks(struct twi_engine *engine);
+/* Ends operations whose deadline has passed (twi_op_hooks). */
+void twi_op_expire(struct twi_engine *engine, uint64_t now_ns);
 
-/* Asks the lane to end a send or receive (lane.h, abort). True when it has completed. */
-bool twi_op_abort(struct tow_op *op, int status, bool force);
-
-/* Ends operations whose deadline has passed; returns the next deadline. */
-uint64_t twi_op_expire(struct twi_engine *engine, uint64_t now_ns);
+/* What the engine asks of operations. */
+extern const struct twi_op_hooks twi_op_hooks;
 
 /* Puts an operation with a deadline among the engine's, and takes it away. */
 void twi_op_watch(struct tow_op *op);

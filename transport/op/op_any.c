@@ -9,6 +9,7 @@
 
 #include "diag/base/error.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/op/op.h"
 #include "transport/op/op_describe.h"
 #include "transport/op/op_wait.h"
@@ -94,9 +95,8 @@ static int wait(const struct any *any, struct twi_wait_entry *entries, uint64_t 
 	for (size_t i = any->first; i < any->count; i++) {
 		if (any->ops[i] == NULL)
 			continue;
-		if (twi_unlikely(twi_op_of_coll(any->ops[i])))
-			twi_op_tell_waited(any->ops[i], now_ns);
-		entries[at++] = (struct twi_wait_entry){ .op = any->ops[i] };
+		twi_op_waited(any->ops[i], now_ns);
+		entries[at++] = (struct twi_wait_entry){ .what = &any->ops[i]->wait };
 	}
 	if (until_ns == UINT64_MAX || until_ns - now_ns < LONG_WAIT_NS || engine->inquiry == NULL)
 		return wait_until(any, entries, until_ns);
@@ -150,8 +150,7 @@ TOW_PUBLIC int tow_wait_any(struct tow_op *const *ops, size_t count, uint64_t ti
 		return status;
 	at = find_done(&any);
 	if (at < count) {
-		if (twi_unlikely(twi_op_of_coll(ops[at])))
-			twi_op_tell_waited(ops[at], 0);
+		twi_op_waited(ops[at], 0);
 		*index_out = at;
 		return twi_op_end_wait(ops[at], UINT64_MAX);
 	}

@@ -7,31 +7,13 @@
 
 #include "diag/base/error.h"
 
-static const char *noun_of(const struct tow_op *op)
-{
-	switch (op->kind) {
-	case TWI_OP_CONNECT:
-		return "connect";
-	case TWI_OP_ACCEPT:
-		return "accept";
-	case TWI_OP_SEND:
-		return "send";
-	case TWI_OP_RECV:
-		return "receive";
-	case TWI_OP_COPY:
-		return "device copy";
-	default:
-		return op->stamp.record != NULL ? "collective" : "call";
-	}
-}
-
 void twi_op_describe(const struct tow_op *op, char *out, size_t room)
 {
 	if (op->kind == TWI_OP_SEND || op->kind == TWI_OP_RECV)
-		snprintf(out, room, "the %s of tag %#llx", noun_of(op),
+		snprintf(out, room, "the %s of tag %#llx", op->ops->noun,
 			 (unsigned long long)op->tag);
 	else
-		snprintf(out, room, "the %s", noun_of(op));
+		snprintf(out, room, "the %s", op->ops->noun);
 }
 
 int twi_op_timed_out(const struct tow_op *op, uint64_t waited_ns, const char *why)

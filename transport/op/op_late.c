@@ -7,24 +7,14 @@
  * that it can name who is late. The line comes from the waiting thread, which holds nothing; a job
  * whose thread only tests gets none.
  */
-#include <stdio.h>
-
 #include "diag/base/error.h"
 #include "diag/base/words.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/op/op_wait.h"
 
 #define ASK_NS (TWI_INQUIRY_ROUND + 50000000ull) /* for a round, and whoever answers late */
-
-/* What is waited for in words. False: nothing that a line is written for. */
-static bool describe(const struct tow_op *op, char *out, size_t room)
-{
-	if (!twi_op_of_coll(op))
-		return op->engine->hooks.job->waits_for(op, out, room);
-	snprintf(out, room, "waiting in a collective");
-	return true;
-}
 
 static void tell(struct twi_engine *engine, const char *what, uint64_t waited_ns)
 {
@@ -41,14 +31,14 @@ static int wait_asking(struct tow_op *op, uint64_t now_ns, uint64_t tell_ns)
 {
 	struct twi_engine *engine = op->engine;
 	uint64_t ask_ns = tell_ns - now_ns > ASK_NS ? tell_ns - ASK_NS : now_ns;
-	int status = twi_engine_wait(engine, op, now_ns, ask_ns);
+	int status = twi_engine_wait(engine, &op->wait, now_ns, ask_ns);
 
 	if (status != TOW_AGAIN || twi_op_is_done(op))
 		return status;
 	twi_engine_enter(engine);
 	engine->hooks.inquiry->begin(engine);
 	twi_engine_leave(engine);
-	return twi_engine_wait(engine, op, twi_engine_clock(engine), tell_ns);
+	return twi_engine_wait(engine, &op->wait, twi_engine_clock(engine), tell_ns);
 }
 
 int twi_op_wait_late(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
@@ -58,14 +48,14 @@ int twi_op_wait_late(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
 	char what[64];
 	int status;
 
-	if (engine->virtual_clock || !describe(op, what, sizeof(what)))
-		return twi_engine_wait(engine, op, now_ns, until_ns);
+	if (engine->virtual_clock || !op->ops->waits_for(op, what, sizeof(what)))
+		return twi_engine_wait(engine, &op->wait, now_ns, until_ns);
 	if (engine->inquiry != NULL)
 		late_ns = twi_max(late_ns, ASK_NS);
 	while (until_ns - now_ns > late_ns) {
 		status = engine->inquiry != NULL
 				 ? wait_asking(op, now_ns, now_ns + late_ns)
-				 : twi_engine_wait(engine, op, now_ns, now_ns + late_ns);
+				 : twi_engine_wait(engine, &op->wait, now_ns, now_ns + late_ns);
 		if (status != TOW_AGAIN || twi_op_is_done(op))
 			return status;
 		now_ns = twi_engine_clock(engine);
@@ -74,5 +64,5 @@ int twi_op_wait_late(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
 		if (now_ns >= until_ns)
 			return TOW_AGAIN;
 	}
-	return twi_engine_wait(engine, op, now_ns, until_ns);
+	return twi_engine_wait(engine, &op->wait, now_ns, until_ns);
 }

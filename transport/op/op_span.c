@@ -16,20 +16,6 @@ uint32_t twi_op_span_peer(struct tow_peer *peer)
 	return peer->span_peer;
 }
 
-static enum twi_span_kind kind_of(const struct tow_op *op)
-{
-	switch (op->kind) {
-	case TWI_OP_SEND:
-		return TWI_SPAN_SEND;
-	case TWI_OP_RECV:
-		return TWI_SPAN_RECV;
-	case TWI_OP_COPY:
-		return TWI_SPAN_DEVICE;
-	default:
-		return op->stamp.record != NULL ? TWI_SPAN_COLL : TWI_SPAN_CALL;
-	}
-}
-
 /*
  * The poll that finds a message may have begun, and read the time, before it was sent: in a trace a
  * receive would end before its send. So the time is read again, for the few that have a span.
@@ -52,7 +38,7 @@ void twi_op_span(struct tow_op *op)
 		.parent = op->span_parent,
 		.bytes = op->result_bytes,
 		.name = op->site.tag,
-		.kind = (uint8_t)kind_of(op),
+		.kind = op->ops->span,
 		.lane = TWI_SPAN_NO_LANE,
 		.status = (int8_t)op->status,
 	};
@@ -105,7 +91,7 @@ void twi_op_span_wait(const struct tow_op *op, uint64_t start_ns, uint64_t end_n
 		.name = op->site.tag,
 		.kind = TWI_SPAN_WAIT,
 		.lane = TWI_SPAN_NO_LANE,
-		.detail = (uint8_t)kind_of(op),
+		.detail = op->ops->span,
 		.status = (int8_t)status,
 	};
 

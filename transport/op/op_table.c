@@ -9,20 +9,26 @@
 #include <sys/mman.h>
 
 #include "diag/base/error.h"
+#include "transport/engine/engine.h"
 #include "transport/op/failure.h"
 #include "transport/op/op.h"
 
 #define ROWS_AT_ONCE 512u /* whose memory is there from the start */
 
-int twi_op_table_init(struct twi_op_table *table, uint32_t count)
+static size_t bytes_of(uint32_t count)
 {
-	void *rows = mmap(NULL, count * sizeof(table->rows[0]), PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return sizeof(struct twi_op_table) + count * sizeof(struct tow_op);
+}
 
-	if (rows == MAP_FAILED)
+int twi_op_table_open(struct twi_engine *engine)
+{
+	uint32_t count = (uint32_t)engine->knobs.max_ops;
+	struct twi_op_table *table = mmap(NULL, bytes_of(count), PROT_READ | PROT_WRITE,
+					  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (table == MAP_FAILED)
 		return twi_error(TOW_ENOMEM,
 				 "no memory for a table of %u operations; lower max_ops", count);
-	table->rows = rows;
 	table->count = count;
 	table->made = twi_min(count, ROWS_AT_ONCE);
 	for (uint32_t i = 0; i < table->made; i++) {
@@ -31,16 +37,20 @@ int twi_op_table_init(struct twi_op_table *table, uint32_t count)
 	}
 	table->cached = 1;
 	atomic_init(&table->returned, 0);
+	engine->ops = table;
 	return TOW_OK;
 }
 
-void twi_op_table_fini(struct twi_op_table *table)
+void twi_op_table_close(struct twi_engine *engine)
 {
+	struct twi_op_table *table = engine->ops;
+
+	if (table == NULL)
+		return;
 	for (uint32_t i = 0; i < table->made; i++)
 		twi_failure_drop(&table->rows[i]);
-	if (table->rows != NULL)
-		munmap(table->rows, table->count * sizeof(table->rows[0]));
-	*table = (struct twi_op_table){ 0 };
+	munmap(table, bytes_of(table->count));
+	engine->ops = NULL;
 }
 
 struct tow_op *twi_op_table_new(struct twi_op_table *table)

@@ -5,6 +5,7 @@
 #define TWI_OP_WAIT_H
 
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_drive.h"
 #include "transport/op/op.h"
 
 /* A handle that is in use, as far as its row tells. */
@@ -14,26 +15,22 @@ static inline bool twi_op_valid(const struct tow_op *op)
 
 	if (op == NULL)
 		return false;
-	state = atomic_load_explicit(&op->state, memory_order_relaxed);
+	state = atomic_load_explicit(&op->wait.state, memory_order_relaxed);
 	return (state & (TWI_OP_USED | TWI_OP_RELEASED)) == TWI_OP_USED;
 }
 
 /* acquire: pairs with the release in publish; the result is read after it */
 static inline bool twi_op_is_done(const struct tow_op *op)
 {
-	return (atomic_load_explicit(&op->state, memory_order_acquire) & TWI_OP_DONE) != 0;
+	return (atomic_load_explicit(&op->wait.state, memory_order_acquire) & TWI_OP_DONE) != 0;
 }
 
-static inline bool twi_op_of_coll(const struct tow_op *op)
+/* It is waited for, or tested. `now_ns` 0: the clock is to be read. */
+static inline void twi_op_waited(struct tow_op *op, uint64_t now_ns)
 {
-	return op->stamp.record != NULL || atomic_load_explicit(&op->held, memory_order_relaxed);
+	if (twi_unlikely(op->ops->waited != NULL))
+		op->ops->waited(op, now_ns);
 }
-
-/*
- * A collective is waited for, or tested: what was held back is issued, and its record gets the
- * time. `now_ns` 0: the clock is read.
- */
-void twi_op_tell_waited(struct tow_op *op, uint64_t now_ns);
 
 /*
  * The calling thread has been blocked from `since_ns` until the operation ended: the clock need not
@@ -42,15 +39,15 @@ void twi_op_tell_waited(struct tow_op *op, uint64_t now_ns);
 int twi_op_end_wait(const struct tow_op *op, uint64_t since_ns);
 
 /*
- * Waits as twi_engine_wait. A collective, a barrier or a connection to a rank that takes longer
- * than the knob log_wait_ns is told of in the log meanwhile (op_late.c).
+ * Waits as twi_engine_wait. What has `waits_for` and takes longer than the knob log_wait_ns is told
+ * of in the log meanwhile (op_late.c).
  */
 int twi_op_wait_late(struct tow_op *op, uint64_t now_ns, uint64_t until_ns);
 
 static inline int twi_op_wait_until(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
 {
-	if (twi_likely(op->kind != TWI_OP_CALL))
-		return twi_engine_wait(op->engine, op, now_ns, until_ns);
+	if (twi_likely(op->ops->waits_for == NULL))
+		return twi_engine_wait(op->engine, &op->wait, now_ns, until_ns);
 	return twi_op_wait_late(op, now_ns, until_ns);
 }
 

@@ -80,7 +80,7 @@ static void look(struct tow_op *op)
 			  "a view of %llu bytes is longer than the pool may become, %llu; raise "
 			  "premap_limit_bytes, or receive it into a buffer: it is still there",
 			  (unsigned long long)op->result_bytes, (unsigned long long)most);
-		twi_op_abort(op, TOW_EEXHAUSTED, true);
+		twi_message_abort(op, TOW_EEXHAUSTED, true);
 		return;
 	}
 	twi_view_settled(op); /* it is held again if there is none */

@@ -213,7 +213,7 @@ static inline bool twi_parcel_busy(const struct twi_parcel *parcel)
 
 /* rpc_call.c. begin: takes op, or fails. */
 int twi_call_begin(struct tow_peer *peer, const struct twi_call_wish *wish, struct tow_op *op);
-bool twi_call_is(const struct tow_op *op);
+extern const struct twi_op_ops twi_call_ops;
 void twi_call_pump(struct twi_rpc_peer *rp);
 void twi_call_end(struct twi_call *call, int status, bool tell);
 void twi_call_settle(struct twi_call *call);

@@ -77,6 +77,8 @@ static void on_release(struct tow_op *op)
 {
 	struct twi_call *call = op->owner;
 
+	if (call == NULL) /* it could not be begun */
+		return;
 	call->op = NULL;
 	if (call->stream != NULL)
 		twi_stream_fail(call->stream, TOW_ECLOSED);
@@ -222,10 +224,11 @@ static void abort_call(struct tow_op *op, int status)
 	twi_call_end(op->owner, status, true);
 }
 
-bool twi_call_is(const struct tow_op *op)
-{
-	return op->abort_call == abort_call;
-}
+const struct twi_op_ops twi_call_ops = { .kind = TWI_OP_CALL,
+					 .noun = "call",
+					 .span = TWI_SPAN_CALL,
+					 .abort = abort_call,
+					 .release = on_release };
 
 /* The request is out, or what could not be said has failed. */
 static void on_sent(struct twi_parcel *parcel)
@@ -429,9 +432,6 @@ static void set_up(struct twi_call *call, struct twi_rpc_peer *rp, struct tow_op
 	call->state = TWI_CALL_QUEUED;
 	op->owner = call;
 	twi_op_to_peer(op, rp->peer);
-	op->abort_call = abort_call;
-	op->view = true; /* its release needs the engine */
-	op->view_release = on_release;
 }
 
 static int take_record(struct tow_peer *peer, uint32_t flags, struct twi_call **out)

@@ -47,7 +47,7 @@ void twi_rpc_io_abort(struct twi_rpc_io *io)
 
 	/* One that has completed must not be named to its lane any more: the peer may have gone. */
 	if (io->busy && op->stage != TWI_STAGE_COMPLETING)
-		twi_op_abort(op, TOW_ECANCELED, true);
+		twi_message_abort(op, TOW_ECANCELED, true);
 }
 
 static void free_if_done(struct twi_link *link)

@@ -351,6 +351,10 @@ static void abort_reply(struct tow_op *op, int status)
 	twi_serve_break(op->owner, status);
 }
 
+static const struct twi_op_ops reply_ops = {
+	.kind = TWI_OP_CALL, .noun = "reply", .span = TWI_SPAN_CALL, .abort = abort_reply
+};
+
 /* The time parts of a call as this side sees them. */
 static void record(struct tow_call_in *in)
 {
@@ -413,7 +417,6 @@ static void reply(struct tow_call_in *in, struct tow_op *op)
 	in->reply = op;
 	op->owner = in;
 	twi_op_to_peer(op, in->rp->peer);
-	op->abort_call = abort_reply;
 	record(in);
 	record_span(in);
 	if (in->rp->dead < 0 || atomic_load_explicit(&in->canceled, memory_order_relaxed)) {
@@ -456,7 +459,7 @@ TOW_PUBLIC int tow_reply_start(struct tow_call_in *call, int32_t code, const voi
 		return status;
 	engine = call->rpc->engine;
 	twi_engine_enter(engine);
-	op = twi_op_acquire(engine, TWI_OP_CALL, options);
+	op = twi_op_acquire(engine, &reply_ops, options);
 	if (op == NULL) {
 		twi_engine_leave(engine);
 		return TOW_EBUSY;

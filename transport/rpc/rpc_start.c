@@ -52,7 +52,7 @@ static int start(struct tow_peer *peer, const struct twi_call_wish *wish,
 		twi_engine_leave(engine);
 		return twi_handle_refuse(peer, TWI_HANDLE_PEER, "tow_call_start");
 	}
-	op = twi_op_acquire(engine, TWI_OP_CALL, &op_options);
+	op = twi_op_acquire(engine, &twi_call_ops, &op_options);
 	if (op == NULL) {
 		twi_engine_leave(engine);
 		return TOW_EBUSY;
@@ -144,11 +144,10 @@ TOW_PUBLIC int tow_call(struct tow_peer *peer, const char *method, const void *r
 /* The record behind the operation of a call, or NULL. */
 static struct twi_call *call_of(struct tow_op *op)
 {
-	if (op == NULL || op->kind != TWI_OP_CALL ||
-	    (atomic_load_explicit(&op->state, memory_order_acquire) & TWI_OP_USED) == 0 ||
-	    op->owner == NULL || !op->view)
+	if (op == NULL ||
+	    (atomic_load_explicit(&op->wait.state, memory_order_acquire) & TWI_OP_USED) == 0)
 		return NULL;
-	return twi_call_is(op) ? op->owner : NULL;
+	return op->ops == &twi_call_ops ? op->owner : NULL;
 }
 
 TOW_PUBLIC int tow_call_result(struct tow_op *op, struct tow_call_result *result_out)

@@ -2,8 +2,10 @@
  * rpc_stream_start.c - the public calls on streams: arguments are checked here.
  */
 #include "diag/base/error.h"
+#include "diag/record/span.h"
 #include "transport/engine/engine.h"
 #include "transport/op/claim.h"
+#include "transport/op/message.h"
 #include "transport/op/op_options.h"
 #include "transport/rpc/rpc.h"
 #include "transport/rpc/rpc_records.h"
@@ -22,6 +24,18 @@ static void abort_piece(struct tow_op *op, int status)
 	}
 }
 
+static const struct twi_op_ops push_ops = {
+	.kind = TWI_OP_CALL, .noun = "push", .span = TWI_SPAN_CALL, .abort = abort_piece
+};
+static const struct twi_op_ops pull_ops = {
+	.kind = TWI_OP_CALL, .noun = "pull", .span = TWI_SPAN_CALL, .abort = abort_piece
+};
+static const struct twi_op_ops pull_view_ops = { .kind = TWI_OP_CALL,
+						 .noun = "pull",
+						 .span = TWI_SPAN_CALL,
+						 .abort = abort_piece,
+						 .release = twi_view_drop };
+
 static int check_piece(const struct tow_stream *stream, const struct tow_op_options **options_io,
 		       struct tow_op_options *known, struct tow_op **op_out, const char *call)
 {
@@ -36,7 +50,6 @@ static int start_piece(struct tow_stream *stream, struct twi_list *list, struct 
 {
 	op->owner = stream;
 	twi_op_to_peer(op, stream->rp->peer);
-	op->abort_call = abort_piece;
 	if (stream->failed != 0 || (list == &stream->pushes && stream->closed)) {
 		twi_op_complete(op, stream->failed != 0 ? stream->failed : TOW_ECLOSED, 0);
 		return TOW_OK;
@@ -66,7 +79,7 @@ TOW_PUBLIC int tow_stream_push_start(struct tow_stream *stream, const void *data
 				 (unsigned long long)bytes);
 	engine = stream->rpc->engine;
 	twi_engine_enter(engine);
-	op = twi_op_acquire(engine, TWI_OP_CALL, options);
+	op = twi_op_acquire(engine, &push_ops, options);
 	if (op == NULL) {
 		twi_engine_leave(engine);
 		return TOW_EBUSY;
@@ -105,7 +118,7 @@ TOW_PUBLIC int tow_stream_pull_start(struct tow_stream *stream, void *data, uint
 				 (unsigned long long)bytes);
 	engine = stream->rpc->engine;
 	twi_engine_enter(engine);
-	op = twi_op_acquire(engine, TWI_OP_CALL, options);
+	op = twi_op_acquire(engine, data == NULL ? &pull_view_ops : &pull_ops, options);
 	if (op == NULL) {
 		twi_engine_leave(engine);
 		return TOW_EBUSY;

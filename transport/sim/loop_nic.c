@@ -8,10 +8,8 @@
 
 #include "diag/base/error.h"
 #include "memreg/pool/pool.h"
-#include "transport/engine/engine.h"
 #include "transport/lanes/loop/loop.h"
-#include "transport/op/op.h"
-#include "transport/op/path.h"
+#include "transport/op/lane_host.h"
 
 struct loop_nic {
 	struct twi_loop_nic base;                  /* what the lane sees */

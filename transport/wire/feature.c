@@ -5,6 +5,7 @@
 
 #include <internal/base.h>
 
+#include "diag/base/emit.h"
 #include "diag/base/error.h"
 
 #define LANES_ALL UINT32_MAX

@@ -19,8 +19,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "diag/base/emit.h"
 #include "diag/record/lane_id.h"
+
+struct twi_emit;
 
 enum twi_feature {
 #define TWI_FEATURE(bit, name, lanes, built) TWI_FEATURE_##name = (bit),

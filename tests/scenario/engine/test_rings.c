@@ -8,6 +8,7 @@
 #include <semaphore.h>
 
 #include "transport/engine/engine.h"
+#include "transport/engine/poller.h"
 #include "transport/engine/runtime.h"
 
 #define POOL  (16 << 20)

@@ -144,7 +144,7 @@ static void test_wait_for(void **state)
 	TWT_OK(tow_send_start(twt_own.from[0], more, TWT_MIB, 1, NULL, &send));
 	TWT_OK(tow_free(twt_own.runtime, more));
 	/* nobody else drives: the room comes because this call does, if not with the post itself */
-	at_once = (atomic_load(&send->state) & TWI_OP_DONE) != 0;
+	at_once = (atomic_load(&send->wait.state) & TWI_OP_DONE) != 0;
 	TWT_OK(tow_alloc(twt_own.runtime, TWT_MIB, 0, &memory[0]));
 	memset(memory[0], 0xee, TWT_MIB);
 	TWT_OK(twt_finish(recv, NULL));
@@ -310,7 +310,7 @@ static void test_leases_of_a_peer(void **state)
 	assert_int_equal(peer_member(twt_own.from[0], "leased_bytes"), 0);
 	twi_pool_stats(twt_own.engine->pool, &stats);
 	assert_int_equal(stats.leased_peak, 8 * TWT_MIB);
-	assert_true(twi_latency_read(&twt_own.engine->notify_lag, &lag));
+	assert_true(twi_latency_read(twt_own.engine->notify_lag, &lag));
 	assert_true(lag.count >= 8 * TWT_MIB / (256 << 10));
 	twt_own_close();
 }

@@ -14,6 +14,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include "diag/record/diag.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 

@@ -23,6 +23,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "diag/record/diag.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/security/auth.h"

@@ -454,8 +454,9 @@ static void tear_down(void)
 			  "op %d did not end with its peer", i);
 	assert_int_equal(tow_op_release(world->clock), TOW_OK);
 	assert_int_equal(tow_endpoint_close(world->nowhere), TOW_OK);
-	for (uint32_t i = 0; i < world->engine->ops.made; i++)
-		SIM_CHECK(world, world->engine->ops.rows[i].state == 0, "row %u is in use", i);
+	for (uint32_t i = 0; i < world->engine->ops->made; i++)
+		SIM_CHECK(world, world->engine->ops->rows[i].wait.state == 0, "row %u is in use",
+			  i);
 	twi_pool_stats(world->engine->pool, &stats);
 	SIM_CHECK(world, stats.leased == 0, "leases are left");
 	SIM_CHECK(world, twi_list_empty(&world->engine->peers), "a peer does not go");

@@ -14,6 +14,7 @@
 #include "transport/engine/runtime.h"
 #include "transport/lanes/auto/auto.h"
 #include "transport/lanes/loop/loop.h"
+#include "transport/op/lane_host.h"
 #include "transport/op/op.h"
 
 #define SECOND 1000000000ull

@@ -18,6 +18,7 @@
 #include "transport/engine/runtime.h"
 #include "transport/lanes/shm/shm_ring.h"
 #include "transport/op/endpoint.h"
+#include "transport/op/message.h"
 
 static struct tow_runtime *runtime;
 static struct twi_engine *engine;
@@ -76,9 +77,11 @@ static void only_where_asked(void)
 #endif
 }
 
+static const struct twi_op_ops any_ops = { .kind = TWI_OP_CALL, .noun = "test" };
+
 static void take_a_row(void)
 {
-	twi_op_discard(twi_op_acquire(engine, TWI_OP_CALL, NULL));
+	twi_op_discard(twi_op_acquire(engine, &any_ops, NULL));
 }
 
 static void *by_another(void *arg)
@@ -124,7 +127,7 @@ static void not_held(void **state)
 static void end_once(void)
 {
 	twi_engine_enter(engine);
-	twi_op_complete(twi_op_acquire(engine, TWI_OP_CALL, NULL), TOW_OK, 0);
+	twi_op_complete(twi_op_acquire(engine, &any_ops, NULL), TOW_OK, 0);
 	twi_engine_leave(engine);
 }
 
@@ -133,7 +136,7 @@ static void end_twice(void)
 	struct tow_op *op;
 
 	twi_engine_enter(engine);
-	op = twi_op_acquire(engine, TWI_OP_CALL, NULL);
+	op = twi_op_acquire(engine, &any_ops, NULL);
 	twi_op_complete(op, TOW_OK, 0);
 	twi_op_complete(op, TOW_ECANCELED, 0);
 }
@@ -143,10 +146,10 @@ static void abort_ended(void)
 	struct tow_op *op;
 
 	twi_engine_enter(engine);
-	op = twi_op_acquire(engine, TWI_OP_CALL, NULL);
+	op = twi_op_acquire(engine, &any_ops, NULL);
 	twi_op_complete(op, TOW_OK, 0);
 	op->peer = calloc(1, sizeof(*op->peer)); /* any */
-	twi_op_abort(op, TOW_ECANCELED, true);
+	twi_message_abort(op, TOW_ECANCELED, true);
 }
 
 /* In all builds: they are no part of what every message pays, or cost nothing. */
@@ -163,7 +166,7 @@ static void give_back_twice(void)
 	struct tow_op *op;
 
 	twi_engine_enter(engine);
-	op = twi_op_acquire(engine, TWI_OP_CALL, NULL);
+	op = twi_op_acquire(engine, &any_ops, NULL);
 	twi_op_discard(op);
 	twi_op_discard(op);
 }
@@ -241,7 +244,7 @@ static void who_holds(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, ask, &other), 0);
 	pthread_join(thread, NULL);
 	assert_false(other);
-	op = twi_op_acquire(engine, TWI_OP_CALL, &options);
+	op = twi_op_acquire(engine, &any_ops, &options);
 	assert_non_null(op);
 	twi_op_complete(op, TOW_OK, 0);
 	twi_engine_leave(engine);

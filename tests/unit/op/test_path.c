@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "diag/base/error.h"
+#include "diag/record/diag.h"
 #include "transport/engine/engine.h"
 #include "transport/op/path.h"
 

@@ -140,9 +140,9 @@ static void check_empty(void)
 	twi_pool_stats(engine->pool, &stats);
 	assert_int_equal(stats.allocated, engine->staging.bytes);
 	assert_int_equal(stats.leased, 0);
-	for (uint32_t i = 0; i < engine->ops.count; i++)
-		assert_int_equal(engine->ops.rows[i].state,
-				 &engine->ops.rows[i] == ticks ? TWI_OP_USED : 0);
+	for (uint32_t i = 0; i < engine->ops->count; i++)
+		assert_int_equal(engine->ops->rows[i].wait.state,
+				 &engine->ops->rows[i] == ticks ? TWI_OP_USED : 0);
 }
 
 static int tear_down(void **state)

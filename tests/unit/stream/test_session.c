@@ -211,7 +211,7 @@ static void test_peer_that_does_not_read(void **state)
 		status = say(TWI_FRAME_RTS, seq, 1, LARGE);
 	}
 	assert_int_equal(status, TOW_EPEER);
-	assert_true(session->owed_count <= 2 * engine->ops.count);
+	assert_true(session->owed_count <= 2 * engine->ops->count);
 }
 
 static void test_bye_is_the_last(void **state)

@@ -5,6 +5,7 @@
 #include "far_bulk.h"
 
 #include "diag/base/checksum.h"
+#include "transport/op/message.h"
 
 #define STRIPE 1000u
 
@@ -336,7 +337,7 @@ static void test_one_in_1024(void **state)
 
 static void test_spaces_do_not_meet(void **state)
 {
-	struct tow_op *op = recv_op(100, 1), *rpc = twi_op_acquire(engine, TWI_OP_RECV, NULL);
+	struct tow_op *op = recv_op(100, 1), *rpc = twi_op_acquire(engine, &twi_recv_ops, NULL);
 	struct twi_frame frame;
 
 	(void)state;
@@ -353,7 +354,7 @@ static void test_spaces_do_not_meet(void **state)
 	assert_int_equal(status_of(op), TOW_AGAIN);
 	assert_int_equal(say_eager(3, 1, 10), TOW_OK);
 	assert_int_equal(status_of(op), TOW_OK);
-	rpc = twi_op_acquire(engine, TWI_OP_SEND, NULL);
+	rpc = twi_op_acquire(engine, &twi_send_ops, NULL);
 	rpc->peer = peer;
 	rpc->data = bytes;
 	rpc->bytes = LARGE;

@@ -10,8 +10,8 @@
 
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
-#include "transport/engine/engine.h"
 #include "transport/lanes/auto/auto_host.h"
+#include "transport/op/lane_host.h"
 
 static struct twi_auto_endpoint *auto_endpoint(struct tow_endpoint *endpoint)
 {

@@ -17,7 +17,7 @@
 #define TWI_AUTO_H
 
 #include "transport/lanes/auto/auto_address.h"
-#include "transport/op/endpoint.h"
+#include "transport/op/lane_host.h"
 
 #define TWI_AUTO_SUBS_MAX 5
 #define TWI_AUTO_WAYS_MAX 10

@@ -12,8 +12,8 @@
 
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
-#include "transport/engine/engine.h"
 #include "transport/lanes/auto/auto.h"
+#include "transport/op/lane_host.h"
 
 static void try_next(struct twi_auto_dial *dial);
 

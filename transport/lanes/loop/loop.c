@@ -14,7 +14,7 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "transport/op/op.h"
+#include "transport/op/lane_host.h"
 
 /* Rounds in which a call that has sent something may deliver it, too. */
 #define SETTLE_ROUNDS 64

@@ -31,10 +31,8 @@
 #ifndef TWI_LOOP_H
 #define TWI_LOOP_H
 
-#include "transport/engine/engine.h"
 #include "transport/lanes/lane.h"
-#include "transport/op/endpoint.h"
-#include "transport/op/reach.h"
+#include "transport/op/lane_host.h"
 
 #define TWI_LOOP_LINGER_NS      (1000ull * 1000 * 1000)
 #define TWI_LOOP_PIPE_BYTES     (256u << 10)

@@ -12,8 +12,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/lanes/loop/loop.h"
-#include "transport/op/op.h"
-#include "transport/op/path.h"
+#include "transport/op/lane_host.h"
 
 /* Reads of one stream in one round: others have their turn too. */
 #define ROUNDS 16

@@ -10,7 +10,7 @@
 #include "diag/base/error.h"
 #include "diag/base/hash.h"
 #include "transport/lanes/loop/loop.h"
-#include "transport/op/path.h"
+#include "transport/op/lane_host.h"
 
 uint64_t twi_loop_below(struct twi_loop_lane *lane, uint64_t bound)
 {

@@ -8,9 +8,8 @@
 
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
-#include "transport/engine/watch.h"
 #include "transport/lanes/ofi/guard.h"
-#include "transport/op/op.h"
+#include "transport/op/lane_host.h"
 
 #ifdef TWI_HAVE_OFI
 

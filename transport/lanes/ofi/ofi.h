@@ -30,14 +30,13 @@
 #ifndef TWI_OFI_OFI_H
 #define TWI_OFI_OFI_H
 
-#include "transport/engine/engine.h"
 #include "transport/lanes/lane.h"
 #include "transport/lanes/ofi/address.h"
 #include "transport/lanes/ofi/domain.h"
 #include "transport/lanes/ofi/fabric.h"
 #include "transport/lanes/ofi/packet.h"
 #include "transport/message/match.h"
-#include "transport/op/endpoint.h"
+#include "transport/op/lane_host.h"
 
 #ifdef TWI_HAVE_OFI
 

@@ -20,7 +20,7 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "transport/op/op.h"
+#include "transport/op/lane_host.h"
 
 /* Sends what authentication has to say. */
 static int say_auth(struct twi_ofi_peer *peer)

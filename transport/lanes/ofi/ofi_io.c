@@ -13,9 +13,7 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "transport/engine/watch.h"
-#include "transport/op/op.h"
-#include "transport/op/path.h"
+#include "transport/op/lane_host.h"
 
 #define SCRATCH_BYTES 4096u
 #define BATCH         16
@@ -173,7 +171,7 @@ static void owe(struct twi_ofi_peer *peer, uint8_t type, uint64_t seq, uint64_t 
 	struct twi_ofi_owed *owed = peer->owed;
 
 	if (peer->owed_count == peer->owed_room) {
-		owed = peer->owed_count > peer->base.engine->ops.count
+		owed = peer->owed_count > (uint64_t)peer->base.engine->knobs.max_ops
 			       ? NULL
 			       : realloc(owed, room * sizeof(owed[0]));
 		if (owed == NULL) {

@@ -17,7 +17,7 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "transport/op/op.h"
+#include "transport/op/lane_host.h"
 
 #define INDEX_BITS 16
 

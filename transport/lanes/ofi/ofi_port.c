@@ -13,6 +13,7 @@
 #include "diag/base/error.h"
 #include "memreg/pool/pool.h"
 #include "transport/lanes/ofi/guard.h"
+#include "transport/op/lane_host.h"
 
 #define QUEUE_ENTRIES 2048u
 #define NAMES_TRIED   16u

@@ -11,11 +11,7 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "transport/op/op.h"
-#include "transport/op/op_fault.h"
-#include "transport/op/op_span.h"
-#include "transport/op/path.h"
-#include "transport/op/reach.h"
+#include "transport/op/lane_host.h"
 
 struct twi_ofi_pull *twi_ofi_pull_find(struct twi_ofi_peer *peer, uint64_t seq)
 {

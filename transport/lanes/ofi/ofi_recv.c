@@ -15,12 +15,7 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "transport/engine/held_count.h"
-#include "transport/op/message.h"
-#include "transport/op/op.h"
-#include "transport/op/op_fault.h"
-#include "transport/op/op_span.h"
-#include "transport/op/path.h"
+#include "transport/op/lane_host.h"
 
 static struct twi_ofi_unexpected *unexpected_of(struct twi_match_entry *entry)
 {

@@ -11,12 +11,8 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "transport/engine/held_count.h"
-#include "transport/op/message_times.h"
-#include "transport/op/op.h"
-#include "transport/op/op_fault.h"
-#include "transport/op/op_span.h"
-#include "transport/op/reach.h"
+#include "memreg/pool/pool.h"
+#include "transport/op/lane_host.h"
 
 #define PIECES_MAX 8u
 

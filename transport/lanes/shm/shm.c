@@ -23,8 +23,7 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "transport/engine/watch.h"
-#include "transport/op/message_times.h"
+#include "transport/op/lane_host.h"
 
 #define SLOTS_MAX (1u << 20)
 

@@ -30,12 +30,10 @@
 #include <sys/types.h>
 
 #include "memreg/pool/pool.h"
-#include "transport/engine/engine.h"
 #include "transport/lanes/lane.h"
 #include "transport/lanes/shm/shm_link.h"
 #include "transport/lanes/shm/shm_ring.h"
-#include "transport/op/endpoint.h"
-#include "transport/op/op.h"
+#include "transport/op/lane_host.h"
 #include "transport/security/auth.h"
 
 #define TWI_SHM_HANDSHAKES_MAX 64u

@@ -8,8 +8,7 @@
 #include "diag/base/error.h"
 #include "memreg/pool/staging.h"
 #include "transport/lanes/shm/shm_settle.h"
-#include "transport/op/path.h"
-#include "transport/op/reach.h"
+#include "transport/op/lane_host.h"
 
 /* The bytes that have just come, while they are in the cache. */
 static void add_sum(struct twi_shm_incoming *incoming, uint64_t bytes)

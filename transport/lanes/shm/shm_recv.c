@@ -20,12 +20,9 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "transport/engine/held_count.h"
 #include "transport/lanes/shm/shm_settle.h"
 #include "transport/message/waiting.h"
-#include "transport/op/message.h"
-#include "transport/op/op_span.h"
-#include "transport/op/path.h"
+#include "transport/op/lane_host.h"
 
 #define PARCEL_COST 64u /* of credit, beside the payload */
 

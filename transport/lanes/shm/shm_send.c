@@ -10,12 +10,8 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "memreg/pool/staging.h"
-#include "transport/engine/held_count.h"
 #include "transport/lanes/shm/shm.h"
-#include "transport/op/message_times.h"
-#include "transport/op/op_fault.h"
-#include "transport/op/op_span.h"
-#include "transport/op/path.h"
+#include "transport/op/lane_host.h"
 
 static struct twi_shm_peer *shm_peer(struct tow_peer *peer)
 {

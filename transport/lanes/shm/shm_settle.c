@@ -4,8 +4,7 @@
  */
 #include "transport/lanes/shm/shm_settle.h"
 
-#include "transport/op/message.h"
-#include "transport/op/op_fault.h"
+#include "transport/op/lane_host.h"
 
 void twi_shm_incoming_note(struct twi_shm_peer *peer, const struct twi_shm_incoming *incoming,
 			   enum twi_shm_note_kind kind)

@@ -5,7 +5,7 @@
 #include "diag/record/diag.h"
 #include "diag/record/span.h"
 #include "transport/lanes/shm/shm.h"
-#include "transport/op/reach.h"
+#include "transport/op/lane_host.h"
 
 /* Whether message seq carries a checksum: one in so many, or all. */
 static bool sums(const struct twi_shm_peer *peer, uint64_t seq, uint64_t bytes)

@@ -9,8 +9,7 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "transport/engine/poller.h"
-#include "transport/op/op.h"
+#include "transport/op/lane_host.h"
 
 #define CLOCK_TURNS 64u
 

@@ -27,8 +27,6 @@
 
 #include <sys/socket.h>
 
-#include "transport/engine/engine.h"
-#include "transport/engine/poller.h"
 #include "transport/lanes/lane.h"
 #include "transport/lanes/tcp/tcp_direct.h"
 #include "transport/lanes/tcp/tcp_greet.h"
@@ -38,8 +36,7 @@
 #include "transport/lanes/tcp/tcp_seal.h"
 #include "transport/lanes/tcp/tcp_socket.h"
 #include "transport/lanes/tcp/tcp_zerocopy.h"
-#include "transport/op/endpoint.h"
-#include "transport/op/path.h"
+#include "transport/op/lane_host.h"
 #include "transport/wire/frame.h"
 
 #define TWI_HANDSHAKES_MAX 256u

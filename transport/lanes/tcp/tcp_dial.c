@@ -14,7 +14,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/lanes/tcp/tcp.h"
-#include "transport/op/op.h"
+#include "transport/op/lane_host.h"
 
 #define INTERFACES_NS  (1000ull * 1000 * 1000) /* what the host has is not read more often */
 #define ATTEMPT_MIN_NS (100ull * 1000 * 1000)

@@ -24,7 +24,7 @@
 #include "diag/record/diag.h"
 #include "transport/lanes/tcp/tcp.h"
 #include "transport/lanes/tcp/tcp_break.h"
-#include "transport/op/op.h"
+#include "transport/op/lane_host.h"
 
 /* Who speaks where a line is resumed. */
 #define SPEAKS_CONNECTOR 1u

@@ -13,10 +13,9 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "transport/engine/poller.h"
 #include "transport/lanes/tcp/tcp.h"
 #include "transport/lanes/tcp/tcp_break.h"
-#include "transport/op/op.h"
+#include "transport/op/lane_host.h"
 
 #define ANSWERS_MAX 16u /* frames about payload that share a packet */
 

@@ -19,8 +19,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/lanes/tcp/tcp.h"
-#include "transport/op/op.h"
-#include "transport/op/reach.h"
+#include "transport/op/lane_host.h"
 
 #define RECORDS      4u /* of one system call */
 #define SEALED_BYTES (RECORDS * (TWI_CIPHER_RECORD_MAX + TWI_CIPHER_OVERHEAD))

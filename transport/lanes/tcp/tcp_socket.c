@@ -15,8 +15,8 @@
 
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
-#include "transport/engine/engine.h"
 #include "transport/lanes/tcp/tcp_name.h"
+#include "transport/op/lane_host.h"
 
 #define MS_NS 1000000u
 #define S_NS  1000000000u

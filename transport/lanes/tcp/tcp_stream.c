@@ -12,7 +12,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/lanes/tcp/tcp.h"
-#include "transport/op/op.h"
+#include "transport/op/lane_host.h"
 
 #define SLOTS_MAX 65536u
 

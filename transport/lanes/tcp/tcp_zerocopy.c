@@ -23,10 +23,9 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "transport/engine/poller.h"
 #include "transport/lanes/tcp/tcp.h"
 #include "transport/lanes/tcp/tcp_break.h"
-#include "transport/op/op.h"
+#include "transport/op/lane_host.h"
 
 #define LET_GO_NS  1000000u  /* for packets that a driver has; what was queued is dropped at once */
 #define ASK_NS     1000000u  /* until sockets are asked for the first time, */
@@ -188,7 +187,7 @@ static void note_lag(struct twi_tcp_lane *lane, const struct twi_tcp_zc *record)
 	struct twi_engine *engine = lane->base.engine;
 
 	if (!record->let_go)
-		twi_latency_add(&engine->notify_lag, twi_engine_now(engine) - record->sent_ns);
+		twi_latency_add(engine->notify_lag, twi_engine_now(engine) - record->sent_ns);
 }
 
 /* The kernel has said so, or never will. */

@@ -10,7 +10,7 @@
 
 #include "diag/record/counter.h"
 #include "diag/record/site.h"
-#include "transport/op/claim.h"
+#include "transport/op/lane_host.h"
 #include "transport/stream/session.h"
 
 #define TWI_ZC_RECORDS 1024u

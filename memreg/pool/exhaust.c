@@ -20,26 +20,12 @@
 #include <internal/base.h>
 #include <towline/status.h>
 
-static const char *const names[] = {
-	[TWI_EXHAUST_FAIL] = "fail",
-	[TWI_EXHAUST_GROW] = "grow",
-	[TWI_EXHAUST_COPY] = "copy",
-	[TWI_EXHAUST_WAIT] = "wait",
-};
-
-bool twi_exhaust_parse(const char *name, enum twi_exhaust *out)
-{
-	for (unsigned i = 0; i < twi_array_count(names); i++) {
-		if (strcmp(name, names[i]) == 0) {
-			*out = (enum twi_exhaust)i;
-			return true;
-		}
-	}
-	return false;
-}
-
 const char *twi_exhaust_name(enum twi_exhaust exhaust)
 {
+#define WORD(id, word) [id] = (word),
+	static const char *const names[] = { TWI_EXHAUST_MAP(WORD) };
+#undef WORD
+
 	return names[exhaust];
 }
 

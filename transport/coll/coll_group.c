@@ -58,7 +58,7 @@ int twi_coll_of(struct tow_group *group, struct twi_coll_group **out)
 	coll->size = group->size;
 	coll->next_seq = 1;
 	coll->left_seq = UINT64_MAX;
-	coll->holds_back = coll->engine->knobs.combine != 0;
+	coll->holds_back = coll->engine->knobs.combine;
 	twi_coll_log_make(coll->engine);
 	twi_list_init(&coll->link);
 	twi_list_init(&coll->active);

@@ -406,7 +406,7 @@ static int make_staged(struct twi_coll_run *run)
 	void *memory;
 	int status;
 
-	if (run->coll->engine->knobs.require_zero_copy != 0)
+	if (run->coll->engine->knobs.require_zero_copy)
 		return twi_error(TOW_EZEROCOPY,
 				 "a collective of memory outside the pool would be copied; "
 				 "allocate it with tow_alloc");

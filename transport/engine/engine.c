@@ -249,7 +249,7 @@ int twi_engine_init(struct twi_engine *engine)
 	engine->id = atomic_fetch_add_explicit(&next_engine_id, 1, memory_order_relaxed);
 	engine->pause_ns = UINT64_MAX;
 	twi_engine_rebind(engine);
-	return twi_op_table_init(&engine->ops, (uint32_t)engine->knobs.max_ops);
+	return twi_op_table_init(&engine->ops, engine->knobs.max_ops);
 }
 
 void twi_engine_fini(struct twi_engine *engine)

@@ -20,7 +20,7 @@ static int wait_for_room(struct tow_runtime *runtime, size_t bytes, size_t align
 {
 	struct twi_engine *engine = twi_runtime_engine(runtime);
 	uint64_t start = twi_now_ns(), waited = 0;
-	uint64_t most = (uint64_t)engine->knobs.exhaust_wait_ns;
+	uint64_t most = engine->knobs.exhaust_wait_ns;
 	int status = TOW_EEXHAUSTED;
 
 	twi_count(engine->diag, TWI_C_pool_waits, 1);

@@ -113,10 +113,9 @@ static int on_hello(struct twi_ofi_peer *peer, const uint8_t *payload)
 	peer->remote_credit_bytes = twi_min(hello.credit_bytes, (uint64_t)TWI_OFI_CREDIT_MAX);
 	credit = peer->remote_credit_bytes / 2;
 	credit -= twi_min(credit, (uint64_t)twi_frame_cost(0));
-	peer->eager_max_bytes =
-		(uint32_t)twi_min(twi_min((uint64_t)peer->base.engine->knobs.eager_max_bytes,
-					  (uint64_t)hello.payload_max_bytes),
-				  credit);
+	peer->eager_max_bytes = (uint32_t)twi_min(twi_min(peer->base.engine->knobs.eager_max_bytes,
+							  (uint64_t)hello.payload_max_bytes),
+						  credit);
 	peer->piece_bytes =
 		twi_min(peer->port->packet_bytes - TWI_OFI_HEAD_BYTES, hello.payload_max_bytes);
 	/* AUTH has said the major version. */

@@ -23,7 +23,7 @@
 /* Whether message seq carries a checksum. */
 static bool sampled(const struct twi_ofi_peer *peer, uint64_t seq)
 {
-	return peer->base.engine->knobs.checksum_all != 0 || seq % TWI_CHECKSUM_EVERY == 1;
+	return peer->base.engine->knobs.checksum_all || seq % TWI_CHECKSUM_EVERY == 1;
 }
 
 static struct twi_ofi_give *give_of(const struct tow_op *op)

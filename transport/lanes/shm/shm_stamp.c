@@ -10,7 +10,7 @@
 /* Whether message seq carries a checksum: one in so many, or all. */
 static bool sums(const struct twi_shm_peer *peer, uint64_t seq, uint64_t bytes)
 {
-	if (twi_unlikely(peer->base.engine->knobs.checksum_all != 0))
+	if (twi_unlikely(peer->base.engine->knobs.checksum_all))
 		return true;
 	return twi_unlikely(seq * 0x9e3779b97f4a7c15ull < UINT64_MAX / TWI_CHECKSUM_EVERY) &&
 	       bytes <= TWI_SHM_SUM_MAX;
@@ -22,7 +22,7 @@ static bool times_all(const struct twi_shm_peer *peer)
 #ifndef TWI_NO_DIAGNOSTICS
 	const struct twi_engine *engine = peer->base.engine;
 
-	return twi_unlikely(twi_span_all(engine->diag)) && engine->knobs.checksum_all == 0;
+	return twi_unlikely(twi_span_all(engine->diag)) && !engine->knobs.checksum_all;
 #else
 	(void)peer;
 	return false;

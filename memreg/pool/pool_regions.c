@@ -39,12 +39,12 @@ void twi_pool_regions_fini(struct twi_pool *pool)
 		pthread_mutex_lock(&regions->lock);
 		entry = twi_regions_next(regions, slot);
 		/* Holds that are left end here. */
-		while (entry && entry->holds > 0)
+		while (entry != NULL && entry->holds > 0)
 			twi_regions_release(regions, entry);
-		if (entry)
+		if (entry != NULL)
 			twi_regions_withdraw(regions, entry);
 		pthread_mutex_unlock(&regions->lock);
-		if (!entry)
+		if (entry == NULL)
 			break;
 	}
 	twi_pool_settle_held(pool);
@@ -66,7 +66,7 @@ void twi_pool_settle_held(struct twi_pool *pool)
 		pthread_mutex_lock(&regions->lock);
 		entry = twi_regions_next_dead(regions);
 		pthread_mutex_unlock(&regions->lock);
-		if (!entry)
+		if (entry == NULL)
 			break;
 		twi_pool_forget(pool, &entry->region);
 		if (entry->region.kind == TWI_REGION_CACHED)
@@ -116,7 +116,7 @@ static int add_region(struct twi_pool *pool, enum twi_region_kind kind, void *ba
 	pthread_mutex_lock(&regions->lock);
 	entry = take(pool, kind, base, bytes, fd);
 	pthread_mutex_unlock(&regions->lock);
-	if (!entry)
+	if (entry == NULL)
 		return twi_error(TOW_EEXHAUSTED,
 				 "pool: no slots left for %llu bytes: %u pieces of up to 1 GiB can "
 				 "be registered at once; deregister some",
@@ -233,7 +233,7 @@ int twi_pool_register(struct twi_pool *pool, void *base, uint64_t bytes, struct 
 
 	*handle_out = 0;
 	status = check_range(pool, base, bytes);
-	if (status != TOW_OK)
+	if (status < 0)
 		return status;
 	pthread_mutex_lock(&pool->control);
 	status = twi_pool_pinning(pool);
@@ -246,7 +246,7 @@ int twi_pool_register(struct twi_pool *pool, void *base, uint64_t bytes, struct 
 		*handle_out = twi_regions_handle(entry);
 	twi_pool_settle_held(pool);
 	pthread_mutex_unlock(&pool->control);
-	if (status != TOW_OK)
+	if (status < 0)
 		return status;
 	twi_count(pool->diag, TWI_C_mem_registers, 1);
 	if (atomic_load_explicit(&pool->sealed, memory_order_relaxed))
@@ -276,7 +276,7 @@ int twi_pool_deregister(struct twi_pool *pool, uint64_t handle)
 	if (status == TOW_EINVAL)
 		return twi_error(status, "deregister: 0x%llx is no handle",
 				 (unsigned long long)handle);
-	if (status != TOW_OK)
+	if (status < 0)
 		return twi_error(status,
 				 "deregister: nothing is registered under 0x%llx in this runtime, "
 				 "or not any more",
@@ -301,7 +301,7 @@ int twi_pool_region_find(struct twi_pool *pool, uint64_t start, uint64_t end,
 	*entry_out = NULL;
 	pthread_mutex_lock(&regions->lock);
 	entry = twi_regions_find(regions, start, end);
-	if (entry) {
+	if (entry != NULL) {
 		cached = entry->region.kind == TWI_REGION_CACHED;
 		status = cached ? twi_watch_check(&pool->latecache.watch, start, end) : TOW_OK;
 		if (status == TOW_OK)
@@ -328,7 +328,7 @@ const struct twi_region *twi_pool_region_acquire(struct twi_pool *pool, const vo
 	if (atomic_load_explicit(&pool->regions.findable, memory_order_acquire) == 0 ||
 	    end <= start)
 		return NULL;
-	if (twi_pool_region_find(pool, start, end, &entry) != TOW_OK)
+	if (twi_pool_region_find(pool, start, end, &entry) != TOW_OK) /* TOW_AGAIN, too */
 		return NULL;
 	return &entry->region;
 }
@@ -377,9 +377,9 @@ void twi_pool_regions_each(struct twi_pool *pool,
 	for (uint32_t slot = 0;; slot = entry->region.slot + 1) {
 		pthread_mutex_lock(&regions->lock);
 		entry = twi_regions_next(regions, slot);
-		usable = entry && (entry->state == TWI_REGION_LIVE || entry->holds > 0);
+		usable = entry != NULL && (entry->state == TWI_REGION_LIVE || entry->holds > 0);
 		pthread_mutex_unlock(&regions->lock);
-		if (!entry)
+		if (entry == NULL)
 			break;
 		if (usable)
 			visit(arg, &entry->region);

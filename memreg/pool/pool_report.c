@@ -24,7 +24,7 @@ static uint64_t registered_bytes(struct twi_pool *pool)
 	uint64_t bytes = 0;
 
 	pthread_mutex_lock(&pool->control);
-	for (struct twi_registration *r = pool->registrations; r; r = r->next) {
+	for (struct twi_registration *r = pool->registrations; r != NULL; r = r->next) {
 		if (!r->registered && r->status == TOW_ENOTSUP)
 			continue;
 		bytes = r->extent_bytes;
@@ -184,7 +184,7 @@ static void snapshot(void *arg, struct twi_emit *e)
 	twi_pool_view_release(pool);
 	twi_emit_array_begin(e, "registrars");
 	pthread_mutex_lock(&pool->control);
-	for (struct twi_registration *r = pool->registrations; r; r = r->next)
+	for (struct twi_registration *r = pool->registrations; r != NULL; r = r->next)
 		emit_registration(e, r);
 	pthread_mutex_unlock(&pool->control);
 	twi_emit_array_end(e);

@@ -157,7 +157,7 @@ static int post_early(struct twi_coll_run *run, struct twi_coll_chain *chain)
 		    run->io_free == 0)
 			return TOW_OK;
 		status = start_message(run, chain, chain->ahead, true);
-		if (status != TOW_OK)
+		if (status != TOW_OK) /* TOW_AGAIN, too */
 			return status;
 	}
 	return TOW_OK;
@@ -245,7 +245,7 @@ static int reduce_piece(struct twi_coll_run *run, struct twi_coll_chain *chain,
 
 	for (uint32_t i = 0; i < step->results_n; i++) {
 		status = resolve(run, chain, step, i, true, &results[i]);
-		if (status != TOW_OK)
+		if (status != TOW_OK) /* TOW_AGAIN, too */
 			return status;
 	}
 	for (uint32_t i = 0; i < step->sources_n; i++) {

@@ -106,7 +106,7 @@ static int on_hello(struct twi_ofi_peer *peer, const uint8_t *payload)
 	if (!twi_auth_done(&peer->auth) || peer->heard_hello)
 		return twi_error(TOW_EPROTOCOL, "peer %s sent a HELLO out of place",
 				 peer->base.address);
-	if (twi_ofi_hello_get(payload, &hello) != TOW_OK)
+	if (twi_ofi_hello_get(payload, &hello) < 0)
 		return twi_error(TOW_EPROTOCOL, "peer %s: the HELLO is out of bounds",
 				 peer->base.address);
 	peer->heard_hello = true;
@@ -142,7 +142,7 @@ static int on_auth(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packe
 	size_t used = 0;
 	int status;
 
-	if (twi_ofi_auth_get(payload, packet->payload_bytes, &auth) != TOW_OK ||
+	if (twi_ofi_auth_get(payload, packet->payload_bytes, &auth) < 0 ||
 	    (peer->there != 0 && peer->there != auth.from) || twi_auth_done(&peer->auth))
 		return twi_error(TOW_EPROTOCOL, "peer %s: the AUTH is out of bounds or place",
 				 peer->base.address);

@@ -472,7 +472,7 @@ static int go_on(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 		status = say_first(lane, stream);
 	if (status == TOW_OK)
 		status = twi_tcp_greet_hear(lane, stream, &words);
-	if (status != TOW_OK)
+	if (status != TOW_OK) /* TOW_AGAIN, too */
 		return status;
 	if (stream->ours)
 		return answered(lane, stream, &words);

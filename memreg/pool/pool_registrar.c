@@ -1,11 +1,11 @@
 /*
  * pool_registrar.c - who has been told about which regions, when, and at what price.
  *
- * Every registration of an extent or of the user's memory goes through tell(), every end of one
- * through untell(). Invariant: a registrar that is listed as registered knows every live extent and
- * user region; one that is listed as not registered knows none, and its reason is kept for
- * /v1/pool. Cached regions it knows as far as it was possible. What exactly it knows is a bit for
- * each region, so that nothing is undone twice, or that was never done.
+ * One function tells of every registration of an extent or of the user's memory, and one of every
+ * end. Invariant: a registrar that is listed as registered knows every live extent and user region;
+ * one that is listed as not registered knows none, and its reason is kept for /v1/pool. Cached
+ * regions it knows as far as it was possible. What exactly it knows is a bit for each region, so
+ * that nothing is undone twice, or that was never done.
  *
  * All under the control lock; the list and the bits change under regions.lock as well, so that
  * twi_pool_region_known needs only that.

@@ -321,7 +321,8 @@ def check(tree):
 
 
 HEAD = ("struct row {\n\tstruct row *next;\n\tchar *text;\n\tunion {\n\t\tint *at;\n"
-        "\t\tint bytes;\n\t};\n\tchar name[8];\n\tvoid (*call)(void *arg, int status);\n\tint count;\n};\n"
+        "\t\tint bytes;\n\t};\n\tchar name[8];\n\tvoid (*call)(void *arg, int status);\n"
+        "\tint count;\n};\n"
         "static struct row *row_of(int at);\nint count_of(void);\n")
 
 

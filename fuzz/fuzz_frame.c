@@ -40,9 +40,9 @@ static bool get_header(const uint8_t *in, const struct twi_frame_limits *limits,
 	uint8_t again[TWI_FRAME_BYTES];
 	const int status = twi_frame_get(in, limits, out, &fault);
 
-	expect(fault < TWI_FAULT_COUNT && twi_frame_fault_text(fault));
+	expect(fault < TWI_FAULT_COUNT && twi_frame_fault_text(fault) != NULL);
 	expect((status == TOW_OK) == (fault == TWI_FAULT_NONE));
-	if (status)
+	if (status < 0)
 		return false;
 	twi_frame_put(again, out);
 	expect(memcmp(again, in, sizeof(again)) == 0);
@@ -64,7 +64,7 @@ static bool get_hello(const uint8_t *in, bool from_acceptor, struct twi_hello *o
 
 	expect(fault < TWI_FAULT_COUNT);
 	expect((status == TOW_OK) == (fault == TWI_FAULT_NONE));
-	if (status)
+	if (status < 0)
 		return false;
 	expect(out->version_major == TWI_WIRE_MAJOR && out->session);
 	expect(out->kind == TWI_STREAM_BULK ||

@@ -104,7 +104,7 @@ static void write_slots(struct twi_shm_box *mine, struct twi_shm_box *theirs, ui
 	struct twi_shm_out out;
 	uint64_t written = 0;
 
-	if (twi_shm_out_init(&out, mine, theirs) != TOW_OK)
+	if (twi_shm_out_init(&out, mine, theirs) < 0)
 		return;
 	for (unsigned i = 0; i < 3 * mine->shape.slots; i++) {
 		struct twi_shm_slot *slot;

@@ -87,7 +87,7 @@ static void ask(struct connection *connection, const struct twi_store_frame *fra
 	if (connection->client == UINT32_MAX)
 		return;
 	connection->asked++;
-	if (twi_store_request(store, connection->client, frame, now) != TOW_OK)
+	if (twi_store_request(store, connection->client, frame, now) < 0)
 		leave(connection);
 }
 

@@ -33,13 +33,13 @@ static long replay_file(const char *path, size_t bytes)
 		return fail(path, "read");
 	}
 	file = fopen(path, "rb");
-	if (!file)
+	if (file == NULL)
 		return fail(path, "open");
 	/* Exactly as large as the input, so that ASan sees the first byte read past it. */
 	data = malloc(bytes ? bytes : 1);
-	got = data ? fread(data, 1, bytes, file) : 0;
+	got = data != NULL ? fread(data, 1, bytes, file) : 0;
 	fclose(file);
-	if (!data || got != bytes) {
+	if (data == NULL || got != bytes) {
 		free(data);
 		return fail(path, "read");
 	}
@@ -59,9 +59,9 @@ static long replay_directory(const char *path)
 	char child[4096];
 	long count = 0;
 
-	if (!dir)
+	if (dir == NULL)
 		return fail(path, "open");
-	while (count >= 0 && (entry = readdir(dir))) {
+	while (count >= 0 && (entry = readdir(dir)) != NULL) {
 		long more;
 
 		if (entry->d_name[0] == '.')

@@ -91,27 +91,25 @@ static struct tow_runtime *runtime_of(struct twi_engine *engine)
 /* The options' strings are the caller's and may go away. */
 static int keep_texts(struct tow_runtime *runtime)
 {
-	struct tow_knob_info knob = { .size = sizeof(knob) };
+	struct twi_knobs *knobs = &runtime->engine.knobs;
 	size_t room = 0, used = 0;
 
 	for (size_t i = 0; i < tow_knob_count(); i++) {
-		tow_knob_info(i, &knob);
-		if (strcmp(knob.unit, "text") == 0)
-			room += strlen(*twi_knob_text(&runtime->engine.knobs, i)) + 1;
+		const char **member = twi_knob_string(knobs, i);
+
+		room += member != NULL ? strlen(*member) + 1 : 0;
 	}
 	runtime->texts = malloc(room);
 	if (runtime->texts == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a runtime");
 	for (size_t i = 0; i < tow_knob_count(); i++) {
-		const char **field;
+		const char **member = twi_knob_string(knobs, i);
 
-		tow_knob_info(i, &knob);
-		if (strcmp(knob.unit, "text") != 0)
+		if (member == NULL)
 			continue;
-		field = twi_knob_text(&runtime->engine.knobs, i);
-		snprintf(runtime->texts + used, room - used, "%s", *field);
-		*field = runtime->texts + used;
-		used += strlen(*field) + 1;
+		snprintf(runtime->texts + used, room - used, "%s", *member);
+		*member = runtime->texts + used;
+		used += strlen(*member) + 1;
 	}
 	return TOW_OK;
 }
@@ -164,7 +162,7 @@ static int open_diag(struct twi_engine *engine)
 	if (status < 0)
 		return status;
 	twi_environment_check(engine->diag, environ);
-	twi_span_sample(engine->diag, (uint32_t)engine->knobs.span_sample);
+	twi_span_sample(engine->diag, engine->knobs.span_sample);
 	return TOW_OK;
 }
 
@@ -187,23 +185,24 @@ static void close_tracing(struct twi_engine *engine)
 /* The pool, and its part for copies that cannot be avoided: at most a quarter. */
 static int open_pool(struct twi_engine *engine)
 {
-	const struct tow_options *knobs = &engine->knobs;
+	const struct twi_knobs *knobs = &engine->knobs;
 	struct twi_pool_options pool = {
-		.bytes = (uint64_t)knobs->premap_memory_bytes,
-		.huge_pages = knobs->huge_pages != 0,
-		.strict = knobs->strict_premap != 0,
-		.limit_bytes = (uint64_t)knobs->premap_limit_bytes,
-		.require_zero_copy = knobs->require_zero_copy != 0,
+		.bytes = knobs->premap_memory_bytes,
+		.huge_pages = knobs->huge_pages,
+		.strict = knobs->strict_premap,
+		.limit_bytes = knobs->premap_limit_bytes,
+		.exhaust = knobs->exhaust,
+		.require_zero_copy = knobs->require_zero_copy,
 		.numa = knobs->numa,
 		.progress = knobs->premap_progress,
 		.progress_user = knobs->premap_progress_user,
-		.late_cache_bytes = (uint64_t)knobs->late_cache_bytes,
-		.late_cache_entries = (uint32_t)knobs->late_cache_entries,
+		.late_cache_bytes = knobs->late_cache_bytes,
+		.late_cache_entries = knobs->late_cache_entries,
 		.late = &twi_latecache_ops,
 		.diag = engine->diag,
 	};
-	uint64_t staging = twi_min((uint64_t)knobs->staging_bytes, pool.bytes / 4);
-	int status = twi_runtime_words(engine, &pool.exhaust);
+	uint64_t staging = twi_min(knobs->staging_bytes, pool.bytes / 4);
+	int status = twi_runtime_words(engine);
 
 	if (status == TOW_OK)
 		status = twi_pool_create(&pool, &engine->pool);
@@ -224,13 +223,13 @@ static void close_pool(struct twi_engine *engine)
 
 static int open_alloclog(struct twi_engine *engine)
 {
-	int status = twi_alloclog_create(engine->diag, (uint64_t)engine->knobs.alloclog_events,
-					 &engine->alloclog);
+	int status =
+		twi_alloclog_create(engine->diag, engine->knobs.alloclog_events, &engine->alloclog);
 
 	if (status < 0)
 		return status;
 	twi_alloclog_attach(engine->alloclog, engine->pool);
-	return engine->knobs.alloclog != 0 ? twi_alloclog_open(engine->alloclog) : TOW_OK;
+	return engine->knobs.alloclog ? twi_alloclog_open(engine->alloclog) : TOW_OK;
 }
 
 static void close_alloclog(struct twi_engine *engine)

@@ -67,16 +67,16 @@ static void describe_knobs(const struct twi_engine *engine, struct twi_emit *emi
 
 	twi_emit_object_begin(emit, "knobs");
 	for (size_t i = 0; i < tow_knob_count(); i++) {
-		const void *field = twi_knob_field(&engine->knobs, i);
+		const char *text = twi_knob_text(&engine->knobs, i);
 
 		tow_knob_info(i, &knob);
-		if (strcmp(knob.name, "job_key") == 0 ||
-		    strcmp(knob.name, "stats_token") == 0) /* secrets */
-			twi_emit_str(emit, knob.name, **(const char *const *)field ? "(set)" : "");
-		else if (strcmp(knob.unit, "text") == 0)
-			twi_emit_str(emit, knob.name, *(const char *const *)field);
+		if (text == NULL)
+			twi_emit_i64(emit, knob.name, twi_knob_number(&engine->knobs, i));
+		else if (strcmp(knob.name, "job_key") == 0 ||
+			 strcmp(knob.name, "stats_token") == 0) /* secrets */
+			twi_emit_str(emit, knob.name, text[0] != '\0' ? "(set)" : "");
 		else
-			twi_emit_i64(emit, knob.name, *(const int64_t *)field);
+			twi_emit_str(emit, knob.name, text);
 	}
 	twi_emit_object_end(emit);
 }

@@ -64,7 +64,7 @@ int twi_tracing_open(struct twi_tracing *tracing, struct twi_engine *engine)
 {
 	const struct twi_trace_signal_options options = {
 		.signal = (int)engine->knobs.trace_signal,
-		.seconds = (uint32_t)engine->knobs.trace_seconds,
+		.seconds = engine->knobs.trace_seconds,
 		.dir = engine->knobs.trace_dir,
 	};
 	int status;

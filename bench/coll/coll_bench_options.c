@@ -70,7 +70,8 @@ static int parse_ops(const char *text, struct coll_options *options)
 
 	memset(options->ops, 0, sizeof(options->ops));
 	snprintf(copy, sizeof(copy), "%s", text);
-	for (char *name = strtok_r(copy, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
+	for (char *name = strtok_r(copy, ",", &save); name != NULL;
+	     name = strtok_r(NULL, ",", &save)) {
 		bool all = strcmp(name, "all") == 0, found = all;
 
 		for (int kind = 0; kind < COLL_KINDS; kind++) {

@@ -45,7 +45,7 @@ static void lease(struct memreg_rows *rows, struct twi_pool *pool, uint64_t byte
 	double ns[MEMREG_ROUNDS_MAX];
 	void *p;
 
-	if (twi_pool_alloc(pool, bytes, 0, &p) != TOW_OK) {
+	if (twi_pool_alloc(pool, bytes, 0, &p) < 0) {
 		memreg_rows_add(rows, "lease", "lease+release", bytes, 1, 0, tow_error_message());
 		return;
 	}
@@ -84,7 +84,7 @@ static void litter(struct twi_pool *pool)
 	void *kept[256];
 
 	for (int i = 0; i < 256; i++)
-		if (twi_pool_alloc(pool, (size_t)64 << i % 10, 0, &kept[i]) != TOW_OK)
+		if (twi_pool_alloc(pool, (size_t)64 << i % 10, 0, &kept[i]) < 0)
 			kept[i] = NULL;
 	for (int i = 0; i < 256; i += 2)
 		twi_pool_free(pool, kept[i]);
@@ -95,7 +95,7 @@ static void alloc(struct memreg_rows *rows, struct twi_diag *diag)
 	struct twi_pool_options options = { .bytes = 64 * MIB, .diag = diag };
 	struct twi_pool *pool;
 
-	if (twi_pool_create(&options, &pool) != TOW_OK) {
+	if (twi_pool_create(&options, &pool) < 0) {
 		memreg_rows_add(rows, "alloc", "pool", options.bytes, 1, 0, tow_error_message());
 		return;
 	}
@@ -122,7 +122,7 @@ int memreg_measure_alloc(struct memreg_rows *rows)
 {
 	struct twi_diag *diag;
 
-	if (twi_diag_create(&diag) != TOW_OK) {
+	if (twi_diag_create(&diag) < 0) {
 		fprintf(stderr, "memreg-bench: %s\n", tow_error_message());
 		return MEMREG_FAULT;
 	}

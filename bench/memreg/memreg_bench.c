@@ -65,7 +65,7 @@ static int parse_sizes(struct memreg_options *options, char *list)
 	char *rest = list;
 
 	options->size_count = 0;
-	for (char *item = strsep(&rest, ","); item; item = strsep(&rest, ",")) {
+	for (char *item = strsep(&rest, ","); item != NULL; item = strsep(&rest, ",")) {
 		if (options->size_count == MEMREG_SIZES) {
 			fprintf(stderr, "memreg-bench: --sizes: at most %d sizes\n", MEMREG_SIZES);
 			return MEMREG_USAGE;
@@ -199,10 +199,10 @@ static int check(const struct memreg_options *options)
 		programs > 1 ? "--machine, --workload and --replay exclude each other"
 		: options->workload == NULL && options->set_count > 0 ? "--set needs --workload"
 		: options->workload == NULL && options->limit > 0     ? "--tensors needs --workload"
-		: !options->workload && !options->replay && options->premap > 0
+		: options->workload == NULL && options->replay == NULL && options->premap > 0
 			? "--premap needs --workload or --replay"
-		: options->svg != NULL &&
-				(options->premap > 0 || (!options->workload && !options->replay))
+		: options->svg != NULL && (options->premap > 0 ||
+					   (options->workload == NULL && options->replay == NULL))
 			? "--svg needs --workload or --replay, without --premap"
 			: NULL;
 

@@ -167,7 +167,7 @@ static int open_log(const struct memreg_options *options, uint64_t own_bytes,
 	}
 	status = twi_replay_create(log.event, log.count, &job->replay);
 	memreg_log_free(&log);
-	if (status != TOW_OK) {
+	if (status < 0) {
 		fprintf(stderr, "memreg-bench: %s: %s\n", options->replay, tow_error_message());
 		return status == TOW_EINVAL ? MEMREG_USAGE : MEMREG_FAULT;
 	}

@@ -188,7 +188,7 @@ static int read_recording(struct reader *reader, FILE *file)
 	struct twi_alloc_trace trace;
 	uint64_t kept = 0;
 
-	if (twi_alloclog_read(file, &trace) != TOW_OK) {
+	if (twi_alloclog_read(file, &trace) < 0) {
 		fprintf(stderr,
 			"memreg-bench: %s: neither a text log (kind id bytes align) nor a "
 			"recording: "

@@ -89,13 +89,13 @@ void memreg_measure_register(struct memreg_rows *rows, uint64_t bytes)
 	struct io_uring ring;
 	int err;
 
-	if (twi_extent_map(&options, &extent) != TOW_OK) {
+	if (twi_extent_map(&options, &extent) < 0) {
 		memreg_rows_add(rows, "register", "whole pool", bytes, 1, 0, tow_error_message());
 		return;
 	}
 	err = -io_uring_queue_init(4, &ring, 0);
 	if (err == 0) {
-		if (twi_extent_populate(&extent, 0) != TOW_OK)
+		if (twi_extent_populate(&extent, 0) < 0)
 			err = ENOMEM;
 		for (int k = 0; !err && k < rows->rounds; k++) {
 			uint64_t start = twi_now_ns();

@@ -176,7 +176,7 @@ static int try_orders(struct memreg_sizing *sizing)
 		int rc;
 
 		memreg_progress("other orders of the threads", 25 + i * 25 / orders, 100);
-		if (twi_replay_vary(replay, i + 1, ORDER_PERMILLE, &varied) != TOW_OK)
+		if (twi_replay_vary(replay, i + 1, ORDER_PERMILLE, &varied) < 0)
 			return failed(sizing);
 		rc = search(sizing, varied, sizing->smallest, &found);
 		twi_replay_destroy(varied);
@@ -367,7 +367,7 @@ static int shadow(struct memreg_sizing *sizing)
 		memreg_progress("replaying smaller pools", 90 + i * 5 / points, 100);
 		if (bytes < TWI_REPLAY_POOL_MIN)
 			continue;
-		if (twi_replay_run(sizing->job.replay, &pool, false, &result) != TOW_OK)
+		if (twi_replay_run(sizing->job.replay, &pool, false, &result) < 0)
 			return failed(sizing);
 		sizing->shadow[sizing->shadows++] =
 			(struct memreg_point){ bytes, result.missed, result.missed_bytes };
@@ -380,7 +380,7 @@ static int add_consumers(struct memreg_sizing *sizing)
 	struct twi_replay_group group[16] = { { 0 } };
 	uint32_t count;
 
-	if (twi_replay_groups(sizing->job.replay, group, 16, &count) != TOW_OK)
+	if (twi_replay_groups(sizing->job.replay, group, 16, &count) < 0)
 		return failed(sizing);
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t id = group[i].group;
@@ -416,7 +416,7 @@ static int fill_budget(struct memreg_sizing *sizing)
 	uint64_t sum, rounding;
 	int rc;
 
-	if (twi_replay_run(sizing->job.replay, &pool, true, &sizing->peak) != TOW_OK)
+	if (twi_replay_run(sizing->job.replay, &pool, true, &sizing->peak) < 0)
 		return failed(sizing);
 	rc = add_consumers(sizing);
 	if (rc != 0)
@@ -486,7 +486,7 @@ static int check_size(struct memreg_sizing *sizing)
 	struct twi_replay_pool pool = pool_of(sizing, sizing->options->premap);
 
 	sizing->named = sizing->smallest = sizing->options->premap;
-	if (twi_replay_run(sizing->job.replay, &pool, true, &sizing->peak) != TOW_OK)
+	if (twi_replay_run(sizing->job.replay, &pool, true, &sizing->peak) < 0)
 		return failed(sizing);
 	real_run(sizing, sizing->named);
 	keep_run(sizing);

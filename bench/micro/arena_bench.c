@@ -79,7 +79,7 @@ static void run_pairs(struct job *job)
 			bytes += (job->random >> 33) % job->bytes;
 		}
 		job->status = job->ops->alloc(job->arena, bytes, 64, &p);
-		if (job->status != TOW_OK)
+		if (job->status < 0)
 			return;
 		give(job->ops, job->arena, p);
 	}
@@ -93,7 +93,7 @@ static void run_batches(struct job *job)
 	for (int done = 0; done < job->count; done += batch) {
 		for (int i = 0; i < batch; i++) {
 			job->status = job->ops->alloc(job->arena, job->bytes, 64, &p[i]);
-			if (job->status != TOW_OK)
+			if (job->status < 0)
 				return;
 		}
 		for (int i = 0; i < batch; i++)
@@ -147,7 +147,7 @@ static bool litter(const struct twi_arena_ops *ops, void *arena)
 	void *p[LITTER];
 
 	for (int i = 0; i < LITTER; i++)
-		if (ops->alloc(arena, (size_t)64 << i % 14, 64, &p[i]) != TOW_OK)
+		if (ops->alloc(arena, (size_t)64 << i % 14, 64, &p[i]) < 0)
 			return false;
 	for (int i = 0; i < LITTER; i += 2)
 		give(ops, arena, p[i]);
@@ -187,7 +187,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: arena_bench [--quick]\n");
 		return 2;
 	}
-	if (twi_arena_jemalloc_refusal()) {
+	if (twi_arena_jemalloc_refusal() != NULL) {
 		printf("jemalloc is not measured: %s\n", twi_arena_jemalloc_refusal());
 		providers = 1;
 	}
@@ -196,7 +196,7 @@ int main(int argc, char **argv)
 				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (memory[i] == MAP_FAILED ||
 		    ops[i]->create((char *)twi_align_up((uintptr_t)memory[i], TWI_ALIGN_MAX),
-				   EXTENT_BYTES, &arena[i]) != TOW_OK ||
+				   EXTENT_BYTES, &arena[i]) < 0 ||
 		    !litter(ops[i], arena[i])) {
 			fprintf(stderr, "arena_bench: no arena\n");
 			return 1;

@@ -161,7 +161,7 @@ int main(int argc, char **argv)
 		return strcmp(argv[1], "--help") == 0 ? 0 : 2;
 	}
 	twi_clock_init();
-	if (twi_diag_create(&diag) != TOW_OK) {
+	if (twi_diag_create(&diag) < 0) {
 		fprintf(stderr, "counter_bench: %s\n", tow_error_message());
 		return 1;
 	}

@@ -26,7 +26,7 @@
 #define OK(call)                                                                                   \
 	do {                                                                                       \
 		int ok_status = (call);                                                            \
-		if (ok_status != TOW_OK) {                                                         \
+		if (ok_status != TOW_OK) { /* TOW_COPIED, too */                                   \
 			fprintf(stderr, "engine_bench: %s: %s: %s\n", #call,                       \
 				tow_status_name(ok_status), tow_error_message());                  \
 			exit(2);                                                                   \

@@ -87,10 +87,26 @@ static int populate_all(char *base, uint64_t bytes, uint64_t page_bytes, unsigne
 	return err;
 }
 
+/* Maps the file at `base` and faults it in: ns, or less than 0. */
+static double time_file(int fd, char *base, enum twi_page_kind kind, uint64_t bytes,
+			uint64_t page_bytes, unsigned threads)
+{
+	uint64_t start;
+
+	if (mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+		return -1;
+	if (kind == TWI_PAGES_THP)
+		madvise(base, bytes, MADV_HUGEPAGE);
+	start = twi_now_ns();
+	if (populate_all(base, bytes, page_bytes, threads) != 0)
+		return -1;
+	return (double)(twi_now_ns() - start);
+}
+
 /* B: ns, or less than 0. The mapping is made before the clock starts. */
 static double bare(enum twi_page_kind kind, uint64_t bytes, uint64_t page_bytes, unsigned threads)
 {
-	uint64_t align = twi_max(page_bytes, (uint64_t)TWI_HUGE_BYTES), start;
+	uint64_t align = twi_max(page_bytes, (uint64_t)TWI_HUGE_BYTES);
 	unsigned flags = MFD_CLOEXEC;
 	char *reserved, *base;
 	double ns = -1;
@@ -100,17 +116,10 @@ static double bare(enum twi_page_kind kind, uint64_t bytes, uint64_t page_bytes,
 		flags |= MFD_HUGETLB | (unsigned)__builtin_ctzll(page_bytes) << 26;
 	fd = memfd_create("premap-bench", flags);
 	reserved = mmap(NULL, bytes + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (fd < 0 || reserved == MAP_FAILED || ftruncate(fd, (off_t)bytes))
-		goto out;
-	base = (char *)(uintptr_t)twi_align_up((uintptr_t)reserved, align);
-	if (mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-		goto out;
-	if (kind == TWI_PAGES_THP)
-		madvise(base, bytes, MADV_HUGEPAGE);
-	start = twi_now_ns();
-	if (populate_all(base, bytes, page_bytes, threads) == 0)
-		ns = (double)(twi_now_ns() - start);
-out:
+	if (fd >= 0 && reserved != MAP_FAILED && ftruncate(fd, (off_t)bytes) == 0) {
+		base = (char *)(uintptr_t)twi_align_up((uintptr_t)reserved, align);
+		ns = time_file(fd, base, kind, bytes, page_bytes, threads);
+	}
 	if (reserved != MAP_FAILED)
 		munmap(reserved, bytes + align);
 	if (fd >= 0)
@@ -127,7 +136,7 @@ static double ours(enum twi_page_kind kind, uint64_t bytes, struct twi_extent *g
 	int status = twi_extent_open(&options, got);
 	double ns = (double)(twi_now_ns() - start);
 
-	if (status != TOW_OK) {
+	if (status < 0) {
 		*why = tow_error_message();
 		return -1;
 	}

@@ -148,7 +148,7 @@ static double once(const struct subject *subject, const struct twi_reduction *r,
 	uint64_t start = twi_clock_gettime_ns();
 
 	for (uint64_t i = 0; i < loops; i++) {
-		if (variant)
+		if (variant != NULL)
 			variant->reduce(r);
 		else
 			copy(subject);
@@ -188,7 +188,7 @@ static const struct twi_reduce_variant *variant_of(unsigned v, const struct opti
 
 	if (!variant->usable())
 		return NULL;
-	if (options->variant && strcmp(options->variant, variant->name) != 0)
+	if (options->variant != NULL && strcmp(options->variant, variant->name) != 0)
 		return NULL;
 	return variant;
 }
@@ -223,7 +223,7 @@ static int measure(const struct subject *subject, const struct options *options)
 	if (subject->in_place)
 		rig.results[0] = rig.sources[0];
 	for (unsigned v = 0; v < twi_reduce_variant_count; v++) {
-		if (variant_of(v, options) && !right(subject, variant_of(v, options))) {
+		if (variant_of(v, options) != NULL && !right(subject, variant_of(v, options))) {
 			printf("#wrong reduce %s %s\n", twi_reduce_variants[v]->name,
 			       subject->name);
 			wrong++;
@@ -234,14 +234,14 @@ static int measure(const struct subject *subject, const struct options *options)
 		for (unsigned v = 0; v <= copy_index; v++) {
 			if (v == copy_index)
 				rig.seconds[v][round] = once(subject, &r, NULL, loops);
-			else if (variant_of(v, options))
+			else if (variant_of(v, options) != NULL)
 				rig.seconds[v][round] =
 					once(subject, &r, variant_of(v, options), loops);
 		}
 	}
 	qsort(rig.seconds[copy_index], ROUNDS, sizeof(double), compare);
 	for (unsigned v = 0; v <= copy_index; v++) {
-		if (v == copy_index || variant_of(v, options))
+		if (v == copy_index || variant_of(v, options) != NULL)
 			report(subject, options, v, rig.seconds[copy_index][ROUNDS / 2]);
 	}
 	return wrong;
@@ -290,7 +290,7 @@ int main(int argc, char **argv)
 			rig.sources[s] = memory + s * apart;
 		rig.want = memory + (SOURCES_MAX + RESULTS_MAX) * apart;
 		for (unsigned i = 0; i < sizeof(subjects) / sizeof(subjects[0]); i++) {
-			if (!options.only || strstr(subjects[i].name, options.only))
+			if (options.only == NULL || strstr(subjects[i].name, options.only) != NULL)
 				wrong += measure(&subjects[i], &options);
 		}
 	}

@@ -47,7 +47,7 @@ static void die(const char *what)
 #define OK(call)                                                                                   \
 	do {                                                                                       \
 		errno = 0;                                                                         \
-		if ((call) != TOW_OK)                                                              \
+		if ((call) != TOW_OK) /* TOW_COPIED, too */                                        \
 			die(#call);                                                                \
 	} while (0)
 

@@ -36,7 +36,7 @@
 #define OK(call)                                                                                   \
 	do {                                                                                       \
 		int ok_status = (call);                                                            \
-		if (ok_status != TOW_OK) {                                                         \
+		if (ok_status != TOW_OK) { /* TOW_COPIED, too */                                   \
 			fprintf(stderr, "threads_bench: %s: %s: %s\n", #call,                      \
 				tow_status_name(ok_status), tow_error_message());                  \
 			exit(2);                                                                   \

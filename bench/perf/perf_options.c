@@ -74,7 +74,8 @@ static int parse_ops(const char *text, struct perf_options *options)
 
 	memset(options->ops, 0, sizeof(options->ops));
 	snprintf(copy, sizeof(copy), "%s", text);
-	for (char *name = strtok_r(copy, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
+	for (char *name = strtok_r(copy, ",", &save); name != NULL;
+	     name = strtok_r(NULL, ",", &save)) {
 		int op = 0;
 
 		if (strcmp(name, "latency") == 0)

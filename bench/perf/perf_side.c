@@ -94,7 +94,7 @@ static int take_peer(struct perf_side *side, struct tow_op *op, const char *what
 	if (rc == TOW_OK)
 		rc = tow_op_result(op, &result);
 	tow_op_release(op);
-	if (rc != TOW_OK)
+	if (rc < 0)
 		return perf_failed(side, what, rc);
 	side->peer = result.peer;
 	rc = tow_runtime_seal(side->runtime);

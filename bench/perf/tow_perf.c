@@ -77,7 +77,7 @@ static void own_address(const char *address, char out[TOW_ADDRESS_MAX])
 
 	if (strncmp(address, "tcp://", 6) == 0)
 		snprintf(out, TOW_ADDRESS_MAX, "%s",
-			 strchr(address, '[') ? "tcp://[::]:0" : "tcp://0.0.0.0:0");
+			 strchr(address, '[') != NULL ? "tcp://[::]:0" : "tcp://0.0.0.0:0");
 	else if (strncmp(address, "shm://", 6) == 0)
 		snprintf(out, TOW_ADDRESS_MAX, "shm://*");
 	else if (strncmp(address, "ofi://", 6) == 0) /* the same provider */

@@ -164,7 +164,7 @@ static void rate(struct tow_peer *peer, uint8_t *out, uint8_t *in, size_t bytes)
 					    NULL, &ops[j]),
 			     "call");
 		for (int j = 0; j < WINDOW; j++) {
-			if (tow_op_wait(ops[j], 20 * SECOND) != TOW_OK)
+			if (tow_op_wait(ops[j], 20 * SECOND) != TOW_OK) /* TOW_COPIED, too */
 				fail("call");
 			tow_op_release(ops[j]);
 			done += i >= 0;

@@ -77,7 +77,7 @@ const char *twi_environment_nearest(const char *name, size_t bytes)
 	for (size_t i = 0; i < tow_knob_count(); i++) {
 		unsigned steps;
 
-		if (tow_knob_info(i, &knob) != TOW_OK || strlen(knob.env) > NAME_MAX_BYTES)
+		if (tow_knob_info(i, &knob) < 0 || strlen(knob.env) > NAME_MAX_BYTES)
 			continue;
 		steps = distance(name, bytes, knob.env);
 		if (steps < best || (steps == best && nearest == NULL)) {

@@ -15,12 +15,22 @@
 
 #include "diag/base/error.h"
 
-enum knob_type { KNOB_BYTES, KNOB_NS, KNOB_COUNT, KNOB_BOOL, KNOB_TEXT };
+/* From KNOB_TEXT on the option is a string, and from KNOB_EXHAUST on it is one of some words. */
+enum knob_type {
+	KNOB_BYTES,
+	KNOB_NS,
+	KNOB_COUNT,
+	KNOB_BOOL,
+	KNOB_TEXT,
+	KNOB_EXHAUST,
+	KNOB_ZEROCOPY,
+	KNOB_POLLER
+};
 
 struct knob {
 	const char *name;
 	enum knob_type type;
-	size_t offset;
+	size_t given_at, at; /* in struct tow_options, in struct twi_knobs */
 	int64_t def, min, max;
 	const char *text_def;
 	const char *help;
@@ -34,7 +44,8 @@ static const struct knob knobs[] = {
 #define TWI_KNOB(field, kind, d, lo, hi, text)                                                     \
 	{ .name = #field,                                                                          \
 	  .type = KNOB_##kind,                                                                     \
-	  .offset = offsetof(struct tow_options, field),                                           \
+	  .given_at = offsetof(struct tow_options, field),                                         \
+	  .at = offsetof(struct twi_knobs, field),                                                 \
 	  .def = INT_OR_ZERO(d),                                                                   \
 	  .min = (lo),                                                                             \
 	  .max = (hi),                                                                             \
@@ -45,15 +56,12 @@ static const struct knob knobs[] = {
 };
 
 /* Each row has the type of its field: text is a string, all else an integer of 64 bits. */
-#define IS_TEXT_TEXT  1
-#define IS_TEXT_BYTES 0
-#define IS_TEXT_NS    0
-#define IS_TEXT_COUNT 0
-#define IS_TEXT_BOOL  0
+#define IS_TEXT(field)                                                                             \
+	_Generic(((struct tow_options *)0)->field, const char * : true, int64_t : false)
 #define TWI_KNOB(field, kind, d, lo, hi, text)                                                     \
-	_Static_assert(_Generic(((struct tow_options *)0)->field, const char *: IS_TEXT_##kind,    \
-							      int64_t: !IS_TEXT_##kind),           \
-		       "type of " #field);
+	_Static_assert(IS_TEXT(field) == (KNOB_##kind >= KNOB_TEXT), "type of " #field);           \
+	_Static_assert((lo) >= 0 && (KNOB_##kind != KNOB_COUNT || (hi) <= UINT32_MAX),             \
+		       "range of " #field);
 #include "diag/knob/knob.def"
 #undef TWI_KNOB
 _Static_assert(sizeof(struct tow_options) ==
@@ -141,20 +149,69 @@ static bool parse(const struct knob *knob, const char *text, int64_t *out)
 	}
 }
 
-int twi_knob_parse(size_t index, const char *text, int64_t *value_out)
+bool twi_knob_parse(size_t index, const char *text, int64_t *value_out)
 {
 	return index < twi_array_count(knobs) && parse(&knobs[index], text, value_out);
 }
 
-const void *twi_knob_field(const struct tow_options *options, size_t index)
+/* The words of a knob, in the order of its enum, and their number; NULL: it takes any text. */
+static const char *const *knob_words(const struct knob *knob, unsigned *count_out)
 {
-	return (const char *)options + knobs[index].offset;
+#define WORD(id, word) word,
+	static const char *const exhaust[] = { TWI_EXHAUST_MAP(WORD) };
+	static const char *const zerocopy[] = { TWI_ZEROCOPY_MAP(WORD) };
+	static const char *const poller[] = { TWI_POLLER_MAP(WORD) };
+#undef WORD
+
+	switch (knob->type) {
+	case KNOB_EXHAUST:
+		*count_out = TWI_EXHAUST_COUNT;
+		return exhaust;
+	case KNOB_ZEROCOPY:
+		*count_out = TWI_ZEROCOPY_COUNT;
+		return zerocopy;
+	case KNOB_POLLER:
+		*count_out = TWI_POLLER_COUNT;
+		return poller;
+	default:
+		*count_out = 0;
+		return NULL;
+	}
 }
 
-const char **twi_knob_text(struct tow_options *options, size_t index)
+const char *twi_knob_text(const struct twi_knobs *values, size_t index)
 {
-	twi_assert(knobs[index].type == KNOB_TEXT);
-	return (const char **)(void *)((char *)options + knobs[index].offset);
+	const struct knob *knob = &knobs[index];
+	const void *at = (const char *)values + knob->at;
+	unsigned count;
+	const char *const *words = knob_words(knob, &count);
+
+	if (words != NULL)
+		return words[*(const unsigned *)at];
+	return knob->type == KNOB_TEXT ? *(const char *const *)at : NULL;
+}
+
+int64_t twi_knob_number(const struct twi_knobs *values, size_t index)
+{
+	const void *at = (const char *)values + knobs[index].at;
+
+	switch (knobs[index].type) {
+	case KNOB_BYTES:
+	case KNOB_NS:
+		return (int64_t) * (const uint64_t *)at;
+	case KNOB_COUNT:
+		return *(const uint32_t *)at;
+	default:
+		twi_assert(knobs[index].type == KNOB_BOOL);
+		return *(const bool *)at;
+	}
+}
+
+const char **twi_knob_string(struct twi_knobs *values, size_t index)
+{
+	if (knobs[index].type != KNOB_TEXT)
+		return NULL;
+	return (const char **)(void *)((char *)values + knobs[index].at);
 }
 
 /* A value as a user would write it. */
@@ -212,30 +269,67 @@ static const char *from_env(const char *name)
 	return secure_getenv(name);
 }
 
-static int resolve_number(const struct knob *knob, int64_t given, int64_t *out)
+static void set_number(const struct knob *knob, int64_t value, void *out)
+{
+	switch (knob->type) {
+	case KNOB_BYTES:
+	case KNOB_NS:
+		*(uint64_t *)out = (uint64_t)value;
+		break;
+	case KNOB_COUNT:
+		*(uint32_t *)out = (uint32_t)value;
+		break;
+	default:
+		twi_assert(knob->type == KNOB_BOOL);
+		*(bool *)out = value != 0;
+	}
+}
+
+static int resolve_number(const struct knob *knob, int64_t given, void *out)
 {
 	char env[64], text[32];
 	const char *value;
+	int64_t number;
 
 	if (given != -1) {
 		snprintf(text, sizeof(text), "%lld", (long long)given);
 		if (given < knob->min || given > knob->max)
 			return out_of_range(knob, "option", text);
-		*out = given;
+		set_number(knob, given, out);
 		return TOW_OK;
 	}
 	env_name(knob, env);
 	value = from_env(env);
 	if (value == NULL || value[0] == '\0') {
-		*out = knob->def;
+		set_number(knob, knob->def, out);
 		return TOW_OK;
 	}
-	if (!parse(knob, value, out) || *out < knob->min || *out > knob->max)
+	if (!parse(knob, value, &number) || number < knob->min || number > knob->max)
 		return out_of_range(knob, env, value);
+	set_number(knob, number, out);
 	return TOW_OK;
 }
 
-static int resolve_text(const struct knob *knob, const char *given, const char **out)
+static int resolve_word(const struct knob *knob, const char *from, const char *value, void *out)
+{
+	unsigned count;
+	const char *const *words = knob_words(knob, &count);
+	char all[64];
+	size_t used = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (strcmp(value, words[i]) == 0) {
+			*(unsigned *)out = i;
+			return TOW_OK;
+		}
+		used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s", i > 0 ? ", " : "",
+					 words[i]);
+	}
+	return twi_error(TOW_EINVAL, "%s=%.64s (%s) is not valid: it is one of %s", knob->name,
+			 value, from, all);
+}
+
+static int resolve_text(const struct knob *knob, const char *given, void *out)
 {
 	const char *from = "option", *value = given;
 	char env[64];
@@ -247,6 +341,8 @@ static int resolve_text(const struct knob *knob, const char *given, const char *
 	}
 	if (value == NULL || value[0] == '\0')
 		value = knob->text_def;
+	if (knob->type != KNOB_TEXT)
+		return resolve_word(knob, from, value, out);
 	if (strlen(value) > (size_t)knob->max &&
 	    (strcmp(knob->name, "job_key") == 0 || strcmp(knob->name, "stats_token") == 0))
 		return twi_error(TOW_EINVAL, "%s (%s) is not valid: it has %zu bytes, at most %lld",
@@ -261,7 +357,7 @@ static int resolve_text(const struct knob *knob, const char *given, const char *
 		return twi_error(TOW_EINVAL,
 				 "%s=%.64s (%s) is not valid: letters, digits, - _ . (not first)",
 				 knob->name, value, from);
-	*out = value;
+	*(const char **)out = value;
 	return TOW_OK;
 }
 
@@ -275,19 +371,23 @@ TOW_PUBLIC int tow_options_init(struct tow_options *options_out, size_t size)
 	return TWI_SIZED_OUT(tow_options, "tow_options_init", &unset, options_out);
 }
 
-int twi_knob_resolve(const struct tow_options *in, struct tow_options *out)
+int twi_knob_resolve(const struct tow_options *in, struct twi_knobs *out)
 {
 	static const struct tow_options unset = TOW_OPTIONS_INIT;
 	struct tow_options given;
 	int status = TWI_SIZED_IN(tow_options, "tow_runtime_open", in, &given);
 
-	*out = given = status < 0 || in == NULL ? unset : *in;
+	given = status < 0 || in == NULL ? unset : *in;
+	*out = (struct twi_knobs){ .premap_progress = given.premap_progress,
+				   .premap_progress_user = given.premap_progress_user,
+				   .log_callback = given.log_callback,
+				   .log_user = given.log_user };
 	for (size_t i = 0; i < twi_array_count(knobs) && status == TOW_OK; i++) {
 		const struct knob *knob = &knobs[i];
-		void *to = (char *)out + knob->offset;
-		const void *from = (const char *)&given + knob->offset;
+		void *to = (char *)out + knob->at;
+		const void *from = (const char *)&given + knob->given_at;
 
-		if (knob->type == KNOB_TEXT)
+		if (knob->type >= KNOB_TEXT)
 			status = resolve_text(knob, *(const char *const *)from, to);
 		else
 			status = resolve_number(knob, *(const int64_t *)from, to);
@@ -306,7 +406,7 @@ __attribute__((constructor)) static void print_knobs(void)
 		const struct knob *knob = &knobs[i];
 
 		env_name(knob, printed[i].env);
-		if (knob->type == KNOB_TEXT)
+		if (knob->type >= KNOB_TEXT)
 			continue;
 		format(knob, knob->def, printed[i].def, sizeof(printed[i].def));
 		format(knob, knob->min, printed[i].min, sizeof(printed[i].min));
@@ -331,8 +431,8 @@ TOW_PUBLIC int tow_knob_info(size_t index, struct tow_knob_info *knob_out)
 	knob = &knobs[index];
 	info.name = knob->name;
 	info.env = printed[index].env;
-	info.unit = units[knob->type];
-	info.def = knob->type == KNOB_TEXT ? knob->text_def : printed[index].def;
+	info.unit = units[twi_min(knob->type, KNOB_TEXT)];
+	info.def = knob->type >= KNOB_TEXT ? knob->text_def : printed[index].def;
 	info.min = printed[index].min;
 	info.max = printed[index].max;
 	info.help = knob->help;

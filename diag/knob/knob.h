@@ -2,27 +2,58 @@
  * knob.h - from options, environment and defaults to the values that a runtime runs with.
  *
  * knob.def is the only list of knobs; each row is a field of struct tow_options (checked at compile
- * time) and an environment variable TOW_<FIELD>. A field that is set wins over the environment, the
- * environment over the default.
+ * time), an environment variable TOW_<FIELD>, and a member of struct twi_knobs. A field that is set
+ * wins over the environment, the environment over the default.
  */
 #ifndef TWI_KNOB_H
 #define TWI_KNOB_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include <towline/runtime.h>
 
+#include "diag/knob/knob_word.h"
+
+/* What each type of knob.def is in C once it is resolved. In struct tow_options -1 is unset. */
+#define TWI_KNOB_C_BYTES    uint64_t
+#define TWI_KNOB_C_NS       uint64_t
+#define TWI_KNOB_C_COUNT    uint32_t
+#define TWI_KNOB_C_BOOL     bool
+#define TWI_KNOB_C_TEXT     const char * /* never NULL */
+#define TWI_KNOB_C_EXHAUST  enum twi_exhaust
+#define TWI_KNOB_C_ZEROCOPY enum twi_zerocopy
+#define TWI_KNOB_C_POLLER   enum twi_poller_choice
+
+/* The knobs of one runtime, resolved when it opens: each has a value, within its range. */
+struct twi_knobs {
+#define TWI_KNOB(field, kind, def, min, max, help) TWI_KNOB_C_##kind field;
+#include "diag/knob/knob.def"
+#undef TWI_KNOB
+	/* As the caller gave them. */
+	void (*premap_progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+	void *premap_progress_user;
+	tow_log_callback log_callback;
+	void *log_user;
+};
+
 /*
- * Fills every field of *out. Strings point into `in`, the environment or static memory. TOW_EINVAL
+ * Fills every member of *out. Strings point into `in`, the environment or static memory. TOW_EINVAL
  * with a message that names the knob, its value, where it came from, and its range.
  */
-int twi_knob_resolve(const struct tow_options *in, struct tow_options *out);
+int twi_knob_resolve(const struct tow_options *in, struct twi_knobs *out);
 
-/* The field of knob `index`: int64_t, or const char * where its unit is text. */
-const void *twi_knob_field(const struct tow_options *options, size_t index);
+/* The value of knob `index` as text, where its unit is text; NULL: it is a number. */
+const char *twi_knob_text(const struct twi_knobs *knobs, size_t index);
 
-/* The same, of a knob whose unit is text, to be set. */
-const char **twi_knob_text(struct tow_options *options, size_t index);
+/* The value of knob `index` where it is a number. */
+int64_t twi_knob_number(const struct twi_knobs *knobs, size_t index);
+
+/* The member of knob `index` where it is a string of the user's, to be set; NULL: it is none. */
+const char **twi_knob_string(struct twi_knobs *knobs, size_t index);
 
 /* Parses "2GiB", "64k", "10us", "1.5s", "true" by the type of knob `index`. False: it is none. */
-int twi_knob_parse(size_t index, const char *text, int64_t *value_out);
+bool twi_knob_parse(size_t index, const char *text, int64_t *value_out);
 
 #endif

@@ -23,8 +23,7 @@ static void describe(void *arg, struct twi_emit *e)
  * What the statistics are good for is not worth a job: where no default directory is of use, the
  * runtime opens without a socket, and says so. One that the user has named is to be used.
  */
-static int open_socket(struct twi_diag *diag, const struct tow_options *knobs,
-		       struct twi_serve *out)
+static int open_socket(struct twi_diag *diag, const struct twi_knobs *knobs, struct twi_serve *out)
 {
 	int status = twi_socket_open(diag, knobs->stats_dir, knobs->job, knobs->rank, &out->socket);
 
@@ -35,11 +34,11 @@ static int open_socket(struct twi_diag *diag, const struct tow_options *knobs,
 	return TOW_OK;
 }
 
-static int open_all(struct twi_diag *diag, const struct tow_options *knobs, struct twi_serve *out)
+static int open_all(struct twi_diag *diag, const struct twi_knobs *knobs, struct twi_serve *out)
 {
 	int status = TOW_OK;
 
-	if (knobs->stats != 0)
+	if (knobs->stats)
 		status = open_socket(diag, knobs, out);
 	else if (knobs->stats_listen[0] != '\0')
 		status = twi_error(TOW_EINVAL, "stats_listen is set, and stats is 0");
@@ -49,7 +48,7 @@ static int open_all(struct twi_diag *diag, const struct tow_options *knobs, stru
 	return status;
 }
 
-int twi_serve_open(struct twi_diag *diag, const struct tow_options *knobs, struct twi_serve *out)
+int twi_serve_open(struct twi_diag *diag, const struct twi_knobs *knobs, struct twi_serve *out)
 {
 	const struct twi_source source = { "/v1/info", "where these documents are served", describe,
 					   out };

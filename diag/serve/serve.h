@@ -4,7 +4,7 @@
 #ifndef TWI_SERVE_H
 #define TWI_SERVE_H
 
-#include <towline/runtime.h>
+#include "diag/knob/knob.h"
 
 struct twi_diag;
 struct twi_socket;
@@ -15,7 +15,7 @@ struct twi_serve {
 };
 
 /* Opens what the knobs stats and stats_listen want; all of it, or none. */
-int twi_serve_open(struct twi_diag *diag, const struct tow_options *knobs, struct twi_serve *out);
+int twi_serve_open(struct twi_diag *diag, const struct twi_knobs *knobs, struct twi_serve *out);
 
 /* All zero is legal. */
 void twi_serve_close(struct twi_serve *serve);

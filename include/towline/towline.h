@@ -1,24 +1,34 @@
 /*
- * towline.h - the whole API, in the order in which it is best read.
+ * towline.h - the whole API. The order is the one to read it in: what every program needs, then
+ * what a job of several ranks needs, then the rest by what it is for. The last four are declared
+ * alone: this library refuses their calls with TOW_ENOTSUP.
  */
 #ifndef TOWLINE_TOWLINE_H
 #define TOWLINE_TOWLINE_H
 
-#include <towline/channel.h>
-#include <towline/coll.h>
-#include <towline/device.h>
-#include <towline/endpoint.h>
-#include <towline/group.h>
-#include <towline/match.h>
-#include <towline/pool.h>
-#include <towline/queue.h>
-#include <towline/remote.h>
-#include <towline/rpc.h>
-#include <towline/runtime.h>
-#include <towline/stats.h>
-#include <towline/status.h>
-#include <towline/step.h>
-#include <towline/trace.h>
+/* The formatter would sort these by name. */
+/* clang-format off */
+#include <towline/status.h>   /* what every call returns */
+#include <towline/runtime.h>  /* opening the library, and its knobs */
+#include <towline/pool.h>     /* memory that moves without copies */
+#include <towline/endpoint.h> /* connections, messages, operations */
+
+#include <towline/group.h> /* the ranks of a job */
+#include <towline/coll.h>  /* collectives among them */
+
+#include <towline/rpc.h>    /* calls with an answer */
+#include <towline/device.h> /* memory of accelerators */
+
+#include <towline/stats.h> /* counters and what else is known */
+#include <towline/step.h>  /* which step the program is in */
+#include <towline/trace.h> /* what happened when, for other tools */
+
 #include <towline/version.h>
+
+#include <towline/match.h>   /* receives from any peer, probes */
+#include <towline/queue.h>   /* completions in a queue */
+#include <towline/channel.h> /* several streams over one connection */
+#include <towline/remote.h>  /* one-sided reads and writes */
+/* clang-format on */
 
 #endif

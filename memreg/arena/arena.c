@@ -16,7 +16,7 @@ const struct twi_arena_ops *twi_arena_choose(void)
 {
 	const struct twi_arena_ops *ops = atomic_load_explicit(&forced, memory_order_relaxed);
 
-	if (ops)
+	if (ops != NULL)
 		return ops;
-	return twi_arena_jemalloc_refusal() ? &twi_arena_pagerun : &twi_arena_jemalloc;
+	return twi_arena_jemalloc_refusal() != NULL ? &twi_arena_pagerun : &twi_arena_jemalloc;
 }

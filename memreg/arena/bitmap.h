@@ -40,7 +40,7 @@ static inline bool twi_bitmap_init(struct twi_bitmap *map, uint32_t members)
 	} while (n > 1);
 	map->memory = calloc(total, sizeof(uint64_t));
 	at = map->memory;
-	for (unsigned i = 0; at && i < map->levels; i++) {
+	for (unsigned i = 0; at != NULL && i < map->levels; i++) {
 		map->word[i] = at;
 		at += words[i];
 	}

@@ -84,7 +84,7 @@ static void *hook_alloc(struct twi_je_hooks *hooks, void *at, size_t bytes, size
 	uint32_t first, pages = (uint32_t)(bytes >> TWI_PAGE_SHIFT);
 
 	(void)index;
-	if (at || *zero || bytes > bins.slab_bytes || align > TWI_ALIGN_MAX)
+	if (at != NULL || *zero || bytes > bins.slab_bytes || align > TWI_ALIGN_MAX)
 		return NULL;
 	pthread_mutex_lock(&arena->ground.lock);
 	first = twi_runs_take(runs, pages, (uint32_t)twi_max(align >> TWI_PAGE_SHIFT, 1u), true);
@@ -175,33 +175,43 @@ static int arena_begin(struct jemalloc *arena)
 	return TOW_OK;
 }
 
-static int jemalloc_create(void *base, uint64_t bytes, void **ctx_out)
+/* Maps the table of small pages, and begins. */
+static int map_small(struct jemalloc *arena, uint64_t bytes)
 {
 	uint64_t table = (bytes >> TWI_PAGE_SHIFT) * sizeof(struct small_page);
+	int status;
+
+	arena->small = mmap(NULL, table, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (arena->small == MAP_FAILED)
+		return TOW_ENOMEM;
+	status = arena_begin(arena);
+	if (status < 0)
+		munmap(arena->small, table);
+	return status;
+}
+
+static int jemalloc_create(void *base, uint64_t bytes, void **ctx_out)
+{
 	struct jemalloc *arena = calloc(1, sizeof(*arena));
 	int status;
 
 	*ctx_out = NULL;
-	if (!arena)
+	if (arena == NULL)
 		return TOW_ENOMEM;
 	status = twi_ground_init(&arena->ground, base, bytes);
-	if (status != TOW_OK)
-		goto failed;
-	arena->small = mmap(NULL, table, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	status = arena->small == MAP_FAILED ? TOW_ENOMEM : arena_begin(arena);
-	if (status != TOW_OK)
-		goto failed_map;
+	if (status == TOW_OK) {
+		status = map_small(arena, bytes);
+		if (status < 0)
+			twi_ground_fini(&arena->ground);
+	}
+	if (status < 0) {
+		free(arena);
+		return status;
+	}
 	pthread_mutex_init(&arena->purging, NULL);
 	*ctx_out = arena;
 	return TOW_OK;
-failed_map:
-	if (arena->small != MAP_FAILED)
-		munmap(arena->small, table);
-	twi_ground_fini(&arena->ground);
-failed:
-	free(arena);
-	return status;
 }
 
 static void jemalloc_destroy(void *ctx)
@@ -269,7 +279,7 @@ static void *take_small(struct jemalloc *arena, uint32_t size, uint64_t bytes, u
 	struct small_page *page;
 	uint32_t unit;
 
-	if (!p)
+	if (p == NULL)
 		return NULL;
 	twi_assert((uint64_t)((char *)p - arena->ground.base) <= arena->ground.bytes - size);
 	/* jemalloc's heap profiler puts sampled blocks anywhere. */
@@ -353,7 +363,7 @@ static void *take(struct jemalloc *arena, uint64_t bytes, uint64_t align, uint32
 {
 	void *p = small ? take_small(arena, small, bytes, align) : NULL;
 
-	if (p)
+	if (p != NULL)
 		return p;
 	pthread_mutex_lock(&arena->ground.lock);
 	p = twi_ground_take(&arena->ground, bytes, align);
@@ -417,18 +427,18 @@ static int jemalloc_alloc(void *ctx, size_t bytes, size_t align, void **out)
 		return TOW_EEXHAUSTED;
 	usable = small ? small : twi_ground_run_bytes(bytes);
 	*out = twi_magazine_take(&ground->magazine, usable, align);
-	if (*out) {
+	if (*out != NULL) {
 		reuse(arena, *out, bytes);
 		return TOW_OK;
 	}
 	if (twi_ground_clears(ground, usable))
 		gather(arena, false);
 	*out = take(arena, bytes, align, small);
-	if (!*out) {
+	if (*out == NULL) {
 		gather(arena, true);
 		*out = take(arena, bytes, align, small);
 	}
-	return *out ? TOW_OK : TOW_EEXHAUSTED;
+	return *out != NULL ? TOW_OK : TOW_EEXHAUSTED;
 }
 
 static int jemalloc_find(void *ctx, const void *p, struct twi_block *out)
@@ -515,13 +525,13 @@ static bool works_on(char *base)
 	bool ok = true;
 	int i;
 
-	if (jemalloc_create(base, PROBE_BYTES, &ctx) != TOW_OK)
+	if (jemalloc_create(base, PROBE_BYTES, &ctx) < 0)
 		return false;
 	arena = ctx;
 	for (i = 0; ok && i < PROBE_BLOCKS; i++) {
 		uint64_t bytes = (uint64_t)(i + 1) * 130;
 
-		if (jemalloc_alloc(arena, bytes, 64, &p[i]) != TOW_OK)
+		if (jemalloc_alloc(arena, bytes, 64, &p[i]) < 0)
 			break;
 		ok = is_small(arena, twi_ground_page(&arena->ground, p[i])) ==
 			     (small_bytes(bytes, 64) != 0) &&
@@ -546,7 +556,8 @@ static const char *probe(void)
 	char *memory, *base;
 	bool works;
 
-	if (!mallctl || !mallctlnametomib || !mallctlbymib || !mallocx || !dallocx)
+	if (mallctl == NULL || mallctlnametomib == NULL || mallctlbymib == NULL ||
+	    mallocx == NULL || dallocx == NULL)
 		return "the process has no jemalloc";
 	if (!examine())
 		return "this jemalloc does not tell its bins";

@@ -56,7 +56,7 @@ bool twi_magazine_init(struct twi_magazine *magazine, uint64_t bytes)
 	uint32_t count = shard_count();
 
 	magazine->memory = calloc(count + 1, sizeof(struct twi_magazine_shard));
-	if (!magazine->memory)
+	if (magazine->memory == NULL)
 		return false;
 	magazine->shard =
 		(struct twi_magazine_shard *)twi_align_up((uintptr_t)magazine->memory, LINE);

@@ -23,10 +23,10 @@ static int pagerun_create(void *base, uint64_t bytes, void **ctx_out)
 	int status;
 
 	*ctx_out = NULL;
-	if (!arena)
+	if (arena == NULL)
 		return TOW_ENOMEM;
 	status = twi_ground_init(&arena->ground, base, bytes);
-	if (status != TOW_OK) {
+	if (status < 0) {
 		free(arena);
 		return status;
 	}
@@ -67,7 +67,7 @@ static void *take_slot(struct pagerun *arena, int class, uint64_t bytes)
 	uint32_t slot, size = twi_slab_class_bytes(class);
 	struct twi_slab *slab = twi_slabs_take(&arena->slabs, class, &slot);
 
-	if (!slab)
+	if (slab == NULL)
 		return NULL;
 	slab->slack[slot] = (uint16_t)(size - bytes);
 	twi_ground_account(&arena->ground, size, slab->slack[slot]);
@@ -82,7 +82,7 @@ static void reuse(struct pagerun *arena, void *p, uint64_t bytes)
 	struct twi_slab *slab = slab_at(arena, page);
 	uint64_t slack;
 
-	if (!slab) {
+	if (slab == NULL) {
 		twi_ground_reuse(&arena->ground, page, bytes);
 		return;
 	}
@@ -103,7 +103,7 @@ static void give_back(void *ctx, void *base)
 	struct twi_slab *slab = slab_at(arena, page);
 
 	pthread_mutex_lock(&arena->ground.lock);
-	if (slab) {
+	if (slab != NULL) {
 		slot = slot_at(arena, slab, base);
 		twi_ground_unaccount(&arena->ground, twi_slab_class_bytes((int)slab->class),
 				     slab->slack[slot]);
@@ -123,7 +123,7 @@ static void *take(struct pagerun *arena, uint64_t bytes, uint64_t align, int cla
 		p = take_slot(arena, class, bytes);
 	else if (bytes >= TWI_GROUND_LARGE)
 		twi_slabs_trim(&arena->slabs);
-	if (!p)
+	if (p == NULL)
 		p = twi_ground_take(&arena->ground, bytes, align);
 	pthread_mutex_unlock(&arena->ground.lock);
 	return p;
@@ -151,19 +151,19 @@ static int pagerun_alloc(void *ctx, size_t bytes, size_t align, void **out)
 		return TOW_EEXHAUSTED;
 	usable = class >= 0 ? twi_slab_class_bytes(class) : twi_ground_run_bytes(bytes);
 	*out = twi_magazine_take(&ground->magazine, usable, align);
-	if (*out) {
+	if (*out != NULL) {
 		reuse(arena, *out, bytes);
 		return TOW_OK;
 	}
 	if (twi_ground_clears(ground, usable))
 		twi_magazine_drain(&ground->magazine, give_back, arena);
 	*out = take(arena, bytes, align, class);
-	if (!*out) {
+	if (*out == NULL) {
 		/* What is kept may be what is missing. */
 		gather(arena);
 		*out = take(arena, bytes, align, class);
 	}
-	return *out ? TOW_OK : TOW_EEXHAUSTED;
+	return *out != NULL ? TOW_OK : TOW_EEXHAUSTED;
 }
 
 static int find_slot(struct pagerun *arena, struct twi_slab *slab, uint64_t offset,
@@ -190,7 +190,7 @@ static int pagerun_find(void *ctx, const void *p, struct twi_block *out)
 	uint32_t page = twi_ground_page(&arena->ground, p);
 	struct twi_slab *slab = slab_at(arena, page);
 
-	if (slab)
+	if (slab != NULL)
 		return find_slot(arena, slab, (uint64_t)((const char *)p - arena->ground.base),
 				 out);
 	return twi_ground_find(&arena->ground, page, out);
@@ -201,8 +201,8 @@ static void pagerun_give(void *ctx, void *base)
 	struct pagerun *arena = ctx;
 	uint32_t page = twi_ground_page(&arena->ground, base);
 	struct twi_slab *slab = slab_at(arena, page);
-	uint64_t bytes = slab ? twi_slab_class_bytes((int)slab->class)
-			      : twi_run_pages(&arena->ground.runs, page) * TWI_PAGE_BYTES;
+	uint64_t bytes = slab != NULL ? twi_slab_class_bytes((int)slab->class)
+				      : twi_run_pages(&arena->ground.runs, page) * TWI_PAGE_BYTES;
 
 	twi_magazine_put(&arena->ground.magazine, base, bytes, give_back, arena);
 }

@@ -80,7 +80,7 @@ int twi_runs_init(struct twi_runs *runs, void *base, uint32_t pages)
 	memset(runs, 0, sizeof(*runs));
 	memset(runs->list, 0xff, sizeof(runs->list)); /* TWI_PAGE_NONE */
 	runs->page = calloc(pages, sizeof(*runs->page));
-	if (!runs->page)
+	if (runs->page == NULL)
 		return TOW_ENOMEM;
 	if (!twi_bitmap_init(&runs->heads, pages)) {
 		free(runs->page);

@@ -44,7 +44,7 @@ void twi_slabs_init(struct twi_slabs *slabs, struct twi_runs *runs)
 
 void twi_slabs_fini(struct twi_slabs *slabs)
 {
-	while (slabs->chunks) {
+	while (slabs->chunks != NULL) {
 		struct twi_slab_chunk *chunk = slabs->chunks;
 
 		slabs->chunks = chunk->next;
@@ -74,10 +74,10 @@ static struct twi_slab *descriptor(struct twi_slabs *slabs)
 	struct twi_slab_chunk *chunk;
 	struct twi_list *link = twi_list_first(&slabs->spare);
 
-	if (!link) {
+	if (link == NULL) {
 		void *memory = calloc(1, sizeof(*chunk) + _Alignof(struct twi_slab_chunk));
 
-		if (!memory)
+		if (memory == NULL)
 			return NULL;
 		chunk = (struct twi_slab_chunk *)twi_align_up((uintptr_t)memory,
 							      _Alignof(struct twi_slab_chunk));
@@ -97,7 +97,7 @@ static struct twi_slab *slab_create(struct twi_slabs *slabs, int class)
 	struct twi_slab *slab = descriptor(slabs);
 	uint32_t pages = classes[class].pages, page;
 
-	if (!slab)
+	if (slab == NULL)
 		return NULL;
 	page = twi_runs_take(slabs->runs, pages, 1, true);
 	if (page == TWI_PAGE_NONE) {
@@ -146,11 +146,11 @@ static uint32_t free_slot(const struct twi_slab *slab)
 struct twi_slab *twi_slabs_take(struct twi_slabs *slabs, int class, uint32_t *slot_out)
 {
 	struct twi_list *link = twi_list_first(&slabs->partial[class]);
-	struct twi_slab *slab =
-		link ? twi_container_of(link, struct twi_slab, link) : slab_create(slabs, class);
+	struct twi_slab *slab = link != NULL ? twi_container_of(link, struct twi_slab, link)
+					     : slab_create(slabs, class);
 	uint32_t slot;
 
-	if (!slab)
+	if (slab == NULL)
 		return NULL;
 	if (slabs->empty[class] == slab)
 		slabs->empty[class] = NULL;
@@ -169,7 +169,7 @@ void twi_slabs_give(struct twi_slabs *slabs, struct twi_slab *slab, uint32_t slo
 	slab->free |= (uint64_t)1 << slot;
 	if (slab->free != UINT64_MAX >> (64 - slab->slots))
 		return;
-	if (slabs->empty[slab->class])
+	if (slabs->empty[slab->class] != NULL)
 		slab_destroy(slabs, slab);
 	else
 		slabs->empty[slab->class] = slab;
@@ -178,7 +178,7 @@ void twi_slabs_give(struct twi_slabs *slabs, struct twi_slab *slab, uint32_t slo
 void twi_slabs_trim(struct twi_slabs *slabs)
 {
 	for (int i = 0; i < TWI_SLAB_CLASSES; i++) {
-		if (slabs->empty[i])
+		if (slabs->empty[i] != NULL)
 			slab_destroy(slabs, slabs->empty[i]);
 		slabs->empty[i] = NULL;
 	}

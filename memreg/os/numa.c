@@ -30,19 +30,18 @@ static void add(struct twi_nodes *nodes, uint64_t node)
 		nodes->word[node / 64] |= 1ull << node % 64;
 }
 
-bool twi_nodes_parse(const char *text, struct twi_nodes *out)
+static bool parse_nodes(const char *text, struct twi_nodes *out)
 {
-	*out = (struct twi_nodes){ 0 };
 	while (*text) {
 		uint64_t first, last;
 
 		if (!twi_proc_decimal(&text, &first))
-			goto bad;
+			return false;
 		last = first;
 		if (*text == '-') {
 			text++;
 			if (!twi_proc_decimal(&text, &last) || last < first)
-				goto bad;
+				return false;
 		}
 		for (uint64_t node = first; node <= twi_min(last, (uint64_t)TWI_NODES_MAX); node++)
 			add(out, node);
@@ -51,12 +50,20 @@ bool twi_nodes_parse(const char *text, struct twi_nodes *out)
 		else if (*text == '\n' && !text[1])
 			text++;
 		else if (*text)
-			goto bad;
+			return false;
 	}
 	return true;
-bad:
+}
+
+bool twi_nodes_parse(const char *text, struct twi_nodes *out)
+{
+	bool parsed;
+
 	*out = (struct twi_nodes){ 0 };
-	return false;
+	parsed = parse_nodes(text, out);
+	if (!parsed)
+		*out = (struct twi_nodes){ 0 };
+	return parsed;
 }
 
 void twi_nodes_with_memory(struct twi_nodes *out)
@@ -87,7 +94,7 @@ int twi_numa_choose(const char *knob, const struct twi_nodes *have, unsigned her
 	uint64_t node;
 
 	*out = (struct twi_numa){ .mode = TWI_NUMA_ANY };
-	if (!knob || !*knob)
+	if (knob == NULL || !*knob)
 		return TOW_OK;
 	if (strcmp(knob, "interleave") == 0) {
 		*out = (struct twi_numa){ .mode = TWI_NUMA_INTERLEAVE, .nodes = *have };

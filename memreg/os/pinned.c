@@ -26,7 +26,7 @@ bool twi_pinned_parse(const char *fdinfo, struct twi_pinned_ring *ring_out, twi_
 
 	ring_out->listed = false;
 	ring_out->slots = ring_out->buffers = 0;
-	if (!at || !twi_proc_decimal(&at, &ring_out->slots))
+	if (at == NULL || !twi_proc_decimal(&at, &ring_out->slots))
 		return false;
 	while (lines < ring_out->slots && (at = strchr(at, '\n')) != NULL) {
 		at++;
@@ -73,7 +73,7 @@ static void note_here(struct gather *g, uint64_t begin, uint64_t end)
 		size_t room = g->room ? 2 * g->room : 64;
 		struct twi_address_range *more = realloc(g->here, room * sizeof(*more));
 
-		if (!more) {
+		if (more == NULL) {
 			g->failed = true;
 			return;
 		}
@@ -124,7 +124,7 @@ static uint64_t count_once(struct gather *g, uint64_t *span_bytes_out)
 
 		once += bytes;
 		reached = twi_max(reached, g->here[i].end);
-		for (size_t s = 0; span_bytes_out && s < g->spans; s++)
+		for (size_t s = 0; span_bytes_out != NULL && s < g->spans; s++)
 			if (g->here[i].begin >= g->span[s].begin &&
 			    g->here[i].end <= g->span[s].end)
 				span_bytes_out[s] += bytes;
@@ -156,7 +156,7 @@ static void read_ring(struct gather *g, const char *fd, struct twi_pinned_ring *
 
 		ring->bytes = ring->here_bytes = 0;
 		g->count = before;
-		if (text)
+		if (text != NULL)
 			twi_pinned_parse(text, ring, visit_buffer, g);
 		free(text);
 		if (!ring->listed)
@@ -173,7 +173,7 @@ static void read_rings(struct gather *g, struct twi_pinned *out)
 	int seen = 0;
 
 	out->exact = dir != NULL;
-	while (dir && (entry = readdir(dir)) != NULL) {
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
 		struct twi_pinned_ring spare, *ring = &spare;
 
 		if (++seen > FDS_MOST) {
@@ -189,7 +189,7 @@ static void read_rings(struct gather *g, struct twi_pinned *out)
 		read_ring(g, entry->d_name, ring);
 		out->exact = out->exact && ring->listed;
 	}
-	if (dir)
+	if (dir != NULL)
 		closedir(dir);
 }
 
@@ -203,7 +203,7 @@ void twi_pinned_read(const struct twi_address_range *span, size_t spans, uint64_
 	char status[8192];
 
 	*out = (struct twi_pinned){ 0 };
-	for (size_t i = 0; span_bytes_out && i < spans; i++)
+	for (size_t i = 0; span_bytes_out != NULL && i < spans; i++)
 		span_bytes_out[i] = 0;
 	read_rings(&g, out);
 	twi_proc_read("/proc/self/status", status, sizeof(status));

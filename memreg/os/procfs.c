@@ -67,7 +67,7 @@ const char *twi_proc_value(const char *text, const char *key)
 		}
 		if (strncmp(text, key, n) == 0 && text[n] == ':')
 			return skip_blanks(text + n + 1);
-		if (!end)
+		if (end == NULL)
 			break;
 		text = end + 1;
 	}
@@ -78,7 +78,7 @@ bool twi_proc_number(const char *text, const char *key, uint64_t *out)
 {
 	const char *value = twi_proc_value(text, key);
 
-	return value && twi_proc_decimal(&value, out);
+	return value != NULL && twi_proc_decimal(&value, out);
 }
 
 /* The span that holds all of [begin, end). */
@@ -134,8 +134,8 @@ static bool word(const char *line, const char *key, uint64_t *out)
 {
 	const char *at = strstr(line, key);
 
-	at = at ? at + strlen(key) : NULL;
-	return at && twi_proc_decimal(&at, out);
+	at = at != NULL ? at + strlen(key) : NULL;
+	return at != NULL && twi_proc_decimal(&at, out);
 }
 
 void twi_numa_maps_feed(struct twi_range_reader *spans, const char *line)
@@ -151,7 +151,7 @@ void twi_numa_maps_feed(struct twi_range_reader *spans, const char *line)
 	if (i == spans->count || !word(line, " kernelpagesize_kB=", &kib))
 		return;
 	view = &spans->view[i];
-	for (at = strstr(at, " N"); at; at = strstr(at, " N")) {
+	for (at = strstr(at, " N"); at != NULL; at = strstr(at, " N")) {
 		at += 2;
 		if (!twi_proc_decimal(&at, &node) || *at != '=')
 			continue;
@@ -186,7 +186,7 @@ char *twi_proc_read_all(const char *path, size_t most)
 	size_t room = 4096, n = 0;
 	char *text = fd < 0 ? NULL : malloc(room + 1);
 
-	while (text && n < most) {
+	while (text != NULL && n < most) {
 		ssize_t got = read(fd, text + n, twi_min(room, most) - n);
 
 		if (got <= 0)
@@ -195,7 +195,7 @@ char *twi_proc_read_all(const char *path, size_t most)
 		if (n == room && n < most) {
 			char *more = realloc(text, 2 * room + 1);
 
-			if (!more) {
+			if (more == NULL) {
 				free(text);
 				text = NULL;
 				break;
@@ -204,7 +204,7 @@ char *twi_proc_read_all(const char *path, size_t most)
 			room *= 2;
 		}
 	}
-	if (text)
+	if (text != NULL)
 		text[n] = '\0';
 	if (fd >= 0)
 		close(fd);
@@ -220,12 +220,12 @@ static bool feed_file(const char *path, void (*feed)(struct twi_range_reader *, 
 	size_t room = 0;
 	bool any = false;
 
-	while (file && getline(&line, &room, file) > 0) {
+	while (file != NULL && getline(&line, &room, file) > 0) {
 		feed(spans, line);
 		any = true;
 	}
 	free(line);
-	if (file)
+	if (file != NULL)
 		fclose(file);
 	return any;
 }

@@ -20,26 +20,12 @@
 #include <internal/base.h>
 #include <towline/status.h>
 
-static const char *const names[] = {
-	[TWI_EXHAUST_FAIL] = "fail",
-	[TWI_EXHAUST_GROW] = "grow",
-	[TWI_EXHAUST_COPY] = "copy",
-	[TWI_EXHAUST_WAIT] = "wait",
-};
-
-bool twi_exhaust_parse(const char *name, enum twi_exhaust *out)
-{
-	for (unsigned i = 0; i < twi_array_count(names); i++) {
-		if (strcmp(name, names[i]) == 0) {
-			*out = (enum twi_exhaust)i;
-			return true;
-		}
-	}
-	return false;
-}
-
 const char *twi_exhaust_name(enum twi_exhaust exhaust)
 {
+#define WORD(id, word) [id] = (word),
+	static const char *const names[] = { TWI_EXHAUST_MAP(WORD) };
+#undef WORD
+
 	return names[exhaust];
 }
 
@@ -139,7 +125,7 @@ static int grow_once(struct twi_pool *pool, size_t bytes, size_t align, struct t
 		return fail(pool, bytes, align, "and the pool has grown 15 times already");
 	options.bytes = size;
 	status = twi_pool_extent_create(pool, &options);
-	if (status != TOW_OK)
+	if (status < 0)
 		return fail(pool, bytes, align, tow_error_message());
 	ns = twi_now_ns() - start;
 	count = atomic_load_explicit(&pool->extents.count, memory_order_relaxed);
@@ -183,7 +169,7 @@ static int go_outside(struct twi_pool *pool, size_t bytes, size_t align, void **
 	if (status == TOW_EEXHAUSTED)
 		return fail(pool, bytes, align,
 			    "and premap_limit_bytes does not allow more outside the pool");
-	if (status != TOW_OK)
+	if (status < 0)
 		return fail(pool, bytes, align, "and the system has no memory for it either");
 	twi_count(pool->diag, TWI_C_pool_overflow_allocs, 1);
 	twi_count(pool->diag, TWI_C_pool_overflow_bytes, bytes);

@@ -61,14 +61,31 @@ static int check_file_limit(uint64_t bytes)
 }
 
 /*
- * Puts a memfd of extent->bytes at extent->base. It is mapped elsewhere first, because a MAP_FIXED
- * that fails for want of pages may leave a hole in the reservation, where another thread's mapping
- * could land; the pages of a shared file stay reserved between the two. Returns 0 or the errno,
- * with the name of the call that failed in *call_out.
+ * Maps extent->fd at extent->base. It is mapped elsewhere first, because a MAP_FIXED that fails for
+ * want of pages may leave a hole in the reservation, where another thread's mapping could land; the
+ * pages of a shared file stay reserved between the two. Returns 0 or the errno, with the name of
+ * the call that failed in *call_out.
  */
-static int map_file(struct twi_extent *extent, unsigned flags, const char **call_out)
+static int map_sized(struct twi_extent *extent, const char **call_out)
 {
 	void *at;
+
+	*call_out = "ftruncate";
+	if (ftruncate(extent->fd, (off_t)extent->bytes))
+		return errno;
+	*call_out = "mmap";
+	at = mmap(NULL, extent->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, extent->fd, 0);
+	if (at == MAP_FAILED)
+		return errno;
+	munmap(at, extent->bytes);
+	at = mmap(extent->base, extent->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+		  extent->fd, 0);
+	return at == MAP_FAILED ? errno : 0;
+}
+
+/* Puts a memfd of extent->bytes at extent->base; returns as map_sized. */
+static int map_file(struct twi_extent *extent, unsigned flags, const char **call_out)
+{
 	int err;
 
 	/* Larger than the limit by rounding up: the signal would end the process. */
@@ -79,26 +96,15 @@ static int map_file(struct twi_extent *extent, unsigned flags, const char **call
 	extent->fd = memfd_create("towline-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
 	if (extent->fd < 0)
 		return errno;
-	*call_out = "ftruncate";
-	if (ftruncate(extent->fd, (off_t)extent->bytes))
-		goto failed;
-	*call_out = "mmap";
-	at = mmap(NULL, extent->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, extent->fd, 0);
-	if (at == MAP_FAILED)
-		goto failed;
-	munmap(at, extent->bytes);
-	at = mmap(extent->base, extent->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-		  extent->fd, 0);
-	if (at == MAP_FAILED)
-		goto failed;
+	err = map_sized(extent, call_out);
+	if (err != 0) {
+		close(extent->fd);
+		extent->fd = -1;
+		return err;
+	}
 	/* A peer that gets the descriptor must not be able to shrink the file under us (SIGBUS). */
 	(void)fcntl(extent->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
 	return 0;
-failed:
-	err = errno;
-	close(extent->fd);
-	extent->fd = -1;
-	return err;
 }
 
 /* Reserves addresses for `bytes` at a multiple of `align`, with a guard on both sides. */
@@ -118,7 +124,7 @@ static int reserve(struct twi_extent *extent, uint64_t bytes, uint64_t align)
 
 static void unreserve(struct twi_extent *extent)
 {
-	if (extent->reserved)
+	if (extent->reserved != NULL)
 		munmap(extent->reserved, extent->reserved_bytes);
 	extent->base = extent->reserved = NULL;
 	extent->reserved_bytes = 0;
@@ -134,7 +140,7 @@ static bool map_hugetlb(struct twi_extent *extent, uint64_t bytes, enum twi_page
 
 	if (!twi_page_step_suits(extent, bytes, kind))
 		return false;
-	if (reserve(extent, bytes, page) != TOW_OK)
+	if (reserve(extent, bytes, page) < 0)
 		err = ENOMEM;
 	extent->page_bytes = page;
 	extent->bytes = twi_align_up(bytes, page);
@@ -176,7 +182,7 @@ static int map_base(struct twi_extent *extent, uint64_t bytes, bool thp)
 	status = reserve(extent, bytes, TWI_HUGE_BYTES);
 	if (status == TOW_OK)
 		status = twi_memory_check(extent, extent->bytes);
-	if (status != TOW_OK)
+	if (status < 0)
 		return status;
 	err = map_file(extent, 0, &call);
 	if (err)
@@ -215,12 +221,12 @@ int twi_extent_map(const struct twi_extent_options *options, struct twi_extent *
 	status = twi_numa_resolve(options->numa, &extent->numa);
 	if (status == TOW_OK)
 		status = check_file_limit(bytes);
-	if (status != TOW_OK)
+	if (status < 0)
 		return status;
 	status = map_best(extent, bytes, options->best);
 	if (status == TOW_OK && madvise(extent->base, extent->bytes, MADV_DONTFORK))
 		status = twi_error_errno(TOW_ESYSTEM, errno, "pool: madvise(MADV_DONTFORK)");
-	if (status != TOW_OK) {
+	if (status < 0) {
 		twi_extent_unmap(extent);
 		return status;
 	}

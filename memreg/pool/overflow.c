@@ -90,11 +90,30 @@ static void insert(struct twi_overflow *overflow, struct twi_overflow_block *blo
 	atomic_store_explicit(&overflow->count, count + 1, memory_order_release);
 }
 
+/* Puts the block into the index if the limit allows it. */
+static int admit_block(struct twi_overflow *overflow, struct twi_overflow_block *block,
+		       uint64_t limit)
+{
+	int status = TOW_ENOMEM;
+
+	twi_hold_begin(&block->hold);
+	pthread_mutex_lock(&overflow->lock);
+	if (block->bytes > limit ||
+	    atomic_load_explicit(&overflow->bytes, memory_order_relaxed) > limit - block->bytes)
+		status = TOW_EEXHAUSTED;
+	else if (make_room(overflow))
+		status = TOW_OK;
+	if (status == TOW_OK)
+		insert(overflow, block);
+	pthread_mutex_unlock(&overflow->lock);
+	return status;
+}
+
 int twi_overflow_alloc(struct twi_overflow *overflow, size_t bytes, size_t align, uint64_t limit,
 		       void **out)
 {
 	struct twi_overflow_block *block;
-	int status = TOW_ENOMEM;
+	int status;
 
 	*out = NULL;
 	if (bytes > limit)
@@ -105,26 +124,14 @@ int twi_overflow_alloc(struct twi_overflow *overflow, size_t bytes, size_t align
 		return TOW_ENOMEM;
 	block->base = aligned_alloc(align, bytes);
 	block->bytes = bytes;
-	if (block->base == NULL)
-		goto failed;
-	twi_hold_begin(&block->hold);
-	pthread_mutex_lock(&overflow->lock);
-	if (bytes > limit ||
-	    atomic_load_explicit(&overflow->bytes, memory_order_relaxed) > limit - bytes)
-		status = TOW_EEXHAUSTED;
-	else if (make_room(overflow))
-		status = TOW_OK;
-	if (status == TOW_OK)
-		insert(overflow, block);
-	pthread_mutex_unlock(&overflow->lock);
-	if (status != TOW_OK)
-		goto failed;
+	status = block->base == NULL ? TOW_ENOMEM : admit_block(overflow, block, limit);
+	if (status < 0) {
+		free(block->base);
+		free(block);
+		return status;
+	}
 	*out = block->base;
 	return TOW_OK;
-failed:
-	free(block->base);
-	free(block);
-	return status;
 }
 
 /* Takes the block off the index; the lock is held. Its memory is freed outside of it. */

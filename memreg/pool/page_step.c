@@ -142,8 +142,8 @@ bool twi_shmem_allows_thp(void)
 	char text[128];
 
 	twi_proc_read(SHMEM_SWITCH, text, sizeof(text));
-	return strstr(text, "[advise]") || strstr(text, "[always]") ||
-	       strstr(text, "[within_size]") || strstr(text, "[force]");
+	return strstr(text, "[advise]") != NULL || strstr(text, "[always]") != NULL ||
+	       strstr(text, "[within_size]") != NULL || strstr(text, "[force]") != NULL;
 }
 
 /*
@@ -156,11 +156,11 @@ static uint64_t cgroup_limit(void)
 
 	twi_proc_read("/proc/self/cgroup", text, sizeof(text));
 	own = strstr(text, "0::/");
-	if (!own)
+	if (own == NULL)
 		return UINT64_MAX;
 	own += strlen("0::");
 	end = strchr(own, '\n');
-	if (end)
+	if (end != NULL)
 		*end = '\0';
 	snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", own);
 	twi_proc_read(path, text, sizeof(text));

@@ -31,45 +31,50 @@ static void log_extent(struct twi_pool *pool, const struct twi_extent *extent)
 			extent->numa_mend);
 }
 
+/* Pins, divides and announces an extent that is mapped; what it has made of that it takes back. */
+static int begin_extent(struct twi_pool *pool, struct twi_extent *extent)
+{
+	int status = twi_extent_pin(extent);
+
+	if (status < 0 && pool->strict)
+		return status;
+	if (status < 0)
+		twi_log(pool->diag, 2, "pool is not locked in memory: %s; mend it: %s",
+			extent->pin_reason, extent->pin_mend);
+	log_extent(pool, extent);
+	status = pool->ops->create(extent->base, extent->bytes, &pool->arena[extent->slot]);
+	if (status < 0)
+		return twi_error(status, "pool: no memory for the side table of %llu bytes",
+				 (unsigned long long)extent->bytes);
+	status = twi_pool_extent_announce(pool, extent);
+	if (status < 0)
+		pool->ops->destroy(pool->arena[extent->slot]);
+	return status;
+}
+
 int twi_pool_extent_create(struct twi_pool *pool, const struct twi_extent_options *options)
 {
 	uint32_t slot = atomic_load_explicit(&pool->extents.count, memory_order_relaxed);
 	struct twi_extent *extent = calloc(1, sizeof(*extent));
 	int status;
 
-	if (!extent)
+	if (extent == NULL)
 		return twi_error(TOW_ENOMEM, "pool: no memory for the extent's description");
 	status = twi_extent_open(options, extent);
-	if (status != TOW_OK)
-		goto failed_open;
-	extent->slot = slot;
-	status = twi_extent_pin(extent);
-	if (status != TOW_OK && pool->strict)
-		goto failed;
-	if (status != TOW_OK)
-		twi_log(pool->diag, 2, "pool is not locked in memory: %s; mend it: %s",
-			extent->pin_reason, extent->pin_mend);
-	log_extent(pool, extent);
-	status = pool->ops->create(extent->base, extent->bytes, &pool->arena[slot]);
-	if (status != TOW_OK) {
-		status = twi_error(status, "pool: no memory for the side table of %llu bytes",
-				   (unsigned long long)extent->bytes);
-		goto failed;
+	if (status == TOW_OK) {
+		extent->slot = slot;
+		status = begin_extent(pool, extent);
+		if (status < 0)
+			twi_extent_unmap(extent);
 	}
-	status = twi_pool_extent_announce(pool, extent);
-	if (status != TOW_OK) {
-		pool->ops->destroy(pool->arena[slot]);
-		goto failed;
+	if (status < 0) {
+		free(extent);
+		return status;
 	}
 	pool->extents.extent[slot] = extent;
 	/* Release: pairs with the acquire in twi_pool_find. */
 	atomic_store_explicit(&pool->extents.count, slot + 1, memory_order_release);
 	return TOW_OK;
-failed:
-	twi_extent_unmap(extent);
-failed_open:
-	free(extent);
-	return status;
 }
 
 static void init_room(struct twi_pool *pool)
@@ -88,14 +93,14 @@ int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **ou
 	struct twi_pool *pool;
 	int status;
 
-	if (!out)
+	if (out == NULL)
 		return twi_error(TOW_EINVAL, "pool: out is NULL");
 	*out = NULL;
-	if (!options || !options->diag)
+	if (options == NULL || options->diag == NULL)
 		return twi_error(TOW_EINVAL, "pool: %s is NULL",
-				 options ? "options.diag" : "options");
+				 options != NULL ? "options.diag" : "options");
 	pool = calloc(1, sizeof(*pool));
-	if (!pool)
+	if (pool == NULL)
 		return twi_error(TOW_ENOMEM, "pool: no memory for its description");
 	pool->ops = twi_arena_choose();
 	pool->diag = options->diag;
@@ -109,7 +114,7 @@ int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **ou
 	pthread_mutex_init(&pool->room_lock, NULL);
 	init_room(pool);
 	twi_overflow_init(&pool->overflow);
-	if (options->numa)
+	if (options->numa != NULL)
 		snprintf(pool->numa, sizeof(pool->numa), "%s", options->numa);
 	pool->pages = (struct twi_extent_options){
 		.best = options->huge_pages ? TWI_PAGES_HUGETLB_1G : TWI_PAGES_BASE,
@@ -125,7 +130,7 @@ int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **ou
 		status = twi_pool_extent_create(pool, &first);
 	if (status == TOW_OK)
 		status = twi_pool_report_add(pool);
-	if (status != TOW_OK) {
+	if (status < 0) {
 		twi_pool_destroy(pool);
 		return status;
 	}
@@ -137,7 +142,7 @@ void twi_pool_destroy(struct twi_pool *pool)
 {
 	uint32_t count;
 
-	if (!pool)
+	if (pool == NULL)
 		return;
 	twi_pool_report_remove(pool);
 	twi_pool_registrars_clear(pool);
@@ -275,14 +280,14 @@ int twi_pool_free(struct twi_pool *pool, void *memory)
 	struct twi_block block;
 	int outcome;
 
-	if (!memory)
+	if (memory == NULL)
 		return TOW_OK;
 	extent = twi_pool_find(pool, memory, 1);
-	if (!extent)
+	if (extent == NULL)
 		return free_overflow(pool, memory);
 	if ((uintptr_t)memory % TWI_ALIGN_DEFAULT)
 		return twi_error(TOW_EFOREIGN, "pool: %p is no start of an allocation", memory);
-	if (pool->ops->find(pool->arena[extent->slot], memory, &block) != TOW_OK)
+	if (pool->ops->find(pool->arena[extent->slot], memory, &block) < 0)
 		return not_allocated(memory);
 	if (block.base != memory)
 		return twi_error(TOW_EFOREIGN,
@@ -344,11 +349,11 @@ int twi_pool_lease(struct twi_pool *pool, const void *p)
 	uint64_t bytes = 0;
 	int outcome;
 
-	if (!extent) {
+	if (extent == NULL) {
 		outcome = twi_overflow_lease(&pool->overflow, p, &bytes);
 		return outcome == TOW_EFOREIGN ? not_in_pool(p) : leased(pool, p, outcome, bytes);
 	}
-	if (pool->ops->find(pool->arena[extent->slot], p, &block) != TOW_OK)
+	if (pool->ops->find(pool->arena[extent->slot], p, &block) < 0)
 		return not_allocated(p);
 	return leased(pool, p, twi_hold_lease(block.hold), block.bytes);
 }
@@ -359,7 +364,7 @@ int twi_pool_lease_again(struct twi_pool *pool, const void *p)
 	struct twi_block block;
 	uint64_t bytes;
 
-	if (!extent)
+	if (extent == NULL)
 		return twi_overflow_lease_again(&pool->overflow, p, &bytes);
 	twi_assert(pool->ops->find(pool->arena[extent->slot], p, &block) == TOW_OK);
 	return twi_hold_lease_again(block.hold);
@@ -372,7 +377,7 @@ void twi_pool_release(struct twi_pool *pool, const void *p)
 	int outcome;
 
 	/* A release without its lease is our own mistake: the memory may be in use elsewhere. */
-	if (extent) {
+	if (extent != NULL) {
 		twi_assert(pool->ops->find(pool->arena[extent->slot], p, &block) == TOW_OK);
 		outcome = twi_hold_release(block.hold);
 	} else {
@@ -381,7 +386,7 @@ void twi_pool_release(struct twi_pool *pool, const void *p)
 	twi_assert(outcome != TOW_EINVAL && outcome != TOW_EFOREIGN);
 	if (outcome != TOW_OK)
 		count_leased(pool, -(int64_t)block.bytes);
-	if (outcome != TWI_HOLD_ENDED || !extent)
+	if (outcome != TWI_HOLD_ENDED || extent == NULL)
 		return;
 	atomic_fetch_sub_explicit(&pool->deferred_bytes, block.bytes, memory_order_relaxed);
 	pool->ops->give(pool->arena[extent->slot], block.base);
@@ -400,7 +405,7 @@ bool twi_pool_freed(struct twi_pool *pool, const void *p)
 	const struct twi_extent *extent = twi_pool_find(pool, p, 1);
 	struct twi_block block;
 
-	if (!extent || pool->ops->find(pool->arena[extent->slot], p, &block) != TOW_OK)
+	if (extent == NULL || pool->ops->find(pool->arena[extent->slot], p, &block) < 0)
 		return false;
 	return (atomic_load_explicit(block.hold, memory_order_relaxed) & TWI_HOLD_FREED) != 0;
 }

@@ -18,20 +18,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "diag/knob/knob_word.h"
 #include "diag/record/site.h"
 #include "memreg/pool/extent.h"
 #include "memreg/region/registrar.h"
 
 struct twi_diag;
 struct twi_pool;
-
-/* What a full pool does; exhaust.c. */
-enum twi_exhaust {
-	TWI_EXHAUST_FAIL,
-	TWI_EXHAUST_GROW, /* one extent more: a late registration */
-	TWI_EXHAUST_COPY, /* memory outside the pool, which may have to be copied */
-	TWI_EXHAUST_WAIT, /* the caller waits for room (transport/op/memory.c); here as FAIL */
-};
 
 struct twi_pool_options {
 	uint64_t bytes;
@@ -49,8 +42,7 @@ struct twi_pool_options {
 	bool require_zero_copy; /* neither grow nor go outside */
 };
 
-/* The policy of that name; false when there is none. */
-bool twi_exhaust_parse(const char *name, enum twi_exhaust *out);
+/* The knob's word for it. */
 const char *twi_exhaust_name(enum twi_exhaust exhaust);
 
 /* What the pool is and how it is used; bytes unless said otherwise. */

@@ -24,10 +24,10 @@ int twi_pool_regions_init(struct twi_pool *pool, const struct twi_pool_options *
 	const struct twi_late_ops *ops = options->late;
 	int status = twi_regions_init(&pool->regions);
 
-	if (status != TOW_OK || !ops)
+	if (status < 0 || ops == NULL)
 		return status;
 	pool->late = ops->create(pool, options->late_cache_bytes, options->late_cache_entries);
-	return pool->late ? TOW_OK : twi_error(TOW_ENOMEM, "late cache: no memory for it");
+	return pool->late != NULL ? TOW_OK : twi_error(TOW_ENOMEM, "late cache: no memory for it");
 }
 
 void twi_pool_regions_fini(struct twi_pool *pool)
@@ -44,17 +44,17 @@ void twi_pool_regions_fini(struct twi_pool *pool)
 		pthread_mutex_lock(&regions->lock);
 		entry = twi_regions_next(regions, slot);
 		/* Holds that are left end here. */
-		while (entry && entry->holds > 0)
+		while (entry != NULL && entry->holds > 0)
 			twi_regions_release(regions, entry);
-		if (entry)
+		if (entry != NULL)
 			twi_regions_withdraw(regions, entry);
 		pthread_mutex_unlock(&regions->lock);
-		if (!entry)
+		if (entry == NULL)
 			break;
 	}
 	twi_pool_settle_held(pool);
 	pthread_mutex_unlock(&pool->control);
-	if (pool->late)
+	if (pool->late != NULL)
 		pool->late->ops->destroy(pool->late);
 	twi_regions_fini(regions);
 }
@@ -68,7 +68,7 @@ void twi_pool_settle_held(struct twi_pool *pool)
 		pthread_mutex_lock(&regions->lock);
 		entry = twi_regions_next_dead(regions);
 		pthread_mutex_unlock(&regions->lock);
-		if (!entry)
+		if (entry == NULL)
 			break;
 		twi_pool_forget(pool, &entry->region);
 		if (entry->region.kind == TWI_REGION_CACHED)
@@ -78,7 +78,7 @@ void twi_pool_settle_held(struct twi_pool *pool)
 		twi_regions_give(regions, entry);
 		pthread_mutex_unlock(&regions->lock);
 	}
-	if (pool->late)
+	if (pool->late != NULL)
 		pool->late->ops->settle(pool);
 }
 
@@ -100,8 +100,8 @@ static struct twi_region_entry *take(struct twi_pool *pool, enum twi_region_kind
 	struct twi_regions *regions = &pool->regions;
 	struct twi_region_entry *entry;
 
-	while ((entry = twi_regions_take(regions, kind, base, bytes, fd)) == NULL && pool->late &&
-	       pool->late->ops->evict(pool)) {
+	while ((entry = twi_regions_take(regions, kind, base, bytes, fd)) == NULL &&
+	       pool->late != NULL && pool->late->ops->evict(pool)) {
 		pthread_mutex_unlock(&regions->lock);
 		twi_pool_settle_held(pool);
 		pthread_mutex_lock(&regions->lock);
@@ -120,7 +120,7 @@ static int add_region(struct twi_pool *pool, enum twi_region_kind kind, void *ba
 	pthread_mutex_lock(&regions->lock);
 	entry = take(pool, kind, base, bytes, fd);
 	pthread_mutex_unlock(&regions->lock);
-	if (!entry)
+	if (entry == NULL)
 		return twi_error(TOW_EEXHAUSTED,
 				 "pool: no slots left for %llu bytes: %u pieces of up to 1 GiB can "
 				 "be registered at once; deregister some",
@@ -237,7 +237,7 @@ int twi_pool_register(struct twi_pool *pool, void *base, uint64_t bytes, struct 
 
 	*handle_out = 0;
 	status = check_range(pool, base, bytes);
-	if (status != TOW_OK)
+	if (status < 0)
 		return status;
 	pthread_mutex_lock(&pool->control);
 	status = twi_pool_pinning(pool);
@@ -250,7 +250,7 @@ int twi_pool_register(struct twi_pool *pool, void *base, uint64_t bytes, struct 
 		*handle_out = twi_regions_handle(entry);
 	twi_pool_settle_held(pool);
 	pthread_mutex_unlock(&pool->control);
-	if (status != TOW_OK)
+	if (status < 0)
 		return status;
 	twi_count(pool->diag, TWI_C_mem_registers, 1);
 	if (atomic_load_explicit(&pool->sealed, memory_order_relaxed))
@@ -280,7 +280,7 @@ int twi_pool_deregister(struct twi_pool *pool, uint64_t handle)
 	if (status == TOW_EINVAL)
 		return twi_error(status, "deregister: 0x%llx is no handle",
 				 (unsigned long long)handle);
-	if (status != TOW_OK)
+	if (status < 0)
 		return twi_error(status,
 				 "deregister: nothing is registered under 0x%llx in this runtime, "
 				 "or not any more",
@@ -305,7 +305,7 @@ int twi_pool_region_find(struct twi_pool *pool, uint64_t start, uint64_t end,
 	*entry_out = NULL;
 	pthread_mutex_lock(&regions->lock);
 	entry = twi_regions_find(regions, start, end);
-	if (entry) {
+	if (entry != NULL) {
 		cached = entry->region.kind == TWI_REGION_CACHED;
 		status = cached ? pool->late->ops->check(pool, start, end) : TOW_OK;
 		if (status == TOW_OK)
@@ -325,7 +325,7 @@ int twi_pool_region_late(struct twi_pool *pool, const void *p, uint64_t bytes, s
 			 const struct twi_region **region_out)
 {
 	*region_out = NULL;
-	if (!pool->late)
+	if (pool->late == NULL)
 		return twi_error(TOW_ENOTSUP, "late cache: this pool has none");
 	return pool->late->ops->use(pool, p, bytes, site, region_out);
 }
@@ -341,7 +341,7 @@ const struct twi_region *twi_pool_region_acquire(struct twi_pool *pool, const vo
 	if (atomic_load_explicit(&pool->regions.findable, memory_order_acquire) == 0 ||
 	    end <= start)
 		return NULL;
-	if (twi_pool_region_find(pool, start, end, &entry) != TOW_OK)
+	if (twi_pool_region_find(pool, start, end, &entry) != TOW_OK) /* TOW_AGAIN, too */
 		return NULL;
 	return &entry->region;
 }
@@ -390,9 +390,9 @@ void twi_pool_regions_each(struct twi_pool *pool,
 	for (uint32_t slot = 0;; slot = entry->region.slot + 1) {
 		pthread_mutex_lock(&regions->lock);
 		entry = twi_regions_next(regions, slot);
-		usable = entry && (entry->state == TWI_REGION_LIVE || entry->holds > 0);
+		usable = entry != NULL && (entry->state == TWI_REGION_LIVE || entry->holds > 0);
 		pthread_mutex_unlock(&regions->lock);
-		if (!entry)
+		if (entry == NULL)
 			break;
 		if (usable)
 			visit(arg, &entry->region);

@@ -1,11 +1,11 @@
 /*
  * pool_registrar.c - who has been told about which regions, when, and at what price.
  *
- * Every registration of an extent or of the user's memory goes through tell(), every end of one
- * through untell(). Invariant: a registrar that is listed as registered knows every live extent and
- * user region; one that is listed as not registered knows none, and its reason is kept for
- * /v1/pool. Cached regions it knows as far as it was possible. What exactly it knows is a bit for
- * each region, so that nothing is undone twice, or that was never done.
+ * One function tells of every registration of an extent or of the user's memory, and one of every
+ * end. Invariant: a registrar that is listed as registered knows every live extent and user region;
+ * one that is listed as not registered knows none, and its reason is kept for /v1/pool. Cached
+ * regions it knows as far as it was possible. What exactly it knows is a bit for each region, so
+ * that nothing is undone twice, or that was never done.
  *
  * All under the control lock; the list and the bits change under regions.lock as well, so that
  * twi_pool_region_known needs only that.
@@ -29,7 +29,7 @@ static struct twi_registration **find_entry(struct twi_pool *pool,
 {
 	struct twi_registration **at = &pool->registrations;
 
-	while (*at && ((*at)->registrar != registrar || (*at)->ctx != ctx))
+	while (*at != NULL && ((*at)->registrar != registrar || (*at)->ctx != ctx))
 		at = &(*at)->next;
 	return at;
 }
@@ -107,7 +107,7 @@ static void untell(struct twi_pool *pool, struct twi_registration *entry,
 
 void twi_pool_forget(struct twi_pool *pool, const struct twi_region *region)
 {
-	for (struct twi_registration *r = pool->registrations; r; r = r->next)
+	for (struct twi_registration *r = pool->registrations; r != NULL; r = r->next)
 		untell(pool, r, region);
 }
 
@@ -116,7 +116,7 @@ int twi_pool_announce(struct twi_pool *pool, const struct twi_region *region, ui
 	uint64_t start = twi_now_ns();
 
 	*ns_out = 0;
-	for (struct twi_registration *r = pool->registrations; r; r = r->next) {
+	for (struct twi_registration *r = pool->registrations; r != NULL; r = r->next) {
 		int status = r->registered ? tell(pool, r, region) : TOW_OK;
 
 		if (status < 0) {
@@ -132,13 +132,14 @@ int twi_pool_pinning(const struct twi_pool *pool)
 {
 	const struct twi_registration *refused = NULL;
 
-	for (const struct twi_registration *r = pool->registrations; r; r = r->next) {
+	for (const struct twi_registration *r = pool->registrations; r != NULL; r = r->next) {
 		if (r->registered)
 			return TOW_OK;
 		if (r->status == TOW_EPERM || r->status == TOW_ENOMEM)
 			refused = r;
 	}
-	return refused ? twi_error(refused->status,
+	return refused != NULL
+		       ? twi_error(refused->status,
 				   "register: nothing can be pinned, nor was the pool: %s; mend "
 				   "it: %s",
 				   refused->reason, refused->mend)
@@ -154,9 +155,9 @@ static struct twi_region_entry *next_live(struct twi_pool *pool, uint32_t *slot)
 	pthread_mutex_lock(&regions->lock);
 	do {
 		entry = twi_regions_next(regions, *slot);
-		if (entry)
+		if (entry != NULL)
 			*slot = entry->region.slot + 1;
-	} while (entry && entry->state != TWI_REGION_LIVE);
+	} while (entry != NULL && entry->state != TWI_REGION_LIVE);
 	pthread_mutex_unlock(&regions->lock);
 	return entry;
 }
@@ -211,40 +212,47 @@ static int refused(struct twi_pool *pool, struct twi_registration *entry)
 	return TOW_OK;
 }
 
-int twi_pool_registrar_add(struct twi_pool *pool, const struct twi_registrar *registrar, void *ctx)
+/* Tells the registrar of all that there is; unless that ends in an error it is on the list. */
+static int list_entry(struct twi_pool *pool, struct twi_registration *entry)
 {
-	struct twi_registration *entry;
 	int status = TOW_OK;
 
-	if (!registrar)
-		return twi_error(TOW_EINVAL, "pool: registrar is NULL");
-	entry = calloc(1, sizeof(*entry));
-	if (!entry)
-		return twi_error(TOW_ENOMEM, "pool: no memory to list registrar %s",
-				 registrar->name);
-	entry->registrar = registrar;
-	entry->ctx = ctx;
-	pthread_mutex_lock(&pool->control);
-	if (*find_entry(pool, registrar, ctx)) {
-		status = twi_error(TOW_EINVAL, "pool: registrar %s is there already",
-				   registrar->name);
-		goto out;
-	}
 	tell_all(pool, entry);
 	if (entry->registered && entry->late)
 		twi_late_record(pool->diag, TWI_R_late_registrar, entry->bytes, entry->ns,
 				TWI_SITE_NONE);
 	if (!entry->registered)
 		status = refused(pool, entry);
-	if (status == TOW_OK) {
-		pthread_mutex_lock(&pool->regions.lock);
-		*find_entry(pool, registrar, ctx) = entry;
-		pthread_mutex_unlock(&pool->regions.lock);
-		entry = NULL;
-	}
-out:
+	if (status < 0)
+		return status;
+	pthread_mutex_lock(&pool->regions.lock);
+	*find_entry(pool, entry->registrar, entry->ctx) = entry;
+	pthread_mutex_unlock(&pool->regions.lock);
+	return TOW_OK;
+}
+
+int twi_pool_registrar_add(struct twi_pool *pool, const struct twi_registrar *registrar, void *ctx)
+{
+	struct twi_registration *entry;
+	int status;
+
+	if (registrar == NULL)
+		return twi_error(TOW_EINVAL, "pool: registrar is NULL");
+	entry = calloc(1, sizeof(*entry));
+	if (entry == NULL)
+		return twi_error(TOW_ENOMEM, "pool: no memory to list registrar %s",
+				 registrar->name);
+	entry->registrar = registrar;
+	entry->ctx = ctx;
+	pthread_mutex_lock(&pool->control);
+	if (*find_entry(pool, registrar, ctx) != NULL)
+		status = twi_error(TOW_EINVAL, "pool: registrar %s is there already",
+				   registrar->name);
+	else
+		status = list_entry(pool, entry);
 	pthread_mutex_unlock(&pool->control);
-	free(entry);
+	if (status < 0)
+		free(entry);
 	return status;
 }
 
@@ -266,7 +274,7 @@ void twi_pool_registrar_remove(struct twi_pool *pool, const struct twi_registrar
 
 	pthread_mutex_lock(&pool->control);
 	at = find_entry(pool, registrar, ctx);
-	if (*at)
+	if (*at != NULL)
 		drop(pool, at);
 	pthread_mutex_unlock(&pool->control);
 }
@@ -278,7 +286,7 @@ bool twi_pool_registered(struct twi_pool *pool, const struct twi_registrar *regi
 
 	pthread_mutex_lock(&pool->control);
 	entry = *find_entry(pool, registrar, ctx);
-	registered = entry && entry->registered;
+	registered = entry != NULL && entry->registered;
 	pthread_mutex_unlock(&pool->control);
 	return registered;
 }
@@ -286,7 +294,7 @@ bool twi_pool_registered(struct twi_pool *pool, const struct twi_registrar *regi
 void twi_pool_registrars_clear(struct twi_pool *pool)
 {
 	pthread_mutex_lock(&pool->control);
-	while (pool->registrations)
+	while (pool->registrations != NULL)
 		drop(pool, &pool->registrations);
 	pthread_mutex_unlock(&pool->control);
 }
@@ -299,7 +307,7 @@ bool twi_pool_region_known(struct twi_pool *pool, const struct twi_region *regio
 
 	pthread_mutex_lock(&pool->regions.lock);
 	entry = *find_entry(pool, registrar, ctx);
-	known = entry && is_known(entry, region);
+	known = entry != NULL && is_known(entry, region);
 	pthread_mutex_unlock(&pool->regions.lock);
 	return known;
 }

@@ -24,7 +24,7 @@ static uint64_t registered_bytes(struct twi_pool *pool)
 	uint64_t bytes = 0;
 
 	pthread_mutex_lock(&pool->control);
-	for (struct twi_registration *r = pool->registrations; r; r = r->next) {
+	for (struct twi_registration *r = pool->registrations; r != NULL; r = r->next) {
 		if (!r->registered && r->status == TOW_ENOTSUP)
 			continue;
 		bytes = r->extent_bytes;
@@ -184,7 +184,7 @@ static void snapshot(void *arg, struct twi_emit *e)
 	twi_pool_view_release(pool);
 	twi_emit_array_begin(e, "registrars");
 	pthread_mutex_lock(&pool->control);
-	for (struct twi_registration *r = pool->registrations; r; r = r->next)
+	for (struct twi_registration *r = pool->registrations; r != NULL; r = r->next)
 		emit_registration(e, r);
 	pthread_mutex_unlock(&pool->control);
 	twi_emit_array_end(e);
@@ -240,7 +240,7 @@ int twi_pool_report_add(struct twi_pool *pool)
 	if (status == TOW_OK)
 		status = twi_registry_add(pool->diag, &source);
 	pool->reported = status == TOW_OK;
-	if (status == TOW_OK && pool->late)
+	if (status == TOW_OK && pool->late != NULL)
 		status = pool->late->ops->report_add(pool);
 	for (size_t i = 0; status == TOW_OK && i < TWI_POOL_GAUGES; i++) {
 		struct twi_gauge gauge = { .name = gauges[i].name,
@@ -259,7 +259,7 @@ void twi_pool_report_remove(struct twi_pool *pool)
 {
 	if (pool->reported) {
 		twi_registry_remove(pool->diag, POOL_PATH, pool);
-		if (pool->late)
+		if (pool->late != NULL)
 			pool->late->ops->report_remove(pool);
 		for (size_t i = 0; i < TWI_POOL_GAUGES; i++)
 			twi_registry_gauge_remove(pool->diag, gauges[i].name, &pool->gauge[i]);

@@ -37,7 +37,7 @@ int twi_pool_view_create(struct twi_pool *pool)
 {
 	struct keeper *keeper = calloc(1, sizeof(*keeper));
 
-	if (!keeper)
+	if (keeper == NULL)
 		return twi_error(TOW_ENOMEM, "pool: no memory for the kernel's view of it");
 	pthread_mutex_init(&keeper->lock, NULL);
 	pool->view = &keeper->view;
@@ -46,7 +46,7 @@ int twi_pool_view_create(struct twi_pool *pool)
 
 void twi_pool_view_destroy(struct twi_pool *pool)
 {
-	if (!pool->view)
+	if (pool->view == NULL)
 		return;
 	pthread_mutex_destroy(&keeper_of(pool)->lock);
 	free(keeper_of(pool));
@@ -110,7 +110,7 @@ static void look(struct twi_pool *pool, struct twi_pool_view *view, uint32_t cou
 
 	view->extents = count;
 	view->known = view->nodes_known = false;
-	if (!ours) {
+	if (ours == NULL) {
 		view->extents = 0;
 		return;
 	}

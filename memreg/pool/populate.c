@@ -108,11 +108,11 @@ static void tell(struct populate *p)
 	uint64_t now = twi_now_ns();
 
 	/* The last call, with all of it done, comes when the threads have ended. */
-	if (extent->progress && now - p->told_ns >= TELL_NS && done < extent->bytes) {
+	if (extent->progress != NULL && now - p->told_ns >= TELL_NS && done < extent->bytes) {
 		p->told_ns = now;
 		extent->progress(extent->progress_user, done, extent->bytes);
 	}
-	if (extent->diag && now - p->start_ns >= p->log_ns) {
+	if (extent->diag != NULL && now - p->start_ns >= p->log_ns) {
 		p->log_ns *= 2;
 		log_progress(p, done, now - p->start_ns);
 	}
@@ -186,9 +186,9 @@ int twi_extent_populate(struct twi_extent *extent, unsigned threads)
 		return twi_error_errno(TOW_ENOMEM, err,
 				       "pool: faulting in %llu bytes of premap_memory_bytes",
 				       (unsigned long long)extent->bytes);
-	if (extent->progress)
+	if (extent->progress != NULL)
 		extent->progress(extent->progress_user, extent->bytes, extent->bytes);
-	if (extent->diag && extent->populate_ns >= LOG_NS)
+	if (extent->diag != NULL && extent->populate_ns >= LOG_NS)
 		log_progress(&p, extent->bytes, extent->populate_ns);
 	if (!twi_hugetlb_bytes(extent->kind) && extent->thp_advised)
 		look_for_thp(extent);
@@ -209,7 +209,7 @@ int twi_extent_open(const struct twi_extent_options *options, struct twi_extent 
 	struct twi_extent *extent = extent_out;
 	int status = twi_extent_map(&now, extent);
 
-	while (status == TOW_OK && (status = twi_extent_populate(extent, 0)) != TOW_OK) {
+	while (status == TOW_OK && (status = twi_extent_populate(extent, 0)) < 0) {
 		enum twi_page_kind kind = extent->kind;
 
 		twi_extent_unmap(extent);
@@ -222,7 +222,7 @@ int twi_extent_open(const struct twi_extent_options *options, struct twi_extent 
 		now.best = (enum twi_page_kind)(kind - 1);
 		status = twi_extent_map(&now, extent);
 	}
-	if (status != TOW_OK)
+	if (status < 0)
 		return status;
 	keep_steps(extent->step, lost);
 	twi_page_step_join(extent);

@@ -25,7 +25,7 @@ int twi_regions_init(struct twi_regions *regions)
 	pthread_mutex_init(&regions->lock, NULL);
 	regions->entry = calloc(TWI_REGION_SLOTS, sizeof(regions->entry[0]));
 	regions->order = calloc(TWI_REGION_SLOTS, sizeof(regions->order[0]));
-	if (!regions->entry || !regions->order)
+	if (regions->entry == NULL || regions->order == NULL)
 		return twi_error(TOW_ENOMEM, "pool: no memory for the table of regions");
 	return TOW_OK;
 }

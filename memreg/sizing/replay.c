@@ -109,7 +109,7 @@ int twi_replay_run(const struct twi_replay *replay, const struct twi_replay_pool
 
 	*out = (struct twi_replay_result){ .reserve_fits = true };
 	status = arena_open(&arena, replay, pool);
-	if (status != TOW_OK)
+	if (status < 0)
 		return status;
 	if (pool->reserve_bytes > 0)
 		out->reserve_fits =
@@ -154,7 +154,7 @@ static bool fits(struct search *search, uint64_t bytes)
 	struct twi_replay_result result;
 	bool clean;
 
-	if (search->status != TOW_OK)
+	if (search->status < 0)
 		return false;
 	search->status = twi_replay_run(search->replay, &pool, false, &result);
 	clean = search->status == TOW_OK && twi_replay_clean(&result);

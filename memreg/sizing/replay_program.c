@@ -36,7 +36,7 @@ static int ids_init(struct ids *ids, uint64_t count)
 	ids->slot = calloc(room, sizeof(ids->slot[0]));
 	ids->used = calloc(room, 1);
 	ids->mask = room - 1;
-	return ids->id && ids->slot && ids->used ? TOW_OK : TOW_ENOMEM;
+	return ids->id != NULL && ids->slot != NULL && ids->used != NULL ? TOW_OK : TOW_ENOMEM;
 }
 
 static void ids_fini(struct ids *ids)
@@ -151,7 +151,7 @@ static int compile_one(struct twi_replay *replay, struct live *live,
 		return twi_error(TOW_EINVAL, "replay: event %llu is of the unknown kind %u",
 				 (unsigned long long)index, event->kind);
 	}
-	if (status != TOW_OK)
+	if (status < 0)
 		return status;
 	if (event->kind != TWI_ALLOC_STEP && !(*threads >> event->thread % 64 & 1)) {
 		*threads |= (uint64_t)1 << event->thread % 64;
@@ -175,8 +175,8 @@ int twi_replay_create(const struct twi_alloc_event *event, uint64_t count, struc
 		replay->op = calloc(count + 1, sizeof(replay->op[0]));
 		live.bytes = calloc(count + 1, sizeof(live.bytes[0]));
 	}
-	if (status == TOW_OK &&
-	    (!replay || !replay->op || !live.bytes || ids_init(&live.ids, count) != TOW_OK))
+	if (status == TOW_OK && (replay == NULL || replay->op == NULL || live.bytes == NULL ||
+				 ids_init(&live.ids, count) < 0))
 		status = twi_error(TOW_ENOMEM, "replay: no memory for %llu events",
 				   (unsigned long long)count);
 	for (uint64_t i = 0; status == TOW_OK && i < count; i++)

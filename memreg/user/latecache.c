@@ -43,7 +43,7 @@ static struct twi_late *cache_create(struct twi_pool *pool, uint64_t limit_bytes
 {
 	struct twi_latecache *cache = calloc(1, sizeof(*cache));
 
-	if (!cache)
+	if (cache == NULL)
 		return NULL;
 	cache->late.ops = &twi_latecache_ops;
 	cache->limit_bytes = limit_bytes;
@@ -89,7 +89,7 @@ static void cache_unwatch(struct twi_pool *pool, uint64_t start, uint64_t end)
 
 		pthread_mutex_lock(&regions->lock);
 		entry = twi_regions_overlap(regions, start, end);
-		if (entry) {
+		if (entry != NULL) {
 			stop = twi_region_start(entry);
 			next = twi_region_end(entry);
 		}
@@ -180,8 +180,8 @@ static struct twi_region_entry *take(struct twi_pool *pool, uint64_t start, uint
 		pthread_mutex_lock(&regions->lock);
 		entry = twi_regions_take(regions, TWI_REGION_CACHED, (void *)(uintptr_t)start,
 					 end - start, -1);
-	} while (!entry && cache_evict(pool));
-	if (entry) {
+	} while (entry == NULL && cache_evict(pool));
+	if (entry != NULL) {
 		twi_regions_hold(regions, entry);
 		*once_out = twi_watch_unsettled(&twi_latecache_of(pool)->watch, start, end);
 	}
@@ -198,7 +198,7 @@ static int add(struct twi_pool *pool, uint64_t start, uint64_t end, uint64_t *ns
 	struct twi_region_entry *entry = take(pool, start, end, &once);
 	int status;
 
-	if (!entry)
+	if (entry == NULL)
 		return twi_error(TOW_EEXHAUSTED,
 				 "late cache: no room for %llu bytes (late_cache_bytes = %llu, "
 				 "late_cache_entries = %u, the rest is in use)",
@@ -214,7 +214,7 @@ static int add(struct twi_pool *pool, uint64_t start, uint64_t end, uint64_t *ns
 		twi_regions_publish(regions, entry);
 	else
 		twi_regions_withdraw(regions, entry);
-	if (status != TOW_OK)
+	if (status < 0)
 		twi_regions_release(regions, entry);
 	pthread_mutex_unlock(&regions->lock);
 	*entry_out = entry;
@@ -258,7 +258,7 @@ static int late_held(struct twi_pool *pool, uint64_t start, uint64_t end, uint64
 				 "late cache: %llu bytes are more than late_cache_bytes = %llu",
 				 (unsigned long long)(high - low),
 				 (unsigned long long)twi_latecache_of(pool)->limit_bytes);
-	for (const struct twi_registration *r = pool->registrations; r; r = r->next)
+	for (const struct twi_registration *r = pool->registrations; r != NULL; r = r->next)
 		anyone |= r->registered;
 	if (!anyone)
 		return twi_error(TOW_ENOTSUP, "late cache: nobody needs memory registered");
@@ -269,7 +269,7 @@ static int late_held(struct twi_pool *pool, uint64_t start, uint64_t end, uint64
 	widen(pool, &low, &high);
 	status = add(pool, low, high, ns_out, entry_out);
 	/* The neighbour may be what does not work. */
-	if (status != TOW_OK && (low != own_low || high != own_high))
+	if (status < 0 && (low != own_low || high != own_high))
 		status = add(pool, own_low, own_high, ns_out, entry_out);
 	return status;
 }

@@ -278,7 +278,7 @@ int twi_watch_start(struct twi_watch *watch)
 	watch->fd = watch->maps_fd = watch->stop_fd = -1;
 	watch->reason[0] = watch->mend[0] = '\0';
 	watch->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-	if (open_userfaultfd(watch) != TOW_OK)
+	if (open_userfaultfd(watch) < 0)
 		return TOW_ENOTSUP;
 	watch->maps_fd = twi_maps_open();
 	if (watch->maps_fd < 0)
@@ -375,7 +375,7 @@ int twi_watch_add(struct twi_watch *watch, uint64_t start, uint64_t end)
 				       (unsigned long long)start);
 	/* After, not before: from now on a change of kind is told. */
 	status = check_kind(watch, start, end);
-	if (status != TOW_OK)
+	if (status < 0)
 		twi_watch_remove(watch, start, end);
 	return status;
 }

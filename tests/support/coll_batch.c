@@ -82,7 +82,7 @@ static void twt_list_close(struct twt_coll_list *list)
 static void twt_batch_failed(struct twt_coll_batch *batch, const struct twt_coll_call *call,
 			     const char *what, int status)
 {
-	twt_coll_say(call->of, call->rank, call->of->forced ? call->of->forced->name : "?");
+	twt_coll_say(call->of, call->rank, call->of->forced != NULL ? call->of->forced->name : "?");
 	fprintf(stderr, "%s: %s: %s\n", what, tow_status_name(status), tow_error_message());
 	batch->wrong = true;
 }

@@ -130,7 +130,7 @@ int twt_coll_call_start(struct twt_coll_call *call)
 	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
 
 	options.priority = call->of->priority;
-	options.plan = call->of->forced ? call->of->forced->name : NULL;
+	options.plan = call->of->forced != NULL ? call->of->forced->name : NULL;
 	options.done = twt_coll_called;
 	options.user = call;
 	return twt_coll_start_kind(call, &options);
@@ -158,7 +158,7 @@ static const struct twi_plan *twt_coll_plan_of(const struct twt_coll_call *call)
 		const struct twi_coll_entry *entry =
 			twi_container_of(pos, struct twi_coll_entry, age);
 
-		if (!plan && twt_coll_made_of(entry, call))
+		if (plan == NULL && twt_coll_made_of(entry, call))
 			plan = entry->plan;
 	}
 	twi_engine_leave(call->group->ranks->engine);
@@ -171,20 +171,20 @@ uint64_t twt_coll_call_end(struct twt_coll_call *call, const struct twt_coll_tru
 	const struct twi_plan_case *what = &call->of->ranks[call->rank];
 	const struct twt_plan_memory *memory = &call->memory;
 	uint64_t bytes = memory->bytes[TWI_PLAN_OUT];
-	const struct twi_plan *plan = truth->sum ? twt_coll_plan_of(call) : NULL;
+	const struct twi_plan *plan = truth->sum != NULL ? twt_coll_plan_of(call) : NULL;
 	const char *fault;
 
 	twt_coll_expect(truth, call->rank, call->before);
-	fault = twt_coll_judge(truth, call->rank, plan && plan->canonical, memory->at[TWI_PLAN_OUT],
-			       call->before, bytes);
-	if (!fault && !twt_plan_in_kept(what, memory, &truth->images[call->rank]))
+	fault = twt_coll_judge(truth, call->rank, plan != NULL && plan->canonical,
+			       memory->at[TWI_PLAN_OUT], call->before, bytes);
+	if (fault == NULL && !twt_plan_in_kept(what, memory, &truth->images[call->rank]))
 		fault = "IN was written";
-	if (!fault && !twt_plan_guards_hold(memory))
+	if (fault == NULL && !twt_plan_guards_hold(memory))
 		fault = "memory around a buffer was written";
-	if (!fault && call->called != 1)
+	if (fault == NULL && call->called != 1)
 		fault = "the callback was not called once";
-	if (fault) {
-		twt_coll_say(call->of, call->rank, plan ? plan->name : "?");
+	if (fault != NULL) {
+		twt_coll_say(call->of, call->rank, plan != NULL ? plan->name : "?");
 		fprintf(stderr, "%s; in %s, out %s the pool\n", fault,
 			call->pool[TWI_PLAN_IN] ? "within" : "outside",
 			call->pool[TWI_PLAN_OUT] ? "within" : "outside");

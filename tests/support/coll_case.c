@@ -161,7 +161,7 @@ static void twt_coll_choose_plan(struct twt_coll_case *c, const struct twt_coll_
 
 	if (twt_coll_below(c, 3) == 0)
 		return;
-	for (unsigned i = 0; i < twi_plan_row_count && !c->forced; i++) {
+	for (unsigned i = 0; i < twi_plan_row_count && c->forced == NULL; i++) {
 		const struct twi_plan_row *row = &twi_plan_rows[(first + i) % twi_plan_row_count];
 
 		if (twi_plan_fits(row, what) && (!row->local || world->one_host || c->n == 1) &&

@@ -50,7 +50,7 @@ void twt_coll_expect(const struct twt_coll_truth *truth, uint32_t rank, unsigned
 	const struct twi_plan_case *what = &truth->of->ranks[rank];
 	uint64_t bytes = what->count * twt_plan_unit(what->type);
 
-	if (!truth->sum)
+	if (truth->sum == NULL)
 		twt_plan_expect(truth->of->ranks, rank, truth->images, must);
 	else if (what->kind == TWI_COLL_REDUCE_SCATTER)
 		memcpy(must, truth->sum + rank * bytes, bytes);
@@ -124,7 +124,7 @@ static void twt_coll_differ(const struct twi_plan_case *what, const unsigned cha
 const char *twt_coll_judge(const struct twt_coll_truth *truth, uint32_t rank, bool canonical,
 			   const unsigned char *is, const unsigned char *must, uint64_t bytes)
 {
-	bool near = truth->of->wild && !canonical && truth->sum;
+	bool near = truth->of->wild && !canonical && truth->sum != NULL;
 
 	if (bytes == 0 || memcmp(is, must, bytes) == 0)
 		return NULL;
@@ -154,5 +154,5 @@ void twt_coll_say(const struct twt_coll_case *c, uint32_t rank, const char *plan
 		twt_reduce_names[what->reduce], (unsigned long long)what->count,
 		twt_type_names[what->type], what->root,
 		twt_plan_joined(what) ? "in place" : "not in place", c->wild ? ", wild" : "", plan,
-		c->forced ? " as asked for" : "", c->priority);
+		c->forced != NULL ? " as asked for" : "", c->priority);
 }

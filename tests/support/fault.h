@@ -157,7 +157,7 @@ void *calloc(size_t count, size_t bytes)
 		errno = twt_fault_errno;
 		return NULL;
 	}
-	if (mallocx) {
+	if (mallocx != NULL) {
 		size_t total;
 
 		if (__builtin_mul_overflow(count, bytes, &total))

@@ -16,9 +16,9 @@ uint64_t twt_plan_offset(const uint64_t *counts, const uint64_t *offsets, uint32
 {
 	uint64_t sum = 0;
 
-	for (uint32_t i = 0; !offsets && i < index; i++)
+	for (uint32_t i = 0; offsets == NULL && i < index; i++)
 		sum += counts[i];
-	return offsets ? offsets[index] : sum;
+	return offsets != NULL ? offsets[index] : sum;
 }
 
 static uint64_t twt_plan_v_end(const uint64_t *counts, const uint64_t *offsets, uint32_t ranks)
@@ -124,7 +124,7 @@ void twt_plan_memory_init(struct twt_plan_memory *memory, const struct twi_plan_
 bool twt_plan_guards_hold(const struct twt_plan_memory *memory)
 {
 	for (int space = 0; space < 4; space++)
-		for (uint64_t i = 0; memory->owned[space] && i < TWT_PLAN_GUARD; i++)
+		for (uint64_t i = 0; memory->owned[space] != NULL && i < TWT_PLAN_GUARD; i++)
 			if (memory->owned[space][i] != 0xa5 ||
 			    memory->at[space][memory->bytes[space] + i] != 0xa5)
 				return false;

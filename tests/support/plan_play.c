@@ -50,10 +50,10 @@ void twt_play_caller(struct twt_play *play, struct twt_play_rank *rank, bool sav
 	for (int space = 0; space < 2; space++) {
 		uint64_t bytes = rank->memory.bytes[space];
 
-		if (!rank->memory.owned[space])
+		if (rank->memory.owned[space] == NULL)
 			continue;
 		if (save) {
-			if (!rank->caller[space])
+			if (rank->caller[space] == NULL)
 				rank->caller[space] = malloc(bytes + 1);
 			assert_non_null(rank->caller[space]);
 			memcpy(rank->caller[space], rank->memory.at[space], bytes);

@@ -107,8 +107,8 @@ static bool twt_play_recv(struct twt_play *play, struct twt_play_rank *rank,
 	if (!twt_play_hold_step(play, rank, run, index))
 		return false;
 	memcpy(twt_play_at(play, rank, run, &rank->plan->refs[step->ref]),
-	       message->data ? message->data : message->source, step->bytes);
-	if (!message->data)
+	       message->data != NULL ? message->data : message->source, step->bytes);
+	if (message->data == NULL)
 		message->sender->left--;
 	free(message->data);
 	*message = rank->inbox[--rank->inbox_n];
@@ -252,7 +252,7 @@ static bool twt_play_over(struct twt_play *play)
 			return TWT_PLAY_WRONG(play, "rank %u never receives %u messages", i,
 					      rank->inbox_n);
 		if (rank->syncs !=
-		    play->ranks[rank->what->locals ? rank->what->locals[0] : i].syncs)
+		    play->ranks[rank->what->locals != NULL ? rank->what->locals[0] : i].syncs)
 			return TWT_PLAY_WRONG(play, "rank %u comes to %u syncs", i, rank->syncs);
 		if (!twt_plan_guards_hold(&rank->memory))
 			return TWT_PLAY_WRONG(play, "rank %u has written beyond a buffer", i);

@@ -77,7 +77,7 @@ static void twt_plan_expect_parts(const struct twi_plan_case *cases, uint32_t se
 			first = self * n;
 		if (what->kind == TWI_COLL_ALL_TO_ALL_V)
 			first = twt_plan_offset(cases[r].send_counts, cases[r].send_offsets, self);
-		if (what->recv_counts) {
+		if (what->recv_counts != NULL) {
 			count = what->recv_counts[r];
 			place = twt_plan_offset(what->recv_counts, what->recv_offsets, r);
 		}

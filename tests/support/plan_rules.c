@@ -69,7 +69,7 @@ static const char *twt_plan_step_rules(const struct twi_plan_case *what,
 	TWT_RULE(step->sources_n <= TWI_PLAN_SOURCES_MAX);
 	TWT_RULE(!step->divide || (reduce && what->reduce == TOW_AVG));
 	TWT_RULE(!sync || (program->repeats == 1 && program->fence));
-	for (uint32_t i = 0; i < refs && !broken; i++) {
+	for (uint32_t i = 0; i < refs && broken == NULL; i++) {
 		const struct twi_plan_ref *ref = &plan->refs[step->ref + i];
 
 		TWT_RULE(!message || ref->rank == what->rank);
@@ -101,7 +101,7 @@ const char *twt_plan_rules(const struct twi_plan_case *cases, uint32_t self,
 			const struct twi_plan_step *step = &plan->steps[program->first + i];
 			const char *broken = twt_plan_step_rules(what, cases, plan, program, step);
 
-			if (broken)
+			if (broken != NULL)
 				return broken;
 			TWT_RULE(step->stage == stage || (i > 0 && step->stage == stage + 1));
 			messages = step->stage == stage ? messages : 0;

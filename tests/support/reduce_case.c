@@ -84,7 +84,7 @@ void twt_reduce_make(struct twt_reduce_case *c, uint64_t seed)
 	c->memory = aligned_alloc(64, c->boxes * c->box_bytes);
 	c->before = malloc(c->boxes * c->box_bytes);
 	c->want = malloc(c->bytes + 1);
-	if (!c->memory || !c->before || !c->want)
+	if (c->memory == NULL || c->before == NULL || c->want == NULL)
 		abort();
 	for (uint64_t i = 0; i < c->boxes * c->box_bytes; i++)
 		c->memory[i] = (uint8_t)twt_random(&c->random);

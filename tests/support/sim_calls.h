@@ -193,7 +193,8 @@ static bool may(const struct call *call, int status, const char *text)
 	case TOW_ENOTSUP:
 		return call->method == NONE && text[0] != '\0';
 	case TOW_EBUSY:
-		return text[0] != '\0' && (call->method == FEW || strstr(text, "as it can"));
+		return text[0] != '\0' &&
+		       (call->method == FEW || strstr(text, "as it can") != NULL);
 	case TOW_EEXHAUSTED:
 		return pool_may_be_full();
 	case TOW_ETRUNCATED:

@@ -15,7 +15,7 @@ static void *twt_grown(void *rows, size_t count, size_t row_bytes)
 {
 	char *grown = realloc(rows, (count + 1) * row_bytes);
 
-	twi_assert(grown);
+	twi_assert(grown != NULL);
 	memset(grown + count * row_bytes, 0, row_bytes);
 	return grown;
 }
@@ -24,7 +24,7 @@ static char *twt_copy_of(const char *text)
 {
 	char *copy = strdup(text);
 
-	twi_assert(copy);
+	twi_assert(copy != NULL);
 	return copy;
 }
 

@@ -8,8 +8,8 @@ uint64_t twt_seed(void)
 	uint64_t seed;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	seed = text ? strtoull(text, NULL, 0)
-		    : (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	seed = text != NULL ? strtoull(text, NULL, 0)
+			    : (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	printf("TOW_TEST_SEED=%llu\n", (unsigned long long)seed);
 	fflush(stdout);
 	return seed;
@@ -20,9 +20,9 @@ int twt_fd_count(void)
 	DIR *dir = opendir("/proc/self/fd");
 	int count = -1; /* the directory's own */
 
-	while (dir && readdir(dir))
+	while (dir != NULL && readdir(dir) != NULL)
 		count++;
-	if (dir)
+	if (dir != NULL)
 		closedir(dir);
 	return count - 2; /* . and .. */
 }
@@ -33,14 +33,14 @@ int twt_map_count(const char *text)
 	char line[512];
 	int count = 0;
 
-	while (file && fgets(line, sizeof(line), file)) {
+	while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
 		const char *at = line;
 
 		while (*at && __builtin_strncmp(at, text, __builtin_strlen(text)))
 			at++;
 		count += *at != '\0';
 	}
-	if (file)
+	if (file != NULL)
 		fclose(file);
 	return count;
 }

@@ -186,7 +186,7 @@ static void hear(struct ranks *ranks, struct rank *rank)
 		return;
 	}
 	reply.text[sizeof(reply.text) - 1] = '\0';
-	if (reply.status != TOW_OK) {
+	if (reply.status != TOW_OK) { /* another's word: TOW_AGAIN and any number, too */
 		words_clean(said, 200, reply.text); /* another's text, on a terminal */
 		snprintf(text, sizeof(text), "refused: %s", said);
 		say(rank, text);

@@ -25,7 +25,7 @@ static struct tow_runtime *open_runtime(int fd, int64_t pool_bytes)
 	options.premap_memory_bytes = pool_bytes;
 	options.stats = 0;
 	options.strict_premap = 0;
-	if (tow_runtime_open(&options, &runtime) != TOW_OK) {
+	if (tow_runtime_open(&options, &runtime) < 0) {
 		dprintf(fd, "failed: %s", tow_error_message());
 		return NULL;
 	}
@@ -68,7 +68,7 @@ int library_ofi(int fd, void *arg)
 	(void)arg;
 	if (runtime == NULL)
 		return 0;
-	if (tow_endpoint_open(runtime, "ofi://", &endpoint) != TOW_OK)
+	if (tow_endpoint_open(runtime, "ofi://", &endpoint) < 0)
 		dprintf(fd, "none: %s", tow_error_message());
 	else if (tow_endpoint_address(endpoint, address, sizeof(address)) == TOW_OK)
 		dprintf(fd, "uses %s", address);
@@ -88,7 +88,7 @@ int library_gpu(int fd, void *arg)
 		return 0;
 	for (int i = 0; i < 16; i++) {
 		snprintf(spec, sizeof(spec), "cuda:%d", i);
-		if (tow_device_open(runtime, spec, &device) != TOW_OK) {
+		if (tow_device_open(runtime, spec, &device) < 0) {
 			if (i == 0)
 				dprintf(fd, "none: %s", tow_error_message());
 			break;

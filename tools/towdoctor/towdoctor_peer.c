@@ -74,7 +74,7 @@ static bool connect_path(struct path *path, const struct measure_options *option
 	limits.timeout_ns = PATIENCE_NS;
 	for (;;) {
 		status = tow_connect_start(path->endpoint, options->address, &limits, &op);
-		if (status != TOW_OK)
+		if (status < 0)
 			return failed(path, options->address, status);
 		status = tow_op_wait(op, PATIENCE_NS + SECOND);
 		tow_op_result(op, &result);
@@ -99,7 +99,7 @@ static bool open_path(struct path *path, const struct measure_options *options)
 	knobs.stats = 0;
 	path->samples = calloc(SAMPLES_MAX, sizeof(uint64_t));
 	status = tow_runtime_open(&knobs, &path->runtime);
-	if (status != TOW_OK || path->samples == NULL)
+	if (status < 0 || path->samples == NULL)
 		return failed(path, "cannot open a runtime", status);
 	status = tow_alloc(path->runtime, CHUNKS * CHUNK_BYTES, 0, (void **)&path->chunks);
 	if (status < 0)
@@ -107,7 +107,7 @@ static bool open_path(struct path *path, const struct measure_options *options)
 	memset(path->chunks, 0x5a, CHUNKS * CHUNK_BYTES);
 	own_address(options->address, address);
 	status = tow_endpoint_open(path->runtime, address, &path->endpoint);
-	if (status != TOW_OK)
+	if (status < 0)
 		return failed(path, address, status);
 	return connect_path(path, options);
 }
@@ -281,7 +281,7 @@ static bool measure_flow(struct path *path, bool there, unsigned ms, json_t *rat
 	json_t *here_after = describe_end(), *far_after = NULL;
 	uint64_t took = flow.last_ns - flow.first_ns;
 
-	if (end_flow(&flow) != TOW_OK)
+	if (end_flow(&flow) < 0)
 		good = false;
 	if (good)
 		far_after = ask_there(path);

@@ -90,17 +90,17 @@ static int open_server(struct server *server, const char *address)
 	options.stats = 0;
 	limits.in_service = 2 * CHUNKS;
 	limits.request_bytes_max = CHUNK_BYTES;
-	if (tow_runtime_open(&options, &server->runtime) != TOW_OK)
+	if (tow_runtime_open(&options, &server->runtime) < 0)
 		return refuse("cannot open a runtime");
 	if (tow_alloc(server->runtime, CHUNK_BYTES, 0, (void **)&server->payload) < 0)
 		return refuse("no memory for answers");
 	memset(server->payload, 0x5a, CHUNK_BYTES);
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
 		if (tow_method_register(server->runtime, methods[i].name, methods[i].handler,
-					server, &limits) != TOW_OK)
+					server, &limits) < 0)
 			return refuse(methods[i].name);
 	}
-	if (tow_endpoint_open(server->runtime, address, &server->endpoint) != TOW_OK)
+	if (tow_endpoint_open(server->runtime, address, &server->endpoint) < 0)
 		return refuse(address);
 	return 0;
 }
@@ -111,7 +111,7 @@ static void attend(struct tow_peer *peer)
 	struct tow_op *leaving;
 	char nothing[8];
 
-	if (tow_recv_start(peer, nothing, sizeof(nothing), LEAVING_TAG, NULL, &leaving) != TOW_OK)
+	if (tow_recv_start(peer, nothing, sizeof(nothing), LEAVING_TAG, NULL, &leaving) < 0)
 		return;
 	if (tow_op_wait(leaving, VISIT_NS) == TOW_ETIMEDOUT)
 		tow_op_cancel(leaving);
@@ -129,14 +129,14 @@ static int serve_peers(struct server *server, const struct serve_options *option
 
 	idle.timeout_ns = options->idle_ms * 1000000ull;
 	for (;;) {
-		if (tow_accept_start(server->endpoint, &idle, &op) != TOW_OK)
+		if (tow_accept_start(server->endpoint, &idle, &op) < 0)
 			return refuse("cannot accept");
 		status = tow_op_wait(op, TOW_FOREVER);
 		tow_op_result(op, &result);
 		tow_op_release(op);
 		if (status == TOW_EDEADLINE)
 			return 0;
-		if (status != TOW_OK)
+		if (status < 0)
 			return refuse("cannot accept");
 		attend(result.peer);
 		if (options->once)

@@ -58,7 +58,7 @@ int export_lock_take(struct export_lock *out, const char *dir, const char *addre
 
 	*out = (struct export_lock){ .fd = -1 };
 	if (dir == NULL) {
-		if (tow_stats_dir(own, sizeof(own)) != TOW_OK) {
+		if (tow_stats_dir(own, sizeof(own)) < 0) {
 			snprintf(error_out, error_size, "%s", tow_error_message());
 			return -1;
 		}

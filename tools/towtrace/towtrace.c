@@ -70,7 +70,7 @@ static struct trace_document *load(const char *path)
 
 	if (bytes == NULL)
 		return NULL;
-	if (trace_document_load(bytes, count, &trace) != TOW_OK)
+	if (trace_document_load(bytes, count, &trace) < 0)
 		failed(path);
 	free(bytes);
 	return trace;
@@ -117,7 +117,7 @@ static int place(const struct arguments *args, const struct trace_document *trac
 	if (localtime_r(&now, &local) == NULL ||
 	    strftime(run, sizeof(run), "%Y_%m_%d_%H_%M_%S", &local) == 0)
 		snprintf(run, sizeof(run), "%lld", (long long)now);
-	if (trace_document_rank(trace, 0, &row) != TOW_OK) {
+	if (trace_document_rank(trace, 0, &row) < 0) {
 		failed("--logdir");
 		return -1;
 	}
@@ -134,7 +134,7 @@ static int write_trace(const struct arguments *args, const struct trace_document
 
 	if (place(args, trace, path, sizeof(path)) != 0)
 		return 1;
-	if (trace_document_write(trace, args->format, &bytes, &count) != TOW_OK)
+	if (trace_document_write(trace, args->format, &bytes, &count) < 0)
 		return failed(path);
 	status = write_file(path, bytes, count) != 0;
 	free(bytes);
@@ -237,7 +237,7 @@ static int read_option(int option, struct arguments *args)
 		return 0;
 	case 'f':
 		args->has_format = 1;
-		if (trace_format_from_name(optarg, &args->format) != TOW_OK)
+		if (trace_format_from_name(optarg, &args->format) < 0)
 			return misuse(tow_error_message(), "") + 1;
 		return 0;
 	case 'h':

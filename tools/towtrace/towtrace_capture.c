@@ -52,7 +52,7 @@ static void *ask_one(void *arg)
 		return NULL;
 	if (answer.status != 200)
 		refused(ask, &answer);
-	else if (trace_document_load(answer.body, answer.bytes, &ask->trace) != TOW_OK)
+	else if (trace_document_load(answer.body, answer.bytes, &ask->trace) < 0)
 		snprintf(ask->error, sizeof(ask->error), "%s: %s", ask->socket_path,
 			 tow_error_message());
 	http_answer_fini(&answer);
@@ -87,7 +87,7 @@ static struct trace_document *collect(struct ask *asks, size_t count, size_t *mi
 			all = ask->trace;
 			continue;
 		}
-		if (ask->trace != NULL && trace_document_merge(all, ask->trace) != TOW_OK) {
+		if (ask->trace != NULL && trace_document_merge(all, ask->trace) < 0) {
 			snprintf(ask->error, sizeof(ask->error), "%s: %s", ask->socket_path,
 				 tow_error_message());
 			trace_document_release(ask->trace);
@@ -153,34 +153,38 @@ static int choose(const struct runtime_list *list, const char *job, const char *
 	return -1;
 }
 
+static struct trace_document *capture_sockets(const char *const *sockets, size_t count,
+					      long seconds, size_t *missed_out)
+{
+	struct ask *asks = calloc(count + 1, sizeof(*asks));
+	struct trace_document *trace;
+
+	if (asks == NULL) {
+		fprintf(stderr, "towtrace: no memory\n");
+		return NULL;
+	}
+	for (size_t i = 0; i < count; i++)
+		start(&asks[i], sockets[i], seconds);
+	trace = collect(asks, count, missed_out);
+	free(asks);
+	return trace;
+}
+
 struct trace_document *capture(const struct capture_options *options, size_t *missed_out)
 {
 	struct runtime_list list = { 0 };
-	const char *const *sockets = options->sockets;
-	const char **found = NULL;
+	const char **found;
 	size_t count = options->socket_count;
 	struct trace_document *trace = NULL;
-	struct ask *asks = NULL;
 
 	*missed_out = 0;
-	if (count == 0) {
-		if (find_runtimes(&list) != 0)
-			return NULL;
-		found = calloc(list.count + 1, sizeof(*found));
-		if (found == NULL || choose(&list, options->job, found, &count) != 0)
-			goto out;
-		sockets = found;
-	}
-	asks = calloc(count + 1, sizeof(*asks));
-	if (asks == NULL) {
-		fprintf(stderr, "towtrace: no memory\n");
-		goto out;
-	}
-	for (size_t i = 0; i < count; i++)
-		start(&asks[i], sockets[i], options->seconds);
-	trace = collect(asks, count, missed_out);
-out:
-	free(asks);
+	if (count > 0)
+		return capture_sockets(options->sockets, count, options->seconds, missed_out);
+	if (find_runtimes(&list) != 0)
+		return NULL;
+	found = calloc(list.count + 1, sizeof(*found));
+	if (found != NULL && choose(&list, options->job, found, &count) == 0)
+		trace = capture_sockets(found, count, options->seconds, missed_out);
 	free(found);
 	runtime_list_fini(&list);
 	return trace;

@@ -21,7 +21,7 @@ static void *read_all(FILE *file, size_t *count_out, const char **why_out)
 	size_t room = 1 << 16, count = 0;
 	char *bytes = malloc(room), *grown;
 
-	*why_out = bytes ? NULL : strerror(ENOMEM);
+	*why_out = bytes != NULL ? NULL : strerror(ENOMEM);
 	while (*why_out == NULL) {
 		size_t got = fread(bytes + count, 1, room - count, file);
 

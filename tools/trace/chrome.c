@@ -71,13 +71,13 @@ static void args(struct chrome *c, const struct twi_trace_rank *rank, const stru
 		twi_emit_u64(e, span->kind == TWI_SPAN_COLL ? "ranks" : "wire_ns", span->wire_ns);
 	if (span->match_ns)
 		twi_emit_u64(e, "match_ns", span->match_ns);
-	if (user)
+	if (user != NULL)
 		twi_emit_str(e, "name", user);
 	if (span->peer)
 		twi_emit_str(e, "peer", rank->peers[span->peer - 1].name);
 	if (span->lane < TWI_LANE_COUNT)
 		twi_emit_str(e, "lane", twi_lane_name((enum twi_lane_id)span->lane));
-	if (reason)
+	if (reason != NULL)
 		twi_emit_str(e, "reason", reason);
 	if (span->status)
 		twi_emit_str(e, "status", tow_status_name(span->status));

@@ -294,7 +294,8 @@ static int add_thread(struct perfetto *p, const struct twi_trace_rank *rank, siz
 		struct lane *last =
 			&p->lanes[twi_show_blocks(order[i]) ? LANES_MAX - 1 : 2 * LANES_MAX - 1];
 
-		add_slice(p, lane ? lane->uuid : last->uuid, rank, order[i], unix_ns, !lane);
+		add_slice(p, lane != NULL ? lane->uuid : last->uuid, rank, order[i], unix_ns,
+			  lane == NULL);
 	}
 	free(order);
 	return TOW_OK;

@@ -75,7 +75,7 @@ static void memory_leave(void *arg, void *pointer)
 
 static void memory_fini(struct memory *memory)
 {
-	while (memory->chunks) {
+	while (memory->chunks != NULL) {
 		struct chunk *chunk = memory->chunks;
 
 		memory->chunks = chunk->next;
@@ -144,7 +144,7 @@ static int read_threads(struct reader *reader, size_t index, const Twi__TraceRan
 	rank->threads = calloc(from->n_threads + 1, sizeof(*rank->threads));
 	lines = realloc(reader->lines,
 			(reader->line_count + from->n_threads + 1) * sizeof(*reader->lines));
-	if (lines)
+	if (lines != NULL)
 		reader->lines = lines;
 	if (rank->threads == NULL || lines == NULL)
 		return twi_error(TOW_ENOMEM, "no memory to read a trace");
@@ -246,7 +246,7 @@ static void read_stat_ids(const Twi__XPlane *plane, struct stat_ids *out)
 	for (size_t i = 0; i < plane->n_stat_metadata; i++) {
 		const Twi__XStatMetadata *value = plane->stat_metadata[i]->value;
 
-		for (int stat = TWI_STAT_KIND; value && stat <= TWI_STAT_STATUS; stat++)
+		for (int stat = TWI_STAT_KIND; value != NULL && stat <= TWI_STAT_STATUS; stat++)
 			if (strcmp(value->name, twi_stat_name((enum twi_stat)stat)) == 0)
 				out->ids[stat] = plane->stat_metadata[i]->key;
 	}
@@ -411,7 +411,7 @@ int twi_import_xspace(const void *bytes, size_t count, struct twi_trace *out)
 	if (count > READ_BYTES_MAX)
 		return bad("it is larger than 1 GiB");
 	space = twi__xspace__unpack(&allocator, count, bytes);
-	status = space ? read_space(&reader, space) : bad("it is no XSpace");
+	status = space != NULL ? read_space(&reader, space) : bad("it is no XSpace");
 	memory_fini(&memory);
 	free(reader.lines);
 	if (status < 0)

@@ -193,7 +193,7 @@ static int begin(struct request *request, const struct tow_coll_options *options
 		if (status < 0)
 			return status;
 	}
-	op_options.timeout_ns = (uint64_t)engine->knobs.coll_timeout_ns;
+	op_options.timeout_ns = engine->knobs.coll_timeout_ns;
 	if (options != NULL) {
 		if (options->timeout_ns != 0)
 			op_options.timeout_ns = options->timeout_ns;

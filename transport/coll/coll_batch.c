@@ -395,7 +395,7 @@ static bool alike(const struct twi_coll_call *a, const struct twi_coll_call *b)
 
 static uint64_t threshold(const struct twi_coll_group *coll)
 {
-	return (uint64_t)coll->engine->knobs.combine_threshold_bytes;
+	return coll->engine->knobs.combine_threshold_bytes;
 }
 
 /* How many of those in front become one, and how long its buffer is. */
@@ -589,7 +589,7 @@ TOW_PUBLIC int tow_coll_batch_end(struct tow_group *group)
 	} else {
 		twi_coll_batch_issue(coll);
 		coll->batch->open = false;
-		coll->holds_back = coll->engine->knobs.combine != 0;
+		coll->holds_back = coll->engine->knobs.combine;
 	}
 	twi_engine_leave(group->ranks->engine);
 	return status;

@@ -272,7 +272,7 @@ static void make_room(struct twi_coll_group *coll)
 void twi_coll_case(const struct twi_coll_group *coll, const struct twi_coll_call *call,
 		   struct twi_plan_case *what)
 {
-	const struct tow_options *knobs = &coll->engine->knobs;
+	const struct twi_knobs *knobs = &coll->engine->knobs;
 
 	*what = (struct twi_plan_case){
 		.kind = call->kind,
@@ -297,8 +297,8 @@ void twi_coll_case(const struct twi_coll_group *coll, const struct twi_coll_call
 		.hosts = coll->hosts,
 		.hosts_n = coll->hosts_n,
 		.cell_bytes = coll->locals_n > 0 ? TWI_COLL_CELL : 0,
-		.segment_bytes = (uint64_t)knobs->coll_segment_bytes,
-		.depth = (uint32_t)knobs->coll_depth,
+		.segment_bytes = knobs->coll_segment_bytes,
+		.depth = knobs->coll_depth,
 	};
 }
 

@@ -97,7 +97,7 @@ static bool usable(const struct twi_coll_group *coll, const struct twi_plan_row 
 		return false;
 	if (row->local && !coll->all_local && coll->size > 1)
 		return false;
-	return coll->engine->knobs.reproducible == 0 || row->canonical ||
+	return !coll->engine->knobs.reproducible || row->canonical ||
 	       !twi_coll_kind_reduces(what->kind);
 }
 
@@ -153,7 +153,7 @@ const struct twi_plan_row *twi_coll_choose(const struct twi_coll_group *coll,
 		twi_error(TOW_EINVAL, "the plan %s cannot serve %s of %llu %s among %u ranks%s",
 			  row->name, twi_coll_kind_name(call->kind),
 			  (unsigned long long)call->count, tow_type_name(call->type), coll->size,
-			  coll->engine->knobs.reproducible != 0 ? " with reproducible" : "");
+			  coll->engine->knobs.reproducible ? " with reproducible" : "");
 		return NULL;
 	}
 	*why_out = "knob coll_plan";
@@ -164,8 +164,8 @@ const struct twi_plan_row *twi_coll_choose(const struct twi_coll_group *coll,
 	row = twi_coll_table_find(coll, call);
 	if (usable(coll, row, what))
 		return row;
-	*why_out = coll->engine->knobs.reproducible != 0 ? "built-in table, reproducible"
-							 : "built-in table";
+	*why_out = coll->engine->knobs.reproducible ? "built-in table, reproducible"
+						    : "built-in table";
 	row = from_built_in(coll, call, what);
 	if (row != NULL)
 		return row;
@@ -174,6 +174,6 @@ const struct twi_plan_row *twi_coll_choose(const struct twi_coll_group *coll,
 	if (row == NULL)
 		twi_error(TOW_ENOTSUP, "no plan serves %s among %u ranks%s",
 			  twi_coll_kind_name(call->kind), coll->size,
-			  coll->engine->knobs.reproducible != 0 ? " with reproducible" : "");
+			  coll->engine->knobs.reproducible ? " with reproducible" : "");
 	return row;
 }

@@ -65,7 +65,7 @@ int twi_coll_of(struct tow_group *group, struct twi_coll_group **out)
 					    .next_seq = 1,
 					    .why = coll->why };
 	coll->left_seq = UINT64_MAX;
-	coll->holds_back = coll->engine->knobs.combine != 0;
+	coll->holds_back = coll->engine->knobs.combine;
 	twi_coll_log_make(coll->engine);
 	twi_list_init(&coll->link);
 	twi_list_init(&coll->active);

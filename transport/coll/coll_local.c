@@ -79,7 +79,7 @@ int twi_coll_sync_post(struct twi_coll_run *run)
 			status = show(run->coll, run->out, entry->shares_out ? entry->out_bytes : 0,
 				      &slot->out_where);
 	}
-	if (status != TOW_OK)
+	if (status != TOW_OK) /* TOW_AGAIN, too */
 		return status;
 	if (run->coll->crowd)
 		atomic_store_explicit(&run->coll->region->cpu, (uint32_t)sched_getcpu(),

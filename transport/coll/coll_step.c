@@ -158,7 +158,7 @@ static int post_early(struct twi_coll_run *run, struct twi_coll_chain *chain)
 		    run->io_free == 0)
 			return TOW_OK;
 		status = start_message(run, chain, chain->ahead, true);
-		if (status != TOW_OK)
+		if (status != TOW_OK) /* TOW_AGAIN, too */
 			return status;
 	}
 	return TOW_OK;
@@ -246,7 +246,7 @@ static int reduce_piece(struct twi_coll_run *run, struct twi_coll_chain *chain,
 
 	for (uint32_t i = 0; i < step->results_n; i++) {
 		status = resolve(run, chain, step, i, true, &results[i]);
-		if (status != TOW_OK)
+		if (status != TOW_OK) /* TOW_AGAIN, too */
 			return status;
 	}
 	for (uint32_t i = 0; i < step->sources_n; i++) {
@@ -407,7 +407,7 @@ static int make_staged(struct twi_coll_run *run)
 	void *memory;
 	int status;
 
-	if (run->coll->engine->knobs.require_zero_copy != 0)
+	if (run->coll->engine->knobs.require_zero_copy)
 		return twi_error(TOW_EZEROCOPY,
 				 "a collective of memory outside the pool would be copied; "
 				 "allocate it with tow_alloc");

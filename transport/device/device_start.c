@@ -32,8 +32,7 @@ static bool hold_region(struct tow_op *op)
 	const struct twi_region *region =
 		twi_pool_region_acquire(engine->pool, op->data, op->bytes);
 
-	if (region == NULL && op->bytes > TWI_STAGING_CHUNK &&
-	    engine->knobs.require_zero_copy == 0 &&
+	if (region == NULL && op->bytes > TWI_STAGING_CHUNK && !engine->knobs.require_zero_copy &&
 	    twi_pool_region_late(engine->pool, op->data, op->bytes, op->site, &region) < 0)
 		region = NULL;
 	if (region != NULL && !region_mapped(op->copy.device, region)) {
@@ -105,7 +104,7 @@ static int hold_host(struct tow_op *op)
 	op->copy.staged = !in_place(op);
 	if (!op->copy.staged)
 		return TOW_OK;
-	if (engine->knobs.require_zero_copy != 0)
+	if (engine->knobs.require_zero_copy)
 		return refuse_staging(op);
 	if (staging->memory == NULL)
 		return twi_error(TOW_EEXHAUSTED,

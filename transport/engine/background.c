@@ -263,7 +263,7 @@ bool twi_background_start(struct twi_engine *engine)
 	int err;
 
 	twi_assert_held(engine);
-	if (engine->background != NULL || engine->virtual_clock || engine->knobs.background == 0)
+	if (engine->background != NULL || engine->virtual_clock || !engine->knobs.background)
 		return false;
 	bg = calloc(1, sizeof(*bg));
 	if (bg == NULL)

@@ -36,6 +36,7 @@
 #include <towline/runtime.h>
 
 #include "diag/base/clock.h"
+#include "diag/knob/knob.h"
 #include "diag/record/lane_id.h"
 #include "memreg/pool/staging.h"
 #include "transport/engine/cpu_log.h"
@@ -119,8 +120,6 @@ struct twi_engine {
 
 	/* What seldom changes. */
 	_Alignas(64) bool virtual_clock;
-	uint8_t zerocopy;      /* enum twi_zerocopy */
-	uint8_t poller_choice; /* enum twi_poller_choice */
 	bool failing;          /* the runtime is closing: nothing new is taken */
 	bool plain_rings;      /* there is one that is not deferred (uring/ring.h) */
 	bool remote_barriers;  /* giving the engine back needs no fence */
@@ -149,7 +148,7 @@ struct twi_engine {
 	_Atomic bool colls_held;               /* there are some */
 	struct twi_coll_log *coll_log;  /* the last collectives (coll/coll_report.h), or NULL */
 	_Atomic uint32_t device_signal; /* a device has news that nobody has looked at yet */
-	struct tow_options knobs;
+	struct twi_knobs knobs;
 	struct twi_job_key job_key;   /* of the secret that knobs.job_key does not show any more */
 	struct twi_features features; /* what its lanes may offer, and require */
 	char poller_refusal[256]; /* why there is no io_uring; "": there is, or none was wanted */

@@ -233,7 +233,7 @@ static bool share(struct twi_engine *engine, struct twi_wait *wait, struct spin 
 	spin->turns = SPIN_CLOCK;
 	if (events)
 		spin->since_ns = spin->now_ns;
-	return spin->now_ns - spin->since_ns < (uint64_t)engine->knobs.spin_ns;
+	return spin->now_ns - spin->since_ns < engine->knobs.spin_ns;
 }
 
 /* Nothing will happen before the next deadline: the virtual clock is there at once. */
@@ -286,7 +286,7 @@ static bool yield_turn(struct twi_engine *engine, struct spin *spin)
 
 	spin->turns = 1;
 	spin->now_ns = now_ns;
-	if (now_ns - spin->since_ns >= (uint64_t)engine->knobs.spin_ns ||
+	if (now_ns - spin->since_ns >= engine->knobs.spin_ns ||
 	    now_ns < engine->crowd_hogged_until_ns)
 		return false;
 	sched_yield();
@@ -317,7 +317,7 @@ static bool turn(struct twi_engine *engine, struct spin *spin)
 	spin->turns = SPIN_CLOCK;
 	spin->now_ns = twi_engine_clock(engine);
 	idle_ns = spin->now_ns - spin->since_ns;
-	if (idle_ns >= (uint64_t)engine->knobs.spin_ns)
+	if (idle_ns >= engine->knobs.spin_ns)
 		return false;
 	return idle_ns < IDLE_NS || idle(engine, spin->now_ns, idle_ns);
 }

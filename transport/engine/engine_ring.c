@@ -49,7 +49,7 @@ static int register_pool(struct twi_engine *engine, struct twi_ring *ring)
 	ring->regions_version = twi_pool_regions_version(engine->pool);
 	status = twi_pool_registrar_add(engine->pool, ring->poller->registrar, ring);
 	ring->registrar = twi_pool_registered(engine->pool, ring->poller->registrar, ring);
-	if (status < 0 && engine->knobs.strict_premap != 0)
+	if (status < 0 && engine->knobs.strict_premap)
 		return status;
 	if (status < 0)
 		twi_log(engine->diag, 2, "%s", tow_error_message());

@@ -250,7 +250,7 @@ static bool is_orphaned(struct twi_engine *engine, uint64_t now_ns, uint64_t *si
 static void linger(struct twi_engine *engine, struct twi_wait *wait, uint64_t since_ns,
 		   uint64_t until_ns)
 {
-	uint64_t most_ns = LINGER_SPINS * (uint64_t)engine->knobs.spin_ns;
+	uint64_t most_ns = LINGER_SPINS * engine->knobs.spin_ns;
 	uint64_t before, now = since_ns, orphaned_ns = 0;
 	uint32_t word = TWI_WAIT_LINGERS, next = TWI_WAIT_ASLEEP;
 

@@ -16,23 +16,6 @@
 
 static const struct twi_poller *const pollers[] = { &twi_poller_uring, &twi_poller_epoll };
 
-bool twi_poller_parse(const char *name, enum twi_poller_choice *out)
-{
-	static const char *const names[] = {
-		[TWI_POLLER_AUTO] = "auto",
-		[TWI_POLLER_URING] = "io_uring",
-		[TWI_POLLER_EPOLL] = "epoll",
-	};
-
-	for (unsigned i = 0; i < twi_array_count(names); i++) {
-		if (strcmp(name, names[i]) == 0) {
-			*out = (enum twi_poller_choice)i;
-			return true;
-		}
-	}
-	return false;
-}
-
 /* io_uring cannot be had: the message of the failure is the reason, told once in the log. */
 static void note_refusal(struct twi_engine *engine)
 {
@@ -50,11 +33,11 @@ int twi_ring_create(struct twi_engine *engine, struct twi_ring **out)
 	int before = twi_error_status, status;
 	char message[TWI_ERROR_BYTES];
 
-	if (engine->poller_choice == TWI_POLLER_EPOLL)
+	if (engine->knobs.poller == TWI_POLLER_EPOLL)
 		return twi_poller_epoll.create(engine, out);
 	snprintf(message, sizeof(message), "%s", tow_error_message());
 	status = twi_poller_uring.create(engine, out);
-	if (status == TOW_OK || engine->poller_choice == TWI_POLLER_URING)
+	if (status == TOW_OK || engine->knobs.poller == TWI_POLLER_URING)
 		return status;
 	note_refusal(engine);
 	/* What was tried in vain fails no call: the thread's message stays as it was. */
@@ -82,9 +65,9 @@ void twi_poller_describe(const struct twi_engine *engine, struct twi_emit *emit)
 
 	if (ring == NULL)
 		return;
-	if (engine->poller_choice == TWI_POLLER_URING)
+	if (engine->knobs.poller == TWI_POLLER_URING)
 		why = "poller=io_uring";
-	else if (engine->poller_choice == TWI_POLLER_EPOLL)
+	else if (engine->knobs.poller == TWI_POLLER_EPOLL)
 		why = "poller=epoll";
 	else if (ring->poller == &twi_poller_epoll)
 		why = engine->poller_refusal;

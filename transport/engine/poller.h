@@ -143,11 +143,6 @@ struct twi_poller {
 	void (*fini)(struct twi_engine *engine);
 };
 
-/* The knob `poller`. */
-enum twi_poller_choice { TWI_POLLER_AUTO, TWI_POLLER_URING, TWI_POLLER_EPOLL };
-
-bool twi_poller_parse(const char *name, enum twi_poller_choice *out);
-
 /* Members of an object: which poller moves the connections of this runtime, and why that one. */
 void twi_poller_describe(const struct twi_engine *engine, struct twi_emit *emit);
 

@@ -19,11 +19,8 @@ struct twi_tracing;
  */
 int twi_runtime_open_sim(const struct tow_options *options, struct tow_runtime **runtime_out);
 
-/*
- * Takes the knobs whose values are words: those of the engine into it, that of the pool into
- * *exhaust_out. TOW_EINVAL naming the words that there are.
- */
-int twi_runtime_words(struct twi_engine *engine, enum twi_exhaust *exhaust_out);
+/* Whether the knob coll_plan names a plan. TOW_OK; TOW_EINVAL naming the plans that there are. */
+int twi_runtime_words(const struct twi_engine *engine);
 
 /* Takes the knobs of the log. TOW_EINVAL, TOW_ESYSTEM naming a file that cannot be used. */
 int twi_runtime_log(struct twi_engine *engine, const struct twi_bootstrap *bootstrap);

@@ -232,7 +232,7 @@ static void emit_record(const struct twi_engine *engine, const struct twi_coll_r
 		.type = torch_type(record->type),
 		.status = record->ended ? tow_status_name(record->status) : NULL,
 		.user_name = record->named ? record->name : NULL,
-		.timeout_ns = (uint64_t)engine->knobs.coll_timeout_ns,
+		.timeout_ns = engine->knobs.coll_timeout_ns,
 	};
 
 	if (run != NULL) {
@@ -483,12 +483,12 @@ static int write_all(const char *path, const char *text, size_t bytes)
 
 static int write_file(struct twi_engine *engine, unsigned number, const char *text, size_t bytes)
 {
-	const struct tow_options *knobs = &engine->knobs;
+	const struct twi_knobs *knobs = &engine->knobs;
 	char path[512], part[520];
 	int err;
 
-	snprintf(path, sizeof(path), "%s/flight.%s.%lld.%u.json", knobs->flight_dir, knobs->job,
-		 (long long)knobs->rank, number);
+	snprintf(path, sizeof(path), "%s/flight.%s.%u.%u.json", knobs->flight_dir, knobs->job,
+		 knobs->rank, number);
 	snprintf(part, sizeof(part), "%s.part", path);
 	err = write_all(part, text, bytes);
 	if (err == 0 && rename(part, path) != 0)
@@ -513,7 +513,7 @@ int twi_flight_dump(struct twi_engine *engine, unsigned *number)
 	status = emit.status < 0 || emit.text == NULL
 			 ? twi_error(TOW_ENOMEM, "no memory for the flight recorder's file")
 			 : write_file(engine, *number, emit.text, emit.bytes);
-	*number = (*number + 1) % (unsigned)engine->knobs.flight_files;
+	*number = (*number + 1) % engine->knobs.flight_files;
 	twi_count(engine->diag, status == TOW_OK ? TWI_C_flight_dumps : TWI_C_flight_dumps_failed,
 		  1);
 	if (status < 0)

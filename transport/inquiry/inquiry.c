@@ -162,7 +162,7 @@ static struct twi_inquiry_round *make_round(struct twi_inquiry *inquiry)
 	round->begun_ns = twi_engine_clock(inquiry->engine);
 	round->count = count;
 	for (uint32_t i = 0; i < count; i++)
-		round->entries[i].rank = ranks != NULL ? i : (uint32_t)inquiry->engine->knobs.rank;
+		round->entries[i].rank = ranks != NULL ? i : inquiry->engine->knobs.rank;
 	return round;
 }
 

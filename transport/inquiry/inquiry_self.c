@@ -355,7 +355,7 @@ const struct twi_rank_state *twi_inquiry_self(struct twi_inquiry *inquiry)
 		return NULL;
 	inquiry->own_ns = now;
 	*out = (struct twi_rank_state){
-		.rank = ranks != NULL ? ranks->rank : (uint32_t)engine->knobs.rank,
+		.rank = ranks != NULL ? ranks->rank : engine->knobs.rank,
 		.world = ranks != NULL ? ranks->size : 1,
 		.boot = inquiry->self.boot,
 		.pid_namespace = inquiry->self.pid_namespace,

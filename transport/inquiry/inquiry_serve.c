@@ -243,7 +243,7 @@ int twi_inquiry_thread_start(struct twi_engine *engine)
 	int err;
 
 	if (engine->inquiry == NULL || /* simulated */
-	    (engine->knobs.verdict_on_sigquit == 0 && engine->knobs.flight_dir[0] == '\0'))
+	    (!engine->knobs.verdict_on_sigquit && engine->knobs.flight_dir[0] == '\0'))
 		return TOW_OK;
 	thread = calloc(1, sizeof(*thread));
 	if (thread == NULL)
@@ -259,7 +259,7 @@ int twi_inquiry_thread_start(struct twi_engine *engine)
 		free(thread);
 		return twi_error_errno(TOW_ESYSTEM, err, "a thread for the flight recorder");
 	}
-	if (engine->knobs.verdict_on_sigquit != 0)
+	if (engine->knobs.verdict_on_sigquit)
 		listen_to_quit(thread);
 	engine->inquiry->thread = thread;
 	return TOW_OK;

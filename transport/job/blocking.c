@@ -131,7 +131,7 @@ TOW_PUBLIC int tow_wait_all(struct tow_op *const *ops, size_t count, uint64_t ti
 			continue;
 		status = tow_op_wait(ops[i], left(timeout_ns, since_ns));
 		if (status < 0 && tow_op_result(ops[i], &result) != TOW_OK)
-			return status; /* the wait has failed, and not the operation */
+			return status; /* TOW_AGAIN: the wait has failed, not the operation */
 		if (status < 0 && first == TOW_OK)
 			first = status;
 	}

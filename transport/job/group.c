@@ -23,7 +23,7 @@
 #define PROBE_NS    1000000000ull /* of a store that may have gone */
 #define COLL_END_NS 60000000000ull
 
-void twi_job_init(struct twi_job *job, const struct tow_options *options, struct tow_options *knobs)
+void twi_job_init(struct twi_job *job, const struct tow_options *options, struct twi_knobs *knobs)
 {
 	struct tow_options given = TOW_OPTIONS_INIT;
 

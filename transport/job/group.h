@@ -132,8 +132,7 @@ struct twi_job {
  * Looks who this process is. options may be NULL. The rank that was found becomes that of *knobs
  * where the user has said none, so that the stats sockets of ranks on one host differ.
  */
-void twi_job_init(struct twi_job *job, const struct tow_options *options,
-		  struct tow_options *knobs);
+void twi_job_init(struct twi_job *job, const struct tow_options *options, struct twi_knobs *knobs);
 
 /* Closes the groups that are open. The engine is not held. */
 void twi_job_close(struct twi_job *job);

@@ -111,7 +111,7 @@ static int serve(struct twi_ranks *ranks, const struct twi_until *until)
 					 .job = bootstrap->job,
 					 .key = &ranks->key,
 					 .diag = ranks->engine->diag,
-					 .late_ns = (uint64_t)ranks->engine->knobs.log_wait_ns };
+					 .late_ns = ranks->engine->knobs.log_wait_ns };
 	int status;
 
 	if (bootstrap->exchange == TWI_EXCHANGE_ADDRESS)
@@ -137,7 +137,7 @@ static int join(struct twi_ranks *ranks, const struct twi_until *until)
 	join->restarts = bootstrap->restarts;
 	join->key = &ranks->key;
 	join->diag = ranks->engine->diag;
-	join->late_ns = (uint64_t)ranks->engine->knobs.log_wait_ns;
+	join->late_ns = ranks->engine->knobs.log_wait_ns;
 	if (ranks->server != NULL && twi_store_server_any(ranks->server))
 		twi_host_port_put("127.0.0.1", twi_store_server_port(ranks->server),
 				  bootstrap->store, sizeof(bootstrap->store));

@@ -27,7 +27,7 @@ static bool oldest_is_held(struct twi_match *match, uint64_t tag, uint8_t space)
 {
 	const struct twi_match_entry *recv = oldest_posted(match, tag, space);
 
-	return recv && recv->held;
+	return recv != NULL && recv->held;
 }
 
 /* What both ways to come share: look into the other table first, queue only when it has none. */
@@ -39,7 +39,7 @@ static struct twi_match_entry *post(struct twi_match *match, struct twi_match_en
 	if (!twi_unlikely(match->held_count) || !oldest_is_held(match, recv->tag, recv->space))
 		message = twi_match_take_unexpected(match, recv->tag, recv->space);
 	twi_list_init(&recv->link);
-	if (message)
+	if (message != NULL)
 		return message;
 	push(&match->posted[twi_match_hash(recv->tag, recv->space)], &recv->link);
 	match->posted_count++;
@@ -52,7 +52,7 @@ static struct twi_match_entry *arrive(struct twi_match *match, struct twi_match_
 	struct twi_match_entry *recv = twi_match_take_posted(match, message->tag, message->space);
 
 	twi_list_init(&message->link);
-	if (recv)
+	if (recv != NULL)
 		return recv;
 	push(&match->unexpected[twi_match_hash(message->tag, message->space)], &message->link);
 	match->unexpected_count++;
@@ -103,7 +103,7 @@ void twi_match_let_go(struct twi_match *match, uint64_t tag, uint8_t space)
 {
 	struct twi_match_entry *recv = oldest_posted(match, tag, space);
 
-	if (!recv || !recv->held)
+	if (recv == NULL || !recv->held)
 		return;
 	recv->held = false;
 	match->held_count--;
@@ -124,7 +124,7 @@ static struct twi_match_entry *first_from(const struct twi_list *buckets, uint32
 	for (; bucket < TWI_MATCH_BUCKETS; bucket++) {
 		struct twi_list *link = twi_list_first(&buckets[bucket]);
 
-		if (link)
+		if (link != NULL)
 			return twi_container_of(link, struct twi_match_entry, link);
 	}
 	return NULL;

@@ -127,7 +127,7 @@ static inline struct twi_match_entry *twi_match_take_posted(struct twi_match *ma
 	if (!match->posted_count)
 		return NULL;
 	entry = twi_match_find(&match->posted[twi_match_hash(tag, space)], tag, space);
-	if (!entry || entry->held)
+	if (entry == NULL || entry->held)
 		return NULL;
 	twi_list_remove(&entry->link);
 	match->posted_count--;
@@ -143,7 +143,7 @@ static inline struct twi_match_entry *twi_match_take_unexpected(struct twi_match
 	if (!match->unexpected_count)
 		return NULL;
 	entry = twi_match_find(&match->unexpected[twi_match_hash(tag, space)], tag, space);
-	if (entry) {
+	if (entry != NULL) {
 		twi_list_remove(&entry->link);
 		match->unexpected_count--;
 	}

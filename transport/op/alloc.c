@@ -20,7 +20,7 @@ static int wait_for_room(struct tow_runtime *runtime, size_t bytes, size_t align
 {
 	struct twi_engine *engine = twi_runtime_engine(runtime);
 	uint64_t start = twi_now_ns(), waited = 0;
-	uint64_t most = (uint64_t)engine->knobs.exhaust_wait_ns;
+	uint64_t most = engine->knobs.exhaust_wait_ns;
 	int status = TOW_EEXHAUSTED;
 
 	twi_count(engine->diag, TWI_C_pool_waits, 1);
@@ -29,7 +29,7 @@ static int wait_for_room(struct tow_runtime *runtime, size_t bytes, size_t align
 	atomic_store_explicit(&engine->room_bytes, bytes, memory_order_relaxed);
 	atomic_fetch_add_explicit(&engine->room_waiters, 1, memory_order_relaxed);
 	while (status == TOW_EEXHAUSTED && waited < most) {
-		/* Without events only another thread's free can help: sleep until one comes. */
+		/* TOW_AGAIN: only another thread's free can help; sleep until one comes. */
 		if (tow_progress(runtime) != TOW_OK)
 			twi_pool_wait_room(engine->pool, twi_min(SLICE_NS, most - waited));
 		status = twi_pool_try(engine->pool, bytes, align, out);

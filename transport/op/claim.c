@@ -78,11 +78,11 @@ static uint64_t held_back(struct tow_peer *peer)
 int twi_claim_room(struct tow_peer *peer, uint64_t bytes)
 {
 	struct twi_engine *engine = peer->engine;
-	uint64_t most = (uint64_t)engine->knobs.peer_lease_bytes, held;
+	uint64_t most = engine->knobs.peer_lease_bytes, held;
 
 	twi_assert_held(peer->engine);
 	if (most == 0)
-		most = (uint64_t)engine->knobs.premap_memory_bytes / 4;
+		most = engine->knobs.premap_memory_bytes / 4;
 	/* Hardly ever: what all peers together hold back is more than one may. */
 	if (twi_likely(peer->claims.bytes <= most || twi_pool_deferred(engine->pool) <= most))
 		return TOW_OK;
@@ -177,7 +177,7 @@ int twi_claim_need(struct tow_peer *peer, struct tow_op *op)
 	if (peer->lane->ops->need != NULL)
 		need = peer->lane->ops->need(peer, op);
 	/* What the library says to itself is no payload that the user could register. */
-	if (need != TWI_NEED_NOTHING && engine->knobs.require_zero_copy != 0 && payload)
+	if (need != TWI_NEED_NOTHING && engine->knobs.require_zero_copy && payload)
 		return refuse(engine, op);
 	if (need != TWI_NEED_NOTHING && claim->kind == TWI_CLAIM_UNREGISTERED && payload &&
 	    register_late(engine, op)) {

@@ -50,8 +50,6 @@
  *	twi_engine_now, twi_engine_batch_now, twi_engine_clock
  *	                      what time it is: once for a call or poll, or read now
  *	twi_assert_held       stands at the head of what is for the holder alone
- *	twi_engine_enter, twi_engine_leave
- *	                      takes the engine where no member of lane.h has been called
  *
  * Rings (poller.h), for lanes with descriptors
  *	twi_ring_has, twi_ring_tag, twi_ring_submit, twi_ring_forget

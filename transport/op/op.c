@@ -414,7 +414,8 @@ TOW_PUBLIC int tow_op_wait(struct tow_op *op, uint64_t timeout_ns)
 	now = twi_engine_clock(engine);
 	twi_op_waited(op, now);
 	until = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
-	if (twi_unlikely(until != UINT64_MAX && timeout_ns >= LONG_WAIT_NS && engine->inquiry))
+	if (twi_unlikely(until != UINT64_MAX && timeout_ns >= LONG_WAIT_NS &&
+			 engine->inquiry != NULL))
 		status = wait_long(op, now, until);
 	else
 		status = twi_op_wait_until(op, now, until);

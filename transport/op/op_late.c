@@ -44,7 +44,7 @@ static int wait_asking(struct tow_op *op, uint64_t now_ns, uint64_t tell_ns)
 int twi_op_wait_late(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
 {
 	struct twi_engine *engine = op->engine;
-	uint64_t late_ns = (uint64_t)engine->knobs.log_wait_ns, begin_ns = now_ns;
+	uint64_t late_ns = engine->knobs.log_wait_ns, begin_ns = now_ns;
 	char what[64];
 	int status;
 

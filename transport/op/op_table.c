@@ -22,7 +22,7 @@ static size_t bytes_of(uint32_t count)
 
 int twi_op_table_open(struct twi_engine *engine)
 {
-	uint32_t count = (uint32_t)engine->knobs.max_ops;
+	uint32_t count = engine->knobs.max_ops;
 	struct twi_op_table *table = mmap(NULL, bytes_of(count), PROT_READ | PROT_WRITE,
 					  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 

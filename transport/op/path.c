@@ -163,16 +163,16 @@ void twi_route_init(struct twi_route *route, bool able)
 bool twi_path_eligible(const struct twi_engine *engine, const struct twi_route *route,
 		       uint64_t bytes)
 {
-	uint64_t least = (uint64_t)engine->knobs.zerocopy_min_bytes;
+	uint64_t least = engine->knobs.zerocopy_min_bytes;
 
-	return route->able && !route->sealed && engine->zerocopy != TWI_ZEROCOPY_NEVER &&
+	return route->able && !route->sealed && engine->knobs.zerocopy != TWI_ZEROCOPY_NEVER &&
 	       least != 0 && bytes >= least;
 }
 
 bool twi_path_pays(const struct twi_engine *engine, const struct twi_route *route, uint64_t bytes)
 {
 	return twi_path_eligible(engine, route, bytes) &&
-	       (engine->zerocopy == TWI_ZEROCOPY_ALWAYS || route->state == TWI_ROUTE_PAYS);
+	       (engine->knobs.zerocopy == TWI_ZEROCOPY_ALWAYS || route->state == TWI_ROUTE_PAYS);
 }
 
 enum twi_path twi_path_choose(struct twi_engine *engine, struct twi_route *route, uint64_t bytes)
@@ -193,23 +193,6 @@ void twi_path_tried(struct twi_engine *engine, struct twi_route *route)
 	route->state = TWI_ROUTE_TRYING;
 	route->trials++;
 	twi_count(engine->diag, TWI_C_zerocopy_probes, 1);
-}
-
-bool twi_zerocopy_parse(const char *name, enum twi_zerocopy *out)
-{
-	static const char *const names[] = {
-		[TWI_ZEROCOPY_AUTO] = "auto",
-		[TWI_ZEROCOPY_ALWAYS] = "always",
-		[TWI_ZEROCOPY_NEVER] = "never",
-	};
-
-	for (unsigned i = 0; i < twi_array_count(names); i++) {
-		if (strcmp(name, names[i]) == 0) {
-			*out = (enum twi_zerocopy)i;
-			return true;
-		}
-	}
-	return false;
 }
 
 void twi_path_report(struct twi_engine *engine, struct twi_route *route, uint64_t bytes,

@@ -27,11 +27,6 @@ struct twi_engine;
 
 enum twi_path { TWI_PATH_PLAIN, TWI_PATH_ZEROCOPY, TWI_PATH_TRIAL };
 
-/* The knob zerocopy. */
-enum twi_zerocopy { TWI_ZEROCOPY_AUTO, TWI_ZEROCOPY_ALWAYS, TWI_ZEROCOPY_NEVER };
-
-bool twi_zerocopy_parse(const char *name, enum twi_zerocopy *out);
-
 enum twi_route_state { TWI_ROUTE_TRY, TWI_ROUTE_TRYING, TWI_ROUTE_PAYS, TWI_ROUTE_COPIES };
 
 /* What is known of zero-copy sends to one peer. */

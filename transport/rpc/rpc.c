@@ -72,7 +72,7 @@ static int make_tables(struct twi_rpc *rpc)
 
 struct twi_rpc *twi_rpc_of(struct twi_engine *engine)
 {
-	uint64_t eager = (uint64_t)engine->knobs.eager_max_bytes;
+	uint64_t eager = engine->knobs.eager_max_bytes;
 	struct twi_rpc *rpc = engine->rpc;
 
 	twi_assert_held(engine);

@@ -97,7 +97,7 @@ static int load_file(const char *path, struct twi_job_key *out)
 	return status;
 }
 
-int twi_job_key_load(const struct tow_options *knobs, struct twi_job_key *out)
+int twi_job_key_load(const struct twi_knobs *knobs, struct twi_job_key *out)
 {
 	int status = TOW_OK;
 
@@ -108,10 +108,10 @@ int twi_job_key_load(const struct tow_options *knobs, struct twi_job_key *out)
 		status = make_key("job_key", knobs->job_key, strlen(knobs->job_key), out);
 	else if (knobs->job_key_file[0] != '\0')
 		status = load_file(knobs->job_key_file, out);
-	if (status == TOW_OK && knobs->encrypt != 0 && !out->set)
+	if (status == TOW_OK && knobs->encrypt && !out->set)
 		status = twi_error(TOW_EINVAL, "encrypt=1 needs a job key: set TOW_JOB_KEY or "
 					       "job_key_file to the job's secret");
-	out->encrypt = knobs->encrypt != 0;
+	out->encrypt = knobs->encrypt;
 	if (status < 0)
 		twi_job_key_wipe(out);
 	return status;

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <towline/runtime.h>
+#include "diag/knob/knob.h"
 
 #define TWI_JOB_KEY_BYTES      32
 #define TWI_JOB_KEY_SECRET_MIN 16   /* characters of a secret; fewer are refused */
@@ -29,7 +29,7 @@ struct twi_job_key {
  * file is no regular file of ours that nobody else may read; TOW_ESYSTEM: it cannot be read.
  * *out is all zero after a failure.
  */
-int twi_job_key_load(const struct tow_options *knobs, struct twi_job_key *out);
+int twi_job_key_load(const struct twi_knobs *knobs, struct twi_job_key *out);
 
 /* Overwrites the key: nobody is a member any more. */
 void twi_job_key_wipe(struct twi_job_key *key);

@@ -172,7 +172,7 @@ int twi_loop_nic_attach(struct twi_engine *engine, twi_loop_tap tap, void *arg)
 	if (status == TOW_OK)
 		lane->nic = &nic->base;
 	twi_engine_leave(engine);
-	if (status != TOW_OK)
+	if (status < 0)
 		free(nic);
 	return status;
 }

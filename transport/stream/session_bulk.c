@@ -113,7 +113,7 @@ static int on_head(struct twi_session *session, unsigned c)
 	struct twi_frame frame;
 	enum twi_frame_fault fault;
 
-	if (twi_frame_get(channel->in_head, &limits, &frame, &fault) != TOW_OK)
+	if (twi_frame_get(channel->in_head, &limits, &frame, &fault) < 0)
 		return twi_session_fault(session, (unsigned)fault, "sent a bad bulk frame");
 	if (twi_unlikely(frame.channel != 0))
 		return twi_session_no_channel(session, &frame);

@@ -182,7 +182,7 @@ static int parse_frame(struct twi_session *session, const uint8_t *head)
 	struct twi_frame frame;
 	enum twi_frame_fault fault;
 
-	if (get_frame(session, head, &frame, &fault) != TOW_OK)
+	if (get_frame(session, head, &frame, &fault) < 0)
 		return twi_session_fault(session, (unsigned)fault, "sent a bad control frame");
 	if (twi_unlikely(frame.channel != 0))
 		return twi_session_no_channel(session, &frame);
@@ -226,7 +226,7 @@ static void listen_for_bye(struct twi_session *session, const uint8_t *data, con
 		head = data < end ? next_head(session, &data, end) : NULL;
 		if (head == NULL)
 			return;
-		if (get_frame(session, head, &frame, &fault) != TOW_OK)
+		if (get_frame(session, head, &frame, &fault) < 0)
 			continue;
 		if (frame.type == TWI_FRAME_BYE && frame.channel == 0) {
 			session->peer_said_bye = true;

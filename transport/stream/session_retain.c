@@ -182,7 +182,7 @@ void twi_session_owe(struct twi_session *session, uint8_t type, uint64_t seq, ui
 	if (session->owed_count == 0 && twi_session_put(session, &frame))
 		return;
 	if (session->owed_count == session->owed_room) {
-		owed = session->owed_count > (uint64_t)session->engine->knobs.max_ops
+		owed = session->owed_count > session->engine->knobs.max_ops
 			       ? NULL
 			       : realloc(owed, room * sizeof(owed[0]));
 		if (owed == NULL) {

@@ -192,7 +192,7 @@ int twi_frame_get(const uint8_t in[TWI_FRAME_BYTES], const struct twi_frame_limi
 	if (f.channel && frame_rules[f.type].whole)
 		return frame_refuse(TWI_FAULT_RESERVED, fault_out);
 	ranges = ranges_of(&f);
-	if (!ranges)
+	if (ranges == NULL)
 		return frame_refuse(TWI_FAULT_FLAGS, fault_out);
 	fault = check_place(&frame_rules[f.type], &f, limits);
 	if (!fault)
@@ -307,7 +307,7 @@ const char *twi_frame_fault_text(enum twi_frame_fault fault)
 
 const char *twi_frame_type_name(uint8_t type)
 {
-	if (type >= TWI_FRAME_TYPE_END || !frame_rules[type].name)
+	if (type >= TWI_FRAME_TYPE_END || frame_rules[type].name == NULL)
 		return "unknown";
 	return frame_rules[type].name;
 }

@@ -37,7 +37,7 @@ TOW_PUBLIC int tow_trace_encode(const struct tow_trace *trace, enum tow_trace_fo
 
 TOW_PUBLIC void tow_trace_release(struct tow_trace *trace)
 {
-	if (trace)
+	if (trace != NULL)
 		twi_trace_fini(&trace->trace);
 	free(trace);
 }

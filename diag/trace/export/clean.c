@@ -48,9 +48,9 @@ static void clean(char *text)
 /* NULL without memory. */
 static char *cleaned(const char *text)
 {
-	char *copy = strdup(text ? text : "");
+	char *copy = strdup(text != NULL ? text : "");
 
-	if (copy)
+	if (copy != NULL)
 		clean(copy);
 	return copy;
 }
@@ -63,7 +63,7 @@ static bool clean_rank(const struct twi_trace_rank *rank, struct twi_trace_rank 
 	out->threads = calloc(rank->thread_count + 1, sizeof(*out->threads));
 	out->peers = calloc(rank->peer_count + 1, sizeof(*out->peers));
 	out->names = calloc(rank->name_count + 1, sizeof(*out->names));
-	if (!out->threads || !out->peers || !out->names) {
+	if (out->threads == NULL || out->peers == NULL || out->names == NULL) {
 		out->peer_count = out->name_count = 0;
 		return false;
 	}
@@ -83,7 +83,7 @@ static bool clean_rank(const struct twi_trace_rank *rank, struct twi_trace_rank 
 	for (size_t i = 0; i < rank->name_count; i++)
 		if (out->names[i] == NULL)
 			return false;
-	return out->host && out->job;
+	return out->host != NULL && out->job != NULL;
 }
 
 int twi_clean_make(const struct twi_trace *trace, struct twi_trace *out)
@@ -91,11 +91,11 @@ int twi_clean_make(const struct twi_trace *trace, struct twi_trace *out)
 	bool done = true;
 
 	*out = (struct twi_trace){ .ranks = calloc(trace->rank_count + 1, sizeof(*out->ranks)) };
-	for (size_t i = 0; out->ranks && done && i < trace->rank_count; i++) {
+	for (size_t i = 0; out->ranks != NULL && done && i < trace->rank_count; i++) {
 		out->rank_count++;
 		done = clean_rank(&trace->ranks[i], &out->ranks[i]);
 	}
-	if (out->ranks && done)
+	if (out->ranks != NULL && done)
 		return TOW_OK;
 	twi_clean_fini(out);
 	return twi_error(TOW_ENOMEM, "no memory to write a trace");

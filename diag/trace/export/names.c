@@ -39,7 +39,7 @@ static bool grow(struct twi_names *names)
 	if (rows == NULL)
 		return false;
 	for (size_t i = 0; i < names->room; i++)
-		if (names->rows[i].text)
+		if (names->rows[i].text != NULL)
 			*find(rows, room, names->rows[i].text) = names->rows[i];
 	free(names->rows);
 	names->rows = rows;
@@ -55,7 +55,7 @@ uint32_t twi_names_number(struct twi_names *names, const char *text, bool *is_ne
 	if (names->count == UINT32_MAX || !grow(names))
 		return 0;
 	row = find(names->rows, names->room, text);
-	if (row->text)
+	if (row->text != NULL)
 		return row->number;
 	row->text = strdup(text);
 	if (row->text == NULL)

@@ -198,17 +198,17 @@ static void add_coll(struct twi_ops *ops, const struct twi_trace *trace, size_t 
 	const char *user = twi_show_user_name(&trace->ranks[r], span);
 	uint64_t took_ns = span->end_ns - span->start_ns;
 	uint64_t called_ns = span->start_ns + twi_min(took_ns, (uint64_t)span->queue_ns);
-	uint64_t from_ns = coll->wait ? coll->wait->start_ns : span->end_ns;
-	uint64_t to_ns = coll->wait ? coll->wait->end_ns : span->end_ns;
+	uint64_t from_ns = coll->wait != NULL ? coll->wait->start_ns : span->end_ns;
+	uint64_t to_ns = coll->wait != NULL ? coll->wait->end_ns : span->end_ns;
 	struct twi_rendezvous like = {
 		.collective = true, .kind = span->detail, .ranks = span->ranks, .bytes = span->bytes
 	};
 
-	if (coll->first)
+	if (coll->first != NULL)
 		called_ns = twi_min(called_ns, before(span->start_ns, coll->first->start_ns));
 	coll->rendezvous = find_rendezvous(ops, (uint32_t)(span->id >> 32),
-					   user ? user : twi_show_coll_name(span->detail), &like, r,
-					   span->start_ns, twi_max(to_ns, span->end_ns));
+					   user != NULL ? user : twi_show_coll_name(span->detail),
+					   &like, r, span->start_ns, twi_max(to_ns, span->end_ns));
 	if (coll->rendezvous == 0) {
 		ops->left_out++;
 		return;
@@ -230,10 +230,11 @@ static void add_wait(struct twi_ops *ops, size_t r, const struct twi_span *span)
 
 	if (span->detail == TWI_SPAN_COLL)
 		coll = twi_ops_coll(&ops->ranks[r], span->id, span->start_ns);
-	if (coll && coll->wait == span)
+	if (coll != NULL && coll->wait == span)
 		return;
 	snprintf(text, sizeof(text), "wait-%s", twi_show_kind(span->detail));
-	rendezvous = coll ? coll->rendezvous : find_rendezvous(ops, 0, text, &like, SIZE_MAX, 0, 0);
+	rendezvous = coll != NULL ? coll->rendezvous
+				  : find_rendezvous(ops, 0, text, &like, SIZE_MAX, 0, 0);
 	if (rendezvous == 0)
 		ops->left_out++;
 	else
@@ -285,9 +286,9 @@ static void take_coll_wait(struct twi_ops *ops, size_t r, const struct twi_span 
 	if (!is_network_wait(span) || span->detail != TWI_SPAN_COLL)
 		return;
 	coll = twi_ops_coll(&ops->ranks[r], span->id, span->start_ns);
-	if (coll && (coll->wait == NULL || coll->wait->end_ns < span->end_ns))
+	if (coll != NULL && (coll->wait == NULL || coll->wait->end_ns < span->end_ns))
 		coll->wait = span;
-	if (coll && (coll->first == NULL || coll->first->start_ns > span->start_ns))
+	if (coll != NULL && (coll->first == NULL || coll->first->start_ns > span->start_ns))
 		coll->first = span;
 }
 
@@ -339,7 +340,7 @@ int twi_ops_make(const struct twi_trace *trace, struct twi_ops *out)
 
 void twi_ops_fini(struct twi_ops *ops)
 {
-	for (size_t r = 0; ops->ranks && r < ops->rank_count; r++) {
+	for (size_t r = 0; ops->ranks != NULL && r < ops->rank_count; r++) {
 		free(ops->ranks[r].ops);
 		free(ops->ranks[r].colls);
 		free(ops->ranks[r].by_id);

@@ -65,7 +65,7 @@ static void varint(struct twi_pb *w, uint64_t value)
 		value >>= 7;
 	} while (value);
 	at = twi_pb_room(w, count);
-	if (at)
+	if (at != NULL)
 		memcpy(at, bytes, count);
 }
 
@@ -81,7 +81,7 @@ void twi_pb_fixed64(struct twi_pb *w, uint32_t field, uint64_t value)
 
 	varint(w, (uint64_t)field << 3 | WIRE_FIXED64);
 	at = twi_pb_room(w, 8);
-	for (size_t i = 0; at && i < 8; i++)
+	for (size_t i = 0; at != NULL && i < 8; i++)
 		at[i] = (uint8_t)(value >> (8 * i));
 }
 
@@ -97,7 +97,7 @@ void twi_pb_bytes(struct twi_pb *w, uint32_t field, const void *bytes, size_t co
 
 	twi_pb_head(w, field, count);
 	at = twi_pb_room(w, count);
-	if (at && count)
+	if (at != NULL && count)
 		memcpy(at, bytes, count);
 }
 

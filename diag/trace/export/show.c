@@ -105,8 +105,8 @@ const char *twi_show_name(const struct twi_trace_rank *rank, const struct twi_sp
 
 	/* One that failed moved nothing: who looks for messages is not to find it. */
 	if (span->status < 0 && (span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_RECV)) {
-		snprintf(out, out_size, "%s failed%s%s", twi_show_kind(span->kind), user ? " " : "",
-			 user ? user : "");
+		snprintf(out, out_size, "%s failed%s%s", twi_show_kind(span->kind),
+			 user != NULL ? " " : "", user != NULL ? user : "");
 		return out;
 	}
 	switch (span->kind) {
@@ -125,18 +125,18 @@ const char *twi_show_name(const struct twi_trace_rank *rank, const struct twi_sp
 				    : "MegaScale: Host to Device Action";
 	case TWI_SPAN_STEP:
 	case TWI_SPAN_USER:
-		return user ? user : twi_show_kind(span->kind);
+		return user != NULL ? user : twi_show_kind(span->kind);
 	case TWI_SPAN_COLL:
-		snprintf(out, out_size, "%s%s%s", twi_show_coll_name(span->detail), user ? " " : "",
-			 user ? user : "");
+		snprintf(out, out_size, "%s%s%s", twi_show_coll_name(span->detail),
+			 user != NULL ? " " : "", user != NULL ? user : "");
 		return out;
 	case TWI_SPAN_WAIT:
 		snprintf(out, out_size, "tow_op_wait (%s)", twi_show_kind(span->detail));
 
 		return out;
 	default:
-		snprintf(out, out_size, "%s%s%s", twi_show_kind(span->kind), user ? " " : "",
-			 user ? user : "");
+		snprintf(out, out_size, "%s%s%s", twi_show_kind(span->kind),
+			 user != NULL ? " " : "", user != NULL ? user : "");
 		return out;
 	}
 }

@@ -44,7 +44,7 @@ void twi_pb_message(struct twi_pb *w, uint32_t field, const ProtobufCMessage *me
 
 	twi_pb_head(w, field, count);
 	at = twi_pb_room(w, count);
-	if (at)
+	if (at != NULL)
 		protobuf_c_message_pack(message, at);
 }
 
@@ -112,7 +112,7 @@ void twi_plane_fini(struct twi_plane *plane)
 
 static void use_stats(struct twi_plane *plane, const struct twi_stats *stats)
 {
-	for (size_t i = 0; stats && i < stats->count; i++)
+	for (size_t i = 0; stats != NULL && i < stats->count; i++)
 		plane->used[stats->rows[i].metadata_id] = true;
 }
 
@@ -132,9 +132,9 @@ int64_t twi_plane_event_name(struct twi_plane *plane, const struct twi_event_nam
 	entry.value = &value;
 	entry.value = &value;
 	value.name = (char *)(uintptr_t)name->name;
-	if (name->display_name)
+	if (name->display_name != NULL)
 		value.display_name = (char *)(uintptr_t)name->display_name;
-	if (name->stats) {
+	if (name->stats != NULL) {
 		value.n_stats = name->stats->count;
 		value.stats = (Twi__XStat **)(uintptr_t)name->stats->pointers;
 		use_stats(plane, name->stats);
@@ -158,7 +158,7 @@ void twi_plane_line_begin(struct twi_plane *plane, int64_t id, const char *name,
 	twi_pb_u64(&plane->line, LINE_ID, (uint64_t)id);
 	twi_pb_u64(&plane->line, LINE_DISPLAY_ID, (uint64_t)id);
 	twi_pb_text(&plane->line, LINE_NAME, name);
-	if (display_name)
+	if (display_name != NULL)
 		twi_pb_text(&plane->line, LINE_DISPLAY_NAME, display_name);
 	twi_pb_u64(&plane->line, LINE_START, (uint64_t)start_ns);
 }

@@ -77,7 +77,7 @@ static void add_ops(struct twi_plane *plane, const struct twi_ops *ops, size_t r
 	if (names == NULL)
 		plane->out.failed = true;
 	twi_plane_line_begin(plane, LINE_OPS, "XLA Ops", NULL, begin_ns);
-	for (size_t i = 0; names && i < ops->ranks[r].op_count; i++) {
+	for (size_t i = 0; names != NULL && i < ops->ranks[r].op_count; i++) {
 		const struct twi_op *op = &ops->ranks[r].ops[i];
 		int64_t *name = &names[op->rendezvous * TWI_OP_WHATS + op->what];
 		int64_t start_ns, end_ns;

@@ -64,7 +64,7 @@ static void dcn_stats(const struct twi_trace_rank *rank, const struct twi_span *
 	const char *name = twi_show_user_name(rank, span);
 
 	twi_stats_text(s, TWI_STAT_DCN_LABEL,
-		       name           ? name
+		       name != NULL   ? name
 		       : span->parent ? "collective"
 				      : "message");
 	twi_stats_i64(s, TWI_STAT_DCN_SOURCE_SLICE, from);
@@ -203,7 +203,7 @@ static bool add_rank(const struct twi_trace_rank *rank, int64_t *line, struct tw
 	head.sampled_out = rank->sampled_out;
 	count = twi__trace_rank__get_packed_size(&head);
 	at = twi_pb_room(out, count);
-	if (at)
+	if (at != NULL)
 		twi__trace_rank__pack(&head, at);
 	return add_rows(rank, line, out);
 }

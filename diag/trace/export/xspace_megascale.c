@@ -87,7 +87,7 @@ static bool gather(struct scale *s)
 	for (size_t t = 0; t < s->rank->thread_count; t++)
 		room += s->rank->threads[t].span_count;
 	s->items = calloc(room + 1, sizeof(*s->items));
-	for (size_t t = 0; s->items && t < s->rank->thread_count; t++) {
+	for (size_t t = 0; s->items != NULL && t < s->rank->thread_count; t++) {
 		const struct twi_trace_thread *thread = &s->rank->threads[t];
 
 		for (size_t i = 0; i < thread->span_count; i++)
@@ -109,7 +109,7 @@ static void place(struct scale *s)
 
 		if (item->span->parent)
 			coll = twi_ops_coll(own, item->span->parent, item->span->start_ns);
-		item->is_part = coll && coll->rendezvous;
+		item->is_part = coll != NULL && coll->rendezvous;
 		item->track = item->is_part ? coll->rendezvous
 					    : TWI_RENDEZVOUS_MAX + 1 + lane_of(s, item->span);
 	}
@@ -295,7 +295,7 @@ static void add_rank(struct scale *s, const struct twi_trace *trace)
 			s->plane.out.failed = true;
 		else
 			s->items = items;
-		if (items)
+		if (items != NULL)
 			place(s);
 	}
 	for (size_t i = 0; i < s->count && !s->plane.out.failed;)

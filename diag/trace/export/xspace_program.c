@@ -89,7 +89,7 @@ static void add_op(struct twi_pb *computation, const struct op *op,
 	row.n_operand_ids = op->operand_count;
 	row.operand_ids = (int64_t *)(uintptr_t)op->operands;
 	row.frontend_attributes = &attributes;
-	if (rendezvous) {
+	if (rendezvous != NULL) {
 		row.channel_id = op->number;
 		row.is_host_transfer = 1;
 		pairs[0].key = rendezvous_key;

@@ -77,7 +77,7 @@ static void pagerun_calloc(void **state)
 
 static void skip_without_jemalloc(void)
 {
-	if (!twi_arena_jemalloc_refusal())
+	if (twi_arena_jemalloc_refusal() == NULL)
 		return;
 	printf("skipped: %s\n", twi_arena_jemalloc_refusal());
 	skip();

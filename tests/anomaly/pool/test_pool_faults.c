@@ -273,7 +273,7 @@ static void note_line(void *arg, uint64_t ns, int level, const char *text)
 	struct lines *lines = arg;
 
 	(void)ns;
-	if (!strstr(text, "MiB faulted in after"))
+	if (strstr(text, "MiB faulted in after") == NULL)
 		return;
 	assert_int_equal(level, 3);
 	lines->progress++;

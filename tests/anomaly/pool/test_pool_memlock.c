@@ -60,7 +60,7 @@ static int works_unpinned(void)
 	int status = become_user(&ring);
 	void *p;
 
-	if (status)
+	if (status != 0)
 		return status;
 	if (twi_diag_create(&options.diag) || twi_pool_create(&options, &pool))
 		return 1;
@@ -87,14 +87,14 @@ static int strict_is_refused(void)
 	struct twi_pool *pool;
 	int status = become_user(&ring);
 
-	if (status)
+	if (status != 0)
 		return status;
 	if (twi_diag_create(&options.diag))
 		return 1;
-	if (twi_pool_create(&options, &pool) != TOW_ENOMEM || pool)
+	if (twi_pool_create(&options, &pool) != TOW_ENOMEM || pool != NULL)
 		return 2;
-	if (!strstr(tow_error_message(), "RLIMIT_MEMLOCK is 8192 KiB") ||
-	    !strstr(tow_error_message(), "LimitMEMLOCK=infinity"))
+	if (strstr(tow_error_message(), "RLIMIT_MEMLOCK is 8192 KiB") == NULL ||
+	    strstr(tow_error_message(), "LimitMEMLOCK=infinity") == NULL)
 		return 3;
 	twi_diag_destroy(options.diag);
 	io_uring_queue_exit(&ring);

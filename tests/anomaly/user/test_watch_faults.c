@@ -107,7 +107,7 @@ static int live(void)
 	char *p = map(16 * PAGE), *q;
 	int status = TOW_OK, each;
 
-	if (!pool)
+	if (pool == NULL)
 		return TOW_ENOMEM;
 	for (int i = 0; i < 4; i++) {
 		each = use(pool, p + (uint64_t)(i % 3) * 4 * PAGE, PAGE);
@@ -244,14 +244,15 @@ static int refused(void)
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
 		return SKIPPED;
-	if (twi_diag_create(&diag) || !(pool = make_pool()))
+	if (twi_diag_create(&diag) || (pool = make_pool()) == NULL)
 		return 1;
 	twi_emit_init(&e);
-	if (twi_registry_render(diag, "/v1/info", &e) || !strstr(e.text, "\"watched\":false") ||
-	    !strstr(e.text, "userfaultfd: EPERM") || !strstr(e.text, "seccomp"))
+	if (twi_registry_render(diag, "/v1/info", &e) ||
+	    strstr(e.text, "\"watched\":false") == NULL ||
+	    strstr(e.text, "userfaultfd: EPERM") == NULL || strstr(e.text, "seccomp") == NULL)
 		return 2;
 	twi_emit_fini(&e);
-	if (use(pool, p, PAGE) != TOW_ENOTSUP || !strstr(tow_error_message(), "seccomp"))
+	if (use(pool, p, PAGE) != TOW_ENOTSUP || strstr(tow_error_message(), "seccomp") == NULL)
 		return 3;
 	if (fake.known != 1 || twi_latecache_of(pool)->watch.running)
 		return 4;
@@ -296,7 +297,7 @@ static int fork_and_close(void)
 	char *p = map(4 * PAGE);
 	pid_t child;
 
-	if (twi_diag_create(&diag) || !(pool = make_pool()) || pipe2(hold, O_CLOEXEC))
+	if (twi_diag_create(&diag) || (pool = make_pool()) == NULL || pipe2(hold, O_CLOEXEC))
 		return 1;
 	if (use(pool, p, 4 * PAGE) != TOW_OK)
 		return SKIPPED;
@@ -306,7 +307,7 @@ static int fork_and_close(void)
 		_exit(child_of_fork(pool, p, hold[0]));
 	}
 	p[0] = 2;
-	if (!twi_pool_region_acquire(pool, p, 4 * PAGE) || fake.known != 2)
+	if (twi_pool_region_acquire(pool, p, 4 * PAGE) == NULL || fake.known != 2)
 		return 2;
 	/* With the child still there: neither this nor the unmapping may wait for it. */
 	twi_pool_destroy(pool);

@@ -55,7 +55,7 @@ struct worker {
 
 #define CHECK(worker, cond)                                                                        \
 	do {                                                                                       \
-		if (!(cond) && !(worker)->failure)                                                 \
+		if (!(cond) && (worker)->failure == NULL)                                          \
 			(worker)->failure = #cond;                                                 \
 	} while (0)
 
@@ -77,7 +77,7 @@ static const struct twi_arena_ops *provider(void **state)
 {
 	const struct twi_arena_ops *ops = *state;
 
-	if (ops == &twi_arena_jemalloc && twi_arena_jemalloc_refusal()) {
+	if (ops == &twi_arena_jemalloc && twi_arena_jemalloc_refusal() != NULL) {
 		printf("skipped: %s\n", twi_arena_jemalloc_refusal());
 		skip();
 	}
@@ -111,7 +111,7 @@ static void check_found(struct worker *w, const struct block *b, uint64_t offset
 	struct twi_block found;
 
 	CHECK(w, world->ops->find(world->arena, b->p + offset, &found) == TOW_OK);
-	if (w->failure)
+	if (w->failure != NULL)
 		return;
 	CHECK(w, found.base == b->p);
 	CHECK(w, found.bytes == b->bytes);
@@ -126,15 +126,15 @@ static void begin(struct worker *w, struct block *b, uint64_t align)
 
 	CHECK(w, (uintptr_t)b->p % twi_max(align, (uint64_t)TWI_ALIGN_DEFAULT) == 0);
 	CHECK(w, offset < world->bytes);
-	if (!w->failure)
+	if (w->failure == NULL)
 		CHECK(w, world->ops->find(world->arena, b->p, &found) == TOW_OK);
-	if (w->failure)
+	if (w->failure != NULL)
 		return;
 	b->bytes = found.bytes;
 	CHECK(w, b->bytes >= b->asked);
 	CHECK(w, b->bytes % UNIT == 0);
 	CHECK(w, b->bytes <= world->bytes - offset);
-	if (!w->failure)
+	if (w->failure == NULL)
 		CHECK(w, claim(world, b->p, b->bytes, 0, b->id));
 	check_found(w, b, twt_random_below(&w->random, b->bytes));
 	check_found(w, b, b->bytes - 1);
@@ -180,7 +180,7 @@ static void do_free(struct worker *w, struct block *b)
 
 	check_found(w, b, twt_random_below(&w->random, b->bytes));
 	CHECK(w, world->ops->find(world->arena, b->p, &found) == TOW_OK);
-	if (w->failure)
+	if (w->failure != NULL)
 		return;
 	CHECK(w, claim(world, b->p, b->bytes, b->id, 0));
 	CHECK(w, twi_hold_free(found.hold) == TWI_HOLD_ENDED);
@@ -248,7 +248,7 @@ static void step(struct worker *w)
 			check_account(w);
 		break;
 	default:
-		if (*slot) {
+		if (*slot != NULL) {
 			do_free(w, *slot);
 			*slot = NULL;
 		} else {
@@ -261,7 +261,7 @@ static void *work(void *arg)
 {
 	struct worker *w = arg;
 
-	for (int i = 0; i < w->steps && !w->failure; i++)
+	for (int i = 0; i < w->steps && w->failure == NULL; i++)
 		step(w);
 	return NULL;
 }
@@ -320,17 +320,17 @@ static void run(const struct twi_arena_ops *ops, int threads, int steps)
 	for (int i = 0; i < threads; i++)
 		pthread_join(thread[i], NULL);
 	for (int i = 0; i < threads; i++)
-		if (w[i].failure)
+		if (w[i].failure != NULL)
 			fail_msg("thread %d: %s", i, w[i].failure);
 	/* What is left of all of them, and of the mailbox, is this thread's to free. */
 	for (int i = 0; i < threads; i++)
 		for (int k = 0; k < BLOCKS; k++)
-			if (w[i].block[k])
+			if (w[i].block[k] != NULL)
 				do_free(&w[0], w[i].block[k]);
 	for (int k = 0; k < MAILBOX; k++)
-		if (world.mailbox[k])
+		if (world.mailbox[k] != NULL)
 			do_free(&w[0], world.mailbox[k]);
-	if (w[0].failure)
+	if (w[0].failure != NULL)
 		fail_msg("at the end: %s", w[0].failure);
 	world_end(&world);
 	free(w);
@@ -399,7 +399,7 @@ static void memory_is_never_written(void **state)
 	for (int i = 0; i < 20000; i++) {
 		void **slot = &p[twt_random_below(&random, 300)];
 
-		if (*slot) {
+		if (*slot != NULL) {
 			assert_int_equal(ops->find(world.arena, *slot, &found), TOW_OK);
 			assert_int_equal(twi_hold_free(found.hold), TWI_HOLD_ENDED);
 			ops->give(world.arena, *slot);
@@ -458,7 +458,7 @@ extern int mallctl(const char *, void *, size_t *, void *, size_t) __attribute__
 static void the_choice(void **state)
 {
 	(void)state;
-	if (mallctl) {
+	if (mallctl != NULL) {
 		assert_null(twi_arena_jemalloc_refusal());
 		assert_ptr_equal(twi_arena_choose(), &twi_arena_jemalloc);
 	} else {
@@ -468,7 +468,7 @@ static void the_choice(void **state)
 	twi_arena_force(&twi_arena_pagerun);
 	assert_ptr_equal(twi_arena_choose(), &twi_arena_pagerun);
 	twi_arena_force(NULL);
-	assert_string_equal(twi_arena_choose()->name, mallctl ? "jemalloc" : "pagerun");
+	assert_string_equal(twi_arena_choose()->name, mallctl != NULL ? "jemalloc" : "pagerun");
 }
 
 #define PAGERUN(test)                                                                              \

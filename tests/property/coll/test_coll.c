@@ -25,7 +25,7 @@ static void failed(void)
 		ranks.n, ranks.colors, twt_ranks_lanes(ranks.lanes),
 		(long long)ranks.options.coll_segment_bytes, (long long)ranks.options.coll_depth,
 		(long long)ranks.options.reproducible, (long long)ranks.options.shm_peer_writes,
-		ranks.options.coll_plan ? ranks.options.coll_plan : "none");
+		ranks.options.coll_plan != NULL ? ranks.options.coll_plan : "none");
 	fprintf(stderr, "replay: TOW_TEST_SEED=%llu %s\n", (unsigned long long)ranks.seed,
 		program_invocation_name);
 	abort();
@@ -87,21 +87,21 @@ static void run_seed(uint64_t seed)
 static void any_case(void **state)
 {
 	const char *one = getenv("TOW_TEST_SEED"), *many = getenv("TOW_COLL_CASES");
-	const char *from = one ? one : getenv("TOW_COLL_FIRST");
-	uint64_t seed = from ? strtoull(from, NULL, 0) : 1;
-	uint64_t cases = many ? strtoull(many, NULL, 0) : CASES;
+	const char *from = one != NULL ? one : getenv("TOW_COLL_FIRST");
+	uint64_t seed = from != NULL ? strtoull(from, NULL, 0) : 1;
+	uint64_t cases = many != NULL ? strtoull(many, NULL, 0) : CASES;
 
 	(void)state;
 	do {
 		run_seed(seed++);
-	} while (!one && cases_done < cases);
+	} while (one == NULL && cases_done < cases);
 	printf("%llu cases, seeds up to %llu:", (unsigned long long)cases_done,
 	       (unsigned long long)seed - 1);
 	for (unsigned i = 0; i < TWT_LANES_COUNT; i++)
 		printf(" %s %llu", twt_ranks_lanes((enum twt_lanes)i),
 		       (unsigned long long)by_lanes[i]);
 	printf("\n");
-	for (unsigned i = 0; i < TWT_LANES_COUNT && !one && cases >= CASES; i++)
+	for (unsigned i = 0; i < TWT_LANES_COUNT && one == NULL && cases >= CASES; i++)
 		assert_true(by_lanes[i] > 0);
 }
 

@@ -347,7 +347,7 @@ static void play_row(struct job *job)
 		if (twi_plan_build(job->row, &job->cases[r], &job->plans[r]) != TOW_OK)
 			say(job, r, tow_error_message());
 		broken = twt_plan_rules(job->cases, r, job->plans[r], job->plans[0]);
-		if (broken)
+		if (broken != NULL)
 			say(job, r, broken);
 	}
 	job->exact = !is_float(job->cases[0].type) || !twi_coll_kind_reduces(job->cases[0].kind) ||
@@ -400,10 +400,10 @@ static void any_case(void **state)
 	bool given = getenv("TOW_TEST_SEED") != NULL;
 	const char *text = getenv("TOW_PLAN_CASES");
 	uint64_t seed = twt_seed(), random = seed;
-	uint64_t cases = text ? strtoull(text, NULL, 0) : CASES, plays = 0;
+	uint64_t cases = text != NULL ? strtoull(text, NULL, 0) : CASES, plays = 0;
 
 	(void)state;
-	if (given && !text) {
+	if (given && text == NULL) {
 		one_case(seed);
 		return;
 	}

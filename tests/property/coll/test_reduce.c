@@ -12,7 +12,9 @@ static uint64_t seed;
 static void test_any(void **state)
 {
 	const char *text = getenv("TOW_REDUCE_CASES");
-	uint64_t cases = text ? strtoull(text, NULL, 0) : getenv("TOW_TEST_SEED") ? 1 : 5000;
+	uint64_t cases = text != NULL                      ? strtoull(text, NULL, 0)
+			 : getenv("TOW_TEST_SEED") != NULL ? 1
+							   : 5000;
 
 	(void)state;
 	for (uint64_t i = 0; i < cases; i++)

@@ -116,7 +116,7 @@ static void step_come(bool receive)
 			      : twi_match_take_posted(&match, tag, 0);
 		assert_ptr_equal(got, expect);
 	} else {
-		if (!expect && !spares)
+		if (expect == NULL && !spares)
 			return;
 		/* One that matches at once is given back at once: any record will do. */
 		entry = spares ? spare[--spares] : expect;
@@ -130,12 +130,12 @@ static void step_come(bool receive)
 		entry->tag = tag;
 		got = come(receive, first, entry);
 		assert_ptr_equal(got, expect);
-		if (got)
+		if (got != NULL)
 			spare[spares++] = entry;
 		else
 			plain_add(mine, entry, first);
 	}
-	if (got)
+	if (got != NULL)
 		spare[spares++] = got;
 }
 
@@ -165,7 +165,7 @@ static void step_walk(void)
 	struct plain left = unexpected;
 	struct twi_match_entry *entry, *next;
 
-	for (entry = twi_match_first_unexpected(&match); entry; entry = next) {
+	for (entry = twi_match_first_unexpected(&match); entry != NULL; entry = next) {
 		next = twi_match_next_unexpected(&match, entry);
 		assert_ptr_equal(plain_take(&left, entry->tag), entry);
 		if (rnd() % 16)
@@ -181,11 +181,11 @@ static void finish_round(void)
 {
 	struct twi_match_entry *entry;
 
-	while ((entry = twi_match_first_posted(&match))) {
+	while ((entry = twi_match_first_posted(&match)) != NULL) {
 		assert_true(plain_remove(&posted, entry));
 		assert_true(twi_match_remove_posted(&match, entry));
 	}
-	while ((entry = twi_match_first_unexpected(&match))) {
+	while ((entry = twi_match_first_unexpected(&match)) != NULL) {
 		assert_true(plain_remove(&unexpected, entry));
 		assert_true(twi_match_remove_unexpected(&match, entry));
 	}

@@ -39,7 +39,7 @@ struct worker {
 
 #define CHECK(worker, cond)                                                                        \
 	do {                                                                                       \
-		if (!(cond) && !(worker)->failure)                                                 \
+		if (!(cond) && (worker)->failure == NULL)                                          \
 			(worker)->failure = #cond;                                                 \
 	} while (0)
 
@@ -104,7 +104,7 @@ static void step(struct worker *w)
 {
 	struct block *b = &w->block[twt_random_below(&w->random, BLOCKS)];
 
-	if (!b->p) {
+	if (b->p == NULL) {
 		do_alloc(w, b);
 		return;
 	}
@@ -136,12 +136,12 @@ static void *work(void *arg)
 {
 	struct worker *w = arg;
 
-	for (int i = 0; i < w->steps && !w->failure; i++)
+	for (int i = 0; i < w->steps && w->failure == NULL; i++)
 		step(w);
 	for (int i = 0; i < BLOCKS; i++) {
 		struct block *b = &w->block[i];
 
-		if (!b->p)
+		if (b->p == NULL)
 			continue;
 		CHECK(w, marked(b));
 		if (!b->freed)
@@ -172,7 +172,7 @@ static void run(int threads, int steps)
 	for (int i = 0; i < threads; i++)
 		pthread_join(thread[i], NULL);
 	for (int i = 0; i < threads; i++)
-		if (w[i].failure)
+		if (w[i].failure != NULL)
 			fail_msg("thread %d: %s", i, w[i].failure);
 	twi_pool_stats(pool, &stats);
 	assert_int_equal(stats.allocated, 0);
@@ -215,7 +215,7 @@ static void *releaser(void *arg)
 		for (int i = 0; i < 16; i++) {
 			char *p = atomic_exchange(&h->slot[i], NULL);
 
-			if (p) {
+			if (p != NULL) {
 				idle = false;
 				twi_pool_release(h->pool, p + 10);
 			}
@@ -240,7 +240,7 @@ static void free_races_release(void **state)
 	for (int i = 0; i < 50000; i++) {
 		char *none = NULL;
 
-		if (atomic_load(&h.slot[i % 16]))
+		if (atomic_load(&h.slot[i % 16]) != NULL)
 			continue;
 		assert_int_equal(twi_pool_alloc(h.pool, i % 2 ? 100 : 8192, 0, &p), TOW_OK);
 		assert_int_equal(twi_pool_lease(h.pool, p), TOW_OK);

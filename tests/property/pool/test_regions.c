@@ -75,7 +75,7 @@ static int holds_of(struct world *w, uint64_t handle)
 	int count = 0;
 
 	for (int i = 0; i < HOLDS; i++)
-		count += w->hold[i].region && w->hold[i].generation == handle >> 12;
+		count += w->hold[i].region != NULL && w->hold[i].generation == handle >> 12;
 	return count;
 }
 
@@ -130,7 +130,7 @@ static void found(struct world *w, const struct twi_region *region, const char *
 	}
 	for (uint64_t i = first; region->kind == TWI_REGION_CACHED && i <= last; i++)
 		assert_int_equal(w->cached[region->slot][i], w->page[i]);
-	if (hold->region) {
+	if (hold->region != NULL) {
 		twi_pool_region_release(w->pool, region);
 		return;
 	}
@@ -144,8 +144,8 @@ static void look_up(struct world *w)
 	const struct twi_region *region = twi_pool_region_acquire(w->pool, p, bytes);
 
 	if (is_users(w, p, bytes))
-		assert_true(region && region->kind == TWI_REGION_USER);
-	if (region)
+		assert_true(region != NULL && region->kind == TWI_REGION_USER);
+	if (region != NULL)
 		found(w, region, p, bytes);
 }
 
@@ -181,7 +181,7 @@ static void remap(struct world *w)
 
 static void let_go(struct world *w, struct hold *hold)
 {
-	if (hold->region)
+	if (hold->region != NULL)
 		twi_pool_region_release(w->pool, hold->region);
 	hold->region = NULL;
 }
@@ -251,7 +251,7 @@ struct worker {
 
 #define CHECK(worker, cond)                                                                        \
 	do {                                                                                       \
-		if (!(cond) && !(worker)->failure)                                                 \
+		if (!(cond) && (worker)->failure == NULL)                                          \
 			(worker)->failure = #cond;                                                 \
 	} while (0)
 
@@ -269,8 +269,8 @@ static void work_step(struct worker *w)
 		CHECK(w, twi_pool_register(w->pool, p, pages * PAGE, TWI_SITE_NONE, &handle) ==
 				 TOW_OK);
 		region = twi_pool_region_acquire(w->pool, p, pages * PAGE);
-		CHECK(w, region && twt_fake_knows(&fake, region, p, pages * PAGE));
-		if (region)
+		CHECK(w, region != NULL && twt_fake_knows(&fake, region, p, pages * PAGE));
+		if (region != NULL)
 			twi_pool_region_release(w->pool, region);
 		CHECK(w, twi_pool_deregister(w->pool, handle) == TOW_OK);
 		break;
@@ -305,7 +305,7 @@ static void *work(void *arg)
 {
 	struct worker *w = arg;
 
-	for (int i = 0; i < 2000 && !w->failure; i++)
+	for (int i = 0; i < 2000 && w->failure == NULL; i++)
 		work_step(w);
 	return NULL;
 }
@@ -338,7 +338,7 @@ static void many_threads(void **state)
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(thread[i], NULL);
 	for (int i = 0; i < THREADS; i++) {
-		if (w[i].failure)
+		if (w[i].failure != NULL)
 			fail_msg("thread %d: %s; %s", i, w[i].failure, tow_error_message());
 	}
 	twi_pool_destroy(pool);

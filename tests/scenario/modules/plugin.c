@@ -43,7 +43,7 @@ static int name_of_arena(struct tow_runtime *runtime, char *arena_out, size_t ro
 	if (report("/v1/pool", tow_stats_get(runtime, "/v1/pool", &text)))
 		return 1;
 	at = strstr(text, "\"arena\":");
-	if (at && sscanf(at, "\"arena\": \"%15[a-z]", arena_out) == 1 && room > 15)
+	if (at != NULL && sscanf(at, "\"arena\": \"%15[a-z]", arena_out) == 1 && room > 15)
 		found = 1;
 	tow_stats_release(text);
 	return !found;

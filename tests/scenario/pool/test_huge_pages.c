@@ -77,8 +77,8 @@ static void take_thp(void)
 
 	twi_proc_read(SHMEM, text, sizeof(text));
 	word = strchr(text, '[');
-	end = word ? strchr(word, ']') : NULL;
-	if (!end || strstr(text, "[advise]"))
+	end = word != NULL ? strchr(word, ']') : NULL;
+	if (end == NULL || strstr(text, "[advise]") != NULL)
 		return;
 	*end = '\0';
 	if (write_text(SHMEM, "advise"))
@@ -203,7 +203,7 @@ static void thp(void **state)
 
 	(void)state;
 	twi_proc_read(SHMEM, text, sizeof(text));
-	if (!strstr(text, "[advise]")) {
+	if (strstr(text, "[advise]") == NULL) {
 		print_message("transparent huge pages cannot be had for shared memory\n");
 		skip();
 	}

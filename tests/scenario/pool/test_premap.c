@@ -42,7 +42,7 @@ static struct tow_runtime *open_it(const char *numa, struct progress *progress)
 	options.premap_memory_bytes = POOL;
 	options.stats = 0;
 	options.numa = numa;
-	options.premap_progress = progress ? note_progress : NULL;
+	options.premap_progress = progress != NULL ? note_progress : NULL;
 	options.premap_progress_user = progress;
 	status = tow_runtime_open(&options, &runtime);
 	if (status == TOW_ENOTSUP || status == TOW_EPERM) {

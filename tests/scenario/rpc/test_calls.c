@@ -107,8 +107,9 @@ static void check_stats(struct tow_runtime *runtime)
 				 4 * twi_array_count(sizes));
 		assert_int_equal(json_integer_value(json_object_get(row, "failed")), 0);
 		assert_non_null(json_object_get(row, "serve"));
-		client |= strcmp(side, "client") == 0 && json_object_get(row, "wire") &&
-			  json_object_get(row, "queue") && json_object_get(row, "request_one_way");
+		client |= strcmp(side, "client") == 0 && json_object_get(row, "wire") != NULL &&
+			  json_object_get(row, "queue") != NULL &&
+			  json_object_get(row, "request_one_way") != NULL;
 		server |= strcmp(side, "server") == 0;
 	}
 	assert_true(client && server);

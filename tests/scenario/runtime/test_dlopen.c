@@ -38,9 +38,9 @@ static void *load(const char *name)
 	char path[512];
 	void *module;
 
-	snprintf(path, sizeof(path), "%s/tests/%s.so", build ? build : ".", name);
+	snprintf(path, sizeof(path), "%s/tests/%s.so", build != NULL ? build : ".", name);
 	module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!module)
+	if (module == NULL)
 		printf("dlopen: %s\n", dlerror());
 	return module;
 }
@@ -52,10 +52,10 @@ static bool one_round(char *arena_out, size_t room)
 	void *module = load("plugin");
 	bool used;
 
-	if (!module)
+	if (module == NULL)
 		return false;
 	symbol.found = dlsym(module, "plugin_use");
-	used = symbol.found && symbol.use(arena_out, room) == 0;
+	used = symbol.found != NULL && symbol.use(arena_out, room) == 0;
 	return dlclose(module) == 0 && used;
 }
 
@@ -86,7 +86,7 @@ static bool all_rounds(const char *arena)
 static void ten_times(void **state)
 {
 	(void)state;
-	assert_true(all_rounds(mallctl ? "jemalloc" : "pagerun"));
+	assert_true(all_rounds(mallctl != NULL ? "jemalloc" : "pagerun"));
 }
 
 static int visit(struct dl_phdr_info *info, size_t bytes, void *arg)
@@ -94,7 +94,7 @@ static int visit(struct dl_phdr_info *info, size_t bytes, void *arg)
 	uint64_t *tls_bytes_out = arg;
 
 	(void)bytes;
-	if (!info->dlpi_name || !strstr(info->dlpi_name, "libtowline.so"))
+	if (info->dlpi_name == NULL || strstr(info->dlpi_name, "libtowline.so") == NULL)
 		return 0;
 	*tls_bytes_out = 0;
 	for (int i = 0; i < info->dlpi_phnum; i++)
@@ -130,7 +130,7 @@ static void among_users_of_static_tls(void **state)
 /* What the preloaded process does: see main. */
 static int child(void)
 {
-	if (!dlsym(RTLD_DEFAULT, "mallctl"))
+	if (dlsym(RTLD_DEFAULT, "mallctl") == NULL)
 		return SKIP;
 	return all_rounds("jemalloc") ? 0 : 1;
 }
@@ -166,7 +166,7 @@ static int setup(void **state)
 {
 	(void)state;
 	snprintf(stats_dir, sizeof(stats_dir), "/tmp/twt-dlopen-XXXXXX");
-	return mkdtemp(stats_dir) ? setenv("TOW_STATS_DIR", stats_dir, 1) : -1;
+	return mkdtemp(stats_dir) != NULL ? setenv("TOW_STATS_DIR", stats_dir, 1) : -1;
 }
 
 static int teardown(void **state)

@@ -169,7 +169,8 @@ static const struct twi_region *look_up(struct reader *r, const char *p, uint64_
 {
 	const struct twi_region *region = twi_pool_region_acquire(r->pool, p, bytes);
 
-	if (!region && twi_pool_region_late(r->pool, p, bytes, TWI_SITE_NONE, &region) != TOW_OK)
+	if (region == NULL &&
+	    twi_pool_region_late(r->pool, p, bytes, TWI_SITE_NONE, &region) != TOW_OK)
 		return NULL;
 	return region;
 }
@@ -186,7 +187,7 @@ static void *read_pages(void *arg)
 		uint64_t before = atomic_load(&w->seq), after, value;
 		const struct twi_region *region = look_up(r, p, pages * PAGE);
 
-		if (!region)
+		if (region == NULL)
 			continue;
 		p += twt_random_below(&r->random, pages) * PAGE;
 		if (before % 2 == 0 && dma_read(r->dma, region, p, &value)) {

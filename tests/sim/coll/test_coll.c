@@ -111,19 +111,19 @@ static void run_seed(uint64_t seed)
 static void any_case(void **state)
 {
 	const char *one = getenv("TOW_TEST_SEED"), *many = getenv("TOW_COLL_CASES");
-	const char *from = one ? one : getenv("TOW_COLL_FIRST");
-	uint64_t seed = from ? strtoull(from, NULL, 0) : 1;
-	uint64_t cases = many ? strtoull(many, NULL, 0) : CASES;
+	const char *from = one != NULL ? one : getenv("TOW_COLL_FIRST");
+	uint64_t seed = from != NULL ? strtoull(from, NULL, 0) : 1;
+	uint64_t cases = many != NULL ? strtoull(many, NULL, 0) : CASES;
 
 	(void)state;
 	cases_done = 0;
 	do {
 		run_seed(seed++);
-	} while (!one && cases_done < cases);
+	} while (one == NULL && cases_done < cases);
 	printf("%llu cases, seeds up to %llu, up to %llu ranks, %llu streams broke\n",
 	       (unsigned long long)cases_done, (unsigned long long)seed - 1,
 	       (unsigned long long)largest, (unsigned long long)breaks);
-	assert_true(one || breaks > 0);
+	assert_true(one != NULL || breaks > 0);
 }
 
 static void many(uint32_t n, struct tow_group **groups, int which, uint64_t *buffers)
@@ -154,7 +154,7 @@ static void many(uint32_t n, struct tow_group **groups, int which, uint64_t *buf
 static void many_ranks(void **state)
 {
 	const char *text = getenv("TOW_COLL_RANKS");
-	uint32_t n = text ? (uint32_t)strtoul(text, NULL, 0) : MANY;
+	uint32_t n = text != NULL ? (uint32_t)strtoul(text, NULL, 0) : MANY;
 	uint64_t *buffers = twt_coll_array(2 * (uint64_t)n, sizeof(*buffers));
 	uint64_t sum = 0, links = 0;
 	struct twi_diag *diag;
@@ -259,7 +259,7 @@ int main(void)
 		cmocka_unit_test(many_ranks),
 	};
 
-	if (getenv("TOW_COLL_RANKS"))
+	if (getenv("TOW_COLL_RANKS") != NULL)
 		return cmocka_run_group_tests(by_hand, NULL, NULL);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -574,8 +574,8 @@ static void run(uint64_t seed)
 static void test_seeds(void **state)
 {
 	const char *one = getenv("TOW_TEST_SEED"), *many = getenv("TOW_SIM_SEEDS");
-	uint64_t first = one ? strtoull(one, NULL, 0) : 1;
-	uint64_t seeds = one ? 1 : many ? strtoull(many, NULL, 0) : 100;
+	uint64_t first = one != NULL ? strtoull(one, NULL, 0) : 1;
+	uint64_t seeds = one != NULL ? 1 : many != NULL ? strtoull(many, NULL, 0) : 100;
 
 	(void)state;
 	for (uint64_t seed = first; seed < first + seeds; seed++)

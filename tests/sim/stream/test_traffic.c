@@ -539,9 +539,9 @@ static void print_counts(uint64_t seeds)
 static void test_seeds(void **state)
 {
 	const char *one = getenv("TOW_TEST_SEED"), *many = getenv("TOW_SIM_SEEDS");
-	const char *from = one ? one : getenv("TOW_SIM_FIRST");
-	uint64_t first = from ? strtoull(from, NULL, 0) : 1;
-	uint64_t count = one ? 1 : many ? strtoull(many, NULL, 0) : 300;
+	const char *from = one != NULL ? one : getenv("TOW_SIM_FIRST");
+	uint64_t first = from != NULL ? strtoull(from, NULL, 0) : 1;
+	uint64_t count = one != NULL ? 1 : many != NULL ? strtoull(many, NULL, 0) : 300;
 
 	(void)state;
 	for (uint64_t seed = first; seed < first + count; seed++)

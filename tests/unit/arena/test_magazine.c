@@ -158,7 +158,7 @@ static void it_starts_anew(void **state)
 	do {
 		assert_true(++puts < 1000);
 		twi_magazine_put(&magazine, block(0x200000), 4096, give, &given);
-	} while (!twi_magazine_take(&magazine, 4096, 64));
+	} while (twi_magazine_take(&magazine, 4096, 64) == NULL);
 	assert_int_equal(given.count, puts); /* all but the last, and the one that was in the way */
 	twi_magazine_fini(&magazine);
 }

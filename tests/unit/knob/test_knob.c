@@ -20,14 +20,15 @@ char *secure_getenv(const char *name)
 	return privileged ? NULL : getenv(name);
 }
 
-static int resolve(struct tow_options *out)
+static int resolve(struct twi_knobs *out)
 {
 	return twi_knob_resolve(NULL, out);
 }
 
 static void test_order(void **state)
 {
-	struct tow_options in = TOW_OPTIONS_INIT, out;
+	struct tow_options in = TOW_OPTIONS_INIT;
+	struct twi_knobs out;
 
 	(void)state;
 	unsetenv("TOW_PREMAP_MEMORY_BYTES");
@@ -65,7 +66,7 @@ static void test_spelling(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-		struct tow_options out;
+		struct twi_knobs out;
 		int status;
 
 		setenv(good[i].env, good[i].text, 1);
@@ -85,15 +86,15 @@ static void test_spelling(void **state)
 	setenv("TOW_SPIN_NS", "1.5ms", 1);
 	setenv("TOW_STATS", "off", 1);
 	{
-		struct tow_options out;
+		struct twi_knobs out;
 
 		assert_int_equal(resolve(&out), TOW_OK);
 		assert_int_equal(out.spin_ns, 1500000);
-		assert_int_equal(out.stats, 0);
+		assert_false(out.stats);
 	}
 	setenv("TOW_STATS", "perhaps", 1);
 	{
-		struct tow_options out;
+		struct twi_knobs out;
 
 		assert_int_equal(resolve(&out), TOW_EINVAL);
 		assert_non_null(strstr(tow_error_message(), "perhaps"));
@@ -104,7 +105,8 @@ static void test_spelling(void **state)
 
 static void test_bad_options(void **state)
 {
-	struct tow_options in = TOW_OPTIONS_INIT, out;
+	struct tow_options in = TOW_OPTIONS_INIT;
+	struct twi_knobs out;
 	struct {
 		struct tow_options known;
 		int64_t unknown;
@@ -131,6 +133,78 @@ static void test_bad_options(void **state)
 	in.job = (const char *)16;
 	assert_int_equal(twi_knob_resolve(&in, &out), TOW_OK);
 	assert_string_equal(out.job, "towline");
+}
+
+static size_t index_of(const char *name)
+{
+	struct tow_knob_info knob = { .size = sizeof(knob) };
+	size_t i = 0;
+
+	while (tow_knob_info(i, &knob) == TOW_OK && strcmp(knob.name, name) != 0)
+		i++;
+	return i;
+}
+
+/* Each word becomes its enumerator and is told as the word; what is no word is refused. */
+static void test_words(void **state)
+{
+#define WORD(id, word) { id, word },
+	static const struct {
+		enum twi_exhaust value;
+		const char *word;
+	} words[] = { TWI_EXHAUST_MAP(WORD) };
+#undef WORD
+	struct tow_options in = TOW_OPTIONS_INIT;
+	struct twi_knobs out;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		in.exhaust = words[i].word;
+		assert_int_equal(twi_knob_resolve(&in, &out), TOW_OK);
+		assert_int_equal(out.exhaust, words[i].value);
+		assert_string_equal(twi_knob_text(&out, index_of("exhaust")), words[i].word);
+	}
+	in.exhaust = "growl";
+	assert_int_equal(twi_knob_resolve(&in, &out), TOW_EINVAL);
+	assert_non_null(strstr(tow_error_message(), "exhaust=growl (option)"));
+	assert_non_null(strstr(tow_error_message(), "fail, grow, copy, wait"));
+	in.exhaust = NULL;
+	setenv("TOW_ZEROCOPY", "sometimes", 1);
+	assert_int_equal(twi_knob_resolve(&in, &out), TOW_EINVAL);
+	assert_non_null(strstr(tow_error_message(), "zerocopy=sometimes (TOW_ZEROCOPY)"));
+	setenv("TOW_ZEROCOPY", "never", 1);
+	in.poller = "epoll";
+	assert_int_equal(twi_knob_resolve(&in, &out), TOW_OK);
+	assert_int_equal(out.zerocopy, TWI_ZEROCOPY_NEVER);
+	assert_int_equal(out.poller, TWI_POLLER_EPOLL);
+	assert_int_equal(out.exhaust, TWI_EXHAUST_GROW);
+	unsetenv("TOW_ZEROCOPY");
+}
+
+/* Every type of the table is read back as it was set. */
+static void test_read_back(void **state)
+{
+	struct tow_options in = TOW_OPTIONS_INIT;
+	struct twi_knobs out;
+
+	(void)state;
+	in.premap_memory_bytes = 1ll << 40;
+	in.spin_ns = 10000000000;
+	in.rank = INT32_MAX;
+	in.encrypt = 1;
+	in.stats = 0;
+	in.job = "mine";
+	assert_int_equal(twi_knob_resolve(&in, &out), TOW_OK);
+	assert_int_equal(twi_knob_number(&out, index_of("premap_memory_bytes")), 1ll << 40);
+	assert_int_equal(twi_knob_number(&out, index_of("spin_ns")), 10000000000);
+	assert_int_equal(twi_knob_number(&out, index_of("rank")), INT32_MAX);
+	assert_int_equal(twi_knob_number(&out, index_of("encrypt")), 1);
+	assert_int_equal(twi_knob_number(&out, index_of("stats")), 0);
+	assert_null(twi_knob_text(&out, index_of("spin_ns")));
+	assert_string_equal(twi_knob_text(&out, index_of("job")), "mine");
+	assert_ptr_equal(twi_knob_string(&out, index_of("job")), &out.job);
+	assert_null(twi_knob_string(&out, index_of("exhaust")));
+	assert_null(twi_knob_string(&out, index_of("stats")));
 }
 
 /* Every row is valid by its own rules, and the API tells the whole table. */
@@ -161,7 +235,7 @@ static void test_table(void **state)
 /* A setuid program takes no knob, and so no folder to write to, from whoever started it. */
 static void test_privileged(void **state)
 {
-	struct tow_options out;
+	struct twi_knobs out;
 
 	(void)state;
 	setenv("TOW_STATS_DIR", "/etc/somewhere", 1);
@@ -183,7 +257,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_order),       cmocka_unit_test(test_spelling),
 		cmocka_unit_test(test_bad_options), cmocka_unit_test(test_table),
-		cmocka_unit_test(test_privileged),
+		cmocka_unit_test(test_privileged),  cmocka_unit_test(test_words),
+		cmocka_unit_test(test_read_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -178,7 +178,7 @@ static void test_walk(void **state)
 		assert_null(twi_match_post(&match, &recv[i]));
 		assert_null(twi_match_arrive(&match, &message[i]));
 	}
-	for (entry = twi_match_first_unexpected(&match); entry; entry = next, seen++) {
+	for (entry = twi_match_first_unexpected(&match); entry != NULL; entry = next, seen++) {
 		next = twi_match_next_unexpected(&match, entry);
 		assert_true(entry >= message && entry < message + 300);
 		if ((entry - message) % 10 == 0)
@@ -204,10 +204,10 @@ static void test_teardown(void **state)
 		assert_null(twi_match_post(&match, &recv[i]));
 		assert_null(twi_match_arrive(&match, &message[i]));
 	}
-	for (; (entry = twi_match_first_posted(&match)); gone++)
+	for (; (entry = twi_match_first_posted(&match)) != NULL; gone++)
 		assert_true(twi_match_remove_posted(&match, entry));
 	assert_int_equal(gone, 300);
-	for (; (entry = twi_match_first_unexpected(&match)); gone++)
+	for (; (entry = twi_match_first_unexpected(&match)) != NULL; gone++)
 		assert_true(twi_match_remove_unexpected(&match, entry));
 	assert_int_equal(gone, 600);
 	assert_int_equal(match.posted_count, 0);

@@ -103,9 +103,9 @@ static bool policy_of(const void *base, char *line, size_t room)
 	bool found = false;
 
 	snprintf(at, sizeof(at), "%llx ", (unsigned long long)(uintptr_t)base);
-	while (file && !found && fgets(line, (int)room, file))
+	while (file != NULL && !found && fgets(line, (int)room, file) != NULL)
 		found = strncmp(line, at, strlen(at)) == 0;
-	if (file)
+	if (file != NULL)
 		fclose(file);
 	return found;
 }

@@ -245,7 +245,8 @@ static void sums_agree_with_the_kernel(void **state)
 	assert_int_equal(at(root, "pinned_bytes"), 8 * MIB);
 	assert_int_equal(at(root, "resident_bytes"), 8 * MIB);
 	node = json_array_get(json_object_get(json_object_get(root, "numa"), "nodes"), 0);
-	if (node && json_array_size(json_object_get(json_object_get(root, "numa"), "nodes")) == 1) {
+	if (node != NULL &&
+	    json_array_size(json_object_get(json_object_get(root, "numa"), "nodes")) == 1) {
 		assert_int_equal(at(node, "resident_bytes"), 8 * MIB);
 		assert_int_equal(at(node, "pinned_bytes"), 8 * MIB);
 		assert_int_equal(at(node, "asked_bytes"), 8 * MIB);

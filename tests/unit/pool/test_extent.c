@@ -160,8 +160,8 @@ static void pin_without_right(const struct twi_extent *unused)
 	status = twi_extent_pin(&extent);
 	if (status != TOW_ENOMEM || extent.mlocked)
 		_exit(3);
-	if (!strstr(extent.pin_reason, "RLIMIT_MEMLOCK is 64 KiB") ||
-	    !strstr(extent.pin_mend, "LimitMEMLOCK=infinity"))
+	if (strstr(extent.pin_reason, "RLIMIT_MEMLOCK is 64 KiB") == NULL ||
+	    strstr(extent.pin_mend, "LimitMEMLOCK=infinity") == NULL)
 		_exit(4);
 }
 
@@ -183,7 +183,8 @@ static void exceed_file_limit(const struct twi_extent *unused)
 
 	(void)unused;
 	setrlimit(RLIMIT_FSIZE, &limit);
-	if (map_base(1 << 20, &extent) != TOW_EPERM || !strstr(tow_error_message(), "RLIMIT_FSIZE"))
+	if (map_base(1 << 20, &extent) != TOW_EPERM ||
+	    strstr(tow_error_message(), "RLIMIT_FSIZE") == NULL)
 		_exit(2);
 }
 

@@ -12,7 +12,7 @@
 static int yes(void *ctx, const struct twi_region *region)
 {
 	(void)region;
-	return ctx ? TOW_OK : twi_error(TOW_EPERM, "may not");
+	return ctx != NULL ? TOW_OK : twi_error(TOW_EPERM, "may not");
 }
 
 static void forget(void *ctx, const struct twi_region *region)

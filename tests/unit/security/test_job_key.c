@@ -24,7 +24,8 @@ static char path[64], other[64];
 
 static int load(const char *secret, const char *file, int64_t encrypt, struct twi_job_key *key)
 {
-	struct tow_options options = TOW_OPTIONS_INIT, knobs;
+	struct tow_options options = TOW_OPTIONS_INIT;
+	struct twi_knobs knobs;
 
 	options.job_key = secret;
 	options.job_key_file = file;
@@ -139,7 +140,8 @@ static void test_refused_files(void **state)
 /* A secret that is too long for the knob is refused by its length, not by showing it. */
 static void test_never_shown(void **state)
 {
-	struct tow_options options = TOW_OPTIONS_INIT, knobs;
+	struct tow_options options = TOW_OPTIONS_INIT;
+	struct twi_knobs knobs;
 	char secret[300];
 
 	(void)state;

@@ -94,7 +94,7 @@ static void late_fails(void *p, uint64_t bytes, int status, const char *text)
 
 	assert_int_equal(twi_pool_region_late(pool, p, bytes, TWI_SITE_NONE, &region), status);
 	assert_null(region);
-	if (!strstr(tow_error_message(), text))
+	if (strstr(tow_error_message(), text) == NULL)
 		fail_msg("\"%s\" is not in: %s", text, tow_error_message());
 }
 
@@ -288,7 +288,7 @@ static void changes_are_seen(void **state)
 
 		use(p + 2 * PAGE, 4 * PAGE);
 		ways[i](p);
-		if (twi_pool_region_acquire(pool, p + 2 * PAGE, 4 * PAGE))
+		if (twi_pool_region_acquire(pool, p + 2 * PAGE, 4 * PAGE) != NULL)
 			fail_msg("way %zu was not seen", i);
 		await_known(0);
 		assert_int_equal(count(TWI_C_late_cache_invalidations), before + 1);

@@ -72,7 +72,7 @@ static enum twi_frame_fault fault_under(const struct twi_frame *frame,
 	twi_frame_put(bytes, frame);
 	status = twi_frame_get(bytes, limits, &out, &fault);
 	assert_int_equal(status, fault == TWI_FAULT_NONE ? TOW_OK : TOW_EPROTOCOL);
-	if (status)
+	if (status < 0)
 		return fault;
 	assert_int_equal(out.type, frame->type);
 	assert_int_equal(out.flags, frame->flags);

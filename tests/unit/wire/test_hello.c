@@ -43,7 +43,7 @@ static enum twi_frame_fault hello_fault(const struct twi_hello *hello, bool from
 	twi_hello_put(bytes, hello);
 	status = twi_hello_get(bytes, from_acceptor, &out, &fault);
 	assert_int_equal(status, fault == TWI_FAULT_NONE ? TOW_OK : TOW_EPROTOCOL);
-	if (status)
+	if (status < 0)
 		return fault;
 	assert_int_equal(out.version_major, TWI_WIRE_MAJOR);
 	assert_int_equal(out.version_minor, TWI_WIRE_MINOR);

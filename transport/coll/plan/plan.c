@@ -110,7 +110,7 @@ bool twi_plan_fits(const struct twi_plan_row *row, const struct twi_plan_case *w
 		return true;
 	if (row->local && what->locals_n != what->ranks)
 		return false;
-	return !row->fits || row->fits(what);
+	return row->fits == NULL || row->fits(what);
 }
 
 static int check_places(const struct twi_plan_case *what)
@@ -146,7 +146,7 @@ static int check_hosts(const struct twi_plan_case *what)
 	}
 	if (!here)
 		return twi_error(TOW_EINVAL, "rank %u is not among its locals", what->rank);
-	for (uint32_t r = 0; what->hosts && r < what->ranks; r++)
+	for (uint32_t r = 0; what->hosts != NULL && r < what->ranks; r++)
 		if (what->hosts[r] >= what->hosts_n)
 			return twi_error(TOW_EINVAL, "host %u of rank %u of %u hosts is none",
 					 what->hosts[r], r, what->hosts_n);
@@ -201,10 +201,10 @@ static const uint64_t *offsets_of(struct twi_plan_list *list, const uint64_t *gi
 {
 	uint64_t sum = 0;
 
-	if (given || !counts)
+	if (given != NULL || counts == NULL)
 		return given;
 	*owned = calloc(list->what->ranks, sizeof(**owned));
-	if (!*owned) {
+	if (*owned == NULL) {
 		list->status = twi_error(TOW_ENOMEM, "no memory for a plan");
 		return NULL;
 	}
@@ -247,19 +247,19 @@ int twi_plan_build(const struct twi_plan_row *row, const struct twi_plan_case *w
 	struct twi_plan_list list = { .what = what };
 	int status = check_case(what);
 
-	if (status != TOW_OK)
+	if (status < 0)
 		return status;
 	if (!twi_plan_fits(row, what))
 		return twi_error(TOW_ENOTSUP, "the plan %s does not serve this %s of %u ranks",
 				 row->name, twi_coll_kind_name(what->kind), what->ranks);
 	list.unit = twi_plan_type_bytes(what->type);
 	list.plan = calloc(1, sizeof(*list.plan));
-	if (!list.plan)
+	if (list.plan == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a plan");
 	list.plan->name = row->name;
 	list.plan->canonical = row->canonical || !twi_coll_kind_reduces(what->kind);
 	build(&list, row);
-	if (list.status != TOW_OK) {
+	if (list.status < 0) {
 		twi_plan_free(list.plan);
 		return list.status;
 	}
@@ -269,7 +269,7 @@ int twi_plan_build(const struct twi_plan_row *row, const struct twi_plan_case *w
 
 void twi_plan_free(struct twi_plan *plan)
 {
-	if (!plan)
+	if (plan == NULL)
 		return;
 	free(plan->programs);
 	free(plan->steps);

@@ -31,7 +31,7 @@ static void each_peer(struct twi_plan_list *list, struct twi_plan_range run, pee
 			if (meets(list, round) != list->what->rank)
 				act(list, run, meets(list, round));
 		twi_plan_stage(list);
-		for (uint32_t round = first; after && round < end; round++)
+		for (uint32_t round = first; after != NULL && round < end; round++)
 			if (meets(list, round) != list->what->rank)
 				after(list, run, meets(list, round));
 		twi_plan_stage(list);

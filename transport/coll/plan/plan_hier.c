@@ -356,7 +356,7 @@ void twi_plan_build_hierarchical(struct twi_plan_list *list)
 	uint32_t *memory = calloc(2 * (size_t)what->ranks + what->hosts_n + 1, sizeof(*memory));
 	uint32_t at = 0;
 
-	if (!memory) {
+	if (memory == NULL) {
 		list->status = twi_error(TOW_ENOMEM, "no memory for a plan");
 		return;
 	}
@@ -380,6 +380,6 @@ void twi_plan_build_hierarchical(struct twi_plan_list *list)
 
 bool twi_plan_fits_hierarchical(const struct twi_plan_case *what)
 {
-	return what->hosts && what->hosts_n > 1 && what->hosts_n < what->ranks &&
+	return what->hosts != NULL && what->hosts_n > 1 && what->hosts_n < what->ranks &&
 	       twi_plan_few_sources(what);
 }

@@ -35,7 +35,7 @@ static bool may_grow(struct twi_plan_list *list, uint32_t room, uint32_t limit)
 		if (!may_grow(list, room, limit))                                                  \
 			return false;                                                              \
 		grown = calloc(room, sizeof(*grown));                                              \
-		if (!grown)                                                                        \
+		if (grown == NULL)                                                                 \
 			return fail(list, twi_error(TOW_ENOMEM, "no memory for a plan"));          \
 		for (uint32_t i = 0; i < list->array##_room; i++)                                  \
 			grown[i] = list->plan->array[i];                                           \
@@ -79,7 +79,7 @@ void twi_plan_open(struct twi_plan_list *list, uint32_t repeats, bool fence, uin
 {
 	struct twi_plan *plan = list->plan;
 
-	if (list->status != TOW_OK ||
+	if (list->status < 0 ||
 	    !GROW(list, programs, list->programs_room, plan->program_count, TWI_PLAN_STEPS_MAX))
 		return;
 	plan->programs[plan->program_count] = (struct twi_plan_program){
@@ -99,7 +99,7 @@ void twi_plan_close(struct twi_plan_list *list)
 	struct twi_plan_program *program;
 	uint32_t stage = 0, was = 0, messages = 0;
 
-	if (list->status != TOW_OK)
+	if (list->status < 0)
 		return;
 	program = &plan->programs[plan->program_count++];
 	program->count = plan->step_count - program->first;
@@ -145,7 +145,7 @@ static struct twi_plan_step *add_step(struct twi_plan_list *list, enum twi_plan_
 	struct twi_plan *plan = list->plan;
 	struct twi_plan_step *step;
 
-	if (list->status != TOW_OK ||
+	if (list->status < 0 ||
 	    !GROW(list, steps, list->steps_room, plan->step_count, TWI_PLAN_STEPS_MAX))
 		return NULL;
 	step = &plan->steps[plan->step_count++];
@@ -161,7 +161,7 @@ static void add_message(struct twi_plan_list *list, enum twi_plan_step_kind kind
 {
 	struct twi_plan_step *step = add_step(list, kind, count);
 
-	if (!step)
+	if (step == NULL)
 		return;
 	step->peer = peer;
 	step->tag = (uint16_t)tag;
@@ -203,7 +203,7 @@ static bool joins(struct twi_plan_list *list, struct twi_plan_ref to, struct twi
 	struct twi_plan_step *last;
 	const struct twi_plan_ref *refs;
 
-	if (list->status != TOW_OK || plan->step_count == 0 ||
+	if (list->status < 0 || plan->step_count == 0 ||
 	    plan->step_count == plan->programs[plan->program_count].first)
 		return false;
 	last = &plan->steps[plan->step_count - 1];
@@ -223,7 +223,8 @@ static bool joins(struct twi_plan_list *list, struct twi_plan_ref to, struct twi
 void twi_plan_copy(struct twi_plan_list *list, struct twi_plan_ref to, struct twi_plan_ref from,
 		   uint64_t count)
 {
-	if (count == 0 || joins(list, to, from, count) || !add_step(list, TWI_PLAN_COPY, count))
+	if (count == 0 || joins(list, to, from, count) ||
+	    add_step(list, TWI_PLAN_COPY, count) == NULL)
 		return;
 	add_ref(list, to, count * list->unit);
 	add_ref(list, from, count * list->unit);
@@ -231,14 +232,14 @@ void twi_plan_copy(struct twi_plan_list *list, struct twi_plan_ref to, struct tw
 
 void twi_plan_zero(struct twi_plan_list *list, struct twi_plan_ref to, uint64_t count)
 {
-	if (count > 0 && add_step(list, TWI_PLAN_ZERO, count))
+	if (count > 0 && add_step(list, TWI_PLAN_ZERO, count) != NULL)
 		add_ref(list, to, count * list->unit);
 }
 
 void twi_plan_sync(struct twi_plan_list *list)
 {
 	twi_plan_stage(list);
-	if (add_step(list, TWI_PLAN_SYNC, 0))
+	if (add_step(list, TWI_PLAN_SYNC, 0) != NULL)
 		list->plan->syncs++;
 	twi_plan_stage(list);
 }
@@ -249,7 +250,7 @@ void twi_plan_reduce(struct twi_plan_list *list, uint64_t count, bool divide)
 
 	list->muted = count == 0;
 	step = list->muted ? NULL : add_step(list, TWI_PLAN_REDUCE, count);
-	if (step)
+	if (step != NULL)
 		step->divide = divide && list->what->reduce == TOW_AVG;
 }
 
@@ -257,7 +258,7 @@ static void add_operand(struct twi_plan_list *list, struct twi_plan_ref ref, boo
 {
 	struct twi_plan_step *step;
 
-	if (list->muted || list->status != TOW_OK)
+	if (list->muted || list->status < 0)
 		return;
 	step = &list->plan->steps[list->plan->step_count - 1];
 	step->results_n += result;

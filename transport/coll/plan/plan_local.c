@@ -282,7 +282,7 @@ void twi_plan_build_local(struct twi_plan_list *list)
 
 	twi_plan_open(list, 1, true, 0);
 	twi_plan_sync(list);
-	if (shares[what->kind]) {
+	if (shares[what->kind] != NULL) {
 		shares[what->kind](list);
 		if (!all_to_all_in_place(what)) /* it ends with what is its own */
 			twi_plan_sync(list);

@@ -221,7 +221,7 @@ TWI_INLINE void step(const struct kernel_span *s, uint64_t i, struct kernel_kind
 		store_parts(tile, x, parts);
 		return;
 	}
-	if (kind.divide && s->divides)
+	if (kind.divide != NULL && s->divides)
 		x = divide_parts(kind.divide, x, s->ranks);
 	x = kind.pack(x, parts);
 	for (uint32_t m = 0; m < s->results_n; m++) {

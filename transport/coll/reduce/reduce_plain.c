@@ -160,7 +160,7 @@ static const struct plain_type types[TOW_TYPE_COUNT] = {
 bool twi_reduce_legal(enum tow_type type, enum tow_reduce reduce)
 {
 	return (unsigned)type < TOW_TYPE_COUNT && (unsigned)reduce < TOW_REDUCE_COUNT &&
-	       types[type].combine[reduce];
+	       types[type].combine[reduce] != NULL;
 }
 
 #define DIVIDE(name, type, wide)                                                                   \

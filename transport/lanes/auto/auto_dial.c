@@ -226,7 +226,7 @@ int twi_auto_connect(struct tow_endpoint *base, const char *address, struct tow_
 	dial->endpoint = endpoint;
 	dial->op = op;
 	dial->status = TOW_EREFUSED;
-	until = twi_engine_now(engine) + (uint64_t)engine->knobs.connect_timeout_ns;
+	until = twi_engine_now(engine) + engine->knobs.connect_timeout_ns;
 	dial->until_ns = twi_min(until, op->deadline_ns);
 	op->lane_state = dial;
 	find_ways(dial, &to);

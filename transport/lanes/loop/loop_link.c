@@ -154,7 +154,7 @@ static struct twi_loop_late late_of(const struct twi_bulk_out *out, size_t bytes
 static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned stream)
 {
 	struct twi_session *session = &peer->base.session;
-	uint64_t most = (uint64_t)lane->base.engine->knobs.bulk_chunk_bytes;
+	uint64_t most = lane->base.engine->knobs.bulk_chunk_bytes;
 	struct twi_loop_pipe *pipe = out_pipe(peer, stream);
 	unsigned c = stream - TWI_LOOP_BULK;
 	struct twi_engine *engine = lane->base.engine;
@@ -331,7 +331,7 @@ static enum twi_nic scatter(struct twi_loop_lane *lane, struct twi_loop_peer *pe
 {
 	struct twi_session *session = &peer->base.session;
 	struct twi_engine *engine = lane->base.engine;
-	uint64_t most = (uint64_t)engine->knobs.bulk_chunk_bytes;
+	uint64_t most = engine->knobs.bulk_chunk_bytes;
 	unsigned c = stream - TWI_LOOP_BULK;
 	struct tow_op *op = twi_session_bulk_op(session, c);
 	struct iovec parts[2];
@@ -511,15 +511,15 @@ void twi_loop_link_free(struct twi_loop_link *link)
 static int create_side(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned side,
 		       const char *address)
 {
-	const struct tow_options *knobs = &lane->base.engine->knobs;
+	const struct twi_knobs *knobs = &lane->base.engine->knobs;
 	struct twi_session_config config = {
 		.lane = TWI_LANE_LOOP,
 		.connector = side == 0,
-		.local_credit_bytes = (uint64_t)knobs->credit_bytes,
-		.remote_credit_bytes = (uint64_t)knobs->credit_bytes,
-		.eager_max_bytes = (uint32_t)knobs->eager_max_bytes,
+		.local_credit_bytes = knobs->credit_bytes,
+		.remote_credit_bytes = knobs->credit_bytes,
+		.eager_max_bytes = knobs->eager_max_bytes,
 		.bulk_count = link->streams - TWI_LOOP_BULK,
-		.checksum_all = knobs->checksum_all != 0,
+		.checksum_all = knobs->checksum_all,
 		.announce = lane->config.announce,
 		.stripe_bytes = lane->config.stripe_bytes,
 	};

@@ -31,7 +31,7 @@ static int lane_open(struct twi_engine *engine, struct twi_lane **out)
 /* A knob that names the lane or a provider asks for libfabric; else a device of a fabric does. */
 static bool lane_wanted(const struct twi_lane *lane, const char **why_out)
 {
-	const struct tow_options *knobs = &lane->engine->knobs;
+	const struct twi_knobs *knobs = &lane->engine->knobs;
 
 	*why_out = "this host has no device of a fabric; name ofi in lanes, or ofi_provider, and "
 		   "libfabric is asked all the same";
@@ -48,7 +48,7 @@ static int endpoint_open(struct twi_lane *base, const char *address, struct tow_
 
 	if (status < 0)
 		return status;
-	if (base->engine->knobs.encrypt != 0)
+	if (base->engine->knobs.encrypt)
 		return twi_error(TOW_ENOTSUP,
 				 "the ofi lane does not encrypt, and encrypt is set: use tcp");
 	endpoint = twi_endpoint_alloc(sizeof(*endpoint));

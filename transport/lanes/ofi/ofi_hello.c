@@ -106,17 +106,16 @@ static int on_hello(struct twi_ofi_peer *peer, const uint8_t *payload)
 	if (!twi_auth_done(&peer->auth) || peer->heard_hello)
 		return twi_error(TOW_EPROTOCOL, "peer %s sent a HELLO out of place",
 				 peer->base.address);
-	if (twi_ofi_hello_get(payload, &hello) != TOW_OK)
+	if (twi_ofi_hello_get(payload, &hello) < 0)
 		return twi_error(TOW_EPROTOCOL, "peer %s: the HELLO is out of bounds",
 				 peer->base.address);
 	peer->heard_hello = true;
 	peer->remote_credit_bytes = twi_min(hello.credit_bytes, (uint64_t)TWI_OFI_CREDIT_MAX);
 	credit = peer->remote_credit_bytes / 2;
 	credit -= twi_min(credit, (uint64_t)twi_frame_cost(0));
-	peer->eager_max_bytes =
-		(uint32_t)twi_min(twi_min((uint64_t)peer->base.engine->knobs.eager_max_bytes,
-					  (uint64_t)hello.payload_max_bytes),
-				  credit);
+	peer->eager_max_bytes = (uint32_t)twi_min(twi_min(peer->base.engine->knobs.eager_max_bytes,
+							  (uint64_t)hello.payload_max_bytes),
+						  credit);
 	peer->piece_bytes =
 		twi_min(peer->port->packet_bytes - TWI_OFI_HEAD_BYTES, hello.payload_max_bytes);
 	/* AUTH has said the major version. */
@@ -143,7 +142,7 @@ static int on_auth(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packe
 	size_t used = 0;
 	int status;
 
-	if (twi_ofi_auth_get(payload, packet->payload_bytes, &auth) != TOW_OK ||
+	if (twi_ofi_auth_get(payload, packet->payload_bytes, &auth) < 0 ||
 	    (peer->there != 0 && peer->there != auth.from) || twi_auth_done(&peer->auth))
 		return twi_error(TOW_EPROTOCOL, "peer %s: the AUTH is out of bounds or place",
 				 peer->base.address);

@@ -171,7 +171,7 @@ static void owe(struct twi_ofi_peer *peer, uint8_t type, uint64_t seq, uint64_t 
 	struct twi_ofi_owed *owed = peer->owed;
 
 	if (peer->owed_count == peer->owed_room) {
-		owed = peer->owed_count > (uint64_t)peer->base.engine->knobs.max_ops
+		owed = peer->owed_count > peer->base.engine->knobs.max_ops
 			       ? NULL
 			       : realloc(owed, room * sizeof(owed[0]));
 		if (owed == NULL) {

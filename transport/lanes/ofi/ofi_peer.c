@@ -121,9 +121,9 @@ struct twi_ofi_peer *twi_ofi_peer_create(struct twi_ofi_port *port, const struct
 		twi_peer_free(&peer->base);
 		return NULL;
 	}
-	peer->local_credit_bytes = (uint64_t)engine->knobs.credit_bytes;
+	peer->local_credit_bytes = engine->knobs.credit_bytes;
 	peer->heard_ns = twi_engine_now(engine);
-	peer->deadline_ns = peer->heard_ns + (uint64_t)engine->knobs.connect_timeout_ns;
+	peer->deadline_ns = peer->heard_ns + engine->knobs.connect_timeout_ns;
 	port->peers[index] = peer;
 	port->peer_count++;
 	port->strangers++;
@@ -404,9 +404,9 @@ void twi_ofi_port_end(struct twi_ofi_port *port)
 /* An open connection: is anybody there? */
 static uint64_t listen_to(struct twi_ofi_peer *peer, uint64_t now_ns)
 {
-	const struct tow_options *knobs = &peer->base.engine->knobs;
-	uint64_t heartbeat = (uint64_t)knobs->heartbeat_ns;
-	uint64_t timeout = (uint64_t)knobs->peer_timeout_ns;
+	const struct twi_knobs *knobs = &peer->base.engine->knobs;
+	uint64_t heartbeat = knobs->heartbeat_ns;
+	uint64_t timeout = knobs->peer_timeout_ns;
 	uint64_t silent = now_ns - twi_min(peer->heard_ns, now_ns);
 	bool asked = peer->asked_ns > peer->heard_ns;
 

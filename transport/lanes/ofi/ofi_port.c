@@ -297,9 +297,8 @@ int twi_ofi_port_open(struct twi_ofi_lane *lane, const struct twi_ofi_wish *wish
 	port->lane = lane;
 	port->wait_fd = -1;
 	port->index = lane->next_index++;
-	port->packet_bytes =
-		TWI_OFI_HEAD_BYTES + (uint32_t)twi_max((uint64_t)engine->knobs.eager_max_bytes,
-						       (uint64_t)TWI_OFI_PAYLOAD_MIN);
+	port->packet_bytes = TWI_OFI_HEAD_BYTES + (uint32_t)twi_max(engine->knobs.eager_max_bytes,
+								    (uint64_t)TWI_OFI_PAYLOAD_MIN);
 	twi_list_init(&port->link);
 	twi_list_init(&port->small_free);
 	twi_list_init(&port->big_free);

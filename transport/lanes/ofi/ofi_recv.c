@@ -426,7 +426,7 @@ int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
 	struct tow_op *op;
 	int status = admit(peer, p);
 
-	if (status == TOW_OK && twi_ofi_where_get(payload, p->value, &where) != TOW_OK)
+	if (status == TOW_OK && twi_ofi_where_get(payload, p->value, &where) < 0)
 		status = twi_ofi_fault(peer, TWI_RULE_OFFER, "offers message %llu at no place",
 				       (unsigned long long)p->seq);
 	if (status < 0)

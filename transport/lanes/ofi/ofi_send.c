@@ -19,7 +19,7 @@
 /* Whether message seq carries a checksum. */
 static bool sampled(const struct twi_ofi_peer *peer, uint64_t seq)
 {
-	return peer->base.engine->knobs.checksum_all != 0 || twi_checksum_chosen(seq);
+	return peer->base.engine->knobs.checksum_all || twi_checksum_chosen(seq);
 }
 
 static struct twi_ofi_give *give_of(const struct tow_op *op)

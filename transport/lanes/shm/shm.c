@@ -434,7 +434,7 @@ static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 	twi_emit_str(emit, "state", peer->failed != 0 ? tow_status_name(peer->failed) : "up");
 	twi_peer_messages_describe(base, peer->seq_sent, peer->seq_received, &peer->match, emit);
 	twi_emit_u64(emit, "eager_max_bytes", peer->eager_max);
-	twi_emit_u64(emit, "credit_bytes", (uint64_t)base->engine->knobs.credit_bytes);
+	twi_emit_u64(emit, "credit_bytes", base->engine->knobs.credit_bytes);
 	twi_emit_u64(emit, "unexpected_bytes", peer->unexpected_bytes);
 	twi_emit_u64(emit, "offers_open", peer->offer_count);
 	twi_emit_bool(emit, "stalled", peer->stalled);

@@ -248,7 +248,7 @@ static struct twi_shm_peer *create(struct twi_shm_endpoint *endpoint, const char
 	}
 	twi_peer_setup(&peer->base, &lane->base, address);
 	peer->endpoint = endpoint;
-	peer->deadline_ns = twi_engine_now(engine) + (uint64_t)engine->knobs.connect_timeout_ns;
+	peer->deadline_ns = twi_engine_now(engine) + engine->knobs.connect_timeout_ns;
 	twi_shm_traffic_init(peer);
 	twi_list_push_back(&lane->handshakes, &peer->link);
 	lane->handshake_count++;

@@ -157,7 +157,7 @@ static uint64_t features_of(const struct twi_shm_peer *peer)
 
 	if (!twi_shm_lane_of(engine)->barriers)
 		lacks |= TWI_FEATURE_BIT(shm_barriers);
-	if (engine->knobs.shm_peer_writes == 0)
+	if (!engine->knobs.shm_peer_writes)
 		lacks |= TWI_FEATURE_BIT(shm_peer_writes);
 	return twi_features_word(engine->features, TWI_LANE_SHM, lacks);
 }
@@ -166,7 +166,7 @@ static int say_hello(struct twi_shm_peer *peer)
 {
 	struct twi_engine *engine = peer->base.engine;
 	struct twi_shm_lane *lane = twi_shm_lane_of(engine);
-	struct twi_shm_shape shape = twi_shm_shape_for((uint64_t)engine->knobs.eager_max_bytes);
+	struct twi_shm_shape shape = twi_shm_shape_for(engine->knobs.eager_max_bytes);
 	struct packet hello = { .magic = MAGIC, .version = VERSION, .type = PACKET_HELLO };
 	const struct twi_extent_table *table = (const void *)engine->pool;
 	struct twi_shm_box box;
@@ -184,7 +184,7 @@ static int say_hello(struct twi_shm_peer *peer)
 	hello.probe_at = (uint64_t)(uintptr_t)&box.head->probe;
 	hello.slots = shape.slots;
 	hello.area_bytes = shape.area_bytes;
-	hello.eager_max = (uint64_t)engine->knobs.eager_max_bytes;
+	hello.eager_max = engine->knobs.eager_max_bytes;
 	hello.extents = atomic_load_explicit(&table->count, memory_order_acquire);
 	hello.bytes = peer->shared->mine_bytes;
 	hello.features = features_of(peer);
@@ -201,7 +201,7 @@ static int say_hello(struct twi_shm_peer *peer)
 bool twi_shm_announce(struct twi_shm_peer *peer, uint32_t extent)
 {
 	const struct twi_extent_table *table = (const void *)peer->base.engine->pool;
-	bool writable = peer->base.engine->knobs.shm_peer_writes != 0;
+	bool writable = peer->base.engine->knobs.shm_peer_writes;
 
 	while (peer->announced <= extent) {
 		const struct twi_extent *next = table->extent[peer->announced];
@@ -320,8 +320,7 @@ static int take_hello(struct twi_shm_peer *peer, struct arrival *in)
 		(struct twi_shm_notes){ .notes = mine.notes, .taken = &theirs.head->notes_taken };
 	peer->notes_in =
 		(struct twi_shm_notes){ .notes = theirs.notes, .taken = &mine.head->notes_taken };
-	peer->eager_max =
-		twi_min((uint64_t)peer->base.engine->knobs.eager_max_bytes, hello->eager_max);
+	peer->eager_max = twi_min(peer->base.engine->knobs.eager_max_bytes, hello->eager_max);
 	peer->eager_max = twi_min(peer->eager_max, (uint64_t)mine.shape.area_bytes / 8);
 	peer->limits.eager_max = peer->eager_max;
 	peer->limits.extent_bytes = shared->extent_bytes;

@@ -290,7 +290,7 @@ static bool keep(struct twi_shm_peer *peer, const struct twi_shm_message *messag
 	struct twi_shm_parcel *parcel;
 
 	if (bounded && peer->unexpected_bytes > 0 &&
-	    peer->unexpected_bytes + cost > (uint64_t)peer->base.engine->knobs.credit_bytes)
+	    peer->unexpected_bytes + cost > peer->base.engine->knobs.credit_bytes)
 		return false;
 	parcel = malloc(sizeof(*parcel) + message->bytes);
 	if (parcel == NULL)

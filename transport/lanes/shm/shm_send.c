@@ -233,7 +233,7 @@ static int claim(struct twi_shm_peer *peer, struct tow_op *op)
 
 	if (status < 0 || op->claim.kind == TWI_CLAIM_POOL || peer->remote_mine)
 		return status;
-	if (engine->knobs.require_zero_copy != 0) {
+	if (engine->knobs.require_zero_copy) {
 		twi_count(engine->diag, TWI_C_zero_copy_refusals, 1);
 		return twi_error(TOW_EZEROCOPY,
 				 "require_zero_copy: send of %llu bytes at %p outside the pool, "

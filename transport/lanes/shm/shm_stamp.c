@@ -10,7 +10,7 @@
 /* Whether message seq carries a checksum: one in so many, or all. */
 static bool sums(const struct twi_shm_peer *peer, uint64_t seq, uint64_t bytes)
 {
-	if (twi_unlikely(peer->base.engine->knobs.checksum_all != 0))
+	if (twi_unlikely(peer->base.engine->knobs.checksum_all))
 		return true;
 	return twi_unlikely(twi_checksum_chosen(seq)) && bytes <= TWI_SHM_SUM_MAX;
 }
@@ -21,7 +21,7 @@ static bool times_all(const struct twi_shm_peer *peer)
 #ifndef TWI_NO_DIAGNOSTICS
 	const struct twi_engine *engine = peer->base.engine;
 
-	return twi_unlikely(twi_span_all(engine->diag)) && engine->knobs.checksum_all == 0;
+	return twi_unlikely(twi_span_all(engine->diag)) && !engine->knobs.checksum_all;
 #else
 	(void)peer;
 	return false;

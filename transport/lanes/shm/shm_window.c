@@ -128,7 +128,7 @@ static int find_window(struct twi_shm_peer *peer, uint32_t extent, uint64_t offs
 	int status = find_extent(peer, extent);
 	uint64_t limit;
 
-	if (status != TOW_OK)
+	if (status != TOW_OK) /* TOW_AGAIN, too */
 		return status;
 	limit = shared->extent_bytes[extent];
 	if (offset > limit || bytes > limit - offset)

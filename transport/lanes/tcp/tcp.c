@@ -117,7 +117,7 @@ static void kick(struct twi_tcp_peer *peer, uint64_t now_ns)
 	}
 	if (!session->urgent && !peer->answers &&
 	    session->tx_tail - session->tx_head < TWI_FLUSH_BYTES &&
-	    now_ns - peer->last_flush_ns < (uint64_t)engine->knobs.gather_ns) {
+	    now_ns - peer->last_flush_ns < engine->knobs.gather_ns) {
 		hold_back(peer);
 		return;
 	}

@@ -41,7 +41,7 @@
 
 static uint64_t timeout_of(const struct twi_engine *engine)
 {
-	return (uint64_t)engine->knobs.peer_timeout_ns;
+	return engine->knobs.peer_timeout_ns;
 }
 
 static void note_error(struct twi_tcp_line *line)
@@ -230,7 +230,7 @@ static void redial(struct twi_tcp_lane *lane, uint64_t now_ns)
 /* Between two looks at the silence of peers. */
 static uint64_t beat_of(const struct twi_engine *engine)
 {
-	return twi_min((uint64_t)engine->knobs.heartbeat_ns, timeout_of(engine) / 6);
+	return twi_min(engine->knobs.heartbeat_ns, timeout_of(engine) / 6);
 }
 
 void twi_tcp_beat_start(struct twi_tcp_lane *lane)

@@ -236,7 +236,7 @@ int twi_tcp_dial_again(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uns
 {
 	const struct twi_tcp_address *to = dialed(peer);
 	struct twi_tcp_line *at = &peer->lines[line];
-	uint64_t limit_ns = (uint64_t)lane->base.engine->knobs.peer_timeout_ns / 4;
+	uint64_t limit_ns = lane->base.engine->knobs.peer_timeout_ns / 4;
 	int status;
 
 	*denial_out = TWI_TCP_NO_ANSWER;

@@ -50,7 +50,7 @@ static uint64_t features_of(const struct twi_tcp_peer *peer)
 static void hello_of(const struct twi_tcp_stream *stream, struct twi_tcp_words *words)
 {
 	const struct twi_tcp_peer *peer = stream->peer;
-	const struct tow_options *knobs = &peer->base.engine->knobs;
+	const struct twi_knobs *knobs = &peer->base.engine->knobs;
 
 	words->hello = (struct twi_hello){
 		.kind = stream->line > 0 ? TWI_STREAM_BULK : TWI_STREAM_CONTROL,
@@ -62,10 +62,10 @@ static void hello_of(const struct twi_tcp_stream *stream, struct twi_tcp_words *
 		words->hello.channel = stream->line - 1;
 		return;
 	}
-	words->hello.bulk_count = (uint8_t)(peer->line_count > 1 ? peer->line_count - 1
-								 : (unsigned)knobs->bulk_streams);
-	words->hello.eager_max_bytes = (uint32_t)knobs->eager_max_bytes;
-	words->hello.credit_bytes = (uint64_t)knobs->credit_bytes;
+	words->hello.bulk_count =
+		(uint8_t)(peer->line_count > 1 ? peer->line_count - 1 : knobs->bulk_streams);
+	words->hello.eager_max_bytes = knobs->eager_max_bytes;
+	words->hello.credit_bytes = knobs->credit_bytes;
 	words->hello.features = features_of(peer);
 }
 
@@ -138,16 +138,15 @@ static int agree(struct twi_tcp_peer *peer, const struct twi_hello *hello)
 
 static int start_session(struct twi_tcp_peer *peer, const struct twi_hello *hello)
 {
-	const struct tow_options *knobs = &peer->base.engine->knobs;
+	const struct twi_knobs *knobs = &peer->base.engine->knobs;
 	struct twi_session_config config = {
 		.lane = TWI_LANE_TCP,
 		.connector = peer->connector,
-		.local_credit_bytes = (uint64_t)knobs->credit_bytes,
+		.local_credit_bytes = knobs->credit_bytes,
 		.remote_credit_bytes = hello->credit_bytes,
-		.eager_max_bytes =
-			twi_min((uint32_t)knobs->eager_max_bytes, hello->eager_max_bytes),
+		.eager_max_bytes = twi_min(knobs->eager_max_bytes, hello->eager_max_bytes),
 		.bulk_count = peer->line_count - 1,
-		.checksum_all = knobs->checksum_all != 0,
+		.checksum_all = knobs->checksum_all,
 	};
 	int status = twi_session_init(&peer->base.session, peer->base.engine, &peer->base, &config);
 
@@ -247,8 +246,8 @@ static int welcome_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *str
 	peer->remote = remote;
 	peer->session_id = hello->session;
 	peer->token = twi_tcp_random_id();
-	peer->line_count = 1 + twi_min((unsigned)hello->bulk_count,
-				       (unsigned)lane->base.engine->knobs.bulk_streams);
+	peer->line_count =
+		1 + twi_min((unsigned)hello->bulk_count, lane->base.engine->knobs.bulk_streams);
 	peer->lines[0].stream = stream;
 	stream->peer = peer;
 	status = take_address(stream, peer, words);
@@ -473,7 +472,7 @@ static int go_on(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 		status = say_first(lane, stream);
 	if (status == TOW_OK)
 		status = twi_tcp_greet_hear(lane, stream, &words);
-	if (status != TOW_OK)
+	if (status != TOW_OK) /* TOW_AGAIN, too */
 		return status;
 	if (stream->ours)
 		return answered(lane, stream, &words);

@@ -179,7 +179,7 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 		return;
 	}
 	if (!twi_session_bulk_out(&stream->peer->base.session, stream->line - 1u,
-				  (uint64_t)engine->knobs.bulk_chunk_bytes, &out)) {
+				  engine->knobs.bulk_chunk_bytes, &out)) {
 		cork(stream, false);
 		return;
 	}
@@ -217,8 +217,7 @@ static int place_of(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	if (twi_unlikely(stream->seal != NULL))
 		return twi_tcp_seal_room(stream, &stream->rx_parts[0]) ? 1 : 0;
 	return twi_session_bulk_want(session, stream->line - 1u,
-				     (uint64_t)lane->base.engine->knobs.bulk_chunk_bytes,
-				     stream->rx_parts);
+				     lane->base.engine->knobs.bulk_chunk_bytes, stream->rx_parts);
 }
 
 static void recv_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
@@ -290,7 +289,7 @@ static void flush_or_gather(struct twi_tcp_peer *peer)
 {
 	struct twi_engine *engine = peer->base.engine;
 	const struct twi_session *session = &peer->base.session;
-	uint64_t patience_ns = (uint64_t)engine->knobs.gather_ns, now_ns;
+	uint64_t patience_ns = engine->knobs.gather_ns, now_ns;
 	unsigned flows = session->grant_count + session->ready_grants + session->send_count +
 			 session->ready_sends;
 

@@ -102,21 +102,19 @@ int twi_tcp_no_socket(int err, const char *what)
 
 void twi_tcp_socket_setup(struct twi_engine *engine, uint32_t *refused, int fd)
 {
-	const struct tow_options *knobs = &engine->knobs;
+	const struct twi_knobs *knobs = &engine->knobs;
 	struct setter s = { .engine = engine, .refused = refused, .fd = fd };
 
 	/* Frames are gathered by us, when it pays. */
 	set_int(&s, TWI_SET_NODELAY, IPPROTO_TCP, TCP_NODELAY, 1);
-	set_watch(&s, (uint64_t)knobs->heartbeat_ns, (uint64_t)knobs->peer_timeout_ns);
+	set_watch(&s, knobs->heartbeat_ns, knobs->peer_timeout_ns);
 	if (knobs->socket_buffer_bytes != 0) {
-		set_int(&s, TWI_SET_BUFFER, SOL_SOCKET, SO_SNDBUF,
-			(uint64_t)knobs->socket_buffer_bytes);
-		set_int(&s, TWI_SET_BUFFER, SOL_SOCKET, SO_RCVBUF,
-			(uint64_t)knobs->socket_buffer_bytes);
+		set_int(&s, TWI_SET_BUFFER, SOL_SOCKET, SO_SNDBUF, knobs->socket_buffer_bytes);
+		set_int(&s, TWI_SET_BUFFER, SOL_SOCKET, SO_RCVBUF, knobs->socket_buffer_bytes);
 	}
 	if (knobs->busy_poll_ns != 0)
 		set_int(&s, TWI_SET_BUSY_POLL, SOL_SOCKET, SO_BUSY_POLL,
-			twi_max((uint64_t)knobs->busy_poll_ns / 1000, (uint64_t)1));
+			twi_max(knobs->busy_poll_ns / 1000, (uint64_t)1));
 	if (knobs->congestion[0] != '\0')
 		set(&s, TWI_SET_CONGESTION, IPPROTO_TCP, TCP_CONGESTION, knobs->congestion,
 		    (socklen_t)strlen(knobs->congestion));

@@ -70,7 +70,7 @@ int twi_tcp_stream_create(struct twi_tcp_lane *lane, int fd, struct twi_tcp_stre
 	stream->slot = slot;
 	stream->generation = ++lane->slots[slot].generation;
 	stream->start_ns = twi_engine_now(engine);
-	stream->deadline_ns = stream->start_ns + (uint64_t)engine->knobs.connect_timeout_ns;
+	stream->deadline_ns = stream->start_ns + engine->knobs.connect_timeout_ns;
 	twi_tcp_due(lane, stream->deadline_ns);
 	twi_list_push_back(&lane->handshakes, &stream->link);
 	lane->slots[slot].stream = stream;

@@ -156,7 +156,7 @@ enum twi_need twi_tcp_need(struct tow_peer *base, const struct tow_op *op)
 	    (engine->ring != NULL && engine->ring->any_memory))
 		return TWI_NEED_NOTHING;
 	/* Strict mode does not depend on what a trial happened to find so far. */
-	return engine->knobs.require_zero_copy != 0 || twi_path_pays(engine, route, op->bytes)
+	return engine->knobs.require_zero_copy || twi_path_pays(engine, route, op->bytes)
 		       ? TWI_NEED_WISHED
 		       : TWI_NEED_NOTHING;
 }

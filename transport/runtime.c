@@ -222,13 +222,11 @@ static int open_lanes(struct twi_engine *engine)
 #include "diag/record/lane.def"
 #undef TWI_LANE
 	};
-	int known = twi_lanes_check(engine->knobs.lanes);
+	int status = twi_lanes_check(engine->knobs.lanes);
 
-	if (known < 0)
-		return known;
+	if (status < 0)
+		return status;
 	for (unsigned i = 0; i < twi_array_count(lanes); i++) {
-		int status;
-
 		if ((engine->virtual_clock && !twi_lane_is_inner(lanes[i]->id)) ||
 		    !twi_lanes_allow(engine->knobs.lanes, lanes[i]->id))
 			continue;

@@ -51,8 +51,8 @@ struct twi_auto_dial {
 	int status; /* of the way tried last */
 	unsigned count, next;
 	struct twi_auto_way ways[TWI_AUTO_WAYS_MAX];
-	char refused[40 * TWI_LANE_COUNT]; /* lanes not taken, each with its reason */
-	char said[200];                    /* of the last way that failed */
+	char refused[160]; /* lanes that were not taken, each with its reason */
+	char said[200];    /* of the last way that failed */
 };
 
 /* auto_dial.c */

@@ -263,20 +263,19 @@ static void close_colls(struct twi_engine *engine)
 
 static int open_each_lane(struct twi_engine *engine)
 {
-	static const struct twi_lane_ops *const lanes[] = { &twi_lane_auto, &twi_lane_loop,
-							    &twi_lane_tcp, &twi_lane_ofi,
-							    &twi_lane_shm };
-	int known = twi_lanes_check(engine->knobs.lanes);
+	static const struct twi_lane_ops *const lanes[] = {
+		&twi_lane_auto,
+#define TWI_LANE(id, name, ...) &twi_lane_##name,
+#include "diag/record/lane.def"
+#undef TWI_LANE
+	};
+	int status = twi_lanes_check(engine->knobs.lanes);
 
-	if (known < 0)
-		return known;
+	if (status < 0)
+		return status;
 	for (unsigned i = 0; i < twi_array_count(lanes); i++) {
-		int status;
-
-		if (engine->virtual_clock && lanes[i]->id != TWI_LANE_LOOP &&
-		    lanes[i]->id != TWI_LANE_AUTO)
-			continue;
-		if (!twi_lanes_allow(engine->knobs.lanes, lanes[i]->id))
+		if ((engine->virtual_clock && !twi_lane_is_inner(lanes[i]->id)) ||
+		    !twi_lanes_allow(engine->knobs.lanes, lanes[i]->id))
 			continue;
 		status = lanes[i]->open(engine, &engine->lanes[lanes[i]->id]);
 		if (status < 0)

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "bench/coll/coll_bench.h"
+#include "bench/common/lanes.h"
 
 /* Room in the pool beyond our buffers: the library keeps its own there too. */
 #define HEADROOM (UINT64_C(96) << 20)
@@ -86,13 +87,7 @@ static int open_group(struct coll_rank *rank)
 	int rc;
 
 	options.address = address;
-	if (strcmp(lane, "shm") == 0)
-		snprintf(address, sizeof(address), "shm://*");
-	else if (strcmp(lane, "tcp") == 0)
-		snprintf(address, sizeof(address), "tcp://127.0.0.1:0");
-	else if (strncmp(lane, "ofi", 3) == 0)
-		snprintf(address, sizeof(address), "ofi://%s", lane[3] == ':' ? lane + 4 : "");
-	else
+	if (!bench_lane_address(lane, address))
 		options.address = NULL;
 	rc = tow_group_open(rank->runtime, &options, &rank->group);
 	if (rc < 0)

@@ -55,7 +55,7 @@ enum coll_kind {
 
 struct coll_options {
 	uint32_t ranks; /* to start; 0: not said */
-	char lane[64];  /* shm, tcp, ofi, ofi:PROVIDER, auto */
+	char lane[64];  /* of lanes.h, or auto */
 	bool ops[COLL_KINDS];
 	struct bench_sizes sizes[COLL_KINDS];
 	enum tow_type type;

@@ -9,14 +9,16 @@
 #include <string.h>
 
 #include "bench/coll/coll_bench.h"
+#include "bench/common/lanes.h"
 
 static const char help[] =
 	"usage: coll_bench [--ranks N] [options]      N processes on this host, started here\n"
 	"       towrun -n N coll_bench [options]      or mpirun, torchrun, srun: its ranks\n"
 	"\n"
 	"  --ranks N           processes to start, up to 64 [2]\n"
-	"  --lane LANE         shm, tcp (loopback), ofi, ofi:PROVIDER, auto (the best there is, \n"
-	"                      also between hosts) [shm; with a launcher auto]\n"
+	"  --lane LANE         a lane of `towstat lanes` on this host, LANE:REST for LANE://REST\n"
+	"                      (ofi:PROVIDER), or auto (the best there is, also between hosts)\n"
+	"                      [shm; with a launcher auto]\n"
 	"  --op LIST           of allreduce, allgather, reduce_scatter, alltoall, bcast, reduce,\n"
 	"                      gather, scatter, allgather_v, alltoall_v, permute, sendrecv, "
 	"barrier,\n"
@@ -120,15 +122,15 @@ static int parse_number(const char *name, const char *text, double min, double m
 
 static int parse_lane(const char *text, struct coll_options *options)
 {
-	static const char *const lanes[] = { "shm", "tcp", "ofi", "auto" };
+	char address[TOW_ADDRESS_MAX], names[BENCH_LANES_HELP_BYTES], rule[64 + sizeof(names)];
 
-	for (size_t i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++) {
-		if (strcmp(text, lanes[i]) != 0 && strncmp(text, "ofi:", 4) != 0)
-			continue;
+	if (strcmp(text, "auto") == 0 || bench_lane_address(text, address)) {
 		snprintf(options->lane, sizeof(options->lane), "%s", text);
 		return 0;
 	}
-	return usage("--lane is shm, tcp, ofi, ofi:PROVIDER or auto", text);
+	bench_lane_names(names);
+	snprintf(rule, sizeof(rule), "--lane is %s, LANE:REST or auto", names);
+	return usage(rule, text);
 }
 
 static int from_environment(struct coll_options *options)

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "bench/coll/coll_bench.h"
+#include "bench/common/lanes.h"
 
 #define REPETITIONS_MIN 3
 #define REPETITIONS_MAX 20000
@@ -300,7 +301,7 @@ int coll_copy_rate(struct coll_rank *rank)
 	int rc = 0;
 
 	/* What memory allows says nothing about a network. */
-	if (strcmp(lane, "shm") != 0 && strcmp(lane, "auto") != 0)
+	if (!bench_lane_is_host(lane) && strcmp(lane, "auto") != 0)
 		return 0;
 	if (copies && posix_memalign(&area, 4096, 2 * COPY_BYTES) != 0)
 		return coll_failed(rank, "memory to copy", TOW_ENOMEM);

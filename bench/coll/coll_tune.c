@@ -46,7 +46,7 @@ static const char help[] =
 	"usage: coll_tune [options]\n"
 	"\n"
 	"  --out FILE       the table [standard output]\n"
-	"  --lanes LIST     of shm, tcp, ofi, ofi:PROVIDER [shm,tcp]; all but shm are \"net\" in "
+	"  --lanes LIST     coll_bench's --lane [shm,tcp]; all but shm are \"net\" in "
 	"the "
 	"table\n"
 	"  --ranks LIST     numbers of ranks [2,4]\n"

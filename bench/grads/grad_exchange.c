@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/common/lanes.h"
 #include "bench/grads/grads.h"
 
 static const char help[] =
@@ -28,7 +29,7 @@ static const char help[] =
 	"  --steps N         how often [5]\n"
 	"  --tensors N       only the first N tensors of the file [all]\n"
 	"  --bucket SIZE     gradients that are exchanged together, about [25MiB]\n"
-	"  --lane LANE       shm, tcp, or auto: the best that both have [auto]\n"
+	"  --lane LANE       a lane of `towstat lanes`, or auto: the best that both have [auto]\n"
 	"  --premap SIZE     pool of each rank, such as 256MiB [TOW_PREMAP_MEMORY_BYTES, else "
 	"what\n"
 	"                    the buffers need]; buffers that do not fit come from the heap\n"
@@ -102,6 +103,7 @@ static const struct option long_options[] = {
 
 static int apply(struct grads_options *options, int option, const char *value)
 {
+	char address[TOW_ADDRESS_MAX], names[BENCH_LANES_HELP_BYTES];
 	double number = 0;
 	int rc;
 
@@ -117,10 +119,10 @@ static int apply(struct grads_options *options, int option, const char *value)
 		return parse_size("--bucket", value, &options->bucket);
 	case 'm':
 		options->lane = value;
-		if (strcmp(value, "auto") == 0 || strcmp(value, "shm") == 0 ||
-		    strcmp(value, "tcp") == 0)
+		if (strcmp(value, "auto") == 0 || bench_lane_address(value, address))
 			return 0;
-		fprintf(stderr, "tow-grads: --lane takes shm, tcp or auto, not '%s'\n", value);
+		bench_lane_names(names);
+		fprintf(stderr, "tow-grads: --lane takes %s or auto, not '%s'\n", names, value);
 		return GRADS_FAILED;
 	case 'p':
 		return parse_size("--premap", value, &options->premap);

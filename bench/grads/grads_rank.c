@@ -17,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/common/lanes.h"
 #include "bench/common/pattern.h"
 #include "bench/grads/grads.h"
 
@@ -103,6 +104,7 @@ int grads_rank_open(struct grads_rank *rank)
 {
 	struct tow_group_options options = TOW_GROUP_OPTIONS_INIT;
 	const char *lane = rank->options->lane;
+	char address[TOW_ADDRESS_MAX];
 	int rc = open_runtime(rank);
 
 	if (rc != 0)
@@ -111,8 +113,8 @@ int grads_rank_open(struct grads_rank *rank)
 	options.world_size = RANKS;
 	options.store = rank->options->store;
 	options.timeout_ns = rank->options->timeout_ns;
-	if (strcmp(lane, "auto") != 0)
-		options.address = strcmp(lane, "shm") == 0 ? "shm://*" : "tcp://127.0.0.1:0";
+	if (bench_lane_address(lane, address))
+		options.address = address;
 	rc = tow_group_open(rank->runtime, &options, &rank->group);
 	if (rc < 0)
 		return grads_failed(rank->rank, "meeting the other rank", rc);

@@ -25,6 +25,8 @@
 
 #include <towline/towline.h>
 
+#include "bench/common/lanes.h"
+
 #define WINDOW    16
 #define TURNS_MAX 200
 #define SECOND_NS 1000000000ull
@@ -35,7 +37,8 @@ static struct {
 	double seconds;
 	unsigned pairs, rate;
 	uint64_t bytes;
-} options = { "tcp", "/metrics", 2, 7, 200, 1 << 20 };
+	char address[TOW_ADDRESS_MAX]; /* of the lane */
+} options = { "tcp", "/metrics", 2, 7, 200, 1 << 20, "" };
 
 static void die(const char *what)
 {
@@ -176,14 +179,12 @@ static void follow(int fd, const char *dir)
 	struct tow_op *ops[WINDOW], *op;
 	struct tow_endpoint *endpoint;
 	struct tow_result result;
-	char address[TOW_ADDRESS_MAX], own[32];
+	char address[TOW_ADDRESS_MAX];
 	void *memory, *word;
 	uint64_t go = 1;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	snprintf(own, sizeof(own), "%s",
-		 strcmp(options.lane, "shm") == 0 ? "shm://*" : "tcp://127.0.0.1:0");
-	OK(tow_endpoint_open(runtime, own, &endpoint));
+	OK(tow_endpoint_open(runtime, options.address, &endpoint));
 	OK(tow_endpoint_address(endpoint, address, sizeof(address)));
 	OK(tow_alloc(runtime, WINDOW * options.bytes, 64, &memory));
 	OK(tow_alloc(runtime, 64, 64, &word));
@@ -242,9 +243,7 @@ static void lead_open(struct lead *lead, const char *dir, int address_fd)
 	if (read(address_fd, address, sizeof(address)) != (ssize_t)sizeof(address))
 		die("rank 1 said no address");
 	lead->runtime = open_runtime(true, dir);
-	OK(tow_endpoint_open(lead->runtime,
-			     strcmp(options.lane, "shm") == 0 ? "shm://*" : "tcp://127.0.0.1:0",
-			     &endpoint));
+	OK(tow_endpoint_open(lead->runtime, options.address, &endpoint));
 	OK(tow_connect_start(endpoint, address, NULL, &op));
 	finish(op, &result);
 	lead->peer = result.peer;
@@ -395,8 +394,7 @@ static void run(void)
 
 static void usage(void)
 {
-	puts("usage: scrape_bench [--lane tcp|shm] [--bytes N] [--pairs N] [--seconds S] [--rate "
-	     "N]\n"
+	puts("usage: scrape_bench [--lane LANE] [--bytes N] [--pairs N] [--seconds S] [--rate N]\n"
 	     "                    [--path PATH] [--quick]\n"
 	     "Throughput while the stats are read `rate` times a second, against without.");
 }
@@ -432,6 +430,8 @@ int main(int argc, char **argv)
 		else
 			return usage(), option == 'h' ? 0 : 2;
 	}
+	if (!bench_lane_address(options.lane, options.address))
+		return usage(), 2;
 	if (options.pairs == 0 || options.pairs > TURNS_MAX || options.rate == 0 ||
 	    options.rate > 100000 || options.bytes == 0 || options.bytes > 2 << 20 ||
 	    !(options.seconds > 0 && options.seconds <= 60))

@@ -25,6 +25,8 @@
 
 #include <towline/towline.h>
 
+#include "bench/common/lanes.h"
+
 #define THREADS_MAX 256
 #define ROUNDS_MAX  9
 #define STOP        UINT64_MAX
@@ -292,18 +294,6 @@ static struct tow_peer *peer_of(struct tow_op *op)
 	return result.peer;
 }
 
-static void local_address(char address[TOW_ADDRESS_MAX])
-{
-	if (strcmp(options.lane, "tcp") == 0)
-		snprintf(address, TOW_ADDRESS_MAX, "tcp://127.0.0.1:0");
-	else if (strcmp(options.lane, "tow") == 0)
-		snprintf(address, TOW_ADDRESS_MAX, "tow://");
-	else if (strcmp(options.lane, "ofi") == 0)
-		snprintf(address, TOW_ADDRESS_MAX, "ofi://127.0.0.1:0");
-	else
-		snprintf(address, TOW_ADDRESS_MAX, "%s://*", options.lane);
-}
-
 /* Both sides in this process. */
 static void run_here(struct figures *figures)
 {
@@ -342,7 +332,8 @@ static void run_apart(struct figures *figures)
 		exit(2);
 	side.near = child != 0;
 	side.runtime = open_runtime();
-	local_address(address);
+	if (!bench_lane_address(options.lane, address))
+		snprintf(address, sizeof(address), "tow://");
 	OK(tow_endpoint_open(side.runtime, address, &endpoint));
 	if (side.near) {
 		OK(tow_endpoint_address(endpoint, address, sizeof(address)));
@@ -367,9 +358,24 @@ static void run_apart(struct figures *figures)
 
 static void usage(void)
 {
-	fprintf(stderr, "usage: threads_bench [--lane tcp|shm|ofi|tow|loop] [--threads N] "
-			"[--style wait|test] [--quick]\n");
+	char names[BENCH_LANES_HELP_BYTES];
+
+	bench_lane_names(names);
+	fprintf(stderr,
+		"usage: threads_bench [--lane LANE] [--threads N] [--style wait|test] [--quick]\n"
+		"LANE is %s, tow or loop\n",
+		names);
 	exit(1);
+}
+
+static const char *lane_of(const char *text)
+{
+	char address[TOW_ADDRESS_MAX];
+
+	if (strcmp(text, "loop") != 0 && strcmp(text, "tow") != 0 &&
+	    !bench_lane_address(text, address))
+		usage();
+	return text;
 }
 
 int main(int argc, char **argv)
@@ -391,7 +397,7 @@ int main(int argc, char **argv)
 		if (value == NULL)
 			usage();
 		if (strcmp(argv[i], "--lane") == 0)
-			options.lane = value;
+			options.lane = lane_of(value);
 		else if (strcmp(argv[i], "--threads") == 0)
 			options.threads = (unsigned)strtoul(value, NULL, 10);
 		else if (strcmp(argv[i], "--style") == 0)

@@ -5,6 +5,7 @@
  * The defaults are the method of the side-by-side baselines (sizes, windows, volumes), so that two
  * lines with the same op and size mean the same thing whoever printed them.
  */
+#include "bench/common/lanes.h"
 #include "bench/perf/perf.h"
 
 #include <errno.h>
@@ -20,8 +21,8 @@ static const char help[] =
 	"       tow-perf --listen ADDRESS      one side; serves one client, then ends\n"
 	"       tow-perf --connect ADDRESS     the other side, which measures and prints\n"
 	"\n"
-	"  --lane LANE         tcp, shm, ofi, ofi:PROVIDER, tow (the best of them): two "
-	"processes;\n"
+	"  --lane LANE         a lane of `towstat lanes`, or LANE:REST for LANE://REST, such as\n"
+	"                      ofi:PROVIDER, or tow (the best of them): two processes;\n"
 	"                      loop: two threads of one process [tcp]\n"
 	"  --op LIST           of latency, view, bw, bw_spread, rate [all but view]\n"
 	"  --bytes LIST        message sizes, such as 8,4K,1M [as the baselines]\n"
@@ -186,17 +187,15 @@ static const struct option long_options[] = {
 
 static int parse_lane(const char *text, struct perf_options *options)
 {
-	static const char *const lanes[] = { "tcp", "shm", "ofi", "tow", "loop" };
-	size_t n = strcspn(text, ":");
+	char address[TOW_ADDRESS_MAX], names[BENCH_LANES_HELP_BYTES], rule[64 + sizeof(names)];
 
 	options->lane = text;
 	options->loop = strcmp(text, "loop") == 0;
-	for (size_t i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++) {
-		if (strlen(lanes[i]) == n && strncmp(text, lanes[i], n) == 0 &&
-		    (text[n] == '\0' || strncmp(text, "ofi:", 4) == 0))
-			return 0;
-	}
-	return usage("--lane is tcp, shm, ofi, ofi:PROVIDER, tow or loop", text);
+	if (options->loop || strcmp(text, "tow") == 0 || bench_lane_address(text, address))
+		return 0;
+	bench_lane_names(names);
+	snprintf(rule, sizeof(rule), "--lane is %s, LANE:REST, tow or loop", names);
+	return usage(rule, text);
 }
 
 static int parse_bytes(const char *text, struct perf_options *options)

@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/common/lanes.h"
 #include "bench/perf/perf.h"
 
 #define LOOP_LISTEN  "loop://tow-perf-1"
@@ -70,23 +71,6 @@ static int lead(struct perf_side *side, const char *address)
 	return rc;
 }
 
-/* Where an endpoint that only connects to `address` is opened. */
-static void own_address(const char *address, char out[TOW_ADDRESS_MAX])
-{
-	const char *rest = strstr(address, "://");
-
-	if (strncmp(address, "tcp://", 6) == 0)
-		snprintf(out, TOW_ADDRESS_MAX, "%s",
-			 strchr(address, '[') != NULL ? "tcp://[::]:0" : "tcp://0.0.0.0:0");
-	else if (strncmp(address, "shm://", 6) == 0)
-		snprintf(out, TOW_ADDRESS_MAX, "shm://*");
-	else if (strncmp(address, "ofi://", 6) == 0) /* the same provider */
-		snprintf(out, TOW_ADDRESS_MAX, "ofi://%.*s", (int)strcspn(rest + 3, "/@"),
-			 rest + 3);
-	else
-		snprintf(out, TOW_ADDRESS_MAX, "tow://");
-}
-
 static int run_connect(const struct perf_options *options, const char *address)
 {
 	char own[TOW_ADDRESS_MAX];
@@ -95,7 +79,7 @@ static int run_connect(const struct perf_options *options, const char *address)
 
 	if (options->pin)
 		perf_pin(side.rank);
-	own_address(address, own);
+	bench_lane_connecting(address, own);
 	rc = perf_side_open(&side, own);
 	if (rc == 0)
 		rc = lead(&side, address);
@@ -177,19 +161,6 @@ static int read_address(const struct perf_options *options, int fd, char *addres
 	return 0;
 }
 
-/* Where rank 1 of this host listens. */
-static void spawn_address(const char *lane, char out[TOW_ADDRESS_MAX])
-{
-	if (strcmp(lane, "tcp") == 0)
-		snprintf(out, TOW_ADDRESS_MAX, "tcp://127.0.0.1:0");
-	else if (strcmp(lane, "shm") == 0)
-		snprintf(out, TOW_ADDRESS_MAX, "shm://*");
-	else if (strncmp(lane, "ofi:", 4) == 0)
-		snprintf(out, TOW_ADDRESS_MAX, "ofi://%s", lane + 4);
-	else
-		snprintf(out, TOW_ADDRESS_MAX, "%s://", lane);
-}
-
 static int run_spawn(const struct perf_options *options)
 {
 	char address[TOW_ADDRESS_MAX];
@@ -203,7 +174,8 @@ static int run_spawn(const struct perf_options *options)
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(fds[0]);
-		spawn_address(options->lane, address);
+		if (!bench_lane_address(options->lane, address))
+			snprintf(address, sizeof(address), "tow://");
 		_exit(getppid() == parent ? follow(options, address, fds[1]) : PERF_FAILED);
 	}
 	close(fds[1]);

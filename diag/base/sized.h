@@ -45,7 +45,8 @@
 	X(tow_knob_info, TOW_KNOB_INFO_INIT)                                                       \
 	X(tow_counter_info, TOW_COUNTER_INFO_INIT)                                                 \
 	X(tow_reason_info, TOW_REASON_INFO_INIT)                                                   \
-	X(tow_status_info, TOW_STATUS_INFO_INIT)
+	X(tow_status_info, TOW_STATUS_INFO_INIT)                                                   \
+	X(tow_lane_info, TOW_LANE_INFO_INIT)
 
 enum twi_sized {
 #define TWI_SIZED_ENUM(type, init) TWI_SIZED_##type,

@@ -1,11 +1,9 @@
 /*
- * counter.c - the rows of counter.def, reason.def and lane_id.h, for those who print them.
+ * counter.c - the rows of counter.def and reason.def, for those who print them.
  */
 #include "diag/record/counter.h"
 
 #include <stddef.h>
-
-#include "diag/record/lane_id.h"
 
 #define REASON_KIND_COPY "copy"
 #define REASON_KIND_LATE "late_registration"
@@ -32,17 +30,4 @@ const struct twi_counter_info *twi_counter_describe(enum twi_counter counter)
 const struct twi_reason_info *twi_reason_describe(enum twi_reason reason)
 {
 	return reason < TWI_R_COUNT ? &reasons[reason] : NULL;
-}
-
-const char *twi_lane_name(enum twi_lane_id lane)
-{
-	switch (lane) {
-#define LANE_NAME(id, name)                                                                        \
-	case TWI_LANE_##id:                                                                        \
-		return name;
-		TWI_LANE_MAP(LANE_NAME)
-#undef LANE_NAME
-	default:
-		return "unknown";
-	}
 }

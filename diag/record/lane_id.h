@@ -1,23 +1,40 @@
 /*
- * lane_id.h - the lanes, in one list: diag counts by lane without knowing what a lane is.
+ * lane_id.h - the lanes as numbers, and what the list of them (lane.def) says of each: diag counts
+ * by lane without knowing what a lane is.
  */
 #ifndef TWI_LANE_ID_H
 #define TWI_LANE_ID_H
 
-/* X(name in capitals, name) */
-#define TWI_LANE_MAP(X)                                                                            \
-	X(LOOP, "loop")                                                                            \
-	X(TCP, "tcp")                                                                              \
-	X(SHM, "shm")                                                                              \
-	X(OFI, "ofi")
+#include <stdint.h>
 
 enum twi_lane_id {
-#define TWI_LANE_ENUM(id, name) TWI_LANE_##id,
-	TWI_LANE_MAP(TWI_LANE_ENUM)
-#undef TWI_LANE_ENUM
-		TWI_LANE_COUNT
+#define TWI_LANE(id, ...) TWI_LANE_##id,
+#include "diag/record/lane.def"
+#undef TWI_LANE
+	TWI_LANE_COUNT
 };
 
+/* Whom a lane joins. */
+enum twi_reach { TWI_REACH_PROCESS, TWI_REACH_HOST, TWI_REACH_NETWORK };
+
+/* What its addresses are, as far as a tow:// address can carry them. */
+enum twi_form { TWI_FORM_NONE, TWI_FORM_NAME, TWI_FORM_INET, TWI_FORM_RAW };
+
+/* A row of lane.def, which says what the members mean. */
+struct twi_lane_info {
+	const char *name, *local, *help;
+	enum twi_reach reach;
+	enum twi_form form;
+	uint8_t part, turn;
+};
+
+/* The lane's row. NULL: there is no such lane. */
+const struct twi_lane_info *twi_lane_describe(enum twi_lane_id lane);
+
+/* "unknown" where there is no such lane. */
 const char *twi_lane_name(enum twi_lane_id lane);
+
+/* The lane that tow:// tries in this place, from 0 to TWI_LANE_COUNT - 1. */
+enum twi_lane_id twi_lane_at_turn(unsigned turn);
 
 #endif

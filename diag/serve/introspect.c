@@ -1,5 +1,5 @@
 /*
- * introspect.c - the lists of counters, reasons and statuses, for tools and other languages.
+ * introspect.c - the lists of counters, reasons, statuses and lanes, for tools and other languages.
  */
 #include <internal/base.h>
 #include <towline/stats.h>
@@ -7,6 +7,7 @@
 #include "diag/base/error.h"
 #include "diag/base/sized.h"
 #include "diag/record/counter.h"
+#include "diag/record/lane_id.h"
 
 static int past_end(const char *call, size_t index, size_t count)
 {
@@ -60,4 +61,24 @@ TOW_PUBLIC int tow_status_info(size_t index, struct tow_status_info *row_out)
 	row.name = tow_status_name(statuses[index]);
 	row.text = tow_status_text(statuses[index]);
 	return TWI_SIZED_OUT(tow_status_info, "tow_status_info", &row, row_out);
+}
+
+TOW_PUBLIC int tow_lane_info(size_t index, struct tow_lane_info *row_out)
+{
+	static const char *const reaches[] = {
+		[TWI_REACH_PROCESS] = "process",
+		[TWI_REACH_HOST] = "host",
+		[TWI_REACH_NETWORK] = "network",
+	};
+	struct tow_lane_info row = TOW_LANE_INFO_INIT;
+	const struct twi_lane_info *info;
+
+	if (index >= TWI_LANE_COUNT)
+		return past_end("tow_lane_info", index, TWI_LANE_COUNT);
+	info = twi_lane_describe((enum twi_lane_id)index);
+	row.name = info->name;
+	row.reach = reaches[info->reach];
+	row.local = info->local;
+	row.help = info->help;
+	return TWI_SIZED_OUT(tow_lane_info, "tow_lane_info", &row, row_out);
 }

@@ -56,7 +56,7 @@ struct twi_timeline_bin {
 	uint64_t late, late_bytes, late_ns;
 };
 
-/* Where bytes go: over a network (tcp, ofi, not known), or within a host (shm, loop). */
+/* Where bytes go, by the reach of their lane (lane.def): over a network, or within a host. */
 enum twi_timeline_path { TWI_PATH_NETWORK, TWI_PATH_HOST, TWI_PATHS };
 
 struct twi_timeline_flow {

@@ -18,8 +18,9 @@
 
 static enum twi_timeline_path path_of(const struct twi_span *span)
 {
-	return span->lane == TWI_LANE_SHM || span->lane == TWI_LANE_LOOP ? TWI_PATH_HOST
-									 : TWI_PATH_NETWORK;
+	const struct twi_lane_info *lane = twi_lane_describe(span->lane);
+
+	return lane != NULL && lane->reach != TWI_REACH_NETWORK ? TWI_PATH_HOST : TWI_PATH_NETWORK;
 }
 
 static void put(struct twi_timeline_flow *flow, bool sends, uint64_t bytes)

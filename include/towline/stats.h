@@ -127,6 +127,22 @@ struct tow_status_info {
 			TOW_MEMBER(text, NULL), TOW_MEMBER(value, 0)                               \
 	}
 
+/* One lane that the library was built with; a runtime may be kept from some (knob lanes). */
+struct tow_lane_info {
+	size_t size;       /* sizeof(struct tow_lane_info) of the caller */
+	const char *name;  /* the scheme of its addresses: "tcp" */
+	const char *reach; /* whom it joins: "process", "host", "network" */
+	const char *local; /* what to open for others on this host to connect to */
+	const char *help;
+};
+
+/* The initial value of struct tow_lane_info. */
+#define TOW_LANE_INFO_INIT                                                                         \
+	{                                                                                          \
+		TOW_MEMBER(size, sizeof(struct tow_lane_info)), TOW_MEMBER(name, NULL),            \
+			TOW_MEMBER(reach, NULL), TOW_MEMBER(local, NULL), TOW_MEMBER(help, NULL)   \
+	}
+
 /*
  * Row `index` of the list of counters, from 0.
  * Ownership: the strings are static; *row_out is the caller's, its size set by the caller.
@@ -149,6 +165,13 @@ int tow_reason_info(size_t index, struct tow_reason_info *row_out);
  * Ownership, Copies, Blocks, Threads, Returns: as tow_counter_info.
  */
 int tow_status_info(size_t index, struct tow_status_info *row_out);
+
+/*
+ * Row `index` of the list of lanes, from 0. (The addresses tow://, which lead over all of them, are
+ * no row.)
+ * Ownership, Copies, Blocks, Threads, Returns: as tow_counter_info.
+ */
+int tow_lane_info(size_t index, struct tow_lane_info *row_out);
 
 #ifdef __cplusplus
 }

@@ -17,6 +17,7 @@ WORDS = ["Ownership", "Copies", "Blocks", "Threads", "Returns"]
 LISTS = {
     r"diag/record/counter\.def$": (r"^\s*TWI_COUNTER\(\s*(\w+)", ["docs/counters.md"]),
     r"diag/record/reason\.def$": (r"^\s*TWI_REASON\(\s*(\w+)", ["docs/counters.md"]),
+    r"diag/record/lane\.def$": (r"^TWI_LANE\(\w+, (\w+),", ["docs/lanes.md"]),
     r"diag/knob/knob\.def$": (r"^\s*TWI_KNOB\(\s*(\w+)", ["docs/knobs.md"]),
     r"include/towline/status\.h$": (r"^\s*X\((TOW_\w+),",
                                     ["docs/counters.md", "docs/knobs.md", "docs/statuses.md"]),

@@ -56,6 +56,10 @@ TABLE = {
     "transport/stream": ["include/internal", "diag/base", "diag/record", "transport/wire",
                          "transport/engine", "transport/op", "transport/message"],
     # Lanes stand beside each other and do not see one another; what joins them is above them.
+    # Any lane may do what this row says; one that needs more has a row of its own.
+    "transport/lanes/*": LOWER + ["diag/base", "diag/record", "transport/wire", "transport/lanes",
+                                  "transport/security", "transport/engine", "transport/op",
+                                  "transport/message", "transport/stream"],
     "transport/lanes/auto": LOWER + ["diag/base", "diag/record", "transport/engine",
                                      "transport/op"],
     "transport/lanes/tcp": LOWER + ["diag/base", "diag/record", "diag/judge", "diag/bpf",
@@ -115,7 +119,7 @@ TABLE.update(TOOLS | {
     "transport/sim": ["diag/base", "memreg/pool", "transport/engine", "transport/op",
                       "transport/lanes/loop", "transport/job"],
     # Sizes and what is sent; the tensors of models and what a job does with them.
-    "bench/common": [],
+    "bench/common": ["include/towline"],
     "bench/workloads": [],
     # Users of the library like any other; then those that look inside, the last everywhere.
     "bench/perf": ["include/towline", "bench/common"],
@@ -123,7 +127,7 @@ TABLE.update(TOOLS | {
     "bench/grads": ["include/towline", "bench/common", "bench/workloads"],
     "bench/memreg": LOWER + ["diag/base", "diag/record", "memreg/arena", "memreg/pool",
                              "memreg/sizing", "transport/coll", "bench/workloads"],
-    "bench/micro": ROOMS,
+    "bench/micro": ROOMS + ["bench/common"],
 })
 # These have one direction, too.
 ORDERED = list(TABLE)
@@ -137,6 +141,8 @@ TABLE.update({
 UPWARD = {
     "transport/op/endpoint.h": ["transport/stream/session.h"],
 }
+# Bench, fuzz and tests see a lane without a row of its own, too; no other room does.
+SEE_ALL = {"bench", "fuzz", "tests"}
 # These count with all that is below them; of the others each sub-folder needs a row.
 WITH_SUBFOLDERS = {"fuzz", "tests", "examples", "plugins"}
 
@@ -167,7 +173,12 @@ def row_of(name):
     top = folder.split("/")[0]
     if top in WITH_SUBFOLDERS:
         return top
-    return folder if folder in TABLE else None
+    return folder if rule_of(folder) in TABLE else None
+
+
+def rule_of(folder):
+    """The row of the table that holds for a folder: its own, or the one of all lanes."""
+    return folder if folder in TABLE else os.path.dirname(folder) + "/*"
 
 
 def find(tree, name, include):
@@ -200,7 +211,10 @@ def judge(tree, name, own, form, include):
             return (f"<{include}> is more than {own} may need", "forward-declare, or move the code")
         return None
     row = row_of(target)
-    if row == own or row in TABLE[own] or target in UPWARD.get(name, []):
+    allowed = TABLE[rule_of(own)]
+    if row == own or row in allowed or target in UPWARD.get(name, []):
+        return None
+    if row is not None and own in SEE_ALL and rule_of(row) in allowed:
         return None
     return (f"{own} may not include {target}",
             "let the upper folder hand it down in a table, or move the code; "
@@ -290,7 +304,17 @@ SAMPLES = [
     ("public needs POSIX", {"include/towline/a.h": "#include <sys/socket.h>\n"}, "more than"),
     ("unknown folder", {"stuff/a.c": "\n"}, "does not know"),
     ("unknown room", {"transport/a/b.c": "\n"}, "does not know"),
-    ("unknown lane", {"transport/lanes/nvlink/a.c": "\n"}, "does not know"),
+    ("a lane without a row", {"transport/lanes/nvlink/a.c": '#include "transport/op/op.h"\n',
+                              "tests/unit/a.c": '#include "transport/lanes/nvlink/b.h"\n',
+                              "transport/lanes/nvlink/b.h": "\n"}, None),
+    ("such a lane sees another", {"transport/lanes/nvlink/a.c":
+                                  '#include "transport/lanes/verbs/b.h"\n'},
+     "transport/lanes/nvlink may not include transport/lanes/verbs/b.h"),
+    ("such a lane sees more", {"transport/lanes/nvlink/a.c": '#include "diag/judge/b.h"\n'},
+     "transport/lanes/nvlink may not include diag/judge/b.h"),
+    ("such a lane is seen", {"transport/coll/a.c": '#include "transport/lanes/nvlink/b.h"\n'},
+     "transport/coll may not include transport/lanes/nvlink/b.h"),
+    ("a room in a lane", {"transport/lanes/nvlink/core/a.c": "\n"}, "does not know"),
     ("no such header", {"diag/base/a.c": '#include "gone.h"\n'}, "is no file of the tree"),
     ("a def file", {"diag/base/a.def": '#include "transport/x.h"\n'}, "diag/base may not include"),
     ("an arrow that has gone", {"tests/check/layering.py": "\n", "transport/op/endpoint.h": "\n"},

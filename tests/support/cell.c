@@ -2,15 +2,13 @@
 #include "cell.h"
 
 const struct twt_lane twt_lanes[] = {
-	{ .name = "tcp", .address = TWT_TCP },
-	{ .name = "tcp-epoll", .address = TWT_TCP, .poller = "epoll" },
-	{ .name = "tcp-encrypted", .address = TWT_TCP, .encrypted = true },
-	{ .name = "shm", .address = { "shm://*", "shm://*" } },
-	{ .name = "ofi-tcp", .address = { "ofi://tcp", "ofi://tcp" } },
-	{ .name = "ofi-tcp-epoll", .address = { "ofi://tcp", "ofi://tcp" }, .poller = "epoll" },
-	{ .name = "ofi-shm", .address = { "ofi://shm", "ofi://shm" } },
-	{ .name = "loop", .address = { "loop://left", "loop://right" }, .one_runtime = true },
-	{ .name = "tow", .address = { "tow://127.0.0.1", "tow://127.0.0.1" } },
+#define TWT_LANE(text, here, there, one, pair_one)                                                 \
+	{ .name = text, .address = { here, there }, .one_runtime = one },
+#define TWT_VARIANT(text, here, there, driven_by, keyed)                                           \
+	{ .name = text, .address = { here, there }, .poller = driven_by, .encrypted = keyed },
+#include "lanes.def"
+#undef TWT_LANE
+#undef TWT_VARIANT
 };
 
 const char *const twt_memories[] = { "pool", "registered", "plain", "unreadable" };

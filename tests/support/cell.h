@@ -41,7 +41,7 @@
 #endif
 #define TWT_NOT_HERE 77 /* exit status: this host does not have the lane */
 
-/* A new lane is one row more. */
+/* A row of lanes.def. */
 struct twt_lane {
 	const char *name, *address[2]; /* of each end */
 	const char *poller;            /* NULL: the library's choice */
@@ -49,12 +49,14 @@ struct twt_lane {
 	bool one_runtime; /* it joins endpoints of one runtime alone */
 };
 
-#define TWT_TCP                                                                                    \
-	{                                                                                          \
-		"tcp://127.0.0.1:0", "tcp://127.0.0.1:0"                                           \
-	}
-
-#define TWT_LANES 9
+enum {
+	TWT_LANES = 0
+#define TWT_LANE(...)    +1
+#define TWT_VARIANT(...) +1
+#include "lanes.def"
+#undef TWT_LANE
+#undef TWT_VARIANT
+};
 
 extern const struct twt_lane twt_lanes[TWT_LANES];
 

@@ -2,12 +2,11 @@
 #include "lane_pair.h"
 
 const struct twt_lane_row twt_lane_rows[] = {
-	{ "tcp", { "tcp://127.0.0.1:0", "tcp://127.0.0.1:0" }, false },
-	{ "shm", { "shm://*", "shm://*" }, false },
-	{ "ofi over tcp", { "ofi://tcp", "ofi://tcp" }, false },
-	{ "ofi over shm", { "ofi://shm", "ofi://shm" }, true },
-	{ "loop", { "loop://here", "loop://there" }, true },
-	{ "tow", { "tow://127.0.0.1", "tow://127.0.0.1" }, false },
+#define TWT_LANE(name, here, there, one, pair_one) { name, { here, there }, pair_one },
+#define TWT_VARIANT(...)
+#include "lanes.def"
+#undef TWT_LANE
+#undef TWT_VARIANT
 };
 
 void twt_lane_init(struct twt_lane_pair *pair, const struct twt_lane_row *lane)

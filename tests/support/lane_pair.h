@@ -22,7 +22,15 @@ struct twt_lane_row {
 	bool one_runtime;
 };
 
-#define TWT_LANE_ROWS    6
+/* Of lanes.def the lanes, without their variants. */
+enum {
+	TWT_LANE_ROWS = 0
+#define TWT_LANE(...) +1
+#define TWT_VARIANT(...)
+#include "lanes.def"
+#undef TWT_LANE
+#undef TWT_VARIANT
+};
 #define TWT_LANE_ROW_SHM 1
 
 extern const struct twt_lane_row twt_lane_rows[TWT_LANE_ROWS];

@@ -141,7 +141,7 @@ long list_count(const char *list);
  *   clock_ns                           what reading the clock takes
  *   ethtool.NAME.{tso,gso,gro}         0 or 1
  *   library.{pool,ofi,gpu}             what the library says (towdoctor_library.c)
- *   loopback.{tcp,shm}                 "p50_ns=N p99_ns=N there=BYTES_PER_S back=BYTES_PER_S"
+ *   loopback.LANE                      "p50_ns=N p99_ns=N there=BYTES_PER_S back=BYTES_PER_S"
  */
 bool ask(const struct doctor *doctor, const char *key, char *out, size_t size);
 bool ask_number(const struct doctor *doctor, const char *key, int64_t *out);

@@ -48,16 +48,29 @@ static bool failed(struct path *path, const char *what, int status)
 	return false;
 }
 
+/* Is the address of a lane that joins processes of one host alone? */
+static bool on_one_host(const char *address, struct tow_lane_info *row)
+{
+	for (size_t i = 0; tow_lane_info(i, row) == TOW_OK; i++) {
+		if (strncmp(address, row->name, strlen(row->name)) == 0 &&
+		    address[strlen(row->name)] == ':')
+			return strcmp(row->reach, "host") == 0;
+	}
+	return false;
+}
+
 /* The wildcard address of the same lane and family. */
 static void own_address(const char *address, char out[TOW_ADDRESS_MAX])
 {
+	struct tow_lane_info row = TOW_LANE_INFO_INIT;
+
 	if (strncmp(address, "tcp://", 6) == 0)
 		say(out, TOW_ADDRESS_MAX, "%s",
 		    strncmp(address, "tcp://127.", 10) == 0 ? "tcp://127.0.0.1:0"
 		    : strchr(address, '[') != NULL          ? "tcp://[::]:0"
 							    : "tcp://0.0.0.0:0");
-	else if (strncmp(address, "shm://", 6) == 0)
-		say(out, TOW_ADDRESS_MAX, "shm://*");
+	else if (on_one_host(address, &row))
+		say(out, TOW_ADDRESS_MAX, "%s", row.local);
 	else
 		say(out, TOW_ADDRESS_MAX, "%.*s", (int)(strcspn(address, ":") + 3), address);
 }

@@ -59,6 +59,7 @@ static const char usage[] =
 	"                                      tow-alloclog and memreg-bench --replay\n"
 	"  towstat knobs                       every knob with its default and range\n"
 	"  towstat counters                    every counter, reason and status\n"
+	"  towstat lanes                       every lane, and whom it reaches\n"
 	"\n"
 	"  top, get, diff, export, dpdk and bpf have options of their own: towstat top --help.\n"
 	"\n"
@@ -282,6 +283,14 @@ static int run_counters(const struct arguments *arguments)
 	return 0;
 }
 
+static int run_lanes(const struct arguments *arguments)
+{
+	if (arguments->argc != 1 || arguments->style != LIST_PLAIN)
+		return misuse("lanes takes nothing more", "");
+	print_lanes();
+	return 0;
+}
+
 /* run: with the options below; own: with its own. */
 static const struct {
 	const char *name;
@@ -294,7 +303,7 @@ static const struct {
 	{ "get", NULL, run_get },           { "top", NULL, run_top },
 	{ "export", NULL, run_export },     { "diff", NULL, run_diff },
 	{ "verdict", run_verdict, NULL },   { "bpf", NULL, run_bpf },
-	{ "dpdk", NULL, run_dpdk },
+	{ "dpdk", NULL, run_dpdk },         { "lanes", run_lanes, NULL },
 };
 
 enum { OPT_MARKDOWN = 256, OPT_MAN, OPT_JSON, OPT_VERSION, OPT_SECONDS };

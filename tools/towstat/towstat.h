@@ -85,5 +85,6 @@ int fetch_alloclog(const char *socket_path, long seconds, const char *output_pat
 enum list_style { LIST_PLAIN, LIST_MARKDOWN, LIST_MAN };
 void print_knobs(enum list_style style);
 void print_counters(enum list_style style);
+void print_lanes(void);
 
 #endif

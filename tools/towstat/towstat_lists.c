@@ -238,3 +238,11 @@ void print_counters(enum list_style style)
 	print_reason_rows(style);
 	print_status_rows(style);
 }
+
+void print_lanes(void)
+{
+	struct tow_lane_info row = TOW_LANE_INFO_INIT;
+
+	for (size_t i = 0; tow_lane_info(i, &row) == TOW_OK; i++)
+		printf("%s (%s)\n    %s\n    here: %s\n", row.name, row.reach, row.help, row.local);
+}

@@ -55,7 +55,8 @@ static struct whereabouts where(const char *address)
 	if (strncmp(address, "shm://", 6) == 0)
 		out.shm = true;
 	else if (strncmp(address, "tow://", 6) == 0 &&
-		 twi_auto_address_get(address + 6, &parts) == TOW_OK && parts.shm[0] != '\0')
+		 twi_auto_address_get(address + 6, &parts) == TOW_OK &&
+		 twi_auto_address_has(&parts, TWI_LANE_SHM))
 		out.host = parts.host;
 	return out;
 }

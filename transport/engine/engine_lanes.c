@@ -1,6 +1,7 @@
 /*
  * engine_lanes.c - which lanes the knob `lanes` allows. See lane.h.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "diag/base/error.h"
@@ -14,9 +15,20 @@ static bool is_lane(const char *name, size_t bytes, enum twi_lane_id id)
 	return strlen(known) == bytes && strncmp(known, name, bytes) == 0;
 }
 
+/* "loop, tcp, ..." */
+static void known_lanes(char *out, size_t room)
+{
+	size_t fill = 0;
+
+	for (unsigned i = 0; i < TWI_LANE_COUNT && fill < room; i++)
+		fill += (size_t)snprintf(out + fill, room - fill, "%s%s", i > 0 ? ", " : "",
+					 twi_lane_name((enum twi_lane_id)i));
+}
+
 int twi_lanes_check(const char *knob)
 {
 	const char *at = knob;
+	char names[16 * TWI_LANE_COUNT];
 
 	while (*knob != '\0') {
 		size_t bytes = strcspn(at, ",");
@@ -24,10 +36,11 @@ int twi_lanes_check(const char *knob)
 
 		for (unsigned i = 0; i < TWI_LANE_COUNT; i++)
 			known |= is_lane(at, bytes, (enum twi_lane_id)i);
-		if (!known)
-			return twi_error(TOW_EINVAL,
-					 "lanes = '%s': '%.*s' is none of loop, tcp, shm, ofi",
-					 knob, (int)bytes, at);
+		if (!known) {
+			known_lanes(names, sizeof(names));
+			return twi_error(TOW_EINVAL, "lanes = '%s': '%.*s' is none of %s", knob,
+					 (int)bytes, at, names);
+		}
 		if (at[bytes] == '\0')
 			break;
 		at += bytes + 1;
@@ -35,11 +48,16 @@ int twi_lanes_check(const char *knob)
 	return TOW_OK;
 }
 
+bool twi_lane_is_inner(enum twi_lane_id id)
+{
+	return id == TWI_LANE_AUTO || twi_lane_describe(id)->reach == TWI_REACH_PROCESS;
+}
+
 bool twi_lanes_allow(const char *knob, enum twi_lane_id id)
 {
 	const char *at = knob;
 
-	if (id == TWI_LANE_LOOP || id == TWI_LANE_AUTO || *knob == '\0')
+	if (twi_lane_is_inner(id) || *knob == '\0')
 		return true;
 	for (;;) {
 		size_t bytes = strcspn(at, ",");

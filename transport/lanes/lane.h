@@ -1,9 +1,11 @@
 /*
  * lane.h - one way to reach a peer: this table is the specification of a lane.
  *
- *	op/endpoint.c  --ops-->  lane (tcp/, shm/, ofi/, loop/)  --session.h-->  stream/
+ *	op/endpoint.c  --ops-->  lane (a folder beside)          --session.h-->  stream/
  *	     ^                                                                     |
  *	     +------ twi_endpoint_ready, twi_peer_ended, twi_op_complete ----------+
+ *
+ * The list of lanes is diag/record/lane.def, and docs/lanes.md says how to add one.
  *
  * Every member is called by the thread that holds the engine (engine.h), so a lane needs no lock of
  * its own. No member may block, except where said. An operation that a lane takes is completed by
@@ -163,8 +165,11 @@ struct twi_lane {
 /* The knob `lanes`: TOW_OK, or TOW_EINVAL naming what is no lane. */
 int twi_lanes_check(const char *knob);
 
-/* May this lane be used? loop, which reaches nobody else, and tow always may. */
+/* May this lane be used? One that stays within the process, and tow, always may. */
 bool twi_lanes_allow(const char *knob, enum twi_lane_id id);
+
+/* Does it stay within this process, or leave that to other lanes (tow)? */
+bool twi_lane_is_inner(enum twi_lane_id id);
 
 /* lanes[] has changed. Polls visit the lanes that are used. */
 void twi_lanes_pack(struct twi_engine *engine);
@@ -172,10 +177,10 @@ void twi_lanes_pack(struct twi_engine *engine);
 /* It is about to get an endpoint. The engine is held. */
 void twi_lane_use(struct twi_lane *lane);
 
+/* twi_lane_<name> of each row of lane.def, in the lane's folder; and that of tow://. */
+#define TWI_LANE(id, name, ...) extern const struct twi_lane_ops twi_lane_##name;
+#include "diag/record/lane.def"
+#undef TWI_LANE
 extern const struct twi_lane_ops twi_lane_auto;
-extern const struct twi_lane_ops twi_lane_tcp;
-extern const struct twi_lane_ops twi_lane_loop;
-extern const struct twi_lane_ops twi_lane_shm;
-extern const struct twi_lane_ops twi_lane_ofi;
 
 #endif

@@ -200,10 +200,26 @@ static int resolve(const struct twi_lane *lane, const char *address, bool passiv
 	return TOW_OK;
 }
 
+/* "loop://, tcp://, ..., tow://" of the lanes that this runtime has. */
+static void known_schemes(const struct twi_engine *engine, char *out, size_t room)
+{
+	size_t fill = 0;
+
+	out[0] = '\0';
+	for (unsigned i = 0; i < TWI_LANE_SLOTS && fill < room; i++) {
+		if (engine->lanes[i] != NULL)
+			fill += (size_t)snprintf(out + fill, room - fill, "%s%s://",
+						 fill > 0 ? ", " : "",
+						 engine->lanes[i]->ops->scheme);
+	}
+}
+
 /* The lane whose scheme the address has; *rest_out is what follows "://". */
 static struct twi_lane *lane_of(struct twi_engine *engine, const char *address,
 				const char **rest_out)
 {
+	char schemes[20 * TWI_LANE_SLOTS];
+
 	for (unsigned i = 0; i < TWI_LANE_SLOTS; i++) {
 		struct twi_lane *lane = engine->lanes[i];
 		size_t n = lane == NULL ? 0 : strlen(lane->ops->scheme);
@@ -214,10 +230,10 @@ static struct twi_lane *lane_of(struct twi_engine *engine, const char *address,
 			return lane;
 		}
 	}
+	known_schemes(engine, schemes, sizeof(schemes));
 	twi_error(TOW_EINVAL,
-		  "address %.100s: it begins with none of tow://, tcp://, shm://, ofi://, loop:// "
-		  "that this runtime has (knob lanes)",
-		  address);
+		  "address %.100s: it begins with none of %s, which this runtime has (knob lanes)",
+		  address, schemes);
 	return NULL;
 }
 

@@ -9,8 +9,11 @@
 #include "diag/base/error.h"
 
 #define LANES_ALL UINT32_MAX
-#define LANES_SHM (1u << TWI_LANE_SHM)
-#define LANES_OFI (1u << TWI_LANE_OFI)
+enum {
+#define TWI_LANE(id, ...) LANES_##id = 1 << TWI_LANE_##id,
+#include "diag/record/lane.def"
+#undef TWI_LANE
+};
 
 static const struct {
 	const char *name;

@@ -30,36 +30,41 @@ static void random_bytes(uint64_t *random, void *out, size_t bytes)
 static void make(uint64_t *random, struct twi_auto_address *out)
 {
 	*out = (struct twi_auto_address){ .host = twt_random(random) };
-	random_name(random, out->shm, 28);
+	random_name(random, out->parts[TWI_LANE_SHM].name, 28);
 	if (twt_random_below(random, 4) == 0)
-		random_name(random, out->loop, 10);
-	out->tcp4_count = (uint8_t)twt_random_below(random, TWI_AUTO_TCP4_MAX + 1);
-	out->tcp6_count = (uint8_t)twt_random_below(random, TWI_AUTO_TCP6_MAX + 1);
-	out->tcp4_port = (uint16_t)(1 + twt_random_below(random, 65535));
-	out->tcp6_port = (uint16_t)(1 + twt_random_below(random, 65535));
-	random_bytes(random, out->tcp4, sizeof(out->tcp4));
-	random_bytes(random, out->tcp6, sizeof(out->tcp6));
-	out->ofi_bytes = (uint8_t)twt_random_below(random, TWI_AUTO_OFI_MAX + 1);
-	random_bytes(random, out->ofi, sizeof(out->ofi));
+		random_name(random, out->parts[TWI_LANE_LOOP].name, 10);
+	out->parts[TWI_LANE_TCP].in4_count =
+		(uint8_t)twt_random_below(random, TWI_AUTO_IN4_MAX + 1);
+	out->parts[TWI_LANE_TCP].in6_count =
+		(uint8_t)twt_random_below(random, TWI_AUTO_IN6_MAX + 1);
+	out->parts[TWI_LANE_TCP].in4_port = (uint16_t)(1 + twt_random_below(random, 65535));
+	out->parts[TWI_LANE_TCP].in6_port = (uint16_t)(1 + twt_random_below(random, 65535));
+	random_bytes(random, out->parts[TWI_LANE_TCP].in4, sizeof(out->parts[TWI_LANE_TCP].in4));
+	random_bytes(random, out->parts[TWI_LANE_TCP].in6, sizeof(out->parts[TWI_LANE_TCP].in6));
+	out->parts[TWI_LANE_OFI].raw_bytes =
+		(uint8_t)twt_random_below(random, TWI_AUTO_RAW_MAX + 1);
+	random_bytes(random, out->parts[TWI_LANE_OFI].raw, sizeof(out->parts[TWI_LANE_OFI].raw));
 	do
-		random_name(random, out->ofi_provider, TWI_AUTO_PROVIDER_MAX);
-	while (out->ofi_provider[0] == '\0');
+		random_name(random, out->parts[TWI_LANE_OFI].name, TWI_AUTO_NAME_MAX);
+	while (out->parts[TWI_LANE_OFI].name[0] == '\0');
 }
 
 /* What is not there has no content either. */
 static void normal(struct twi_auto_address *address)
 {
-	for (unsigned i = address->tcp4_count; i < TWI_AUTO_TCP4_MAX; i++)
-		memset(address->tcp4[i], 0, 4);
-	for (unsigned i = address->tcp6_count; i < TWI_AUTO_TCP6_MAX; i++)
-		memset(address->tcp6[i], 0, 16);
-	memset(address->ofi + address->ofi_bytes, 0, TWI_AUTO_OFI_MAX - address->ofi_bytes);
-	if (address->tcp4_count == 0)
-		address->tcp4_port = 0;
-	if (address->tcp6_count == 0)
-		address->tcp6_port = 0;
-	if (address->ofi_bytes == 0)
-		memset(address->ofi_provider, 0, sizeof(address->ofi_provider));
+	for (unsigned i = address->parts[TWI_LANE_TCP].in4_count; i < TWI_AUTO_IN4_MAX; i++)
+		memset(address->parts[TWI_LANE_TCP].in4[i], 0, 4);
+	for (unsigned i = address->parts[TWI_LANE_TCP].in6_count; i < TWI_AUTO_IN6_MAX; i++)
+		memset(address->parts[TWI_LANE_TCP].in6[i], 0, 16);
+	memset(address->parts[TWI_LANE_OFI].raw + address->parts[TWI_LANE_OFI].raw_bytes, 0,
+	       TWI_AUTO_RAW_MAX - address->parts[TWI_LANE_OFI].raw_bytes);
+	if (address->parts[TWI_LANE_TCP].in4_count == 0)
+		address->parts[TWI_LANE_TCP].in4_port = 0;
+	if (address->parts[TWI_LANE_TCP].in6_count == 0)
+		address->parts[TWI_LANE_TCP].in6_port = 0;
+	if (address->parts[TWI_LANE_OFI].raw_bytes == 0)
+		memset(address->parts[TWI_LANE_OFI].name, 0,
+		       sizeof(address->parts[TWI_LANE_OFI].name));
 }
 
 static void test_round_trip(void **state)
@@ -76,17 +81,25 @@ static void test_round_trip(void **state)
 		assert_int_equal(twi_auto_address_get(text + 6, &got), TOW_OK);
 		normal(&put);
 		assert_int_equal(got.host, put.host);
-		assert_string_equal(got.shm, put.shm);
-		assert_string_equal(got.loop, put.loop);
-		assert_int_equal(got.tcp4_count, put.tcp4_count);
-		assert_int_equal(got.tcp4_port, put.tcp4_port);
-		assert_memory_equal(got.tcp4, put.tcp4, sizeof(put.tcp4));
-		assert_int_equal(got.tcp6_count, put.tcp6_count);
-		assert_int_equal(got.tcp6_port, put.tcp6_port);
-		assert_memory_equal(got.tcp6, put.tcp6, sizeof(put.tcp6));
-		assert_int_equal(got.ofi_bytes, put.ofi_bytes);
-		assert_string_equal(got.ofi_provider, put.ofi_provider);
-		assert_memory_equal(got.ofi, put.ofi, sizeof(put.ofi));
+		assert_string_equal(got.parts[TWI_LANE_SHM].name, put.parts[TWI_LANE_SHM].name);
+		assert_string_equal(got.parts[TWI_LANE_LOOP].name, put.parts[TWI_LANE_LOOP].name);
+		assert_int_equal(got.parts[TWI_LANE_TCP].in4_count,
+				 put.parts[TWI_LANE_TCP].in4_count);
+		assert_int_equal(got.parts[TWI_LANE_TCP].in4_port,
+				 put.parts[TWI_LANE_TCP].in4_port);
+		assert_memory_equal(got.parts[TWI_LANE_TCP].in4, put.parts[TWI_LANE_TCP].in4,
+				    sizeof(put.parts[TWI_LANE_TCP].in4));
+		assert_int_equal(got.parts[TWI_LANE_TCP].in6_count,
+				 put.parts[TWI_LANE_TCP].in6_count);
+		assert_int_equal(got.parts[TWI_LANE_TCP].in6_port,
+				 put.parts[TWI_LANE_TCP].in6_port);
+		assert_memory_equal(got.parts[TWI_LANE_TCP].in6, put.parts[TWI_LANE_TCP].in6,
+				    sizeof(put.parts[TWI_LANE_TCP].in6));
+		assert_int_equal(got.parts[TWI_LANE_OFI].raw_bytes,
+				 put.parts[TWI_LANE_OFI].raw_bytes);
+		assert_string_equal(got.parts[TWI_LANE_OFI].name, put.parts[TWI_LANE_OFI].name);
+		assert_memory_equal(got.parts[TWI_LANE_OFI].raw, put.parts[TWI_LANE_OFI].raw,
+				    sizeof(put.parts[TWI_LANE_OFI].raw));
 	}
 }
 

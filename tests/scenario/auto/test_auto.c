@@ -85,11 +85,11 @@ static void test_tcp_alone(void **state)
 	exchange(&side);
 	TWT_OK(tow_endpoint_address(side.endpoint, address, sizeof(address)));
 	assert_int_equal(twi_auto_address_get(address + 6, &parts), TOW_OK);
-	assert_int_equal(parts.tcp4_count, 1);
-	assert_memory_equal(parts.tcp4[0], "\x7f\0\0\1", 4);
-	assert_int_equal(parts.tcp6_count, 0);
-	assert_string_equal(parts.shm, "");
-	assert_int_equal(parts.ofi_bytes, 0);
+	assert_int_equal(parts.parts[TWI_LANE_TCP].in4_count, 1);
+	assert_memory_equal(parts.parts[TWI_LANE_TCP].in4[0], "\x7f\0\0\1", 4);
+	assert_int_equal(parts.parts[TWI_LANE_TCP].in6_count, 0);
+	assert_string_equal(parts.parts[TWI_LANE_SHM].name, "");
+	assert_int_equal(parts.parts[TWI_LANE_OFI].raw_bytes, 0);
 	document = peers_of(side.runtime);
 	peer = json_array_get(json_object_get(document, "peers"), 0);
 	assert_string_equal(json_string_value(json_object_get(peer, "lane")), "tcp");
@@ -125,9 +125,10 @@ static void test_next_address(void **state)
 	TWT_OK(tow_endpoint_open(runtime, "tow://127.0.0.1", &there));
 	TWT_OK(tow_endpoint_address(there, address, sizeof(address)));
 	assert_int_equal(twi_auto_address_get(address + 6, &parts), TOW_OK);
-	parts.tcp4_count = 2;
-	memcpy(parts.tcp4[1], parts.tcp4[0], 4);
-	memcpy(parts.tcp4[0], "\x7f\0\0\x63", 4); /* 127.0.0.99: nobody listens there */
+	parts.parts[TWI_LANE_TCP].in4_count = 2;
+	memcpy(parts.parts[TWI_LANE_TCP].in4[1], parts.parts[TWI_LANE_TCP].in4[0], 4);
+	/* 127.0.0.99: nobody listens there. */
+	memcpy(parts.parts[TWI_LANE_TCP].in4[0], "\x7f\0\0\x63", 4);
 	assert_int_equal(twi_auto_address_put(&parts, address), TOW_OK);
 	TWT_OK(tow_accept_start(there, NULL, &accept));
 	TWT_OK(tow_connect_start(here, address, NULL, &dial));
@@ -163,8 +164,8 @@ static void test_knobs(void **state)
 	TWT_OK(tow_endpoint_open(runtime, "tow://", &endpoint));
 	TWT_OK(tow_endpoint_address(endpoint, address, sizeof(address)));
 	assert_int_equal(twi_auto_address_get(address + 6, &parts), TOW_OK);
-	for (unsigned i = 0; i < parts.tcp4_count; i++)
-		assert_int_equal(parts.tcp4[i][0], 127);
+	for (unsigned i = 0; i < parts.parts[TWI_LANE_TCP].in4_count; i++)
+		assert_int_equal(parts.parts[TWI_LANE_TCP].in4[i][0], 127);
 	assert_int_equal(tow_endpoint_open(runtime, "tow://127.0.0.1:80", &endpoint), TOW_EINVAL);
 	assert_int_equal(tow_endpoint_open(runtime, "tow://no.such.host.invalid", &endpoint),
 			 TOW_EINVAL);

@@ -15,20 +15,20 @@
 static struct twi_auto_address full(void)
 {
 	struct twi_auto_address address = { .host = 0x0123456789abcdefull,
-					    .tcp4_count = TWI_AUTO_TCP4_MAX,
-					    .tcp4_port = 40000,
-					    .tcp6_count = TWI_AUTO_TCP6_MAX,
-					    .tcp6_port = 50000,
-					    .ofi_bytes = 32 };
+					    .parts[TWI_LANE_TCP].in4_count = TWI_AUTO_IN4_MAX,
+					    .parts[TWI_LANE_TCP].in4_port = 40000,
+					    .parts[TWI_LANE_TCP].in6_count = TWI_AUTO_IN6_MAX,
+					    .parts[TWI_LANE_TCP].in6_port = 50000,
+					    .parts[TWI_LANE_OFI].raw_bytes = 32 };
 
-	strcpy(address.shm, "12ab-0011223344556677");
-	strcpy(address.ofi_provider, "efa");
-	for (unsigned i = 0; i < sizeof(address.tcp4); i++)
-		((uint8_t *)address.tcp4)[i] = (uint8_t)(i + 1);
-	for (unsigned i = 0; i < sizeof(address.tcp6); i++)
-		((uint8_t *)address.tcp6)[i] = (uint8_t)(0x20 + i);
-	for (unsigned i = 0; i < address.ofi_bytes; i++)
-		address.ofi[i] = (uint8_t)(0xf0 - i);
+	strcpy(address.parts[TWI_LANE_SHM].name, "12ab-0011223344556677");
+	strcpy(address.parts[TWI_LANE_OFI].name, "efa");
+	for (unsigned i = 0; i < sizeof(address.parts[TWI_LANE_TCP].in4); i++)
+		((uint8_t *)address.parts[TWI_LANE_TCP].in4)[i] = (uint8_t)(i + 1);
+	for (unsigned i = 0; i < sizeof(address.parts[TWI_LANE_TCP].in6); i++)
+		((uint8_t *)address.parts[TWI_LANE_TCP].in6)[i] = (uint8_t)(0x20 + i);
+	for (unsigned i = 0; i < address.parts[TWI_LANE_OFI].raw_bytes; i++)
+		address.parts[TWI_LANE_OFI].raw[i] = (uint8_t)(0xf0 - i);
 	return address;
 }
 
@@ -40,20 +40,25 @@ static void read_back(const struct twi_auto_address *put, const char *text)
 	assert_memory_equal(text, "tow://", 6);
 	assert_int_equal(twi_auto_address_get(text + 6, &got), TOW_OK);
 	assert_int_equal(got.host, put->host);
-	assert_string_equal(got.shm, put->shm);
-	assert_string_equal(got.loop, put->loop);
-	assert_int_equal(got.tcp4_count, put->tcp4_count);
-	assert_memory_equal(got.tcp4, put->tcp4, 4u * put->tcp4_count);
-	assert_int_equal(got.tcp6_count, put->tcp6_count);
-	assert_memory_equal(got.tcp6, put->tcp6, 16u * put->tcp6_count);
-	if (put->tcp4_count > 0)
-		assert_int_equal(got.tcp4_port, put->tcp4_port);
-	if (put->tcp6_count > 0)
-		assert_int_equal(got.tcp6_port, put->tcp6_port);
-	assert_int_equal(got.ofi_bytes, put->ofi_bytes);
-	assert_memory_equal(got.ofi, put->ofi, put->ofi_bytes);
-	if (put->ofi_bytes > 0)
-		assert_string_equal(got.ofi_provider, put->ofi_provider);
+	assert_string_equal(got.parts[TWI_LANE_SHM].name, put->parts[TWI_LANE_SHM].name);
+	assert_string_equal(got.parts[TWI_LANE_LOOP].name, put->parts[TWI_LANE_LOOP].name);
+	assert_int_equal(got.parts[TWI_LANE_TCP].in4_count, put->parts[TWI_LANE_TCP].in4_count);
+	assert_memory_equal(got.parts[TWI_LANE_TCP].in4, put->parts[TWI_LANE_TCP].in4,
+			    4u * put->parts[TWI_LANE_TCP].in4_count);
+	assert_int_equal(got.parts[TWI_LANE_TCP].in6_count, put->parts[TWI_LANE_TCP].in6_count);
+	assert_memory_equal(got.parts[TWI_LANE_TCP].in6, put->parts[TWI_LANE_TCP].in6,
+			    16u * put->parts[TWI_LANE_TCP].in6_count);
+	if (put->parts[TWI_LANE_TCP].in4_count > 0)
+		assert_int_equal(got.parts[TWI_LANE_TCP].in4_port,
+				 put->parts[TWI_LANE_TCP].in4_port);
+	if (put->parts[TWI_LANE_TCP].in6_count > 0)
+		assert_int_equal(got.parts[TWI_LANE_TCP].in6_port,
+				 put->parts[TWI_LANE_TCP].in6_port);
+	assert_int_equal(got.parts[TWI_LANE_OFI].raw_bytes, put->parts[TWI_LANE_OFI].raw_bytes);
+	assert_memory_equal(got.parts[TWI_LANE_OFI].raw, put->parts[TWI_LANE_OFI].raw,
+			    put->parts[TWI_LANE_OFI].raw_bytes);
+	if (put->parts[TWI_LANE_OFI].raw_bytes > 0)
+		assert_string_equal(got.parts[TWI_LANE_OFI].name, put->parts[TWI_LANE_OFI].name);
 }
 
 static void test_round_trip(void **state)
@@ -62,12 +67,12 @@ static void test_round_trip(void **state)
 	char text[TOW_ADDRESS_MAX];
 
 	(void)state;
-	address.tcp4_count = 2;
-	address.tcp6_count = 0;
-	address.ofi_bytes = 16;
+	address.parts[TWI_LANE_TCP].in4_count = 2;
+	address.parts[TWI_LANE_TCP].in6_count = 0;
+	address.parts[TWI_LANE_OFI].raw_bytes = 16;
 	assert_int_equal(twi_auto_address_put(&address, text), TOW_OK);
-	assert_int_equal(address.tcp4_count, 2); /* all of it fits */
-	assert_int_equal(address.ofi_bytes, 16);
+	assert_int_equal(address.parts[TWI_LANE_TCP].in4_count, 2); /* all of it fits */
+	assert_int_equal(address.parts[TWI_LANE_OFI].raw_bytes, 16);
 	read_back(&address, text);
 }
 
@@ -79,24 +84,25 @@ static void test_what_does_not_fit(void **state)
 
 	(void)state;
 	assert_int_equal(twi_auto_address_put(&address, text), TOW_OK);
-	assert_int_equal(address.tcp4_count, 1);
-	assert_int_equal(address.tcp6_count, 1);
-	assert_int_equal(address.ofi_bytes, 0);
-	assert_string_equal(address.shm, "12ab-0011223344556677");
+	assert_int_equal(address.parts[TWI_LANE_TCP].in4_count, 1);
+	assert_int_equal(address.parts[TWI_LANE_TCP].in6_count, 1);
+	assert_int_equal(address.parts[TWI_LANE_OFI].raw_bytes, 0);
+	assert_string_equal(address.parts[TWI_LANE_SHM].name, "12ab-0011223344556677");
 	read_back(&address, text);
 
 	address = full();
-	address.tcp6_count = 0;
+	address.parts[TWI_LANE_TCP].in6_count = 0;
 	assert_int_equal(twi_auto_address_put(&address, text), TOW_OK);
-	assert_int_equal(address.ofi_bytes, 32);
-	assert_true(address.tcp4_count >= 1);
+	assert_int_equal(address.parts[TWI_LANE_OFI].raw_bytes, 32);
+	assert_true(address.parts[TWI_LANE_TCP].in4_count >= 1);
 	read_back(&address, text);
 
-	memset(address.shm, 'a', sizeof(address.shm) - 1);
-	memset(address.loop, 'b', sizeof(address.loop) - 1);
-	address.shm[sizeof(address.shm) - 1] = address.loop[sizeof(address.loop) - 1] = '\0';
-	address.tcp4_count = 0;
-	address.tcp6_count = 1;
+	memset(address.parts[TWI_LANE_SHM].name, 'a', TWI_AUTO_NAME_MAX - 1);
+	memset(address.parts[TWI_LANE_LOOP].name, 'b', TWI_AUTO_NAME_MAX - 1);
+	address.parts[TWI_LANE_SHM].name[TWI_AUTO_NAME_MAX - 1] = '\0';
+	address.parts[TWI_LANE_LOOP].name[TWI_AUTO_NAME_MAX - 1] = '\0';
+	address.parts[TWI_LANE_TCP].in4_count = 0;
+	address.parts[TWI_LANE_TCP].in6_count = 1;
 	assert_int_equal(twi_auto_address_put(&address, text), TOW_EINVAL);
 }
 
@@ -182,7 +188,7 @@ static void test_unknown_part(void **state)
 	(void)state;
 	assert_int_equal(twi_auto_address_get(of(later, sizeof(later)), &got), TOW_OK);
 	assert_int_equal(got.host, 7);
-	assert_string_equal(got.shm, "a");
+	assert_string_equal(got.parts[TWI_LANE_SHM].name, "a");
 }
 
 static void test_host(void **state)

@@ -253,6 +253,11 @@ static int status_info(void *row)
 	return tow_status_info(1, row);
 }
 
+static int lane_info(void *row)
+{
+	return tow_lane_info(1, row);
+}
+
 /* One row for each struct that a public call takes or gives. */
 static const struct row {
 	const char *call; /* as the header has it */
@@ -307,6 +312,7 @@ static const struct row {
 	OUT(tow_counter_info, tow_counter_info, counter_info),
 	OUT(tow_reason_info, tow_reason_info, reason_info),
 	OUT(tow_status_info, tow_status_info, status_info),
+	OUT(tow_lane_info, tow_lane_info, lane_info),
 };
 
 /* A struct of `size` bytes in memory of its own, so that ASan sees what reads or writes past it. */

@@ -326,7 +326,7 @@ static void copies(void **state)
 		"1,204 copies, 2.2 GiB, 410 ms: send of unregistered memory from 0x10 "
 		"(tag \"embedding\"), copied where memory of the pool would have been "
 		"read in place; the input of a collective counts as a send; allocate it "
-		"with tow_alloc; over tcp and ofi tow_mem_register helps too, between "
+		"with tow_alloc; over a network tow_mem_register helps too, between "
 		"processes of one host, where the pool alone is shared, it does not");
 	site = json_array_get(json_object_get(root, "sites"), 1);
 	assert_true(json_is_null(json_object_get(site, "place")));

@@ -87,13 +87,13 @@ static const char *rest_of(const struct tow_endpoint *sub)
 	return sub->address + strlen(sub->lane->ops->scheme) + 3;
 }
 
-static void open_named(struct twi_auto_endpoint *endpoint, enum twi_lane_id id, const char *name,
-		       char out[TWI_AUTO_NAME_MAX])
+static void open_name(struct twi_auto_endpoint *endpoint, enum twi_lane_id id, const char *name,
+		      struct twi_auto_part *out)
 {
 	struct tow_endpoint *sub = open_sub(endpoint, id, name);
 
 	if (sub != NULL && strlen(rest_of(sub)) < TWI_AUTO_NAME_MAX)
-		snprintf(out, TWI_AUTO_NAME_MAX, "%s", rest_of(sub));
+		snprintf(out->name, TWI_AUTO_NAME_MAX, "%s", rest_of(sub));
 }
 
 static uint16_t port_of(const struct tow_endpoint *sub)
@@ -103,71 +103,63 @@ static uint16_t port_of(const struct tow_endpoint *sub)
 	return colon == NULL ? 0 : (uint16_t)strtoul(colon + 1, NULL, 10);
 }
 
-static void open_tcp4(struct twi_auto_endpoint *endpoint, const char *host,
-		      const struct in_addr *hosts, unsigned count, struct twi_auto_address *out)
+static void open_in4(struct twi_auto_endpoint *endpoint, enum twi_lane_id id, const char *host,
+		     const struct twi_auto_hosts *hosts, struct twi_auto_part *out)
 {
 	char address[TOW_ADDRESS_MAX];
 	struct tow_endpoint *sub;
 
-	if (count == 0)
+	if (hosts->count4 == 0)
 		return;
 	snprintf(address, sizeof(address), "%.64s:0", host);
-	sub = open_sub(endpoint, TWI_LANE_TCP, address);
+	sub = open_sub(endpoint, id, address);
 	if (sub == NULL)
 		return;
-	out->tcp4_port = port_of(sub);
-	out->tcp4_count = (uint8_t)twi_min(count, (unsigned)TWI_AUTO_TCP4_MAX);
-	for (unsigned i = 0; i < 4u * out->tcp4_count; i++)
-		out->tcp4[i / 4][i % 4] = ((const uint8_t *)&hosts[i / 4].s_addr)[i % 4];
+	out->in4_port = port_of(sub);
+	out->in4_count = (uint8_t)twi_min(hosts->count4, (unsigned)TWI_AUTO_IN4_MAX);
+	for (unsigned i = 0; i < 4u * out->in4_count; i++)
+		out->in4[i / 4][i % 4] = ((const uint8_t *)&hosts->in4[i / 4].s_addr)[i % 4];
 }
 
-static void open_tcp6(struct twi_auto_endpoint *endpoint, const char *host,
-		      const struct in6_addr *hosts, unsigned count, struct twi_auto_address *out)
+static void open_in6(struct twi_auto_endpoint *endpoint, enum twi_lane_id id, const char *host,
+		     const struct twi_auto_hosts *hosts, struct twi_auto_part *out)
 {
 	char address[TOW_ADDRESS_MAX];
 	struct tow_endpoint *sub;
 
-	if (count == 0)
+	if (hosts->count6 == 0)
 		return;
 	snprintf(address, sizeof(address), "[%.64s]:0", host);
-	sub = open_sub(endpoint, TWI_LANE_TCP, address);
+	sub = open_sub(endpoint, id, address);
 	if (sub == NULL)
 		return;
-	out->tcp6_port = port_of(sub);
-	out->tcp6_count = (uint8_t)twi_min(count, (unsigned)TWI_AUTO_TCP6_MAX);
-	for (unsigned i = 0; i < 16u * out->tcp6_count; i++)
-		out->tcp6[i / 16][i % 16] = hosts[i / 16].s6_addr[i % 16];
+	out->in6_port = port_of(sub);
+	out->in6_count = (uint8_t)twi_min(hosts->count6, (unsigned)TWI_AUTO_IN6_MAX);
+	for (unsigned i = 0; i < 16u * out->in6_count; i++)
+		out->in6[i / 16][i % 16] = hosts->in6[i / 16].s6_addr[i % 16];
 }
 
 /*
  * At the given host, or wherever the knob `interfaces` allows: one address is listened at itself,
- * several at the wildcard, so that the tcp lane may spread a peer's connections over them.
+ * several at the wildcard, so that the lane may spread a peer's connections over them.
  */
-static void open_tcp(struct twi_auto_endpoint *endpoint, const char *host,
-		     struct twi_auto_address *out)
+static void open_inet(struct twi_auto_endpoint *endpoint, enum twi_lane_id id, const char *host,
+		      struct twi_auto_part *out)
 {
 	char text[INET6_ADDRSTRLEN];
 	struct twi_auto_hosts hosts = { 0 };
 
-	if (inet_pton(AF_INET, host, &hosts.in4[0]) == 1) {
-		open_tcp4(endpoint, host, hosts.in4, 1, out);
-		return;
-	}
-	if (inet_pton(AF_INET6, host, &hosts.in6[0]) == 1) {
-		open_tcp6(endpoint, host, hosts.in6, 1, out);
-		return;
-	}
-	twi_auto_hosts_read(endpoint->base.engine->knobs.interfaces, &hosts);
-	if (hosts.count4 == 1)
-		open_tcp4(endpoint, inet_ntop(AF_INET, &hosts.in4[0], text, sizeof(text)),
-			  hosts.in4, 1, out);
-	else
-		open_tcp4(endpoint, "0.0.0.0", hosts.in4, hosts.count4, out);
-	if (hosts.count6 == 1)
-		open_tcp6(endpoint, inet_ntop(AF_INET6, &hosts.in6[0], text, sizeof(text)),
-			  hosts.in6, 1, out);
-	else
-		open_tcp6(endpoint, "::", hosts.in6, hosts.count6, out);
+	hosts.count4 = inet_pton(AF_INET, host, &hosts.in4[0]) == 1;
+	hosts.count6 = inet_pton(AF_INET6, host, &hosts.in6[0]) == 1;
+	if (hosts.count4 + hosts.count6 == 0)
+		twi_auto_hosts_read(endpoint->base.engine->knobs.interfaces, &hosts);
+	open_in4(endpoint, id,
+		 hosts.count4 == 1 ? inet_ntop(AF_INET, &hosts.in4[0], text, sizeof(text))
+				   : "0.0.0.0",
+		 &hosts, out);
+	open_in6(endpoint, id,
+		 hosts.count6 == 1 ? inet_ntop(AF_INET6, &hosts.in6[0], text, sizeof(text)) : "::",
+		 &hosts, out);
 }
 
 static int hex(char digit)
@@ -177,26 +169,25 @@ static int hex(char digit)
 	return digit == '\0' || at == NULL ? -1 : (int)(at - "0123456789abcdef");
 }
 
-/* PROVIDER/HEX, as the ofi lane names itself, in its short form. */
-static void open_ofi(struct twi_auto_endpoint *endpoint, struct twi_auto_address *out)
+/* PROVIDER/HEX, as such a lane names itself, in its short form. */
+static void open_raw(struct twi_auto_endpoint *endpoint, enum twi_lane_id id,
+		     struct twi_auto_part *out)
 {
-	struct tow_endpoint *sub = open_sub(endpoint, TWI_LANE_OFI, "");
+	struct tow_endpoint *sub = open_sub(endpoint, id, "");
 	const char *slash = sub == NULL ? NULL : strchr(rest_of(sub), '/');
 	size_t bytes = slash == NULL ? 0 : strlen(slash + 1) / 2;
 
-	if (slash == NULL || slash - rest_of(sub) >= TWI_AUTO_PROVIDER_MAX ||
-	    bytes > TWI_AUTO_OFI_MAX)
+	if (slash == NULL || slash - rest_of(sub) >= TWI_AUTO_NAME_MAX || bytes > TWI_AUTO_RAW_MAX)
 		return;
-	snprintf(out->ofi_provider, sizeof(out->ofi_provider), "%.*s", (int)(slash - rest_of(sub)),
-		 rest_of(sub));
+	snprintf(out->name, sizeof(out->name), "%.*s", (int)(slash - rest_of(sub)), rest_of(sub));
 	for (size_t i = 0; i < bytes; i++) {
 		int high = hex(slash[1 + 2 * i]), low = hex(slash[2 + 2 * i]);
 
 		if (high < 0 || low < 0)
 			return;
-		out->ofi[i] = (uint8_t)(high << 4 | low);
+		out->raw[i] = (uint8_t)(high << 4 | low);
 	}
-	out->ofi_bytes = (uint8_t)bytes;
+	out->raw_bytes = (uint8_t)bytes;
 }
 
 static void drop_subs(struct twi_auto_endpoint *endpoint)
@@ -205,30 +196,57 @@ static void drop_subs(struct twi_auto_endpoint *endpoint)
 		twi_endpoint_drop(endpoint->subs[--endpoint->sub_count]);
 }
 
-/* Under a virtual clock there is the loop lane alone. */
-static void open_subs(struct twi_auto_endpoint *endpoint, const char *host,
-		      struct twi_auto_address *out)
+/* One that stays within the process is opened under a virtual clock, which has no other. */
+static void open_lane(struct twi_auto_endpoint *endpoint, enum twi_lane_id id, const char *host,
+		      struct twi_auto_part *out)
 {
-	struct twi_engine *engine = endpoint->base.engine;
+	const struct twi_lane_info *lane = twi_lane_describe(id);
 	static _Atomic uint64_t next_name = 1;
-	char name[TWI_AUTO_NAME_MAX];
+	char name[TWI_AUTO_NAME_MAX] = "";
 
-	if (engine->virtual_clock) {
+	if (lane->reach == TWI_REACH_PROCESS) {
+		if (!endpoint->base.engine->virtual_clock)
+			return;
 		snprintf(name, sizeof(name), "tow-%llu",
 			 (unsigned long long)atomic_fetch_add_explicit(&next_name, 1,
 								       memory_order_relaxed));
-		open_named(endpoint, TWI_LANE_LOOP, name, out->loop);
 	}
-	open_named(endpoint, TWI_LANE_SHM, "", out->shm);
-	open_ofi(endpoint, out);
-	open_tcp(endpoint, host, out);
+	switch (lane->form) {
+	case TWI_FORM_NAME:
+		open_name(endpoint, id, name, out);
+		return;
+	case TWI_FORM_INET:
+		open_inet(endpoint, id, host, out);
+		return;
+	case TWI_FORM_RAW:
+		open_raw(endpoint, id, out);
+		return;
+	case TWI_FORM_NONE:
+		return;
+	}
+}
+
+/* Writes the endpoint's address. What has no room in it is logged: nobody will connect by it. */
+static int put_address(struct twi_auto_endpoint *endpoint, struct twi_auto_address *address)
+{
+	struct twi_auto_address whole = *address;
+	int status = twi_auto_address_put(address, endpoint->base.address);
+
+	for (unsigned i = 0; i < TWI_LANE_COUNT && status == TOW_OK; i++) {
+		enum twi_lane_id id = (enum twi_lane_id)i;
+
+		if (twi_auto_address_has(&whole, id) && !twi_auto_address_has(address, id))
+			twi_log(endpoint->base.engine->diag, 2,
+				"tow://: the address has no room for %s: nobody will connect by it",
+				twi_lane_name(id));
+	}
+	return status;
 }
 
 static int endpoint_open(struct twi_lane *lane, const char *host, struct tow_endpoint **out)
 {
 	struct twi_auto_endpoint *endpoint = twi_endpoint_alloc(sizeof(*endpoint));
 	struct twi_auto_address address = { .host = twi_auto_host_id() };
-	bool had_ofi;
 	int status;
 
 	if (endpoint == NULL)
@@ -237,23 +255,23 @@ static int endpoint_open(struct twi_lane *lane, const char *host, struct tow_end
 	twi_endpoint_setup(&endpoint->base, lane);
 	twi_list_init(&endpoint->dials);
 	endpoint->host = address.host;
-	open_subs(endpoint, host, &address);
-	had_ofi = address.ofi_bytes > 0;
+	for (unsigned turn = 0; turn < TWI_LANE_COUNT; turn++) {
+		enum twi_lane_id id = twi_lane_at_turn(turn);
+
+		open_lane(endpoint, id, host, &address.parts[id]);
+	}
 	status = endpoint->sub_count == 0
 			 ? twi_error(TOW_ENOTSUP,
 				     "tow://%s: there is no lane to open it on (knobs lanes, "
 				     "interfaces); the last said: %.200s",
 				     host, tow_error_message())
-			 : twi_auto_address_put(&address, endpoint->base.address);
+			 : put_address(endpoint, &address);
 	if (status < 0) {
 		drop_subs(endpoint);
 		twi_list_remove(&endpoint->base.link);
 		twi_endpoint_free(&endpoint->base);
 		return status;
 	}
-	if (had_ofi && address.ofi_bytes == 0)
-		twi_log(lane->engine->diag, 2,
-			"tow://: the address has no room for ofi: nobody will connect by it");
 	*out = &endpoint->base;
 	return TOW_OK;
 }

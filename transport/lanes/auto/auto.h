@@ -9,6 +9,9 @@
  *	   +-- tcp://0.0.0.0:P, tcp://[::]:P    +-> tcp, at each of its addresses in turn
  *	   +-- loop://NAME (simulated only)     each refused: its reason is kept, the next is tried
  *
+ * Which lanes there are, what their addresses look like and in which order they are tried says
+ * lane.def; what is drawn here are its rows.
+ *
  * It moves no byte itself. A sub-endpoint's ready peers go to this one (tow_endpoint.parent), and a
  * connect is a row of inner connects, each with a share of the time that is left; the peer in the
  * result is the inner lane's own, with tow_peer.why telling how it was chosen.
@@ -19,8 +22,8 @@
 #include "transport/lanes/auto/auto_address.h"
 #include "transport/op/lane_host.h"
 
-#define TWI_AUTO_SUBS_MAX 5
-#define TWI_AUTO_WAYS_MAX 10
+#define TWI_AUTO_SUBS_MAX (2 * TWI_LANE_COUNT) /* of the form INET two */
+#define TWI_AUTO_WAYS_MAX (TWI_LANE_COUNT + TWI_AUTO_IN4_MAX + TWI_AUTO_IN6_MAX)
 
 struct twi_auto_endpoint {
 	struct tow_endpoint base;

@@ -3,7 +3,6 @@
  */
 #include "transport/lanes/auto/auto_address.h"
 
-#include <internal/base.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,12 +12,10 @@
 #define HEAD_BYTES 9u
 #define CRC_BYTES  2u
 
-enum part { PART_SHM = 1, PART_TCP4, PART_TCP6, PART_OFI, PART_LOOP };
-
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 struct raw {
-	uint8_t bytes[TWI_AUTO_RAW_MAX];
+	uint8_t bytes[TWI_AUTO_BYTES_MAX];
 	size_t fill;
 	bool full; /* something did not fit */
 };
@@ -45,7 +42,24 @@ static void put_u16(struct raw *raw, unsigned value)
 	put_u8(raw, value & 0xff);
 }
 
-static void put_name(struct raw *raw, enum part type, const char *name)
+bool twi_auto_address_has(const struct twi_auto_address *address, enum twi_lane_id lane)
+{
+	const struct twi_auto_part *part = &address->parts[lane];
+
+	switch (twi_lane_describe(lane)->form) {
+	case TWI_FORM_NAME:
+		return part->name[0] != '\0';
+	case TWI_FORM_INET:
+		return part->in4_count + part->in6_count > 0;
+	case TWI_FORM_RAW:
+		return part->raw_bytes > 0;
+	case TWI_FORM_NONE:
+		break;
+	}
+	return false;
+}
+
+static void put_name(struct raw *raw, unsigned type, const char *name)
 {
 	size_t bytes = strnlen(name, TWI_AUTO_NAME_MAX - 1);
 
@@ -56,8 +70,8 @@ static void put_name(struct raw *raw, enum part type, const char *name)
 	put_bytes(raw, name, bytes);
 }
 
-static void put_tcp(struct raw *raw, enum part type, uint16_t port, const void *addresses,
-		    unsigned bytes)
+static void put_inet(struct raw *raw, unsigned type, uint16_t port, const void *addresses,
+		     unsigned bytes)
 {
 	if (bytes == 0)
 		return;
@@ -67,17 +81,36 @@ static void put_tcp(struct raw *raw, enum part type, uint16_t port, const void *
 	put_bytes(raw, addresses, bytes);
 }
 
-static void put_ofi(struct raw *raw, const struct twi_auto_address *address)
+static void put_raw(struct raw *raw, unsigned type, const struct twi_auto_part *part)
 {
-	size_t name = strnlen(address->ofi_provider, TWI_AUTO_PROVIDER_MAX - 1);
+	size_t name = strnlen(part->name, TWI_AUTO_NAME_MAX - 1);
 
-	if (address->ofi_bytes == 0)
+	if (part->raw_bytes == 0)
 		return;
-	put_u8(raw, PART_OFI);
-	put_u8(raw, (unsigned)(1 + name + address->ofi_bytes));
+	put_u8(raw, type);
+	put_u8(raw, (unsigned)(1 + name + part->raw_bytes));
 	put_u8(raw, (unsigned)name);
-	put_bytes(raw, address->ofi_provider, name);
-	put_bytes(raw, address->ofi, address->ofi_bytes);
+	put_bytes(raw, part->name, name);
+	put_bytes(raw, part->raw, part->raw_bytes);
+}
+
+static void put_part(struct raw *raw, const struct twi_lane_info *lane,
+		     const struct twi_auto_part *part)
+{
+	switch (lane->form) {
+	case TWI_FORM_NAME:
+		put_name(raw, lane->part, part->name);
+		return;
+	case TWI_FORM_INET:
+		put_inet(raw, lane->part, part->in4_port, part->in4, 4u * part->in4_count);
+		put_inet(raw, lane->part + 1u, part->in6_port, part->in6, 16u * part->in6_count);
+		return;
+	case TWI_FORM_RAW:
+		put_raw(raw, lane->part, part);
+		return;
+	case TWI_FORM_NONE:
+		return;
+	}
 }
 
 static void put_all(struct raw *raw, const struct twi_auto_address *address)
@@ -86,30 +119,44 @@ static void put_all(struct raw *raw, const struct twi_auto_address *address)
 	put_u8(raw, TWI_AUTO_VERSION);
 	for (int shift = 56; shift >= 0; shift -= 8)
 		put_u8(raw, (unsigned)(address->host >> shift & 0xff));
-	put_name(raw, PART_SHM, address->shm);
-	put_tcp(raw, PART_TCP4, address->tcp4_port, address->tcp4, 4u * address->tcp4_count);
-	put_tcp(raw, PART_TCP6, address->tcp6_port, address->tcp6, 16u * address->tcp6_count);
-	put_ofi(raw, address);
-	put_name(raw, PART_LOOP, address->loop);
+	for (unsigned i = 0; i < TWI_LANE_COUNT; i++)
+		put_part(raw, twi_lane_describe((enum twi_lane_id)i), &address->parts[i]);
 	put_u16(raw, twi_checksum(0, raw->bytes, raw->fill) & 0xffff);
 }
 
-/* Takes the least useful part out. False: there is none left that could go. */
+/* The ways to make a part smaller, the one that is missed least first. */
+static bool shrink_part(struct twi_auto_part *part, unsigned way)
+{
+	switch (way) {
+	case 0:
+		return part->in4_count > 2 && part->in4_count--;
+	case 1:
+		return part->in6_count > 1 && part->in6_count--;
+	case 2:
+		return part->in4_count > 1 && part->in4_count--;
+	case 3:
+		if (part->raw_bytes == 0)
+			return false;
+		part->raw_bytes = 0;
+		return true;
+	default:
+		if (part->in6_count == 0 || part->in4_count == 0)
+			return false;
+		part->in6_count = 0;
+		return true;
+	}
+}
+
+/* Takes the least useful piece out. False: there is none left that could go. */
 static bool shrink(struct twi_auto_address *address)
 {
-	if (address->tcp4_count > 2)
-		address->tcp4_count--;
-	else if (address->tcp6_count > 1)
-		address->tcp6_count--;
-	else if (address->tcp4_count > 1)
-		address->tcp4_count--;
-	else if (address->ofi_bytes > 0)
-		address->ofi_bytes = 0;
-	else if (address->tcp6_count > 0 && address->tcp4_count > 0)
-		address->tcp6_count = 0;
-	else
-		return false;
-	return true;
+	for (unsigned way = 0; way < 5; way++) {
+		for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
+			if (shrink_part(&address->parts[i], way))
+				return true;
+		}
+	}
+	return false;
 }
 
 static void encode(const struct raw *raw, char *out)
@@ -190,58 +237,59 @@ static const char *get_name(char out[TWI_AUTO_NAME_MAX], const uint8_t *at, size
 }
 
 /* `size` bytes each, at most `max` of them, behind the port. */
-static const char *get_tcp(const uint8_t *at, size_t bytes, size_t size, size_t max,
-			   uint16_t *port_out, uint8_t *count_out, uint8_t *out)
+static const char *get_inet(const uint8_t *at, size_t bytes, size_t size, size_t max,
+			    uint16_t *port_out, uint8_t *count_out, uint8_t *out)
 {
 	if (bytes < 2 + size || (bytes - 2) % size != 0 || bytes - 2 > max * size)
-		return "a list of TCP addresses has a wrong length";
+		return "a list of IP addresses has a wrong length";
 	*port_out = (uint16_t)(at[0] << 8 | at[1]);
 	if (*port_out == 0)
-		return "a TCP port is 0";
+		return "a port is 0";
 	*count_out = (uint8_t)((bytes - 2) / size);
 	for (size_t i = 2; i < bytes; i++)
 		out[i - 2] = at[i];
 	return NULL;
 }
 
-static const char *get_ofi(struct twi_auto_address *out, const uint8_t *at, size_t bytes)
+static const char *get_raw(struct twi_auto_part *out, const uint8_t *at, size_t bytes)
 {
 	size_t name = bytes > 0 ? at[0] : 0;
 
-	if (name == 0 || name >= TWI_AUTO_PROVIDER_MAX || bytes < name + 2 ||
-	    bytes - name - 1 > TWI_AUTO_OFI_MAX)
-		return "its ofi part has a wrong length";
+	if (name == 0 || name >= TWI_AUTO_NAME_MAX || bytes < name + 2 ||
+	    bytes - name - 1 > TWI_AUTO_RAW_MAX)
+		return "a provider's part has a wrong length";
 	for (size_t i = 0; i < name; i++) {
 		if (at[1 + i] <= ' ' || at[1 + i] >= 127 || at[1 + i] == '/' || at[1 + i] == '@')
 			return "a provider's name has a character that no name has";
-		out->ofi_provider[i] = (char)at[1 + i];
+		out->name[i] = (char)at[1 + i];
 	}
-	out->ofi_provider[name] = '\0';
-	out->ofi_bytes = (uint8_t)(bytes - name - 1);
-	for (size_t i = 0; i < out->ofi_bytes; i++)
-		out->ofi[i] = at[1 + name + i];
+	out->name[name] = '\0';
+	out->raw_bytes = (uint8_t)(bytes - name - 1);
+	for (size_t i = 0; i < out->raw_bytes; i++)
+		out->raw[i] = at[1 + name + i];
 	return NULL;
 }
 
+/* One that no lane of ours has is of a later version, or of another build. */
 static const char *get_part(struct twi_auto_address *out, unsigned type, const uint8_t *at,
 			    size_t bytes)
 {
-	switch (type) {
-	case PART_SHM:
-		return get_name(out->shm, at, bytes);
-	case PART_LOOP:
-		return get_name(out->loop, at, bytes);
-	case PART_TCP4:
-		return get_tcp(at, bytes, 4, TWI_AUTO_TCP4_MAX, &out->tcp4_port, &out->tcp4_count,
-			       out->tcp4[0]);
-	case PART_TCP6:
-		return get_tcp(at, bytes, 16, TWI_AUTO_TCP6_MAX, &out->tcp6_port, &out->tcp6_count,
-			       out->tcp6[0]);
-	case PART_OFI:
-		return get_ofi(out, at, bytes);
-	default:
-		return NULL; /* of a later version */
+	for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
+		const struct twi_lane_info *lane = twi_lane_describe((enum twi_lane_id)i);
+		struct twi_auto_part *part = &out->parts[i];
+
+		if (lane->form == TWI_FORM_NAME && type == lane->part)
+			return get_name(part->name, at, bytes);
+		if (lane->form == TWI_FORM_RAW && type == lane->part)
+			return get_raw(part, at, bytes);
+		if (lane->form == TWI_FORM_INET && type == lane->part)
+			return get_inet(at, bytes, 4, TWI_AUTO_IN4_MAX, &part->in4_port,
+					&part->in4_count, part->in4[0]);
+		if (lane->form == TWI_FORM_INET && type == lane->part + 1u)
+			return get_inet(at, bytes, 16, TWI_AUTO_IN6_MAX, &part->in6_port,
+					&part->in6_count, part->in6[0]);
 	}
+	return NULL;
 }
 
 static const char *get_parts(struct twi_auto_address *out, const uint8_t *at, size_t left)

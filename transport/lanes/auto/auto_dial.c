@@ -17,18 +17,13 @@
 
 static void try_next(struct twi_auto_dial *dial);
 
-static const char *scheme(enum twi_lane_id lane)
-{
-	return twi_lane_name(lane);
-}
-
 /* "shm: another host; ofi: ..." */
 static void refuse(struct twi_auto_dial *dial, enum twi_lane_id lane, const char *why)
 {
 	size_t fill = strlen(dial->refused);
 
 	snprintf(dial->refused + fill, sizeof(dial->refused) - fill, "%s%s: %.60s",
-		 fill > 0 ? "; " : "", scheme(lane), why);
+		 fill > 0 ? "; " : "", twi_lane_name(lane), why);
 }
 
 __attribute__((format(printf, 3, 4))) static void
@@ -58,41 +53,74 @@ static bool both_have(struct twi_auto_dial *dial, enum twi_lane_id lane, bool th
 	return false;
 }
 
-static void add_ofi(struct twi_auto_dial *dial, const struct twi_auto_address *to)
+static void add_raw(struct twi_auto_dial *dial, enum twi_lane_id lane,
+		    const struct twi_auto_part *to)
 {
-	char text[2 * TWI_AUTO_OFI_MAX + 1];
+	char text[2 * TWI_AUTO_RAW_MAX + 1];
 
-	for (unsigned i = 0; i < to->ofi_bytes; i++)
-		snprintf(text + 2 * i, 3, "%02x", to->ofi[i]);
-	add_way(dial, TWI_LANE_OFI, "%s/%s", to->ofi_provider, text);
+	for (unsigned i = 0; i < to->raw_bytes; i++)
+		snprintf(text + 2 * i, 3, "%02x", to->raw[i]);
+	add_way(dial, lane, "%s/%s", to->name, text);
 }
 
-static void add_tcp(struct twi_auto_dial *dial, const struct twi_auto_address *to)
+static void add_inet(struct twi_auto_dial *dial, enum twi_lane_id lane,
+		     const struct twi_auto_part *to)
 {
 	char text[INET6_ADDRSTRLEN];
 
-	for (unsigned i = 0; i < to->tcp4_count; i++)
-		add_way(dial, TWI_LANE_TCP, "%s:%u",
-			inet_ntop(AF_INET, to->tcp4[i], text, sizeof(text)), to->tcp4_port);
-	for (unsigned i = 0; i < to->tcp6_count; i++)
-		add_way(dial, TWI_LANE_TCP, "[%s]:%u",
-			inet_ntop(AF_INET6, to->tcp6[i], text, sizeof(text)), to->tcp6_port);
+	for (unsigned i = 0; i < to->in4_count; i++)
+		add_way(dial, lane, "%s:%u", inet_ntop(AF_INET, to->in4[i], text, sizeof(text)),
+			to->in4_port);
+	for (unsigned i = 0; i < to->in6_count; i++)
+		add_way(dial, lane, "[%s]:%u", inet_ntop(AF_INET6, to->in6[i], text, sizeof(text)),
+			to->in6_port);
+}
+
+static void add_ways(struct twi_auto_dial *dial, enum twi_lane_id lane,
+		     const struct twi_auto_part *to)
+{
+	switch (twi_lane_describe(lane)->form) {
+	case TWI_FORM_NAME:
+		add_way(dial, lane, "%s", to->name);
+		return;
+	case TWI_FORM_INET:
+		add_inet(dial, lane, to);
+		return;
+	case TWI_FORM_RAW:
+		add_raw(dial, lane, to);
+		return;
+	case TWI_FORM_NONE:
+		return;
+	}
+}
+
+/* Could this lane lead there? It says why not, unless nobody would expect it to. */
+static bool may_lead(struct twi_auto_dial *dial, const struct twi_auto_address *to,
+		     enum twi_lane_id lane)
+{
+	const struct twi_lane_info *info = twi_lane_describe(lane);
+	bool there = twi_auto_address_has(to, lane);
+
+	if (info->form == TWI_FORM_NONE)
+		return false;
+	if (info->reach == TWI_REACH_PROCESS)
+		return there && twi_auto_sub(dial->endpoint, lane) != NULL;
+	if (info->reach == TWI_REACH_NETWORK || dial->same_host)
+		return both_have(dial, lane, there);
+	refuse(dial, lane, "another host");
+	return false;
 }
 
 /* The ways from here to there, the best first. */
 static void find_ways(struct twi_auto_dial *dial, const struct twi_auto_address *to)
 {
 	dial->same_host = to->host == dial->endpoint->host;
-	if (!dial->same_host)
-		refuse(dial, TWI_LANE_SHM, "another host");
-	else if (both_have(dial, TWI_LANE_SHM, to->shm[0] != '\0'))
-		add_way(dial, TWI_LANE_SHM, "%s", to->shm);
-	if (both_have(dial, TWI_LANE_OFI, to->ofi_bytes > 0))
-		add_ofi(dial, to);
-	if (both_have(dial, TWI_LANE_TCP, to->tcp4_count + to->tcp6_count > 0))
-		add_tcp(dial, to);
-	if (to->loop[0] != '\0' && twi_auto_sub(dial->endpoint, TWI_LANE_LOOP) != NULL)
-		add_way(dial, TWI_LANE_LOOP, "%s", to->loop);
+	for (unsigned turn = 0; turn < TWI_LANE_COUNT; turn++) {
+		enum twi_lane_id lane = twi_lane_at_turn(turn);
+
+		if (may_lead(dial, to, lane))
+			add_ways(dial, lane, &to->parts[lane]);
+	}
 }
 
 static void dial_free(struct twi_auto_dial *dial)

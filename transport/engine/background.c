@@ -124,6 +124,21 @@ static void doze(struct twi_background *bg)
 	atomic_store_explicit(&engine->background_asleep, TWI_BG_AWAKE, memory_order_relaxed);
 }
 
+/* The owner of a slice that has no ring polls the memory-polled lanes alone. */
+static void poll_rings(struct twi_background *bg)
+{
+	struct twi_engine *engine = bg->engine;
+
+	if (!twi_slices_on(&engine->slices))
+		return;
+	twi_engine_enter(engine); /* the driver gives way */
+	if (engine->slices.ringless && twi_engine_bind_ring(engine) == TOW_OK) {
+		twi_engine_poll(engine);
+		bg->drives++; /* that was no caller's */
+	}
+	twi_engine_leave(engine);
+}
+
 static void tick(struct twi_background *bg)
 {
 	uint64_t waits = atomic_load_explicit(&bg->engine->waits, memory_order_relaxed);
@@ -131,6 +146,7 @@ static void tick(struct twi_background *bg)
 	bg->same = twi_wait_covered(bg->engine) && waits == bg->waits ? bg->same + 1 : 0;
 	bg->waits = waits;
 	fetch_notices(bg);
+	poll_rings(bg);
 	if (bg->same > DOZE_TICKS && bg->notices == 0) {
 		doze(bg);
 		return;
@@ -202,6 +218,12 @@ static void take_over(struct twi_background *bg)
 		nap(bg, TICK_NS);
 		return;
 	}
+	if (twi_slice_owner_comes(engine)) {
+		twi_engine_leave(engine);
+		nap(bg, TICK_NS); /* it has just exchanged, or was woken to */
+		return;
+	}
+	twi_slice_wake_all(engine);
 	if (!twi_list_empty(&engine->waiting) && twi_wait_promote(engine)) {
 		twi_engine_leave(engine);
 		nap(bg, TICK_NS); /* who waits drives for itself: that saves a change of threads */

@@ -243,6 +243,7 @@ void twi_engine_init(struct twi_engine *engine)
 	twi_list_init(&engine->series);
 	twi_list_init(&engine->waiting);
 	twi_list_init(&engine->coll_batches);
+	twi_slice_init(&engine->slices);
 	engine->next_expiry_ns = UINT64_MAX;
 	engine->fork_generation = twi_fork_generation();
 	engine->features = twi_features_built();

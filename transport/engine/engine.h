@@ -42,6 +42,7 @@
 #include "transport/engine/cpu_log.h"
 #include "transport/engine/engine_fd.h"
 #include "transport/engine/engine_heap.h"
+#include "transport/engine/engine_slice.h"
 #include "transport/engine/engine_thread.h"
 #include "transport/engine/hooks.h"
 #include "transport/engine/part.h"
@@ -106,9 +107,10 @@ struct twi_engine {
 	uint64_t alarm_ns;                 /* when whoever went to sleep last looks by itself */
 	_Atomic(struct twi_wait *) driver; /* of those who wait: the one that polls */
 	_Atomic(struct twi_wait *) sentry; /* likewise: the one asleep where all is armed */
-	uint64_t left_ns;      /* when a driver went though others waited; 0: one has come since */
-	uint64_t pause_ns;     /* for how long there was none then, the last time */
-	struct twi_heap timed; /* operations with a deadline (hooks.h) */
+	uint64_t left_ns;  /* when a driver went though others waited; 0: one has come since */
+	uint64_t pause_ns; /* for how long there was none then, the last time */
+	struct twi_slices slices;
+	struct twi_heap timed;          /* operations with a deadline (hooks.h) */
 	uint64_t crowded_until_ns;      /* more want to run than there are cores: spinners yield */
 	uint64_t hogged_until_ns;       /* somebody else keeps the core for long: waiters sleep */
 	uint64_t crowd_hogged_until_ns; /* likewise, while more ranks than cores wait */

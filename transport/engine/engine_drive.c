@@ -96,7 +96,7 @@ static void begin_poll(struct twi_engine *engine)
 {
 	engine->now_ns = 0;
 	twi_error_since_poll = false;
-	if (twi_unlikely(engine->armed_ring != engine->ring))
+	if (twi_unlikely(engine->armed_ring != engine->ring) && engine->ring != NULL)
 		change_driver(engine);
 	if (atomic_load_explicit(&engine->driver, memory_order_relaxed) == NULL)
 		engine->pause_ns = 0; /* who tests or progresses will be back, or is the library */
@@ -124,7 +124,8 @@ unsigned twi_engine_poll_memory(struct twi_engine *engine)
 	unsigned events = 0;
 
 	twi_assert_held(engine);
-	if (engine->memory_peers == 0 || ++engine->turns % MEMORY_TURNS == 0)
+	if ((engine->memory_peers == 0 || ++engine->turns % MEMORY_TURNS == 0) &&
+	    twi_likely(engine->ring != NULL))
 		return twi_engine_poll(engine);
 	begin_poll(engine);
 	for (unsigned i = 0; i < engine->lane_count; i++) {
@@ -162,14 +163,19 @@ static inline bool has_ended(const struct twi_wait *wait, bool one)
 }
 
 /* The driver gives the engine back, sleeps as the sentry, takes it again. */
-static void sleep_once(struct twi_engine *engine, struct twi_wait *wait, uint64_t until_ns)
+static bool sleep_once(struct twi_engine *engine, struct twi_wait *wait, uint64_t until_ns)
 {
 	struct twi_ring *ring = engine->ring;
 	uint64_t next, now;
 
+	if (twi_unlikely(ring == NULL)) {
+		atomic_store_explicit(&engine->driver, NULL, memory_order_relaxed);
+		return twi_wait_follow(engine, wait, until_ns);
+	}
+
 	twi_engine_flush(engine);
 	if (twi_engine_run_callbacks(engine))
-		return; /* they may have started what must be sent first */
+		return false; /* they may have started what must be sent first */
 	next = twi_engine_next_deadline(engine, until_ns);
 	now = twi_engine_clock(engine);
 	twi_wait_watch(engine, wait, next);
@@ -180,6 +186,7 @@ static void sleep_once(struct twi_engine *engine, struct twi_wait *wait, uint64_
 		twi_ring_sleep(ring, twi_min(next - now, SLEEP_MAX_NS));
 	twi_engine_enter(engine);
 	twi_wait_watched(engine, wait);
+	return false;
 }
 
 struct spin {
@@ -201,7 +208,8 @@ static bool lead(struct twi_engine *engine, struct twi_wait *wait)
 static void lead_again(struct twi_engine *engine, struct twi_wait *wait)
 {
 	if (atomic_load_explicit(&engine->driver, memory_order_relaxed) == wait &&
-	    twi_engine_bind_ring(engine) < 0)
+	    !twi_slice_is_ringless(engine) && twi_engine_bind_ring(engine) < 0 &&
+	    !twi_slice_lead_ringless(engine, wait))
 		atomic_store_explicit(&engine->driver, NULL, memory_order_relaxed);
 }
 
@@ -317,6 +325,8 @@ static bool turn(struct twi_engine *engine, struct spin *spin)
 	spin->turns = SPIN_CLOCK;
 	spin->now_ns = twi_engine_clock(engine);
 	idle_ns = spin->now_ns - spin->since_ns;
+	if (twi_unlikely(twi_slices_on(&engine->slices)))
+		return twi_slice_idle(engine, idle_ns);
 	if (idle_ns >= engine->knobs.spin_ns)
 		return false;
 	return idle_ns < IDLE_NS || idle(engine, spin->now_ns, idle_ns);
@@ -343,6 +353,7 @@ drive(struct twi_engine *engine, struct twi_wait *wait, size_t count, uint64_t u
 
 	twi_assert_held(engine);
 	begin_spin(&spin, wait, count);
+	wait->memory = spin.memory;
 	if (twi_likely(!engine->virtual_clock))
 		twi_cpu_log_wait(&engine->cpu_log, twi_self.tid, spin.since_ns);
 	for (;;) {
@@ -363,9 +374,15 @@ drive(struct twi_engine *engine, struct twi_wait *wait, size_t count, uint64_t u
 			return TOW_OK;
 		if (spin.now_ns >= until_ns)
 			return TOW_AGAIN;
-		if (twi_unlikely(twi_engine_shared(engine))) {
+		if (twi_unlikely(engine->slices.due_count > 0) &&
+		    twi_slice_pass(engine, wait, spin.now_ns)) {
+			if (twi_wait_follow(engine, wait, until_ns))
+				return TOW_OK;
+			restart(engine, &spin);
+		} else if (twi_unlikely(twi_engine_shared(engine))) {
 			if (!share(engine, wait, &spin, events > 0) && lead(engine, wait)) {
-				sleep_once(engine, wait, until_ns);
+				if (sleep_once(engine, wait, until_ns))
+					return TOW_OK;
 				restart(engine, &spin);
 			}
 		} else if (atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0) {
@@ -378,7 +395,8 @@ drive(struct twi_engine *engine, struct twi_wait *wait, size_t count, uint64_t u
 				return TOW_AGAIN;
 			restart(engine, &spin);
 		} else if (!turn(engine, &spin)) {
-			sleep_once(engine, wait, until_ns);
+			if (sleep_once(engine, wait, until_ns))
+				return TOW_OK;
 			restart(engine, &spin);
 		}
 	}

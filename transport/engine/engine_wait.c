@@ -73,6 +73,7 @@ static void enlist(struct twi_engine *engine, struct twi_wait *wait)
 void twi_wait_begin(struct twi_engine *engine, struct twi_wait *wait)
 {
 	twi_assert_held(engine);
+	wait->mark = twi_self.mark;
 	wait->ringed = twi_self.binding == engine->binding;
 	if (twi_unlikely(wait->count > 1)) { /* its end is noted by whoever completes one */
 		engine->any_waits++;
@@ -122,7 +123,13 @@ void twi_wait_end(struct twi_engine *engine, struct twi_wait *wait)
 /* From when on a driver lets one that begins drive. */
 static uint64_t senior_ns(struct twi_engine *engine)
 {
-	return twi_engine_shared(engine) ? SENIOR_AMONG_NS : SENIOR_NS;
+	return twi_slices_on(&engine->slices) || twi_engine_shared(engine) ? SENIOR_AMONG_NS
+									   : SENIOR_NS;
+}
+
+static bool is_crowded(const struct twi_engine *engine)
+{
+	return atomic_load_explicit(&engine->waiters, memory_order_relaxed) > engine->slices.above;
 }
 
 bool twi_wait_take_lead(struct twi_engine *engine, struct twi_wait *wait)
@@ -132,12 +139,16 @@ bool twi_wait_take_lead(struct twi_engine *engine, struct twi_wait *wait)
 	twi_assert_held(engine);
 	if (driver != NULL && wait->since_ns < driver->since_ns + senior_ns(engine))
 		return false;
-	if (engine->ring == NULL && twi_engine_bind_ring(engine) < 0) {
+	if (twi_unlikely(twi_slices_on(&engine->slices) || is_crowded(engine)) && driver == NULL &&
+	    !twi_slice_may_lead(engine, wait))
+		return false; /* nor now, where threads have slices */
+	if (engine->ring == NULL && !twi_slice_is_ringless(engine) &&
+	    twi_engine_bind_ring(engine) < 0 && !twi_slice_lead_ringless(engine, wait)) {
 		wait->denied_ns = twi_engine_batch_now(engine);
 		wait->ringed = false;
 		return false;
 	}
-	wait->ringed = true;
+	wait->ringed = engine->ring != NULL;
 	if (driver != NULL)
 		enlist(engine, driver);
 	atomic_store_explicit(&engine->driver, wait, memory_order_relaxed);
@@ -215,7 +226,7 @@ static bool lingering_pays(struct twi_engine *engine, uint64_t now_ns)
 	int pays = atomic_load_explicit(&engine->linger_pays, memory_order_relaxed);
 
 	twi_assert_held(engine);
-	if (driver_of(engine) == NULL ||
+	if (driver_of(engine) == NULL || twi_slices_on(&engine->slices) ||
 	    now_ns < atomic_load_explicit(&engine->linger_again_ns, memory_order_relaxed) ||
 	    engine->virtual_clock || engine->knobs.spin_ns == 0)
 		return false;
@@ -299,6 +310,11 @@ bool twi_wait_follow(struct twi_engine *engine, struct twi_wait *wait, uint64_t 
 		twi_engine_leave(engine);
 		return true;
 	}
+	if (wait->due) { /* its time is over, and it was about to be woken */
+		twi_slice_withdraw(engine, wait);
+		twi_engine_leave(engine);
+		return true;
+	}
 	wake_up(engine, wait);
 	return false;
 }
@@ -335,6 +351,13 @@ void twi_wait_relieve(struct twi_engine *engine)
 	twi_ring_hush(sentry->ring);
 }
 
+void twi_wait_wake_ended(struct twi_engine *engine, struct twi_wait *wait)
+{
+	twi_assert_held(engine);
+	wake_up(engine, wait);
+	set_word(wait, TWI_WAIT_ENDED);
+}
+
 void twi_wait_tell(struct twi_engine *engine, struct twi_waitable *what)
 {
 	struct twi_wait_entry *next;
@@ -353,8 +376,8 @@ void twi_wait_tell(struct twi_engine *engine, struct twi_waitable *what)
 		}
 		unlist(engine, wait);
 		twi_engine_count(engine->waiters, (uint32_t)-1);
-		wake_up(engine, wait);
-		set_word(wait, TWI_WAIT_ENDED);
+		if (!twi_slice_defer(engine, wait))
+			twi_wait_wake_ended(engine, wait);
 	}
 }
 
@@ -397,7 +420,7 @@ void twi_wait_cover(struct twi_engine *engine, bool news)
 	/* What the library's own thread keeps watch over it needs no help with. */
 	if (atomic_load_explicit(&engine->background_asleep, memory_order_relaxed) ==
 		    TWI_BG_ASLEEP ||
-	    is_away_shortly(engine))
+	    is_away_shortly(engine) || twi_slice_owner_comes(engine))
 		return;
 	twi_wait_promote(engine);
 }

@@ -68,6 +68,9 @@ struct twi_wait {
 	bool ringed;           /* its thread has a ring */
 	bool listed;           /* on the lists: see twi_wait_begin */
 	bool asleep;
+	bool memory;           /* what it waits for comes by a memory-polled lane */
+	uint32_t mark;         /* its thread's */
+	bool due;              /* see engine_slice.h */
 	_Atomic bool ended;    /* of several: one of them */
 	_Atomic uint32_t word; /* enum twi_wait_word */
 };
@@ -102,6 +105,9 @@ void twi_wait_relieve(struct twi_engine *engine);
 
 /* An operation is done: wakes who waits for it. The engine is held. */
 void twi_wait_tell(struct twi_engine *engine, struct twi_waitable *what);
+
+/* A sleeping follower's operation has ended, and it is off all lists: it goes on. Engine held. */
+void twi_wait_wake_ended(struct twi_engine *engine, struct twi_wait *wait);
 
 /*
  * The engine is given back while waiters sleep; `news`: there is something to do that no sleeper

@@ -1,0 +1,249 @@
+/*
+ * engine_slice.c - who owns the slice, and who is due. See engine_slice.h.
+ */
+#include "transport/engine/engine_slice.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include "transport/engine/engine.h"
+#include "transport/engine/engine_wait.h"
+
+#define SLICE_NS     (1000u * 1000)
+#define SHORT_NS     (SLICE_NS / 4) /* the least, for one to whom another has passed */
+#define NEWS_NS      4000u          /* an own exchange takes less, as a rule */
+#define PATIENCE_NS  150000u        /* and up to twice as much more, by chance */
+#define YIELD_NS     2000u
+#define SHARED_NS    1200u /* a yield that took so long: another thread has had the core */
+#define SHARED_TURNS 4u
+#define HOG_NS       (500u * 1000)  /* somebody else keeps the core */
+#define IDLE_NS      (1000u * 1000) /* then the driver sleeps */
+#define AWAY_NS      (1000u * 1000)
+#define AGAIN_NS     (100ull * 1000 * 1000)
+#define PAYS_MOST    16
+#define PAID_WAITS   32u
+#define THREADS_EACH 2u
+
+static uint32_t core_count(void)
+{
+	cpu_set_t set;
+
+	/* More cores than a set has room for are enough. */
+	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set)
+							    : CPU_SETSIZE;
+}
+
+void twi_slice_init(struct twi_slices *slices)
+{
+	*slices = (struct twi_slices){ .above = core_count() * THREADS_EACH,
+				       .pays = PAYS_MOST,
+				       .random = 1 };
+	twi_list_init(&slices->due);
+}
+
+static struct twi_wait *wait_of(struct twi_list *link)
+{
+	return twi_container_of(link, struct twi_wait, link);
+}
+
+void twi_slice_withdraw(struct twi_engine *engine, struct twi_wait *wait)
+{
+	twi_assert_held(engine);
+	twi_assert_hot(wait->due && engine->slices.due_count > 0);
+	twi_list_remove(&wait->link);
+	engine->slices.due_count--;
+	wait->due = false;
+	twi_wait_wake_ended(engine, wait);
+}
+
+void twi_slice_wake_all(struct twi_engine *engine)
+{
+	struct twi_list *due = &engine->slices.due;
+
+	twi_assert_held(engine);
+	while (!twi_list_empty(due))
+		twi_slice_withdraw(engine, wait_of(due->next));
+}
+
+static uint32_t threads(const struct twi_engine *engine)
+{
+	return atomic_load_explicit(&engine->waiters, memory_order_relaxed) +
+	       engine->slices.due_count;
+}
+
+/* 31 bits by Knuth's MMIX generator (The Art of Computer Programming, volume 2, 3.3.4). */
+static uint64_t chance(struct twi_slices *slices)
+{
+	slices->random = slices->random * 6364136223846793005u + 1442695040888963407u;
+	return slices->random >> 33;
+}
+
+static void slices_stop(struct twi_engine *engine, uint64_t again_ns)
+{
+	struct twi_slices *slices = &engine->slices;
+
+	atomic_store_explicit(&slices->on, false, memory_order_relaxed);
+	slices->pays = PAYS_MOST;
+	slices->again_ns = again_ns;
+	twi_slice_wake_all(engine);
+}
+
+/* The slice of `owner` begins, which may have to be woken yet. */
+static void slice_begin(struct twi_slices *slices, uint32_t owner, uint64_t now_ns)
+{
+	if (slices->owner_waits < PAID_WAITS)
+		slices->pays--;
+	else if (slices->pays < PAYS_MOST)
+		slices->pays++;
+	slices->count++;
+	slices->owner = owner;
+	slices->owner_waits = 0;
+	slices->news = 0;
+	slices->missed_ns = 0;
+	slices->ringless = false;
+	slices->end_ns = twi_max(slices->end_ns, now_ns + SHORT_NS);
+	slices->patience_ns = PATIENCE_NS + chance(slices) % (2 * PATIENCE_NS);
+}
+
+static void hand_over(struct twi_engine *engine, struct twi_wait *heir, uint64_t now_ns)
+{
+	slice_begin(&engine->slices, heir->mark, now_ns);
+	engine->slices.ringless = !heir->ringed;
+	twi_slice_withdraw(engine, heir);
+}
+
+/* The other side ends slices as well: together they do so once in SLICE_NS. */
+static void slice_end(struct twi_engine *engine, uint64_t now_ns)
+{
+	struct twi_slices *slices = &engine->slices;
+
+	slices->end_ns = now_ns + (uint64_t)SLICE_NS * threads(engine) / slices->due_count;
+	hand_over(engine, wait_of(slices->due.next), now_ns);
+}
+
+static bool slices_start(struct twi_engine *engine, const struct twi_wait *wait)
+{
+	struct twi_slices *slices = &engine->slices;
+
+	if (wait->since_ns < slices->again_ns || engine->background == NULL || !wait->memory)
+		return false;
+	atomic_store_explicit(&slices->on, true, memory_order_relaxed);
+	slices->owner_waits = PAID_WAITS;
+	slices->end_ns = wait->since_ns + SLICE_NS;
+	slice_begin(slices, twi_self.mark, wait->since_ns);
+	return true;
+}
+
+bool twi_slice_may_lead(struct twi_engine *engine, const struct twi_wait *wait)
+{
+	struct twi_slices *slices = &engine->slices;
+
+	twi_assert_held(engine);
+	if (!twi_slices_on(slices)) {
+		slices_start(engine, wait);
+		return true;
+	}
+	if (slices->pays < 0 || threads(engine) <= slices->above) {
+		slices_stop(engine, slices->pays < 0 ? wait->since_ns + AGAIN_NS : 0);
+		return true;
+	}
+	if (slices->owner != twi_self.mark) {
+		if (twi_slice_owner_comes(engine))
+			return false;
+		slice_begin(slices, twi_self.mark, twi_engine_clock(engine));
+		return true;
+	}
+	slices->missed_ns = 0;
+	slices->news = 0;
+	slices->owner_waits++;
+	if (wait->since_ns < slices->end_ns || slices->due_count == 0)
+		return true;
+	slice_end(engine, wait->since_ns);
+	return false;
+}
+
+bool twi_slice_is_ringless(const struct twi_engine *engine)
+{
+	const struct twi_slices *slices = &engine->slices;
+
+	twi_assert_held(engine);
+	return twi_slices_on(slices) && slices->ringless && slices->owner == twi_self.mark;
+}
+
+bool twi_slice_lead_ringless(struct twi_engine *engine, const struct twi_wait *wait)
+{
+	struct twi_slices *slices = &engine->slices;
+
+	twi_assert_held(engine);
+	if (!twi_slices_on(slices) || slices->owner != twi_self.mark || !wait->memory)
+		return false;
+	slices->ringless = true;
+	return true;
+}
+
+bool twi_slice_defer(struct twi_engine *engine, struct twi_wait *wait)
+{
+	struct twi_slices *slices = &engine->slices;
+
+	twi_assert_held(engine);
+	if (!twi_slices_on(slices))
+		return false;
+	wait->due = true;
+	twi_list_push_back(&slices->due, &wait->link);
+	slices->due_count++;
+	slices->news++;
+	return true;
+}
+
+bool twi_slice_pass(struct twi_engine *engine, const struct twi_wait *wait, uint64_t now_ns)
+{
+	struct twi_slices *slices = &engine->slices;
+	bool elsewhere = slices->news > 0 && slices->owner_waits > 1;
+
+	twi_assert_held(engine);
+	if (now_ns < wait->since_ns + (elsewhere ? NEWS_NS : slices->patience_ns))
+		return false;
+	atomic_store_explicit(&engine->driver, NULL, memory_order_relaxed);
+	hand_over(engine, wait_of(slices->due.prev), now_ns);
+	return true;
+}
+
+bool twi_slice_idle(struct twi_engine *engine, uint64_t idle_ns)
+{
+	const struct timespec moment = { .tv_nsec = 1 };
+	struct twi_slices *slices = &engine->slices;
+	uint64_t since_ns, yielded_ns;
+
+	twi_assert_held(engine);
+	if (idle_ns < YIELD_NS) {
+		twi_pause_cpu();
+		return true;
+	}
+	since_ns = twi_engine_clock(engine);
+	sched_yield();
+	yielded_ns = twi_engine_clock(engine) - since_ns;
+	if (yielded_ns >= HOG_NS)
+		slices->pays = -1; /* slices of others are longer than ours */
+	else if (yielded_ns < SHARED_NS)
+		slices->shared_turns = 0;
+	else if (++slices->shared_turns >= SHARED_TURNS) {
+		slices->shared_turns = 0;
+		if (chance(slices) % 2 == 0)
+			nanosleep(&moment, NULL);
+	}
+	return idle_ns < IDLE_NS;
+}
+
+bool twi_slice_owner_comes(struct twi_engine *engine)
+{
+	struct twi_slices *slices = &engine->slices;
+	uint64_t now_ns;
+
+	twi_assert_held(engine);
+	if (!twi_slices_on(slices))
+		return false;
+	now_ns = twi_engine_clock(engine);
+	if (slices->missed_ns == 0)
+		slices->missed_ns = now_ns;
+	return now_ns - slices->missed_ns < AWAY_NS;
+}

@@ -51,7 +51,7 @@ static uint32_t crc32_of(const uint8_t *p, size_t bytes)
 	return ~crc;
 }
 
-static void set(uint8_t *p, uint64_t value, unsigned bytes)
+static void put_word(uint8_t *p, uint64_t value, unsigned bytes)
 {
 	for (unsigned i = 0; i < bytes; i++)
 		p[i] = (uint8_t)(value >> 8 * i);
@@ -105,8 +105,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		copy = malloc(size);
 		expect(copy != NULL);
 		memcpy(copy, data + 1, size);
-		set(copy + size - 12, crc32_of(copy, size - 16), 4);
-		set(copy + size - 8, size, 8);
+		put_word(copy + size - 12, crc32_of(copy, size - 16), 4);
+		put_word(copy + size - 8, size, 8);
 		data = copy;
 	}
 	if (read_bytes(data, size, &trace) == TOW_OK) {

@@ -32,7 +32,7 @@ static void expect_at(int truth, int line)
 
 #define LIST "{\"paths\":[{\"path\":\"/v1/counters\",\"help\":\"h\"},{\"path\":\"/v1/a\"}]}"
 
-static void reply(const struct dpdk_request *request, const char *text, size_t bytes)
+static void check_reply(const struct dpdk_request *request, const char *text, size_t bytes)
 {
 	size_t size = dpdk_reply(request, &documents, text, bytes, out);
 	json_t *root;
@@ -47,7 +47,7 @@ static void reply(const struct dpdk_request *request, const char *text, size_t b
 }
 
 /* Any request with a good list; then any text as an answer, and as the list. */
-static void requests(const uint8_t *data, size_t size, const char *text)
+static void check_requests(const uint8_t *data, size_t size, const char *text)
 {
 	static const char *const asked[] = { "/",
 					     "/help,/towline/a",
@@ -61,14 +61,14 @@ static void requests(const uint8_t *data, size_t size, const char *text)
 
 	expect(dpdk_documents_read(LIST, strlen(LIST), &documents));
 	dpdk_request_parse((const char *)data, size, &request);
-	reply(&request, NULL, 0);
-	reply(&request, "{\"a\":{\"b\":1}}", 15);
+	check_reply(&request, NULL, 0);
+	check_reply(&request, "{\"a\":{\"b\":1}}", 15);
 	for (int round = 0; round < 2; round++) {
 		dpdk_request_greeting(&request);
-		reply(&request, text, size);
+		check_reply(&request, text, size);
 		for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
 			dpdk_request_parse(asked[i], strlen(asked[i]), &request);
-			reply(&request, text, size);
+			check_reply(&request, text, size);
 		}
 		dpdk_documents_read(text, size, &documents);
 		expect(documents.count <= DPDK_DOCUMENTS_MAX);
@@ -76,7 +76,7 @@ static void requests(const uint8_t *data, size_t size, const char *text)
 }
 
 /* Without spaces, as emit.h writes: json_dumps does the same. */
-static void pages(const char *text, int is_json)
+static void read_pages(const char *text, int is_json)
 {
 	char *page = malloc(DPDK_OUTPUT_MAX);
 	int more = 1;
@@ -114,12 +114,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	expect(text != NULL);
 	memcpy(text, data, size);
 	text[size] = '\0';
-	requests(data, size, text);
-	pages(text, 0);
+	check_requests(data, size, text);
+	read_pages(text, 0);
 	root = json_loads(text, 0, NULL);
 	compact = json_is_object(root) ? json_dumps(root, JSON_COMPACT) : NULL;
 	if (compact != NULL)
-		pages(compact, 1);
+		read_pages(compact, 1);
 	free(compact);
 	json_decref(root);
 	free(text);

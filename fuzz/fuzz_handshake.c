@@ -19,7 +19,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void expect(bool truth)
+static void expect_true(bool truth)
 {
 	if (!truth)
 		abort();
@@ -44,7 +44,7 @@ static void read_hello(const uint8_t *data, size_t size, bool from_acceptor)
 
 	if (size < TWI_FRAME_BYTES || twi_frame_get(data, &limits, &frame, &fault) < 0)
 		return;
-	expect(frame.type == TWI_FRAME_HELLO && frame.payload_bytes == TWI_HELLO_BYTES);
+	expect_true(frame.type == TWI_FRAME_HELLO && frame.payload_bytes == TWI_HELLO_BYTES);
 	if (size >= TWI_FRAME_BYTES + TWI_HELLO_BYTES)
 		twi_hello_get(data + TWI_FRAME_BYTES, from_acceptor, &hello, &fault);
 }
@@ -54,9 +54,10 @@ static void check_open_greeting(const uint8_t *data, const struct twi_auth *auth
 {
 	static const uint8_t zero[32];
 
-	expect(twi_get_le64(data) == TWI_AUTH_MAGIC && twi_get_le64(data + 8) == TWI_AUTH_VERSION);
-	expect(memcmp(data + 16, auth->purpose, sizeof(auth->purpose)) == 0);
-	expect(memcmp(data + 64, zero, sizeof(zero)) == 0);
+	expect_true(twi_get_le64(data) == TWI_AUTH_MAGIC &&
+		    twi_get_le64(data + 8) == TWI_AUTH_VERSION);
+	expect_true(memcmp(data + 16, auth->purpose, sizeof(auth->purpose)) == 0);
+	expect_true(memcmp(data + 64, zero, sizeof(zero)) == 0);
 }
 
 static void shake_hands(uint8_t how, uint8_t cut, const uint8_t *data, size_t size)
@@ -70,21 +71,21 @@ static void shake_hands(uint8_t how, uint8_t cut, const uint8_t *data, size_t si
 
 	twi_auth_start(&auth, &key, (how & 4) != 0, "tcp");
 	said = twi_auth_out(&auth, out);
-	expect(said == ((how & 4) != 0 ? TWI_AUTH_GREETING_BYTES : 0));
+	expect_true(said == ((how & 4) != 0 ? TWI_AUTH_GREETING_BYTES : 0));
 	while (status == TOW_AGAIN && left > 0) {
 		status = twi_auth_in(&auth, at, twi_min(left, (size_t)cut + 1), &used);
-		expect(used <= left && (status != TOW_AGAIN || used > 0));
+		expect_true(used <= left && (status != TOW_AGAIN || used > 0));
 		at += used;
 		left -= used;
 		said += twi_auth_out(&auth, out);
 	}
-	expect(said <= TWI_AUTH_GREETING_BYTES + TWI_AUTH_PROOF_BYTES);
-	expect(twi_auth_done(&auth) == (status == TOW_OK) && !twi_auth_encrypts(&auth));
-	expect(status == TOW_OK || status == TOW_AGAIN || status == TOW_EAUTH ||
-	       status == TOW_EPROTOCOL);
+	expect_true(said <= TWI_AUTH_GREETING_BYTES + TWI_AUTH_PROOF_BYTES);
+	expect_true(twi_auth_done(&auth) == (status == TOW_OK) && !twi_auth_encrypts(&auth));
+	expect_true(status == TOW_OK || status == TOW_AGAIN || status == TOW_EAUTH ||
+		    status == TOW_EPROTOCOL);
 	if (status != TOW_OK)
 		return;
-	expect(!key.set && size - left == TWI_AUTH_GREETING_BYTES);
+	expect_true(!key.set && size - left == TWI_AUTH_GREETING_BYTES);
 	check_open_greeting(data, &auth);
 	read_hello(at, left, (how & 4) != 0);
 }
@@ -107,17 +108,17 @@ static size_t read_records(const uint8_t *data, size_t size, size_t touched)
 
 	start_cipher(&c);
 	while (size - at >= 4 && twi_cipher_length(data + at, &sealed) == TOW_OK) {
-		expect(sealed > 17 && sealed <= TWI_CIPHER_SEALED_MAX);
+		expect_true(sealed > 17 && sealed <= TWI_CIPHER_SEALED_MAX);
 		if (sealed > size - at - 4)
 			break;
 		if (twi_cipher_open(&c, opened, data + at + 4, sealed, &bytes) < 0) {
-			expect(twi_cipher_open(&c, opened, data + at + 4, sealed, &bytes) ==
-			       TOW_EAUTH);
+			expect_true(twi_cipher_open(&c, opened, data + at + 4, sealed, &bytes) ==
+				    TOW_EAUTH);
 			break;
 		}
 		at += 4 + sealed;
 		total += bytes;
-		expect(bytes == sealed - 17 && at <= touched);
+		expect_true(bytes == sealed - 17 && at <= touched);
 	}
 	return total;
 }
@@ -135,10 +136,10 @@ static void seal_and_touch(uint8_t cut, const uint8_t *data, size_t size)
 					twi_min((size_t)cut + 1, size - at));
 	if (said == 0)
 		return;
-	expect(read_records(stream, said, said) == size);
+	expect_true(read_records(stream, said, said) == size);
 	touched = (data[0] * 256u + data[size - 1]) % said;
 	stream[touched] ^= (uint8_t)(cut | 1);
-	expect(read_records(stream, said, touched) < size);
+	expect_true(read_records(stream, said, touched) < size);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -66,14 +66,14 @@ static int capture_finish(void *arg, void *session, char **bytes_out, size_t *co
 	return 0;
 }
 
-static void stop(void)
+static void stop_server(void)
 {
 	twi_socket_close(server);
 	twi_diag_destroy(diag);
 	rmdir(dir);
 }
 
-static void start(void)
+static void start_server(void)
 {
 	static const struct twi_capture_format formats[] = { { "one", "a/b" },
 							     { "two", "c/d" },
@@ -93,11 +93,11 @@ static void start(void)
 	expect(twi_registry_capture(diag, &capture) == 0);
 	expect(twi_socket_open(diag, dir, "fuzz", 0, &server) == 0);
 	expect(twi_socket_listen(server, "127.0.0.1:0", TOKEN, "") == 0);
-	atexit(stop);
+	atexit(stop_server);
 }
 
 /* What has come is thrown away; returns 0 when the server has hung up. */
-static int drain(int fd)
+static int drain_answer(int fd)
 {
 	char text[4096];
 	ssize_t got;
@@ -108,11 +108,11 @@ static int drain(int fd)
 }
 
 /* Sends while it reads, so that neither side waits for the other. */
-static void talk(int fd, const uint8_t *data, size_t size)
+static void talk_to_server(int fd, const uint8_t *data, size_t size)
 {
 	struct pollfd polled = { .fd = fd, .events = POLLIN | POLLOUT };
 
-	while (drain(fd)) {
+	while (drain_answer(fd)) {
 		if (size > 0) {
 			ssize_t sent = send(fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
 
@@ -162,7 +162,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int pair[2];
 
 	if (server == NULL)
-		start();
+		start_server();
 	if (size > INPUT_MAX)
 		return 0;
 	if (size > 0 && data[0] == 1) {
@@ -179,7 +179,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		       0);
 		usleep(1000);
 	}
-	talk(pair[0], data, size);
+	talk_to_server(pair[0], data, size);
 	close(pair[0]);
 	free(copy);
 	return 0;

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const uint64_t extents[] = { 4096, 64 << 10, 1 << 20 };
 
-static void expect(bool truth)
+static void expect_true(bool truth)
 {
 	if (!truth)
 		abort();
@@ -31,8 +31,8 @@ static void expect(bool truth)
 static void expect_range(const struct twi_shm_limits *limits, uint32_t extent, uint64_t where,
 			 uint64_t bytes)
 {
-	expect(extent < limits->extent_count);
-	expect(bytes <= extents[extent] && where <= extents[extent] - bytes);
+	expect_true(extent < limits->extent_count);
+	expect_true(bytes <= extents[extent] && where <= extents[extent] - bytes);
 }
 
 static void expect_message(const struct twi_shm_limits *limits,
@@ -40,21 +40,22 @@ static void expect_message(const struct twi_shm_limits *limits,
 {
 	volatile uint8_t sum = 0;
 
-	expect(message->space < TWI_SPACE_COUNT);
+	expect_true(message->space < TWI_SPACE_COUNT);
 	if (message->type <= TWI_SHM_IN_AREA) {
-		expect(message->bytes <= TWI_SHM_INLINE || message->bytes <= limits->eager_max);
+		expect_true(message->bytes <= TWI_SHM_INLINE ||
+			    message->bytes <= limits->eager_max);
 		for (uint64_t i = 0; i < message->bytes; i++)
 			sum = (uint8_t)(sum + message->payload[i]);
 		return;
 	}
-	expect(message->offer < TWI_SHM_OFFERS && message->payload == NULL);
+	expect_true(message->offer < TWI_SHM_OFFERS && message->payload == NULL);
 	if (message->type == TWI_SHM_WITHDRAWN)
 		return;
-	expect(message->bytes > 0 && message->bytes <= TWI_WIRE_U63_MAX);
+	expect_true(message->bytes > 0 && message->bytes <= TWI_WIRE_U63_MAX);
 	if (message->type == TWI_SHM_IN_POOL)
 		expect_range(limits, message->extent, message->where, message->bytes);
 	else if (message->type == TWI_SHM_REMOTE)
-		expect(message->where + message->bytes >= message->where);
+		expect_true(message->where + message->bytes >= message->where);
 }
 
 static void read_slots(struct twi_shm_in *in, const struct twi_shm_limits *limits)
@@ -67,7 +68,7 @@ static void read_slots(struct twi_shm_in *in, const struct twi_shm_limits *limit
 
 		*word = (*word & ~0xffffffffull) | 1;
 		fault = twi_shm_slot_get(in, twi_shm_slot_peek(in), limits, &message);
-		expect(fault < TWI_SHM_FAULTS && strlen(twi_shm_fault_text(fault)) > 0);
+		expect_true(fault < TWI_SHM_FAULTS && strlen(twi_shm_fault_text(fault)) > 0);
 		if (fault == TWI_SHM_FAULT_NONE)
 			expect_message(limits, &message);
 		else
@@ -86,13 +87,13 @@ static void read_notes(struct twi_shm_notes *notes, unsigned count,
 		enum twi_shm_fault fault;
 
 		*word = (*word & ~0xffffffffull) | 1;
-		expect(twi_shm_note_there(notes));
+		expect_true(twi_shm_note_there(notes));
 		fault = twi_shm_note_get(notes, limits, &remark);
-		expect(fault < TWI_SHM_FAULTS);
+		expect_true(fault < TWI_SHM_FAULTS);
 		if (fault != TWI_SHM_FAULT_NONE)
 			continue;
-		expect(remark.kind > 0 && remark.kind < TWI_SHM_NOTE_KINDS);
-		expect(remark.offer < TWI_SHM_OFFERS);
+		expect_true(remark.kind > 0 && remark.kind < TWI_SHM_NOTE_KINDS);
+		expect_true(remark.offer < TWI_SHM_OFFERS);
 		if (remark.kind == TWI_SHM_PIECE)
 			expect_range(limits, remark.extent, remark.where, remark.bytes);
 	}
@@ -118,11 +119,11 @@ static void write_slots(struct twi_shm_box *mine, struct twi_shm_box *theirs, ui
 		where = twi_shm_area_room(&out, 1000 + i);
 		if (where == UINT64_MAX)
 			break;
-		expect(where + 1000 + i <= mine->shape.area_bytes);
+		expect_true(where + 1000 + i <= mine->shape.area_bytes);
 		twi_shm_slot_put(&out, slot, TWI_SHM_IN_AREA, 0, 0);
 		written++;
 	}
-	expect(written <= 2 * (uint64_t)mine->shape.slots + 1);
+	expect_true(written <= 2 * (uint64_t)mine->shape.slots + 1);
 	twi_shm_out_fini(&out);
 }
 

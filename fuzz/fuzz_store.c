@@ -61,7 +61,7 @@ static void on_reply(void *arg, uint32_t client, const struct twi_store_frame *f
 	expect(twi_store_decode(out, count, &again, &used) == TOW_OK && used == count);
 }
 
-static void leave(struct connection *connection)
+static void leave_store(struct connection *connection)
 {
 	if (connection->client != UINT32_MAX) {
 		twi_store_leave(store, connection->client, now);
@@ -72,27 +72,27 @@ static void leave(struct connection *connection)
 	connection->asked = 0;
 }
 
-static void enter(uint32_t index)
+static void enter_store(uint32_t index)
 {
 	struct connection *connection = &connections[index];
 
-	leave(connection);
+	leave_store(connection);
 	connection->client = twi_store_enter(store);
 	if (connection->client != UINT32_MAX)
 		of_client[connection->client] = index;
 }
 
-static void ask(struct connection *connection, const struct twi_store_frame *frame)
+static void ask_store(struct connection *connection, const struct twi_store_frame *frame)
 {
 	if (connection->client == UINT32_MAX)
 		return;
 	connection->asked++;
 	if (twi_store_request(store, connection->client, frame, now) < 0)
-		leave(connection);
+		leave_store(connection);
 }
 
 /* Frames out of what has come; as a server does, it hangs up on what is none. */
-static void parse(struct connection *connection)
+static void parse_frames(struct connection *connection)
 {
 	struct twi_store_frame frame;
 	size_t at = 0, used;
@@ -104,18 +104,18 @@ static void parse(struct connection *connection)
 		if (status != TOW_OK)
 			break;
 		at += used;
-		ask(connection, &frame);
+		ask_store(connection, &frame);
 	}
 	if (connection->client == UINT32_MAX || status < 0 ||
 	    (at == 0 && connection->used == KEPT)) {
-		leave(connection);
+		leave_store(connection);
 		return;
 	}
 	connection->used -= at;
 	memmove(connection->bytes, connection->bytes + at, connection->used);
 }
 
-static void greet(struct connection *connection, uint32_t rank)
+static void greet_store(struct connection *connection, uint32_t rank)
 {
 	uint8_t hello[TWI_STORE_HELLO];
 	const struct twi_store_frame frame = { .kind = TWI_STORE_KIND_HELLO,
@@ -128,7 +128,7 @@ static void greet(struct connection *connection, uint32_t rank)
 					       .value_bytes = sizeof(hello) };
 
 	twi_store_hello_put(hello, TWI_STORE_VERSION, 0);
-	ask(connection, &frame);
+	ask_store(connection, &frame);
 }
 
 /* Bytes of the input, zero when there are no more. */
@@ -136,41 +136,41 @@ struct input {
 	const uint8_t *at, *end;
 };
 
-static uint8_t byte(struct input *input)
+static uint8_t next_byte(struct input *input)
 {
 	return input->at < input->end ? *input->at++ : 0;
 }
 
-static uint32_t word(struct input *input)
+static uint32_t next_word(struct input *input)
 {
-	uint32_t low = byte(input);
+	uint32_t low = next_byte(input);
 
-	return low | (uint32_t)byte(input) << 8;
+	return low | (uint32_t)next_byte(input) << 8;
 }
 
 static void put_request(struct input *input, struct connection *connection)
 {
 	char key[3] = { 'k', 0, 0 };
-	struct twi_store_frame frame = { .kind = (uint8_t)(byte(input) % TWI_STORE_KIND_END) };
-	uint8_t shape = byte(input);
+	struct twi_store_frame frame = { .kind = (uint8_t)(next_byte(input) % TWI_STORE_KIND_END) };
+	uint8_t shape = next_byte(input);
 
 	key[1] = (char)('a' + shape % 4);
 	frame.key = key;
 	frame.key_bytes = 2;
-	frame.number = byte(input);
+	frame.number = next_byte(input);
 	frame.wait_ms = shape;
 	frame.a = twi_store_pair(shape >> 4, 1 + (shape >> 2 & 3));
-	frame.b = twi_store_pair(byte(input) % 4, shape >> 7);
+	frame.b = twi_store_pair(next_byte(input) % 4, shape >> 7);
 	frame.value = input->at;
-	frame.value_bytes = byte(input);
+	frame.value_bytes = next_byte(input);
 	if (frame.value_bytes > (size_t)(input->end - frame.value))
 		frame.value_bytes = (uint32_t)(input->end - frame.value);
-	ask(connection, &frame);
+	ask_store(connection, &frame);
 }
 
-static void feed(struct input *input, struct connection *connection)
+static void feed_store(struct input *input, struct connection *connection)
 {
-	size_t count = word(input), left = (size_t)(input->end - input->at);
+	size_t count = next_word(input), left = (size_t)(input->end - input->at);
 
 	if (count > left)
 		count = left;
@@ -179,23 +179,23 @@ static void feed(struct input *input, struct connection *connection)
 	memcpy(connection->bytes + connection->used, input->at, count);
 	connection->used += count;
 	input->at += count;
-	parse(connection);
+	parse_frames(connection);
 }
 
-static void step(struct input *input)
+static void input_step(struct input *input)
 {
-	uint8_t command = byte(input);
+	uint8_t command = next_byte(input);
 	struct connection *connection = &connections[command % CONNECTIONS];
 
 	switch (command >> 4) {
 	case 10:
-		enter(command % CONNECTIONS);
+		enter_store(command % CONNECTIONS);
 		break;
 	case 11:
-		greet(connection, byte(input) % RANKS);
+		greet_store(connection, next_byte(input) % RANKS);
 		break;
 	case 12:
-		now += (uint64_t)word(input) * 10000000;
+		now += (uint64_t)next_word(input) * 10000000;
 		twi_store_expire(store, now);
 		break;
 	case 13:
@@ -204,7 +204,7 @@ static void step(struct input *input)
 		put_request(input, connection);
 		break;
 	default:
-		feed(input, connection);
+		feed_store(input, connection);
 		break;
 	}
 }
@@ -224,10 +224,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		of_client[i] = UINT32_MAX;
 	for (uint32_t i = 0; i < CONNECTIONS; i++) {
 		connections[i] = (struct connection){ .client = UINT32_MAX };
-		enter(i);
+		enter_store(i);
 	}
 	while (input.at < input.end)
-		step(&input);
+		input_step(&input);
 	expect(twi_store_bytes(store) <= TWI_STORE_TOTAL_MAX + RANKS * TWI_STORE_RANK_BYTES);
 	expect(twi_store_done_count(store) <= RANKS);
 	twi_store_destroy(store);

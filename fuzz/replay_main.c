@@ -15,7 +15,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int fail(const char *path, const char *what)
+static int fail_file(const char *path, const char *what)
 {
 	fprintf(stderr, "%s: %s: %s\n", path, what, strerror(errno));
 	return -1;
@@ -30,18 +30,18 @@ static long replay_file(const char *path, size_t bytes)
 
 	if (bytes > INPUT_MAX) {
 		errno = EFBIG;
-		return fail(path, "read");
+		return fail_file(path, "read");
 	}
 	file = fopen(path, "rb");
 	if (file == NULL)
-		return fail(path, "open");
+		return fail_file(path, "open");
 	/* Exactly as large as the input, so that ASan sees the first byte read past it. */
 	data = malloc(bytes ? bytes : 1);
 	got = data != NULL ? fread(data, 1, bytes, file) : 0;
 	fclose(file);
 	if (data == NULL || got != bytes) {
 		free(data);
-		return fail(path, "read");
+		return fail_file(path, "read");
 	}
 	printf("%s\n", path);
 	fflush(stdout);
@@ -50,7 +50,7 @@ static long replay_file(const char *path, size_t bytes)
 	return 1;
 }
 
-static long replay(const char *path);
+static long replay_path(const char *path);
 
 static long replay_directory(const char *path)
 {
@@ -60,26 +60,26 @@ static long replay_directory(const char *path)
 	long count = 0;
 
 	if (dir == NULL)
-		return fail(path, "open");
+		return fail_file(path, "open");
 	while (count >= 0 && (entry = readdir(dir)) != NULL) {
 		long more;
 
 		if (entry->d_name[0] == '.')
 			continue;
 		snprintf(child, sizeof(child), "%s/%s", path, entry->d_name);
-		more = replay(child);
+		more = replay_path(child);
 		count = more < 0 ? more : count + more;
 	}
 	closedir(dir);
 	return count;
 }
 
-static long replay(const char *path)
+static long replay_path(const char *path)
 {
 	struct stat st;
 
 	if (stat(path, &st))
-		return fail(path, "stat");
+		return fail_file(path, "stat");
 	if (S_ISDIR(st.st_mode))
 		return replay_directory(path);
 	return replay_file(path, (size_t)st.st_size);
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
 	long total = 0;
 
 	for (int i = 1; i < argc; i++) {
-		const long count = replay(argv[i]);
+		const long count = replay_path(argv[i]);
 
 		if (count < 0)
 			return 1;

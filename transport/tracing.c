@@ -41,7 +41,7 @@ static bool rank0_clock(void *arg, int64_t *offset_ns_out, uint64_t *error_ns_ou
 	return known;
 }
 
-static int identify(struct twi_engine *engine, int64_t rank, int64_t world)
+static int identify_rank(struct twi_engine *engine, int64_t rank, int64_t world)
 {
 	const struct twi_trace_about about = { .job = engine->knobs.job,
 					       .rank = rank,
@@ -55,7 +55,7 @@ static int identify(struct twi_engine *engine, int64_t rank, int64_t world)
 static int find_rank(struct twi_engine *engine, int64_t rank, int64_t world)
 {
 	atomic_store_explicit(&engine->job_rank, rank, memory_order_relaxed);
-	return identify(engine, rank, world);
+	return identify_rank(engine, rank, world);
 }
 
 const struct twi_trace_hooks twi_trace_hooks = { .rank = find_rank };
@@ -72,7 +72,7 @@ int twi_tracing_open(struct twi_tracing *tracing, struct twi_engine *engine)
 	pthread_mutex_init(&tracing->lock, NULL);
 	/* A knob's rank is where the process says it is; its clock is not known by that. */
 	atomic_store_explicit(&engine->job_rank, -1, memory_order_relaxed);
-	status = identify(engine, engine->knobs.rank, engine->knobs.world_size);
+	status = identify_rank(engine, engine->knobs.rank, engine->knobs.world_size);
 	if (status == TOW_OK)
 		status = twi_trace_source_add(engine->diag);
 	if (status == TOW_OK && options.signal != 0 && !engine->virtual_clock)

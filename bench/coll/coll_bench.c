@@ -27,7 +27,7 @@
 #define GRACE_S  5
 
 /* Who this process is, and whether a launcher has said so; a small runtime finds that out. */
-static int look(struct tow_job_info *info, bool *launched)
+static int look_for_launcher(struct tow_job_info *info, bool *launched)
 {
 	struct coll_rank nobody = { .rank = 0 };
 	struct tow_options options = TOW_OPTIONS_INIT;
@@ -50,7 +50,7 @@ static int look(struct tow_job_info *info, bool *launched)
 }
 
 /* Pins the calling thread and those that it makes later, the library's among them. */
-static void pin(uint32_t rank)
+static void pin_thread(uint32_t rank)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	cpu_set_t set;
@@ -156,7 +156,7 @@ static int run_rank(struct coll_options *options, const struct tow_job_info *inf
 	if (options->path == NULL)
 		options->path = strcmp(options->lane, "tcp") == 0 ? "tcp-lo" : options->lane;
 	if (options->pin)
-		pin(info->local_rank >= 0 ? (uint32_t)info->local_rank : rank.rank);
+		pin_thread(info->local_rank >= 0 ? (uint32_t)info->local_rank : rank.rank);
 	rc = open_rank(&rank, info);
 	if (rc == 0 && (rank.ranks > COLL_RANKS_MAX ||
 			(options->ranks != 0 && options->ranks != rank.ranks))) {
@@ -229,7 +229,7 @@ static int set_common(uint32_t ranks)
 }
 
 /* In the child: the same program again, as a rank. */
-static _Noreturn void become(uint32_t rank, pid_t parent, char **argv)
+static _Noreturn void become_rank(uint32_t rank, pid_t parent, char **argv)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() == parent && set_number("TOW_RANK", rank) == 0 &&
@@ -245,7 +245,7 @@ static int exit_code(int status)
 }
 
 /* Waits for all; when one fails the others have a grace to notice, and are ended then. */
-static int reap(pid_t *children, uint32_t count)
+static int reap_ranks(pid_t *children, uint32_t count)
 {
 	double failed_at = 0;
 	uint32_t left = count;
@@ -279,7 +279,7 @@ static int run_parent(const struct coll_options *options, char **argv)
 	for (uint32_t i = 0; i < ranks && rc == 0; i++) {
 		children[i] = fork();
 		if (children[i] == 0)
-			become(i, parent, argv);
+			become_rank(i, parent, argv);
 		if (children[i] < 0) {
 			fprintf(stderr, "coll_bench: no process: %s\n", strerror(errno));
 			for (uint32_t j = 0; j < i; j++)
@@ -290,7 +290,7 @@ static int run_parent(const struct coll_options *options, char **argv)
 	}
 	if (rc == COLL_FAILED && children[0] <= 0)
 		return rc;
-	rc = rc != 0 ? (reap(children, ranks), rc) : reap(children, ranks);
+	rc = rc != 0 ? (reap_ranks(children, ranks), rc) : reap_ranks(children, ranks);
 	return rc;
 }
 
@@ -317,7 +317,7 @@ int main(int argc, char **argv)
 
 	if (rc != 0)
 		return rc < 0 ? EXIT_SUCCESS : rc;
-	rc = look(&info, &launched);
+	rc = look_for_launcher(&info, &launched);
 	if (rc != 0)
 		return rc;
 	if (launched)

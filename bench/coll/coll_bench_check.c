@@ -60,16 +60,16 @@ static struct numbers numbers_of(const struct coll_rank *rank, const struct coll
 	return n;
 }
 
-static uint64_t hash(uint64_t seed, uint32_t rank, uint64_t index)
+static uint64_t hash_index(uint64_t seed, uint32_t rank, uint64_t index)
 {
 	struct pattern p = pattern_bytes(seed * COLL_RANKS_MAX + rank);
 
 	return pattern_word(&p, index);
 }
 
-static int64_t number(const struct numbers *n, uint32_t rank, uint64_t index)
+static int64_t number_at(const struct numbers *n, uint32_t rank, uint64_t index)
 {
-	uint64_t h = hash(n->seed, rank, index);
+	uint64_t h = hash_index(n->seed, rank, index);
 	int64_t value;
 
 	if (n->type == TOW_BOOL)
@@ -82,7 +82,7 @@ static int64_t number(const struct numbers *n, uint32_t rank, uint64_t index)
 }
 
 /* Of a bool SUM and MAX are OR, PROD and MIN are AND: both follow from the numbers 0 and 1. */
-static int64_t combine(enum tow_reduce reduce, int64_t a, int64_t b)
+static int64_t combine_two(enum tow_reduce reduce, int64_t a, int64_t b)
 {
 	switch (reduce) {
 	case TOW_PROD:
@@ -118,7 +118,7 @@ static uint64_t small_float(int64_t value, int exponent_bits, int mantissa_bits)
 	       ((uint64_t)(top + (1 << (exponent_bits - 1)) - 1) << mantissa_bits) | magnitude;
 }
 
-static uint64_t encode(enum tow_type type, int64_t value)
+static uint64_t encode_number(enum tow_type type, int64_t value)
 {
 	switch (type) {
 	case TOW_F32:
@@ -141,27 +141,28 @@ static uint64_t encode(enum tow_type type, int64_t value)
 }
 
 /* The bits of an element of a rank's input. */
-static uint64_t given(const struct numbers *n, bool reduces, uint32_t rank, uint64_t index)
+static uint64_t given_bits(const struct numbers *n, bool reduces, uint32_t rank, uint64_t index)
 {
 	if (reduces)
-		return encode(n->type, number(n, rank, index));
-	return hash(n->seed, rank, index) & (n->type == TOW_BOOL ? 1 : UINT64_MAX);
+		return encode_number(n->type, number_at(n, rank, index));
+	return hash_index(n->seed, rank, index) & (n->type == TOW_BOOL ? 1 : UINT64_MAX);
 }
 
 /* The bits of an element of the result. */
-static uint64_t expected(const struct numbers *n, bool reduces, uint32_t source, uint64_t index)
+static uint64_t expected_bits(const struct numbers *n, bool reduces, uint32_t source,
+			      uint64_t index)
 {
 	int64_t value;
 
 	if (!reduces)
-		return given(n, false, source, index);
-	value = number(n, 0, index);
+		return given_bits(n, false, source, index);
+	value = number_at(n, 0, index);
 	for (uint32_t r = 1; r < n->ranks; r++)
-		value = combine(n->reduce, value, number(n, r, index));
-	return encode(n->type, n->reduce == TOW_AVG ? value / n->ranks : value);
+		value = combine_two(n->reduce, value, number_at(n, r, index));
+	return encode_number(n->type, n->reduce == TOW_AVG ? value / n->ranks : value);
 }
 
-static void put(uint8_t *at, uint64_t width, uint64_t bits)
+static void put_element(uint8_t *at, uint64_t width, uint64_t bits)
 {
 	switch (width) {
 	case 1:
@@ -178,7 +179,7 @@ static void put(uint8_t *at, uint64_t width, uint64_t bits)
 	}
 }
 
-static uint64_t get(const uint8_t *at, uint64_t width)
+static uint64_t get_element(const uint8_t *at, uint64_t width)
 {
 	switch (width) {
 	case 1:
@@ -193,7 +194,7 @@ static uint64_t get(const uint8_t *at, uint64_t width)
 }
 
 /* Who has no input: all but the root of a broadcast or a scatter. */
-static bool gives(const struct coll_rank *rank, const struct coll_case *what)
+static bool gives_input(const struct coll_rank *rank, const struct coll_case *what)
 {
 	return rank->rank == COLL_ROOT ||
 	       (what->kind != COLL_BROADCAST && what->kind != COLL_SCATTER);
@@ -207,12 +208,13 @@ void coll_fill(const struct coll_rank *rank, const struct coll_case *what, struc
 
 	/* First, as in place the one is a part of the other. */
 	memset(slot->out, SPOILED, what->out_bytes);
-	for (uint64_t i = 0; gives(rank, what) && i < bytes / what->width; i++)
-		put(slot->in + i * what->width, what->width, given(&n, reduces, rank->rank, i));
+	for (uint64_t i = 0; gives_input(rank, what) && i < bytes / what->width; i++)
+		put_element(slot->in + i * what->width, what->width,
+			    given_bits(&n, reduces, rank->rank, i));
 }
 
-static void complain(const struct coll_rank *rank, const struct coll_case *what,
-		     const struct coll_piece *piece, uint64_t i, const uint64_t bits[2])
+static void complain_of(const struct coll_rank *rank, const struct coll_case *what,
+			const struct coll_piece *piece, uint64_t i, const uint64_t bits[2])
 {
 	fprintf(stderr,
 		"coll_bench: WRONG RESULT at rank %u: %s of %llu bytes, element %llu: "
@@ -235,13 +237,13 @@ void coll_verify(struct coll_rank *rank, const struct coll_case *what, const str
 		const uint8_t *at = slot->out + pieces[p].offset * what->width;
 
 		for (uint64_t i = 0; i < pieces[p].count; i++) {
-			uint64_t bits[2] = {
-				get(at + i * what->width, what->width),
-				expected(&n, reduces, pieces[p].source, pieces[p].first + i) & mask
-			};
+			uint64_t bits[2] = { get_element(at + i * what->width, what->width),
+					     expected_bits(&n, reduces, pieces[p].source,
+							   pieces[p].first + i) &
+						     mask };
 
 			if (bits[0] != bits[1] && rank->wrong++ == before)
-				complain(rank, what, &pieces[p], i, bits);
+				complain_of(rank, what, &pieces[p], i, bits);
 		}
 	}
 }

@@ -55,7 +55,7 @@ static const char help[] =
 	"\n"
 	"Exit: 0 good, 1 an element was wrong, 2 anything else.\n";
 
-static int usage(const char *what, const char *value)
+static int usage_error(const char *what, const char *value)
 {
 	fprintf(stderr, "coll_bench: %s: '%s' (coll_bench --help)\n", what, value);
 	return COLL_FAILED;
@@ -63,7 +63,7 @@ static int usage(const char *what, const char *value)
 
 static int parse_sizes(const char *text, struct bench_sizes *out)
 {
-	return bench_parse_sizes(text, 0, out) ? 0 : usage(BENCH_SIZES_HELP, text);
+	return bench_parse_sizes(text, 0, out) ? 0 : usage_error(BENCH_SIZES_HELP, text);
 }
 
 static int parse_ops(const char *text, struct coll_options *options)
@@ -81,7 +81,7 @@ static int parse_ops(const char *text, struct coll_options *options)
 				options->ops[kind] = found = true;
 		}
 		if (!found)
-			return usage("--op has no such operation", name);
+			return usage_error("--op has no such operation", name);
 	}
 	return 0;
 }
@@ -94,7 +94,7 @@ static int parse_type(const char *text, enum tow_type *out)
 			return 0;
 		}
 	}
-	return usage("--type has no such type", text);
+	return usage_error("--type has no such type", text);
 }
 
 static int parse_reduce(const char *text, enum tow_reduce *out)
@@ -105,7 +105,7 @@ static int parse_reduce(const char *text, enum tow_reduce *out)
 			return 0;
 		}
 	}
-	return usage("--reduce has no such operator", text);
+	return usage_error("--reduce has no such operator", text);
 }
 
 static int parse_number(const char *name, const char *text, double min, double max, double *out)
@@ -130,7 +130,7 @@ static int parse_lane(const char *text, struct coll_options *options)
 	}
 	bench_lane_names(names);
 	snprintf(rule, sizeof(rule), "--lane is %s, LANE:REST or auto", names);
-	return usage(rule, text);
+	return usage_error(rule, text);
 }
 
 static int from_environment(struct coll_options *options)
@@ -238,7 +238,7 @@ static int apply_flag(struct coll_options *options, int option)
 	return 0;
 }
 
-static int apply(struct coll_options *options, int option, const char *value, bool *sized)
+static int apply_option(struct coll_options *options, int option, const char *value, bool *sized)
 {
 	int rc;
 
@@ -278,23 +278,24 @@ static int apply(struct coll_options *options, int option, const char *value, bo
 	return apply_number(options, option, value);
 }
 
-static int settle(struct coll_options *options, bool sized)
+static int settle_options(struct coll_options *options, bool sized)
 {
 	for (int kind = 0; kind < COLL_KINDS; kind++) {
 		if (options->overlap && !sized)
 			options->sizes[kind] = (struct bench_sizes){ { 64 << 20 }, 1 };
 		if (options->in_place && options->ops[kind] && !coll_kind_in_place(kind))
-			return usage("--in-place: this operation has no such form",
-				     coll_kind_names[kind]);
+			return usage_error("--in-place: this operation has no such form",
+					   coll_kind_names[kind]);
 	}
 	if (options->apart && !options->overlap)
-		return usage("--apart is a way of --overlap", "--apart");
+		return usage_error("--apart is a way of --overlap", "--apart");
 	if (options->overlap && options->depth > 1)
-		return usage("--overlap has one collective in flight", "--depth");
+		return usage_error("--overlap has one collective in flight", "--depth");
 	if (options->type == TOW_BOOL && options->reduce == TOW_AVG)
-		return usage("--reduce: there is no mean of", "bool");
+		return usage_error("--reduce: there is no mean of", "bool");
 	if (options->type <= TOW_F8E5M2 && options->reduce >= TOW_AND)
-		return usage("--reduce: of floats there is no", tow_reduce_name(options->reduce));
+		return usage_error("--reduce: of floats there is no",
+				   tow_reduce_name(options->reduce));
 	return 0;
 }
 
@@ -304,8 +305,8 @@ int coll_options_parse(struct coll_options *options, int argc, char **argv)
 	int option, rc = from_environment(options);
 
 	while (rc == 0 && (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
-		rc = apply(options, option, optarg, &sized);
+		rc = apply_option(options, option, optarg, &sized);
 	if (rc == 0 && optind < argc)
-		rc = usage("not an option", argv[optind]);
-	return rc != 0 ? rc : settle(options, sized);
+		rc = usage_error("not an option", argv[optind]);
+	return rc != 0 ? rc : settle_options(options, sized);
 }

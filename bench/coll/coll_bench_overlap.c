@@ -39,7 +39,7 @@ struct overlap {
 static volatile double kept; /* so that the loop is not optimised away */
 
 /* A chain of dependent multiplications: its time is its length. */
-static void compute(double loops)
+static void compute_loops(double loops)
 {
 	double x = 1.0;
 
@@ -99,7 +99,7 @@ static int phase_run(struct coll_rank *rank, struct overlap *o, enum phase phase
 		rc = rc < 0 ? coll_failed(rank, coll_kind_names[o->what->kind], rc) : rc;
 	}
 	if (rc == 0 && phase != COMM)
-		compute(o->loops);
+		compute_loops(o->loops);
 	if (rc == 0 && phase != COMPUTE)
 		rc = (rank->options->apart ? await_apart : coll_finish)(
 			rank, &o->slot, coll_kind_names[o->what->kind]);
@@ -118,14 +118,14 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double median(double *values, uint64_t count)
+static double median_of(double *values, uint64_t count)
 {
 	qsort(values, count, sizeof(values[0]), by_value);
 	return values[count / 2];
 }
 
 /* The loop's length is that of the collective: the shortest of a few of each, after one. */
-static int calibrate(struct coll_rank *rank, struct overlap *o)
+static int calibrate_loops(struct coll_rank *rank, struct overlap *o)
 {
 	double comm = 1e9, loop = 1e9, took = 0;
 	int rc = phase_run(rank, o, COMM, &took);
@@ -145,7 +145,8 @@ static int calibrate(struct coll_rank *rank, struct overlap *o)
 	return rc;
 }
 
-static int measure(struct coll_rank *rank, struct overlap *o, struct coll_overlap_result *result)
+static int measure_overlap(struct coll_rank *rank, struct overlap *o,
+			   struct coll_overlap_result *result)
 {
 	double shorter;
 	int rc = 0;
@@ -155,9 +156,9 @@ static int measure(struct coll_rank *rank, struct overlap *o, struct coll_overla
 			rc = phase_run(rank, o, (enum phase)phase, &o->times[phase][turn]);
 	if (rc != 0)
 		return rc;
-	result->comm_s = median(o->times[COMM], o->turns);
-	result->compute_s = median(o->times[COMPUTE], o->turns);
-	result->both_s = median(o->times[BOTH], o->turns);
+	result->comm_s = median_of(o->times[COMM], o->turns);
+	result->compute_s = median_of(o->times[COMPUTE], o->turns);
+	result->both_s = median_of(o->times[BOTH], o->turns);
 	shorter = result->comm_s < result->compute_s ? result->comm_s : result->compute_s;
 	result->hidden = (result->comm_s + result->compute_s - result->both_s) / shorter;
 	rc = coll_agree(rank, o->background_s / (double)o->turns, TOW_SUM, &result->background_s);
@@ -176,14 +177,14 @@ int coll_run_overlap(struct coll_rank *rank, enum coll_kind kind, uint64_t bytes
 	coll_fill(rank, &what, &o.slot);
 	if (rank->options->apart)
 		put_apart();
-	rc = calibrate(rank, &o);
+	rc = calibrate_loops(rank, &o);
 	for (int phase = COMM; phase < PHASES && rc == 0; phase++) {
 		o.times[phase] = calloc(o.turns, sizeof(double));
 		if (o.times[phase] == NULL)
 			rc = coll_failed(rank, "memory for the times", TOW_ENOMEM);
 	}
 	if (rc == 0)
-		rc = measure(rank, &o, &result);
+		rc = measure_overlap(rank, &o, &result);
 	/* Once more by the same way, as the last result in place is one of many. */
 	what.seed++;
 	coll_fill(rank, &what, &o.slot);

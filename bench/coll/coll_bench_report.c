@@ -12,8 +12,8 @@
 
 #include "bench/coll/coll_bench.h"
 
-static void plain(const struct coll_rank *rank, const struct coll_case *what, const char *prefix,
-		  const char *metric, double value)
+static void plain_line(const struct coll_rank *rank, const struct coll_case *what,
+		       const char *prefix, const char *metric, double value)
 {
 	printf("%s %s %s%s-n%u %" PRIu64 " %s %.6g\n", rank->options->peer, rank->options->path,
 	       prefix, coll_kind_names[what->kind], rank->ranks, what->bytes, metric, value);
@@ -144,11 +144,11 @@ void coll_report_result(const struct coll_rank *rank, const struct coll_case *wh
 	if (!rank->options->plain) {
 		table_result(rank, what, r, plan);
 	} else {
-		plain(rank, what, "", "time_us", r->time_s * 1e6);
+		plain_line(rank, what, "", "time_us", r->time_s * 1e6);
 		if (r->cpu_s_per_gib > 0)
-			plain(rank, what, "", "cpu_s_per_GiB", r->cpu_s_per_gib);
+			plain_line(rank, what, "", "cpu_s_per_GiB", r->cpu_s_per_gib);
 		if (r->bound_ratio > 0)
-			plain(rank, what, "", "bound_ratio", r->bound_ratio);
+			plain_line(rank, what, "", "bound_ratio", r->bound_ratio);
 		if (plan[0] != '\0')
 			printf("#plan %s-n%u %" PRIu64 " %s\n", coll_kind_names[what->kind],
 			       rank->ranks, what->bytes, plan);
@@ -171,11 +171,11 @@ void coll_report_overlap(const struct coll_rank *rank, const struct coll_case *w
 	if (rank->rank != 0)
 		return;
 	if (rank->options->plain) {
-		plain(rank, what, "overlap-", "comm_us", r->comm_s * 1e6);
-		plain(rank, what, "overlap-", "compute_us", r->compute_s * 1e6);
-		plain(rank, what, "overlap-", "both_us", r->both_s * 1e6);
-		plain(rank, what, "overlap-", "hidden_share", r->hidden);
-		plain(rank, what, "overlap-", "background_cpu_us", r->background_s * 1e6);
+		plain_line(rank, what, "overlap-", "comm_us", r->comm_s * 1e6);
+		plain_line(rank, what, "overlap-", "compute_us", r->compute_s * 1e6);
+		plain_line(rank, what, "overlap-", "both_us", r->both_s * 1e6);
+		plain_line(rank, what, "overlap-", "hidden_share", r->hidden);
+		plain_line(rank, what, "overlap-", "background_cpu_us", r->background_s * 1e6);
 	} else {
 		printf("\n%s of %" PRIu64 " bytes beside a compute loop\n",
 		       coll_kind_names[what->kind], what->bytes);

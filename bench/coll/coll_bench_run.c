@@ -88,7 +88,7 @@ int coll_agree(struct coll_rank *rank, double value, enum tow_reduce reduce, dou
 	return rc;
 }
 
-static int once(struct coll_rank *rank, const struct coll_case *what, struct coll_slot *slot)
+static int run_once(struct coll_rank *rank, const struct coll_case *what, struct coll_slot *slot)
 {
 	int rc = coll_start(rank, what, slot);
 
@@ -97,8 +97,8 @@ static int once(struct coll_rank *rank, const struct coll_case *what, struct col
 }
 
 /* `count` of them, in turns over the slots. */
-static int loop(struct coll_rank *rank, const struct coll_case *what, struct coll_slot *slots,
-		uint64_t count)
+static int run_loop(struct coll_rank *rank, const struct coll_case *what, struct coll_slot *slots,
+		    uint64_t count)
 {
 	uint32_t depth = rank->options->depth;
 	const char *name = coll_kind_names[what->kind];
@@ -106,7 +106,7 @@ static int loop(struct coll_rank *rank, const struct coll_case *what, struct col
 
 	if (depth == 1) {
 		for (uint64_t i = 0; i < count && rc == 0; i++)
-			rc = once(rank, what, slots);
+			rc = run_once(rank, what, slots);
 		return rc;
 	}
 	for (uint64_t i = 0; i < count && rc == 0; i++) {
@@ -135,15 +135,15 @@ static void fill_all(struct coll_rank *rank, struct coll_case *what, struct coll
 }
 
 /* How many fit the time: the same at all ranks. */
-static int calibrate(struct coll_rank *rank, struct coll_case *what, struct coll_slot *slots,
-		     uint64_t *count_out)
+static int calibrate_count(struct coll_rank *rank, struct coll_case *what, struct coll_slot *slots,
+			   uint64_t *count_out)
 {
 	double begin, slowest = 0, fit;
 	int rc = coll_barrier(rank);
 
 	begin = coll_now();
 	if (rc == 0)
-		rc = loop(rank, what, slots, 3);
+		rc = run_loop(rank, what, slots, 3);
 	if (rc == 0)
 		rc = coll_agree(rank, (coll_now() - begin) / 3, TOW_MAX, &slowest);
 	fit = slowest > 0 ? rank->options->seconds / slowest : REPETITIONS_MAX;
@@ -153,8 +153,8 @@ static int calibrate(struct coll_rank *rank, struct coll_case *what, struct coll
 	return rc;
 }
 
-static int timed(struct coll_rank *rank, struct coll_case *what, struct coll_slot *slots,
-		 uint64_t count, struct coll_result *result)
+static int run_timed(struct coll_rank *rank, struct coll_case *what, struct coll_slot *slots,
+		     uint64_t count, struct coll_result *result)
 {
 	double begin = 0, cpu = 0, took = 0, all = 0;
 	int rc = coll_barrier(rank);
@@ -162,7 +162,7 @@ static int timed(struct coll_rank *rank, struct coll_case *what, struct coll_slo
 	cpu = coll_cpu();
 	begin = coll_now();
 	if (rc == 0)
-		rc = loop(rank, what, slots, count);
+		rc = run_loop(rank, what, slots, count);
 	took = (coll_now() - begin) / (double)count;
 	cpu = coll_cpu() - cpu;
 	if (rc == 0)
@@ -192,7 +192,7 @@ static bool plan_fits(struct coll_rank *rank, const struct coll_case *what, stru
 	return *rc == 0;
 }
 
-static int measure(struct coll_rank *rank, enum coll_kind kind, uint64_t bytes)
+static int measure_size(struct coll_rank *rank, enum coll_kind kind, uint64_t bytes)
 {
 	struct coll_case what = coll_case_make(rank->options, kind, bytes, rank->ranks);
 	struct coll_result result = { 0, 0, 0 };
@@ -207,13 +207,13 @@ static int measure(struct coll_rank *rank, enum coll_kind kind, uint64_t bytes)
 	if (!plan_fits(rank, &what, slots, &rc))
 		return rc;
 	coll_verify(rank, &what, slots);
-	rc = calibrate(rank, &what, slots, &count);
+	rc = calibrate_count(rank, &what, slots, &count);
 	fill_all(rank, &what, slots);
 	if (rc == 0)
-		rc = timed(rank, &what, slots, count, &result);
+		rc = run_timed(rank, &what, slots, count, &result);
 	if (rc == 0 && what.in_place) {
 		fill_all(rank, &what, slots);
-		rc = loop(rank, &what, slots, rank->options->depth);
+		rc = run_loop(rank, &what, slots, rank->options->depth);
 	}
 	if (rc == 0)
 		for (uint32_t i = 0; i < rank->options->depth && i < count; i++)
@@ -233,7 +233,7 @@ int coll_run(struct coll_rank *rank)
 
 		for (unsigned int i = 0; options->ops[kind] && i < sizes->count && rc == 0; i++) {
 			rc = options->overlap ? coll_run_overlap(rank, kind, sizes->bytes[i])
-					      : measure(rank, kind, sizes->bytes[i]);
+					      : measure_size(rank, kind, sizes->bytes[i]);
 			if (kind == COLL_BARRIER)
 				break;
 		}

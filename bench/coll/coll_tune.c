@@ -90,30 +90,30 @@ struct field {
 	char seen[SIZES_MAX][32]; /* which plan ran, as coll_bench says */
 };
 
-static int usage(const char *what, const char *value)
+static int usage_error(const char *what, const char *value)
 {
 	fprintf(stderr, "coll_tune: %s: '%s' (coll_tune --help)\n", what, value);
 	return FAILED;
 }
 
-static int split(struct list *list, const char *text)
+static int split_list(struct list *list, const char *text)
 {
 	char *save = NULL;
 
 	if (strlen(text) >= sizeof(list->text))
-		return usage("the list is too long", text);
+		return usage_error("the list is too long", text);
 	snprintf(list->text, sizeof(list->text), "%s", text);
 	list->count = 0;
 	for (char *item = strtok_r(list->text, ",", &save); item != NULL;
 	     item = strtok_r(NULL, ",", &save)) {
 		if (list->count == LIST_MAX)
-			return usage("the list is too long", text);
+			return usage_error("the list is too long", text);
 		list->items[list->count++] = item;
 	}
-	return list->count != 0 ? 0 : usage("the list is empty", text);
+	return list->count != 0 ? 0 : usage_error("the list is empty", text);
 }
 
-static bool holds(const struct list *list, const char *name)
+static bool holds_name(const struct list *list, const char *name)
 {
 	for (unsigned int i = 0; i < list->count; i++)
 		if (strcmp(list->items[i], name) == 0)
@@ -124,7 +124,7 @@ static bool holds(const struct list *list, const char *name)
 static int parse_sizes(struct tune *tune, const char *text)
 {
 	struct list list;
-	int rc = strlen(text) < sizeof(tune->sizes_text) ? split(&list, text) : FAILED;
+	int rc = strlen(text) < sizeof(tune->sizes_text) ? split_list(&list, text) : FAILED;
 
 	tune->size_count = 0;
 	for (unsigned int i = 0; i < list.count && rc == 0; i++) {
@@ -135,7 +135,7 @@ static int parse_sizes(struct tune *tune, const char *text)
 		end += *end == 'K' || *end == 'M';
 		if (*end != '\0' || value == 0 ||
 		    (i > 0 && value <= tune->sizes[tune->size_count - 1]))
-			return usage("--sizes ascend, such as 8,4K,1M", text);
+			return usage_error("--sizes ascend, such as 8,4K,1M", text);
 		tune->sizes[tune->size_count++] = value;
 	}
 	if (rc == 0)
@@ -145,7 +145,7 @@ static int parse_sizes(struct tune *tune, const char *text)
 
 static int parse_op_names(struct tune *tune, const char *text)
 {
-	int rc = split(&tune->ops, text);
+	int rc = split_list(&tune->ops, text);
 
 	for (unsigned int i = 0; i < tune->ops.count && rc == 0; i++) {
 		bool found = false;
@@ -153,31 +153,31 @@ static int parse_op_names(struct tune *tune, const char *text)
 		for (int kind = 0; kind < TWI_COLL_KINDS; kind++)
 			found = found || strcmp(bench_names[kind], tune->ops.items[i]) == 0;
 		if (!found)
-			return usage("--op has no such operation", tune->ops.items[i]);
+			return usage_error("--op has no such operation", tune->ops.items[i]);
 	}
 	return rc;
 }
 
 static int parse_plan_names(struct tune *tune, const char *text)
 {
-	int rc = split(&tune->plans, text);
+	int rc = split_list(&tune->plans, text);
 
 	for (unsigned int i = 0; i < tune->plans.count && rc == 0; i++)
 		if (twi_plan_find(tune->plans.items[i]) == NULL)
-			return usage("--plans has no such plan", tune->plans.items[i]);
+			return usage_error("--plans has no such plan", tune->plans.items[i]);
 	return rc;
 }
 
-static int apply(struct tune *tune, int option, const char *value)
+static int apply_option(struct tune *tune, int option, const char *value)
 {
 	switch (option) {
 	case 'f':
 		tune->out_name = value;
 		return 0;
 	case 'l':
-		return split(&tune->lanes, value);
+		return split_list(&tune->lanes, value);
 	case 'n':
-		return split(&tune->ranks, value);
+		return split_list(&tune->ranks, value);
 	case 'o':
 		return parse_op_names(tune, value);
 	case 's':
@@ -188,7 +188,7 @@ static int apply(struct tune *tune, int option, const char *value)
 		tune->passes = (unsigned int)strtoul(value, NULL, 10);
 		return tune->passes >= 1 && tune->passes <= PASSES_MAX
 			       ? 0
-			       : usage("--passes is 1 to 64", value);
+			       : usage_error("--passes is 1 to 64", value);
 	case 't':
 		tune->seconds = value;
 		return 0;
@@ -202,7 +202,7 @@ static int apply(struct tune *tune, int option, const char *value)
 	return FAILED; /* getopt has said why */
 }
 
-static int parse(struct tune *tune, int argc, char **argv)
+static int parse_options(struct tune *tune, int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "out", required_argument, NULL, 'f' },
@@ -225,21 +225,21 @@ static int parse(struct tune *tune, int argc, char **argv)
 		strcpy(strrchr(tune->bench, '/') + 1, "coll_bench");
 	tune->passes = 3;
 	tune->seconds = "0.05";
-	rc = split(&tune->lanes, "shm,tcp");
+	rc = split_list(&tune->lanes, "shm,tcp");
 	if (rc == 0)
-		rc = split(&tune->ranks, "2,4");
+		rc = split_list(&tune->ranks, "2,4");
 	if (rc == 0)
 		rc = parse_sizes(tune, "8,256,2K,8K,16K,64K,256K,1M,4M,16M");
 	while (rc == 0 && (option = getopt_long(argc, argv, "h", options, NULL)) != -1)
-		rc = apply(tune, option, optarg);
+		rc = apply_option(tune, option, optarg);
 	if (rc == 0 && optind < argc)
-		rc = usage("not an option", argv[optind]);
+		rc = usage_error("not an option", argv[optind]);
 	return rc;
 }
 
 /* In the child: coll_bench, of one plan or, for the check of the table, of none in particular. */
-static _Noreturn void become(const struct tune *tune, const struct field *field, const char *plan,
-			     int fd)
+static _Noreturn void become_bench(const struct tune *tune, const struct field *field,
+				   const char *plan, int fd)
 {
 	const char *argv[] = { tune->bench,
 			       "--plain",
@@ -290,7 +290,7 @@ static void take_line(const struct tune *tune, struct field *field, unsigned int
 }
 
 /* plan PLANS_MAX: none, by the table. Returns coll_bench's exit code. */
-static int run(struct tune *tune, struct field *field, unsigned int plan)
+static int run_bench(struct tune *tune, struct field *field, unsigned int plan)
 {
 	const char *name = plan < PLANS_MAX ? field->plans[plan]->name : NULL;
 	char line[512];
@@ -305,7 +305,7 @@ static int run(struct tune *tune, struct field *field, unsigned int plan)
 	}
 	if (child == 0) {
 		close(fds[0]);
-		become(tune, field, name, fds[1]);
+		become_bench(tune, field, name, fds[1]);
 	}
 	close(fds[1]);
 	from = fdopen(fds[0], "r");
@@ -326,7 +326,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* 0: it was not measured there. */
-static double median(struct field *field, unsigned int plan, unsigned int size)
+static double median_of(struct field *field, unsigned int plan, unsigned int size)
 {
 	unsigned int count = field->samples[plan][size];
 
@@ -336,16 +336,16 @@ static double median(struct field *field, unsigned int plan, unsigned int size)
 	return field->times[plan][size][count / 2];
 }
 
-static void choose(struct tune *tune, struct field *field)
+static void choose_plans(struct tune *tune, struct field *field)
 {
 	int last = -1;
 
 	for (unsigned int s = 0; s < tune->size_count; s++) {
-		double best = 0, kept = last >= 0 ? median(field, (unsigned int)last, s) : 0;
+		double best = 0, kept = last >= 0 ? median_of(field, (unsigned int)last, s) : 0;
 
 		field->chosen[s] = -1;
 		for (unsigned int p = 0; p < field->plan_count; p++) {
-			double time = median(field, p, s);
+			double time = median_of(field, p, s);
 
 			if (time > 0 && (best == 0 || time < best)) {
 				best = time;
@@ -387,7 +387,7 @@ static void write_field(struct tune *tune, struct field *field)
 		for (unsigned int p = 0; p < field->plan_count; p++)
 			if (field->samples[p][s] != 0)
 				fprintf(tune->out, " %s %.4g", field->plans[p]->name,
-					median(field, p, s));
+					median_of(field, p, s));
 		fprintf(tune->out, "\n");
 		if (field->kind == TWI_COLL_BARRIER)
 			break;
@@ -414,18 +414,18 @@ static void find_plans(const struct tune *tune, struct field *field)
 		const struct twi_plan_row *row = &twi_plan_rows[i];
 
 		if ((row->kinds >> field->kind & 1) != 0 && (shm || !row->local) &&
-		    holds(&tune->plans, row->name))
+		    holds_name(&tune->plans, row->name))
 			field->plans[field->plan_count++] = row;
 	}
 }
 
-static void measure(struct tune *tune, struct field *field)
+static void measure_field(struct tune *tune, struct field *field)
 {
 	bool broken[PLANS_MAX] = { false };
 
 	for (unsigned int pass = 0; pass < tune->passes; pass++) {
 		for (unsigned int p = 0; p < field->plan_count; p++) {
-			int rc = broken[p] ? 0 : run(tune, field, p);
+			int rc = broken[p] ? 0 : run_bench(tune, field, p);
 
 			if (rc == 0)
 				continue;
@@ -437,7 +437,7 @@ static void measure(struct tune *tune, struct field *field)
 			tune->status = tune->status == 1 ? 1 : rc;
 		}
 	}
-	choose(tune, field);
+	choose_plans(tune, field);
 	write_field(tune, field);
 }
 
@@ -447,7 +447,7 @@ static void read_back(struct tune *tune, struct field *field)
 	int rc;
 
 	memset(field->seen, 0, sizeof(field->seen));
-	rc = run(tune, field, PLANS_MAX);
+	rc = run_bench(tune, field, PLANS_MAX);
 	if (rc != 0)
 		tune->status = rc;
 	for (unsigned int s = 0; s < tune->size_count && rc == 0; s++) {
@@ -476,7 +476,7 @@ static int tune_one(struct tune *tune, const char *lane, const char *ranks, enum
 	field->kind = kind;
 	find_plans(tune, field);
 	if (field->plan_count != 0)
-		measure(tune, field);
+		measure_field(tune, field);
 	if (field->plan_count != 0 && tune->out_name != NULL)
 		read_back(tune, field);
 	free(field);
@@ -508,7 +508,7 @@ static void write_head(const struct tune *tune)
 int main(int argc, char **argv)
 {
 	static struct tune tune;
-	int rc = parse(&tune, argc, argv);
+	int rc = parse_options(&tune, argc, argv);
 
 	if (rc != 0)
 		return rc < 0 ? EXIT_SUCCESS : rc;
@@ -523,7 +523,7 @@ int main(int argc, char **argv)
 	for (unsigned int l = 0; l < tune.lanes.count; l++)
 		for (unsigned int n = 0; n < tune.ranks.count; n++)
 			for (int kind = 0; kind < TWI_COLL_KINDS && rc == 0; kind++)
-				if (holds(&tune.ops, bench_names[kind]))
+				if (holds_name(&tune.ops, bench_names[kind]))
 					rc = tune_one(&tune, tune.lanes.items[l],
 						      tune.ranks.items[n], kind);
 	if (tune.out_name != NULL && fclose(tune.out) != 0) {

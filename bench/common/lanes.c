@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* The row of the lane that `lane` begins with; *rest_out: what follows its colon, or NULL. */
-static bool find(const char *lane, struct tow_lane_info *row, const char **rest_out)
+static bool find_lane(const char *lane, struct tow_lane_info *row, const char **rest_out)
 {
 	size_t bytes = strcspn(lane, ":");
 
@@ -25,7 +25,7 @@ bool bench_lane_is_host(const char *lane)
 	struct tow_lane_info row = TOW_LANE_INFO_INIT;
 	const char *rest;
 
-	return find(lane, &row, &rest) && strcmp(row.reach, "host") == 0;
+	return find_lane(lane, &row, &rest) && strcmp(row.reach, "host") == 0;
 }
 
 bool bench_lane_address(const char *lane, char out[TOW_ADDRESS_MAX])
@@ -33,7 +33,7 @@ bool bench_lane_address(const char *lane, char out[TOW_ADDRESS_MAX])
 	struct tow_lane_info row = TOW_LANE_INFO_INIT;
 	const char *rest;
 
-	if (!find(lane, &row, &rest) || strcmp(row.reach, "process") == 0)
+	if (!find_lane(lane, &row, &rest) || strcmp(row.reach, "process") == 0)
 		return false;
 	if (rest != NULL)
 		snprintf(out, TOW_ADDRESS_MAX, "%s://%s", row.name, rest);
@@ -47,7 +47,7 @@ void bench_lane_connecting(const char *address, char out[TOW_ADDRESS_MAX])
 	struct tow_lane_info row = TOW_LANE_INFO_INIT;
 	const char *rest;
 
-	if (!find(address, &row, &rest) || rest == NULL)
+	if (!find_lane(address, &row, &rest) || rest == NULL)
 		snprintf(out, TOW_ADDRESS_MAX, "tow://");
 	else if (strcmp(row.reach, "network") != 0)
 		snprintf(out, TOW_ADDRESS_MAX, "%s", row.local);

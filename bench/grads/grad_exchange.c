@@ -101,7 +101,7 @@ static const struct option long_options[] = {
 	{ "help", no_argument, NULL, 'h' },           { NULL, 0, NULL, 0 },
 };
 
-static int apply(struct grads_options *options, int option, const char *value)
+static int apply_option(struct grads_options *options, int option, const char *value)
 {
 	char address[TOW_ADDRESS_MAX], names[BENCH_LANES_HELP_BYTES];
 	double number = 0;
@@ -139,7 +139,7 @@ static int apply(struct grads_options *options, int option, const char *value)
 	return GRADS_FAILED; /* getopt has said why */
 }
 
-static int parse(struct grads_options *options, int argc, char **argv)
+static int parse_options(struct grads_options *options, int argc, char **argv)
 {
 	int option, rc = 0;
 
@@ -148,7 +148,7 @@ static int parse(struct grads_options *options, int argc, char **argv)
 					   .lane = "auto",
 					   .timeout_ns = UINT64_C(60) * 1000000000 };
 	while (rc == 0 && (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
-		rc = apply(options, option, optarg);
+		rc = apply_option(options, option, optarg);
 	if (rc == 0 && (options->file == NULL || optind < argc)) {
 		fprintf(stderr, "tow-grads: --workload FILE is needed, and only options "
 				"(tow-grads --help)\n");
@@ -162,7 +162,7 @@ static int parse(struct grads_options *options, int argc, char **argv)
 	return rc;
 }
 
-static int say(int fd, const void *data, size_t bytes)
+static int say_to_parent(int fd, const void *data, size_t bytes)
 {
 	if (write(fd, data, bytes) == (ssize_t)bytes)
 		return 0;
@@ -179,7 +179,7 @@ static int run_child(const struct grads_options *options, const struct workload 
 	if (rc == 0)
 		rc = grads_rank_run(&rank);
 	rank.outcome.code = rc;
-	said = say(fd, &rank.outcome, sizeof(rank.outcome));
+	said = say_to_parent(fd, &rank.outcome, sizeof(rank.outcome));
 	if (rc == 0 && options->linger_s > 0)
 		usleep((useconds_t)(options->linger_s * 1e6));
 	grads_rank_close(&rank);
@@ -187,7 +187,7 @@ static int run_child(const struct grads_options *options, const struct workload 
 }
 
 /* From the child, within the time limit; less than a pipe's atomic size, so it comes whole. */
-static int hear(const struct grads_options *options, int fd, void *data, size_t bytes)
+static int hear_from_child(const struct grads_options *options, int fd, void *data, size_t bytes)
 {
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
 
@@ -210,7 +210,7 @@ static int run_parent(const struct grads_options *options, const struct workload
 		rc = grads_rank_run(&rank);
 	}
 	if (rc == 0)
-		rc = hear(options, fd, &other, sizeof(other));
+		rc = hear_from_child(options, fd, &other, sizeof(other));
 	if (rc == 0)
 		rc = other.code;
 	if (rc == 0) {
@@ -224,7 +224,7 @@ static int run_parent(const struct grads_options *options, const struct workload
 }
 
 /* Waits for the child, which has its own time limits; one that overstays is ended. */
-static int reap(pid_t child, double seconds)
+static int reap_child(pid_t child, double seconds)
 {
 	int status = 0;
 
@@ -257,8 +257,8 @@ static int choose_store(struct grads_options *options)
 	return 0;
 }
 
-static int run(const struct grads_options *options, const struct workload *work,
-	       const struct strategy_plan *plan)
+static int run_ranks(const struct grads_options *options, const struct workload *work,
+		     const struct strategy_plan *plan)
 {
 	pid_t parent = getpid(), child;
 	int fds[2], rc, ended;
@@ -275,7 +275,7 @@ static int run(const struct grads_options *options, const struct workload *work,
 	close(fds[1]);
 	rc = run_parent(options, work, plan, fds[0]);
 	close(fds[0]);
-	ended = reap(child, rc == GRADS_FAILED ? 3 : 10 + options->linger_s);
+	ended = reap_child(child, rc == GRADS_FAILED ? 3 : 10 + options->linger_s);
 	/* What the child found wrong is more than that rank 0 then lost it. */
 	return rc == 0 || ended == GRADS_MISMATCH ? ended : rc;
 }
@@ -296,8 +296,8 @@ static int check_memory(const struct workload *work)
 }
 
 /* The workload's tensors, and what a data-parallel step does with them. */
-static int prepare(const struct grads_options *options, struct workload *work,
-		   struct strategy_plan *plan)
+static int prepare_plan(const struct grads_options *options, struct workload *work,
+			struct strategy_plan *plan)
 {
 	char path[4096], error[1024];
 
@@ -319,18 +319,18 @@ int main(int argc, char **argv)
 	struct workload work = { .count = 0 };
 	struct strategy_plan plan;
 	struct grads_options options;
-	int rc = parse(&options, argc, argv);
+	int rc = parse_options(&options, argc, argv);
 
 	if (rc != 0)
 		return rc < 0 ? EXIT_SUCCESS : rc;
 	signal(SIGPIPE, SIG_IGN);
-	rc = prepare(&options, &work, &plan);
+	rc = prepare_plan(&options, &work, &plan);
 	if (rc == 0)
 		rc = check_memory(&work);
 	if (rc == 0)
 		rc = choose_store(&options);
 	if (rc == 0)
-		rc = run(&options, &work, &plan);
+		rc = run_ranks(&options, &work, &plan);
 	strategy_free(&plan);
 	workload_free(&work);
 	return rc;

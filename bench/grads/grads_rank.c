@@ -23,7 +23,7 @@
 
 #define RANKS 2
 
-static double now(void)
+static double now_seconds(void)
 {
 	struct timespec ts;
 
@@ -49,8 +49,8 @@ static enum tow_type type_of(const struct workload_tensor *tensor)
  * A tensor's gradient differs from every other tensor's, step's and rank's. Magnitudes are in
  * [2^-7, 2^-6), of a bf16 as of a float: nothing overflows, and no sum is denormal.
  */
-static struct pattern gradient(const struct grads_rank *rank, uint64_t step, uint64_t tensor,
-			       int owner)
+static struct pattern gradient_of(const struct grads_rank *rank, uint64_t step, uint64_t tensor,
+				  int owner)
 {
 	uint64_t seed = (step * rank->work->count + tensor) * RANKS + (uint64_t)owner;
 	struct pattern p = pattern_floats(seed);
@@ -80,7 +80,7 @@ static int open_runtime(struct grads_rank *rank)
 }
 
 /* Waits for an operation that was started with `status`. */
-static int finish(struct grads_rank *rank, int status, struct tow_op *op)
+static int finish_op(struct grads_rank *rank, int status, struct tow_op *op)
 {
 	if (status < 0)
 		return grads_failed(rank->rank, "starting an exchange", status);
@@ -92,12 +92,12 @@ static int finish(struct grads_rank *rank, int status, struct tow_op *op)
 		       : grads_failed(rank->rank, "exchange", status);
 }
 
-static int barrier(struct grads_rank *rank)
+static int pass_barrier(struct grads_rank *rank)
 {
 	struct tow_op *op = NULL;
 	int rc = tow_coll_barrier_start(rank->group, NULL, &op);
 
-	return finish(rank, rc, op);
+	return finish_op(rank, rc, op);
 }
 
 int grads_rank_open(struct grads_rank *rank)
@@ -119,7 +119,7 @@ int grads_rank_open(struct grads_rank *rank)
 	if (rc < 0)
 		return grads_failed(rank->rank, "meeting the other rank", rc);
 	/* Connects; from there on a registration is late: steps must not pay for start-up. */
-	rc = barrier(rank);
+	rc = pass_barrier(rank);
 	if (rc == 0 && tow_runtime_seal(rank->runtime) < 0)
 		rc = grads_failed(rank->rank, "sealing the runtime", TOW_ESYSTEM);
 	return rc == 0 ? grads_buffers_make(rank) : rc;
@@ -141,7 +141,7 @@ struct step {
 };
 
 /* Message i of a step. */
-static const struct strategy_event *message(const struct grads_rank *rank, uint64_t i)
+static const struct strategy_event *message_at(const struct grads_rank *rank, uint64_t i)
 {
 	return &rank->plan->events[rank->plan->step_begin + i];
 }
@@ -160,17 +160,17 @@ static void note_slack(struct grads_rank *rank, struct step *step, uint64_t buck
 }
 
 /* Waits for the oldest all-reduce. */
-static int settle(struct grads_rank *rank, struct step *step)
+static int settle_bucket(struct grads_rank *rank, struct step *step)
 {
 	uint64_t slot = step->ended++ % GRADS_IN_FLIGHT;
-	double begin = now();
+	double begin = now_seconds();
 	int rc;
 
 	if (step->makes && step->flying[slot].bucket >= step->slack_bucket)
 		note_slack(rank, step, step->flying[slot].bucket, begin);
-	rc = finish(rank, TOW_OK, step->flying[slot].op);
+	rc = finish_op(rank, TOW_OK, step->flying[slot].op);
 	step->flying[slot].op = NULL;
-	step->calls_s += now() - begin;
+	step->calls_s += now_seconds() - begin;
 	return rc;
 }
 
@@ -181,14 +181,14 @@ static int start_bucket(struct grads_rank *rank, struct step *step, uint64_t fir
 	int rc = 0;
 
 	while (step->begun + (end - first) > step->ended + GRADS_IN_FLIGHT && rc == 0)
-		rc = settle(rank, step);
-	begin = now();
+		rc = settle_bucket(rank, step);
+	begin = now_seconds();
 	step->start_s[step->bucket] = begin;
 	step->start_calls_s[step->bucket] = step->calls_s;
 	if (rc == 0)
 		rc = tow_coll_batch_begin(rank->group);
 	for (uint64_t i = end; i-- > first && rc == 0;) {
-		const struct strategy_event *event = message(rank, i);
+		const struct strategy_event *event = message_at(rank, i);
 		const struct workload_tensor *tensor = &rank->work->tensors[i];
 		uint64_t slot = step->begun % GRADS_IN_FLIGHT;
 
@@ -202,12 +202,12 @@ static int start_bucket(struct grads_rank *rank, struct step *step, uint64_t fir
 	if (rc == 0)
 		rc = tow_coll_batch_end(rank->group);
 	step->bucket++;
-	step->calls_s += now() - begin;
+	step->calls_s += now_seconds() - begin;
 	return rc < 0 ? grads_failed(rank->rank, "starting a bucket", rc) : rc;
 }
 
 /* The gradients from the last tensor to the first, and their buckets as they fill. */
-static int walk(struct grads_rank *rank, struct step *step)
+static int walk_tensors(struct grads_rank *rank, struct step *step)
 {
 	uint64_t end = rank->work->count, bytes = 0;
 	int rc = 0;
@@ -216,8 +216,8 @@ static int walk(struct grads_rank *rank, struct step *step)
 		uint64_t its = rank->work->tensors[i].bytes;
 
 		if (step->makes)
-			pattern_fill(rank->buffer[message(rank, i)->buffer], its,
-				     gradient(rank, step->number, i, rank->rank));
+			pattern_fill(rank->buffer[message_at(rank, i)->buffer], its,
+				     gradient_of(rank, step->number, i, rank->rank));
 		bytes += its;
 		if (bytes < rank->options->bucket && end - i < GRADS_IN_FLIGHT / 2 && i > 0)
 			continue;
@@ -227,12 +227,13 @@ static int walk(struct grads_rank *rank, struct step *step)
 		bytes = 0;
 	}
 	while (rc == 0 && step->ended < step->begun)
-		rc = settle(rank, step);
+		rc = settle_bucket(rank, step);
 	return rc;
 }
 
 /* The step, or one half of it, begun by both ranks together. */
-static int half(struct grads_rank *rank, uint64_t number, bool makes, bool exchanges, double *took)
+static int run_half(struct grads_rank *rank, uint64_t number, bool makes, bool exchanges,
+		    double *took)
 {
 	struct step step = { .number = number, .makes = makes, .exchanges = exchanges };
 	double begin;
@@ -242,13 +243,13 @@ static int half(struct grads_rank *rank, uint64_t number, bool makes, bool excha
 	if (step.start_s == NULL)
 		return grads_failed(rank->rank, "times of the buckets", TOW_ENOMEM);
 	step.start_calls_s = step.start_s + rank->work->count;
-	rc = barrier(rank);
-	begin = now();
+	rc = pass_barrier(rank);
+	begin = now_seconds();
 	tow_span_begin(rank->runtime, makes ? exchanges ? "step" : "make" : "exchange");
 	if (rc == 0)
-		rc = walk(rank, &step);
+		rc = walk_tensors(rank, &step);
 	tow_span_end(rank->runtime);
-	*took = now() - begin;
+	*took = now_seconds() - begin;
 	free(step.start_s);
 	return rc;
 }
@@ -269,7 +270,7 @@ static uint64_t check_floats(const float *mean, uint64_t count, struct pattern p
 	return PATTERN_SAME;
 }
 
-static float widen(uint16_t bits)
+static float widen_bf16(uint16_t bits)
 {
 	uint32_t word = (uint32_t)bits << 16;
 	float value;
@@ -285,8 +286,8 @@ static uint64_t check_bf16(const uint16_t *mean, uint64_t count, struct pattern 
 		uint64_t word[RANKS] = { pattern_word(&p[0], i / 4), pattern_word(&p[1], i / 4) };
 
 		for (uint64_t k = 0; k < 4 && i + k < count; k++) {
-			float want = (widen((uint16_t)(word[0] >> (16 * k))) +
-				      widen((uint16_t)(word[1] >> (16 * k)))) /
+			float want = (widen_bf16((uint16_t)(word[0] >> (16 * k))) +
+				      widen_bf16((uint16_t)(word[1] >> (16 * k)))) /
 				     RANKS;
 			uint32_t bits;
 
@@ -298,13 +299,13 @@ static uint64_t check_bf16(const uint16_t *mean, uint64_t count, struct pattern 
 	return PATTERN_SAME;
 }
 
-static int verify(struct grads_rank *rank, uint64_t step)
+static int verify_step(struct grads_rank *rank, uint64_t step)
 {
 	for (uint64_t i = 0; i < rank->work->count; i++) {
 		const struct workload_tensor *tensor = &rank->work->tensors[i];
-		struct pattern p[RANKS] = { gradient(rank, step, i, 0),
-					    gradient(rank, step, i, 1) };
-		const void *mean = rank->buffer[message(rank, i)->to];
+		struct pattern p[RANKS] = { gradient_of(rank, step, i, 0),
+					    gradient_of(rank, step, i, 1) };
+		const void *mean = rank->buffer[message_at(rank, i)->to];
 		uint64_t count = tensor->bytes / tensor->element_bytes;
 		uint64_t at = type_of(tensor) == TOW_BF16 ? check_bf16(mean, count, p)
 							  : check_floats(mean, count, p);
@@ -328,7 +329,7 @@ static int half_in_step(struct grads_rank *rank, uint64_t step, double *took)
 	int rc = status < 0 ? grads_failed(rank->rank, "tow_step_begin", status) : 0;
 
 	if (rc == 0)
-		rc = half(rank, 2 * step + 1, true, true, took);
+		rc = run_half(rank, 2 * step + 1, true, true, took);
 	if (rc == 0)
 		status = tow_step_end(rank->runtime, step + 1);
 	return rc == 0 && status < 0 ? grads_failed(rank->rank, "tow_step_end", status) : rc;
@@ -339,10 +340,10 @@ static int run_step(struct grads_rank *rank, uint64_t step)
 {
 	struct grads_outcome *outcome = &rank->outcome;
 	double make = 0, exchange = 0, both = 0, begin;
-	int rc = half(rank, 2 * step, true, false, &make);
+	int rc = run_half(rank, 2 * step, true, false, &make);
 
 	if (rc == 0)
-		rc = half(rank, 2 * step, false, true, &exchange);
+		rc = run_half(rank, 2 * step, false, true, &exchange);
 	if (rc == 0)
 		rc = half_in_step(rank, step, &both);
 	if (rc != 0)
@@ -354,9 +355,9 @@ static int run_step(struct grads_rank *rank, uint64_t step)
 		outcome->fastest_s = exchange;
 	if (exchange > outcome->slowest_s)
 		outcome->slowest_s = exchange;
-	begin = now();
-	rc = verify(rank, 2 * step + 1);
-	outcome->verify_s += now() - begin;
+	begin = now_seconds();
+	rc = verify_step(rank, 2 * step + 1);
+	outcome->verify_s += now_seconds() - begin;
 	outcome->steps = step + 1;
 	return rc;
 }
@@ -365,14 +366,14 @@ int grads_rank_run(struct grads_rank *rank)
 {
 	uint64_t copied_before;
 	double took;
-	int rc = half(rank, 0, false, true, &took); /* maps, and makes the plans */
+	int rc = run_half(rank, 0, false, true, &took); /* maps, and makes the plans */
 
 	copied_before = grads_report_counter(rank, "fallback_copies");
 	for (uint64_t step = 0; step < rank->options->steps && rc == 0; step++)
 		rc = run_step(rank, step);
 	/* The other may still be at its last: leave together. */
 	if (rc == 0)
-		rc = barrier(rank);
+		rc = pass_barrier(rank);
 	rank->outcome.late_registrations = grads_report_counter(rank, "late_registrations");
 	rank->outcome.fallback_copies =
 		grads_report_counter(rank, "fallback_copies") - copied_before;

@@ -37,7 +37,7 @@ static const struct figure counter_figures[] = {
 	{ "of these copied by the kernel", { "zerocopy_kernel_copies" }, false },
 };
 
-static json_t *document(const struct grads_rank *rank, const char *path)
+static json_t *fetch_document(const struct grads_rank *rank, const char *path)
 {
 	json_error_t error;
 	char *text = NULL;
@@ -56,7 +56,7 @@ static json_t *document(const struct grads_rank *rank, const char *path)
 }
 
 /* Depth-first; a document is a few levels deep. */
-static json_t *find(json_t *json, const char *name)
+static json_t *find_member(json_t *json, const char *name)
 {
 	json_t *hit = json_object_get(json, name), *child;
 	const char *key;
@@ -66,25 +66,25 @@ static json_t *find(json_t *json, const char *name)
 		return hit;
 	json_object_foreach(json, key, child)
 	{
-		hit = find(child, name);
+		hit = find_member(child, name);
 		if (hit != NULL)
 			return hit;
 	}
 	json_array_foreach(json, index, child)
 	{
-		hit = find(child, name);
+		hit = find_member(child, name);
 		if (hit != NULL)
 			return hit;
 	}
 	return NULL;
 }
 
-static bool number(json_t *json, const char *name, double *out)
+static bool find_number(json_t *json, const char *name, double *out)
 {
-	json_t *hit = find(json, name);
+	json_t *hit = find_member(json, name);
 
 	if (json_is_object(hit)) /* {"exhausted": {"count": 3, ...}} */
-		hit = find(hit, "count");
+		hit = find_member(hit, "count");
 	if (!json_is_number(hit))
 		return false;
 	*out = json_number_value(hit);
@@ -95,7 +95,7 @@ static double number_or(json_t *json, const char *name, double fallback)
 {
 	double value = fallback;
 
-	number(json, name, &value);
+	find_number(json, name, &value);
 	return value;
 }
 
@@ -106,7 +106,7 @@ static void print_figures(json_t *json, const struct figure *figures, size_t cou
 		double value = 0;
 
 		for (size_t n = 0; n < 4 && figure->names[n] != NULL; n++) {
-			if (!number(json, figure->names[n], &value))
+			if (!find_number(json, figure->names[n], &value))
 				continue;
 			if (figure->bytes)
 				printf("  %-34s %.1f MiB\n", figure->label, value / MIB);
@@ -135,12 +135,12 @@ static const char *size_text(json_t *rpc, const char *name, char *room, size_t r
 
 static void print_latency(json_t *json)
 {
-	json_t *rpcs = find(json, "rpcs"), *rpc;
+	json_t *rpcs = find_member(json, "rpcs"), *rpc;
 	char from[32], to[32];
 	size_t index;
 
 	if (json_array_size(rpcs) == 0) /* it averages by collectives */
-		rpcs = find(json, "colls");
+		rpcs = find_member(json, "colls");
 
 	printf("\nmessages by size, from start to completion at rank 0 (/v1/latency), in us\n");
 	printf("  %-5s %16s %8s %9s %9s %9s %9s\n", "lane", "bytes", "count", "p50", "p90", "p99",
@@ -170,7 +170,7 @@ static const char *text_of(json_t *json, const char *name)
 /* Sums one kind of reasons, and names each that occurred with what cures it. */
 static void print_reasons(json_t *json, const char *kind, const char *label)
 {
-	json_t *reasons = find(json, "reasons"), *reason;
+	json_t *reasons = find_member(json, "reasons"), *reason;
 	double count = 0, bytes = 0;
 	size_t index;
 
@@ -195,7 +195,7 @@ static void print_reasons(json_t *json, const char *kind, const char *label)
 
 uint64_t grads_report_counter(const struct grads_rank *rank, const char *name)
 {
-	json_t *counters = document(rank, "/v1/counters");
+	json_t *counters = fetch_document(rank, "/v1/counters");
 	double value = number_or(counters, name, 0);
 
 	json_decref(counters);
@@ -263,7 +263,7 @@ static void print_fault(const struct grads_rank *rank, json_t *pool, json_t *cou
 
 	if (outcome->heap_buffers == 0 && grown == 0)
 		return;
-	if (number(pool, "recommended_premap_memory_bytes", &named) && named > 0) {
+	if (find_number(pool, "recommended_premap_memory_bytes", &named) && named > 0) {
 		cure = (uint64_t)named;
 		source = "recommended by /v1/pool";
 	}
@@ -286,9 +286,9 @@ static void print_fault(const struct grads_rank *rank, json_t *pool, json_t *cou
 
 void grads_report_library(const struct grads_rank *rank)
 {
-	json_t *latency = document(rank, "/v1/latency");
-	json_t *pool = document(rank, "/v1/pool");
-	json_t *counters = document(rank, "/v1/counters");
+	json_t *latency = fetch_document(rank, "/v1/latency");
+	json_t *pool = fetch_document(rank, "/v1/pool");
+	json_t *counters = fetch_document(rank, "/v1/counters");
 
 	print_latency(latency);
 	printf("\npool of rank 0 (/v1/pool)\n");

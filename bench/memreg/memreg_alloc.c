@@ -39,7 +39,7 @@ static void *alloc_loop(void *arg)
 }
 
 /* What a transport pays for each buffer it holds: one lease and its release. */
-static void lease(struct memreg_rows *rows, struct twi_pool *pool, uint64_t bytes)
+static void lease_rows(struct memreg_rows *rows, struct twi_pool *pool, uint64_t bytes)
 {
 	int pairs = rows->quick ? 1000 : 100000;
 	double ns[MEMREG_ROUNDS_MAX];
@@ -79,7 +79,7 @@ static double alloc_round(const struct loop *model, int threads, int *status_out
 }
 
 /* A pool in use: blocks of many sizes with holes between them, so that lists are not trivial. */
-static void litter(struct twi_pool *pool)
+static void litter_pool(struct twi_pool *pool)
 {
 	void *kept[256];
 
@@ -90,7 +90,7 @@ static void litter(struct twi_pool *pool)
 		twi_pool_free(pool, kept[i]);
 }
 
-static void alloc(struct memreg_rows *rows, struct twi_diag *diag)
+static void alloc_rows(struct memreg_rows *rows, struct twi_diag *diag)
 {
 	struct twi_pool_options options = { .bytes = 64 * MIB, .diag = diag };
 	struct twi_pool *pool;
@@ -99,7 +99,7 @@ static void alloc(struct memreg_rows *rows, struct twi_diag *diag)
 		memreg_rows_add(rows, "alloc", "pool", options.bytes, 1, 0, tow_error_message());
 		return;
 	}
-	litter(pool);
+	litter_pool(pool);
 	for (uint64_t bytes = 64; bytes <= 16 * MIB; bytes *= 4)
 		for (int threads = 1; threads <= 2; threads++) {
 			struct loop model = { pool, bytes, rows->quick ? 1000 : 100000, 0, TOW_OK };
@@ -112,9 +112,9 @@ static void alloc(struct memreg_rows *rows, struct twi_diag *diag)
 					status ? 0 : memreg_median(ns, rows->rounds),
 					status ? tow_status_name(status) : NULL);
 		}
-	lease(rows, pool, 64);
-	lease(rows, pool, MIB);
-	lease(rows, pool, 16 * MIB);
+	lease_rows(rows, pool, 64);
+	lease_rows(rows, pool, MIB);
+	lease_rows(rows, pool, 16 * MIB);
 	twi_pool_destroy(pool);
 }
 
@@ -126,7 +126,7 @@ int memreg_measure_alloc(struct memreg_rows *rows)
 		fprintf(stderr, "memreg-bench: %s\n", tow_error_message());
 		return MEMREG_FAULT;
 	}
-	alloc(rows, diag);
+	alloc_rows(rows, diag);
 	twi_diag_destroy(diag);
 	return 0;
 }

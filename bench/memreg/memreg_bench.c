@@ -143,7 +143,7 @@ static const struct option long_options[] = {
 };
 
 /* -1: help was asked for and given. */
-static int apply(struct memreg_options *options, int option, char *value)
+static int apply_option(struct memreg_options *options, int option, char *value)
 {
 	long number = 0;
 	int rc = 0;
@@ -192,7 +192,7 @@ static int apply(struct memreg_options *options, int option, char *value)
 }
 
 /* Options that do not go together. */
-static int check(const struct memreg_options *options)
+static int check_options(const struct memreg_options *options)
 {
 	int programs = options->machine + (options->workload != NULL) + (options->replay != NULL);
 	const char *alone =
@@ -212,18 +212,18 @@ static int check(const struct memreg_options *options)
 	return MEMREG_USAGE;
 }
 
-static int parse(struct memreg_options *options, int argc, char **argv)
+static int parse_options(struct memreg_options *options, int argc, char **argv)
 {
 	int option, rc = 0;
 
 	while (rc == 0 && (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
-		rc = apply(options, option, optarg);
+		rc = apply_option(options, option, optarg);
 	if (rc == 0 && optind < argc) {
 		fprintf(stderr, "memreg-bench: unexpected argument '%s'\n", argv[optind]);
 		rc = MEMREG_USAGE;
 	}
 	if (rc == 0)
-		rc = check(options);
+		rc = check_options(options);
 	if (options->quick && options->size_count == 0) {
 		options->sizes[options->size_count++] = 8 * MIB;
 		options->rounds = 1;
@@ -240,7 +240,7 @@ static int parse(struct memreg_options *options, int argc, char **argv)
 int main(int argc, char **argv)
 {
 	struct memreg_options options = { .rounds = 5 };
-	int rc = parse(&options, argc, argv);
+	int rc = parse_options(&options, argc, argv);
 
 	if (rc != 0)
 		return rc < 0 ? 0 : rc;

@@ -7,7 +7,7 @@
 
 #include "bench/memreg/memreg_bench.h"
 
-static json_t *number(uint64_t value)
+static json_t *number_json(uint64_t value)
 {
 	return json_integer((json_int_t)value);
 }
@@ -25,7 +25,7 @@ static json_t *run_json(const struct memreg_sizing *sizing, const struct memreg_
 			   : run->bytes == sizing->below_step ? "below"
 							      : "curve";
 
-	json_object_set_new(json, "premap_memory_bytes", number(run->bytes));
+	json_object_set_new(json, "premap_memory_bytes", number_json(run->bytes));
 	json_object_set_new(json, "percent",
 			    json_real(100.0 * (double)run->bytes / (double)sizing->named));
 	json_object_set_new(json, "role", json_string(role));
@@ -34,18 +34,18 @@ static json_t *run_json(const struct memreg_sizing *sizing, const struct memreg_
 	if (!run->ran)
 		return json;
 	json_object_set_new(json, "clean", json_boolean(memreg_run_clean(run)));
-	json_object_set_new(json, "late_registrations", number(run->late));
-	json_object_set_new(json, "late_registration_bytes", number(run->late_bytes));
-	json_object_set_new(json, "fallback_copies", number(run->fallback));
-	json_object_set_new(json, "fallback_copy_bytes", number(run->fallback_bytes));
+	json_object_set_new(json, "late_registrations", number_json(run->late));
+	json_object_set_new(json, "late_registration_bytes", number_json(run->late_bytes));
+	json_object_set_new(json, "fallback_copies", number_json(run->fallback));
+	json_object_set_new(json, "fallback_copy_bytes", number_json(run->fallback_bytes));
 	json_object_set_new(json, "fallback_copy_bytes_per_step",
-			    number(run->fallback_bytes / (run->steps ? run->steps : 1)));
-	json_object_set_new(json, "pool_exhausted", number(run->refused));
-	json_object_set_new(json, "pool_grown", number(run->grown));
-	json_object_set_new(json, "pool_overflow_allocs", number(run->overflowed));
-	json_object_set_new(json, "pool_waits", number(run->waited));
-	json_object_set_new(json, "steps", number(run->steps));
-	json_object_set_new(json, "sent_bytes", number(run->sent_bytes));
+			    number_json(run->fallback_bytes / (run->steps ? run->steps : 1)));
+	json_object_set_new(json, "pool_exhausted", number_json(run->refused));
+	json_object_set_new(json, "pool_grown", number_json(run->grown));
+	json_object_set_new(json, "pool_overflow_allocs", number_json(run->overflowed));
+	json_object_set_new(json, "pool_waits", number_json(run->waited));
+	json_object_set_new(json, "steps", number_json(run->steps));
+	json_object_set_new(json, "sent_bytes", number_json(run->sent_bytes));
 	json_object_set_new(json, "cut_short", json_boolean(run->cut));
 	json_object_set_new(json, "open_ms", json_real(run->open_ms));
 	json_object_set_new(json, "first_step_us", json_real(run->first_step_us));
@@ -67,11 +67,12 @@ static json_t *shadow_json(const struct memreg_sizing *sizing)
 	json_t *array = json_array();
 
 	for (uint32_t i = 0; i < sizing->shadows; i++)
-		json_array_append_new(array, json_pack("{s:o, s:o, s:o}", "premap_memory_bytes",
-						       number(sizing->shadow[i].bytes),
-						       "requests_without_room",
-						       number(sizing->shadow[i].missed), "bytes",
-						       number(sizing->shadow[i].missed_bytes)));
+		json_array_append_new(array,
+				      json_pack("{s:o, s:o, s:o}", "premap_memory_bytes",
+						number_json(sizing->shadow[i].bytes),
+						"requests_without_room",
+						number_json(sizing->shadow[i].missed), "bytes",
+						number_json(sizing->shadow[i].missed_bytes)));
 	return array;
 }
 
@@ -82,7 +83,7 @@ static json_t *budget_json(const struct twi_budget *budget)
 	for (uint32_t i = 0; i < budget->count; i++)
 		json_array_append_new(array,
 				      json_pack("{s:s, s:o, s:s}", "name", budget->line[i].name,
-						"bytes", number(budget->line[i].bytes), "why",
+						"bytes", number_json(budget->line[i].bytes), "why",
 						budget->line[i].why));
 	return array;
 }
@@ -98,7 +99,7 @@ static json_t *rows_json(const struct memreg_rows *rows, const char *table)
 			continue;
 		json_array_append_new(
 			array, json_pack("{s:s, s:o, s:i, s:o, s:o}", "what", row->what, "bytes",
-					 number(row->bytes), "threads", row->threads, "ns",
+					 number_json(row->bytes), "threads", row->threads, "ns",
 					 row->why[0] ? json_null() : json_real(row->ns), "reason",
 					 text_or_null(row->why)));
 	}
@@ -109,25 +110,26 @@ static json_t *log_json(const struct memreg_job *job)
 {
 	const struct twi_replay *replay = job->replay;
 
-	return json_pack(
-		"{s:o, s:o, s:o, s:i, s:f, s:o, s:o, s:o, s:o}", "events", number(replay->count),
-		"allocations", number(replay->allocs), "steps", number(replay->steps), "threads",
-		(int)replay->threads, "one_of", job->sampled, "lost", number(job->lost),
-		"unmatched_frees", number(replay->unmatched_frees), "never_freed",
-		number(replay->never_freed), "largest_bytes", number(replay->largest_bytes));
+	return json_pack("{s:o, s:o, s:o, s:i, s:f, s:o, s:o, s:o, s:o}", "events",
+			 number_json(replay->count), "allocations", number_json(replay->allocs),
+			 "steps", number_json(replay->steps), "threads", (int)replay->threads,
+			 "one_of", job->sampled, "lost", number_json(job->lost), "unmatched_frees",
+			 number_json(replay->unmatched_frees), "never_freed",
+			 number_json(replay->never_freed), "largest_bytes",
+			 number_json(replay->largest_bytes));
 }
 
 static json_t *peak_json(const struct memreg_sizing *sizing)
 {
 	const struct twi_replay_result *peak = &sizing->peak;
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:f}", "asked_bytes",
-			 number(sizing->job.replay->peak_bytes), "allocated_bytes",
-			 number(peak->allocated_bytes), "waste_bytes", number(peak->waste_bytes),
-			 "free_bytes", number(peak->free_bytes), "largest_free_bytes",
-			 number(peak->largest_free_bytes), "fragmentation",
-			 peak->free_bytes
-				 ? 1 - (double)peak->largest_free_bytes / (double)peak->free_bytes
+	return json_pack(
+		"{s:o, s:o, s:o, s:o, s:o, s:f}", "asked_bytes",
+		number_json(sizing->job.replay->peak_bytes), "allocated_bytes",
+		number_json(peak->allocated_bytes), "waste_bytes", number_json(peak->waste_bytes),
+		"free_bytes", number_json(peak->free_bytes), "largest_free_bytes",
+		number_json(peak->largest_free_bytes), "fragmentation",
+		peak->free_bytes ? 1 - (double)peak->largest_free_bytes / (double)peak->free_bytes
 				 : 0.0);
 }
 
@@ -138,7 +140,7 @@ static json_t *assumptions_json(const struct strategy_plan *plan)
 	for (uint32_t i = 0; i < plan->assumption_count; i++)
 		json_array_append_new(array, json_pack("{s:s, s:o, s:s}", "name",
 						       plan->assumptions[i].name, "value",
-						       number(plan->assumptions[i].value),
+						       number_json(plan->assumptions[i].value),
 						       "meaning", plan->assumptions[i].meaning));
 	return array;
 }
@@ -150,26 +152,26 @@ int memreg_json(const struct memreg_sizing *s)
 
 	json_object_set_new(root, "source", json_string(s->job.source));
 	json_object_set_new(root, "strategy", text_or_null(s->job.strategy));
-	json_object_set_new(root, "premap_memory_bytes", number(s->named));
+	json_object_set_new(root, "premap_memory_bytes", number_json(s->named));
 	json_object_set_new(root, "verified", json_boolean(s->verified));
 	json_object_set_new(root, "verified_reason", text_or_null(s->verified_why));
 	json_object_set_new(root, "runs", runs_json(s));
 	json_object_set_new(root, "log", log_json(&s->job));
 	json_object_set_new(root, "peak", peak_json(s));
 	json_object_set_new(root, "arena", json_string(s->own.arena));
-	json_object_set_new(root, "runtime_own_bytes", number(s->own.bytes));
+	json_object_set_new(root, "runtime_own_bytes", number_json(s->own.bytes));
 	if (s->options->premap == 0) {
-		json_object_set_new(root, "smallest_bytes", number(s->smallest));
-		json_object_set_new(root, "step_bytes", number(s->found.step_bytes));
+		json_object_set_new(root, "smallest_bytes", number_json(s->smallest));
+		json_object_set_new(root, "step_bytes", number_json(s->found.step_bytes));
 		json_object_set_new(root, "headroom",
-				    json_pack("{s:o, s:i, s:o}", "bytes", number(s->headroom),
+				    json_pack("{s:o, s:i, s:o}", "bytes", number_json(s->headroom),
 					      "orders_tried", (int)s->orders, "free_at_peak_bytes",
-					      number(s->peak.free_bytes)));
+					      number_json(s->peak.free_bytes)));
 		json_object_set_new(root, "budget", budget_json(&s->budget));
 		json_object_set_new(root, "replayed", shadow_json(s));
-		json_object_set_new(root, "sizes_tried", number(s->found.tried));
+		json_object_set_new(root, "sizes_tried", number_json(s->found.tried));
 		json_object_set_new(root, "sizes_above_that_do_not_fit",
-				    number(s->found.above_missed));
+				    number_json(s->found.above_missed));
 		json_object_set_new(root, "clean_at_90_percent", json_boolean(s->clean_at_90));
 		json_object_set_new(root, "assumptions", assumptions_json(&s->job.plan));
 		json_object_set_new(root, "premap", rows_json(&s->rows, "premap"));

@@ -37,7 +37,7 @@ struct reader {
 	struct memreg_log *log;
 };
 
-static int refuse(const struct reader *reader, const char *what, const char *value)
+static int refuse_field(const struct reader *reader, const char *what, const char *value)
 {
 	fprintf(stderr, "memreg-bench: %s:%" PRIu64 ": %s%s%.60s%s\n", reader->path, reader->line,
 		what, value != NULL ? " '" : "", value != NULL ? value : "",
@@ -46,8 +46,8 @@ static int refuse(const struct reader *reader, const char *what, const char *val
 }
 
 /* The next field as a number; `fallback` where there is none. */
-static int number(const struct reader *reader, char **save, const char *name, uint64_t fallback,
-		  uint64_t *out)
+static int next_number(const struct reader *reader, char **save, const char *name,
+		       uint64_t fallback, uint64_t *out)
 {
 	const char *text = strtok_r(NULL, blanks, save);
 	char what[64], *end;
@@ -61,10 +61,10 @@ static int number(const struct reader *reader, char **save, const char *name, ui
 	if (text != NULL && *text >= '0' && *text <= '9' && *end == '\0' && errno == 0)
 		return 0;
 	snprintf(what, sizeof(what), "%s is %s", name, text != NULL ? "no number:" : "missing");
-	return refuse(reader, what, text);
+	return refuse_field(reader, what, text);
 }
 
-static int append(struct reader *reader, const struct twi_alloc_event *event)
+static int append_event(struct reader *reader, const struct twi_alloc_event *event)
 {
 	struct memreg_log *log = reader->log;
 
@@ -73,7 +73,7 @@ static int append(struct reader *reader, const struct twi_alloc_event *event)
 		void *grown = room > EVENTS_MAX ? NULL : realloc(log->event, room * sizeof(*event));
 
 		if (grown == NULL)
-			return refuse(reader, "too many events for memory", NULL);
+			return refuse_field(reader, "too many events for memory", NULL);
 		log->event = grown;
 		reader->room = room;
 	}
@@ -84,27 +84,27 @@ static int append(struct reader *reader, const struct twi_alloc_event *event)
 static int read_alloc(struct reader *reader, char **save, struct twi_alloc_event *event)
 {
 	uint64_t align = 64, thread = 0, tag = 0;
-	int rc = number(reader, save, "id", UINT64_MAX, &event->id);
+	int rc = next_number(reader, save, "id", UINT64_MAX, &event->id);
 
 	if (rc == 0)
-		rc = number(reader, save, "bytes", UINT64_MAX, &event->bytes);
+		rc = next_number(reader, save, "bytes", UINT64_MAX, &event->bytes);
 	if (rc == 0)
-		rc = number(reader, save, "align", 64, &align);
+		rc = next_number(reader, save, "align", 64, &align);
 	if (rc == 0)
-		rc = number(reader, save, "thread", 0, &thread);
+		rc = next_number(reader, save, "thread", 0, &thread);
 	if (rc == 0)
-		rc = number(reader, save, "tag", 0, &tag);
+		rc = next_number(reader, save, "tag", 0, &tag);
 	if (rc != 0)
 		return rc;
 	align = align != 0 ? align : 64;
 	if ((align & (align - 1)) != 0 || align > (UINT64_C(2) << 20))
-		return refuse(reader, "align is no power of two up to 2097152", NULL);
+		return refuse_field(reader, "align is no power of two up to 2097152", NULL);
 	if (event->bytes > UINT64_C(1) << 40)
-		return refuse(reader, "bytes are more than 2^40", NULL);
+		return refuse_field(reader, "bytes are more than 2^40", NULL);
 	event->align_log2 = (uint8_t)__builtin_ctzll(align);
 	event->thread = (uint32_t)thread;
 	event->tag = (uint32_t)tag;
-	return append(reader, event);
+	return append_event(reader, event);
 }
 
 static int read_remark(struct reader *reader, const char *line)
@@ -130,7 +130,7 @@ static int read_line(struct reader *reader, char *line)
 		return read_remark(reader, line);
 	kind = strtok_r(line, blanks, &save);
 	if (kind == NULL)
-		return refuse(reader, "an empty line", NULL);
+		return refuse_field(reader, "an empty line", NULL);
 	if (strcmp(kind, "alloc") == 0) {
 		event.kind = TWI_ALLOC_ALLOC;
 		rc = read_alloc(reader, &save, &event);
@@ -138,25 +138,25 @@ static int read_line(struct reader *reader, char *line)
 		uint64_t ignored, thread;
 
 		event.kind = TWI_ALLOC_FREE;
-		rc = number(reader, &save, "id", UINT64_MAX, &event.id);
+		rc = next_number(reader, &save, "id", UINT64_MAX, &event.id);
 		for (int i = 0; rc == 0 && i < 2; i++)
-			rc = number(reader, &save, "column", 0, &ignored);
+			rc = next_number(reader, &save, "column", 0, &ignored);
 		if (rc == 0)
-			rc = number(reader, &save, "thread", 0, &thread);
+			rc = next_number(reader, &save, "thread", 0, &thread);
 		event.thread = rc == 0 ? (uint32_t)thread : 0;
 		if (rc == 0)
-			rc = number(reader, &save, "tag", 0, &ignored);
+			rc = next_number(reader, &save, "tag", 0, &ignored);
 		if (rc == 0)
-			rc = append(reader, &event);
+			rc = append_event(reader, &event);
 	} else if (strcmp(kind, "step") == 0) {
 		event.kind = TWI_ALLOC_STEP;
-		rc = append(reader, &event);
+		rc = append_event(reader, &event);
 	} else {
-		return refuse(reader, "the kind is not alloc, free or step:", kind);
+		return refuse_field(reader, "the kind is not alloc, free or step:", kind);
 	}
 	if (rc == 0 && (kind = strtok_r(NULL, blanks, &save)) != NULL)
-		return refuse(reader,
-			      "more than the 6 columns kind id bytes align thread tag:", kind);
+		return refuse_field(
+			reader, "more than the 6 columns kind id bytes align thread tag:", kind);
 	return rc;
 }
 
@@ -168,13 +168,14 @@ static int read_text(struct reader *reader, FILE *file)
 	while (rc == 0 && fgets(line, sizeof(line), file) != NULL) {
 		reader->line++;
 		if (strchr(line, '\n') == NULL && !feof(file))
-			return refuse(reader, "longer than 510 characters, or a zero byte", NULL);
+			return refuse_field(reader, "longer than 510 characters, or a zero byte",
+					    NULL);
 		if (reader->line == 1 && strncmp(line, "kind", 4) == 0)
 			continue;
 		rc = read_line(reader, line);
 	}
 	if (rc == 0 && ferror(file))
-		rc = refuse(reader, strerror(errno), NULL);
+		rc = refuse_field(reader, strerror(errno), NULL);
 	return rc;
 }
 

@@ -8,7 +8,7 @@
 
 #include "bench/memreg/memreg_bench.h"
 
-static int compare(const void *a, const void *b)
+static int compare_values(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
@@ -17,7 +17,7 @@ static int compare(const void *a, const void *b)
 
 double memreg_median(double *value, int count)
 {
-	qsort(value, (size_t)count, sizeof(*value), compare);
+	qsort(value, (size_t)count, sizeof(*value), compare_values);
 	return value[count / 2];
 }
 
@@ -98,7 +98,7 @@ static int print_json(const struct memreg_rows *rows)
 	return rc == 0 ? 0 : MEMREG_FAULT;
 }
 
-static void title(const struct memreg_rows *rows, const char *text)
+static void print_title(const struct memreg_rows *rows, const char *text)
 {
 	if (rows->print)
 		printf("%s\n", text);
@@ -111,15 +111,15 @@ int memreg_machine(const struct memreg_options *options)
 				    .rounds = options->rounds };
 	int rc;
 
-	title(&rows, "premapping a pool");
+	print_title(&rows, "premapping a pool");
 	for (int i = 0; i < options->size_count; i++)
 		memreg_measure_premap(&rows, options->sizes[i], true);
-	title(&rows, "registering all of it with io_uring");
+	print_title(&rows, "registering all of it with io_uring");
 	for (int i = 0; i < options->size_count; i++)
 		memreg_measure_register(&rows, options->sizes[i]);
-	title(&rows, "one late registration with io_uring (base pages)");
+	print_title(&rows, "one late registration with io_uring (base pages)");
 	memreg_measure_late(&rows);
-	title(&rows, "allocating from the pool: one alloc+free");
+	print_title(&rows, "allocating from the pool: one alloc+free");
 	rc = memreg_measure_alloc(&rows);
 	if (rc == 0 && options->json)
 		rc = print_json(&rows);

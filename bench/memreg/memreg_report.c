@@ -7,7 +7,7 @@
 
 #include "bench/memreg/memreg_bench.h"
 
-static double mib(uint64_t bytes)
+static double to_mib(uint64_t bytes)
 {
 	return (double)bytes / MEMREG_MIB;
 }
@@ -19,7 +19,8 @@ static void print_head(const struct memreg_sizing *s)
 	printf("%s%s%s: %" PRIu64 " allocations, %" PRIu64 " steps, %" PRIu32
 	       " threads; at most %.1f MiB live, %.1f MiB the largest\n",
 	       s->job.source, s->job.strategy[0] ? ", " : "", s->job.strategy, replay->allocs,
-	       replay->steps, replay->threads, mib(replay->peak_bytes), mib(replay->largest_bytes));
+	       replay->steps, replay->threads, to_mib(replay->peak_bytes),
+	       to_mib(replay->largest_bytes));
 	for (uint32_t i = 0; i < s->job.plan.assumption_count; i++) {
 		const struct strategy_assumption *row = &s->job.plan.assumptions[i];
 
@@ -36,13 +37,14 @@ static void print_head(const struct memreg_sizing *s)
 
 static void print_run(const struct memreg_run *run)
 {
-	printf("  %10.2f", mib(run->bytes));
+	printf("  %10.2f", to_mib(run->bytes));
 	if (!run->ran) {
 		printf("  not run: %s\n", run->why);
 		return;
 	}
 	printf("  %6" PRIu64 "  %9" PRIu64 "  %9.2f  %7" PRIu64 "  %11.0f  %11.0f  %s%s\n",
-	       run->late, run->fallback, mib(run->fallback_bytes / (run->steps ? run->steps : 1)),
+	       run->late, run->fallback,
+	       to_mib(run->fallback_bytes / (run->steps ? run->steps : 1)),
 	       run->refused + run->overflowed + run->waited, run->first_step_us, run->step_us,
 	       memreg_run_clean(run) ? "clean" : "NOT clean", run->cut ? " (cut short)" : "");
 }
@@ -61,9 +63,9 @@ static void print_budget(const struct memreg_sizing *s)
 	for (uint32_t i = 0; i < s->budget.count; i++) {
 		const struct twi_budget_line *line = &s->budget.line[i];
 
-		printf("  %-38s %12.2f MiB  %s\n", line->name, mib(line->bytes), line->why);
+		printf("  %-38s %12.2f MiB  %s\n", line->name, to_mib(line->bytes), line->why);
 	}
-	printf("  %-38s %12.2f MiB\n", "premap_memory_bytes", mib(twi_budget_sum(&s->budget)));
+	printf("  %-38s %12.2f MiB\n", "premap_memory_bytes", to_mib(twi_budget_sum(&s->budget)));
 }
 
 static void print_rows(const struct memreg_rows *rows, const char *table, const char *title)
@@ -95,15 +97,15 @@ static void print_answer(const struct memreg_sizing *s)
 			printf("  %s\n", s->verified_why);
 		return;
 	}
-	printf("\npremap_memory_bytes=%" PRIu64 "  (%.2f MiB)\n", s->named, mib(s->named));
+	printf("\npremap_memory_bytes=%" PRIu64 "  (%.2f MiB)\n", s->named, to_mib(s->named));
 	if (s->verified)
 		printf("  verified: a run at this size has 0 late registrations and 0 fallback "
 		       "copies; one of %.2f MiB has not\n",
-		       mib(s->below_step));
+		       to_mib(s->below_step));
 	else
 		printf("  NOT verified: %s\n", s->verified_why);
-	printf("  headroom: %.2f MiB%s; at the peak %.2f MiB of it are free\n", mib(s->headroom),
-	       s->orders > 0 ? " for other orders of the threads" : "", mib(s->peak.free_bytes));
+	printf("  headroom: %.2f MiB%s; at the peak %.2f MiB of it are free\n", to_mib(s->headroom),
+	       s->orders > 0 ? " for other orders of the threads" : "", to_mib(s->peak.free_bytes));
 	if (s->clean_at_90)
 		printf("  not monotone: a real run with 90 %% of it was clean too\n");
 	if (s->found.above_missed > 0)

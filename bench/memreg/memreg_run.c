@@ -74,7 +74,7 @@ uint64_t memreg_ram_available(void)
 	return twi_min(kib == UINT64_MAX ? UINT64_MAX : kib << 10, limit);
 }
 
-static int failed(struct runner *runner, const char *what, int status)
+static int run_failed(struct runner *runner, const char *what, int status)
 {
 	snprintf(runner->run->why, sizeof(runner->run->why), "%s: %s%s%s", what,
 		 tow_status_name(status), tow_error_message()[0] ? ": " : "", tow_error_message());
@@ -90,7 +90,7 @@ static int take_peer(struct runner *runner, struct tow_op *op, struct tow_peer *
 		status = tow_op_result(op, &result);
 	*peer_out = status == TOW_OK ? result.peer : NULL;
 	tow_op_release(op);
-	return status == TOW_OK ? 0 : failed(runner, "connecting to itself", status);
+	return status == TOW_OK ? 0 : run_failed(runner, "connecting to itself", status);
 }
 
 static int connect_self(struct runner *runner)
@@ -110,7 +110,7 @@ static int connect_self(struct runner *runner)
 		status = tow_connect_start(runner->endpoint[1], address, NULL, &connect);
 	if (status < 0) {
 		tow_op_release(accept);
-		return failed(runner, "an endpoint on the loopback", status);
+		return run_failed(runner, "an endpoint on the loopback", status);
 	}
 	if (take_peer(runner, connect, &runner->peer[1]) != 0) {
 		tow_op_release(accept);
@@ -131,12 +131,12 @@ static int runner_open(struct runner *runner, uint64_t bytes)
 	options.stats = 0;
 	status = tow_runtime_open(&options, &runner->runtime);
 	if (status < 0)
-		return failed(runner, "opening a runtime", status);
+		return run_failed(runner, "opening a runtime", status);
 	runner->run->open_ms = (double)(twi_now_ns() - begin) / 1e6;
 	if (connect_self(runner) != 0)
 		return -1;
 	status = tow_runtime_seal(runner->runtime);
-	return status == TOW_OK ? 0 : failed(runner, "sealing the runtime", status);
+	return status == TOW_OK ? 0 : run_failed(runner, "sealing the runtime", status);
 }
 
 static void runner_close(struct runner *runner)
@@ -158,7 +158,7 @@ static void runner_close(struct runner *runner)
 	free(runner->heap);
 }
 
-static int settle(struct runner *runner)
+static int settle_sends(struct runner *runner)
 {
 	int bad = TOW_OK;
 
@@ -170,10 +170,10 @@ static int settle(struct runner *runner)
 		tow_op_release(runner->op[i]);
 	}
 	runner->flying = 0;
-	return bad == TOW_OK ? 0 : failed(runner, "a message", bad);
+	return bad == TOW_OK ? 0 : run_failed(runner, "a message", bad);
 }
 
-static int take(struct runner *runner, const struct memreg_op *op)
+static int take_block(struct runner *runner, const struct memreg_op *op)
 {
 	size_t align = op->align_log2 != 0 ? (size_t)1 << op->align_log2 : 0;
 	int status = tow_alloc(runner->runtime, op->bytes, align, &runner->block[op->block]);
@@ -181,21 +181,21 @@ static int take(struct runner *runner, const struct memreg_op *op)
 	if (status == TOW_OK)
 		return 0;
 	if (status != TOW_EEXHAUSTED)
-		return failed(runner, "tow_alloc", status);
+		return run_failed(runner, "tow_alloc", status);
 	if (posix_memalign(&runner->block[op->block], twi_max(align, (size_t)4096),
 			   twi_max(op->bytes, (uint64_t)1)) != 0) {
 		runner->block[op->block] = NULL;
-		return failed(runner, "heap in place of the pool", TOW_ENOMEM);
+		return run_failed(runner, "heap in place of the pool", TOW_ENOMEM);
 	}
 	runner->heap[op->block] = true;
 	return 0;
 }
 
-static int give(struct runner *runner, uint32_t block)
+static int give_block(struct runner *runner, uint32_t block)
 {
 	int status = TOW_OK;
 
-	if (runner->flying > 0 && settle(runner) != 0)
+	if (runner->flying > 0 && settle_sends(runner) != 0)
 		return -1;
 	if (runner->heap[block])
 		free(runner->block[block]);
@@ -203,10 +203,10 @@ static int give(struct runner *runner, uint32_t block)
 		status = tow_free(runner->runtime, runner->block[block]);
 	runner->heap[block] = false;
 	runner->block[block] = NULL;
-	return status == TOW_OK ? 0 : failed(runner, "tow_free", status);
+	return status == TOW_OK ? 0 : run_failed(runner, "tow_free", status);
 }
 
-static int transfer(struct runner *runner, const struct memreg_op *op)
+static int transfer_block(struct runner *runner, const struct memreg_op *op)
 {
 	char *from = runner->block[op->block], *to = runner->block[op->to];
 	int status;
@@ -217,24 +217,24 @@ static int transfer(struct runner *runner, const struct memreg_op *op)
 	}
 	if (op->to == op->block)
 		to += op->bytes;
-	if (runner->flying == 2 * WINDOW && settle(runner) != 0)
+	if (runner->flying == 2 * WINDOW && settle_sends(runner) != 0)
 		return -1;
 	status = tow_recv_start(runner->peer[1], to, op->bytes, runner->tag, NULL,
 				&runner->op[runner->flying]);
 	if (status < 0)
-		return failed(runner, "a receive", status);
+		return run_failed(runner, "a receive", status);
 	runner->flying++;
 	status = tow_send_start(runner->peer[0], from, op->bytes, runner->tag++, NULL,
 				&runner->op[runner->flying]);
 	if (status < 0)
-		return failed(runner, "a send", status);
+		return run_failed(runner, "a send", status);
 	runner->flying++;
 	runner->step_bytes += op->bytes;
 	runner->run->sent_bytes += op->bytes;
 	return 0;
 }
 
-static int section(struct runner *runner, uint64_t begin, uint64_t end)
+static int run_section(struct runner *runner, uint64_t begin, uint64_t end)
 {
 	int rc = 0;
 
@@ -242,27 +242,27 @@ static int section(struct runner *runner, uint64_t begin, uint64_t end)
 		const struct memreg_op *op = &runner->job->op[i];
 
 		if (op->kind == STRATEGY_ALLOC)
-			rc = take(runner, op);
+			rc = take_block(runner, op);
 		else if (op->kind == STRATEGY_FREE)
-			rc = give(runner, op->block);
+			rc = give_block(runner, op->block);
 		else if (op->kind == STRATEGY_SEND)
-			rc = transfer(runner, op);
+			rc = transfer_block(runner, op);
 	}
-	return rc == 0 ? settle(runner) : rc;
+	return rc == 0 ? settle_sends(runner) : rc;
 }
 
 /* The first step is timed with the set-up: that is when a pool that is too small shows. */
-static int steps(struct runner *runner, uint64_t count)
+static int run_steps(struct runner *runner, uint64_t count)
 {
 	const struct memreg_job *job = runner->job;
 	struct memreg_run *run = runner->run;
 	uint64_t begin = twi_now_ns(), end;
 	double later_ns = 0;
-	int rc = section(runner, 0, job->step_begin);
+	int rc = run_section(runner, 0, job->step_begin);
 
 	while (rc == 0 && run->steps < count) {
 		runner->step_bytes = 0;
-		rc = section(runner, job->step_begin, job->step_end);
+		rc = run_section(runner, job->step_begin, job->step_end);
 		end = twi_now_ns();
 		if (run->steps++ == 0)
 			run->first_step_us = (double)(end - begin) / 1e3;
@@ -281,11 +281,11 @@ static int steps(struct runner *runner, uint64_t count)
 		run->step_us = later_ns / 1e3 / (double)(run->steps - 1);
 	else
 		run->step_us = run->first_step_us;
-	return rc == 0 ? section(runner, job->step_end, job->count) : rc;
+	return rc == 0 ? run_section(runner, job->step_end, job->count) : rc;
 }
 
 /* A document of the runtime's; NULL, with the reason noted, when it cannot be had. */
-static json_t *document(struct runner *runner, const char *path)
+static json_t *fetch_document(struct runner *runner, const char *path)
 {
 	char *text = NULL;
 	json_t *json = NULL;
@@ -295,36 +295,37 @@ static json_t *document(struct runner *runner, const char *path)
 		json = json_loads(text, 0, NULL);
 	tow_stats_release(text);
 	if (json == NULL)
-		failed(runner, path, status);
+		run_failed(runner, path, status);
 	return json;
 }
 
-static uint64_t counter(json_t *counters, const char *name)
+static uint64_t counter_value(json_t *counters, const char *name)
 {
 	return (uint64_t)json_integer_value(json_object_get(counters, name));
 }
 
-static int count(struct runner *runner)
+static int count_run(struct runner *runner)
 {
-	json_t *json = document(runner, "/v1/counters"), *c = json_object_get(json, "counters");
+	json_t *json = fetch_document(runner, "/v1/counters"),
+	       *c = json_object_get(json, "counters");
 	struct memreg_run *run = runner->run;
 
 	if (json == NULL)
 		return -1;
-	run->late = counter(c, "late_registrations");
-	run->late_bytes = counter(c, "late_registration_bytes");
-	run->fallback = counter(c, "fallback_copies");
-	run->fallback_bytes = counter(c, "fallback_copy_bytes");
-	run->refused = counter(c, "pool_exhausted");
-	run->grown = counter(c, "pool_grown");
-	run->overflowed = counter(c, "pool_overflow_allocs");
-	run->waited = counter(c, "pool_waits");
+	run->late = counter_value(c, "late_registrations");
+	run->late_bytes = counter_value(c, "late_registration_bytes");
+	run->fallback = counter_value(c, "fallback_copies");
+	run->fallback_bytes = counter_value(c, "fallback_copy_bytes");
+	run->refused = counter_value(c, "pool_exhausted");
+	run->grown = counter_value(c, "pool_grown");
+	run->overflowed = counter_value(c, "pool_overflow_allocs");
+	run->waited = counter_value(c, "pool_waits");
 	json_decref(json);
 	return 0;
 }
 
 /* A run that the machine cannot carry is not begun: the kernel would end somebody. */
-static bool affordable(const struct memreg_job *job, struct memreg_run *run)
+static bool is_affordable(const struct memreg_job *job, struct memreg_run *run)
 {
 	uint64_t most = twi_max(run->bytes, job->replay->all_rounded < job->replay->peak_rounded * 2
 						    ? job->replay->all_rounded
@@ -347,7 +348,7 @@ void memreg_run_job(const struct memreg_job *job, uint64_t bytes, uint64_t wante
 	struct runner runner = { .job = job, .run = out };
 
 	*out = (struct memreg_run){ .bytes = bytes };
-	if (!affordable(job, out))
+	if (!is_affordable(job, out))
 		return;
 	runner.block = calloc(job->blocks + 1u, sizeof(*runner.block));
 	runner.heap = calloc(job->blocks + 1u, sizeof(*runner.heap));
@@ -355,7 +356,7 @@ void memreg_run_job(const struct memreg_job *job, uint64_t bytes, uint64_t wante
 		snprintf(out->why, sizeof(out->why), "no memory for %u blocks", job->blocks);
 	} else if (runner_open(&runner, bytes) == 0) {
 		runner.deadline_ns = twi_now_ns() + (uint64_t)(seconds * 1e9);
-		out->ran = steps(&runner, wanted) == 0 && count(&runner) == 0;
+		out->ran = run_steps(&runner, wanted) == 0 && count_run(&runner) == 0;
 	}
 	runner_close(&runner);
 }
@@ -371,11 +372,11 @@ int memreg_probe(uint64_t pool_bytes, struct memreg_own *out)
 
 	*out = (struct memreg_own){ 0 };
 	if (rc == 0)
-		pool = document(&runner, "/v1/pool");
+		pool = fetch_document(&runner, "/v1/pool");
 	arena = json_string_value(json_object_get(pool, "arena"));
-	out->bytes = counter(pool, "allocated_bytes");
+	out->bytes = counter_value(pool, "allocated_bytes");
 	out->page_bytes =
-		counter(json_array_get(json_object_get(pool, "extents"), 0), "page_bytes");
+		counter_value(json_array_get(json_object_get(pool, "extents"), 0), "page_bytes");
 	snprintf(out->arena, sizeof(out->arena), "%s", arena != NULL ? arena : "?");
 	rc = pool != NULL ? 0 : MEMREG_FAULT;
 	json_decref(pool);

@@ -56,14 +56,14 @@ void memreg_progress(const char *label, uint64_t done, uint64_t total)
 	fflush(stderr);
 }
 
-static int failed(const struct memreg_sizing *sizing)
+static int sizing_failed(const struct memreg_sizing *sizing)
 {
 	memreg_progress(NULL, 0, 0);
 	fprintf(stderr, "memreg-bench: %s: %s\n", sizing->job.source, tow_error_message());
 	return MEMREG_FAULT;
 }
 
-static const struct twi_arena_ops *provider(const struct memreg_sizing *sizing)
+static const struct twi_arena_ops *provider_of(const struct memreg_sizing *sizing)
 {
 	for (size_t i = 0; i < twi_array_count(providers); i++)
 		if (strcmp(providers[i]->name, sizing->own.arena) == 0)
@@ -76,12 +76,12 @@ static struct twi_replay_pool pool_of(const struct memreg_sizing *sizing, uint64
 {
 	uint64_t page = twi_max(sizing->own.page_bytes, (uint64_t)4096);
 
-	return (struct twi_replay_pool){ provider(sizing), twi_align_up(bytes, page),
+	return (struct twi_replay_pool){ provider_of(sizing), twi_align_up(bytes, page),
 					 sizing->own.bytes };
 }
 
 /* A pool of 64 MiB holds what a runtime takes, unless its knobs say more. */
-static int probe(struct memreg_sizing *sizing)
+static int probe_base(struct memreg_sizing *sizing)
 {
 	const char *staging = getenv("TOW_STAGING_BYTES");
 	uint64_t bytes = staging != NULL ? PROBE_MOST : PROBE_BYTES;
@@ -100,10 +100,10 @@ static void on_try(void *arg, uint64_t bytes, bool fits)
 	memreg_progress(label, 5 + twi_min(sizing->found.tried, (uint64_t)20), 100);
 }
 
-static int search(struct memreg_sizing *sizing, const struct twi_replay *replay, uint64_t least,
-		  struct twi_replay_found *found)
+static int search_size(struct memreg_sizing *sizing, const struct twi_replay *replay,
+		       uint64_t least, struct twi_replay_found *found)
 {
-	struct twi_replay_search wanted = { .ops = provider(sizing),
+	struct twi_replay_search wanted = { .ops = provider_of(sizing),
 					    .reserve_bytes = sizing->own.bytes,
 					    .least_bytes = least,
 					    .page_bytes = sizing->own.page_bytes,
@@ -115,13 +115,13 @@ static int search(struct memreg_sizing *sizing, const struct twi_replay *replay,
 				    sizing->own.page_bytes);
 	if (least > 0)
 		wanted.step_bytes = sizing->found.step_bytes;
-	return twi_replay_find(replay, &wanted, found) == TOW_OK ? 0 : failed(sizing);
+	return twi_replay_find(replay, &wanted, found) == TOW_OK ? 0 : sizing_failed(sizing);
 }
 
 /* What the runtime takes may depend on the size of its pool: ask again with the size found. */
 static int search_all(struct memreg_sizing *sizing)
 {
-	int rc = search(sizing, sizing->job.replay, 0, &sizing->found);
+	int rc = search_size(sizing, sizing->job.replay, 0, &sizing->found);
 
 	for (int i = 0; i < 3 && rc == 0 && sizing->found.bytes < PROBE_BYTES; i++) {
 		struct memreg_own before = sizing->own;
@@ -130,14 +130,14 @@ static int search_all(struct memreg_sizing *sizing)
 		if (rc != 0 || (sizing->own.bytes == before.bytes &&
 				sizing->own.page_bytes == before.page_bytes))
 			break;
-		rc = search(sizing, sizing->job.replay, 0, &sizing->found);
+		rc = search_size(sizing, sizing->job.replay, 0, &sizing->found);
 	}
 	sizing->smallest = sizing->found.bytes;
 	return rc;
 }
 
 /* Does the log, as it was recorded, fit? */
-static bool fits(const struct memreg_sizing *sizing, uint64_t bytes)
+static bool log_fits(const struct memreg_sizing *sizing, uint64_t bytes)
 {
 	struct twi_replay_pool pool = pool_of(sizing, bytes);
 	struct twi_replay_result result;
@@ -151,7 +151,8 @@ static void settle_headroom(struct memreg_sizing *sizing, uint64_t most)
 {
 	uint64_t step = sizing->found.step_bytes;
 
-	while (most > sizing->smallest && (!fits(sizing, most) || fits(sizing, most / 10 * 9)))
+	while (most > sizing->smallest &&
+	       (!log_fits(sizing, most) || log_fits(sizing, most / 10 * 9)))
 		most -= twi_min(step, most - sizing->smallest);
 	sizing->headroom = most > sizing->smallest ? most - sizing->smallest : 0;
 }
@@ -177,8 +178,8 @@ static int try_orders(struct memreg_sizing *sizing)
 
 		memreg_progress("other orders of the threads", 25 + i * 25 / orders, 100);
 		if (twi_replay_vary(replay, i + 1, ORDER_PERMILLE, &varied) < 0)
-			return failed(sizing);
-		rc = search(sizing, varied, sizing->smallest, &found);
+			return sizing_failed(sizing);
+		rc = search_size(sizing, varied, sizing->smallest, &found);
 		twi_replay_destroy(varied);
 		if (rc != 0)
 			return rc;
@@ -220,7 +221,7 @@ static void keep_run(struct memreg_sizing *sizing)
 		sizing->runs++;
 }
 
-static void unverified(struct memreg_sizing *sizing, const char *fmt, const char *detail)
+static void not_verified(struct memreg_sizing *sizing, const char *fmt, const char *detail)
 {
 	snprintf(sizing->verified_why, sizeof(sizing->verified_why), fmt, detail);
 }
@@ -240,10 +241,10 @@ static bool verify_smallest(struct memreg_sizing *sizing)
 	}
 	keep_run(sizing);
 	if (!run->ran)
-		unverified(sizing, "%s", run->why);
+		not_verified(sizing, "%s", run->why);
 	else if (!memreg_run_clean(run))
-		unverified(sizing, "a real run is not clean even %s above what the replay found",
-			   "8 steps");
+		not_verified(sizing, "a real run is not clean even %s above what the replay found",
+			     "8 steps");
 	return memreg_run_clean(run);
 }
 
@@ -259,7 +260,7 @@ static bool verify_below(struct memreg_sizing *sizing)
 		sizing->below_step = sizing->smallest - step;
 		run = real_run(sizing, sizing->below_step);
 		if (!run->ran) {
-			unverified(sizing, "a step below: %s", run->why);
+			not_verified(sizing, "a step below: %s", run->why);
 			return false;
 		}
 		if (!memreg_run_clean(run)) {
@@ -269,7 +270,7 @@ static bool verify_below(struct memreg_sizing *sizing)
 		sizing->run[0] = *run;
 		sizing->smallest -= step;
 	}
-	unverified(sizing, "real runs are clean %s below what the replay found, too", "8 steps");
+	not_verified(sizing, "real runs are clean %s below what the replay found, too", "8 steps");
 	return false;
 }
 
@@ -292,7 +293,7 @@ static uint64_t of_collectives(const struct memreg_job *job)
 	       twi_align_up(fused, COLLECTIVE_GRAIN) + 4 * COLLECTIVE_GRAIN;
 }
 
-static void verify(struct memreg_sizing *sizing)
+static void verify_size(struct memreg_sizing *sizing)
 {
 	bool good = verify_smallest(sizing) && verify_below(sizing);
 
@@ -305,13 +306,13 @@ static void verify(struct memreg_sizing *sizing)
 		keep_run(sizing);
 		good = memreg_run_clean(run);
 		if (!good)
-			unverified(sizing, "the size that is named: %s",
-				   run->ran ? "its run is not clean" : run->why);
+			not_verified(sizing, "the size that is named: %s",
+				     run->ran ? "its run is not clean" : run->why);
 	}
 	sizing->verified = good;
 }
 
-static void scale(struct memreg_sizing *sizing)
+static void scale_by_missing(struct memreg_sizing *sizing)
 {
 	const struct memreg_job *job = &sizing->job;
 	double factor = missing_factor(job), rest;
@@ -331,7 +332,7 @@ static void scale(struct memreg_sizing *sizing)
 		 factor, factor);
 }
 
-static void curve(struct memreg_sizing *sizing)
+static void replay_curve(struct memreg_sizing *sizing)
 {
 	uint64_t grain = 64u << 10;
 
@@ -353,7 +354,7 @@ static void curve(struct memreg_sizing *sizing)
 }
 
 /* The same sizes and those between them, replayed. */
-static int shadow(struct memreg_sizing *sizing)
+static int replay_shadow(struct memreg_sizing *sizing)
 {
 	uint32_t points = sizing->options->quick || sizing->job.replay->count > LARGE_LOG ? 9 : 33;
 	uint64_t grain = 64u << 10;
@@ -368,7 +369,7 @@ static int shadow(struct memreg_sizing *sizing)
 		if (bytes < TWI_REPLAY_POOL_MIN)
 			continue;
 		if (twi_replay_run(sizing->job.replay, &pool, false, &result) < 0)
-			return failed(sizing);
+			return sizing_failed(sizing);
 		sizing->shadow[sizing->shadows++] =
 			(struct memreg_point){ bytes, result.missed, result.missed_bytes };
 	}
@@ -381,7 +382,7 @@ static int add_consumers(struct memreg_sizing *sizing)
 	uint32_t count;
 
 	if (twi_replay_groups(sizing->job.replay, group, 16, &count) < 0)
-		return failed(sizing);
+		return sizing_failed(sizing);
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t id = group[i].group;
 		char name[48], why[112];
@@ -417,7 +418,7 @@ static int fill_budget(struct memreg_sizing *sizing)
 	int rc;
 
 	if (twi_replay_run(sizing->job.replay, &pool, true, &sizing->peak) < 0)
-		return failed(sizing);
+		return sizing_failed(sizing);
 	rc = add_consumers(sizing);
 	if (rc != 0)
 		return rc;
@@ -440,7 +441,7 @@ static int fill_budget(struct memreg_sizing *sizing)
 	return 0;
 }
 
-static void measure(struct memreg_sizing *sizing)
+static void measure_runs(struct memreg_sizing *sizing)
 {
 	uint64_t bytes = twi_min(twi_min(sizing->named, GIB), memreg_ram_available() / 3);
 
@@ -468,15 +469,15 @@ static int find_size(struct memreg_sizing *sizing)
 		rc = try_orders(sizing);
 	if (rc != 0)
 		return rc;
-	verify(sizing);
-	scale(sizing);
-	curve(sizing);
+	verify_size(sizing);
+	scale_by_missing(sizing);
+	replay_curve(sizing);
 	qsort(sizing->run, sizing->runs, sizeof(sizing->run[0]), compare_runs);
-	rc = shadow(sizing);
+	rc = replay_shadow(sizing);
 	if (rc == 0)
 		rc = fill_budget(sizing);
 	if (rc == 0)
-		measure(sizing);
+		measure_runs(sizing);
 	return rc;
 }
 
@@ -487,7 +488,7 @@ static int check_size(struct memreg_sizing *sizing)
 
 	sizing->named = sizing->smallest = sizing->options->premap;
 	if (twi_replay_run(sizing->job.replay, &pool, true, &sizing->peak) < 0)
-		return failed(sizing);
+		return sizing_failed(sizing);
 	real_run(sizing, sizing->named);
 	keep_run(sizing);
 	sizing->verified = memreg_run_clean(&sizing->run[0]);
@@ -505,7 +506,7 @@ int memreg_size(const struct memreg_options *options)
 	if (sizing == NULL)
 		return MEMREG_FAULT;
 	sizing->options = options;
-	rc = probe(sizing);
+	rc = probe_base(sizing);
 	if (rc == 0)
 		rc = memreg_job_open(options, sizing->own.bytes, &sizing->job);
 	if (rc == 0)

@@ -41,25 +41,25 @@ struct plot {
 	double x_log_min, y_log_min; /* above 0: that axis is logarithmic, from there */
 };
 
-static double map(double value, double max, double log_min)
+static double map_value(double value, double max, double log_min)
 {
 	if (log_min > 0)
 		return value <= log_min ? 0 : log(value / log_min) / log(max / log_min);
 	return max > 0 ? value / max : 0;
 }
 
-static double px(const struct plot *p, double value)
+static double plot_x(const struct plot *p, double value)
 {
-	return p->x + p->w * map(value, p->x_max, p->x_log_min);
+	return p->x + p->w * map_value(value, p->x_max, p->x_log_min);
 }
 
-static double py(const struct plot *p, double value)
+static double plot_y(const struct plot *p, double value)
 {
-	return p->y + p->h - p->h * map(value, p->y_max, p->y_log_min);
+	return p->y + p->h - p->h * map_value(value, p->y_max, p->y_log_min);
 }
 
 /* Text with the five characters that mean something in XML written out. */
-static void escaped(FILE *file, const char *text)
+static void put_escaped(FILE *file, const char *text)
 {
 	for (; *text != '\0'; text++) {
 		const char *entity = *text == '&'    ? "&amp;"
@@ -77,11 +77,11 @@ static void escaped(FILE *file, const char *text)
 	}
 }
 
-static void text(struct canvas *c, double x, double y, const char *style, const char *fmt, ...)
+static void draw_text(struct canvas *c, double x, double y, const char *style, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 
 /* style: attributes of the text element. */
-static void text(struct canvas *c, double x, double y, const char *style, const char *fmt, ...)
+static void draw_text(struct canvas *c, double x, double y, const char *style, const char *fmt, ...)
 {
 	char line[512];
 	va_list arguments;
@@ -90,17 +90,18 @@ static void text(struct canvas *c, double x, double y, const char *style, const 
 	vsnprintf(line, sizeof(line), fmt, arguments);
 	va_end(arguments);
 	fprintf(c->file, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, style);
-	escaped(c->file, line);
+	put_escaped(c->file, line);
 	fputs("</text>\n", c->file);
 }
 
-static void line(struct canvas *c, double x1, double y1, double x2, double y2, const char *style)
+static void draw_line(struct canvas *c, double x1, double y1, double x2, double y2,
+		      const char *style)
 {
 	fprintf(c->file, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" %s/>\n", x1, y1, x2,
 		y2, style);
 }
 
-static void mark(struct canvas *c, double x, double y, bool round, const char *colour)
+static void draw_mark(struct canvas *c, double x, double y, bool round, const char *colour)
 {
 	if (round)
 		fprintf(c->file,
@@ -128,13 +129,13 @@ static double nice_step(double max)
 	return 10 * power;
 }
 
-static void frame(struct canvas *c, struct plot *p, const char *title, const char *x_label)
+static void draw_frame(struct canvas *c, struct plot *p, const char *title, const char *x_label)
 {
-	text(c, p->x, p->y - 32, "class=\"h\"", "%s", title);
-	line(c, p->x, p->y + p->h, p->x + p->w, p->y + p->h, "class=\"axis\"");
-	line(c, p->x, p->y, p->x, p->y + p->h, "class=\"axis\"");
-	text(c, p->x + p->w / 2, p->y + p->h + 38, "class=\"l\" text-anchor=\"middle\"", "%s",
-	     x_label);
+	draw_text(c, p->x, p->y - 32, "class=\"h\"", "%s", title);
+	draw_line(c, p->x, p->y + p->h, p->x + p->w, p->y + p->h, "class=\"axis\"");
+	draw_line(c, p->x, p->y, p->x, p->y + p->h, "class=\"axis\"");
+	draw_text(c, p->x + p->w / 2, p->y + p->h + 38, "class=\"l\" text-anchor=\"middle\"", "%s",
+		  x_label);
 }
 
 static void y_ticks(struct canvas *c, struct plot *p)
@@ -147,8 +148,10 @@ static void y_ticks(struct canvas *c, struct plot *p)
 		p->y_max = 1;
 	for (double v = 0; v <= p->y_max * 1.0001; v += step) {
 		if (v > 0)
-			line(c, p->x, py(p, v), p->x + p->w, py(p, v), "class=\"grid\"");
-		text(c, p->x - 8, py(p, v) + 4, "class=\"l\" text-anchor=\"end\"", "%.6g", v);
+			draw_line(c, p->x, plot_y(p, v), p->x + p->w, plot_y(p, v),
+				  "class=\"grid\"");
+		draw_text(c, p->x - 8, plot_y(p, v) + 4, "class=\"l\" text-anchor=\"end\"", "%.6g",
+			  v);
 	}
 }
 
@@ -157,13 +160,14 @@ static void x_ticks(struct canvas *c, const struct plot *p)
 	double step = nice_step(p->x_max);
 
 	for (double v = 0; v <= p->x_max * 1.0001; v += step) {
-		line(c, px(p, v), p->y + p->h, px(p, v), p->y + p->h + 4, "class=\"axis\"");
-		text(c, px(p, v), p->y + p->h + 19, "class=\"l\" text-anchor=\"middle\"", "%.6g",
-		     v);
+		draw_line(c, plot_x(p, v), p->y + p->h, plot_x(p, v), p->y + p->h + 4,
+			  "class=\"axis\"");
+		draw_text(c, plot_x(p, v), p->y + p->h + 19, "class=\"l\" text-anchor=\"middle\"",
+			  "%.6g", v);
 	}
 }
 
-static double mib(uint64_t bytes)
+static double to_mib(uint64_t bytes)
 {
 	return (double)bytes / MEMREG_MIB;
 }
@@ -171,12 +175,12 @@ static double mib(uint64_t bytes)
 /* The size that is named, as a line through a field whose x is the pool's MiB. */
 static void named_line(struct canvas *c, const struct plot *p, bool label)
 {
-	double x = px(p, mib(c->sizing->named));
+	double x = plot_x(p, to_mib(c->sizing->named));
 
-	line(c, x, p->y, x, p->y + p->h, "class=\"named\"");
+	draw_line(c, x, p->y, x, p->y + p->h, "class=\"named\"");
 	if (label)
-		text(c, x - 6, p->y + 12, "class=\"n\" text-anchor=\"end\"", "%.6g MiB",
-		     mib(c->sizing->named));
+		draw_text(c, x - 6, p->y + 12, "class=\"n\" text-anchor=\"end\"", "%.6g MiB",
+			  to_mib(c->sizing->named));
 }
 
 /* Series `pick` of the real runs: a mark each. */
@@ -189,7 +193,7 @@ static double pick_misses(const struct memreg_run *run)
 
 static double pick_copied(const struct memreg_run *run)
 {
-	return mib(run->fallback_bytes) / (double)(run->steps ? run->steps : 1);
+	return to_mib(run->fallback_bytes) / (double)(run->steps ? run->steps : 1);
 }
 
 static double pick_first(const struct memreg_run *run)
@@ -212,28 +216,28 @@ static double run_max(const struct memreg_sizing *s, pick_value pick)
 	return max;
 }
 
-static void series(struct canvas *c, const struct plot *p, pick_value pick, bool round,
-		   const char *colour)
+static void draw_series(struct canvas *c, const struct plot *p, pick_value pick, bool round,
+			const char *colour)
 {
 	const struct memreg_sizing *s = c->sizing;
 
 	for (uint32_t i = 0; i < s->runs; i++)
 		if (s->run[i].ran)
-			mark(c, px(p, mib(s->run[i].bytes)), py(p, pick(&s->run[i])), round,
-			     colour);
+			draw_mark(c, plot_x(p, to_mib(s->run[i].bytes)),
+				  plot_y(p, pick(&s->run[i])), round, colour);
 }
 
-static void legend(struct canvas *c, double x, double y, bool round, const char *colour,
-		   const char *label)
+static void draw_legend(struct canvas *c, double x, double y, bool round, const char *colour,
+			const char *label)
 {
-	mark(c, x, y - 4, round, colour);
-	text(c, x + 10, y, "class=\"l\"", "%s", label);
+	draw_mark(c, x, y - 4, round, colour);
+	draw_text(c, x + 10, y, "class=\"l\"", "%s", label);
 }
 
 static struct plot pool_plot(const struct canvas *c, double x, double y)
 {
 	return (struct plot){
-		.x = x, .y = y, .w = 385, .h = 190, .x_max = mib(c->sizing->named) * 1.06
+		.x = x, .y = y, .w = 385, .h = 190, .x_max = to_mib(c->sizing->named) * 1.06
 	};
 }
 
@@ -245,20 +249,20 @@ static void draw_misses(struct canvas *c)
 	p.y_max = run_max(s, pick_misses);
 	for (uint32_t i = 0; i < s->shadows; i++)
 		p.y_max = fmax(p.y_max, (double)s->shadow[i].missed);
-	frame(c, &p, "Late registrations, or requests the pool had no room for",
-	      "premap_memory_bytes, MiB");
+	draw_frame(c, &p, "Late registrations, or requests the pool had no room for",
+		   "premap_memory_bytes, MiB");
 	y_ticks(c, &p);
 	x_ticks(c, &p);
 	named_line(c, &p, true);
 	fprintf(c->file, "<polyline class=\"shadow\" points=\"");
 	for (uint32_t i = 0; i < s->shadows; i++)
-		fprintf(c->file, "%.1f,%.1f ", px(&p, mib(s->shadow[i].bytes)),
-			py(&p, (double)s->shadow[i].missed));
+		fprintf(c->file, "%.1f,%.1f ", plot_x(&p, to_mib(s->shadow[i].bytes)),
+			plot_y(&p, (double)s->shadow[i].missed));
 	fprintf(c->file, "\"/>\n");
-	series(c, &p, pick_misses, true, BLUE);
-	legend(c, p.x + 4, p.y - 11, true, BLUE, "real runs");
-	line(c, p.x + 90, p.y - 15, p.x + 114, p.y - 15, "class=\"shadow\"");
-	text(c, p.x + 120, p.y - 11, "class=\"l\"", "requests without room, replayed");
+	draw_series(c, &p, pick_misses, true, BLUE);
+	draw_legend(c, p.x + 4, p.y - 11, true, BLUE, "real runs");
+	draw_line(c, p.x + 90, p.y - 15, p.x + 114, p.y - 15, "class=\"shadow\"");
+	draw_text(c, p.x + 120, p.y - 11, "class=\"l\"", "requests without room, replayed");
 }
 
 static void draw_times(struct canvas *c)
@@ -266,19 +270,19 @@ static void draw_times(struct canvas *c)
 	struct plot p = pool_plot(c, 570, c->row);
 
 	p.y_max = 1.15 * fmax(run_max(c->sizing, pick_first), run_max(c->sizing, pick_later));
-	frame(c, &p,
-	      c->sizing->job.strategy[0] ? "Time of a step, ms" : "Time of the whole log, ms",
-	      "premap_memory_bytes, MiB");
+	draw_frame(c, &p,
+		   c->sizing->job.strategy[0] ? "Time of a step, ms" : "Time of the whole log, ms",
+		   "premap_memory_bytes, MiB");
 	y_ticks(c, &p);
 	x_ticks(c, &p);
 	named_line(c, &p, false);
-	series(c, &p, pick_first, false, ORANGE);
+	draw_series(c, &p, pick_first, false, ORANGE);
 	/* A log is one step: there is none after it. */
 	if (c->sizing->job.strategy[0] != '\0')
-		series(c, &p, pick_later, true, BLUE);
-	legend(c, p.x + 4, p.y - 11, false, ORANGE, "the first, with its allocations");
+		draw_series(c, &p, pick_later, true, BLUE);
+	draw_legend(c, p.x + 4, p.y - 11, false, ORANGE, "the first, with its allocations");
 	if (c->sizing->job.strategy[0] != '\0')
-		legend(c, p.x + 230, p.y - 11, true, BLUE, "each after it");
+		draw_legend(c, p.x + 230, p.y - 11, true, BLUE, "each after it");
 }
 
 static void draw_copied(struct canvas *c)
@@ -286,14 +290,14 @@ static void draw_copied(struct canvas *c)
 	struct plot p = pool_plot(c, 75, c->row + ROW_PITCH);
 
 	p.y_max = run_max(c->sizing, pick_copied);
-	frame(c, &p, "Fallback copies, MiB in a step", "premap_memory_bytes, MiB");
+	draw_frame(c, &p, "Fallback copies, MiB in a step", "premap_memory_bytes, MiB");
 	if (p.y_max <= 0)
-		text(c, p.x + p.w / 2, p.y + p.h / 2, "class=\"l\" text-anchor=\"middle\"",
-		     "none at any size: exhaust=copy is what copies");
+		draw_text(c, p.x + p.w / 2, p.y + p.h / 2, "class=\"l\" text-anchor=\"middle\"",
+			  "none at any size: exhaust=copy is what copies");
 	y_ticks(c, &p);
 	x_ticks(c, &p);
 	named_line(c, &p, false);
-	series(c, &p, pick_copied, true, BLUE);
+	draw_series(c, &p, pick_copied, true, BLUE);
 }
 
 static void log_ticks(struct canvas *c, struct plot *p)
@@ -301,13 +305,15 @@ static void log_ticks(struct canvas *c, struct plot *p)
 	char size[32];
 
 	for (double v = p->y_log_min; v <= p->y_max * 1.001; v *= 10) {
-		line(c, p->x, py(p, v), p->x + p->w, py(p, v), "class=\"grid\"");
-		text(c, p->x - 8, py(p, v) + 4, "class=\"l\" text-anchor=\"end\"", "%g", v);
+		draw_line(c, p->x, plot_y(p, v), p->x + p->w, plot_y(p, v), "class=\"grid\"");
+		draw_text(c, p->x - 8, plot_y(p, v) + 4, "class=\"l\" text-anchor=\"end\"", "%g",
+			  v);
 	}
 	for (double v = p->x_log_min; v <= p->x_max * 1.001; v *= 16) {
-		line(c, px(p, v), p->y + p->h, px(p, v), p->y + p->h + 4, "class=\"axis\"");
-		text(c, px(p, v), p->y + p->h + 19, "class=\"l\" text-anchor=\"middle\"", "%s",
-		     memreg_bytes_text((uint64_t)v, size, sizeof(size)));
+		draw_line(c, plot_x(p, v), p->y + p->h, plot_x(p, v), p->y + p->h + 4,
+			  "class=\"axis\"");
+		draw_text(c, plot_x(p, v), p->y + p->h + 19, "class=\"l\" text-anchor=\"middle\"",
+			  "%s", memreg_bytes_text((uint64_t)v, size, sizeof(size)));
 	}
 }
 
@@ -319,19 +325,19 @@ static void draw_late(struct canvas *c)
 	for (uint32_t i = 0; i < rows->count; i++)
 		while (strcmp(rows->row[i].table, "late") == 0 && rows->row[i].ns / 1e3 > p.y_max)
 			p.y_max *= 10;
-	frame(c, &p, "One late registration, microseconds",
-	      "bytes registered (io_uring, base pages)");
+	draw_frame(c, &p, "One late registration, microseconds",
+		   "bytes registered (io_uring, base pages)");
 	log_ticks(c, &p);
 	for (uint32_t i = 0; i < rows->count; i++) {
 		const struct memreg_row *row = &rows->row[i];
 		bool cold = strncmp(row->what, "cold", 4) == 0;
 
 		if (strcmp(row->table, "late") == 0 && row->why[0] == '\0')
-			mark(c, px(&p, (double)row->bytes), py(&p, row->ns / 1e3), !cold,
-			     cold ? ORANGE : BLUE);
+			draw_mark(c, plot_x(&p, (double)row->bytes), plot_y(&p, row->ns / 1e3),
+				  !cold, cold ? ORANGE : BLUE);
 	}
-	legend(c, p.x + 4, p.y - 11, true, BLUE, "touched before");
-	legend(c, p.x + 130, p.y - 11, false, ORANGE, "never touched: faults too");
+	draw_legend(c, p.x + 4, p.y - 11, true, BLUE, "touched before");
+	draw_legend(c, p.x + 130, p.y - 11, false, ORANGE, "never touched: faults too");
 }
 
 /* The sum as one bar, and its lines as the legend, in two columns. */
@@ -342,7 +348,7 @@ static void draw_budget(struct canvas *c)
 	uint32_t shown = 0;
 
 	c->row = 275;
-	text(c, x, 100, "class=\"h\"", "What the pool is for");
+	draw_text(c, x, 100, "class=\"h\"", "What the pool is for");
 	for (uint32_t i = 0; i < budget->count; i++) {
 		const struct twi_budget_line *row = &budget->line[i];
 		double w = sum > 0 ? width * (double)row->bytes / sum : 0;
@@ -361,13 +367,13 @@ static void draw_budget(struct canvas *c)
 		fprintf(c->file,
 			"<rect x=\"%.1f\" y=\"%.1f\" width=\"11\" height=\"11\" fill=\"%s\"/>\n",
 			lx, ly - 10, fill);
-		text(c, lx + 18, ly, "class=\"l\"", "%s", row->name);
-		text(c, lx + 390, ly, "class=\"l\" text-anchor=\"end\"", "%.2f MiB",
-		     mib(row->bytes));
+		draw_text(c, lx + 18, ly, "class=\"l\"", "%s", row->name);
+		draw_text(c, lx + 390, ly, "class=\"l\" text-anchor=\"end\"", "%.2f MiB",
+			  to_mib(row->bytes));
 	}
 }
 
-static void head(struct canvas *c, double height)
+static void draw_head(struct canvas *c, double height)
 {
 	const struct memreg_sizing *s = c->sizing;
 
@@ -383,22 +389,23 @@ static void head(struct canvas *c, double height)
 		".shadow{fill:none;stroke:" GREY ";stroke-width:1.2}</style>\n"
 		"<rect width=\"%d\" height=\"%.0f\" fill=\"#ffffff\"/>\n",
 		WIDTH, height, WIDTH, height, WIDTH, height);
-	text(c, 75, 42, "class=\"t\"", "%.60s%s%s: premap_memory_bytes = %llu", s->job.source,
-	     s->job.strategy[0] ? ", " : "", s->job.strategy, (unsigned long long)s->named);
-	text(c, 75, 66, "class=\"s\"", "%.2f MiB, %s", mib(s->named),
-	     s->verified
-		     ? "verified by real runs: clean at this size, not a step below the smallest"
-		     : "not verified by real runs");
+	draw_text(c, 75, 42, "class=\"t\"", "%.60s%s%s: premap_memory_bytes = %llu", s->job.source,
+		  s->job.strategy[0] ? ", " : "", s->job.strategy, (unsigned long long)s->named);
+	draw_text(
+		c, 75, 66, "class=\"s\"", "%.2f MiB, %s", to_mib(s->named),
+		s->verified
+			? "verified by real runs: clean at this size, not a step below the smallest"
+			: "not verified by real runs");
 }
 
-static void draw(struct canvas *c)
+static void draw_page(struct canvas *c)
 {
 	const struct twi_budget *budget = &c->sizing->budget;
 	uint32_t lines = 0;
 
 	for (uint32_t i = 0; i < budget->count; i++)
 		lines += budget->line[i].bytes > 0;
-	head(c, 168 + 20 * (double)((lines + 1) / 2) + 65 + 2 * ROW_PITCH);
+	draw_head(c, 168 + 20 * (double)((lines + 1) / 2) + 65 + 2 * ROW_PITCH);
 	draw_budget(c);
 	draw_misses(c);
 	draw_times(c);
@@ -416,7 +423,7 @@ int memreg_svg(const struct memreg_sizing *sizing, const char *path)
 		fprintf(stderr, "memreg-bench: --svg %s: %s\n", path, strerror(errno));
 		return MEMREG_FAULT;
 	}
-	draw(&canvas);
+	draw_page(&canvas);
 	bad = ferror(canvas.file) != 0;
 	bad = fclose(canvas.file) != 0 || bad;
 	if (bad)

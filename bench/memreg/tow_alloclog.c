@@ -109,32 +109,32 @@ static void print_summary(const struct twi_alloc_trace *t)
 		       t->lost);
 }
 
-static int fail(const char *path, const char *what)
+static int fail_file(const char *path, const char *what)
 {
 	fprintf(stderr, "tow-alloclog: %s: %s\n", path, what);
 	return 1;
 }
 
-static int convert(const char *path, int summary)
+static int convert_file(const char *path, int summary)
 {
 	struct twi_alloc_trace trace;
 	FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
 	int status;
 
 	if (file == NULL)
-		return fail(path, strerror(errno));
+		return fail_file(path, strerror(errno));
 	status = twi_alloclog_read(file, &trace);
 	if (file != stdin)
 		fclose(file);
 	if (status < 0)
-		return fail(path, tow_error_message());
+		return fail_file(path, tow_error_message());
 	if (summary)
 		print_summary(&trace);
 	else
 		print_json(&trace);
 	twi_alloc_trace_fini(&trace);
 	if (fflush(stdout) != 0 || ferror(stdout))
-		return fail("cannot write", strerror(errno));
+		return fail_file("cannot write", strerror(errno));
 	return 0;
 }
 
@@ -169,5 +169,5 @@ int main(int argc, char **argv)
 			argc == optind ? "a file is missing" : "one file at a time");
 		return EXIT_USAGE;
 	}
-	return convert(argv[optind], summary);
+	return convert_file(argv[optind], summary);
 }

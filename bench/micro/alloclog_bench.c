@@ -63,7 +63,7 @@ struct job {
 	double ns;
 };
 
-static void *run(void *arg)
+static void *run_loop(void *arg)
 {
 	struct job *job = arg;
 	void *live[LIVE] = { 0 };
@@ -80,7 +80,7 @@ static void *run(void *arg)
 }
 
 /* One round, on one or two threads; the log is on for ON alone. */
-static double measure(enum way way, uint64_t bytes, int threads)
+static double measure_way(enum way way, uint64_t bytes, int threads)
 {
 	struct twi_alloclog_capture *capture = NULL;
 	struct job mine = { way, bytes, -1 }, other = mine;
@@ -88,9 +88,9 @@ static double measure(enum way way, uint64_t bytes, int threads)
 
 	if (way == ON && twi_alloclog_capture_start(alloclog, false, &capture) < 0)
 		return -1;
-	if (threads == 2 && pthread_create(&thread, NULL, run, &other) != 0)
+	if (threads == 2 && pthread_create(&thread, NULL, run_loop, &other) != 0)
 		return -1;
-	run(&mine);
+	run_loop(&mine);
 	if (threads == 2)
 		pthread_join(thread, NULL);
 	if (capture != NULL)
@@ -98,23 +98,23 @@ static double measure(enum way way, uint64_t bytes, int threads)
 	return threads == 2 ? (mine.ns + other.ns) / 2 : mine.ns;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_values(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
 	return (x > y) - (x < y);
 }
 
-static void row(uint64_t bytes, int threads)
+static void print_row(uint64_t bytes, int threads)
 {
 	double ns[WAYS][ROUNDS];
 
 	for (int r = 0; r < ROUNDS; r++) {
 		for (int way = 0; way < WAYS; way++)
-			ns[way][r] = measure((enum way)way, bytes, threads);
+			ns[way][r] = measure_way((enum way)way, bytes, threads);
 	}
 	for (int way = 0; way < WAYS; way++)
-		qsort(ns[way], ROUNDS, sizeof(double), compare);
+		qsort(ns[way], ROUNDS, sizeof(double), compare_values);
 	printf("%8llu %8d %10.1f %10.1f %10.1f %+10.1f%% %+10.1f\n", (unsigned long long)bytes,
 	       threads, ns[WITHOUT][ROUNDS / 2], ns[OFF][ROUNDS / 2], ns[ON][ROUNDS / 2],
 	       100 * (ns[OFF][ROUNDS / 2] / ns[WITHOUT][ROUNDS / 2] - 1),
@@ -142,9 +142,9 @@ int main(int argc, char **argv)
 	printf("%8s %8s %10s %10s %10s %11s %10s\n", "bytes", "threads", "no hook", "off", "on",
 	       "off", "on, ns");
 	for (int threads = 1; threads <= 2; threads++) {
-		row(256, threads);
-		row(4096, threads);
-		row(65536, threads);
+		print_row(256, threads);
+		print_row(4096, threads);
+		print_row(65536, threads);
 	}
 	twi_alloclog_destroy(alloclog);
 	twi_pool_destroy(pool);

@@ -46,20 +46,20 @@ struct job {
 	pthread_barrier_t *start;
 };
 
-static int compare(const void *a, const void *b)
+static int compare_values(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
 	return (x > y) - (x < y);
 }
 
-static double median(double *value, int count)
+static double median_of(double *value, int count)
 {
-	qsort(value, (size_t)count, sizeof(*value), compare);
+	qsort(value, (size_t)count, sizeof(*value), compare_values);
 	return value[count / 2];
 }
 
-static void give(const struct twi_arena_ops *ops, void *arena, void *p)
+static void give_back(const struct twi_arena_ops *ops, void *arena, void *p)
 {
 	struct twi_block block;
 
@@ -81,7 +81,7 @@ static void run_pairs(struct job *job)
 		job->status = job->ops->alloc(job->arena, bytes, 64, &p);
 		if (job->status < 0)
 			return;
-		give(job->ops, job->arena, p);
+		give_back(job->ops, job->arena, p);
 	}
 }
 
@@ -97,11 +97,11 @@ static void run_batches(struct job *job)
 				return;
 		}
 		for (int i = 0; i < batch; i++)
-			give(job->ops, job->arena, p[i]);
+			give_back(job->ops, job->arena, p[i]);
 	}
 }
 
-static void *run(void *arg)
+static void *run_pattern(void *arg)
 {
 	struct job *job = arg;
 	uint64_t start;
@@ -129,7 +129,7 @@ static double round_of(const struct job *model, int threads)
 		job[i] = *model;
 		job[i].start = &start;
 		job[i].random = (uint64_t)i + 1;
-		if (pthread_create(&thread[i], NULL, run, &job[i])) {
+		if (pthread_create(&thread[i], NULL, run_pattern, &job[i])) {
 			fprintf(stderr, "arena-bench: no thread\n");
 			exit(1);
 		}
@@ -142,7 +142,7 @@ static double round_of(const struct job *model, int threads)
 	return ns;
 }
 
-static bool litter(const struct twi_arena_ops *ops, void *arena)
+static bool litter_arena(const struct twi_arena_ops *ops, void *arena)
 {
 	void *p[LITTER];
 
@@ -150,12 +150,12 @@ static bool litter(const struct twi_arena_ops *ops, void *arena)
 		if (ops->alloc(arena, (size_t)64 << i % 14, 64, &p[i]) < 0)
 			return false;
 	for (int i = 0; i < LITTER; i += 2)
-		give(ops, arena, p[i]);
+		give_back(ops, arena, p[i]);
 	return true;
 }
 
-static void row(struct job *model, const struct twi_arena_ops *const *ops, void *const *arena,
-		int providers, int rounds)
+static void print_row(struct job *model, const struct twi_arena_ops *const *ops, void *const *arena,
+		      int providers, int rounds)
 {
 	for (int threads = 1; threads <= THREADS_MAX; threads++) {
 		double ns[PROVIDERS][ROUNDS_MAX];
@@ -169,7 +169,7 @@ static void row(struct job *model, const struct twi_arena_ops *const *ops, void 
 		printf("%-6s %10llu B  %d thr", pattern_name[model->pattern],
 		       (unsigned long long)model->bytes, threads);
 		for (int i = 0; i < providers; i++)
-			printf("  %s %8.1f ns", ops[i]->name, median(ns[i], rounds));
+			printf("  %s %8.1f ns", ops[i]->name, median_of(ns[i], rounds));
 		putchar('\n');
 	}
 }
@@ -197,7 +197,7 @@ int main(int argc, char **argv)
 		if (memory[i] == MAP_FAILED ||
 		    ops[i]->create((char *)twi_align_up((uintptr_t)memory[i], TWI_ALIGN_MAX),
 				   EXTENT_BYTES, &arena[i]) < 0 ||
-		    !litter(ops[i], arena[i])) {
+		    !litter_arena(ops[i], arena[i])) {
 			fprintf(stderr, "arena_bench: no arena\n");
 			return 1;
 		}
@@ -206,7 +206,7 @@ int main(int argc, char **argv)
 		for (uint64_t bytes = 64; bytes <= 16 * MIB; bytes *= 4) {
 			model.pattern = (enum pattern)pattern;
 			model.bytes = bytes;
-			row(&model, ops, arena, providers, rounds);
+			print_row(&model, ops, arena, providers, rounds);
 		}
 	for (int i = 0; i < providers; i++) {
 		ops[i]->destroy(arena[i]);

@@ -107,14 +107,14 @@ static const struct subject subjects[] = {
 	{ "a shared fetch_add (not used)", time_shared },
 };
 
-static int compare(const void *a, const void *b)
+static int compare_values(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
 	return (x > y) - (x < y);
 }
 
-static double measure(const struct subject *subject)
+static double measure_subject(const struct subject *subject)
 {
 	double rounds[ROUNDS];
 
@@ -125,11 +125,11 @@ static double measure(const struct subject *subject)
 			subject->once(i);
 		rounds[r] = (double)(twi_clock_gettime_ns() - start) / (double)loops;
 	}
-	qsort(rounds, ROUNDS, sizeof(rounds[0]), compare);
+	qsort(rounds, ROUNDS, sizeof(rounds[0]), compare_values);
 	return rounds[ROUNDS / 2];
 }
 
-static void *disturb(void *arg)
+static void *disturb_run(void *arg)
 {
 	const struct subject *subject = arg;
 
@@ -144,9 +144,9 @@ static double measure_beside(const struct subject *subject)
 	double ns;
 
 	atomic_store(&stop, 0);
-	if (pthread_create(&thread, NULL, disturb, (void *)(uintptr_t)subject) != 0)
+	if (pthread_create(&thread, NULL, disturb_run, (void *)(uintptr_t)subject) != 0)
 		return -1;
-	ns = measure(subject);
+	ns = measure_subject(subject);
 	atomic_store(&stop, 1);
 	pthread_join(thread, NULL);
 	return ns;
@@ -167,7 +167,7 @@ int main(int argc, char **argv)
 	}
 	printf("%-32s %10s %22s\n", "ns each", "alone", "beside another thread");
 	for (size_t i = 0; i < sizeof(subjects) / sizeof(subjects[0]); i++)
-		printf("%-32s %10.1f %22.1f\n", subjects[i].name, measure(&subjects[i]),
+		printf("%-32s %10.1f %22.1f\n", subjects[i].name, measure_subject(&subjects[i]),
 		       measure_beside(&subjects[i]));
 	twi_diag_destroy(diag);
 	return 0;

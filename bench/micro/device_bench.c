@@ -37,27 +37,28 @@ struct bench {
 	struct tow_device_memory *memory;
 };
 
-static int complain(const char *what, int status)
+static int complain_of(const char *what, int status)
 {
 	fprintf(stderr, "device_bench: %s: %s: %s\n", what, tow_status_name(status),
 		tow_error_message());
 	return status;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_values(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
 	return (x > y) - (x < y);
 }
 
-static double median(double *value, int count)
+static double median_of(double *value, int count)
 {
-	qsort(value, (size_t)count, sizeof(*value), compare);
+	qsort(value, (size_t)count, sizeof(*value), compare_values);
 	return value[count / 2];
 }
 
-static void put(struct bench *bench, const char *table, const char *what, uint64_t bytes, double ns)
+static void print_row(struct bench *bench, const char *table, const char *what, uint64_t bytes,
+		      double ns)
 {
 	double gigabytes = (double)bytes / ns;
 
@@ -76,7 +77,7 @@ static void put(struct bench *bench, const char *table, const char *what, uint64
 	}
 }
 
-static void title(const struct bench *bench, const char *text)
+static void print_title(const struct bench *bench, const char *text)
 {
 	if (!bench->json)
 		printf("%s\n", text);
@@ -104,11 +105,11 @@ static int one_round(struct bench *bench, enum tow_direction direction, uint8_t 
 		tow_op_release(op[i]);
 	}
 	*ns_out = (double)(twi_now_ns() - start);
-	return status < 0 ? complain("copy", status) : TOW_OK;
+	return status < 0 ? complain_of("copy", status) : TOW_OK;
 }
 
-static int rate(struct bench *bench, const char *table, const char *what,
-		enum tow_direction direction, uint8_t *host, uint64_t bytes, unsigned count)
+static int measure_rate(struct bench *bench, const char *table, const char *what,
+			enum tow_direction direction, uint8_t *host, uint64_t bytes, unsigned count)
 {
 	double ns[ROUNDS];
 
@@ -118,12 +119,12 @@ static int rate(struct bench *bench, const char *table, const char *what,
 		if (status < 0)
 			return status;
 	}
-	put(bench, table, what, bytes * count, median(ns, bench->rounds));
+	print_row(bench, table, what, bytes * count, median_of(ns, bench->rounds));
 	return TOW_OK;
 }
 
-static int rates(struct bench *bench, const char *table, unsigned count, uint8_t *pool,
-		 uint8_t *heap)
+static int measure_rates(struct bench *bench, const char *table, unsigned count, uint8_t *pool,
+			 uint8_t *heap)
 {
 	static const struct {
 		const char *what;
@@ -138,8 +139,8 @@ static int rates(struct bench *bench, const char *table, unsigned count, uint8_t
 
 	for (unsigned i = 0; i < twi_array_count(rows); i++) {
 		for (uint64_t bytes = 4096; bytes <= bench->largest / count; bytes *= 8) {
-			int status = rate(bench, table, rows[i].what, rows[i].direction,
-					  rows[i].mapped ? pool : heap, bytes, count);
+			int status = measure_rate(bench, table, rows[i].what, rows[i].direction,
+						  rows[i].mapped ? pool : heap, bytes, count);
 
 			if (status < 0)
 				return status;
@@ -171,7 +172,7 @@ static int map_round(struct bench *bench, uint64_t bytes, bool touched, double *
 	return status;
 }
 
-static void mappings(struct bench *bench, bool touched)
+static void measure_mappings(struct bench *bench, bool touched)
 {
 	const char *what = touched ? "late mapping, faulted in" : "late mapping, never touched";
 	double ns[ROUNDS];
@@ -185,11 +186,11 @@ static void mappings(struct bench *bench, bool touched)
 				return;
 			}
 		}
-		put(bench, "mapping", what, bytes, median(ns, bench->rounds));
+		print_row(bench, "mapping", what, bytes, median_of(ns, bench->rounds));
 	}
 }
 
-static int run(struct bench *bench)
+static int run_bench(struct bench *bench)
 {
 	struct tow_device_info info = { .size = sizeof(info) };
 	uint8_t *heap = NULL;
@@ -199,10 +200,10 @@ static int run(struct bench *bench)
 	if (status == TOW_OK)
 		status = tow_alloc(bench->runtime, bench->largest, 4096, &pool);
 	if (status < 0)
-		return complain("memory", status);
+		return complain_of("memory", status);
 	heap = malloc(bench->largest);
 	if (heap == NULL)
-		return complain("memory", TOW_ENOMEM);
+		return complain_of("memory", TOW_ENOMEM);
 	memset(heap, 1, bench->largest);
 	memset(pool, 1, bench->largest);
 	tow_device_info(bench->device, &info);
@@ -210,24 +211,24 @@ static int run(struct bench *bench)
 		printf("device %s %s, pool %s%s\n", info.kind, info.name,
 		       info.mapped_bytes > 0 ? "mapped" : "not mapped: ", info.unmapped_because);
 	/* What was never written cannot be read on every device. */
-	status = rate(bench, "first", "to device, all of it", TOW_TO_DEVICE, pool, bench->largest,
-		      1);
-	title(bench, "one copy at a time");
+	status = measure_rate(bench, "first", "to device, all of it", TOW_TO_DEVICE, pool,
+			      bench->largest, 1);
+	print_title(bench, "one copy at a time");
 	if (status == TOW_OK)
-		status = rates(bench, "single", 1, pool, heap);
-	title(bench, "eight copies in flight");
+		status = measure_rates(bench, "single", 1, pool, heap);
+	print_title(bench, "eight copies in flight");
 	if (status == TOW_OK)
-		status = rates(bench, "batch", BATCH, pool, heap);
-	title(bench, "mapping host memory late");
+		status = measure_rates(bench, "batch", BATCH, pool, heap);
+	print_title(bench, "mapping host memory late");
 	if (status == TOW_OK) {
-		mappings(bench, true);
-		mappings(bench, false);
+		measure_mappings(bench, true);
+		measure_mappings(bench, false);
 	}
 	free(heap);
 	return status;
 }
 
-static int options(struct bench *bench, int argc, char **argv)
+static int read_options(struct bench *bench, int argc, char **argv)
 {
 	static const struct option longs[] = { { "device", required_argument, NULL, 'd' },
 					       { "json", no_argument, NULL, 'j' },
@@ -259,7 +260,7 @@ int main(int argc, char **argv)
 	struct bench bench = { .spec = "fake", .rounds = 15 };
 	int status;
 
-	if (options(&bench, argc, argv) < 0) {
+	if (read_options(&bench, argc, argv) < 0) {
 		fprintf(stderr, "usage: device_bench [--device SPEC] [--json] [--quick]\n");
 		return 2;
 	}
@@ -269,16 +270,16 @@ int main(int argc, char **argv)
 	knobs.premap_memory_bytes = (int64_t)(bench.largest + 32 * MIB);
 	status = tow_runtime_open(&knobs, &bench.runtime);
 	if (status < 0) {
-		complain("runtime", status);
+		complain_of("runtime", status);
 		return 1;
 	}
 	status = tow_device_open(bench.runtime, bench.spec, &bench.device);
 	if (bench.json)
 		printf("{\"device\": \"%s\", \"results\": [", bench.spec);
 	if (status < 0)
-		complain(bench.spec, status);
+		complain_of(bench.spec, status);
 	else
-		status = run(&bench);
+		status = run_bench(&bench);
 	if (bench.json)
 		printf("\n]}\n");
 	tow_runtime_close(bench.runtime);

@@ -52,7 +52,7 @@ static double cpu_s(void)
 	       (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) * 1e-6;
 }
 
-static struct tow_peer *finish(struct tow_op *op)
+static struct tow_peer *finish_op(struct tow_op *op)
 {
 	struct tow_result result = { .size = sizeof(result) };
 
@@ -62,7 +62,7 @@ static struct tow_peer *finish(struct tow_op *op)
 	return result.peer;
 }
 
-static void join(struct tow_endpoint *endpoint, struct tow_peer **a, struct tow_peer **b)
+static void join_peers(struct tow_endpoint *endpoint, struct tow_peer **a, struct tow_peer **b)
 {
 	char address[TOW_ADDRESS_MAX];
 	struct tow_op *accept, *dial;
@@ -70,8 +70,8 @@ static void join(struct tow_endpoint *endpoint, struct tow_peer **a, struct tow_
 	OK(tow_endpoint_address(endpoint, address, sizeof(address)));
 	OK(tow_accept_start(endpoint, NULL, &accept));
 	OK(tow_connect_start(endpoint, address, NULL, &dial));
-	*a = finish(dial);
-	*b = finish(accept);
+	*a = finish_op(dial);
+	*b = finish_op(accept);
 }
 
 static int by_value(const void *a, const void *b)
@@ -143,8 +143,9 @@ static double time_expiry(struct tow_peer *a, struct tow_peer *b, unsigned count
 	return start;
 }
 
-static void report(const char *name, double (*once)(struct tow_peer *, struct tow_peer *, unsigned),
-		   struct tow_peer *a, struct tow_peer *b, unsigned count)
+static void report_times(const char *name,
+			 double (*once)(struct tow_peer *, struct tow_peer *, unsigned),
+			 struct tow_peer *a, struct tow_peer *b, unsigned count)
 {
 	double ns[ROUNDS];
 
@@ -167,17 +168,17 @@ int main(int argc, char **argv)
 	options.background = 0;
 	OK(tow_runtime_open(&options, &runtime));
 	OK(tow_endpoint_open(runtime, "loop://bench", &loop));
-	join(loop, &a, &b);
-	report("pair", time_pairs, a, b, quick ? 1000 : 300000);
-	report("test", time_tests, a, b, quick ? 1000 : 1000000);
-	report("expire", time_expiry, a, b, quick ? 1000 : EXPIRING);
+	join_peers(loop, &a, &b);
+	report_times("pair", time_pairs, a, b, quick ? 1000 : 300000);
+	report_times("test", time_tests, a, b, quick ? 1000 : 1000000);
+	report_times("expire", time_expiry, a, b, quick ? 1000 : EXPIRING);
 	OK(tow_runtime_close(runtime));
 
 	options.background = 1;
 	OK(tow_runtime_open(&options, &runtime));
 	OK(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &tcp));
 	for (unsigned i = 0; i < CONNECTIONS; i++)
-		join(tcp, &a, &b);
+		join_peers(tcp, &a, &b);
 	usleep(100000); /* the library's thread takes over */
 	cpu = cpu_s();
 	start = now_s();

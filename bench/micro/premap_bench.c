@@ -35,27 +35,27 @@ struct share {
 	int err;
 };
 
-static int compare(const void *a, const void *b)
+static int compare_values(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
 	return (x > y) - (x < y);
 }
 
-static double median(double *value, int count)
+static double median_of(double *value, int count)
 {
-	qsort(value, (size_t)count, sizeof(*value), compare);
+	qsort(value, (size_t)count, sizeof(*value), compare_values);
 	return value[count / 2];
 }
 
-static unsigned cpus(void)
+static unsigned cpu_count(void)
 {
 	cpu_set_t set;
 
 	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
 }
 
-static void *populate(void *arg)
+static void *populate_share(void *arg)
 {
 	struct share *share = arg;
 
@@ -76,10 +76,10 @@ static int populate_all(char *base, uint64_t bytes, uint64_t page_bytes, unsigne
 		uint64_t at = twi_min(i * each, bytes);
 
 		share[i] = (struct share){ base + at, twi_min(each, bytes - at), 0 };
-		if (i > 0 && pthread_create(&thread[i], NULL, populate, &share[i]))
+		if (i > 0 && pthread_create(&thread[i], NULL, populate_share, &share[i]))
 			return EAGAIN;
 	}
-	populate(&share[0]);
+	populate_share(&share[0]);
 	for (unsigned i = 1; i < threads; i++)
 		pthread_join(thread[i], NULL);
 	for (unsigned i = 0; i < threads; i++)
@@ -104,7 +104,8 @@ static double time_file(int fd, char *base, enum twi_page_kind kind, uint64_t by
 }
 
 /* B: ns, or less than 0. The mapping is made before the clock starts. */
-static double bare(enum twi_page_kind kind, uint64_t bytes, uint64_t page_bytes, unsigned threads)
+static double time_bare(enum twi_page_kind kind, uint64_t bytes, uint64_t page_bytes,
+			unsigned threads)
 {
 	uint64_t align = twi_max(page_bytes, (uint64_t)TWI_HUGE_BYTES);
 	unsigned flags = MFD_CLOEXEC;
@@ -128,8 +129,8 @@ static double bare(enum twi_page_kind kind, uint64_t bytes, uint64_t page_bytes,
 }
 
 /* A: ns, or less than 0 with *why. *got: pages of the first round. */
-static double ours(enum twi_page_kind kind, uint64_t bytes, struct twi_extent *got,
-		   const char **why)
+static double time_ours(enum twi_page_kind kind, uint64_t bytes, struct twi_extent *got,
+			const char **why)
 {
 	struct twi_extent_options options = { .bytes = bytes, .best = kind };
 	uint64_t start = twi_now_ns();
@@ -148,21 +149,21 @@ static double ours(enum twi_page_kind kind, uint64_t bytes, struct twi_extent *g
 	return ns;
 }
 
-static void measure(enum twi_page_kind kind, uint64_t bytes, int rounds)
+static void measure_kind(enum twi_page_kind kind, uint64_t bytes, int rounds)
 {
 	double a[ROUNDS_MAX], b[ROUNDS_MAX], open_ms, bare_ms;
-	unsigned threads = twi_min(cpus(), (unsigned)THREADS_MAX);
+	unsigned threads = twi_min(cpu_count(), (unsigned)THREADS_MAX);
 	struct twi_extent got;
 	const char *why = "";
 	bool missing = false;
 
 	for (int i = 0; i < rounds; i++) {
-		a[i] = ours(kind, bytes, &got, &why);
+		a[i] = time_ours(kind, bytes, &got, &why);
 		if (a[i] < 0) {
 			missing = true;
 			break;
 		}
-		b[i] = bare(kind, bytes, got.page_bytes, threads);
+		b[i] = time_bare(kind, bytes, got.page_bytes, threads);
 		if (b[i] < 0) {
 			why = "the bare mapping cannot be had";
 			missing = true;
@@ -174,14 +175,14 @@ static void measure(enum twi_page_kind kind, uint64_t bytes, int rounds)
 		       got.step[kind].mend);
 		return;
 	}
-	open_ms = median(a, rounds) / 1e6;
-	bare_ms = median(b, rounds) / 1e6;
+	open_ms = median_of(a, rounds) / 1e6;
+	bare_ms = median_of(b, rounds) / 1e6;
 	printf("%-13s %6llu MiB  %2u threads  open %8.2f ms  bare %8.2f ms  speed %.2f\n",
 	       twi_page_kind_name(kind), (unsigned long long)bytes >> 20, threads, open_ms, bare_ms,
 	       bare_ms / open_ms);
 }
 
-static int usage(const char *name, int status)
+static int usage_exit(const char *name, int status)
 {
 	fprintf(status ? stderr : stdout,
 		"usage: %s [--quick] [--mib N] [--rounds N]\n"
@@ -215,15 +216,15 @@ int main(int argc, char **argv)
 			rounds = atoi(optarg);
 			break;
 		case 'h':
-			return usage(argv[0], 0);
+			return usage_exit(argv[0], 0);
 		default:
-			return usage(argv[0], 2);
+			return usage_exit(argv[0], 2);
 		}
 	}
 	if (optind != argc || bytes == 0 || bytes > 1024 * 1024 * MIB || rounds < 1 ||
 	    rounds > ROUNDS_MAX)
-		return usage(argv[0], 2);
+		return usage_exit(argv[0], 2);
 	for (int kind = TWI_PAGES_BASE; kind < TWI_PAGES_KINDS; kind++)
-		measure((enum twi_page_kind)kind, bytes, rounds);
+		measure_kind((enum twi_page_kind)kind, bytes, rounds);
 	return 0;
 }

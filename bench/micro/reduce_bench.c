@@ -84,7 +84,7 @@ struct rig {
 
 static struct rig rig;
 
-static uint8_t *map(uint64_t bytes)
+static uint8_t *map_bytes(uint64_t bytes)
 {
 	uint8_t *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -98,7 +98,7 @@ static uint8_t *map(uint64_t bytes)
 }
 
 /* Small numbers of the type, different in each source. */
-static void fill(const struct subject *subject)
+static void fill_sources(const struct subject *subject)
 {
 	const uint8_t ones[TOW_TYPE_COUNT] = {
 		[TOW_F32] = 0x3f,  [TOW_F64] = 0x3f,    [TOW_F16] = 0x3c,
@@ -129,7 +129,7 @@ static struct twi_reduction reduction_of(const struct subject *subject)
 }
 
 /* Copies as many bytes as the subject reads and writes, with the same buffers. */
-static void copy(const struct subject *subject)
+static void copy_subject(const struct subject *subject)
 {
 	uint64_t left = (subject->sources + subject->results) * rig.bytes / 2;
 
@@ -142,8 +142,8 @@ static void copy(const struct subject *subject)
 	}
 }
 
-static double once(const struct subject *subject, const struct twi_reduction *r,
-		   const struct twi_reduce_variant *variant, uint64_t loops)
+static double time_once(const struct subject *subject, const struct twi_reduction *r,
+			const struct twi_reduce_variant *variant, uint64_t loops)
 {
 	uint64_t start = twi_clock_gettime_ns();
 
@@ -151,13 +151,13 @@ static double once(const struct subject *subject, const struct twi_reduction *r,
 		if (variant != NULL)
 			variant->reduce(r);
 		else
-			copy(subject);
+			copy_subject(subject);
 		__asm__ volatile("" : : : "memory");
 	}
 	return (double)(twi_clock_gettime_ns() - start) / 1e9 / (double)loops;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_values(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
@@ -165,13 +165,13 @@ static int compare(const void *a, const void *b)
 }
 
 /* Whether all results are the plain variant's. */
-static bool right(const struct subject *subject, const struct twi_reduce_variant *variant)
+static bool is_right(const struct subject *subject, const struct twi_reduce_variant *variant)
 {
 	struct twi_reduction r = reduction_of(subject);
 	void *want = rig.want;
 	bool same = true;
 
-	fill(subject);
+	fill_sources(subject);
 	r.results = &want;
 	r.results_n = 1;
 	twi_reduce_variants[0]->reduce(&r);
@@ -193,13 +193,13 @@ static const struct twi_reduce_variant *variant_of(unsigned v, const struct opti
 	return variant;
 }
 
-static void report(const struct subject *subject, const struct options *options, unsigned v,
-		   double copied)
+static void report_variant(const struct subject *subject, const struct options *options, unsigned v,
+			   double copied)
 {
 	const char *name = v < twi_reduce_variant_count ? twi_reduce_variants[v]->name : "memcpy";
 	double *seconds = rig.seconds[v], rate;
 
-	qsort(seconds, ROUNDS, sizeof(seconds[0]), compare);
+	qsort(seconds, ROUNDS, sizeof(seconds[0]), compare_values);
 	rate = (double)((subject->sources + subject->results) * rig.bytes) / seconds[ROUNDS / 2] /
 	       1e9;
 	if (options->plain)
@@ -211,7 +211,7 @@ static void report(const struct subject *subject, const struct options *options,
 }
 
 /* Returns how many variants were wrong. */
-static int measure(const struct subject *subject, const struct options *options)
+static int measure_subject(const struct subject *subject, const struct options *options)
 {
 	unsigned copy_index = twi_reduce_variant_count;
 	uint64_t loops = ((options->quick ? 1u << 18 : 96u << 20) / rig.bytes) + 1;
@@ -223,7 +223,7 @@ static int measure(const struct subject *subject, const struct options *options)
 	if (subject->in_place)
 		rig.results[0] = rig.sources[0];
 	for (unsigned v = 0; v < twi_reduce_variant_count; v++) {
-		if (variant_of(v, options) != NULL && !right(subject, variant_of(v, options))) {
+		if (variant_of(v, options) != NULL && !is_right(subject, variant_of(v, options))) {
 			printf("#wrong reduce %s %s\n", twi_reduce_variants[v]->name,
 			       subject->name);
 			wrong++;
@@ -233,21 +233,21 @@ static int measure(const struct subject *subject, const struct options *options)
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		for (unsigned v = 0; v <= copy_index; v++) {
 			if (v == copy_index)
-				rig.seconds[v][round] = once(subject, &r, NULL, loops);
+				rig.seconds[v][round] = time_once(subject, &r, NULL, loops);
 			else if (variant_of(v, options) != NULL)
 				rig.seconds[v][round] =
-					once(subject, &r, variant_of(v, options), loops);
+					time_once(subject, &r, variant_of(v, options), loops);
 		}
 	}
-	qsort(rig.seconds[copy_index], ROUNDS, sizeof(double), compare);
+	qsort(rig.seconds[copy_index], ROUNDS, sizeof(double), compare_values);
 	for (unsigned v = 0; v <= copy_index; v++) {
 		if (v == copy_index || variant_of(v, options) != NULL)
-			report(subject, options, v, rig.seconds[copy_index][ROUNDS / 2]);
+			report_variant(subject, options, v, rig.seconds[copy_index][ROUNDS / 2]);
 	}
 	return wrong;
 }
 
-static bool parse(int argc, char **argv, struct options *options)
+static bool parse_options(int argc, char **argv, struct options *options)
 {
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--plain") == 0)
@@ -274,7 +274,7 @@ int main(int argc, char **argv)
 	uint8_t *memory;
 	int wrong = 0;
 
-	if (!parse(argc, argv, &options) || twi_reduce_variant_count >= VARIANTS_MAX ||
+	if (!parse_options(argc, argv, &options) || twi_reduce_variant_count >= VARIANTS_MAX ||
 	    options.bytes > sizes[2]) {
 		fprintf(stderr, "usage: reduce_bench [--plain] [--quick] [--only WORD] "
 				"[--variant NAME] [--bytes N]\n");
@@ -282,7 +282,7 @@ int main(int argc, char **argv)
 	}
 	largest = options.bytes ? options.bytes : options.quick ? sizes[0] : sizes[2];
 	apart = largest + 4096; /* else all buffers would begin in the same set of the cache */
-	memory = map((SOURCES_MAX + RESULTS_MAX + 1) * apart);
+	memory = map_bytes((SOURCES_MAX + RESULTS_MAX + 1) * apart);
 	for (unsigned z = 0; z < (options.quick || options.bytes ? 1 : 3); z++) {
 		rig.bytes = options.bytes ? options.bytes : sizes[z];
 		apart = rig.bytes + 4096;
@@ -291,7 +291,7 @@ int main(int argc, char **argv)
 		rig.want = memory + (SOURCES_MAX + RESULTS_MAX) * apart;
 		for (unsigned i = 0; i < sizeof(subjects) / sizeof(subjects[0]); i++) {
 			if (options.only == NULL || strstr(subjects[i].name, options.only) != NULL)
-				wrong += measure(&subjects[i], &options);
+				wrong += measure_subject(&subjects[i], &options);
 		}
 	}
 	if (!options.plain)

@@ -40,7 +40,7 @@ static struct {
 	char address[TOW_ADDRESS_MAX]; /* of the lane */
 } options = { "tcp", "/metrics", 2, 7, 200, 1 << 20, "" };
 
-static void die(const char *what)
+static void die_of(const char *what)
 {
 	fprintf(stderr, "scrape_bench: %s: %s\n", what,
 		errno != 0 ? strerror(errno) : tow_error_message());
@@ -51,7 +51,7 @@ static void die(const char *what)
 	do {                                                                                       \
 		errno = 0;                                                                         \
 		if ((call) != TOW_OK) /* TOW_COPIED, too */                                        \
-			die(#call);                                                                \
+			die_of(#call);                                                             \
 	} while (0)
 
 static uint64_t now_ns(void)
@@ -68,7 +68,7 @@ struct scrapes {
 	uint64_t count, bytes, late;
 };
 
-static int dial(const char *path)
+static int dial_socket(const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -76,30 +76,30 @@ static int dial(const char *path)
 	snprintf(address.sun_path, sizeof(address.sun_path), "%.*s",
 		 (int)sizeof(address.sun_path) - 1, path);
 	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0)
-		die(path);
+		die_of(path);
 	return fd;
 }
 
 /* One request on a connection that stays; returns the bytes of its answer. */
-static uint64_t scrape(int fd, const char *request)
+static uint64_t scrape_once(int fd, const char *request)
 {
 	static char text[1 << 16];
 	uint64_t bytes = 0, all = UINT64_MAX;
 
 	if (send(fd, request, strlen(request), MSG_NOSIGNAL) < 0)
-		die("send");
+		die_of("send");
 	while (bytes < all) {
 		ssize_t got = recv(fd, text, sizeof(text) - 1, 0);
 		const char *length, *body;
 
 		if (got <= 0)
-			die("the stats socket has hung up");
+			die_of("the stats socket has hung up");
 		text[got] = '\0';
 		if (bytes == 0) {
 			length = strstr(text, "Content-Length: ");
 			body = strstr(text, "\r\n\r\n");
 			if (length == NULL || body == NULL)
-				die("an answer without a length");
+				die_of("an answer without a length");
 			all = (uint64_t)(body + 4 - text) + strtoull(length + 16, NULL, 10);
 		}
 		bytes += (uint64_t)got;
@@ -111,7 +111,7 @@ static uint64_t scrape(int fd, const char *request)
 static void read_on(int in, int out, const char *socket_path)
 {
 	struct scrapes scrapes = { 0 };
-	int fd = dial(socket_path);
+	int fd = dial_socket(socket_path);
 	uint64_t next = now_ns(), step = SECOND_NS / options.rate;
 	char request[256], byte;
 
@@ -119,7 +119,7 @@ static void read_on(int in, int out, const char *socket_path)
 	while (recv(in, &byte, 1, MSG_DONTWAIT) < 0) {
 		struct timespec until;
 
-		scrapes.bytes += scrape(fd, request);
+		scrapes.bytes += scrape_once(fd, request);
 		scrapes.count++;
 		next += step;
 		scrapes.late += now_ns() > next;
@@ -129,11 +129,11 @@ static void read_on(int in, int out, const char *socket_path)
 	}
 	close(fd);
 	if (write(out, &scrapes, sizeof(scrapes)) != (ssize_t)sizeof(scrapes))
-		die("write");
+		die_of("write");
 }
 
 /* Waits for the path of a socket, then reads whenever it is told to. */
-static void reader(int pipe_fd)
+static void read_pages(int pipe_fd)
 {
 	char path[128];
 
@@ -151,7 +151,7 @@ static void reader(int pipe_fd)
 
 /* --- the ranks --- */
 
-static void finish(struct tow_op *op, struct tow_result *out)
+static void finish_op(struct tow_op *op, struct tow_result *out)
 {
 	OK(tow_op_wait(op, WAIT_NS));
 	if (out != NULL) {
@@ -173,7 +173,7 @@ static struct tow_runtime *open_runtime(bool stats, const char *dir)
 	return runtime;
 }
 
-static void follow(int fd, const char *dir)
+static void follow_lead(int fd, const char *dir)
 {
 	struct tow_runtime *runtime = open_runtime(false, dir);
 	struct tow_op *ops[WINDOW], *op;
@@ -189,22 +189,22 @@ static void follow(int fd, const char *dir)
 	OK(tow_alloc(runtime, WINDOW * options.bytes, 64, &memory));
 	OK(tow_alloc(runtime, 64, 64, &word));
 	if (write(fd, address, sizeof(address)) < 0)
-		die("write");
+		die_of("write");
 	OK(tow_accept_start(endpoint, NULL, &op));
-	finish(op, &result);
+	finish_op(op, &result);
 	while (go != 0) {
 		for (unsigned i = 0; i < WINDOW; i++)
 			OK(tow_recv_start(result.peer, (char *)memory + i * options.bytes,
 					  options.bytes, 1, NULL, &ops[i]));
 		OK(tow_recv_start(result.peer, word, 8, 2, NULL, &op));
-		finish(op, NULL);
+		finish_op(op, NULL);
 		memcpy(&go, word, 8);
 		for (unsigned i = 0; i < WINDOW && go != 0; i++)
-			finish(ops[i], NULL);
+			finish_op(ops[i], NULL);
 		if (go == 0)
 			break;
 		OK(tow_send_start(result.peer, word, 8, 3, NULL, &op));
-		finish(op, NULL);
+		finish_op(op, NULL);
 	}
 	_exit(0);
 }
@@ -215,22 +215,22 @@ struct lead {
 	void *memory, *word;
 };
 
-static void window(struct lead *lead, uint64_t go)
+static void send_window(struct lead *lead, uint64_t go)
 {
 	struct tow_op *ops[WINDOW], *op;
 
 	memcpy(lead->word, &go, 8);
 	OK(tow_send_start(lead->peer, lead->word, 8, 2, NULL, &op));
-	finish(op, NULL);
+	finish_op(op, NULL);
 	if (go == 0)
 		return;
 	for (unsigned i = 0; i < WINDOW; i++)
 		OK(tow_send_start(lead->peer, (char *)lead->memory + i * options.bytes,
 				  options.bytes, 1, NULL, &ops[i]));
 	for (unsigned i = 0; i < WINDOW; i++)
-		finish(ops[i], NULL);
+		finish_op(ops[i], NULL);
 	OK(tow_recv_start(lead->peer, lead->word, 8, 3, NULL, &op));
-	finish(op, NULL);
+	finish_op(op, NULL);
 }
 
 static void lead_open(struct lead *lead, const char *dir, int address_fd)
@@ -241,11 +241,11 @@ static void lead_open(struct lead *lead, const char *dir, int address_fd)
 	char address[TOW_ADDRESS_MAX];
 
 	if (read(address_fd, address, sizeof(address)) != (ssize_t)sizeof(address))
-		die("rank 1 said no address");
+		die_of("rank 1 said no address");
 	lead->runtime = open_runtime(true, dir);
 	OK(tow_endpoint_open(lead->runtime, options.address, &endpoint));
 	OK(tow_connect_start(endpoint, address, NULL, &op));
-	finish(op, &result);
+	finish_op(op, &result);
 	lead->peer = result.peer;
 	OK(tow_alloc(lead->runtime, WINDOW * options.bytes, 64, &lead->memory));
 	OK(tow_alloc(lead->runtime, 64, 64, &lead->word));
@@ -253,24 +253,24 @@ static void lead_open(struct lead *lead, const char *dir, int address_fd)
 }
 
 /* Bytes a second of one turn. */
-static double turn(struct lead *lead, int reader_fd, bool scraped, struct scrapes *scrapes)
+static double time_turn(struct lead *lead, int reader_fd, bool scraped, struct scrapes *scrapes)
 {
 	uint64_t start, end, until, windows = 0;
 	struct scrapes one;
 
 	if (scraped && send(reader_fd, "g", 1, MSG_NOSIGNAL) != 1)
-		die("the reader has gone");
+		die_of("the reader has gone");
 	start = now_ns();
 	until = start + (uint64_t)(options.seconds * 1e9);
 	do {
-		window(lead, 1);
+		send_window(lead, 1);
 		windows++;
 		end = now_ns();
 	} while (end < until);
 	if (scraped) {
 		if (send(reader_fd, "s", 1, MSG_NOSIGNAL) != 1 ||
 		    recv(reader_fd, &one, sizeof(one), 0) != (ssize_t)sizeof(one))
-			die("the reader has gone");
+			die_of("the reader has gone");
 		scrapes->count += one.count;
 		scrapes->bytes += one.bytes;
 		scrapes->late += one.late;
@@ -310,40 +310,40 @@ static uint64_t server_ns(void)
 	return sum;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_values(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
 	return (x > y) - (x < y);
 }
 
-static double median(double *values, unsigned count)
+static double median_of(double *values, unsigned count)
 {
-	qsort(values, count, sizeof(*values), compare);
+	qsort(values, count, sizeof(*values), compare_values);
 	return count % 2 != 0 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-static void measure(struct lead *lead, int reader_fd)
+static void measure_lead(struct lead *lead, int reader_fd)
 {
 	double off[TURNS_MAX], on[TURNS_MAX], ratios[TURNS_MAX];
 	struct scrapes scrapes = { 0 };
 	uint64_t worked = server_ns();
 	double middle;
 
-	turn(lead, reader_fd, false, &scrapes); /* warm */
+	time_turn(lead, reader_fd, false, &scrapes); /* warm */
 	for (unsigned i = 0; i < options.pairs; i++) {
 		for (unsigned j = 0; j < 2; j++) {
 			bool scraped = (i + j) % 2 != 0;
-			double rate = turn(lead, reader_fd, scraped, &scrapes);
+			double rate = time_turn(lead, reader_fd, scraped, &scrapes);
 
 			*(scraped ? &on[i] : &off[i]) = rate;
 		}
 		ratios[i] = on[i] / off[i];
 	}
 	if (scrapes.count == 0)
-		die("nothing was read");
+		die_of("nothing was read");
 	worked = server_ns() - worked;
-	middle = median(ratios, options.pairs); /* and they are sorted */
+	middle = median_of(ratios, options.pairs); /* and they are sorted */
 	printf("lane %s, %llu bytes, %u pairs of %.3g s, %s %u times a second\n", options.lane,
 	       (unsigned long long)options.bytes, options.pairs, options.seconds, options.path,
 	       options.rate);
@@ -353,11 +353,11 @@ static void measure(struct lead *lead, int reader_fd)
 	printf("server's CPU    %.1f us for each\n", (double)worked / 1e3 / (double)scrapes.count);
 	printf("ratio          %.4f median, %.4f to %.4f\n", middle, ratios[0],
 	       ratios[options.pairs - 1]);
-	printf("without        %.3f GB/s median\n", median(off, options.pairs) / 1e9);
-	printf("with           %.3f GB/s median\n", median(on, options.pairs) / 1e9);
+	printf("without        %.3f GB/s median\n", median_of(off, options.pairs) / 1e9);
+	printf("with           %.3f GB/s median\n", median_of(on, options.pairs) / 1e9);
 }
 
-static void run(void)
+static void run_bench(void)
 {
 	char dir[] = "/tmp/scrape-bench-XXXXXX", path[128] = "";
 	struct lead lead = { 0 };
@@ -366,25 +366,25 @@ static void run(void)
 
 	if (mkdtemp(dir) == NULL || pipe(address_fds) != 0 ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reader_fds) != 0)
-		die("setting up");
+		die_of("setting up");
 	fflush(stdout);
 	children[0] = fork();
 	if (children[0] == 0) {
 		close(reader_fds[0]); /* else it would never see the end */
-		reader(reader_fds[1]);
+		read_pages(reader_fds[1]);
 	}
 	children[1] = fork();
 	if (children[1] == 0) {
 		close(reader_fds[0]);
-		follow(address_fds[1], dir);
+		follow_lead(address_fds[1], dir);
 	}
 	close(reader_fds[1]);
 	lead_open(&lead, dir, address_fds[0]);
 	snprintf(path, sizeof(path), "%s", tow_stats_socket(lead.runtime));
 	if (send(reader_fds[0], path, sizeof(path), 0) < 0)
-		die("send");
-	measure(&lead, reader_fds[0]);
-	window(&lead, 0);
+		die_of("send");
+	measure_lead(&lead, reader_fds[0]);
+	send_window(&lead, 0);
 	waitpid(children[1], NULL, 0);
 	close(reader_fds[0]);
 	waitpid(children[0], NULL, 0);
@@ -392,7 +392,7 @@ static void run(void)
 	rmdir(dir);
 }
 
-static void usage(void)
+static void usage_exit(void)
 {
 	puts("usage: scrape_bench [--lane LANE] [--bytes N] [--pairs N] [--seconds S] [--rate N]\n"
 	     "                    [--path PATH] [--quick]\n"
@@ -428,14 +428,14 @@ int main(int argc, char **argv)
 		else if (option == 'q')
 			options.pairs = 2, options.seconds = 0.05;
 		else
-			return usage(), option == 'h' ? 0 : 2;
+			return usage_exit(), option == 'h' ? 0 : 2;
 	}
 	if (!bench_lane_address(options.lane, options.address))
-		return usage(), 2;
+		return usage_exit(), 2;
 	if (options.pairs == 0 || options.pairs > TURNS_MAX || options.rate == 0 ||
 	    options.rate > 100000 || options.bytes == 0 || options.bytes > 2 << 20 ||
 	    !(options.seconds > 0 && options.seconds <= 60))
-		return usage(), 2;
-	run();
+		return usage_exit(), 2;
+	run_bench();
 	return 0;
 }

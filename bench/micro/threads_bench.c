@@ -77,7 +77,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static void finish(struct tow_op *op)
+static void finish_op(struct tow_op *op)
 {
 	int status;
 
@@ -91,29 +91,29 @@ static void finish(struct tow_op *op)
 	OK(tow_op_release(op));
 }
 
-static void put(const struct side *side, uint64_t tag, uint64_t value)
+static void put_value(const struct side *side, uint64_t tag, uint64_t value)
 {
 	OK(tow_send_start(side->peer, &value, sizeof(value), tag, NULL, NULL));
 }
 
-static uint64_t get(const struct side *side, uint64_t tag)
+static uint64_t get_value(const struct side *side, uint64_t tag)
 {
 	struct tow_op *op;
 	uint64_t value;
 
 	OK(tow_recv_start(side->peer, &value, sizeof(value), tag, NULL, &op));
-	finish(op);
+	finish_op(op);
 	return value;
 }
 
 /* Both sides have come here. */
-static void meet(const struct side *side)
+static void meet_other(const struct side *side)
 {
-	put(side, TAG_MEET + side->near, 0);
-	(void)get(side, TAG_MEET + !side->near);
+	put_value(side, TAG_MEET + side->near, 0);
+	(void)get_value(side, TAG_MEET + !side->near);
 }
 
-static void ask(struct worker *worker)
+static void ask_once(struct worker *worker)
 {
 	const struct side *side = worker->side;
 	uint64_t last_ns = now_ns(), answer;
@@ -124,8 +124,8 @@ static void ask(struct worker *worker)
 
 		OK(tow_recv_start(side->peer, &answer, sizeof(answer), TAG_ANSWER + worker->number,
 				  NULL, &op));
-		put(side, TAG_ASK + worker->number, value);
-		finish(op);
+		put_value(side, TAG_ASK + worker->number, value);
+		finish_op(op);
 		if (answer != value) {
 			fprintf(stderr, "threads_bench: a wrong answer\n");
 			exit(2);
@@ -136,25 +136,25 @@ static void ask(struct worker *worker)
 		last_ns = at_ns;
 		worker->exchanges++;
 	}
-	put(side, TAG_ASK + worker->number, STOP);
+	put_value(side, TAG_ASK + worker->number, STOP);
 }
 
-static void answer(struct worker *worker)
+static void answer_once(struct worker *worker)
 {
 	uint64_t value;
 
-	while ((value = get(worker->side, TAG_ASK + worker->number)) != STOP)
-		put(worker->side, TAG_ANSWER + worker->number, value);
+	while ((value = get_value(worker->side, TAG_ASK + worker->number)) != STOP)
+		put_value(worker->side, TAG_ANSWER + worker->number, value);
 }
 
-static void *work(void *arg)
+static void *worker_run(void *arg)
 {
 	struct worker *worker = arg;
 
 	if (worker->side->near)
-		ask(worker);
+		ask_once(worker);
 	else
-		answer(worker);
+		answer_once(worker);
 	if (worker->block) {
 		struct tow_op *op;
 		uint64_t value;
@@ -167,34 +167,34 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static void begin(struct worker *workers, const struct side *side, unsigned first, unsigned count,
-		  uint64_t for_ns, bool block)
+static void begin_workers(struct worker *workers, const struct side *side, unsigned first,
+			  unsigned count, uint64_t for_ns, bool block)
 {
 	for (unsigned i = first; i < first + count; i++) {
 		workers[i] = (struct worker){
 			.side = side, .number = i, .block = block, .until_ns = now_ns() + for_ns
 		};
-		if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
+		if (pthread_create(&workers[i].thread, NULL, worker_run, &workers[i]) != 0) {
 			fprintf(stderr, "threads_bench: no thread %u\n", i);
 			exit(2);
 		}
 	}
 }
 
-static void end(struct worker *workers, unsigned first, unsigned count)
+static void end_workers(struct worker *workers, unsigned first, unsigned count)
 {
 	for (unsigned i = first; i < first + count; i++)
 		pthread_join(workers[i].thread, NULL);
 }
 
 /* The time of one exchange by the first pair, in microseconds. */
-static double measure(const struct side *side)
+static double measure_side(const struct side *side)
 {
 	uint64_t for_ns = options.only_all ? 10000000 : options.part_ns;
 	struct worker one = { .side = side, .until_ns = now_ns() + for_ns };
 	uint64_t begun = now_ns();
 
-	work(&one);
+	worker_run(&one);
 	return one.exchanges == 0 ? 0 : (double)(now_ns() - begun) / 1e3 / (double)one.exchanges;
 }
 
@@ -210,35 +210,35 @@ static void round_of(const struct side *side, struct figures *out, unsigned roun
 	unsigned others = options.threads - 1;
 	uint64_t sum = 0, begun;
 
-	meet(side);
-	out->alone_us[round] = measure(side);
-	meet(side);
+	meet_other(side);
+	out->alone_us[round] = measure_side(side);
+	meet_other(side);
 	if (options.only_all)
 		others = 0;
-	begin(workers, side, 1, others, 1, true);
+	begin_workers(workers, side, 1, others, 1, true);
 	usleep(100000);
-	meet(side);
-	out->blocked_us[round] = measure(side);
-	meet(side);
+	meet_other(side);
+	out->blocked_us[round] = measure_side(side);
+	meet_other(side);
 	for (unsigned i = 1; i <= others; i++)
-		put(side, TAG_BLOCK + i, 0);
-	end(workers, 1, others);
-	meet(side);
-	out->ended_us[round] = measure(side);
-	meet(side);
+		put_value(side, TAG_BLOCK + i, 0);
+	end_workers(workers, 1, others);
+	meet_other(side);
+	out->ended_us[round] = measure_side(side);
+	meet_other(side);
 	begun = now_ns();
-	begin(workers, side, 0, options.threads, options.part_ns, false);
-	end(workers, 0, options.threads);
+	begin_workers(workers, side, 0, options.threads, options.part_ns, false);
+	end_workers(workers, 0, options.threads);
 	for (unsigned i = 0; i < options.threads; i++) {
 		sum += workers[i].exchanges;
 		if ((double)workers[i].worst_ns / 1e6 > out->worst_ms)
 			out->worst_ms = (double)workers[i].worst_ns / 1e6;
 	}
 	out->all_per_s[round] = (double)sum * 1e9 / (double)(now_ns() - begun);
-	meet(side);
+	meet_other(side);
 }
 
-static void *play(void *arg)
+static void *play_side(void *arg)
 {
 	const struct side *side = arg;
 	struct figures unused = { 0 };
@@ -255,16 +255,16 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double median(double *values)
+static double median_of(double *values)
 {
 	qsort(values, options.rounds, sizeof(values[0]), by_value);
 	return values[options.rounds / 2];
 }
 
-static void report(struct figures *figures)
+static void report_figures(struct figures *figures)
 {
-	double alone = median(figures->alone_us), blocked = median(figures->blocked_us);
-	double ended = median(figures->ended_us), all = median(figures->all_per_s);
+	double alone = median_of(figures->alone_us), blocked = median_of(figures->blocked_us);
+	double ended = median_of(figures->ended_us), all = median_of(figures->all_per_s);
 
 	printf("{\"lane\": \"%s\", \"style\": \"%s\", \"threads\": %u, \"alone_us\": %.2f, "
 	       "\"blocked_us\": %.2f, \"ended_us\": %.2f, \"all_per_s\": %.0f, "
@@ -310,7 +310,7 @@ static void run_here(struct figures *figures)
 	OK(tow_connect_start(endpoint, address, NULL, &dial));
 	near.peer = peer_of(dial);
 	far.peer = peer_of(accept);
-	if (pthread_create(&thread, NULL, play, &far) != 0)
+	if (pthread_create(&thread, NULL, play_side, &far) != 0)
 		exit(2);
 	for (unsigned i = 0; i < options.rounds; i++)
 		round_of(&near, figures, i);
@@ -356,7 +356,7 @@ static void run_apart(struct figures *figures)
 		exit(2);
 }
 
-static void usage(void)
+static void usage_exit(void)
 {
 	char names[BENCH_LANES_HELP_BYTES];
 
@@ -374,7 +374,7 @@ static const char *lane_of(const char *text)
 
 	if (strcmp(text, "loop") != 0 && strcmp(text, "tow") != 0 &&
 	    !bench_lane_address(text, address))
-		usage();
+		usage_exit();
 	return text;
 }
 
@@ -395,7 +395,7 @@ int main(int argc, char **argv)
 			continue;
 		}
 		if (value == NULL)
-			usage();
+			usage_exit();
 		if (strcmp(argv[i], "--lane") == 0)
 			options.lane = lane_of(value);
 		else if (strcmp(argv[i], "--threads") == 0)
@@ -403,16 +403,16 @@ int main(int argc, char **argv)
 		else if (strcmp(argv[i], "--style") == 0)
 			options.test = strcmp(value, "test") == 0;
 		else
-			usage();
+			usage_exit();
 		i++;
 	}
 	if (options.threads < 2 || options.threads > THREADS_MAX)
-		usage();
+		usage_exit();
 	alarm(options.rounds * 60);
 	if (strcmp(options.lane, "loop") == 0)
 		run_here(&figures);
 	else
 		run_apart(&figures);
-	report(&figures);
+	report_figures(&figures);
 	return 0;
 }

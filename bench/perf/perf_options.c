@@ -58,7 +58,7 @@ static const char help[] =
 	"\n"
 	"Exit: 0 good, 1 payload was wrong, 2 anything else.\n";
 
-static int usage(const char *what, const char *value)
+static int usage_error(const char *what, const char *value)
 {
 	fprintf(stderr, "tow-perf: %s: '%s' (tow-perf --help)\n", what, value);
 	return PERF_FAILED;
@@ -66,7 +66,7 @@ static int usage(const char *what, const char *value)
 
 static int parse_sizes(const char *text, struct bench_sizes *out)
 {
-	return bench_parse_sizes(text, 1, out) ? 0 : usage(BENCH_SIZES_HELP, text);
+	return bench_parse_sizes(text, 1, out) ? 0 : usage_error(BENCH_SIZES_HELP, text);
 }
 
 static int parse_ops(const char *text, struct perf_options *options)
@@ -84,7 +84,8 @@ static int parse_ops(const char *text, struct perf_options *options)
 		while (op < PERF_OP_COUNT && strcmp(name, perf_op_names[op]) != 0)
 			op++;
 		if (op == PERF_OP_COUNT)
-			return usage("--op is a list of latency, view, bw, bw_spread, rate", text);
+			return usage_error("--op is a list of latency, view, bw, bw_spread, rate",
+					   text);
 		options->ops[op] = true;
 	}
 	return 0;
@@ -195,7 +196,7 @@ static int parse_lane(const char *text, struct perf_options *options)
 		return 0;
 	bench_lane_names(names);
 	snprintf(rule, sizeof(rule), "--lane is %s, LANE:REST, tow or loop", names);
-	return usage(rule, text);
+	return usage_error(rule, text);
 }
 
 static int parse_bytes(const char *text, struct perf_options *options)
@@ -237,7 +238,7 @@ static int apply_value(struct perf_options *options, int option, const char *val
 		options->tests = strcmp(value, "test") == 0;
 		return options->tests || strcmp(value, "wait") == 0
 			       ? 0
-			       : usage("--drive is wait or test", value);
+			       : usage_error("--drive is wait or test", value);
 	case OPT_LISTEN:
 		options->listen = value;
 		return 0;
@@ -251,7 +252,7 @@ static int apply_value(struct perf_options *options, int option, const char *val
 	return PERF_FAILED; /* getopt has said why */
 }
 
-static int apply(struct perf_options *options, int option, const char *value, bool *cold)
+static int apply_option(struct perf_options *options, int option, const char *value, bool *cold)
 {
 	switch (option) {
 	case OPT_COLD:
@@ -279,17 +280,17 @@ static int apply(struct perf_options *options, int option, const char *value, bo
 	return apply_value(options, option, value);
 }
 
-static int settle(struct perf_options *options, bool cold)
+static int settle_options(struct perf_options *options, bool cold)
 {
 	if (cold && options->ops[PERF_BW]) {
 		options->ops[PERF_BW] = false;
 		options->ops[PERF_BW_SPREAD] = true;
 	}
 	if (options->listen != NULL && options->connect != NULL)
-		return usage("--listen and --connect exclude each other", options->connect);
+		return usage_error("--listen and --connect exclude each other", options->connect);
 	if (options->loop && (options->listen != NULL || options->connect != NULL))
-		return usage("lane loop is within one process, without --listen or --connect",
-			     "loop");
+		return usage_error("lane loop is within one process, without --listen or --connect",
+				   "loop");
 	if (options->path == NULL && options->connect != NULL)
 		options->path = "remote";
 	if (options->path == NULL)
@@ -303,13 +304,13 @@ int perf_options_parse(struct perf_options *options, int argc, char **argv)
 	int option, rc = from_environment(options);
 
 	while (rc == 0 && (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
-		rc = apply(options, option == 'h' ? OPT_HELP : option, optarg, &cold);
+		rc = apply_option(options, option == 'h' ? OPT_HELP : option, optarg, &cold);
 	if (rc == 0 && optind < argc)
-		rc = usage("not an option", argv[optind]);
-	return rc != 0 ? rc : settle(options, cold);
+		rc = usage_error("not an option", argv[optind]);
+	return rc != 0 ? rc : settle_options(options, cold);
 }
 
-static uint64_t clamp(uint64_t value, uint64_t min, uint64_t max)
+static uint64_t clamp_value(uint64_t value, uint64_t min, uint64_t max)
 {
 	return value < min ? min : value > max ? max : value;
 }
@@ -336,15 +337,15 @@ struct perf_case perf_plan(const struct perf_options *options, enum perf_op op, 
 		plan.rounds = 1500;
 		break;
 	default:
-		plan.window = clamp(PERF_SPAN / bytes, 4, 64);
+		plan.window = clamp_value(PERF_SPAN / bytes, 4, 64);
 		if (op == PERF_BW_SPREAD)
-			plan.slots = clamp(PERF_SPAN / perf_stride(bytes), 1, PERF_SPAN);
+			plan.slots = clamp_value(PERF_SPAN / perf_stride(bytes), 1, PERF_SPAN);
 		break;
 	}
 	if (!perf_is_latency(op) && options->window != 0)
 		plan.window = options->window;
 	if (op == PERF_BW || op == PERF_BW_SPREAD)
-		plan.rounds = clamp(options->volume / (bytes * plan.window + 1), 4, 2000);
+		plan.rounds = clamp_value(options->volume / (bytes * plan.window + 1), 4, 2000);
 	if (options->iters != 0)
 		plan.rounds = options->iters;
 	plan.warm = perf_is_latency(op) ? plan.rounds / 10 : plan.rounds / 10 + 1;

@@ -11,8 +11,8 @@
 
 static unsigned int printed;
 
-static void plain(const struct perf_options *options, const struct perf_result *r,
-		  const char *metric, double value)
+static void plain_line(const struct perf_options *options, const struct perf_result *r,
+		       const char *metric, double value)
 {
 	printf("%s %s %s %" PRIu64 " %s %.6g\n", options->peer, options->path, perf_op_names[r->op],
 	       r->bytes, metric, value);
@@ -21,14 +21,14 @@ static void plain(const struct perf_options *options, const struct perf_result *
 static void plain_result(const struct perf_options *options, const struct perf_result *r)
 {
 	if (perf_is_latency(r->op)) {
-		plain(options, r, "p50_us", r->p50_us);
-		plain(options, r, "p99_us", r->p99_us);
-		plain(options, r, "avg_us", r->avg_us);
+		plain_line(options, r, "p50_us", r->p50_us);
+		plain_line(options, r, "p99_us", r->p99_us);
+		plain_line(options, r, "avg_us", r->avg_us);
 	} else if (r->op == PERF_RATE) {
-		plain(options, r, "Mmsgps", r->mmsgps);
+		plain_line(options, r, "Mmsgps", r->mmsgps);
 	} else {
-		plain(options, r, "MBps", r->mbps);
-		plain(options, r, "cpu_s_per_GiB", r->cpu_s_per_gib);
+		plain_line(options, r, "MBps", r->mbps);
+		plain_line(options, r, "cpu_s_per_GiB", r->cpu_s_per_gib);
 	}
 }
 

@@ -62,13 +62,13 @@ static uint64_t slots_used(const struct order *order)
 	return messages < order->slots ? messages : order->slots;
 }
 
-static void fill(struct perf_side *side, const struct order *order, uint64_t seed)
+static void fill_order(struct perf_side *side, const struct order *order, uint64_t seed)
 {
 	for (uint64_t i = 0; i < slots_used(order); i++)
 		pattern_fill(slot_at(side, order, i), order->bytes, pattern_bytes(seed + i));
 }
 
-static void clear(struct perf_side *side, const struct order *order)
+static void clear_order(struct perf_side *side, const struct order *order)
 {
 	memset(side->area, 0, slots_used(order) * perf_stride(order->bytes));
 }
@@ -90,7 +90,7 @@ static int verify_at(const struct perf_side *side, const struct order *order, co
 	return PERF_MISMATCH;
 }
 
-static int verify(const struct perf_side *side, const struct order *order, uint64_t seed)
+static int verify_order(const struct perf_side *side, const struct order *order, uint64_t seed)
 {
 	int rc = 0;
 
@@ -210,7 +210,7 @@ static int start_window(struct perf_side *side, const struct order *order, bool 
  * One way, from rank 0 to rank 1, as the baselines' rates of message queues are measured: a window
  * that slides, and one acknowledgement at the end.
  */
-static int slide(struct perf_side *side, const struct order *order, struct timing *timing)
+static int slide_window(struct perf_side *side, const struct order *order, struct timing *timing)
 {
 	uint64_t lead = order->lead * order->window, left;
 	uint64_t total = lead + order->rounds * order->window, slot = 0, i;
@@ -240,7 +240,7 @@ static int slide(struct perf_side *side, const struct order *order, struct timin
 }
 
 /* One way, from rank 0 to rank 1. */
-static int stream(struct perf_side *side, const struct order *order, struct timing *timing)
+static int stream_order(struct perf_side *side, const struct order *order, struct timing *timing)
 {
 	double start = perf_now(), cpu = perf_cpu();
 	bool sends = side->rank == 0;
@@ -272,7 +272,7 @@ static int check_send(struct perf_side *side, const struct order *order, uint64_
 	uint8_t ready;
 	int rc;
 
-	fill(side, order, seed);
+	fill_order(side, order, seed);
 	rc = perf_recv(side, &ready, 1, TAG_READY);
 	if (rc == 0)
 		rc = start_window(side, order, true, &slot);
@@ -285,23 +285,24 @@ static int check_recv(struct perf_side *side, const struct order *order, uint64_
 	uint8_t ready = 1;
 	int rc;
 
-	clear(side, order);
+	clear_order(side, order);
 	rc = start_window(side, order, false, &slot);
 	if (rc != 0)
 		return rc;
 	rc = perf_send(side, &ready, 1, TAG_READY);
 	if (rc == 0)
 		rc = perf_wait_all(side, order->window);
-	return rc == 0 ? verify(side, order, seed) : rc;
+	return rc == 0 ? verify_order(side, order, seed) : rc;
 }
 
-static int loop(struct perf_side *side, const struct order *order, struct timing *timing)
+static int loop_order(struct perf_side *side, const struct order *order, struct timing *timing)
 {
 	if (order->op == PERF_VIEW)
 		return ping_pong_views(side, order, timing);
 	if (order->op == PERF_RATE)
-		return slide(side, order, timing);
-	return order->op == PERF_LAT ? ping_pong(side, order, timing) : stream(side, order, timing);
+		return slide_window(side, order, timing);
+	return order->op == PERF_LAT ? ping_pong(side, order, timing)
+				     : stream_order(side, order, timing);
 }
 
 /* Rank 0's half of a phase between order and report. */
@@ -314,11 +315,11 @@ static int lead_phase(struct perf_side *side, const struct order *order, struct 
 		rc = check_send(side, order, order->seed);
 		return rc == 0 ? check_recv(side, order, order->seed + BACK) : rc;
 	}
-	fill(side, order, order->seed);
+	fill_order(side, order, order->seed);
 	rc = perf_recv(side, &ready, 1, TAG_READY);
 	if (rc == 0)
-		rc = loop(side, order, timing);
-	return rc == 0 && order->op == PERF_LAT ? verify(side, order, order->seed) : rc;
+		rc = loop_order(side, order, timing);
+	return rc == 0 && order->op == PERF_LAT ? verify_order(side, order, order->seed) : rc;
 }
 
 static int run_phase(struct perf_side *side, struct order *order, struct timing *timing)
@@ -348,7 +349,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static struct perf_result evaluate(const struct order *order, const struct timing *timing)
+static struct perf_result evaluate_timing(const struct order *order, const struct timing *timing)
 {
 	double messages = (double)order->window * (double)order->rounds, sum = 0;
 	double bytes = messages * (double)order->bytes;
@@ -379,7 +380,7 @@ static uint64_t rounds_for(double seconds, uint64_t rounds, double took)
 	return want < 1 ? 1 : want > (double)ROUNDS_LIMIT ? ROUNDS_LIMIT : (uint64_t)want;
 }
 
-static int measure(struct perf_side *side, struct order *order, const struct perf_case *plan)
+static int measure_case(struct perf_side *side, struct order *order, const struct perf_case *plan)
 {
 	struct timing timing = { 0, 0, NULL };
 	struct perf_result result;
@@ -400,7 +401,7 @@ static int measure(struct perf_side *side, struct order *order, const struct per
 	if (timing.samples == NULL)
 		return perf_failed(side, "memory for the samples", TOW_ENOMEM);
 	rc = run_phase(side, order, &timing);
-	result = evaluate(order, &timing);
+	result = evaluate_timing(order, &timing);
 	free(timing.samples);
 	timing.samples = NULL;
 	order->phase = PHASE_CHECK;
@@ -425,7 +426,7 @@ static int measure_sizes(struct perf_side *side, struct order *order, enum perf_
 		order->bytes = plan.bytes;
 		order->window = plan.window;
 		order->slots = plan.slots;
-		rc = measure(side, order, &plan);
+		rc = measure_case(side, order, &plan);
 		if (rc == 0)
 			drop_area(side);
 	}
@@ -476,14 +477,14 @@ static int follow_phase(struct perf_side *side, const struct order *order)
 	} else if (rc == 0) {
 		/* what is sent as a view is this side's own */
 		if (order->op == PERF_VIEW)
-			fill(side, order, order->seed);
+			fill_order(side, order, order->seed);
 		else
-			clear(side, order);
+			clear_order(side, order);
 		rc = perf_send(side, &ready, 1, TAG_READY);
 		if (rc == 0)
-			rc = loop(side, order, &timing);
+			rc = loop_order(side, order, &timing);
 		if (rc == 0)
-			rc = verify(side, order, order->seed);
+			rc = verify_order(side, order, order->seed);
 	}
 	if (rc == PERF_FAILED)
 		return rc;

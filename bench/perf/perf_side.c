@@ -143,7 +143,7 @@ void perf_side_close(struct perf_side *side)
 }
 
 /* Ends as tow_op_wait does, in the way that the options ask for. */
-static int drive(const struct perf_side *side, struct tow_op *op)
+static int drive_op(const struct perf_side *side, struct tow_op *op)
 {
 	double until;
 	int rc;
@@ -162,9 +162,9 @@ static int drive(const struct perf_side *side, struct tow_op *op)
 }
 
 /* TOW_COPIED is success: what was copied, and why, is in the counters (--stats). */
-static int finish(struct perf_side *side, struct tow_op *op, const char *what)
+static int finish_op(struct perf_side *side, struct tow_op *op, const char *what)
 {
-	int rc = drive(side, op);
+	int rc = drive_op(side, op);
 
 	if (rc == TOW_ETIMEDOUT) { /* its buffer may end with the caller's function */
 		tow_op_cancel(op);
@@ -179,7 +179,7 @@ int perf_send(struct perf_side *side, const void *data, uint64_t bytes, uint64_t
 	struct tow_op *op;
 	int rc = tow_send_start(side->peer, data, bytes, tag, NULL, &op);
 
-	return rc < 0 ? perf_failed(side, "send", rc) : finish(side, op, "send");
+	return rc < 0 ? perf_failed(side, "send", rc) : finish_op(side, op, "send");
 }
 
 int perf_recv(struct perf_side *side, void *data, uint64_t bytes, uint64_t tag)
@@ -187,7 +187,7 @@ int perf_recv(struct perf_side *side, void *data, uint64_t bytes, uint64_t tag)
 	struct tow_op *op;
 	int rc = tow_recv_start(side->peer, data, bytes, tag, NULL, &op);
 
-	return rc < 0 ? perf_failed(side, "receive", rc) : finish(side, op, "receive");
+	return rc < 0 ? perf_failed(side, "receive", rc) : finish_op(side, op, "receive");
 }
 
 int perf_view(struct perf_side *side, uint64_t bytes, uint64_t tag, const uint8_t **data_out)
@@ -198,7 +198,7 @@ int perf_view(struct perf_side *side, uint64_t bytes, uint64_t tag, const uint8_
 
 	if (rc < 0)
 		return perf_failed(side, "view", rc);
-	rc = drive(side, op);
+	rc = drive_op(side, op);
 	if (rc == TOW_OK || rc == TOW_COPIED)
 		rc = tow_op_result(op, &result);
 	if (rc == TOW_OK && result.bytes != bytes)
@@ -222,7 +222,7 @@ void perf_view_drop(struct perf_side *side)
 
 int perf_wait_one(struct perf_side *side, uint64_t i)
 {
-	return finish(side, side->ops[i], "message of a window");
+	return finish_op(side, side->ops[i], "message of a window");
 }
 
 int perf_wait_all(struct perf_side *side, uint64_t count)
@@ -231,7 +231,7 @@ int perf_wait_all(struct perf_side *side, uint64_t count)
 
 	for (uint64_t i = 0; i < count; i++) {
 		if (rc == 0)
-			rc = finish(side, side->ops[i], "message of a window");
+			rc = finish_op(side, side->ops[i], "message of a window");
 		else
 			tow_op_release(side->ops[i]);
 	}

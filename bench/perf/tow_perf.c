@@ -26,7 +26,7 @@
 #define LOOP_CONNECT "loop://tow-perf-0"
 
 /* Rank 1 with a runtime of its own; the address goes to fd, when that is one, else to stderr. */
-static int follow(const struct perf_options *options, const char *address, int fd)
+static int run_follower(const struct perf_options *options, const char *address, int fd)
 {
 	struct perf_side side = { .options = options, .rank = 1 };
 	char real[TOW_ADDRESS_MAX] = "";
@@ -53,7 +53,7 @@ static int follow(const struct perf_options *options, const char *address, int f
 }
 
 /* Rank 0, whose side is open: measures, reports, and closes what it owns. */
-static int lead(struct perf_side *side, const char *address)
+static int run_leader(struct perf_side *side, const char *address)
 {
 	const struct perf_options *options = side->options;
 	int rc = perf_side_connect(side, address), stats;
@@ -82,7 +82,7 @@ static int run_connect(const struct perf_options *options, const char *address)
 	bench_lane_connecting(address, own);
 	rc = perf_side_open(&side, own);
 	if (rc == 0)
-		rc = lead(&side, address);
+		rc = run_leader(&side, address);
 	if (side.runtime != NULL)
 		tow_runtime_close(side.runtime);
 	return rc;
@@ -119,7 +119,7 @@ static int run_loop(const struct perf_options *options)
 		fprintf(stderr, "tow-perf: no thread for rank 1\n");
 		rc = PERF_FAILED;
 	} else if (rc == 0) {
-		rc = lead(&side, LOOP_LISTEN);
+		rc = run_leader(&side, LOOP_LISTEN);
 		pthread_join(thread, &followed);
 	}
 	perf_side_close(&other);
@@ -130,7 +130,7 @@ static int run_loop(const struct perf_options *options)
 }
 
 /* Waits for the child, which has its own time limits; one that overstays a little is ended. */
-static int reap(pid_t child)
+static int reap_child(pid_t child)
 {
 	int status = 0;
 
@@ -176,7 +176,7 @@ static int run_spawn(const struct perf_options *options)
 		close(fds[0]);
 		if (!bench_lane_address(options->lane, address))
 			snprintf(address, sizeof(address), "tow://");
-		_exit(getppid() == parent ? follow(options, address, fds[1]) : PERF_FAILED);
+		_exit(getppid() == parent ? run_follower(options, address, fds[1]) : PERF_FAILED);
 	}
 	close(fds[1]);
 	rc = read_address(options, fds[0], address);
@@ -185,7 +185,7 @@ static int run_spawn(const struct perf_options *options)
 		rc = run_connect(options, address);
 	if (rc == PERF_FAILED)
 		kill(child, SIGTERM);
-	followed = reap(child);
+	followed = reap_child(child);
 	return rc != 0 ? rc : followed;
 }
 
@@ -200,7 +200,7 @@ int main(int argc, char **argv)
 	if (options.loop)
 		return run_loop(&options);
 	if (options.listen != NULL)
-		return follow(&options, options.listen, -1);
+		return run_follower(&options, options.listen, -1);
 	if (options.connect != NULL)
 		return run_connect(&options, options.connect);
 	return run_spawn(&options);

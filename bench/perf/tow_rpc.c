@@ -31,16 +31,16 @@ static struct {
 
 static double samples[ITERS_MAX];
 
-static void fail(const char *what)
+static void fail_call(const char *what)
 {
 	fprintf(stderr, "tow-rpc: %s: %s\n", what, tow_error_message());
 	exit(2);
 }
 
-static void must(int status, const char *what)
+static void must_succeed(int status, const char *what)
 {
 	if (status < TOW_OK)
-		fail(what);
+		fail_call(what);
 }
 
 static double now_us(void)
@@ -52,7 +52,7 @@ static double now_us(void)
 }
 
 /* Where both sides are on one processor each waits for the other to have polled in vain. */
-static void pin(int side)
+static void pin_side(int side)
 {
 	long count = sysconf(_SC_NPROCESSORS_ONLN);
 	cpu_set_t set;
@@ -64,13 +64,13 @@ static void pin(int side)
 	sched_setaffinity(0, sizeof(set), &set);
 }
 
-static void echo(struct tow_call_in *call, void *user)
+static void echo_call(struct tow_call_in *call, void *user)
 {
 	uint64_t bytes;
 	const void *request = tow_call_request(call, &bytes);
 
 	(void)user;
-	must(tow_reply_start(call, 0, request, bytes, NULL, NULL), "reply");
+	must_succeed(tow_reply_start(call, 0, request, bytes, NULL, NULL), "reply");
 }
 
 static struct tow_runtime *open_runtime(void)
@@ -79,23 +79,23 @@ static struct tow_runtime *open_runtime(void)
 	struct tow_runtime *runtime;
 
 	knobs.stats = 0;
-	must(tow_runtime_open(&knobs, &runtime), "runtime");
-	must(tow_method_register(runtime, "echo", echo, NULL, NULL), "register");
+	must_succeed(tow_runtime_open(&knobs, &runtime), "runtime");
+	must_succeed(tow_method_register(runtime, "echo", echo_call, NULL, NULL), "register");
 	return runtime;
 }
 
-static struct tow_peer *finish(struct tow_op *op, const char *what)
+static struct tow_peer *finish_op(struct tow_op *op, const char *what)
 {
 	struct tow_result result = { .size = sizeof(result) };
 
-	must(tow_op_wait(op, 20 * SECOND) == TOW_OK ? TOW_OK : TOW_EPEER, what);
-	must(tow_op_result(op, &result), what);
+	must_succeed(tow_op_wait(op, 20 * SECOND) == TOW_OK ? TOW_OK : TOW_EPEER, what);
+	must_succeed(tow_op_result(op, &result), what);
 	tow_op_release(op);
 	return result.peer;
 }
 
 /* Serves until the client has gone, at most two minutes. */
-static void serve(int fd)
+static void serve_client(int fd)
 {
 	struct tow_runtime *runtime = open_runtime();
 	char address[TOW_ADDRESS_MAX] = "";
@@ -104,13 +104,13 @@ static void serve(int fd)
 	struct tow_op *op;
 	char word[8];
 
-	must(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &endpoint), "endpoint");
-	must(tow_endpoint_address(endpoint, address, sizeof(address)), "address");
+	must_succeed(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &endpoint), "endpoint");
+	must_succeed(tow_endpoint_address(endpoint, address, sizeof(address)), "address");
 	if (write(fd, address, sizeof(address)) != (ssize_t)sizeof(address))
 		exit(2);
-	must(tow_accept_start(endpoint, NULL, &op), "accept");
-	peer = finish(op, "accept");
-	must(tow_recv_start(peer, word, sizeof(word), 1, NULL, &op), "end");
+	must_succeed(tow_accept_start(endpoint, NULL, &op), "accept");
+	peer = finish_op(op, "accept");
+	must_succeed(tow_recv_start(peer, word, sizeof(word), 1, NULL, &op), "end");
 	tow_op_wait(op, 120 * SECOND);
 	tow_runtime_close(runtime);
 	exit(0);
@@ -123,7 +123,7 @@ static int by_size(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void latency(struct tow_peer *peer, uint8_t *out, uint8_t *in, size_t bytes)
+static void print_latency(struct tow_peer *peer, uint8_t *out, uint8_t *in, size_t bytes)
 {
 	int iters = options.quick ? 20 : bytes <= 4096 ? 20000 : bytes <= 1 << 20 ? 1000 : 100;
 	struct tow_call_result result = { .size = sizeof(result) };
@@ -131,7 +131,8 @@ static void latency(struct tow_peer *peer, uint8_t *out, uint8_t *in, size_t byt
 	for (int i = -iters / 10 - 2; i < iters; i++) {
 		double start = now_us();
 
-		must(tow_call(peer, "echo", out, bytes, in, bytes, 20 * SECOND, &result), "call");
+		must_succeed(tow_call(peer, "echo", out, bytes, in, bytes, 20 * SECOND, &result),
+			     "call");
 		if (i >= 0)
 			samples[i] = now_us() - start;
 	}
@@ -150,7 +151,7 @@ static void latency(struct tow_peer *peer, uint8_t *out, uint8_t *in, size_t byt
 		       (double)result.serve_ns / 1e3);
 }
 
-static void rate(struct tow_peer *peer, uint8_t *out, uint8_t *in, size_t bytes)
+static void print_rate(struct tow_peer *peer, uint8_t *out, uint8_t *in, size_t bytes)
 {
 	int rounds = options.quick ? 10 : 3000, done = 0;
 	struct tow_op *ops[WINDOW];
@@ -160,12 +161,12 @@ static void rate(struct tow_peer *peer, uint8_t *out, uint8_t *in, size_t bytes)
 		if (i == 0)
 			start = now_us();
 		for (int j = 0; j < WINDOW; j++)
-			must(tow_call_start(peer, "echo", out, bytes, in + (size_t)j * bytes, bytes,
-					    NULL, &ops[j]),
-			     "call");
+			must_succeed(tow_call_start(peer, "echo", out, bytes,
+						    in + (size_t)j * bytes, bytes, NULL, &ops[j]),
+				     "call");
 		for (int j = 0; j < WINDOW; j++) {
 			if (tow_op_wait(ops[j], 20 * SECOND) != TOW_OK) /* TOW_COPIED, too */
-				fail("call");
+				fail_call("call");
 			tow_op_release(ops[j]);
 			done += i >= 0;
 		}
@@ -184,12 +185,12 @@ static struct tow_peer *join_loop(struct tow_runtime *runtime)
 	struct tow_op *accept, *connect;
 	struct tow_peer *peer;
 
-	must(tow_endpoint_open(runtime, "loop://left", &left), "endpoint");
-	must(tow_endpoint_open(runtime, "loop://right", &right), "endpoint");
-	must(tow_accept_start(right, NULL, &accept), "accept");
-	must(tow_connect_start(left, "loop://right", NULL, &connect), "connect");
-	peer = finish(connect, "connect");
-	finish(accept, "accept");
+	must_succeed(tow_endpoint_open(runtime, "loop://left", &left), "endpoint");
+	must_succeed(tow_endpoint_open(runtime, "loop://right", &right), "endpoint");
+	must_succeed(tow_accept_start(right, NULL, &accept), "accept");
+	must_succeed(tow_connect_start(left, "loop://right", NULL, &connect), "connect");
+	peer = finish_op(connect, "connect");
+	finish_op(accept, "accept");
 	return peer;
 }
 
@@ -200,32 +201,32 @@ static struct tow_peer *join_tcp(struct tow_runtime *runtime, int fd)
 	struct tow_op *op;
 
 	if (read(fd, address, sizeof(address)) != (ssize_t)sizeof(address))
-		fail("the server did not start");
-	must(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &endpoint), "endpoint");
-	must(tow_connect_start(endpoint, address, NULL, &op), "connect");
-	return finish(op, "connect");
+		fail_call("the server did not start");
+	must_succeed(tow_endpoint_open(runtime, "tcp://127.0.0.1:0", &endpoint), "endpoint");
+	must_succeed(tow_connect_start(endpoint, address, NULL, &op), "connect");
+	return finish_op(op, "connect");
 }
 
-static void measure(struct tow_runtime *runtime, struct tow_peer *peer)
+static void measure_all(struct tow_runtime *runtime, struct tow_peer *peer)
 {
 	static const size_t sizes[] = { 8, 64, 4096, 1 << 20, 16 << 20 };
 	void *out, *in;
 
-	must(tow_alloc(runtime, LARGEST, 0, &out), "pool");
-	must(tow_alloc(runtime, LARGEST, 0, &in), "pool");
+	must_succeed(tow_alloc(runtime, LARGEST, 0, &out), "pool");
+	must_succeed(tow_alloc(runtime, LARGEST, 0, &in), "pool");
 	for (size_t i = 0; i < LARGEST; i++)
 		((uint8_t *)out)[i] = (uint8_t)(i * 7 >> 3);
 	if (!options.json)
 		printf("%10s %12s %12s   %s\n", "bytes", "p50 us", "p99 us",
 		       "queue + wire + match + serve of the last");
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-		latency(peer, out, in, sizes[i]);
-	rate(peer, out, in, 64);
+		print_latency(peer, out, in, sizes[i]);
+	print_rate(peer, out, in, 64);
 	tow_free(runtime, out);
 	tow_free(runtime, in);
 }
 
-static int parse(int argc, char **argv)
+static int parse_options(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--quick") == 0)
@@ -251,7 +252,7 @@ int main(int argc, char **argv)
 	pid_t child = 0;
 	int fds[2], how = 0;
 
-	if (parse(argc, argv) < 0) {
+	if (parse_options(argc, argv) < 0) {
 		fprintf(stderr, "usage: tow-rpc [--quick] [--lane tcp|loop] [--json] [--no-pin]\n");
 		return 2;
 	}
@@ -262,20 +263,20 @@ int main(int argc, char **argv)
 	if (!options.loop && child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(fds[0]);
-		pin(1);
-		serve(fds[1]);
+		pin_side(1);
+		serve_client(fds[1]);
 	}
 	if (!options.loop)
 		close(fds[1]);
-	pin(0);
+	pin_side(0);
 	runtime = open_runtime();
 	peer = options.loop ? join_loop(runtime) : join_tcp(runtime, fds[0]);
-	measure(runtime, peer);
+	measure_all(runtime, peer);
 	if (!options.loop) {
-		must(tow_send_start(peer, "end", 4, 1, NULL, &op), "end");
+		must_succeed(tow_send_start(peer, "end", 4, 1, NULL, &op), "end");
 		tow_op_release(op);
 	}
-	must(tow_runtime_close(runtime), "close");
+	must_succeed(tow_runtime_close(runtime), "close");
 	if (!options.loop)
 		waitpid(child, &how, 0);
 	return WIFEXITED(how) ? WEXITSTATUS(how) : 2;

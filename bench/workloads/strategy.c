@@ -60,8 +60,8 @@ const char *strategy_use_why(enum strategy_use use)
 enum { FSDP_RANKS, FSDP_PREFETCH };
 enum { PIPE_STAGES, PIPE_STAGE, PIPE_MICRO_BATCHES, PIPE_TOKENS, PIPE_WIDTH, PIPE_ELEMENT };
 
-static void assume(struct strategy_plan *plan, const char *name, uint64_t value,
-		   const char *meaning)
+static void add_assumption(struct strategy_plan *plan, const char *name, uint64_t value,
+			   const char *meaning)
 {
 	struct strategy_assumption *row = &plan->assumptions[plan->assumption_count++];
 
@@ -95,18 +95,20 @@ void strategy_assume(enum strategy_kind kind, const struct workload *work,
 {
 	*out = (struct strategy_plan){ .kind = kind };
 	if (kind == STRATEGY_FSDP) {
-		assume(out, "ranks", 8, "each holds that part of every layer");
-		assume(out, "prefetch", 1, "layers that are gathered ahead of their use");
+		add_assumption(out, "ranks", 8, "each holds that part of every layer");
+		add_assumption(out, "prefetch", 1, "layers that are gathered ahead of their use");
 	}
 	if (kind == STRATEGY_PIPELINE) {
-		assume(out, "stages", 4, "of the pipeline");
-		assume(out, "stage", 1, "which of them this rank is, from 0");
-		assume(out, "micro_batches", 8, "of a step");
-		assume(out, "tokens", 4096, "rows of an activation: sequence times micro-batch");
-		assume(out, "width", common_width(work),
-		       "columns of an activation: the commonest one-dimensional extent");
-		assume(out, "element_bytes", work->count ? work->tensors[0].element_bytes : 4,
-		       "of an activation: the first tensor's dtype");
+		add_assumption(out, "stages", 4, "of the pipeline");
+		add_assumption(out, "stage", 1, "which of them this rank is, from 0");
+		add_assumption(out, "micro_batches", 8, "of a step");
+		add_assumption(out, "tokens", 4096,
+			       "rows of an activation: sequence times micro-batch");
+		add_assumption(out, "width", common_width(work),
+			       "columns of an activation: the commonest one-dimensional extent");
+		add_assumption(out, "element_bytes",
+			       work->count ? work->tensors[0].element_bytes : 4,
+			       "of an activation: the first tensor's dtype");
 	}
 }
 
@@ -125,7 +127,7 @@ int strategy_set(struct strategy_plan *plan, const char *name, uint64_t value)
 	return -1;
 }
 
-static uint64_t given(const struct strategy_plan *plan, int row)
+static uint64_t given_value(const struct strategy_plan *plan, int row)
 {
 	return plan->assumptions[row].value;
 }
@@ -138,7 +140,7 @@ struct maker {
 	bool failed;
 };
 
-static void put(struct maker *maker, struct strategy_event event)
+static void put_event(struct maker *maker, struct strategy_event event)
 {
 	struct strategy_plan *plan = maker->plan;
 
@@ -158,26 +160,27 @@ static void put(struct maker *maker, struct strategy_event event)
 		plan->events[plan->count++] = event;
 }
 
-static uint32_t take(struct maker *maker, enum strategy_use use, uint64_t tensor, uint64_t bytes)
+static uint32_t take_buffer(struct maker *maker, enum strategy_use use, uint64_t tensor,
+			    uint64_t bytes)
 {
 	uint32_t buffer = maker->plan->buffers++;
 
-	put(maker, (struct strategy_event){ STRATEGY_ALLOC, use, buffer, NO_BUFFER,
-					    (uint32_t)tensor, bytes });
+	put_event(maker, (struct strategy_event){ STRATEGY_ALLOC, use, buffer, NO_BUFFER,
+						  (uint32_t)tensor, bytes });
 	return buffer;
 }
 
-static void give(struct maker *maker, uint32_t buffer)
+static void give_buffer(struct maker *maker, uint32_t buffer)
 {
-	put(maker,
-	    (struct strategy_event){ STRATEGY_FREE, STRATEGY_USE_NONE, buffer, NO_BUFFER, 0, 0 });
+	put_event(maker, (struct strategy_event){ STRATEGY_FREE, STRATEGY_USE_NONE, buffer,
+						  NO_BUFFER, 0, 0 });
 }
 
-static void transfer(struct maker *maker, uint32_t from, uint32_t to, uint64_t tensor,
-		     uint64_t bytes)
+static void add_transfer(struct maker *maker, uint32_t from, uint32_t to, uint64_t tensor,
+			 uint64_t bytes)
 {
-	put(maker, (struct strategy_event){ STRATEGY_SEND, STRATEGY_USE_NONE, from, to,
-					    (uint32_t)tensor, bytes });
+	put_event(maker, (struct strategy_event){ STRATEGY_SEND, STRATEGY_USE_NONE, from, to,
+						  (uint32_t)tensor, bytes });
 }
 
 static void step_begins(struct maker *maker)
@@ -187,8 +190,8 @@ static void step_begins(struct maker *maker)
 
 static void step_ends(struct maker *maker)
 {
-	put(maker, (struct strategy_event){ STRATEGY_STEP, STRATEGY_USE_NONE, NO_BUFFER, NO_BUFFER,
-					    0, 0 });
+	put_event(maker, (struct strategy_event){ STRATEGY_STEP, STRATEGY_USE_NONE, NO_BUFFER,
+						  NO_BUFFER, 0, 0 });
 	maker->plan->step_end = maker->plan->count;
 }
 
@@ -198,16 +201,16 @@ static void make_data_parallel(struct maker *maker)
 
 	/* Buffer 2i sends tensor i, buffer 2i + 1 receives it. */
 	for (uint64_t i = 0; i < work->count; i++) {
-		take(maker, STRATEGY_GRADIENT_SEND, i, work->tensors[i].bytes);
-		take(maker, STRATEGY_GRADIENT_RECV, i, work->tensors[i].bytes);
+		take_buffer(maker, STRATEGY_GRADIENT_SEND, i, work->tensors[i].bytes);
+		take_buffer(maker, STRATEGY_GRADIENT_RECV, i, work->tensors[i].bytes);
 	}
 	step_begins(maker);
 	for (uint64_t i = 0; i < work->count; i++)
-		transfer(maker, (uint32_t)(2 * i), (uint32_t)(2 * i + 1), i,
-			 work->tensors[i].bytes);
+		add_transfer(maker, (uint32_t)(2 * i), (uint32_t)(2 * i + 1), i,
+			     work->tensors[i].bytes);
 	step_ends(maker);
 	for (uint32_t i = 0; i < 2 * work->count; i++)
-		give(maker, i);
+		give_buffer(maker, i);
 }
 
 /* Neighbouring tensors of one layer, and what this rank has of them. */
@@ -253,81 +256,84 @@ static struct layer *find_layers(const struct workload *work, uint64_t ranks, ui
 	return layers;
 }
 
-static void gather(struct maker *maker, struct layer *layer)
+static void gather_layer(struct maker *maker, struct layer *layer)
 {
-	layer->full = take(maker, STRATEGY_GATHERED, layer->tensor, layer->bytes);
-	transfer(maker, layer->shard, layer->full, layer->tensor, layer->shard_bytes);
+	layer->full = take_buffer(maker, STRATEGY_GATHERED, layer->tensor, layer->bytes);
+	add_transfer(maker, layer->shard, layer->full, layer->tensor, layer->shard_bytes);
 }
 
-static void backward(struct maker *maker, struct layer *layer)
+static void backward_layer(struct maker *maker, struct layer *layer)
 {
-	layer->gradient = take(maker, STRATEGY_GRADIENT_FULL, layer->tensor, layer->bytes);
+	layer->gradient = take_buffer(maker, STRATEGY_GRADIENT_FULL, layer->tensor, layer->bytes);
 	layer->gradient_shard =
-		take(maker, STRATEGY_GRADIENT_SHARD, layer->tensor, layer->shard_bytes);
-	transfer(maker, layer->gradient, layer->gradient_shard, layer->tensor, layer->shard_bytes);
-	give(maker, layer->gradient);
-	give(maker, layer->full);
+		take_buffer(maker, STRATEGY_GRADIENT_SHARD, layer->tensor, layer->shard_bytes);
+	add_transfer(maker, layer->gradient, layer->gradient_shard, layer->tensor,
+		     layer->shard_bytes);
+	give_buffer(maker, layer->gradient);
+	give_buffer(maker, layer->full);
 }
 
 static void make_fsdp(struct maker *maker)
 {
-	uint64_t ahead = given(maker->plan, FSDP_PREFETCH), count = 0;
-	struct layer *layers = find_layers(maker->work, given(maker->plan, FSDP_RANKS), &count);
+	uint64_t ahead = given_value(maker->plan, FSDP_PREFETCH), count = 0;
+	struct layer *layers =
+		find_layers(maker->work, given_value(maker->plan, FSDP_RANKS), &count);
 
 	maker->failed = maker->failed || layers == NULL;
 	for (uint64_t l = 0; l < count; l++)
 		layers[l].shard =
-			take(maker, STRATEGY_SHARD, layers[l].tensor, layers[l].shard_bytes);
+			take_buffer(maker, STRATEGY_SHARD, layers[l].tensor, layers[l].shard_bytes);
 	step_begins(maker);
 	for (uint64_t l = 0; l < count + ahead; l++) {
 		if (l < count)
-			gather(maker, &layers[l]);
+			gather_layer(maker, &layers[l]);
 		if (l >= ahead)
-			give(maker, layers[l - ahead].full);
+			give_buffer(maker, layers[l - ahead].full);
 	}
 	for (uint64_t l = 0; l < count + ahead; l++) {
 		if (l < count)
-			gather(maker, &layers[count - 1 - l]);
+			gather_layer(maker, &layers[count - 1 - l]);
 		if (l >= ahead)
-			backward(maker, &layers[count - 1 - (l - ahead)]);
+			backward_layer(maker, &layers[count - 1 - (l - ahead)]);
 	}
 	for (uint64_t l = 0; l < count; l++)
-		give(maker, layers[l].gradient_shard);
+		give_buffer(maker, layers[l].gradient_shard);
 	step_ends(maker);
 	for (uint64_t l = 0; l < count; l++)
-		give(maker, layers[l].shard);
+		give_buffer(maker, layers[l].shard);
 	free(layers);
 }
 
 /* Forward of one micro-batch; what it received stays. */
 static uint32_t pipe_forward(struct maker *maker, uint64_t bytes)
 {
-	uint32_t in = take(maker, STRATEGY_ACTIVATION_RECV, 0, bytes);
-	uint32_t out = take(maker, STRATEGY_ACTIVATION_SEND, 0, bytes);
+	uint32_t in = take_buffer(maker, STRATEGY_ACTIVATION_RECV, 0, bytes);
+	uint32_t out = take_buffer(maker, STRATEGY_ACTIVATION_SEND, 0, bytes);
 
-	transfer(maker, out, in, 0, bytes);
-	give(maker, out);
+	add_transfer(maker, out, in, 0, bytes);
+	give_buffer(maker, out);
 	return in;
 }
 
 static void pipe_backward(struct maker *maker, uint32_t kept, uint64_t bytes)
 {
-	uint32_t in = take(maker, STRATEGY_ACTIVATION_GRADIENT_RECV, 0, bytes);
-	uint32_t out = take(maker, STRATEGY_ACTIVATION_GRADIENT_SEND, 0, bytes);
+	uint32_t in = take_buffer(maker, STRATEGY_ACTIVATION_GRADIENT_RECV, 0, bytes);
+	uint32_t out = take_buffer(maker, STRATEGY_ACTIVATION_GRADIENT_SEND, 0, bytes);
 
-	transfer(maker, out, in, 0, bytes);
-	give(maker, in);
-	give(maker, kept);
-	give(maker, out);
+	add_transfer(maker, out, in, 0, bytes);
+	give_buffer(maker, in);
+	give_buffer(maker, kept);
+	give_buffer(maker, out);
 }
 
 static void make_pipeline(struct maker *maker)
 {
 	const struct strategy_plan *plan = maker->plan;
-	uint64_t bytes =
-		given(plan, PIPE_TOKENS) * given(plan, PIPE_WIDTH) * given(plan, PIPE_ELEMENT);
-	uint64_t batches = given(plan, PIPE_MICRO_BATCHES), stages = given(plan, PIPE_STAGES);
-	uint64_t stage = given(plan, PIPE_STAGE);
+	uint64_t bytes = given_value(plan, PIPE_TOKENS) * given_value(plan, PIPE_WIDTH) *
+			 given_value(plan, PIPE_ELEMENT);
+	uint64_t batches = given_value(plan, PIPE_MICRO_BATCHES),
+		 stages = given_value(plan, PIPE_STAGES);
+	uint64_t stage = given_value(plan, PIPE_STAGE);
 	/* Before the first backward pass arrives, a stage has run as many forward as lie behind. */
 	uint64_t ahead = stage + 1 < stages ? stages - stage : 1;
 	uint32_t *kept = calloc(batches, sizeof(*kept));

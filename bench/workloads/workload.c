@@ -34,10 +34,10 @@ struct report {
 	size_t size;
 };
 
-static int failed(struct report *report, const char *fmt, ...)
+static int report_failed(struct report *report, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-static int failed(struct report *report, const char *fmt, ...)
+static int report_failed(struct report *report, const char *fmt, ...)
 {
 	int used = report->line > 0 ? snprintf(report->text, report->size, "%s:%u: ", report->path,
 					       report->line)
@@ -83,8 +83,8 @@ static int parse_shape(struct report *report, const char *text, struct workload_
 		}
 		at = end + 1;
 	}
-	return failed(report, "shape '%.40s' is not 1 to %d extents such as 768x2304", text,
-		      WORKLOAD_DIMS_MAX);
+	return report_failed(report, "shape '%.40s' is not 1 to %d extents such as 768x2304", text,
+			     WORKLOAD_DIMS_MAX);
 }
 
 static int parse_dtype(struct report *report, const char *text, struct workload_tensor *tensor)
@@ -94,8 +94,9 @@ static int parse_dtype(struct report *report, const char *text, struct workload_
 			tensor->element_bytes = dtypes[i].bytes;
 			return 0;
 		}
-	return failed(report, "dtype '%.40s' is not known (f64 f32 f16 bf16 f8e4m3 f8e5m2 i64 ...)",
-		      text);
+	return report_failed(report,
+			     "dtype '%.40s' is not known (f64 f32 f16 bf16 f8e4m3 f8e5m2 i64 ...)",
+			     text);
 }
 
 /* The bytes must be what shape and dtype say: a column that is off by one line shows here. */
@@ -105,14 +106,15 @@ static int check_bytes(struct report *report, const struct workload_tensor *tens
 
 	for (uint32_t i = 0; i < tensor->dims; i++) {
 		if (product > BYTES_MAX / tensor->extent[i])
-			return failed(report, "'%s' would have more than 2^40 bytes", tensor->name);
+			return report_failed(report, "'%s' would have more than 2^40 bytes",
+					     tensor->name);
 		product *= tensor->extent[i];
 	}
 	if (product != tensor->bytes)
-		return failed(report,
-			      "'%s' has %" PRIu64 " bytes by its shape and dtype, %" PRIu64
-			      " by its column",
-			      tensor->name, product, tensor->bytes);
+		return report_failed(report,
+				     "'%s' has %" PRIu64 " bytes by its shape and dtype, %" PRIu64
+				     " by its column",
+				     tensor->name, product, tensor->bytes);
 	return 0;
 }
 
@@ -121,12 +123,13 @@ static int parse_name(struct report *report, const char *text, struct workload_t
 	size_t length = strlen(text);
 
 	if (length == 0 || length >= sizeof(tensor->name))
-		return failed(report, "the name has %zu characters, not 1 to %zu", length,
-			      sizeof(tensor->name) - 1);
+		return report_failed(report, "the name has %zu characters, not 1 to %zu", length,
+				     sizeof(tensor->name) - 1);
 	for (size_t i = 0; i < length; i++)
 		if (text[i] <= ' ' || text[i] > '~')
-			return failed(report, "the name has a character that is not printable "
-					      "ASCII");
+			return report_failed(report,
+					     "the name has a character that is not printable "
+					     "ASCII");
 	memcpy(tensor->name, text, length + 1);
 	return 0;
 }
@@ -142,20 +145,20 @@ static int parse_line(struct report *report, char *line, struct workload_tensor 
 		columns++;
 	}
 	if (columns != COLUMNS)
-		return failed(report, "%d columns, not the 4 of name, shape, dtype, bytes",
-			      columns);
+		return report_failed(report, "%d columns, not the 4 of name, shape, dtype, bytes",
+				     columns);
 	*tensor = (struct workload_tensor){ .bytes = 0 };
 	if (parse_name(report, field[0], tensor) != 0 ||
 	    parse_shape(report, field[1], tensor) != 0 ||
 	    parse_dtype(report, field[2], tensor) != 0)
 		return -1;
 	if (!parse_u64(field[3], field[3] + strlen(field[3]), UINT64_MAX / 16, &tensor->bytes))
-		return failed(report, "bytes '%.40s' is no whole number above 0", field[3]);
+		return report_failed(report, "bytes '%.40s' is no whole number above 0", field[3]);
 	return check_bytes(report, tensor);
 }
 
-static int append(struct report *report, struct workload *work,
-		  const struct workload_tensor *tensor)
+static int append_tensor(struct report *report, struct workload *work,
+			 const struct workload_tensor *tensor)
 {
 	/* Grows when the count is a power of two: there are hundreds of tensors, not millions. */
 	if ((work->count & (work->count - 1)) == 0) {
@@ -163,11 +166,11 @@ static int append(struct report *report, struct workload *work,
 		void *grown = realloc(work->tensors, room * sizeof(*tensor));
 
 		if (grown == NULL)
-			return failed(report, "no memory for %" PRIu64 " tensors", room);
+			return report_failed(report, "no memory for %" PRIu64 " tensors", room);
 		work->tensors = grown;
 	}
 	if (work->count == TENSORS_MAX)
-		return failed(report, "more than %d tensors", TENSORS_MAX);
+		return report_failed(report, "more than %d tensors", TENSORS_MAX);
 	work->tensors[work->count++] = *tensor;
 	work->bytes += tensor->bytes;
 	return 0;
@@ -182,15 +185,15 @@ static int next_line(struct report *report, FILE *file, char *line)
 	report->line++;
 	while ((c = getc(file)) != EOF && c != '\n') {
 		if (c == '\0')
-			return failed(report, "a zero byte: this is no text");
+			return report_failed(report, "a zero byte: this is no text");
 		if (length == LINE_MAX_ - 1)
-			return failed(report, "longer than %d characters", LINE_MAX_ - 1);
+			return report_failed(report, "longer than %d characters", LINE_MAX_ - 1);
 		line[length++] = (char)c;
 	}
 	line[length] = '\0';
 	if (ferror(file)) {
 		report->line = 0;
-		return failed(report, "%s", strerror(errno));
+		return report_failed(report, "%s", strerror(errno));
 	}
 	return c != EOF || length > 0;
 }
@@ -202,17 +205,19 @@ static int read_lines(struct report *report, FILE *file, uint64_t limit, struct 
 	int more = next_line(report, file, line);
 
 	if (more > 0 && strcmp(line, header) != 0)
-		return failed(report, "the header is not 'name<tab>shape<tab>dtype<tab>bytes'");
+		return report_failed(report,
+				     "the header is not 'name<tab>shape<tab>dtype<tab>bytes'");
 	while (more > 0 && (more = next_line(report, file, line)) > 0) {
 		if (parse_line(report, line, &tensor) != 0)
 			return -1;
-		if ((limit == 0 || work->count < limit) && append(report, work, &tensor) != 0)
+		if ((limit == 0 || work->count < limit) &&
+		    append_tensor(report, work, &tensor) != 0)
 			return -1;
 	}
 	if (more < 0)
 		return -1;
 	report->line = 0;
-	return work->count == 0 ? failed(report, "there are no tensors in it") : 0;
+	return work->count == 0 ? report_failed(report, "there are no tensors in it") : 0;
 }
 
 int workload_read(FILE *file, const char *path, uint64_t limit, struct workload *out, char *error,
@@ -237,7 +242,7 @@ int workload_load(const char *path, uint64_t limit, struct workload *out, char *
 
 	*out = (struct workload){ NULL, 0, 0 };
 	if (file == NULL)
-		return failed(&report, "%s", strerror(errno));
+		return report_failed(&report, "%s", strerror(errno));
 	rc = workload_read(file, path, limit, out, error, error_size);
 	fclose(file);
 	return rc;
@@ -255,8 +260,8 @@ static const char *const short_names[][2] = {
 	{ "llama3-8b", "llama-3-8b" }, { "llama3", "llama-3-8b" },
 };
 
-static bool exists(const char *directory, const char *name, const char *suffix, char *path,
-		   size_t size)
+static bool file_exists(const char *directory, const char *name, const char *suffix, char *path,
+			size_t size)
 {
 	int length =
 		snprintf(path, size, "%s%s%s%s", directory, *directory ? "/" : "", name, suffix);
@@ -270,14 +275,15 @@ int workload_find(const char *name, char *path_out, size_t path_size, char *erro
 	const char *places[] = { getenv("TOW_WORKLOADS"), BENCH_DATA_DIR, BENCH_SOURCE_DIR };
 	const char *model = name;
 
-	if (exists("", name, "", path_out, path_size))
+	if (file_exists("", name, "", path_out, path_size))
 		return 0;
 	for (size_t i = 0; i < sizeof(short_names) / sizeof(short_names[0]); i++)
 		if (strcmp(name, short_names[i][0]) == 0)
 			model = short_names[i][1];
 	for (size_t i = 0; i < 3 && strchr(name, '/') == NULL; i++)
-		if (places[i] != NULL && (exists(places[i], model, ".tsv", path_out, path_size) ||
-					  exists(places[i], model, "", path_out, path_size)))
+		if (places[i] != NULL &&
+		    (file_exists(places[i], model, ".tsv", path_out, path_size) ||
+		     file_exists(places[i], model, "", path_out, path_size)))
 			return 0;
 	snprintf(error, error_size,
 		 "%s: no such file, nor a workload in %s (models there: gpt2, resnet50, llama3-8b; "

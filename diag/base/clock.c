@@ -15,7 +15,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 #if defined(__x86_64__)
 /* CPUID 0x80000007, EDX bit 8: the counter runs at a constant rate in all power states. */
-static bool invariant(void)
+static bool tsc_is_invariant(void)
 {
 	unsigned a, b, c, d;
 
@@ -23,7 +23,7 @@ static bool invariant(void)
 }
 
 /* Both clocks at one moment: the closest of several tries. */
-static void sample(uint64_t *ticks_out, uint64_t *ns_out)
+static void sample_clocks(uint64_t *ticks_out, uint64_t *ns_out)
 {
 	uint64_t best = UINT64_MAX;
 
@@ -40,16 +40,16 @@ static void sample(uint64_t *ticks_out, uint64_t *ns_out)
 	}
 }
 
-static void measure(void)
+static void measure_tick_rate(void)
 {
 	uint64_t ticks0, ns0, ticks1, ns1;
 	__extension__ typedef unsigned __int128 wide;
 
-	if (!invariant())
+	if (!tsc_is_invariant())
 		return;
-	sample(&ticks0, &ns0);
+	sample_clocks(&ticks0, &ns0);
 	do
-		sample(&ticks1, &ns1);
+		sample_clocks(&ticks1, &ns1);
 	while (ns1 - ns0 < MEASURE_NS);
 	if (ticks1 <= ticks0)
 		return;
@@ -59,12 +59,12 @@ static void measure(void)
 	atomic_store_explicit(&twi_tsc.usable, 1, memory_order_release);
 }
 #else
-static void measure(void)
+static void measure_tick_rate(void)
 {
 }
 #endif
 
 void twi_clock_init(void)
 {
-	pthread_once(&once, measure);
+	pthread_once(&once, measure_tick_rate);
 }

@@ -48,7 +48,7 @@ int twi_emit_take(struct twi_emit *e, char **text_out)
 }
 
 /* Room for `bytes` more and the NUL. */
-static bool grow(struct twi_emit *e, size_t bytes)
+static bool grow_text(struct twi_emit *e, size_t bytes)
 {
 	size_t room = e->room != 0 ? e->room : EMIT_FIRST_ROOM;
 	char *text;
@@ -72,14 +72,14 @@ static bool grow(struct twi_emit *e, size_t bytes)
 }
 
 /* Never more bytes than room: the difference is no less than 0. */
-static inline bool reserve(struct twi_emit *e, size_t bytes)
+static inline bool reserve_text(struct twi_emit *e, size_t bytes)
 {
-	return twi_likely(bytes < e->room - e->bytes && e->status >= 0) || grow(e, bytes);
+	return twi_likely(bytes < e->room - e->bytes && e->status >= 0) || grow_text(e, bytes);
 }
 
-static inline void put(struct twi_emit *e, const char *bytes, size_t count)
+static inline void put_bytes(struct twi_emit *e, const char *bytes, size_t count)
 {
-	if (!reserve(e, count))
+	if (!reserve_text(e, count))
 		return;
 	memcpy(e->text + e->bytes, bytes, count);
 	e->bytes += count;
@@ -88,7 +88,7 @@ static inline void put(struct twi_emit *e, const char *bytes, size_t count)
 
 static void puts_raw(struct twi_emit *e, const char *text)
 {
-	put(e, text, strlen(text));
+	put_bytes(e, text, strlen(text));
 }
 
 void twi_emit_raw(struct twi_emit *e, const char *fmt, ...)
@@ -101,7 +101,7 @@ void twi_emit_raw(struct twi_emit *e, const char *fmt, ...)
 	bytes = vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	if (bytes > 0)
-		put(e, text, (size_t)bytes < sizeof(text) ? (size_t)bytes : sizeof(text) - 1);
+		put_bytes(e, text, (size_t)bytes < sizeof(text) ? (size_t)bytes : sizeof(text) - 1);
 }
 
 /* The bytes of the UTF-8 sequence at `at`, 0 when it is none (RFC 3629, table 3-7 of Unicode). */
@@ -143,7 +143,7 @@ static void put_u64(struct twi_emit *e, uint64_t value)
 		text[--at] = (char)('0' + value % 10);
 		value /= 10;
 	} while (value != 0);
-	put(e, text + at, sizeof(text) - at);
+	put_bytes(e, text + at, sizeof(text) - at);
 }
 
 /* How many bytes from `at` on need no escape: most strings have no others. */
@@ -159,33 +159,33 @@ static size_t plain_bytes(const unsigned char *at)
 /* A string in quotes. What is not UTF-8 becomes U+FFFD, byte by byte. */
 static void put_quoted(struct twi_emit *e, const char *value)
 {
-	put(e, "\"", 1);
+	put_bytes(e, "\"", 1);
 	for (const unsigned char *at = (const unsigned char *)value;;) {
 		size_t plain = plain_bytes(at);
 		unsigned count = utf8_bytes(at + plain);
 
-		put(e, (const char *)at, plain);
+		put_bytes(e, (const char *)at, plain);
 		at += plain;
 		if (*at == '\0')
 			break;
 		if (*at == '"' || *at == '\\')
 			twi_emit_raw(e, "\\%c", *at);
 		else if (*at == '\n')
-			put(e, "\\n", 2);
+			put_bytes(e, "\\n", 2);
 		else if (*at < 0x20 || *at == 0x7f)
 			twi_emit_raw(e, "\\u%04x", *at);
 		else if (count == 0)
-			put(e, "\xef\xbf\xbd", 3);
+			put_bytes(e, "\xef\xbf\xbd", 3);
 		else
-			put(e, (const char *)at, count);
+			put_bytes(e, (const char *)at, count);
 		at += count != 0 ? count : 1;
 	}
-	put(e, "\"", 1);
+	put_bytes(e, "\"", 1);
 }
 
 void twi_emit_put(struct twi_emit *e, const char *bytes, size_t count)
 {
-	put(e, bytes, count);
+	put_bytes(e, bytes, count);
 }
 
 void twi_emit_number(struct twi_emit *e, uint64_t value)
@@ -199,7 +199,7 @@ void twi_emit_puts(struct twi_emit *e, const char *text)
 }
 
 /* Characters that turn the text behind them around, and so could make it look like another. */
-static bool turns(const unsigned char *at)
+static bool turns_around(const unsigned char *at)
 {
 	return at[0] == 0xe2 && ((at[1] == 0x80 && at[2] >= 0xaa && at[2] <= 0xae) ||
 				 (at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9));
@@ -212,74 +212,74 @@ void twi_emit_html(struct twi_emit *e, const char *text)
 
 		if (*at == '<' || *at == '>' || *at == '&' || *at == '"' || *at == '\'')
 			twi_emit_raw(e, "&#%u;", *at);
-		else if (count == 0 || *at < 0x20 || *at == 0x7f || turns(at))
-			put(e, "\xef\xbf\xbd", 3);
+		else if (count == 0 || *at < 0x20 || *at == 0x7f || turns_around(at))
+			put_bytes(e, "\xef\xbf\xbd", 3);
 		else
-			put(e, (const char *)at, count);
+			put_bytes(e, (const char *)at, count);
 		at += count != 0 ? count : 1;
 	}
 }
 
 /* What goes before a value: the comma after the one before it, and its key. */
-static void before(struct twi_emit *e, const char *key)
+static void begin_value(struct twi_emit *e, const char *key)
 {
 	if (e->comma)
-		put(e, ",", 1);
+		put_bytes(e, ",", 1);
 	e->comma = true;
 	if (key != NULL) {
 		put_quoted(e, key);
-		put(e, ":", 1);
+		put_bytes(e, ":", 1);
 	}
 }
 
-static void begin(struct twi_emit *e, const char *key, const char *bracket)
+static void open_bracket(struct twi_emit *e, const char *key, const char *bracket)
 {
-	before(e, key);
-	put(e, bracket, 1);
+	begin_value(e, key);
+	put_bytes(e, bracket, 1);
 	e->comma = false;
 }
 
-static void end(struct twi_emit *e, const char *bracket)
+static void close_bracket(struct twi_emit *e, const char *bracket)
 {
-	put(e, bracket, 1);
+	put_bytes(e, bracket, 1);
 	e->comma = true;
 }
 
 void twi_emit_object_begin(struct twi_emit *e, const char *key)
 {
-	begin(e, key, "{");
+	open_bracket(e, key, "{");
 }
 
 void twi_emit_object_end(struct twi_emit *e)
 {
-	end(e, "}");
+	close_bracket(e, "}");
 }
 
 void twi_emit_array_begin(struct twi_emit *e, const char *key)
 {
-	begin(e, key, "[");
+	open_bracket(e, key, "[");
 }
 
 void twi_emit_array_end(struct twi_emit *e)
 {
-	end(e, "]");
+	close_bracket(e, "]");
 }
 
 void twi_emit_json(struct twi_emit *e, const char *key, const char *json)
 {
-	before(e, key);
+	begin_value(e, key);
 	puts_raw(e, json);
 }
 
 void twi_emit_u64(struct twi_emit *e, const char *key, uint64_t value)
 {
-	before(e, key);
+	begin_value(e, key);
 	put_u64(e, value);
 }
 
 void twi_emit_i64(struct twi_emit *e, const char *key, int64_t value)
 {
-	before(e, key);
+	begin_value(e, key);
 	twi_emit_raw(e, "%lld", (long long)value);
 }
 
@@ -296,12 +296,12 @@ static void put_f64(struct twi_emit *e, double value)
 		else if (bytes == 0 || text[bytes - 1] != '.')
 			text[bytes++] = '.';
 	}
-	put(e, text, bytes);
+	put_bytes(e, text, bytes);
 }
 
 void twi_emit_f64(struct twi_emit *e, const char *key, double value)
 {
-	before(e, key);
+	begin_value(e, key);
 	if (isfinite(value))
 		put_f64(e, value);
 	else
@@ -310,13 +310,13 @@ void twi_emit_f64(struct twi_emit *e, const char *key, double value)
 
 void twi_emit_bool(struct twi_emit *e, const char *key, bool value)
 {
-	before(e, key);
+	begin_value(e, key);
 	puts_raw(e, value ? "true" : "false");
 }
 
 void twi_emit_str(struct twi_emit *e, const char *key, const char *value)
 {
-	before(e, key);
+	begin_value(e, key);
 	if (value != NULL)
 		put_quoted(e, value);
 	else
@@ -335,7 +335,7 @@ static void put_words(struct twi_emit *e, const char *first, const char *name, c
 {
 	puts_raw(e, first);
 	puts_raw(e, name);
-	put(e, " ", 1);
+	put_bytes(e, " ", 1);
 	puts_raw(e, last);
 }
 
@@ -349,33 +349,33 @@ void twi_emit_metric_head(struct twi_emit *e, const char *name, const char *kind
 	while (*help != '\0') {
 		size_t plain = strcspn(help, "\n\"\\");
 
-		put(e, help, plain);
+		put_bytes(e, help, plain);
 		help += plain;
 		if (*help == '\0')
 			break;
-		put(e, "\\", 1);
-		put(e, *help == '\n' ? "n" : help, 1);
+		put_bytes(e, "\\", 1);
+		put_bytes(e, *help == '\n' ? "n" : help, 1);
 		help++;
 	}
-	put(e, "\n", 1);
+	put_bytes(e, "\n", 1);
 }
 
 static void sample_head(struct twi_emit *e, const char *name, const char *labels)
 {
 	puts_raw(e, name);
 	if (labels != NULL) {
-		put(e, "{", 1);
+		put_bytes(e, "{", 1);
 		puts_raw(e, labels);
-		put(e, "}", 1);
+		put_bytes(e, "}", 1);
 	}
-	put(e, " ", 1);
+	put_bytes(e, " ", 1);
 }
 
 void twi_emit_sample_u64(struct twi_emit *e, const char *name, const char *labels, uint64_t value)
 {
 	sample_head(e, name, labels);
 	put_u64(e, value);
-	put(e, "\n", 1);
+	put_bytes(e, "\n", 1);
 }
 
 /* 1234567 ns are 0.001234567; zeros behind the last digit are not written. */
@@ -392,14 +392,14 @@ void twi_emit_seconds(struct twi_emit *e, uint64_t ns)
 		text[at] = (char)('0' + rest % 10);
 	while (text[bytes - 1] == '0')
 		bytes--;
-	put(e, text, bytes);
+	put_bytes(e, text, bytes);
 }
 
 void twi_emit_sample_seconds(struct twi_emit *e, const char *name, const char *labels, uint64_t ns)
 {
 	sample_head(e, name, labels);
 	twi_emit_seconds(e, ns);
-	put(e, "\n", 1);
+	put_bytes(e, "\n", 1);
 }
 
 /* How one character of a label's value is written; returns how many bytes of `at` it was. */

@@ -44,7 +44,7 @@ static void init_once(void)
 }
 
 /* NULL: there is no memory, or nobody would free it; the message is then the status' own text. */
-static struct said *room(void)
+static struct said *message_room(void)
 {
 	if (twi_likely(said != NULL))
 		return said;
@@ -55,9 +55,9 @@ static struct said *room(void)
 	return said;
 }
 
-static void say(int status, const char text[TWI_ERROR_BYTES])
+static void set_message(int status, const char text[TWI_ERROR_BYTES])
 {
-	if (room() != NULL && !twi_error_since_poll) {
+	if (message_room() != NULL && !twi_error_since_poll) {
 		memcpy(said->before, said->text, TWI_ERROR_BYTES);
 		said->status_before = twi_error_status;
 	}
@@ -101,7 +101,7 @@ int twi_error(int status, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	twi_words_clean(clean, sizeof(clean), text);
-	say(status, clean);
+	set_message(status, clean);
 	return status;
 }
 

@@ -23,7 +23,7 @@ struct search {
 };
 
 /* Where [at, at + bytes) of the module's own numbering is mapped, NULL when it is not wholly. */
-static const unsigned char *mapped(const struct dl_phdr_info *info, uint64_t at, uint64_t bytes)
+static const unsigned char *mapped_at(const struct dl_phdr_info *info, uint64_t at, uint64_t bytes)
 {
 	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *load = &info->dlpi_phdr[i];
@@ -36,7 +36,7 @@ static const unsigned char *mapped(const struct dl_phdr_info *info, uint64_t at,
 	return NULL;
 }
 
-static bool holds(const struct dl_phdr_info *info, uintptr_t address)
+static bool module_holds(const struct dl_phdr_info *info, uintptr_t address)
 {
 	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *load = &info->dlpi_phdr[i];
@@ -91,7 +91,7 @@ static void find_build_id(const struct dl_phdr_info *info, struct twi_place *out
 
 		if (note->p_type != PT_NOTE)
 			continue;
-		at = mapped(info, note->p_vaddr, note->p_memsz);
+		at = mapped_at(info, note->p_vaddr, note->p_memsz);
 		if (at != NULL && twi_place_build_id(at, note->p_memsz, note->p_align,
 						     out->build_id, sizeof(out->build_id)))
 			return;
@@ -106,7 +106,7 @@ struct tables {
 static void read_tables(const struct dl_phdr_info *info, const ElfW(Phdr) * dynamic,
 			struct tables *out)
 {
-	const unsigned char *at = mapped(info, dynamic->p_vaddr, dynamic->p_memsz);
+	const unsigned char *at = mapped_at(info, dynamic->p_vaddr, dynamic->p_memsz);
 	ElfW(Dyn) entry;
 
 	for (size_t i = 0; at != NULL && i < dynamic->p_memsz / sizeof(entry); i++) {
@@ -135,7 +135,7 @@ static void read_tables(const struct dl_phdr_info *info, const ElfW(Phdr) * dyna
 /* The 32-bit word there; 0, which ends every walk, where nothing is mapped. */
 static uint32_t word_at(const struct dl_phdr_info *info, uint64_t at)
 {
-	const unsigned char *from = mapped(info, at, sizeof(uint32_t));
+	const unsigned char *from = mapped_at(info, at, sizeof(uint32_t));
 	uint32_t word = 0;
 
 	if (from != NULL)
@@ -165,7 +165,7 @@ static uint32_t count_symbols(const struct dl_phdr_info *info, const struct tabl
 	while (last < SYMBOLS_MAX) {
 		uint64_t chain = chains + 4 * (uint64_t)(last - first);
 
-		if (mapped(info, chain, 4) == NULL || (word_at(info, chain) & 1) != 0)
+		if (mapped_at(info, chain, 4) == NULL || (word_at(info, chain) & 1) != 0)
 			break;
 		last++;
 	}
@@ -176,7 +176,7 @@ static void take_symbol(const struct dl_phdr_info *info, const struct tables *ta
 			const ElfW(Sym) * symbol, struct twi_place *out)
 {
 	uint64_t room = tables->name_bytes - twi_min(tables->name_bytes, symbol->st_name);
-	const unsigned char *name = mapped(info, tables->names + symbol->st_name, room);
+	const unsigned char *name = mapped_at(info, tables->names + symbol->st_name, room);
 
 	if (name == NULL || room == 0)
 		return;
@@ -196,7 +196,7 @@ static void find_symbol(const struct dl_phdr_info *info, struct twi_place *out)
 			read_tables(info, &info->dlpi_phdr[i], &tables);
 	}
 	count = count_symbols(info, &tables);
-	symbols = mapped(info, tables.symbols, (uint64_t)count * sizeof(ElfW(Sym)));
+	symbols = mapped_at(info, tables.symbols, (uint64_t)count * sizeof(ElfW(Sym)));
 	for (uint32_t i = 0; symbols != NULL && i < count; i++) {
 		ElfW(Sym) symbol;
 
@@ -211,13 +211,13 @@ static void find_symbol(const struct dl_phdr_info *info, struct twi_place *out)
 }
 
 /* Called with the list of modules locked, for each until one returns other than 0. */
-static int visit(struct dl_phdr_info *info, size_t bytes, void *arg)
+static int visit_module(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
 	struct search *search = arg;
 	struct twi_place *out = search->out;
 
 	(void)bytes;
-	if (!holds(info, search->address - 1))
+	if (!module_holds(info, search->address - 1))
 		return 0;
 	out->found = true;
 	out->module_offset = search->address - info->dlpi_addr;
@@ -248,7 +248,7 @@ void twi_place_find(const void *address, struct twi_place *out)
 	*out = (struct twi_place){ .address = address };
 	if (address == NULL)
 		return;
-	dl_iterate_phdr(visit, &search);
+	dl_iterate_phdr(visit_module, &search);
 	if (out->found && out->module[0] == '\0')
 		name_program(out);
 }

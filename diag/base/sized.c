@@ -41,7 +41,7 @@ static int check_size(const struct twi_sized_info *kind, const char *call, size_
 }
 
 /* Whether the 4 bytes at `at` are of a member that is not set. */
-static bool unset(const unsigned char *at)
+static bool is_unset(const unsigned char *at)
 {
 	uint32_t word;
 
@@ -61,7 +61,7 @@ int twi_sized_adapt(enum twi_sized which, const char *call, const void *in, void
 	if (status < 0)
 		return status;
 	for (size_t at = kind->bytes; at < size; at += 4) {
-		if (!unset(bytes + at))
+		if (!is_unset(bytes + at))
 			return twi_error(TOW_EINVAL,
 					 "%s: struct %s has %zu bytes, of which this library knows "
 					 "%zu, and a member at byte %zu is set: the program was "

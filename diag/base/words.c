@@ -25,8 +25,8 @@ void twi_words_count(uint64_t count, char out[TWI_WORDS_BYTES])
 }
 
 /* `value` in the largest of `units`, each `step` of the one before, that leaves at least one. */
-static void scale(uint64_t value, unsigned step, const char *const *units, unsigned count,
-		  char out[TWI_WORDS_BYTES])
+static void scale_units(uint64_t value, unsigned step, const char *const *units, unsigned count,
+			char out[TWI_WORDS_BYTES])
 {
 	unsigned unit = 0;
 	uint64_t tenths = 0, whole = value;
@@ -52,14 +52,14 @@ void twi_words_bytes(uint64_t bytes, char out[TWI_WORDS_BYTES])
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
 
-	scale(bytes, 1024, units, twi_array_count(units), out);
+	scale_units(bytes, 1024, units, twi_array_count(units), out);
 }
 
 void twi_words_ns(uint64_t ns, char out[TWI_WORDS_BYTES])
 {
 	static const char *const units[] = { "ns", "us", "ms", "s" };
 
-	scale(ns, 1000, units, twi_array_count(units), out);
+	scale_units(ns, 1000, units, twi_array_count(units), out);
 }
 
 void twi_words_clean(char *out, size_t bytes, const char *text)

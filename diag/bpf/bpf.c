@@ -94,7 +94,7 @@ static void remove_gauges(struct twi_bpf *bpf)
 }
 
 /* The helper may be gone, or read nothing: then it does not get it. */
-static void reply(int fd, int status, uint32_t sockets)
+static void reply_helper(int fd, int status, uint32_t sockets)
 {
 	struct twi_bpf_reply out = { .magic = TWI_BPF_MAGIC, .status = status, .sockets = sockets };
 
@@ -112,7 +112,7 @@ static bool wait_hello(const struct twi_bpf *bpf, int fd)
 	return poll(fds, 2, HELLO_MS) > 0 && fds[1].revents == 0;
 }
 
-static void hear(struct twi_bpf *bpf, int fd, pid_t pid)
+static void hear_helper(struct twi_bpf *bpf, int fd, pid_t pid)
 {
 	struct twi_bpf_hello hello;
 	uint32_t enrolled = 0;
@@ -123,7 +123,7 @@ static void hear(struct twi_bpf *bpf, int fd, pid_t pid)
 		status = twi_bpf_figures_start(&bpf->figures, &hello, fds, pid, &enrolled);
 	if (status < 0)
 		twi_log(bpf->diag, 2, "bpf: process %d: %s", (int)pid, tow_error_message());
-	reply(fd, status, enrolled);
+	reply_helper(fd, status, enrolled);
 	if (status < 0 || hello.on == 0) {
 		close(fd);
 		return;
@@ -146,17 +146,17 @@ static void take_one(struct twi_bpf *bpf)
 		twi_count(bpf->diag, TWI_C_stats_refused, 1);
 		close(fd);
 	} else if (bpf->helper >= 0) {
-		reply(fd, twi_error(TOW_EBUSY, "another helper is here already"), 0);
+		reply_helper(fd, twi_error(TOW_EBUSY, "another helper is here already"), 0);
 		close(fd);
 	} else if (wait_hello(bpf, fd)) {
-		hear(bpf, fd, peer.pid);
+		hear_helper(bpf, fd, peer.pid);
 	} else {
 		close(fd);
 	}
 }
 
 /* It says no second word: whatever comes, the end or a packet, is its end. */
-static void leave(struct twi_bpf *bpf, const char *why)
+static void drop_helper(struct twi_bpf *bpf, const char *why)
 {
 	if (bpf->helper < 0)
 		return;
@@ -166,7 +166,7 @@ static void leave(struct twi_bpf *bpf, const char *why)
 	twi_bpf_figures_stop(&bpf->figures, why);
 }
 
-static void *serve(void *arg)
+static void *serve_helpers(void *arg)
 {
 	struct twi_bpf *bpf = arg;
 
@@ -182,13 +182,13 @@ static void *serve(void *arg)
 		if (fds[0].revents != 0)
 			break;
 		if (fds[2].revents != 0)
-			leave(bpf, "the helper has gone");
+			drop_helper(bpf, "the helper has gone");
 		if ((fds[1].revents & POLLIN) != 0)
 			take_one(bpf);
 		else if (fds[1].revents != 0)
 			break;
 	}
-	leave(bpf, "the runtime closes");
+	drop_helper(bpf, "the runtime closes");
 	return NULL;
 }
 
@@ -226,7 +226,7 @@ static int listen_beside(const char *stats_path, struct twi_listen *out)
 
 static int start_thread(struct twi_bpf *bpf)
 {
-	int err = twi_thread_start(&bpf->thread, "tow-bpf", STACK_BYTES, serve, bpf);
+	int err = twi_thread_start(&bpf->thread, "tow-bpf", STACK_BYTES, serve_helpers, bpf);
 
 	return err == 0 ? TOW_OK
 			: twi_error_errno(TOW_ESYSTEM, err, "no thread for the eBPF helper");

@@ -56,7 +56,8 @@ static __always_inline struct twi_bpf_slot *slot_at(__u32 slot)
 	return bpf_map_lookup_elem(&tow_counters, &slot);
 }
 
-static __always_inline void add(struct twi_bpf_slot *slot, enum twi_bpf_counter counter, __u64 n)
+static __always_inline void add_counter(struct twi_bpf_slot *slot, enum twi_bpf_counter counter,
+					__u64 n)
 {
 	__sync_fetch_and_add(&slot->counters[counter], n);
 }
@@ -143,8 +144,8 @@ int BPF_PROG(zerocopy, struct sk_buff *skb)
 		return 0;
 	slot = slot_at(0);
 	if (slot != NULL) {
-		add(slot, TWI_BPF_zerocopy_copies, 1);
-		add(slot, TWI_BPF_zerocopy_copied_bytes, bytes);
+		add_counter(slot, TWI_BPF_zerocopy_copies, 1);
+		add_counter(slot, TWI_BPF_zerocopy_copied_bytes, bytes);
 	}
 	tgid = zerocopy_owner(info);
 	if (tgid <= 0)
@@ -155,8 +156,8 @@ int BPF_PROG(zerocopy, struct sk_buff *skb)
 	slot = slot_of_leader(task);
 	bpf_task_release(task);
 	if (slot != NULL) {
-		add(slot, TWI_BPF_zerocopy_copies, 1);
-		add(slot, TWI_BPF_zerocopy_copied_bytes, bytes);
+		add_counter(slot, TWI_BPF_zerocopy_copies, 1);
+		add_counter(slot, TWI_BPF_zerocopy_copied_bytes, bytes);
 	}
 	return 0;
 }
@@ -167,17 +168,17 @@ int BPF_PROG(retransmit, struct sock *sk, struct sk_buff *skb)
 	struct twi_bpf_slot *host = slot_at(0), *slot = slot_of_socket(sk);
 
 	if (host != NULL) {
-		add(host, TWI_BPF_retransmits, 1);
-		add(host, TWI_BPF_retransmit_bytes, skb->len);
+		add_counter(host, TWI_BPF_retransmits, 1);
+		add_counter(host, TWI_BPF_retransmit_bytes, skb->len);
 	}
 	if (slot != NULL) {
-		add(slot, TWI_BPF_retransmits, 1);
-		add(slot, TWI_BPF_retransmit_bytes, skb->len);
+		add_counter(slot, TWI_BPF_retransmits, 1);
+		add_counter(slot, TWI_BPF_retransmit_bytes, skb->len);
 	}
 	return 0;
 }
 
-static __always_inline void dropped(struct twi_bpf_slot *slot, __u32 reason)
+static __always_inline void count_drop(struct twi_bpf_slot *slot, __u32 reason)
 {
 	__u64 index = reason;
 
@@ -188,7 +189,7 @@ static __always_inline void dropped(struct twi_bpf_slot *slot, __u32 reason)
 	barrier_var(index); /* else the compiler bounds one copy of it and uses another */
 	if (index >= TWI_BPF_REASONS)
 		return;
-	add(slot, TWI_BPF_drops, 1);
+	add_counter(slot, TWI_BPF_drops, 1);
 	__sync_fetch_and_add(&slot->drops[index], 1);
 }
 
@@ -197,8 +198,8 @@ int BPF_PROG(drop, struct sk_buff *skb, void *location, __u32 reason, struct soc
 {
 	struct twi_bpf_slot *slot = slot_of_socket(skb->sk);
 
-	dropped(slot_at(0), reason);
-	dropped(slot != NULL ? slot : slot_of_socket(to), reason);
+	count_drop(slot_at(0), reason);
+	count_drop(slot != NULL ? slot : slot_of_socket(to), reason);
 	return 0;
 }
 
@@ -206,8 +207,8 @@ int BPF_PROG(drop, struct sk_buff *skb, void *location, __u32 reason, struct soc
 SEC("tp_btf/kfree_skb")
 int BPF_PROG(drop_old, struct sk_buff *skb, void *location, __u32 reason)
 {
-	dropped(slot_at(0), reason);
-	dropped(slot_of_socket(skb->sk), reason);
+	count_drop(slot_at(0), reason);
+	count_drop(slot_of_socket(skb->sk), reason);
 	return 0;
 }
 
@@ -217,7 +218,7 @@ int overflow(void *ctx)
 	struct twi_bpf_slot *slot = slot_of_current();
 
 	if (slot != NULL)
-		add(slot, TWI_BPF_cq_overflows, 1);
+		add_counter(slot, TWI_BPF_cq_overflows, 1);
 	return 0;
 }
 
@@ -227,7 +228,7 @@ int punt(void *ctx)
 	struct twi_bpf_slot *slot = slot_of_current();
 
 	if (slot != NULL)
-		add(slot, TWI_BPF_worker_punts, 1);
+		add_counter(slot, TWI_BPF_worker_punts, 1);
 	return 0;
 }
 
@@ -253,7 +254,7 @@ struct rsrc_update {
 };
 
 /* The third and fourth argument of the system call that runs; false: not on this processor. */
-static __always_inline bool arguments(__u64 *third, __u64 *fourth)
+static __always_inline bool syscall_arguments(__u64 *third, __u64 *fourth)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 
@@ -278,7 +279,7 @@ static __always_inline __u64 registered_bytes(unsigned int opcode)
 	struct rsrc_update update = {};
 	__u64 at = 0, count = 0, sum = 0;
 
-	if (!arguments(&at, &count))
+	if (!syscall_arguments(&at, &count))
 		return 0;
 	if (opcode == REGISTER_BUFFERS2) {
 		if (bpf_probe_read_user(&whole, sizeof(whole), (void *)at) != 0)
@@ -318,15 +319,15 @@ int BPF_PROG(registration, void *ring, unsigned int opcode, unsigned int files,
 	id = bpf_get_current_pid_tgid();
 	start = bpf_map_lookup_elem(&tow_entered, &id);
 	if (start != NULL) {
-		add(slot, TWI_BPF_registration_ns, bpf_ktime_get_ns() - *start);
+		add_counter(slot, TWI_BPF_registration_ns, bpf_ktime_get_ns() - *start);
 		bpf_map_delete_elem(&tow_entered, &id);
 	}
 	if (result < 0) {
-		add(slot, TWI_BPF_registration_failures, 1);
+		add_counter(slot, TWI_BPF_registration_failures, 1);
 		return 0;
 	}
-	add(slot, TWI_BPF_registrations, 1);
-	add(slot, TWI_BPF_registration_bytes, registered_bytes(opcode));
+	add_counter(slot, TWI_BPF_registrations, 1);
+	add_counter(slot, TWI_BPF_registration_bytes, registered_bytes(opcode));
 	return 0;
 }
 

@@ -62,7 +62,7 @@ static void read_slot(const struct twi_bpf_slot *from, struct twi_bpf_slot *out)
 		out->drops[i] = __atomic_load_n(&from->drops[i], __ATOMIC_RELAXED);
 }
 
-static void subtract(struct twi_bpf_slot *from, const struct twi_bpf_slot *what)
+static void subtract_slot(struct twi_bpf_slot *from, const struct twi_bpf_slot *what)
 {
 	for (unsigned i = 0; i < TWI_BPF_COUNTERS; i++)
 		from->counters[i] -= what->counters[i];
@@ -75,7 +75,7 @@ void twi_bpf_figures_refresh(struct twi_bpf_figures *figures)
 	if (!figures->on)
 		return;
 	read_slot(&figures->maps.slots[figures->slot], &figures->last);
-	subtract(&figures->last, &figures->before);
+	subtract_slot(&figures->last, &figures->before);
 	read_slot(&figures->maps.slots[0], &figures->host);
 	figures->library_last = twi_counter_sum(figures->diag, TWI_C_zerocopy_kernel_copy_bytes) -
 				figures->library_before;
@@ -100,8 +100,8 @@ static void enrol_sockets(struct twi_bpf_figures *figures)
 }
 
 /* The lock is held; on failure nothing is changed but `why`. */
-static int start(struct twi_bpf_figures *figures, const struct twi_bpf_hello *hello,
-		 const int fds[TWI_BPF_MAPS], pid_t helper)
+static int start_figures(struct twi_bpf_figures *figures, const struct twi_bpf_hello *hello,
+			 const int fds[TWI_BPF_MAPS], pid_t helper)
 {
 	struct twi_bpf_maps maps;
 	int status = twi_bpf_maps_take(fds, &maps);
@@ -136,7 +136,7 @@ int twi_bpf_figures_start(struct twi_bpf_figures *figures, const struct twi_bpf_
 	*enrolled_out = 0;
 	pthread_mutex_lock(&figures->lock);
 	if (hello->on != 0)
-		status = start(figures, hello, fds, helper);
+		status = start_figures(figures, hello, fds, helper);
 	if (status == TOW_OK) {
 		snprintf(figures->why, sizeof(figures->why), "%s", hello->why);
 		*enrolled_out = figures->enrolled;
@@ -196,7 +196,7 @@ void twi_bpf_figures_socket(struct twi_bpf_figures *figures, int fd, bool comes)
 	pthread_mutex_unlock(&figures->lock);
 }
 
-static bool known(const struct twi_bpf_figures *figures, enum twi_bpf_counter counter)
+static bool counter_is_known(const struct twi_bpf_figures *figures, enum twi_bpf_counter counter)
 {
 	return figures->ever && (figures->programs >> counters[counter].program & 1) != 0;
 }
@@ -208,7 +208,7 @@ bool twi_bpf_figure(struct twi_bpf_figures *figures, enum twi_bpf_counter counte
 
 	pthread_mutex_lock(&figures->lock);
 	twi_bpf_figures_refresh(figures);
-	is_known = known(figures, counter);
+	is_known = counter_is_known(figures, counter);
 	*value_out = is_known ? figures->last.counters[counter] : 0;
 	pthread_mutex_unlock(&figures->lock);
 	return is_known;

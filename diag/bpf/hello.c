@@ -15,7 +15,7 @@
 /* All descriptors that came are in here, or the kernel has closed them (MSG_CTRUNC). */
 #define FDS_ROOM 16
 
-static unsigned collect(struct msghdr *message, int *fds)
+static unsigned collect_fds(struct msghdr *message, int *fds)
 {
 	unsigned count = 0;
 
@@ -37,7 +37,7 @@ static unsigned collect(struct msghdr *message, int *fds)
 	return count;
 }
 
-static int judge(struct twi_bpf_hello *hello, ssize_t bytes, int flags, unsigned fds)
+static int judge_hello(struct twi_bpf_hello *hello, ssize_t bytes, int flags, unsigned fds)
 {
 	if (bytes == 0)
 		return twi_error(TOW_ECLOSED, "the helper has gone without a word");
@@ -77,8 +77,8 @@ int twi_bpf_hello_receive(int fd, struct twi_bpf_hello *out, int fds_out[TWI_BPF
 	bytes = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (bytes < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "recvmsg from a helper");
-	count = collect(&message, fds);
-	status = judge(out, bytes, message.msg_flags, count);
+	count = collect_fds(&message, fds);
+	status = judge_hello(out, bytes, message.msg_flags, count);
 	for (unsigned i = 0; i < count; i++) {
 		if (status == TOW_OK && i < TWI_BPF_MAPS)
 			fds_out[i] = fds[i];

@@ -34,19 +34,19 @@ static const struct shape {
 				sizeof(struct twi_bpf_owner) },
 };
 
-static int bpf(int command, union bpf_attr *attr)
+static int bpf_call(int command, union bpf_attr *attr)
 {
 	return (int)syscall(SYS_bpf, command, attr, sizeof(*attr));
 }
 
 /* 0, or the errno value. */
-static int element(int command, int fd, const void *key, void *value)
+static int map_element(int command, int fd, const void *key, void *value)
 {
 	union bpf_attr attr = { .map_fd = (uint32_t)fd };
 
 	attr.key = (uint64_t)(uintptr_t)key;
 	attr.value = (uint64_t)(uintptr_t)value;
-	return bpf(command, &attr) == 0 ? 0 : errno;
+	return bpf_call(command, &attr) == 0 ? 0 : errno;
 }
 
 /* Whether it is a map at all, by what only a map does. */
@@ -56,7 +56,7 @@ static int judge_kind(const struct shape *shape, int fd)
 	const uint32_t nowhere = UINT32_MAX;
 	/* Larger than any value could be that has passed the check of its size before. */
 	struct twi_bpf_slot room;
-	int err = element(BPF_MAP_LOOKUP_ELEM, fd, &nowhere, &room);
+	int err = map_element(BPF_MAP_LOOKUP_ELEM, fd, &nowhere, &room);
 	int wanted = shape->type == BPF_MAP_TYPE_ARRAY ? ENOENT : EBADF;
 
 	if (err == wanted)
@@ -65,7 +65,7 @@ static int judge_kind(const struct shape *shape, int fd)
 			       shape->name);
 }
 
-static int judge(const struct shape *shape, int fd)
+static int judge_map(const struct shape *shape, int fd)
 {
 	struct bpf_map_info info = { 0 };
 	union bpf_attr attr = { 0 };
@@ -73,7 +73,7 @@ static int judge(const struct shape *shape, int fd)
 	attr.info.bpf_fd = (uint32_t)fd;
 	attr.info.info_len = sizeof(info);
 	attr.info.info = (uint64_t)(uintptr_t)&info;
-	if (bpf(BPF_OBJ_GET_INFO_BY_FD, &attr) != 0)
+	if (bpf_call(BPF_OBJ_GET_INFO_BY_FD, &attr) != 0)
 		return twi_error_errno(TOW_EINVAL, errno, "descriptor for the %s is no map",
 				       shape->name);
 	if (info.type != shape->type || info.key_size != sizeof(uint32_t) ||
@@ -127,7 +127,7 @@ int twi_bpf_maps_take(const int fds[TWI_BPF_MAPS], struct twi_bpf_maps *out)
 	for (unsigned i = 0; i < TWI_BPF_MAPS; i++)
 		out->fds[i] = fds[i];
 	for (unsigned i = 0; i < TWI_BPF_MAPS && status == TOW_OK; i++) {
-		status = judge(&shapes[i], fds[i]);
+		status = judge_map(&shapes[i], fds[i]);
 		if (status == TOW_OK && i == TWI_BPF_MAP_COUNTERS)
 			status = map_counters(out);
 	}
@@ -148,10 +148,10 @@ void twi_bpf_maps_give(struct twi_bpf_maps *maps)
 	}
 }
 
-static int enrol(int map, uint32_t slot, int fd, const char *what)
+static int enrol_fd(int map, uint32_t slot, int fd, const char *what)
 {
 	struct twi_bpf_owner owner = { .slot = slot };
-	int err = element(BPF_MAP_UPDATE_ELEM, map, &fd, &owner);
+	int err = map_element(BPF_MAP_UPDATE_ELEM, map, &fd, &owner);
 
 	if (err == 0)
 		return TOW_OK;
@@ -165,12 +165,12 @@ int twi_bpf_enrol_process(const struct twi_bpf_maps *maps, uint32_t slot)
 
 	if (fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "pidfd_open of this process");
-	status = enrol(maps->fds[TWI_BPF_MAP_TASKS], slot, fd, "the process");
+	status = enrol_fd(maps->fds[TWI_BPF_MAP_TASKS], slot, fd, "the process");
 	close(fd);
 	return status;
 }
 
 int twi_bpf_enrol_socket(const struct twi_bpf_maps *maps, uint32_t slot, int fd)
 {
-	return enrol(maps->fds[TWI_BPF_MAP_SOCKETS], slot, fd, "a socket");
+	return enrol_fd(maps->fds[TWI_BPF_MAP_SOCKETS], slot, fd, "a socket");
 }

@@ -95,7 +95,7 @@ static void emit_state(const struct view *view, struct twi_emit *e)
 	twi_emit_str(e, "why", view->why[0] != '\0' ? view->why : NULL);
 }
 
-static void take(struct twi_bpf_figures *figures, struct view *out)
+static void take_view(struct twi_bpf_figures *figures, struct view *out)
 {
 	*out = (struct view){ 0 };
 	pthread_mutex_lock(&figures->lock);
@@ -118,7 +118,7 @@ void twi_bpf_figures_report(void *figures, struct twi_emit *e)
 {
 	struct view view;
 
-	take(figures, &view);
+	take_view(figures, &view);
 	emit_state(&view, e);
 	emit_programs(&view, e);
 	if (!view.ever)
@@ -136,7 +136,7 @@ void twi_bpf_figures_info(void *figures, struct twi_emit *e)
 {
 	struct view view;
 
-	take(figures, &view);
+	take_view(figures, &view);
 	twi_emit_object_begin(e, "bpf");
 	emit_state(&view, e);
 	twi_emit_object_end(e);

@@ -18,7 +18,7 @@ struct walk {
 	bool bad;
 };
 
-static uint64_t number(struct walk *w, uint64_t value, unsigned bytes)
+static uint64_t walk_number(struct walk *w, uint64_t value, unsigned bytes)
 {
 	uint64_t read = 0;
 
@@ -36,36 +36,36 @@ static uint64_t number(struct walk *w, uint64_t value, unsigned bytes)
 	return w->out != NULL ? value : read;
 }
 
-static void u64(struct walk *w, uint64_t *value)
+static void walk_u64(struct walk *w, uint64_t *value)
 {
-	*value = number(w, *value, 8);
+	*value = walk_number(w, *value, 8);
 }
 
-static void u32(struct walk *w, uint32_t *value)
+static void walk_u32(struct walk *w, uint32_t *value)
 {
-	*value = (uint32_t)number(w, *value, 4);
+	*value = (uint32_t)walk_number(w, *value, 4);
 }
 
-static void u8(struct walk *w, uint8_t *value)
+static void walk_u8(struct walk *w, uint8_t *value)
 {
-	*value = (uint8_t)number(w, *value, 1);
+	*value = (uint8_t)walk_number(w, *value, 1);
 }
 
 /* A count of entries that follow: at most `most`. */
-static void count(struct walk *w, uint32_t *value, uint32_t most)
+static void walk_count(struct walk *w, uint32_t *value, uint32_t most)
 {
-	u32(w, value);
+	walk_u32(w, value);
 	if (*value <= most)
 		return;
 	w->bad = true;
 	*value = 0;
 }
 
-static void text(struct walk *w, char *value, size_t room)
+static void walk_text(struct walk *w, char *value, size_t room)
 {
 	uint8_t bytes = w->out != NULL ? (uint8_t)strnlen(value, room - 1) : 0;
 
-	u8(w, &bytes);
+	walk_u8(w, &bytes);
 	if (w->bad || bytes >= room) {
 		w->bad = true;
 		return;
@@ -73,7 +73,7 @@ static void text(struct walk *w, char *value, size_t room)
 	for (unsigned i = 0; i < bytes; i++) {
 		uint8_t byte = (uint8_t)value[i];
 
-		u8(w, &byte);
+		walk_u8(w, &byte);
 		if (w->in != NULL)
 			value[i] = byte >= ' ' && byte < 0x7f ? (char)byte : '?';
 	}
@@ -85,14 +85,14 @@ static void walk_past(struct walk *w, struct twi_state_past *past)
 {
 	uint8_t status = (uint8_t)past->status;
 
-	u64(w, &past->seq);
-	u64(w, &past->signature);
-	u64(w, &past->bytes);
-	u64(w, &past->start_ns);
-	u64(w, &past->done_ns);
-	u8(w, &past->kind);
-	u8(w, &past->type);
-	u8(w, &status);
+	walk_u64(w, &past->seq);
+	walk_u64(w, &past->signature);
+	walk_u64(w, &past->bytes);
+	walk_u64(w, &past->start_ns);
+	walk_u64(w, &past->done_ns);
+	walk_u8(w, &past->kind);
+	walk_u8(w, &past->type);
+	walk_u8(w, &status);
 	past->status = (int8_t)status;
 }
 
@@ -101,94 +101,94 @@ static void walk_group(struct walk *w, struct twi_state_group *group)
 	uint32_t broken = (uint32_t)group->broken;
 	uint8_t reserved = 0;
 
-	u32(w, &group->ctx);
-	u32(w, &group->rank);
-	u32(w, &group->size);
-	u8(w, &reserved);
-	u32(w, &broken);
+	walk_u32(w, &group->ctx);
+	walk_u32(w, &group->rank);
+	walk_u32(w, &group->size);
+	walk_u8(w, &reserved);
+	walk_u32(w, &broken);
 	group->broken = (int32_t)broken;
-	u32(w, &group->in_flight);
-	u64(w, &group->last_seq);
-	u64(w, &group->broken_seq);
-	text(w, group->why, sizeof(group->why));
-	count(w, &group->past_count, TWI_STATE_PAST);
+	walk_u32(w, &group->in_flight);
+	walk_u64(w, &group->last_seq);
+	walk_u64(w, &group->broken_seq);
+	walk_text(w, group->why, sizeof(group->why));
+	walk_count(w, &group->past_count, TWI_STATE_PAST);
 	for (uint32_t i = 0; !w->bad && i < group->past_count; i++)
 		walk_past(w, &group->past[i]);
 }
 
 static void walk_wait(struct walk *w, struct twi_state_wait *wait)
 {
-	u8(w, &wait->kind);
-	u8(w, &wait->stage);
-	u32(w, &wait->ctx);
-	u32(w, &wait->rank);
-	u64(w, &wait->seq);
-	u64(w, &wait->tag);
-	u64(w, &wait->bytes);
-	u64(w, &wait->moved);
-	u64(w, &wait->since_ns);
+	walk_u8(w, &wait->kind);
+	walk_u8(w, &wait->stage);
+	walk_u32(w, &wait->ctx);
+	walk_u32(w, &wait->rank);
+	walk_u64(w, &wait->seq);
+	walk_u64(w, &wait->tag);
+	walk_u64(w, &wait->bytes);
+	walk_u64(w, &wait->moved);
+	walk_u64(w, &wait->since_ns);
 }
 
 static void walk_link(struct walk *w, struct twi_state_link *link)
 {
-	u32(w, &link->rank);
-	u32(w, &link->flags);
-	u8(w, &link->lane);
-	u64(w, &link->unsent_bytes);
-	u64(w, &link->unacked_bytes);
-	u32(w, &link->waiting_sends);
-	u32(w, &link->pending_ops);
-	u64(w, &link->silent_ns);
-	u64(w, &link->stuck_ns);
-	u32(w, &link->heard_segments);
-	u32(w, &link->backoffs);
-	u32(w, &link->retransmits);
-	u32(w, &link->spurious);
-	u32(w, &link->segments_out);
-	u32(w, &link->segments_in);
-	u32(w, &link->rtt_us);
-	u32(w, &link->send_window);
-	u32(w, &link->send_buffer);
-	u32(w, &link->receive_buffer);
-	u64(w, &link->busy_us);
-	u64(w, &link->rwnd_limited_us);
-	u64(w, &link->sndbuf_limited_us);
+	walk_u32(w, &link->rank);
+	walk_u32(w, &link->flags);
+	walk_u8(w, &link->lane);
+	walk_u64(w, &link->unsent_bytes);
+	walk_u64(w, &link->unacked_bytes);
+	walk_u32(w, &link->waiting_sends);
+	walk_u32(w, &link->pending_ops);
+	walk_u64(w, &link->silent_ns);
+	walk_u64(w, &link->stuck_ns);
+	walk_u32(w, &link->heard_segments);
+	walk_u32(w, &link->backoffs);
+	walk_u32(w, &link->retransmits);
+	walk_u32(w, &link->spurious);
+	walk_u32(w, &link->segments_out);
+	walk_u32(w, &link->segments_in);
+	walk_u32(w, &link->rtt_us);
+	walk_u32(w, &link->send_window);
+	walk_u32(w, &link->send_buffer);
+	walk_u32(w, &link->receive_buffer);
+	walk_u64(w, &link->busy_us);
+	walk_u64(w, &link->rwnd_limited_us);
+	walk_u64(w, &link->sndbuf_limited_us);
 }
 
 static void walk_self(struct walk *w, struct twi_rank_state *state)
 {
 	uint8_t cut = state->cut;
 
-	u32(w, &state->rank);
-	u32(w, &state->world);
-	text(w, state->host, sizeof(state->host));
-	text(w, state->fabric, sizeof(state->fabric));
-	u64(w, &state->boot);
-	u64(w, &state->pid_namespace);
-	u64(w, &state->pid);
-	u64(w, &state->pid_start);
-	u64(w, &state->now_ns);
-	u64(w, &state->step);
-	u64(w, &state->on_cpu_ns);
-	u64(w, &state->run_queue_ns);
-	u32(w, &state->thread);
-	count(w, &state->cpu_count, TWI_STATE_CPUS);
+	walk_u32(w, &state->rank);
+	walk_u32(w, &state->world);
+	walk_text(w, state->host, sizeof(state->host));
+	walk_text(w, state->fabric, sizeof(state->fabric));
+	walk_u64(w, &state->boot);
+	walk_u64(w, &state->pid_namespace);
+	walk_u64(w, &state->pid);
+	walk_u64(w, &state->pid_start);
+	walk_u64(w, &state->now_ns);
+	walk_u64(w, &state->step);
+	walk_u64(w, &state->on_cpu_ns);
+	walk_u64(w, &state->run_queue_ns);
+	walk_u32(w, &state->thread);
+	walk_count(w, &state->cpu_count, TWI_STATE_CPUS);
 	for (uint32_t i = 0; !w->bad && i < state->cpu_count; i++) {
-		u64(w, &state->cpus[i].at_ns);
-		u64(w, &state->cpus[i].on_cpu_ns);
-		u64(w, &state->cpus[i].run_queue_ns);
+		walk_u64(w, &state->cpus[i].at_ns);
+		walk_u64(w, &state->cpus[i].on_cpu_ns);
+		walk_u64(w, &state->cpus[i].run_queue_ns);
 	}
-	u32(w, &state->waiters);
-	u64(w, &state->pool_bytes);
-	u64(w, &state->pool_free_bytes);
-	u64(w, &state->pool_wait_ns);
-	u32(w, &state->pool_waiters);
-	u64(w, &state->pool_since_ns);
-	u64(w, &state->pool_wanted_bytes);
-	u32(w, &state->copies);
-	u64(w, &state->copy_since_ns);
-	u64(w, &state->lost);
-	u8(w, &cut);
+	walk_u32(w, &state->waiters);
+	walk_u64(w, &state->pool_bytes);
+	walk_u64(w, &state->pool_free_bytes);
+	walk_u64(w, &state->pool_wait_ns);
+	walk_u32(w, &state->pool_waiters);
+	walk_u64(w, &state->pool_since_ns);
+	walk_u64(w, &state->pool_wanted_bytes);
+	walk_u32(w, &state->copies);
+	walk_u64(w, &state->copy_since_ns);
+	walk_u64(w, &state->lost);
+	walk_u8(w, &cut);
 	state->cut = cut != 0;
 }
 
@@ -196,14 +196,14 @@ static void walk_state(struct walk *w, struct twi_rank_state *state)
 {
 	uint32_t magic = MAGIC, version = VERSION;
 
-	u32(w, &magic);
-	u32(w, &version);
+	walk_u32(w, &magic);
+	walk_u32(w, &version);
 	if (magic != MAGIC || version != VERSION)
 		w->bad = true;
 	walk_self(w, state);
-	count(w, &state->group_count, TWI_STATE_GROUPS);
-	count(w, &state->wait_count, TWI_STATE_WAITS);
-	count(w, &state->link_count, TWI_STATE_LINKS);
+	walk_count(w, &state->group_count, TWI_STATE_GROUPS);
+	walk_count(w, &state->wait_count, TWI_STATE_WAITS);
+	walk_count(w, &state->link_count, TWI_STATE_LINKS);
 	for (uint32_t i = 0; !w->bad && i < state->group_count; i++)
 		walk_group(w, &state->groups[i]);
 	for (uint32_t i = 0; !w->bad && i < state->wait_count; i++)

@@ -194,7 +194,7 @@ static void count_ranks(struct twi_judge *judge)
 	}
 }
 
-static void sort(struct twi_verdict *out)
+static void sort_findings(struct twi_verdict *out)
 {
 	for (uint32_t i = 1; i < out->finding_count; i++) {
 		for (uint32_t k = i;
@@ -223,7 +223,7 @@ void twi_verdict_judge(const struct twi_verdict_case *what, struct twi_verdict *
 	twi_judge_late(&judge);
 	twi_judge_credit(&judge);
 	lower_confidence(&judge);
-	sort(out);
+	sort_findings(out);
 }
 
 /* --- words --- */
@@ -349,8 +349,8 @@ void twi_verdict_emit(const struct twi_verdict *verdict, const struct twi_verdic
 	twi_emit_array_end(emit);
 }
 
-__attribute__((format(printf, 4, 5))) static size_t add(char *out, size_t room, size_t used,
-							const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static size_t append_text(char *out, size_t room, size_t used,
+								const char *fmt, ...)
 {
 	va_list args;
 	int n;
@@ -368,16 +368,17 @@ static size_t add_finding(const struct twi_verdict_finding *finding, char *out, 
 			  size_t used)
 {
 	if (finding->rank_count > 0)
-		used = add(out, room, used, finding->rank_count > 1 ? "ranks " : "rank ");
+		used = append_text(out, room, used, finding->rank_count > 1 ? "ranks " : "rank ");
 	for (uint32_t i = 0; i < finding->rank_count; i++)
-		used = add(out, room, used, "%s%u", i > 0 ? ", " : "", finding->ranks[i]);
+		used = append_text(out, room, used, "%s%u", i > 0 ? ", " : "", finding->ranks[i]);
 	if (finding->link_count > 0)
-		used = add(out, room, used, finding->link_count > 1 ? "links " : "the link ");
+		used = append_text(out, room, used,
+				   finding->link_count > 1 ? "links " : "the link ");
 	for (uint32_t i = 0; i < finding->link_count; i++)
-		used = add(out, room, used, "%s%u->%u", i > 0 ? ", " : "", finding->links[i].from,
-			   finding->links[i].to);
-	return add(out, room, used, ": %s, %s (%.0f %%)", twi_cause_name(finding->cause),
-		   twi_cause_says(finding->cause), finding->confidence * 100);
+		used = append_text(out, room, used, "%s%u->%u", i > 0 ? ", " : "",
+				   finding->links[i].from, finding->links[i].to);
+	return append_text(out, room, used, ": %s, %s (%.0f %%)", twi_cause_name(finding->cause),
+			   twi_cause_says(finding->cause), finding->confidence * 100);
 }
 
 void twi_verdict_short(const struct twi_verdict *verdict, char *out, size_t room)
@@ -387,11 +388,11 @@ void twi_verdict_short(const struct twi_verdict *verdict, char *out, size_t room
 	out[0] = '\0';
 	for (uint32_t i = 0; i < twi_min(verdict->finding_count, 2u); i++) {
 		if (i > 0)
-			used = add(out, room, used, "; ");
+			used = append_text(out, room, used, "; ");
 		used = add_finding(&verdict->findings[i], out, room, used);
 	}
 	if (verdict->finding_count > 0 && verdict->findings[0].evidence_count > 0)
-		add(out, room, used, ": %s", verdict->findings[0].evidence[0]);
+		append_text(out, room, used, ": %s", verdict->findings[0].evidence[0]);
 }
 
 void twi_verdict_text(const struct twi_verdict *verdict, struct twi_emit *emit)

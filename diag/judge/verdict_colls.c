@@ -133,7 +133,8 @@ struct vote {
 };
 
 /* Who has called what as `seq`: of at most 8 different calls. */
-static uint32_t vote(const struct twi_judge *judge, uint32_t ctx, uint64_t seq, struct vote *votes)
+static uint32_t vote_on(const struct twi_judge *judge, uint32_t ctx, uint64_t seq,
+			struct vote *votes)
 {
 	uint32_t count = 0;
 
@@ -202,7 +203,7 @@ static void judge_agreement(struct twi_judge *judge, uint32_t ctx)
 {
 	uint64_t seq = doubtful_seq(judge, ctx);
 	struct vote votes[8];
-	uint32_t count = seq > 0 ? vote(judge, ctx, seq, votes) : 0, best = 0, same = 0;
+	uint32_t count = seq > 0 ? vote_on(judge, ctx, seq, votes) : 0, best = 0, same = 0;
 
 	if (count < 2)
 		return;

@@ -81,7 +81,7 @@ static struct use use_of_others(const struct twi_judge *judge, const struct twi_
 }
 
 /* What they were denied of the CPU time that they wanted; of little the share says little. */
-static double denied(const struct use *use)
+static double denied_share(const struct use *use)
 {
 	double wanted = (double)use->waited_ns + (double)use->ran_ns;
 
@@ -101,7 +101,7 @@ bool twi_judge_starved(const struct twi_judge *judge, const struct twi_verdict_r
 		return false;
 	others = use_of_others(judge, rank, from, to);
 	window = (double)use.window_ns;
-	usual = (double)use.ran_ns * denied(&others) / (1 - denied(&others));
+	usual = (double)use.ran_ns * denied_share(&others) / (1 - denied_share(&others));
 	out->window_ns = use.window_ns;
 	out->waited = twi_min((double)use.waited_ns / window, 1.0);
 	if (usual < (double)use.waited_ns)

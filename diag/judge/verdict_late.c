@@ -21,7 +21,7 @@
 
 /* --- who came when --- */
 
-static uint64_t ours(const struct twi_verdict_rank *rank, uint64_t theirs_ns)
+static uint64_t to_our_time(const struct twi_verdict_rank *rank, uint64_t theirs_ns)
 {
 	return theirs_ns - (uint64_t)rank->offset_ns;
 }
@@ -61,7 +61,7 @@ static void find_arrival(const struct twi_judge *judge, uint32_t ctx, uint64_t s
 		count++;
 		size = group->size;
 		out->error_ns = twi_max(out->error_ns, rank->error_ns);
-		at = ours(rank, past->start_ns);
+		at = to_our_time(rank, past->start_ns);
 		if (out->last != NULL && at <= out->at_ns) {
 			out->second_ns = twi_max(out->second_ns, at);
 			continue;
@@ -122,7 +122,7 @@ static double pool_share(const struct twi_verdict_rank *rank)
 	return (double)ns / (double)(last->now_ns - first->now_ns);
 }
 
-static uint64_t theirs(const struct twi_verdict_rank *rank, uint64_t ours_ns)
+static uint64_t to_their_time(const struct twi_verdict_rank *rank, uint64_t ours_ns)
 {
 	return ours_ns + (uint64_t)rank->offset_ns;
 }
@@ -133,8 +133,8 @@ static void blame_late(struct twi_judge *judge, const struct lateness *late)
 	double pool = pool_share(rank), lost = 1;
 	struct twi_starved cpu;
 
-	twi_judge_starved(judge, rank, theirs(rank, late->from_ns), theirs(rank, late->to_ns),
-			  &cpu);
+	twi_judge_starved(judge, rank, to_their_time(rank, late->from_ns),
+			  to_their_time(rank, late->to_ns), &cpu);
 	if (!late->once)
 		lost = late->lost;
 	else if (cpu.window_ns > late->to_ns - late->from_ns) /* known, but not apart */

@@ -43,7 +43,7 @@ bool twi_environment_knows(const char *name, size_t bytes)
 }
 
 /* How many letters have to be put in, taken out or changed to make the one of the other. */
-static unsigned distance(const char *a, size_t a_bytes, const char *b)
+static unsigned spelling_distance(const char *a, size_t a_bytes, const char *b)
 {
 	unsigned row[NAME_MAX_BYTES + 1];
 	size_t b_bytes = strlen(b);
@@ -79,7 +79,7 @@ const char *twi_environment_nearest(const char *name, size_t bytes)
 
 		if (tow_knob_info(i, &knob) < 0 || strlen(knob.env) > NAME_MAX_BYTES)
 			continue;
-		steps = distance(name, bytes, knob.env);
+		steps = spelling_distance(name, bytes, knob.env);
 		if (steps < best || (steps == best && nearest == NULL)) {
 			best = steps;
 			nearest = knob.env;
@@ -88,7 +88,7 @@ const char *twi_environment_nearest(const char *name, size_t bytes)
 	return nearest;
 }
 
-static void warn(struct twi_diag *diag, const char *name, size_t bytes)
+static void warn_unknown(struct twi_diag *diag, const char *name, size_t bytes)
 {
 	const char *nearest = twi_environment_nearest(name, bytes);
 
@@ -114,7 +114,7 @@ void twi_environment_check(struct twi_diag *diag, char *const *variables)
 		if (strncmp(*variables, "TOW_", 4) != 0 || twi_environment_knows(*variables, bytes))
 			continue;
 		if (found++ < WARNINGS_MAX)
-			warn(diag, *variables, bytes);
+			warn_unknown(diag, *variables, bytes);
 	}
 	if (found > WARNINGS_MAX)
 		twi_log(diag, 2, "the environment has %u more variables TOW_... that are no knobs",

@@ -94,8 +94,8 @@ static const struct suffix time_suffixes[] = {
 };
 static const struct suffix count_suffixes[] = { { "", 1 }, { "k", 1000 }, { "Ki", 1 << 10 } };
 
-static bool scale(double value, const char *suffix, const struct suffix *table, size_t count,
-		  int64_t *out)
+static bool scale_value(double value, const char *suffix, const struct suffix *table, size_t count,
+			int64_t *out)
 {
 	for (size_t i = 0; i < count; i++) {
 		double scaled = value * (double)table[i].factor;
@@ -123,7 +123,7 @@ static bool parse_bool(const char *text, int64_t *out)
 	return false;
 }
 
-static bool parse(const struct knob *knob, const char *text, int64_t *out)
+static bool parse_value(const struct knob *knob, const char *text, int64_t *out)
 {
 	char *end;
 	double value;
@@ -141,17 +141,18 @@ static bool parse(const struct knob *knob, const char *text, int64_t *out)
 		end++;
 	switch (knob->type) {
 	case KNOB_BYTES:
-		return scale(value, end, byte_suffixes, twi_array_count(byte_suffixes), out);
+		return scale_value(value, end, byte_suffixes, twi_array_count(byte_suffixes), out);
 	case KNOB_NS:
-		return scale(value, end, time_suffixes, twi_array_count(time_suffixes), out);
+		return scale_value(value, end, time_suffixes, twi_array_count(time_suffixes), out);
 	default:
-		return scale(value, end, count_suffixes, twi_array_count(count_suffixes), out);
+		return scale_value(value, end, count_suffixes, twi_array_count(count_suffixes),
+				   out);
 	}
 }
 
 bool twi_knob_parse(size_t index, const char *text, int64_t *value_out)
 {
-	return index < twi_array_count(knobs) && parse(&knobs[index], text, value_out);
+	return index < twi_array_count(knobs) && parse_value(&knobs[index], text, value_out);
 }
 
 /* The words of a knob, in the order of its enum, and their number; NULL: it takes any text. */
@@ -215,7 +216,7 @@ const char **twi_knob_string(struct twi_knobs *values, size_t index)
 }
 
 /* A value as a user would write it. */
-static void format(const struct knob *knob, int64_t value, char *out, size_t bytes)
+static void format_value(const struct knob *knob, int64_t value, char *out, size_t bytes)
 {
 	static const struct suffix units[] = {
 		{ "TiB", 1ll << 40 }, { "GiB", 1ll << 30 }, { "MiB", 1ll << 20 }, { "KiB", 1 << 10 }
@@ -254,8 +255,8 @@ static int out_of_range(const struct knob *knob, const char *from, const char *v
 	if (knob->type == KNOB_BOOL)
 		return twi_error(TOW_EINVAL, "%s=%.64s (%s) is not valid: it is 0 or 1", knob->name,
 				 value, from);
-	format(knob, knob->min, min, sizeof(min));
-	format(knob, knob->max, max, sizeof(max));
+	format_value(knob, knob->min, min, sizeof(min));
+	format_value(knob, knob->max, max, sizeof(max));
 	return twi_error(TOW_EINVAL, "%s=%.64s (%s) is not valid: it is a number from %s to %s",
 			 knob->name, value, from, min, max);
 }
@@ -304,7 +305,7 @@ static int resolve_number(const struct knob *knob, int64_t given, void *out)
 		set_number(knob, knob->def, out);
 		return TOW_OK;
 	}
-	if (!parse(knob, value, &number) || number < knob->min || number > knob->max)
+	if (!parse_value(knob, value, &number) || number < knob->min || number > knob->max)
 		return out_of_range(knob, env, value);
 	set_number(knob, number, out);
 	return TOW_OK;
@@ -408,9 +409,9 @@ __attribute__((constructor)) static void print_knobs(void)
 		env_name(knob, printed[i].env);
 		if (knob->type >= KNOB_TEXT)
 			continue;
-		format(knob, knob->def, printed[i].def, sizeof(printed[i].def));
-		format(knob, knob->min, printed[i].min, sizeof(printed[i].min));
-		format(knob, knob->max, printed[i].max, sizeof(printed[i].max));
+		format_value(knob, knob->def, printed[i].def, sizeof(printed[i].def));
+		format_value(knob, knob->min, printed[i].min, sizeof(printed[i].min));
+		format_value(knob, knob->max, printed[i].max, sizeof(printed[i].max));
 	}
 }
 

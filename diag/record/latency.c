@@ -364,8 +364,8 @@ static void keep_exemplar(struct twi_latencies *latencies, struct twi_exemplars 
 	pthread_mutex_unlock(&latencies->exemplars_lock);
 }
 
-static void judge(struct twi_latencies *latencies, const char *name, unsigned size_class,
-		  const struct twi_latency_reading *reading)
+static void judge_reading(struct twi_latencies *latencies, const char *name, unsigned size_class,
+			  const struct twi_latency_reading *reading)
 {
 	struct twi_exemplars **at = &latencies->exemplars[reading->kind][reading->lane][size_class];
 	const struct twi_exemplars *have = *at;
@@ -413,7 +413,7 @@ void twi_latency_note(struct twi_diag *diag, struct twi_latency_row **row, const
 		if (part == TWI_LATENCY_TOTAL)
 			twi_cell_add(&latency->bytes, reading->bytes);
 	}
-	judge(latencies, name, size_class, reading);
+	judge_reading(latencies, name, size_class, reading);
 }
 
 #else

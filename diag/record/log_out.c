@@ -91,8 +91,8 @@ static const char *level_name(int level)
 }
 
 /* A line as it is read: the file's has time and process, since several ranks may share the file. */
-static size_t render(const struct twi_log_out *out, uint64_t at_ns, int level, const char *text,
-		     char *line)
+static size_t render_line(const struct twi_log_out *out, uint64_t at_ns, int level,
+			  const char *text, char *line)
 {
 	int64_t rank = atomic_load_explicit(&out->rank, memory_order_relaxed);
 	time_t seconds = (time_t)(at_ns / 1000000000u);
@@ -159,12 +159,12 @@ static void carry_out(struct twi_log_out *out, uint64_t at_ns, int level, const 
 	/* A program may have put something else in the place of its terminal since. */
 	if (out->where == TWI_LOG_STDERR || out->where == TWI_LOG_FILE ||
 	    (out->where == TWI_LOG_TERMINAL && isatty(fd)))
-		write_out(out, fd, line, render(out, at_ns, level, text, line));
+		write_out(out, fd, line, render_line(out, at_ns, level, text, line));
 	if (out->callback != NULL)
 		out->callback(out->user, level, text);
 }
 
-static void *run(void *arg)
+static void *run_log(void *arg)
 {
 	struct twi_log_out *out = arg;
 
@@ -200,7 +200,7 @@ static bool is_shown(const struct twi_log_out *out)
 }
 
 /* The outbox has room and the lock is held. */
-static void add(struct twi_log_out *out, int level, const char *text, uint32_t left_out)
+static void queue_line(struct twi_log_out *out, int level, const char *text, uint32_t left_out)
 {
 	unsigned at = (unsigned)(out->count++ % TWI_LOG_OUTBOX);
 	char more[64] = "";
@@ -231,9 +231,9 @@ void twi_log_out_put(struct twi_log_out *out, int level, const char *text, uint6
 		return;
 	}
 	if (!out->running)
-		out->running = twi_thread_start(&out->thread, "tow-log", 0, run, out) == 0;
+		out->running = twi_thread_start(&out->thread, "tow-log", 0, run_log, out) == 0;
 	if (out->running && out->count - out->first < TWI_LOG_OUTBOX)
-		add(out, level, text, left_out);
+		queue_line(out, level, text, left_out);
 	else
 		out->lost++;
 	pthread_cond_signal(&out->wake);

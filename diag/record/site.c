@@ -133,7 +133,7 @@ static int by_key(const void *a, const void *b)
 }
 
 /* Rows of the same key, which several threads have, become one. Returns how many are left. */
-static size_t fold(struct twi_site_sum *rows, size_t count)
+static size_t fold_rows(struct twi_site_sum *rows, size_t count)
 {
 	size_t kept = 0;
 
@@ -174,7 +174,7 @@ int twi_site_sums(struct twi_diag *diag, struct twi_site_sum **rows_out, size_t 
 	for (const struct twi_diag_block *block = first; block != NULL; block = block->next)
 		end = read_sites(&block->sites, end);
 	qsort(rows, (size_t)(end - rows), sizeof(*rows), by_key);
-	*count_out = fold(rows, (size_t)(end - rows));
+	*count_out = fold_rows(rows, (size_t)(end - rows));
 	*rows_out = rows;
 	return TOW_OK;
 }

@@ -61,7 +61,7 @@ static int sums_by_cost(const void *a, const void *b)
 	return order != 0 ? order : (int)left->reason - (int)right->reason;
 }
 
-static void add(struct twi_site_sum *into, const struct twi_site_sum *sum)
+static void add_sum(struct twi_site_sum *into, const struct twi_site_sum *sum)
 {
 	into->first_ns = into->count == 0 ? sum->first_ns : twi_min(into->first_ns, sum->first_ns);
 	into->last_ns = twi_max(into->last_ns, sum->last_ns);
@@ -111,7 +111,7 @@ static int read_groups(struct twi_diag *diag, const char *kind, struct groups *o
 							   .other = sum->other } };
 		}
 		last->count++;
-		add(&last->total, sum);
+		add_sum(&last->total, sum);
 	}
 	qsort(out->rows, out->count, sizeof(*out->rows), groups_by_cost);
 	return TOW_OK;
@@ -244,7 +244,7 @@ static void emit_text(struct twi_emit *e, const struct twi_site_sum *sum, const 
 	twi_emit_array_end(e);
 }
 
-static uint64_t since(const struct twi_diag *diag, uint64_t ns)
+static uint64_t ns_since(const struct twi_diag *diag, uint64_t ns)
 {
 	return ns - twi_min(ns, twi_diag_start_ns(diag));
 }
@@ -260,8 +260,8 @@ static void emit_group(struct twi_emit *e, const struct twi_diag *diag, const st
 	twi_emit_str(e, "reason", twi_reason_describe(group->total.reason)->name);
 	emit_sum(e, &group->total);
 	twi_emit_u64(e, "max_ns", group->total.max_ns);
-	twi_emit_u64(e, "first_at_ns", since(diag, group->total.first_ns));
-	twi_emit_u64(e, "last_at_ns", since(diag, group->total.last_ns));
+	twi_emit_u64(e, "first_at_ns", ns_since(diag, group->total.first_ns));
+	twi_emit_u64(e, "last_at_ns", ns_since(diag, group->total.last_ns));
 	emit_sizes(e, group);
 	twi_emit_bool(e, "further_places", group->total.other);
 	twi_emit_str(e, "tag", twi_tag_text(group->total.site.tag));
@@ -284,7 +284,7 @@ static void emit_reasons(struct twi_emit *e, struct twi_diag *diag, const char *
 		sums[i].count = sum.count;
 		sums[i].bytes = sum.bytes;
 		sums[i].ns = sum.ns;
-		add(&total, &sums[i]);
+		add_sum(&total, &sums[i]);
 	}
 	qsort(sums, TWI_R_COUNT, sizeof(sums[0]), sums_by_cost);
 	twi_emit_object_begin(e, "total");
@@ -307,7 +307,7 @@ static void emit_reasons(struct twi_emit *e, struct twi_diag *diag, const char *
 	twi_emit_array_end(e);
 }
 
-static void render(struct twi_diag *diag, struct twi_emit *e, const char *kind)
+static void render_sites(struct twi_diag *diag, struct twi_emit *e, const char *kind)
 {
 	struct groups groups;
 
@@ -344,11 +344,11 @@ static void emit_necessary(struct twi_emit *e, struct twi_diag *diag)
 
 void twi_site_report_copies(struct twi_diag *diag, struct twi_emit *e)
 {
-	render(diag, e, "copy");
+	render_sites(diag, e, "copy");
 	emit_necessary(e, diag);
 }
 
 void twi_site_report_registrations(struct twi_diag *diag, struct twi_emit *e)
 {
-	render(diag, e, "late_registration");
+	render_sites(diag, e, "late_registration");
 }

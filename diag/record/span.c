@@ -69,7 +69,7 @@ uint32_t twi_span_captures(struct twi_diag *diag)
 	return captures;
 }
 
-static void adopt(struct twi_span_table *table, struct twi_span_ring *ring)
+static void adopt_ring(struct twi_span_table *table, struct twi_span_ring *ring)
 {
 	struct twi_span_owner *owner;
 
@@ -86,7 +86,7 @@ void twi_span_ring_adopt(struct twi_diag *diag, struct twi_diag_block *block)
 	struct twi_span_ring *ring = atomic_load_explicit(&block->spans, memory_order_relaxed);
 
 	if (ring != NULL)
-		adopt(diag->spans, ring);
+		adopt_ring(diag->spans, ring);
 }
 
 #ifndef TWI_NO_DIAGNOSTICS
@@ -100,7 +100,7 @@ static struct twi_span_ring *make_ring(struct twi_diag *diag, struct twi_diag_bl
 		atomic_fetch_add_explicit(&diag->lost, 1, memory_order_relaxed);
 		return NULL;
 	}
-	adopt(diag->spans, ring);
+	adopt_ring(diag->spans, ring);
 	/* release: readers see it made */
 	atomic_store_explicit(&block->spans, ring, memory_order_release);
 	return ring;

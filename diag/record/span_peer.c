@@ -18,7 +18,7 @@ static uint32_t slot_of(const char *name)
 }
 
 /* With the lock held; 0 when there is no room. */
-static uint32_t add(struct twi_span_table *table, const char *name, int64_t rank)
+static uint32_t add_peer(struct twi_span_table *table, const char *name, int64_t rank)
 {
 	uint32_t *slot = &table->slots[slot_of(name)];
 	char *copy;
@@ -44,7 +44,7 @@ static uint32_t add(struct twi_span_table *table, const char *name, int64_t rank
 }
 
 /* With the lock held; 0: there is none. */
-static uint32_t find(const struct twi_span_table *table, const char *name)
+static uint32_t find_peer(const struct twi_span_table *table, const char *name)
 {
 	uint32_t peer = table->slots[slot_of(name)];
 
@@ -60,7 +60,7 @@ int64_t twi_span_peer_rank(struct twi_diag *diag, const char *name)
 	uint32_t peer;
 
 	pthread_mutex_lock(&table->lock);
-	peer = find(table, name);
+	peer = find_peer(table, name);
 	if (peer != 0)
 		rank = table->peers[peer - 1].rank;
 	pthread_mutex_unlock(&table->lock);
@@ -73,9 +73,9 @@ uint32_t twi_span_peer(struct twi_diag *diag, const char *name, int64_t rank)
 	uint32_t peer;
 
 	pthread_mutex_lock(&table->lock);
-	peer = find(table, name);
+	peer = find_peer(table, name);
 	if (peer == 0)
-		peer = add(table, name, rank);
+		peer = add_peer(table, name, rank);
 	else if (rank >= 0)
 		table->peers[peer - 1].rank = rank; /* who it is can come out later */
 	pthread_mutex_unlock(&table->lock);

@@ -45,7 +45,7 @@ static void init_once(void)
 }
 
 /* The tag with that text, or 0 and the free slot where it would be. */
-static uint32_t find(const char *text, uint32_t *slot_out)
+static uint32_t find_tag(const char *text, uint32_t *slot_out)
 {
 	for (uint32_t at = (uint32_t)(twi_hash_text(text) % SLOTS);; at = (at + 1) % SLOTS) {
 		uint32_t tag = atomic_load_explicit(&slots[at], memory_order_acquire);
@@ -56,13 +56,13 @@ static uint32_t find(const char *text, uint32_t *slot_out)
 	}
 }
 
-static uint32_t add(const char *text, uint32_t most)
+static uint32_t add_tag(const char *text, uint32_t most)
 {
 	uint32_t slot, tag, used;
 
 	pthread_once(&once, init_once);
 	pthread_mutex_lock(&lock);
-	tag = find(text, &slot);
+	tag = find_tag(text, &slot);
 	used = atomic_load_explicit(&count, memory_order_relaxed);
 	if (tag == 0 && used < most) {
 		tag = used + 1;
@@ -81,7 +81,7 @@ const char *twi_tag_text(uint32_t tag)
 	return texts[tag - 1];
 }
 
-static int judge(const char *call, const char *text)
+static int judge_tag(const char *call, const char *text)
 {
 	size_t bytes = strnlen(text, TWI_TAG_BYTES);
 
@@ -105,14 +105,14 @@ static int judge(const char *call, const char *text)
 int twi_tag_number(const char *call, const char *text, uint32_t *tag_out)
 {
 	uint32_t slot, number;
-	int status = judge(call, text);
+	int status = judge_tag(call, text);
 
 	*tag_out = 0;
 	if (status < 0)
 		return status;
-	number = find(text, &slot);
+	number = find_tag(text, &slot);
 	if (number == 0)
-		number = add(text, TWI_TAGS_MAX);
+		number = add_tag(text, TWI_TAGS_MAX);
 	if (number == 0)
 		return twi_error(TOW_EBUSY,
 				 "%s: there are %d tags already, and none is ever forgotten; name "
@@ -132,8 +132,8 @@ uint32_t twi_tag_name(const char *text)
 		bytes++;
 	if (bytes == 0 || bytes == TWI_TAG_BYTES || text[bytes] != '\0')
 		return 0;
-	number = find(text, &slot);
-	return number != 0 ? number : add(text, TWI_TAGS_MAX / 2);
+	number = find_tag(text, &slot);
+	return number != 0 ? number : add_tag(text, TWI_TAGS_MAX / 2);
 }
 
 TOW_PUBLIC int tow_tag_set(const char *tag)

@@ -65,7 +65,7 @@ int twi_captures_create(void (*wake)(void *who), struct twi_captures **out)
 	return TOW_OK;
 }
 
-static void nudge(struct twi_captures *captures)
+static void nudge_thread(struct twi_captures *captures)
 {
 	uint64_t one = 1;
 	ssize_t wrote = write(captures->event_fd, &one, sizeof(one));
@@ -74,7 +74,7 @@ static void nudge(struct twi_captures *captures)
 }
 
 /* Finishes a run that waits, or ends it without; the lock is not held, nobody else has the run. */
-static void finish(struct twi_capture_run *run, bool wanted)
+static void finish_run(struct twi_capture_run *run, bool wanted)
 {
 	run->bytes = NULL;
 	run->count = 0;
@@ -88,11 +88,11 @@ static void finish(struct twi_capture_run *run, bool wanted)
 }
 
 /* From WAITING to DONE. */
-static void complete(struct twi_captures *captures, struct twi_capture_run *run, bool wanted)
+static void complete_run(struct twi_captures *captures, struct twi_capture_run *run, bool wanted)
 {
 	void *who = run->who;
 
-	finish(run, wanted);
+	finish_run(run, wanted);
 	pthread_mutex_lock(&captures->lock);
 	run->state = RUN_DONE;
 	pthread_mutex_unlock(&captures->lock);
@@ -100,8 +100,8 @@ static void complete(struct twi_captures *captures, struct twi_capture_run *run,
 }
 
 /* What poll is to look at; returns its timeout. `at` says which run each descriptor belongs to. */
-static int prepare(struct twi_captures *captures, struct pollfd *polled, unsigned *at,
-		   unsigned *count_out)
+static int prepare_poll(struct twi_captures *captures, struct pollfd *polled, unsigned *at,
+			unsigned *count_out)
 {
 	uint64_t now = twi_now_ns(), due = UINT64_MAX;
 	unsigned count = 1;
@@ -136,14 +136,14 @@ static bool is_stopping(struct twi_captures *captures)
 	return stopping;
 }
 
-static void *work(void *arg)
+static void *captures_work(void *arg)
 {
 	struct twi_captures *captures = arg;
 	struct pollfd polled[TWI_CAPTURES_MAX + 1];
 	unsigned at[TWI_CAPTURES_MAX + 1], count;
 
 	while (!is_stopping(captures)) {
-		int timeout = prepare(captures, polled, at, &count);
+		int timeout = prepare_poll(captures, polled, at, &count);
 		int ready = poll(polled, count, timeout);
 		uint64_t told, now = twi_now_ns();
 
@@ -154,13 +154,13 @@ static void *work(void *arg)
 			bool gone = ready > 0 && polled[i].revents != 0;
 
 			if (gone || run->due_ns <= now)
-				complete(captures, run, !gone);
+				complete_run(captures, run, !gone);
 		}
 	}
 	/* What comes to wait from now on is ended by who brings it. */
-	prepare(captures, polled, at, &count);
+	prepare_poll(captures, polled, at, &count);
 	for (unsigned i = 1; i < count; i++)
-		complete(captures, &captures->runs[at[i]], false);
+		complete_run(captures, &captures->runs[at[i]], false);
 	return NULL;
 }
 
@@ -171,7 +171,7 @@ static int start_thread(struct twi_captures *captures)
 
 	if (captures->threaded)
 		return TOW_OK;
-	err = twi_thread_start(&captures->thread, NULL, 0, work, captures);
+	err = twi_thread_start(&captures->thread, NULL, 0, captures_work, captures);
 	if (err != 0)
 		return twi_error_errno(TOW_ESYSTEM, err, "a thread for captures");
 	captures->threaded = true;
@@ -243,9 +243,9 @@ void twi_captures_wait(struct twi_captures *captures, struct twi_capture_run *ru
 		run->state = RUN_BEGUN;
 	pthread_mutex_unlock(&captures->lock);
 	if (stopping)
-		complete(captures, run, false);
+		complete_run(captures, run, false);
 	else
-		nudge(captures);
+		nudge_thread(captures);
 }
 
 int twi_captures_take(struct twi_capture_run *run, char **bytes_out, size_t *count_out)
@@ -286,7 +286,7 @@ void twi_captures_stop(struct twi_captures *captures)
 	pthread_mutex_unlock(&captures->lock);
 	if (!threaded)
 		return;
-	nudge(captures);
+	nudge_thread(captures);
 	pthread_join(captures->thread, NULL);
 }
 

@@ -106,7 +106,8 @@ const struct twi_report *twi_report_at(size_t index)
 }
 
 /* Whether the name ends with _unit, so that the format wants a line about it. */
-static inline bool named(const char *name, size_t name_bytes, const char *unit, size_t unit_bytes)
+static inline bool is_named_for(const char *name, size_t name_bytes, const char *unit,
+				size_t unit_bytes)
 {
 	return name_bytes > unit_bytes && name[name_bytes - unit_bytes - 1] == '_' &&
 	       memcmp(name + name_bytes - unit_bytes, unit, unit_bytes) == 0;
@@ -121,7 +122,7 @@ static void metrics_counters(struct twi_diag *diag, struct twi_emit *e)
 #define PUT(text) twi_emit_put(e, text, sizeof(text) - 1)
 #define TWI_COUNTER(name, unit, lanes, help)                                                       \
 	PUT("# TYPE towline_" #name " counter\n");                                                 \
-	if (named(#name, sizeof(#name) - 1, #unit, sizeof(#unit) - 1))                             \
+	if (is_named_for(#name, sizeof(#name) - 1, #unit, sizeof(#unit) - 1))                      \
 		PUT("# UNIT towline_" #name " " #unit "\n");                                       \
 	PUT("# HELP towline_" #name " " help "\ntowline_" #name "_total ");                        \
 	twi_emit_number(e, twi_counter_sum(diag, TWI_C_##name));                                   \

@@ -9,7 +9,7 @@
 #include "diag/record/registry.h"
 #include "diag/serve/socket.h"
 
-static void describe(void *arg, struct twi_emit *e)
+static void describe_servers(void *arg, struct twi_emit *e)
 {
 	const struct twi_serve *serve = arg;
 
@@ -50,8 +50,8 @@ static int open_all(struct twi_diag *diag, const struct twi_knobs *knobs, struct
 
 int twi_serve_open(struct twi_diag *diag, const struct twi_knobs *knobs, struct twi_serve *out)
 {
-	const struct twi_source source = { "/v1/info", "where these documents are served", describe,
-					   out };
+	const struct twi_source source = { "/v1/info", "where these documents are served",
+					   describe_servers, out };
 	int status;
 
 	*out = (struct twi_serve){ .diag = diag };

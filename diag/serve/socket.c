@@ -102,7 +102,8 @@ static enum MHD_Result queue_response(struct MHD_Connection *connection,
 	return queued;
 }
 
-static enum MHD_Result queue(struct MHD_Connection *connection, struct twi_http_answer *answer)
+static enum MHD_Result queue_answer(struct MHD_Connection *connection,
+				    struct twi_http_answer *answer)
 {
 	struct MHD_Response *response = MHD_create_response_from_buffer(
 		answer->bytes, answer->text != NULL ? answer->text : (void *)"",
@@ -135,8 +136,8 @@ static enum MHD_Result queue_head(struct MHD_Connection *connection, const char 
 	return queue_response(connection, &answer, response);
 }
 
-static enum MHD_Result collect(void *arg, enum MHD_ValueKind kind, const char *name,
-			       const char *value)
+static enum MHD_Result collect_header(void *arg, enum MHD_ValueKind kind, const char *name,
+				      const char *value)
 {
 	struct twi_http_query *query = arg;
 
@@ -149,7 +150,7 @@ static enum MHD_Result collect(void *arg, enum MHD_ValueKind kind, const char *n
 	return MHD_YES;
 }
 
-static int descriptor(struct MHD_Connection *connection)
+static int descriptor_of(struct MHD_Connection *connection)
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -181,7 +182,7 @@ static void give_way(struct twi_socket *sock, const struct caller *newcomer)
 		shutdown(oldest->fd, SHUT_RDWR);
 }
 
-static struct caller *enter(struct twi_socket *sock, int fd)
+static struct caller *enter_caller(struct twi_socket *sock, int fd)
 {
 	struct caller *caller = NULL;
 
@@ -197,7 +198,7 @@ static struct caller *enter(struct twi_socket *sock, int fd)
 	return caller;
 }
 
-static void leave(struct twi_socket *sock, struct caller *caller)
+static void leave_caller(struct twi_socket *sock, struct caller *caller)
 {
 	if (caller == NULL)
 		return;
@@ -216,8 +217,9 @@ static const char *failure_text(int status, const struct twi_capture_run *run)
 }
 
 /* The request is a capture's: its head, an error, or a connection that waits. */
-static enum MHD_Result capture(struct twi_socket *sock, struct MHD_Connection *connection,
-			       const char *method, const struct twi_capture *source, void **request)
+static enum MHD_Result start_capture(struct twi_socket *sock, struct MHD_Connection *connection,
+				     const char *method, const struct twi_capture *source,
+				     void **request)
 {
 	struct twi_http_query query = { 0 };
 	struct twi_capture_run *run;
@@ -225,18 +227,18 @@ static enum MHD_Result capture(struct twi_socket *sock, struct MHD_Connection *c
 	struct twi_http_wish wish;
 	int status;
 
-	MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, collect, &query);
+	MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, collect_header, &query);
 	if (twi_http_wish(&query, source, &wish, &answer) != 0)
-		return queue(connection, &answer);
+		return queue_answer(connection, &answer);
 	if (strcmp(method, MHD_HTTP_METHOD_HEAD) == 0)
 		return queue_head(connection, source->formats != NULL
 						      ? source->formats[wish.format].content_type
 						      : source->content_type);
-	status = twi_captures_begin(sock->captures, source, &wish, descriptor(connection),
+	status = twi_captures_begin(sock->captures, source, &wish, descriptor_of(connection),
 				    connection, &run);
 	if (status < 0) {
 		twi_http_error(failure_code(status), tow_error_message(), &answer);
-		return queue(connection, &answer);
+		return queue_answer(connection, &answer);
 	}
 	*request = run;
 	MHD_suspend_connection(connection);
@@ -245,7 +247,8 @@ static enum MHD_Result capture(struct twi_socket *sock, struct MHD_Connection *c
 }
 
 /* The connection was woken up: its capture is done. */
-static enum MHD_Result captured(struct MHD_Connection *connection, struct twi_capture_run *run)
+static enum MHD_Result answer_capture(struct MHD_Connection *connection,
+				      struct twi_capture_run *run)
 {
 	struct twi_http_answer answer = { .status = 200, .content_type = twi_captures_type(run) };
 	int status = twi_captures_take(run, &answer.text, &answer.bytes);
@@ -256,12 +259,12 @@ static enum MHD_Result captured(struct MHD_Connection *connection, struct twi_ca
 		free(answer.text);
 		twi_http_error(failure_code(status), failure_text(status, run), &answer);
 	}
-	return queue(connection, &answer);
+	return queue_answer(connection, &answer);
 }
 
 /* Whether who asks over TCP has the token; else the answer that he gets. */
-static bool admitted(struct twi_socket *sock, struct MHD_Connection *connection,
-		     struct twi_http_answer *answer)
+static bool is_admitted(struct twi_socket *sock, struct MHD_Connection *connection,
+			struct twi_http_answer *answer)
 {
 	const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
 							 MHD_HTTP_HEADER_AUTHORIZATION);
@@ -278,7 +281,7 @@ static bool admitted(struct twi_socket *sock, struct MHD_Connection *connection,
 	/* First: who guesses behind the same address is not to keep out who knows. */
 	if (twi_token_same(&sock->token, given))
 		return true;
-	twi_listen_tcp_peer(descriptor(connection), address);
+	twi_listen_tcp_peer(descriptor_of(connection), address);
 	if (twi_throttle_refuses(&sock->throttle, address, now)) {
 		twi_count(sock->diag, TWI_C_stats_throttled, 1);
 		twi_http_error(429, "too many wrong tokens from this address; wait a second",
@@ -293,9 +296,9 @@ static bool admitted(struct twi_socket *sock, struct MHD_Connection *connection,
 	return false;
 }
 
-static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, const char *url,
-			      const char *method, const char *version, const char *body,
-			      size_t *body_bytes, void **request)
+static enum MHD_Result handle_request(void *arg, struct MHD_Connection *connection, const char *url,
+				      const char *method, const char *version, const char *body,
+				      size_t *body_bytes, void **request)
 {
 	struct door *door = arg;
 	struct twi_socket *sock = door->sock;
@@ -308,8 +311,8 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 		struct caller *caller = caller_of(connection);
 
 		*request = &head_seen;
-		if (door == &sock->tcp && !admitted(sock, connection, &answer))
-			return queue(connection, &answer);
+		if (door == &sock->tcp && !is_admitted(sock, connection, &answer))
+			return queue_answer(connection, &answer);
 		if (caller != NULL)
 			caller->heard = true;
 		return MHD_YES;
@@ -319,18 +322,18 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 		return MHD_YES;
 	}
 	if (*request != &head_seen)
-		return captured(connection, *request);
+		return answer_capture(connection, *request);
 	twi_count(sock->diag, TWI_C_stats_requests, 1);
 	if (twi_http_route(method, url).kind == TWI_HTTP_DOCUMENT &&
 	    twi_registry_capture_find(sock->diag, url, &source))
-		return capture(sock, connection, method, &source, request);
+		return start_capture(sock, connection, method, &source, request);
 	twi_http_answer(sock->diag, method, url, &answer);
-	return queue(connection, &answer);
+	return queue_answer(connection, &answer);
 }
 
 /* However a request has ended, its capture's place is free again. */
-static void completed(void *arg, struct MHD_Connection *connection, void **request,
-		      enum MHD_RequestTerminationCode how)
+static void request_completed(void *arg, struct MHD_Connection *connection, void **request,
+			      enum MHD_RequestTerminationCode how)
 {
 	struct twi_socket *sock = ((struct door *)arg)->sock;
 	struct caller *caller = caller_of(connection);
@@ -345,7 +348,7 @@ static void completed(void *arg, struct MHD_Connection *connection, void **reque
 	*request = NULL;
 }
 
-static void wake(void *who)
+static void wake_connection(void *who)
 {
 	MHD_resume_connection(who);
 }
@@ -358,7 +361,7 @@ static size_t leave_escaped(void *arg, struct MHD_Connection *connection, char *
 	return strlen(text);
 }
 
-static bool allowed(int fd)
+static bool is_allowed(int fd)
 {
 	struct ucred peer;
 	socklen_t bytes = sizeof(peer);
@@ -367,29 +370,29 @@ static bool allowed(int fd)
 	       (peer.uid == 0 || peer.uid == geteuid());
 }
 
-static void announce(void *arg, struct MHD_Connection *connection, void **context,
-		     enum MHD_ConnectionNotificationCode what)
+static void announce_connection(void *arg, struct MHD_Connection *connection, void **context,
+				enum MHD_ConnectionNotificationCode what)
 {
 	struct door *door = arg;
 	int fd;
 
-	fd = descriptor(connection);
+	fd = descriptor_of(connection);
 	if (door == &door->sock->tcp) {
 		if (what == MHD_CONNECTION_NOTIFY_STARTED)
-			*context = enter(door->sock, fd);
+			*context = enter_caller(door->sock, fd);
 		else
-			leave(door->sock, *context);
+			leave_caller(door->sock, *context);
 		return;
 	}
 	if (what != MHD_CONNECTION_NOTIFY_STARTED)
 		return;
-	if (!allowed(fd)) {
+	if (!is_allowed(fd)) {
 		twi_count(door->sock->diag, TWI_C_stats_refused, 1);
 		shutdown(fd, SHUT_RDWR);
 	}
 }
 
-static int start(struct twi_socket *sock, struct door *door, int fd, const char *path)
+static int start_door(struct twi_socket *sock, struct door *door, int fd, const char *path)
 {
 	sigset_t all, old;
 	int err;
@@ -405,12 +408,12 @@ static int start(struct twi_socket *sock, struct door *door, int fd, const char 
 	door->daemon = MHD_start_daemon(
 		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC |
 			MHD_ALLOW_SUSPEND_RESUME,
-		0, NULL, NULL, handle, door, MHD_OPTION_LISTEN_SOCKET, fd,
+		0, NULL, NULL, handle_request, door, MHD_OPTION_LISTEN_SOCKET, fd,
 		MHD_OPTION_CONNECTION_LIMIT, (unsigned)TWI_SOCKET_CONNECTIONS,
 		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TWI_SOCKET_TIMEOUT_S,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
 		MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
-		announce, door, MHD_OPTION_NOTIFY_COMPLETED, completed, door,
+		announce_connection, door, MHD_OPTION_NOTIFY_COMPLETED, request_completed, door,
 		MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_END);
 	err = errno;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -457,14 +460,14 @@ int twi_socket_open(struct twi_diag *diag, const char *dir, const char *job, int
 	sock->diag = diag;
 	for (unsigned i = 0; i < TWI_SOCKET_CONNECTIONS; i++)
 		sock->callers[i].fd = -1;
-	status = twi_captures_create(wake, &sock->captures);
+	status = twi_captures_create(wake_connection, &sock->captures);
 	if (status == TOW_OK)
 		status = twi_listen_stem(job != NULL ? job : "towline", rank, stem);
 	if (status == TOW_OK)
 		status = by_default ? listen_by_default(diag, &name, &sock->listener)
 				    : twi_listen_open(&name, &sock->listener);
 	if (status == TOW_OK) {
-		status = start(sock, &sock->local, sock->listener.fd, sock->listener.path);
+		status = start_door(sock, &sock->local, sock->listener.fd, sock->listener.path);
 		if (status < 0)
 			twi_listen_unlink(&sock->listener);
 	}
@@ -509,7 +512,7 @@ int twi_socket_listen(struct twi_socket *sock, const char *address, const char *
 		status = twi_listen_tcp_open(address, &sock->tcp_listener);
 	if (status < 0)
 		return status;
-	status = start(sock, &sock->tcp, sock->tcp_listener.fd, sock->tcp_listener.address);
+	status = start_door(sock, &sock->tcp, sock->tcp_listener.fd, sock->tcp_listener.address);
 	if (status < 0)
 		sock->tcp_listener.address[0] = '\0';
 	return status;
@@ -520,7 +523,7 @@ const char *twi_socket_address(const struct twi_socket *sock)
 	return sock != NULL ? sock->tcp_listener.address : "";
 }
 
-static int adopt(struct door *door, int fd)
+static int adopt_socket(struct door *door, int fd)
 {
 	struct sockaddr address = { .sa_family = AF_UNIX };
 
@@ -531,10 +534,10 @@ static int adopt(struct door *door, int fd)
 
 int twi_socket_adopt(struct twi_socket *sock, int fd)
 {
-	return adopt(&sock->local, fd);
+	return adopt_socket(&sock->local, fd);
 }
 
 int twi_socket_adopt_tcp(struct twi_socket *sock, int fd)
 {
-	return adopt(&sock->tcp, fd);
+	return adopt_socket(&sock->tcp, fd);
 }

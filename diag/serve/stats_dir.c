@@ -40,7 +40,7 @@ TOW_PUBLIC int tow_stats_dir(char *path_out, size_t path_size)
 	return TOW_OK;
 }
 
-static int judge(const char *dir, const struct stat *st)
+static int judge_dir(const char *dir, const struct stat *st)
 {
 	if (st->st_uid != geteuid() && st->st_uid != 0)
 		return twi_error(
@@ -68,7 +68,7 @@ static int judge_default(const char *dir, const struct stat *st)
 	snprintf(above, sizeof(above), "%s/..", dir);
 	if (stat(above, &parent) != 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "stat of '%s'", above);
-	return judge(above, &parent);
+	return judge_dir(above, &parent);
 }
 
 static int open_dir(const char *dir, int (*check)(const char *dir, const struct stat *st),
@@ -108,7 +108,7 @@ static int open_dir(const char *dir, int (*check)(const char *dir, const struct 
 
 int twi_stats_dir_open(const char *dir, int *fd_out)
 {
-	return open_dir(dir, judge, fd_out);
+	return open_dir(dir, judge_dir, fd_out);
 }
 
 /* The index-th of the default ones. False: there are no more. */
@@ -136,7 +136,7 @@ static bool default_dir(unsigned index, char *out, size_t bytes)
 }
 
 /* What was passed over, and why, is the thread's error. */
-static void warn(struct twi_diag *diag)
+static void warn_passed_over(struct twi_diag *diag)
 {
 	if (diag != NULL)
 		twi_log(diag, 2, "%.200s; trying another", tow_error_message());
@@ -158,7 +158,7 @@ int twi_stats_dir_find(struct twi_diag *diag, unsigned *index, char *out, size_t
 			close(fd);
 			return TOW_OK;
 		}
-		warn(diag);
+		warn_passed_over(diag);
 	}
 	return status;
 }

@@ -43,7 +43,7 @@ static size_t job_of(const char *name)
 }
 
 /* Our own sockets alone: in a directory that several users share, others' are theirs. */
-static bool look(int dir_fd, const char *dir, const char *name, struct left *out)
+static bool look_at_socket(int dir_fd, const char *dir, const char *name, struct left *out)
 {
 	struct stat st;
 	int bytes;
@@ -76,13 +76,13 @@ static bool job_lives(const struct left *all, size_t count, const struct left *o
 	return false;
 }
 
-static size_t collect(DIR *list, int dir_fd, const char *dir, struct left *out)
+static size_t collect_left(DIR *list, int dir_fd, const char *dir, struct left *out)
 {
 	const struct dirent *entry;
 	size_t count = 0;
 
 	while (count < TWI_SWEEP_MAX && (entry = readdir(list)) != NULL)
-		count += look(dir_fd, dir, entry->d_name, &out[count]);
+		count += look_at_socket(dir_fd, dir, entry->d_name, &out[count]);
 	return count;
 }
 
@@ -93,7 +93,7 @@ void twi_sweep(int dir_fd, const char *dir)
 	size_t count = 0;
 
 	if (found != NULL && list != NULL)
-		count = collect(list, dir_fd, dir, found);
+		count = collect_left(list, dir_fd, dir, found);
 	for (size_t i = 0; i < count; i++) {
 		if (found[i].dead && !job_lives(found, count, &found[i]))
 			unlink(found[i].at.sun_path);

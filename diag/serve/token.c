@@ -20,7 +20,7 @@
 #define TOKEN_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~-"
 #define MEND             "; make one, as with: openssl rand -hex 16"
 
-static int take(const char *knob, const char *text, size_t bytes, struct twi_token *out)
+static int take_token(const char *knob, const char *text, size_t bytes, struct twi_token *out)
 {
 	if (bytes < TWI_TOKEN_MIN || bytes > TWI_TOKEN_MAX)
 		return twi_error(TOW_EINVAL,
@@ -56,7 +56,7 @@ static int read_file(int fd, const char *path, struct twi_token *out)
 	}
 	while (bytes > 0 && (text[bytes - 1] == '\n' || text[bytes - 1] == '\r'))
 		bytes--;
-	status = take("stats_token_file", text, bytes, out);
+	status = take_token("stats_token_file", text, bytes, out);
 	explicit_bzero(text, sizeof(text));
 	return status;
 }
@@ -66,7 +66,7 @@ int twi_token_load(const char *text, const char *file, struct twi_token *out)
 	int fd, status;
 
 	if (text != NULL && text[0] != '\0')
-		return take("stats_token", text, strlen(text), out);
+		return take_token("stats_token", text, strlen(text), out);
 	if (file == NULL || file[0] == '\0')
 		return twi_error(TOW_EINVAL,
 				 "stats_listen without a token: set stats_token or "

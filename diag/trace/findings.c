@@ -23,7 +23,7 @@ struct look {
 };
 
 /* Room for one more; the last row is written over when there is none, which no trace comes to. */
-static struct twi_finding *add(struct look *l, const char *kind, uint64_t cost_ns)
+static struct twi_finding *add_finding(struct look *l, const char *kind, uint64_t cost_ns)
 {
 	struct twi_finding *row;
 
@@ -95,14 +95,14 @@ void twi_findings_pair(const struct twi_timeline_pair *pair, char *out, size_t b
 	snprintf(out, bytes, "%s \xe2\x86\x92 %s", from, to);
 }
 
-static unsigned percent(uint64_t part, uint64_t whole)
+static unsigned percent_of(uint64_t part, uint64_t whole)
 {
 	twi_wide share = whole > 0 ? ((twi_wide)part * 100 + whole / 2) / whole : 0;
 
 	return (unsigned)twi_min(share, (twi_wide)100);
 }
 
-static const char *plural(uint64_t count, const char *one, const char *many)
+static const char *plural_of(uint64_t count, const char *one, const char *many)
 {
 	return count == 1 ? one : many;
 }
@@ -125,12 +125,12 @@ static void explain_stall(const struct look *l, struct twi_finding *row)
 	twi_findings_ns(group->slack.mean, slack, sizeof(slack));
 	if (group->required_bps == TWI_SLACK_UNBOUNDED || !group->sized)
 		SAY(row->cause, "%u %% of it is %s, which is left %s slack.",
-		    percent(group->stall_total_ns, all), name,
+		    percent_of(group->stall_total_ns, all), name,
 		    group->slack.mean == 0 ? "no" : slack);
 	else
 		twi_findings_rate(group->required_bps, rate),
 			SAY(row->cause, "%u %% of it is %s: with %s of slack it needs %s to hide.",
-			    percent(group->stall_total_ns, all), name, slack, rate);
+			    percent_of(group->stall_total_ns, all), name, slack, rate);
 	SAY(row->cure, "%s",
 	    group->slack.mean < group->stall.mean
 		    ? "Start it earlier, in smaller parts, or wait for it later."
@@ -138,7 +138,7 @@ static void explain_stall(const struct look *l, struct twi_finding *row)
 }
 
 /* What anything can have cost at most: the longest that a rank waited, where steps tell that. */
-static uint64_t bounded(const struct look *l, uint64_t ns)
+static uint64_t bounded_cost(const struct look *l, uint64_t ns)
 {
 	uint64_t most = l->t->step_count > 0 ? 0 : (uint64_t)l->t->view.end_ns;
 
@@ -162,11 +162,11 @@ static void find_exposed(struct look *l)
 	}
 	if (ranks == 0 || sum.exposed_ns / ranks < l->least_ns)
 		return;
-	row = add(l, "exposed", sum.exposed_ns / ranks);
+	row = add_finding(l, "exposed", sum.exposed_ns / ranks);
 	twi_findings_ns(sum.exposed_ns / steps, part, sizeof(part));
 	twi_findings_ns(sum.step_ns / steps, whole, sizeof(whole));
 	SAY(row->what, "Steps waited for the network %u %% of their time: %s of %s.",
-	    percent(sum.exposed_ns, sum.step_ns), part, whole);
+	    percent_of(sum.exposed_ns, sum.step_ns), part, whole);
 	explain_stall(l, row);
 }
 
@@ -183,10 +183,10 @@ static void find_stall(struct look *l)
 		all += l->slack->groups[i].stall_total_ns;
 	if (all / ranks < l->least_ns)
 		return;
-	row = add(l, "exposed", all / ranks);
+	row = add_finding(l, "exposed", all / ranks);
 	twi_findings_ns(all / ranks, text, sizeof(text));
 	SAY(row->what, "Collectives held each rank's threads up for %s, %u %% of the time.", text,
-	    percent(all / ranks, (uint64_t)l->t->view.end_ns));
+	    percent_of(all / ranks, (uint64_t)l->t->view.end_ns));
 	explain_stall(l, row);
 }
 
@@ -205,12 +205,12 @@ static void find_links(struct look *l)
 		}
 		if (ranks == 0 || waited / ranks < l->least_ns)
 			continue;
-		row = add(l, "link", waited / ranks);
+		row = add_finding(l, "link", waited / ranks);
 		twi_findings_rate(link->limit_bps, limit);
 		twi_findings_ns(length / ranks, text, sizeof(text));
 		SAY(row->what, "%s of %llu %s full for %s each while threads waited for %s.",
 		    path == TWI_PATH_NETWORK ? "The link to the network" : "The memory path",
-		    (unsigned long long)ranks, plural(ranks, "rank was", "ranks was"), text,
+		    (unsigned long long)ranks, plural_of(ranks, "rank was", "ranks was"), text,
 		    path == TWI_PATH_NETWORK ? "it" : "messages of their own host");
 		SAY(row->cause, "At least %u %% of %s, %s, in the busier direction.",
 		    TWI_TIMELINE_FULL_PERCENT, limit,
@@ -234,9 +234,9 @@ static void find_straggler(struct look *l)
 		if (ranks[i].slowest_ns > ranks[worst].slowest_ns)
 			worst = i;
 	}
-	if (l->t->rank_count < 2 || bounded(l, ranks[worst].slowest_ns) < l->least_ns)
+	if (l->t->rank_count < 2 || bounded_cost(l, ranks[worst].slowest_ns) < l->least_ns)
 		return;
-	row = add(l, "straggler", bounded(l, ranks[worst].slowest_ns));
+	row = add_finding(l, "straggler", bounded_cost(l, ranks[worst].slowest_ns));
 	twi_findings_ns(ranks[worst].slowest_ns / ranks[worst].slowest_steps, each, sizeof(each));
 	SAY(row->what, "Rank %lld (%.60s) held up %llu of %zu steps, by %s each.",
 	    (long long)l->trace->ranks[worst].rank,
@@ -261,11 +261,11 @@ static void find_last(struct look *l)
 			worst = i;
 	}
 	/* Somebody is always last: it must be one more often than by chance, twice and a half. */
-	if (l->t->rank_count < 2 || bounded(l, ranks[worst].last_ns) < l->least_ns ||
+	if (l->t->rank_count < 2 || bounded_cost(l, ranks[worst].last_ns) < l->least_ns ||
 	    ranks[worst].last_count * 2 * l->t->rank_count <
 		    twi_min(5 * told, told * 3 / 2 * l->t->rank_count))
 		return;
-	row = add(l, "last", bounded(l, ranks[worst].last_ns));
+	row = add_finding(l, "last", bounded_cost(l, ranks[worst].last_ns));
 	twi_findings_ns(ranks[worst].last_ns / ranks[worst].last_count, each, sizeof(each));
 	twi_findings_ns(ranks[worst].last_max_ns, most, sizeof(most));
 	SAY(row->what, "Rank %lld came last to %llu of %llu collectives, by %s each, %s at most.",
@@ -284,7 +284,7 @@ static void find_others(struct look *l)
 
 	if (ns == 0 || ns < l->least_ns)
 		return;
-	row = add(l, "others", ns);
+	row = add_finding(l, "others", ns);
 	twi_findings_ns(ns, text, sizeof(text));
 	SAY(row->what, "This rank waited %s in collectives to which others had not come.", text);
 	SAY(row->cause, "Another rank computes longer, or enters later.");
@@ -300,10 +300,10 @@ static void find_pair(struct look *l)
 
 	if (l->t->pair_count == 0 || !pair->slow)
 		return;
-	more = bounded(l, pair->typical_ns - pair->usual_ns);
+	more = bounded_cost(l, pair->typical_ns - pair->usual_ns);
 	if (more < l->least_ns)
 		return;
-	row = add(l, "pair", more);
+	row = add_finding(l, "pair", more);
 	twi_findings_pair(pair, name, sizeof(name));
 	twi_findings_ns(pair->typical_ns / pair->latency.count, seen, sizeof(seen));
 	twi_findings_ns(pair->usual_ns / pair->latency.count, usual, sizeof(usual));
@@ -328,13 +328,13 @@ static void find_reasons(struct look *l)
 
 		if (reason->ns / ranks < l->least_ns || l->out->count + 4 >= TWI_FINDINGS_MAX)
 			continue;
-		row = add(l, copy ? "copies" : "registrations", reason->ns / ranks);
+		row = add_finding(l, copy ? "copies" : "registrations", reason->ns / ranks);
 		twi_words_count(reason->count, count);
 		twi_words_bytes(reason->bytes, bytes);
 		twi_findings_ns(reason->ns, ns, sizeof(ns));
 		SAY(row->what, "%s %s of %s took %s.", count,
-		    copy ? plural(reason->count, "fallback copy", "fallback copies")
-			 : plural(reason->count, "late registration", "late registrations"),
+		    copy ? plural_of(reason->count, "fallback copy", "fallback copies")
+			 : plural_of(reason->count, "late registration", "late registrations"),
 		    bytes, ns);
 		SAY(row->cause, "%s: %s.", info->name, info->help);
 		SAY(row->cure, "%s.", info->cure);
@@ -354,7 +354,7 @@ static void find_failed(struct look *l)
 	}
 	if (failed == 0)
 		return;
-	row = add(l, "failed", 0);
+	row = add_finding(l, "failed", 0);
 	SAY(row->what, "%llu of %llu operations failed.", (unsigned long long)failed,
 	    (unsigned long long)all);
 	SAY(row->cause, "The trace has their statuses; the log in /v1/info may say more.");
@@ -373,10 +373,10 @@ static void find_lost(struct look *l)
 	}
 	if (lost == 0)
 		return;
-	row = add(l, "lost", 0);
+	row = add_finding(l, "lost", 0);
 	twi_words_count(lost, text);
 	SAY(row->what, "%s spans were overwritten before they were read, %u %% of all.", text,
-	    percent(lost, lost + spans));
+	    percent_of(lost, lost + spans));
 	SAY(row->cause, "A thread's ring keeps its last %u; what is shown rests on what is left.",
 	    TWI_SPAN_ROWS);
 	SAY(row->cure, "Capture a shorter time, or read oftener.");
@@ -388,7 +388,7 @@ static void find_clocks(struct look *l)
 
 	if (l->t->entries.unknown == 0)
 		return;
-	row = add(l, "clocks", 0);
+	row = add_finding(l, "clocks", 0);
 	SAY(row->what, "Of %llu collectives nobody can say who came last.",
 	    (unsigned long long)l->t->entries.unknown);
 	SAY(row->cause, "Ranks' clocks were put together by UNIX time: their offsets were not "

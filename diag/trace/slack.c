@@ -132,7 +132,8 @@ static size_t find_wait(const struct gather *g, uint64_t id)
 	return low < g->wait_count && g->waits[low].id == id ? low : g->wait_count;
 }
 
-static void judge(const struct gather *g, const struct twi_span *span, struct twi_slack_row *row)
+static void judge_wait(const struct gather *g, const struct twi_span *span,
+		       struct twi_slack_row *row)
 {
 	size_t at = find_wait(g, span->id);
 	uint64_t from = twi_max(span->start_ns, span->end_ns), to = from, gap;
@@ -185,7 +186,7 @@ static int add_rank(const struct twi_trace *trace, size_t index, struct twi_slac
 						       .kind = span->detail,
 						       .bytes = span->bytes,
 						       .start_ns = span->start_ns };
-			judge(&g, span, row);
+			judge_wait(&g, span, row);
 			out->row_count++;
 		}
 	}

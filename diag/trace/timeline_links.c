@@ -23,7 +23,7 @@ static enum twi_timeline_path path_of(const struct twi_span *span)
 	return lane != NULL && lane->reach != TWI_REACH_NETWORK ? TWI_PATH_HOST : TWI_PATH_NETWORK;
 }
 
-static void put(struct twi_timeline_flow *flow, bool sends, uint64_t bytes)
+static void put_flow(struct twi_timeline_flow *flow, bool sends, uint64_t bytes)
 {
 	if (sends)
 		flow->tx_bytes += bytes;
@@ -32,8 +32,8 @@ static void put(struct twi_timeline_flow *flow, bool sends, uint64_t bytes)
 }
 
 /* Evenly over [from, to) of the axis; all of it, to the byte. */
-static void spread(const struct twi_timeline *out, struct twi_timeline_flow *bins, bool sends,
-		   int64_t from, int64_t to, uint64_t bytes)
+static void spread_flow(const struct twi_timeline *out, struct twi_timeline_flow *bins, bool sends,
+			int64_t from, int64_t to, uint64_t bytes)
 {
 	uint64_t last = twi_timeline_bin_of(out, to), given = 0;
 
@@ -42,20 +42,20 @@ static void spread(const struct twi_timeline *out, struct twi_timeline_flow *bin
 		uint64_t until = (uint64_t)((twi_wide)bytes * (uint64_t)(edge - from) /
 					    (uint64_t)(to - from));
 
-		put(&bins[bin], sends, until - given);
+		put_flow(&bins[bin], sends, until - given);
 		given = until;
 	}
-	put(&bins[last], sends, bytes - given);
+	put_flow(&bins[last], sends, bytes - given);
 }
 
-static uint64_t rate(uint64_t bytes, uint64_t ns)
+static uint64_t rate_of(uint64_t bytes, uint64_t ns)
 {
 	twi_wide bps = ns > 0 ? (twi_wide)bytes * BIT_NS / ns : 0;
 
 	return bps > UINT64_MAX ? UINT64_MAX : (uint64_t)bps;
 }
 
-static int add(struct twi_timeline *out, size_t r, const struct twi_span *span)
+static int add_link_span(struct twi_timeline *out, size_t r, const struct twi_span *span)
 {
 	struct twi_timeline_link *link = &out->links[path_of(span)];
 	bool sends = span->kind == TWI_SPAN_SEND;
@@ -75,12 +75,12 @@ static int add(struct twi_timeline *out, size_t r, const struct twi_span *span)
 	if (ns == 0)
 		from = twi_max(span->start_ns, span->end_ns);
 	begin = twi_view_at(&out->view, r, from);
-	spread(out, &link->bins[r * TWI_TIMELINE_BINS], sends, begin, begin + (int64_t)ns,
-	       span->bytes);
-	put(&link->total, sends, span->bytes);
-	put(&out->ranks[r].flow, sends, span->bytes);
+	spread_flow(out, &link->bins[r * TWI_TIMELINE_BINS], sends, begin, begin + (int64_t)ns,
+		    span->bytes);
+	put_flow(&link->total, sends, span->bytes);
+	put_flow(&out->ranks[r].flow, sends, span->bytes);
 	if (span->bytes >= RATE_BYTES && ns >= RATE_NS && !link->limit_given)
-		link->limit_bps = twi_max(link->limit_bps, rate(span->bytes, ns));
+		link->limit_bps = twi_max(link->limit_bps, rate_of(span->bytes, ns));
 	return TOW_OK;
 }
 
@@ -89,7 +89,7 @@ static void find_limit(const struct twi_timeline *out, struct twi_timeline_link 
 	for (size_t i = 0; link->used && i < out->rank_count * TWI_TIMELINE_BINS; i++) {
 		uint64_t most = twi_max(link->bins[i].tx_bytes, link->bins[i].rx_bytes);
 
-		link->limit_bps = twi_max(link->limit_bps, rate(most, out->bin_ns));
+		link->limit_bps = twi_max(link->limit_bps, rate_of(most, out->bin_ns));
 	}
 }
 
@@ -126,7 +126,7 @@ static bool is_bound(const struct twi_timeline *out, const struct twi_timeline_l
 	uint64_t most = twi_max(flow->tx_bytes, flow->rx_bytes);
 
 	return most > 0 && waited_ns >= out->bin_ns / 100 * TWI_TIMELINE_WAITED_PERCENT &&
-	       rate(most, out->bin_ns) >= link->limit_bps / 100 * TWI_TIMELINE_FULL_PERCENT;
+	       rate_of(most, out->bin_ns) >= link->limit_bps / 100 * TWI_TIMELINE_FULL_PERCENT;
 }
 
 /* Joins the bound bins of one rank and link; room is for one region for each second bin. */
@@ -201,7 +201,7 @@ int twi_timeline_links(const struct twi_trace *trace, uint64_t limit_bps, struct
 	out->links[TWI_PATH_NETWORK].limit_given = limit_bps > 0;
 	out->links[TWI_PATH_NETWORK].limit_bps = limit_bps;
 	while (status == TOW_OK && (span = twi_view_next(trace, &walk)) != NULL)
-		status = add(out, walk.rank, span);
+		status = add_link_span(out, walk.rank, span);
 	if (status < 0)
 		return status;
 	for (unsigned i = 0; i < TWI_PATHS; i++) {

@@ -67,8 +67,8 @@ static int waits_of(const struct twi_trace_thread *thread, struct twi_cover *wai
 	return status;
 }
 
-static void split(const struct twi_span *step, const struct twi_cover *waits,
-		  const struct twi_cover *flying, struct twi_timeline_split *out)
+static void split_step(const struct twi_span *step, const struct twi_cover *waits,
+		       const struct twi_cover *flying, struct twi_timeline_split *out)
 {
 	uint64_t end = step->start_ns + twi_span_ns(step);
 	uint64_t busy = twi_cover_within(flying, step->start_ns, end);
@@ -103,7 +103,7 @@ static int add_thread(const struct twi_trace *trace, struct twi_timeline *out, s
 		row->number = span->id;
 		row->rank = r;
 		row->start = twi_view_at(&out->view, r, span->start_ns);
-		split(span, &waits, &flying, &row->split);
+		split_step(span, &waits, &flying, &row->split);
 		all->count++;
 	}
 	twi_cover_fini(&waits);
@@ -243,7 +243,7 @@ static int by_id(const void *a, const void *b)
 }
 
 /* Of one collective, the last at the end. */
-static void judge(const struct entry *entries, size_t count, struct twi_timeline *out)
+static void judge_collective(const struct entry *entries, size_t count, struct twi_timeline *out)
 {
 	const struct entry *last = &entries[count - 1], *before;
 	struct twi_timeline_rank *rank = &out->ranks[last->rank];
@@ -328,7 +328,7 @@ int twi_timeline_entries(const struct twi_trace *trace, struct twi_timeline *out
 	for (size_t i = 0, next; i < count; i = next) {
 		for (next = i + 1; next < count && entries[next].id == entries[i].id; next++)
 			;
-		judge(&entries[i], next - i, out);
+		judge_collective(&entries[i], next - i, out);
 	}
 	free(entries);
 	for (size_t r = 0; r < trace->rank_count && status == TOW_OK; r++)

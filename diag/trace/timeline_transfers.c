@@ -63,9 +63,9 @@ static void time_it(const struct twi_timeline *out, const struct twi_trace *trac
 	row->latency = delivery != NULL ? twi_span_ns(delivery) : twi_span_ns(span) - idle;
 }
 
-static void add(const struct twi_trace *trace, struct twi_timeline *out, size_t r,
-		const struct twi_span *span, const struct twi_deliveries *deliveries,
-		struct transfers *all)
+static void add_transfer(const struct twi_trace *trace, struct twi_timeline *out, size_t r,
+			 const struct twi_span *span, const struct twi_deliveries *deliveries,
+			 struct transfers *all)
 {
 	const struct twi_trace_peer *peer = twi_view_peer(&trace->ranks[r], span);
 	int64_t other = peer != NULL ? peer->rank : -1;
@@ -101,7 +101,8 @@ static void add(const struct twi_trace *trace, struct twi_timeline *out, size_t 
 	all->count++;
 }
 
-static int gather(const struct twi_trace *trace, struct twi_timeline *out, struct transfers *all)
+static int gather_transfers(const struct twi_trace *trace, struct twi_timeline *out,
+			    struct transfers *all)
 {
 	size_t spans = out->kinds[TWI_SPAN_SEND].count + out->kinds[TWI_SPAN_RECV].count;
 	struct twi_deliveries deliveries;
@@ -117,7 +118,7 @@ static int gather(const struct twi_trace *trace, struct twi_timeline *out, struc
 	if (status < 0)
 		return status;
 	while ((span = twi_view_next(trace, &walk)) != NULL)
-		add(trace, out, walk.rank, span, &deliveries, all);
+		add_transfer(trace, out, walk.rank, span, &deliveries, all);
 	twi_deliveries_fini(&deliveries);
 	out->transfer_count = all->count;
 	return TOW_OK;
@@ -146,8 +147,8 @@ static int by_class_and_bin(const void *a, const void *b)
 }
 
 /* Quantiles of rows [first, next), which lie in order of latency. */
-static void quantiles(struct transfers *all, size_t first, size_t next,
-		      struct twi_timeline_quantiles *out)
+static void row_quantiles(struct transfers *all, size_t first, size_t next,
+			  struct twi_timeline_quantiles *out)
 {
 	for (size_t i = first; i < next; i++) {
 		all->values[i - first] = all->rows[i].latency;
@@ -166,7 +167,7 @@ static void make_latencies(struct transfers *all, struct twi_timeline *out)
 			if (all->rows[next].size_class != all->rows[i].size_class)
 				break;
 		}
-		quantiles(all, i, next, &out->classes[all->rows[i].size_class]);
+		row_quantiles(all, i, next, &out->classes[all->rows[i].size_class]);
 	}
 	qsort(all->rows, all->count, sizeof(*all->rows), by_class_and_bin);
 	for (size_t i = 0; i < all->count; i = next) {
@@ -177,7 +178,7 @@ static void make_latencies(struct transfers *all, struct twi_timeline *out)
 			    all->rows[next].bin != row->bin)
 				break;
 		}
-		quantiles(all, i, next, &out->bins[row->bin].latency[row->size_class]);
+		row_quantiles(all, i, next, &out->bins[row->bin].latency[row->size_class]);
 	}
 }
 
@@ -204,7 +205,7 @@ struct flight {
 };
 
 /* Nothing changes from f->now until `to`: says so to the bins between. */
-static void fly(struct twi_timeline *out, struct flight *f, int64_t to)
+static void fly_until(struct twi_timeline *out, struct flight *f, int64_t to)
 {
 	to = twi_min(to, out->view.end_ns);
 	while (f->now < to) {
@@ -242,7 +243,7 @@ static int make_flight(const struct transfers *all, struct twi_timeline *out)
 	}
 	qsort(events, count, sizeof(*events), by_time);
 	for (size_t i = 0; i < count; i++) {
-		fly(out, &f, events[i].at);
+		fly_until(out, &f, events[i].at);
 		f.count += events[i].ends ? -1 : 1;
 		f.bytes += events[i].bytes;
 	}
@@ -295,7 +296,7 @@ static size_t end_of(const struct transfers *all, size_t first, bool of_class)
 }
 
 /* Of one class of one pair. */
-static uint64_t median(const struct transfers *all, size_t first, size_t next)
+static uint64_t median_of(const struct transfers *all, size_t first, size_t next)
 {
 	return all->rows[first + (next - first + 1) / 2 - 1].latency;
 }
@@ -309,7 +310,7 @@ static void find_usual(struct transfers *all, bool received, uint64_t usual[TWI_
 		for (size_t i = 0; i < all->count; i = next) {
 			next = end_of(all, i, true);
 			if (all->rows[i].size_class == c && all->rows[i].received == received)
-				all->values[votes++] = median(all, i, next);
+				all->values[votes++] = median_of(all, i, next);
 		}
 		qsort(all->values, votes, sizeof(*all->values), values_ascend);
 		usual[c] = votes > 0 ? all->values[(votes + 1) / 2 - 1] : 0;
@@ -337,7 +338,7 @@ static void make_pair(struct transfers *all, size_t first, size_t next, const ui
 	}
 	for (size_t i = first; i < next; i = end) {
 		end = end_of(all, i, true);
-		pair->typical_ns += (end - i) * median(all, i, end);
+		pair->typical_ns += (end - i) * median_of(all, i, end);
 		pair->usual_ns += (end - i) * usual[all->rows[i].size_class];
 	}
 	pair->received = row->received;
@@ -348,7 +349,7 @@ static void make_pair(struct transfers *all, size_t first, size_t next, const ui
 			     (twi_wide)pair->usual_ns * TWI_TIMELINE_SLOW_PERCENT;
 }
 
-static uint64_t excess(const struct twi_timeline_pair *pair)
+static uint64_t excess_of(const struct twi_timeline_pair *pair)
 {
 	return pair->slow ? pair->typical_ns - pair->usual_ns : 0;
 }
@@ -357,8 +358,8 @@ static int by_excess(const void *a, const void *b)
 {
 	const struct twi_timeline_pair *left = a, *right = b;
 
-	if (excess(left) != excess(right))
-		return excess(left) > excess(right) ? -1 : 1;
+	if (excess_of(left) != excess_of(right))
+		return excess_of(left) > excess_of(right) ? -1 : 1;
 	if (left->latency.sum_ns != right->latency.sum_ns)
 		return left->latency.sum_ns > right->latency.sum_ns ? -1 : 1;
 	if (left->from != right->from)
@@ -391,7 +392,7 @@ static int make_pairs(struct transfers *all, struct twi_timeline *out)
 int twi_timeline_transfers(const struct twi_trace *trace, struct twi_timeline *out)
 {
 	struct transfers all = { 0 };
-	int status = gather(trace, out, &all);
+	int status = gather_transfers(trace, out, &all);
 
 	if (status == TOW_OK) {
 		make_latencies(&all, out);

@@ -9,7 +9,7 @@
 
 #include "diag/base/error.h"
 
-static int64_t clamp(twi_wide_signed value)
+static int64_t clamp_wide(twi_wide_signed value)
 {
 	if (value > TWI_VIEW_MOST)
 		return TWI_VIEW_MOST;
@@ -61,8 +61,8 @@ int twi_view_init(const struct twi_trace *trace, struct twi_view *out)
 		out->ranks[i].origin = (uint64_t)(first - shift_of(&trace->ranks[i], zero));
 		out->ranks[i].error_ns = trace->ranks[i].clock_error_ns;
 	}
-	out->unix_ns = clamp(first + zero);
-	out->end_ns = twi_max(clamp(last - first), (int64_t)1);
+	out->unix_ns = clamp_wide(first + zero);
+	out->end_ns = twi_max(clamp_wide(last - first), (int64_t)1);
 	return TOW_OK;
 }
 
@@ -74,7 +74,7 @@ void twi_view_fini(struct twi_view *view)
 
 int64_t twi_view_at(const struct twi_view *view, size_t rank, uint64_t ns)
 {
-	return clamp((int64_t)(ns - view->ranks[rank].origin));
+	return clamp_wide((int64_t)(ns - view->ranks[rank].origin));
 }
 
 uint64_t twi_view_error(const struct twi_view *view, size_t left, size_t right)
@@ -162,7 +162,7 @@ void twi_cover_seal(struct twi_cover *cover)
 }
 
 /* Covered below `at`. */
-static uint64_t below(const struct twi_cover *cover, uint64_t at)
+static uint64_t covered_below(const struct twi_cover *cover, uint64_t at)
 {
 	size_t low = 0, high = cover->count; /* parts that start below `at` */
 
@@ -182,7 +182,7 @@ static uint64_t below(const struct twi_cover *cover, uint64_t at)
 
 uint64_t twi_cover_within(const struct twi_cover *cover, uint64_t start, uint64_t end)
 {
-	return end > start ? below(cover, end) - below(cover, start) : 0;
+	return end > start ? covered_below(cover, end) - covered_below(cover, start) : 0;
 }
 
 void twi_cover_fini(struct twi_cover *cover)

@@ -138,7 +138,7 @@ static bool keeps_rec(const struct twi_alloclog_rec *rec, uint32_t shift, uint64
 }
 
 /* Drops from a sealed chunk what is no longer kept. chunks_lock is held, as for all of these. */
-static void thin(struct twi_alloclog_chunk *chunk, uint32_t shift, uint64_t salt)
+static void thin_chunk(struct twi_alloclog_chunk *chunk, uint32_t shift, uint64_t salt)
 {
 	uint32_t count = atomic_load_explicit(&chunk->count, memory_order_relaxed), kept = 0;
 
@@ -212,7 +212,7 @@ static struct twi_alloclog_chunk *thinned_chunk(struct twi_alloclog *log)
 		chunk = log->chunks[log->cursor++];
 		if (!chunk->sealed || chunk->shift >= shift)
 			continue;
-		thin(chunk, shift, salt);
+		thin_chunk(chunk, shift, salt);
 		if (atomic_load_explicit(&chunk->count, memory_order_relaxed) <=
 		    log->chunk_events - log->chunk_events / 4) {
 			chunk->sealed = false;
@@ -238,8 +238,8 @@ static struct twi_alloclog_chunk *next_chunk(struct twi_alloclog *log,
 }
 
 /* Stores rec when the log is on; the ring is busy. False: there was no room. */
-static bool store(struct twi_alloclog *log, struct twi_alloclog_ring *ring,
-		  const struct twi_alloclog_rec *rec)
+static bool store_rec(struct twi_alloclog *log, struct twi_alloclog_ring *ring,
+		      const struct twi_alloclog_rec *rec)
 {
 	struct twi_alloclog_chunk *chunk = ring->chunk;
 	uint32_t count;
@@ -262,7 +262,7 @@ static bool store(struct twi_alloclog *log, struct twi_alloclog_ring *ring,
 	return true;
 }
 
-static void record(struct twi_alloclog *log, struct twi_alloclog_rec *rec)
+static void record_rec(struct twi_alloclog *log, struct twi_alloclog_rec *rec)
 {
 	struct twi_alloclog_ring *ring = ring_of(log);
 	bool stored = true;
@@ -278,7 +278,7 @@ static void record(struct twi_alloclog *log, struct twi_alloclog_rec *rec)
 		atomic_store_explicit(&ring->busy, 0, memory_order_release);
 		return;
 	}
-	stored = store(log, ring, rec);
+	stored = store_rec(log, ring, rec);
 	if (twi_unlikely(!stored))
 		twi_cell_add(&ring->lost, 1);
 	/* Release: who waits for it, to free the chunks, sees that we are done with ours. */
@@ -309,7 +309,7 @@ void twi_alloclog_record_alloc(struct twi_alloclog *log, const void *p, uint64_t
 	if (!kept_now(log, p))
 		return;
 	rec.ns = twi_now_ns();
-	record(log, &rec);
+	record_rec(log, &rec);
 }
 
 uint64_t twi_alloclog_begin_on(struct twi_alloclog *log, const void *p)
@@ -328,7 +328,7 @@ void twi_alloclog_record_free(struct twi_alloclog *log, const void *p, uint64_t 
 		.tag = site.tag,
 	};
 
-	record(log, &rec);
+	record_rec(log, &rec);
 }
 
 void twi_alloclog_step(struct twi_alloclog *log, uint64_t number, struct twi_site site)
@@ -343,7 +343,7 @@ void twi_alloclog_step(struct twi_alloclog *log, uint64_t number, struct twi_sit
 	if (!twi_alloclog_is_on(log))
 		return;
 	rec.ns = twi_now_ns();
-	record(log, &rec);
+	record_rec(log, &rec);
 }
 
 int twi_alloclog_on(struct twi_alloclog *log)

@@ -43,7 +43,7 @@ static void begin_now(struct twi_alloclog *log, struct twi_alloclog_capture *out
 }
 
 /* One more user; `control` is held. */
-static int use(struct twi_alloclog *log)
+static int capture_use(struct twi_alloclog *log)
 {
 	int status = log->users == 0 ? twi_alloclog_on(log) : TOW_OK;
 
@@ -52,7 +52,7 @@ static int use(struct twi_alloclog *log)
 	return status;
 }
 
-static void unuse(struct twi_alloclog *log)
+static void capture_unuse(struct twi_alloclog *log)
 {
 	if (--log->users == 0)
 		twi_alloclog_off(log);
@@ -69,7 +69,7 @@ int twi_alloclog_open(struct twi_alloclog *log)
 
 	pthread_mutex_lock(&log->control);
 	if (!log->opened)
-		status = use(log);
+		status = capture_use(log);
 	if (status == TOW_OK && !log->opened) {
 		log->opened = true;
 		begin_now(log, &log->base);
@@ -89,7 +89,7 @@ int twi_alloclog_capture_start(struct twi_alloclog *log, bool so_far,
 	if (capture == NULL)
 		return twi_error(TOW_ENOMEM, "no memory to capture allocations");
 	pthread_mutex_lock(&log->control);
-	status = use(log);
+	status = capture_use(log);
 	if (status == TOW_OK && so_far && log->opened)
 		*capture = log->base;
 	else if (status == TOW_OK)
@@ -162,8 +162,8 @@ static struct twi_alloclog_rec *copy_all(struct twi_alloclog *log, uint64_t sinc
 	return recs;
 }
 
-static int snapshot(struct twi_alloclog *log, const struct twi_alloclog_capture *capture,
-		    struct twi_alloc_trace *out)
+static int capture_snapshot(struct twi_alloclog *log, const struct twi_alloclog_capture *capture,
+			    struct twi_alloc_trace *out)
 {
 	uint64_t now = twi_now_ns();
 	struct twi_pool_stats stats = { 0 };
@@ -197,17 +197,17 @@ static int snapshot(struct twi_alloclog *log, const struct twi_alloclog_capture 
 int twi_alloclog_capture_finish(struct twi_alloclog *log, struct twi_alloclog_capture *capture,
 				struct twi_alloc_trace *trace_out)
 {
-	int status = trace_out != NULL ? snapshot(log, capture, trace_out) : TOW_OK;
+	int status = trace_out != NULL ? capture_snapshot(log, capture, trace_out) : TOW_OK;
 
 	pthread_mutex_lock(&log->control);
-	unuse(log);
+	capture_unuse(log);
 	pthread_mutex_unlock(&log->control);
 	free(capture);
 	return status;
 }
 
 /* Seconds not given, or 0: what there is, where the log is on from the open. */
-static int start(void *arg, int64_t seconds, void **session_out, uint64_t *wait_ns_out)
+static int capture_start(void *arg, int64_t seconds, void **session_out, uint64_t *wait_ns_out)
 {
 	struct twi_alloclog *log = arg;
 	struct twi_alloclog_capture *capture;
@@ -225,7 +225,7 @@ static int start(void *arg, int64_t seconds, void **session_out, uint64_t *wait_
 	return status;
 }
 
-static int finish(void *arg, void *session, char **bytes_out, size_t *count_out)
+static int capture_finish(void *arg, void *session, char **bytes_out, size_t *count_out)
 {
 	struct twi_alloc_trace trace = { 0 };
 	int status = twi_alloclog_capture_finish(arg, session, bytes_out != NULL ? &trace : NULL);
@@ -236,7 +236,7 @@ static int finish(void *arg, void *session, char **bytes_out, size_t *count_out)
 	return status;
 }
 
-static void describe(void *arg, struct twi_emit *e)
+static void describe_log(void *arg, struct twi_emit *e)
 {
 	struct twi_alloclog *log = arg;
 
@@ -262,11 +262,11 @@ int twi_alloclog_sources_add(struct twi_alloclog *log)
 			"it",
 		.content_type = "application/octet-stream",
 		.seconds_max = SECONDS_MAX,
-		.start = start,
-		.finish = finish,
+		.start = capture_start,
+		.finish = capture_finish,
 		.arg = log,
 	};
-	const struct twi_source info = { "/v1/info", "the allocation log", describe, log };
+	const struct twi_source info = { "/v1/info", "the allocation log", describe_log, log };
 	int status = twi_registry_capture(log->diag, &capture);
 
 	return status == TOW_OK ? twi_registry_add(log->diag, &info) : status;

@@ -16,7 +16,7 @@
 #define ROOM  1024
 #define FREED UINT32_MAX
 
-static bool refuse(struct twi_alloclog_checker *c, unsigned field, const char *what)
+static bool refuse_event(struct twi_alloclog_checker *c, unsigned field, const char *what)
 {
 	c->field = field;
 	c->wrong = what;
@@ -27,13 +27,13 @@ static bool check_alloc(struct twi_alloclog_checker *c, const struct twi_alloc_e
 			size_t index)
 {
 	if (e->id != c->allocs + 1)
-		return refuse(c, 8, "the id of an allocation is not the next one");
+		return refuse_event(c, 8, "the id of an allocation is not the next one");
 	if (c->allocs == c->room) {
 		size_t room = c->room != 0 ? c->room * 2 : ROOM;
 		uint32_t *live = realloc(c->live, room * sizeof(*live));
 
 		if (live == NULL)
-			return refuse(c, 0, NULL);
+			return refuse_event(c, 0, NULL);
 		c->live = live;
 		c->room = room;
 	}
@@ -48,15 +48,16 @@ static bool check_free(struct twi_alloclog_checker *c, const struct twi_alloc_ev
 
 	if (e->id == 0) {
 		c->unknown_frees++;
-		return e->bytes == 0 || refuse(c, 16, "a free without its allocation has a size");
+		return e->bytes == 0 ||
+		       refuse_event(c, 16, "a free without its allocation has a size");
 	}
 	if (e->id > c->allocs)
-		return refuse(c, 8, "a free of an id that was never allocated");
+		return refuse_event(c, 8, "a free of an id that was never allocated");
 	alloc = c->live[e->id - 1];
 	if (alloc == FREED)
-		return refuse(c, 8, "a second free of the same id");
+		return refuse_event(c, 8, "a second free of the same id");
 	if (e->bytes != events[alloc].bytes)
-		return refuse(c, 16, "a free of another size than its allocation");
+		return refuse_event(c, 16, "a free of another size than its allocation");
 	c->live[e->id - 1] = FREED;
 	return true;
 }
@@ -67,23 +68,24 @@ bool twi_alloclog_check(struct twi_alloclog_checker *c, const struct twi_alloc_e
 	const struct twi_alloc_event *e = &events[index];
 
 	if (e->ns < c->last_ns)
-		return refuse(c, 0, "an event is earlier than the one before it");
+		return refuse_event(c, 0, "an event is earlier than the one before it");
 	if (e->ns > c->duration_ns)
-		return refuse(c, 0, "an event is later than the end of the log");
+		return refuse_event(c, 0, "an event is later than the end of the log");
 	c->last_ns = e->ns;
 	if (e->bytes >> 56 != 0)
-		return refuse(c, 16, "a size of more than 2^56 bytes");
+		return refuse_event(c, 16, "a size of more than 2^56 bytes");
 	if (e->align_log2 > 63)
-		return refuse(c, 41, "an alignment of more than 2^63");
+		return refuse_event(c, 41, "an alignment of more than 2^63");
 	switch (e->kind) {
 	case TWI_ALLOC_ALLOC:
 		return check_alloc(c, e, index);
 	case TWI_ALLOC_FREE:
 		return check_free(c, e, events);
 	case TWI_ALLOC_STEP:
-		return e->bytes == 0 || refuse(c, 16, "a step has a size");
+		return e->bytes == 0 || refuse_event(c, 16, "a step has a size");
 	default:
-		return refuse(c, 40, "a kind of event that there is not (1 alloc, 2 free, 3 step)");
+		return refuse_event(c, 40,
+				    "a kind of event that there is not (1 alloc, 2 free, 3 step)");
 	}
 }
 

@@ -43,15 +43,15 @@ static int by_time(const void *a, const void *b)
 	return (int)twi_alloclog_rec_kind(x) - (int)twi_alloclog_rec_kind(y);
 }
 
-static size_t home(const struct live *live, uint64_t address)
+static size_t home_of(const struct live *live, uint64_t address)
 {
 	return (size_t)(twi_hash_spread(address >> 6) >> 20) & live->mask;
 }
 
 /* The place of `address`, or the empty one where it would be. */
-static size_t place(const struct live *live, uint64_t address)
+static size_t place_of(const struct live *live, uint64_t address)
 {
-	size_t at = home(live, address);
+	size_t at = home_of(live, address);
 
 	while (live->rows[at].event != NONE && live->rows[at].address != address)
 		at = (at + 1) & live->mask;
@@ -59,11 +59,11 @@ static size_t place(const struct live *live, uint64_t address)
 }
 
 /* Empties a place and moves up what had to step aside because of it. */
-static void erase(struct live *live, size_t hole)
+static void erase_live(struct live *live, size_t hole)
 {
 	for (size_t at = (hole + 1) & live->mask; live->rows[at].event != NONE;
 	     at = (at + 1) & live->mask) {
-		size_t wanted = home(live, live->rows[at].address);
+		size_t wanted = home_of(live, live->rows[at].address);
 
 		if (((at - wanted) & live->mask) >= ((at - hole) & live->mask)) {
 			live->rows[hole] = live->rows[at];
@@ -89,7 +89,7 @@ static int live_init(struct live *live, size_t count)
 }
 
 /* The next event, its time and origin filled in; NULL without memory. */
-static struct twi_alloc_event *add(struct walk *w, const struct twi_alloclog_rec *rec)
+static struct twi_alloc_event *add_event(struct walk *w, const struct twi_alloclog_rec *rec)
 {
 	struct twi_alloc_trace *trace = w->trace;
 
@@ -114,20 +114,20 @@ static struct twi_alloc_event *add(struct walk *w, const struct twi_alloclog_rec
 
 static int add_free(struct walk *w, const struct twi_alloclog_rec *rec)
 {
-	struct twi_alloc_event *event = add(w, rec);
+	struct twi_alloc_event *event = add_event(w, rec);
 	size_t at;
 
 	if (event == NULL)
 		return TOW_ENOMEM;
 	event->kind = TWI_ALLOC_FREE;
-	at = place(&w->live, rec->address);
+	at = place_of(&w->live, rec->address);
 	if (w->live.rows[at].event == NONE) {
 		w->trace->unknown_frees++;
 		return TOW_OK;
 	}
 	event->id = w->trace->events[w->live.rows[at].event].id;
 	event->bytes = w->trace->events[w->live.rows[at].event].bytes;
-	erase(&w->live, at);
+	erase_live(&w->live, at);
 	return TOW_OK;
 }
 
@@ -164,15 +164,15 @@ static int add_alloc(struct walk *w, size_t index)
 	int status = TOW_OK;
 	size_t at;
 
-	if (w->live.rows[place(&w->live, rec->address)].event != NONE)
+	if (w->live.rows[place_of(&w->live, rec->address)].event != NONE)
 		status = free_before(w, index);
-	event = status == TOW_OK ? add(w, rec) : NULL;
+	event = status == TOW_OK ? add_event(w, rec) : NULL;
 	if (event == NULL)
 		return TOW_ENOMEM;
 	event->id = ++w->allocs;
 	event->bytes = rec->what & (((uint64_t)1 << TWI_ALLOCLOG_BYTES_BITS) - 1);
 	event->align_log2 = (uint8_t)(rec->what >> TWI_ALLOCLOG_BYTES_BITS & 63);
-	at = place(&w->live, rec->address);
+	at = place_of(&w->live, rec->address);
 	w->live.rows[at].address = rec->address;
 	w->live.rows[at].event = (uint32_t)(event - w->trace->events);
 	return TOW_OK;
@@ -188,7 +188,7 @@ static int add_any(struct walk *w, size_t index)
 	case TWI_ALLOC_FREE:
 		return add_free(w, &w->recs[index]);
 	case TWI_ALLOC_STEP:
-		event = add(w, &w->recs[index]);
+		event = add_event(w, &w->recs[index]);
 		if (event == NULL)
 			return TOW_ENOMEM;
 		event->id = w->recs[index].address;

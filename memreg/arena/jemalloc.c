@@ -359,7 +359,7 @@ static void give_back(void *ctx, void *base)
 	pthread_mutex_unlock(&arena->ground.lock);
 }
 
-static void *take(struct jemalloc *arena, uint64_t bytes, uint64_t align, uint32_t small)
+static void *take_block(struct jemalloc *arena, uint64_t bytes, uint64_t align, uint32_t small)
 {
 	void *p = small ? take_small(arena, small, bytes, align) : NULL;
 
@@ -376,7 +376,7 @@ static void *take(struct jemalloc *arena, uint64_t bytes, uint64_t align, uint32
  * comes second waits, so that all of it is back for both. Unless `surely`, jemalloc is asked only
  * after blocks were given to it: it may keep pages for other reasons, but hardly.
  */
-static void gather(struct jemalloc *arena, bool surely)
+static void gather_kept(struct jemalloc *arena, bool surely)
 {
 	twi_magazine_drain(&arena->ground.magazine, give_back, arena);
 	if (!surely && atomic_load_explicit(&arena->pages, memory_order_acquire) == CLEAN)
@@ -395,7 +395,7 @@ static void gather(struct jemalloc *arena, bool surely)
 }
 
 /* A block from the cache begins anew. It is ours alone. */
-static void reuse(struct jemalloc *arena, void *p, uint64_t bytes)
+static void reuse_block(struct jemalloc *arena, void *p, uint64_t bytes)
 {
 	uint32_t unit, info, page_index = twi_ground_page(&arena->ground, p);
 	struct small_page *page;
@@ -428,15 +428,15 @@ static int jemalloc_alloc(void *ctx, size_t bytes, size_t align, void **out)
 	usable = small ? small : twi_ground_run_bytes(bytes);
 	*out = twi_magazine_take(&ground->magazine, usable, align);
 	if (*out != NULL) {
-		reuse(arena, *out, bytes);
+		reuse_block(arena, *out, bytes);
 		return TOW_OK;
 	}
 	if (twi_ground_clears(ground, usable))
-		gather(arena, false);
-	*out = take(arena, bytes, align, small);
+		gather_kept(arena, false);
+	*out = take_block(arena, bytes, align, small);
 	if (*out == NULL) {
-		gather(arena, true);
-		*out = take(arena, bytes, align, small);
+		gather_kept(arena, true);
+		*out = take_block(arena, bytes, align, small);
 	}
 	return *out != NULL ? TOW_OK : TOW_EEXHAUSTED;
 }
@@ -470,7 +470,7 @@ static void jemalloc_stats(void *ctx, struct twi_arena_stats *out)
 {
 	struct jemalloc *arena = ctx;
 
-	gather(arena, true);
+	gather_kept(arena, true);
 	pthread_mutex_lock(&arena->ground.lock);
 	twi_ground_stats(&arena->ground, out);
 	pthread_mutex_unlock(&arena->ground.lock);
@@ -489,7 +489,7 @@ const struct twi_arena_ops twi_arena_jemalloc = {
 /* ---- can it be used here? ---- */
 
 /* Reads the bins. False when they are not what the tables here can hold. */
-static bool examine(void)
+static bool examine_bins(void)
 {
 	unsigned count;
 	size_t bytes = sizeof(count), size, slab, from = 0;
@@ -551,7 +551,7 @@ static bool works_on(char *base)
 }
 
 /* NULL, or why not. */
-static const char *probe(void)
+static const char *probe_works(void)
 {
 	char *memory, *base;
 	bool works;
@@ -559,7 +559,7 @@ static const char *probe(void)
 	if (mallctl == NULL || mallctlnametomib == NULL || mallctlbymib == NULL ||
 	    mallocx == NULL || dallocx == NULL)
 		return "the process has no jemalloc";
-	if (!examine())
+	if (!examine_bins())
 		return "this jemalloc does not tell its bins";
 	memory = mmap(NULL, 2 * PROBE_BYTES, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -577,7 +577,7 @@ static const char *refusal;
 
 static void probe_once(void)
 {
-	refusal = probe();
+	refusal = probe_works();
 }
 
 const char *twi_arena_jemalloc_refusal(void)

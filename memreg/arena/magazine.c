@@ -75,7 +75,7 @@ void twi_magazine_fini(struct twi_magazine *magazine)
 }
 
 /* Acquire: pairs with the release in let_go of the last holder. */
-static bool seize(struct twi_magazine_shard *shard)
+static bool seize_shard(struct twi_magazine_shard *shard)
 {
 	return !atomic_load_explicit(&shard->busy, memory_order_relaxed) &&
 	       !atomic_exchange_explicit(&shard->busy, true, memory_order_acquire);
@@ -91,7 +91,7 @@ static void wait_for(struct twi_magazine_shard *shard)
 {
 	const struct timespec nap = { .tv_nsec = 20000 };
 
-	for (int spins = 0; !seize(shard); spins++)
+	for (int spins = 0; !seize_shard(shard); spins++)
 		if (spins >= SPINS)
 			nanosleep(&nap, NULL);
 }
@@ -134,14 +134,14 @@ void *twi_magazine_take(struct twi_magazine *magazine, uint64_t bytes, uint64_t 
 	void *base;
 
 	if (!(atomic_load_explicit(&magazine->occupied, memory_order_relaxed) >> number & 1) ||
-	    bytes > magazine->shard_bytes || !seize(shard))
+	    bytes > magazine->shard_bytes || !seize_shard(shard))
 		return NULL;
 	base = take_from(shard, (uint32_t)(bytes >> UNIT_SHIFT), align);
 	let_go(shard);
 	return base;
 }
 
-static void empty(struct twi_magazine_shard *shard, struct leavers *leavers)
+static void empty_shard(struct twi_magazine_shard *shard, struct leavers *leavers)
 {
 	leavers->count = 0;
 	for (; shard->filled; shard->filled &= shard->filled - 1) {
@@ -155,7 +155,7 @@ static void empty(struct twi_magazine_shard *shard, struct leavers *leavers)
 	shard->refused = 0;
 }
 
-static bool keep(struct twi_magazine_shard *shard, uint64_t room, void *base, uint32_t units)
+static bool keep_block(struct twi_magazine_shard *shard, uint64_t room, void *base, uint32_t units)
 {
 	uint32_t number = set_of(units);
 	struct set *set = &shard->set[number];
@@ -178,11 +178,11 @@ void twi_magazine_put(struct twi_magazine *magazine, void *base, uint64_t bytes,
 	uint64_t bit = (uint64_t)1 << number;
 	bool kept, drain = false;
 
-	if (bytes > magazine->shard_bytes || !seize(shard)) {
+	if (bytes > magazine->shard_bytes || !seize_shard(shard)) {
 		give(ctx, base);
 		return;
 	}
-	kept = keep(shard, magazine->shard_bytes, base, (uint32_t)(bytes >> UNIT_SHIFT));
+	kept = keep_block(shard, magazine->shard_bytes, base, (uint32_t)(bytes >> UNIT_SHIFT));
 	if (!kept)
 		drain = ++shard->refused >= PATIENCE;
 	/* While the shard is held: a drain that has cleared the bit waits for us, and finds it. */
@@ -207,7 +207,7 @@ void twi_magazine_drain(struct twi_magazine *magazine, twi_magazine_give give, v
 		struct twi_magazine_shard *shard = &magazine->shard[__builtin_ctzll(occupied)];
 
 		wait_for(shard);
-		empty(shard, &leavers);
+		empty_shard(shard, &leavers);
 		let_go(shard);
 		for (uint32_t i = 0; i < leavers.count; i++)
 			give(ctx, leavers.base[i]);

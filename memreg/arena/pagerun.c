@@ -76,7 +76,7 @@ static void *take_slot(struct pagerun *arena, int class, uint64_t bytes)
 }
 
 /* A block from the cache begins anew. It is ours alone, so its entries need no lock. */
-static void reuse(struct pagerun *arena, void *p, uint64_t bytes)
+static void reuse_block(struct pagerun *arena, void *p, uint64_t bytes)
 {
 	uint32_t slot, page = twi_ground_page(&arena->ground, p);
 	struct twi_slab *slab = slab_at(arena, page);
@@ -114,7 +114,7 @@ static void give_back(void *ctx, void *base)
 	pthread_mutex_unlock(&arena->ground.lock);
 }
 
-static void *take(struct pagerun *arena, uint64_t bytes, uint64_t align, int class)
+static void *take_block(struct pagerun *arena, uint64_t bytes, uint64_t align, int class)
 {
 	void *p = NULL;
 
@@ -130,7 +130,7 @@ static void *take(struct pagerun *arena, uint64_t bytes, uint64_t align, int cla
 }
 
 /* What is kept for speed, cached blocks and empty slabs, goes back. */
-static void gather(struct pagerun *arena)
+static void gather_kept(struct pagerun *arena)
 {
 	twi_magazine_drain(&arena->ground.magazine, give_back, arena);
 	pthread_mutex_lock(&arena->ground.lock);
@@ -152,16 +152,16 @@ static int pagerun_alloc(void *ctx, size_t bytes, size_t align, void **out)
 	usable = class >= 0 ? twi_slab_class_bytes(class) : twi_ground_run_bytes(bytes);
 	*out = twi_magazine_take(&ground->magazine, usable, align);
 	if (*out != NULL) {
-		reuse(arena, *out, bytes);
+		reuse_block(arena, *out, bytes);
 		return TOW_OK;
 	}
 	if (twi_ground_clears(ground, usable))
 		twi_magazine_drain(&ground->magazine, give_back, arena);
-	*out = take(arena, bytes, align, class);
+	*out = take_block(arena, bytes, align, class);
 	if (*out == NULL) {
 		/* What is kept may be what is missing. */
-		gather(arena);
-		*out = take(arena, bytes, align, class);
+		gather_kept(arena);
+		*out = take_block(arena, bytes, align, class);
 	}
 	return *out != NULL ? TOW_OK : TOW_EEXHAUSTED;
 }
@@ -211,7 +211,7 @@ static void pagerun_stats(void *ctx, struct twi_arena_stats *out)
 {
 	struct pagerun *arena = ctx;
 
-	gather(arena);
+	gather_kept(arena);
 	pthread_mutex_lock(&arena->ground.lock);
 	twi_ground_stats(&arena->ground, out);
 	pthread_mutex_unlock(&arena->ground.lock);

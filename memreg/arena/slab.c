@@ -69,7 +69,7 @@ uint32_t twi_slab_class_bytes(int class)
 	return classes[class].bytes;
 }
 
-static struct twi_slab *descriptor(struct twi_slabs *slabs)
+static struct twi_slab *make_descriptor(struct twi_slabs *slabs)
 {
 	struct twi_slab_chunk *chunk;
 	struct twi_list *link = twi_list_first(&slabs->spare);
@@ -94,7 +94,7 @@ static struct twi_slab *descriptor(struct twi_slabs *slabs)
 
 static struct twi_slab *slab_create(struct twi_slabs *slabs, int class)
 {
-	struct twi_slab *slab = descriptor(slabs);
+	struct twi_slab *slab = make_descriptor(slabs);
 	uint32_t pages = classes[class].pages, page;
 
 	if (slab == NULL)

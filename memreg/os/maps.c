@@ -44,7 +44,7 @@ int twi_maps_query(int fd, uint64_t address, struct twi_map *out)
 	return 0;
 }
 
-static bool parse(const char *line, struct twi_map *out)
+static bool parse_line(const char *line, struct twi_map *out)
 {
 	unsigned long long start, end, inode;
 	char perms[8];
@@ -80,7 +80,7 @@ int twi_maps_scan(int fd, uint64_t address, struct twi_map *out)
 			}
 			line[length] = '\0';
 			length = 0;
-			if (parse(line, out) && out->end > address)
+			if (parse_line(line, out) && out->end > address)
 				return 0;
 		}
 	}

@@ -24,7 +24,7 @@
 #define TWI_NUMA_OFF ""
 #endif
 
-static void add(struct twi_nodes *nodes, uint64_t node)
+static void add_node(struct twi_nodes *nodes, uint64_t node)
 {
 	if (node < TWI_NODES_MAX)
 		nodes->word[node / 64] |= 1ull << node % 64;
@@ -44,7 +44,7 @@ static bool parse_nodes(const char *text, struct twi_nodes *out)
 				return false;
 		}
 		for (uint64_t node = first; node <= twi_min(last, (uint64_t)TWI_NODES_MAX); node++)
-			add(out, node);
+			add_node(out, node);
 		if (*text == ',' && text[1])
 			text++;
 		else if (*text == '\n' && !text[1])
@@ -102,7 +102,7 @@ int twi_numa_choose(const char *knob, const struct twi_nodes *have, unsigned her
 	}
 	if (strcmp(knob, "local") == 0) {
 		out->mode = TWI_NUMA_LOCAL;
-		add(&out->nodes, here);
+		add_node(&out->nodes, here);
 		return TOW_OK;
 	}
 	list_nodes(have, there, sizeof(there));
@@ -117,7 +117,7 @@ int twi_numa_choose(const char *knob, const struct twi_nodes *have, unsigned her
 				 "here: %s",
 				 knob, there);
 	out->mode = TWI_NUMA_NODE;
-	add(&out->nodes, node);
+	add_node(&out->nodes, node);
 	return TOW_OK;
 }
 

@@ -104,7 +104,7 @@ static void visit_buffer(void *arg, uint64_t address, uint64_t bytes)
 	}
 }
 
-static int compare(const void *a, const void *b)
+static int compare_rings(const void *a, const void *b)
 {
 	const struct twi_address_range *x = a, *y = b;
 
@@ -117,7 +117,7 @@ static uint64_t count_once(struct gather *g, uint64_t *span_bytes_out)
 	uint64_t once = 0, reached = 0;
 
 	if (g->count)
-		qsort(g->here, g->count, sizeof(*g->here), compare);
+		qsort(g->here, g->count, sizeof(*g->here), compare_rings);
 	for (size_t i = 0; i < g->count; i++) {
 		uint64_t from = twi_max(g->here[i].begin, reached);
 		uint64_t bytes = g->here[i].end > from ? g->here[i].end - from : 0;

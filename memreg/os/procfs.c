@@ -18,7 +18,7 @@ static int digit_of(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : 99;
 }
 
-static bool number(const char **text, unsigned base, uint64_t *out)
+static bool parse_number(const char **text, unsigned base, uint64_t *out)
 {
 	const char *at = *text;
 	uint64_t value = 0;
@@ -37,12 +37,12 @@ static bool number(const char **text, unsigned base, uint64_t *out)
 
 bool twi_proc_decimal(const char **text, uint64_t *out)
 {
-	return number(text, 10, out);
+	return parse_number(text, 10, out);
 }
 
 bool twi_proc_hex(const char **text, uint64_t *out)
 {
-	return number(text, 16, out);
+	return parse_number(text, 16, out);
 }
 
 static const char *skip_blanks(const char *text)
@@ -92,7 +92,7 @@ static size_t find_span(const struct twi_range_reader *spans, uint64_t begin, ui
 }
 
 /* "Rss:   8 kB" of the key we look for. */
-static bool field(const char *line, const char *key, uint64_t *total)
+static bool add_field(const char *line, const char *key, uint64_t *total)
 {
 	size_t n = strlen(key);
 	uint64_t kib, sum;
@@ -122,15 +122,15 @@ void twi_smaps_feed(struct twi_range_reader *spans, const char *line)
 	if (spans->at >= spans->count)
 		return;
 	view = &spans->view[spans->at];
-	if (field(line, "Rss", &view->rss) || field(line, "Locked", &view->locked) ||
-	    field(line, "ShmemPmdMapped", &view->thp) ||
-	    field(line, "Shared_Hugetlb", &view->hugetlb))
+	if (add_field(line, "Rss", &view->rss) || add_field(line, "Locked", &view->locked) ||
+	    add_field(line, "ShmemPmdMapped", &view->thp) ||
+	    add_field(line, "Shared_Hugetlb", &view->hugetlb))
 		return;
-	field(line, "Private_Hugetlb", &view->hugetlb);
+	add_field(line, "Private_Hugetlb", &view->hugetlb);
 }
 
 /* The number behind " key" in a line of numa_maps; node counts are looked for separately. */
-static bool word(const char *line, const char *key, uint64_t *out)
+static bool read_word(const char *line, const char *key, uint64_t *out)
 {
 	const char *at = strstr(line, key);
 
@@ -148,7 +148,7 @@ void twi_numa_maps_feed(struct twi_range_reader *spans, const char *line)
 	if (!twi_proc_hex(&at, &begin) || *at != ' ' || begin == UINT64_MAX)
 		return;
 	i = find_span(spans, begin, begin + 1);
-	if (i == spans->count || !word(line, " kernelpagesize_kB=", &kib))
+	if (i == spans->count || !read_word(line, " kernelpagesize_kB=", &kib))
 		return;
 	view = &spans->view[i];
 	for (at = strstr(at, " N"); at != NULL; at = strstr(at, " N")) {

@@ -72,7 +72,7 @@ static void note_demand(struct twi_pool *pool, size_t bytes)
 	raise_u64(&pool->demand_bytes, stats.allocated + stats.overflow + bytes);
 }
 
-static int fail(struct twi_pool *pool, size_t bytes, size_t align, const char *why)
+static int fail_exhausted(struct twi_pool *pool, size_t bytes, size_t align, const char *why)
 {
 	struct twi_pool_stats stats;
 	uint64_t enough = note_refused(pool, bytes, align, &stats);
@@ -97,7 +97,7 @@ static uint64_t mapped_bytes(const struct twi_pool *pool)
 }
 
 /* How large the next extent is to be for `bytes`; 0: the limit does not allow it. */
-static uint64_t growth(const struct twi_pool *pool, size_t bytes, size_t align)
+static uint64_t growth_bytes(const struct twi_pool *pool, size_t bytes, size_t align)
 {
 	uint64_t mapped = mapped_bytes(pool);
 	/* An arena may round a request up to the next of four classes in each power of two. */
@@ -112,21 +112,23 @@ static uint64_t growth(const struct twi_pool *pool, size_t bytes, size_t align)
 
 static int grow_once(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site)
 {
-	uint64_t size = growth(pool, bytes, align), start = twi_now_ns(), ns;
+	uint64_t size = growth_bytes(pool, bytes, align), start = twi_now_ns(), ns;
 	struct twi_extent_options options = pool->pages;
 	struct twi_extent *extent;
 	uint32_t count;
 	int status;
 
 	if (size == 0)
-		return fail(pool, bytes, align,
-			    "and premap_limit_bytes does not allow the pool to grow so far");
+		return fail_exhausted(
+			pool, bytes, align,
+			"and premap_limit_bytes does not allow the pool to grow so far");
 	if (atomic_load_explicit(&pool->extents.count, memory_order_relaxed) == TWI_EXTENTS_MAX)
-		return fail(pool, bytes, align, "and the pool has grown 15 times already");
+		return fail_exhausted(pool, bytes, align,
+				      "and the pool has grown 15 times already");
 	options.bytes = size;
 	status = twi_pool_extent_create(pool, &options);
 	if (status < 0)
-		return fail(pool, bytes, align, tow_error_message());
+		return fail_exhausted(pool, bytes, align, tow_error_message());
 	ns = twi_now_ns() - start;
 	count = atomic_load_explicit(&pool->extents.count, memory_order_relaxed);
 	extent = pool->extents.extent[count - 1];
@@ -141,7 +143,8 @@ static int grow_once(struct twi_pool *pool, size_t bytes, size_t align, struct t
 	return TOW_OK;
 }
 
-static int grow(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site, void **out)
+static int grow_pool(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site,
+		     void **out)
 {
 	int status = TOW_OK;
 
@@ -151,7 +154,8 @@ static int grow(struct twi_pool *pool, size_t bytes, size_t align, struct twi_si
 		note_demand(pool, bytes);
 		status = grow_once(pool, bytes, align, site);
 		if (status == TOW_OK && !twi_pool_extents_alloc(pool, bytes, align, out))
-			status = fail(pool, bytes, align, "even though the pool has just grown");
+			status = fail_exhausted(pool, bytes, align,
+						"even though the pool has just grown");
 	}
 	pthread_mutex_unlock(&pool->growing);
 	return status;
@@ -167,17 +171,19 @@ static int go_outside(struct twi_pool *pool, size_t bytes, size_t align, void **
 	status = twi_overflow_alloc(&pool->overflow, bytes, align, limit, out);
 
 	if (status == TOW_EEXHAUSTED)
-		return fail(pool, bytes, align,
-			    "and premap_limit_bytes does not allow more outside the pool");
+		return fail_exhausted(
+			pool, bytes, align,
+			"and premap_limit_bytes does not allow more outside the pool");
 	if (status < 0)
-		return fail(pool, bytes, align, "and the system has no memory for it either");
+		return fail_exhausted(pool, bytes, align,
+				      "and the system has no memory for it either");
 	twi_count(pool->diag, TWI_C_pool_overflow_allocs, 1);
 	twi_count(pool->diag, TWI_C_pool_overflow_bytes, bytes);
 	return TOW_OK;
 }
 
-static int exhausted(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site,
-		     void **out)
+static int pool_exhausted(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site,
+			  void **out)
 {
 	bool degrades = pool->exhaust == TWI_EXHAUST_GROW || pool->exhaust == TWI_EXHAUST_COPY;
 
@@ -188,14 +194,14 @@ static int exhausted(struct twi_pool *pool, size_t bytes, size_t align, struct t
 				 bytes);
 	if (degrades && pool->require_zero_copy) {
 		twi_count(pool->diag, TWI_C_zero_copy_refusals, 1);
-		return fail(pool, bytes, align,
-			    "require_zero_copy forbids to register or to copy late");
+		return fail_exhausted(pool, bytes, align,
+				      "require_zero_copy forbids to register or to copy late");
 	}
 	if (pool->exhaust == TWI_EXHAUST_GROW)
-		return grow(pool, bytes, align, site, out);
+		return grow_pool(pool, bytes, align, site, out);
 	if (pool->exhaust == TWI_EXHAUST_COPY)
 		return go_outside(pool, bytes, align, out);
-	return fail(pool, bytes, align, "");
+	return fail_exhausted(pool, bytes, align, "");
 }
 
 int twi_pool_exhausted(struct twi_pool *pool, size_t bytes, size_t align, struct twi_site site,
@@ -205,5 +211,5 @@ int twi_pool_exhausted(struct twi_pool *pool, size_t bytes, size_t align, struct
 
 	/* Large pages that an extent goes without, and the like, are no failure of the call. */
 	twi_error_keep(&kept);
-	return twi_error_settle(&kept, exhausted(pool, bytes, align, site, out));
+	return twi_error_settle(&kept, pool_exhausted(pool, bytes, align, site, out));
 }

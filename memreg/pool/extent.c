@@ -108,7 +108,7 @@ static int map_file(struct twi_extent *extent, unsigned flags, const char **call
 }
 
 /* Reserves addresses for `bytes` at a multiple of `align`, with a guard on both sides. */
-static int reserve(struct twi_extent *extent, uint64_t bytes, uint64_t align)
+static int reserve_addresses(struct twi_extent *extent, uint64_t bytes, uint64_t align)
 {
 	uint64_t room = twi_align_up(bytes, align) + align + 2 * (uint64_t)TWI_HUGE_BYTES;
 	void *at = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -122,7 +122,7 @@ static int reserve(struct twi_extent *extent, uint64_t bytes, uint64_t align)
 	return TOW_OK;
 }
 
-static void unreserve(struct twi_extent *extent)
+static void unreserve_addresses(struct twi_extent *extent)
 {
 	if (extent->reserved != NULL)
 		munmap(extent->reserved, extent->reserved_bytes);
@@ -140,7 +140,7 @@ static bool map_hugetlb(struct twi_extent *extent, uint64_t bytes, enum twi_page
 
 	if (!twi_page_step_suits(extent, bytes, kind))
 		return false;
-	if (reserve(extent, bytes, page) < 0)
+	if (reserve_addresses(extent, bytes, page) < 0)
 		err = ENOMEM;
 	extent->page_bytes = page;
 	extent->bytes = twi_align_up(bytes, page);
@@ -151,7 +151,7 @@ static bool map_hugetlb(struct twi_extent *extent, uint64_t bytes, enum twi_page
 		extent->huge_bytes = extent->bytes;
 		return true;
 	}
-	unreserve(extent);
+	unreserve_addresses(extent);
 	twi_page_step_refused(extent, bytes, kind, call, err);
 	return false;
 }
@@ -179,7 +179,7 @@ static int map_base(struct twi_extent *extent, uint64_t bytes, bool thp)
 	extent->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	extent->bytes = twi_align_up(bytes, extent->page_bytes);
 	extent->kind = TWI_PAGES_BASE;
-	status = reserve(extent, bytes, TWI_HUGE_BYTES);
+	status = reserve_addresses(extent, bytes, TWI_HUGE_BYTES);
 	if (status == TOW_OK)
 		status = twi_memory_check(extent, extent->bytes);
 	if (status < 0)
@@ -272,7 +272,7 @@ int twi_extent_pin(struct twi_extent *extent)
 void twi_extent_unmap(struct twi_extent *extent)
 {
 	/* Takes the guards and the mapping between them, and with it the lock. */
-	unreserve(extent);
+	unreserve_addresses(extent);
 	if (extent->fd >= 0)
 		close(extent->fd);
 	extent->bytes = 0;

@@ -29,7 +29,7 @@ void twi_overflow_fini(struct twi_overflow *overflow)
 }
 
 /* The place of the first block that begins above p. */
-static uint32_t place(const struct twi_overflow *overflow, const void *p)
+static uint32_t place_above(const struct twi_overflow *overflow, const void *p)
 {
 	uint32_t low = 0, high = atomic_load_explicit(&overflow->count, memory_order_relaxed);
 
@@ -48,7 +48,7 @@ static uint32_t place(const struct twi_overflow *overflow, const void *p)
 static struct twi_overflow_block *block_at(const struct twi_overflow *overflow, const void *p,
 					   uint32_t *place_out)
 {
-	uint32_t at = place(overflow, p);
+	uint32_t at = place_above(overflow, p);
 	struct twi_overflow_block *block;
 
 	if (at == 0)
@@ -73,10 +73,10 @@ static bool make_room(struct twi_overflow *overflow)
 	return true;
 }
 
-static void insert(struct twi_overflow *overflow, struct twi_overflow_block *block)
+static void insert_block(struct twi_overflow *overflow, struct twi_overflow_block *block)
 {
 	uint32_t count = atomic_load_explicit(&overflow->count, memory_order_relaxed);
-	uint32_t at = place(overflow, block->base);
+	uint32_t at = place_above(overflow, block->base);
 	uint64_t bytes;
 
 	memmove(overflow->index + at + 1, overflow->index + at,
@@ -104,7 +104,7 @@ static int admit_block(struct twi_overflow *overflow, struct twi_overflow_block 
 	else if (make_room(overflow))
 		status = TOW_OK;
 	if (status == TOW_OK)
-		insert(overflow, block);
+		insert_block(overflow, block);
 	pthread_mutex_unlock(&overflow->lock);
 	return status;
 }
@@ -148,7 +148,7 @@ static void take_out(struct twi_overflow *overflow, uint32_t at)
 
 enum action { LEASE, LEASE_AGAIN, RELEASE, FREE };
 
-static int move(_Atomic uint32_t *hold, enum action action)
+static int move_hold(_Atomic uint32_t *hold, enum action action)
 {
 	switch (action) {
 	case LEASE:
@@ -163,8 +163,8 @@ static int move(_Atomic uint32_t *hold, enum action action)
 	return twi_hold_free(hold);
 }
 
-static int act(struct twi_overflow *overflow, const void *p, enum action action,
-	       uint64_t *bytes_out)
+static int act_on_block(struct twi_overflow *overflow, const void *p, enum action action,
+			uint64_t *bytes_out)
 {
 	struct twi_overflow_block *block, *ended = NULL;
 	int outcome = TOW_EFOREIGN;
@@ -176,7 +176,7 @@ static int act(struct twi_overflow *overflow, const void *p, enum action action,
 	block = block_at(overflow, p, &at);
 	if (block != NULL && (action != FREE || block->base == p)) {
 		*bytes_out = block->bytes;
-		outcome = move(&block->hold, action);
+		outcome = move_hold(&block->hold, action);
 		if (outcome == TWI_HOLD_ENDED) {
 			take_out(overflow, at);
 			ended = block;
@@ -192,24 +192,24 @@ static int act(struct twi_overflow *overflow, const void *p, enum action action,
 
 int twi_overflow_lease(struct twi_overflow *overflow, const void *p, uint64_t *bytes_out)
 {
-	return act(overflow, p, LEASE, bytes_out);
+	return act_on_block(overflow, p, LEASE, bytes_out);
 }
 
 int twi_overflow_lease_again(struct twi_overflow *overflow, const void *p, uint64_t *bytes_out)
 {
-	return act(overflow, p, LEASE_AGAIN, bytes_out);
+	return act_on_block(overflow, p, LEASE_AGAIN, bytes_out);
 }
 
 int twi_overflow_release(struct twi_overflow *overflow, const void *p, uint64_t *bytes_out)
 {
-	return act(overflow, p, RELEASE, bytes_out);
+	return act_on_block(overflow, p, RELEASE, bytes_out);
 }
 
 int twi_overflow_free(struct twi_overflow *overflow, void *p)
 {
 	uint64_t bytes;
 
-	return act(overflow, p, FREE, &bytes);
+	return act_on_block(overflow, p, FREE, &bytes);
 }
 
 bool twi_overflow_find(struct twi_overflow *overflow, const void *p, uint64_t bytes,

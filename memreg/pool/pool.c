@@ -251,7 +251,7 @@ static void tell_room(struct twi_pool *pool)
 	pthread_mutex_unlock(&pool->room_lock);
 }
 
-static int freed(struct twi_pool *pool, int outcome, uint64_t bytes)
+static int freed_status(struct twi_pool *pool, int outcome, uint64_t bytes)
 {
 	if (outcome == TWI_HOLD_DEFERRED) {
 		twi_count(pool->diag, TWI_C_deferred_frees, 1);
@@ -271,7 +271,7 @@ static int free_overflow(struct twi_pool *pool, void *memory)
 	if (outcome == TOW_EFREED)
 		return not_allocated(memory);
 	/* What lies outside the pool is none of its memory, so nothing of it is held back. */
-	return freed(pool, TWI_HOLD_ENDED, 0);
+	return freed_status(pool, TWI_HOLD_ENDED, 0);
 }
 
 int twi_pool_free(struct twi_pool *pool, void *memory)
@@ -299,7 +299,7 @@ int twi_pool_free(struct twi_pool *pool, void *memory)
 		return not_allocated(memory);
 	if (outcome == TWI_HOLD_ENDED)
 		pool->ops->give(pool->arena[extent->slot], memory);
-	return freed(pool, outcome, block.bytes);
+	return freed_status(pool, outcome, block.bytes);
 }
 
 void twi_pool_wait_room(struct twi_pool *pool, uint64_t timeout_ns)
@@ -331,7 +331,7 @@ static void count_leased(struct twi_pool *pool, int64_t bytes)
 }
 
 /* What a lease or a release came to; TOW_EFREED and TOW_EBUSY get their messages. */
-static int leased(struct twi_pool *pool, const void *p, int outcome, uint64_t bytes)
+static int leased_status(struct twi_pool *pool, const void *p, int outcome, uint64_t bytes)
 {
 	if (outcome == TOW_EFREED)
 		return not_allocated(p);
@@ -351,11 +351,12 @@ int twi_pool_lease(struct twi_pool *pool, const void *p)
 
 	if (extent == NULL) {
 		outcome = twi_overflow_lease(&pool->overflow, p, &bytes);
-		return outcome == TOW_EFOREIGN ? not_in_pool(p) : leased(pool, p, outcome, bytes);
+		return outcome == TOW_EFOREIGN ? not_in_pool(p)
+					       : leased_status(pool, p, outcome, bytes);
 	}
 	if (pool->ops->find(pool->arena[extent->slot], p, &block) < 0)
 		return not_allocated(p);
-	return leased(pool, p, twi_hold_lease(block.hold), block.bytes);
+	return leased_status(pool, p, twi_hold_lease(block.hold), block.bytes);
 }
 
 int twi_pool_lease_again(struct twi_pool *pool, const void *p)

@@ -94,8 +94,8 @@ void twi_pool_regions_settle(struct twi_pool *pool)
 }
 
 /* An entry with slots of its own; cached regions make room. regions.lock is held. */
-static struct twi_region_entry *take(struct twi_pool *pool, enum twi_region_kind kind, void *base,
-				     uint64_t bytes, int fd)
+static struct twi_region_entry *take_entry(struct twi_pool *pool, enum twi_region_kind kind,
+					   void *base, uint64_t bytes, int fd)
 {
 	struct twi_regions *regions = &pool->regions;
 	struct twi_region_entry *entry;
@@ -118,7 +118,7 @@ static int add_region(struct twi_pool *pool, enum twi_region_kind kind, void *ba
 	int status;
 
 	pthread_mutex_lock(&regions->lock);
-	entry = take(pool, kind, base, bytes, fd);
+	entry = take_entry(pool, kind, base, bytes, fd);
 	pthread_mutex_unlock(&regions->lock);
 	if (entry == NULL)
 		return twi_error(TOW_EEXHAUSTED,

@@ -73,8 +73,8 @@ static void record_span(struct twi_pool *pool, const struct twi_registration *en
 	twi_span_record(pool->diag, &span);
 }
 
-static int tell(struct twi_pool *pool, struct twi_registration *entry,
-		const struct twi_region *region)
+static int tell_region(struct twi_pool *pool, struct twi_registration *entry,
+		       const struct twi_region *region)
 {
 	uint64_t ns = twi_now_ns();
 	int status = entry->registrar->add(entry->ctx, region);
@@ -95,8 +95,8 @@ static int tell(struct twi_pool *pool, struct twi_registration *entry,
 	return TOW_OK;
 }
 
-static void untell(struct twi_pool *pool, struct twi_registration *entry,
-		   const struct twi_region *region)
+static void untell_region(struct twi_pool *pool, struct twi_registration *entry,
+			  const struct twi_region *region)
 {
 	if (!is_known(entry, region))
 		return;
@@ -108,7 +108,7 @@ static void untell(struct twi_pool *pool, struct twi_registration *entry,
 void twi_pool_forget(struct twi_pool *pool, const struct twi_region *region)
 {
 	for (struct twi_registration *r = pool->registrations; r != NULL; r = r->next)
-		untell(pool, r, region);
+		untell_region(pool, r, region);
 }
 
 int twi_pool_announce(struct twi_pool *pool, const struct twi_region *region, uint64_t *ns_out)
@@ -117,7 +117,7 @@ int twi_pool_announce(struct twi_pool *pool, const struct twi_region *region, ui
 
 	*ns_out = 0;
 	for (struct twi_registration *r = pool->registrations; r != NULL; r = r->next) {
-		int status = r->registered ? tell(pool, r, region) : TOW_OK;
+		int status = r->registered ? tell_region(pool, r, region) : TOW_OK;
 
 		if (status < 0) {
 			twi_pool_forget(pool, region);
@@ -166,7 +166,7 @@ static void untell_all(struct twi_pool *pool, struct twi_registration *entry)
 {
 	for (uint32_t slot = 0; slot < TWI_REGION_SLOTS; slot++) {
 		if (entry->known[slot / 64] >> slot % 64 & 1)
-			untell(pool, entry, &pool->regions.entry[slot].region);
+			untell_region(pool, entry, &pool->regions.entry[slot].region);
 	}
 }
 
@@ -176,7 +176,7 @@ static void tell_all(struct twi_pool *pool, struct twi_registration *entry)
 	struct twi_region_entry *live;
 
 	for (uint32_t slot = 0; (live = next_live(pool, &slot)) != NULL;) {
-		int status = tell(pool, entry, &live->region);
+		int status = tell_region(pool, entry, &live->region);
 
 		/* The memory of a cached one may be gone by now; it is only not known then. */
 		if (status < 0 && live->region.kind != TWI_REGION_CACHED) {
@@ -190,7 +190,7 @@ static void tell_all(struct twi_pool *pool, struct twi_registration *entry)
 }
 
 /* The registrar's failure, told with the limit that is most often behind it. */
-static int refused(struct twi_pool *pool, struct twi_registration *entry)
+static int refused_status(struct twi_pool *pool, struct twi_registration *entry)
 {
 	char limit[64];
 
@@ -222,7 +222,7 @@ static int list_entry(struct twi_pool *pool, struct twi_registration *entry)
 		twi_late_record(pool->diag, TWI_R_late_registrar, entry->bytes, entry->ns,
 				TWI_SITE_NONE);
 	if (!entry->registered)
-		status = refused(pool, entry);
+		status = refused_status(pool, entry);
 	if (status < 0)
 		return status;
 	pthread_mutex_lock(&pool->regions.lock);
@@ -256,7 +256,7 @@ int twi_pool_registrar_add(struct twi_pool *pool, const struct twi_registrar *re
 	return status;
 }
 
-static void drop(struct twi_pool *pool, struct twi_registration **at)
+static void drop_entry(struct twi_pool *pool, struct twi_registration **at)
 {
 	struct twi_registration *entry = *at;
 
@@ -275,7 +275,7 @@ void twi_pool_registrar_remove(struct twi_pool *pool, const struct twi_registrar
 	pthread_mutex_lock(&pool->control);
 	at = find_entry(pool, registrar, ctx);
 	if (*at != NULL)
-		drop(pool, at);
+		drop_entry(pool, at);
 	pthread_mutex_unlock(&pool->control);
 }
 
@@ -295,7 +295,7 @@ void twi_pool_registrars_clear(struct twi_pool *pool)
 {
 	pthread_mutex_lock(&pool->control);
 	while (pool->registrations != NULL)
-		drop(pool, &pool->registrations);
+		drop_entry(pool, &pool->registrations);
 	pthread_mutex_unlock(&pool->control);
 }
 

@@ -36,7 +36,7 @@ static uint64_t registered_bytes(struct twi_pool *pool)
 }
 
 /* What fits the demand: a sixteenth more than its peak, and whatever a failed request needed. */
-static uint64_t recommend(struct twi_pool *pool, uint64_t demand)
+static uint64_t recommend_bytes(struct twi_pool *pool, uint64_t demand)
 {
 	uint64_t enough = atomic_load_explicit(&pool->enough_bytes, memory_order_relaxed);
 
@@ -75,7 +75,7 @@ void twi_pool_stats(struct twi_pool *pool, struct twi_pool_stats *out)
 	out->leased_peak = (uint64_t)peak;
 	out->demand = twi_max(out->allocated_peak,
 			      atomic_load_explicit(&pool->demand_bytes, memory_order_relaxed));
-	out->recommended = recommend(pool, out->demand);
+	out->recommended = recommend_bytes(pool, out->demand);
 	out->exhausted = atomic_load_explicit(&pool->exhausted, memory_order_relaxed);
 }
 
@@ -162,7 +162,7 @@ static void emit_registration(struct twi_emit *e, const struct twi_registration 
 	twi_emit_object_end(e);
 }
 
-static void snapshot(void *arg, struct twi_emit *e)
+static void emit_pool(void *arg, struct twi_emit *e)
 {
 	struct twi_pool *pool = arg;
 	const struct twi_pool_view *view = twi_pool_view_acquire(pool, 0);
@@ -233,7 +233,7 @@ int twi_pool_report_add(struct twi_pool *pool)
 {
 	struct twi_source source = { .path = POOL_PATH,
 				     .help = "The pool: bytes, pages, registrations, leases",
-				     .snapshot = snapshot,
+				     .snapshot = emit_pool,
 				     .arg = pool };
 	int status = twi_pool_view_create(pool);
 

@@ -103,7 +103,7 @@ static void join_regions(struct ours *ours, uint32_t extents)
 		ours->count = last + 1;
 }
 
-static void look(struct twi_pool *pool, struct twi_pool_view *view, uint32_t count)
+static void look_at_pool(struct twi_pool *pool, struct twi_pool_view *view, uint32_t count)
 {
 	struct ours *ours = calloc(1, sizeof(*ours));
 	struct twi_pool_stats stats;
@@ -149,7 +149,7 @@ const struct twi_pool_view *twi_pool_view_acquire(struct twi_pool *pool, uint64_
 	if (view->at_ns != 0 && view->extents == count && now - view->at_ns < old_ns)
 		return view;
 	start = cpu_ns();
-	look(pool, view, count);
+	look_at_pool(pool, view, count);
 	view->at_ns = now;
 	view->cost_ns = cpu_ns() - start;
 	return view;

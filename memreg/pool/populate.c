@@ -43,7 +43,7 @@ struct populate {
 };
 
 /* For kernels before 5.14. The extent is new, so writing zeroes changes nothing. */
-static void touch(char *at, uint64_t bytes, uint64_t page_bytes)
+static void touch_pages(char *at, uint64_t bytes, uint64_t page_bytes)
 {
 	for (uint64_t i = 0; i < bytes; i += page_bytes)
 		((volatile char *)at)[i] = 0;
@@ -53,7 +53,7 @@ static int populate_chunk(struct populate *p, char *at, uint64_t bytes)
 {
 	while (madvise(at, bytes, MADV_POPULATE_WRITE)) {
 		if (errno == EINVAL) {
-			touch(at, bytes, p->extent->page_bytes);
+			touch_pages(at, bytes, p->extent->page_bytes);
 			atomic_store_explicit(&p->touched, true, memory_order_relaxed);
 			return 0;
 		}
@@ -101,7 +101,7 @@ static void log_progress(struct populate *p, uint64_t done, uint64_t age_ns)
 }
 
 /* Tells whoever wants to know, if it is time. In the caller's thread. */
-static void tell(struct populate *p)
+static void tell_progress(struct populate *p)
 {
 	struct twi_extent *extent = p->extent;
 	uint64_t done = atomic_load_explicit(&p->done_bytes, memory_order_relaxed);
@@ -118,7 +118,7 @@ static void tell(struct populate *p)
 	}
 }
 
-static unsigned cpus(void)
+static unsigned cpu_count(void)
 {
 	cpu_set_t set;
 
@@ -142,7 +142,7 @@ static unsigned run_all(struct populate *p, unsigned threads)
 		made++;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	while (populate_next(p))
-		tell(p);
+		tell_progress(p);
 	for (unsigned i = 0; i < made; i++)
 		pthread_join(thread[i], NULL);
 	return made + 1;
@@ -175,7 +175,7 @@ int twi_extent_populate(struct twi_extent *extent, unsigned threads)
 	int err;
 
 	p.chunks = (extent->bytes + p.chunk_bytes - 1) / p.chunk_bytes;
-	threads = threads ? threads : cpus();
+	threads = threads ? threads : cpu_count();
 	threads = (unsigned)twi_min((uint64_t)twi_min(threads, THREADS_MAX), p.chunks);
 	extent->populate_threads = run_all(&p, threads);
 	extent->populate_ns = twi_now_ns() - start;

@@ -200,7 +200,7 @@ void twi_regions_publish(struct twi_regions *regions, struct twi_region_entry *e
 	count_version(regions);
 }
 
-static void bury(struct twi_regions *regions, struct twi_region_entry *entry)
+static void bury_entry(struct twi_regions *regions, struct twi_region_entry *entry)
 {
 	list_append(regions, &regions->dead, entry);
 	atomic_fetch_add_explicit(&regions->dead_count, 1, memory_order_relaxed);
@@ -221,7 +221,7 @@ void twi_regions_withdraw(struct twi_regions *regions, struct twi_region_entry *
 	regions->bytes[kind] -= entry->region.bytes;
 	count_version(regions);
 	if (entry->holds == 0)
-		bury(regions, entry);
+		bury_entry(regions, entry);
 }
 
 struct twi_region_entry *twi_regions_next_dead(struct twi_regions *regions)
@@ -259,7 +259,7 @@ void twi_regions_release(struct twi_regions *regions, struct twi_region_entry *e
 	twi_assert(entry->state != TWI_REGION_FREE && entry->holds > 0);
 	entry->holds--;
 	if (entry->holds == 0 && entry->state == TWI_REGION_DEAD)
-		bury(regions, entry);
+		bury_entry(regions, entry);
 }
 
 struct twi_region_entry *twi_regions_find(struct twi_regions *regions, uint64_t start, uint64_t end)

@@ -54,7 +54,7 @@ static int wrong_at(uint64_t offset, const char *what)
 			 what);
 }
 
-static int take(struct reader *r, uint8_t *p, size_t bytes, const char *what)
+static int read_bytes(struct reader *r, uint8_t *p, size_t bytes, const char *what)
 {
 	size_t got;
 
@@ -74,7 +74,7 @@ static int take(struct reader *r, uint8_t *p, size_t bytes, const char *what)
 }
 
 /* What a later minor version may have put between the header that we know and the records. */
-static int skip(struct reader *r, size_t bytes)
+static int skip_bytes(struct reader *r, size_t bytes)
 {
 	uint8_t rest[256];
 	int status = TOW_OK;
@@ -82,7 +82,7 @@ static int skip(struct reader *r, size_t bytes)
 	while (bytes > 0 && status == TOW_OK) {
 		size_t some = twi_min(bytes, sizeof(rest));
 
-		status = take(r, rest, some, "header");
+		status = read_bytes(r, rest, some, "header");
 		bytes -= some;
 	}
 	return status;
@@ -108,7 +108,7 @@ static int read_header(struct reader *r)
 {
 	uint8_t p[TWI_ALLOCLOG_HEADER_BYTES];
 	uint64_t header_bytes;
-	int status = take(r, p, 16, "header");
+	int status = read_bytes(r, p, 16, "header");
 
 	if (status < 0)
 		return status;
@@ -122,7 +122,7 @@ static int read_header(struct reader *r)
 	header_bytes = twi_get_le(p + 12, 4);
 	if (header_bytes < TWI_ALLOCLOG_HEADER_BYTES || header_bytes > HEADER_MAX)
 		return wrong_at(12, "the header's length is not from 128 to 4096");
-	status = take(r, p + 16, sizeof(p) - 16, "header");
+	status = read_bytes(r, p + 16, sizeof(p) - 16, "header");
 	if (status < 0)
 		return status;
 	if (twi_get_le(p + 16, 4) != TWI_ALLOCLOG_RECORD_BYTES)
@@ -137,11 +137,11 @@ static int read_header(struct reader *r)
 		return wrong_at(112, "the reserved bytes are not zero");
 	r->promised = twi_get_le(p + 48, 8);
 	decode_header(p, r->trace);
-	return skip(r, (size_t)header_bytes - sizeof(p));
+	return skip_bytes(r, (size_t)header_bytes - sizeof(p));
 }
 
 /* Room for a batch more; grows with what has been read, whatever the header promises. */
-static int grow(struct reader *r)
+static int grow_batch(struct reader *r)
 {
 	struct twi_alloc_event *events;
 	size_t room = r->room != 0 ? r->room * 2 : BATCH;
@@ -160,11 +160,11 @@ static int read_batch(struct reader *r, size_t events)
 {
 	uint8_t batch[BATCH * TWI_ALLOCLOG_RECORD_BYTES];
 	uint64_t begin = r->offset;
-	int status = take(r, batch, events * TWI_ALLOCLOG_RECORD_BYTES, "records");
+	int status = read_bytes(r, batch, events * TWI_ALLOCLOG_RECORD_BYTES, "records");
 
 	if (status < 0)
 		return status;
-	status = grow(r);
+	status = grow_batch(r);
 	for (size_t i = 0; i < events && status == TOW_OK; i++) {
 		const uint8_t *p = batch + i * TWI_ALLOCLOG_RECORD_BYTES;
 		uint64_t at = begin + i * TWI_ALLOCLOG_RECORD_BYTES;
@@ -187,7 +187,7 @@ static int read_end(struct reader *r)
 	uint64_t at = r->offset;
 	uint32_t crc = r->crc;
 	uint8_t p[TWI_ALLOCLOG_END_BYTES];
-	int status = take(r, p, sizeof(p), "end mark");
+	int status = read_bytes(r, p, sizeof(p), "end mark");
 
 	if (status < 0)
 		return status;

@@ -7,7 +7,7 @@
 
 #include <internal/base.h>
 
-static uint64_t add(uint64_t a, uint64_t b)
+static uint64_t add_capped(uint64_t a, uint64_t b)
 {
 	return b > UINT64_MAX - a ? UINT64_MAX : a + b;
 }
@@ -20,7 +20,7 @@ void twi_budget_add(struct twi_budget *budget, uint64_t bytes, const char *name,
 		line = &budget->line[TWI_BUDGET_LINES - 1];
 		snprintf(line->name, sizeof(line->name), "further consumers");
 		line->why[0] = '\0';
-		line->bytes = add(line->bytes, bytes);
+		line->bytes = add_capped(line->bytes, bytes);
 		return;
 	}
 	line = &budget->line[budget->count++];
@@ -34,7 +34,7 @@ uint64_t twi_budget_sum(const struct twi_budget *budget)
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < budget->count; i++)
-		sum = add(sum, budget->line[i].bytes);
+		sum = add_capped(sum, budget->line[i].bytes);
 	return sum;
 }
 

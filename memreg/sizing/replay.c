@@ -64,7 +64,8 @@ static int arena_open(struct arena *arena, const struct twi_replay *replay,
 			 (unsigned long long)bytes);
 }
 
-static void take(struct arena *arena, const struct twi_replay_op *op, struct twi_replay_result *out)
+static void arena_take(struct arena *arena, const struct twi_replay_op *op,
+		       struct twi_replay_result *out)
 {
 	size_t align = twi_max((size_t)1 << op->align_log2, (size_t)TWI_ALIGN_DEFAULT);
 
@@ -75,7 +76,7 @@ static void take(struct arena *arena, const struct twi_replay_op *op, struct twi
 	out->missed_bytes += op->bytes;
 }
 
-static void give(struct arena *arena, uint32_t slot)
+static void arena_give(struct arena *arena, uint32_t slot)
 {
 	void *p = arena->block[slot];
 	struct twi_block block;
@@ -118,9 +119,9 @@ int twi_replay_run(const struct twi_replay *replay, const struct twi_replay_pool
 		const struct twi_replay_op *op = &replay->op[i];
 
 		if (op->kind == TWI_ALLOC_ALLOC)
-			take(&arena, op, out);
+			arena_take(&arena, op, out);
 		else if (op->kind == TWI_ALLOC_FREE)
-			give(&arena, op->slot);
+			arena_give(&arena, op->slot);
 		if (look && i == replay->peak_op)
 			look_at(&arena, out);
 	}
@@ -146,7 +147,7 @@ struct search {
 	int status; /* of the first failure */
 };
 
-static bool fits(struct search *search, uint64_t bytes)
+static bool search_fits(struct search *search, uint64_t bytes)
 {
 	uint64_t page = twi_max(search->wanted->page_bytes, (uint64_t)PAGE);
 	struct twi_replay_pool pool = { search->wanted->ops, twi_align_up(bytes, page),
@@ -165,7 +166,7 @@ static bool fits(struct search *search, uint64_t bytes)
 }
 
 /* Halves (low, high] until they are a step apart: high fits, low does not. Returns high. */
-static uint64_t bisect(struct search *search, uint64_t low, uint64_t high)
+static uint64_t search_bisect(struct search *search, uint64_t low, uint64_t high)
 {
 	uint64_t step = search->found->step_bytes;
 
@@ -174,7 +175,7 @@ static uint64_t bisect(struct search *search, uint64_t low, uint64_t high)
 
 		if (middle >= high)
 			middle = high - step;
-		if (fits(search, middle))
+		if (search_fits(search, middle))
 			high = middle;
 		else
 			low = middle;
@@ -183,16 +184,16 @@ static uint64_t bisect(struct search *search, uint64_t low, uint64_t high)
 }
 
 /* From `low` upwards in strides that double, then back. */
-static uint64_t gallop(struct search *search, uint64_t low)
+static uint64_t search_gallop(struct search *search, uint64_t low)
 {
 	uint64_t step = search->found->step_bytes, below = low - step, at = low, stride = step;
 
-	while (!fits(search, at) && search->status == TOW_OK) {
+	while (!search_fits(search, at) && search->status == TOW_OK) {
 		below = at;
 		at += stride;
 		stride *= 2;
 	}
-	return bisect(search, below, at);
+	return search_bisect(search, below, at);
 }
 
 /*
@@ -219,7 +220,7 @@ static uint64_t fits_below(struct search *search, uint64_t bytes)
 	for (size_t i = 0; i < twi_array_count(below); i++) {
 		uint64_t size = twi_align_up(below[i], PAGE);
 
-		if (size >= least && size < bytes && fits(search, size))
+		if (size >= least && size < bytes && search_fits(search, size))
 			return size;
 	}
 	return 0;
@@ -235,11 +236,11 @@ int twi_replay_find(const struct twi_replay *replay, const struct twi_replay_sea
 	*out = (struct twi_replay_found){ .step_bytes = step };
 	least = twi_max(twi_max(least, wanted->least_bytes), TWI_REPLAY_POOL_MIN);
 	out->lower_bytes = twi_align_up(least, PAGE);
-	out->bytes = gallop(&search, twi_align_up(least, step));
+	out->bytes = search_gallop(&search, twi_align_up(least, step));
 	while ((lower = fits_below(&search, out->bytes)) != 0 && search.status == TOW_OK)
-		out->bytes =
-			bisect(&search, out->lower_bytes - twi_min(out->lower_bytes, step), lower);
+		out->bytes = search_bisect(
+			&search, out->lower_bytes - twi_min(out->lower_bytes, step), lower);
 	for (uint64_t k = 1; k <= 4; k++)
-		out->above_missed += !fits(&search, out->bytes + k * step);
+		out->above_missed += !search_fits(&search, out->bytes + k * step);
 	return search.status;
 }

@@ -69,13 +69,13 @@ struct live {
 	uint64_t seen_threads[4]; /* the first 256, by number modulo */
 };
 
-static uint64_t rounded(uint64_t bytes)
+static uint64_t rounded_bytes(uint64_t bytes)
 {
 	return twi_max(twi_align_up(bytes, UNIT), UNIT);
 }
 
-static int take(struct twi_replay *replay, struct live *live, const struct twi_alloc_event *event,
-		uint64_t index, struct twi_replay_op *op)
+static int take_event(struct twi_replay *replay, struct live *live,
+		      const struct twi_alloc_event *event, uint64_t index, struct twi_replay_op *op)
 {
 	uint32_t *slot = ids_at(&live->ids, event->id);
 	uint64_t align = (uint64_t)1 << twi_min(event->align_log2, ALIGN_MAX);
@@ -95,7 +95,7 @@ static int take(struct twi_replay *replay, struct live *live, const struct twi_a
 	op->slot = *slot = replay->slots++;
 	live->bytes[op->slot] = event->bytes;
 	live->now += event->bytes;
-	live->rounded += rounded(event->bytes);
+	live->rounded += rounded_bytes(event->bytes);
 	replay->allocs++;
 	replay->all_rounded +=
 		twi_align_up(twi_max(event->bytes, 1u), PAGE) + (align > PAGE ? align : 0);
@@ -109,7 +109,8 @@ static int take(struct twi_replay *replay, struct live *live, const struct twi_a
 }
 
 /* False: of something that the log does not know. */
-static bool drop(struct live *live, const struct twi_alloc_event *event, struct twi_replay_op *op)
+static bool drop_event(struct live *live, const struct twi_alloc_event *event,
+		       struct twi_replay_op *op)
 {
 	uint32_t *slot = ids_at(&live->ids, event->id);
 
@@ -117,7 +118,7 @@ static bool drop(struct live *live, const struct twi_alloc_event *event, struct 
 		return false;
 	op->slot = *slot;
 	live->now -= live->bytes[*slot];
-	live->rounded -= rounded(live->bytes[*slot]);
+	live->rounded -= rounded_bytes(live->bytes[*slot]);
 	*slot = NONE;
 	return true;
 }
@@ -137,10 +138,10 @@ static int compile_one(struct twi_replay *replay, struct live *live,
 
 	switch (event->kind) {
 	case TWI_ALLOC_ALLOC:
-		status = take(replay, live, event, index, &op);
+		status = take_event(replay, live, event, index, &op);
 		break;
 	case TWI_ALLOC_FREE:
-		if (drop(live, event, &op))
+		if (drop_event(live, event, &op))
 			break;
 		replay->unmatched_frees++;
 		return TOW_OK;
@@ -219,7 +220,8 @@ static int compare_moved(const void *a, const void *b)
 }
 
 /* The time at which a thread does what it did at `ns`: its own pace, its own start. */
-static uint64_t warp(uint64_t ns, uint64_t span, uint64_t seed, uint32_t thread, uint32_t permille)
+static uint64_t warp_time(uint64_t ns, uint64_t span, uint64_t seed, uint32_t thread,
+			  uint32_t permille)
 {
 	uint64_t r = twi_hash_word(twi_hash_spread(seed) + thread + 1);
 	uint64_t share = span / 1000 * permille;
@@ -237,8 +239,8 @@ static void move_all(const struct twi_replay *replay, uint64_t seed, uint32_t pe
 		const struct twi_replay_op *op = &replay->op[i];
 
 		moved[i].index = i;
-		moved[i].ns = warp(op->ns >= first ? op->ns - first : 0, span, seed, op->thread,
-				   permille);
+		moved[i].ns = warp_time(op->ns >= first ? op->ns - first : 0, span, seed,
+					op->thread, permille);
 		if (op->kind == TWI_ALLOC_ALLOC)
 			born[op->slot] = moved[i].ns;
 		else if (op->kind == TWI_ALLOC_FREE)
@@ -297,7 +299,7 @@ static int compare_bytes(const void *a, const void *b)
 }
 
 /* Joins neighbours of one group; returns how many are left. */
-static uint64_t join(struct twi_replay_group *all, uint64_t count)
+static uint64_t join_groups(struct twi_replay_group *all, uint64_t count)
 {
 	uint64_t kept = 0;
 
@@ -334,7 +336,7 @@ int twi_replay_groups(const struct twi_replay *replay, struct twi_replay_group *
 	for (uint64_t i = 0; i < replay->slots; i++)
 		if (all[i].allocations > 0)
 			all[live++] = all[i];
-	live = join(all, live);
+	live = join_groups(all, live);
 	for (uint64_t i = 0; i < live; i++) {
 		if (i < max) {
 			group[(*count_out)++] = all[i];

@@ -26,7 +26,7 @@ struct twi_latecache *twi_latecache_of(const struct twi_pool *pool)
 }
 
 /* The watching thread tells that memory has changed; regions.lock is held. */
-static void changed(void *arg, uint64_t start, uint64_t end)
+static void range_changed(void *arg, uint64_t start, uint64_t end)
 {
 	struct twi_pool *pool = arg;
 	struct twi_region_entry *entry;
@@ -50,7 +50,7 @@ static struct twi_late *cache_create(struct twi_pool *pool, uint64_t limit_bytes
 	cache->limit_entries = limit_entries;
 	cache->watch.fd = cache->watch.maps_fd = cache->watch.stop_fd = -1;
 	cache->watch.lock = &pool->regions.lock;
-	cache->watch.changed = changed;
+	cache->watch.changed = range_changed;
 	cache->watch.arg = pool;
 	return &cache->late;
 }
@@ -126,7 +126,7 @@ static int cache_check(struct twi_pool *pool, uint64_t start, uint64_t end)
 }
 
 /* Can memory be watched here? The control lock is held. */
-static bool able(struct twi_pool *pool, bool start)
+static bool able_to_watch(struct twi_pool *pool, bool start)
 {
 	struct twi_latecache *cache = twi_latecache_of(pool);
 
@@ -159,8 +159,8 @@ static bool make_room(struct twi_pool *pool, uint64_t bytes)
 }
 
 /* An entry, held once, after room is made by the limits and the slots; *once_out: this use only. */
-static struct twi_region_entry *take(struct twi_pool *pool, uint64_t start, uint64_t end,
-				     bool *once_out)
+static struct twi_region_entry *take_entry(struct twi_pool *pool, uint64_t start, uint64_t end,
+					   bool *once_out)
 {
 	struct twi_regions *regions = &pool->regions;
 	struct twi_region_entry *entry = NULL, *other;
@@ -190,12 +190,12 @@ static struct twi_region_entry *take(struct twi_pool *pool, uint64_t start, uint
 }
 
 /* Registers [start, end), whole pages; the control lock is held. */
-static int add(struct twi_pool *pool, uint64_t start, uint64_t end, uint64_t *ns_out,
-	       struct twi_region_entry **entry_out)
+static int add_range(struct twi_pool *pool, uint64_t start, uint64_t end, uint64_t *ns_out,
+		     struct twi_region_entry **entry_out)
 {
 	struct twi_regions *regions = &pool->regions;
 	bool once = false;
-	struct twi_region_entry *entry = take(pool, start, end, &once);
+	struct twi_region_entry *entry = take_entry(pool, start, end, &once);
 	int status;
 
 	if (entry == NULL)
@@ -222,7 +222,7 @@ static int add(struct twi_pool *pool, uint64_t start, uint64_t end, uint64_t *ns
 }
 
 /* The cached regions that it touches become part of it, if all of that fits. */
-static void widen(struct twi_pool *pool, uint64_t *start, uint64_t *end)
+static void widen_range(struct twi_pool *pool, uint64_t *start, uint64_t *end)
 {
 	struct twi_regions *regions = &pool->regions;
 	struct twi_region_entry *entry;
@@ -262,15 +262,15 @@ static int late_held(struct twi_pool *pool, uint64_t start, uint64_t end, uint64
 		anyone |= r->registered;
 	if (!anyone)
 		return twi_error(TOW_ENOTSUP, "late cache: nobody needs memory registered");
-	if (!able(pool, true))
+	if (!able_to_watch(pool, true))
 		return twi_error(TOW_ENOTSUP, "late cache: %s; mend it: %s",
 				 twi_latecache_of(pool)->watch.reason,
 				 twi_latecache_of(pool)->watch.mend);
-	widen(pool, &low, &high);
-	status = add(pool, low, high, ns_out, entry_out);
+	widen_range(pool, &low, &high);
+	status = add_range(pool, low, high, ns_out, entry_out);
 	/* The neighbour may be what does not work. */
 	if (status < 0 && (low != own_low || high != own_high))
-		status = add(pool, own_low, own_high, ns_out, entry_out);
+		status = add_range(pool, own_low, own_high, ns_out, entry_out);
 	return status;
 }
 
@@ -323,14 +323,14 @@ static int cache_use(struct twi_pool *pool, const void *p, uint64_t bytes, struc
 	return TOW_OK;
 }
 
-static void describe(void *arg, struct twi_emit *e)
+static void describe_cache(void *arg, struct twi_emit *e)
 {
 	struct twi_pool *pool = arg;
 	struct twi_latecache *cache = twi_latecache_of(pool);
 	bool watched;
 
 	pthread_mutex_lock(&pool->control);
-	watched = able(pool, false);
+	watched = able_to_watch(pool, false);
 	twi_emit_object_begin(e, "late_cache");
 	twi_emit_u64(e, "limit_bytes", cache->limit_bytes);
 	twi_emit_u64(e, "limit_entries", cache->limit_entries);
@@ -346,7 +346,7 @@ static int report_add(struct twi_pool *pool)
 {
 	struct twi_source source = { .path = INFO_PATH,
 				     .help = "Whether memory of the user's can be watched here",
-				     .snapshot = describe,
+				     .snapshot = describe_cache,
 				     .arg = pool };
 
 	return twi_registry_add(pool->diag, &source);

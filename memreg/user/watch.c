@@ -146,7 +146,7 @@ static void read_events(struct twi_watch *watch, struct backlog *log)
 }
 
 /* With the lock held: tells of all that was read. */
-static void tell(struct twi_watch *watch, struct backlog *log)
+static void tell_changes(struct twi_watch *watch, struct backlog *log)
 {
 	for (uint32_t i = 0; i < log->count; i++) {
 		const struct twi_watch_range *gone = &log->gone[i];
@@ -169,7 +169,7 @@ static void tell(struct twi_watch *watch, struct backlog *log)
 }
 
 /* Counted by this thread's own wake-ups: a process that was stopped has not grown older. */
-static void tick(struct twi_watch *watch)
+static void watch_tick(struct twi_watch *watch)
 {
 	struct twi_watch_ranges *discarded = &watch->discarded;
 	uint32_t kept = 0;
@@ -206,7 +206,7 @@ static bool lock_for_a_moment(struct twi_watch *watch)
 	return false;
 }
 
-static void *monitor(void *arg)
+static void *watch_thread(void *arg)
 {
 	struct twi_watch *watch = arg;
 	struct pollfd fds[2] = { { .fd = watch->fd, .events = POLLIN },
@@ -230,9 +230,9 @@ static void *monitor(void *arg)
 		if ((!waiting && !due) || !lock_for_a_moment(watch))
 			continue;
 		if (waiting)
-			tell(watch, &log);
+			tell_changes(watch, &log);
 		if (due)
-			tick(watch);
+			watch_tick(watch);
 		pthread_mutex_unlock(watch->lock);
 		waiting = false;
 		if (due)
@@ -241,7 +241,7 @@ static void *monitor(void *arg)
 	return NULL;
 }
 
-static int refuse(struct twi_watch *watch, const char *call, int err, const char *mend)
+static int refuse_watch(struct twi_watch *watch, const char *call, int err, const char *mend)
 {
 	snprintf(watch->reason, sizeof(watch->reason), "%s: %s (%s)", call, strerrorname_np(err),
 		 strerrordesc_np(err));
@@ -259,13 +259,14 @@ static int open_userfaultfd(struct twi_watch *watch)
 
 	watch->fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
 	if (watch->fd < 0)
-		return refuse(watch, "userfaultfd", errno,
-			      "allow userfaultfd in the seccomp profile (docker: --security-opt "
-			      "seccomp=FILE); it needs Linux 5.11");
+		return refuse_watch(
+			watch, "userfaultfd", errno,
+			"allow userfaultfd in the seccomp profile (docker: --security-opt "
+			"seccomp=FILE); it needs Linux 5.11");
 	note_descriptor(watch->fd);
 	if (ioctl(watch->fd, UFFDIO_API, &api))
-		return refuse(watch, "ioctl(UFFDIO_API)", errno,
-			      "a Linux 5.11 or later with CONFIG_HAVE_ARCH_USERFAULTFD_WP");
+		return refuse_watch(watch, "ioctl(UFFDIO_API)", errno,
+				    "a Linux 5.11 or later with CONFIG_HAVE_ARCH_USERFAULTFD_WP");
 	return TOW_OK;
 }
 
@@ -282,20 +283,22 @@ int twi_watch_start(struct twi_watch *watch)
 		return TOW_ENOTSUP;
 	watch->maps_fd = twi_maps_open();
 	if (watch->maps_fd < 0)
-		return refuse(watch, "open of /proc/self/maps", errno, "mount -t proc proc /proc");
+		return refuse_watch(watch, "open of /proc/self/maps", errno,
+				    "mount -t proc proc /proc");
 	watch->walks = twi_maps_query(watch->maps_fd, 0, &map) == 0;
 	watch->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (watch->stop_fd < 0)
-		return refuse(watch, "eventfd", errno, "raise RLIMIT_NOFILE: ulimit -n 65536");
-	err = twi_thread_start(&watch->thread, NULL, STACK_BYTES, monitor, watch);
+		return refuse_watch(watch, "eventfd", errno,
+				    "raise RLIMIT_NOFILE: ulimit -n 65536");
+	err = twi_thread_start(&watch->thread, NULL, STACK_BYTES, watch_thread, watch);
 	if (err != 0)
-		return refuse(watch, "pthread_create", err, "raise RLIMIT_NPROC or pids.max");
+		return refuse_watch(watch, "pthread_create", err, "raise RLIMIT_NPROC or pids.max");
 	watch->running = true;
 	return TOW_OK;
 }
 
 /* Is some mapping being changed now? The kernel looks at that first, so no range is needed. */
-static bool changing(const struct twi_watch *watch)
+static bool is_changing(const struct twi_watch *watch)
 {
 	struct uffdio_zeropage none = { .mode = 0 };
 
@@ -310,7 +313,7 @@ static void await_last_events(struct twi_watch *watch)
 {
 	const struct timespec millisecond = { .tv_nsec = 1000000 };
 
-	for (int i = 0; i < STOP_TRIES && changing(watch); i++)
+	for (int i = 0; i < STOP_TRIES && is_changing(watch); i++)
 		nanosleep(&millisecond, NULL);
 }
 
@@ -380,7 +383,7 @@ int twi_watch_add(struct twi_watch *watch, uint64_t start, uint64_t end)
 	return status;
 }
 
-static bool unregister(const struct twi_watch *watch, uint64_t start, uint64_t end)
+static bool unregister_range(const struct twi_watch *watch, uint64_t start, uint64_t end)
 {
 	struct uffdio_range range = { start, end - start };
 
@@ -391,18 +394,18 @@ void twi_watch_remove(struct twi_watch *watch, uint64_t start, uint64_t end)
 {
 	struct twi_map map;
 
-	if (unregister(watch, start, end))
+	if (unregister_range(watch, start, end))
 		return;
 	/* It is refused as a whole when something else lies there in part by now. */
 	for (uint64_t at = start; at < end && map_at(watch, at, &map) == 0 && map.start < end;) {
 		at = twi_max(at, map.start);
-		(void)unregister(watch, at, twi_min(end, map.end));
+		(void)unregister_range(watch, at, twi_min(end, map.end));
 		at = map.end;
 	}
 }
 
 /* TOW_OK: the page is there and is watched. */
-static int probe(const struct twi_watch *watch, uint64_t page)
+static int probe_page(const struct twi_watch *watch, uint64_t page)
 {
 	struct uffdio_zeropage zero = { .range = { page, watch->page_bytes },
 					.mode = UFFDIO_ZEROPAGE_MODE_DONTWAKE };
@@ -418,7 +421,7 @@ int twi_watch_check(struct twi_watch *watch, uint64_t start, uint64_t end)
 
 	if (twi_unlikely(watch->blind))
 		return TOW_OK;
-	status = probe(watch, start & ~(watch->page_bytes - 1));
+	status = probe_page(watch, start & ~(watch->page_bytes - 1));
 	for (uint64_t at = start; status == TOW_OK && watch->walks && at < end;) {
 		struct twi_map map;
 
@@ -426,7 +429,7 @@ int twi_watch_check(struct twi_watch *watch, uint64_t start, uint64_t end)
 		    map.file)
 			return TOW_EFREED;
 		if (at > start)
-			status = probe(watch, at);
+			status = probe_page(watch, at);
 		at = map.end;
 	}
 	if (atomic_load_explicit(&watch->broken, memory_order_seq_cst))

@@ -38,7 +38,7 @@ double http_now_s(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-static int dial(const char *path, int type)
+static int dial_socket(const char *path, int type)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd;
@@ -64,7 +64,7 @@ static int dial(const char *path, int type)
 	return fd;
 }
 
-static void fail(struct http_ask *ask, int error)
+static void fail_ask(struct http_ask *ask, int error)
 {
 	http_ask_fini(ask);
 	ask->state = HTTP_FAILED;
@@ -83,13 +83,13 @@ void http_ask_start(struct http_ask *ask, const char *socket_path, const char *p
 			  "GET %s HTTP/1.1\r\nHost: towline\r\nConnection: close\r\n\r\n", path);
 	if (length < 0 || (size_t)length >= sizeof(ask->head) || path[0] != '/' ||
 	    strpbrk(path, " \r\n") != NULL) {
-		fail(ask, EINVAL);
+		fail_ask(ask, EINVAL);
 		return;
 	}
 	ask->head_bytes = (size_t)length;
-	ask->fd = dial(socket_path, SOCK_STREAM);
+	ask->fd = dial_socket(socket_path, SOCK_STREAM);
 	if (ask->fd < 0) {
-		fail(ask, errno);
+		fail_ask(ask, errno);
 		return;
 	}
 	ask->state = HTTP_SENDING;
@@ -103,7 +103,7 @@ int http_ask_waits(const struct http_ask *ask, short *events_out)
 }
 
 /* Cuts head from body and checks that the body came whole. */
-static int parse(struct http_answer *out, size_t bytes)
+static int parse_answer(struct http_answer *out, size_t bytes)
 {
 	char *end = strstr(out->text, "\r\n\r\n");
 	long long promised = -1;
@@ -120,13 +120,13 @@ static int parse(struct http_answer *out, size_t bytes)
 	return promised < 0 || promised == (long long)out->bytes ? 0 : -1;
 }
 
-static void finish(struct http_ask *ask)
+static void finish_ask(struct http_ask *ask)
 {
 	close(ask->fd);
 	ask->state = HTTP_DONE;
 	ask->answer.text[ask->bytes] = '\0';
-	if (parse(&ask->answer, ask->bytes) != 0)
-		fail(ask, ask->bytes == 0 ? EPIPE : EBADMSG);
+	if (parse_answer(&ask->answer, ask->bytes) != 0)
+		fail_ask(ask, ask->bytes == 0 ? EPIPE : EBADMSG);
 }
 
 static void send_some(struct http_ask *ask)
@@ -138,7 +138,7 @@ static void send_some(struct http_ask *ask)
 		if (sent < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
 		if (sent < 0) {
-			fail(ask, errno);
+			fail_ask(ask, errno);
 			return;
 		}
 		ask->sent += (size_t)sent;
@@ -170,18 +170,18 @@ static void read_some(struct http_ask *ask)
 		ssize_t got;
 
 		if (make_room(ask) != 0) {
-			fail(ask, EFBIG);
+			fail_ask(ask, EFBIG);
 			return;
 		}
 		got = recv(ask->fd, ask->answer.text + ask->bytes, ask->room - 1 - ask->bytes, 0);
 		if (got < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
 		if (got < 0) {
-			fail(ask, errno);
+			fail_ask(ask, errno);
 			return;
 		}
 		if (got == 0) {
-			finish(ask);
+			finish_ask(ask);
 			return;
 		}
 		ask->bytes += (size_t)got;
@@ -196,7 +196,7 @@ void http_ask_step(struct http_ask *ask)
 		read_some(ask);
 	if ((ask->state == HTTP_SENDING || ask->state == HTTP_READING) &&
 	    http_now_ms() >= ask->deadline_ms)
-		fail(ask, ETIMEDOUT);
+		fail_ask(ask, ETIMEDOUT);
 }
 
 void http_ask_fini(struct http_ask *ask)
@@ -325,7 +325,7 @@ void http_answer_fini(struct http_answer *answer)
 /* Asked with another type than the server has, it does not notice (diag/serve/listen.c). */
 int http_is_live(const char *socket_path)
 {
-	int fd = dial(socket_path, SOCK_DGRAM);
+	int fd = dial_socket(socket_path, SOCK_DGRAM);
 
 	if (fd >= 0)
 		close(fd);

@@ -24,7 +24,7 @@ int finds_all_users(void)
 	return all_users;
 }
 
-static int seen(const struct runtime_list *list, const char *path)
+static int is_seen(const struct runtime_list *list, const char *path)
 {
 	for (size_t i = 0; i < list->count; i++) {
 		if (strcmp(list->rows[i].path, path) == 0)
@@ -86,7 +86,7 @@ static int is_printable(const char *path)
 	return 1;
 }
 
-static void add(struct runtime_list *list, const char *path)
+static void add_runtime(struct runtime_list *list, const char *path)
 {
 	struct runtime_entry *row = &list->rows[list->count];
 	char *real = realpath(path, NULL);
@@ -96,7 +96,7 @@ static void add(struct runtime_list *list, const char *path)
 
 	/* Found after links were followed: whose folder it lies in is what counts. */
 	if (real == NULL || !is_printable(real) || !trust_socket(real, all_users, &uid) ||
-	    seen(list, real) || strlen(real) >= sizeof(row->path)) {
+	    is_seen(list, real) || strlen(real) >= sizeof(row->path)) {
 		free(real);
 		return;
 	}
@@ -130,7 +130,7 @@ static void add_all(struct runtime_list *list, const char *dir)
 	if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
 		return;
 	for (size_t i = 0; i < found.gl_pathc; i++)
-		add(list, found.gl_pathv[i]);
+		add_runtime(list, found.gl_pathv[i]);
 	globfree(&found);
 }
 

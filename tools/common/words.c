@@ -21,8 +21,8 @@ void words_count(unsigned long long count, char out[WORDS_BYTES])
 }
 
 /* One decimal below ten, none above; the unit is chosen by what is printed. */
-static void scale(unsigned long long value, unsigned step, const char *const *units, size_t count,
-		  char *out)
+static void scale_units(unsigned long long value, unsigned step, const char *const *units,
+			size_t count, char *out)
 {
 	unsigned long long tenths = 0, whole = value;
 	double divisor = 1;
@@ -46,14 +46,14 @@ void words_bytes(unsigned long long bytes, char out[WORDS_BYTES])
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
 
-	scale(bytes, 1024, units, sizeof(units) / sizeof(units[0]), out);
+	scale_units(bytes, 1024, units, sizeof(units) / sizeof(units[0]), out);
 }
 
 void words_ns(unsigned long long ns, char out[WORDS_BYTES])
 {
 	static const char *const units[] = { "ns", "us", "ms", "s" };
 
-	scale(ns, 1000, units, sizeof(units) / sizeof(units[0]), out);
+	scale_units(ns, 1000, units, sizeof(units) / sizeof(units[0]), out);
 }
 
 void words_clean(char *out, size_t size, const char *text)

@@ -83,7 +83,7 @@ static void add_default_dirs(struct arguments *arguments)
 }
 
 /* -1: go on; else the status to end with. */
-static int parse(int argc, char **argv, struct arguments *out)
+static int parse_arguments(int argc, char **argv, struct arguments *out)
 {
 	static const struct option options[] = {
 		{ "dir", required_argument, NULL, 'd' },
@@ -135,7 +135,7 @@ static int parse(int argc, char **argv, struct arguments *out)
 	return -1;
 }
 
-static int check(const struct load_options *options)
+static int check_load(const struct load_options *options)
 {
 	struct loaded loaded;
 	int status = load(geteuid(), options, &loaded);
@@ -149,7 +149,7 @@ static int check(const struct load_options *options)
 	return status == 0 ? 0 : 1;
 }
 
-static int serve(struct arguments *arguments)
+static int serve_ranks(struct arguments *arguments)
 {
 	static struct ranks ranks;
 	uint64_t end_ms = now_ms() + (uint64_t)arguments->seconds * 1000;
@@ -177,14 +177,14 @@ static int serve(struct arguments *arguments)
 int main(int argc, char **argv)
 {
 	struct arguments arguments;
-	int status = parse(argc, argv, &arguments);
+	int status = parse_arguments(argc, argv, &arguments);
 
 	if (status < 0) {
 		const struct sigaction action = { .sa_handler = on_signal };
 
 		sigaction(SIGINT, &action, NULL);
 		sigaction(SIGTERM, &action, NULL);
-		status = arguments.check ? check(&arguments.options) : serve(&arguments);
+		status = arguments.check ? check_load(&arguments.options) : serve_ranks(&arguments);
 	}
 	for (int i = 0; i < arguments.dir_count; i++)
 		free(arguments.dirs[i]);

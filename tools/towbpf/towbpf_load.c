@@ -43,7 +43,7 @@ static int print_all(enum libbpf_print_level level, const char *format, va_list 
 }
 
 /* One more thing that is missing. */
-static void lack(struct loaded *out, const char *program, const char *what, const char *which)
+static void add_lack(struct loaded *out, const char *program, const char *what, const char *which)
 {
 	size_t used = strlen(out->why);
 
@@ -52,7 +52,7 @@ static void lack(struct loaded *out, const char *program, const char *what, cons
 }
 
 /* How many arguments a tracepoint gives its programs; -1: there is none such. */
-static int arguments(const struct btf *btf, const char *tracepoint)
+static int argument_count(const struct btf *btf, const char *tracepoint)
 {
 	const struct btf_type *type;
 	char name[96];
@@ -84,19 +84,20 @@ static unsigned find_present(const struct btf *btf, bool registration_time, stru
 	unsigned present = 0;
 
 	for (unsigned i = 0; i < TWI_BPF_PROGRAMS; i++) {
-		int count = arguments(btf, programs[i].tracepoint);
+		int count = argument_count(btf, programs[i].tracepoint);
 
 		if (i == TWI_BPF_PROGRAM_registration_time && !registration_time)
 			continue;
 		if (count < 0)
-			lack(out, programs[i].name, "no tracepoint ", programs[i].tracepoint);
+			add_lack(out, programs[i].name, "no tracepoint ", programs[i].tracepoint);
 		else if (i == TWI_BPF_PROGRAM_zerocopy &&
 			 !(has_function(btf, "bpf_task_from_pid") &&
 			   has_function(btf, "bpf_task_release") &&
 			   has_function(btf, "bpf_rdonly_cast")))
-			lack(out, programs[i].name, "no kfuncs of kernel 6.2", "");
+			add_lack(out, programs[i].name, "no kfuncs of kernel 6.2", "");
 		else if (i == TWI_BPF_PROGRAM_drop && count < DROP_OLD)
-			lack(out, programs[i].name, "kfree_skb says no reasons", " (kernel 5.17)");
+			add_lack(out, programs[i].name, "kfree_skb says no reasons",
+				 " (kernel 5.17)");
 		else
 			present |= 1u << i;
 	}
@@ -111,7 +112,7 @@ static struct bpf_program *program_of(const struct loaded *out, unsigned i, bool
 }
 
 /* 0, or the error as libbpf has it. */
-static int attempt(struct loaded *out, unsigned mask, bool old_drop)
+static int attempt_load(struct loaded *out, unsigned mask, bool old_drop)
 {
 	int err;
 
@@ -141,11 +142,11 @@ static unsigned find_loadable(struct loaded *out, unsigned mask, bool old_drop)
 
 		if ((mask >> i & 1) == 0)
 			continue;
-		err = attempt(out, 1u << i, old_drop);
+		err = attempt_load(out, 1u << i, old_drop);
 		if (err == 0)
 			good |= 1u << i;
 		else
-			lack(out, programs[i].name, "the kernel refuses it: ", strerror(-err));
+			add_lack(out, programs[i].name, "the kernel refuses it: ", strerror(-err));
 		counters_bpf__destroy(out->skeleton);
 		out->skeleton = NULL;
 	}
@@ -153,7 +154,7 @@ static unsigned find_loadable(struct loaded *out, unsigned mask, bool old_drop)
 }
 
 /* What lacks when the kernel says EPERM. */
-static const char *privilege(void)
+static const char *lacking_privilege(void)
 {
 	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "tow_try", 4, 8, 1, NULL);
 
@@ -163,7 +164,7 @@ static const char *privilege(void)
 	return "CAP_BPF present, but no CAP_PERFMON, or kernel lockdown";
 }
 
-static void attach(struct loaded *out, unsigned mask, bool old_drop)
+static void attach_all(struct loaded *out, unsigned mask, bool old_drop)
 {
 	for (unsigned i = 0; i < TWI_BPF_PROGRAMS; i++) {
 		struct bpf_program *program = program_of(out, i, old_drop);
@@ -175,7 +176,7 @@ static void attach(struct loaded *out, unsigned mask, bool old_drop)
 		if (out->links[i] != NULL)
 			out->programs |= 1u << i;
 		else
-			lack(out, programs[i].name, "cannot be attached: ", strerror(errno));
+			add_lack(out, programs[i].name, "cannot be attached: ", strerror(errno));
 	}
 }
 
@@ -200,19 +201,19 @@ static void read_reasons(const struct btf *btf, struct loaded *out)
 
 static int load_with(const struct btf *btf, const struct load_options *options, struct loaded *out)
 {
-	bool old_drop = arguments(btf, "kfree_skb") < DROP_NEW;
+	bool old_drop = argument_count(btf, "kfree_skb") < DROP_NEW;
 	unsigned mask = find_present(btf, options->registration_time, out);
-	int err = attempt(out, mask, old_drop);
+	int err = attempt_load(out, mask, old_drop);
 
 	if (err == -EPERM) {
-		snprintf(out->why, sizeof(out->why), "%s", privilege());
+		snprintf(out->why, sizeof(out->why), "%s", lacking_privilege());
 		return -1;
 	}
 	if (err != 0) {
 		mask = find_loadable(out, mask, old_drop);
 		if (mask == 0)
 			return -1;
-		err = attempt(out, mask, old_drop);
+		err = attempt_load(out, mask, old_drop);
 	}
 	if (err == 0)
 		err = bpf_map_freeze(loaded_map(out, TWI_BPF_MAP_COUNTERS));
@@ -222,7 +223,7 @@ static int load_with(const struct btf *btf, const struct load_options *options, 
 		return -1;
 	}
 	read_reasons(btf, out);
-	attach(out, mask, old_drop);
+	attach_all(out, mask, old_drop);
 	return out->programs != 0 ? 0 : -1;
 }
 

@@ -34,7 +34,7 @@ uint64_t now_ms(void)
 }
 
 /* What has changed of a runtime, once. */
-static void say(struct rank *rank, const char *what)
+static void say_change(struct rank *rank, const char *what)
 {
 	char path[sizeof(rank->path)];
 
@@ -47,7 +47,7 @@ static void say(struct rank *rank, const char *what)
 	fflush(stdout);
 }
 
-static void leave(struct ranks *ranks, struct rank *rank)
+static void leave_rank(struct ranks *ranks, struct rank *rank)
 {
 	if (rank->fd < 0)
 		return;
@@ -143,7 +143,7 @@ static int connect_to(const char *path)
  * Maps go to their user alone: programs count for processes of that uid, and for no others. Whose
  * process answers is the kernel's word, and it is to be the file's owner.
  */
-static void approach(struct ranks *ranks, struct rank *rank)
+static void approach_rank(struct ranks *ranks, struct rank *rank)
 {
 	struct ucred peer = { 0 };
 	socklen_t bytes = sizeof(peer);
@@ -151,28 +151,29 @@ static void approach(struct ranks *ranks, struct rank *rank)
 	rank->retry_ms = now_ms() + RETRY_MS;
 	rank->fd = connect_to(rank->path);
 	if (rank->fd < 0) {
-		say(rank, errno == ECONNREFUSED ? "its process is dead" : strerror(errno));
+		say_change(rank, errno == ECONNREFUSED ? "its process is dead" : strerror(errno));
 		return;
 	}
 	if (!trust_peer(rank->fd, rank->path) ||
 	    getsockopt(rank->fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
-		say(rank, "what answers there is another user's process than the file's owner");
-		leave(ranks, rank);
+		say_change(rank,
+			   "what answers there is another user's process than the file's owner");
+		leave_rank(ranks, rank);
 		return;
 	}
 	rank->user = ranks_user(ranks, peer.uid);
 	if (rank->user >= 0 && ranks->users[rank->user]->skeleton != NULL)
 		rank->slot = take_slot(ranks->users[rank->user]);
 	if (rank->user < 0 || (ranks->users[rank->user]->skeleton != NULL && rank->slot == 0)) {
-		say(rank, "too many users or processes are served already");
-		leave(ranks, rank);
+		say_change(rank, "too many users or processes are served already");
+		leave_rank(ranks, rank);
 	} else if (send_hello(rank->fd, ranks->users[rank->user], rank->slot) != 0) {
-		say(rank, strerror(errno));
-		leave(ranks, rank);
+		say_change(rank, strerror(errno));
+		leave_rank(ranks, rank);
 	}
 }
 
-static void hear(struct ranks *ranks, struct rank *rank)
+static void hear_rank(struct ranks *ranks, struct rank *rank)
 {
 	struct twi_bpf_reply reply;
 	ssize_t bytes = recv(rank->fd, &reply, sizeof(reply), MSG_DONTWAIT);
@@ -181,27 +182,27 @@ static void hear(struct ranks *ranks, struct rank *rank)
 	if (bytes < 0 && errno == EAGAIN)
 		return;
 	if (bytes != (ssize_t)sizeof(reply) || reply.magic != TWI_BPF_MAGIC) {
-		say(rank, bytes == 0 ? "gone" : "speaks otherwise");
-		leave(ranks, rank);
+		say_change(rank, bytes == 0 ? "gone" : "speaks otherwise");
+		leave_rank(ranks, rank);
 		return;
 	}
 	reply.text[sizeof(reply.text) - 1] = '\0';
 	if (reply.status != TOW_OK) { /* another's word: TOW_AGAIN and any number, too */
 		words_clean(said, 200, reply.text); /* another's text, on a terminal */
 		snprintf(text, sizeof(text), "refused: %s", said);
-		say(rank, text);
-		leave(ranks, rank);
+		say_change(rank, text);
+		leave_rank(ranks, rank);
 		return;
 	}
 	if (rank->slot == 0) {
-		say(rank, "knows why it is off");
+		say_change(rank, "knows why it is off");
 		return;
 	}
 	snprintf(text, sizeof(text), "on, %u sockets", reply.sockets);
-	say(rank, text);
+	say_change(rank, text);
 }
 
-static void found(struct ranks *ranks, const char *path)
+static void found_rank(struct ranks *ranks, const char *path)
 {
 	struct rank *rank = NULL;
 	struct stat st;
@@ -224,7 +225,7 @@ static void found(struct ranks *ranks, const char *path)
 		return;
 	rank->seen = true;
 	if (rank->fd < 0 && now_ms() >= rank->retry_ms)
-		approach(ranks, rank);
+		approach_rank(ranks, rank);
 }
 
 void ranks_scan(struct ranks *ranks, char *const *dirs, int dir_count)
@@ -240,7 +241,7 @@ void ranks_scan(struct ranks *ranks, char *const *dirs, int dir_count)
 		    glob(pattern, GLOB_NOSORT, NULL, &list) != 0)
 			continue;
 		for (size_t n = 0; n < list.gl_pathc; n++)
-			found(ranks, list.gl_pathv[n]);
+			found_rank(ranks, list.gl_pathv[n]);
 		globfree(&list);
 	}
 	/* Whose file and connection are both gone, is gone. */
@@ -263,14 +264,14 @@ void ranks_wait(struct ranks *ranks, int ms)
 		return;
 	for (int i = 0; i < count; i++) {
 		if (fds[i].revents != 0)
-			hear(ranks, &ranks->rows[i]);
+			hear_rank(ranks, &ranks->rows[i]);
 	}
 }
 
 void ranks_fini(struct ranks *ranks)
 {
 	for (int i = 0; i < ranks->count; i++)
-		leave(ranks, &ranks->rows[i]);
+		leave_rank(ranks, &ranks->rows[i]);
 	for (int i = 0; i < ranks->user_count; i++) {
 		unload(ranks->users[i]);
 		free(ranks->users[i]);

@@ -104,7 +104,7 @@ void not_known(struct finding *out, const char *what)
 	SAY(out->effect, "this was not checked");
 }
 
-static int misuse(const char *what, const char *which)
+static int misuse_of(const char *what, const char *which)
 {
 	fprintf(stderr, "towdoctor: %s%s%s; see towdoctor --help\n", what,
 		which[0] != '\0' ? ": " : "", which);
@@ -344,7 +344,7 @@ static int run_peer(const struct arguments *arguments)
 	json_t *measured;
 
 	if (seconds > 60)
-		return misuse("--peer measures each direction for 60 s at most", "");
+		return misuse_of("--peer measures each direction for 60 s at most", "");
 
 	full_address(arguments->peer, address);
 	measured = measure(&(struct measure_options){ .address = address,
@@ -373,7 +373,7 @@ static int run_serve(const struct arguments *arguments)
 		say(address, sizeof(address), "%s", port);
 	} else {
 		if (*end != '\0' || end == port || number < 0 || number > 65535)
-			return misuse("--serve takes a port", port);
+			return misuse_of("--serve takes a port", port);
 		say(address, sizeof(address), "tcp://%s:%ld",
 		    access("/proc/net/if_inet6", F_OK) == 0 ? "[::]" : "0.0.0.0", number);
 	}
@@ -418,7 +418,7 @@ static int read_only(struct arguments *out, const char *names)
 		for (i = 0; i < CHECK_COUNT && strcmp(checks[i].name, word) != 0; i++)
 			;
 		if (i == CHECK_COUNT)
-			return misuse("--only: no such check, see --list", word);
+			return misuse_of("--only: no such check, see --list", word);
 		out->only[i] = out->some = true;
 		names += bytes + (names[bytes] == ',');
 	}
@@ -488,7 +488,7 @@ static int read_option(struct arguments *out, int option)
 	case OPT_SECONDS:
 		out->seconds = strtol(optarg, &end, 10);
 		if (*end != '\0' || end == optarg || out->seconds < 1 || out->seconds > 86400)
-			return misuse("--seconds is a number from 1 to 86400", optarg);
+			return misuse_of("--seconds is a number from 1 to 86400", optarg);
 		break;
 	case OPT_JUDGE:
 		out->judge = optarg;
@@ -503,21 +503,21 @@ static int read_option(struct arguments *out, int option)
 		fputs(usage, stdout);
 		return 0;
 	default:
-		return misuse("wrong option", "");
+		return misuse_of("wrong option", "");
 	}
 	return -1;
 }
 
-static int run(struct arguments *arguments)
+static int run_command(struct arguments *arguments)
 {
 	if ((arguments->peer != NULL) + arguments->serve + arguments->list +
 		    (arguments->judge != NULL) >
 	    1)
-		return misuse("one of --peer, --serve, --list and --judge", "");
+		return misuse_of("one of --peer, --serve, --list and --judge", "");
 	if (arguments->argc > (arguments->serve ? 1 : 0))
-		return misuse("no such argument", arguments->argv[arguments->argc - 1]);
+		return misuse_of("no such argument", arguments->argv[arguments->argc - 1]);
 	if (arguments->root != NULL && access(arguments->root, R_OK | X_OK) != 0)
-		return misuse("--root: no folder that can be read", arguments->root);
+		return misuse_of("--root: no folder that can be read", arguments->root);
 	if (arguments->list)
 		return list_checks(arguments);
 	if (arguments->peer != NULL)
@@ -542,7 +542,7 @@ int main(int argc, char **argv)
 		return status;
 	arguments.argc = argc - optind;
 	arguments.argv = argv + optind;
-	status = run(&arguments);
+	status = run_command(&arguments);
 	if (fflush(stdout) != 0 || ferror(stdout)) {
 		fprintf(stderr, "towdoctor: cannot write: %s\n", strerror(errno));
 		return 2;

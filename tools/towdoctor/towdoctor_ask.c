@@ -35,7 +35,7 @@ static uint64_t now_ns(void)
 }
 
 /* Reads until the other end closes, the buffer is full, or the time is over. */
-static void drain(int fd, uint64_t until_ns, char *out, size_t size)
+static void drain_pipe(int fd, uint64_t until_ns, char *out, size_t size)
 {
 	size_t used = 0;
 
@@ -57,7 +57,7 @@ static void drain(int fd, uint64_t until_ns, char *out, size_t size)
 }
 
 /* Waits for a child, at most until then; ends it if need be. Whether it ended well by itself. */
-static bool reap(pid_t child, uint64_t until_ns)
+static bool reap_child(pid_t child, uint64_t until_ns)
 {
 	int status = 0;
 
@@ -90,9 +90,9 @@ bool in_child(int (*run)(int fd, void *arg), void *arg, unsigned timeout_ms, cha
 	}
 	close(ends[1]);
 	if (child > 0)
-		drain(ends[0], until, out, size);
+		drain_pipe(ends[0], until, out, size);
 	close(ends[0]);
-	return child > 0 && reap(child, until);
+	return child > 0 && reap_child(child, until);
 }
 
 static bool ask_io_uring(const char *rest, char *out, size_t size)

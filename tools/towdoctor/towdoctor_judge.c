@@ -30,7 +30,7 @@ struct direction {
 	const char *busier, *interface, *congestion;
 };
 
-static json_int_t number(json_t *object, const char *key)
+static json_int_t number_of(json_t *object, const char *key)
 {
 	json_t *value = json_object_get(object, key);
 	json_int_t found = json_integer_value(value);
@@ -38,14 +38,14 @@ static json_int_t number(json_t *object, const char *key)
 	return found > 0 ? found : 0;
 }
 
-static json_int_t grown(json_t *before, json_t *after, const char *key)
+static json_int_t grown_by(json_t *before, json_t *after, const char *key)
 {
-	json_int_t from = number(before, key), to = number(after, key);
+	json_int_t from = number_of(before, key), to = number_of(after, key);
 
 	return to > from ? to - from : 0;
 }
 
-static const char *text(json_t *object, const char *key)
+static const char *text_at(json_t *object, const char *key)
 {
 	const char *value = json_string_value(json_object_get(object, key));
 
@@ -55,9 +55,9 @@ static const char *text(json_t *object, const char *key)
 static json_int_t cpu_percent(json_t *end)
 {
 	json_t *before = json_object_get(end, "before"), *after = json_object_get(end, "after");
-	json_int_t wall = grown(before, after, "at_us");
+	json_int_t wall = grown_by(before, after, "at_us");
 
-	return wall > 0 ? grown(before, after, "cpu_us") * 100 / wall : 0;
+	return wall > 0 ? grown_by(before, after, "cpu_us") * 100 / wall : 0;
 }
 
 /* The row of a connection as it was; NULL: it is new. */
@@ -68,14 +68,15 @@ static json_t *before_of(json_t *rows, json_t *row)
 
 	json_array_foreach(rows, i, found)
 	{
-		if (number(found, "connection") == number(row, "connection"))
+		if (number_of(found, "connection") == number_of(row, "connection"))
 			return found;
 	}
 	return NULL;
 }
 
 /* The connection of an end whose `key` grew most, and how much it grew on all. */
-static json_t *busiest(json_t *end, const char *key, json_t **before_out, json_int_t *all_out)
+static json_t *busiest_connection(json_t *end, const char *key, json_t **before_out,
+				  json_int_t *all_out)
 {
 	json_t *before = json_object_get(json_object_get(end, "before"), "tcp");
 	json_t *after = json_object_get(json_object_get(end, "after"), "tcp");
@@ -87,7 +88,7 @@ static json_t *busiest(json_t *end, const char *key, json_t **before_out, json_i
 	json_array_foreach(after, i, row)
 	{
 		json_t *was = before_of(before, row);
-		json_int_t more = grown(was, row, key);
+		json_int_t more = grown_by(was, row, key);
 
 		*all_out += more;
 		if (more <= most)
@@ -108,8 +109,8 @@ static json_int_t lost_bytes(json_t *sender, json_int_t mss)
 	json_int_t again, twice;
 	json_t *before;
 
-	busiest(sender, "retransmitted_bytes", &before, &again);
-	busiest(sender, "duplicate_segments", &before, &twice);
+	busiest_connection(sender, "retransmitted_bytes", &before, &again);
+	busiest_connection(sender, "duplicate_segments", &before, &twice);
 	return twice < again / mss ? again - twice * mss : 0;
 }
 
@@ -122,8 +123,8 @@ static bool read_direction(json_t *measured, bool there, struct direction *out)
 	json_t *receiver = json_object_get(ends, there ? "there" : "here");
 	json_t *before = NULL, *taker_before = NULL;
 	json_int_t sent = 0, received = 0;
-	json_t *after = busiest(sender, "sent_bytes", &before, &sent);
-	json_t *taker = busiest(receiver, "received_bytes", &taker_before, &received);
+	json_t *after = busiest_connection(sender, "sent_bytes", &before, &sent);
+	json_t *taker = busiest_connection(receiver, "received_bytes", &taker_before, &received);
 	const json_int_t sender_cpu = cpu_percent(sender), receiver_cpu = cpu_percent(receiver);
 
 	*out = (struct direction){ .name = name,
@@ -136,37 +137,37 @@ static bool read_direction(json_t *measured, bool there, struct direction *out)
 	if (after == NULL)
 		return false;
 	out->sent = sent;
-	out->busy_us = grown(before, after, "busy_us");
-	out->rwnd_us = grown(before, after, "rwnd_limited_us");
-	out->sndbuf_us = grown(before, after, "sndbuf_limited_us");
-	out->rtt_us = number(after, "rtt_us");
-	out->min_rtt_us = number(after, "min_rtt_us");
-	out->mss = number(after, "mss_bytes");
+	out->busy_us = grown_by(before, after, "busy_us");
+	out->rwnd_us = grown_by(before, after, "rwnd_limited_us");
+	out->sndbuf_us = grown_by(before, after, "sndbuf_limited_us");
+	out->rtt_us = number_of(after, "rtt_us");
+	out->min_rtt_us = number_of(after, "min_rtt_us");
+	out->mss = number_of(after, "mss_bytes");
 	out->lost = lost_bytes(sender, out->mss > 0 ? out->mss : 1);
-	out->path_mtu = number(after, "path_mtu_bytes");
-	out->mtu = number(after, "mtu_bytes");
-	out->sndbuf = number(after, "sndbuf_bytes");
-	out->rcvbuf = number(taker, "rcvbuf_bytes");
-	out->speed_mbps = number(after, "speed_mbps");
-	out->interface = text(after, "interface");
-	out->congestion = text(after, "congestion");
+	out->path_mtu = number_of(after, "path_mtu_bytes");
+	out->mtu = number_of(after, "mtu_bytes");
+	out->sndbuf = number_of(after, "sndbuf_bytes");
+	out->rcvbuf = number_of(taker, "rcvbuf_bytes");
+	out->speed_mbps = number_of(after, "speed_mbps");
+	out->interface = text_at(after, "interface");
+	out->congestion = text_at(after, "congestion");
 	return true;
 }
 
-static json_int_t percent(json_int_t part, json_int_t whole)
+static json_int_t percent_of(json_int_t part, json_int_t whole)
 {
 	return whole > 0 ? part * 100 / whole : 0;
 }
 
 /* Half of a buffer is the most that lies in the window at the kernel's defaults. */
-static bool fills(const struct direction *d, json_int_t buffer)
+static bool fills_window(const struct direction *d, json_int_t buffer)
 {
 	double in_flight = d->rate * (double)d->rtt_us / 1e6;
 
 	return d->min_rtt_us >= WINDOW_RTT_US && buffer > 0 && in_flight >= (double)buffer / 4;
 }
 
-static bool queues(const struct direction *d)
+static bool builds_queue(const struct direction *d)
 {
 	const double waiting = d->rate * (double)(d->rtt_us - d->min_rtt_us) / 1e6;
 
@@ -189,7 +190,7 @@ static bool judge_loss(const struct direction *d, struct finding *out)
 
 	if (share * 1e6 < LOSS_PPM)
 		return false;
-	if (queues(d)) {
+	if (builds_queue(d)) {
 		raise_to(out, SEVERITY_NOTE);
 		SAY(out->effect,
 		    "the slowest link of the way is full and drops what its queue does not take: "
@@ -217,10 +218,10 @@ static bool judge_loss(const struct direction *d, struct finding *out)
 
 static bool judge_windows(const struct direction *d, struct finding *out)
 {
-	const json_int_t window = percent(d->rwnd_us, d->busy_us);
-	const json_int_t buffer = percent(d->sndbuf_us, d->busy_us);
-	const bool by_window = window >= LIMITED_PERCENT && fills(d, d->rcvbuf);
-	const bool by_buffer = buffer >= LIMITED_PERCENT && fills(d, d->sndbuf);
+	const json_int_t window = percent_of(d->rwnd_us, d->busy_us);
+	const json_int_t buffer = percent_of(d->sndbuf_us, d->busy_us);
+	const bool by_window = window >= LIMITED_PERCENT && fills_window(d, d->rcvbuf);
+	const bool by_buffer = buffer >= LIMITED_PERCENT && fills_window(d, d->sndbuf);
 	char size[WORDS_BYTES];
 
 	if (!by_window && !by_buffer)
@@ -260,7 +261,7 @@ static bool judge_link(const struct direction *d, struct finding *out)
 		    d->interface, (long long)d->speed_mbps);
 		return true;
 	}
-	if (!queues(d))
+	if (!builds_queue(d))
 		return false;
 	words_bytes((unsigned long long)d->rate, rate);
 	words_ns((unsigned long long)(d->rtt_us - d->min_rtt_us) * 1000, queue);

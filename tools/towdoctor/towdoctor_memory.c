@@ -160,7 +160,7 @@ void check_free_memory(struct doctor *doctor, struct finding *out)
 }
 
 /* What shared memory may have: the word in brackets. */
-static bool chosen(const struct doctor *doctor, const char *path, char *out, size_t size)
+static bool chosen_word(const struct doctor *doctor, const char *path, char *out, size_t size)
 {
 	char text[256], *open, *end;
 
@@ -176,7 +176,8 @@ static bool chosen(const struct doctor *doctor, const char *path, char *out, siz
 
 static bool shmem_thp_allowed(const struct doctor *doctor, char *word, size_t size)
 {
-	return chosen(doctor, "/sys/kernel/mm/transparent_hugepage/shmem_enabled", word, size) &&
+	return chosen_word(doctor, "/sys/kernel/mm/transparent_hugepage/shmem_enabled", word,
+			   size) &&
 	       strcmp(word, "never") != 0 && strcmp(word, "deny") != 0;
 }
 
@@ -241,8 +242,8 @@ void check_shmem_thp(struct doctor *doctor, struct finding *out)
 	int64_t free_pages = 0;
 
 	SAY(out->wanted, "advise, within_size or always");
-	if (!chosen(doctor, "/sys/kernel/mm/transparent_hugepage/shmem_enabled", word,
-		    sizeof(word))) {
+	if (!chosen_word(doctor, "/sys/kernel/mm/transparent_hugepage/shmem_enabled", word,
+			 sizeof(word))) {
 		not_known(out, "/sys/kernel/mm/transparent_hugepage/shmem_enabled");
 		return;
 	}
@@ -266,11 +267,12 @@ void check_thp(struct doctor *doctor, struct finding *out)
 	char word[32], defrag[32] = "";
 
 	SAY(out->wanted, "madvise or always");
-	if (!chosen(doctor, "/sys/kernel/mm/transparent_hugepage/enabled", word, sizeof(word))) {
+	if (!chosen_word(doctor, "/sys/kernel/mm/transparent_hugepage/enabled", word,
+			 sizeof(word))) {
 		not_known(out, "/sys/kernel/mm/transparent_hugepage/enabled");
 		return;
 	}
-	chosen(doctor, "/sys/kernel/mm/transparent_hugepage/defrag", defrag, sizeof(defrag));
+	chosen_word(doctor, "/sys/kernel/mm/transparent_hugepage/defrag", defrag, sizeof(defrag));
 	SAY(out->found, "%s%s%s", word, defrag[0] != '\0' ? ", defrag " : "", defrag);
 	if (strcmp(word, "never") != 0)
 		return;

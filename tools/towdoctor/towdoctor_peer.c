@@ -38,7 +38,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
 }
 
-static bool failed(struct path *path, const char *what, int status)
+static bool path_failed(struct path *path, const char *what, int status)
 {
 	if (status == TOW_EDEADLINE || status == TOW_ETIMEDOUT)
 		say(path->error, path->error_size, "%s: no answer within %llu s", what,
@@ -88,7 +88,7 @@ static bool connect_path(struct path *path, const struct measure_options *option
 	for (;;) {
 		status = tow_connect_start(path->endpoint, options->address, &limits, &op);
 		if (status < 0)
-			return failed(path, options->address, status);
+			return path_failed(path, options->address, status);
 		status = tow_op_wait(op, PATIENCE_NS + SECOND);
 		tow_op_result(op, &result);
 		tow_op_release(op);
@@ -97,7 +97,7 @@ static bool connect_path(struct path *path, const struct measure_options *option
 			return true;
 		}
 		if (status != TOW_EREFUSED || now_ns() >= until)
-			return failed(path, options->address, status);
+			return path_failed(path, options->address, status);
 		usleep(50000);
 	}
 }
@@ -113,15 +113,15 @@ static bool open_path(struct path *path, const struct measure_options *options)
 	path->samples = calloc(SAMPLES_MAX, sizeof(uint64_t));
 	status = tow_runtime_open(&knobs, &path->runtime);
 	if (status < 0 || path->samples == NULL)
-		return failed(path, "cannot open a runtime", status);
+		return path_failed(path, "cannot open a runtime", status);
 	status = tow_alloc(path->runtime, CHUNKS * CHUNK_BYTES, 0, (void **)&path->chunks);
 	if (status < 0)
-		return failed(path, "no memory for the measurement", status);
+		return path_failed(path, "no memory for the measurement", status);
 	memset(path->chunks, 0x5a, CHUNKS * CHUNK_BYTES);
 	own_address(options->address, address);
 	status = tow_endpoint_open(path->runtime, address, &path->endpoint);
 	if (status < 0)
-		return failed(path, address, status);
+		return path_failed(path, address, status);
 	return connect_path(path, options);
 }
 
@@ -136,7 +136,7 @@ static json_t *ask_there(struct path *path)
 	if (status == TOW_OK || status == TOW_COPIED)
 		end = json_loadb(text, result.bytes, 0, NULL);
 	else
-		failed(path, METHOD_INFO, status);
+		path_failed(path, METHOD_INFO, status);
 	if (end != NULL && json_is_object(end))
 		return end;
 	if (status == TOW_OK || status == TOW_COPIED)
@@ -172,7 +172,7 @@ static bool measure_latency(struct path *path, unsigned ms, json_t *out)
 				      sizeof(response), PATIENCE_NS, &result);
 
 		if (status != TOW_OK && status != TOW_COPIED)
-			return failed(path, METHOD_ECHO, status);
+			return path_failed(path, METHOD_ECHO, status);
 		path->samples[count++] = now_ns() - start;
 		if (result.one_way_error_ns < best.error_ns)
 			best = (struct one_way){ result.request_one_way_ns,
@@ -281,7 +281,7 @@ static bool run_flow(struct flow *flow, unsigned ms)
 	}
 	if (status == TOW_OK)
 		return true;
-	return failed(flow->path, flow->there ? METHOD_TAKE : METHOD_GIVE, status);
+	return path_failed(flow->path, flow->there ? METHOD_TAKE : METHOD_GIVE, status);
 }
 
 /* What both ends saw while it ran, as {"here": {"before", "after"}, "there": ...}. */

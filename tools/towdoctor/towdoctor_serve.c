@@ -68,7 +68,7 @@ static void answer_info(struct tow_call_in *call, void *user)
 	json_decref(end);
 }
 
-static int refuse(const char *what)
+static int refuse_to_serve(const char *what)
 {
 	fprintf(stderr, "towdoctor: %s: %s\n", what, tow_error_message());
 	return SEVERITY_ERROR;
@@ -91,22 +91,22 @@ static int open_server(struct server *server, const char *address)
 	limits.in_service = 2 * CHUNKS;
 	limits.request_bytes_max = CHUNK_BYTES;
 	if (tow_runtime_open(&options, &server->runtime) < 0)
-		return refuse("cannot open a runtime");
+		return refuse_to_serve("cannot open a runtime");
 	if (tow_alloc(server->runtime, CHUNK_BYTES, 0, (void **)&server->payload) < 0)
-		return refuse("no memory for answers");
+		return refuse_to_serve("no memory for answers");
 	memset(server->payload, 0x5a, CHUNK_BYTES);
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
 		if (tow_method_register(server->runtime, methods[i].name, methods[i].handler,
 					server, &limits) < 0)
-			return refuse(methods[i].name);
+			return refuse_to_serve(methods[i].name);
 	}
 	if (tow_endpoint_open(server->runtime, address, &server->endpoint) < 0)
-		return refuse(address);
+		return refuse_to_serve(address);
 	return 0;
 }
 
 /* Serves one peer until it goes. */
-static void attend(struct tow_peer *peer)
+static void attend_peer(struct tow_peer *peer)
 {
 	struct tow_op *leaving;
 	char nothing[8];
@@ -130,15 +130,15 @@ static int serve_peers(struct server *server, const struct serve_options *option
 	idle.timeout_ns = options->idle_ms * 1000000ull;
 	for (;;) {
 		if (tow_accept_start(server->endpoint, &idle, &op) < 0)
-			return refuse("cannot accept");
+			return refuse_to_serve("cannot accept");
 		status = tow_op_wait(op, TOW_FOREVER);
 		tow_op_result(op, &result);
 		tow_op_release(op);
 		if (status == TOW_EDEADLINE)
 			return 0;
 		if (status < 0)
-			return refuse("cannot accept");
-		attend(result.peer);
+			return refuse_to_serve("cannot accept");
+		attend_peer(result.peer);
 		if (options->once)
 			return 0;
 	}

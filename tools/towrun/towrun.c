@@ -29,7 +29,7 @@ static const char usage[] =
 	"or TERM ends the job. The first rank that fails ends the job, and its status, or 128 and\n"
 	"its signal, is towrun's: 127 and 126 where PROGRAM cannot be run, 2 for a wrong call.\n";
 
-static int misuse(const char *what, const char *value)
+static int misuse_of(const char *what, const char *value)
 {
 	fprintf(stderr, "towrun: %s%s%s%s\n%s", what, *value != '\0' ? " ('" : "", value,
 		*value != '\0' ? "')" : "", usage);
@@ -61,24 +61,24 @@ static int read_option(int option, struct options *out)
 	switch (option) {
 	case 'n':
 		if (read_number(optarg, 1, RANKS_MAX, &out->ranks) != 0)
-			return misuse("-n is a number from 1 to 1024", optarg);
+			return misuse_of("-n is a number from 1 to 1024", optarg);
 		return -1;
 	case OPT_TIMEOUT:
 		if (read_seconds(optarg, 1e-3, &out->timeout_s) != 0)
-			return misuse("--timeout is seconds from 0.001 on", optarg);
+			return misuse_of("--timeout is seconds from 0.001 on", optarg);
 		return -1;
 	case OPT_GRACE:
 		if (read_seconds(optarg, 0, &out->grace_s) != 0)
-			return misuse("--grace is seconds from 0 on", optarg);
+			return misuse_of("--grace is seconds from 0 on", optarg);
 		return -1;
 	case OPT_TAG:
 		if (strcmp(optarg, "on") != 0 && strcmp(optarg, "off") != 0)
-			return misuse("--tag-output is on or off", optarg);
+			return misuse_of("--tag-output is on or off", optarg);
 		out->tag = strcmp(optarg, "on") == 0;
 		return -1;
 	case OPT_CORES:
 		if (read_number(optarg, 1, 4096, &out->cores) != 0)
-			return misuse("--cores is a number from 1 to 4096", optarg);
+			return misuse_of("--cores is a number from 1 to 4096", optarg);
 		return -1;
 	case OPT_VERSION:
 		printf("towrun %s\n", tow_version());
@@ -87,7 +87,7 @@ static int read_option(int option, struct options *out)
 		fputs(usage, stdout);
 		return 0;
 	default:
-		return misuse("wrong option", "");
+		return misuse_of("wrong option", "");
 	}
 }
 
@@ -114,9 +114,9 @@ static int read_options(int argc, char **argv, struct options *out)
 			return status;
 	}
 	if (out->ranks == 0)
-		return misuse("-n is missing", "");
+		return misuse_of("-n is missing", "");
 	if (optind == argc)
-		return misuse("a program is missing", "");
+		return misuse_of("a program is missing", "");
 	out->program = argv + optind;
 	return -1;
 }

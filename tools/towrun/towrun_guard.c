@@ -17,7 +17,7 @@
 
 static int guard_fd = -1;
 
-static void forget(pid_t *groups, size_t *count, pid_t group)
+static void forget_group(pid_t *groups, size_t *count, pid_t group)
 {
 	for (size_t i = 0; i < *count; i++) {
 		if (groups[i] == group) {
@@ -43,7 +43,7 @@ static void stand_guard(int fd)
 		if (word > 0 && count < RANKS_MAX)
 			groups[count++] = word;
 		else if (word < 0)
-			forget(groups, &count, -word);
+			forget_group(groups, &count, -word);
 	}
 	for (size_t i = 0; i < count; i++)
 		kill(-groups[i], SIGKILL);
@@ -85,7 +85,7 @@ int guard_start(void)
 	return 0;
 }
 
-static void tell(pid_t word)
+static void tell_guard(pid_t word)
 {
 	/* Without the guard the job goes on; SIGPIPE is ignored. */
 	while (write(guard_fd, &word, sizeof(word)) < 0 && errno == EINTR)
@@ -94,10 +94,10 @@ static void tell(pid_t word)
 
 void guard_add(pid_t group)
 {
-	tell(group);
+	tell_guard(group);
 }
 
 void guard_remove(pid_t group)
 {
-	tell(-group);
+	tell_guard(-group);
 }

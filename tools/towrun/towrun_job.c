@@ -49,7 +49,7 @@ struct job {
 	} * polled_streams; /* beside `polled` */
 };
 
-static double now(void)
+static double now_seconds(void)
 {
 	struct timespec time;
 
@@ -93,7 +93,7 @@ static void end_job(struct job *job)
 	if (job->ending)
 		return;
 	job->ending = true;
-	job->kill_at = now() + job->options->grace_s;
+	job->kill_at = now_seconds() + job->options->grace_s;
 	signal_all(job, SIGTERM);
 	signal_all(job, SIGCONT); /* a stopped one would not hear it */
 }
@@ -103,7 +103,7 @@ static void rank_ended(struct job *job, long number, int status)
 	job->running--;
 	job->ranks[number].status = status;
 	if (job->running == 0)
-		job->drain_until = now() + DRAIN_S;
+		job->drain_until = now_seconds() + DRAIN_S;
 	if (status == 0 || job->first >= 0)
 		return;
 	job->first = number;
@@ -113,7 +113,7 @@ static void rank_ended(struct job *job, long number, int status)
 	end_job(job);
 }
 
-static void reap(struct job *job)
+static void reap_ranks(struct job *job)
 {
 	for (long i = 0; i < job->options->ranks; i++) {
 		struct rank *rank = &job->ranks[i];
@@ -148,7 +148,7 @@ static void take_signals(struct job *job)
 		if (++job->asked == 2)
 			end_job(job);
 	}
-	reap(job);
+	reap_ranks(job);
 }
 
 /* From our stdin to rank 0's: at most one part is under way. */
@@ -256,12 +256,12 @@ static void watch_time(struct job *job, double time)
 	}
 }
 
-static void turn(struct job *job)
+static void job_turn(struct job *job)
 {
 	nfds_t count = fill_poll(job);
 	struct pollfd *polled = job->polled;
 
-	if (poll(polled, count, poll_ms(job, now())) < 0 && errno != EINTR)
+	if (poll(polled, count, poll_ms(job, now_seconds())) < 0 && errno != EINTR)
 		return;
 	for (int i = 0; i < 2; i++) {
 		if (polled[POLL_OUTPUT + i].revents != 0)
@@ -273,7 +273,7 @@ static void turn(struct job *job)
 	if (job->stdin_fd >= 0)
 		move_input(job, polled[POLL_STDIN].revents, polled[POLL_STDIN_TO].revents);
 	take_signals(job);
-	watch_time(job, now());
+	watch_time(job, now_seconds());
 }
 
 static int exit_status(int status)
@@ -282,7 +282,7 @@ static int exit_status(int status)
 }
 
 /* The one line that says how the job ended, if not well. */
-static int summary(const struct job *job)
+static int print_summary(const struct job *job)
 {
 	const struct rank *first = job->first < 0 ? NULL : &job->ranks[job->first];
 
@@ -316,7 +316,8 @@ int run_job(const struct options *options, struct rank *ranks, int stdin_fd)
 			   .ranks = ranks,
 			   .outputs = { { .fd = 1 }, { .fd = 2 } },
 			   .first = -1,
-			   .deadline = options->timeout_s > 0 ? now() + options->timeout_s : NEVER,
+			   .deadline = options->timeout_s > 0 ? now_seconds() + options->timeout_s
+							      : NEVER,
 			   .kill_at = NEVER,
 			   .drain_until = NEVER,
 			   .stdin_fd = stdin_fd };
@@ -330,8 +331,8 @@ int run_job(const struct options *options, struct rank *ranks, int stdin_fd)
 	} else {
 		for (long i = 0; i < options->ranks; i++)
 			job.running += ranks[i].pid > 0;
-		while (job.running > 0 || (streams_open(&job) && now() < job.drain_until))
-			turn(&job);
+		while (job.running > 0 || (streams_open(&job) && now_seconds() < job.drain_until))
+			job_turn(&job);
 		for (long i = 0; i < options->ranks; i++) {
 			for (int s = 0; s < 2; s++)
 				stream_end(&ranks[i].streams[s], i, &job.outputs[s]);
@@ -341,7 +342,7 @@ int run_job(const struct options *options, struct rank *ranks, int stdin_fd)
 			output_write(&job.outputs[0]);
 			output_write(&job.outputs[1]);
 		}
-		status = summary(&job);
+		status = print_summary(&job);
 	}
 	for (int i = 0; i < 2; i++)
 		free(job.outputs[i].bytes);

@@ -10,7 +10,7 @@
 
 #include "tools/towrun/towrun.h"
 
-static void put(struct output *output, const char *bytes, size_t count)
+static void put_bytes(struct output *output, const char *bytes, size_t count)
 {
 	if (output->broken)
 		return;
@@ -34,9 +34,9 @@ static void put_line(struct stream *stream, long rank, struct output *output)
 	char prefix[24];
 	int length = snprintf(prefix, sizeof(prefix), "[%ld] ", rank);
 
-	put(output, prefix, (size_t)length);
-	put(output, stream->line, stream->used);
-	put(output, "\n", 1);
+	put_bytes(output, prefix, (size_t)length);
+	put_bytes(output, stream->line, stream->used);
+	put_bytes(output, "\n", 1);
 	stream->used = 0;
 }
 

@@ -19,7 +19,7 @@
 
 #include "tools/towrun/towrun.h"
 
-static int failed(const char *what)
+static int failed_call(const char *what)
 {
 	fprintf(stderr, "towrun: %s: %s\n", what, strerror(errno));
 	return 1;
@@ -41,9 +41,9 @@ static int choose_store(void)
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
 	    bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 ||
 	    getsockname(fd, (struct sockaddr *)&at, &bytes) < 0)
-		return failed("a port for the job's store");
+		return failed_call("a port for the job's store");
 	snprintf(text, sizeof(text), "127.0.0.1:%u", ntohs(at.sin_port));
-	return setenv("TOW_STORE", text, 1) < 0 ? failed("TOW_STORE") : 0;
+	return setenv("TOW_STORE", text, 1) < 0 ? failed_call("TOW_STORE") : 0;
 }
 
 /* So that nobody else on this machine can be a member. */
@@ -55,10 +55,10 @@ static int choose_key(void)
 	if (getenv("TOW_JOB_KEY") != NULL || getenv("TOW_JOB_KEY_FILE") != NULL)
 		return 0;
 	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-		return failed("getrandom");
+		return failed_call("getrandom");
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-	return setenv("TOW_JOB_KEY", text, 1) < 0 ? failed("TOW_JOB_KEY") : 0;
+	return setenv("TOW_JOB_KEY", text, 1) < 0 ? failed_call("TOW_JOB_KEY") : 0;
 }
 
 static int set_number(const char *name, long value)
@@ -66,7 +66,7 @@ static int set_number(const char *name, long value)
 	char text[24];
 
 	snprintf(text, sizeof(text), "%ld", value);
-	return setenv(name, text, 1) < 0 ? failed(name) : 0;
+	return setenv(name, text, 1) < 0 ? failed_call(name) : 0;
 }
 
 static int set_common(const struct options *options)
@@ -76,10 +76,10 @@ static int set_common(const struct options *options)
 	/* Stats sockets are named by job and rank: two jobs of one user must not meet. */
 	snprintf(job, sizeof(job), "towrun-%ld", (long)getpid());
 	if (setenv("TOW_JOB", job, 0) < 0)
-		return failed("TOW_JOB");
+		return failed_call("TOW_JOB");
 	/* A rank's stderr is a pipe to us, whose lines we hand on: what it warns of is seen. */
 	if (isatty(STDERR_FILENO) && setenv("TOW_LOG", "stderr", 0) < 0)
-		return failed("TOW_LOG");
+		return failed_call("TOW_LOG");
 	if (choose_store() != 0 || choose_key() != 0)
 		return 1;
 	return set_number("TOW_WORLD_SIZE", options->ranks) != 0 ||
@@ -87,7 +87,7 @@ static int set_common(const struct options *options)
 }
 
 /* Rank i has the i-th group of so many of the cores that we may use, starting over at the end. */
-static void pin(long rank, long cores)
+static void pin_rank(long rank, long cores)
 {
 	cpu_set_t ours, its;
 	long count, at, seen = 0;
@@ -133,7 +133,7 @@ static int make_pipes(const struct options *options, long rank, struct pipes *pi
 	     (pipe2(pipes->out, O_CLOEXEC) < 0 || pipe2(pipes->err, O_CLOEXEC) < 0)) ||
 	    (rank == 0 && pipe2(pipes->in, O_CLOEXEC) < 0)) {
 		close_pipes(pipes);
-		return failed("pipe");
+		return failed_call("pipe");
 	}
 	return 0;
 }
@@ -159,7 +159,7 @@ static void become_rank(const struct options *options, long rank, const struct p
 	}
 	if (set_number("TOW_RANK", rank) != 0 || set_number("TOW_LOCAL_RANK", rank) != 0)
 		_exit(1);
-	pin(rank, options->cores);
+	pin_rank(rank, options->cores);
 	setrlimit(RLIMIT_NOFILE, &files_before);
 	restore_signals();
 	execvp(options->program[0], options->program);
@@ -197,7 +197,7 @@ static int start_rank(const struct options *options, long number, struct rank *r
 		become_rank(options, number, &pipes, parent);
 	if (pid < 0) {
 		close_pipes(&pipes);
-		return failed("fork");
+		return failed_call("fork");
 	}
 	setpgid(pid, pid); /* both sides do: whoever is first */
 	rank->pid = pid;

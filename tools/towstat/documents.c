@@ -85,15 +85,15 @@ struct work {
 	struct comparison *out;
 };
 
-static double number(const json_t *object, const char *key)
+static double number_of(const json_t *object, const char *key)
 {
 	const json_t *value = json_object_get(object, key);
 
 	return json_is_number(value) ? json_number_value(value) : 0;
 }
 
-static struct compared *add(struct work *work, enum compared_unit unit, double a, double b,
-			    bool is_judged)
+static struct compared *add_compared(struct work *work, enum compared_unit unit, double a, double b,
+				     bool is_judged)
 {
 	struct compared *row = &work->out->rows[work->out->count];
 
@@ -128,13 +128,13 @@ static enum compared_unit unit_of(const char *counter)
 
 static void compare_counter(struct work *work, const char *name)
 {
-	double a = number(json_object_get(work->a, "counters"), name) / work->per_a;
-	double b = number(json_object_get(work->b, "counters"), name) / work->per_b;
+	double a = number_of(json_object_get(work->a, "counters"), name) / work->per_a;
+	double b = number_of(json_object_get(work->b, "counters"), name) / work->per_b;
 	struct compared *row;
 
 	if (work->out->per != NULL && strcmp(work->out->per, name) == 0)
 		return; /* 1 of itself */
-	row = add(work, unit_of(name), a, b, documents_judge(name));
+	row = add_compared(work, unit_of(name), a, b, documents_judge(name));
 	if (row != NULL)
 		words_clean(row->name, sizeof(row->name), name);
 }
@@ -155,7 +155,7 @@ static void compare_counters(struct work *work)
 
 /* --- rows of arrays --- */
 
-static bool same(const json_t *a, const json_t *b, const char *key)
+static bool same_value(const json_t *a, const json_t *b, const char *key)
 {
 	const json_t *left = json_object_get(a, key), *right = json_object_get(b, key);
 
@@ -171,7 +171,7 @@ static json_t *find_like(const json_t *array, const json_t *row, const char *con
 	{
 		size_t key = 0;
 
-		while (keys[key] != NULL && same(found, row, keys[key]))
+		while (keys[key] != NULL && same_value(found, row, keys[key]))
 			key++;
 		if (keys[key] == NULL)
 			return found;
@@ -208,8 +208,8 @@ static void compare_reason(struct work *work, const json_t *a, const json_t *b)
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && name != NULL; i++) {
 		struct compared *row =
-			add(work, parts[i].unit, number(a, parts[i].key) / work->per_a,
-			    number(b, parts[i].key) / work->per_b, true);
+			add_compared(work, parts[i].unit, number_of(a, parts[i].key) / work->per_a,
+				     number_of(b, parts[i].key) / work->per_b, true);
 		char text[COMPARED_NAME];
 
 		snprintf(text, sizeof(text), "reason %.90s %s", name, parts[i].key);
@@ -232,8 +232,8 @@ static void latency_name(const json_t *row, char *out, size_t size)
 		snprintf(whom, sizeof(whom), " peer %lld", (long long)json_integer_value(peer));
 	else if (json_is_string(peer))
 		snprintf(whom, sizeof(whom), " peer %.50s", json_string_value(peer));
-	snprintf(out, size, "%.24s %.0f-%s%s", lane != NULL ? lane : "?", number(row, "bytes_min"),
-		 end, whom);
+	snprintf(out, size, "%.24s %.0f-%s%s", lane != NULL ? lane : "?",
+		 number_of(row, "bytes_min"), end, whom);
 }
 
 static void compare_latencies(struct work *work, const char *what, const json_t *a, const json_t *b)
@@ -243,7 +243,7 @@ static void compare_latencies(struct work *work, const char *what, const json_t 
 		double beyond; /* share of the readings; 0: not judged */
 	} parts[] = { { "p50", 0.5 },    { "p90", 0.1 }, { "p99", 0.01 },
 		      { "p999", 0.001 }, { "mean", 1 },  { "max", 0 } };
-	double least = fmin(number(a, "count"), number(b, "count"));
+	double least = fmin(number_of(a, "count"), number_of(b, "count"));
 	char name[COMPARED_NAME - 32];
 
 	if (a == NULL || b == NULL)
@@ -251,8 +251,8 @@ static void compare_latencies(struct work *work, const char *what, const json_t 
 	latency_name(a, name, sizeof(name));
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
 		bool enough = least * parts[i].beyond >= BEYOND_MIN;
-		struct compared *row = add(work, UNIT_NS, number(a, parts[i].key),
-					   number(b, parts[i].key), enough);
+		struct compared *row = add_compared(work, UNIT_NS, number_of(a, parts[i].key),
+						    number_of(b, parts[i].key), enough);
 		char text[COMPARED_NAME];
 
 		snprintf(text, sizeof(text), "%s %s %s", what, name, parts[i].key);
@@ -278,17 +278,17 @@ static void compare_coll_latency(struct work *work, const json_t *a, const json_
 
 /* --- the whole --- */
 
-static int divide(struct work *work, const char *per, char *error_out, size_t error_size)
+static int divide_values(struct work *work, const char *per, char *error_out, size_t error_size)
 {
 	work->per_a = work->per_b = 1;
 	if (per == NULL)
 		return 0;
 	if (strcmp(per, "second") == 0) {
-		work->per_a = number(work->a, "uptime_ns") / 1e9;
-		work->per_b = number(work->b, "uptime_ns") / 1e9;
+		work->per_a = number_of(work->a, "uptime_ns") / 1e9;
+		work->per_b = number_of(work->b, "uptime_ns") / 1e9;
 	} else {
-		work->per_a = number(json_object_get(work->a, "counters"), per);
-		work->per_b = number(json_object_get(work->b, "counters"), per);
+		work->per_a = number_of(json_object_get(work->a, "counters"), per);
+		work->per_b = number_of(json_object_get(work->b, "counters"), per);
 	}
 	if (work->per_a > 0 && work->per_b > 0)
 		return 0;
@@ -318,7 +318,7 @@ int documents_compare(const json_t *a, const json_t *b, const struct compare_opt
 
 	out->count = out->worse = out->missed = 0;
 	out->per = options->per;
-	if (divide(&work, options->per, error_out, error_size) != 0)
+	if (divide_values(&work, options->per, error_out, error_size) != 0)
 		return -1;
 	compare_counters(&work);
 	each_pair(&work, "reasons", reason_keys, compare_reason);

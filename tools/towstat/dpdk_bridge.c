@@ -34,7 +34,7 @@ static bool keep_reply(struct dpdk_client *client, const char *reply, size_t byt
 }
 
 /* Sends, or keeps what found no room. */
-static void say(struct dpdk_bridge *bridge, struct dpdk_client *client, size_t bytes)
+static void say_reply(struct dpdk_bridge *bridge, struct dpdk_client *client, size_t bytes)
 {
 	ssize_t sent;
 
@@ -63,17 +63,17 @@ static void say_owed(struct dpdk_client *client)
 }
 
 /* text NULL: the runtime has no such document, or did not answer. */
-static void answer(struct dpdk_bridge *bridge, struct dpdk_client *client, const char *text,
-		   size_t bytes)
+static void answer_client(struct dpdk_bridge *bridge, struct dpdk_client *client, const char *text,
+			  size_t bytes)
 {
 	client->asking = false;
-	say(bridge, client,
-	    dpdk_reply(&client->request, &bridge->documents, text, bytes, bridge->reply));
+	say_reply(bridge, client,
+		  dpdk_reply(&client->request, &bridge->documents, text, bytes, bridge->reply));
 }
 
 static void take_document(struct dpdk_bridge *bridge, struct dpdk_client *client);
 
-static void ask(struct dpdk_bridge *bridge, struct dpdk_client *client, const char *path)
+static void ask_runtime(struct dpdk_bridge *bridge, struct dpdk_client *client, const char *path)
 {
 	client->asking = true;
 	http_ask_start(&client->ask, bridge->runtime.path, path, http_now_ms() + bridge->timeout_ms,
@@ -90,9 +90,9 @@ static void take_list(struct dpdk_bridge *bridge, struct dpdk_client *client)
 {
 	client->listing = false;
 	if (dpdk_documents_have(&bridge->documents, client->request.command))
-		ask(bridge, client, client->request.path);
+		ask_runtime(bridge, client, client->request.path);
 	else
-		answer(bridge, client, NULL, 0);
+		answer_client(bridge, client, NULL, 0);
 }
 
 /* What was asked for has come, or will not. */
@@ -110,23 +110,23 @@ static void take_document(struct dpdk_bridge *bridge, struct dpdk_client *client
 	if (client->listing)
 		take_list(bridge, client);
 	else
-		answer(bridge, client, good ? got->body : NULL, good ? got->bytes : 0);
+		answer_client(bridge, client, good ? got->body : NULL, good ? got->bytes : 0);
 	if (!client->asking)
 		http_ask_fini(&client->ask);
 }
 
-static void serve(struct dpdk_bridge *bridge, struct dpdk_client *client)
+static void serve_client(struct dpdk_bridge *bridge, struct dpdk_client *client)
 {
 	const struct dpdk_request *request = &client->request;
 
 	client->listing = request->kind == DPDK_DOCUMENT &&
 			  !dpdk_documents_have(&bridge->documents, request->command);
 	if (client->listing)
-		ask(bridge, client, DPDK_LIST_PATH);
+		ask_runtime(bridge, client, DPDK_LIST_PATH);
 	else if (request->path[0] != '\0')
-		ask(bridge, client, request->path);
+		ask_runtime(bridge, client, request->path);
 	else
-		answer(bridge, client, NULL, 0);
+		answer_client(bridge, client, NULL, 0);
 }
 
 /* An empty packet and the end of the stream look the same: both are goodbye. */
@@ -143,10 +143,10 @@ static void listen_to(struct dpdk_bridge *bridge, struct dpdk_client *client)
 	}
 	client->heard_ms = http_now_ms();
 	dpdk_request_parse(request, (size_t)got, &client->request);
-	serve(bridge, client);
+	serve_client(bridge, client);
 }
 
-static bool allowed(int fd)
+static bool is_allowed(int fd)
 {
 	struct ucred peer;
 	socklen_t bytes = sizeof(peer);
@@ -156,7 +156,7 @@ static bool allowed(int fd)
 }
 
 /* A free place, or that of who has been silent the longest, if it is long enough; NULL. */
-static struct dpdk_client *place(struct dpdk_bridge *bridge, long long now_ms)
+static struct dpdk_client *client_place(struct dpdk_bridge *bridge, long long now_ms)
 {
 	struct dpdk_client *oldest = &bridge->clients[0];
 
@@ -174,7 +174,7 @@ static struct dpdk_client *place(struct dpdk_bridge *bridge, long long now_ms)
 	return oldest;
 }
 
-static void welcome(struct dpdk_bridge *bridge)
+static void welcome_client(struct dpdk_bridge *bridge)
 {
 	long long now = http_now_ms();
 	int fd = accept4(bridge->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -185,7 +185,7 @@ static void welcome(struct dpdk_bridge *bridge)
 			errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
 		return;
 	}
-	client = allowed(fd) ? place(bridge, now) : NULL;
+	client = is_allowed(fd) ? client_place(bridge, now) : NULL;
 	if (client == NULL) {
 		bridge->refused++;
 		close(fd);
@@ -193,7 +193,7 @@ static void welcome(struct dpdk_bridge *bridge)
 	}
 	*client = (struct dpdk_client){ .fd = fd, .heard_ms = now };
 	dpdk_request_greeting(&client->request);
-	serve(bridge, client);
+	serve_client(bridge, client);
 }
 
 int bridge_open(struct dpdk_bridge *bridge, const struct runtime_entry *runtime, const char *dir,
@@ -274,7 +274,7 @@ void bridge_turn(struct dpdk_bridge *bridge, const struct pollfd *polled)
 			turn_client(bridge, &bridge->clients[i], polled[1 + 2 * i].revents);
 	}
 	if (polled[0].revents != 0)
-		welcome(bridge);
+		welcome_client(bridge);
 	if (now - bridge->looked_ms >= DPDK_LOOK_MS) {
 		bridge->looked_ms = now;
 		bridge->gone |= has_ended(bridge->runtime.path);

@@ -44,7 +44,7 @@ struct walk {
 	bool more, broken;
 };
 
-static void value(struct walk *walk, unsigned depth);
+static void walk_value(struct walk *walk, unsigned depth);
 
 /* The string that begins at `at`, quotes included; 0: it has no end. */
 static size_t string_bytes(const char *at)
@@ -60,7 +60,7 @@ static size_t string_bytes(const char *at)
 	return bytes + 1;
 }
 
-static void item(struct walk *walk, const char *text, size_t bytes)
+static void walk_item(struct walk *walk, const char *text, size_t bytes)
 {
 	size_t all = walk->key_bytes + bytes + 4;
 
@@ -99,7 +99,7 @@ static bool key_push(struct walk *walk, const char *text, size_t bytes, unsigned
 }
 
 /* The end of a value that nothing is said of. */
-static void skip(struct walk *walk)
+static void walk_past(struct walk *walk)
 {
 	unsigned depth = 0;
 
@@ -119,18 +119,18 @@ static void skip(struct walk *walk)
 	} while (depth > 0 || (*walk->at != ',' && *walk->at != '}' && *walk->at != ']'));
 }
 
-static void member(struct walk *walk, const char *name, size_t bytes, unsigned depth)
+static void walk_member(struct walk *walk, const char *name, size_t bytes, unsigned depth)
 {
 	size_t before = walk->key_bytes;
 
 	if (key_push(walk, name, bytes, depth))
-		value(walk, depth + 1);
+		walk_value(walk, depth + 1);
 	else
-		skip(walk);
+		walk_past(walk);
 	walk->key_bytes = before;
 }
 
-static void object(struct walk *walk, unsigned depth)
+static void walk_object(struct walk *walk, unsigned depth)
 {
 	walk->at++;
 	while (!walk->broken && *walk->at == '"') {
@@ -142,14 +142,14 @@ static void object(struct walk *walk, unsigned depth)
 			return;
 		}
 		walk->at += bytes + 1;
-		member(walk, name, bytes - 2, depth);
+		walk_member(walk, name, bytes - 2, depth);
 		walk->at += *walk->at == ',';
 	}
 	walk->broken |= *walk->at != '}';
 	walk->at += !walk->broken;
 }
 
-static void array(struct walk *walk, unsigned depth)
+static void walk_array(struct walk *walk, unsigned depth)
 {
 	char number[16];
 	unsigned i = 0;
@@ -159,34 +159,34 @@ static void array(struct walk *walk, unsigned depth)
 		int bytes = snprintf(number, sizeof(number), "%u", i++);
 
 		if (*walk->at == '[') /* a bucket of a histogram */
-			skip(walk);
+			walk_past(walk);
 		else
-			member(walk, number, (size_t)bytes, depth);
+			walk_member(walk, number, (size_t)bytes, depth);
 		walk->at += *walk->at == ',';
 	}
 	walk->broken |= *walk->at != ']';
 	walk->at += !walk->broken;
 }
 
-static void value(struct walk *walk, unsigned depth)
+static void walk_value(struct walk *walk, unsigned depth)
 {
 	size_t bytes;
 
 	if (walk->broken)
 		return;
 	if (depth >= DEPTH_MAX) {
-		skip(walk);
+		walk_past(walk);
 	} else if (*walk->at == '{') {
-		object(walk, depth);
+		walk_object(walk, depth);
 	} else if (*walk->at == '[') {
-		array(walk, depth);
+		walk_array(walk, depth);
 	} else {
 		bytes = *walk->at == '"' ? string_bytes(walk->at) : strcspn(walk->at, ",]} \n");
 		if (bytes == 0 || walk->key_bytes == 0) {
 			walk->broken = true;
 			return;
 		}
-		item(walk, walk->at, bytes);
+		walk_item(walk, walk->at, bytes);
 		walk->at += bytes;
 	}
 }
@@ -198,7 +198,7 @@ long dpdk_page(const char *json, const char *own, unsigned page, size_t room, ch
 
 	out[0] = '\0';
 	if (*walk.at == '{')
-		object(&walk, 0);
+		walk_object(&walk, 0);
 	else
 		walk.broken = true;
 	*more_out = walk.more;

@@ -65,7 +65,7 @@ void scraper_destroy(struct scraper *scraper)
 	free(scraper);
 }
 
-static struct seen *recall(const struct scraper *scraper, const char *path)
+static struct seen *recall_rank(const struct scraper *scraper, const char *path)
 {
 	for (size_t i = 0; i < scraper->count; i++) {
 		if (strcmp(scraper->seen[i].path, path) == 0)
@@ -74,9 +74,9 @@ static struct seen *recall(const struct scraper *scraper, const char *path)
 	return NULL;
 }
 
-static void remember(struct scraper *scraper, const char *path, bool slow)
+static void remember_rank(struct scraper *scraper, const char *path, bool slow)
 {
-	struct seen *seen = recall(scraper, path);
+	struct seen *seen = recall_rank(scraper, path);
 
 	if (seen == NULL && scraper->count == scraper->room) {
 		size_t room = scraper->room == 0 ? 64 : scraper->room * 2;
@@ -109,7 +109,7 @@ static void forget_old(struct scraper *scraper)
 
 /* --- labels --- */
 
-static void label(struct target *target)
+static void label_target(struct target *target)
 {
 	struct runtime_name parts;
 	char job[260];
@@ -143,7 +143,7 @@ static void label_all(struct scrape *scrape)
 		char path[520];
 
 		target->entry = scrape->list.rows[i];
-		label(target);
+		label_target(target);
 		bytes = strlen(target->labels);
 		for (size_t j = 0; j < i; j++) {
 			if (strcmp(scrape->targets[j].labels, target->labels) != 0)
@@ -159,14 +159,14 @@ static void label_all(struct scrape *scrape)
 /* --- one reading --- */
 
 /* Those that were slow first, and with less time. */
-static void ask(const struct scraper *scraper, struct scrape *scrape)
+static void ask_targets(const struct scraper *scraper, struct scrape *scrape)
 {
 	const struct http_limits limits = { scraper->timeout_ms, SCRAPE_RANK_BYTES_MAX };
 	const struct http_limits less = { scraper->timeout_ms / 4, SCRAPE_RANK_BYTES_MAX };
 	size_t slow = 0, count = scrape->list.count;
 
 	for (size_t i = 0; i < count; i++) {
-		const struct seen *seen = recall(scraper, scrape->targets[i].entry.path);
+		const struct seen *seen = recall_rank(scraper, scrape->targets[i].entry.path);
 		struct target target = scrape->targets[i];
 
 		if (seen == NULL || !seen->slow)
@@ -181,19 +181,19 @@ static void ask(const struct scraper *scraper, struct scrape *scrape)
 	http_ask_all(scrape->asks + slow, count - slow, "/metrics", &limits);
 }
 
-static void take(struct scraper *scraper, struct scrape *scrape, size_t index)
+static void take_answer(struct scraper *scraper, struct scrape *scrape, size_t index)
 {
 	struct target *target = &scrape->targets[index];
 	const struct http_ask *ask = &scrape->asks[index].ask;
 	const struct http_answer *answer = &ask->answer;
-	const struct seen *seen = recall(scraper, target->entry.path);
+	const struct seen *seen = recall_rank(scraper, target->entry.path);
 	char error[256];
 
 	if (http_ask_is_gone(ask)) {
 		target->up = seen != NULL ? 0 : -1;
 		return;
 	}
-	remember(scraper, target->entry.path, ask->state != HTTP_DONE);
+	remember_rank(scraper, target->entry.path, ask->state != HTTP_DONE);
 	target->up = 0;
 	if (ask->state != HTTP_DONE)
 		return;
@@ -205,7 +205,7 @@ static void take(struct scraper *scraper, struct scrape *scrape, size_t index)
 }
 
 /* The exporter's own families, in its own words. */
-static char *finish(const struct scrape *scrape, size_t *bytes_out)
+static char *finish_scrape(const struct scrape *scrape, size_t *bytes_out)
 {
 	char *ranks = metrics_merge_take(scrape->merge, bytes_out), *text = NULL;
 	FILE *file = ranks != NULL ? open_memstream(&text, bytes_out) : NULL;
@@ -242,7 +242,7 @@ static char *finish(const struct scrape *scrape, size_t *bytes_out)
 	return text;
 }
 
-static char *run(struct scraper *scraper, struct scrape *scrape, size_t *bytes_out)
+static char *run_scrape(struct scraper *scraper, struct scrape *scrape, size_t *bytes_out)
 {
 	scrape->targets = calloc(scrape->list.count + 1, sizeof(*scrape->targets));
 	scrape->asks = calloc(scrape->list.count + 1, sizeof(*scrape->asks));
@@ -250,13 +250,13 @@ static char *run(struct scraper *scraper, struct scrape *scrape, size_t *bytes_o
 	if (scrape->targets == NULL || scrape->asks == NULL || scrape->merge == NULL)
 		return NULL;
 	label_all(scrape);
-	ask(scraper, scrape);
+	ask_targets(scraper, scrape);
 	for (size_t i = 0; i < scrape->list.count; i++) {
-		take(scraper, scrape, i);
+		take_answer(scraper, scrape, i);
 		http_ask_fini(&scrape->asks[i].ask);
 	}
 	forget_old(scraper);
-	return finish(scrape, bytes_out);
+	return finish_scrape(scrape, bytes_out);
 }
 
 char *scraper_run(struct scraper *scraper, size_t *bytes_out)
@@ -266,7 +266,7 @@ char *scraper_run(struct scraper *scraper, size_t *bytes_out)
 
 	if (find_sockets(&scrape.list) != 0)
 		return NULL;
-	text = run(scraper, &scrape, bytes_out);
+	text = run_scrape(scraper, &scrape, bytes_out);
 	for (size_t i = 0; scrape.asks != NULL && i < scrape.list.count; i++)
 		http_ask_fini(&scrape.asks[i].ask);
 	free(scrape.targets);

@@ -55,19 +55,19 @@ struct reader {
 	bool ended;
 };
 
-static int fail(const struct reader *reader, const char *what)
+static int fail_line(const struct reader *reader, const char *what)
 {
 	snprintf(reader->error, reader->error_size, "line %zu of its metrics: %s", reader->line,
 		 what);
 	return -1;
 }
 
-static bool is(struct piece piece, const char *text)
+static bool piece_is(struct piece piece, const char *text)
 {
 	return piece.bytes == strlen(text) && memcmp(piece.at, text, piece.bytes) == 0;
 }
 
-static bool same(struct piece a, struct piece b)
+static bool same_piece(struct piece a, struct piece b)
 {
 	return a.bytes == b.bytes && memcmp(a.at, b.at, a.bytes) == 0;
 }
@@ -97,7 +97,7 @@ static bool good_text(const char *text, size_t bytes)
 
 /* --- families --- */
 
-static size_t hash(struct piece name)
+static size_t hash_of(struct piece name)
 {
 	size_t sum = 5381;
 
@@ -106,10 +106,11 @@ static size_t hash(struct piece name)
 	return sum % (sizeof(((struct metrics_merge *)0)->heads) / sizeof(size_t));
 }
 
-static struct family *find(const struct metrics_merge *merge, struct piece name)
+static struct family *find_family(const struct metrics_merge *merge, struct piece name)
 {
-	for (size_t i = merge->heads[hash(name)]; i < FAMILIES_MAX; i = merge->families[i].next) {
-		if (is(name, merge->families[i].name))
+	for (size_t i = merge->heads[hash_of(name)]; i < FAMILIES_MAX;
+	     i = merge->families[i].next) {
+		if (piece_is(name, merge->families[i].name))
 			return &merge->families[i];
 	}
 	return NULL;
@@ -123,7 +124,7 @@ static char *copy_of(struct piece piece)
 static struct family *add_family(struct metrics_merge *merge, const struct reader *reader)
 {
 	struct family *family, *more;
-	size_t slot = hash(reader->family);
+	size_t slot = hash_of(reader->family);
 
 	if (merge->count == FAMILIES_MAX)
 		return NULL;
@@ -153,7 +154,7 @@ static struct family *add_family(struct metrics_merge *merge, const struct reade
 	return family;
 }
 
-static int put(struct metrics_merge *merge, struct text *out, const char *at, size_t bytes)
+static int put_bytes(struct metrics_merge *merge, struct text *out, const char *at, size_t bytes)
 {
 	if (bytes > merge->bytes_max - merge->bytes)
 		return -1;
@@ -269,23 +270,23 @@ static int parse_sample(const struct reader *reader, const char *at, const char 
 	at += out->name.bytes;
 	out->labels = (struct piece){ at, 0 };
 	if (out->name.bytes == 0)
-		return fail(reader, "this is no name");
+		return fail_line(reader, "this is no name");
 	if (at < end && *at == '{') {
 		const char *behind = skip_labels(at + 1, end);
 
 		if (behind == NULL)
-			return fail(reader, "these are no labels");
+			return fail_line(reader, "these are no labels");
 		out->labels = (struct piece){ at + 1, (size_t)(behind - at) - 2 };
 		at = behind;
 	}
 	out->rest = (struct piece){ at, (size_t)(end - at) };
 	if (at == end || *at != ' ' || at + 1 == end || at[1] == '#' || !good_rest(at, end))
-		return fail(reader, "this is no value");
+		return fail_line(reader, "this is no value");
 	return 0;
 }
 
 /* What may stand behind a family's name, by its type. */
-static bool belongs(const struct reader *reader, struct piece name)
+static bool belongs_to_family(const struct reader *reader, struct piece name)
 {
 	static const struct {
 		const char *type, *suffix;
@@ -315,7 +316,7 @@ static bool belongs(const struct reader *reader, struct piece name)
 		return false;
 	suffix.bytes = name.bytes - reader->family.bytes;
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-		if (is(reader->type, table[i].type) && is(suffix, table[i].suffix))
+		if (piece_is(reader->type, table[i].type) && piece_is(suffix, table[i].suffix))
 			return true;
 	}
 	return false;
@@ -329,7 +330,7 @@ static bool has_label(const char *labels, struct piece name)
 	while (at < end) {
 		struct piece own = take_name(at, end, false);
 
-		if (same(own, name))
+		if (same_piece(own, name))
 			return true;
 		at = skip_quoted(at + own.bytes + 1, end);
 		if (at == NULL || at == end)
@@ -348,11 +349,11 @@ static int put_labels(struct reader *reader, struct text *out, struct piece labe
 		struct piece name = take_name(at, end, false);
 
 		behind = skip_quoted(at + name.bytes + 1, end);
-		failed = put(reader->merge, out, ",", 1);
+		failed = put_bytes(reader->merge, out, ",", 1);
 		if (failed == 0 && has_label(reader->labels, name))
-			failed = put(reader->merge, out, "exported_", 9);
+			failed = put_bytes(reader->merge, out, "exported_", 9);
 		if (failed == 0)
-			failed = put(reader->merge, out, at, (size_t)(behind - at));
+			failed = put_bytes(reader->merge, out, at, (size_t)(behind - at));
 		at = behind < end ? behind + 1 : end;
 	}
 	return failed;
@@ -362,25 +363,27 @@ static int put_sample(struct reader *reader, const struct sample *sample)
 {
 	struct text *out = &reader->into->samples;
 
-	if (put(reader->merge, out, sample->name.at, sample->name.bytes) != 0 ||
-	    put(reader->merge, out, "{", 1) != 0 ||
-	    put(reader->merge, out, reader->labels, strlen(reader->labels)) != 0 ||
-	    put_labels(reader, out, sample->labels) != 0 || put(reader->merge, out, "}", 1) != 0 ||
-	    put(reader->merge, out, sample->rest.at, sample->rest.bytes) != 0 ||
-	    put(reader->merge, out, "\n", 1) != 0)
-		return fail(reader, "the metrics of all ranks are larger than they may be");
+	if (put_bytes(reader->merge, out, sample->name.at, sample->name.bytes) != 0 ||
+	    put_bytes(reader->merge, out, "{", 1) != 0 ||
+	    put_bytes(reader->merge, out, reader->labels, strlen(reader->labels)) != 0 ||
+	    put_labels(reader, out, sample->labels) != 0 ||
+	    put_bytes(reader->merge, out, "}", 1) != 0 ||
+	    put_bytes(reader->merge, out, sample->rest.at, sample->rest.bytes) != 0 ||
+	    put_bytes(reader->merge, out, "\n", 1) != 0)
+		return fail_line(reader, "the metrics of all ranks are larger than they may be");
 	return 0;
 }
 
 /* The family's head is known with its first sample. */
 static int enter_family(struct reader *reader)
 {
-	reader->into = find(reader->merge, reader->family);
+	reader->into = find_family(reader->merge, reader->family);
 	if (reader->into == NULL) {
 		reader->into = add_family(reader->merge, reader);
-		return reader->into != NULL ? 0 : fail(reader, "too many families, or no memory");
+		return reader->into != NULL ? 0
+					    : fail_line(reader, "too many families, or no memory");
 	}
-	if (!is(reader->type, reader->into->type))
+	if (!piece_is(reader->type, reader->into->type))
 		reader->into = NULL;
 	return 0;
 }
@@ -391,8 +394,8 @@ static int read_sample(struct reader *reader, const char *at, const char *end)
 
 	if (parse_sample(reader, at, end, &sample) != 0)
 		return -1;
-	if (!reader->named || !belongs(reader, sample.name))
-		return fail(reader, "a sample that belongs to no family before it");
+	if (!reader->named || !belongs_to_family(reader, sample.name))
+		return fail_line(reader, "a sample that belongs to no family before it");
 	reader->sampled = true;
 	if (reader->merge == NULL)
 		return 0;
@@ -425,14 +428,14 @@ static int read_comment(struct reader *reader, const char *at, const char *end)
 	while (word.at + word.bytes < end && word.at[word.bytes] != ' ')
 		word.bytes++;
 	if (word.at + word.bytes >= end)
-		return fail(reader, "a comment of no known kind");
+		return fail_line(reader, "a comment of no known kind");
 	name = take_name(word.at + word.bytes + 1, end, true);
 	text = (struct piece){ name.at + name.bytes, 0 };
 	if (name.bytes == 0 || (text.at < end && *text.at != ' '))
-		return fail(reader, "this is no family's name");
+		return fail_line(reader, "this is no family's name");
 	text.at += text.at < end;
 	text.bytes = (size_t)(end - text.at);
-	if (!reader->named || !same(reader->family, name)) {
+	if (!reader->named || !same_piece(reader->family, name)) {
 		reader->named = true;
 		reader->family = name;
 		reader->type = (struct piece){ "unknown", 7 };
@@ -441,15 +444,15 @@ static int read_comment(struct reader *reader, const char *at, const char *end)
 		reader->sampled = false;
 	}
 	if (reader->sampled)
-		return fail(reader, "a family's head behind its samples");
-	if (is(word, "TYPE"))
+		return fail_line(reader, "a family's head behind its samples");
+	if (piece_is(word, "TYPE"))
 		reader->type = text;
-	else if (is(word, "UNIT") && ends_with(name, text))
+	else if (piece_is(word, "UNIT") && ends_with(name, text))
 		reader->unit = text;
-	else if (is(word, "HELP"))
+	else if (piece_is(word, "HELP"))
 		reader->help = text;
 	else
-		return fail(reader, "a comment of no known kind, or a unit that ends no name");
+		return fail_line(reader, "a comment of no known kind, or a unit that ends no name");
 	return 0;
 }
 
@@ -458,16 +461,16 @@ static int read_text(struct reader *reader, const char *text, size_t bytes)
 	const char *end = text + bytes, *at = text;
 
 	if (reader->merge == NULL && !good_text(text, bytes))
-		return fail(reader, "it is no UTF-8");
+		return fail_line(reader, "it is no UTF-8");
 	while (at < end) {
 		const char *newline = memchr(at, '\n', (size_t)(end - at));
 		int failed;
 
 		reader->line++;
 		if (newline == NULL || newline == at)
-			return fail(reader, "it is empty or cut");
+			return fail_line(reader, "it is empty or cut");
 		if (reader->ended)
-			return fail(reader, "there is more behind the end");
+			return fail_line(reader, "there is more behind the end");
 		if (newline - at >= 2 && at[0] == '#' && at[1] == ' ')
 			failed = read_comment(reader, at, newline);
 		else
@@ -476,7 +479,7 @@ static int read_text(struct reader *reader, const char *text, size_t bytes)
 			return -1;
 		at = newline + 1;
 	}
-	return reader->ended ? 0 : fail(reader, "it has no end");
+	return reader->ended ? 0 : fail_line(reader, "it has no end");
 }
 
 int metrics_merge_add(struct metrics_merge *merge, const char *text, size_t bytes,
@@ -491,7 +494,7 @@ int metrics_merge_add(struct metrics_merge *merge, const char *text, size_t byte
 	/* Each line becomes longer by labels, braces, and renamed labels: most certainly enough. */
 	largest = bytes * 2 + check.line * (strlen(labels) + 16);
 	if (largest > merge->bytes_max - merge->bytes)
-		return fail(&check, "the metrics of all ranks are larger than they may be");
+		return fail_line(&check, "the metrics of all ranks are larger than they may be");
 	reader.merge = merge;
 	return read_text(&reader, text, bytes);
 }

@@ -171,7 +171,7 @@ void reading_verdict(const json_t *document, struct verdict *out)
 }
 
 /* Modulo 2^64, as counters are; what has become less was another process's. */
-static uint64_t grown(uint64_t from, uint64_t to)
+static uint64_t grown_by(uint64_t from, uint64_t to)
 {
 	return to > from ? to - from : 0;
 }
@@ -185,16 +185,16 @@ static uint64_t count_at(const struct reading *reading, uint64_t upper_ns)
 	return found != NULL ? found->count : 0;
 }
 
-static double quantile(const struct reading *from, const struct reading *to, double q)
+static double quantile_between(const struct reading *from, const struct reading *to, double q)
 {
 	double total = 0, seen = 0;
 
 	for (size_t i = 0; i < to->bucket_count; i++)
-		total += (double)grown(count_at(from, to->buckets[i].upper_ns),
-				       to->buckets[i].count);
+		total += (double)grown_by(count_at(from, to->buckets[i].upper_ns),
+					  to->buckets[i].count);
 	for (size_t i = 0; i < to->bucket_count && total > 0; i++) {
-		seen += (double)grown(count_at(from, to->buckets[i].upper_ns),
-				      to->buckets[i].count);
+		seen += (double)grown_by(count_at(from, to->buckets[i].upper_ns),
+					 to->buckets[i].count);
 		if (seen > q * total || seen >= total)
 			return (double)to->buckets[i].upper_ns;
 	}
@@ -282,18 +282,20 @@ static uint64_t received_between(const struct reading *from, const struct readin
 {
 	const struct reading_counters *a = &from->counters, *b = &to->counters;
 
-	return grown(a->recv_bytes, b->recv_bytes) + grown(a->call_recv_bytes, b->call_recv_bytes) +
-	       grown(a->coll_recv_bytes, b->coll_recv_bytes) +
-	       grown(from->read_bytes, to->read_bytes);
+	return grown_by(a->recv_bytes, b->recv_bytes) +
+	       grown_by(a->call_recv_bytes, b->call_recv_bytes) +
+	       grown_by(a->coll_recv_bytes, b->coll_recv_bytes) +
+	       grown_by(from->read_bytes, to->read_bytes);
 }
 
 static uint64_t sent_between(const struct reading *from, const struct reading *to)
 {
 	const struct reading_counters *a = &from->counters, *b = &to->counters;
 
-	return grown(a->send_bytes, b->send_bytes) + grown(a->call_send_bytes, b->call_send_bytes) +
-	       grown(a->coll_send_bytes, b->coll_send_bytes) +
-	       grown(from->written_bytes, to->written_bytes);
+	return grown_by(a->send_bytes, b->send_bytes) +
+	       grown_by(a->call_send_bytes, b->call_send_bytes) +
+	       grown_by(a->coll_send_bytes, b->coll_send_bytes) +
+	       grown_by(from->written_bytes, to->written_bytes);
 }
 
 void figures_between(const struct reading *from, const struct reading *to, struct figures *out)
@@ -306,16 +308,16 @@ void figures_between(const struct reading *from, const struct reading *to, struc
 	*out = (struct figures){
 		.in_bytes = (double)received_between(from, to) / seconds,
 		.out_bytes = (double)sent_between(from, to) / seconds,
-		.sends = (double)grown(a->sends, b->sends) / seconds,
-		.recvs = (double)grown(a->recvs, b->recvs) / seconds,
+		.sends = (double)grown_by(a->sends, b->sends) / seconds,
+		.recvs = (double)grown_by(a->recvs, b->recvs) / seconds,
 		.copied_bytes =
-			(double)grown(a->fallback_copy_bytes, b->fallback_copy_bytes) / seconds,
+			(double)grown_by(a->fallback_copy_bytes, b->fallback_copy_bytes) / seconds,
 		.late_bytes =
-			(double)grown(a->late_registration_bytes, b->late_registration_bytes) /
+			(double)grown_by(a->late_registration_bytes, b->late_registration_bytes) /
 			seconds,
-		.late_count = grown(a->late_registrations, b->late_registrations),
-		.p50_ns = quantile(from, to, 0.5),
-		.p99_ns = quantile(from, to, 0.99),
+		.late_count = grown_by(a->late_registrations, b->late_registrations),
+		.p50_ns = quantile_between(from, to, 0.5),
+		.p99_ns = quantile_between(from, to, 0.99),
 		.slack_p50_ns = slack_p50(from, to),
 		.exposed_share = exposed_share(from, to),
 		.pool_share = to->pool_bytes > 0

@@ -19,14 +19,14 @@ struct selection {
 	unsigned stars;
 };
 
-static json_t *fail(const struct selection *sel, const char *what, const char *at)
+static json_t *fail_at(const struct selection *sel, const char *what, const char *at)
 {
 	snprintf(sel->error, sel->error_size, "%s, at \"%.60s\" of \"%.100s\"", what, at,
 		 sel->whole);
 	return NULL;
 }
 
-static json_t *walk(struct selection *sel, json_t *value, const char *at);
+static json_t *walk_value(struct selection *sel, json_t *value, const char *at);
 
 static json_t *walk_all(struct selection *sel, json_t *value, const char *at, const char *rest)
 {
@@ -34,13 +34,13 @@ static json_t *walk_all(struct selection *sel, json_t *value, const char *at, co
 	size_t i;
 
 	if (!json_is_array(value))
-		return fail(sel, "this is no array", at);
+		return fail_at(sel, "this is no array", at);
 	if (++sel->stars > STARS_MAX)
-		return fail(sel, "too many [*]", at);
+		return fail_at(sel, "too many [*]", at);
 	all = json_array();
 	json_array_foreach(value, i, element)
 	{
-		found = walk(sel, element, rest);
+		found = walk_value(sel, element, rest);
 		if (found != NULL)
 			json_array_append_new(all, found);
 	}
@@ -94,17 +94,17 @@ static json_t *walk_index(struct selection *sel, json_t *value, const char *at)
 	json_t *found;
 
 	if (bytes == 0 || bytes >= sizeof(part))
-		return fail(sel, "wanted [NUMBER], [KEY=VALUE] or [*]", at);
+		return fail_at(sel, "wanted [NUMBER], [KEY=VALUE] or [*]", at);
 	memcpy(part, at + 1, bytes);
 	part[bytes] = '\0';
 	if (strcmp(part, "*") == 0)
 		return walk_all(sel, value, at, end + 1);
 	if (!json_is_array(value))
-		return fail(sel, "this is no array", at);
+		return fail_at(sel, "this is no array", at);
 	found = find_element(value, part);
 	if (found == NULL)
-		return fail(sel, "there is no such element", at);
-	return walk(sel, found, end + 1);
+		return fail_at(sel, "there is no such element", at);
+	return walk_value(sel, found, end + 1);
 }
 
 static json_t *walk_member(struct selection *sel, json_t *value, const char *at)
@@ -114,17 +114,17 @@ static json_t *walk_member(struct selection *sel, json_t *value, const char *at)
 	json_t *found;
 
 	if (bytes == 0 || bytes >= sizeof(part))
-		return fail(sel, "wanted a member's name", at);
+		return fail_at(sel, "wanted a member's name", at);
 	memcpy(part, at, bytes);
 	part[bytes] = '\0';
 	found = json_object_get(value, part);
 	if (found == NULL)
-		return fail(sel, "there is no such member", at);
-	return walk(sel, found, at + bytes);
+		return fail_at(sel, "there is no such member", at);
+	return walk_value(sel, found, at + bytes);
 }
 
 /* Its depth is that of the path, which the command line bounds. */
-static json_t *walk(struct selection *sel, json_t *value, const char *at)
+static json_t *walk_value(struct selection *sel, json_t *value, const char *at)
 {
 	if (*at == '\0')
 		return json_incref(value);
@@ -140,6 +140,6 @@ json_t *select_path(const json_t *root, const char *path, char *error_out, size_
 	struct selection sel = { path, error_out, error_size, 0 };
 
 	if (strlen(path) >= 512)
-		return fail(&sel, "too long a path", path);
-	return walk(&sel, (json_t *)root, path);
+		return fail_at(&sel, "too long a path", path);
+	return walk_value(&sel, (json_t *)root, path);
 }

@@ -66,7 +66,7 @@ static void on_signal(int number)
 	errno = err;
 }
 
-static void on(int number, void (*handler)(int), int flags)
+static void set_handler(int number, void (*handler)(int), int flags)
 {
 	struct sigaction action = { .sa_handler = handler, .sa_flags = flags };
 
@@ -74,7 +74,7 @@ static void on(int number, void (*handler)(int), int flags)
 	sigaction(number, &action, NULL);
 }
 
-static void take(void)
+static void take_terminal(void)
 {
 	struct termios raw = term.before;
 
@@ -95,13 +95,13 @@ int terminal_open(void)
 		return -1;
 	atexit(give_back);
 	for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++)
-		on(ending[i], on_signal, SA_RESTART);
+		set_handler(ending[i], on_signal, SA_RESTART);
 	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
-		on(faults[i], on_fault, (int)SA_RESETHAND | SA_NODEFER);
-	on(SIGWINCH, on_signal, SA_RESTART);
-	on(SIGCONT, on_signal, SA_RESTART);
-	on(SIGTSTP, on_signal, SA_RESTART);
-	take();
+		set_handler(faults[i], on_fault, (int)SA_RESETHAND | SA_NODEFER);
+	set_handler(SIGWINCH, on_signal, SA_RESTART);
+	set_handler(SIGCONT, on_signal, SA_RESTART);
+	set_handler(SIGTSTP, on_signal, SA_RESTART);
+	take_terminal();
 	return 0;
 }
 
@@ -141,7 +141,7 @@ void terminal_size(size_t *columns_out, size_t *rows_out)
 }
 
 /* One byte typed: -1 none within the time, -2 the terminal is gone. */
-static int typed(int wait_ms)
+static int typed_byte(int wait_ms)
 {
 	struct pollfd polled = { STDIN_FILENO, POLLIN, 0 };
 	ssize_t got;
@@ -167,12 +167,12 @@ static int escape_key(void)
 		     { 'D', KEY_LEFT },    { 'H', KEY_HOME },      { 'F', KEY_END },
 		     { '5', KEY_PAGE_UP }, { '6', KEY_PAGE_DOWN }, { '1', KEY_HOME },
 		     { '4', KEY_END },     { '7', KEY_HOME },      { '8', KEY_END } };
-	int byte = typed(ESCAPE_MS), number = 0, last;
+	int byte = typed_byte(ESCAPE_MS), number = 0, last;
 
 	if (byte != '[' && byte != 'O')
 		return KEY_ESCAPE;
 	do {
-		last = typed(ESCAPE_MS);
+		last = typed_byte(ESCAPE_MS);
 		if (last >= '0' && last <= '9' && number == 0)
 			number = last;
 	} while (last >= 0x20 && last < 0x40);
@@ -193,7 +193,7 @@ int terminal_key(bool *gone_out)
 		return KEY_STOP;
 	}
 	do {
-		byte = typed(0);
+		byte = typed_byte(0);
 		if (byte < 0) {
 			*gone_out = byte == -2;
 			return KEY_NONE;
@@ -242,5 +242,5 @@ void terminal_stop(void)
 	give_back();
 	raise(SIGSTOP);
 	tcgetattr(STDIN_FILENO, &term.before);
-	take();
+	take_terminal();
 }

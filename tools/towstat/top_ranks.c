@@ -85,7 +85,7 @@ void top_ranks_close(struct top_ranks *ranks)
 
 /* --- who there is --- */
 
-static struct rank *find(const struct top_ranks *ranks, const char *path)
+static struct rank *find_rank(const struct top_ranks *ranks, const char *path)
 {
 	for (size_t i = 0; i < ranks->count; i++) {
 		if (strcmp(ranks->all[i]->path, path) == 0)
@@ -95,7 +95,7 @@ static struct rank *find(const struct top_ranks *ranks, const char *path)
 }
 
 /* Clean; of all users "USER:TEXT", so that two users' jobs of one name stay two. */
-static void say(const struct rank *rank, char out[TOP_NAME_BYTES], const char *text)
+static void say_text(const struct rank *rank, char out[TOP_NAME_BYTES], const char *text)
 {
 	size_t used = strlen(rank->user);
 
@@ -113,8 +113,8 @@ static void name_of(struct rank *rank, const struct runtime_entry *entry)
 		trust_name(entry->uid, rank->user, sizeof(rank->user) - 1);
 		strcat(rank->user, ":");
 	}
-	say(rank, rank->row.name, entry->name);
-	say(rank, rank->row.job, parts.job);
+	say_text(rank, rank->row.name, entry->name);
+	say_text(rank, rank->row.job, parts.job);
 	rank->row.rank = parts.rank;
 }
 
@@ -126,11 +126,11 @@ static bool is_wanted(const struct top_ranks *ranks, const struct runtime_entry 
 	return ranks->options.job == NULL || strcmp(parts.job, ranks->options.job) == 0;
 }
 
-static void add(struct top_ranks *ranks, const struct runtime_entry *entry)
+static void add_rank(struct top_ranks *ranks, const struct runtime_entry *entry)
 {
 	struct rank *rank;
 
-	if (!is_wanted(ranks, entry) || find(ranks, entry->path) != NULL)
+	if (!is_wanted(ranks, entry) || find_rank(ranks, entry->path) != NULL)
 		return;
 	if (ranks->count == ranks->room) {
 		size_t room = ranks->room == 0 ? 64 : ranks->room * 2;
@@ -173,7 +173,7 @@ static void drop_gone(struct top_ranks *ranks, long long now)
 	ranks->count = kept;
 }
 
-static void look(struct top_ranks *ranks, long long now)
+static void look_for_ranks(struct top_ranks *ranks, long long now)
 {
 	struct runtime_list list;
 
@@ -181,7 +181,7 @@ static void look(struct top_ranks *ranks, long long now)
 	if (find_sockets(&list) != 0)
 		return;
 	for (size_t i = 0; i < list.count; i++)
-		add(ranks, &list.rows[i]);
+		add_rank(ranks, &list.rows[i]);
 	ranks->missed = list.missed;
 	runtime_list_fini(&list);
 }
@@ -196,7 +196,7 @@ static void set_state(struct rank *rank, enum top_state state)
 }
 
 /* A process that was started anew has the old one's file name, and counts from 0. */
-static void forget(struct rank *rank)
+static void forget_past(struct rank *rank)
 {
 	rank->last->at_s = 0;
 	rank->row.known = false;
@@ -225,13 +225,13 @@ static void take_info(struct rank *rank, const json_t *document)
 	const json_t *number = json_object_get(document, "rank");
 
 	if (job != NULL)
-		say(rank, rank->row.job, job);
+		say_text(rank, rank->row.job, job);
 	if (json_is_integer(number))
 		rank->row.rank = json_integer_value(number);
 	rank->has[DOC_INFO] = false;
 }
 
-static void take(struct rank *rank, const json_t *document)
+static void take_document(struct rank *rank, const json_t *document)
 {
 	switch (rank->document) {
 	case DOC_PATHS:
@@ -296,7 +296,7 @@ static void ask_from(struct rank *rank, unsigned from)
 	http_ask_start(&rank->ask, rank->path, paths[from], rank->deadline_ms, BYTES_MAX);
 }
 
-static void fail(struct rank *rank)
+static void fail_rank(struct rank *rank)
 {
 	int error = rank->ask.error;
 	bool shown = rank->seen;
@@ -304,7 +304,7 @@ static void fail(struct rank *rank)
 	rank->asking = false;
 	if (http_ask_is_gone(&rank->ask)) {
 		set_state(rank, TOP_GONE); /* never seen alive: it is dropped, and never shown */
-		forget(rank);
+		forget_past(rank);
 		return;
 	}
 	/* It hung up: has it ended, the next round will be refused. */
@@ -320,23 +320,23 @@ static void go_on(struct rank *rank)
 	json_t *document;
 
 	if (rank->ask.state == HTTP_FAILED) {
-		fail(rank);
+		fail_rank(rank);
 		return;
 	}
 	document = answer->status == 200 ? json_loadb(answer->body, answer->bytes, 0, NULL) : NULL;
 	if (json_is_object(document))
-		take(rank, document);
+		take_document(rank, document);
 	else if (rank->document <= DOC_COUNTERS) {
 		rank->ask.error = EBADMSG;
 		json_decref(document);
-		fail(rank);
+		fail_rank(rank);
 		return;
 	}
 	json_decref(document);
 	ask_from(rank, (unsigned)rank->document + 1);
 }
 
-static void begin(struct rank *rank, long long deadline_ms)
+static void begin_round(struct rank *rank, long long deadline_ms)
 {
 	rank->deadline_ms = deadline_ms;
 	rank->asking = true;
@@ -351,7 +351,7 @@ void top_ranks_round(struct top_ranks *ranks)
 	long long now = http_now_ms();
 
 	if (ranks->look_ms == 0 || now - ranks->look_ms >= LOOK_MS) {
-		look(ranks, now);
+		look_for_ranks(ranks, now);
 		ranks->look_ms = now;
 	}
 	for (size_t i = 0; i < ranks->count; i++) {
@@ -379,7 +379,7 @@ size_t top_ranks_poll(const struct top_ranks *ranks, struct pollfd *out, size_t 
 }
 
 /* One document more of a rank, if it has come. */
-static bool advance(struct rank *rank)
+static bool advance_rank(struct rank *rank)
 {
 	short events;
 
@@ -401,7 +401,7 @@ static size_t begin_more(struct top_ranks *ranks, size_t under_way)
 		ranks->pending--;
 		if (rank->asking)
 			continue;
-		begin(rank, http_now_ms() + ranks->options.timeout_ms);
+		begin_round(rank, http_now_ms() + ranks->options.timeout_ms);
 		under_way += rank->asking;
 	}
 	return under_way;
@@ -412,7 +412,7 @@ size_t top_ranks_step(struct top_ranks *ranks)
 	size_t under_way = 0;
 
 	for (size_t i = 0; i < ranks->count; i++) {
-		for (unsigned j = 0; j < DOC_COUNT && advance(ranks->all[i]); j++)
+		for (unsigned j = 0; j < DOC_COUNT && advance_rank(ranks->all[i]); j++)
 			continue;
 		under_way += ranks->all[i]->asking;
 	}

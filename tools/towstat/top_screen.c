@@ -128,7 +128,7 @@ struct picture {
 	bool colours, failed;
 };
 
-static void add(struct picture *out, const char *text, size_t bytes)
+static void add_bytes(struct picture *out, const char *text, size_t bytes)
 {
 	if (out->failed)
 		return;
@@ -148,7 +148,7 @@ static void add(struct picture *out, const char *text, size_t bytes)
 
 static void add_text(struct picture *out, const char *text)
 {
-	add(out, text, strlen(text));
+	add_bytes(out, text, strlen(text));
 }
 
 static const char *mark_text(const struct picture *out, enum top_mark mark)
@@ -180,15 +180,15 @@ static void add_line(struct picture *out, const struct top_line *line)
 	for (size_t i = 0; i < line->mark_count && line->marks[i].first < end; i++) {
 		size_t last = line->marks[i].end < end ? line->marks[i].end : end;
 
-		add(out, line->text + at, line->marks[i].first - at);
+		add_bytes(out, line->text + at, line->marks[i].first - at);
 		add_text(out, mark_text(out, line->marks[i].mark));
-		add(out, line->text + line->marks[i].first, last - line->marks[i].first);
+		add_bytes(out, line->text + line->marks[i].first, last - line->marks[i].first);
 		if (line->marks[i].mark == TOP_HEAD && end < out->columns)
 			add_text(out, "\033[K"); /* the bar goes on to the edge */
 		add_text(out, "\033[0m");
 		at = last;
 	}
-	add(out, line->text + at, end - at);
+	add_bytes(out, line->text + at, end - at);
 	if (end < out->columns && (line->mark_count == 0 || line->marks[0].mark != TOP_HEAD))
 		add_text(out, "\033[K");
 }
@@ -323,7 +323,7 @@ static void apply_filter(struct top_screen *screen)
 	screen->scrolled = 0;
 }
 
-static void type(struct top_screen *screen, int key)
+static void type_key(struct top_screen *screen, int key)
 {
 	size_t bytes = strlen(screen->prompt);
 
@@ -339,7 +339,7 @@ static void type(struct top_screen *screen, int key)
 	}
 }
 
-static void scroll(struct top_screen *screen, long rows)
+static void scroll_rows(struct top_screen *screen, long rows)
 {
 	if (rows < 0 && screen->scrolled < (size_t)-rows)
 		screen->scrolled = 0;
@@ -349,7 +349,7 @@ static void scroll(struct top_screen *screen, long rows)
 		screen->scrolled = screen->shown;
 }
 
-static bool command(struct top_screen *screen, int key)
+static bool command_key(struct top_screen *screen, int key)
 {
 	unsigned sorted = (unsigned)screen->sorted;
 
@@ -386,20 +386,20 @@ static bool command(struct top_screen *screen, int key)
 	return true;
 }
 
-static void move(struct top_screen *screen, int key)
+static void move_key(struct top_screen *screen, int key)
 {
 	switch (key) {
 	case KEY_UP:
-		scroll(screen, -1);
+		scroll_rows(screen, -1);
 		break;
 	case KEY_DOWN:
-		scroll(screen, 1);
+		scroll_rows(screen, 1);
 		break;
 	case KEY_PAGE_UP:
-		scroll(screen, -10);
+		scroll_rows(screen, -10);
 		break;
 	case KEY_PAGE_DOWN:
-		scroll(screen, 10);
+		scroll_rows(screen, 10);
 		break;
 	case KEY_HOME:
 		screen->scrolled = 0;
@@ -422,7 +422,7 @@ bool top_screen_key(struct top_screen *screen, int key)
 {
 	screen->message[0] = '\0';
 	if (screen->typing) {
-		type(screen, key);
+		type_key(screen, key);
 		return true;
 	}
 	if (screen->help && key != 'q' && key != KEY_INTERRUPT) {
@@ -430,8 +430,8 @@ bool top_screen_key(struct top_screen *screen, int key)
 		return true;
 	}
 	if (key >= KEY_UP && key <= KEY_PAGE_DOWN) {
-		move(screen, key);
+		move_key(screen, key);
 		return true;
 	}
-	return command(screen, key);
+	return command_key(screen, key);
 }

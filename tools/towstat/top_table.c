@@ -148,7 +148,7 @@ struct order {
 	int sign;
 };
 
-static int compare(const void *a, const void *b, void *arg)
+static int compare_rows(const void *a, const void *b, void *arg)
 {
 	const struct top_row *left = a, *right = b;
 	const struct order *order = arg;
@@ -167,10 +167,10 @@ void top_sort(struct top_row *rows, size_t count, enum top_column key, bool reve
 {
 	struct order order = { key, reverse ? -1 : 1 };
 
-	qsort_r(rows, count, sizeof(rows[0]), compare, &order);
+	qsort_r(rows, count, sizeof(rows[0]), compare_rows, &order);
 }
 
-static double worse(double a, double b)
+static double worse_of(double a, double b)
 {
 	return a > b ? a : b;
 }
@@ -184,10 +184,10 @@ static void add_figures(struct figures *sum, const struct figures *f)
 	sum->copied_bytes += f->copied_bytes;
 	sum->late_bytes += f->late_bytes;
 	sum->late_count += f->late_count;
-	sum->p50_ns = worse(sum->p50_ns, f->p50_ns);
-	sum->p99_ns = worse(sum->p99_ns, f->p99_ns);
-	sum->exposed_share = worse(sum->exposed_share, f->exposed_share);
-	sum->pool_share = worse(sum->pool_share, f->pool_share);
+	sum->p50_ns = worse_of(sum->p50_ns, f->p50_ns);
+	sum->p99_ns = worse_of(sum->p99_ns, f->p99_ns);
+	sum->exposed_share = worse_of(sum->exposed_share, f->exposed_share);
+	sum->pool_share = worse_of(sum->pool_share, f->pool_share);
 	/* The least slack is the worst. */
 	if (f->slack_p50_ns >= 0 && (sum->slack_p50_ns < 0 || f->slack_p50_ns < sum->slack_p50_ns))
 		sum->slack_p50_ns = f->slack_p50_ns;
@@ -223,7 +223,7 @@ void top_total(const struct top_row *rows, size_t count, struct top_row *out)
 
 /* --- lines --- */
 
-static void mark(struct top_line *line, size_t first, enum top_mark kind)
+static void mark_cell(struct top_line *line, size_t first, enum top_mark kind)
 {
 	if (line->mark_count == TOP_MARKS || line->bytes == first)
 		return;
@@ -232,7 +232,7 @@ static void mark(struct top_line *line, size_t first, enum top_mark kind)
 	line->marks[line->mark_count++].mark = kind;
 }
 
-static void put(struct top_line *line, int width, bool left, const char *text)
+static void put_text(struct top_line *line, int width, bool left, const char *text)
 {
 	int room = (int)(sizeof(line->text) - line->bytes), used;
 
@@ -247,11 +247,11 @@ static void put_cell(struct top_line *line, int width, bool left, const char *te
 	size_t first;
 
 	if (line->bytes > 0)
-		put(line, 1, true, " ");
+		put_text(line, 1, true, " ");
 	first = line->bytes;
-	put(line, width, left, text);
+	put_text(line, width, left, text);
 	if (kind != TOP_PLAIN)
-		mark(line, first, kind);
+		mark_cell(line, first, kind);
 }
 
 /* "3.1G", "12M": four signs and a unit, for columns. */
@@ -299,7 +299,7 @@ static void short_ns(double ns, char out[WORDS_BYTES])
 	snprintf(out, WORDS_BYTES, unit > 0 && ns < 99.95 ? "%.1f%s" : "%.0f%s", ns, units[unit]);
 }
 
-static void share(double part, char out[WORDS_BYTES])
+static void share_text(double part, char out[WORDS_BYTES])
 {
 	if (part < 0)
 		snprintf(out, WORDS_BYTES, "-");
@@ -320,7 +320,8 @@ static void pool_text(const struct top_row *row, char out[WORDS_BYTES])
 }
 
 /* The text of one cell, and whether it wants attention. */
-static enum top_mark cell(const struct top_row *row, enum top_column column, char out[WORDS_BYTES])
+static enum top_mark cell_text(const struct top_row *row, enum top_column column,
+			       char out[WORDS_BYTES])
 {
 	const struct figures *f = &row->figures;
 
@@ -356,7 +357,7 @@ static enum top_mark cell(const struct top_row *row, enum top_column column, cha
 		short_ns(f->slack_p50_ns, out);
 		return TOP_PLAIN;
 	default:
-		share(f->exposed_share, out);
+		share_text(f->exposed_share, out);
 		return TOP_PLAIN;
 	}
 }
@@ -379,10 +380,10 @@ static void put_figures(struct top_line *line, enum top_column first, const stru
 
 		snprintf(text, sizeof(text), "-");
 		if (row->known)
-			kind = cell(row, (enum top_column)i, text);
+			kind = cell_text(row, (enum top_column)i, text);
 		put_cell(line, columns[i].width, false, text, kind);
 	}
-	put(line, 1, true, " ");
+	put_text(line, 1, true, " ");
 	put_cell(line, 0, true, row->verdict, row->accused ? TOP_ALARM : TOP_PLAIN);
 }
 
@@ -417,12 +418,12 @@ void top_line_head(struct top_line *out, size_t name_width, enum top_column firs
 			 : reverse   ? "^"
 				     : "*");
 		if (i == TOP_verdict)
-			put(out, 1, true, " ");
+			put_text(out, 1, true, " ");
 		put_cell(out, i == TOP_name ? (int)name_width : columns[i].width,
 			 i == TOP_name || i == TOP_verdict, title, TOP_PLAIN);
 	}
 	out->text[out->bytes] = '\0';
-	mark(out, 0, TOP_HEAD);
+	mark_cell(out, 0, TOP_HEAD);
 }
 
 size_t top_name_width(const struct top_row *rows, size_t count)

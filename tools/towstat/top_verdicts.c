@@ -38,7 +38,7 @@ void top_verdicts_close(struct top_verdicts *verdicts)
 	free(verdicts);
 }
 
-static struct job *find(const struct top_verdicts *verdicts, const char *name)
+static struct job *find_job(const struct top_verdicts *verdicts, const char *name)
 {
 	for (size_t i = 0; i < verdicts->count; i++) {
 		if (strcmp(verdicts->jobs[i].name, name) == 0)
@@ -48,7 +48,7 @@ static struct job *find(const struct top_verdicts *verdicts, const char *name)
 }
 
 /* Of more jobs than there is room for, the one that was asked longest ago makes it. */
-static struct job *make(struct top_verdicts *verdicts, const char *name)
+static struct job *make_job(struct top_verdicts *verdicts, const char *name)
 {
 	struct job *job = &verdicts->jobs[0];
 
@@ -69,11 +69,11 @@ static struct job *make(struct top_verdicts *verdicts, const char *name)
 void top_verdicts_ask(struct top_verdicts *verdicts, const struct top_row *row,
 		      const char *socket_path)
 {
-	struct job *job = find(verdicts, row->job);
+	struct job *job = find_job(verdicts, row->job);
 	long long now = http_now_ms();
 
 	if (job == NULL)
-		job = make(verdicts, row->job);
+		job = make_job(verdicts, row->job);
 	if (job->ask.state != HTTP_IDLE || (job->asked_ms != 0 && now - job->asked_ms < EVERY_MS))
 		return;
 	job->asked_ms = now;
@@ -95,7 +95,7 @@ size_t top_verdicts_poll(const struct top_verdicts *verdicts, struct pollfd *out
 }
 
 /* One that did not come leaves nothing known: an old verdict would be believed. */
-static void take(struct job *job)
+static void take_verdict(struct job *job)
 {
 	const struct http_answer *answer = &job->ask.answer;
 	json_t *document = NULL;
@@ -119,7 +119,7 @@ size_t top_verdicts_step(struct top_verdicts *verdicts)
 		if (http_ask_waits(&job->ask, &events))
 			under_way++;
 		else if (job->ask.state != HTTP_IDLE)
-			take(job);
+			take_verdict(job);
 	}
 	return under_way;
 }
@@ -140,7 +140,7 @@ long long top_verdicts_deadline(const struct top_verdicts *verdicts)
 
 void top_verdicts_tell(const struct top_verdicts *verdicts, struct top_row *row)
 {
-	const struct job *job = find(verdicts, row->job);
+	const struct job *job = find_job(verdicts, row->job);
 
 	row->accused = false;
 	row->verdict[0] = '\0';

@@ -400,7 +400,7 @@ static int take_all_users(int argc, char **argv)
 	return kept;
 }
 
-static int finish(int status)
+static int finish_output(int status)
 {
 	if (fflush(stdout) != 0 || ferror(stdout)) {
 		fprintf(stderr, "towstat: cannot write: %s\n", strerror(errno));
@@ -435,7 +435,7 @@ int main(int argc, char **argv)
 	argc = take_all_users(argc, argv);
 	own = find_own(argc, argv);
 	if (own != NULL)
-		return finish(own(argc - 1, argv + 1));
+		return finish_output(own(argc - 1, argv + 1));
 	status = read_options(argc, argv, &arguments);
 	if (status >= 0)
 		return status;
@@ -443,7 +443,7 @@ int main(int argc, char **argv)
 		return misuse("a command is missing", "");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 		if (commands[i].run != NULL && strcmp(arguments.argv[0], commands[i].name) == 0)
-			return finish(commands[i].run(&arguments));
+			return finish_output(commands[i].run(&arguments));
 	}
 	return misuse("no such command", arguments.argv[0]);
 }

@@ -11,20 +11,21 @@
 #define LAST_SHOWN 16
 #define TEXT_BYTES 416 /* the longest is why a group is broken */
 
-static json_t *member(json_t *object, const char *key)
+static json_t *member_of(json_t *object, const char *key)
 {
 	return json_object_get(object, key);
 }
 
 static unsigned long long number_of(json_t *object, const char *key)
 {
-	return (unsigned long long)json_number_value(member(object, key));
+	return (unsigned long long)json_number_value(member_of(object, key));
 }
 
 /* Names come from another process: what a terminal would obey is not printed. */
-static const char *clean(json_t *object, const char *key, const char *none, char out[TEXT_BYTES])
+static const char *clean_name(json_t *object, const char *key, const char *none,
+			      char out[TEXT_BYTES])
 {
-	const char *text = json_string_value(member(object, key));
+	const char *text = json_string_value(member_of(object, key));
 
 	words_clean(out, TEXT_BYTES, text != NULL ? text : none);
 	return out;
@@ -33,7 +34,7 @@ static const char *clean(json_t *object, const char *key, const char *none, char
 /* A time that may not be known. */
 static const char *time_of(json_t *object, const char *key, char out[WORDS_BYTES])
 {
-	if (json_is_number(member(object, key)))
+	if (json_is_number(member_of(object, key)))
 		words_ns(number_of(object, key), out);
 	else
 		snprintf(out, WORDS_BYTES, "-");
@@ -55,20 +56,20 @@ static void print_group(json_t *group)
 
 	printf("group %llu: rank %llu of %llu, %s, %llu started, %llu in flight, %llu held back\n",
 	       number_of(group, "group"), number_of(group, "rank"), number_of(group, "size"),
-	       clean(group, "state", "?", state), number_of(group, "started"),
+	       clean_name(group, "state", "?", state), number_of(group, "started"),
 	       number_of(group, "in_flight"), number_of(group, "held_back"));
-	if (json_is_string(member(group, "broken_why")))
-		printf("  broken: %s: %s\n", clean(group, "broken", "?", state),
-		       clean(group, "broken_why", "?", why));
-	if (json_is_true(member(group, "shares_memory")))
+	if (json_is_string(member_of(group, "broken_why")))
+		printf("  broken: %s: %s\n", clean_name(group, "broken", "?", state),
+		       clean_name(group, "broken_why", "?", why));
+	if (json_is_true(member_of(group, "shares_memory")))
 		printf("  shares memory with %zu of its host; peers write: %s\n",
-		       json_array_size(member(group, "local_ranks")) - 1,
-		       json_is_true(member(group, "peers_write"))
+		       json_array_size(member_of(group, "local_ranks")) - 1,
+		       json_is_true(member_of(group, "peers_write"))
 			       ? "yes"
-			       : clean(group, "peers_write_why_not", "no", why));
+			       : clean_name(group, "peers_write_why_not", "no", why));
 	else
 		printf("  shares no memory: %s\n",
-		       clean(group, "shares_memory_why_not", "not set up yet", why));
+		       clean_name(group, "shares_memory_why_not", "not set up yet", why));
 }
 
 /* "sum f32", "u8". */
@@ -76,8 +77,8 @@ static void print_what(json_t *entry)
 {
 	char type[TEXT_BYTES], reduce[TEXT_BYTES], both[2 * TEXT_BYTES];
 
-	clean(entry, "reduce", "", reduce);
-	clean(entry, "type", "?", type);
+	clean_name(entry, "reduce", "", reduce);
+	clean_name(entry, "type", "?", type);
 	snprintf(both, sizeof(both), "%s%s%s", reduce, reduce[0] != '\0' ? " " : "", type);
 	printf("%-12s ", both);
 }
@@ -88,7 +89,7 @@ static unsigned long long sum_lanes(json_t *entry, const char *key)
 	json_t *lane;
 	size_t i;
 
-	json_array_foreach(member(entry, "lanes"), i, lane) sum += number_of(lane, key);
+	json_array_foreach(member_of(entry, "lanes"), i, lane) sum += number_of(lane, key);
 	return sum;
 }
 
@@ -98,7 +99,7 @@ static unsigned long long sum_copies(json_t *entry)
 	json_t *copy;
 	size_t i;
 
-	json_array_foreach(member(entry, "fallback_copies"), i, copy) sum +=
+	json_array_foreach(member_of(entry, "fallback_copies"), i, copy) sum +=
 		number_of(copy, "bytes");
 	return sum;
 }
@@ -107,19 +108,19 @@ static void print_entry(json_t *entry)
 {
 	char text[TEXT_BYTES], a[WORDS_BYTES], b[WORDS_BYTES], c[WORDS_BYTES], d[WORDS_BYTES];
 
-	printf("  %-14s ", clean(entry, "kind", "?", text));
+	printf("  %-14s ", clean_name(entry, "kind", "?", text));
 	print_what(entry);
 	printf("%10s ", bytes_of(number_of(entry, "bytes"), a));
-	printf("%-13s ", clean(entry, "plan", "?", text));
+	printf("%-13s ", clean_name(entry, "plan", "?", text));
 	printf("%8llu %5llu %10s %10s %10s %9s ", number_of(entry, "calls"),
 	       number_of(entry, "messages_sent"), bytes_of(sum_lanes(entry, "sent_bytes"), a),
 	       bytes_of(number_of(entry, "in_place_read_bytes") +
 				number_of(entry, "in_place_written_bytes"),
 			b),
-	       bytes_of(sum_copies(entry), c), time_of(member(entry, "latency_ns"), "mean", d));
-	printf("%9s  ", time_of(member(entry, "skew_ns"), "mean", a));
-	printf("%s%s\n", clean(entry, "why", "?", text),
-	       json_is_true(member(entry, "combined")) ? ", combined" : "");
+	       bytes_of(sum_copies(entry), c), time_of(member_of(entry, "latency_ns"), "mean", d));
+	printf("%9s  ", time_of(member_of(entry, "skew_ns"), "mean", a));
+	printf("%s%s\n", clean_name(entry, "why", "?", text),
+	       json_is_true(member_of(entry, "combined")) ? ", combined" : "");
 }
 
 static void print_entries(json_t *group)
@@ -127,12 +128,12 @@ static void print_entries(json_t *group)
 	json_t *entry;
 	size_t i;
 
-	if (json_array_size(member(group, "entries")) == 0)
+	if (json_array_size(member_of(group, "entries")) == 0)
 		return;
 	printf("  %-14s %-12s %10s %-13s %8s %5s %10s %10s %10s %9s %9s  %s\n", "KIND", "WHAT",
 	       "BYTES", "PLAN", "CALLS", "SENDS", "SENT", "IN PLACE", "FALLBACK", "MEAN", "SKEW",
 	       "WHY");
-	json_array_foreach(member(group, "entries"), i, entry) print_entry(entry);
+	json_array_foreach(member_of(group, "entries"), i, entry) print_entry(entry);
 }
 
 /* From one time of a row to another; "-" while either is not known. */
@@ -140,7 +141,7 @@ static const char *span_of(json_t *row, const char *from, const char *to, char o
 {
 	unsigned long long a = number_of(row, from), b = number_of(row, to);
 
-	if (json_is_number(member(row, to)) && b >= a)
+	if (json_is_number(member_of(row, to)) && b >= a)
 		words_ns(b - a, out);
 	else
 		snprintf(out, WORDS_BYTES, "-");
@@ -160,12 +161,12 @@ static void print_last(json_t *last)
 		json_t *row = json_array_get(last, i);
 
 		printf("  %5llu %8llu %-14s ", number_of(row, "group"), number_of(row, "seq"),
-		       clean(row, "kind", "?", text));
+		       clean_name(row, "kind", "?", text));
 		printf("%10s %-13s %9s %9s %9s  ", bytes_of(number_of(row, "bytes"), a),
-		       clean(row, "plan", "-", text), span_of(row, "start_ns", "done_ns", b),
+		       clean_name(row, "plan", "-", text), span_of(row, "start_ns", "done_ns", b),
 		       time_of(row, "skew_ns", c), time_of(row, "slack_ns", d));
-		printf("%-12s ", clean(row, "status", "in flight", text));
-		printf("%s\n", clean(row, "name", "-", text));
+		printf("%-12s ", clean_name(row, "status", "in flight", text));
+		printf("%s\n", clean_name(row, "name", "-", text));
 	}
 }
 
@@ -176,14 +177,14 @@ static int show_one(const char *socket_path)
 
 	if (document == NULL)
 		return 1;
-	json_array_foreach(member(document, "groups"), i, group)
+	json_array_foreach(member_of(document, "groups"), i, group)
 	{
 		print_group(group);
 		print_entries(group);
 	}
-	if (json_array_size(member(document, "groups")) == 0)
+	if (json_array_size(member_of(document, "groups")) == 0)
 		printf("no groups\n");
-	print_last(member(document, "last"));
+	print_last(member_of(document, "last"));
 	json_decref(document);
 	return 0;
 }

@@ -215,7 +215,7 @@ static int print_json(const struct diff *diff, const struct comparison *found)
 	return failed;
 }
 
-static int compare(const struct diff *diff, const char *what_a, const char *what_b)
+static int compare_all(const struct diff *diff, const char *what_a, const char *what_b)
 {
 	struct comparison *found = calloc(1, sizeof(*found));
 	json_t *a = found != NULL ? read_snapshot(what_a) : NULL;
@@ -294,5 +294,5 @@ int run_diff(int argc, char **argv)
 	}
 	if (argc - optind != 2)
 		return misuse("diff takes two snapshots, A and B", "");
-	return compare(&diff, argv[optind], argv[optind + 1]);
+	return compare_all(&diff, argv[optind], argv[optind + 1]);
 }

@@ -124,7 +124,7 @@ static void drop_gone(struct dpdk *dpdk)
 	dpdk->count = kept;
 }
 
-static int serve(struct dpdk *dpdk, int signals)
+static int serve_bridges(struct dpdk *dpdk, int signals)
 {
 	while (dpdk->count > 0) {
 		int timeout_ms = DPDK_LOOK_MS;
@@ -148,7 +148,7 @@ static int serve(struct dpdk *dpdk, int signals)
 	return 0;
 }
 
-static int run(struct dpdk *dpdk)
+static int run_bridges(struct dpdk *dpdk)
 {
 	sigset_t ends;
 	int signals, status;
@@ -163,7 +163,7 @@ static int run(struct dpdk *dpdk)
 		fprintf(stderr, "towstat: signalfd: %s\n", strerror(errno));
 		return 1;
 	}
-	status = open_all(dpdk) != 0 ? 1 : serve(dpdk, signals);
+	status = open_all(dpdk) != 0 ? 1 : serve_bridges(dpdk, signals);
 	for (size_t i = 0; i < dpdk->count; i++) {
 		bridge_close(&dpdk->bridges[i]);
 		say_end(&dpdk->bridges[i]);
@@ -227,5 +227,5 @@ int run_dpdk(int argc, char **argv)
 		return misuse("--socket takes no name beside it", dpdk.name);
 	if (dpdk.dir[0] != '/')
 		return misuse("--dir is an absolute path", dpdk.dir);
-	return run(&dpdk);
+	return run_bridges(&dpdk);
 }

@@ -103,7 +103,7 @@ static void on_signal(int number)
 
 /* --- requests: on MHD's thread --- */
 
-static void release(void *arg)
+static void release_body(void *arg)
 {
 	struct shared *shared = arg;
 
@@ -113,8 +113,8 @@ static void release(void *arg)
 	free(shared);
 }
 
-static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status, const char *type,
-			      struct MHD_Response *response)
+static enum MHD_Result answer_with(struct MHD_Connection *connection, unsigned status,
+				   const char *type, struct MHD_Response *response)
 {
 	enum MHD_Result queued;
 
@@ -132,9 +132,9 @@ static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status
 static enum MHD_Result answer_text(struct MHD_Connection *connection, unsigned status,
 				   const char *text)
 {
-	return answer(connection, status, "text/plain; charset=utf-8",
-		      MHD_create_response_from_buffer(strlen(text), (void *)text,
-						      MHD_RESPMEM_PERSISTENT));
+	return answer_with(connection, status, "text/plain; charset=utf-8",
+			   MHD_create_response_from_buffer(strlen(text), (void *)text,
+							   MHD_RESPMEM_PERSISTENT));
 }
 
 static enum MHD_Result answer_metrics(struct request *request)
@@ -146,14 +146,14 @@ static enum MHD_Result answer_metrics(struct request *request)
 		return answer_text(request->connection, 503, "no memory, or it is ending\n");
 	request->shared = NULL;
 	response = MHD_create_response_from_buffer_with_free_callback_cls(
-		shared->bytes, shared->text, release, shared);
+		shared->bytes, shared->text, release_body, shared);
 	if (response == NULL)
-		release(shared);
-	return answer(request->connection, 200, TYPE_OPENMETRICS, response);
+		release_body(shared);
+	return answer_with(request->connection, 200, TYPE_OPENMETRICS, response);
 }
 
 /* It waits for the next reading. */
-static enum MHD_Result suspend(struct exporter *exporter, struct request *request)
+static enum MHD_Result suspend_request(struct exporter *exporter, struct request *request)
 {
 	const uint64_t one = 1;
 	ssize_t wrote;
@@ -174,9 +174,9 @@ static enum MHD_Result suspend(struct exporter *exporter, struct request *reques
 	return MHD_YES;
 }
 
-static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, const char *url,
-			      const char *method, const char *version, const char *body,
-			      size_t *body_bytes, void **context)
+static enum MHD_Result handle_request(void *arg, struct MHD_Connection *connection, const char *url,
+				      const char *method, const char *version, const char *body,
+				      size_t *body_bytes, void **context)
 {
 	struct request *request = *context;
 
@@ -201,18 +201,18 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 		return answer_text(connection, 200, "Towline's metrics of this host: /metrics\n");
 	if (strcmp(url, "/metrics") != 0)
 		return answer_text(connection, 404, "there is /metrics\n");
-	return suspend(arg, request);
+	return suspend_request(arg, request);
 }
 
 /* MHD resumes before it ends a connection, so a request here waits for nothing. */
-static void completed(void *arg, struct MHD_Connection *connection, void **context,
-		      enum MHD_RequestTerminationCode how)
+static void request_completed(void *arg, struct MHD_Connection *connection, void **context,
+			      enum MHD_RequestTerminationCode how)
 {
 	struct request *request = *context;
 
 	(void)arg, (void)connection, (void)how;
 	if (request != NULL && request->shared != NULL)
-		release(request->shared);
+		release_body(request->shared);
 	free(request);
 	*context = NULL;
 }
@@ -263,10 +263,10 @@ static void serve_once(struct exporter *exporter)
 	}
 	hand_out(first, shared);
 	if (shared != NULL)
-		release(shared);
+		release_body(shared);
 }
 
-static void serve(struct exporter *exporter)
+static void serve_requests(struct exporter *exporter)
 {
 	while (!ended) {
 		struct pollfd polled = { exporter->wake, POLLIN, 0 };
@@ -283,7 +283,7 @@ static void serve(struct exporter *exporter)
 /* --- the address --- */
 
 /* "127.0.0.1:9464", "[::1]:9464"; at its last colon. */
-static int split(const char *text, char *host, size_t size, char *port, size_t port_size)
+static int split_address(const char *text, char *host, size_t size, char *port, size_t port_size)
 {
 	const char *colon = strrchr(text, ':');
 	size_t bytes = colon != NULL ? (size_t)(colon - text) : 0;
@@ -346,7 +346,7 @@ static void print_address(int fd, const char *host)
 	fflush(stdout);
 }
 
-static int start(struct exporter *exporter, int fd)
+static int start_server(struct exporter *exporter, int fd)
 {
 	sigset_t all, old;
 
@@ -355,16 +355,17 @@ static int start(struct exporter *exporter, int fd)
 	exporter->daemon = MHD_start_daemon(
 		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC |
 			MHD_ALLOW_SUSPEND_RESUME,
-		0, NULL, NULL, handle, exporter, MHD_OPTION_LISTEN_SOCKET, fd,
+		0, NULL, NULL, handle_request, exporter, MHD_OPTION_LISTEN_SOCKET, fd,
 		MHD_OPTION_CONNECTION_LIMIT, (unsigned)CLIENTS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
 		(unsigned)CLIENT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CLIENT_MEMORY,
-		MHD_OPTION_NOTIFY_COMPLETED, completed, exporter, MHD_OPTION_END);
+		MHD_OPTION_NOTIFY_COMPLETED, request_completed, exporter, MHD_OPTION_END);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return exporter->daemon != NULL ? 0 : -1;
 }
 
 /* The lock and the port. 0 with *fd_out; 1: the exit status is 0 without serving; -1 failed. */
-static int become(struct exporter *exporter, const char *host, const char *port, int *fd_out)
+static int become_exporter(struct exporter *exporter, const char *host, const char *port,
+			   int *fd_out)
 {
 	char error[512], name[128];
 	bool told = false;
@@ -403,12 +404,12 @@ static int become(struct exporter *exporter, const char *host, const char *port,
 	return 1;
 }
 
-static int run(struct exporter *exporter)
+static int run_exporter(struct exporter *exporter)
 {
 	char host[80], port[8];
 	int fd, status;
 
-	if (split(exporter->listen, host, sizeof(host), port, sizeof(port)) != 0)
+	if (split_address(exporter->listen, host, sizeof(host), port, sizeof(port)) != 0)
 		return misuse("--listen is ADDRESS:PORT", exporter->listen);
 	exporter->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	exporter->scraper = scraper_create((long long)(exporter->timeout_s * 1e3));
@@ -420,16 +421,16 @@ static int run(struct exporter *exporter)
 
 		sigaction(i == 0 ? SIGINT : i == 1 ? SIGTERM : SIGHUP, &action, NULL);
 	}
-	status = become(exporter, host, port, &fd);
+	status = become_exporter(exporter, host, port, &fd);
 	if (status != 0)
 		return status < 0;
-	if (start(exporter, fd) != 0) {
+	if (start_server(exporter, fd) != 0) {
 		fprintf(stderr, "towstat: the HTTP server does not start\n");
 		close(fd);
 		return 1;
 	}
 	print_address(fd, host);
-	serve(exporter);
+	serve_requests(exporter);
 	MHD_stop_daemon(exporter->daemon);
 	return 0;
 }
@@ -486,7 +487,7 @@ int run_export(int argc, char **argv)
 	}
 	if (optind < argc)
 		return misuse("export takes options alone", argv[optind]);
-	status = run(&exporter);
+	status = run_exporter(&exporter);
 	scraper_destroy(exporter.scraper);
 	export_lock_drop(&exporter.lock);
 	if (exporter.wake >= 0)

@@ -335,7 +335,7 @@ static int take_option(struct get *get, int option)
 }
 
 /* What does not go together. */
-static int check(const struct get *get)
+static int check_options(const struct get *get)
 {
 	if (get->path == NULL)
 		return misuse("get needs a path, such as /v1/counters", "");
@@ -376,7 +376,7 @@ int run_get(int argc, char **argv)
 		return misuse("get takes a path and a name", argv[optind + 2]);
 	get.path = optind < argc ? argv[optind] : NULL;
 	get.name = optind + 1 < argc ? argv[optind + 1] : NULL;
-	status = check(&get);
+	status = check_options(&get);
 	if (status != 0)
 		return status;
 	if (get.count < 0)

@@ -37,7 +37,7 @@ static int is_called(const struct runtime_entry *row, const char *name, int as_j
 }
 
 /* Leaves those of that name alone; how many. */
-static size_t keep(struct runtime_list *list, const char *name, int as_job)
+static size_t keep_named(struct runtime_list *list, const char *name, int as_job)
 {
 	size_t kept = 0;
 
@@ -82,7 +82,7 @@ static void print_job(const struct runtime_entry *row)
 }
 
 /* Several jobs: each is named once. */
-static int several(const struct runtime_list *list)
+static int several_jobs(const struct runtime_list *list)
 {
 	size_t shown = 0;
 
@@ -103,7 +103,7 @@ static int several(const struct runtime_list *list)
 	return -1;
 }
 
-static int none(const char *name)
+static int none_called(const char *name)
 {
 	if (name == NULL)
 		fprintf(stderr,
@@ -150,11 +150,11 @@ int find_targets(const char *socket_path, const char *name, struct runtime_list 
 		return -1;
 	drop_dead(out);
 	/* A job may be called "a.0"; then the runtime of that name is the nearer one. */
-	if (out->count == 0 || (keep(out, name, 0) == 0 && keep(out, name, 1) == 0))
-		status = none(name);
+	if (out->count == 0 || (keep_named(out, name, 0) == 0 && keep_named(out, name, 1) == 0))
+		status = none_called(name);
 	for (size_t i = 1; status == 0 && i < out->count; i++) {
 		if (!same_job(&out->rows[0], &out->rows[i]))
-			status = several(out);
+			status = several_jobs(out);
 	}
 	if (status != 0)
 		runtime_list_fini(out);

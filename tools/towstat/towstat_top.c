@@ -60,7 +60,7 @@ static void take_rows(struct top *top)
 	top_screen_take(&top->screen, rows, count, top_ranks_missed(top->ranks));
 }
 
-static void draw(struct top *top)
+static void draw_top(struct top *top)
 {
 	size_t columns, lines, bytes;
 	char *text;
@@ -121,7 +121,7 @@ static long long interval_ms(const struct top *top)
 	return (long long)(top->screen.interval_s * 1e3);
 }
 
-static bool turn(struct top *top)
+static bool top_turn(struct top *top)
 {
 	long long now = http_now_ms(), until;
 
@@ -131,7 +131,7 @@ static bool turn(struct top *top)
 		top->changed = true;
 	}
 	if (top->pressed || (top->changed && now - top->drawn_ms >= DRAW_MS))
-		draw(top);
+		draw_top(top);
 	until = top->round_ms + interval_ms(top);
 	if (top->changed && top->drawn_ms + DRAW_MS < until)
 		until = top->drawn_ms + DRAW_MS;
@@ -153,7 +153,7 @@ static int run_screen(struct top *top)
 	if (interval_ms(top) > 500)
 		top->round_ms -= interval_ms(top) - 500;
 	top->changed = true;
-	while (turn(top))
+	while (top_turn(top))
 		continue;
 	terminal_close();
 	number = terminal_signal();

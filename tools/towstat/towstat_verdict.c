@@ -71,7 +71,7 @@ static int print_verdict(const json_t *root)
 }
 
 /* The document of one runtime; NULL, having said why. */
-static json_t *fetch(const char *socket_path)
+static json_t *fetch_verdict(const char *socket_path)
 {
 	json_t *root = fetch_json(socket_path, "/v1/verdict");
 
@@ -108,7 +108,7 @@ static size_t ask_ranks(const struct runtime_list *targets, json_t **documents)
 	size_t best = targets->count, asked = 0;
 
 	for (size_t i = 0; i < targets->count && asked < ASKED_MAX; i++) {
-		documents[i] = fetch(targets->rows[i].path);
+		documents[i] = fetch_verdict(targets->rows[i].path);
 		if (documents[i] == NULL)
 			continue;
 		if (knows_more(documents[i], best < targets->count ? documents[best] : NULL))
@@ -122,7 +122,7 @@ static size_t ask_ranks(const struct runtime_list *targets, json_t **documents)
 	return best;
 }
 
-static int found(const json_t *root)
+static int found_status(const json_t *root)
 {
 	return json_array_size(json_object_get(root, "findings")) > 0 ? VERDICT_FOUND : 0;
 }
@@ -147,7 +147,7 @@ static int show_each(const struct runtime_list *targets, json_t *const *document
 
 		if (documents[i] == NULL)
 			continue;
-		status |= found(documents[i]);
+		status |= found_status(documents[i]);
 		if (!json) {
 			print_heading(targets, i);
 			print_verdict(documents[i]);
@@ -180,7 +180,7 @@ int show_verdict(const struct runtime_list *targets, int json)
 	else if (best < targets->count && !json)
 		status = print_verdict(documents[best]);
 	else if (best < targets->count)
-		status = print_json(documents[best]) != 0 ? 1 : found(documents[best]);
+		status = print_json(documents[best]) != 0 ? 1 : found_status(documents[best]);
 	for (size_t i = 0; i < targets->count; i++)
 		json_decref(documents[i]);
 	free(documents);

@@ -34,7 +34,7 @@ json_t *fetch_json(const char *socket_path, const char *path)
 	return root;
 }
 
-static int take(const char *socket_path, struct reading *out)
+static int take_reading(const char *socket_path, struct reading *out)
 {
 	json_t *counters = fetch_json(socket_path, "/v1/counters"), *latency;
 
@@ -52,7 +52,7 @@ static int take(const char *socket_path, struct reading *out)
 }
 
 /* In microseconds; "-" when nothing ended in the interval. */
-static void micros(double ns, char *out, size_t size)
+static void micros_text(double ns, char *out, size_t size)
 {
 	if (ns < 0)
 		snprintf(out, size, "-");
@@ -70,8 +70,8 @@ static void print_line(const struct reading *from, const struct reading *to)
 	if (localtime_r(&now, &parts) != NULL)
 		strftime(clock, sizeof(clock), "%H:%M:%S", &parts);
 	figures_between(from, to, &figures);
-	micros(figures.p50_ns, p50, sizeof(p50));
-	micros(figures.p99_ns, p99, sizeof(p99));
+	micros_text(figures.p50_ns, p50, sizeof(p50));
+	micros_text(figures.p99_ns, p99, sizeof(p99));
 	printf("%-8s %10.1f %10.1f %10.0f %10.0f %10.1f %10.1f %9s %9s\n", clock,
 	       figures.out_bytes / 1e6, figures.in_bytes / 1e6, figures.sends, figures.recvs,
 	       figures.copied_bytes / 1e6, figures.late_bytes / 1e6, p50, p99);
@@ -106,8 +106,8 @@ static size_t take_all(const struct runtime_list *targets, struct watched *watch
 	for (size_t i = 0; i < targets->count; i++) {
 		struct watched *one = &watched[i];
 
-		one->answers =
-			one->answers && take(targets->rows[i].path, &one->readings[which]) == 0;
+		one->answers = one->answers &&
+			       take_reading(targets->rows[i].path, &one->readings[which]) == 0;
 		count += (size_t)one->answers;
 	}
 	return count;

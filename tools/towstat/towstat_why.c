@@ -71,7 +71,7 @@ static void rename_place(json_t *site, const char *name)
 		json_object_set_new(site, "text", text);
 }
 
-static void locate(struct why *why, json_t *site)
+static void locate_site(struct why *why, json_t *site)
 {
 	const char *module = text_of(site, "module"), *address = text_of(site, "address");
 	char name[1024], missing[512];
@@ -109,7 +109,7 @@ static void locate_all(struct why *why, json_t *document, const char *one, const
 	json_t *site;
 	size_t i;
 
-	json_array_foreach(json_object_get(document, "sites"), i, site) locate(why, site);
+	json_array_foreach(json_object_get(document, "sites"), i, site) locate_site(why, site);
 	known -= (json_int_t)merge_sites(document, one, many);
 	json_object_set_new(document, "sites_known", json_integer(known));
 }
@@ -267,8 +267,8 @@ static int explain_one(const char *socket_path, const struct why_options *option
 }
 
 /* The row of one in the array of several. */
-static int append(json_t *rows, const struct runtime_entry *entry,
-		  const struct why_options *options)
+static int append_row(json_t *rows, const struct runtime_entry *entry,
+		      const struct why_options *options)
 {
 	json_t *row = row_of_runtime(entry), *document = NULL;
 	int failed = explain_one(entry->path, options, &document);
@@ -292,7 +292,7 @@ int explain(const struct runtime_list *targets, const struct why_options *option
 	} else if (options->json) {
 		root = json_array();
 		for (size_t i = 0; i < targets->count; i++)
-			failed |= append(root, &targets->rows[i], options);
+			failed |= append_row(root, &targets->rows[i], options);
 		failed |= print_json(root);
 	}
 	for (size_t i = 0; !options->json && i < targets->count; i++) {

@@ -15,7 +15,7 @@ static json_int_t number_of(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
-static bool same(const json_t *a, const json_t *b, const char *key)
+static bool same_value(const json_t *a, const json_t *b, const char *key)
 {
 	return json_equal(json_object_get(a, key), json_object_get(b, key)) == 1;
 }
@@ -23,12 +23,12 @@ static bool same(const json_t *a, const json_t *b, const char *key)
 static bool same_line(const json_t *a, const json_t *b)
 {
 	/* A missing member equals nothing, so a site without a line stays alone. */
-	return same(a, b, "file") && same(a, b, "line") && same(a, b, "reason") &&
-	       same(a, b, "tag");
+	return same_value(a, b, "file") && same_value(a, b, "line") && same_value(a, b, "reason") &&
+	       same_value(a, b, "tag");
 }
 
 /* As the runtime adds them: modulo 2^64, whatever another process may write there. */
-static void add(json_t *into, const json_t *from, const char *key)
+static void add_amount(json_t *into, const json_t *from, const char *key)
 {
 	unsigned long long sum =
 		(unsigned long long)number_of(into, key) + (unsigned long long)number_of(from, key);
@@ -44,9 +44,9 @@ static void take_if(json_t *into, const json_t *from, const char *key, bool want
 
 static void add_cost(json_t *into, const json_t *from)
 {
-	add(into, from, "count");
-	add(into, from, "bytes");
-	add(into, from, "ns");
+	add_amount(into, from, "count");
+	add_amount(into, from, "bytes");
+	add_amount(into, from, "ns");
 }
 
 static json_t *find_size(json_t *sizes, const json_t *like)
@@ -56,7 +56,7 @@ static json_t *find_size(json_t *sizes, const json_t *like)
 
 	json_array_foreach(sizes, i, size)
 	{
-		if (same(size, like, "bytes_min"))
+		if (same_value(size, like, "bytes_min"))
 			return size;
 	}
 	return NULL;
@@ -78,7 +78,7 @@ static void add_sizes(json_t *into, const json_t *from)
 	}
 }
 
-static void fold(json_t *into, json_t *from)
+static void fold_site(json_t *into, json_t *from)
 {
 	const json_t *most = json_object_get(into, "bytes_max");
 	json_t *addresses = json_object_get(into, "addresses");
@@ -112,7 +112,7 @@ static json_t *with_amount(const char *amount, const json_t *sentence)
 	return rest != NULL ? json_sprintf("%s%s", amount, rest) : NULL;
 }
 
-static void retell(json_t *site, const char *one, const char *many)
+static void retell_lines(json_t *site, const char *one, const char *many)
 {
 	json_t *parts = json_object_get(site, "text_parts"), *text;
 	char count[WORDS_BYTES], bytes[WORDS_BYTES], time[WORDS_BYTES], amount[160];
@@ -138,7 +138,7 @@ static bool costs_more(const json_t *a, const json_t *b)
 }
 
 /* Insertion sort, which leaves what costs the same in its order; there are at most some dozens. */
-static void sort(json_t *sites)
+static void sort_sites(json_t *sites)
 {
 	for (size_t i = 1; i < json_array_size(sites); i++) {
 		json_t *site = json_incref(json_array_get(sites, i));
@@ -170,14 +170,14 @@ size_t merge_sites(json_t *document, const char *one, const char *many)
 				j++;
 				continue;
 			}
-			fold(into, from);
+			fold_site(into, from);
 			json_array_remove(sites, j);
 			folded++;
 		}
 		if (folded > 0)
-			retell(into, one, many);
+			retell_lines(into, one, many);
 		gone += folded;
 	}
-	sort(sites);
+	sort_sites(sites);
 	return gone;
 }

@@ -48,21 +48,21 @@ struct arguments {
 	size_t file_count;
 };
 
-static int misuse(const char *what, const char *which)
+static int misuse_of(const char *what, const char *which)
 {
 	fprintf(stderr, "towtrace: %s%s%s; see towtrace --help\n", what,
 		which[0] != '\0' ? ": " : "", which);
 	return EXIT_USAGE;
 }
 
-static int failed(const char *what)
+static int failed_at(const char *what)
 {
 	fprintf(stderr, "towtrace: %s: %s\n", what, tow_error_message());
 	return 1;
 }
 
 /* A file's trace; NULL, having said why. */
-static struct trace_document *load(const char *path)
+static struct trace_document *load_trace(const char *path)
 {
 	struct trace_document *trace = NULL;
 	size_t count;
@@ -71,7 +71,7 @@ static struct trace_document *load(const char *path)
 	if (bytes == NULL)
 		return NULL;
 	if (trace_document_load(bytes, count, &trace) < 0)
-		failed(path);
+		failed_at(path);
 	free(bytes);
 	return trace;
 }
@@ -82,7 +82,7 @@ static struct trace_document *load_all(const struct arguments *args)
 	struct trace_document *all = NULL;
 
 	for (size_t i = 0; i < args->file_count; i++) {
-		struct trace_document *trace = load(args->files[i]);
+		struct trace_document *trace = load_trace(args->files[i]);
 
 		if (trace != NULL && all == NULL) {
 			all = trace;
@@ -93,7 +93,7 @@ static struct trace_document *load_all(const struct arguments *args)
 			continue;
 		}
 		if (trace != NULL)
-			failed(args->files[i]);
+			failed_at(args->files[i]);
 		trace_document_release(trace);
 		trace_document_release(all);
 		return NULL;
@@ -102,8 +102,8 @@ static struct trace_document *load_all(const struct arguments *args)
 }
 
 /* Where to write: -o, or the place in --logdir that the first rank's host has. 0 or -1. */
-static int place(const struct arguments *args, const struct trace_document *trace, char *out,
-		 size_t out_size)
+static int output_place(const struct arguments *args, const struct trace_document *trace, char *out,
+			size_t out_size)
 {
 	struct trace_rank_info row;
 	time_t now = time(NULL);
@@ -118,7 +118,7 @@ static int place(const struct arguments *args, const struct trace_document *trac
 	    strftime(run, sizeof(run), "%Y_%m_%d_%H_%M_%S", &local) == 0)
 		snprintf(run, sizeof(run), "%lld", (long long)now);
 	if (trace_document_rank(trace, 0, &row) < 0) {
-		failed("--logdir");
+		failed_at("--logdir");
 		return -1;
 	}
 	return profile_path(args->logdir, args->run != NULL ? args->run : run, row.host, out,
@@ -132,10 +132,10 @@ static int write_trace(const struct arguments *args, const struct trace_document
 	char *bytes;
 	int status;
 
-	if (place(args, trace, path, sizeof(path)) != 0)
+	if (output_place(args, trace, path, sizeof(path)) != 0)
 		return 1;
 	if (trace_document_write(trace, args->format, &bytes, &count) < 0)
-		return failed(path);
+		return failed_at(path);
 	status = write_file(path, bytes, count) != 0;
 	free(bytes);
 	if (status == 0 && strcmp(path, "-") != 0)
@@ -162,7 +162,7 @@ static void show_rank(const struct trace_rank_info *row, FILE *out)
 			(long long)row->clock_offset_ns, (unsigned long long)row->clock_error_ns);
 }
 
-static void show(const struct trace_document *trace, FILE *out)
+static void show_trace(const struct trace_document *trace, FILE *out)
 {
 	struct trace_rank_info row;
 
@@ -177,13 +177,13 @@ static int run_capture(struct arguments *args)
 	int status;
 
 	if (args->file_count > SOCKETS_MAX)
-		return misuse("too many sockets", "");
+		return misuse_of("too many sockets", "");
 	for (size_t i = 0; i < args->file_count; i++)
 		args->capture.sockets[args->capture.socket_count++] = args->files[i];
 	trace = capture(&args->capture, &missed);
 	if (trace == NULL)
 		return 1;
-	show(trace, stderr);
+	show_trace(trace, stderr);
 	status = write_trace(args, trace);
 	trace_document_release(trace);
 	return status != 0 || missed != 0;
@@ -197,7 +197,7 @@ static int run_files(const struct arguments *args, int shows)
 	if (trace == NULL)
 		return 1;
 	if (shows)
-		show(trace, stdout);
+		show_trace(trace, stdout);
 	else
 		status = write_trace(args, trace);
 	trace_document_release(trace);
@@ -221,7 +221,7 @@ static int read_option(int option, struct arguments *args)
 	switch (option) {
 	case OPT_SECONDS:
 		if (read_seconds(optarg, &args->capture.seconds) != 0)
-			return misuse("--seconds takes a number from 0 to 60", optarg) + 1;
+			return misuse_of("--seconds takes a number from 0 to 60", optarg) + 1;
 		return 0;
 	case OPT_JOB:
 		args->capture.job = optarg;
@@ -238,7 +238,7 @@ static int read_option(int option, struct arguments *args)
 	case 'f':
 		args->has_format = 1;
 		if (trace_format_from_name(optarg, &args->format) < 0)
-			return misuse(tow_error_message(), "") + 1;
+			return misuse_of(tow_error_message(), "") + 1;
 		return 0;
 	case 'h':
 		fputs(usage, stdout);
@@ -247,7 +247,7 @@ static int read_option(int option, struct arguments *args)
 		puts("towtrace " TOW_VERSION);
 		return 1;
 	default:
-		return misuse("wrong option", "") + 1;
+		return misuse_of("wrong option", "") + 1;
 	}
 }
 
@@ -274,20 +274,20 @@ static int read_options(int argc, char **argv, struct arguments *args)
 }
 
 /* Which combinations make sense; 0 or the exit status. */
-static int check(const struct arguments *args, const char *command)
+static int check_command(const struct arguments *args, const char *command)
 {
 	int captures = strcmp(command, "capture") == 0, shows = strcmp(command, "show") == 0;
 
 	if (!captures && args->file_count == 0)
-		return misuse("which FILE", command);
+		return misuse_of("which FILE", command);
 	if (strcmp(command, "convert") == 0 && args->file_count != 1)
-		return misuse("convert takes one FILE; merge takes several", "");
+		return misuse_of("convert takes one FILE; merge takes several", "");
 	if (shows)
 		return 0;
 	if ((args->output != NULL) == (args->logdir != NULL))
-		return misuse("one of --output and --logdir is needed", "");
+		return misuse_of("one of --output and --logdir is needed", "");
 	if (args->logdir != NULL && args->format != TRACE_XSPACE)
-		return misuse("--logdir takes the format xspace only", "");
+		return misuse_of("--logdir takes the format xspace only", "");
 	return 0;
 }
 
@@ -300,7 +300,7 @@ int main(int argc, char **argv)
 	if (status != 0)
 		return status - 1;
 	if (args.file_count == 0)
-		return misuse("what to do: capture, convert, merge, report or show", "");
+		return misuse_of("what to do: capture, convert, merge, report or show", "");
 	command = args.files[0];
 	args.files++;
 	args.file_count--;
@@ -309,8 +309,8 @@ int main(int argc, char **argv)
 	else if (strcmp(command, "capture") != 0 && strcmp(command, "convert") != 0 &&
 		 strcmp(command, "merge") != 0 && strcmp(command, "show") != 0 &&
 		 strcmp(command, "report") != 0)
-		return misuse("no such command", command);
-	status = check(&args, command);
+		return misuse_of("no such command", command);
+	status = check_command(&args, command);
 	if (status != 0)
 		return status;
 	if (strcmp(command, "capture") == 0)

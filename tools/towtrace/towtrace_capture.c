@@ -29,7 +29,7 @@ struct ask {
 };
 
 /* What the runtime says is wrong, without its end of line. */
-static void refused(struct ask *ask, struct http_answer *answer)
+static void say_refused(struct ask *ask, struct http_answer *answer)
 {
 	char said[512];
 
@@ -51,7 +51,7 @@ static void *ask_one(void *arg)
 			    sizeof(ask->error)) != 0)
 		return NULL;
 	if (answer.status != 200)
-		refused(ask, &answer);
+		say_refused(ask, &answer);
 	else if (trace_document_load(answer.body, answer.bytes, &ask->trace) < 0)
 		snprintf(ask->error, sizeof(ask->error), "%s: %s", ask->socket_path,
 			 tow_error_message());
@@ -59,7 +59,7 @@ static void *ask_one(void *arg)
 	return NULL;
 }
 
-static void start(struct ask *ask, const char *socket_path, long seconds)
+static void start_ask(struct ask *ask, const char *socket_path, long seconds)
 {
 	pthread_attr_t attributes;
 
@@ -73,7 +73,7 @@ static void start(struct ask *ask, const char *socket_path, long seconds)
 			 socket_path);
 }
 
-static struct trace_document *collect(struct ask *asks, size_t count, size_t *missed_out)
+static struct trace_document *collect_traces(struct ask *asks, size_t count, size_t *missed_out)
 {
 	struct trace_document *all = NULL;
 
@@ -117,8 +117,8 @@ static int same_job(const char *name, const char *job, size_t length)
 }
 
 /* The live runtimes of one job; -1, having said why, where it is not clear which. */
-static int choose(const struct runtime_list *list, const char *job, const char **sockets,
-		  size_t *count_out)
+static int choose_sockets(const struct runtime_list *list, const char *job, const char **sockets,
+			  size_t *count_out)
 {
 	size_t length = job != NULL ? strlen(job) : 0;
 
@@ -164,8 +164,8 @@ static struct trace_document *capture_sockets(const char *const *sockets, size_t
 		return NULL;
 	}
 	for (size_t i = 0; i < count; i++)
-		start(&asks[i], sockets[i], seconds);
-	trace = collect(asks, count, missed_out);
+		start_ask(&asks[i], sockets[i], seconds);
+	trace = collect_traces(asks, count, missed_out);
 	free(asks);
 	return trace;
 }
@@ -183,7 +183,7 @@ struct trace_document *capture(const struct capture_options *options, size_t *mi
 	if (find_runtimes(&list) != 0)
 		return NULL;
 	found = calloc(list.count + 1, sizeof(*found));
-	if (found != NULL && choose(&list, options->job, found, &count) == 0)
+	if (found != NULL && choose_sockets(&list, options->job, found, &count) == 0)
 		trace = capture_sockets(found, count, options->seconds, missed_out);
 	free(found);
 	runtime_list_fini(&list);

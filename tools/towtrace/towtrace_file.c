@@ -10,7 +10,7 @@
 
 #define FILE_BYTES_MAX ((size_t)1 << 30)
 
-static int complain(const char *what, const char *why)
+static int complain_of(const char *what, const char *why)
 {
 	fprintf(stderr, "towtrace: %s: %s\n", what, why);
 	return -1;
@@ -58,14 +58,14 @@ void *read_file(const char *path, size_t *count_out)
 	void *bytes;
 
 	if (file == NULL) {
-		complain(path, strerror(errno));
+		complain_of(path, strerror(errno));
 		return NULL;
 	}
 	bytes = read_all(file, count_out, &why);
 	if (!is_stdin)
 		fclose(file);
 	if (bytes == NULL)
-		complain(path, why);
+		complain_of(path, why);
 	return bytes;
 }
 
@@ -85,7 +85,7 @@ static int make_folders(char *path)
 		*at = '\0';
 		failed = mkdir(path, 0777) != 0 && errno != EEXIST;
 		if (failed)
-			complain(path, strerror(errno));
+			complain_of(path, strerror(errno));
 		*at = '/';
 		if (failed)
 			return -1;
@@ -100,8 +100,8 @@ int profile_path(const char *logdir, const char *run, const char *host, char *ou
 	bytes = snprintf(out, out_size, "%s/plugins/profile/%s/%s.xplane.pb", logdir, run, host);
 
 	if (bytes < 0 || (size_t)bytes >= out_size)
-		return complain(logdir, strerror(ENAMETOOLONG));
+		return complain_of(logdir, strerror(ENAMETOOLONG));
 	if (strchr(host, '/') != NULL || strchr(run, '/') != NULL)
-		return complain(host, "cannot be the name of a file");
+		return complain_of(host, "cannot be the name of a file");
 	return make_folders(out);
 }

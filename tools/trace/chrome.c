@@ -30,7 +30,8 @@ static void time_us(struct twi_emit *e, const char *key, int64_t ns)
 }
 
 /* {"ph":...,"pid":...,"tid":... and the time; the object is still open. */
-static void begin(struct chrome *c, const char *phase, size_t rank, size_t thread, int64_t unix_ns)
+static void begin_event(struct chrome *c, const char *phase, size_t rank, size_t thread,
+			int64_t unix_ns)
 {
 	twi_emit_object_begin(&c->e, NULL);
 	twi_emit_str(&c->e, "ph", phase);
@@ -42,7 +43,7 @@ static void begin(struct chrome *c, const char *phase, size_t rank, size_t threa
 static void name_it(struct chrome *c, const char *what, size_t rank, size_t thread,
 		    const char *name)
 {
-	begin(c, "M", rank, thread, c->zero_ns);
+	begin_event(c, "M", rank, thread, c->zero_ns);
 	twi_emit_str(&c->e, "name", what);
 	twi_emit_object_begin(&c->e, "args");
 	twi_emit_str(&c->e, "name", name);
@@ -50,7 +51,8 @@ static void name_it(struct chrome *c, const char *what, size_t rank, size_t thre
 	twi_emit_object_end(&c->e);
 }
 
-static void args(struct chrome *c, const struct twi_trace_rank *rank, const struct twi_span *span)
+static void event_args(struct chrome *c, const struct twi_trace_rank *rank,
+		       const struct twi_span *span)
 {
 	struct twi_emit *e = &c->e;
 	const char *user = twi_show_user_name(rank, span), *reason = twi_show_reason(span);
@@ -93,18 +95,18 @@ static void span_event(struct chrome *c, const struct twi_trace_rank *rank, size
 	const char *name = twi_show_name(rank, span, text, sizeof(text));
 	uint64_t id = ++c->next_id;
 
-	begin(c, blocks ? "X" : "b", r, t, start_ns);
+	begin_event(c, blocks ? "X" : "b", r, t, start_ns);
 	if (blocks)
 		time_us(&c->e, "dur", (int64_t)(span->end_ns - span->start_ns));
 	else
 		twi_emit_u64(&c->e, "id", id);
 	twi_emit_str(&c->e, "cat", twi_show_kind(span->kind));
 	twi_emit_str(&c->e, "name", name);
-	args(c, rank, span);
+	event_args(c, rank, span);
 	twi_emit_object_end(&c->e);
 	if (blocks)
 		return;
-	begin(c, "e", r, t, (int64_t)span->end_ns + unix_ns);
+	begin_event(c, "e", r, t, (int64_t)span->end_ns + unix_ns);
 	twi_emit_u64(&c->e, "id", id);
 	twi_emit_str(&c->e, "cat", twi_show_kind(span->kind));
 	twi_emit_str(&c->e, "name", name);

@@ -128,8 +128,8 @@ static void note_text(struct perfetto *p, const char *name, const char *value)
 	twi_pb_nested(&p->event, EVENT_NOTES, &p->note);
 }
 
-static void notes(struct perfetto *p, const struct twi_trace_rank *rank,
-		  const struct twi_span *span)
+static void note_span(struct perfetto *p, const struct twi_trace_rank *rank,
+		      const struct twi_span *span)
 {
 	if (span->id || span->kind == TWI_SPAN_STEP) /* there may be a step 0 */
 		note_number(p, "id", NOTE_UINT, span->id);
@@ -208,7 +208,7 @@ static void add_slice(struct perfetto *p, uint64_t track, const struct twi_trace
 	event_begin(p, track, (int64_t)span->start_ns + unix_ns, point ? TYPE_INSTANT : TYPE_BEGIN);
 	twi_pb_text(&p->event, EVENT_CATEGORIES, twi_show_kind(span->kind));
 	twi_pb_text(&p->event, EVENT_NAME, twi_show_name(rank, span, text, sizeof(text)));
-	notes(p, rank, span);
+	note_span(p, rank, span);
 	if (point) /* a point tells none */
 		note_u64(p, "duration_ns", span->end_ns - span->start_ns);
 	if (flow && (sends || point))
@@ -225,7 +225,7 @@ static void add_slice(struct perfetto *p, uint64_t track, const struct twi_trace
 }
 
 /* Whether a span that starts no earlier than all before it can be laid on a lane. */
-static bool fits(struct lane *lane, const struct twi_span *span, bool may_nest)
+static bool fits_lane(struct lane *lane, const struct twi_span *span, bool may_nest)
 {
 	while (lane->depth && lane->ends[lane->depth - 1] <= span->start_ns)
 		lane->depth--;
@@ -235,8 +235,8 @@ static bool fits(struct lane *lane, const struct twi_span *span, bool may_nest)
 }
 
 /* The first lane that takes it; NULL: none does. Lane 0 of what blocks is the thread itself. */
-static struct lane *place(struct perfetto *p, const struct twi_span *span, uint64_t parent,
-			  const char *thread_name)
+static struct lane *place_span(struct perfetto *p, const struct twi_span *span, uint64_t parent,
+			       const char *thread_name)
 {
 	bool blocks = twi_show_blocks(span);
 	struct lane *lanes = p->lanes + (blocks ? 0 : LANES_MAX);
@@ -244,7 +244,7 @@ static struct lane *place(struct perfetto *p, const struct twi_span *span, uint6
 	for (size_t i = 0; i < LANES_MAX; i++) {
 		struct lane *lane = &lanes[i];
 
-		if (!fits(lane, span, blocks))
+		if (!fits_lane(lane, span, blocks))
 			continue;
 		if (lane->uuid == 0) {
 			char name[80];
@@ -290,7 +290,7 @@ static int add_thread(struct perfetto *p, const struct twi_trace_rank *rank, siz
 	snprintf(name, sizeof(name), "%s/%" PRIi64, thread->name, thread->tid);
 	p->lanes[0].uuid = add_track(p, process, name, pid, tid);
 	for (size_t i = 0; i < thread->span_count; i++) {
-		struct lane *lane = place(p, order[i], process, name);
+		struct lane *lane = place_span(p, order[i], process, name);
 		struct lane *last =
 			&p->lanes[twi_show_blocks(order[i]) ? LANES_MAX - 1 : 2 * LANES_MAX - 1];
 

@@ -72,7 +72,7 @@ static void emit_about(const struct twi_report_page *p)
 			     (long long)p->trace->ranks[0].world);
 }
 
-static void tile(const struct twi_report_page *p, const char *what, const char *value)
+static void emit_tile(const struct twi_report_page *p, const char *what, const char *value)
 {
 	twi_emit_puts(p->e, "<div class=\"tile\"><span>");
 	twi_emit_html(p->e, what);
@@ -94,14 +94,14 @@ static void tile_steps(const struct twi_report_page *p)
 	}
 	if (steps > 0)
 		twi_value_text((double)sum.step_ns / (double)steps, TWI_UNIT_NS, text);
-	tile(p, "Mean step", text);
+	emit_tile(p, "Mean step", text);
 	if (steps > 0)
 		snprintf(text, sizeof(text), "%.0f %%",
 			 (double)sum.exposed_ns * 100 / (double)twi_max(sum.step_ns, 1u));
-	tile(p, "of it waiting for the network", text);
+	emit_tile(p, "of it waiting for the network", text);
 }
 
-static void tiles(const struct twi_report_page *p)
+static void emit_tiles(const struct twi_report_page *p)
 {
 	const struct twi_timeline_link *links = p->t->links;
 	unsigned path = links[TWI_PATH_NETWORK].used ? TWI_PATH_NETWORK : TWI_PATH_HOST;
@@ -114,18 +114,19 @@ static void tiles(const struct twi_report_page *p)
 	twi_value_text(bytes * 8e9 / (double)p->t->view.end_ns /
 			       (double)twi_max(p->t->rank_count, (size_t)1),
 		       TWI_UNIT_BPS, text);
-	tile(p, path == TWI_PATH_NETWORK ? "Sent by a rank, network" : "Sent by a rank, in hosts",
-	     text);
+	emit_tile(p,
+		  path == TWI_PATH_NETWORK ? "Sent by a rank, network" : "Sent by a rank, in hosts",
+		  text);
 	twi_words_count(p->t->transfer_count, text);
-	tile(p, "Transfers", text);
+	emit_tile(p, "Transfers", text);
 	for (size_t r = 0; r < p->t->rank_count; r++) {
 		copies += p->t->ranks[r].copies;
 		lates += p->t->ranks[r].late;
 	}
 	twi_words_count(copies, text);
-	tile(p, "Fallback copies", text);
+	emit_tile(p, "Fallback copies", text);
 	twi_words_count(lates, text);
-	tile(p, "Late registrations", text);
+	emit_tile(p, "Late registrations", text);
 	twi_emit_puts(p->e, "</div>\n");
 }
 
@@ -144,7 +145,7 @@ static void emit_cost(const struct twi_report_page *p, const struct twi_finding 
 	twi_emit_raw(p->e, "<small>%.0f %% of the time</small></div>", share);
 }
 
-static void findings(const struct twi_report_page *p)
+static void emit_findings(const struct twi_report_page *p)
 {
 	twi_emit_puts(p->e, "<section><h2>What was found</h2>\n");
 	if (p->findings->count == 0)
@@ -182,8 +183,8 @@ void twi_page_head(const struct twi_report_page *p)
 	twi_emit_puts(p->e, "</h1>\n");
 	emit_about(p);
 	twi_emit_puts(p->e, "</header>\n");
-	tiles(p);
-	findings(p);
+	emit_tiles(p);
+	emit_findings(p);
 }
 
 static void write_page(const struct twi_report_page *p)

@@ -16,7 +16,7 @@
 #define RIGHT  560.0
 #define BARS   96u
 
-static void key(struct twi_emit *e, double x, const char *class, const char *text)
+static void legend_key(struct twi_emit *e, double x, const char *class, const char *text)
 {
 	twi_svg_rect(e, class, x, 4, 10, 10, NULL);
 	twi_svg_text(e, "", x + 15, 13, text);
@@ -24,9 +24,9 @@ static void key(struct twi_emit *e, double x, const char *class, const char *tex
 
 static void split_keys(struct twi_emit *e)
 {
-	key(e, LEFT, "compute", "compute");
-	key(e, LEFT + 90, "hidden", "hidden communication");
-	key(e, LEFT + 250, "exposed", "exposed communication");
+	legend_key(e, LEFT, "compute", "compute");
+	legend_key(e, LEFT + 90, "hidden", "hidden communication");
+	legend_key(e, LEFT + 250, "exposed", "exposed communication");
 }
 
 /* One stacked column. */
@@ -58,7 +58,7 @@ static void split_title(char *out, size_t bytes, const char *what,
 		 hidden, exposed);
 }
 
-static void divide(struct twi_timeline_split *part, uint64_t by)
+static void divide_split(struct twi_timeline_split *part, uint64_t by)
 {
 	part->hidden_ns /= by;
 	part->exposed_ns /= by;
@@ -66,7 +66,7 @@ static void divide(struct twi_timeline_split *part, uint64_t by)
 	part->step_ns = part->hidden_ns + part->exposed_ns + part->compute_ns;
 }
 
-static void add(struct twi_timeline_split *into, const struct twi_timeline_split *from)
+static void add_split(struct twi_timeline_split *into, const struct twi_timeline_split *from)
 {
 	into->step_ns += from->step_ns;
 	into->compute_ns += from->compute_ns;
@@ -126,10 +126,10 @@ static void steps_chart(const struct twi_report_page *p)
 		uint64_t late = 0;
 
 		for (size_t k = first; k < first + count; k++) {
-			add(&part, &p->t->steps[k].mean);
+			add_split(&part, &p->t->steps[k].mean);
 			late = twi_max(late, p->t->steps[k].late_ns);
 		}
-		divide(&part, count);
+		divide_split(&part, count);
 		snprintf(what, sizeof(what), count > 1 ? "mean of %zu steps from %llu" : "step",
 			 count, (unsigned long long)p->t->steps[first].number);
 		if (count == 1)
@@ -167,7 +167,7 @@ static void ranks_chart(const struct twi_report_page *p)
 
 		if (p->t->ranks[r].steps == 0)
 			continue;
-		divide(&part, p->t->ranks[r].steps);
+		divide_split(&part, p->t->ranks[r].steps);
 		snprintf(what, sizeof(what), "rank %lld, mean step",
 			 (long long)p->trace->ranks[r].rank);
 		split_title(title, sizeof(title), what, &part);

@@ -17,7 +17,7 @@
 #define NO_GROUP      "<th class=\"group\"></th>" /* a column that no head joins */
 #define RANKS_OPEN    8u                          /* the others are to be unfolded */
 
-static void begin(const struct twi_report_page *p, const char *title, const char *note)
+static void begin_section(const struct twi_report_page *p, const char *title, const char *note)
 {
 	twi_emit_puts(p->e, "<section><h2>");
 	twi_emit_puts(p->e, title);
@@ -26,14 +26,14 @@ static void begin(const struct twi_report_page *p, const char *title, const char
 	twi_emit_puts(p->e, "</p>\n");
 }
 
-static void table(const struct twi_report_page *p, const char *head)
+static void begin_table(const struct twi_report_page *p, const char *head)
 {
 	twi_emit_puts(p->e, "<div class=\"scroll\"><table>");
 	twi_emit_puts(p->e, head);
 	twi_emit_puts(p->e, "\n");
 }
 
-static void end(const struct twi_report_page *p, size_t left_out, const char *of_what)
+static void end_table(const struct twi_report_page *p, size_t left_out, const char *of_what)
 {
 	twi_emit_puts(p->e, "</table></div>");
 	if (left_out > 0)
@@ -85,21 +85,24 @@ void twi_page_slack(const struct twi_report_page *p)
 
 	if (shown == 0)
 		return;
-	begin(p, "Collectives: slack and stall",
-	      "Slack is the time the program left a collective to hide in, stall the time it kept "
-	      "the program waiting; over all ranks and occurrences. Required is the bandwidth "
-	      "that would have hidden it: where it is above the limit of the link, only more "
-	      "slack or fewer bytes help.");
-	table(p, "<tr>" NO_GROUP NO_GROUP NO_GROUP NO_GROUP NO_GROUP
-		 "<th class=\"group\" colspan=\"4\">stall</th>"
-		 "<th class=\"group\" colspan=\"3\">slack</th>"
-		 "<th class=\"group\" colspan=\"2\">observed</th>" NO_GROUP "</tr>"
-		 "<tr><th class=\"l\">Collective</th><th>Group</th><th>Ranks</th><th>Size</th>"
-		 "<th>Count</th><th>total</th><th>mean</th><th>p50</th><th>p99</th><th>mean</th>"
-		 "<th>p50</th><th>p99</th><th>mean</th><th>p99</th><th>Required</th></tr>");
+	begin_section(
+		p, "Collectives: slack and stall",
+		"Slack is the time the program left a collective to hide in, stall the time it "
+		"kept "
+		"the program waiting; over all ranks and occurrences. Required is the bandwidth "
+		"that would have hidden it: where it is above the limit of the link, only more "
+		"slack or fewer bytes help.");
+	begin_table(p,
+		    "<tr>" NO_GROUP NO_GROUP NO_GROUP NO_GROUP NO_GROUP
+		    "<th class=\"group\" colspan=\"4\">stall</th>"
+		    "<th class=\"group\" colspan=\"3\">slack</th>"
+		    "<th class=\"group\" colspan=\"2\">observed</th>" NO_GROUP "</tr>"
+		    "<tr><th class=\"l\">Collective</th><th>Group</th><th>Ranks</th><th>Size</th>"
+		    "<th>Count</th><th>total</th><th>mean</th><th>p50</th><th>p99</th><th>mean</th>"
+		    "<th>p50</th><th>p99</th><th>mean</th><th>p99</th><th>Required</th></tr>");
 	for (size_t i = 0; i < shown; i++)
 		slack_row(p, &p->slack->groups[i]);
-	end(p, p->slack->group_count - shown, "kinds of collectives");
+	end_table(p, p->slack->group_count - shown, "kinds of collectives");
 }
 
 /* --- pairs --- */
@@ -110,12 +113,15 @@ void twi_page_pairs(const struct twi_report_page *p)
 
 	if (shown == 0)
 		return;
-	begin(p, "Pairs of ranks",
-	      "Usual is what transfers of the same sizes take between other pairs. Marked: slow "
-	      "pairs, from 1.5 times the usual; they come first.");
-	table(p, "<tr><th class=\"l\">From \xe2\x86\x92 to</th><th>Transfers</th><th>Bytes</th>"
-		 "<th>p50</th><th>p99</th><th>Max</th><th>Time together</th><th>Against usual</th>"
-		 "<th>Best rate</th></tr>");
+	begin_section(
+		p, "Pairs of ranks",
+		"Usual is what transfers of the same sizes take between other pairs. Marked: slow "
+		"pairs, from 1.5 times the usual; they come first.");
+	begin_table(
+		p,
+		"<tr><th class=\"l\">From \xe2\x86\x92 to</th><th>Transfers</th><th>Bytes</th>"
+		"<th>p50</th><th>p99</th><th>Max</th><th>Time together</th><th>Against usual</th>"
+		"<th>Best rate</th></tr>");
 	for (size_t i = 0; i < shown; i++) {
 		const struct twi_timeline_pair *pair = &p->t->pairs[i];
 		char text[128];
@@ -143,7 +149,7 @@ void twi_page_pairs(const struct twi_report_page *p)
 			twi_cell_text(p->e, "dim", "\xe2\x80\x93");
 		twi_emit_puts(p->e, "</tr>\n");
 	}
-	end(p, p->t->pair_count - shown, "pairs");
+	end_table(p, p->t->pair_count - shown, "pairs");
 }
 
 /* --- regions --- */
@@ -154,11 +160,13 @@ void twi_page_regions(const struct twi_report_page *p)
 
 	if (shown == 0)
 		return;
-	begin(p, "Bound by bandwidth",
-	      "Times in which a rank's link was at 80 % of its limit or more while its threads "
-	      "waited for half of the time or more.");
-	table(p, "<tr><th class=\"l\">Rank</th><th class=\"l\">Link</th><th>From</th><th>To</th>"
-		 "<th>Bytes</th><th>Rate</th><th>Waited</th></tr>");
+	begin_section(
+		p, "Bound by bandwidth",
+		"Times in which a rank's link was at 80 % of its limit or more while its threads "
+		"waited for half of the time or more.");
+	begin_table(p,
+		    "<tr><th class=\"l\">Rank</th><th class=\"l\">Link</th><th>From</th><th>To</th>"
+		    "<th>Bytes</th><th>Rate</th><th>Waited</th></tr>");
 	for (size_t i = 0; i < shown; i++) {
 		const struct twi_timeline_region *region = &p->t->regions[i];
 		uint64_t ns = (uint64_t)(region->end_ns - region->start_ns);
@@ -178,7 +186,7 @@ void twi_page_regions(const struct twi_report_page *p)
 		twi_cell_ns(p->e, "", region->waited_ns);
 		twi_emit_puts(p->e, "</tr>\n");
 	}
-	end(p, p->t->region_count - shown, "such times");
+	end_table(p, p->t->region_count - shown, "such times");
 }
 
 /* --- ranks --- */
@@ -251,26 +259,28 @@ void twi_page_ranks(const struct twi_report_page *p)
 		order[at] = r;
 	}
 	left = p->t->rank_count - shown;
-	begin(p, "Who was waited for",
-	      "Steps that a rank held up: it did not wait, and took longer than the median of the "
-	      "others by 5 % of the step or more; from durations alone, so clocks do not matter. "
-	      "Collectives that it came last to: by so much after every other rank that the "
-	      "clocks' errors cannot explain it; only the certain part is counted.");
-	table(p, rank_head);
+	begin_section(
+		p, "Who was waited for",
+		"Steps that a rank held up: it did not wait, and took longer than the median of "
+		"the "
+		"others by 5 % of the step or more; from durations alone, so clocks do not matter. "
+		"Collectives that it came last to: by so much after every other rank that the "
+		"clocks' errors cannot explain it; only the certain part is counted.");
+	begin_table(p, rank_head);
 	for (size_t i = 0; i < shown; i++) {
 		if (i == RANKS_OPEN && shown > RANKS_OPEN + 4) {
 			twi_emit_raw(p->e,
 				     "</table></div><details><summary>%zu more ranks</summary>",
 				     shown - i);
-			table(p, rank_head);
+			begin_table(p, rank_head);
 		}
 		rank_row(p, order[i]);
 	}
 	if (shown > RANKS_OPEN + 4) {
 		twi_emit_puts(p->e, "</table></div></details>");
-		table(p, "");
+		begin_table(p, "");
 	}
-	end(p, left, "ranks");
+	end_table(p, left, "ranks");
 }
 
 /* --- reasons --- */
@@ -292,11 +302,12 @@ void twi_page_reasons(const struct twi_report_page *p)
 		if (next == TWI_R_COUNT)
 			break;
 		if (!begun) {
-			begin(p, "Copies and late registrations",
-			      "Each is a byte moved or a page pinned that need not have been.");
-			table(p, "<tr><th class=\"l\">Reason</th><th class=\"l\">Kind</th>"
-				 "<th>Count</th><th>Bytes</th><th>Time</th><th>Longest</th>"
-				 "<th class=\"l\">Cure</th></tr>");
+			begin_section(
+				p, "Copies and late registrations",
+				"Each is a byte moved or a page pinned that need not have been.");
+			begin_table(p, "<tr><th class=\"l\">Reason</th><th class=\"l\">Kind</th>"
+				       "<th>Count</th><th>Bytes</th><th>Time</th><th>Longest</th>"
+				       "<th class=\"l\">Cure</th></tr>");
 		}
 		begun = shown[next] = true;
 		info = twi_reason_describe(next);
@@ -311,12 +322,12 @@ void twi_page_reasons(const struct twi_report_page *p)
 		twi_emit_puts(p->e, "</tr>\n");
 	}
 	if (begun)
-		end(p, 0, "");
+		end_table(p, 0, "");
 }
 
 /* --- what was recorded --- */
 
-static void losses(const struct twi_report_page *p)
+static void losses_table(const struct twi_report_page *p)
 {
 	uint64_t spans = 0, lost = 0, sampled = 0;
 	char text[3][TWI_WORDS_BYTES];
@@ -339,9 +350,9 @@ static void losses(const struct twi_report_page *p)
 void twi_page_records(const struct twi_report_page *p)
 {
 	twi_emit_puts(p->e, "<section><h2>What was recorded</h2>");
-	losses(p);
-	table(p, "<tr><th class=\"l\">Kind</th><th>Count</th><th>Failed</th><th>Bytes</th>"
-		 "<th>Time together</th><th>p50</th><th>p99</th><th>Max</th></tr>");
+	losses_table(p);
+	begin_table(p, "<tr><th class=\"l\">Kind</th><th>Count</th><th>Failed</th><th>Bytes</th>"
+		       "<th>Time together</th><th>p50</th><th>p99</th><th>Max</th></tr>");
 	for (unsigned i = 0; i < TWI_SPAN_KINDS; i++) {
 		const struct twi_timeline_quantiles *q = &p->t->kinds[i];
 
@@ -361,5 +372,5 @@ void twi_page_records(const struct twi_report_page *p)
 		twi_cell_ns(p->e, "", q->max_ns);
 		twi_emit_puts(p->e, "</tr>\n");
 	}
-	end(p, 0, "");
+	end_table(p, 0, "");
 }

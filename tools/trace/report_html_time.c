@@ -40,8 +40,8 @@ static double x_of_bin(const struct twi_report_page *p, unsigned bin)
 	return x_of(p, (double)bin * (double)p->t->bin_ns);
 }
 
-static void legend(struct twi_emit *e, unsigned row, double top, const char *class,
-		   const char *text)
+static void draw_legend(struct twi_emit *e, unsigned row, double top, const char *class,
+			const char *text)
 {
 	double y = top + 4 + row * 17.0;
 
@@ -50,9 +50,10 @@ static void legend(struct twi_emit *e, unsigned row, double top, const char *cla
 }
 
 /* A line in steps, one value for each bin; filled down to `bottom` where that is asked for. */
-static void staircase(const struct twi_report_page *p, const char *class,
-		      double (*value)(const struct twi_report_page *p, unsigned path, unsigned bin),
-		      unsigned path, const struct twi_scale *scale, bool filled)
+static void draw_staircase(const struct twi_report_page *p, const char *class,
+			   double (*value)(const struct twi_report_page *p, unsigned path,
+					   unsigned bin),
+			   unsigned path, const struct twi_scale *scale, bool filled)
 {
 	struct twi_emit *e = p->e;
 	double last = -1;
@@ -76,8 +77,8 @@ static void staircase(const struct twi_report_page *p, const char *class,
 }
 
 /* Invisible columns that say what a bin holds when pointed at. */
-static void hover(const struct twi_report_page *p, unsigned bin, double top, double bottom,
-		  const char *text)
+static void draw_hover(const struct twi_report_page *p, unsigned bin, double top, double bottom,
+		       const char *text)
 {
 	double x = x_of_bin(p, bin);
 
@@ -134,7 +135,7 @@ static double sent_mean(const struct twi_report_page *p, unsigned path, unsigned
 	return bytes * 8e9 / (double)p->t->bin_ns / (double)p->t->rank_count;
 }
 
-static double most(const struct twi_report_page *p, unsigned path, unsigned bin, bool sent)
+static double link_most(const struct twi_report_page *p, unsigned path, unsigned bin, bool sent)
 {
 	uint64_t bytes = 0;
 
@@ -149,12 +150,12 @@ static double most(const struct twi_report_page *p, unsigned path, unsigned bin,
 
 static double sent_most(const struct twi_report_page *p, unsigned path, unsigned bin)
 {
-	return most(p, path, bin, true);
+	return link_most(p, path, bin, true);
 }
 
 static double received_most(const struct twi_report_page *p, unsigned path, unsigned bin)
 {
-	return most(p, path, bin, false);
+	return link_most(p, path, bin, false);
 }
 
 static double link_height(const struct twi_report_page *p, unsigned path)
@@ -191,21 +192,21 @@ static void link_draw(const struct twi_report_page *p, unsigned path, double top
 					      : "Throughput of a rank, within hosts");
 	draw_bands(p, path, top, bottom);
 	twi_svg_axis(p->e, &scale, 4, LEFT, RIGHT);
-	staircase(p, "fill tx", many ? sent_mean : sent_most, path, &scale, true);
-	staircase(p, "rx", received_most, path, &scale, false);
-	staircase(p, "tx", sent_most, path, &scale, false);
+	draw_staircase(p, "fill tx", many ? sent_mean : sent_most, path, &scale, true);
+	draw_staircase(p, "rx", received_most, path, &scale, false);
+	draw_staircase(p, "tx", sent_most, path, &scale, false);
 	twi_svg_line(p->e, "limit", LEFT, limit, RIGHT, limit);
 	twi_findings_rate(link->limit_bps, rate);
-	legend(p->e, 0, top, "tx", many ? "sent, busiest rank" : "sent");
-	legend(p->e, 1, top, "rx", many ? "received, busiest rank" : "received");
+	draw_legend(p->e, 0, top, "tx", many ? "sent, busiest rank" : "sent");
+	draw_legend(p->e, 1, top, "rx", many ? "received, busiest rank" : "received");
 	if (many)
-		legend(p->e, 2, top, "tx h3", "sent, mean of ranks");
+		draw_legend(p->e, 2, top, "tx h3", "sent, mean of ranks");
 	snprintf(text, sizeof(text), "limit %s", rate);
 	twi_svg_text(p->e, "limit", RIGHT + 14, top + 66, text);
 	twi_svg_text(p->e, "limit", RIGHT + 14, top + 80,
 		     link->limit_given ? "(given)" : "(best rate seen)");
 	if (p->t->region_count > 0)
-		legend(p->e, 5, top + 3, "band", "full, and waited for");
+		draw_legend(p->e, 5, top + 3, "band", "full, and waited for");
 	for (unsigned bin = 0; bin < TWI_TIMELINE_BINS; bin++) {
 		double out = sent_most(p, path, bin), in = received_most(p, path, bin);
 
@@ -216,7 +217,7 @@ static void link_draw(const struct twi_report_page *p, unsigned path, double top
 		twi_value_text(in, TWI_UNIT_BPS, received);
 		snprintf(text, sizeof(text), "at %s: busiest rank sent %s, received %s", at, sent,
 			 received);
-		hover(p, bin, top, bottom, text);
+		draw_hover(p, bin, top, bottom, text);
 	}
 }
 
@@ -327,7 +328,7 @@ static void latency_draw(const struct twi_report_page *p, unsigned path, double 
 		latency_points(p, c, &scale);
 		snprintf(class, sizeof(class), "s%u", c);
 		size_text(c, text, sizeof(text));
-		legend(p->e, row++, top, class, text);
+		draw_legend(p->e, row++, top, class, text);
 	}
 }
 
@@ -361,10 +362,10 @@ static void flight_draw(const struct twi_report_page *p, unsigned bytes, double 
 	twi_svg_text(p->e, "h", LEFT, top - 7,
 		     bytes ? "Bytes in flight, all ranks" : "Transfers in flight, all ranks");
 	twi_svg_axis(p->e, &scale, 2, LEFT, RIGHT);
-	staircase(p, "fill tx", flight_value, first, &scale, true);
-	staircase(p, "tx fine", flight_value, first + 1, &scale, false);
-	legend(p->e, 0, top, "tx h3", "mean");
-	legend(p->e, 1, top, "tx", "most at once");
+	draw_staircase(p, "fill tx", flight_value, first, &scale, true);
+	draw_staircase(p, "tx fine", flight_value, first + 1, &scale, false);
+	draw_legend(p->e, 0, top, "tx h3", "mean");
+	draw_legend(p->e, 1, top, "tx", "most at once");
 	for (unsigned bin = 0; bin < TWI_TIMELINE_BINS; bin++) {
 		char mean[TWI_VALUE_BYTES], peak[TWI_VALUE_BYTES], at[TWI_VALUE_BYTES], text[160];
 
@@ -374,7 +375,7 @@ static void flight_draw(const struct twi_report_page *p, unsigned bytes, double 
 		twi_value_text(flight_value(p, first, bin), unit, mean);
 		twi_value_text(flight_value(p, first + 1, bin), unit, peak);
 		snprintf(text, sizeof(text), "at %s: mean %s, at most %s", at, mean, peak);
-		hover(p, bin, top, bottom, text);
+		draw_hover(p, bin, top, bottom, text);
 	}
 }
 
@@ -408,8 +409,8 @@ static void reasons_draw(const struct twi_report_page *p, unsigned path, double 
 	twi_svg_text(p->e, "h", LEFT, top - 7,
 		     "Time in fallback copies and late registrations, all ranks");
 	twi_svg_axis(p->e, &scale, 2, LEFT, RIGHT);
-	legend(p->e, 0, top, "copy", "fallback copies");
-	legend(p->e, 1, top, "late", "late registrations");
+	draw_legend(p->e, 0, top, "copy", "fallback copies");
+	draw_legend(p->e, 1, top, "late", "late registrations");
 	for (unsigned bin = 0; bin < TWI_TIMELINE_BINS; bin++) {
 		const struct twi_timeline_bin *b = &p->t->bins[bin];
 		double x = x_of_bin(p, bin), width = x_of_bin(p, bin + 1) - x - 1;
@@ -495,10 +496,10 @@ static void heat_draw(const struct twi_report_page *p, unsigned path, double top
 				     NULL);
 		}
 	}
-	legend(p->e, 0, top - 14, "heat h1", "little");
-	legend(p->e, 1, top - 14, "heat h8", "at the limit");
+	draw_legend(p->e, 0, top - 14, "heat h1", "little");
+	draw_legend(p->e, 1, top - 14, "heat h8", "at the limit");
 	if (p->t->region_count > 0)
-		legend(p->e, 2, top - 14, "h9", "full, and waited for");
+		draw_legend(p->e, 2, top - 14, "h9", "full, and waited for");
 }
 
 /* --- together --- */

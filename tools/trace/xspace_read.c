@@ -93,7 +93,7 @@ struct reader {
 	size_t line_count;
 };
 
-static int bad(const char *what)
+static int bad_xspace(const char *what)
 {
 	return twi_error(TOW_EINVAL, "no trace of Towline's: %s", what);
 }
@@ -130,7 +130,7 @@ static int read_names(struct twi_trace_rank *rank, const Twi__TraceRank *from)
 		rank->peer_count++;
 	}
 	if (wrong)
-		return bad("a name is no text");
+		return bad_xspace("a name is no text");
 	if (rank->name_count != from->n_names || rank->peer_count != from->n_peers)
 		return twi_error(TOW_ENOMEM, "no memory to read a trace");
 	return TOW_OK;
@@ -153,9 +153,9 @@ static int read_threads(struct reader *reader, size_t index, const Twi__TraceRan
 
 		if (strlen(thread->name) >= sizeof(rank->threads[i].name) ||
 		    !twi_text_is_clean(thread->name))
-			return bad("the name of a thread is none");
+			return bad_xspace("the name of a thread is none");
 		if ((uint64_t)thread->line != reader->line_count + 1)
-			return bad("its threads are not in order");
+			return bad_xspace("its threads are not in order");
 		strcpy(rank->threads[i].name, thread->name);
 		rank->threads[i].tid = thread->tid;
 		rank->threads[i].lost = thread->lost;
@@ -180,14 +180,14 @@ static int read_rank(struct reader *reader, const Twi__TraceRank *from)
 	int status;
 
 	if (trace->rank_count && from->rank <= rank[-1].rank && from->rank >= 0)
-		return bad("its ranks are not in order");
+		return bad_xspace("its ranks are not in order");
 	if (!clocks_are_sane(from))
-		return bad("the clock of a rank is out of range");
+		return bad_xspace("the clock of a rank is out of range");
 	trace->rank_count++;
 	rank->host = text_of(from->host, &wrong);
 	rank->job = text_of(from->job, &wrong);
 	if (rank->host == NULL || rank->job == NULL)
-		return wrong ? bad("the name of a host or job is no text")
+		return wrong ? bad_xspace("the name of a host or job is no text")
 			     : twi_error(TOW_ENOMEM, "no memory to read a trace");
 	rank->rank = from->rank;
 	rank->world = from->world;
@@ -213,7 +213,7 @@ static const Twi__XPlane *find_plane(const Twi__XSpace *space, const char *name)
 static int read_ranks(struct reader *reader, const Twi__XPlane *plane)
 {
 	if (plane->n_stats > READ_RANKS_MAX)
-		return bad("it has too many ranks");
+		return bad_xspace("it has too many ranks");
 	reader->trace->ranks = calloc(plane->n_stats + 1, sizeof(*reader->trace->ranks));
 	if (reader->trace->ranks == NULL)
 		return twi_error(TOW_ENOMEM, "no memory to read a trace");
@@ -223,10 +223,10 @@ static int read_ranks(struct reader *reader, const Twi__XPlane *plane)
 		int status;
 
 		if (stat->value_case != TWI__XSTAT__VALUE_BYTES_VALUE)
-			return bad("a rank is no message");
+			return bad_xspace("a rank is no message");
 		rank = twi__trace_rank__unpack(NULL, stat->bytes_value.len, stat->bytes_value.data);
 		if (rank == NULL)
-			return bad("a rank is no message");
+			return bad_xspace("a rank is no message");
 		status = read_rank(reader, rank);
 		twi__trace_rank__free_unpacked(rank, NULL);
 		if (status < 0)
@@ -309,20 +309,20 @@ static int read_span(const struct words *words, const struct twi_trace_rank *ran
 	uint64_t wire = of[TWI_STAT_WIRE];
 
 	if (of[TWI_STAT_KIND] >= TWI_SPAN_KINDS)
-		return bad("a span's kind is unknown");
+		return bad_xspace("a span's kind is unknown");
 	if (of[TWI_STAT_KIND] == TWI_SPAN_COLL)
 		wire = of[TWI_STAT_RANKS];
 	if (of[TWI_STAT_START] > READ_TIME_MAX ||
 	    of[TWI_STAT_TOOK] > READ_TIME_MAX - of[TWI_STAT_START])
-		return bad("a span's time is out of range");
+		return bad_xspace("a span's time is out of range");
 	if (of[TWI_STAT_NAME] > rank->name_count || of[TWI_STAT_PEER] > rank->peer_count)
-		return bad("a span's name or peer leads nowhere");
+		return bad_xspace("a span's name or peer leads nowhere");
 	if (words->has[TWI_STAT_LANE] && of[TWI_STAT_LANE] >= TWI_LANE_COUNT)
-		return bad("a span's lane is unknown");
+		return bad_xspace("a span's lane is unknown");
 	if (!detail_is_sane(of[TWI_STAT_KIND], of[TWI_STAT_DETAIL]) ||
 	    !status_is_sane(of[TWI_STAT_STATUS]) || of[TWI_STAT_QUEUE] > UINT32_MAX ||
 	    of[TWI_STAT_MATCH] > UINT32_MAX || wire > UINT32_MAX)
-		return bad("a span's word is out of range");
+		return bad_xspace("a span's word is out of range");
 	*span = (struct twi_span){
 		.start_ns = of[TWI_STAT_START],
 		.end_ns = of[TWI_STAT_START] + of[TWI_STAT_TOOK],
@@ -354,7 +354,7 @@ static int read_line(struct reader *reader, const Twi__XLine *from, const struct
 	rank = &reader->trace->ranks[line->rank];
 	thread = &rank->threads[line->thread];
 	if (line->read)
-		return bad("two lines are of one thread");
+		return bad_xspace("two lines are of one thread");
 	line->read = true;
 	thread->spans = calloc(from->n_events + 1, sizeof(*thread->spans));
 	if (thread->spans == NULL)
@@ -371,7 +371,7 @@ static int read_line(struct reader *reader, const Twi__XLine *from, const struct
 		if (status < 0)
 			return status;
 		if (thread->span_count && span->start_ns < span[-1].start_ns)
-			return bad("the spans of a thread are not in order");
+			return bad_xspace("the spans of a thread are not in order");
 		thread->span_count++;
 	}
 	return TOW_OK;
@@ -385,8 +385,8 @@ static int read_space(struct reader *reader, const Twi__XSpace *space)
 	int status;
 
 	if (ranks == NULL || host == NULL)
-		return bad("the planes " TWI_XSPACE_RANKS_PLANE " and " TWI_XSPACE_HOST_PLANE
-			   " are not there; it may be another program's XSpace");
+		return bad_xspace("the planes " TWI_XSPACE_RANKS_PLANE " and " TWI_XSPACE_HOST_PLANE
+				  " are not there; it may be another program's XSpace");
 	status = read_ranks(reader, ranks);
 	if (status < 0)
 		return status;
@@ -409,9 +409,9 @@ int twi_import_xspace(const void *bytes, size_t count, struct twi_trace *out)
 
 	*out = (struct twi_trace){ 0 };
 	if (count > READ_BYTES_MAX)
-		return bad("it is larger than 1 GiB");
+		return bad_xspace("it is larger than 1 GiB");
 	space = twi__xspace__unpack(&allocator, count, bytes);
-	status = space != NULL ? read_space(&reader, space) : bad("it is no XSpace");
+	status = space != NULL ? read_space(&reader, space) : bad_xspace("it is no XSpace");
 	memory_fini(&memory);
 	free(reader.lines);
 	if (status < 0)

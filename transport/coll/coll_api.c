@@ -52,7 +52,7 @@ TOW_PUBLIC const char *tow_reduce_name(enum tow_reduce reduce)
 	}
 }
 
-/* The call as it is made; what the kinds have in common is checked in start(). */
+/* The call as it is made; what the kinds have in common is checked in start_request(). */
 struct request {
 	const char *call;
 	struct tow_group *group;
@@ -61,7 +61,7 @@ struct request {
 	struct tow_op **op_out;
 };
 
-static bool reduces(enum twi_coll_kind kind)
+static bool kind_reduces(enum twi_coll_kind kind)
 {
 	return kind == TWI_COLL_ALL_REDUCE || kind == TWI_COLL_REDUCE_SCATTER ||
 	       kind == TWI_COLL_REDUCE;
@@ -81,7 +81,7 @@ static int check_numbers(const struct request *request, uint32_t size)
 	if (what->root >= size)
 		return twi_error(TOW_EINVAL, "%s: root is %u, the group has %u", request->call,
 				 what->root, size);
-	if (!reduces(what->kind))
+	if (!kind_reduces(what->kind))
 		return TOW_OK;
 	if ((unsigned)what->reduce >= TOW_REDUCE_COUNT)
 		return twi_error(TOW_EINVAL, "%s: reduce is %d, which is none", request->call,
@@ -92,7 +92,7 @@ static int check_numbers(const struct request *request, uint32_t size)
 	return TOW_OK;
 }
 
-static bool overlap(const uint8_t *a, uint64_t a_bytes, const uint8_t *b, uint64_t b_bytes)
+static bool ranges_overlap(const uint8_t *a, uint64_t a_bytes, const uint8_t *b, uint64_t b_bytes)
 {
 	return a_bytes > 0 && b_bytes > 0 && a < b + b_bytes && b < a + a_bytes;
 }
@@ -142,7 +142,7 @@ static int check_buffers(struct request *request, uint32_t rank, uint32_t size)
 		return twi_error(TOW_EINVAL, "%s: in is NULL", request->call);
 	if (out == NULL && out_bytes > 0)
 		return twi_error(TOW_EINVAL, "%s: out is NULL", request->call);
-	if (!overlap(in, in_bytes, out, out_bytes))
+	if (!ranges_overlap(in, in_bytes, out, out_bytes))
 		return TOW_OK;
 	if (!in_place_at(what, rank, &offset) || in != out + offset)
 		return twi_error(TOW_EINVAL, "%s: in and out overlap", request->call);
@@ -180,8 +180,8 @@ static int check_options(struct request *request, const struct tow_coll_options 
 	return TOW_OK;
 }
 
-static int begin(struct request *request, const struct tow_coll_options *options,
-		 struct twi_engine *engine)
+static int begin_request(struct request *request, const struct tow_coll_options *options,
+			 struct twi_engine *engine)
 {
 	struct tow_op_options op_options = TOW_OP_OPTIONS_INIT;
 	struct twi_coll_group *coll = request->group->coll;
@@ -222,7 +222,7 @@ static int begin(struct request *request, const struct tow_coll_options *options
 	return status;
 }
 
-static int start(struct request *request)
+static int start_request(struct request *request)
 {
 	const struct tow_coll_options *options = request->options;
 	struct tow_group *group = request->group;
@@ -248,7 +248,7 @@ static int start(struct request *request)
 	if (engine->failing || group->ranks->closing)
 		status = twi_error(TOW_ECLOSED, "%s: the group is being closed", request->call);
 	else
-		status = begin(request, options, engine);
+		status = begin_request(request, options, engine);
 	twi_engine_leave(engine);
 	return status;
 }
@@ -265,8 +265,8 @@ TOW_PUBLIC int tow_coll_all_reduce_start(struct tow_group *group, const void *in
 					 const struct tow_coll_options *options,
 					 struct tow_op **op_out)
 {
-	return start(REQUEST(TWI_COLL_ALL_REDUCE, .in = in, .out = out, .count = count,
-			     .type = type, .reduce = reduce));
+	return start_request(REQUEST(TWI_COLL_ALL_REDUCE, .in = in, .out = out, .count = count,
+				     .type = type, .reduce = reduce));
 }
 
 TOW_PUBLIC int tow_coll_reduce_scatter_start(struct tow_group *group, const void *in, void *out,
@@ -275,8 +275,8 @@ TOW_PUBLIC int tow_coll_reduce_scatter_start(struct tow_group *group, const void
 					     const struct tow_coll_options *options,
 					     struct tow_op **op_out)
 {
-	return start(REQUEST(TWI_COLL_REDUCE_SCATTER, .in = in, .out = out, .count = count,
-			     .type = type, .reduce = reduce));
+	return start_request(REQUEST(TWI_COLL_REDUCE_SCATTER, .in = in, .out = out, .count = count,
+				     .type = type, .reduce = reduce));
 }
 
 TOW_PUBLIC int tow_coll_all_gather_start(struct tow_group *group, const void *in, void *out,
@@ -284,7 +284,7 @@ TOW_PUBLIC int tow_coll_all_gather_start(struct tow_group *group, const void *in
 					 const struct tow_coll_options *options,
 					 struct tow_op **op_out)
 {
-	return start(
+	return start_request(
 		REQUEST(TWI_COLL_ALL_GATHER, .in = in, .out = out, .count = count, .type = type));
 }
 
@@ -293,8 +293,8 @@ TOW_PUBLIC int tow_coll_broadcast_start(struct tow_group *group, void *data, uin
 					const struct tow_coll_options *options,
 					struct tow_op **op_out)
 {
-	return start(REQUEST(TWI_COLL_BROADCAST, .in = data, .out = data, .count = count,
-			     .type = type, .root = root));
+	return start_request(REQUEST(TWI_COLL_BROADCAST, .in = data, .out = data, .count = count,
+				     .type = type, .root = root));
 }
 
 TOW_PUBLIC int tow_coll_reduce_start(struct tow_group *group, const void *in, void *out,
@@ -302,16 +302,16 @@ TOW_PUBLIC int tow_coll_reduce_start(struct tow_group *group, const void *in, vo
 				     uint32_t root, const struct tow_coll_options *options,
 				     struct tow_op **op_out)
 {
-	return start(REQUEST(TWI_COLL_REDUCE, .in = in, .out = out, .count = count, .type = type,
-			     .reduce = reduce, .root = root));
+	return start_request(REQUEST(TWI_COLL_REDUCE, .in = in, .out = out, .count = count,
+				     .type = type, .reduce = reduce, .root = root));
 }
 
 TOW_PUBLIC int tow_coll_gather_start(struct tow_group *group, const void *in, void *out,
 				     uint64_t count, enum tow_type type, uint32_t root,
 				     const struct tow_coll_options *options, struct tow_op **op_out)
 {
-	return start(REQUEST(TWI_COLL_GATHER, .in = in, .out = out, .count = count, .type = type,
-			     .root = root));
+	return start_request(REQUEST(TWI_COLL_GATHER, .in = in, .out = out, .count = count,
+				     .type = type, .root = root));
 }
 
 TOW_PUBLIC int tow_coll_scatter_start(struct tow_group *group, const void *in, void *out,
@@ -319,8 +319,8 @@ TOW_PUBLIC int tow_coll_scatter_start(struct tow_group *group, const void *in, v
 				      const struct tow_coll_options *options,
 				      struct tow_op **op_out)
 {
-	return start(REQUEST(TWI_COLL_SCATTER, .in = in, .out = out, .count = count, .type = type,
-			     .root = root));
+	return start_request(REQUEST(TWI_COLL_SCATTER, .in = in, .out = out, .count = count,
+				     .type = type, .root = root));
 }
 
 TOW_PUBLIC int tow_coll_all_to_all_start(struct tow_group *group, const void *in, void *out,
@@ -328,7 +328,7 @@ TOW_PUBLIC int tow_coll_all_to_all_start(struct tow_group *group, const void *in
 					 const struct tow_coll_options *options,
 					 struct tow_op **op_out)
 {
-	return start(
+	return start_request(
 		REQUEST(TWI_COLL_ALL_TO_ALL, .in = in, .out = out, .count = count, .type = type));
 }
 
@@ -336,7 +336,7 @@ TOW_PUBLIC int tow_coll_barrier_start(struct tow_group *group,
 				      const struct tow_coll_options *options,
 				      struct tow_op **op_out)
 {
-	return start(REQUEST(TWI_COLL_BARRIER, .type = TOW_U8));
+	return start_request(REQUEST(TWI_COLL_BARRIER, .type = TOW_U8));
 }
 
 TOW_PUBLIC int tow_coll_send_receive_start(struct tow_group *group, const void *in, int64_t target,
@@ -356,8 +356,8 @@ TOW_PUBLIC int tow_coll_send_receive_start(struct tow_group *group, const void *
 				 "tow_coll_send_receive_start: target is %lld, source is %lld; the "
 				 "group has %lld",
 				 (long long)target, (long long)source, (long long)size);
-	return start(REQUEST(TWI_COLL_SEND_RECEIVE, .in = in, .out = out, .count = count,
-			     .type = type, .target = target, .source = source));
+	return start_request(REQUEST(TWI_COLL_SEND_RECEIVE, .in = in, .out = out, .count = count,
+				     .type = type, .target = target, .source = source));
 }
 
 /* Each rank is the source of one pair at most, and the target of one. */
@@ -423,8 +423,8 @@ TOW_PUBLIC int tow_coll_permute_start(struct tow_group *group, const void *in, v
 		free(seen);
 	if (status < 0)
 		return status;
-	return start(REQUEST(TWI_COLL_PERMUTE, .in = in, .out = out, .count = count, .type = type,
-			     .pairs = pairs, .pair_count = pair_count));
+	return start_request(REQUEST(TWI_COLL_PERMUTE, .in = in, .out = out, .count = count,
+				     .type = type, .pairs = pairs, .pair_count = pair_count));
 }
 
 /*
@@ -482,9 +482,9 @@ TOW_PUBLIC int tow_coll_all_gather_v_start(struct tow_group *group, const void *
 		status = check_parts("tow_coll_all_gather_v_start", group, 1, &parts, &at);
 	if (status < 0)
 		return status;
-	return start(REQUEST(TWI_COLL_ALL_GATHER_V, .in = in, .out = out, .type = type,
-			     .count = counts[group->rank], .recv_counts = counts,
-			     .recv_offsets = at));
+	return start_request(REQUEST(TWI_COLL_ALL_GATHER_V, .in = in, .out = out, .type = type,
+				     .count = counts[group->rank], .recv_counts = counts,
+				     .recv_offsets = at));
 }
 
 TOW_PUBLIC int tow_coll_all_to_all_v_start(struct tow_group *group, const void *in,
@@ -503,7 +503,7 @@ TOW_PUBLIC int tow_coll_all_to_all_v_start(struct tow_group *group, const void *
 		status = check_parts(call, group, 1, receive, &at[1]);
 	if (status < 0)
 		return status;
-	return start(REQUEST(TWI_COLL_ALL_TO_ALL_V, .in = in, .out = out, .type = type,
-			     .send_counts = send->counts, .send_offsets = at[0],
-			     .recv_counts = receive->counts, .recv_offsets = at[1]));
+	return start_request(REQUEST(TWI_COLL_ALL_TO_ALL_V, .in = in, .out = out, .type = type,
+				     .send_counts = send->counts, .send_offsets = at[0],
+				     .recv_counts = receive->counts, .recv_offsets = at[1]));
 }

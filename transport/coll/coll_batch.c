@@ -231,7 +231,7 @@ static struct held *first_part(struct fused *fused)
 	return pos == NULL ? NULL : twi_container_of(pos, struct held, link);
 }
 
-static void copy(struct twi_engine *engine, void *to, const void *from, uint64_t bytes)
+static void copy_part(struct twi_engine *engine, void *to, const void *from, uint64_t bytes)
 {
 	twi_path_copy_eager(engine, to, from, bytes);
 	twi_count(engine->diag, TWI_C_combined_copy_bytes, bytes);
@@ -250,8 +250,8 @@ static void on_fused(struct tow_op *op, const struct tow_result *result)
 		struct tow_op *user;
 
 		if (status >= 0)
-			copy(coll->engine, part->call.out, (uint8_t *)fused->memory + part->offset,
-			     bytes);
+			copy_part(coll->engine, part->call.out,
+				  (uint8_t *)fused->memory + part->offset, bytes);
 		else
 			twi_error(status, "%s", coll->why);
 		user = let_go(part);
@@ -300,7 +300,7 @@ static void abort_held(struct tow_op *op, int status)
 }
 
 /* Puts the next `count` of those that are held into the buffer, and says what call that makes. */
-static void gather(struct fused *fused, uint32_t count, struct twi_coll_call *call)
+static void gather_held(struct fused *fused, uint32_t count, struct twi_coll_call *call)
 {
 	struct twi_coll_group *coll = fused->coll;
 	uint8_t *memory = fused->memory;
@@ -315,7 +315,7 @@ static void gather(struct fused *fused, uint32_t count, struct twi_coll_call *ca
 		/* Reduced with the rest, so it is to be numbers. */
 		memset(memory + end, 0, held->offset - end);
 		end = held->offset + held->bytes;
-		copy(coll->engine, memory + held->offset, held->call.in, held->bytes);
+		copy_part(coll->engine, memory + held->offset, held->call.in, held->bytes);
 		/* Batches of other parts have other signatures, though their sums be the same. */
 		parts = twi_hash_step(parts, held->call.count);
 		fused->op.deadline_ns = twi_min(fused->op.deadline_ns, held->op->deadline_ns);
@@ -351,7 +351,7 @@ static void issue_fused(struct twi_coll_group *coll, uint32_t count, uint64_t by
 		return;
 	}
 	twi_op_embed(&fused->op, coll->engine, &twi_coll_op_ops, &options);
-	gather(fused, count, &call);
+	gather_held(fused, count, &call);
 	coll->batch->fused_n++;
 	twi_count(coll->engine->diag, TWI_C_combined_collectives, count);
 	status = twi_coll_start(coll, &call, &fused->op);
@@ -386,14 +386,14 @@ static void issue_one(struct twi_coll_group *coll, struct held *held)
 
 /* --- what is fused with what --- */
 
-static bool alike(const struct twi_coll_call *a, const struct twi_coll_call *b)
+static bool are_alike(const struct twi_coll_call *a, const struct twi_coll_call *b)
 {
 	return a->kind == TWI_COLL_ALL_REDUCE && b->kind == TWI_COLL_ALL_REDUCE &&
 	       a->type == b->type && a->reduce == b->reduce && a->priority == b->priority &&
 	       a->forced == b->forced;
 }
 
-static uint64_t threshold(const struct twi_coll_group *coll)
+static uint64_t limit_of(const struct twi_coll_group *coll)
 {
 	return coll->engine->knobs.combine_threshold_bytes;
 }
@@ -409,14 +409,14 @@ static uint32_t run_length(struct twi_coll_group *coll, uint64_t *bytes_out)
 	twi_list_for_each_safe (pos, next, &coll->batch->held) {
 		const struct held *held = twi_container_of(pos, struct held, link);
 
-		if (!alike(&first->call, &held->call) || held->bytes > threshold(coll) - payload)
+		if (!are_alike(&first->call, &held->call) || held->bytes > limit_of(coll) - payload)
 			break;
 		payload += held->bytes;
 		end = twi_align_up(end, PART_ALIGN) + held->bytes;
 		count++;
 	}
 	*bytes_out = end;
-	return threshold(coll) == 0 ? 1 : twi_max(count, 1u);
+	return limit_of(coll) == 0 ? 1 : twi_max(count, 1u);
 }
 
 void twi_coll_batch_issue(struct twi_coll_group *coll)
@@ -476,7 +476,7 @@ static struct held *new_held(struct twi_coll_batch *batch)
 	return held;
 }
 
-static int hold(struct twi_coll_group *coll, const struct twi_coll_call *call, struct tow_op *op)
+static int hold_op(struct twi_coll_group *coll, const struct twi_coll_call *call, struct tow_op *op)
 {
 	struct twi_coll_batch *batch = coll->batch;
 	struct twi_engine *engine = coll->engine;
@@ -511,15 +511,15 @@ static int hold(struct twi_coll_group *coll, const struct twi_coll_call *call, s
 }
 
 /* Whether the knob holds it back; what it cannot be fused with is issued. */
-static bool holds(struct twi_coll_group *coll, const struct twi_coll_call *call)
+static bool holds_call(struct twi_coll_group *coll, const struct twi_coll_call *call)
 {
 	uint64_t bytes = call->count * tow_type_bytes(call->type);
 	struct held *first = first_held(coll->batch);
-	bool small = call->kind == TWI_COLL_ALL_REDUCE && threshold(coll) > 0 &&
-		     bytes <= threshold(coll);
+	bool small =
+		call->kind == TWI_COLL_ALL_REDUCE && limit_of(coll) > 0 && bytes <= limit_of(coll);
 
-	if (first != NULL && (!small || !alike(&first->call, call) ||
-			      bytes > threshold(coll) - coll->batch->held_bytes))
+	if (first != NULL && (!small || !are_alike(&first->call, call) ||
+			      bytes > limit_of(coll) - coll->batch->held_bytes))
 		twi_coll_batch_issue(coll);
 	return small;
 }
@@ -532,20 +532,20 @@ int twi_coll_batch_add(struct twi_coll_group *coll, const struct twi_coll_call *
 	twi_assert_held(coll->engine);
 	if (status < 0)
 		return status;
-	if (coll->state == TWI_COLL_BROKEN || (!coll->batch->open && !holds(coll, call)))
+	if (coll->state == TWI_COLL_BROKEN || (!coll->batch->open && !holds_call(coll, call)))
 		return twi_coll_start(coll, call, op);
 	if (coll->series.in_flight + coll->batch->held_n >= TOW_COLL_IN_FLIGHT)
 		return twi_error(TOW_EBUSY,
 				 "%u collectives of the group are in flight, and %u are held back; "
 				 "end the batch, and wait for one",
 				 coll->series.in_flight, coll->batch->held_n);
-	return hold(coll, call, op);
+	return hold_op(coll, call, op);
 }
 
 /* --- the public calls --- */
 
 /* TOW_OK, and the engine is held. */
-static int enter(struct tow_group *group, const char *call)
+static int enter_group(struct tow_group *group, const char *call)
 {
 	int status = twi_group_check(group, call);
 
@@ -558,7 +558,7 @@ static int enter(struct tow_group *group, const char *call)
 TOW_PUBLIC int tow_coll_batch_begin(struct tow_group *group)
 {
 	struct twi_coll_group *coll;
-	int status = enter(group, __func__);
+	int status = enter_group(group, __func__);
 
 	if (status < 0)
 		return status;
@@ -579,7 +579,7 @@ TOW_PUBLIC int tow_coll_batch_begin(struct tow_group *group)
 TOW_PUBLIC int tow_coll_batch_end(struct tow_group *group)
 {
 	struct twi_coll_group *coll;
-	int status = enter(group, __func__);
+	int status = enter_group(group, __func__);
 
 	if (status < 0)
 		return status;

@@ -143,7 +143,7 @@ static bool same_call(const struct twi_coll_call *a, const struct twi_coll_call 
 	       same_words(a->recv_offsets, b->recv_offsets, ranks);
 }
 
-static const uint64_t *keep(uint64_t **at, const uint64_t *words, uint32_t count)
+static const uint64_t *keep_words(uint64_t **at, const uint64_t *words, uint32_t count)
 {
 	uint64_t *kept = *at;
 
@@ -164,10 +164,10 @@ int twi_coll_call_keep(struct twi_coll_call *call, uint32_t ranks, uint64_t **ar
 	at = *arrays_out = calloc(4 * (size_t)ranks + call->pair_count, sizeof(at[0]));
 	if (at == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for the counts of a collective");
-	call->send_counts = keep(&at, call->send_counts, ranks);
-	call->send_offsets = keep(&at, call->send_offsets, ranks);
-	call->recv_counts = keep(&at, call->recv_counts, ranks);
-	call->recv_offsets = keep(&at, call->recv_offsets, ranks);
+	call->send_counts = keep_words(&at, call->send_counts, ranks);
+	call->send_offsets = keep_words(&at, call->send_offsets, ranks);
+	call->recv_counts = keep_words(&at, call->recv_counts, ranks);
+	call->recv_offsets = keep_words(&at, call->recv_offsets, ranks);
 	if (call->pair_count > 0)
 		twi_path_copy_own(at, call->pairs, call->pair_count * sizeof(call->pairs[0]));
 	call->pairs = (const struct tow_coll_pair *)(const void *)at;
@@ -302,7 +302,7 @@ void twi_coll_case(const struct twi_coll_group *coll, const struct twi_coll_call
 	};
 }
 
-static int build(struct twi_coll_group *coll, struct twi_coll_entry *entry)
+static int build_plan(struct twi_coll_group *coll, struct twi_coll_entry *entry)
 {
 	struct twi_plan_case what;
 	const struct twi_plan_row *row;
@@ -351,7 +351,7 @@ static int make_entry(struct twi_coll_group *coll, const struct twi_coll_call *c
 	twi_list_init(&entry->age);
 	twi_list_init(&entry->spare);
 	if (twi_coll_call_keep(&entry->call, coll->size, &entry->arrays) == TOW_OK)
-		status = build(coll, entry);
+		status = build_plan(coll, entry);
 	if (status == TOW_ENOMEM)
 		twi_error(status, "no memory for the plan of a collective");
 	if (status < 0) {

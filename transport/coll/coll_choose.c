@@ -90,8 +90,8 @@ static enum place place_of(const struct twi_coll_group *coll)
 					     : SOME_HOSTS;
 }
 
-static bool usable(const struct twi_coll_group *coll, const struct twi_plan_row *row,
-		   const struct twi_plan_case *what)
+static bool is_usable(const struct twi_coll_group *coll, const struct twi_plan_row *row,
+		      const struct twi_plan_case *what)
 {
 	if (row == NULL || !twi_plan_fits(row, what))
 		return false;
@@ -117,7 +117,7 @@ static const struct twi_plan_row *from_built_in(const struct twi_coll_group *col
 		    (choice->place != ANYWHERE && choice->place != place))
 			continue;
 		row = twi_plan_find(choice->plan);
-		if (!usable(coll, row, what))
+		if (!is_usable(coll, row, what))
 			continue;
 		/* Knobs that somebody has set go before what was measured. */
 		if (choice->segment_bytes > 0 && what->segment_bytes == DEFAULT_SEGMENT_BYTES)
@@ -133,7 +133,7 @@ static const struct twi_plan_row *any_that_fits(const struct twi_coll_group *col
 						const struct twi_plan_case *what)
 {
 	for (unsigned i = 0; i < twi_plan_row_count; i++) {
-		if (usable(coll, &twi_plan_rows[i], what))
+		if (is_usable(coll, &twi_plan_rows[i], what))
 			return &twi_plan_rows[i];
 	}
 	return NULL;
@@ -148,7 +148,7 @@ const struct twi_plan_row *twi_coll_choose(const struct twi_coll_group *coll,
 
 	if (row != NULL) {
 		*why_out = "the call asks for it";
-		if (usable(coll, row, what))
+		if (is_usable(coll, row, what))
 			return row;
 		twi_error(TOW_EINVAL, "the plan %s cannot serve %s of %llu %s among %u ranks%s",
 			  row->name, twi_coll_kind_name(call->kind),
@@ -158,11 +158,11 @@ const struct twi_plan_row *twi_coll_choose(const struct twi_coll_group *coll,
 	}
 	*why_out = "knob coll_plan";
 	row = wish != NULL && wish[0] != '\0' ? twi_plan_find(wish) : NULL;
-	if (usable(coll, row, what))
+	if (is_usable(coll, row, what))
 		return row;
 	*why_out = "file of the knob coll_table";
 	row = twi_coll_table_find(coll, call);
-	if (usable(coll, row, what))
+	if (is_usable(coll, row, what))
 		return row;
 	*why_out = coll->engine->knobs.reproducible ? "built-in table, reproducible"
 						    : "built-in table";

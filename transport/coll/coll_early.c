@@ -60,8 +60,8 @@ static uint32_t written_by(const struct twi_plan_step *step)
 }
 
 /* Whether one of the step's first `count` refs lies in the span. */
-static bool touches(const struct twi_coll_entry *entry, const struct twi_plan_step *step,
-		    uint32_t count, const struct span *span)
+static bool touches_span(const struct twi_coll_entry *entry, const struct twi_plan_step *step,
+			 uint32_t count, const struct span *span)
 {
 	const struct twi_plan_ref *refs = &entry->plan->refs[step->ref];
 
@@ -94,7 +94,7 @@ static uint16_t stage_for(const struct twi_coll_entry *entry,
 		if (steps[i].stage + AHEAD < recv->stage)
 			return (uint16_t)(recv->stage - AHEAD);
 		if (steps[i].stage < recv->stage &&
-		    touches(entry, &steps[i], refs_of(&steps[i]), &span))
+		    touches_span(entry, &steps[i], refs_of(&steps[i]), &span))
 			return (uint16_t)(steps[i].stage + 1);
 	}
 	return 0;
@@ -117,7 +117,7 @@ static uint16_t stage_until(const struct twi_coll_entry *entry,
 		uint16_t stage = steps[i].kind == TWI_PLAN_RECV ? entry->early[i] : steps[i].stage;
 
 		if (steps[i].stage > send->stage && stage < until &&
-		    touches(entry, &steps[i], written_by(&steps[i]), &span))
+		    touches_span(entry, &steps[i], written_by(&steps[i]), &span))
 			until = stage;
 	}
 	return until > send->stage + 1 ? until : 0;

@@ -149,7 +149,7 @@ static void on_leave(struct twi_coll_group *coll, const struct twi_coll_word *wo
  * by itself: messages with that rank fail, and who waits for it in memory finds it gone, when all
  * that it had written is not enough.
  */
-static void lost(struct twi_coll_group *coll, uint32_t rank, int status)
+static void rank_lost(struct twi_coll_group *coll, uint32_t rank, int status)
 {
 	for (uint32_t i = 0; i < coll->locals_n; i++) {
 		if (coll->locals[i].rank == rank)
@@ -173,7 +173,7 @@ void twi_coll_rank_lost(struct twi_ranks *ranks, uint32_t job_rank, int status)
 
 		for (uint32_t i = 0; i < coll->size; i++) {
 			if (coll->members[i] == job_rank)
-				lost(coll, i, status);
+				rank_lost(coll, i, status);
 		}
 	}
 	twi_coll_shrink_lost(ranks);
@@ -181,7 +181,7 @@ void twi_coll_rank_lost(struct twi_ranks *ranks, uint32_t job_rank, int status)
 
 /* --- agreement --- */
 
-static void challenge(struct twi_coll_run *run, uint32_t rank, int status)
+static void challenge_rank(struct twi_coll_run *run, uint32_t rank, int status)
 {
 	struct twi_coll_word word = { .type = TWI_COLL_CALL,
 				      .status = status,
@@ -194,11 +194,11 @@ static void challenge(struct twi_coll_run *run, uint32_t rank, int status)
 
 void twi_coll_challenge(struct twi_coll_run *run, uint32_t rank)
 {
-	challenge(run, rank, TOW_OK);
+	challenge_rank(run, rank, TOW_OK);
 }
 
-static void mismatch(struct twi_coll_group *coll, const struct twi_coll_word *word,
-		     const char *mine)
+static void tell_mismatch(struct twi_coll_group *coll, const struct twi_coll_word *word,
+			  const char *mine)
 {
 	twi_count(coll->engine->diag, TWI_C_coll_mismatches, 1);
 	twi_error(TOW_EMISMATCH,
@@ -209,14 +209,14 @@ static void mismatch(struct twi_coll_group *coll, const struct twi_coll_word *wo
 }
 
 /* What another rank has said about its call, against this one's. */
-static void compare(struct twi_coll_run *run, const struct twi_coll_word *word)
+static void compare_calls(struct twi_coll_run *run, const struct twi_coll_word *word)
 {
 	char mine[200];
 
 	if (word->value == run->entry->signature && word->status != TOW_EMISMATCH)
 		return;
 	twi_coll_call_text(run, mine, sizeof(mine));
-	mismatch(run->coll, word, mine);
+	tell_mismatch(run->coll, word, mine);
 }
 
 /* The run of a collective that is over, unless another call has taken it since. */
@@ -247,7 +247,7 @@ static void came_after(struct twi_coll_group *coll, const struct twi_coll_word *
 	if (run != NULL)
 		twi_coll_call_text(run, call, sizeof(call));
 	snprintf(mine, sizeof(mine), "has finished %s%s", run != NULL ? "" : "its own", call);
-	mismatch(coll, word, mine);
+	tell_mismatch(coll, word, mine);
 }
 
 static void on_call(struct twi_coll_group *coll, const struct twi_coll_word *word)
@@ -258,7 +258,7 @@ static void on_call(struct twi_coll_group *coll, const struct twi_coll_word *wor
 	if (coll->state == TWI_COLL_BROKEN)
 		return;
 	if (run != NULL) {
-		compare(run, word);
+		compare_calls(run, word);
 	} else if (word->seq >= coll->series.next_seq) {
 		sign = &coll->signs[word->seq % TWI_COLL_SLOTS];
 		sign->seq = word->seq;
@@ -342,7 +342,7 @@ void twi_coll_sign(struct twi_coll_run *run)
 					      .value = sign->signature };
 
 		snprintf(word.text, sizeof(word.text), "%s", sign->text);
-		compare(run, &word);
+		compare_calls(run, &word);
 		if (run->state == TWI_COLL_FAILING)
 			return;
 	}
@@ -397,7 +397,7 @@ void twi_coll_message_failed(struct twi_coll_run *run, const struct tow_op *op,
 		run->suspicion = TOW_EMISMATCH;
 		run->suspect_ns = twi_engine_clock(coll->engine) + SUSPECT_NS;
 		if (rank < coll->size)
-			challenge(run, rank, TOW_EMISMATCH);
+			challenge_rank(run, rank, TOW_EMISMATCH);
 		twi_coll_run_poll(run);
 		return;
 	}

@@ -100,7 +100,7 @@ struct twi_coll_run *twi_coll_run_of(struct twi_coll_group *coll, uint64_t seq)
 }
 
 /* Behind all of its priority or a higher one. */
-static void insert(struct twi_coll_group *coll, struct twi_coll_run *run)
+static void insert_run(struct twi_coll_group *coll, struct twi_coll_run *run)
 {
 	struct twi_list *pos, *next, *at = &coll->runs;
 
@@ -114,8 +114,8 @@ static void insert(struct twi_coll_group *coll, struct twi_coll_run *run)
 }
 
 /* A run for the call, ready to go. */
-static int prepare(struct twi_coll_group *coll, const struct twi_coll_call *call,
-		   struct twi_coll_run **out)
+static int prepare_run(struct twi_coll_group *coll, const struct twi_coll_call *call,
+		       struct twi_coll_run **out)
 {
 	struct twi_coll_entry *entry;
 	struct twi_coll_run *run;
@@ -173,8 +173,8 @@ static void note_ended(struct twi_coll_group *coll, uint64_t seq, int status)
 }
 
 /* Others wait for what a small one shows: all that is written down about it comes after that. */
-static void begin(struct twi_coll_group *coll, struct twi_coll_run *run, struct tow_op *op,
-		  uint64_t seq, bool called)
+static void begin_run(struct twi_coll_group *coll, struct twi_coll_run *run, struct tow_op *op,
+		      uint64_t seq, bool called)
 {
 	run->op = op;
 	run->seq = seq;
@@ -193,7 +193,7 @@ static void begin(struct twi_coll_group *coll, struct twi_coll_run *run, struct 
 		op->wait.crowd = coll->crowd;
 	}
 	note_begun(coll, run);
-	insert(coll, run);
+	insert_run(coll, run);
 	twi_coll_run_start(run);
 }
 
@@ -301,10 +301,10 @@ void twi_coll_ready(struct twi_coll_group *coll)
 	twi_assert_held(coll->engine);
 	while (coll->state == TWI_COLL_READY && (pending = take_pending(coll)) != NULL) {
 		struct twi_coll_run *run;
-		int status = prepare(coll, &pending->call, &run);
+		int status = prepare_run(coll, &pending->call, &run);
 
 		if (status == TOW_OK) {
-			begin(coll, run, pending->op, pending->seq, true);
+			begin_run(coll, run, pending->op, pending->seq, true);
 		} else {
 			twi_coll_record_fail(pending->op, status);
 			twi_op_complete(pending->op, status, 0);
@@ -384,12 +384,12 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 			twi_coll_setup_start(coll); /* its failure is the call's end */
 		return status;
 	}
-	status = prepare(coll, call, &run);
+	status = prepare_run(coll, call, &run);
 	if (status < 0)
 		return status;
 	coll->series.in_flight++;
 	twi_op_watch(op);
-	begin(coll, run, op, coll->series.next_seq++, false);
+	begin_run(coll, run, op, coll->series.next_seq++, false);
 	if (run->op == op && twi_coll_span_wanted(run))
 		run->called_ns = twi_engine_clock(coll->engine);
 	return TOW_OK;
@@ -398,13 +398,13 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 int twi_coll_start_own(struct twi_coll_group *coll, const struct twi_coll_call *call)
 {
 	struct twi_coll_run *run;
-	int status = prepare(coll, call, &run);
+	int status = prepare_run(coll, call, &run);
 
 	twi_assert_held(coll->engine);
 	if (status < 0)
 		return status;
 	coll->series.in_flight++;
-	begin(coll, run, NULL, 0, false);
+	begin_run(coll, run, NULL, 0, false);
 	return TOW_OK;
 }
 

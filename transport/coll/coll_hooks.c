@@ -14,7 +14,7 @@
 #include "transport/engine/hooks.h"
 
 /* What was held back is issued, and the record gets the time of the first wait. */
-static void waited(struct tow_op *op, uint64_t now_ns)
+static void note_wait(struct tow_op *op, uint64_t now_ns)
 {
 	if (atomic_load_explicit(&op->held, memory_order_relaxed))
 		twi_coll_batch_wanted(op);
@@ -40,7 +40,7 @@ const struct twi_op_ops twi_coll_op_ops = { .kind = TWI_OP_CALL,
 					    .noun = "collective",
 					    .span = TWI_SPAN_COLL,
 					    .abort = abort_op,
-					    .waited = waited,
+					    .waited = note_wait,
 					    .waits_for = waits_for };
 
 /* One that cannot have collectives says so when it is asked for one. */

@@ -26,7 +26,7 @@ struct twi_coll_late {
 	struct answer answers[];
 };
 
-static void ask(struct twi_coll_group *coll, struct twi_coll_late *late)
+static void ask_ranks(struct twi_coll_group *coll, struct twi_coll_late *late)
 {
 	const struct twi_coll_word word = { .type = TWI_COLL_ASK, .seq = late->seq };
 
@@ -36,7 +36,7 @@ static void ask(struct twi_coll_group *coll, struct twi_coll_late *late)
 	}
 }
 
-static size_t add(char *out, size_t bytes, size_t used, uint32_t count, uint32_t rank)
+static size_t append_rank(char *out, size_t bytes, size_t used, uint32_t count, uint32_t rank)
 {
 	int n = snprintf(out + used, bytes - used, "%s%u", count > 0 ? ", " : "", rank);
 
@@ -44,8 +44,8 @@ static size_t add(char *out, size_t bytes, size_t used, uint32_t count, uint32_t
 }
 
 /* The ranks that are behind (silent false), or that have not answered. */
-static uint32_t name(const struct twi_coll_group *coll, const struct twi_coll_late *late,
-		     bool silent, char *out, size_t bytes)
+static uint32_t name_ranks(const struct twi_coll_group *coll, const struct twi_coll_late *late,
+			   bool silent, char *out, size_t bytes)
 {
 	uint32_t count = 0;
 	size_t used = 0;
@@ -57,7 +57,7 @@ static uint32_t name(const struct twi_coll_group *coll, const struct twi_coll_la
 		if (i == coll->rank || answer->there == silent ||
 		    (!silent && answer->begun >= late->seq))
 			continue;
-		used = add(out, bytes, used, count, i);
+		used = append_rank(out, bytes, used, count, i);
 		count++;
 	}
 	return count;
@@ -81,8 +81,8 @@ static void say_late(struct twi_coll_group *coll, const struct twi_coll_late *la
 
 	if (run != NULL)
 		twi_coll_call_text(run, what, sizeof(what));
-	behind_n = name(coll, late, false, behind, sizeof(behind));
-	silent_n = name(coll, late, true, silent, sizeof(silent));
+	behind_n = name_ranks(coll, late, false, behind, sizeof(behind));
+	silent_n = name_ranks(coll, late, true, silent, sizeof(silent));
 	if (behind_n == 0 && silent_n == 0) {
 		twi_error(TOW_EDEADLINE,
 			  "collective %llu (%.100s): all ranks have come to it, and "
@@ -175,10 +175,10 @@ void twi_coll_late(struct twi_coll_group *coll, struct tow_op *op, uint64_t seq)
 	}
 	wait_for_answers(coll, op);
 	coll->engine->hooks.inquiry->begin(coll->engine);
-	ask(coll, late);
+	ask_ranks(coll, late);
 }
 
-static void answer(struct twi_coll_group *coll, const struct twi_coll_word *word)
+static void answer_late(struct twi_coll_group *coll, const struct twi_coll_word *word)
 {
 	struct twi_coll_word out = { .type = TWI_COLL_ANSWER,
 				     .seq = word->seq,
@@ -201,7 +201,7 @@ void twi_coll_late_heard(struct twi_coll_group *coll, const struct twi_coll_word
 	struct answer *entry;
 
 	if (word->type == TWI_COLL_ASK) {
-		answer(coll, word);
+		answer_late(coll, word);
 		return;
 	}
 	if (late == NULL || word->seq != late->seq || late->answers[word->from].there)

@@ -29,7 +29,8 @@ struct early {
 	struct twi_coll_word word;
 };
 
-static uint32_t encode(uint32_t ctx, uint32_t from, const struct twi_coll_word *word, uint8_t *out)
+static uint32_t encode_word(uint32_t ctx, uint32_t from, const struct twi_coll_word *word,
+			    uint8_t *out)
 {
 	size_t text = strnlen(word->text, TWI_COLL_WORD_TEXT);
 
@@ -46,7 +47,7 @@ static uint32_t encode(uint32_t ctx, uint32_t from, const struct twi_coll_word *
 }
 
 /* Text of others goes into messages: nothing but what can be printed. */
-static bool decode(const uint8_t *in, uint64_t bytes, struct twi_coll_word *out)
+static bool decode_word(const uint8_t *in, uint64_t bytes, struct twi_coll_word *out)
 {
 	if (bytes < TWI_COLL_WORD_HEAD || bytes > TWI_COLL_WORD_MAX)
 		return false;
@@ -86,7 +87,7 @@ void twi_coll_say_to(struct twi_ranks *ranks, uint32_t job_rank, uint32_t ctx, u
 
 	if (post == NULL)
 		return;
-	post->bytes = encode(ctx, from, word, post->out);
+	post->bytes = encode_word(ctx, from, word, post->out);
 	slot = &ranks->slots[job_rank];
 	if (slot->state == TWI_SLOT_UP) {
 		twi_rank_post_send(post, slot->peer);
@@ -121,7 +122,7 @@ void twi_coll_say_all(struct twi_coll_group *coll, const struct twi_coll_word *w
 
 /* --- in --- */
 
-static struct twi_coll_group *find(struct twi_ranks *ranks, uint32_t ctx)
+static struct twi_coll_group *find_coll(struct twi_ranks *ranks, uint32_t ctx)
 {
 	struct twi_list *pos, *next;
 
@@ -152,7 +153,7 @@ static void keep_early(struct twi_ranks *ranks, uint32_t rank, const struct twi_
 	twi_list_push_back(&ranks->early, &early->link);
 }
 
-static void hear(struct twi_coll_group *coll, uint32_t rank, const struct twi_coll_word *word)
+static void hear_word(struct twi_coll_group *coll, uint32_t rank, const struct twi_coll_word *word)
 {
 	if (word->from < coll->size && coll->members[word->from] == rank &&
 	    word->from != coll->rank)
@@ -168,12 +169,12 @@ static bool has_ended(const struct twi_ranks *ranks, uint32_t ctx)
 	return ctx <= TWI_COLL_CTX_MAX && (ranks->ended[ctx / 64] >> ctx % 64 & 1) != 0;
 }
 
-static void route(struct twi_ranks *ranks, uint32_t rank, const struct twi_coll_word *word)
+static void route_word(struct twi_ranks *ranks, uint32_t rank, const struct twi_coll_word *word)
 {
-	struct twi_coll_group *coll = find(ranks, word->ctx);
+	struct twi_coll_group *coll = find_coll(ranks, word->ctx);
 
 	if (coll != NULL)
-		hear(coll, rank, word);
+		hear_word(coll, rank, word);
 	else if (has_ended(ranks, word->ctx))
 		twi_coll_shrink_heard(ranks, NULL, rank, word);
 	else
@@ -187,8 +188,8 @@ static bool on_heard(struct twi_rank_ear *ear, const struct tow_result *result)
 
 	if (result->status < 0)
 		return false;
-	if (decode(line->in, result->bytes, &word))
-		route(ear->ranks, line->rank, &word);
+	if (decode_word(line->in, result->bytes, &word))
+		route_word(ear->ranks, line->rank, &word);
 	return true;
 }
 
@@ -240,7 +241,7 @@ void twi_coll_line_group(struct twi_coll_group *coll)
 			continue;
 		twi_list_remove(&early->link);
 		ranks->early_count--;
-		hear(coll, early->rank, &early->word);
+		hear_word(coll, early->rank, &early->word);
 		free(early);
 	}
 }

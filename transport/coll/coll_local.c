@@ -42,8 +42,8 @@ static void wake_locals(struct twi_coll_group *coll)
 }
 
 /* Memory of the pool as every other rank of the host is to find it. */
-static int show(struct twi_coll_group *coll, const void *memory, uint64_t bytes,
-		_Atomic uint64_t *where)
+static int show_memory(struct twi_coll_group *coll, const void *memory, uint64_t bytes,
+		       _Atomic uint64_t *where)
 {
 	uint64_t offset = 0;
 	uint32_t extent = 0;
@@ -73,11 +73,12 @@ int twi_coll_sync_post(struct twi_coll_run *run)
 	}
 	slot = own_slot(run);
 	if (run->syncs == 0 && entry->shares) {
-		status = show(run->coll, run->in, entry->in_bytes, &slot->in_where);
+		status = show_memory(run->coll, run->in, entry->in_bytes, &slot->in_where);
 		/* What stands there of an earlier use must not be taken for this one's. */
 		if (status == TOW_OK)
-			status = show(run->coll, run->out, entry->shares_out ? entry->out_bytes : 0,
-				      &slot->out_where);
+			status = show_memory(run->coll, run->out,
+					     entry->shares_out ? entry->out_bytes : 0,
+					     &slot->out_where);
 	}
 	if (status != TOW_OK) /* TOW_AGAIN, too */
 		return status;
@@ -98,7 +99,7 @@ int twi_coll_sync_post(struct twi_coll_run *run)
 }
 
 /* It has made another call, or has given up: its word says which, and comes. */
-static void disagree(struct twi_coll_run *run, uint32_t rank)
+static void note_disagreement(struct twi_coll_run *run, uint32_t rank)
 {
 	if (run->challenged)
 		return;
@@ -126,7 +127,7 @@ int twi_coll_sync_test(struct twi_coll_run *run)
 		if (run->syncs == 1 &&
 		    twi_unlikely(atomic_load_explicit(&slot->signature, memory_order_relaxed) !=
 				 run->entry->signature)) {
-			disagree(run, local->rank);
+			note_disagreement(run, local->rank);
 			return TOW_AGAIN;
 		}
 	}

@@ -115,7 +115,7 @@ int twi_coll_quick_make(const struct twi_coll_group *coll, struct twi_coll_entry
 	return TOW_OK;
 }
 
-static uint64_t whole(const struct twi_coll_run *run)
+static uint64_t whole_bytes(const struct twi_coll_run *run)
 {
 	return twi_max(run->entry->in_bytes, run->entry->out_bytes);
 }
@@ -129,7 +129,7 @@ void twi_coll_quick_give(struct twi_coll_run *run)
 
 	if (quick->give_bytes > 0)
 		twi_path_copy_large(coll->engine->diag, cell + quick->give_to,
-				    run->in + quick->give_from, quick->give_bytes, whole(run),
+				    run->in + quick->give_from, quick->give_bytes, whole_bytes(run),
 				    true);
 	status = twi_coll_sync_post(run);
 	twi_assert(status == TOW_OK); /* it shares nothing */
@@ -140,7 +140,7 @@ static const uint8_t *cell_of(const struct twi_coll_take *take, uint64_t seq)
 	return take->region->slots[seq % TWI_COLL_SLOTS].cell + take->from;
 }
 
-static void reduce(struct twi_coll_run *run)
+static void reduce_cells(struct twi_coll_run *run)
 {
 	const struct twi_coll_quick *quick = run->entry->quick;
 	const struct twi_coll_call *call = &run->entry->call;
@@ -167,13 +167,13 @@ void twi_coll_quick_take(struct twi_coll_run *run)
 	const struct twi_coll_quick *quick = run->entry->quick;
 
 	if (quick->reduces) {
-		reduce(run);
+		reduce_cells(run);
 		return;
 	}
 	for (uint32_t i = 0; i < quick->takes_n; i++) {
 		const struct twi_coll_take *take = &quick->takes[i];
 
 		twi_path_copy_large(run->coll->engine->diag, run->out + take->to,
-				    cell_of(take, run->seq), take->bytes, whole(run), true);
+				    cell_of(take, run->seq), take->bytes, whole_bytes(run), true);
 	}
 }

@@ -127,7 +127,7 @@ bool twi_coll_record_word(const struct twi_coll_record *record, const _Atomic ui
 	return (value & ~NS_MAX) == mark_of(record->id);
 }
 
-static void add(struct twi_coll_spread *spread, uint64_t ns)
+static void spread_add(struct twi_coll_spread *spread, uint64_t ns)
 {
 	spread->min_ns = spread->count == 0 ? ns : twi_min(spread->min_ns, ns);
 	spread->max_ns = twi_max(spread->max_ns, ns);
@@ -136,7 +136,7 @@ static void add(struct twi_coll_spread *spread, uint64_t ns)
 }
 
 /* Times of one that went well. */
-static void measure(struct twi_coll_run *run, uint64_t now)
+static void measure_run(struct twi_coll_run *run, uint64_t now)
 {
 	struct twi_coll_entry *entry = run->entry;
 	struct twi_coll_times **times = &run->coll->times[entry->call.kind];
@@ -144,13 +144,13 @@ static void measure(struct twi_coll_run *run, uint64_t now)
 
 	if (twi_unlikely(*times == NULL)) /* without memory it is tried again */
 		*times = calloc(1, sizeof(**times));
-	add(&entry->latency, latency);
+	spread_add(&entry->latency, latency);
 	if (*times != NULL)
 		twi_latency_add(&(*times)->latency, latency);
 	if (run->entered_ns == 0)
 		return;
 	skew = run->entered_ns - twi_min(run->start_ns, run->entered_ns);
-	add(&entry->skew, skew);
+	spread_add(&entry->skew, skew);
 	if (*times != NULL)
 		twi_latency_add(&(*times)->skew, skew);
 }
@@ -203,7 +203,7 @@ struct end {
 	bool combined;
 };
 
-static void fill(void *arg, struct tow_op *op)
+static void fill_record(void *arg, struct tow_op *op)
 {
 	const struct end *end = arg;
 	const struct twi_coll_run *run = end->run;
@@ -250,12 +250,12 @@ void twi_coll_record_end(struct twi_coll_run *run, struct tow_op *op, int status
 	if (run->staged_out && status >= 0)
 		run->entry->staged_out_bytes += run->entry->out_bytes;
 	if (status >= 0)
-		measure(run, end.now_ns);
+		measure_run(run, end.now_ns);
 	if (twi_likely(!op->embedded)) {
-		fill(&end, op);
+		fill_record(&end, op);
 		fetch_next(run->coll->engine->coll_log);
 		return;
 	}
 	end.combined = true;
-	twi_coll_batch_parts(op, fill, &end);
+	twi_coll_batch_parts(op, fill_record, &end);
 }

@@ -46,8 +46,8 @@ static unsigned lane_of(const struct twi_coll_group *coll, uint32_t rank)
 }
 
 /* Refs [first, first + count) of a local step that are other ranks'. */
-static uint64_t foreign(const struct twi_coll_group *coll, const struct twi_plan_ref *refs,
-			uint32_t count, uint64_t bytes)
+static uint64_t foreign_bytes(const struct twi_coll_group *coll, const struct twi_plan_ref *refs,
+			      uint32_t count, uint64_t bytes)
 {
 	uint64_t sum = 0;
 
@@ -73,13 +73,13 @@ static void add_step(const struct twi_coll_group *coll, const struct twi_plan *p
 		break;
 	case TWI_PLAN_COPY:
 		sum->copied += bytes;
-		sum->written += foreign(coll, refs, 1, bytes);
-		sum->read += foreign(coll, refs + 1, 1, bytes);
+		sum->written += foreign_bytes(coll, refs, 1, bytes);
+		sum->read += foreign_bytes(coll, refs + 1, 1, bytes);
 		break;
 	case TWI_PLAN_REDUCE:
 		sum->reduced += bytes * step->sources_n;
-		sum->written += foreign(coll, refs, step->results_n, bytes);
-		sum->read += foreign(coll, refs + step->results_n, step->sources_n, bytes);
+		sum->written += foreign_bytes(coll, refs, step->results_n, bytes);
+		sum->read += foreign_bytes(coll, refs + step->results_n, step->sources_n, bytes);
 		break;
 	default:
 		break;

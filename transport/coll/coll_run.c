@@ -209,7 +209,7 @@ static bool begin_chain(struct twi_coll_run *run, struct twi_coll_chain *chain)
 }
 
 /* One round over the chains. */
-static bool move(struct twi_coll_run *run)
+static bool move_chains(struct twi_coll_run *run)
 {
 	bool any = false;
 
@@ -225,7 +225,7 @@ static bool move(struct twi_coll_run *run)
 	return any;
 }
 
-static bool moved(const struct twi_coll_run *run)
+static bool all_moved(const struct twi_coll_run *run)
 {
 	const struct twi_plan *plan = run->entry->plan;
 
@@ -236,7 +236,7 @@ static bool moved(const struct twi_coll_run *run)
 
 /* --- the end --- */
 
-static void finish(struct twi_coll_run *run, int status)
+static void finish_run(struct twi_coll_run *run, int status)
 {
 	struct twi_coll_group *coll = run->coll;
 	struct tow_op *op = run->op;
@@ -265,7 +265,7 @@ static bool fail_at_last(struct twi_coll_run *run)
 		return false;
 	}
 	twi_error(run->status, "%s", run->coll->why);
-	finish(run, run->status);
+	finish_run(run, run->status);
 	return true;
 }
 
@@ -284,7 +284,7 @@ void twi_coll_run_fail(struct twi_coll_run *run, int status)
 
 /* --- states --- */
 
-static bool begin(struct twi_coll_run *run)
+static bool begin_run(struct twi_coll_run *run)
 {
 	struct twi_coll_group *coll = run->coll;
 	int status;
@@ -309,12 +309,12 @@ static bool begin(struct twi_coll_run *run)
 /* What came of one state's worth. */
 enum turn { STUCK, GOES_ON, OVER };
 
-static enum turn end(struct twi_coll_run *run)
+static enum turn end_run(struct twi_coll_run *run)
 {
 	/* busy: the own word is still on its way, and its end must find this run */
 	if (run->entry->signs && (!run->agreed || run->busy > 0))
 		return STUCK;
-	finish(run, TOW_OK);
+	finish_run(run, TOW_OK);
 	return OVER;
 }
 
@@ -331,11 +331,11 @@ static enum turn connect_turn(struct twi_coll_run *run)
 
 static enum turn move_turn(struct twi_coll_run *run)
 {
-	bool any = move(run);
+	bool any = move_chains(run);
 
 	if (run->state != TWI_COLL_MOVING)
 		return STUCK;
-	if (moved(run)) {
+	if (all_moved(run)) {
 		run->state = TWI_COLL_UNSTAGING;
 		return GOES_ON;
 	}
@@ -350,7 +350,7 @@ static enum turn state_turn(struct twi_coll_run *run)
 	}
 	switch (run->state) {
 	case TWI_COLL_QUEUED:
-		return begin(run) ? GOES_ON : STUCK;
+		return begin_run(run) ? GOES_ON : STUCK;
 	case TWI_COLL_CONNECTING:
 		return connect_turn(run);
 	case TWI_COLL_STAGING:
@@ -367,14 +367,14 @@ static enum turn state_turn(struct twi_coll_run *run)
 		run->state = TWI_COLL_AGREEING;
 		return GOES_ON;
 	case TWI_COLL_AGREEING:
-		return end(run);
+		return end_run(run);
 	default:
 		return fail_at_last(run) ? OVER : STUCK;
 	}
 }
 
 /* The messages of a turn leave together. */
-static void uncork(struct twi_engine *engine, uint64_t messages)
+static void uncork_messages(struct twi_engine *engine, uint64_t messages)
 {
 	engine->corked = false;
 	if (engine->coll_messages == messages)
@@ -386,7 +386,7 @@ static void uncork(struct twi_engine *engine, uint64_t messages)
 /* Small ones in cells, from QUEUED to MOVING: there is nothing to connect, to stage or to send. */
 void twi_coll_run_give(struct twi_coll_run *run)
 {
-	if (run->entry->quick == NULL || !begin(run))
+	if (run->entry->quick == NULL || !begin_run(run))
 		return;
 	run->state = TWI_COLL_MOVING;
 	run->moving_ns = twi_engine_batch_now(run->coll->engine);
@@ -419,7 +419,7 @@ static bool quick_turn(struct twi_coll_run *run, unsigned spins)
 		return true;
 	}
 	twi_coll_quick_take(run);
-	finish(run, TOW_OK);
+	finish_run(run, TOW_OK);
 	return true;
 }
 
@@ -459,6 +459,6 @@ bool twi_coll_run_turn(struct twi_coll_run *run)
 	if (turn == GOES_ON)
 		twi_coll_run_poll(run);
 	if (!corked)
-		uncork(engine, messages);
+		uncork_messages(engine, messages);
 	return any || engine->coll_work != work;
 }

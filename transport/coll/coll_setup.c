@@ -47,7 +47,7 @@ struct whereabouts {
 	uint64_t host; /* tow://; 0: not known */
 };
 
-static struct whereabouts where(const char *address)
+static struct whereabouts where_is(const char *address)
 {
 	struct whereabouts out = { 0 };
 	struct twi_auto_address parts;
@@ -71,12 +71,12 @@ static int find_near(struct twi_coll_group *coll, struct twi_coll_setup *setup)
 	if (setup->near == NULL || setup->records == NULL)
 		return twi_error(TOW_ENOMEM, "no memory to set up a group of %u", coll->size);
 	if (addresses != NULL)
-		own = where(addresses[coll->ranks->rank]);
+		own = where_is(addresses[coll->ranks->rank]);
 	for (uint32_t i = 0; i < coll->size; i++) {
 		bool near = i == coll->rank;
 
 		if (!near && (own.shm || own.host != 0)) {
-			other = where(addresses[coll->members[i]]);
+			other = where_is(addresses[coll->members[i]]);
 			near = own.shm ? other.shm : other.host == own.host;
 		}
 		if (near)
@@ -108,7 +108,7 @@ static struct tow_peer *peer_of(const struct twi_coll_group *coll, uint32_t rank
 	return coll->ranks->slots[coll->members[rank]].peer;
 }
 
-static void fail(struct twi_coll_group *coll, int status)
+static void fail_setup(struct twi_coll_group *coll, int status)
 {
 	twi_coll_break(coll, 0, status, true);
 }
@@ -125,7 +125,7 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 	tow_op_release(op);
 	coll->connects--;
 	if (coll->setup != NULL && status < 0)
-		fail(coll, twi_coll_unreached(coll, rank, status));
+		fail_setup(coll, twi_coll_unreached(coll, rank, status));
 }
 
 static int connect_near(struct twi_coll_group *coll, const struct twi_coll_setup *setup)
@@ -313,7 +313,7 @@ bool twi_coll_setup_needs(const struct twi_coll_group *coll, uint32_t rank)
 
 /* --- the all-gather --- */
 
-static int gather(struct twi_coll_group *coll, struct twi_coll_setup *setup)
+static int gather_ranks(struct twi_coll_group *coll, struct twi_coll_setup *setup)
 {
 	struct twi_coll_call call = { .kind = TWI_COLL_ALL_GATHER,
 				      .type = TOW_U64,
@@ -349,7 +349,7 @@ void twi_coll_setup_turn(struct twi_coll_group *coll)
 	if (setup->state == SETUP_CONNECTING && coll->connects == 0) {
 		status = find_lost(coll, setup);
 		if (status < 0) {
-			fail(coll, status);
+			fail_setup(coll, status);
 			return;
 		}
 		tell_near(coll, setup);
@@ -357,9 +357,9 @@ void twi_coll_setup_turn(struct twi_coll_group *coll)
 	}
 	if (setup->state == SETUP_HEARING && map_regions(coll, setup) == TOW_OK) {
 		setup->state = SETUP_GATHERING;
-		status = gather(coll, setup);
+		status = gather_ranks(coll, setup);
 		if (status < 0)
-			fail(coll, status);
+			fail_setup(coll, status);
 	}
 }
 
@@ -484,7 +484,7 @@ void twi_coll_setup_gathered(struct twi_coll_group *coll, int status)
 	}
 	status = keep_topology(coll, setup);
 	if (status < 0) {
-		fail(coll, status);
+		fail_setup(coll, status);
 		return;
 	}
 	if (coll->locals_n == 0) {

@@ -52,7 +52,7 @@ struct shrink {
 	struct member members[];
 };
 
-static struct shrink *find(struct twi_ranks *ranks, uint32_t ctx)
+static struct shrink *find_shrink(struct twi_ranks *ranks, uint32_t ctx)
 {
 	struct twi_list *pos, *next;
 
@@ -65,7 +65,7 @@ static struct shrink *find(struct twi_ranks *ranks, uint32_t ctx)
 	return NULL;
 }
 
-static struct shrink *make(struct twi_coll_group *coll)
+static struct shrink *make_shrink(struct twi_coll_group *coll)
 {
 	struct shrink *shrink =
 		calloc(1, sizeof(*shrink) + coll->size * (sizeof(struct member) + 1));
@@ -99,7 +99,7 @@ static bool has_gone(const struct shrink *shrink, uint32_t rank)
 }
 
 /* Who gathers, as this rank sees it. */
-static uint32_t gatherer(const struct shrink *shrink)
+static uint32_t gatherer_of(const struct shrink *shrink)
 {
 	uint32_t rank = 0;
 
@@ -108,13 +108,13 @@ static uint32_t gatherer(const struct shrink *shrink)
 	return rank;
 }
 
-static void say(const struct shrink *shrink, uint32_t rank, const struct twi_coll_word *word)
+static void say_to(const struct shrink *shrink, uint32_t rank, const struct twi_coll_word *word)
 {
 	twi_coll_say_to(shrink->ranks, shrink->members[rank].job_rank, shrink->ctx, shrink->rank,
 			word);
 }
 
-static void end(struct shrink *shrink, int status)
+static void end_shrink(struct shrink *shrink, int status)
 {
 	struct tow_op *op = shrink->op;
 
@@ -125,7 +125,7 @@ static void end(struct shrink *shrink, int status)
 
 /* --- connections --- */
 
-static void turn(struct shrink *shrink);
+static void shrink_turn(struct shrink *shrink);
 
 static void on_dialed(struct tow_op *op, const struct tow_result *result)
 {
@@ -140,11 +140,11 @@ static void on_dialed(struct tow_op *op, const struct tow_result *result)
 	if (status == TOW_EREFUSED || status == TOW_EPEER || status == TOW_EMISMATCH)
 		member->gone = true;
 	if (!ranks->closing)
-		turn(shrink);
+		shrink_turn(shrink);
 	twi_ranks_drop(ranks);
 }
 
-static void dial(struct shrink *shrink, uint32_t rank)
+static void dial_rank(struct shrink *shrink, uint32_t rank)
 {
 	struct member *member = &shrink->members[rank];
 	const struct tow_op_options options = { .size = sizeof(options),
@@ -158,7 +158,7 @@ static void dial(struct shrink *shrink, uint32_t rank)
 		return;
 	status = twi_ranks_connect(shrink->ranks, member->job_rank, TWI_SPACE_LINK, &options, &op);
 	if (status < 0) {
-		end(shrink, status);
+		end_shrink(shrink, status);
 		return;
 	}
 	member->dialing = member->dialed = true;
@@ -167,7 +167,7 @@ static void dial(struct shrink *shrink, uint32_t rank)
 
 /* --- the decision --- */
 
-static void tell(const struct shrink *shrink, uint32_t rank)
+static void tell_rank(const struct shrink *shrink, uint32_t rank)
 {
 	struct twi_coll_word word = { .type = TWI_COLL_DECIDED, .value = shrink->number };
 
@@ -182,12 +182,12 @@ static void tell(const struct shrink *shrink, uint32_t rank)
 			word.text[chars] = "0123456789abcdef"[digit];
 		}
 		word.text[chars] = '\0';
-		say(shrink, rank, &word);
+		say_to(shrink, rank, &word);
 	}
 }
 
 /* It is known now, however it came. */
-static void settle(struct shrink *shrink)
+static void settle_shrink(struct shrink *shrink)
 {
 	struct twi_ranks *ranks = shrink->ranks;
 	int status = TOW_OK;
@@ -201,10 +201,10 @@ static void settle(struct shrink *shrink)
 				   "tow_group_shrink: the others hold rank %u, which is this "
 				   "process, to be dead",
 				   shrink->rank);
-	end(shrink, status);
+	end_shrink(shrink, status);
 }
 
-static void decide(struct shrink *shrink)
+static void decide_members(struct shrink *shrink)
 {
 	for (uint32_t i = 0; i < shrink->size; i++) {
 		shrink->lives[i] = !has_gone(shrink, i);
@@ -213,13 +213,13 @@ static void decide(struct shrink *shrink)
 	}
 	for (uint32_t i = 0; i < shrink->size; i++) {
 		if (shrink->lives[i] && i != shrink->rank)
-			tell(shrink, i);
+			tell_rank(shrink, i);
 	}
-	settle(shrink);
+	settle_shrink(shrink);
 }
 
 /* Everybody has joined or gone. Who is not connected may have gone, too: that shows. */
-static bool gathered(struct shrink *shrink)
+static bool all_gathered(struct shrink *shrink)
 {
 	bool all = true;
 
@@ -227,37 +227,37 @@ static bool gathered(struct shrink *shrink)
 		if (i == shrink->rank || has_gone(shrink, i))
 			continue;
 		if (slot_of(shrink, i)->state != TWI_SLOT_UP)
-			dial(shrink, i);
+			dial_rank(shrink, i);
 		all &= shrink->members[i].joined;
 	}
 	return all && shrink->op != NULL;
 }
 
-static void join(struct shrink *shrink, uint32_t rank)
+static void rank_joins(struct shrink *shrink, uint32_t rank)
 {
 	const struct twi_coll_word word = { .type = TWI_COLL_JOIN, .value = shrink->number };
 
 	if (shrink->told == rank)
 		return;
 	if (slot_of(shrink, rank)->state != TWI_SLOT_UP) {
-		dial(shrink, rank);
+		dial_rank(shrink, rank);
 		return;
 	}
 	shrink->told = rank;
-	say(shrink, rank, &word);
+	say_to(shrink, rank, &word);
 }
 
-static void turn(struct shrink *shrink)
+static void shrink_turn(struct shrink *shrink)
 {
 	uint32_t first;
 
 	if (shrink->op == NULL || shrink->decided)
 		return;
-	first = gatherer(shrink);
+	first = gatherer_of(shrink);
 	if (first != shrink->rank)
-		join(shrink, first);
-	else if (gathered(shrink))
-		decide(shrink);
+		rank_joins(shrink, first);
+	else if (all_gathered(shrink))
+		decide_members(shrink);
 }
 
 /* --- words --- */
@@ -267,14 +267,14 @@ static void on_join(struct shrink *shrink, const struct twi_coll_word *word)
 	struct member *member = &shrink->members[word->from];
 
 	if (shrink->decided) {
-		tell(shrink, word->from);
+		tell_rank(shrink, word->from);
 		return;
 	}
 	if (word->value < TWI_COLL_CTX_SHRUNK || word->value >= TWI_COLL_CTX_MAX)
 		return;
 	member->joined = true;
 	member->number = (uint32_t)word->value;
-	turn(shrink);
+	shrink_turn(shrink);
 }
 
 /* A digit stands for four ranks, the lowest bit for the first. */
@@ -311,16 +311,16 @@ static void on_decided(struct shrink *shrink, const struct twi_coll_word *word)
 	if (shrink->parts * (uint64_t)PART_RANKS < shrink->size)
 		return;
 	shrink->number = (uint32_t)word->value;
-	settle(shrink);
+	settle_shrink(shrink);
 }
 
 void twi_coll_shrink_heard(struct twi_ranks *ranks, struct twi_coll_group *coll, uint32_t job_rank,
 			   const struct twi_coll_word *word)
 {
-	struct shrink *shrink = find(ranks, word->ctx);
+	struct shrink *shrink = find_shrink(ranks, word->ctx);
 
 	if (shrink == NULL && coll != NULL)
-		shrink = make(coll);
+		shrink = make_shrink(coll);
 	if (shrink == NULL || word->from >= shrink->size || word->from == shrink->rank ||
 	    shrink->members[word->from].job_rank != job_rank)
 		return;
@@ -335,7 +335,7 @@ void twi_coll_shrink_heard(struct twi_ranks *ranks, struct twi_coll_group *coll,
 		if (shrink->op == NULL || word->from != shrink->told)
 			break;
 		twi_error(TOW_EDEADLINE, "%s", word->text);
-		end(shrink, TOW_EDEADLINE);
+		end_shrink(shrink, TOW_EDEADLINE);
 		break;
 	default: /* of a group that is over here */
 		break;
@@ -347,7 +347,7 @@ void twi_coll_shrink_lost(struct twi_ranks *ranks)
 	struct twi_list *pos, *next;
 
 	twi_list_for_each_safe (pos, next, &ranks->shrinks)
-		turn(twi_container_of(pos, struct shrink, link));
+		shrink_turn(twi_container_of(pos, struct shrink, link));
 }
 
 void twi_coll_shrinks_end(struct twi_ranks *ranks)
@@ -378,16 +378,16 @@ static void give_up(struct shrink *shrink)
 		 "tow_group_shrink: in time there have neither come nor gone: rank %s", names);
 	for (uint32_t i = 0; i < shrink->size; i++) {
 		if (i != shrink->rank && !has_gone(shrink, i) && shrink->members[i].joined)
-			say(shrink, i, &word);
+			say_to(shrink, i, &word);
 	}
 	twi_error(TOW_EDEADLINE, "%s", word.text);
-	end(shrink, TOW_EDEADLINE);
+	end_shrink(shrink, TOW_EDEADLINE);
 }
 
 static void abort_shrink(struct tow_op *op, int status)
 {
 	struct shrink *shrink = op->owner;
-	uint32_t first = gatherer(shrink);
+	uint32_t first = gatherer_of(shrink);
 
 	if (status == TOW_EDEADLINE && first == shrink->rank) {
 		give_up(shrink);
@@ -400,9 +400,9 @@ static void abort_shrink(struct tow_op *op, int status)
 			  "tow_group_shrink: in time there has neither come nor gone: rank %u, "
 			  "which is to say who lives",
 			  first);
-		end(shrink, status);
+		end_shrink(shrink, status);
 	} else {
-		end(shrink, status);
+		end_shrink(shrink, status);
 	}
 }
 
@@ -414,7 +414,7 @@ static const struct twi_op_ops shrink_ops = { .kind = TWI_OP_CALL,
 /* --- the call --- */
 
 /* A rank that calls again, after its time was over, comes again. */
-static int begin(struct shrink *shrink, uint64_t timeout_ns, struct tow_op **op_out)
+static int begin_shrink(struct shrink *shrink, uint64_t timeout_ns, struct tow_op **op_out)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct twi_ranks *ranks = shrink->ranks;
@@ -438,16 +438,16 @@ static int begin(struct shrink *shrink, uint64_t timeout_ns, struct tow_op **op_
 	for (uint32_t i = 0; i < shrink->size; i++)
 		shrink->members[i].dialed = shrink->members[i].dialing;
 	if (shrink->decided) {
-		settle(shrink);
+		settle_shrink(shrink);
 		return TOW_OK;
 	}
 	shrink->number = TWI_COLL_CTX_SHRUNK + ranks->shrunk++;
-	turn(shrink);
+	shrink_turn(shrink);
 	return TOW_OK;
 }
 
-static int start(struct tow_group *group, uint64_t timeout_ns, struct shrink **shrink_out,
-		 struct tow_op **op_out)
+static int start_shrink(struct tow_group *group, uint64_t timeout_ns, struct shrink **shrink_out,
+			struct tow_op **op_out)
 {
 	struct twi_coll_group *coll;
 	int status;
@@ -461,10 +461,10 @@ static int start(struct tow_group *group, uint64_t timeout_ns, struct shrink **s
 		twi_error(TOW_EPEER, "rank %u shrinks the group", coll->rank);
 		twi_coll_break(coll, coll->series.finished + 1, TOW_EPEER, true);
 	}
-	*shrink_out = find(coll->ranks, coll->ctx);
+	*shrink_out = find_shrink(coll->ranks, coll->ctx);
 	if (*shrink_out == NULL)
-		*shrink_out = make(coll);
-	return *shrink_out == NULL ? TOW_ENOMEM : begin(*shrink_out, timeout_ns, op_out);
+		*shrink_out = make_shrink(coll);
+	return *shrink_out == NULL ? TOW_ENOMEM : begin_shrink(*shrink_out, timeout_ns, op_out);
 }
 
 /* The number must be new here; it is, unless groups were shrunk in different orders. */
@@ -484,7 +484,7 @@ static int check_number(struct twi_ranks *ranks, uint32_t number)
 			 number);
 }
 
-static int build(struct tow_group *old, struct shrink *shrink, struct tow_group **group_out)
+static int build_group(struct tow_group *old, struct shrink *shrink, struct tow_group **group_out)
 {
 	struct tow_group *group;
 	uint32_t count = 0;
@@ -533,11 +533,11 @@ TOW_PUBLIC int tow_group_shrink(struct tow_group *group, uint64_t timeout_ns,
 	if (twi_engine_in_callback(engine))
 		return twi_error(TOW_EINVAL, "tow_group_shrink in a completion callback");
 	twi_group_enter(engine);
-	status = start(group, timeout_ns, &shrink, &op);
+	status = start_shrink(group, timeout_ns, &shrink, &op);
 	twi_engine_leave(engine);
 	if (status < 0)
 		return status;
 	status = tow_op_wait(op, TOW_FOREVER);
 	tow_op_release(op);
-	return status < 0 ? status : build(group, shrink, group_out);
+	return status < 0 ? status : build_group(group, shrink, group_out);
 }

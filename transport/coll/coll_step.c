@@ -201,8 +201,8 @@ void twi_coll_ios_abort(struct twi_coll_run *run)
 /* --- local steps --- */
 
 /* A ref, `done` bytes further on. */
-static int resolve(struct twi_coll_run *run, const struct twi_coll_chain *chain,
-		   const struct twi_plan_step *step, uint32_t ref, bool write, void **out)
+static int resolve_ref(struct twi_coll_run *run, const struct twi_coll_chain *chain,
+		       const struct twi_plan_step *step, uint32_t ref, bool write, void **out)
 {
 	int status = twi_coll_resolve(run, chain, &run->entry->plan->refs[step->ref + ref],
 				      step->bytes, write, out);
@@ -216,10 +216,10 @@ static int copy_piece(struct twi_coll_run *run, struct twi_coll_chain *chain,
 		      const struct twi_plan_step *step, uint64_t bytes)
 {
 	void *to, *from;
-	int status = resolve(run, chain, step, 0, true, &to);
+	int status = resolve_ref(run, chain, step, 0, true, &to);
 
 	if (status == TOW_OK)
-		status = resolve(run, chain, step, 1, false, &from);
+		status = resolve_ref(run, chain, step, 1, false, &from);
 	if (status == TOW_OK && to != from)
 		twi_path_copy_large(run->coll->engine->diag, to, from, bytes,
 				    twi_max(run->entry->in_bytes, run->entry->out_bytes),
@@ -245,12 +245,12 @@ static int reduce_piece(struct twi_coll_run *run, struct twi_coll_chain *chain,
 	int status;
 
 	for (uint32_t i = 0; i < step->results_n; i++) {
-		status = resolve(run, chain, step, i, true, &results[i]);
+		status = resolve_ref(run, chain, step, i, true, &results[i]);
 		if (status != TOW_OK) /* TOW_AGAIN, too */
 			return status;
 	}
 	for (uint32_t i = 0; i < step->sources_n; i++) {
-		status = resolve(run, chain, step, step->results_n + i, false, &at);
+		status = resolve_ref(run, chain, step, step->results_n + i, false, &at);
 		if (status != TOW_OK)
 			return status;
 		sources[i] = at;
@@ -263,7 +263,7 @@ static int zero_piece(struct twi_coll_run *run, struct twi_coll_chain *chain,
 		      const struct twi_plan_step *step, uint64_t bytes)
 {
 	void *to;
-	int status = resolve(run, chain, step, 0, true, &to);
+	int status = resolve_ref(run, chain, step, 0, true, &to);
 
 	if (status == TOW_OK)
 		memset(to, 0, bytes);
@@ -294,7 +294,7 @@ static int local_piece(struct twi_coll_run *run, struct twi_coll_chain *chain,
 	return TOW_OK;
 }
 
-static int sync(struct twi_coll_run *run, struct twi_coll_chain *chain)
+static int sync_step(struct twi_coll_run *run, struct twi_coll_chain *chain)
 {
 	int status = TOW_OK;
 
@@ -323,7 +323,7 @@ static int step_turn(struct twi_coll_run *run, struct twi_coll_chain *chain)
 	case TWI_PLAN_RECV:
 		return take_message(run, chain);
 	case TWI_PLAN_SYNC:
-		return sync(run, chain);
+		return sync_step(run, chain);
 	default:
 		return local_piece(run, chain, step);
 	}

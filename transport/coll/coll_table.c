@@ -31,7 +31,7 @@ struct twi_coll_table {
 	struct row rows[ROWS_MAX];
 };
 
-static bool number(const char *text, uint64_t *out)
+static bool parse_number(const char *text, uint64_t *out)
 {
 	char *end;
 
@@ -47,7 +47,7 @@ static bool number(const char *text, uint64_t *out)
 }
 
 /* What is wrong with the line, or NULL. */
-static const char *parse(char *line, struct row *row)
+static const char *parse_row(char *line, struct row *row)
 {
 	char *save = NULL, *field[5];
 	uint64_t ranks;
@@ -69,9 +69,9 @@ static const char *parse(char *line, struct row *row)
 		return "the first field is no collective";
 	if (where == WHERE_COUNT)
 		return "the second field is not shm, mixed or net";
-	if (!number(field[2], &ranks) || ranks == 0 || ranks > UINT32_MAX)
+	if (!parse_number(field[2], &ranks) || ranks == 0 || ranks > UINT32_MAX)
 		return "the third field is no number of ranks";
-	if (!number(field[3], &row->bytes_max))
+	if (!parse_number(field[3], &row->bytes_max))
 		return "the fourth field is neither a number of bytes nor inf";
 	row->plan = twi_plan_find(field[4]);
 	if (row->plan == NULL)
@@ -99,7 +99,7 @@ static int read_rows(FILE *file, const char *path, struct twi_coll_table *table)
 		if (table->count == ROWS_MAX)
 			return twi_error(TOW_EINVAL, "coll_table: %.200s has more than %u rows",
 					 path, ROWS_MAX);
-		wrong = parse(line, &table->rows[table->count]);
+		wrong = parse_row(line, &table->rows[table->count]);
 		if (wrong != NULL)
 			return twi_error(TOW_EINVAL, "coll_table: %.200s:%u: %s", path, n, wrong);
 		table->count++;

@@ -49,7 +49,7 @@ static struct cuda *cuda_of(struct twi_device *device)
 	return (struct cuda *)(void *)device;
 }
 
-static int failure(struct cuda *cuda, const char *call, twi_cu_result result)
+static int cuda_failure(struct cuda *cuda, const char *call, twi_cu_result result)
 {
 	int status = TOW_EDEVICE;
 
@@ -64,7 +64,7 @@ static int failure(struct cuda *cuda, const char *call, twi_cu_result result)
 }
 
 /* Our context becomes current, in relaxed capture mode; leave gives back what was before. */
-static twi_cu_result enter(struct cuda *cuda, int *mode)
+static twi_cu_result enter_context(struct cuda *cuda, int *mode)
 {
 	twi_cu_result result = cuda->api.cuCtxPushCurrent(cuda->context);
 
@@ -74,7 +74,7 @@ static twi_cu_result enter(struct cuda *cuda, int *mode)
 	return result;
 }
 
-static void leave(struct cuda *cuda, int *mode)
+static void leave_context(struct cuda *cuda, int *mode)
 {
 	twi_cu_context was;
 
@@ -89,7 +89,7 @@ struct spec {
 	char library[512];
 };
 
-static int parse(const char *text, struct spec *out)
+static int parse_spec(const char *text, struct spec *out)
 {
 	struct twi_spec_item item;
 	uint64_t number;
@@ -113,9 +113,9 @@ static int parse(const char *text, struct spec *out)
 	return TOW_OK;
 }
 
-static int load(const char *text, struct spec *spec, struct twi_cuda_api *api)
+static int load_driver(const char *text, struct spec *spec, struct twi_cuda_api *api)
 {
-	int status = parse(text, spec), count = 0;
+	int status = parse_spec(text, spec), count = 0;
 	twi_cu_result result;
 
 	if (status == TOW_OK)
@@ -136,7 +136,7 @@ static int cuda_probe(const char *text)
 	struct twi_cuda_api api;
 	struct spec spec;
 
-	return load(text, &spec, &api);
+	return load_driver(text, &spec, &api);
 }
 
 static void destroy_streams(struct cuda *cuda)
@@ -170,7 +170,7 @@ static twi_cu_result create_streams(struct cuda *cuda)
  * What is in flight ends before its memory goes: within a second, or it never will. Memory that is
  * still registered then stays pinned by the driver, so that a late write hits nobody else's page.
  */
-static void settle(struct cuda *cuda)
+static void settle_copies(struct cuda *cuda)
 {
 	const struct timespec nap = { .tv_nsec = POLL_NS };
 	uint64_t until = twi_now_ns() + CLOSE_NS;
@@ -187,10 +187,10 @@ static void cuda_close(struct twi_device *device)
 	struct cuda *cuda = cuda_of(device);
 	int mode;
 
-	if (cuda->retained && enter(cuda, &mode) == TWI_CU_OK) {
-		settle(cuda);
+	if (cuda->retained && enter_context(cuda, &mode) == TWI_CU_OK) {
+		settle_copies(cuda);
 		destroy_streams(cuda);
-		leave(cuda, &mode);
+		leave_context(cuda, &mode);
 	}
 	if (cuda->retained)
 		cuda->api.cuDevicePrimaryCtxRelease(cuda->ordinal);
@@ -215,11 +215,11 @@ static twi_cu_result set_up(struct cuda *cuda, int number)
 		result = api->cuDevicePrimaryCtxRetain(&cuda->context, cuda->ordinal);
 	cuda->retained = result == TWI_CU_OK;
 	if (result == TWI_CU_OK)
-		result = enter(cuda, &mode);
+		result = enter_context(cuda, &mode);
 	if (result != TWI_CU_OK)
 		return result;
 	result = create_streams(cuda);
-	leave(cuda, &mode);
+	leave_context(cuda, &mode);
 	return result;
 }
 
@@ -233,7 +233,7 @@ static int cuda_open(struct twi_engine *engine, const char *text, struct twi_dev
 	*out = NULL;
 	if (cuda == NULL)
 		return twi_error(TOW_ENOMEM, "device cuda: no memory for it");
-	status = load(text, &spec, &cuda->api);
+	status = load_driver(text, &spec, &cuda->api);
 	if (status < 0) {
 		free(cuda);
 		return status;
@@ -283,15 +283,15 @@ static int cuda_map(struct twi_device *device, void *base, uint64_t bytes)
 {
 	struct cuda *cuda = cuda_of(device);
 	int mode;
-	twi_cu_result result = enter(cuda, &mode);
+	twi_cu_result result = enter_context(cuda, &mode);
 
 	if (result == TWI_CU_OK) {
 		result = cuda->api.cuMemHostRegister(base, bytes, TWI_CU_HOSTREGISTER_PORTABLE);
 		if (result == TWI_CU_ALREADY_REGISTERED)
 			result = accept_foreign(cuda, base, bytes);
-		leave(cuda, &mode);
+		leave_context(cuda, &mode);
 	}
-	return result == TWI_CU_OK ? TOW_OK : failure(cuda, "cuMemHostRegister", result);
+	return result == TWI_CU_OK ? TOW_OK : cuda_failure(cuda, "cuMemHostRegister", result);
 }
 
 static bool forget_foreign(struct cuda *cuda, const void *base)
@@ -314,10 +314,10 @@ static void cuda_unmap(struct twi_device *device, void *base, uint64_t bytes)
 	int mode;
 
 	(void)bytes;
-	if (forget_foreign(cuda, base) || enter(cuda, &mode) != TWI_CU_OK)
+	if (forget_foreign(cuda, base) || enter_context(cuda, &mode) != TWI_CU_OK)
 		return;
 	cuda->api.cuMemHostUnregister(base);
-	leave(cuda, &mode);
+	leave_context(cuda, &mode);
 }
 
 static int cuda_alloc(struct twi_device *device, uint64_t bytes, void **memory_out)
@@ -325,15 +325,15 @@ static int cuda_alloc(struct twi_device *device, uint64_t bytes, void **memory_o
 	struct cuda *cuda = cuda_of(device);
 	twi_cu_ptr at = 0;
 	int mode;
-	twi_cu_result result = enter(cuda, &mode);
+	twi_cu_result result = enter_context(cuda, &mode);
 
 	*memory_out = NULL;
 	if (result == TWI_CU_OK) {
 		result = cuda->api.cuMemAlloc(&at, bytes);
-		leave(cuda, &mode);
+		leave_context(cuda, &mode);
 	}
 	if (result != TWI_CU_OK)
-		return failure(cuda, "cuMemAlloc", result);
+		return cuda_failure(cuda, "cuMemAlloc", result);
 	*memory_out = (void *)(uintptr_t)at;
 	return TOW_OK;
 }
@@ -343,14 +343,14 @@ static void cuda_free(struct twi_device *device, void *memory)
 	struct cuda *cuda = cuda_of(device);
 	int mode;
 
-	if (enter(cuda, &mode) != TWI_CU_OK)
+	if (enter_context(cuda, &mode) != TWI_CU_OK)
 		return;
 	cuda->api.cuMemFree((uintptr_t)memory);
-	leave(cuda, &mode);
+	leave_context(cuda, &mode);
 }
 
-static twi_cu_result start(struct cuda *cuda, const struct twi_device_copy *copy,
-			   const char **call_out)
+static twi_cu_result start_copy(struct cuda *cuda, const struct twi_device_copy *copy,
+				const char **call_out)
 {
 	const struct twi_cuda_api *api = &cuda->api;
 	twi_cu_stream stream = cuda->stream[copy->direction];
@@ -382,15 +382,15 @@ static int cuda_copy(struct twi_device *device, const struct twi_device_copy *co
 	struct cuda *cuda = cuda_of(device);
 	const char *call = "cuCtxPushCurrent";
 	int mode;
-	twi_cu_result result = enter(cuda, &mode);
+	twi_cu_result result = enter_context(cuda, &mode);
 
 	*taken_out = 0;
 	if (result == TWI_CU_OK) {
-		result = start(cuda, copy, &call);
-		leave(cuda, &mode);
+		result = start_copy(cuda, copy, &call);
+		leave_context(cuda, &mode);
 	}
 	if (result != TWI_CU_OK) {
-		failure(cuda, call, result);
+		cuda_failure(cuda, call, result);
 		return TOW_EDEVICE;
 	}
 	*taken_out = copy->bytes;
@@ -401,11 +401,11 @@ static int cuda_query(struct twi_device *device, enum tow_direction direction, u
 {
 	struct cuda *cuda = cuda_of(device);
 	int mode;
-	twi_cu_result result = enter(cuda, &mode);
+	twi_cu_result result = enter_context(cuda, &mode);
 
 	if (result == TWI_CU_OK) {
 		result = cuda->api.cuEventQuery(cuda->event[direction][slot]);
-		leave(cuda, &mode);
+		leave_context(cuda, &mode);
 	}
 	if (result == TWI_CU_NOT_READY)
 		return TOW_AGAIN;
@@ -413,7 +413,7 @@ static int cuda_query(struct twi_device *device, enum tow_direction direction, u
 		return TOW_OK;
 	/* Errors of a context stick to it: every later call gets the same. */
 	atomic_store_explicit(&cuda->dead, true, memory_order_relaxed);
-	failure(cuda, "cuEventQuery", result);
+	cuda_failure(cuda, "cuEventQuery", result);
 	return TOW_EDEVICE;
 }
 

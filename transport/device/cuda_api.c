@@ -39,7 +39,7 @@ static const struct row rows[] = {
 #undef ROW
 };
 
-static void *find(void *library, const struct row *row)
+static void *find_symbol(void *library, const struct row *row)
 {
 	union found v2 = { .object = dlsym(library, "cuGetProcAddress_v2") };
 	union found v1 = { .object = dlsym(library, "cuGetProcAddress") };
@@ -77,7 +77,7 @@ int twi_cuda_load(const char *library, struct twi_cuda_api *out)
 		return twi_error(TOW_ENOTSUP, "device cuda: no driver: %s; install NVIDIA's driver",
 				 dlerror());
 	for (unsigned i = 0; i < twi_array_count(rows); i++) {
-		void *function = find(handle, &rows[i]);
+		void *function = find_symbol(handle, &rows[i]);
 
 		if (function == NULL && !rows[i].optional)
 			return twi_error(TOW_ENOTSUP,

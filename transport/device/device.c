@@ -64,13 +64,14 @@ bool twi_spec_next(const char **rest, struct twi_spec_item *item)
 	return true;
 }
 
-static int refuse(const struct twi_spec_item *item, const char *what)
+static int refuse_item(const struct twi_spec_item *item, const char *what)
 {
 	return twi_error(TOW_EINVAL, "device: %s=%.60s is not %s", item->name, item->value, what);
 }
 
 /* A whole or broken number and its unit out of a table; false when it is none. */
-static bool scaled(const char *text, const char *const *unit, const double *factor, uint64_t *out)
+static bool scaled_number(const char *text, const char *const *unit, const double *factor,
+			  uint64_t *out)
 {
 	char *end;
 	double value;
@@ -95,8 +96,9 @@ int twi_spec_bytes(const struct twi_spec_item *item, uint64_t *out)
 	static const double factor[] = { 1,      1,      1e3,    1e6,    1e9,    1e12,
 					 0x1p10, 0x1p20, 0x1p30, 0x1p10, 0x1p20, 0x1p30 };
 
-	return scaled(item->value, unit, factor, out) ? TOW_OK
-						      : refuse(item, "a number of bytes (64MiB)");
+	return scaled_number(item->value, unit, factor, out)
+		       ? TOW_OK
+		       : refuse_item(item, "a number of bytes (64MiB)");
 }
 
 int twi_spec_ns(const struct twi_spec_item *item, uint64_t *out)
@@ -104,7 +106,8 @@ int twi_spec_ns(const struct twi_spec_item *item, uint64_t *out)
 	static const char *const unit[] = { "", "ns", "us", "ms", "s", NULL };
 	static const double factor[] = { 1, 1, 1e3, 1e6, 1e9 };
 
-	return scaled(item->value, unit, factor, out) ? TOW_OK : refuse(item, "a time (10us)");
+	return scaled_number(item->value, unit, factor, out) ? TOW_OK
+							     : refuse_item(item, "a time (10us)");
 }
 
 static bool somebody_sleeps(const struct twi_engine *engine)

@@ -19,7 +19,7 @@
 #define DRAIN_NAP_NS     20000
 
 /* Why it is staged. */
-static enum twi_reason reason(const struct tow_op *op)
+static enum twi_reason staging_reason(const struct tow_op *op)
 {
 	return op->claim.kind == TWI_CLAIM_OUTSIDE ? TWI_R_pool_exhausted : TWI_R_device_unmapped;
 }
@@ -30,7 +30,7 @@ static struct tow_op *op_of(struct twi_list *link)
 }
 
 /* The operation has no chunk in flight any more. */
-static void finish(struct tow_op *op)
+static void finish_copy(struct tow_op *op)
 {
 	struct tow_device *device = op->copy.device;
 	struct twi_engine *engine = op->engine;
@@ -85,8 +85,8 @@ static int start_chunk(struct tow_device *device, struct twi_device_queue *queue
 		copy.host = chunk->staging;
 		copy.bytes = twi_min(copy.bytes, (uint64_t)engine->staging.chunk_bytes);
 		if (copy.direction == TOW_TO_DEVICE)
-			twi_path_copy_fallback(engine, reason(op), chunk->staging, chunk->user,
-					       copy.bytes, op->site);
+			twi_path_copy_fallback(engine, staging_reason(op), chunk->staging,
+					       chunk->user, copy.bytes, op->site);
 	}
 	status = device->backend->ops->copy(device->backend, &copy, &chunk->bytes);
 	if (status < 0) {
@@ -102,7 +102,7 @@ static int start_chunk(struct tow_device *device, struct twi_device_queue *queue
 	return TOW_OK;
 }
 
-static unsigned pump(struct tow_device *device, struct twi_device_queue *queue)
+static unsigned pump_queue(struct tow_device *device, struct twi_device_queue *queue)
 {
 	unsigned events = 0;
 
@@ -136,8 +136,8 @@ static void end_early(struct tow_op *op, int status)
 }
 
 /* What a chunk has brought goes to the user, unless the operation has ended before. */
-static void land(struct tow_device *device, struct twi_device_queue *queue,
-		 struct twi_device_chunk *chunk, int status)
+static void land_chunk(struct tow_device *device, struct twi_device_queue *queue,
+		       struct twi_device_chunk *chunk, int status)
 {
 	struct twi_engine *engine = device->engine;
 	struct tow_op *op = chunk->op;
@@ -146,7 +146,7 @@ static void land(struct tow_device *device, struct twi_device_queue *queue,
 		if (op != NULL && status == TOW_OK && op->copy.ending == 0) {
 			device->staged_bytes += chunk->bytes;
 			if (op->copy.direction == TOW_FROM_DEVICE)
-				twi_path_copy_fallback(engine, reason(op), chunk->user,
+				twi_path_copy_fallback(engine, staging_reason(op), chunk->user,
 						       chunk->staging, chunk->bytes, op->site);
 		}
 		twi_staging_release(&engine->staging, chunk->staging);
@@ -162,7 +162,7 @@ static void land(struct tow_device *device, struct twi_device_queue *queue,
 	else if (op->copy.ending == 0)
 		end_early(op, status);
 	if (op->copy.in_flight == 0 && (op->copy.ending < 0 || op->copy.landed == op->bytes))
-		finish(op);
+		finish_copy(op);
 }
 
 /* Ends the oldest chunk of a queue. */
@@ -173,10 +173,10 @@ static void end_chunk(struct tow_device *device, struct twi_device_queue *queue,
 	queue->head = (queue->head + 1) % TWI_DEVICE_CHUNKS;
 	if (--queue->count == 0)
 		queue->busy_ns += twi_engine_now(device->engine) - queue->busy_since_ns;
-	land(device, queue, &chunk, status);
+	land_chunk(device, queue, &chunk, status);
 }
 
-static unsigned reap(struct tow_device *device, unsigned direction)
+static unsigned reap_chunks(struct tow_device *device, unsigned direction)
 {
 	struct twi_device_queue *queue = &device->queue[direction];
 	unsigned events = 0;
@@ -205,9 +205,9 @@ unsigned twi_device_poll(struct tow_device *device)
 		struct twi_device_queue *queue = &device->queue[i];
 
 		if (queue->count > 0)
-			events += reap(device, i);
+			events += reap_chunks(device, i);
 		if (!twi_list_empty(&queue->ops))
-			events += pump(device, queue);
+			events += pump_queue(device, queue);
 	}
 	if (twi_unlikely(device->drain_by_ns != UINT64_MAX)) {
 		if (device->queue[0].count + device->queue[1].count == 0)
@@ -280,9 +280,9 @@ void twi_copy_queue(struct tow_op *op)
 	twi_assert_held(op->engine);
 	twi_list_push_back(&queue->ops, &op->link);
 	if (op->bytes == 0)
-		finish(op);
+		finish_copy(op);
 	else
-		pump(device, queue);
+		pump_queue(device, queue);
 }
 
 /* The chunks of a staged operation go on without it: they touch staging only. */
@@ -311,7 +311,7 @@ void twi_copy_abort(struct tow_op *op, int status)
 		leave_chunks(op);
 	end_early(op, status);
 	if (op->copy.in_flight == 0)
-		finish(op);
+		finish_copy(op);
 }
 
 static void abort_all(struct tow_device *device, int status)
@@ -348,7 +348,7 @@ void twi_device_lose(struct tow_device *device, const char *why)
 }
 
 /* Lets a little time pass: real, or to the device's next event. False: none will come. */
-static bool nap(struct tow_device *device)
+static bool device_nap(struct tow_device *device)
 {
 	const struct timespec a_little = { .tv_nsec = DRAIN_NAP_NS };
 	struct twi_engine *engine = device->engine;
@@ -374,9 +374,11 @@ void twi_device_drain(struct tow_device *device)
 	twi_assert_held(device->engine);
 	abort_all(device, TOW_ECLOSED);
 	while (device->backend != NULL && device->queue[0].count + device->queue[1].count > 0) {
-		unsigned events = reap(device, TOW_TO_DEVICE) + reap(device, TOW_FROM_DEVICE);
+		unsigned events =
+			reap_chunks(device, TOW_TO_DEVICE) + reap_chunks(device, TOW_FROM_DEVICE);
 
-		if (events == 0 && (twi_engine_clock(device->engine) >= until || !nap(device)))
+		if (events == 0 &&
+		    (twi_engine_clock(device->engine) >= until || !device_nap(device)))
 			twi_device_lose(device, "it was closed and has not ended its copies");
 	}
 }

@@ -77,7 +77,7 @@ static bool forget_map(struct tow_device *device, const void *base, bool own)
 	return found;
 }
 
-static int map(struct tow_device *device, void *base, uint64_t bytes, bool own)
+static int map_memory(struct tow_device *device, void *base, uint64_t bytes, bool own)
 {
 	int status;
 
@@ -96,7 +96,7 @@ static int map(struct tow_device *device, void *base, uint64_t bytes, bool own)
 	return status;
 }
 
-static void unmap(struct tow_device *device, void *base, uint64_t bytes, bool own)
+static void unmap_memory(struct tow_device *device, void *base, uint64_t bytes, bool own)
 {
 	pthread_mutex_lock(&device->lock);
 	if (forget_map(device, base, own) && device->backend != NULL)
@@ -108,7 +108,7 @@ static void unmap(struct tow_device *device, void *base, uint64_t bytes, bool ow
 static int registrar_add(void *ctx, const struct twi_region *region)
 {
 	struct tow_device *device = ctx;
-	int status = map(device, region->base, region->bytes, false);
+	int status = map_memory(device, region->base, region->bytes, false);
 
 	if (status < 0 && region->kind == TWI_REGION_EXTENT)
 		snprintf(device->unmapped_because, sizeof(device->unmapped_because), "%s",
@@ -119,10 +119,10 @@ static int registrar_add(void *ctx, const struct twi_region *region)
 
 static void registrar_remove(void *ctx, const struct twi_region *region)
 {
-	unmap(ctx, region->base, region->bytes, false);
+	unmap_memory(ctx, region->base, region->bytes, false);
 }
 
-static int check(const struct twi_engine *engine, const char *call)
+static int check_forked(const struct twi_engine *engine, const char *call)
 {
 	if (twi_engine_forked(engine))
 		return twi_error(TOW_EFORKED, "%s: this process is a forked child", call);
@@ -164,7 +164,7 @@ static void map_staging(struct tow_device *device)
 
 	if (staging->memory == NULL || twi_device_takes(device, staging->memory, staging->bytes))
 		return;
-	if (map(device, staging->memory, staging->bytes, true) < 0) {
+	if (map_memory(device, staging->memory, staging->bytes, true) < 0) {
 		twi_log(device->engine->diag, 2, "%s: nor is the staging part mapped: %s",
 			device->label, tow_error_message());
 		return;
@@ -198,7 +198,7 @@ static void take_down(struct tow_device *device)
 	if (device->registrar_added)
 		twi_pool_registrar_remove(device->engine->pool, &device->registrar, device);
 	if (staging->memory != NULL)
-		unmap(device, staging->memory, staging->bytes, true);
+		unmap_memory(device, staging->memory, staging->bytes, true);
 	while ((entry = twi_list_first(&device->memories)) != NULL) {
 		struct tow_device_memory *memory =
 			twi_container_of(entry, struct tow_device_memory, link);
@@ -291,7 +291,7 @@ TOW_PUBLIC int tow_device_close(struct tow_device *device)
 	if (device == NULL)
 		return twi_error(TOW_EINVAL, "tow_device_close: device is NULL");
 	engine = device->engine;
-	status = check(engine, "tow_device_close");
+	status = check_forked(engine, "tow_device_close");
 	if (status < 0)
 		return status;
 	if (twi_engine_in_callback(engine))
@@ -311,7 +311,7 @@ TOW_PUBLIC int tow_device_info(struct tow_device *device, struct tow_device_info
 	if (device == NULL)
 		return twi_error(TOW_EINVAL, "tow_device_info: device is NULL");
 	engine = device->engine;
-	status = check(engine, "tow_device_info");
+	status = check_forked(engine, "tow_device_info");
 	if (status < 0)
 		return status;
 	twi_engine_enter(engine);
@@ -344,7 +344,7 @@ TOW_PUBLIC int tow_device_alloc(struct tow_device *device, uint64_t bytes,
 	if (device == NULL || memory_out == NULL)
 		return twi_error(TOW_EINVAL, "tow_device_alloc: device or memory_out is NULL");
 	*memory_out = NULL;
-	status = check(device->engine, "tow_device_alloc");
+	status = check_forked(device->engine, "tow_device_alloc");
 	if (status < 0)
 		return status;
 	if (bytes == 0)
@@ -379,7 +379,7 @@ TOW_PUBLIC int tow_device_free(struct tow_device_memory *memory)
 	if (memory == NULL)
 		return TOW_OK;
 	device = memory->device;
-	status = check(device->engine, "tow_device_free");
+	status = check_forked(device->engine, "tow_device_free");
 	if (status < 0)
 		return status;
 	/* acquire: pairs with the releases of device_copy.c: the last copy has let go before */

@@ -47,7 +47,7 @@ static bool hold_region(struct tow_op *op)
 }
 
 /* Leases what tow_alloc gave. TOW_OK, also for other memory; TOW_EFREED; TOW_EBUSY. */
-static int lease(struct tow_op *op)
+static int lease_host(struct tow_op *op)
 {
 	struct twi_pool *pool = op->engine->pool;
 	const struct twi_extent *extent = twi_pool_find(pool, op->data, op->bytes);
@@ -97,7 +97,7 @@ static int hold_host(struct tow_op *op)
 	struct tow_device *device = op->copy.device;
 	struct twi_engine *engine = op->engine;
 	const struct twi_staging *staging = &engine->staging;
-	int status = op->bytes > 0 ? lease(op) : TOW_OK;
+	int status = op->bytes > 0 ? lease_host(op) : TOW_OK;
 
 	if (op->bytes == 0 || status < 0)
 		return status;

@@ -78,7 +78,7 @@ static int fake_probe(const char *spec)
 	return twi_fake_options(spec, &options);
 }
 
-static bool translates(const struct fake *fake, const void *host, uint64_t bytes)
+static bool fake_translates(const struct fake *fake, const void *host, uint64_t bytes)
 {
 	for (uint32_t i = 0; i < fake->maps; i++) {
 		uint64_t offset = (uint64_t)((uintptr_t)host - fake->map[i].base);
@@ -95,7 +95,7 @@ static bool is_nth(uint64_t wanted, uint64_t count)
 }
 
 /* The oldest job of a wire that runs, or NULL. */
-static struct job *oldest(struct wire *wire)
+static struct job *oldest_job(struct wire *wire)
 {
 	struct job *found = NULL;
 
@@ -130,14 +130,14 @@ static void end_job(struct fake *fake, struct job *job, uint64_t now_ns)
 }
 
 /* Ends what is due; returns when the next will be. */
-static uint64_t run(struct fake *fake, uint64_t now_ns, bool *any)
+static uint64_t run_jobs(struct fake *fake, uint64_t now_ns, bool *any)
 {
 	uint64_t next = UINT64_MAX;
 
 	for (unsigned i = 0; i < TWI_DEVICE_STREAMS; i++) {
 		struct job *job;
 
-		while ((job = oldest(&fake->wire[i])) != NULL && job->due_ns <= now_ns) {
+		while ((job = oldest_job(&fake->wire[i])) != NULL && job->due_ns <= now_ns) {
 			end_job(fake, job, now_ns);
 			*any = true;
 		}
@@ -171,7 +171,7 @@ static void *thread_main(void *arg)
 	while (!atomic_load_explicit(&fake->stop, memory_order_relaxed)) {
 		uint64_t now = twi_now_ns();
 		bool any = false;
-		uint64_t next = run(fake, now, &any);
+		uint64_t next = run_jobs(fake, now, &any);
 
 		if (!any) {
 			sleep_until(fake, next, now);
@@ -345,7 +345,7 @@ static void fake_free(struct twi_device *device, void *memory)
 }
 
 /* When a chunk that starts now ends, if nothing goes wrong. */
-static uint64_t due(struct fake *fake, struct wire *wire, uint64_t bytes, uint64_t now_ns)
+static uint64_t job_due_ns(struct fake *fake, struct wire *wire, uint64_t bytes, uint64_t now_ns)
 {
 	uint64_t start = twi_max(wire->free_ns, now_ns);
 
@@ -355,7 +355,7 @@ static uint64_t due(struct fake *fake, struct wire *wire, uint64_t bytes, uint64
 	return start + fake->options.latency_ns;
 }
 
-static int take(struct fake *fake, const struct twi_device_copy *copy)
+static int take_copy(struct fake *fake, const struct twi_device_copy *copy)
 {
 	const struct twi_fake_options *options = &fake->options;
 	struct job *job = &fake->wire[copy->direction].job[copy->slot];
@@ -363,7 +363,7 @@ static int take(struct fake *fake, const struct twi_device_copy *copy)
 
 	twi_assert(job->state == JOB_FREE);
 	count = fake->seen.chunks + 1;
-	if (!options->any && !translates(fake, copy->host, copy->bytes)) {
+	if (!options->any && !fake_translates(fake, copy->host, copy->bytes)) {
 		fake->seen.refused_addresses++;
 		return twi_error(TOW_EDEVICE, "device %s: %llu bytes at %p are not mapped for it",
 				 fake->facts.name, (unsigned long long)copy->bytes, copy->host);
@@ -377,7 +377,7 @@ static int take(struct fake *fake, const struct twi_device_copy *copy)
 	fake->seen.entry[job->number % TWI_FAKE_LOG] = (struct twi_fake_entry){
 		copy->direction, false, copy->memory, copy->offset, copy->host, copy->bytes, now, 0,
 	};
-	job->due_ns = due(fake, &fake->wire[copy->direction], copy->bytes, now);
+	job->due_ns = job_due_ns(fake, &fake->wire[copy->direction], copy->bytes, now);
 	if (options->hang_copy != 0 && count >= options->hang_copy)
 		job->due_ns = UINT64_MAX;
 	if (is_nth(options->fail_copy, count))
@@ -394,7 +394,7 @@ static int fake_copy(struct twi_device *device, const struct twi_device_copy *co
 	int status;
 
 	pthread_mutex_lock(&fake->lock);
-	status = take(fake, copy);
+	status = take_copy(fake, copy);
 	if (status == TOW_OK && fake->threaded)
 		pthread_cond_signal(&fake->changed);
 	pthread_mutex_unlock(&fake->lock);
@@ -411,7 +411,7 @@ static int fake_query(struct twi_device *device, enum tow_direction direction, u
 
 	pthread_mutex_lock(&fake->lock);
 	if (!fake->threaded)
-		run(fake, twi_engine_now(device->engine), &any);
+		run_jobs(fake, twi_engine_now(device->engine), &any);
 	if (job->state == JOB_ENDED) {
 		job->state = JOB_FREE;
 		status = job->status;

@@ -39,7 +39,7 @@ static const struct option {
 #undef OPTION
 };
 
-static int nth(const struct twi_spec_item *item, uint64_t *out)
+static int nth_value(const struct twi_spec_item *item, uint64_t *out)
 {
 	if (strcmp(item->value, "all") == 0) {
 		*out = TWI_FAKE_ALL;
@@ -48,8 +48,8 @@ static int nth(const struct twi_spec_item *item, uint64_t *out)
 	return twi_spec_bytes(item, out);
 }
 
-static int set(const struct option *option, const struct twi_spec_item *item,
-	       struct twi_fake_options *out)
+static int set_option(const struct option *option, const struct twi_spec_item *item,
+		      struct twi_fake_options *out)
 {
 	void *field = (char *)out + option->offset;
 
@@ -59,7 +59,7 @@ static int set(const struct option *option, const struct twi_spec_item *item,
 	case TIME:
 		return twi_spec_ns(item, field);
 	case NTH:
-		return nth(item, field);
+		return nth_value(item, field);
 	case FLAG:
 		*(bool *)field = true;
 		return TOW_OK;
@@ -85,7 +85,7 @@ int twi_fake_options(const char *spec, struct twi_fake_options *out)
 			i++;
 		if (i == twi_array_count(options))
 			return twi_error(TOW_EINVAL, "device fake has no option \"%s\"", item.name);
-		status = set(&options[i], &item, out);
+		status = set_option(&options[i], &item, out);
 		if (status < 0)
 			return status;
 	}

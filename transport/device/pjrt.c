@@ -62,7 +62,7 @@ struct spec {
 	uint64_t index;
 };
 
-static int parse(const char *text, struct spec *out)
+static int parse_spec(const char *text, struct spec *out)
 {
 	const char *option = strstr(text, ",device=");
 	size_t length = option != NULL ? (size_t)(option - text) : strlen(text);
@@ -83,7 +83,7 @@ static int pjrt_probe(const char *text)
 {
 	struct twi_pjrt plugin;
 	struct spec spec;
-	int status = parse(text, &spec);
+	int status = parse_spec(text, &spec);
 
 	return status == TOW_OK ? twi_pjrt_load(spec.path, &plugin) : status;
 }
@@ -182,7 +182,7 @@ static void end_job(struct pjrt *pjrt, struct job *job)
 	}
 }
 
-static int ask(struct pjrt *pjrt, const struct job *job)
+static int ask_events(struct pjrt *pjrt, const struct job *job)
 {
 	for (unsigned i = 0; i < twi_array_count(job->event); i++) {
 		struct twi_pjrt_ready_args ready = { .event = job->event[i] };
@@ -208,7 +208,7 @@ static int pjrt_query(struct twi_device *device, enum tow_direction direction, u
 {
 	struct pjrt *pjrt = pjrt_of(device);
 	struct job *job = &pjrt->job[direction][slot];
-	int status = ask(pjrt, job);
+	int status = ask_events(pjrt, job);
 
 	if (status != TOW_AGAIN)
 		end_job(pjrt, job);
@@ -216,7 +216,7 @@ static int pjrt_query(struct twi_device *device, enum tow_direction direction, u
 }
 
 /* A client that is destroyed waits for what it does; one that hangs is left as it is. */
-static bool settled(struct pjrt *pjrt)
+static bool client_settled(struct pjrt *pjrt)
 {
 	const struct timespec nap = { .tv_nsec = POLL_NS };
 	uint64_t until = twi_now_ns() + CLOSE_NS;
@@ -224,7 +224,7 @@ static bool settled(struct pjrt *pjrt)
 	for (unsigned i = 0; i < TWI_DEVICE_STREAMS * TWI_DEVICE_CHUNKS; i++) {
 		struct job *job = &pjrt->job[i / TWI_DEVICE_CHUNKS][i % TWI_DEVICE_CHUNKS];
 
-		while (ask(pjrt, job) == TOW_AGAIN) {
+		while (ask_events(pjrt, job) == TOW_AGAIN) {
 			if (twi_now_ns() >= until)
 				return false;
 			nanosleep(&nap, NULL);
@@ -275,7 +275,7 @@ static void pjrt_close(struct twi_device *device)
 	struct pjrt *pjrt = pjrt_of(device);
 	struct twi_list *entry;
 
-	pjrt->left = !settled(pjrt);
+	pjrt->left = !client_settled(pjrt);
 	while ((entry = twi_list_first(&pjrt->memories)) != NULL)
 		pjrt_free(device, twi_container_of(entry, struct twi_pjrt_memory, link));
 	pthread_mutex_destroy(&pjrt->lock);
@@ -284,7 +284,7 @@ static void pjrt_close(struct twi_device *device)
 	free(pjrt);
 }
 
-static int start(struct pjrt *pjrt, const struct spec *spec)
+static int start_client(struct pjrt *pjrt, const struct spec *spec)
 {
 	struct twi_pjrt_client_create_args create = { .options = NULL };
 	int status = twi_pjrt_load(spec->path, &pjrt->plugin);
@@ -314,9 +314,9 @@ static int pjrt_open(struct twi_engine *engine, const char *text, struct twi_dev
 	pjrt->facts.chunk_bytes = UINT64_MAX;
 	pthread_mutex_init(&pjrt->lock, NULL);
 	twi_list_init(&pjrt->memories);
-	status = parse(text, &spec);
+	status = parse_spec(text, &spec);
 	if (status == TOW_OK)
-		status = start(pjrt, &spec);
+		status = start_client(pjrt, &spec);
 	if (status < 0) {
 		pjrt_close(&pjrt->device);
 		return status;

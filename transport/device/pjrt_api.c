@@ -46,7 +46,7 @@ static int status_of(int code)
 }
 
 /* Takes the plugin's error object apart and destroys it. */
-static int failure(const struct twi_pjrt *pjrt, void *error, const char *what)
+static int pjrt_failure(const struct twi_pjrt *pjrt, void *error, const char *what)
 {
 	struct twi_pjrt_error_code_args code = { .head.struct_size = sizeof(code), .error = error };
 	struct twi_pjrt_error_message_args message = { .head.struct_size = sizeof(message),
@@ -86,7 +86,7 @@ int twi_pjrt_call_named(const struct twi_pjrt *pjrt, enum twi_pjrt_function func
 	head->struct_size = bytes;
 	head->extension = NULL;
 	error = pjrt->table->function[function](args);
-	return error == NULL ? TOW_OK : failure(pjrt, error, what);
+	return error == NULL ? TOW_OK : pjrt_failure(pjrt, error, what);
 }
 
 void twi_pjrt_destroy(const struct twi_pjrt *pjrt, enum twi_pjrt_function function, void *object)
@@ -119,7 +119,7 @@ static int check_table(const struct twi_pjrt *pjrt)
 }
 
 /* Under the lock: is there room, and is it to be initialised still? */
-static int initialise(const struct twi_pjrt *pjrt)
+static int initialise_plugin(const struct twi_pjrt *pjrt)
 {
 	struct twi_pjrt_object_args args = { .object = NULL };
 	int status;
@@ -161,7 +161,7 @@ int twi_pjrt_load(const char *path, struct twi_pjrt *out)
 	if (status < 0)
 		return status;
 	pthread_mutex_lock(&started.lock);
-	status = initialise(out);
+	status = initialise_plugin(out);
 	pthread_mutex_unlock(&started.lock);
 	return status;
 }

@@ -40,7 +40,7 @@ static void drop_part(struct twi_pjrt_memory *memory, struct twi_pjrt_buffer *bu
 	free(buffer);
 }
 
-static void drop(struct twi_pjrt_memory *memory, struct twi_pjrt_piece **at)
+static void drop_piece(struct twi_pjrt_memory *memory, struct twi_pjrt_piece **at)
 {
 	struct twi_pjrt_piece *piece = *at;
 
@@ -50,8 +50,8 @@ static void drop(struct twi_pjrt_memory *memory, struct twi_pjrt_piece **at)
 }
 
 /* Cuts `piece` short at `offset`; what lies from `end` on becomes the spare behind it. */
-static void split(struct twi_pjrt_piece *piece, struct twi_pjrt_room *room, uint64_t offset,
-		  uint64_t end)
+static void split_piece(struct twi_pjrt_piece *piece, struct twi_pjrt_room *room, uint64_t offset,
+			uint64_t end)
 {
 	if (end_of(piece) > end) {
 		struct twi_pjrt_piece *tail = room->spare;
@@ -79,11 +79,11 @@ void twi_pjrt_memory_put(struct twi_pjrt_memory *memory, struct twi_pjrt_room *r
 	while (*at != NULL && end_of(*at) <= offset)
 		at = &(*at)->next;
 	if (*at != NULL && (*at)->offset < offset) {
-		split(*at, room, offset, end);
+		split_piece(*at, room, offset, end);
 		at = &(*at)->next;
 	}
 	while (*at != NULL && end_of(*at) <= end)
-		drop(memory, at);
+		drop_piece(memory, at);
 	if (*at != NULL && (*at)->offset < end) {
 		uint64_t covered = end - (*at)->offset;
 
@@ -111,5 +111,5 @@ const struct twi_pjrt_piece *twi_pjrt_memory_at(const struct twi_pjrt_memory *me
 void twi_pjrt_memory_clear(struct twi_pjrt_memory *memory)
 {
 	while (memory->first != NULL)
-		drop(memory, &memory->first);
+		drop_piece(memory, &memory->first);
 }

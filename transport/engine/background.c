@@ -54,7 +54,7 @@ void twi_background_wake(struct twi_engine *engine)
 		twi_ring_wake(ring);
 }
 
-static bool stopped(const struct twi_background *bg)
+static bool is_stopped(const struct twi_background *bg)
 {
 	return atomic_load_explicit(&bg->stop, memory_order_acquire) != 0;
 }
@@ -70,7 +70,7 @@ static bool callers_drive(struct twi_background *bg)
 }
 
 /* Waits for a wake. What the kernel has for the ring does not wake it: others drive. */
-static void nap(const struct twi_background *bg, uint64_t ns)
+static void background_nap(const struct twi_background *bg, uint64_t ns)
 {
 	struct pollfd fd = { .fd = bg->ring->wake_fd, .events = POLLIN };
 	struct timespec ts = {
@@ -79,7 +79,7 @@ static void nap(const struct twi_background *bg, uint64_t ns)
 	};
 	uint64_t drained;
 
-	if (!stopped(bg) && ppoll(&fd, 1, &ts, NULL) == 1)
+	if (!is_stopped(bg) && ppoll(&fd, 1, &ts, NULL) == 1)
 		(void)!read(fd.fd, &drained, sizeof(drained));
 }
 
@@ -107,12 +107,12 @@ static void fetch_notices(struct twi_background *bg)
 }
 
 /* The same wait goes on and on: no tick until it is over. */
-static void doze(struct twi_background *bg)
+static void background_doze(struct twi_background *bg)
 {
 	struct twi_engine *engine = bg->engine;
 
 	if (!twi_engine_try_enter(engine)) {
-		nap(bg, bg->tick_ns); /* the waiter is in a long turn */
+		background_nap(bg, bg->tick_ns); /* the waiter is in a long turn */
 		return;
 	}
 	if (twi_wait_covered(engine))
@@ -120,7 +120,7 @@ static void doze(struct twi_background *bg)
 				      memory_order_relaxed);
 	twi_engine_leave(engine);
 	if (twi_wait_covered(engine))
-		nap(bg, SLEEP_MAX_NS);
+		background_nap(bg, SLEEP_MAX_NS);
 	atomic_store_explicit(&engine->background_asleep, TWI_BG_AWAKE, memory_order_relaxed);
 }
 
@@ -139,7 +139,7 @@ static void poll_rings(struct twi_background *bg)
 	twi_engine_leave(engine);
 }
 
-static void tick(struct twi_background *bg)
+static void background_tick(struct twi_background *bg)
 {
 	uint64_t waits = atomic_load_explicit(&bg->engine->waits, memory_order_relaxed);
 
@@ -148,13 +148,13 @@ static void tick(struct twi_background *bg)
 	fetch_notices(bg);
 	poll_rings(bg);
 	if (bg->same > DOZE_TICKS && bg->notices == 0) {
-		doze(bg);
+		background_doze(bg);
 		return;
 	}
 	/* Those who sleep in a wait rely on it to see early that nobody drives any more. */
 	if (atomic_load_explicit(&bg->engine->sleepers, memory_order_relaxed) > 0)
 		bg->tick_ns = TICK_NS;
-	nap(bg, bg->notices > 0 ? TICK_NS : bg->tick_ns);
+	background_nap(bg, bg->notices > 0 ? TICK_NS : bg->tick_ns);
 	/* The longer they have driven, the longer they may pause; a tick costs them some 10 us. */
 	bg->tick_ns = twi_min(bg->tick_ns * 2, TICK_MAX_NS);
 }
@@ -173,7 +173,7 @@ static void give_way(struct twi_background *bg)
 			return;
 		twi_pause_cpu();
 	}
-	nap(bg, TICK_NS);
+	background_nap(bg, TICK_NS);
 }
 
 /* Is there something for it, or was it only told that callers have come? */
@@ -197,7 +197,7 @@ static void sleep_armed(struct twi_background *bg)
 	/* seq_cst: a device's thread sets its signal and then looks here */
 	atomic_store_explicit(&engine->background_asleep, TWI_BG_ASLEEP, memory_order_seq_cst);
 	twi_engine_leave(engine);
-	if (!stopped(bg) && bg->due_ns > now &&
+	if (!is_stopped(bg) && bg->due_ns > now &&
 	    atomic_load_explicit(&engine->device_signal, memory_order_seq_cst) == 0)
 		twi_ring_sleep(bg->ring, twi_min(bg->due_ns - now, SLEEP_MAX_NS));
 	atomic_store_explicit(&engine->background_asleep, TWI_BG_AWAKE, memory_order_relaxed);
@@ -206,7 +206,7 @@ static void sleep_armed(struct twi_background *bg)
 	 * waits for company lets it have that company.
 	 */
 	if (atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0 || !has_cause(bg))
-		nap(bg, TICK_NS);
+		background_nap(bg, TICK_NS);
 }
 
 static void take_over(struct twi_background *bg)
@@ -215,18 +215,20 @@ static void take_over(struct twi_background *bg)
 
 	bg->tick_ns = TICK_NS;
 	if (!try_enter(bg)) {
-		nap(bg, TICK_NS);
+		background_nap(bg, TICK_NS);
 		return;
 	}
 	if (twi_slice_owner_comes(engine)) {
 		twi_engine_leave(engine);
-		nap(bg, TICK_NS); /* it has just exchanged, or was woken to */
+		background_nap(bg, TICK_NS); /* it has just exchanged, or was woken to */
 		return;
 	}
 	twi_slice_wake_all(engine);
 	if (!twi_list_empty(&engine->waiting) && twi_wait_promote(engine)) {
 		twi_engine_leave(engine);
-		nap(bg, TICK_NS); /* who waits drives for itself: that saves a change of threads */
+		background_nap(
+			bg,
+			TICK_NS); /* who waits drives for itself: that saves a change of threads */
 		return;
 	}
 	for (;;) {
@@ -245,7 +247,7 @@ static void take_over(struct twi_background *bg)
 	sleep_armed(bg);
 }
 
-static bool begin(struct twi_background *bg)
+static bool begin_driving(struct twi_background *bg)
 {
 	struct twi_engine *engine = bg->engine;
 	int status;
@@ -261,18 +263,18 @@ static bool begin(struct twi_background *bg)
 	return status == TOW_OK;
 }
 
-static void *run(void *arg)
+static void *background_run(void *arg)
 {
 	struct twi_background *bg = arg;
 
-	bool begun = begin(bg);
+	bool begun = begin_driving(bg);
 
 	sem_post(&bg->settled);
 	if (!begun)
 		return NULL;
-	while (!stopped(bg)) {
+	while (!is_stopped(bg)) {
 		if (callers_drive(bg))
-			tick(bg);
+			background_tick(bg);
 		else
 			take_over(bg);
 	}
@@ -293,7 +295,7 @@ bool twi_background_start(struct twi_engine *engine)
 	bg->engine = engine;
 	bg->tick_ns = TICK_NS;
 	sem_init(&bg->settled, 0, 0);
-	err = twi_thread_start(&bg->thread, "towline", 0, run, bg);
+	err = twi_thread_start(&bg->thread, "towline", 0, background_run, bg);
 	if (err != 0) {
 		twi_log(engine->diag, 2, "nothing moves in the background: pthread_create: %s",
 			strerrordesc_np(err));

@@ -33,7 +33,8 @@ bool twi_engine_forked(const struct twi_engine *engine)
 	return twi_unlikely(engine->fork_generation != twi_fork_generation());
 }
 
-static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
+static long futex_call(_Atomic uint32_t *word, int op, uint32_t value,
+		       const struct timespec *timeout)
 {
 	return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
 }
@@ -48,7 +49,7 @@ static bool try_hold(struct twi_engine *engine, uint32_t mark)
 						       memory_order_acquire, memory_order_relaxed);
 }
 
-static void unhold(struct twi_engine *engine)
+static void engine_unhold(struct twi_engine *engine)
 {
 	uint32_t wanted;
 
@@ -61,7 +62,7 @@ static void unhold(struct twi_engine *engine)
 		wanted = atomic_load_explicit(&engine->wanted, memory_order_seq_cst);
 	}
 	if (twi_unlikely(wanted > 0))
-		futex(&engine->held, FUTEX_WAKE, 1, NULL);
+		futex_call(&engine->held, FUTEX_WAKE, 1, NULL);
 }
 
 bool twi_engine_in_callback(struct twi_engine *engine)
@@ -70,7 +71,7 @@ bool twi_engine_in_callback(struct twi_engine *engine)
 }
 
 /* The engine is this thread's from now on. */
-static void begin(struct twi_engine *engine, uint32_t mark)
+static void begin_hold(struct twi_engine *engine, uint32_t mark)
 {
 	engine->depth = 1;
 	twi_held_count_begin(engine, mark);
@@ -84,7 +85,7 @@ bool twi_engine_try_enter(struct twi_engine *engine)
 
 	if (!try_hold(engine, mark))
 		return false;
-	begin(engine, mark);
+	begin_hold(engine, mark);
 	return true;
 }
 
@@ -103,7 +104,7 @@ static void enter_slowly(struct twi_engine *engine, uint32_t mark)
 		else if (i <= SPINS_BEFORE_FUTEX)
 			sched_yield();
 		else
-			futex(&engine->held, FUTEX_WAIT, holder, &slice);
+			futex_call(&engine->held, FUTEX_WAIT, holder, &slice);
 	}
 	atomic_fetch_sub_explicit(&engine->wanted, 1, memory_order_relaxed);
 }
@@ -119,7 +120,7 @@ void twi_engine_enter(struct twi_engine *engine)
 		}
 		enter_slowly(engine, mark);
 	}
-	begin(engine, mark);
+	begin_hold(engine, mark);
 }
 
 /* Makes the threads of tow_fd look. */
@@ -208,7 +209,7 @@ void twi_engine_leave(struct twi_engine *engine)
 	leave_undone(engine);
 	engine->ring = NULL;
 	engine->depth = 0;
-	unhold(engine);
+	engine_unhold(engine);
 }
 
 void twi_engine_wake(struct twi_engine *engine)

@@ -68,7 +68,7 @@ static unsigned poll_ring(struct twi_engine *engine)
 }
 
 /* Nothing ends before its time, so the clock is read anew. */
-static inline void expire(struct twi_engine *engine)
+static inline void expire_due(struct twi_engine *engine)
 {
 	uint64_t now;
 
@@ -79,12 +79,12 @@ static inline void expire(struct twi_engine *engine)
 }
 
 /* What every poll does behind the lanes; `all`: of all lanes, not of the memory-polled alone. */
-static inline unsigned settle(struct twi_engine *engine, unsigned events, bool all)
+static inline unsigned settle_poll(struct twi_engine *engine, unsigned events, bool all)
 {
 	if (!twi_list_empty(&engine->polled))
 		events += twi_parts_poll(engine);
 	if (all && twi_unlikely(engine->next_expiry_ns != UINT64_MAX))
-		expire(engine);
+		expire_due(engine);
 	twi_engine_run_callbacks(engine);
 	/* What has failed is its operation's to tell, not the call's that happened to drive. */
 	if (twi_unlikely(twi_error_since_poll))
@@ -115,7 +115,7 @@ unsigned twi_engine_poll(struct twi_engine *engine)
 		engine->now_ns = 0; /* bytes were copied */
 	for (unsigned i = 0; i < engine->lane_count; i++)
 		events += engine->moving[i]->ops->progress(engine->moving[i]);
-	return settle(engine, events, true);
+	return settle_poll(engine, events, true);
 }
 
 /* Deadlines are for the turns of all lanes: reading the clock costs as much as a turn of these. */
@@ -132,7 +132,7 @@ unsigned twi_engine_poll_memory(struct twi_engine *engine)
 		if (engine->moving[i]->ops->memory_polled)
 			events += engine->moving[i]->ops->progress(engine->moving[i]);
 	}
-	return settle(engine, events, false);
+	return settle_poll(engine, events, false);
 }
 
 uint64_t twi_engine_next_deadline(struct twi_engine *engine, uint64_t until_ns)
@@ -198,7 +198,7 @@ struct spin {
 };
 
 /* Is it the driver, or may it become the driver? */
-static bool lead(struct twi_engine *engine, struct twi_wait *wait)
+static bool try_lead(struct twi_engine *engine, struct twi_wait *wait)
 {
 	return twi_likely(atomic_load_explicit(&engine->driver, memory_order_relaxed) == wait) ||
 	       twi_wait_take_lead(engine, wait);
@@ -231,7 +231,8 @@ static void give_way(struct twi_engine *engine, struct twi_wait *wait)
  * Others linger: they see what this poll has ended, and start what the next one moves. False: it
  * is better to sleep.
  */
-static bool share(struct twi_engine *engine, struct twi_wait *wait, struct spin *spin, bool events)
+static bool share_poll(struct twi_engine *engine, struct twi_wait *wait, struct spin *spin,
+		       bool events)
 {
 	twi_engine_leave(engine);
 	sched_yield();
@@ -245,7 +246,7 @@ static bool share(struct twi_engine *engine, struct twi_wait *wait, struct spin 
 }
 
 /* Nothing will happen before the next deadline: the virtual clock is there at once. */
-static bool jump(struct twi_engine *engine, uint64_t until_ns)
+static bool jump_clock(struct twi_engine *engine, uint64_t until_ns)
 {
 	uint64_t next;
 
@@ -261,7 +262,7 @@ static bool jump(struct twi_engine *engine, uint64_t until_ns)
  * An idle turn at `now_ns`: on a crowded machine whoever else wants to run does so first. False: it
  * is better to sleep.
  */
-static bool idle(struct twi_engine *engine, uint64_t now_ns, uint64_t idle_ns)
+static bool idle_turn(struct twi_engine *engine, uint64_t now_ns, uint64_t idle_ns)
 {
 	uint64_t after;
 
@@ -304,14 +305,14 @@ static bool yield_turn(struct twi_engine *engine, struct spin *spin)
 	return true;
 }
 
-static void restart(struct twi_engine *engine, struct spin *spin)
+static void restart_spin(struct twi_engine *engine, struct spin *spin)
 {
 	spin->now_ns = spin->since_ns = twi_engine_clock(engine);
 	spin->turns = SPIN_CLOCK;
 }
 
 /* One idle turn. False: it has been idle for long enough. */
-static bool turn(struct twi_engine *engine, struct spin *spin)
+static bool spin_turn(struct twi_engine *engine, struct spin *spin)
 {
 	uint64_t idle_ns;
 
@@ -329,7 +330,7 @@ static bool turn(struct twi_engine *engine, struct spin *spin)
 		return twi_slice_idle(engine, idle_ns);
 	if (idle_ns >= engine->knobs.spin_ns)
 		return false;
-	return idle_ns < IDLE_NS || idle(engine, spin->now_ns, idle_ns);
+	return idle_ns < IDLE_NS || idle_turn(engine, spin->now_ns, idle_ns);
 }
 
 static inline void begin_spin(struct spin *spin, const struct twi_wait *wait, size_t count)
@@ -347,7 +348,7 @@ static inline void begin_spin(struct spin *spin, const struct twi_wait *wait, si
 
 /* The wait is off the lists, and the engine not held, when its word says that it has ended. */
 static inline __attribute__((always_inline)) int
-drive(struct twi_engine *engine, struct twi_wait *wait, size_t count, uint64_t until_ns)
+drive_wait(struct twi_engine *engine, struct twi_wait *wait, size_t count, uint64_t until_ns)
 {
 	struct spin spin;
 
@@ -359,14 +360,14 @@ drive(struct twi_engine *engine, struct twi_wait *wait, size_t count, uint64_t u
 	for (;;) {
 		unsigned events;
 
-		if (twi_unlikely(!lead(engine, wait))) {
+		if (twi_unlikely(!try_lead(engine, wait))) {
 			if (has_ended(wait, count == 1))
 				return TOW_OK;
 			if (spin.now_ns >= until_ns)
 				return TOW_AGAIN;
 			if (twi_wait_follow(engine, wait, until_ns))
 				return TOW_OK;
-			restart(engine, &spin);
+			restart_spin(engine, &spin);
 			continue;
 		}
 		events = spin.memory ? twi_engine_poll_memory(engine) : twi_engine_poll(engine);
@@ -378,26 +379,27 @@ drive(struct twi_engine *engine, struct twi_wait *wait, size_t count, uint64_t u
 		    twi_slice_pass(engine, wait, spin.now_ns)) {
 			if (twi_wait_follow(engine, wait, until_ns))
 				return TOW_OK;
-			restart(engine, &spin);
+			restart_spin(engine, &spin);
 		} else if (twi_unlikely(twi_engine_shared(engine))) {
-			if (!share(engine, wait, &spin, events > 0) && lead(engine, wait)) {
+			if (!share_poll(engine, wait, &spin, events > 0) &&
+			    try_lead(engine, wait)) {
 				if (sleep_once(engine, wait, until_ns))
 					return TOW_OK;
-				restart(engine, &spin);
+				restart_spin(engine, &spin);
 			}
 		} else if (atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0) {
 			give_way(engine, wait);
 			spin.now_ns = twi_engine_clock(engine);
 		} else if (events > 0) {
-			restart(engine, &spin);
+			restart_spin(engine, &spin);
 		} else if (twi_unlikely(engine->virtual_clock)) {
-			if (!jump(engine, until_ns))
+			if (!jump_clock(engine, until_ns))
 				return TOW_AGAIN;
-			restart(engine, &spin);
-		} else if (!turn(engine, &spin)) {
+			restart_spin(engine, &spin);
+		} else if (!spin_turn(engine, &spin)) {
 			if (sleep_once(engine, wait, until_ns))
 				return TOW_OK;
-			restart(engine, &spin);
+			restart_spin(engine, &spin);
 		}
 	}
 }
@@ -420,7 +422,7 @@ static inline __attribute__((always_inline)) int wait_for(struct twi_engine *eng
 		}
 	}
 	twi_wait_begin(engine, &wait);
-	status = drive(engine, &wait, count, until_ns);
+	status = drive_wait(engine, &wait, count, until_ns);
 	if (twi_unlikely(atomic_load_explicit(&wait.word, memory_order_relaxed) == TWI_WAIT_ENDED))
 		return status;
 	twi_wait_end(engine, &wait);

@@ -13,7 +13,7 @@
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/poller.h"
 
-static int add(int epoll_fd, int fd)
+static int add_fd(int epoll_fd, int fd)
 {
 	struct epoll_event event = { .events = EPOLLIN };
 
@@ -25,8 +25,8 @@ static int open_fds(struct twi_fd *watch, const struct twi_ring *ring)
 	int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	int timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC), err;
 
-	if (epoll_fd >= 0 && timer_fd >= 0 && add(epoll_fd, timer_fd) == 0 &&
-	    add(epoll_fd, ring->ready_fd) == 0) {
+	if (epoll_fd >= 0 && timer_fd >= 0 && add_fd(epoll_fd, timer_fd) == 0 &&
+	    add_fd(epoll_fd, ring->ready_fd) == 0) {
 		*watch = (struct twi_fd){ true, epoll_fd, timer_fd, UINT64_MAX };
 		return TOW_OK;
 	}

@@ -6,7 +6,7 @@
 #include <internal/base.h>
 
 /* Two roots become one; of equal keys `a` stays above. */
-static struct twi_heap_node *meld(struct twi_heap_node *a, struct twi_heap_node *b)
+static struct twi_heap_node *meld_heaps(struct twi_heap_node *a, struct twi_heap_node *b)
 {
 	struct twi_heap_node *top = a, *below = b;
 
@@ -25,7 +25,7 @@ static struct twi_heap_node *meld(struct twi_heap_node *a, struct twi_heap_node 
 }
 
 /* One root of a list of siblings: melded in pairs from the left, then all from the right. */
-static struct twi_heap_node *gather(struct twi_heap_node *first)
+static struct twi_heap_node *gather_siblings(struct twi_heap_node *first)
 {
 	struct twi_heap_node *pairs = NULL, *root;
 
@@ -34,7 +34,7 @@ static struct twi_heap_node *gather(struct twi_heap_node *first)
 
 		first = b != NULL ? b->next : NULL;
 		if (b != NULL)
-			pair = meld(a, b);
+			pair = meld_heaps(a, b);
 		pair->next = pairs;
 		pairs = pair;
 	}
@@ -47,7 +47,7 @@ static struct twi_heap_node *gather(struct twi_heap_node *first)
 	while (pairs != NULL) {
 		struct twi_heap_node *next = pairs->next;
 
-		root = meld(pairs, root);
+		root = meld_heaps(pairs, root);
 		pairs = next;
 	}
 	return root;
@@ -59,7 +59,7 @@ void twi_heap_insert(struct twi_heap *heap, struct twi_heap_node *node, uint64_t
 	node->key = key;
 	node->child = node->next = NULL;
 	node->prev = node;
-	heap->root = heap->root == NULL ? node : meld(heap->root, node);
+	heap->root = heap->root == NULL ? node : meld_heaps(heap->root, node);
 }
 
 void twi_heap_remove(struct twi_heap *heap, struct twi_heap_node *node)
@@ -68,7 +68,7 @@ void twi_heap_remove(struct twi_heap *heap, struct twi_heap_node *node)
 
 	if (node->prev == NULL)
 		return;
-	rest = gather(node->child);
+	rest = gather_siblings(node->child);
 	if (heap->root == node) {
 		heap->root = rest;
 	} else {
@@ -79,7 +79,7 @@ void twi_heap_remove(struct twi_heap *heap, struct twi_heap_node *node)
 		if (node->next != NULL)
 			node->next->prev = node->prev;
 		if (rest != NULL)
-			heap->root = meld(heap->root, rest);
+			heap->root = meld_heaps(heap->root, rest);
 	}
 	node->child = node->next = node->prev = NULL;
 }

@@ -65,14 +65,14 @@ void twi_slice_wake_all(struct twi_engine *engine)
 		twi_slice_withdraw(engine, wait_of(due->next));
 }
 
-static uint32_t threads(const struct twi_engine *engine)
+static uint32_t threads_waiting(const struct twi_engine *engine)
 {
 	return atomic_load_explicit(&engine->waiters, memory_order_relaxed) +
 	       engine->slices.due_count;
 }
 
 /* 31 bits by Knuth's MMIX generator (The Art of Computer Programming, volume 2, 3.3.4). */
-static uint64_t chance(struct twi_slices *slices)
+static uint64_t random_bits(struct twi_slices *slices)
 {
 	slices->random = slices->random * 6364136223846793005u + 1442695040888963407u;
 	return slices->random >> 33;
@@ -102,7 +102,7 @@ static void slice_begin(struct twi_slices *slices, uint32_t owner, uint64_t now_
 	slices->missed_ns = 0;
 	slices->ringless = false;
 	slices->end_ns = twi_max(slices->end_ns, now_ns + SHORT_NS);
-	slices->patience_ns = PATIENCE_NS + chance(slices) % (2 * PATIENCE_NS);
+	slices->patience_ns = PATIENCE_NS + random_bits(slices) % (2 * PATIENCE_NS);
 }
 
 static void hand_over(struct twi_engine *engine, struct twi_wait *heir, uint64_t now_ns)
@@ -117,7 +117,7 @@ static void slice_end(struct twi_engine *engine, uint64_t now_ns)
 {
 	struct twi_slices *slices = &engine->slices;
 
-	slices->end_ns = now_ns + (uint64_t)SLICE_NS * threads(engine) / slices->due_count;
+	slices->end_ns = now_ns + (uint64_t)SLICE_NS * threads_waiting(engine) / slices->due_count;
 	hand_over(engine, wait_of(slices->due.next), now_ns);
 }
 
@@ -143,7 +143,7 @@ bool twi_slice_may_lead(struct twi_engine *engine, const struct twi_wait *wait)
 		slices_start(engine, wait);
 		return true;
 	}
-	if (slices->pays < 0 || threads(engine) <= slices->above) {
+	if (slices->pays < 0 || threads_waiting(engine) <= slices->above) {
 		slices_stop(engine, slices->pays < 0 ? wait->since_ns + AGAIN_NS : 0);
 		return true;
 	}
@@ -228,7 +228,7 @@ bool twi_slice_idle(struct twi_engine *engine, uint64_t idle_ns)
 		slices->shared_turns = 0;
 	else if (++slices->shared_turns >= SHARED_TURNS) {
 		slices->shared_turns = 0;
-		if (chance(slices) % 2 == 0)
+		if (random_bits(slices) % 2 == 0)
 			nanosleep(&moment, NULL);
 	}
 	return idle_ns < IDLE_NS;

@@ -49,7 +49,7 @@ static void note_end(void *arg)
 	twi_life_release(life);
 }
 
-static void setup(void)
+static void setup_once(void)
 {
 	pthread_atfork(NULL, NULL, count_fork);
 	pthread_key_create(&thread_end, note_end);
@@ -57,7 +57,7 @@ static void setup(void)
 
 void twi_thread_setup(void)
 {
-	pthread_once(&once, setup);
+	pthread_once(&once, setup_once);
 }
 
 uint32_t twi_thread_begin(void)

@@ -56,7 +56,7 @@ static void link_entry(struct twi_wait *wait, struct twi_wait_entry *entry)
 }
 
 /* The caller is not the driver any more: others must find it. */
-static void enlist(struct twi_engine *engine, struct twi_wait *wait)
+static void enlist_wait(struct twi_engine *engine, struct twi_wait *wait)
 {
 	if (wait->listed)
 		return;
@@ -77,7 +77,7 @@ void twi_wait_begin(struct twi_engine *engine, struct twi_wait *wait)
 	wait->ringed = twi_self.binding == engine->binding;
 	if (twi_unlikely(wait->count > 1)) { /* its end is noted by whoever completes one */
 		engine->any_waits++;
-		enlist(engine, wait);
+		enlist_wait(engine, wait);
 	}
 	twi_engine_count(engine->waiters, 1);
 	twi_engine_count(engine->waits, 1);
@@ -96,7 +96,7 @@ static void unlink_entry(const struct twi_wait_entry *entry)
 		*at = entry->next;
 }
 
-static void unlist(struct twi_engine *engine, struct twi_wait *wait)
+static void unlist_wait(struct twi_engine *engine, struct twi_wait *wait)
 {
 	for (size_t i = 0; i < wait->count; i++) {
 		if (wait->entries[i].wait != NULL)
@@ -110,7 +110,7 @@ void twi_wait_end(struct twi_engine *engine, struct twi_wait *wait)
 {
 	twi_assert_held(engine);
 	if (twi_unlikely(wait->listed))
-		unlist(engine, wait);
+		unlist_wait(engine, wait);
 	twi_assert_hot(atomic_load_explicit(&engine->waiters, memory_order_relaxed) > 0);
 	twi_engine_count(engine->waiters, (uint32_t)-1);
 	if (driver_of(engine) != wait)
@@ -150,7 +150,7 @@ bool twi_wait_take_lead(struct twi_engine *engine, struct twi_wait *wait)
 	}
 	wait->ringed = engine->ring != NULL;
 	if (driver != NULL)
-		enlist(engine, driver);
+		enlist_wait(engine, driver);
 	atomic_store_explicit(&engine->driver, wait, memory_order_relaxed);
 	return true;
 }
@@ -199,7 +199,7 @@ static void tell_to_look(struct twi_wait *wait)
 
 static void fall_asleep(struct twi_engine *engine, struct twi_wait *wait, struct twi_ring *ring)
 {
-	enlist(engine, wait);
+	enlist_wait(engine, wait);
 	atomic_store_explicit(&wait->word, TWI_WAIT_ASLEEP, memory_order_relaxed);
 	wait->ring = ring;
 	wait->asleep = true;
@@ -258,8 +258,8 @@ static bool is_orphaned(struct twi_engine *engine, uint64_t now_ns, uint64_t *si
 }
 
 /* Yields until the word is changed, or its time is over: then it is for sleeping. No engine. */
-static void linger(struct twi_engine *engine, struct twi_wait *wait, uint64_t since_ns,
-		   uint64_t until_ns)
+static void linger_for(struct twi_engine *engine, struct twi_wait *wait, uint64_t since_ns,
+		       uint64_t until_ns)
 {
 	uint64_t most_ns = LINGER_SPINS * engine->knobs.spin_ns;
 	uint64_t before, now = since_ns, orphaned_ns = 0;
@@ -297,7 +297,7 @@ bool twi_wait_follow(struct twi_engine *engine, struct twi_wait *wait, uint64_t 
 		atomic_store_explicit(&wait->word, TWI_WAIT_LINGERS, memory_order_relaxed);
 		atomic_fetch_add_explicit(&engine->lingerers, 1, memory_order_relaxed);
 		twi_engine_leave(engine);
-		linger(engine, wait, now, until_ns);
+		linger_for(engine, wait, now, until_ns);
 	} else {
 		twi_engine_leave(engine);
 	}
@@ -374,7 +374,7 @@ void twi_wait_tell(struct twi_engine *engine, struct twi_waitable *what)
 			tell_to_look(wait);
 			continue;
 		}
-		unlist(engine, wait);
+		unlist_wait(engine, wait);
 		twi_engine_count(engine->waiters, (uint32_t)-1);
 		if (!twi_slice_defer(engine, wait))
 			twi_wait_wake_ended(engine, wait);

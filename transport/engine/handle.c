@@ -77,7 +77,7 @@ void twi_handle_close(struct twi_handle *handle)
 }
 
 /* Only the handle's line stays, and nothing of what stood behind it, which may be a secret. */
-static void hollow(struct twi_handle *handle)
+static void hollow_handle(struct twi_handle *handle)
 {
 	uint8_t *at = (uint8_t *)handle;
 	size_t tail = handle->bytes - page_bytes;
@@ -89,7 +89,7 @@ static void hollow(struct twi_handle *handle)
 				  handle->bytes - TWI_HANDLE_LINE_BYTES);
 }
 
-static void discard(struct twi_handle *handle)
+static void discard_handle(struct twi_handle *handle)
 {
 	ASAN_UNPOISON_MEMORY_REGION(handle, handle->bytes);
 	free(handle);
@@ -106,7 +106,7 @@ void twi_handle_free(struct twi_handle *handle, bool seen)
 		free(handle);
 		return;
 	}
-	hollow(handle);
+	hollow_handle(handle);
 	pthread_mutex_lock(&lock);
 	twi_list_push_back(&husks, &handle->link);
 	if (++husk_count > TWI_HUSKS_KEPT) {
@@ -116,7 +116,7 @@ void twi_handle_free(struct twi_handle *handle, bool seen)
 	}
 	pthread_mutex_unlock(&lock);
 	if (oldest != NULL)
-		discard(oldest);
+		discard_handle(oldest);
 }
 
 int twi_handle_refuse(const void *object, enum twi_handle_kind kind, const char *call)

@@ -321,7 +321,7 @@ struct ended {
 };
 
 /* Keeps it in order of its end if it is among the latest. */
-static void keep(struct ended *ended, const struct twi_span *span)
+static void keep_ended(struct ended *ended, const struct twi_span *span)
 {
 	uint32_t at = ended->count;
 
@@ -348,7 +348,7 @@ static void choose_ended(const struct twi_trace_rank *rank, struct ended *ended)
 
 			if ((span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_RECV) &&
 			    span->detail == TWI_SPACE_USER)
-				keep(ended, span);
+				keep_ended(ended, span);
 		}
 	}
 }

@@ -54,7 +54,7 @@ bool twi_inquiry_ask(struct twi_inquiry_line *line, uint32_t round, uint32_t sam
 	return post != NULL && send_post(line, post, WORD_ASK, round, sample, 0);
 }
 
-static void answer(struct twi_inquiry_line *line, uint32_t round, uint32_t sample)
+static void answer_inquiry(struct twi_inquiry_line *line, uint32_t round, uint32_t sample)
 {
 	struct twi_inquiry *inquiry = line->ear.ranks->engine->inquiry;
 	struct twi_rank_post *post = make_post(line, TWI_STATE_BYTES);
@@ -85,7 +85,7 @@ static void say_who(struct twi_inquiry_line *line)
 	send_post(line, post, WORD_WHO, 0, 0, 32);
 }
 
-static void hear(struct twi_inquiry_line *line, uint64_t bytes)
+static void hear_words(struct twi_inquiry_line *line, uint64_t bytes)
 {
 	const uint8_t *in = line->in, *body = in + TWI_INQUIRY_HEAD;
 	uint32_t round, sample;
@@ -96,7 +96,7 @@ static void hear(struct twi_inquiry_line *line, uint64_t bytes)
 	sample = (uint32_t)twi_get_le(in + 8, 4);
 	switch (twi_get_le(in, 4)) {
 	case WORD_ASK:
-		answer(line, round, sample);
+		answer_inquiry(line, round, sample);
 		break;
 	case WORD_STATE:
 		twi_inquiry_heard(line->ear.ranks->engine->inquiry, line, round, sample,
@@ -118,7 +118,7 @@ static void hear(struct twi_inquiry_line *line, uint64_t bytes)
 static bool on_heard(struct twi_rank_ear *ear, const struct tow_result *result)
 {
 	if (result->status == TOW_OK)
-		hear(twi_container_of(ear, struct twi_inquiry_line, ear), result->bytes);
+		hear_words(twi_container_of(ear, struct twi_inquiry_line, ear), result->bytes);
 	return (result->status >= 0 || result->status == TOW_ETRUNCATED) &&
 	       ear->ranks->engine->inquiry != NULL;
 }

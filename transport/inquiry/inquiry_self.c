@@ -292,7 +292,7 @@ static void look_at(const struct twi_slot *slot, uint32_t rank, char *fabric,
 }
 
 /* How much a link is worth being told of. */
-static uint64_t trouble(const struct twi_state_link *link)
+static uint64_t link_trouble(const struct twi_state_link *link)
 {
 	return (uint64_t)((link->flags & (TWI_LINK_BROKEN | TWI_LINK_LOST)) != 0) << 63 |
 	       (uint64_t)(link->backoffs > 0) << 62 |
@@ -305,13 +305,13 @@ static void add_link(const struct twi_state_link *link, struct twi_rank_state *o
 {
 	uint32_t at = out->link_count;
 
-	if (at == TWI_STATE_LINKS && trouble(&out->links[at - 1]) >= trouble(link))
+	if (at == TWI_STATE_LINKS && link_trouble(&out->links[at - 1]) >= link_trouble(link))
 		return;
 	if (at < TWI_STATE_LINKS)
 		out->link_count++;
 	else
 		at--;
-	for (; at > 0 && trouble(&out->links[at - 1]) < trouble(link); at--)
+	for (; at > 0 && link_trouble(&out->links[at - 1]) < link_trouble(link); at--)
 		out->links[at] = out->links[at - 1];
 	out->links[at] = *link;
 }

@@ -47,7 +47,7 @@ static _Atomic bool was_ignored;   /* SIGQUIT, before the first of them */
 
 /* --- the stats socket --- */
 
-static int start(void *arg, int64_t seconds, void **session_out, uint64_t *wait_ns_out)
+static int start_inquiry(void *arg, int64_t seconds, void **session_out, uint64_t *wait_ns_out)
 {
 	struct twi_engine *engine = arg;
 	uint64_t due, now;
@@ -64,7 +64,7 @@ static int start(void *arg, int64_t seconds, void **session_out, uint64_t *wait_
 	return TOW_OK;
 }
 
-static int finish(void *arg, void *session, char **bytes_out, size_t *count_out)
+static int finish_inquiry(void *arg, void *session, char **bytes_out, size_t *count_out)
 {
 	(void)session;
 	return bytes_out == NULL ? TOW_OK : twi_inquiry_document(arg, bytes_out, count_out);
@@ -78,8 +78,8 @@ int twi_inquiry_sources_add(struct twi_engine *engine)
 			"a second",
 		.content_type = "application/json",
 		.seconds_max = 0,
-		.start = start,
-		.finish = finish,
+		.start = start_inquiry,
+		.finish = finish_inquiry,
 		.arg = engine,
 	};
 	const struct twi_source flight = {
@@ -127,7 +127,7 @@ static uint64_t wait_events(struct twi_inquiry_thread *thread, int timeout_ms)
 	return events;
 }
 
-static void dump(struct twi_inquiry_thread *thread)
+static void dump_flight(struct twi_inquiry_thread *thread)
 {
 	if (thread->engine->knobs.flight_dir[0] != '\0')
 		twi_flight_dump(thread->engine, &thread->file);
@@ -135,7 +135,7 @@ static void dump(struct twi_inquiry_thread *thread)
 }
 
 /* The user has asked for it with a signal: the one thing that this library ever prints. */
-static void tell(struct twi_inquiry_thread *thread)
+static void tell_verdict(struct twi_inquiry_thread *thread)
 {
 	struct twi_engine *engine = thread->engine;
 	struct twi_verdict *verdict = malloc(sizeof(*verdict));
@@ -156,7 +156,7 @@ static void tell(struct twi_inquiry_thread *thread)
 	free(verdict);
 }
 
-static void *run(void *arg)
+static void *inquiry_run(void *arg)
 {
 	struct twi_inquiry_thread *thread = arg;
 
@@ -166,16 +166,16 @@ static void *run(void *arg)
 		if (thread->stopping)
 			break;
 		if (events >= EVENT_QUIT)
-			tell(thread);
+			tell_verdict(thread);
 		if (twi_now_ns() - thread->dumped_ns < DUMP_MS * 1000000ull)
 			wait_events(thread, (int)DUMP_MS); /* several things fail at once */
 		if (events > 0 && !thread->stopping)
-			dump(thread);
+			dump_flight(thread);
 	}
 	return NULL;
 }
 
-static void nudge(const struct twi_inquiry_thread *thread, uint64_t event)
+static void nudge_thread(const struct twi_inquiry_thread *thread, uint64_t event)
 {
 	ssize_t wrote = write(thread->event_fd, &event, sizeof(event));
 
@@ -186,7 +186,7 @@ void twi_inquiry_failed(struct twi_engine *engine)
 {
 	twi_assert_held(engine);
 	if (engine->inquiry != NULL && engine->inquiry->thread != NULL)
-		nudge(engine->inquiry->thread, EVENT_FAILED);
+		nudge_thread(engine->inquiry->thread, EVENT_FAILED);
 }
 
 /*
@@ -252,7 +252,7 @@ int twi_inquiry_thread_start(struct twi_engine *engine)
 	thread->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	err = thread->event_fd < 0 ? errno : 0;
 	if (err == 0)
-		err = twi_thread_start(&thread->thread, NULL, 0, run, thread);
+		err = twi_thread_start(&thread->thread, NULL, 0, inquiry_run, thread);
 	if (err != 0) {
 		if (thread->event_fd >= 0)
 			close(thread->event_fd);
@@ -277,7 +277,7 @@ void twi_inquiry_thread_stop(struct twi_engine *engine)
 	twi_engine_leave(engine);
 	if (thread->listens)
 		listen_no_more(thread);
-	nudge(thread, EVENT_STOP);
+	nudge_thread(thread, EVENT_STOP);
 	pthread_join(thread->thread, NULL);
 	close(thread->event_fd);
 	free(thread);

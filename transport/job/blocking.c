@@ -23,7 +23,7 @@ static int check_caller(struct tow_group *group, const char *call)
 }
 
 /* What is left of timeout_ns since `since_ns`. */
-static uint64_t left(uint64_t timeout_ns, uint64_t since_ns)
+static uint64_t left_ns(uint64_t timeout_ns, uint64_t since_ns)
 {
 	uint64_t gone_ns = timeout_ns == TOW_FOREVER ? 0 : twi_now_ns() - since_ns;
 
@@ -31,7 +31,7 @@ static uint64_t left(uint64_t timeout_ns, uint64_t since_ns)
 }
 
 /* Waits for what has a deadline of its own, so that it has ended then, and gives it back. */
-static int end(struct tow_op *op, struct tow_result *result_out)
+static int end_op(struct tow_op *op, struct tow_result *result_out)
 {
 	int status = tow_op_wait(op, TOW_FOREVER);
 
@@ -55,35 +55,35 @@ TOW_PUBLIC int tow_group_connect(struct tow_group *group, uint32_t rank, uint64_
 		status = tow_group_connect_start(group, rank, &options, &op);
 	if (status < 0)
 		return status;
-	status = end(op, &result);
+	status = end_op(op, &result);
 	if (status >= TOW_OK && peer_out != NULL)
 		*peer_out = result.peer;
 	return status;
 }
 
 /* The connection to a rank, made now where there is none. */
-static int reach(struct tow_group *group, uint32_t rank, uint64_t timeout_ns,
-		 struct tow_peer **peer_out)
+static int reach_rank(struct tow_group *group, uint32_t rank, uint64_t timeout_ns,
+		      struct tow_peer **peer_out)
 {
 	int status = tow_group_peer(group, rank, peer_out);
 
 	return status == TOW_AGAIN ? tow_group_connect(group, rank, timeout_ns, peer_out) : status;
 }
 
-static int pass(struct tow_group *group, uint32_t rank, const struct twi_message *message,
-		uint64_t timeout_ns, struct tow_result *result_out)
+static int pass_message(struct tow_group *group, uint32_t rank, const struct twi_message *message,
+			uint64_t timeout_ns, struct tow_result *result_out)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	uint64_t since_ns = timeout_ns == TOW_FOREVER ? 0 : twi_now_ns();
 	struct tow_peer *peer;
 	struct tow_op *op;
-	int status = reach(group, rank, timeout_ns, &peer);
+	int status = reach_rank(group, rank, timeout_ns, &peer);
 
 	if (status < 0)
 		return status;
-	options.timeout_ns = left(timeout_ns, since_ns);
+	options.timeout_ns = left_ns(timeout_ns, since_ns);
 	status = twi_message_start(peer, message, &options, &op);
-	return status < 0 ? status : end(op, result_out);
+	return status < 0 ? status : end_op(op, result_out);
 }
 
 TOW_PUBLIC int tow_send(struct tow_group *group, uint32_t rank, const void *data, uint64_t bytes,
@@ -97,7 +97,7 @@ TOW_PUBLIC int tow_send(struct tow_group *group, uint32_t rank, const void *data
 	struct tow_result result = TOW_RESULT_INIT;
 	int status = check_caller(group, "tow_send");
 
-	return status < 0 ? status : pass(group, rank, &message, timeout_ns, &result);
+	return status < 0 ? status : pass_message(group, rank, &message, timeout_ns, &result);
 }
 
 TOW_PUBLIC int tow_recv(struct tow_group *group, uint32_t rank, void *data, uint64_t bytes,
@@ -110,7 +110,7 @@ TOW_PUBLIC int tow_recv(struct tow_group *group, uint32_t rank, void *data, uint
 	int status = check_caller(group, "tow_recv");
 
 	if (status == TOW_OK)
-		status = pass(group, rank, &message, timeout_ns, &result);
+		status = pass_message(group, rank, &message, timeout_ns, &result);
 	if (bytes_out != NULL)
 		*bytes_out = result.bytes;
 	return status;
@@ -129,7 +129,7 @@ TOW_PUBLIC int tow_wait_all(struct tow_op *const *ops, size_t count, uint64_t ti
 
 		if (ops[i] == NULL)
 			continue;
-		status = tow_op_wait(ops[i], left(timeout_ns, since_ns));
+		status = tow_op_wait(ops[i], left_ns(timeout_ns, since_ns));
 		if (status < 0 && tow_op_result(ops[i], &result) != TOW_OK)
 			return status; /* TOW_AGAIN: the wait has failed, not the operation */
 		if (status < 0 && first == TOW_OK)

@@ -280,7 +280,7 @@ static int read_overrides(struct twi_scan *scan)
 }
 
 /* What must hold whoever said it. */
-static int check(const struct twi_scan *scan)
+static int check_job(const struct twi_scan *scan)
 {
 	struct twi_bootstrap *out = scan->out;
 
@@ -307,7 +307,7 @@ static int check(const struct twi_scan *scan)
 	return TOW_OK;
 }
 
-static int finish(const struct twi_scan *scan)
+static int finish_scan(const struct twi_scan *scan)
 {
 	struct twi_bootstrap *out = scan->out;
 	int status = twi_scan_maybe(scan, "TOW_LOCAL_RANK", 0, TWI_WORLD_MAX - 1, &out->local_rank);
@@ -315,7 +315,7 @@ static int finish(const struct twi_scan *scan)
 	if (status == TOW_OK)
 		status = twi_scan_maybe(scan, "TOW_LOCAL_SIZE", 1, TWI_WORLD_MAX, &out->local_size);
 	if (status == TOW_OK)
-		status = check(scan);
+		status = check_job(scan);
 	if (status < 0)
 		return status;
 	if (out->world_size == 1) {
@@ -328,7 +328,7 @@ static int finish(const struct twi_scan *scan)
 	return TOW_OK;
 }
 
-static int detect(struct twi_scan *scan)
+static int detect_launcher(struct twi_scan *scan)
 {
 	struct twi_bootstrap *out = scan->out;
 	bool taken = false;
@@ -356,7 +356,7 @@ static int detect(struct twi_scan *scan)
 		snprintf(verdict, TWI_VERDICT_BYTES, "%s: %s", status < 0 ? "refused" : "taken",
 			 by);
 	}
-	return status < 0 ? status : finish(scan);
+	return status < 0 ? status : finish_scan(scan);
 }
 
 int twi_bootstrap_detect(const struct twi_bootstrap_input *in, struct twi_bootstrap *out)
@@ -364,7 +364,7 @@ int twi_bootstrap_detect(const struct twi_bootstrap_input *in, struct twi_bootst
 	struct twi_scan scan = { .in = in, .out = out, .who = "TOW_*" };
 
 	*out = (struct twi_bootstrap){ .local_rank = -1, .local_size = -1, .pmi_fd = -1 };
-	out->status = detect(&scan);
+	out->status = detect_launcher(&scan);
 	if (out->status < 0)
 		snprintf(out->why, sizeof(out->why), "%s", tow_error_message());
 	return out->status;

@@ -52,7 +52,7 @@ static bool take_ranges(const char **at, char *first_out, size_t first_size, uin
 	return true;
 }
 
-static bool append(char *out, size_t size, const char *text, size_t length)
+static bool append_text(char *out, size_t size, const char *text, size_t length)
 {
 	size_t used = strlen(out);
 
@@ -75,14 +75,14 @@ static bool take_item(const char **at, char *first_out, size_t first_size, uint6
 
 		if (**at == ']')
 			return false;
-		if (!append(first_out, first_size, *at, plain))
+		if (!append_text(first_out, first_size, *at, plain))
 			return false;
 		*at += plain;
 		any = true;
 		if (**at != '[')
 			continue;
 		if (!take_ranges(at, number, sizeof(number), &more) ||
-		    !append(first_out, first_size, number, strlen(number)))
+		    !append_text(first_out, first_size, number, strlen(number)))
 			return false;
 		if (__builtin_mul_overflow(count, more, &count))
 			return false;

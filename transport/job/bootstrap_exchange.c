@@ -47,7 +47,7 @@ static void let_go(struct question *question)
 	free(question);
 }
 
-static void *ask(void *arg)
+static void *ask_thread(void *arg)
 {
 	struct question *question = arg;
 	uint64_t one = 1;
@@ -69,10 +69,10 @@ static void *ask(void *arg)
 	return NULL;
 }
 
-static int start(struct question *question)
+static int start_question(struct question *question)
 {
 	pthread_t thread;
-	int err = twi_thread_start(&thread, NULL, 0, ask, question);
+	int err = twi_thread_start(&thread, NULL, 0, ask_thread, question);
 
 	if (err != 0)
 		return twi_error_errno(TOW_ESYSTEM, err, "a thread to ask the launcher");
@@ -109,7 +109,7 @@ static int ask_library(const struct twi_bootstrap *bootstrap, const char *mine, 
 
 	if (question == NULL)
 		return twi_error(TOW_ENOMEM, "no memory or descriptor to ask the launcher");
-	status = start(question);
+	status = start_question(question);
 	if (status < 0) {
 		question->holders = 1;
 		let_go(question);

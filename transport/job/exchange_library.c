@@ -50,7 +50,7 @@ struct pmix {
 };
 
 /* ISO C has no cast from what dlsym returns to a function. */
-static bool find(void *library, const char *name, void *function_out)
+static bool find_symbol(void *library, const char *name, void *function_out)
 {
 	void **out = function_out;
 
@@ -58,7 +58,7 @@ static bool find(void *library, const char *name, void *function_out)
 	return *out != NULL;
 }
 
-static int load(const char *const *names, const char *what, void **library_out)
+static int load_library(const char *const *names, const char *what, void **library_out)
 {
 	for (; *names != NULL; names++) {
 		*library_out = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
@@ -80,17 +80,17 @@ static _Atomic unsigned pmix_opened;
 static int pmix_open(struct pmix *pmix)
 {
 	static const char *const names[] = { "libpmix.so.2", "libpmix.so", NULL };
-	int status = load(names, "libpmix.so.2", &pmix->library), code;
+	int status = load_library(names, "libpmix.so.2", &pmix->library), code;
 
 	if (status < 0)
 		return status;
-	if (!find(pmix->library, "PMIx_Init", &pmix->init) ||
-	    !find(pmix->library, "PMIx_Finalize", &pmix->finalize) ||
-	    !find(pmix->library, "PMIx_Put", &pmix->put) ||
-	    !find(pmix->library, "PMIx_Commit", &pmix->commit) ||
-	    !find(pmix->library, "PMIx_Fence", &pmix->fence) ||
-	    !find(pmix->library, "PMIx_Get", &pmix->get) ||
-	    !find(pmix->library, "PMIx_Error_string", &pmix->error_string))
+	if (!find_symbol(pmix->library, "PMIx_Init", &pmix->init) ||
+	    !find_symbol(pmix->library, "PMIx_Finalize", &pmix->finalize) ||
+	    !find_symbol(pmix->library, "PMIx_Put", &pmix->put) ||
+	    !find_symbol(pmix->library, "PMIx_Commit", &pmix->commit) ||
+	    !find_symbol(pmix->library, "PMIx_Fence", &pmix->fence) ||
+	    !find_symbol(pmix->library, "PMIx_Get", &pmix->get) ||
+	    !find_symbol(pmix->library, "PMIx_Error_string", &pmix->error_string))
 		return twi_error(TOW_ENOTSUP, "libpmix lacks a function: %.160s", dlerror());
 	code = pmix->init(&pmix->self, NULL, 0);
 	if (code != 0)
@@ -203,14 +203,14 @@ static int pmi2_open(struct pmi2 *pmi2)
 	static const char *const names[] = { "libpmi2.so.0", "libpmi2.so", NULL };
 	int spawned = 0, size = 0, rank = 0, application = 0, code;
 	void *library;
-	int status = load(names, "libpmi2.so.0", &library);
+	int status = load_library(names, "libpmi2.so.0", &library);
 
 	if (status < 0)
 		return status;
-	if (!find(library, "PMI2_Init", &pmi2->init) ||
-	    !find(library, "PMI2_KVS_Put", &pmi2->put) ||
-	    !find(library, "PMI2_KVS_Fence", &pmi2->fence) ||
-	    !find(library, "PMI2_KVS_Get", &pmi2->get))
+	if (!find_symbol(library, "PMI2_Init", &pmi2->init) ||
+	    !find_symbol(library, "PMI2_KVS_Put", &pmi2->put) ||
+	    !find_symbol(library, "PMI2_KVS_Fence", &pmi2->fence) ||
+	    !find_symbol(library, "PMI2_KVS_Get", &pmi2->get))
 		return twi_error(TOW_ENOTSUP, "libpmi2 lacks a function: %.160s", dlerror());
 	code = pmi2->init(&spawned, &size, &rank, &application);
 	return code == 0 ? TOW_OK : twi_error(TOW_ESYSTEM, "PMI2_Init fails with %d", code);

@@ -37,7 +37,7 @@ static int wait_for(const struct pmi *pmi, short events)
 		       : status;
 }
 
-static int broken(const struct pmi *pmi)
+static int pmi_broken(const struct pmi *pmi)
 {
 	return twi_error_errno(TOW_ESYSTEM, errno, "PMI_FD = %d, where mpiexec answers", pmi->fd);
 }
@@ -56,7 +56,7 @@ static int send_line(const struct pmi *pmi, const char *line)
 		if (sent < 0 && errno == ENOTSOCK)
 			sent = write(pmi->fd, line, left);
 		if (sent < 0 && errno != EINTR && errno != EAGAIN)
-			return broken(pmi);
+			return pmi_broken(pmi);
 		if (sent > 0) {
 			line += sent;
 			left -= (size_t)sent;
@@ -80,7 +80,7 @@ static int receive_line(struct pmi *pmi)
 		if (got < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (got < 0)
-			return broken(pmi);
+			return pmi_broken(pmi);
 		if (got == 0)
 			return twi_error(TOW_EPROTOCOL, "mpiexec closed PMI_FD = %d", pmi->fd);
 		if (pmi->line[used] == '\n')
@@ -116,7 +116,7 @@ static bool value_of(const struct pmi *pmi, const char *key, char *out, size_t b
 }
 
 /* Asks, and looks that the answer is of that kind and no failure. */
-static int ask(struct pmi *pmi, const char *line, const char *answer)
+static int pmi_ask(struct pmi *pmi, const char *line, const char *answer)
 {
 	char text[64];
 	int status = send_line(pmi, line);
@@ -132,21 +132,21 @@ static int ask(struct pmi *pmi, const char *line, const char *answer)
 	return TOW_OK;
 }
 
-static int put(struct pmi *pmi, const char *space, const char *address)
+static int pmi_put(struct pmi *pmi, const char *space, const char *address)
 {
 	char line[LINE_BYTES];
 
 	snprintf(line, sizeof(line), "cmd=put kvsname=%s key=" KEY " value=%s\n", space, address);
-	return ask(pmi, line, "put_result");
+	return pmi_ask(pmi, line, "put_result");
 }
 
-static int get(struct pmi *pmi, const char *space, char address[TWI_STORE_BYTES])
+static int pmi_get(struct pmi *pmi, const char *space, char address[TWI_STORE_BYTES])
 {
 	char line[LINE_BYTES];
 	int status;
 
 	snprintf(line, sizeof(line), "cmd=get kvsname=%s key=" KEY "\n", space);
-	status = ask(pmi, line, "get_result");
+	status = pmi_ask(pmi, line, "get_result");
 	if (status == TOW_OK && !value_of(pmi, "value", address, TWI_STORE_BYTES))
 		status = twi_error(TOW_EPROTOCOL, "mpiexec answered '%.128s', expected a value",
 				   pmi->line);
@@ -158,19 +158,19 @@ int twi_pmi_exchange(int fd, bool first, char address[TWI_STORE_BYTES],
 {
 	struct pmi pmi = { .fd = fd, .until = until };
 	char space[512];
-	int status = ask(&pmi, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init");
+	int status = pmi_ask(&pmi, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init");
 
 	if (status == TOW_OK)
-		status = ask(&pmi, "cmd=get_my_kvsname\n", "my_kvsname");
+		status = pmi_ask(&pmi, "cmd=get_my_kvsname\n", "my_kvsname");
 	if (status == TOW_OK && !value_of(&pmi, "kvsname", space, sizeof(space)))
 		status = twi_error(TOW_EPROTOCOL, "mpiexec answered '%.128s', expected kvsname",
 				   pmi.line);
 	if (status == TOW_OK && first)
-		status = put(&pmi, space, address);
+		status = pmi_put(&pmi, space, address);
 	if (status == TOW_OK)
-		status = ask(&pmi, "cmd=barrier_in\n", "barrier_out");
+		status = pmi_ask(&pmi, "cmd=barrier_in\n", "barrier_out");
 	if (status == TOW_OK && !first)
-		status = get(&pmi, space, address);
+		status = pmi_get(&pmi, space, address);
 	return status;
 }
 
@@ -179,5 +179,5 @@ void twi_pmi_finish(int fd, const struct twi_until *until)
 {
 	struct pmi pmi = { .fd = fd, .until = until };
 
-	ask(&pmi, "cmd=finalize\n", "finalize_ack");
+	pmi_ask(&pmi, "cmd=finalize\n", "finalize_ack");
 }

@@ -112,7 +112,7 @@ void twi_group_begin_collectives(struct tow_group *group)
 }
 
 /* Says goodbye to the store and to the peers, when the last group goes. The engine is not held. */
-static void part(struct twi_ranks *ranks)
+static void part_ranks(struct twi_ranks *ranks)
 {
 	const struct twi_until until = { twi_net_now() + LINGER_NS, -1 };
 
@@ -162,7 +162,7 @@ static void close_group(struct tow_group *group)
 	twi_barrier_log_drop(group->barriers);
 	twi_engine_leave(ranks->engine);
 	if (last)
-		part(ranks);
+		part_ranks(ranks);
 	twi_ranks_let_go(ranks);
 	free(group->part_offsets[0]);
 	free(group->part_offsets[1]);
@@ -181,7 +181,7 @@ int twi_group_open(struct tow_runtime *runtime, const struct tow_group_options *
 		return status;
 	group = twi_group_make(runtime, ranks, ranks->size);
 	if (group == NULL)
-		part(ranks);
+		part_ranks(ranks);
 	if (group != NULL) {
 		for (uint32_t i = 0; i < group->size; i++)
 			group->members[i] = i;
@@ -443,8 +443,8 @@ static int by_key(const void *a, const void *b)
 }
 
 /* The new group of those with our colour, in order. */
-static int build(struct tow_group *group, struct split *split, int64_t color,
-		 struct tow_group **group_out)
+static int build_group(struct tow_group *group, struct split *split, int64_t color,
+		       struct tow_group **group_out)
 {
 	struct tow_group *made;
 	uint32_t count = 0;
@@ -471,8 +471,8 @@ static int build(struct tow_group *group, struct split *split, int64_t color,
 }
 
 /* Everybody says colour, key, and a number it has drawn; a new group has its first one's number. */
-static int exchange(struct tow_group *group, int64_t color, int64_t key, struct split *split,
-		    const struct twi_until *until)
+static int exchange_splits(struct tow_group *group, int64_t color, int64_t key, struct split *split,
+			   const struct twi_until *until)
 {
 	struct twi_store_client *client;
 	uint8_t value[24];
@@ -553,9 +553,9 @@ TOW_PUBLIC int tow_group_split(struct tow_group *group, int64_t color, int64_t k
 	split.parts[0].color = color;
 	split.parts[0].id = group->id;
 	if (group->ranks->client != NULL)
-		status = exchange(group, color, key, &split, &until);
+		status = exchange_splits(group, color, key, &split, &until);
 	if (status == TOW_OK && color != TOW_GROUP_NONE)
-		status = build(group, &split, color, group_out);
+		status = build_group(group, &split, color, group_out);
 	free(split.parts);
 	return status;
 }

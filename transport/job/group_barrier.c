@@ -31,7 +31,7 @@ struct barrier {
 	int status; /* of the first that failed */
 };
 
-static void advance(struct barrier *barrier);
+static void advance_barrier(struct barrier *barrier);
 
 /* It is written down how it ended. What is not in order is worth the flight recorder's file. */
 static void note_end(struct barrier *barrier, int status)
@@ -55,7 +55,7 @@ static void note_end(struct barrier *barrier, int status)
 	barrier->ranks->engine->hooks.inquiry->failed(barrier->ranks->engine);
 }
 
-static void end(struct barrier *barrier, int status)
+static void end_barrier(struct barrier *barrier, int status)
 {
 	struct tow_op *op = barrier->op;
 
@@ -83,7 +83,7 @@ static void abort_barrier(struct tow_op *op, int status)
 {
 	struct barrier *barrier = op->owner;
 
-	end(barrier, status);
+	end_barrier(barrier, status);
 	for (int i = 0; i < 2; i++) {
 		if (barrier->inner[i] != NULL)
 			tow_op_cancel(barrier->inner[i]);
@@ -103,7 +103,7 @@ static void on_step(struct tow_op *op, const struct tow_result *result)
 		barrier->peers[side] = result->peer;
 	tow_op_release(op);
 	if (barrier->inner[0] == NULL && barrier->inner[1] == NULL)
-		advance(barrier);
+		advance_barrier(barrier);
 	else if (barrier->status < 0 && barrier->op != NULL)
 		abort_barrier(barrier->op, barrier->status);
 }
@@ -149,7 +149,7 @@ static void start_messages(struct barrier *barrier)
 }
 
 /* What was under way is over: the next step, or the end. */
-static void advance(struct barrier *barrier)
+static void advance_barrier(struct barrier *barrier)
 {
 	bool more = barrier->op != NULL && barrier->status == TOW_OK;
 
@@ -163,7 +163,7 @@ static void advance(struct barrier *barrier)
 			start_connects(barrier);
 	}
 	if (barrier->inner[0] == NULL && barrier->inner[1] == NULL) {
-		end(barrier, barrier->status);
+		end_barrier(barrier, barrier->status);
 		put_down(barrier);
 	} else if (barrier->status < 0) { /* half of a step has not started */
 		abort_barrier(barrier->op, barrier->status);
@@ -268,7 +268,7 @@ static int start_barrier(struct tow_group *group, const struct tow_op_options *o
 	twi_ranks_use(group->ranks);
 	*op_out = op;
 	twi_op_watch(op);
-	advance(barrier);
+	advance_barrier(barrier);
 	return TOW_OK;
 }
 

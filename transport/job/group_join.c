@@ -102,7 +102,7 @@ static int tell_address(struct twi_ranks *ranks, const struct twi_until *until)
 	return twi_exchange(bootstrap, mine, until);
 }
 
-static int serve(struct twi_ranks *ranks, const struct twi_until *until)
+static int serve_store(struct twi_ranks *ranks, const struct twi_until *until)
 {
 	struct twi_bootstrap *bootstrap = &ranks->bootstrap;
 	struct twi_store_serve serve = { .address = "",
@@ -122,7 +122,7 @@ static int serve(struct twi_ranks *ranks, const struct twi_until *until)
 	return status < 0 ? status : tell_address(ranks, until);
 }
 
-static int join(struct twi_ranks *ranks, const struct twi_until *until)
+static int join_store(struct twi_ranks *ranks, const struct twi_until *until)
 {
 	struct twi_store_join *join = &ranks->join;
 	struct twi_bootstrap *bootstrap = &ranks->bootstrap;
@@ -217,19 +217,19 @@ static int gather_addresses(struct twi_ranks *ranks, const struct twi_until *unt
 	return status < 0 ? status : twi_store_gather(ranks->client, &gather, until);
 }
 
-static int meet(struct twi_ranks *ranks, struct tow_runtime *runtime, const char *address,
-		const struct twi_until *until)
+static int meet_ranks(struct twi_ranks *ranks, struct tow_runtime *runtime, const char *address,
+		      const struct twi_until *until)
 {
 	struct twi_bootstrap *bootstrap = &ranks->bootstrap;
 	int status = TOW_OK;
 
 	ranks->key = ranks->engine->job_key;
 	if (ranks->rank == 0)
-		status = serve(ranks, until);
+		status = serve_store(ranks, until);
 	else if (bootstrap->exchange != TWI_EXCHANGE_ADDRESS)
 		status = twi_exchange(bootstrap, NULL, until);
 	if (status == TOW_OK)
-		status = join(ranks, until);
+		status = join_store(ranks, until);
 	if (status == TOW_OK)
 		status = open_endpoint(ranks, runtime, address);
 	if (status == TOW_OK)
@@ -279,7 +279,7 @@ int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *
 		return twi_error(TOW_ENOMEM, "no memory for %lld ranks",
 				 (long long)bootstrap.world_size);
 	if (ranks->size > 1)
-		status = meet(ranks, runtime, options->address, until);
+		status = meet_ranks(ranks, runtime, options->address, until);
 	if (status == TOW_OK)
 		status = ranks->engine->hooks.trace->rank(ranks->engine, ranks->rank, ranks->size);
 	if (status < 0) {

@@ -31,7 +31,7 @@ struct talk {
 	uint8_t in[TWI_GROUP_WHO_BYTES];
 };
 
-static void dial(struct twi_ranks *ranks, uint32_t rank);
+static void dial_rank(struct twi_ranks *ranks, uint32_t rank);
 static void accept_next(struct twi_ranks *ranks);
 
 void twi_group_enter(struct twi_engine *engine)
@@ -64,7 +64,7 @@ void twi_ranks_drop(struct twi_ranks *ranks)
 }
 
 /* Starts a receive of the talk's, which ends in `done`. */
-static int hear(struct talk *talk, uint64_t tag, uint64_t timeout_ns, tow_op_callback done)
+static int hear_talk(struct talk *talk, uint64_t tag, uint64_t timeout_ns, tow_op_callback done)
 {
 	const struct tow_op_options options = {
 		.size = sizeof(options), .timeout_ns = timeout_ns, .done = done, .user = talk
@@ -85,7 +85,7 @@ static void on_said(struct tow_op *op, const struct tow_result *result)
 }
 
 /* Sends words of ours; they have memory of their own, as the send may outlive the talk. */
-static int say(struct talk *talk, uint64_t tag, const uint32_t *words, unsigned count)
+static int say_words(struct talk *talk, uint64_t tag, const uint32_t *words, unsigned count)
 {
 	uint8_t *bytes = malloc(4 * (size_t)count);
 	const struct tow_op_options options = { .size = sizeof(options),
@@ -142,7 +142,7 @@ static struct talk *begin_talk(struct twi_ranks *ranks, uint32_t rank)
 }
 
 /* All who wait for the connection: it is there, or it has failed. */
-static void wake(struct twi_slot *slot, int status)
+static void wake_waiters(struct twi_slot *slot, int status)
 {
 	struct twi_list *entry;
 
@@ -177,7 +177,7 @@ static int slot_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 			return TOW_ENOMEM;
 		}
 	}
-	wake(slot, TOW_OK);
+	wake_waiters(slot, TOW_OK);
 	return TOW_OK;
 }
 
@@ -192,7 +192,7 @@ static void dial_failed(struct twi_ranks *ranks, uint32_t rank, int status)
 	slot->dials = 0;
 	twi_log(ranks->engine->diag, 2, "group: no connection to rank %u at %s: %s", rank,
 		ranks->addresses[rank], tow_status_name(status));
-	wake(slot, status);
+	wake_waiters(slot, status);
 }
 
 /* The callback of a talk's operation: it is over. False: so is everything. */
@@ -220,7 +220,7 @@ static void on_waited(struct tow_op *op, const struct tow_result *result)
 		else if (slot->dials >= TWI_GROUP_DIALS)
 			dial_failed(ranks, rank, TOW_EPEER);
 		else
-			dial(ranks, rank);
+			dial_rank(ranks, rank);
 	}
 	twi_ranks_drop(ranks);
 }
@@ -293,7 +293,7 @@ static void on_answer(struct tow_op *op, const struct tow_result *result)
 	}
 	if (status == TOW_AGAIN) {
 		slot->state = TWI_SLOT_WAITING;
-		status = hear(talk, TWI_GROUP_TAG_NEVER, pause_ns, on_waited);
+		status = hear_talk(talk, TWI_GROUP_TAG_NEVER, pause_ns, on_waited);
 		if (status == TOW_OK)
 			return;
 	} else if (status == TOW_EPEER && dial_later(talk)) {
@@ -315,7 +315,7 @@ static int say_who(struct talk *talk)
 							  ranks->size,
 							  0 };
 
-	return say(talk, TWI_GROUP_TAG_WHO, words, TWI_GROUP_WHO_BYTES / 4);
+	return say_words(talk, TWI_GROUP_TAG_WHO, words, TWI_GROUP_WHO_BYTES / 4);
 }
 
 static void on_connected(struct tow_op *op, const struct tow_result *result)
@@ -337,14 +337,14 @@ static void on_connected(struct tow_op *op, const struct tow_result *result)
 	if (status == TOW_OK)
 		status = say_who(talk);
 	if (status == TOW_OK)
-		status = hear(talk, TWI_GROUP_TAG_ANSWER, TWI_GROUP_DIAL_NS, on_answer);
+		status = hear_talk(talk, TWI_GROUP_TAG_ANSWER, TWI_GROUP_DIAL_NS, on_answer);
 	if (status < 0) {
 		dial_failed(ranks, talk->rank, status);
 		end_talk(talk, true);
 	}
 }
 
-static void dial(struct twi_ranks *ranks, uint32_t rank)
+static void dial_rank(struct twi_ranks *ranks, uint32_t rank)
 {
 	struct twi_slot *slot = &ranks->slots[rank];
 	struct talk *talk = begin_talk(ranks, rank);
@@ -401,7 +401,7 @@ int twi_ranks_connect(struct twi_ranks *ranks, uint32_t rank, enum twi_space spa
 	twi_list_push_back(&slot->waiting, &op->link);
 	twi_op_watch(op);
 	if (slot->state == TWI_SLOT_NONE)
-		dial(ranks, rank);
+		dial_rank(ranks, rank);
 	return TOW_OK;
 }
 
@@ -467,15 +467,15 @@ static void on_who(struct tow_op *op, const struct tow_result *result)
 		twi_log(ranks->engine->diag, 2,
 			"group: a connection from %s is of another job, or of no rank",
 			talk->peer->address);
-	status = say(talk, TWI_GROUP_TAG_ANSWER, (const uint32_t[]){ answer, 0 },
-		     TWI_GROUP_ANSWER_BYTES / 4);
+	status = say_words(talk, TWI_GROUP_TAG_ANSWER, (const uint32_t[]){ answer, 0 },
+			   TWI_GROUP_ANSWER_BYTES / 4);
 	if (status == TOW_OK && answer == ANSWER_TAKEN) {
 		status = slot_up(ranks, rank, talk->peer);
 		end_talk(talk, status < 0);
 		return;
 	}
 	if (status == TOW_OK)
-		status = hear(talk, TWI_GROUP_TAG_NEVER, TWI_GROUP_GUEST_NS, on_turned_away);
+		status = hear_talk(talk, TWI_GROUP_TAG_NEVER, TWI_GROUP_GUEST_NS, on_turned_away);
 	if (status < 0)
 		end_talk(talk, true);
 }
@@ -492,7 +492,7 @@ static void greet_guest(struct twi_ranks *ranks, struct tow_peer *peer)
 	ranks->guests++;
 	talk->peer = peer;
 	peer->passing = true;
-	if (hear(talk, TWI_GROUP_TAG_WHO, TWI_GROUP_GUEST_NS, on_who) < 0)
+	if (hear_talk(talk, TWI_GROUP_TAG_WHO, TWI_GROUP_GUEST_NS, on_who) < 0)
 		end_talk(talk, true);
 }
 
@@ -556,7 +556,7 @@ void twi_ranks_hang_up(struct twi_ranks *ranks)
 
 		slot->state = TWI_SLOT_NONE;
 		slot->peer = NULL;
-		wake(slot, TOW_ECLOSED);
+		wake_waiters(slot, TOW_ECLOSED);
 		if (peer != NULL)
 			tow_peer_close(peer);
 	}

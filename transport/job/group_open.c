@@ -59,7 +59,7 @@ static const struct twi_op_ops open_ops = { .kind = TWI_OP_CALL,
 					    .span = TWI_SPAN_CALL,
 					    .abort = abort_open };
 
-static void *run(void *arg)
+static void *open_run(void *arg)
 {
 	struct open *open = arg;
 	struct twi_engine *engine = twi_runtime_engine(open->runtime);
@@ -154,7 +154,7 @@ static struct open *make_open(struct tow_runtime *runtime, const struct tow_grou
 
 static int start_thread(struct open *open)
 {
-	int err = twi_thread_start(&open->thread, NULL, 0, run, open);
+	int err = twi_thread_start(&open->thread, NULL, 0, open_run, open);
 
 	return err == 0 ? TOW_OK
 			: twi_error_errno(TOW_ESYSTEM, err, "a thread to open the group in");

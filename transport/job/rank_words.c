@@ -24,8 +24,8 @@ static const struct {
 	[TWI_WORDS_INQUIRY] = { 1ull << 62, 5000000000ull, 64, 4 },
 };
 
-static int start(struct tow_peer *peer, struct tow_op *op, const struct twi_message *message,
-		 uint64_t timeout_ns, tow_op_callback done)
+static int start_words(struct tow_peer *peer, struct tow_op *op, const struct twi_message *message,
+		       uint64_t timeout_ns, tow_op_callback done)
 {
 	const struct tow_op_options options = {
 		.size = sizeof(options), .timeout_ns = timeout_ns, .done = done, .user = NULL
@@ -79,7 +79,7 @@ bool twi_rank_post_send(struct twi_rank_post *post, struct tow_peer *peer)
 					     .tag = kinds[post->kind].tag };
 
 	twi_assert_held(post->ranks->engine);
-	if (start(peer, &post->op, &message, kinds[post->kind].timeout_ns, on_posted) >= 0)
+	if (start_words(peer, &post->op, &message, kinds[post->kind].timeout_ns, on_posted) >= 0)
 		return true;
 	twi_rank_post_end(post);
 	return false;
@@ -93,19 +93,19 @@ static void end_ear(struct twi_rank_ear *ear, int status)
 	twi_ranks_drop(ranks);
 }
 
-static void listen(struct twi_rank_ear *ear);
+static void listen_ear(struct twi_rank_ear *ear);
 
 static void on_word(struct tow_op *op, const struct tow_result *result)
 {
 	struct twi_rank_ear *ear = twi_container_of(op, struct twi_rank_ear, op);
 
 	if (ear->heard(ear, result))
-		listen(ear);
+		listen_ear(ear);
 	else
 		end_ear(ear, result->status);
 }
 
-static void listen(struct twi_rank_ear *ear)
+static void listen_ear(struct twi_rank_ear *ear)
 {
 	const struct twi_message message = { .kind = TWI_OP_RECV,
 					     .space = TWI_SPACE_LINK,
@@ -116,7 +116,7 @@ static void listen(struct twi_rank_ear *ear)
 	int status = TOW_ECLOSED;
 
 	if (!ear->ranks->closing)
-		status = start(ear->peer, &ear->op, &message, TOW_FOREVER, on_word);
+		status = start_words(ear->peer, &ear->op, &message, TOW_FOREVER, on_word);
 
 	if (status < 0)
 		end_ear(ear, status);
@@ -126,5 +126,5 @@ void twi_rank_ear_start(struct twi_rank_ear *ear)
 {
 	twi_assert_held(ear->ranks->engine);
 	twi_ranks_use(ear->ranks);
-	listen(ear);
+	listen_ear(ear);
 }

@@ -86,7 +86,7 @@ static void rank_done(struct twi_store *store, uint32_t rank)
 }
 
 /* Answers the request that a client has out. */
-static void answer(struct twi_store *store, uint32_t index, struct twi_store_frame reply)
+static void answer_client(struct twi_store *store, uint32_t index, struct twi_store_frame reply)
 {
 	struct twi_store_connection *client = &store->clients[index];
 
@@ -101,14 +101,14 @@ static void answer(struct twi_store *store, uint32_t index, struct twi_store_fra
 
 static void answer_text(struct twi_store *store, uint32_t index, int status, const char *text)
 {
-	answer(store, index,
-	       (struct twi_store_frame){ .status = status,
-					 .value = (const uint8_t *)text,
-					 .value_bytes = (uint32_t)strlen(text) });
+	answer_client(store, index,
+		      (struct twi_store_frame){ .status = status,
+						.value = (const uint8_t *)text,
+						.value_bytes = (uint32_t)strlen(text) });
 }
 
 /* A refusal of one request alone. Its text is the thread's error. */
-static int refuse(struct twi_store *store, uint32_t index, int status)
+static int refuse_request(struct twi_store *store, uint32_t index, int status)
 {
 	answer_text(store, index, status, tow_error_message());
 	return TOW_OK;
@@ -121,7 +121,7 @@ static void answer_failed(struct twi_store *store, uint32_t index)
 }
 
 /* Everything has failed; the text is the thread's error. */
-static void fail(struct twi_store *store, int status)
+static void fail_store(struct twi_store *store, int status)
 {
 	if (store->failed < 0)
 		return;
@@ -171,7 +171,7 @@ void twi_store_leave(struct twi_store *store, uint32_t index, uint64_t now_ns)
 /* This connection is not one of the job's: it is told why, and is to be closed. */
 static int turn_away(struct twi_store *store, uint32_t index, int status)
 {
-	refuse(store, index, status);
+	refuse_request(store, index, status);
 	return status;
 }
 
@@ -199,7 +199,7 @@ static int on_hello(struct twi_store *store, uint32_t index, const struct twi_st
 	if (store->failed < 0)
 		answer_failed(store, index);
 	else
-		answer(store, index, (struct twi_store_frame){ .a = store->config.session });
+		answer_client(store, index, (struct twi_store_frame){ .a = store->config.session });
 	return TOW_OK;
 }
 
@@ -221,8 +221,9 @@ static bool same_key(const struct twi_store_connection *client, const struct twi
 static void answer_value(struct twi_store *store, uint32_t index,
 			 const struct twi_store_entry *entry)
 {
-	answer(store, index,
-	       (struct twi_store_frame){ .value = entry->value, .value_bytes = entry->bytes });
+	answer_client(
+		store, index,
+		(struct twi_store_frame){ .value = entry->value, .value_bytes = entry->bytes });
 }
 
 static void wake_gets(struct twi_store *store, const struct twi_store_entry *entry)
@@ -254,8 +255,8 @@ static int on_set(struct twi_store *store, uint32_t index, const struct twi_stor
 		status = twi_store_put(store, &entry->value, &entry->bytes, frame->value,
 				       frame->value_bytes);
 	if (status < 0)
-		return refuse(store, index, status);
-	answer(store, index, (struct twi_store_frame){ 0 });
+		return refuse_request(store, index, status);
+	answer_client(store, index, (struct twi_store_frame){ 0 });
 	wake_gets(store, entry);
 	return TOW_OK;
 }
@@ -266,7 +267,7 @@ static int on_get(struct twi_store *store, uint32_t index, const struct twi_stor
 	struct twi_store_entry *entry = twi_store_find(store, frame->key, frame->key_bytes);
 
 	if (entry != NULL && entry->parts != NULL)
-		return refuse(store, index, not_a_value(frame));
+		return refuse_request(store, index, not_a_value(frame));
 	if (entry != NULL && entry->value != NULL)
 		answer_value(store, index, entry);
 	else
@@ -297,7 +298,7 @@ static int on_add(struct twi_store *store, uint32_t index, const struct twi_stor
 
 	/* The reply was lost and the request is repeated: it has been carried out. */
 	if (rank->number != 0 && rank->number == frame->number) {
-		answer(store, index, (struct twi_store_frame){ .a = rank->sum });
+		answer_client(store, index, (struct twi_store_frame){ .a = rank->sum });
 		return TOW_OK;
 	}
 	entry = twi_store_make(store, frame->key, frame->key_bytes, &status);
@@ -308,10 +309,10 @@ static int on_add(struct twi_store *store, uint32_t index, const struct twi_stor
 	if (status == TOW_OK)
 		status = twi_store_put(store, &entry->value, &entry->bytes, bytes, sizeof(bytes));
 	if (status < 0)
-		return refuse(store, index, status);
+		return refuse_request(store, index, status);
 	rank->number = frame->number;
 	rank->sum = sum;
-	answer(store, index, (struct twi_store_frame){ .a = sum });
+	answer_client(store, index, (struct twi_store_frame){ .a = sum });
 	wake_gets(store, entry);
 	return TOW_OK;
 }
@@ -322,10 +323,10 @@ static int on_delete(struct twi_store *store, uint32_t index, const struct twi_s
 
 	/* Of a gather others may still be waiting. */
 	if (entry != NULL && entry->parts != NULL && entry->given < entry->members)
-		return refuse(store, index, not_a_value(frame));
+		return refuse_request(store, index, not_a_value(frame));
 	if (entry != NULL)
 		twi_store_drop(store, entry);
-	answer(store, index, (struct twi_store_frame){ .a = entry != NULL });
+	answer_client(store, index, (struct twi_store_frame){ .a = entry != NULL });
 	return TOW_OK;
 }
 
@@ -343,10 +344,10 @@ static void answer_gather(struct twi_store *store, uint32_t index,
 		used += (uint32_t)twi_store_gathered_put(store->reply + used, part->value,
 							 part->bytes);
 	}
-	answer(store, index,
-	       (struct twi_store_frame){ .a = at < entry->members ? at : 0,
-					 .value = store->reply,
-					 .value_bytes = used });
+	answer_client(store, index,
+		      (struct twi_store_frame){ .a = at < entry->members ? at : 0,
+						.value = store->reply,
+						.value_bytes = used });
 }
 
 static void wake_gather(struct twi_store *store, const struct twi_store_entry *entry)
@@ -388,8 +389,8 @@ static int judge_gather(const struct twi_store_entry *entry, const struct twi_st
 	return TOW_OK;
 }
 
-static int give(struct twi_store *store, struct twi_store_entry *entry,
-		const struct twi_store_frame *frame, uint32_t rank)
+static int give_value(struct twi_store *store, struct twi_store_entry *entry,
+		      const struct twi_store_frame *frame, uint32_t rank)
 {
 	struct twi_store_part *part;
 	int status = TOW_OK;
@@ -426,14 +427,14 @@ static int on_gather(struct twi_store *store, uint32_t index, const struct twi_s
 	if (entry != NULL)
 		status = judge_gather(entry, frame, client->rank);
 	if (status == TOW_EMISMATCH) {
-		fail(store, status);
+		fail_store(store, status);
 		answer_failed(store, index);
 		return TOW_OK;
 	}
 	if (status == TOW_OK)
-		status = give(store, entry, frame, client->rank);
+		status = give_value(store, entry, frame, client->rank);
 	if (status < 0)
-		return refuse(store, index, status);
+		return refuse_request(store, index, status);
 	if (entry->given == 1 && entry->since_ns == 0) {
 		entry->since_ns = now_ns;
 		entry->tell_ns = now_ns + store->config.late_ns;
@@ -476,7 +477,7 @@ int twi_store_request(struct twi_store *store, uint32_t index, const struct twi_
 	if (frame->kind == TWI_STORE_KIND_BYE) {
 		if (client->member)
 			rank_done(store, client->rank);
-		answer(store, index, (struct twi_store_frame){ 0 });
+		answer_client(store, index, (struct twi_store_frame){ 0 });
 		return TOW_OK;
 	}
 	if (store->failed < 0) {
@@ -520,7 +521,7 @@ static void expire_client(struct twi_store *store, uint32_t index)
 			  (int)twi_min(client->request.key_bytes, 64u), client->key,
 			  client->request.wait_ms, missing, strangers);
 	}
-	refuse(store, index, TOW_EDEADLINE);
+	refuse_request(store, index, TOW_EDEADLINE);
 }
 
 /* Ranks whose connection broke and who have not come back. */
@@ -534,10 +535,11 @@ static uint64_t expire_ranks(struct twi_store *store, uint64_t now_ns)
 		if (rank->gone_ns == 0 || store->failed < 0)
 			continue;
 		if (now_ns >= rank->gone_ns + TWI_STORE_GRACE_NS)
-			fail(store, twi_error(TOW_EPEER,
-					      "rank %u has gone: its connection to the store broke "
-					      "and it did not come back in %u s",
-					      i, (unsigned)(TWI_STORE_GRACE_NS / 1000000000u)));
+			fail_store(store,
+				   twi_error(TOW_EPEER,
+					     "rank %u has gone: its connection to the store broke "
+					     "and it did not come back in %u s",
+					     i, (unsigned)(TWI_STORE_GRACE_NS / 1000000000u)));
 		else
 			next = twi_min(next, rank->gone_ns + TWI_STORE_GRACE_NS);
 	}

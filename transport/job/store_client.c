@@ -53,7 +53,7 @@ static void hang_up(struct twi_store_client *client)
 }
 
 /* The connection is no more, which is no failure of the call yet. */
-static int lost(const char *what)
+static int store_lost(const char *what)
 {
 	return twi_error(TOW_EREFUSED, "%s", what);
 }
@@ -73,7 +73,7 @@ static int send_all(struct twi_store_client *client, const struct twi_until *unt
 			status = twi_net_wait(client->fd, POLLOUT, until->deadline_ns,
 					      until->cancel_fd);
 		else if (errno != EINTR)
-			return lost("the connection to the store broke");
+			return store_lost("the connection to the store broke");
 		if (status != TOW_OK)
 			return status == TOW_AGAIN ? TOW_EDEADLINE : status;
 	}
@@ -81,7 +81,7 @@ static int send_all(struct twi_store_client *client, const struct twi_until *unt
 }
 
 /* Some bytes from the store. */
-static int receive(struct twi_store_client *client, const struct twi_until *until)
+static int receive_some(struct twi_store_client *client, const struct twi_until *until)
 {
 	uint8_t bytes[16384];
 	int status = twi_net_wait(client->fd, POLLIN, until->deadline_ns, until->cancel_fd);
@@ -93,15 +93,16 @@ static int receive(struct twi_store_client *client, const struct twi_until *unti
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return TOW_OK;
 	if (got <= 0)
-		return lost(client->wire.ready ? "the store hung up"
-					       : "the store hung up before it knew us: it may "
-						 "have another job key");
+		return store_lost(client->wire.ready
+					  ? "the store hung up"
+					  : "the store hung up before it knew us: it may "
+					    "have another job key");
 	return twi_wire_feed(&client->wire, bytes, (size_t)got);
 }
 
 /* One request over the connection that there is. */
-static int ask(struct twi_store_client *client, const struct twi_store_frame *request,
-	       const struct twi_until *until, struct twi_store_frame *reply_out)
+static int ask_store(struct twi_store_client *client, const struct twi_store_frame *request,
+		     const struct twi_until *until, struct twi_store_frame *reply_out)
 {
 	int status = twi_wire_put(&client->wire, request);
 
@@ -115,13 +116,13 @@ static int ask(struct twi_store_client *client, const struct twi_store_frame *re
 		if (status == TOW_OK)
 			return twi_error(TOW_EPROTOCOL, "the store answered what was not asked");
 		if (status == TOW_AGAIN)
-			status = receive(client, until);
+			status = receive_some(client, until);
 	}
 	return status;
 }
 
 /* What the store says of a failure becomes the thread's error. */
-static int refused(const struct twi_store_frame *reply)
+static int refused_status(const struct twi_store_frame *reply)
 {
 	/* Any number may come over the wire, but only a failure's may go up. */
 	int status = reply->status < 0 && reply->status > -1000 ? reply->status : TOW_EPROTOCOL;
@@ -130,7 +131,7 @@ static int refused(const struct twi_store_frame *reply)
 			 (const char *)reply->value);
 }
 
-static int greet(struct twi_store_client *client, const struct twi_until *until)
+static int greet_store(struct twi_store_client *client, const struct twi_until *until)
 {
 	const struct twi_store_join *join = &client->join;
 	uint8_t hello[TWI_STORE_HELLO];
@@ -147,11 +148,11 @@ static int greet(struct twi_store_client *client, const struct twi_until *until)
 	int status;
 
 	twi_store_hello_put(hello, TWI_STORE_VERSION, join->restarts);
-	status = ask(client, &request, until, &reply);
+	status = ask_store(client, &request, until, &reply);
 	if (status < 0)
 		return status;
 	if (reply.status < 0)
-		return refused(&reply);
+		return refused_status(&reply);
 	/* Another session under the same address: rank 0 was started anew and knows nothing. */
 	if (client->greeted && client->session != reply.a)
 		return twi_error(TOW_EPEER, "rank 0 is another process than before");
@@ -161,7 +162,7 @@ static int greet(struct twi_store_client *client, const struct twi_until *until)
 }
 
 /* Hangs up; a store that we refuse is told why, if it listens at once. */
-static void part(struct twi_store_client *client, int status)
+static void part_from_store(struct twi_store_client *client, int status)
 {
 	const uint8_t *out;
 	size_t count;
@@ -186,17 +187,17 @@ static int connect_once(struct twi_store_client *client, const struct twi_until 
 	while (status == TOW_OK && !client->wire.ready) {
 		status = send_all(client, until);
 		if (status == TOW_OK)
-			status = receive(client, until);
+			status = receive_some(client, until);
 	}
 	if (status == TOW_OK)
-		status = greet(client, until);
+		status = greet_store(client, until);
 	if (status < 0)
-		part(client, status);
+		part_from_store(client, status);
 	return status;
 }
 
 /* `key`: what it was asked about; NULL: nothing yet. */
-static int expired(const struct twi_store_client *client, const char *key)
+static int deadline_expired(const struct twi_store_client *client, const char *key)
 {
 	return twi_error(
 		TOW_EDEADLINE, "rank 0's store at %.128s did not answer in time%s%.96s%s: %s",
@@ -236,10 +237,10 @@ static int connect_up(struct twi_store_client *client, const struct twi_until *u
 		tell_late(client, since_ns, &tell_ns);
 		paused = twi_net_pause(until, pause_ns);
 		if (paused < 0)
-			return paused == TOW_EDEADLINE ? expired(client, NULL) : paused;
+			return paused == TOW_EDEADLINE ? deadline_expired(client, NULL) : paused;
 		pause_ns = twi_min(pause_ns * 2, LAST_PAUSE_NS);
 	}
-	return status == TOW_EDEADLINE ? expired(client, NULL) : status;
+	return status == TOW_EDEADLINE ? deadline_expired(client, NULL) : status;
 }
 
 int twi_store_client_open(const struct twi_store_join *join, const struct twi_until *until,
@@ -277,7 +278,7 @@ void twi_store_client_close(struct twi_store_client *client, uint64_t linger_ns)
 	if (client->fd >= 0 && linger_ns > 0) {
 		const struct twi_until until = { twi_net_now() + linger_ns, -1 };
 
-		ask(client, &bye, &until, &reply);
+		ask_store(client, &bye, &until, &reply);
 	}
 	hang_up(client);
 	twi_job_key_wipe(&client->key);
@@ -308,8 +309,8 @@ static uint32_t wait_ms(const struct twi_until *until)
 /* A request with its reply, over as many connections as it takes. The reply is valid until the
  * next.
  */
-static int call(struct twi_store_client *client, struct twi_store_frame *request,
-		const struct twi_until *until, struct twi_store_frame *reply_out)
+static int call_store(struct twi_store_client *client, struct twi_store_frame *request,
+		      const struct twi_until *until, struct twi_store_frame *reply_out)
 {
 	size_t key_bytes = request->key == NULL ? 0 : strlen(request->key);
 	int status;
@@ -326,14 +327,14 @@ static int call(struct twi_store_client *client, struct twi_store_frame *request
 		if (status < 0)
 			return status;
 		request->wait_ms = wait_ms(until);
-		status = ask(client, request, until, reply_out);
+		status = ask_store(client, request, until, reply_out);
 		if (status < 0)
 			hang_up(client);
 	} while (status == TOW_EREFUSED);
 	if (status == TOW_EDEADLINE)
-		return expired(client, request->key);
+		return deadline_expired(client, request->key);
 	if (status == TOW_OK && reply_out->status < 0)
-		return refused(reply_out);
+		return refused_status(reply_out);
 	return status;
 }
 
@@ -344,14 +345,14 @@ int twi_store_set(struct twi_store_client *client, const char *key, const void *
 		.kind = TWI_STORE_KIND_SET, .key = key, .value = value, .value_bytes = bytes
 	};
 
-	return call(client, &request, until, &reply);
+	return call_store(client, &request, until, &reply);
 }
 
 int twi_store_get(struct twi_store_client *client, const char *key, void *value_out, uint32_t room,
 		  uint32_t *bytes_out, const struct twi_until *until)
 {
 	struct twi_store_frame reply, request = { .kind = TWI_STORE_KIND_GET, .key = key };
-	int status = call(client, &request, until, &reply);
+	int status = call_store(client, &request, until, &reply);
 
 	if (status < 0)
 		return status;
@@ -365,7 +366,7 @@ int twi_store_add(struct twi_store_client *client, const char *key, uint64_t add
 {
 	struct twi_store_frame reply,
 		request = { .kind = TWI_STORE_KIND_ADD, .key = key, .a = add };
-	int status = call(client, &request, until, &reply);
+	int status = call_store(client, &request, until, &reply);
 
 	if (status == TOW_OK)
 		*sum_out = reply.a;
@@ -376,7 +377,7 @@ int twi_store_delete(struct twi_store_client *client, const char *key, bool *was
 		     const struct twi_until *until)
 {
 	struct twi_store_frame reply, request = { .kind = TWI_STORE_KIND_DELETE, .key = key };
-	int status = call(client, &request, until, &reply);
+	int status = call_store(client, &request, until, &reply);
 
 	if (status == TOW_OK)
 		*was_out = reply.a != 0;
@@ -420,7 +421,7 @@ int twi_store_gather(struct twi_store_client *client, const struct twi_gather *g
 			.a = twi_store_pair(gather->index, gather->members),
 			.b = twi_store_pair(gather->generation, at),
 		};
-		int status = call(client, &request, until, &reply);
+		int status = call_store(client, &request, until, &reply);
 
 		if (status == TOW_OK)
 			status = take_values(gather, &reply, &at);

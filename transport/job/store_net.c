@@ -100,8 +100,8 @@ static int resolve_once(const char *host, uint16_t port, bool passive, struct ad
 }
 
 /* Until it is there. */
-static int resolve(const char *host, uint16_t port, const struct twi_until *until,
-		   struct addrinfo **out)
+static int resolve_host(const char *host, uint16_t port, const struct twi_until *until,
+			struct addrinfo **out)
 {
 	uint64_t pause_ns = FIRST_PAUSE_NS;
 	int status;
@@ -180,12 +180,12 @@ int twi_net_listen(const char *address, const struct twi_until *until, int *fd_o
 	int status = TOW_OK;
 
 	if (strcmp(address, TWI_NET_LOOPBACK) == 0)
-		status = resolve("127.0.0.1", 0, until, &found);
+		status = resolve_host("127.0.0.1", 0, until, &found);
 	else if (*address != '\0' && !twi_host_port(address, 0, host, sizeof(host), &port))
 		return twi_error(TOW_EINVAL, "the store's address '%.128s' is not HOST:PORT",
 				 address);
 	else if (*address != '\0')
-		status = resolve(host, port, until, &found);
+		status = resolve_host(host, port, until, &found);
 	if (status < 0)
 		return status;
 	while ((status = bind_found(found, port, fd_out, any_out)) == TOW_EBUSY &&
@@ -302,7 +302,7 @@ int twi_net_dial(const char *addresses, const struct twi_until *until, int *fd_o
 	return status;
 }
 
-static bool numeric(const struct sockaddr *at, socklen_t bytes, char host_out[TOW_ADDRESS_MAX])
+static bool numeric_host(const struct sockaddr *at, socklen_t bytes, char host_out[TOW_ADDRESS_MAX])
 {
 	return getnameinfo(at, bytes, host_out, TOW_ADDRESS_MAX, NULL, 0, NI_NUMERICHOST) == 0;
 }
@@ -319,7 +319,7 @@ static bool name_of(int fd, name_call call, char host_out[TOW_ADDRESS_MAX], uint
 	} at = { .room = { 0 } };
 	socklen_t bytes = sizeof(at);
 
-	if (call(fd, &at.any, &bytes) < 0 || !numeric(&at.any, bytes, host_out))
+	if (call(fd, &at.any, &bytes) < 0 || !numeric_host(&at.any, bytes, host_out))
 		return false;
 	/* IPv4 over a socket for both: its own form is what others can use. */
 	if (strncmp(host_out, "::ffff:", 7) == 0 && strchr(host_out, '.') != NULL) {
@@ -357,7 +357,7 @@ bool twi_net_remote(int fd, char out[TOW_ADDRESS_MAX])
 }
 
 /* Does the knob `interfaces` allow it? "a,b", or "^a,b": all but these; empty: all. */
-static bool allowed(const char *interfaces, const char *name, bool loopback, bool *named_out)
+static bool is_allowed(const char *interfaces, const char *name, bool loopback, bool *named_out)
 {
 	bool except = *interfaces == '^';
 	const char *at = interfaces + except;
@@ -382,7 +382,7 @@ static bool add_address(const struct ifaddrs *at, uint16_t port, char *out, size
 	char host[TOW_ADDRESS_MAX], one[TOW_ADDRESS_MAX + 10];
 	size_t used = strlen(out);
 
-	if (!numeric(at->ifa_addr, length, host) || strchr(host, '%') != NULL ||
+	if (!numeric_host(at->ifa_addr, length, host) || strchr(host, '%') != NULL ||
 	    !twi_host_port_put(host, port, one, sizeof(one)) || used + strlen(one) + 2 > bytes)
 		return false;
 	snprintf(out + used, bytes - used, "%s%s", used == 0 ? "" : ",", one);
@@ -404,8 +404,8 @@ bool twi_net_addresses(const char *interfaces, uint16_t port, char *out, size_t 
 		for (const struct ifaddrs *at = all; at != NULL && count < 4; at = at->ifa_next) {
 			if (at->ifa_addr == NULL || at->ifa_addr->sa_family != families[i] ||
 			    (at->ifa_flags & IFF_UP) == 0 ||
-			    !allowed(interfaces, at->ifa_name, (at->ifa_flags & IFF_LOOPBACK) != 0,
-				     &named))
+			    !is_allowed(interfaces, at->ifa_name,
+					(at->ifa_flags & IFF_LOOPBACK) != 0, &named))
 				continue;
 			count += add_address(at, port, out, bytes);
 		}

@@ -70,7 +70,8 @@ bool twi_store_server_any(const struct twi_store_server *server)
 	return server->any;
 }
 
-static int watch(struct twi_store_server *server, int fd, uint32_t mark, uint32_t events, int how)
+static int watch_fd(struct twi_store_server *server, int fd, uint32_t mark, uint32_t events,
+		    int how)
 {
 	struct epoll_event event = { .events = events, .data.u32 = mark };
 
@@ -79,7 +80,7 @@ static int watch(struct twi_store_server *server, int fd, uint32_t mark, uint32_
 	return TOW_OK;
 }
 
-static void drop(struct twi_store_server *server, uint32_t index)
+static void drop_connection(struct twi_store_server *server, uint32_t index)
 {
 	struct connection *connection = &server->connections[index];
 
@@ -112,7 +113,7 @@ static void log_refusal(struct twi_store_server *server, const char *who, const 
 }
 
 /* Ends a connection that does not belong here; the thread's error says why. */
-static void refuse(struct twi_store_server *server, uint32_t index)
+static void refuse_connection(struct twi_store_server *server, uint32_t index)
 {
 	const struct connection *connection = &server->connections[index];
 	char who[TOW_ADDRESS_MAX] = "a connection";
@@ -126,11 +127,11 @@ static void refuse(struct twi_store_server *server, uint32_t index)
 			log_refusal(server, who, tow_error_message());
 		}
 	}
-	drop(server, index);
+	drop_connection(server, index);
 }
 
 /* Sends what is queued. False: the connection is broken. */
-static bool flush(struct twi_store_server *server, uint32_t index)
+static bool flush_connection(struct twi_store_server *server, uint32_t index)
 {
 	struct connection *connection = &server->connections[index];
 	const uint8_t *out;
@@ -151,8 +152,8 @@ static bool flush(struct twi_store_server *server, uint32_t index)
 	more = out != NULL;
 	if (more != connection->writing) {
 		connection->writing = more;
-		if (watch(server, connection->fd, index, EPOLLIN | (more ? EPOLLOUT : 0),
-			  EPOLL_CTL_MOD) < 0)
+		if (watch_fd(server, connection->fd, index, EPOLLIN | (more ? EPOLLOUT : 0),
+			     EPOLL_CTL_MOD) < 0)
 			return false;
 	}
 	return true;
@@ -168,12 +169,12 @@ static void on_reply(void *arg, uint32_t client, const struct twi_store_frame *f
 		return;
 	connection = &server->connections[index];
 	/* Dropped later: the store is in the middle of something. */
-	if (twi_wire_put(&connection->wire, frame) < 0 || !flush(server, index))
+	if (twi_wire_put(&connection->wire, frame) < 0 || !flush_connection(server, index))
 		connection->broken = true;
 }
 
 /* A stranger has proved itself. */
-static int admit(struct twi_store_server *server, uint32_t index)
+static int admit_connection(struct twi_store_server *server, uint32_t index)
 {
 	struct connection *connection = &server->connections[index];
 	uint32_t client = twi_store_enter(server->store);
@@ -187,7 +188,7 @@ static int admit(struct twi_store_server *server, uint32_t index)
 }
 
 /* One that has shown a key is a member; without keys one that the store knows as a rank. */
-static void look(struct twi_store_server *server, struct connection *connection)
+static void look_at_connection(struct twi_store_server *server, struct connection *connection)
 {
 	if (!connection->stranger || connection->client == NOBODY ||
 	    !(server->key.set || twi_store_is_member(server->store, connection->client)))
@@ -203,23 +204,23 @@ static int serve_frames(struct twi_store_server *server, uint32_t index)
 	int status;
 
 	if (connection->wire.ready && connection->client == NOBODY) {
-		status = admit(server, index);
+		status = admit_connection(server, index);
 		if (status < 0)
 			return status;
 	}
 	while ((status = twi_wire_next(&connection->wire, &frame)) == TOW_OK) {
 		status =
 			twi_store_request(server->store, connection->client, &frame, twi_net_now());
-		look(server, connection);
+		look_at_connection(server, connection);
 		if (status < 0)
 			return status;
 	}
-	look(server, connection);
+	look_at_connection(server, connection);
 	return status;
 }
 
 /* What a connection has sent. Strangers get no more than this buffer. */
-static void serve(struct twi_store_server *server, uint32_t index)
+static void serve_connection(struct twi_store_server *server, uint32_t index)
 {
 	struct connection *connection = &server->connections[index];
 	uint8_t bytes[16384];
@@ -229,26 +230,26 @@ static void serve(struct twi_store_server *server, uint32_t index)
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (got <= 0) {
-		drop(server, index);
+		drop_connection(server, index);
 		return;
 	}
 	status = twi_wire_feed(&connection->wire, bytes, (size_t)got);
 	if (status == TOW_OK)
 		status = serve_frames(server, index);
-	if (!flush(server, index))
-		drop(server, index);
+	if (!flush_connection(server, index))
+		drop_connection(server, index);
 	else if (status < 0)
-		refuse(server, index);
+		refuse_connection(server, index);
 }
 
-static void rest(struct twi_store_server *server, uint64_t until_ns)
+static void pause_accepting(struct twi_store_server *server, uint64_t until_ns)
 {
 	server->accept_again_ns = until_ns;
-	watch(server, server->listen_fd, MARK_LISTEN, 0, EPOLL_CTL_MOD);
+	watch_fd(server, server->listen_fd, MARK_LISTEN, 0, EPOLL_CTL_MOD);
 }
 
 /* Room for one more: the oldest stranger gives way. False, with when to try again. */
-static bool evict(struct twi_store_server *server, uint64_t now, uint64_t *retry_ns_out)
+static bool evict_stranger(struct twi_store_server *server, uint64_t now, uint64_t *retry_ns_out)
 {
 	uint32_t oldest = NOBODY;
 
@@ -268,7 +269,7 @@ static bool evict(struct twi_store_server *server, uint64_t now, uint64_t *retry
 		return false;
 	if (server->diag != NULL)
 		twi_count(server->diag, TWI_C_store_evicted, 1);
-	drop(server, oldest);
+	drop_connection(server, oldest);
 	return true;
 }
 
@@ -281,7 +282,7 @@ static uint32_t free_connection(const struct twi_store_server *server)
 	return NOBODY;
 }
 
-static void greet(struct twi_store_server *server, uint32_t index, int fd, uint64_t now)
+static void greet_connection(struct twi_store_server *server, uint32_t index, int fd, uint64_t now)
 {
 	struct connection *connection = &server->connections[index];
 
@@ -293,8 +294,9 @@ static void greet(struct twi_store_server *server, uint32_t index, int fd, uint6
 	server->strangers++;
 	twi_wire_init(&connection->wire, &server->key, false);
 	if (twi_wire_begin(&connection->wire) < 0 ||
-	    watch(server, fd, index, EPOLLIN, EPOLL_CTL_ADD) < 0 || !flush(server, index))
-		drop(server, index);
+	    watch_fd(server, fd, index, EPOLLIN, EPOLL_CTL_ADD) < 0 ||
+	    !flush_connection(server, index))
+		drop_connection(server, index);
 }
 
 static bool is_shortage(int err)
@@ -309,24 +311,24 @@ static void take_connection(struct twi_store_server *server)
 	uint32_t index;
 	int fd;
 
-	if (server->strangers >= TWI_STORE_STRANGERS && !evict(server, now, &retry_ns)) {
-		rest(server, retry_ns);
+	if (server->strangers >= TWI_STORE_STRANGERS && !evict_stranger(server, now, &retry_ns)) {
+		pause_accepting(server, retry_ns);
 		return;
 	}
 	index = free_connection(server);
 	if (index == NOBODY) {
-		rest(server, now + REST_NS);
+		pause_accepting(server, now + REST_NS);
 		return;
 	}
 	fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0)
-		greet(server, index, fd, now);
-	else if (is_shortage(errno) && !evict(server, now, &retry_ns))
-		rest(server, retry_ns);
+		greet_connection(server, index, fd, now);
+	else if (is_shortage(errno) && !evict_stranger(server, now, &retry_ns))
+		pause_accepting(server, retry_ns);
 }
 
 /* Who has no time left, and what broke meanwhile; when to look again. */
-static uint64_t sweep(struct twi_store_server *server)
+static uint64_t sweep_connections(struct twi_store_server *server)
 {
 	uint64_t now = twi_net_now(), next = twi_store_expire(server->store, now);
 
@@ -336,13 +338,13 @@ static uint64_t sweep(struct twi_store_server *server)
 		if (connection->fd < 0)
 			continue;
 		if (connection->broken) {
-			drop(server, i);
+			drop_connection(server, i);
 		} else if (connection->stranger) {
 			uint64_t end = connection->since_ns + TWI_STORE_STRANGER_NS;
 
 			if (now >= end) {
 				twi_error(TOW_EDEADLINE, "it did not prove itself in time");
-				refuse(server, i);
+				refuse_connection(server, i);
 			} else {
 				next = twi_min(next, end);
 			}
@@ -350,7 +352,7 @@ static uint64_t sweep(struct twi_store_server *server)
 	}
 	if (server->accept_again_ns != 0 && now >= server->accept_again_ns) {
 		server->accept_again_ns = 0;
-		watch(server, server->listen_fd, MARK_LISTEN, EPOLLIN, EPOLL_CTL_MOD);
+		watch_fd(server, server->listen_fd, MARK_LISTEN, EPOLLIN, EPOLL_CTL_MOD);
 	}
 	return server->accept_again_ns != 0 ? twi_min(next, server->accept_again_ns) : next;
 }
@@ -366,7 +368,7 @@ static bool is_over(struct twi_store_server *server, uint64_t *until_ns)
 	return twi_net_now() >= stop || twi_store_done_count(server->store) >= server->world_size;
 }
 
-static void *run(void *arg)
+static void *server_run(void *arg)
 {
 	struct twi_store_server *server = arg;
 	struct epoll_event events[64];
@@ -376,7 +378,7 @@ static void *run(void *arg)
 	while (!is_over(server, &stop)) {
 		int count;
 
-		next = twi_min(sweep(server), stop);
+		next = twi_min(sweep_connections(server), stop);
 		count = epoll_wait(server->epoll_fd, events, (int)twi_array_count(events),
 				   next == UINT64_MAX ? -1 : twi_net_left_ms(next));
 		callers = false;
@@ -390,7 +392,7 @@ static void *run(void *arg)
 				while (read(server->wake_fd, &woken, sizeof(woken)) > 0)
 					;
 			else if (server->connections[mark].fd >= 0)
-				serve(server, mark);
+				serve_connection(server, mark);
 		}
 		/* Last: who has said something meanwhile is not to give way as one who has not. */
 		if (callers)
@@ -399,11 +401,11 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static void destroy(struct twi_store_server *server)
+static void destroy_server(struct twi_store_server *server)
 {
 	for (uint32_t i = 0; server->connections != NULL && i < server->count; i++) {
 		if (server->connections[i].fd >= 0)
-			drop(server, i);
+			drop_connection(server, i);
 	}
 	twi_store_destroy(server->store);
 	if (server->listen_fd >= 0)
@@ -468,14 +470,14 @@ static int make_descriptors(struct twi_store_server *server)
 	server->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (server->wake_fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "eventfd for the job's store");
-	status = watch(server, server->listen_fd, MARK_LISTEN, EPOLLIN, EPOLL_CTL_ADD);
+	status = watch_fd(server, server->listen_fd, MARK_LISTEN, EPOLLIN, EPOLL_CTL_ADD);
 	return status < 0 ? status
-			  : watch(server, server->wake_fd, MARK_WAKE, EPOLLIN, EPOLL_CTL_ADD);
+			  : watch_fd(server, server->wake_fd, MARK_WAKE, EPOLLIN, EPOLL_CTL_ADD);
 }
 
 static int start_thread(struct twi_store_server *server)
 {
-	int err = twi_thread_start(&server->thread, "tow-store", 0, run, server);
+	int err = twi_thread_start(&server->thread, "tow-store", 0, server_run, server);
 
 	return err == 0 ? TOW_OK
 			: twi_error_errno(TOW_ESYSTEM, err, "a thread for the job's store");
@@ -507,7 +509,7 @@ int twi_store_server_start(const struct twi_store_serve *serve, const struct twi
 	if (status == TOW_OK)
 		status = start_thread(server);
 	if (status < 0) {
-		destroy(server);
+		destroy_server(server);
 		return status;
 	}
 	*out = server;
@@ -525,5 +527,5 @@ void twi_store_server_stop(struct twi_store_server *server, uint64_t linger_ns)
 	while (write(server->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
 		;
 	pthread_join(server->thread, NULL);
-	destroy(server);
+	destroy_server(server);
 }

@@ -22,7 +22,7 @@ static uint32_t bucket_of(const char *key, uint32_t bytes)
 }
 
 /* Room for so many bytes more. */
-static int charge(struct twi_store *store, uint64_t bytes)
+static int charge_bytes(struct twi_store *store, uint64_t bytes)
 {
 	uint64_t limit =
 		TWI_STORE_TOTAL_MAX + TWI_STORE_RANK_BYTES * (uint64_t)store->config.world_size;
@@ -61,7 +61,7 @@ struct twi_store_entry *twi_store_make(struct twi_store *store, const char *key,
 	*status_out = TOW_OK;
 	if (entry != NULL)
 		return entry;
-	*status_out = charge(store, ENTRY_BYTES + bytes);
+	*status_out = charge_bytes(store, ENTRY_BYTES + bytes);
 	if (*status_out < 0)
 		return NULL;
 	entry = calloc(1, sizeof(*entry) + bytes);
@@ -82,7 +82,7 @@ int twi_store_put(struct twi_store *store, uint8_t **value, uint32_t *bytes, con
 	uint8_t *room;
 	int status;
 
-	status = charge(store, count);
+	status = charge_bytes(store, count);
 	if (status < 0)
 		return status;
 	room = malloc(count == 0 ? 1 : count);
@@ -125,7 +125,7 @@ int twi_store_gather_begin(struct twi_store *store, struct twi_store_entry *entr
 			   uint32_t generation)
 {
 	if (entry->parts == NULL) {
-		int status = charge(store, PART_BYTES * (uint64_t)members);
+		int status = charge_bytes(store, PART_BYTES * (uint64_t)members);
 
 		if (status < 0)
 			return status;

@@ -31,7 +31,7 @@ void twi_wire_fini(struct twi_wire *wire)
 }
 
 /* Room for so many more; `most` bounds the whole. */
-static int reserve(struct twi_wire_buffer *buffer, size_t more, size_t most)
+static int buffer_reserve(struct twi_wire_buffer *buffer, size_t more, size_t most)
 {
 	size_t room = buffer->room == 0 ? 512 : buffer->room;
 	uint8_t *bytes;
@@ -51,9 +51,10 @@ static int reserve(struct twi_wire_buffer *buffer, size_t more, size_t most)
 	return TOW_OK;
 }
 
-static int append(struct twi_wire_buffer *buffer, const uint8_t *bytes, size_t count, size_t most)
+static int buffer_append(struct twi_wire_buffer *buffer, const uint8_t *bytes, size_t count,
+			 size_t most)
 {
-	int status = reserve(buffer, count, most);
+	int status = buffer_reserve(buffer, count, most);
 
 	if (status < 0)
 		return status;
@@ -63,7 +64,7 @@ static int append(struct twi_wire_buffer *buffer, const uint8_t *bytes, size_t c
 }
 
 /* Takes `count` bytes off the head. */
-static void shift(struct twi_wire_buffer *buffer, size_t count)
+static void buffer_shift(struct twi_wire_buffer *buffer, size_t count)
 {
 	buffer->used -= count;
 	if (buffer->used > 0)
@@ -84,14 +85,14 @@ static int open_records(struct twi_wire *wire)
 			return status;
 		if (records->used < 4 + (size_t)sealed)
 			return TOW_OK;
-		status = reserve(&wire->in, TWI_CIPHER_RECORD_MAX, IN_MAX);
+		status = buffer_reserve(&wire->in, TWI_CIPHER_RECORD_MAX, IN_MAX);
 		if (status == TOW_OK)
 			status = twi_cipher_open(&wire->open, wire->in.bytes + wire->in.used,
 						 records->bytes + 4, sealed, &plain);
 		if (status < 0)
 			return status;
 		wire->in.used += plain;
-		shift(records, 4 + (size_t)sealed);
+		buffer_shift(records, 4 + (size_t)sealed);
 	}
 	return TOW_OK;
 }
@@ -104,7 +105,7 @@ static int say_auth(struct twi_wire *wire)
 	int status = TOW_OK;
 
 	while (status == TOW_OK && (count = twi_auth_out(&wire->auth, bytes)) > 0)
-		status = append(&wire->out, bytes, count, OUT_MAX);
+		status = buffer_append(&wire->out, bytes, count, OUT_MAX);
 	return status;
 }
 
@@ -149,8 +150,8 @@ int twi_wire_feed(struct twi_wire *wire, const uint8_t *bytes, size_t count)
 	if (count == 0)
 		return TOW_OK;
 	if (!wire->sealed)
-		return append(&wire->in, bytes, count, IN_MAX);
-	status = append(&wire->records, bytes, count, 2 * RECORD_MAX);
+		return buffer_append(&wire->in, bytes, count, IN_MAX);
+	status = buffer_append(&wire->records, bytes, count, 2 * RECORD_MAX);
 	return status < 0 ? status : open_records(wire);
 }
 
@@ -160,7 +161,7 @@ int twi_wire_next(struct twi_wire *wire, struct twi_store_frame *out)
 	int status;
 
 	if (wire->taken > 0) {
-		shift(&wire->in, wire->taken);
+		buffer_shift(&wire->in, wire->taken);
 		wire->taken = 0;
 	}
 	if (!wire->ready || wire->in.used == 0)
@@ -176,7 +177,7 @@ int twi_wire_put(struct twi_wire *wire, const struct twi_store_frame *frame)
 	size_t bytes = TWI_STORE_HEAD + frame->key_bytes + frame->value_bytes;
 	size_t parts = bytes / TWI_CIPHER_RECORD_MAX + 1;
 	uint8_t *plain;
-	int status = reserve(&wire->out, bytes + parts * TWI_CIPHER_OVERHEAD, OUT_MAX);
+	int status = buffer_reserve(&wire->out, bytes + parts * TWI_CIPHER_OVERHEAD, OUT_MAX);
 
 	if (status < 0)
 		return status;

@@ -31,8 +31,8 @@ static bool oldest_is_held(struct twi_match *match, uint64_t tag, uint8_t space)
 }
 
 /* What both ways to come share: look into the other table first, queue only when it has none. */
-static struct twi_match_entry *post(struct twi_match *match, struct twi_match_entry *recv,
-				    push_function *push)
+static struct twi_match_entry *post_entry(struct twi_match *match, struct twi_match_entry *recv,
+					  push_function *push)
 {
 	struct twi_match_entry *message = NULL;
 
@@ -46,8 +46,8 @@ static struct twi_match_entry *post(struct twi_match *match, struct twi_match_en
 	return NULL;
 }
 
-static struct twi_match_entry *arrive(struct twi_match *match, struct twi_match_entry *message,
-				      push_function *push)
+static struct twi_match_entry *arrive_entry(struct twi_match *match,
+					    struct twi_match_entry *message, push_function *push)
 {
 	struct twi_match_entry *recv = twi_match_take_posted(match, message->tag, message->space);
 
@@ -61,23 +61,23 @@ static struct twi_match_entry *arrive(struct twi_match *match, struct twi_match_
 
 struct twi_match_entry *twi_match_post(struct twi_match *match, struct twi_match_entry *recv)
 {
-	return post(match, recv, twi_list_push_back);
+	return post_entry(match, recv, twi_list_push_back);
 }
 
 struct twi_match_entry *twi_match_post_first(struct twi_match *match, struct twi_match_entry *recv)
 {
-	return post(match, recv, twi_list_push_front);
+	return post_entry(match, recv, twi_list_push_front);
 }
 
 struct twi_match_entry *twi_match_arrive(struct twi_match *match, struct twi_match_entry *message)
 {
-	return arrive(match, message, twi_list_push_back);
+	return arrive_entry(match, message, twi_list_push_back);
 }
 
 struct twi_match_entry *twi_match_arrive_first(struct twi_match *match,
 					       struct twi_match_entry *message)
 {
-	return arrive(match, message, twi_list_push_front);
+	return arrive_entry(match, message, twi_list_push_front);
 }
 
 bool twi_match_remove_posted(struct twi_match *match, struct twi_match_entry *recv)

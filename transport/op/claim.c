@@ -47,7 +47,7 @@ void twi_peer_claims_fini(struct twi_peer_claims *claims)
 }
 
 /* The claim stands on its peer's list. */
-static void enlist(struct twi_claim *claim, struct tow_peer *peer)
+static void enlist_claim(struct twi_claim *claim, struct tow_peer *peer)
 {
 	struct twi_peer_claims *claims = &peer->claims;
 
@@ -114,7 +114,7 @@ void twi_claim_lease(struct tow_peer *peer, struct tow_op *op)
 	if (extent != NULL && twi_pool_lease(pool, op->data) == TOW_OK) {
 		claim->kind = TWI_CLAIM_POOL;
 		claim->region = &extent->region;
-		enlist(claim, peer);
+		enlist_claim(claim, peer);
 	} else if (extent == NULL && twi_pool_overflow(pool, op->data, op->bytes) &&
 		   twi_pool_lease(pool, op->data) == TOW_OK) {
 		claim->kind = TWI_CLAIM_OUTSIDE;
@@ -134,7 +134,7 @@ void twi_claim_count(const struct tow_op *op, uint64_t bytes)
 		  bytes);
 }
 
-static int refuse(struct twi_engine *engine, const struct tow_op *op)
+static int refuse_claim(struct twi_engine *engine, const struct tow_op *op)
 {
 	twi_count(engine->diag, TWI_C_zero_copy_refusals, 1);
 	return twi_error(TOW_EZEROCOPY,
@@ -178,7 +178,7 @@ int twi_claim_need(struct tow_peer *peer, struct tow_op *op)
 		need = peer->lane->ops->need(peer, op);
 	/* What the library says to itself is no payload that the user could register. */
 	if (need != TWI_NEED_NOTHING && engine->knobs.require_zero_copy && payload)
-		return refuse(engine, op);
+		return refuse_claim(engine, op);
 	if (need != TWI_NEED_NOTHING && claim->kind == TWI_CLAIM_UNREGISTERED && payload &&
 	    register_late(engine, op)) {
 		claim->kind = TWI_CLAIM_REGISTERED;
@@ -215,7 +215,7 @@ void twi_claim_share(struct twi_claim *claim, const void *memory, uint64_t bytes
 }
 
 /* The claim is its peer's no more; parts that are still in use stand for themselves. */
-static void delist(struct twi_claim *claim)
+static void delist_claim(struct twi_claim *claim)
 {
 	struct tow_peer *peer = claim->peer;
 	struct twi_list *entry;
@@ -229,14 +229,14 @@ static void delist(struct twi_claim *claim)
 	peer->claims.bytes -= claim->bytes;
 	while ((entry = twi_list_first(&claim->shares)) != NULL) {
 		twi_list_remove(entry);
-		enlist(twi_container_of(entry, struct twi_claim, link), peer);
+		enlist_claim(twi_container_of(entry, struct twi_claim, link), peer);
 	}
 }
 
 void twi_claim_drop(struct twi_engine *engine, struct twi_claim *claim)
 {
 	twi_assert_held(engine);
-	delist(claim);
+	delist_claim(claim);
 	if (claim->kind == TWI_CLAIM_POOL || claim->kind == TWI_CLAIM_OUTSIDE)
 		twi_pool_release(engine->pool, claim->memory);
 	else if (claim->kind == TWI_CLAIM_REGISTERED)

@@ -188,8 +188,8 @@ void twi_endpoint_drop(struct tow_endpoint *endpoint)
 }
 
 /* Looks names up while other threads may drive. */
-static int resolve(const struct twi_lane *lane, const char *address, bool passive,
-		   char out[TOW_ADDRESS_MAX])
+static int resolve_address(const struct twi_lane *lane, const char *address, bool passive,
+			   char out[TOW_ADDRESS_MAX])
 {
 	if (lane->ops->resolve != NULL)
 		return lane->ops->resolve(address, passive, out);
@@ -259,7 +259,7 @@ TOW_PUBLIC int tow_endpoint_open(struct tow_runtime *runtime, const char *addres
 	if (status < 0)
 		return status;
 	lane = lane_of(engine, address, &rest);
-	status = lane == NULL ? TOW_EINVAL : resolve(lane, rest, true, numbers);
+	status = lane == NULL ? TOW_EINVAL : resolve_address(lane, rest, true, numbers);
 	if (status < 0)
 		return status;
 	twi_error_keep(&kept); /* tow:// goes without the lanes that fail */
@@ -401,7 +401,7 @@ static int connect_for(enum twi_space space, struct tow_endpoint *endpoint, cons
 	if (lane != endpoint->lane)
 		return twi_error(TOW_EINVAL, "address %.100s is of another lane than endpoint %s",
 				 address, endpoint->address);
-	status = resolve(lane, rest, false, numbers);
+	status = resolve_address(lane, rest, false, numbers);
 	if (status == TOW_OK)
 		status = twi_call_enter_with(engine, endpoint, TWI_HANDLE_ENDPOINT,
 					     "tow_connect_start");

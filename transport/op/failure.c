@@ -10,7 +10,7 @@
 #include "transport/engine/engine.h"
 #include "transport/op/endpoint.h"
 
-static void say(const struct tow_op *op, char text[TWI_ERROR_BYTES])
+static void say_failure(const struct tow_op *op, char text[TWI_ERROR_BYTES])
 {
 	const char *peer = op->peer != NULL ? op->peer->address : NULL;
 
@@ -29,7 +29,7 @@ void twi_failure_keep(struct tow_op *op)
 	char text[TWI_ERROR_BYTES];
 
 	twi_assert_held(op->engine);
-	say(op, text);
+	say_failure(op, text);
 	op->failure = strdup(text);
 }
 

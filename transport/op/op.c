@@ -33,7 +33,7 @@ _Static_assert(TWI_C_call_messages == TWI_C_sends + TWI_SPACE_RPC &&
 
 __thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exec")));
 
-static struct tow_op *pop(struct twi_op_table *table)
+static struct tow_op *pop_free(struct twi_op_table *table)
 {
 	struct tow_op *row;
 
@@ -61,8 +61,8 @@ static void give_back(struct twi_op_table *table, struct tow_op *row)
 						      memory_order_release, memory_order_relaxed));
 }
 
-static void prepare(struct tow_op *op, struct twi_engine *engine, const struct twi_op_ops *ops,
-		    const struct tow_op_options *options)
+static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struct twi_op_ops *ops,
+		       const struct tow_op_options *options)
 {
 	twi_list_init(&op->match.link);
 	twi_list_init(&op->link);
@@ -113,7 +113,7 @@ static void prepare(struct tow_op *op, struct twi_engine *engine, const struct t
 struct tow_op *twi_op_acquire(struct twi_engine *engine, const struct twi_op_ops *ops,
 			      const struct tow_op_options *options)
 {
-	struct tow_op *op = pop(engine->ops);
+	struct tow_op *op = pop_free(engine->ops);
 
 	twi_assert_held(engine);
 	if (op == NULL) {
@@ -122,7 +122,7 @@ struct tow_op *twi_op_acquire(struct twi_engine *engine, const struct twi_op_ops
 			  engine->ops->count);
 		return NULL;
 	}
-	prepare(op, engine, ops, options);
+	prepare_op(op, engine, ops, options);
 	return op;
 }
 
@@ -130,12 +130,12 @@ void twi_op_embed(struct tow_op *op, struct twi_engine *engine, const struct twi
 		  const struct tow_op_options *options)
 {
 	twi_assert_held(engine);
-	prepare(op, engine, ops, options);
+	prepare_op(op, engine, ops, options);
 	op->embedded = true;
 }
 
 /* The row is free. The engine is held. */
-static void recycle(struct tow_op *op)
+static void recycle_op(struct tow_op *op)
 {
 	struct twi_op_table *table = op->engine->ops;
 
@@ -155,7 +155,7 @@ void twi_op_discard(struct tow_op *op)
 	twi_assert_held(op->engine);
 	twi_assert_hot(op->stage != TWI_STAGE_COMPLETING); /* publish takes care of that one */
 	if (!op->embedded)
-		recycle(op);
+		recycle_op(op);
 }
 
 void twi_op_forget(struct tow_op *op)
@@ -167,14 +167,14 @@ void twi_op_forget(struct tow_op *op)
 }
 
 /* The user may look at it from now on, or it goes back when nobody will. */
-static void publish(struct tow_op *op)
+static void publish_op(struct tow_op *op)
 {
 	struct twi_engine *engine = op->engine;
 	uint32_t state = atomic_load_explicit(&op->wait.state, memory_order_relaxed);
 
 	twi_assert((state & TWI_OP_DONE) == 0);
 	if ((state & TWI_OP_RELEASED) != 0)
-		recycle(op);
+		recycle_op(op);
 	else /* release: the result is written before; pairs with the load in twi_op_is_done */
 		atomic_store_explicit(&op->wait.state, state | TWI_OP_DONE, memory_order_release);
 	if (twi_unlikely(atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0 ||
@@ -237,7 +237,7 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 	if (op->done != NULL || (op->ops->ended != NULL && status == TOW_OK))
 		twi_list_push_back(&engine->callbacks, &op->link);
 	else
-		publish(op);
+		publish_op(op);
 }
 
 static void fill_result(const struct tow_op *op, struct tow_result *out)
@@ -287,7 +287,7 @@ static bool run_callbacks(struct twi_engine *engine)
 			op->done(op, &result);
 			engine->now_ns = 0;
 		}
-		publish(op);
+		publish_op(op);
 	}
 	engine->in_callback = false;
 	return any;
@@ -487,7 +487,7 @@ static void release_held(struct tow_op *op)
 
 	twi_engine_enter(engine);
 	if (twi_op_is_done(op))
-		recycle(op);
+		recycle_op(op);
 	else
 		atomic_store_explicit(&op->wait.state, TWI_OP_USED | TWI_OP_RELEASED,
 				      memory_order_relaxed);

@@ -27,7 +27,7 @@ struct any {
 };
 
 /* All of one runtime, all in use. */
-static int check(struct any *any)
+static int check_ops(struct any *any)
 {
 	for (size_t i = 0; i < any->count; i++) {
 		const struct tow_op *op = any->ops[i];
@@ -85,8 +85,8 @@ static int wait_until(const struct any *any, struct twi_wait_entry *entries, uin
 }
 
 /* Until one is done. TOW_AGAIN: the time is over, and `why` says what the other ranks know. */
-static int wait(const struct any *any, struct twi_wait_entry *entries, uint64_t now_ns,
-		uint64_t until_ns, char *why)
+static int wait_round(const struct any *any, struct twi_wait_entry *entries, uint64_t now_ns,
+		      uint64_t until_ns, char *why)
 {
 	struct twi_engine *engine = any->engine;
 	size_t at = 0;
@@ -119,7 +119,7 @@ static int wait_any(const struct any *any, struct twi_wait_entry *entries, uint6
 	uint64_t now = twi_engine_clock(any->engine), end;
 	uint64_t until = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
 	char why[TWI_ERROR_BYTES] = "";
-	int status = wait(any, entries, now, until, why);
+	int status = wait_round(any, entries, now, until, why);
 	size_t at = find_done(any);
 
 	if (at < any->count) {
@@ -145,7 +145,7 @@ TOW_PUBLIC int tow_wait_any(struct tow_op *const *ops, size_t count, uint64_t ti
 	*index_out = SIZE_MAX;
 	if (ops == NULL)
 		return twi_error(TOW_EINVAL, "tow_wait_any: ops is NULL");
-	status = check(&any);
+	status = check_ops(&any);
 	if (status < 0)
 		return status;
 	at = find_done(&any);

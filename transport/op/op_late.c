@@ -16,7 +16,7 @@
 
 #define ASK_NS (TWI_INQUIRY_ROUND + 50000000ull) /* for a round, and whoever answers late */
 
-static void tell(struct twi_engine *engine, const char *what, uint64_t waited_ns)
+static void tell_late(struct twi_engine *engine, const char *what, uint64_t waited_ns)
 {
 	char waited[TWI_WORDS_BYTES], why[TWI_ERROR_BYTES] = "";
 
@@ -59,7 +59,7 @@ int twi_op_wait_late(struct tow_op *op, uint64_t now_ns, uint64_t until_ns)
 		if (status != TOW_AGAIN || twi_op_is_done(op))
 			return status;
 		now_ns = twi_engine_clock(engine);
-		tell(engine, what, now_ns - begin_ns);
+		tell_late(engine, what, now_ns - begin_ns);
 		late_ns = 2 * (now_ns - begin_ns);
 		if (now_ns >= until_ns)
 			return TOW_AGAIN;

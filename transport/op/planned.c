@@ -10,7 +10,7 @@
 #include "diag/base/error.h"
 #include "transport/op/op_options.h"
 
-static int refuse(const char *what)
+static int refuse_planned(const char *what)
 {
 	return twi_error(TOW_ENOTSUP, "%s is declared, and not built in this version (docs/abi.md)",
 			 what);
@@ -28,12 +28,12 @@ int twi_op_options_adapt(const char *call, const struct tow_op_options **options
 		return twi_error(TOW_EINVAL, "%s: options->flags has unknown bits, %#llx", call,
 				 (unsigned long long)options->flags);
 	if ((options->flags & TOW_OP_AT_ONCE) != 0)
-		return refuse("TOW_OP_AT_ONCE in options->flags");
+		return refuse_planned("TOW_OP_AT_ONCE in options->flags");
 	if ((options->flags & TOW_OP_TRUNCATE) != 0)
-		return refuse("TOW_OP_TRUNCATE in options->flags");
+		return refuse_planned("TOW_OP_TRUNCATE in options->flags");
 	if (options->channel != NULL)
-		return refuse("options->channel");
-	return options->queue != NULL ? refuse("options->queue") : TOW_OK;
+		return refuse_planned("options->channel");
+	return options->queue != NULL ? refuse_planned("options->queue") : TOW_OK;
 }
 
 TOW_PUBLIC int tow_recv_match_start(struct tow_endpoint *endpoint, const struct tow_match *match,
@@ -43,7 +43,7 @@ TOW_PUBLIC int tow_recv_match_start(struct tow_endpoint *endpoint, const struct 
 	(void)endpoint, (void)match, (void)parts, (void)part_count, (void)options;
 	if (op_out != NULL)
 		*op_out = NULL;
-	return refuse("tow_recv_match_start");
+	return refuse_planned("tow_recv_match_start");
 }
 
 TOW_PUBLIC int tow_send_parts_start(struct tow_peer *peer, const struct tow_part *parts,
@@ -53,14 +53,14 @@ TOW_PUBLIC int tow_send_parts_start(struct tow_peer *peer, const struct tow_part
 	(void)peer, (void)parts, (void)part_count, (void)tag, (void)options;
 	if (op_out != NULL)
 		*op_out = NULL;
-	return refuse("tow_send_parts_start");
+	return refuse_planned("tow_send_parts_start");
 }
 
 TOW_PUBLIC int tow_probe(struct tow_endpoint *endpoint, const struct tow_match *match,
 			 struct tow_result *result_out)
 {
 	(void)endpoint, (void)match, (void)result_out;
-	return refuse("tow_probe");
+	return refuse_planned("tow_probe");
 }
 
 TOW_PUBLIC int tow_queue_open(struct tow_runtime *runtime, uint32_t room,
@@ -69,13 +69,13 @@ TOW_PUBLIC int tow_queue_open(struct tow_runtime *runtime, uint32_t room,
 	(void)runtime, (void)room;
 	if (queue_out != NULL)
 		*queue_out = NULL;
-	return refuse("tow_queue_open");
+	return refuse_planned("tow_queue_open");
 }
 
 TOW_PUBLIC int tow_queue_fd(struct tow_queue *queue, int *fd_out)
 {
 	(void)queue, (void)fd_out;
-	return refuse("tow_queue_fd");
+	return refuse_planned("tow_queue_fd");
 }
 
 TOW_PUBLIC int tow_queue_take(struct tow_queue *queue, struct tow_result *results_out, size_t room,
@@ -84,13 +84,13 @@ TOW_PUBLIC int tow_queue_take(struct tow_queue *queue, struct tow_result *result
 	(void)queue, (void)results_out, (void)room;
 	if (count_out != NULL)
 		*count_out = 0;
-	return refuse("tow_queue_take");
+	return refuse_planned("tow_queue_take");
 }
 
 TOW_PUBLIC int tow_queue_close(struct tow_queue *queue)
 {
 	(void)queue;
-	return refuse("tow_queue_close");
+	return refuse_planned("tow_queue_close");
 }
 
 TOW_PUBLIC int tow_channel_open(struct tow_peer *peer, uint32_t number,
@@ -99,26 +99,26 @@ TOW_PUBLIC int tow_channel_open(struct tow_peer *peer, uint32_t number,
 	(void)peer, (void)number;
 	if (channel_out != NULL)
 		*channel_out = NULL;
-	return refuse("tow_channel_open");
+	return refuse_planned("tow_channel_open");
 }
 
 TOW_PUBLIC int tow_channel_close(struct tow_channel *channel)
 {
 	(void)channel;
-	return refuse("tow_channel_close");
+	return refuse_planned("tow_channel_close");
 }
 
 TOW_PUBLIC int tow_mem_export(struct tow_runtime *runtime, void *memory, uint64_t bytes,
 			      uint32_t access, struct tow_remote_memory *remote_out)
 {
 	(void)runtime, (void)memory, (void)bytes, (void)access, (void)remote_out;
-	return refuse("tow_mem_export");
+	return refuse_planned("tow_mem_export");
 }
 
 TOW_PUBLIC int tow_mem_unexport(struct tow_runtime *runtime, const struct tow_remote_memory *remote)
 {
 	(void)runtime, (void)remote;
-	return refuse("tow_mem_unexport");
+	return refuse_planned("tow_mem_unexport");
 }
 
 TOW_PUBLIC int tow_read_start(struct tow_peer *peer, void *data, uint64_t bytes,
@@ -128,7 +128,7 @@ TOW_PUBLIC int tow_read_start(struct tow_peer *peer, void *data, uint64_t bytes,
 	(void)peer, (void)data, (void)bytes, (void)remote, (void)offset, (void)options;
 	if (op_out != NULL)
 		*op_out = NULL;
-	return refuse("tow_read_start");
+	return refuse_planned("tow_read_start");
 }
 
 TOW_PUBLIC int tow_write_start(struct tow_peer *peer, const void *data, uint64_t bytes,
@@ -138,5 +138,5 @@ TOW_PUBLIC int tow_write_start(struct tow_peer *peer, const void *data, uint64_t
 	(void)peer, (void)data, (void)bytes, (void)remote, (void)offset, (void)options;
 	if (op_out != NULL)
 		*op_out = NULL;
-	return refuse("tow_write_start");
+	return refuse_planned("tow_write_start");
 }

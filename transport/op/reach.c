@@ -38,7 +38,7 @@ static bool try_byte(const int pipe_fds[2], uintptr_t at, bool write_too)
 }
 
 /* Page by page; without descriptors nothing is known, and the memory is taken as good. */
-static uint64_t probe(uintptr_t first, uint64_t bytes, uint64_t page, bool write)
+static uint64_t probe_pages(uintptr_t first, uint64_t bytes, uint64_t page, bool write)
 {
 	uint64_t good = 0;
 	int pipe_fds[2];
@@ -61,12 +61,12 @@ uint64_t twi_reach(const void *at, uint64_t bytes, bool write)
 	if (bytes == 0)
 		return 0;
 	if (bytes > UINT64_MAX - page - (uint64_t)first)
-		return probe(first, bytes, page, write);
+		return probe_pages(first, bytes, page, write);
 	do
 		rc = madvise((void *)from, twi_align_up(first + bytes - from, page),
 			     write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 	while (rc != 0 && errno == EINTR);
-	return rc == 0 ? bytes : probe(first, bytes, page, write);
+	return rc == 0 ? bytes : probe_pages(first, bytes, page, write);
 }
 
 bool twi_reached(struct twi_reached *known, uint64_t seq, const void *at, uint64_t bytes,

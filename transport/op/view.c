@@ -71,7 +71,7 @@ void twi_view_settled(struct tow_op *op)
 	twi_list_remove(&op->seq_link);
 }
 
-static void look(struct tow_op *op)
+static void look_for_room(struct tow_op *op)
 {
 	uint64_t most = twi_pool_limit(op->engine->pool);
 
@@ -88,7 +88,7 @@ static void look(struct tow_op *op)
 }
 
 /* Looks for room when it is time to. */
-static unsigned retry(struct twi_engine *engine, struct twi_list *roomless)
+static unsigned retry_roomless(struct twi_engine *engine, struct twi_list *roomless)
 {
 	struct twi_list *entry, now_due;
 	uint64_t now;
@@ -105,7 +105,7 @@ static unsigned retry(struct twi_engine *engine, struct twi_list *roomless)
 	}
 	engine->room_at_ns = now + LOOK_NS;
 	while ((entry = twi_list_first(&now_due)) != NULL)
-		look(twi_container_of(entry, struct tow_op, seq_link));
+		look_for_room(twi_container_of(entry, struct tow_op, seq_link));
 	return 0;
 }
 
@@ -115,7 +115,7 @@ static uint64_t retry_at_ns(struct twi_engine *engine, struct twi_list *roomless
 	return twi_min(next_ns, engine->room_at_ns);
 }
 
-static const struct twi_part_ops view_part = { .poll = retry, .deadline_ns = retry_at_ns };
+static const struct twi_part_ops view_part = { .poll = retry_roomless, .deadline_ns = retry_at_ns };
 
 void twi_view_wait(struct tow_op *op, uint64_t bytes)
 {

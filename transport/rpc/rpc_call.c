@@ -85,13 +85,13 @@ static void on_release(struct tow_op *op)
 	twi_call_settle(call);
 }
 
-static uint64_t since(uint64_t later, uint64_t earlier)
+static uint64_t ns_between(uint64_t later, uint64_t earlier)
 {
 	return later > earlier ? later - earlier : 0;
 }
 
 /* The parts of the latency of a call that the server has answered. */
-static void measure(struct twi_call *call, uint64_t posted_ns)
+static void measure_call(struct twi_call *call, uint64_t posted_ns)
 {
 	struct tow_call_result *result = &call->result;
 	uint64_t server = result->match_ns + result->serve_ns, sent = call->out.sent_ns;
@@ -104,9 +104,9 @@ static void measure(struct twi_call *call, uint64_t posted_ns)
 	 */
 	if (sent == 0)
 		sent = posted_ns;
-	sent = twi_min(sent, twi_max(posted_ns, since(call->arrived_ns, server)));
-	result->queue_ns = since(sent, posted_ns);
-	result->wire_ns = since(call->arrived_ns - sent, server);
+	sent = twi_min(sent, twi_max(posted_ns, ns_between(call->arrived_ns, server)));
+	result->queue_ns = ns_between(sent, posted_ns);
+	result->wire_ns = ns_between(call->arrived_ns - sent, server);
 	if (call->rp->peer == NULL || !twi_link_clock(call->rp->peer, &clock))
 		return;
 	result->request_one_way_ns = twi_clock_ours(&clock, call->there_ns) - (int64_t)sent;
@@ -135,7 +135,7 @@ static void record_latency(const struct twi_call *call, struct tow_peer *peer)
 	twi_latency_note(call->rp->engine->diag, &peer->latency_row, peer->address, &reading);
 }
 
-static void record(struct twi_call *call, bool answered)
+static void record_call(struct twi_call *call, bool answered)
 {
 	const struct tow_call_result *result = &call->result;
 	uint64_t parts[TWI_RPC_PARTS];
@@ -203,10 +203,10 @@ void twi_call_end(struct twi_call *call, int status, bool tell)
 	call->result.status = status;
 	if (call->arrived_ns == 0)
 		call->arrived_ns = twi_engine_clock(rp->engine);
-	call->result.total_ns = since(call->arrived_ns, op->start_ns);
+	call->result.total_ns = ns_between(call->arrived_ns, op->start_ns);
 	if (answered || status == TOW_EREMOTE)
-		measure(call, op->start_ns);
-	record(call, answered || status == TOW_EREMOTE);
+		measure_call(call, op->start_ns);
+	record_call(call, answered || status == TOW_EREMOTE);
 	record_span(call, status);
 	op->seq = call->id; /* as waits for it name it */
 	op->data = (void *)(uintptr_t)call->result.data;
@@ -252,7 +252,7 @@ static void send_call(struct twi_call *call)
 		.flags = call->stream != NULL ? TWI_RPC_STREAM : 0,
 		.id = call->id,
 		.method = call->wish.hash,
-		.a = deadline == UINT64_MAX ? UINT64_MAX : since(deadline, now),
+		.a = deadline == UINT64_MAX ? UINT64_MAX : ns_between(deadline, now),
 	};
 	int status;
 
@@ -309,7 +309,7 @@ static void on_body(struct tow_op *op, const struct tow_result *result)
 	twi_call_end(call, result->status >= 0 ? TOW_OK : result->status, result->status < 0);
 }
 
-static void fetch(struct twi_call *call, const struct twi_rpc_head *head)
+static void fetch_response(struct twi_call *call, const struct twi_rpc_head *head)
 {
 	const struct twi_message message = {
 		.kind = TWI_OP_RECV,
@@ -411,7 +411,7 @@ bool twi_call_answered(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 		twi_call_end(call, TOW_ETRUNCATED, true);
 		return false;
 	}
-	fetch(call, head);
+	fetch_response(call, head);
 	return false;
 }
 

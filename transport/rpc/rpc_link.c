@@ -56,7 +56,7 @@ static void free_if_done(struct twi_link *link)
 		free(link);
 }
 
-static void pump(struct twi_link *link);
+static void pump_link(struct twi_link *link);
 
 static void on_sent(struct tow_op *op, const struct tow_result *result)
 {
@@ -64,7 +64,7 @@ static void on_sent(struct tow_op *op, const struct tow_result *result)
 
 	link->out.busy = false;
 	if (result->status >= 0)
-		pump(link);
+		pump_link(link);
 	free_if_done(link);
 }
 
@@ -98,7 +98,7 @@ static bool next_out(struct twi_link *link)
 	return true;
 }
 
-static void pump(struct twi_link *link)
+static void pump_link(struct twi_link *link)
 {
 	const struct twi_message message = { .kind = TWI_OP_SEND,
 					     .space = TWI_SPACE_LINK,
@@ -110,7 +110,7 @@ static void pump(struct twi_link *link)
 	twi_rpc_io_start(&link->out, link->peer, &message, on_sent, link);
 }
 
-static void ask(struct tow_peer *peer, uint64_t now_ns)
+static void ask_clock(struct tow_peer *peer, uint64_t now_ns)
 {
 	struct twi_link *link = peer->link_state;
 
@@ -119,7 +119,7 @@ static void ask(struct tow_peer *peer, uint64_t now_ns)
 	peer->link_due_ns = now_ns + (link->clock.exchanges < TWI_LINK_BURST ? TWI_LINK_SOON_NS
 									     : TWI_LINK_EVERY_NS);
 	link->ask_due = true;
-	pump(link);
+	pump_link(link);
 }
 
 void twi_link_open(struct twi_link *link, uint64_t inline_bytes, uint64_t window)
@@ -128,7 +128,7 @@ void twi_link_open(struct twi_link *link, uint64_t inline_bytes, uint64_t window
 	link->open_due = true;
 	link->open_bytes = inline_bytes;
 	link->open_window = window;
-	pump(link);
+	pump_link(link);
 }
 
 static void on_answer(struct twi_link *link, uint64_t now)
@@ -142,11 +142,11 @@ static void on_answer(struct twi_link *link, uint64_t now)
 	twi_clock_sync_add(&link->clock, t1, twi_get_le(in + 16, 8), twi_get_le(in + 24, 8), now);
 	if (link->burst > 0 && --link->burst > 0) {
 		link->ask_due = true;
-		pump(link);
+		pump_link(link);
 	}
 }
 
-static void receive(struct twi_link *link);
+static void receive_next(struct twi_link *link);
 
 static void on_message(struct twi_link *link, uint64_t now)
 {
@@ -155,7 +155,7 @@ static void on_message(struct twi_link *link, uint64_t now)
 		link->answer_t1 = twi_get_le(link->in_data + 8, 8);
 		link->answer_t2 = now;
 		link->answer_due = true;
-		pump(link);
+		pump_link(link);
 		twi_peer_touch(link->peer, now); /* whoever is asked only receives, perhaps */
 		break;
 	case LINK_ANSWER:
@@ -182,17 +182,17 @@ static void on_received(struct tow_op *op, const struct tow_result *result)
 	if (result->status == TOW_OK && result->bytes == TWI_LINK_BYTES) {
 		/* Not the poll's time, which may be before it was sent: t2 and t4 are bounds. */
 		on_message(link, twi_engine_clock(link->engine));
-		receive(link);
+		receive_next(link);
 	} else if (result->status == TOW_OK || result->status == TOW_ETRUNCATED) {
 		twi_count(link->engine->diag, TWI_C_protocol_errors, 1);
-		receive(link);
+		receive_next(link);
 	} else if (link->rpc != NULL) {
 		twi_rpc_lost(link->rpc, result->status);
 	}
 	free_if_done(link);
 }
 
-static void receive(struct twi_link *link)
+static void receive_next(struct twi_link *link)
 {
 	const struct twi_message message = { .kind = TWI_OP_RECV,
 					     .space = TWI_SPACE_LINK,
@@ -222,7 +222,7 @@ static void link_up(struct tow_peer *peer)
 	link->burst = TWI_LINK_BURST;
 	peer->link_state = link;
 	peer->link_due_ns = 0;
-	receive(link);
+	receive_next(link);
 }
 
 static void link_detach(struct tow_peer *peer)
@@ -241,7 +241,9 @@ static void link_detach(struct tow_peer *peer)
 	free_if_done(link);
 }
 
-const struct twi_link_hooks twi_link_hooks = { .up = link_up, .detach = link_detach, .ask = ask };
+const struct twi_link_hooks twi_link_hooks = { .up = link_up,
+					       .detach = link_detach,
+					       .ask = ask_clock };
 
 bool twi_link_clock(const struct tow_peer *peer, struct twi_clock_estimate *out)
 {

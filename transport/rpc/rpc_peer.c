@@ -52,10 +52,10 @@ void *twi_rpc_keep_copy(struct twi_rpc_peer *rp, const void *data, uint64_t byte
 	return memory;
 }
 
-static void post(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot);
+static void post_slot(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot);
 
 /* True: the slot is kept. */
-static bool dispatch(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot)
+static bool dispatch_slot(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot)
 {
 	struct twi_rpc_head head;
 	const char *wrong = twi_rpc_head_get(slot->data, slot->bytes, &head);
@@ -84,7 +84,7 @@ static bool dispatch(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot)
 }
 
 /* Posts as many slots as the peer has needed at once so far. */
-static void fill(struct twi_rpc_peer *rp)
+static void fill_slots(struct twi_rpc_peer *rp)
 {
 	struct twi_list *entry;
 
@@ -95,7 +95,7 @@ static void fill(struct twi_rpc_peer *rp)
 		twi_list_remove(entry);
 		slot->rp = rp;
 		rp->holds++;
-		post(rp, slot);
+		post_slot(rp, slot);
 	}
 }
 
@@ -106,7 +106,7 @@ void twi_rpc_slot_release(struct twi_rpc_slot *slot)
 
 	twi_assert_held(rp->engine);
 	if (rp->dead >= 0 && (slot->own || rp->posted < TWI_RPC_POSTED_MIN)) {
-		post(rp, slot);
+		post_slot(rp, slot);
 		return;
 	}
 	if (!slot->own)
@@ -130,9 +130,9 @@ static void read_slot(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot)
 		rp->post_target = twi_min(rp->post_target * 2, TWI_RPC_POSTED_MAX);
 	if (slot->status == TOW_ETRUNCATED)
 		twi_rpc_broken(rp, "it is longer than it may be");
-	if (slot->status == TOW_ETRUNCATED || !dispatch(rp, slot))
+	if (slot->status == TOW_ETRUNCATED || !dispatch_slot(rp, slot))
 		twi_rpc_slot_release(slot);
-	fill(rp);
+	fill_slots(rp);
 }
 
 /*
@@ -158,7 +158,7 @@ static void on_inbox(struct tow_op *op, const struct tow_result *result)
 	twi_rpc_peer_settle(rp);
 }
 
-static void post(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot)
+static void post_slot(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot)
 {
 	const struct twi_message message = { .kind = TWI_OP_RECV,
 					     .space = TWI_SPACE_RPC,
@@ -185,7 +185,7 @@ static void on_refused(struct twi_parcel *parcel)
 	twi_rpc_peer_settle(rp);
 }
 
-static struct twi_rpc_peer *create(struct twi_rpc *rpc, struct tow_peer *peer)
+static struct twi_rpc_peer *create_peer(struct twi_rpc *rpc, struct tow_peer *peer)
 {
 	struct twi_rpc_peer *rp = calloc(1, sizeof(*rp));
 
@@ -232,19 +232,19 @@ struct twi_rpc_peer *twi_rpc_peer_of(struct tow_peer *peer)
 	}
 	if (peer->link_state->rpc != NULL)
 		return peer->link_state->rpc;
-	rp = create(rpc, peer);
+	rp = create_peer(rpc, peer);
 	if (rp == NULL)
 		return NULL;
 	rp->holds = 2; /* its own slot, and this function */
-	post(rp, &rp->own);
-	fill(rp);
+	post_slot(rp, &rp->own);
+	fill_slots(rp);
 	twi_link_open(peer->link_state, rpc->inline_max, TOW_CALL_WINDOW);
 	rp->holds--;
 	return rp;
 }
 
 /* The other side has no memory for calls now. The next call asks again. */
-static void declined(struct twi_rpc_peer *rp)
+static void calls_declined(struct twi_rpc_peer *rp)
 {
 	struct twi_list *entry;
 
@@ -277,7 +277,7 @@ void twi_rpc_opened(struct twi_link *link, uint64_t inline_bytes, uint64_t windo
 	if (rp->ready)
 		return;
 	if (inline_bytes == 0 && window == 0) {
-		declined(rp);
+		calls_declined(rp);
 		return;
 	}
 	if (inline_bytes < TOW_CALL_TEXT_MAX || window == 0) {

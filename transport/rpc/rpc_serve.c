@@ -41,7 +41,7 @@ void twi_serve_refusals(struct twi_rpc_peer *rp)
 }
 
 /* A peer that keeps to its window has at most that many refusals to come. */
-static void refuse(struct twi_rpc_peer *rp, const struct twi_refused *refused)
+static void refuse_request(struct twi_rpc_peer *rp, const struct twi_refused *refused)
 {
 	rp->rpc->refused++;
 	if (rp->refused_count == TOW_CALL_WINDOW) {
@@ -135,7 +135,7 @@ static void on_replied(struct twi_parcel *parcel)
 		twi_serve_settle(in);
 }
 
-static void run(struct tow_call_in *in)
+static void run_handler(struct tow_call_in *in)
 {
 	in->state = TWI_SERVE_RUNNING;
 	in->begun_ns = twi_engine_clock(in->rpc->engine);
@@ -154,11 +154,12 @@ static void on_request(struct tow_op *op, const struct tow_result *result)
 	in->arrived_ns = op->start_ns + op->latency_ns;
 	in->request = op->data;
 	if (result->status >= 0 && result->bytes == in->bytes) {
-		run(in);
+		run_handler(in);
 		return;
 	}
 	if (in->rp->dead >= 0 && in->rp->peer != NULL)
-		refuse(in->rp, &(struct twi_refused){ .id = in->id,
+		refuse_request(in->rp,
+			       &(struct twi_refused){ .id = in->id,
 						      .why = result->status == TOW_EEXHAUSTED
 								     ? TWI_REFUSAL_POOL
 								     : TWI_REFUSAL_BROKEN,
@@ -167,7 +168,7 @@ static void on_request(struct tow_op *op, const struct tow_result *result)
 	twi_serve_settle(in);
 }
 
-static void fetch(struct tow_call_in *in, uint64_t tag)
+static void fetch_body(struct tow_call_in *in, uint64_t tag)
 {
 	const struct twi_message message = { .kind = TWI_OP_RECV,
 					     .view = true,
@@ -193,8 +194,8 @@ static bool refused_as(struct twi_refused *out, enum twi_rpc_refusal why, uint64
 }
 
 /* Whether a request cannot be taken; then *out says why. */
-static bool refuses(struct twi_rpc_peer *rp, const struct twi_rpc_method *method,
-		    const struct twi_rpc_head *head, struct twi_refused *out)
+static bool is_refused(struct twi_rpc_peer *rp, const struct twi_rpc_method *method,
+		       const struct twi_rpc_head *head, struct twi_refused *out)
 {
 	const struct tow_method_options *limits = method == NULL ? NULL : &method->options;
 	uint64_t held = head->tag != 0 ? head->bytes : 0;
@@ -269,20 +270,20 @@ bool twi_serve_request(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 	struct tow_call_in *in;
 
 	twi_assert_held(rp->engine);
-	if (refuses(rp, method, head, &refused)) {
-		refuse(rp, &refused);
+	if (is_refused(rp, method, head, &refused)) {
+		refuse_request(rp, &refused);
 		return false;
 	}
 	in = take_record(rp, method, head, arrived_ns);
 	if (head->tag != 0) {
-		fetch(in, head->tag);
+		fetch_body(in, head->tag);
 		return false;
 	}
 	if (head->bytes > 0) {
 		in->slot = slot;
 		in->request = slot->data + TWI_RPC_HEAD_BYTES;
 	}
-	run(in);
+	run_handler(in);
 	return head->bytes > 0;
 }
 
@@ -292,7 +293,7 @@ static void set_canceled(struct tow_call_in *in)
 }
 
 /* The client does not want it any more, or cannot be reached. */
-static void abandon(struct tow_call_in *in, int status)
+static void abandon_call(struct tow_call_in *in, int status)
 {
 	set_canceled(in);
 	switch (in->state) {
@@ -322,13 +323,13 @@ void twi_serve_canceled(struct twi_rpc_peer *rp, uint64_t id)
 
 	twi_assert_held(rp->engine);
 	if (in != NULL)
-		abandon(in, TOW_ECANCELED);
+		abandon_call(in, TOW_ECANCELED);
 }
 
 void twi_serve_lost(struct tow_call_in *in, int status)
 {
 	twi_assert_held(in->rpc->engine);
-	abandon(in, status);
+	abandon_call(in, status);
 }
 
 void twi_serve_break(struct tow_call_in *in, int status)
@@ -338,11 +339,11 @@ void twi_serve_break(struct tow_call_in *in, int status)
 	twi_assert_held(in->rpc->engine);
 	if (in->state == TWI_SERVE_REPLYING) {
 		in->give_up_due = true;
-		abandon(in, status);
+		abandon_call(in, status);
 	} else if (in->state == TWI_SERVE_RUNNING &&
 		   !atomic_load_explicit(&in->canceled, memory_order_relaxed)) {
 		twi_parcel_send(&in->out, in->rp, &head, NULL, 0, TWI_SITE_NONE);
-		abandon(in, status);
+		abandon_call(in, status);
 	}
 }
 
@@ -356,7 +357,7 @@ static const struct twi_op_ops reply_ops = {
 };
 
 /* The time parts of a call as this side sees them. */
-static void record(struct tow_call_in *in)
+static void record_call(struct tow_call_in *in)
 {
 	uint64_t parts[TWI_RPC_PARTS];
 
@@ -410,14 +411,14 @@ void twi_serve_drained(struct tow_call_in *in)
 		send_reply(in);
 }
 
-static void reply(struct tow_call_in *in, struct tow_op *op)
+static void reply_op(struct tow_call_in *in, struct tow_op *op)
 {
 	in->state = TWI_SERVE_REPLYING;
 	in->posted_ns = twi_engine_clock(in->rpc->engine);
 	in->reply = op;
 	op->owner = in;
 	twi_op_to_peer(op, in->rp->peer);
-	record(in);
+	record_call(in);
 	record_span(in);
 	if (in->rp->dead < 0 || atomic_load_explicit(&in->canceled, memory_order_relaxed)) {
 		finish_reply(in, in->rp->dead < 0 ? in->rp->dead : TOW_ECANCELED);
@@ -476,7 +477,7 @@ TOW_PUBLIC int tow_reply_start(struct tow_call_in *call, int32_t code, const voi
 		call->data = data;
 		call->reply_bytes =
 			code == 0 ? bytes : twi_min(bytes, (uint64_t)TOW_CALL_TEXT_MAX - 1);
-		reply(call, op);
+		reply_op(call, op);
 		if (op_out == &unused)
 			tow_op_release(op);
 	} else {

@@ -12,8 +12,8 @@
 #include "transport/rpc/rpc.h"
 #include "transport/rpc/rpc_records.h"
 
-static int check(struct tow_peer *peer, const struct twi_call_wish *wish,
-		 const struct tow_call_options *options)
+static int check_call(struct tow_peer *peer, const struct twi_call_wish *wish,
+		      const struct tow_call_options *options)
 {
 	int status = twi_handle_check(peer, TWI_HANDLE_PEER, "tow_call_start");
 
@@ -36,8 +36,8 @@ static int check(struct tow_peer *peer, const struct twi_call_wish *wish,
 	return TOW_OK;
 }
 
-static int start(struct tow_peer *peer, const struct twi_call_wish *wish,
-		 const struct tow_call_options *options, struct tow_op **op_out)
+static int start_call(struct tow_peer *peer, const struct twi_call_wish *wish,
+		      const struct tow_call_options *options, struct tow_op **op_out)
 {
 	const struct tow_op_options op_options = { .size = sizeof(op_options),
 						   .timeout_ns = options->timeout_ns,
@@ -90,11 +90,11 @@ static int start_at(struct tow_peer *peer, const char *method, struct twi_call_w
 				 TOW_METHOD_NAME_MAX - 1);
 	snprintf(wish->name, sizeof(wish->name), "%s", method == NULL ? "" : method);
 	wish->hash = twi_rpc_hash(wish->name);
-	status = check(peer, wish, options);
+	status = check_call(peer, wish, options);
 	if (status < 0)
 		return status;
 	wish->flags = options->flags;
-	return start(peer, wish, options, op_out);
+	return start_call(peer, wish, options, op_out);
 }
 
 TOW_PUBLIC int tow_call_start(struct tow_peer *peer, const char *method, const void *request,

@@ -64,7 +64,7 @@ static bool peer_is_there(const struct twi_rpc *rpc, uint64_t peer_id)
 }
 
 /* Empties the rows of peers that have gone. NULL: there are none. */
-static struct twi_rpc_row *reclaim(struct twi_rpc *rpc)
+static struct twi_rpc_row *reclaim_row(struct twi_rpc *rpc)
 {
 	struct twi_rpc_row *other = &rpc->rows[TWI_RPC_ROWS], *found = NULL;
 
@@ -92,7 +92,7 @@ static struct twi_rpc_row *give_row(struct twi_rpc_peer *rp, struct twi_rpc_row 
 
 	pthread_mutex_lock(&rp->rpc->rows_lock);
 	if (row == NULL && !other->gone) {
-		row = reclaim(rp->rpc);
+		row = reclaim_row(rp->rpc);
 		other->gone = row == NULL; /* looked for in vain: not each time */
 	}
 	if (row == NULL) {

@@ -97,7 +97,7 @@ struct tow_stream *twi_stream_acquire(struct twi_rpc_peer *rp, uint64_t id, stru
 	return stream;
 }
 
-static uint8_t direction(const struct tow_stream *stream)
+static uint8_t direction_of(const struct tow_stream *stream)
 {
 	return stream->call != NULL ? TWI_RPC_TO_SERVER : 0;
 }
@@ -115,7 +115,7 @@ static struct twi_push *free_push(struct tow_stream *stream)
 static void send_push(struct tow_stream *stream, struct twi_push *push, struct tow_op *op)
 {
 	struct twi_rpc_head head = { .type = TWI_RPC_CHUNK,
-				     .flags = direction(stream) | (op == NULL ? TWI_RPC_END : 0),
+				     .flags = direction_of(stream) | (op == NULL ? TWI_RPC_END : 0),
 				     .id = stream->id };
 	int status;
 
@@ -185,10 +185,10 @@ static void free_inline(struct twi_chunk *chunk)
 }
 
 /* Takes pieces off the queue's head that are done with, and tells the writer now and then. */
-static void retire(struct tow_stream *stream)
+static void retire_chunks(struct tow_stream *stream)
 {
 	struct twi_rpc_head head = { .type = TWI_RPC_WINDOW,
-				     .flags = direction(stream),
+				     .flags = direction_of(stream),
 				     .id = stream->id };
 
 	while (stream->chunk_count > 0 && chunk_at(stream, 0)->state == TWI_CHUNK_TAKEN) {
@@ -258,7 +258,7 @@ static void on_fetched(struct tow_op *io_op, const struct tow_result *result)
 	twi_stream_settle_owner(stream);
 }
 
-static void fetch(struct twi_chunk *chunk, struct tow_op *op)
+static void fetch_chunk(struct twi_chunk *chunk, struct tow_op *op)
 {
 	struct tow_stream *stream = chunk->stream;
 	const struct twi_message message = { .kind = TWI_OP_RECV,
@@ -288,7 +288,7 @@ void twi_stream_pump_in(struct tow_stream *stream)
 	unsigned index = 0;
 
 	twi_assert_held(stream->rpc->engine);
-	retire(stream);
+	retire_chunks(stream);
 	while (index < stream->chunk_count && !twi_list_empty(&stream->pulls)) {
 		struct twi_chunk *chunk = chunk_at(stream, index++);
 		struct twi_list *entry = twi_list_first(&stream->pulls);
@@ -299,9 +299,9 @@ void twi_stream_pump_in(struct tow_stream *stream)
 		if (chunk->state == TWI_CHUNK_READY)
 			hand_over(chunk, twi_container_of(entry, struct tow_op, link));
 		else
-			fetch(chunk, twi_container_of(entry, struct tow_op, link));
+			fetch_chunk(chunk, twi_container_of(entry, struct tow_op, link));
 	}
-	retire(stream);
+	retire_chunks(stream);
 	for (index = 0; index < stream->chunk_count; index++) {
 		if (chunk_at(stream, index)->state < TWI_CHUNK_MOVING)
 			return;
@@ -314,7 +314,7 @@ void twi_stream_pump_in(struct tow_stream *stream)
 	}
 }
 
-static struct tow_stream *find(struct twi_rpc_peer *rp, const struct twi_rpc_head *head)
+static struct tow_stream *find_stream(struct twi_rpc_peer *rp, const struct twi_rpc_head *head)
 {
 	struct tow_call_in *in;
 	struct twi_call *call;
@@ -330,7 +330,7 @@ static struct tow_stream *find(struct twi_rpc_peer *rp, const struct twi_rpc_hea
 bool twi_stream_chunk(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 		      const struct twi_rpc_head *head)
 {
-	struct tow_stream *stream = find(rp, head);
+	struct tow_stream *stream = find_stream(rp, head);
 	const uint8_t *data = slot->data + TWI_RPC_HEAD_BYTES;
 	struct twi_chunk *chunk;
 	bool keep = false;
@@ -375,7 +375,7 @@ bool twi_stream_chunk(struct twi_rpc_peer *rp, struct twi_rpc_slot *slot,
 
 void twi_stream_window(struct twi_rpc_peer *rp, const struct twi_rpc_head *head)
 {
-	struct tow_stream *stream = find(rp, head);
+	struct tow_stream *stream = find_stream(rp, head);
 
 	twi_assert_held(rp->engine);
 	if (stream == NULL || stream->failed != 0)

@@ -52,7 +52,7 @@ static const char label_proof[2][LABEL_BYTES] = { "towline 2 proof of connector"
 static const char label_keys[2][LABEL_BYTES] = { "towline 2 stream of connector",
 						 "towline 2 stream of acceptor" };
 
-static int refuse(struct twi_auth *auth, int status)
+static int refuse_auth(struct twi_auth *auth, int status)
 {
 	auth->state = REFUSED;
 	auth->status = status;
@@ -61,7 +61,7 @@ static int refuse(struct twi_auth *auth, int status)
 	return status;
 }
 
-static void say(struct twi_auth *auth, const uint8_t *bytes, size_t count)
+static void say_bytes(struct twi_auth *auth, const uint8_t *bytes, size_t count)
 {
 	twi_assert(auth->out_bytes + count <= sizeof(auth->out));
 	memcpy(auth->out + auth->out_bytes, bytes, count);
@@ -86,12 +86,12 @@ static void say_greeting(struct twi_auth *auth, bool with_public)
 		randombytes_buf(auth->secret, sizeof(auth->secret));
 		crypto_scalarmult_base(greeting + AT_PUBLIC, auth->secret);
 	}
-	say(auth, greeting, TWI_AUTH_GREETING_BYTES);
+	say_bytes(auth, greeting, TWI_AUTH_GREETING_BYTES);
 }
 
 /* Both greetings, and what for, under the job's key. */
-static void hash(const struct twi_auth *auth, const char label[LABEL_BYTES], const uint8_t *more,
-		 size_t more_bytes, uint8_t *out, size_t out_bytes)
+static void hash_greetings(const struct twi_auth *auth, const char label[LABEL_BYTES],
+			   const uint8_t *more, size_t more_bytes, uint8_t *out, size_t out_bytes)
 {
 	crypto_generichash_state state;
 
@@ -109,12 +109,12 @@ static void say_proof(struct twi_auth *auth, enum proof_kind kind)
 	uint8_t proof[TWI_AUTH_PROOF_BYTES] = { (uint8_t)kind };
 
 	if (kind == PROOF_MAC)
-		hash(auth, label_proof[!auth->connector], NULL, 0, proof + AT_MAC, 32);
-	say(auth, proof, sizeof(proof));
+		hash_greetings(auth, label_proof[!auth->connector], NULL, 0, proof + AT_MAC, 32);
+	say_bytes(auth, proof, sizeof(proof));
 }
 
 /* The exchange is over: only the keys of the streams are left, if there are any. */
-static int finish(struct twi_auth *auth)
+static int finish_auth(struct twi_auth *auth)
 {
 	uint8_t shared[crypto_scalarmult_BYTES];
 
@@ -122,11 +122,12 @@ static int finish(struct twi_auth *auth)
 		const uint8_t *theirs = auth->greetings[auth->connector ? 1 : 0] + AT_PUBLIC;
 
 		if (crypto_scalarmult(shared, auth->secret, theirs) != 0)
-			return refuse(auth, twi_error(TOW_EAUTH, "the other side's ephemeral key "
-								 "is none that can be used"));
+			return refuse_auth(auth,
+					   twi_error(TOW_EAUTH, "the other side's ephemeral key "
+								"is none that can be used"));
 		for (int i = 0; i < 2; i++)
-			hash(auth, label_keys[i], shared, sizeof(shared), auth->keys[i],
-			     sizeof(auth->keys[i]));
+			hash_greetings(auth, label_keys[i], shared, sizeof(shared), auth->keys[i],
+				       sizeof(auth->keys[i]));
 		sodium_memzero(shared, sizeof(shared));
 	}
 	sodium_memzero(auth->key, sizeof(auth->key));
@@ -176,7 +177,7 @@ static size_t message_bytes(const struct twi_auth *auth)
 }
 
 /* Could these be the first bytes of `word` as it lies on the wire? */
-static bool begins(const struct twi_auth *auth, uint64_t word)
+static bool begins_with(const struct twi_auth *auth, uint64_t word)
 {
 	uint8_t bytes[8];
 
@@ -186,10 +187,11 @@ static bool begins(const struct twi_auth *auth, uint64_t word)
 
 static int refuse_version(struct twi_auth *auth, unsigned theirs)
 {
-	return refuse(auth, twi_error(TOW_EPROTOCOL,
-				      "the other side speaks version %u of the protocol and this "
-				      "one version %u: the same Towline is needed on both",
-				      theirs, TWI_AUTH_VERSION));
+	return refuse_auth(auth,
+			   twi_error(TOW_EPROTOCOL,
+				     "the other side speaks version %u of the protocol and this "
+				     "one version %u: the same Towline is needed on both",
+				     theirs, TWI_AUTH_VERSION));
 }
 
 /* A peer's text goes into a message only when it is a word. */
@@ -255,14 +257,14 @@ static int take_greeting(struct twi_auth *auth)
 		/* Our flags and purpose tell it what is wrong. */
 		if (!auth->connector)
 			say_greeting(auth, false);
-		return refuse(auth, status);
+		return refuse_auth(auth, status);
 	}
 	auth->encrypts = auth->keyed && (auth->encrypt || (flags & TWI_AUTH_ENCRYPT) != 0);
 	memcpy(auth->greetings[auth->connector ? 1 : 0], auth->in, TWI_AUTH_GREETING_BYTES);
 	if (!auth->connector)
 		say_greeting(auth, auth->encrypts);
 	if (!auth->keyed)
-		return finish(auth);
+		return finish_auth(auth);
 	if (auth->connector)
 		say_proof(auth, PROOF_MAC);
 	auth->state = PROOF;
@@ -274,28 +276,30 @@ static int take_proof(struct twi_auth *auth)
 	uint8_t expected[TWI_AUTH_PROOF_BYTES] = { PROOF_MAC };
 	bool same;
 
-	hash(auth, label_proof[auth->connector], NULL, 0, expected + AT_MAC, 32);
+	hash_greetings(auth, label_proof[auth->connector], NULL, 0, expected + AT_MAC, 32);
 	same = sodium_memcmp(expected, auth->in, sizeof(expected)) == 0;
 	sodium_memzero(expected, sizeof(expected));
 	if (!same) {
 		if (!auth->connector)
 			say_proof(auth, PROOF_REFUSED);
-		return refuse(auth, twi_error(TOW_EAUTH,
-					      "the other side has another job key: TOW_JOB_KEY or "
-					      "job_key_file must be the same in all of the job"));
+		return refuse_auth(auth,
+				   twi_error(TOW_EAUTH,
+					     "the other side has another job key: TOW_JOB_KEY or "
+					     "job_key_file must be the same in all of the job"));
 	}
 	if (!auth->connector)
 		say_proof(auth, PROOF_MAC);
-	return finish(auth);
+	return finish_auth(auth);
 }
 
 /* The first byte that cannot be a greeting's ends it: nothing is waited for from a stranger. */
 static int check_beginning(struct twi_auth *auth)
 {
-	if (auth->state != GREET || begins(auth, TWI_AUTH_MAGIC) || begins(auth, OLD_HEAD))
+	if (auth->state != GREET || begins_with(auth, TWI_AUTH_MAGIC) ||
+	    begins_with(auth, OLD_HEAD))
 		return TOW_OK;
-	return refuse(auth,
-		      twi_error(TOW_EPROTOCOL, "what came first is no greeting of Towline's"));
+	return refuse_auth(auth,
+			   twi_error(TOW_EPROTOCOL, "what came first is no greeting of Towline's"));
 }
 
 int twi_auth_in(struct twi_auth *auth, const uint8_t *data, size_t bytes, size_t *used_out)
@@ -309,7 +313,7 @@ int twi_auth_in(struct twi_auth *auth, const uint8_t *data, size_t bytes, size_t
 	if (auth->state == REFUSED)
 		return twi_error(auth->status, "the connection was refused already");
 	if (auth->state == IDLE)
-		return refuse(auth, twi_error(TOW_EPROTOCOL, "no greeting was begun"));
+		return refuse_auth(auth, twi_error(TOW_EPROTOCOL, "no greeting was begun"));
 	while (status == TOW_AGAIN && used < bytes) {
 		/* By eight at first, since they say how long the message is. */
 		size_t whole = auth->in_bytes < 8 ? 8 : message_bytes(auth);

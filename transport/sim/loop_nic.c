@@ -42,8 +42,8 @@ static void nic_remove(void *ctx, const struct twi_region *region)
 
 static const struct twi_registrar nic_registrar = { "loop-nic", nic_add, nic_remove };
 
-static bool translates(struct loop_nic *nic, const struct twi_region *region, const void *memory,
-		       size_t bytes)
+static bool nic_translates(struct loop_nic *nic, const struct twi_region *region,
+			   const void *memory, size_t bytes)
 {
 	uint64_t offset;
 	bool known;
@@ -60,10 +60,10 @@ static bool translates(struct loop_nic *nic, const struct twi_region *region, co
 }
 
 /* Hands an address to the NIC: it must be in the table. */
-static enum twi_nic hand(struct loop_nic *nic, const struct tow_op *op,
-			 const struct twi_region *region, const void *memory, size_t bytes)
+static enum twi_nic hand_memory(struct loop_nic *nic, const struct tow_op *op,
+				const struct twi_region *region, const void *memory, size_t bytes)
 {
-	if (!translates(nic, region, memory, bytes)) {
+	if (!nic_translates(nic, region, memory, bytes)) {
 		nic->refused++;
 		twi_error(TOW_EPROTOCOL, "loop: the NIC does not know %zu bytes at %p", bytes,
 			  memory);
@@ -108,8 +108,8 @@ static enum twi_nic nic_out(struct twi_engine *engine, struct twi_loop_nic *base
 		return TWI_NIC_GO;
 	payload = &out->parts[out->payload_part];
 	if (!out->op->claim.staged)
-		return hand(nic, out->op, out->op->claim.region, payload->iov_base,
-			    payload->iov_len);
+		return hand_memory(nic, out->op, out->op->claim.region, payload->iov_base,
+				   payload->iov_len);
 	for (int i = 0; i < out->payload_part; i++)
 		before += out->parts[i].iov_len;
 	if (room <= before)
@@ -124,7 +124,7 @@ static enum twi_nic nic_out(struct twi_engine *engine, struct twi_loop_nic *base
 	if (n < payload->iov_len)
 		out->count = out->payload_part + 1; /* what is behind it comes later */
 	*payload = (struct iovec){ *chunk_out, n };
-	return hand(nic, out->op, region_of_chunk(engine, *chunk_out), *chunk_out, n);
+	return hand_memory(nic, out->op, region_of_chunk(engine, *chunk_out), *chunk_out, n);
 }
 
 static enum twi_nic nic_in(struct twi_engine *engine, struct twi_loop_nic *base,
@@ -135,7 +135,7 @@ static enum twi_nic nic_in(struct twi_engine *engine, struct twi_loop_nic *base,
 	void *chunk;
 
 	if (!op->claim.staged) {
-		verdict = hand(nic, op, op->claim.region, to, *n);
+		verdict = hand_memory(nic, op, op->claim.region, to, *n);
 		if (verdict == TWI_NIC_GO)
 			twi_path_wire(to, from, *n);
 		return verdict;
@@ -144,7 +144,7 @@ static enum twi_nic nic_in(struct twi_engine *engine, struct twi_loop_nic *base,
 	if (chunk == NULL)
 		return TWI_NIC_WAIT;
 	*n = twi_min(*n, (size_t)engine->staging.chunk_bytes);
-	verdict = hand(nic, op, region_of_chunk(engine, chunk), chunk, *n);
+	verdict = hand_memory(nic, op, region_of_chunk(engine, chunk), chunk, *n);
 	if (verdict == TWI_NIC_GO) {
 		twi_path_wire(chunk, from, *n);
 		twi_path_copy_fallback(engine, twi_claim_reason(&op->claim, false), to, chunk, *n,

@@ -20,14 +20,14 @@
 #include "transport/op/op.h"
 #include "transport/stream/session_parts.h"
 
-static unsigned hash(uint64_t tag)
+static unsigned hash_tag(uint64_t tag)
 {
 	return (unsigned)(twi_hash_spread(tag) >> 58);
 }
 
 void twi_session_note(struct twi_session *session, uint64_t tag, bool large)
 {
-	uint64_t bit = 1ull << hash(tag);
+	uint64_t bit = 1ull << hash_tag(tag);
 
 	session->large_tags = large ? session->large_tags | bit : session->large_tags & ~bit;
 }
@@ -41,7 +41,7 @@ void twi_session_announce(struct twi_session *session, const struct tow_op *op)
 					 .value = op->bytes };
 
 	if (op->space == TWI_SPACE_RPC || /* it follows its header: the offer is on its way */
-	    (session->large_tags & 1ull << hash(op->tag)) == 0 || op->view ||
+	    (session->large_tags & 1ull << hash_tag(op->tag)) == 0 || op->view ||
 	    op->bytes <= session->config.eager_max_bytes ||
 	    session->match.posted_count > TWI_ANNOUNCED_MAX)
 		return;
@@ -58,7 +58,7 @@ static void use_up(struct twi_session *session, unsigned i)
 }
 
 /* The oldest announcement for such a tag; TWI_ANNOUNCED_MAX: none. */
-static unsigned find(const struct twi_session *session, uint64_t tag, uint8_t space)
+static unsigned find_announced(const struct twi_session *session, uint64_t tag, uint8_t space)
 {
 	for (unsigned i = 0; i < session->announced_count; i++) {
 		if (session->announced[i].tag == tag && session->announced[i].space == space)
@@ -73,7 +73,7 @@ int twi_session_announced(struct twi_session *session, const struct twi_frame *f
 		return twi_session_fault(session, TWI_RULE_NO_SUCH_MESSAGE,
 					 "has message %llu, never sent",
 					 (unsigned long long)frame->seq);
-	if (session->last_seq[hash(frame->tag)] > frame->seq)
+	if (session->last_seq[hash_tag(frame->tag)] > frame->seq)
 		return TOW_OK;
 	if (session->announced_count == TWI_ANNOUNCED_MAX)
 		use_up(session, 0); /* its receive may have gone long ago */
@@ -92,7 +92,7 @@ bool twi_session_may_go(struct twi_session *session, const struct tow_op *op)
 
 	if (session->announced_count == 0 || session->ready_sends == TWI_READY_MAX)
 		return false;
-	i = find(session, op->tag, op->space);
+	i = find_announced(session, op->tag, op->space);
 	if (i == TWI_ANNOUNCED_MAX || session->announced[i].room < op->bytes)
 		return false;
 	twi_count(session->engine->diag, TWI_C_announced_sends, 1);
@@ -102,9 +102,9 @@ bool twi_session_may_go(struct twi_session *session, const struct tow_op *op)
 /* op's message has been framed. */
 void twi_session_mention(struct twi_session *session, const struct tow_op *op)
 {
-	session->last_seq[hash(op->tag)] = op->seq;
+	session->last_seq[hash_tag(op->tag)] = op->seq;
 	if (twi_unlikely(session->announced_count > 0)) {
-		unsigned i = find(session, op->tag, op->space);
+		unsigned i = find_announced(session, op->tag, op->space);
 
 		if (i < TWI_ANNOUNCED_MAX)
 			use_up(session, i);

@@ -34,7 +34,7 @@ bool twi_session_handed(const struct twi_session *session, const struct twi_gran
 }
 
 /* Among the first `count` of those that wait. */
-static bool waits(const struct twi_session *session, unsigned count, uint64_t seq)
+static bool is_waiting(const struct twi_session *session, unsigned count, uint64_t seq)
 {
 	for (unsigned i = 0; i < count; i++) {
 		if (session->early[i].frame.seq == seq)
@@ -45,7 +45,7 @@ static bool waits(const struct twi_session *session, unsigned count, uint64_t se
 
 bool twi_session_early(const struct twi_session *session, uint64_t seq)
 {
-	return waits(session, session->early_count, seq);
+	return is_waiting(session, session->early_count, seq);
 }
 
 /*
@@ -74,7 +74,7 @@ static bool perhaps_over(const struct twi_session *session)
 static bool is_early(const struct twi_session *session, unsigned count,
 		     const struct twi_frame *frame)
 {
-	if (waits(session, count, frame->seq))
+	if (is_waiting(session, count, frame->seq))
 		return true;
 	for (unsigned c = 0; c < session->config.bulk_count; c++) {
 		const struct twi_bulk_channel *channel = &session->channels[c];
@@ -86,7 +86,7 @@ static bool is_early(const struct twi_session *session, unsigned count,
 	       perhaps_over(session);
 }
 
-static int judge(struct twi_session *session, const struct twi_frame *frame)
+static int judge_answer(struct twi_session *session, const struct twi_frame *frame)
 {
 	switch (frame->type) {
 	case TWI_FRAME_CTS:
@@ -101,7 +101,7 @@ static int judge(struct twi_session *session, const struct twi_frame *frame)
 int twi_session_answered(struct twi_session *session, const struct twi_frame *frame)
 {
 	if (twi_likely(!is_early(session, session->early_count, frame)))
-		return judge(session, frame);
+		return judge_answer(session, frame);
 	if (session->early_count == TWI_EARLY_MAX)
 		return twi_session_fault(session, TWI_RULE_ANSWERS,
 					 "says more about message %llu than there is to say",
@@ -130,7 +130,7 @@ int twi_session_settle(struct twi_session *session)
 		if (early.frame.type == TWI_FRAME_DONE)
 			early.frame.value = twi_min(early.frame.value + (now - early.came_ns),
 						    (uint64_t)TWI_WIRE_HOLD_MAX_NS);
-		status = judge(session, &early.frame);
+		status = judge_answer(session, &early.frame);
 	}
 	session->early_count = left;
 	return status;

@@ -40,7 +40,7 @@ void twi_session_channel_queue(struct twi_bulk_channel *channel, uint8_t index, 
 	channel->queue[at] = index;
 }
 
-static void unqueue(struct twi_bulk_channel *channel, uint8_t index)
+static void unqueue_grant(struct twi_bulk_channel *channel, uint8_t index)
 {
 	unsigned left = 0;
 
@@ -95,7 +95,7 @@ void twi_session_send_free(struct twi_session *session, struct twi_grant *send)
 {
 	for (unsigned c = 0; c < session->config.bulk_count && send->open != 0; c++) {
 		if ((send->open & 1u << c) != 0)
-			unqueue(&session->channels[c], (uint8_t)(send - session->sends));
+			unqueue_grant(&session->channels[c], (uint8_t)(send - session->sends));
 	}
 	*(send->ready ? &session->ready_sends : &session->send_count) -= 1;
 	send->used = false;
@@ -108,7 +108,7 @@ void twi_session_stripe_over(struct twi_session *session, struct twi_grant *send
 	struct tow_op *op = send->op;
 
 	send->open &= (uint8_t) ~(1u << c);
-	unqueue(&session->channels[c], (uint8_t)(send - session->sends));
+	unqueue_grant(&session->channels[c], (uint8_t)(send - session->sends));
 	if (send->open != 0)
 		return;
 	if (op != NULL)
@@ -322,7 +322,7 @@ bool twi_session_bulk_out(struct twi_session *session, unsigned c, uint64_t max_
 	return true;
 }
 
-static void sent(struct twi_session *session, unsigned c, size_t bytes)
+static void note_sent(struct twi_session *session, unsigned c, size_t bytes)
 {
 	struct twi_bulk_channel *channel = &session->channels[c];
 	size_t head = twi_min(bytes, (size_t)channel->out_head_left), payload;
@@ -355,6 +355,6 @@ static void sent(struct twi_session *session, unsigned c, size_t bytes)
 
 int twi_session_bulk_sent(struct twi_session *session, unsigned c, size_t bytes)
 {
-	sent(session, c, bytes);
+	note_sent(session, c, bytes);
 	return twi_likely(session->early_count == 0) ? TOW_OK : twi_session_settle(session);
 }

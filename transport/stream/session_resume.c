@@ -79,7 +79,7 @@ size_t twi_session_bulk_resume_put(struct twi_session *session, unsigned c, uint
 	return HEAD_BYTES + (size_t)count * ITEM_BYTES;
 }
 
-static int impossible(struct twi_session *session, unsigned c, uint64_t seq)
+static int impossible_item(struct twi_session *session, unsigned c, uint64_t seq)
 {
 	return twi_session_fault(session, TWI_RULE_RESUME,
 				 "resumes bulk stream %u with message %llu where it cannot be", c,
@@ -87,7 +87,7 @@ static int impossible(struct twi_session *session, unsigned c, uint64_t seq)
 }
 
 /* Where a seq stands in the record; count: it is not there. */
-static unsigned listed(const uint8_t *items, unsigned count, uint64_t seq)
+static unsigned listed_at(const uint8_t *items, unsigned count, uint64_t seq)
 {
 	unsigned i = 0;
 
@@ -97,9 +97,9 @@ static unsigned listed(const uint8_t *items, unsigned count, uint64_t seq)
 }
 
 /* The same message can have been sent unasked, have come too early, and be asked for since. */
-static bool lists(const uint8_t *items, unsigned count, const struct twi_grant *send)
+static bool lists_send(const uint8_t *items, unsigned count, const struct twi_grant *send)
 {
-	unsigned i = listed(items, count, send->seq);
+	unsigned i = listed_at(items, count, send->seq);
 
 	return i < count &&
 	       ((twi_get_le64(items + (size_t)i * ITEM_BYTES + 8) & UNASKED) != 0) == send->ready;
@@ -113,14 +113,15 @@ static int check_item(struct twi_session *session, unsigned c, uint64_t seq, uin
 	const struct tow_op *op = twi_session_find(session, seq);
 
 	if (seq == 0 || seq > session->seq_sent)
-		return impossible(session, c, seq);
+		return impossible_item(session, c, seq);
 	if (send != NULL && send->op != NULL && unasked == send->ready)
-		return !twi_stripe_on(send, c) || got > send->at[c] ? impossible(session, c, seq)
-								    : TOW_OK;
+		return !twi_stripe_on(send, c) || got > send->at[c]
+			       ? impossible_item(session, c, seq)
+			       : TOW_OK;
 	if (send != NULL && send->op != NULL && unasked)
-		return impossible(session, c, seq);
+		return impossible_item(session, c, seq);
 	if (op != NULL && !unasked && got > 0) /* its CTS is on its way: none was sent */
-		return impossible(session, c, seq);
+		return impossible_item(session, c, seq);
 	return TOW_OK;
 }
 
@@ -157,8 +158,8 @@ static int check_record(struct twi_session *session, unsigned c, const uint8_t *
 
 		if (status < 0)
 			return status;
-		if (listed(items, count, seq) != i)
-			return impossible(session, c, seq);
+		if (listed_at(items, count, seq) != i)
+			return impossible_item(session, c, seq);
 	}
 	return TOW_OK;
 }
@@ -170,7 +171,7 @@ static int check_unlisted(struct twi_session *session, unsigned c, const uint8_t
 	for (unsigned i = 0; i < TWI_LARGE_MAX; i++) {
 		struct twi_grant *send = &session->sends[i];
 
-		if (!send->used || !twi_stripe_on(send, c) || lists(items, count, send))
+		if (!send->used || !twi_stripe_on(send, c) || lists_send(items, count, send))
 			continue;
 		if (send->ready && send->seq > seq_received) { /* its offer is on its way */
 			start_again(session, send, c);
@@ -179,7 +180,7 @@ static int check_unlisted(struct twi_session *session, unsigned c, const uint8_t
 		if (send->at[c] == 0 || (send->open & 1u << c) == 0)
 			continue;
 		if (send->at[c] < twi_stripe_length(send, c) && send->op != NULL)
-			return impossible(session, c, send->seq);
+			return impossible_item(session, c, send->seq);
 		twi_session_stripe_over(session, send, c);
 	}
 	return TOW_OK;
@@ -202,7 +203,7 @@ static int take_record(struct twi_session *session, unsigned c, const uint8_t *i
 		struct twi_grant *send = twi_session_send_find(session, seq);
 		const struct tow_op *op = twi_session_find(session, seq);
 
-		if (send != NULL && send->op != NULL && !lists(items, count, send))
+		if (send != NULL && send->op != NULL && !lists_send(items, count, send))
 			; /* its CTS is on its way */
 		else if (send != NULL && send->op != NULL)
 			go_on(session, send, c, got & ~UNASKED);

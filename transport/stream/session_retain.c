@@ -219,7 +219,7 @@ void twi_session_ping(struct twi_session *session)
 }
 
 /* There is room again: what was owed goes first. */
-static void pay(struct twi_session *session)
+static void pay_owed(struct twi_session *session)
 {
 	uint32_t paid = 0;
 
@@ -235,9 +235,9 @@ static void pay(struct twi_session *session)
 		twi_session_ping(session);
 }
 
-static void refill(struct twi_session *session)
+static void refill_output(struct twi_session *session)
 {
-	pay(session);
+	pay_owed(session);
 	twi_session_grant(session);
 	twi_session_drain(session);
 }
@@ -319,7 +319,7 @@ void twi_session_control_sent(struct twi_session *session, size_t bytes)
 	if (twi_unlikely(session->tx_acked > session->tx_head - bytes))
 		let_go(session);
 	if (session->tx_head == session->tx_tail)
-		refill(session);
+		refill_output(session);
 }
 
 /* The peer says how much it has read; what it said while it resumed can be ahead of its frames. */
@@ -336,7 +336,7 @@ int twi_session_heard(struct twi_session *session, uint64_t received)
 	let_go(session);
 	if (twi_unlikely(session->owed_count > 0 || session->pong_owed || session->ping_owed ||
 			 !twi_list_empty(&session->queued) || !twi_list_empty(&session->matched)))
-		refill(session);
+		refill_output(session);
 	return TOW_OK;
 }
 
@@ -402,7 +402,7 @@ int twi_session_control_resume(struct twi_session *session, const uint8_t *in, s
 	rewind_to(session, received);
 	session->control_broken = false;
 	session->urgent = true;
-	refill(session);
+	refill_output(session);
 	session->urgent = true;
 	return TOW_OK;
 }

@@ -41,7 +41,7 @@ static bool is_timed(struct twi_session *session, const struct tow_op *op)
 #endif
 }
 
-static void charge(struct twi_session *session, struct tow_op *op, uint32_t cost, bool eager)
+static void charge_credit(struct twi_session *session, struct tow_op *op, uint32_t cost, bool eager)
 {
 	struct twi_timing *timing;
 
@@ -60,7 +60,7 @@ static void charge(struct twi_session *session, struct tow_op *op, uint32_t cost
 }
 
 /* It begins to wait for credit, and is the user's. */
-static bool stalls(const struct tow_op *op)
+static bool stalls_on_credit(const struct tow_op *op)
 {
 	return op->stage == TWI_STAGE_NEW && op->space == TWI_SPACE_USER;
 }
@@ -88,13 +88,13 @@ static bool frame_eager(struct twi_session *session, struct tow_op *op)
 	uint8_t *at;
 
 	if (!has_credit(session, cost)) {
-		twi_count(diag, TWI_C_credit_stalls, stalls(op));
+		twi_count(diag, TWI_C_credit_stalls, stalls_on_credit(op));
 		return false;
 	}
 	at = twi_session_room(session, TWI_FRAME_BYTES + bytes, false);
 	if (at == NULL)
 		return false;
-	charge(session, op, cost, true);
+	charge_credit(session, op, cost, true);
 	frame.seq = op->seq;
 	if (twi_unlikely(twi_session_sums(session, op->seq))) {
 		frame.flags |= TWI_FRAME_SUM;
@@ -118,7 +118,7 @@ static bool frame_offer(struct twi_session *session, struct tow_op *op)
 	uint8_t *at;
 
 	if (!has_credit(session, cost)) {
-		twi_count(session->engine->diag, TWI_C_credit_stalls, stalls(op));
+		twi_count(session->engine->diag, TWI_C_credit_stalls, stalls_on_credit(op));
 		return false;
 	}
 	at = twi_session_room(session, TWI_FRAME_BYTES, false);
@@ -126,7 +126,7 @@ static bool frame_offer(struct twi_session *session, struct tow_op *op)
 		return false;
 	ready = twi_session_may_go(session, op);
 	session->offers = true;
-	charge(session, op, cost, false);
+	charge_credit(session, op, cost, false);
 	frame.seq = op->seq;
 	frame.flags |= twi_session_sums(session, op->seq) ? TWI_FRAME_SUM : 0;
 	frame.flags |= ready ? TWI_FRAME_READY : 0;

@@ -54,7 +54,7 @@ const char *twi_feature_name(unsigned bit)
 }
 
 /* The lowest feature that `asking` requires and `other` does not offer, or -1. */
-static int missing(uint64_t asking, uint64_t other)
+static int missing_feature(uint64_t asking, uint64_t other)
 {
 	uint32_t lacks = (uint32_t)(asking >> 32) & ~(uint32_t)other;
 
@@ -64,7 +64,7 @@ static int missing(uint64_t asking, uint64_t other)
 int twi_features_agree(const char *address, const struct twi_feature_side *ours,
 		       const struct twi_feature_side *theirs, uint32_t *agreed_out)
 {
-	int bit = missing(theirs->word, ours->word);
+	int bit = missing_feature(theirs->word, ours->word);
 
 	if (bit >= 0)
 		return twi_error(TOW_EPROTOCOL,
@@ -72,7 +72,7 @@ int twi_features_agree(const char *address, const struct twi_feature_side *ours,
 				 "which this side, which speaks %u.%u, does not offer",
 				 address, theirs->major, theirs->minor, bit,
 				 twi_feature_name((unsigned)bit), ours->major, ours->minor);
-	bit = missing(ours->word, theirs->word);
+	bit = missing_feature(ours->word, theirs->word);
 	if (bit >= 0)
 		return twi_error(TOW_EPROTOCOL,
 				 "this side, which speaks version %u.%u, requires feature %d (%s), "

@@ -83,8 +83,8 @@ static bool make_room(struct twi_trace_capture *capture, struct part *part, size
 	return true;
 }
 
-static void keep(struct twi_trace_capture *capture, struct part *part, const struct twi_span *spans,
-		 size_t count)
+static void keep_spans(struct twi_trace_capture *capture, struct part *part,
+		       const struct twi_span *spans, size_t count)
 {
 	uint64_t first = part->cursor - count;
 
@@ -110,13 +110,13 @@ static uint64_t drain_ring(struct twi_trace_capture *capture, struct part *part)
 		size_t count = twi_span_ring_read(part->ring, &part->cursor, piece, PIECE, &lost);
 
 		part->lost += lost;
-		keep(capture, part, piece, count);
+		keep_spans(capture, part, piece, count);
 	}
 	return part->cursor - begin;
 }
 
 /* All rings once; returns how much the fullest had. */
-static uint64_t drain(struct twi_trace_capture *capture)
+static uint64_t drain_rings(struct twi_trace_capture *capture)
 {
 	const struct twi_diag_block *block =
 		atomic_load_explicit(&capture->diag->blocks, memory_order_acquire);
@@ -133,12 +133,12 @@ static uint64_t drain(struct twi_trace_capture *capture)
 	return most;
 }
 
-static void *work(void *arg)
+static void *capture_work(void *arg)
 {
 	struct twi_trace_capture *capture = arg;
 
 	while (!atomic_load_explicit(&capture->stopping, memory_order_relaxed)) {
-		uint64_t most = drain(capture);
+		uint64_t most = drain_rings(capture);
 		struct timespec nap = { .tv_nsec = most > FULL_ROWS ? NAP_NS : LONG_NAP };
 
 		if (most < TWI_SPAN_ROWS / 2)
@@ -192,7 +192,7 @@ int twi_trace_capture_start(struct twi_diag *diag, struct twi_trace_capture **ou
 	}
 	twi_span_capture(diag, true);
 	capture->sampled_out = twi_counter_sum(diag, TWI_C_spans_sampled_out);
-	err = twi_thread_start(&capture->thread, NULL, 0, work, capture);
+	err = twi_thread_start(&capture->thread, NULL, 0, capture_work, capture);
 	if (err != 0) {
 		twi_span_capture(diag, false);
 		free_capture(capture);
@@ -202,7 +202,7 @@ int twi_trace_capture_start(struct twi_diag *diag, struct twi_trace_capture **ou
 	return TOW_OK;
 }
 
-static int build(const struct twi_trace_capture *capture, struct twi_trace_rank *rank)
+static int build_rank(const struct twi_trace_capture *capture, struct twi_trace_rank *rank)
 {
 	struct twi_diag *diag = capture->diag;
 	int status = twi_trace_describe(diag, rank);
@@ -226,13 +226,13 @@ int twi_trace_capture_finish(struct twi_trace_capture *capture, struct twi_trace
 
 	atomic_store_explicit(&capture->stopping, true, memory_order_relaxed);
 	pthread_join(capture->thread, NULL);
-	drain(capture);
+	drain_rings(capture);
 	twi_span_capture(capture->diag, false);
 	for (size_t i = 0; i < capture->part_count; i++)
 		twi_count(capture->diag, TWI_C_spans_lost, capture->parts[i].lost);
 	if (out != NULL) {
 		*out = (struct twi_trace){ .rank_count = rank != NULL, .ranks = rank };
-		status = rank != NULL ? build(capture, rank) : TOW_ENOMEM;
+		status = rank != NULL ? build_rank(capture, rank) : TOW_ENOMEM;
 		if (status < 0) {
 			twi_trace_fini(out);
 			status = twi_error(TOW_ENOMEM, "no memory for a trace");

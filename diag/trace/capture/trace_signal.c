@@ -93,7 +93,7 @@ static int write_file(const char *path, const char *bytes, size_t count)
 }
 
 /* Under another name until it is whole: who looks for traces finds no half of one. */
-static int save(const struct twi_trace_signal *self, const struct twi_trace *trace)
+static int save_trace(const struct twi_trace_signal *self, const struct twi_trace *trace)
 {
 	const struct twi_trace_rank *rank = &trace->ranks[0];
 	const char *dir = self->options.dir[0] != '\0' ? self->options.dir : ".";
@@ -130,7 +130,7 @@ static bool stops_within(const struct twi_trace_signal *self, int64_t ms)
 	return poll(&polled, 1, (int)ms) != 0;
 }
 
-static void capture(const struct twi_trace_signal *self)
+static void capture_window(const struct twi_trace_signal *self)
 {
 	struct twi_trace_capture *running;
 	struct twi_trace trace = { 0 };
@@ -141,7 +141,7 @@ static void capture(const struct twi_trace_signal *self)
 
 		status = twi_trace_capture_finish(running, stopped ? NULL : &trace);
 		if (status == TOW_OK && !stopped)
-			status = save(self, &trace);
+			status = save_trace(self, &trace);
 	}
 	if (status < 0)
 		twi_log(self->diag, 2, "trace by signal %d: %.200s", self->options.signal,
@@ -149,7 +149,7 @@ static void capture(const struct twi_trace_signal *self)
 	twi_trace_fini(&trace);
 }
 
-static void *work(void *arg)
+static void *signal_work(void *arg)
 {
 	struct twi_trace_signal *self = arg;
 
@@ -164,13 +164,13 @@ static void *work(void *arg)
 			return NULL;
 		if (polled[1].revents != 0 &&
 		    read(self->event_fd, &told, sizeof(told)) == (ssize_t)sizeof(told))
-			capture(self);
+			capture_window(self);
 	}
 }
 
 static int start_thread(struct twi_trace_signal *self)
 {
-	int err = twi_thread_start(&self->thread, NULL, 0, work, self);
+	int err = twi_thread_start(&self->thread, NULL, 0, signal_work, self);
 
 	return err == 0 ? TOW_OK : twi_error_errno(TOW_ESYSTEM, err, "a thread for trace_signal");
 }
@@ -195,7 +195,7 @@ static int check_signal(int number)
 }
 
 /* The lock is held. */
-static int install(struct twi_trace_signal *self)
+static int install_handler(struct twi_trace_signal *self)
 {
 	struct sigaction action = { .sa_sigaction = on_signal,
 				    .sa_flags = SA_SIGINFO | SA_RESTART };
@@ -227,7 +227,7 @@ static int install(struct twi_trace_signal *self)
 	return TOW_OK;
 }
 
-static void uninstall(struct twi_trace_signal *self)
+static void uninstall_handler(struct twi_trace_signal *self)
 {
 	struct sigaction now;
 
@@ -270,13 +270,13 @@ int twi_trace_signal_open(struct twi_diag *diag, const struct twi_trace_signal_o
 		status = check_signal(self->options.signal);
 	if (status == TOW_OK) {
 		pthread_mutex_lock(&lock);
-		status = install(self);
+		status = install_handler(self);
 		pthread_mutex_unlock(&lock);
 	}
 	if (status == TOW_OK)
 		status = start_thread(self);
 	if (status < 0) {
-		uninstall(self);
+		uninstall_handler(self);
 		free_signal(self);
 		return status;
 	}
@@ -291,7 +291,7 @@ void twi_trace_signal_close(struct twi_trace_signal *self)
 
 	if (self == NULL)
 		return;
-	uninstall(self);
+	uninstall_handler(self);
 	wrote = write(self->stop_fd, &one, sizeof(one));
 	(void)wrote;
 	pthread_join(self->thread, NULL);

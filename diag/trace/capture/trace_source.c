@@ -23,7 +23,7 @@ static const struct twi_capture_format formats[] = {
 	{ NULL, NULL },
 };
 
-static int start(void *arg, int64_t seconds, void **session_out, uint64_t *wait_ns_out)
+static int start_session(void *arg, int64_t seconds, void **session_out, uint64_t *wait_ns_out)
 {
 	struct session *session = calloc(1, sizeof(*session));
 	int status = TOW_OK;
@@ -41,7 +41,7 @@ static int start(void *arg, int64_t seconds, void **session_out, uint64_t *wait_
 	return status;
 }
 
-static int choose(void *arg, void *session, unsigned format)
+static int choose_format(void *arg, void *session, unsigned format)
 {
 	struct session *chosen = session;
 
@@ -52,7 +52,7 @@ static int choose(void *arg, void *session, unsigned format)
 	return TOW_OK;
 }
 
-static int finish(void *arg, void *ended, char **bytes_out, size_t *count_out)
+static int finish_session(void *arg, void *ended, char **bytes_out, size_t *count_out)
 {
 	struct session *session = ended;
 	struct twi_trace trace = { 0 };
@@ -92,13 +92,13 @@ int twi_trace_source_add(struct twi_diag *diag)
 		.help = "what all threads did, ?seconds=N&format=xspace or json (docs/spans.md)",
 		.content_type = formats[0].content_type,
 		.seconds_max = TWI_TRACE_SECONDS_MAX,
-		.start = start,
-		.finish = finish,
+		.start = start_session,
+		.finish = finish_session,
 		.arg = diag,
 		.formats = formats,
 		.formats_elsewhere =
 			"towtrace convert makes perfetto, chrome and html of an xspace",
-		.choose = choose,
+		.choose = choose_format,
 	};
 
 	return twi_registry_capture(diag, &capture);

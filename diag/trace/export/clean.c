@@ -7,7 +7,7 @@
 #include "diag/base/error.h"
 
 /* Bytes of the character that a text begins with; 0: none that is clean. */
-static size_t character(const char *text)
+static size_t character_bytes(const char *text)
 {
 	const uint8_t *at = (const uint8_t *)text;
 	size_t more = *at < 0x80 ? 0 : *at < 0xe0 ? 1 : *at < 0xf0 ? 2 : 3;
@@ -27,17 +27,17 @@ static size_t character(const char *text)
 bool twi_text_is_clean(const char *text)
 {
 	for (size_t bytes; *text; text += bytes) {
-		bytes = character(text);
+		bytes = character_bytes(text);
 		if (bytes == 0)
 			return false;
 	}
 	return true;
 }
 
-static void clean(char *text)
+static void clean_text(char *text)
 {
 	for (size_t bytes; *text; text += bytes) {
-		bytes = character(text);
+		bytes = character_bytes(text);
 		if (bytes == 0) {
 			*text = '?';
 			bytes = 1;
@@ -46,20 +46,20 @@ static void clean(char *text)
 }
 
 /* NULL without memory. */
-static char *cleaned(const char *text)
+static char *cleaned_copy(const char *text)
 {
 	char *copy = strdup(text != NULL ? text : "");
 
 	if (copy != NULL)
-		clean(copy);
+		clean_text(copy);
 	return copy;
 }
 
 static bool clean_rank(const struct twi_trace_rank *rank, struct twi_trace_rank *out)
 {
 	*out = *rank;
-	out->host = cleaned(rank->host);
-	out->job = cleaned(rank->job);
+	out->host = cleaned_copy(rank->host);
+	out->job = cleaned_copy(rank->job);
 	out->threads = calloc(rank->thread_count + 1, sizeof(*out->threads));
 	out->peers = calloc(rank->peer_count + 1, sizeof(*out->peers));
 	out->names = calloc(rank->name_count + 1, sizeof(*out->names));
@@ -69,14 +69,14 @@ static bool clean_rank(const struct twi_trace_rank *rank, struct twi_trace_rank 
 	}
 	for (size_t i = 0; i < rank->thread_count; i++) {
 		out->threads[i] = rank->threads[i];
-		clean(out->threads[i].name);
+		clean_text(out->threads[i].name);
 	}
 	for (size_t i = 0; i < rank->peer_count; i++) {
 		out->peers[i] = rank->peers[i];
-		out->peers[i].name = cleaned(rank->peers[i].name);
+		out->peers[i].name = cleaned_copy(rank->peers[i].name);
 	}
 	for (size_t i = 0; i < rank->name_count; i++)
-		out->names[i] = cleaned(rank->names[i]);
+		out->names[i] = cleaned_copy(rank->names[i]);
 	for (size_t i = 0; i < rank->peer_count; i++)
 		if (out->peers[i].name == NULL)
 			return false;

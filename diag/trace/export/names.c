@@ -15,7 +15,7 @@ void twi_names_fini(struct twi_names *names)
 }
 
 /* Where a text is, or would be. */
-static struct twi_names_row *find(struct twi_names_row *rows, size_t room, const char *text)
+static struct twi_names_row *find_row(struct twi_names_row *rows, size_t room, const char *text)
 {
 	uint64_t hash = twi_hash_text(text);
 
@@ -28,7 +28,7 @@ static struct twi_names_row *find(struct twi_names_row *rows, size_t room, const
 	}
 }
 
-static bool grow(struct twi_names *names)
+static bool grow_rows(struct twi_names *names)
 {
 	size_t room = names->room ? names->room * 2 : 64;
 	struct twi_names_row *rows;
@@ -40,7 +40,7 @@ static bool grow(struct twi_names *names)
 		return false;
 	for (size_t i = 0; i < names->room; i++)
 		if (names->rows[i].text != NULL)
-			*find(rows, room, names->rows[i].text) = names->rows[i];
+			*find_row(rows, room, names->rows[i].text) = names->rows[i];
 	free(names->rows);
 	names->rows = rows;
 	names->room = room;
@@ -52,9 +52,9 @@ uint32_t twi_names_number(struct twi_names *names, const char *text, bool *is_ne
 	struct twi_names_row *row;
 
 	*is_new = false;
-	if (names->count == UINT32_MAX || !grow(names))
+	if (names->count == UINT32_MAX || !grow_rows(names))
 		return 0;
-	row = find(names->rows, names->room, text);
+	row = find_row(names->rows, names->room, text);
 	if (row->text != NULL)
 		return row->number;
 	row->text = strdup(text);

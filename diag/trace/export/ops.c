@@ -184,7 +184,7 @@ static void add_op(struct twi_ops_rank *rank, enum twi_op_what what, uint32_t re
  * off to nanoseconds and subtracts them as numbers without a sign, so a slack of none comes out
  * as 500 years now and then: two nanoseconds are left to it.
  */
-static uint64_t before(uint64_t start_ns, uint64_t wait_ns)
+static uint64_t call_over_ns(uint64_t start_ns, uint64_t wait_ns)
 {
 	uint64_t gap_ns = wait_ns > start_ns ? wait_ns - start_ns : 0;
 
@@ -205,7 +205,7 @@ static void add_coll(struct twi_ops *ops, const struct twi_trace *trace, size_t 
 	};
 
 	if (coll->first != NULL)
-		called_ns = twi_min(called_ns, before(span->start_ns, coll->first->start_ns));
+		called_ns = twi_min(called_ns, call_over_ns(span->start_ns, coll->first->start_ns));
 	coll->rendezvous = find_rendezvous(ops, (uint32_t)(span->id >> 32),
 					   user != NULL ? user : twi_show_coll_name(span->detail),
 					   &like, r, span->start_ns, twi_max(to_ns, span->end_ns));
@@ -255,7 +255,8 @@ static int ops_by_start(const void *a, const void *b)
 
 typedef void (*visit_span)(struct twi_ops *ops, size_t r, const struct twi_span *span);
 
-static void visit(struct twi_ops *ops, const struct twi_trace *trace, size_t r, visit_span call)
+static void visit_spans(struct twi_ops *ops, const struct twi_trace *trace, size_t r,
+			visit_span call)
 {
 	const struct twi_trace_rank *rank = &trace->ranks[r];
 
@@ -302,22 +303,22 @@ static int make_rank(struct twi_ops *ops, const struct twi_trace *trace, size_t 
 {
 	struct twi_ops_rank *rank = &ops->ranks[r];
 
-	visit(ops, trace, r, count_span);
+	visit_spans(ops, trace, r, count_span);
 	rank->ops = calloc(rank->op_count + 1, sizeof(*rank->ops));
 	rank->colls = calloc(rank->coll_count + 1, sizeof(*rank->colls));
 	rank->by_id = calloc(rank->coll_count + 1, sizeof(*rank->by_id));
 	if (rank->ops == NULL || rank->colls == NULL || rank->by_id == NULL)
 		return twi_error(TOW_ENOMEM, "no memory to write a trace");
 	rank->op_count = rank->coll_count = 0;
-	visit(ops, trace, r, take_coll);
+	visit_spans(ops, trace, r, take_coll);
 	qsort(rank->colls, rank->coll_count, sizeof(*rank->colls), colls_by_start);
 	for (size_t i = 0; i < rank->coll_count; i++)
 		rank->by_id[i] = i;
 	qsort_r(rank->by_id, rank->coll_count, sizeof(*rank->by_id), colls_by_id, rank->colls);
-	visit(ops, trace, r, take_coll_wait);
+	visit_spans(ops, trace, r, take_coll_wait);
 	for (size_t i = 0; i < rank->coll_count; i++)
 		add_coll(ops, trace, r, &rank->colls[i]);
-	visit(ops, trace, r, take_wait);
+	visit_spans(ops, trace, r, take_wait);
 	qsort(rank->ops, rank->op_count, sizeof(*rank->ops), ops_by_start);
 	return TOW_OK;
 }

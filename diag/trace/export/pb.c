@@ -55,7 +55,7 @@ uint8_t *twi_pb_room(struct twi_pb *w, size_t count)
 	return w->at + w->count - count;
 }
 
-static void varint(struct twi_pb *w, uint64_t value)
+static void put_varint(struct twi_pb *w, uint64_t value)
 {
 	uint8_t bytes[10], *at;
 	size_t count = 0;
@@ -71,15 +71,15 @@ static void varint(struct twi_pb *w, uint64_t value)
 
 void twi_pb_u64(struct twi_pb *w, uint32_t field, uint64_t value)
 {
-	varint(w, (uint64_t)field << 3 | WIRE_VARINT);
-	varint(w, value);
+	put_varint(w, (uint64_t)field << 3 | WIRE_VARINT);
+	put_varint(w, value);
 }
 
 void twi_pb_fixed64(struct twi_pb *w, uint32_t field, uint64_t value)
 {
 	uint8_t *at;
 
-	varint(w, (uint64_t)field << 3 | WIRE_FIXED64);
+	put_varint(w, (uint64_t)field << 3 | WIRE_FIXED64);
 	at = twi_pb_room(w, 8);
 	for (size_t i = 0; at != NULL && i < 8; i++)
 		at[i] = (uint8_t)(value >> (8 * i));
@@ -87,8 +87,8 @@ void twi_pb_fixed64(struct twi_pb *w, uint32_t field, uint64_t value)
 
 void twi_pb_head(struct twi_pb *w, uint32_t field, size_t count)
 {
-	varint(w, (uint64_t)field << 3 | WIRE_BYTES);
-	varint(w, count);
+	put_varint(w, (uint64_t)field << 3 | WIRE_BYTES);
+	put_varint(w, count);
 }
 
 void twi_pb_bytes(struct twi_pb *w, uint32_t field, const void *bytes, size_t count)

@@ -208,7 +208,7 @@ void twi_plane_end(struct twi_plane *plane, struct twi_pb *space)
 }
 
 /* What the views for XProf leave out; the spans themselves are all there. */
-static void warn(const struct twi_ops *ops, struct twi_pb *space)
+static void warn_left_out(const struct twi_ops *ops, struct twi_pb *space)
 {
 	char text[160];
 
@@ -256,7 +256,7 @@ int twi_export_xspace(const struct twi_trace *trace, char **bytes_out, size_t *c
 		twi_xspace_program(&ops, &space);
 		twi_xspace_ranks(&view, &space);
 		twi_xspace_time(&view, &space);
-		warn(&ops, &space);
+		warn_left_out(&ops, &space);
 		add_hosts(&view, &space);
 		twi_ops_fini(&ops);
 		status = twi_pb_take(&space, bytes_out, count_out);

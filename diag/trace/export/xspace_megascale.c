@@ -80,7 +80,7 @@ static int by_track(const void *a, const void *b)
 }
 
 /* Which spans there are; their tracks are found when they are in order. */
-static bool gather(struct scale *s)
+static bool gather_spans(struct scale *s)
 {
 	size_t room = 0;
 
@@ -97,7 +97,7 @@ static bool gather(struct scale *s)
 	return s->items != NULL;
 }
 
-static void place(struct scale *s)
+static void place_spans(struct scale *s)
 {
 	const struct twi_ops_rank *own = &s->ops->ranks[s->index];
 	size_t messages = s->count;
@@ -127,8 +127,8 @@ static void name_track(struct scale *s, const char *rendezvous)
 		 rendezvous);
 }
 
-static void add(struct scale *s, const char *what, uint64_t start_ns, uint64_t took_ns,
-		struct twi_stats *stats)
+static void add_event(struct scale *s, const char *what, uint64_t start_ns, uint64_t took_ns,
+		      struct twi_stats *stats)
 {
 	struct twi_event_name name = { .name = what };
 
@@ -147,7 +147,7 @@ static void add_action(struct scale *s, const char *type, const char *end, uint6
 	snprintf(what, sizeof(what), "%s %s", type, end);
 	twi_stats_text(stats, TWI_STAT_ACTION_TYPE, type);
 	twi_stats_text(stats, TWI_STAT_START_END, end);
-	add(s, what, at_ns, 0, stats);
+	add_event(s, what, at_ns, 0, stats);
 }
 
 static void add_transfer(struct scale *s, const char *type, const char *end, uint64_t at_ns)
@@ -171,7 +171,7 @@ static void add_collective(struct scale *s, const struct twi_span *span)
 	twi_stats_i64(&stats, TWI_STAT_INPUT_SIZE, (int64_t)span->bytes);
 	twi_stats_i64(&stats, TWI_STAT_LAUNCH_ID, (int64_t)(span->id & UINT32_MAX));
 	twi_stats_text(&stats, TWI_STAT_COLLECTIVE_TYPE, twi_show_coll_name(span->detail));
-	add(s, s->name, span->start_ns, took_ns, &stats);
+	add_event(s, s->name, span->start_ns, took_ns, &stats);
 	add_transfer(s, "DeviceToHost", "START", span->start_ns);
 	add_transfer(s, "DeviceToHost", "END",
 		     span->start_ns + twi_min(last_ns - span->start_ns, (uint64_t)span->queue_ns));
@@ -225,7 +225,7 @@ static void add_own_message(struct scale *s, const struct twi_span *span)
 	stats.count = 0;
 	twi_stats_i64(&stats, TWI_STAT_INPUT_SIZE, (int64_t)span->bytes);
 	twi_stats_text(&stats, TWI_STAT_COLLECTIVE_TYPE, twi_show_kind(span->kind));
-	add(s, s->name, span->start_ns, span->end_ns - span->start_ns, &stats);
+	add_event(s, s->name, span->start_ns, span->end_ns - span->start_ns, &stats);
 }
 
 static void line_begin(struct scale *s, uint64_t start_ns, const char *rendezvous)
@@ -271,7 +271,7 @@ static void add_nothing(struct scale *s)
 
 	stats.count = 0;
 	line_begin(s, s->rank->begin_ns, "nothing_0");
-	add(s, s->name, s->rank->begin_ns, 0, &stats);
+	add_event(s, s->name, s->rank->begin_ns, 0, &stats);
 	twi_plane_line_end(&s->plane);
 }
 
@@ -283,7 +283,7 @@ static void add_rank(struct scale *s, const struct twi_trace *trace)
 	memset(s->lanes, 0, sizeof(s->lanes));
 	s->rank = &trace->ranks[s->index];
 	s->shift_ns = twi_show_shift_ns(trace, s->rank);
-	if (!gather(s)) {
+	if (!gather_spans(s)) {
 		s->plane.out.failed = true;
 		return;
 	}
@@ -296,7 +296,7 @@ static void add_rank(struct scale *s, const struct twi_trace *trace)
 		else
 			s->items = items;
 		if (items != NULL)
-			place(s);
+			place_spans(s);
 	}
 	for (size_t i = 0; i < s->count && !s->plane.out.failed;)
 		i = add_track(s, i);

@@ -215,7 +215,7 @@ static const uint64_t *offsets_of(struct twi_plan_list *list, const uint64_t *gi
 	return *owned;
 }
 
-static void build(struct twi_plan_list *list, const struct twi_plan_row *row)
+static void build_plan(struct twi_plan_list *list, const struct twi_plan_row *row)
 {
 	const struct twi_plan_case *what = list->what;
 	struct twi_plan *plan = list->plan;
@@ -258,7 +258,7 @@ int twi_plan_build(const struct twi_plan_row *row, const struct twi_plan_case *w
 		return twi_error(TOW_ENOMEM, "no memory for a plan");
 	list.plan->name = row->name;
 	list.plan->canonical = row->canonical || !twi_coll_kind_reduces(what->kind);
-	build(&list, row);
+	build_plan(&list, row);
 	if (list.status < 0) {
 		twi_plan_free(list.plan);
 		return list.status;

@@ -11,14 +11,14 @@
  */
 #include "transport/coll/plan/plan_list.h"
 
-static uint32_t away(const struct twi_plan_list *list, uint32_t distance)
+static uint32_t rank_ahead(const struct twi_plan_list *list, uint32_t distance)
 {
 	return (uint32_t)(((uint64_t)list->what->rank + distance) % list->what->ranks);
 }
 
-static uint32_t behind(const struct twi_plan_list *list, uint32_t distance)
+static uint32_t rank_behind(const struct twi_plan_list *list, uint32_t distance)
 {
-	return away(list, list->what->ranks - distance);
+	return rank_ahead(list, list->what->ranks - distance);
 }
 
 static void run_all_gather(struct twi_plan_list *list, struct twi_plan_range run)
@@ -34,13 +34,13 @@ static void run_all_gather(struct twi_plan_list *list, struct twi_plan_range run
 		uint32_t more = what->ranks - have < have ? what->ranks - have : have;
 
 		twi_plan_send(list, twi_plan_own(list, TWI_PLAN_SCRATCH, 0), more * count,
-			      behind(list, have), tag);
+			      rank_behind(list, have), tag);
 		twi_plan_recv(list, twi_plan_own(list, TWI_PLAN_SCRATCH, have * count),
-			      more * count, away(list, have), tag++);
+			      more * count, rank_ahead(list, have), tag++);
 		twi_plan_stage(list);
 	}
 	for (uint32_t i = what->in_place; i < what->ranks; i++)
-		twi_plan_copy(list, twi_plan_own(list, TWI_PLAN_OUT, away(list, i) * count),
+		twi_plan_copy(list, twi_plan_own(list, TWI_PLAN_OUT, rank_ahead(list, i) * count),
 			      twi_plan_own(list, TWI_PLAN_SCRATCH, i * count), count);
 }
 
@@ -60,7 +60,7 @@ static struct twi_plan_ref part_at(const struct twi_plan_list *list, uint32_t i,
 	uint64_t place = with_bit(what->ranks, 1); /* behind the area for packing */
 
 	if (done == 0)
-		return twi_plan_own(list, TWI_PLAN_IN, away(list, i) * what->count);
+		return twi_plan_own(list, TWI_PLAN_IN, rank_ahead(list, i) * what->count);
 	for (; done > 1; done >>= 1, step *= 2)
 		place += with_bit(what->ranks, step);
 	return twi_plan_own(list, TWI_PLAN_SCRATCH, (place + with_bit(i, step)) * what->count);
@@ -78,9 +78,10 @@ static void one_step(struct twi_plan_list *list, uint32_t bit, uint32_t tag)
 				twi_plan_own(list, TWI_PLAN_SCRATCH, with_bit(i, bit) * count),
 				part_at(list, i, bit), count);
 	twi_plan_stage(list);
-	twi_plan_send(list, twi_plan_own(list, TWI_PLAN_SCRATCH, 0), parts * count, away(list, bit),
+	twi_plan_send(list, twi_plan_own(list, TWI_PLAN_SCRATCH, 0), parts * count,
+		      rank_ahead(list, bit), tag);
+	twi_plan_recv(list, part_at(list, bit, 2 * bit), parts * count, rank_behind(list, bit),
 		      tag);
-	twi_plan_recv(list, part_at(list, bit, 2 * bit), parts * count, behind(list, bit), tag);
 	twi_plan_stage(list);
 }
 
@@ -92,10 +93,10 @@ static void run_all_to_all(struct twi_plan_list *list, struct twi_plan_range run
 	for (bit = 1; bit < what->ranks; bit *= 2)
 		one_step(list, bit, tag++);
 	for (uint32_t i = what->in_place; i < what->ranks; i++)
-		twi_plan_copy(
-			list,
-			twi_plan_own(list, TWI_PLAN_OUT, away(list, what->ranks - i) * run.count),
-			part_at(list, i, bit), run.count);
+		twi_plan_copy(list,
+			      twi_plan_own(list, TWI_PLAN_OUT,
+					   rank_ahead(list, what->ranks - i) * run.count),
+			      part_at(list, i, bit), run.count);
 }
 
 void twi_plan_build_bruck(struct twi_plan_list *list)
@@ -110,8 +111,8 @@ static void run_barrier(struct twi_plan_list *list, struct twi_plan_range run)
 
 	(void)run;
 	for (uint32_t distance = 1; distance < list->what->ranks; distance *= 2) {
-		twi_plan_signal(list, TWI_PLAN_SEND, away(list, distance), tag);
-		twi_plan_signal(list, TWI_PLAN_RECV, behind(list, distance), tag++);
+		twi_plan_signal(list, TWI_PLAN_SEND, rank_ahead(list, distance), tag);
+		twi_plan_signal(list, TWI_PLAN_RECV, rank_behind(list, distance), tag++);
 		twi_plan_stage(list);
 	}
 }

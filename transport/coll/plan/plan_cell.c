@@ -12,7 +12,7 @@ static bool is_root(const struct twi_plan_list *list)
 }
 
 /* How many elements the largest cell has to hold. */
-static uint64_t needs(const struct twi_plan_case *what)
+static uint64_t cell_needs(const struct twi_plan_case *what)
 {
 	uint64_t most = 0;
 
@@ -31,14 +31,14 @@ static uint64_t needs(const struct twi_plan_case *what)
 }
 
 /* What the own cell is filled with, all from the beginning of IN. */
-static uint64_t gives(const struct twi_plan_list *list)
+static uint64_t cell_gives(const struct twi_plan_list *list)
 {
 	const struct twi_plan_case *what = list->what;
 
 	switch (what->kind) {
 	case TWI_COLL_BROADCAST:
 	case TWI_COLL_SCATTER:
-		return is_root(list) ? needs(what) : 0;
+		return is_root(list) ? cell_needs(what) : 0;
 	case TWI_COLL_ALL_GATHER_V:
 		return what->recv_counts[what->rank];
 	case TWI_COLL_PERMUTE:
@@ -46,18 +46,18 @@ static uint64_t gives(const struct twi_plan_list *list)
 	case TWI_COLL_SEND_RECEIVE:
 		return what->target >= 0 ? what->count : 0;
 	default:
-		return needs(what);
+		return cell_needs(what);
 	}
 }
 
-static void take(struct twi_plan_list *list, uint64_t to, uint32_t rank, uint64_t from,
-		 uint64_t count)
+static void take_cell(struct twi_plan_list *list, uint64_t to, uint32_t rank, uint64_t from,
+		      uint64_t count)
 {
 	twi_plan_copy(list, twi_plan_own(list, TWI_PLAN_OUT, to),
 		      twi_plan_of(list, rank, TWI_PLAN_CELL, from), count);
 }
 
-static void reduce(struct twi_plan_list *list, uint64_t from)
+static void reduce_cells(struct twi_plan_list *list, uint64_t from)
 {
 	twi_plan_reduce(list, list->what->count, true);
 	twi_plan_result(list, twi_plan_own(list, TWI_PLAN_OUT, 0));
@@ -66,7 +66,7 @@ static void reduce(struct twi_plan_list *list, uint64_t from)
 }
 
 /* The parts of all ranks; `from` is where in their cells. */
-static void gather(struct twi_plan_list *list, uint64_t from)
+static void gather_cells(struct twi_plan_list *list, uint64_t from)
 {
 	struct twi_plan_range columns = { 0, list->what->count };
 	bool keeps = list->what->in_place && list->what->kind != TWI_COLL_ALL_TO_ALL;
@@ -75,18 +75,18 @@ static void gather(struct twi_plan_list *list, uint64_t from)
 		struct twi_plan_range part = twi_plan_block(list, columns, rank);
 
 		if (rank != list->what->rank || !keeps)
-			take(list, part.first, rank, from, part.count);
+			take_cell(list, part.first, rank, from, part.count);
 	}
 }
 
-static void pass(struct twi_plan_list *list)
+static void pass_cells(struct twi_plan_list *list)
 {
 	const struct twi_plan_case *what = list->what;
 	bool pairs = what->kind == TWI_COLL_PERMUTE;
 	int64_t source = pairs ? twi_plan_pair_source(what) : what->source;
 
 	if (source >= 0)
-		take(list, 0, (uint32_t)source, 0, what->count);
+		take_cell(list, 0, (uint32_t)source, 0, what->count);
 	else if (pairs)
 		twi_plan_zero(list, twi_plan_own(list, TWI_PLAN_OUT, 0), what->count);
 }
@@ -98,50 +98,50 @@ static void take_all(struct twi_plan_list *list)
 
 	switch (what->kind) {
 	case TWI_COLL_ALL_REDUCE:
-		reduce(list, 0);
+		reduce_cells(list, 0);
 		break;
 	case TWI_COLL_REDUCE_SCATTER:
-		reduce(list, part);
+		reduce_cells(list, part);
 		break;
 	case TWI_COLL_REDUCE:
 		if (is_root(list))
-			reduce(list, 0);
+			reduce_cells(list, 0);
 		break;
 	case TWI_COLL_GATHER:
 		if (is_root(list))
-			gather(list, 0);
+			gather_cells(list, 0);
 		break;
 	case TWI_COLL_ALL_TO_ALL:
-		gather(list, part);
+		gather_cells(list, part);
 		break;
 	case TWI_COLL_BROADCAST:
 		if (!is_root(list))
-			take(list, 0, what->root, 0, what->count);
+			take_cell(list, 0, what->root, 0, what->count);
 		break;
 	case TWI_COLL_SCATTER:
 		if (!is_root(list) || !what->in_place)
-			take(list, 0, what->root, part, what->count);
+			take_cell(list, 0, what->root, part, what->count);
 		break;
 	case TWI_COLL_PERMUTE:
 	case TWI_COLL_SEND_RECEIVE:
-		pass(list);
+		pass_cells(list);
 		break;
 	default:
-		gather(list, 0);
+		gather_cells(list, 0);
 	}
 }
 
 bool twi_plan_fits_cell(const struct twi_plan_case *what)
 {
 	return twi_plan_few_sources(what) &&
-	       needs(what) <= what->cell_bytes / twi_plan_type_bytes(what->type);
+	       cell_needs(what) <= what->cell_bytes / twi_plan_type_bytes(what->type);
 }
 
 void twi_plan_build_cell(struct twi_plan_list *list)
 {
 	twi_plan_open(list, 1, true, 0);
 	twi_plan_copy(list, twi_plan_own(list, TWI_PLAN_CELL, 0),
-		      twi_plan_own(list, TWI_PLAN_IN, 0), gives(list));
+		      twi_plan_own(list, TWI_PLAN_IN, 0), cell_gives(list));
 	twi_plan_sync(list);
 	take_all(list);
 	twi_plan_close(list);

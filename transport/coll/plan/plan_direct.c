@@ -11,7 +11,7 @@
 #include "transport/coll/plan/plan_list.h"
 
 /* The peer of a round. */
-static uint32_t meets(const struct twi_plan_list *list, uint32_t round)
+static uint32_t peer_of_round(const struct twi_plan_list *list, uint32_t round)
 {
 	return (round + list->what->ranks - list->what->rank) % list->what->ranks;
 }
@@ -28,12 +28,12 @@ static void each_peer(struct twi_plan_list *list, struct twi_plan_range run, pee
 		uint32_t end = ranks - first < TWI_PLAN_PEERS ? ranks : first + TWI_PLAN_PEERS;
 
 		for (uint32_t round = first; round < end; round++)
-			if (meets(list, round) != list->what->rank)
-				act(list, run, meets(list, round));
+			if (peer_of_round(list, round) != list->what->rank)
+				act(list, run, peer_of_round(list, round));
 		twi_plan_stage(list);
 		for (uint32_t round = first; after != NULL && round < end; round++)
-			if (meets(list, round) != list->what->rank)
-				after(list, run, meets(list, round));
+			if (peer_of_round(list, round) != list->what->rank)
+				after(list, run, peer_of_round(list, round));
 		twi_plan_stage(list);
 	}
 }

@@ -67,7 +67,7 @@ static uint32_t from_second(uint32_t n, uint32_t number)
 	return number == n - 1 ? 1 : number + 1;
 }
 
-static uint32_t real(const struct twi_plan_list *list, uint32_t root, uint32_t number)
+static uint32_t real_rank(const struct twi_plan_list *list, uint32_t root, uint32_t number)
 {
 	return number == NOBODY ? NOBODY
 				: (uint32_t)(((uint64_t)number + root) % list->what->ranks);
@@ -79,7 +79,7 @@ static uint32_t root_of(const struct twi_plan_list *list)
 }
 
 /* This rank's place in tree 0 or 1, with ranks for numbers. */
-static struct node place(const struct twi_plan_list *list, uint32_t tree)
+static struct node place_in_tree(const struct twi_plan_list *list, uint32_t tree)
 {
 	uint32_t n = list->what->ranks, root = root_of(list);
 	uint32_t self = (list->what->rank + n - root) % n;
@@ -90,9 +90,9 @@ static struct node place(const struct twi_plan_list *list, uint32_t tree)
 		node.children[0] = from_second(n, node.children[0]);
 		node.children[1] = from_second(n, node.children[1]);
 	}
-	node.parent = real(list, root, node.parent);
-	node.children[0] = real(list, root, node.children[0]);
-	node.children[1] = real(list, root, node.children[1]);
+	node.parent = real_rank(list, root, node.parent);
+	node.children[0] = real_rank(list, root, node.children[0]);
+	node.children[1] = real_rank(list, root, node.children[1]);
 	return node;
 }
 
@@ -110,8 +110,9 @@ static void halves_of(const struct twi_plan_list *list, struct twi_plan_range ru
 	uint64_t area = twi_plan_slice_max(list, run.count, 2);
 
 	for (uint32_t tree = 0; tree < 2; tree++)
-		halves[tree] = (struct half){ place(list, tree), twi_plan_slice(list, run, 2, tree),
-					      tree, 2 * tree * area };
+		halves[tree] =
+			(struct half){ place_in_tree(list, tree),
+				       twi_plan_slice(list, run, 2, tree), tree, 2 * tree * area };
 }
 
 static struct twi_plan_ref child_area(const struct twi_plan_list *list, const struct half *half,

@@ -25,14 +25,14 @@ struct fold {
 };
 
 /* The rank of a number. */
-static uint32_t real(const struct fold *fold, uint32_t number)
+static uint32_t real_rank(const struct fold *fold, uint32_t number)
 {
 	return number < fold->more ? 2 * number + 1 : number + fold->more;
 }
 
 /* Adds what came to SCRATCH to what this rank has of `range`. */
-static void add(struct twi_plan_list *list, const struct fold *fold, struct twi_plan_range range,
-		bool lower_came, bool last)
+static void add_range(struct twi_plan_list *list, const struct fold *fold,
+		      struct twi_plan_range range, bool lower_came, bool last)
 {
 	struct twi_plan_ref came = twi_plan_own(list, TWI_PLAN_SCRATCH, 0);
 	struct twi_plan_ref have =
@@ -65,7 +65,7 @@ static struct fold fold_in(struct twi_plan_list *list, struct twi_plan_range run
 		fold.self = rank / 2;
 		twi_plan_recv(list, twi_plan_own(list, TWI_PLAN_SCRATCH, 0), run.count, rank - 1,
 			      0);
-		add(list, &fold, run, true, false);
+		add_range(list, &fold, run, true, false);
 		fold.summed = true;
 	}
 	return fold;
@@ -85,8 +85,8 @@ static void fold_out(struct twi_plan_list *list, const struct fold *fold, struct
 }
 
 /* What slices [first, first + n) of the run are. */
-static struct twi_plan_range window(const struct twi_plan_list *list, const struct fold *fold,
-				    struct twi_plan_range run, uint32_t first, uint32_t n)
+static struct twi_plan_range window_of(const struct twi_plan_list *list, const struct fold *fold,
+				       struct twi_plan_range run, uint32_t first, uint32_t n)
 {
 	struct twi_plan_range low = twi_plan_slice(list, run, fold->size, first);
 	struct twi_plan_range high = twi_plan_slice(list, run, fold->size, first + n - 1);
@@ -94,16 +94,16 @@ static struct twi_plan_range window(const struct twi_plan_list *list, const stru
 	return (struct twi_plan_range){ low.first, high.first + high.count - low.first };
 }
 
-static void halve(struct twi_plan_list *list, struct fold *fold, struct twi_plan_range run)
+static void halve_run(struct twi_plan_list *list, struct fold *fold, struct twi_plan_range run)
 {
 	for (uint32_t half = fold->size / 2; half > 0; half /= 2) {
 		uint32_t first = fold->self & ~(2 * half - 1);
 		bool upper = fold->self & half;
-		uint32_t peer = real(fold, fold->self ^ half);
+		uint32_t peer = real_rank(fold, fold->self ^ half);
 		struct twi_plan_range keep =
-			window(list, fold, run, first + (upper ? half : 0), half);
+			window_of(list, fold, run, first + (upper ? half : 0), half);
 		struct twi_plan_range give =
-			window(list, fold, run, first + (upper ? 0 : half), half);
+			window_of(list, fold, run, first + (upper ? 0 : half), half);
 
 		twi_plan_send(
 			list,
@@ -111,18 +111,18 @@ static void halve(struct twi_plan_list *list, struct fold *fold, struct twi_plan
 			give.count, peer, fold->tag);
 		twi_plan_recv(list, twi_plan_own(list, TWI_PLAN_SCRATCH, 0), keep.count, peer,
 			      fold->tag++);
-		add(list, fold, keep, upper, half == 1);
+		add_range(list, fold, keep, upper, half == 1);
 		fold->summed = true;
 	}
 }
 
-static void spread(struct twi_plan_list *list, struct fold *fold, struct twi_plan_range run)
+static void spread_run(struct twi_plan_list *list, struct fold *fold, struct twi_plan_range run)
 {
 	for (uint32_t half = 1; half < fold->size; half *= 2) {
 		uint32_t own = fold->self & ~(half - 1);
-		uint32_t peer = real(fold, fold->self ^ half);
-		struct twi_plan_range have = window(list, fold, run, own, half);
-		struct twi_plan_range get = window(list, fold, run, own ^ half, half);
+		uint32_t peer = real_rank(fold, fold->self ^ half);
+		struct twi_plan_range have = window_of(list, fold, run, own, half);
+		struct twi_plan_range get = window_of(list, fold, run, own ^ half, half);
 
 		twi_plan_send(list, twi_plan_own(list, TWI_PLAN_OUT, have.first), have.count, peer,
 			      fold->tag);
@@ -137,8 +137,8 @@ static void run_halving(struct twi_plan_list *list, struct twi_plan_range run)
 	struct fold fold = fold_in(list, run);
 
 	if (fold.self != UINT32_MAX) {
-		halve(list, &fold, run);
-		spread(list, &fold, run);
+		halve_run(list, &fold, run);
+		spread_run(list, &fold, run);
 	}
 	fold_out(list, &fold, run);
 }
@@ -148,7 +148,7 @@ static void run_doubling(struct twi_plan_list *list, struct twi_plan_range run)
 	struct fold fold = fold_in(list, run);
 
 	for (uint32_t apart = 1; fold.self != UINT32_MAX && apart < fold.size; apart *= 2) {
-		uint32_t peer = real(&fold, fold.self ^ apart);
+		uint32_t peer = real_rank(&fold, fold.self ^ apart);
 
 		twi_plan_send(
 			list,
@@ -156,7 +156,7 @@ static void run_doubling(struct twi_plan_list *list, struct twi_plan_range run)
 			run.count, peer, fold.tag);
 		twi_plan_recv(list, twi_plan_own(list, TWI_PLAN_SCRATCH, 0), run.count, peer,
 			      fold.tag++);
-		add(list, &fold, run, fold.self & apart, 2 * apart == fold.size);
+		add_range(list, &fold, run, fold.self & apart, 2 * apart == fold.size);
 		fold.summed = true;
 	}
 	fold_out(list, &fold, run);

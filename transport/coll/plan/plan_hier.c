@@ -40,7 +40,7 @@ static uint32_t members_n(const struct twi_plan_list *list, uint32_t host)
 	return list->hosts->first[host + 1] - list->hosts->first[host];
 }
 
-static uint32_t holder(const struct twi_plan_list *list, uint32_t host, uint32_t rank)
+static uint32_t holder_of(const struct twi_plan_list *list, uint32_t host, uint32_t rank)
 {
 	if (host_of(list, rank) == host)
 		return rank;
@@ -50,11 +50,11 @@ static uint32_t holder(const struct twi_plan_list *list, uint32_t host, uint32_t
 
 static bool is_held(const struct twi_plan_list *list, uint32_t rank)
 {
-	return holder(list, list->hosts->own, rank) == list->what->rank;
+	return holder_of(list, list->hosts->own, rank) == list->what->rank;
 }
 
 /* The host that this one meets in a round; both are in the same. */
-static uint32_t meets(const struct twi_plan_list *list, uint32_t round)
+static uint32_t host_of_round(const struct twi_plan_list *list, uint32_t round)
 {
 	return (round + list->what->hosts_n - list->hosts->own) % list->what->hosts_n;
 }
@@ -88,8 +88,8 @@ static uint32_t held_for_others(const struct twi_plan_list *list)
 	return held;
 }
 
-static struct twi_plan_ref area(const struct twi_plan_list *list, struct twi_plan_range run,
-				uint32_t index)
+static struct twi_plan_ref area_of(const struct twi_plan_list *list, struct twi_plan_range run,
+				   uint32_t index)
 {
 	return twi_plan_own(list, TWI_PLAN_SCRATCH, index * twi_plan_block_max(list, run));
 }
@@ -104,7 +104,7 @@ static void reduce_held(struct twi_plan_list *list, struct twi_plan_range run)
 		if (x == list->what->rank || !is_held(list, x))
 			continue;
 		twi_plan_reduce(list, part.count, false);
-		twi_plan_result(list, area(list, run, index++));
+		twi_plan_result(list, area_of(list, run, index++));
 		add_host(list, part.first);
 	}
 	twi_plan_stage(list);
@@ -118,18 +118,18 @@ static void send_held(struct twi_plan_list *list, struct twi_plan_range run, uin
 	uint32_t messages = 0;
 
 	for (uint32_t round = 0; round < list->what->hosts_n; round++) {
-		uint32_t host = meets(list, round), index = 0;
+		uint32_t host = host_of_round(list, round), index = 0;
 
 		if (host == hosts->own)
 			continue;
-		twi_plan_recv(list, area(list, run, base + host), own.count,
-			      holder(list, host, list->what->rank), 0);
+		twi_plan_recv(list, area_of(list, run, base + host), own.count,
+			      holder_of(list, host, list->what->rank), 0);
 		messages++;
 		for (uint32_t x = 0; x < list->what->ranks; x++) {
 			if (x == list->what->rank || !is_held(list, x))
 				continue;
 			if (host_of(list, x) == host) {
-				twi_plan_send(list, area(list, run, index),
+				twi_plan_send(list, area_of(list, run, index),
 					      twi_plan_block(list, run, x).count, x, 0);
 				messages++;
 			}
@@ -154,23 +154,24 @@ static void reduce_scatter(struct twi_plan_list *list, struct twi_plan_range run
 		if (host == list->hosts->own)
 			add_host(list, own.first);
 		else
-			twi_plan_source(list, area(list, run, base + host));
+			twi_plan_source(list, area_of(list, run, base + host));
 	twi_plan_stage(list);
 }
 
 /* The own part, which is at `from`, goes to its holders; what this rank holds comes. */
-static void spread(struct twi_plan_list *list, struct twi_plan_range run, struct twi_plan_ref from)
+static void spread_part(struct twi_plan_list *list, struct twi_plan_range run,
+			struct twi_plan_ref from)
 {
 	const struct twi_plan_hosts *hosts = list->hosts;
 	struct twi_plan_range own = twi_plan_block(list, run, list->what->rank);
 	uint32_t messages = 0;
 
 	for (uint32_t round = 0; round < list->what->hosts_n; round++) {
-		uint32_t host = meets(list, round);
+		uint32_t host = host_of_round(list, round);
 
 		if (host == hosts->own)
 			continue;
-		twi_plan_send(list, from, own.count, holder(list, host, list->what->rank), 1);
+		twi_plan_send(list, from, own.count, holder_of(list, host, list->what->rank), 1);
 		messages++;
 		for (uint32_t i = hosts->first[host]; i < hosts->first[host + 1]; i++) {
 			struct twi_plan_range part = twi_plan_block(list, run, hosts->members[i]);
@@ -193,7 +194,7 @@ static void run_copies(struct twi_plan_list *list, struct twi_plan_range run)
 
 	for (uint32_t i = 1; i < what->ranks; i++) {
 		uint32_t x = (what->rank + i) % what->ranks;
-		uint32_t from = holder(list, list->hosts->own, x);
+		uint32_t from = holder_of(list, list->hosts->own, x);
 		struct twi_plan_range part = twi_plan_block(list, run, x);
 		struct twi_plan_ref source = twi_plan_of(list, from, TWI_PLAN_OUT, part.first);
 
@@ -212,7 +213,7 @@ static void run_all_reduce(struct twi_plan_list *list, struct twi_plan_range run
 		twi_plan_own(list, TWI_PLAN_OUT, twi_plan_block(list, run, list->what->rank).first);
 
 	reduce_scatter(list, run, own);
-	spread(list, run, own);
+	spread_part(list, run, own);
 }
 
 static void run_reduce_scatter(struct twi_plan_list *list, struct twi_plan_range run)
@@ -227,7 +228,7 @@ static void run_reduce(struct twi_plan_list *list, struct twi_plan_range run)
 	uint32_t base = held_for_others(list), messages = 0;
 	struct twi_plan_ref result = what->rank == what->root
 					     ? twi_plan_own(list, TWI_PLAN_OUT, own.first)
-					     : area(list, run, base + what->hosts_n);
+					     : area_of(list, run, base + what->hosts_n);
 
 	reduce_scatter(list, run, result);
 	if (what->rank != what->root) {
@@ -252,11 +253,11 @@ static void run_all_gather(struct twi_plan_list *list, struct twi_plan_range run
 
 	if (!list->what->in_place)
 		twi_plan_copy(list, twi_plan_own(list, TWI_PLAN_OUT, own.first), from, own.count);
-	spread(list, run, from);
+	spread_part(list, run, from);
 }
 
 /* The rank that deals with other hosts in a broadcast or barrier. */
-static uint32_t speaker(const struct twi_plan_list *list, uint32_t host)
+static uint32_t speaker_of(const struct twi_plan_list *list, uint32_t host)
 {
 	if (list->what->kind == TWI_COLL_BROADCAST && host_of(list, list->what->root) == host)
 		return list->what->root;
@@ -269,18 +270,18 @@ static void run_broadcast(struct twi_plan_list *list, struct twi_plan_range run)
 	uint32_t self = (list->hosts->own + hosts_n - root) % hosts_n, low = 1;
 	struct twi_plan_ref data = twi_plan_own(list, self ? TWI_PLAN_OUT : TWI_PLAN_IN, run.first);
 
-	if (speaker(list, list->hosts->own) != list->what->rank)
+	if (speaker_of(list, list->hosts->own) != list->what->rank)
 		return;
 	while (low < hosts_n && !(self & low))
 		low *= 2;
 	if (self)
 		twi_plan_recv(list, data, run.count,
-			      speaker(list, ((self & (self - 1)) + root) % hosts_n), 0);
+			      speaker_of(list, ((self & (self - 1)) + root) % hosts_n), 0);
 	twi_plan_stage(list);
 	for (low /= 2; low > 0; low /= 2)
 		if (self + low < hosts_n)
 			twi_plan_send(list, data, run.count,
-				      speaker(list, (self + low + root) % hosts_n), 0);
+				      speaker_of(list, (self + low + root) % hosts_n), 0);
 }
 
 static void run_barrier(struct twi_plan_list *list, struct twi_plan_range run)
@@ -289,10 +290,10 @@ static void run_barrier(struct twi_plan_list *list, struct twi_plan_range run)
 
 	(void)run;
 	twi_plan_sync(list);
-	for (uint32_t d = 1; d < hosts_n && speaker(list, own) == list->what->rank; d *= 2) {
-		twi_plan_signal(list, TWI_PLAN_SEND, speaker(list, (own + d) % hosts_n), tag);
-		twi_plan_signal(list, TWI_PLAN_RECV, speaker(list, (own + hosts_n - d) % hosts_n),
-				tag++);
+	for (uint32_t d = 1; d < hosts_n && speaker_of(list, own) == list->what->rank; d *= 2) {
+		twi_plan_signal(list, TWI_PLAN_SEND, speaker_of(list, (own + d) % hosts_n), tag);
+		twi_plan_signal(list, TWI_PLAN_RECV,
+				speaker_of(list, (own + hosts_n - d) % hosts_n), tag++);
 		twi_plan_stage(list);
 	}
 	twi_plan_sync(list);
@@ -307,7 +308,7 @@ static void run_sync(struct twi_plan_list *list, struct twi_plan_range run)
 /* After the tree: from who has it on this host. */
 static void run_take(struct twi_plan_list *list, struct twi_plan_range run)
 {
-	uint32_t from = speaker(list, list->hosts->own);
+	uint32_t from = speaker_of(list, list->hosts->own);
 	bool root = from == list->what->root;
 
 	twi_plan_sync(list);
@@ -318,7 +319,7 @@ static void run_take(struct twi_plan_list *list, struct twi_plan_range run)
 	twi_plan_sync(list);
 }
 
-static void build(struct twi_plan_list *list)
+static void build_hier(struct twi_plan_list *list)
 {
 	enum twi_coll_kind kind = list->what->kind;
 	uint32_t ranks = list->what->ranks;
@@ -373,7 +374,7 @@ void twi_plan_build_hierarchical(struct twi_plan_list *list)
 	for (uint32_t r = 0; r < what->ranks; r++)
 		hosts.members[hosts.first[what->hosts[r]] + hosts.index[r]] = r;
 	list->hosts = &hosts;
-	build(list);
+	build_hier(list);
 	list->hosts = NULL;
 	free(memory);
 }

@@ -11,7 +11,7 @@
 #define GROW(list, array, room, used, limit)                                                       \
 	((used) < (room) || grow_##array(list, (room) ? (room)*2 : 16, limit))
 
-static bool fail(struct twi_plan_list *list, int status)
+static bool list_fail(struct twi_plan_list *list, int status)
 {
 	list->status = status;
 	return false;
@@ -21,10 +21,10 @@ static bool may_grow(struct twi_plan_list *list, uint32_t room, uint32_t limit)
 {
 	if (room <= limit)
 		return true;
-	return fail(list, twi_error(TOW_ENOTSUP,
-				    "a plan of this kind for %u ranks would have more than %u "
-				    "steps or operands; choose another plan",
-				    list->what->ranks, limit));
+	return list_fail(list, twi_error(TOW_ENOTSUP,
+					 "a plan of this kind for %u ranks would have more than %u "
+					 "steps or operands; choose another plan",
+					 list->what->ranks, limit));
 }
 
 #define DEFINE_GROW(array, type)                                                                   \
@@ -36,7 +36,7 @@ static bool may_grow(struct twi_plan_list *list, uint32_t room, uint32_t limit)
 			return false;                                                              \
 		grown = calloc(room, sizeof(*grown));                                              \
 		if (grown == NULL)                                                                 \
-			return fail(list, twi_error(TOW_ENOMEM, "no memory for a plan"));          \
+			return list_fail(list, twi_error(TOW_ENOMEM, "no memory for a plan"));     \
 		for (uint32_t i = 0; i < list->array##_room; i++)                                  \
 			grown[i] = list->plan->array[i];                                           \
 		free(list->plan->array);                                                           \
@@ -189,15 +189,15 @@ void twi_plan_signal(struct twi_plan_list *list, enum twi_plan_step_kind kind, u
 }
 
 /* Whether `ref` goes on where a step of so many bytes ends. */
-static bool follows(struct twi_plan_ref ref, const struct twi_plan_ref *last, uint64_t bytes)
+static bool ref_follows(struct twi_plan_ref ref, const struct twi_plan_ref *last, uint64_t bytes)
 {
 	return ref.rank == last->rank && ref.space == last->space &&
 	       ref.offset == last->offset + bytes;
 }
 
 /* A copy that goes on where the last step's ends becomes one with it. */
-static bool joins(struct twi_plan_list *list, struct twi_plan_ref to, struct twi_plan_ref from,
-		  uint64_t count)
+static bool copy_joins(struct twi_plan_list *list, struct twi_plan_ref to, struct twi_plan_ref from,
+		       uint64_t count)
 {
 	struct twi_plan *plan = list->plan;
 	struct twi_plan_step *last;
@@ -210,7 +210,7 @@ static bool joins(struct twi_plan_list *list, struct twi_plan_ref to, struct twi
 	if (last->kind != TWI_PLAN_COPY || last->stage != (uint16_t)list->stage)
 		return false;
 	refs = &plan->refs[last->ref];
-	if (!follows(to, &refs[0], last->bytes) || !follows(from, &refs[1], last->bytes))
+	if (!ref_follows(to, &refs[0], last->bytes) || !ref_follows(from, &refs[1], last->bytes))
 		return false;
 	last->bytes += count * list->unit;
 	for (int i = 0; i < 2; i++)
@@ -223,7 +223,7 @@ static bool joins(struct twi_plan_list *list, struct twi_plan_ref to, struct twi
 void twi_plan_copy(struct twi_plan_list *list, struct twi_plan_ref to, struct twi_plan_ref from,
 		   uint64_t count)
 {
-	if (count == 0 || joins(list, to, from, count) ||
+	if (count == 0 || copy_joins(list, to, from, count) ||
 	    add_step(list, TWI_PLAN_COPY, count) == NULL)
 		return;
 	add_ref(list, to, count * list->unit);
@@ -331,7 +331,7 @@ uint64_t twi_plan_block_max(const struct twi_plan_list *list, struct twi_plan_ra
 }
 
 /* How many columns a run has. */
-static uint64_t segment(const struct twi_plan_list *list, uint32_t weight, uint32_t parts)
+static uint64_t segment_count(const struct twi_plan_list *list, uint32_t weight, uint32_t parts)
 {
 	const struct twi_plan_case *what = list->what;
 	uint64_t line = TWI_PLAN_LINE / list->unit;
@@ -363,7 +363,7 @@ static void one_program(struct twi_plan_list *list, uint64_t repeats, bool fence
 void twi_plan_segments(struct twi_plan_list *list, uint32_t weight, uint32_t parts, bool fence,
 		       twi_plan_run_fn run)
 {
-	uint64_t total = list->what->count, length = segment(list, weight, parts);
+	uint64_t total = list->what->count, length = segment_count(list, weight, parts);
 	uint64_t repeats = total / length, rest = total % length;
 
 	one_program(list, repeats, fence, repeats > 1 ? length : 0,

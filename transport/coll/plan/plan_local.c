@@ -65,7 +65,7 @@ static void all_reduce_slices(struct twi_plan_list *list)
 }
 
 /* Into OUT of the root: a slice each, or all by the root. */
-static void reduce(struct twi_plan_list *list)
+static void local_reduce(struct twi_plan_list *list)
 {
 	const struct twi_plan_case *what = list->what;
 	struct twi_plan_range share = { 0, is_root(list) ? what->count : 0 };
@@ -138,7 +138,7 @@ static void all_gather(struct twi_plan_list *list)
 		take_part(list, (list->what->rank + i) % ranks);
 }
 
-static void gather(struct twi_plan_list *list)
+static void local_gather(struct twi_plan_list *list)
 {
 	const struct twi_plan_case *what = list->what;
 
@@ -151,14 +151,14 @@ static void gather(struct twi_plan_list *list)
 }
 
 /* `count` elements of another's IN, from `first` on, become OUT. */
-static void take(struct twi_plan_list *list, uint32_t rank, uint64_t first)
+static void take_elements(struct twi_plan_list *list, uint32_t rank, uint64_t first)
 {
 	twi_plan_copy(list, twi_plan_own(list, TWI_PLAN_OUT, 0),
 		      twi_plan_of(list, rank, TWI_PLAN_IN, first), list->what->count);
 }
 
 /* Elements [first, end) of the root's data become those of `rank`. */
-static void hand(struct twi_plan_list *list, uint32_t rank, uint64_t first, uint64_t end)
+static void hand_elements(struct twi_plan_list *list, uint32_t rank, uint64_t first, uint64_t end)
 {
 	twi_plan_copy(list, twi_plan_of(list, rank, TWI_PLAN_OUT, first),
 		      twi_plan_of(list, list->what->root, TWI_PLAN_IN, first), end - first);
@@ -168,41 +168,41 @@ static void hand(struct twi_plan_list *list, uint32_t rank, uint64_t first, uint
  * Each takes what it needs. Where the root may write it hands each of them one slice of it, so that
  * it does as much as they do.
  */
-static void broadcast(struct twi_plan_list *list)
+static void local_broadcast(struct twi_plan_list *list)
 {
 	const struct twi_plan_case *what = list->what;
 	struct twi_plan_range slice = slice_of(list, what->rank);
 
 	if (!what->peers_write) {
 		if (!is_root(list))
-			take(list, what->root, 0);
+			take_elements(list, what->root, 0);
 		return;
 	}
 	if (!is_root(list)) {
-		hand(list, what->rank, 0, slice.first);
-		hand(list, what->rank, slice.first + slice.count, what->count);
+		hand_elements(list, what->rank, 0, slice.first);
+		hand_elements(list, what->rank, slice.first + slice.count, what->count);
 		return;
 	}
 	for (uint32_t rank = 0; rank < what->ranks; rank++) {
 		slice = slice_of(list, rank);
 		if (rank != what->rank)
-			hand(list, rank, slice.first, slice.first + slice.count);
+			hand_elements(list, rank, slice.first, slice.first + slice.count);
 	}
 }
 
-static void scatter(struct twi_plan_list *list)
+static void local_scatter(struct twi_plan_list *list)
 {
 	if (!is_root(list) || !list->what->in_place)
-		take(list, list->what->root, list->what->rank * list->what->count);
+		take_elements(list, list->what->root, list->what->rank * list->what->count);
 }
 
-static void permute(struct twi_plan_list *list)
+static void local_permute(struct twi_plan_list *list)
 {
 	int64_t source = list->what->kind == TWI_COLL_PERMUTE ? twi_plan_pair_source(list->what)
 							      : list->what->source;
 
 	if (source >= 0)
-		take(list, (uint32_t)source, 0);
+		take_elements(list, (uint32_t)source, 0);
 	else if (list->what->kind == TWI_COLL_PERMUTE)
 		twi_plan_zero(list, twi_plan_own(list, TWI_PLAN_OUT, 0), list->what->count);
 }
@@ -270,13 +270,13 @@ void twi_plan_build_local(struct twi_plan_list *list)
 		[TWI_COLL_REDUCE_SCATTER] = reduce_scatter,
 		[TWI_COLL_ALL_GATHER] = all_gather,
 		[TWI_COLL_ALL_GATHER_V] = all_gather,
-		[TWI_COLL_BROADCAST] = broadcast,
-		[TWI_COLL_REDUCE] = reduce,
-		[TWI_COLL_GATHER] = gather,
-		[TWI_COLL_SCATTER] = scatter,
+		[TWI_COLL_BROADCAST] = local_broadcast,
+		[TWI_COLL_REDUCE] = local_reduce,
+		[TWI_COLL_GATHER] = local_gather,
+		[TWI_COLL_SCATTER] = local_scatter,
 		[TWI_COLL_ALL_TO_ALL] = all_to_all,
-		[TWI_COLL_PERMUTE] = permute,
-		[TWI_COLL_SEND_RECEIVE] = permute,
+		[TWI_COLL_PERMUTE] = local_permute,
+		[TWI_COLL_SEND_RECEIVE] = local_permute,
 	};
 	const struct twi_plan_case *what = list->what;
 

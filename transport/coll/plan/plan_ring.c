@@ -9,20 +9,20 @@
  */
 #include "transport/coll/plan/plan_list.h"
 
-static uint32_t back(const struct twi_plan_list *list, uint32_t hops)
+static uint32_t rank_back(const struct twi_plan_list *list, uint32_t hops)
 {
 	uint32_t ranks = list->what->ranks;
 
 	return (list->what->rank + ranks - hops % ranks) % ranks;
 }
 
-static uint32_t next(const struct twi_plan_list *list)
+static uint32_t next_rank(const struct twi_plan_list *list)
 {
 	return (list->what->rank + 1) % list->what->ranks;
 }
 
 /* Where the whole part of this rank goes. */
-static struct twi_plan_ref home(const struct twi_plan_list *list, struct twi_plan_range run)
+static struct twi_plan_ref home_ref(const struct twi_plan_list *list, struct twi_plan_range run)
 {
 	bool all = list->what->kind == TWI_COLL_ALL_REDUCE;
 
@@ -37,19 +37,19 @@ static void reduce_scatter(struct twi_plan_list *list, struct twi_plan_range run
 
 	/* Two areas in turn: one holds what is sent while the other receives. */
 	for (uint32_t hop = 0; hop < hops; hop++) {
-		struct twi_plan_range gives = twi_plan_block(list, run, back(list, hop + 1));
-		struct twi_plan_range gets = twi_plan_block(list, run, back(list, hop + 2));
+		struct twi_plan_range gives = twi_plan_block(list, run, rank_back(list, hop + 1));
+		struct twi_plan_range gets = twi_plan_block(list, run, rank_back(list, hop + 2));
 		struct twi_plan_ref here = twi_plan_own(list, TWI_PLAN_SCRATCH, hop % 2 ? area : 0);
 		struct twi_plan_ref there =
 			hop ? twi_plan_own(list, TWI_PLAN_SCRATCH, hop % 2 ? 0 : area)
 			    : twi_plan_own(list, TWI_PLAN_IN, gives.first);
 		bool last = hop + 1 == hops;
 
-		twi_plan_send(list, there, gives.count, next(list), hop);
-		twi_plan_recv(list, here, gets.count, back(list, 1), hop);
+		twi_plan_send(list, there, gives.count, next_rank(list), hop);
+		twi_plan_recv(list, here, gets.count, rank_back(list, 1), hop);
 		twi_plan_stage(list);
 		twi_plan_reduce(list, gets.count, last);
-		twi_plan_result(list, last ? home(list, run) : here);
+		twi_plan_result(list, last ? home_ref(list, run) : here);
 		twi_plan_source(list, here);
 		twi_plan_source(list, twi_plan_own(list, TWI_PLAN_IN, gets.first));
 		twi_plan_stage(list);
@@ -63,14 +63,14 @@ static void all_gather(struct twi_plan_list *list, struct twi_plan_range run,
 	uint32_t hops = list->what->ranks - 1;
 
 	for (uint32_t hop = 0; hop < hops; hop++) {
-		struct twi_plan_range gives = twi_plan_block(list, run, back(list, hop));
-		struct twi_plan_range gets = twi_plan_block(list, run, back(list, hop + 1));
+		struct twi_plan_range gives = twi_plan_block(list, run, rank_back(list, hop));
+		struct twi_plan_range gets = twi_plan_block(list, run, rank_back(list, hop + 1));
 
 		if (hop > 0)
 			from = twi_plan_own(list, TWI_PLAN_OUT, gives.first);
-		twi_plan_send(list, from, gives.count, next(list), hops + hop);
+		twi_plan_send(list, from, gives.count, next_rank(list), hops + hop);
 		twi_plan_recv(list, twi_plan_own(list, TWI_PLAN_OUT, gets.first), gets.count,
-			      back(list, 1), hops + hop);
+			      rank_back(list, 1), hops + hop);
 		twi_plan_stage(list);
 	}
 }
@@ -89,7 +89,7 @@ static void run_gather(struct twi_plan_list *list, struct twi_plan_range run)
 static void run_all_reduce(struct twi_plan_list *list, struct twi_plan_range run)
 {
 	reduce_scatter(list, run);
-	all_gather(list, run, home(list, run));
+	all_gather(list, run, home_ref(list, run));
 }
 
 void twi_plan_build_ring(struct twi_plan_list *list)

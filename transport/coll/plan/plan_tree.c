@@ -29,14 +29,14 @@ static struct place place_of(const struct twi_plan_list *list, uint32_t root)
 	return at;
 }
 
-static uint32_t real(const struct place *at, uint32_t number)
+static uint32_t real_rank(const struct place *at, uint32_t number)
 {
 	return (uint32_t)(((uint64_t)number + at->root) % at->ranks);
 }
 
-static uint32_t parent(const struct place *at)
+static uint32_t parent_of(const struct place *at)
 {
-	return real(at, at->self & (at->self - 1));
+	return real_rank(at, at->self & (at->self - 1));
 }
 
 static void run_broadcast(struct twi_plan_list *list, struct twi_plan_range run)
@@ -46,11 +46,11 @@ static void run_broadcast(struct twi_plan_list *list, struct twi_plan_range run)
 		twi_plan_own(list, at.self ? TWI_PLAN_OUT : TWI_PLAN_IN, run.first);
 
 	if (at.self)
-		twi_plan_recv(list, data, run.count, parent(&at), 0);
+		twi_plan_recv(list, data, run.count, parent_of(&at), 0);
 	twi_plan_stage(list);
 	/* The largest subtree first: it has the longest way to go. */
 	for (uint32_t child = at.top; child > 0; child >>= 1)
-		twi_plan_send(list, data, run.count, real(&at, at.self + child), 0);
+		twi_plan_send(list, data, run.count, real_rank(&at, at.self + child), 0);
 }
 
 static void run_reduce(struct twi_plan_list *list, struct twi_plan_range run)
@@ -64,7 +64,7 @@ static void run_reduce(struct twi_plan_list *list, struct twi_plan_range run)
 
 	for (uint32_t child = 1; child <= at.top; child <<= 1)
 		twi_plan_recv(list, twi_plan_own(list, TWI_PLAN_SCRATCH, area * index++), run.count,
-			      real(&at, at.self + child), 0);
+			      real_rank(&at, at.self + child), 0);
 	twi_plan_stage(list);
 	if (index > 0) {
 		twi_plan_reduce(list, run.count, at.self == 0);
@@ -75,7 +75,7 @@ static void run_reduce(struct twi_plan_list *list, struct twi_plan_range run)
 		twi_plan_stage(list);
 	}
 	if (at.self)
-		twi_plan_send(list, index ? sum : in, run.count, parent(&at), 0);
+		twi_plan_send(list, index ? sum : in, run.count, parent_of(&at), 0);
 }
 
 /*
@@ -87,7 +87,7 @@ static void move_parts(struct twi_plan_list *list, const struct place *at, bool 
 		       uint32_t first, uint32_t span, struct twi_plan_ref here)
 {
 	uint64_t count = list->what->count;
-	uint32_t start = real(at, first);
+	uint32_t start = real_rank(at, first);
 	uint32_t head = at->ranks - start < span ? at->ranks - start : span;
 	bool ordered = at->self == 0;
 
@@ -117,12 +117,12 @@ static void run_gather(struct twi_plan_list *list, struct twi_plan_range run)
 	for (uint32_t child = 1; child <= at.top; child <<= 1) {
 		uint32_t span = at.span - child < child ? at.span - child : child;
 
-		move_parts(list, &at, false, real(&at, at.self + child), at.self + child, span,
+		move_parts(list, &at, false, real_rank(&at, at.self + child), at.self + child, span,
 			   twi_plan_own(list, space, child * run.count));
 	}
 	twi_plan_stage(list);
 	if (at.self)
-		move_parts(list, &at, true, parent(&at), at.self, at.span,
+		move_parts(list, &at, true, parent_of(&at), at.self, at.span,
 			   at.top ? twi_plan_own(list, space, 0) : in);
 }
 
@@ -133,13 +133,13 @@ static void run_scatter(struct twi_plan_list *list, struct twi_plan_range run)
 	enum twi_plan_space space = at.self ? TWI_PLAN_SCRATCH : TWI_PLAN_IN;
 
 	if (at.self)
-		move_parts(list, &at, false, parent(&at), at.self, at.span,
+		move_parts(list, &at, false, parent_of(&at), at.self, at.span,
 			   at.top ? twi_plan_own(list, space, 0) : out);
 	twi_plan_stage(list);
 	for (uint32_t child = at.top; child > 0; child >>= 1) {
 		uint32_t span = at.span - child < child ? at.span - child : child;
 
-		move_parts(list, &at, true, real(&at, at.self + child), at.self + child, span,
+		move_parts(list, &at, true, real_rank(&at, at.self + child), at.self + child, span,
 			   twi_plan_own(list, space, child * run.count));
 	}
 	if (at.self == 0 && !list->what->in_place)
@@ -154,16 +154,16 @@ static void run_barrier(struct twi_plan_list *list, struct twi_plan_range run)
 
 	(void)run;
 	for (uint32_t child = 1; child <= at.top; child <<= 1)
-		twi_plan_signal(list, TWI_PLAN_RECV, real(&at, at.self + child), 0);
+		twi_plan_signal(list, TWI_PLAN_RECV, real_rank(&at, at.self + child), 0);
 	twi_plan_stage(list);
 	if (at.self) {
-		twi_plan_signal(list, TWI_PLAN_SEND, parent(&at), 0);
+		twi_plan_signal(list, TWI_PLAN_SEND, parent_of(&at), 0);
 		twi_plan_stage(list);
-		twi_plan_signal(list, TWI_PLAN_RECV, parent(&at), 0);
+		twi_plan_signal(list, TWI_PLAN_RECV, parent_of(&at), 0);
 	}
 	twi_plan_stage(list);
 	for (uint32_t child = at.top; child > 0; child >>= 1)
-		twi_plan_signal(list, TWI_PLAN_SEND, real(&at, at.self + child), 0);
+		twi_plan_signal(list, TWI_PLAN_SEND, real_rank(&at, at.self + child), 0);
 }
 
 bool twi_plan_fits_binomial(const struct twi_plan_case *what)

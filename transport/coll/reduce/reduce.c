@@ -98,7 +98,7 @@ SUM(u32)
 SUM(u64)
 
 /* Sums of a few numbers: a loss, a count, a flag of each rank. The variants' tables take longer. */
-static bool few(const struct twi_reduction *r)
+static bool is_few(const struct twi_reduction *r)
 {
 	if (r->count > FEW || r->reduce != TOW_SUM || r->results_n != 1 || r->sources_n < 2)
 		return false;
@@ -128,7 +128,7 @@ void twi_reduce(const struct twi_reduction *reduction)
 
 	if (twi_unlikely((mode & MODE_BITS) != MODE))
 		set_mode(MODE);
-	if (!few(reduction))
+	if (!is_few(reduction))
 		twi_reduce_variant()->reduce(reduction);
 	if (twi_unlikely((mode & MODE_BITS) != MODE))
 		set_mode(mode);

@@ -101,8 +101,8 @@ struct kernel_job {
 };
 
 /* Sources s and on, as many as a span takes, from byte `offset`. Returns how many. */
-static inline unsigned take(struct kernel_span *span, const struct twi_reduction *r, uint32_t s,
-			    uint64_t offset)
+static inline unsigned take_sources(struct kernel_span *span, const struct twi_reduction *r,
+				    uint32_t s, uint64_t offset)
 {
 	unsigned n = (unsigned)twi_min(r->sources_n - s, GROUP);
 
@@ -118,7 +118,7 @@ static inline void reduce_through(const struct kernel_job *job, uint64_t offset,
 {
 	struct kernel_span span = job->span;
 
-	take(&span, job->r, 0, offset);
+	take_sources(&span, job->r, 0, offset);
 	span.bytes = bytes;
 	job->kernel(&span);
 }
@@ -133,7 +133,7 @@ static inline void reduce_tile(const struct kernel_job *job, uint64_t offset, ui
 	span.bytes = bytes;
 	for (uint32_t s = 0; s < job->r->sources_n;) {
 		span.from_tile = s != 0;
-		s += take(&span, job->r, s, offset);
+		s += take_sources(&span, job->r, s, offset);
 		span.to_tile = s < job->r->sources_n || job->divides_tile;
 		job->kernel(&span);
 	}

@@ -73,7 +73,7 @@ static struct twi_epoll *epoll_of(struct twi_ring *ring)
 
 /* ---- completions ---- */
 
-static unsigned ready(const struct twi_ring *base)
+static unsigned ring_ready(const struct twi_ring *base)
 {
 	const struct twi_epoll *ring = (const struct twi_epoll *)(const void *)base;
 
@@ -87,14 +87,14 @@ static unsigned ready(const struct twi_ring *base)
  */
 static bool has_room(const struct twi_epoll *ring)
 {
-	return ready(&ring->base) + 2 * (ring->base.unsubmitted + 1) <= DONE_ENTRIES;
+	return ring_ready(&ring->base) + 2 * (ring->base.unsubmitted + 1) <= DONE_ENTRIES;
 }
 
 static void push_done(struct twi_epoll *ring, uint64_t user_data, int res, uint32_t flags)
 {
 	uint32_t tail = atomic_load_explicit(&ring->done_tail, memory_order_relaxed);
 
-	twi_assert(ready(&ring->base) < DONE_ENTRIES);
+	twi_assert(ring_ready(&ring->base) < DONE_ENTRIES);
 	ring->done[tail % DONE_ENTRIES] = (struct done){ user_data, res, flags };
 	atomic_store_explicit(&ring->done_tail, tail + 1, memory_order_relaxed);
 	/* The set knows nothing of what is over at once, and a tow_fd has to tell of it. */
@@ -106,12 +106,12 @@ static void push_done(struct twi_epoll *ring, uint64_t user_data, int res, uint3
  * The head moves first: what is completed may come here again. What is added meanwhile waits for
  * the next time.
  */
-static unsigned reap(struct twi_ring *base)
+static unsigned ring_reap(struct twi_ring *base)
 {
 	struct twi_epoll *ring = epoll_of(base);
-	unsigned most = ready(base), count = 0;
+	unsigned most = ring_ready(base), count = 0;
 
-	while (count < most && ready(base) > 0) {
+	while (count < most && ring_ready(base) > 0) {
 		uint32_t head = atomic_load_explicit(&ring->done_head, memory_order_relaxed);
 		struct done done = ring->done[head % DONE_ENTRIES];
 
@@ -128,7 +128,8 @@ static unsigned reap(struct twi_ring *base)
  * The kernel keeps no more, or has no memory. A poll is told as if something had come: whoever
  * asked looks, finds nothing, and asks again. A receive fails.
  */
-static bool refuse(struct twi_epoll *ring, enum twi_epoll_kind kind, uint64_t user_data, int err)
+static bool refuse_request(struct twi_epoll *ring, enum twi_epoll_kind kind, uint64_t user_data,
+			   int err)
 {
 	if (!ring->full) {
 		ring->full = true;
@@ -148,22 +149,23 @@ static void count_calls(struct twi_epoll *ring)
 	ring->watches.system_calls = 0;
 }
 
-static bool arm(struct twi_ring *base, int fd, enum twi_epoll_kind kind, uint64_t user_data)
+static bool arm_watch(struct twi_ring *base, int fd, enum twi_epoll_kind kind, uint64_t user_data)
 {
 	struct twi_epoll *ring = epoll_of(base);
 	int err = twi_epoll_watch(&ring->watches, fd, kind, user_data);
 
-	return err == 0 || refuse(ring, kind, user_data, err);
+	return err == 0 || refuse_request(ring, kind, user_data, err);
 }
 
 static bool request_poll(struct twi_ring *base, int fd, unsigned events, uint64_t user_data)
 {
-	return arm(base, fd, (events & POLLOUT) != 0 ? TWI_EPOLL_OUT : TWI_EPOLL_IN, user_data);
+	return arm_watch(base, fd, (events & POLLOUT) != 0 ? TWI_EPOLL_OUT : TWI_EPOLL_IN,
+			 user_data);
 }
 
 static bool request_receive(struct twi_ring *base, int fd, uint64_t user_data)
 {
-	return arm(base, fd, TWI_EPOLL_RECEIVE, user_data);
+	return arm_watch(base, fd, TWI_EPOLL_RECEIVE, user_data);
 }
 
 static bool request_cancel(struct twi_ring *base, int fd, uint64_t user_data)
@@ -181,7 +183,7 @@ static bool request_cancel(struct twi_ring *base, int fd, uint64_t user_data)
 
 /* ---- requests that are a system call ---- */
 
-static ssize_t run(const struct request *request)
+static ssize_t run_request(const struct request *request)
 {
 	switch ((enum operation)request->operation) {
 	case SEND:
@@ -212,12 +214,12 @@ static void run_zerocopy(struct twi_epoll *ring, const struct request *request)
 		n = send(request->fd, request->at, request->bytes, request->flags);
 	push_done(ring, request->user_data, n < 0 ? -errno : (int)n, n < 0 ? 0 : TWI_DONE_MORE);
 	if (later)
-		arm(&ring->base, request->fd, TWI_EPOLL_NOTICES, 0);
+		arm_watch(&ring->base, request->fd, TWI_EPOLL_NOTICES, 0);
 	else if (n >= 0)
 		push_done(ring, request->user_data, (int)TWI_DONE_KERNEL_COPY, TWI_DONE_NOTICE);
 }
 
-static void submit(struct twi_ring *base)
+static void ring_submit(struct twi_ring *base)
 {
 	struct twi_epoll *ring = epoll_of(base);
 
@@ -232,7 +234,7 @@ static void submit(struct twi_ring *base)
 			run_zerocopy(ring, request);
 			continue;
 		}
-		n = run(request);
+		n = run_request(request);
 		push_done(ring, request->user_data, n < 0 ? -errno : (int)n, 0);
 	}
 	base->unsubmitted = 0;
@@ -241,7 +243,7 @@ static void submit(struct twi_ring *base)
 static bool add_request(struct twi_ring *base, struct request request)
 {
 	if (base->unsubmitted == TWI_RING_ENTRIES)
-		submit(base);
+		ring_submit(base);
 	if (!has_room(epoll_of(base)))
 		return false;
 	epoll_of(base)->requests[base->unsubmitted++] = request;
@@ -276,7 +278,7 @@ static bool request_send_zerocopy(struct twi_ring *base, int fd, const void *dat
 						   (void *)(uintptr_t)data, bytes, user_data });
 }
 
-static void forget(struct twi_ring *base, int fd)
+static void ring_forget(struct twi_ring *base, int fd)
 {
 	struct twi_epoll *ring = epoll_of(base);
 
@@ -301,7 +303,7 @@ static unsigned end_poll(struct twi_epoll *ring, uint64_t key, enum twi_epoll_ki
 }
 
 /* One piece; what does not fit comes with the next look, after the other streams' turn. */
-static unsigned receive(struct twi_epoll *ring, uint64_t key)
+static unsigned receive_piece(struct twi_epoll *ring, uint64_t key)
 {
 	struct twi_epoll_watch *watch = twi_epoll_find(&ring->watches, key);
 	ssize_t n;
@@ -328,7 +330,7 @@ static unsigned read_notices(struct twi_epoll *ring, uint64_t key)
 	unsigned count = 0;
 
 	if (notices != NULL && twi_epoll_notices_due(notices, fd)) {
-		reap(&ring->base); /* a send's own completion comes before its notice */
+		ring_reap(&ring->base); /* a send's own completion comes before its notice */
 		count = twi_epoll_notices_read(notices, ring->base.engine, fd);
 	}
 	watch = twi_epoll_find(&ring->watches, key);
@@ -337,7 +339,7 @@ static unsigned read_notices(struct twi_epoll *ring, uint64_t key)
 	return count;
 }
 
-static unsigned handle(struct twi_epoll *ring, const struct epoll_event *event)
+static unsigned handle_event(struct twi_epoll *ring, const struct epoll_event *event)
 {
 	uint64_t key = event->data.u64;
 	bool end = (event->events & (EPOLLERR | EPOLLHUP)) != 0;
@@ -348,7 +350,7 @@ static unsigned handle(struct twi_epoll *ring, const struct epoll_event *event)
 		end = count == 0 || (event->events & EPOLLHUP) != 0; /* an error is told again */
 	}
 	if (end || (event->events & EPOLLIN) != 0) {
-		count += receive(ring, key);
+		count += receive_piece(ring, key);
 		count += end_poll(ring, key, TWI_EPOLL_IN, (int)event->events);
 	}
 	if (end || (event->events & EPOLLOUT) != 0)
@@ -368,27 +370,27 @@ static unsigned wait_events(struct twi_epoll *ring)
 	n = epoll_wait(ring->watches.epoll_fd, events, EVENTS, 0);
 	for (int i = 0; i < n; i++) {
 		if (events[i].data.u64 != WAKE_KEY)
-			count += handle(ring, &events[i]);
+			count += handle_event(ring, &events[i]);
 		else if (!ring->base.watched) /* a tow_fd stays ready until it is asked about */
 			twi_ring_drain(&ring->base);
 	}
 	return count;
 }
 
-static unsigned look(struct twi_ring *base)
+static unsigned ring_look(struct twi_ring *base)
 {
 	struct twi_epoll *ring = epoll_of(base);
 	unsigned count;
 
 	twi_ring_submit(base);
-	count = reap(base);
+	count = ring_reap(base);
 	if ((count > 0 || base->engine->read_directly > 0) && ++ring->turns % LOOKS_BETWEEN != 0)
 		return count;
 	count += wait_events(ring);
 	count_calls(ring);
 	if (base->engine->epoll_notices != NULL)
 		count += twi_epoll_notices_linger(base->engine->epoll_notices, base->engine);
-	return count + reap(base);
+	return count + ring_reap(base);
 }
 
 static bool has_work(const struct twi_ring *base)
@@ -396,7 +398,7 @@ static bool has_work(const struct twi_ring *base)
 	const struct twi_epoll *ring = (const struct twi_epoll *)(const void *)base;
 	struct pollfd fd = { .fd = ring->watches.epoll_fd, .events = POLLIN };
 
-	return ready(base) > 0 || poll(&fd, 1, 0) == 1;
+	return ring_ready(base) > 0 || poll(&fd, 1, 0) == 1;
 }
 
 /* Does what comes for the ring end its thread's sleep? */
@@ -420,7 +422,7 @@ static void sleep_on(struct twi_ring *base, uint64_t timeout_ns)
 	twi_count(base->engine->diag, TWI_C_wait_sleeps, 1);
 	if (atomic_exchange_explicit(&ring->hushed, false, memory_order_acquire))
 		listen_for_watches(ring, true);
-	if (ready(base) > 0)
+	if (ring_ready(base) > 0)
 		return;
 	/* A wake that came before this looks is in the set as well. */
 	if (ppoll(&fd, 1, timeout_ns == UINT64_MAX ? NULL : &ts, NULL) == 1)
@@ -436,7 +438,7 @@ static void watch_all(struct twi_ring *base)
  * The mark is set last: a sleeper that has missed it sleeps on as it should, and its next sleep
  * finds the mark.
  */
-static void hush(struct twi_ring *base)
+static void ring_hush(struct twi_ring *base)
 {
 	struct twi_epoll *ring = epoll_of(base);
 
@@ -448,7 +450,7 @@ static void hush(struct twi_ring *base)
 
 /* ---- the ring ---- */
 
-static void destroy(struct twi_ring *base)
+static void ring_destroy(struct twi_ring *base)
 {
 	struct twi_epoll *ring = epoll_of(base);
 
@@ -462,7 +464,7 @@ static void destroy(struct twi_ring *base)
 	free(ring);
 }
 
-static bool add(int epoll_fd, int fd, uint64_t key)
+static bool add_to_set(int epoll_fd, int fd, uint64_t key)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.u64 = key };
 
@@ -475,15 +477,15 @@ static int open_sets(struct twi_epoll *ring)
 	ring->sleep_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (ring->watches.epoll_fd < 0 || ring->sleep_fd < 0)
 		return twi_error_errno(TOW_ESYSTEM, errno, "epoll_create1");
-	if (!add(ring->watches.epoll_fd, ring->base.wake_fd, WAKE_KEY) ||
-	    !add(ring->sleep_fd, ring->base.wake_fd, WAKE_KEY) ||
-	    !add(ring->sleep_fd, ring->watches.epoll_fd, SET_KEY))
+	if (!add_to_set(ring->watches.epoll_fd, ring->base.wake_fd, WAKE_KEY) ||
+	    !add_to_set(ring->sleep_fd, ring->base.wake_fd, WAKE_KEY) ||
+	    !add_to_set(ring->sleep_fd, ring->watches.epoll_fd, SET_KEY))
 		return twi_error_errno(TOW_ESYSTEM, errno, "epoll_ctl");
 	ring->base.ready_fd = ring->watches.epoll_fd;
 	return TOW_OK;
 }
 
-static int create(struct twi_engine *engine, struct twi_ring **out)
+static int ring_create(struct twi_engine *engine, struct twi_ring **out)
 {
 	struct twi_epoll *ring = calloc(1, sizeof(*ring));
 	int status;
@@ -498,7 +500,7 @@ static int create(struct twi_engine *engine, struct twi_ring **out)
 	if (status == TOW_OK)
 		status = open_sets(ring);
 	if (status < 0) {
-		destroy(&ring->base);
+		ring_destroy(&ring->base);
 		return status;
 	}
 	*out = &ring->base;
@@ -530,7 +532,7 @@ static const struct twi_registrar registrar = {
 	.remove = registrar_remove,
 };
 
-static void keep(struct twi_ring *base)
+static void ring_keep(struct twi_ring *base)
 {
 	(void)base; /* nothing of it is bound to its thread */
 }
@@ -543,9 +545,9 @@ static void keep_in_step(struct twi_ring *base)
 const struct twi_poller twi_poller_epoll = {
 	.name = "epoll",
 	.registrar = &registrar,
-	.create = create,
-	.destroy = destroy,
-	.keep = keep,
+	.create = ring_create,
+	.destroy = ring_destroy,
+	.keep = ring_keep,
 	.poll = request_poll,
 	.receive = request_receive,
 	.cancel = request_cancel,
@@ -553,16 +555,16 @@ const struct twi_poller twi_poller_epoll = {
 	.sendmsg = request_sendmsg,
 	.recvmsg = request_recvmsg,
 	.send_zerocopy = request_send_zerocopy,
-	.submit = submit,
-	.look = look,
-	.reap = reap,
-	.ready = ready,
+	.submit = ring_submit,
+	.look = ring_look,
+	.reap = ring_reap,
+	.ready = ring_ready,
 	.has_work = has_work,
 	.sleep = sleep_on,
 	.watch = watch_all,
-	.hush = hush,
+	.hush = ring_hush,
 	.sync = keep_in_step,
-	.forget = forget,
+	.forget = ring_forget,
 	.gone = twi_epoll_notices_forget,
 	.fini = twi_epoll_notices_close,
 };

@@ -90,7 +90,7 @@ static struct socket *socket_of(struct twi_epoll_notices *notices, int fd)
 	return &sockets[fd];
 }
 
-static struct notice *at(struct twi_epoll_notices *notices, uint32_t index)
+static struct notice *notice_at(struct twi_epoll_notices *notices, uint32_t index)
 {
 	return &notices->notices[index - 1];
 }
@@ -99,12 +99,12 @@ static void add_notice(struct twi_epoll_notices *notices, struct socket *own, un
 		       uint64_t user_data)
 {
 	uint32_t index = notices->free;
-	struct notice *notice = at(notices, index);
+	struct notice *notice = notice_at(notices, index);
 
 	notices->free = notice->next;
 	*notice = (struct notice){ user_data, own->number++, 0, (uint8_t)ring };
 	if (own->last != 0)
-		at(notices, own->last)->next = index;
+		notice_at(notices, own->last)->next = index;
 	else
 		own->first = index;
 	own->last = index;
@@ -113,13 +113,13 @@ static void add_notice(struct twi_epoll_notices *notices, struct socket *own, un
 /* The notice behind `before` (index + 1; 0: the first one) goes. */
 static void take_notice(struct twi_epoll_notices *notices, struct socket *own, uint32_t before)
 {
-	uint32_t *link = before != 0 ? &at(notices, before)->next : &own->first;
+	uint32_t *link = before != 0 ? &notice_at(notices, before)->next : &own->first;
 	uint32_t index = *link;
 
-	*link = at(notices, index)->next;
+	*link = notice_at(notices, index)->next;
 	if (own->last == index)
 		own->last = before;
-	at(notices, index)->next = notices->free;
+	notice_at(notices, index)->next = notices->free;
 	notices->free = index;
 }
 
@@ -160,7 +160,7 @@ static unsigned end_sends(struct twi_epoll_notices *notices, struct twi_engine *
 	unsigned count = 0;
 
 	while (index != 0) {
-		struct notice notice = *at(notices, index);
+		struct notice notice = *notice_at(notices, index);
 
 		if (notice.number - error->ee_info > error->ee_data - error->ee_info) {
 			before = index;
@@ -238,7 +238,7 @@ static void end_untold(struct twi_epoll_notices *notices, struct twi_engine *eng
 		       struct socket *own)
 {
 	while (own->first != 0) {
-		uint64_t user_data = at(notices, own->first)->user_data;
+		uint64_t user_data = notice_at(notices, own->first)->user_data;
 
 		take_notice(notices, own, 0);
 		twi_ring_complete(engine, user_data, (int)TWI_DONE_KERNEL_COPY, TWI_DONE_NOTICE,
@@ -278,9 +278,9 @@ static void drop_notices_of(struct twi_epoll_notices *notices, struct socket *ow
 	uint32_t before = 0, index = own->first;
 
 	while (index != 0) {
-		uint32_t next = at(notices, index)->next;
+		uint32_t next = notice_at(notices, index)->next;
 
-		if (at(notices, index)->ring == ring)
+		if (notice_at(notices, index)->ring == ring)
 			take_notice(notices, own, before);
 		else
 			before = index;

@@ -25,8 +25,8 @@ static uint32_t wanted_events(const struct twi_epoll_watch *watch)
 }
 
 /* Has the set look for `events`; with none of them errors would still be told, so it goes. */
-static int list(struct twi_epoll_watches *watches, int fd, struct twi_epoll_watch *watch,
-		uint32_t events)
+static int list_watch(struct twi_epoll_watches *watches, int fd, struct twi_epoll_watch *watch,
+		      uint32_t events)
 {
 	struct epoll_event event = {
 		.events = events,
@@ -75,7 +75,7 @@ int twi_epoll_watch(struct twi_epoll_watches *watches, int fd, enum twi_epoll_ki
 		watch->serial = ++watches->serials;
 	watch->armed |= (uint8_t)(1u << kind);
 	watch->user_data[kind] = user_data;
-	err = list(watches, fd, watch, wanted_events(watch) | watch->listed);
+	err = list_watch(watches, fd, watch, wanted_events(watch) | watch->listed);
 	if (err != 0)
 		*watch = (struct twi_epoll_watch){ 0 };
 	return err;
@@ -99,7 +99,7 @@ void twi_epoll_unlist(struct twi_epoll_watches *watches, uint64_t key)
 	struct twi_epoll_watch *watch = twi_epoll_find(watches, key);
 
 	if (watch != NULL)
-		list(watches, twi_epoll_fd_of(key), watch, wanted_events(watch));
+		list_watch(watches, twi_epoll_fd_of(key), watch, wanted_events(watch));
 }
 
 void twi_epoll_unwatch(struct twi_epoll_watches *watches, int fd)
@@ -109,6 +109,6 @@ void twi_epoll_unwatch(struct twi_epoll_watches *watches, int fd)
 	if (watch == NULL)
 		return;
 	/* A child of a fork may have the file, too: the set would keep it after the close. */
-	list(watches, fd, watch, 0);
+	list_watch(watches, fd, watch, 0);
 	*watch = (struct twi_epoll_watch){ 0 };
 }

@@ -42,7 +42,7 @@ bool twi_uring_plain;
  * Does the kernel signal the eventfd? The holder of the engine may silence a ring whose thread is
  * about to sleep: liburing's own call is not made for two threads. It is the only flag there.
  */
-static void notify(struct twi_ring *base, bool on)
+static void set_notifying(struct twi_ring *base, bool on)
 {
 	struct twi_uring *ring = twi_uring_of(base);
 
@@ -72,7 +72,7 @@ static int setup_error(int err)
 	}
 }
 
-static int setup(struct twi_uring *ring)
+static int setup_ring(struct twi_uring *ring)
 {
 	static const unsigned tries[] = {
 		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
@@ -152,7 +152,7 @@ static int probe_opcodes(struct twi_uring *ring)
 	return TOW_OK;
 }
 
-static void submit(struct twi_ring *base)
+static void ring_submit(struct twi_ring *base)
 {
 	struct twi_uring *ring = twi_uring_of(base);
 
@@ -266,7 +266,7 @@ static bool request_send_zerocopy(struct twi_ring *base, int fd, const void *dat
 }
 
 /* A functional test of what the lanes cannot do without, on a socket pair. */
-static int probe(struct twi_uring *ring)
+static int probe_ring(struct twi_uring *ring)
 {
 	struct io_uring_cqe *cqe = NULL;
 	int pair[2], res = -EINVAL;
@@ -298,7 +298,7 @@ static int probe(struct twi_uring *ring)
 	return TOW_OK;
 }
 
-static void destroy(struct twi_ring *base)
+static void ring_destroy(struct twi_ring *base)
 {
 	struct twi_uring *ring = twi_uring_of(base);
 
@@ -312,23 +312,23 @@ static void destroy(struct twi_ring *base)
 
 static int open_ring(struct twi_uring *ring)
 {
-	int status = setup(ring);
+	int status = setup_ring(ring);
 
 	/* One that is not deferred receives nothing into buffers: none, and no test of that. */
 	if (status == TOW_OK && ring->base.deferred)
 		status = setup_buffers(ring);
 	if (status == TOW_OK && ring->base.deferred)
-		status = probe(ring);
+		status = probe_ring(ring);
 	if (status < 0)
 		return status;
 	status = -io_uring_register_eventfd(&ring->uring, ring->base.wake_fd);
 	if (status != 0)
 		return twi_error_errno(TOW_ESYSTEM, status, "io_uring_register_eventfd");
-	notify(&ring->base, false);
+	set_notifying(&ring->base, false);
 	return probe_opcodes(ring);
 }
 
-static int create(struct twi_engine *engine, struct twi_ring **out)
+static int ring_create(struct twi_engine *engine, struct twi_ring **out)
 {
 	struct twi_uring *ring = calloc(1, sizeof(*ring));
 	int status;
@@ -341,7 +341,7 @@ static int create(struct twi_engine *engine, struct twi_ring **out)
 	if (status == TOW_OK)
 		status = open_ring(ring);
 	if (status < 0) {
-		destroy(&ring->base);
+		ring_destroy(&ring->base);
 		return status;
 	}
 	*out = &ring->base;
@@ -349,14 +349,14 @@ static int create(struct twi_engine *engine, struct twi_ring **out)
 }
 
 /* Saves the look-up of the ring's file in each call: its thread holds it open until it ends. */
-static void keep(struct twi_ring *base)
+static void ring_keep(struct twi_ring *base)
 {
 	/* Another thread that takes one down which has no single issuer would drop its own. */
 	if (base->deferred)
 		io_uring_register_ring_fd(&twi_uring_of(base)->uring); /* best effort */
 }
 
-static unsigned reap(struct twi_ring *base)
+static unsigned ring_reap(struct twi_ring *base)
 {
 	struct twi_uring *ring = twi_uring_of(base);
 	struct twi_engine *engine = base->engine;
@@ -381,7 +381,7 @@ static unsigned reap(struct twi_ring *base)
 	return count;
 }
 
-static unsigned look(struct twi_ring *base)
+static unsigned ring_look(struct twi_ring *base)
 {
 	struct twi_uring *ring = twi_uring_of(base);
 	unsigned flags = IO_URING_READ_ONCE(*ring->uring.sq.kflags);
@@ -391,10 +391,10 @@ static unsigned look(struct twi_ring *base)
 		io_uring_submit_and_get_events(&ring->uring);
 		base->unsubmitted = io_uring_sq_ready(&ring->uring);
 	}
-	return reap(base);
+	return ring_reap(base);
 }
 
-static unsigned ready(const struct twi_ring *base)
+static unsigned ring_ready(const struct twi_ring *base)
 {
 	const struct twi_uring *ring = (const struct twi_uring *)(const void *)base;
 
@@ -425,31 +425,31 @@ static void sleep_on(struct twi_ring *base, uint64_t timeout_ns)
 	};
 
 	twi_count(base->engine->diag, TWI_C_wait_sleeps, 1);
-	notify(base, true);
+	set_notifying(base, true);
 	/* The kernel signals from now on; what came before is in the flags or the queue. */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!has_work(base))
 		ppoll(&fd, 1, timeout_ns == UINT64_MAX ? NULL : &ts, NULL);
 	if (!base->watched)
-		notify(base, false);
+		set_notifying(base, false);
 	if ((fd.revents & POLLIN) != 0)
 		twi_ring_drain(base);
 }
 
 /* The kernel signals every completion and all deferred work. */
-static void watch(struct twi_ring *base)
+static void ring_watch(struct twi_ring *base)
 {
-	notify(base, true);
+	set_notifying(base, true);
 }
 
-static void hush(struct twi_ring *base)
+static void ring_hush(struct twi_ring *base)
 {
 	if (!base->watched)
-		notify(base, false);
+		set_notifying(base, false);
 }
 
 /* A request names its file, not its descriptor. */
-static void forget(struct twi_ring *base, int fd)
+static void ring_forget(struct twi_ring *base, int fd)
 {
 	(void)base, (void)fd;
 }
@@ -457,9 +457,9 @@ static void forget(struct twi_ring *base, int fd)
 const struct twi_poller twi_poller_uring = {
 	.name = "io_uring",
 	.registrar = &twi_uring_registrar,
-	.create = create,
-	.destroy = destroy,
-	.keep = keep,
+	.create = ring_create,
+	.destroy = ring_destroy,
+	.keep = ring_keep,
 	.poll = request_poll,
 	.receive = request_receive,
 	.cancel = request_cancel,
@@ -467,14 +467,14 @@ const struct twi_poller twi_poller_uring = {
 	.sendmsg = request_sendmsg,
 	.recvmsg = request_recvmsg,
 	.send_zerocopy = request_send_zerocopy,
-	.submit = submit,
-	.look = look,
-	.reap = reap,
-	.ready = ready,
+	.submit = ring_submit,
+	.look = ring_look,
+	.reap = ring_reap,
+	.ready = ring_ready,
 	.has_work = has_work,
 	.sleep = sleep_on,
-	.watch = watch,
-	.hush = hush,
+	.watch = ring_watch,
+	.hush = ring_hush,
 	.sync = twi_uring_sync,
-	.forget = forget,
+	.forget = ring_forget,
 };

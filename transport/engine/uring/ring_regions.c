@@ -52,7 +52,7 @@ static bool clone_slots(struct twi_uring *ring, const struct twi_uring *other,
 }
 
 /* True when a ring of the runtime that has the region has lent it. */
-static bool borrow(struct twi_uring *ring, const struct twi_region *region)
+static bool borrow_region(struct twi_uring *ring, const struct twi_region *region)
 {
 	for (unsigned i = 0; i < TWI_RINGS_MAX; i++) {
 		struct twi_ring *base = ring->base.engine->rings[i];
@@ -92,8 +92,8 @@ static int table_create(struct twi_uring *ring)
 }
 
 /* Puts `count` slots of the region, from its first on, into the table, or empties them. */
-static int update(struct twi_uring *ring, const struct twi_region *region, uint32_t count,
-		  bool fill)
+static int update_slots(struct twi_uring *ring, const struct twi_region *region, uint32_t count,
+			bool fill)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t offset = (uint64_t)i << TWI_REGION_PIECE_SHIFT;
@@ -111,20 +111,20 @@ static int update(struct twi_uring *ring, const struct twi_region *region, uint3
 		if (n >= 0)
 			continue;
 		if (fill && i > 0)
-			update(ring, region, i, false);
+			update_slots(ring, region, i, false);
 		return registration_error(-n, region->bytes);
 	}
 	return TOW_OK;
 }
 
-static int take(struct twi_uring *ring, const struct twi_region *region, bool held)
+static int take_slots(struct twi_uring *ring, const struct twi_region *region, bool held)
 {
 	int status = table_create(ring);
 
 	twi_assert_hot(!held || twi_engine_held(ring->base.engine));
 	/* Whose ring it may be borrowed from is known only while the engine is held. */
-	if (status == TOW_OK && !(held && borrow(ring, region)))
-		status = update(ring, region, region->slots, true);
+	if (status == TOW_OK && !(held && borrow_region(ring, region)))
+		status = update_slots(ring, region, region->slots, true);
 	if (status == TOW_OK)
 		set_have(ring, region, region->generation);
 	return status;
@@ -141,7 +141,7 @@ static int registrar_add(void *ctx, const struct twi_region *region)
 
 	/* A ring that is being set up becomes a registrar with the engine held; later, tow_alloc
 	 * and tow_mem_register come here without it. */
-	return own_thread(ring) ? take(ring, region, !ring->base.registrar) : TOW_OK;
+	return own_thread(ring) ? take_slots(ring, region, !ring->base.registrar) : TOW_OK;
 }
 
 static void registrar_remove(void *ctx, const struct twi_region *region)
@@ -152,7 +152,7 @@ static void registrar_remove(void *ctx, const struct twi_region *region)
 	 * slots when it drives again, or the end of the ring does. */
 	if (!own_thread(ring) || !twi_ring_has(&ring->base, region))
 		return;
-	update(ring, region, region->slots, false);
+	update_slots(ring, region, region->slots, false);
 	set_have(ring, region, 0);
 }
 
@@ -180,7 +180,7 @@ static void take_region(void *arg, const struct twi_region *region)
 {
 	struct twi_uring *ring = arg;
 
-	if (!twi_ring_has(&ring->base, region) && take(ring, region, true) < 0)
+	if (!twi_ring_has(&ring->base, region) && take_slots(ring, region, true) < 0)
 		twi_log(ring->base.engine->diag, 2, "a late region is not registered: %s",
 			tow_error_message());
 }

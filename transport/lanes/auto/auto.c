@@ -44,7 +44,7 @@ static void lane_close(struct twi_lane *lane)
 	free(lane);
 }
 
-static int resolve(const char *address, bool passive, char out[TOW_ADDRESS_MAX])
+static int auto_resolve(const char *address, bool passive, char out[TOW_ADDRESS_MAX])
 {
 	if (passive)
 		return twi_auto_resolve_host(address, out);
@@ -162,7 +162,7 @@ static void open_inet(struct twi_auto_endpoint *endpoint, enum twi_lane_id id, c
 		 &hosts, out);
 }
 
-static int hex(char digit)
+static int hex_value(char digit)
 {
 	const char *at = strchr("0123456789abcdef", digit);
 
@@ -181,7 +181,7 @@ static void open_raw(struct twi_auto_endpoint *endpoint, enum twi_lane_id id,
 		return;
 	snprintf(out->name, sizeof(out->name), "%.*s", (int)(slash - rest_of(sub)), rest_of(sub));
 	for (size_t i = 0; i < bytes; i++) {
-		int high = hex(slash[1 + 2 * i]), low = hex(slash[2 + 2 * i]);
+		int high = hex_value(slash[1 + 2 * i]), low = hex_value(slash[2 + 2 * i]);
 
 		if (high < 0 || low < 0)
 			return;
@@ -294,7 +294,7 @@ static void endpoint_close(struct tow_endpoint *base)
 const struct twi_lane_ops twi_lane_auto = {
 	.id = TWI_LANE_AUTO,
 	.scheme = "tow",
-	.resolve = resolve,
+	.resolve = auto_resolve,
 	.open = lane_open,
 	.close = lane_close,
 	.endpoint_open = endpoint_open,

@@ -148,7 +148,7 @@ static bool shrink_part(struct twi_auto_part *part, unsigned way)
 }
 
 /* Takes the least useful piece out. False: there is none left that could go. */
-static bool shrink(struct twi_auto_address *address)
+static bool shrink_address(struct twi_auto_address *address)
 {
 	for (unsigned way = 0; way < 5; way++) {
 		for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
@@ -159,7 +159,7 @@ static bool shrink(struct twi_auto_address *address)
 	return false;
 }
 
-static void encode(const struct raw *raw, char *out)
+static void encode_raw(const struct raw *raw, char *out)
 {
 	uint32_t bits = 0;
 	unsigned have = 0;
@@ -180,16 +180,16 @@ int twi_auto_address_put(struct twi_auto_address *address, char out[TOW_ADDRESS_
 
 	put_all(&raw, address);
 	while (raw.full) {
-		if (!shrink(address))
+		if (!shrink_address(address))
 			return twi_error(TOW_EINVAL, "a tow:// address has no room for its names");
 		put_all(&raw, address);
 	}
 	snprintf(out, TOW_ADDRESS_MAX, "tow://");
-	encode(&raw, out + 6);
+	encode_raw(&raw, out + 6);
 	return TOW_OK;
 }
 
-static int bad(const char *text, const char *why)
+static int bad_address(const char *text, const char *why)
 {
 	return twi_error(TOW_EINVAL,
 			 "address tow://%.100s: %s; it is to be taken whole from "
@@ -198,7 +198,7 @@ static int bad(const char *text, const char *why)
 }
 
 /* NULL, or what is wrong. The one text of given bytes is accepted, no other. */
-static const char *decode(const char *text, struct raw *raw)
+static const char *decode_raw(const char *text, struct raw *raw)
 {
 	uint32_t bits = 0;
 	unsigned have = 0;
@@ -318,23 +318,23 @@ static const char *get_parts(struct twi_auto_address *out, const uint8_t *at, si
 int twi_auto_address_get(const char *text, struct twi_auto_address *out)
 {
 	struct raw raw;
-	const char *why = decode(text, &raw);
+	const char *why = decode_raw(text, &raw);
 	size_t body;
 	unsigned crc;
 
 	*out = (struct twi_auto_address){ 0 };
 	if (why != NULL)
-		return bad(text, why);
+		return bad_address(text, why);
 	if (raw.fill < HEAD_BYTES + CRC_BYTES)
-		return bad(text, "it is too short");
+		return bad_address(text, "it is too short");
 	body = raw.fill - CRC_BYTES;
 	crc = (unsigned)raw.bytes[body] << 8 | raw.bytes[body + 1];
 	if ((twi_checksum(0, raw.bytes, body) & 0xffff) != crc)
-		return bad(text, "it was cut or changed");
+		return bad_address(text, "it was cut or changed");
 	if (raw.bytes[0] != TWI_AUTO_VERSION)
-		return bad(text, "it is of another version of this library");
+		return bad_address(text, "it is of another version of this library");
 	for (unsigned i = 1; i < HEAD_BYTES; i++)
 		out->host = out->host << 8 | raw.bytes[i];
 	why = get_parts(out, raw.bytes + HEAD_BYTES, body - HEAD_BYTES);
-	return why == NULL ? TOW_OK : bad(text, why);
+	return why == NULL ? TOW_OK : bad_address(text, why);
 }

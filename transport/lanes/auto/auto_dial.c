@@ -18,7 +18,7 @@
 static void try_next(struct twi_auto_dial *dial);
 
 /* "shm: another host; ofi: ..." */
-static void refuse(struct twi_auto_dial *dial, enum twi_lane_id lane, const char *why)
+static void refuse_way(struct twi_auto_dial *dial, enum twi_lane_id lane, const char *why)
 {
 	size_t fill = strlen(dial->refused);
 
@@ -45,9 +45,9 @@ add_way(struct twi_auto_dial *dial, enum twi_lane_id lane, const char *fmt, ...)
 static bool both_have(struct twi_auto_dial *dial, enum twi_lane_id lane, bool there)
 {
 	if (twi_auto_sub(dial->endpoint, lane) == NULL)
-		refuse(dial, lane, "not to be had here");
+		refuse_way(dial, lane, "not to be had here");
 	else if (!there)
-		refuse(dial, lane, "not in the other side's address");
+		refuse_way(dial, lane, "not in the other side's address");
 	else
 		return true;
 	return false;
@@ -107,7 +107,7 @@ static bool may_lead(struct twi_auto_dial *dial, const struct twi_auto_address *
 		return there && twi_auto_sub(dial->endpoint, lane) != NULL;
 	if (info->reach == TWI_REACH_NETWORK || dial->same_host)
 		return both_have(dial, lane, there);
-	refuse(dial, lane, "another host");
+	refuse_way(dial, lane, "another host");
 	return false;
 }
 
@@ -130,7 +130,7 @@ static void dial_free(struct twi_auto_dial *dial)
 }
 
 /* The outer operation ends, with what the last way tried has brought. */
-static void finish(struct twi_auto_dial *dial, int status, struct tow_peer *peer)
+static void finish_dial(struct twi_auto_dial *dial, int status, struct tow_peer *peer)
 {
 	struct tow_op *op = dial->op;
 	struct twi_engine *engine = dial->engine;
@@ -167,12 +167,12 @@ static void inner_done(struct tow_op *inner, const struct tow_result *result)
 		return;
 	}
 	if (result->status == TOW_OK) {
-		finish(dial, TOW_OK, result->peer);
+		finish_dial(dial, TOW_OK, result->peer);
 		return;
 	}
 	dial->status = result->status;
 	snprintf(dial->said, sizeof(dial->said), "%s", tow_error_message());
-	refuse(dial, dial->ways[dial->next - 1].lane, tow_status_name(result->status));
+	refuse_way(dial, dial->ways[dial->next - 1].lane, tow_status_name(result->status));
 	try_next(dial);
 }
 
@@ -186,7 +186,7 @@ static uint64_t share_ns(const struct twi_auto_dial *dial)
 }
 
 /* Starts an inner connect. False: it was refused at once. */
-static bool start(struct twi_auto_dial *dial, const struct twi_auto_way *way)
+static bool start_way(struct twi_auto_dial *dial, const struct twi_auto_way *way)
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_endpoint *sub = twi_auto_sub(dial->endpoint, way->lane);
@@ -199,7 +199,7 @@ static bool start(struct twi_auto_dial *dial, const struct twi_auto_way *way)
 	status = twi_connect_start(sub, way->address, TWI_SPACE_LINK, &options, &inner);
 	if (status < 0) {
 		dial->status = status;
-		refuse(dial, way->lane, tow_error_message());
+		refuse_way(dial, way->lane, tow_error_message());
 		return false;
 	}
 	dial->inner = inner; /* also when it has completed: its callback is still to come */
@@ -228,10 +228,10 @@ static void try_next(struct twi_auto_dial *dial)
 	while (dial->next < dial->count && dial->endpoint != NULL && !dial->engine->failing) {
 		const struct twi_auto_way *way = &dial->ways[dial->next++];
 
-		if (start(dial, way))
+		if (start_way(dial, way))
 			return;
 	}
-	finish(dial, dial->endpoint == NULL ? TOW_ECLOSED : as_outcome(dial->status), NULL);
+	finish_dial(dial, dial->endpoint == NULL ? TOW_ECLOSED : as_outcome(dial->status), NULL);
 }
 
 int twi_auto_connect(struct tow_endpoint *base, const char *address, struct tow_op *op)

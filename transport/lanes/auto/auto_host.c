@@ -52,7 +52,7 @@ bool twi_auto_interface_allowed(const char *knob, const char *name)
 	return listed != except;
 }
 
-static void add(struct twi_auto_hosts *out, const struct sockaddr *address)
+static void add_address(struct twi_auto_hosts *out, const struct sockaddr *address)
 {
 	if (address->sa_family == AF_INET) {
 		const struct sockaddr_in *in = (const void *)address;
@@ -76,7 +76,7 @@ static void read_some(const struct ifaddrs *all, const char *knob, bool loopback
 		if (at->ifa_addr != NULL && (at->ifa_flags & IFF_UP) != 0 &&
 		    ((at->ifa_flags & IFF_LOOPBACK) != 0) == loopback &&
 		    twi_auto_interface_allowed(knob, at->ifa_name))
-			add(out, at->ifa_addr);
+			add_address(out, at->ifa_addr);
 	}
 }
 

@@ -67,7 +67,7 @@ static void lane_close(struct twi_lane *base)
 	free(lane);
 }
 
-static struct tow_endpoint *find(struct twi_loop_lane *lane, const char *address)
+static struct tow_endpoint *find_endpoint(struct twi_loop_lane *lane, const char *address)
 {
 	struct twi_list *pos, *next;
 
@@ -81,7 +81,7 @@ static struct tow_endpoint *find(struct twi_loop_lane *lane, const char *address
 }
 
 /* Checks a name and writes the whole address. */
-static int expand(const char *name, char out[TOW_ADDRESS_MAX])
+static int expand_name(const char *name, char out[TOW_ADDRESS_MAX])
 {
 	size_t n = strlen(name);
 
@@ -102,11 +102,11 @@ static int endpoint_open(struct twi_lane *lane, const char *name, struct tow_end
 {
 	struct tow_endpoint *endpoint;
 	char address[TOW_ADDRESS_MAX];
-	int status = expand(name, address);
+	int status = expand_name(name, address);
 
 	if (status < 0)
 		return status;
-	if (find(loop_lane(lane), address) != NULL)
+	if (find_endpoint(loop_lane(lane), address) != NULL)
 		return twi_error(TOW_EBUSY, "address %s is in use in this runtime", address);
 	endpoint = twi_endpoint_alloc(sizeof(*endpoint));
 	if (endpoint == NULL)
@@ -135,7 +135,7 @@ static void dial_end(struct twi_loop_dial *dial, int status)
 /* The connect has reached the other side, if there is one. */
 static void dial_arrived(struct twi_loop_lane *lane, struct twi_loop_dial *dial)
 {
-	struct tow_endpoint *endpoint = find(lane, dial->to);
+	struct tow_endpoint *endpoint = find_endpoint(lane, dial->to);
 	struct twi_diag *diag = lane->base.engine->diag;
 	struct twi_loop_link *link;
 	int status;
@@ -172,7 +172,7 @@ static int connect_start(struct tow_endpoint *endpoint, const char *name, struct
 
 	if (dial == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a connect");
-	status = expand(name, dial->to);
+	status = expand_name(name, dial->to);
 	if (status < 0) {
 		free(dial);
 		return status;
@@ -199,7 +199,7 @@ static void connect_abort(struct tow_op *op, int status)
 }
 
 /* A perfect network delivers at once; with faults or delay, progress does. */
-static void settle(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
+static void settle_peer(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 {
 	struct twi_loop_link *link = peer->link;
 
@@ -217,14 +217,14 @@ static void settle(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 static void peer_send(struct tow_peer *base, struct tow_op *op)
 {
 	twi_session_send(&base->session, op);
-	settle(loop_lane(base->lane), loop_peer(base));
+	settle_peer(loop_lane(base->lane), loop_peer(base));
 }
 
 static void peer_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
 {
 	twi_session_look_again(&base->session, tag, space);
 	if (twi_session_has_words(&base->session))
-		settle(loop_lane(base->lane), loop_peer(base));
+		settle_peer(loop_lane(base->lane), loop_peer(base));
 	else if (loop_peer(base)->link != NULL)
 		twi_loop_talks(loop_lane(base->lane), loop_peer(base));
 }
@@ -233,7 +233,7 @@ static void peer_recv(struct tow_peer *base, struct tow_op *op)
 {
 	twi_session_recv(&base->session, op);
 	if (twi_session_has_words(&base->session))
-		settle(loop_lane(base->lane), loop_peer(base));
+		settle_peer(loop_lane(base->lane), loop_peer(base));
 	else if (loop_peer(base)->link != NULL)
 		twi_loop_talks(loop_lane(base->lane), loop_peer(base));
 }
@@ -248,7 +248,7 @@ static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, boo
 	if (op->stage == TWI_STAGE_COMPLETING)
 		return true;
 	ended = twi_session_abort(&base->session, op, status, force);
-	settle(loop_lane(base->lane), loop_peer(base));
+	settle_peer(loop_lane(base->lane), loop_peer(base));
 	return ended;
 }
 
@@ -367,8 +367,8 @@ static void ring_gone(struct twi_lane *lane, unsigned index)
 	(void)lane, (void)index;
 }
 
-static void completed(struct twi_lane *lane, uint64_t user_data, int res, uint32_t flags,
-		      const void *data)
+static void lane_completed(struct twi_lane *lane, uint64_t user_data, int res, uint32_t flags,
+			   const void *data)
 {
 	(void)lane, (void)user_data, (void)res, (void)flags, (void)data;
 }
@@ -389,7 +389,7 @@ static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 	twi_emit_u64(emit, "bulk_on_its_way_bytes", bulk);
 }
 
-static enum twi_need need(struct tow_peer *base, const struct tow_op *op)
+static enum twi_need peer_need(struct tow_peer *base, const struct tow_op *op)
 {
 	(void)op;
 	return loop_lane(base->lane)->nic != NULL ? TWI_NEED_REGISTERED : TWI_NEED_NOTHING;
@@ -414,7 +414,7 @@ const struct twi_lane_ops twi_lane_loop = {
 	.deadline_ns = lane_deadline,
 	.driver_changed = driver_changed,
 	.ring_gone = ring_gone,
-	.completed = completed,
-	.need = need,
+	.completed = lane_completed,
+	.need = peer_need,
 	.peer_describe = peer_describe,
 };

@@ -41,14 +41,14 @@ void twi_loop_talks(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 		twi_list_push_back(&lane->talking, &peer->talking);
 }
 
-static bool up(const struct twi_loop_peer *peer, unsigned stream)
+static bool stream_up(const struct twi_loop_peer *peer, unsigned stream)
 {
 	return twi_loop_wire_up(peer->link, stream, peer->side);
 }
 
 /* A write took `bytes`: its writer hears of that now, or later. */
-static int written(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned stream,
-		   const struct twi_loop_late *what)
+static int note_written(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned stream,
+			const struct twi_loop_late *what)
 {
 	struct twi_session *session = &peer->base.session;
 
@@ -70,7 +70,7 @@ static int written(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsig
  * Up to now the write may have read the memory: that is done once more, so that a tool that watches
  * memory sees who has given it back too early.
  */
-static int tell(struct twi_loop_peer *peer, unsigned stream)
+static int tell_written(struct twi_loop_peer *peer, unsigned stream)
 {
 	struct twi_loop_late *late = &peer->late[stream];
 
@@ -92,7 +92,7 @@ bool twi_loop_tell(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uint6
 		int status = TOW_OK;
 
 		if (peer->late[i].pending && peer->late[i].due_ns <= now_ns)
-			status = tell(peer, i);
+			status = tell_written(peer, i);
 		if (status < 0) {
 			twi_loop_protocol_error(lane, peer, status);
 			return false;
@@ -108,11 +108,11 @@ static unsigned send_control(struct twi_loop_lane *lane, struct twi_loop_peer *p
 	size_t n;
 
 	peer->blocked[TWI_LOOP_CONTROL] = false;
-	if (!up(peer, TWI_LOOP_CONTROL) || peer->late[TWI_LOOP_CONTROL].pending ||
+	if (!stream_up(peer, TWI_LOOP_CONTROL) || peer->late[TWI_LOOP_CONTROL].pending ||
 	    !twi_session_control_out(session, &out))
 		return 0;
 	n = twi_loop_write(lane, peer->link, peer->side, TWI_LOOP_CONTROL, &out, 1, -1);
-	written(lane, peer, TWI_LOOP_CONTROL, &(struct twi_loop_late){ .bytes = n });
+	note_written(lane, peer, TWI_LOOP_CONTROL, &(struct twi_loop_late){ .bytes = n });
 	twi_count(lane->base.engine->diag, TWI_C_control_batches_sent, n > 0);
 	/* sending may have made room for messages that waited for it */
 	peer->blocked[TWI_LOOP_CONTROL] =
@@ -166,7 +166,7 @@ static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer
 	size_t n;
 
 	peer->blocked[stream] = false;
-	while (!peer->base.closed && up(peer, stream) && !peer->late[stream].pending &&
+	while (!peer->base.closed && stream_up(peer, stream) && !peer->late[stream].pending &&
 	       twi_session_bulk_out(session, c, most, &out)) {
 		if (twi_unlikely(!can_read(peer, stream, &out)) &&
 		    twi_session_out_faulted(session, c))
@@ -183,7 +183,7 @@ static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer
 		if (verdict == TWI_NIC_REFUSED)
 			peer->refused = true;
 		late = late_of(&out, n, chunk != NULL);
-		if (written(lane, peer, stream, &late) < 0)
+		if (note_written(lane, peer, stream, &late) < 0)
 			peer->lied_to = true;
 		if (n == 0 || ++writes == ROUNDS) {
 			peer->blocked[stream] = !peer->late[stream].pending;
@@ -199,7 +199,7 @@ static void finish_closing(struct twi_loop_lane *lane, struct twi_loop_peer *pee
 	struct twi_loop_pipe *pipe = out_pipe(peer, TWI_LOOP_CONTROL);
 
 	if (!peer->base.closed || pipe->ended || peer->blocked[TWI_LOOP_CONTROL] ||
-	    peer->late[TWI_LOOP_CONTROL].pending || !up(peer, TWI_LOOP_CONTROL))
+	    peer->late[TWI_LOOP_CONTROL].pending || !stream_up(peer, TWI_LOOP_CONTROL))
 		return;
 	twi_loop_pipe_end(lane, pipe);
 }
@@ -230,7 +230,7 @@ unsigned twi_loop_flush(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 }
 
 /* The side is off the link: the other one reads what is there already, and then the end. */
-static void detach(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
+static void detach_side(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 {
 	struct twi_loop_link *link = peer->link;
 
@@ -252,7 +252,7 @@ static void detach(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 void twi_loop_peer_free(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 {
 	if (peer->link != NULL)
-		detach(lane, peer);
+		detach_side(lane, peer);
 	twi_peer_teardown(&peer->base);
 	twi_session_fini(&peer->base.session);
 	twi_peer_free(&peer->base);
@@ -261,7 +261,7 @@ void twi_loop_peer_free(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 void twi_loop_peer_lost(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status)
 {
 	twi_peer_ended(&peer->base, status);
-	detach(lane, peer);
+	detach_side(lane, peer);
 	if (!peer->base.closed)
 		twi_peer_tell_lost(&peer->base, tow_error_message());
 	twi_session_fail(&peer->base.session, status);
@@ -277,7 +277,7 @@ static void say_why(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int 
 	twi_session_bye(&peer->base.session);
 	for (int i = 0; i < ROUNDS; i++) {
 		if (peer->late[TWI_LOOP_CONTROL].pending)
-			tell(peer, TWI_LOOP_CONTROL);
+			tell_written(peer, TWI_LOOP_CONTROL);
 		if (send_control(lane, peer) == 0)
 			return;
 	}
@@ -326,8 +326,8 @@ static enum twi_nic payload_in(struct twi_loop_lane *lane, const struct tow_op *
  * Brings up to *n bytes at `at` to where the session wants them; *n is how many it wanted of them.
  * Payload of an operation goes by the NIC, where there is one.
  */
-static enum twi_nic scatter(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned stream,
-			    const uint8_t *at, size_t *n)
+static enum twi_nic scatter_bytes(struct twi_loop_lane *lane, struct twi_loop_peer *peer,
+				  unsigned stream, const uint8_t *at, size_t *n)
 {
 	struct twi_session *session = &peer->base.session;
 	struct twi_engine *engine = lane->base.engine;
@@ -380,7 +380,7 @@ static int read_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uns
 			twi_loop_taken(pipe, n);
 			continue;
 		}
-		verdict = scatter(lane, peer, stream, at, &n);
+		verdict = scatter_bytes(lane, peer, stream, at, &n);
 		if (verdict == TWI_NIC_WAIT)
 			return TOW_OK;
 		++*events;
@@ -405,7 +405,7 @@ int twi_loop_read(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsign
 static bool read_all(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned *events)
 {
 	for (unsigned i = 0; i < peer->link->streams; i++) {
-		int status = up(peer, i) ? twi_loop_read(lane, peer, i, events) : TOW_OK;
+		int status = stream_up(peer, i) ? twi_loop_read(lane, peer, i, events) : TOW_OK;
 
 		if (status < 0) {
 			twi_loop_protocol_error(lane, peer, status);
@@ -416,7 +416,7 @@ static bool read_all(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uns
 }
 
 /* The other side's end has come, or this side has lingered long enough. */
-static bool over(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uint64_t now_ns)
+static bool side_over(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uint64_t now_ns)
 {
 	if (peer->refused || peer->lied_to) {
 		twi_loop_protocol_error(lane, peer, TOW_EPROTOCOL);
@@ -429,7 +429,7 @@ static bool over(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uint64_
 	if (peer->link->dark || !twi_loop_pipe_over(in_pipe(peer, TWI_LOOP_CONTROL), now_ns))
 		return false;
 	/* A stream that is being opened again ends when the one who would do it has gone. */
-	if (!up(peer, TWI_LOOP_CONTROL) && peer->link->sides[1 - peer->side] != NULL &&
+	if (!stream_up(peer, TWI_LOOP_CONTROL) && peer->link->sides[1 - peer->side] != NULL &&
 	    !peer->link->cut)
 		return false;
 	twi_session_gone(&peer->base.session);
@@ -452,7 +452,7 @@ unsigned twi_loop_link_move(struct twi_loop_lane *lane, struct twi_loop_link *li
 			events++;
 			continue;
 		}
-		if (over(lane, peer, now))
+		if (side_over(lane, peer, now))
 			events++;
 		else
 			events += twi_loop_flush(lane, peer, false);

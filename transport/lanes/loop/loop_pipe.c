@@ -63,7 +63,7 @@ void twi_loop_pipe_end(struct twi_loop_lane *lane, struct twi_loop_pipe *pipe)
 }
 
 /* Notes that `bytes` more have been written, due after a delay. */
-static void stamp(struct twi_loop_lane *lane, struct twi_loop_pipe *pipe, uint32_t bytes)
+static void stamp_bytes(struct twi_loop_lane *lane, struct twi_loop_pipe *pipe, uint32_t bytes)
 {
 	uint64_t due = twi_engine_now(lane->base.engine) + twi_loop_delay(lane);
 	struct twi_loop_segment *last =
@@ -86,7 +86,7 @@ static void stamp(struct twi_loop_lane *lane, struct twi_loop_pipe *pipe, uint32
 }
 
 /* The link dies at its appointed byte. */
-static void strike(struct twi_loop_lane *lane, struct twi_loop_link *link)
+static void strike_link(struct twi_loop_lane *lane, struct twi_loop_link *link)
 {
 	if (!link->dark && link->written >= link->dark_at) {
 		link->dark = true;
@@ -108,8 +108,8 @@ static void strike(struct twi_loop_lane *lane, struct twi_loop_link *link)
 }
 
 /* How many of `bytes` are taken now. */
-static size_t admit(struct twi_loop_lane *lane, struct twi_loop_link *link,
-		    struct twi_loop_pipe *pipe, size_t bytes)
+static size_t admit_bytes(struct twi_loop_lane *lane, struct twi_loop_link *link,
+			  struct twi_loop_pipe *pipe, size_t bytes)
 {
 	const struct twi_loop_config *config = &lane->config;
 	uint64_t now = twi_engine_now(lane->base.engine);
@@ -132,7 +132,7 @@ static size_t admit(struct twi_loop_lane *lane, struct twi_loop_link *link,
 }
 
 /* Copies to the end of the ring, in two pieces where it wraps. */
-static void append(struct twi_loop_pipe *pipe, const uint8_t *from, size_t bytes)
+static void append_bytes(struct twi_loop_pipe *pipe, const uint8_t *from, size_t bytes)
 {
 	while (bytes > 0) {
 		uint32_t tail = (pipe->head + pipe->fill) % pipe->room;
@@ -146,8 +146,8 @@ static void append(struct twi_loop_pipe *pipe, const uint8_t *from, size_t bytes
 }
 
 /* Of what was just written, a byte of parts[payload_part] may change. */
-static void corrupt(struct twi_loop_lane *lane, struct twi_loop_pipe *pipe,
-		    const struct iovec *parts, int payload_part, size_t bytes)
+static void corrupt_payload(struct twi_loop_lane *lane, struct twi_loop_pipe *pipe,
+			    const struct iovec *parts, int payload_part, size_t bytes)
 {
 	size_t before = 0, at;
 
@@ -171,19 +171,19 @@ size_t twi_loop_write(struct twi_loop_lane *lane, struct twi_loop_link *link, un
 		bytes += parts[i].iov_len;
 	if (link->dark || pipe->sunk)
 		return bytes;
-	bytes = left = admit(lane, link, pipe, bytes);
+	bytes = left = admit_bytes(lane, link, pipe, bytes);
 	for (int i = 0; left > 0; i++) {
 		size_t n = twi_min(left, parts[i].iov_len);
 
-		append(pipe, parts[i].iov_base, n);
+		append_bytes(pipe, parts[i].iov_base, n);
 		left -= n;
 	}
 	if (bytes > 0) {
-		stamp(lane, pipe, (uint32_t)bytes);
-		corrupt(lane, pipe, parts, payload_part, bytes);
+		stamp_bytes(lane, pipe, (uint32_t)bytes);
+		corrupt_payload(lane, pipe, parts, payload_part, bytes);
 	}
 	link->written += bytes;
-	strike(lane, link);
+	strike_link(lane, link);
 	twi_loop_wire_strike(lane, link, stream, bytes);
 	return bytes;
 }

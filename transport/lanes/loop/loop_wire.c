@@ -48,7 +48,7 @@ bool twi_loop_wire_up(const struct twi_loop_link *link, unsigned stream, unsigne
 	return !wire->broken || wire->ends[side].up;
 }
 
-static uint64_t later(struct twi_loop_lane *lane)
+static uint64_t later_ns(struct twi_loop_lane *lane)
 {
 	return twi_engine_now(lane->base.engine) + twi_loop_below(lane, lane->config.reopen_ns);
 }
@@ -71,7 +71,7 @@ static int say_broken(struct twi_loop_lane *lane, struct twi_loop_link *link, un
 	return status;
 }
 
-static void notice(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream)
+static void notice_break(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream)
 {
 	struct twi_loop_wire *wire = &link->wires[stream];
 
@@ -90,13 +90,13 @@ static void notice(struct twi_loop_lane *lane, struct twi_loop_link *link, unsig
 	for (unsigned side = 0; side < 2; side++) {
 		twi_loop_pipe_clear(&link->pipes[side][stream]);
 		wire->ends[side].said = wire->ends[side].up = false;
-		wire->ends[side].due_ns = later(lane);
+		wire->ends[side].due_ns = later_ns(lane);
 		if (link->sides[side] != NULL)
 			link->sides[side]->blocked[stream] = false;
 	}
 }
 
-static void say(struct twi_loop_link *link, unsigned stream, unsigned side)
+static void say_record(struct twi_loop_link *link, unsigned stream, unsigned side)
 {
 	struct twi_session *session = &link->sides[side]->base.session;
 	struct twi_loop_end *end = &link->wires[stream].ends[side];
@@ -109,8 +109,8 @@ static void say(struct twi_loop_link *link, unsigned stream, unsigned side)
 }
 
 /* In two pieces: a record may be cut anywhere. */
-static int hear(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream,
-		unsigned side)
+static int hear_record(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream,
+		       unsigned side)
 {
 	struct twi_session *session = &link->sides[side]->base.session;
 	const struct twi_loop_end *from = &link->wires[stream].ends[1 - side];
@@ -130,8 +130,8 @@ static int hear(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned
 	return status;
 }
 
-static unsigned step(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream,
-		     unsigned side)
+static unsigned step_side(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream,
+			  unsigned side)
 {
 	struct twi_loop_wire *wire = &link->wires[stream];
 	struct twi_loop_end *end = &wire->ends[side];
@@ -140,13 +140,13 @@ static unsigned step(struct twi_loop_lane *lane, struct twi_loop_link *link, uns
 	if (link->sides[side] == NULL || end->up || end->due_ns > twi_engine_now(lane->base.engine))
 		return 0;
 	if (!end->said) {
-		say(link, stream, side);
-		end->due_ns = later(lane);
+		say_record(link, stream, side);
+		end->due_ns = later_ns(lane);
 		return 1;
 	}
 	if (!wire->ends[1 - side].said)
 		return 0;
-	status = hear(lane, link, stream, side);
+	status = hear_record(lane, link, stream, side);
 	if (status < 0) {
 		twi_loop_protocol_error(lane, link->sides[side], status);
 		return 1;
@@ -165,11 +165,11 @@ unsigned twi_loop_wires_move(struct twi_loop_lane *lane, struct twi_loop_link *l
 
 	for (unsigned i = 0; i < link->streams; i++) {
 		if (twi_unlikely(link->wires[i].struck)) {
-			notice(lane, link, i);
+			notice_break(lane, link, i);
 			events++;
 		}
 		for (unsigned side = 0; side < 2 && link->wires[i].broken && !link->dark; side++)
-			events += step(lane, link, i, side);
+			events += step_side(lane, link, i, side);
 	}
 	return events;
 }

@@ -10,7 +10,7 @@
 #include "diag/base/error.h"
 #include <towline/status.h>
 
-static int bad(const char *text, const char *what)
+static int bad_address(const char *text, const char *what)
 {
 	return twi_error(TOW_EINVAL, "address ofi://%.100s: %s", text, what);
 }
@@ -19,13 +19,14 @@ static int bad(const char *text, const char *what)
 static int take_provider(const char *text, size_t bytes, char out[TWI_OFI_PROVIDER_MAX])
 {
 	if (bytes >= TWI_OFI_PROVIDER_MAX)
-		return bad(text, "the provider's name is too long");
+		return bad_address(text, "the provider's name is too long");
 	for (size_t i = 0; i < bytes; i++) {
 		char c = text[i];
 
 		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
 		      c == '_' || c == '-' || c == ';'))
-			return bad(text, "a provider's name has letters, digits, _, - and ;");
+			return bad_address(text,
+					   "a provider's name has letters, digits, _, - and ;");
 		out[i] = c;
 	}
 	out[bytes] = '\0';
@@ -42,7 +43,7 @@ static int take_host(const char *text, const char *host, struct twi_ofi_wish *ou
 		const char *close = strchr(host, ']');
 
 		if (close == NULL || (close[1] != ':' && close[1] != '\0'))
-			return bad(text, "the host's bracket is not closed");
+			return bad_address(text, "the host's bracket is not closed");
 		host++;
 		end = close;
 		port = close[1] == ':' ? close + 2 : NULL;
@@ -51,12 +52,12 @@ static int take_host(const char *text, const char *host, struct twi_ofi_wish *ou
 		port = colon + 1;
 	}
 	if (end == host || (size_t)(end - host) >= sizeof(out->node))
-		return bad(text, "the host is missing or too long");
+		return bad_address(text, "the host is missing or too long");
 	snprintf(out->node, sizeof(out->node), "%.*s", (int)(end - host), host);
 	if (port == NULL)
 		return TOW_OK;
 	if (port[0] < '0' || port[0] > '9' || strtoul(port, &rest, 10) > 65535 || *rest != '\0')
-		return bad(text, "the port is none");
+		return bad_address(text, "the port is none");
 	snprintf(out->service, sizeof(out->service), "%lu", strtoul(port, &rest, 10));
 	return TOW_OK;
 }
@@ -69,7 +70,8 @@ int twi_ofi_address_open(const char *text, const char *knob, struct twi_ofi_wish
 
 	*out = (struct twi_ofi_wish){ .provider = "" };
 	if (memchr(text, '/', bytes) != NULL)
-		return bad(text, "that is an address to connect to; open at ofi://PROVIDER");
+		return bad_address(text,
+				   "that is an address to connect to; open at ofi://PROVIDER");
 	status = take_provider(text, bytes, out->provider);
 	if (status == TOW_OK && bytes == 0)
 		status = take_provider(knob, strlen(knob), out->provider);
@@ -78,7 +80,7 @@ int twi_ofi_address_open(const char *text, const char *knob, struct twi_ofi_wish
 	return status;
 }
 
-static int digit(char c)
+static int digit_value(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -93,19 +95,20 @@ int twi_ofi_address_connect(const char *text, char provider[TWI_OFI_PROVIDER_MAX
 	int status;
 
 	if (slash == NULL || slash == text)
-		return bad(text, "it is not of the form ofi://PROVIDER/HEX");
+		return bad_address(text, "it is not of the form ofi://PROVIDER/HEX");
 	status = take_provider(text, (size_t)(slash - text), provider);
 	if (status < 0)
 		return status;
 	digits = strlen(slash + 1);
 	if (digits == 0 || digits % 2 != 0 || digits / 2 > TWI_OFI_NAME_MAX)
-		return bad(text, "the part behind the / has a wrong length");
+		return bad_address(text, "the part behind the / has a wrong length");
 	out->count = (uint8_t)(digits / 2);
 	for (size_t i = 0; i < digits; i += 2) {
-		int high = digit(slash[1 + i]), low = digit(slash[2 + i]);
+		int high = digit_value(slash[1 + i]), low = digit_value(slash[2 + i]);
 
 		if (high < 0 || low < 0)
-			return bad(text, "the part behind the / has digits 0 to 9 and a to f");
+			return bad_address(text,
+					   "the part behind the / has digits 0 to 9 and a to f");
 		out->bytes[i / 2] = (uint8_t)(high << 4 | low);
 	}
 	return TOW_OK;

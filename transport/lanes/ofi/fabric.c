@@ -22,7 +22,7 @@ struct twi_fi twi_fi;
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 static char load_failure[256]; /* "": it is there */
 
-static void load(void)
+static void load_fabric(void)
 {
 	static const struct {
 		const char *name;
@@ -53,7 +53,7 @@ static void load(void)
 /* TOW_OK, or TOW_ENOTSUP: it is not there, and why. */
 static int load_once(void)
 {
-	pthread_once(&loaded, load);
+	pthread_once(&loaded, load_fabric);
 	if (load_failure[0] != '\0')
 		return twi_error(TOW_ENOTSUP, "libfabric: cannot be loaded: %s", load_failure);
 	return TOW_OK;
@@ -97,8 +97,8 @@ static void read_offer(const struct fi_info *info, struct twi_ofi_offer *out)
  * One question. Where the caps are left out a provider names all that it has, with those that cost
  * it something (RMA it would not need) among them; so the second question is for what we use.
  */
-static int ask(const struct twi_ofi_wish *wish, const char *provider, uint64_t caps,
-	       struct fi_info **out)
+static int ask_provider(const struct twi_ofi_wish *wish, const char *provider, uint64_t caps,
+			struct fi_info **out)
 {
 	struct fi_info *hints = twi_fi.dupinfo(NULL);
 	const char *node = wish->node[0] != '\0' ? wish->node : NULL;
@@ -134,7 +134,7 @@ static const uint64_t wishes[] = {
 	FI_MSG,
 };
 
-static struct fi_info *find(struct fi_info *list, const struct twi_ofi_offer *offer)
+static struct fi_info *find_offer(struct fi_info *list, const struct twi_ofi_offer *offer)
 {
 	for (; list != NULL; list = list->next) {
 		const char *domain = list->domain_attr->name;
@@ -148,18 +148,18 @@ static struct fi_info *find(struct fi_info *list, const struct twi_ofi_offer *of
 }
 
 /* The best candidate once more, with as much of what we use as it has. */
-static int take(const struct twi_ofi_wish *wish, struct twi_ofi_candidate *best,
-		struct fi_info **info_out)
+static int take_candidate(const struct twi_ofi_wish *wish, struct twi_ofi_candidate *best,
+			  struct fi_info **info_out)
 {
 	int err = FI_ENODATA;
 
 	for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {
 		struct fi_info *list, *found;
 
-		err = ask(wish, best->offer.provider, wishes[i], &list);
+		err = ask_provider(wish, best->offer.provider, wishes[i], &list);
 		if (err != 0)
 			continue;
-		found = find(list, &best->offer);
+		found = find_offer(list, &best->offer);
 		*info_out = found != NULL ? twi_fi.dupinfo(found) : NULL;
 		twi_fi.freeinfo(list);
 		if (found == NULL)
@@ -173,7 +173,8 @@ static int take(const struct twi_ofi_wish *wish, struct twi_ofi_candidate *best,
 	return twi_fi_error(err, best->offer.provider);
 }
 
-static int nothing(const struct twi_ofi_wish *wish, const struct twi_ofi_candidates *candidates)
+static int nothing_fits(const struct twi_ofi_wish *wish,
+			const struct twi_ofi_candidates *candidates)
 {
 	char text[320];
 	size_t used = 0;
@@ -191,8 +192,8 @@ static int nothing(const struct twi_ofi_wish *wish, const struct twi_ofi_candida
 			 used > 0 ? text : "none has reliable messages here");
 }
 
-static int choose(const struct twi_ofi_wish *wish, struct twi_ofi_candidates *candidates,
-		  struct fi_info **info_out)
+static int choose_candidate(const struct twi_ofi_wish *wish, struct twi_ofi_candidates *candidates,
+			    struct fi_info **info_out)
 {
 	const struct twi_ofi_bits honoured = { TWI_FI_MODE, TWI_FI_MR_MODE };
 	struct twi_ofi_candidate *best = NULL;
@@ -203,7 +204,7 @@ static int choose(const struct twi_ofi_wish *wish, struct twi_ofi_candidates *ca
 	candidates->count = candidates->left_out = 0;
 	if (status < 0)
 		return status;
-	err = ask(wish, wish->provider[0] != '\0' ? wish->provider : NULL, FI_MSG, &list);
+	err = ask_provider(wish, wish->provider[0] != '\0' ? wish->provider : NULL, FI_MSG, &list);
 	if (err != 0 && err != FI_ENODATA)
 		return twi_fi_error(err, "fi_getinfo");
 	for (const struct fi_info *info = list; info != NULL; info = info->next) {
@@ -222,7 +223,7 @@ static int choose(const struct twi_ofi_wish *wish, struct twi_ofi_candidates *ca
 	}
 	if (list != NULL)
 		twi_fi.freeinfo(list);
-	return best == NULL ? nothing(wish, candidates) : take(wish, best, info_out);
+	return best == NULL ? nothing_fits(wish, candidates) : take_candidate(wish, best, info_out);
 }
 
 struct choice {
@@ -235,7 +236,7 @@ static int choose_guarded(void *arg)
 {
 	const struct choice *choice = arg;
 
-	return choose(choice->wish, choice->candidates, choice->info_out);
+	return choose_candidate(choice->wish, choice->candidates, choice->info_out);
 }
 
 int twi_ofi_choose(const struct twi_ofi_wish *wish, struct twi_ofi_candidates *candidates,

@@ -56,7 +56,7 @@ struct run {
  * system calls a filter never refuses, so that all others cost the thread next to nothing. Without
  * CAP_SYS_ADMIN the thread has to give up gaining privileges by an exec, which it does not do.
  */
-static int seal(void)
+static int seal_thread(void)
 {
 #ifdef THIS_ARCH
 #define LOAD(at)          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)(at))
@@ -100,7 +100,7 @@ static void *run_sealed(void *arg)
 {
 	struct run *run = arg;
 
-	run->refused = seal();
+	run->refused = seal_thread();
 	if (run->refused != 0)
 		return NULL;
 	run->status = run->call(run->arg);
@@ -127,7 +127,7 @@ static bool in_sealed_thread(struct run *run)
 	return run->refused == 0;
 }
 
-static bool has(const struct places *places, uintptr_t base)
+static bool has_place(const struct places *places, uintptr_t base)
 {
 	for (size_t i = 0; i < places->count; i++) {
 		if (places->base[i] == base)
@@ -136,7 +136,7 @@ static bool has(const struct places *places, uintptr_t base)
 	return false;
 }
 
-static int add(struct places *places, uintptr_t base)
+static int add_place(struct places *places, uintptr_t base)
 {
 	if (places->count == places->room) {
 		size_t room = twi_max(2 * places->room, (size_t)64);
@@ -154,7 +154,7 @@ static int add(struct places *places, uintptr_t base)
 static int add_object(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
 	(void)bytes;
-	return add(arg, info->dlpi_addr);
+	return add_place(arg, info->dlpi_addr);
 }
 
 /* What has been loaded since `before` is theirs. */
@@ -163,9 +163,9 @@ static int add_new(struct dl_phdr_info *info, size_t bytes, void *arg)
 	const struct places *before = arg;
 
 	(void)bytes;
-	if (has(before, info->dlpi_addr) || has(&theirs, info->dlpi_addr))
+	if (has_place(before, info->dlpi_addr) || has_place(&theirs, info->dlpi_addr))
 		return 0;
-	return add(&theirs, info->dlpi_addr);
+	return add_place(&theirs, info->dlpi_addr);
 }
 
 static bool is_theirs(const struct sigaction *action)
@@ -175,7 +175,7 @@ static bool is_theirs(const struct sigaction *action)
 	/* sa_handler and sa_sigaction are one place. */
 	return action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN &&
 	       dladdr((const void *)(uintptr_t)action->sa_handler, &found) != 0 &&
-	       has(&theirs, (uintptr_t)found.dli_fbase);
+	       has_place(&theirs, (uintptr_t)found.dli_fbase);
 }
 
 /*
@@ -196,7 +196,7 @@ static void put_back(const struct sigaction before[NSIG])
 }
 
 /* Without a seal: in this thread, with its signals blocked. */
-static void watched(struct run *run, const struct places *loaded)
+static void run_watched(struct run *run, const struct places *loaded)
 {
 	struct sigaction before[NSIG] = { 0 };
 	sigset_t all, mask;
@@ -226,7 +226,7 @@ int twi_ofi_guarded(int (*call)(void *arg), void *arg)
 		} else {
 			atomic_store_explicit(&weak, strerrordesc_np(run.refused),
 					      memory_order_relaxed);
-			watched(&run, &loaded);
+			run_watched(&run, &loaded);
 		}
 	}
 	pthread_mutex_unlock(&lock);
@@ -239,8 +239,8 @@ void twi_ofi_guard_library(const void *function)
 {
 	Dl_info found;
 
-	if (dladdr(function, &found) != 0 && !has(&theirs, (uintptr_t)found.dli_fbase))
-		add(&theirs, (uintptr_t)found.dli_fbase);
+	if (dladdr(function, &found) != 0 && !has_place(&theirs, (uintptr_t)found.dli_fbase))
+		add_place(&theirs, (uintptr_t)found.dli_fbase);
 }
 
 const char *twi_ofi_guard_weak(void)

@@ -102,7 +102,7 @@ static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, boo
 }
 
 /* What waited for room in libfabric, for slots and records. */
-static unsigned move(struct twi_ofi_port *port)
+static unsigned move_port(struct twi_ofi_port *port)
 {
 	struct twi_list *pos, *next;
 	unsigned count = 0;
@@ -139,7 +139,7 @@ static unsigned port_progress(struct twi_ofi_port *port)
 	unsigned count = port->dead ? 0 : twi_ofi_poll(port);
 
 	if (!port->dead)
-		count += move(port);
+		count += move_port(port);
 	if (count > 0)
 		port->nap_ns = port->quiet_ns = 0;
 	if (twi_unlikely(port->turns++ % TIMER_TURNS == 0)) {
@@ -206,7 +206,7 @@ static void lane_flush(struct twi_lane *base, bool acks_too)
 				twi_ofi_ack(port->peers[i]);
 		}
 		if (!port->dead)
-			move(port);
+			move_port(port);
 		twi_ofi_arm(port);
 	}
 }
@@ -264,7 +264,7 @@ static void lane_completed(struct twi_lane *base, uint64_t user_data, int res, u
 #else
 
 /* Without libfabric the lane is there to say so. */
-static int refuse(void)
+static int refuse_lane(void)
 {
 	return twi_error(TOW_ENOTSUP, "the ofi lane is not there: %s", TWI_OFI_OFF);
 }
@@ -296,7 +296,7 @@ static bool lane_wanted(const struct twi_lane *lane, const char **why_out)
 static int endpoint_open(struct twi_lane *lane, const char *address, struct tow_endpoint **out)
 {
 	(void)lane, (void)address, (void)out;
-	return refuse();
+	return refuse_lane();
 }
 
 static void endpoint_close(struct tow_endpoint *endpoint)
@@ -307,7 +307,7 @@ static void endpoint_close(struct tow_endpoint *endpoint)
 static int twi_ofi_dial(struct tow_endpoint *endpoint, const char *address, struct tow_op *op)
 {
 	(void)endpoint, (void)address, (void)op;
-	return refuse();
+	return refuse_lane();
 }
 
 static void twi_ofi_dial_abort(struct tow_op *op, int status)
@@ -318,7 +318,7 @@ static void twi_ofi_dial_abort(struct tow_op *op, int status)
 static void twi_ofi_send(struct tow_peer *peer, struct tow_op *op)
 {
 	(void)peer;
-	twi_op_complete(op, refuse(), 0);
+	twi_op_complete(op, refuse_lane(), 0);
 }
 
 #define twi_ofi_recv twi_ofi_send

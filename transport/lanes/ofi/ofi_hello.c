@@ -125,7 +125,7 @@ static int on_hello(struct twi_ofi_peer *peer, const uint8_t *payload)
 }
 
 /* Asked when both HELLOs are out, so that either side can say why it does not go on. */
-static int agree(struct twi_ofi_peer *peer)
+static int agree_peer(struct twi_ofi_peer *peer)
 {
 	const struct twi_feature_side ours = { features_of(peer), TWI_OFI_VERSION, TWI_OFI_MINOR };
 	int status = twi_features_agree(peer->base.address, &ours, &peer->base.theirs,
@@ -184,7 +184,7 @@ static bool may_say_hello(const struct twi_ofi_peer *peer)
 	       (peer->connector || peer->heard_hello);
 }
 
-static bool full(const struct twi_ofi_port *port)
+static bool port_full(const struct twi_ofi_port *port)
 {
 	return port->endpoint != NULL && twi_endpoint_full(port->endpoint);
 }
@@ -204,11 +204,11 @@ int twi_ofi_greeted(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 		status = twi_error(TOW_EPROTOCOL, "peer %s sent a packet of type %u as a greeting",
 				   peer->base.address, packet->type);
 	if (status == TOW_OK && may_say_hello(peer))
-		status = peer->connector || !full(peer->port)
+		status = peer->connector || !port_full(peer->port)
 				 ? say_hello(peer)
 				 : twi_endpoint_refused(peer->port->endpoint->address);
 	if (status == TOW_OK && peer->said_hello && peer->heard_hello)
-		status = agree(peer);
+		status = agree_peer(peer);
 	if (status == TOW_OK && peer->said_hello && peer->heard_hello)
 		status = come_up(peer);
 	if (status < 0 && peer->there != 0)

@@ -53,7 +53,7 @@ static void slot_free(struct twi_ofi_port *port, struct twi_ofi_slot *slot)
 }
 
 /* Hands a slot to libfabric. False: not now. A peer that cannot be reached is broken. */
-static bool post(struct twi_ofi_peer *peer, struct twi_ofi_slot *slot)
+static bool post_slot(struct twi_ofi_peer *peer, struct twi_ofi_slot *slot)
 {
 	struct twi_ofi_port *port = peer->port;
 	ssize_t rc = port->dead ? -FI_EOTHER
@@ -87,7 +87,7 @@ bool twi_ofi_unblock(struct twi_ofi_peer *peer)
 			continue;
 		}
 		twi_list_remove(entry);
-		if (!post(peer, slot)) {
+		if (!post_slot(peer, slot)) {
 			twi_list_push_front(&peer->pending, &slot->link);
 			return false;
 		}
@@ -96,8 +96,9 @@ bool twi_ofi_unblock(struct twi_ofi_peer *peer)
 	return true;
 }
 
-static void build(struct twi_engine *engine, uint8_t *at, const struct twi_ofi_packet *packet,
-		  const void *payload, const struct tow_op *op)
+static void build_packet(struct twi_engine *engine, uint8_t *at,
+			 const struct twi_ofi_packet *packet, const void *payload,
+			 const struct tow_op *op)
 {
 	const uint8_t *from = payload;
 
@@ -113,8 +114,8 @@ static void build(struct twi_engine *engine, uint8_t *at, const struct twi_ofi_p
 }
 
 /* The packet is copied by libfabric within the call. False: not done. */
-static bool inject(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
-		   const void *payload, const struct tow_op *op)
+static bool inject_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
+			  const void *payload, const struct tow_op *op)
 {
 	struct twi_ofi_port *port = peer->port;
 	uint32_t bytes = TWI_OFI_HEAD_BYTES + packet->payload_bytes;
@@ -124,7 +125,7 @@ static bool inject(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packe
 	    peer->state != TWI_OFI_UP || packet->type == TWI_OFI_PING ||
 	    !twi_list_empty(&peer->pending))
 		return false;
-	build(peer->base.engine, scratch, packet, payload, op);
+	build_packet(peer->base.engine, scratch, packet, payload, op);
 	return fi_inject(port->ep, scratch, bytes, peer->address) == 0;
 }
 
@@ -140,19 +141,19 @@ bool twi_ofi_send_packet(struct twi_ofi_peer *peer, struct twi_ofi_packet *packe
 	packet->number = peer->number_out;
 	if (packet->type != TWI_OFI_EAGER && packet->type != TWI_OFI_MORE)
 		twi_count(peer->base.engine->diag, TWI_C_control_frames_sent, 1);
-	if (twi_likely(inject(peer, packet, payload, op))) {
+	if (twi_likely(inject_packet(peer, packet, payload, op))) {
 		peer->number_out++;
 		return true;
 	}
 	slot = twi_ofi_slot_take(port, TWI_OFI_HEAD_BYTES + packet->payload_bytes, control);
 	if (slot == NULL)
 		return false;
-	build(peer->base.engine, slot->data, packet, payload, op);
+	build_packet(peer->base.engine, slot->data, packet, payload, op);
 	slot->bytes = TWI_OFI_HEAD_BYTES + packet->payload_bytes;
 	slot->peer = peer;
 	peer->slots++;
 	peer->number_out++;
-	if (twi_list_empty(&peer->pending) && post(peer, slot))
+	if (twi_list_empty(&peer->pending) && post_slot(peer, slot))
 		return true;
 	twi_list_push_back(&peer->pending, &slot->link);
 	if (twi_list_empty(&peer->blocked))
@@ -165,7 +166,8 @@ bool twi_ofi_send_packet(struct twi_ofi_peer *peer, struct twi_ofi_packet *packe
  * What must be said and finds no slot waits outside, at most once for each operation there can be;
  * a peer that takes so little has gone.
  */
-static void owe(struct twi_ofi_peer *peer, uint8_t type, uint64_t seq, uint64_t tag, uint64_t value)
+static void owe_packet(struct twi_ofi_peer *peer, uint8_t type, uint64_t seq, uint64_t tag,
+		       uint64_t value)
 {
 	uint32_t room = peer->owed_room == 0 ? 64 : peer->owed_room * 2;
 	struct twi_ofi_owed *owed = peer->owed;
@@ -197,11 +199,12 @@ bool twi_ofi_say(struct twi_ofi_peer *peer, uint8_t type, uint64_t seq, uint64_t
 	if (peer->owed_count == 0 && twi_ofi_send_packet(peer, &packet, NULL, NULL, true))
 		return true;
 	if (type != TWI_OFI_ACK && type != TWI_OFI_PING)
-		owe(peer, type, seq, tag, value);
+		owe_packet(peer, type, seq, tag, value);
 	return false;
 }
 
-static int handle(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, const uint8_t *payload)
+static int handle_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
+			 const uint8_t *payload)
 {
 	if (peer->state == TWI_OFI_GREETING)
 		return twi_ofi_greeted(peer, p, payload);
@@ -243,7 +246,8 @@ static int handle(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 	}
 }
 
-static void take(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, const uint8_t *payload)
+static void take_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
+			const uint8_t *payload)
 {
 	int status;
 
@@ -252,7 +256,7 @@ static void take(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, cons
 		return;
 	if (p->type != TWI_OFI_EAGER && p->type != TWI_OFI_MORE)
 		twi_count(peer->base.engine->diag, TWI_C_control_frames_received, 1);
-	status = p->channel == 0 ? handle(peer, p, payload)
+	status = p->channel == 0 ? handle_packet(peer, p, payload)
 				 : twi_ofi_fault(peer, TWI_RULE_CHANNEL,
 						 "sent a packet of channel %u, which is not open",
 						 p->channel);
@@ -270,8 +274,8 @@ static void too_early(struct twi_ofi_peer *peer)
 }
 
 /* A packet has overtaken others: completions of this provider are out of order. It waits. */
-static void hold(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, const uint8_t *data,
-		 uint32_t bytes)
+static void hold_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
+			const uint8_t *data, uint32_t bytes)
 {
 	struct twi_ofi_early *early;
 	struct twi_list *pos = peer->early.prev;
@@ -318,7 +322,7 @@ static void catch_up(struct twi_ofi_peer *peer)
 			too_early(peer);
 		else if (twi_ofi_packet_get(early->data, early->bytes, payload_max, &p, &fault) ==
 			 TOW_OK)
-			take(peer, &p, early->data + TWI_OFI_HEAD_BYTES);
+			take_packet(peer, &p, early->data + TWI_OFI_HEAD_BYTES);
 		free(early);
 	}
 }
@@ -347,9 +351,9 @@ static void on_packet(struct twi_ofi_port *port, const uint8_t *data, size_t byt
 		return; /* closed meanwhile */
 	peer->heard_ns = twi_engine_now(engine);
 	if (twi_likely(p.number == peer->number_in))
-		take(peer, &p, data + TWI_OFI_HEAD_BYTES);
+		take_packet(peer, &p, data + TWI_OFI_HEAD_BYTES);
 	else
-		hold(peer, &p, data, (uint32_t)bytes);
+		hold_packet(peer, &p, data, (uint32_t)bytes);
 	if (twi_unlikely(peer->early_count > 0))
 		catch_up(peer);
 }
@@ -383,8 +387,8 @@ int twi_ofi_post_buffers(struct twi_ofi_port *port)
 	return TOW_OK;
 }
 
-static void completed(struct twi_ofi_port *port, struct twi_ofi_req *req,
-		      const struct fi_cq_data_entry *entry)
+static void req_completed(struct twi_ofi_port *port, struct twi_ofi_req *req,
+			  const struct fi_cq_data_entry *entry)
 {
 	struct twi_ofi_buffer *buffer;
 
@@ -413,7 +417,7 @@ static void completed(struct twi_ofi_port *port, struct twi_ofi_req *req,
 }
 
 /* A request has failed. Those without a context were injected: silence tells of that peer. */
-static void failed(struct twi_ofi_port *port, const struct fi_cq_err_entry *entry)
+static void req_failed(struct twi_ofi_port *port, const struct fi_cq_err_entry *entry)
 {
 	struct twi_ofi_req *req = entry->op_context;
 	struct twi_ofi_slot *slot;
@@ -462,14 +466,14 @@ unsigned twi_ofi_poll(struct twi_ofi_port *port)
 
 			if (fi_cq_readerr(port->cq, &error, 0) != 1)
 				return events;
-			failed(port, &error);
+			req_failed(port, &error);
 			events++;
 			continue;
 		}
 		if (n <= 0)
 			return events;
 		for (ssize_t i = 0; i < n; i++)
-			completed(port, entries[i].op_context, &entries[i]);
+			req_completed(port, entries[i].op_context, &entries[i]);
 		events += (unsigned)n;
 		if (n < BATCH)
 			return events;

@@ -27,9 +27,9 @@ static bool same_name(const struct twi_ofi_name *a, const struct twi_ofi_name *b
 }
 
 /* Another peer at the same address: some providers have one entry for both. */
-static struct twi_ofi_peer *namesake(const struct twi_ofi_port *port,
-				     const struct twi_ofi_peer *except,
-				     const struct twi_ofi_name *name)
+static struct twi_ofi_peer *find_namesake(const struct twi_ofi_port *port,
+					  const struct twi_ofi_peer *except,
+					  const struct twi_ofi_name *name)
 {
 	for (uint32_t i = 0; i < port->peer_room; i++) {
 		struct twi_ofi_peer *other = port->peers[i];
@@ -40,9 +40,9 @@ static struct twi_ofi_peer *namesake(const struct twi_ofi_port *port,
 	return NULL;
 }
 
-static int resolve(struct twi_ofi_port *port, struct twi_ofi_peer *peer)
+static int resolve_peer(struct twi_ofi_port *port, struct twi_ofi_peer *peer)
 {
-	const struct twi_ofi_peer *other = namesake(port, peer, &peer->name);
+	const struct twi_ofi_peer *other = find_namesake(port, peer, &peer->name);
 	int rc;
 
 	if (other != NULL) {
@@ -117,7 +117,7 @@ struct twi_ofi_peer *twi_ofi_peer_create(struct twi_ofi_port *port, const struct
 	peer->name = *name;
 	peer->here = (random | 1) << INDEX_BITS | index; /* never 0 */
 	snprintf(peer->base.address, sizeof(peer->base.address), "%s", address);
-	if (resolve(port, peer) < 0) {
+	if (resolve_peer(port, peer) < 0) {
 		twi_peer_free(&peer->base);
 		return NULL;
 	}
@@ -160,7 +160,7 @@ void twi_ofi_peer_free(struct twi_ofi_peer *peer)
 	}
 	twi_ofi_filling_end(peer, TOW_ECLOSED);
 	twi_ofi_drop_unexpected(peer, true);
-	if (namesake(port, peer, &peer->name) == NULL && !port->dead)
+	if (find_namesake(port, peer, &peer->name) == NULL && !port->dead)
 		fi_av_remove(port->av, &peer->address, 1, 0);
 	twi_list_remove(&peer->blocked);
 	twi_list_remove(&peer->stalled);
@@ -263,7 +263,7 @@ static void end_operations(struct twi_ofi_peer *peer, int status)
 }
 
 /* Strangers can fail as often as they like: one line a second. */
-static void refused(struct twi_ofi_peer *peer)
+static void peer_refused(struct twi_ofi_peer *peer)
 {
 	struct twi_engine *engine = peer->base.engine;
 	uint64_t now = twi_engine_now(engine);
@@ -279,7 +279,7 @@ static void refused(struct twi_ofi_peer *peer)
 	twi_log(engine->diag, 2, "%s", peer->fault);
 }
 
-static void bury(struct twi_ofi_peer *peer)
+static void bury_peer(struct twi_ofi_peer *peer)
 {
 	int status = peer->broken;
 
@@ -287,7 +287,7 @@ static void bury(struct twi_ofi_peer *peer)
 	if (peer->state == TWI_OFI_GREETING) {
 		struct tow_op *op = peer->dial;
 
-		refused(peer);
+		peer_refused(peer);
 		twi_ofi_peer_free(peer);
 		if (op != NULL) {
 			op->lane_state = NULL;
@@ -316,7 +316,7 @@ unsigned twi_ofi_bury(struct twi_ofi_port *port)
 
 	while ((entry = twi_list_first(&port->ailing)) != NULL) {
 		twi_list_remove(entry);
-		bury(twi_container_of(entry, struct twi_ofi_peer, ailing));
+		bury_peer(twi_container_of(entry, struct twi_ofi_peer, ailing));
 		count++;
 	}
 	return count;
@@ -353,7 +353,7 @@ void twi_ofi_peer_close(struct tow_peer *base)
 }
 
 /* libfabric's endpoint is closed, and with it all that it holds; all peers there are lost. */
-static void die(struct twi_ofi_port *port)
+static void port_dies(struct twi_ofi_port *port)
 {
 	fi_close(&port->ep->fid);
 	port->ep = NULL;
@@ -385,14 +385,14 @@ static void cut_off(struct twi_ofi_port *port)
 		  port->provider, TWI_OFI_LET_GO_NS / 1000000,
 		  port->endpoint != NULL ? port->endpoint->address : "");
 	twi_log(port->lane->base.engine->diag, 1, "%s", tow_error_message());
-	die(port);
+	port_dies(port);
 }
 
 void twi_ofi_port_end(struct twi_ofi_port *port)
 {
 	twi_error(TOW_ECLOSED, "the runtime is being closed");
 	if (!port->dead)
-		die(port);
+		port_dies(port);
 	twi_ofi_bury(port);
 	for (uint32_t i = 0; i < port->peer_room; i++) {
 		if (port->peers[i] != NULL)
@@ -464,7 +464,7 @@ void twi_ofi_timers(struct twi_ofi_port *port, uint64_t now_ns)
 }
 
 /* A large message is on its way: what moves it does so in less than a sleep takes. */
-static bool moving(const struct twi_ofi_port *port)
+static bool port_moving(const struct twi_ofi_port *port)
 {
 	for (uint32_t i = 0; i < port->peer_room; i++) {
 		const struct twi_ofi_peer *peer = port->peers[i];
@@ -476,7 +476,7 @@ static bool moving(const struct twi_ofi_port *port)
 }
 
 /* Somebody waits for something here. */
-static bool busy(const struct twi_ofi_port *port)
+static bool port_busy(const struct twi_ofi_port *port)
 {
 	if (port->in_flight > 0 || port->strangers > 0 || port->closing > 0)
 		return true;
@@ -512,9 +512,9 @@ uint64_t twi_ofi_due(struct twi_ofi_port *port, uint64_t now_ns)
 		return due;
 	if (port->quiet_ns == 0)
 		port->quiet_ns = now_ns;
-	if (port->wait_fd < 0 && now_ns - port->quiet_ns < TWI_OFI_QUIET_NS && moving(port))
+	if (port->wait_fd < 0 && now_ns - port->quiet_ns < TWI_OFI_QUIET_NS && port_moving(port))
 		return now_ns;
-	most = busy(port) ? TWI_OFI_BUSY_NS : TWI_OFI_IDLE_NS;
+	most = port_busy(port) ? TWI_OFI_BUSY_NS : TWI_OFI_IDLE_NS;
 	port->nap_ns = twi_min(twi_max(port->nap_ns * 2, TWI_OFI_NAP_NS), most);
 	return twi_min(due, now_ns + port->nap_ns);
 }

@@ -39,7 +39,7 @@ void twi_ofi_pull_end(struct twi_ofi_pull *pull)
 }
 
 /* All payload is there, and it is the message. */
-static void finish(struct twi_ofi_pull *pull)
+static void finish_pull(struct twi_ofi_pull *pull)
 {
 	struct twi_ofi_peer *peer = pull->peer;
 	struct tow_op *op = pull->op;
@@ -91,7 +91,7 @@ static struct twi_ofi_req *free_req(struct twi_ofi_pull *pull)
 	return NULL;
 }
 
-static void posted(struct twi_ofi_pull *pull, struct twi_ofi_req *req, uint64_t bytes)
+static void read_posted(struct twi_ofi_pull *pull, struct twi_ofi_req *req, uint64_t bytes)
 {
 	req->busy = true;
 	req->bytes = bytes;
@@ -101,10 +101,11 @@ static void posted(struct twi_ofi_pull *pull, struct twi_ofi_req *req, uint64_t 
 }
 
 /* True when it is posted; false: not now, or the pull has failed. */
-static bool taken(struct twi_ofi_pull *pull, struct twi_ofi_req *req, ssize_t rc, uint64_t bytes)
+static bool read_taken(struct twi_ofi_pull *pull, struct twi_ofi_req *req, ssize_t rc,
+		       uint64_t bytes)
 {
 	if (rc == 0) {
-		posted(pull, req, bytes);
+		read_posted(pull, req, bytes);
 		return true;
 	}
 	if (rc != -FI_EAGAIN)
@@ -162,7 +163,7 @@ static bool read_payload(struct twi_ofi_pull *pull, struct twi_ofi_req *req)
 		rc = fi_read(port->ep, (uint8_t *)pull->op->data + pull->issued, bytes, desc,
 			     pull->peer->address, pull->where.address + pull->issued,
 			     pull->where.key, &req->ctx);
-	if (!taken(pull, req, rc, bytes))
+	if (!read_taken(pull, req, rc, bytes))
 		return false;
 	pull->issued += bytes;
 	pull->cell_asked = last;
@@ -177,13 +178,13 @@ static bool read_cell(struct twi_ofi_pull *pull, struct twi_ofi_req *req)
 			     pull->peer->address, pull->where.cell_address, pull->where.cell_key,
 			     &req->ctx);
 
-	if (!taken(pull, req, rc, 0))
+	if (!read_taken(pull, req, rc, 0))
 		return false;
 	pull->cell_asked = true;
 	return true;
 }
 
-static bool stopped(const struct twi_ofi_pull *pull)
+static bool pull_stopped(const struct twi_ofi_pull *pull)
 {
 	return pull->failed != 0 || pull->withdrawn || pull->ending != 0;
 }
@@ -193,7 +194,7 @@ static void go_read(struct twi_ofi_pull *pull)
 	struct twi_ofi_req *req;
 	bool more = true;
 
-	while (more && !stopped(pull) && (req = free_req(pull)) != NULL) {
+	while (more && !pull_stopped(pull) && (req = free_req(pull)) != NULL) {
 		if (pull->issued < pull->bytes)
 			more = read_payload(pull, req);
 		else if (!pull->cell_asked &&
@@ -217,7 +218,7 @@ static void go_tagged(struct twi_ofi_pull *pull)
 	}
 	rc = fi_trecv(port->ep, pull->op->data, pull->bytes, desc, FI_ADDR_UNSPEC, pull->tag, 0,
 		      &pull->reqs[0].ctx);
-	if (!taken(pull, &pull->reqs[0], rc, pull->bytes))
+	if (!read_taken(pull, &pull->reqs[0], rc, pull->bytes))
 		return;
 	pull->issued = pull->bytes;
 	twi_ofi_say(pull->peer, TWI_OFI_CTS, pull->seq, pull->tag, TWI_OFI_TAGGED);
@@ -229,12 +230,12 @@ void twi_ofi_pull_go(struct twi_ofi_pull *pull)
 		go_read(pull);
 	else if (pull->way == TWI_OFI_TAGGED && pull->issued == 0)
 		go_tagged(pull);
-	if (stopped(pull) && pull->in_flight == 0)
+	if (pull_stopped(pull) && pull->in_flight == 0)
 		give_up(pull);
 }
 
-static uint8_t choose(const struct twi_ofi_peer *peer, const struct tow_op *op,
-		      const struct twi_ofi_where *where)
+static uint8_t choose_way(const struct twi_ofi_peer *peer, const struct tow_op *op,
+			  const struct twi_ofi_where *where)
 {
 	const struct twi_ofi_port *port = peer->port;
 	bool read = where->read && port->reads;
@@ -327,7 +328,7 @@ void twi_ofi_pull_start(struct twi_ofi_peer *peer, struct tow_op *op,
 	pull->checked = message->checked;
 	pull->cell_asked = pull->withdrawn = pull->unreadable = false;
 	pull->failed = pull->ending = 0;
-	pull->way = choose(peer, op, &message->where);
+	pull->way = choose_way(peer, op, &message->where);
 	pull->tag = port->next_tag++ & port->tag_mask;
 	op->stage = TWI_STAGE_GRANTED;
 	twi_op_begun(op);
@@ -353,7 +354,7 @@ void twi_ofi_pull_done(struct twi_ofi_req *req, int err, uint64_t bytes)
 		pull->landed += req->bytes; /* of the cell alone: 0 */
 	if (pull->withdrawn)
 		pull->failed = 0; /* a receive that was canceled */
-	if (stopped(pull)) {
+	if (pull_stopped(pull)) {
 		if (pull->in_flight == 0)
 			give_up(pull);
 	} else if (pull->landed < pull->bytes || pull->in_flight > 0 ||
@@ -363,7 +364,7 @@ void twi_ofi_pull_done(struct twi_ofi_req *req, int err, uint64_t bytes)
 		pull->withdrawn = true;
 		give_up(pull);
 	} else {
-		finish(pull);
+		finish_pull(pull);
 	}
 	twi_ofi_peer_let_go(peer);
 }
@@ -385,7 +386,7 @@ int twi_ofi_frag(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, cons
 			       pull->op->site);
 	pull->landed += p->payload_bytes;
 	if (pull->landed == pull->bytes)
-		finish(pull);
+		finish_pull(pull);
 	return TOW_OK;
 }
 

@@ -77,8 +77,8 @@ static int room_for(struct tow_op *op, uint64_t bytes)
 }
 
 /* An unexpected message meets its receive: the copy that an earlier receive would have saved. */
-static void deliver(struct twi_ofi_peer *peer, struct twi_ofi_unexpected *message,
-		    struct tow_op *op)
+static void deliver_unexpected(struct twi_ofi_peer *peer, struct twi_ofi_unexpected *message,
+			       struct tow_op *op)
 {
 	int status = room_for(op, message->bytes);
 
@@ -108,7 +108,7 @@ static void take_unexpected(struct twi_ofi_peer *peer, struct twi_ofi_unexpected
 		return;
 	}
 	if (!message->offered) {
-		deliver(peer, message, op);
+		deliver_unexpected(peer, message, op);
 		return;
 	}
 	if (!message->credited)
@@ -244,7 +244,7 @@ static struct twi_ofi_unexpected *unexpected_create(struct twi_ofi_peer *peer,
 }
 
 /* Checks what every message must obey: the next number, within the credit. */
-static int admit(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
+static int admit_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 {
 	uint32_t cost = twi_frame_cost(p->type == TWI_OFI_RTS ? 0
 				       : p->value != 0        ? (uint32_t)p->value
@@ -296,7 +296,7 @@ static void finish_filling(struct twi_ofi_peer *peer)
 		twi_ofi_received(peer, op, filling->bytes);
 }
 
-static void fill(struct twi_ofi_peer *peer, const uint8_t *payload, uint32_t bytes)
+static void fill_payload(struct twi_ofi_peer *peer, const uint8_t *payload, uint32_t bytes)
 {
 	struct twi_ofi_filling *filling = &peer->filling;
 
@@ -357,7 +357,7 @@ static int begin_filling(struct twi_ofi_peer *peer, const struct twi_ofi_packet 
 			filling->at = p->value <= op->bytes ? op->data : NULL;
 		}
 	}
-	fill(peer, payload, p->payload_bytes);
+	fill_payload(peer, payload, p->payload_bytes);
 	return TOW_OK;
 }
 
@@ -370,7 +370,7 @@ int twi_ofi_more(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, cons
 		return twi_ofi_fault(peer, TWI_RULE_DATA_PLACE,
 				     "sent a piece of message %llu that does not follow",
 				     (unsigned long long)p->seq);
-	fill(peer, payload, p->payload_bytes);
+	fill_payload(peer, payload, p->payload_bytes);
 	return TOW_OK;
 }
 
@@ -379,7 +379,7 @@ int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 	struct twi_diag *diag = peer->base.engine->diag;
 	struct twi_ofi_unexpected *message;
 	struct tow_op *op;
-	int status = admit(peer, p);
+	int status = admit_packet(peer, p);
 	bool corrupt;
 
 	if (status < 0)
@@ -424,7 +424,7 @@ int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
 	struct twi_ofi_unexpected *message, offer;
 	struct twi_ofi_where where;
 	struct tow_op *op;
-	int status = admit(peer, p);
+	int status = admit_packet(peer, p);
 
 	if (status == TOW_OK && twi_ofi_where_get(payload, p->value, &where) < 0)
 		status = twi_ofi_fault(peer, TWI_RULE_OFFER, "offers message %llu at no place",

@@ -17,7 +17,7 @@
 #define PIECES_MAX 8u
 
 /* Whether message seq carries a checksum. */
-static bool sampled(const struct twi_ofi_peer *peer, uint64_t seq)
+static bool is_sampled(const struct twi_ofi_peer *peer, uint64_t seq)
 {
 	return peer->base.engine->knobs.checksum_all || twi_checksum_chosen(seq);
 }
@@ -91,7 +91,7 @@ static bool has_credit(struct twi_ofi_peer *peer, const struct tow_op *op, uint3
 	return false;
 }
 
-static void charge(struct twi_ofi_peer *peer, struct tow_op *op, uint32_t cost, bool eager)
+static void charge_credit(struct twi_ofi_peer *peer, struct tow_op *op, uint32_t cost, bool eager)
 {
 	struct twi_ofi_timing *timing;
 
@@ -152,7 +152,7 @@ static bool send_eager(struct twi_ofi_peer *peer, struct tow_op *op)
 
 	if (!has_credit(peer, op, cost))
 		return false;
-	if (twi_unlikely(sampled(peer, packet.seq))) {
+	if (twi_unlikely(is_sampled(peer, packet.seq))) {
 		packet.flags = TWI_OFI_CHECKSUM;
 		packet.checksum = twi_checksum(0, op->data, op->bytes);
 	}
@@ -166,7 +166,7 @@ static bool send_eager(struct twi_ofi_peer *peer, struct tow_op *op)
 		return false;
 	if (pieces > 1)
 		send_rest(peer, op, packet.seq, packet.payload_bytes);
-	charge(peer, op, cost, true);
+	charge_credit(peer, op, cost, true);
 	twi_count_two(diag, TWI_C_eager_sends, op->space == TWI_SPACE_USER,
 		      twi_counter_of(TWI_C_send_bytes, op->space), op->bytes);
 	twi_ofi_op_end(peer, op, TOW_OK, op->bytes);
@@ -191,8 +191,8 @@ static bool can_sum(const struct tow_op *op)
 }
 
 /* Where the payload of op lies, and the cell that it stands by. */
-static void describe(struct twi_ofi_peer *peer, struct tow_op *op, struct twi_ofi_give *give,
-		     struct twi_ofi_where *where)
+static void describe_where(struct twi_ofi_peer *peer, struct tow_op *op, struct twi_ofi_give *give,
+			   struct twi_ofi_where *where)
 {
 	struct twi_ofi_port *port = peer->port;
 	const struct twi_extent *extent =
@@ -238,9 +238,9 @@ static bool send_offer(struct twi_ofi_peer *peer, struct tow_op *op)
 	if (!has_credit(peer, op, twi_frame_cost(0)) || entry == NULL)
 		return false;
 	give = twi_container_of(entry, struct twi_ofi_give, link);
-	describe(peer, op, give, &where);
+	describe_where(peer, op, give, &where);
 	twi_ofi_where_put(payload, &where);
-	if (sampled(peer, packet.seq) && can_sum(op)) {
+	if (is_sampled(peer, packet.seq) && can_sum(op)) {
 		packet.flags = TWI_OFI_CHECKSUM;
 		packet.checksum = twi_checksum(0, op->data, op->bytes);
 	}
@@ -251,7 +251,7 @@ static bool send_offer(struct twi_ofi_peer *peer, struct tow_op *op)
 		*give->cell = 0;
 		return false;
 	}
-	charge(peer, op, twi_frame_cost(0), false);
+	charge_credit(peer, op, twi_frame_cost(0), false);
 	twi_list_remove(&give->link);
 	give->op = op;
 	give->peer = peer;
@@ -266,7 +266,7 @@ static bool send_offer(struct twi_ofi_peer *peer, struct tow_op *op)
 	return true;
 }
 
-static bool start(struct twi_ofi_peer *peer, struct tow_op *op)
+static bool start_send(struct twi_ofi_peer *peer, struct tow_op *op)
 {
 	if (peer->owed_count > 0)
 		return false;
@@ -290,7 +290,7 @@ void twi_ofi_send(struct tow_peer *base, struct tow_op *op)
 			return;
 		}
 	}
-	if (twi_list_empty(&peer->queued) && start(peer, op))
+	if (twi_list_empty(&peer->queued) && start_send(peer, op))
 		return;
 	op->stage = TWI_STAGE_QUEUED;
 	twi_claim_lease(base, op);
@@ -319,7 +319,7 @@ void twi_ofi_drain(struct twi_ofi_peer *peer)
 	for (uint32_t i = 0; i < peer->owed_count; i++)
 		peer->owed[i] = peer->owed[i + paid];
 	while ((entry = twi_list_first(&peer->queued)) != NULL && peer->broken == 0) {
-		if (!start(peer, twi_container_of(entry, struct tow_op, link)))
+		if (!start_send(peer, twi_container_of(entry, struct tow_op, link)))
 			return;
 	}
 	if (peer->owed_count == 0 && twi_list_empty(&peer->queued))

@@ -78,7 +78,7 @@ void twi_ofi_packet_put(uint8_t *out, const struct twi_ofi_packet *p)
 }
 
 /* NULL: nothing is wrong. */
-static const char *judge(const struct twi_ofi_packet *p, uint32_t payload_max_bytes)
+static const char *judge_packet(const struct twi_ofi_packet *p, uint32_t payload_max_bytes)
 {
 	uint32_t payload_max;
 
@@ -133,7 +133,7 @@ int twi_ofi_packet_get(const uint8_t *in, size_t bytes, uint32_t payload_max_byt
 		.tag = twi_get_le64(in + 32),
 		.value = twi_get_le64(in + 40),
 	};
-	*fault_out = judge(&p, payload_max_bytes);
+	*fault_out = judge_packet(&p, payload_max_bytes);
 	if (*fault_out == NULL && p.payload_bytes != bytes - TWI_OFI_HEAD_BYTES)
 		*fault_out = "the payload length is not the message's";
 	if (*fault_out != NULL)

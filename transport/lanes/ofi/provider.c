@@ -105,7 +105,7 @@ uint32_t twi_ofi_quick_bytes(const char *provider, uint64_t inject_bytes)
 }
 
 /* What makes an offer useless whatever it is called; NULL: nothing. */
-static const char *unfit(const struct twi_ofi_offer *offer, const struct twi_ofi_bits *honoured)
+static const char *why_unfit(const struct twi_ofi_offer *offer, const struct twi_ofi_bits *honoured)
 {
 	if (!offer->messages)
 		return "it has no messages";
@@ -125,7 +125,7 @@ static const char *unfit(const struct twi_ofi_offer *offer, const struct twi_ofi
 unsigned twi_ofi_judge(const struct twi_ofi_offer *offer, const struct twi_ofi_wish *wish,
 		       const struct twi_ofi_bits *honoured, char *why, size_t why_bytes)
 {
-	const char *fault = unfit(offer, honoured);
+	const char *fault = why_unfit(offer, honoured);
 	size_t row = row_of(offer->provider);
 	bool named = wish->provider[0] != '\0';
 	unsigned score = row < twi_array_count(known) ? known[row].score : UNKNOWN_SCORE;

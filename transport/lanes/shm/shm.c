@@ -162,7 +162,7 @@ void twi_shm_peer_free(struct twi_shm_peer *peer)
 	twi_peer_free(&peer->base);
 }
 
-static long membarrier(int command)
+static long membarrier_call(int command)
 {
 	return syscall(SYS_membarrier, command, 0, 0);
 }
@@ -170,8 +170,8 @@ static long membarrier(int command)
 /* Tried once: what works now will when it is needed. */
 static bool join_barriers(void)
 {
-	return membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0 &&
-	       membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0;
+	return membarrier_call(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0 &&
+	       membarrier_call(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0;
 }
 
 static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
@@ -284,7 +284,7 @@ static void lane_completed(struct twi_lane *base, uint64_t user_data, int res, u
 }
 
 /* Somebody is about to sleep: whoever writes from now on rings. */
-static void doze(struct twi_shm_lane *lane)
+static void lane_doze(struct twi_shm_lane *lane)
 {
 	struct twi_list *pos, *next;
 	bool news = false;
@@ -303,11 +303,11 @@ static void doze(struct twi_shm_lane *lane)
 	/* seq_cst: pairs with the fence in twi_shm_wrote */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (lane->barriers)
-		(void)membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+		(void)membarrier_call(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 }
 
 /* Whether there is something to do for this peer that no descriptor will tell of. */
-static bool ready(struct twi_shm_peer *peer)
+static bool peer_ready(struct twi_shm_peer *peer)
 {
 	return (!peer->stalled && twi_shm_slot_peek(&peer->in) != 0) ||
 	       (peer->expecting > 0 && twi_shm_note_there(&peer->notes_in)) ||
@@ -319,7 +319,7 @@ static bool any_ready(struct twi_shm_lane *lane)
 	struct twi_list *pos, *next;
 
 	twi_list_for_each_safe (pos, next, &lane->up) {
-		if (ready(twi_container_of(pos, struct twi_shm_peer, link)))
+		if (peer_ready(twi_container_of(pos, struct twi_shm_peer, link)))
 			return true;
 	}
 	return false;
@@ -351,14 +351,14 @@ static unsigned lane_progress(struct twi_lane *base)
 	/* The thread of a tow_fd may go and poll it: from here on it is asleep. What has come till
 	 * now makes deadline_ns say so when the engine is given back. */
 	if (twi_unlikely(atomic_load_explicit(&base->engine->watchers, memory_order_relaxed) > 0))
-		doze(lane);
+		lane_doze(lane);
 	return events;
 }
 
 static void lane_flush(struct twi_lane *base, bool acks_too)
 {
 	if (acks_too)
-		doze((struct twi_shm_lane *)(void *)base);
+		lane_doze((struct twi_shm_lane *)(void *)base);
 }
 
 static uint64_t lane_deadline(struct twi_lane *base)

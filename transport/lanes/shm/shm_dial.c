@@ -126,7 +126,7 @@ static int bind_at(int fd, const char *path)
  * Takes away files of made names whose processes were killed: nobody else would ever reuse them.
  * A few with each new one, so that they do not gather, and opening stays quick.
  */
-static void sweep(int dir_fd, const char *dir)
+static void sweep_dead(int dir_fd, const char *dir)
 {
 	DIR *list = fdopendir(dup(dir_fd));
 	struct dirent *entry;
@@ -164,7 +164,7 @@ static int listen_at(const struct twi_engine *engine, const char *path, int *fd_
 		return status;
 	for (int i = 0; i < 100 && flock(dir_fd, LOCK_EX | LOCK_NB) != 0; i++)
 		usleep(1000);
-	sweep(dir_fd, dir);
+	sweep_dead(dir_fd, dir);
 	status = new_socket(fd_out);
 	if (status == TOW_OK) {
 		status = bind_at(*fd_out, path);
@@ -236,7 +236,7 @@ void twi_shm_endpoint_close(struct tow_endpoint *base)
 	twi_endpoint_free(&endpoint->base);
 }
 
-static struct twi_shm_peer *create(struct twi_shm_endpoint *endpoint, const char *address)
+static struct twi_shm_peer *create_peer(struct twi_shm_endpoint *endpoint, const char *address)
 {
 	struct twi_engine *engine = endpoint->base.engine;
 	struct twi_shm_lane *lane = twi_shm_lane_of(engine);
@@ -279,7 +279,7 @@ void twi_shm_handshake_failed(struct twi_shm_peer *peer, int status)
 }
 
 /* TOW_OK: it is connected; TOW_AGAIN: later. */
-static int dial(struct twi_shm_peer *peer)
+static int dial_peer(struct twi_shm_peer *peer)
 {
 	struct sockaddr_un address;
 	int err;
@@ -309,7 +309,7 @@ int twi_shm_connect(struct tow_endpoint *base, const char *name, struct tow_op *
 	status = new_socket(&fd);
 	if (status < 0)
 		return status;
-	peer = create((struct twi_shm_endpoint *)(void *)base, address);
+	peer = create_peer((struct twi_shm_endpoint *)(void *)base, address);
 	if (peer == NULL) {
 		close(fd);
 		return TOW_ENOMEM;
@@ -322,7 +322,7 @@ int twi_shm_connect(struct tow_endpoint *base, const char *name, struct tow_op *
 		twi_shm_peer_free(peer);
 		return status;
 	}
-	status = dial(peer);
+	status = dial_peer(peer);
 	peer->dial = op;
 	op->lane_state = peer;
 	if (status == TOW_OK)
@@ -349,13 +349,13 @@ void twi_shm_connect_abort(struct tow_op *op, int status)
 	twi_op_complete(op, status, 0);
 }
 
-static void accepted(struct twi_shm_lane *lane, struct twi_shm_endpoint *endpoint, int fd)
+static void peer_accepted(struct twi_shm_lane *lane, struct twi_shm_endpoint *endpoint, int fd)
 {
 	struct twi_shm_peer *peer = NULL;
 	int status;
 
 	if (lane->handshake_count < TWI_SHM_HANDSHAKES_MAX)
-		peer = create(endpoint, "shm://?");
+		peer = create_peer(endpoint, "shm://?");
 	if (peer == NULL || twi_shm_watch_open(lane, &peer->socket, TWI_SHM_WATCH_SOCKET, fd) < 0) {
 		twi_count(lane->base.engine->diag, TWI_C_handshakes_refused, 1);
 		close(fd);
@@ -375,7 +375,7 @@ void twi_shm_accept_event(struct twi_shm_lane *lane, struct twi_shm_endpoint *en
 	int fd;
 
 	while ((fd = accept4(endpoint->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
-		accepted(lane, endpoint, fd);
+		peer_accepted(lane, endpoint, fd);
 	twi_shm_watch_arm(lane, &endpoint->listener);
 }
 
@@ -416,7 +416,7 @@ void twi_shm_handshake_expire(struct twi_shm_lane *lane, uint64_t now_ns)
 			twi_error(TOW_EDEADLINE, "a handshake took longer than connect_timeout_ns");
 			status = TOW_EDEADLINE;
 		} else if (peer->stage == TWI_SHM_CONNECTING && peer->retry_ns <= now_ns) {
-			status = dial(peer);
+			status = dial_peer(peer);
 			if (status == TOW_OK)
 				status = twi_shm_greet_begin(peer);
 			if (status == TOW_OK)

@@ -118,7 +118,7 @@ static void collect_fds(struct msghdr *msg, struct arrival *in)
 }
 
 /* TOW_OK; TOW_AGAIN: nothing there; TOW_EPEER: the end; TOW_EPROTOCOL. */
-static int receive(struct twi_shm_peer *peer, struct arrival *in)
+static int receive_packet(struct twi_shm_peer *peer, struct arrival *in)
 {
 	union {
 		struct cmsghdr head;
@@ -226,7 +226,7 @@ bool twi_shm_announce(struct twi_shm_peer *peer, uint32_t extent)
 }
 
 /* Sends what the proof has to say; once it is done, what comes next. */
-static int prove(struct twi_shm_peer *peer)
+static int prove_peer(struct twi_shm_peer *peer)
 {
 	uint8_t out[TWI_AUTH_OUT_MAX];
 	size_t n;
@@ -267,7 +267,7 @@ int twi_shm_greet_begin(struct twi_shm_peer *peer)
 		return status;
 	peer->stage = TWI_SHM_PROVING;
 	twi_auth_start(&peer->auth, &peer->base.engine->job_key, peer->connector, "shm");
-	return prove(peer);
+	return prove_peer(peer);
 }
 
 /* May this side read the other's memory? Tried, not looked up: who forbids it has many names. */
@@ -367,7 +367,7 @@ static int say_ready(struct twi_shm_peer *peer)
  * that holds nothing unread, so that its own HELLO still reaches the other side, which sees the
  * same.
  */
-static int agree(struct twi_shm_peer *peer)
+static int agree_peer(struct twi_shm_peer *peer)
 {
 	const struct twi_feature_side ours = { features_of(peer), VERSION_MAJOR, VERSION_MINOR };
 
@@ -377,7 +377,7 @@ static int agree(struct twi_shm_peer *peer)
 
 static int all_mapped(struct twi_shm_peer *peer)
 {
-	int status = agree(peer);
+	int status = agree_peer(peer);
 
 	if (status < 0)
 		return status;
@@ -453,7 +453,7 @@ static int take_proof(struct twi_shm_peer *peer, const struct arrival *in)
 	size_t used = 0;
 	int status = twi_auth_in(&peer->auth, in->bytes, in->size, &used), sent;
 
-	sent = prove(peer); /* of a refusal, too: it tells the other side why */
+	sent = prove_peer(peer); /* of a refusal, too: it tells the other side why */
 	if (status == TOW_AGAIN)
 		status = TOW_OK;
 	if (status == TOW_OK && (used != in->size || in->fd_count != 0))
@@ -467,7 +467,7 @@ int twi_shm_socket_read(struct twi_shm_peer *peer)
 	int status;
 
 	for (unsigned i = 0; i < TWI_SHM_PACKETS; i++) {
-		status = receive(peer, &in);
+		status = receive_packet(peer, &in);
 		if (status == TOW_AGAIN)
 			return TOW_OK;
 		if (status < 0)

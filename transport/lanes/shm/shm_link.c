@@ -40,7 +40,7 @@ static int make_file(uint64_t bytes, int *fd_out)
 	return TOW_OK;
 }
 
-static int map(int fd, uint64_t bytes, bool writable, void **out)
+static int map_file(int fd, uint64_t bytes, bool writable, void **out)
 {
 	void *at = mmap(NULL, bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
 
@@ -64,7 +64,7 @@ int twi_shm_link_create(struct twi_shm_lane *lane, const struct twi_shm_shape *s
 	shared->mine_bytes = twi_shm_box_bytes(shape);
 	status = make_file(shared->mine_bytes, fd_out);
 	if (status == TOW_OK) {
-		status = map(*fd_out, shared->mine_bytes, true, &shared->mine);
+		status = map_file(*fd_out, shared->mine_bytes, true, &shared->mine);
 		if (status < 0)
 			close(*fd_out);
 	}
@@ -113,7 +113,7 @@ int twi_shm_map(int fd, uint64_t bytes, bool writable, void **out)
 {
 	int status = check_file(fd, bytes);
 
-	return status < 0 ? status : map(fd, bytes, writable, out);
+	return status < 0 ? status : map_file(fd, bytes, writable, out);
 }
 
 int twi_shm_link_extent(struct twi_shm_link *shared, int fd, uint64_t bytes)

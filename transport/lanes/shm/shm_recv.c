@@ -31,11 +31,11 @@ static struct twi_shm_peer *shm_peer(struct tow_peer *peer)
 	return (struct twi_shm_peer *)(void *)peer;
 }
 
-static void matched(struct twi_shm_peer *peer, struct tow_op *op,
-		    struct twi_shm_incoming *incoming);
+static void offer_matched(struct twi_shm_peer *peer, struct tow_op *op,
+			  struct twi_shm_incoming *incoming);
 
 /* All of it is there, and it is not what was sent. Returns the status. */
-static int corrupt(struct twi_shm_peer *peer, const struct tow_op *op, uint64_t bytes)
+static int tell_corrupt(struct twi_shm_peer *peer, const struct tow_op *op, uint64_t bytes)
 {
 	twi_error(TOW_ECORRUPT,
 		  "peer %s (shm): message of rpc id %llu, %llu bytes, came with another checksum",
@@ -53,17 +53,18 @@ static bool same_sum(struct twi_shm_peer *peer, uint32_t told, uint32_t sum)
 }
 
 /* An offer came with other bytes; if its sender still means it, both sides hear of that. */
-static void spoil(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, struct tow_op *op)
+static void spoil_offer(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
+			struct tow_op *op)
 {
 	uint64_t bytes = incoming->arrival.bytes;
 
 	if (twi_shm_settle(peer, incoming, TWI_SHM_SPOILED, TWI_SHM_CORRUPT))
-		twi_shm_op_end(peer, op, corrupt(peer, op, bytes), bytes);
+		twi_shm_op_end(peer, op, tell_corrupt(peer, op, bytes), bytes);
 	else
 		twi_shm_gone(peer, incoming, op);
 }
 
-static void received(struct twi_shm_peer *peer, struct tow_op *op, uint64_t bytes)
+static void end_received(struct twi_shm_peer *peer, struct tow_op *op, uint64_t bytes)
 {
 	twi_held_count(peer->base.engine, twi_counter_of(TWI_C_recv_bytes, op->space), bytes);
 	twi_shm_op_end(peer, op, TOW_OK, bytes);
@@ -76,9 +77,9 @@ void twi_shm_commit(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming
 	uint64_t bytes = incoming->arrival.bytes;
 
 	if (twi_unlikely(incoming->summed) && !same_sum(peer, incoming->told, incoming->sum))
-		spoil(peer, incoming, op);
+		spoil_offer(peer, incoming, op);
 	else if (twi_shm_settle(peer, incoming, TWI_SHM_ACCEPTED, TWI_SHM_DONE))
-		received(peer, op, bytes);
+		end_received(peer, op, bytes);
 	else
 		twi_shm_gone(peer, incoming, op);
 }
@@ -98,7 +99,8 @@ void twi_shm_view_release(struct tow_op *op)
 }
 
 /* Hands over the sender's own bytes. */
-static void view(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, struct tow_op *op)
+static void hand_view(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
+		      struct tow_op *op)
 {
 	struct twi_shm_link *shared = peer->shared;
 	uint64_t bytes = incoming->arrival.bytes, where = incoming->where;
@@ -108,7 +110,7 @@ static void view(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, s
 	if (twi_unlikely(incoming->summed) &&
 	    !same_sum(peer, incoming->told,
 		      twi_checksum(0, (uint8_t *)shared->extents[extent] + where, bytes))) {
-		spoil(peer, incoming, op);
+		spoil_offer(peer, incoming, op);
 		return;
 	}
 	if (!twi_shm_settle(peer, incoming, TWI_SHM_ACCEPTED, TWI_SHM_VIEWED)) {
@@ -121,7 +123,7 @@ static void view(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, s
 	op->view_state = shared;
 	op->view_release = twi_shm_view_release;
 	shared->refs++;
-	received(peer, op, bytes);
+	end_received(peer, op, bytes);
 }
 
 /* --- matching --- */
@@ -138,13 +140,14 @@ void twi_shm_want(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
 }
 
 /* A receive has met an offer; neither is in a table any more. */
-static void matched(struct twi_shm_peer *peer, struct tow_op *op, struct twi_shm_incoming *incoming)
+static void offer_matched(struct twi_shm_peer *peer, struct tow_op *op,
+			  struct twi_shm_incoming *incoming)
 {
 	uint64_t bytes = incoming->arrival.bytes;
 
 	op->seq = incoming->arrival.seq;
 	if (op->view && incoming->type == TWI_SHM_IN_POOL) {
-		view(peer, incoming, op);
+		hand_view(peer, incoming, op);
 		return;
 	}
 	if (twi_unlikely(!twi_view_ready(op, bytes))) {
@@ -182,8 +185,8 @@ static void matched(struct twi_shm_peer *peer, struct tow_op *op, struct twi_shm
 }
 
 /* Payload of a small message reaches its receive; without `message` it was kept before. */
-static void deliver(struct twi_shm_peer *peer, struct tow_op *op, const uint8_t *payload,
-		    uint64_t bytes, const struct twi_shm_message *message)
+static void deliver_small(struct twi_shm_peer *peer, struct tow_op *op, const uint8_t *payload,
+			  uint64_t bytes, const struct twi_shm_message *message)
 {
 	struct twi_engine *engine = peer->base.engine;
 	int status = twi_likely(!op->view) ? TOW_OK : twi_view_room(op, bytes);
@@ -202,9 +205,9 @@ static void deliver(struct twi_shm_peer *peer, struct tow_op *op, const uint8_t 
 		twi_path_copy_small(engine, op->space, op->data, payload, bytes);
 	if (message != NULL && twi_unlikely(message->summed) &&
 	    !same_sum(peer, message->sum, twi_checksum(0, op->data, bytes)))
-		twi_shm_op_end(peer, op, corrupt(peer, op, bytes), bytes);
+		twi_shm_op_end(peer, op, tell_corrupt(peer, op, bytes), bytes);
 	else
-		received(peer, op, bytes);
+		end_received(peer, op, bytes);
 }
 
 /* A receive takes a message that had come before it. */
@@ -215,7 +218,8 @@ void twi_shm_take_arrival(struct twi_shm_peer *peer, struct twi_match_entry *ent
 	struct twi_shm_parcel *parcel;
 
 	if (arrival->offered) {
-		matched(peer, op, twi_container_of(arrival, struct twi_shm_incoming, arrival));
+		offer_matched(peer, op,
+			      twi_container_of(arrival, struct twi_shm_incoming, arrival));
 		return;
 	}
 	if (twi_unlikely(!twi_view_ready(op, arrival->bytes))) {
@@ -227,14 +231,14 @@ void twi_shm_take_arrival(struct twi_shm_peer *peer, struct twi_match_entry *ent
 	op->seq = arrival->seq;
 	peer->unexpected_bytes -= arrival->bytes + PARCEL_COST;
 	if (twi_unlikely(arrival->corrupt))
-		twi_shm_op_end(peer, op, corrupt(peer, op, arrival->bytes), arrival->bytes);
+		twi_shm_op_end(peer, op, tell_corrupt(peer, op, arrival->bytes), arrival->bytes);
 	else
-		deliver(peer, op, parcel->data, arrival->bytes, NULL);
+		deliver_small(peer, op, parcel->data, arrival->bytes, NULL);
 	free(parcel);
 }
 
 /* The ring is read again: there may be room, or a receive, for what stands in front. */
-static void unstall(struct twi_shm_peer *peer)
+static void unstall_ring(struct twi_shm_peer *peer)
 {
 	if (twi_likely(!peer->stalled))
 		return;
@@ -255,7 +259,7 @@ void twi_shm_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
 		if (op->stage == TWI_STAGE_POSTED)
 			break;
 	}
-	unstall(peer);
+	unstall_ring(peer);
 }
 
 void twi_shm_recv(struct tow_peer *base, struct tow_op *op)
@@ -277,13 +281,14 @@ void twi_shm_recv(struct tow_peer *base, struct tow_op *op)
 	} else {
 		op->stage = TWI_STAGE_POSTED;
 	}
-	unstall(peer);
+	unstall_ring(peer);
 }
 
 /* --- reading the rings --- */
 
 /* Keeps a small message until somebody receives it; false: the credit is used up. */
-static bool keep(struct twi_shm_peer *peer, const struct twi_shm_message *message, bool bounded)
+static bool keep_small(struct twi_shm_peer *peer, const struct twi_shm_message *message,
+		       bool bounded)
 {
 	struct twi_diag *diag = peer->base.engine->diag;
 	uint64_t cost = message->bytes + PARCEL_COST;
@@ -325,7 +330,7 @@ static bool on_small(struct twi_shm_peer *peer, const struct twi_shm_message *me
 		op = NULL;
 	}
 	if (op == NULL) {
-		if (!keep(peer, message, bounded))
+		if (!keep_small(peer, message, bounded))
 			return false;
 		peer->seq_received++;
 		twi_peer_received(&peer->base, message->space);
@@ -335,7 +340,7 @@ static bool on_small(struct twi_shm_peer *peer, const struct twi_shm_message *me
 	}
 	twi_peer_received(&peer->base, message->space);
 	op->seq = ++peer->seq_received;
-	deliver(peer, op, message->payload, message->bytes, message);
+	deliver_small(peer, op, message->payload, message->bytes, message);
 	if (twi_unlikely(message->sent_ns != 0))
 		twi_shm_timed_small(peer, message);
 	return true;
@@ -366,7 +371,7 @@ static int on_offer(struct twi_shm_peer *peer, const struct twi_shm_message *mes
 	twi_peer_received(&peer->base, message->space);
 	entry = twi_match_arrive(&peer->match, &incoming->arrival.match);
 	if (entry != NULL)
-		matched(peer, twi_container_of(entry, struct tow_op, match), incoming);
+		offer_matched(peer, twi_container_of(entry, struct tow_op, match), incoming);
 	else
 		twi_count(peer->base.engine->diag, TWI_C_unexpected_messages,
 			  message->space == TWI_SPACE_USER);
@@ -399,8 +404,8 @@ static int on_withdrawal(struct twi_shm_peer *peer, const struct twi_shm_message
 }
 
 /* Reads the slot; an extent that is not known yet may be on the socket. */
-static enum twi_shm_fault get(struct twi_shm_peer *peer, uint64_t word,
-			      struct twi_shm_message *message)
+static enum twi_shm_fault get_message(struct twi_shm_peer *peer, uint64_t word,
+				      struct twi_shm_message *message)
 {
 	enum twi_shm_fault fault = twi_shm_slot_get(&peer->in, word, &peer->limits, message);
 
@@ -447,7 +452,7 @@ unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most)
 			if (peer->stage != TWI_SHM_UP)
 				return count;
 		}
-		fault = get(peer, word, &message);
+		fault = get_message(peer, word, &message);
 		if (twi_unlikely(fault != TWI_SHM_FAULT_NONE)) {
 			status = twi_error(TOW_EPROTOCOL, "peer %s: bad slot: %s",
 					   peer->base.address, twi_shm_fault_text(fault));
@@ -511,7 +516,7 @@ static void put_back(struct twi_shm_peer *peer, struct twi_shm_incoming *incomin
 	incoming->copied = 0;
 	entry = twi_match_arrive_first(&peer->match, &incoming->arrival.match);
 	if (entry != NULL)
-		matched(peer, twi_container_of(entry, struct tow_op, match), incoming);
+		offer_matched(peer, twi_container_of(entry, struct tow_op, match), incoming);
 }
 
 bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force)

@@ -148,8 +148,8 @@ static void offer_release(struct twi_shm_peer *peer, struct twi_shm_offer *offer
 }
 
 /* How the receiver gets at the memory of this message, and where it is. */
-static enum twi_shm_type place(struct twi_shm_peer *peer, const struct tow_op *op,
-			       uint64_t *where_out, uint32_t *extent_out)
+static enum twi_shm_type place_message(struct twi_shm_peer *peer, const struct tow_op *op,
+				       uint64_t *where_out, uint32_t *extent_out)
 {
 	const struct twi_extent *extent = NULL;
 
@@ -180,7 +180,7 @@ static bool put_offer(struct twi_shm_peer *peer, struct tow_op *op)
 	offer = offer_acquire(peer);
 	if (offer == NULL)
 		return false;
-	type = place(peer, op, &where, &extent);
+	type = place_message(peer, op, &where, &extent);
 	offer->op = op;
 	op->seq = ++peer->seq_sent;
 	twi_peer_sent(&peer->base, op->space);
@@ -226,7 +226,7 @@ static bool put_withdrawal(struct twi_shm_peer *peer, struct twi_shm_offer *offe
  * What a large message needs. A receiver that may not read our memory gets memory that is not the
  * pool's through the staging, which is a copy more.
  */
-static int claim(struct twi_shm_peer *peer, struct tow_op *op)
+static int claim_memory(struct twi_shm_peer *peer, struct tow_op *op)
 {
 	struct twi_engine *engine = peer->base.engine;
 	int status = twi_claim_need(&peer->base, op);
@@ -248,7 +248,7 @@ static int claim(struct twi_shm_peer *peer, struct tow_op *op)
 	return TOW_OK;
 }
 
-static bool put(struct twi_shm_peer *peer, struct tow_op *op)
+static bool put_message(struct twi_shm_peer *peer, struct tow_op *op)
 {
 	return op->bytes <= peer->eager_max ? put_small(peer, op) : put_offer(peer, op);
 }
@@ -263,14 +263,14 @@ void twi_shm_send(struct tow_peer *base, struct tow_op *op)
 		return;
 	}
 	if (op->bytes > peer->eager_max) {
-		int status = claim(peer, op);
+		int status = claim_memory(peer, op);
 
 		if (status < 0) {
 			twi_shm_op_end(peer, op, status, 0);
 			return;
 		}
 	}
-	if (twi_likely(twi_list_empty(&peer->queued)) && put(peer, op))
+	if (twi_likely(twi_list_empty(&peer->queued)) && put_message(peer, op))
 		return;
 	twi_count(base->engine->diag, TWI_C_credit_stalls, op->space == TWI_SPACE_USER);
 	op->stage = TWI_STAGE_QUEUED;
@@ -510,7 +510,7 @@ unsigned twi_shm_send_work(struct twi_shm_peer *peer)
 
 		/* It may complete, and be another's, before the call is back. */
 		twi_list_remove(&op->link);
-		if (!put(peer, op)) {
+		if (!put_message(peer, op)) {
 			twi_list_push_front(&peer->queued, &op->link);
 			break;
 		}

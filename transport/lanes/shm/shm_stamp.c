@@ -8,7 +8,7 @@
 #include "transport/op/lane_host.h"
 
 /* Whether message seq carries a checksum: one in so many, or all. */
-static bool sums(const struct twi_shm_peer *peer, uint64_t seq, uint64_t bytes)
+static bool has_sum(const struct twi_shm_peer *peer, uint64_t seq, uint64_t bytes)
 {
 	if (twi_unlikely(peer->base.engine->knobs.checksum_all))
 		return true;
@@ -45,7 +45,7 @@ unsigned twi_shm_stamp(struct twi_shm_peer *peer, struct twi_shm_slot *slot,
 {
 	bool small = type == TWI_SHM_INLINED || type == TWI_SHM_IN_AREA;
 	bool all = small && times_all(peer);
-	bool summed = !all && sums(peer, op->seq, op->bytes);
+	bool summed = !all && has_sum(peer, op->seq, op->bytes);
 	uint64_t sent_ns = 0;
 
 	if (twi_unlikely(summed) && !small && !can_sum(op))

@@ -104,7 +104,7 @@ static void hold_back(struct twi_tcp_peer *peer)
  * what follows a word of the peer's; the following ones share a system call, and leave when there
  * are enough or when somebody waits.
  */
-static void kick(struct twi_tcp_peer *peer, uint64_t now_ns)
+static void kick_peer(struct twi_tcp_peer *peer, uint64_t now_ns)
 {
 	struct twi_engine *engine = peer->base.engine;
 	struct twi_session *session = &peer->base.session;
@@ -137,14 +137,14 @@ static void peer_send(struct tow_peer *base, struct tow_op *op)
 	uint64_t start_ns = op->start_ns;
 
 	twi_session_send(&base->session, op);
-	kick(tcp_peer(base), start_ns);
+	kick_peer(tcp_peer(base), start_ns);
 }
 
 static void peer_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
 {
 	twi_session_look_again(&base->session, tag, space);
 	if (twi_session_has_words(&base->session))
-		kick(tcp_peer(base), twi_engine_batch_now(base->engine));
+		kick_peer(tcp_peer(base), twi_engine_batch_now(base->engine));
 }
 
 static void peer_recv(struct tow_peer *base, struct tow_op *op)
@@ -153,7 +153,7 @@ static void peer_recv(struct tow_peer *base, struct tow_op *op)
 
 	twi_session_recv(&base->session, op);
 	if (twi_session_has_words(&base->session))
-		kick(tcp_peer(base), start_ns);
+		kick_peer(tcp_peer(base), start_ns);
 }
 
 static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, bool force)
@@ -213,7 +213,7 @@ static void finish_closing(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 }
 
 /* Reads what a poll has told of. True when something came of it: the peer may be gone then. */
-static bool pull(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
+static bool pull_peer(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 {
 	struct twi_tcp_stream *stream = peer->lines[0].stream;
 
@@ -238,7 +238,7 @@ static unsigned pump_dirty(struct twi_tcp_lane *lane)
 
 		twi_list_remove(entry);
 		count++;
-		if (twi_unlikely(lane->base.engine->plain_rings) && pull(lane, peer))
+		if (twi_unlikely(lane->base.engine->plain_rings) && pull_peer(lane, peer))
 			continue; /* it is dirty again, or lost */
 		twi_tcp_pump(peer);
 		if (peer->parting)

@@ -204,7 +204,7 @@ static void fill_tokens(struct twi_tcp_door *door, uint64_t now_ns)
 }
 
 /* All slots are in use: the oldest who has not proved anything, and has had time to, goes. */
-static bool evict(struct twi_tcp_lane *lane, uint64_t now_ns, uint64_t *retry_ns_out)
+static bool evict_stranger(struct twi_tcp_lane *lane, uint64_t now_ns, uint64_t *retry_ns_out)
 {
 	struct twi_list *pos, *next;
 
@@ -226,7 +226,7 @@ static bool evict(struct twi_tcp_lane *lane, uint64_t now_ns, uint64_t *retry_ns
 }
 
 /* May one more be heard? If not, the listener pauses until one may. */
-static bool admit(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener)
+static bool may_admit(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener)
 {
 	struct twi_tcp_door *door = &lane->door;
 	uint64_t now = twi_engine_now(lane->base.engine), retry_ns;
@@ -239,7 +239,7 @@ static bool admit(struct twi_tcp_lane *lane, struct twi_tcp_listener *listener)
 			    now + TWI_ACCEPTS_A_TURN * SECOND_NS / TWI_STRANGER_RATE);
 		return false;
 	}
-	if (door->free_count == 0 && !evict(lane, now, &retry_ns)) {
+	if (door->free_count == 0 && !evict_stranger(lane, now, &retry_ns)) {
 		pause_until(lane, listener, retry_ns);
 		return false;
 	}
@@ -253,7 +253,7 @@ static bool accept_one(struct twi_tcp_lane *lane, struct twi_tcp_listener *liste
 	struct twi_tcp_stream *stream;
 	int fd;
 
-	if (!admit(lane, listener))
+	if (!may_admit(lane, listener))
 		return false;
 	fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0) {

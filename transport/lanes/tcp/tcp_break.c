@@ -58,7 +58,7 @@ static const char *line_name(unsigned line, char text[16])
 }
 
 /* The session is told; from here on nothing of the stream is counted any more. */
-static void cut(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line)
+static void cut_line(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line)
 {
 	if (peer->lines[line].stream != NULL)
 		twi_tcp_stream_destroy(lane, peer->lines[line].stream);
@@ -86,7 +86,7 @@ void twi_tcp_line_superseded(struct twi_tcp_lane *lane, struct twi_tcp_peer *pee
 {
 	snprintf(peer->lines[line].error, sizeof(peer->lines[line].error),
 		 "the other side dialed anew");
-	cut(lane, peer, line);
+	cut_line(lane, peer, line);
 }
 
 void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
@@ -101,7 +101,7 @@ void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	snprintf(at->why, sizeof(at->why), "%s", tow_error_message());
 	twi_log(lane->base.engine->diag, 3, "peer %s: %s connection: %s", peer->base.address,
 		line_name(line, text), at->error);
-	cut(lane, peer, line);
+	cut_line(lane, peer, line);
 	if (peer->parting && line > 0)
 		return;
 	at->broken_ns = since_ns != 0 ? since_ns : now;
@@ -145,8 +145,8 @@ void twi_tcp_line_mended(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	twi_tcp_mark_dirty(peer);
 }
 
-static void gone(struct twi_tcp_peer *peer, const struct twi_tcp_line *line, uint64_t now_ns,
-		 const char *how)
+static void line_gone(struct twi_tcp_peer *peer, const struct twi_tcp_line *line, uint64_t now_ns,
+		      const char *how)
 {
 	uint64_t ms = (now_ns - line->broken_ns) / MS_NS;
 
@@ -173,12 +173,13 @@ bool twi_tcp_attempt_failed(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer
 		at->refused_ns = now;
 	if (at->refusals >= REFUSALS && denial == TWI_TCP_NOBODY &&
 	    now - at->refused_ns >= NOBODY_NS) {
-		gone(peer, at, now, "nobody listens at its address any more");
+		line_gone(peer, at, now, "nobody listens at its address any more");
 		return false;
 	}
 	if (at->refusals >= REFUSALS && denial == TWI_TCP_UNKNOWN &&
 	    now - at->refused_ns >= UNKNOWN_NS) {
-		gone(peer, at, now, "whoever listens at its address does not know this session");
+		line_gone(peer, at, now,
+			  "whoever listens at its address does not know this session");
 		return false;
 	}
 	at->redial_ns = now + at->backoff_ns;
@@ -188,8 +189,8 @@ bool twi_tcp_attempt_failed(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer
 }
 
 /* One line of a troubled peer. False: the peer is lost. */
-static bool mend(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
-		 uint64_t now_ns)
+static bool mend_line(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
+		      uint64_t now_ns)
 {
 	struct twi_tcp_line *at = &peer->lines[line];
 	uint64_t gone_ns = at->broken_ns + timeout_of(lane->base.engine);
@@ -198,7 +199,7 @@ static bool mend(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned 
 	if (at->broken_ns == 0)
 		return true;
 	if (now_ns >= gone_ns) {
-		gone(peer, at, now_ns, "it did not come back within peer_timeout_ns");
+		line_gone(peer, at, now_ns, "it did not come back within peer_timeout_ns");
 		return false;
 	}
 	if (at->redial_ns <= now_ns)
@@ -213,7 +214,7 @@ static bool mend(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned 
 	return true;
 }
 
-static void redial(struct twi_tcp_lane *lane, uint64_t now_ns)
+static void redial_lines(struct twi_tcp_lane *lane, uint64_t now_ns)
 {
 	struct twi_list *pos, *next;
 
@@ -221,7 +222,7 @@ static void redial(struct twi_tcp_lane *lane, uint64_t now_ns)
 		struct twi_tcp_peer *peer = twi_container_of(pos, struct twi_tcp_peer, troubled);
 
 		for (unsigned line = 0; line < peer->line_count; line++) {
-			if (!mend(lane, peer, line, now_ns))
+			if (!mend_line(lane, peer, line, now_ns))
 				break;
 		}
 	}
@@ -256,7 +257,7 @@ static void break_all(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uint
 	}
 }
 
-static void look(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uint64_t now_ns)
+static void look_at_peer(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uint64_t now_ns)
 {
 	struct twi_session *session = &peer->base.session;
 	uint64_t silent_ns, third = timeout_of(lane->base.engine) / 3;
@@ -276,7 +277,7 @@ static void look(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uint64_t 
 	}
 }
 
-static void beat(struct twi_tcp_lane *lane, uint64_t now_ns)
+static void beat_peers(struct twi_tcp_lane *lane, uint64_t now_ns)
 {
 	uint64_t every = beat_of(lane->base.engine), missed = 0;
 	struct twi_list *pos, *next;
@@ -299,7 +300,7 @@ static void beat(struct twi_tcp_lane *lane, uint64_t now_ns)
 					twi_min(missed, now_ns - peer->lines[i].broken_ns);
 		}
 		if (twi_list_empty(&peer->troubled))
-			look(lane, peer, now_ns);
+			look_at_peer(lane, peer, now_ns);
 	}
 	lane->beat_ns = any ? now_ns + every : UINT64_MAX;
 }
@@ -326,10 +327,10 @@ void twi_tcp_clock(struct twi_tcp_lane *lane, uint64_t now_ns)
 {
 	lane->due_ns = UINT64_MAX;
 	if (lane->beat_ns <= now_ns)
-		beat(lane, now_ns);
+		beat_peers(lane, now_ns);
 	twi_tcp_due(lane, lane->beat_ns);
 	twi_tcp_due(lane, twi_tcp_watch_silent(lane, now_ns));
-	redial(lane, now_ns);
+	redial_lines(lane, now_ns);
 	expire_dying(lane, now_ns);
 	twi_tcp_due(lane, twi_tcp_handshake_expire(lane, now_ns));
 	twi_tcp_due(lane, twi_tcp_accept_resume(lane, now_ns));

@@ -16,7 +16,7 @@ static const char *state_of(const struct twi_tcp_peer *peer, const struct twi_tc
 	return line->trial != NULL ? "resuming" : "broken";
 }
 
-static void ends(const struct twi_tcp_stream *stream, struct twi_emit *emit)
+static void describe_ends(const struct twi_tcp_stream *stream, struct twi_emit *emit)
 {
 	struct twi_tcp_address at;
 	char text[TOW_ADDRESS_MAX];
@@ -52,7 +52,7 @@ static void describe_line(const struct twi_tcp_peer *peer, unsigned index, struc
 	}
 	if (line->stream != NULL) {
 		twi_emit_bool(emit, "encrypted", line->stream->seal != NULL);
-		ends(line->stream, emit);
+		describe_ends(line->stream, emit);
 		twi_tcp_sample_describe(&line->stream->sample, line->stream->fd, now, emit);
 	}
 	twi_emit_object_end(emit);

@@ -224,7 +224,7 @@ void twi_tcp_dial_abort(struct tow_op *op, int status)
 }
 
 /* What to dial to reach the peer again: the acceptor knows only what it was told. */
-static const struct twi_tcp_address *dialed(const struct twi_tcp_peer *peer)
+static const struct twi_tcp_address *dialed_address(const struct twi_tcp_peer *peer)
 {
 	if (peer->connector)
 		return &peer->remote;
@@ -234,7 +234,7 @@ static const struct twi_tcp_address *dialed(const struct twi_tcp_peer *peer)
 int twi_tcp_dial_again(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsigned line,
 		       enum twi_tcp_denial *denial_out)
 {
-	const struct twi_tcp_address *to = dialed(peer);
+	const struct twi_tcp_address *to = dialed_address(peer);
 	struct twi_tcp_line *at = &peer->lines[line];
 	uint64_t limit_ns = lane->base.engine->knobs.peer_timeout_ns / 4;
 	int status;

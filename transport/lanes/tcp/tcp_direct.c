@@ -15,7 +15,7 @@
 #define PULLS_MAX     16u   /* before other streams have their turn */
 #define IDLE_TURNS    4096u /* without a byte: it is armed again */
 
-static void forget(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+static void forget_stream(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_tcp_direct *direct = &lane->direct;
 
@@ -31,7 +31,7 @@ static void forget(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 void twi_tcp_direct_forget(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	if (stream->direct)
-		forget(lane, stream);
+		forget_stream(lane, stream);
 }
 
 void twi_tcp_direct_end(struct twi_tcp_lane *lane)
@@ -42,12 +42,12 @@ void twi_tcp_direct_end(struct twi_tcp_lane *lane)
 	while (direct->count > 0) {
 		struct twi_tcp_stream *stream = direct->streams[0];
 
-		forget(lane, stream);
+		forget_stream(lane, stream);
 		twi_tcp_arm(lane, stream);
 	}
 }
 
-static bool disarm(const struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream)
+static bool disarm_stream(const struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream)
 {
 	struct twi_ring *ring = lane->base.engine->ring;
 
@@ -75,7 +75,7 @@ void twi_tcp_direct_warm(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	    atomic_load_explicit(&engine->waiters, memory_order_relaxed) == 0 ||
 	    atomic_load_explicit(&engine->watchers, memory_order_relaxed) > 0)
 		return;
-	if (!disarm(lane, stream))
+	if (!disarm_stream(lane, stream))
 		return;
 	stream->direct = true;
 	stream->idle_turns = 0;
@@ -95,7 +95,7 @@ static bool read_one(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	n = recv(stream->fd, lane->direct.buffer, TWI_RING_BUFFER_BYTES, MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
 		if (++stream->idle_turns == IDLE_TURNS) {
-			forget(lane, stream);
+			forget_stream(lane, stream);
 			twi_tcp_arm(lane, stream);
 		}
 		return false;

@@ -126,7 +126,7 @@ void twi_tcp_greet_end(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 }
 
 /* Reads until `want` bytes are there. */
-static int fetch(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_t want)
+static int fetch_bytes(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_t want)
 {
 	struct twi_tcp_greet *greet = stream->greet;
 	ssize_t n;
@@ -154,14 +154,14 @@ static int fetch(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_
 	return twi_error(TOW_EREFUSED, "the other side ended the handshake");
 }
 
-static void take(struct twi_tcp_greet *greet, size_t bytes)
+static void take_bytes(struct twi_tcp_greet *greet, size_t bytes)
 {
 	twi_assert(bytes <= greet->fill);
 	greet->fill -= (uint32_t)bytes;
 	memmove(greet->in, greet->in + bytes, greet->fill);
 }
 
-static int proved(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+static int stream_proved(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	struct twi_tcp_greet *greet = stream->greet;
 	struct twi_tcp_door *door = &lane->door;
@@ -204,10 +204,10 @@ int twi_tcp_greet_prove(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 		}
 		if (said < 0)
 			return said;
-		take(greet, used);
+		take_bytes(greet, used);
 		if (status == TOW_OK)
-			return proved(lane, stream);
-		status = fetch(lane, stream, sizeof(greet->in));
+			return stream_proved(lane, stream);
+		status = fetch_bytes(lane, stream, sizeof(greet->in));
 		if (status != TOW_OK)
 			return status;
 	}
@@ -322,7 +322,7 @@ int twi_tcp_greet_hear(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 			return twi_error(TOW_EPROTOCOL, "handshake: more than was asked for");
 		if (status != TOW_AGAIN)
 			return status;
-		status = fetch(lane, stream, need);
+		status = fetch_bytes(lane, stream, need);
 		if (status != TOW_OK)
 			return status;
 	}

@@ -126,7 +126,7 @@ static int take_address(const struct twi_tcp_stream *stream, struct twi_tcp_peer
 }
 
 /* What both sides can; the same on both, from the same two words. */
-static int agree(struct twi_tcp_peer *peer, const struct twi_hello *hello)
+static int agree_features(struct twi_tcp_peer *peer, const struct twi_hello *hello)
 {
 	const struct twi_feature_side ours = { features_of(peer), TWI_WIRE_MAJOR, TWI_WIRE_MINOR };
 
@@ -186,7 +186,7 @@ static void peer_up(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 }
 
 /* Greeted, it waits for the peer's other streams; what it held for the handshake is given back. */
-static void greeted(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
+static void stream_greeted(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
 	stream->state = TWI_TCP_PAIRING;
 	twi_tcp_greet_end(lane, stream);
@@ -260,9 +260,9 @@ static int welcome_control(struct twi_tcp_lane *lane, struct twi_tcp_stream *str
 	/* Who is refused for its features has our word first, and so can say why itself. */
 	status = twi_tcp_greet_say(stream, &answer);
 	if (status == TOW_OK)
-		status = agree(peer, hello);
+		status = agree_features(peer, hello);
 	if (status == TOW_OK)
-		greeted(lane, stream);
+		stream_greeted(lane, stream);
 	return status;
 }
 
@@ -323,7 +323,7 @@ static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 		status = twi_endpoint_refused(peer->listener->endpoint->base.address);
 	if (status < 0)
 		return status;
-	greeted(lane, stream);
+	stream_greeted(lane, stream);
 	peer_up(lane, peer);
 	return TOW_OK;
 }
@@ -346,8 +346,8 @@ static int take_record(struct twi_tcp_peer *peer, unsigned line, const struct tw
 }
 
 /* The line goes on over this stream. The peer may be lost by it: then the stream is gone, too. */
-static void resumed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
-		    const struct twi_tcp_words *words)
+static void line_resumed(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
+			 const struct twi_tcp_words *words)
 {
 	struct twi_tcp_peer *peer = stream->peer;
 	unsigned line = stream->line;
@@ -414,13 +414,13 @@ static int welcome_back(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 		stream->peer = NULL; /* the line stays broken; the peer knows nothing of this */
 		return status;
 	}
-	resumed(lane, stream, words);
+	line_resumed(lane, stream, words);
 	return TOW_OK;
 }
 
 /* The answer to our HELLO. */
-static int answered(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
-		    const struct twi_tcp_words *words)
+static int hello_answered(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
+			  const struct twi_tcp_words *words)
 {
 	const struct twi_hello *hello = &words->hello;
 	struct twi_tcp_peer *peer = stream->peer;
@@ -438,11 +438,11 @@ static int answered(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 		return twi_endpoint_refused(peer->base.address);
 	}
 	if (stream->redial) {
-		resumed(lane, stream, words);
+		line_resumed(lane, stream, words);
 		return TOW_OK;
 	}
 	if (!first) {
-		greeted(lane, stream);
+		stream_greeted(lane, stream);
 		peer_up(lane, peer);
 		return TOW_OK;
 	}
@@ -451,14 +451,14 @@ static int answered(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream,
 				 peer->base.address);
 	peer->token = hello->token;
 	peer->line_count = 1u + hello->bulk_count;
-	status = agree(peer, hello);
+	status = agree_features(peer, hello);
 	if (status == TOW_OK)
 		status = take_address(stream, peer, words);
 	if (status == TOW_OK)
 		status = start_session(peer, hello);
 	if (status < 0)
 		return status;
-	greeted(lane, stream);
+	stream_greeted(lane, stream);
 	return twi_tcp_dial_lines(lane, peer);
 }
 
@@ -475,7 +475,7 @@ static int go_on(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	if (status != TOW_OK) /* TOW_AGAIN, too */
 		return status;
 	if (stream->ours)
-		return answered(lane, stream, &words);
+		return hello_answered(lane, stream, &words);
 	stream->resumes = (words.hello.flags & TWI_HELLO_RESUME) != 0;
 	if (stream->resumes)
 		return welcome_back(lane, stream, &words);

@@ -154,7 +154,7 @@ static void send_control(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
  * flag of the send would not do: without Nagle's algorithm the next acknowledgement pushes the rest
  * out.
  */
-static void cork(struct twi_tcp_stream *stream, bool on)
+static void cork_stream(struct twi_tcp_stream *stream, bool on)
 {
 	const int value = on;
 
@@ -180,7 +180,7 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	}
 	if (!twi_session_bulk_out(&stream->peer->base.session, stream->line - 1u,
 				  engine->knobs.bulk_chunk_bytes, &out)) {
-		cork(stream, false);
+		cork_stream(stream, false);
 		return;
 	}
 	if (twi_tcp_zerocopy_wants(lane, stream, &out, &slot)) {
@@ -202,7 +202,7 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 		return;
 	}
 	if (out.more) /* before it is submitted */
-		cork(stream, true);
+		cork_stream(stream, true);
 	stream->tx_busy = true;
 }
 

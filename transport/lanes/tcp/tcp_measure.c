@@ -65,7 +65,7 @@ static void add_streams(const struct twi_tcp_peer *peer, struct sum *sum)
 }
 
 /* Goes on from the look before. Without any connection what was known stays. */
-static void follow(struct twi_tcp_watch *watch, const struct sum *sum, uint64_t now_ns)
+static void follow_sum(struct twi_tcp_watch *watch, const struct sum *sum, uint64_t now_ns)
 {
 	if (sum->streams == 0)
 		return;
@@ -108,7 +108,7 @@ void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out, cha
 
 	(void)fabric;
 	add_streams(peer, &sum);
-	follow(&peer->watch, &sum, now);
+	follow_sum(&peer->watch, &sum, now);
 	out->flags |= TWI_LINK_TCP;
 	for (unsigned i = 0; i < peer->line_count; i++) {
 		if (peer->lines[i].stream == NULL)
@@ -131,7 +131,7 @@ void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out, cha
 	out->receive_buffer = buffer_of(peer, SO_RCVBUF);
 }
 
-static void look(struct twi_tcp_peer *peer, uint64_t now_ns)
+static void look_at_peer(struct twi_tcp_peer *peer, uint64_t now_ns)
 {
 	struct twi_session *session = &peer->base.session;
 	struct sum sum;
@@ -144,7 +144,7 @@ static void look(struct twi_tcp_peer *peer, uint64_t now_ns)
 		twi_tcp_mark_dirty(peer);
 	}
 	add_streams(peer, &sum);
-	follow(&peer->watch, &sum, now_ns);
+	follow_sum(&peer->watch, &sum, now_ns);
 }
 
 uint64_t twi_tcp_watch_silent(struct twi_tcp_lane *lane, uint64_t now_ns)
@@ -163,7 +163,7 @@ uint64_t twi_tcp_watch_silent(struct twi_tcp_lane *lane, uint64_t now_ns)
 		struct twi_tcp_peer *peer = (struct twi_tcp_peer *)(void *)base;
 
 		if (base->lane == &lane->base && peer->up && !peer->lost && !peer->parting)
-			look(peer, now_ns);
+			look_at_peer(peer, now_ns);
 	}
 	return lane->watch_ns;
 }

@@ -24,7 +24,7 @@ static int bad_address(const char *address, const char *why)
 }
 
 /* Splits "HOST:PORT" or "[HOST]:PORT". */
-static int split(const char *address, char host[TOW_ADDRESS_MAX], const char **port_out)
+static int split_address(const char *address, char host[TOW_ADDRESS_MAX], const char **port_out)
 {
 	const char *colon = strrchr(address, ':'), *start = address, *end = colon;
 	char *rest;
@@ -57,7 +57,7 @@ static int look_up(const char *address, int flags, struct twi_tcp_address *out)
 	struct addrinfo *found = NULL;
 	char host[TOW_ADDRESS_MAX];
 	const char *port = NULL;
-	int status = split(address, host, &port), err;
+	int status = split_address(address, host, &port), err;
 
 	if (status < 0)
 		return status;
@@ -172,7 +172,7 @@ bool twi_tcp_link_local(const struct twi_tcp_address *address)
 	return IN6_IS_ADDR_LINKLOCAL(&address->in6.sin6_addr) != 0;
 }
 
-static bool multicast(const struct twi_tcp_address *address)
+static bool is_multicast(const struct twi_tcp_address *address)
 {
 	if (address->any.sa_family == AF_INET)
 		return ntohl(address->in.sin_addr.s_addr) >> 28 >= 14; /* and broadcast */
@@ -237,7 +237,7 @@ int twi_tcp_told_get(const uint8_t in[TWI_TCP_TOLD_BYTES], bool local, struct tw
 		struct twi_tcp_address *row = &told.rows[i];
 
 		get_row(in + 4 + i * 18, row);
-		if (twi_tcp_port(row) == 0 || twi_tcp_wildcard(row) || multicast(row) ||
+		if (twi_tcp_port(row) == 0 || twi_tcp_wildcard(row) || is_multicast(row) ||
 		    (!local && (twi_tcp_loopback(row) || twi_tcp_link_local(row))))
 			return twi_error(TOW_EPROTOCOL,
 					 "a peer tells an address that cannot be reached");

@@ -11,7 +11,7 @@
 #include "diag/base/error.h"
 
 /* Is `name` a word of the comma-separated list? */
-static bool listed(const char *list, const char *name)
+static bool is_listed(const char *list, const char *name)
 {
 	size_t bytes = strlen(name);
 
@@ -28,8 +28,8 @@ static bool listed(const char *list, const char *name)
 bool twi_tcp_interface_allowed(const char *knob, const char *name)
 {
 	if (knob[0] == '^')
-		return !listed(knob + 1, name);
-	return knob[0] == '\0' || listed(knob, name);
+		return !is_listed(knob + 1, name);
+	return knob[0] == '\0' || is_listed(knob, name);
 }
 
 int twi_tcp_interfaces_check(const char *knob)

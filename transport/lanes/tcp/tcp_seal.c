@@ -77,7 +77,7 @@ static void put_record(struct twi_tcp_seal *seal, const void *plain, size_t byte
 	seal->out_tail += twi_cipher_seal(&seal->send, seal->out + seal->out_tail, plain, bytes);
 }
 
-static size_t room(const struct twi_tcp_seal *seal)
+static size_t seal_room(const struct twi_tcp_seal *seal)
 {
 	size_t left = SEALED_BYTES - seal->out_tail;
 
@@ -90,7 +90,7 @@ static size_t room(const struct twi_tcp_seal *seal)
 static bool seal_control(struct twi_session *session, struct twi_tcp_seal *seal)
 {
 	struct iovec out;
-	size_t n = room(seal);
+	size_t n = seal_room(seal);
 
 	if (n == 0 || !twi_session_control_out(session, &out))
 		return false;
@@ -113,14 +113,15 @@ static bool seal_bulk(struct twi_session *session, struct twi_tcp_seal *seal, un
 	struct twi_bulk_out out;
 	size_t sent = 0;
 
-	if (room(seal) == 0 || !twi_session_bulk_out(session, channel, TWI_CIPHER_RECORD_MAX, &out))
+	if (seal_room(seal) == 0 ||
+	    !twi_session_bulk_out(session, channel, TWI_CIPHER_RECORD_MAX, &out))
 		return false;
 	if (out.payload_part >= 0 &&
 	    !is_good(&seal->readable, out.op, out.parts[out.payload_part], false) &&
 	    twi_session_out_faulted(session, channel))
 		return true;
 	for (int i = 0; i < out.count; i++) {
-		size_t n = twi_min(room(seal), out.parts[i].iov_len);
+		size_t n = twi_min(seal_room(seal), out.parts[i].iov_len);
 
 		if (n > 0)
 			put_record(seal, out.parts[i].iov_base, n);

@@ -44,8 +44,8 @@ struct setter {
 	int fd;
 };
 
-static void set(const struct setter *s, enum twi_tcp_setting what, int level, int option,
-		const void *value, socklen_t bytes)
+static void set_option(const struct setter *s, enum twi_tcp_setting what, int level, int option,
+		       const void *value, socklen_t bytes)
 {
 	if (setsockopt(s->fd, level, option, value, bytes) == 0 || (*s->refused & 1u << what) != 0)
 		return;
@@ -60,11 +60,11 @@ static void set_int(const struct setter *s, enum twi_tcp_setting what, int level
 {
 	int number = (int)twi_min(value, (uint64_t)INT32_MAX);
 
-	set(s, what, level, option, &number, sizeof(number));
+	set_option(s, what, level, option, &number, sizeof(number));
 }
 
 /* Whole seconds, at least one. */
-static uint64_t seconds(uint64_t ns)
+static uint64_t whole_seconds(uint64_t ns)
 {
 	return twi_max(ns / S_NS, (uint64_t)1);
 }
@@ -75,10 +75,10 @@ static uint64_t seconds(uint64_t ns)
  */
 static void set_watch(const struct setter *s, uint64_t heartbeat_ns, uint64_t timeout_ns)
 {
-	uint64_t third = timeout_ns / 3, probe = seconds(twi_min(heartbeat_ns, third / 3));
+	uint64_t third = timeout_ns / 3, probe = whole_seconds(twi_min(heartbeat_ns, third / 3));
 
 	set_int(s, TWI_SET_HEARTBEAT, SOL_SOCKET, SO_KEEPALIVE, 1);
-	set_int(s, TWI_SET_HEARTBEAT, IPPROTO_TCP, TCP_KEEPIDLE, seconds(heartbeat_ns));
+	set_int(s, TWI_SET_HEARTBEAT, IPPROTO_TCP, TCP_KEEPIDLE, whole_seconds(heartbeat_ns));
 	set_int(s, TWI_SET_HEARTBEAT, IPPROTO_TCP, TCP_KEEPINTVL, probe);
 	set_int(s, TWI_SET_HEARTBEAT, IPPROTO_TCP, TCP_KEEPCNT,
 		twi_min(twi_max(third / S_NS / probe, (uint64_t)2), (uint64_t)127));
@@ -116,8 +116,8 @@ void twi_tcp_socket_setup(struct twi_engine *engine, uint32_t *refused, int fd)
 		set_int(&s, TWI_SET_BUSY_POLL, SOL_SOCKET, SO_BUSY_POLL,
 			twi_max(knobs->busy_poll_ns / 1000, (uint64_t)1));
 	if (knobs->congestion[0] != '\0')
-		set(&s, TWI_SET_CONGESTION, IPPROTO_TCP, TCP_CONGESTION, knobs->congestion,
-		    (socklen_t)strlen(knobs->congestion));
+		set_option(&s, TWI_SET_CONGESTION, IPPROTO_TCP, TCP_CONGESTION, knobs->congestion,
+			   (socklen_t)strlen(knobs->congestion));
 	else /* until the route is known */
 		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, unpaced, sizeof(unpaced) - 1);
 }
@@ -175,7 +175,7 @@ enum twi_tcp_reach twi_tcp_route_setup(const struct twi_engine *engine, int fd)
 	return TWI_TCP_REACH_LONG;
 }
 
-static void take(struct twi_tcp_sample *sample, int fd)
+static void take_sample(struct twi_tcp_sample *sample, int fd)
 {
 	struct tcp_info info = { 0 };
 	socklen_t bytes = sizeof(info);
@@ -201,7 +201,7 @@ void twi_tcp_sample_describe(struct twi_tcp_sample *sample, int fd, uint64_t now
 {
 	if (!sample->taken || now_ns - sample->at_ns >= TWI_SAMPLE_NS) {
 		sample->at_ns = now_ns;
-		take(sample, fd);
+		take_sample(sample, fd);
 	}
 	if (!sample->taken)
 		return;

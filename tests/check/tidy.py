@@ -1,4 +1,4 @@
-"""tidy.py - line lengths, blanks, leftovers, stray copies, sizes, machine paths, commit subjects.
+"""tidy.py - line lengths, blanks, leftovers, stray copies, sizes, names, machine paths, subjects.
 
 Functions of 61 to 70 lines and .c files of 601 to 1000 stand in tidy_ratchet.txt with their
 length. The ratchet only turns one way: entries shrink and go, none grows.
@@ -29,6 +29,11 @@ MAY_COPY = {
     "transport/lanes/tcp/tcp_seal.c": "the sealed beginning of a record that is not whole yet",
 }
 COPY = r"(?<![\w.>])(?:__builtin_)?(?:memcpy|memmove|mempcpy|memccpy|bcopy)\s*\("
+# A word alone is in twenty files: of no use for grep, nor in a backtrace. Tests and examples are
+# programs of one file, whose names say what is tried.
+STATIC = r"^(?:__attribute__\s*\(\([^;{}]*?\)\)\s*)?static\b[^;={}#]*?\)\s*[;{]"
+ONE_WORD = r"(?:tests|examples)/"
+TYPES = ("int", "void", "char", "bool", "double", "_Atomic", "_Alignas")
 LIBRARY = r"(diag|memreg|transport|include/internal)/"
 # The second branch steps over literals, in which no comment begins.
 OPENS_A_COMMENT = r'/\*(.*?)\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
@@ -101,6 +106,18 @@ def check_calls(name, code, faults):
             faults.append(Fault(name, number, f"{found.group(0)}) outside transport/op/path.c",
                                 "payload: call path.c, which counts it. Other words: assign them, "
                                 "or give the file a row with its reason in MAY_COPY of tidy.py"))
+
+
+def check_statics(name, code, faults):
+    """Static functions carry their noun."""
+    for found in re.finditer(STATIC, code, re.M):
+        text = re.sub(r"__attribute__\s*\(\(.*?\)\)", lambda m: " " * len(m.group(0)),
+                      found.group(0), flags=re.S)
+        names = [m for m in re.finditer(r"(\w+)\s*\(", text) if m.group(1) not in TYPES]
+        if names and "_" not in names[0].group(1).strip("_"):
+            line = code.count("\n", 0, found.start() + names[0].start()) + 1
+            faults.append(Fault(name, line, f"the static function {names[0].group(1)} has one word",
+                                "add its noun: row_add, add_row"))
 
 
 def functions(lines):
@@ -188,6 +205,8 @@ def check(tree):
             code = common.blank(text)
             check_comments(name, text, faults)
             check_calls(name, code, faults)
+            if not re.match(ONE_WORD, name):
+                check_statics(name, code, faults)
             measure(name, code, faults, long)
     check_ratchet(tree, long, faults)
     check_subjects(tree.root, faults)
@@ -245,6 +264,16 @@ SAMPLES = [
     ("huge file", {"a.c": c("int a;\n" * 1000)}, "1001 lines, more than 1000"),
     ("header", {"diag/a.h": c("int a;\n" * 300)}, "for an internal header"),
     ("public header", {"include/towline/a.h": c("int a;\n" * 300)}, None),
+    ("statics", {"a.c": c("static int a_add(int add)\n{\n\tadd(1);\n}\nint add(void);\n"
+                          "static int (*add_of(int a))(int);\nstatic int (*add)(void) = NULL;\n"
+                          "static const int add[] = { f(1) };\n"),
+                 "tests/a.c": c("static int add(void)\n{\n}\n")}, None),
+    ("one word", {"a.c": c("static int\nadd(int a,\n    int b)\n{\n}\n")},
+     "a.c:3: the static function add has one word"),
+    ("one word, marked", {"a.h": c("__attribute__((format(printf, 1, 2))) static inline\n"
+                                   "__attribute__((cold)) const struct a *add(int a)\n{\n}\n")},
+     "a.h:3: the static function add has"),
+    ("one word, declared", {"a.c": c("static void *add(void);\n")}, "a.c:2: the static function"),
     ("no comment", {"a.c": "int a;\n"}, "does not open with a comment"),
     ("machine path", {"a.md": "in /wo" "rk/main\n"}, "a path of one machine"),
     ("machine path 2", {"a.sh": 'cd "/ro' 'ot"\n'}, "a path of one machine"),

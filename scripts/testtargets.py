@@ -1,0 +1,32 @@
+"""testtargets.py BUILD [--suite S] [--no-suite S] ... - what must be built for these tests alone.
+
+Prints the targets, for ninja, that `meson test` would run or need with the same arguments; other
+arguments are left out. scripts/test builds no more of the sanitized builds.
+"""
+import json
+import os
+import sys
+
+
+def read(build, what):
+    with open(os.path.join(build, "meson-info", f"intro-{what}.json"), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def wanted(suites, only, without):
+    names = {suite.split(":")[-1] for suite in suites}
+    return not names & without and (not only or names & only)
+
+
+def main(build, arguments):
+    only, without = set(), set()
+    for option, value in zip(arguments, arguments[1:]):
+        if option in ("--suite", "--no-suite"):
+            (only if option == "--suite" else without).add(value)
+    files = {target["id"]: target["filename"] for target in read(build, "targets")}
+    found = {name for test in read(build, "tests") if wanted(test["suite"], only, without)
+             for target in test["depends"] for name in files[target]}
+    print(" ".join(sorted(os.path.relpath(name, os.path.realpath(build)) for name in found)))
+
+
+main(sys.argv[1], sys.argv[2:])

@@ -23,7 +23,7 @@ static inline int twi_call_check(const struct twi_engine *engine, const char *ca
 static inline void twi_call_enter(struct twi_engine *engine)
 {
 	twi_engine_enter(engine);
-	if (twi_likely(!twi_slice_is_ringless(engine)))
+	if (twi_likely(!twi_slices_on(&engine->slices)) || !twi_slice_is_ringless(engine))
 		twi_engine_bind_ring(engine);
 }
 

@@ -349,14 +349,18 @@ int twi_pool_lease(struct twi_pool *pool, const void *p)
 	uint64_t bytes = 0;
 	int outcome;
 
-	if (extent == NULL) {
-		outcome = twi_overflow_lease(&pool->overflow, p, &bytes);
-		return outcome == TOW_EFOREIGN ? not_in_pool(p)
-					       : leased_status(pool, p, outcome, bytes);
-	}
-	if (pool->ops->find(pool->arena[extent->slot], p, &block) < 0)
+	if (extent != NULL)
+		return twi_pool_lease_block(pool, extent, p, &block);
+	outcome = twi_overflow_lease(&pool->overflow, p, &bytes);
+	return outcome == TOW_EFOREIGN ? not_in_pool(p) : leased_status(pool, p, outcome, bytes);
+}
+
+int twi_pool_lease_block(struct twi_pool *pool, const struct twi_extent *extent, const void *p,
+			 struct twi_block *block_out)
+{
+	if (pool->ops->find(pool->arena[extent->slot], p, block_out) < 0)
 		return not_allocated(p);
-	return leased_status(pool, p, twi_hold_lease(block.hold), block.bytes);
+	return leased_status(pool, p, twi_hold_lease(block_out->hold), block_out->bytes);
 }
 
 int twi_pool_lease_again(struct twi_pool *pool, const void *p)
@@ -371,27 +375,38 @@ int twi_pool_lease_again(struct twi_pool *pool, const void *p)
 	return twi_hold_lease_again(block.hold);
 }
 
+void twi_pool_release_block(struct twi_pool *pool, const struct twi_block *block)
+{
+	int outcome = twi_hold_release(block->hold);
+
+	/* A release without its lease is our own mistake: the memory may be in use elsewhere. */
+	twi_assert(outcome != TOW_EINVAL);
+	if (outcome == TOW_OK)
+		return;
+	count_leased(pool, -(int64_t)block->bytes);
+	if (twi_likely(outcome != TWI_HOLD_ENDED))
+		return;
+	atomic_fetch_sub_explicit(&pool->deferred_bytes, block->bytes, memory_order_relaxed);
+	pool->ops->give(pool->arena[twi_pool_find(pool, block->base, 1)->slot], block->base);
+	tell_room(pool);
+}
+
 void twi_pool_release(struct twi_pool *pool, const void *p)
 {
 	const struct twi_extent *extent = twi_pool_find(pool, p, 1);
-	struct twi_block block = { .bytes = 0 };
+	struct twi_block block;
+	uint64_t bytes;
 	int outcome;
 
-	/* A release without its lease is our own mistake: the memory may be in use elsewhere. */
 	if (extent != NULL) {
 		twi_assert(pool->ops->find(pool->arena[extent->slot], p, &block) == TOW_OK);
-		outcome = twi_hold_release(block.hold);
-	} else {
-		outcome = twi_overflow_release(&pool->overflow, p, &block.bytes);
-	}
-	twi_assert(outcome != TOW_EINVAL && outcome != TOW_EFOREIGN);
-	if (outcome != TOW_OK)
-		count_leased(pool, -(int64_t)block.bytes);
-	if (outcome != TWI_HOLD_ENDED || extent == NULL)
+		twi_pool_release_block(pool, &block);
 		return;
-	atomic_fetch_sub_explicit(&pool->deferred_bytes, block.bytes, memory_order_relaxed);
-	pool->ops->give(pool->arena[extent->slot], block.base);
-	tell_room(pool);
+	}
+	outcome = twi_overflow_release(&pool->overflow, p, &bytes);
+	twi_assert(outcome != TOW_EINVAL && outcome != TOW_EFOREIGN);
+	if (outcome == TWI_HOLD_LAST || outcome == TWI_HOLD_ENDED)
+		count_leased(pool, -(int64_t)bytes);
 }
 
 bool twi_pool_overflow(struct twi_pool *pool, const void *p, uint64_t bytes)

@@ -20,6 +20,7 @@
 
 #include "diag/knob/knob_word.h"
 #include "diag/record/site.h"
+#include "memreg/arena/arena.h"
 #include "memreg/pool/extent.h"
 #include "memreg/region/registrar.h"
 
@@ -129,6 +130,14 @@ int twi_pool_lease_again(struct twi_pool *pool, const void *p);
 
 /* Ends one lease; the last one of a freed allocation gives the memory back. Lock-free till then. */
 void twi_pool_release(struct twi_pool *pool, const void *p);
+
+/*
+ * The same lease for one who keeps what was found: p lies in `extent`, block_out is the allocation
+ * around it, which stays what it is until the lease ends. So its end need not look for it again.
+ */
+int twi_pool_lease_block(struct twi_pool *pool, const struct twi_extent *extent, const void *p,
+			 struct twi_block *block_out);
+void twi_pool_release_block(struct twi_pool *pool, const struct twi_block *block);
 
 /* True when [p, p + bytes) is an allocation outside the pool (TWI_EXHAUST_COPY), or part of one. */
 bool twi_pool_overflow(struct twi_pool *pool, const void *p, uint64_t bytes);

@@ -46,26 +46,6 @@ static bool hold_region(struct tow_op *op)
 	return true;
 }
 
-/* Leases what tow_alloc gave. TOW_OK, also for other memory; TOW_EFREED; TOW_EBUSY. */
-static int lease_host(struct tow_op *op)
-{
-	struct twi_pool *pool = op->engine->pool;
-	const struct twi_extent *extent = twi_pool_find(pool, op->data, op->bytes);
-	int status;
-
-	op->claim.memory = op->data;
-	op->claim.bytes = op->bytes;
-	op->claim.kind = TWI_CLAIM_UNREGISTERED;
-	if (extent == NULL && !twi_pool_overflow(pool, op->data, op->bytes))
-		return TOW_OK;
-	status = twi_pool_lease(pool, op->data);
-	if (status == TOW_OK) {
-		op->claim.kind = extent != NULL ? TWI_CLAIM_POOL : TWI_CLAIM_OUTSIDE;
-		op->claim.region = extent != NULL ? &extent->region : NULL;
-	}
-	return status;
-}
-
 static int refuse_staging(const struct tow_op *op)
 {
 	const struct tow_device *device = op->copy.device;
@@ -97,7 +77,7 @@ static int hold_host(struct tow_op *op)
 	struct tow_device *device = op->copy.device;
 	struct twi_engine *engine = op->engine;
 	const struct twi_staging *staging = &engine->staging;
-	int status = op->bytes > 0 ? lease_host(op) : TOW_OK;
+	int status = op->bytes > 0 ? twi_claim_memory(op) : TOW_OK;
 
 	if (op->bytes == 0 || status < 0)
 		return status;

@@ -28,11 +28,6 @@
 static _Atomic uint64_t next_engine_id = 1;
 static _Atomic uint64_t next_binding = 1;
 
-bool twi_engine_forked(const struct twi_engine *engine)
-{
-	return twi_unlikely(engine->fork_generation != twi_fork_generation());
-}
-
 static long futex_call(_Atomic uint32_t *word, int op, uint32_t value,
 		       const struct timespec *timeout)
 {

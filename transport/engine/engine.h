@@ -242,7 +242,10 @@ static inline void twi_pause_cpu(void)
 bool twi_engine_in_callback(struct twi_engine *engine);
 
 /* True in a forked child of the process that opened the runtime. */
-bool twi_engine_forked(const struct twi_engine *engine);
+static inline bool twi_engine_forked(const struct twi_engine *engine)
+{
+	return twi_unlikely(engine->fork_generation != twi_fork_generation());
+}
 
 /* Takes the engine, and asks its holder to give way. In a callback the thread holds it already. */
 void twi_engine_enter(struct twi_engine *engine);

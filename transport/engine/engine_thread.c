@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static _Atomic uint64_t fork_generation;
+_Atomic uint64_t twi_fork_count;
 static _Atomic uint32_t next_mark = 1;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end;
@@ -18,15 +18,10 @@ __thread struct twi_thread twi_self __attribute__((tls_model("initial-exec")));
 
 static void count_fork(void)
 {
-	atomic_fetch_add_explicit(&fork_generation, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&twi_fork_count, 1, memory_order_relaxed);
 	/* The life stays: the key's destructor will end it. */
 	twi_self.mark = 0;
 	twi_self.binding = 0;
-}
-
-uint64_t twi_fork_generation(void)
-{
-	return atomic_load_explicit(&fork_generation, memory_order_relaxed);
 }
 
 void twi_life_release(struct twi_life *life)

@@ -50,8 +50,12 @@ static inline bool twi_life_ended(const struct twi_life *life)
 	return life != NULL && atomic_load_explicit(&life->ended, memory_order_acquire) != 0;
 }
 
-/* How often this process has been forked into being. */
-uint64_t twi_fork_generation(void);
+/* How often this process has been forked into being: the child of a fork adds one. */
+extern _Atomic uint64_t twi_fork_count;
+static inline uint64_t twi_fork_generation(void)
+{
+	return atomic_load_explicit(&twi_fork_count, memory_order_relaxed);
+}
 
 /* Once in a process, before any of the above. */
 void twi_thread_setup(void);

@@ -8,19 +8,11 @@
 #include "diag/record/diag.h"
 #include "memreg/pool/pool.h"
 #include "memreg/pool/pool_regions.h"
+#include "memreg/region/lease.h"
 #include "transport/engine/engine.h"
 #include "transport/lanes/lane.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/op.h"
-
-void twi_claim_init(struct twi_claim *claim)
-{
-	claim->kind = TWI_CLAIM_NONE;
-	claim->staged = false;
-	claim->listed = false;
-	claim->region = NULL;
-	claim->peer = NULL;
-}
 
 void twi_peer_claims_init(struct twi_peer_claims *claims)
 {
@@ -98,27 +90,35 @@ int twi_claim_room(struct tow_peer *peer, uint64_t bytes)
 			 (unsigned long long)bytes);
 }
 
-void twi_claim_lease(struct tow_peer *peer, struct tow_op *op)
+int twi_claim_memory(struct tow_op *op)
 {
-	struct twi_pool *pool = peer->engine->pool;
+	struct twi_pool *pool = op->engine->pool;
 	struct twi_claim *claim = &op->claim;
-	const struct twi_extent *extent;
+	const struct twi_extent *extent = twi_pool_find(pool, op->data, op->bytes);
+	int status;
 
-	twi_assert_held(peer->engine);
-	if (claim->kind != TWI_CLAIM_NONE || op->bytes == 0)
-		return;
 	claim->memory = op->data;
 	claim->bytes = op->bytes;
 	claim->kind = TWI_CLAIM_UNREGISTERED;
-	extent = twi_pool_find(pool, op->data, op->bytes);
-	if (extent != NULL && twi_pool_lease(pool, op->data) == TOW_OK) {
-		claim->kind = TWI_CLAIM_POOL;
-		claim->region = &extent->region;
-		enlist_claim(claim, peer);
-	} else if (extent == NULL && twi_pool_overflow(pool, op->data, op->bytes) &&
-		   twi_pool_lease(pool, op->data) == TOW_OK) {
-		claim->kind = TWI_CLAIM_OUTSIDE;
-	}
+	if (extent == NULL && !twi_pool_overflow(pool, op->data, op->bytes))
+		return TOW_OK;
+	status = extent != NULL ? twi_pool_lease_block(pool, extent, op->data, &claim->block)
+				: twi_pool_lease(pool, op->data);
+	if (twi_unlikely(status < 0))
+		return status;
+	claim->kind = extent != NULL ? TWI_CLAIM_POOL : TWI_CLAIM_OUTSIDE;
+	claim->region = extent != NULL ? &extent->region : NULL;
+	return TOW_OK;
+}
+
+void twi_claim_lease(struct tow_peer *peer, struct tow_op *op)
+{
+	twi_assert_held(peer->engine);
+	if (op->claim.kind != TWI_CLAIM_NONE || op->bytes == 0)
+		return;
+	twi_claim_memory(op);
+	if (op->claim.kind == TWI_CLAIM_POOL)
+		enlist_claim(&op->claim, peer);
 }
 
 void twi_claim_count(const struct tow_op *op, uint64_t bytes)
@@ -203,7 +203,9 @@ void twi_claim_share(struct twi_claim *claim, const void *memory, uint64_t bytes
 	out->bytes = bytes;
 	out->peer = NULL;
 	out->listed = false;
-	if (claim->kind == TWI_CLAIM_POOL || claim->kind == TWI_CLAIM_OUTSIDE)
+	if (claim->kind == TWI_CLAIM_POOL)
+		twi_assert(twi_hold_lease_again(claim->block.hold) == TOW_OK);
+	else if (claim->kind == TWI_CLAIM_OUTSIDE)
 		twi_assert(twi_pool_lease_again(engine->pool, memory) == TOW_OK);
 	else if (claim->kind == TWI_CLAIM_REGISTERED)
 		twi_pool_region_hold(engine->pool, claim->region);
@@ -237,7 +239,9 @@ void twi_claim_drop(struct twi_engine *engine, struct twi_claim *claim)
 {
 	twi_assert_held(engine);
 	delist_claim(claim);
-	if (claim->kind == TWI_CLAIM_POOL || claim->kind == TWI_CLAIM_OUTSIDE)
+	if (claim->kind == TWI_CLAIM_POOL)
+		twi_pool_release_block(engine->pool, &claim->block);
+	else if (claim->kind == TWI_CLAIM_OUTSIDE)
 		twi_pool_release(engine->pool, claim->memory);
 	else if (claim->kind == TWI_CLAIM_REGISTERED)
 		twi_pool_region_release(engine->pool, claim->region);

@@ -29,6 +29,7 @@
 
 #include "diag/record/counter.h"
 #include "diag/record/site.h"
+#include "memreg/pool/pool.h"
 #include "memreg/region/region.h"
 #include "transport/lanes/lane.h"
 
@@ -46,15 +47,16 @@ enum twi_claim_kind {
 };
 
 struct twi_claim {
-	struct twi_list link;   /* on peer->claims, or on the shares of the claim it is a part of */
-	struct twi_list shares; /* of a claim on that list: parts that outlive it count then */
-	struct tow_peer *peer;
 	uint8_t kind;
 	bool listed; /* on peer->claims, and counted there */
 	bool staged;
 	const struct twi_region *region; /* that the memory lies in, or NULL */
-	const void *memory;              /* what was leased */
+	struct tow_peer *peer;
+	const void *memory; /* what was leased */
 	uint64_t bytes;
+	struct twi_block block; /* TWI_CLAIM_POOL: the allocation that the memory lies in */
+	struct twi_list link;   /* on peer->claims, or on the shares of the claim it is a part of */
+	struct twi_list shares; /* of a claim on that list: parts that outlive it count then */
 };
 
 /* What a peer holds of the pool. */
@@ -64,7 +66,15 @@ struct twi_peer_claims {
 	uint64_t refused; /* sends, for want of room */
 };
 
-void twi_claim_init(struct twi_claim *claim);
+static inline void twi_claim_init(struct twi_claim *claim)
+{
+	claim->kind = TWI_CLAIM_NONE;
+	claim->staged = false;
+	claim->listed = false;
+	claim->region = NULL;
+	claim->peer = NULL;
+}
+
 void twi_peer_claims_init(struct twi_peer_claims *claims);
 
 /* The peer goes: claims that outlive it (notifications to come) are its no more. */
@@ -73,7 +83,13 @@ void twi_peer_claims_fini(struct twi_peer_claims *claims);
 /* TOW_OK, or TOW_EBUSY when the peer holds back too much freed memory already. */
 int twi_claim_room(struct tow_peer *peer, uint64_t bytes);
 
-/* Takes hold of the payload of op. Nothing happens when op has a claim already. */
+/*
+ * Takes hold of the payload of op, which is not empty, on nobody's list. TOW_OK, also for memory
+ * that tow_alloc has not given; TOW_EFREED; TOW_EBUSY. After a failure it is as unregistered.
+ */
+int twi_claim_memory(struct tow_op *op);
+
+/* The same, on its peer's list. Nothing happens when op has a claim already. */
 void twi_claim_lease(struct tow_peer *peer, struct tow_op *op);
 
 /* The second step: TOW_OK; TOW_EZEROCOPY; TOW_EEXHAUSTED without staging. */

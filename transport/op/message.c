@@ -47,24 +47,39 @@ const struct twi_op_ops twi_view_ops = { .kind = TWI_OP_RECV,
 					 .abort = end_early,
 					 .release = twi_view_drop };
 
-static const struct twi_op_ops *ops_of(const struct twi_message *message)
+/*
+ * What follows is compiled once for each call that starts messages: kind, space and view are
+ * constants in each, and the description is taken apart into registers.
+ */
+#define ONE_CALL static inline __attribute__((always_inline))
+
+ONE_CALL const struct twi_op_ops *ops_of(const struct twi_message *message)
 {
 	if (message->kind == TWI_OP_SEND)
 		return &twi_send_ops;
 	return message->view ? &twi_view_ops : &twi_recv_ops;
 }
 
-static const char *call_of(const struct twi_message *message)
+ONE_CALL const char *call_of(const struct twi_message *message)
 {
 	return message->kind == TWI_OP_SEND ? "tow_send_start"
 	       : message->view              ? "tow_recv_view_start"
 					    : "tow_recv_start";
 }
 
+/* The arguments are not what they should be: which, and why. */
+static __attribute__((noinline, cold)) int refuse_message(const char *call, uint64_t bytes)
+{
+	if (bytes > TWI_WIRE_U63_MAX)
+		return twi_error(TOW_EINVAL, "%s: bytes is %llu, the most is 2^63-1", call,
+				 (unsigned long long)bytes);
+	return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
+}
+
 /* *options_io is brought to the library's size, in `known` where it is of another one. */
-static int check_message(const struct tow_peer *peer, const struct twi_message *message,
-			 const struct tow_op_options **options_io, struct tow_op_options *known,
-			 bool forget)
+ONE_CALL int check_message(const struct tow_peer *peer, const struct twi_message *message,
+			   const struct tow_op_options **options_io, struct tow_op_options *known,
+			   bool forget)
 {
 	const char *call = call_of(message);
 	int status = TOW_OK;
@@ -74,11 +89,9 @@ static int check_message(const struct tow_peer *peer, const struct twi_message *
 		status = twi_handle_check(peer, TWI_HANDLE_PEER, call);
 	if (twi_unlikely(status < 0))
 		return status;
-	if (message->data == NULL && message->bytes > 0 && !message->view)
-		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
-	if (message->bytes > TWI_WIRE_U63_MAX)
-		return twi_error(TOW_EINVAL, "%s: bytes is %llu, the most is 2^63-1", call,
-				 (unsigned long long)message->bytes);
+	if (twi_unlikely((message->data == NULL && message->bytes > 0 && !message->view) ||
+			 message->bytes > TWI_WIRE_U63_MAX))
+		return refuse_message(call, message->data == NULL ? 0 : message->bytes);
 	status = twi_call_check(peer->engine, call);
 	if (status == TOW_OK)
 		status = twi_op_options_in(call, options_io, known);
@@ -91,8 +104,51 @@ static int check_message(const struct tow_peer *peer, const struct twi_message *
 	return status;
 }
 
-int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
-		      const struct tow_op_options *options, struct tow_op **op_out)
+/* The operation says what its message is. */
+ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi_message *message)
+{
+	twi_op_to_peer(op, peer);
+	op->data = message->data;
+	op->bytes = message->bytes;
+	op->tag = message->tag;
+	op->space = message->space;
+	op->view = message->view;
+	op->impatient = message->impatient;
+	op->site = message->site;
+	op->span_parent = message->parent;
+}
+
+/* The lane has it from here on; the engine is held. TOW_OK, or the operation is none any more. */
+ONE_CALL int start_op(struct tow_peer *peer, const struct twi_message *message, struct tow_op *op,
+		      struct tow_op **op_out)
+{
+	int status = TOW_OK;
+
+	if (message->kind == TWI_OP_SEND && message->space != TWI_SPACE_LINK)
+		twi_peer_touch(peer, op->start_ns);
+	if (message->kind == TWI_OP_SEND && message->op == NULL)
+		status = twi_claim_room(peer, op->bytes);
+	if (twi_unlikely(status < 0)) {
+		twi_op_discard(op);
+		return status;
+	}
+	op->forgotten = op_out == NULL;
+	if (op_out != NULL)
+		*op_out = op;
+	else
+		twi_op_forget(op);
+	/* before the lane has it: a message that completes at once takes itself off the list */
+	if (twi_unlikely(op->deadline_ns != UINT64_MAX))
+		twi_op_watch(op);
+	if (message->kind == TWI_OP_SEND)
+		peer->lane->ops->send(peer, op);
+	else
+		peer->lane->ops->recv(peer, op);
+	return TOW_OK;
+}
+
+ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *message,
+			   const struct tow_op_options *options, struct tow_op **op_out)
 {
 	struct twi_engine *engine;
 	struct tow_op_options known;
@@ -115,41 +171,20 @@ int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 		twi_op_embed(op, engine, ops_of(message), options);
 	else
 		op = twi_op_acquire(engine, ops_of(message), options);
-	if (twi_unlikely(op == NULL)) {
-		twi_engine_leave(engine);
-		return TOW_EBUSY;
+	if (twi_likely(op != NULL)) {
+		fill_op(op, peer, message);
+		status = start_op(peer, message, op, op_out);
+	} else {
+		status = TOW_EBUSY;
 	}
-	twi_op_to_peer(op, peer);
-	op->data = message->data;
-	op->bytes = message->bytes;
-	op->tag = message->tag;
-	op->space = message->space;
-	op->view = message->view;
-	op->impatient = message->impatient;
-	op->site = message->site;
-	op->span_parent = message->parent;
-	if (message->kind == TWI_OP_SEND && message->space != TWI_SPACE_LINK)
-		twi_peer_touch(peer, op->start_ns);
-	if (message->kind == TWI_OP_SEND && message->op == NULL)
-		status = twi_claim_room(peer, op->bytes);
-	if (twi_unlikely(status < 0)) {
-		twi_op_discard(op);
-		twi_engine_leave(engine);
-		return status;
-	}
-	if (op_out != NULL)
-		*op_out = op;
-	else
-		twi_op_forget(op);
-	op->forgotten = op_out == NULL;
-	/* before the lane has it: a message that completes at once takes itself off the list */
-	twi_op_watch(op);
-	if (message->kind == TWI_OP_SEND)
-		peer->lane->ops->send(peer, op);
-	else
-		peer->lane->ops->recv(peer, op);
 	twi_engine_leave(engine);
-	return TOW_OK;
+	return status;
+}
+
+int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
+		      const struct tow_op_options *options, struct tow_op **op_out)
+{
+	return start_message(peer, message, options, op_out);
 }
 
 TOW_PUBLIC int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint64_t tag,
@@ -161,7 +196,7 @@ TOW_PUBLIC int tow_send_start(struct tow_peer *peer, const void *data, uint64_t 
 					     .tag = tag,
 					     .site = TWI_SITE_HERE };
 
-	return twi_message_start(peer, &message, options, op_out);
+	return start_message(peer, &message, options, op_out);
 }
 
 TOW_PUBLIC int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t tag,
@@ -171,7 +206,7 @@ TOW_PUBLIC int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes,
 		.kind = TWI_OP_RECV, .data = data, .bytes = bytes, .tag = tag, .site = TWI_SITE_HERE
 	};
 
-	return twi_message_start(peer, &message, options, op_out);
+	return start_message(peer, &message, options, op_out);
 }
 
 TOW_PUBLIC int tow_recv_view_start(struct tow_peer *peer, uint64_t tag,
@@ -183,5 +218,5 @@ TOW_PUBLIC int tow_recv_view_start(struct tow_peer *peer, uint64_t tag,
 					     .tag = tag,
 					     .site = TWI_SITE_HERE };
 
-	return twi_message_start(peer, &message, options, op_out);
+	return start_message(peer, &message, options, op_out);
 }

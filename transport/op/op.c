@@ -3,6 +3,8 @@
  */
 #include "transport/op/op.h"
 
+#include <string.h>
+
 #include "diag/base/error.h"
 #include "diag/base/sized.h"
 #include "diag/record/counter.h"
@@ -67,40 +69,35 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	twi_list_init(&op->match.link);
 	twi_list_init(&op->link);
 	twi_list_init(&op->seq_link);
-	op->timed.prev = NULL;
+	op->match.held = false;
+	op->wait.memory_polled = false;
+	op->wait.crowd = false;
+	op->wait.waits = NULL;
 	op->ops = ops;
+	op->engine = engine;
+	op->peer = NULL;
 	op->kind = (uint8_t)ops->kind;
+	op->space = TWI_SPACE_USER;
 	op->stage = TWI_STAGE_NEW;
-	twi_claim_init(&op->claim);
-	op->site = TWI_SITE_NONE;
 	op->zerocopy = false;
+	op->forgotten = false;
 	op->view = false;
 	op->impatient = false;
 	op->roomless = false;
-	op->match.held = false;
-	op->forgotten = false;
-	op->embedded = false;
-	op->wait.memory_polled = false;
-	op->wait.crowd = false;
 	op->canceled = false;
+	op->embedded = false;
 	atomic_store_explicit(&op->held, false, memory_order_relaxed);
-	op->stamp.record = NULL;
-	op->view_release = NULL;
-	op->owner = NULL;
-	op->wait.waits = NULL;
-	op->space = TWI_SPACE_USER;
-	op->engine = engine;
-	op->endpoint = NULL;
-	op->peer = NULL;
-	op->lane_state = NULL;
-	op->data = NULL;
-	op->bytes = op->tag = op->seq = op->moved = op->rpc_id = 0;
-	op->begun_ns = op->span_parent = 0;
 	op->start_ns = twi_engine_batch_now(engine);
-	op->framed_ns = 0;
+	op->data = NULL;
+	op->bytes = op->tag = 0;
 	op->deadline_ns = UINT64_MAX;
 	op->done = NULL;
 	op->user = NULL;
+	op->site = TWI_SITE_NONE;
+	memset(&op->seq, 0, offsetof(struct tow_op, stamp) - offsetof(struct tow_op, seq));
+	op->stamp.record = NULL;
+	twi_claim_init(&op->claim);
+	op->timed.prev = NULL;
 	if (options != NULL) {
 		op->done = options->done;
 		op->user = options->user;
@@ -220,7 +217,8 @@ void twi_op_complete(struct tow_op *op, int status, uint64_t bytes)
 		twi_held_count(engine, TWI_C_spans_sampled_out, 1);
 	else if (span == TWI_OP_SPAN_WANTED)
 		twi_op_span(op);
-	twi_op_unwatch(op);
+	if (twi_unlikely(twi_heap_has(&op->timed)))
+		twi_op_unwatch(op);
 	twi_list_remove(&op->link);
 	if (twi_unlikely(op->roomless))
 		twi_view_settled(op);

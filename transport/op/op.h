@@ -125,17 +125,24 @@ extern __thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exe
 #define TWI_OP_DONE     TWI_WAITABLE_DONE
 #define TWI_OP_RELEASED 4u
 
+/*
+ * In the order of use: a small message that goes at once touches the first lines only, and what
+ * twi_op_acquire clears lies together.
+ */
 struct tow_op {
 	struct twi_match_entry match; /* receive, posted: its place in the match table */
 	struct twi_list link;         /* on the queue that its stage names */
 	struct twi_list seq_link;     /* send: in the session's table; roomless: on the engine's */
-	struct twi_heap_node timed;   /* among the engine's deadlines */
-	struct twi_waitable wait;     /* of its state the bits below */
+
+	struct twi_waitable wait; /* of its state the bits above */
+	const struct twi_op_ops *ops;
+	struct twi_engine *engine;
+	struct tow_peer *peer;
 	uint32_t index;
 	uint32_t next_free; /* index + 1, on the stack that it is on; 0: the last */
 	uint8_t kind;       /* of its ops */
+	uint8_t space;      /* enum twi_space; of no message: USER, or LINK: the library's own */
 	uint8_t stage;
-	uint8_t space;  /* enum twi_space; of no message: USER, or LINK: the library's own */
 	bool zerocopy;  /* part of the payload went by zero-copy send */
 	bool forgotten; /* nobody has its handle: a failure is logged */
 	bool view;      /* receive: the lane finds the memory (message.h) */
@@ -144,37 +151,42 @@ struct tow_op {
 	bool canceled;  /* receive: asked to end early while its message was on its way */
 	bool embedded;  /* not of the table: its owner's, who has it back when `done` is called */
 	_Atomic bool held; /* back, until somebody waits for it (coll_batch.h) */
-	struct twi_engine *engine;
-	struct tow_endpoint *endpoint;
-	struct tow_peer *peer;
-	void *lane_state;                        /* connect: the lane's */
-	void (*view_release)(struct tow_op *op); /* view: gives the memory back; NULL: nothing to */
-	void *view_state;                        /* of whoever set view_release */
-	const struct twi_op_ops *ops;
-	void *owner;                         /* TWI_OP_CALL: what it stands for */
-	const struct twi_lane_ops *lane_ops; /* connect */
-	struct twi_copy copy;                /* TWI_OP_COPY; else not set */
-	struct twi_op_stamp stamp;
-	struct twi_claim claim; /* on the memory of its payload */
-	struct twi_site site;   /* of the call that started it */
+	int status;
+
+	uint64_t start_ns;
 	void *data;
 	uint64_t bytes;
 	uint64_t tag;
-	uint64_t seq;
-	uint64_t moved; /* payload bytes handed to the stream */
-	uint64_t start_ns;
-	uint64_t framed_ns;   /* send: it left its queue (message_times.h) */
-	uint64_t begun_ns;    /* the first byte left, or the message was met (op_span.h) */
-	uint64_t span_parent; /* what it is a part of, in traces */
 	uint64_t deadline_ns; /* engine time; UINT64_MAX: none */
 	tow_op_callback done;
 	void *user;
-	int status;
 	char *failure; /* status below TOW_OK: why (failure.h); else NULL */
 	uint64_t result_bytes;
-	uint64_t rpc_id; /* set when a message ends; 0: it had no number yet */
 	uint64_t latency_ns;
+
+	struct twi_heap_node timed;              /* among the engine's deadlines */
+	struct twi_site site;                    /* of the call that started it */
+	uint64_t seq;                            /* from here on cleared, to stamp */
+	uint64_t rpc_id;                         /* set when a message ends; 0: it had no number */
+	uint64_t moved;                          /* payload bytes handed to the stream */
+	uint64_t framed_ns;                      /* send: it left its queue (message_times.h) */
+	uint64_t begun_ns;                       /* the first byte left, or was met (op_span.h) */
+	uint64_t span_parent;                    /* what it is a part of, in traces */
+	struct tow_endpoint *endpoint;           /* connect, accept */
+	void *lane_state;                        /* connect: the lane's */
+	void (*view_release)(struct tow_op *op); /* view: gives the memory back; NULL: nothing to */
+	void *owner;                             /* TWI_OP_CALL: what it stands for */
+	struct twi_op_stamp stamp;               /* of it the record */
+
+	struct twi_claim claim; /* on the memory of its payload */
+	union {
+		void *view_state;                    /* of whoever set view_release */
+		const struct twi_lane_ops *lane_ops; /* connect */
+	};
+	struct twi_copy copy; /* TWI_OP_COPY; else not set */
 };
+
+_Static_assert(sizeof(struct tow_op) % 64 == 0, "each row of the table has its lines to itself");
 
 /* The table of a runtime's operations. */
 struct twi_op_table {
@@ -182,7 +194,7 @@ struct twi_op_table {
 	uint32_t made;   /* rows from here on were never used: their memory is not touched */
 	uint32_t cached; /* index + 1: the stack of the holder of the engine */
 	_Atomic uint32_t returned; /* likewise: the stack that any thread may push onto */
-	struct tow_op rows[];
+	_Alignas(64) struct tow_op rows[];
 };
 
 /* Makes a runtime's table, of max_ops rows. TOW_OK or TOW_ENOMEM. */

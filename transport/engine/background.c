@@ -66,6 +66,9 @@ static bool callers_drive(struct twi_background *bg)
 	bool driven = drives != bg->drives;
 
 	bg->drives = drives;
+	if (twi_slices_on(&bg->engine->slices) &&
+	    atomic_load_explicit(&bg->engine->sleepers, memory_order_relaxed) > 0)
+		driven = false; /* but the owner may have left meanwhile */
 	return driven || twi_wait_covered(bg->engine);
 }
 
@@ -209,6 +212,17 @@ static void sleep_armed(struct twi_background *bg)
 		background_nap(bg, TICK_NS);
 }
 
+/* The owner of the slice has just exchanged, or was woken to. */
+static void await_owner(struct twi_background *bg)
+{
+	_Atomic uint64_t *waits = &bg->engine->waits;
+	uint64_t before = atomic_load_explicit(waits, memory_order_relaxed);
+
+	background_nap(bg, TWI_SLICE_AWAY_NS);
+	if (atomic_load_explicit(waits, memory_order_relaxed) != before)
+		background_nap(bg, TICK_NS);
+}
+
 static void take_over(struct twi_background *bg)
 {
 	struct twi_engine *engine = bg->engine;
@@ -220,15 +234,18 @@ static void take_over(struct twi_background *bg)
 	}
 	if (twi_slice_owner_comes(engine)) {
 		twi_engine_leave(engine);
-		background_nap(bg, TICK_NS); /* it has just exchanged, or was woken to */
+		await_owner(bg);
 		return;
 	}
-	twi_slice_wake_all(engine);
+	if (twi_slice_owner_away(engine)) {
+		twi_engine_leave(engine);
+		background_nap(bg, TWI_SLICE_AWAY_NS);
+		return;
+	}
 	if (!twi_list_empty(&engine->waiting) && twi_wait_promote(engine)) {
 		twi_engine_leave(engine);
-		background_nap(
-			bg,
-			TICK_NS); /* who waits drives for itself: that saves a change of threads */
+		/* who waits drives for itself: that saves a change of threads */
+		background_nap(bg, twi_slices_on(&engine->slices) ? TWI_SLICE_AWAY_NS : TICK_NS);
 		return;
 	}
 	for (;;) {

@@ -169,6 +169,8 @@ static bool sleep_once(struct twi_engine *engine, struct twi_wait *wait, uint64_
 	uint64_t next, now;
 
 	if (twi_unlikely(ring == NULL)) {
+		if (has_ended(wait, wait->count == 1))
+			return false; /* while this thread gave way, and was on no list */
 		atomic_store_explicit(&engine->driver, NULL, memory_order_relaxed);
 		return twi_wait_follow(engine, wait, until_ns);
 	}

@@ -18,9 +18,10 @@
 #define SHARED_TURNS 4u
 #define HOG_NS       (500u * 1000)  /* somebody else keeps the core */
 #define IDLE_NS      (1000u * 1000) /* then the driver sleeps */
-#define AWAY_NS      (1000u * 1000)
-#define AGAIN_NS     (100ull * 1000 * 1000)
+#define AGAIN_NS     (5ull * 1000 * 1000)
+#define AGAIN_MAX_NS (100ull * 1000 * 1000)
 #define PAYS_MOST    16
+#define HOG_PAYS     4 /* such a yield counts for so many slices that do not pay */
 #define PAID_WAITS   32u
 #define THREADS_EACH 2u
 
@@ -37,6 +38,7 @@ void twi_slice_init(struct twi_slices *slices)
 {
 	*slices = (struct twi_slices){ .above = core_count() * THREADS_EACH,
 				       .pays = PAYS_MOST,
+				       .again_in_ns = AGAIN_NS,
 				       .random = 1 };
 	twi_list_init(&slices->due);
 }
@@ -78,13 +80,16 @@ static uint64_t random_bits(struct twi_slices *slices)
 	return slices->random >> 33;
 }
 
-static void slices_stop(struct twi_engine *engine, uint64_t again_ns)
+static void slices_stop(struct twi_engine *engine, uint64_t now_ns)
 {
 	struct twi_slices *slices = &engine->slices;
 
 	atomic_store_explicit(&slices->on, false, memory_order_relaxed);
+	if (slices->pays < 0) {
+		slices->again_ns = now_ns + slices->again_in_ns;
+		slices->again_in_ns = twi_min(2 * slices->again_in_ns, AGAIN_MAX_NS);
+	}
 	slices->pays = PAYS_MOST;
-	slices->again_ns = again_ns;
 	twi_slice_wake_all(engine);
 }
 
@@ -95,6 +100,8 @@ static void slice_begin(struct twi_slices *slices, uint32_t owner, uint64_t now_
 		slices->pays--;
 	else if (slices->pays < PAYS_MOST)
 		slices->pays++;
+	else
+		slices->again_in_ns = AGAIN_NS;
 	slices->count++;
 	slices->owner = owner;
 	slices->owner_waits = 0;
@@ -144,7 +151,7 @@ bool twi_slice_may_lead(struct twi_engine *engine, const struct twi_wait *wait)
 		return true;
 	}
 	if (slices->pays < 0 || threads_waiting(engine) <= slices->above) {
-		slices_stop(engine, slices->pays < 0 ? wait->since_ns + AGAIN_NS : 0);
+		slices_stop(engine, wait->since_ns);
 		return true;
 	}
 	if (slices->owner != twi_self.mark) {
@@ -223,7 +230,7 @@ bool twi_slice_idle(struct twi_engine *engine, uint64_t idle_ns)
 	sched_yield();
 	yielded_ns = twi_engine_clock(engine) - since_ns;
 	if (yielded_ns >= HOG_NS)
-		slices->pays = -1; /* slices of others are longer than ours */
+		slices->pays -= HOG_PAYS; /* slices of others are longer than ours */
 	else if (yielded_ns < SHARED_NS)
 		slices->shared_turns = 0;
 	else if (++slices->shared_turns >= SHARED_TURNS) {
@@ -242,8 +249,26 @@ bool twi_slice_owner_comes(struct twi_engine *engine)
 	twi_assert_held(engine);
 	if (!twi_slices_on(slices))
 		return false;
+	if (atomic_load_explicit(&engine->driver, memory_order_relaxed) != NULL) {
+		slices->missed_ns = 0; /* it is here, and gave way */
+		return true;
+	}
 	now_ns = twi_engine_clock(engine);
 	if (slices->missed_ns == 0)
 		slices->missed_ns = now_ns;
-	return now_ns - slices->missed_ns < AWAY_NS;
+	return now_ns - slices->missed_ns < TWI_SLICE_AWAY_NS;
+}
+
+bool twi_slice_owner_away(struct twi_engine *engine)
+{
+	struct twi_slices *slices = &engine->slices;
+
+	twi_assert_held(engine);
+	if (slices->due_count == 0)
+		return false;
+	if (slices->owner_waits < PAID_WAITS)
+		twi_slice_wake_all(engine);
+	else
+		hand_over(engine, wait_of(slices->due.next), twi_engine_clock(engine));
+	return true;
 }

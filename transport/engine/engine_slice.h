@@ -18,9 +18,11 @@
  *
  * Slices begin where more than THREADS_EACH threads wait for each core, for operations of
  * memory-polled lanes; only beside the library's own thread, which moves the other lanes meanwhile,
- * and wakes all who are due when the owner has been away for AWAY_NS; and only while they pay, and
- * nobody else keeps the cores. Else followers linger (engine_wait.h), and slices are tried again
- * after AGAIN_NS.
+ * and looks whether the owner is away for TWI_SLICE_AWAY_NS: then the next one has its slice, or
+ * all who are due are woken, if the owner has exchanged next to nothing. And only while slices pay,
+ * and nobody else keeps the cores. Else followers linger (engine_wait.h), and slices are tried
+ * again: after AGAIN_NS, and after twice as long each time that they do not pay, up to
+ * AGAIN_MAX_NS. The other process does not know that this one goes without: that must be short.
  *
  * All of it is written by the holder of the engine alone.
  */
@@ -32,6 +34,8 @@
 #include <stdint.h>
 
 #include <internal/list.h>
+
+#define TWI_SLICE_AWAY_NS 200000u
 
 struct twi_engine;
 struct twi_wait;
@@ -50,6 +54,7 @@ struct twi_slices {
 	uint64_t patience_ns;
 	uint64_t missed_ns; /* since when it is known that the owner does not drive; 0: it is not */
 	uint64_t again_ns;  /* slices have not paid: not before this time */
+	uint64_t again_in_ns; /* when they do not pay the next time: for how long */
 	uint64_t random;
 	uint64_t count;        /* of slices that have begun */
 	uint32_t shared_turns; /* idle ones in a row in which another thread had the core */
@@ -96,6 +101,9 @@ bool twi_slice_idle(struct twi_engine *engine, uint64_t idle_ns);
 
 /* Does the owner, which does not drive at the moment, come back before others must? Held. */
 bool twi_slice_owner_comes(struct twi_engine *engine);
+
+/* It does not: others who are due go on. False: there are none. Held. */
+bool twi_slice_owner_away(struct twi_engine *engine);
 
 /* Wakes all who are due. The engine is held. */
 void twi_slice_wake_all(struct twi_engine *engine);

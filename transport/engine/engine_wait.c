@@ -290,6 +290,9 @@ bool twi_wait_follow(struct twi_engine *engine, struct twi_wait *wait, uint64_t 
 	uint64_t now = twi_engine_clock(engine), most = FOLLOW_NS;
 
 	twi_assert_held(engine);
+	/* What ended while it was on no list told nobody: it would not be woken. */
+	twi_assert_hot(wait->count > 1 ? !atomic_load_explicit(&wait->ended, memory_order_relaxed)
+				       : !twi_waitable_done(wait->entries->what));
 	if (engine->background == NULL && driver_of(engine) == NULL)
 		most = UNCOVERED_NS;
 	fall_asleep(engine, wait, NULL);

@@ -25,7 +25,7 @@ int twi_import_xspace(const void *bytes, size_t count, struct twi_trace *out);
 /* Moves the ranks of `from` to `into`. TOW_EINVAL: a rank is in both; TOW_ENOMEM. */
 int twi_trace_merge(struct twi_trace *into, struct twi_trace *from);
 
-/* Each returns TOW_OK or TOW_ENOMEM. */
+/* Each returns TOW_OK or TOW_ENOMEM; the first TOW_ENOTSUP without protobuf-c. */
 int twi_export_perfetto(const struct twi_trace *trace, char **bytes_out, size_t *count_out);
 int twi_export_chrome(const struct twi_trace *trace, char **bytes_out, size_t *count_out);
 

@@ -6,8 +6,9 @@
  *
  * Slices of one track must nest. So what overlaps goes to further tracks of the same name, which
  * the UI shows as one. A message's two sides are joined by a flow. Process and thread ids are
- * numbers of ours: those of several hosts would collide. Numbers of fields are Perfetto's,
- * protos/perfetto/trace.
+ * numbers of ours: those of several hosts would collide.
+ *
+ * A trace is a list of packets. Each is packed by itself as soon as it is made (packed.h).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,34 +19,10 @@
 #include "diag/base/hash.h"
 #include "diag/record/lane_id.h"
 #include "diag/trace/export/clean.h"
-#include "diag/trace/export/pb.h"
+#include "diag/trace/export/packed.h"
 #include "diag/trace/export/show.h"
 #include "tools/trace/formats.h"
-
-enum { TRACE_PACKET = 1 };
-enum {
-	PACKET_CLOCKS = 6,
-	PACKET_TIMESTAMP = 8,
-	PACKET_SEQUENCE = 10,
-	PACKET_EVENT = 11,
-	PACKET_FLAGS = 13,
-	PACKET_TRACK = 60
-};
-enum { TRACK_UUID = 1, TRACK_NAME = 2, TRACK_PROCESS = 3, TRACK_THREAD = 4, TRACK_PARENT = 5 };
-enum { PROCESS_PID = 1, PROCESS_NAME = 6, THREAD_PID = 1, THREAD_TID = 2, THREAD_NAME = 5 };
-enum {
-	EVENT_NOTES = 4,
-	EVENT_TYPE = 9,
-	EVENT_TRACK = 11,
-	EVENT_CATEGORIES = 22,
-	EVENT_NAME = 23,
-	EVENT_FLOWS = 47,
-	EVENT_FLOWS_END = 48
-};
-enum { TYPE_BEGIN = 1, TYPE_END = 2, TYPE_INSTANT = 3 };
-enum { NOTE_UINT = 3, NOTE_INT = 4, NOTE_TEXT = 6, NOTE_NAME = 10 };
-enum { CLOCKS_CLOCK = 1, CLOCK_ID = 1, CLOCK_AT = 2, CLOCK_UNIX = 1, CLOCK_BOOT = 6 };
-enum { SEQUENCE_CLEARED = 1 };
+#include <tools/trace/perfetto.pb-c.h>
 
 /* Tracks that one thread can take; what does not fit is a point on the last. */
 #define LANES_MAX 128
@@ -59,95 +36,166 @@ struct lane {
 };
 
 struct perfetto {
-	struct twi_pb out, packet, event, note;
+	struct twi_packed out;
 	uint64_t next_uuid;
-	uint64_t sequence;  /* of packets: one for each thread, see add_thread */
+	uint32_t sequence;  /* of packets: one for each thread, see add_thread */
 	bool begun;         /* this sequence */
 	struct lane *lanes; /* LANES_MAX of what blocks, and as many of what does not */
 };
 
-static void packet_end(struct perfetto *p)
+static void add_packet(struct perfetto *p, Twi__TracePacket *packet)
 {
-	twi_pb_u64(&p->packet, PACKET_SEQUENCE, p->sequence);
-	if (!p->begun)
-		twi_pb_u64(&p->packet, PACKET_FLAGS, SEQUENCE_CLEARED);
+	Twi__Trace part = TWI__TRACE__INIT;
+
+	packet->has_trusted_packet_sequence_id = 1;
+	packet->trusted_packet_sequence_id = p->sequence;
+	packet->has_sequence_flags = !p->begun;
+	packet->sequence_flags = TWI__TRACE_PACKET__SEQUENCE_FLAGS__SEQ_INCREMENTAL_STATE_CLEARED;
 	p->begun = true;
-	twi_pb_nested(&p->out, TRACE_PACKET, &p->packet);
-	twi_pb_clear(&p->packet);
+	part.n_packet = 1;
+	part.packet = &packet;
+	twi_packed_add(&p->out, &part.base);
 }
 
 /* A track that is a process (tid 0), a thread, or (pid 0) neither. */
-static uint64_t add_track(struct perfetto *p, uint64_t parent, const char *name, uint64_t pid,
-			  uint64_t tid)
+static uint64_t add_track(struct perfetto *p, uint64_t parent, const char *name, int32_t pid,
+			  int64_t tid)
 {
-	uint64_t uuid = p->next_uuid++;
+	Twi__TracePacket packet = TWI__TRACE_PACKET__INIT;
+	Twi__TrackDescriptor track = TWI__TRACK_DESCRIPTOR__INIT;
+	Twi__ProcessDescriptor process = TWI__PROCESS_DESCRIPTOR__INIT;
+	Twi__ThreadDescriptor thread = TWI__THREAD_DESCRIPTOR__INIT;
 
-	twi_pb_clear(&p->event);
-	twi_pb_u64(&p->event, TRACK_UUID, uuid);
-	if (parent)
-		twi_pb_u64(&p->event, TRACK_PARENT, parent);
-	twi_pb_clear(&p->note);
+	packet.track_descriptor = &track;
+	track.has_uuid = 1;
+	track.uuid = p->next_uuid++;
+	track.has_parent_uuid = parent != 0;
+	track.parent_uuid = parent;
 	if (pid && tid) {
-		twi_pb_u64(&p->note, THREAD_PID, pid);
-		twi_pb_u64(&p->note, THREAD_TID, tid);
-		twi_pb_text(&p->note, THREAD_NAME, name);
-		twi_pb_nested(&p->event, TRACK_THREAD, &p->note);
+		track.thread = &thread;
+		thread.has_pid = thread.has_tid = 1;
+		thread.pid = pid;
+		thread.tid = tid;
+		thread.thread_name = twi_packed_text(name);
 	} else if (pid) {
-		twi_pb_u64(&p->note, PROCESS_PID, pid);
-		twi_pb_text(&p->note, PROCESS_NAME, name);
-		twi_pb_nested(&p->event, TRACK_PROCESS, &p->note);
+		track.process = &process;
+		process.has_pid = 1;
+		process.pid = pid;
+		process.process_name = twi_packed_text(name);
 	} else {
-		twi_pb_text(&p->event, TRACK_NAME, name);
+		track.name = twi_packed_text(name);
 	}
-	twi_pb_nested(&p->packet, PACKET_TRACK, &p->event);
-	packet_end(p);
-	return uuid;
+	add_packet(p, &packet);
+	return track.uuid;
 }
 
-static void note_number(struct perfetto *p, const char *name, uint32_t type, uint64_t value)
+/* More than any event has. */
+#define NOTES_MAX 16
+
+/* An event while it is put together. Texts must live until it is added. */
+struct event {
+	Twi__TracePacket packet;
+	Twi__TrackEvent event;
+	char *category;
+	uint64_t flow;
+	Twi__DebugAnnotation rows[NOTES_MAX];
+	Twi__DebugAnnotation *pointers[NOTES_MAX];
+};
+
+static void event_init(struct event *e, uint64_t track, int64_t unix_ns, Twi__TrackEvent__Type type)
 {
-	twi_pb_clear(&p->note);
-	twi_pb_text(&p->note, NOTE_NAME, name);
-	twi_pb_u64(&p->note, type, value);
-	twi_pb_nested(&p->event, EVENT_NOTES, &p->note);
+	twi__trace_packet__init(&e->packet);
+	twi__track_event__init(&e->event);
+	e->packet.has_timestamp = 1;
+	e->packet.timestamp = (uint64_t)unix_ns;
+	e->packet.track_event = &e->event;
+	e->event.has_type = e->event.has_track_uuid = 1;
+	e->event.type = type;
+	e->event.track_uuid = track;
+	e->event.debug_annotations = e->pointers;
 }
 
-static void note_u64(struct perfetto *p, const char *name, uint64_t value)
+static void event_name(struct event *e, const char *category, const char *name)
+{
+	e->category = twi_packed_text(category);
+	e->event.n_categories = 1;
+	e->event.categories = &e->category;
+	e->event.name = twi_packed_text(name);
+}
+
+static void event_leave(struct event *e, uint64_t flow)
+{
+	e->flow = flow;
+	e->event.n_flow_ids = 1;
+	e->event.flow_ids = &e->flow;
+}
+
+static void event_arrive(struct event *e, uint64_t flow)
+{
+	e->flow = flow;
+	e->event.n_terminating_flow_ids = 1;
+	e->event.terminating_flow_ids = &e->flow;
+}
+
+static Twi__DebugAnnotation *next_note(struct event *e, const char *name)
+{
+	Twi__DebugAnnotation *note = &e->rows[e->event.n_debug_annotations];
+
+	twi_assert(e->event.n_debug_annotations < NOTES_MAX);
+	twi__debug_annotation__init(note);
+	note->name = twi_packed_text(name);
+	e->pointers[e->event.n_debug_annotations++] = note;
+	return note;
+}
+
+static void note_u64(struct event *e, const char *name, uint64_t value)
+{
+	Twi__DebugAnnotation *note = next_note(e, name);
+
+	note->has_uint_value = 1;
+	note->uint_value = value;
+}
+
+static void note_i64(struct event *e, const char *name, int64_t value)
+{
+	Twi__DebugAnnotation *note = next_note(e, name);
+
+	note->has_int_value = 1;
+	note->int_value = value;
+}
+
+static void note_nonzero(struct event *e, const char *name, uint64_t value)
 {
 	if (value)
-		note_number(p, name, NOTE_UINT, value);
+		note_u64(e, name, value);
 }
 
-static void note_text(struct perfetto *p, const char *name, const char *value)
+static void note_text(struct event *e, const char *name, const char *value)
 {
-	if (value == NULL)
-		return;
-	twi_pb_clear(&p->note);
-	twi_pb_text(&p->note, NOTE_NAME, name);
-	twi_pb_text(&p->note, NOTE_TEXT, value);
-	twi_pb_nested(&p->event, EVENT_NOTES, &p->note);
+	if (value != NULL)
+		next_note(e, name)->string_value = twi_packed_text(value);
 }
 
-static void note_span(struct perfetto *p, const struct twi_trace_rank *rank,
+static void note_span(struct event *e, const struct twi_trace_rank *rank,
 		      const struct twi_span *span)
 {
 	if (span->id || span->kind == TWI_SPAN_STEP) /* there may be a step 0 */
-		note_number(p, "id", NOTE_UINT, span->id);
-	note_u64(p, "parent", span->parent);
-	note_u64(p, "bytes", span->bytes);
-	note_u64(p, "queue_ns", span->queue_ns);
-	note_u64(p, span->kind == TWI_SPAN_COLL ? "ranks" : "wire_ns", span->wire_ns);
-	note_u64(p, "match_ns", span->match_ns);
-	note_text(p, "name", twi_show_user_name(rank, span));
-	note_text(p, "reason", twi_show_reason(span));
+		note_u64(e, "id", span->id);
+	note_nonzero(e, "parent", span->parent);
+	note_nonzero(e, "bytes", span->bytes);
+	note_nonzero(e, "queue_ns", span->queue_ns);
+	note_nonzero(e, span->kind == TWI_SPAN_COLL ? "ranks" : "wire_ns", span->wire_ns);
+	note_nonzero(e, "match_ns", span->match_ns);
+	note_text(e, "name", twi_show_user_name(rank, span));
+	note_text(e, "reason", twi_show_reason(span));
 	if (span->peer)
-		note_text(p, "peer", rank->peers[span->peer - 1].name);
+		note_text(e, "peer", rank->peers[span->peer - 1].name);
 	if (twi_show_peer_rank(rank, span) >= 0)
-		note_number(p, "peer_rank", NOTE_INT, (uint64_t)twi_show_peer_rank(rank, span));
+		note_i64(e, "peer_rank", twi_show_peer_rank(rank, span));
 	if (span->lane < TWI_LANE_COUNT)
-		note_text(p, "lane", twi_lane_name((enum twi_lane_id)span->lane));
+		note_text(e, "lane", twi_lane_name((enum twi_lane_id)span->lane));
 	if (span->status)
-		note_text(p, "status", tow_status_name(span->status));
+		note_text(e, "status", tow_status_name(span->status));
 }
 
 /* Of a message, the same on both sides and no other's; 0: it has none. */
@@ -170,20 +218,6 @@ static uint64_t flow_of(const struct twi_trace_rank *rank, const struct twi_span
 	return hash ? hash : 1;
 }
 
-static void event_begin(struct perfetto *p, uint64_t track, int64_t unix_ns, unsigned type)
-{
-	twi_pb_u64(&p->packet, PACKET_TIMESTAMP, (uint64_t)unix_ns);
-	twi_pb_clear(&p->event);
-	twi_pb_u64(&p->event, EVENT_TYPE, type);
-	twi_pb_u64(&p->event, EVENT_TRACK, track);
-}
-
-static void event_end(struct perfetto *p)
-{
-	twi_pb_nested(&p->packet, PACKET_EVENT, &p->event);
-	packet_end(p);
-}
-
 /*
  * A flow leads from the slice that begins first to the other, whatever else is said of it, and a
  * receive is often posted before its send. So it comes to a point of its own within the receive,
@@ -191,11 +225,12 @@ static void event_end(struct perfetto *p)
  */
 static void add_arrival(struct perfetto *p, uint64_t track, int64_t unix_ns, uint64_t flow)
 {
-	event_begin(p, track, unix_ns, TYPE_INSTANT);
-	twi_pb_text(&p->event, EVENT_CATEGORIES, "arrival");
-	twi_pb_text(&p->event, EVENT_NAME, "received");
-	twi_pb_fixed64(&p->event, EVENT_FLOWS_END, flow);
-	event_end(p);
+	struct event e;
+
+	event_init(&e, track, unix_ns, TWI__TRACK_EVENT__TYPE__TYPE_INSTANT);
+	event_name(&e, "arrival", "received");
+	event_arrive(&e, flow);
+	add_packet(p, &e.packet);
 }
 
 static void add_slice(struct perfetto *p, uint64_t track, const struct twi_trace_rank *rank,
@@ -204,24 +239,29 @@ static void add_slice(struct perfetto *p, uint64_t track, const struct twi_trace
 	uint64_t flow = flow_of(rank, span);
 	bool sends = span->kind == TWI_SPAN_SEND || span->kind == TWI_SPAN_CALL;
 	char text[TWI_SHOW_NAME_BYTES];
+	struct event e;
 
-	event_begin(p, track, (int64_t)span->start_ns + unix_ns, point ? TYPE_INSTANT : TYPE_BEGIN);
-	twi_pb_text(&p->event, EVENT_CATEGORIES, twi_show_kind(span->kind));
-	twi_pb_text(&p->event, EVENT_NAME, twi_show_name(rank, span, text, sizeof(text)));
-	note_span(p, rank, span);
+	event_init(&e, track, (int64_t)span->start_ns + unix_ns,
+		   point ? TWI__TRACK_EVENT__TYPE__TYPE_INSTANT
+			 : TWI__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN);
+	event_name(&e, twi_show_kind(span->kind), twi_show_name(rank, span, text, sizeof(text)));
+	note_span(&e, rank, span);
 	if (point) /* a point tells none */
-		note_u64(p, "duration_ns", span->end_ns - span->start_ns);
-	if (flow && (sends || point))
-		twi_pb_fixed64(&p->event, sends ? EVENT_FLOWS : EVENT_FLOWS_END, flow);
-	event_end(p);
+		note_nonzero(&e, "duration_ns", span->end_ns - span->start_ns);
+	if (flow && sends)
+		event_leave(&e, flow);
+	else if (flow && point)
+		event_arrive(&e, flow);
+	add_packet(p, &e.packet);
 	if (point)
 		return;
 	if (flow && span->kind == TWI_SPAN_RECV)
 		add_arrival(p, track, (int64_t)span->end_ns + unix_ns, flow);
-	event_begin(p, track, (int64_t)span->end_ns + unix_ns, TYPE_END);
+	event_init(&e, track, (int64_t)span->end_ns + unix_ns,
+		   TWI__TRACK_EVENT__TYPE__TYPE_SLICE_END);
 	if (flow && span->kind == TWI_SPAN_SERVE)
-		twi_pb_fixed64(&p->event, EVENT_FLOWS_END, flow);
-	event_end(p);
+		event_arrive(&e, flow);
+	add_packet(p, &e.packet);
 }
 
 /* Whether a span that starts no earlier than all before it can be laid on a lane. */
@@ -273,7 +313,7 @@ static int by_start(const void *a, const void *b)
 /* Perfetto takes slices of a process's tracks to be of the thread that the same sequence of packets
  * told of last. */
 static int add_thread(struct perfetto *p, const struct twi_trace_rank *rank, size_t t,
-		      uint64_t process, uint64_t pid, uint64_t tid, int64_t unix_ns)
+		      uint64_t process, int32_t pid, int64_t tid, int64_t unix_ns)
 {
 	const struct twi_trace_thread *thread = &rank->threads[t];
 	const struct twi_span **order = calloc(thread->span_count + 1, sizeof(*order));
@@ -306,61 +346,66 @@ static void add_about(struct perfetto *p, const struct twi_trace_rank *rank, uin
 		      int64_t unix_ns)
 {
 	uint64_t lost = 0;
+	struct event e;
 
 	for (size_t t = 0; t < rank->thread_count; t++)
 		lost += rank->threads[t].lost;
-	event_begin(p, track, (int64_t)rank->begin_ns + unix_ns, TYPE_INSTANT);
-	twi_pb_text(&p->event, EVENT_CATEGORIES, "about");
-	twi_pb_text(&p->event, EVENT_NAME, "capture");
-	note_text(p, "job", rank->job);
-	note_text(p, "host", rank->host);
-	note_number(p, "rank", NOTE_INT, (uint64_t)rank->rank);
-	note_u64(p, "world", (uint64_t)rank->world);
-	note_u64(p, "pid", (uint64_t)rank->pid);
-	note_u64(p, "window_ns", rank->end_ns - rank->begin_ns);
-	note_number(p, "lost", NOTE_UINT, lost);
-	note_number(p, "sampled_out", NOTE_UINT, rank->sampled_out);
+	event_init(&e, track, (int64_t)rank->begin_ns + unix_ns,
+		   TWI__TRACK_EVENT__TYPE__TYPE_INSTANT);
+	event_name(&e, "about", "capture");
+	note_text(&e, "job", rank->job);
+	note_text(&e, "host", rank->host);
+	note_i64(&e, "rank", rank->rank);
+	note_nonzero(&e, "world", (uint64_t)rank->world);
+	note_nonzero(&e, "pid", (uint64_t)rank->pid);
+	note_nonzero(&e, "window_ns", rank->end_ns - rank->begin_ns);
+	note_u64(&e, "lost", lost);
+	note_u64(&e, "sampled_out", rank->sampled_out);
 	if (rank->clock_error_ns != UINT64_MAX)
-		note_number(p, "clock_error_ns", NOTE_UINT, rank->clock_error_ns);
-	event_end(p);
+		note_u64(&e, "clock_error_ns", rank->clock_error_ns);
+	add_packet(p, &e.packet);
 }
 
 /* All times are UNIX time. Perfetto takes them for time since boot where it is not told. */
 static void add_clocks(struct perfetto *p, const struct twi_trace *trace)
 {
-	static const uint64_t clocks[] = { CLOCK_UNIX, CLOCK_BOOT };
+	Twi__TracePacket packet = TWI__TRACE_PACKET__INIT;
+	Twi__ClockSnapshot snapshot = TWI__CLOCK_SNAPSHOT__INIT;
+	Twi__ClockSnapshot__Clock real = TWI__CLOCK_SNAPSHOT__CLOCK__INIT, boot;
+	Twi__ClockSnapshot__Clock *clocks[] = { &real, &boot };
 
 	if (trace->rank_count == 0)
 		return;
-	twi_pb_clear(&p->event);
-	for (size_t i = 0; i < twi_array_count(clocks); i++) {
-		twi_pb_clear(&p->note);
-		twi_pb_u64(&p->note, CLOCK_ID, clocks[i]);
-		twi_pb_u64(&p->note, CLOCK_AT, (uint64_t)twi_show_begin_ns(trace));
-		twi_pb_nested(&p->event, CLOCKS_CLOCK, &p->note);
-	}
-	twi_pb_nested(&p->packet, PACKET_CLOCKS, &p->event);
-	packet_end(p);
+	real.has_clock_id = real.has_timestamp = 1;
+	real.timestamp = (uint64_t)twi_show_begin_ns(trace);
+	boot = real;
+	real.clock_id = TWI__BUILTIN_CLOCK__BUILTIN_CLOCK_REALTIME;
+	boot.clock_id = TWI__BUILTIN_CLOCK__BUILTIN_CLOCK_BOOTTIME;
+	snapshot.n_clocks = twi_array_count(clocks);
+	snapshot.clocks = clocks;
+	packet.clock_snapshot = &snapshot;
+	add_packet(p, &packet);
 }
 
 /* The thread that Perfetto takes for the process's first has the process's number. */
-static int add_rank(struct perfetto *p, const struct twi_trace *trace, size_t r, uint64_t *tid)
+static int add_rank(struct perfetto *p, const struct twi_trace *trace, size_t r, int64_t *tid)
 {
 	const struct twi_trace_rank *rank = &trace->ranks[r];
 	int64_t unix_ns = twi_show_unix_ns(trace, rank);
 	int status = TOW_OK;
 	char name[TWI_SHOW_NAME_BYTES];
+	int32_t pid = (int32_t)r + 1;
 	uint64_t process;
 	bool first = true;
 
 	snprintf(name, sizeof(name), "rank %" PRIi64 " (%s, pid %" PRIi64 ")", rank->rank,
 		 rank->host, rank->pid);
-	process = add_track(p, 0, name, r + 1, 0);
+	process = add_track(p, 0, name, pid, 0);
 	add_about(p, rank, process, unix_ns);
 	for (size_t t = 0; t < rank->thread_count && status == TOW_OK; t++) {
 		bool is_first = first && rank->threads[t].tid == rank->pid;
 
-		status = add_thread(p, rank, t, process, r + 1, is_first ? r + 1 : ++*tid, unix_ns);
+		status = add_thread(p, rank, t, process, pid, is_first ? pid : ++*tid, unix_ns);
 		first = first && !is_first;
 	}
 	return status;
@@ -369,7 +414,7 @@ static int add_rank(struct perfetto *p, const struct twi_trace *trace, size_t r,
 int twi_export_perfetto(const struct twi_trace *trace, char **bytes_out, size_t *count_out)
 {
 	struct perfetto p = { .next_uuid = 1, .sequence = 1 };
-	uint64_t tid = trace->rank_count; /* no other thread has the number of a process */
+	int64_t tid = (int64_t)trace->rank_count; /* no other thread has the number of a process */
 	struct twi_trace view;
 	int status;
 
@@ -385,14 +430,9 @@ int twi_export_perfetto(const struct twi_trace *trace, char **bytes_out, size_t 
 		add_clocks(&p, &view);
 	for (size_t r = 0; r < view.rank_count && status == TOW_OK; r++)
 		status = add_rank(&p, &view, r, &tid);
-	if (p.packet.failed || p.event.failed || p.note.failed)
-		p.out.failed = true;
 	if (status == TOW_OK)
-		status = twi_pb_take(&p.out, bytes_out, count_out);
-	twi_pb_fini(&p.out);
-	twi_pb_fini(&p.packet);
-	twi_pb_fini(&p.event);
-	twi_pb_fini(&p.note);
+		status = twi_packed_take(&p.out, bytes_out, count_out);
+	twi_packed_fini(&p.out);
 	free(p.lanes);
 	twi_clean_fini(&view);
 	return status;

@@ -9,18 +9,6 @@
 #include "diag/trace/export/clean.h"
 #include "diag/trace/export/export.h"
 
-/* Numbers of the fields of XSpace, XPlane and XLine that are written piece by piece. */
-enum { SPACE_PLANES = 1, SPACE_WARNINGS = 3, SPACE_HOSTNAMES = 4 };
-enum { PLANE_ID = 1, PLANE_NAME, PLANE_LINES, PLANE_EVENT_NAMES, PLANE_STAT_NAMES, PLANE_STATS };
-enum {
-	LINE_ID = 1,
-	LINE_NAME = 2,
-	LINE_START = 3,
-	LINE_EVENTS = 4,
-	LINE_DISPLAY_ID = 10,
-	LINE_DISPLAY_NAME = 11
-};
-
 const char *twi_xspace_off(void)
 {
 	return NULL;
@@ -35,17 +23,6 @@ const char *twi_stat_name(enum twi_stat stat)
 	};
 
 	return names[stat];
-}
-
-void twi_pb_message(struct twi_pb *w, uint32_t field, const ProtobufCMessage *message)
-{
-	size_t count = protobuf_c_message_get_packed_size(message);
-	uint8_t *at;
-
-	twi_pb_head(w, field, count);
-	at = twi_pb_room(w, count);
-	if (at != NULL)
-		protobuf_c_message_pack(message, at);
 }
 
 static Twi__XStat *next_stat(struct twi_stats *s, enum twi_stat stat)
@@ -83,10 +60,10 @@ void twi_stats_text(struct twi_stats *s, enum twi_stat stat, const char *text)
 		return;
 	row = next_stat(s, stat);
 	row->value_case = TWI__XSTAT__VALUE_STR_VALUE;
-	row->str_value = (char *)(uintptr_t)text;
+	row->str_value = twi_packed_text(text);
 }
 
-void twi_stats_bytes(struct twi_stats *s, enum twi_stat stat, const struct twi_pb *bytes)
+void twi_stats_bytes(struct twi_stats *s, enum twi_stat stat, const struct twi_packed *bytes)
 {
 	Twi__XStat *row = next_stat(s, stat);
 
@@ -97,16 +74,19 @@ void twi_stats_bytes(struct twi_stats *s, enum twi_stat stat, const struct twi_p
 
 void twi_plane_init(struct twi_plane *plane, int64_t id, const char *name)
 {
+	Twi__XPlane head = TWI__XPLANE__INIT;
+
 	*plane = (struct twi_plane){ 0 };
-	twi_pb_u64(&plane->out, PLANE_ID, (uint64_t)id);
-	twi_pb_text(&plane->out, PLANE_NAME, name);
+	head.id = id;
+	head.name = twi_packed_text(name);
+	twi_packed_add(&plane->out, &head.base);
 }
 
 void twi_plane_fini(struct twi_plane *plane)
 {
 	twi_names_fini(&plane->names);
-	twi_pb_fini(&plane->out);
-	twi_pb_fini(&plane->line);
+	twi_packed_fini(&plane->out);
+	twi_packed_fini(&plane->line);
 	*plane = (struct twi_plane){ 0 };
 }
 
@@ -118,7 +98,8 @@ static void use_stats(struct twi_plane *plane, const struct twi_stats *stats)
 
 int64_t twi_plane_event_name(struct twi_plane *plane, const struct twi_event_name *name)
 {
-	Twi__XEventMetadataEntry entry = TWI__XEVENT_METADATA_ENTRY__INIT;
+	Twi__XPlane part = TWI__XPLANE__INIT;
+	Twi__XEventMetadataEntry entry = TWI__XEVENT_METADATA_ENTRY__INIT, *entries = &entry;
 	Twi__XEventMetadata value = TWI__XEVENT_METADATA__INIT;
 	uint32_t number;
 	bool is_new;
@@ -130,37 +111,43 @@ int64_t twi_plane_event_name(struct twi_plane *plane, const struct twi_event_nam
 		return number;
 	entry.key = value.id = number;
 	entry.value = &value;
-	entry.value = &value;
-	value.name = (char *)(uintptr_t)name->name;
+	value.name = twi_packed_text(name->name);
 	if (name->display_name != NULL)
-		value.display_name = (char *)(uintptr_t)name->display_name;
+		value.display_name = twi_packed_text(name->display_name);
 	if (name->stats != NULL) {
 		value.n_stats = name->stats->count;
 		value.stats = (Twi__XStat **)(uintptr_t)name->stats->pointers;
 		use_stats(plane, name->stats);
 	}
-	twi_pb_message(&plane->out, PLANE_EVENT_NAMES, &entry.base);
+	part.n_event_metadata = 1;
+	part.event_metadata = &entries;
+	twi_packed_add(&plane->out, &part.base);
 	return number;
 }
 
 void twi_plane_stat(struct twi_plane *plane, const struct twi_stats *stats)
 {
-	for (size_t i = 0; i < stats->count; i++)
-		twi_pb_message(&plane->out, PLANE_STATS, &stats->rows[i].base);
+	Twi__XPlane part = TWI__XPLANE__INIT;
+
+	part.n_stats = stats->count;
+	part.stats = (Twi__XStat **)(uintptr_t)stats->pointers;
+	twi_packed_add(&plane->out, &part.base);
 	use_stats(plane, stats);
 }
 
 void twi_plane_line_begin(struct twi_plane *plane, int64_t id, const char *name,
 			  const char *display_name, int64_t start_ns)
 {
-	twi_pb_clear(&plane->line);
+	Twi__XLine head = TWI__XLINE__INIT;
+
+	twi_packed_clear(&plane->line);
 	plane->line_start_ns = start_ns;
-	twi_pb_u64(&plane->line, LINE_ID, (uint64_t)id);
-	twi_pb_u64(&plane->line, LINE_DISPLAY_ID, (uint64_t)id);
-	twi_pb_text(&plane->line, LINE_NAME, name);
+	head.id = head.display_id = id;
+	head.name = twi_packed_text(name);
 	if (display_name != NULL)
-		twi_pb_text(&plane->line, LINE_DISPLAY_NAME, display_name);
-	twi_pb_u64(&plane->line, LINE_START, (uint64_t)start_ns);
+		head.display_name = twi_packed_text(display_name);
+	head.timestamp_ns = start_ns;
+	twi_packed_add(&plane->line, &head.base);
 }
 
 /* What cannot be said in picoseconds (106 days and more) is said as the most that can. */
@@ -172,7 +159,8 @@ static int64_t ps_of(uint64_t ns)
 void twi_plane_event(struct twi_plane *plane, int64_t name, int64_t start_ns, uint64_t took_ns,
 		     const struct twi_stats *stats)
 {
-	Twi__XEvent event = TWI__XEVENT__INIT;
+	Twi__XLine part = TWI__XLINE__INIT;
+	Twi__XEvent event = TWI__XEVENT__INIT, *events = &event;
 
 	event.metadata_id = name;
 	event.data_case = TWI__XEVENT__DATA_OFFSET_PS;
@@ -183,34 +171,46 @@ void twi_plane_event(struct twi_plane *plane, int64_t name, int64_t start_ns, ui
 	event.n_stats = stats->count;
 	event.stats = (Twi__XStat **)(uintptr_t)stats->pointers;
 	use_stats(plane, stats);
-	twi_pb_message(&plane->line, LINE_EVENTS, &event.base);
+	part.n_events = 1;
+	part.events = &events;
+	twi_packed_add(&plane->line, &part.base);
 }
 
 void twi_plane_line_end(struct twi_plane *plane)
 {
-	twi_pb_nested(&plane->out, PLANE_LINES, &plane->line);
+	Twi__XPlanePart part = TWI__XPLANE_PART__INIT;
+
+	part.lines = twi_packed_field(&plane->out, &plane->line);
+	twi_packed_add(&plane->out, &part.base);
 }
 
-void twi_plane_end(struct twi_plane *plane, struct twi_pb *space)
+void twi_plane_end(struct twi_plane *plane, struct twi_packed *space)
 {
+	Twi__XSpacePart space_part = TWI__XSPACE_PART__INIT;
+
 	for (int stat = 1; stat < TWI_STAT_COUNT; stat++) {
-		Twi__XStatMetadataEntry entry = TWI__XSTAT_METADATA_ENTRY__INIT;
+		Twi__XPlane part = TWI__XPLANE__INIT;
+		Twi__XStatMetadataEntry entry = TWI__XSTAT_METADATA_ENTRY__INIT, *entries = &entry;
 		Twi__XStatMetadata value = TWI__XSTAT_METADATA__INIT;
 
 		if (!plane->used[stat])
 			continue;
 		entry.key = value.id = stat;
 		entry.value = &value;
-		value.name = (char *)(uintptr_t)twi_stat_name((enum twi_stat)stat);
-		twi_pb_message(&plane->out, PLANE_STAT_NAMES, &entry.base);
+		value.name = twi_packed_text(twi_stat_name((enum twi_stat)stat));
+		part.n_stat_metadata = 1;
+		part.stat_metadata = &entries;
+		twi_packed_add(&plane->out, &part.base);
 	}
-	twi_pb_nested(space, SPACE_PLANES, &plane->out);
+	space_part.planes = twi_packed_field(space, &plane->out);
+	twi_packed_add(space, &space_part.base);
 }
 
 /* What the views for XProf leave out; the spans themselves are all there. */
-static void warn_left_out(const struct twi_ops *ops, struct twi_pb *space)
+static void warn_left_out(const struct twi_ops *ops, struct twi_packed *space)
 {
-	char text[160];
+	Twi__XSpace part = TWI__XSPACE__INIT;
+	char text[160], *warnings = text;
 
 	if (ops->left_out == 0)
 		return;
@@ -218,25 +218,31 @@ static void warn_left_out(const struct twi_ops *ops, struct twi_pb *space)
 		 "Towline: %llu operations are not among the XLA Ops, which had no room for more "
 		 "than %u names",
 		 (unsigned long long)ops->left_out, TWI_RENDEZVOUS_MAX);
-	twi_pb_text(space, SPACE_WARNINGS, text);
+	part.n_warnings = 1;
+	part.warnings = &warnings;
+	twi_packed_add(space, &part.base);
 }
 
-static void add_hosts(const struct twi_trace *trace, struct twi_pb *space)
+static void add_hosts(const struct twi_trace *trace, struct twi_packed *space)
 {
 	for (size_t i = 0; i < trace->rank_count; i++) {
+		Twi__XSpace part = TWI__XSPACE__INIT;
 		bool said = false;
 
 		for (size_t j = 0; j < i && !said; j++)
 			said = strcmp(trace->ranks[i].host, trace->ranks[j].host) == 0;
-		if (!said)
-			twi_pb_text(space, SPACE_HOSTNAMES, trace->ranks[i].host);
+		if (said)
+			continue;
+		part.n_hostnames = 1;
+		part.hostnames = &trace->ranks[i].host;
+		twi_packed_add(space, &part.base);
 	}
 }
 
 int twi_export_xspace(const struct twi_trace *trace, char **bytes_out, size_t *count_out)
 {
 	struct twi_deliveries deliveries = { 0 };
-	struct twi_pb space = { 0 };
+	struct twi_packed space = { 0 };
 	struct twi_trace view;
 	struct twi_ops ops = { 0 };
 	int status;
@@ -259,7 +265,7 @@ int twi_export_xspace(const struct twi_trace *trace, char **bytes_out, size_t *c
 		warn_left_out(&ops, &space);
 		add_hosts(&view, &space);
 		twi_ops_fini(&ops);
-		status = twi_pb_take(&space, bytes_out, count_out);
+		status = twi_packed_take(&space, bytes_out, count_out);
 	}
 	twi_deliveries_fini(&deliveries);
 	twi_clean_fini(&view);

@@ -4,8 +4,8 @@
  *	space --- planes --- lines --- events --- stats
  *	                \--- names of events and stats, by number
  *
- * Messages are small ones that protobuf-c packs; those that grow with the trace (space, plane,
- * line) are written piece by piece, so that what is in memory is their bytes and nothing else.
+ * Those that grow with the trace (space, plane, line) are written in parts (packed.h), so that what
+ * is in memory is their bytes and nothing else.
  *
  * Planes: /host:CPU holds each span once, as an event with the stats tow_*, from which a trace is
  * read back; what ranks there were is in the plane Towline. All others are views for XProf.
@@ -13,14 +13,13 @@
 #ifndef TWI_XSPACE_H
 #define TWI_XSPACE_H
 
-#include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "diag/trace/delivery.h"
 #include "diag/trace/export/names.h"
 #include "diag/trace/export/ops.h"
-#include "diag/trace/export/pb.h"
+#include "diag/trace/export/packed.h"
 #include "diag/trace/export/show.h"
 #include <diag/trace/export/xspace.pb-c.h>
 
@@ -102,10 +101,10 @@ void twi_stats_u64(struct twi_stats *s, enum twi_stat stat, uint64_t value);
 void twi_stats_i64(struct twi_stats *s, enum twi_stat stat, int64_t value);
 /* The text must live until the event is added. NULL: none. */
 void twi_stats_text(struct twi_stats *s, enum twi_stat stat, const char *text);
-void twi_stats_bytes(struct twi_stats *s, enum twi_stat stat, const struct twi_pb *bytes);
+void twi_stats_bytes(struct twi_stats *s, enum twi_stat stat, const struct twi_packed *bytes);
 
 struct twi_plane {
-	struct twi_pb out, line;
+	struct twi_packed out, line;
 	bool used[TWI_STAT_COUNT];
 	struct twi_names names; /* of events */
 	int64_t line_start_ns;
@@ -129,23 +128,20 @@ void twi_plane_event(struct twi_plane *plane, int64_t name, int64_t start_ns, ui
 		     const struct twi_stats *stats);
 void twi_plane_line_end(struct twi_plane *plane);
 /* Writes it to the space. */
-void twi_plane_end(struct twi_plane *plane, struct twi_pb *space);
-
-/* Appends a message as a field. */
-void twi_pb_message(struct twi_pb *w, uint32_t field, const ProtobufCMessage *message);
+void twi_plane_end(struct twi_plane *plane, struct twi_packed *space);
 
 /* The parts of a space, each a plane or two. */
 void twi_xspace_host(const struct twi_trace *trace, const struct twi_deliveries *deliveries,
-		     struct twi_pb *space);
-void twi_xspace_ranks(const struct twi_trace *trace, struct twi_pb *space);
+		     struct twi_packed *space);
+void twi_xspace_ranks(const struct twi_trace *trace, struct twi_packed *space);
 void twi_xspace_devices(const struct twi_trace *trace, const struct twi_ops *ops,
-			struct twi_pb *space);
+			struct twi_packed *space);
 void twi_xspace_megascale(const struct twi_trace *trace, const struct twi_ops *ops,
-			  const struct twi_deliveries *deliveries, struct twi_pb *space);
+			  const struct twi_deliveries *deliveries, struct twi_packed *space);
 /* When all of it was, as UNIX time. */
-void twi_xspace_time(const struct twi_trace *trace, struct twi_pb *space);
+void twi_xspace_time(const struct twi_trace *trace, struct twi_packed *space);
 /* The program that the devices run: without it XProf does not know which op is whose. */
-void twi_xspace_program(const struct twi_ops *ops, struct twi_pb *space);
+void twi_xspace_program(const struct twi_ops *ops, struct twi_packed *space);
 #define TWI_XSPACE_PROGRAM    "towline"
 #define TWI_XSPACE_PROGRAM_ID 1
 

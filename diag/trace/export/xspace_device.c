@@ -25,19 +25,28 @@ static void long_name(const struct twi_op *op, const struct twi_rendezvous *rend
 }
 
 /* Who takes part, of which XProf wants but how many there are (DcnCollectiveInfo). */
-static void collective_info(const struct twi_rendezvous *rendezvous, struct twi_pb *out)
+static void collective_info(const struct twi_rendezvous *rendezvous, struct twi_packed *out)
 {
-	enum { INFO_ENDPOINTS = 2, INFO_ONE_TO_ONE = 3, GROUP_ENDPOINT = 1, RANKS_MAX = 65536 };
-	struct twi_pb group = { 0 };
+	enum { RANKS_MAX = 65536 };
+	Twi__DcnCollectiveInfo info = TWI__DCN_COLLECTIVE_INFO__INIT;
+	Twi__Empty empty = TWI__EMPTY__INIT, *endpoint = &empty;
+	Twi__DcnEndpoints part = TWI__DCN_ENDPOINTS__INIT;
+	struct twi_packed group = { 0 };
 	uint32_t ranks = twi_min(rendezvous->ranks, (uint32_t)RANKS_MAX);
 
+	part.n_endpoints = 1;
+	part.endpoints = &endpoint;
 	for (uint32_t i = 0; i < ranks; i++)
-		twi_pb_bytes(&group, GROUP_ENDPOINT, "", 0);
-	if (strcmp(twi_rendezvous_transfer(rendezvous), "ONE_TO_ONE") == 0)
-		twi_pb_bytes(out, INFO_ONE_TO_ONE, "", 0);
-	else
-		twi_pb_nested(out, INFO_ENDPOINTS, &group);
-	twi_pb_fini(&group);
+		twi_packed_add(&group, &part.base);
+	if (strcmp(twi_rendezvous_transfer(rendezvous), "ONE_TO_ONE") == 0) {
+		info.participants_case = TWI__DCN_COLLECTIVE_INFO__PARTICIPANTS_ONE_TO_ONE;
+		info.one_to_one = &empty;
+	} else {
+		info.participants_case = TWI__DCN_COLLECTIVE_INFO__PARTICIPANTS_ENDPOINTS;
+		info.endpoints = twi_packed_field(out, &group);
+	}
+	twi_packed_add(out, &info.base);
+	twi_packed_fini(&group);
 }
 
 /* The number of an op's name, made at its first. */
@@ -47,7 +56,7 @@ static int64_t op_name(struct twi_plane *plane, const struct twi_rendezvous *ren
 	char text[TWI_RENDEZVOUS_BYTES + 224], shown[32], category[32];
 	struct twi_stats common;
 	struct twi_event_name name = { .name = text, .display_name = shown, .stats = &common };
-	struct twi_pb info = { 0 };
+	struct twi_packed info = { 0 };
 	int64_t number;
 
 	common.count = 0;
@@ -63,7 +72,7 @@ static int64_t op_name(struct twi_plane *plane, const struct twi_rendezvous *ren
 	number = twi_plane_event_name(plane, &name);
 	if (info.failed)
 		plane->out.failed = true;
-	twi_pb_fini(&info);
+	twi_packed_fini(&info);
 	return number;
 }
 
@@ -155,7 +164,7 @@ static void add_module(struct twi_plane *plane, int64_t begin_ns, uint64_t last_
 }
 
 void twi_xspace_devices(const struct twi_trace *trace, const struct twi_ops *ops,
-			struct twi_pb *space)
+			struct twi_packed *space)
 {
 	for (size_t r = 0; r < trace->rank_count; r++) {
 		const struct twi_trace_rank *rank = &trace->ranks[r];

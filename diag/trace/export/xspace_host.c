@@ -127,7 +127,7 @@ static int64_t line_start_ns(const struct twi_trace_rank *rank, int64_t shift_ns
 }
 
 void twi_xspace_host(const struct twi_trace *trace, const struct twi_deliveries *deliveries,
-		     struct twi_pb *space)
+		     struct twi_packed *space)
 {
 	struct twi_event_name always = { .name = HOST_ALWAYS };
 	struct twi_plane plane;
@@ -158,37 +158,36 @@ void twi_xspace_host(const struct twi_trace *trace, const struct twi_deliveries 
 	twi_plane_fini(&plane);
 }
 
-/* Threads and peers of one rank as messages; false without memory. */
-static bool add_rows(const struct twi_trace_rank *rank, int64_t *line, struct twi_pb *out)
+/* Threads and peers of one rank. */
+static void add_rows(const struct twi_trace_rank *rank, int64_t *line, struct twi_packed *out)
 {
-	enum { RANK_THREADS = 12, RANK_PEERS = 13, RANK_NAMES = 14 };
-
 	for (size_t t = 0; t < rank->thread_count; t++) {
-		Twi__TraceThread thread = TWI__TRACE_THREAD__INIT;
+		Twi__TraceRank part = TWI__TRACE_RANK__INIT;
+		Twi__TraceThread thread = TWI__TRACE_THREAD__INIT, *threads = &thread;
 
 		thread.tid = rank->threads[t].tid;
-		thread.name = (char *)(uintptr_t)rank->threads[t].name;
+		thread.name = twi_packed_text(rank->threads[t].name);
 		thread.lost = rank->threads[t].lost;
 		thread.line = ++*line;
-		twi_pb_message(out, RANK_THREADS, &thread.base);
+		part.n_threads = 1;
+		part.threads = &threads;
+		twi_packed_add(out, &part.base);
 	}
 	for (size_t p = 0; p < rank->peer_count; p++) {
-		Twi__TracePeer peer = TWI__TRACE_PEER__INIT;
+		Twi__TraceRank part = TWI__TRACE_RANK__INIT;
+		Twi__TracePeer peer = TWI__TRACE_PEER__INIT, *peers = &peer;
 
 		peer.name = rank->peers[p].name;
 		peer.rank = rank->peers[p].rank;
-		twi_pb_message(out, RANK_PEERS, &peer.base);
+		part.n_peers = 1;
+		part.peers = &peers;
+		twi_packed_add(out, &part.base);
 	}
-	for (size_t n = 0; n < rank->name_count; n++)
-		twi_pb_text(out, RANK_NAMES, rank->names[n]);
-	return !out->failed;
 }
 
-static bool add_rank(const struct twi_trace_rank *rank, int64_t *line, struct twi_pb *out)
+static void add_rank(const struct twi_trace_rank *rank, int64_t *line, struct twi_packed *out)
 {
 	Twi__TraceRank head = TWI__TRACE_RANK__INIT;
-	size_t count;
-	uint8_t *at;
 
 	head.host = rank->host;
 	head.job = rank->job;
@@ -201,17 +200,16 @@ static bool add_rank(const struct twi_trace_rank *rank, int64_t *line, struct tw
 	head.clock_offset_ns = rank->clock_offset_ns;
 	head.clock_error_ns = rank->clock_error_ns;
 	head.sampled_out = rank->sampled_out;
-	count = twi__trace_rank__get_packed_size(&head);
-	at = twi_pb_room(out, count);
-	if (at != NULL)
-		twi__trace_rank__pack(&head, at);
-	return add_rows(rank, line, out);
+	head.n_names = rank->name_count;
+	head.names = rank->names;
+	twi_packed_add(out, &head.base);
+	add_rows(rank, line, out);
 }
 
-void twi_xspace_ranks(const struct twi_trace *trace, struct twi_pb *space)
+void twi_xspace_ranks(const struct twi_trace *trace, struct twi_packed *space)
 {
 	struct twi_plane plane;
-	struct twi_pb row = { 0 };
+	struct twi_packed row = { 0 };
 	int64_t line = 0;
 
 	twi_plane_init(&plane, 2, TWI_XSPACE_RANKS_PLANE);
@@ -219,20 +217,18 @@ void twi_xspace_ranks(const struct twi_trace *trace, struct twi_pb *space)
 		struct twi_stats stats;
 
 		stats.count = 0;
-		twi_pb_clear(&row);
-		if (!add_rank(&trace->ranks[r], &line, &row)) {
-			plane.out.failed = true;
-			break;
-		}
+		twi_packed_clear(&row);
+		add_rank(&trace->ranks[r], &line, &row);
+		plane.out.failed = plane.out.failed || row.failed;
 		twi_stats_bytes(&stats, TWI_STAT_TRACE_RANK, &row);
 		twi_plane_stat(&plane, &stats);
 	}
 	twi_plane_end(&plane, space);
 	twi_plane_fini(&plane);
-	twi_pb_fini(&row);
+	twi_packed_fini(&row);
 }
 
-void twi_xspace_time(const struct twi_trace *trace, struct twi_pb *space)
+void twi_xspace_time(const struct twi_trace *trace, struct twi_packed *space)
 {
 	uint64_t begin_ns = (uint64_t)twi_show_begin_ns(trace), took_ns = 0;
 	struct twi_plane plane;

@@ -307,7 +307,7 @@ static void add_rank(struct scale *s, const struct twi_trace *trace)
 }
 
 void twi_xspace_megascale(const struct twi_trace *trace, const struct twi_ops *ops,
-			  const struct twi_deliveries *deliveries, struct twi_pb *space)
+			  const struct twi_deliveries *deliveries, struct twi_packed *space)
 {
 	struct scale s = { .ops = ops, .deliveries = deliveries };
 

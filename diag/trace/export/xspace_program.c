@@ -15,12 +15,6 @@
 
 /* PrimitiveType of XLA. */
 enum { TYPE_U8 = 6, TYPE_U32 = 8, TYPE_TUPLE = 13, TYPE_TOKEN = 17 };
-/* Fields of HloModule, HloComputation and ProgramShape that are written piece by piece. */
-enum { MODULE_NAME = 1, MODULE_ENTRY = 2, MODULE_COMPUTATIONS = 3, MODULE_SHAPE = 4 };
-enum { COMPUTATION_NAME = 1, COMPUTATION_OPS = 2, COMPUTATION_SHAPE = 4, COMPUTATION_ROOT = 6 };
-enum { SHAPE_PARAMETERS = 1, SHAPE_RESULT = 2, SHAPE_NAMES = 3 };
-enum { PROTO_MODULE = 1 };
-
 /* More than fits into memory anywhere; XLA multiplies sizes without looking. */
 #define BYTES_MAX ((int64_t)1 << 50)
 
@@ -62,6 +56,15 @@ static void make_shapes(struct shapes *s)
 	s->done.tuple_shapes = s->done_parts;
 }
 
+static void add_row(struct twi_packed *computation, Twi__HloInstruction *row)
+{
+	Twi__HloComputation part = TWI__HLO_COMPUTATION__INIT;
+
+	part.n_instructions = 1;
+	part.instructions = &row;
+	twi_packed_add(computation, &part.base);
+}
+
 /* An op of the program; `operands` are ids of those before it. */
 struct op {
 	const char *what;
@@ -71,7 +74,7 @@ struct op {
 	size_t operand_count;
 };
 
-static void add_op(struct twi_pb *computation, const struct op *op,
+static void add_op(struct twi_packed *computation, const struct op *op,
 		   const struct twi_rendezvous *rendezvous)
 {
 	Twi__HloInstruction row = TWI__HLO_INSTRUCTION__INIT;
@@ -83,7 +86,7 @@ static void add_op(struct twi_pb *computation, const struct op *op,
 
 	snprintf(name, sizeof(name), "%s.%lld", op->what, (long long)op->number);
 	row.name = name;
-	row.opcode = (char *)(uintptr_t)op->what;
+	row.opcode = twi_packed_text(op->what);
 	row.shape = op->shape;
 	row.id = op->id;
 	row.n_operand_ids = op->operand_count;
@@ -93,19 +96,19 @@ static void add_op(struct twi_pb *computation, const struct op *op,
 		row.channel_id = op->number;
 		row.is_host_transfer = 1;
 		pairs[0].key = rendezvous_key;
-		pairs[0].value = (char *)(uintptr_t)rendezvous->name;
+		pairs[0].value = twi_packed_text(rendezvous->name);
 		pairs[1].key = transfer_key;
-		pairs[1].value = (char *)(uintptr_t)twi_rendezvous_transfer(rendezvous);
+		pairs[1].value = twi_packed_text(twi_rendezvous_transfer(rendezvous));
 		attributes.n_map = 2;
 		attributes.map = pointers;
 	}
-	twi_pb_message(computation, COMPUTATION_OPS, &row.base);
+	add_row(computation, &row);
 }
 
 /* Ids: 0 the token, 1 the root, then five for each rendezvous. */
 enum { ID_TOKEN, ID_ROOT, ID_FIRST, ID_EACH = 5 };
 
-static void add_parameter(struct twi_pb *computation, struct shapes *s, int64_t id, size_t n)
+static void add_parameter(struct twi_packed *computation, struct shapes *s, int64_t id, size_t n)
 {
 	Twi__HloInstruction row = TWI__HLO_INSTRUCTION__INIT;
 	char name[32], opcode[] = "parameter";
@@ -116,10 +119,10 @@ static void add_parameter(struct twi_pb *computation, struct shapes *s, int64_t 
 	row.shape = &s->array;
 	row.id = id;
 	row.parameter_number = (int64_t)n - 1;
-	twi_pb_message(computation, COMPUTATION_OPS, &row.base);
+	add_row(computation, &row);
 }
 
-static void add_rendezvous(struct twi_pb *computation, struct shapes *s, size_t n,
+static void add_rendezvous(struct twi_packed *computation, struct shapes *s, size_t n,
 			   const struct twi_rendezvous *rendezvous)
 {
 	int64_t id = ID_FIRST + ID_EACH * ((int64_t)n - 1), number = (int64_t)n;
@@ -135,54 +138,73 @@ static void add_rendezvous(struct twi_pb *computation, struct shapes *s, size_t 
 	add_op(computation, &recv_done, rendezvous);
 }
 
+/* The parameter of rendezvous n, in what the program takes. */
+static void add_shape(struct twi_packed *shape, struct shapes *s, size_t n)
+{
+	Twi__ProgramShape part = TWI__PROGRAM_SHAPE__INIT;
+	Twi__Shape *parameters = &s->array;
+	char name[32], *names = name;
+
+	snprintf(name, sizeof(name), "p.%zu", n);
+	part.n_parameters = part.n_parameter_names = 1;
+	part.parameters = &parameters;
+	part.parameter_names = &names;
+	twi_packed_add(shape, &part.base);
+}
+
 static int64_t bytes_of(const struct twi_rendezvous *rendezvous)
 {
 	return rendezvous->bytes < (uint64_t)BYTES_MAX ? (int64_t)rendezvous->bytes : BYTES_MAX;
 }
 
-static void make_module(const struct twi_ops *ops, struct twi_pb *out)
+static void make_module(const struct twi_ops *ops, struct twi_packed *out)
 {
 	struct op token = { .what = "after-all", .id = ID_TOKEN };
 	struct op root = { .what = "tuple", .id = ID_ROOT };
-	struct twi_pb computation = { 0 }, shape = { 0 };
+	Twi__HloComputation head = TWI__HLO_COMPUTATION__INIT;
+	Twi__ProgramShape result = TWI__PROGRAM_SHAPE__INIT;
+	Twi__HloModule module = TWI__HLO_MODULE__INIT;
+	struct twi_packed computation = { 0 }, shape = { 0 };
+	char entry[] = "main";
 	struct shapes s;
 
 	make_shapes(&s);
 	token.shape = &s.token;
 	root.shape = &s.empty;
-	twi_pb_text(&computation, COMPUTATION_NAME, "main");
 	add_op(&computation, &token, NULL);
 	for (size_t n = 1; n <= ops->rendezvous_count; n++) {
-		char name[32];
-
 		s.bytes = bytes_of(&ops->rendezvous[n]);
 		add_rendezvous(&computation, &s, n, &ops->rendezvous[n]);
-		snprintf(name, sizeof(name), "p.%zu", n);
-		twi_pb_message(&shape, SHAPE_PARAMETERS, &s.array.base);
-		twi_pb_text(&shape, SHAPE_NAMES, name);
+		add_shape(&shape, &s, n);
 	}
 	add_op(&computation, &root, NULL);
-	twi_pb_message(&shape, SHAPE_RESULT, &s.empty.base);
-	twi_pb_nested(&computation, COMPUTATION_SHAPE, &shape);
-	twi_pb_u64(&computation, COMPUTATION_ROOT, ID_ROOT);
-	twi_pb_text(out, MODULE_NAME, TWI_XSPACE_PROGRAM);
-	twi_pb_text(out, MODULE_ENTRY, "main");
-	twi_pb_nested(out, MODULE_COMPUTATIONS, &computation);
-	twi_pb_nested(out, MODULE_SHAPE, &shape);
-	twi_pb_fini(&computation);
-	twi_pb_fini(&shape);
+	result.result = &s.empty;
+	twi_packed_add(&shape, &result.base);
+	head.name = entry;
+	head.program_shape = twi_packed_field(&computation, &shape);
+	head.root_id = ID_ROOT;
+	twi_packed_add(&computation, &head.base);
+	module.name = twi_packed_text(TWI_XSPACE_PROGRAM);
+	module.entry_computation_name = entry;
+	module.computations = twi_packed_field(out, &computation);
+	module.host_program_shape = twi_packed_field(out, &shape);
+	twi_packed_add(out, &module.base);
+	twi_packed_fini(&computation);
+	twi_packed_fini(&shape);
 }
 
-void twi_xspace_program(const struct twi_ops *ops, struct twi_pb *space)
+void twi_xspace_program(const struct twi_ops *ops, struct twi_packed *space)
 {
 	char name[48];
 	struct twi_event_name event = { .name = name };
-	struct twi_pb module = { 0 }, proto = { 0 };
+	Twi__HloProto part = TWI__HLO_PROTO__INIT;
+	struct twi_packed module = { 0 }, proto = { 0 };
 	struct twi_plane plane;
 	struct twi_stats stats;
 
 	make_module(ops, &module);
-	twi_pb_nested(&proto, PROTO_MODULE, &module);
+	part.hlo_module = twi_packed_field(&proto, &module);
+	twi_packed_add(&proto, &part.base);
 	twi_plane_init(&plane, 4, "/host:metadata");
 	snprintf(name, sizeof(name), "%s(%d)", TWI_XSPACE_PROGRAM, TWI_XSPACE_PROGRAM_ID);
 	stats.count = 0;
@@ -190,10 +212,10 @@ void twi_xspace_program(const struct twi_ops *ops, struct twi_pb *space)
 	twi_stats_u64(&stats, TWI_STAT_PROGRAM_ID, TWI_XSPACE_PROGRAM_ID);
 	event.stats = &stats;
 	twi_plane_event_name(&plane, &event);
-	if (module.failed || proto.failed)
+	if (proto.failed)
 		plane.out.failed = true;
 	twi_plane_end(&plane, space);
 	twi_plane_fini(&plane);
-	twi_pb_fini(&module);
-	twi_pb_fini(&proto);
+	twi_packed_fini(&module);
+	twi_packed_fini(&proto);
 }

@@ -11,7 +11,6 @@
 #include "diag/trace/export/clean.h"
 #include "diag/trace/export/export.h"
 #include "diag/trace/export/ops.h"
-#include "diag/trace/export/pb.h"
 #include "diag/trace/export/show.h"
 #include "tools/trace/formats.h"
 #include "traces.h"
@@ -204,32 +203,6 @@ static void texts_are_cleaned(void **state)
 	}
 }
 
-static void fields_are_written_as_protobuf_has_them(void **state)
-{
-	static const uint8_t wanted[] = { 0x08, 0x96, 0x01, 0xf9, 0x02, 1,   2,    3, 4,    5, 6,
-					  7,    8,    0x12, 2,    'h',  'i', 0x1a, 2, 0x08, 1 };
-	struct twi_pb outer = { 0 }, inner = { 0 };
-	size_t count;
-	char *bytes;
-
-	(void)state;
-	twi_pb_u64(&outer, 1, 150);
-	twi_pb_fixed64(&outer, 47, 0x0807060504030201u);
-	twi_pb_text(&outer, 2, "hi");
-	twi_pb_u64(&inner, 1, 1);
-	twi_pb_nested(&outer, 3, &inner);
-	assert_int_equal(twi_pb_take(&outer, &bytes, &count), TOW_OK);
-	assert_int_equal(count, sizeof(wanted));
-	assert_memory_equal(bytes, wanted, count);
-	assert_int_equal(bytes[count], 0);
-	free(bytes);
-	inner.failed = true; /* sticks, and is handed on */
-	twi_pb_nested(&outer, 3, &inner);
-	assert_int_equal(twi_pb_take(&outer, &bytes, &count), TOW_ENOMEM);
-	assert_null(bytes);
-	twi_pb_fini(&inner);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -240,7 +213,6 @@ int main(void)
 		cmocka_unit_test(what_overlaps_has_its_own_rendezvous),
 		cmocka_unit_test(too_many_names_are_told),
 		cmocka_unit_test(texts_are_cleaned),
-		cmocka_unit_test(fields_are_written_as_protobuf_has_them),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,11 @@
+/* perfetto_off.c - a build without protobuf-c writes nothing for Perfetto, and says so. */
+#include "diag/base/error.h"
+#include "tools/trace/formats.h"
+
+int twi_export_perfetto(const struct twi_trace *trace, char **bytes_out, size_t *count_out)
+{
+	(void)trace;
+	*bytes_out = NULL;
+	*count_out = 0;
+	return twi_error(TOW_ENOTSUP, "no trace for Perfetto: " TWI_XSPACE_OFF);
+}

@@ -1,7 +1,9 @@
-"""testtargets.py BUILD [--suite S] [--no-suite S] ... - what must be built for these tests alone.
+"""testtargets.py BUILD [--objects] [--suite S] [--no-suite S] ... - what these tests alone need.
 
 Prints the targets, for ninja, that `meson test` would run or need with the same arguments; other
-arguments are left out. scripts/test builds no more of the sanitized builds.
+arguments are left out. With --objects, every object file besides, and what is installed: all is
+compiled, not all linked.
+scripts/test builds no more of its builds with clang and with sanitizers.
 """
 import json
 import os
@@ -18,6 +20,11 @@ def wanted(suites, only, without):
     return not names & without and (not only or names & only)
 
 
+def objects(build):
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as f:
+        return {os.path.join(os.path.realpath(build), row["output"]) for row in json.load(f)}
+
+
 def main(build, arguments):
     only, without = set(), set()
     for option, value in zip(arguments, arguments[1:]):
@@ -26,6 +33,10 @@ def main(build, arguments):
     files = {target["id"]: target["filename"] for target in read(build, "targets")}
     found = {name for test in read(build, "tests") if wanted(test["suite"], only, without)
              for target in test["depends"] for name in files[target]}
+    if "--objects" in arguments:
+        found |= objects(build)
+        found |= {name for target in read(build, "targets") if target["installed"]
+                  for name in target["filename"]}
     print(" ".join(sorted(os.path.relpath(name, os.path.realpath(build)) for name in found)))
 
 

@@ -1,4 +1,5 @@
-"""lanes.py - what lanes may know of the engine and of operations: one header, and its list."""
+"""lanes.py - what lanes may know of the engine and of operations: one header, and its list. And
+nobody spells out a list of lanes, as there is one: diag/record/lane.def."""
 import re
 import sys
 
@@ -11,6 +12,14 @@ HOST = "transport/op/lane_host.h"
 HIDDEN = r"transport/(engine|op)/(\w+/)?\w+\.h$"
 LANE = r"transport/lanes/\w+/\w+\.[ch]$"
 COMMENT = r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"'
+# The one list of lanes; and who may name two of them in one initializer or switch, with why.
+LIST = "diag/record/lane.def"
+SPELLED = {
+    "tests/scenario/engine/test_blocking.c": "names and addresses: each form that a job takes",
+    "tests/scenario/op/test_bad_memory.c": "the ways of each lane on which memory can be bad",
+    "tests/unit/stream/test_last_words.c": "lanes of streams, one of them encrypted as well",
+}
+TABLE = r"(?:=|\]\s*\))\s*\{|\bswitch\b[^{;]*\{"
 FUNCTION = r"^(?!return\b|else\b)[A-Za-z_][\w \*]*?\b(twi_\w+)\("
 MACRO = r"^#define (twi_\w+)\("
 
@@ -32,7 +41,53 @@ def declared(tree):
     return out
 
 
+def block(text, start):
+    """From an opening brace to where it is closed."""
+    depth = 0
+    for at in range(start, len(text)):
+        depth += (text[at] == "{") - (text[at] == "}")
+        if depth == 0:
+            return text[start:at]
+    return text[start:]
+
+
+def uncommented(text):
+    """The text without comments, with its strings, line by line as it was."""
+    def blank(found):
+        return found.group(0) if found.group(0)[0] == '"' else "\n" * found.group(0).count("\n")
+    return re.sub(COMMENT, blank, text, flags=re.S)
+
+
+def spelled(tree, allowed, here):
+    """Lists of lanes elsewhere: by name, or as addresses."""
+    names = re.findall(r"^TWI_LANE\(\w+, (\w+)", tree.text(LIST), flags=re.M)
+    word = re.compile(rf'"({"|".join(names)})(?:://[^"]*)?"')
+    stale = set(allowed)
+    for name in tree.match(r"(?!transport/lanes/).*\.[ch]$"):
+        text = uncommented(tree.text(name))
+        for found in re.finditer(TABLE, text):
+            lanes = sorted(set(word.findall(block(text, found.end() - 1))))
+            if len(lanes) < 2:
+                continue
+            stale.discard(name)
+            if name not in allowed:
+                yield Fault(name, text.count("\n", 0, found.start()) + 1,
+                            f"a list of lanes is spelled out: {', '.join(lanes)}",
+                            f"make it from {LIST}, or use twt_lane_rows")
+    for name in sorted(stale):
+        if here in tree.names:
+            yield Fault(here, 1, f"{name} spells no list of lanes out any more",
+                        "take it out of SPELLED")
+
+
 def check(tree):
+    faults = host_faults(tree)
+    if LIST in tree.names:
+        faults += spelled(tree, SPELLED, "tests/check/lanes.py")
+    return faults
+
+
+def host_faults(tree):
     if HOST not in tree.names:
         return []
     host = tree.text(HOST)
@@ -64,6 +119,8 @@ HEADER = {HOST: '/*\n * twi_now  the time\n */\n#include "transport/engine/e.h"\
           "transport/engine/e.h": "static inline int twi_now(void) { return twi_clock(); }\n"
                                   "int twi_poll(void);\n#define twi_held(e) (e)\n"}
 GOOD = '#include "transport/op/lane_host.h"\n/* twi_poll */\nint a(void) { twi_up(twi_now()); }\n'
+LANES = {LIST: 'TWI_LANE(TCP, tcp, NETWORK, "help")\nTWI_LANE(SHM, shm, HOST, "help")\n'}
+TWO = 'static const char *const lanes[] = { "shm", "tcp" };\n'
 SAMPLES = [
     ("good", {**HEADER, "transport/lanes/tcp/t.c": GOOD,
               "transport/rpc/r.c": '#include "transport/op/op.h"\nint b(void) { twi_poll(); }\n'},
@@ -82,6 +139,20 @@ SAMPLES = [
      "lane_host.h:2: no lane calls twi_now"),
     ("declared for nobody", {**HEADER, "transport/lanes/tcp/t.c": "int a(void) { twi_now(); }\n"},
      "lane_host.h:5: no lane calls twi_up"),
+    ("one lane, or in the lanes", {**LANES, "transport/lanes/auto/a.c": TWO, "diag/a.c":
+                                   'char *a[] = { "tcp", "other", "tcp://h:0" }; /* "shm" */\n'
+                                   'char *b = "shm";\n'}, None),
+    ("a list of lanes", {**LANES, "diag/a.c": "\n" + TWO},
+     "diag/a.c:2: a list of lanes is spelled out: shm, tcp"),
+    ("a list of addresses", {**LANES, "tests/a.c":
+                             'struct w w[] = {\n\t{ "tcp://h:0" },\n\t{ "shm://*" },\n};\n'},
+     "tests/a.c:1: a list of lanes"),
+    ("in a compound literal", {**LANES, "tools/a.h":
+                               'f((const char *[]){ "shm", "tcp" });\n'}, "tools/a.h:1: a list"),
+    ("in a switch", {**LANES, "tools/a.c": 'switch (f(a)) {\ncase 1:\n\treturn "shm";\n'
+                     'default:\n\treturn "tcp";\n}\n'}, "tools/a.c:1: a list of lanes"),
+    ("one that is no list any more", {**LANES, "tests/check/lanes.py": ""},
+     "test_blocking.c spells no list of lanes out any more"),
 ]
 
 if __name__ == "__main__":

@@ -53,7 +53,8 @@ TABLE = {
                              "memreg/alloclog", "transport/wire", "transport/lanes",
                              "transport/engine"],
     "transport/message": ["include/internal", "diag/base", "transport/op"],
-    "transport/stream": ["include/internal", "diag/base", "diag/record", "transport/wire",
+    "transport/stream": ["include/internal", "diag/base", "diag/record", "diag/judge",
+                         "transport/wire",
                          "transport/engine", "transport/op", "transport/message"],
     # Lanes stand beside each other and do not see one another; what joins them is above them.
     # Any lane may do what this row says; one that needs more has a row of its own.
@@ -73,7 +74,7 @@ TABLE = {
                                     "transport/security", "transport/engine", "transport/op",
                                     "transport/message"],
     "transport/lanes/loop": ["diag/base", "diag/record", "transport/lanes", "transport/engine",
-                             "transport/op"],
+                             "transport/op", "transport/stream"],
     # What is made of messages.
     "transport/rpc": LOWER + ["diag/base", "diag/record", "memreg/pool", "transport/engine",
                               "transport/op"],
@@ -84,7 +85,7 @@ TABLE = {
     "transport/coll/reduce": LOWER,
     "transport/coll": LOWER + ["diag/base", "diag/record", "diag/judge", "memreg/pool",
                                "transport/engine", "transport/op", "transport/lanes/auto",
-                               "transport/lanes/shm", "transport/job", "transport/coll/plan",
+                               "transport/lanes", "transport/job", "transport/coll/plan",
                                "transport/coll/reduce"],
     "transport/inquiry": LOWER + ["diag/base", "diag/record", "diag/judge", "diag/trace",
                                   "memreg/pool", "transport/engine", "transport/op",
@@ -137,10 +138,6 @@ TABLE.update({
     "examples": ["include/towline"],
     "plugins": ["include/towline"],
 })
-# Arrows that still run up, to be ended by tables that the upper room fills: rows only go.
-UPWARD = {
-    "transport/op/endpoint.h": ["transport/stream/session.h"],
-}
 # Bench, fuzz and tests see a lane without a row of its own, too; no other room does.
 SEE_ALL = {"bench", "fuzz", "tests"}
 # These count with all that is below them; of the others each sub-folder needs a row.
@@ -212,7 +209,7 @@ def judge(tree, name, own, form, include):
         return None
     row = row_of(target)
     allowed = TABLE[rule_of(own)]
-    if row == own or row in allowed or target in UPWARD.get(name, []):
+    if row == own or row in allowed:
         return None
     if row is not None and own in SEE_ALL and rule_of(row) in allowed:
         return None
@@ -241,13 +238,6 @@ def check(tree):
     faults = [Fault(here, 1, f"the row of {row} names {other}, which does not stand above it",
                     "a room includes what stands above it alone")
               for row, other in order({row: TABLE[row] for row in ORDERED})]
-    for name, targets in UPWARD.items():
-        there = {find(tree, name, include) for _, _, include in includes(tree, name)} \
-            if name in tree.names else set()
-        if here in tree.names:
-            faults += [Fault(here, 1, f"{name} does not include {target} any more",
-                             "take the row out of UPWARD")
-                       for target in targets if target not in there]
     for name in tree.match(r".*\.(c|h|h\.in|def)$"):
         own = row_of(name)
         if own is None:
@@ -317,8 +307,6 @@ SAMPLES = [
     ("a room in a lane", {"transport/lanes/nvlink/core/a.c": "\n"}, "does not know"),
     ("no such header", {"diag/base/a.c": '#include "gone.h"\n'}, "is no file of the tree"),
     ("a def file", {"diag/base/a.def": '#include "transport/x.h"\n'}, "diag/base may not include"),
-    ("an arrow that has gone", {"tests/check/layering.py": "\n", "transport/op/endpoint.h": "\n"},
-     "transport/op/endpoint.h does not include transport/stream/session.h any more"),
 ]
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 /* client.c - a client of the stats, as simple as can be. */
 #include "client.h"
 
+#include <errno.h>
+
 int twt_dial(const char *path, int type)
 {
 	const struct timeval patience = { 10, 0 };
@@ -40,8 +42,11 @@ char *twt_talk(int fd, const char *request)
 	assert_non_null(text);
 	assert_true(fd >= 0);
 	assert_true(send(fd, request, strlen(request), MSG_NOSIGNAL) >= 0);
-	while (bytes < room - 1 && (got = recv(fd, text + bytes, room - 1 - bytes, 0)) > 0)
-		bytes += (size_t)got;
+	/* io_uring's work for this thread ends a call that has a timeout, without a signal. */
+	do {
+		got = recv(fd, text + bytes, room - 1 - bytes, 0);
+		bytes += got > 0 ? (size_t)got : 0;
+	} while (bytes < room - 1 && (got > 0 || (got < 0 && errno == EINTR)));
 	text[bytes] = '\0';
 	close(fd);
 	return text;

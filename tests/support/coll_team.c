@@ -67,11 +67,7 @@ void twt_ranks(const struct twt_job *job)
 
 int twt_coll_end(struct tow_op *op)
 {
-	int status = tow_op_wait(op, 60 * TWT_SECOND);
-
-	TWT_TRUE(status != TOW_ETIMEDOUT);
-	TWT_OK(tow_op_release(op));
-	return status;
+	return twt_finish(op, NULL);
 }
 
 void twt_coll_meet(struct twt_rank *rank)

@@ -1,6 +1,8 @@
 /* device_rig.c - a runtime over a device, and copies that are looked at. */
 #include "device_rig.h"
 
+#include "pair.h"
+
 struct tow_options twt_rig_options(void)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
@@ -66,15 +68,7 @@ struct tow_op *twt_rig_start(struct twt_rig *rig, enum tow_direction direction,
 
 int twt_rig_end(struct tow_op *op, struct tow_result *out)
 {
-	int status = tow_op_wait(op, 30 * RIG_SECOND);
-
-	if (out != NULL) {
-		out->size = sizeof(*out);
-		twt_rig_ok(tow_op_result(op, out));
-	}
-	assert_int_not_equal(status, TOW_ETIMEDOUT);
-	twt_rig_ok(tow_op_release(op));
-	return status;
+	return twt_finish(op, out);
 }
 
 int twt_rig_copy(struct twt_rig *rig, enum tow_direction direction,

@@ -74,37 +74,6 @@ int twt_duo_end(struct twt_duo *duo)
 	return how;
 }
 
-void twt_duo_fill(void *data, size_t bytes, uint64_t seed)
-{
-	struct twt_duo_word *at = data;
-
-	seed = (seed + 1) * 0x9e3779b97f4a7c15ull;
-	for (size_t i = 0; i < bytes / 8; i++)
-		at[i].value = seed + i;
-	memset((uint8_t *)data + bytes / 8 * 8, (int)(seed >> 56), bytes % 8);
-}
-
-int twt_duo_check(const void *data, size_t bytes, uint64_t seed)
-{
-	const struct twt_duo_word *at = data;
-	const uint8_t *tail = (const uint8_t *)data + bytes / 8 * 8;
-
-	seed = (seed + 1) * 0x9e3779b97f4a7c15ull;
-	for (size_t i = 0; i < bytes / 8; i++) {
-		if (at[i].value != seed + i) {
-			fprintf(stderr, "word %zu of %zu bytes is wrong\n", i, bytes);
-			return -1;
-		}
-	}
-	for (size_t i = 0; i < bytes % 8; i++) {
-		if (tail[i] != (uint8_t)(seed >> 56)) {
-			fprintf(stderr, "the tail of %zu bytes is wrong\n", bytes);
-			return -1;
-		}
-	}
-	return 0;
-}
-
 /* The size of message i: every kind of path, half of the bytes in large ones. */
 static size_t twt_duo_size(uint64_t i)
 {
@@ -133,7 +102,7 @@ int twt_duo_traffic(struct twt_duo *duo, uint64_t total, void (*tick)(struct twt
 			memset(in[k], 0xee, 16);
 			TWT_OK(tow_recv_start(side->peer, in[k], TWT_DUO_LARGEST, 5, NULL,
 					      &recvs[k]));
-			twt_duo_fill(out[k], n, mine + i + k);
+			twt_fill(out[k], n, mine + i + k);
 			TWT_OK(tow_send_start(side->peer, out[k], n, 5, NULL, &sends[k]));
 		}
 		for (uint64_t k = 0; k < TWT_DUO_TURN; k++) {
@@ -149,7 +118,7 @@ int twt_duo_traffic(struct twt_duo *duo, uint64_t total, void (*tick)(struct twt
 					tow_status_name(sent), tow_error_message());
 				bad = 1;
 			} else if (result.bytes != twt_duo_size(i + k) ||
-				   twt_duo_check(in[k], result.bytes, theirs + i + k) != 0) {
+				   twt_check(in[k], result.bytes, theirs + i + k) != 0) {
 				fprintf(stderr, "message %llu has %llu bytes of %zu\n",
 					(unsigned long long)(i + k),
 					(unsigned long long)result.bytes, twt_duo_size(i + k));

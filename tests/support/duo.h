@@ -31,15 +31,6 @@ void twt_duo_open(struct twt_duo *duo, int (*child)(struct twt_duo *duo));
 /* How the child ended, as waitpid says. */
 int twt_duo_end(struct twt_duo *duo);
 
-/* As twt_fill and twt_check, eight bytes at a time; the data may lie anywhere. */
-struct twt_duo_word {
-	uint64_t value;
-} __attribute__((packed));
-
-void twt_duo_fill(void *data, size_t bytes, uint64_t seed);
-
-int twt_duo_check(const void *data, size_t bytes, uint64_t seed);
-
 #define TWT_DUO_TURN    16
 #define TWT_DUO_LARGEST (4u << 20)
 

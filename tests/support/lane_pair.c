@@ -14,7 +14,7 @@ void twt_lane_init(struct twt_lane_pair *pair, const struct twt_lane_row *lane)
 	*pair = (struct twt_lane_pair){ .lane = lane };
 	for (int i = 0; i < 2; i++) {
 		pair->options[i] = (struct tow_options)TOW_OPTIONS_INIT;
-		pair->options[i].premap_memory_bytes = 32 << 20;
+		pair->options[i].premap_memory_bytes = 8 << 20;
 		pair->options[i].stats = 0;
 		pair->options[i].background = 0;
 		pair->options[i].max_ops = 4096;
@@ -39,15 +39,9 @@ void twt_lane_drive(struct twt_lane_pair *pair, uint64_t ns)
 
 struct tow_result twt_lane_wait(struct twt_lane_pair *pair, struct tow_op *op)
 {
-	struct tow_result result = { .size = sizeof(result) };
-	uint64_t until = twi_now_ns() + 20 * TWT_SECOND;
+	struct tow_result result;
 
-	while (tow_op_test(op) == TOW_AGAIN) {
-		twt_lane_turn(pair);
-		if (twi_now_ns() > until)
-			fail_msg("%s: an operation does not end", pair->lane->name);
-	}
-	TWT_OK(tow_op_result(op, &result));
+	(void)twt_wait_driving(op, &result, pair->runtime, 2);
 	return result;
 }
 

@@ -32,6 +32,8 @@ enum {
 #undef TWT_VARIANT
 };
 #define TWT_LANE_ROW_SHM 1
+/* The first rows: tcp and shm, which join processes in every build. */
+#define TWT_LANE_ROWS_ALWAYS 2
 
 extern const struct twt_lane_row twt_lane_rows[TWT_LANE_ROWS];
 
@@ -51,7 +53,7 @@ void twt_lane_turn(struct twt_lane_pair *pair);
 /* Drives both sides for so long. */
 void twt_lane_drive(struct twt_lane_pair *pair, uint64_t ns);
 
-/* Drives both sides until the operation has ended, at most 20 s; its result. It is not released. */
+/* Drives both sides until the operation has ended; its result. It is not released. */
 struct tow_result twt_lane_wait(struct twt_lane_pair *pair, struct tow_op *op);
 
 /* The same, and gives it back. */

@@ -87,7 +87,7 @@ void twt_own_close(void)
 
 void twt_own_check(const uint8_t *at, uint64_t bytes, uint64_t seed)
 {
-	if (twt_duo_check(at, bytes, seed) != 0) {
+	if (twt_check(at, bytes, seed) != 0) {
 		fprintf(stderr, "message %llu is wrong\n", (unsigned long long)seed);
 		abort();
 	}

@@ -47,7 +47,7 @@ struct twi_reason_sum twt_own_reason(enum twi_reason id);
 /* When all is freed, and the notifications have come, nothing is left. */
 void twt_own_all_back(void);
 
-/* Ends the program if it is not what twt_duo_fill wrote. */
+/* Ends the program if it is not what twt_fill wrote. */
 void twt_own_check(const uint8_t *at, uint64_t bytes, uint64_t seed);
 
 /* Sends of pool memory never need a copy, whatever extent it is in. */

@@ -38,11 +38,25 @@ struct twt_side {
 
 struct tow_runtime *twt_runtime(int64_t pool_bytes);
 
-/* Waits at most 20 s, else the program ends; the operation's result in *out. Its status. */
+/*
+ * How tests end an operation: each of these waits at most so long, else the program ends with a
+ * message; the operation's result in *out, which may be NULL; and returns its status.
+ */
+#define TWT_FINISH_NS (60 * TWT_SECOND)
+
 int twt_wait_for(struct tow_op *op, struct tow_result *out);
 
-/* The same, and gives the operation back; out may be NULL. */
+/* The same, and gives the operation back. */
 int twt_finish(struct tow_op *op, struct tow_result *out);
+
+/* Of a connect or an accept, which must end well: the peer. */
+struct tow_peer *twt_finish_peer(struct tow_op *op);
+
+/* Waits by driving all of these runtimes in turns, those that are not NULL. */
+int twt_wait_driving(struct tow_op *op, struct tow_result *out, struct tow_runtime *const *runtimes,
+		     unsigned count);
+int twt_finish_driving(struct tow_op *op, struct tow_result *out,
+		       struct tow_runtime *const *runtimes, unsigned count);
 
 struct tow_peer *twt_accept(struct tow_endpoint *endpoint);
 

@@ -26,6 +26,16 @@ const char *const twt_reduce_names[TOW_REDUCE_COUNT] = {
 #undef TWT_NAME
 };
 
+/* 2 to the power of `exponent`, where that is a normal double; ldexp took half of the time. */
+static double twt_power(int exponent)
+{
+	uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+	double power;
+
+	memcpy(&power, &bits, 8);
+	return power;
+}
+
 double twt_widen(uint32_t bits, struct twt_format f)
 {
 	uint32_t mantissa = bits & ((1u << f.mantissa) - 1);
@@ -38,10 +48,19 @@ double twt_widen(uint32_t bits, struct twt_format f)
 	else if (exponent == top && mantissa == (1u << f.mantissa) - 1)
 		value = NAN;
 	else if (exponent == 0)
-		value = ldexp(mantissa, 1 - bias - f.mantissa);
+		value = mantissa * twt_power(1 - bias - f.mantissa);
 	else
-		value = ldexp(mantissa + (1u << f.mantissa), exponent - bias - f.mantissa);
+		value = (mantissa + (1u << f.mantissa)) * twt_power(exponent - bias - f.mantissa);
 	return bits >> (f.mantissa + f.exponent) ? -value : value;
+}
+
+/* Of a finite value that is not negative: floor(log2), and -1023 for zero and what is subnormal. */
+static int twt_exponent(double value)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &value, 8);
+	return (int)(bits >> 52) - 1023;
 }
 
 uint32_t twt_narrow(double value, struct twt_format f)
@@ -58,15 +77,15 @@ uint32_t twt_narrow(double value, struct twt_format f)
 	if (isinf(value))
 		return sign | (f.infinities ? infinity : infinity - 1);
 	value = fabs(value);
-	exponent = value == 0 || ilogb(value) < least ? least : ilogb(value);
-	units = rint(ldexp(value, f.mantissa - exponent));
-	if (units >= ldexp(1, f.mantissa + 1)) { /* it was rounded up to the next power */
+	exponent = twt_exponent(value) < least ? least : twt_exponent(value);
+	units = rint(value * twt_power(f.mantissa - exponent));
+	if (units >= twt_power(f.mantissa + 1)) { /* it was rounded up to the next power */
 		units /= 2;
 		exponent++;
 	}
-	if (ldexp(units, exponent - f.mantissa) > twt_widen(largest, f))
+	if (units * twt_power(exponent - f.mantissa) > twt_widen(largest, f))
 		return sign | (f.infinities ? infinity : infinity - 1);
-	if (units < ldexp(1, f.mantissa))
+	if (units < twt_power(f.mantissa))
 		return sign | (uint32_t)units; /* subnormal */
 	return sign | (((uint32_t)(exponent - least) << f.mantissa) + (uint32_t)units);
 }

@@ -2,7 +2,7 @@
 #include "shm_pair.h"
 
 struct twt_lane_pair twt_shm;
-int64_t twt_shm_pool_bytes = 32 << 20;
+int64_t twt_shm_pool_bytes = 8 << 20;
 
 void twt_shm_turn(void)
 {
@@ -25,6 +25,7 @@ void twt_shm_open_side(int i, int64_t pool_bytes)
 	if (i == 0)
 		twt_lane_init(&twt_shm, &twt_lane_rows[TWT_LANE_ROW_SHM]);
 	twt_shm.options[i].premap_memory_bytes = pool_bytes;
+	twt_shm.options[i].premap_limit_bytes = twi_max(4 * pool_bytes, 128 << 20);
 	twt_shm.options[i].peer_lease_bytes = 1 << 30; /* views of freed memory may stay out */
 	TWT_OK(twt_lane_open_side(&twt_shm, i));
 }

@@ -276,7 +276,7 @@ static inline void sim_check_credit(struct sim_world *world)
 
 			if (world->conns[i].closed[side])
 				continue;
-			session = &world->conns[i].peers[side]->session;
+			session = twi_session_of(world->conns[i].peers[side]);
 			SIM_CHECK(world,
 				  session->credit_charged - session->credit_given <=
 						  world->credit &&

@@ -7,6 +7,12 @@
 
 #include "twt.h"
 
+#ifdef TWT_SANITIZED
+#define SIM_CALLS_SEEDS 50u
+#else
+#define SIM_CALLS_SEEDS 100u
+#endif
+
 #include <errno.h>
 #include <string.h>
 

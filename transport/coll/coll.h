@@ -54,7 +54,8 @@ struct twi_emit;
 struct twi_coll_region;
 struct twi_engine;
 struct twi_ranks;
-struct twi_shm_link;
+struct twi_window_hold;
+struct twi_window_ops;
 
 /* --- a call --- */
 
@@ -161,7 +162,8 @@ struct twi_coll_told {
 	uint32_t extent;
 	uint64_t offset;
 	const struct twi_coll_region *region; /* mapped; `hold` is on it */
-	struct twi_shm_link *hold;
+	const struct twi_window_ops *windows;
+	struct twi_window_hold *hold;
 };
 
 struct twi_coll_group {

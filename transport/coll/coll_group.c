@@ -15,7 +15,6 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/held_count.h"
 #include "transport/job/group.h"
-#include "transport/lanes/shm/shm_window.h"
 #include "transport/op/path.h"
 
 #define TIME_NS (1000ull * 1000)
@@ -536,11 +535,11 @@ static void free_coll(struct twi_coll_group *coll)
 	twi_coll_entries_free(coll);
 	for (uint32_t i = 0; i < coll->locals_n; i++) {
 		if (coll->locals[i].hold != NULL)
-			twi_shm_window_release(coll->locals[i].hold);
+			coll->locals[i].windows->release(coll->locals[i].hold);
 	}
 	for (uint32_t i = 0; coll->told != NULL && i < coll->size; i++) {
 		if (coll->told[i].hold != NULL)
-			twi_shm_window_release(coll->told[i].hold);
+			coll->told[i].windows->release(coll->told[i].hold);
 	}
 	twi_pool_free(coll->engine->pool, coll->region);
 	free(coll->told);

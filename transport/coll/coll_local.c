@@ -15,7 +15,6 @@
 #include "diag/base/error.h"
 #include "transport/coll/coll_line.h"
 #include "transport/engine/engine.h"
-#include "transport/lanes/shm/shm_window.h"
 
 #define NOT_SHOWN   UINT64_MAX
 #define OFFSET_BITS 56
@@ -37,7 +36,7 @@ static void wake_locals(struct twi_coll_group *coll)
 {
 	for (uint32_t i = 0; i < coll->locals_n; i++) {
 		if (!coll->locals[i].self && coll->locals[i].peer != NULL)
-			twi_shm_window_wrote(coll->locals[i].peer);
+			coll->locals[i].windows->wrote(coll->locals[i].peer);
 	}
 }
 
@@ -52,8 +51,10 @@ static int show_memory(struct twi_coll_group *coll, const void *memory, uint64_t
 	if (bytes == 0)
 		return TOW_OK;
 	for (uint32_t i = 0; i < coll->locals_n; i++) {
-		if (!coll->locals[i].self &&
-		    !twi_shm_expose(coll->locals[i].peer, memory, bytes, &extent, &offset))
+		const struct twi_coll_local *local = &coll->locals[i];
+
+		if (!local->self &&
+		    !local->windows->expose(local->peer, memory, bytes, &extent, &offset))
 			return TOW_AGAIN;
 	}
 	atomic_store_explicit(where, (uint64_t)extent << OFFSET_BITS | offset,
@@ -177,8 +178,8 @@ static int resolve_window(struct twi_coll_run *run, const struct twi_coll_local 
 	if (where == NOT_SHOWN || ref->offset > UINT64_MAX >> 8)
 		return twi_error(TOW_EPROTOCOL, "rank %u shows no memory for a collective",
 				 local->rank);
-	*out = twi_shm_window(local->peer, (uint32_t)(where >> OFFSET_BITS),
-			      offset + ref->offset + further, bytes, write, &status);
+	*out = local->windows->at(local->peer, (uint32_t)(where >> OFFSET_BITS),
+				  offset + ref->offset + further, bytes, write, &status);
 	return *out != NULL ? TOW_OK : status;
 }
 

@@ -7,7 +7,8 @@
 
 #include "transport/coll/coll_run.h"
 
-struct twi_shm_link;
+struct twi_window_hold;
+struct twi_window_ops;
 
 /*
  * What a rank shows to the others of its host: a slot for each seq modulo TWI_COLL_SLOTS. Only its
@@ -35,8 +36,9 @@ struct twi_coll_local {
 	bool gone; /* lost */
 	struct tow_peer *peer;
 	const struct twi_coll_region *region;
-	struct twi_shm_link *hold; /* on its mappings (shm_window.h) */
-	uint64_t finished;         /* as last read */
+	const struct twi_window_ops *windows;
+	struct twi_window_hold *hold; /* on its mappings (window.h) */
+	uint64_t finished;            /* as last read */
 	/* While it is set up: where its region is. */
 	bool told;
 	uint32_t extent;

@@ -23,7 +23,6 @@
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
 #include "transport/lanes/auto/auto_address.h"
-#include "transport/lanes/shm/shm_window.h"
 #include "transport/op/endpoint.h"
 
 #define NO_REGION UINT32_MAX
@@ -43,21 +42,37 @@ struct twi_coll_setup {
 
 /* A rank's address as far as it tells its host. */
 struct whereabouts {
-	bool shm;      /* of this host, whichever that is */
-	uint64_t host; /* tow://; 0: not known */
+	const struct twi_lane_ops *lane; /* which ends at this host, whichever that is, or NULL */
+	uint64_t host;                   /* tow://; 0: not known */
 };
 
-static struct whereabouts where_is(const char *address)
+/* Does the address begin with the lane's scheme? */
+static bool is_of_lane(const char *address, const struct twi_lane_ops *lane)
+{
+	size_t bytes = strlen(lane->scheme);
+
+	return strncmp(address, lane->scheme, bytes) == 0 &&
+	       strncmp(address + bytes, "://", 3) == 0;
+}
+
+/* Only lanes whose peers share memory say anything. */
+static struct whereabouts where_is(const struct twi_engine *engine, const char *address)
 {
 	struct whereabouts out = { 0 };
 	struct twi_auto_address parts;
+	bool tow = strncmp(address, "tow://", 6) == 0 &&
+		   twi_auto_address_get(address + 6, &parts) == TOW_OK;
 
-	if (strncmp(address, "shm://", 6) == 0)
-		out.shm = true;
-	else if (strncmp(address, "tow://", 6) == 0 &&
-		 twi_auto_address_get(address + 6, &parts) == TOW_OK &&
-		 twi_auto_address_has(&parts, TWI_LANE_SHM))
-		out.host = parts.host;
+	for (unsigned i = 0; i < TWI_LANE_COUNT; i++) {
+		const struct twi_lane *lane = engine->lanes[i];
+
+		if (lane == NULL || lane->ops->windows == NULL)
+			continue;
+		if (is_of_lane(address, lane->ops))
+			out.lane = lane->ops;
+		else if (tow && twi_auto_address_has(&parts, lane->ops->id))
+			out.host = parts.host;
+	}
 	return out;
 }
 
@@ -71,13 +86,13 @@ static int find_near(struct twi_coll_group *coll, struct twi_coll_setup *setup)
 	if (setup->near == NULL || setup->records == NULL)
 		return twi_error(TOW_ENOMEM, "no memory to set up a group of %u", coll->size);
 	if (addresses != NULL)
-		own = where_is(addresses[coll->ranks->rank]);
+		own = where_is(coll->engine, addresses[coll->ranks->rank]);
 	for (uint32_t i = 0; i < coll->size; i++) {
 		bool near = i == coll->rank;
 
-		if (!near && (own.shm || own.host != 0)) {
-			other = where_is(addresses[coll->members[i]]);
-			near = own.shm ? other.shm : other.host == own.host;
+		if (!near && (own.lane != NULL || own.host != 0)) {
+			other = where_is(coll->engine, addresses[coll->members[i]]);
+			near = own.lane != NULL ? other.lane == own.lane : other.host == own.host;
 		}
 		if (near)
 			setup->near[setup->near_n++] = i;
@@ -201,17 +216,18 @@ static void look_at_near(struct twi_coll_group *coll, struct twi_coll_setup *set
 		NOT_SHARED(coll, "no other rank of the group has an address of this host");
 	for (uint32_t i = 0; i < setup->near_n; i++) {
 		struct tow_peer *peer = peer_of(coll, setup->near[i]);
+		const struct twi_window_ops *windows = twi_peer_windows(peer);
 		bool writable;
 
 		if (setup->near[i] == coll->rank)
 			continue;
-		if (!twi_shm_is(peer)) {
+		if (windows == NULL || !windows->up(peer)) {
 			NOT_SHARED(coll, "rank %u of this host is connected by another lane%s%.80s",
 				   setup->near[i], peer != NULL && peer->why[0] != '\0' ? ": " : "",
 				   peer != NULL ? peer->why : "");
 			setup->share = false;
 		}
-		writable = setup->share && twi_shm_writable(peer);
+		writable = setup->share && windows->writable(peer);
 		if (!writable)
 			NOT_WRITTEN(coll, "knob shm_peer_writes of this rank or rank %u",
 				    setup->near[i]);
@@ -231,12 +247,14 @@ static void tell_near(struct twi_coll_group *coll, struct twi_coll_setup *setup)
 	}
 	for (uint32_t i = 0; i < setup->near_n; i++) {
 		struct twi_coll_word word = { .type = TWI_COLL_REGION, .other = NO_REGION };
+		struct tow_peer *peer = peer_of(coll, setup->near[i]);
 		uint32_t extent;
 
 		if (setup->near[i] == coll->rank)
 			continue;
-		if (setup->share && twi_shm_expose(peer_of(coll, setup->near[i]), coll->region,
-						   sizeof(*coll->region), &extent, &word.value))
+		if (setup->share &&
+		    twi_peer_windows(peer)->expose(peer, coll->region, sizeof(*coll->region),
+						   &extent, &word.value))
 			word.other = extent;
 		word.status = setup->writable;
 		twi_coll_say(coll, setup->near[i], &word);
@@ -282,11 +300,12 @@ static int map_regions(struct twi_coll_group *coll, struct twi_coll_setup *setup
 
 		if (setup->near[i] == coll->rank || told->region != NULL)
 			continue;
-		told->region = twi_shm_window(peer, told->extent, told->offset,
-					      sizeof(struct twi_coll_region), false, &status);
+		told->windows = twi_peer_windows(peer);
+		told->region = told->windows->at(peer, told->extent, told->offset,
+						 sizeof(struct twi_coll_region), false, &status);
 		if (told->region != NULL) {
 			/* From now on: it may have done its part, and go, before this rank. */
-			told->hold = twi_shm_window_hold(peer);
+			told->hold = told->windows->hold(peer);
 			continue;
 		}
 		if (status == TOW_AGAIN)
@@ -418,6 +437,7 @@ static void set_local(struct twi_coll_group *coll, struct twi_coll_local *local,
 	local->peer = peer_of(coll, rank);
 	local->gone = told->gone;
 	local->region = told->region;
+	local->windows = told->windows;
 	local->hold = told->hold;
 	told->hold = NULL;
 }

@@ -257,7 +257,7 @@ static void fill_rank(const struct twi_inquiry *inquiry, const struct twi_inquir
 	peer = line->ear.ranks == ranks ? twi_inquiry_line_peer(line) : NULL;
 	out->lost = peer == NULL || ranks->slots[entry->rank].lost;
 	if (peer != NULL) {
-		out->bye = peer->session.peer_said_bye;
+		out->bye = peer->said_bye;
 		if (twi_link_clock(peer, &clock) && clock.error_ns < out->error_ns) {
 			out->offset_ns = clock.offset_ns;
 			out->error_ns = clock.error_ns;

@@ -253,28 +253,6 @@ static void add_waits(const struct twi_engine *engine, const struct twi_ranks *r
 
 /* --- connections --- */
 
-/* What its session knows. A lane of memory has none. */
-static void add_session(const struct twi_session *session, uint64_t now, struct twi_state_link *out)
-{
-	struct twi_list *pos, *next;
-
-	out->unsent_bytes = session->tx_tail - session->tx_head;
-	out->unacked_bytes = session->tx_head - session->tx_acked;
-	if (session->input_ns > 0 && session->input_ns < now)
-		out->silent_ns = now - session->input_ns;
-	if (session->peer_said_bye)
-		out->flags |= TWI_LINK_BYE;
-	twi_list_for_each_safe (pos, next, &session->queued) {
-		if (++out->waiting_sends == 64)
-			break;
-	}
-	if ((session->credit_charged - session->credit_given) * 2 >=
-	    session->config.local_credit_bytes)
-		out->flags |= TWI_LINK_HOLDS;
-	if (out->waiting_sends > 0 && twi_session_no_credit(session))
-		out->flags |= TWI_LINK_NO_CREDIT;
-}
-
 static void look_at(const struct twi_slot *slot, uint32_t rank, char *fabric,
 		    struct twi_state_link *out)
 {
@@ -285,9 +263,9 @@ static void look_at(const struct twi_slot *slot, uint32_t rank, char *fabric,
 		.lane = (uint8_t)peer->lane->ops->id,
 		.flags = slot->lost ? TWI_LINK_LOST : TWI_LINK_UP,
 	};
-	if (peer->session.engine != NULL)
-		add_session(&peer->session, twi_engine_now(peer->engine), out);
-	if (!slot->lost && peer->lane->ops->peer_measure != NULL)
+	if (peer->said_bye)
+		out->flags |= TWI_LINK_BYE;
+	if (peer->lane->ops->peer_measure != NULL)
 		peer->lane->ops->peer_measure(peer, out, fabric);
 }
 

@@ -25,6 +25,7 @@
 
 #include "diag/base/emit.h"
 #include "diag/record/lane_id.h"
+#include "transport/lanes/window.h"
 
 struct tow_endpoint;
 struct tow_op;
@@ -144,12 +145,16 @@ struct twi_lane_ops {
 	 */
 	enum twi_need (*need)(struct tow_peer *peer, const struct tow_op *op);
 
+	/* Its peers' pool memory where it lies (window.h). NULL: there is no such thing. */
+	const struct twi_window_ops *windows;
+
 	/* Members of one object of /v1/peers: what this lane knows of the peer. */
 	void (*peer_describe)(struct tow_peer *peer, struct twi_emit *emit);
 
 	/*
 	 * What the lane knows of how its connections to the peer do; fabric: TWI_STATE_FABRIC
-	 * bytes, what carries them, where that is another's work. NULL: nothing.
+	 * bytes, what carries them, where that is another's work. Also of a peer that is lost: what
+	 * is known still. NULL: nothing.
 	 */
 	void (*peer_measure)(struct tow_peer *peer, struct twi_state_link *out, char *fabric);
 };

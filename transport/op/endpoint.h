@@ -16,7 +16,6 @@
 #include "transport/engine/handle.h"
 #include "transport/op/claim.h"
 #include "transport/op/op.h"
-#include "transport/stream/session.h"
 #include "transport/wire/feature.h"
 
 #define TWI_READY_PEERS_MAX 64
@@ -59,7 +58,7 @@ struct tow_peer {
 	uint64_t link_due_ns;        /* when traffic is to say more of it; UINT64_MAX: never */
 	/* Messages that are not the user's, by space: the user's are the rest of their numbers. */
 	uint64_t sent[TWI_SPACE_COUNT], received[TWI_SPACE_COUNT];
-	struct twi_session session;
+	bool said_bye; /* the other side has said that it ends */
 };
 
 _Static_assert(offsetof(struct tow_peer, engine) + sizeof(void *) <= TWI_HANDLE_LINE_BYTES &&
@@ -69,6 +68,12 @@ _Static_assert(offsetof(struct tow_peer, engine) + sizeof(void *) <= TWI_HANDLE_
 
 /* The peer's user is done with it, or never had it. The engine is held; the peer may be gone. */
 void twi_peer_end(struct tow_peer *peer);
+
+/* The windows of its lane; NULL: none, or no peer. */
+static inline const struct twi_window_ops *twi_peer_windows(const struct tow_peer *peer)
+{
+	return peer != NULL ? peer->lane->ops->windows : NULL;
+}
 
 /* A message of `space` has its number. */
 static inline void twi_peer_sent(struct tow_peer *peer, uint8_t space)

@@ -8,6 +8,7 @@
 #include "transport/engine/engine.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/message.h"
+#include "transport/wire/frame.h"
 
 #define LOOK_NS 1000000ull /* how often views that have no room look for it */
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "diag/base/error.h"
+#include "diag/judge/rank_state.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
 #include "transport/message/waiting.h"
@@ -13,6 +14,8 @@
 #include "transport/op/message.h"
 #include "transport/op/op.h"
 #include "transport/stream/session_parts.h"
+
+#define SENDS_TOLD 64u /* of those that wait */
 
 /*
  * The largest message that may go small. It must fit the control buffer, or it would never go; and
@@ -248,7 +251,7 @@ void twi_session_fail(struct twi_session *session, int status)
 int twi_session_gone(const struct twi_session *session)
 {
 	return twi_rule_bye_error(session->peer->address,
-				  session->peer_said_bye ? session->bye : -1);
+				  session->peer->said_bye ? session->bye : -1);
 }
 
 bool twi_session_quiet(const struct twi_session *session)
@@ -258,6 +261,26 @@ bool twi_session_quiet(const struct twi_session *session)
 	       session->ready_sends == 0 && session->grant_count == 0 &&
 	       session->ready_grants == 0 && twi_list_empty(&session->queued) &&
 	       twi_list_empty(&session->matched);
+}
+
+void twi_session_measure(const struct twi_session *session, uint64_t now_ns,
+			 struct twi_state_link *out)
+{
+	struct twi_list *pos, *next;
+
+	out->unsent_bytes = session->tx_tail - session->tx_head;
+	out->unacked_bytes = session->tx_head - session->tx_acked;
+	if (session->input_ns > 0 && session->input_ns < now_ns)
+		out->silent_ns = now_ns - session->input_ns;
+	twi_list_for_each_safe (pos, next, &session->queued) {
+		if (++out->waiting_sends == SENDS_TOLD)
+			break;
+	}
+	if ((session->credit_charged - session->credit_given) * 2 >=
+	    session->config.local_credit_bytes)
+		out->flags |= TWI_LINK_HOLDS;
+	if (out->waiting_sends > 0 && twi_session_no_credit(session))
+		out->flags |= TWI_LINK_NO_CREDIT;
 }
 
 void twi_session_describe(const struct twi_session *session, struct twi_emit *emit)

@@ -50,14 +50,15 @@
 #include "diag/base/emit.h"
 #include "diag/record/lane_id.h"
 #include "transport/message/match.h"
+#include "transport/op/endpoint.h"
 #include "transport/stream/grant.h"
 #include "transport/stream/session_fault.h"
 #include "transport/wire/frame.h"
 #include "transport/wire/rule.h"
 
 struct tow_op;
-struct tow_peer;
 struct twi_engine;
+struct twi_state_link;
 struct twi_tx_chunk;
 struct twi_unexpected;
 
@@ -102,9 +103,8 @@ struct twi_session {
 	struct twi_session_config config;
 	uint32_t eager_max_bytes; /* what this side sends small: fits the buffer and the credit */
 	int failed;               /* status that operations get now, or 0 */
-	bool peer_said_bye;
-	uint8_t bye;  /* its value */
-	uint8_t rule; /* that the peer has broken (rule.h); 0: none */
+	uint8_t bye;              /* its value */
+	uint8_t rule;             /* that the peer has broken (rule.h); 0: none */
 	bool doubted; /* it was found out where there was nobody to tell: control_in does */
 	bool urgent;  /* the control buffer holds something that must not wait */
 
@@ -179,6 +179,18 @@ struct twi_bulk_out {
 	bool more; /* there is something to go right behind it */
 };
 
+/* What the peer of a lane of byte streams begins with. */
+struct twi_stream_peer {
+	struct tow_peer base;
+	struct twi_session session;
+};
+
+/* Of a peer of such a lane. */
+static inline struct twi_session *twi_session_of(struct tow_peer *peer)
+{
+	return &((struct twi_stream_peer *)(void *)peer)->session;
+}
+
 /* TOW_OK or TOW_ENOMEM. fini releases what init took; the operations have ended before. */
 int twi_session_init(struct twi_session *session, struct twi_engine *engine, struct tow_peer *peer,
 		     const struct twi_session_config *config);
@@ -192,6 +204,10 @@ void twi_session_look_again(struct twi_session *session, uint64_t tag, uint8_t s
 
 /* lane.h says what abort means. */
 bool twi_session_abort(struct twi_session *session, struct tow_op *op, int status, bool force);
+
+/* What it knows of how its connection does (lane.h, peer_measure). */
+void twi_session_measure(const struct twi_session *session, uint64_t now_ns,
+			 struct twi_state_link *out);
 
 /* TOW_OK, TOW_EPROTOCOL (message set), TOW_ENOMEM. After a failure the lane ends the peer. */
 int twi_session_control_in(struct twi_session *session, const uint8_t *data, size_t bytes);

@@ -143,7 +143,7 @@ static int on_frame(struct twi_session *session, const struct twi_frame *frame)
 	case TWI_FRAME_ANNOUNCE:
 		return twi_session_announced(session, frame);
 	case TWI_FRAME_BYE:
-		session->peer_said_bye = true;
+		session->peer->said_bye = true;
 		session->bye = (uint8_t)frame->value;
 		return TOW_OK;
 	case TWI_FRAME_READ:
@@ -229,7 +229,7 @@ static void listen_for_bye(struct twi_session *session, const uint8_t *data, con
 		if (get_frame(session, head, &frame, &fault) < 0)
 			continue;
 		if (frame.type == TWI_FRAME_BYE && frame.channel == 0) {
-			session->peer_said_bye = true;
+			session->peer->said_bye = true;
 			session->bye = (uint8_t)frame.value;
 		} else if (frame.payload_bytes > 0) {
 			session->rx_left = frame.payload_bytes;

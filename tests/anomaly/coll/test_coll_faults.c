@@ -12,6 +12,7 @@
 #include <towline/towline.h>
 
 #include "fault_net.h"
+#include "lane_pair.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 
@@ -32,7 +33,6 @@ struct side {
 	int32_t in[4 * COUNT], out[4 * COUNT];
 };
 
-static const char *const lanes[] = { "shm://*", "tcp://127.0.0.1:0" };
 static char store[64];
 
 static void note(struct side *side)
@@ -266,9 +266,9 @@ static void faults(void **state)
 	skip();
 #endif
 	reserve_port();
-	for (size_t i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++) {
-		all_kinds(lanes[i], true);
-		all_kinds(lanes[i], false);
+	for (size_t i = 0; i < TWT_LANE_ROWS_ALWAYS; i++) {
+		all_kinds(twt_lane_rows[i].address[0], true);
+		all_kinds(twt_lane_rows[i].address[0], false);
 	}
 }
 

@@ -5,6 +5,7 @@
 #include "twt.h"
 
 #include "fault.h"
+#include "pair.h"
 
 #include <string.h>
 
@@ -23,16 +24,6 @@ static void echo(struct tow_call_in *call, void *user)
 	assert_int_equal(tow_reply_start(call, 0, request, bytes, NULL, NULL), TOW_OK);
 }
 
-static struct tow_peer *take(struct tow_op *op)
-{
-	struct tow_result result = { .size = sizeof(result) };
-
-	assert_int_equal(tow_op_wait(op, 100 * MS), TOW_OK);
-	assert_int_equal(tow_op_result(op, &result), TOW_OK);
-	assert_int_equal(tow_op_release(op), TOW_OK);
-	return result.peer;
-}
-
 static struct tow_peer *set_up(struct tow_runtime **runtime_out)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
@@ -48,8 +39,8 @@ static struct tow_peer *set_up(struct tow_runtime **runtime_out)
 	assert_int_equal(tow_endpoint_open(*runtime_out, "loop://right", &right), TOW_OK);
 	assert_int_equal(tow_accept_start(right, NULL, &accept), TOW_OK);
 	assert_int_equal(tow_connect_start(left, "loop://right", NULL, &connect), TOW_OK);
-	peer = take(connect);
-	take(accept);
+	peer = twt_finish_peer(connect);
+	(void)twt_finish_peer(accept);
 	return peer;
 }
 
@@ -114,7 +105,7 @@ static void test_no_link(void **state)
 		status = tow_connect_start(left, "loop://right", NULL, &connect);
 		if (status == TOW_OK && tow_op_wait(connect, 100 * MS) == TOW_OK) {
 			twt_fault_off();
-			peer = take(connect);
+			peer = twt_finish_peer(connect);
 			assert_int_equal(tow_send_start(peer, "abc", 4, 1, NULL, &send), TOW_OK);
 			assert_int_equal(tow_op_wait(send, MS), TOW_OK);
 			tow_op_release(send);

@@ -7,6 +7,7 @@
  * after that.
  */
 #include "fault_net.h"
+#include "pair.h"
 
 #include <linux/userfaultfd.h>
 #include <stdio.h>
@@ -140,22 +141,12 @@ static int failed(const char *call, int status)
 	return status;
 }
 
-static int finish(struct tow_op *op, struct tow_result *result)
+/* A wait that fails has not ended the operation: it ends by its deadline, or the peer's. */
+static int wait_and_drive(struct tow_op *op, struct tow_result *result)
 {
-	int status = tow_op_wait(op, 20 * SECOND);
-
-	if (status == TOW_ETIMEDOUT)
+	if (tow_op_wait(op, 20 * SECOND) == TOW_ETIMEDOUT)
 		fail_msg("%s: an operation with a deadline does not end", armed);
-	*result = (struct tow_result){ .size = sizeof(*result) };
-	/* a wait that fails has not ended the operation: it ends by its deadline, or the peer's */
-	for (int i = 0; tow_op_result(op, result) == TOW_AGAIN; i++) {
-		if (i == 10000)
-			fail_msg("%s: an operation does not end", armed);
-		tow_progress(runtime);
-		usleep(1000);
-	}
-	assert_int_equal(tow_op_release(op), TOW_OK);
-	return result->status;
+	return twt_finish_driving(op, result, &runtime, 1);
 }
 
 static void join(const char *here, const char *there, int at)
@@ -170,9 +161,9 @@ static void join(const char *here, const char *there, int at)
 	assert_int_equal(tow_endpoint_address(other, address, sizeof(address)), TOW_OK);
 	assert_int_equal(tow_accept_start(other, NULL, &accept), TOW_OK);
 	assert_int_equal(tow_connect_start(one, address, NULL, &connect), TOW_OK);
-	assert_int_equal(finish(connect, &result), TOW_OK);
+	assert_int_equal(wait_and_drive(connect, &result), TOW_OK);
 	from[at] = result.peer;
-	assert_int_equal(finish(accept, &result), TOW_OK);
+	assert_int_equal(wait_and_drive(accept, &result), TOW_OK);
 	to[at] = result.peer;
 }
 
@@ -221,8 +212,8 @@ static int messages(uint8_t *out, uint8_t *in, int seed)
 		if (i >= 2)
 			assert_int_equal(tow_recv_start(to[i % 2], in, bytes, 1, &soon, &recv),
 					 TOW_OK);
-		status = finish(send, &result);
-		other = finish(recv, &result);
+		status = wait_and_drive(send, &result);
+		other = wait_and_drive(recv, &result);
 		if (other == TOW_OK)
 			assert_memory_equal(in, out, bytes);
 		if (failed("message", status < 0 ? status : other) < 0)

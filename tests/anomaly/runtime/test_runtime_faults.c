@@ -9,6 +9,7 @@
 #include "twt.h"
 
 #include "fault_net.h"
+#include "pair.h"
 
 #include <string.h>
 
@@ -31,19 +32,6 @@ static int failed(const char *what, int status)
 	if (tow_error_message()[0] == '\0' || strcmp(tow_status_name(status), "TOW_UNKNOWN") == 0)
 		fail_msg("%s: status %d without a message", what, status);
 	return status;
-}
-
-/* Every operation has a deadline, so that none may outlast the wait. */
-static int finish(struct tow_op *op, struct tow_result *result)
-{
-	int status = tow_op_wait(op, 5 * SECOND);
-
-	if (status == TOW_ETIMEDOUT)
-		fail_msg("an operation did not end by its deadline");
-	result->size = sizeof(*result);
-	assert_int_equal(tow_op_result(op, result), TOW_OK);
-	assert_int_equal(tow_op_release(op), TOW_OK);
-	return failed("operation", status);
 }
 
 static int open_world(struct world *world)
@@ -86,12 +74,12 @@ static int meet(struct world *world)
 		return status;
 	status = failed("connect", tow_connect_start(world->one, address, &soon, &connect));
 	if (status == TOW_OK) {
-		status = finish(connect, &result);
+		status = failed("connect", twt_finish(connect, &result));
 		world->from_one = status == TOW_OK ? result.peer : NULL;
 	}
 	if (status < 0)
 		tow_op_cancel(accept);
-	other = finish(accept, &result);
+	other = failed("accept", twt_finish(accept, &result));
 	world->from_two = other == TOW_OK ? result.peer : NULL;
 	return status < 0 ? status : other;
 }
@@ -117,8 +105,8 @@ static int message(struct world *world, uint64_t bytes, bool receive_first)
 		assert_int_equal(tow_recv_start(world->from_two, world->in, LARGE, 1, &soon, &recv),
 				 TOW_OK);
 	}
-	status = finish(send, &result);
-	other = finish(recv, &result);
+	status = failed("send", twt_finish(send, &result));
+	other = failed("receive", twt_finish(recv, &result));
 	if (other == TOW_OK)
 		assert_memory_equal(world->in, world->out, bytes);
 	return status < 0 ? status : other;

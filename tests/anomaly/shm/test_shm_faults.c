@@ -8,6 +8,7 @@
 #include "twt.h"
 
 #include "fault_net.h"
+#include "pair.h"
 
 #include <string.h>
 
@@ -57,23 +58,6 @@ static int judged(const char *what, int status)
 	return status;
 }
 
-static int finish(struct end *ends, struct tow_op *op, struct tow_result *result)
-{
-	uint64_t until = twi_now_ns() + 10 * SECOND;
-	int status;
-
-	while ((status = tow_op_test(op)) == TOW_AGAIN) {
-		for (int i = 0; i < 2; i++)
-			(void)tow_progress(ends[i].runtime);
-		if (twi_now_ns() > until)
-			fail_msg("an operation did not end by its deadline");
-	}
-	result->size = sizeof(*result);
-	assert_int_equal(tow_op_result(op, result), TOW_OK);
-	assert_int_equal(tow_op_release(op), TOW_OK);
-	return status;
-}
-
 static int open_end(struct end *end)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
@@ -96,6 +80,7 @@ static int meet(struct end *ends)
 	struct tow_op_options soon = TOW_OP_OPTIONS_INIT;
 	struct tow_op *connect_op, *accept;
 	char address[TOW_ADDRESS_MAX];
+	struct tow_runtime *both[] = { ends[0].runtime, ends[1].runtime };
 	struct tow_result result;
 	int status;
 
@@ -105,12 +90,12 @@ static int meet(struct end *ends)
 	status =
 		judged("connect", tow_connect_start(ends[0].endpoint, address, &soon, &connect_op));
 	if (status == TOW_OK) {
-		status = finish(ends, connect_op, &result);
+		status = twt_finish_driving(connect_op, &result, both, 2);
 		ends[0].peer = result.peer;
 	}
 	if (status < 0)
 		tow_op_cancel(accept);
-	if (finish(ends, accept, &result) == TOW_OK)
+	if (twt_finish_driving(accept, &result, both, 2) == TOW_OK)
 		ends[1].peer = result.peer;
 	return ends[0].peer != NULL && ends[1].peer != NULL ? TOW_OK : TOW_EPEER;
 }
@@ -119,6 +104,7 @@ static int meet(struct end *ends)
 static int message(struct end *ends, uint8_t *out, uint8_t *in, uint64_t bytes, bool view)
 {
 	struct tow_op_options soon = TOW_OP_OPTIONS_INIT;
+	struct tow_runtime *both[] = { ends[0].runtime, ends[1].runtime };
 	struct tow_op *send, *recv;
 	struct tow_result result;
 	int status;
@@ -133,13 +119,13 @@ static int message(struct end *ends, uint8_t *out, uint8_t *in, uint64_t bytes, 
 		assert_int_equal(tow_recv_view_start(ends[1].peer, 1, &soon, &recv), TOW_OK);
 	else
 		assert_int_equal(tow_recv_start(ends[1].peer, in, LARGE, 1, &soon, &recv), TOW_OK);
-	status = finish(ends, recv, &result);
+	status = twt_finish_driving(recv, &result, both, 2);
 	if (status == TOW_OK && !view) {
 		assert_int_equal(result.bytes, bytes);
 		for (uint64_t i = 0; i < bytes; i++)
 			assert_int_equal(in[i], (uint8_t)(bytes | 1));
 	}
-	return judged("send", finish(ends, send, &result)) < 0 ? TOW_EPEER : status;
+	return judged("send", twt_finish_driving(send, &result, both, 2)) < 0 ? TOW_EPEER : status;
 }
 
 static int exchange(struct end *ends)

@@ -7,6 +7,7 @@
 #include "twt.h"
 
 #include "fault_net.h"
+#include "pair.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -42,25 +43,6 @@ static struct tow_endpoint *endpoints[2];
 static uint64_t counter(struct tow_runtime *runtime, enum twi_counter id)
 {
 	return twi_counter_sum(twi_runtime_engine(runtime)->diag, id);
-}
-
-/* Drives both until the operation has ended, at most 10 s. */
-static int finish(struct tow_op *op, struct tow_peer **peer_out)
-{
-	struct tow_result result = { .size = sizeof(result) };
-	uint64_t until = twi_now_ns() + 10 * SECOND;
-	int status;
-
-	while ((status = tow_op_test(op)) == TOW_AGAIN && twi_now_ns() < until) {
-		tow_progress(runtimes[0]);
-		tow_progress(runtimes[1]);
-	}
-	assert_int_not_equal(status, TOW_AGAIN);
-	assert_int_equal(tow_op_result(op, &result), TOW_OK);
-	assert_int_equal(tow_op_release(op), TOW_OK);
-	if (peer_out != NULL)
-		*peer_out = result.peer;
-	return status;
 }
 
 static void open_both(const struct tow_options *options)
@@ -114,7 +96,8 @@ static int talk(void)
 {
 	uint64_t out = 42, in = 0;
 	struct tow_op *accept = NULL, *connect = NULL, *send, *recv;
-	struct tow_peer *theirs = NULL, *ours = NULL;
+	struct tow_peer *theirs, *ours;
+	struct tow_result result;
 	char where[TOW_ADDRESS_MAX];
 	int status = TOW_OK;
 
@@ -126,20 +109,22 @@ static int talk(void)
 	status = tow_connect_start(endpoints[1], where, NULL, &connect);
 	if (status < 0)
 		return status;
-	status = finish(connect, &ours);
+	status = twt_finish_driving(connect, &result, runtimes, 2);
 	if (status < 0)
 		return status;
+	ours = result.peer;
 	assert_int_equal(tow_accept_start(endpoints[0], NULL, &accept), TOW_OK);
-	status = finish(accept, &theirs);
+	status = twt_finish_driving(accept, &result, runtimes, 2);
 	assert_int_equal(status, TOW_OK);
+	theirs = result.peer;
 	assert_int_equal(tow_recv_start(theirs, &in, 8, 1, NULL, &recv), TOW_OK);
 	assert_int_equal(tow_send_start(ours, &out, 8, 1, NULL, &send), TOW_OK);
 	/* A side without memory for a message that nobody has posted for yet ends the peer. */
-	status = finish(send, NULL);
+	status = twt_finish_driving(send, NULL, runtimes, 2);
 	if (status == TOW_OK)
-		status = finish(recv, NULL);
+		status = twt_finish_driving(recv, NULL, runtimes, 2);
 	else
-		finish(recv, NULL);
+		twt_finish_driving(recv, NULL, runtimes, 2);
 	assert_true(status < 0 || in == 42);
 	assert_int_equal(tow_peer_close(ours), TOW_OK);
 	assert_int_equal(tow_peer_close(theirs), TOW_OK);
@@ -235,7 +220,6 @@ static void test_no_descriptors(void **state)
 	struct rlimit limit, low;
 	char where[TOW_ADDRESS_MAX];
 	struct tow_op *connect;
-	struct tow_peer *peer;
 	int next;
 
 	(void)state;
@@ -258,7 +242,7 @@ static void test_no_descriptors(void **state)
 		tow_progress(runtimes[1]);
 	}
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-	assert_int_equal(finish(connect, &peer), TOW_OK);
+	assert_int_equal(twt_finish_driving(connect, NULL, runtimes, 2), TOW_OK);
 	assert_true(counter(runtimes[0], TWI_C_accept_failures) > 1);
 	/* It paused between them: half a second is 1 + 2 + ... + 64 ms, then every 100 ms. */
 	assert_true(counter(runtimes[0], TWI_C_accept_failures) < 30);

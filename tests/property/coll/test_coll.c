@@ -5,13 +5,18 @@
  * ranks have, and with another run of the same seed. With the knob reproducible every reduction is
  * the fold from rank 0 on, bit by bit, whatever the lanes and the plan.
  *
- *	TOW_COLL_CASES=100000  how many cases (500)
+ *	TOW_COLL_CASES=100000  how many cases (500; sanitized 250)
  *	TOW_COLL_FIRST=5000    seeds from this one on (1)
  *	TOW_TEST_SEED=S        that seed alone
  */
 #include "coll_ranks.h"
 
-#define CASES 500u
+#define CASES 500u /* in so many each set of lanes has its turn */
+#ifdef TWT_SANITIZED
+#define RUN_CASES 250u
+#else
+#define RUN_CASES CASES
+#endif
 
 static struct twt_ranks_shared *shared;
 static struct twt_ranks ranks;
@@ -89,7 +94,7 @@ static void any_case(void **state)
 	const char *one = getenv("TOW_TEST_SEED"), *many = getenv("TOW_COLL_CASES");
 	const char *from = one != NULL ? one : getenv("TOW_COLL_FIRST");
 	uint64_t seed = from != NULL ? strtoull(from, NULL, 0) : 1;
-	uint64_t cases = many != NULL ? strtoull(many, NULL, 0) : CASES;
+	uint64_t cases = many != NULL ? strtoull(many, NULL, 0) : RUN_CASES;
 
 	(void)state;
 	do {

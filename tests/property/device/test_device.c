@@ -71,7 +71,7 @@ static void start(struct world *world, struct copy *copy, unsigned index)
 				 copy->host, copy->bytes);
 }
 
-static void finish(struct world *world, struct copy *copy)
+static void copy_end(struct world *world, struct copy *copy)
 {
 	int status = twt_rig_end(copy->op, NULL);
 
@@ -109,7 +109,7 @@ static void run_seed(uint64_t seed, const char *spec)
 			unmapped += copies[i].pool ? 0 : copies[i].bytes;
 		}
 		for (unsigned i = 0; i < OPS; i++)
-			finish(&world, &copies[(i * 7 + batch) % OPS]);
+			copy_end(&world, &copies[(i * 7 + batch) % OPS]);
 		judge_log(&world, from);
 	}
 	twi_reason_sum(world.rig.engine->diag, TWI_R_device_unmapped, &sum);

@@ -9,6 +9,7 @@
  */
 #include "auth_pair.h"
 
+#include "diag/record/lane_id.h"
 #include "transport/wire/frame.h"
 
 #define ROUNDS 300
@@ -136,12 +137,15 @@ static void test_spliced(void **state)
 /* The proof of one purpose, relayed to an acceptor of another whose greeting is made to fit. */
 static void test_purposes(void **state)
 {
-	static const char *const purposes[] = { "tcp", "shm", "ofi", "store" };
+	const char *purposes[TWI_LANE_COUNT + 1];
 	const struct twi_job_key key = twt_job_key(KEYED, 1);
 
 	(void)state;
-	for (unsigned a = 0; a < 4; a++) {
-		for (unsigned b = 0; b < 4; b++) {
+	for (unsigned lane = 0; lane < TWI_LANE_COUNT; lane++)
+		purposes[lane] = twi_lane_name((enum twi_lane_id)lane);
+	purposes[TWI_LANE_COUNT] = "store";
+	for (unsigned a = 0; a <= TWI_LANE_COUNT; a++) {
+		for (unsigned b = 0; b <= TWI_LANE_COUNT; b++) {
 			struct twi_auth connector, acceptor;
 			uint8_t said[TWI_AUTH_OUT_MAX];
 			size_t bytes, used;

@@ -3,6 +3,7 @@
  * which what is held back is let go, and how one ends for all.
  */
 #include "coll_team.h"
+#include "lane_pair.h"
 
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
@@ -10,8 +11,6 @@
 #include "transport/engine/runtime.h"
 
 #define PARTS 16
-
-static const char *const lanes[] = { "shm://*", "tcp://127.0.0.1:0" };
 
 static uint64_t counted(struct twt_rank *rank, enum twi_counter counter)
 {
@@ -141,9 +140,11 @@ static void run_sums(struct twt_rank *rank)
 static void over_lanes(uint32_t ranks, void (*run)(struct twt_rank *rank),
 		       void (*options)(struct tow_options *options))
 {
-	for (unsigned i = 0; i < 2; i++)
-		twt_ranks(&(struct twt_job){
-			.ranks = ranks, .lane = lanes[i], .run = run, .options = options });
+	for (unsigned i = 0; i < TWT_LANE_ROWS_ALWAYS; i++)
+		twt_ranks(&(struct twt_job){ .ranks = ranks,
+					     .lane = twt_lane_rows[i].address[0],
+					     .run = run,
+					     .options = options });
 }
 
 static void test_sums(void **state)
@@ -151,7 +152,8 @@ static void test_sums(void **state)
 	(void)state;
 	over_lanes(2, run_sums, NULL);
 	over_lanes(3, run_sums, NULL);
-	twt_ranks(&(struct twt_job){ .ranks = 1, .lane = lanes[0], .run = run_sums });
+	twt_ranks(&(struct twt_job){
+		.ranks = 1, .lane = twt_lane_rows[TWT_LANE_ROW_SHM].address[0], .run = run_sums });
 }
 
 static void kib_threshold(struct tow_options *options)

@@ -4,13 +4,12 @@
  */
 #include "beside.h"
 #include "coll_job.h"
+#include "lane_pair.h"
 
 #define COUNT 1000u
 #define LARGE (1u << 20) /* elements: 4 MiB */
 
-static const char *const lanes[] = { "shm", "tcp" };
-
-#define LANES        (sizeof(lanes) / sizeof(lanes[0]))
+#define LANES        ((size_t)TWT_LANE_ROWS_ALWAYS)
 #define EACH_LANE(i) for (size_t i = 0; i < LANES; i++)
 /* Jobs at once, of those that mostly wait. */
 #define AT_ONCE 4
@@ -126,11 +125,13 @@ static void mismatches(void **state)
 		for (int change = 0; change < CHANGES; change++) {
 			const struct mismatch plans[] = { { change, false }, { change, true } };
 
-			twt_job_run(lanes[i], 3, 0, play_mismatch, &plans[change % 2], NULL);
+			twt_job_run(twt_lane_rows[i].name, 3, 0, play_mismatch, &plans[change % 2],
+				    NULL);
 		}
-		twt_job_run(lanes[i], 3, 0, play_mismatch, &(struct mismatch){ NUMBER, true },
-			    NULL);
-		twt_job_run(lanes[i], 3, 0, play_mismatch, &(struct mismatch){ TYPE, false }, NULL);
+		twt_job_run(twt_lane_rows[i].name, 3, 0, play_mismatch,
+			    &(struct mismatch){ NUMBER, true }, NULL);
+		twt_job_run(twt_lane_rows[i].name, 3, 0, play_mismatch,
+			    &(struct mismatch){ TYPE, false }, NULL);
 	}
 }
 
@@ -168,8 +169,8 @@ static void parts(void **state)
 	(void)state;
 	EACH_LANE(i)
 	{
-		twt_job_run(lanes[i], 3, 0, play_parts, &offs[0], NULL);
-		twt_job_run(lanes[i], 3, 0, play_parts, &offs[1], NULL);
+		twt_job_run(twt_lane_rows[i].name, 3, 0, play_parts, &offs[0], NULL);
+		twt_job_run(twt_lane_rows[i].name, 3, 0, play_parts, &offs[1], NULL);
 	}
 }
 
@@ -197,7 +198,8 @@ static void play_absent(struct twt_job *job, const void *arg)
 
 static void run_absent(size_t which)
 {
-	twt_job_run(lanes[which % LANES], 3, 0, play_absent, &(bool){ which >= LANES }, NULL);
+	twt_job_run(twt_lane_rows[which % LANES].name, 3, 0, play_absent, &(bool){ which >= LANES },
+		    NULL);
 }
 
 static void absent(void **state)
@@ -243,7 +245,7 @@ static void stop_last(const pid_t *pids, const void *arg)
 
 static void run_stopped(size_t which)
 {
-	twt_job_run(lanes[which], 3, 0, play_stopped, NULL, stop_last);
+	twt_job_run(twt_lane_rows[which].name, 3, 0, play_stopped, NULL, stop_last);
 }
 
 static void stopped(void **state)
@@ -290,7 +292,8 @@ static void run_killed(size_t which)
 {
 	static const uint64_t counts[] = { 1, COUNT, LARGE };
 
-	twt_job_run(lanes[which % LANES], 3, 2, play_killed, &counts[which / LANES], kill_middle);
+	twt_job_run(twt_lane_rows[which % LANES].name, 3, 2, play_killed, &counts[which / LANES],
+		    kill_middle);
 }
 
 static void killed(void **state)
@@ -336,7 +339,7 @@ static void cancel(void **state)
 {
 	(void)state;
 	EACH_LANE(i)
-	twt_job_run(lanes[i], 3, 0, play_cancel, NULL, NULL);
+	twt_job_run(twt_lane_rows[i].name, 3, 0, play_cancel, NULL, NULL);
 }
 
 enum closing { GROUP_BUSY, RUNTIME_BUSY, RUNTIME_IDLE };
@@ -386,7 +389,8 @@ static void run_close(size_t which)
 {
 	static const enum closing hows[] = { GROUP_BUSY, RUNTIME_BUSY, RUNTIME_IDLE };
 
-	twt_job_run(lanes[which % LANES], 3, 0, play_close, &hows[which / LANES], NULL);
+	twt_job_run(twt_lane_rows[which % LANES].name, 3, 0, play_close, &hows[which / LANES],
+		    NULL);
 }
 
 static void close_busy(void **state)
@@ -425,7 +429,7 @@ static void close_early(void **state)
 {
 	(void)state;
 	EACH_LANE(i)
-	twt_job_run(lanes[i], 3, 0, play_early, NULL, NULL);
+	twt_job_run(twt_lane_rows[i].name, 3, 0, play_early, NULL, NULL);
 }
 
 /* --- ranks that finish first --- */
@@ -493,9 +497,9 @@ static void leave(void **state)
 	(void)state;
 	EACH_LANE(i)
 	{
-		twt_job_run(lanes[i], 3, 0, play_leave, NULL, NULL);
+		twt_job_run(twt_lane_rows[i].name, 3, 0, play_leave, NULL, NULL);
 		for (int k = 0; k < 12; k++)
-			twt_job_run(lanes[i], 3, 0, play_go, &(int){ k % 4 }, NULL);
+			twt_job_run(twt_lane_rows[i].name, 3, 0, play_go, &(int){ k % 4 }, NULL);
 	}
 }
 

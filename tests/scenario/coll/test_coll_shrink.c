@@ -5,10 +5,9 @@
  */
 #include "beside.h"
 #include "coll_job.h"
+#include "lane_pair.h"
 
 #define COUNT 5000u
-
-static const char *const lanes[] = { "shm", "tcp" };
 
 struct plan {
 	int size;
@@ -74,7 +73,7 @@ static void play(struct twt_job *job, const void *arg)
 	twt_job_sum(job, made, 1);
 }
 
-#define LANES (sizeof(lanes) / sizeof(lanes[0]))
+#define LANES ((size_t)TWT_LANE_ROWS_ALWAYS)
 /* Jobs at once: most of the time each waits for dead ranks to be missed. */
 #define AT_ONCE 5
 
@@ -99,7 +98,8 @@ static void run(const struct plan *plans, size_t which)
 {
 	const struct plan *plan = &plans[which / LANES];
 
-	twt_job_run(lanes[which % LANES], plan->size, plan->dead | plan->dying, play, plan, NULL);
+	twt_job_run(twt_lane_rows[which % LANES].name, plan->size, plan->dead | plan->dying, play,
+		    plan, NULL);
 }
 
 static void run_before(size_t which)
@@ -149,9 +149,9 @@ static void play_whole(struct twt_job *job, const void *arg)
 static void whole(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++) {
-		twt_job_run(lanes[i], 4, 0, play_whole, NULL, NULL);
-		twt_job_run(lanes[i], 1, 0, play_whole, NULL, NULL);
+	for (size_t i = 0; i < LANES; i++) {
+		twt_job_run(twt_lane_rows[i].name, 4, 0, play_whole, NULL, NULL);
+		twt_job_run(twt_lane_rows[i].name, 1, 0, play_whole, NULL, NULL);
 	}
 }
 
@@ -179,7 +179,8 @@ static void play_late(struct twt_job *job, const void *arg)
 
 static void run_late(size_t which)
 {
-	twt_job_run(lanes[which % LANES], 3, 0, play_late, &(int){ which < LANES ? 2 : 0 }, NULL);
+	twt_job_run(twt_lane_rows[which % LANES].name, 3, 0, play_late,
+		    &(int){ which < LANES ? 2 : 0 }, NULL);
 }
 
 static void late(void **state)
@@ -208,7 +209,7 @@ static void play_storeless(struct twt_job *job, const void *arg)
 
 static void run_storeless(size_t which)
 {
-	twt_job_run(lanes[which], 3, 1, play_storeless, NULL, NULL);
+	twt_job_run(twt_lane_rows[which].name, 3, 1, play_storeless, NULL, NULL);
 }
 
 static void storeless(void **state)

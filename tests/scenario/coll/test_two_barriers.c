@@ -3,13 +3,12 @@
  * own, a failure that is nobody else's, and no need of a group that is whole.
  */
 #include "coll_job.h"
+#include "lane_pair.h"
 
 #define COUNT 1000u
 #define SHORT 200000000u
 
-static const char *const lanes[] = { "shm", "tcp" };
-
-#define EACH_LANE(i) for (size_t i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++)
+#define EACH_LANE(i) for (size_t i = 0; i < TWT_LANE_ROWS_ALWAYS; i++)
 
 static struct tow_op *reduce(const struct twt_job *job, int32_t *in, int32_t *out, uint64_t ns)
 {
@@ -95,21 +94,21 @@ static void an_order_of_its_own(void **state)
 {
 	(void)state;
 	EACH_LANE(i)
-	twt_job_run(lanes[i], 2, 0, play_order, NULL, NULL);
+	twt_job_run(twt_lane_rows[i].name, 2, 0, play_order, NULL, NULL);
 }
 
 static void a_failure_of_its_own(void **state)
 {
 	(void)state;
 	EACH_LANE(i)
-	twt_job_run(lanes[i], 2, 0, play_vain, NULL, NULL);
+	twt_job_run(twt_lane_rows[i].name, 2, 0, play_vain, NULL, NULL);
 }
 
 static void in_a_broken_group(void **state)
 {
 	(void)state;
 	EACH_LANE(i)
-	twt_job_run(lanes[i], 2, 0, play_broken, NULL, NULL);
+	twt_job_run(twt_lane_rows[i].name, 2, 0, play_broken, NULL, NULL);
 }
 
 int main(void)

@@ -63,7 +63,7 @@ static uint64_t below(struct worker *worker, uint64_t bound)
 }
 
 /* Waits, or without a ring sleeps until those who drive are through with it. */
-static int finish(const struct worker *worker, struct tow_op *op, struct tow_result *out)
+static int worker_finish(const struct worker *worker, struct tow_op *op, struct tow_result *out)
 {
 	struct tow_result result = { .size = sizeof(result) };
 	uint64_t until = twi_now_ns() + 60 * SECOND;
@@ -181,10 +181,10 @@ static void exchange(struct worker *worker, uint64_t seed)
 	TWT_OK(status);
 	if (out.kind == IN_POOL)
 		give(&out);
-	TWT_OK(finish(worker, recv, &result));
+	TWT_OK(worker_finish(worker, recv, &result));
 	assert_int_equal(result.bytes, bytes);
 	check(&in, seed);
-	TWT_OK(finish(worker, send, NULL));
+	TWT_OK(worker_finish(worker, send, NULL));
 	if (out.kind != IN_POOL)
 		give(&out);
 	give(&in);
@@ -224,7 +224,7 @@ static void offer_and_cancel(struct worker *worker)
 		return;
 	TWT_OK(status);
 	TWT_OK(tow_op_cancel(send));
-	assert_int_equal(finish(worker, send, NULL), TOW_ECANCELED);
+	assert_int_equal(worker_finish(worker, send, NULL), TOW_ECANCELED);
 }
 
 static void *work(void *arg)
@@ -267,9 +267,9 @@ static void join(struct tow_endpoint *here, struct tow_endpoint *there, int at)
 	TWT_OK(tow_endpoint_address(there, text, sizeof(text)));
 	TWT_OK(tow_accept_start(there, NULL, &accept));
 	TWT_OK(tow_connect_start(here, text, NULL, &connect));
-	TWT_OK(finish(&self, connect, &result));
+	TWT_OK(worker_finish(&self, connect, &result));
 	from[at] = result.peer;
-	TWT_OK(finish(&self, accept, &result));
+	TWT_OK(worker_finish(&self, accept, &result));
 	to[at] = result.peer;
 }
 

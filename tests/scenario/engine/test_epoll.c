@@ -30,7 +30,7 @@ static void exchange(uint8_t *out, uint8_t *in, uint64_t bytes, uint64_t seed)
 {
 	struct tow_op *send, *recv;
 
-	twt_duo_fill(out, bytes, seed);
+	twt_fill(out, bytes, seed);
 	TWT_OK(tow_recv_start(twt_own.to[0], in, bytes, seed, NULL, &recv));
 	TWT_OK(tow_send_start(twt_own.from[0], out, bytes, seed, NULL, &send));
 	TWT_OK(twt_finish(send, NULL));
@@ -132,7 +132,7 @@ static void test_sender_has_gone(void **state)
 	sender.out = memory;
 	pthread_barrier_init(&sender.begun, NULL, 2);
 	for (uint64_t i = 0; i < ROUNDS; i++) {
-		twt_duo_fill(sender.out, TWT_MIB, i);
+		twt_fill(sender.out, TWT_MIB, i);
 		TWT_OK(tow_recv_start(twt_own.to[0], in, TWT_MIB, 7, NULL, &recv));
 		tow_progress(twt_own.runtime);
 		assert_int_equal(pthread_create(&thread, NULL, send_and_go, &sender), 0);
@@ -190,7 +190,7 @@ static void test_one_after_another(void **state)
 	options.background = 0;
 	memory = open_zerocopy(&options);
 	for (uint64_t i = 0; i < 4; i++) {
-		twt_duo_fill(memory, TWT_MIB, i);
+		twt_fill(memory, TWT_MIB, i);
 		TWT_OK(tow_recv_start(twt_own.to[0], in, TWT_MIB, 7, NULL, &recv));
 		if (i < 3) {
 			assert_int_equal(pthread_create(&thread, NULL, send_to_the_end, memory), 0);

@@ -7,6 +7,7 @@
 #include "pair.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdbool.h>
 #include <time.h>
@@ -66,7 +67,10 @@ static int drive(const struct worker *worker, struct tow_op *op, enum style styl
 	uint64_t until = now_ns() + LIMIT_NS;
 	int status = TOW_AGAIN;
 
-	while (status == TOW_AGAIN && now_ns() < until) {
+	for (unsigned turn = 1; status == TOW_AGAIN && now_ns() < until; turn++) {
+		/* Who looks again and again leaves the core to the others now and then. */
+		if (turn % 8 == 0)
+			sched_yield();
 		switch (style) {
 		case WAIT:
 			status = tow_op_wait(op, LIMIT_NS);
@@ -103,7 +107,8 @@ static int drive(const struct worker *worker, struct tow_op *op, enum style styl
 	return status;
 }
 
-static void finish(const struct worker *worker, struct tow_op *op, enum style style, sem_t *done)
+static void worker_finish(const struct worker *worker, struct tow_op *op, enum style style,
+			  sem_t *done)
 {
 	int status = drive(worker, op, style, done);
 
@@ -139,13 +144,13 @@ static void *exchange(void *arg)
 				      &options, &recv));
 		options.user = &sent;
 		if (!worker->near)
-			finish(worker, recv, style, &received);
+			worker_finish(worker, recv, style, &received);
 		twt_fill(out, bytes, worker->near ? seed : seed + 500);
 		TWT_OK(tow_send_start(worker->side->peer, out, bytes, worker->near ? ask : back,
 				      &options, &send));
 		if (worker->near)
-			finish(worker, recv, style, &received);
-		finish(worker, send, style, &sent);
+			worker_finish(worker, recv, style, &received);
+		worker_finish(worker, send, style, &sent);
 		TWT_OK(twt_check(in, bytes, worker->near ? seed + 500 : seed));
 	}
 	free(out);

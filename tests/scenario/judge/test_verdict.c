@@ -98,7 +98,7 @@ static pid_t start(enum twt_vj_fault fault, int times)
 	return pid;
 }
 
-static void finish(enum twt_vj_fault fault, pid_t pid)
+static void fault_reap(enum twt_vj_fault fault, pid_t pid)
 {
 	int how;
 
@@ -119,20 +119,20 @@ static void test_faults(void **state)
 			pids[fault] = start((enum twt_vj_fault)fault, repeats);
 	for (int fault = VJ_NEVER; fault < VJ_FAULTS; fault++)
 		if (fault != VJ_HOG)
-			finish((enum twt_vj_fault)fault, pids[fault]);
+			fault_reap((enum twt_vj_fault)fault, pids[fault]);
 }
 
 /* By itself: the others would be in its way, as it would be in theirs. */
 static void test_hog(void **state)
 {
 	(void)state;
-	finish(VJ_HOG, start(VJ_HOG, repeats));
+	fault_reap(VJ_HOG, start(VJ_HOG, repeats));
 }
 
 static void test_healthy(void **state)
 {
 	(void)state;
-	finish(VJ_HEALTHY, start(VJ_HEALTHY, repeats > 1 ? 5 * repeats : 2));
+	fault_reap(VJ_HEALTHY, start(VJ_HEALTHY, repeats > 1 ? 5 * repeats : 2));
 }
 
 static void test_one(void **state)
@@ -142,7 +142,7 @@ static void test_one(void **state)
 
 	(void)state;
 	assert_in_range(fault, 0, VJ_FAULTS - 1);
-	finish(fault, start(fault, repeats));
+	fault_reap(fault, start(fault, repeats));
 }
 
 /*

@@ -4,6 +4,7 @@
  */
 #include "twt.h"
 
+#include "ofi_fopen.h"
 #include "ofi_run.h"
 
 #include "diag/record/counter.h"
@@ -35,17 +36,17 @@ static int stream(struct twt_side *side, uint64_t kill_at_ns, uint64_t *killed_o
 			int status;
 
 			while (killed == 0 && tow_op_test(ops[i]) == TOW_AGAIN) {
-				if (now_ns() < kill_at_ns)
+				if (twt_ofi_now_ns() < kill_at_ns)
 					continue;
 				kill(side->child, SIGKILL);
-				killed = now_ns();
+				killed = twt_ofi_now_ns();
 			}
 			status = twt_finish(ops[i], NULL);
 			last = last == TOW_OK ? status : last;
 		}
-		if (killed == 0 && now_ns() >= kill_at_ns) {
+		if (killed == 0 && twt_ofi_now_ns() >= kill_at_ns) {
 			kill(side->child, SIGKILL);
-			killed = now_ns();
+			killed = twt_ofi_now_ns();
 		}
 	}
 	TWT_OK(tow_free(side->runtime, out));
@@ -64,19 +65,20 @@ static int stream_child(struct twt_side *side, void *arg)
 
 static void test_killed(void)
 {
-	uint64_t killed, random = seed;
+	uint64_t killed, random = twt_ofi.seed;
 	struct twi_pool_stats stats;
 	struct twt_side side;
 	struct tow_op *op;
 	int how;
 
-	open_pair(&side, stream_child);
-	assert_int_equal(
-		stream(&side, now_ns() + 50000000 + twt_random_below(&random, 100000000), &killed),
-		TOW_EPEER);
+	twt_ofi_open_pair(&side, stream_child);
+	assert_int_equal(stream(&side,
+				twt_ofi_now_ns() + 50000000 + twt_random_below(&random, 100000000),
+				&killed),
+			 TOW_EPEER);
 	assert_true(killed != 0);
 	TWT_OK(tow_send_start(side.peer, &how, 4, 1, NULL, &op));
-	assert_int_equal(await(op, NULL), TOW_EPEER);
+	assert_int_equal(twt_finish(op, NULL), TOW_EPEER);
 	TWT_OK(tow_peer_close(side.peer));
 	twi_pool_stats(twi_runtime_engine(side.runtime)->pool, &stats);
 	assert_int_equal(stats.leased, 0);
@@ -88,7 +90,7 @@ static void test_killed(void)
 static int closes(struct twt_side *side, void *arg)
 {
 	(void)arg;
-	meet(side);
+	twt_ofi_meet(side);
 	TWT_OK(tow_peer_close(side->peer));
 	return 0;
 }
@@ -113,11 +115,11 @@ static void test_ends(void)
 	uint64_t word;
 	int status;
 
-	open_pair(&side, closes);
-	meet(&side);
+	twt_ofi_open_pair(&side, closes);
+	twt_ofi_meet(&side);
 	TWT_OK(tow_recv_start(side.peer, &word, 8, 1, NULL, &op));
-	assert_int_equal(await(op, NULL), TOW_EPEER);
-	snprintf(address, sizeof(address), "ofi://%s", provider);
+	assert_int_equal(twt_finish(op, NULL), TOW_EPEER);
+	snprintf(address, sizeof(address), "ofi://%s", twt_ofi.provider);
 	TWT_OK(tow_endpoint_open(side.runtime, address, &other));
 	TWT_OK(tow_endpoint_address(other, address, sizeof(address)));
 	TWT_OK(tow_endpoint_close(other));
@@ -125,15 +127,15 @@ static void test_ends(void)
 	 * An address where somebody was. Not with shm: libfabric 1.17 crashes when it is asked for
 	 * a closed endpoint of its own process; so it is one where nobody ever was.
 	 */
-	if (strcmp(provider, "shm") == 0)
+	if (strcmp(twt_ofi.provider, "shm") == 0)
 		nobody(address);
 	options.timeout_ns = TWT_SECOND;
 	TWT_OK(tow_connect_start(side.endpoint, address, &options, &op));
-	status = await(op, NULL);
+	status = twt_finish(op, NULL);
 	assert_true(status == TOW_EREFUSED || status == TOW_EDEADLINE);
 	assert_int_equal(tow_connect_start(side.endpoint, "ofi://other/00ff", NULL, &op),
 			 TOW_EINVAL);
-	close_pair(&side);
+	twt_ofi_close_pair(&side);
 }
 
 /* Does an operation end so, with a message that says this? Prints what it did else. */
@@ -144,7 +146,7 @@ static int ended_with(struct twt_side *side, int expected, const char *words)
 	int status;
 
 	TWT_OK(tow_recv_start(side->peer, &word, 8, 1, NULL, &op));
-	status = await(op, NULL);
+	status = twt_finish(op, NULL);
 	if (status == expected && strstr(tow_error_message(), words) != NULL)
 		return 0;
 	fprintf(stderr, "%s: %s\n", tow_status_name(status), tow_error_message());
@@ -169,7 +171,7 @@ static int lies(struct twt_side *side, void *arg)
 	struct twi_engine *engine = twi_runtime_engine(side->runtime);
 
 	(void)arg;
-	meet(side);
+	twt_ofi_meet(side);
 	twi_engine_enter(engine);
 	twi_engine_bind_ring(engine);
 	twi_ofi_send_packet(twi_ofi_peer_of(side->peer), &packet, NULL, NULL, true);
@@ -184,8 +186,8 @@ static void lie(const struct lie *which)
 	siginfo_t info = { .si_pid = 0 };
 
 	told = which;
-	open_pair(&side, lies);
-	meet(&side);
+	twt_ofi_open_pair(&side, lies);
+	twt_ofi_meet(&side);
 	assert_int_equal(ended_with(&side, TOW_EPROTOCOL, which->rule), 0);
 	assert_int_equal(
 		twi_counter_sum(twi_runtime_engine(side.runtime)->diag, TWI_C_protocol_errors), 1);
@@ -196,7 +198,7 @@ static void lie(const struct lie *which)
 		assert_int_equal(
 			waitid(P_PID, (id_t)side.child, &info, WEXITED | WNOHANG | WNOWAIT), 0);
 	}
-	close_pair(&side);
+	twt_ofi_close_pair(&side);
 }
 
 static void test_lies(void)
@@ -213,10 +215,10 @@ static int sleepy(struct twt_side *side, void *arg)
 	(void)arg;
 	TWT_OK(tow_alloc(side->runtime, 1 << 20, 0, (void **)&large));
 	for (uint64_t i = 0; i < 20; i++) {
-		recv_wait(side, data, sizeof(data), i);
+		twt_ofi_recv_wait(side, data, sizeof(data), i);
 		usleep(3000);
-		send_wait(side, data, sizeof(data), i);
-		recv_wait(side, large, 1 << 20, 100 + i);
+		twt_ofi_send_wait(side, data, sizeof(data), i);
+		twt_ofi_recv_wait(side, large, 1 << 20, 100 + i);
 	}
 	TWT_OK(tow_free(side->runtime, large));
 	return 0;
@@ -228,16 +230,16 @@ static void test_sleep(void)
 	struct twt_side side;
 
 	setenv("TOW_SPIN_NS", "0", 1);
-	open_pair(&side, sleepy);
+	twt_ofi_open_pair(&side, sleepy);
 	TWT_OK(tow_alloc(side.runtime, 1 << 20, 0, (void **)&large));
 	for (uint64_t i = 0; i < 20; i++) {
 		usleep(2000);
-		send_wait(&side, data, sizeof(data), i);
-		recv_wait(&side, data, sizeof(data), i);
-		send_wait(&side, large, 1 << 20, 100 + i);
+		twt_ofi_send_wait(&side, data, sizeof(data), i);
+		twt_ofi_recv_wait(&side, data, sizeof(data), i);
+		twt_ofi_send_wait(&side, large, 1 << 20, 100 + i);
 	}
 	TWT_OK(tow_free(side.runtime, large));
-	close_pair(&side);
+	twt_ofi_close_pair(&side);
 }
 
 /* A member of another job, which is told so; the endpoint goes on for its own. */
@@ -250,8 +252,8 @@ static int stranger(const char *where)
 	struct tow_op *op;
 	int status;
 
-	snprintf(address, sizeof(address), "ofi://%s", provider);
-	options.premap_memory_bytes = POOL;
+	snprintf(address, sizeof(address), "ofi://%s", twt_ofi.provider);
+	options.premap_memory_bytes = TWT_OFI_POOL;
 	options.stats = 0;
 	TWT_OK(tow_runtime_open(&options, &runtime));
 	TWT_OK(tow_endpoint_open(runtime, address, &endpoint));
@@ -284,7 +286,7 @@ static void test_stranger(void)
 		}
 	}
 	setenv("TOW_JOB_KEY", "one key for all of the job", 1);
-	open_listener(&side);
+	twt_ofi_open_listener(&side);
 	TWT_OK(tow_endpoint_address(side.endpoint, where, sizeof(where)));
 	TWT_OK(tow_accept_start(side.endpoint, NULL, &accept));
 	for (int i = 0; i < 2; i++) {
@@ -305,7 +307,7 @@ static void test_stranger(void)
 	TWT_OK(tow_runtime_close(side.runtime));
 }
 
-static const struct ofi_scenario table[] = {
+static const struct twt_ofi_scenario table[] = {
 	{ "sleep", test_sleep, false },       { "ends", test_ends, false },
 	{ "lies", test_lies, false },         { "killed", test_killed, true },
 	{ "stranger", test_stranger, false },
@@ -315,5 +317,5 @@ static const struct ofi_scenario table[] = {
 
 int main(void)
 {
-	return ofi_main(table, sizeof(table) / sizeof(table[0]));
+	return twt_ofi_main(table, sizeof(table) / sizeof(table[0]));
 }

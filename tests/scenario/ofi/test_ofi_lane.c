@@ -5,6 +5,7 @@
  */
 #include "twt.h"
 
+#include "ofi_fopen.h"
 #include "ofi_run.h"
 
 #ifdef TWI_HAVE_OFI
@@ -17,7 +18,7 @@ static const uint64_t sizes[] = { 0,     1,     8,     79,      80,      81,    
 
 static uint64_t size_count(void)
 {
-	return slow ? 20 : sizeof(sizes) / sizeof(sizes[0]);
+	return twt_ofi.slow ? 20 : sizeof(sizes) / sizeof(sizes[0]);
 }
 
 /* Every size to the other side and back, from the pool and from memory of the user's. */
@@ -28,9 +29,9 @@ static int echo_sizes(struct twt_side *side, void *arg)
 	(void)arg;
 	TWT_OK(tow_alloc(side->runtime, LARGEST, 0, (void **)&data));
 	for (uint64_t i = 0; i < 2 * size_count(); i++) {
-		uint64_t bytes = recv_wait(side, data, LARGEST, i);
+		uint64_t bytes = twt_ofi_recv_wait(side, data, LARGEST, i);
 
-		send_wait(side, data, bytes, i);
+		twt_ofi_send_wait(side, data, bytes, i);
 	}
 	TWT_OK(tow_free(side->runtime, data));
 	return 0;
@@ -41,21 +42,21 @@ static void test_sizes(void)
 	uint8_t *pool, *heap;
 	struct twt_side side;
 
-	open_pair(&side, echo_sizes);
+	twt_ofi_open_pair(&side, echo_sizes);
 	heap = malloc(LARGEST);
 	TWT_OK(tow_alloc(side.runtime, LARGEST, 0, (void **)&pool));
 	for (uint64_t i = 0; i < 2 * size_count(); i++) {
 		uint64_t bytes = sizes[i / 2];
 		uint8_t *data = i % 2 == 0 ? pool : heap;
 
-		twt_fill(data, bytes, seed + i);
-		send_wait(&side, data, bytes, i);
+		twt_fill(data, bytes, twt_ofi.seed + i);
+		twt_ofi_send_wait(&side, data, bytes, i);
 		memset(data, 0, bytes);
-		assert_int_equal(recv_wait(&side, data, bytes, i), bytes);
-		assert_int_equal(twt_check(data, bytes, seed + i), 0);
+		assert_int_equal(twt_ofi_recv_wait(&side, data, bytes, i), bytes);
+		assert_int_equal(twt_check(data, bytes, twt_ofi.seed + i), 0);
 	}
 	TWT_OK(tow_free(side.runtime, pool));
-	close_pair(&side);
+	twt_ofi_close_pair(&side);
 	free(heap);
 }
 
@@ -65,7 +66,7 @@ static void test_sizes(void)
 
 static uint64_t crowd_bytes(uint64_t i, int from)
 {
-	uint64_t state = seed * 3 + i * 2 + (uint64_t)from;
+	uint64_t state = twt_ofi.seed * 3 + i * 2 + (uint64_t)from;
 
 	return twt_random(&state) % (i % 4 == 0 ? SLOT : 3000);
 }
@@ -80,13 +81,13 @@ static int crowd(struct twt_side *side, void *arg)
 	(void)arg;
 	TWT_OK(tow_alloc(side->runtime, CROWD * SLOT / 2, 0, (void **)&in));
 	out = malloc((size_t)CROWD * SLOT);
-	for (int round = 0; round < (slow ? 1 : 4); round++) {
+	for (int round = 0; round < (twt_ofi.slow ? 1 : 4); round++) {
 		/* halves: what is sent in the second has nobody waiting yet */
 		for (uint64_t half = 0; half < 2; half++) {
 			for (uint64_t i = half * CROWD / 2; i < (half + 1) * CROWD / 2; i++) {
 				uint64_t bytes = crowd_bytes(i, me);
 
-				twt_fill(out + i * SLOT, bytes, seed + i);
+				twt_fill(out + i * SLOT, bytes, twt_ofi.seed + i);
 				TWT_OK(tow_send_start(side->peer, out + i * SLOT, bytes, i % 7,
 						      NULL, &sends[i]));
 			}
@@ -94,14 +95,14 @@ static int crowd(struct twt_side *side, void *arg)
 				TWT_OK(tow_recv_start(side->peer, in + i % (CROWD / 2) * SLOT, SLOT,
 						      i % 7, NULL, &recvs[i]));
 			for (uint64_t i = half * CROWD / 2; i < (half + 1) * CROWD / 2; i++) {
-				TWT_OK(await(recvs[i], &result));
+				TWT_OK(twt_finish(recvs[i], &result));
 				wrong |= result.bytes != crowd_bytes(i, !me);
 				wrong |= twt_check(in + i % (CROWD / 2) * SLOT, result.bytes,
-						   seed + i) != 0;
-				TWT_OK(await(sends[i], NULL));
+						   twt_ofi.seed + i) != 0;
+				TWT_OK(twt_finish(sends[i], NULL));
 			}
 		}
-		meet(side);
+		twt_ofi_meet(side);
 	}
 	free(out);
 	TWT_OK(tow_free(side->runtime, in));
@@ -112,9 +113,9 @@ static void test_crowd(void)
 {
 	struct twt_side side;
 
-	open_pair(&side, crowd);
+	twt_ofi_open_pair(&side, crowd);
 	assert_int_equal(crowd(&side, NULL), 0);
-	close_pair(&side);
+	twt_ofi_close_pair(&side);
 }
 
 /* Taken back on either side, past its deadline, too long: what comes after it is unharmed. */
@@ -126,30 +127,31 @@ static int taken_back_child(struct twt_side *side, void *arg)
 
 	(void)arg;
 	TWT_OK(tow_alloc(side->runtime, 1 << 20, 0, (void **)&data));
-	meet(side); /* the other's offers have come and were withdrawn */
-	if (recv_wait(side, data, 1 << 20, 7) != 1 << 20 || twt_check(data, 1 << 20, 42) != 0)
+	twt_ofi_meet(side); /* the other's offers have come and were withdrawn */
+	if (twt_ofi_recv_wait(side, data, 1 << 20, 7) != 1 << 20 ||
+	    twt_check(data, 1 << 20, 42) != 0)
 		return 1;
 	/* a receive that is taken back leaves the message for the next */
 	TWT_OK(tow_recv_start(side->peer, data, 1 << 20, 8, NULL, &op));
 	TWT_OK(tow_op_cancel(op));
-	if (await(op, NULL) != TOW_ECANCELED)
+	if (twt_finish(op, NULL) != TOW_ECANCELED)
 		return 2;
 	options.timeout_ns = TWT_SECOND / 20;
 	TWT_OK(tow_recv_start(side->peer, data, 1 << 20, 8, &options, &op));
-	if (await(op, NULL) != TOW_EDEADLINE)
+	if (twt_finish(op, NULL) != TOW_EDEADLINE)
 		return 3;
-	meet(side);
-	if (recv_wait(side, data, 1 << 20, 8) != 500000 || twt_check(data, 500000, 43) != 0)
+	twt_ofi_meet(side);
+	if (twt_ofi_recv_wait(side, data, 1 << 20, 8) != 500000 || twt_check(data, 500000, 43) != 0)
 		return 4;
 	/* too long for the buffer, small and large */
 	for (uint64_t tag = 9; tag < 11; tag++) {
 		TWT_OK(tow_recv_start(side->peer, small, sizeof(small), tag, NULL, &op));
-		if (await(op, NULL) != TOW_ETRUNCATED)
+		if (twt_finish(op, NULL) != TOW_ETRUNCATED)
 			return 5;
 	}
-	if (recv_wait(side, data, 1 << 20, 11) != 70000 || twt_check(data, 70000, 44) != 0)
+	if (twt_ofi_recv_wait(side, data, 1 << 20, 11) != 70000 || twt_check(data, 70000, 44) != 0)
 		return 6;
-	meet(side);
+	twt_ofi_meet(side);
 	TWT_OK(tow_free(side->runtime, data));
 	return 0;
 }
@@ -161,28 +163,28 @@ static void test_taken_back(void)
 	struct tow_op *op, *late;
 	uint8_t *data;
 
-	open_pair(&side, taken_back_child);
+	twt_ofi_open_pair(&side, taken_back_child);
 	TWT_OK(tow_alloc(side.runtime, 1 << 20, 0, (void **)&data));
 	options.timeout_ns = TWT_SECOND / 10;
 	TWT_OK(tow_send_start(side.peer, data, 1 << 20, 7, NULL, &op));
 	TWT_OK(tow_send_start(side.peer, data, 900000, 7, &options, &late));
 	TWT_OK(tow_op_cancel(op));
-	assert_int_equal(await(op, NULL), TOW_ECANCELED);
-	assert_int_equal(await(late, NULL), TOW_EDEADLINE);
-	meet(&side);
+	assert_int_equal(twt_finish(op, NULL), TOW_ECANCELED);
+	assert_int_equal(twt_finish(late, NULL), TOW_EDEADLINE);
+	twt_ofi_meet(&side);
 	twt_fill(data, 1 << 20, 42);
-	send_wait(&side, data, 1 << 20, 7);
-	meet(&side);
+	twt_ofi_send_wait(&side, data, 1 << 20, 7);
+	twt_ofi_meet(&side);
 	twt_fill(data, 500000, 43);
-	send_wait(&side, data, 500000, 8);
-	send_wait(&side, data, 200, 9);
+	twt_ofi_send_wait(&side, data, 500000, 8);
+	twt_ofi_send_wait(&side, data, 200, 9);
 	TWT_OK(tow_send_start(side.peer, data, 100000, 10, NULL, &op));
-	assert_int_equal(await(op, NULL), TOW_ETRUNCATED);
+	assert_int_equal(twt_finish(op, NULL), TOW_ETRUNCATED);
 	twt_fill(data, 70000, 44);
-	send_wait(&side, data, 70000, 11);
-	meet(&side);
+	twt_ofi_send_wait(&side, data, 70000, 11);
+	twt_ofi_meet(&side);
 	TWT_OK(tow_free(side.runtime, data));
-	close_pair(&side);
+	twt_ofi_close_pair(&side);
 }
 
 /* Receives without a buffer. */
@@ -195,14 +197,14 @@ static int views_child(struct twt_side *side, void *arg)
 	(void)arg;
 	for (uint64_t i = 0; i < 10; i++) {
 		if (i >= 5)
-			meet(side); /* these are unexpected */
+			twt_ofi_meet(side); /* these are unexpected */
 		TWT_OK(tow_recv_view_start(side->peer, i, NULL, &op));
 		if (tow_op_wait(op, 20 * TWT_SECOND) != TOW_OK)
 			return 1;
 		result.size = sizeof(result);
 		TWT_OK(tow_op_result(op, &result));
 		if (result.bytes != bytes[i % 5] ||
-		    twt_check(result.data, result.bytes, seed + i) != 0)
+		    twt_check(result.data, result.bytes, twt_ofi.seed + i) != 0)
 			return 2;
 		TWT_OK(tow_view_release(op));
 	}
@@ -216,52 +218,52 @@ static void test_views(void)
 	struct twt_side side;
 	uint8_t *data;
 
-	open_pair(&side, views_child);
+	twt_ofi_open_pair(&side, views_child);
 	TWT_OK(tow_alloc(side.runtime, 3000000, 0, (void **)&data));
 	for (uint64_t i = 0; i < 10; i++) {
-		twt_fill(data, bytes[i % 5], seed + i);
+		twt_fill(data, bytes[i % 5], twt_ofi.seed + i);
 		TWT_OK(tow_send_start(side.peer, data, bytes[i % 5], i, NULL, &op));
 		if (i >= 5)
-			meet(&side);
-		TWT_OK(await(op, NULL));
+			twt_ofi_meet(&side);
+		TWT_OK(twt_finish(op, NULL));
 	}
 	TWT_OK(tow_free(side.runtime, data));
-	close_pair(&side);
+	twt_ofi_close_pair(&side);
 }
 
 static void test_read(void)
 {
-	ways.prefers_tagged = 0;
+	twt_ofi.prefers_tagged = 0;
 	test_sizes();
 }
 
 static void test_read_taken_back(void)
 {
-	ways.prefers_tagged = 0;
+	twt_ofi.prefers_tagged = 0;
 	test_taken_back();
 }
 
 static void test_tagged(void)
 {
-	ways.read = false;
+	twt_ofi.read = false;
 	test_sizes();
 }
 
 static void test_tagged_taken_back(void)
 {
-	ways.read = false;
+	twt_ofi.read = false;
 	test_taken_back();
 }
 
 static void test_pieces(void)
 {
-	ways.read = ways.tagged = false;
+	twt_ofi.read = twt_ofi.tagged = false;
 	test_sizes();
 }
 
 static void test_pieces_taken_back(void)
 {
-	ways.read = ways.tagged = false;
+	twt_ofi.read = twt_ofi.tagged = false;
 	test_taken_back();
 }
 
@@ -278,7 +280,7 @@ static void test_keyed(void)
 }
 
 /* The way that a provider takes by itself is one of the three, so it is not tried once more. */
-static const struct ofi_scenario table[] = {
+static const struct twt_ofi_scenario table[] = {
 	{ "crowd", test_crowd, false },
 	{ "views", test_views, false },
 	{ "read", test_read, false },
@@ -295,5 +297,5 @@ static const struct ofi_scenario table[] = {
 
 int main(void)
 {
-	return ofi_main(table, sizeof(table) / sizeof(table[0]));
+	return twt_ofi_main(table, sizeof(table) / sizeof(table[0]));
 }

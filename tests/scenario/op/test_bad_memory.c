@@ -92,7 +92,7 @@ static uint8_t *own_pages(struct message *m, bool write)
 	if (fd >= 0)
 		close(fd);
 	else
-		twt_duo_fill(at, m->bytes, m->tag);
+		twt_fill(at, m->bytes, m->tag);
 	if (m->bad == GONE)
 		munmap(at, LARGE);
 	else if (m->bad == HALF)
@@ -109,7 +109,7 @@ static void start(struct twt_duo *duo, struct tow_peer *peer, struct message *m,
 	else
 		m->at = own_pages(m, !sends);
 	if (sends && m->bad == GOOD)
-		twt_duo_fill(m->at, m->bytes, m->tag);
+		twt_fill(m->at, m->bytes, m->tag);
 	TWT_OK(sends ? tow_send_start(peer, m->at, m->bytes, m->tag, NULL, &m->op)
 		     : tow_recv_start(peer, m->at, m->bytes, m->tag, NULL, &m->op));
 }
@@ -125,7 +125,7 @@ static bool names_memory(const struct message *m, bool sends)
 	       strstr(text, sends ? "cannot be read" : "cannot be written") != NULL;
 }
 
-static int finish(struct twt_duo *duo, struct message *m, bool sends)
+static int message_end(struct twt_duo *duo, struct message *m, bool sends)
 {
 	int status = twt_finish(m->op, NULL), wrong = 0;
 	bool bad = m->bad != GOOD || m->theirs;
@@ -138,7 +138,7 @@ static int finish(struct twt_duo *duo, struct message *m, bool sends)
 		wrong = strstr(tow_error_message(), sends ? "cannot write the memory"
 							  : "cannot read the memory") == NULL;
 	else if (!sends)
-		wrong = twt_duo_check(m->at, m->bytes, m->tag);
+		wrong = twt_check(m->at, m->bytes, m->tag);
 	if (wrong)
 		fprintf(stderr, "%s: %s of %zu bytes, mine is %s, theirs %s: %s: %s\n", lane->name,
 			sends ? "send" : "receive", m->bytes, bad_names[m->bad],
@@ -174,12 +174,12 @@ static void batch_start(struct twt_duo *duo, struct tow_peer *peer, struct batch
 	}
 }
 
-static int batch_finish(struct twt_duo *duo, struct batch *batch)
+static int batch_end(struct twt_duo *duo, struct batch *batch)
 {
 	int wrong = 0;
 
 	for (unsigned i = 0; i < BATCH; i++)
-		wrong += finish(duo, &batch->messages[i], batch->sends);
+		wrong += message_end(duo, &batch->messages[i], batch->sends);
 	return wrong;
 }
 
@@ -228,7 +228,7 @@ static int all_batches(struct twt_duo *duo)
 		struct batch batch = batch_of(n, parent);
 
 		batch_start(duo, duo->side.peer, &batch);
-		wrong += batch_finish(duo, &batch);
+		wrong += batch_end(duo, &batch);
 	}
 	wrong += judge(duo->side.runtime, BATCHES);
 	/* Nobody closes before the other has looked. */

@@ -25,7 +25,7 @@ static void send_zerocopy(uint8_t *out, uint64_t bytes)
 	uint8_t *in = malloc(bytes);
 	struct tow_op *send, *recv;
 
-	twt_duo_fill(out, bytes, 1);
+	twt_fill(out, bytes, 1);
 	TWT_OK(tow_recv_start(twt_own.to[0], in, bytes, 1, NULL, &recv));
 	TWT_OK(tow_send_start(twt_own.from[0], out, bytes, 1, NULL, &send));
 	TWT_OK(twt_finish(send, NULL));
@@ -139,7 +139,7 @@ static void test_wait_for(void **state)
 	pthread_join(thread, NULL);
 	assert_int_equal(twt_own_counter(TWI_C_pool_waits), 1);
 	memory[0] = more;
-	twt_duo_fill(more, TWT_MIB, 3);
+	twt_fill(more, TWT_MIB, 3);
 	TWT_OK(tow_recv_start(twt_own.to[0], in, TWT_MIB, 1, NULL, &recv));
 	TWT_OK(tow_send_start(twt_own.from[0], more, TWT_MIB, 1, NULL, &send));
 	TWT_OK(tow_free(twt_own.runtime, more));
@@ -230,7 +230,7 @@ static int send_till_busy(struct tow_op **ops, int most)
 		int status;
 
 		TWT_OK(tow_alloc(twt_own.runtime, SLOW_BYTES, 0, &memory));
-		twt_duo_fill(memory, SLOW_BYTES, (uint64_t)i);
+		twt_fill(memory, SLOW_BYTES, (uint64_t)i);
 		status = tow_send_start(twt_own.from[0], memory, SLOW_BYTES, 7, NULL, &ops[i]);
 		TWT_OK(tow_free(twt_own.runtime, memory));
 		if (status == TOW_EBUSY)
@@ -267,7 +267,7 @@ static void test_slow_peer(void **state)
 		void *memory;
 
 		TWT_OK(tow_alloc(twt_own.runtime, SLOW_BYTES, 0, &memory));
-		twt_duo_fill(memory, SLOW_BYTES, 99);
+		twt_fill(memory, SLOW_BYTES, 99);
 		TWT_OK(tow_recv_start(twt_own.to[1], in, SLOW_BYTES, 7, NULL, &recv));
 		TWT_OK(tow_send_start(twt_own.from[1], memory, SLOW_BYTES, 7, NULL, &send));
 		TWT_OK(tow_free(twt_own.runtime, memory));

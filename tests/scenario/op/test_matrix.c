@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 
 #include "onlook.h"
+#include "pair.h"
 
 #include <towline/towline.h>
 
@@ -131,20 +132,6 @@ static void ok(int status, const char *what)
 		where(what);
 }
 
-static int finish(struct tow_op *op, struct tow_result *out)
-{
-	struct tow_result result = { .size = sizeof(result) };
-	int status = tow_op_wait(op, 20 * SECOND);
-
-	if (status == TOW_ETIMEDOUT)
-		where("an operation does not end");
-	ok(tow_op_result(op, &result), "result");
-	ok(tow_op_release(op), "release");
-	if (out != NULL)
-		*out = result;
-	return status;
-}
-
 static void join(void)
 {
 	const char *address = world.lane < LOOP ? "tcp://127.0.0.1:0" : "loop://there";
@@ -159,9 +146,9 @@ static void join(void)
 	ok(tow_endpoint_address(world.there, to, sizeof(to)), "address");
 	ok(tow_accept_start(world.there, NULL, &accept), "accept");
 	ok(tow_connect_start(world.here, to, NULL, &connect), "connect");
-	ok(finish(connect, &result), "connect");
+	ok(twt_finish(connect, &result), "connect");
 	world.a = result.peer;
-	ok(finish(accept, &result), "accept");
+	ok(twt_finish(accept, &result), "accept");
 	world.b = result.peer;
 }
 
@@ -419,13 +406,13 @@ static void large_cell(enum memory from, enum memory to)
 	if (rules[1].fate != REFUSED || rules[0].fate == REFUSED) {
 		ok(tow_send_start(world.a, out.at, LARGE, 1, NULL, &send), "send");
 		refusals = rules[0].fate == REFUSED;
-		assert_int_equal(finish(send, NULL), refusals ? TOW_EZEROCOPY : TOW_OK);
+		assert_int_equal(twt_finish(send, NULL), refusals ? TOW_EZEROCOPY : TOW_OK);
 	}
 	if (refusals != 0 && rules[1].fate != REFUSED)
 		ok(tow_op_cancel(recv), "cancel");
-	assert_int_equal(finish(recv, &result), rules[1].fate == REFUSED ? TOW_EZEROCOPY
-						: refusals != 0          ? TOW_ECANCELED
-									 : TOW_OK);
+	assert_int_equal(twt_finish(recv, &result), rules[1].fate == REFUSED ? TOW_EZEROCOPY
+						    : refusals != 0          ? TOW_ECANCELED
+									     : TOW_OK);
 	refusals += rules[1].fate == REFUSED;
 	read_sums(&after);
 	assert_int_equal(after.refusals - before.refusals, refusals);
@@ -464,13 +451,13 @@ static void small_cell(enum memory from, enum memory to, bool expected)
 	if (expected)
 		ok(tow_recv_start(world.b, in.at, SMALL, 2, NULL, &recv), "recv");
 	ok(tow_send_start(world.a, out.at, SMALL, 2, NULL, &send), "send");
-	ok(finish(send, NULL), "send");
+	ok(twt_finish(send, NULL), "send");
 	if (!expected) {
 		for (int i = 0; counter(TWI_C_unexpected_messages) == came && i < 1000000; i++)
 			tow_progress(world.runtime);
 		ok(tow_recv_start(world.b, in.at, SMALL, 2, NULL, &recv), "recv");
 	}
-	ok(finish(recv, NULL), "recv");
+	ok(twt_finish(recv, NULL), "recv");
 	read_sums(&after);
 	check_payload(&in, SMALL, from * 8 + to + 99);
 	assert_int_equal(after.necessary - before.necessary, 2 * SMALL);
@@ -573,8 +560,8 @@ static void test_cut_short(void **state)
 	memset(out, 7, HUGE_BYTES);
 	ok(tow_recv_start(world.b, in, HUGE_BYTES, 1, NULL, &recv), "recv");
 	ok(tow_send_start(world.a, out, HUGE_BYTES, 1, NULL, &send), "send");
-	ok(finish(send, NULL), "send");
-	ok(finish(recv, NULL), "recv");
+	ok(twt_finish(send, NULL), "send");
+	ok(twt_finish(recv, NULL), "recv");
 	assert_memory_equal(in, out, HUGE_BYTES);
 	twi_reason_sum(world.engine->diag, TWI_R_unregistered_send, &sum);
 	assert_int_equal(sum.bytes, HUGE_BYTES);

@@ -50,7 +50,7 @@ static void exchange(struct worker *worker, uint64_t seed)
 	struct tow_result result;
 	int status;
 
-	twt_duo_fill(out, bytes, seed);
+	twt_fill(out, bytes, seed);
 	TWT_OK(tow_recv_start(twt_own.to[pair], in, bytes, worker->tag, NULL, &recv));
 	while ((status = tow_send_start(twt_own.from[pair], out, bytes, worker->tag, NULL,
 					&send)) == TOW_EBUSY)

@@ -18,7 +18,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 
-#define POOL     (16 << 20)
+#define POOL     (8 << 20)
 #define IN_TURN  24
 #define LARGEST  (1 << 20)
 #define DEADLINE (10 * TWT_SECOND)

@@ -185,13 +185,13 @@ static void exchange(struct tow_peer *peer, uint64_t i)
 	struct tow_op *sent, *came;
 	struct tow_result result;
 
-	twt_duo_fill(out, bytes, i);
+	twt_fill(out, bytes, i);
 	TWT_OK(tow_recv_start(peer, in, sizeof(in), 2, NULL, &came));
 	TWT_OK(tow_send_start(peer, out, bytes, 1, NULL, &sent));
 	TWT_OK(twt_finish(sent, NULL));
 	TWT_OK(twt_finish(came, &result));
 	assert_int_equal(result.bytes, bytes);
-	assert_int_equal(twt_duo_check(in, bytes, i), 0);
+	assert_int_equal(twt_check(in, bytes, i), 0);
 }
 
 static uint64_t strangers_so_far(void)

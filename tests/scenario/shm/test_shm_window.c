@@ -31,12 +31,12 @@ struct place {
  * A desk in the pool, and the other's as it is seen from here, until the link is released: the
  * other side may be gone as soon as it has done its last step.
  */
-static struct twi_shm_link *set_up(struct twt_side *side, struct desk **mine_out,
-				   struct desk **theirs_out)
+static struct twi_window_hold *set_up(struct twt_side *side, struct desk **mine_out,
+				      struct desk **theirs_out)
 {
 	struct twi_engine *engine = twi_runtime_engine(side->runtime);
 	struct place mine = { 0 }, theirs = { 0 };
-	struct twi_shm_link *link;
+	struct twi_window_hold *link;
 	uint32_t extent = 0;
 	struct tow_op *send, *recv;
 	int status = TOW_OK;
@@ -45,9 +45,9 @@ static struct twi_shm_link *set_up(struct twt_side *side, struct desk **mine_out
 	TWT_OK(tow_alloc(side->runtime, sizeof(struct desk), 0, &memory));
 	memset(memory, 0, sizeof(struct desk));
 	twi_engine_enter(engine);
-	link = twi_shm_window_hold(side->peer);
-	if (link == NULL || !twi_shm_writable(side->peer) ||
-	    !twi_shm_expose(side->peer, memory, sizeof(struct desk), &extent, &mine.offset))
+	link = twi_shm_windows.hold(side->peer);
+	if (link == NULL || !twi_shm_windows.writable(side->peer) ||
+	    !twi_shm_windows.expose(side->peer, memory, sizeof(struct desk), &extent, &mine.offset))
 		abort();
 	twi_engine_leave(engine);
 	mine.extent = extent;
@@ -56,20 +56,20 @@ static struct twi_shm_link *set_up(struct twt_side *side, struct desk **mine_out
 	TWT_OK(twt_finish(send, NULL));
 	TWT_OK(twt_finish(recv, NULL));
 	twi_engine_enter(engine);
-	*theirs_out = twi_shm_window(side->peer, (uint32_t)theirs.extent, theirs.offset,
-				     sizeof(struct desk), true, &status);
+	*theirs_out = twi_shm_windows.at(side->peer, (uint32_t)theirs.extent, theirs.offset,
+					 sizeof(struct desk), true, &status);
 	twi_engine_leave(engine);
 	TWT_OK(status);
 	*mine_out = memory;
 	return link;
 }
 
-static void release(struct twt_side *side, struct twi_shm_link *link)
+static void release(struct twt_side *side, struct twi_window_hold *link)
 {
 	struct twi_engine *engine = twi_runtime_engine(side->runtime);
 
 	twi_engine_enter(engine);
-	twi_shm_window_release(link);
+	twi_shm_windows.release(link);
 	twi_engine_leave(engine);
 }
 
@@ -98,7 +98,7 @@ static int sum_in_place(struct twt_side *side, uint32_t rank)
 {
 	uint32_t from = rank * COUNT / 2, to = (rank + 1) * COUNT / 2;
 	struct desk *mine, *theirs;
-	struct twi_shm_link *link = set_up(side, &mine, &theirs);
+	struct twi_window_hold *link = set_up(side, &mine, &theirs);
 	int wrong = 0;
 
 	for (uint32_t round = 1; round <= ROUNDS; round++) {
@@ -183,7 +183,7 @@ static void work_some(struct work *work)
 static void test_killed_in_use(void **state)
 {
 	struct work work = { .stop = false };
-	struct twi_shm_link *link;
+	struct twi_window_hold *link;
 	struct twt_side side;
 	struct desk *mine;
 	struct tow_op *recv;

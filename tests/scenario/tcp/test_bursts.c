@@ -112,7 +112,7 @@ static void post(struct twt_side *side, struct message *m, uint64_t key, bool re
 
 	m->in = malloc(m->bytes + 1);
 	m->out = malloc(m->bytes + 1);
-	twt_duo_fill(m->out, m->bytes, 2 * key + (uint64_t)mine);
+	twt_fill(m->out, m->bytes, 2 * key + (uint64_t)mine);
 	if (recvs)
 		TWT_OK(tow_recv_start(side->peer, m->in, m->bytes, 1, NULL, &m->recv));
 	TWT_OK(tow_send_start(side->peer, m->out, m->bytes, 1, NULL, &m->send));
@@ -139,7 +139,7 @@ static int row(struct twt_side *side, uint64_t *random, enum patience patience)
 		if (patience == POSTS_LATE)
 			TWT_OK(tow_recv_start(side->peer, m->in, m->bytes, 1, NULL, &m->recv));
 		if (!ended(m->recv, patience, &bytes) || bytes != m->bytes ||
-		    twt_duo_check(m->in, bytes, 2 * (key + i) + (uint64_t)theirs) != 0) {
+		    twt_check(m->in, bytes, 2 * (key + i) + (uint64_t)theirs) != 0) {
 			fprintf(stderr, "message %u of %u, %zu bytes, %d\n", i, count, m->bytes,
 				(int)patience);
 			return 1;
@@ -270,7 +270,7 @@ static int receive_and_fall_silent(struct twt_duo *duo)
 					      &ops[k]));
 		for (unsigned k = 0; k < ANSWERED; k++) {
 			bad |= !ended(ops[k], TESTS, &bytes) || bytes != sizeof(in[k]) ||
-			       twt_duo_check(in[k], bytes, k) != 0;
+			       twt_check(in[k], bytes, k) != 0;
 		}
 		bad |= !ended(last, i % 2 == 0 ? TESTS : WAITS, &bytes);
 	}
@@ -290,7 +290,7 @@ static void test_answers(void **state)
 	duo.parent.heartbeat_ns = duo.child.heartbeat_ns = 300 * (int64_t)TWT_SECOND;
 	duo.parent.peer_timeout_ns = duo.child.peer_timeout_ns = 3000 * (int64_t)TWT_SECOND;
 	for (unsigned k = 0; k < ANSWERED; k++)
-		twt_duo_fill(out[k], sizeof(out[k]), k);
+		twt_fill(out[k], sizeof(out[k]), k);
 	twt_duo_open(&duo, receive_and_fall_silent);
 	for (unsigned i = 0; i < rows; i++) {
 		for (unsigned k = 0; k < ANSWERED; k++)

@@ -119,7 +119,7 @@ static int child_large(struct twt_duo *duo)
 	struct tow_op *op;
 	int status;
 
-	twt_duo_fill(data, LARGE, 77);
+	twt_fill(data, LARGE, 77);
 	TWT_OK(tow_send_start(duo->side.peer, data, LARGE, 1, NULL, &op));
 	status = twt_finish(op, NULL);
 	free(data);
@@ -153,7 +153,7 @@ static void test_cut_in_the_middle(void **state)
 	assert_int_equal(cuts, 3);
 	assert_int_equal(twt_finish(op, &result), TOW_OK);
 	assert_int_equal(result.bytes, LARGE);
-	assert_int_equal(twt_duo_check(data, LARGE, 77), 0);
+	assert_int_equal(twt_check(data, LARGE, 77), 0);
 	assert_true(tcp_of(&duo)->lines[1].breaks >= 3);
 	assert_int_equal(tcp_of(&duo)->lines[0].breaks, 0);
 	free(data);

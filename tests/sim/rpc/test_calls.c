@@ -5,7 +5,7 @@
  * exactly once, with a status that something has given cause for; a good answer is the right one; a
  * handler sees each call at most once, and its request as it was sent.
  *
- *	TOW_SIM_SEEDS=10000   how many seeds (100)
+ *	TOW_SIM_SEEDS=10000   how many seeds (100; sanitized 50)
  *	TOW_TEST_SEED=S       that seed alone
  */
 #include "sim_calls.h"
@@ -575,7 +575,7 @@ static void test_seeds(void **state)
 {
 	const char *one = getenv("TOW_TEST_SEED"), *many = getenv("TOW_SIM_SEEDS");
 	uint64_t first = one != NULL ? strtoull(one, NULL, 0) : 1;
-	uint64_t seeds = one != NULL ? 1 : many != NULL ? strtoull(many, NULL, 0) : 100;
+	uint64_t seeds = one != NULL ? 1 : many != NULL ? strtoull(many, NULL, 0) : SIM_CALLS_SEEDS;
 
 	(void)state;
 	for (uint64_t seed = first; seed < first + seeds; seed++)

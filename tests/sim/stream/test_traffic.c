@@ -228,7 +228,7 @@ static void act(void)
 	sim_check_credit(world);
 }
 
-static int finish(struct tow_op *op, struct tow_peer **peer_out)
+static int connection_end(struct tow_op *op, struct tow_peer **peer_out)
 {
 	struct tow_result result = { .size = sizeof(result) };
 	int status = tow_op_wait(op, 50 * MS);
@@ -260,10 +260,10 @@ static void connect_one(void)
 	if (accept_first)
 		assert_int_equal(tow_accept_start(to, NULL, &accept), TOW_OK);
 	assert_int_equal(tow_connect_start(from, address, NULL, &connect), TOW_OK);
-	status = finish(connect, &conn->peers[0]);
+	status = connection_end(connect, &conn->peers[0]);
 	if (!accept_first)
 		assert_int_equal(tow_accept_start(to, NULL, &accept), TOW_OK);
-	other = finish(accept, &conn->peers[1]);
+	other = connection_end(accept, &conn->peers[1]);
 	SIM_CHECK(world, status == TOW_OK ? other == TOW_OK : other == TOW_ECANCELED,
 		  "connect %s, accept %s", tow_status_name(status), tow_status_name(other));
 	SIM_CHECK(world, status == TOW_OK || status == TOW_EREFUSED, "connect: %s",
@@ -390,7 +390,7 @@ static void check_rest(void)
 
 		if (conn->closed[0] || conn->closed[1])
 			continue;
-		session = &conn->peers[i % 2]->session;
+		session = twi_session_of(conn->peers[i % 2]);
 		SIM_CHECK(world,
 			  session->send_count == 0 && session->ready_sends == 0 &&
 				  session->grant_count == 0 && session->ready_grants == 0 &&

@@ -5,6 +5,8 @@
  */
 #include "twt.h"
 
+#include "pair.h"
+
 #include <string.h>
 
 #include <towline/towline.h>
@@ -142,16 +144,6 @@ static void open_both(int how)
 	assert_int_equal(tow_endpoint_address(there, address, sizeof(address)), TOW_OK);
 }
 
-static struct tow_peer *peer_of(struct tow_op *op)
-{
-	struct tow_result result = { .size = sizeof(result) };
-
-	assert_int_equal(tow_op_wait(op, 60 * SECOND), TOW_OK);
-	assert_int_equal(tow_op_result(op, &result), TOW_OK);
-	assert_int_equal(tow_op_release(op), TOW_OK);
-	return result.peer;
-}
-
 /* Connects, accepts, sends a message, and says why the lane was chosen. */
 static const char *meet(void)
 {
@@ -162,8 +154,8 @@ static const char *meet(void)
 
 	assert_int_equal(tow_accept_start(there, NULL, &accept), TOW_OK);
 	assert_int_equal(tow_connect_start(here, address, NULL, &dial), TOW_OK);
-	mine = peer_of(dial);
-	other = peer_of(accept);
+	mine = twt_finish_peer(dial);
+	other = twt_finish_peer(accept);
 	assert_int_equal(tow_recv_start(other, &in, sizeof(in), 1, NULL, &recv), TOW_OK);
 	assert_int_equal(tow_send_start(mine, &out, sizeof(out), 1, NULL, &send), TOW_OK);
 	assert_int_equal(tow_op_wait(recv, SECOND), TOW_OK);
@@ -240,8 +232,7 @@ static void test_another_host(void **state)
 
 static void ends_with(struct tow_op *dial, int status)
 {
-	assert_int_equal(tow_op_wait(dial, 60 * SECOND), status);
-	assert_int_equal(tow_op_release(dial), TOW_OK);
+	assert_int_equal(twt_finish(dial, NULL), status);
 	assert_null(pending);
 }
 

@@ -3,6 +3,8 @@
  */
 #include "twt.h"
 
+#include "pair.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -18,16 +20,6 @@
 
 static struct tow_runtime *runtime;
 static struct tow_peer *a, *b;
-
-static struct tow_peer *peer_of(struct tow_op *op)
-{
-	struct tow_result result = { .size = sizeof(result) };
-
-	assert_int_equal(tow_op_wait(op, 20 * SECOND), TOW_OK);
-	assert_int_equal(tow_op_result(op, &result), TOW_OK);
-	assert_int_equal(tow_op_release(op), TOW_OK);
-	return result.peer;
-}
 
 static int setup(void **state)
 {
@@ -50,8 +42,8 @@ static int setup(void **state)
 	assert_int_equal(tow_endpoint_open(runtime, "loop://failed", &there), TOW_OK);
 	assert_int_equal(tow_accept_start(there, NULL, &accept), TOW_OK);
 	assert_int_equal(tow_connect_start(here, "loop://failed", NULL, &connect), TOW_OK);
-	a = peer_of(connect);
-	b = peer_of(accept);
+	a = twt_finish_peer(connect);
+	b = twt_finish_peer(accept);
 	return 0;
 }
 

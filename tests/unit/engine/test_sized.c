@@ -7,6 +7,8 @@
  */
 #include "twt.h"
 
+#include "pair.h"
+
 #include <dirent.h>
 #include <string.h>
 
@@ -513,16 +515,6 @@ static void test_initial_options(void **state)
 	assert_memory_equal(&made, &written, sizeof(made));
 }
 
-static struct tow_peer *peer_of(struct tow_op *done)
-{
-	struct tow_result result = TOW_RESULT_INIT;
-
-	assert_int_equal(tow_op_wait(done, 5000 * MS), TOW_OK);
-	assert_int_equal(tow_op_result(done, &result), TOW_OK);
-	tow_op_release(done);
-	return result.peer;
-}
-
 static int set_up(void **state)
 {
 	struct tow_call_options streaming = TOW_CALL_OPTIONS_INIT;
@@ -536,8 +528,8 @@ static int set_up(void **state)
 	assert_int_equal(tow_endpoint_open(runtime, "loop://right", &right), TOW_OK);
 	assert_int_equal(tow_accept_start(right, NULL, &accept), TOW_OK);
 	assert_int_equal(tow_connect_start(left, "loop://right", NULL, &connect), TOW_OK);
-	client = peer_of(connect);
-	server = peer_of(accept);
+	client = twt_finish_peer(connect);
+	server = twt_finish_peer(accept);
 	assert_int_equal(tow_group_open(runtime, NULL, &group), TOW_OK);
 	assert_int_equal(tow_device_open(runtime, "fake", &device), TOW_OK);
 	assert_int_equal(tow_device_alloc(device, 4096, &memory), TOW_OK);

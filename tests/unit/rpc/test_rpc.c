@@ -66,7 +66,7 @@ static void hold(struct tow_call_in *call, void *user)
 	held[held_count++] = call;
 }
 
-static int finish(struct tow_op *op, struct tow_call_result *out)
+static int call_end(struct tow_op *op, struct tow_call_result *out)
 {
 	int status = tow_op_wait(op, 1000 * MS);
 
@@ -164,7 +164,7 @@ static void echo_once(size_t bytes, bool view)
 	assert_int_equal(tow_call_start(client, "echo", big, bytes, view ? NULL : back,
 					view ? 0 : bytes, &options, &op),
 			 TOW_OK);
-	assert_int_equal(finish(op, &result), TOW_OK);
+	assert_int_equal(call_end(op, &result), TOW_OK);
 	assert_int_equal(result.bytes, bytes);
 	if (bytes > 0)
 		assert_true(same(result.data, bytes, 3));
@@ -193,26 +193,26 @@ static void test_failures_of_the_server(void **state)
 	(void)state;
 	assert_int_equal(tow_method_register(runtime, "no", refuse, text, NULL), TOW_OK);
 	assert_int_equal(tow_call_start(client, "no", big, 10, NULL, 0, NULL, &op), TOW_OK);
-	assert_int_equal(finish(op, &result), TOW_EREMOTE);
+	assert_int_equal(call_end(op, &result), TOW_EREMOTE);
 	assert_int_equal(result.code, 42);
 	assert_string_equal(result.text, "not today");
 	tow_op_release(op);
 	/* with a large body, which is taken back */
 	assert_int_equal(tow_call_start(client, "none", big, BIG, NULL, 0, NULL, &op), TOW_OK);
-	assert_int_equal(finish(op, &result), TOW_ENOTSUP);
+	assert_int_equal(call_end(op, &result), TOW_ENOTSUP);
 	assert_non_null(strstr(result.text, "no method"));
 	tow_op_release(op);
 	assert_int_equal(tow_method_deregister(runtime, "no"), TOW_OK);
 	assert_int_equal(tow_method_deregister(runtime, "no"), TOW_EINVAL);
 	assert_int_equal(tow_call_start(client, "no", NULL, 0, NULL, 0, NULL, &op), TOW_OK);
-	assert_int_equal(finish(op, NULL), TOW_ENOTSUP);
+	assert_int_equal(call_end(op, NULL), TOW_ENOTSUP);
 	tow_op_release(op);
 	/* too long for the buffer, inline and not */
 	assert_int_equal(tow_call_start(client, "echo", big, 100, big, 99, NULL, &op), TOW_OK);
-	assert_int_equal(finish(op, NULL), TOW_ETRUNCATED);
+	assert_int_equal(call_end(op, NULL), TOW_ETRUNCATED);
 	tow_op_release(op);
 	assert_int_equal(tow_call_start(client, "echo", big, BIG, big, 99, NULL, &op), TOW_OK);
-	assert_int_equal(finish(op, NULL), TOW_ETRUNCATED);
+	assert_int_equal(call_end(op, NULL), TOW_ETRUNCATED);
 	tow_op_release(op);
 	check_empty();
 }
@@ -229,7 +229,7 @@ static void told(const char *method, uint64_t request_bytes, uint64_t response_b
 	assert_int_equal(tow_call_start(client, method, big, request_bytes, big, response_bytes,
 					&options, &op),
 			 TOW_OK);
-	assert_int_equal(finish(op, NULL), status);
+	assert_int_equal(call_end(op, NULL), status);
 	snprintf(head, sizeof(head), "call of %s with %llu bytes to loop://right", method,
 		 (unsigned long long)request_bytes);
 	if (strstr(tow_error_message(), head) == NULL || strstr(tow_error_message(), text) == NULL)
@@ -275,7 +275,7 @@ static void test_deadline_and_cancel(void **state)
 	assert_int_equal(held_count, 1);
 	assert_in_range(tow_call_remaining_ns(held[0]), 1 * MS, 5 * MS);
 	assert_false(tow_call_canceled(held[0]));
-	assert_int_equal(finish(op, NULL), TOW_EDEADLINE);
+	assert_int_equal(call_end(op, NULL), TOW_EDEADLINE);
 	settle();
 	assert_true(tow_call_canceled(held[0]));
 	assert_int_equal(tow_call_remaining_ns(held[0]), 0);
@@ -291,7 +291,7 @@ static void test_deadline_and_cancel(void **state)
 		if (i == 1)
 			settle();
 		assert_int_equal(tow_op_cancel(op), TOW_OK);
-		assert_int_equal(finish(op, NULL), TOW_ECANCELED);
+		assert_int_equal(call_end(op, NULL), TOW_ECANCELED);
 		tow_op_release(op);
 		settle();
 		for (int j = 0; j < held_count; j++) {
@@ -324,7 +324,7 @@ static void test_reply_later_and_twice(void **state)
 	assert_ptr_equal(tow_call_peer(held[0]), server);
 	assert_int_equal(tow_reply_start(held[0], 0, NULL, 5, NULL, &reply), TOW_EINVAL);
 	assert_int_equal(tow_reply_start(held[0], 0, NULL, 0, NULL, &reply), TOW_OK);
-	assert_int_equal(finish(op, &result), TOW_OK);
+	assert_int_equal(call_end(op, &result), TOW_OK);
 	assert_int_equal(result.bytes, 0);
 	assert_true(result.serve_ns >= 2 * MS - MS / 10);
 	assert_true(result.total_ns >= result.serve_ns);
@@ -349,25 +349,25 @@ static void test_limits(void **state)
 	assert_int_equal(tow_method_register(runtime, "a\"b", hold, NULL, &limits), TOW_EINVAL);
 	assert_int_equal(tow_method_register(runtime, "null", NULL, NULL, &limits), TOW_EINVAL);
 	assert_int_equal(tow_call_start(client, "few", big, BIG, NULL, 0, NULL, &ops[0]), TOW_OK);
-	assert_int_equal(finish(ops[0], &result), TOW_EINVAL);
+	assert_int_equal(call_end(ops[0], &result), TOW_EINVAL);
 	tow_op_release(ops[0]);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(tow_call_start(client, "few", big, i == 0 ? 100000 : 8, NULL, 0,
 						NULL, &ops[i]),
 				 TOW_OK);
 	settle();
-	assert_int_equal(finish(ops[2], &result), TOW_EBUSY);
+	assert_int_equal(call_end(ops[2], &result), TOW_EBUSY);
 	assert_int_equal(held_count, 2);
 	tow_op_release(ops[2]);
 	assert_int_equal(tow_reply_start(held[1], 0, NULL, 0, NULL, NULL), TOW_OK);
-	assert_int_equal(finish(ops[1], NULL), TOW_OK);
+	assert_int_equal(call_end(ops[1], NULL), TOW_OK);
 	assert_int_equal(tow_call_start(client, "few", big, 100000, NULL, 0, NULL, &ops[2]),
 			 TOW_OK);
-	assert_int_equal(finish(ops[2], &result), TOW_EBUSY); /* holds too much */
+	assert_int_equal(call_end(ops[2], &result), TOW_EBUSY); /* holds too much */
 	tow_op_release(ops[1]);
 	tow_op_release(ops[2]);
 	assert_int_equal(tow_reply_start(held[0], 0, NULL, 0, NULL, NULL), TOW_OK);
-	assert_int_equal(finish(ops[0], NULL), TOW_OK);
+	assert_int_equal(call_end(ops[0], NULL), TOW_OK);
 	tow_op_release(ops[0]);
 	/* beyond the window they wait at the client */
 	held_count = 0;
@@ -383,7 +383,7 @@ static void test_limits(void **state)
 		settle();
 	}
 	for (int i = 0; i < 150; i++) {
-		assert_int_equal(finish(ops[i], NULL), TOW_OK);
+		assert_int_equal(call_end(ops[i], NULL), TOW_OK);
 		tow_op_release(ops[i]);
 	}
 	check_empty();
@@ -400,7 +400,7 @@ static void test_table_is_full(void **state)
 	assert_int_equal(tow_call_start(client, "echo", NULL, 0, NULL, 0, NULL, &one), TOW_EBUSY);
 	assert_null(one);
 	for (unsigned i = 0; i < TWI_RPC_RECORDS; i++) {
-		assert_int_equal(finish(ops[i], NULL), TOW_OK);
+		assert_int_equal(call_end(ops[i], NULL), TOW_OK);
 		tow_op_release(ops[i]);
 	}
 	check_empty();
@@ -417,7 +417,7 @@ static void test_pool_is_full(void **state)
 	while (count < 4096 && tow_alloc(runtime, 16384, 0, &rest[count]) == TOW_OK)
 		count++;
 	assert_int_equal(tow_call_start(client, "echo", big, BIG, NULL, 0, NULL, &op), TOW_OK);
-	assert_int_equal(finish(op, &result), TOW_EEXHAUSTED);
+	assert_int_equal(call_end(op, &result), TOW_EEXHAUSTED);
 	assert_non_null(strstr(result.text, "pool"));
 	tow_op_release(op);
 	while (count > 0)
@@ -473,7 +473,7 @@ static void test_peer_goes(void **state)
 	assert_int_equal(held_count, 4);
 	assert_int_equal(tow_peer_close(server), TOW_OK);
 	for (int i = 0; i < 4; i++) {
-		assert_int_equal(finish(ops[i], NULL), TOW_EPEER);
+		assert_int_equal(call_end(ops[i], NULL), TOW_EPEER);
 		assert_true(tow_call_canceled(held[i]));
 		assert_null(tow_call_peer(held[i]));
 		assert_int_equal(tow_reply_start(held[i], 0, big, BIG, NULL, &ops[4]), TOW_OK);
@@ -482,7 +482,7 @@ static void test_peer_goes(void **state)
 		tow_op_release(ops[i]);
 	}
 	assert_int_equal(tow_call_start(client, "hold", big, 8, NULL, 0, NULL, &ops[0]), TOW_OK);
-	assert_int_equal(finish(ops[0], NULL), TOW_EPEER);
+	assert_int_equal(call_end(ops[0], NULL), TOW_EPEER);
 	tow_op_release(ops[0]);
 	check_empty();
 }

@@ -37,7 +37,7 @@ static struct twi_shm_slot *forge(enum twi_shm_type type, uint16_t offer, uint64
 static void test_liar_range(void **state)
 {
 	(void)state;
-	forge(TWI_SHM_IN_POOL, 3, 1 << 20, (32u << 20) - 5, 0);
+	forge(TWI_SHM_IN_POOL, 3, 1 << 20, (uint32_t)twt_shm_pool_bytes - 5, 0);
 	expect_ended(1);
 }
 

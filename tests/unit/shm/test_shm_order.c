@@ -25,19 +25,6 @@ static const struct tow_op_options noted = { .size = sizeof(noted),
 					     .timeout_ns = TOW_FOREVER,
 					     .done = note_end };
 
-/* Drives one side alone until the operation has ended. */
-static void finish_alone(int i, struct tow_op *op)
-{
-	uint64_t until = twi_now_ns() + 20 * TWT_SECOND;
-
-	while (tow_op_test(op) == TOW_AGAIN) {
-		(void)tow_progress(twt_shm.runtime[i]);
-		if (twi_now_ns() > until)
-			fail_msg("an operation does not end");
-	}
-	TWT_OK(tow_op_release(op));
-}
-
 /*
  * Side 0 sends `count` large messages, out of its pool or not, and awaits an answer. Side 1 takes
  * them all, answers, and does nothing more, before side 0 looks once.
@@ -59,9 +46,9 @@ static void play(unsigned count, bool pool, struct tow_op **sends, struct tow_op
 		TWT_OK(tow_send_start(twt_shm.peer[0], data, LARGE, 1, &noted, &sends[i]));
 	}
 	for (unsigned i = 0; i < count; i++)
-		finish_alone(1, recvs[i]);
+		twt_finish_driving(recvs[i], NULL, &twt_shm.runtime[1], 1);
 	TWT_OK(tow_send_start(twt_shm.peer[1], &word[1], 8, 7, NULL, &op));
-	finish_alone(1, op);
+	twt_finish_driving(op, NULL, &twt_shm.runtime[1], 1);
 	assert_int_equal(ended_count, 0);
 }
 

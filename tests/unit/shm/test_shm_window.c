@@ -91,7 +91,7 @@ static uint8_t *look(int i, uint32_t extent, uint64_t offset, uint64_t bytes, bo
 	void *at;
 
 	twi_engine_enter(engine);
-	at = twi_shm_window(twt_shm.peer[i], extent, offset, bytes, write, &got);
+	at = twi_shm_windows.at(twt_shm.peer[i], extent, offset, bytes, write, &got);
 	twi_engine_leave(engine);
 	assert_int_equal(got, status);
 	assert_true((at != NULL) == (status == TOW_OK));
@@ -104,7 +104,7 @@ static uint8_t *across(int i, const void *memory, uint64_t bytes, bool write)
 	uint32_t extent = 99;
 	uint64_t offset = UINT64_MAX;
 
-	assert_true(twi_shm_expose(twt_shm.peer[i], memory, bytes, &extent, &offset));
+	assert_true(twi_shm_windows.expose(twt_shm.peer[i], memory, bytes, &extent, &offset));
 	assert_ptr_equal((uint8_t *)extent_of(i, extent)->base + offset, memory);
 	return look(!i, extent, offset, bytes, write, TOW_OK);
 }
@@ -127,8 +127,8 @@ static void test_reach(void **state)
 	for (int i = 0; i < 2; i++) {
 		uint8_t *memory = twt_shm_take(i, PIECE), *copy = malloc(PIECE), *in, *out;
 
-		assert_true(twi_shm_is(twt_shm.peer[i]));
-		assert_true(twi_shm_writable(twt_shm.peer[i]));
+		assert_true(twi_shm_windows.up(twt_shm.peer[i]));
+		assert_true(twi_shm_windows.writable(twt_shm.peer[i]));
 		twt_fill(memory, PIECE, 3);
 		in = across(i, memory, PIECE, false);
 		out = across(i, memory, PIECE, true);
@@ -211,10 +211,11 @@ static void test_foreign(void **state)
 	uint32_t number = 1;
 
 	(void)state;
-	assert_false(twi_shm_expose(twt_shm.peer[0], heap, sizeof(heap), &number, &offset));
-	assert_false(twi_shm_expose(twt_shm.peer[0], base, extent->bytes + 1, &number, &offset));
-	assert_false(twi_shm_expose(twt_shm.peer[0], base - 1, 2, &number, &offset));
-	assert_true(twi_shm_expose(twt_shm.peer[0], base, extent->bytes, &number, &offset));
+	assert_false(twi_shm_windows.expose(twt_shm.peer[0], heap, sizeof(heap), &number, &offset));
+	assert_false(
+		twi_shm_windows.expose(twt_shm.peer[0], base, extent->bytes + 1, &number, &offset));
+	assert_false(twi_shm_windows.expose(twt_shm.peer[0], base - 1, 2, &number, &offset));
+	assert_true(twi_shm_windows.expose(twt_shm.peer[0], base, extent->bytes, &number, &offset));
 	assert_int_equal(number, 0);
 	assert_int_equal(offset, 0);
 }
@@ -228,7 +229,7 @@ static void test_read_only(void **state)
 		uint8_t *memory = twt_shm_take(i, PIECE), *in;
 
 		twt_fill(memory, PIECE, 4);
-		assert_false(twi_shm_writable(twt_shm.peer[i]));
+		assert_false(twi_shm_windows.writable(twt_shm.peer[i]));
 		in = across(i, memory, PIECE, false);
 		assert_true(twt_same(in, PIECE, 4));
 		assert_false(can_write(in));
@@ -288,7 +289,7 @@ static void test_liar_reader(void **state)
 
 	(void)state;
 	twi_runtime_engine(twt_shm.runtime[0])->knobs.shm_peer_writes = 0;
-	assert_true(twi_shm_expose(twt_shm.peer[0], memory, GROWN, &extent, &offset));
+	assert_true(twi_shm_windows.expose(twt_shm.peer[0], memory, GROWN, &extent, &offset));
 	look(1, extent, offset, GROWN, false, TOW_EPROTOCOL);
 	assert_non_null(strstr(tow_error_message(), "descriptor of extent 1 is not"));
 	assert_int_equal(twt_shm_inside(1)->failed, TOW_EPROTOCOL);
@@ -306,7 +307,7 @@ static void test_liar_sealed(void **state)
 	/* F_SEAL_FUTURE_WRITE, which not every libc names */
 	if (fcntl(extent_of(0, 1)->fd, F_ADD_SEALS, 0x0010) != 0)
 		skip();
-	assert_true(twi_shm_expose(twt_shm.peer[0], memory, GROWN, &extent, &offset));
+	assert_true(twi_shm_windows.expose(twt_shm.peer[0], memory, GROWN, &extent, &offset));
 	twt_shm_settle(); /* found by the socket's poll this time */
 	assert_int_equal(twt_shm_inside(1)->failed, TOW_EPROTOCOL);
 	assert_int_equal(twt_shm_counted(1, TWI_C_protocol_errors), 1);
@@ -340,7 +341,7 @@ static void test_no_room(void **state)
 	none.rlim_max = old.rlim_max;
 	TWT_OK(setrlimit(RLIMIT_AS, &none));
 	kept = 0;
-	(void)twi_shm_window(twt_shm.peer[1], 0, 0, 8, true, &kept);
+	(void)twi_shm_windows.at(twt_shm.peer[1], 0, 0, 8, true, &kept);
 	TWT_OK(setrlimit(RLIMIT_AS, &old));
 	assert_int_equal(kept, TOW_ENOMEM);
 #else
@@ -353,7 +354,7 @@ static void test_no_room(void **state)
 static void test_held(void **state)
 {
 	uint8_t *memory = twt_shm_take(0, PIECE), *in, *out;
-	struct twi_shm_link *link = twi_shm_window_hold(twt_shm.peer[1]);
+	struct twi_window_hold *link = twi_shm_windows.hold(twt_shm.peer[1]);
 	uint64_t offset;
 	uint32_t extent;
 
@@ -364,13 +365,14 @@ static void test_held(void **state)
 	TWT_OK(tow_peer_close(twt_shm.peer[0]));
 	twt_shm_settle();
 	assert_int_equal(twt_shm_inside(1)->failed, TOW_EPEER);
-	assert_false(twi_shm_is(twt_shm.peer[1]));
-	assert_false(twi_shm_writable(twt_shm.peer[1]));
-	assert_null(twi_shm_window_hold(twt_shm.peer[1]));
+	assert_false(twi_shm_windows.up(twt_shm.peer[1]));
+	assert_false(twi_shm_windows.writable(twt_shm.peer[1]));
+	assert_null(twi_shm_windows.hold(twt_shm.peer[1]));
 	assert_int_equal(twi_shm_window_pid(twt_shm.peer[1]), 0);
-	twi_shm_window_wrote(twt_shm.peer[1]);
+	twi_shm_windows.wrote(twt_shm.peer[1]);
 	look(1, 0, 0, 1, false, TOW_EPEER);
-	assert_false(twi_shm_expose(twt_shm.peer[1], extent_of(1, 0)->base, 8, &extent, &offset));
+	assert_false(twi_shm_windows.expose(twt_shm.peer[1], extent_of(1, 0)->base, 8, &extent,
+					    &offset));
 	twt_fill(out, PIECE, 7);
 	assert_true(twt_same(memory, PIECE, 7));
 	TWT_OK(tow_runtime_close(twt_shm.runtime[0])); /* its pool is unmapped there */
@@ -380,25 +382,25 @@ static void test_held(void **state)
 	assert_true(twt_same(in, PIECE, 8));
 	TWT_OK(tow_peer_close(twt_shm.peer[1]));
 	assert_true(twt_same(in, PIECE, 8));
-	twi_shm_window_release(link);
+	twi_shm_windows.release(link);
 	assert_false(can_write(out));
 }
 
 /* Two holds, and a descriptor that was never used: all ends with the last of them. */
 static void test_holds(void **state)
 {
-	struct twi_shm_link *links[2];
+	struct twi_window_hold *links[2];
 	int fds;
 
 	(void)state;
 	for (int k = 0; k < 2; k++)
-		links[k] = twi_shm_window_hold(twt_shm.peer[1]);
+		links[k] = twi_shm_windows.hold(twt_shm.peer[1]);
 	assert_ptr_equal(links[0], links[1]);
 	TWT_OK(tow_peer_close(twt_shm.peer[1]));
 	fds = twt_fd_count();
-	twi_shm_window_release(links[0]);
+	twi_shm_windows.release(links[0]);
 	assert_int_equal(twt_fd_count(), fds);
-	twi_shm_window_release(links[1]);
+	twi_shm_windows.release(links[1]);
 	assert_int_equal(twt_fd_count(), fds - 1);
 }
 
@@ -412,10 +414,10 @@ static void test_wake(void **state)
 	while (recv(twt_shm_inside(1)->socket.fd, &byte, 1, MSG_DONTWAIT) > 0)
 		; /* bells of before */
 	atomic_store(asleep, 0);
-	twi_shm_window_wrote(twt_shm.peer[0]);
+	twi_shm_windows.wrote(twt_shm.peer[0]);
 	assert_int_equal(recv(twt_shm_inside(1)->socket.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK), -1);
 	atomic_store(asleep, 1);
-	twi_shm_window_wrote(twt_shm.peer[0]);
+	twi_shm_windows.wrote(twt_shm.peer[0]);
 	assert_int_equal(atomic_load(asleep), 0);
 	assert_int_equal(recv(twt_shm_inside(1)->socket.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK), 1);
 }

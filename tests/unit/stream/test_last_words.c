@@ -36,14 +36,6 @@ static struct tow_runtime *runtime;
 static struct twi_engine *engine;
 static struct tow_peer *liar, *judge; /* the two ends of one connection */
 
-static struct tow_result finish(struct tow_op *op)
-{
-	struct tow_result result;
-
-	(void)twt_finish(op, &result);
-	return result;
-}
-
 static void open_way(const struct way *way)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
@@ -68,8 +60,8 @@ static void open_way(const struct way *way)
 	assert_int_equal(tow_endpoint_address(there, address, sizeof(address)), TOW_OK);
 	assert_int_equal(tow_accept_start(there, NULL, &accept), TOW_OK);
 	assert_int_equal(tow_connect_start(here, address, NULL, &connect), TOW_OK);
-	liar = finish(connect).peer;
-	judge = finish(accept).peer;
+	liar = twt_finish_peer(connect);
+	judge = twt_finish_peer(accept);
 }
 
 static void close_way(void)
@@ -86,8 +78,8 @@ static void say(const struct twi_frame *frame)
 {
 	twi_engine_enter(engine);
 	twi_engine_bind_ring(engine);
-	assert_true(twi_session_put(&liar->session, frame));
-	liar->session.urgent = true;
+	assert_true(twi_session_put(twi_session_of(liar), frame));
+	twi_session_of(liar)->urgent = true;
 	twi_engine_leave(engine);
 	assert_int_equal(tow_flush(runtime), TOW_OK);
 }
@@ -123,11 +115,11 @@ static const struct {
 /* Its message names the rule, and what breaking it is; `told`: the other side has said so. */
 static void expect_words(struct tow_op *op, int status, unsigned rule, bool told)
 {
-	const struct tow_result result = finish(op);
-	const char *words = tow_error_message();
+	const char *words;
 	char number[64];
 
-	assert_int_equal(result.status, status);
+	assert_int_equal(twt_finish(op, NULL), status);
+	words = tow_error_message();
 	snprintf(number, sizeof(number), "broke rule %u of the protocol: ", rule);
 	if (strstr(words, number) == NULL || strstr(words, twi_rule_text(rule)) == NULL ||
 	    (strstr(words, "it says that this side") != NULL) != told)
@@ -172,7 +164,7 @@ static void test_words_outlive_the_peer(void **state)
 		say(&lies[0].frame);
 		expect_words(there, TOW_EPROTOCOL, lies[0].rule, false);
 		assert_int_equal(tow_send_start(judge, &word[2], 8, 1, NULL, &later), TOW_OK);
-		assert_int_equal(finish(later).status, TOW_EPROTOCOL);
+		assert_int_equal(twt_finish(later, NULL), TOW_EPROTOCOL);
 		assert_int_equal(tow_peer_close(judge), TOW_OK);
 		expect_words(here, TOW_EPEER, lies[0].rule, true);
 		assert_int_equal(tow_peer_close(liar), TOW_OK);

@@ -8,11 +8,11 @@
 static void test_numbers_without_a_gap(void **state)
 {
 	(void)state;
-	assert_int_equal(say_eager(1, 0, 4), TOW_OK);
-	assert_int_equal(say_eager(3, 0, 4), TOW_EPROTOCOL);
-	assert_int_equal(say_eager(1, 0, 4), TOW_EPROTOCOL);
-	assert_int_equal(say(TWI_FRAME_RTS, 1, 0, 9999), TOW_EPROTOCOL);
-	assert_int_equal(say(TWI_FRAME_RTS, 2, 0, 9999), TOW_OK);
+	assert_int_equal(twt_far_say_eager(1, 0, 4), TOW_OK);
+	assert_int_equal(twt_far_say_eager(3, 0, 4), TOW_EPROTOCOL);
+	assert_int_equal(twt_far_say_eager(1, 0, 4), TOW_EPROTOCOL);
+	assert_int_equal(twt_far_say(TWI_FRAME_RTS, 1, 0, 9999), TOW_EPROTOCOL);
+	assert_int_equal(twt_far_say(TWI_FRAME_RTS, 2, 0, 9999), TOW_OK);
 }
 
 static void test_no_more_than_the_credit(void **state)
@@ -23,45 +23,45 @@ static void test_no_more_than_the_credit(void **state)
 
 	(void)state;
 	for (; seq <= CREDIT / cost; seq++)
-		assert_int_equal(say_eager(seq, 0, EAGER), TOW_OK);
-	assert_int_equal(session->unexpected_bytes, (seq - 1) * EAGER);
-	assert_int_equal(say_eager(seq, 0, EAGER), TOW_EPROTOCOL);
-	op = recv_op(EAGER, 0);
-	assert_int_equal(status_of(op), TOW_OK);
-	assert_memory_equal(room, bytes, EAGER);
-	assert_int_equal(say_eager(seq, 0, EAGER), TOW_OK);
-	assert_int_equal(say_eager(seq + 1, 0, EAGER + 1), TOW_EPROTOCOL);
+		assert_int_equal(twt_far_say_eager(seq, 0, EAGER), TOW_OK);
+	assert_int_equal(twt_far.session->unexpected_bytes, (seq - 1) * EAGER);
+	assert_int_equal(twt_far_say_eager(seq, 0, EAGER), TOW_EPROTOCOL);
+	op = twt_far_recv_op(EAGER, 0);
+	assert_int_equal(twt_far_status_of(op), TOW_OK);
+	assert_memory_equal(twt_far.room, twt_far.bytes, EAGER);
+	assert_int_equal(twt_far_say_eager(seq, 0, EAGER), TOW_OK);
+	assert_int_equal(twt_far_say_eager(seq + 1, 0, EAGER + 1), TOW_EPROTOCOL);
 }
 
 static void test_grants_that_are_none(void **state)
 {
-	struct tow_op *op = send_op(LARGE, 1);
+	struct tow_op *op = twt_far_send_op(LARGE, 1);
 
 	(void)state;
-	assert_int_equal(say(TWI_FRAME_CTS, 2, 0, LARGE), TOW_EPROTOCOL);
-	assert_int_equal(say(TWI_FRAME_CTS, 1, 0, LARGE - 1), TOW_EPROTOCOL);
-	assert_int_equal(say(TWI_FRAME_CTS, 1, 0, LARGE), TOW_OK);
-	assert_int_equal(say(TWI_FRAME_CTS, 1, 0, LARGE), TOW_EPROTOCOL);
-	assert_int_equal(status_of(send_op(10, 1)), TOW_OK);
-	assert_int_equal(say(TWI_FRAME_CTS, 2, 0, 10), TOW_OK); /* gone: nothing happens */
-	assert_int_equal(status_of(op), TOW_AGAIN);
+	assert_int_equal(twt_far_say(TWI_FRAME_CTS, 2, 0, LARGE), TOW_EPROTOCOL);
+	assert_int_equal(twt_far_say(TWI_FRAME_CTS, 1, 0, LARGE - 1), TOW_EPROTOCOL);
+	assert_int_equal(twt_far_say(TWI_FRAME_CTS, 1, 0, LARGE), TOW_OK);
+	assert_int_equal(twt_far_say(TWI_FRAME_CTS, 1, 0, LARGE), TOW_EPROTOCOL);
+	assert_int_equal(twt_far_status_of(twt_far_send_op(10, 1)), TOW_OK);
+	assert_int_equal(twt_far_say(TWI_FRAME_CTS, 2, 0, 10), TOW_OK); /* gone: nothing happens */
+	assert_int_equal(twt_far_status_of(op), TOW_AGAIN);
 }
 
 static void test_done_must_be_true(void **state)
 {
-	struct tow_op *op = granted();
+	struct tow_op *op = twt_far_granted();
 	static uint8_t wire[2 * TWI_FRAME_BYTES + LARGE];
 
 	(void)state;
-	assert_int_equal(say(TWI_FRAME_DONE, 2, 0, 0), TOW_EPROTOCOL);
-	assert_int_equal(say(TWI_FRAME_DONE, 1, 0, 0), TOW_EPROTOCOL);
-	assert_int_equal(drink(wire, sizeof(wire) - 1), sizeof(wire) - 1);
-	assert_int_equal(say(TWI_FRAME_DONE, 1, 0, 0), TOW_EPROTOCOL);
-	assert_int_equal(drink(wire, 2), 1);
-	assert_int_equal(status_of(op), TOW_AGAIN);
-	assert_int_equal(say(TWI_FRAME_DONE, 1, 0, 0), TOW_OK);
-	assert_int_equal(status_of(op), TOW_OK);
-	assert_int_equal(say(TWI_FRAME_DONE, 1, 0, 0), TOW_OK);
+	assert_int_equal(twt_far_say(TWI_FRAME_DONE, 2, 0, 0), TOW_EPROTOCOL);
+	assert_int_equal(twt_far_say(TWI_FRAME_DONE, 1, 0, 0), TOW_EPROTOCOL);
+	assert_int_equal(twt_far_drink(wire, sizeof(wire) - 1), sizeof(wire) - 1);
+	assert_int_equal(twt_far_say(TWI_FRAME_DONE, 1, 0, 0), TOW_EPROTOCOL);
+	assert_int_equal(twt_far_drink(wire, 2), 1);
+	assert_int_equal(twt_far_status_of(op), TOW_AGAIN);
+	assert_int_equal(twt_far_say(TWI_FRAME_DONE, 1, 0, 0), TOW_OK);
+	assert_int_equal(twt_far_status_of(op), TOW_OK);
+	assert_int_equal(twt_far_say(TWI_FRAME_DONE, 1, 0, 0), TOW_OK);
 }
 
 static void test_acks_must_be_true(void **state)
@@ -69,14 +69,14 @@ static void test_acks_must_be_true(void **state)
 	uint64_t cost = twi_frame_cost(10);
 
 	(void)state;
-	send_op(10, 0);
-	send_op(10, 0);
-	assert_int_equal(say(TWI_FRAME_ACK, 3, 0, 0), TOW_EPROTOCOL);
-	assert_int_equal(say(TWI_FRAME_ACK, 2, 2 * cost + 1, 0), TOW_EPROTOCOL);
-	assert_int_equal(say(TWI_FRAME_ACK, 2, cost, 0), TOW_OK);
-	assert_int_equal(say(TWI_FRAME_ACK, 1, cost, 0), TOW_EPROTOCOL);
-	assert_int_equal(say(TWI_FRAME_ACK, 2, cost - 1, 0), TOW_EPROTOCOL);
-	assert_int_equal(say(TWI_FRAME_ACK, 2, 2 * cost, 0), TOW_OK);
+	twt_far_send_op(10, 0);
+	twt_far_send_op(10, 0);
+	assert_int_equal(twt_far_say(TWI_FRAME_ACK, 3, 0, 0), TOW_EPROTOCOL);
+	assert_int_equal(twt_far_say(TWI_FRAME_ACK, 2, 2 * cost + 1, 0), TOW_EPROTOCOL);
+	assert_int_equal(twt_far_say(TWI_FRAME_ACK, 2, cost, 0), TOW_OK);
+	assert_int_equal(twt_far_say(TWI_FRAME_ACK, 1, cost, 0), TOW_EPROTOCOL);
+	assert_int_equal(twt_far_say(TWI_FRAME_ACK, 2, cost - 1, 0), TOW_EPROTOCOL);
+	assert_int_equal(twt_far_say(TWI_FRAME_ACK, 2, 2 * cost, 0), TOW_OK);
 }
 
 static void test_data_must_be_in_place(void **state)
@@ -96,34 +96,34 @@ static void test_data_must_be_in_place(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < twi_array_count(wrong); i++) {
-		struct tow_op *op = asked(1);
+		struct tow_op *op = twt_far_asked(1);
 
 		assert_int_equal(
-			say_data(wrong[i].seq, wrong[i].offset, wrong[i].n, wrong[i].flags),
+			twt_far_say_data(wrong[i].seq, wrong[i].offset, wrong[i].n, wrong[i].flags),
 			TOW_EPROTOCOL);
-		twi_session_fail(session, TOW_EPROTOCOL);
-		assert_int_equal(status_of(op), TOW_EPROTOCOL);
-		close_session();
-		open_session(CREDIT, EAGER);
+		twi_session_fail(twt_far.session, TOW_EPROTOCOL);
+		assert_int_equal(twt_far_status_of(op), TOW_EPROTOCOL);
+		twt_far_close_session();
+		twt_far_open_session(CREDIT, EAGER);
 	}
-	asked(1);
-	assert_int_equal(say_data(1, 0, LARGE, 0), TOW_OK);
-	assert_int_equal(say_data(1, LARGE, 1, 0), TOW_EPROTOCOL);
+	twt_far_asked(1);
+	assert_int_equal(twt_far_say_data(1, 0, LARGE, 0), TOW_OK);
+	assert_int_equal(twt_far_say_data(1, LARGE, 1, 0), TOW_EPROTOCOL);
 }
 
 static void test_large_message(void **state)
 {
-	struct tow_op *op = asked(1);
+	struct tow_op *op = twt_far_asked(1);
 
 	(void)state;
-	assert_int_equal(say_data(1, 0, 1234, 0), TOW_OK);
-	assert_int_equal(say_data(1, 1234, LARGE - 1234, 0), TOW_OK);
-	assert_int_equal(status_of(op), TOW_AGAIN);
-	assert_int_equal(say_data(1, LARGE, 0, TWI_FRAME_LAST), TOW_OK);
-	assert_int_equal(status_of(op), TOW_OK);
+	assert_int_equal(twt_far_say_data(1, 0, 1234, 0), TOW_OK);
+	assert_int_equal(twt_far_say_data(1, 1234, LARGE - 1234, 0), TOW_OK);
+	assert_int_equal(twt_far_status_of(op), TOW_AGAIN);
+	assert_int_equal(twt_far_say_data(1, LARGE, 0, TWI_FRAME_LAST), TOW_OK);
+	assert_int_equal(twt_far_status_of(op), TOW_OK);
 	assert_int_equal(op->result_bytes, LARGE);
-	assert_memory_equal(room, bytes, LARGE);
-	expect(TWI_FRAME_DONE, 1);
+	assert_memory_equal(twt_far.room, twt_far.bytes, LARGE);
+	twt_far_expect(TWI_FRAME_DONE, 1);
 }
 
 static void test_frames_cut_anywhere(void **state)
@@ -134,25 +134,26 @@ static void test_frames_cut_anywhere(void **state)
 
 	(void)state;
 	for (size_t cut = 0; cut <= all; cut++) {
-		struct tow_op *op = recv_op(50, 3);
+		struct tow_op *op = twt_far_recv_op(50, 3);
 
 		for (size_t i = 0; i < 3; i++) {
 			head.seq = i + 1;
 			twi_frame_put(wire + i * one, &head);
-			memcpy(wire + i * one + TWI_FRAME_BYTES, bytes + i, 50);
+			memcpy(wire + i * one + TWI_FRAME_BYTES, twt_far.bytes + i, 50);
 		}
-		memset(room, 0, 50);
-		assert_int_equal(twi_session_control_in(session, wire, cut), TOW_OK);
-		assert_int_equal(twi_session_control_in(session, wire + cut, all - cut), TOW_OK);
-		assert_int_equal(status_of(op), TOW_OK);
-		assert_memory_equal(room, bytes, 50);
-		assert_int_equal(status_of(recv_op(50, 3)), TOW_OK);
-		assert_memory_equal(room, bytes + 1, 50);
-		assert_int_equal(status_of(recv_op(50, 3)), TOW_OK);
-		assert_memory_equal(room, bytes + 2, 50);
-		assert_int_equal(session->credit_charged, session->credit_given);
-		close_session();
-		open_session(CREDIT, EAGER);
+		memset(twt_far.room, 0, 50);
+		assert_int_equal(twi_session_control_in(twt_far.session, wire, cut), TOW_OK);
+		assert_int_equal(twi_session_control_in(twt_far.session, wire + cut, all - cut),
+				 TOW_OK);
+		assert_int_equal(twt_far_status_of(op), TOW_OK);
+		assert_memory_equal(twt_far.room, twt_far.bytes, 50);
+		assert_int_equal(twt_far_status_of(twt_far_recv_op(50, 3)), TOW_OK);
+		assert_memory_equal(twt_far.room, twt_far.bytes + 1, 50);
+		assert_int_equal(twt_far_status_of(twt_far_recv_op(50, 3)), TOW_OK);
+		assert_memory_equal(twt_far.room, twt_far.bytes + 2, 50);
+		assert_int_equal(twt_far.session->credit_charged, twt_far.session->credit_given);
+		twt_far_close_session();
+		twt_far_open_session(CREDIT, EAGER);
 	}
 }
 
@@ -163,19 +164,19 @@ static void test_at_most_64_grants(void **state)
 
 	(void)state;
 	for (uint64_t seq = 1; seq <= 70; seq++) {
-		recv_op(LARGE, seq);
-		assert_int_equal(say(TWI_FRAME_RTS, seq, seq, LARGE), TOW_OK);
+		twt_far_recv_op(LARGE, seq);
+		assert_int_equal(twt_far_say(TWI_FRAME_RTS, seq, seq, LARGE), TOW_OK);
 	}
-	while (hear(&frame) == TWI_FRAME_CTS)
+	while (twt_far_hear(&frame) == TWI_FRAME_CTS)
 		heard++;
 	assert_int_equal(heard, TWI_GRANTS_MAX);
-	assert_int_equal(say_data(3, 0, 0, TWI_FRAME_ABORT), TOW_OK);
-	expect(TWI_FRAME_CTS, 65);
+	assert_int_equal(twt_far_say_data(3, 0, 0, TWI_FRAME_ABORT), TOW_OK);
+	twt_far_expect(TWI_FRAME_CTS, 65);
 
 	/* and a peer that grants more than that is wrong */
 	for (uint64_t seq = 1; seq <= 65; seq++) {
-		send_op(LARGE, 0);
-		assert_int_equal(say(TWI_FRAME_CTS, seq, 0, LARGE),
+		twt_far_send_op(LARGE, 0);
+		assert_int_equal(twt_far_say(TWI_FRAME_CTS, seq, 0, LARGE),
 				 seq <= TWI_GRANTS_MAX ? TOW_OK : TOW_EPROTOCOL);
 	}
 }
@@ -190,12 +191,12 @@ static void test_grant_waits_for_room(void **state)
 	unsigned grants = 0;
 
 	(void)state;
-	while (twi_session_put(session, &filler))
+	while (twi_session_put(twt_far.session, &filler))
 		;
-	recv_op(LARGE, 1);
-	assert_int_equal(say(TWI_FRAME_RTS, 1, 1, LARGE), TOW_OK);
-	assert_int_equal(session->grant_count, 0);
-	while (hear(&frame) != 0)
+	twt_far_recv_op(LARGE, 1);
+	assert_int_equal(twt_far_say(TWI_FRAME_RTS, 1, 1, LARGE), TOW_OK);
+	assert_int_equal(twt_far.session->grant_count, 0);
+	while (twt_far_hear(&frame) != 0)
 		grants += frame.type == TWI_FRAME_CTS;
 	assert_int_equal(grants, 1);
 }
@@ -207,30 +208,30 @@ static void test_peer_that_does_not_read(void **state)
 
 	(void)state;
 	for (; seq < 100000 && status == TOW_OK; seq++) {
-		tow_op_release(recv_op(10, 1));
-		status = say(TWI_FRAME_RTS, seq, 1, LARGE);
+		tow_op_release(twt_far_recv_op(10, 1));
+		status = twt_far_say(TWI_FRAME_RTS, seq, 1, LARGE);
 	}
 	assert_int_equal(status, TOW_EPEER);
-	assert_true(session->owed_count <= 2 * engine->ops->count);
+	assert_true(twt_far.session->owed_count <= 2 * twt_far.engine->ops->count);
 }
 
 static void test_bye_is_the_last(void **state)
 {
-	struct tow_op *op = asked(1), *small;
+	struct tow_op *op = twt_far_asked(1), *small;
 	struct twi_frame frame;
 
 	(void)state;
-	small = send_op(10, 1);
-	assert_int_equal(status_of(small), TOW_OK);
-	twi_session_fail(session, TOW_ECLOSED);
-	twi_session_bye(session);
-	assert_int_equal(status_of(op), TOW_ECLOSED);
-	assert_false(twi_session_ack(session));
-	assert_int_equal(hear(&frame), TWI_FRAME_EAGER);
-	assert_int_equal(hear(&frame), TWI_FRAME_BYE);
-	assert_int_equal(hear(&frame), 0);
-	assert_int_equal(status_of(send_op(10, 1)), TOW_ECLOSED);
-	assert_int_equal(status_of(recv_op(10, 1)), TOW_ECLOSED);
+	small = twt_far_send_op(10, 1);
+	assert_int_equal(twt_far_status_of(small), TOW_OK);
+	twi_session_fail(twt_far.session, TOW_ECLOSED);
+	twi_session_bye(twt_far.session);
+	assert_int_equal(twt_far_status_of(op), TOW_ECLOSED);
+	assert_false(twi_session_ack(twt_far.session));
+	assert_int_equal(twt_far_hear(&frame), TWI_FRAME_EAGER);
+	assert_int_equal(twt_far_hear(&frame), TWI_FRAME_BYE);
+	assert_int_equal(twt_far_hear(&frame), 0);
+	assert_int_equal(twt_far_status_of(twt_far_send_op(10, 1)), TOW_ECLOSED);
+	assert_int_equal(twt_far_status_of(twt_far_recv_op(10, 1)), TOW_ECLOSED);
 }
 
 /* After its own end a session listens for the other's alone, behind whatever comes before that. */
@@ -251,16 +252,19 @@ static void test_bye_is_heard_after_the_end(void **state)
 	twi_frame_put(wire + 2 * TWI_FRAME_BYTES + 50, &bye);
 	for (size_t end = 0; end <= last_end; end++) {
 		for (size_t cut = end; cut <= all; cut++) {
-			assert_int_equal(twi_session_control_in(session, wire, end), TOW_OK);
-			twi_session_fail(session, TOW_ECLOSED);
-			assert_int_equal(twi_session_control_in(session, wire + end, cut - end),
+			assert_int_equal(twi_session_control_in(twt_far.session, wire, end),
 					 TOW_OK);
-			assert_int_equal(session->peer_said_bye, cut == all);
-			assert_int_equal(twi_session_control_in(session, wire + cut, all - cut),
-					 TOW_OK);
-			assert_true(session->peer_said_bye);
-			close_session();
-			open_session(CREDIT, EAGER);
+			twi_session_fail(twt_far.session, TOW_ECLOSED);
+			assert_int_equal(
+				twi_session_control_in(twt_far.session, wire + end, cut - end),
+				TOW_OK);
+			assert_int_equal(twt_far.peer->said_bye, cut == all);
+			assert_int_equal(
+				twi_session_control_in(twt_far.session, wire + cut, all - cut),
+				TOW_OK);
+			assert_true(twt_far.peer->said_bye);
+			twt_far_close_session();
+			twt_far_open_session(CREDIT, EAGER);
 		}
 	}
 }
@@ -272,15 +276,15 @@ static void test_end_keeps_what_has_come(void **state)
 	uint8_t wire[TWI_FRAME_BYTES + 50] = { 0 };
 
 	(void)state;
-	assert_int_equal(say(TWI_FRAME_BYE, 0, 0, 0), TOW_OK);
-	assert_true(session->peer_said_bye);
-	assert_int_equal(say_eager(1, 0, 20), TOW_OK);
-	assert_int_equal(say(TWI_FRAME_RTS, 2, 0, LARGE), TOW_OK);
+	assert_int_equal(twt_far_say(TWI_FRAME_BYE, 0, 0, 0), TOW_OK);
+	assert_true(twt_far.peer->said_bye);
+	assert_int_equal(twt_far_say_eager(1, 0, 20), TOW_OK);
+	assert_int_equal(twt_far_say(TWI_FRAME_RTS, 2, 0, LARGE), TOW_OK);
 	twi_frame_put(wire, &head);
-	assert_int_equal(twi_session_control_in(session, wire, sizeof(wire) - 1), TOW_OK);
-	twi_session_fail(session, TOW_EPEER);
-	assert_int_equal(status_of(recv_op(50, 0)), TOW_OK);
-	assert_int_equal(status_of(recv_op(50, 0)), TOW_EPEER);
+	assert_int_equal(twi_session_control_in(twt_far.session, wire, sizeof(wire) - 1), TOW_OK);
+	twi_session_fail(twt_far.session, TOW_EPEER);
+	assert_int_equal(twt_far_status_of(twt_far_recv_op(50, 0)), TOW_OK);
+	assert_int_equal(twt_far_status_of(twt_far_recv_op(50, 0)), TOW_EPEER);
 }
 
 /* Ended while half a message is there, in the table or on its way to a receive. */
@@ -291,26 +295,26 @@ static void test_fini_with_half_a_message(void **state)
 
 	(void)state;
 	twi_frame_put(wire, &head);
-	assert_int_equal(twi_session_control_in(session, wire, 40), TOW_OK);
-	twi_session_fini(session);
-	free(peer);
-	open_session(CREDIT, EAGER);
-	assert_int_equal(twi_session_control_in(session, wire, 40), TOW_OK);
-	recv_op(50, 0); /* waits for the rest */
+	assert_int_equal(twi_session_control_in(twt_far.session, wire, 40), TOW_OK);
+	twi_session_fini(twt_far.session);
+	free(twt_far.peer);
+	twt_far_open_session(CREDIT, EAGER);
+	assert_int_equal(twi_session_control_in(twt_far.session, wire, 40), TOW_OK);
+	twt_far_recv_op(50, 0); /* waits for the rest */
 }
 
 static void test_small_fits_buffer_and_credit(void **state)
 {
 	(void)state;
-	close_session();
-	open_session(64u << 20, 1u << 20);
-	assert_int_equal(status_of(send_op(512u << 10, 0)), TOW_AGAIN);
-	expect(TWI_FRAME_RTS, 1);
-	assert_int_equal(status_of(send_op(128u << 10, 0)), TOW_OK);
-	close_session();
-	open_session(CREDIT, CREDIT - 64);
-	assert_int_equal(status_of(send_op(CREDIT - 64, 0)), TOW_AGAIN);
-	expect(TWI_FRAME_RTS, 1);
+	twt_far_close_session();
+	twt_far_open_session(64u << 20, 1u << 20);
+	assert_int_equal(twt_far_status_of(twt_far_send_op(512u << 10, 0)), TOW_AGAIN);
+	twt_far_expect(TWI_FRAME_RTS, 1);
+	assert_int_equal(twt_far_status_of(twt_far_send_op(128u << 10, 0)), TOW_OK);
+	twt_far_close_session();
+	twt_far_open_session(CREDIT, CREDIT - 64);
+	assert_int_equal(twt_far_status_of(twt_far_send_op(CREDIT - 64, 0)), TOW_AGAIN);
+	twt_far_expect(TWI_FRAME_RTS, 1);
 }
 
 static void test_wrong_streams_and_types(void **state)
@@ -319,10 +323,11 @@ static void test_wrong_streams_and_types(void **state)
 
 	(void)state;
 	memset(junk, 0xff, sizeof(junk));
-	assert_int_equal(twi_session_control_in(session, junk, sizeof(junk)), TOW_EPROTOCOL);
-	assert_int_equal(feed(junk, sizeof(junk), 32), TOW_EPROTOCOL);
-	assert_int_equal(say(TWI_FRAME_DATA, 1, 0, 0), TOW_EPROTOCOL);
-	assert_int_equal(say(TWI_FRAME_HELLO, 0, 0, 0), TOW_EPROTOCOL);
+	assert_int_equal(twi_session_control_in(twt_far.session, junk, sizeof(junk)),
+			 TOW_EPROTOCOL);
+	assert_int_equal(twt_far_feed(junk, sizeof(junk), 32), TOW_EPROTOCOL);
+	assert_int_equal(twt_far_say(TWI_FRAME_DATA, 1, 0, 0), TOW_EPROTOCOL);
+	assert_int_equal(twt_far_say(TWI_FRAME_HELLO, 0, 0, 0), TOW_EPROTOCOL);
 }
 
 int main(void)

@@ -50,18 +50,19 @@ static uint64_t seq_at(enum twi_op_stage stage, uint64_t *bytes_out)
 	for (unsigned i = 0; i < OPS && !lies(); i++) {
 		const struct tow_op *op = ops[(from + i) % OPS];
 
-		if (op == NULL || status_of(op) != TOW_AGAIN || op->kind != TWI_OP_SEND ||
+		if (op == NULL || twt_far_status_of(op) != TOW_AGAIN || op->kind != TWI_OP_SEND ||
 		    op->stage != stage)
 			continue;
 		*bytes_out = op->bytes;
 		return op->seq;
 	}
-	return lies() ? some_seq(session->seq_sent) : 0;
+	return lies() ? some_seq(twt_far.session->seq_sent) : 0;
 }
 
 static bool has_credit(void)
 {
-	return session->credit_charged - session->credit_given + 300 < CREDIT || lies();
+	return twt_far.session->credit_charged - twt_far.session->credit_given + 300 < CREDIT ||
+	       lies();
 }
 
 /* What the other side may answer about this side's messages. */
@@ -72,99 +73,104 @@ static int answer_something(void)
 
 	if (seq == 0)
 		return TOW_OK;
-	send = twi_session_send_find(session, seq);
+	send = twi_session_send_find(twt_far.session, seq);
 	if (below(8) == 0)
-		return say(TWI_FRAME_REFUSE, seq, 0,
-			   send != NULL && send->ready ? 1 + below(4) : 1 + below(2));
+		return twt_far_say(TWI_FRAME_REFUSE, seq, 0,
+				   send != NULL && send->ready ? 1 + below(4) : 1 + below(2));
 	if (send == NULL || lies())
-		return say(TWI_FRAME_CTS, seq, 0, n);
-	return say(TWI_FRAME_DONE, seq, 0, 0);
+		return twt_far_say(TWI_FRAME_CTS, seq, 0, n);
+	return twt_far_say(TWI_FRAME_DONE, seq, 0, 0);
 }
 
 static int say_something(void)
 {
 	uint8_t flags = (uint8_t)below(3);
-	uint64_t seq = some_seq(session->seq_sent);
+	uint64_t seq = some_seq(twt_far.session->seq_sent);
 
 	switch (below(12)) {
 	case 0:
 		if (!has_credit())
 			return TOW_OK;
-		return say_summed(next_seq++, below(2), (uint32_t)below(100),
-				  flags | (below(2) ? TWI_FRAME_SUM : 0), 0, 1 + below(50));
+		return twt_far_say_summed(next_seq++, below(2), (uint32_t)below(100),
+					  flags | (below(2) ? TWI_FRAME_SUM : 0), 0, 1 + below(50));
 	case 1:
 	case 2:
 		if (!has_credit())
 			return TOW_OK;
-		if (session->config.announce && session->ready_grants < TWI_READY_MAX)
+		if (twt_far.session->config.announce &&
+		    twt_far.session->ready_grants < TWI_READY_MAX)
 			flags |= below(2) ? TWI_FRAME_READY : 0;
 		flags |= below(4) == 0 ? TWI_FRAME_SUM : 0;
-		return say_flags(TWI_FRAME_RTS, flags, next_seq++, below(2), some_length());
+		return twt_far_say_flags(TWI_FRAME_RTS, flags, next_seq++, below(2), some_length());
 	case 3:
 	case 4:
 	case 5:
 		return answer_something();
 	case 6:
-		if (session->seq_sent == 0)
+		if (twt_far.session->seq_sent == 0)
 			return TOW_OK;
-		return say(TWI_FRAME_ACK, session->seq_sent, session->credit_used, 0);
+		return twt_far_say(TWI_FRAME_ACK, twt_far.session->seq_sent,
+				   twt_far.session->credit_used, 0);
 	case 7:
-		return lies() ? say(TWI_FRAME_CANCEL, some_seq(next_seq), 0, 0) : TOW_OK;
+		return lies() ? twt_far_say(TWI_FRAME_CANCEL, some_seq(next_seq), 0, 0) : TOW_OK;
 	case 8:
-		return lies() ? say(TWI_FRAME_REFUSE, seq, 0, 1 + below(TWI_REFUSE_END - 1))
+		return lies() ? twt_far_say(TWI_FRAME_REFUSE, seq, 0, 1 + below(TWI_REFUSE_END - 1))
 			      : TOW_OK;
 	case 9:
-		return say(TWI_FRAME_RECEIVED, 0, 0, lies() ? below(100000) : session->tx_head);
+		return twt_far_say(TWI_FRAME_RECEIVED, 0, 0,
+				   lies() ? below(100000) : twt_far.session->tx_head);
 	case 10:
-		return say(below(2) ? TWI_FRAME_PING : TWI_FRAME_PONG, 0, 0, 0);
+		return twt_far_say(below(2) ? TWI_FRAME_PING : TWI_FRAME_PONG, 0, 0, 0);
 	default:
-		return say_flags(TWI_FRAME_ANNOUNCE, flags,
-				 session->seq_sent - (below(2) && session->seq_sent > 0), below(2),
-				 some_length());
+		return twt_far_say_flags(TWI_FRAME_ANNOUNCE, flags,
+					 twt_far.session->seq_sent -
+						 (below(2) && twt_far.session->seq_sent > 0),
+					 below(2), some_length());
 	}
 }
 
 /* Data of what was asked for, mostly in its place. */
 static int send_something(void)
 {
-	const struct twi_grant *grant = &session->grants[below(4)];
-	unsigned c = (unsigned)below(session->config.bulk_count);
+	const struct twi_grant *grant = &twt_far.session->grants[below(4)];
+	unsigned c = (unsigned)below(twt_far.session->config.bulk_count);
 	struct iovec parts[2];
 	uint64_t left;
 
 	if (!grant->used || !twi_stripe_on(grant, c) ||
-	    twi_session_bulk_want(session, c, 1, parts) == 0 || session->channels[c].in_fill > 0 ||
-	    session->channels[c].in_left > 0)
+	    twi_session_bulk_want(twt_far.session, c, 1, parts) == 0 ||
+	    twt_far.session->channels[c].in_fill > 0 || twt_far.session->channels[c].in_left > 0)
 		return TOW_OK;
 	left = twi_stripe_length(grant, c) - grant->at[c];
 	if (below(10) == 0)
-		return say_data_on(c, grant->seq, 0, 0, TWI_FRAME_ABORT, 0);
+		return twt_far_say_data_on(c, grant->seq, 0, 0, TWI_FRAME_ABORT, 0);
 	if (left == 0 || lies())
-		return say_data_on(c, grant->seq, twi_stripe_base(grant, c) + grant->at[c], 0,
-				   TWI_FRAME_LAST | (grant->sum ? TWI_FRAME_SUM : 0),
-				   grant->sum && below(8) ? grant->crc[c] : 0);
-	return say_data_on(c, grant->seq, twi_stripe_base(grant, c) + grant->at[c],
-			   (uint32_t)(1 + below(left)), 0, 0);
+		return twt_far_say_data_on(c, grant->seq, twi_stripe_base(grant, c) + grant->at[c],
+					   0, TWI_FRAME_LAST | (grant->sum ? TWI_FRAME_SUM : 0),
+					   grant->sum && below(8) ? grant->crc[c] : 0);
+	return twt_far_say_data_on(c, grant->seq, twi_stripe_base(grant, c) + grant->at[c],
+				   (uint32_t)(1 + below(left)), 0, 0);
 }
 
 static int break_something(void)
 {
 	uint8_t record[TWI_RESUME_MAX] = { 16 };
-	unsigned c = (unsigned)below(session->config.bulk_count), count = 0;
+	unsigned c = (unsigned)below(twt_far.session->config.bulk_count), count = 0;
 	size_t used;
 	int status;
 
 	if (below(4) == 0) {
-		twi_session_control_broken(session);
-		twi_session_control_resume_put(session, record);
-		twi_put_le64(record + 8, session->tx_acked + below(session->tx_handed -
-								   session->tx_acked + lies() + 1));
-		return twi_session_control_resume(session, record, 16, &used);
+		twi_session_control_broken(twt_far.session);
+		twi_session_control_resume_put(twt_far.session, record);
+		twi_put_le64(record + 8, twt_far.session->tx_acked +
+						 below(twt_far.session->tx_handed -
+						       twt_far.session->tx_acked + lies() + 1));
+		return twi_session_control_resume(twt_far.session, record, 16, &used);
 	}
-	twi_session_bulk_broken(session, c);
-	twi_session_bulk_resume_put(session, c, record);
+	twi_session_bulk_broken(twt_far.session, c);
+	twi_session_bulk_resume_put(twt_far.session, c, record);
 	for (unsigned i = 0; i < TWI_LARGE_MAX; i++) {
-		const struct twi_grant *send = &session->sends[i];
+		const struct twi_grant *send = &twt_far.session->sends[i];
 
 		if (!send->used || !twi_stripe_on(send, c) ||
 		    ((send->open & 1u << c) == 0 && below(4)) || (send->at[c] == 0 && below(2)) ||
@@ -176,8 +182,8 @@ static int break_something(void)
 	}
 	twi_put_le32(record, 16 + count * 16);
 	twi_put_le16(record + 6, (uint16_t)count);
-	twi_put_le64(record + 8, some_seq(session->seq_sent));
-	status = twi_session_bulk_resume(session, c, record, 16 + count * 16, &used);
+	twi_put_le64(record + 8, some_seq(twt_far.session->seq_sent));
+	status = twi_session_bulk_resume(twt_far.session, c, record, 16 + count * 16, &used);
 	resumed += status == TOW_OK;
 	return status;
 }
@@ -188,43 +194,44 @@ static void act(void)
 	uint8_t sink[2000];
 	struct iovec out;
 
-	if (*op != NULL && status_of(*op) == TOW_AGAIN && below(3) == 0)
-		twi_session_abort(session, *op, TOW_ECANCELED, below(2));
-	if (*op != NULL && status_of(*op) != TOW_AGAIN) {
+	if (*op != NULL && twt_far_status_of(*op) == TOW_AGAIN && below(3) == 0)
+		twi_session_abort(twt_far.session, *op, TOW_ECANCELED, below(2));
+	if (*op != NULL && twt_far_status_of(*op) != TOW_AGAIN) {
 		tow_op_release(*op);
 		*op = NULL;
 	}
 	if (*op == NULL)
-		*op = below(2) ? send_op(some_length(), below(2))
-			       : recv_op(some_length(), below(2));
+		*op = below(2) ? twt_far_send_op(some_length(), below(2))
+			       : twt_far_recv_op(some_length(), below(2));
 	if (below(2))
-		drink_on((unsigned)below(session->config.bulk_count), sink, below(sizeof(sink)));
-	if (below(4) && twi_session_control_out(session, &out))
-		twi_session_control_sent(session, 1 + below(out.iov_len));
+		twt_far_drink_on((unsigned)below(twt_far.session->config.bulk_count), sink,
+				 below(sizeof(sink)));
+	if (below(4) && twi_session_control_out(twt_far.session, &out))
+		twi_session_control_sent(twt_far.session, 1 + below(out.iov_len));
 }
 
 static void check_bounds(void)
 {
-	assert_true(session->grant_count <= TWI_GRANTS_MAX);
-	assert_true(session->send_count <= TWI_GRANTS_MAX);
-	assert_true(session->ready_grants <= TWI_READY_MAX);
-	assert_true(session->ready_sends <= TWI_READY_MAX);
-	assert_true(session->credit_charged - session->credit_given <= CREDIT);
-	assert_true(session->tx_acked <= session->tx_handed);
-	assert_true(session->tx_handed <= session->tx_tail);
+	assert_true(twt_far.session->grant_count <= TWI_GRANTS_MAX);
+	assert_true(twt_far.session->send_count <= TWI_GRANTS_MAX);
+	assert_true(twt_far.session->ready_grants <= TWI_READY_MAX);
+	assert_true(twt_far.session->ready_sends <= TWI_READY_MAX);
+	assert_true(twt_far.session->credit_charged - twt_far.session->credit_given <= CREDIT);
+	assert_true(twt_far.session->tx_acked <= twt_far.session->tx_handed);
+	assert_true(twt_far.session->tx_handed <= twt_far.session->tx_tail);
 }
 
 static void one_peer(void)
 {
-	struct twi_session_config config = far_config();
+	struct twi_session_config config = twt_far_config();
 	int status = TOW_OK;
 
-	close_session();
+	twt_far_close_session();
 	config.bulk_count = 1 + (unsigned)below(TWI_BULK_MAX);
 	config.stripe_bytes = 500;
 	config.announce = below(4) > 0;
 	config.checksum_all = below(4) == 0;
-	open_session_with(&config);
+	twt_far_open_session_with(&config);
 	next_seq = 1;
 	for (int i = 0; i < STEPS && status == TOW_OK; i++) {
 		act();
@@ -245,11 +252,11 @@ static void one_peer(void)
 	}
 	assert_true(status == TOW_OK || status == TOW_EPROTOCOL || status == TOW_EPEER);
 	faults += status != TOW_OK;
-	twi_session_fail(session, TOW_EPROTOCOL);
+	twi_session_fail(twt_far.session, TOW_EPROTOCOL);
 	for (int i = 0; i < OPS; i++) {
 		if (ops[i] == NULL)
 			continue;
-		assert_int_not_equal(status_of(ops[i]), TOW_AGAIN);
+		assert_int_not_equal(twt_far_status_of(ops[i]), TOW_AGAIN);
 		tow_op_release(ops[i]);
 		ops[i] = NULL;
 	}

@@ -14,13 +14,13 @@
 
 static void open_channels(unsigned count, bool sums)
 {
-	struct twi_session_config config = far_config();
+	struct twi_session_config config = twt_far_config();
 
-	close_session();
+	twt_far_close_session();
 	config.bulk_count = count;
 	config.stripe_bytes = STRIPE;
 	config.checksum_all = sums;
-	open_session_with(&config);
+	twt_far_open_session_with(&config);
 }
 
 static void test_cut(void **state)
@@ -32,7 +32,7 @@ static void test_cut(void **state)
 			struct twi_grant grant = { .seq = seq, .bytes = n };
 			uint64_t at = 0;
 
-			twi_stripes_cut(session, &grant);
+			twi_stripes_cut(twt_far.session, &grant);
 			assert_int_equal(grant.count, n < 4 * STRIPE ? 1 : 4);
 			assert_int_equal(grant.first, n < 4 * STRIPE ? seq % 4 : 0);
 			for (unsigned c = 0; c < 4; c++) {
@@ -55,21 +55,21 @@ static void test_sent_in_stripes(void **state)
 
 	(void)state;
 	open_channels(3, false);
-	op = granted();
+	op = twt_far_granted();
 	for (unsigned c = 3; c-- > 0;) {
 		uint32_t length = c < 2 ? CUT : LARGE - 2 * CUT;
 
-		drink_head(c, 1, 0, c * CUT, length);
-		assert_int_equal(drink_on(c, wire, length), length);
-		assert_memory_equal(wire, bytes + c * CUT, length);
+		twt_far_drink_head(c, 1, 0, c * CUT, length);
+		assert_int_equal(twt_far_drink_on(c, wire, length), length);
+		assert_memory_equal(wire, twt_far.bytes + c * CUT, length);
 		assert_int_equal(op->stage, TWI_STAGE_BULK);
-		assert_int_equal(say(TWI_FRAME_DONE, 1, 0, 0), TOW_EPROTOCOL);
-		drink_head(c, 1, TWI_FRAME_LAST, c * CUT + length, 0);
+		assert_int_equal(twt_far_say(TWI_FRAME_DONE, 1, 0, 0), TOW_EPROTOCOL);
+		twt_far_drink_head(c, 1, TWI_FRAME_LAST, c * CUT + length, 0);
 	}
 	assert_int_equal(op->stage, TWI_STAGE_SENT);
 	assert_int_equal(op->moved, LARGE);
-	assert_int_equal(say(TWI_FRAME_DONE, 1, 0, 0), TOW_OK);
-	assert_int_equal(status_of(op), TOW_OK);
+	assert_int_equal(twt_far_say(TWI_FRAME_DONE, 1, 0, 0), TOW_OK);
+	assert_int_equal(twt_far_status_of(op), TOW_OK);
 }
 
 static void test_received_in_stripes(void **state)
@@ -78,19 +78,20 @@ static void test_received_in_stripes(void **state)
 
 	(void)state;
 	open_channels(3, false);
-	op = asked(1);
-	assert_int_equal(say_data_on(1, 1, CUT, CUT, 0, 0), TOW_OK);
-	assert_int_equal(say_data_on(2, 1, 2 * CUT, 100, 0, 0), TOW_OK);
-	assert_int_equal(say_data_on(0, 1, 0, CUT, 0, 0), TOW_OK);
-	assert_int_equal(say_data_on(0, 1, CUT, 0, TWI_FRAME_LAST, 0), TOW_OK);
-	assert_int_equal(say_data_on(2, 1, 2 * CUT + 100, LARGE - 2 * CUT - 100, 0, 0), TOW_OK);
-	assert_int_equal(say_data_on(2, 1, LARGE, 0, TWI_FRAME_LAST, 0), TOW_OK);
-	assert_int_equal(status_of(op), TOW_AGAIN);
-	assert_int_equal(say_data_on(1, 1, 2 * CUT, 0, TWI_FRAME_LAST, 0), TOW_OK);
-	assert_int_equal(status_of(op), TOW_OK);
-	assert_memory_equal(room, bytes, LARGE);
-	expect(TWI_FRAME_DONE, 1);
-	assert_int_equal(say_data_on(1, 1, 2 * CUT, 0, TWI_FRAME_LAST, 0), TOW_EPROTOCOL);
+	op = twt_far_asked(1);
+	assert_int_equal(twt_far_say_data_on(1, 1, CUT, CUT, 0, 0), TOW_OK);
+	assert_int_equal(twt_far_say_data_on(2, 1, 2 * CUT, 100, 0, 0), TOW_OK);
+	assert_int_equal(twt_far_say_data_on(0, 1, 0, CUT, 0, 0), TOW_OK);
+	assert_int_equal(twt_far_say_data_on(0, 1, CUT, 0, TWI_FRAME_LAST, 0), TOW_OK);
+	assert_int_equal(twt_far_say_data_on(2, 1, 2 * CUT + 100, LARGE - 2 * CUT - 100, 0, 0),
+			 TOW_OK);
+	assert_int_equal(twt_far_say_data_on(2, 1, LARGE, 0, TWI_FRAME_LAST, 0), TOW_OK);
+	assert_int_equal(twt_far_status_of(op), TOW_AGAIN);
+	assert_int_equal(twt_far_say_data_on(1, 1, 2 * CUT, 0, TWI_FRAME_LAST, 0), TOW_OK);
+	assert_int_equal(twt_far_status_of(op), TOW_OK);
+	assert_memory_equal(twt_far.room, twt_far.bytes, LARGE);
+	twt_far_expect(TWI_FRAME_DONE, 1);
+	assert_int_equal(twt_far_say_data_on(1, 1, 2 * CUT, 0, TWI_FRAME_LAST, 0), TOW_EPROTOCOL);
 }
 
 static void test_out_of_its_stripe(void **state)
@@ -111,19 +112,19 @@ static void test_out_of_its_stripe(void **state)
 	(void)state;
 	for (size_t i = 0; i < twi_array_count(wrong); i++) {
 		open_channels(3, false);
-		asked(1);
-		assert_int_equal(say_data_on(wrong[i].channel, 1, wrong[i].offset, wrong[i].n,
-					     wrong[i].flags, 0),
+		twt_far_asked(1);
+		assert_int_equal(twt_far_say_data_on(wrong[i].channel, 1, wrong[i].offset,
+						     wrong[i].n, wrong[i].flags, 0),
 				 TOW_EPROTOCOL);
 	}
 	/* one that goes whole has one channel: 2 % 3 */
 	open_channels(3, false);
-	send_op(LARGE, 9);
-	recv_op(2000, 1);
-	assert_int_equal(say_eager(1, 5, 0), TOW_OK);
-	assert_int_equal(say(TWI_FRAME_RTS, 2, 1, 2000), TOW_OK);
-	assert_int_equal(say_data_on(2, 2, 0, 2000, 0, 0), TOW_OK);
-	assert_int_equal(say_data_on(1, 2, 2000, 0, TWI_FRAME_LAST, 0), TOW_EPROTOCOL);
+	twt_far_send_op(LARGE, 9);
+	twt_far_recv_op(2000, 1);
+	assert_int_equal(twt_far_say_eager(1, 5, 0), TOW_OK);
+	assert_int_equal(twt_far_say(TWI_FRAME_RTS, 2, 1, 2000), TOW_OK);
+	assert_int_equal(twt_far_say_data_on(2, 2, 0, 2000, 0, 0), TOW_OK);
+	assert_int_equal(twt_far_say_data_on(1, 2, 2000, 0, TWI_FRAME_LAST, 0), TOW_EPROTOCOL);
 }
 
 /* One stripe is aborted: the receive waits for the others' ends, and then for the next message. */
@@ -133,17 +134,17 @@ static void test_abort_of_one_stripe(void **state)
 
 	(void)state;
 	open_channels(3, false);
-	op = asked(1);
-	assert_int_equal(say_data_on(0, 1, 0, CUT, 0, 0), TOW_OK);
-	assert_int_equal(say_data_on(0, 1, CUT, 0, TWI_FRAME_LAST, 0), TOW_OK);
-	assert_int_equal(say_data_on(1, 1, 0, 0, TWI_FRAME_ABORT, 0), TOW_OK);
-	assert_int_equal(say_data_on(1, 1, 0, 0, TWI_FRAME_ABORT, 0), TOW_EPROTOCOL);
+	op = twt_far_asked(1);
+	assert_int_equal(twt_far_say_data_on(0, 1, 0, CUT, 0, 0), TOW_OK);
+	assert_int_equal(twt_far_say_data_on(0, 1, CUT, 0, TWI_FRAME_LAST, 0), TOW_OK);
+	assert_int_equal(twt_far_say_data_on(1, 1, 0, 0, TWI_FRAME_ABORT, 0), TOW_OK);
+	assert_int_equal(twt_far_say_data_on(1, 1, 0, 0, TWI_FRAME_ABORT, 0), TOW_EPROTOCOL);
 	assert_int_equal(op->stage, TWI_STAGE_GRANTED);
-	assert_int_equal(say_data_on(2, 1, 2 * CUT, 10, 0, 0), TOW_OK);
-	assert_int_equal(say_data_on(2, 1, 0, 0, TWI_FRAME_ABORT, 0), TOW_OK);
+	assert_int_equal(twt_far_say_data_on(2, 1, 2 * CUT, 10, 0, 0), TOW_OK);
+	assert_int_equal(twt_far_say_data_on(2, 1, 0, 0, TWI_FRAME_ABORT, 0), TOW_OK);
 	assert_int_equal(op->stage, TWI_STAGE_POSTED);
-	assert_int_equal(say_eager(2, 1, 5), TOW_OK);
-	assert_int_equal(status_of(op), TOW_OK);
+	assert_int_equal(twt_far_say_eager(2, 1, 5), TOW_OK);
+	assert_int_equal(twt_far_status_of(op), TOW_OK);
 }
 
 /* Taken back with one stripe committed and one half sent: each channel stays in step. */
@@ -154,29 +155,30 @@ static void test_taken_back_on_each_channel(void **state)
 
 	(void)state;
 	open_channels(3, false);
-	op = granted();
-	assert_int_equal(drink_on(0, wire, CUT + 2 * TWI_FRAME_BYTES), CUT + 2 * TWI_FRAME_BYTES);
-	assert_int_equal(drink_on(1, wire, 100), 100);
-	assert_true(twi_session_abort(session, op, TOW_EDEADLINE, true));
-	assert_int_equal(drink_on(0, wire, 1), 0);
-	assert_int_equal(drink_on(1, wire, CUT + TWI_FRAME_BYTES - 100),
+	op = twt_far_granted();
+	assert_int_equal(twt_far_drink_on(0, wire, CUT + 2 * TWI_FRAME_BYTES),
+			 CUT + 2 * TWI_FRAME_BYTES);
+	assert_int_equal(twt_far_drink_on(1, wire, 100), 100);
+	assert_true(twi_session_abort(twt_far.session, op, TOW_EDEADLINE, true));
+	assert_int_equal(twt_far_drink_on(0, wire, 1), 0);
+	assert_int_equal(twt_far_drink_on(1, wire, CUT + TWI_FRAME_BYTES - 100),
 			 CUT + TWI_FRAME_BYTES - 100);
-	assert_int_equal(session->send_count, 1);
-	drink_head(1, 1, TWI_FRAME_ABORT, 0, 0);
-	drink_head(2, 1, TWI_FRAME_ABORT, 0, 0);
-	assert_int_equal(session->send_count, 0);
+	assert_int_equal(twt_far.session->send_count, 1);
+	twt_far_drink_head(1, 1, TWI_FRAME_ABORT, 0, 0);
+	twt_far_drink_head(2, 1, TWI_FRAME_ABORT, 0, 0);
+	assert_int_equal(twt_far.session->send_count, 0);
 	/* with all commits begun the message stands, and DONE is nobody's */
-	op = granted();
+	op = twt_far_granted();
 	for (unsigned c = 0; c < 3; c++) {
 		size_t n = (c < 2 ? CUT : LARGE - 2 * CUT) + 2 * TWI_FRAME_BYTES - 1;
 
-		assert_int_equal(drink_on(c, wire, n), n);
+		assert_int_equal(twt_far_drink_on(c, wire, n), n);
 	}
-	assert_true(twi_session_abort(session, op, TOW_EDEADLINE, true));
+	assert_true(twi_session_abort(twt_far.session, op, TOW_EDEADLINE, true));
 	for (unsigned c = 0; c < 3; c++)
-		assert_int_equal(drink_on(c, wire, 100), 1);
-	assert_int_equal(session->send_count, 0);
-	assert_int_equal(say(TWI_FRAME_DONE, 2, 0, 0), TOW_OK);
+		assert_int_equal(twt_far_drink_on(c, wire, 100), 1);
+	assert_int_equal(twt_far.session->send_count, 0);
+	assert_int_equal(twt_far_say(TWI_FRAME_DONE, 2, 0, 0), TOW_OK);
 }
 
 /* The lane holds payload on one channel when a refusal comes: another channel does not end it. */
@@ -188,67 +190,72 @@ static void test_refused_while_one_sends(void **state)
 
 	(void)state;
 	open_channels(3, false);
-	op = granted();
-	assert_int_equal(drink_on(1, wire, 100), 100);
-	assert_true(twi_session_bulk_out(session, 0, LARGE, &out));
-	assert_int_equal(say(TWI_FRAME_REFUSE, 1, 0, TWI_REFUSE_CANCELED), TOW_OK);
-	assert_int_equal(drink_on(1, wire, 1), 1);
-	assert_int_equal(status_of(op), TOW_AGAIN);
-	twi_session_bulk_sent(session, 0, 50);
-	assert_int_equal(status_of(op), TOW_ECANCELED);
+	op = twt_far_granted();
+	assert_int_equal(twt_far_drink_on(1, wire, 100), 100);
+	assert_true(twi_session_bulk_out(twt_far.session, 0, LARGE, &out));
+	assert_int_equal(twt_far_say(TWI_FRAME_REFUSE, 1, 0, TWI_REFUSE_CANCELED), TOW_OK);
+	assert_int_equal(twt_far_drink_on(1, wire, 1), 1);
+	assert_int_equal(twt_far_status_of(op), TOW_AGAIN);
+	twi_session_bulk_sent(twt_far.session, 0, 50);
+	assert_int_equal(twt_far_status_of(op), TOW_ECANCELED);
 }
 
 static void test_small_sums(void **state)
 {
-	uint32_t sum = twi_checksum(0, bytes, 100);
+	uint32_t sum = twi_checksum(0, twt_far.bytes, 100);
 	uint64_t seq = 1;
 
 	(void)state;
 	for (size_t step = 1; step < 140; step += 23) {
-		struct tow_op *op = recv_op(100, 1), *none;
+		struct tow_op *op = twt_far_recv_op(100, 1), *none;
 
-		assert_int_equal(say_summed(seq++, 1, 100, TWI_FRAME_SUM, sum, step), TOW_OK);
-		assert_int_equal(status_of(op), TOW_OK);
-		op = recv_op(100, 1);
-		assert_int_equal(say_summed(seq++, 1, 100, TWI_FRAME_SUM, sum ^ 1, step), TOW_OK);
-		assert_int_equal(status_of(op), TOW_ECORRUPT);
+		assert_int_equal(twt_far_say_summed(seq++, 1, 100, TWI_FRAME_SUM, sum, step),
+				 TOW_OK);
+		assert_int_equal(twt_far_status_of(op), TOW_OK);
+		op = twt_far_recv_op(100, 1);
+		assert_int_equal(twt_far_say_summed(seq++, 1, 100, TWI_FRAME_SUM, sum ^ 1, step),
+				 TOW_OK);
+		assert_int_equal(twt_far_status_of(op), TOW_ECORRUPT);
 		assert_non_null(strstr(tow_error_message(), "loop://them"));
 		assert_non_null(strstr(tow_error_message(), "rpc id"));
 		/* one that has to wait for its receive */
-		assert_int_equal(say_summed(seq++, 1, 100, TWI_FRAME_SUM, sum ^ 1, step), TOW_OK);
-		assert_int_equal(say_summed(seq++, 1, 100, TWI_FRAME_SUM, sum, step), TOW_OK);
-		assert_int_equal(status_of(recv_op(100, 1)), TOW_ECORRUPT);
-		assert_int_equal(status_of(recv_op(100, 1)), TOW_OK);
+		assert_int_equal(twt_far_say_summed(seq++, 1, 100, TWI_FRAME_SUM, sum ^ 1, step),
+				 TOW_OK);
+		assert_int_equal(twt_far_say_summed(seq++, 1, 100, TWI_FRAME_SUM, sum, step),
+				 TOW_OK);
+		assert_int_equal(twt_far_status_of(twt_far_recv_op(100, 1)), TOW_ECORRUPT);
+		assert_int_equal(twt_far_status_of(twt_far_recv_op(100, 1)), TOW_OK);
 		/* and one that does not fit is not looked at */
-		none = recv_op(10, 1);
-		assert_int_equal(say_summed(seq++, 1, 100, TWI_FRAME_SUM, sum ^ 1, step), TOW_OK);
-		assert_int_equal(status_of(none), TOW_ETRUNCATED);
+		none = twt_far_recv_op(10, 1);
+		assert_int_equal(twt_far_say_summed(seq++, 1, 100, TWI_FRAME_SUM, sum ^ 1, step),
+				 TOW_OK);
+		assert_int_equal(twt_far_status_of(none), TOW_ETRUNCATED);
 	}
-	assert_int_equal(session->credit_charged, session->credit_given);
-	assert_int_equal(twi_counter_sum(engine->diag, TWI_C_checksum_mismatches), 2 * 7);
-	assert_int_equal(twi_counter_sum(engine->diag, TWI_C_checksums_checked), 4 * 7);
+	assert_int_equal(twt_far.session->credit_charged, twt_far.session->credit_given);
+	assert_int_equal(twi_counter_sum(twt_far.engine->diag, TWI_C_checksum_mismatches), 2 * 7);
+	assert_int_equal(twi_counter_sum(twt_far.engine->diag, TWI_C_checksums_checked), 4 * 7);
 }
 
 /* The receive is taken back while a summed message arrives: the next one is told the truth. */
 static void test_small_sum_outlives_its_receive(void **state)
 {
-	uint32_t sum = twi_checksum(0, bytes, 100);
+	uint32_t sum = twi_checksum(0, twt_far.bytes, 100);
 	struct twi_frame head = { .type = TWI_FRAME_EAGER, .flags = TWI_FRAME_SUM, .seq = 1 };
 	uint8_t wire[TWI_FRAME_BYTES + 100];
 	struct tow_op *op;
 
 	(void)state;
 	for (unsigned wrong = 0; wrong < 2; wrong++, head.seq++) {
-		op = recv_op(100, 0);
+		op = twt_far_recv_op(100, 0);
 		head.payload_bytes = 100;
 		head.value = sum ^ wrong;
 		twi_frame_put(wire, &head);
-		memcpy(wire + TWI_FRAME_BYTES, bytes, 100);
-		assert_int_equal(twi_session_control_in(session, wire, 60), TOW_OK);
-		assert_true(twi_session_abort(session, op, TOW_EDEADLINE, true));
-		op = recv_op(100, 0);
-		assert_int_equal(twi_session_control_in(session, wire + 60, 72), TOW_OK);
-		assert_int_equal(status_of(op), wrong ? TOW_ECORRUPT : TOW_OK);
+		memcpy(wire + TWI_FRAME_BYTES, twt_far.bytes, 100);
+		assert_int_equal(twi_session_control_in(twt_far.session, wire, 60), TOW_OK);
+		assert_true(twi_session_abort(twt_far.session, op, TOW_EDEADLINE, true));
+		op = twt_far_recv_op(100, 0);
+		assert_int_equal(twi_session_control_in(twt_far.session, wire + 60, 72), TOW_OK);
+		assert_int_equal(twt_far_status_of(op), wrong ? TOW_ECORRUPT : TOW_OK);
 	}
 }
 
@@ -259,34 +266,35 @@ static void test_large_sums(void **state)
 
 		(void)state;
 		open_channels(3, false);
-		op = recv_op(LARGE, 1);
-		assert_int_equal(say_flags(TWI_FRAME_RTS, TWI_FRAME_SUM, 1, 1, LARGE), TOW_OK);
-		expect(TWI_FRAME_CTS, 1);
+		op = twt_far_recv_op(LARGE, 1);
+		assert_int_equal(twt_far_say_flags(TWI_FRAME_RTS, TWI_FRAME_SUM, 1, 1, LARGE),
+				 TOW_OK);
+		twt_far_expect(TWI_FRAME_CTS, 1);
 		for (unsigned c = 0; c < 3; c++) {
 			uint32_t length = c < 2 ? CUT : LARGE - 2 * CUT;
-			uint32_t sum = twi_checksum(0, bytes + c * CUT, length);
+			uint32_t sum = twi_checksum(0, twt_far.bytes + c * CUT, length);
 
-			assert_int_equal(say_data_on(c, 1, c * CUT, length, 0, 0), TOW_OK);
-			assert_int_equal(say_data_on(c, 1, c * CUT + length, 0,
-						     TWI_FRAME_LAST | TWI_FRAME_SUM,
-						     sum ^ (wrong == c)),
+			assert_int_equal(twt_far_say_data_on(c, 1, c * CUT, length, 0, 0), TOW_OK);
+			assert_int_equal(twt_far_say_data_on(c, 1, c * CUT + length, 0,
+							     TWI_FRAME_LAST | TWI_FRAME_SUM,
+							     sum ^ (wrong == c)),
 					 TOW_OK);
 		}
-		assert_int_equal(status_of(op), wrong < 3 ? TOW_ECORRUPT : TOW_OK);
-		expect(wrong < 3 ? TWI_FRAME_REFUSE : TWI_FRAME_DONE, 1);
+		assert_int_equal(twt_far_status_of(op), wrong < 3 ? TOW_ECORRUPT : TOW_OK);
+		twt_far_expect(wrong < 3 ? TWI_FRAME_REFUSE : TWI_FRAME_DONE, 1);
 	}
-	assert_int_equal(twi_counter_sum(engine->diag, TWI_C_checksum_mismatches), 3);
-	assert_int_equal(twi_counter_sum(engine->diag, TWI_C_checksums_checked), 4);
+	assert_int_equal(twi_counter_sum(twt_far.engine->diag, TWI_C_checksum_mismatches), 3);
+	assert_int_equal(twi_counter_sum(twt_far.engine->diag, TWI_C_checksums_checked), 4);
 	/* a commit without the checksum that was promised, and with one that was not */
 	open_channels(1, false);
-	recv_op(LARGE, 1);
-	assert_int_equal(say_flags(TWI_FRAME_RTS, TWI_FRAME_SUM, 1, 1, LARGE), TOW_OK);
-	assert_int_equal(say_data(1, 0, LARGE, 0), TOW_OK);
-	assert_int_equal(say_data(1, LARGE, 0, TWI_FRAME_LAST), TOW_EPROTOCOL);
+	twt_far_recv_op(LARGE, 1);
+	assert_int_equal(twt_far_say_flags(TWI_FRAME_RTS, TWI_FRAME_SUM, 1, 1, LARGE), TOW_OK);
+	assert_int_equal(twt_far_say_data(1, 0, LARGE, 0), TOW_OK);
+	assert_int_equal(twt_far_say_data(1, LARGE, 0, TWI_FRAME_LAST), TOW_EPROTOCOL);
 	open_channels(1, false);
-	asked(1);
-	assert_int_equal(say_data(1, 0, LARGE, 0), TOW_OK);
-	assert_int_equal(say_data_on(0, 1, LARGE, 0, TWI_FRAME_LAST | TWI_FRAME_SUM, 0),
+	twt_far_asked(1);
+	assert_int_equal(twt_far_say_data(1, 0, LARGE, 0), TOW_OK);
+	assert_int_equal(twt_far_say_data_on(0, 1, LARGE, 0, TWI_FRAME_LAST | TWI_FRAME_SUM, 0),
 			 TOW_EPROTOCOL);
 }
 
@@ -302,27 +310,28 @@ static void test_sums_that_are_sent(void **state)
 
 	(void)state;
 	open_channels(1, true);
-	op = send_op(LARGE, 1);
-	assert_int_equal(hear(&frame), TWI_FRAME_RTS);
+	op = twt_far_send_op(LARGE, 1);
+	assert_int_equal(twt_far_hear(&frame), TWI_FRAME_RTS);
 	assert_int_equal(frame.flags, TWI_FRAME_SUM);
-	assert_int_equal(say(TWI_FRAME_CTS, 1, 0, LARGE), TOW_OK);
-	assert_int_equal(drink(wire, 3000), 3000);
-	twi_session_bulk_broken(session, 0);
+	assert_int_equal(twt_far_say(TWI_FRAME_CTS, 1, 0, LARGE), TOW_OK);
+	assert_int_equal(twt_far_drink(wire, 3000), 3000);
+	twi_session_bulk_broken(twt_far.session, 0);
 	twi_put_le64(record + 16, item[0]);
 	twi_put_le64(record + 24, item[1]);
-	assert_int_equal(twi_session_bulk_resume(session, 0, record, 32, &used), TOW_OK);
-	assert_int_equal(drink(wire, sizeof(wire)), LARGE - 1500 + 2 * TWI_FRAME_BYTES);
+	assert_int_equal(twi_session_bulk_resume(twt_far.session, 0, record, 32, &used), TOW_OK);
+	assert_int_equal(twt_far_drink(wire, sizeof(wire)), LARGE - 1500 + 2 * TWI_FRAME_BYTES);
 	assert_int_equal(twi_get_le64(wire + LARGE - 1500 + TWI_FRAME_BYTES + 16),
-			 twi_checksum(0, bytes, LARGE));
-	assert_int_equal(say(TWI_FRAME_REFUSE, 1, 0, TWI_REFUSE_CORRUPT), TOW_OK);
-	assert_int_equal(status_of(op), TOW_ECORRUPT);
-	send_op(50, 1);
-	assert_int_equal(hear(&frame), TWI_FRAME_EAGER);
+			 twi_checksum(0, twt_far.bytes, LARGE));
+	assert_int_equal(twt_far_say(TWI_FRAME_REFUSE, 1, 0, TWI_REFUSE_CORRUPT), TOW_OK);
+	assert_int_equal(twt_far_status_of(op), TOW_ECORRUPT);
+	twt_far_send_op(50, 1);
+	assert_int_equal(twt_far_hear(&frame), TWI_FRAME_EAGER);
 	assert_int_equal(frame.flags, TWI_FRAME_SUM);
-	assert_int_equal(frame.value, twi_checksum(0, bytes, 50));
+	assert_int_equal(frame.value, twi_checksum(0, twt_far.bytes, 50));
 	/* a refusal for wrong bytes of what was not sent whole is none */
-	op = granted();
-	assert_int_equal(say(TWI_FRAME_REFUSE, op->seq, 0, TWI_REFUSE_CORRUPT), TOW_EPROTOCOL);
+	op = twt_far_granted();
+	assert_int_equal(twt_far_say(TWI_FRAME_REFUSE, op->seq, 0, TWI_REFUSE_CORRUPT),
+			 TOW_EPROTOCOL);
 }
 
 static void test_one_in_1024(void **state)
@@ -331,36 +340,37 @@ static void test_one_in_1024(void **state)
 
 	(void)state;
 	for (uint64_t seq = 1; seq <= 1024 * 64; seq++)
-		summed += twi_session_sums(session, seq);
+		summed += twi_session_sums(twt_far.session, seq);
 	assert_true(summed > 50 && summed < 80);
 }
 
 static void test_spaces_do_not_meet(void **state)
 {
-	struct tow_op *op = recv_op(100, 1), *rpc = twi_op_acquire(engine, &twi_recv_ops, NULL);
+	struct tow_op *op = twt_far_recv_op(100, 1),
+		      *rpc = twi_op_acquire(twt_far.engine, &twi_recv_ops, NULL);
 	struct twi_frame frame;
 
 	(void)state;
-	rpc->peer = peer;
-	rpc->data = room;
+	rpc->peer = twt_far.peer;
+	rpc->data = twt_far.room;
 	rpc->bytes = 100;
 	rpc->tag = 1;
 	rpc->space = TWI_SPACE_RPC;
-	twi_session_recv(session, rpc);
-	assert_int_equal(say_summed(1, 1, 10, TWI_SPACE_RPC, 0, 1000), TOW_OK);
-	assert_int_equal(status_of(rpc), TOW_OK);
-	assert_int_equal(status_of(op), TOW_AGAIN);
-	assert_int_equal(say_summed(2, 1, 10, TWI_SPACE_LINK, 0, 1000), TOW_OK);
-	assert_int_equal(status_of(op), TOW_AGAIN);
-	assert_int_equal(say_eager(3, 1, 10), TOW_OK);
-	assert_int_equal(status_of(op), TOW_OK);
-	rpc = twi_op_acquire(engine, &twi_send_ops, NULL);
-	rpc->peer = peer;
-	rpc->data = bytes;
+	twi_session_recv(twt_far.session, rpc);
+	assert_int_equal(twt_far_say_summed(1, 1, 10, TWI_SPACE_RPC, 0, 1000), TOW_OK);
+	assert_int_equal(twt_far_status_of(rpc), TOW_OK);
+	assert_int_equal(twt_far_status_of(op), TOW_AGAIN);
+	assert_int_equal(twt_far_say_summed(2, 1, 10, TWI_SPACE_LINK, 0, 1000), TOW_OK);
+	assert_int_equal(twt_far_status_of(op), TOW_AGAIN);
+	assert_int_equal(twt_far_say_eager(3, 1, 10), TOW_OK);
+	assert_int_equal(twt_far_status_of(op), TOW_OK);
+	rpc = twi_op_acquire(twt_far.engine, &twi_send_ops, NULL);
+	rpc->peer = twt_far.peer;
+	rpc->data = twt_far.bytes;
 	rpc->bytes = LARGE;
 	rpc->space = TWI_SPACE_GROUP;
-	twi_session_send(session, rpc);
-	assert_int_equal(hear(&frame), TWI_FRAME_RTS);
+	twi_session_send(twt_far.session, rpc);
+	assert_int_equal(twt_far_hear(&frame), TWI_FRAME_RTS);
 	assert_int_equal(frame.flags, TWI_SPACE_GROUP);
 }
 

@@ -216,14 +216,14 @@ static void settle_peer(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 
 static void peer_send(struct tow_peer *base, struct tow_op *op)
 {
-	twi_session_send(&base->session, op);
+	twi_session_send(twi_session_of(base), op);
 	settle_peer(loop_lane(base->lane), loop_peer(base));
 }
 
 static void peer_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
 {
-	twi_session_look_again(&base->session, tag, space);
-	if (twi_session_has_words(&base->session))
+	twi_session_look_again(twi_session_of(base), tag, space);
+	if (twi_session_has_words(twi_session_of(base)))
 		settle_peer(loop_lane(base->lane), loop_peer(base));
 	else if (loop_peer(base)->link != NULL)
 		twi_loop_talks(loop_lane(base->lane), loop_peer(base));
@@ -231,8 +231,8 @@ static void peer_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
 
 static void peer_recv(struct tow_peer *base, struct tow_op *op)
 {
-	twi_session_recv(&base->session, op);
-	if (twi_session_has_words(&base->session))
+	twi_session_recv(twi_session_of(base), op);
+	if (twi_session_has_words(twi_session_of(base)))
 		settle_peer(loop_lane(base->lane), loop_peer(base));
 	else if (loop_peer(base)->link != NULL)
 		twi_loop_talks(loop_lane(base->lane), loop_peer(base));
@@ -247,7 +247,7 @@ static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, boo
 		twi_loop_tell(loop_lane(base->lane), loop_peer(base), UINT64_MAX);
 	if (op->stage == TWI_STAGE_COMPLETING)
 		return true;
-	ended = twi_session_abort(&base->session, op, status, force);
+	ended = twi_session_abort(twi_session_of(base), op, status, force);
 	settle_peer(loop_lane(base->lane), loop_peer(base));
 	return ended;
 }
@@ -263,8 +263,8 @@ static void peer_close(struct tow_peer *base)
 		return;
 	}
 	twi_error(TOW_ECLOSED, "peer %s was closed on this side", base->address);
-	twi_session_fail(&base->session, TOW_ECLOSED);
-	twi_session_bye(&base->session);
+	twi_session_fail(twi_session_of(base), TOW_ECLOSED);
+	twi_session_bye(twi_session_of(base));
 	peer->deadline_ns = twi_engine_now(lane->base.engine) + TWI_LOOP_LINGER_NS;
 	for (unsigned i = 0; i < 2; i++) {
 		for (unsigned j = TWI_LOOP_BULK; j < link->streams; j++) {
@@ -373,12 +373,18 @@ static void lane_completed(struct twi_lane *lane, uint64_t user_data, int res, u
 	(void)lane, (void)user_data, (void)res, (void)flags, (void)data;
 }
 
+static void peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric)
+{
+	(void)fabric;
+	twi_session_measure(twi_session_of(base), twi_engine_now(base->engine), out);
+}
+
 static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 {
 	const struct twi_loop_peer *peer = loop_peer(base);
 	uint64_t bulk = 0;
 
-	twi_session_describe(&base->session, emit);
+	twi_session_describe(twi_session_of(base), emit);
 	twi_emit_bool(emit, "lost", peer->link == NULL);
 	if (peer->link == NULL)
 		return;
@@ -417,4 +423,5 @@ const struct twi_lane_ops twi_lane_loop = {
 	.completed = lane_completed,
 	.need = peer_need,
 	.peer_describe = peer_describe,
+	.peer_measure = peer_measure,
 };

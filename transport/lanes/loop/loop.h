@@ -31,8 +31,11 @@
 #ifndef TWI_LOOP_H
 #define TWI_LOOP_H
 
+#include <stddef.h>
+
 #include "transport/lanes/lane.h"
 #include "transport/op/lane_host.h"
+#include "transport/stream/session.h"
 
 #define TWI_LOOP_LINGER_NS      (1000ull * 1000 * 1000)
 #define TWI_LOOP_PIPE_BYTES     (256u << 10)
@@ -120,7 +123,8 @@ struct twi_loop_late {
 };
 
 struct twi_loop_peer {
-	struct tow_peer base;
+	struct tow_peer base; /* first, with the session: struct twi_stream_peer */
+	struct twi_session session;
 	struct twi_list talking;    /* on lane->talking: its session may have something to say */
 	struct twi_loop_link *link; /* NULL: lost */
 	unsigned side;
@@ -131,6 +135,9 @@ struct twi_loop_peer {
 	uint64_t deadline_ns; /* closing: lets go at this time at the latest */
 	struct twi_reached readable[TWI_LOOP_STREAMS], writable[TWI_LOOP_STREAMS];
 };
+
+_Static_assert(offsetof(struct twi_loop_peer, session) == offsetof(struct twi_stream_peer, session),
+	       "twi_session_of finds it");
 
 /* What one side has done to open a broken stream again. */
 struct twi_loop_end {

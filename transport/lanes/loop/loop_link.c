@@ -50,7 +50,7 @@ static bool stream_up(const struct twi_loop_peer *peer, unsigned stream)
 static int note_written(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned stream,
 			const struct twi_loop_late *what)
 {
-	struct twi_session *session = &peer->base.session;
+	struct twi_session *session = &peer->session;
 
 	if (what->bytes > 0 && twi_loop_chance(lane, lane->config.late)) {
 		peer->late[stream] = *what;
@@ -80,9 +80,8 @@ static int tell_written(struct twi_loop_peer *peer, unsigned stream)
 		(void)late->payload[late->payload_bytes - 1];
 	}
 	if (stream != TWI_LOOP_CONTROL)
-		return twi_session_bulk_sent(&peer->base.session, stream - TWI_LOOP_BULK,
-					     late->bytes);
-	twi_session_control_sent(&peer->base.session, late->bytes);
+		return twi_session_bulk_sent(&peer->session, stream - TWI_LOOP_BULK, late->bytes);
+	twi_session_control_sent(&peer->session, late->bytes);
 	return TOW_OK;
 }
 
@@ -103,7 +102,7 @@ bool twi_loop_tell(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uint6
 
 static unsigned send_control(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 {
-	struct twi_session *session = &peer->base.session;
+	struct twi_session *session = &peer->session;
 	struct iovec out;
 	size_t n;
 
@@ -153,7 +152,7 @@ static struct twi_loop_late late_of(const struct twi_bulk_out *out, size_t bytes
 
 static unsigned send_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, unsigned stream)
 {
-	struct twi_session *session = &peer->base.session;
+	struct twi_session *session = &peer->session;
 	uint64_t most = lane->base.engine->knobs.bulk_chunk_bytes;
 	struct twi_loop_pipe *pipe = out_pipe(peer, stream);
 	unsigned c = stream - TWI_LOOP_BULK;
@@ -206,7 +205,7 @@ static void finish_closing(struct twi_loop_lane *lane, struct twi_loop_peer *pee
 
 unsigned twi_loop_flush(struct twi_loop_lane *lane, struct twi_loop_peer *peer, bool acks_too)
 {
-	struct twi_session *session = &peer->base.session;
+	struct twi_session *session = &peer->session;
 	unsigned writes;
 	struct iovec out;
 	bool blocked;
@@ -254,7 +253,7 @@ void twi_loop_peer_free(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 	if (peer->link != NULL)
 		detach_side(lane, peer);
 	twi_peer_teardown(&peer->base);
-	twi_session_fini(&peer->base.session);
+	twi_session_fini(&peer->session);
 	twi_peer_free(&peer->base);
 }
 
@@ -264,7 +263,7 @@ void twi_loop_peer_lost(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 	detach_side(lane, peer);
 	if (!peer->base.closed)
 		twi_peer_tell_lost(&peer->base, tow_error_message());
-	twi_session_fail(&peer->base.session, status);
+	twi_session_fail(&peer->session, status);
 	if (peer->base.closed)
 		twi_loop_peer_free(lane, peer);
 }
@@ -273,8 +272,8 @@ void twi_loop_peer_lost(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 static void say_why(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status)
 {
 	twi_peer_ended(&peer->base, status);
-	twi_session_fail(&peer->base.session, status);
-	twi_session_bye(&peer->base.session);
+	twi_session_fail(&peer->session, status);
+	twi_session_bye(&peer->session);
 	for (int i = 0; i < ROUNDS; i++) {
 		if (peer->late[TWI_LOOP_CONTROL].pending)
 			tell_written(peer, TWI_LOOP_CONTROL);
@@ -286,7 +285,7 @@ static void say_why(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int 
 void twi_loop_protocol_error(struct twi_loop_lane *lane, struct twi_loop_peer *peer, int status)
 {
 	twi_count(lane->base.engine->diag, TWI_C_protocol_errors, status == TOW_EPROTOCOL);
-	if (peer->base.session.rule != 0)
+	if (peer->session.rule != 0)
 		say_why(lane, peer, status);
 	twi_loop_peer_lost(lane, peer, status);
 }
@@ -303,11 +302,11 @@ static int read_control(struct twi_loop_lane *lane, struct twi_loop_peer *peer, 
 		return TOW_OK;
 	++*events;
 	if (!peer->base.closed) {
-		unsigned early = peer->base.session.early_count;
+		unsigned early = peer->session.early_count;
 
-		status = twi_session_control_in(&peer->base.session, at, n);
-		if (peer->base.session.early_count > early)
-			lane->early += peer->base.session.early_count - early;
+		status = twi_session_control_in(&peer->session, at, n);
+		if (peer->session.early_count > early)
+			lane->early += peer->session.early_count - early;
 	}
 	twi_loop_taken(pipe, n);
 	return status;
@@ -329,7 +328,7 @@ static enum twi_nic payload_in(struct twi_loop_lane *lane, const struct tow_op *
 static enum twi_nic scatter_bytes(struct twi_loop_lane *lane, struct twi_loop_peer *peer,
 				  unsigned stream, const uint8_t *at, size_t *n)
 {
-	struct twi_session *session = &peer->base.session;
+	struct twi_session *session = &peer->session;
 	struct twi_engine *engine = lane->base.engine;
 	uint64_t most = engine->knobs.bulk_chunk_bytes;
 	unsigned c = stream - TWI_LOOP_BULK;
@@ -384,7 +383,7 @@ static int read_bulk(struct twi_loop_lane *lane, struct twi_loop_peer *peer, uns
 		if (verdict == TWI_NIC_WAIT)
 			return TOW_OK;
 		++*events;
-		status = verdict == TWI_NIC_GO ? twi_session_bulk_in(&peer->base.session, c, n)
+		status = verdict == TWI_NIC_GO ? twi_session_bulk_in(&peer->session, c, n)
 					       : TOW_EPROTOCOL;
 		twi_loop_taken(pipe, n);
 		if (status < 0)
@@ -432,7 +431,7 @@ static bool side_over(struct twi_loop_lane *lane, struct twi_loop_peer *peer, ui
 	if (!stream_up(peer, TWI_LOOP_CONTROL) && peer->link->sides[1 - peer->side] != NULL &&
 	    !peer->link->cut)
 		return false;
-	twi_session_gone(&peer->base.session);
+	twi_session_gone(&peer->session);
 	twi_loop_peer_lost(lane, peer, TOW_EPEER);
 	return true;
 }
@@ -480,7 +479,7 @@ static uint64_t side_due(const struct twi_loop_link *link, unsigned side, uint64
 			continue;
 		if (!link->dark && (i == TWI_LOOP_CONTROL || in->count > 0) &&
 		    (i == TWI_LOOP_CONTROL || peer->base.closed ||
-		     !peer->base.session.channels[i - TWI_LOOP_BULK].in_waits))
+		     !peer->session.channels[i - TWI_LOOP_BULK].in_waits))
 			due = twi_min(due, twi_loop_pipe_due(in));
 		if (peer->blocked[i] && (link->dark || out->sunk))
 			due = now_ns;
@@ -528,7 +527,7 @@ static int create_side(struct twi_loop_lane *lane, struct twi_loop_link *link, u
 
 	if (peer == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for a peer");
-	status = twi_session_init(&peer->base.session, lane->base.engine, &peer->base, &config);
+	status = twi_session_init(&peer->session, lane->base.engine, &peer->base, &config);
 	if (status < 0) {
 		twi_peer_free(&peer->base);
 		return status;

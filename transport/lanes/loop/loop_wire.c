@@ -56,7 +56,7 @@ static uint64_t later_ns(struct twi_loop_lane *lane)
 static int say_broken(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream,
 		      unsigned side)
 {
-	struct twi_session *session = &link->sides[side]->base.session;
+	struct twi_session *session = &link->sides[side]->session;
 	unsigned events = 0;
 	int status = TOW_OK;
 
@@ -98,7 +98,7 @@ static void notice_break(struct twi_loop_lane *lane, struct twi_loop_link *link,
 
 static void say_record(struct twi_loop_link *link, unsigned stream, unsigned side)
 {
-	struct twi_session *session = &link->sides[side]->base.session;
+	struct twi_session *session = &link->sides[side]->session;
 	struct twi_loop_end *end = &link->wires[stream].ends[side];
 
 	end->said = true;
@@ -112,7 +112,7 @@ static void say_record(struct twi_loop_link *link, unsigned stream, unsigned sid
 static int hear_record(struct twi_loop_lane *lane, struct twi_loop_link *link, unsigned stream,
 		       unsigned side)
 {
-	struct twi_session *session = &link->sides[side]->base.session;
+	struct twi_session *session = &link->sides[side]->session;
 	const struct twi_loop_end *from = &link->wires[stream].ends[1 - side];
 	size_t piece = twi_loop_below(lane, from->bytes), used = 0;
 	unsigned c = stream - TWI_LOOP_BULK;

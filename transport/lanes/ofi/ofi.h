@@ -48,6 +48,8 @@
 #include <rdma/fi_tagged.h>
 
 #include "transport/security/auth.h"
+#include "transport/wire/frame.h"
+#include "transport/wire/rule.h"
 
 #define TWI_OFI_SMALL_BYTES 256u /* of a packet in a small slot */
 #define TWI_OFI_SMALL_SLOTS 512u

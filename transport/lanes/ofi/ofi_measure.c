@@ -40,10 +40,13 @@ static bool lacks_credit(const struct twi_ofi_peer *peer)
 void twi_ofi_peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric)
 {
 	const struct twi_ofi_peer *peer = twi_ofi_peer_of(base);
-	const struct fi_info *info = twi_ofi_domain_info(peer->port->domain);
 	uint64_t now = twi_engine_now(base->engine);
+	const struct fi_info *info;
 	struct twi_list *pos, *next;
 
+	if (base->ended != 0)
+		return;
+	info = twi_ofi_domain_info(peer->port->domain);
 	out->flags |= TWI_LINK_FABRIC;
 	if (peer->broken != 0)
 		out->flags |= TWI_LINK_LOST;

@@ -11,6 +11,7 @@
  * Budget of a turn with nothing to do: one load for each peer.
  */
 #include "transport/lanes/shm/shm.h"
+#include "transport/lanes/shm/shm_window.h"
 #include "transport/message/waiting.h"
 
 #include <linux/membarrier.h>
@@ -471,5 +472,6 @@ const struct twi_lane_ops twi_lane_shm = {
 	.driver_changed = lane_driver_changed,
 	.ring_gone = lane_ring_gone,
 	.completed = lane_completed,
+	.windows = &twi_shm_windows,
 	.peer_describe = peer_describe,
 };

@@ -33,8 +33,10 @@
 #include "transport/lanes/lane.h"
 #include "transport/lanes/shm/shm_link.h"
 #include "transport/lanes/shm/shm_ring.h"
+#include "transport/message/match.h"
 #include "transport/op/lane_host.h"
 #include "transport/security/auth.h"
+#include "transport/wire/rule.h"
 
 #define TWI_SHM_HANDSHAKES_MAX 64u
 #define TWI_SHM_NAME_MAX       80u

@@ -27,23 +27,23 @@ static struct twi_shm_peer *shm_peer(const struct tow_peer *peer)
 	return (struct twi_shm_peer *)(uintptr_t)peer;
 }
 
-bool twi_shm_is(const struct tow_peer *peer)
+static bool window_up(const struct tow_peer *peer)
 {
-	return peer->lane->ops == &twi_lane_shm && shm_peer(peer)->stage == TWI_SHM_UP;
+	return shm_peer(peer)->stage == TWI_SHM_UP;
 }
 
-bool twi_shm_writable(const struct tow_peer *peer)
+static bool window_writable(const struct tow_peer *peer)
 {
-	return twi_shm_is(peer) && shm_peer(peer)->writable;
+	return window_up(peer) && shm_peer(peer)->writable;
 }
 
-bool twi_shm_expose(struct tow_peer *base, const void *memory, uint64_t bytes, uint32_t *extent_out,
-		    uint64_t *offset_out)
+static bool window_expose(struct tow_peer *base, const void *memory, uint64_t bytes,
+			  uint32_t *extent_out, uint64_t *offset_out)
 {
 	const struct twi_extent *extent = twi_pool_find(base->engine->pool, memory, bytes);
 	struct twi_shm_peer *peer = shm_peer(base);
 
-	if (extent == NULL || !twi_shm_is(base))
+	if (extent == NULL || !window_up(base))
 		return false;
 	if (extent->slot >= peer->announced && !twi_shm_announce(peer, extent->slot))
 		return false;
@@ -146,13 +146,13 @@ static int find_window(struct twi_shm_peer *peer, uint32_t extent, uint64_t offs
 	return open_window(shared, extent);
 }
 
-void *twi_shm_window(struct tow_peer *base, uint32_t extent, uint64_t offset, uint64_t bytes,
-		     bool write, int *status_out)
+static void *window_at(struct tow_peer *base, uint32_t extent, uint64_t offset, uint64_t bytes,
+		       bool write, int *status_out)
 {
 	struct twi_shm_peer *peer = shm_peer(base);
 	struct twi_shm_link *shared = peer->shared;
 
-	if (twi_unlikely(!twi_shm_is(base))) {
+	if (twi_unlikely(!window_up(base))) {
 		*status_out = peer->failed != 0
 				      ? twi_error(peer->failed, "peer %s is lost", base->address)
 				      : TOW_AGAIN;
@@ -164,26 +164,34 @@ void *twi_shm_window(struct tow_peer *base, uint32_t extent, uint64_t offset, ui
 	return (uint8_t *)(write ? shared->windows[extent] : shared->extents[extent]) + offset;
 }
 
-struct twi_shm_link *twi_shm_window_hold(struct tow_peer *peer)
+static struct twi_window_hold *window_hold(struct tow_peer *peer)
 {
-	if (!twi_shm_is(peer))
+	if (!window_up(peer))
 		return NULL;
 	shm_peer(peer)->shared->refs++;
-	return shm_peer(peer)->shared;
+	return (struct twi_window_hold *)(void *)shm_peer(peer)->shared;
 }
 
-void twi_shm_window_release(struct twi_shm_link *link)
+static void window_release(struct twi_window_hold *hold)
 {
-	twi_shm_link_release(link);
+	twi_shm_link_release((struct twi_shm_link *)(void *)hold);
 }
 
-void twi_shm_window_wrote(struct tow_peer *peer)
+static void window_wrote(struct tow_peer *peer)
 {
-	if (twi_likely(twi_shm_is(peer)))
+	if (twi_likely(window_up(peer)))
 		twi_shm_wrote(shm_peer(peer));
 }
 
+const struct twi_window_ops twi_shm_windows = { .up = window_up,
+						.writable = window_writable,
+						.expose = window_expose,
+						.at = window_at,
+						.hold = window_hold,
+						.release = window_release,
+						.wrote = window_wrote };
+
 pid_t twi_shm_window_pid(const struct tow_peer *peer)
 {
-	return twi_shm_is(peer) && shm_peer(peer)->remote_theirs ? shm_peer(peer)->pid : 0;
+	return window_up(peer) && shm_peer(peer)->remote_theirs ? shm_peer(peer)->pid : 0;
 }

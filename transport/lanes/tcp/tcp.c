@@ -107,7 +107,7 @@ static void hold_back(struct twi_tcp_peer *peer)
 static void kick_peer(struct twi_tcp_peer *peer, uint64_t now_ns)
 {
 	struct twi_engine *engine = peer->base.engine;
-	struct twi_session *session = &peer->base.session;
+	struct twi_session *session = &peer->session;
 
 	if (peer->lost)
 		return;
@@ -136,14 +136,14 @@ static void peer_send(struct tow_peer *base, struct tow_op *op)
 {
 	uint64_t start_ns = op->start_ns;
 
-	twi_session_send(&base->session, op);
+	twi_session_send(twi_session_of(base), op);
 	kick_peer(tcp_peer(base), start_ns);
 }
 
 static void peer_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
 {
-	twi_session_look_again(&base->session, tag, space);
-	if (twi_session_has_words(&base->session))
+	twi_session_look_again(twi_session_of(base), tag, space);
+	if (twi_session_has_words(twi_session_of(base)))
 		kick_peer(tcp_peer(base), twi_engine_batch_now(base->engine));
 }
 
@@ -151,8 +151,8 @@ static void peer_recv(struct tow_peer *base, struct tow_op *op)
 {
 	uint64_t start_ns = op->start_ns;
 
-	twi_session_recv(&base->session, op);
-	if (twi_session_has_words(&base->session))
+	twi_session_recv(twi_session_of(base), op);
+	if (twi_session_has_words(twi_session_of(base)))
 		kick_peer(tcp_peer(base), start_ns);
 }
 
@@ -174,7 +174,7 @@ static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, boo
 		twi_tcp_zerocopy_recall(twi_tcp_lane_of(base->engine), peer, op);
 	if (op->stage == TWI_STAGE_COMPLETING)
 		return true;
-	ended = twi_session_abort(&base->session, op, status, force);
+	ended = twi_session_abort(twi_session_of(base), op, status, force);
 	hold_back(peer);
 	return ended;
 }
@@ -204,7 +204,7 @@ static void finish_closing(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 
 	if (stream == NULL || stream->state != TWI_TCP_UP || stream->tx_busy ||
 	    (stream->seal != NULL ? twi_tcp_seal_out(lane, stream, &left)
-				  : twi_session_control_out(&peer->base.session, &left)))
+				  : twi_session_control_out(&peer->session, &left)))
 		return;
 	twi_tcp_direct_forget(lane, stream);
 	stream->state = TWI_TCP_DRAINING;

@@ -25,6 +25,7 @@
 #ifndef TWI_TCP_H
 #define TWI_TCP_H
 
+#include <stddef.h>
 #include <sys/socket.h>
 
 #include "transport/lanes/lane.h"
@@ -37,6 +38,7 @@
 #include "transport/lanes/tcp/tcp_socket.h"
 #include "transport/lanes/tcp/tcp_zerocopy.h"
 #include "transport/op/lane_host.h"
+#include "transport/stream/session.h"
 #include "transport/wire/frame.h"
 
 #define TWI_HANDSHAKES_MAX 256u
@@ -136,7 +138,8 @@ struct twi_tcp_line {
 };
 
 struct twi_tcp_peer {
-	struct tow_peer base;
+	struct tow_peer base; /* first, with the session: struct twi_stream_peer */
+	struct twi_session session;
 	struct twi_list dirty;    /* on lane->dirty */
 	struct twi_list dying;    /* on lane->dying: closed, has a deadline */
 	struct twi_list troubled; /* on lane->troubled: a line is broken */
@@ -153,12 +156,15 @@ struct twi_tcp_peer {
 	uint64_t heard_ns;    /* when something was last known to have come */
 	bool heard;           /* something has come since the last look */
 	bool answers;         /* something has come, on a direct stream, since the last flush */
-	bool connector, session_up; /* base.session is initialised */
+	bool connector, session_up; /* the session is initialised */
 	bool up;                    /* all lines have been greeted once */
 	bool parting, lost;         /* parting: ended by this side, whose last words still go */
 	struct twi_route route;
 	struct twi_tcp_watch watch;
 };
+
+_Static_assert(offsetof(struct twi_tcp_peer, session) == offsetof(struct twi_stream_peer, session),
+	       "twi_session_of finds it");
 
 struct twi_tcp_endpoint {
 	struct tow_endpoint base;

@@ -63,9 +63,9 @@ static void cut_line(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, unsig
 	if (peer->lines[line].stream != NULL)
 		twi_tcp_stream_destroy(lane, peer->lines[line].stream);
 	if (line == 0)
-		twi_session_control_broken(&peer->base.session);
+		twi_session_control_broken(&peer->session);
 	else
-		twi_session_bulk_broken(&peer->base.session, line - 1);
+		twi_session_bulk_broken(&peer->session, line - 1);
 	peer->lines[line].counted = false;
 }
 
@@ -94,7 +94,7 @@ void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 {
 	struct twi_tcp_line *at = &peer->lines[line];
 	uint64_t now = twi_engine_now(lane->base.engine);
-	unsigned fruitless = twi_session_fruitless(&peer->base.session, line);
+	unsigned fruitless = twi_session_fruitless(&peer->session, line);
 	char text[16];
 
 	note_error(at);
@@ -259,7 +259,7 @@ static void break_all(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uint
 
 static void look_at_peer(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, uint64_t now_ns)
 {
-	struct twi_session *session = &peer->base.session;
+	struct twi_session *session = &peer->session;
 	uint64_t silent_ns, third = timeout_of(lane->base.engine) / 3;
 
 	/* Silence counts from when something is awaited. */

@@ -64,7 +64,7 @@ void twi_tcp_peer_describe(struct tow_peer *base, struct twi_emit *emit)
 	const char *connection = "up";
 	uint64_t breaks = 0, resumes = 0;
 
-	twi_session_describe(&base->session, emit);
+	twi_session_describe(twi_session_of(base), emit);
 	for (unsigned i = 0; i < peer->line_count; i++) {
 		const struct twi_tcp_line *line = &peer->lines[i];
 

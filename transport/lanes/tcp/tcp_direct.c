@@ -162,11 +162,10 @@ bool twi_tcp_direct_send(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	if (n < 0)
 		return false;
 	twi_count(engine->diag, TWI_C_direct_sends, 1);
-	twi_session_control_sent(&peer->base.session, (size_t)n);
+	twi_session_control_sent(&peer->session, (size_t)n);
 	if ((size_t)n < out.iov_len)
 		twi_tcp_poll_out(lane, stream);
-	if (twi_session_has_words(
-		    &peer->base.session)) /* this was one piece of memory of several */
+	if (twi_session_has_words(&peer->session)) /* this was one piece of memory of several */
 		twi_tcp_mark_dirty(peer);
 	return true;
 }

@@ -26,7 +26,7 @@ bool twi_tcp_sent_fault(struct twi_tcp_stream *stream)
 	if (!carries_payload(stream))
 		return false;
 	run_prepared(stream);
-	if (!twi_session_out_faulted(&stream->peer->base.session, stream->line - 1u))
+	if (!twi_session_out_faulted(&stream->peer->session, stream->line - 1u))
 		return false;
 	twi_tcp_mark_dirty(stream->peer);
 	return true;
@@ -37,7 +37,7 @@ bool twi_tcp_received_fault(struct twi_tcp_stream *stream)
 	if (!carries_payload(stream))
 		return false;
 	run_prepared(stream);
-	if (!twi_session_in_faulted(&stream->peer->base.session, stream->line - 1u))
+	if (!twi_session_in_faulted(&stream->peer->session, stream->line - 1u))
 		return false;
 	twi_tcp_mark_dirty(stream->peer);
 	return true;

@@ -85,7 +85,7 @@ static void add_address(struct twi_tcp_lane *lane, const struct twi_tcp_stream *
 
 static void add_record(const struct twi_tcp_stream *stream, struct twi_tcp_words *words)
 {
-	struct twi_session *session = &stream->peer->base.session;
+	struct twi_session *session = &stream->peer->session;
 	uint8_t *at = words->tail + 4;
 
 	words->hello.flags = TWI_HELLO_RESUME;
@@ -148,7 +148,7 @@ static int start_session(struct twi_tcp_peer *peer, const struct twi_hello *hell
 		.bulk_count = peer->line_count - 1,
 		.checksum_all = knobs->checksum_all,
 	};
-	int status = twi_session_init(&peer->base.session, peer->base.engine, &peer->base, &config);
+	int status = twi_session_init(&peer->session, peer->base.engine, &peer->base, &config);
 
 	peer->session_up = status == TOW_OK;
 	return status;
@@ -330,7 +330,7 @@ static int welcome_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream
 
 static int take_record(struct twi_tcp_peer *peer, unsigned line, const struct twi_tcp_words *words)
 {
-	struct twi_session *session = &peer->base.session;
+	struct twi_session *session = &peer->session;
 	const uint8_t *at = words->tail + 4;
 	size_t bytes = words->tail_bytes < 4 ? 0 : words->tail_bytes - 4, used = 0;
 	int status;
@@ -359,7 +359,7 @@ static void line_resumed(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	if (status < 0) {
 		/* Without a place to go on from, control cannot bring a last word. */
 		if (line == 0)
-			peer->base.session.rule = 0;
+			peer->session.rule = 0;
 		twi_tcp_bad_bytes(lane, peer, status);
 		return;
 	}
@@ -375,7 +375,7 @@ static int may_resume(const struct twi_tcp_peer *peer, unsigned line)
 	if (line >= peer->line_count || !peer->up)
 		return twi_error(TOW_EPROTOCOL, "a stream resumes a line that peer %s has not",
 				 peer->base.address);
-	if ((peer->parting && line > 0) || peer->base.session.peer_said_bye)
+	if ((peer->parting && line > 0) || peer->base.said_bye)
 		return twi_error(TOW_ECLOSED, "peer %s is closed", peer->base.address);
 	trial = peer->lines[line].trial;
 	if (peer->connector && trial != NULL && trial->greet != NULL && trial->greet->said)

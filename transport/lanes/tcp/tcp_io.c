@@ -140,9 +140,8 @@ static void send_control(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer)
 
 	if (!may_send(stream))
 		return;
-	if (twi_unlikely(stream->seal != NULL)
-		    ? !twi_tcp_seal_out(lane, stream, &out)
-		    : !twi_session_control_out(&peer->base.session, &out))
+	if (twi_unlikely(stream->seal != NULL) ? !twi_tcp_seal_out(lane, stream, &out)
+					       : !twi_session_control_out(&peer->session, &out))
 		return;
 	twi_count(lane->base.engine->diag, TWI_C_control_batches_sent, 1);
 	if (!twi_tcp_direct_send(lane, stream, out))
@@ -178,7 +177,7 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 			send_piece(lane, stream, sealed);
 		return;
 	}
-	if (!twi_session_bulk_out(&stream->peer->base.session, stream->line - 1u,
+	if (!twi_session_bulk_out(&stream->peer->session, stream->line - 1u,
 				  engine->knobs.bulk_chunk_bytes, &out)) {
 		cork_stream(stream, false);
 		return;
@@ -212,7 +211,7 @@ static void send_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
  */
 static int place_of(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
-	struct twi_session *session = &stream->peer->base.session;
+	struct twi_session *session = &stream->peer->session;
 
 	if (twi_unlikely(stream->seal != NULL))
 		return twi_tcp_seal_room(stream, &stream->rx_parts[0]) ? 1 : 0;
@@ -275,9 +274,9 @@ void twi_tcp_flush_peer(struct twi_tcp_peer *peer)
 		return;
 	peer->answers = false;
 	if (stream != NULL && !stream->tx_busy)
-		twi_session_ack(&peer->base.session);
-	if (!twi_session_control_out(&peer->base.session, &out))
-		peer->base.session.urgent = false;
+		twi_session_ack(&peer->session);
+	if (!twi_session_control_out(&peer->session, &out))
+		peer->session.urgent = false;
 	send_control(lane, peer);
 }
 
@@ -288,7 +287,7 @@ void twi_tcp_flush_peer(struct twi_tcp_peer *peer)
 static void flush_or_gather(struct twi_tcp_peer *peer)
 {
 	struct twi_engine *engine = peer->base.engine;
-	const struct twi_session *session = &peer->base.session;
+	const struct twi_session *session = &peer->session;
 	uint64_t patience_ns = engine->knobs.gather_ns, now_ns;
 	unsigned flows = session->grant_count + session->ready_grants + session->send_count +
 			 session->ready_sends;
@@ -318,7 +317,7 @@ void twi_tcp_pump(struct twi_tcp_peer *peer)
 
 	if (peer->lost)
 		return;
-	if (peer->base.session.urgent || twi_session_control_out(&peer->base.session, &out) ||
+	if (peer->session.urgent || twi_session_control_out(&peer->session, &out) ||
 	    (control != NULL && control->seal != NULL))
 		flush_or_gather(peer);
 	if (peer->parting)
@@ -342,9 +341,8 @@ static bool said_all(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	struct iovec left;
 
 	return stream->peer->parting && !stream->tx_busy &&
-	       (stream->seal != NULL
-			? twi_tcp_seal_out(lane, stream, &left)
-			: twi_session_control_out(&stream->peer->base.session, &left)) == 0;
+	       (stream->seal != NULL ? twi_tcp_seal_out(lane, stream, &left)
+				     : twi_session_control_out(&stream->peer->session, &left)) == 0;
 }
 
 /*
@@ -355,8 +353,8 @@ static void stream_ended(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 {
 	struct twi_tcp_peer *peer = stream->peer;
 
-	if (peer->base.session.peer_said_bye || (res == 0 && said_all(lane, stream))) {
-		twi_rule_bye_error(peer->base.address, peer->base.session.bye);
+	if (peer->base.said_bye || (res == 0 && said_all(lane, stream))) {
+		twi_rule_bye_error(peer->base.address, peer->session.bye);
 		twi_tcp_peer_lost(peer, peer->base.closed ? TOW_ECLOSED : TOW_EPEER);
 		return;
 	}
@@ -398,7 +396,7 @@ void twi_tcp_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, int 
 		if (!twi_tcp_bulk_sent(lane, stream, (size_t)res))
 			return;
 	} else {
-		twi_session_control_sent(&peer->base.session, (size_t)res);
+		twi_session_control_sent(&peer->session, (size_t)res);
 	}
 	if ((stream->line == 0 || stream->seal != NULL) &&
 	    (size_t)res < stream->tx_parts[0].iov_len)
@@ -418,7 +416,7 @@ void twi_tcp_received(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, 
 	}
 	peer->heard = true;
 	peer->answers = stream->direct;
-	status = twi_session_control_in(&peer->base.session, data, (size_t)res);
+	status = twi_session_control_in(&peer->session, data, (size_t)res);
 	if (status < 0) {
 		twi_tcp_bad_bytes(lane, peer, status);
 		return;
@@ -454,7 +452,7 @@ static bool hand_in(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, si
 	struct twi_tcp_peer *peer = stream->peer;
 	int status = twi_unlikely(stream->seal != NULL)
 			     ? twi_tcp_seal_in(lane, stream, bytes)
-			     : twi_session_bulk_in(&peer->base.session, stream->line - 1u, bytes);
+			     : twi_session_bulk_in(&peer->session, stream->line - 1u, bytes);
 
 	peer->heard = true;
 	if (status < 0) {

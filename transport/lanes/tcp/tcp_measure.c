@@ -107,6 +107,10 @@ void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out, cha
 	struct sum sum;
 
 	(void)fabric;
+	if (peer->session_up)
+		twi_session_measure(&peer->session, now, out);
+	if (base->ended != 0)
+		return;
 	add_streams(peer, &sum);
 	follow_sum(&peer->watch, &sum, now);
 	out->flags |= TWI_LINK_TCP;
@@ -133,7 +137,7 @@ void twi_tcp_peer_measure(struct tow_peer *base, struct twi_state_link *out, cha
 
 static void look_at_peer(struct twi_tcp_peer *peer, uint64_t now_ns)
 {
-	struct twi_session *session = &peer->base.session;
+	struct twi_session *session = &peer->session;
 	struct sum sum;
 
 	if (session->input_ns + SILENT_NS > now_ns || peer->lines[0].stream == NULL)

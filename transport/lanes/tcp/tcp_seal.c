@@ -137,7 +137,7 @@ static bool seal_bulk(struct twi_session *session, struct twi_tcp_seal *seal, un
 bool twi_tcp_seal_out(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, struct iovec *out)
 {
 	struct twi_tcp_seal *seal = stream->seal;
-	struct twi_session *session = &stream->peer->base.session;
+	struct twi_session *session = &stream->peer->session;
 
 	(void)lane;
 	if (seal->out_head == seal->out_tail) {
@@ -170,7 +170,7 @@ bool twi_tcp_seal_room(struct twi_tcp_stream *stream, struct iovec *out)
 /* Bulk bytes to where the session wants them. TOW_AGAIN: it wants none now. */
 static int hand_bulk(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 {
-	struct twi_session *session = &stream->peer->base.session;
+	struct twi_session *session = &stream->peer->session;
 	struct twi_tcp_seal *seal = stream->seal;
 	unsigned channel = stream->line - 1u;
 
@@ -212,7 +212,7 @@ static int hand_on(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream)
 	if (stream->line > 0)
 		return hand_bulk(lane, stream);
 	seal->plain_at = seal->plain_bytes;
-	return twi_session_control_in(&stream->peer->base.session, at, bytes);
+	return twi_session_control_in(&stream->peer->session, at, bytes);
 }
 
 /* Opens the record that begins `at`. TOW_AGAIN: it is not whole yet. */

@@ -158,7 +158,7 @@ void twi_tcp_peer_free(struct twi_tcp_peer *peer)
 	twi_list_remove(&peer->troubled);
 	twi_peer_teardown(&peer->base);
 	if (peer->session_up)
-		twi_session_fini(&peer->base.session);
+		twi_session_fini(&peer->session);
 	twi_tcp_listener_release(lane, peer->listener);
 	twi_peer_free(&peer->base);
 }
@@ -172,7 +172,7 @@ void twi_tcp_peer_lost(struct twi_tcp_peer *peer, int status)
 	drop_streams(peer); /* before the operations end: nothing may touch their buffers then */
 	if (!peer->base.closed && !peer->parting)
 		twi_peer_tell_lost(&peer->base, tow_error_message());
-	twi_session_fail(&peer->base.session, status);
+	twi_session_fail(&peer->session, status);
 	twi_list_remove(&peer->dying);
 	twi_list_remove(&peer->troubled);
 	if (peer->base.closed)
@@ -197,8 +197,8 @@ void twi_tcp_peer_part(struct twi_tcp_peer *peer, int status)
 		twi_count(engine->diag, TWI_C_peers_lost, 1);
 		twi_log(engine->diag, 2, "%s", tow_error_message());
 	}
-	twi_session_fail(&peer->base.session, status);
-	twi_session_bye(&peer->base.session);
+	twi_session_fail(&peer->session, status);
+	twi_session_bye(&peer->session);
 	/* What is buffered still goes, over a control line that is resumed for it if it must be. */
 	peer->deadline_ns = twi_engine_now(engine) + TWI_LINGER_NS;
 	twi_tcp_due(lane, peer->deadline_ns);
@@ -211,7 +211,7 @@ void twi_tcp_bad_bytes(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, int
 	struct twi_engine *engine = lane->base.engine;
 
 	twi_count(engine->diag, TWI_C_protocol_errors, status != TOW_ENOMEM);
-	if (peer->base.session.rule == 0 || peer->parting) {
+	if (peer->session.rule == 0 || peer->parting) {
 		twi_tcp_peer_lost(peer, status);
 		return;
 	}
@@ -223,7 +223,7 @@ void twi_tcp_bad_bytes(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, int
 bool twi_tcp_bulk_sent(struct twi_tcp_lane *lane, struct twi_tcp_stream *stream, size_t bytes)
 {
 	struct twi_tcp_peer *peer = stream->peer;
-	int status = twi_session_bulk_sent(&peer->base.session, stream->line - 1u, bytes);
+	int status = twi_session_bulk_sent(&peer->session, stream->line - 1u, bytes);
 
 	if (twi_unlikely(status < 0))
 		twi_tcp_bad_bytes(lane, peer, status);

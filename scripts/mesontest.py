@@ -1,9 +1,10 @@
-"""mesontest.py ARGUMENTS... - `meson ARGUMENTS...`, whose tests run in process groups, not in sessions.
+"""mesontest.py ARGUMENTS... - `meson ARGUMENTS...`, with a process group for each test, no session.
 
-meson gives each test a session, and of each session Linux makes a group that it schedules against the
-others (kernel.sched_autogroup_enabled). Where threads of several such groups sleep and wake often,
-kernel 6.18 leaves others without a core for seconds (docs/testing.md has the figures): a test then
-misses what it waits for, and says so of Towline. A process group is what meson needs to end a test.
+meson gives each test a session, and of each session Linux makes a group that it schedules against
+the others (kernel.sched_autogroup_enabled). Where threads of several such groups sleep and wake
+often, kernel 6.18 leaves others without a core for seconds (docs/testing.md has the figures): a
+test then misses what it waits for, and says so of Towline. A process group is what meson needs to
+end a test.
 """
 import os
 import runpy

@@ -1,13 +1,14 @@
 /*
  * threads_bench.c - what threads cost that a thread shares a runtime with.
  *
- *	threads_bench [--lane LANE] [--threads N] [--style wait|test] [--quick]
+ *	threads_bench [--lane LANE] [--threads N] [--style wait|test] [--for MS] [--quick]
  *
  *	alone     one pair of threads exchanges 8 bytes; no other thread has used the runtimes
  *	blocked   the same while the N - 1 other pairs have exchanged and block in tow_op_wait
  *	ended     the same after those have ended
- *	all       N pairs exchange at once: their rate in sum, and the longest time for which one of
- *	          the threads has got nothing done
+ *	all       N pairs exchange at once: their rate in sum while all of them do, that from the
+ *	          start of the first thread to the end of the last, and the longest time for which
+ *	          one of the threads has got nothing done
  *
  * The near and the far threads are two processes, on the loop lane one. All pairs share one
  * connection, each has tags of its own. alone, blocked and ended are measured in turns, several
@@ -29,6 +30,8 @@
 
 #define THREADS_MAX 256
 #define ROUNDS_MAX  9
+#define BEGIN_NS    50000000u /* until all exchange */
+#define PART_MAX_NS 10000000000ull
 #define STOP        UINT64_MAX
 #define TAG_ASK     1000u /* + the pair's number */
 #define TAG_ANSWER  2000u
@@ -57,8 +60,9 @@ struct worker {
 	pthread_t thread;
 	unsigned number;
 	bool block; /* after it has exchanged */
-	uint64_t until_ns;
+	uint64_t from_ns, until_ns;
 	uint64_t exchanges, worst_ns;
+	uint64_t counted; /* of the exchanges: those between from_ns and until_ns */
 };
 
 static struct {
@@ -119,7 +123,7 @@ static void ask_once(struct worker *worker)
 	uint64_t last_ns = now_ns(), answer;
 	struct tow_op *op;
 
-	for (uint64_t value = 0; last_ns < worker->until_ns; value++) {
+	for (uint64_t value = 0; value == 0 || last_ns < worker->until_ns; value++) {
 		uint64_t at_ns;
 
 		OK(tow_recv_start(side->peer, &answer, sizeof(answer), TAG_ANSWER + worker->number,
@@ -133,6 +137,7 @@ static void ask_once(struct worker *worker)
 		at_ns = now_ns();
 		if (at_ns - last_ns > worker->worst_ns)
 			worker->worst_ns = at_ns - last_ns;
+		worker->counted += last_ns >= worker->from_ns && at_ns <= worker->until_ns;
 		last_ns = at_ns;
 		worker->exchanges++;
 	}
@@ -167,13 +172,16 @@ static void *worker_run(void *arg)
 	return NULL;
 }
 
+/* Those who do not block exchange until `until_ns`. */
 static void begin_workers(struct worker *workers, const struct side *side, unsigned first,
-			  unsigned count, uint64_t for_ns, bool block)
+			  unsigned count, uint64_t from_ns, uint64_t until_ns)
 {
 	for (unsigned i = first; i < first + count; i++) {
-		workers[i] = (struct worker){
-			.side = side, .number = i, .block = block, .until_ns = now_ns() + for_ns
-		};
+		workers[i] = (struct worker){ .side = side,
+					      .number = i,
+					      .block = until_ns == 0,
+					      .from_ns = from_ns,
+					      .until_ns = until_ns };
 		if (pthread_create(&workers[i].thread, NULL, worker_run, &workers[i]) != 0) {
 			fprintf(stderr, "threads_bench: no thread %u\n", i);
 			exit(2);
@@ -200,22 +208,38 @@ static double measure_side(const struct side *side)
 
 struct figures {
 	double alone_us[ROUNDS_MAX], blocked_us[ROUNDS_MAX], ended_us[ROUNDS_MAX];
-	double all_per_s[ROUNDS_MAX], worst_ms;
+	double all_per_s[ROUNDS_MAX], whole_per_s[ROUNDS_MAX], worst_ms;
 };
+
+static void exchange_all(struct worker *workers, const struct side *side, struct figures *out,
+			 unsigned round)
+{
+	uint64_t begun = now_ns(), from = begun + BEGIN_NS, sum = 0, counted = 0;
+
+	begin_workers(workers, side, 0, options.threads, from, from + options.part_ns);
+	end_workers(workers, 0, options.threads);
+	for (unsigned i = 0; i < options.threads; i++) {
+		sum += workers[i].exchanges;
+		counted += workers[i].counted;
+		if ((double)workers[i].worst_ns / 1e6 > out->worst_ms)
+			out->worst_ms = (double)workers[i].worst_ns / 1e6;
+	}
+	out->all_per_s[round] = (double)counted * 1e9 / (double)options.part_ns;
+	out->whole_per_s[round] = (double)sum * 1e9 / (double)(now_ns() - begun);
+}
 
 static void round_of(const struct side *side, struct figures *out, unsigned round)
 {
 	static struct worker near[THREADS_MAX], far[THREADS_MAX];
 	struct worker *workers = side->near ? near : far;
 	unsigned others = options.threads - 1;
-	uint64_t sum = 0, begun;
 
 	meet_other(side);
 	out->alone_us[round] = measure_side(side);
 	meet_other(side);
 	if (options.only_all)
 		others = 0;
-	begin_workers(workers, side, 1, others, 1, true);
+	begin_workers(workers, side, 1, others, 0, 0);
 	usleep(100000);
 	meet_other(side);
 	out->blocked_us[round] = measure_side(side);
@@ -226,15 +250,7 @@ static void round_of(const struct side *side, struct figures *out, unsigned roun
 	meet_other(side);
 	out->ended_us[round] = measure_side(side);
 	meet_other(side);
-	begun = now_ns();
-	begin_workers(workers, side, 0, options.threads, options.part_ns, false);
-	end_workers(workers, 0, options.threads);
-	for (unsigned i = 0; i < options.threads; i++) {
-		sum += workers[i].exchanges;
-		if ((double)workers[i].worst_ns / 1e6 > out->worst_ms)
-			out->worst_ms = (double)workers[i].worst_ns / 1e6;
-	}
-	out->all_per_s[round] = (double)sum * 1e9 / (double)(now_ns() - begun);
+	exchange_all(workers, side, out, round);
 	meet_other(side);
 }
 
@@ -265,12 +281,13 @@ static void report_figures(struct figures *figures)
 {
 	double alone = median_of(figures->alone_us), blocked = median_of(figures->blocked_us);
 	double ended = median_of(figures->ended_us), all = median_of(figures->all_per_s);
+	double whole = median_of(figures->whole_per_s);
 
 	printf("{\"lane\": \"%s\", \"style\": \"%s\", \"threads\": %u, \"alone_us\": %.2f, "
 	       "\"blocked_us\": %.2f, \"ended_us\": %.2f, \"all_per_s\": %.0f, "
-	       "\"all_over_alone\": %.2f, \"longest_gap_ms\": %.1f}\n",
+	       "\"all_over_alone\": %.2f, \"whole_over_alone\": %.2f, \"longest_gap_ms\": %.1f}\n",
 	       options.lane, options.test ? "test" : "wait", options.threads, alone, blocked, ended,
-	       all, all * alone / 1e6, figures->worst_ms);
+	       all, all * alone / 1e6, whole * alone / 1e6, figures->worst_ms);
 }
 
 static struct tow_runtime *open_runtime(void)
@@ -362,7 +379,8 @@ static void usage_exit(void)
 
 	bench_lane_names(names);
 	fprintf(stderr,
-		"usage: threads_bench [--lane LANE] [--threads N] [--style wait|test] [--quick]\n"
+		"usage: threads_bench [--lane LANE] [--threads N] [--style wait|test] [--for MS] "
+		"[--quick]\n"
 		"LANE is %s, tow or loop\n",
 		names);
 	exit(1);
@@ -400,13 +418,16 @@ int main(int argc, char **argv)
 			options.lane = lane_of(value);
 		else if (strcmp(argv[i], "--threads") == 0)
 			options.threads = (unsigned)strtoul(value, NULL, 10);
+		else if (strcmp(argv[i], "--for") == 0)
+			options.part_ns = strtoul(value, NULL, 10) * 1000000;
 		else if (strcmp(argv[i], "--style") == 0)
 			options.test = strcmp(value, "test") == 0;
 		else
 			usage_exit();
 		i++;
 	}
-	if (options.threads < 2 || options.threads > THREADS_MAX)
+	if (options.threads < 2 || options.threads > THREADS_MAX || options.part_ns == 0 ||
+	    options.part_ns > PART_MAX_NS)
 		usage_exit();
 	alarm(options.rounds * 60);
 	if (strcmp(options.lane, "loop") == 0)

@@ -3,14 +3,13 @@
 
 struct twt_far twt_far;
 
-static const struct twi_lane_ops far_lane_ops;
+static const struct twi_lane_ops far_lane_ops = { .id = TWI_LANE_LOOP };
 static struct twi_lane far_lane = { .ops = &far_lane_ops };
 
 struct twi_session_config twt_far_config(void)
 {
 	return (struct twi_session_config){
 		.lane = TWI_LANE_LOOP,
-		.connector = true,
 		.local_credit_bytes = CREDIT,
 		.remote_credit_bytes = CREDIT,
 		.eager_max_bytes = EAGER,
@@ -24,6 +23,7 @@ void twt_far_open_session_with(const struct twi_session_config *config)
 	strcpy(twt_far.peer->address, "loop://them");
 	twt_far.peer->engine = twt_far.engine;
 	twt_far.peer->lane = &far_lane;
+	twt_far.peer->connector = true;
 	twi_peer_claims_init(&twt_far.peer->claims);
 	twt_far.session = twi_session_of(twt_far.peer);
 	assert_int_equal(twi_session_init(twt_far.session, twt_far.engine, twt_far.peer, config),

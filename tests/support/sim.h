@@ -278,9 +278,9 @@ static inline void sim_check_credit(struct sim_world *world)
 				continue;
 			session = twi_session_of(world->conns[i].peers[side]);
 			SIM_CHECK(world,
-				  session->credit_charged - session->credit_given <=
+				  session->inbox.credit_charged - session->inbox.credit_given <=
 						  world->credit &&
-					  session->unexpected_bytes <= world->credit &&
+					  session->inbox.kept_bytes <= world->credit &&
 					  session->grant_count <= TWI_GRANTS_MAX &&
 					  session->ready_grants <= TWI_READY_MAX,
 				  "conn %d side %d holds more than its credit", i, side);

@@ -58,7 +58,8 @@ struct tow_peer {
 	uint64_t link_due_ns;        /* when traffic is to say more of it; UINT64_MAX: never */
 	/* Messages that are not the user's, by space: the user's are the rest of their numbers. */
 	uint64_t sent[TWI_SPACE_COUNT], received[TWI_SPACE_COUNT];
-	bool said_bye; /* the other side has said that it ends */
+	bool connector; /* this side has dialed */
+	bool said_bye;  /* the other side has said that it ends */
 };
 
 _Static_assert(offsetof(struct tow_peer, engine) + sizeof(void *) <= TWI_HANDLE_LINE_BYTES &&
@@ -73,6 +74,12 @@ void twi_peer_end(struct tow_peer *peer);
 static inline const struct twi_window_ops *twi_peer_windows(const struct tow_peer *peer)
 {
 	return peer != NULL ? peer->lane->ops->windows : NULL;
+}
+
+/* The number of a message that both sides know it by: from its own, and from who has sent it. */
+static inline uint64_t twi_peer_rpc_id(const struct tow_peer *peer, uint64_t seq, bool sent)
+{
+	return seq << 1 | (sent == peer->connector);
 }
 
 /* A message of `space` has its number. */

@@ -18,8 +18,8 @@
  *	                      the parts of its time
  *	twi_peer_timed, twi_peer_heard
  *	                      a message has ended: its latency is counted, and its span written
- *	twi_peer_sent, twi_peer_received
- *	                      a message has got its number
+ *	twi_peer_sent, twi_peer_received, twi_peer_rpc_id
+ *	                      a message has got its number; that as both sides know it
  *	twi_counter_of, twi_held_count, twi_held_count_two, twi_space_counts
  *	                      counts a message, of its space (held_count.h)
  *
@@ -28,8 +28,6 @@
  *	                      the lease on its payload while it is on its way
  *	twi_claim_count, twi_claim_reason
  *	                      a large message of unregistered memory; why it is copied
- *	twi_view_ready, twi_view_room, twi_view_drop
- *	                      memory for a receive that has none of its own
  *	twi_reach, twi_reach_ends, twi_reached
  *	                      whether memory that the library is about to touch is there
  *	twi_op_fault, twi_op_fault_theirs
@@ -40,8 +38,7 @@
  *	                      copies that the lane's design needs
  *	twi_path_copy_fallback, twi_path_copy_opened
  *	                      those that it does not, and those that encryption costs
- *	twi_path_copy_own, twi_path_wire
- *	                      of the library's own bytes; onto a simulated wire
+ *	twi_path_wire         onto a simulated wire
  *	twi_route_init, twi_route_describe, twi_path_eligible, twi_path_pays, twi_path_choose,
  *	twi_path_tried, twi_path_report
  *	                      zero-copy sends: whether they pay on this route

@@ -54,7 +54,8 @@ int twi_session_init(struct twi_session *session, struct twi_engine *engine, str
 	twi_list_init(&session->matched);
 	for (unsigned i = 0; i < TWI_SEQ_BUCKETS; i++)
 		twi_list_init(&session->by_seq[i]);
-	twi_match_init(&session->match);
+	twi_inbox_init(&session->inbox, peer, &twi_session_inbox, config->local_credit_bytes,
+		       session->eager_max_bytes);
 	session->timings_mask = (uint32_t)(slots - 1);
 	session->timings = calloc(slots, sizeof(session->timings[0]));
 	if (session->timings == NULL || twi_session_retain_init(session) < 0) {
@@ -65,35 +66,15 @@ int twi_session_init(struct twi_session *session, struct twi_engine *engine, str
 	return TOW_OK;
 }
 
-static void drop_unexpected(struct twi_session *session)
-{
-	struct twi_match_entry *entry;
-
-	/* one that is still arriving is in the table unless a receive waits for it */
-	if (session->rx_unexpected != NULL)
-		twi_match_remove_unexpected(&session->match, &session->rx_unexpected->match);
-	free(session->rx_unexpected);
-	session->rx_unexpected = NULL;
-	while ((entry = twi_match_first_unexpected(&session->match)) != NULL) {
-		twi_match_remove_unexpected(&session->match, entry);
-		free(twi_container_of(entry, struct twi_unexpected, match));
-	}
-}
-
 void twi_session_fini(struct twi_session *session)
 {
 	if (session->timings != NULL)
-		drop_unexpected(session);
+		twi_inbox_fini(&session->inbox);
 	twi_session_retain_fini(session);
 	free(session->timings);
 	free(session->owed);
 	session->owed = NULL;
 	session->timings = NULL;
-}
-
-uint64_t twi_session_rpc_id(const struct twi_session *session, uint64_t seq, bool sent)
-{
-	return seq << 1 | (sent == session->config.connector);
 }
 
 /* An operation of this session ends: it leaves every queue, and its memory is let go. */
@@ -108,7 +89,7 @@ void twi_session_op_end(struct twi_session *session, struct tow_op *op, int stat
 		op->data = NULL;
 	}
 	if (op->seq != 0)
-		op->rpc_id = twi_session_rpc_id(session, op->seq, op->kind == TWI_OP_SEND);
+		op->rpc_id = twi_peer_rpc_id(session->peer, op->seq, op->kind == TWI_OP_SEND);
 	twi_op_complete(op, status, bytes);
 }
 
@@ -181,55 +162,14 @@ static void end_by_seq(struct twi_session *session, int status)
 	}
 }
 
-static void end_receives(struct twi_session *session, int status)
+static void end_granted(struct twi_session *session, int status)
 {
-	struct twi_match_entry *entry;
-
-	while ((entry = twi_match_first_posted(&session->match)) != NULL) {
-		twi_match_remove_posted(&session->match, entry);
-		twi_session_op_end(session, twi_container_of(entry, struct tow_op, match), status,
-				   0);
-	}
 	for (unsigned i = 0; i < TWI_LARGE_MAX; i++) {
 		struct tow_op *op = session->grants[i].op;
 
 		session->grants[i].op = NULL;
 		if (op != NULL)
 			twi_session_op_end(session, op, status, 0);
-	}
-	if (session->rx_op != NULL) {
-		struct tow_op *op = session->rx_op;
-
-		session->rx_op = NULL;
-		session->rx_at = NULL;
-		twi_session_op_end(session, op, status, 0);
-	}
-	if (session->rx_unexpected != NULL) {
-		struct tow_op *waiter = session->rx_unexpected->waiter;
-
-		session->rx_unexpected->waiter = NULL;
-		session->rx_at = NULL;
-		if (waiter != NULL)
-			twi_session_op_end(session, waiter, status, 0);
-	}
-}
-
-/* Offers cannot be fetched any more; messages that arrived whole can still be received. */
-static void drop_offers(struct twi_session *session)
-{
-	struct twi_match_entry *entry = twi_match_first_unexpected(&session->match), *next;
-
-	for (; entry != NULL; entry = next) {
-		struct twi_unexpected *message =
-			twi_container_of(entry, struct twi_unexpected, match);
-
-		next = twi_match_next_unexpected(&session->match, entry);
-		if (!message->offered && message->whole)
-			continue;
-		twi_match_remove_unexpected(&session->match, entry);
-		if (message == session->rx_unexpected)
-			session->rx_unexpected = NULL;
-		free(message);
 	}
 }
 
@@ -244,8 +184,9 @@ void twi_session_fail(struct twi_session *session, int status)
 	end_all(session, &session->queued, status);
 	end_by_seq(session, status);
 	end_all(session, &session->matched, status);
-	end_receives(session, status);
-	drop_offers(session);
+	end_granted(session, status);
+	session->skip_bytes = (uint32_t)session->inbox.filling.left;
+	twi_inbox_fail(&session->inbox, status);
 }
 
 int twi_session_gone(const struct twi_session *session)
@@ -276,7 +217,7 @@ void twi_session_measure(const struct twi_session *session, uint64_t now_ns,
 		if (++out->waiting_sends == SENDS_TOLD)
 			break;
 	}
-	if ((session->credit_charged - session->credit_given) * 2 >=
+	if ((session->inbox.credit_charged - session->inbox.credit_given) * 2 >=
 	    session->config.local_credit_bytes)
 		out->flags |= TWI_LINK_HOLDS;
 	if (out->waiting_sends > 0 && twi_session_no_credit(session))
@@ -290,13 +231,13 @@ void twi_session_describe(const struct twi_session *session, struct twi_emit *em
 	for (unsigned c = 0; c < session->config.bulk_count; c++)
 		broken += session->channels[c].broken;
 	twi_emit_str(emit, "state", session->failed != 0 ? tow_status_name(session->failed) : "up");
-	twi_peer_messages_describe(session->peer, session->seq_sent, session->seq_received,
-				   &session->match, emit);
+	twi_peer_messages_describe(session->peer, session->seq_sent, session->inbox.seq_received,
+				   &session->inbox.match, emit);
 	twi_emit_u64(emit, "messages_unacknowledged", session->seq_sent - session->seq_acked);
 	twi_emit_u64(emit, "credit_bytes", session->config.remote_credit_bytes);
 	twi_emit_u64(emit, "credit_used_bytes", session->credit_used - session->credit_returned);
 	twi_emit_u64(emit, "eager_max_bytes", session->config.eager_max_bytes);
-	twi_emit_u64(emit, "unexpected_bytes", session->unexpected_bytes);
+	twi_emit_u64(emit, "unexpected_bytes", session->inbox.kept_bytes);
 	twi_emit_u64(emit, "granted_to_peer", session->grant_count);
 	twi_emit_u64(emit, "granted_by_peer", session->send_count);
 	twi_emit_u64(emit, "control_buffered_bytes", session->tx_tail - session->tx_head);

@@ -49,7 +49,7 @@
 
 #include "diag/base/emit.h"
 #include "diag/record/lane_id.h"
-#include "transport/message/match.h"
+#include "transport/message/inbox.h"
 #include "transport/op/endpoint.h"
 #include "transport/stream/grant.h"
 #include "transport/stream/session_fault.h"
@@ -60,7 +60,6 @@ struct tow_op;
 struct twi_engine;
 struct twi_state_link;
 struct twi_tx_chunk;
-struct twi_unexpected;
 
 #define TWI_ANNOUNCED_MAX      64
 #define TWI_SEQ_BUCKETS        64
@@ -87,7 +86,6 @@ struct twi_announced {
 
 struct twi_session_config {
 	enum twi_lane_id lane;
-	bool connector;
 	uint64_t local_credit_bytes;  /* what we grant */
 	uint64_t remote_credit_bytes; /* what we may use */
 	uint32_t eager_max_bytes;     /* the smaller of both sides */
@@ -133,23 +131,12 @@ struct twi_session {
 	/* control, receiving */
 	uint8_t head[TWI_FRAME_BYTES];
 	uint32_t head_fill;
-	uint32_t rx_left; /* payload bytes of the present eager message still to come */
-	uint8_t *rx_at;   /* where they go; NULL: dropped */
-	struct tow_op *rx_op;
-	struct twi_unexpected *rx_unexpected;
-	bool rx_sum;              /* it carries a checksum: */
-	uint32_t rx_told, rx_crc; /* what it says, and what has come so far */
-	uint64_t rx_bytes;
-	uint64_t rx_total; /* bytes of the control stream that have been read */
+	uint32_t skip_bytes; /* of payload, after the session has failed */
+	uint64_t rx_total;   /* bytes of the control stream that have been read */
 	uint64_t rx_total_told;
-	uint64_t seq_received;
-	uint64_t received_ns, input_ns; /* when seq_received, and what is being read, came */
-	uint64_t credit_charged;        /* by the peer's messages, since the start */
-	uint64_t credit_given;          /* back, since the start */
-	uint64_t credit_told;
+	uint64_t received_ns, input_ns; /* when the last message, and what is being read, came */
 	uint32_t acks_owed;
-	uint64_t unexpected_bytes; /* held now */
-	struct twi_match match;
+	struct twi_inbox inbox;
 	struct twi_list matched; /* receives whose large message waits for a grant */
 
 	/* large messages */
@@ -277,8 +264,5 @@ int twi_session_gone(const struct twi_session *session);
 void twi_session_fail(struct twi_session *session, int status);
 
 void twi_session_describe(const struct twi_session *session, struct twi_emit *emit);
-
-/* The id of message `seq`, sent by this side or by the other: the same number on both. */
-uint64_t twi_session_rpc_id(const struct twi_session *session, uint64_t seq, bool sent);
 
 #endif

@@ -36,14 +36,14 @@ void twi_session_announce(struct twi_session *session, const struct tow_op *op)
 {
 	const struct twi_frame frame = { .type = TWI_FRAME_ANNOUNCE,
 					 .flags = op->space,
-					 .seq = session->seq_received,
+					 .seq = session->inbox.seq_received,
 					 .tag = op->tag,
 					 .value = op->bytes };
 
 	if (op->space == TWI_SPACE_RPC || /* it follows its header: the offer is on its way */
 	    (session->large_tags & 1ull << hash_tag(op->tag)) == 0 || op->view ||
 	    op->bytes <= session->config.eager_max_bytes ||
-	    session->match.posted_count > TWI_ANNOUNCED_MAX)
+	    session->inbox.match.posted_count > TWI_ANNOUNCED_MAX)
 		return;
 	/* It goes with whatever goes next: a system call of its own costs more than it saves. */
 	twi_session_put(session, &frame);

@@ -35,11 +35,11 @@ static void message_over(struct twi_session *session, struct twi_grant *grant)
 	} else if (op != NULL && grant->corrupt) {
 		answered = true;
 		twi_session_owe(session, TWI_FRAME_REFUSE, grant->seq, TWI_REFUSE_CORRUPT);
-		twi_session_corrupt(session, op, grant->bytes);
+		twi_inbox_corrupt(&session->inbox, op, grant->bytes);
 	} else if (op != NULL) {
 		answered = true;
 		twi_session_owe(session, TWI_FRAME_DONE, grant->seq, 0);
-		twi_session_received(session, op, grant->bytes);
+		twi_inbox_received(&session->inbox, op, grant->bytes);
 	}
 	/* Its sender counts a message that it was not asked for until it hears of its end. */
 	if (grant->ready && !answered)
@@ -117,7 +117,7 @@ static int on_head(struct twi_session *session, unsigned c)
 		return twi_session_fault(session, (unsigned)fault, "sent a bad bulk frame");
 	if (twi_unlikely(frame.channel != 0))
 		return twi_session_no_channel(session, &frame);
-	channel->in_waits = session->config.announce && frame.seq > session->seq_received;
+	channel->in_waits = session->config.announce && frame.seq > session->inbox.seq_received;
 	if (channel->in_waits)
 		return TOW_OK;
 	channel->in_fill -= TWI_FRAME_BYTES;

@@ -36,7 +36,7 @@ uint64_t twi_session_back_why(const struct twi_session *session, uint64_t seq)
 void twi_session_fault_tell(struct twi_session *session, const struct tow_op *op)
 {
 	uint64_t row = fault_of(session, op->seq);
-	uint64_t rpc_id = twi_session_rpc_id(session, op->seq, true);
+	uint64_t rpc_id = twi_peer_rpc_id(session->peer, op->seq, true);
 
 	if (row < TWI_FAULTS_MAX)
 		twi_op_fault(op, rpc_id, op->bytes, session->faults.rows[row].offset);
@@ -46,7 +46,7 @@ void twi_session_fault_tell(struct twi_session *session, const struct tow_op *op
 
 void twi_session_unreadable(struct twi_session *session, struct tow_op *op, uint64_t bytes)
 {
-	int status = twi_op_fault_theirs(op, twi_session_rpc_id(session, op->seq, false), bytes);
+	int status = twi_op_fault_theirs(op, twi_peer_rpc_id(session->peer, op->seq, false), bytes);
 
 	twi_session_op_end(session, op, status, 0);
 }
@@ -87,7 +87,7 @@ bool twi_session_in_faulted(struct twi_session *session, unsigned c)
 		return true;
 	grant->op = NULL;
 	twi_session_owe(session, TWI_FRAME_REFUSE, grant->seq, TWI_REFUSE_FAULT);
-	status = twi_op_fault(op, twi_session_rpc_id(session, op->seq, false), grant->bytes,
+	status = twi_op_fault(op, twi_peer_rpc_id(session->peer, op->seq, false), grant->bytes,
 			      twi_stripe_base(grant, c) + grant->at[c]);
 	twi_session_op_end(session, op, status, 0);
 	return true;

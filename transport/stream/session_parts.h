@@ -27,18 +27,11 @@
 #include "diag/base/checksum.h"
 #include "transport/stream/session.h"
 
-/* A message for which no receive is posted. */
-struct twi_unexpected {
-	struct twi_match_entry match;
-	uint64_t seq;
-	uint64_t bytes;
-	bool offered;          /* RTS: there is no payload here */
-	bool credited;         /* its credit was given back before */
-	bool whole;            /* all payload has arrived */
-	bool corrupt;          /* and is not what was sent */
-	bool sum;              /* offered: the commits will carry checksums */
-	struct tow_op *waiter; /* matched while the payload was still arriving */
-	uint8_t data[];
+/* The row of an offer (RTS) that waits. */
+struct twi_session_offer {
+	struct twi_unexpected arrival;
+	bool sum;       /* the commits will carry checksums */
+	bool allocated; /* else it lives no longer than the call */
 };
 
 /* Writes how the message is cut: first, count, stripe_bytes, open. bytes is not 0. */
@@ -132,22 +125,13 @@ bool twi_session_early(const struct twi_session *session, uint64_t seq);
 
 /* session_recv.c */
 void twi_session_grant(struct twi_session *session);
-void twi_session_give_credit(struct twi_session *session, uint64_t payload_bytes);
-void twi_session_received(struct twi_session *session, struct tow_op *op, uint64_t bytes);
-void twi_session_corrupt(struct twi_session *session, struct tow_op *op, uint64_t bytes);
+extern const struct twi_inbox_ops twi_session_inbox;
+/* A row of its own for the offer, that is to be freed. NULL: no memory. */
+struct twi_session_offer *twi_session_offer_keep(const struct twi_session_offer *made);
 void twi_session_repost(struct twi_session *session, struct tow_op *op);
-/* The receive that takes this message, of `bytes`, now; NULL: it is to queue. */
-struct tow_op *twi_session_take_posted(struct twi_session *session, const struct twi_frame *frame,
-				       uint64_t bytes);
-void twi_session_matched(struct twi_session *session, struct tow_op *op, uint64_t seq,
-			 uint64_t bytes, bool sum);
-void twi_session_deliver(struct twi_session *session, struct twi_unexpected *message,
-			 struct tow_op *op);
-int twi_session_room_for(struct tow_op *op, uint64_t bytes);
 int twi_session_canceled(struct twi_session *session, const struct twi_frame *frame);
 int twi_session_offered(struct twi_session *session, const struct twi_frame *frame);
 int twi_session_admit(struct twi_session *session, const struct twi_frame *frame);
-struct twi_unexpected *twi_session_unexpected(const struct twi_frame *frame, uint64_t bytes);
 struct twi_grant *twi_session_grant_find(struct twi_session *session, uint64_t seq);
 void twi_session_grant_free(struct twi_session *session, struct twi_grant *grant);
 bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int status, bool force);

@@ -1,5 +1,6 @@
 /*
- * session_recv.c - the receiving direction of a session: matching, grants, receives taken back.
+ * session_recv.c - the receiving direction of a session: offers, grants, receives taken back. What
+ * meets what is the inbox's (transport/message/inbox.h).
  */
 #include <stdlib.h>
 
@@ -7,199 +8,125 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
-#include "transport/engine/held_count.h"
-#include "transport/message/waiting.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/message.h"
 #include "transport/op/op.h"
 #include "transport/op/op_span.h"
-#include "transport/op/path.h"
 #include "transport/stream/session_parts.h"
 
-void twi_session_give_credit(struct twi_session *session, uint64_t payload_bytes)
+static struct twi_session *session_of(struct twi_inbox *inbox)
 {
-	session->credit_given += twi_frame_cost((uint32_t)payload_bytes);
-	twi_assert_hot(session->credit_given <= session->credit_charged);
-	if (session->credit_given - session->credit_told >= session->config.local_credit_bytes / 4)
-		session->urgent = true;
+	return twi_container_of(inbox, struct twi_session, inbox);
 }
 
-/* The receive has its message, of `bytes`; all of it, or as much as the buffer holds, is there. */
-void twi_session_received(struct twi_session *session, struct tow_op *op, uint64_t bytes)
+static struct twi_session_offer *offer_of(struct twi_unexpected *arrival)
 {
-	if (bytes > op->bytes) {
-		twi_session_op_end(session, op, TOW_ETRUNCATED, bytes);
-		return;
+	return twi_container_of(arrival, struct twi_session_offer, arrival);
+}
+
+static void offer_free(struct twi_session_offer *offer)
+{
+	if (offer->allocated)
+		free(offer);
+}
+
+static struct twi_session_offer offer_made(uint64_t seq, uint64_t tag, uint8_t space,
+					   uint64_t bytes, bool sum)
+{
+	return (struct twi_session_offer){
+		.arrival = { .match = { .tag = tag, .space = space },
+			     .seq = seq,
+			     .bytes = bytes,
+			     .offered = true },
+		.sum = sum,
+	};
+}
+
+struct twi_session_offer *twi_session_offer_keep(const struct twi_session_offer *made)
+{
+	struct twi_session_offer *offer = malloc(sizeof(*offer));
+
+	if (offer == NULL) {
+		twi_error(TOW_ENOMEM, "no memory for the offer of a message");
+		return NULL;
 	}
-	twi_held_count(session->engine, twi_counter_of(TWI_C_recv_bytes, op->space), bytes);
-	twi_session_op_end(session, op, TOW_OK, bytes);
+	*offer = *made;
+	offer->allocated = true;
+	return offer;
 }
 
-/* All of it is there, and it is not what was sent. */
-void twi_session_corrupt(struct twi_session *session, struct tow_op *op, uint64_t bytes)
+/* --- what the inbox asks --- */
+
+static void offer_matched(struct twi_inbox *inbox, struct tow_op *op,
+			  struct twi_unexpected *arrival)
 {
-	twi_error(TOW_ECORRUPT,
-		  "peer %s (%s): message of rpc id %llu, %llu bytes, came with another checksum",
-		  session->peer->address, twi_lane_name(session->config.lane),
-		  (unsigned long long)twi_session_rpc_id(session, op->seq, false),
-		  (unsigned long long)bytes);
-	twi_log(session->engine->diag, 1, "%s", tow_error_message());
-	twi_count(session->engine->diag, TWI_C_checksum_mismatches, 1);
-	twi_session_op_end(session, op, TOW_ECORRUPT, bytes);
+	struct twi_session *session = session_of(inbox);
+	struct twi_session_offer *offer = offer_of(arrival);
+
+	op->result_bytes = arrival->bytes;
+	op->moved = offer->sum ? TWI_RECV_SUM : 0;
+	op->stage = TWI_STAGE_QUEUED;
+	twi_list_push_back(&session->matched, &op->link);
+	offer_free(offer);
+	twi_session_grant(session);
 }
 
-/* A view gets memory when the length of its message is known. */
-int twi_session_room_for(struct tow_op *op, uint64_t bytes)
+static void offer_refuse(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *arrival,
+			 int status)
 {
-	return twi_likely(!op->view) ? TOW_OK : twi_view_room(op, bytes);
+	uint64_t bytes = arrival->bytes;
+
+	twi_session_owe(session_of(inbox), TWI_FRAME_REFUSE, arrival->seq,
+			status == TOW_ETRUNCATED ? TWI_REFUSE_TRUNCATED : TWI_REFUSE_CANCELED);
+	offer_free(offer_of(arrival));
+	twi_inbox_end(inbox, op, status, bytes);
 }
 
-/* An unexpected message meets its receive: the copy that an earlier receive would have saved. */
-void twi_session_deliver(struct twi_session *session, struct twi_unexpected *message,
-			 struct tow_op *op)
+static void offer_forget(struct twi_inbox *inbox, struct twi_unexpected *arrival)
 {
-	int status = twi_session_room_for(op, message->bytes);
-
-	op->seq = message->seq;
-	if (status == TOW_OK && message->bytes <= op->bytes && !twi_space_counts(op->space))
-		twi_path_copy_own(op->data, message->data, message->bytes);
-	else if (status == TOW_OK && message->bytes <= op->bytes)
-		twi_path_copy_fallback(session->engine, TWI_R_unexpected_arrival, op->data,
-				       message->data, message->bytes, op->site);
-	twi_session_give_credit(session, message->bytes);
-	session->unexpected_bytes -= message->bytes;
-	if (status < 0)
-		twi_session_op_end(session, op, status, message->bytes);
-	else if (twi_unlikely(message->corrupt) && message->bytes <= op->bytes)
-		twi_session_corrupt(session, op, message->bytes);
-	else
-		twi_session_received(session, op, message->bytes);
-	free(message);
+	(void)inbox;
+	offer_free(offer_of(arrival));
 }
 
-/* A receive takes an unexpected message off the table. */
-static void take_unexpected(struct twi_session *session, struct twi_unexpected *message,
-			    struct tow_op *op)
+static void recv_posted(struct twi_inbox *inbox, struct tow_op *op)
 {
-	if (twi_unlikely(!twi_view_ready(op, message->bytes))) {
-		twi_view_hold(&session->match, op, message->bytes);
-		twi_match_arrive_first(&session->match, &message->match);
-		return;
-	}
-	if (message->offered) {
-		uint64_t seq = message->seq, bytes = message->bytes;
-		bool sum = message->sum;
+	struct twi_session *session = session_of(inbox);
 
-		if (!message->credited)
-			twi_session_give_credit(session, 0);
-		free(message);
-		twi_session_matched(session, op, seq, bytes, sum);
-	} else if (message->whole) {
-		twi_session_deliver(session, message, op);
-	} else {
-		message->waiter = op;
-		op->stage = TWI_STAGE_FILLING;
-		twi_op_begun(op);
-	}
+	if (session->config.announce)
+		twi_session_announce(session, op);
 }
+
+static void credit_due(struct twi_inbox *inbox)
+{
+	session_of(inbox)->urgent = true;
+}
+
+const struct twi_inbox_ops twi_session_inbox = {
+	.matched = offer_matched,
+	.refuse = offer_refuse,
+	.forget = offer_forget,
+	.posted = recv_posted,
+	.credit_due = credit_due,
+};
 
 void twi_session_recv(struct twi_session *session, struct tow_op *op)
 {
-	struct twi_match_entry *entry;
-
-	twi_held_count(session->engine, TWI_C_recvs, op->space == TWI_SPACE_USER);
-	op->match.tag = op->tag;
-	op->match.space = op->space;
-	if (!op->view)
-		twi_claim_lease(session->peer, op);
-	if (op->bytes > session->eager_max_bytes && !op->view) {
-		int status = twi_claim_need(session->peer, op);
-
-		if (status < 0) {
-			twi_session_op_end(session, op, status, 0);
-			return;
-		}
-	}
-	entry = twi_match_post(&session->match, &op->match);
-	if (entry != NULL) {
-		take_unexpected(session, twi_container_of(entry, struct twi_unexpected, match), op);
-	} else if (session->failed != 0) {
-		twi_match_remove_posted(&session->match, &op->match);
-		twi_session_op_end(session, op, session->failed, 0);
-	} else {
-		op->stage = TWI_STAGE_POSTED;
-		op->moved = 0;
-		if (session->config.announce)
-			twi_session_announce(session, op);
-	}
-}
-
-static void forget_room(struct tow_op *op)
-{
-	twi_view_drop(op);
-	op->data = NULL;
-	op->bytes = TWI_WIRE_U63_MAX;
-}
-
-/* The message that `op` was to get was taken back by its sender: the receive waits for the next
- * one. One that was canceled meanwhile has nothing left to wait for. */
-void twi_session_repost(struct twi_session *session, struct tow_op *op)
-{
-	struct twi_match_entry *entry;
-
-	if (op->canceled) {
-		op->seq = 0;
-		twi_session_op_end(session, op, TOW_ECANCELED, 0);
-		return;
-	}
-	entry = twi_match_post_first(&session->match, &op->match);
-	twi_list_remove(&op->link);
-	op->stage = TWI_STAGE_POSTED;
-	op->seq = 0;
-	op->moved = 0;
-	if (op->view)
-		forget_room(op);
-	if (entry != NULL)
-		take_unexpected(session, twi_container_of(entry, struct twi_unexpected, match), op);
+	twi_inbox_recv(&session->inbox, op);
 }
 
 void twi_session_look_again(struct twi_session *session, uint64_t tag, uint8_t space)
 {
-	struct twi_match_entry *entry;
-
-	twi_match_let_go(&session->match, tag, space);
-	while ((entry = twi_match_take_posted(&session->match, tag, space)) != NULL) {
-		struct tow_op *op = twi_container_of(entry, struct tow_op, match);
-
-		twi_session_repost(session, op);
-		if (op->stage == TWI_STAGE_POSTED)
-			break;
-	}
+	twi_inbox_look_again(&session->inbox, tag, space);
 }
 
-/* A receive has met the offer of a large message. */
-void twi_session_matched(struct twi_session *session, struct tow_op *op, uint64_t seq,
-			 uint64_t bytes, bool sum)
+/* The message that `op` was to get was taken back by its sender: it waits for the next one. */
+void twi_session_repost(struct twi_session *session, struct tow_op *op)
 {
-	int status = twi_session_room_for(op, bytes);
-
-	op->seq = seq;
-	if (status < 0) {
-		twi_session_owe(session, TWI_FRAME_REFUSE, seq, TWI_REFUSE_CANCELED);
-		twi_session_op_end(session, op, status, bytes);
-		return;
-	}
-	if (bytes > op->bytes) {
-		twi_session_owe(session, TWI_FRAME_REFUSE, seq, TWI_REFUSE_TRUNCATED);
-		twi_session_op_end(session, op, TOW_ETRUNCATED, bytes);
-		return;
-	}
-	op->result_bytes = bytes;
-	op->moved = sum ? TWI_RECV_SUM : 0;
-	op->stage = TWI_STAGE_QUEUED;
-	twi_list_push_back(&session->matched, &op->link);
-	twi_session_grant(session);
+	twi_list_remove(&op->link);
+	twi_inbox_repost(&session->inbox, op);
 }
+
+/* --- grants --- */
 
 /* A row for a message that may come; op NULL: it falls into the sink. There is a free one. */
 static void grant_begin(struct twi_session *session, struct tow_op *op, uint64_t seq,
@@ -299,7 +226,7 @@ int twi_session_canceled(struct twi_session *session, const struct twi_frame *fr
 {
 	uint64_t seq = frame->seq;
 	struct twi_grant *grant = twi_session_grant_find(session, seq);
-	struct twi_match_entry *entry;
+	struct twi_unexpected *offer;
 	struct twi_list *pos, *next;
 
 	if (grant != NULL && grant->ready) /* it came too early: its offer is elsewhere */
@@ -324,60 +251,22 @@ int twi_session_canceled(struct twi_session *session, const struct twi_frame *fr
 			return TOW_OK;
 		}
 	}
-	for (entry = twi_match_first_unexpected(&session->match); entry != NULL;
-	     entry = twi_match_next_unexpected(&session->match, entry)) {
-		struct twi_unexpected *message =
-			twi_container_of(entry, struct twi_unexpected, match);
-
-		if (message->offered && message->seq == seq) {
-			twi_match_remove_unexpected(&session->match, entry);
-			if (!message->credited)
-				twi_session_give_credit(session, 0);
-			free(message);
-			return TOW_OK;
-		}
+	offer = twi_inbox_find_offer(&session->inbox, seq);
+	if (offer != NULL) {
+		twi_inbox_drop_offer(&session->inbox, offer);
+		offer_free(offer_of(offer));
 	}
-	return TOW_OK; /* refused meanwhile */
-}
-
-struct twi_unexpected *twi_session_unexpected(const struct twi_frame *frame, uint64_t bytes)
-{
-	bool offered = frame->type == TWI_FRAME_RTS;
-	struct twi_unexpected *message = malloc(sizeof(*message) + (offered ? 0 : bytes));
-
-	if (message == NULL) {
-		twi_error(TOW_ENOMEM, "no memory for an unexpected message of %llu bytes",
-			  (unsigned long long)bytes);
-		return NULL;
-	}
-	*message = (struct twi_unexpected){
-		.match.tag = frame->tag,
-		.match.space = frame->flags & TWI_FRAME_SPACE,
-		.seq = frame->seq,
-		.bytes = bytes,
-		.offered = offered,
-		.sum = (frame->flags & TWI_FRAME_SUM) != 0,
-	};
-	return message;
+	return TOW_OK; /* else it was refused meanwhile */
 }
 
 /* Checks what every message must obey: the next number, within the credit. */
 int twi_session_admit(struct twi_session *session, const struct twi_frame *frame)
 {
-	uint32_t cost = twi_frame_cost(frame->payload_bytes);
+	int status = twi_inbox_admit(&session->inbox, frame->seq, frame->payload_bytes,
+				     frame->flags & TWI_FRAME_SPACE, &session->rule);
 
-	if (frame->seq != session->seq_received + 1)
-		return twi_session_fault(
-			session, TWI_RULE_MESSAGE_ORDER, "sent message %llu after %llu",
-			(unsigned long long)frame->seq, (unsigned long long)session->seq_received);
-	if (session->credit_charged - session->credit_given + cost >
-	    session->config.local_credit_bytes)
-		return twi_session_fault(session, TWI_RULE_CREDIT,
-					 "sent more than its credit of %llu bytes",
-					 (unsigned long long)session->config.local_credit_bytes);
-	session->credit_charged += cost;
-	session->seq_received = frame->seq;
-	twi_peer_received(session->peer, frame->flags & TWI_FRAME_SPACE);
+	if (status < 0)
+		return status;
 	session->received_ns = session->input_ns;
 	if (++session->acks_owed >= TWI_ACK_EVERY)
 		session->urgent = true;
@@ -403,26 +292,13 @@ static bool take_ready(struct twi_session *session, const struct twi_frame *fram
 	return false;
 }
 
-struct tow_op *twi_session_take_posted(struct twi_session *session, const struct twi_frame *frame,
-				       uint64_t bytes)
-{
-	struct twi_match_entry *entry =
-		twi_match_take_posted(&session->match, frame->tag, frame->flags & TWI_FRAME_SPACE);
-	struct tow_op *op;
-
-	if (entry == NULL)
-		return NULL;
-	op = twi_container_of(entry, struct tow_op, match);
-	if (twi_likely(twi_view_ready(op, bytes)))
-		return op;
-	twi_view_hold(&session->match, op, bytes);
-	return NULL;
-}
-
 int twi_session_offered(struct twi_session *session, const struct twi_frame *frame)
 {
 	bool ready = (frame->flags & TWI_FRAME_READY) != 0;
-	struct twi_unexpected *message;
+	uint8_t space = frame->flags & TWI_FRAME_SPACE;
+	struct twi_session_offer made = offer_made(frame->seq, frame->tag, space, frame->value,
+						   (frame->flags & TWI_FRAME_SUM) != 0);
+	struct twi_session_offer *offer;
 	struct tow_op *op;
 	int status = twi_session_admit(session, frame);
 
@@ -431,84 +307,42 @@ int twi_session_offered(struct twi_session *session, const struct twi_frame *fra
 	if (ready && (session->ready_grants == TWI_READY_MAX || !session->config.announce))
 		return twi_session_fault(session, TWI_RULE_UNASKED,
 					 "sends more than it may unasked");
-	op = twi_session_take_posted(session, frame, frame->value);
+	op = twi_inbox_take_posted(&session->inbox, frame->tag, space, frame->value);
 	twi_session_note(session, frame->tag, true);
-	if (op != NULL)
-		twi_session_give_credit(session, 0);
+	if (op != NULL) {
+		made.arrival.credited = true;
+		twi_inbox_give(&session->inbox, 0);
+	}
 	if (ready && take_ready(session, frame, op))
 		return TOW_OK;
 	if (ready && (op == NULL || op->view))
 		twi_session_owe(session, TWI_FRAME_REFUSE, frame->seq, TWI_REFUSE_NOT_READY);
 	if (op != NULL) {
-		twi_session_matched(session, op, frame->seq, frame->value,
-				    (frame->flags & TWI_FRAME_SUM) != 0);
+		twi_inbox_meet(&session->inbox, op, &made.arrival);
 		return TOW_OK;
 	}
-	message = twi_session_unexpected(frame, frame->value);
-	if (message == NULL)
+	offer = twi_session_offer_keep(&made);
+	if (offer == NULL)
 		return TOW_ENOMEM;
-	twi_count(session->engine->diag, TWI_C_unexpected_messages,
-		  message->match.space == TWI_SPACE_USER);
-	twi_match_arrive(&session->match, &message->match);
+	twi_inbox_wait(&session->inbox, &offer->arrival);
 	return TOW_OK;
 }
 
-/* Puts a matched offer back among the unexpected messages, in front: nothing is lost. */
+/* Puts a matched offer back among the messages that wait, in front: nothing is lost. */
 static void put_back(struct twi_session *session, struct tow_op *op)
 {
-	struct twi_frame frame = {
-		.type = TWI_FRAME_RTS, .flags = op->space, .seq = op->seq, .tag = op->tag
-	};
-	struct twi_unexpected *message;
-	struct twi_match_entry *entry;
+	const struct twi_session_offer made = offer_made(
+		op->seq, op->tag, op->space, op->result_bytes, (op->moved & TWI_RECV_SUM) != 0);
+	struct twi_session_offer *offer = twi_session_offer_keep(&made);
 
-	if ((op->moved & TWI_RECV_SUM) != 0)
-		frame.flags |= TWI_FRAME_SUM;
-	message = twi_session_unexpected(&frame, op->result_bytes);
-	if (message == NULL) {
+	twi_list_remove(&op->link);
+	if (offer == NULL) {
 		twi_session_owe(session, TWI_FRAME_REFUSE, op->seq, TWI_REFUSE_CANCELED);
 		return;
 	}
 	op->seq = 0;
-	message->credited = true; /* held again, on behalf of this side's own operation */
-	twi_list_remove(&op->link);
-	entry = twi_match_arrive_first(&session->match, &message->match);
-	if (entry != NULL)
-		take_unexpected(session, message, twi_container_of(entry, struct tow_op, match));
-}
-
-/*
- * A receive is taken back while its small message arrives: the message stays, in front, and goes on
- * arriving there. Without memory for it, it is lost.
- */
-static void leave_filling(struct twi_session *session, struct tow_op *op)
-{
-	struct twi_unexpected *message = session->rx_unexpected;
-	struct twi_match_entry *other;
-
-	if (session->rx_op == op) {
-		struct twi_frame frame = { .type = TWI_FRAME_EAGER,
-					   .flags = op->space,
-					   .tag = op->tag };
-		uint64_t got = session->rx_bytes - session->rx_left;
-
-		frame.seq = op->seq;
-		op->seq = 0;
-		session->rx_op = NULL;
-		session->rx_at = NULL;
-		message = twi_session_unexpected(&frame, session->rx_bytes);
-		if (message == NULL)
-			return;
-		twi_path_copy_fallback(session->engine, TWI_R_unexpected_arrival, message->data,
-				       op->data, got, op->site);
-		session->rx_unexpected = message;
-		session->rx_at = message->data + got;
-		session->unexpected_bytes += message->bytes;
-	}
-	message->waiter = NULL;
-	other = twi_match_arrive_first(&session->match, &message->match);
-	if (other != NULL)
-		take_unexpected(session, message, twi_container_of(other, struct tow_op, match));
+	offer->arrival.credited = true; /* held again, on behalf of this side's own operation */
+	twi_inbox_put_back(&session->inbox, &offer->arrival);
 }
 
 bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int status, bool force)
@@ -516,24 +350,8 @@ bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int 
 	struct twi_grant *grant;
 
 	switch (op->stage) {
-	case TWI_STAGE_POSTED:
-		twi_match_remove_posted(&session->match, &op->match);
-		break;
 	case TWI_STAGE_QUEUED:
 		put_back(session, op);
-		break;
-	case TWI_STAGE_FILLING:
-		if (!force) {
-			op->canceled = true;
-			return false;
-		}
-		if (session->rx_op == op && session->rx_at == NULL) {
-			/* it did not fit, and is lost as it would have been */
-			session->rx_op = NULL;
-			twi_session_op_end(session, op, TOW_ETRUNCATED, session->rx_bytes);
-			return true;
-		}
-		leave_filling(session, op);
 		break;
 	case TWI_STAGE_GRANTED:
 		grant = twi_session_grant_find(session, op->seq);
@@ -545,8 +363,8 @@ bool twi_session_abort_recv(struct twi_session *session, struct tow_op *op, int 
 		twi_session_owe(session, TWI_FRAME_REFUSE, op->seq, TWI_REFUSE_CANCELED);
 		break;
 	default:
-		return false;
+		return twi_inbox_withdraw(&session->inbox, op, status, force);
 	}
-	twi_session_op_end(session, op, status, 0);
+	twi_inbox_end(&session->inbox, op, status, 0);
 	return true;
 }

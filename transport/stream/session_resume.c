@@ -73,7 +73,7 @@ size_t twi_session_bulk_resume_put(struct twi_session *session, unsigned c, uint
 	out[4] = TWI_STREAM_BULK;
 	out[5] = (uint8_t)c;
 	twi_put_le16(out + 6, (uint16_t)count);
-	twi_put_le64(out + 8, session->seq_received);
+	twi_put_le64(out + 8, session->inbox.seq_received);
 	twi_session_resume_said(session, 1 + c, out, HEAD_BYTES + (size_t)count * ITEM_BYTES,
 				count > 0);
 	return HEAD_BYTES + (size_t)count * ITEM_BYTES;

@@ -250,15 +250,15 @@ bool twi_session_ack(struct twi_session *session)
 
 	if (session->failed != 0)
 		return false; /* after a failure BYE is the last frame */
-	if (session->acks_owed > 0 || session->credit_told != session->credit_given) {
+	if (session->acks_owed > 0 || session->inbox.credit_told != session->inbox.credit_given) {
 		hold_ns = twi_engine_now(session->engine) - session->received_ns;
-		frame.seq = session->seq_received;
-		frame.tag = session->credit_given;
+		frame.seq = session->inbox.seq_received;
+		frame.tag = session->inbox.credit_given;
 		frame.value = twi_min(hold_ns, (uint64_t)TWI_WIRE_HOLD_MAX_NS);
 		if (!twi_session_put(session, &frame))
 			return false;
 		session->acks_owed = 0;
-		session->credit_told = session->credit_given;
+		session->inbox.credit_told = session->inbox.credit_given;
 		any = true;
 	}
 	if (untold >= (any ? TWI_RECEIVED_EVERY : TWI_RECEIVED_URGENT))

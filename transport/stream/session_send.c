@@ -203,7 +203,7 @@ int twi_session_acked(struct twi_session *session, const struct twi_frame *frame
 		reading = (struct twi_latency_reading){
 			.kind = twi_latency_kind_of((uint8_t)timing->space),
 			.lane = session->config.lane,
-			.id = twi_session_rpc_id(session, session->seq_acked, true),
+			.id = twi_peer_rpc_id(session->peer, session->seq_acked, true),
 			.bytes = timing->bytes,
 		};
 		twi_peer_heard(session->peer, session->engine, &reading, timing->start_ns,
@@ -266,7 +266,7 @@ int twi_session_done(struct twi_session *session, const struct twi_frame *frame)
 	reading = (struct twi_latency_reading){
 		.kind = twi_latency_kind_of(op->space),
 		.lane = session->config.lane,
-		.id = twi_session_rpc_id(session, op->seq, true),
+		.id = twi_peer_rpc_id(session->peer, op->seq, true),
 		.bytes = op->bytes,
 	};
 	if (twi_space_counts(op->space))

@@ -4,7 +4,7 @@
  * memory, over tcp, and with both ranks in one process on the loop lane.
  *
  * A message that comes before its receive was posted takes a piece of memory of its own on lanes of
- * messages (twi_session_unexpected); these are the only ones allowed.
+ * messages (twi_inbox_keep, twi_session_offer_keep); these are the only ones allowed.
  */
 #include "coll_ranks.h"
 #include "coll_sim.h"
@@ -29,9 +29,11 @@ extern void *__libc_realloc(void *at, size_t bytes);
 void *malloc(size_t bytes)
 {
 	/* The call is within the first bytes of that function: what comes early has its memory. */
-	uintptr_t into = (uintptr_t)__builtin_return_address(0) - (uintptr_t)twi_session_unexpected;
+	uintptr_t from = (uintptr_t)__builtin_return_address(0);
+	bool early = from - (uintptr_t)twi_inbox_keep < EARLY_CODE_BYTES ||
+		     from - (uintptr_t)twi_session_offer_keep < EARLY_CODE_BYTES;
 
-	atomic_fetch_add(&allocations, into >= EARLY_CODE_BYTES);
+	atomic_fetch_add(&allocations, !early);
 	return __libc_malloc(bytes);
 }
 

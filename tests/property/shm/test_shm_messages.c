@@ -269,7 +269,7 @@ static void one_run(bool remote)
 		assert_int_equal(stats.leased, 0);
 		assert_int_equal(twt_shm_inside(i)->offer_count, 0);
 		assert_int_equal(twt_shm_inside(i)->expecting, 0);
-		assert_int_equal(twt_shm_inside(i)->unexpected_bytes, 0);
+		assert_int_equal(twt_shm_inside(i)->inbox.kept_bytes, 0);
 		assert_int_equal(engine->staging.free_count, engine->staging.chunks);
 	}
 }

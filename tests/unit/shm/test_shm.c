@@ -144,7 +144,7 @@ static void test_view_outlives_peer(void **state)
 	TWT_OK(tow_peer_close(twt_shm.peer[0]));
 	assert_int_equal(leased(0), 0);
 	twt_shm_settle();
-	assert_int_equal(twt_shm_inside(1)->failed, TOW_EPEER);
+	assert_int_equal(twt_shm_inside(1)->base.ended, TOW_EPEER);
 	TWT_OK(tow_peer_close(twt_shm.peer[1]));
 	assert_true(twt_same(result.data, LARGE, 9));
 	TWT_OK(tow_view_release(view));
@@ -180,12 +180,12 @@ static void test_withdraw(void **state)
 	assert_int_equal(twt_shm_finish(send, NULL, false), TOW_ECANCELED);
 	twt_shm_settle();
 	assert_int_equal(twt_shm_inside(0)->offer_count, 0);
-	assert_int_equal(twt_shm_inside(1)->match.unexpected_count, 0);
+	assert_int_equal(twt_shm_inside(1)->inbox.match.unexpected_count, 0);
 	assert_int_equal(leased(0), 0);
 
 	send = twt_shm_send(0, out, LARGE, 1); /* the receiver knows of it */
 	twt_shm_settle();
-	assert_int_equal(twt_shm_inside(1)->match.unexpected_count, 1);
+	assert_int_equal(twt_shm_inside(1)->inbox.match.unexpected_count, 1);
 	TWT_OK(tow_op_cancel(send));
 	assert_int_equal(twt_shm_finish(send, NULL, false), TOW_ECANCELED);
 	recv = twt_shm_recv(1, in, LARGE, 1); /* meets it before the withdrawal is read */
@@ -372,7 +372,7 @@ static void test_credit(void **state)
 	}
 	twt_shm_settle();
 	assert_true(twt_shm_inside(1)->stalled);
-	assert_true(twt_shm_inside(1)->unexpected_bytes <= (2u << 20));
+	assert_true(twt_shm_inside(1)->inbox.kept_bytes <= (2u << 20));
 	send = twt_shm_send(1, big, MIDDLE, 1); /* the other way is open, replies and all */
 	recv = twt_shm_recv(0, in, MIDDLE, 1);
 	assert_int_equal(twt_shm_finish(recv, NULL, false), TOW_OK);
@@ -382,7 +382,7 @@ static void test_credit(void **state)
 		assert_int_equal(twt_shm_finish(recv, &result, false), TOW_OK);
 		assert_true(twt_same(small, sizeof(small), (uint64_t)i));
 	}
-	assert_int_equal(twt_shm_inside(1)->unexpected_bytes, 0);
+	assert_int_equal(twt_shm_inside(1)->inbox.kept_bytes, 0);
 	assert_true(twt_shm_reasons(1, TWI_R_unexpected_arrival) > 0);
 	TWT_OK(tow_free(twt_shm.runtime[1], big));
 	TWT_OK(tow_free(twt_shm.runtime[0], in));

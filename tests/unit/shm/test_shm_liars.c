@@ -8,14 +8,14 @@
 
 static void expect_ended(int i)
 {
-	for (int k = 0; k < 1000 && twt_shm_inside(i)->failed == 0; k++)
+	for (int k = 0; k < 1000 && twt_shm_inside(i)->base.ended == 0; k++)
 		twt_shm_turn();
-	assert_int_equal(twt_shm_inside(i)->failed, TOW_EPROTOCOL);
+	assert_int_equal(twt_shm_inside(i)->base.ended, TOW_EPROTOCOL);
 	assert_int_equal(twt_shm_counted(i, TWI_C_protocol_errors), 1);
 	/* The liar hears which rule it broke. */
-	for (int k = 0; k < 1000 && twt_shm_inside(1 - i)->failed == 0; k++)
+	for (int k = 0; k < 1000 && twt_shm_inside(1 - i)->base.ended == 0; k++)
 		twt_shm_turn();
-	assert_int_equal(twt_shm_inside(1 - i)->failed, TOW_EPEER);
+	assert_int_equal(twt_shm_inside(1 - i)->base.ended, TOW_EPEER);
 	assert_non_null(strstr(twt_shm_inside(1 - i)->base.ended_why,
 			       "it says that this side broke rule "));
 }
@@ -135,11 +135,11 @@ static void test_liar_taken(void **state)
 
 	(void)state;
 	twt_shm_inside(1)->out.box.head->slots_taken = 1ull << 40;
-	for (int i = 0; i < 2000 && twt_shm_inside(0)->failed == 0; i++) {
+	for (int i = 0; i < 2000 && twt_shm_inside(0)->base.ended == 0; i++) {
 		TWT_OK(tow_op_release(twt_shm_send(0, &word, 8, 1)));
 		(void)tow_progress(twt_shm.runtime[0]);
 	}
-	assert_int_equal(twt_shm_inside(0)->failed, TOW_EPROTOCOL);
+	assert_int_equal(twt_shm_inside(0)->base.ended, TOW_EPROTOCOL);
 }
 
 /* Pieces that nobody asked for, or too many of them. */
@@ -157,7 +157,7 @@ static void test_liar_pieces(void **state)
 	piece.bytes = MIDDLE + 1;
 	assert_true(twi_shm_note_put(&twt_shm_inside(0)->notes_out, &piece));
 	(void)tow_progress(twt_shm.runtime[1]);
-	assert_int_equal(twt_shm_inside(1)->failed, TOW_EPROTOCOL);
+	assert_int_equal(twt_shm_inside(1)->base.ended, TOW_EPROTOCOL);
 	assert_int_equal(twt_shm_finish(recv, NULL, false), TOW_EPROTOCOL);
 	assert_int_equal(twt_shm_finish(send, NULL, false), TOW_EPEER);
 	free(heap);

@@ -199,7 +199,7 @@ static void test_bounds(void **state)
 		look(1, UINT32_MAX, 0, 1, write, TOW_EPROTOCOL);
 	}
 	/* What the caller asked for was wrong, not the peer. */
-	assert_int_equal(twt_shm_inside(1)->failed, 0);
+	assert_int_equal(twt_shm_inside(1)->base.ended, 0);
 	assert_int_equal(twt_shm_counted(1, TWI_C_protocol_errors), 0);
 }
 
@@ -292,7 +292,7 @@ static void test_liar_reader(void **state)
 	assert_true(twi_shm_windows.expose(twt_shm.peer[0], memory, GROWN, &extent, &offset));
 	look(1, extent, offset, GROWN, false, TOW_EPROTOCOL);
 	assert_non_null(strstr(tow_error_message(), "descriptor of extent 1 is not"));
-	assert_int_equal(twt_shm_inside(1)->failed, TOW_EPROTOCOL);
+	assert_int_equal(twt_shm_inside(1)->base.ended, TOW_EPROTOCOL);
 	assert_int_equal(twt_shm_counted(1, TWI_C_protocol_errors), 1);
 	look(1, 0, 0, 1, false, TOW_EPROTOCOL); /* the peer is lost, by that */
 }
@@ -309,7 +309,7 @@ static void test_liar_sealed(void **state)
 		skip();
 	assert_true(twi_shm_windows.expose(twt_shm.peer[0], memory, GROWN, &extent, &offset));
 	twt_shm_settle(); /* found by the socket's poll this time */
-	assert_int_equal(twt_shm_inside(1)->failed, TOW_EPROTOCOL);
+	assert_int_equal(twt_shm_inside(1)->base.ended, TOW_EPROTOCOL);
 	assert_int_equal(twt_shm_counted(1, TWI_C_protocol_errors), 1);
 }
 
@@ -364,7 +364,7 @@ static void test_held(void **state)
 	out = across(0, memory, PIECE, true);
 	TWT_OK(tow_peer_close(twt_shm.peer[0]));
 	twt_shm_settle();
-	assert_int_equal(twt_shm_inside(1)->failed, TOW_EPEER);
+	assert_int_equal(twt_shm_inside(1)->base.ended, TOW_EPEER);
 	assert_false(twi_shm_windows.up(twt_shm.peer[1]));
 	assert_false(twi_shm_windows.writable(twt_shm.peer[1]));
 	assert_null(twi_shm_windows.hold(twt_shm.peer[1]));

@@ -24,7 +24,7 @@ static void test_no_more_than_the_credit(void **state)
 	(void)state;
 	for (; seq <= CREDIT / cost; seq++)
 		assert_int_equal(twt_far_say_eager(seq, 0, EAGER), TOW_OK);
-	assert_int_equal(twt_far.session->unexpected_bytes, (seq - 1) * EAGER);
+	assert_int_equal(twt_far.session->inbox.kept_bytes, (seq - 1) * EAGER);
 	assert_int_equal(twt_far_say_eager(seq, 0, EAGER), TOW_EPROTOCOL);
 	op = twt_far_recv_op(EAGER, 0);
 	assert_int_equal(twt_far_status_of(op), TOW_OK);
@@ -151,7 +151,8 @@ static void test_frames_cut_anywhere(void **state)
 		assert_memory_equal(twt_far.room, twt_far.bytes + 1, 50);
 		assert_int_equal(twt_far_status_of(twt_far_recv_op(50, 3)), TOW_OK);
 		assert_memory_equal(twt_far.room, twt_far.bytes + 2, 50);
-		assert_int_equal(twt_far.session->credit_charged, twt_far.session->credit_given);
+		assert_int_equal(twt_far.session->inbox.credit_charged,
+				 twt_far.session->inbox.credit_given);
 		twt_far_close_session();
 		twt_far_open_session(CREDIT, EAGER);
 	}

@@ -212,7 +212,7 @@ static void test_comes_too_early(void **state)
 	assert_int_equal(say_ready(1, 1), TOW_OK);
 	assert_int_equal(twt_far_hear(&frame), TWI_FRAME_REFUSE);
 	assert_int_equal(frame.value, TWI_REFUSE_NOT_READY);
-	assert_int_equal(twt_far.session->match.unexpected_count, 1);
+	assert_int_equal(twt_far.session->inbox.match.unexpected_count, 1);
 	op = twt_far_recv_op(LARGE, 1);
 	assert_int_equal(twt_far_hear(&frame), 0);
 	assert_int_equal(op->stage, TWI_STAGE_QUEUED);
@@ -231,12 +231,13 @@ static void test_comes_too_early(void **state)
 	twt_far_expect(TWI_FRAME_REFUSE, 2);
 	assert_int_equal(twt_far_say_data(2, 0, 100, 0), TOW_OK);
 	assert_int_equal(twt_far_say(TWI_FRAME_CANCEL, 2, 0, 0), TOW_OK);
-	assert_int_equal(twt_far.session->match.unexpected_count, 0);
+	assert_int_equal(twt_far.session->inbox.match.unexpected_count, 0);
 	assert_int_equal(twt_far_say_data(2, 100, LARGE - 100, 0), TOW_OK);
 	assert_int_equal(twt_far_say_data(2, LARGE, 0, TWI_FRAME_LAST), TOW_OK);
 	twt_far_expect(TWI_FRAME_DONE, 2);
 	assert_int_equal(twt_far.session->ready_grants, 0);
-	assert_int_equal(twt_far.session->credit_charged, twt_far.session->credit_given);
+	assert_int_equal(twt_far.session->inbox.credit_charged,
+			 twt_far.session->inbox.credit_given);
 }
 
 static void test_unasked_and_too_large(void **state)

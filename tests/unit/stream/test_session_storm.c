@@ -61,7 +61,8 @@ static uint64_t seq_at(enum twi_op_stage stage, uint64_t *bytes_out)
 
 static bool has_credit(void)
 {
-	return twt_far.session->credit_charged - twt_far.session->credit_given + 300 < CREDIT ||
+	return twt_far.session->inbox.credit_charged - twt_far.session->inbox.credit_given + 300 <
+		       CREDIT ||
 	       lies();
 }
 
@@ -216,7 +217,8 @@ static void check_bounds(void)
 	assert_true(twt_far.session->send_count <= TWI_GRANTS_MAX);
 	assert_true(twt_far.session->ready_grants <= TWI_READY_MAX);
 	assert_true(twt_far.session->ready_sends <= TWI_READY_MAX);
-	assert_true(twt_far.session->credit_charged - twt_far.session->credit_given <= CREDIT);
+	assert_true(twt_far.session->inbox.credit_charged - twt_far.session->inbox.credit_given <=
+		    CREDIT);
 	assert_true(twt_far.session->tx_acked <= twt_far.session->tx_handed);
 	assert_true(twt_far.session->tx_handed <= twt_far.session->tx_tail);
 }

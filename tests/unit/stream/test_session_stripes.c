@@ -231,7 +231,8 @@ static void test_small_sums(void **state)
 				 TOW_OK);
 		assert_int_equal(twt_far_status_of(none), TOW_ETRUNCATED);
 	}
-	assert_int_equal(twt_far.session->credit_charged, twt_far.session->credit_given);
+	assert_int_equal(twt_far.session->inbox.credit_charged,
+			 twt_far.session->inbox.credit_given);
 	assert_int_equal(twi_counter_sum(twt_far.engine->diag, TWI_C_checksum_mismatches), 2 * 7);
 	assert_int_equal(twi_counter_sum(twt_far.engine->diag, TWI_C_checksums_checked), 4 * 7);
 }

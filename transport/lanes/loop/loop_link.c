@@ -513,7 +513,6 @@ static int create_side(struct twi_loop_lane *lane, struct twi_loop_link *link, u
 	const struct twi_knobs *knobs = &lane->base.engine->knobs;
 	struct twi_session_config config = {
 		.lane = TWI_LANE_LOOP,
-		.connector = side == 0,
 		.local_credit_bytes = knobs->credit_bytes,
 		.remote_credit_bytes = knobs->credit_bytes,
 		.eager_max_bytes = knobs->eager_max_bytes,
@@ -537,6 +536,7 @@ static int create_side(struct twi_loop_lane *lane, struct twi_loop_link *link, u
 	peer->base.features =
 		(uint32_t)twi_features_word(lane->base.engine->features, TWI_LANE_LOOP, 0);
 	twi_list_init(&peer->talking);
+	peer->base.connector = side == 0;
 	peer->side = side;
 	peer->link = link;
 	link->sides[side] = peer;

@@ -87,7 +87,7 @@ static void endpoint_close(struct tow_endpoint *base)
 		struct twi_ofi_peer *peer = port->peers[i];
 
 		/* Handshakes that it accepted have nobody to go to now. */
-		if (peer != NULL && peer->state == TWI_OFI_GREETING && !peer->connector)
+		if (peer != NULL && peer->state == TWI_OFI_GREETING && !peer->base.connector)
 			twi_ofi_peer_free(peer);
 	}
 	twi_ofi_port_release(port);

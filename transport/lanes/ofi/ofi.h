@@ -35,7 +35,7 @@
 #include "transport/lanes/ofi/domain.h"
 #include "transport/lanes/ofi/fabric.h"
 #include "transport/lanes/ofi/packet.h"
-#include "transport/message/match.h"
+#include "transport/message/inbox.h"
 #include "transport/op/lane_host.h"
 
 #ifdef TWI_HAVE_OFI
@@ -134,16 +134,16 @@ struct twi_ofi_pull {
 	int ending; /* as above */
 };
 
-/* What has arrived without a receive, or has overtaken what was sent before it. */
-struct twi_ofi_unexpected {
-	struct twi_match_entry match;
-	uint64_t seq, bytes;
+/* A large message of theirs that waits for a receive, or with one for a pull. */
+struct twi_ofi_arrival {
+	struct twi_unexpected arrival;
 	struct twi_ofi_where where;
 	uint32_t checksum;
-	bool offered, credited, checked, corrupt;
-	uint8_t data[];
+	bool checked;
+	bool allocated; /* else it lives no longer than the call */
 };
 
+/* What has overtaken what was sent before it. */
 struct twi_ofi_early {
 	struct twi_list link;
 	uint32_t number, bytes;
@@ -158,16 +158,6 @@ struct twi_ofi_owed {
 
 struct twi_ofi_timing {
 	uint64_t seq, start_ns, bytes, queue_ns, space;
-};
-
-/* A small message that comes in more than one packet; nothing comes between them. */
-struct twi_ofi_filling {
-	struct tow_op *op;                  /* whose memory it goes to, or */
-	struct twi_ofi_unexpected *message; /* where it waits for one; neither: it is dropped */
-	uint8_t *at;
-	uint64_t seq, bytes, left; /* left 0: there is none */
-	uint32_t checksum, space;
-	bool checked;
 };
 
 enum twi_ofi_state {
@@ -186,9 +176,9 @@ struct twi_ofi_peer {
 	uint64_t here, there;    /* the session's number: ours for the peer, the peer's for us */
 	struct twi_ofi_name name;
 	fi_addr_t address;
-	uint8_t state, rule; /* rule: that it has broken (rule.h); 0: none */
-	bool connector, said_hello, heard_hello, left; /* left: it gave its connect up */
-	int broken;                                    /* status */
+	uint8_t state, rule;                /* rule: that it has broken (rule.h); 0: none */
+	bool said_hello, heard_hello, left; /* left: it gave its connect up */
+	int broken;                         /* status */
 	char fault[400];
 	struct tow_op *dial;
 	uint64_t deadline_ns; /* of the handshake, or of the farewell */
@@ -212,16 +202,13 @@ struct twi_ofi_peer {
 	struct twi_ofi_timing timings[TWI_OFI_TIMINGS];
 
 	/* receiving */
-	struct twi_match match;
+	struct twi_inbox inbox;
 	struct twi_list matched; /* receives whose message waits for a pull */
 	struct twi_list pulls;
 	struct twi_list early; /* in order of their numbers */
 	uint32_t early_count;
-	uint64_t local_credit_bytes, credit_charged, credit_given, credit_told;
-	uint64_t seq_received, received_ns;
-	uint64_t unexpected_bytes;
+	uint64_t received_ns;
 	uint32_t acks_owed;
-	struct twi_ofi_filling filling;
 	uint32_t held; /* requests in libfabric's hands that touch users' memory */
 };
 

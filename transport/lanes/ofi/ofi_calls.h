@@ -87,8 +87,6 @@ int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet
 		  const uint8_t *payload);
 int twi_ofi_more(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
 		 const uint8_t *payload);
-/* The message that is coming will not be whole: its receive ends. */
-void twi_ofi_filling_end(struct twi_ofi_peer *peer, int status);
 int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
 		    const uint8_t *payload);
 int twi_ofi_withdrawn(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
@@ -96,17 +94,13 @@ int twi_ofi_withdrawn(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pa
 void twi_ofi_unreadable(struct twi_ofi_peer *peer, struct tow_op *op);
 bool twi_ofi_ack(struct twi_ofi_peer *peer);
 void twi_ofi_repost(struct twi_ofi_peer *peer, struct tow_op *op);
-void twi_ofi_received(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t bytes);
-/* The message came with other bytes than were sent: ends the receive. */
-void twi_ofi_corrupt(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t bytes);
-/* A receive has met an offer; `message` is the caller's to free. */
-void twi_ofi_matched(struct twi_ofi_peer *peer, struct tow_op *op,
-		     const struct twi_ofi_unexpected *message);
-void twi_ofi_drop_unexpected(struct twi_ofi_peer *peer, bool all);
+extern const struct twi_inbox_ops twi_ofi_inbox;
+/* A row of its own for the offer, that is to be freed. NULL: no memory. */
+struct twi_ofi_arrival *twi_ofi_arrival_keep(const struct twi_ofi_arrival *made);
 
 /* ofi_pull.c */
 void twi_ofi_pull_start(struct twi_ofi_peer *peer, struct tow_op *op,
-			const struct twi_ofi_unexpected *message);
+			const struct twi_ofi_arrival *offer);
 void twi_ofi_pull_done(struct twi_ofi_req *req, int err, uint64_t bytes);
 /* Pulls have become free: receives that wait for one. */
 void twi_ofi_pull_matched(struct twi_ofi_peer *peer);
@@ -120,7 +114,7 @@ unsigned twi_ofi_pull_retry(struct twi_ofi_port *port);
 /* Of an operation whose message has a number. */
 static inline uint64_t twi_ofi_rpc_id(const struct twi_ofi_peer *peer, const struct tow_op *op)
 {
-	return op->seq << 1 | ((op->kind == TWI_OP_SEND) == peer->connector);
+	return twi_peer_rpc_id(&peer->base, op->seq, op->kind == TWI_OP_SEND);
 }
 
 #endif

@@ -60,7 +60,7 @@ static int say_hello(struct twi_ofi_peer *peer)
 					 .payload_bytes = TWI_OFI_HELLO_BYTES };
 	const struct twi_ofi_hello hello = {
 		.payload_max_bytes = peer->port->packet_bytes - TWI_OFI_HEAD_BYTES,
-		.credit_bytes = peer->local_credit_bytes,
+		.credit_bytes = peer->inbox.credit_bytes,
 		.features = features_of(peer),
 	};
 	uint8_t payload[TWI_OFI_HELLO_BYTES];
@@ -78,7 +78,7 @@ static int come_up(struct twi_ofi_peer *peer)
 {
 	struct tow_op *op = peer->dial;
 
-	if (!peer->connector && peer->port->endpoint == NULL)
+	if (!peer->base.connector && peer->port->endpoint == NULL)
 		return twi_error(TOW_ECLOSED, "peer %s connects to an endpoint that was closed",
 				 peer->base.address);
 	twi_auth_wipe(&peer->auth);
@@ -86,7 +86,7 @@ static int come_up(struct twi_ofi_peer *peer)
 	peer->port->strangers--;
 	peer->port->timer_ns = 0;
 	twi_count(peer->base.engine->diag, TWI_C_peers_connected, 1);
-	if (!peer->connector) {
+	if (!peer->base.connector) {
 		twi_endpoint_ready(peer->port->endpoint, &peer->base);
 		return TOW_OK;
 	}
@@ -116,6 +116,7 @@ static int on_hello(struct twi_ofi_peer *peer, const uint8_t *payload)
 	peer->eager_max_bytes = (uint32_t)twi_min(twi_min(peer->base.engine->knobs.eager_max_bytes,
 							  (uint64_t)hello.payload_max_bytes),
 						  credit);
+	peer->inbox.claim_above = peer->eager_max_bytes;
 	peer->piece_bytes =
 		twi_min(peer->port->packet_bytes - TWI_OFI_HEAD_BYTES, hello.payload_max_bytes);
 	/* AUTH has said the major version. */
@@ -173,7 +174,7 @@ static int on_bye(struct twi_ofi_peer *peer, uint64_t value)
 				 peer->base.address);
 	if ((int)value == -TOW_EREFUSED)
 		return twi_endpoint_refused(peer->base.address);
-	peer->left = !peer->connector && (int)value != -TOW_EPROTOCOL;
+	peer->left = !peer->base.connector && (int)value != -TOW_EPROTOCOL;
 	return twi_error(TOW_EREFUSED, "%s refused the connection", peer->base.address);
 }
 
@@ -181,7 +182,7 @@ static int on_bye(struct twi_ofi_peer *peer, uint64_t value)
 static bool may_say_hello(const struct twi_ofi_peer *peer)
 {
 	return twi_auth_done(&peer->auth) && !peer->said_hello &&
-	       (peer->connector || peer->heard_hello);
+	       (peer->base.connector || peer->heard_hello);
 }
 
 static bool port_full(const struct twi_ofi_port *port)
@@ -204,7 +205,7 @@ int twi_ofi_greeted(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 		status = twi_error(TOW_EPROTOCOL, "peer %s sent a packet of type %u as a greeting",
 				   peer->base.address, packet->type);
 	if (status == TOW_OK && may_say_hello(peer))
-		status = peer->connector || !port_full(peer->port)
+		status = peer->base.connector || !port_full(peer->port)
 				 ? say_hello(peer)
 				 : twi_endpoint_refused(peer->port->endpoint->address);
 	if (status == TOW_OK && peer->said_hello && peer->heard_hello)
@@ -268,7 +269,7 @@ int twi_ofi_dial(struct tow_endpoint *base, const char *text, struct tow_op *op)
 	peer = twi_ofi_peer_create(port, &name, address);
 	if (peer == NULL)
 		return TOW_EBUSY;
-	peer->connector = true;
+	peer->base.connector = true;
 	peer->dial = op;
 	op->lane_state = peer;
 	twi_auth_start(&peer->auth, &base->engine->job_key, true, "ofi");

@@ -210,10 +210,10 @@ static int handle_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet 
 		return twi_ofi_greeted(peer, p, payload);
 	if (peer->state != TWI_OFI_UP)
 		return TOW_OK;
-	if (peer->filling.left > 0 && p->type != TWI_OFI_MORE)
+	if (peer->inbox.filling.left > 0 && p->type != TWI_OFI_MORE)
 		return twi_ofi_fault(peer, TWI_RULE_DATA_PLACE,
 				     "did not send the rest of message %llu",
-				     (unsigned long long)peer->filling.seq);
+				     (unsigned long long)peer->inbox.filling.seq);
 	switch (p->type) {
 	case TWI_OFI_EAGER:
 		return twi_ofi_eager(peer, p, payload);

@@ -56,7 +56,7 @@ void twi_ofi_peer_measure(struct tow_peer *base, struct twi_state_link *out, cha
 	}
 	if (out->waiting_sends > 0 && lacks_credit(peer))
 		out->flags |= TWI_LINK_NO_CREDIT;
-	if ((peer->credit_charged - peer->credit_given) * 2 >= peer->local_credit_bytes)
+	if ((peer->inbox.credit_charged - peer->inbox.credit_given) * 2 >= peer->inbox.credit_bytes)
 		out->flags |= TWI_LINK_HOLDS;
 	out->unacked_bytes = peer->credit_used - peer->credit_returned + given_bytes(peer);
 	out->pending_ops = (uint32_t)twi_min(peer->seq_sent - peer->seq_acked + out->waiting_sends,

@@ -93,7 +93,6 @@ static void init_lists(struct twi_ofi_peer *peer)
 	twi_list_init(&peer->early);
 	for (unsigned i = 0; i < TWI_OFI_SEQ_BUCKETS; i++)
 		twi_list_init(&peer->by_seq[i]);
-	twi_match_init(&peer->match);
 }
 
 struct twi_ofi_peer *twi_ofi_peer_create(struct twi_ofi_port *port, const struct twi_ofi_name *name,
@@ -121,7 +120,8 @@ struct twi_ofi_peer *twi_ofi_peer_create(struct twi_ofi_port *port, const struct
 		twi_peer_free(&peer->base);
 		return NULL;
 	}
-	peer->local_credit_bytes = engine->knobs.credit_bytes;
+	twi_inbox_init(&peer->inbox, &peer->base, &twi_ofi_inbox, engine->knobs.credit_bytes,
+		       UINT64_MAX);
 	peer->heard_ns = twi_engine_now(engine);
 	peer->deadline_ns = peer->heard_ns + engine->knobs.connect_timeout_ns;
 	port->peers[index] = peer;
@@ -158,8 +158,7 @@ void twi_ofi_peer_free(struct twi_ofi_peer *peer)
 		twi_list_remove(entry);
 		free(twi_container_of(entry, struct twi_ofi_early, link));
 	}
-	twi_ofi_filling_end(peer, TOW_ECLOSED);
-	twi_ofi_drop_unexpected(peer, true);
+	twi_inbox_fini(&peer->inbox);
 	if (find_namesake(port, peer, &peer->name) == NULL && !port->dead)
 		fi_av_remove(port->av, &peer->address, 1, 0);
 	twi_list_remove(&peer->blocked);
@@ -225,15 +224,10 @@ static void end_sends(struct twi_ofi_peer *peer, int status)
 
 static void end_receives(struct twi_ofi_peer *peer, int status)
 {
-	struct twi_match_entry *entry;
 	struct twi_list *pos, *next;
 
-	while ((entry = twi_match_first_posted(&peer->match)) != NULL) {
-		twi_match_remove_posted(&peer->match, entry);
-		twi_ofi_op_end(peer, twi_container_of(entry, struct tow_op, match), status, 0);
-	}
+	twi_inbox_fail(&peer->inbox, status);
 	end_list(peer, &peer->matched, status);
-	twi_ofi_filling_end(peer, status);
 	twi_list_for_each_safe (pos, next, &peer->pulls) {
 		struct twi_ofi_pull *pull = twi_container_of(pos, struct twi_ofi_pull, link);
 
@@ -255,7 +249,6 @@ static void end_operations(struct twi_ofi_peer *peer, int status)
 {
 	end_sends(peer, status);
 	end_receives(peer, status);
-	twi_ofi_drop_unexpected(peer, false);
 	if (peer->held > 0 && peer->port->let_go_ns == 0) {
 		peer->port->let_go_ns = twi_engine_now(peer->base.engine) + TWI_OFI_LET_GO_NS;
 		peer->port->timer_ns = twi_min(peer->port->timer_ns, peer->port->let_go_ns);
@@ -437,7 +430,7 @@ static uint64_t look_at(struct twi_ofi_peer *peer, uint64_t now_ns)
 		return peer->deadline_ns;
 	twi_error(TOW_EPEER, "peer %s did not answer in time (connect_timeout_ns)",
 		  peer->base.address);
-	twi_ofi_break(peer, peer->connector ? TOW_EREFUSED : TOW_EPEER);
+	twi_ofi_break(peer, peer->base.connector ? TOW_EREFUSED : TOW_EPEER);
 	return UINT64_MAX;
 }
 
@@ -484,7 +477,7 @@ static bool port_busy(const struct twi_ofi_port *port)
 		const struct twi_ofi_peer *peer = port->peers[i];
 
 		if (peer != NULL && peer->state == TWI_OFI_UP &&
-		    (peer->match.posted_count > 0 || !twi_list_empty(&peer->pulls) ||
+		    (peer->inbox.match.posted_count > 0 || !twi_list_empty(&peer->pulls) ||
 		     !twi_list_empty(&peer->queued) || peer->gives > 0))
 			return true;
 	}
@@ -549,13 +542,13 @@ void twi_ofi_peer_describe(struct tow_peer *base, struct twi_emit *emit)
 		     peer->broken != 0                ? tow_status_name(peer->broken)
 		     : peer->state == TWI_OFI_CLOSING ? "closing"
 						      : "up");
-	twi_peer_messages_describe(&peer->base, peer->seq_sent, peer->seq_received, &peer->match,
-				   emit);
+	twi_peer_messages_describe(&peer->base, peer->seq_sent, peer->inbox.seq_received,
+				   &peer->inbox.match, emit);
 	twi_emit_u64(emit, "messages_unacknowledged", peer->seq_sent - peer->seq_acked);
 	twi_emit_u64(emit, "credit_bytes", peer->remote_credit_bytes);
 	twi_emit_u64(emit, "credit_used_bytes", peer->credit_used - peer->credit_returned);
 	twi_emit_u64(emit, "eager_max_bytes", peer->eager_max_bytes);
-	twi_emit_u64(emit, "unexpected_bytes", peer->unexpected_bytes);
+	twi_emit_u64(emit, "unexpected_bytes", peer->inbox.kept_bytes);
 	twi_emit_u64(emit, "packets_waiting", peer->slots);
 	twi_emit_u64(emit, "held_by_libfabric", peer->held);
 	twi_ofi_domain_describe(port->domain, emit);

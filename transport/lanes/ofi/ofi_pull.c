@@ -49,11 +49,11 @@ static void finish_pull(struct twi_ofi_pull *pull)
 	twi_ofi_pull_end(pull);
 	if (twi_unlikely(corrupt)) {
 		twi_ofi_say(peer, TWI_OFI_REFUSE, seq, 0, TWI_OFI_REFUSE_CORRUPT);
-		twi_ofi_corrupt(peer, op, bytes);
+		twi_inbox_corrupt(&peer->inbox, op, bytes);
 		return;
 	}
 	twi_ofi_say(peer, TWI_OFI_DONE, seq, 0, 0);
-	twi_ofi_received(peer, op, bytes);
+	twi_inbox_received(&peer->inbox, op, bytes);
 }
 
 /* Nothing of it is with libfabric any more, and it does not go on. */
@@ -250,20 +250,14 @@ static uint8_t choose_way(const struct twi_ofi_peer *peer, const struct tow_op *
 
 /* All pulls are in use: the receive waits with what it has met. */
 static void wait_for_pull(struct twi_ofi_peer *peer, struct tow_op *op,
-			  const struct twi_ofi_unexpected *message)
+			  const struct twi_ofi_arrival *offer)
 {
-	struct twi_ofi_unexpected *copy = malloc(sizeof(*copy));
-
-	if (copy == NULL) {
-		twi_error(TOW_ENOMEM, "no memory for a large message");
-		twi_ofi_say(peer, TWI_OFI_REFUSE, message->seq, 0, TWI_OFI_REFUSE_CANCELED);
-		twi_ofi_op_end(peer, op, TOW_ENOMEM, message->bytes);
+	op->lane_state = twi_ofi_arrival_keep(offer);
+	if (op->lane_state == NULL) {
+		twi_ofi_say(peer, TWI_OFI_REFUSE, op->seq, 0, TWI_OFI_REFUSE_CANCELED);
+		twi_ofi_op_end(peer, op, TOW_ENOMEM, offer->arrival.bytes);
 		return;
 	}
-	*copy = *message;
-	twi_list_init(&copy->match.link);
-	copy->offered = true;
-	op->lane_state = copy;
 	op->stage = TWI_STAGE_QUEUED;
 	twi_list_push_back(&peer->matched, &op->link);
 }
@@ -275,12 +269,12 @@ void twi_ofi_pull_matched(struct twi_ofi_peer *peer)
 	while (!twi_list_empty(&peer->port->pull_free) &&
 	       (entry = twi_list_first(&peer->matched)) != NULL) {
 		struct tow_op *op = twi_container_of(entry, struct tow_op, link);
-		struct twi_ofi_unexpected *message = op->lane_state;
+		struct twi_ofi_arrival *offer = op->lane_state;
 
 		op->lane_state = NULL;
 		twi_list_remove(&op->link);
-		twi_ofi_pull_start(peer, op, message);
-		free(message);
+		twi_ofi_pull_start(peer, op, offer);
+		free(offer);
 	}
 }
 
@@ -303,32 +297,32 @@ static bool can_write(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t byt
 }
 
 void twi_ofi_pull_start(struct twi_ofi_peer *peer, struct tow_op *op,
-			const struct twi_ofi_unexpected *message)
+			const struct twi_ofi_arrival *offer)
 {
 	struct twi_ofi_port *port = peer->port;
 	struct twi_list *entry = twi_list_first(&port->pull_free);
 	struct twi_ofi_pull *pull;
 
 	if (entry == NULL) {
-		wait_for_pull(peer, op, message);
+		wait_for_pull(peer, op, offer);
 		return;
 	}
-	if (!can_write(peer, op, message->bytes))
+	if (!can_write(peer, op, offer->arrival.bytes))
 		return;
 	pull = twi_container_of(entry, struct twi_ofi_pull, link);
 	twi_list_remove(&pull->link);
 	twi_list_push_back(&peer->pulls, &pull->link);
 	pull->peer = peer;
 	pull->op = op;
-	pull->where = message->where;
-	pull->seq = message->seq;
-	pull->bytes = message->bytes;
+	pull->where = offer->where;
+	pull->seq = offer->arrival.seq;
+	pull->bytes = offer->arrival.bytes;
 	pull->issued = pull->landed = 0;
-	pull->checksum = message->checksum;
-	pull->checked = message->checked;
+	pull->checksum = offer->checksum;
+	pull->checked = offer->checked;
 	pull->cell_asked = pull->withdrawn = pull->unreadable = false;
 	pull->failed = pull->ending = 0;
-	pull->way = choose_way(peer, op, &message->where);
+	pull->way = choose_way(peer, op, &offer->where);
 	pull->tag = port->next_tag++ & port->tag_mask;
 	op->stage = TWI_STAGE_GRANTED;
 	twi_op_begun(op);
@@ -374,7 +368,7 @@ int twi_ofi_frag(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, cons
 {
 	struct twi_ofi_pull *pull = twi_ofi_pull_find(peer, p->seq);
 
-	if (pull == NULL && p->seq <= peer->seq_received)
+	if (pull == NULL && p->seq <= peer->inbox.seq_received)
 		return TOW_OK; /* refused meanwhile */
 	if (pull == NULL || pull->way != TWI_OFI_FRAGS || p->value != pull->landed ||
 	    p->payload_bytes > pull->bytes - pull->landed)

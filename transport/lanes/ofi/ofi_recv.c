@@ -1,32 +1,44 @@
 /*
- * ofi_recv.c - messages on their way in: credit, matching, what nobody has posted for. See ofi.h.
- *
- * A small message is copied once, from libfabric's buffer to the user's; twice when nobody had
- * posted for it, which is counted as a fallback copy.
+ * ofi_recv.c - messages on their way in: packets of small ones, offers. What meets what is the
+ * inbox's (transport/message/inbox.h). See ofi.h.
  */
 #include "transport/lanes/ofi/ofi_calls.h"
-#include "transport/message/waiting.h"
 
 #ifdef TWI_HAVE_OFI
 
 #include <stdlib.h>
 
-#include "diag/base/checksum.h"
 #include "diag/base/error.h"
-#include "diag/record/counter.h"
-#include "diag/record/diag.h"
 #include "transport/op/lane_host.h"
 
-static struct twi_ofi_unexpected *unexpected_of(struct twi_match_entry *entry)
+static struct twi_ofi_peer *peer_of(struct twi_inbox *inbox)
 {
-	return twi_container_of(entry, struct twi_ofi_unexpected, match);
+	return twi_container_of(inbox, struct twi_ofi_peer, inbox);
 }
 
-static void give_credit(struct twi_ofi_peer *peer, uint64_t payload_bytes)
+static struct twi_ofi_arrival *offer_of(struct twi_unexpected *arrival)
 {
-	peer->credit_given += twi_frame_cost((uint32_t)payload_bytes);
-	if (peer->credit_given - peer->credit_told >= peer->local_credit_bytes / 4)
-		twi_ofi_ack(peer);
+	return twi_container_of(arrival, struct twi_ofi_arrival, arrival);
+}
+
+static void offer_free(struct twi_ofi_arrival *offer)
+{
+	if (offer->allocated)
+		free(offer);
+}
+
+struct twi_ofi_arrival *twi_ofi_arrival_keep(const struct twi_ofi_arrival *made)
+{
+	struct twi_ofi_arrival *offer = malloc(sizeof(*offer));
+
+	if (offer == NULL) {
+		twi_error(TOW_ENOMEM, "no memory for the offer of a message");
+		return NULL;
+	}
+	*offer = *made;
+	twi_list_init(&offer->arrival.match.link);
+	offer->allocated = true;
+	return offer;
 }
 
 bool twi_ofi_ack(struct twi_ofi_peer *peer)
@@ -34,421 +46,166 @@ bool twi_ofi_ack(struct twi_ofi_peer *peer)
 	uint64_t hold_ns;
 
 	if (peer->state != TWI_OFI_UP || peer->broken != 0 ||
-	    (peer->acks_owed == 0 && peer->credit_told == peer->credit_given))
+	    (peer->acks_owed == 0 && peer->inbox.credit_told == peer->inbox.credit_given))
 		return false;
 	hold_ns = twi_engine_now(peer->base.engine) - peer->received_ns;
 	hold_ns = twi_min(hold_ns, (uint64_t)TWI_WIRE_HOLD_MAX_NS);
-	if (!twi_ofi_say(peer, TWI_OFI_ACK, peer->seq_received, peer->credit_given, hold_ns))
+	if (!twi_ofi_say(peer, TWI_OFI_ACK, peer->inbox.seq_received, peer->inbox.credit_given,
+			 hold_ns))
 		return false;
 	peer->acks_owed = 0;
-	peer->credit_told = peer->credit_given;
+	peer->inbox.credit_told = peer->inbox.credit_given;
 	return true;
 }
 
-void twi_ofi_received(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t bytes)
+/* --- what the inbox asks --- */
+
+static void offer_matched(struct twi_inbox *inbox, struct tow_op *op,
+			  struct twi_unexpected *arrival)
 {
-	if (bytes > op->bytes) {
-		twi_ofi_op_end(peer, op, TOW_ETRUNCATED, bytes);
-		return;
+	struct twi_ofi_peer *peer = peer_of(inbox);
+	struct twi_ofi_arrival *offer = offer_of(arrival);
+
+	if (op->view) {
+		twi_claim_init(&op->claim);
+		twi_claim_lease(&peer->base, op); /* where its memory is registered */
 	}
-	twi_count(peer->base.engine->diag, twi_counter_of(TWI_C_recv_bytes, op->space), bytes);
-	twi_ofi_op_end(peer, op, TOW_OK, bytes);
+	op->result_bytes = arrival->bytes;
+	twi_ofi_pull_start(peer, op, offer);
+	offer_free(offer);
 }
 
-/* All of it is there, and it is not what was sent. */
-void twi_ofi_corrupt(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t bytes)
+static void offer_refuse(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *arrival,
+			 int status)
 {
-	struct twi_diag *diag = peer->base.engine->diag;
+	uint64_t bytes = arrival->bytes;
 
-	twi_error(TOW_ECORRUPT,
-		  "peer %s (ofi, %s): message of rpc id %llu, %llu bytes, came with another "
-		  "checksum",
-		  peer->base.address, peer->port->provider,
-		  (unsigned long long)(op->seq << 1 | !peer->connector), (unsigned long long)bytes);
-	twi_log(diag, 1, "%s", tow_error_message());
-	twi_count(diag, TWI_C_checksum_mismatches, 1);
-	twi_ofi_op_end(peer, op, TOW_ECORRUPT, bytes);
+	twi_ofi_say(peer_of(inbox), TWI_OFI_REFUSE, arrival->seq, 0,
+		    status == TOW_ETRUNCATED ? TWI_OFI_REFUSE_TRUNCATED : TWI_OFI_REFUSE_CANCELED);
+	offer_free(offer_of(arrival));
+	twi_inbox_end(inbox, op, status, bytes);
 }
 
-/* A view gets memory when the length of its message is known. */
-static int room_for(struct tow_op *op, uint64_t bytes)
+static void offer_forget(struct twi_inbox *inbox, struct twi_unexpected *arrival)
 {
-	return twi_likely(!op->view) ? TOW_OK : twi_view_room(op, bytes);
+	(void)inbox;
+	offer_free(offer_of(arrival));
 }
 
-/* An unexpected message meets its receive: the copy that an earlier receive would have saved. */
-static void deliver_unexpected(struct twi_ofi_peer *peer, struct twi_ofi_unexpected *message,
-			       struct tow_op *op)
+static void credit_due(struct twi_inbox *inbox)
 {
-	int status = room_for(op, message->bytes);
-
-	op->seq = message->seq;
-	if (status == TOW_OK && message->bytes <= op->bytes && !twi_space_counts(op->space))
-		twi_path_copy_own(op->data, message->data, message->bytes);
-	else if (status == TOW_OK && message->bytes <= op->bytes)
-		twi_path_copy_fallback(peer->base.engine, TWI_R_unexpected_arrival, op->data,
-				       message->data, message->bytes, op->site);
-	give_credit(peer, message->bytes);
-	peer->unexpected_bytes -= message->bytes;
-	if (status < 0)
-		twi_ofi_op_end(peer, op, status, message->bytes);
-	else if (message->corrupt)
-		twi_ofi_corrupt(peer, op, message->bytes);
-	else
-		twi_ofi_received(peer, op, message->bytes);
-	free(message);
+	twi_ofi_ack(peer_of(inbox));
 }
 
-static void take_unexpected(struct twi_ofi_peer *peer, struct twi_ofi_unexpected *message,
-			    struct tow_op *op)
-{
-	if (twi_unlikely(!twi_view_ready(op, message->bytes))) {
-		twi_view_hold(&peer->match, op, message->bytes);
-		twi_match_arrive_first(&peer->match, &message->match);
-		return;
-	}
-	if (!message->offered) {
-		deliver_unexpected(peer, message, op);
-		return;
-	}
-	if (!message->credited)
-		give_credit(peer, 0);
-	twi_ofi_matched(peer, op, message);
-	free(message);
-}
+const struct twi_inbox_ops twi_ofi_inbox = {
+	.matched = offer_matched,
+	.refuse = offer_refuse,
+	.forget = offer_forget,
+	.credit_due = credit_due,
+};
 
 void twi_ofi_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
 {
-	struct twi_ofi_peer *peer = twi_ofi_peer_of(base);
-	struct twi_match_entry *entry;
-
-	twi_match_let_go(&peer->match, tag, space);
-	while ((entry = twi_match_take_posted(&peer->match, tag, space)) != NULL) {
-		struct tow_op *op = twi_container_of(entry, struct tow_op, match);
-
-		twi_ofi_repost(peer, op);
-		if (op->stage == TWI_STAGE_POSTED)
-			break;
-	}
-}
-
-/* The receive that takes this message, of `bytes`, now; NULL: it is to queue. */
-static struct tow_op *take_posted(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
-				  uint64_t bytes)
-{
-	struct twi_match_entry *entry = twi_match_take_posted(&peer->match, p->tag, p->space);
-	struct tow_op *op;
-
-	if (entry == NULL)
-		return NULL;
-	op = twi_container_of(entry, struct tow_op, match);
-	if (twi_likely(twi_view_ready(op, bytes)))
-		return op;
-	twi_view_hold(&peer->match, op, bytes);
-	return NULL;
+	twi_inbox_look_again(&twi_ofi_peer_of(base)->inbox, tag, space);
 }
 
 void twi_ofi_recv(struct tow_peer *base, struct tow_op *op)
 {
-	struct twi_ofi_peer *peer = twi_ofi_peer_of(base);
-	struct twi_match_entry *entry;
-
-	twi_count(base->engine->diag, TWI_C_recvs, op->space == TWI_SPACE_USER);
-	op->match.tag = op->tag;
-	op->match.space = op->space;
-	if (!op->view)
-		twi_claim_lease(base, op);
-	if (op->bytes > peer->eager_max_bytes && !op->view) {
-		int status = twi_claim_need(base, op);
-
-		if (status < 0) {
-			twi_ofi_op_end(peer, op, status, 0);
-			return;
-		}
-	}
-	entry = twi_match_post(&peer->match, &op->match);
-	if (entry != NULL) {
-		take_unexpected(peer, unexpected_of(entry), op);
-	} else if (peer->state != TWI_OFI_UP || peer->broken != 0) {
-		twi_match_remove_posted(&peer->match, &op->match);
-		twi_ofi_op_end(peer, op, peer->broken != 0 ? peer->broken : TOW_ECLOSED, 0);
-	} else {
-		op->stage = TWI_STAGE_POSTED;
-	}
+	twi_inbox_recv(&twi_ofi_peer_of(base)->inbox, op);
 }
 
 /* The message that op was to get was taken back: it waits for the next one. */
 void twi_ofi_repost(struct twi_ofi_peer *peer, struct tow_op *op)
 {
-	struct twi_match_entry *entry;
-
-	op->seq = 0;
-	if (op->view) {
+	if (op->view)
 		twi_claim_drop(peer->base.engine, &op->claim);
-		twi_view_drop(op);
-		op->data = NULL;
-		op->bytes = TWI_WIRE_U63_MAX;
-	}
 	twi_list_remove(&op->link);
-	op->stage = TWI_STAGE_POSTED;
-	entry = twi_match_post_first(&peer->match, &op->match);
-	if (entry != NULL)
-		take_unexpected(peer, unexpected_of(entry), op);
+	twi_inbox_repost(&peer->inbox, op);
 }
 
-void twi_ofi_matched(struct twi_ofi_peer *peer, struct tow_op *op,
-		     const struct twi_ofi_unexpected *message)
-{
-	int status = room_for(op, message->bytes);
-
-	op->seq = message->seq;
-	if (status == TOW_OK && op->view) {
-		twi_claim_init(&op->claim);
-		twi_claim_lease(&peer->base, op); /* where its memory is registered */
-	}
-	if (status < 0) {
-		twi_ofi_say(peer, TWI_OFI_REFUSE, op->seq, 0, TWI_OFI_REFUSE_CANCELED);
-		twi_ofi_op_end(peer, op, status, message->bytes);
-		return;
-	}
-	if (message->bytes > op->bytes) {
-		twi_ofi_say(peer, TWI_OFI_REFUSE, op->seq, 0, TWI_OFI_REFUSE_TRUNCATED);
-		twi_ofi_op_end(peer, op, TOW_ETRUNCATED, message->bytes);
-		return;
-	}
-	op->result_bytes = message->bytes;
-	twi_ofi_pull_start(peer, op, message);
-}
-
-static struct twi_ofi_unexpected *unexpected_create(struct twi_ofi_peer *peer,
-						    const struct twi_ofi_packet *p, uint64_t bytes)
-{
-	bool offered = p->type == TWI_OFI_RTS;
-	struct twi_ofi_unexpected *message = malloc(sizeof(*message) + (offered ? 0 : bytes));
-
-	if (message == NULL) {
-		twi_error(TOW_ENOMEM, "no memory for an unexpected message of %llu bytes",
-			  (unsigned long long)bytes);
-		return NULL;
-	}
-	*message = (struct twi_ofi_unexpected){
-		.match = { .tag = p->tag, .space = p->space },
-		.seq = p->seq,
-		.bytes = bytes,
-		.offered = offered,
-		.checksum = p->checksum,
-		.checked = (p->flags & TWI_OFI_CHECKSUM) != 0,
-	};
-	twi_count(peer->base.engine->diag, TWI_C_unexpected_messages, p->space == TWI_SPACE_USER);
-	return message;
-}
+/* --- packets --- */
 
 /* Checks what every message must obey: the next number, within the credit. */
 static int admit_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 {
-	uint32_t cost = twi_frame_cost(p->type == TWI_OFI_RTS ? 0
-				       : p->value != 0        ? (uint32_t)p->value
-							      : p->payload_bytes);
+	uint32_t bytes = p->type == TWI_OFI_RTS ? 0
+			 : p->value != 0        ? (uint32_t)p->value
+						: p->payload_bytes;
+	int status = twi_inbox_admit(&peer->inbox, p->seq, bytes, p->space, &peer->rule);
 
-	if (p->seq != peer->seq_received + 1)
-		return twi_ofi_fault(peer, TWI_RULE_MESSAGE_ORDER, "sent message %llu after %llu",
-				     (unsigned long long)p->seq,
-				     (unsigned long long)peer->seq_received);
-	if (peer->credit_charged - peer->credit_given + cost > peer->local_credit_bytes)
-		return twi_ofi_fault(peer, TWI_RULE_CREDIT,
-				     "sent more than its credit of %llu bytes",
-				     (unsigned long long)peer->local_credit_bytes);
-	peer->credit_charged += cost;
-	peer->seq_received = p->seq;
-	twi_peer_received(&peer->base, p->space);
+	if (status < 0)
+		return status;
 	peer->received_ns = peer->heard_ns;
 	if (++peer->acks_owed >= TWI_OFI_ACK_EVERY)
 		twi_ofi_ack(peer);
 	return TOW_OK;
 }
 
-/* The last packet of a message that came in several. */
-static void finish_filling(struct twi_ofi_peer *peer)
-{
-	struct twi_ofi_filling *filling = &peer->filling;
-	struct twi_ofi_unexpected *message = filling->message;
-	struct tow_op *op = filling->op;
-	const uint8_t *data = op != NULL ? op->data : message != NULL ? message->data : NULL;
-	bool corrupt = filling->checked && filling->at != NULL &&
-		       twi_checksum(0, data, filling->bytes) != filling->checksum;
-
-	filling->op = NULL;
-	filling->message = NULL;
-	if (message != NULL) {
-		struct twi_match_entry *entry;
-
-		message->corrupt = corrupt;
-		entry = twi_match_arrive(&peer->match, &message->match);
-		if (entry != NULL)
-			take_unexpected(peer, message,
-					twi_container_of(entry, struct tow_op, match));
-		return;
-	}
-	give_credit(peer, filling->bytes);
-	if (op != NULL && corrupt)
-		twi_ofi_corrupt(peer, op, filling->bytes);
-	else if (op != NULL)
-		twi_ofi_received(peer, op, filling->bytes);
-}
-
-static void fill_payload(struct twi_ofi_peer *peer, const uint8_t *payload, uint32_t bytes)
-{
-	struct twi_ofi_filling *filling = &peer->filling;
-
-	if (filling->at != NULL) {
-		twi_path_copy_small(peer->base.engine, (uint8_t)filling->space, filling->at,
-				    payload, bytes);
-		filling->at += bytes;
-	}
-	filling->left -= bytes;
-	if (filling->left == 0)
-		finish_filling(peer);
-}
-
-void twi_ofi_filling_end(struct twi_ofi_peer *peer, int status)
-{
-	struct twi_ofi_filling *filling = &peer->filling;
-	struct tow_op *op = filling->op;
-
-	free(filling->message);
-	*filling = (struct twi_ofi_filling){ .op = NULL };
-	if (op != NULL)
-		twi_ofi_op_end(peer, op, status, 0);
-}
-
-/* The first packet of several: where do they go? */
-static int begin_filling(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
-			 const uint8_t *payload)
-{
-	struct tow_op *op = take_posted(peer, p, p->value);
-	struct twi_ofi_filling *filling = &peer->filling;
-	struct twi_diag *diag = peer->base.engine->diag;
-	int status;
-
-	*filling = (struct twi_ofi_filling){
-		.seq = p->seq,
-		.bytes = p->value,
-		.left = p->value,
-		.checksum = p->checksum,
-		.checked = (p->flags & TWI_OFI_CHECKSUM) != 0,
-		.space = p->space,
-	};
-	if (op == NULL) {
-		filling->message = unexpected_create(peer, p, p->value);
-		if (filling->message == NULL)
-			return TOW_ENOMEM;
-		filling->at = filling->message->data;
-		peer->unexpected_bytes += p->value;
-		twi_count(diag, TWI_C_unexpected_bytes, p->space == TWI_SPACE_USER ? p->value : 0);
-	} else {
-		op->seq = p->seq;
-		status = room_for(op, p->value);
-		if (status < 0) {
-			twi_ofi_op_end(peer, op, status, p->value);
-		} else {
-			op->stage = TWI_STAGE_FILLING;
-			twi_op_begun(op);
-			filling->op = op;
-			filling->at = p->value <= op->bytes ? op->data : NULL;
-		}
-	}
-	fill_payload(peer, payload, p->payload_bytes);
-	return TOW_OK;
-}
-
 int twi_ofi_more(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, const uint8_t *payload)
 {
-	const struct twi_ofi_filling *filling = &peer->filling;
+	const struct twi_filling *filling = &peer->inbox.filling;
 
 	if (filling->left < p->payload_bytes || p->seq != filling->seq ||
 	    p->value != filling->bytes - filling->left)
 		return twi_ofi_fault(peer, TWI_RULE_DATA_PLACE,
 				     "sent a piece of message %llu that does not follow",
 				     (unsigned long long)p->seq);
-	fill_payload(peer, payload, p->payload_bytes);
+	twi_inbox_fill(&peer->inbox, payload, p->payload_bytes);
 	return TOW_OK;
 }
 
+/* Of one packet, or of several: then its length is said. */
 int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, const uint8_t *payload)
 {
-	struct twi_diag *diag = peer->base.engine->diag;
-	struct twi_ofi_unexpected *message;
-	struct tow_op *op;
+	const struct twi_inbound in = {
+		.payload = payload,
+		.seq = p->seq,
+		.tag = p->tag,
+		.bytes = p->value != 0 ? p->value : p->payload_bytes,
+		.sum = p->checksum,
+		.space = p->space,
+		.summed = (p->flags & TWI_OFI_CHECKSUM) != 0,
+	};
 	int status = admit_packet(peer, p);
-	bool corrupt;
 
 	if (status < 0)
 		return status;
-	if (p->value != 0)
-		return begin_filling(peer, p, payload);
-	corrupt = twi_unlikely((p->flags & TWI_OFI_CHECKSUM) != 0) &&
-		  twi_checksum(0, payload, p->payload_bytes) != p->checksum;
-	op = take_posted(peer, p, p->payload_bytes);
-	if (twi_likely(op != NULL)) {
-		op->seq = p->seq;
-		status = room_for(op, p->payload_bytes);
-		give_credit(peer, p->payload_bytes);
-		if (status < 0) {
-			twi_ofi_op_end(peer, op, status, p->payload_bytes);
-			return TOW_OK;
-		}
-		if (twi_unlikely(corrupt)) {
-			twi_ofi_corrupt(peer, op, p->payload_bytes);
-			return TOW_OK;
-		}
-		if (p->payload_bytes <= op->bytes)
-			twi_path_copy_small(peer->base.engine, p->space, op->data, payload,
-					    p->payload_bytes);
-		twi_ofi_received(peer, op, p->payload_bytes);
-		return TOW_OK;
-	}
-	message = unexpected_create(peer, p, p->payload_bytes);
-	if (message == NULL)
+	if (p->value == 0)
+		return twi_inbox_small(&peer->inbox, &in) ? TOW_OK : TOW_ENOMEM;
+	if (!twi_inbox_begin(&peer->inbox, &in))
 		return TOW_ENOMEM;
-	message->corrupt = corrupt;
-	twi_path_copy_small(peer->base.engine, p->space, message->data, payload, p->payload_bytes);
-	peer->unexpected_bytes += p->payload_bytes;
-	twi_count(diag, TWI_C_unexpected_bytes, p->space == TWI_SPACE_USER ? p->payload_bytes : 0);
-	twi_match_arrive(&peer->match, &message->match);
+	twi_inbox_fill(&peer->inbox, payload, p->payload_bytes);
 	return TOW_OK;
 }
 
 int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
 		    const uint8_t *payload)
 {
-	struct twi_ofi_unexpected *message, offer;
-	struct twi_ofi_where where;
+	struct twi_ofi_arrival *offer, made = {
+		.arrival = { .match = { .tag = p->tag, .space = p->space },
+			     .seq = p->seq,
+			     .bytes = p->value,
+			     .offered = true },
+		.checksum = p->checksum,
+		.checked = (p->flags & TWI_OFI_CHECKSUM) != 0,
+	};
 	struct tow_op *op;
 	int status = admit_packet(peer, p);
 
-	if (status == TOW_OK && twi_ofi_where_get(payload, p->value, &where) < 0)
+	if (status == TOW_OK && twi_ofi_where_get(payload, p->value, &made.where) < 0)
 		status = twi_ofi_fault(peer, TWI_RULE_OFFER, "offers message %llu at no place",
 				       (unsigned long long)p->seq);
 	if (status < 0)
 		return status;
-	op = take_posted(peer, p, p->value);
+	op = twi_inbox_take_posted(&peer->inbox, p->tag, p->space, p->value);
 	if (op != NULL) {
-		offer = (struct twi_ofi_unexpected){
-			.seq = p->seq,
-			.bytes = p->value,
-			.where = where,
-			.checksum = p->checksum,
-			.checked = (p->flags & TWI_OFI_CHECKSUM) != 0,
-		};
-		give_credit(peer, 0);
-		twi_ofi_matched(peer, op, &offer);
+		twi_inbox_meet(&peer->inbox, op, &made.arrival);
 		return TOW_OK;
 	}
-	message = unexpected_create(peer, p, p->value);
-	if (message == NULL)
+	offer = twi_ofi_arrival_keep(&made);
+	if (offer == NULL)
 		return TOW_ENOMEM;
-	message->where = where;
-	twi_match_arrive(&peer->match, &message->match);
+	twi_inbox_wait(&peer->inbox, &offer->arrival);
 	return TOW_OK;
 }
 
@@ -465,7 +222,7 @@ int twi_ofi_withdrawn(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 	bool unreadable = p->value == TWI_BACK_FAULT;
 	uint64_t seq = p->seq;
 	struct twi_ofi_pull *pull = twi_ofi_pull_find(peer, seq);
-	struct twi_match_entry *entry;
+	struct twi_unexpected *offer;
 	struct twi_list *pos, *next;
 
 	if (pull != NULL) {
@@ -497,63 +254,32 @@ int twi_ofi_withdrawn(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 			twi_ofi_repost(peer, op);
 		return TOW_OK;
 	}
-	for (entry = twi_match_first_unexpected(&peer->match); entry != NULL;
-	     entry = twi_match_next_unexpected(&peer->match, entry)) {
-		struct twi_ofi_unexpected *message = unexpected_of(entry);
-
-		if (!message->offered || message->seq != seq)
-			continue;
-		twi_match_remove_unexpected(&peer->match, entry);
-		if (!message->credited)
-			give_credit(peer, 0);
-		free(message);
-		return TOW_OK;
+	offer = twi_inbox_find_offer(&peer->inbox, seq);
+	if (offer != NULL) {
+		twi_inbox_drop_offer(&peer->inbox, offer);
+		offer_free(offer_of(offer));
 	}
-	return TOW_OK; /* it has arrived, or was refused */
+	return TOW_OK; /* else it has arrived, or was refused */
 }
 
-/* Messages that arrived whole can still be received from a peer that has gone. */
-void twi_ofi_drop_unexpected(struct twi_ofi_peer *peer, bool all)
-{
-	struct twi_match_entry *entry = twi_match_first_unexpected(&peer->match), *next;
-
-	for (; entry != NULL; entry = next) {
-		struct twi_ofi_unexpected *message = unexpected_of(entry);
-
-		next = twi_match_next_unexpected(&peer->match, entry);
-		if (!all && !message->offered)
-			continue;
-		twi_match_remove_unexpected(&peer->match, entry);
-		free(message);
-	}
-}
-
-/* The offer that a receive has met is among the unexpected messages again, in front. */
+/* The offer that a receive has met is among the messages that wait again, in front. */
 static void put_back(struct twi_ofi_peer *peer, struct tow_op *op)
 {
-	struct twi_ofi_unexpected *message = op->lane_state;
-	struct twi_match_entry *entry;
+	struct twi_ofi_arrival *offer = op->lane_state;
 
 	op->lane_state = NULL;
 	op->seq = 0;
-	message->credited = true; /* held again, on behalf of this side's own operation */
-	message->match.tag = op->tag;
-	message->match.space = op->space;
+	offer->arrival.credited = true; /* held again, on behalf of this side's own operation */
 	twi_list_remove(&op->link);
-	entry = twi_match_arrive_first(&peer->match, &message->match);
-	if (entry != NULL)
-		take_unexpected(peer, message, twi_container_of(entry, struct tow_op, match));
+	twi_inbox_put_back(&peer->inbox, &offer->arrival);
 }
 
 bool twi_ofi_abort_recv(struct twi_ofi_peer *peer, struct tow_op *op, int status, bool force)
 {
 	struct twi_ofi_pull *pull;
 
-	if (op->stage == TWI_STAGE_POSTED) {
-		twi_match_remove_posted(&peer->match, &op->match);
-		twi_ofi_op_end(peer, op, status, 0);
+	if (twi_inbox_withdraw(&peer->inbox, op, status, force))
 		return true;
-	}
 	if (op->stage == TWI_STAGE_QUEUED) {
 		put_back(peer, op);
 		twi_ofi_op_end(peer, op, status, 0);

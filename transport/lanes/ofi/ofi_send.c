@@ -523,7 +523,7 @@ int twi_ofi_arrived(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 		struct twi_latency_reading reading = {
 			.kind = twi_latency_kind_of(op->space),
 			.lane = TWI_LANE_OFI,
-			.id = op->seq << 1 | (uint64_t)peer->connector,
+			.id = twi_ofi_rpc_id(peer, op),
 			.bytes = op->bytes,
 			.end_ns = now,
 		};
@@ -579,7 +579,7 @@ int twi_ofi_acked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet
 		reading = (struct twi_latency_reading){
 			.kind = twi_latency_kind_of((uint8_t)timing->space),
 			.lane = TWI_LANE_OFI,
-			.id = timing->seq << 1 | (uint64_t)peer->connector,
+			.id = twi_peer_rpc_id(&peer->base, timing->seq, true),
 			.bytes = timing->bytes,
 		};
 		twi_peer_heard(&peer->base, peer->base.engine, &reading, timing->start_ns,

@@ -116,7 +116,6 @@ static void let_go(struct twi_shm_peer *peer, int status)
 	twi_peer_ended(&peer->base, status);
 	twi_list_remove(&peer->link);
 	twi_shm_watch_close(lane, &peer->socket);
-	peer->failed = status;
 	twi_shm_send_fail(peer, status);
 	twi_shm_recv_fail(peer, status);
 	twi_shm_out_fini(&peer->out);
@@ -417,7 +416,7 @@ void twi_shm_timed_small(struct twi_shm_peer *peer, const struct twi_shm_message
 	struct twi_latency_reading reading = {
 		.kind = twi_latency_kind_of(message->space),
 		.lane = TWI_LANE_SHM,
-		.id = peer->seq_received << 1 | (uint64_t)!peer->connector,
+		.id = twi_peer_rpc_id(&peer->base, peer->inbox.seq_received, false),
 		.bytes = message->bytes,
 		.end_ns = now,
 		.received = true,
@@ -432,11 +431,13 @@ static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 {
 	const struct twi_shm_peer *peer = shm_peer(base);
 
-	twi_emit_str(emit, "state", peer->failed != 0 ? tow_status_name(peer->failed) : "up");
-	twi_peer_messages_describe(base, peer->seq_sent, peer->seq_received, &peer->match, emit);
+	twi_emit_str(emit, "state",
+		     peer->base.ended != 0 ? tow_status_name(peer->base.ended) : "up");
+	twi_peer_messages_describe(base, peer->seq_sent, peer->inbox.seq_received,
+				   &peer->inbox.match, emit);
 	twi_emit_u64(emit, "eager_max_bytes", peer->eager_max);
 	twi_emit_u64(emit, "credit_bytes", base->engine->knobs.credit_bytes);
-	twi_emit_u64(emit, "unexpected_bytes", peer->unexpected_bytes);
+	twi_emit_u64(emit, "unexpected_bytes", peer->inbox.kept_bytes);
 	twi_emit_u64(emit, "offers_open", peer->offer_count);
 	twi_emit_bool(emit, "stalled", peer->stalled);
 	twi_emit_str(emit, "memory_outside_pool",

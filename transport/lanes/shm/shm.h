@@ -33,7 +33,7 @@
 #include "transport/lanes/lane.h"
 #include "transport/lanes/shm/shm_link.h"
 #include "transport/lanes/shm/shm_ring.h"
-#include "transport/message/match.h"
+#include "transport/message/inbox.h"
 #include "transport/op/lane_host.h"
 #include "transport/security/auth.h"
 #include "transport/wire/rule.h"
@@ -86,21 +86,9 @@ struct twi_shm_offer {
 	uint16_t next_free;
 };
 
-/* A message for which there was no receive, or an offer of the other side's. */
-struct twi_shm_arrival {
-	struct twi_match_entry match;
-	uint64_t seq, bytes;
-	bool offered;
-	bool corrupt; /* a small one that came with another checksum */
-};
-
-struct twi_shm_parcel {
-	struct twi_shm_arrival arrival;
-	uint8_t data[];
-};
-
+/* An offer of the other side's. */
 struct twi_shm_incoming {
-	struct twi_shm_arrival arrival;
+	struct twi_unexpected arrival;
 	struct twi_list link; /* on peer->copying */
 	struct tow_op *op;    /* matched */
 	uint64_t where, copied;
@@ -127,14 +115,12 @@ struct twi_shm_peer {
 	struct twi_list link; /* on lane->handshakes, then on lane->up; lost: on none */
 	struct twi_shm_watch socket;
 	uint8_t stage;
-	bool connector;
 	bool fenced;        /* writes need a fence before the look at `asleep` */
 	bool remote_mine;   /* the other side can read this one's memory */
 	bool remote_theirs; /* and this side the other's */
 	bool writes;        /* the other side's extents come as descriptors that can be written */
 	bool writable;      /* both sides may write to each other's pool */
 	bool busy;          /* there is more to do than to look at the rings */
-	int failed;         /* status that operations get now, or 0 */
 	pid_t pid;          /* of the other side; 0: not to be seen from here */
 	struct twi_shm_link *shared;
 	struct twi_shm_out out;
@@ -144,11 +130,10 @@ struct twi_shm_peer {
 	uint32_t expecting; /* notes may come: offers in use, pieces awaited */
 	uint32_t announced; /* extents of our pool that the other side has */
 	uint64_t eager_max;
-	uint64_t seq_sent, seq_received;
+	uint64_t seq_sent;
 	uint64_t timed_ns; /* when the last small send that is timed was started */
-	uint64_t unexpected_bytes;
-	bool stalled; /* unexpected messages have used the credit: the ring is not read */
-	struct twi_match match;
+	bool stalled;      /* unexpected messages have used the credit: the ring is not read */
+	struct twi_inbox inbox;
 	struct twi_list queued;  /* sends that wait for room */
 	struct twi_list copying; /* incoming, matched, to be copied by this side */
 	struct twi_list staging; /* offers that go in pieces */
@@ -241,6 +226,7 @@ unsigned twi_shm_stamp(struct twi_shm_peer *peer, struct twi_shm_slot *slot,
 		       const struct tow_op *op, enum twi_shm_type type);
 
 /* shm_send.c, shm_recv.c, shm_copy.c: messages. */
+extern const struct twi_inbox_ops twi_shm_inbox;
 int twi_shm_traffic_init(struct twi_shm_peer *peer);
 void twi_shm_traffic_fini(struct twi_shm_peer *peer);
 void twi_shm_send(struct tow_peer *base, struct tow_op *op);

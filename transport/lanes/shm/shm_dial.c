@@ -223,7 +223,7 @@ void twi_shm_endpoint_close(struct tow_endpoint *base)
 
 		if (peer->endpoint != endpoint)
 			continue;
-		if (peer->connector)
+		if (peer->base.connector)
 			peer->endpoint = NULL;
 		else
 			twi_shm_peer_free(peer);
@@ -268,7 +268,7 @@ void twi_shm_handshake_failed(struct twi_shm_peer *peer, int status)
 		twi_log(engine->diag, 2, "a handshake failed: %s", tow_error_message());
 	}
 	/* Whoever is refused hears an end, not a reason. */
-	if (status == TOW_EPEER && peer->connector)
+	if (status == TOW_EPEER && peer->base.connector)
 		status = TOW_EREFUSED;
 	if (op != NULL) {
 		peer->dial = NULL;
@@ -314,7 +314,7 @@ int twi_shm_connect(struct tow_endpoint *base, const char *name, struct tow_op *
 		close(fd);
 		return TOW_ENOMEM;
 	}
-	peer->connector = true;
+	peer->base.connector = true;
 	snprintf(peer->path, sizeof(peer->path), "%s", path);
 	status = twi_shm_watch_open(lane, &peer->socket, TWI_SHM_WATCH_SOCKET, fd);
 	if (status < 0) {

@@ -266,7 +266,7 @@ int twi_shm_greet_begin(struct twi_shm_peer *peer)
 	if (status < 0)
 		return status;
 	peer->stage = TWI_SHM_PROVING;
-	twi_auth_start(&peer->auth, &peer->base.engine->job_key, peer->connector, "shm");
+	twi_auth_start(&peer->auth, &peer->base.engine->job_key, peer->base.connector, "shm");
 	return prove_peer(peer);
 }
 
@@ -287,7 +287,7 @@ static void take_address(struct twi_shm_peer *peer, const char *address)
 {
 	size_t n = 0;
 
-	if (peer->connector || address[0] == '\0')
+	if (peer->base.connector || address[0] == '\0')
 		return;
 	while (n < TOW_ADDRESS_MAX - 1 && address[n] > ' ' && address[n] <= '~')
 		n++;
@@ -382,7 +382,7 @@ static int all_mapped(struct twi_shm_peer *peer)
 	if (status < 0)
 		return status;
 	peer->stage = TWI_SHM_READYING;
-	return peer->connector ? say_ready(peer) : TOW_OK;
+	return peer->base.connector ? say_ready(peer) : TOW_OK;
 }
 
 /* Nobody would take this peer: its connector is told, and why. */
@@ -399,7 +399,7 @@ static int take_ready(struct twi_shm_peer *peer, const struct arrival *in)
 	if (peer->stage != TWI_SHM_READYING || in->fd_count != 0)
 		return twi_error(TOW_EPROTOCOL, "peer %s: READY out of place", peer->base.address);
 	peer->remote_mine = in->packet.can_read == 1;
-	if (!peer->connector) {
+	if (!peer->base.connector) {
 		int status =
 			twi_endpoint_full(&peer->endpoint->base) ? say_full(peer) : say_ready(peer);
 
@@ -434,7 +434,7 @@ static int take_packet(struct twi_shm_peer *peer, struct arrival *in)
 	} else if (packet->type == PACKET_READY) {
 		return take_ready(peer, in);
 	} else if (packet->type == PACKET_FULL && peer->stage == TWI_SHM_READYING &&
-		   peer->connector) {
+		   peer->base.connector) {
 		return twi_endpoint_refused(peer->base.address);
 	} else if (packet->type == PACKET_HELLO && peer->stage == TWI_SHM_GREETING) {
 		status = take_hello(peer, in);

@@ -14,42 +14,24 @@
  * heard before the notes that were written ahead of it: an answer would end what it answers, of
  * which it was said to have arrived. So notes are read between finding a message and acting on it.
  */
-#include <stdlib.h>
-
 #include "diag/base/checksum.h"
 #include "diag/base/error.h"
-#include "diag/record/counter.h"
-#include "diag/record/diag.h"
 #include "transport/lanes/shm/shm_settle.h"
-#include "transport/message/waiting.h"
 #include "transport/op/lane_host.h"
-
-#define PARCEL_COST 64u /* of credit, beside the payload */
 
 static struct twi_shm_peer *shm_peer(struct tow_peer *peer)
 {
 	return (struct twi_shm_peer *)(void *)peer;
 }
 
-static void offer_matched(struct twi_shm_peer *peer, struct tow_op *op,
-			  struct twi_shm_incoming *incoming);
-
-/* All of it is there, and it is not what was sent. Returns the status. */
-static int tell_corrupt(struct twi_shm_peer *peer, const struct tow_op *op, uint64_t bytes)
+static struct twi_shm_peer *peer_of(struct twi_inbox *inbox)
 {
-	twi_error(TOW_ECORRUPT,
-		  "peer %s (shm): message of rpc id %llu, %llu bytes, came with another checksum",
-		  peer->base.address, (unsigned long long)(op->seq << 1 | !peer->connector),
-		  (unsigned long long)bytes);
-	twi_log(peer->base.engine->diag, 1, "%s", tow_error_message());
-	twi_count(peer->base.engine->diag, TWI_C_checksum_mismatches, 1);
-	return TOW_ECORRUPT;
+	return twi_container_of(inbox, struct twi_shm_peer, inbox);
 }
 
-static bool same_sum(struct twi_shm_peer *peer, uint32_t told, uint32_t sum)
+static struct twi_shm_incoming *incoming_of(struct twi_unexpected *offer)
 {
-	twi_count(peer->base.engine->diag, TWI_C_checksums_checked, 1);
-	return told == sum;
+	return twi_container_of(offer, struct twi_shm_incoming, arrival);
 }
 
 /* An offer came with other bytes; if its sender still means it, both sides hear of that. */
@@ -59,15 +41,9 @@ static void spoil_offer(struct twi_shm_peer *peer, struct twi_shm_incoming *inco
 	uint64_t bytes = incoming->arrival.bytes;
 
 	if (twi_shm_settle(peer, incoming, TWI_SHM_SPOILED, TWI_SHM_CORRUPT))
-		twi_shm_op_end(peer, op, tell_corrupt(peer, op, bytes), bytes);
+		twi_inbox_corrupt(&peer->inbox, op, bytes);
 	else
 		twi_shm_gone(peer, incoming, op);
-}
-
-static void end_received(struct twi_shm_peer *peer, struct tow_op *op, uint64_t bytes)
-{
-	twi_held_count(peer->base.engine, twi_counter_of(TWI_C_recv_bytes, op->space), bytes);
-	twi_shm_op_end(peer, op, TOW_OK, bytes);
 }
 
 /* All bytes are there: they count if the sender still means them. */
@@ -76,10 +52,11 @@ void twi_shm_commit(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming
 	struct tow_op *op = incoming->op;
 	uint64_t bytes = incoming->arrival.bytes;
 
-	if (twi_unlikely(incoming->summed) && !same_sum(peer, incoming->told, incoming->sum))
+	if (twi_unlikely(incoming->summed) &&
+	    !twi_inbox_same_sum(&peer->inbox, incoming->told, incoming->sum))
 		spoil_offer(peer, incoming, op);
 	else if (twi_shm_settle(peer, incoming, TWI_SHM_ACCEPTED, TWI_SHM_DONE))
-		end_received(peer, op, bytes);
+		twi_inbox_received(&peer->inbox, op, bytes);
 	else
 		twi_shm_gone(peer, incoming, op);
 }
@@ -108,8 +85,9 @@ static void hand_view(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 	uint64_t handle = (uint64_t)incoming->generation << 32 | twi_shm_index_of(peer, incoming);
 
 	if (twi_unlikely(incoming->summed) &&
-	    !same_sum(peer, incoming->told,
-		      twi_checksum(0, (uint8_t *)shared->extents[extent] + where, bytes))) {
+	    !twi_inbox_same_sum(
+		    &peer->inbox, incoming->told,
+		    twi_checksum(0, (uint8_t *)shared->extents[extent] + where, bytes))) {
 		spoil_offer(peer, incoming, op);
 		return;
 	}
@@ -123,7 +101,7 @@ static void hand_view(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 	op->view_state = shared;
 	op->view_release = twi_shm_view_release;
 	shared->refs++;
-	end_received(peer, op, bytes);
+	twi_inbox_received(&peer->inbox, op, bytes);
 }
 
 /* --- matching --- */
@@ -139,32 +117,27 @@ void twi_shm_want(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
 	twi_shm_incoming_note(peer, incoming, TWI_SHM_WANTED);
 }
 
-/* A receive has met an offer; neither is in a table any more. */
-static void offer_matched(struct twi_shm_peer *peer, struct tow_op *op,
-			  struct twi_shm_incoming *incoming)
+static bool in_place(const struct twi_unexpected *offer)
 {
-	uint64_t bytes = incoming->arrival.bytes;
+	const struct twi_shm_incoming *incoming =
+		twi_container_of(offer, const struct twi_shm_incoming, arrival);
 
-	op->seq = incoming->arrival.seq;
+	return incoming->type == TWI_SHM_IN_POOL;
+}
+
+static void offer_refuse(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *offer,
+			 int status)
+{
+	twi_shm_refuse(peer_of(inbox), incoming_of(offer), op, status);
+}
+
+static void offer_matched(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *offer)
+{
+	struct twi_shm_peer *peer = peer_of(inbox);
+	struct twi_shm_incoming *incoming = incoming_of(offer);
+
 	if (op->view && incoming->type == TWI_SHM_IN_POOL) {
 		hand_view(peer, incoming, op);
-		return;
-	}
-	if (twi_unlikely(!twi_view_ready(op, bytes))) {
-		twi_view_hold(&peer->match, op, bytes);
-		twi_match_arrive_first(&peer->match, &incoming->arrival.match);
-		return;
-	}
-	if (op->view) {
-		int status = twi_view_room(op, bytes);
-
-		if (status < 0) {
-			twi_shm_refuse(peer, incoming, op, status);
-			return;
-		}
-	}
-	if (bytes > op->bytes) {
-		twi_shm_refuse(peer, incoming, op, TOW_ETRUNCATED);
 		return;
 	}
 	/* Its word is on the sender's side: it is fetched while the bytes are copied. */
@@ -175,7 +148,7 @@ static void offer_matched(struct twi_shm_peer *peer, struct tow_op *op,
 	op->stage = TWI_STAGE_GRANTED;
 	twi_op_begun(op);
 	op->moved = twi_shm_index_of(peer, incoming);
-	twi_claim_count(op, bytes);
+	twi_claim_count(op, offer->bytes);
 	if (incoming->type == TWI_SHM_STAGED) {
 		twi_shm_want(peer, incoming);
 		return;
@@ -184,58 +157,17 @@ static void offer_matched(struct twi_shm_peer *peer, struct tow_op *op,
 	twi_shm_busy(peer);
 }
 
-/* Payload of a small message reaches its receive; without `message` it was kept before. */
-static void deliver_small(struct twi_shm_peer *peer, struct tow_op *op, const uint8_t *payload,
-			  uint64_t bytes, const struct twi_shm_message *message)
+static void offer_forget(struct twi_inbox *inbox, struct twi_unexpected *offer)
 {
-	struct twi_engine *engine = peer->base.engine;
-	int status = twi_likely(!op->view) ? TOW_OK : twi_view_room(op, bytes);
-
-	if (status == TOW_OK && bytes > op->bytes)
-		status = TOW_ETRUNCATED;
-	if (twi_unlikely(status < 0)) {
-		twi_shm_op_end(peer, op, status, bytes);
-		return;
-	}
-	/* The library's own messages come when they like. */
-	if (message == NULL && twi_space_counts(op->space))
-		twi_path_copy_fallback(engine, TWI_R_unexpected_arrival, op->data, payload, bytes,
-				       op->site);
-	else
-		twi_path_copy_small(engine, op->space, op->data, payload, bytes);
-	if (message != NULL && twi_unlikely(message->summed) &&
-	    !same_sum(peer, message->sum, twi_checksum(0, op->data, bytes)))
-		twi_shm_op_end(peer, op, tell_corrupt(peer, op, bytes), bytes);
-	else
-		end_received(peer, op, bytes);
+	twi_shm_forget(peer_of(inbox), incoming_of(offer));
 }
 
-/* A receive takes a message that had come before it. */
-void twi_shm_take_arrival(struct twi_shm_peer *peer, struct twi_match_entry *entry,
-			  struct tow_op *op)
-{
-	struct twi_shm_arrival *arrival = twi_container_of(entry, struct twi_shm_arrival, match);
-	struct twi_shm_parcel *parcel;
-
-	if (arrival->offered) {
-		offer_matched(peer, op,
-			      twi_container_of(arrival, struct twi_shm_incoming, arrival));
-		return;
-	}
-	if (twi_unlikely(!twi_view_ready(op, arrival->bytes))) {
-		twi_view_hold(&peer->match, op, arrival->bytes);
-		twi_match_arrive_first(&peer->match, &arrival->match);
-		return;
-	}
-	parcel = twi_container_of(arrival, struct twi_shm_parcel, arrival);
-	op->seq = arrival->seq;
-	peer->unexpected_bytes -= arrival->bytes + PARCEL_COST;
-	if (twi_unlikely(arrival->corrupt))
-		twi_shm_op_end(peer, op, tell_corrupt(peer, op, arrival->bytes), arrival->bytes);
-	else
-		deliver_small(peer, op, parcel->data, arrival->bytes, NULL);
-	free(parcel);
-}
+const struct twi_inbox_ops twi_shm_inbox = {
+	.in_place = in_place,
+	.matched = offer_matched,
+	.refuse = offer_refuse,
+	.forget = offer_forget,
+};
 
 /* The ring is read again: there may be room, or a receive, for what stands in front. */
 static void unstall_ring(struct twi_shm_peer *peer)
@@ -249,98 +181,44 @@ static void unstall_ring(struct twi_shm_peer *peer)
 void twi_shm_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
 {
 	struct twi_shm_peer *peer = shm_peer(base);
-	struct twi_match_entry *entry;
 
-	twi_match_let_go(&peer->match, tag, space);
-	while ((entry = twi_match_take_posted(&peer->match, tag, space)) != NULL) {
-		struct tow_op *op = twi_container_of(entry, struct tow_op, match);
-
-		twi_shm_repost(peer, op);
-		if (op->stage == TWI_STAGE_POSTED)
-			break;
-	}
+	twi_inbox_look_again(&peer->inbox, tag, space);
 	unstall_ring(peer);
 }
 
 void twi_shm_recv(struct tow_peer *base, struct tow_op *op)
 {
 	struct twi_shm_peer *peer = shm_peer(base);
-	struct twi_match_entry *entry;
 
-	twi_held_count(base->engine, TWI_C_recvs, op->space == TWI_SPACE_USER);
-	op->match.tag = op->tag;
-	op->match.space = op->space;
-	if (!op->view)
-		twi_claim_lease(base, op);
-	entry = twi_match_post(&peer->match, &op->match);
-	if (entry != NULL) {
-		twi_shm_take_arrival(peer, entry, op);
-	} else if (peer->failed != 0) {
-		twi_match_remove_posted(&peer->match, &op->match);
-		twi_shm_op_end(peer, op, peer->failed, 0);
-	} else {
-		op->stage = TWI_STAGE_POSTED;
-	}
+	twi_inbox_recv(&peer->inbox, op);
 	unstall_ring(peer);
 }
 
 /* --- reading the rings --- */
 
-/* Keeps a small message until somebody receives it; false: the credit is used up. */
-static bool keep_small(struct twi_shm_peer *peer, const struct twi_shm_message *message,
-		       bool bounded)
+/* The next message has been taken. */
+static void count_message(struct twi_shm_peer *peer, const struct twi_shm_message *message)
 {
-	struct twi_diag *diag = peer->base.engine->diag;
-	uint64_t cost = message->bytes + PARCEL_COST;
-	struct twi_shm_parcel *parcel;
-
-	if (bounded && peer->unexpected_bytes > 0 &&
-	    peer->unexpected_bytes + cost > peer->base.engine->knobs.credit_bytes)
-		return false;
-	parcel = malloc(sizeof(*parcel) + message->bytes);
-	if (parcel == NULL)
-		return false; /* as if there were no credit: it is tried again */
-	parcel->arrival = (struct twi_shm_arrival){
-		.match = { .tag = message->tag, .space = message->space },
-		.seq = peer->seq_received + 1,
-		.bytes = message->bytes,
-	};
-	twi_path_copy_small(peer->base.engine, message->space, parcel->data, message->payload,
-			    message->bytes);
-	if (twi_unlikely(message->summed))
-		parcel->arrival.corrupt = !same_sum(peer, message->sum,
-						    twi_checksum(0, parcel->data, message->bytes));
-	peer->unexpected_bytes += cost;
-	if (message->space == TWI_SPACE_USER)
-		twi_count_two(diag, TWI_C_unexpected_messages, 1, TWI_C_unexpected_bytes,
-			      message->bytes);
-	twi_match_arrive(&peer->match, &parcel->arrival.match);
-	return true;
+	peer->inbox.seq_received++;
+	twi_peer_received(&peer->base, message->space);
 }
 
 /* False: it stays in the ring. */
-static bool on_small(struct twi_shm_peer *peer, const struct twi_shm_message *message, bool bounded)
+static bool on_small(struct twi_shm_peer *peer, const struct twi_shm_message *message)
 {
-	struct twi_match_entry *entry =
-		twi_match_take_posted(&peer->match, message->tag, message->space);
-	struct tow_op *op = entry != NULL ? twi_container_of(entry, struct tow_op, match) : NULL;
+	const struct twi_inbound in = {
+		.payload = message->payload,
+		.seq = peer->inbox.seq_received + 1,
+		.tag = message->tag,
+		.bytes = message->bytes,
+		.sum = message->sum,
+		.space = message->space,
+		.summed = message->summed,
+	};
 
-	if (op != NULL && twi_unlikely(!twi_view_ready(op, message->bytes))) {
-		twi_view_hold(&peer->match, op, message->bytes);
-		op = NULL;
-	}
-	if (op == NULL) {
-		if (!keep_small(peer, message, bounded))
-			return false;
-		peer->seq_received++;
-		twi_peer_received(&peer->base, message->space);
-		if (twi_unlikely(message->sent_ns != 0))
-			twi_shm_timed_small(peer, message);
-		return true;
-	}
-	twi_peer_received(&peer->base, message->space);
-	op->seq = ++peer->seq_received;
-	deliver_small(peer, op, message->payload, message->bytes, message);
+	if (!twi_inbox_small(&peer->inbox, &in))
+		return false;
+	count_message(peer, message);
 	if (twi_unlikely(message->sent_ns != 0))
 		twi_shm_timed_small(peer, message);
 	return true;
@@ -349,7 +227,6 @@ static bool on_small(struct twi_shm_peer *peer, const struct twi_shm_message *me
 static int on_offer(struct twi_shm_peer *peer, const struct twi_shm_message *message)
 {
 	struct twi_shm_incoming *incoming = &peer->incoming[message->offer];
-	struct twi_match_entry *entry;
 
 	if (incoming->used)
 		return twi_error(TOW_EPROTOCOL, "peer %s offers number %u twice",
@@ -362,19 +239,14 @@ static int on_offer(struct twi_shm_peer *peer, const struct twi_shm_message *mes
 	incoming->generation = message->generation;
 	incoming->summed = message->summed;
 	incoming->told = message->sum;
-	incoming->arrival = (struct twi_shm_arrival){
+	count_message(peer, message);
+	incoming->arrival = (struct twi_unexpected){
 		.match = { .tag = message->tag, .space = message->space },
-		.seq = ++peer->seq_received,
+		.seq = peer->inbox.seq_received,
 		.bytes = message->bytes,
 		.offered = true,
 	};
-	twi_peer_received(&peer->base, message->space);
-	entry = twi_match_arrive(&peer->match, &incoming->arrival.match);
-	if (entry != NULL)
-		offer_matched(peer, twi_container_of(entry, struct tow_op, match), incoming);
-	else
-		twi_count(peer->base.engine->diag, TWI_C_unexpected_messages,
-			  message->space == TWI_SPACE_USER);
+	twi_inbox_wait(&peer->inbox, &incoming->arrival);
 	return TOW_OK;
 }
 
@@ -395,7 +267,7 @@ static int on_withdrawal(struct twi_shm_peer *peer, const struct twi_shm_message
 		return twi_error(TOW_EPROTOCOL, "peer %s withdraws offer %u and lets it stand",
 				 peer->base.address, message->offer);
 	if (op == NULL)
-		twi_match_remove_unexpected(&peer->match, &incoming->arrival.match);
+		twi_inbox_drop_offer(&peer->inbox, &incoming->arrival);
 	twi_shm_incoming_note(peer, incoming, TWI_SHM_GONE);
 	twi_shm_forget(peer, incoming);
 	if (op != NULL)
@@ -443,6 +315,8 @@ unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most)
 	unsigned count = 0;
 	uint64_t word;
 
+	if (most == TWI_SHM_ALL)
+		peer->inbox.credit_bytes = UINT64_MAX;
 	while (count < most && (word = twi_shm_slot_peek(&peer->in)) != 0) {
 		enum twi_shm_fault fault;
 		int status = TOW_OK;
@@ -457,7 +331,7 @@ unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most)
 			status = twi_error(TOW_EPROTOCOL, "peer %s: bad slot: %s",
 					   peer->base.address, twi_shm_fault_text(fault));
 		} else if (message.type <= TWI_SHM_IN_AREA) {
-			if (!on_small(peer, &message, most != TWI_SHM_ALL)) {
+			if (!on_small(peer, &message)) {
 				peer->stalled = true;
 				break;
 			}
@@ -506,38 +380,28 @@ unsigned twi_shm_take_notes(struct twi_shm_peer *peer)
 
 /* --- taking back, and the end --- */
 
-/* The message goes back where it was, in front: nothing of it is lost. */
-static void put_back(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
-{
-	struct twi_match_entry *entry;
-
-	twi_list_remove(&incoming->link);
-	incoming->op = NULL;
-	incoming->copied = 0;
-	entry = twi_match_arrive_first(&peer->match, &incoming->arrival.match);
-	if (entry != NULL)
-		offer_matched(peer, twi_container_of(entry, struct tow_op, match), incoming);
-}
-
 bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force)
 {
 	struct twi_shm_incoming *incoming;
 
-	if (op->stage == TWI_STAGE_POSTED) {
-		twi_match_remove_posted(&peer->match, &op->match);
-		twi_shm_op_end(peer, op, status, 0);
+	if (twi_inbox_withdraw(&peer->inbox, op, status, force))
 		return true;
-	}
 	if (op->stage != TWI_STAGE_GRANTED)
 		return false;
 	incoming = &peer->incoming[op->moved];
 	if (!force && (incoming->copied > 0 || incoming->wanted))
 		return false; /* it completes as it would */
 	op->seq = 0;
-	twi_shm_op_end(peer, op, status, 0); /* its memory is not touched from here on */
-	if (incoming->wanted) /* pieces are on their way: there is no way back to its first byte */
+	/* Its memory is not touched from here on. */
+	twi_inbox_end(&peer->inbox, op, status, 0);
+	if (incoming->wanted) {
+		/* Pieces are on their way: there is no way back to its first byte. */
 		twi_shm_settle(peer, incoming, TWI_SHM_REFUSED, TWI_SHM_CANCELED);
-	else
-		put_back(peer, incoming);
+		return true;
+	}
+	twi_list_remove(&incoming->link);
+	incoming->op = NULL;
+	incoming->copied = 0;
+	twi_inbox_put_back(&peer->inbox, &incoming->arrival);
 	return true;
 }

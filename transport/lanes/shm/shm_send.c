@@ -20,7 +20,8 @@ static struct twi_shm_peer *shm_peer(struct tow_peer *peer)
 
 int twi_shm_traffic_init(struct twi_shm_peer *peer)
 {
-	twi_match_init(&peer->match);
+	twi_inbox_init(&peer->inbox, &peer->base, &twi_shm_inbox,
+		       peer->base.engine->knobs.credit_bytes, UINT64_MAX);
 	twi_list_init(&peer->queued);
 	twi_list_init(&peer->copying);
 	twi_list_init(&peer->staging);
@@ -45,7 +46,7 @@ void twi_shm_op_end(struct twi_shm_peer *peer, struct tow_op *op, int status, ui
 	if (op->claim.kind != TWI_CLAIM_NONE)
 		twi_claim_drop(peer->base.engine, &op->claim);
 	if (op->seq != 0)
-		op->rpc_id = op->seq << 1 | ((op->kind == TWI_OP_SEND) == peer->connector);
+		op->rpc_id = twi_peer_rpc_id(&peer->base, op->seq, op->kind == TWI_OP_SEND);
 	twi_op_complete(op, status, bytes);
 }
 
@@ -258,8 +259,8 @@ void twi_shm_send(struct tow_peer *base, struct tow_op *op)
 	struct twi_shm_peer *peer = shm_peer(base);
 
 	twi_held_count(base->engine, twi_counter_of(TWI_C_sends, op->space), 1);
-	if (twi_unlikely(peer->failed != 0)) {
-		twi_shm_op_end(peer, op, peer->failed, 0);
+	if (twi_unlikely(peer->base.ended != 0)) {
+		twi_shm_op_end(peer, op, peer->base.ended, 0);
 		return;
 	}
 	if (op->bytes > peer->eager_max) {
@@ -320,7 +321,7 @@ static void end_offer_op(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 		struct twi_latency_reading reading = {
 			.kind = twi_latency_kind_of(op->space),
 			.lane = TWI_LANE_SHM,
-			.id = op->seq << 1 | (uint64_t)peer->connector,
+			.id = twi_peer_rpc_id(&peer->base, op->seq, true),
 			.bytes = op->bytes,
 			.end_ns = now,
 		};
@@ -331,7 +332,7 @@ static void end_offer_op(struct twi_shm_peer *peer, struct twi_shm_offer *offer,
 				       twi_op_queue_ns(op), TWI_LATENCY_UNKNOWN);
 		twi_count(diag, twi_counter_of(TWI_C_send_bytes, op->space), op->bytes);
 	} else if (status == TOW_EFAULT) {
-		twi_op_fault_theirs(op, op->seq << 1 | (uint64_t)peer->connector, op->bytes);
+		twi_op_fault_theirs(op, twi_peer_rpc_id(&peer->base, op->seq, true), op->bytes);
 	}
 	twi_shm_op_end(peer, op, status, op->bytes);
 }
@@ -477,7 +478,7 @@ static bool abort_offered(struct twi_shm_peer *peer, struct tow_op *op, int stat
 void twi_shm_unreadable(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
 {
 	struct tow_op *op = offer->op;
-	uint64_t rpc_id = op->seq << 1 | (uint64_t)peer->connector;
+	uint64_t rpc_id = twi_peer_rpc_id(&peer->base, op->seq, true);
 
 	abort_offered(peer, op, twi_op_fault(op, rpc_id, op->bytes, offer->staged), true);
 }

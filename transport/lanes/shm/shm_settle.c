@@ -44,25 +44,9 @@ bool twi_shm_settle(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming
 	return won;
 }
 
-/* What the receive had met is not to be had: it waits for the next message. */
-void twi_shm_repost(struct twi_shm_peer *peer, struct tow_op *op)
-{
-	struct twi_match_entry *entry = twi_match_post_first(&peer->match, &op->match);
-
-	op->stage = TWI_STAGE_POSTED;
-	op->seq = 0;
-	if (op->view) {
-		twi_view_drop(op);
-		op->data = NULL;
-		op->bytes = TWI_WIRE_U63_MAX;
-	}
-	if (entry != NULL)
-		twi_shm_take_arrival(peer, entry, op);
-}
-
 static uint64_t rpc_id_of(const struct twi_shm_peer *peer, const struct tow_op *op)
 {
-	return op->seq << 1 | !peer->connector;
+	return twi_peer_rpc_id(&peer->base, op->seq, false);
 }
 
 /*
@@ -75,9 +59,10 @@ void twi_shm_gone(struct twi_shm_peer *peer, const struct twi_shm_incoming *inco
 	uint64_t bytes = incoming->arrival.bytes;
 
 	if (twi_unlikely(incoming->unreadable))
-		twi_shm_op_end(peer, op, twi_op_fault_theirs(op, rpc_id_of(peer, op), bytes), 0);
+		twi_inbox_end(&peer->inbox, op, twi_op_fault_theirs(op, rpc_id_of(peer, op), bytes),
+			      0);
 	else
-		twi_shm_repost(peer, op);
+		twi_inbox_repost(&peer->inbox, op);
 }
 
 void twi_shm_unwritable(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming, uint64_t from)
@@ -86,7 +71,8 @@ void twi_shm_unwritable(struct twi_shm_peer *peer, struct twi_shm_incoming *inco
 	uint64_t bytes = incoming->arrival.bytes;
 
 	if (twi_shm_settle(peer, incoming, TWI_SHM_UNWRITABLE, TWI_SHM_BAD_MEMORY))
-		twi_shm_op_end(peer, op, twi_op_fault(op, rpc_id_of(peer, op), bytes, from), 0);
+		twi_inbox_end(&peer->inbox, op, twi_op_fault(op, rpc_id_of(peer, op), bytes, from),
+			      0);
 	else
 		twi_shm_gone(peer, incoming, op);
 }
@@ -100,7 +86,7 @@ void twi_shm_refuse(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming
 
 	if (twi_shm_settle(peer, incoming, cut ? TWI_SHM_CUT : TWI_SHM_REFUSED,
 			   cut ? TWI_SHM_TRUNCATED : TWI_SHM_CANCELED))
-		twi_shm_op_end(peer, op, status, bytes);
+		twi_inbox_end(&peer->inbox, op, status, bytes);
 	else
 		twi_shm_gone(peer, incoming, op);
 }

@@ -24,9 +24,6 @@ void twi_shm_forget(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming
 bool twi_shm_settle(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
 		    enum twi_shm_state state, enum twi_shm_note_kind kind);
 
-/* What the receive had met is not to be had: it waits for the next message. */
-void twi_shm_repost(struct twi_shm_peer *peer, struct tow_op *op);
-
 /*
  * The sender has taken back what the receive had met: it waits on, or ends where that was nobody's
  * wish.
@@ -45,9 +42,5 @@ void twi_shm_unwritable(struct twi_shm_peer *peer, struct twi_shm_incoming *inco
 /* shm_recv.c, for shm_copy.c: all bytes are there; it must come in pieces. */
 void twi_shm_commit(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
 void twi_shm_want(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming);
-
-/* shm_recv.c: a receive takes a message that had come before it. */
-void twi_shm_take_arrival(struct twi_shm_peer *peer, struct twi_match_entry *entry,
-			  struct tow_op *op);
 
 #endif

@@ -153,9 +153,9 @@ static void *window_at(struct tow_peer *base, uint32_t extent, uint64_t offset, 
 	struct twi_shm_link *shared = peer->shared;
 
 	if (twi_unlikely(!window_up(base))) {
-		*status_out = peer->failed != 0
-				      ? twi_error(peer->failed, "peer %s is lost", base->address)
-				      : TOW_AGAIN;
+		*status_out = peer->base.ended != 0 ? twi_error(peer->base.ended, "peer %s is lost",
+								base->address)
+						    : TOW_AGAIN;
 		return NULL;
 	}
 	*status_out = find_window(peer, extent, offset, bytes, write);

@@ -156,9 +156,9 @@ struct twi_tcp_peer {
 	uint64_t heard_ns;    /* when something was last known to have come */
 	bool heard;           /* something has come since the last look */
 	bool answers;         /* something has come, on a direct stream, since the last flush */
-	bool connector, session_up; /* the session is initialised */
-	bool up;                    /* all lines have been greeted once */
-	bool parting, lost;         /* parting: ended by this side, whose last words still go */
+	bool session_up;      /* the session is initialised */
+	bool up;              /* all lines have been greeted once */
+	bool parting, lost;   /* parting: ended by this side, whose last words still go */
 	struct twi_route route;
 	struct twi_tcp_watch watch;
 };

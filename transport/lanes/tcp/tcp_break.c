@@ -116,7 +116,7 @@ void twi_tcp_line_broken(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 		return;
 	}
 	at->backoff_ns = twi_min(BACKOFF_MIN_NS << fruitless, BACKOFF_MAX_NS);
-	at->redial_ns = now + at->backoff_ns + (peer->connector ? 0 : ACCEPTOR_NS);
+	at->redial_ns = now + at->backoff_ns + (peer->base.connector ? 0 : ACCEPTOR_NS);
 	if (twi_list_empty(&peer->troubled))
 		twi_list_push_back(&lane->troubled, &peer->troubled);
 	twi_tcp_due(lane, at->redial_ns);
@@ -263,7 +263,7 @@ static void look_at_peer(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	uint64_t silent_ns, third = timeout_of(lane->base.engine) / 3;
 
 	/* Silence counts from when something is awaited. */
-	if (peer->heard || (twi_session_quiet(session) && session->match.posted_count == 0)) {
+	if (peer->heard || (twi_session_quiet(session) && session->inbox.match.posted_count == 0)) {
 		peer->heard = false;
 		peer->heard_ns = now_ns;
 		return;

@@ -145,7 +145,7 @@ int twi_tcp_dial(struct tow_endpoint *base, const char *address, struct tow_op *
 	peer = twi_tcp_peer_create(lane, text, endpoint->listener);
 	if (peer == NULL)
 		return TOW_ENOMEM;
-	peer->connector = true;
+	peer->base.connector = true;
 	peer->remote = remote;
 	peer->session_id = twi_tcp_random_id();
 	choose_rails(lane, peer, &remote);
@@ -226,7 +226,7 @@ void twi_tcp_dial_abort(struct tow_op *op, int status)
 /* What to dial to reach the peer again: the acceptor knows only what it was told. */
 static const struct twi_tcp_address *dialed_address(const struct twi_tcp_peer *peer)
 {
-	if (peer->connector)
+	if (peer->base.connector)
 		return &peer->remote;
 	return peer->told.count > 0 ? &peer->told.rows[0] : NULL;
 }

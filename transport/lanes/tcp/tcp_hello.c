@@ -90,7 +90,8 @@ static void add_record(const struct twi_tcp_stream *stream, struct twi_tcp_words
 
 	words->hello.flags = TWI_HELLO_RESUME;
 	words->hello.features = 0; /* what was agreed on stands */
-	twi_put_le32(words->tail, stream->peer->connector ? SPEAKS_CONNECTOR : SPEAKS_ACCEPTOR);
+	twi_put_le32(words->tail,
+		     stream->peer->base.connector ? SPEAKS_CONNECTOR : SPEAKS_ACCEPTOR);
 	words->tail_bytes =
 		4 + (stream->line == 0
 			     ? twi_session_control_resume_put(session, at)
@@ -141,7 +142,6 @@ static int start_session(struct twi_tcp_peer *peer, const struct twi_hello *hell
 	const struct twi_knobs *knobs = &peer->base.engine->knobs;
 	struct twi_session_config config = {
 		.lane = TWI_LANE_TCP,
-		.connector = peer->connector,
 		.local_credit_bytes = knobs->credit_bytes,
 		.remote_credit_bytes = hello->credit_bytes,
 		.eager_max_bytes = twi_min(knobs->eager_max_bytes, hello->eager_max_bytes),
@@ -280,7 +280,7 @@ static struct twi_tcp_peer *find_peer(struct twi_tcp_lane *lane, const struct tw
 		struct twi_tcp_peer *peer = (struct twi_tcp_peer *)(void *)base;
 
 		if (base->lane == &lane->base && peer->session_up && !peer->lost &&
-		    peer->connector == connector &&
+		    peer->base.connector == connector &&
 		    ((peer->session_id ^ hello->session) | (peer->token ^ hello->token)) == 0)
 			return peer;
 	}
@@ -378,7 +378,7 @@ static int may_resume(const struct twi_tcp_peer *peer, unsigned line)
 	if ((peer->parting && line > 0) || peer->base.said_bye)
 		return twi_error(TOW_ECLOSED, "peer %s is closed", peer->base.address);
 	trial = peer->lines[line].trial;
-	if (peer->connector && trial != NULL && trial->greet != NULL && trial->greet->said)
+	if (peer->base.connector && trial != NULL && trial->greet != NULL && trial->greet->said)
 		return twi_error(TOW_EBUSY, "peer %s is being dialed", peer->base.address);
 	return TOW_OK;
 }

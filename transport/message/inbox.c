@@ -1,0 +1,420 @@
+/*
+ * inbox.c - receives and messages meet, and what ends them. See inbox.h.
+ *
+ * A small message is copied once, out of the lane's memory into that of its receive; twice when
+ * nobody had posted for it, which is counted as a fallback copy.
+ */
+#include "transport/message/inbox.h"
+
+#include <stdlib.h>
+
+#include "diag/base/checksum.h"
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/held_count.h"
+#include "transport/lanes/lane.h"
+#include "transport/message/waiting.h"
+#include "transport/op/message.h"
+#include "transport/op/op_span.h"
+#include "transport/op/path.h"
+#include "transport/wire/frame.h"
+#include "transport/wire/rule.h"
+
+static struct tow_op *op_of(struct twi_match_entry *entry)
+{
+	return twi_container_of(entry, struct tow_op, match);
+}
+
+static struct twi_unexpected *arrival_of(struct twi_match_entry *entry)
+{
+	return twi_container_of(entry, struct twi_unexpected, match);
+}
+
+static struct twi_kept *parcel_of(struct twi_unexpected *arrival)
+{
+	return twi_container_of(arrival, struct twi_kept, arrival);
+}
+
+/* The sender of messages keeps account of the credit as well. */
+static bool is_told(const struct twi_inbox *inbox)
+{
+	return inbox->ops->credit_due != NULL;
+}
+
+void twi_inbox_init(struct twi_inbox *inbox, struct tow_peer *peer, const struct twi_inbox_ops *ops,
+		    uint64_t credit_bytes, uint64_t claim_above)
+{
+	inbox->peer = peer;
+	inbox->ops = ops;
+	inbox->credit_bytes = credit_bytes;
+	inbox->claim_above = claim_above;
+	twi_match_init(&inbox->match);
+}
+
+/* All that wait; `whole`: but for messages that are here. */
+static void drop_arrivals(struct twi_inbox *inbox, bool but_whole)
+{
+	struct twi_match_entry *entry = twi_match_first_unexpected(&inbox->match), *next;
+
+	for (; entry != NULL; entry = next) {
+		struct twi_unexpected *arrival = arrival_of(entry);
+
+		next = twi_match_next_unexpected(&inbox->match, entry);
+		if (but_whole && arrival->whole)
+			continue;
+		twi_match_remove_unexpected(&inbox->match, entry);
+		if (arrival->offered) {
+			inbox->ops->forget(inbox, arrival);
+			continue;
+		}
+		inbox->kept_bytes -= arrival->bytes;
+		free(parcel_of(arrival));
+	}
+}
+
+/* The message that is coming will not come. Returns the receive that has met it, or NULL. */
+static struct tow_op *drop_filling(struct twi_inbox *inbox)
+{
+	struct twi_filling *filling = &inbox->filling;
+	struct twi_unexpected *kept = filling->kept;
+	struct tow_op *op = kept != NULL ? kept->waiter : filling->op;
+
+	filling->op = NULL;
+	filling->kept = NULL;
+	filling->at = NULL;
+	if (kept != NULL) {
+		twi_match_remove_unexpected(&inbox->match, &kept->match);
+		inbox->kept_bytes -= kept->bytes;
+		free(parcel_of(kept));
+	}
+	return op;
+}
+
+void twi_inbox_fini(struct twi_inbox *inbox)
+{
+	(void)drop_filling(inbox);
+	drop_arrivals(inbox, false);
+}
+
+void twi_inbox_fail(struct twi_inbox *inbox, int status)
+{
+	struct twi_match_entry *entry;
+	struct tow_op *filled;
+
+	inbox->failed = status;
+	while ((entry = twi_match_first_posted(&inbox->match)) != NULL)
+		twi_inbox_withdraw(inbox, op_of(entry), status, true);
+	filled = drop_filling(inbox);
+	if (filled != NULL)
+		twi_inbox_end(inbox, filled, status, 0);
+	drop_arrivals(inbox, true);
+}
+
+/* --- credit --- */
+
+int twi_inbox_admit(struct twi_inbox *inbox, uint64_t seq, uint32_t cost_bytes, uint8_t space,
+		    uint8_t *rule)
+{
+	uint64_t cost = twi_frame_cost(cost_bytes);
+	const char *address = inbox->peer->address;
+
+	if (twi_unlikely(seq != inbox->seq_received + 1)) {
+		*rule = *rule != 0 ? *rule : TWI_RULE_MESSAGE_ORDER;
+		return twi_rule_error(address, TWI_RULE_MESSAGE_ORDER,
+				      "sent message %llu after %llu", (unsigned long long)seq,
+				      (unsigned long long)inbox->seq_received);
+	}
+	if (twi_unlikely(inbox->credit_charged - inbox->credit_given + cost >
+			 inbox->credit_bytes)) {
+		*rule = *rule != 0 ? *rule : TWI_RULE_CREDIT;
+		return twi_rule_error(address, TWI_RULE_CREDIT,
+				      "sent more than its credit of %llu bytes",
+				      (unsigned long long)inbox->credit_bytes);
+	}
+	inbox->credit_charged += cost;
+	inbox->seq_received = seq;
+	twi_peer_received(inbox->peer, space);
+	return TOW_OK;
+}
+
+void twi_inbox_give(struct twi_inbox *inbox, uint64_t payload_bytes)
+{
+	inbox->credit_given += twi_frame_cost((uint32_t)payload_bytes);
+	twi_assert_hot(inbox->credit_given <= inbox->credit_charged);
+	if (is_told(inbox) && inbox->credit_given - inbox->credit_told >= inbox->credit_bytes / 4)
+		inbox->ops->credit_due(inbox);
+}
+
+/* --- the end of a receive --- */
+
+void twi_inbox_end(struct twi_inbox *inbox, struct tow_op *op, int status, uint64_t bytes)
+{
+	if (op->claim.kind != TWI_CLAIM_NONE)
+		twi_claim_drop(inbox->peer->engine, &op->claim);
+	/* Nothing came: there is nothing to give back. */
+	if (twi_unlikely(op->view) && status < 0) {
+		twi_view_drop(op);
+		op->data = NULL;
+	}
+	if (op->seq != 0)
+		op->rpc_id = twi_peer_rpc_id(inbox->peer, op->seq, false);
+	twi_op_complete(op, status, bytes);
+}
+
+void twi_inbox_received(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes)
+{
+	twi_held_count(inbox->peer->engine, twi_counter_of(TWI_C_recv_bytes, op->space), bytes);
+	twi_inbox_end(inbox, op, TOW_OK, bytes);
+}
+
+void twi_inbox_corrupt(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes)
+{
+	const struct tow_peer *peer = inbox->peer;
+
+	twi_error(TOW_ECORRUPT,
+		  "peer %s (%s): message of rpc id %llu, %llu bytes, came with another checksum",
+		  peer->address, twi_lane_name(peer->lane->ops->id),
+		  (unsigned long long)twi_peer_rpc_id(peer, op->seq, false),
+		  (unsigned long long)bytes);
+	twi_log(peer->engine->diag, 1, "%s", tow_error_message());
+	twi_count(peer->engine->diag, TWI_C_checksum_mismatches, 1);
+	twi_inbox_end(inbox, op, TOW_ECORRUPT, bytes);
+}
+
+bool twi_inbox_same_sum(const struct twi_inbox *inbox, uint32_t told, uint32_t sum)
+{
+	twi_count(inbox->peer->engine->diag, TWI_C_checksums_checked, 1);
+	return told == sum;
+}
+
+bool twi_inbox_withdraw(struct twi_inbox *inbox, struct tow_op *op, int status, bool force)
+{
+	struct twi_filling *filling = &inbox->filling;
+
+	if (op->stage == TWI_STAGE_POSTED) {
+		twi_match_remove_posted(&inbox->match, &op->match);
+	} else if (op->stage != TWI_STAGE_FILLING) {
+		return false;
+	} else if (!force) {
+		op->canceled = true;
+		return false;
+	} else if (filling->op == op && filling->at == NULL) {
+		/* It did not fit, and is lost as it would have been. */
+		filling->op = NULL;
+		twi_inbox_end(inbox, op, TOW_ETRUNCATED, filling->bytes);
+		return true;
+	} else {
+		twi_inbox_leave_filling(inbox, op);
+	}
+	twi_inbox_end(inbox, op, status, 0);
+	return true;
+}
+
+/* --- a receive and a message have met; neither is in a table any more --- */
+
+void twi_inbox_meet(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *offer)
+{
+	int status = TOW_OK;
+
+	op->seq = offer->seq;
+	if (is_told(inbox) && !offer->credited) {
+		offer->credited = true;
+		twi_inbox_give(inbox, 0);
+	}
+	if (op->view && (inbox->ops->in_place == NULL || !inbox->ops->in_place(offer)))
+		status = twi_view_room(op, offer->bytes);
+	if (status == TOW_OK && offer->bytes > op->bytes)
+		status = TOW_ETRUNCATED;
+	if (twi_unlikely(status < 0))
+		inbox->ops->refuse(inbox, op, offer, status);
+	else
+		inbox->ops->matched(inbox, op, offer);
+}
+
+int twi_inbox_room(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes)
+{
+	int status = twi_likely(!op->view) ? TOW_OK : twi_view_room(op, bytes);
+
+	if (status == TOW_OK && bytes > op->bytes)
+		status = TOW_ETRUNCATED;
+	if (twi_unlikely(status < 0))
+		twi_inbox_end(inbox, op, status, bytes);
+	return status;
+}
+
+void twi_inbox_deliver(struct twi_inbox *inbox, struct tow_op *op, struct twi_kept *parcel)
+{
+	struct twi_engine *engine = inbox->peer->engine;
+	uint64_t bytes = parcel->arrival.bytes;
+
+	op->seq = parcel->arrival.seq;
+	inbox->kept_bytes -= bytes;
+	twi_inbox_give(inbox, bytes);
+	if (twi_inbox_room(inbox, op, bytes) < 0) {
+		free(parcel);
+		return;
+	}
+	/* The library's own messages come when they like. */
+	if (twi_space_counts(op->space))
+		twi_path_copy_fallback(engine, TWI_R_unexpected_arrival, op->data, parcel->data,
+				       bytes, op->site);
+	else
+		twi_path_copy_small(engine, op->space, op->data, parcel->data, bytes);
+	if (twi_unlikely(parcel->arrival.corrupt))
+		twi_inbox_corrupt(inbox, op, bytes);
+	else
+		twi_inbox_received(inbox, op, bytes);
+	free(parcel);
+}
+
+/* Has the receive room for what waits, as far as that depends on the pool? A view in place has. */
+static bool is_ready(const struct twi_inbox *inbox, struct tow_op *op,
+		     const struct twi_unexpected *arrival)
+{
+	return twi_likely(!op->view) ||
+	       (arrival->offered && inbox->ops->in_place != NULL &&
+		inbox->ops->in_place(arrival)) ||
+	       twi_view_ready(op, arrival->bytes);
+}
+
+void twi_inbox_take(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *arrival)
+{
+	if (twi_unlikely(!is_ready(inbox, op, arrival))) {
+		twi_view_hold(&inbox->match, op, arrival->bytes);
+		twi_match_arrive_first(&inbox->match, &arrival->match);
+	} else if (arrival->offered) {
+		twi_inbox_meet(inbox, op, arrival);
+	} else if (twi_likely(arrival->whole)) {
+		twi_inbox_deliver(inbox, op, parcel_of(arrival));
+	} else {
+		arrival->waiter = op;
+		op->stage = TWI_STAGE_FILLING;
+		twi_op_begun(op);
+	}
+}
+
+/* --- receives --- */
+
+void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
+{
+	struct tow_peer *peer = inbox->peer;
+	struct twi_match_entry *entry;
+
+	twi_held_count(peer->engine, TWI_C_recvs, op->space == TWI_SPACE_USER);
+	op->match.tag = op->tag;
+	op->match.space = op->space;
+	if (!op->view)
+		twi_claim_lease(peer, op);
+	if (op->bytes > inbox->claim_above && !op->view) {
+		int status = twi_claim_need(peer, op);
+
+		if (status < 0) {
+			twi_inbox_end(inbox, op, status, 0);
+			return;
+		}
+	}
+	entry = twi_match_post(&inbox->match, &op->match);
+	if (entry != NULL) {
+		twi_inbox_take(inbox, op, arrival_of(entry));
+	} else if (twi_unlikely(inbox->failed != 0)) {
+		twi_match_remove_posted(&inbox->match, &op->match);
+		twi_inbox_end(inbox, op, inbox->failed, 0);
+	} else {
+		op->stage = TWI_STAGE_POSTED;
+		op->moved = 0;
+		if (inbox->ops->posted != NULL)
+			inbox->ops->posted(inbox, op);
+	}
+}
+
+void twi_inbox_repost(struct twi_inbox *inbox, struct tow_op *op)
+{
+	struct twi_match_entry *entry;
+
+	op->seq = 0;
+	if (op->canceled) { /* it has nothing left to wait for */
+		twi_inbox_end(inbox, op, TOW_ECANCELED, 0);
+		return;
+	}
+	entry = twi_match_post_first(&inbox->match, &op->match);
+	op->stage = TWI_STAGE_POSTED;
+	op->moved = 0;
+	if (op->view) {
+		twi_view_drop(op);
+		op->data = NULL;
+		op->bytes = TWI_WIRE_U63_MAX;
+	}
+	if (entry != NULL)
+		twi_inbox_take(inbox, op, arrival_of(entry));
+}
+
+void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint8_t space)
+{
+	struct twi_match_entry *entry;
+
+	twi_match_let_go(&inbox->match, tag, space);
+	while ((entry = twi_match_take_posted(&inbox->match, tag, space)) != NULL) {
+		struct tow_op *op = op_of(entry);
+
+		twi_inbox_repost(inbox, op);
+		if (op->stage == TWI_STAGE_POSTED)
+			break;
+	}
+}
+
+struct tow_op *twi_inbox_take_posted(struct twi_inbox *inbox, uint64_t tag, uint8_t space,
+				     uint64_t bytes)
+{
+	struct twi_match_entry *entry = twi_match_take_posted(&inbox->match, tag, space);
+	struct tow_op *op;
+
+	if (entry == NULL)
+		return NULL;
+	op = op_of(entry);
+	if (twi_likely(twi_view_ready(op, bytes)))
+		return op;
+	twi_view_hold(&inbox->match, op, bytes);
+	return NULL;
+}
+
+/* --- offers --- */
+
+void twi_inbox_wait(struct twi_inbox *inbox, struct twi_unexpected *offer)
+{
+	struct twi_match_entry *entry = twi_match_arrive(&inbox->match, &offer->match);
+
+	if (entry != NULL)
+		twi_inbox_take(inbox, op_of(entry), offer);
+	else
+		twi_count(inbox->peer->engine->diag, TWI_C_unexpected_messages,
+			  offer->match.space == TWI_SPACE_USER);
+}
+
+void twi_inbox_put_back(struct twi_inbox *inbox, struct twi_unexpected *offer)
+{
+	struct twi_match_entry *entry = twi_match_arrive_first(&inbox->match, &offer->match);
+
+	if (entry != NULL)
+		twi_inbox_take(inbox, op_of(entry), offer);
+}
+
+struct twi_unexpected *twi_inbox_find_offer(const struct twi_inbox *inbox, uint64_t seq)
+{
+	struct twi_match_entry *entry = twi_match_first_unexpected(&inbox->match);
+
+	for (; entry != NULL; entry = twi_match_next_unexpected(&inbox->match, entry)) {
+		struct twi_unexpected *arrival = arrival_of(entry);
+
+		if (arrival->offered && arrival->seq == seq)
+			return arrival;
+	}
+	return NULL;
+}
+
+void twi_inbox_drop_offer(struct twi_inbox *inbox, struct twi_unexpected *offer)
+{
+	twi_match_remove_unexpected(&inbox->match, &offer->match);
+	if (is_told(inbox) && !offer->credited)
+		twi_inbox_give(inbox, 0);
+}

@@ -1,0 +1,210 @@
+/*
+ * inbox.h - the messages of one peer on their way in, whatever lane they come by: which receive
+ * each one meets, what is kept while nobody has posted for it, receives that are taken back. The
+ * lane brings messages, and moves the bytes of large ones.
+ *
+ *	small   all of it is there
+ *	offer   its bytes are with the sender yet; its row is the lane's
+ *
+ *	   twi_inbox_small           twi_inbox_wait
+ *	          |                        |
+ *	          +------> match.h <-------+
+ *	          |        |     |         |
+ *	   posted |        |     |         | posted
+ *	          v        v     v         v
+ *	     copied,     kept,  waits    ops->matched: the lane fetches it,
+ *	     ended      a copy           or twi_inbox_put_back
+ *
+ * The engine is held in all of it.
+ */
+#ifndef TWI_INBOX_H
+#define TWI_INBOX_H
+
+#include "transport/message/match.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/op.h"
+
+struct twi_inbox;
+
+/* A message that waits for a receive: one that is kept, or an offer, of which the lane has more. */
+struct twi_unexpected {
+	struct twi_match_entry match;
+	uint64_t seq, bytes;
+	struct tow_op *waiter; /* a receive has met one that is still coming: it is in no table */
+	bool offered;          /* its bytes are with the sender */
+	bool whole;            /* kept: all bytes are here, */
+	bool corrupt;          /* and they are not what was sent */
+	bool credited;         /* no credit is to be given back for it, or it has been */
+};
+
+/* A small message: where the lane has it, if it has all of it. */
+struct twi_inbound {
+	const uint8_t *payload;
+	uint64_t seq, tag, bytes;
+	uint32_t sum; /* what its sender has computed, if it is `summed` */
+	uint8_t space;
+	bool summed;
+};
+
+/* The message that comes in parts: to its receive, or it is kept, or it is dropped. */
+struct twi_filling {
+	struct tow_op *op;
+	struct twi_unexpected *kept;
+	uint8_t *at;               /* where its next byte goes; NULL: nowhere */
+	uint64_t seq, bytes, left; /* left 0: there is none */
+	uint32_t told, sum;        /* what its sender has computed, what has come so far */
+	uint8_t space;
+	bool summed;
+};
+
+/* What a lane does for its inbox; what may be NULL says so. */
+struct twi_inbox_ops {
+	/* Would a view of this offer show the sender's own bytes? NULL: never. */
+	bool (*in_place)(const struct twi_unexpected *offer);
+
+	/*
+	 * A receive has met an offer, and either has room for it or is a view in place; op->seq is
+	 * set, and neither is in a table any more.
+	 */
+	void (*matched)(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *offer);
+
+	/* A receive that cannot have the offer: that is refused, and the receive ends so. */
+	void (*refuse)(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *offer,
+		       int status);
+
+	/* An offer that can never be fetched is in no table any more: its row may go. */
+	void (*forget)(struct twi_inbox *inbox, struct twi_unexpected *offer);
+
+	/* A receive waits. NULL: nobody wants to know. */
+	void (*posted)(struct twi_inbox *inbox, struct tow_op *op);
+
+	/* The sender should be told of the credit given back. NULL: it has no account of it. */
+	void (*credit_due)(struct twi_inbox *inbox);
+};
+
+/*
+ * Credit: each message costs as much as its frame (twi_frame_cost) from its coming until it has
+ * been received, up to `credit_bytes`. Where the sender keeps the same account (credit_due) one
+ * that costs more breaks a rule; else only what is kept costs, and the lane brings it again.
+ */
+struct twi_inbox {
+	struct tow_peer *peer;
+	const struct twi_inbox_ops *ops;
+	int failed;            /* status that receives get now, or 0 */
+	uint64_t claim_above;  /* a receive of more than these bytes needs its memory claimed */
+	uint64_t seq_received; /* the number of the last message that came, or was offered */
+	uint64_t credit_bytes;
+	uint64_t credit_charged; /* by messages, since the start */
+	uint64_t credit_given;   /* back, since the start */
+	uint64_t credit_told;    /* of that, to the sender */
+	uint64_t kept_bytes;     /* payload */
+	struct twi_filling filling;
+	struct twi_match match;
+};
+
+/* It must not be moved from here on. */
+void twi_inbox_init(struct twi_inbox *inbox, struct tow_peer *peer, const struct twi_inbox_ops *ops,
+		    uint64_t credit_bytes, uint64_t claim_above);
+
+/* Frees what is kept, and forgets offers. */
+void twi_inbox_fini(struct twi_inbox *inbox);
+
+/*
+ * The peer has gone: receives that wait end so, offers are forgotten. Later receives end so as
+ * well, but for messages that are whole. filling.left goes on saying what the lane has to skip.
+ */
+void twi_inbox_fail(struct twi_inbox *inbox, int status);
+
+/* --- receives --- */
+
+/* Starts one; it may end in here. */
+void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op);
+
+/* There is room for a view with this tag again, or it has been taken back. */
+void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint8_t space);
+
+/*
+ * A receive that waits for its message ends so; with `force` also one whose message is coming in
+ * parts, which is kept then. False: it goes on, or is the lane's.
+ */
+bool twi_inbox_withdraw(struct twi_inbox *inbox, struct tow_op *op, int status, bool force);
+
+/* What the receive had met is not to be had: it waits for the next message. */
+void twi_inbox_repost(struct twi_inbox *inbox, struct tow_op *op);
+
+/*
+ * A receive ends, which is on no list of the lane's: `bytes` of its message are there, or it is so
+ * long. corrupt: all of it is there, and is not what was sent.
+ */
+void twi_inbox_end(struct twi_inbox *inbox, struct tow_op *op, int status, uint64_t bytes);
+void twi_inbox_received(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes);
+void twi_inbox_corrupt(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes);
+
+/* --- messages --- */
+
+/*
+ * The next message must have the next number and fit the credit: where the sender keeps account.
+ * `cost_bytes`: what of it comes as a small one. TOW_EPROTOCOL: *rule is set, if it was 0.
+ */
+int twi_inbox_admit(struct twi_inbox *inbox, uint64_t seq, uint32_t cost_bytes, uint8_t space,
+		    uint8_t *rule);
+
+/*
+ * A small message, all of it. False: nobody has posted for it, and there is no credit (where the
+ * sender keeps no account) or no memory to keep it; nothing was done.
+ */
+bool twi_inbox_small(struct twi_inbox *inbox, const struct twi_inbound *in);
+
+/* A small message that comes in parts begins; no other does. False: no memory. */
+bool twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in);
+
+/* Its next bytes. Returns how many were its own. */
+size_t twi_inbox_fill(struct twi_inbox *inbox, const uint8_t *data, size_t bytes);
+
+/* The receive that takes a message of `bytes` now, in no table any more; NULL: it is to wait. */
+struct tow_op *twi_inbox_take_posted(struct twi_inbox *inbox, uint64_t tag, uint8_t space,
+				     uint64_t bytes);
+
+/* An offer, whose row says its tag, space, seq and bytes, meets a receive that was taken for it. */
+void twi_inbox_meet(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *offer);
+
+/* Puts it where its receive will find it. */
+void twi_inbox_wait(struct twi_inbox *inbox, struct twi_unexpected *offer);
+
+/* The receive that had met it is gone: it waits again, in front, and may meet another at once. */
+void twi_inbox_put_back(struct twi_inbox *inbox, struct twi_unexpected *offer);
+
+/* One that waits, by its number, or NULL; walks all that wait. */
+struct twi_unexpected *twi_inbox_find_offer(const struct twi_inbox *inbox, uint64_t seq);
+
+/* Its sender has taken it back: it waits no longer. The row is the lane's to free. */
+void twi_inbox_drop_offer(struct twi_inbox *inbox, struct twi_unexpected *offer);
+
+/* Credit for a message of so much payload is given back. */
+void twi_inbox_give(struct twi_inbox *inbox, uint64_t payload_bytes);
+
+/* Counts a comparison of checksums. */
+bool twi_inbox_same_sum(const struct twi_inbox *inbox, uint32_t told, uint32_t sum);
+
+/* --- between inbox.c and inbox_fill.c --- */
+
+/* A message that is kept. */
+struct twi_kept {
+	struct twi_unexpected arrival;
+	uint8_t data[];
+};
+
+/* Room for it, counted. NULL: no memory, or no credit. */
+struct twi_kept *twi_inbox_keep(struct twi_inbox *inbox, const struct twi_inbound *in);
+
+/* All of it is here, and `op` takes it; or `op` takes what waits, however it comes. */
+void twi_inbox_deliver(struct twi_inbox *inbox, struct tow_op *op, struct twi_kept *parcel);
+void twi_inbox_take(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *arrival);
+
+/* TOW_OK: the receive has room for a message of `bytes`; else it has ended. */
+int twi_inbox_room(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes);
+
+/* The receive of the message that is coming is gone: that goes on coming, kept, in front. */
+void twi_inbox_leave_filling(struct twi_inbox *inbox, struct tow_op *op);
+
+#endif

@@ -1,0 +1,217 @@
+/*
+ * inbox_fill.c - small messages: whole ones, and one that comes in parts. See inbox.h.
+ */
+#include <stdlib.h>
+
+#include "diag/base/checksum.h"
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "transport/engine/engine.h"
+#include "transport/message/inbox.h"
+#include "transport/op/message.h"
+#include "transport/op/op_span.h"
+#include "transport/op/path.h"
+#include "transport/wire/frame.h"
+
+/* Has the sender no account of the credit, and is what is kept as much as may be? */
+static bool is_full(const struct twi_inbox *inbox, uint64_t cost)
+{
+	uint64_t kept = inbox->credit_charged - inbox->credit_given;
+
+	return kept > 0 && kept + cost > inbox->credit_bytes;
+}
+
+struct twi_kept *twi_inbox_keep(struct twi_inbox *inbox, const struct twi_inbound *in)
+{
+	uint64_t cost = twi_frame_cost((uint32_t)in->bytes);
+	bool told = inbox->ops->credit_due != NULL;
+	struct twi_kept *parcel;
+
+	if (!told && is_full(inbox, cost))
+		return NULL;
+	parcel = malloc(sizeof(*parcel) + in->bytes);
+	if (parcel == NULL) {
+		twi_error(TOW_ENOMEM, "no memory for an unexpected message of %llu bytes",
+			  (unsigned long long)in->bytes);
+		return NULL;
+	}
+	parcel->arrival = (struct twi_unexpected){
+		.match = { .tag = in->tag, .space = in->space },
+		.seq = in->seq,
+		.bytes = in->bytes,
+	};
+	inbox->kept_bytes += in->bytes;
+	if (!told)
+		inbox->credit_charged += cost;
+	return parcel;
+}
+
+static void count_unexpected(struct twi_inbox *inbox, const struct twi_inbound *in)
+{
+	if (in->space == TWI_SPACE_USER)
+		twi_count_two(inbox->peer->engine->diag, TWI_C_unexpected_messages, 1,
+			      TWI_C_unexpected_bytes, in->bytes);
+}
+
+/* False: there is no credit, or no memory, which is as if there were no credit. */
+static bool keep_small(struct twi_inbox *inbox, const struct twi_inbound *in)
+{
+	struct twi_kept *parcel = twi_inbox_keep(inbox, in);
+
+	if (parcel == NULL)
+		return false;
+	twi_path_copy_small(inbox->peer->engine, in->space, parcel->data, in->payload, in->bytes);
+	if (twi_unlikely(in->summed))
+		parcel->arrival.corrupt = !twi_inbox_same_sum(
+			inbox, in->sum, twi_checksum(0, parcel->data, in->bytes));
+	parcel->arrival.whole = true;
+	count_unexpected(inbox, in);
+	twi_match_arrive(&inbox->match, &parcel->arrival.match);
+	return true;
+}
+
+static void deliver_small(struct twi_inbox *inbox, struct tow_op *op, const struct twi_inbound *in)
+{
+	op->seq = in->seq;
+	if (inbox->ops->credit_due != NULL)
+		twi_inbox_give(inbox, in->bytes);
+	if (twi_inbox_room(inbox, op, in->bytes) < 0)
+		return;
+	twi_path_copy_small(inbox->peer->engine, in->space, op->data, in->payload, in->bytes);
+	if (twi_unlikely(in->summed) &&
+	    !twi_inbox_same_sum(inbox, in->sum, twi_checksum(0, op->data, in->bytes)))
+		twi_inbox_corrupt(inbox, op, in->bytes);
+	else
+		twi_inbox_received(inbox, op, in->bytes);
+}
+
+bool twi_inbox_small(struct twi_inbox *inbox, const struct twi_inbound *in)
+{
+	struct tow_op *op = twi_inbox_take_posted(inbox, in->tag, in->space, in->bytes);
+
+	if (twi_unlikely(op == NULL))
+		return keep_small(inbox, in);
+	deliver_small(inbox, op, in);
+	return true;
+}
+
+/* --- in parts --- */
+
+static void filling_end(struct twi_inbox *inbox)
+{
+	struct twi_filling *filling = &inbox->filling;
+	struct twi_unexpected *kept = filling->kept;
+	struct tow_op *op = filling->op;
+	bool corrupt = twi_unlikely(filling->summed) && filling->at != NULL &&
+		       !twi_inbox_same_sum(inbox, filling->told, filling->sum);
+
+	filling->op = NULL;
+	filling->kept = NULL;
+	filling->at = NULL;
+	if (kept != NULL) {
+		kept->whole = true;
+		kept->corrupt = corrupt;
+		if (kept->waiter != NULL)
+			twi_inbox_deliver(inbox, kept->waiter,
+					  twi_container_of(kept, struct twi_kept, arrival));
+		return;
+	}
+	if (inbox->ops->credit_due != NULL)
+		twi_inbox_give(inbox, filling->bytes);
+	if (op == NULL)
+		return;
+	if (filling->bytes > op->bytes)
+		twi_inbox_end(inbox, op, TOW_ETRUNCATED, filling->bytes);
+	else if (twi_unlikely(corrupt))
+		twi_inbox_corrupt(inbox, op, filling->bytes);
+	else
+		twi_inbox_received(inbox, op, filling->bytes);
+}
+
+bool twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in)
+{
+	struct tow_op *op = twi_inbox_take_posted(inbox, in->tag, in->space, in->bytes);
+	struct twi_filling *filling = &inbox->filling;
+	struct twi_kept *parcel = NULL;
+	uint8_t *at = NULL;
+
+	twi_assert_hot(filling->left == 0);
+	if (op == NULL) {
+		parcel = twi_inbox_keep(inbox, in);
+		if (parcel == NULL)
+			return false;
+		at = parcel->data;
+		count_unexpected(inbox, in);
+		twi_match_arrive(&inbox->match, &parcel->arrival.match);
+	} else {
+		int status = twi_likely(!op->view) ? TOW_OK : twi_view_room(op, in->bytes);
+
+		op->seq = in->seq;
+		if (twi_unlikely(status < 0)) { /* the payload is dropped */
+			twi_inbox_end(inbox, op, status, in->bytes);
+			op = NULL;
+		} else {
+			op->stage = TWI_STAGE_FILLING;
+			twi_op_begun(op);
+			at = in->bytes <= op->bytes ? op->data : NULL;
+		}
+	}
+	*filling = (struct twi_filling){ .op = op,
+					 .kept = parcel != NULL ? &parcel->arrival : NULL,
+					 .at = at,
+					 .seq = in->seq,
+					 .bytes = in->bytes,
+					 .left = in->bytes,
+					 .told = in->sum,
+					 .space = in->space,
+					 .summed = in->summed };
+	if (in->bytes == 0)
+		filling_end(inbox);
+	return true;
+}
+
+size_t twi_inbox_fill(struct twi_inbox *inbox, const uint8_t *data, size_t bytes)
+{
+	struct twi_filling *filling = &inbox->filling;
+	size_t n = twi_min(bytes, (size_t)filling->left);
+
+	if (filling->at != NULL && n > 0) {
+		twi_path_copy_small(inbox->peer->engine, filling->space, filling->at, data, n);
+		if (twi_unlikely(filling->summed))
+			filling->sum = twi_checksum(filling->sum, filling->at, n);
+		filling->at += n;
+	}
+	filling->left -= n;
+	if (filling->left == 0)
+		filling_end(inbox);
+	return n;
+}
+
+void twi_inbox_leave_filling(struct twi_inbox *inbox, struct tow_op *op)
+{
+	struct twi_filling *filling = &inbox->filling;
+	struct twi_match_entry *other;
+
+	if (filling->op == op) {
+		const struct twi_inbound in = {
+			.seq = op->seq, .tag = op->tag, .bytes = filling->bytes, .space = op->space
+		};
+		uint64_t got = filling->bytes - filling->left;
+		struct twi_kept *parcel = twi_inbox_keep(inbox, &in);
+
+		op->seq = 0;
+		filling->op = NULL;
+		filling->at = NULL;
+		if (parcel == NULL)
+			return; /* it is lost */
+		twi_path_copy_fallback(inbox->peer->engine, TWI_R_unexpected_arrival, parcel->data,
+				       op->data, got, op->site);
+		filling->kept = &parcel->arrival;
+		filling->at = parcel->data + got;
+	}
+	filling->kept->waiter = NULL;
+	other = twi_match_arrive_first(&inbox->match, &filling->kept->match);
+	if (other != NULL)
+		twi_inbox_take(inbox, twi_container_of(other, struct tow_op, match), filling->kept);
+}

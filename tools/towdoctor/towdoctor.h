@@ -57,6 +57,7 @@ struct doctor {
 	X(files, "files that a process may open")                                                  \
 	X(cpu_quota, "CPU quota of the control group")                                             \
 	X(cpuset, "CPUs that may be used")                                                         \
+	X(autogroup, "sessions as groups of the scheduler")                                        \
 	X(governor, "CPU frequency governor")                                                      \
 	X(clock, "clock source")                                                                   \
 	X(tcp_rmem, "TCP receive buffer")                                                          \

@@ -183,6 +183,27 @@ void check_cpuset(struct doctor *doctor, struct finding *out)
 				  : "export TOW_SPIN_NS=0");
 }
 
+/* Found on kernel 6.18; docs/testing.md has the figures. */
+void check_autogroup(struct doctor *doctor, struct finding *out)
+{
+	int64_t on = 0;
+
+	SAY(out->wanted, "off, or a core for each rank");
+	if (!root_number(doctor, &on, "/proc/sys/kernel/sched_autogroup_enabled")) {
+		SAY(out->found, "this kernel has none");
+		return;
+	}
+	SAY(out->found, "kernel.sched_autogroup_enabled is %lld", (long long)on);
+	if (on == 0)
+		return;
+	raise_to(out, SEVERITY_NOTE);
+	SAY(out->effect, "nothing while each rank has a core. Ranks that start in sessions of "
+			 "their own, as torchrun's do, are groups; where they share cores, kernel "
+			 "6.18 has left some without one for up to 17 s, which peers take for "
+			 "their end");
+	SAY(out->mend, "sysctl -w kernel.sched_autogroup_enabled=0");
+}
+
 void check_governor(struct doctor *doctor, struct finding *out)
 {
 	static const char folder[] = "/sys/devices/system/cpu";

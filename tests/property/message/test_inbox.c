@@ -5,6 +5,7 @@
  * their stages. Once with a sender that keeps account of the credit (as streams and ofi), once
  * without (as shm). TOW_TEST_SEED replays a run.
  */
+#include "inbox_model.h"
 #include "twt.h"
 
 #include <string.h>
@@ -23,37 +24,11 @@
 #include "transport/wire/rule.h"
 
 #define ROUNDS     1500
-#define STEPS      400
 #define TAGS       3u
-#define BYTES_MAX  300u
-#define MESSAGES   STEPS
-#define RECEIVES   STEPS
+#define MESSAGES   TWT_INBOX_STEPS
+#define RECEIVES   TWT_INBOX_STEPS
 #define OFFERS_MAX 64u
 #define CREDIT     4096u
-#define GUARD      8u
-
-enum at { WAITS, MET, OVER };
-
-/* A message as the model has it. */
-struct sent {
-	uint64_t seq, tag, bytes;
-	enum at at;
-	bool offered, whole, corrupt;
-	bool kept;    /* it costs credit since nobody had posted for it */
-	bool charged; /* its credit is out */
-	struct twi_unexpected *row;
-};
-
-/* A receive as the model has it. */
-struct asked {
-	struct tow_op *op;
-	uint64_t tag, room;
-	uint8_t memory[BYTES_MAX + GUARD];
-	enum at at;
-	struct sent *met;
-	int status; /* OVER: what it must have ended with */
-	uint64_t bytes;
-};
 
 static struct tow_runtime *runtime;
 static struct twi_engine *engine;
@@ -62,14 +37,11 @@ static struct twi_inbox inbox;
 static bool told;
 static uint64_t seed, rng;
 
-static struct sent messages[MESSAGES];
-static struct asked receives[RECEIVES];
+static struct twt_sent messages[MESSAGES];
+static struct twt_asked receives[RECEIVES];
 static unsigned message_count, receive_count;
-static struct sent *waiting[MESSAGES]; /* from the oldest on */
-static struct asked *posted[RECEIVES];
-static unsigned waiting_count, posted_count;
-static struct sent *coming; /* the one that comes in parts */
-static uint64_t coming_left, credit_out, credit;
+static struct twt_sent *coming; /* the one that comes in parts */
+static uint64_t coming_left, credit;
 
 static uint64_t rnd(uint64_t bound)
 {
@@ -81,123 +53,10 @@ static uint8_t byte_of(uint64_t seq, uint64_t at)
 	return (uint8_t)(seq * 37 + at * 11 + 1);
 }
 
-/* --- the model --- */
-
-static void take_out(void *list, unsigned *count, unsigned at)
-{
-	void **from = list;
-
-	*count -= 1;
-	memmove(&from[at], &from[at + 1], (*count - at) * sizeof(*from));
-}
-
-static void put_in(void *list, unsigned *count, void *entry, bool first)
-{
-	void **to = list;
-	unsigned at = first ? 0 : *count;
-
-	memmove(&to[at + 1], &to[at], (*count - at) * sizeof(*to));
-	to[at] = entry;
-	*count += 1;
-}
-
-static struct asked *find_posted(uint64_t tag)
-{
-	for (unsigned i = 0; i < posted_count; i++) {
-		struct asked *recv = posted[i];
-
-		if (recv->tag != tag)
-			continue;
-		take_out(posted, &posted_count, i);
-		return recv;
-	}
-	return NULL;
-}
-
-static struct sent *find_waiting(uint64_t tag)
-{
-	for (unsigned i = 0; i < waiting_count; i++) {
-		struct sent *message = waiting[i];
-
-		if (message->tag != tag)
-			continue;
-		take_out(waiting, &waiting_count, i);
-		return message;
-	}
-	return NULL;
-}
-
-static void credit_back(struct sent *message)
-{
-	if (message->charged)
-		credit_out -= twi_frame_cost(message->offered ? 0 : (uint32_t)message->bytes);
-	message->charged = false;
-}
-
-static void model_over(struct asked *recv, int status, uint64_t bytes)
-{
-	recv->at = OVER;
-	recv->status = status;
-	recv->bytes = bytes;
-	recv->met = NULL;
-}
-
-/* All of a small message is there, and this receive has met it. */
-static void model_deliver(struct asked *recv, struct sent *message)
-{
-	credit_back(message);
-	message->at = OVER;
-	model_over(recv,
-		   message->bytes > recv->room ? TOW_ETRUNCATED
-		   : message->corrupt          ? TOW_ECORRUPT
-					       : TOW_OK,
-		   message->bytes);
-}
-
-static void model_meet(struct asked *recv, struct sent *message)
-{
-	if (!message->offered && message->whole) {
-		model_deliver(recv, message);
-		return;
-	}
-	if (message->offered)
-		credit_back(message);
-	if (message->offered && message->bytes > recv->room) {
-		message->at = OVER;
-		model_over(recv, TOW_ETRUNCATED, message->bytes);
-		return;
-	}
-	recv->at = message->at = MET;
-	recv->met = message;
-}
-
-static void model_post(struct asked *recv, bool first)
-{
-	struct sent *message = find_waiting(recv->tag);
-
-	recv->at = WAITS;
-	recv->met = NULL;
-	if (message != NULL)
-		model_meet(recv, message);
-	else
-		put_in(posted, &posted_count, recv, first);
-}
-
-static void model_arrive(struct sent *message, bool first)
-{
-	struct asked *recv = find_posted(message->tag);
-
-	message->at = WAITS;
-	if (recv != NULL)
-		model_meet(recv, message);
-	else
-		put_in(waiting, &waiting_count, message, first);
-}
-
-static struct asked *receiver_of(const struct sent *message)
+static struct twt_asked *receiver_of(const struct twt_sent *message)
 {
 	for (unsigned i = 0; i < receive_count; i++) {
-		if (receives[i].at == MET && receives[i].met == message)
+		if (receives[i].at == TWT_MET && receives[i].met == message)
 			return &receives[i];
 	}
 	return NULL;
@@ -251,39 +110,40 @@ static const struct twi_inbox_ops untold_ops = { .matched = lane_matched,
 
 static void step_post(void)
 {
-	struct asked *recv = &receives[receive_count++];
+	struct twt_asked *recv = &receives[receive_count++];
 
-	*recv = (struct asked){ .tag = rnd(TAGS),
-				.room = rnd(4) == 0 ? rnd(BYTES_MAX) : BYTES_MAX };
+	*recv = (struct twt_asked){ .tag = rnd(TAGS),
+				    .room = rnd(4) == 0 ? rnd(TWT_INBOX_BYTES) : TWT_INBOX_BYTES };
 	recv->op = twi_op_acquire(engine, &twi_recv_ops, NULL);
 	assert_non_null(recv->op);
 	recv->op->peer = peer;
 	recv->op->data = recv->memory;
 	recv->op->bytes = recv->room;
 	recv->op->tag = recv->tag;
-	model_post(recv, false);
+	twt_inbox_post(recv, false);
 	twi_inbox_recv(&inbox, recv->op);
 }
 
 /* The next message, if the credit has room for it; its number is not taken yet. */
-static struct sent *next_message(bool offered)
+static struct twt_sent *next_message(bool offered)
 {
-	struct sent *message = &messages[message_count];
+	struct twt_sent *message = &messages[message_count];
 
-	*message = (struct sent){ .seq = inbox.seq_received + 1,
-				  .tag = rnd(TAGS),
-				  .bytes = rnd(8) == 0 ? 0 : rnd(BYTES_MAX),
-				  .offered = offered,
-				  .whole = true };
+	*message = (struct twt_sent){ .seq = inbox.seq_received + 1,
+				      .tag = rnd(TAGS),
+				      .bytes = rnd(8) == 0 ? 0 : rnd(TWT_INBOX_BYTES),
+				      .offered = offered,
+				      .whole = true };
 	if (offered)
 		message->bytes++;
-	if (told && credit_out + twi_frame_cost(offered ? 0 : (uint32_t)message->bytes) > credit)
+	if (told &&
+	    twt_inbox.credit_out + twi_frame_cost(offered ? 0 : (uint32_t)message->bytes) > credit)
 		return NULL;
 	return message;
 }
 
 /* It has come. */
-static void admit(struct sent *message)
+static void admit(struct twt_sent *message)
 {
 	uint32_t cost = message->offered ? 0 : (uint32_t)message->bytes;
 	uint8_t rule = 0;
@@ -295,10 +155,10 @@ static void admit(struct sent *message)
 	}
 	assert_int_equal(twi_inbox_admit(&inbox, message->seq, cost, 0, &rule), TOW_OK);
 	message->charged = true;
-	credit_out += twi_frame_cost(cost);
+	twt_inbox.credit_out += twi_frame_cost(cost);
 }
 
-static struct twi_inbound inbound_of(struct sent *message, const uint8_t *payload)
+static struct twi_inbound inbound_of(struct twt_sent *message, const uint8_t *payload)
 {
 	uint32_t sum = twi_checksum(0, payload, message->bytes);
 	bool summed = rnd(3) == 0;
@@ -312,9 +172,9 @@ static struct twi_inbound inbound_of(struct sent *message, const uint8_t *payloa
 				     .summed = summed };
 }
 
-static uint8_t payload[BYTES_MAX + 1];
+static uint8_t payload[TWT_INBOX_BYTES + 1];
 
-static void fill_payload(const struct sent *message)
+static void fill_payload(const struct twt_sent *message)
 {
 	for (uint64_t i = 0; i < message->bytes; i++)
 		payload[i] = byte_of(message->seq, i);
@@ -322,8 +182,8 @@ static void fill_payload(const struct sent *message)
 
 static bool has_posted(uint64_t tag)
 {
-	for (unsigned i = 0; i < posted_count; i++) {
-		if (posted[i]->tag == tag)
+	for (unsigned i = 0; i < twt_inbox.posted_count; i++) {
+		if (twt_inbox.posted[i]->tag == tag)
 			return true;
 	}
 	return false;
@@ -331,7 +191,7 @@ static bool has_posted(uint64_t tag)
 
 static void step_small(void)
 {
-	struct sent *message = next_message(false);
+	struct twt_sent *message = next_message(false);
 	struct twi_inbound in;
 	uint64_t cost;
 	bool fits;
@@ -341,7 +201,8 @@ static void step_small(void)
 	fill_payload(message);
 	in = inbound_of(message, payload);
 	cost = twi_frame_cost((uint32_t)message->bytes);
-	fits = told || has_posted(message->tag) || credit_out == 0 || credit_out + cost <= credit;
+	fits = told || has_posted(message->tag) || twt_inbox.credit_out == 0 ||
+	       twt_inbox.credit_out + cost <= credit;
 	if (!fits) {
 		assert_false(twi_inbox_small(&inbox, &in));
 		return;
@@ -349,15 +210,15 @@ static void step_small(void)
 	admit(message);
 	if (!told && !has_posted(message->tag)) {
 		message->charged = true;
-		credit_out += cost;
+		twt_inbox.credit_out += cost;
 	}
-	model_arrive(message, false);
+	twt_inbox_arrive(message, false);
 	assert_true(twi_inbox_small(&inbox, &in));
 }
 
 static void step_begin(void)
 {
-	struct sent *message;
+	struct twt_sent *message;
 	struct twi_inbound in;
 
 	if (!told || coming != NULL || (message = next_message(false)) == NULL)
@@ -366,7 +227,7 @@ static void step_begin(void)
 	in = inbound_of(message, payload);
 	admit(message);
 	message->whole = message->bytes == 0;
-	model_arrive(message, false);
+	twt_inbox_arrive(message, false);
 	assert_true(twi_inbox_begin(&inbox, &in));
 	if (message->bytes == 0)
 		return;
@@ -376,9 +237,9 @@ static void step_begin(void)
 
 static void step_fill(void)
 {
-	struct sent *message = coming;
+	struct twt_sent *message = coming;
 	uint64_t n;
-	struct asked *recv;
+	struct twt_asked *recv;
 
 	if (message == NULL)
 		return;
@@ -389,9 +250,9 @@ static void step_fill(void)
 		message->whole = true;
 		recv = receiver_of(message);
 		if (recv != NULL)
-			model_deliver(recv, message);
-		else if (message->at == OVER)
-			credit_back(message);
+			twt_inbox_deliver(recv, message);
+		else if (message->at == TWT_OVER)
+			twt_inbox_credit_back(message);
 	}
 	assert_int_equal(twi_inbox_fill(&inbox, payload + message->bytes - coming_left, n), n);
 	coming_left -= n;
@@ -399,7 +260,7 @@ static void step_fill(void)
 
 static void step_offer(void)
 {
-	struct sent *message = next_message(true);
+	struct twt_sent *message = next_message(true);
 	struct tow_op *op;
 	unsigned at = 0;
 
@@ -414,7 +275,7 @@ static void step_offer(void)
 					    .seq = message->seq,
 					    .bytes = message->bytes,
 					    .offered = true };
-	model_arrive(message, false);
+	twt_inbox_arrive(message, false);
 	op = rnd(2) == 0 ? twi_inbox_take_posted(&inbox, message->tag, 0, message->bytes) : NULL;
 	if (op != NULL)
 		twi_inbox_meet(&inbox, op, &rows[at]);
@@ -425,41 +286,41 @@ static void step_offer(void)
 /* An offer whose receive has met it: it is fetched, or its sender takes it back. */
 static void step_met(void)
 {
-	struct asked *recv;
-	struct sent *message;
+	struct twt_asked *recv;
+	struct twt_sent *message;
 
 	if (receive_count == 0)
 		return;
 	recv = &receives[rnd(receive_count)];
 	message = recv->met;
-	if (recv->at != MET || !message->offered)
+	if (recv->at != TWT_MET || !message->offered)
 		return;
 	row_free(message->row);
-	message->at = OVER;
+	message->at = TWT_OVER;
 	if (rnd(3) == 0) {
-		model_post(recv, true);
+		twt_inbox_post(recv, true);
 		twi_inbox_repost(&inbox, recv->op);
 		return;
 	}
 	for (uint64_t i = 0; i < message->bytes; i++)
 		recv->memory[i] = byte_of(message->seq, i);
-	model_over(recv, TOW_OK, message->bytes);
+	twt_inbox_over(recv, TOW_OK, message->bytes);
 	twi_inbox_received(&inbox, recv->op, message->bytes);
 }
 
 /* The sender takes an offer back that waits. */
 static void step_withdraw(void)
 {
-	unsigned at = waiting_count > 0 ? (unsigned)rnd(waiting_count) : 0;
-	struct sent *message;
+	unsigned at = twt_inbox.waiting_count > 0 ? (unsigned)rnd(twt_inbox.waiting_count) : 0;
+	struct twt_sent *message;
 	struct twi_unexpected *row;
 
-	if (waiting_count == 0 || !waiting[at]->offered)
+	if (twt_inbox.waiting_count == 0 || !twt_inbox.waiting[at]->offered)
 		return;
-	message = waiting[at];
-	take_out(waiting, &waiting_count, at);
-	credit_back(message);
-	message->at = OVER;
+	message = twt_inbox.waiting[at];
+	twt_inbox_take_out(twt_inbox.waiting, &twt_inbox.waiting_count, at);
+	twt_inbox_credit_back(message);
+	message->at = TWT_OVER;
 	row = twi_inbox_find_offer(&inbox, message->seq);
 	assert_ptr_equal(row, message->row);
 	twi_inbox_drop_offer(&inbox, row);
@@ -467,20 +328,20 @@ static void step_withdraw(void)
 	assert_null(twi_inbox_find_offer(&inbox, message->seq));
 }
 
-static void cancel_waiting(struct asked *recv)
+static void cancel_waiting(struct twt_asked *recv)
 {
-	for (unsigned i = 0; i < posted_count; i++) {
-		if (posted[i] == recv)
-			take_out(posted, &posted_count, i);
+	for (unsigned i = 0; i < twt_inbox.posted_count; i++) {
+		if (twt_inbox.posted[i] == recv)
+			twt_inbox_take_out(twt_inbox.posted, &twt_inbox.posted_count, i);
 	}
-	model_over(recv, TOW_ECANCELED, 0);
+	twt_inbox_over(recv, TOW_ECANCELED, 0);
 	assert_true(twi_inbox_withdraw(&inbox, recv->op, TOW_ECANCELED, rnd(2) == 0));
 }
 
 /* Its message is coming in parts: taken back by force it goes on coming, in front. */
-static void cancel_filling(struct asked *recv)
+static void cancel_filling(struct twt_asked *recv)
 {
-	struct sent *message = recv->met;
+	struct twt_sent *message = recv->met;
 	bool fits = message->bytes <= recv->room, force = rnd(2) == 0;
 	bool direct = inbox.filling.op == recv->op;
 
@@ -490,39 +351,39 @@ static void cancel_filling(struct asked *recv)
 	}
 	if (direct && !fits) {
 		message->at =
-			OVER; /* its bytes fall nowhere, and cost credit until they have come */
-		model_over(recv, TOW_ETRUNCATED, message->bytes);
+			TWT_OVER; /* its bytes fall nowhere, and cost credit until they have come */
+		twt_inbox_over(recv, TOW_ETRUNCATED, message->bytes);
 	} else {
-		model_over(recv, TOW_ECANCELED, 0);
-		model_arrive(message, true);
+		twt_inbox_over(recv, TOW_ECANCELED, 0);
+		twt_inbox_arrive(message, true);
 	}
 	assert_true(twi_inbox_withdraw(&inbox, recv->op, TOW_ECANCELED, true));
 }
 
-static void cancel_offered(struct asked *recv)
+static void cancel_offered(struct twt_asked *recv)
 {
-	struct sent *message = recv->met;
+	struct twt_sent *message = recv->met;
 
 	assert_false(twi_inbox_withdraw(&inbox, recv->op, TOW_ECANCELED, true));
 	message->row->credited = true;
-	model_over(recv, TOW_ECANCELED, 0);
+	twt_inbox_over(recv, TOW_ECANCELED, 0);
 	twi_inbox_end(&inbox, recv->op, TOW_ECANCELED, 0);
-	model_arrive(message, true);
+	twt_inbox_arrive(message, true);
 	twi_inbox_put_back(&inbox, message->row);
 }
 
 static void step_cancel(void)
 {
-	struct asked *recv;
+	struct twt_asked *recv;
 
 	if (receive_count == 0)
 		return;
 	recv = &receives[rnd(receive_count)];
-	if (recv->at == WAITS)
+	if (recv->at == TWT_WAITS)
 		cancel_waiting(recv);
-	else if (recv->at == MET && recv->met->offered)
+	else if (recv->at == TWT_MET && recv->met->offered)
 		cancel_offered(recv);
-	else if (recv->at == MET)
+	else if (recv->at == TWT_MET)
 		cancel_filling(recv);
 }
 
@@ -533,10 +394,10 @@ static bool is_done(const struct tow_op *op)
 	return (atomic_load(&op->wait.state) & TWI_OP_DONE) != 0;
 }
 
-static void check_receive(struct asked *recv)
+static void check_receive(struct twt_asked *recv)
 {
-	assert_int_equal(is_done(recv->op), recv->at == OVER);
-	if (recv->at != OVER)
+	assert_int_equal(is_done(recv->op), recv->at == TWT_OVER);
+	if (recv->at != TWT_OVER)
 		return;
 	assert_int_equal(recv->op->status, recv->status);
 	assert_int_equal(recv->op->result_bytes, recv->bytes);
@@ -561,16 +422,16 @@ static void check_all(void)
 		if (receives[i].op != NULL)
 			check_receive(&receives[i]);
 	}
-	assert_int_equal(inbox.match.posted_count, posted_count);
-	assert_int_equal(inbox.match.unexpected_count, waiting_count);
-	assert_int_equal(inbox.credit_charged - inbox.credit_given, credit_out);
+	assert_int_equal(inbox.match.posted_count, twt_inbox.posted_count);
+	assert_int_equal(inbox.match.unexpected_count, twt_inbox.waiting_count);
+	assert_int_equal(inbox.credit_charged - inbox.credit_given, twt_inbox.credit_out);
 	for (unsigned i = 0; i < OFFERS_MAX; i++)
 		used += row_used[i];
 	for (unsigned i = 0; i < message_count; i++)
-		offers += messages[i].offered && messages[i].at != OVER;
+		offers += messages[i].offered && messages[i].at != TWT_OVER;
 	assert_int_equal(used, offers);
-	for (unsigned i = 0; i < waiting_count; i++)
-		kept += waiting[i]->offered ? 0 : waiting[i]->bytes;
+	for (unsigned i = 0; i < twt_inbox.waiting_count; i++)
+		kept += twt_inbox.waiting[i]->offered ? 0 : twt_inbox.waiting[i]->bytes;
 	if (inbox.filling.kept != NULL && inbox.filling.kept->waiter != NULL)
 		kept += inbox.filling.bytes;
 	assert_int_equal(inbox.kept_bytes, kept);
@@ -579,32 +440,32 @@ static void check_all(void)
 /* The peer goes: what waits ends, whole messages are still to be had. */
 static void end_round(void)
 {
-	struct sent *left[MESSAGES];
+	struct twt_sent *left[MESSAGES];
 	unsigned left_count = 0;
 
 	twi_inbox_fail(&inbox, TOW_EPEER);
 	for (unsigned i = 0; i < receive_count; i++) {
-		struct asked *recv = &receives[i];
+		struct twt_asked *recv = &receives[i];
 
-		if (recv->at == OVER)
+		if (recv->at == TWT_OVER)
 			continue;
-		if (recv->at == MET && recv->met->offered) { /* the lane's to end */
+		if (recv->at == TWT_MET && recv->met->offered) { /* the lane's to end */
 			row_free(recv->met->row);
 			twi_inbox_end(&inbox, recv->op, TOW_EPEER, 0);
 		}
-		model_over(recv, TOW_EPEER, 0);
+		twt_inbox_over(recv, TOW_EPEER, 0);
 	}
-	posted_count = 0;
-	for (unsigned i = 0; i < waiting_count; i++) {
-		if (!waiting[i]->offered && waiting[i]->whole)
-			left[left_count++] = waiting[i];
+	twt_inbox.posted_count = 0;
+	for (unsigned i = 0; i < twt_inbox.waiting_count; i++) {
+		if (!twt_inbox.waiting[i]->offered && twt_inbox.waiting[i]->whole)
+			left[left_count++] = twt_inbox.waiting[i];
 	}
-	memcpy(waiting, left, left_count * sizeof(left[0]));
-	waiting_count = left_count;
+	memcpy(twt_inbox.waiting, left, left_count * sizeof(left[0]));
+	twt_inbox.waiting_count = left_count;
 	for (unsigned i = 0; i < OFFERS_MAX; i++)
 		assert_false(row_used[i]);
 	assert_int_equal(inbox.match.posted_count, 0);
-	assert_int_equal(inbox.match.unexpected_count, waiting_count);
+	assert_int_equal(inbox.match.unexpected_count, twt_inbox.waiting_count);
 	for (unsigned i = 0; i < receive_count; i++) {
 		if (receives[i].op != NULL)
 			check_receive(&receives[i]);
@@ -612,9 +473,9 @@ static void end_round(void)
 	receive_count = 0;
 	for (unsigned i = 0; i < TAGS; i++) { /* one more of each tag */
 		step_post();
-		if (receives[i].at == WAITS) {
-			take_out(posted, &posted_count, 0);
-			model_over(&receives[i], TOW_EPEER, 0);
+		if (receives[i].at == TWT_WAITS) {
+			twt_inbox_take_out(twt_inbox.posted, &twt_inbox.posted_count, 0);
+			twt_inbox_over(&receives[i], TOW_EPEER, 0);
 		}
 		check_receive(&receives[i]);
 	}
@@ -631,13 +492,13 @@ static void play_round(void)
 					       step_withdraw, step_cancel };
 
 	memset(&inbox, 0, sizeof(inbox));
-	message_count = receive_count = waiting_count = posted_count = 0;
+	message_count = receive_count = twt_inbox.waiting_count = twt_inbox.posted_count = 0;
 	coming = NULL;
-	credit_out = 0;
+	twt_inbox.credit_out = 0;
 	/* One that is less than a message may cost keeps one all the same. */
-	credit = rnd(4) == 0 ? BYTES_MAX / 2 : CREDIT;
+	credit = rnd(4) == 0 ? TWT_INBOX_BYTES / 2 : CREDIT;
 	twi_inbox_init(&inbox, peer, told ? &told_ops : &untold_ops, credit, UINT64_MAX);
-	for (unsigned i = 0; i < STEPS - TAGS; i++) {
+	for (unsigned i = 0; i < TWT_INBOX_STEPS - TAGS; i++) {
 		steps[rnd(twi_array_count(steps))]();
 		check_all();
 	}

@@ -1,0 +1,65 @@
+/*
+ * inbox_model.h - what an inbox (transport/message/inbox.h) has to do, by two lists that are walked
+ * from their oldest entry: which receive meets which message, and what each ends with.
+ */
+#ifndef TWT_INBOX_MODEL_H
+#define TWT_INBOX_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct tow_op;
+struct twi_unexpected;
+
+#define TWT_INBOX_STEPS 400
+#define TWT_INBOX_BYTES 300u /* of the longest message */
+#define TWT_INBOX_GUARD 8u   /* behind the memory of a receive */
+
+enum twt_sent_at { TWT_WAITS, TWT_MET, TWT_OVER };
+
+/* A message as the model has it. */
+struct twt_sent {
+	uint64_t seq, tag, bytes;
+	enum twt_sent_at at;
+	bool offered, whole, corrupt;
+	bool kept;    /* it costs credit since nobody had posted for it */
+	bool charged; /* its credit is out */
+	struct twi_unexpected *row;
+};
+
+/* A receive as the model has it. */
+struct twt_asked {
+	struct tow_op *op;
+	uint64_t tag, room;
+	uint8_t memory[TWT_INBOX_BYTES + TWT_INBOX_GUARD];
+	enum twt_sent_at at;
+	struct twt_sent *met;
+	int status; /* TWT_OVER: what it must have ended with */
+	uint64_t bytes;
+};
+
+struct twt_inbox_model {
+	struct twt_sent *waiting[TWT_INBOX_STEPS]; /* from the oldest on */
+	struct twt_asked *posted[TWT_INBOX_STEPS];
+	unsigned waiting_count, posted_count;
+	uint64_t credit_out;
+};
+extern struct twt_inbox_model twt_inbox;
+
+/* Entry `at` leaves a list of `count`. */
+void twt_inbox_take_out(void *list, unsigned *count, unsigned at);
+
+/* The credit of a message, if any is out, comes back. */
+void twt_inbox_credit_back(struct twt_sent *message);
+
+/* A receive has ended so. */
+void twt_inbox_over(struct twt_asked *recv, int status, uint64_t bytes);
+
+/* All of a small message is there, and this receive has met it. */
+void twt_inbox_deliver(struct twt_asked *recv, struct twt_sent *message);
+
+/* A receive, a message comes; first: it was there before, and is the oldest with its tag again. */
+void twt_inbox_post(struct twt_asked *recv, bool first);
+void twt_inbox_arrive(struct twt_sent *message, bool first);
+
+#endif

@@ -39,6 +39,8 @@ static struct tow_runtime *open_runtime(bool shown, const char *zerocopy)
 	options.stats_dir = dir;
 	options.job = "bpf";
 	options.zerocopy = zerocopy;
+	/* A machine that stands still ends no connection: its socket has what is compared. */
+	options.heartbeat_ns = 60ull * 1000 * 1000 * 1000;
 	TWT_OK(tow_runtime_open(&options, &runtime));
 	return runtime;
 }

@@ -15,6 +15,7 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -39,8 +40,6 @@ static struct tow_runtime *open_runtime(bool shown, const char *zerocopy)
 	options.stats_dir = dir;
 	options.job = "bpf";
 	options.zerocopy = zerocopy;
-	/* A machine that stands still ends no connection: its socket has what is compared. */
-	options.heartbeat_ns = 60ull * 1000 * 1000 * 1000;
 	TWT_OK(tow_runtime_open(&options, &runtime));
 	return runtime;
 }
@@ -119,6 +118,9 @@ static pid_t start_receiver(const char *own, const int ready[2], const int go[2]
 			_exit(99);
 		runtime = open_runtime(false, "never");
 		receive(runtime, where, own);
+		/* The sender compares what TCP says of its socket, which ends with this side's. */
+		if (read(go[0], where, 1) != 1)
+			_exit(96);
 		TWT_OK(tow_runtime_close(runtime));
 		exit(0);
 	}
@@ -136,6 +138,7 @@ static pid_t start_helper(void)
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		alarm(120);
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves none */
 		execl(path, "towbpf", "-d", dir, "--seconds", "100", "--registration-time", NULL);
 		_exit(97);
 	}
@@ -409,6 +412,7 @@ static void run(const struct scene *scene)
 	end_child(helper, SIGKILL);
 	wait_state(runtime, false);
 	assert_int_equal(figure(runtime, "/v1/bpf", "process", "zerocopy_copied_bytes"), last);
+	assert_int_equal(write(go[1], "x", 1), 1);
 	end_child(receiver, 0);
 	TWT_OK(tow_runtime_close(runtime));
 	for (int i = 0; i < 2; i++) {

@@ -4,7 +4,7 @@
  * breaks. What comes out is compared with a serial reference (coll_judge.h), with what the other
  * ranks have, and with another run of the same seed in another order of events.
  *
- *	TOW_COLL_CASES=100000  how many cases (150)
+ *	TOW_COLL_CASES=100000  how many cases (250)
  *	TOW_COLL_FIRST=5000    seeds from this one on (1)
  *	TOW_TEST_SEED=S        that seed alone
  *	TOW_COLL_RANKS=2048    only: so many ranks all-reduce, broadcast and meet
@@ -18,7 +18,7 @@
 #define CASES 80u
 #define MANY  100u
 #else
-#define CASES 150u
+#define CASES 250u
 #define MANY  512u
 #endif
 

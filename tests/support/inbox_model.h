@@ -22,7 +22,6 @@ struct twt_sent {
 	uint64_t seq, tag, bytes;
 	enum twt_sent_at at;
 	bool offered, whole, corrupt;
-	bool kept;    /* it costs credit since nobody had posted for it */
 	bool charged; /* its credit is out */
 	struct twi_unexpected *row;
 };

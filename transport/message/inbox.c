@@ -52,7 +52,7 @@ void twi_inbox_init(struct twi_inbox *inbox, struct tow_peer *peer, const struct
 	twi_match_init(&inbox->match);
 }
 
-/* All that wait; `whole`: but for messages that are here. */
+/* Drops all that wait; but_whole: messages that are here stay. */
 static void drop_arrivals(struct twi_inbox *inbox, bool but_whole)
 {
 	struct twi_match_entry *entry = twi_match_first_unexpected(&inbox->match), *next;
@@ -268,7 +268,7 @@ void twi_inbox_deliver(struct twi_inbox *inbox, struct tow_op *op, struct twi_ke
 	free(parcel);
 }
 
-/* Has the receive room for what waits, as far as that depends on the pool? A view in place has. */
+/* Has the receive room for what waits, as far as the pool decides it? A view in place has. */
 static bool is_ready(const struct twi_inbox *inbox, struct tow_op *op,
 		     const struct twi_unexpected *arrival)
 {

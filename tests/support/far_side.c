@@ -84,7 +84,7 @@ static struct tow_op *start(enum twi_op_kind kind, void *data, uint64_t n, uint6
 	op->bytes = n;
 	op->tag = tag;
 	if (kind == TWI_OP_SEND)
-		twi_session_send(twt_far.session, op);
+		twi_outbox_send(&twt_far.session->outbox, op);
 	else
 		twi_session_recv(twt_far.session, op);
 	return op;

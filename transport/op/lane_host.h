@@ -13,15 +13,12 @@
  *	twi_op_complete       ends one that the lane has taken, exactly once
  *	twi_op_unwatch        its deadline does not end it any more: the lane does
  *	twi_op_begun          the first byte of a send leaves, or a receive has met its message
- *	twi_op_framed         a send leaves its queue
- *	twi_op_queue_ns, twi_op_match_ns, twi_latency_kind_of
+ *	twi_op_match_ns, twi_latency_kind_of
  *	                      the parts of its time
- *	twi_peer_timed, twi_peer_heard
- *	                      a message has ended: its latency is counted, and its span written
- *	twi_peer_sent, twi_peer_received, twi_peer_rpc_id
- *	                      a message has got its number; that as both sides know it
- *	twi_counter_of, twi_held_count, twi_held_count_two, twi_space_counts
- *	                      counts a message, of its space (held_count.h)
+ *	twi_peer_timed        a message has ended: its latency is counted, and its span written
+ *	twi_peer_received, twi_peer_rpc_id
+ *	                      a message has come; its number as both sides know it
+ *	twi_space_counts      whether messages of its space are counted
  *
  * Its memory (claim.h, message.h, reach.h, op_fault.h)
  *	twi_claim_init, twi_claim_lease, twi_claim_need, twi_claim_share, twi_claim_drop

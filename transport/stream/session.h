@@ -4,7 +4,7 @@
  * A lane owns ordered byte streams to its peer, one of control and 1 to TWI_BULK_MAX bulk channels,
  * and pumps them:
  *
- *	twi_session_send/recv/abort    <- operations
+ *	twi_outbox_send, twi_session_recv, twi_session_abort  <- operations
  *	twi_session_control_in         <- bytes that came on the control stream
  *	twi_session_control_out/sent   -> bytes to send on it
  *	twi_session_bulk_want/in       <- where the next bytes of a channel go: the user's buffer
@@ -50,6 +50,7 @@
 #include "diag/base/emit.h"
 #include "diag/record/lane_id.h"
 #include "transport/message/inbox.h"
+#include "transport/message/outbox.h"
 #include "transport/op/endpoint.h"
 #include "transport/stream/grant.h"
 #include "transport/stream/session_fault.h"
@@ -62,22 +63,16 @@ struct twi_state_link;
 struct twi_tx_chunk;
 
 #define TWI_ANNOUNCED_MAX      64
-#define TWI_SEQ_BUCKETS        64
+#define TWI_TAG_BUCKETS        64
 #define TWI_CONTROL_BYTES      (256u << 10) /* that are not sent yet */
 #define TWI_CONTROL_RESERVE    (64u << 10)
 #define TWI_RETAIN_BYTES       (4u << 20) /* sent, and not known to be received */
 #define TWI_RETAIN_CHUNK_BYTES (64u << 10)
 #define TWI_ACK_EVERY          256
-#define TWI_RECEIVED_EVERY     (4u << 10)   /* said with an ACK */
-#define TWI_RECEIVED_URGENT    (64u << 10)  /* said without one */
-#define TWI_CREDIT_MAX         (1ull << 30) /* of what a peer grants, this much is used */
-#define TWI_CHUNK_BYTES        (8u << 20)   /* what a message taken back may cost in padding */
-#define TWI_STRIPE_BYTES       (1u << 20)   /* no stripe of several is shorter by much */
-
-struct twi_timing {
-	uint64_t start_ns, queue_ns; /* start_ns 0: a large message, timed by its operation */
-	uint32_t bytes, space;       /* of a small one */
-};
+#define TWI_RECEIVED_EVERY     (4u << 10)  /* said with an ACK */
+#define TWI_RECEIVED_URGENT    (64u << 10) /* said without one */
+#define TWI_CHUNK_BYTES        (8u << 20)  /* what a message taken back may cost in padding */
+#define TWI_STRIPE_BYTES       (1u << 20)  /* no stripe of several is shorter by much */
 
 struct twi_announced {
 	uint64_t tag, room;
@@ -99,10 +94,9 @@ struct twi_session {
 	struct twi_engine *engine;
 	struct tow_peer *peer;
 	struct twi_session_config config;
-	uint32_t eager_max_bytes; /* what this side sends small: fits the buffer and the credit */
-	int failed;               /* status that operations get now, or 0 */
-	uint8_t bye;              /* its value */
-	uint8_t rule;             /* that the peer has broken (rule.h); 0: none */
+	int failed;   /* status that operations get now, or 0 */
+	uint8_t bye;  /* its value */
+	uint8_t rule; /* that the peer has broken (rule.h); 0: none */
 	bool doubted; /* it was found out where there was nobody to tell: control_in does */
 	bool urgent;  /* the control buffer holds something that must not wait */
 
@@ -119,14 +113,7 @@ struct twi_session {
 	bool stuck; /* the peer does not read: more is owed than there can be operations */
 	struct twi_frame *owed; /* control frames that must be said, for which there was no room */
 	uint32_t owed_count, owed_room;
-	uint64_t seq_sent, seq_acked;
-	uint64_t credit_used;     /* since the start */
-	uint64_t credit_returned; /* by the peer, since the start */
-	uint64_t timed_ns;        /* when the last small send that is timed was started */
-	struct twi_timing *timings;
-	uint32_t timings_mask;
-	struct twi_list queued; /* sends that wait for credit or room, in order */
-	struct twi_list by_seq[TWI_SEQ_BUCKETS];
+	struct twi_outbox outbox;
 
 	/* control, receiving */
 	uint8_t head[TWI_FRAME_BYTES];
@@ -151,7 +138,7 @@ struct twi_session {
 	struct twi_announced announced[TWI_ANNOUNCED_MAX];
 	unsigned announced_count;
 	bool offers;                        /* tags are looked at: a large message was sent */
-	uint64_t last_seq[TWI_SEQ_BUCKETS]; /* of the last message sent, by a hash of its tag */
+	uint64_t last_seq[TWI_TAG_BUCKETS]; /* of the last message sent, by a hash of its tag */
 	uint64_t large_tags; /* bit h: the last message with such a tag that came was large */
 	struct twi_session_faults faults;
 };
@@ -184,8 +171,6 @@ int twi_session_init(struct twi_session *session, struct twi_engine *engine, str
 void twi_session_fini(struct twi_session *session);
 
 bool twi_session_has_words(const struct twi_session *session); /* unsent, on control */
-bool twi_session_no_credit(const struct twi_session *session); /* its first send waits for it */
-void twi_session_send(struct twi_session *session, struct tow_op *op);
 void twi_session_recv(struct twi_session *session, struct tow_op *op);
 void twi_session_look_again(struct twi_session *session, uint64_t tag, uint8_t space); /* lane.h */
 

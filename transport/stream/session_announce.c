@@ -69,7 +69,7 @@ static unsigned find_announced(const struct twi_session *session, uint64_t tag, 
 
 int twi_session_announced(struct twi_session *session, const struct twi_frame *frame)
 {
-	if (frame->seq > session->seq_sent)
+	if (frame->seq > session->outbox.seq_sent)
 		return twi_session_fault(session, TWI_RULE_NO_SUCH_MESSAGE,
 					 "has message %llu, never sent",
 					 (unsigned long long)frame->seq);

@@ -48,7 +48,7 @@ void twi_session_unreadable(struct twi_session *session, struct tow_op *op, uint
 {
 	int status = twi_op_fault_theirs(op, twi_peer_rpc_id(session->peer, op->seq, false), bytes);
 
-	twi_session_op_end(session, op, status, 0);
+	twi_inbox_end(&session->inbox, op, status, 0);
 }
 
 bool twi_session_out_faulted(struct twi_session *session, unsigned c)
@@ -89,7 +89,7 @@ bool twi_session_in_faulted(struct twi_session *session, unsigned c)
 	twi_session_owe(session, TWI_FRAME_REFUSE, grant->seq, TWI_REFUSE_FAULT);
 	status = twi_op_fault(op, twi_peer_rpc_id(session->peer, op->seq, false), grant->bytes,
 			      twi_stripe_base(grant, c) + grant->at[c]);
-	twi_session_op_end(session, op, status, 0);
+	twi_inbox_end(&session->inbox, op, status, 0);
 	return true;
 }
 

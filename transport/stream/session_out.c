@@ -79,7 +79,7 @@ void twi_session_send_begin(struct twi_session *session, struct tow_op *op, bool
 		.bytes = op->bytes,
 		.used = true,
 		.ready = ready,
-		.sum = twi_session_sums(session, op->seq),
+		.sum = twi_outbox_sums(&session->outbox, op->seq),
 	};
 	twi_stripes_cut(session, send);
 	*(ready ? &session->ready_sends : &session->send_count) += 1;
@@ -155,7 +155,7 @@ void twi_session_send_refuse(struct twi_session *session, struct twi_grant *send
 	if (status != TOW_AGAIN) {
 		if (status == TOW_EFAULT)
 			twi_session_fault_tell(session, op);
-		twi_session_op_end(session, op, status, 0);
+		twi_outbox_end(&session->outbox, op, status, 0);
 		return;
 	}
 	op->stage = TWI_STAGE_OFFERED; /* it came too early: the peer will ask for it */

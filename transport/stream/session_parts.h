@@ -4,7 +4,7 @@
  *	session.c           its life, taking back, the end
  *	session_retain.c    the control stream out: framed, kept until received, sent again
  *	session_control.c   the control stream in: frames, small messages
- *	session_send.c      sending: credit, offers, acknowledgements
+ *	session_send.c      sending: frames, and what the peer answers
  *	session_recv.c      receiving: matching, grants
  *	session_early.c     answers about what the lane may not have sent yet
  *	session_out.c       a channel out: chunks, commits, aborts
@@ -71,12 +71,6 @@ static inline bool twi_stripe_on(const struct twi_grant *grant, unsigned c)
 	return c >= grant->first && c - grant->first < grant->count;
 }
 
-/* Whether message seq, sent by this side, carries a checksum: one of TWI_CHECKSUM_EVERY. */
-static inline bool twi_session_sums(const struct twi_session *session, uint64_t seq)
-{
-	return session->config.checksum_all || twi_checksum_chosen(seq);
-}
-
 /* In tow_op.moved of a receive. */
 #define TWI_RECV_SUM 1u /* its message's commits carry checksums */
 
@@ -87,10 +81,6 @@ static inline bool twi_session_sums(const struct twi_session *session, uint64_t 
 #define twi_session_fault(session, number, ...)                                                    \
 	((session)->rule = (session)->rule != 0 ? (session)->rule : (uint8_t)(number),             \
 	 twi_rule_error((session)->peer->address, number, __VA_ARGS__))
-
-/* session.c */
-struct tow_op *twi_session_find(struct twi_session *session, uint64_t seq);
-void twi_session_op_end(struct twi_session *session, struct tow_op *op, int status, uint64_t bytes);
 
 /* session_retain.c */
 int twi_session_retain_init(struct twi_session *session);
@@ -105,7 +95,7 @@ int twi_session_heard(struct twi_session *session, uint64_t received);
 int twi_session_no_channel(struct twi_session *session, const struct twi_frame *frame);
 
 /* session_send.c */
-void twi_session_drain(struct twi_session *session);
+extern const struct twi_outbox_ops twi_session_outbox;
 int twi_session_granted(struct twi_session *session, const struct twi_frame *frame);
 int twi_session_done(struct twi_session *session, const struct twi_frame *frame);
 int twi_session_refused(struct twi_session *session, const struct twi_frame *frame);

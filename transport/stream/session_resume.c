@@ -110,9 +110,9 @@ static int check_item(struct twi_session *session, unsigned c, uint64_t seq, uin
 		      bool unasked)
 {
 	struct twi_grant *send = twi_session_send_find(session, seq);
-	const struct tow_op *op = twi_session_find(session, seq);
+	const struct tow_op *op = twi_outbox_find(&session->outbox, seq);
 
-	if (seq == 0 || seq > session->seq_sent)
+	if (seq == 0 || seq > session->outbox.seq_sent)
 		return impossible_item(session, c, seq);
 	if (send != NULL && send->op != NULL && unasked == send->ready)
 		return !twi_stripe_on(send, c) || got > send->at[c]
@@ -201,7 +201,7 @@ static int take_record(struct twi_session *session, unsigned c, const uint8_t *i
 		const uint8_t *item = items + (size_t)i * ITEM_BYTES;
 		uint64_t seq = twi_get_le64(item), got = twi_get_le64(item + 8);
 		struct twi_grant *send = twi_session_send_find(session, seq);
-		const struct tow_op *op = twi_session_find(session, seq);
+		const struct tow_op *op = twi_outbox_find(&session->outbox, seq);
 
 		if (send != NULL && send->op != NULL && !lists_send(items, count, send))
 			; /* its CTS is on its way */

@@ -67,7 +67,7 @@ int twi_session_retain_init(struct twi_session *session)
 {
 	uint32_t bytes = TWI_RETAIN_CHUNK_BYTES;
 
-	while (bytes < session->eager_max_bytes + TWI_FRAME_BYTES)
+	while (bytes < session->outbox.eager_bytes + TWI_FRAME_BYTES)
 		bytes *= 2;
 	session->tx_chunk_bytes = bytes;
 	session->tx_first = chunk_make(session);
@@ -239,7 +239,7 @@ static void refill_output(struct twi_session *session)
 {
 	pay_owed(session);
 	twi_session_grant(session);
-	twi_session_drain(session);
+	twi_outbox_drain(&session->outbox, UINT32_MAX);
 }
 
 bool twi_session_ack(struct twi_session *session)
@@ -335,7 +335,8 @@ int twi_session_heard(struct twi_session *session, uint64_t received)
 	session->tx_acked = received;
 	let_go(session);
 	if (twi_unlikely(session->owed_count > 0 || session->pong_owed || session->ping_owed ||
-			 !twi_list_empty(&session->queued) || !twi_list_empty(&session->matched)))
+			 !twi_list_empty(&session->outbox.queued) ||
+			 !twi_list_empty(&session->matched)))
 		refill_output(session);
 	return TOW_OK;
 }

@@ -475,7 +475,7 @@ static void spoil_one(int way, uint64_t bytes, bool early, bool view)
 	send = twt_shm_send(0, out, bytes, 1);
 	if (bytes <= TWI_SHM_INLINE)
 		slot->data[bytes / 2] ^= 1;
-	else if (bytes <= twt_shm_inside(0)->eager_max)
+	else if (bytes <= twt_shm_inside(0)->outbox.eager_bytes)
 		ring->box.area[slot->where + bytes / 2] ^= 1;
 	else
 		out[bytes / 2] ^= 1;
@@ -485,7 +485,7 @@ static void spoil_one(int way, uint64_t bytes, bool early, bool view)
 	assert_int_equal(twt_shm_finish(recv, NULL, false), TOW_ECORRUPT);
 	assert_non_null(strstr(tow_error_message(), "rpc id"));
 	assert_int_equal(twt_shm_finish(send, NULL, false),
-			 bytes <= twt_shm_inside(0)->eager_max ? TOW_OK : TOW_ECORRUPT);
+			 bytes <= twt_shm_inside(0)->outbox.eager_bytes ? TOW_OK : TOW_ECORRUPT);
 	TWT_OK(tow_free(twt_shm.runtime[0], pool));
 	free(heap);
 	free(in);
@@ -498,7 +498,7 @@ static void test_checksums(void **state)
 	unsigned spoiled = 0;
 
 	(void)state;
-	twi_runtime_engine(twt_shm.runtime[0])->knobs.checksum_all = 1;
+	twt_shm_inside(0)->outbox.checksum_all = true;
 	for (int early = 0; early < 2; early++) {
 		for (size_t i = 0; i < twi_array_count(sizes); i++)
 			exchange(heap[0], heap[1], sizes[i], early);

@@ -56,7 +56,7 @@ static uint64_t seq_at(enum twi_op_stage stage, uint64_t *bytes_out)
 		*bytes_out = op->bytes;
 		return op->seq;
 	}
-	return lies() ? some_seq(twt_far.session->seq_sent) : 0;
+	return lies() ? some_seq(twt_far.session->outbox.seq_sent) : 0;
 }
 
 static bool has_credit(void)
@@ -86,7 +86,7 @@ static int answer_something(void)
 static int say_something(void)
 {
 	uint8_t flags = (uint8_t)below(3);
-	uint64_t seq = some_seq(twt_far.session->seq_sent);
+	uint64_t seq = some_seq(twt_far.session->outbox.seq_sent);
 
 	switch (below(12)) {
 	case 0:
@@ -108,10 +108,10 @@ static int say_something(void)
 	case 5:
 		return answer_something();
 	case 6:
-		if (twt_far.session->seq_sent == 0)
+		if (twt_far.session->outbox.seq_sent == 0)
 			return TOW_OK;
-		return twt_far_say(TWI_FRAME_ACK, twt_far.session->seq_sent,
-				   twt_far.session->credit_used, 0);
+		return twt_far_say(TWI_FRAME_ACK, twt_far.session->outbox.seq_sent,
+				   twt_far.session->outbox.credit_used, 0);
 	case 7:
 		return lies() ? twt_far_say(TWI_FRAME_CANCEL, some_seq(next_seq), 0, 0) : TOW_OK;
 	case 8:
@@ -124,8 +124,8 @@ static int say_something(void)
 		return twt_far_say(below(2) ? TWI_FRAME_PING : TWI_FRAME_PONG, 0, 0, 0);
 	default:
 		return twt_far_say_flags(TWI_FRAME_ANNOUNCE, flags,
-					 twt_far.session->seq_sent -
-						 (below(2) && twt_far.session->seq_sent > 0),
+					 twt_far.session->outbox.seq_sent -
+						 (below(2) && twt_far.session->outbox.seq_sent > 0),
 					 below(2), some_length());
 	}
 }
@@ -183,7 +183,7 @@ static int break_something(void)
 	}
 	twi_put_le32(record, 16 + count * 16);
 	twi_put_le16(record + 6, (uint16_t)count);
-	twi_put_le64(record + 8, some_seq(twt_far.session->seq_sent));
+	twi_put_le64(record + 8, some_seq(twt_far.session->outbox.seq_sent));
 	status = twi_session_bulk_resume(twt_far.session, c, record, 16 + count * 16, &used);
 	resumed += status == TOW_OK;
 	return status;

@@ -341,7 +341,7 @@ static void test_one_in_1024(void **state)
 
 	(void)state;
 	for (uint64_t seq = 1; seq <= 1024 * 64; seq++)
-		summed += twi_session_sums(twt_far.session, seq);
+		summed += twi_outbox_sums(&twt_far.session->outbox, seq);
 	assert_true(summed > 50 && summed < 80);
 }
 
@@ -370,7 +370,7 @@ static void test_spaces_do_not_meet(void **state)
 	rpc->data = twt_far.bytes;
 	rpc->bytes = LARGE;
 	rpc->space = TWI_SPACE_GROUP;
-	twi_session_send(twt_far.session, rpc);
+	twi_outbox_send(&twt_far.session->outbox, rpc);
 	assert_int_equal(twt_far_hear(&frame), TWI_FRAME_RTS);
 	assert_int_equal(frame.flags, TWI_SPACE_GROUP);
 }

@@ -137,7 +137,7 @@ static void test_taken_back_after_any_byte(void **state)
 		assert_true(twi_session_abort(twt_far.session, next, TOW_EDEADLINE, true));
 		twt_far_drink(wire, sizeof(wire));
 		assert_int_equal(
-			twt_far_say(TWI_FRAME_ACK, seq + 1, twt_far.session->credit_used, 0),
+			twt_far_say(TWI_FRAME_ACK, seq + 1, twt_far.session->outbox.credit_used, 0),
 			TOW_OK);
 		while (twt_far.session->tx_head != twt_far.session->tx_tail)
 			twi_session_control_sent(twt_far.session, twt_far.session->tx_tail -

@@ -216,7 +216,7 @@ static void settle_peer(struct twi_loop_lane *lane, struct twi_loop_peer *peer)
 
 static void peer_send(struct tow_peer *base, struct tow_op *op)
 {
-	twi_session_send(twi_session_of(base), op);
+	twi_outbox_send(&twi_session_of(base)->outbox, op);
 	settle_peer(loop_lane(base->lane), loop_peer(base));
 }
 

@@ -94,10 +94,15 @@ static void endpoint_close(struct tow_endpoint *base)
 	twi_endpoint_free(&endpoint->base);
 }
 
+static void peer_send(struct tow_peer *base, struct tow_op *op)
+{
+	twi_outbox_send(&twi_ofi_peer_of(base)->outbox, op);
+}
+
 static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, bool force)
 {
 	if (op->kind == TWI_OP_SEND)
-		return twi_ofi_abort_send(twi_ofi_peer_of(base), op, status, force);
+		return twi_outbox_abort(&twi_ofi_peer_of(base)->outbox, op, status, force);
 	return twi_ofi_abort_recv(twi_ofi_peer_of(base), op, status, force);
 }
 
@@ -315,13 +320,13 @@ static void twi_ofi_dial_abort(struct tow_op *op, int status)
 	twi_op_complete(op, status, 0);
 }
 
-static void twi_ofi_send(struct tow_peer *peer, struct tow_op *op)
+static void peer_send(struct tow_peer *peer, struct tow_op *op)
 {
 	(void)peer;
 	twi_op_complete(op, refuse_lane(), 0);
 }
 
-#define twi_ofi_recv twi_ofi_send
+#define twi_ofi_recv peer_send
 
 static bool peer_abort(struct tow_peer *peer, struct tow_op *op, int status, bool force)
 {
@@ -396,7 +401,7 @@ const struct twi_lane_ops twi_lane_ofi = {
 	.endpoint_close = endpoint_close,
 	.connect = twi_ofi_dial,
 	.connect_abort = twi_ofi_dial_abort,
-	.send = twi_ofi_send,
+	.send = peer_send,
 	.recv = twi_ofi_recv,
 	.look_again = twi_ofi_look_again,
 	.abort = peer_abort,

@@ -36,6 +36,7 @@
 #include "transport/lanes/ofi/fabric.h"
 #include "transport/lanes/ofi/packet.h"
 #include "transport/message/inbox.h"
+#include "transport/message/outbox.h"
 #include "transport/op/lane_host.h"
 
 #ifdef TWI_HAVE_OFI
@@ -70,10 +71,8 @@
 #define TWI_OFI_QUIET_NS    (500ull * 1000)
 #define TWI_OFI_BUSY_NS     (200ull * 1000)
 #define TWI_OFI_IDLE_NS     (10ull * 1000 * 1000)
-#define TWI_OFI_TIMINGS     1024u
 #define TWI_OFI_ACK_EVERY   256u
-#define TWI_OFI_SEQ_BUCKETS 64u
-#define TWI_OFI_CREDIT_MAX  (1ull << 30)
+#define TWI_OFI_TIMED_NS    2000u
 
 struct twi_ofi_peer;
 struct twi_ofi_port;
@@ -156,10 +155,6 @@ struct twi_ofi_owed {
 	uint64_t seq, tag, value;
 };
 
-struct twi_ofi_timing {
-	uint64_t seq, start_ns, bytes, queue_ns, space;
-};
-
 enum twi_ofi_state {
 	TWI_OFI_GREETING, /* authentication and HELLO are on their way */
 	TWI_OFI_UP,
@@ -171,7 +166,7 @@ struct twi_ofi_peer {
 	struct tow_peer base;
 	struct twi_ofi_port *port;
 	struct twi_list blocked; /* on port->blocked: `pending` is not empty */
-	struct twi_list stalled; /* on port->stalled: `queued` is not empty */
+	struct twi_list stalled; /* on port->stalled: a send waits, or a word */
 	struct twi_list ailing;  /* on port->ailing: broken, and its end is to come */
 	uint64_t here, there;    /* the session's number: ours for the peer, the peer's for us */
 	struct twi_ofi_name name;
@@ -186,20 +181,15 @@ struct twi_ofi_peer {
 	struct twi_auth auth;
 
 	/* sending */
+	struct twi_outbox outbox;
 	struct twi_list pending; /* slots that libfabric did not take yet */
-	struct twi_list queued;  /* operations that wait for credit, a slot or a give */
-	struct twi_list by_seq[TWI_OFI_SEQ_BUCKETS];
 	struct twi_ofi_owed *owed;
 	uint32_t owed_count, owed_room;
 	uint32_t gives; /* large messages that are offered or on their way */
 	uint32_t slots; /* packets of ours that libfabric has, or will get */
 	uint32_t number_out, number_in;
-	uint32_t eager_max_bytes; /* what goes small: fits the other side and its credit */
-	uint32_t piece_bytes;     /* of a large message that goes in pieces */
-	uint64_t remote_credit_bytes, credit_used, credit_returned;
-	uint64_t seq_sent, seq_acked;
+	uint32_t piece_bytes; /* of a large message that goes in pieces */
 	bool can_tagged;
-	struct twi_ofi_timing timings[TWI_OFI_TIMINGS];
 
 	/* receiving */
 	struct twi_inbox inbox;

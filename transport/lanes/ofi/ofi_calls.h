@@ -65,9 +65,8 @@ int twi_ofi_greeted(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 		    const uint8_t *payload);
 
 /* ofi_send.c */
-void twi_ofi_send(struct tow_peer *base, struct tow_op *op);
+extern const struct twi_outbox_ops twi_ofi_outbox;
 void twi_ofi_drain(struct twi_ofi_peer *peer);
-bool twi_ofi_abort_send(struct twi_ofi_peer *peer, struct tow_op *op, int status, bool force);
 int twi_ofi_asked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
 int twi_ofi_arrived(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
 int twi_ofi_refused(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
@@ -75,8 +74,6 @@ int twi_ofi_acked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet
 unsigned twi_ofi_push(struct twi_ofi_port *port);
 void twi_ofi_give_done(struct twi_ofi_give *give, int err);
 void twi_ofi_give_free(struct twi_ofi_give *give);
-struct tow_op *twi_ofi_find(struct twi_ofi_peer *peer, uint64_t seq);
-void twi_ofi_op_end(struct twi_ofi_peer *peer, struct tow_op *op, int status, uint64_t bytes);
 enum twi_need twi_ofi_need(struct tow_peer *base, const struct tow_op *op);
 
 /* ofi_recv.c */

@@ -98,10 +98,24 @@ static int come_up(struct twi_ofi_peer *peer)
 	return TOW_OK;
 }
 
+static void configure_sends(struct twi_ofi_peer *peer, const struct twi_ofi_hello *hello)
+{
+	const struct twi_engine *engine = peer->base.engine;
+	const struct twi_outbox_config config = {
+		.credit_bytes = hello->credit_bytes,
+		.eager_bytes =
+			twi_min(engine->knobs.eager_max_bytes, (uint64_t)hello->payload_max_bytes),
+		.timed_every_ns = TWI_OFI_TIMED_NS,
+		.checksum_all = engine->knobs.checksum_all,
+		.hears = true,
+	};
+
+	twi_outbox_configure(&peer->outbox, &config);
+}
+
 static int on_hello(struct twi_ofi_peer *peer, const uint8_t *payload)
 {
 	struct twi_ofi_hello hello;
-	uint64_t credit;
 
 	if (!twi_auth_done(&peer->auth) || peer->heard_hello)
 		return twi_error(TOW_EPROTOCOL, "peer %s sent a HELLO out of place",
@@ -110,13 +124,8 @@ static int on_hello(struct twi_ofi_peer *peer, const uint8_t *payload)
 		return twi_error(TOW_EPROTOCOL, "peer %s: the HELLO is out of bounds",
 				 peer->base.address);
 	peer->heard_hello = true;
-	peer->remote_credit_bytes = twi_min(hello.credit_bytes, (uint64_t)TWI_OFI_CREDIT_MAX);
-	credit = peer->remote_credit_bytes / 2;
-	credit -= twi_min(credit, (uint64_t)twi_frame_cost(0));
-	peer->eager_max_bytes = (uint32_t)twi_min(twi_min(peer->base.engine->knobs.eager_max_bytes,
-							  (uint64_t)hello.payload_max_bytes),
-						  credit);
-	peer->inbox.claim_above = peer->eager_max_bytes;
+	configure_sends(peer, &hello);
+	peer->inbox.claim_above = peer->outbox.eager_bytes;
 	peer->piece_bytes =
 		twi_min(peer->port->packet_bytes - TWI_OFI_HEAD_BYTES, hello.payload_max_bytes);
 	/* AUTH has said the major version. */

@@ -11,8 +11,6 @@
 
 #include "diag/judge/rank_state.h"
 
-#define OPS_TOLD 64u /* of those in the queue */
-
 /* Large messages that are offered to it, or on their way. */
 static uint64_t given_bytes(const struct twi_ofi_peer *peer)
 {
@@ -26,23 +24,11 @@ static uint64_t given_bytes(const struct twi_ofi_peer *peer)
 	return bytes;
 }
 
-/* The first of those that wait does so for the other side to receive. */
-static bool lacks_credit(const struct twi_ofi_peer *peer)
-{
-	const struct tow_op *op =
-		twi_container_of(twi_list_first(&peer->queued), struct tow_op, link);
-	uint32_t cost =
-		twi_frame_cost(op->bytes <= peer->eager_max_bytes ? (uint32_t)op->bytes : 0);
-
-	return peer->credit_used - peer->credit_returned + cost > peer->remote_credit_bytes;
-}
-
 void twi_ofi_peer_measure(struct tow_peer *base, struct twi_state_link *out, char *fabric)
 {
 	const struct twi_ofi_peer *peer = twi_ofi_peer_of(base);
 	uint64_t now = twi_engine_now(base->engine);
 	const struct fi_info *info;
-	struct twi_list *pos, *next;
 
 	if (base->ended != 0)
 		return;
@@ -50,16 +36,15 @@ void twi_ofi_peer_measure(struct tow_peer *base, struct twi_state_link *out, cha
 	out->flags |= TWI_LINK_FABRIC;
 	if (peer->broken != 0)
 		out->flags |= TWI_LINK_LOST;
-	twi_list_for_each_safe (pos, next, &peer->queued) {
-		if (++out->waiting_sends == OPS_TOLD)
-			break;
-	}
-	if (out->waiting_sends > 0 && lacks_credit(peer))
+	out->waiting_sends = twi_outbox_waiting(&peer->outbox);
+	if (twi_outbox_no_credit(&peer->outbox))
 		out->flags |= TWI_LINK_NO_CREDIT;
 	if ((peer->inbox.credit_charged - peer->inbox.credit_given) * 2 >= peer->inbox.credit_bytes)
 		out->flags |= TWI_LINK_HOLDS;
-	out->unacked_bytes = peer->credit_used - peer->credit_returned + given_bytes(peer);
-	out->pending_ops = (uint32_t)twi_min(peer->seq_sent - peer->seq_acked + out->waiting_sends,
+	out->unacked_bytes =
+		peer->outbox.credit_used - peer->outbox.credit_returned + given_bytes(peer);
+	out->pending_ops = (uint32_t)twi_min(peer->outbox.seq_sent - peer->outbox.seq_acked +
+						     out->waiting_sends,
 					     (uint64_t)UINT32_MAX);
 	if (peer->heard_ns != 0 && peer->heard_ns < now)
 		out->silent_ns = now - peer->heard_ns;

@@ -87,12 +87,9 @@ static void init_lists(struct twi_ofi_peer *peer)
 	twi_list_init(&peer->stalled);
 	twi_list_init(&peer->ailing);
 	twi_list_init(&peer->pending);
-	twi_list_init(&peer->queued);
 	twi_list_init(&peer->matched);
 	twi_list_init(&peer->pulls);
 	twi_list_init(&peer->early);
-	for (unsigned i = 0; i < TWI_OFI_SEQ_BUCKETS; i++)
-		twi_list_init(&peer->by_seq[i]);
 }
 
 struct twi_ofi_peer *twi_ofi_peer_create(struct twi_ofi_port *port, const struct twi_ofi_name *name,
@@ -122,6 +119,7 @@ struct twi_ofi_peer *twi_ofi_peer_create(struct twi_ofi_port *port, const struct
 	}
 	twi_inbox_init(&peer->inbox, &peer->base, &twi_ofi_inbox, engine->knobs.credit_bytes,
 		       UINT64_MAX);
+	twi_outbox_init(&peer->outbox, &peer->base, &twi_ofi_outbox);
 	peer->heard_ns = twi_engine_now(engine);
 	peer->deadline_ns = peer->heard_ns + engine->knobs.connect_timeout_ns;
 	port->peers[index] = peer;
@@ -159,6 +157,7 @@ void twi_ofi_peer_free(struct twi_ofi_peer *peer)
 		free(twi_container_of(entry, struct twi_ofi_early, link));
 	}
 	twi_inbox_fini(&peer->inbox);
+	twi_outbox_fini(&peer->outbox);
 	if (find_namesake(port, peer, &peer->name) == NULL && !port->dead)
 		fi_av_remove(port->av, &peer->address, 1, 0);
 	twi_list_remove(&peer->blocked);
@@ -189,36 +188,22 @@ void twi_ofi_break(struct twi_ofi_peer *peer, int status)
 		twi_ofi_send_packet(peer, &bye, NULL, NULL, true);
 	if (peer->broken == 0)
 		twi_list_push_back(&peer->port->ailing, &peer->ailing);
-	peer->broken = status;
+	peer->broken = peer->outbox.failed = status;
 	snprintf(peer->fault, sizeof(peer->fault), "%s", fault);
 	peer->base.engine->armed_since_enter = true;
 }
 
-static void end_list(struct twi_ofi_peer *peer, struct twi_list *list, int status)
+/* Receives that wait with their offers for a pull. */
+static void end_matched(struct twi_ofi_peer *peer, int status)
 {
 	struct twi_list *entry;
 
-	while ((entry = twi_list_first(list)) != NULL)
-		twi_ofi_op_end(peer, twi_container_of(entry, struct tow_op, link), status, 0);
-}
+	while ((entry = twi_list_first(&peer->matched)) != NULL) {
+		struct tow_op *op = twi_container_of(entry, struct tow_op, link);
 
-static void end_sends(struct twi_ofi_peer *peer, int status)
-{
-	struct twi_list *pos, *next;
-
-	end_list(peer, &peer->queued, status);
-	for (unsigned i = 0; i < TWI_OFI_SEQ_BUCKETS; i++) {
-		twi_list_for_each_safe (pos, next, &peer->by_seq[i]) {
-			struct tow_op *op = twi_container_of(pos, struct tow_op, seq_link);
-			struct twi_ofi_give *give = op->lane_state;
-
-			if (give != NULL && give->req.busy) {
-				give->ending = status; /* libfabric has its memory */
-				twi_op_unwatch(op);
-			} else {
-				twi_ofi_op_end(peer, op, status, 0);
-			}
-		}
+		free(op->lane_state);
+		op->lane_state = NULL;
+		twi_inbox_end(&peer->inbox, op, status, 0);
 	}
 }
 
@@ -227,7 +212,7 @@ static void end_receives(struct twi_ofi_peer *peer, int status)
 	struct twi_list *pos, *next;
 
 	twi_inbox_fail(&peer->inbox, status);
-	end_list(peer, &peer->matched, status);
+	end_matched(peer, status);
 	twi_list_for_each_safe (pos, next, &peer->pulls) {
 		struct twi_ofi_pull *pull = twi_container_of(pos, struct twi_ofi_pull, link);
 
@@ -235,7 +220,7 @@ static void end_receives(struct twi_ofi_peer *peer, int status)
 			struct tow_op *op = pull->op;
 
 			twi_ofi_pull_end(pull);
-			twi_ofi_op_end(peer, op, status, 0);
+			twi_inbox_end(&peer->inbox, op, status, 0);
 			continue;
 		}
 		pull->ending = status;
@@ -247,7 +232,7 @@ static void end_receives(struct twi_ofi_peer *peer, int status)
 
 static void end_operations(struct twi_ofi_peer *peer, int status)
 {
-	end_sends(peer, status);
+	twi_outbox_fail(&peer->outbox, status);
 	end_receives(peer, status);
 	if (peer->held > 0 && peer->port->let_go_ns == 0) {
 		peer->port->let_go_ns = twi_engine_now(peer->base.engine) + TWI_OFI_LET_GO_NS;
@@ -478,7 +463,7 @@ static bool port_busy(const struct twi_ofi_port *port)
 
 		if (peer != NULL && peer->state == TWI_OFI_UP &&
 		    (peer->inbox.match.posted_count > 0 || !twi_list_empty(&peer->pulls) ||
-		     !twi_list_empty(&peer->queued) || peer->gives > 0))
+		     !twi_list_empty(&peer->outbox.queued) || peer->gives > 0))
 			return true;
 	}
 	return false;
@@ -542,12 +527,10 @@ void twi_ofi_peer_describe(struct tow_peer *base, struct twi_emit *emit)
 		     peer->broken != 0                ? tow_status_name(peer->broken)
 		     : peer->state == TWI_OFI_CLOSING ? "closing"
 						      : "up");
-	twi_peer_messages_describe(&peer->base, peer->seq_sent, peer->inbox.seq_received,
+	twi_peer_messages_describe(&peer->base, peer->outbox.seq_sent, peer->inbox.seq_received,
 				   &peer->inbox.match, emit);
-	twi_emit_u64(emit, "messages_unacknowledged", peer->seq_sent - peer->seq_acked);
-	twi_emit_u64(emit, "credit_bytes", peer->remote_credit_bytes);
-	twi_emit_u64(emit, "credit_used_bytes", peer->credit_used - peer->credit_returned);
-	twi_emit_u64(emit, "eager_max_bytes", peer->eager_max_bytes);
+	twi_outbox_describe(&peer->outbox, emit);
+	twi_emit_u64(emit, "eager_max_bytes", peer->outbox.eager_bytes);
 	twi_emit_u64(emit, "unexpected_bytes", peer->inbox.kept_bytes);
 	twi_emit_u64(emit, "packets_waiting", peer->slots);
 	twi_emit_u64(emit, "held_by_libfabric", peer->held);

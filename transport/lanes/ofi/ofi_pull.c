@@ -69,11 +69,11 @@ static void give_up(struct twi_ofi_pull *pull)
 	if (ending != 0) {
 		if (peer->state == TWI_OFI_UP)
 			twi_ofi_say(peer, TWI_OFI_REFUSE, seq, 0, TWI_OFI_REFUSE_CANCELED);
-		twi_ofi_op_end(peer, op, ending, 0);
+		twi_inbox_end(&peer->inbox, op, ending, 0);
 	} else if (failed != 0) {
 		twi_error(failed, "message %llu of peer %s could not be fetched",
 			  (unsigned long long)seq, peer->base.address);
-		twi_ofi_op_end(peer, op, failed, 0);
+		twi_inbox_end(&peer->inbox, op, failed, 0);
 		twi_ofi_break(peer, failed);
 	} else if (unreadable) {
 		twi_ofi_unreadable(peer, op);
@@ -255,7 +255,7 @@ static void wait_for_pull(struct twi_ofi_peer *peer, struct tow_op *op,
 	op->lane_state = twi_ofi_arrival_keep(offer);
 	if (op->lane_state == NULL) {
 		twi_ofi_say(peer, TWI_OFI_REFUSE, op->seq, 0, TWI_OFI_REFUSE_CANCELED);
-		twi_ofi_op_end(peer, op, TOW_ENOMEM, offer->arrival.bytes);
+		twi_inbox_end(&peer->inbox, op, TOW_ENOMEM, offer->arrival.bytes);
 		return;
 	}
 	op->stage = TWI_STAGE_QUEUED;
@@ -292,7 +292,7 @@ static bool can_write(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t byt
 	if (twi_likely(good == bytes))
 		return true;
 	twi_ofi_say(peer, TWI_OFI_REFUSE, op->seq, 0, TWI_OFI_REFUSE_FAULT);
-	twi_ofi_op_end(peer, op, twi_op_fault(op, twi_ofi_rpc_id(peer, op), bytes, good), 0);
+	twi_inbox_end(&peer->inbox, op, twi_op_fault(op, twi_ofi_rpc_id(peer, op), bytes, good), 0);
 	return false;
 }
 

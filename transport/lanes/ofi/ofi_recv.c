@@ -213,7 +213,7 @@ void twi_ofi_unreadable(struct twi_ofi_peer *peer, struct tow_op *op)
 {
 	uint64_t rpc_id = twi_ofi_rpc_id(peer, op);
 
-	twi_ofi_op_end(peer, op, twi_op_fault_theirs(op, rpc_id, op->result_bytes), 0);
+	twi_inbox_end(&peer->inbox, op, twi_op_fault_theirs(op, rpc_id, op->result_bytes), 0);
 }
 
 /* The sender has taken message seq back. */
@@ -282,7 +282,7 @@ bool twi_ofi_abort_recv(struct twi_ofi_peer *peer, struct tow_op *op, int status
 		return true;
 	if (op->stage == TWI_STAGE_QUEUED) {
 		put_back(peer, op);
-		twi_ofi_op_end(peer, op, status, 0);
+		twi_inbox_end(&peer->inbox, op, status, 0);
 		return true;
 	}
 	if (op->stage != TWI_STAGE_GRANTED || !force)
@@ -297,7 +297,7 @@ bool twi_ofi_abort_recv(struct twi_ofi_peer *peer, struct tow_op *op, int status
 	}
 	twi_ofi_say(peer, TWI_OFI_REFUSE, op->seq, 0, TWI_OFI_REFUSE_CANCELED);
 	twi_ofi_pull_end(pull);
-	twi_ofi_op_end(peer, op, status, 0);
+	twi_inbox_end(&peer->inbox, op, status, 0);
 	return true;
 }
 

@@ -207,10 +207,15 @@ static void lane_close(struct twi_lane *base)
 	free(lane);
 }
 
+static void peer_send(struct tow_peer *base, struct tow_op *op)
+{
+	twi_outbox_send(&shm_peer(base)->outbox, op);
+}
+
 static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, bool force)
 {
 	if (op->kind == TWI_OP_SEND)
-		return twi_shm_abort_send(shm_peer(base), op, status, force);
+		return twi_outbox_abort(&shm_peer(base)->outbox, op, status, force);
 	return twi_shm_abort_recv(shm_peer(base), op, status, force);
 }
 
@@ -433,9 +438,9 @@ static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 
 	twi_emit_str(emit, "state",
 		     peer->base.ended != 0 ? tow_status_name(peer->base.ended) : "up");
-	twi_peer_messages_describe(base, peer->seq_sent, peer->inbox.seq_received,
+	twi_peer_messages_describe(base, peer->outbox.seq_sent, peer->inbox.seq_received,
 				   &peer->inbox.match, emit);
-	twi_emit_u64(emit, "eager_max_bytes", peer->eager_max);
+	twi_emit_u64(emit, "eager_max_bytes", peer->outbox.eager_bytes);
 	twi_emit_u64(emit, "credit_bytes", base->engine->knobs.credit_bytes);
 	twi_emit_u64(emit, "unexpected_bytes", peer->inbox.kept_bytes);
 	twi_emit_u64(emit, "offers_open", peer->offer_count);
@@ -462,7 +467,7 @@ const struct twi_lane_ops twi_lane_shm = {
 	.endpoint_close = twi_shm_endpoint_close,
 	.connect = twi_shm_connect,
 	.connect_abort = twi_shm_connect_abort,
-	.send = twi_shm_send,
+	.send = peer_send,
 	.recv = twi_shm_recv,
 	.look_again = twi_shm_look_again,
 	.abort = peer_abort,

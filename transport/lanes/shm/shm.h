@@ -34,20 +34,20 @@
 #include "transport/lanes/shm/shm_link.h"
 #include "transport/lanes/shm/shm_ring.h"
 #include "transport/message/inbox.h"
+#include "transport/message/outbox.h"
 #include "transport/op/lane_host.h"
 #include "transport/security/auth.h"
 #include "transport/wire/rule.h"
 
 #define TWI_SHM_HANDSHAKES_MAX 64u
 #define TWI_SHM_NAME_MAX       80u
-#define TWI_SHM_BATCH          32u           /* messages of one peer in one round */
-#define TWI_SHM_ALL            UINT32_MAX    /* messages, whatever credit says: they are the last */
-#define TWI_SHM_CHUNK          (512u << 10)  /* of a large message in one round */
-#define TWI_SHM_POPULATE_MAX   (1ull << 30)  /* an extent up to this is faulted in when mapped */
-#define TWI_SHM_SUM_MAX        (64ull << 20) /* sampled up to this: more would take long */
-#define TWI_SHM_PACKETS        32u           /* of one socket in one round */
+#define TWI_SHM_BATCH          32u          /* messages of one peer in one round */
+#define TWI_SHM_ALL            UINT32_MAX   /* messages, whatever credit says: they are the last */
+#define TWI_SHM_CHUNK          (512u << 10) /* of a large message in one round */
+#define TWI_SHM_POPULATE_MAX   (1ull << 30) /* an extent up to this is faulted in when mapped */
+#define TWI_SHM_PACKETS        32u          /* of one socket in one round */
 #define TWI_SHM_RETRY_NS       (1000ull * 1000)
-#define TWI_SHM_TIMED_NS       100000u
+#define TWI_SHM_TIMED_NS       100000u /* reading the kernel's clock at both ends takes long */
 
 struct twi_shm_lane;
 struct twi_shm_peer;
@@ -129,12 +129,9 @@ struct twi_shm_peer {
 	struct twi_shm_limits limits;
 	uint32_t expecting; /* notes may come: offers in use, pieces awaited */
 	uint32_t announced; /* extents of our pool that the other side has */
-	uint64_t eager_max;
-	uint64_t seq_sent;
-	uint64_t timed_ns; /* when the last small send that is timed was started */
-	bool stalled;      /* unexpected messages have used the credit: the ring is not read */
+	bool stalled;       /* unexpected messages have used the credit: the ring is not read */
 	struct twi_inbox inbox;
-	struct twi_list queued;  /* sends that wait for room */
+	struct twi_outbox outbox;
 	struct twi_list copying; /* incoming, matched, to be copied by this side */
 	struct twi_list staging; /* offers that go in pieces */
 	struct twi_list revoked; /* offers whose withdrawal is still to be said */
@@ -227,16 +224,14 @@ unsigned twi_shm_stamp(struct twi_shm_peer *peer, struct twi_shm_slot *slot,
 
 /* shm_send.c, shm_recv.c, shm_copy.c: messages. */
 extern const struct twi_inbox_ops twi_shm_inbox;
+extern const struct twi_outbox_ops twi_shm_outbox;
 int twi_shm_traffic_init(struct twi_shm_peer *peer);
 void twi_shm_traffic_fini(struct twi_shm_peer *peer);
-void twi_shm_send(struct tow_peer *base, struct tow_op *op);
 void twi_shm_recv(struct tow_peer *base, struct tow_op *op);
 /* The memory of an open offer cannot be read: it ends, at the other side, too. */
 void twi_shm_unreadable(struct twi_shm_peer *peer, struct twi_shm_offer *offer);
 void twi_shm_look_again(struct tow_peer *base, uint64_t tag, uint8_t space);
-bool twi_shm_abort_send(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force);
 bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force);
-void twi_shm_op_end(struct twi_shm_peer *peer, struct tow_op *op, int status, uint64_t bytes);
 /* Up to `most` of them, or TWI_SHM_ALL. Returns how many; the peer may be lost by it. */
 unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most);
 unsigned twi_shm_take_notes(struct twi_shm_peer *peer); /* some of them, for one round */
@@ -263,24 +258,5 @@ void twi_shm_view_release(struct tow_op *op);
 
 /* The small message that came last says when it was sent: it is timed where it ends. */
 void twi_shm_timed_small(struct twi_shm_peer *peer, const struct twi_shm_message *message);
-
-/*
- * Which small messages are timed, by their receiver, where not everything is recorded: one in
- * TWI_SHM_TIMED_NS, which is all of them where they are few. Reading the kernel's clock at both
- * ends and counting the result takes as long as such a message.
- */
-static inline bool twi_shm_timed(struct twi_shm_peer *peer, const struct tow_op *op)
-{
-#ifndef TWI_NO_DIAGNOSTICS
-	if (twi_likely(op->start_ns - peer->timed_ns < TWI_SHM_TIMED_NS) ||
-	    !twi_space_counts(op->space))
-		return false;
-	peer->timed_ns = op->start_ns;
-	return true;
-#else
-	(void)peer, (void)op;
-	return false;
-#endif
-}
 
 #endif

@@ -294,6 +294,20 @@ static void take_address(struct twi_shm_peer *peer, const char *address)
 	snprintf(peer->base.address, sizeof(peer->base.address), "%.*s", (int)n, address);
 }
 
+/* The room in its ring is what the other side grants: no account is kept of it. */
+static void configure_sends(struct twi_shm_peer *peer, uint64_t eager_max)
+{
+	const struct twi_engine *engine = peer->base.engine;
+	const struct twi_outbox_config config = {
+		.credit_bytes = UINT64_MAX,
+		.eager_bytes = twi_min(engine->knobs.eager_max_bytes, eager_max),
+		.timed_every_ns = TWI_SHM_TIMED_NS,
+		.checksum_all = engine->knobs.checksum_all,
+	};
+
+	twi_outbox_configure(&peer->outbox, &config);
+}
+
 static int take_hello(struct twi_shm_peer *peer, struct arrival *in)
 {
 	const struct packet *hello = &in->packet;
@@ -320,9 +334,8 @@ static int take_hello(struct twi_shm_peer *peer, struct arrival *in)
 		(struct twi_shm_notes){ .notes = mine.notes, .taken = &theirs.head->notes_taken };
 	peer->notes_in =
 		(struct twi_shm_notes){ .notes = theirs.notes, .taken = &mine.head->notes_taken };
-	peer->eager_max = twi_min(peer->base.engine->knobs.eager_max_bytes, hello->eager_max);
-	peer->eager_max = twi_min(peer->eager_max, (uint64_t)mine.shape.area_bytes / 8);
-	peer->limits.eager_max = peer->eager_max;
+	configure_sends(peer, twi_min(hello->eager_max, (uint64_t)mine.shape.area_bytes / 8));
+	peer->limits.eager_max = peer->outbox.eager_bytes;
 	peer->limits.extent_bytes = shared->extent_bytes;
 	peer->extents_expected = hello->extents;
 	peer->base.theirs = (struct twi_feature_side){ hello->features, (uint16_t)hello->version,

@@ -21,4 +21,5 @@ void twi_shm_recv_fail(struct twi_shm_peer *peer, int status)
 void twi_shm_traffic_fini(struct twi_shm_peer *peer)
 {
 	twi_inbox_fini(&peer->inbox);
+	twi_outbox_fini(&peer->outbox);
 }

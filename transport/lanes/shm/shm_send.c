@@ -13,16 +13,16 @@
 #include "transport/lanes/shm/shm.h"
 #include "transport/op/lane_host.h"
 
-static struct twi_shm_peer *shm_peer(struct tow_peer *peer)
+static struct twi_shm_peer *peer_of(struct twi_outbox *outbox)
 {
-	return (struct twi_shm_peer *)(void *)peer;
+	return twi_container_of(outbox, struct twi_shm_peer, outbox);
 }
 
 int twi_shm_traffic_init(struct twi_shm_peer *peer)
 {
 	twi_inbox_init(&peer->inbox, &peer->base, &twi_shm_inbox,
 		       peer->base.engine->knobs.credit_bytes, UINT64_MAX);
-	twi_list_init(&peer->queued);
+	twi_outbox_init(&peer->outbox, &peer->base, &twi_shm_outbox);
 	twi_list_init(&peer->copying);
 	twi_list_init(&peer->staging);
 	twi_list_init(&peer->revoked);
@@ -41,15 +41,6 @@ void twi_shm_busy(struct twi_shm_peer *peer)
 	peer->base.engine->armed_since_enter = true; /* a sleeper moves it */
 }
 
-void twi_shm_op_end(struct twi_shm_peer *peer, struct tow_op *op, int status, uint64_t bytes)
-{
-	if (op->claim.kind != TWI_CLAIM_NONE)
-		twi_claim_drop(peer->base.engine, &op->claim);
-	if (op->seq != 0)
-		op->rpc_id = twi_peer_rpc_id(&peer->base, op->seq, op->kind == TWI_OP_SEND);
-	twi_op_complete(op, status, bytes);
-}
-
 void twi_shm_say(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
 {
 	/* Full: the other side does not read what it must, and is ended when work comes to it. */
@@ -63,8 +54,9 @@ void twi_shm_say(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
 
 /* --- small messages --- */
 
-static bool put_small(struct twi_shm_peer *peer, struct tow_op *op)
+static bool put_small(struct twi_outbox *outbox, struct tow_op *op)
 {
+	struct twi_shm_peer *peer = peer_of(outbox);
 	const struct twi_engine *engine = peer->base.engine;
 	struct twi_shm_slot *slot = twi_shm_slot_room(&peer->out);
 	uint32_t bytes = (uint32_t)op->bytes;
@@ -82,8 +74,6 @@ static bool put_small(struct twi_shm_peer *peer, struct tow_op *op)
 		atomic_store_explicit(&slot->bytes, bytes, memory_order_relaxed);
 		atomic_store_explicit(&slot->where, where, memory_order_relaxed);
 	}
-	op->seq = ++peer->seq_sent;
-	twi_peer_sent(&peer->base, op->space);
 	atomic_store_explicit(&slot->tag, op->tag, memory_order_relaxed);
 	if (bytes <= TWI_SHM_INLINE)
 		twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, op, TWI_SHM_INLINED),
@@ -92,9 +82,6 @@ static bool put_small(struct twi_shm_peer *peer, struct tow_op *op)
 		twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, op, TWI_SHM_IN_AREA),
 				 op->space, 0);
 	twi_shm_wrote(peer);
-	twi_held_count_two(engine, TWI_C_eager_sends, op->space == TWI_SPACE_USER,
-			   twi_counter_of(TWI_C_send_bytes, op->space), bytes);
-	twi_shm_op_end(peer, op, TOW_OK, bytes);
 	return true;
 }
 
@@ -167,9 +154,9 @@ static enum twi_shm_type place_message(struct twi_shm_peer *peer, const struct t
 	return peer->remote_mine ? TWI_SHM_REMOTE : TWI_SHM_STAGED;
 }
 
-static bool put_offer(struct twi_shm_peer *peer, struct tow_op *op)
+static bool put_offer(struct twi_outbox *outbox, struct tow_op *op)
 {
-	struct twi_diag *diag = peer->base.engine->diag;
+	struct twi_shm_peer *peer = peer_of(outbox);
 	struct twi_shm_slot *slot = twi_shm_slot_room(&peer->out);
 	struct twi_shm_offer *offer;
 	enum twi_shm_type type;
@@ -183,11 +170,7 @@ static bool put_offer(struct twi_shm_peer *peer, struct tow_op *op)
 		return false;
 	type = place_message(peer, op, &where, &extent);
 	offer->op = op;
-	op->seq = ++peer->seq_sent;
-	twi_peer_sent(&peer->base, op->space);
-	twi_op_framed(peer->base.engine, op);
 	op->moved = index_of(peer, offer);
-	op->stage = TWI_STAGE_OFFERED;
 	twi_op_begun(op);
 	atomic_store_explicit(&peer->out.box.offers[op->moved].word,
 			      twi_shm_state_word(offer->generation, TWI_SHM_OFFERED),
@@ -201,8 +184,6 @@ static bool put_offer(struct twi_shm_peer *peer, struct tow_op *op)
 	twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, op, type), op->space,
 			 (uint16_t)op->moved);
 	twi_shm_wrote(peer);
-	twi_count(diag, TWI_C_rendezvous_sends, op->space == TWI_SPACE_USER);
-	twi_claim_count(op, op->bytes);
 	return true;
 }
 
@@ -227,8 +208,9 @@ static bool put_withdrawal(struct twi_shm_peer *peer, struct twi_shm_offer *offe
  * What a large message needs. A receiver that may not read our memory gets memory that is not the
  * pool's through the staging, which is a copy more.
  */
-static int claim_memory(struct twi_shm_peer *peer, struct tow_op *op)
+static int claim_memory(struct twi_outbox *outbox, struct tow_op *op)
 {
+	struct twi_shm_peer *peer = peer_of(outbox);
 	struct twi_engine *engine = peer->base.engine;
 	int status = twi_claim_need(&peer->base, op);
 
@@ -249,34 +231,11 @@ static int claim_memory(struct twi_shm_peer *peer, struct tow_op *op)
 	return TOW_OK;
 }
 
-static bool put_message(struct twi_shm_peer *peer, struct tow_op *op)
+static void send_waits(struct twi_outbox *outbox, struct tow_op *op)
 {
-	return op->bytes <= peer->eager_max ? put_small(peer, op) : put_offer(peer, op);
-}
+	struct twi_shm_peer *peer = peer_of(outbox);
 
-void twi_shm_send(struct tow_peer *base, struct tow_op *op)
-{
-	struct twi_shm_peer *peer = shm_peer(base);
-
-	twi_held_count(base->engine, twi_counter_of(TWI_C_sends, op->space), 1);
-	if (twi_unlikely(peer->base.ended != 0)) {
-		twi_shm_op_end(peer, op, peer->base.ended, 0);
-		return;
-	}
-	if (op->bytes > peer->eager_max) {
-		int status = claim_memory(peer, op);
-
-		if (status < 0) {
-			twi_shm_op_end(peer, op, status, 0);
-			return;
-		}
-	}
-	if (twi_likely(twi_list_empty(&peer->queued)) && put_message(peer, op))
-		return;
-	twi_count(base->engine->diag, TWI_C_credit_stalls, op->space == TWI_SPACE_USER);
-	op->stage = TWI_STAGE_QUEUED;
-	twi_claim_lease(base, op);
-	twi_list_push_back(&peer->queued, &op->link);
+	twi_count(peer->base.engine->diag, TWI_C_credit_stalls, op->space == TWI_SPACE_USER);
 	twi_shm_busy(peer);
 }
 
@@ -312,29 +271,14 @@ static bool settled_status(const struct twi_shm_peer *peer, const struct twi_shm
 
 static void end_offer_op(struct twi_shm_peer *peer, struct twi_shm_offer *offer, int status)
 {
-	struct twi_diag *diag = peer->base.engine->diag;
 	struct tow_op *op = offer->op;
-	uint64_t now = twi_engine_now(peer->base.engine);
 
 	offer->op = NULL;
-	if (status == TOW_OK) {
-		struct twi_latency_reading reading = {
-			.kind = twi_latency_kind_of(op->space),
-			.lane = TWI_LANE_SHM,
-			.id = twi_peer_rpc_id(&peer->base, op->seq, true),
-			.bytes = op->bytes,
-			.end_ns = now,
-		};
-
-		if (twi_space_counts(op->space))
-			twi_peer_timed(&peer->base, peer->base.engine, &reading,
-				       now > op->start_ns ? now - op->start_ns : 0,
-				       twi_op_queue_ns(op), TWI_LATENCY_UNKNOWN);
-		twi_count(diag, twi_counter_of(TWI_C_send_bytes, op->space), op->bytes);
-	} else if (status == TOW_EFAULT) {
+	if (status == TOW_OK)
+		twi_outbox_arrived(&peer->outbox, op, 0, TWI_LATENCY_UNKNOWN);
+	else if (status == TOW_EFAULT)
 		twi_op_fault_theirs(op, twi_peer_rpc_id(&peer->base, op->seq, true), op->bytes);
-	}
-	twi_shm_op_end(peer, op, status, op->bytes);
+	twi_outbox_end(&peer->outbox, op, status, op->bytes);
 }
 
 /* The receiver's view outlives the operation: the hold on the memory passes to the offer. */
@@ -460,7 +404,7 @@ static bool abort_offered(struct twi_shm_peer *peer, struct tow_op *op, int stat
 			twi_list_push_back(&peer->revoked, &offer->link);
 			twi_shm_busy(peer);
 		}
-		twi_shm_op_end(peer, op, status, 0);
+		twi_outbox_end(&peer->outbox, op, status, 0);
 		return true;
 	}
 	if (!force) /* the note is on its way */
@@ -483,15 +427,18 @@ void twi_shm_unreadable(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
 	abort_offered(peer, op, twi_op_fault(op, rpc_id, op->bytes, offer->staged), true);
 }
 
-bool twi_shm_abort_send(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force)
+static bool take_back(struct twi_outbox *outbox, struct tow_op *op, int status, bool force)
 {
-	if (op->stage == TWI_STAGE_OFFERED)
-		return abort_offered(peer, op, status, force);
-	if (op->stage != TWI_STAGE_QUEUED)
-		return false;
-	twi_shm_op_end(peer, op, status, 0);
-	return true;
+	return op->stage == TWI_STAGE_OFFERED && abort_offered(peer_of(outbox), op, status, force);
 }
+
+const struct twi_outbox_ops twi_shm_outbox = {
+	.small = put_small,
+	.offer = put_offer,
+	.waits = send_waits,
+	.claim = claim_memory,
+	.take_back = take_back,
+};
 
 /* --- work --- */
 
@@ -506,17 +453,7 @@ unsigned twi_shm_send_work(struct twi_shm_peer *peer)
 		twi_list_remove(entry);
 		events++;
 	}
-	while ((entry = twi_list_first(&peer->queued)) != NULL && events < TWI_SHM_BATCH) {
-		struct tow_op *op = twi_container_of(entry, struct tow_op, link);
-
-		/* It may complete, and be another's, before the call is back. */
-		twi_list_remove(&op->link);
-		if (!put_message(peer, op)) {
-			twi_list_push_front(&peer->queued, &op->link);
-			break;
-		}
-		events++;
-	}
+	events += twi_outbox_drain(&peer->outbox, TWI_SHM_BATCH);
 	events += twi_shm_stage(peer);
 	if (twi_unlikely(peer->out.broken)) {
 		twi_error(TOW_EPROTOCOL,
@@ -530,7 +467,7 @@ unsigned twi_shm_send_work(struct twi_shm_peer *peer)
 /* Would work move something? The receiver rings when it has made room. */
 bool twi_shm_send_ready(struct twi_shm_peer *peer)
 {
-	struct twi_list *entry = twi_list_first(&peer->queued);
+	struct twi_list *entry = twi_list_first(&peer->outbox.queued);
 
 	if (peer->out.broken)
 		return true;
@@ -538,7 +475,8 @@ bool twi_shm_send_ready(struct twi_shm_peer *peer)
 		const struct tow_op *op =
 			entry != NULL ? twi_container_of(entry, struct tow_op, link) : NULL;
 		uint64_t before = peer->out.area_next, bytes = op != NULL ? op->bytes : 0;
-		bool small = bytes <= peer->eager_max, room = twi_shm_slot_room(&peer->out) != NULL;
+		bool small = bytes <= peer->outbox.eager_bytes,
+		     room = twi_shm_slot_room(&peer->out) != NULL;
 
 		if (room && small && bytes > TWI_SHM_INLINE) {
 			room = twi_shm_area_room(&peer->out, (uint32_t)bytes) != UINT64_MAX;
@@ -553,20 +491,10 @@ bool twi_shm_send_ready(struct twi_shm_peer *peer)
 
 void twi_shm_send_fail(struct twi_shm_peer *peer, int status)
 {
-	struct twi_list *entry;
-
-	while ((entry = twi_list_first(&peer->queued)) != NULL)
-		twi_shm_op_end(peer, twi_container_of(entry, struct tow_op, link), status, 0);
+	twi_outbox_fail(&peer->outbox, status);
 	for (unsigned i = 0; i < TWI_SHM_OFFERS; i++) {
-		struct twi_shm_offer *offer = &peer->offers[i];
-		struct tow_op *op = offer->op;
-
-		if (offer->use == TWI_SHM_UNUSED)
-			continue;
-		offer->op = NULL;
-		if (op != NULL)
-			twi_shm_op_end(peer, op, status, 0);
-		offer_release(peer, offer);
+		if (peer->offers[i].use != TWI_SHM_UNUSED)
+			offer_release(peer, &peer->offers[i]);
 	}
 	peer->busy = false;
 }

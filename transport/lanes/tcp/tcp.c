@@ -136,7 +136,7 @@ static void peer_send(struct tow_peer *base, struct tow_op *op)
 {
 	uint64_t start_ns = op->start_ns;
 
-	twi_session_send(twi_session_of(base), op);
+	twi_outbox_send(&twi_session_of(base)->outbox, op);
 	kick_peer(tcp_peer(base), start_ns);
 }
 

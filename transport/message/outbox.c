@@ -1,0 +1,388 @@
+/*
+ * outbox.c - sends on their way to the lane, what of them is accounted, and what ends them. See
+ * outbox.h.
+ *
+ * Budget of a small send: the lane writes it, one time stamp, three counters. No allocation, but
+ * that the ring of times doubles a few times in a connection's life; no system call.
+ */
+#include "transport/message/outbox.h"
+
+#include <stdlib.h>
+
+#include "diag/base/error.h"
+#include "diag/record/counter.h"
+#include "transport/engine/held_count.h"
+#include "transport/lanes/lane.h"
+#include "transport/op/message_times.h"
+#include "transport/op/reach.h"
+#include "transport/wire/rule.h"
+
+#define SENDS_TOLD  64u /* of those that wait */
+#define TIMES_LEAST 64u
+
+static struct tow_op *op_of(struct twi_list *link)
+{
+	return twi_container_of(link, struct tow_op, link);
+}
+
+void twi_outbox_init(struct twi_outbox *outbox, struct tow_peer *peer,
+		     const struct twi_outbox_ops *ops)
+{
+	outbox->peer = peer;
+	outbox->ops = ops;
+	twi_list_init(&outbox->queued);
+	for (unsigned i = 0; i < TWI_OUTBOX_BUCKETS; i++)
+		twi_list_init(&outbox->by_seq[i]);
+}
+
+void twi_outbox_configure(struct twi_outbox *outbox, const struct twi_outbox_config *config)
+{
+	uint64_t half;
+
+	/* What a peer grants is its own affair; what of it is used is ours. */
+	outbox->credit_bytes = config->credit_bytes == UINT64_MAX
+				       ? UINT64_MAX
+				       : twi_min(config->credit_bytes, (uint64_t)TWI_CREDIT_MAX);
+	/* A receiver tells of credit given back once it is a quarter: half of it must do. */
+	half = outbox->credit_bytes / 2;
+	half -= twi_min(half, (uint64_t)twi_frame_cost(0));
+	outbox->eager_bytes = (uint32_t)twi_min(config->eager_bytes, half);
+	outbox->timed_every_ns = config->timed_every_ns;
+	outbox->checksum_all = config->checksum_all;
+	outbox->hears = config->hears;
+}
+
+void twi_outbox_fini(struct twi_outbox *outbox)
+{
+	free(outbox->times);
+	outbox->times = NULL;
+	outbox->times_room = outbox->times_count = 0;
+}
+
+/* --- the end of a send --- */
+
+void twi_outbox_end(struct twi_outbox *outbox, struct tow_op *op, int status, uint64_t bytes)
+{
+	twi_list_remove(&op->seq_link);
+	if (twi_unlikely(op->lane_state != NULL)) {
+		outbox->ops->forget(outbox, op);
+		op->lane_state = NULL;
+	}
+	if (op->claim.kind != TWI_CLAIM_NONE)
+		twi_claim_drop(outbox->peer->engine, &op->claim);
+	if (op->seq != 0)
+		op->rpc_id = twi_peer_rpc_id(outbox->peer, op->seq, true);
+	twi_op_complete(op, status, bytes);
+}
+
+static void end_by_seq(struct twi_outbox *outbox, struct twi_list *bucket, int status)
+{
+	struct twi_list *pos, *next;
+
+	twi_list_for_each_safe (pos, next, bucket) {
+		struct tow_op *op = twi_container_of(pos, struct tow_op, seq_link);
+
+		if (outbox->ops->lost == NULL || outbox->ops->lost(outbox, op, status))
+			twi_outbox_end(outbox, op, status, 0);
+	}
+}
+
+void twi_outbox_fail(struct twi_outbox *outbox, int status)
+{
+	struct twi_list *entry;
+
+	outbox->failed = status;
+	while ((entry = twi_list_first(&outbox->queued)) != NULL)
+		twi_outbox_end(outbox, op_of(entry), status, 0);
+	for (unsigned i = 0; i < TWI_OUTBOX_BUCKETS; i++)
+		end_by_seq(outbox, &outbox->by_seq[i], status);
+}
+
+/* --- times --- */
+
+/* Twice the room; what is there stays in its order. False: no memory, or it is enough. */
+static bool grow_times(struct twi_outbox *outbox)
+{
+	uint32_t room = twi_max(outbox->times_room * 2, TIMES_LEAST);
+	struct twi_outbox_time *times;
+
+	if (room > TWI_OUTBOX_TIMES_MAX)
+		return false;
+	times = malloc(room * sizeof(times[0]));
+	if (times == NULL)
+		return false;
+	for (uint32_t i = 0; i < outbox->times_count; i++)
+		times[i] = outbox->times[(outbox->times_first + i) & (outbox->times_room - 1)];
+	free(outbox->times);
+	outbox->times = times;
+	outbox->times_first = 0;
+	outbox->times_room = room;
+	return true;
+}
+
+/* Where there is no room the oldest stay, which have waited longest. */
+static void note_time(struct twi_outbox *outbox, const struct tow_op *op)
+{
+	if (outbox->times_count == outbox->times_room && !grow_times(outbox))
+		return;
+	outbox->times[(outbox->times_first + outbox->times_count++) & (outbox->times_room - 1)] =
+		(struct twi_outbox_time){
+			.seq = op->seq,
+			.start_ns = op->start_ns,
+			.queue_ns = twi_op_queue_ns(op),
+			.bytes = (uint32_t)op->bytes,
+			.space = op->space,
+		};
+}
+
+static void tell_time(struct twi_outbox *outbox, const struct twi_outbox_time *time,
+		      uint64_t kept_ns)
+{
+	struct tow_peer *peer = outbox->peer;
+	struct twi_latency_reading reading = {
+		.kind = twi_latency_kind_of(time->space),
+		.lane = peer->lane->ops->id,
+		.id = twi_peer_rpc_id(peer, time->seq, true),
+		.bytes = time->bytes,
+	};
+
+	twi_peer_heard(peer, peer->engine, &reading, time->start_ns, kept_ns, time->queue_ns,
+		       TWI_LATENCY_UNKNOWN);
+}
+
+void twi_outbox_arrived(struct twi_outbox *outbox, const struct tow_op *op, uint64_t kept_ns,
+			uint64_t match_ns)
+{
+	struct tow_peer *peer = outbox->peer;
+	struct twi_latency_reading reading = {
+		.kind = twi_latency_kind_of(op->space),
+		.lane = peer->lane->ops->id,
+		.id = twi_peer_rpc_id(peer, op->seq, true),
+		.bytes = op->bytes,
+	};
+
+	if (twi_space_counts(op->space))
+		twi_peer_heard(peer, peer->engine, &reading, op->start_ns, kept_ns,
+			       twi_op_queue_ns(op), match_ns);
+	twi_count(peer->engine->diag, twi_counter_of(TWI_C_send_bytes, op->space), op->bytes);
+}
+
+/* --- writing --- */
+
+/* It has its number, and has used so much credit. */
+static void charge_send(struct twi_outbox *outbox, struct tow_op *op, uint32_t cost)
+{
+	outbox->seq_sent = op->seq;
+	twi_peer_sent(outbox->peer, op->space);
+	outbox->credit_used += cost;
+}
+
+static bool has_credit(const struct twi_outbox *outbox, const struct tow_op *op, uint32_t cost)
+{
+	if (twi_likely(twi_outbox_has_credit(outbox, cost)))
+		return true;
+	twi_count(outbox->peer->engine->diag, TWI_C_credit_stalls,
+		  op->stage == TWI_STAGE_NEW && op->space == TWI_SPACE_USER);
+	return false;
+}
+
+static bool put_small(struct twi_outbox *outbox, struct tow_op *op)
+{
+	struct twi_engine *engine = outbox->peer->engine;
+	uint32_t bytes = (uint32_t)op->bytes, cost = twi_frame_cost(bytes);
+
+	if (!has_credit(outbox, op, cost))
+		return false;
+	op->seq = outbox->seq_sent + 1;
+	if (twi_unlikely(!outbox->ops->small(outbox, op))) {
+		op->seq = 0;
+		return false;
+	}
+	charge_send(outbox, op, cost);
+	twi_op_framed(engine, op);
+	if (outbox->hears && twi_outbox_times(outbox, op))
+		note_time(outbox, op);
+	twi_held_count_two(engine, TWI_C_eager_sends, op->space == TWI_SPACE_USER,
+			   twi_counter_of(TWI_C_send_bytes, op->space), bytes);
+	twi_outbox_end(outbox, op, TOW_OK, bytes);
+	return true;
+}
+
+static bool put_offer(struct twi_outbox *outbox, struct tow_op *op)
+{
+	struct twi_engine *engine = outbox->peer->engine;
+	uint8_t stage = op->stage;
+	uint32_t cost = twi_frame_cost(0);
+
+	if (!has_credit(outbox, op, cost))
+		return false;
+	twi_op_framed(engine, op);
+	op->seq = outbox->seq_sent + 1;
+	op->stage = TWI_STAGE_OFFERED;
+	if (!outbox->ops->offer(outbox, op)) {
+		op->seq = 0;
+		op->stage = stage;
+		return false;
+	}
+	charge_send(outbox, op, cost);
+	twi_count(engine->diag, TWI_C_rendezvous_sends, op->space == TWI_SPACE_USER);
+	twi_list_remove(&op->link);
+	twi_claim_count(op, op->bytes);
+	twi_list_push_back(&outbox->by_seq[op->seq % TWI_OUTBOX_BUCKETS], &op->seq_link);
+	return true;
+}
+
+static bool put_message(struct twi_outbox *outbox, struct tow_op *op)
+{
+	return op->bytes <= outbox->eager_bytes ? put_small(outbox, op) : put_offer(outbox, op);
+}
+
+static int claim_memory(struct twi_outbox *outbox, struct tow_op *op)
+{
+	return outbox->ops->claim != NULL ? outbox->ops->claim(outbox, op)
+					  : twi_claim_need(outbox->peer, op);
+}
+
+void twi_outbox_send(struct twi_outbox *outbox, struct tow_op *op)
+{
+	struct tow_peer *peer = outbox->peer;
+	int status = outbox->failed;
+
+	twi_held_count(peer->engine, twi_counter_of(TWI_C_sends, op->space), 1);
+	if (twi_likely(status == 0) && op->bytes > outbox->eager_bytes)
+		status = claim_memory(outbox, op);
+	if (twi_unlikely(status < 0)) {
+		twi_outbox_end(outbox, op, status, 0);
+		return;
+	}
+	if (twi_likely(twi_list_empty(&outbox->queued)) && put_message(outbox, op))
+		return;
+	op->stage = TWI_STAGE_QUEUED;
+	twi_claim_lease(peer, op);
+	twi_list_push_back(&outbox->queued, &op->link);
+	if (outbox->ops->waits != NULL)
+		outbox->ops->waits(outbox, op);
+}
+
+unsigned twi_outbox_drain(struct twi_outbox *outbox, unsigned most)
+{
+	struct twi_list *entry;
+	unsigned count = 0;
+
+	while (count < most && (entry = twi_list_first(&outbox->queued)) != NULL &&
+	       put_message(outbox, op_of(entry)))
+		count++;
+	return count;
+}
+
+bool twi_outbox_abort(struct twi_outbox *outbox, struct tow_op *op, int status, bool force)
+{
+	if (op->stage != TWI_STAGE_QUEUED)
+		return outbox->ops->take_back(outbox, op, status, force);
+	twi_outbox_end(outbox, op, status, 0);
+	/* It may be what smaller ones behind it have waited for. */
+	twi_outbox_drain(outbox, UINT32_MAX);
+	return true;
+}
+
+/* --- what the other side says --- */
+
+struct tow_op *twi_outbox_find(const struct twi_outbox *outbox, uint64_t seq)
+{
+	const struct twi_list *bucket = &outbox->by_seq[seq % TWI_OUTBOX_BUCKETS];
+
+	for (struct twi_list *pos = bucket->next; pos != bucket; pos = pos->next) {
+		struct tow_op *op = twi_container_of(pos, struct tow_op, seq_link);
+
+		if (op->seq == seq)
+			return op;
+	}
+	return NULL;
+}
+
+static int break_rule(uint8_t *rule, enum twi_rule which)
+{
+	*rule = *rule != 0 ? *rule : (uint8_t)which;
+	return TOW_EPROTOCOL;
+}
+
+int twi_outbox_acked(struct twi_outbox *outbox, uint64_t seq, uint64_t credit_returned,
+		     uint64_t kept_ns, uint8_t *rule)
+{
+	const char *address = outbox->peer->address;
+
+	if (twi_unlikely(seq > outbox->seq_sent || seq < outbox->seq_acked)) {
+		twi_rule_error(address, TWI_RULE_ACK,
+			       "acknowledged message %llu, sent are %llu to %llu",
+			       (unsigned long long)seq, (unsigned long long)outbox->seq_acked,
+			       (unsigned long long)outbox->seq_sent);
+		return break_rule(rule, TWI_RULE_ACK);
+	}
+	if (twi_unlikely(credit_returned > outbox->credit_used ||
+			 credit_returned < outbox->credit_returned)) {
+		twi_rule_error(address, TWI_RULE_CREDIT_BACK,
+			       "returned credit that was never used");
+		return break_rule(rule, TWI_RULE_CREDIT_BACK);
+	}
+	while (outbox->times_count > 0) {
+		const struct twi_outbox_time *time = &outbox->times[outbox->times_first];
+
+		if (time->seq > seq)
+			break;
+		tell_time(outbox, time, kept_ns);
+		outbox->times_first = (outbox->times_first + 1) & (outbox->times_room - 1);
+		outbox->times_count--;
+	}
+	outbox->seq_acked = seq;
+	outbox->credit_returned = credit_returned;
+	twi_assert_hot(twi_outbox_has_credit(outbox, 0));
+	return TOW_OK;
+}
+
+/* --- checksums --- */
+
+bool twi_outbox_sum(const struct twi_outbox *outbox, const struct tow_op *op, uint32_t *sum_out)
+{
+	bool small = op->bytes <= outbox->eager_bytes;
+
+	if (twi_likely(!twi_outbox_sums(outbox, op->seq)))
+		return false;
+	if (op->bytes > TWI_OUTBOX_SUM_MAX && !outbox->checksum_all)
+		return false;
+	if (!small && op->claim.kind != TWI_CLAIM_POOL &&
+	    twi_reach(op->data, op->bytes, false) != op->bytes)
+		return false;
+	*sum_out = twi_checksum(0, op->data, op->bytes);
+	return true;
+}
+
+/* --- what there is to say --- */
+
+bool twi_outbox_no_credit(const struct twi_outbox *outbox)
+{
+	const struct twi_list *first = twi_list_first(&outbox->queued);
+	const struct tow_op *op;
+
+	if (first == NULL)
+		return false;
+	op = twi_container_of(first, const struct tow_op, link);
+	return !twi_outbox_has_credit(
+		outbox, twi_frame_cost(op->bytes <= outbox->eager_bytes ? (uint32_t)op->bytes : 0));
+}
+
+void twi_outbox_describe(const struct twi_outbox *outbox, struct twi_emit *emit)
+{
+	twi_emit_u64(emit, "messages_unacknowledged", outbox->seq_sent - outbox->seq_acked);
+	twi_emit_u64(emit, "credit_bytes", outbox->credit_bytes);
+	twi_emit_u64(emit, "credit_used_bytes", outbox->credit_used - outbox->credit_returned);
+}
+
+uint32_t twi_outbox_waiting(const struct twi_outbox *outbox)
+{
+	const struct twi_list *pos = outbox->queued.next;
+	uint32_t count = 0;
+
+	for (; pos != &outbox->queued && count < SENDS_TOLD; pos = pos->next)
+		count++;
+	return count;
+}

@@ -1,0 +1,185 @@
+/*
+ * outbox.h - the messages of one peer on their way out, whatever lane they go by: their numbers and
+ * their order, the credit they use, which of them carry a checksum and which are timed, sends that
+ * are taken back. The lane writes them, and moves the bytes of large ones.
+ *
+ *	              twi_outbox_send
+ *	                     |       no credit, or no room
+ *	                     +-------------------------------> queued, in order
+ *	   ops->small        |        ops->offer                   | twi_outbox_drain
+ *	        +------------+------------+ <----------------------+
+ *	        v                         v
+ *	      ended            OFFERED, found by its number: the lane's, until it ends
+ *
+ * The engine is held in all of it.
+ */
+#ifndef TWI_OUTBOX_H
+#define TWI_OUTBOX_H
+
+#include "diag/base/checksum.h"
+#include "diag/record/diag.h"
+#include "diag/record/span.h"
+#include "transport/op/endpoint.h"
+#include "transport/op/op.h"
+#include "transport/wire/frame.h"
+
+#define TWI_OUTBOX_BUCKETS   64u
+#define TWI_OUTBOX_TIMES_MAX 65536u        /* messages that are timed, and not acknowledged yet */
+#define TWI_OUTBOX_SUM_MAX   (64ull << 20) /* sampled up to this: more would take long */
+#define TWI_CREDIT_MAX       (1ull << 30)  /* of what a peer grants, this much is used */
+
+struct twi_outbox;
+struct twi_emit;
+
+/* What a lane does for its outbox; what may be NULL says so. */
+struct twi_outbox_ops {
+	/*
+	 * Writes a message, whose number is op->seq: all of a small one, which has left op->data
+	 * then, or the offer of a large one. False: there is no room now, and nothing was done.
+	 */
+	bool (*small)(struct twi_outbox *outbox, struct tow_op *op);
+	bool (*offer)(struct twi_outbox *outbox, struct tow_op *op);
+
+	/* A send is queued. NULL: the lane knows without. */
+	void (*waits)(struct twi_outbox *outbox, struct tow_op *op);
+
+	/* TOW_OK, or why a large message cannot go. NULL: twi_claim_need says it. */
+	int (*claim)(struct twi_outbox *outbox, struct tow_op *op);
+
+	/*
+	 * As the lane's abort (lane.h), of a send whose stage says that it is offered or further:
+	 * the lane ends it with twi_outbox_end.
+	 */
+	bool (*take_back)(struct twi_outbox *outbox, struct tow_op *op, int status, bool force);
+
+	/* The peer has gone. False: others have the memory of this send, and the lane ends it with
+	 * `status` when they let go. NULL: that does not happen. */
+	bool (*lost)(struct twi_outbox *outbox, struct tow_op *op, int status);
+
+	/* A send ends that has op->lane_state, which may go. NULL: none has. */
+	void (*forget)(struct twi_outbox *outbox, struct tow_op *op);
+};
+
+/* Of a small message that is timed: until the other side says that it is there. */
+struct twi_outbox_time {
+	uint64_t seq, start_ns, queue_ns;
+	uint32_t bytes;
+	uint8_t space;
+};
+
+/*
+ * Credit: each message costs as much as its frame (twi_frame_cost), an offer as one without
+ * payload, from its going until the other side gives it back, up to `credit_bytes`.
+ */
+struct twi_outbox {
+	struct tow_peer *peer;
+	const struct twi_outbox_ops *ops;
+	int failed;           /* status that sends get now, or 0 */
+	bool checksum_all;    /* every message carries a checksum, not one of many */
+	bool hears;           /* the other side says what has come: small ones are timed here */
+	uint32_t eager_bytes; /* up to this a message is small */
+	uint32_t timed_every_ns;
+	uint64_t timed_ns; /* when the last small send that is timed was started */
+	uint64_t seq_sent, seq_acked;
+	uint64_t credit_bytes;
+	uint64_t credit_used;     /* since the start */
+	uint64_t credit_returned; /* by the peer, since the start */
+	struct twi_list queued;   /* sends that wait for credit or room, in order */
+	struct twi_list by_seq[TWI_OUTBOX_BUCKETS];
+	struct twi_outbox_time *times; /* a ring, oldest first */
+	uint32_t times_first, times_count, times_room;
+};
+
+/* What differs between lanes, and what the other side has said. */
+struct twi_outbox_config {
+	uint64_t credit_bytes;   /* UINT64_MAX: the other side's memory is the lane's own affair */
+	uint64_t eager_bytes;    /* what both sides want; the credit may make it less */
+	uint32_t timed_every_ns; /* of small messages that come in bursts one in this is timed */
+	bool checksum_all, hears;
+};
+
+/* It must not be moved from init on. The ops are there before the other side has said anything. */
+void twi_outbox_init(struct twi_outbox *outbox, struct tow_peer *peer,
+		     const struct twi_outbox_ops *ops);
+void twi_outbox_configure(struct twi_outbox *outbox, const struct twi_outbox_config *config);
+void twi_outbox_fini(struct twi_outbox *outbox);
+
+/* The peer has gone: what waits or is on its way ends so, and what is started later. */
+void twi_outbox_fail(struct twi_outbox *outbox, int status);
+
+/* Starts one; it may end in here. */
+void twi_outbox_send(struct twi_outbox *outbox, struct tow_op *op);
+
+/* Credit or room has come: of what waits so many go, in order. Returns how many did. */
+unsigned twi_outbox_drain(struct twi_outbox *outbox, unsigned most);
+
+/* lane.h, abort: of a send. */
+bool twi_outbox_abort(struct twi_outbox *outbox, struct tow_op *op, int status, bool force);
+
+/* One that is offered or on its way, or NULL. */
+struct tow_op *twi_outbox_find(const struct twi_outbox *outbox, uint64_t seq);
+
+/*
+ * A large message has arrived, of which the other side has kept the news for kept_ns: it is counted
+ * and timed. match_ns: message_times.h. Its end is another step.
+ */
+void twi_outbox_arrived(struct twi_outbox *outbox, const struct tow_op *op, uint64_t kept_ns,
+			uint64_t match_ns);
+
+/* A send ends. */
+void twi_outbox_end(struct twi_outbox *outbox, struct tow_op *op, int status, uint64_t bytes);
+
+/*
+ * The other side has all messages up to seq, and has given back so much credit since the start.
+ * TOW_EPROTOCOL: *rule is set, if it was 0. The lane drains.
+ */
+int twi_outbox_acked(struct twi_outbox *outbox, uint64_t seq, uint64_t credit_returned,
+		     uint64_t kept_ns, uint8_t *rule);
+
+/* The first that waits does so for credit. */
+bool twi_outbox_no_credit(const struct twi_outbox *outbox);
+
+/* How many wait, up to some. */
+uint32_t twi_outbox_waiting(const struct twi_outbox *outbox);
+
+/* Members of one object of /v1/peers: what is not acknowledged, and the credit. */
+void twi_outbox_describe(const struct twi_outbox *outbox, struct twi_emit *emit);
+
+/* Whether message seq carries a checksum: one of many, or all. */
+static inline bool twi_outbox_sums(const struct twi_outbox *outbox, uint64_t seq)
+{
+	return twi_unlikely(outbox->checksum_all) || twi_unlikely(twi_checksum_chosen(seq));
+}
+
+/*
+ * The checksum of all of op's payload, if its message carries one that is made at once: not of what
+ * is too long for that, nor of what cannot be read, of which whoever moves it says what is wrong.
+ */
+bool twi_outbox_sum(const struct twi_outbox *outbox, const struct tow_op *op, uint32_t *sum_out);
+
+/*
+ * Which small messages are timed: all, but of those that come in bursts one in timed_every_ns,
+ * where not everything is recorded. To count each costs 3 % of their rate, and more where that is
+ * high.
+ */
+static inline bool twi_outbox_times(struct twi_outbox *outbox, const struct tow_op *op)
+{
+#ifndef TWI_NO_DIAGNOSTICS
+	if ((twi_likely(op->start_ns - outbox->timed_ns < outbox->timed_every_ns) &&
+	     twi_likely(!twi_span_all(outbox->peer->engine->diag))) ||
+	    !twi_space_counts(op->space))
+		return false;
+	outbox->timed_ns = op->start_ns;
+	return true;
+#else
+	(void)outbox, (void)op;
+	return false;
+#endif
+}
+
+static inline bool twi_outbox_has_credit(const struct twi_outbox *outbox, uint32_t cost)
+{
+	return outbox->credit_used - outbox->credit_returned + cost <= outbox->credit_bytes;
+}
+
+#endif

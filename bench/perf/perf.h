@@ -47,7 +47,8 @@ struct perf_options {
 	uint64_t volume;    /* bytes of a bandwidth measurement */
 	uint64_t window;    /* 0: by the method */
 	bool pin, stats;
-	bool tests; /* operations are tested in a loop, not waited for */
+	bool tests;   /* operations are tested in a loop, not waited for */
+	bool at_once; /* sends may complete without an operation */
 	enum perf_format format;
 	const char *path, *peer; /* names in the output */
 	uint64_t timeout_ns;     /* of every wait */
@@ -110,6 +111,9 @@ int perf_side_open(struct perf_side *side, const char *address);
 int perf_side_accept(struct perf_side *side);
 int perf_side_connect(struct perf_side *side, const char *address);
 void perf_side_close(struct perf_side *side);
+/* As the options say; *op_out is NULL where the message went at once. */
+int perf_send_start(struct perf_side *side, const void *data, uint64_t bytes, uint64_t tag,
+		    struct tow_op **op_out);
 int perf_send(struct perf_side *side, const void *data, uint64_t bytes, uint64_t tag);
 int perf_recv(struct perf_side *side, void *data, uint64_t bytes, uint64_t tag);
 /* Receives a view, which stays until the next or perf_view_drop; *data_out says where it lies. */

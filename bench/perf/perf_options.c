@@ -32,6 +32,7 @@ static const char help[] =
 	"  --volume-mib N      bytes of each bandwidth measurement [384]\n"
 	"  --window N          messages in flight [64, but 64 MiB at most; rate 1024]\n"
 	"  --drive HOW         wait: in tow_op_wait; test: in a loop of tow_op_test [wait]\n"
+	"  --at-once           sends may complete without an operation (TOW_OP_AT_ONCE)\n"
 	"  --pin, --no-pin     rank r on CPU r modulo their number [--pin]\n"
 	"  --plain             lines: towline PATH OP BYTES METRIC VALUE\n"
 	"  --json              one JSON document\n"
@@ -153,6 +154,7 @@ enum {
 	OPT_VOLUME,
 	OPT_WINDOW,
 	OPT_DRIVE,
+	OPT_AT_ONCE,
 	OPT_PIN,
 	OPT_NO_PIN,
 	OPT_PLAIN,
@@ -175,6 +177,7 @@ static const struct option long_options[] = {
 	{ "volume-mib", required_argument, NULL, OPT_VOLUME },
 	{ "window", required_argument, NULL, OPT_WINDOW },
 	{ "drive", required_argument, NULL, OPT_DRIVE },
+	{ "at-once", no_argument, NULL, OPT_AT_ONCE },
 	{ "pin", no_argument, NULL, OPT_PIN },
 	{ "no-pin", no_argument, NULL, OPT_NO_PIN },
 	{ "plain", no_argument, NULL, OPT_PLAIN },
@@ -239,6 +242,9 @@ static int apply_value(struct perf_options *options, int option, const char *val
 		return options->tests || strcmp(value, "wait") == 0
 			       ? 0
 			       : usage_error("--drive is wait or test", value);
+	case OPT_AT_ONCE:
+		options->at_once = true;
+		return 0;
 	case OPT_LISTEN:
 		options->listen = value;
 		return 0;

@@ -161,10 +161,23 @@ static int drive_op(const struct perf_side *side, struct tow_op *op)
 	return rc;
 }
 
-/* TOW_COPIED is success: what was copied, and why, is in the counters (--stats). */
+int perf_send_start(struct perf_side *side, const void *data, uint64_t bytes, uint64_t tag,
+		    struct tow_op **op_out)
+{
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+
+	options.flags = TOW_OP_AT_ONCE;
+	return tow_send_start(side->peer, data, bytes, tag,
+			      side->options->at_once ? &options : NULL, op_out);
+}
+
+/*
+ * TOW_COPIED is success, and no operation an ended one: what was copied, and why, is in the
+ * counters (--stats).
+ */
 static int finish_op(struct perf_side *side, struct tow_op *op, const char *what)
 {
-	int rc = drive_op(side, op);
+	int rc = op == NULL ? TOW_OK : drive_op(side, op);
 
 	if (rc == TOW_ETIMEDOUT) { /* its buffer may end with the caller's function */
 		tow_op_cancel(op);
@@ -177,7 +190,7 @@ static int finish_op(struct perf_side *side, struct tow_op *op, const char *what
 int perf_send(struct perf_side *side, const void *data, uint64_t bytes, uint64_t tag)
 {
 	struct tow_op *op;
-	int rc = tow_send_start(side->peer, data, bytes, tag, NULL, &op);
+	int rc = perf_send_start(side, data, bytes, tag, &op);
 
 	return rc < 0 ? perf_failed(side, "send", rc) : finish_op(side, op, "send");
 }

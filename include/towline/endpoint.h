@@ -66,15 +66,17 @@ struct tow_result {
 typedef void (*tow_op_callback)(struct tow_op *op, const struct tow_result *result);
 
 /*
- * Flags of struct tow_op_options. Both are decided and not built in this version, which refuses
- * them by name with TOW_ENOTSUP (docs/abi.md).
+ * Flags of struct tow_op_options.
  *
- * TOW_OP_AT_ONCE: the start may find the operation complete: a send that fits into the connection's
- * buffer, a receive whose message is there. Then *op_out is NULL and the start returns the
- * operation's status, which is not negative; there is nothing to release, and no callback runs.
- * Without the flag a start that succeeds always gives an operation.
+ * TOW_OP_AT_ONCE: the start may find the operation complete: a send of a small message
+ * (eager_max_bytes) that goes now. Then *op_out is NULL and the start returns the operation's
+ * status, which is not negative; there is nothing to wait for or to release, no callback runs, and
+ * the memory is the caller's again. That is faster than an operation, and a leave, not an order:
+ * the library may give an operation all the same, which is as any other. Without the flag a start
+ * that succeeds always gives one. In this version sends make use of it, and other starts do not.
  * TOW_OP_TRUNCATE: a receive takes what fits of a longer message and drops the rest, instead of
- * ending with TOW_ETRUNCATED.
+ * ending with TOW_ETRUNCATED. It is decided and not built in this version, which refuses it by name
+ * with TOW_ENOTSUP (docs/abi.md).
  */
 #define TOW_OP_AT_ONCE  1u
 #define TOW_OP_TRUNCATE 2u
@@ -188,8 +190,9 @@ int tow_peer_close(struct tow_peer *peer);
  * message names address and range at the side whose memory it is. A small one is copied by the
  * thread that starts it, or moves it, as memcpy would: there such memory ends the process.
  * Ownership: data stays the caller's; *op_out is the caller's until tow_op_release. op_out may be
- * NULL: then there is nothing to release, and a failure is counted and logged. Memory of the pool
- * may be freed as soon as this has returned.
+ * NULL: then there is nothing to release, and a failure is counted and logged. It is set to NULL
+ * where the send was complete at once and TOW_OP_AT_ONCE has allowed that. Memory of the pool may
+ * be freed as soon as this has returned.
  * Copies: eager: one, by design. Larger: none in the library, but one through the pool's staging
  * where the lane needs registered memory and this cannot be registered (docs/copies.md).
  * Blocks: while memory that is not registered is pinned, at its first use on a lane where that pays

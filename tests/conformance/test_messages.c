@@ -148,6 +148,54 @@ static void keep_order(struct twt_end *end)
 	}
 }
 
+/* A send that may complete in the call: if it did, it has left its memory, which is spoiled. */
+static void send_at_once(struct twt_end *end, struct twt_doing *doing, uint8_t *at, uint32_t bytes)
+{
+	twt_begin(end, doing, TOW_FOREVER);
+	doing->options.flags = TOW_OP_AT_ONCE;
+	twt_ok(end, tow_send_start(end->peer, at, bytes, 6, &doing->options, &doing->op));
+	if (doing->op == NULL)
+		memset(at, 0xee, bytes);
+}
+
+static uint32_t bytes_of(unsigned i, unsigned from)
+{
+	return i == 3 ? 90000 + from : (from + i) * 50;
+}
+
+/* Those that complete in the call are in order with those that do not, posted for or not. */
+static void keep_order_at_once(struct twt_end *end, unsigned from, bool posted)
+{
+	enum { COUNT = 6, STEP = 100000 };
+	struct twt_doing doing[COUNT];
+	struct tow_result result = { .status = TOW_OK };
+
+	twt_meet(end);
+	if (end->which == 1 && !posted)
+		await_unexpected(end, unexpected += COUNT);
+	for (unsigned i = 0; end->which == 1 && i < COUNT; i++)
+		twt_ok(end, tow_recv_start(end->peer, end->in + (size_t)i * STEP, STEP, 6,
+					   twt_begin(end, &doing[i], TOW_FOREVER), &doing[i].op));
+	if (posted)
+		twt_meet(end);
+	for (unsigned i = 0; end->which == 0 && i < COUNT; i++) {
+		uint8_t *at = end->out + (size_t)i * STEP;
+
+		twt_data_fill(at, bytes_of(i, from), from + i);
+		send_at_once(end, &doing[i], at, bytes_of(i, from));
+	}
+	for (unsigned i = 0; i < COUNT; i++) {
+		if (doing[i].op != NULL)
+			twt_await(end, &doing[i], &result);
+		else if (atomic_load(&doing[i].called) != 0)
+			twt_wrong(end->cell, "a callback ran for a send that gave no operation");
+		twt_say(end, "at once %u: %s %s", i, name_of(result.status),
+			end->which == 0 ? "sent"
+					: twt_data_judge(end->in + (size_t)i * STEP,
+							 bytes_of(i, from), from + i));
+	}
+}
+
 /* Each receive gets the message of its tag, in whatever order they came. */
 static void match_tags(struct twt_end *end)
 {
@@ -291,6 +339,8 @@ static void play(struct twt_end *end)
 	exchange_all(end);
 	exchange_others(end);
 	keep_order(end);
+	keep_order_at_once(end, 80, true);
+	keep_order_at_once(end, 90, false);
 	match_tags(end);
 	give_up_receives(end);
 	give_up_sends(end);

@@ -82,8 +82,9 @@ static int pass_message(struct tow_group *group, uint32_t rank, const struct twi
 	if (status < 0)
 		return status;
 	options.timeout_ns = left_ns(timeout_ns, since_ns);
+	options.flags = TOW_OP_AT_ONCE;
 	status = twi_message_start(peer, message, &options, &op);
-	return status < 0 ? status : end_op(op, result_out);
+	return status < 0 || op == NULL ? status : end_op(op, result_out);
 }
 
 TOW_PUBLIC int tow_send(struct tow_group *group, uint32_t rank, const void *data, uint64_t bytes,

@@ -32,6 +32,7 @@ struct tow_op;
 struct tow_peer;
 struct twi_engine;
 struct twi_lane;
+struct twi_outbound;
 struct twi_state_link;
 
 /* What a lane wants of the memory of a large message. */
@@ -100,6 +101,12 @@ struct twi_lane_ops {
 	/* Takes a send or receive operation of op->peer. Faults come as the operation's status. */
 	void (*send)(struct tow_peer *peer, struct tow_op *op);
 	void (*recv)(struct tow_peer *peer, struct tow_op *op);
+
+	/*
+	 * Sends a message without an operation, if it is small and can go now. False: nothing was
+	 * done, and it is to be sent with one. NULL: never.
+	 */
+	bool (*send_at_once)(struct tow_peer *peer, struct twi_outbound *out);
 
 	/*
 	 * Ends a send or receive with `status` (TOW_ECANCELED, TOW_EDEADLINE) if that can still be

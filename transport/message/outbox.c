@@ -121,17 +121,17 @@ static bool grow_times(struct twi_outbox *outbox)
 }
 
 /* Where there is no room the oldest stay, which have waited longest. */
-static void note_time(struct twi_outbox *outbox, const struct tow_op *op)
+static void note_time(struct twi_outbox *outbox, const struct twi_outbound *out, uint64_t queue_ns)
 {
 	if (outbox->times_count == outbox->times_room && !grow_times(outbox))
 		return;
 	outbox->times[(outbox->times_first + outbox->times_count++) & (outbox->times_room - 1)] =
 		(struct twi_outbox_time){
-			.seq = op->seq,
-			.start_ns = op->start_ns,
-			.queue_ns = twi_op_queue_ns(op),
-			.bytes = (uint32_t)op->bytes,
-			.space = op->space,
+			.seq = out->seq,
+			.start_ns = out->start_ns,
+			.queue_ns = queue_ns,
+			.bytes = (uint32_t)out->bytes,
+			.space = out->space,
 		};
 }
 
@@ -170,10 +170,11 @@ void twi_outbox_arrived(struct twi_outbox *outbox, const struct tow_op *op, uint
 /* --- writing --- */
 
 /* It has its number, and has used so much credit. */
-static void charge_send(struct twi_outbox *outbox, struct tow_op *op, uint32_t cost)
+static inline void charge_send(struct twi_outbox *outbox, uint64_t seq, uint8_t space,
+			       uint32_t cost)
 {
-	outbox->seq_sent = op->seq;
-	twi_peer_sent(outbox->peer, op->space);
+	outbox->seq_sent = seq;
+	twi_peer_sent(outbox->peer, space);
 	outbox->credit_used += cost;
 }
 
@@ -186,25 +187,66 @@ static bool has_credit(const struct twi_outbox *outbox, const struct tow_op *op,
 	return false;
 }
 
+/* It is one of those that are written down: as an operation, which has what a span tells. */
+static inline bool has_span(const struct twi_engine *engine, const struct twi_outbound *out)
+{
+#ifndef TWI_NO_DIAGNOSTICS
+	return twi_unlikely(twi_span_chosen(engine->diag, out->bytes, out->seq));
+#else
+	(void)engine, (void)out;
+	return false;
+#endif
+}
+
+/* There is credit. False: no room. framed_ns: when it left its queue. */
+static inline bool write_small(struct twi_outbox *outbox, const struct twi_outbound *out,
+			       uint32_t cost, uint64_t framed_ns)
+{
+	if (twi_unlikely(!outbox->ops->small(outbox, out)))
+		return false;
+	charge_send(outbox, out->seq, out->space, cost);
+	if (outbox->hears && twi_outbox_times(outbox, out))
+		note_time(outbox, out, framed_ns - twi_min(out->start_ns, framed_ns));
+	twi_held_count_two(outbox->peer->engine, TWI_C_eager_sends, out->space == TWI_SPACE_USER,
+			   twi_counter_of(TWI_C_send_bytes, out->space), out->bytes);
+	return true;
+}
+
 static bool put_small(struct twi_outbox *outbox, struct tow_op *op)
 {
-	struct twi_engine *engine = outbox->peer->engine;
-	uint32_t bytes = (uint32_t)op->bytes, cost = twi_frame_cost(bytes);
+	const struct twi_outbound out = { .data = op->data,
+					  .bytes = op->bytes,
+					  .tag = op->tag,
+					  .seq = outbox->seq_sent + 1,
+					  .start_ns = op->start_ns,
+					  .space = op->space };
+	uint32_t cost = twi_frame_cost((uint32_t)op->bytes);
 
 	if (!has_credit(outbox, op, cost))
 		return false;
-	op->seq = outbox->seq_sent + 1;
-	if (twi_unlikely(!outbox->ops->small(outbox, op))) {
-		op->seq = 0;
+	twi_op_framed(outbox->peer->engine, op);
+	if (!write_small(outbox, &out, cost, op->framed_ns))
 		return false;
-	}
-	charge_send(outbox, op, cost);
-	twi_op_framed(engine, op);
-	if (outbox->hears && twi_outbox_times(outbox, op))
-		note_time(outbox, op);
-	twi_held_count_two(engine, TWI_C_eager_sends, op->space == TWI_SPACE_USER,
-			   twi_counter_of(TWI_C_send_bytes, op->space), bytes);
-	twi_outbox_end(outbox, op, TOW_OK, bytes);
+	op->seq = out.seq;
+	twi_outbox_end(outbox, op, TOW_OK, op->bytes);
+	return true;
+}
+
+bool twi_outbox_at_once(struct twi_outbox *outbox, struct twi_outbound *out)
+{
+	struct twi_engine *engine = outbox->peer->engine;
+	uint32_t cost;
+
+	if (outbox->failed != 0 || !twi_list_empty(&outbox->queued) ||
+	    out->bytes > outbox->eager_bytes)
+		return false;
+	cost = twi_frame_cost((uint32_t)out->bytes);
+	out->seq = outbox->seq_sent + 1;
+	if (!twi_outbox_has_credit(outbox, cost) || has_span(engine, out) ||
+	    !write_small(outbox, out, cost, out->start_ns))
+		return false;
+	twi_held_count_two(engine, twi_counter_of(TWI_C_sends, out->space), 1, TWI_C_ops_completed,
+			   1);
 	return true;
 }
 
@@ -224,7 +266,7 @@ static bool put_offer(struct twi_outbox *outbox, struct tow_op *op)
 		op->stage = stage;
 		return false;
 	}
-	charge_send(outbox, op, cost);
+	charge_send(outbox, op->seq, op->space, cost);
 	twi_count(engine->diag, TWI_C_rendezvous_sends, op->space == TWI_SPACE_USER);
 	twi_list_remove(&op->link);
 	twi_claim_count(op, op->bytes);
@@ -341,16 +383,14 @@ int twi_outbox_acked(struct twi_outbox *outbox, uint64_t seq, uint64_t credit_re
 
 /* --- checksums --- */
 
-bool twi_outbox_sum(const struct twi_outbox *outbox, const struct tow_op *op, uint32_t *sum_out)
+bool twi_outbox_sum_offer(const struct twi_outbox *outbox, const struct tow_op *op,
+			  uint32_t *sum_out)
 {
-	bool small = op->bytes <= outbox->eager_bytes;
-
 	if (twi_likely(!twi_outbox_sums(outbox, op->seq)))
 		return false;
 	if (op->bytes > TWI_OUTBOX_SUM_MAX && !outbox->checksum_all)
 		return false;
-	if (!small && op->claim.kind != TWI_CLAIM_POOL &&
-	    twi_reach(op->data, op->bytes, false) != op->bytes)
+	if (op->claim.kind != TWI_CLAIM_POOL && twi_reach(op->data, op->bytes, false) != op->bytes)
 		return false;
 	*sum_out = twi_checksum(0, op->data, op->bytes);
 	return true;

@@ -21,6 +21,7 @@
 #include "diag/record/span.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/op.h"
+#include "transport/op/outbound.h"
 #include "transport/wire/frame.h"
 
 #define TWI_OUTBOX_BUCKETS   64u
@@ -34,10 +35,10 @@ struct twi_emit;
 /* What a lane does for its outbox; what may be NULL says so. */
 struct twi_outbox_ops {
 	/*
-	 * Writes a message, whose number is op->seq: all of a small one, which has left op->data
-	 * then, or the offer of a large one. False: there is no room now, and nothing was done.
+	 * Writes a small message, all of which has left out->data then; or the offer of a large
+	 * one, whose number is op->seq. False: there is no room now, and nothing was done.
 	 */
-	bool (*small)(struct twi_outbox *outbox, struct tow_op *op);
+	bool (*small)(struct twi_outbox *outbox, const struct twi_outbound *out);
 	bool (*offer)(struct twi_outbox *outbox, struct tow_op *op);
 
 	/* A send is queued. NULL: the lane knows without. */
@@ -107,6 +108,12 @@ void twi_outbox_fini(struct twi_outbox *outbox);
 /* The peer has gone: what waits or is on its way ends so, and what is started later. */
 void twi_outbox_fail(struct twi_outbox *outbox, int status);
 
+/*
+ * A small message goes now, or it does not and nothing was done: the peer has gone, others wait,
+ * there is no credit or no room, the message is large, or one that is to have a span.
+ */
+bool twi_outbox_at_once(struct twi_outbox *outbox, struct twi_outbound *out);
+
 /* Starts one; it may end in here. */
 void twi_outbox_send(struct twi_outbox *outbox, struct tow_op *op);
 
@@ -151,28 +158,39 @@ static inline bool twi_outbox_sums(const struct twi_outbox *outbox, uint64_t seq
 	return twi_unlikely(outbox->checksum_all) || twi_unlikely(twi_checksum_chosen(seq));
 }
 
+/* The checksum of a small message, if it carries one. */
+static inline bool twi_outbox_sum(const struct twi_outbox *outbox, const struct twi_outbound *out,
+				  uint32_t *sum_out)
+{
+	if (!twi_outbox_sums(outbox, out->seq))
+		return false;
+	*sum_out = twi_checksum(0, out->data, out->bytes);
+	return true;
+}
+
 /*
- * The checksum of all of op's payload, if its message carries one that is made at once: not of what
- * is too long for that, nor of what cannot be read, of which whoever moves it says what is wrong.
+ * The same of a large one, where the offer carries it: not of what is too long to be summed at
+ * once, nor of what cannot be read, of which whoever moves it says what is wrong.
  */
-bool twi_outbox_sum(const struct twi_outbox *outbox, const struct tow_op *op, uint32_t *sum_out);
+bool twi_outbox_sum_offer(const struct twi_outbox *outbox, const struct tow_op *op,
+			  uint32_t *sum_out);
 
 /*
  * Which small messages are timed: all, but of those that come in bursts one in timed_every_ns,
  * where not everything is recorded. To count each costs 3 % of their rate, and more where that is
  * high.
  */
-static inline bool twi_outbox_times(struct twi_outbox *outbox, const struct tow_op *op)
+static inline bool twi_outbox_times(struct twi_outbox *outbox, const struct twi_outbound *out)
 {
 #ifndef TWI_NO_DIAGNOSTICS
-	if ((twi_likely(op->start_ns - outbox->timed_ns < outbox->timed_every_ns) &&
+	if ((twi_likely(out->start_ns - outbox->timed_ns < outbox->timed_every_ns) &&
 	     twi_likely(!twi_span_all(outbox->peer->engine->diag))) ||
-	    !twi_space_counts(op->space))
+	    !twi_space_counts(out->space))
 		return false;
-	outbox->timed_ns = op->start_ns;
+	outbox->timed_ns = out->start_ns;
 	return true;
 #else
-	(void)outbox, (void)op;
+	(void)outbox, (void)out;
 	return false;
 #endif
 }

@@ -12,6 +12,7 @@
 #include "transport/op/endpoint.h"
 #include "transport/op/op.h"
 #include "transport/op/op_options.h"
+#include "transport/op/outbound.h"
 #include "transport/wire/frame.h"
 
 bool twi_message_abort(struct tow_op *op, int status, bool force)
@@ -147,6 +148,24 @@ ONE_CALL int start_op(struct tow_peer *peer, const struct twi_message *message, 
 	return TOW_OK;
 }
 
+/* Done, without an operation: the caller has allowed that, and the message is small and may go. */
+ONE_CALL bool send_at_once(struct tow_peer *peer, const struct twi_message *message,
+			   const struct tow_op_options *options)
+{
+	struct twi_outbound out;
+
+	if (message->kind != TWI_OP_SEND || message->op != NULL || options == NULL ||
+	    (options->flags & TOW_OP_AT_ONCE) == 0 || peer->lane->ops->send_at_once == NULL)
+		return false;
+	out = (struct twi_outbound){ .data = message->data,
+				     .bytes = message->bytes,
+				     .tag = message->tag,
+				     .start_ns = twi_engine_batch_now(peer->engine),
+				     .space = message->space };
+	twi_peer_touch(peer, out.start_ns);
+	return peer->lane->ops->send_at_once(peer, &out);
+}
+
 ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *message,
 			   const struct tow_op_options *options, struct tow_op **op_out)
 {
@@ -166,6 +185,10 @@ ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *mess
 		twi_call_enter(engine);
 	if (twi_unlikely(status < 0))
 		return status;
+	if (send_at_once(peer, message, options)) {
+		twi_engine_leave(engine);
+		return TOW_OK;
+	}
 	op = message->op;
 	if (op != NULL)
 		twi_op_embed(op, engine, ops_of(message), options);

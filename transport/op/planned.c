@@ -27,8 +27,6 @@ int twi_op_options_adapt(const char *call, const struct tow_op_options **options
 	if ((options->flags & ~(TOW_OP_AT_ONCE | TOW_OP_TRUNCATE)) != 0)
 		return twi_error(TOW_EINVAL, "%s: options->flags has unknown bits, %#llx", call,
 				 (unsigned long long)options->flags);
-	if ((options->flags & TOW_OP_AT_ONCE) != 0)
-		return refuse_planned("TOW_OP_AT_ONCE in options->flags");
 	if ((options->flags & TOW_OP_TRUNCATE) != 0)
 		return refuse_planned("TOW_OP_TRUNCATE in options->flags");
 	if (options->channel != NULL)

@@ -99,12 +99,11 @@ bool twi_session_may_go(struct twi_session *session, const struct tow_op *op)
 	return true;
 }
 
-/* op's message has been framed. */
-void twi_session_mention(struct twi_session *session, const struct tow_op *op)
+void twi_session_mention(struct twi_session *session, uint64_t tag, uint8_t space, uint64_t seq)
 {
-	session->last_seq[hash_tag(op->tag)] = op->seq;
+	session->last_seq[hash_tag(tag)] = seq;
 	if (twi_unlikely(session->announced_count > 0)) {
-		unsigned i = find_announced(session, op->tag, op->space);
+		unsigned i = find_announced(session, tag, space);
 
 		if (i < TWI_ANNOUNCED_MAX)
 			use_up(session, i);

@@ -147,11 +147,11 @@ uint64_t twi_session_back_why(const struct twi_session *session, uint64_t seq);
 void twi_session_fault_tell(struct twi_session *session, const struct tow_op *op);
 void twi_session_unreadable(struct twi_session *session, struct tow_op *op, uint64_t bytes);
 
-/* session_announce.c */
+/* session_announce.c; mention: message seq is framed */
 void twi_session_announce(struct twi_session *session, const struct tow_op *op);
 int twi_session_announced(struct twi_session *session, const struct twi_frame *frame);
 bool twi_session_may_go(struct twi_session *session, const struct tow_op *op);
-void twi_session_mention(struct twi_session *session, const struct tow_op *op);
+void twi_session_mention(struct twi_session *session, uint64_t tag, uint8_t space, uint64_t seq);
 void twi_session_note(struct twi_session *session, uint64_t tag, bool large);
 
 #endif

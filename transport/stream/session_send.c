@@ -20,27 +20,27 @@ static struct twi_session *session_of(struct twi_outbox *outbox)
 	return twi_container_of(outbox, struct twi_session, outbox);
 }
 
-static bool frame_eager(struct twi_outbox *outbox, struct tow_op *op)
+static bool frame_eager(struct twi_outbox *outbox, const struct twi_outbound *out)
 {
 	struct twi_session *session = session_of(outbox);
-	uint32_t bytes = (uint32_t)op->bytes, sum;
+	uint32_t bytes = (uint32_t)out->bytes, sum;
 	uint8_t *at = twi_session_room(session, TWI_FRAME_BYTES + bytes, false);
 	struct twi_frame frame = { .type = TWI_FRAME_EAGER,
-				   .flags = op->space,
+				   .flags = out->space,
 				   .payload_bytes = bytes,
-				   .seq = op->seq,
-				   .tag = op->tag };
+				   .seq = out->seq,
+				   .tag = out->tag };
 
 	if (at == NULL)
 		return false;
 	if (session->offers) /* else nothing will be announced */
-		twi_session_mention(session, op);
-	if (twi_unlikely(twi_outbox_sum(outbox, op, &sum))) {
+		twi_session_mention(session, out->tag, out->space, out->seq);
+	if (twi_unlikely(twi_outbox_sum(outbox, out, &sum))) {
 		frame.flags |= TWI_FRAME_SUM;
 		frame.value = sum;
 	}
 	twi_frame_put(at, &frame);
-	twi_path_copy_small(session->engine, op->space, at + TWI_FRAME_BYTES, op->data, bytes);
+	twi_path_copy_small(session->engine, out->space, at + TWI_FRAME_BYTES, out->data, bytes);
 	return true;
 }
 
@@ -60,7 +60,7 @@ static bool frame_offer(struct twi_outbox *outbox, struct tow_op *op)
 		return false;
 	ready = twi_session_may_go(session, op);
 	session->offers = true;
-	twi_session_mention(session, op);
+	twi_session_mention(session, op->tag, op->space, op->seq);
 	frame.flags |= twi_outbox_sums(outbox, op->seq) ? TWI_FRAME_SUM : 0;
 	frame.flags |= ready ? TWI_FRAME_READY : 0;
 	twi_frame_put(at, &frame);

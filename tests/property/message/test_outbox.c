@@ -47,7 +47,7 @@ static uint64_t seed, rng;
 static struct send sends[STEPS];
 static struct send *queued[STEPS]; /* the model's, in order */
 static unsigned send_count, queued_count;
-static uint64_t seq_sent, seq_acked, credit_out, stalls, smalls, offers, sent_bytes;
+static uint64_t seq_sent, seq_acked, credit_out, stalls, smalls, offers, onces, sent_bytes;
 static uint64_t credit;
 static unsigned lazy;         /* so many acknowledgements are left out for one that comes */
 static unsigned room;         /* of the lane: messages */
@@ -62,32 +62,36 @@ static uint64_t rnd(uint64_t bound)
 
 /* --- the lane --- */
 
-static bool lane_write(const struct twi_outbox *of, const struct tow_op *op)
+static bool lane_write(const struct twi_outbox *of, uint64_t seq)
 {
-	uint32_t sum = 0;
-
 	assert_ptr_equal(of, &outbox);
-	assert_int_equal(op->seq, of->seq_sent + 1);
+	assert_int_equal(seq, of->seq_sent + 1);
 	if (room == 0)
 		return false;
-	assert_int_equal(twi_outbox_sum(of, op, &sum), twi_outbox_sums(of, op->seq));
-	assert_int_equal(sum,
-			 twi_outbox_sums(of, op->seq) ? twi_checksum(0, op->data, op->bytes) : 0);
 	room--;
 	return true;
 }
 
-static bool lane_small(struct twi_outbox *of, struct tow_op *op)
+static bool lane_small(struct twi_outbox *of, const struct twi_outbound *out)
 {
-	assert_true(op->bytes <= EAGER);
-	return lane_write(of, op);
+	uint32_t sum = 0;
+
+	assert_true(out->bytes <= EAGER);
+	assert_ptr_equal(out->data, payload);
+	assert_int_equal(twi_outbox_sum(of, out, &sum), twi_outbox_sums(of, out->seq));
+	assert_int_equal(sum, twi_outbox_sums(of, out->seq) ? twi_checksum(0, out->data, out->bytes)
+							    : 0);
+	return lane_write(of, out->seq);
 }
 
 static bool lane_offer(struct twi_outbox *of, struct tow_op *op)
 {
+	uint32_t sum = 0;
+
 	assert_true(op->bytes > EAGER);
 	assert_int_equal(op->stage, TWI_STAGE_OFFERED);
-	if (!lane_write(of, op))
+	assert_int_equal(twi_outbox_sum_offer(of, op, &sum), twi_outbox_sums(of, op->seq));
+	if (!lane_write(of, op->seq))
 		return false;
 	if (op->seq % 2 == 0) {
 		op->lane_state = sends;
@@ -196,6 +200,21 @@ static void step_send(void)
 	if (queued_count > 0 || !model_put(send, &left, true))
 		queued[queued_count++] = send;
 	twi_outbox_send(&outbox, send->op);
+	assert_int_equal(room, left);
+}
+
+/* One without an operation: it goes now, or nothing happens. */
+static void step_at_once(void)
+{
+	struct twi_outbound out = { .data = payload, .bytes = rnd(sizeof(payload)) };
+	struct send send = { .bytes = out.bytes };
+	unsigned left = room;
+	bool goes = queued_count == 0 && out.bytes <= EAGER &&
+		    !twi_span_chosen(engine->diag, out.bytes, seq_sent + 1) &&
+		    model_put(&send, &left, false);
+
+	onces += goes;
+	assert_int_equal(twi_outbox_at_once(&outbox, &out), goes);
 	assert_int_equal(room, left);
 }
 
@@ -366,6 +385,7 @@ static void end_round(void)
 	}
 	check_all();
 	send_count = 0;
+	assert_false(twi_outbox_at_once(&outbox, &(struct twi_outbound){ .data = payload }));
 	twi_outbox_send(&outbox, begin_send()->op);
 	model_over(&sends[0], TOW_EPEER, 0);
 	check_send(&sends[0]);
@@ -391,9 +411,9 @@ static void begin_round(uint32_t timed_every_ns, bool checksum_all)
 
 static void test_model(void **state)
 {
-	static void (*const steps[])(void) = { step_send,   step_send, step_send,   step_room,
-					       step_room,   step_room, step_ack,    step_answer,
-					       step_answer, step_lie,  step_cancel, step_cancel };
+	static void (*const steps[])(void) = { step_send,   step_send, step_at_once, step_room,
+					       step_room,   step_room, step_ack,     step_answer,
+					       step_answer, step_lie,  step_cancel,  step_cancel };
 	uint64_t before[] = { counted(TWI_C_credit_stalls), counted(TWI_C_eager_sends),
 			      counted(TWI_C_rendezvous_sends), counted(TWI_C_send_bytes) };
 
@@ -409,7 +429,7 @@ static void test_model(void **state)
 		}
 		end_round();
 	}
-	assert_true(stalls > 0);
+	assert_true(stalls > 0 && onces > 0);
 	assert_int_equal(counted(TWI_C_credit_stalls) - before[0], stalls);
 	assert_int_equal(counted(TWI_C_eager_sends) - before[1], smalls);
 	assert_int_equal(counted(TWI_C_rendezvous_sends) - before[2], offers);

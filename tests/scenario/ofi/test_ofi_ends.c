@@ -174,7 +174,7 @@ static int lies(struct twt_side *side, void *arg)
 	twt_ofi_meet(side);
 	twi_engine_enter(engine);
 	twi_engine_bind_ring(engine);
-	twi_ofi_send_packet(twi_ofi_peer_of(side->peer), &packet, NULL, NULL, true);
+	twi_ofi_send_packet(twi_ofi_peer_of(side->peer), &packet, &twi_ofi_no_load, true);
 	twi_engine_leave(engine);
 	snprintf(words, sizeof(words), "it says that this side %s", told->rule);
 	return ended_with(side, TOW_EPEER, words);

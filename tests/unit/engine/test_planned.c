@@ -59,7 +59,6 @@ static void test_options(void **state)
 		bool channel, queue;
 		const char *name;
 	} asked[] = {
-		{ TOW_OP_AT_ONCE, false, false, "TOW_OP_AT_ONCE" },
 		{ TOW_OP_TRUNCATE, false, false, "TOW_OP_TRUNCATE" },
 		{ 0, true, false, "options->channel" },
 		{ 0, false, true, "options->queue" },

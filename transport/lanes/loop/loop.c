@@ -220,6 +220,14 @@ static void peer_send(struct tow_peer *base, struct tow_op *op)
 	settle_peer(loop_lane(base->lane), loop_peer(base));
 }
 
+static bool peer_send_at_once(struct tow_peer *base, struct twi_outbound *out)
+{
+	if (!twi_outbox_at_once(&twi_session_of(base)->outbox, out))
+		return false;
+	settle_peer(loop_lane(base->lane), loop_peer(base));
+	return true;
+}
+
 static void peer_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
 {
 	twi_session_look_again(twi_session_of(base), tag, space);
@@ -411,6 +419,7 @@ const struct twi_lane_ops twi_lane_loop = {
 	.connect = connect_start,
 	.connect_abort = connect_abort,
 	.send = peer_send,
+	.send_at_once = peer_send_at_once,
 	.recv = peer_recv,
 	.look_again = peer_look_again,
 	.abort = peer_abort,

@@ -99,6 +99,11 @@ static void peer_send(struct tow_peer *base, struct tow_op *op)
 	twi_outbox_send(&twi_ofi_peer_of(base)->outbox, op);
 }
 
+static bool peer_send_at_once(struct tow_peer *base, struct twi_outbound *out)
+{
+	return twi_outbox_at_once(&twi_ofi_peer_of(base)->outbox, out);
+}
+
 static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, bool force)
 {
 	if (op->kind == TWI_OP_SEND)
@@ -326,7 +331,8 @@ static void peer_send(struct tow_peer *peer, struct tow_op *op)
 	twi_op_complete(op, refuse_lane(), 0);
 }
 
-#define twi_ofi_recv peer_send
+#define peer_send_at_once NULL
+#define twi_ofi_recv      peer_send
 
 static bool peer_abort(struct tow_peer *peer, struct tow_op *op, int status, bool force)
 {
@@ -402,6 +408,7 @@ const struct twi_lane_ops twi_lane_ofi = {
 	.connect = twi_ofi_dial,
 	.connect_abort = twi_ofi_dial_abort,
 	.send = peer_send,
+	.send_at_once = peer_send_at_once,
 	.recv = twi_ofi_recv,
 	.look_again = twi_ofi_look_again,
 	.abort = peer_abort,

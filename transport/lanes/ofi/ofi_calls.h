@@ -25,9 +25,17 @@ bool twi_ofi_remote(const struct twi_ofi_port *port, const struct twi_region *re
 struct twi_ofi_slot *twi_ofi_slot_take(struct twi_ofi_port *port, uint32_t bytes, bool control);
 bool twi_ofi_say(struct twi_ofi_peer *peer, uint8_t type, uint64_t seq, uint64_t tag,
 		 uint64_t value);
-/* A packet with a payload. False: no slot, nothing is done. `op`: whose payload; NULL: ours. */
+/* What a packet carries. */
+struct twi_ofi_load {
+	const void *data;
+	const struct tow_op *op; /* it is a piece of this one's message, or NULL */
+	bool message;            /* it is of a small message, of `space` */
+	uint8_t space;
+};
+extern const struct twi_ofi_load twi_ofi_no_load;
+/* False: there is no slot, and nothing was done. */
 bool twi_ofi_send_packet(struct twi_ofi_peer *peer, struct twi_ofi_packet *packet,
-			 const void *payload, const struct tow_op *op, bool control);
+			 const struct twi_ofi_load *load, bool control);
 bool twi_ofi_unblock(struct twi_ofi_peer *peer);
 unsigned twi_ofi_poll(struct twi_ofi_port *port);
 int twi_ofi_post_buffers(struct twi_ofi_port *port);

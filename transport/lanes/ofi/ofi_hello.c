@@ -27,6 +27,7 @@ static int say_auth(struct twi_ofi_peer *peer)
 {
 	uint8_t step[TWI_AUTH_OUT_MAX];
 	uint8_t payload[TWI_OFI_AUTH_HEAD + TWI_OFI_NAME_MAX + TWI_AUTH_OUT_MAX];
+	const struct twi_ofi_load load = { .data = payload };
 	size_t bytes;
 
 	while ((bytes = twi_auth_out(&peer->auth, step)) > 0) {
@@ -34,7 +35,7 @@ static int say_auth(struct twi_ofi_peer *peer)
 
 		packet.payload_bytes = (uint32_t)twi_ofi_auth_put(payload, peer->here,
 								  &peer->port->name, step, bytes);
-		if (!twi_ofi_send_packet(peer, &packet, payload, NULL, true))
+		if (!twi_ofi_send_packet(peer, &packet, &load, true))
 			return twi_error(TOW_EBUSY,
 					 "too much is on its way for a handshake with %s",
 					 peer->base.address);
@@ -64,10 +65,11 @@ static int say_hello(struct twi_ofi_peer *peer)
 		.features = features_of(peer),
 	};
 	uint8_t payload[TWI_OFI_HELLO_BYTES];
+	const struct twi_ofi_load load = { .data = payload };
 
 	twi_ofi_hello_put(payload, &hello);
 	peer->said_hello = true;
-	if (!twi_ofi_send_packet(peer, &packet, payload, NULL, true))
+	if (!twi_ofi_send_packet(peer, &packet, &load, true))
 		return twi_error(TOW_EBUSY, "too much is on its way for a handshake with %s",
 				 peer->base.address);
 	return TOW_OK;

@@ -96,26 +96,28 @@ bool twi_ofi_unblock(struct twi_ofi_peer *peer)
 	return true;
 }
 
+const struct twi_ofi_load twi_ofi_no_load;
+
 static void build_packet(struct twi_engine *engine, uint8_t *at,
-			 const struct twi_ofi_packet *packet, const void *payload,
-			 const struct tow_op *op)
+			 const struct twi_ofi_packet *packet, const struct twi_ofi_load *load)
 {
-	const uint8_t *from = payload;
+	const uint8_t *from = load->data;
 
 	twi_ofi_packet_put(at, packet);
 	at += TWI_OFI_HEAD_BYTES;
-	if (op != NULL && packet->type != TWI_OFI_FRAG)
-		twi_path_copy_small(engine, op->space, at, payload, packet->payload_bytes);
-	else if (op != NULL)
-		twi_path_copy_fallback(engine, twi_claim_reason(&op->claim, true), at, payload,
-				       packet->payload_bytes, op->site);
-	for (uint32_t i = 0; op == NULL && i < packet->payload_bytes; i++)
-		at[i] = from[i];
+	if (load->op != NULL)
+		twi_path_copy_fallback(engine, twi_claim_reason(&load->op->claim, true), at, from,
+				       packet->payload_bytes, load->op->site);
+	else if (load->message)
+		twi_path_copy_small(engine, load->space, at, from, packet->payload_bytes);
+	else
+		for (uint32_t i = 0; i < packet->payload_bytes; i++)
+			at[i] = from[i];
 }
 
 /* The packet is copied by libfabric within the call. False: not done. */
 static bool inject_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
-			  const void *payload, const struct tow_op *op)
+			  const struct twi_ofi_load *load)
 {
 	struct twi_ofi_port *port = peer->port;
 	uint32_t bytes = TWI_OFI_HEAD_BYTES + packet->payload_bytes;
@@ -125,12 +127,12 @@ static bool inject_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet
 	    peer->state != TWI_OFI_UP || packet->type == TWI_OFI_PING ||
 	    !twi_list_empty(&peer->pending))
 		return false;
-	build_packet(peer->base.engine, scratch, packet, payload, op);
+	build_packet(peer->base.engine, scratch, packet, load);
 	return fi_inject(port->ep, scratch, bytes, peer->address) == 0;
 }
 
 bool twi_ofi_send_packet(struct twi_ofi_peer *peer, struct twi_ofi_packet *packet,
-			 const void *payload, const struct tow_op *op, bool control)
+			 const struct twi_ofi_load *load, bool control)
 {
 	struct twi_ofi_port *port = peer->port;
 	struct twi_ofi_slot *slot;
@@ -141,14 +143,14 @@ bool twi_ofi_send_packet(struct twi_ofi_peer *peer, struct twi_ofi_packet *packe
 	packet->number = peer->number_out;
 	if (packet->type != TWI_OFI_EAGER && packet->type != TWI_OFI_MORE)
 		twi_count(peer->base.engine->diag, TWI_C_control_frames_sent, 1);
-	if (twi_likely(inject_packet(peer, packet, payload, op))) {
+	if (twi_likely(inject_packet(peer, packet, load))) {
 		peer->number_out++;
 		return true;
 	}
 	slot = twi_ofi_slot_take(port, TWI_OFI_HEAD_BYTES + packet->payload_bytes, control);
 	if (slot == NULL)
 		return false;
-	build_packet(peer->base.engine, slot->data, packet, payload, op);
+	build_packet(peer->base.engine, slot->data, packet, load);
 	slot->bytes = TWI_OFI_HEAD_BYTES + packet->payload_bytes;
 	slot->peer = peer;
 	peer->slots++;
@@ -196,7 +198,7 @@ bool twi_ofi_say(struct twi_ofi_peer *peer, uint8_t type, uint64_t seq, uint64_t
 {
 	struct twi_ofi_packet packet = { .type = type, .seq = seq, .tag = tag, .value = value };
 
-	if (peer->owed_count == 0 && twi_ofi_send_packet(peer, &packet, NULL, NULL, true))
+	if (peer->owed_count == 0 && twi_ofi_send_packet(peer, &packet, &twi_ofi_no_load, true))
 		return true;
 	if (type != TWI_OFI_ACK && type != TWI_OFI_PING)
 		owe_packet(peer, type, seq, tag, value);

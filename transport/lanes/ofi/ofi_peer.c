@@ -185,7 +185,7 @@ void twi_ofi_break(struct twi_ofi_peer *peer, int status)
 	snprintf(fault, sizeof(fault), "%s", tow_error_message());
 	/* It is told why, if that goes at once; that it does not may break it in turn. */
 	if (status == TOW_EPROTOCOL && peer->rule != 0 && peer->state == TWI_OFI_UP)
-		twi_ofi_send_packet(peer, &bye, NULL, NULL, true);
+		twi_ofi_send_packet(peer, &bye, &twi_ofi_no_load, true);
 	if (peer->broken == 0)
 		twi_list_push_back(&peer->port->ailing, &peer->ailing);
 	peer->broken = peer->outbox.failed = status;

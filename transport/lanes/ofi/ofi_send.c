@@ -70,50 +70,54 @@ static uint32_t pieces_of(const struct twi_ofi_port *port, uint64_t bytes)
 }
 
 /* There are slots for all of it. */
-static void send_rest(struct twi_ofi_peer *peer, const struct tow_op *op, uint64_t seq,
-		      uint64_t offset)
+static void send_rest(struct twi_ofi_peer *peer, const struct twi_outbound *out, uint64_t offset)
 {
-	while (offset < op->bytes) {
+	while (offset < out->bytes) {
+		const struct twi_ofi_load load = { .data = (const uint8_t *)out->data + offset,
+						   .message = true,
+						   .space = out->space };
 		struct twi_ofi_packet packet = {
 			.type = TWI_OFI_MORE,
 			.payload_bytes = (uint32_t)twi_min(
-				op->bytes - offset,
+				out->bytes - offset,
 				(uint64_t)(peer->port->quick_bytes - TWI_OFI_HEAD_BYTES)),
-			.seq = seq,
+			.seq = out->seq,
 			.value = offset,
 		};
 
-		twi_assert(twi_ofi_send_packet(peer, &packet, (const uint8_t *)op->data + offset,
-					       op, true));
+		twi_assert(twi_ofi_send_packet(peer, &packet, &load, true));
 		offset += packet.payload_bytes;
 	}
 }
 
-static bool send_eager(struct twi_outbox *outbox, struct tow_op *op)
+static bool send_eager(struct twi_outbox *outbox, const struct twi_outbound *out)
 {
 	struct twi_ofi_peer *peer = peer_of(outbox);
 	struct twi_ofi_port *port = peer->port;
-	uint32_t pieces = pieces_of(port, op->bytes);
+	uint32_t pieces = pieces_of(port, out->bytes);
+	const struct twi_ofi_load load = { .data = out->data,
+					   .message = true,
+					   .space = out->space };
 	struct twi_ofi_packet packet = {
 		.type = TWI_OFI_EAGER,
-		.space = op->space,
-		.payload_bytes = (uint32_t)op->bytes,
-		.seq = op->seq,
-		.tag = op->tag,
+		.space = out->space,
+		.payload_bytes = (uint32_t)out->bytes,
+		.seq = out->seq,
+		.tag = out->tag,
 	};
 
 	if (!may_write(peer) || (pieces > 1 && port->big_count < pieces))
 		return false;
-	if (twi_unlikely(twi_outbox_sum(outbox, op, &packet.checksum)))
+	if (twi_unlikely(twi_outbox_sum(outbox, out, &packet.checksum)))
 		packet.flags = TWI_OFI_CHECKSUM;
 	if (pieces > 1) {
-		packet.value = op->bytes;
+		packet.value = out->bytes;
 		packet.payload_bytes = port->quick_bytes - TWI_OFI_HEAD_BYTES;
 	}
-	if (!twi_ofi_send_packet(peer, &packet, op->data, op, false))
+	if (!twi_ofi_send_packet(peer, &packet, &load, false))
 		return false;
 	if (pieces > 1)
-		send_rest(peer, op, packet.seq, packet.payload_bytes);
+		send_rest(peer, out, packet.payload_bytes);
 	return true;
 }
 
@@ -170,6 +174,7 @@ static bool send_offer(struct twi_outbox *outbox, struct tow_op *op)
 		.value = op->bytes,
 	};
 	uint8_t payload[TWI_OFI_OFFER_BYTES];
+	const struct twi_ofi_load load = { .data = payload };
 	struct twi_ofi_where where;
 	struct twi_ofi_give *give;
 
@@ -178,12 +183,12 @@ static bool send_offer(struct twi_outbox *outbox, struct tow_op *op)
 	give = twi_container_of(entry, struct twi_ofi_give, link);
 	describe_where(peer, op, give, &where);
 	twi_ofi_where_put(payload, &where);
-	if (twi_outbox_sum(outbox, op, &packet.checksum))
+	if (twi_outbox_sum_offer(outbox, op, &packet.checksum))
 		packet.flags = TWI_OFI_CHECKSUM;
 	/* Before anybody can read it: the offer stands. */
 	*give->cell = where.cell;
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!twi_ofi_send_packet(peer, &packet, payload, NULL, false)) {
+	if (!twi_ofi_send_packet(peer, &packet, &load, false)) {
 		*give->cell = 0;
 		return false;
 	}
@@ -216,7 +221,7 @@ void twi_ofi_drain(struct twi_ofi_peer *peer)
 			.type = owed->type, .seq = owed->seq, .tag = owed->tag, .value = owed->value
 		};
 
-		if (!twi_ofi_send_packet(peer, &packet, NULL, NULL, true))
+		if (!twi_ofi_send_packet(peer, &packet, &twi_ofi_no_load, true))
 			break;
 		paid++;
 	}
@@ -370,12 +375,12 @@ static bool push_frags(struct twi_ofi_give *give)
 			.seq = op->seq,
 			.value = op->moved,
 		};
+		const struct twi_ofi_load load = { .data = (const uint8_t *)op->data + op->moved,
+						   .op = op };
 
 		if (!readable_piece(peer, op, packet.payload_bytes))
 			return false;
-		if (peer->owed_count > 0 ||
-		    !twi_ofi_send_packet(peer, &packet, (const uint8_t *)op->data + op->moved, op,
-					 false))
+		if (peer->owed_count > 0 || !twi_ofi_send_packet(peer, &packet, &load, false))
 			return false;
 		op->moved += packet.payload_bytes;
 	}

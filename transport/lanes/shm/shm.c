@@ -212,6 +212,11 @@ static void peer_send(struct tow_peer *base, struct tow_op *op)
 	twi_outbox_send(&shm_peer(base)->outbox, op);
 }
 
+static bool peer_send_at_once(struct tow_peer *base, struct twi_outbound *out)
+{
+	return twi_outbox_at_once(&shm_peer(base)->outbox, out);
+}
+
 static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, bool force)
 {
 	if (op->kind == TWI_OP_SEND)
@@ -468,6 +473,7 @@ const struct twi_lane_ops twi_lane_shm = {
 	.connect = twi_shm_connect,
 	.connect_abort = twi_shm_connect_abort,
 	.send = peer_send,
+	.send_at_once = peer_send_at_once,
 	.recv = twi_shm_recv,
 	.look_again = twi_shm_look_again,
 	.abort = peer_abort,

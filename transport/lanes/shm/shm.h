@@ -218,9 +218,16 @@ int twi_shm_socket_read(struct twi_shm_peer *peer);
 bool twi_shm_announce(struct twi_shm_peer *peer, uint32_t extent);
 void twi_shm_peer_up(struct twi_shm_peer *peer);
 
-/* shm_stamp.c: the type of op's slot, with what that carries beside the message. */
+/*
+ * shm_stamp.c: the type of a slot, with the checksum of the payload in it, or of a small message
+ * the time that it was sent, where that is looked at: by the kernel's clock, for each process has
+ * its own scale of the fast one. There is room for one of them; while everything is recorded that
+ * is the time.
+ */
 unsigned twi_shm_stamp(struct twi_shm_peer *peer, struct twi_shm_slot *slot,
-		       const struct tow_op *op, enum twi_shm_type type);
+		       const struct twi_outbound *out, enum twi_shm_type type);
+unsigned twi_shm_stamp_offer(const struct twi_shm_peer *peer, struct twi_shm_slot *slot,
+			     const struct tow_op *op, enum twi_shm_type type);
 
 /* shm_send.c, shm_recv.c, shm_copy.c: messages. */
 extern const struct twi_inbox_ops twi_shm_inbox;

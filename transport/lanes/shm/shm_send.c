@@ -54,33 +54,34 @@ void twi_shm_say(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
 
 /* --- small messages --- */
 
-static bool put_small(struct twi_outbox *outbox, struct tow_op *op)
+static bool put_small(struct twi_outbox *outbox, const struct twi_outbound *out)
 {
 	struct twi_shm_peer *peer = peer_of(outbox);
 	const struct twi_engine *engine = peer->base.engine;
 	struct twi_shm_slot *slot = twi_shm_slot_room(&peer->out);
-	uint32_t bytes = (uint32_t)op->bytes;
+	uint32_t bytes = (uint32_t)out->bytes;
 	uint64_t where;
 
 	if (twi_unlikely(slot == NULL))
 		return false;
 	if (bytes <= TWI_SHM_INLINE) {
-		twi_path_copy_small(engine, op->space, slot->data, op->data, bytes);
+		twi_path_copy_small(engine, out->space, slot->data, out->data, bytes);
 	} else {
 		where = twi_shm_area_room(&peer->out, bytes);
 		if (where == UINT64_MAX)
 			return false;
-		twi_path_copy_small(engine, op->space, peer->out.box.area + where, op->data, bytes);
+		twi_path_copy_small(engine, out->space, peer->out.box.area + where, out->data,
+				    bytes);
 		atomic_store_explicit(&slot->bytes, bytes, memory_order_relaxed);
 		atomic_store_explicit(&slot->where, where, memory_order_relaxed);
 	}
-	atomic_store_explicit(&slot->tag, op->tag, memory_order_relaxed);
+	atomic_store_explicit(&slot->tag, out->tag, memory_order_relaxed);
 	if (bytes <= TWI_SHM_INLINE)
-		twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, op, TWI_SHM_INLINED),
-				 op->space, (uint16_t)bytes);
+		twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, out, TWI_SHM_INLINED),
+				 out->space, (uint16_t)bytes);
 	else
-		twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, op, TWI_SHM_IN_AREA),
-				 op->space, 0);
+		twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, out, TWI_SHM_IN_AREA),
+				 out->space, 0);
 	twi_shm_wrote(peer);
 	return true;
 }
@@ -181,7 +182,7 @@ static bool put_offer(struct twi_outbox *outbox, struct tow_op *op)
 			      memory_order_relaxed);
 	atomic_store_explicit(&slot->more, (uint64_t)offer->generation << 32 | extent,
 			      memory_order_relaxed);
-	twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, op, type), op->space,
+	twi_shm_slot_put(&peer->out, slot, twi_shm_stamp_offer(peer, slot, op, type), op->space,
 			 (uint16_t)op->moved);
 	twi_shm_wrote(peer);
 	return true;

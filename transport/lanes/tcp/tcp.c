@@ -140,6 +140,14 @@ static void peer_send(struct tow_peer *base, struct tow_op *op)
 	kick_peer(tcp_peer(base), start_ns);
 }
 
+static bool peer_send_at_once(struct tow_peer *base, struct twi_outbound *out)
+{
+	if (!twi_outbox_at_once(&twi_session_of(base)->outbox, out))
+		return false;
+	kick_peer(tcp_peer(base), out->start_ns);
+	return true;
+}
+
 static void peer_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
 {
 	twi_session_look_again(twi_session_of(base), tag, space);
@@ -356,6 +364,7 @@ const struct twi_lane_ops twi_lane_tcp = {
 	.connect = twi_tcp_dial,
 	.connect_abort = twi_tcp_dial_abort,
 	.send = peer_send,
+	.send_at_once = peer_send_at_once,
 	.recv = peer_recv,
 	.look_again = peer_look_again,
 	.abort = peer_abort,

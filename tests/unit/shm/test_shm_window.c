@@ -161,13 +161,13 @@ static void test_lazy(void **state)
 	int fds = twt_fd_count(), maps = pool_maps();
 
 	(void)state;
-	assert_true(twt_shm_inside(1)->shared->window_fds[0] >= 0);
+	assert_true(twt_shm_inside(1)->shared->extents[0]->window_fd >= 0);
 	in = across(0, memory, PIECE, false);
 	assert_int_equal(pool_maps(), maps);
 	out = across(0, memory, PIECE, true);
 	assert_int_equal(pool_maps(), maps + 1);
 	assert_int_equal(twt_fd_count(), fds - 1);
-	assert_int_equal(twt_shm_inside(1)->shared->window_fds[0], -1);
+	assert_int_equal(twt_shm_inside(1)->shared->extents[0]->window_fd, -1);
 	assert_ptr_equal(across(0, memory, PIECE, true), out);
 	assert_int_equal(pool_maps(), maps + 1);
 	assert_true(can_write(out));
@@ -237,7 +237,7 @@ static void test_read_only(void **state)
 		assert_non_null(
 			strstr(tow_error_message(), reader == !i ? "shm_peer_writes is 0 here"
 								 : "shm_peer_writes is 0 there"));
-		assert_int_equal(twt_shm_inside(i)->shared->window_fds[0], -1);
+		assert_int_equal(twt_shm_inside(i)->shared->extents[0]->window_fd, -1);
 		TWT_OK(tow_free(twt_shm.runtime[i], memory));
 	}
 }
@@ -316,7 +316,7 @@ static void test_liar_sealed(void **state)
 /* Whoever has our descriptor cannot seal the pool against others. */
 static void test_seals(void **state)
 {
-	int fd = twt_shm_inside(1)->shared->window_fds[0];
+	int fd = twt_shm_inside(1)->shared->extents[0]->window_fd;
 
 	(void)state;
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW), -1);
@@ -327,7 +327,7 @@ static void test_seals(void **state)
 /* A window that cannot be mapped now can be later. */
 static void test_no_room(void **state)
 {
-	int *fd = &twt_shm_inside(1)->shared->window_fds[0], kept = *fd;
+	int *fd = &twt_shm_inside(1)->shared->extents[0]->window_fd, kept = *fd;
 	struct rlimit old, none = { .rlim_cur = 1 << 20 };
 
 	(void)state;

@@ -185,6 +185,7 @@ static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
 	twi_list_init(&lane->handshakes);
 	twi_list_init(&lane->up);
 	twi_list_init(&lane->links);
+	twi_list_init(&lane->extents);
 	lane->barriers = join_barriers();
 	*lane_out = &lane->base;
 	return TOW_OK;

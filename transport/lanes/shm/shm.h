@@ -164,6 +164,7 @@ struct twi_shm_watch_slot {
 struct twi_shm_lane {
 	struct twi_lane base;
 	struct twi_list handshakes, up, links;
+	struct twi_list extents; /* of other processes' pools (shm_extent.h) */
 	uint32_t handshake_count;
 	struct twi_shm_watch_slot *slots;
 	uint32_t slot_count;

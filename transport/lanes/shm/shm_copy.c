@@ -58,7 +58,8 @@ int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *
 				 peer->base.address);
 	if (!can_write(peer, incoming))
 		return TOW_OK;
-	copy_pool(peer, incoming, (uint8_t *)peer->shared->extents[remark->extent] + remark->where,
+	copy_pool(peer, incoming,
+		  (uint8_t *)peer->shared->extents[remark->extent]->base + remark->where,
 		  remark->bytes);
 	if (incoming->copied == incoming->arrival.bytes)
 		twi_shm_commit(peer, incoming);
@@ -100,8 +101,8 @@ static uint64_t copy_some(struct twi_shm_peer *peer, struct twi_shm_incoming *in
 		if (!can_write(peer, incoming))
 			return bytes;
 		copy_pool(peer, incoming,
-			  (uint8_t *)peer->shared->extents[incoming->extent] + incoming->where +
-				  incoming->copied,
+			  (uint8_t *)peer->shared->extents[incoming->extent]->base +
+				  incoming->where + incoming->copied,
 			  bytes);
 	} else if (!copy_remote(peer, incoming, bytes)) {
 		uint64_t left = twi_min(incoming->arrival.bytes - incoming->copied, bytes);

@@ -357,7 +357,8 @@ static int take_extent(struct twi_shm_peer *peer, struct arrival *in)
 	if (in->fd_count != 1 || packet->index != peer->shared->extent_count ||
 	    peer->shared->theirs == NULL)
 		return twi_error(TOW_EPROTOCOL, "peer %s: bad EXTENT", peer->base.address);
-	status = twi_shm_link_extent(peer->shared, in->fds[0], packet->bytes);
+	status = twi_shm_link_extent(peer->shared, &twi_shm_lane_of(peer->base.engine)->extents,
+				     in->fds[0], packet->bytes);
 	peer->limits.extent_count = peer->shared->extent_count;
 	if (status == TOW_OK && peer->writes)
 		status = twi_shm_window_take(peer, &in->fds[0]);

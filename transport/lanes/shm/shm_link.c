@@ -1,10 +1,8 @@
 /*
- * shm_link.c - the mappings of a link: made, checked, counted. See shm.h.
+ * shm_link.c - the mappings of a link: made and counted. See shm.h.
  *
- * A descriptor from the other side is mapped only when its file cannot shrink any more (a file that
- * does under a mapping ends the reader with SIGBUS) and is as large as was said. The lane maps the
- * other side's pool for reading, so that a stray write of it faults; with shm_peer_writes 0 our
- * pool goes out as a descriptor opened for reading, so that it cannot be mapped otherwise.
+ * With shm_peer_writes 0 our pool goes out as a descriptor opened for reading, so that it cannot be
+ * mapped otherwise.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,10 +14,6 @@
 
 #include "diag/base/error.h"
 #include "transport/lanes/shm/shm.h"
-
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#endif
 
 static int make_file(uint64_t bytes, int *fd_out)
 {
@@ -40,19 +34,6 @@ static int make_file(uint64_t bytes, int *fd_out)
 	return TOW_OK;
 }
 
-static int map_file(int fd, uint64_t bytes, bool writable, void **out)
-{
-	void *at = mmap(NULL, bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
-
-	if (at == MAP_FAILED)
-		return twi_error_errno(errno == EPERM || errno == EACCES ? TOW_EPERM : TOW_ENOMEM,
-				       errno, "mmap of %llu shared bytes",
-				       (unsigned long long)bytes);
-	madvise(at, bytes, MADV_DONTFORK);
-	*out = at;
-	return TOW_OK;
-}
-
 int twi_shm_link_create(struct twi_shm_lane *lane, const struct twi_shm_shape *shape,
 			struct twi_shm_link **out, int *fd_out)
 {
@@ -64,7 +45,7 @@ int twi_shm_link_create(struct twi_shm_lane *lane, const struct twi_shm_shape *s
 	shared->mine_bytes = twi_shm_box_bytes(shape);
 	status = make_file(shared->mine_bytes, fd_out);
 	if (status == TOW_OK) {
-		status = map_file(*fd_out, shared->mine_bytes, true, &shared->mine);
+		status = twi_shm_map(*fd_out, shared->mine_bytes, true, &shared->mine);
 		if (status < 0)
 			close(*fd_out);
 	}
@@ -85,38 +66,13 @@ void twi_shm_link_release(struct twi_shm_link *shared)
 	munmap(shared->mine, shared->mine_bytes);
 	if (shared->theirs != NULL)
 		munmap(shared->theirs, shared->theirs_bytes);
-	for (uint32_t i = 0; i < shared->extent_count; i++) {
-		if (shared->extents[i] != NULL)
-			munmap(shared->extents[i], shared->extent_bytes[i]);
-	}
-	twi_shm_window_drop(shared);
+	for (uint32_t i = 0; i < shared->extent_count; i++)
+		twi_shm_extent_put(shared->extents[i]);
 	twi_list_remove(&shared->link);
 	free(shared);
 }
 
-/* TOW_OK when the file behind `fd` has `bytes` and will have them as long as it is. */
-static int check_file(int fd, uint64_t bytes)
-{
-	struct stat st;
-	int seals = fcntl(fd, F_GET_SEALS);
-
-	if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-		return twi_error(TOW_EPROTOCOL, "a descriptor of a peer's memory is no memfd that "
-						"is sealed against shrinking");
-	if (fstat(fd, &st) != 0 || st.st_size < 0 || (uint64_t)st.st_size != bytes)
-		return twi_error(TOW_EPROTOCOL, "a peer's memory has %lld bytes, not %llu",
-				 (long long)st.st_size, (unsigned long long)bytes);
-	return TOW_OK;
-}
-
-int twi_shm_map(int fd, uint64_t bytes, bool writable, void **out)
-{
-	int status = check_file(fd, bytes);
-
-	return status < 0 ? status : map_file(fd, bytes, writable, out);
-}
-
-int twi_shm_link_extent(struct twi_shm_link *shared, int fd, uint64_t bytes)
+int twi_shm_link_extent(struct twi_shm_link *shared, struct twi_list *known, int fd, uint64_t bytes)
 {
 	uint32_t index = shared->extent_count;
 	int status;
@@ -126,14 +82,10 @@ int twi_shm_link_extent(struct twi_shm_link *shared, int fd, uint64_t bytes)
 				 "a peer announces %u extents, the last of %llu "
 				 "bytes",
 				 index + 1, (unsigned long long)bytes);
-	status = twi_shm_map(fd, bytes, false, &shared->extents[index]);
+	status = twi_shm_extent_get(known, fd, bytes, &shared->extents[index]);
 	if (status < 0)
 		return status;
-	/* The page tables are filled before the first message; where that fails, by it. */
-	if (bytes <= TWI_SHM_POPULATE_MAX)
-		(void)madvise(shared->extents[index], bytes, MADV_POPULATE_READ);
 	shared->extent_bytes[index] = bytes;
-	shared->window_fds[index] = -1;
 	shared->extent_count++;
 	return TOW_OK;
 }

@@ -1,6 +1,6 @@
 /*
- * shm_link.h - the mappings of a link: two boxes (shm_ring.h), the other side's extents for
- * reading, and once more, at the first use, for writing (shm_window.h). Counted: views that are
+ * shm_link.h - the mappings of a link: two boxes (shm_ring.h) of its own, and the other side's
+ * extents, which all links to that process have in common (shm_extent.h). Counted: views that are
  * out, and groups, hold it beyond its peer. Who calls holds the engine.
  */
 #ifndef TWI_SHM_LINK_H
@@ -12,6 +12,7 @@
 #include <internal/list.h>
 
 #include "memreg/pool/pool.h"
+#include "transport/lanes/shm/shm_extent.h"
 #include "transport/lanes/shm/shm_ring.h"
 
 struct twi_shm_lane;
@@ -24,25 +25,21 @@ struct twi_shm_link {
 	void *mine, *theirs;
 	uint64_t mine_bytes, theirs_bytes;
 	uint32_t extent_count;
-	void *extents[TWI_EXTENTS_MAX];
+	struct twi_shm_extent *extents[TWI_EXTENTS_MAX];
 	uint64_t extent_bytes[TWI_EXTENTS_MAX];
-	/* shm_window.c: the same extents once more, to be written; made at the first use. */
-	void *windows[TWI_EXTENTS_MAX];
-	int window_fds[TWI_EXTENTS_MAX]; /* what they are made of, until then; -1: of nothing */
 };
 
 int twi_shm_link_create(struct twi_shm_lane *lane, const struct twi_shm_shape *shape,
 			struct twi_shm_link **out, int *fd_out);
 void twi_shm_link_release(struct twi_shm_link *shared);
-/* Checks and maps a descriptor from the other side, which stays the caller's. */
-int twi_shm_map(int fd, uint64_t bytes, bool writable, void **out);
-int twi_shm_link_extent(struct twi_shm_link *shared, int fd, uint64_t bytes);
+/* The next extent of the other side; `known`: all that the lane has mapped. */
+int twi_shm_link_extent(struct twi_shm_link *shared, struct twi_list *known, int fd,
+			uint64_t bytes);
 /* A descriptor of the pool's extent to be given away: one that can only be read through, or not. */
 int twi_shm_extent_fd(const struct twi_extent *extent, bool writable);
 
 /* shm_window.c: the descriptor of the link's newest extent must be one to write through, and is
  * kept (*fd is -1 then) when this side writes, too. TOW_OK, TOW_EPROTOCOL. */
 int twi_shm_window_take(struct twi_shm_peer *peer, int *fd);
-void twi_shm_window_drop(struct twi_shm_link *shared);
 
 #endif

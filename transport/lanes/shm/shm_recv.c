@@ -87,7 +87,7 @@ static void hand_view(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 	if (twi_unlikely(incoming->summed) &&
 	    !twi_inbox_same_sum(
 		    &peer->inbox, incoming->told,
-		    twi_checksum(0, (uint8_t *)shared->extents[extent] + where, bytes))) {
+		    twi_checksum(0, (uint8_t *)shared->extents[extent]->base + where, bytes))) {
 		spoil_offer(peer, incoming, op);
 		return;
 	}
@@ -95,7 +95,7 @@ static void hand_view(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 		twi_shm_gone(peer, incoming, op);
 		return;
 	}
-	op->data = (uint8_t *)shared->extents[extent] + where;
+	op->data = (uint8_t *)shared->extents[extent]->base + where;
 	op->bytes = bytes;
 	op->moved = handle;
 	op->view_state = shared;

@@ -4,22 +4,17 @@
  * To be read, an extent is in the lane's own mapping, which cannot be written. To be written it is
  * mapped once more, out of the descriptor that came with its announcement, and that descriptor is
  * closed. So a runtime that runs no collective has no mapping that a stray write of its could pass
- * through, and one that does has at most TWI_EXTENTS_MAX descriptors for each peer.
+ * through, and one that does has at most TWI_EXTENTS_MAX descriptors for each process.
  */
 #include "transport/lanes/shm/shm_window.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "diag/base/error.h"
 #include "transport/lanes/shm/shm.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
-#endif
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
 #endif
 
 static struct twi_shm_peer *shm_peer(const struct tow_peer *peer)
@@ -55,6 +50,7 @@ static bool window_expose(struct tow_peer *base, const void *memory, uint64_t by
 int twi_shm_window_take(struct twi_shm_peer *peer, int *fd)
 {
 	struct twi_shm_link *shared = peer->shared;
+	struct twi_shm_extent *extent;
 	int flags = fcntl(*fd, F_GETFL), seals = fcntl(*fd, F_GET_SEALS);
 
 	if (flags < 0 || (flags & O_ACCMODE) != O_RDWR)
@@ -67,41 +63,11 @@ int twi_shm_window_take(struct twi_shm_peer *peer, int *fd)
 				 "peer %s: its pool was to be written, and its extent %u is sealed "
 				 "against it",
 				 peer->base.address, shared->extent_count - 1);
-	if (!peer->writable)
+	extent = shared->extents[shared->extent_count - 1];
+	if (!peer->writable || extent->window != NULL || extent->window_fd >= 0)
 		return TOW_OK;
-	shared->window_fds[shared->extent_count - 1] = *fd;
+	extent->window_fd = *fd;
 	*fd = -1;
-	return TOW_OK;
-}
-
-void twi_shm_window_drop(struct twi_shm_link *shared)
-{
-	for (uint32_t i = 0; i < shared->extent_count; i++) {
-		if (shared->windows[i] != NULL)
-			munmap(shared->windows[i], shared->extent_bytes[i]);
-		if (shared->window_fds[i] >= 0)
-			close(shared->window_fds[i]);
-	}
-}
-
-/*
- * The pages are there, as their owner has faulted them in, so only the page tables are filled. They
- * are filled as if for reading, with entries that can be written all the same, because nobody
- * counts the dirty pages of a memfd: MADV_POPULATE_WRITE does the same page by page in 2.5 times
- * the time (256 MiB: 140 ms against 56, 190 with the first writes). Where it fails the writes do
- * it.
- */
-static int open_window(struct twi_shm_link *shared, uint32_t extent)
-{
-	uint64_t bytes = shared->extent_bytes[extent];
-	int status = twi_shm_map(shared->window_fds[extent], bytes, true, &shared->windows[extent]);
-
-	if (status < 0)
-		return status;
-	if (bytes <= TWI_SHM_POPULATE_MAX)
-		(void)madvise(shared->windows[extent], bytes, MADV_POPULATE_READ);
-	close(shared->window_fds[extent]);
-	shared->window_fds[extent] = -1;
 	return TOW_OK;
 }
 
@@ -137,20 +103,20 @@ static int find_window(struct twi_shm_peer *peer, uint32_t extent, uint64_t offs
 				 "%llu",
 				 peer->base.address, (unsigned long long)bytes,
 				 (unsigned long long)offset, extent, (unsigned long long)limit);
-	if (!write || shared->windows[extent] != NULL)
+	if (!write)
 		return TOW_OK;
 	if (!peer->writable)
 		return twi_error(TOW_EPERM,
 				 "peer %s: its pool may not be written: shm_peer_writes is 0 %s",
 				 peer->base.address, peer->writes ? "here" : "there");
-	return open_window(shared, extent);
+	return twi_shm_extent_open(shared->extents[extent]);
 }
 
 static void *window_at(struct tow_peer *base, uint32_t extent, uint64_t offset, uint64_t bytes,
 		       bool write, int *status_out)
 {
 	struct twi_shm_peer *peer = shm_peer(base);
-	struct twi_shm_link *shared = peer->shared;
+	const struct twi_shm_extent *found;
 
 	if (twi_unlikely(!window_up(base))) {
 		*status_out = peer->base.ended != 0 ? twi_error(peer->base.ended, "peer %s is lost",
@@ -161,7 +127,8 @@ static void *window_at(struct tow_peer *base, uint32_t extent, uint64_t offset, 
 	*status_out = find_window(peer, extent, offset, bytes, write);
 	if (*status_out != TOW_OK)
 		return NULL;
-	return (uint8_t *)(write ? shared->windows[extent] : shared->extents[extent]) + offset;
+	found = peer->shared->extents[extent];
+	return (uint8_t *)(write ? found->window : found->base) + offset;
 }
 
 static struct twi_window_hold *window_hold(struct tow_peer *peer)

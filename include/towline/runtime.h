@@ -127,6 +127,7 @@ struct tow_options {
 	/* Called with each line of the log that is shown; NULL: none (tow_log_callback). */
 	tow_log_callback log_callback;
 	void *log_user;
+	int64_t shm_polled_peers; /* connections over shm that are polled though they are quiet */
 };
 
 /* The initial value of struct tow_options. */
@@ -166,7 +167,8 @@ struct tow_options {
 			TOW_MEMBER(flight_files, -1), TOW_MEMBER(premap_progress, NULL),           \
 			TOW_MEMBER(premap_progress_user, NULL), TOW_MEMBER(poller, NULL),          \
 			TOW_MEMBER(log, NULL), TOW_MEMBER(log_wait_ns, -1),                        \
-			TOW_MEMBER(log_callback, NULL), TOW_MEMBER(log_user, NULL)                 \
+			TOW_MEMBER(log_callback, NULL), TOW_MEMBER(log_user, NULL),                \
+			TOW_MEMBER(shm_polled_peers, -1)                                           \
 	}
 
 /*

@@ -14,11 +14,9 @@
 #include "transport/lanes/shm/shm_window.h"
 #include "transport/message/waiting.h"
 
-#include <linux/membarrier.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "diag/base/error.h"
@@ -112,9 +110,11 @@ static void let_go(struct twi_shm_peer *peer, int status)
 {
 	struct twi_shm_lane *lane = twi_shm_lane_of(peer->base.engine);
 
+	twi_shm_wake(peer);
 	peer->stage = TWI_SHM_LOST;
 	twi_peer_ended(&peer->base, status);
 	twi_list_remove(&peer->link);
+	lane->up_count--;
 	twi_shm_watch_close(lane, &peer->socket);
 	twi_shm_send_fail(peer, status);
 	twi_shm_recv_fail(peer, status);
@@ -162,18 +162,6 @@ void twi_shm_peer_free(struct twi_shm_peer *peer)
 	twi_peer_free(&peer->base);
 }
 
-static long membarrier_call(int command)
-{
-	return syscall(SYS_membarrier, command, 0, 0);
-}
-
-/* Tried once: what works now will when it is needed. */
-static bool join_barriers(void)
-{
-	return membarrier_call(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0 &&
-	       membarrier_call(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0;
-}
-
 static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
 {
 	struct twi_shm_lane *lane = calloc(1, sizeof(*lane));
@@ -184,9 +172,10 @@ static int lane_open(struct twi_engine *engine, struct twi_lane **lane_out)
 	lane->base.engine = engine;
 	twi_list_init(&lane->handshakes);
 	twi_list_init(&lane->up);
+	twi_list_init(&lane->idle);
 	twi_list_init(&lane->links);
 	twi_list_init(&lane->extents);
-	lane->barriers = join_barriers();
+	lane->barriers = twi_shm_barriers_join();
 	*lane_out = &lane->base;
 	return TOW_OK;
 }
@@ -266,6 +255,7 @@ static void socket_event(struct twi_shm_lane *lane, struct twi_shm_peer *peer)
 	int status = twi_shm_socket_read(peer);
 
 	if (status >= 0) {
+		twi_shm_wake(peer);
 		twi_shm_watch_arm(lane, &peer->socket);
 	} else if (peer->stage == TWI_SHM_UP) {
 		socket_ended(peer, status);
@@ -294,43 +284,12 @@ static void lane_completed(struct twi_lane *base, uint64_t user_data, int res, u
 		socket_event(lane, twi_container_of(watch, struct twi_shm_peer, socket));
 }
 
-/* Somebody is about to sleep: whoever writes from now on rings. */
-static void lane_doze(struct twi_shm_lane *lane)
-{
-	struct twi_list *pos, *next;
-	bool news = false;
-
-	twi_list_for_each_safe (pos, next, &lane->up) {
-		struct twi_shm_peer *peer = twi_container_of(pos, struct twi_shm_peer, link);
-		_Atomic uint32_t *asleep = &peer->out.box.head->asleep;
-
-		if (atomic_load_explicit(asleep, memory_order_relaxed) == 1)
-			continue; /* since an earlier barrier: what came after it has rung */
-		atomic_store_explicit(asleep, 1, memory_order_relaxed);
-		news = true;
-	}
-	if (!news)
-		return;
-	/* seq_cst: pairs with the fence in twi_shm_wrote */
-	atomic_thread_fence(memory_order_seq_cst);
-	if (lane->barriers)
-		(void)membarrier_call(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
-}
-
-/* Whether there is something to do for this peer that no descriptor will tell of. */
-static bool peer_ready(struct twi_shm_peer *peer)
-{
-	return (!peer->stalled && twi_shm_slot_peek(&peer->in) != 0) ||
-	       (peer->expecting > 0 && twi_shm_note_there(&peer->notes_in)) ||
-	       !twi_list_empty(&peer->copying) || twi_shm_send_ready(peer);
-}
-
 static bool any_ready(struct twi_shm_lane *lane)
 {
 	struct twi_list *pos, *next;
 
 	twi_list_for_each_safe (pos, next, &lane->up) {
-		if (peer_ready(twi_container_of(pos, struct twi_shm_peer, link)))
+		if (twi_shm_peer_ready(twi_container_of(pos, struct twi_shm_peer, link)))
 			return true;
 	}
 	return false;
@@ -346,6 +305,8 @@ static unsigned peer_progress(struct twi_shm_peer *peer)
 		events += twi_shm_take_notes(peer);
 	if (peer->busy && peer->stage == TWI_SHM_UP)
 		events += twi_shm_work(peer);
+	if (events > 0)
+		peer->moved = true;
 	return events;
 }
 
@@ -357,19 +318,20 @@ static unsigned lane_progress(struct twi_lane *base)
 
 	twi_list_for_each_safe (pos, next, &lane->up)
 		events += peer_progress(twi_container_of(pos, struct twi_shm_peer, link));
+	twi_shm_sweep(lane);
 	if (twi_unlikely(lane->handshake_count > 0))
 		twi_shm_handshake_expire(lane, twi_engine_now(base->engine));
 	/* The thread of a tow_fd may go and poll it: from here on it is asleep. What has come till
 	 * now makes deadline_ns say so when the engine is given back. */
 	if (twi_unlikely(atomic_load_explicit(&base->engine->watchers, memory_order_relaxed) > 0))
-		lane_doze(lane);
+		twi_shm_doze(lane);
 	return events;
 }
 
 static void lane_flush(struct twi_lane *base, bool acks_too)
 {
 	if (acks_too)
-		lane_doze((struct twi_shm_lane *)(void *)base);
+		twi_shm_doze((struct twi_shm_lane *)(void *)base);
 }
 
 static uint64_t lane_deadline(struct twi_lane *base)
@@ -451,6 +413,7 @@ static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 	twi_emit_u64(emit, "unexpected_bytes", peer->inbox.kept_bytes);
 	twi_emit_u64(emit, "offers_open", peer->offer_count);
 	twi_emit_bool(emit, "stalled", peer->stalled);
+	twi_emit_bool(emit, "polled", !peer->idle);
 	twi_emit_str(emit, "memory_outside_pool",
 		     peer->remote_mine ? "read by the peer with process_vm_readv"
 				       : "staged: the peer may not read this process's memory");

@@ -112,7 +112,7 @@ enum twi_shm_stage {
 
 struct twi_shm_peer {
 	struct tow_peer base;
-	struct twi_list link; /* on lane->handshakes, then on lane->up; lost: on none */
+	struct twi_list link; /* on lane->handshakes, then on up or idle; lost: on none */
 	struct twi_shm_watch socket;
 	uint8_t stage;
 	bool fenced;        /* writes need a fence before the look at `asleep` */
@@ -121,6 +121,8 @@ struct twi_shm_peer {
 	bool writes;        /* the other side's extents come as descriptors that can be written */
 	bool writable;      /* both sides may write to each other's pool */
 	bool busy;          /* there is more to do than to look at the rings */
+	bool idle;          /* on lane->idle */
+	bool moved;         /* something came or went since the last sweep */
 	pid_t pid;          /* of the other side; 0: not to be seen from here */
 	struct twi_shm_link *shared;
 	struct twi_shm_out out;
@@ -164,6 +166,9 @@ struct twi_shm_watch_slot {
 struct twi_shm_lane {
 	struct twi_lane base;
 	struct twi_list handshakes, up, links;
+	struct twi_list idle; /* up, and quiet: they ring (shm_idle.c) */
+	uint32_t up_count, turns;
+	uint64_t swept_ns;
 	struct twi_list extents; /* of other processes' pools (shm_extent.h) */
 	uint32_t handshake_count;
 	struct twi_shm_watch_slot *slots;
@@ -200,6 +205,18 @@ static inline void twi_shm_wrote(struct twi_shm_peer *peer)
 			 0))
 		twi_shm_ring_bell(peer);
 }
+
+/*
+ * shm_idle.c. Doze: somebody is about to sleep: whoever writes from now on rings. Sweep: once in
+ * every turn of the poll. Ready: there is something to do that no descriptor will tell of. Wake: a
+ * connection that was idle is polled again. join: membarrier is to be had; what works once will
+ * when it is needed.
+ */
+void twi_shm_doze(struct twi_shm_lane *lane);
+void twi_shm_sweep(struct twi_shm_lane *lane);
+bool twi_shm_peer_ready(struct twi_shm_peer *peer);
+void twi_shm_wake(struct twi_shm_peer *peer);
+bool twi_shm_barriers_join(void);
 
 /* shm_dial.c: names, the socket, the handshake. */
 int twi_shm_endpoint_open(struct twi_lane *base, const char *name, struct tow_endpoint **out);

@@ -390,6 +390,8 @@ void twi_shm_peer_up(struct twi_shm_peer *peer)
 	twi_list_remove(&peer->link);
 	lane->handshake_count--;
 	twi_list_push_back(&lane->up, &peer->link);
+	lane->up_count++;
+	peer->moved = true;
 	twi_count(engine->diag, TWI_C_peers_connected, 1);
 	twi_log(engine->diag, 3, "peer %s is up; its other memory is %s", peer->base.address,
 		peer->remote_theirs ? "read by process_vm_readv" : "staged");

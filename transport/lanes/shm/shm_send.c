@@ -38,6 +38,7 @@ int twi_shm_traffic_init(struct twi_shm_peer *peer)
 void twi_shm_busy(struct twi_shm_peer *peer)
 {
 	peer->busy = true;
+	twi_shm_wake(peer);
 	peer->base.engine->armed_since_enter = true; /* a sleeper moves it */
 }
 

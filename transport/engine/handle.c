@@ -54,6 +54,13 @@ static void init_once(void)
 	pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
 }
 
+/* Zeros, of which no page is there before it is touched. */
+static void clear_pages(uint8_t *at, size_t bytes)
+{
+	if (bytes > 0 && madvise(at, bytes, MADV_DONTNEED) != 0)
+		memset(at, 0, bytes); /* locked by its process */
+}
+
 void *twi_handle_alloc(enum twi_handle_kind kind, size_t bytes)
 {
 	struct twi_handle *handle;
@@ -64,7 +71,8 @@ void *twi_handle_alloc(enum twi_handle_kind kind, size_t bytes)
 	handle = aligned_alloc(page_bytes, bytes);
 	if (handle == NULL)
 		return NULL;
-	memset(handle, 0, bytes);
+	memset(handle, 0, page_bytes);
+	clear_pages((uint8_t *)handle + page_bytes, bytes - page_bytes);
 	twi_list_init(&handle->link);
 	handle->bytes = bytes;
 	atomic_store_explicit(&handle->word, number << 8 | kind, memory_order_relaxed);
@@ -80,10 +88,8 @@ void twi_handle_close(struct twi_handle *handle)
 static void hollow_handle(struct twi_handle *handle)
 {
 	uint8_t *at = (uint8_t *)handle;
-	size_t tail = handle->bytes - page_bytes;
 
-	if (tail > 0 && madvise(at + page_bytes, tail, MADV_DONTNEED) != 0)
-		memset(at + page_bytes, 0, tail); /* locked by its process */
+	clear_pages(at + page_bytes, handle->bytes - page_bytes);
 	memset(at + TWI_HANDLE_LINE_BYTES, 0, page_bytes - TWI_HANDLE_LINE_BYTES);
 	ASAN_POISON_MEMORY_REGION(at + TWI_HANDLE_LINE_BYTES,
 				  handle->bytes - TWI_HANDLE_LINE_BYTES);

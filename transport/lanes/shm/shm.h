@@ -134,13 +134,12 @@ struct twi_shm_peer {
 	bool stalled;       /* unexpected messages have used the credit: the ring is not read */
 	struct twi_inbox inbox;
 	struct twi_outbox outbox;
-	struct twi_list copying; /* incoming, matched, to be copied by this side */
-	struct twi_list staging; /* offers that go in pieces */
-	struct twi_list revoked; /* offers whose withdrawal is still to be said */
-	struct twi_shm_offer offers[TWI_SHM_OFFERS];
-	uint16_t offer_free; /* index + 1 */
+	struct twi_list copying;             /* incoming, matched, to be copied by this side */
+	struct twi_list staging;             /* offers that go in pieces */
+	struct twi_list revoked;             /* offers whose withdrawal is still to be said */
+	uint16_t offer_free;                 /* index + 1 */
+	uint16_t offers_made, incoming_made; /* rows from there on were never touched */
 	uint32_t offer_count;
-	struct twi_shm_incoming incoming[TWI_SHM_OFFERS];
 
 	/* handshake */
 	struct tow_op *dial;
@@ -149,6 +148,10 @@ struct twi_shm_peer {
 	uint32_t extents_expected;
 	char path[108];
 	struct twi_auth auth;
+
+	/* last, as most of it is never touched */
+	struct twi_shm_offer offers[TWI_SHM_OFFERS];
+	struct twi_shm_incoming incoming[TWI_SHM_OFFERS];
 };
 
 struct twi_shm_endpoint {

@@ -232,6 +232,8 @@ static int on_offer(struct twi_shm_peer *peer, const struct twi_shm_message *mes
 		return twi_error(TOW_EPROTOCOL, "peer %s offers number %u twice",
 				 peer->base.address, message->offer);
 	incoming->used = true;
+	peer->incoming_made = twi_max(peer->incoming_made, (uint16_t)(message->offer + 1));
+	twi_list_init(&incoming->link);
 	incoming->wanted = false;
 	incoming->type = (uint8_t)message->type;
 	incoming->where = message->where;

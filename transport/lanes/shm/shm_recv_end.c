@@ -6,7 +6,7 @@
 /* Offers cannot be fetched any more; small messages that are here can still be received. */
 void twi_shm_recv_fail(struct twi_shm_peer *peer, int status)
 {
-	for (unsigned i = 0; i < TWI_SHM_OFFERS; i++) {
+	for (unsigned i = 0; i < peer->incoming_made; i++) {
 		struct twi_shm_incoming *incoming = &peer->incoming[i];
 		struct tow_op *op = incoming->op;
 

@@ -26,12 +26,6 @@ int twi_shm_traffic_init(struct twi_shm_peer *peer)
 	twi_list_init(&peer->copying);
 	twi_list_init(&peer->staging);
 	twi_list_init(&peer->revoked);
-	for (unsigned i = 0; i < TWI_SHM_OFFERS; i++) {
-		twi_list_init(&peer->offers[i].link);
-		twi_list_init(&peer->incoming[i].link);
-		peer->offers[i].next_free = (uint16_t)(i + 1 < TWI_SHM_OFFERS ? i + 2 : 0);
-	}
-	peer->offer_free = 1;
 	return TOW_OK;
 }
 
@@ -89,14 +83,25 @@ static bool put_small(struct twi_outbox *outbox, const struct twi_outbound *out)
 
 /* --- offers --- */
 
+/* Rows are made as they are needed: many peers never offer anything. */
+static bool has_offer(const struct twi_shm_peer *peer)
+{
+	return peer->offer_free != 0 || peer->offers_made < TWI_SHM_OFFERS;
+}
+
 static struct twi_shm_offer *offer_acquire(struct twi_shm_peer *peer)
 {
 	struct twi_shm_offer *offer;
 
-	if (peer->offer_free == 0)
+	if (peer->offer_free != 0) {
+		offer = &peer->offers[peer->offer_free - 1];
+		peer->offer_free = offer->next_free;
+	} else if (peer->offers_made < TWI_SHM_OFFERS) {
+		offer = &peer->offers[peer->offers_made++];
+		twi_list_init(&offer->link);
+	} else {
 		return NULL;
-	offer = &peer->offers[peer->offer_free - 1];
-	peer->offer_free = offer->next_free;
+	}
 	offer->use = TWI_SHM_OPEN;
 	offer->wanted = false;
 	offer->staged = 0;
@@ -484,7 +489,7 @@ bool twi_shm_send_ready(struct twi_shm_peer *peer)
 			room = twi_shm_area_room(&peer->out, (uint32_t)bytes) != UINT64_MAX;
 			peer->out.area_next = before; /* it was only asked */
 		}
-		if (peer->out.broken || (room && (small || peer->offer_free != 0)) ||
+		if (peer->out.broken || (room && (small || has_offer(peer))) ||
 		    (room && !twi_list_empty(&peer->revoked)))
 			return true;
 	}
@@ -494,7 +499,7 @@ bool twi_shm_send_ready(struct twi_shm_peer *peer)
 void twi_shm_send_fail(struct twi_shm_peer *peer, int status)
 {
 	twi_outbox_fail(&peer->outbox, status);
-	for (unsigned i = 0; i < TWI_SHM_OFFERS; i++) {
+	for (unsigned i = 0; i < peer->offers_made; i++) {
 		if (peer->offers[i].use != TWI_SHM_UNUSED)
 			offer_release(peer, &peer->offers[i]);
 	}

@@ -38,14 +38,15 @@ struct tow_queue;
 struct tow_result {
 	size_t size;     /* sizeof(struct tow_result) of the caller */
 	int status;      /* TOW_OK, TOW_COPIED or a failure */
-	uint64_t bytes;  /* payload moved: for a receive the message's length */
+	uint64_t bytes;  /* payload moved: for a receive the message's length, or what had room */
 	uint64_t tag;    /* of the message */
 	uint64_t rpc_id; /* the message's id, the same on both sides of one connection; 0: none */
-	uint64_t latency_ns;   /* from start to completion on this side */
-	struct tow_peer *peer; /* connect, accept: the new peer; else the operation's */
-	void *user;            /* of struct tow_op_options */
-	const void *data;      /* receive: where the message lies; a view: until its release */
-	const char *message;   /* status below TOW_OK: why, until the release; else NULL */
+	uint64_t latency_ns;    /* from start to completion on this side */
+	struct tow_peer *peer;  /* connect, accept: the new peer; else the operation's */
+	void *user;             /* of struct tow_op_options */
+	const void *data;       /* receive: where the message lies; a view: until its release */
+	const char *message;    /* status below TOW_OK: why, until the release; else NULL */
+	uint64_t dropped_bytes; /* of the message, for want of room (TOW_OP_TRUNCATE); else 0 */
 };
 
 /* The initial value of struct tow_result. */
@@ -54,7 +55,8 @@ struct tow_result {
 		TOW_MEMBER(size, sizeof(struct tow_result)), TOW_MEMBER(status, 0),                \
 			TOW_MEMBER(bytes, 0), TOW_MEMBER(tag, 0), TOW_MEMBER(rpc_id, 0),           \
 			TOW_MEMBER(latency_ns, 0), TOW_MEMBER(peer, NULL), TOW_MEMBER(user, NULL), \
-			TOW_MEMBER(data, NULL), TOW_MEMBER(message, NULL)                          \
+			TOW_MEMBER(data, NULL), TOW_MEMBER(message, NULL),                         \
+			TOW_MEMBER(dropped_bytes, 0)                                               \
 	}
 
 /*
@@ -74,9 +76,12 @@ typedef void (*tow_op_callback)(struct tow_op *op, const struct tow_result *resu
  * the memory is the caller's again. That is faster than an operation, and a leave, not an order:
  * the library may give an operation all the same, which is as any other. Without the flag a start
  * that succeeds always gives one. In this version sends make use of it, and other starts do not.
- * TOW_OP_TRUNCATE: a receive takes what fits of a longer message and drops the rest, instead of
- * ending with TOW_ETRUNCATED. It is decided and not built in this version, which refuses it by name
- * with TOW_ENOTSUP (docs/abi.md).
+ *
+ * TOW_OP_TRUNCATE is for receives; every other start refuses it with TOW_EINVAL. The receive takes
+ * what fits of a longer message and drops the rest, instead of ending with TOW_ETRUNCATED: it
+ * completes with TOW_OK, result.bytes is what was put into memory, and result.dropped_bytes the
+ * rest. Its sender completes as if all of it had been received. The checksum of a large message of
+ * which a part is dropped is not compared. A view takes any length, so the flag says nothing there.
  */
 #define TOW_OP_AT_ONCE  1u
 #define TOW_OP_TRUNCATE 2u
@@ -212,7 +217,7 @@ int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint
 /*
  * Starts to receive the next message with `tag` into `data`, of room for `bytes`. A shorter message
  * is legal; result.bytes says how long it was. A longer one ends with TOW_ETRUNCATED and is
- * dropped.
+ * dropped, unless TOW_OP_TRUNCATE is set.
  * Ownership: data stays the caller's, and is the library's to write until completion; *op_out is
  * the caller's until tow_op_release; it may be NULL where options->done is set, and the handle that
  * the callback gets is valid within it alone.

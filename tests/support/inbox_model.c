@@ -66,7 +66,22 @@ void twt_inbox_over(struct twt_asked *recv, int status, uint64_t bytes)
 	recv->at = TWT_OVER;
 	recv->status = status;
 	recv->bytes = bytes;
+	recv->dropped = 0;
 	recv->met = NULL;
+}
+
+void twt_inbox_over_well(struct twt_asked *recv, uint64_t bytes)
+{
+	uint64_t fits = bytes < recv->room ? bytes : recv->room;
+
+	twt_inbox_over(recv, TOW_OK, fits);
+	recv->dropped = bytes - fits;
+}
+
+/* It is longer than the room of the receive, which wants all of it. */
+static bool is_too_long(const struct twt_asked *recv, const struct twt_sent *message)
+{
+	return message->bytes > recv->room && !recv->truncate;
 }
 
 /* All of a small message is there, and this receive has met it. */
@@ -74,11 +89,12 @@ void twt_inbox_deliver(struct twt_asked *recv, struct twt_sent *message)
 {
 	twt_inbox_credit_back(message);
 	message->at = TWT_OVER;
-	twt_inbox_over(recv,
-		       message->bytes > recv->room ? TOW_ETRUNCATED
-		       : message->corrupt          ? TOW_ECORRUPT
-						   : TOW_OK,
-		       message->bytes);
+	if (is_too_long(recv, message))
+		twt_inbox_over(recv, TOW_ETRUNCATED, message->bytes);
+	else if (message->corrupt)
+		twt_inbox_over(recv, TOW_ECORRUPT, message->bytes);
+	else
+		twt_inbox_over_well(recv, message->bytes);
 }
 
 static void model_meet(struct twt_asked *recv, struct twt_sent *message)
@@ -89,7 +105,7 @@ static void model_meet(struct twt_asked *recv, struct twt_sent *message)
 	}
 	if (message->offered)
 		twt_inbox_credit_back(message);
-	if (message->offered && message->bytes > recv->room) {
+	if (message->offered && is_too_long(recv, message)) {
 		message->at = TWT_OVER;
 		twt_inbox_over(recv, TOW_ETRUNCATED, message->bytes);
 		return;

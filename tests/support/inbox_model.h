@@ -33,8 +33,9 @@ struct twt_asked {
 	uint8_t memory[TWT_INBOX_BYTES + TWT_INBOX_GUARD];
 	enum twt_sent_at at;
 	struct twt_sent *met;
+	bool truncate;
 	int status; /* TWT_OVER: what it must have ended with */
-	uint64_t bytes;
+	uint64_t bytes, dropped;
 };
 
 struct twt_inbox_model {
@@ -53,6 +54,9 @@ void twt_inbox_credit_back(struct twt_sent *message);
 
 /* A receive has ended so. */
 void twt_inbox_over(struct twt_asked *recv, int status, uint64_t bytes);
+
+/* It has ended well, with a message of `bytes` or with what it has room for. */
+void twt_inbox_over_well(struct twt_asked *recv, uint64_t bytes);
 
 /* All of a small message is there, and this receive has met it. */
 void twt_inbox_deliver(struct twt_asked *recv, struct twt_sent *message);

@@ -36,10 +36,11 @@ struct sim_op {
 	struct tow_op *op; /* NULL: released, or never started */
 	int conn, side;    /* the side that started it */
 	bool send, pool, callback, asked_cancel, timed;
+	bool truncate; /* a receive that takes what fits */
 	enum sim_end end;
 	int status;
 	uint8_t space;
-	uint64_t id, tag, bytes, got, rpc, deadline_ns;
+	uint64_t id, tag, bytes, got, dropped, rpc, deadline_ns;
 	uint8_t *data;
 	struct sim_op *met; /* a receive's send, a send's receive */
 	uint8_t head[8];    /* a receive's first bytes */
@@ -53,7 +54,7 @@ struct sim_conn {
 struct sim_world {
 	uint64_t seed, random, log;
 	bool closing, bursts, cancels, deadlines, closes, unknowns, callbacks_start;
-	bool spaces, corrupts, draining, busy;
+	bool spaces, corrupts, cuts, draining, busy;
 	uint64_t eager_max, credit, bytes_max;
 	struct tow_runtime *runtime;
 	struct twi_engine *engine;
@@ -68,7 +69,7 @@ struct sim_world {
 
 /* Statuses of all operations of all seeds, and what the network did. */
 static uint64_t sim_counts[2][32];
-static uint64_t sim_breaks, sim_corruptions, sim_announced, sim_too_early, sim_early;
+static uint64_t sim_breaks, sim_corruptions, sim_announced, sim_too_early, sim_early, sim_dropped;
 
 #define SIM_FAIL(world, ...)                                                                       \
 	do {                                                                                       \
@@ -165,7 +166,7 @@ static inline void sim_delivered(struct sim_world *world, struct sim_op *op)
 	SIM_CHECK(world,
 		  from->send && from->conn == op->conn && from->side != op->side &&
 			  from->tag == op->tag && from->space == op->space &&
-			  from->bytes == op->got,
+			  from->bytes == op->got + op->dropped,
 		  "op %llu got message %llu, which is another's", (unsigned long long)op->id,
 		  (unsigned long long)id);
 	SIM_CHECK(world, from->met == NULL, "message %llu was delivered twice",
@@ -185,7 +186,7 @@ static inline bool sim_may(struct sim_world *world, const struct sim_op *op, int
 	case TOW_OK:
 		return true;
 	case TOW_ETRUNCATED:
-		return !op->send || op->bytes > world->eager_max;
+		return op->send ? op->bytes > world->eager_max : !op->truncate;
 	case TOW_ECANCELED:
 		return op->asked_cancel ||
 		       (op->send && world->deadlines && op->bytes > world->eager_max);
@@ -210,6 +211,7 @@ static inline void sim_ended(struct sim_op *op, const struct tow_result *result)
 	op->end = SIM_ENDED;
 	op->status = result->status;
 	op->got = result->bytes;
+	op->dropped = result->dropped_bytes;
 	op->rpc = result->rpc_id;
 	sim_counts[op->send][-result->status]++;
 	sim_log(world, op->id);
@@ -225,6 +227,10 @@ static inline void sim_ended(struct sim_op *op, const struct tow_result *result)
 	if (!op->send && result->status == TOW_OK) {
 		SIM_CHECK(world, result->bytes <= op->bytes, "op %llu got more than its buffer",
 			  (unsigned long long)op->id);
+		SIM_CHECK(world, op->dropped == 0 || (op->truncate && op->got == op->bytes),
+			  "op %llu dropped %llu bytes", (unsigned long long)op->id,
+			  (unsigned long long)op->dropped);
+		sim_dropped += op->dropped > 0;
 		sim_delivered(world, op);
 	}
 	if (op->send && result->status == TOW_OK)

@@ -40,7 +40,8 @@ static inline void sim_channel_add(struct sim_world *world, struct sim_channel *
 		channel->longest = twi_max(channel->longest, op->bytes);
 	} else {
 		channel->recvs[channel->recv_count++] = op;
-		channel->shortest_room = twi_min(channel->shortest_room, op->bytes);
+		if (!op->truncate)
+			channel->shortest_room = twi_min(channel->shortest_room, op->bytes);
 	}
 }
 
@@ -76,7 +77,9 @@ static inline void sim_meet(struct sim_world *world, struct sim_channel *channel
 			if (send->end != SIM_ENDED || send->rpc != recv->rpc)
 				continue;
 			if (recv->status == TOW_OK && recv->met == NULL) {
-				SIM_CHECK(world, send->met == NULL && send->bytes == recv->got,
+				SIM_CHECK(world,
+					  send->met == NULL &&
+						  send->bytes == recv->got + recv->dropped,
 					  "message %llu was delivered twice, or cut",
 					  (unsigned long long)send->id);
 				SIM_CHECK(world, sim_same(recv->head, recv->got, send->id),

@@ -164,6 +164,10 @@ void twi_inbox_end(struct twi_inbox *inbox, struct tow_op *op, int status, uint6
 
 void twi_inbox_received(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes)
 {
+	if (twi_unlikely(op->truncate)) {
+		op->dropped_bytes = bytes - twi_min(bytes, op->bytes);
+		bytes -= op->dropped_bytes;
+	}
 	twi_held_count(inbox->peer->engine, twi_counter_of(TWI_C_recv_bytes, op->space), bytes);
 	twi_inbox_end(inbox, op, TOW_OK, bytes);
 }
@@ -199,10 +203,14 @@ bool twi_inbox_withdraw(struct twi_inbox *inbox, struct tow_op *op, int status, 
 	} else if (!force) {
 		op->canceled = true;
 		return false;
-	} else if (filling->op == op && filling->at == NULL) {
-		/* It did not fit, and is lost as it would have been. */
+	} else if (filling->op == op && filling->bytes > op->bytes && filling->room == 0) {
+		/* It did not fit, and is lost as it would have been; or what fits is here. */
 		filling->op = NULL;
-		twi_inbox_end(inbox, op, TOW_ETRUNCATED, filling->bytes);
+		filling->at = NULL;
+		if (op->truncate)
+			twi_inbox_received(inbox, op, filling->bytes);
+		else
+			twi_inbox_end(inbox, op, TOW_ETRUNCATED, filling->bytes);
 		return true;
 	} else {
 		twi_inbox_leave_filling(inbox, op);
@@ -224,7 +232,7 @@ void twi_inbox_meet(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexp
 	}
 	if (op->view && (inbox->ops->in_place == NULL || !inbox->ops->in_place(offer)))
 		status = twi_view_room(op, offer->bytes);
-	if (status == TOW_OK && offer->bytes > op->bytes)
+	if (status == TOW_OK && offer->bytes > op->bytes && !op->truncate)
 		status = TOW_ETRUNCATED;
 	if (twi_unlikely(status < 0))
 		inbox->ops->refuse(inbox, op, offer, status);
@@ -236,7 +244,7 @@ int twi_inbox_room(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes)
 {
 	int status = twi_likely(!op->view) ? TOW_OK : twi_view_room(op, bytes);
 
-	if (status == TOW_OK && bytes > op->bytes)
+	if (status == TOW_OK && bytes > op->bytes && !op->truncate)
 		status = TOW_ETRUNCATED;
 	if (twi_unlikely(status < 0))
 		twi_inbox_end(inbox, op, status, bytes);
@@ -246,7 +254,7 @@ int twi_inbox_room(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes)
 void twi_inbox_deliver(struct twi_inbox *inbox, struct tow_op *op, struct twi_kept *parcel)
 {
 	struct twi_engine *engine = inbox->peer->engine;
-	uint64_t bytes = parcel->arrival.bytes;
+	uint64_t bytes = parcel->arrival.bytes, fits;
 
 	op->seq = parcel->arrival.seq;
 	inbox->kept_bytes -= bytes;
@@ -255,12 +263,13 @@ void twi_inbox_deliver(struct twi_inbox *inbox, struct tow_op *op, struct twi_ke
 		free(parcel);
 		return;
 	}
+	fits = twi_min(bytes, op->bytes);
 	/* The library's own messages come when they like. */
 	if (twi_space_counts(op->space))
 		twi_path_copy_fallback(engine, TWI_R_unexpected_arrival, op->data, parcel->data,
-				       bytes, op->site);
+				       fits, op->site);
 	else
-		twi_path_copy_small(engine, op->space, op->data, parcel->data, bytes);
+		twi_path_copy_small(engine, op->space, op->data, parcel->data, fits);
 	if (twi_unlikely(parcel->arrival.corrupt))
 		twi_inbox_corrupt(inbox, op, bytes);
 	else

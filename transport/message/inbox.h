@@ -51,6 +51,7 @@ struct twi_filling {
 	struct tow_op *op;
 	struct twi_unexpected *kept;
 	uint8_t *at;               /* where its next byte goes; NULL: nowhere */
+	uint64_t room;             /* as many go there; the rest is dropped */
 	uint64_t seq, bytes, left; /* left 0: there is none */
 	uint32_t told, sum;        /* what its sender has computed, what has come so far */
 	uint8_t space;
@@ -63,8 +64,9 @@ struct twi_inbox_ops {
 	bool (*in_place)(const struct twi_unexpected *offer);
 
 	/*
-	 * A receive has met an offer, and either has room for it or is a view in place; op->seq is
-	 * set, and neither is in a table any more.
+	 * A receive has met an offer, and either has room for it, or is a view in place, or takes
+	 * what it has room for (op->truncate) and the lane drops the rest; op->seq is set, and
+	 * neither is in a table any more.
 	 */
 	void (*matched)(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *offer);
 
@@ -134,7 +136,8 @@ void twi_inbox_repost(struct twi_inbox *inbox, struct tow_op *op);
 
 /*
  * A receive ends, which is on no list of the lane's: `bytes` of its message are there, or it is so
- * long. corrupt: all of it is there, and is not what was sent.
+ * long. received: a message of `bytes`, of which a truncating receive has what it has room for.
+ * corrupt: all of it is there, and is not what was sent.
  */
 void twi_inbox_end(struct twi_inbox *inbox, struct tow_op *op, int status, uint64_t bytes);
 void twi_inbox_received(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes);
@@ -201,7 +204,7 @@ struct twi_kept *twi_inbox_keep(struct twi_inbox *inbox, const struct twi_inboun
 void twi_inbox_deliver(struct twi_inbox *inbox, struct tow_op *op, struct twi_kept *parcel);
 void twi_inbox_take(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *arrival);
 
-/* TOW_OK: the receive has room for a message of `bytes`; else it has ended. */
+/* TOW_OK: the receive has room for a message of `bytes`, or takes a part; else it has ended. */
 int twi_inbox_room(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes);
 
 /* The receive of the message that is coming is gone: that goes on coming, kept, in front. */

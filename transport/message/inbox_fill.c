@@ -73,14 +73,19 @@ static bool keep_small(struct twi_inbox *inbox, const struct twi_inbound *in)
 
 static void deliver_small(struct twi_inbox *inbox, struct tow_op *op, const struct twi_inbound *in)
 {
+	uint64_t fits;
+
 	op->seq = in->seq;
 	if (inbox->ops->credit_due != NULL)
 		twi_inbox_give(inbox, in->bytes);
 	if (twi_inbox_room(inbox, op, in->bytes) < 0)
 		return;
-	twi_path_copy_small(inbox->peer->engine, in->space, op->data, in->payload, in->bytes);
+	fits = twi_min(in->bytes, op->bytes);
+	twi_path_copy_small(inbox->peer->engine, in->space, op->data, in->payload, fits);
 	if (twi_unlikely(in->summed) &&
-	    !twi_inbox_same_sum(inbox, in->sum, twi_checksum(0, op->data, in->bytes)))
+	    !twi_inbox_same_sum(
+		    inbox, in->sum,
+		    twi_checksum(0, fits == in->bytes ? op->data : in->payload, in->bytes)))
 		twi_inbox_corrupt(inbox, op, in->bytes);
 	else
 		twi_inbox_received(inbox, op, in->bytes);
@@ -121,7 +126,7 @@ static void filling_end(struct twi_inbox *inbox)
 		twi_inbox_give(inbox, filling->bytes);
 	if (op == NULL)
 		return;
-	if (filling->bytes > op->bytes)
+	if (filling->bytes > op->bytes && !op->truncate)
 		twi_inbox_end(inbox, op, TOW_ETRUNCATED, filling->bytes);
 	else if (twi_unlikely(corrupt))
 		twi_inbox_corrupt(inbox, op, filling->bytes);
@@ -134,6 +139,7 @@ bool twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in)
 	struct tow_op *op = twi_inbox_take_posted(inbox, in->tag, in->space, in->bytes);
 	struct twi_filling *filling = &inbox->filling;
 	struct twi_kept *parcel = NULL;
+	uint64_t room = in->bytes;
 	uint8_t *at = NULL;
 
 	twi_assert_hot(filling->left == 0);
@@ -154,12 +160,15 @@ bool twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in)
 		} else {
 			op->stage = TWI_STAGE_FILLING;
 			twi_op_begun(op);
-			at = in->bytes <= op->bytes ? op->data : NULL;
+			if (in->bytes <= op->bytes || op->truncate)
+				at = op->data;
+			room = at != NULL ? twi_min(room, op->bytes) : 0;
 		}
 	}
 	*filling = (struct twi_filling){ .op = op,
 					 .kept = parcel != NULL ? &parcel->arrival : NULL,
 					 .at = at,
+					 .room = room,
 					 .seq = in->seq,
 					 .bytes = in->bytes,
 					 .left = in->bytes,
@@ -177,10 +186,15 @@ size_t twi_inbox_fill(struct twi_inbox *inbox, const uint8_t *data, size_t bytes
 	size_t n = twi_min(bytes, (size_t)filling->left);
 
 	if (filling->at != NULL && n > 0) {
-		twi_path_copy_small(inbox->peer->engine, filling->space, filling->at, data, n);
-		if (twi_unlikely(filling->summed))
-			filling->sum = twi_checksum(filling->sum, filling->at, n);
-		filling->at += n;
+		size_t fits = twi_min(n, (size_t)filling->room);
+
+		twi_path_copy_small(inbox->peer->engine, filling->space, filling->at, data, fits);
+		if (twi_unlikely(filling->summed)) {
+			filling->sum = twi_checksum(filling->sum, filling->at, fits);
+			filling->sum = twi_checksum(filling->sum, data + fits, n - fits);
+		}
+		filling->at += fits;
+		filling->room -= fits;
 	}
 	filling->left -= n;
 	if (filling->left == 0)
@@ -209,6 +223,7 @@ void twi_inbox_leave_filling(struct twi_inbox *inbox, struct tow_op *op)
 				       op->data, got, op->site);
 		filling->kept = &parcel->arrival;
 		filling->at = parcel->data + got;
+		filling->room = filling->left;
 	}
 	filling->kept->waiter = NULL;
 	other = twi_match_arrive_first(&inbox->match, &filling->kept->match);

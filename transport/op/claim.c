@@ -129,6 +129,7 @@ void twi_claim_count(const struct tow_op *op, uint64_t bytes)
 	twi_assert_held(op->engine);
 	if (op->claim.kind != TWI_CLAIM_UNREGISTERED || !twi_space_counts(op->space))
 		return;
+	bytes = twi_min(bytes, op->bytes); /* the rest is dropped */
 	twi_count(diag, send ? TWI_C_unregistered_sends : TWI_C_unregistered_recvs, 1);
 	twi_count(diag, send ? TWI_C_unregistered_send_bytes : TWI_C_unregistered_recv_bytes,
 		  bytes);

@@ -95,7 +95,10 @@ void twi_claim_lease(struct tow_peer *peer, struct tow_op *op);
 /* The second step: TOW_OK; TOW_EZEROCOPY; TOW_EEXHAUSTED without staging. */
 int twi_claim_need(struct tow_peer *peer, struct tow_op *op);
 
-/* A large message of op is on its way, with `bytes` of payload: counted if it is unregistered. */
+/*
+ * A large message of op is on its way, with `bytes` of payload: what op takes of them is counted if
+ * it is unregistered.
+ */
 void twi_claim_count(const struct tow_op *op, uint64_t bytes);
 
 /* One hold more on the same memory, for `bytes` at `memory` inside it; not of a share. */

@@ -95,7 +95,9 @@ ONE_CALL int check_message(const struct tow_peer *peer, const struct twi_message
 		return refuse_message(call, message->data == NULL ? 0 : message->bytes);
 	status = twi_call_check(peer->engine, call);
 	if (status == TOW_OK)
-		status = twi_op_options_in(call, options_io, known);
+		status = twi_op_options_with(call,
+					     message->kind == TWI_OP_RECV ? TOW_OP_TRUNCATE : 0,
+					     options_io, known);
 	if (status == TOW_OK && forget && message->kind == TWI_OP_RECV &&
 	    (*options_io == NULL || (*options_io)->done == NULL))
 		return twi_error(TOW_EINVAL,
@@ -114,6 +116,8 @@ ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi
 	op->tag = message->tag;
 	op->space = message->space;
 	op->view = message->view;
+	if (message->view) /* it takes any length */
+		op->truncate = false;
 	op->impatient = message->impatient;
 	op->site = message->site;
 	op->span_parent = message->parent;

@@ -149,6 +149,7 @@ struct tow_op {
 	bool impatient; /* view: it ends where the pool has no room for it */
 	bool roomless;  /* view: held until there is room; result_bytes is of what length */
 	bool canceled;  /* receive: asked to end early while its message was on its way */
+	bool truncate;  /* receive: it takes what fits of a longer message */
 	bool embedded;  /* not of the table: its owner's, who has it back when `done` is called */
 	_Atomic bool held; /* back, until somebody waits for it (coll_batch.h) */
 	int status;
@@ -182,6 +183,7 @@ struct tow_op {
 	union {
 		void *view_state;                    /* of whoever set view_release */
 		const struct twi_lane_ops *lane_ops; /* connect */
+		uint64_t dropped_bytes; /* `truncate`: of its message, when it has ended well */
 	};
 	struct twi_copy copy; /* TWI_OP_COPY; else not set */
 };

@@ -9,19 +9,23 @@
 
 #include "diag/base/sized.h"
 
-/* Out of line: options of another size, and those that ask for what is not built yet. */
-int twi_op_options_adapt(const char *call, const struct tow_op_options **options_io,
-			 struct tow_op_options *known);
+/*
+ * Out of line: options of another size, and those that ask for what is not usual, of which
+ * `allowed` has the flags that this call knows.
+ */
+int twi_op_options_adapt(const char *call, uint64_t allowed,
+			 const struct tow_op_options **options_io, struct tow_op_options *known);
 
 /*
  * Afterwards *options_io is NULL or points to options of the library's size, in `known` where the
- * caller's have another. TOW_EINVAL; TOW_ENOTSUP for members whose meaning is decided and not built
- * yet. Usual options cost a few loads of one cache line.
+ * caller's have another. TOW_ENOTSUP for members whose meaning is decided and not built yet;
+ * TOW_EINVAL, also for flags beyond `allowed`. Usual options cost a few loads of one cache line.
  *
  * TOW_OP_AT_ONCE is a leave, not an order: whoever does not look at it is right.
  */
-static inline int twi_op_options_in(const char *call, const struct tow_op_options **options_io,
-				    struct tow_op_options *known)
+static inline int twi_op_options_with(const char *call, uint64_t allowed,
+				      const struct tow_op_options **options_io,
+				      struct tow_op_options *known)
 {
 	const struct tow_op_options *options = *options_io;
 
@@ -29,7 +33,14 @@ static inline int twi_op_options_in(const char *call, const struct tow_op_option
 					   (options->flags & ~(uint64_t)TOW_OP_AT_ONCE) == 0 &&
 					   options->channel == NULL && options->queue == NULL)))
 		return TOW_OK;
-	return twi_op_options_adapt(call, options_io, known);
+	return twi_op_options_adapt(call, allowed, options_io, known);
+}
+
+/* The same for what knows no flag. */
+static inline int twi_op_options_in(const char *call, const struct tow_op_options **options_io,
+				    struct tow_op_options *known)
+{
+	return twi_op_options_with(call, 0, options_io, known);
 }
 
 #endif

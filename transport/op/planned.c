@@ -16,8 +16,8 @@ static int refuse_planned(const char *what)
 			 what);
 }
 
-int twi_op_options_adapt(const char *call, const struct tow_op_options **options_io,
-			 struct tow_op_options *known)
+int twi_op_options_adapt(const char *call, uint64_t allowed,
+			 const struct tow_op_options **options_io, struct tow_op_options *known)
 {
 	int status = TWI_SIZED_IN(tow_op_options, call, *options_io, known);
 	const struct tow_op_options *options = *options_io;
@@ -27,8 +27,10 @@ int twi_op_options_adapt(const char *call, const struct tow_op_options **options
 	if ((options->flags & ~(TOW_OP_AT_ONCE | TOW_OP_TRUNCATE)) != 0)
 		return twi_error(TOW_EINVAL, "%s: options->flags has unknown bits, %#llx", call,
 				 (unsigned long long)options->flags);
-	if ((options->flags & TOW_OP_TRUNCATE) != 0)
-		return refuse_planned("TOW_OP_TRUNCATE in options->flags");
+	if ((options->flags & TOW_OP_TRUNCATE & ~allowed) != 0)
+		return twi_error(TOW_EINVAL,
+				 "%s: TOW_OP_TRUNCATE in options->flags is for receives alone",
+				 call);
 	if (options->channel != NULL)
 		return refuse_planned("options->channel");
 	return options->queue != NULL ? refuse_planned("options->queue") : TOW_OK;

@@ -12,11 +12,25 @@
 #include "transport/op/op.h"
 #include "transport/stream/session_parts.h"
 
+/* How many bytes from the channel's next one on have a place in the receive's memory. */
+static uint64_t room_at(const struct twi_grant *grant, unsigned c)
+{
+	uint64_t at = twi_stripe_base(grant, c) + grant->at[c];
+
+	return grant->op == NULL || grant->op->bytes <= at ? 0 : grant->op->bytes - at;
+}
+
+/* It has a checksum that can be compared: nothing of it is dropped. */
+static bool has_sum(const struct twi_grant *grant)
+{
+	return grant->sum && grant->op != NULL && grant->bytes <= grant->op->bytes;
+}
+
 struct tow_op *twi_session_bulk_op(struct twi_session *session, unsigned c)
 {
 	const struct twi_bulk_channel *channel = &session->channels[c];
 
-	return channel->in_left > 0 ? channel->in->op : NULL;
+	return channel->in_left > 0 && room_at(channel->in, c) > 0 ? channel->in->op : NULL;
 }
 
 /* All stripes have ended: the receive has its message, or waits for the next one. */
@@ -25,9 +39,9 @@ static void message_over(struct twi_session *session, struct twi_grant *grant)
 	struct tow_op *op = grant->op;
 	bool answered = false;
 
-	grant->op = NULL;
 	twi_count(session->engine->diag, TWI_C_checksums_checked,
-		  op != NULL && grant->sum && !grant->spoiled);
+		  has_sum(grant) && !grant->spoiled);
+	grant->op = NULL;
 	if (op != NULL && twi_unlikely(grant->faulted)) {
 		twi_session_unreadable(session, op, grant->bytes);
 	} else if (op != NULL && grant->spoiled) {
@@ -65,7 +79,7 @@ static int on_commit(struct twi_session *session, struct twi_grant *grant, unsig
 {
 	if (((frame->flags & TWI_FRAME_SUM) != 0) != grant->sum)
 		return out_of_place(session, frame->seq);
-	if (grant->sum && grant->op != NULL && frame->tag != grant->crc[c])
+	if (has_sum(grant) && frame->tag != grant->crc[c])
 		grant->corrupt = true;
 	stripe_over(session, grant, c);
 	return TOW_OK;
@@ -142,7 +156,7 @@ int twi_session_bulk_want(struct twi_session *session, unsigned c, uint64_t max_
 {
 	struct twi_bulk_channel *channel = &session->channels[c];
 	struct twi_grant *grant = channel->in;
-	uint64_t n = twi_min(channel->in_left, max_bytes);
+	uint64_t n = twi_min(channel->in_left, max_bytes), room;
 	bool commit;
 
 	if (twi_unlikely(channel->broken || channel->in_waits))
@@ -152,11 +166,13 @@ int twi_session_bulk_want(struct twi_session *session, unsigned c, uint64_t max_
 					   TWI_FRAME_BYTES - channel->in_fill };
 		return 1;
 	}
-	if (grant->op == NULL) {
+	room = room_at(grant, c);
+	if (room == 0) { /* nobody wants it any more, or it has no room for more */
 		parts[0] = (struct iovec){ session->engine->sink,
 					   twi_min(channel->in_left, TWI_ENGINE_SINK_BYTES) };
 		return 1;
 	}
+	n = twi_min(n, room);
 	parts[0] = (struct iovec){
 		(uint8_t *)grant->op->data + twi_stripe_base(grant, c) + grant->at[c], n
 	};
@@ -174,7 +190,7 @@ int twi_session_bulk_in(struct twi_session *session, unsigned c, size_t bytes)
 	struct twi_grant *grant = channel->in;
 
 	if (n > 0) {
-		if (grant->sum && grant->op != NULL)
+		if (has_sum(grant))
 			grant->crc[c] =
 				twi_checksum(grant->crc[c],
 					     (uint8_t *)grant->op->data +

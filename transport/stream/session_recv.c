@@ -283,7 +283,7 @@ static bool take_ready(struct twi_session *session, const struct twi_frame *fram
 {
 	bool sum = (frame->flags & TWI_FRAME_SUM) != 0;
 
-	if (op != NULL && !op->view && frame->value <= op->bytes) {
+	if (op != NULL && !op->view && (frame->value <= op->bytes || op->truncate)) {
 		op->seq = frame->seq;
 		grant_begin(session, op, frame->seq, frame->value, sum, true);
 		return true;

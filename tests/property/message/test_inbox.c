@@ -76,7 +76,7 @@ static void row_free(struct twi_unexpected *row)
 static void lane_matched(struct twi_inbox *of, struct tow_op *op, struct twi_unexpected *offer)
 {
 	assert_ptr_equal(of, &inbox);
-	assert_true(offer->bytes <= op->bytes);
+	assert_true(offer->bytes <= op->bytes || op->truncate);
 	op->stage = TWI_STAGE_GRANTED;
 }
 
@@ -113,13 +113,15 @@ static void step_post(void)
 	struct twt_asked *recv = &receives[receive_count++];
 
 	*recv = (struct twt_asked){ .tag = rnd(TAGS),
-				    .room = rnd(4) == 0 ? rnd(TWT_INBOX_BYTES) : TWT_INBOX_BYTES };
+				    .room = rnd(4) == 0 ? rnd(TWT_INBOX_BYTES) : TWT_INBOX_BYTES,
+				    .truncate = rnd(3) == 0 };
 	recv->op = twi_op_acquire(engine, &twi_recv_ops, NULL);
 	assert_non_null(recv->op);
 	recv->op->peer = peer;
 	recv->op->data = recv->memory;
 	recv->op->bytes = recv->room;
 	recv->op->tag = recv->tag;
+	recv->op->truncate = recv->truncate;
 	twt_inbox_post(recv, false);
 	twi_inbox_recv(&inbox, recv->op);
 }
@@ -302,9 +304,9 @@ static void step_met(void)
 		twi_inbox_repost(&inbox, recv->op);
 		return;
 	}
-	for (uint64_t i = 0; i < message->bytes; i++)
+	for (uint64_t i = 0; i < message->bytes && i < recv->room; i++)
 		recv->memory[i] = byte_of(message->seq, i);
-	twt_inbox_over(recv, TOW_OK, message->bytes);
+	twt_inbox_over_well(recv, message->bytes);
 	twi_inbox_received(&inbox, recv->op, message->bytes);
 }
 
@@ -349,10 +351,13 @@ static void cancel_filling(struct twt_asked *recv)
 		assert_false(twi_inbox_withdraw(&inbox, recv->op, TOW_ECANCELED, false));
 		return;
 	}
-	if (direct && !fits) {
+	if (direct && !fits && !recv->truncate) {
 		message->at =
 			TWT_OVER; /* its bytes fall nowhere, and cost credit until they have come */
 		twt_inbox_over(recv, TOW_ETRUNCATED, message->bytes);
+	} else if (direct && message->bytes - coming_left >= recv->room && !fits) {
+		message->at = TWT_OVER; /* what fits has come */
+		twt_inbox_over_well(recv, message->bytes);
 	} else {
 		twt_inbox_over(recv, TOW_ECANCELED, 0);
 		twt_inbox_arrive(message, true);
@@ -401,6 +406,8 @@ static void check_receive(struct twt_asked *recv)
 		return;
 	assert_int_equal(recv->op->status, recv->status);
 	assert_int_equal(recv->op->result_bytes, recv->bytes);
+	if (recv->status == TOW_OK && recv->truncate)
+		assert_int_equal(recv->op->dropped_bytes, recv->dropped);
 	if (recv->status == TOW_OK) {
 		uint64_t seq = recv->op->seq;
 

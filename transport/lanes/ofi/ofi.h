@@ -126,6 +126,7 @@ struct twi_ofi_pull {
 	struct twi_ofi_where where;
 	uint64_t *cell; /* where the sender's cell is read to */
 	uint64_t seq, bytes, issued, landed, tag;
+	uint64_t whole_bytes; /* of the message, of which a part may be dropped */
 	uint32_t checksum, in_flight;
 	uint8_t way;
 	bool checked, cell_asked, withdrawn, unreadable; /* unreadable: withdrawn for that */

@@ -43,7 +43,7 @@ static void finish_pull(struct twi_ofi_pull *pull)
 {
 	struct twi_ofi_peer *peer = pull->peer;
 	struct tow_op *op = pull->op;
-	uint64_t seq = pull->seq, bytes = pull->bytes;
+	uint64_t seq = pull->seq, bytes = pull->whole_bytes;
 	bool corrupt = pull->checked && twi_checksum(0, op->data, bytes) != pull->checksum;
 
 	twi_ofi_pull_end(pull);
@@ -234,8 +234,9 @@ void twi_ofi_pull_go(struct twi_ofi_pull *pull)
 		give_up(pull);
 }
 
+/* `cut`: a part of it is dropped. What is sent with a tag must fit. */
 static uint8_t choose_way(const struct twi_ofi_peer *peer, const struct tow_op *op,
-			  const struct twi_ofi_where *where)
+			  const struct twi_ofi_where *where, bool cut)
 {
 	const struct twi_ofi_port *port = peer->port;
 	bool read = where->read && port->reads;
@@ -243,9 +244,9 @@ static uint8_t choose_way(const struct twi_ofi_peer *peer, const struct tow_op *
 
 	if (op->claim.staged || !twi_ofi_local(port, &op->claim, &desc))
 		return TWI_OFI_FRAGS;
-	if (read && (!port->prefers_tagged || !where->tagged || !port->tagged))
+	if (read && (cut || !port->prefers_tagged || !where->tagged || !port->tagged))
 		return TWI_OFI_READ;
-	return where->tagged && port->tagged ? TWI_OFI_TAGGED : TWI_OFI_FRAGS;
+	return where->tagged && port->tagged && !cut ? TWI_OFI_TAGGED : TWI_OFI_FRAGS;
 }
 
 /* All pulls are in use: the receive waits with what it has met. */
@@ -301,13 +302,14 @@ void twi_ofi_pull_start(struct twi_ofi_peer *peer, struct tow_op *op,
 {
 	struct twi_ofi_port *port = peer->port;
 	struct twi_list *entry = twi_list_first(&port->pull_free);
+	const uint64_t bytes = offer->arrival.bytes, fits = twi_min(bytes, op->bytes);
 	struct twi_ofi_pull *pull;
 
 	if (entry == NULL) {
 		wait_for_pull(peer, op, offer);
 		return;
 	}
-	if (!can_write(peer, op, offer->arrival.bytes))
+	if (!can_write(peer, op, fits))
 		return;
 	pull = twi_container_of(entry, struct twi_ofi_pull, link);
 	twi_list_remove(&pull->link);
@@ -316,13 +318,15 @@ void twi_ofi_pull_start(struct twi_ofi_peer *peer, struct tow_op *op,
 	pull->op = op;
 	pull->where = offer->where;
 	pull->seq = offer->arrival.seq;
-	pull->bytes = offer->arrival.bytes;
+	pull->whole_bytes = bytes;
 	pull->issued = pull->landed = 0;
 	pull->checksum = offer->checksum;
-	pull->checked = offer->checked;
+	pull->checked = offer->checked && fits == bytes;
 	pull->cell_asked = pull->withdrawn = pull->unreadable = false;
 	pull->failed = pull->ending = 0;
-	pull->way = choose_way(peer, op, &offer->where);
+	pull->way = choose_way(peer, op, &offer->where, fits < bytes);
+	/* Pieces come all, and are dropped here; of what is read the rest is not asked for. */
+	pull->bytes = pull->way == TWI_OFI_FRAGS ? bytes : fits;
 	pull->tag = port->next_tag++ & port->tag_mask;
 	op->stage = TWI_STAGE_GRANTED;
 	twi_op_begun(op);
@@ -367,6 +371,7 @@ void twi_ofi_pull_done(struct twi_ofi_req *req, int err, uint64_t bytes)
 int twi_ofi_frag(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, const uint8_t *payload)
 {
 	struct twi_ofi_pull *pull = twi_ofi_pull_find(peer, p->seq);
+	uint64_t fits;
 
 	if (pull == NULL && p->seq <= peer->inbox.seq_received)
 		return TOW_OK; /* refused meanwhile */
@@ -375,9 +380,12 @@ int twi_ofi_frag(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, cons
 		return twi_ofi_fault(peer, TWI_RULE_DATA_UNASKED,
 				     "sent a piece of message %llu that was not asked for",
 				     (unsigned long long)p->seq);
-	twi_path_copy_fallback(peer->base.engine, twi_claim_reason(&pull->op->claim, false),
-			       (uint8_t *)pull->op->data + pull->landed, payload, p->payload_bytes,
-			       pull->op->site);
+	fits = pull->op->bytes - twi_min(pull->op->bytes, pull->landed);
+	fits = twi_min(fits, (uint64_t)p->payload_bytes);
+	if (fits > 0)
+		twi_path_copy_fallback(peer->base.engine, twi_claim_reason(&pull->op->claim, false),
+				       (uint8_t *)pull->op->data + pull->landed, payload, fits,
+				       pull->op->site);
 	pull->landed += p->payload_bytes;
 	if (pull->landed == pull->bytes)
 		finish_pull(pull);

@@ -101,6 +101,12 @@ struct twi_shm_incoming {
 	uint32_t told, sum; /* what its sender has computed, what has come so far */
 };
 
+/* How much of one that was matched goes into memory: the rest is dropped (op->truncate). */
+static inline uint64_t twi_shm_takes(const struct twi_shm_incoming *incoming)
+{
+	return twi_min(incoming->arrival.bytes, incoming->op->bytes);
+}
+
 enum twi_shm_stage {
 	TWI_SHM_CONNECTING, /* the listener's queue was full: tried again */
 	TWI_SHM_PROVING,    /* auth.h */

@@ -23,7 +23,7 @@ static void copy_pool(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 {
 	twi_path_copy_large(peer->base.engine->diag,
 			    (uint8_t *)incoming->op->data + incoming->copied, from, bytes,
-			    incoming->arrival.bytes, incoming->copied == 0);
+			    twi_shm_takes(incoming), incoming->copied == 0);
 	add_sum(incoming, bytes);
 	incoming->copied += bytes;
 }
@@ -36,7 +36,7 @@ static void copy_pool(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 static bool can_write(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming)
 {
 	const struct tow_op *op = incoming->op;
-	uint64_t bytes = incoming->arrival.bytes, good;
+	uint64_t bytes = twi_shm_takes(incoming), good;
 
 	if (incoming->copied > 0 || op->view || op->claim.kind == TWI_CLAIM_POOL)
 		return true;
@@ -50,6 +50,7 @@ static bool can_write(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
 {
 	struct twi_shm_incoming *incoming = &peer->incoming[remark->offer];
+	uint64_t takes, fits;
 
 	if (!incoming->used || incoming->generation != remark->generation || !incoming->wanted)
 		return TOW_OK;
@@ -58,9 +59,13 @@ int twi_shm_piece_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *
 				 peer->base.address);
 	if (!can_write(peer, incoming))
 		return TOW_OK;
-	copy_pool(peer, incoming,
-		  (uint8_t *)peer->shared->extents[remark->extent]->base + remark->where,
-		  remark->bytes);
+	takes = twi_shm_takes(incoming);
+	fits = twi_min(remark->bytes, takes - twi_min(takes, incoming->copied));
+	if (fits > 0)
+		copy_pool(peer, incoming,
+			  (uint8_t *)peer->shared->extents[remark->extent]->base + remark->where,
+			  fits);
+	incoming->copied += remark->bytes - fits;
 	if (incoming->copied == incoming->arrival.bytes)
 		twi_shm_commit(peer, incoming);
 	else
@@ -89,14 +94,16 @@ static bool copy_remote(struct twi_shm_peer *peer, struct twi_shm_incoming *inco
 		return false;
 	add_sum(incoming, (uint64_t)n);
 	incoming->copied += (uint64_t)n;
-	return incoming->copied < incoming->arrival.bytes || is_alive(peer);
+	return incoming->copied < twi_shm_takes(incoming) || is_alive(peer);
 }
 
 /* The next `bytes`, at most, of the oldest message that is being copied. Returns how many. */
 static uint64_t copy_some(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
 			  uint64_t bytes)
 {
-	bytes = twi_min(incoming->arrival.bytes - incoming->copied, bytes);
+	const uint64_t takes = twi_shm_takes(incoming);
+
+	bytes = twi_min(takes - incoming->copied, bytes);
 	if (incoming->type == TWI_SHM_IN_POOL) {
 		if (!can_write(peer, incoming))
 			return bytes;
@@ -105,7 +112,7 @@ static uint64_t copy_some(struct twi_shm_peer *peer, struct twi_shm_incoming *in
 				  incoming->where + incoming->copied,
 			  bytes);
 	} else if (!copy_remote(peer, incoming, bytes)) {
-		uint64_t left = twi_min(incoming->arrival.bytes - incoming->copied, bytes);
+		uint64_t left = twi_min(takes - incoming->copied, bytes);
 
 		if (twi_reach((uint8_t *)incoming->op->data + incoming->copied, left, true) < left)
 			twi_shm_unwritable(peer, incoming, incoming->copied);
@@ -113,7 +120,7 @@ static uint64_t copy_some(struct twi_shm_peer *peer, struct twi_shm_incoming *in
 			twi_shm_want(peer, incoming); /* one taken back ends there, too */
 		return bytes;
 	}
-	if (incoming->copied == incoming->arrival.bytes)
+	if (incoming->copied == takes)
 		twi_shm_commit(peer, incoming);
 	return bytes;
 }

@@ -52,7 +52,7 @@ void twi_shm_commit(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming
 	struct tow_op *op = incoming->op;
 	uint64_t bytes = incoming->arrival.bytes;
 
-	if (twi_unlikely(incoming->summed) &&
+	if (twi_unlikely(incoming->summed) && twi_shm_takes(incoming) == bytes &&
 	    !twi_inbox_same_sum(&peer->inbox, incoming->told, incoming->sum))
 		spoil_offer(peer, incoming, op);
 	else if (twi_shm_settle(peer, incoming, TWI_SHM_ACCEPTED, TWI_SHM_DONE))
@@ -149,6 +149,10 @@ static void offer_matched(struct twi_inbox *inbox, struct tow_op *op, struct twi
 	twi_op_begun(op);
 	op->moved = twi_shm_index_of(peer, incoming);
 	twi_claim_count(op, offer->bytes);
+	if (twi_unlikely(op->bytes == 0)) { /* all of it is dropped */
+		twi_shm_commit(peer, incoming);
+		return;
+	}
 	if (incoming->type == TWI_SHM_STAGED) {
 		twi_shm_want(peer, incoming);
 		return;

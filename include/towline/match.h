@@ -1,8 +1,8 @@
 /*
  * match.h - receives that match more than one peer and one tag, messages in parts, and probes.
  *
- * Declared so that programs and later versions agree on the shape; this library refuses each call
- * by name with TOW_ENOTSUP (docs/abi.md).
+ * What is declared and not built in this version is refused by name with TOW_ENOTSUP (docs/abi.md):
+ * receives and probes of any peer, and messages of more than one part.
  *
  * One order holds for all receives of an endpoint, as in MPI: a message goes to the receive that
  * was started first of those that it matches, and a receive takes the message that was sent first
@@ -47,11 +47,14 @@ struct tow_match {
  * tag. With TOW_OP_TRUNCATE in options->flags a longer message fills the parts and the rest is
  * dropped; without it the operation ends with TOW_ETRUNCATED.
  * Ownership: the memory of the parts stays the caller's, and is the library's to write until
- * completion; match and parts are only read; *op_out is the caller's until tow_op_release.
- * Copies: as tow_recv_start.
+ * completion; match and parts are only read; *op_out is the caller's until tow_op_release, of a
+ * view until tow_view_release; it may be NULL where options->done is set.
+ * Copies: as tow_recv_start; of a view as tow_recv_view_start.
  * Blocks: as tow_send_start.
  * Threads: any.
- * Returns: TOW_ENOTSUP in this version; later as tow_recv_start.
+ * Returns: as tow_recv_start; TOW_EINVAL also for a match->peer that is not one of the endpoint's;
+ * TOW_ECLOSED also when the endpoint was closed; TOW_ENOTSUP where match->peer is NULL, or
+ * part_count above 1. The operation ends as that of tow_recv_start, or of tow_recv_view_start.
  */
 int tow_recv_match_start(struct tow_endpoint *endpoint, const struct tow_match *match,
 			 const struct tow_part *parts, uint32_t part_count,
@@ -71,14 +74,17 @@ int tow_send_parts_start(struct tow_peer *peer, const struct tow_part *parts, ui
 			 struct tow_op **op_out);
 
 /*
- * Looks whether a message that `match` takes has come and waits for a receive. The result has its
- * peer, tag and bytes.
+ * Looks whether a message that `match` takes has come and waits for a receive: the one that a
+ * receive with this match would get if it was started now. Where there is none it drives the
+ * runtime once, as tow_op_test does, and looks again. The result has its peer, tag, bytes and
+ * rpc_id; the bytes need not all have come.
  * Ownership: *result_out is the caller's, its size set by the caller.
- * Copies: none.
+ * Copies: none; as the operations it moves.
  * Blocks: never.
  * Threads: any; what another thread receives meanwhile is not held back.
- * Returns: TOW_ENOTSUP in this version; later TOW_OK, TOW_AGAIN when there is none, TOW_EINVAL,
- * TOW_EFORKED.
+ * Returns: TOW_OK; TOW_AGAIN when there is none; TOW_EPEER, or as the peer's operations end, when
+ * it has gone and none is left; TOW_EINVAL, also for a match->peer that is not one of the
+ * endpoint's; TOW_ECLOSED; TOW_ENOTSUP where match->peer is NULL; TOW_EFORKED.
  */
 int tow_probe(struct tow_endpoint *endpoint, const struct tow_match *match,
 	      struct tow_result *result_out);

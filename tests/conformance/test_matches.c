@@ -1,6 +1,6 @@
 /*
- * test_matches.c - receives that take a part of a longer message, in every cell of the conformance
- * suite (conform.h).
+ * test_matches.c - receives that take a part of a longer message, and messages of more than one
+ * tag, and probes, in every cell of the conformance suite (conform.h).
  */
 #include "cell_bad.h"
 #include "conform.h"
@@ -117,16 +117,228 @@ static void cut_several(struct twt_end *end)
 	}
 }
 
+/* --- receives of some tags, and of any --- */
+
+#define SOME_LARGE 150001
+
+static struct tow_match match_of(struct twt_end *end, uint64_t tag, uint64_t mask)
+{
+	struct tow_match match = TOW_MATCH_INIT;
+
+	match.peer = end->peer;
+	match.tag = tag;
+	match.tag_mask = mask;
+	return match;
+}
+
+/* Into a place of its own; `view`: without one. */
+static void recv_match(struct twt_end *end, struct twt_doing *doing, unsigned place, bool view,
+		       uint64_t tag, uint64_t mask, uint64_t timeout_ns)
+{
+	const struct tow_part part = { end->in + (size_t)place * 200000, 200000 };
+	const struct tow_match match = match_of(end, tag, mask);
+
+	twt_begin(end, doing, timeout_ns);
+	twt_ok(end, tow_recv_match_start(end->endpoint, &match, &part, !view, &doing->options,
+					 &doing->op));
+}
+
+static void say_match(struct twt_end *end, struct twt_doing *doing, const char *name, bool view)
+{
+	struct tow_result result;
+	int status = twt_await_kept(end, doing, &result);
+
+	twt_say(end, "%s: %s %llu tag %llu, peer %s, data %s", name, name_of(status),
+		(unsigned long long)result.bytes, (unsigned long long)result.tag,
+		result.peer == end->peer ? "right" : "WRONG",
+		status < 0 ? "none"
+			   : twt_data_judge(result.data, result.bytes, (unsigned)result.tag));
+	twt_ok(end, view ? tow_view_release(doing->op) : tow_op_release(doing->op));
+}
+
+/* Messages of these tags, of which each second one is large, all of them under way at once. */
+static void send_tags(struct twt_end *end, const uint64_t *tags, unsigned count)
+{
+	struct tow_result result;
+	struct twt_doing doing[8];
+
+	for (unsigned i = 0; i < count; i++) {
+		uint8_t *at = end->out + (size_t)i * 200000;
+		uint32_t bytes = i % 2 == 0 ? 40 + i : SOME_LARGE + i;
+
+		twt_data_fill(at, bytes, (unsigned)tags[i]);
+		twt_ok(end, tow_send_start(end->peer, at, bytes, tags[i],
+					   twt_begin(end, &doing[i], TOW_FOREVER), &doing[i].op));
+	}
+	twt_meet(end);
+	for (unsigned i = 0; i < count; i++)
+		twt_say(end, "tag %llu: send %s", (unsigned long long)tags[i],
+			name_of(twt_await(end, &doing[i], &result)));
+	twt_meet(end);
+}
+
+/* Each message goes to the receive that was started first of those that take it. */
+static void masks_posted(struct twt_end *end, bool views)
+{
+	static const uint64_t tags[] = { 70, 50, 41, 71, 40, 70 };
+	static const struct {
+		uint64_t tag, mask;
+		const char *name;
+	} posts[] = {
+		{ 50, UINT64_MAX, "50" },  { 0, 0, "any" },          { 40, ~1ull, "40 or 41" },
+		{ 70, ~1ull, "70 or 71" }, { 70, UINT64_MAX, "70" }, { 0, 0, "any again" },
+	};
+	struct twt_doing doing[6];
+
+	for (unsigned i = 0; end->which == 1 && i < 6; i++)
+		recv_match(end, &doing[i], i, views, posts[i].tag, posts[i].mask, TOW_FOREVER);
+	twt_meet(end);
+	if (end->which == 0) {
+		send_tags(end, tags, 6);
+		return;
+	}
+	twt_meet(end);
+	for (unsigned i = 0; i < 6; i++)
+		say_match(end, &doing[i], posts[i].name, views);
+	twt_meet(end);
+}
+
+/* A receive takes the message that was sent first of those that it takes. */
+static void masks_unexpected(struct twt_end *end, bool views)
+{
+	static const uint64_t tags[] = { 90, 31, 90, 20, 30, 91 };
+	struct twt_doing doing;
+
+	twt_meet(end);
+	if (end->which == 0) {
+		send_tags(end, tags, 6);
+		return;
+	}
+	twt_meet(end);
+	unexpected += 6;
+	await_unexpected(end, unexpected);
+	recv_match(end, &doing, 0, views, 0, 0, TOW_FOREVER);
+	say_match(end, &doing, "the oldest", views);
+	recv_match(end, &doing, 1, views, 20, UINT64_MAX, TOW_FOREVER);
+	say_match(end, &doing, "20", views);
+	recv_match(end, &doing, 2, views, 30, ~1ull, TOW_FOREVER);
+	say_match(end, &doing, "30 or 31", views);
+	recv_match(end, &doing, 3, views, 0, 1, TOW_FOREVER);
+	say_match(end, &doing, "an even one", views);
+	recv_match(end, &doing, 4, views, 0, 1, TOW_FOREVER);
+	say_match(end, &doing, "another even one", views);
+	recv_match(end, &doing, 5, views, 0, 0, TOW_FOREVER);
+	say_match(end, &doing, "the last", views);
+	twt_meet(end);
+}
+
+/* Looks until there is one. */
+static void probe_one(struct twt_end *end, uint64_t tag, uint64_t mask, const char *name)
+{
+	const struct tow_match match = match_of(end, tag, mask);
+	struct tow_result result = TOW_RESULT_INIT;
+	uint64_t until = twt_cell_now() + TWT_CELL_NS;
+	int status;
+
+	while ((status = tow_probe(end->endpoint, &match, &result)) == TOW_AGAIN &&
+	       twt_cell_now() < until)
+		twt_idle(end);
+	twt_say(end, "probe %s: %s %llu tag %llu, peer %s, id %s", name, name_of(status),
+		(unsigned long long)result.bytes, (unsigned long long)result.tag,
+		result.peer == end->peer ? "right" : "WRONG", result.rpc_id != 0 ? "set" : "NONE");
+}
+
+static void probe(struct twt_end *end)
+{
+	static const uint64_t tags[] = { 8, 9 };
+	const struct tow_match none = match_of(end, 10, UINT64_MAX);
+	struct tow_result result = TOW_RESULT_INIT;
+	struct twt_doing doing;
+
+	twt_meet(end);
+	if (end->which == 0) {
+		send_tags(end, tags, 2);
+		return;
+	}
+	twt_meet(end);
+	probe_one(end, 9, UINT64_MAX, "9");
+	probe_one(end, 0, 0, "any");
+	probe_one(end, 8, UINT64_MAX, "8");
+	twt_say(end, "probe 10: %s", name_of(tow_probe(end->endpoint, &none, &result)));
+	unexpected += 2;
+	await_unexpected(end, unexpected);
+	recv_match(end, &doing, 0, false, 0, 0, TOW_FOREVER);
+	say_match(end, &doing, "what was probed", false);
+	recv_match(end, &doing, 0, false, 8, ~1ull, TOW_FOREVER);
+	say_match(end, &doing, "and the other", false);
+	twt_meet(end);
+}
+
+/* Receives of any tag that nothing comes for; what comes later goes to the one that is left. */
+static void give_up(struct twt_end *end)
+{
+	static const uint64_t tags[] = { 6 };
+	struct twt_doing doing[3];
+
+	if (end->which == 1) {
+		recv_match(end, &doing[0], 0, false, 0, 0, TOW_FOREVER);
+		recv_match(end, &doing[1], 1, false, 6, ~1ull, 50000000);
+		recv_match(end, &doing[2], 2, false, 0, 0, TOW_FOREVER);
+		twt_ok(end, tow_op_cancel(doing[0].op));
+		say_match(end, &doing[0], "canceled", false);
+		say_match(end, &doing[1], "past its deadline", false);
+	}
+	twt_meet(end);
+	if (end->which == 0) {
+		send_tags(end, tags, 1);
+		return;
+	}
+	twt_meet(end);
+	say_match(end, &doing[2], "left", false);
+	twt_meet(end);
+}
+
+/* One side goes while the other waits for whatever comes. */
+static void part(struct twt_end *end)
+{
+	const struct tow_match any = match_of(end, 0, 0);
+	struct tow_result result = TOW_RESULT_INIT;
+	struct tow_peer *peer = end->peer;
+	struct twt_doing doing;
+
+	if (end->which == 1)
+		recv_match(end, &doing, 0, false, 0, 0, TOW_FOREVER);
+	twt_meet(end);
+	if (end->which == 0) {
+		twt_ok(end, tow_peer_close(end->peer));
+		end->peer = NULL;
+		twt_say(end, "probe of a closed peer: %s",
+			name_of(tow_probe(end->endpoint, &any, &result)));
+		return;
+	}
+	say_match(end, &doing, "receive when the connection ends", false);
+	twt_say(end, "probe of who has gone: %s", name_of(tow_probe(end->endpoint, &any, &result)));
+	end->peer = NULL;
+	twt_ok(end, tow_peer_close(peer));
+}
+
 static void play(struct twt_end *end)
 {
 	for (unsigned i = 0; i < 2 * CUTS; i++)
 		cut_one(end, &cuts[i / 2], i % 2 == 0, 10 + i);
 	cut_several(end);
+	for (int views = 0; views < 2; views++) {
+		masks_posted(end, views);
+		masks_unexpected(end, views);
+	}
+	probe(end);
+	give_up(end);
+	part(end);
 }
 
 /* --- memory that cannot be read or written --- */
 
-/* The memory of one side is bad, and both hear of that; the next message comes. */
+/* The memory of one side is bad, and both hear of that; the next message comes. By a mask. */
 static void bad_cut(struct twt_end *end, enum twt_bad bad, bool receives)
 {
 	struct tow_result result;
@@ -138,9 +350,12 @@ static void bad_cut(struct twt_end *end, enum twt_bad bad, bool receives)
 	twt_meet(end);
 	twt_begin(end, &doing, TOW_FOREVER);
 	if (end->which == 1) {
+		const struct tow_match match = match_of(end, 6, ~1ull);
+		const struct tow_part part = { at, TWT_BAD_BYTES - 8 };
+
 		doing.options.flags = TOW_OP_TRUNCATE;
-		twt_ok(end, tow_recv_start(end->peer, at, TWT_BAD_BYTES - 8, 7, &doing.options,
-					   &doing.op));
+		twt_ok(end, tow_recv_match_start(end->endpoint, &match, &part, 1, &doing.options,
+						 &doing.op));
 		twt_meet(end);
 	} else {
 		twt_meet(end);

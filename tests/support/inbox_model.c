@@ -17,14 +17,27 @@ void twt_inbox_take_out(void *list, unsigned *count, unsigned at)
 	memmove(&from[at], &from[at + 1], (*count - at) * sizeof(*from));
 }
 
-static void put_in(void *list, unsigned *count, void *entry, bool first)
+bool twt_inbox_takes(const struct twt_asked *recv, uint64_t tag)
 {
-	void **to = list;
-	unsigned at = first ? 0 : *count;
+	return ((recv->tag ^ tag) & recv->mask) == 0;
+}
 
-	memmove(&to[at + 1], &to[at], (*count - at) * sizeof(*to));
-	to[at] = entry;
-	*count += 1;
+static void post_in(struct twt_asked *recv)
+{
+	unsigned at = twt_inbox.posted_count++;
+
+	for (; at > 0 && twt_inbox.posted[at - 1]->started > recv->started; at--)
+		twt_inbox.posted[at] = twt_inbox.posted[at - 1];
+	twt_inbox.posted[at] = recv;
+}
+
+static void wait_in(struct twt_sent *message)
+{
+	unsigned at = twt_inbox.waiting_count++;
+
+	for (; at > 0 && twt_inbox.waiting[at - 1]->seq > message->seq; at--)
+		twt_inbox.waiting[at] = twt_inbox.waiting[at - 1];
+	twt_inbox.waiting[at] = message;
 }
 
 static struct twt_asked *find_posted(uint64_t tag)
@@ -32,7 +45,7 @@ static struct twt_asked *find_posted(uint64_t tag)
 	for (unsigned i = 0; i < twt_inbox.posted_count; i++) {
 		struct twt_asked *recv = twt_inbox.posted[i];
 
-		if (recv->tag != tag)
+		if (!twt_inbox_takes(recv, tag))
 			continue;
 		twt_inbox_take_out(twt_inbox.posted, &twt_inbox.posted_count, i);
 		return recv;
@@ -40,12 +53,12 @@ static struct twt_asked *find_posted(uint64_t tag)
 	return NULL;
 }
 
-static struct twt_sent *find_waiting(uint64_t tag)
+static struct twt_sent *find_waiting(const struct twt_asked *recv)
 {
 	for (unsigned i = 0; i < twt_inbox.waiting_count; i++) {
 		struct twt_sent *message = twt_inbox.waiting[i];
 
-		if (message->tag != tag)
+		if (!twt_inbox_takes(recv, message->tag))
 			continue;
 		twt_inbox_take_out(twt_inbox.waiting, &twt_inbox.waiting_count, i);
 		return message;
@@ -99,6 +112,7 @@ void twt_inbox_deliver(struct twt_asked *recv, struct twt_sent *message)
 
 static void model_meet(struct twt_asked *recv, struct twt_sent *message)
 {
+	recv->met_tag = message->tag;
 	if (!message->offered && message->whole) {
 		twt_inbox_deliver(recv, message);
 		return;
@@ -114,19 +128,19 @@ static void model_meet(struct twt_asked *recv, struct twt_sent *message)
 	recv->met = message;
 }
 
-void twt_inbox_post(struct twt_asked *recv, bool first)
+void twt_inbox_post(struct twt_asked *recv)
 {
-	struct twt_sent *message = find_waiting(recv->tag);
+	struct twt_sent *message = find_waiting(recv);
 
 	recv->at = TWT_WAITS;
 	recv->met = NULL;
 	if (message != NULL)
 		model_meet(recv, message);
 	else
-		put_in(twt_inbox.posted, &twt_inbox.posted_count, recv, first);
+		post_in(recv);
 }
 
-void twt_inbox_arrive(struct twt_sent *message, bool first)
+void twt_inbox_arrive(struct twt_sent *message)
 {
 	struct twt_asked *recv = find_posted(message->tag);
 
@@ -134,5 +148,5 @@ void twt_inbox_arrive(struct twt_sent *message, bool first)
 	if (recv != NULL)
 		model_meet(recv, message);
 	else
-		put_in(twt_inbox.waiting, &twt_inbox.waiting_count, message, first);
+		wait_in(message);
 }

@@ -1,6 +1,6 @@
 /*
  * inbox_model.h - what an inbox (transport/message/inbox.h) has to do, by two lists that are walked
- * from their oldest entry: which receive meets which message, and what each ends with.
+ * from their oldest entry on: which receive meets which message, and what each ends with.
  */
 #ifndef TWT_INBOX_MODEL_H
 #define TWT_INBOX_MODEL_H
@@ -29,7 +29,9 @@ struct twt_sent {
 /* A receive as the model has it. */
 struct twt_asked {
 	struct tow_op *op;
-	uint64_t tag, room;
+	uint64_t tag, mask, room; /* mask: which bits of the tag count */
+	uint64_t started;         /* receives are numbered from the oldest on */
+	uint64_t met_tag;         /* of the message that it has met last */
 	uint8_t memory[TWT_INBOX_BYTES + TWT_INBOX_GUARD];
 	enum twt_sent_at at;
 	struct twt_sent *met;
@@ -61,8 +63,11 @@ void twt_inbox_over_well(struct twt_asked *recv, uint64_t bytes);
 /* All of a small message is there, and this receive has met it. */
 void twt_inbox_deliver(struct twt_asked *recv, struct twt_sent *message);
 
-/* A receive, a message comes; first: it was there before, and is the oldest with its tag again. */
-void twt_inbox_post(struct twt_asked *recv, bool first);
-void twt_inbox_arrive(struct twt_sent *message, bool first);
+/* Does it take messages of that tag? */
+bool twt_inbox_takes(const struct twt_asked *recv, uint64_t tag);
+
+/* A receive, a message comes, or is there again: what was started or sent first is met first. */
+void twt_inbox_post(struct twt_asked *recv);
+void twt_inbox_arrive(struct twt_sent *message);
 
 #endif

@@ -50,6 +50,7 @@ void twi_inbox_init(struct twi_inbox *inbox, struct tow_peer *peer, const struct
 	inbox->credit_bytes = credit_bytes;
 	inbox->claim_above = claim_above;
 	twi_match_init(&inbox->match);
+	peer->inbox = inbox;
 }
 
 /* Drops all that wait; but_whole: messages that are here stay. */
@@ -287,8 +288,23 @@ static bool is_ready(const struct twi_inbox *inbox, struct tow_op *op,
 	       twi_view_ready(op, arrival->bytes);
 }
 
+/*
+ * What is no longer held may meet what was kept back by it: each message, from the oldest on, goes
+ * to the receive that has it first.
+ */
+static void settle_wild(struct twi_inbox *inbox)
+{
+	struct twi_match_entry *message, *recv;
+	uint64_t from = 0;
+
+	while ((message = twi_match_settle(&inbox->match, &from, &recv)) != NULL)
+		twi_inbox_take(inbox, op_of(recv), arrival_of(message));
+}
+
 void twi_inbox_take(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *arrival)
 {
+	if (twi_unlikely(op->match.wild))
+		op->tag = arrival->match.tag;
 	if (twi_unlikely(!is_ready(inbox, op, arrival))) {
 		twi_view_hold(&inbox->match, op, arrival->bytes);
 		twi_match_arrive_first(&inbox->match, &arrival->match);
@@ -313,6 +329,7 @@ void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
 	twi_held_count(peer->engine, TWI_C_recvs, op->space == TWI_SPACE_USER);
 	op->match.tag = op->tag;
 	op->match.space = op->space;
+	op->match.order = ++peer->engine->ops->recvs;
 	if (!op->view)
 		twi_claim_lease(peer, op);
 	if (op->bytes > inbox->claim_above && !op->view) {
@@ -332,7 +349,7 @@ void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
 	} else {
 		op->stage = TWI_STAGE_POSTED;
 		op->moved = 0;
-		if (inbox->ops->posted != NULL)
+		if (inbox->ops->posted != NULL && !op->match.wild)
 			inbox->ops->posted(inbox, op);
 	}
 }
@@ -346,6 +363,10 @@ void twi_inbox_repost(struct twi_inbox *inbox, struct tow_op *op)
 		twi_inbox_end(inbox, op, TOW_ECANCELED, 0);
 		return;
 	}
+	if (twi_unlikely(op->roomless))
+		twi_view_settled(op);
+	if (op->match.wild)
+		op->tag = op->match.tag;
 	entry = twi_match_post_first(&inbox->match, &op->match);
 	op->stage = TWI_STAGE_POSTED;
 	op->moved = 0;
@@ -356,13 +377,27 @@ void twi_inbox_repost(struct twi_inbox *inbox, struct tow_op *op)
 	}
 	if (entry != NULL)
 		twi_inbox_take(inbox, op, arrival_of(entry));
+	if (twi_unlikely(inbox->match.wild && inbox->match.held_count > 0))
+		settle_wild(inbox);
 }
 
 void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint8_t space)
 {
+	struct twi_list again, *link;
 	struct twi_match_entry *entry;
 
-	twi_match_let_go(&inbox->match, tag, space);
+	twi_list_init(&again);
+	while ((entry = twi_match_take_held(&inbox->match, tag, space)) != NULL)
+		twi_list_push_back(&again, &entry->link);
+	while ((link = twi_list_first(&again)) != NULL) {
+		twi_list_remove(link);
+		twi_inbox_repost(inbox,
+				 op_of(twi_container_of(link, struct twi_match_entry, link)));
+	}
+	if (inbox->match.wild) {
+		settle_wild(inbox);
+		return;
+	}
 	while ((entry = twi_match_take_posted(&inbox->match, tag, space)) != NULL) {
 		struct tow_op *op = op_of(entry);
 
@@ -381,6 +416,8 @@ struct tow_op *twi_inbox_take_posted(struct twi_inbox *inbox, uint64_t tag, uint
 	if (entry == NULL)
 		return NULL;
 	op = op_of(entry);
+	if (twi_unlikely(inbox->match.wild))
+		op->tag = tag;
 	if (twi_likely(twi_view_ready(op, bytes)))
 		return op;
 	twi_view_hold(&inbox->match, op, bytes);
@@ -391,8 +428,10 @@ struct tow_op *twi_inbox_take_posted(struct twi_inbox *inbox, uint64_t tag, uint
 
 void twi_inbox_wait(struct twi_inbox *inbox, struct twi_unexpected *offer)
 {
-	struct twi_match_entry *entry = twi_match_arrive(&inbox->match, &offer->match);
+	struct twi_match_entry *entry;
 
+	offer->match.order = offer->seq;
+	entry = twi_match_arrive(&inbox->match, &offer->match);
 	if (entry != NULL)
 		twi_inbox_take(inbox, op_of(entry), offer);
 	else
@@ -402,8 +441,10 @@ void twi_inbox_wait(struct twi_inbox *inbox, struct twi_unexpected *offer)
 
 void twi_inbox_put_back(struct twi_inbox *inbox, struct twi_unexpected *offer)
 {
-	struct twi_match_entry *entry = twi_match_arrive_first(&inbox->match, &offer->match);
+	struct twi_match_entry *entry;
 
+	offer->match.order = offer->seq;
+	entry = twi_match_arrive_first(&inbox->match, &offer->match);
 	if (entry != NULL)
 		twi_inbox_take(inbox, op_of(entry), offer);
 }
@@ -426,4 +467,6 @@ void twi_inbox_drop_offer(struct twi_inbox *inbox, struct twi_unexpected *offer)
 	twi_match_remove_unexpected(&inbox->match, &offer->match);
 	if (is_told(inbox) && !offer->credited)
 		twi_inbox_give(inbox, 0);
+	if (twi_unlikely(inbox->match.wild && inbox->match.held_count > 0))
+		settle_wild(inbox);
 }

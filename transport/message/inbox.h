@@ -28,7 +28,10 @@ struct twi_inbox;
 
 /* A message that waits for a receive: one that is kept, or an offer, of which the lane has more. */
 struct twi_unexpected {
-	struct twi_match_entry match;
+	union {
+		struct twi_match_entry match;
+		struct twi_match_message aged; /* the same, in a table that is wild */
+	};
 	uint64_t seq, bytes;
 	struct tow_op *waiter; /* a receive has met one that is still coming: it is in no table */
 	bool offered;          /* its bytes are with the sender */

@@ -37,7 +37,7 @@ struct twi_kept *twi_inbox_keep(struct twi_inbox *inbox, const struct twi_inboun
 		return NULL;
 	}
 	parcel->arrival = (struct twi_unexpected){
-		.match = { .tag = in->tag, .space = in->space },
+		.match = { .tag = in->tag, .space = in->space, .order = in->seq },
 		.seq = in->seq,
 		.bytes = in->bytes,
 	};

@@ -10,74 +10,100 @@ void twi_match_init(struct twi_match *match)
 {
 	match->posted_count = 0;
 	match->unexpected_count = 0;
+	match->held_count = 0;
+	match->wild = false;
+	twi_list_init(&match->wild_posted);
+	twi_list_init(&match->aged);
 	for (uint32_t i = 0; i < TWI_MATCH_BUCKETS; i++) {
 		twi_list_init(&match->posted[i]);
 		twi_list_init(&match->unexpected[i]);
 	}
 }
 
-typedef void push_function(struct twi_list *head, struct twi_list *entry);
-
-static struct twi_match_entry *oldest_posted(struct twi_match *match, uint64_t tag, uint8_t space)
+static struct twi_list *bucket_of(struct twi_list *buckets, const struct twi_match_entry *entry)
 {
-	return twi_match_find(&match->posted[twi_match_hash(tag, space)], tag, space);
+	return &buckets[twi_match_hash(entry->tag, entry->space)];
 }
 
-static bool oldest_is_held(struct twi_match *match, uint64_t tag, uint8_t space)
+/* At the end of its chain; or, `first`, in front, behind what is older. */
+static inline void push_entry(struct twi_list *head, struct twi_match_entry *entry, bool first)
 {
-	const struct twi_match_entry *recv = oldest_posted(match, tag, space);
+	struct twi_list *pos;
 
-	return recv != NULL && recv->held;
+	if (!first) {
+		twi_list_push_back(head, &entry->link);
+		return;
+	}
+	for (pos = head; pos->next != head; pos = pos->next) {
+		if (twi_container_of(pos->next, struct twi_match_entry, link)->order >=
+		    entry->order)
+			break;
+	}
+	twi_list_push_front(pos, &entry->link);
 }
 
 /* What both ways to come share: look into the other table first, queue only when it has none. */
-static struct twi_match_entry *post_entry(struct twi_match *match, struct twi_match_entry *recv,
-					  push_function *push)
+static inline struct twi_match_entry *post_entry(struct twi_match *match,
+						 struct twi_match_entry *recv, bool first)
 {
-	struct twi_match_entry *message = NULL;
+	struct twi_match_entry *message;
 
-	if (!twi_unlikely(match->held_count) || !oldest_is_held(match, recv->tag, recv->space))
+	if (twi_likely(match->held_count == 0 && !recv->wild)) {
 		message = twi_match_take_unexpected(match, recv->tag, recv->space);
+	} else {
+		message = twi_match_meets(match, recv);
+		if (message != NULL)
+			twi_match_drop_message(match, message);
+	}
 	twi_list_init(&recv->link);
 	if (message != NULL)
 		return message;
-	push(&match->posted[twi_match_hash(recv->tag, recv->space)], &recv->link);
+	if (twi_unlikely(recv->wild))
+		twi_match_put_wild(match, recv);
+	else
+		push_entry(bucket_of(match->posted, recv), recv, first);
 	match->posted_count++;
 	return NULL;
 }
 
-static struct twi_match_entry *arrive_entry(struct twi_match *match,
-					    struct twi_match_entry *message, push_function *push)
+static inline struct twi_match_entry *arrive_entry(struct twi_match *match,
+						   struct twi_match_entry *message, bool first)
 {
-	struct twi_match_entry *recv = twi_match_take_posted(match, message->tag, message->space);
+	struct twi_match_entry *recv;
 
+	if (twi_unlikely(match->wild))
+		recv = twi_match_take_wild(match, message->tag, message->space, message->order);
+	else
+		recv = twi_match_take_posted(match, message->tag, message->space);
 	twi_list_init(&message->link);
 	if (recv != NULL)
 		return recv;
-	push(&match->unexpected[twi_match_hash(message->tag, message->space)], &message->link);
+	push_entry(bucket_of(match->unexpected, message), message, first);
 	match->unexpected_count++;
+	if (twi_unlikely(match->wild))
+		twi_match_put_aged(match, message);
 	return NULL;
 }
 
 struct twi_match_entry *twi_match_post(struct twi_match *match, struct twi_match_entry *recv)
 {
-	return post_entry(match, recv, twi_list_push_back);
+	return post_entry(match, recv, false);
 }
 
 struct twi_match_entry *twi_match_post_first(struct twi_match *match, struct twi_match_entry *recv)
 {
-	return post_entry(match, recv, twi_list_push_front);
+	return post_entry(match, recv, true);
 }
 
 struct twi_match_entry *twi_match_arrive(struct twi_match *match, struct twi_match_entry *message)
 {
-	return arrive_entry(match, message, twi_list_push_back);
+	return arrive_entry(match, message, false);
 }
 
 struct twi_match_entry *twi_match_arrive_first(struct twi_match *match,
 					       struct twi_match_entry *message)
 {
-	return arrive_entry(match, message, twi_list_push_front);
+	return arrive_entry(match, message, true);
 }
 
 bool twi_match_remove_posted(struct twi_match *match, struct twi_match_entry *recv)
@@ -93,28 +119,47 @@ bool twi_match_remove_posted(struct twi_match *match, struct twi_match_entry *re
 
 void twi_match_hold(struct twi_match *match, struct twi_match_entry *recv)
 {
-	twi_list_push_front(&match->posted[twi_match_hash(recv->tag, recv->space)], &recv->link);
+	if (twi_unlikely(recv->wild))
+		twi_match_put_wild(match, recv);
+	else
+		push_entry(bucket_of(match->posted, recv), recv, true);
 	match->posted_count++;
 	match->held_count++;
 	recv->held = true;
 }
 
-void twi_match_let_go(struct twi_match *match, uint64_t tag, uint8_t space)
+/* The first of a chain that is held and takes such a message. */
+static struct twi_match_entry *first_held(struct twi_list *head, uint64_t tag, uint8_t space)
 {
-	struct twi_match_entry *recv = oldest_posted(match, tag, space);
+	for (struct twi_list *pos = head->next; pos != head; pos = pos->next) {
+		struct twi_match_entry *recv = twi_container_of(pos, struct twi_match_entry, link);
 
-	if (recv == NULL || !recv->held)
-		return;
-	recv->held = false;
-	match->held_count--;
+		if (recv->held && twi_match_takes(recv, tag, space))
+			return recv;
+	}
+	return NULL;
+}
+
+struct twi_match_entry *twi_match_take_held(struct twi_match *match, uint64_t tag, uint8_t space)
+{
+	struct twi_match_entry *recv, *wild;
+
+	if (match->held_count == 0)
+		return NULL;
+	recv = first_held(&match->posted[twi_match_hash(tag, space)], tag, space);
+	wild = first_held(&match->wild_posted, tag, space);
+	if (wild != NULL && (recv == NULL || wild->order < recv->order))
+		recv = wild;
+	if (recv != NULL)
+		twi_match_remove_posted(match, recv);
+	return recv;
 }
 
 bool twi_match_remove_unexpected(struct twi_match *match, struct twi_match_entry *message)
 {
 	if (twi_list_empty(&message->link))
 		return false;
-	twi_list_remove(&message->link);
-	match->unexpected_count--;
+	twi_match_drop_message(match, message);
 	return true;
 }
 
@@ -132,7 +177,12 @@ static struct twi_match_entry *first_from(const struct twi_list *buckets, uint32
 
 struct twi_match_entry *twi_match_first_posted(const struct twi_match *match)
 {
-	return match->posted_count ? first_from(match->posted, 0) : NULL;
+	struct twi_match_entry *recv = match->posted_count ? first_from(match->posted, 0) : NULL;
+	struct twi_list *wild = twi_list_first(&match->wild_posted);
+
+	if (recv != NULL || wild == NULL)
+		return recv;
+	return twi_container_of(wild, struct twi_match_entry, link);
 }
 
 struct twi_match_entry *twi_match_first_unexpected(const struct twi_match *match)
@@ -151,23 +201,27 @@ struct twi_match_entry *twi_match_next_unexpected(const struct twi_match *match,
 	return first_from(match->unexpected, bucket + 1);
 }
 
+static uint32_t count_chain(const struct twi_list *head, uint8_t space)
+{
+	uint32_t count = 0;
+
+	for (const struct twi_list *pos = head->next; pos != head; pos = pos->next)
+		count += twi_container_of(pos, struct twi_match_entry, link)->space == space;
+	return count;
+}
+
 static uint32_t count_of(const struct twi_list *buckets, uint8_t space)
 {
 	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < TWI_MATCH_BUCKETS; i++) {
-		const struct twi_list *head = &buckets[i];
-
-		for (const struct twi_list *pos = head->next; pos != head; pos = pos->next)
-			count +=
-				twi_container_of(pos, struct twi_match_entry, link)->space == space;
-	}
+	for (uint32_t i = 0; i < TWI_MATCH_BUCKETS; i++)
+		count += count_chain(&buckets[i], space);
 	return count;
 }
 
 uint32_t twi_match_count_posted(const struct twi_match *match, uint8_t space)
 {
-	return count_of(match->posted, space);
+	return count_of(match->posted, space) + count_chain(&match->wild_posted, space);
 }
 
 uint32_t twi_match_count_unexpected(const struct twi_match *match, uint8_t space)

@@ -8,11 +8,16 @@
  *   ...                           ...
  *
  * A bucket is chosen by a hash of the tag, and its chain is in order of coming, but for entries
- * that come back in front because what they had met was taken away from them. So the first entry
- * with a tag in its chain is the oldest with that tag, and order between tags is never asked for.
+ * that come back because what they had met was taken away from them: these go in front, behind
+ * what is older (twi_match_entry.order). So the first entry with a tag in its chain is the oldest.
  *
  * Invariant: a tag is in at most one of the two tables. Whoever comes looks into the other table
  * first, and queues only when nothing is there.
+ *
+ * A *wild* receive takes more than one tag. It stands in a list beside the buckets, from the oldest
+ * on, and its number is compared with that of the receive for the tag alone. Once a table has seen
+ * one (`wild`), the messages that wait are also in a list by their numbers, so that it finds the
+ * oldest over all buckets; until then that costs a branch (match_wild.c).
  *
  * Cost: a hash (two multiplications) and on the average 1 + entries/256 steps. A peer that chooses
  * tags that collide makes its own messages slow; its credit bounds how many it can have here.
@@ -31,8 +36,17 @@
 struct twi_match {
 	uint32_t posted_count, unexpected_count;
 	uint32_t held_count;
+	bool wild;                   /* wild receives have been looked for here */
+	struct twi_list wild_posted; /* those of this peer, from the oldest on */
+	struct twi_list aged;        /* `wild`: messages that wait, from the oldest on */
 	struct twi_list posted[TWI_MATCH_BUCKETS];
 	struct twi_list unexpected[TWI_MATCH_BUCKETS];
+};
+
+/* What the entry of a message is a part of, at its beginning, in a table that is wild. */
+struct twi_match_message {
+	struct twi_match_entry entry;
+	struct twi_list age;
 };
 
 /* How many of a space wait; walks all that do, so not for the data path. */
@@ -74,13 +88,32 @@ bool twi_match_remove_unexpected(struct twi_match *match, struct twi_match_entry
  */
 void twi_match_hold(struct twi_match *match, struct twi_match_entry *recv);
 
-/* The oldest receive with that tag is held no longer, if it was. */
-void twi_match_let_go(struct twi_match *match, uint64_t tag, uint8_t space);
+/* Takes out the oldest held receive that takes such a message; it is held no longer. Or NULL. */
+struct twi_match_entry *twi_match_take_held(struct twi_match *match, uint64_t tag, uint8_t space);
+
+/*
+ * Wild receives (match_wild.c). go_wild comes before the first one is posted, and before a message
+ * is looked for with a mask. take_wild: twi_match_take_posted of such a table, for a message of
+ * that number. meets: the message that post would return, which stays where it is. settle, when
+ * something is held no longer: the first message from number *from_io on that has a receive now;
+ * both are in no table any more. NULL: there is none; *from_io goes on behind it.
+ */
+void twi_match_go_wild(struct twi_match *match);
+struct twi_match_entry *twi_match_take_wild(struct twi_match *match, uint64_t tag, uint8_t space,
+					    uint64_t order);
+struct twi_match_entry *twi_match_meets(struct twi_match *match,
+					const struct twi_match_entry *recv);
+struct twi_match_entry *twi_match_settle(struct twi_match *match, uint64_t *from_io,
+					 struct twi_match_entry **recv_out);
+
+/* Between match.c and match_wild.c: puts the entry where its order says. */
+void twi_match_put_wild(struct twi_match *match, struct twi_match_entry *recv);
+void twi_match_put_aged(struct twi_match *match, struct twi_match_entry *message);
 
 /*
  * What is queued: each entry once, those of one tag from the oldest on, tags in no order that means
- * anything. NULL: there is none left. `entry` is queued; it may be removed once the next was asked
- * for, but the next may not be before it has had its turn.
+ * anything; wild receives last. NULL: there is none left. `entry` is queued; it may be removed once
+ * the next was asked for, but the next may not be before it has had its turn.
  */
 struct twi_match_entry *twi_match_first_posted(const struct twi_match *match);
 struct twi_match_entry *twi_match_first_unexpected(const struct twi_match *match);
@@ -100,6 +133,12 @@ static inline uint32_t twi_match_hash(uint64_t tag, uint8_t space)
 	x ^= x >> 32;
 	x *= 0xd6e8feb86659fd93ull;
 	return (uint32_t)(x >> (64 - TWI_MATCH_BITS));
+}
+
+/* Does the receive take a message of that tag? */
+static inline bool twi_match_takes(const struct twi_match_entry *recv, uint64_t tag, uint8_t space)
+{
+	return recv->space == space && (recv->wild ? tag & recv->tag_mask : tag) == recv->tag;
 }
 
 /* The oldest entry with that tag in its chain, or NULL. */
@@ -124,6 +163,8 @@ static inline struct twi_match_entry *twi_match_take_posted(struct twi_match *ma
 {
 	struct twi_match_entry *entry;
 
+	if (twi_unlikely(match->wild))
+		return twi_match_take_wild(match, tag, space, UINT64_MAX);
 	if (!match->posted_count)
 		return NULL;
 	entry = twi_match_find(&match->posted[twi_match_hash(tag, space)], tag, space);
@@ -132,6 +173,15 @@ static inline struct twi_match_entry *twi_match_take_posted(struct twi_match *ma
 	twi_list_remove(&entry->link);
 	match->posted_count--;
 	return entry;
+}
+
+/* A message that is queued is so no more. */
+static inline void twi_match_drop_message(struct twi_match *match, struct twi_match_entry *message)
+{
+	twi_list_remove(&message->link);
+	match->unexpected_count--;
+	if (twi_unlikely(match->wild))
+		twi_list_remove(&twi_container_of(message, struct twi_match_message, entry)->age);
 }
 
 /* Likewise the oldest unexpected message with that tag. */
@@ -143,10 +193,8 @@ static inline struct twi_match_entry *twi_match_take_unexpected(struct twi_match
 	if (!match->unexpected_count)
 		return NULL;
 	entry = twi_match_find(&match->unexpected[twi_match_hash(tag, space)], tag, space);
-	if (entry != NULL) {
-		twi_list_remove(&entry->link);
-		match->unexpected_count--;
-	}
+	if (entry != NULL)
+		twi_match_drop_message(match, entry);
 	return entry;
 }
 

@@ -51,6 +51,7 @@ void twi_endpoint_setup(struct tow_endpoint *endpoint, struct twi_lane *lane)
 	endpoint->lane = lane;
 	twi_list_init(&endpoint->accepts);
 	twi_list_init(&endpoint->ready);
+	twi_list_init(&endpoint->peers);
 	twi_list_push_back(&lane->engine->endpoints, &endpoint->link);
 }
 
@@ -65,10 +66,42 @@ void twi_peer_setup(struct tow_peer *peer, struct twi_lane *lane, const char *ad
 	peer->link_due_ns = UINT64_MAX;
 	peer->job_rank = -1;
 	twi_list_init(&peer->ready_link);
+	twi_list_init(&peer->home_link);
 	twi_peer_claims_init(&peer->claims);
 	lane->peers++;
 	lane->engine->memory_peers += lane->ops->memory_polled;
 	twi_list_push_back(&lane->engine->peers, &peer->link);
+}
+
+/* The user has the peer: it is one of the endpoint's. */
+static void go_home(struct tow_endpoint *endpoint, struct tow_peer *peer)
+{
+	if (endpoint == NULL || peer->home != NULL || peer->closed)
+		return;
+	peer->home = endpoint->parent != NULL ? endpoint->parent : endpoint;
+	twi_list_push_back(&peer->home->peers, &peer->home_link);
+}
+
+static void leave_home(struct tow_peer *peer)
+{
+	twi_list_remove(&peer->home_link);
+	peer->home = NULL;
+}
+
+/* The endpoint goes: its peers have none, and no operation names it any more. */
+static void leave_all_homes(struct tow_endpoint *endpoint)
+{
+	const struct twi_op_table *ops = endpoint->engine->ops;
+	struct twi_list *entry;
+
+	while ((entry = twi_list_first(&endpoint->peers)) != NULL)
+		leave_home(twi_container_of(entry, struct tow_peer, home_link));
+	for (uint32_t i = 0; i < ops->made; i++) {
+		struct tow_op *op = &endpoint->engine->ops->rows[i];
+
+		if (op->kind != TWI_OP_SEND && op->endpoint == endpoint)
+			op->endpoint = NULL;
+	}
 }
 
 void twi_peer_ended(struct tow_peer *peer, int status)
@@ -92,6 +125,7 @@ void twi_peer_teardown(struct tow_peer *peer)
 	twi_peer_claims_fini(&peer->claims);
 	twi_latency_leave(peer->engine->diag, &peer->latency_row);
 	twi_list_remove(&peer->ready_link);
+	leave_home(peer);
 	twi_list_remove(&peer->link);
 }
 
@@ -99,6 +133,7 @@ void twi_peer_end(struct tow_peer *peer)
 {
 	twi_assert_held(peer->engine);
 	twi_handle_close(&peer->handle);
+	leave_home(peer);
 	peer->closed = true;
 	peer->lane->ops->peer_close(peer);
 }
@@ -183,6 +218,7 @@ void twi_endpoint_drop(struct tow_endpoint *endpoint)
 	twi_endpoint_end_accepts(endpoint);
 	while ((peer = take_ready(endpoint)) != NULL)
 		twi_peer_end(peer);
+	leave_all_homes(endpoint);
 	twi_list_remove(&endpoint->link);
 	endpoint->lane->ops->endpoint_close(endpoint);
 }
@@ -314,6 +350,7 @@ TOW_PUBLIC int tow_endpoint_close(struct tow_endpoint *endpoint)
 /* The lane's state may name the peer; the user has it from now on. */
 static void peer_up(struct tow_op *op)
 {
+	go_home(op->endpoint, op->peer);
 	op->engine->hooks.link->up(op->peer);
 }
 

@@ -27,7 +27,8 @@ struct tow_endpoint {
 	struct twi_list link;        /* on engine->endpoints */
 	struct twi_list accepts;     /* tow_op.link */
 	struct twi_list ready;       /* tow_peer.ready_link */
-	struct tow_endpoint *parent; /* of a sub-endpoint: its ready peers go there; else NULL */
+	struct tow_endpoint *parent; /* of a sub-endpoint: its peers go there; else NULL */
+	struct twi_list peers;       /* tow_peer.home_link: those that the user has */
 	unsigned ready_count;
 	char address[TOW_ADDRESS_MAX];
 	bool passes; /* a group's: what comes may be the second connection of two ranks */
@@ -40,6 +41,9 @@ struct tow_peer {
 	struct twi_list link;            /* on engine->peers */
 	struct twi_list ready_link;      /* on tow_endpoint.ready */
 	struct tow_endpoint *waiting_at; /* whose ready queue it is on, or NULL */
+	struct twi_list home_link;       /* on tow_endpoint.peers */
+	struct tow_endpoint *home;       /* by which the user has it; NULL: it or that was closed */
+	struct twi_inbox *inbox;         /* its messages on their way in (message/inbox.h) */
 	bool shown;                      /* it has been up: the user knows or will know it */
 	bool closed;                     /* tow_peer_close was called */
 	bool passing; /* between ranks, and not known yet to be the one: its end is no loss */

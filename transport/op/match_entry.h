@@ -28,12 +28,19 @@ static inline bool twi_space_counts(uint8_t space)
 	return space != TWI_SPACE_LINK;
 }
 
-/* Part of a receive operation or of an unexpected message. On at most one table at a time. */
+/*
+ * Part of a receive operation or of an unexpected message. On at most one table at a time. The
+ * caller sets tag, space and order before it posts the receive or the message arrives.
+ */
 struct twi_match_entry {
 	struct twi_list link;
-	uint64_t tag;  /* the caller sets both before it posts the receive or the message arrives */
-	uint8_t space; /* enum twi_space: tags of two spaces never meet */
-	bool held;     /* a queued receive that cannot take its message now (twi_match_hold) */
+	uint64_t tag;      /* of a wild receive: the bits that count, the others are 0 */
+	uint64_t order;    /* a message: its number; a receive: likewise, in the whole runtime */
+	uint64_t tag_mask; /* of a wild receive: which bits count */
+	uint8_t space;     /* enum twi_space: tags of two spaces never meet */
+	bool held;         /* a queued receive that cannot take its message now (twi_match_hold) */
+	bool wild;         /* a receive that takes more than one tag, or any peer */
+	bool any;          /* a wild one of any peer */
 };
 
 #endif

@@ -61,8 +61,11 @@ ONE_CALL const struct twi_op_ops *ops_of(const struct twi_message *message)
 	return message->view ? &twi_view_ops : &twi_recv_ops;
 }
 
-ONE_CALL const char *call_of(const struct twi_message *message)
+/* `mask`: of a receive of tow_recv_match_start; else NULL. */
+ONE_CALL const char *call_of(const struct twi_message *message, const uint64_t *mask)
 {
+	if (mask != NULL)
+		return "tow_recv_match_start";
 	return message->kind == TWI_OP_SEND ? "tow_send_start"
 	       : message->view              ? "tow_recv_view_start"
 					    : "tow_recv_start";
@@ -79,10 +82,10 @@ static __attribute__((noinline, cold)) int refuse_message(const char *call, uint
 
 /* *options_io is brought to the library's size, in `known` where it is of another one. */
 ONE_CALL int check_message(const struct tow_peer *peer, const struct twi_message *message,
-			   const struct tow_op_options **options_io, struct tow_op_options *known,
-			   bool forget)
+			   const uint64_t *mask, const struct tow_op_options **options_io,
+			   struct tow_op_options *known, bool forget)
 {
-	const char *call = call_of(message);
+	const char *call = call_of(message, mask);
 	int status = TOW_OK;
 
 	/* The library says its own words to a peer that is closing, too. */
@@ -108,12 +111,18 @@ ONE_CALL int check_message(const struct tow_peer *peer, const struct twi_message
 }
 
 /* The operation says what its message is. */
-ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi_message *message)
+ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi_message *message,
+		      const uint64_t *mask)
 {
 	twi_op_to_peer(op, peer);
 	op->data = message->data;
 	op->bytes = message->bytes;
 	op->tag = message->tag;
+	if (mask != NULL) {
+		op->match.wild = true;
+		op->match.tag_mask = *mask;
+		op->tag &= *mask;
+	}
 	op->space = message->space;
 	op->view = message->view;
 	if (message->view) /* it takes any length */
@@ -171,12 +180,13 @@ ONE_CALL bool send_at_once(struct tow_peer *peer, const struct twi_message *mess
 }
 
 ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *message,
-			   const struct tow_op_options *options, struct tow_op **op_out)
+			   const uint64_t *mask, const struct tow_op_options *options,
+			   struct tow_op **op_out)
 {
 	struct twi_engine *engine;
 	struct tow_op_options known;
 	struct tow_op *op;
-	int status = check_message(peer, message, &options, &known, op_out == NULL);
+	int status = check_message(peer, message, mask, &options, &known, op_out == NULL);
 
 	if (op_out != NULL)
 		*op_out = NULL;
@@ -184,7 +194,7 @@ ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *mess
 		return status;
 	engine = peer->engine;
 	if (message->space == TWI_SPACE_USER)
-		status = twi_call_enter_with(engine, peer, TWI_HANDLE_PEER, call_of(message));
+		status = twi_call_enter_with(engine, peer, TWI_HANDLE_PEER, call_of(message, mask));
 	else
 		twi_call_enter(engine);
 	if (twi_unlikely(status < 0))
@@ -199,7 +209,7 @@ ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *mess
 	else
 		op = twi_op_acquire(engine, ops_of(message), options);
 	if (twi_likely(op != NULL)) {
-		fill_op(op, peer, message);
+		fill_op(op, peer, message, mask);
 		status = start_op(peer, message, op, op_out);
 	} else {
 		status = TOW_EBUSY;
@@ -211,7 +221,13 @@ ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *mess
 int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 		      const struct tow_op_options *options, struct tow_op **op_out)
 {
-	return start_message(peer, message, options, op_out);
+	return start_message(peer, message, NULL, options, op_out);
+}
+
+int twi_message_start_wild(struct tow_peer *peer, const struct twi_message *message, uint64_t mask,
+			   const struct tow_op_options *options, struct tow_op **op_out)
+{
+	return start_message(peer, message, &mask, options, op_out);
 }
 
 TOW_PUBLIC int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint64_t tag,
@@ -223,7 +239,7 @@ TOW_PUBLIC int tow_send_start(struct tow_peer *peer, const void *data, uint64_t 
 					     .tag = tag,
 					     .site = TWI_SITE_HERE };
 
-	return start_message(peer, &message, options, op_out);
+	return start_message(peer, &message, NULL, options, op_out);
 }
 
 TOW_PUBLIC int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t tag,
@@ -233,7 +249,7 @@ TOW_PUBLIC int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes,
 		.kind = TWI_OP_RECV, .data = data, .bytes = bytes, .tag = tag, .site = TWI_SITE_HERE
 	};
 
-	return start_message(peer, &message, options, op_out);
+	return start_message(peer, &message, NULL, options, op_out);
 }
 
 TOW_PUBLIC int tow_recv_view_start(struct tow_peer *peer, uint64_t tag,
@@ -245,5 +261,5 @@ TOW_PUBLIC int tow_recv_view_start(struct tow_peer *peer, uint64_t tag,
 					     .tag = tag,
 					     .site = TWI_SITE_HERE };
 
-	return start_message(peer, &message, options, op_out);
+	return start_message(peer, &message, NULL, options, op_out);
 }

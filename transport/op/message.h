@@ -45,6 +45,13 @@ int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 		      const struct tow_op_options *options, struct tow_op **op_out);
 
 /*
+ * The same for a receive of more than one tag: those of which the bits of `mask` are those of its
+ * tag. The engine is held, and the peer's table is wild (message/match.h).
+ */
+int twi_message_start_wild(struct tow_peer *peer, const struct twi_message *message, uint64_t mask,
+			   const struct tow_op_options *options, struct tow_op **op_out);
+
+/*
  * Gives a view whose message has been matched memory of the pool for its `bytes`: sets data, bytes
  * and view_release. TOW_OK; TOW_EEXHAUSTED and the like: the operation cannot have its message. The
  * engine is held.

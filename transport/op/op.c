@@ -69,7 +69,7 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	twi_list_init(&op->match.link);
 	twi_list_init(&op->link);
 	twi_list_init(&op->seq_link);
-	op->match.held = false;
+	op->match.held = op->match.wild = op->match.any = false;
 	op->wait.memory_polled = false;
 	op->wait.crowd = false;
 	op->wait.waits = NULL;

@@ -132,7 +132,6 @@ extern __thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exe
 struct tow_op {
 	struct twi_match_entry match; /* receive, posted: its place in the match table */
 	struct twi_list link;         /* on the queue that its stage names */
-	struct twi_list seq_link;     /* send: in the session's table; roomless: on the engine's */
 
 	struct twi_waitable wait; /* of its state the bits above */
 	const struct twi_op_ops *ops;
@@ -164,19 +163,24 @@ struct tow_op {
 	char *failure; /* status below TOW_OK: why (failure.h); else NULL */
 	uint64_t result_bytes;
 	uint64_t latency_ns;
+	struct twi_list seq_link; /* send: in the session's table; roomless: on the engine's */
 
-	struct twi_heap_node timed;              /* among the engine's deadlines */
-	struct twi_site site;                    /* of the call that started it */
-	uint64_t seq;                            /* from here on cleared, to stamp */
-	uint64_t rpc_id;                         /* set when a message ends; 0: it had no number */
-	uint64_t moved;                          /* payload bytes handed to the stream */
-	uint64_t framed_ns;                      /* send: it left its queue (message_times.h) */
-	uint64_t begun_ns;                       /* the first byte left, or was met (op_span.h) */
-	uint64_t span_parent;                    /* what it is a part of, in traces */
-	struct tow_endpoint *endpoint;           /* connect, accept */
-	void *lane_state;                        /* connect: the lane's */
+	struct twi_heap_node timed; /* among the engine's deadlines */
+	struct twi_site site;       /* of the call that started it */
+	uint64_t seq;               /* from here on cleared, to stamp */
+	uint64_t rpc_id;            /* set when a message ends; 0: it had no number */
+	uint64_t moved;             /* payload bytes handed to the stream */
+	union {
+		uint64_t framed_ns;            /* send: it left its queue (message_times.h) */
+		struct tow_endpoint *endpoint; /* connect, accept: NULL when it was closed */
+	};
+	uint64_t begun_ns;    /* the first byte left, or was met (op_span.h) */
+	uint64_t span_parent; /* what it is a part of, in traces */
+	union {
+		void *lane_state; /* connect, send, receive: the lane's */
+		void *owner;      /* TWI_OP_CALL: what it stands for */
+	};
 	void (*view_release)(struct tow_op *op); /* view: gives the memory back; NULL: nothing to */
-	void *owner;                             /* TWI_OP_CALL: what it stands for */
 	struct twi_op_stamp stamp;               /* of it the record */
 
 	struct twi_claim claim; /* on the memory of its payload */
@@ -196,6 +200,7 @@ struct twi_op_table {
 	uint32_t made;   /* rows from here on were never used: their memory is not touched */
 	uint32_t cached; /* index + 1: the stack of the holder of the engine */
 	_Atomic uint32_t returned; /* likewise: the stack that any thread may push onto */
+	uint64_t recvs;            /* that were started (match_entry.h) */
 	_Alignas(64) struct tow_op rows[];
 };
 

@@ -9,7 +9,10 @@
 
 void twi_op_describe(const struct tow_op *op, char *out, size_t room)
 {
-	if (op->kind == TWI_OP_SEND || op->kind == TWI_OP_RECV)
+	if (op->kind == TWI_OP_RECV && op->match.wild) /* its tag is that of what it meets */
+		snprintf(out, room, "the receive of tags like %#llx",
+			 (unsigned long long)op->match.tag);
+	else if (op->kind == TWI_OP_SEND || op->kind == TWI_OP_RECV)
 		snprintf(out, room, "the %s of tag %#llx", op->ops->noun,
 			 (unsigned long long)op->tag);
 	else

@@ -36,16 +36,6 @@ int twi_op_options_adapt(const char *call, uint64_t allowed,
 	return options->queue != NULL ? refuse_planned("options->queue") : TOW_OK;
 }
 
-TOW_PUBLIC int tow_recv_match_start(struct tow_endpoint *endpoint, const struct tow_match *match,
-				    const struct tow_part *parts, uint32_t part_count,
-				    const struct tow_op_options *options, struct tow_op **op_out)
-{
-	(void)endpoint, (void)match, (void)parts, (void)part_count, (void)options;
-	if (op_out != NULL)
-		*op_out = NULL;
-	return refuse_planned("tow_recv_match_start");
-}
-
 TOW_PUBLIC int tow_send_parts_start(struct tow_peer *peer, const struct tow_part *parts,
 				    uint32_t part_count, uint64_t tag,
 				    const struct tow_op_options *options, struct tow_op **op_out)
@@ -54,13 +44,6 @@ TOW_PUBLIC int tow_send_parts_start(struct tow_peer *peer, const struct tow_part
 	if (op_out != NULL)
 		*op_out = NULL;
 	return refuse_planned("tow_send_parts_start");
-}
-
-TOW_PUBLIC int tow_probe(struct tow_endpoint *endpoint, const struct tow_match *match,
-			 struct tow_result *result_out)
-{
-	(void)endpoint, (void)match, (void)result_out;
-	return refuse_planned("tow_probe");
 }
 
 TOW_PUBLIC int tow_queue_open(struct tow_runtime *runtime, uint32_t room,

@@ -2,8 +2,8 @@
  * The inbox of a peer against a plain model: two lists that are walked from their oldest entry.
  * Small messages whole and in parts, good, corrupt and too long; offers that are fetched, refused,
  * taken back by their sender before and after a receive has met them; receives canceled at each of
- * their stages. Once with a sender that keeps account of the credit (as streams and ofi), once
- * without (as shm). TOW_TEST_SEED replays a run.
+ * their stages; receives of one tag, of some, of any. Once with a sender that keeps account of the
+ * credit (as streams and ofi), once without (as shm). TOW_TEST_SEED replays a run.
  */
 #include "inbox_model.h"
 #include "twt.h"
@@ -24,7 +24,7 @@
 #include "transport/wire/rule.h"
 
 #define ROUNDS     1500
-#define TAGS       3u
+#define TAGS       4u
 #define MESSAGES   TWT_INBOX_STEPS
 #define RECEIVES   TWT_INBOX_STEPS
 #define OFFERS_MAX 64u
@@ -34,7 +34,7 @@ static struct tow_runtime *runtime;
 static struct twi_engine *engine;
 static struct tow_peer *peer;
 static struct twi_inbox inbox;
-static bool told;
+static bool told, masks;
 static uint64_t seed, rng;
 
 static struct twt_sent messages[MESSAGES];
@@ -113,6 +113,8 @@ static void step_post(void)
 	struct twt_asked *recv = &receives[receive_count++];
 
 	*recv = (struct twt_asked){ .tag = rnd(TAGS),
+				    .mask = masks && rnd(3) == 0 ? rnd(TAGS) : UINT64_MAX,
+				    .started = receive_count,
 				    .room = rnd(4) == 0 ? rnd(TWT_INBOX_BYTES) : TWT_INBOX_BYTES,
 				    .truncate = rnd(3) == 0 };
 	recv->op = twi_op_acquire(engine, &twi_recv_ops, NULL);
@@ -120,9 +122,13 @@ static void step_post(void)
 	recv->op->peer = peer;
 	recv->op->data = recv->memory;
 	recv->op->bytes = recv->room;
-	recv->op->tag = recv->tag;
+	recv->op->tag = recv->tag & recv->mask;
+	recv->op->match.wild = recv->mask != UINT64_MAX;
+	recv->op->match.tag_mask = recv->mask;
+	if (recv->op->match.wild)
+		twi_match_go_wild(&inbox.match);
 	recv->op->truncate = recv->truncate;
-	twt_inbox_post(recv, false);
+	twt_inbox_post(recv);
 	twi_inbox_recv(&inbox, recv->op);
 }
 
@@ -185,7 +191,7 @@ static void fill_payload(const struct twt_sent *message)
 static bool has_posted(uint64_t tag)
 {
 	for (unsigned i = 0; i < twt_inbox.posted_count; i++) {
-		if (twt_inbox.posted[i]->tag == tag)
+		if (twt_inbox_takes(twt_inbox.posted[i], tag))
 			return true;
 	}
 	return false;
@@ -214,7 +220,7 @@ static void step_small(void)
 		message->charged = true;
 		twt_inbox.credit_out += cost;
 	}
-	twt_inbox_arrive(message, false);
+	twt_inbox_arrive(message);
 	assert_true(twi_inbox_small(&inbox, &in));
 }
 
@@ -229,7 +235,7 @@ static void step_begin(void)
 	in = inbound_of(message, payload);
 	admit(message);
 	message->whole = message->bytes == 0;
-	twt_inbox_arrive(message, false);
+	twt_inbox_arrive(message);
 	assert_true(twi_inbox_begin(&inbox, &in));
 	if (message->bytes == 0)
 		return;
@@ -277,7 +283,7 @@ static void step_offer(void)
 					    .seq = message->seq,
 					    .bytes = message->bytes,
 					    .offered = true };
-	twt_inbox_arrive(message, false);
+	twt_inbox_arrive(message);
 	op = rnd(2) == 0 ? twi_inbox_take_posted(&inbox, message->tag, 0, message->bytes) : NULL;
 	if (op != NULL)
 		twi_inbox_meet(&inbox, op, &rows[at]);
@@ -300,7 +306,7 @@ static void step_met(void)
 	row_free(message->row);
 	message->at = TWT_OVER;
 	if (rnd(3) == 0) {
-		twt_inbox_post(recv, true);
+		twt_inbox_post(recv);
 		twi_inbox_repost(&inbox, recv->op);
 		return;
 	}
@@ -360,7 +366,7 @@ static void cancel_filling(struct twt_asked *recv)
 		twt_inbox_over_well(recv, message->bytes);
 	} else {
 		twt_inbox_over(recv, TOW_ECANCELED, 0);
-		twt_inbox_arrive(message, true);
+		twt_inbox_arrive(message);
 	}
 	assert_true(twi_inbox_withdraw(&inbox, recv->op, TOW_ECANCELED, true));
 }
@@ -373,7 +379,7 @@ static void cancel_offered(struct twt_asked *recv)
 	message->row->credited = true;
 	twt_inbox_over(recv, TOW_ECANCELED, 0);
 	twi_inbox_end(&inbox, recv->op, TOW_ECANCELED, 0);
-	twt_inbox_arrive(message, true);
+	twt_inbox_arrive(message);
 	twi_inbox_put_back(&inbox, message->row);
 }
 
@@ -410,6 +416,8 @@ static void check_receive(struct twt_asked *recv)
 		assert_int_equal(recv->op->dropped_bytes, recv->dropped);
 	if (recv->status == TOW_OK) {
 		uint64_t seq = recv->op->seq;
+
+		assert_int_equal(recv->op->tag, recv->met_tag);
 
 		for (uint64_t i = 0; i < recv->bytes; i++)
 			assert_int_equal(recv->memory[i], byte_of(seq, i));
@@ -501,6 +509,7 @@ static void play_round(void)
 	memset(&inbox, 0, sizeof(inbox));
 	message_count = receive_count = twt_inbox.waiting_count = twt_inbox.posted_count = 0;
 	coming = NULL;
+	masks = rnd(2) == 0;
 	twt_inbox.credit_out = 0;
 	/* One that is less than a message may cost keeps one all the same. */
 	credit = rnd(4) == 0 ? TWT_INBOX_BYTES / 2 : CREDIT;

@@ -27,6 +27,9 @@ static char data[64];
 static uint64_t counts[4] = { 1, 1, 1, 1 };
 static const struct tow_coll_parts parts = { counts, NULL };
 static const struct tow_coll_pair pairs[1] = { { 0, 0 } };
+static const struct tow_match match = TOW_MATCH_INIT;
+static const struct tow_part piece = { data, sizeof(data) };
+static struct tow_result result = TOW_RESULT_INIT;
 static struct tow_op *op;
 static struct tow_endpoint *endpoint_out;
 static struct tow_peer *peer_out;
@@ -77,6 +80,8 @@ static void handler(struct tow_call_in *call, void *user)
 	X(endpoint, tow_endpoint_close, h)                                                         \
 	X(endpoint, tow_connect_start, h, "tcp://127.0.0.1:9", NULL, &op)                          \
 	X(endpoint, tow_accept_start, h, NULL, &op)                                                \
+	X(endpoint, tow_recv_match_start, h, &match, &piece, 1, NULL, &op)                         \
+	X(endpoint, tow_probe, h, &match, &result)                                                 \
 	X(peer, tow_peer_close, h)                                                                 \
 	X(peer, tow_send_start, h, data, sizeof(data), 1, NULL, &op)                               \
 	X(peer, tow_recv_start, h, data, sizeof(data), 1, NULL, &op)                               \

@@ -1,0 +1,173 @@
+/*
+ * recv_match.c - the public calls that take a struct tow_match: receives of tags by a mask, and
+ * probes.
+ */
+#include <towline/match.h>
+
+#include "diag/base/error.h"
+#include "diag/base/sized.h"
+#include "diag/record/site.h"
+#include "transport/engine/engine_drive.h"
+#include "transport/message/inbox.h"
+#include "transport/op/call.h"
+#include "transport/op/message.h"
+#include "transport/wire/frame.h"
+
+/* Afterwards *match_io is of the library's size. TOW_OK, TOW_EINVAL, TOW_ENOTSUP. */
+static int check_match(const char *call, const struct tow_match **match_io, struct tow_match *known)
+{
+	if (*match_io == NULL)
+		return twi_error(TOW_EINVAL, "%s: match is NULL", call);
+	if (TWI_SIZED_IN(tow_match, call, *match_io, known) < 0)
+		return TOW_EINVAL;
+	if ((*match_io)->peer == NULL)
+		return twi_error(TOW_ENOTSUP,
+				 "%s: match->peer is NULL; receives of any peer are declared, and "
+				 "not built in this version (docs/abi.md)",
+				 call);
+	return TOW_OK;
+}
+
+/* The engine is held. TOW_ECLOSED; TOW_EINVAL: the peer is another endpoint's. */
+static int check_peer(const char *call, const struct tow_endpoint *endpoint,
+		      const struct tow_match *match)
+{
+	int status = twi_handle_check(match->peer, TWI_HANDLE_PEER, call);
+
+	if (status == TOW_OK &&
+	    (match->peer->engine != endpoint->engine || match->peer->home != endpoint))
+		return twi_error(TOW_EINVAL, "%s: match->peer is no peer of endpoint %s", call,
+				 endpoint->address);
+	return status;
+}
+
+/* A call with an endpoint and a match. TOW_OK: the engine is held. */
+static int enter_call(const char *call, struct tow_endpoint *endpoint,
+		      const struct tow_match **match_io, struct tow_match *known)
+{
+	int status = twi_handle_check(endpoint, TWI_HANDLE_ENDPOINT, call);
+
+	if (status == TOW_OK)
+		status = check_match(call, match_io, known);
+	if (status == TOW_OK)
+		status = twi_call_check(endpoint->engine, call);
+	if (status == TOW_OK)
+		status = twi_call_enter_with(endpoint->engine, endpoint, TWI_HANDLE_ENDPOINT, call);
+	if (status < 0)
+		return status;
+	status = check_peer(call, endpoint, *match_io);
+	if (status < 0)
+		twi_engine_leave(endpoint->engine);
+	return status;
+}
+
+TOW_PUBLIC int tow_recv_match_start(struct tow_endpoint *endpoint, const struct tow_match *match,
+				    const struct tow_part *parts, uint32_t part_count,
+				    const struct tow_op_options *options, struct tow_op **op_out)
+{
+	struct twi_message message = { .kind = TWI_OP_RECV, .site = TWI_SITE_HERE };
+	struct twi_engine *engine;
+	struct tow_match known;
+	int status;
+
+	if (op_out != NULL)
+		*op_out = NULL;
+	if (part_count > 1)
+		return twi_error(TOW_ENOTSUP,
+				 "tow_recv_match_start: part_count is %u; messages of more than "
+				 "one part are declared, and not built in this version "
+				 "(docs/abi.md)",
+				 part_count);
+	if (part_count > 0 && parts == NULL)
+		return twi_error(TOW_EINVAL, "tow_recv_match_start: parts is NULL");
+	status = enter_call("tow_recv_match_start", endpoint, &match, &known);
+	if (status < 0)
+		return status;
+	engine = endpoint->engine;
+	message.view = part_count == 0;
+	message.data = part_count > 0 ? parts->data : NULL;
+	message.bytes = part_count > 0 ? parts->bytes : TWI_WIRE_U63_MAX;
+	message.tag = match->tag;
+	if (match->tag_mask == UINT64_MAX) {
+		status = twi_message_start(match->peer, &message, options, op_out);
+	} else {
+		twi_match_go_wild(&match->peer->inbox->match);
+		status = twi_message_start_wild(match->peer, &message, match->tag_mask, options,
+						op_out);
+	}
+	twi_engine_leave(engine);
+	return status;
+}
+
+/* The message that a receive which is started now would take, or NULL. */
+static const struct twi_unexpected *find_message(const struct tow_match *match)
+{
+	struct twi_match *table = &match->peer->inbox->match;
+	const struct twi_match_entry recv = {
+		.tag = match->tag & match->tag_mask,
+		.tag_mask = match->tag_mask,
+		.order = UINT64_MAX, /* it is the youngest */
+		.space = TWI_SPACE_USER,
+		.wild = match->tag_mask != UINT64_MAX,
+	};
+	struct twi_match_entry *entry;
+
+	if (recv.wild)
+		twi_match_go_wild(table);
+	entry = twi_match_meets(table, &recv);
+	return entry == NULL ? NULL : twi_container_of(entry, struct twi_unexpected, match);
+}
+
+/* The engine is held. TOW_OK, TOW_AGAIN, or the status with which the peer has gone. */
+static int look_once(const struct tow_match *match, struct tow_result *out)
+{
+	const struct twi_unexpected *message = find_message(match);
+	struct tow_peer *peer = match->peer;
+
+	if (message == NULL && peer->inbox->failed != 0)
+		return twi_error(peer->inbox->failed, "tow_probe: %s", peer->ended_why);
+	if (message == NULL)
+		return TOW_AGAIN;
+	*out = (struct tow_result){ .size = sizeof(*out),
+				    .bytes = message->bytes,
+				    .tag = message->match.tag,
+				    .rpc_id = twi_peer_rpc_id(peer, message->seq, false),
+				    .peer = peer };
+	return TOW_OK;
+}
+
+/* Moves the runtime once, as a test of an operation does; not in a callback. */
+static void drive_once(struct twi_engine *engine)
+{
+	if (!twi_engine_in_callback(engine) && twi_engine_bind_ring(engine) == TOW_OK)
+		twi_engine_poll(engine);
+}
+
+TOW_PUBLIC int tow_probe(struct tow_endpoint *endpoint, const struct tow_match *match,
+			 struct tow_result *result_out)
+{
+	struct twi_engine *engine;
+	struct tow_result result;
+	struct tow_match known;
+	int status;
+
+	if (twi_sized_check_out(TWI_SIZED_tow_result, "tow_probe", result_out) < 0)
+		return TOW_EINVAL;
+	status = enter_call("tow_probe", endpoint, &match, &known);
+	if (status < 0)
+		return status;
+	engine = endpoint->engine;
+	status = look_once(match, &result);
+	if (status == TOW_AGAIN) {
+		drive_once(engine);
+		/* A callback may have closed them. */
+		status = twi_handle_check(endpoint, TWI_HANDLE_ENDPOINT, "tow_probe");
+		if (status == TOW_OK)
+			status = check_peer("tow_probe", endpoint, match);
+		if (status == TOW_OK)
+			status = look_once(match, &result);
+	}
+	twi_engine_leave(engine);
+	return status != TOW_OK ? status
+				: TWI_SIZED_OUT(tow_result, "tow_probe", &result, result_out);
+}

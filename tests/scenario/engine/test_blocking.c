@@ -2,6 +2,7 @@
  * test_blocking.c - calls that start, wait and release in one: over every lane between processes.
  */
 #include "coll_job.h"
+#include "pair.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -13,19 +14,13 @@
 static const char *const lanes[] = { "tcp", "shm", "ofi://tcp", "tow://127.0.0.1" };
 static unsigned char out[LARGE], in[LARGE];
 
-static void fill(unsigned char *data, size_t bytes, unsigned seed)
-{
-	for (size_t i = 0; i < bytes; i++)
-		data[i] = (unsigned char)(i * 31 + seed);
-}
-
 static void ring(struct twt_job *job, uint64_t bytes, uint64_t tag)
 {
 	uint32_t size = (uint32_t)job->size, rank = (uint32_t)job->rank;
 	uint32_t to = (rank + 1) % size, from = (rank + size - 1) % size;
 	uint64_t got = 77;
 
-	fill(out, bytes, rank);
+	twt_fill(out, bytes, rank);
 	memset(in, 0, bytes);
 	if (rank % 2 == 0)
 		twt_must(tow_send(job->group, to, out, bytes, tag, TWT_JOB_WAIT_NS) >= TOW_OK);
@@ -33,8 +28,7 @@ static void ring(struct twt_job *job, uint64_t bytes, uint64_t tag)
 	if (rank % 2 != 0)
 		twt_must(tow_send(job->group, to, out, bytes, tag, TWT_JOB_WAIT_NS) >= TOW_OK);
 	twt_must(got == bytes);
-	fill(out, bytes, from);
-	twt_must(memcmp(in, out, bytes) == 0);
+	twt_must(twt_check(in, bytes, from) == 0);
 }
 
 static void play_messages(struct twt_job *job, const void *plan)
@@ -63,10 +57,10 @@ static void play_deadlines(struct twt_job *job, const void *plan)
 	twt_must(got == 0);
 	twt_must(tow_send(job->group, other, out, LARGE, 6, 20 * MS) == TOW_EDEADLINE);
 	twt_must(tow_group_barrier(job->group, TWT_JOB_WAIT_NS) == TOW_OK);
-	fill(out, 8, 40 + (unsigned)job->rank);
+	twt_fill(out, 8, 40 + (unsigned)job->rank);
 	twt_must(tow_send(job->group, other, out, 8, 5, TWT_JOB_WAIT_NS) >= TOW_OK);
 	twt_must(tow_recv(job->group, other, in, 8, 5, TWT_JOB_WAIT_NS, &got) >= TOW_OK);
-	fill(out, 8, 40 + other);
+	twt_fill(out, 8, 40 + other);
 	twt_must(got == 8 && memcmp(in, out, 8) == 0);
 	twt_must(tow_recv(job->group, other, in, LARGE, 6, 20 * MS, &got) == TOW_EDEADLINE);
 	twt_must(tow_group_barrier(job->group, TWT_JOB_WAIT_NS) == TOW_OK);

@@ -152,7 +152,10 @@ static uint64_t available_kib(void)
 	return kib;
 }
 
-/* GPT-2 takes two ranks of 1 GiB, and as much again while one is opened. */
+/*
+ * GPT-2 takes two ranks of 1 GiB, and as much again while one is opened. To fault that in is what
+ * this test costs, so that resnet50 alone is asked at 90 % of its size.
+ */
 static void names_gpt2(void **state)
 {
 	uint64_t named;
@@ -167,7 +170,6 @@ static void names_gpt2(void **state)
 	named = check_sizing(json);
 	json_decref(json);
 	assert_int_equal(complaints("gpt2", named), 0);
-	assert_true(complaints("gpt2", named / 10 * 9) > 0);
 }
 
 static void names_strategies(void **state)

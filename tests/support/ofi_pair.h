@@ -13,7 +13,7 @@
 
 #ifdef TWI_HAVE_OFI
 
-#define TWT_OFI_POOL    (64 << 20)
+#define TWT_OFI_POOL    (32 << 20)
 #define TWT_OFI_MISSING 77
 
 /* What the program, and then the process of a scenario, is about. */

@@ -42,7 +42,7 @@ struct tow_result {
 	uint64_t tag;    /* of the message */
 	uint64_t rpc_id; /* the message's id, the same on both sides of one connection; 0: none */
 	uint64_t latency_ns;    /* from start to completion on this side */
-	struct tow_peer *peer;  /* connect, accept: the new peer; else the operation's */
+	struct tow_peer *peer;  /* connect, accept: the new peer; else the operation's; or NULL */
 	void *user;             /* of struct tow_op_options */
 	const void *data;       /* receive: where the message lies; a view: until its release */
 	const char *message;    /* status below TOW_OK: why, until the release; else NULL */
@@ -135,9 +135,9 @@ int tow_endpoint_open(struct tow_runtime *runtime, const char *address,
 int tow_endpoint_address(struct tow_endpoint *endpoint, char *address_out, size_t address_size);
 
 /*
- * Closes an endpoint: accepts in flight complete with TOW_ECLOSED, its peers stay. Later calls with
- * the endpoint get TOW_ECLOSED, also in the callbacks of those accepts (tow_runtime_close says for
- * how long).
+ * Closes an endpoint: accepts in flight and receives of any of its peers (match.h) complete with
+ * TOW_ECLOSED, its peers stay. Later calls with the endpoint get TOW_ECLOSED, also in the callbacks
+ * of those operations (tow_runtime_close says for how long).
  * Ownership: takes the endpoint.
  * Copies: none.
  * Blocks: never.
@@ -243,7 +243,8 @@ int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t t
  * Blocks: never.
  * Threads: any.
  * Returns: as tow_recv_start; the operation ends with TOW_EEXHAUSTED where the message is longer
- * than the pool may become (premap_limit_bytes); it is not lost then, either.
+ * than the pool may become (premap_limit_bytes), or the peer has failed and the pool has no room;
+ * the message is not lost then, either.
  */
 int tow_recv_view_start(struct tow_peer *peer, uint64_t tag, const struct tow_op_options *options,
 			struct tow_op **op_out);

@@ -1,12 +1,17 @@
 /*
  * match.h - receives that match more than one peer and one tag, messages in parts, and probes.
  *
- * What is declared and not built in this version is refused by name with TOW_ENOTSUP (docs/abi.md):
- * receives and probes of any peer, and messages of more than one part.
+ * Messages of more than one part are declared and not built in this version, which refuses them by
+ * name with TOW_ENOTSUP (docs/abi.md).
  *
  * One order holds for all receives of an endpoint, as in MPI: a message goes to the receive that
  * was started first of those that it matches, and a receive takes the message that was sent first
- * of those of one peer that match. Between peers there is no order.
+ * of those of one peer that match. Between peers there is no order; those whose messages wait have
+ * their turns. A view that waits for room in the pool keeps its message, and each later receive
+ * that would have to take that one first waits with it.
+ *
+ * The peers of an endpoint are those that its connects and accepts have given, until they are
+ * closed. Of one that has failed the messages that have come whole can still be received.
  */
 #ifndef TOWLINE_MATCH_H
 #define TOWLINE_MATCH_H
@@ -46,15 +51,20 @@ struct tow_match {
  * other. With part_count 0 it is a view, as tow_recv_view_start. The result names the peer and the
  * tag. With TOW_OP_TRUNCATE in options->flags a longer message fills the parts and the rest is
  * dropped; without it the operation ends with TOW_ETRUNCATED.
+ * With match->peer NULL it waits on while peers fail, are closed, and come; when it has met a
+ * message it is as a receive of that peer, which the result names. Until then the result's peer is
+ * NULL.
  * Ownership: the memory of the parts stays the caller's, and is the library's to write until
  * completion; match and parts are only read; *op_out is the caller's until tow_op_release, of a
  * view until tow_view_release; it may be NULL where options->done is set.
  * Copies: as tow_recv_start; of a view as tow_recv_view_start.
- * Blocks: as tow_send_start.
+ * Blocks: as tow_send_start; of any peer never: its memory is pinned when a large message is met.
  * Threads: any.
  * Returns: as tow_recv_start; TOW_EINVAL also for a match->peer that is not one of the endpoint's;
- * TOW_ECLOSED also when the endpoint was closed; TOW_ENOTSUP where match->peer is NULL, or
- * part_count above 1. The operation ends as that of tow_recv_start, or of tow_recv_view_start.
+ * TOW_ECLOSED also when the endpoint was closed; TOW_ENOTSUP where part_count is above 1. The
+ * operation ends as that of tow_recv_start, or of tow_recv_view_start; of any peer also with
+ * TOW_ECLOSED when the endpoint is closed and it has met no message, and a view of a small message
+ * of a peer that has failed with TOW_EEXHAUSTED where the pool has no room.
  */
 int tow_recv_match_start(struct tow_endpoint *endpoint, const struct tow_match *match,
 			 const struct tow_part *parts, uint32_t part_count,
@@ -83,8 +93,8 @@ int tow_send_parts_start(struct tow_peer *peer, const struct tow_part *parts, ui
  * Blocks: never.
  * Threads: any; what another thread receives meanwhile is not held back.
  * Returns: TOW_OK; TOW_AGAIN when there is none; TOW_EPEER, or as the peer's operations end, when
- * it has gone and none is left; TOW_EINVAL, also for a match->peer that is not one of the
- * endpoint's; TOW_ECLOSED; TOW_ENOTSUP where match->peer is NULL; TOW_EFORKED.
+ * match->peer has gone and none of its messages is left; TOW_EINVAL, also for a match->peer that is
+ * not one of the endpoint's; TOW_ECLOSED; TOW_EFORKED.
  */
 int tow_probe(struct tow_endpoint *endpoint, const struct tow_match *match,
 	      struct tow_result *result_out);

@@ -97,9 +97,9 @@ TABLE = {
     "transport": ["include/towline", "diag/base", "diag/record", "diag/knob", "diag/serve",
                   "diag/trace/capture", "diag/bpf", "memreg/pool", "memreg/user",
                   "memreg/alloclog",
-                  "transport/wire", "transport/engine", "transport/op", "transport/rpc",
-                  "transport/job", "transport/coll/plan", "transport/coll", "transport/inquiry",
-                  "transport/device"],
+                  "transport/wire", "transport/engine", "transport/op", "transport/message",
+                  "transport/rpc", "transport/job", "transport/coll/plan", "transport/coll",
+                  "transport/inquiry", "transport/device"],
 }
 # The tools: users of the library like any other. None knows another one's inside.
 TOOLS = {

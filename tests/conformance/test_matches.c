@@ -121,39 +121,48 @@ static void cut_several(struct twt_end *end)
 
 #define SOME_LARGE 150001
 
-static struct tow_match match_of(struct twt_end *end, uint64_t tag, uint64_t mask)
+/* How a receive is started. */
+#define VIEW 1u
+#define ANY  2u /* of any peer */
+
+static struct tow_match match_of(struct twt_end *end, unsigned how, uint64_t tag, uint64_t mask)
 {
 	struct tow_match match = TOW_MATCH_INIT;
 
-	match.peer = end->peer;
+	match.peer = (how & ANY) != 0 ? NULL : end->peer;
 	match.tag = tag;
 	match.tag_mask = mask;
 	return match;
 }
 
-/* Into a place of its own; `view`: without one. */
-static void recv_match(struct twt_end *end, struct twt_doing *doing, unsigned place, bool view,
+static const char *whose(const struct twt_end *end, const struct tow_peer *peer)
+{
+	return peer == NULL ? "none" : peer == end->peer ? "right" : "WRONG";
+}
+
+/* Into a place of its own; a view: without one. */
+static void recv_match(struct twt_end *end, struct twt_doing *doing, unsigned place, unsigned how,
 		       uint64_t tag, uint64_t mask, uint64_t timeout_ns)
 {
 	const struct tow_part part = { end->in + (size_t)place * 200000, 200000 };
-	const struct tow_match match = match_of(end, tag, mask);
+	const struct tow_match match = match_of(end, how, tag, mask);
 
 	twt_begin(end, doing, timeout_ns);
-	twt_ok(end, tow_recv_match_start(end->endpoint, &match, &part, !view, &doing->options,
-					 &doing->op));
+	twt_ok(end, tow_recv_match_start(end->endpoint, &match, &part, (how & VIEW) == 0,
+					 &doing->options, &doing->op));
 }
 
-static void say_match(struct twt_end *end, struct twt_doing *doing, const char *name, bool view)
+static void say_match(struct twt_end *end, struct twt_doing *doing, const char *name, unsigned how)
 {
 	struct tow_result result;
 	int status = twt_await_kept(end, doing, &result);
 
 	twt_say(end, "%s: %s %llu tag %llu, peer %s, data %s", name, name_of(status),
 		(unsigned long long)result.bytes, (unsigned long long)result.tag,
-		result.peer == end->peer ? "right" : "WRONG",
+		whose(end, result.peer),
 		status < 0 ? "none"
 			   : twt_data_judge(result.data, result.bytes, (unsigned)result.tag));
-	twt_ok(end, view ? tow_view_release(doing->op) : tow_op_release(doing->op));
+	twt_ok(end, (how & VIEW) != 0 ? tow_view_release(doing->op) : tow_op_release(doing->op));
 }
 
 /* Messages of these tags, of which each second one is large, all of them under way at once. */
@@ -178,7 +187,7 @@ static void send_tags(struct twt_end *end, const uint64_t *tags, unsigned count)
 }
 
 /* Each message goes to the receive that was started first of those that take it. */
-static void masks_posted(struct twt_end *end, bool views)
+static void masks_posted(struct twt_end *end, unsigned how)
 {
 	static const uint64_t tags[] = { 70, 50, 41, 71, 40, 70 };
 	static const struct {
@@ -191,7 +200,7 @@ static void masks_posted(struct twt_end *end, bool views)
 	struct twt_doing doing[6];
 
 	for (unsigned i = 0; end->which == 1 && i < 6; i++)
-		recv_match(end, &doing[i], i, views, posts[i].tag, posts[i].mask, TOW_FOREVER);
+		recv_match(end, &doing[i], i, how, posts[i].tag, posts[i].mask, TOW_FOREVER);
 	twt_meet(end);
 	if (end->which == 0) {
 		send_tags(end, tags, 6);
@@ -199,12 +208,12 @@ static void masks_posted(struct twt_end *end, bool views)
 	}
 	twt_meet(end);
 	for (unsigned i = 0; i < 6; i++)
-		say_match(end, &doing[i], posts[i].name, views);
+		say_match(end, &doing[i], posts[i].name, how);
 	twt_meet(end);
 }
 
 /* A receive takes the message that was sent first of those that it takes. */
-static void masks_unexpected(struct twt_end *end, bool views)
+static void masks_unexpected(struct twt_end *end, unsigned how)
 {
 	static const uint64_t tags[] = { 90, 31, 90, 20, 30, 91 };
 	struct twt_doing doing;
@@ -217,25 +226,26 @@ static void masks_unexpected(struct twt_end *end, bool views)
 	twt_meet(end);
 	unexpected += 6;
 	await_unexpected(end, unexpected);
-	recv_match(end, &doing, 0, views, 0, 0, TOW_FOREVER);
-	say_match(end, &doing, "the oldest", views);
-	recv_match(end, &doing, 1, views, 20, UINT64_MAX, TOW_FOREVER);
-	say_match(end, &doing, "20", views);
-	recv_match(end, &doing, 2, views, 30, ~1ull, TOW_FOREVER);
-	say_match(end, &doing, "30 or 31", views);
-	recv_match(end, &doing, 3, views, 0, 1, TOW_FOREVER);
-	say_match(end, &doing, "an even one", views);
-	recv_match(end, &doing, 4, views, 0, 1, TOW_FOREVER);
-	say_match(end, &doing, "another even one", views);
-	recv_match(end, &doing, 5, views, 0, 0, TOW_FOREVER);
-	say_match(end, &doing, "the last", views);
+	recv_match(end, &doing, 0, how, 0, 0, TOW_FOREVER);
+	say_match(end, &doing, "the oldest", how);
+	recv_match(end, &doing, 1, how, 20, UINT64_MAX, TOW_FOREVER);
+	say_match(end, &doing, "20", how);
+	recv_match(end, &doing, 2, how, 30, ~1ull, TOW_FOREVER);
+	say_match(end, &doing, "30 or 31", how);
+	recv_match(end, &doing, 3, how, 0, 1, TOW_FOREVER);
+	say_match(end, &doing, "an even one", how);
+	recv_match(end, &doing, 4, how, 0, 1, TOW_FOREVER);
+	say_match(end, &doing, "another even one", how);
+	recv_match(end, &doing, 5, how, 0, 0, TOW_FOREVER);
+	say_match(end, &doing, "the last", how);
 	twt_meet(end);
 }
 
 /* Looks until there is one. */
-static void probe_one(struct twt_end *end, uint64_t tag, uint64_t mask, const char *name)
+static void probe_one(struct twt_end *end, unsigned how, uint64_t tag, uint64_t mask,
+		      const char *name)
 {
-	const struct tow_match match = match_of(end, tag, mask);
+	const struct tow_match match = match_of(end, how, tag, mask);
 	struct tow_result result = TOW_RESULT_INIT;
 	uint64_t until = twt_cell_now() + TWT_CELL_NS;
 	int status;
@@ -245,13 +255,13 @@ static void probe_one(struct twt_end *end, uint64_t tag, uint64_t mask, const ch
 		twt_idle(end);
 	twt_say(end, "probe %s: %s %llu tag %llu, peer %s, id %s", name, name_of(status),
 		(unsigned long long)result.bytes, (unsigned long long)result.tag,
-		result.peer == end->peer ? "right" : "WRONG", result.rpc_id != 0 ? "set" : "NONE");
+		whose(end, result.peer), result.rpc_id != 0 ? "set" : "NONE");
 }
 
 static void probe(struct twt_end *end)
 {
 	static const uint64_t tags[] = { 8, 9 };
-	const struct tow_match none = match_of(end, 10, UINT64_MAX);
+	const struct tow_match none = match_of(end, 0, 10, UINT64_MAX);
 	struct tow_result result = TOW_RESULT_INIT;
 	struct twt_doing doing;
 
@@ -261,16 +271,18 @@ static void probe(struct twt_end *end)
 		return;
 	}
 	twt_meet(end);
-	probe_one(end, 9, UINT64_MAX, "9");
-	probe_one(end, 0, 0, "any");
-	probe_one(end, 8, UINT64_MAX, "8");
+	probe_one(end, 0, 9, UINT64_MAX, "9");
+	probe_one(end, 0, 0, 0, "any");
+	probe_one(end, ANY, 0, 0, "any of any");
+	probe_one(end, ANY, 9, UINT64_MAX, "9 of any");
+	probe_one(end, 0, 8, UINT64_MAX, "8");
 	twt_say(end, "probe 10: %s", name_of(tow_probe(end->endpoint, &none, &result)));
 	unexpected += 2;
 	await_unexpected(end, unexpected);
-	recv_match(end, &doing, 0, false, 0, 0, TOW_FOREVER);
-	say_match(end, &doing, "what was probed", false);
-	recv_match(end, &doing, 0, false, 8, ~1ull, TOW_FOREVER);
-	say_match(end, &doing, "and the other", false);
+	recv_match(end, &doing, 0, 0, 0, 0, TOW_FOREVER);
+	say_match(end, &doing, "what was probed", 0);
+	recv_match(end, &doing, 0, 0, 8, ~1ull, TOW_FOREVER);
+	say_match(end, &doing, "and the other", 0);
 	twt_meet(end);
 }
 
@@ -281,12 +293,12 @@ static void give_up(struct twt_end *end)
 	struct twt_doing doing[3];
 
 	if (end->which == 1) {
-		recv_match(end, &doing[0], 0, false, 0, 0, TOW_FOREVER);
-		recv_match(end, &doing[1], 1, false, 6, ~1ull, 50000000);
-		recv_match(end, &doing[2], 2, false, 0, 0, TOW_FOREVER);
+		recv_match(end, &doing[0], 0, 0, 0, 0, TOW_FOREVER);
+		recv_match(end, &doing[1], 1, ANY, 6, ~1ull, 50000000);
+		recv_match(end, &doing[2], 2, ANY, 0, 0, TOW_FOREVER);
 		twt_ok(end, tow_op_cancel(doing[0].op));
-		say_match(end, &doing[0], "canceled", false);
-		say_match(end, &doing[1], "past its deadline", false);
+		say_match(end, &doing[0], "canceled", 0);
+		say_match(end, &doing[1], "past its deadline", 0);
 	}
 	twt_meet(end);
 	if (end->which == 0) {
@@ -294,20 +306,22 @@ static void give_up(struct twt_end *end)
 		return;
 	}
 	twt_meet(end);
-	say_match(end, &doing[2], "left", false);
+	say_match(end, &doing[2], "left", 0);
 	twt_meet(end);
 }
 
 /* One side goes while the other waits for whatever comes. */
 static void part(struct twt_end *end)
 {
-	const struct tow_match any = match_of(end, 0, 0);
+	const struct tow_match any = match_of(end, 0, 0, 0);
 	struct tow_result result = TOW_RESULT_INIT;
 	struct tow_peer *peer = end->peer;
-	struct twt_doing doing;
+	struct twt_doing doing, others;
 
-	if (end->which == 1)
-		recv_match(end, &doing, 0, false, 0, 0, TOW_FOREVER);
+	if (end->which == 1) {
+		recv_match(end, &doing, 0, 0, 0, 0, TOW_FOREVER);
+		recv_match(end, &others, 1, ANY, 0, 0, TOW_FOREVER);
+	}
 	twt_meet(end);
 	if (end->which == 0) {
 		twt_ok(end, tow_peer_close(end->peer));
@@ -316,10 +330,13 @@ static void part(struct twt_end *end)
 			name_of(tow_probe(end->endpoint, &any, &result)));
 		return;
 	}
-	say_match(end, &doing, "receive when the connection ends", false);
+	say_match(end, &doing, "receive when the connection ends", 0);
 	twt_say(end, "probe of who has gone: %s", name_of(tow_probe(end->endpoint, &any, &result)));
 	end->peer = NULL;
+	twt_say(end, "receive of any peer: %s", name_of(tow_op_test(others.op)));
 	twt_ok(end, tow_peer_close(peer));
+	twt_ok(end, tow_endpoint_close(end->endpoint));
+	say_match(end, &others, "receive of any peer when the endpoint ends", 0);
 }
 
 static void play(struct twt_end *end)
@@ -327,9 +344,9 @@ static void play(struct twt_end *end)
 	for (unsigned i = 0; i < 2 * CUTS; i++)
 		cut_one(end, &cuts[i / 2], i % 2 == 0, 10 + i);
 	cut_several(end);
-	for (int views = 0; views < 2; views++) {
-		masks_posted(end, views);
-		masks_unexpected(end, views);
+	for (unsigned how = 0; how <= (VIEW | ANY); how++) {
+		masks_posted(end, how);
+		masks_unexpected(end, how);
 	}
 	probe(end);
 	give_up(end);
@@ -338,9 +355,11 @@ static void play(struct twt_end *end)
 
 /* --- memory that cannot be read or written --- */
 
-/* The memory of one side is bad, and both hear of that; the next message comes. By a mask. */
+/* The memory of one side is bad, and both hear of that; the next message comes. By a mask, of
+ * any peer for two kinds of bad memory. */
 static void bad_cut(struct twt_end *end, enum twt_bad bad, bool receives)
 {
+	const unsigned how = bad % 2 == 0 ? ANY : 0;
 	struct tow_result result;
 	struct twt_doing doing;
 	bool mine = receives == (end->which == 1);
@@ -350,7 +369,7 @@ static void bad_cut(struct twt_end *end, enum twt_bad bad, bool receives)
 	twt_meet(end);
 	twt_begin(end, &doing, TOW_FOREVER);
 	if (end->which == 1) {
-		const struct tow_match match = match_of(end, 6, ~1ull);
+		const struct tow_match match = match_of(end, how, 6, ~1ull);
 		const struct tow_part part = { at, TWT_BAD_BYTES - 8 };
 
 		doing.options.flags = TOW_OP_TRUNCATE;

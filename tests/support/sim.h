@@ -9,93 +9,8 @@
 #ifndef TWT_SIM_H
 #define TWT_SIM_H
 
-#include "twt.h"
-
-#include <errno.h>
-#include <string.h>
-
-#include <towline/towline.h>
-
-#include "memreg/pool/pool.h"
-#include "transport/engine/runtime.h"
-#include "transport/op/op.h"
-#include "transport/sim/loop_sim.h"
-
-#define SIM_ENDPOINTS 4
-#define SIM_CONNS     4
-#define SIM_TAGS      3
-#define SIM_SPACES    2
-#define SIM_OPS       1200
-
-enum sim_end { SIM_OPEN, SIM_ENDED, SIM_UNKNOWN };
-
-struct sim_world;
-
-struct sim_op {
-	struct sim_world *world;
-	struct tow_op *op; /* NULL: released, or never started */
-	int conn, side;    /* the side that started it */
-	bool send, pool, callback, asked_cancel, timed;
-	bool truncate; /* a receive that takes what fits */
-	enum sim_end end;
-	int status;
-	uint8_t space;
-	uint64_t id, tag, bytes, got, dropped, rpc, deadline_ns;
-	uint8_t *data;
-	struct sim_op *met; /* a receive's send, a send's receive */
-	uint8_t head[8];    /* a receive's first bytes */
-};
-
-struct sim_conn {
-	struct tow_peer *peers[2];
-	bool closed[2];
-};
-
-struct sim_world {
-	uint64_t seed, random, log;
-	bool closing, bursts, cancels, deadlines, closes, unknowns, callbacks_start;
-	bool spaces, corrupts, cuts, draining, busy;
-	uint64_t eager_max, credit, bytes_max;
-	struct tow_runtime *runtime;
-	struct twi_engine *engine;
-	struct tow_endpoint *endpoints[SIM_ENDPOINTS];
-	struct tow_endpoint *nowhere;
-	struct tow_op *clock; /* an accept that nobody meets: waiting for it lets time pass */
-	int endpoint_count, conn_count;
-	struct sim_conn conns[SIM_CONNS];
-	struct sim_op ops[SIM_OPS];
-	int op_count;
-};
-
-/* Statuses of all operations of all seeds, and what the network did. */
-static uint64_t sim_counts[2][32];
-static uint64_t sim_breaks, sim_corruptions, sim_announced, sim_too_early, sim_early, sim_dropped;
-
-#define SIM_FAIL(world, ...)                                                                       \
-	do {                                                                                       \
-		fprintf(stderr, "%s:%d: seed %llu: ", __FILE__, __LINE__,                          \
-			(unsigned long long)(world)->seed);                                        \
-		fprintf(stderr, __VA_ARGS__);                                                      \
-		fprintf(stderr, "\nreplay: TOW_TEST_SEED=%llu %s\n",                               \
-			(unsigned long long)(world)->seed, program_invocation_name);               \
-		abort();                                                                           \
-	} while (0)
-
-#define SIM_CHECK(world, cond, ...)                                                                \
-	do {                                                                                       \
-		if (!(cond))                                                                       \
-			SIM_FAIL(world, __VA_ARGS__);                                              \
-	} while (0)
-
-static inline uint64_t sim_below(struct sim_world *world, uint64_t bound)
-{
-	return twt_random_below(&world->random, bound);
-}
-
-static inline bool sim_chance(struct sim_world *world, unsigned permille)
-{
-	return sim_below(world, 1000) < permille;
-}
+#include "sim_wild.h"
+#include "sim_world.h"
 
 /* FNV-1a over the events of a run: two runs of one seed must have the same. */
 static inline void sim_log(struct sim_world *world, uint64_t value)
@@ -193,7 +108,7 @@ static inline bool sim_may(struct sim_world *world, const struct sim_op *op, int
 	case TOW_EDEADLINE:
 		return op->timed && world->engine->virtual_ns >= op->deadline_ns;
 	case TOW_ECLOSED:
-		return conn->closed[op->side] || world->closing;
+		return conn->closed[op->side] || world->closing || op->any;
 	case TOW_ECORRUPT:
 		return twi_loop_corrupted(world->engine) > 0 && op->bytes > world->eager_max;
 	case TOW_EPEER:
@@ -207,6 +122,8 @@ static inline void sim_ended(struct sim_op *op, const struct tow_result *result)
 {
 	struct sim_world *world = op->world;
 
+	if (op->wild)
+		sim_bind(op, result);
 	SIM_CHECK(world, op->end == SIM_OPEN, "op %llu ended twice", (unsigned long long)op->id);
 	op->end = SIM_ENDED;
 	op->status = result->status;

@@ -4,8 +4,8 @@
  *
  * A channel is disturbed when a large message or a receive for one was taken back there after it
  * may have been matched: such a receive, or such a message, takes its turn again later, so order is
- * not judged there. That each message is delivered at most once, whole and by its own tag is judged
- * always (sim.h).
+ * not judged there, nor in a world with receives of more than one tag. That each message is
+ * delivered at most once, whole and by its own tag is judged always (sim.h).
  */
 #ifndef TWT_SIM_VERDICT_H
 #define TWT_SIM_VERDICT_H
@@ -55,6 +55,8 @@ static inline void sim_channel_fill(struct sim_world *world, struct sim_channel 
 	for (int i = 0; i < world->op_count; i++) {
 		struct sim_op *op = &world->ops[i];
 
+		/* Nobody knows what it has met. */
+		channel->unknown |= op->wild && op->end == SIM_UNKNOWN;
 		if (op->conn == conn && op->tag == tag && op->space == space &&
 		    (op->side == side) == op->send)
 			sim_channel_add(world, channel, op);
@@ -117,7 +119,7 @@ static inline void sim_judge_ends(struct sim_world *world, struct sim_channel *c
 				  "message %llu ended with %s and arrived",
 				  (unsigned long long)send->id, tow_status_name(send->status));
 		if (send->status == TOW_ETRUNCATED)
-			SIM_CHECK(world, channel->shortest_room < send->bytes,
+			SIM_CHECK(world, channel->shortest_room < send->bytes || world->masks,
 				  "message %llu was cut without a cause",
 				  (unsigned long long)send->id);
 	}
@@ -136,7 +138,7 @@ static inline void sim_judge_order(struct sim_world *world, struct sim_channel *
 	const struct sim_op *waits = NULL; /* a receive that has been passed over */
 	int at = 0;
 
-	if (channel->disturbed || channel->unknown)
+	if (channel->disturbed || channel->unknown || world->masks)
 		return;
 	for (int i = 0; i < channel->recv_count; i++) {
 		const struct sim_op *recv = channel->recvs[i];

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct tow_group;
+struct tow_op;
 struct tow_peer;
 struct twi_engine;
 struct twi_ranks;
@@ -21,6 +22,13 @@ struct twi_op_hooks {
 	bool (*run_callbacks)(struct twi_engine *engine);
 	/* Ends those of engine->timed whose time has passed, and sets next_expiry_ns. */
 	void (*expire)(struct twi_engine *engine, uint64_t now_ns);
+};
+
+/* message/: receives of any peer of an endpoint. */
+struct twi_match_hooks {
+	void (*post)(struct tow_op *op);      /* one is started */
+	void (*join)(struct tow_peer *peer);  /* the user has the peer: it is the endpoint's */
+	void (*leave)(struct tow_peer *peer); /* it is so no more */
 };
 
 #define TWI_INQUIRY_ROUND 950000000ull /* ns, from the asking until it is judged */
@@ -67,6 +75,7 @@ struct twi_trace_hooks {
 
 struct twi_hooks {
 	const struct twi_op_hooks *op;
+	const struct twi_match_hooks *match;
 	const struct twi_inquiry_hooks *inquiry;
 	const struct twi_link_hooks *link;
 	const struct twi_coll_hooks *coll;

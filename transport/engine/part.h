@@ -22,6 +22,7 @@ enum twi_part_id {
 	TWI_PART_DEVICES, /* device/device_copy.c: devices that are open */
 	TWI_PART_COLLS,   /* coll/coll_group.c: groups with a collective that waits for memory */
 	TWI_PART_VIEWS,   /* op/view.c: receives that wait for room in the pool */
+	TWI_PART_ANY,     /* message/any_peer.c: receives that look at all peers again */
 	TWI_PART_COUNT
 };
 

@@ -14,6 +14,7 @@
 #include "diag/record/diag.h"
 #include "transport/engine/held_count.h"
 #include "transport/lanes/lane.h"
+#include "transport/message/any_peer.h"
 #include "transport/message/waiting.h"
 #include "transport/op/message.h"
 #include "transport/op/op_span.h"
@@ -101,15 +102,28 @@ void twi_inbox_fini(struct twi_inbox *inbox)
 void twi_inbox_fail(struct twi_inbox *inbox, int status)
 {
 	struct twi_match_entry *entry;
+	struct twi_list held, *link;
 	struct tow_op *filled;
 
 	inbox->failed = status;
-	while ((entry = twi_match_first_posted(&inbox->match)) != NULL)
-		twi_inbox_withdraw(inbox, op_of(entry), status, true);
+	twi_list_init(&held);
+	while ((entry = twi_match_first_posted(&inbox->match)) != NULL) {
+		if (!entry->any) {
+			twi_inbox_withdraw(inbox, op_of(entry), status, true);
+			continue;
+		}
+		twi_match_remove_posted(&inbox->match, entry);
+		twi_list_push_back(&held, &entry->link);
+	}
 	filled = drop_filling(inbox);
 	if (filled != NULL)
 		twi_inbox_end(inbox, filled, status, 0);
 	drop_arrivals(inbox, true);
+	while ((link = twi_list_first(&held)) != NULL) { /* there are other peers */
+		twi_list_remove(link);
+		twi_inbox_repost(inbox,
+				 op_of(twi_container_of(link, struct twi_match_entry, link)));
+	}
 }
 
 /* --- credit --- */
@@ -165,10 +179,7 @@ void twi_inbox_end(struct twi_inbox *inbox, struct tow_op *op, int status, uint6
 
 void twi_inbox_received(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes)
 {
-	if (twi_unlikely(op->truncate)) {
-		op->dropped_bytes = bytes - twi_min(bytes, op->bytes);
-		bytes -= op->dropped_bytes;
-	}
+	bytes = twi_min(bytes, op->bytes);
 	twi_held_count(inbox->peer->engine, twi_counter_of(TWI_C_recv_bytes, op->space), bytes);
 	twi_inbox_end(inbox, op, TOW_OK, bytes);
 }
@@ -222,6 +233,15 @@ bool twi_inbox_withdraw(struct twi_inbox *inbox, struct tow_op *op, int status, 
 
 /* --- a receive and a message have met; neither is in a table any more --- */
 
+int twi_inbox_cut(struct tow_op *op, uint64_t bytes)
+{
+	if (op->truncate == TWI_TRUNCATE_NEVER)
+		return TOW_ETRUNCATED;
+	op->truncate = TWI_TRUNCATE_DONE;
+	op->dropped_bytes = bytes - op->bytes;
+	return TOW_OK;
+}
+
 void twi_inbox_meet(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *offer)
 {
 	int status = TOW_OK;
@@ -233,8 +253,8 @@ void twi_inbox_meet(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexp
 	}
 	if (op->view && (inbox->ops->in_place == NULL || !inbox->ops->in_place(offer)))
 		status = twi_view_room(op, offer->bytes);
-	if (status == TOW_OK && offer->bytes > op->bytes && !op->truncate)
-		status = TOW_ETRUNCATED;
+	if (status == TOW_OK && twi_unlikely(offer->bytes > op->bytes))
+		status = twi_inbox_cut(op, offer->bytes);
 	if (twi_unlikely(status < 0))
 		inbox->ops->refuse(inbox, op, offer, status);
 	else
@@ -245,8 +265,8 @@ int twi_inbox_room(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes)
 {
 	int status = twi_likely(!op->view) ? TOW_OK : twi_view_room(op, bytes);
 
-	if (status == TOW_OK && bytes > op->bytes && !op->truncate)
-		status = TOW_ETRUNCATED;
+	if (status == TOW_OK && twi_unlikely(bytes > op->bytes))
+		status = twi_inbox_cut(op, bytes);
 	if (twi_unlikely(status < 0))
 		twi_inbox_end(inbox, op, status, bytes);
 	return status;
@@ -289,6 +309,27 @@ static bool is_ready(const struct twi_inbox *inbox, struct tow_op *op,
 }
 
 /*
+ * A wild receive has met a message of `bytes`. False: its memory is not fit for this lane, which
+ * was not known before; it has ended, and the message is another's.
+ */
+static bool bind_wild(struct twi_inbox *inbox, struct tow_op *op, uint64_t tag, uint64_t bytes)
+{
+	int status;
+
+	op->tag = tag;
+	if (!op->match.any || op->peer != NULL)
+		return true;
+	op->peer = inbox->peer;
+	twi_claim_list(inbox->peer, op);
+	if (op->view || op->bytes <= inbox->claim_above || bytes <= inbox->claim_above)
+		return true;
+	status = twi_claim_need(inbox->peer, op);
+	if (status < 0)
+		twi_inbox_end(inbox, op, status, 0);
+	return status == TOW_OK;
+}
+
+/*
  * What is no longer held may meet what was kept back by it: each message, from the oldest on, goes
  * to the receive that has it first.
  */
@@ -297,15 +338,31 @@ static void settle_wild(struct twi_inbox *inbox)
 	struct twi_match_entry *message, *recv;
 	uint64_t from = 0;
 
+	if (!inbox->match.kept_back)
+		return;
+	inbox->match.kept_back = false;
 	while ((message = twi_match_settle(&inbox->match, &from, &recv)) != NULL)
 		twi_inbox_take(inbox, op_of(recv), arrival_of(message));
 }
 
 void twi_inbox_take(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *arrival)
 {
-	if (twi_unlikely(op->match.wild))
-		op->tag = arrival->match.tag;
-	if (twi_unlikely(!is_ready(inbox, op, arrival))) {
+	bool ready;
+
+	while (twi_unlikely(op->match.wild) &&
+	       !bind_wild(inbox, op, arrival->match.tag, arrival->bytes)) {
+		struct twi_match_entry *other =
+			twi_match_arrive_first(&inbox->match, &arrival->match);
+
+		if (other == NULL)
+			return;
+		op = op_of(other);
+	}
+	ready = is_ready(inbox, op, arrival);
+	if (twi_unlikely(!ready && inbox->failed != 0)) { /* it must not stay here */
+		twi_inbox_end(inbox, op, TOW_EEXHAUSTED, arrival->bytes);
+		twi_inbox_put_back(inbox, arrival);
+	} else if (twi_unlikely(!ready)) {
 		twi_view_hold(&inbox->match, op, arrival->bytes);
 		twi_match_arrive_first(&inbox->match, &arrival->match);
 	} else if (arrival->offered) {
@@ -354,17 +411,53 @@ void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
 	}
 }
 
+bool twi_inbox_recv_any(struct twi_inbox *inbox, struct tow_op *op)
+{
+	struct twi_match_entry *entry = twi_match_meets(&inbox->match, &op->match);
+
+	if (entry == NULL)
+		return false;
+	twi_match_remove_unexpected(&inbox->match, entry);
+	twi_inbox_take(inbox, op, arrival_of(entry));
+	return true;
+}
+
+/*
+ * A receive of any peer takes the next message of this one, or goes back to its endpoint, which
+ * looks at all of them.
+ */
+static void return_any(struct twi_inbox *inbox, struct tow_op *op)
+{
+	op->tag = op->match.tag;
+	op->moved = 0;
+	if (op->view) {
+		twi_view_drop(op);
+		op->data = NULL;
+		op->bytes = TWI_WIRE_U63_MAX;
+	}
+	if (inbox->match.any != NULL && twi_inbox_recv_any(inbox, op))
+		return;
+	twi_claim_unlist(op);
+	twi_any_again(op);
+}
+
 void twi_inbox_repost(struct twi_inbox *inbox, struct tow_op *op)
 {
 	struct twi_match_entry *entry;
 
 	op->seq = 0;
+	op->truncate = twi_min(op->truncate, (uint8_t)TWI_TRUNCATE_MAY);
 	if (op->canceled) { /* it has nothing left to wait for */
 		twi_inbox_end(inbox, op, TOW_ECANCELED, 0);
 		return;
 	}
 	if (twi_unlikely(op->roomless))
 		twi_view_settled(op);
+	if (twi_unlikely(op->match.any)) {
+		return_any(inbox, op);
+		settle_wild(inbox);
+		return;
+	}
 	if (op->match.wild)
 		op->tag = op->match.tag;
 	entry = twi_match_post_first(&inbox->match, &op->match);
@@ -377,8 +470,7 @@ void twi_inbox_repost(struct twi_inbox *inbox, struct tow_op *op)
 	}
 	if (entry != NULL)
 		twi_inbox_take(inbox, op, arrival_of(entry));
-	if (twi_unlikely(inbox->match.wild && inbox->match.held_count > 0))
-		settle_wild(inbox);
+	settle_wild(inbox);
 }
 
 void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint8_t space)
@@ -410,14 +502,16 @@ void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint8_t space)
 struct tow_op *twi_inbox_take_posted(struct twi_inbox *inbox, uint64_t tag, uint8_t space,
 				     uint64_t bytes)
 {
-	struct twi_match_entry *entry = twi_match_take_posted(&inbox->match, tag, space);
+	struct twi_match_entry *entry;
 	struct tow_op *op;
 
-	if (entry == NULL)
-		return NULL;
-	op = op_of(entry);
-	if (twi_unlikely(inbox->match.wild))
-		op->tag = tag;
+	do {
+		entry = twi_match_take_posted(&inbox->match, tag, space);
+		if (entry == NULL)
+			return NULL;
+		op = op_of(entry);
+	} while (twi_unlikely(inbox->match.wild) && op->match.wild &&
+		 !bind_wild(inbox, op, tag, bytes));
 	if (twi_likely(twi_view_ready(op, bytes)))
 		return op;
 	twi_view_hold(&inbox->match, op, bytes);
@@ -467,6 +561,5 @@ void twi_inbox_drop_offer(struct twi_inbox *inbox, struct twi_unexpected *offer)
 	twi_match_remove_unexpected(&inbox->match, &offer->match);
 	if (is_told(inbox) && !offer->credited)
 		twi_inbox_give(inbox, 0);
-	if (twi_unlikely(inbox->match.wild && inbox->match.held_count > 0))
-		settle_wild(inbox);
+	settle_wild(inbox);
 }

@@ -125,6 +125,9 @@ void twi_inbox_fail(struct twi_inbox *inbox, int status);
 /* Starts one; it may end in here. */
 void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op);
 
+/* One of any peer takes a message that waits here. False: there is none for it. */
+bool twi_inbox_recv_any(struct twi_inbox *inbox, struct tow_op *op);
+
 /* There is room for a view with this tag again, or it has been taken back. */
 void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint8_t space);
 
@@ -209,6 +212,9 @@ void twi_inbox_take(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexp
 
 /* TOW_OK: the receive has room for a message of `bytes`, or takes a part; else it has ended. */
 int twi_inbox_room(struct twi_inbox *inbox, struct tow_op *op, uint64_t bytes);
+
+/* The message is longer than its receive has room for: TOW_OK where that takes a part. */
+int twi_inbox_cut(struct tow_op *op, uint64_t bytes);
 
 /* The receive of the message that is coming is gone: that goes on coming, kept, in front. */
 void twi_inbox_leave_filling(struct twi_inbox *inbox, struct tow_op *op);

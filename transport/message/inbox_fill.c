@@ -160,7 +160,7 @@ bool twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in)
 		} else {
 			op->stage = TWI_STAGE_FILLING;
 			twi_op_begun(op);
-			if (in->bytes <= op->bytes || op->truncate)
+			if (in->bytes <= op->bytes || twi_inbox_cut(op, in->bytes) == TOW_OK)
 				at = op->data;
 			room = at != NULL ? twi_min(room, op->bytes) : 0;
 		}

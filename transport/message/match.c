@@ -11,7 +11,8 @@ void twi_match_init(struct twi_match *match)
 	match->posted_count = 0;
 	match->unexpected_count = 0;
 	match->held_count = 0;
-	match->wild = false;
+	match->wild = match->kept_back = false;
+	match->any = NULL;
 	twi_list_init(&match->wild_posted);
 	twi_list_init(&match->aged);
 	for (uint32_t i = 0; i < TWI_MATCH_BUCKETS; i++) {
@@ -48,7 +49,7 @@ static inline struct twi_match_entry *post_entry(struct twi_match *match,
 {
 	struct twi_match_entry *message;
 
-	if (twi_likely(match->held_count == 0 && !recv->wild)) {
+	if (twi_likely((match->held_count | match->kept_back | recv->wild) == 0)) {
 		message = twi_match_take_unexpected(match, recv->tag, recv->space);
 	} else {
 		message = twi_match_meets(match, recv);
@@ -59,7 +60,7 @@ static inline struct twi_match_entry *post_entry(struct twi_match *match,
 	if (message != NULL)
 		return message;
 	if (twi_unlikely(recv->wild))
-		twi_match_put_wild(match, recv);
+		twi_match_put_wild(&match->wild_posted, recv);
 	else
 		push_entry(bucket_of(match->posted, recv), recv, first);
 	match->posted_count++;
@@ -111,7 +112,7 @@ bool twi_match_remove_posted(struct twi_match *match, struct twi_match_entry *re
 	if (twi_list_empty(&recv->link))
 		return false;
 	twi_list_remove(&recv->link);
-	match->posted_count--;
+	match->posted_count -= !recv->any || recv->held;
 	match->held_count -= recv->held;
 	recv->held = false;
 	return true;
@@ -120,7 +121,7 @@ bool twi_match_remove_posted(struct twi_match *match, struct twi_match_entry *re
 void twi_match_hold(struct twi_match *match, struct twi_match_entry *recv)
 {
 	if (twi_unlikely(recv->wild))
-		twi_match_put_wild(match, recv);
+		twi_match_put_wild(&match->wild_posted, recv);
 	else
 		push_entry(bucket_of(match->posted, recv), recv, true);
 	match->posted_count++;

@@ -15,7 +15,9 @@
  * first, and queues only when nothing is there.
  *
  * A *wild* receive takes more than one tag. It stands in a list beside the buckets, from the oldest
- * on, and its number is compared with that of the receive for the tag alone. Once a table has seen
+ * on, and its number is compared with that of the receive for the tag alone. One of any peer of an
+ * endpoint stands in a list that is common to the tables of these (any_peer.h); while it is held it
+ * is this peer's. Once a table has seen
  * one (`wild`), the messages that wait are also in a list by their numbers, so that it finds the
  * oldest over all buckets; until then that costs a branch (match_wild.c).
  *
@@ -36,8 +38,10 @@
 struct twi_match {
 	uint32_t posted_count, unexpected_count;
 	uint32_t held_count;
-	bool wild;                   /* wild receives have been looked for here */
+	bool wild;      /* wild receives have been looked for here */
+	bool kept_back; /* messages wait beside receives that take them (match_wild.c) */
 	struct twi_list wild_posted; /* those of this peer, from the oldest on */
+	struct twi_list *any;        /* those of any peer of its endpoint; NULL: it has none */
 	struct twi_list aged;        /* `wild`: messages that wait, from the oldest on */
 	struct twi_list posted[TWI_MATCH_BUCKETS];
 	struct twi_list unexpected[TWI_MATCH_BUCKETS];
@@ -106,8 +110,8 @@ struct twi_match_entry *twi_match_meets(struct twi_match *match,
 struct twi_match_entry *twi_match_settle(struct twi_match *match, uint64_t *from_io,
 					 struct twi_match_entry **recv_out);
 
-/* Between match.c and match_wild.c: puts the entry where its order says. */
-void twi_match_put_wild(struct twi_match *match, struct twi_match_entry *recv);
+/* Puts the entry where its order says: the first of a list of wild receives. */
+void twi_match_put_wild(struct twi_list *list, struct twi_match_entry *recv);
 void twi_match_put_aged(struct twi_match *match, struct twi_match_entry *message);
 
 /*
@@ -173,6 +177,18 @@ static inline struct twi_match_entry *twi_match_take_posted(struct twi_match *ma
 	twi_list_remove(&entry->link);
 	match->posted_count--;
 	return entry;
+}
+
+/* Nothing is held, and nothing is kept back: no message waits beside a receive that takes it. */
+static inline bool twi_match_calm(const struct twi_match *match)
+{
+	return match->held_count == 0 && !match->kept_back;
+}
+
+/* Does anybody wait for a message of this peer? */
+static inline bool twi_match_awaited(const struct twi_match *match)
+{
+	return match->posted_count > 0 || (match->any != NULL && !twi_list_empty(match->any));
 }
 
 /* A message that is queued is so no more. */

@@ -20,11 +20,11 @@ static struct twi_match_message *aged_of(struct twi_list *age)
 }
 
 /* From the back: hardly any comes that is not the youngest. */
-void twi_match_put_wild(struct twi_match *match, struct twi_match_entry *recv)
+void twi_match_put_wild(struct twi_list *list, struct twi_match_entry *recv)
 {
-	struct twi_list *pos = match->wild_posted.prev;
+	struct twi_list *pos = list->prev;
 
-	while (pos != &match->wild_posted && entry_of(pos)->order > recv->order)
+	while (pos != list && entry_of(pos)->order > recv->order)
 		pos = pos->prev;
 	twi_list_push_front(pos, &recv->link);
 }
@@ -57,6 +57,7 @@ void twi_match_go_wild(struct twi_match *match)
 	if (match->wild)
 		return;
 	match->wild = true;
+	match->kept_back = match->held_count > 0;
 	for (uint32_t i = 0; i < TWI_MATCH_BUCKETS; i++) {
 		struct twi_list *head = &match->unexpected[i], *after = &match->aged;
 
@@ -92,6 +93,9 @@ static struct twi_match_entry *receive_for(struct twi_match *match, uint64_t tag
 	wild = oldest_wild(&match->wild_posted, tag, space);
 	if (recv == NULL || (wild != NULL && wild->order < recv->order))
 		recv = wild;
+	wild = match->any == NULL ? NULL : oldest_wild(match->any, tag, space);
+	if (recv == NULL || (wild != NULL && wild->order < recv->order))
+		recv = wild;
 	return recv;
 }
 
@@ -113,7 +117,7 @@ static struct twi_match_entry *message_for(struct twi_match *match,
 	return NULL;
 }
 
-/* Something is held. Has `recv`, which comes, to leave the message to an older receive? */
+/* Has `recv`, which comes, to leave the message to an older receive that is kept from it? */
 static bool is_kept_back(struct twi_match *match, const struct twi_match_entry *recv,
 			 const struct twi_match_entry *message)
 {
@@ -126,9 +130,10 @@ struct twi_match_entry *twi_match_meets(struct twi_match *match, const struct tw
 {
 	struct twi_match_entry *message = message_for(match, recv);
 
-	if (message != NULL && match->held_count > 0 && is_kept_back(match, recv, message))
-		return NULL;
-	return message;
+	if (message == NULL || twi_match_calm(match) || !is_kept_back(match, recv, message))
+		return message;
+	match->kept_back = match->wild;
+	return NULL;
 }
 
 /* May the receive have a message of that number: is none older that it must take first? */
@@ -147,8 +152,12 @@ struct twi_match_entry *twi_match_take_wild(struct twi_match *match, uint64_t ta
 {
 	struct twi_match_entry *recv = receive_for(match, tag, space);
 
-	if (recv == NULL || (match->held_count > 0 && !is_next_for(match, recv, order)))
+	if (recv == NULL)
 		return NULL;
+	if (!twi_match_calm(match) && !is_next_for(match, recv, order)) {
+		match->kept_back = true;
+		return NULL;
+	}
 	twi_match_remove_posted(match, recv);
 	return recv;
 }
@@ -162,8 +171,12 @@ struct twi_match_entry *twi_match_settle(struct twi_match *match, uint64_t *from
 		if (message->order < *from_io)
 			continue;
 		recv = receive_for(match, message->tag, message->space);
-		if (recv == NULL || !is_next_for(match, recv, message->order))
+		if (recv == NULL)
 			continue;
+		if (!is_next_for(match, recv, message->order)) {
+			match->kept_back = true;
+			continue;
+		}
 		*from_io = message->order + 1;
 		twi_match_drop_message(match, message);
 		twi_match_remove_posted(match, recv);

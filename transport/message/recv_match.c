@@ -1,6 +1,6 @@
 /*
- * recv_match.c - the public calls that take a struct tow_match: receives of tags by a mask, and
- * probes.
+ * recv_match.c - the public calls that take a struct tow_match: receives of tags by a mask, and of
+ * any peer; and probes.
  */
 #include <towline/match.h>
 
@@ -13,27 +13,23 @@
 #include "transport/op/message.h"
 #include "transport/wire/frame.h"
 
-/* Afterwards *match_io is of the library's size. TOW_OK, TOW_EINVAL, TOW_ENOTSUP. */
+/* Afterwards *match_io is of the library's size. TOW_OK, TOW_EINVAL. */
 static int check_match(const char *call, const struct tow_match **match_io, struct tow_match *known)
 {
 	if (*match_io == NULL)
 		return twi_error(TOW_EINVAL, "%s: match is NULL", call);
-	if (TWI_SIZED_IN(tow_match, call, *match_io, known) < 0)
-		return TOW_EINVAL;
-	if ((*match_io)->peer == NULL)
-		return twi_error(TOW_ENOTSUP,
-				 "%s: match->peer is NULL; receives of any peer are declared, and "
-				 "not built in this version (docs/abi.md)",
-				 call);
-	return TOW_OK;
+	return TWI_SIZED_IN(tow_match, call, *match_io, known);
 }
 
 /* The engine is held. TOW_ECLOSED; TOW_EINVAL: the peer is another endpoint's. */
 static int check_peer(const char *call, const struct tow_endpoint *endpoint,
 		      const struct tow_match *match)
 {
-	int status = twi_handle_check(match->peer, TWI_HANDLE_PEER, call);
+	int status;
 
+	if (match->peer == NULL)
+		return TOW_OK;
+	status = twi_handle_check(match->peer, TWI_HANDLE_PEER, call);
 	if (status == TOW_OK &&
 	    (match->peer->engine != endpoint->engine || match->peer->home != endpoint))
 		return twi_error(TOW_EINVAL, "%s: match->peer is no peer of endpoint %s", call,
@@ -88,7 +84,10 @@ TOW_PUBLIC int tow_recv_match_start(struct tow_endpoint *endpoint, const struct 
 	message.data = part_count > 0 ? parts->data : NULL;
 	message.bytes = part_count > 0 ? parts->bytes : TWI_WIRE_U63_MAX;
 	message.tag = match->tag;
-	if (match->tag_mask == UINT64_MAX) {
+	if (match->peer == NULL) {
+		status =
+			twi_message_start_any(endpoint, &message, match->tag_mask, options, op_out);
+	} else if (match->tag_mask == UINT64_MAX) {
 		status = twi_message_start(match->peer, &message, options, op_out);
 	} else {
 		twi_match_go_wild(&match->peer->inbox->match);
@@ -99,10 +98,11 @@ TOW_PUBLIC int tow_recv_match_start(struct tow_endpoint *endpoint, const struct 
 	return status;
 }
 
-/* The message that a receive which is started now would take, or NULL. */
-static const struct twi_unexpected *find_message(const struct tow_match *match)
+/* The message of the peer that a receive which is started now would take, or NULL. */
+static const struct twi_unexpected *find_message(struct tow_peer *peer,
+						 const struct tow_match *match)
 {
-	struct twi_match *table = &match->peer->inbox->match;
+	struct twi_match *table = &peer->inbox->match;
 	const struct twi_match_entry recv = {
 		.tag = match->tag & match->tag_mask,
 		.tag_mask = match->tag_mask,
@@ -118,14 +118,10 @@ static const struct twi_unexpected *find_message(const struct tow_match *match)
 	return entry == NULL ? NULL : twi_container_of(entry, struct twi_unexpected, match);
 }
 
-/* The engine is held. TOW_OK, TOW_AGAIN, or the status with which the peer has gone. */
-static int look_once(const struct tow_match *match, struct tow_result *out)
+static int look_at(struct tow_peer *peer, const struct tow_match *match, struct tow_result *out)
 {
-	const struct twi_unexpected *message = find_message(match);
-	struct tow_peer *peer = match->peer;
+	const struct twi_unexpected *message = find_message(peer, match);
 
-	if (message == NULL && peer->inbox->failed != 0)
-		return twi_error(peer->inbox->failed, "tow_probe: %s", peer->ended_why);
 	if (message == NULL)
 		return TOW_AGAIN;
 	*out = (struct tow_result){ .size = sizeof(*out),
@@ -134,6 +130,28 @@ static int look_once(const struct tow_match *match, struct tow_result *out)
 				    .rpc_id = twi_peer_rpc_id(peer, message->seq, false),
 				    .peer = peer };
 	return TOW_OK;
+}
+
+/* The engine is held. TOW_OK, TOW_AGAIN, or the status with which the peer has gone. */
+static int look_once(const struct tow_endpoint *endpoint, const struct tow_match *match,
+		     struct tow_result *out)
+{
+	struct tow_peer *peer = match->peer;
+	int status;
+
+	if (peer != NULL) {
+		status = look_at(peer, match, out);
+		return status == TOW_AGAIN && peer->inbox->failed != 0
+			       ? twi_error(peer->inbox->failed, "tow_probe: %s", peer->ended_why)
+			       : status;
+	}
+	for (struct twi_list *pos = endpoint->peers.next; pos != &endpoint->peers;
+	     pos = pos->next) {
+		status = look_at(twi_container_of(pos, struct tow_peer, home_link), match, out);
+		if (status == TOW_OK)
+			return TOW_OK;
+	}
+	return TOW_AGAIN;
 }
 
 /* Moves the runtime once, as a test of an operation does; not in a callback. */
@@ -157,7 +175,7 @@ TOW_PUBLIC int tow_probe(struct tow_endpoint *endpoint, const struct tow_match *
 	if (status < 0)
 		return status;
 	engine = endpoint->engine;
-	status = look_once(match, &result);
+	status = look_once(endpoint, match, &result);
 	if (status == TOW_AGAIN) {
 		drive_once(engine);
 		/* A callback may have closed them. */
@@ -165,7 +183,7 @@ TOW_PUBLIC int tow_probe(struct tow_endpoint *endpoint, const struct tow_match *
 		if (status == TOW_OK)
 			status = check_peer("tow_probe", endpoint, match);
 		if (status == TOW_OK)
-			status = look_once(match, &result);
+			status = look_once(endpoint, match, &result);
 	}
 	twi_engine_leave(engine);
 	return status != TOW_OK ? status

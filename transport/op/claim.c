@@ -249,6 +249,22 @@ void twi_claim_drop(struct twi_engine *engine, struct twi_claim *claim)
 	twi_claim_init(claim);
 }
 
+void twi_claim_list(struct tow_peer *peer, struct tow_op *op)
+{
+	twi_assert_held(peer->engine);
+	if (op->claim.kind == TWI_CLAIM_POOL && !op->claim.listed)
+		enlist_claim(&op->claim, peer);
+}
+
+void twi_claim_unlist(struct tow_op *op)
+{
+	twi_assert_held(op->engine);
+	delist_claim(&op->claim);
+	op->claim.peer = NULL;
+	op->claim.listed = false;
+	op->claim.staged = false;
+}
+
 enum twi_reason twi_claim_reason(const struct twi_claim *claim, bool send)
 {
 	if (claim->kind == TWI_CLAIM_OUTSIDE)

@@ -92,6 +92,10 @@ int twi_claim_memory(struct tow_op *op);
 /* The same, on its peer's list. Nothing happens when op has a claim already. */
 void twi_claim_lease(struct tow_peer *peer, struct tow_op *op);
 
+/* A claim of twi_claim_memory goes onto the list of its peer, which is known now; and off again. */
+void twi_claim_list(struct tow_peer *peer, struct tow_op *op);
+void twi_claim_unlist(struct tow_op *op);
+
 /* The second step: TOW_OK; TOW_EZEROCOPY; TOW_EEXHAUSTED without staging. */
 int twi_claim_need(struct tow_peer *peer, struct tow_op *op);
 

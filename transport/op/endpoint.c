@@ -52,6 +52,7 @@ void twi_endpoint_setup(struct tow_endpoint *endpoint, struct twi_lane *lane)
 	twi_list_init(&endpoint->accepts);
 	twi_list_init(&endpoint->ready);
 	twi_list_init(&endpoint->peers);
+	twi_list_init(&endpoint->any);
 	twi_list_push_back(&lane->engine->endpoints, &endpoint->link);
 }
 
@@ -80,27 +81,43 @@ static void go_home(struct tow_endpoint *endpoint, struct tow_peer *peer)
 		return;
 	peer->home = endpoint->parent != NULL ? endpoint->parent : endpoint;
 	twi_list_push_back(&peer->home->peers, &peer->home_link);
+	peer->engine->hooks.match->join(peer);
 }
 
 static void leave_home(struct tow_peer *peer)
 {
+	if (peer->home == NULL)
+		return;
+	peer->engine->hooks.match->leave(peer);
 	twi_list_remove(&peer->home_link);
 	peer->home = NULL;
+}
+
+/* It is in flight: a receive of any peer that has met no message. */
+static bool awaits_any(const struct tow_op *op)
+{
+	return (atomic_load_explicit(&op->wait.state, memory_order_relaxed) &
+		(TWI_OP_USED | TWI_OP_DONE)) == TWI_OP_USED &&
+	       op->kind == TWI_OP_RECV && op->match.any && op->peer == NULL &&
+	       op->stage != TWI_STAGE_COMPLETING;
 }
 
 /* The endpoint goes: its peers have none, and no operation names it any more. */
 static void leave_all_homes(struct tow_endpoint *endpoint)
 {
-	const struct twi_op_table *ops = endpoint->engine->ops;
+	struct twi_op_table *ops = endpoint->engine->ops;
 	struct twi_list *entry;
 
 	while ((entry = twi_list_first(&endpoint->peers)) != NULL)
 		leave_home(twi_container_of(entry, struct tow_peer, home_link));
 	for (uint32_t i = 0; i < ops->made; i++) {
-		struct tow_op *op = &endpoint->engine->ops->rows[i];
+		struct tow_op *op = &ops->rows[i];
 
-		if (op->kind != TWI_OP_SEND && op->endpoint == endpoint)
-			op->endpoint = NULL;
+		if (op->kind == TWI_OP_SEND || op->endpoint != endpoint)
+			continue;
+		op->endpoint = NULL;
+		if (awaits_any(op))
+			twi_message_end_any(op, TOW_ECLOSED);
 	}
 }
 

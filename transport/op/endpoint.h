@@ -29,6 +29,8 @@ struct tow_endpoint {
 	struct twi_list ready;       /* tow_peer.ready_link */
 	struct tow_endpoint *parent; /* of a sub-endpoint: its peers go there; else NULL */
 	struct twi_list peers;       /* tow_peer.home_link: those that the user has */
+	struct twi_list any;         /* receives of any of them, from the oldest on (match.h) */
+	bool wild;                   /* there were some */
 	unsigned ready_count;
 	char address[TOW_ADDRESS_MAX];
 	bool passes; /* a group's: what comes may be the second connection of two ranks */

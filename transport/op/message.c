@@ -24,10 +24,23 @@ bool twi_message_abort(struct tow_op *op, int status, bool force)
 
 	twi_assert_held(op->engine);
 	twi_assert(op->stage != TWI_STAGE_COMPLETING); /* the peer may have gone since */
+	if (twi_unlikely(peer == NULL)) {
+		twi_message_end_any(op, status);
+		return true;
+	}
 	ended = peer->lane->ops->abort(peer, op, status, force);
 	if (twi_unlikely(roomless)) /* the next receive takes what this one could not */
 		peer->lane->ops->look_again(peer, tag, space);
 	return ended;
+}
+
+void twi_message_end_any(struct tow_op *op, int status)
+{
+	twi_assert_held(op->engine);
+	twi_list_remove(&op->match.link);
+	twi_list_remove(&op->seq_link);
+	twi_claim_drop(op->engine, &op->claim);
+	twi_op_complete(op, status, 0);
 }
 
 /* After its deadline nobody touches the payload any more. */
@@ -81,22 +94,17 @@ static __attribute__((noinline, cold)) int refuse_message(const char *call, uint
 }
 
 /* *options_io is brought to the library's size, in `known` where it is of another one. */
-ONE_CALL int check_message(const struct tow_peer *peer, const struct twi_message *message,
-			   const uint64_t *mask, const struct tow_op_options **options_io,
-			   struct tow_op_options *known, bool forget)
+ONE_CALL int check_arguments(struct twi_engine *engine, const struct twi_message *message,
+			     const uint64_t *mask, const struct tow_op_options **options_io,
+			     struct tow_op_options *known, bool forget)
 {
 	const char *call = call_of(message, mask);
-	int status = TOW_OK;
+	int status;
 
-	/* The library says its own words to a peer that is closing, too. */
-	if (message->space == TWI_SPACE_USER)
-		status = twi_handle_check(peer, TWI_HANDLE_PEER, call);
-	if (twi_unlikely(status < 0))
-		return status;
 	if (twi_unlikely((message->data == NULL && message->bytes > 0 && !message->view) ||
 			 message->bytes > TWI_WIRE_U63_MAX))
 		return refuse_message(call, message->data == NULL ? 0 : message->bytes);
-	status = twi_call_check(peer->engine, call);
+	status = twi_call_check(engine, call);
 	if (status == TOW_OK)
 		status = twi_op_options_with(call,
 					     message->kind == TWI_OP_RECV ? TOW_OP_TRUNCATE : 0,
@@ -108,6 +116,20 @@ ONE_CALL int check_message(const struct tow_peer *peer, const struct twi_message
 				 "what has come",
 				 call);
 	return status;
+}
+
+ONE_CALL int check_message(const struct tow_peer *peer, const struct twi_message *message,
+			   const uint64_t *mask, const struct tow_op_options **options_io,
+			   struct tow_op_options *known, bool forget)
+{
+	int status = TOW_OK;
+
+	/* The library says its own words to a peer that is closing, too. */
+	if (message->space == TWI_SPACE_USER)
+		status = twi_handle_check(peer, TWI_HANDLE_PEER, call_of(message, mask));
+	if (twi_unlikely(status < 0))
+		return status;
+	return check_arguments(peer->engine, message, mask, options_io, known, forget);
 }
 
 /* The operation says what its message is. */
@@ -126,7 +148,7 @@ ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi
 	op->space = message->space;
 	op->view = message->view;
 	if (message->view) /* it takes any length */
-		op->truncate = false;
+		op->truncate = TWI_TRUNCATE_NEVER;
 	op->impatient = message->impatient;
 	op->site = message->site;
 	op->span_parent = message->parent;
@@ -228,6 +250,40 @@ int twi_message_start_wild(struct tow_peer *peer, const struct twi_message *mess
 			   const struct tow_op_options *options, struct tow_op **op_out)
 {
 	return start_message(peer, message, &mask, options, op_out);
+}
+
+int twi_message_start_any(struct tow_endpoint *endpoint, const struct twi_message *message,
+			  uint64_t mask, const struct tow_op_options *options,
+			  struct tow_op **op_out)
+{
+	struct twi_engine *engine = endpoint->engine;
+	struct tow_op_options known;
+	struct tow_op *op;
+	int status = check_arguments(engine, message, &mask, &options, &known, op_out == NULL);
+
+	twi_assert_held(engine);
+	if (status < 0)
+		return status;
+	op = twi_op_acquire(engine, ops_of(message), options);
+	if (op == NULL)
+		return TOW_EBUSY;
+	fill_op(op, NULL, message, &mask);
+	op->match.any = true;
+	op->match.tag = op->tag;
+	op->match.space = op->space;
+	op->endpoint = endpoint;
+	op->wait.memory_polled = engine->memory_peers > 0;
+	if (!op->view && op->bytes > 0)
+		twi_claim_memory(op);
+	op->forgotten = op_out == NULL;
+	if (op_out != NULL)
+		*op_out = op;
+	else
+		twi_op_forget(op);
+	if (op->deadline_ns != UINT64_MAX)
+		twi_op_watch(op);
+	engine->hooks.match->post(op);
+	return TOW_OK;
 }
 
 TOW_PUBLIC int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint64_t tag,

@@ -52,6 +52,17 @@ int twi_message_start_wild(struct tow_peer *peer, const struct twi_message *mess
 			   const struct tow_op_options *options, struct tow_op **op_out);
 
 /*
+ * The same for a receive of any peer of the endpoint: its op->peer is NULL until it has met a
+ * message. The engine is held.
+ */
+int twi_message_start_any(struct tow_endpoint *endpoint, const struct twi_message *message,
+			  uint64_t mask, const struct tow_op_options *options,
+			  struct tow_op **op_out);
+
+/* Ends such a receive which has met none. */
+void twi_message_end_any(struct tow_op *op, int status);
+
+/*
  * Gives a view whose message has been matched memory of the pool for its `bytes`: sets data, bytes
  * and view_release. TOW_OK; TOW_EEXHAUSTED and the like: the operation cannot have its message. The
  * engine is held.

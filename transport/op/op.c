@@ -85,7 +85,7 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	op->impatient = false;
 	op->roomless = false;
 	op->canceled = false;
-	op->truncate = false;
+	op->truncate = TWI_TRUNCATE_NEVER;
 	op->embedded = false;
 	atomic_store_explicit(&op->held, false, memory_order_relaxed);
 	op->start_ns = twi_engine_batch_now(engine);
@@ -102,7 +102,8 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	if (options != NULL) {
 		op->done = options->done;
 		op->user = options->user;
-		op->truncate = (options->flags & TOW_OP_TRUNCATE) != 0;
+		op->truncate = (options->flags & TOW_OP_TRUNCATE) != 0 ? TWI_TRUNCATE_MAY
+								       : TWI_TRUNCATE_NEVER;
 		if (options->timeout_ns < UINT64_MAX - op->start_ns)
 			op->deadline_ns = op->start_ns + options->timeout_ns;
 	}
@@ -253,8 +254,9 @@ static void fill_result(const struct tow_op *op, struct tow_result *out)
 		.user = op->user,
 		.data = op->kind == TWI_OP_RECV || op->kind == TWI_OP_CALL ? op->data : NULL,
 		.message = twi_unlikely(op->status < 0) ? twi_failure_text(op) : NULL,
-		.dropped_bytes =
-			twi_unlikely(op->truncate) && op->status >= 0 ? op->dropped_bytes : 0,
+		.dropped_bytes = op->truncate == TWI_TRUNCATE_DONE && op->status >= 0
+					 ? op->dropped_bytes
+					 : 0,
 	};
 
 	*out = result;

@@ -97,6 +97,9 @@ enum twi_op_stage {
 	TWI_STAGE_COMPLETING,
 };
 
+/* What a receive does with a longer message: it ends, or it takes a part; it has taken one. */
+enum twi_truncate { TWI_TRUNCATE_NEVER, TWI_TRUNCATE_MAY, TWI_TRUNCATE_DONE };
+
 /* The part of an operation that only a copy to or from a device has (device_copy.h). */
 struct twi_copy {
 	struct tow_device *device;
@@ -142,14 +145,14 @@ struct tow_op {
 	uint8_t kind;       /* of its ops */
 	uint8_t space;      /* enum twi_space; of no message: USER, or LINK: the library's own */
 	uint8_t stage;
-	bool zerocopy;  /* part of the payload went by zero-copy send */
-	bool forgotten; /* nobody has its handle: a failure is logged */
-	bool view;      /* receive: the lane finds the memory (message.h) */
-	bool impatient; /* view: it ends where the pool has no room for it */
-	bool roomless;  /* view: held until there is room; result_bytes is of what length */
-	bool canceled;  /* receive: asked to end early while its message was on its way */
-	bool truncate;  /* receive: it takes what fits of a longer message */
-	bool embedded;  /* not of the table: its owner's, who has it back when `done` is called */
+	bool zerocopy;    /* part of the payload went by zero-copy send */
+	bool forgotten;   /* nobody has its handle: a failure is logged */
+	bool view;        /* receive: the lane finds the memory (message.h) */
+	bool impatient;   /* view: it ends where the pool has no room for it */
+	bool roomless;    /* view: held until there is room; result_bytes is of what length */
+	bool canceled;    /* receive: asked to end early while its message was on its way */
+	uint8_t truncate; /* receive: enum twi_truncate */
+	bool embedded;    /* not of the table: its owner's, who has it back when `done` is called */
 	_Atomic bool held; /* back, until somebody waits for it (coll_batch.h) */
 	int status;
 
@@ -171,8 +174,9 @@ struct tow_op {
 	uint64_t rpc_id;            /* set when a message ends; 0: it had no number */
 	uint64_t moved;             /* payload bytes handed to the stream */
 	union {
-		uint64_t framed_ns;            /* send: it left its queue (message_times.h) */
-		struct tow_endpoint *endpoint; /* connect, accept: NULL when it was closed */
+		uint64_t framed_ns; /* send: it left its queue (message_times.h) */
+		struct tow_endpoint
+			*endpoint; /* connect, accept, receive of any peer; NULL: closed */
 	};
 	uint64_t begun_ns;    /* the first byte left, or was met (op_span.h) */
 	uint64_t span_parent; /* what it is a part of, in traces */
@@ -187,7 +191,7 @@ struct tow_op {
 	union {
 		void *view_state;                    /* of whoever set view_release */
 		const struct twi_lane_ops *lane_ops; /* connect */
-		uint64_t dropped_bytes; /* `truncate`: of its message, when it has ended well */
+		uint64_t dropped_bytes;              /* `cut` */
 	};
 	struct twi_copy copy; /* TWI_OP_COPY; else not set */
 };

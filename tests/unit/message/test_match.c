@@ -173,8 +173,8 @@ static void test_walk(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 300; i++) {
-		recv[i].tag = i / 2;
-		message[i].tag = 1000 + i / 2;
+		recv[i] = (struct twi_match_entry){ .tag = i / 2 };
+		message[i] = (struct twi_match_entry){ .tag = 1000 + i / 2 };
 		assert_null(twi_match_post(&match, &recv[i]));
 		assert_null(twi_match_arrive(&match, &message[i]));
 	}
@@ -199,8 +199,8 @@ static void test_teardown(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 300; i++) {
-		recv[i].tag = i * 3;
-		message[i].tag = i * 3 + 1;
+		recv[i] = (struct twi_match_entry){ .tag = i * 3 };
+		message[i] = (struct twi_match_entry){ .tag = i * 3 + 1 };
 		assert_null(twi_match_post(&match, &recv[i]));
 		assert_null(twi_match_arrive(&match, &message[i]));
 	}

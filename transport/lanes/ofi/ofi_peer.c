@@ -462,7 +462,7 @@ static bool port_busy(const struct twi_ofi_port *port)
 		const struct twi_ofi_peer *peer = port->peers[i];
 
 		if (peer != NULL && peer->state == TWI_OFI_UP &&
-		    (peer->inbox.match.posted_count > 0 || !twi_list_empty(&peer->pulls) ||
+		    (twi_match_awaited(&peer->inbox.match) || !twi_list_empty(&peer->pulls) ||
 		     !twi_list_empty(&peer->outbox.queued) || peer->gives > 0))
 			return true;
 	}

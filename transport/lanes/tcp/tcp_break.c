@@ -263,7 +263,8 @@ static void look_at_peer(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer, u
 	uint64_t silent_ns, third = timeout_of(lane->base.engine) / 3;
 
 	/* Silence counts from when something is awaited. */
-	if (peer->heard || (twi_session_quiet(session) && session->inbox.match.posted_count == 0)) {
+	if (peer->heard ||
+	    (twi_session_quiet(session) && !twi_match_awaited(&session->inbox.match))) {
 		peer->heard = false;
 		peer->heard_ns = now_ns;
 		return;

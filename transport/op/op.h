@@ -191,7 +191,7 @@ struct tow_op {
 	union {
 		void *view_state;                    /* of whoever set view_release */
 		const struct twi_lane_ops *lane_ops; /* connect */
-		uint64_t dropped_bytes;              /* `cut` */
+		uint64_t dropped_bytes;              /* receive: TWI_TRUNCATE_DONE */
 	};
 	struct twi_copy copy; /* TWI_OP_COPY; else not set */
 };

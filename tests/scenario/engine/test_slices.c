@@ -224,6 +224,7 @@ static void play(struct twt_side *side, struct tow_peer *tcp, bool near, uint64_
 	TWT_OK(tow_op_cancel(never));
 	assert_int_equal(tow_op_wait(never, LIMIT_NS), TOW_ECANCELED);
 	TWT_OK(tow_op_release(never));
+	workers[0].never = NULL;
 	workers[0].number = THREADS; /* neither side closes before the other is through */
 	exchange_once(&workers[0], side->peer, THREADS, 0);
 	if (THREADS > 2 * cores())

@@ -1,9 +1,8 @@
 /*
  * test_tcp_direct.c - control streams that a spinning waiter reads itself: when they become direct,
  * when they never do, and what must work all the same when the waiter sleeps, a descriptor is
- * opened, the socket is full, the line breaks or the peer dies.
- *
- * The parent asks, the child answers with what it was told to do and with its own counters.
+ * opened, the socket is full, the line breaks or the peer dies. The parent asks, the child answers
+ * with what it was told to do and with its own counters.
  */
 #include "twt.h"
 

@@ -15,6 +15,8 @@
 #include "transport/engine/runtime.h"
 #include "transport/lanes/tcp/tcp.h"
 
+#define USED_UP 6 /* a tag beside that of the traffic */
+
 static const char *host; /* that the child's endpoint is bound to */
 
 /* The library's thread may be at work, so the engine is held. */
@@ -200,12 +202,14 @@ static void test_connector_without_descriptors(void **state)
 static int child_turned_away(struct twt_duo *duo)
 {
 	char where[TOW_ADDRESS_MAX];
-	uint64_t start = now_ns();
 	int status, wrong = 0;
 	struct tow_op *op;
+	uint64_t start;
 
 	snprintf(where, sizeof(where), "%s", duo->side.peer->address);
-	usleep(200000); /* the parent has used them up by now, and looks */
+	TWT_OK(tow_recv_start(duo->side.peer, NULL, 0, USED_UP, NULL, &op));
+	TWT_OK(twt_finish(op, NULL));
+	start = now_ns();
 	TWT_OK(tow_connect_start(duo->side.endpoint, where, NULL, &op));
 	status = tow_op_wait(op, 20 * TWT_SECOND);
 	if (status != TOW_EREFUSED || strstr(tow_error_message(), "ulimit -n") == NULL ||
@@ -231,6 +235,7 @@ static void test_acceptor_without_descriptors(void **state)
 	twt_duo_open(&duo, child_turned_away);
 	TWT_OK(tow_accept_start(duo.side.endpoint, NULL, &op));
 	use_up(0);
+	TWT_OK(tow_send_start(duo.side.peer, NULL, 0, USED_UP, NULL, NULL));
 	assert_int_equal(twt_duo_traffic(&duo, 1 << 20, NULL), 0);
 	assert_int_equal(tow_op_test(op), TOW_AGAIN); /* who was turned away is not its peer */
 	TWT_OK(tow_stats_get(duo.side.runtime, "/v1/info", &info));

@@ -48,7 +48,7 @@ struct perf_options {
 	uint64_t window;    /* 0: by the method */
 	bool pin, stats;
 	bool tests;   /* operations are tested in a loop, not waited for */
-	bool at_once; /* sends may complete without an operation */
+	bool at_once; /* messages may need no operation */
 	enum perf_format format;
 	const char *path, *peer; /* names in the output */
 	uint64_t timeout_ns;     /* of every wait */
@@ -113,6 +113,8 @@ int perf_side_connect(struct perf_side *side, const char *address);
 void perf_side_close(struct perf_side *side);
 /* As the options say; *op_out is NULL where the message went at once. */
 int perf_send_start(struct perf_side *side, const void *data, uint64_t bytes, uint64_t tag,
+		    struct tow_op **op_out);
+int perf_recv_start(struct perf_side *side, void *data, uint64_t bytes, uint64_t tag,
 		    struct tow_op **op_out);
 int perf_send(struct perf_side *side, const void *data, uint64_t bytes, uint64_t tag);
 int perf_recv(struct perf_side *side, void *data, uint64_t bytes, uint64_t tag);

@@ -32,7 +32,7 @@ static const char help[] =
 	"  --volume-mib N      bytes of each bandwidth measurement [384]\n"
 	"  --window N          messages in flight [64, but 64 MiB at most; rate 1024]\n"
 	"  --drive HOW         wait: in tow_op_wait; test: in a loop of tow_op_test [wait]\n"
-	"  --at-once           sends may complete without an operation (TOW_OP_AT_ONCE)\n"
+	"  --at-once           messages may need no operation (TOW_OP_AT_ONCE)\n"
 	"  --pin, --no-pin     rank r on CPU r modulo their number [--pin]\n"
 	"  --plain             lines: towline PATH OP BYTES METRIC VALUE\n"
 	"  --json              one JSON document\n"

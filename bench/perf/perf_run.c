@@ -182,7 +182,7 @@ static int start_one(struct perf_side *side, const struct order *order, bool sen
 {
 	uint8_t *data = slot_at(side, order, *slot);
 	int rc = sends ? perf_send_start(side, data, order->bytes, TAG_DATA, op_out)
-		       : tow_recv_start(side->peer, data, order->bytes, TAG_DATA, NULL, op_out);
+		       : perf_recv_start(side, data, order->bytes, TAG_DATA, op_out);
 
 	if (rc < 0)
 		return perf_failed(side, "starting a window", rc);

@@ -171,6 +171,18 @@ int perf_send_start(struct perf_side *side, const void *data, uint64_t bytes, ui
 			      side->options->at_once ? &options : NULL, op_out);
 }
 
+int perf_recv_start(struct perf_side *side, void *data, uint64_t bytes, uint64_t tag,
+		    struct tow_op **op_out)
+{
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	struct tow_result result = TOW_RESULT_INIT;
+
+	options.flags = TOW_OP_AT_ONCE;
+	options.result = &result;
+	return tow_recv_start(side->peer, data, bytes, tag,
+			      side->options->at_once ? &options : NULL, op_out);
+}
+
 /*
  * TOW_COPIED is success, and no operation an ended one: what was copied, and why, is in the
  * counters (--stats).
@@ -198,7 +210,7 @@ int perf_send(struct perf_side *side, const void *data, uint64_t bytes, uint64_t
 int perf_recv(struct perf_side *side, void *data, uint64_t bytes, uint64_t tag)
 {
 	struct tow_op *op;
-	int rc = tow_recv_start(side->peer, data, bytes, tag, NULL, &op);
+	int rc = perf_recv_start(side, data, bytes, tag, &op);
 
 	return rc < 0 ? perf_failed(side, "receive", rc) : finish_op(side, op, "receive");
 }

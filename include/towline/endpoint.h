@@ -71,11 +71,14 @@ typedef void (*tow_op_callback)(struct tow_op *op, const struct tow_result *resu
  * Flags of struct tow_op_options.
  *
  * TOW_OP_AT_ONCE: the start may find the operation complete: a send of a small message
- * (eager_max_bytes) that goes now. Then *op_out is NULL and the start returns the operation's
- * status, which is not negative; there is nothing to wait for or to release, no callback runs, and
- * the memory is the caller's again. That is faster than an operation, and a leave, not an order:
- * the library may give an operation all the same, which is as any other. Without the flag a start
- * that succeeds always gives one. In this version sends make use of it, and other starts do not.
+ * (eager_max_bytes) that goes now, or a receive whose small message is here, if options->result is
+ * set. Then *op_out is NULL and the start returns the operation's status, which is not negative;
+ * *options->result, if set, is the operation's result, with a latency of 0; there is nothing to
+ * wait for or to release, no callback runs, and the memory is the caller's again. That is faster
+ * than an operation, and a leave, not an order: the library may give an operation all the same,
+ * which is as any other, and leaves *options->result as it is. Without the flag a start that
+ * succeeds always gives one. Sends and receives of a peer make use of it; receives of any peer,
+ * views and other starts do not.
  *
  * TOW_OP_TRUNCATE is for receives; every other start refuses it with TOW_EINVAL. The receive takes
  * what fits of a longer message and drops the rest, instead of ending with TOW_ETRUNCATED: it
@@ -95,6 +98,8 @@ struct tow_op_options {
 	uint64_t flags;       /* a sum of TOW_OP_... */
 	struct tow_channel *channel; /* of the peer; NULL: the peer's own (channel.h) */
 	struct tow_queue *queue;     /* where the result goes; NULL: nowhere (queue.h) */
+	struct tow_result
+		*result; /* filled where there is no operation (TOW_OP_AT_ONCE); or NULL */
 };
 
 /* The initial value of struct tow_op_options. */
@@ -103,7 +108,7 @@ struct tow_op_options {
 		TOW_MEMBER(size, sizeof(struct tow_op_options)),                                   \
 			TOW_MEMBER(timeout_ns, TOW_FOREVER), TOW_MEMBER(done, NULL),               \
 			TOW_MEMBER(user, NULL), TOW_MEMBER(flags, 0), TOW_MEMBER(channel, NULL),   \
-			TOW_MEMBER(queue, NULL)                                                    \
+			TOW_MEMBER(queue, NULL), TOW_MEMBER(result, NULL)                          \
 	}
 
 /*

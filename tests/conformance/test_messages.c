@@ -158,6 +158,17 @@ static void send_at_once(struct twt_end *end, struct twt_doing *doing, uint8_t *
 		memset(at, 0xee, bytes);
 }
 
+/* A receive that may complete in the call, as a message that is here lets it. */
+static void recv_at_once(struct twt_end *end, struct twt_doing *doing, uint8_t *at, uint64_t room,
+			 struct tow_result *result)
+{
+	*result = (struct tow_result)TOW_RESULT_INIT;
+	twt_begin(end, doing, TOW_FOREVER);
+	doing->options.flags = TOW_OP_AT_ONCE;
+	doing->options.result = result;
+	twt_ok(end, tow_recv_start(end->peer, at, room, 6, &doing->options, &doing->op));
+}
+
 static uint32_t bytes_of(unsigned i, unsigned from)
 {
 	return i == 3 ? 90000 + from : (from + i) * 50;
@@ -168,14 +179,13 @@ static void keep_order_at_once(struct twt_end *end, unsigned from, bool posted)
 {
 	enum { COUNT = 6, STEP = 100000 };
 	struct twt_doing doing[COUNT];
-	struct tow_result result = { .status = TOW_OK };
+	struct tow_result results[COUNT] = { { .status = TOW_OK } };
 
 	twt_meet(end);
 	if (end->which == 1 && !posted)
 		await_unexpected(end, unexpected += COUNT);
 	for (unsigned i = 0; end->which == 1 && i < COUNT; i++)
-		twt_ok(end, tow_recv_start(end->peer, end->in + (size_t)i * STEP, STEP, 6,
-					   twt_begin(end, &doing[i], TOW_FOREVER), &doing[i].op));
+		recv_at_once(end, &doing[i], end->in + (size_t)i * STEP, STEP, &results[i]);
 	if (posted)
 		twt_meet(end);
 	for (unsigned i = 0; end->which == 0 && i < COUNT; i++) {
@@ -186,10 +196,12 @@ static void keep_order_at_once(struct twt_end *end, unsigned from, bool posted)
 	}
 	for (unsigned i = 0; i < COUNT; i++) {
 		if (doing[i].op != NULL)
-			twt_await(end, &doing[i], &result);
+			twt_await(end, &doing[i], &results[i]);
 		else if (atomic_load(&doing[i].called) != 0)
-			twt_wrong(end->cell, "a callback ran for a send that gave no operation");
-		twt_say(end, "at once %u: %s %s", i, name_of(result.status),
+			twt_wrong(end->cell, "a callback ran for what gave no operation");
+		if (end->which == 1 && results[i].bytes != bytes_of(i, from))
+			twt_wrong(end->cell, "a receive has another length");
+		twt_say(end, "at once %u: %s %s", i, name_of(results[i].status),
 			end->which == 0 ? "sent"
 					: twt_data_judge(end->in + (size_t)i * STEP,
 							 bytes_of(i, from), from + i));

@@ -83,6 +83,7 @@ static int pass_message(struct tow_group *group, uint32_t rank, const struct twi
 		return status;
 	options.timeout_ns = left_ns(timeout_ns, since_ns);
 	options.flags = TOW_OP_AT_ONCE;
+	options.result = result_out;
 	status = twi_message_start(peer, message, &options, &op);
 	return status < 0 || op == NULL ? status : end_op(op, result_out);
 }

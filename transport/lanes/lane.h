@@ -32,6 +32,7 @@ struct tow_op;
 struct tow_peer;
 struct twi_engine;
 struct twi_lane;
+struct twi_instant;
 struct twi_outbound;
 struct twi_state_link;
 
@@ -107,6 +108,12 @@ struct twi_lane_ops {
 	 * done, and it is to be sent with one. NULL: never.
 	 */
 	bool (*send_at_once)(struct tow_peer *peer, struct twi_outbound *out);
+
+	/*
+	 * A receive takes a small message that is here, without an operation. False: nothing was
+	 * done but what a poll does, and it is to be made an operation. NULL: never.
+	 */
+	bool (*recv_at_once)(struct tow_peer *peer, struct twi_instant *instant);
 
 	/*
 	 * Ends a send or receive with `status` (TOW_ECANCELED, TOW_EDEADLINE) if that can still be

@@ -22,6 +22,7 @@
 
 #include "transport/message/match.h"
 #include "transport/op/endpoint.h"
+#include "transport/op/instant.h"
 #include "transport/op/op.h"
 
 struct twi_inbox;
@@ -99,10 +100,11 @@ struct twi_inbox {
 	uint64_t claim_above;  /* a receive of more than these bytes needs its memory claimed */
 	uint64_t seq_received; /* the number of the last message that came, or was offered */
 	uint64_t credit_bytes;
-	uint64_t credit_charged; /* by messages, since the start */
-	uint64_t credit_given;   /* back, since the start */
-	uint64_t credit_told;    /* of that, to the sender */
-	uint64_t kept_bytes;     /* payload */
+	uint64_t credit_charged;     /* by messages, since the start */
+	uint64_t credit_given;       /* back, since the start */
+	uint64_t credit_told;        /* of that, to the sender */
+	uint64_t kept_bytes;         /* payload */
+	struct twi_instant *instant; /* takes what comes, while the lane looks for it; else NULL */
 	struct twi_filling filling;
 	struct twi_match match;
 };
@@ -127,6 +129,12 @@ void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op);
 
 /* One of any peer takes a message that waits here. False: there is none for it. */
 bool twi_inbox_recv_any(struct twi_inbox *inbox, struct tow_op *op);
+
+/*
+ * A receive without an operation (op/instant.h) takes what is kept. TOW_OK; TOW_AGAIN: nothing for
+ * it is here, and the next that comes may be its own; TOW_EBUSY: it needs an operation.
+ */
+int twi_inbox_instant(struct twi_inbox *inbox, struct twi_instant *instant);
 
 /* There is room for a view with this tag again, or it has been taken back. */
 void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint8_t space);
@@ -160,7 +168,8 @@ int twi_inbox_admit(struct twi_inbox *inbox, uint64_t seq, uint32_t cost_bytes, 
 
 /*
  * A small message, all of it. False: nobody has posted for it, and there is no credit (where the
- * sender keeps no account) or no memory to keep it; nothing was done.
+ * sender keeps no account) or no memory to keep it; or inbox->instant is to have it, and needs an
+ * operation for that. Nothing was done.
  */
 bool twi_inbox_small(struct twi_inbox *inbox, const struct twi_inbound *in);
 
@@ -195,7 +204,14 @@ void twi_inbox_give(struct twi_inbox *inbox, uint64_t payload_bytes);
 /* Counts a comparison of checksums. */
 bool twi_inbox_same_sum(const struct twi_inbox *inbox, uint32_t told, uint32_t sum);
 
-/* --- between inbox.c and inbox_fill.c --- */
+/* --- between inbox.c, inbox_fill.c and instant.c --- */
+
+/*
+ * Nobody has posted for it: has inbox->instant to take it? catch: it does. False: nothing was done,
+ * it needs an operation.
+ */
+bool twi_inbox_is_for_instant(const struct twi_inbox *inbox, const struct twi_inbound *in);
+bool twi_inbox_catch(struct twi_inbox *inbox, const struct twi_inbound *in);
 
 /* A message that is kept. */
 struct twi_kept {

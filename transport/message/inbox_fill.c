@@ -96,7 +96,9 @@ bool twi_inbox_small(struct twi_inbox *inbox, const struct twi_inbound *in)
 	struct tow_op *op = twi_inbox_take_posted(inbox, in->tag, in->space, in->bytes);
 
 	if (twi_unlikely(op == NULL))
-		return keep_small(inbox, in);
+		return inbox->instant != NULL && twi_inbox_is_for_instant(inbox, in)
+			       ? twi_inbox_catch(inbox, in)
+			       : keep_small(inbox, in);
 	deliver_small(inbox, op, in);
 	return true;
 }

@@ -10,6 +10,7 @@
 #include "transport/op/call.h"
 #include "transport/op/claim.h"
 #include "transport/op/endpoint.h"
+#include "transport/op/instant.h"
 #include "transport/op/op.h"
 #include "transport/op/op_options.h"
 #include "transport/op/outbound.h"
@@ -183,22 +184,82 @@ ONE_CALL int start_op(struct tow_peer *peer, const struct twi_message *message, 
 	return TOW_OK;
 }
 
-/* Done, without an operation: the caller has allowed that, and the message is small and may go. */
+/* --- without an operation: the caller has allowed that --- */
+
+static void give_result(const struct tow_op_options *options, const char *call,
+			struct tow_result *result)
+{
+	result->size = sizeof(*result);
+	result->user = options->user;
+	if (twi_likely(options->result->size == sizeof(*result)))
+		*options->result = *result;
+	else
+		TWI_SIZED_OUT(tow_result, call, result, options->result);
+}
+
+/* The message is small and may go. */
 ONE_CALL bool send_at_once(struct tow_peer *peer, const struct twi_message *message,
 			   const struct tow_op_options *options)
 {
-	struct twi_outbound out;
+	struct twi_outbound out = { .data = message->data,
+				    .bytes = message->bytes,
+				    .tag = message->tag,
+				    .start_ns = twi_engine_batch_now(peer->engine),
+				    .space = message->space };
 
-	if (message->kind != TWI_OP_SEND || message->op != NULL || options == NULL ||
-	    (options->flags & TOW_OP_AT_ONCE) == 0 || peer->lane->ops->send_at_once == NULL)
-		return false;
-	out = (struct twi_outbound){ .data = message->data,
-				     .bytes = message->bytes,
-				     .tag = message->tag,
-				     .start_ns = twi_engine_batch_now(peer->engine),
-				     .space = message->space };
 	twi_peer_touch(peer, out.start_ns);
-	return peer->lane->ops->send_at_once(peer, &out);
+	if (!peer->lane->ops->send_at_once(peer, &out))
+		return false;
+	if (twi_unlikely(options->result != NULL)) {
+		struct tow_result result = { .bytes = out.bytes,
+					     .tag = out.tag,
+					     .rpc_id = twi_peer_rpc_id(peer, out.seq, true),
+					     .peer = peer };
+
+		give_result(options, "tow_send_start", &result);
+	}
+	return true;
+}
+
+/* The message is small and here. */
+static bool recv_at_once(struct tow_peer *peer, const struct twi_message *message, uint64_t mask,
+			 const struct tow_op_options *options)
+{
+	struct twi_instant instant = { .data = message->data,
+				       .bytes = message->bytes,
+				       .tag = message->tag & mask,
+				       .mask = mask,
+				       .site = message->site,
+				       .truncate = (options->flags & TOW_OP_TRUNCATE) != 0 };
+	struct tow_result result;
+
+	if (!peer->lane->ops->recv_at_once(peer, &instant))
+		return false;
+	result = (struct tow_result){
+		.bytes = twi_min(instant.message_bytes, instant.bytes),
+		.tag = instant.message_tag,
+		.rpc_id = twi_peer_rpc_id(peer, instant.seq, false),
+		.peer = peer,
+		.data = instant.data,
+		.dropped_bytes =
+			instant.message_bytes - twi_min(instant.message_bytes, instant.bytes),
+	};
+	give_result(options, "tow_recv_start", &result);
+	return true;
+}
+
+ONE_CALL bool is_done_at_once(struct tow_peer *peer, const struct twi_message *message,
+			      const uint64_t *mask, const struct tow_op_options *options)
+{
+	if (message->op != NULL || message->view || options == NULL ||
+	    (options->flags & TOW_OP_AT_ONCE) == 0)
+		return false;
+	if (message->kind == TWI_OP_SEND)
+		return peer->lane->ops->send_at_once != NULL &&
+		       send_at_once(peer, message, options);
+	return options->result != NULL && message->space == TWI_SPACE_USER &&
+	       peer->lane->ops->recv_at_once != NULL &&
+	       recv_at_once(peer, message, mask == NULL ? UINT64_MAX : *mask, options);
 }
 
 ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *message,
@@ -221,7 +282,7 @@ ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *mess
 		twi_call_enter(engine);
 	if (twi_unlikely(status < 0))
 		return status;
-	if (send_at_once(peer, message, options)) {
+	if (is_done_at_once(peer, message, mask, options)) {
 		twi_engine_leave(engine);
 		return TOW_OK;
 	}

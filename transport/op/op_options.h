@@ -31,7 +31,9 @@ static inline int twi_op_options_with(const char *call, uint64_t allowed,
 
 	if (twi_likely(options == NULL || (options->size == sizeof(*options) &&
 					   (options->flags & ~(uint64_t)TOW_OP_AT_ONCE) == 0 &&
-					   options->channel == NULL && options->queue == NULL)))
+					   options->channel == NULL && options->queue == NULL &&
+					   (options->result == NULL ||
+					    options->result->size == sizeof(*options->result)))))
 		return TOW_OK;
 	return twi_op_options_adapt(call, allowed, options_io, known);
 }

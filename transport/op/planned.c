@@ -31,6 +31,9 @@ int twi_op_options_adapt(const char *call, uint64_t allowed,
 		return twi_error(TOW_EINVAL,
 				 "%s: TOW_OP_TRUNCATE in options->flags is for receives alone",
 				 call);
+	if (options->result != NULL &&
+	    twi_sized_check_out(TWI_SIZED_tow_result, call, options->result) < 0)
+		return TOW_EINVAL;
 	if (options->channel != NULL)
 		return refuse_planned("options->channel");
 	return options->queue != NULL ? refuse_planned("options->queue") : TOW_OK;

@@ -1,7 +1,8 @@
 /*
  * test_at_once.c - TOW_OP_AT_ONCE on every lane: a small send gives no operation where it goes in
- * the call, one where it must wait, is large or is to have a span; no callback runs without an
- * operation; and nobody gets a NULL who has not asked for it.
+ * the call, one where it must wait, is large or is to have a span; a receive gives none where its
+ * small message is here; no callback runs without an operation; and nobody gets a NULL who has not
+ * asked for it.
  */
 #include "twt.h"
 
@@ -140,6 +141,111 @@ static void gone(void)
 	assert_int_equal(status, TOW_EPEER);
 }
 
+/* Of the words that are sent here; whether they come as they were is asked for each. */
+#define WORDS 40u
+
+static int take_one(void *data, uint64_t bytes, uint64_t flags, uint64_t mask,
+		    struct tow_result *result, struct tow_op **op_out)
+{
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	struct tow_match match = TOW_MATCH_INIT;
+	const struct tow_part part = { .data = data, .bytes = bytes };
+
+	options.flags = flags;
+	options.result = result;
+	options.done = on_done;
+	options.user = &pair;
+	*op_out = (struct tow_op *)&pair;
+	if (mask == UINT64_MAX)
+		return tow_recv_start(pair.peer[1], data, bytes, 3, &options, op_out);
+	match.peer = pair.peer[1];
+	match.tag = 3;
+	match.tag_mask = mask;
+	return tow_recv_match_start(pair.endpoint[1], &match, &part, 1, &options, op_out);
+}
+
+/* The next word, with an operation or without: the caller sees no difference but in the handle. */
+static bool hear_word(uint64_t number, uint64_t room, uint64_t flags, uint64_t mask)
+{
+	uint8_t in[sizeof(uint64_t) + 1] = { 0 };
+	struct tow_result result = TOW_RESULT_INIT;
+	uint64_t fits = twi_min(room, sizeof(number));
+	struct tow_op *op;
+
+	called = 0;
+	TWT_OK(take_one(in, room, flags, mask, &result, &op));
+	if (op != NULL) {
+		assert_int_equal(result.bytes, 0); /* it was left as it is */
+		result = twt_lane_finish(&pair, op);
+		assert_int_equal(called, 1);
+	} else {
+		assert_int_equal(called, 0);
+		assert_int_equal(result.latency_ns, 0);
+	}
+	assert_int_equal(result.size, sizeof(result));
+	assert_int_equal(result.status, TOW_OK);
+	assert_int_equal(result.bytes, fits);
+	assert_int_equal(result.dropped_bytes, sizeof(number) - fits);
+	assert_int_equal(result.tag, 3);
+	assert_ptr_equal(result.peer, pair.peer[1]);
+	assert_ptr_equal(result.user, &pair);
+	assert_ptr_equal(result.data, in);
+	assert_int_not_equal(result.rpc_id, 0);
+	assert_memory_equal(in, &number, fits);
+	assert_int_equal(in[fits], 0);
+	return op == NULL;
+}
+
+static void send_words(void)
+{
+	for (uint64_t i = 0; i < WORDS; i++)
+		TWT_OK(tow_op_release(send_one(&i, sizeof(i), false, false)));
+}
+
+static unsigned hear_words(uint64_t room, uint64_t flags, uint64_t mask)
+{
+	unsigned without = 0;
+
+	for (uint64_t i = 0; i < WORDS; i++)
+		without += hear_word(i, room, flags, mask);
+	return without;
+}
+
+static void all_come(void)
+{
+	struct tow_match match = TOW_MATCH_INIT;
+	struct tow_result result = TOW_RESULT_INIT;
+	struct tow_op *mark;
+
+	match.peer = pair.peer[1];
+	match.tag = 4; /* behind the words */
+	TWT_OK(tow_send_start(pair.peer[0], NULL, 0, 4, NULL, NULL));
+	for (int i = 0; i < 10000 && tow_probe(pair.endpoint[1], &match, &result) != TOW_OK; i++)
+		twt_lane_drive(&pair, 1000000);
+	TWT_OK(tow_recv_start(pair.peer[1], NULL, 0, 4, NULL, &mark));
+	assert_int_equal(twt_lane_finish(&pair, mark).status, TOW_OK);
+}
+
+static void receives_at_once(void)
+{
+	const uint64_t once = TOW_OP_AT_ONCE, part = TOW_OP_AT_ONCE | TOW_OP_TRUNCATE;
+
+	send_words();
+	all_come();
+	assert_in_range(hear_words(sizeof(uint64_t), once, UINT64_MAX), WORDS / 2, WORDS);
+	send_words();
+	all_come();
+	assert_in_range(hear_words(5, part, UINT64_MAX), WORDS / 2, WORDS);
+	send_words(); /* from here on the table is one of masks */
+	all_come();
+	assert_in_range(hear_words(sizeof(uint64_t), once, ~1ull), WORDS / 2, WORDS);
+	send_words();
+	all_come();
+	assert_int_equal(hear_words(sizeof(uint64_t), 0, UINT64_MAX), 0);
+	send_words(); /* nobody has looked for them: they are on their way */
+	(void)hear_words(sizeof(uint64_t), once, UINT64_MAX);
+}
+
 static void test_lane(void **state)
 {
 	twt_lane_init(&pair, *state);
@@ -148,6 +254,7 @@ static void test_lane(void **state)
 	twt_lane_join(&pair);
 	some_at_once();
 	none_at_once();
+	receives_at_once();
 	full();
 	gone();
 	twt_lane_close(&pair);

@@ -228,6 +228,17 @@ static bool peer_send_at_once(struct tow_peer *base, struct twi_outbound *out)
 	return true;
 }
 
+static bool peer_recv_at_once(struct tow_peer *base, struct twi_instant *instant)
+{
+	struct twi_session *session = twi_session_of(base);
+
+	if (twi_inbox_instant(&session->inbox, instant) != TOW_OK) /* TOW_AGAIN, too */
+		return false;
+	if (twi_session_has_words(session))
+		settle_peer(loop_lane(base->lane), loop_peer(base));
+	return true;
+}
+
 static void peer_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
 {
 	twi_session_look_again(twi_session_of(base), tag, space);
@@ -420,6 +431,7 @@ const struct twi_lane_ops twi_lane_loop = {
 	.connect_abort = connect_abort,
 	.send = peer_send,
 	.send_at_once = peer_send_at_once,
+	.recv_at_once = peer_recv_at_once,
 	.recv = peer_recv,
 	.look_again = peer_look_again,
 	.abort = peer_abort,

@@ -104,6 +104,11 @@ static bool peer_send_at_once(struct tow_peer *base, struct twi_outbound *out)
 	return twi_outbox_at_once(&twi_ofi_peer_of(base)->outbox, out);
 }
 
+static bool peer_recv_at_once(struct tow_peer *base, struct twi_instant *instant)
+{
+	return twi_inbox_instant(&twi_ofi_peer_of(base)->inbox, instant) == TOW_OK;
+}
+
 static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, bool force)
 {
 	if (op->kind == TWI_OP_SEND)
@@ -332,6 +337,7 @@ static void peer_send(struct tow_peer *peer, struct tow_op *op)
 }
 
 #define peer_send_at_once NULL
+#define peer_recv_at_once NULL
 #define twi_ofi_recv      peer_send
 
 static bool peer_abort(struct tow_peer *peer, struct tow_op *op, int status, bool force)
@@ -409,6 +415,7 @@ const struct twi_lane_ops twi_lane_ofi = {
 	.connect_abort = twi_ofi_dial_abort,
 	.send = peer_send,
 	.send_at_once = peer_send_at_once,
+	.recv_at_once = peer_recv_at_once,
 	.recv = twi_ofi_recv,
 	.look_again = twi_ofi_look_again,
 	.abort = peer_abort,

@@ -207,6 +207,30 @@ static bool peer_send_at_once(struct tow_peer *base, struct twi_outbound *out)
 	return twi_outbox_at_once(&shm_peer(base)->outbox, out);
 }
 
+/* What comes while somebody looks for it goes straight to him. */
+static bool peer_recv_at_once(struct tow_peer *base, struct twi_instant *instant)
+{
+	struct twi_shm_peer *peer = shm_peer(base);
+	int status = twi_inbox_instant(&peer->inbox, instant);
+
+	if (status != TOW_AGAIN) {
+		twi_shm_unstall(peer); /* there may be room for what stands in front */
+		return status == TOW_OK;
+	}
+	if (peer->stage != TWI_SHM_UP || twi_shm_slot_peek(&peer->in) == 0)
+		return false;
+	peer->inbox.instant = instant;
+	peer->moved = true;
+	for (unsigned n = 0; n < TWI_SHM_BATCH && !instant->taken && peer->stage == TWI_SHM_UP;
+	     n++) {
+		if (twi_shm_take_messages(peer, 1) == 0)
+			break;
+	}
+	peer->inbox.instant = NULL;
+	twi_shm_unstall(peer);
+	return instant->taken;
+}
+
 static bool peer_abort(struct tow_peer *base, struct tow_op *op, int status, bool force)
 {
 	if (op->kind == TWI_OP_SEND)
@@ -438,6 +462,7 @@ const struct twi_lane_ops twi_lane_shm = {
 	.connect_abort = twi_shm_connect_abort,
 	.send = peer_send,
 	.send_at_once = peer_send_at_once,
+	.recv_at_once = peer_recv_at_once,
 	.recv = twi_shm_recv,
 	.look_again = twi_shm_look_again,
 	.abort = peer_abort,

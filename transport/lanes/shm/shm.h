@@ -265,6 +265,9 @@ void twi_shm_recv(struct tow_peer *base, struct tow_op *op);
 /* The memory of an open offer cannot be read: it ends, at the other side, too. */
 void twi_shm_unreadable(struct twi_shm_peer *peer, struct twi_shm_offer *offer);
 void twi_shm_look_again(struct tow_peer *base, uint64_t tag, uint8_t space);
+
+/* The ring is read again: there may be room, or a receive, for what stands in front. */
+void twi_shm_unstall(struct twi_shm_peer *peer);
 bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force);
 /* Up to `most` of them, or TWI_SHM_ALL. Returns how many; the peer may be lost by it. */
 unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most);

@@ -173,8 +173,7 @@ const struct twi_inbox_ops twi_shm_inbox = {
 	.forget = offer_forget,
 };
 
-/* The ring is read again: there may be room, or a receive, for what stands in front. */
-static void unstall_ring(struct twi_shm_peer *peer)
+void twi_shm_unstall(struct twi_shm_peer *peer)
 {
 	if (twi_likely(!peer->stalled))
 		return;
@@ -187,7 +186,7 @@ void twi_shm_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
 	struct twi_shm_peer *peer = shm_peer(base);
 
 	twi_inbox_look_again(&peer->inbox, tag, space);
-	unstall_ring(peer);
+	twi_shm_unstall(peer);
 }
 
 void twi_shm_recv(struct tow_peer *base, struct tow_op *op)
@@ -195,7 +194,7 @@ void twi_shm_recv(struct tow_peer *base, struct tow_op *op)
 	struct twi_shm_peer *peer = shm_peer(base);
 
 	twi_inbox_recv(&peer->inbox, op);
-	unstall_ring(peer);
+	twi_shm_unstall(peer);
 }
 
 /* --- reading the rings --- */

@@ -1,0 +1,111 @@
+/*
+ * instant.c - receives without an operation: of what is kept, and of what comes while the lane
+ * looks for one. What they cannot have (a large message, one that is to have a span, one that is
+ * not what was sent) is left where it is, for the operation that follows.
+ */
+#include <stdlib.h>
+
+#include "diag/base/checksum.h"
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
+#include "diag/record/span.h"
+#include "transport/engine/held_count.h"
+#include "transport/message/inbox.h"
+#include "transport/op/path.h"
+
+/* May it be had without an operation, which has what a span tells? */
+static bool may_have(const struct twi_inbox *inbox, const struct twi_instant *instant,
+		     uint64_t bytes, uint64_t seq)
+{
+	if (bytes > instant->bytes && !instant->truncate)
+		return false;
+#ifndef TWI_NO_DIAGNOSTICS
+	return !twi_span_chosen(inbox->peer->engine->diag, bytes, seq);
+#else
+	(void)inbox, (void)seq;
+	return true;
+#endif
+}
+
+static void note_taken(struct twi_inbox *inbox, struct twi_instant *instant, uint64_t tag,
+		       uint64_t bytes, uint64_t seq)
+{
+	struct twi_engine *engine = inbox->peer->engine;
+
+	instant->taken = true;
+	instant->message_tag = tag;
+	instant->message_bytes = bytes;
+	instant->seq = seq;
+	twi_held_count_two(engine, TWI_C_recvs, 1, TWI_C_ops_completed, 1);
+	twi_held_count(engine, TWI_C_recv_bytes, twi_min(bytes, instant->bytes));
+}
+
+/* Is what comes next, and it may have, an older receive's? Of wild receives any may be that one. */
+static bool is_behind(struct twi_match *match, const struct twi_instant *instant)
+{
+	const uint64_t tag = instant->tag;
+
+	if (!twi_match_awaited(match))
+		return false;
+	return match->wild || twi_match_find(&match->posted[twi_match_hash(tag, TWI_SPACE_USER)],
+					     tag, TWI_SPACE_USER) != NULL;
+}
+
+int twi_inbox_instant(struct twi_inbox *inbox, struct twi_instant *instant)
+{
+	const struct twi_match_entry recv = {
+		.tag = instant->tag,
+		.tag_mask = instant->mask,
+		.order = UINT64_MAX, /* it is the youngest */
+		.space = TWI_SPACE_USER,
+		.wild = instant->mask != UINT64_MAX,
+	};
+	struct twi_unexpected *arrival;
+	struct twi_match_entry *entry;
+	struct twi_kept *parcel;
+
+	if (twi_unlikely(!twi_match_calm(&inbox->match)))
+		return TOW_EBUSY;
+	entry = twi_match_meets(&inbox->match, &recv);
+	if (twi_likely(entry == NULL))
+		return is_behind(&inbox->match, instant) ? TOW_EBUSY : TOW_AGAIN;
+	arrival = twi_container_of(entry, struct twi_unexpected, match);
+	if (arrival->offered || !arrival->whole || arrival->corrupt ||
+	    !may_have(inbox, instant, arrival->bytes, arrival->seq))
+		return TOW_EBUSY;
+	parcel = twi_container_of(arrival, struct twi_kept, arrival);
+	twi_match_drop_message(&inbox->match, entry);
+	inbox->kept_bytes -= arrival->bytes;
+	twi_inbox_give(inbox, arrival->bytes);
+	twi_path_copy_fallback(inbox->peer->engine, TWI_R_unexpected_arrival, instant->data,
+			       parcel->data, twi_min(arrival->bytes, instant->bytes),
+			       instant->site);
+	note_taken(inbox, instant, entry->tag, arrival->bytes, arrival->seq);
+	free(parcel);
+	return TOW_OK;
+}
+
+bool twi_inbox_is_for_instant(const struct twi_inbox *inbox, const struct twi_inbound *in)
+{
+	const struct twi_instant *instant = inbox->instant;
+
+	return !instant->taken && in->space == TWI_SPACE_USER &&
+	       (in->tag & instant->mask) == instant->tag && twi_match_calm(&inbox->match);
+}
+
+bool twi_inbox_catch(struct twi_inbox *inbox, const struct twi_inbound *in)
+{
+	struct twi_instant *instant = inbox->instant;
+
+	if (!may_have(inbox, instant, in->bytes, in->seq))
+		return false;
+	if (twi_unlikely(in->summed) &&
+	    !twi_inbox_same_sum(inbox, in->sum, twi_checksum(0, in->payload, in->bytes)))
+		return false;
+	if (inbox->ops->credit_due != NULL)
+		twi_inbox_give(inbox, in->bytes);
+	twi_path_copy_small(inbox->peer->engine, in->space, instant->data, in->payload,
+			    twi_min(in->bytes, instant->bytes));
+	note_taken(inbox, instant, in->tag, in->bytes, in->seq);
+	return true;
+}

@@ -30,7 +30,9 @@ int twi_session_init(struct twi_session *session, struct twi_engine *engine, str
 		.hears = true,
 	};
 
-	*session = (struct twi_session){ .engine = engine, .peer = peer, .config = *config };
+	session->engine = engine;
+	session->peer = peer;
+	session->config = *config;
 	if (session->config.bulk_count == 0)
 		session->config.bulk_count = 1;
 	twi_assert(session->config.bulk_count <= TWI_BULK_MAX);

@@ -166,9 +166,9 @@ static inline struct twi_session *twi_session_of(struct tow_peer *peer)
 }
 
 /*
- * The session is a part of a peer, whose memory begins as zeros (twi_peer_alloc): of its 40 KiB only
- * what is used is written. TOW_OK or TOW_ENOMEM. fini releases what init took; the operations have
- * ended before.
+ * The session is a part of a peer, whose memory begins as zeros (twi_peer_alloc): of its 40 KiB
+ * only what is used is written. TOW_OK or TOW_ENOMEM. fini releases what init took; the operations
+ * have ended before.
  */
 int twi_session_init(struct twi_session *session, struct twi_engine *engine, struct tow_peer *peer,
 		     const struct twi_session_config *config);

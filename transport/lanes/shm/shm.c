@@ -96,15 +96,6 @@ void twi_shm_watch_arm(struct twi_shm_lane *lane, struct twi_shm_watch *watch)
 			  watch->fd, &watch->rings);
 }
 
-void twi_shm_ring_bell(struct twi_shm_peer *peer)
-{
-	static const char bell[1];
-
-	/* A socket that is full wakes its reader as well. */
-	if (atomic_exchange_explicit(&peer->in.box.head->asleep, 0, memory_order_relaxed) != 0)
-		(void)!send(peer->socket.fd, bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
 /* The peer's descriptors and operations go; the user may still hold it. */
 static void let_go(struct twi_shm_peer *peer, int status)
 {
@@ -342,7 +333,8 @@ static unsigned lane_progress(struct twi_lane *base)
 
 	twi_list_for_each_safe (pos, next, &lane->up)
 		events += peer_progress(twi_container_of(pos, struct twi_shm_peer, link));
-	twi_shm_sweep(lane);
+	if (twi_unlikely(lane->up_count > base->engine->knobs.shm_polled_peers))
+		twi_shm_sweep(lane);
 	if (twi_unlikely(lane->handshake_count > 0))
 		twi_shm_handshake_expire(lane, twi_engine_now(base->engine));
 	/* The thread of a tow_fd may go and poll it: from here on it is asleep. What has come till

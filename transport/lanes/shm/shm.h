@@ -199,13 +199,25 @@ void twi_shm_peer_lost(struct twi_shm_peer *peer, int status);
 void twi_shm_peer_free(struct twi_shm_peer *peer);
 void twi_shm_protocol_error(struct twi_shm_peer *peer, enum twi_rule rule);
 
+/*
+ * shm_idle.c. Doze: somebody is about to sleep: whoever writes from now on rings. Sweep: in every
+ * turn of the poll, where there are more peers than are always polled. Ready: there is something to
+ * do that no descriptor will tell of. Wake: a connection that was idle is polled again. join:
+ * membarrier is to be had; what works once will when it is needed.
+ */
+void twi_shm_doze(struct twi_shm_lane *lane);
+void twi_shm_sweep(struct twi_shm_lane *lane);
+bool twi_shm_peer_ready(struct twi_shm_peer *peer);
+void twi_shm_wake(struct twi_shm_peer *peer);
+bool twi_shm_barriers_join(void);
+
 /* Wakes the other side if it sleeps; after something was written that it waits for. */
 void twi_shm_ring_bell(struct twi_shm_peer *peer);
 
 static inline void twi_shm_wrote(struct twi_shm_peer *peer)
 {
-	/* What was written comes before this look. Pairs with doze() in shm.c: there is a fence on
-	 * both sides, or one there that makes every processor pass one (membarrier). */
+	/* What was written comes before this look. Pairs with pass_barrier in shm_idle.c: a fence
+	 * on both sides, or one there that makes every processor pass one (membarrier). */
 	if (peer->fenced)
 		atomic_thread_fence(memory_order_seq_cst);
 	else
@@ -214,18 +226,6 @@ static inline void twi_shm_wrote(struct twi_shm_peer *peer)
 			 0))
 		twi_shm_ring_bell(peer);
 }
-
-/*
- * shm_idle.c. Doze: somebody is about to sleep: whoever writes from now on rings. Sweep: once in
- * every turn of the poll. Ready: there is something to do that no descriptor will tell of. Wake: a
- * connection that was idle is polled again. join: membarrier is to be had; what works once will
- * when it is needed.
- */
-void twi_shm_doze(struct twi_shm_lane *lane);
-void twi_shm_sweep(struct twi_shm_lane *lane);
-bool twi_shm_peer_ready(struct twi_shm_peer *peer);
-void twi_shm_wake(struct twi_shm_peer *peer);
-bool twi_shm_barriers_join(void);
 
 /* shm_dial.c: names, the socket, the handshake. */
 int twi_shm_endpoint_open(struct twi_lane *base, const char *name, struct tow_endpoint **out);

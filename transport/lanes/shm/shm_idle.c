@@ -11,6 +11,7 @@
  * others 20 ns and a line of cache, and 512 cost 11 us.
  */
 #include <linux/membarrier.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -102,7 +103,7 @@ void twi_shm_sweep(struct twi_shm_lane *lane)
 	uint64_t now;
 	struct twi_list aside, *entry;
 
-	if (twi_likely(++lane->turns % SWEEP_TURNS != 0 || lane->up_count <= keep))
+	if (twi_likely(++lane->turns % SWEEP_TURNS != 0))
 		return;
 	now = twi_engine_now(engine);
 	if (keep > 0 && now - lane->swept_ns < IDLE_NS)
@@ -133,4 +134,13 @@ void twi_shm_wake(struct twi_shm_peer *peer)
 	twi_list_push_back(&lane->up, &peer->link);
 	lane->up_count++;
 	peer->base.engine->armed_since_enter = true; /* a sleeper looks at it */
+}
+
+void twi_shm_ring_bell(struct twi_shm_peer *peer)
+{
+	static const char bell[1];
+
+	/* A socket that is full wakes its reader as well. */
+	if (atomic_exchange_explicit(&peer->in.box.head->asleep, 0, memory_order_relaxed) != 0)
+		(void)!send(peer->socket.fd, bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL);
 }

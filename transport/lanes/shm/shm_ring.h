@@ -10,8 +10,7 @@
  *	        large ones as an offer that says where they lie
  *	notes   what the owner has to say about offers, its own and the other side's
  *	head    how many of the other side's slots and notes the owner has taken; whether it sleeps
- *	offers  0 free, else generation and state: the one place that both sides write, by
- *	        compare-and-swap, so that a message is taken or withdrawn, never both
+ *	offers  a word each, the one place that both sides write (shm_offer.h)
  *
  * The owner alone writes everything else in its box (but for `asleep`, which whoever wakes it
  * clears), and reads nothing back from it: what it knows it keeps in its own memory. What it reads
@@ -31,9 +30,13 @@
 
 #include <internal/base.h>
 
-#define TWI_SHM_OFFERS     512u
-#define TWI_SHM_NOTES      4096u /* an offer has at most 7 notes that nobody has read */
-#define TWI_SHM_INLINE     40u   /* payload in a slot */
+#include "transport/lanes/shm/shm_offer.h"
+
+#define TWI_SHM_OFFERS 512u
+#ifndef TWI_SHM_NOTES       /* test_ring_orders has a few, so that they are full */
+#define TWI_SHM_NOTES 4096u /* an offer has at most 7 that nobody has read */
+#endif
+#define TWI_SHM_INLINE     40u /* payload in a slot */
 #define TWI_SHM_SLOTS      1024u
 #define TWI_SHM_SLOTS_MAX  65536u
 #define TWI_SHM_AREA_MIN   (64u << 10)
@@ -70,24 +73,6 @@ enum twi_shm_note_kind {
 	TWI_SHM_NOTE_KINDS
 };
 
-/* States of an offer, in the low byte of its word; the rest is its generation. */
-enum twi_shm_state {
-	TWI_SHM_FREE,
-	TWI_SHM_OFFERED,
-	TWI_SHM_ACCEPTED, /* the receiver has it, or views it */
-	TWI_SHM_CUT,      /* too long for the receive */
-	TWI_SHM_REFUSED,
-	TWI_SHM_TAKEN_BACK, /* by the sender */
-	TWI_SHM_SPOILED,
-	TWI_SHM_UNWRITABLE, /* the receive's memory cannot be written */
-	TWI_SHM_UNREADABLE, /* taken back by the sender: its memory cannot be read */
-};
-
-static inline uint64_t twi_shm_state_word(uint32_t generation, enum twi_shm_state state)
-{
-	return (uint64_t)generation << 8 | state;
-}
-
 struct twi_shm_slot {
 	_Atomic uint64_t word; /* [arg: 16][space: 8][type: 8][channel: 16][lap: 16] */
 	_Atomic uint64_t tag;
@@ -120,10 +105,6 @@ struct twi_shm_head {
 	_Alignas(128) _Atomic uint32_t asleep;     /* ring its bell after writing */
 	_Alignas(128) _Atomic uint64_t probe;      /* a number that process_vm_readv must find */
 	_Alignas(128) _Atomic uint64_t reserved_0; /* the offers begin on a line of their own */
-};
-
-struct twi_shm_offer_word {
-	_Alignas(64) _Atomic uint64_t word;
 };
 
 /* How a box is cut: told in the handshake, checked, kept in each side's own memory. */
@@ -186,13 +167,19 @@ static inline bool twi_shm_has_slot(const struct twi_shm_out *out)
 	return out->next - out->taken_seen < out->box.shape.slots;
 }
 
+/* The next slot to write, which is there. */
+static inline struct twi_shm_slot *twi_shm_slot_next(const struct twi_shm_out *out)
+{
+	return &out->box.slots[out->next & (out->box.shape.slots - 1)];
+}
+
 /* The next slot to write, or NULL: there is none. */
 static inline struct twi_shm_slot *twi_shm_slot_room(struct twi_shm_out *out)
 {
 	if (twi_unlikely(!twi_shm_has_slot(out)) &&
 	    (!twi_shm_out_refresh(out) || !twi_shm_has_slot(out)))
 		return NULL;
-	return &out->box.slots[out->next & (out->box.shape.slots - 1)];
+	return twi_shm_slot_next(out);
 }
 
 /* `bytes` of the area in one piece, for the next slot: their offset, or UINT64_MAX. */

@@ -32,7 +32,8 @@ int twi_shm_traffic_init(struct twi_shm_peer *peer)
 void twi_shm_busy(struct twi_shm_peer *peer)
 {
 	peer->busy = true;
-	twi_shm_wake(peer);
+	if (twi_unlikely(peer->idle))
+		twi_shm_wake(peer);
 	peer->base.engine->armed_since_enter = true; /* a sleeper moves it */
 }
 
@@ -49,16 +50,15 @@ void twi_shm_say(struct twi_shm_peer *peer, const struct twi_shm_remark *remark)
 
 /* --- small messages --- */
 
-static bool put_small(struct twi_outbox *outbox, const struct twi_outbound *out)
+/* There is a slot. A function of its own: a ring that is full is asked often. */
+static __attribute__((noinline)) bool write_slot(struct twi_shm_peer *peer,
+						 const struct twi_outbound *out)
 {
-	struct twi_shm_peer *peer = peer_of(outbox);
 	const struct twi_engine *engine = peer->base.engine;
-	struct twi_shm_slot *slot = twi_shm_slot_room(&peer->out);
+	struct twi_shm_slot *slot = twi_shm_slot_next(&peer->out);
 	uint32_t bytes = (uint32_t)out->bytes;
 	uint64_t where;
 
-	if (twi_unlikely(slot == NULL))
-		return false;
 	if (bytes <= TWI_SHM_INLINE) {
 		twi_path_copy_small(engine, out->space, slot->data, out->data, bytes);
 	} else {
@@ -79,6 +79,15 @@ static bool put_small(struct twi_outbox *outbox, const struct twi_outbound *out)
 				 out->space, 0);
 	twi_shm_wrote(peer);
 	return true;
+}
+
+static bool put_small(struct twi_outbox *outbox, const struct twi_outbound *out)
+{
+	struct twi_shm_peer *peer = peer_of(outbox);
+
+	if (twi_unlikely(twi_shm_slot_room(&peer->out) == NULL))
+		return false;
+	return write_slot(peer, out);
 }
 
 /* --- offers --- */
@@ -395,14 +404,12 @@ int twi_shm_offer_noted(struct twi_shm_peer *peer, const struct twi_shm_remark *
 static bool abort_offered(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force)
 {
 	struct twi_shm_offer *offer = &peer->offers[op->moved];
-	uint64_t word = twi_shm_state_word(offer->generation, TWI_SHM_OFFERED);
 	enum twi_shm_state back = status == TOW_EFAULT ? TWI_SHM_UNREADABLE : TWI_SHM_TAKEN_BACK;
+	uint64_t word;
 	int settled;
 
-	/* acq_rel: pairs with the receiver's exchange in shm_recv.c; one of the two wins */
-	if (atomic_compare_exchange_strong_explicit(&peer->out.box.offers[op->moved].word, &word,
-						    twi_shm_state_word(offer->generation, back),
-						    memory_order_acq_rel, memory_order_acquire)) {
+	if (twi_shm_offer_decide(&peer->out.box.offers[op->moved], offer->generation, back,
+				 &word)) {
 		drop_pieces(peer, offer);
 		twi_list_remove(&offer->link);
 		offer->op = NULL;

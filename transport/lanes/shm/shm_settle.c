@@ -30,12 +30,9 @@ void twi_shm_forget(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming
 bool twi_shm_settle(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
 		    enum twi_shm_state state, enum twi_shm_note_kind kind)
 {
-	_Atomic uint64_t *at = &peer->in.box.offers[twi_shm_index_of(peer, incoming)].word;
-	uint64_t word = twi_shm_state_word(incoming->generation, TWI_SHM_OFFERED);
-	/* acq_rel: pairs with the sender's exchange in shm_send.c; one of the two wins */
-	bool won = atomic_compare_exchange_strong_explicit(
-		at, &word, twi_shm_state_word(incoming->generation, state), memory_order_acq_rel,
-		memory_order_acquire);
+	uint64_t word;
+	bool won = twi_shm_offer_decide(&peer->in.box.offers[twi_shm_index_of(peer, incoming)],
+					incoming->generation, state, &word);
 
 	incoming->unreadable =
 		!won && word == twi_shm_state_word(incoming->generation, TWI_SHM_UNREADABLE);

@@ -499,23 +499,36 @@ void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint8_t space)
 	}
 }
 
-struct tow_op *twi_inbox_take_posted(struct twi_inbox *inbox, uint64_t tag, uint8_t space,
-				     uint64_t bytes)
+/* What has been taken is a view, or wild: it may have to wait, or to leave it to the next one. */
+static __attribute__((noinline)) struct tow_op *settle_posted(struct twi_inbox *inbox,
+							      struct tow_op *op, uint64_t tag,
+							      uint8_t space, uint64_t bytes)
 {
-	struct twi_match_entry *entry;
-	struct tow_op *op;
+	while (op->match.wild && !bind_wild(inbox, op, tag, bytes)) {
+		struct twi_match_entry *entry = twi_match_take_posted(&inbox->match, tag, space);
 
-	do {
-		entry = twi_match_take_posted(&inbox->match, tag, space);
 		if (entry == NULL)
 			return NULL;
 		op = op_of(entry);
-	} while (twi_unlikely(inbox->match.wild) && op->match.wild &&
-		 !bind_wild(inbox, op, tag, bytes));
-	if (twi_likely(twi_view_ready(op, bytes)))
+	}
+	if (twi_view_ready(op, bytes))
 		return op;
 	twi_view_hold(&inbox->match, op, bytes);
 	return NULL;
+}
+
+struct tow_op *twi_inbox_take_posted(struct twi_inbox *inbox, uint64_t tag, uint8_t space,
+				     uint64_t bytes)
+{
+	struct twi_match_entry *entry = twi_match_take_posted(&inbox->match, tag, space);
+	struct tow_op *op;
+
+	if (entry == NULL)
+		return NULL;
+	op = op_of(entry);
+	if (twi_likely(!op->view && !op->match.wild))
+		return op;
+	return settle_posted(inbox, op, tag, space, bytes);
 }
 
 /* --- offers --- */

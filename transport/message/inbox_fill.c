@@ -78,7 +78,8 @@ static void deliver_small(struct twi_inbox *inbox, struct tow_op *op, const stru
 	op->seq = in->seq;
 	if (inbox->ops->credit_due != NULL)
 		twi_inbox_give(inbox, in->bytes);
-	if (twi_inbox_room(inbox, op, in->bytes) < 0)
+	if (twi_unlikely(op->view || in->bytes > op->bytes) &&
+	    twi_inbox_room(inbox, op, in->bytes) < 0)
 		return;
 	fits = twi_min(in->bytes, op->bytes);
 	twi_path_copy_small(inbox->peer->engine, in->space, op->data, in->payload, fits);

@@ -44,8 +44,8 @@ static inline void push_entry(struct twi_list *head, struct twi_match_entry *ent
 }
 
 /* What both ways to come share: look into the other table first, queue only when it has none. */
-static inline struct twi_match_entry *post_entry(struct twi_match *match,
-						 struct twi_match_entry *recv, bool first)
+static inline __attribute__((always_inline)) struct twi_match_entry *
+post_entry(struct twi_match *match, struct twi_match_entry *recv, bool first)
 {
 	struct twi_match_entry *message;
 

@@ -61,6 +61,15 @@ void twi_outbox_fini(struct twi_outbox *outbox)
 
 /* --- the end of a send --- */
 
+/* Of one that is not found by its number. */
+static inline void end_small(struct twi_outbox *outbox, struct tow_op *op)
+{
+	if (op->claim.kind != TWI_CLAIM_NONE)
+		twi_claim_drop(outbox->peer->engine, &op->claim);
+	op->rpc_id = twi_peer_rpc_id(outbox->peer, op->seq, true);
+	twi_op_complete(op, TOW_OK, op->bytes);
+}
+
 void twi_outbox_end(struct twi_outbox *outbox, struct tow_op *op, int status, uint64_t bytes)
 {
 	twi_list_remove(&op->seq_link);
@@ -198,37 +207,43 @@ static inline bool has_span(const struct twi_engine *engine, const struct twi_ou
 #endif
 }
 
-/* There is credit. False: no room. framed_ns: when it left its queue. */
-static inline bool write_small(struct twi_outbox *outbox, const struct twi_outbound *out,
-			       uint32_t cost, uint64_t framed_ns)
+/*
+ * There is credit. False: no room. framed_ns: when it left its queue; started: it is an operation
+ * that has just been started, and is counted as such.
+ */
+static inline __attribute__((always_inline)) bool write_small(struct twi_outbox *outbox,
+							      const struct twi_outbound *out,
+							      uint32_t cost, uint64_t framed_ns,
+							      bool started)
 {
+	const struct twi_engine *engine = outbox->peer->engine;
+
 	if (twi_unlikely(!outbox->ops->small(outbox, out)))
 		return false;
 	charge_send(outbox, out->seq, out->space, cost);
 	if (outbox->hears && twi_outbox_times(outbox, out))
 		note_time(outbox, out, framed_ns - twi_min(out->start_ns, framed_ns));
-	twi_held_count_two(outbox->peer->engine, TWI_C_eager_sends, out->space == TWI_SPACE_USER,
+	twi_held_count_two(engine, TWI_C_eager_sends, out->space == TWI_SPACE_USER,
 			   twi_counter_of(TWI_C_send_bytes, out->space), out->bytes);
+	if (started)
+		twi_held_count(engine, twi_counter_of(TWI_C_sends, out->space), 1);
 	return true;
 }
 
-static bool put_small(struct twi_outbox *outbox, struct tow_op *op)
+static inline __attribute__((always_inline)) bool put_small(struct twi_outbox *outbox,
+							    struct tow_op *op, bool started)
 {
-	const struct twi_outbound out = { .data = op->data,
-					  .bytes = op->bytes,
-					  .tag = op->tag,
-					  .seq = outbox->seq_sent + 1,
-					  .start_ns = op->start_ns,
-					  .space = op->space };
 	uint32_t cost = twi_frame_cost((uint32_t)op->bytes);
 
 	if (!has_credit(outbox, op, cost))
 		return false;
 	twi_op_framed(outbox->peer->engine, op);
-	if (!write_small(outbox, &out, cost, op->framed_ns))
+	op->seq = outbox->seq_sent + 1;
+	if (!write_small(outbox, &op->out, cost, op->framed_ns, started)) {
+		op->seq = 0;
 		return false;
-	op->seq = out.seq;
-	twi_outbox_end(outbox, op, TOW_OK, op->bytes);
+	}
+	end_small(outbox, op);
 	return true;
 }
 
@@ -243,14 +258,13 @@ bool twi_outbox_at_once(struct twi_outbox *outbox, struct twi_outbound *out)
 	cost = twi_frame_cost((uint32_t)out->bytes);
 	out->seq = outbox->seq_sent + 1;
 	if (!twi_outbox_has_credit(outbox, cost) || has_span(engine, out) ||
-	    !write_small(outbox, out, cost, out->start_ns))
+	    !write_small(outbox, out, cost, out->start_ns, true))
 		return false;
-	twi_held_count_two(engine, twi_counter_of(TWI_C_sends, out->space), 1, TWI_C_ops_completed,
-			   1);
+	twi_held_count(engine, TWI_C_ops_completed, 1);
 	return true;
 }
 
-static bool put_offer(struct twi_outbox *outbox, struct tow_op *op)
+static __attribute__((noinline)) bool put_offer(struct twi_outbox *outbox, struct tow_op *op)
 {
 	struct twi_engine *engine = outbox->peer->engine;
 	uint8_t stage = op->stage;
@@ -274,9 +288,11 @@ static bool put_offer(struct twi_outbox *outbox, struct tow_op *op)
 	return true;
 }
 
-static bool put_message(struct twi_outbox *outbox, struct tow_op *op)
+static inline __attribute__((always_inline)) bool put_message(struct twi_outbox *outbox,
+							      struct tow_op *op)
 {
-	return op->bytes <= outbox->eager_bytes ? put_small(outbox, op) : put_offer(outbox, op);
+	return twi_likely(op->bytes <= outbox->eager_bytes) ? put_small(outbox, op, false)
+							    : put_offer(outbox, op);
 }
 
 static int claim_memory(struct twi_outbox *outbox, struct tow_op *op)
@@ -285,25 +301,36 @@ static int claim_memory(struct twi_outbox *outbox, struct tow_op *op)
 					  : twi_claim_need(outbox->peer, op);
 }
 
-void twi_outbox_send(struct twi_outbox *outbox, struct tow_op *op)
+/* A large one; or a small one that cannot go now. */
+static __attribute__((noinline)) void send_slowly(struct twi_outbox *outbox, struct tow_op *op)
 {
 	struct tow_peer *peer = outbox->peer;
+	bool large = op->bytes > outbox->eager_bytes;
 	int status = outbox->failed;
 
 	twi_held_count(peer->engine, twi_counter_of(TWI_C_sends, op->space), 1);
-	if (twi_likely(status == 0) && op->bytes > outbox->eager_bytes)
+	if (twi_likely(status == 0) && large)
 		status = claim_memory(outbox, op);
 	if (twi_unlikely(status < 0)) {
 		twi_outbox_end(outbox, op, status, 0);
 		return;
 	}
-	if (twi_likely(twi_list_empty(&outbox->queued)) && put_message(outbox, op))
+	if (large && twi_list_empty(&outbox->queued) && put_offer(outbox, op))
 		return;
 	op->stage = TWI_STAGE_QUEUED;
 	twi_claim_lease(peer, op);
 	twi_list_push_back(&outbox->queued, &op->link);
 	if (outbox->ops->waits != NULL)
 		outbox->ops->waits(outbox, op);
+}
+
+void twi_outbox_send(struct twi_outbox *outbox, struct tow_op *op)
+{
+	bool goes = outbox->failed == 0 && op->bytes <= outbox->eager_bytes &&
+		    twi_list_empty(&outbox->queued);
+
+	if (twi_unlikely(!goes) || !put_small(outbox, op, true))
+		send_slowly(outbox, op);
 }
 
 unsigned twi_outbox_drain(struct twi_outbox *outbox, unsigned most)

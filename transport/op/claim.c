@@ -218,7 +218,7 @@ void twi_claim_share(struct twi_claim *claim, const void *memory, uint64_t bytes
 }
 
 /* The claim is its peer's no more; parts that are still in use stand for themselves. */
-static void delist_claim(struct twi_claim *claim)
+static inline __attribute__((always_inline)) void delist_claim(struct twi_claim *claim)
 {
 	struct tow_peer *peer = claim->peer;
 	struct twi_list *entry;

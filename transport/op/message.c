@@ -197,23 +197,18 @@ static void give_result(const struct tow_op_options *options, const char *call,
 		TWI_SIZED_OUT(tow_result, call, result, options->result);
 }
 
-/* The message is small and may go. */
-ONE_CALL bool send_at_once(struct tow_peer *peer, const struct twi_message *message,
-			   const struct tow_op_options *options)
+/* The message is small and may go. A function: who starts operations does not pay for it. */
+static bool send_at_once(struct tow_peer *peer, struct twi_outbound *out,
+			 const struct tow_op_options *options)
 {
-	struct twi_outbound out = { .data = message->data,
-				    .bytes = message->bytes,
-				    .tag = message->tag,
-				    .start_ns = twi_engine_batch_now(peer->engine),
-				    .space = message->space };
-
-	twi_peer_touch(peer, out.start_ns);
-	if (!peer->lane->ops->send_at_once(peer, &out))
+	out->start_ns = twi_engine_batch_now(peer->engine);
+	twi_peer_touch(peer, out->start_ns);
+	if (!peer->lane->ops->send_at_once(peer, out))
 		return false;
 	if (twi_unlikely(options->result != NULL)) {
-		struct tow_result result = { .bytes = out.bytes,
-					     .tag = out.tag,
-					     .rpc_id = twi_peer_rpc_id(peer, out.seq, true),
+		struct tow_result result = { .bytes = out->bytes,
+					     .tag = out->tag,
+					     .rpc_id = twi_peer_rpc_id(peer, out->seq, true),
 					     .peer = peer };
 
 		give_result(options, "tow_send_start", &result);
@@ -222,27 +217,22 @@ ONE_CALL bool send_at_once(struct tow_peer *peer, const struct twi_message *mess
 }
 
 /* The message is small and here. */
-static bool recv_at_once(struct tow_peer *peer, const struct twi_message *message, uint64_t mask,
+static bool recv_at_once(struct tow_peer *peer, struct twi_instant *instant,
 			 const struct tow_op_options *options)
 {
-	struct twi_instant instant = { .data = message->data,
-				       .bytes = message->bytes,
-				       .tag = message->tag & mask,
-				       .mask = mask,
-				       .site = message->site,
-				       .truncate = (options->flags & TOW_OP_TRUNCATE) != 0 };
 	struct tow_result result;
 
-	if (!peer->lane->ops->recv_at_once(peer, &instant))
+	instant->truncate = (options->flags & TOW_OP_TRUNCATE) != 0;
+	if (!peer->lane->ops->recv_at_once(peer, instant))
 		return false;
 	result = (struct tow_result){
-		.bytes = twi_min(instant.message_bytes, instant.bytes),
-		.tag = instant.message_tag,
-		.rpc_id = twi_peer_rpc_id(peer, instant.seq, false),
+		.bytes = twi_min(instant->message_bytes, instant->bytes),
+		.tag = instant->message_tag,
+		.rpc_id = twi_peer_rpc_id(peer, instant->seq, false),
 		.peer = peer,
-		.data = instant.data,
+		.data = instant->data,
 		.dropped_bytes =
-			instant.message_bytes - twi_min(instant.message_bytes, instant.bytes),
+			instant->message_bytes - twi_min(instant->message_bytes, instant->bytes),
 	};
 	give_result(options, "tow_recv_start", &result);
 	return true;
@@ -251,15 +241,30 @@ static bool recv_at_once(struct tow_peer *peer, const struct twi_message *messag
 ONE_CALL bool is_done_at_once(struct tow_peer *peer, const struct twi_message *message,
 			      const uint64_t *mask, const struct tow_op_options *options)
 {
+	uint64_t bits = mask == NULL ? UINT64_MAX : *mask;
+
 	if (message->op != NULL || message->view || options == NULL ||
 	    (options->flags & TOW_OP_AT_ONCE) == 0)
 		return false;
-	if (message->kind == TWI_OP_SEND)
-		return peer->lane->ops->send_at_once != NULL &&
-		       send_at_once(peer, message, options);
-	return options->result != NULL && message->space == TWI_SPACE_USER &&
-	       peer->lane->ops->recv_at_once != NULL &&
-	       recv_at_once(peer, message, mask == NULL ? UINT64_MAX : *mask, options);
+	if (message->kind == TWI_OP_SEND) {
+		struct twi_outbound out = { .data = message->data,
+					    .bytes = message->bytes,
+					    .tag = message->tag,
+					    .space = message->space };
+
+		return peer->lane->ops->send_at_once != NULL && send_at_once(peer, &out, options);
+	}
+	if (options->result != NULL && message->space == TWI_SPACE_USER &&
+	    peer->lane->ops->recv_at_once != NULL) {
+		struct twi_instant instant = { .data = message->data,
+					       .bytes = message->bytes,
+					       .tag = message->tag & bits,
+					       .mask = bits,
+					       .site = message->site };
+
+		return recv_at_once(peer, &instant, options);
+	}
+	return false;
 }
 
 ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *message,

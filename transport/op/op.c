@@ -69,6 +69,7 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	twi_list_init(&op->match.link);
 	twi_list_init(&op->link);
 	twi_list_init(&op->seq_link);
+	op->match.space = TWI_SPACE_USER;
 	op->match.held = op->match.wild = op->match.any = false;
 	op->wait.memory_polled = false;
 	op->wait.crowd = false;
@@ -85,20 +86,20 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	op->impatient = false;
 	op->roomless = false;
 	op->canceled = false;
-	op->truncate = TWI_TRUNCATE_NEVER;
 	op->embedded = false;
 	atomic_store_explicit(&op->held, false, memory_order_relaxed);
 	op->start_ns = twi_engine_batch_now(engine);
 	op->data = NULL;
-	op->bytes = op->tag = 0;
+	op->bytes = op->tag = op->seq = 0;
 	op->deadline_ns = UINT64_MAX;
 	op->done = NULL;
 	op->user = NULL;
 	op->site = TWI_SITE_NONE;
-	memset(&op->seq, 0, offsetof(struct tow_op, stamp) - offsetof(struct tow_op, seq));
+	memset(&op->rpc_id, 0, offsetof(struct tow_op, stamp) - offsetof(struct tow_op, rpc_id));
 	op->stamp.record = NULL;
 	twi_claim_init(&op->claim);
 	op->timed.prev = NULL;
+	op->truncate = TWI_TRUNCATE_NEVER;
 	if (options != NULL) {
 		op->done = options->done;
 		op->user = options->user;

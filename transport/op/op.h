@@ -20,6 +20,7 @@
 #define TWI_OP_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include <internal/list.h>
 #include <towline/endpoint.h>
@@ -30,6 +31,7 @@
 #include "transport/engine/waitable.h"
 #include "transport/op/claim.h"
 #include "transport/op/match_entry.h"
+#include "transport/op/outbound.h"
 
 struct twi_coll_record;
 struct twi_engine;
@@ -143,23 +145,28 @@ struct tow_op {
 	uint32_t index;
 	uint32_t next_free; /* index + 1, on the stack that it is on; 0: the last */
 	uint8_t kind;       /* of its ops */
-	uint8_t space;      /* enum twi_space; of no message: USER, or LINK: the library's own */
-	uint8_t stage;
-	bool zerocopy;    /* part of the payload went by zero-copy send */
-	bool forgotten;   /* nobody has its handle: a failure is logged */
-	bool view;        /* receive: the lane finds the memory (message.h) */
-	bool impatient;   /* view: it ends where the pool has no room for it */
-	bool roomless;    /* view: held until there is room; result_bytes is of what length */
-	bool canceled;    /* receive: asked to end early while its message was on its way */
-	uint8_t truncate; /* receive: enum twi_truncate */
-	bool embedded;    /* not of the table: its owner's, who has it back when `done` is called */
+	uint8_t truncate;   /* receive: enum twi_truncate */
+	bool embedded; /* not of the table: its owner's, who has it back when `done` is called */
 	_Atomic bool held; /* back, until somebody waits for it (coll_batch.h) */
 	int status;
 
-	uint64_t start_ns;
-	void *data;
-	uint64_t bytes;
-	uint64_t tag;
+	union {
+		struct twi_outbound out; /* the same, for a lane that writes a small send */
+		struct {
+			void *data;
+			uint64_t bytes, tag;
+			uint64_t seq; /* of a message; 0: it has none yet */
+			uint64_t start_ns;
+			uint8_t space;  /* enum twi_space; of no message: USER, or LINK */
+			uint8_t stage;  /* from here on where `out` has nothing */
+			bool zerocopy;  /* part of the payload went by zero-copy send */
+			bool forgotten; /* nobody has its handle: a failure is logged */
+			bool view;      /* receive: the lane finds the memory (message.h) */
+			bool impatient; /* view: it ends where the pool has no room for it */
+			bool roomless;  /* view: held until then; result_bytes is of what length */
+			bool canceled;  /* receive: asked to end early while its message came */
+		};
+	};
 	uint64_t deadline_ns; /* engine time; UINT64_MAX: none */
 	tow_op_callback done;
 	void *user;
@@ -170,8 +177,7 @@ struct tow_op {
 
 	struct twi_heap_node timed; /* among the engine's deadlines */
 	struct twi_site site;       /* of the call that started it */
-	uint64_t seq;               /* from here on cleared, to stamp */
-	uint64_t rpc_id;            /* set when a message ends; 0: it had no number */
+	uint64_t rpc_id;            /* from here on cleared, to stamp. Set when a message ends */
 	uint64_t moved;             /* payload bytes handed to the stream */
 	union {
 		uint64_t framed_ns; /* send: it left its queue (message_times.h) */
@@ -195,6 +201,13 @@ struct tow_op {
 	};
 	struct twi_copy copy; /* TWI_OP_COPY; else not set */
 };
+
+#define TWI_OP_OUT(member)                                                                         \
+	(offsetof(struct tow_op, member) - offsetof(struct tow_op, out) ==                         \
+	 offsetof(struct twi_outbound, member))
+_Static_assert(TWI_OP_OUT(data) && TWI_OP_OUT(bytes) && TWI_OP_OUT(tag) && TWI_OP_OUT(seq) &&
+		       TWI_OP_OUT(start_ns) && TWI_OP_OUT(space),
+	       "what goes out has two names");
 
 _Static_assert(sizeof(struct tow_op) % 64 == 0, "each row of the table has its lines to itself");
 

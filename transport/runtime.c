@@ -39,6 +39,7 @@
 #include "transport/rpc/rpc.h"
 #include "transport/runtime_report.h"
 #include "transport/tracing.h"
+#include "transport/wire/frame.h"
 
 struct tow_runtime {
 	struct twi_handle handle;
@@ -153,6 +154,22 @@ static void close_job(struct twi_engine *engine)
 	twi_job_fini(&runtime_of(engine)->job);
 }
 
+/* A peer that may send a message which costs more than all of its credit would be refused. */
+static void fit_eager(struct twi_engine *engine)
+{
+	struct twi_knobs *knobs = &engine->knobs;
+	const uint64_t fits = (knobs->credit_bytes - twi_frame_cost(0)) & ~63ull;
+
+	if (knobs->eager_max_bytes <= fits)
+		return;
+	twi_log(engine->diag, 2,
+		"eager_max_bytes is %llu and not %llu: one message would cost more than the "
+		"credit_bytes of %llu; raise that",
+		(unsigned long long)fits, (unsigned long long)knobs->eager_max_bytes,
+		(unsigned long long)knobs->credit_bytes);
+	knobs->eager_max_bytes = fits;
+}
+
 static int open_diag(struct twi_engine *engine)
 {
 	int status = twi_diag_create(&engine->diag);
@@ -161,6 +178,7 @@ static int open_diag(struct twi_engine *engine)
 		status = twi_runtime_log(engine, &runtime_of(engine)->job.bootstrap);
 	if (status < 0)
 		return status;
+	fit_eager(engine);
 	twi_environment_check(engine->diag, environ);
 	twi_span_sample(engine->diag, engine->knobs.span_sample);
 	return TOW_OK;

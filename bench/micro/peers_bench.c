@@ -1,13 +1,16 @@
 /*
  * peers_bench.c - what connections cost that two processes have beside the one that they use.
  *
- *	peers_bench [--lane LANE] [--peers N] [--pool MIB] [--rounds N] [--quick]
+ *	peers_bench [--lane LANE] [--peers N] [--channels] [--pool MIB] [--rounds N] [--quick]
  *
  *	alone    one connection exchanges 8 bytes; there is no other
  *	beside   the same while N - 1 others are open and say nothing
  *	memory   what each of those has added to the resident memory of both processes: all pages
  *	         that they see (rss), and those with what is shared divided among who shares it
  *	         (pss); and to their descriptors
+ *
+ * With --channels the others are message channels of the one connection, and each has carried a
+ * message each way.
  *
  * The near side connects all, the far one is a child of it, and answers.
  */
@@ -48,8 +51,9 @@ struct usage {
 static struct {
 	const char *lane;
 	unsigned peers, rounds, exchanges, settling;
+	bool channels;
 	int64_t pool_bytes;
-} options = { "shm", 512, 5, 20000, 30, 32 << 20 };
+} options = { "shm", 512, 5, 20000, 30, false, 32 << 20 };
 
 static struct tow_runtime *runtime;
 static struct tow_endpoint *endpoint;
@@ -173,6 +177,22 @@ static void join_one(unsigned i, const char *address)
 	peers[i] = peer_of(op);
 }
 
+/* A channel in place of a connection. */
+static void open_channel(unsigned number)
+{
+	struct tow_op_options with = TOW_OP_OPTIONS_INIT;
+	uint64_t out = number, in = 0;
+	struct tow_op *send, *recv;
+
+	OK(tow_channel_open(peers[0], number, &with.channel));
+	OK(tow_recv_start(peers[0], &in, sizeof(in), TAG_ASK, &with, &recv));
+	OK(tow_send_start(peers[0], &out, sizeof(out), TAG_ASK, &with, &send));
+	OK(tow_op_wait(send, TOW_FOREVER));
+	OK(tow_op_wait(recv, TOW_FOREVER));
+	OK(tow_op_release(send));
+	OK(tow_op_release(recv));
+}
+
 static void open_side(int fd)
 {
 	struct tow_options with = TOW_OPTIONS_INIT;
@@ -196,7 +216,8 @@ static void print_figures(double alone, double beside, const struct usage *befor
 {
 	double others = options.peers - 1;
 
-	printf("peers_bench %s peers %u pool_mib %lld\n", options.lane, options.peers,
+	printf("peers_bench %s %s %u pool_mib %lld\n", options.lane,
+	       options.channels ? "channels" : "peers", options.peers,
 	       (long long)(options.pool_bytes >> 20));
 	printf("  alone_us %.3f\n  beside_us %.3f\n  ratio %.2f\n", alone, beside, beside / alone);
 	printf("  rss_kib %.1f\n  pss_kib %.1f\n  descriptors %.2f\n",
@@ -213,8 +234,12 @@ static void play_side(const char *address)
 	join_one(0, address);
 	alone = median_exchange();
 	before = both_usages();
-	for (unsigned i = 1; i < options.peers; i++)
-		join_one(i, address);
+	for (unsigned i = 1; i < options.peers; i++) {
+		if (options.channels)
+			open_channel(i);
+		else
+			join_one(i, address);
+	}
 	after = both_usages();
 	beside = median_exchange();
 	if (near)
@@ -228,7 +253,9 @@ static void usage_exit(void)
 
 	bench_lane_names(names);
 	fprintf(stderr,
-		"usage: peers_bench [--lane LANE] [--peers N] [--pool MIB] [--rounds N] [--quick]\n"
+		"usage: peers_bench [--lane LANE] [--peers N] [--channels] [--pool MIB] [--rounds "
+		"N] "
+		"[--quick]\n"
 		"LANE is %s, or tow\n",
 		names);
 	exit(1);
@@ -244,6 +271,10 @@ static void read_options(int argc, char **argv)
 			options.rounds = 1;
 			options.exchanges = 100;
 			options.settling = 1;
+			continue;
+		}
+		if (strcmp(argv[i], "--channels") == 0) {
+			options.channels = true;
 			continue;
 		}
 		if (value == NULL)

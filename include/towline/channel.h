@@ -2,13 +2,18 @@
  * channel.h - several streams of messages over one connection, each with credit and close of its
  * own.
  *
- * Declared so that programs and later versions agree on the shape; this library refuses each call
- * by name with TOW_ENOTSUP (docs/abi.md). Every frame on the wire has a place for the number
- * (docs/wire.md).
- *
  * A channel belongs to a pair of peers and has a number that both sides know. Messages that are
  * started with options->channel match those of the same channel alone; a receiver that is slow on
  * one channel, or closes it, does not hold up the others. The peer itself is channel 0.
+ *
+ * All channels of a peer share its connection and the order of its bytes, so 512 of them cost as
+ * many descriptors as one, and some KiB each at both sides. Each has credit_bytes of its own for
+ * messages that nobody has received yet. Sends, receives, views and receives by a mask of tags of
+ * one peer can be a channel's; receives of any peer, probes, calls and collectives cannot.
+ *
+ * The other side's end: when that closes the channel, sends and receives in flight on it end with
+ * TOW_EPEER, and so do later ones; small messages that had come before can still be received. A
+ * large message that the other side was just receiving may end with TOW_ECANCELED instead.
  */
 #ifndef TOWLINE_CHANNEL_H
 #define TOWLINE_CHANNEL_H
@@ -23,28 +28,32 @@ extern "C" {
 
 struct tow_channel;
 
-#define TOW_CHANNEL_MAX 65535u /* the largest number of a channel */
+#define TOW_CHANNEL_MAX 65534u /* the largest number of a channel */
 
 /*
  * Opens channel `number`, of 1 to TOW_CHANNEL_MAX, of a peer. Both sides open it, in any order;
- * messages wait for the other side as they do for a receive.
- * Ownership: *channel_out is the caller's until tow_channel_close or tow_peer_close.
+ * what is sent before the other side has opened it waits here. A number can be used again when both
+ * sides have closed it.
+ * Ownership: *channel_out is the caller's until tow_channel_close or tow_peer_close (or the close
+ * of the runtime); later calls with it get TOW_ECLOSED, as tow_runtime_close says for peers.
  * Copies: none.
  * Blocks: never.
  * Threads: any.
- * Returns: TOW_ENOTSUP in this version, and later where the other side is older; later TOW_OK,
- * TOW_EINVAL, TOW_EBUSY when it is open, TOW_ENOMEM, TOW_EFORKED.
+ * Returns: TOW_OK; TOW_EINVAL; TOW_ENOTSUP where the other side is of a version that has none;
+ * TOW_EBUSY when it is open, or was closed here and not yet by the other side; TOW_ENOMEM;
+ * TOW_ECLOSED; the status with which the peer has ended (TOW_EPEER and the like); TOW_EFORKED.
  */
 int tow_channel_open(struct tow_peer *peer, uint32_t number, struct tow_channel **channel_out);
 
 /*
  * Closes a channel: operations in flight on it complete with TOW_ECLOSED, on the other side with
- * TOW_EPEER. The peer and its other channels go on.
+ * TOW_EPEER. Small messages whose sends are complete are still delivered; messages that have come
+ * and were not received are dropped. The peer and its other channels go on.
  * Ownership: takes the channel.
  * Copies: none.
  * Blocks: never.
- * Threads: any, once.
- * Returns: TOW_ENOTSUP in this version; later TOW_OK, TOW_EINVAL, TOW_EFORKED.
+ * Threads: any, also while others are inside calls with it.
+ * Returns: TOW_OK; TOW_EINVAL; TOW_ECLOSED; TOW_EFORKED.
  */
 int tow_channel_close(struct tow_channel *channel);
 

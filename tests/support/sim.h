@@ -201,7 +201,7 @@ static inline void sim_check_credit(struct sim_world *world)
 				continue;
 			session = twi_session_of(world->conns[i].peers[side]);
 			SIM_CHECK(world,
-				  session->inbox.credit_charged - session->inbox.credit_given <=
+				  session->inbox.credit.charged - session->inbox.credit.given <=
 						  world->credit &&
 					  session->inbox.kept_bytes <= world->credit &&
 					  session->grant_count <= TWI_GRANTS_MAX &&

@@ -24,11 +24,12 @@ struct twi_op_hooks {
 	void (*expire)(struct twi_engine *engine, uint64_t now_ns);
 };
 
-/* message/: receives of any peer of an endpoint. */
+/* message/: receives of any peer of an endpoint; channels. */
 struct twi_match_hooks {
 	void (*post)(struct tow_op *op);      /* one is started */
 	void (*join)(struct tow_peer *peer);  /* the user has the peer: it is the endpoint's */
 	void (*leave)(struct tow_peer *peer); /* it is so no more */
+	void (*close)(struct tow_peer *peer); /* the user is done with it */
 };
 
 #define TWI_INQUIRY_ROUND 950000000ull /* ns, from the asking until it is judged */

@@ -19,10 +19,11 @@
 struct twi_engine;
 
 enum twi_part_id {
-	TWI_PART_DEVICES, /* device/device_copy.c: devices that are open */
-	TWI_PART_COLLS,   /* coll/coll_group.c: groups with a collective that waits for memory */
-	TWI_PART_VIEWS,   /* op/view.c: receives that wait for room in the pool */
-	TWI_PART_ANY,     /* message/any_peer.c: receives that look at all peers again */
+	TWI_PART_DEVICES,  /* device/device_copy.c: devices that are open */
+	TWI_PART_COLLS,    /* coll/coll_group.c: groups with a collective that waits for memory */
+	TWI_PART_VIEWS,    /* op/view.c: receives that wait for room in the pool */
+	TWI_PART_ANY,      /* message/any_peer.c: receives that look at all peers again */
+	TWI_PART_CHANNELS, /* message/channel.c: channels that the other side has just closed */
 	TWI_PART_COUNT
 };
 

@@ -123,10 +123,11 @@ struct twi_lane_ops {
 	bool (*abort)(struct tow_peer *peer, struct tow_op *op, int status, bool force);
 
 	/*
-	 * Receives with this tag that are queued look for their messages again, the oldest first,
-	 * until one must wait: one that was held (match.h) may go on, or has gone.
+	 * Receives with this tag and context (match_entry.h) that are queued look for their
+	 * messages again, the oldest first, until one must wait: one that was held (match.h) may go
+	 * on, or has gone.
 	 */
-	void (*look_again)(struct tow_peer *peer, uint64_t tag, uint8_t space);
+	void (*look_again)(struct tow_peer *peer, uint64_t tag, uint32_t context);
 
 	/*
 	 * The user is done with the peer: everything in flight completes with TOW_ECLOSED; what is

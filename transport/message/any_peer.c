@@ -7,6 +7,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/held_count.h"
 #include "transport/lanes/lane.h"
+#include "transport/message/channel.h"
 #include "transport/message/inbox.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/message.h"
@@ -35,26 +36,12 @@ static bool take_waiting(struct tow_op *op)
 	return false;
 }
 
-/* What lanes without an account of the credit had to leave may come now. */
-static void call_stalled(struct tow_op *op)
-{
-	struct twi_list *peers = &op->endpoint->peers;
-
-	for (struct twi_list *pos = peers->next; pos != peers; pos = pos->next) {
-		struct tow_peer *peer = peer_of(pos);
-
-		if (peer->inbox->ops->credit_due == NULL)
-			peer->lane->ops->look_again(peer, op->tag, op->space);
-	}
-}
-
 static void look_around(struct tow_op *op)
 {
 	if (take_waiting(op))
 		return;
 	op->stage = TWI_STAGE_POSTED;
 	twi_match_put_wild(&op->endpoint->any, &op->match);
-	call_stalled(op);
 }
 
 /* From the first one on the tables of all peers look at the endpoint's list. */
@@ -96,7 +83,8 @@ static void leave_endpoint(struct tow_peer *peer)
 
 const struct twi_match_hooks twi_any_hooks = { .post = post_any,
 					       .join = join_endpoint,
-					       .leave = leave_endpoint };
+					       .leave = leave_endpoint,
+					       .close = twi_channels_leave };
 
 /* --- those that come back --- */
 

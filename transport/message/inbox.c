@@ -15,12 +15,12 @@
 #include "transport/engine/held_count.h"
 #include "transport/lanes/lane.h"
 #include "transport/message/any_peer.h"
+#include "transport/message/channel.h"
 #include "transport/message/waiting.h"
 #include "transport/op/message.h"
 #include "transport/op/op_span.h"
 #include "transport/op/path.h"
 #include "transport/wire/frame.h"
-#include "transport/wire/rule.h"
 
 static struct tow_op *op_of(struct twi_match_entry *entry)
 {
@@ -37,18 +37,13 @@ static struct twi_kept *parcel_of(struct twi_unexpected *arrival)
 	return twi_container_of(arrival, struct twi_kept, arrival);
 }
 
-/* The sender of messages keeps account of the credit as well. */
-static bool is_told(const struct twi_inbox *inbox)
-{
-	return inbox->ops->credit_due != NULL;
-}
-
 void twi_inbox_init(struct twi_inbox *inbox, struct tow_peer *peer, const struct twi_inbox_ops *ops,
-		    uint64_t credit_bytes, uint64_t claim_above)
+		    uint64_t credit_bytes, uint64_t claim_above, uint8_t *rule)
 {
 	inbox->peer = peer;
 	inbox->ops = ops;
-	inbox->credit_bytes = credit_bytes;
+	inbox->credit.bytes = credit_bytes;
+	inbox->rule = rule;
 	inbox->claim_above = claim_above;
 	twi_match_init(&inbox->match);
 	peer->inbox = inbox;
@@ -124,41 +119,6 @@ void twi_inbox_fail(struct twi_inbox *inbox, int status)
 		twi_inbox_repost(inbox,
 				 op_of(twi_container_of(link, struct twi_match_entry, link)));
 	}
-}
-
-/* --- credit --- */
-
-int twi_inbox_admit(struct twi_inbox *inbox, uint64_t seq, uint32_t cost_bytes, uint8_t space,
-		    uint8_t *rule)
-{
-	uint64_t cost = twi_frame_cost(cost_bytes);
-	const char *address = inbox->peer->address;
-
-	if (twi_unlikely(seq != inbox->seq_received + 1)) {
-		*rule = *rule != 0 ? *rule : TWI_RULE_MESSAGE_ORDER;
-		return twi_rule_error(address, TWI_RULE_MESSAGE_ORDER,
-				      "sent message %llu after %llu", (unsigned long long)seq,
-				      (unsigned long long)inbox->seq_received);
-	}
-	if (twi_unlikely(inbox->credit_charged - inbox->credit_given + cost >
-			 inbox->credit_bytes)) {
-		*rule = *rule != 0 ? *rule : TWI_RULE_CREDIT;
-		return twi_rule_error(address, TWI_RULE_CREDIT,
-				      "sent more than its credit of %llu bytes",
-				      (unsigned long long)inbox->credit_bytes);
-	}
-	inbox->credit_charged += cost;
-	inbox->seq_received = seq;
-	twi_peer_received(inbox->peer, space);
-	return TOW_OK;
-}
-
-void twi_inbox_give(struct twi_inbox *inbox, uint64_t payload_bytes)
-{
-	inbox->credit_given += twi_frame_cost((uint32_t)payload_bytes);
-	twi_assert_hot(inbox->credit_given <= inbox->credit_charged);
-	if (is_told(inbox) && inbox->credit_given - inbox->credit_told >= inbox->credit_bytes / 4)
-		inbox->ops->credit_due(inbox);
 }
 
 /* --- the end of a receive --- */
@@ -247,9 +207,9 @@ void twi_inbox_meet(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexp
 	int status = TOW_OK;
 
 	op->seq = offer->seq;
-	if (is_told(inbox) && !offer->credited) {
+	if (!offer->credited) {
 		offer->credited = true;
-		twi_inbox_give(inbox, 0);
+		twi_inbox_give(inbox, twi_channel_of(offer->match.context), 0);
 	}
 	if (op->view && (inbox->ops->in_place == NULL || !inbox->ops->in_place(offer)))
 		status = twi_view_room(op, offer->bytes);
@@ -279,7 +239,7 @@ void twi_inbox_deliver(struct twi_inbox *inbox, struct tow_op *op, struct twi_ke
 
 	op->seq = parcel->arrival.seq;
 	inbox->kept_bytes -= bytes;
-	twi_inbox_give(inbox, bytes);
+	twi_inbox_give(inbox, twi_channel_of(parcel->arrival.match.context), bytes);
 	if (twi_inbox_room(inbox, op, bytes) < 0) {
 		free(parcel);
 		return;
@@ -378,14 +338,26 @@ void twi_inbox_take(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexp
 
 /* --- receives --- */
 
+/* One that is posted on a channel to which nothing comes any more ends. */
+static bool is_over(struct twi_inbox *inbox, struct tow_op *op)
+{
+	int status = twi_channel_status(inbox->peer, op->channel);
+
+	if (status == TOW_OK)
+		return false;
+	twi_match_remove_posted(&inbox->match, &op->match);
+	twi_inbox_end(inbox, op, status, 0);
+	return true;
+}
+
 void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
 {
 	struct tow_peer *peer = inbox->peer;
 	struct twi_match_entry *entry;
 
 	twi_held_count(peer->engine, TWI_C_recvs, op->space == TWI_SPACE_USER);
+	twi_assert_hot(op->match.context == twi_context_of(op->space, op->channel));
 	op->match.tag = op->tag;
-	op->match.space = op->space;
 	op->match.order = ++peer->engine->ops->recvs;
 	if (!op->view)
 		twi_claim_lease(peer, op);
@@ -403,6 +375,8 @@ void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
 	} else if (twi_unlikely(inbox->failed != 0)) {
 		twi_match_remove_posted(&inbox->match, &op->match);
 		twi_inbox_end(inbox, op, inbox->failed, 0);
+	} else if (twi_unlikely(op->channel != 0) && is_over(inbox, op)) {
+		return;
 	} else {
 		op->stage = TWI_STAGE_POSTED;
 		op->moved = 0;
@@ -470,16 +444,18 @@ void twi_inbox_repost(struct twi_inbox *inbox, struct tow_op *op)
 	}
 	if (entry != NULL)
 		twi_inbox_take(inbox, op, arrival_of(entry));
+	else if (twi_unlikely(op->channel != 0))
+		(void)is_over(inbox, op);
 	settle_wild(inbox);
 }
 
-void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint8_t space)
+void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint32_t context)
 {
 	struct twi_list again, *link;
 	struct twi_match_entry *entry;
 
 	twi_list_init(&again);
-	while ((entry = twi_match_take_held(&inbox->match, tag, space)) != NULL)
+	while ((entry = twi_match_take_held(&inbox->match, tag, context)) != NULL)
 		twi_list_push_back(&again, &entry->link);
 	while ((link = twi_list_first(&again)) != NULL) {
 		twi_list_remove(link);
@@ -490,7 +466,7 @@ void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint8_t space)
 		settle_wild(inbox);
 		return;
 	}
-	while ((entry = twi_match_take_posted(&inbox->match, tag, space)) != NULL) {
+	while ((entry = twi_match_take_posted(&inbox->match, tag, context)) != NULL) {
 		struct tow_op *op = op_of(entry);
 
 		twi_inbox_repost(inbox, op);
@@ -502,10 +478,10 @@ void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint8_t space)
 /* What has been taken is a view, or wild: it may have to wait, or to leave it to the next one. */
 static __attribute__((noinline)) struct tow_op *settle_posted(struct twi_inbox *inbox,
 							      struct tow_op *op, uint64_t tag,
-							      uint8_t space, uint64_t bytes)
+							      uint32_t context, uint64_t bytes)
 {
 	while (op->match.wild && !bind_wild(inbox, op, tag, bytes)) {
-		struct twi_match_entry *entry = twi_match_take_posted(&inbox->match, tag, space);
+		struct twi_match_entry *entry = twi_match_take_posted(&inbox->match, tag, context);
 
 		if (entry == NULL)
 			return NULL;
@@ -517,10 +493,10 @@ static __attribute__((noinline)) struct tow_op *settle_posted(struct twi_inbox *
 	return NULL;
 }
 
-struct tow_op *twi_inbox_take_posted(struct twi_inbox *inbox, uint64_t tag, uint8_t space,
+struct tow_op *twi_inbox_take_posted(struct twi_inbox *inbox, uint64_t tag, uint32_t context,
 				     uint64_t bytes)
 {
-	struct twi_match_entry *entry = twi_match_take_posted(&inbox->match, tag, space);
+	struct twi_match_entry *entry = twi_match_take_posted(&inbox->match, tag, context);
 	struct tow_op *op;
 
 	if (entry == NULL)
@@ -528,7 +504,7 @@ struct tow_op *twi_inbox_take_posted(struct twi_inbox *inbox, uint64_t tag, uint
 	op = op_of(entry);
 	if (twi_likely(!op->view && !op->match.wild))
 		return op;
-	return settle_posted(inbox, op, tag, space, bytes);
+	return settle_posted(inbox, op, tag, context, bytes);
 }
 
 /* --- offers --- */
@@ -543,7 +519,7 @@ void twi_inbox_wait(struct twi_inbox *inbox, struct twi_unexpected *offer)
 		twi_inbox_take(inbox, op_of(entry), offer);
 	else
 		twi_count(inbox->peer->engine->diag, TWI_C_unexpected_messages,
-			  offer->match.space == TWI_SPACE_USER);
+			  twi_space_of(offer->match.context) == TWI_SPACE_USER);
 }
 
 void twi_inbox_put_back(struct twi_inbox *inbox, struct twi_unexpected *offer)
@@ -572,7 +548,7 @@ struct twi_unexpected *twi_inbox_find_offer(const struct twi_inbox *inbox, uint6
 void twi_inbox_drop_offer(struct twi_inbox *inbox, struct twi_unexpected *offer)
 {
 	twi_match_remove_unexpected(&inbox->match, &offer->match);
-	if (is_told(inbox) && !offer->credited)
-		twi_inbox_give(inbox, 0);
+	if (!offer->credited)
+		twi_inbox_give(inbox, twi_channel_of(offer->match.context), 0);
 	settle_wild(inbox);
 }

@@ -20,10 +20,12 @@
 #ifndef TWI_INBOX_H
 #define TWI_INBOX_H
 
+#include "transport/message/credit.h"
 #include "transport/message/match.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/instant.h"
 #include "transport/op/op.h"
+#include "transport/wire/frame.h"
 
 struct twi_inbox;
 
@@ -46,6 +48,7 @@ struct twi_inbound {
 	const uint8_t *payload;
 	uint64_t seq, tag, bytes;
 	uint32_t sum; /* what its sender has computed, if it is `summed` */
+	uint16_t channel;
 	uint8_t space;
 	bool summed;
 };
@@ -58,6 +61,7 @@ struct twi_filling {
 	uint64_t room;             /* as many go there; the rest is dropped */
 	uint64_t seq, bytes, left; /* left 0: there is none */
 	uint32_t told, sum;        /* what its sender has computed, what has come so far */
+	uint16_t channel;
 	uint8_t space;
 	bool summed;
 };
@@ -84,25 +88,19 @@ struct twi_inbox_ops {
 	/* A receive waits. NULL: nobody wants to know. */
 	void (*posted)(struct twi_inbox *inbox, struct tow_op *op);
 
-	/* The sender should be told of the credit given back. NULL: it has no account of it. */
+	/* The sender should be told of the peer's own credit that was given back. */
 	void (*credit_due)(struct twi_inbox *inbox);
 };
 
-/*
- * Credit: each message costs as much as its frame (twi_frame_cost) from its coming until it has
- * been received, up to `credit_bytes`. Where the sender keeps the same account (credit_due) one
- * that costs more breaks a rule; else only what is kept costs, and the lane brings it again.
- */
+/* The credit is the peer's own; its channels have theirs (channel.h). */
 struct twi_inbox {
 	struct tow_peer *peer;
 	const struct twi_inbox_ops *ops;
 	int failed;            /* status that receives get now, or 0 */
 	uint64_t claim_above;  /* a receive of more than these bytes needs its memory claimed */
 	uint64_t seq_received; /* the number of the last message that came, or was offered */
-	uint64_t credit_bytes;
-	uint64_t credit_charged;     /* by messages, since the start */
-	uint64_t credit_given;       /* back, since the start */
-	uint64_t credit_told;        /* of that, to the sender */
+	struct twi_credit_in credit;
+	uint8_t *rule;               /* the lane's: which the peer has broken, 0: none */
 	uint64_t kept_bytes;         /* payload */
 	struct twi_instant *instant; /* takes what comes, while the lane looks for it; else NULL */
 	struct twi_filling filling;
@@ -111,7 +109,7 @@ struct twi_inbox {
 
 /* It must not be moved from here on. */
 void twi_inbox_init(struct twi_inbox *inbox, struct tow_peer *peer, const struct twi_inbox_ops *ops,
-		    uint64_t credit_bytes, uint64_t claim_above);
+		    uint64_t credit_bytes, uint64_t claim_above, uint8_t *rule);
 
 /* Frees what is kept, and forgets offers. */
 void twi_inbox_fini(struct twi_inbox *inbox);
@@ -137,7 +135,7 @@ bool twi_inbox_recv_any(struct twi_inbox *inbox, struct tow_op *op);
 int twi_inbox_instant(struct twi_inbox *inbox, struct twi_instant *instant);
 
 /* There is room for a view with this tag again, or it has been taken back. */
-void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint8_t space);
+void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint32_t context);
 
 /*
  * A receive that waits for its message ends so; with `force` also one whose message is coming in
@@ -160,30 +158,32 @@ void twi_inbox_corrupt(struct twi_inbox *inbox, struct tow_op *op, uint64_t byte
 /* --- messages --- */
 
 /*
- * The next message must have the next number and fit the credit: where the sender keeps account.
- * `cost_bytes`: what of it comes as a small one. TOW_EPROTOCOL: *rule is set, if it was 0.
+ * The next message must have the next number, and be of a channel that is open and has credit for
+ * it. `cost_bytes`: what of it comes as a small one. TOW_EPROTOCOL: *inbox->rule is set, if it was
+ * 0. put_off: the one that was admitted last is brought again.
  */
-int twi_inbox_admit(struct twi_inbox *inbox, uint64_t seq, uint32_t cost_bytes, uint8_t space,
-		    uint8_t *rule);
+static inline int twi_inbox_admit(struct twi_inbox *inbox, uint64_t seq, uint32_t cost_bytes,
+				  uint8_t space, uint16_t channel);
+void twi_inbox_put_off(struct twi_inbox *inbox, const struct twi_inbound *in);
 
 /*
- * A small message, all of it. False: nobody has posted for it, and there is no credit (where the
- * sender keeps no account) or no memory to keep it; or inbox->instant is to have it, and needs an
- * operation for that. Nothing was done.
+ * A small message, all of it, that was admitted. TOW_OK; TOW_ENOMEM; TOW_EPROTOCOL: it is a control
+ * message (channel.h) that says what cannot be; TOW_AGAIN: inbox->instant is to have it, and needs
+ * an operation for that. Nothing was done then.
  */
-bool twi_inbox_small(struct twi_inbox *inbox, const struct twi_inbound *in);
+int twi_inbox_small(struct twi_inbox *inbox, const struct twi_inbound *in);
 
-/* A small message that comes in parts begins; no other does. False: no memory. */
-bool twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in);
+/* A small message that comes in parts begins; no other does. As twi_inbox_small. */
+int twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in);
 
 /* Its next bytes. Returns how many were its own. */
 size_t twi_inbox_fill(struct twi_inbox *inbox, const uint8_t *data, size_t bytes);
 
 /* The receive that takes a message of `bytes` now, in no table any more; NULL: it is to wait. */
-struct tow_op *twi_inbox_take_posted(struct twi_inbox *inbox, uint64_t tag, uint8_t space,
+struct tow_op *twi_inbox_take_posted(struct twi_inbox *inbox, uint64_t tag, uint32_t context,
 				     uint64_t bytes);
 
-/* An offer, whose row says its tag, space, seq and bytes, meets a receive that was taken for it. */
+/* An offer, whose row says its tag, context, seq and bytes, meets a receive taken for it. */
 void twi_inbox_meet(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *offer);
 
 /* Puts it where its receive will find it. */
@@ -198,13 +198,58 @@ struct twi_unexpected *twi_inbox_find_offer(const struct twi_inbox *inbox, uint6
 /* Its sender has taken it back: it waits no longer. The row is the lane's to free. */
 void twi_inbox_drop_offer(struct twi_inbox *inbox, struct twi_unexpected *offer);
 
-/* Credit for a message of so much payload is given back. */
-void twi_inbox_give(struct twi_inbox *inbox, uint64_t payload_bytes);
+/* Credit for a message of so much payload on that channel is given back. */
+static inline void twi_inbox_give(struct twi_inbox *inbox, uint16_t channel,
+				  uint64_t payload_bytes);
+
+/*
+ * A channel was closed here: what is kept of it is freed. forget: and at the other side, which has
+ * taken its offers back: those that still wait go.
+ */
+void twi_inbox_drop_channel(struct twi_inbox *inbox, uint16_t channel);
+void twi_inbox_forget_channel(struct twi_inbox *inbox, uint16_t channel);
 
 /* Counts a comparison of checksums. */
 bool twi_inbox_same_sum(const struct twi_inbox *inbox, uint32_t told, uint32_t sum);
 
-/* --- between inbox.c, inbox_fill.c and instant.c --- */
+/* --- between inbox.c, inbox_fill.c, inbox_channel.c and instant.c --- */
+
+/* What comes on a channel; is it one that was closed here? */
+int twi_inbox_small_on_channel(struct twi_inbox *inbox, const struct twi_inbound *in);
+bool twi_inbox_is_dropped(const struct twi_inbox *inbox, uint16_t channel);
+
+/* admit and give, where the message is a channel's, or breaks a rule. */
+int twi_inbox_admit_slowly(struct twi_inbox *inbox, uint64_t seq, uint32_t cost_bytes,
+			   uint8_t space, uint16_t channel);
+void twi_channel_give(struct tow_peer *peer, uint16_t number, uint64_t payload_bytes);
+
+static inline int twi_inbox_admit(struct twi_inbox *inbox, uint64_t seq, uint32_t cost_bytes,
+				  uint8_t space, uint16_t channel)
+{
+	uint64_t cost = twi_frame_cost(cost_bytes);
+
+	if (twi_unlikely(seq != inbox->seq_received + 1 || channel != 0 ||
+			 !twi_credit_allows(&inbox->credit, cost)))
+		return twi_inbox_admit_slowly(inbox, seq, cost_bytes, space, channel);
+	inbox->credit.charged += cost;
+	inbox->seq_received = seq;
+	twi_peer_received(inbox->peer, space);
+	return TOW_OK;
+}
+
+static inline void twi_inbox_give(struct twi_inbox *inbox, uint16_t channel, uint64_t payload_bytes)
+{
+	struct twi_credit_in *credit = &inbox->credit;
+
+	if (twi_unlikely(channel != 0)) {
+		twi_channel_give(inbox->peer, channel, payload_bytes);
+		return;
+	}
+	credit->given += twi_frame_cost((uint32_t)payload_bytes);
+	twi_assert_hot(credit->given <= credit->charged);
+	if (twi_unlikely(twi_credit_is_due(credit)))
+		inbox->ops->credit_due(inbox);
+}
 
 /*
  * Nobody has posted for it: has inbox->instant to take it? catch: it does. False: nothing was done,

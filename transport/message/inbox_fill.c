@@ -8,42 +8,30 @@
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
 #include "transport/engine/engine.h"
+#include "transport/message/channel.h"
 #include "transport/message/inbox.h"
 #include "transport/op/message.h"
 #include "transport/op/op_span.h"
 #include "transport/op/path.h"
 #include "transport/wire/frame.h"
 
-/* Has the sender no account of the credit, and is what is kept as much as may be? */
-static bool is_full(const struct twi_inbox *inbox, uint64_t cost)
-{
-	uint64_t kept = inbox->credit_charged - inbox->credit_given;
-
-	return kept > 0 && kept + cost > inbox->credit_bytes;
-}
-
 struct twi_kept *twi_inbox_keep(struct twi_inbox *inbox, const struct twi_inbound *in)
 {
-	uint64_t cost = twi_frame_cost((uint32_t)in->bytes);
-	bool told = inbox->ops->credit_due != NULL;
-	struct twi_kept *parcel;
+	struct twi_kept *parcel = malloc(sizeof(*parcel) + in->bytes);
 
-	if (!told && is_full(inbox, cost))
-		return NULL;
-	parcel = malloc(sizeof(*parcel) + in->bytes);
 	if (parcel == NULL) {
 		twi_error(TOW_ENOMEM, "no memory for an unexpected message of %llu bytes",
 			  (unsigned long long)in->bytes);
 		return NULL;
 	}
 	parcel->arrival = (struct twi_unexpected){
-		.match = { .tag = in->tag, .space = in->space, .order = in->seq },
+		.match = { .tag = in->tag,
+			   .context = twi_context_of(in->space, in->channel),
+			   .order = in->seq },
 		.seq = in->seq,
 		.bytes = in->bytes,
 	};
 	inbox->kept_bytes += in->bytes;
-	if (!told)
-		inbox->credit_charged += cost;
 	return parcel;
 }
 
@@ -54,13 +42,12 @@ static void count_unexpected(struct twi_inbox *inbox, const struct twi_inbound *
 			      TWI_C_unexpected_bytes, in->bytes);
 }
 
-/* False: there is no credit, or no memory, which is as if there were no credit. */
-static bool keep_small(struct twi_inbox *inbox, const struct twi_inbound *in)
+static int keep_small(struct twi_inbox *inbox, const struct twi_inbound *in)
 {
 	struct twi_kept *parcel = twi_inbox_keep(inbox, in);
 
 	if (parcel == NULL)
-		return false;
+		return TOW_ENOMEM;
 	twi_path_copy_small(inbox->peer->engine, in->space, parcel->data, in->payload, in->bytes);
 	if (twi_unlikely(in->summed))
 		parcel->arrival.corrupt = !twi_inbox_same_sum(
@@ -68,7 +55,7 @@ static bool keep_small(struct twi_inbox *inbox, const struct twi_inbound *in)
 	parcel->arrival.whole = true;
 	count_unexpected(inbox, in);
 	twi_match_arrive(&inbox->match, &parcel->arrival.match);
-	return true;
+	return TOW_OK;
 }
 
 static void deliver_small(struct twi_inbox *inbox, struct tow_op *op, const struct twi_inbound *in)
@@ -76,8 +63,7 @@ static void deliver_small(struct twi_inbox *inbox, struct tow_op *op, const stru
 	uint64_t fits;
 
 	op->seq = in->seq;
-	if (inbox->ops->credit_due != NULL)
-		twi_inbox_give(inbox, in->bytes);
+	twi_inbox_give(inbox, in->channel, in->bytes);
 	if (twi_unlikely(op->view || in->bytes > op->bytes) &&
 	    twi_inbox_room(inbox, op, in->bytes) < 0)
 		return;
@@ -92,16 +78,36 @@ static void deliver_small(struct twi_inbox *inbox, struct tow_op *op, const stru
 		twi_inbox_received(inbox, op, in->bytes);
 }
 
-bool twi_inbox_small(struct twi_inbox *inbox, const struct twi_inbound *in)
+int twi_inbox_small(struct twi_inbox *inbox, const struct twi_inbound *in)
 {
-	struct tow_op *op = twi_inbox_take_posted(inbox, in->tag, in->space, in->bytes);
+	struct tow_op *op;
 
-	if (twi_unlikely(op == NULL))
-		return inbox->instant != NULL && twi_inbox_is_for_instant(inbox, in)
-			       ? twi_inbox_catch(inbox, in)
-			       : keep_small(inbox, in);
+	if (twi_unlikely(in->channel != 0))
+		return twi_inbox_small_on_channel(inbox, in);
+	op = twi_inbox_take_posted(inbox, in->tag, in->space, in->bytes);
+	if (twi_likely(op != NULL))
+		deliver_small(inbox, op, in);
+	else if (inbox->instant == NULL || !twi_inbox_is_for_instant(inbox, in))
+		return keep_small(inbox, in);
+	else if (!twi_inbox_catch(inbox, in))
+		return TOW_AGAIN;
+	return TOW_OK;
+}
+
+int twi_inbox_small_on_channel(struct twi_inbox *inbox, const struct twi_inbound *in)
+{
+	struct tow_op *op;
+
+	if (in->channel == TWI_CHANNEL_CONTROL)
+		return twi_channels_received(inbox->peer, in, inbox->rule);
+	if (twi_inbox_is_dropped(inbox, in->channel))
+		return TOW_OK;
+	op = twi_inbox_take_posted(inbox, in->tag, twi_context_of(in->space, in->channel),
+				   in->bytes);
+	if (op == NULL)
+		return keep_small(inbox, in);
 	deliver_small(inbox, op, in);
-	return true;
+	return TOW_OK;
 }
 
 /* --- in parts --- */
@@ -125,8 +131,7 @@ static void filling_end(struct twi_inbox *inbox)
 					  twi_container_of(kept, struct twi_kept, arrival));
 		return;
 	}
-	if (inbox->ops->credit_due != NULL)
-		twi_inbox_give(inbox, filling->bytes);
+	twi_inbox_give(inbox, filling->channel, filling->bytes);
 	if (op == NULL)
 		return;
 	if (filling->bytes > op->bytes && !op->truncate)
@@ -137,19 +142,37 @@ static void filling_end(struct twi_inbox *inbox)
 		twi_inbox_received(inbox, op, filling->bytes);
 }
 
-bool twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in)
+/* A channel that was closed here drops it. */
+static void begin_dropped(struct twi_inbox *inbox, const struct twi_inbound *in)
 {
-	struct tow_op *op = twi_inbox_take_posted(inbox, in->tag, in->space, in->bytes);
+	inbox->filling = (struct twi_filling){ .seq = in->seq,
+					       .bytes = in->bytes,
+					       .left = in->bytes,
+					       .channel = in->channel,
+					       .space = in->space };
+}
+
+int twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in)
+{
+	const uint32_t context = twi_context_of(in->space, in->channel);
 	struct twi_filling *filling = &inbox->filling;
+	struct tow_op *op;
 	struct twi_kept *parcel = NULL;
 	uint64_t room = in->bytes;
 	uint8_t *at = NULL;
 
 	twi_assert_hot(filling->left == 0);
+	if (twi_unlikely(in->channel == TWI_CHANNEL_CONTROL))
+		return twi_channels_received(inbox->peer, in, inbox->rule); /* it has no payload */
+	if (twi_unlikely(in->channel != 0) && twi_inbox_is_dropped(inbox, in->channel)) {
+		begin_dropped(inbox, in);
+		return TOW_OK;
+	}
+	op = twi_inbox_take_posted(inbox, in->tag, context, in->bytes);
 	if (op == NULL) {
 		parcel = twi_inbox_keep(inbox, in);
 		if (parcel == NULL)
-			return false;
+			return TOW_ENOMEM;
 		at = parcel->data;
 		count_unexpected(inbox, in);
 		twi_match_arrive(&inbox->match, &parcel->arrival.match);
@@ -176,11 +199,12 @@ bool twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in)
 					 .bytes = in->bytes,
 					 .left = in->bytes,
 					 .told = in->sum,
+					 .channel = in->channel,
 					 .space = in->space,
 					 .summed = in->summed };
 	if (in->bytes == 0)
 		filling_end(inbox);
-	return true;
+	return TOW_OK;
 }
 
 size_t twi_inbox_fill(struct twi_inbox *inbox, const uint8_t *data, size_t bytes)
@@ -211,9 +235,11 @@ void twi_inbox_leave_filling(struct twi_inbox *inbox, struct tow_op *op)
 	struct twi_match_entry *other;
 
 	if (filling->op == op) {
-		const struct twi_inbound in = {
-			.seq = op->seq, .tag = op->tag, .bytes = filling->bytes, .space = op->space
-		};
+		const struct twi_inbound in = { .seq = op->seq,
+						.tag = op->tag,
+						.bytes = filling->bytes,
+						.channel = op->channel,
+						.space = op->space };
 		uint64_t got = filling->bytes - filling->left;
 		struct twi_kept *parcel = twi_inbox_keep(inbox, &in);
 

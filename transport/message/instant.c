@@ -57,7 +57,7 @@ int twi_inbox_instant(struct twi_inbox *inbox, struct twi_instant *instant)
 		.tag = instant->tag,
 		.tag_mask = instant->mask,
 		.order = UINT64_MAX, /* it is the youngest */
-		.space = TWI_SPACE_USER,
+		.context = TWI_SPACE_USER,
 		.wild = instant->mask != UINT64_MAX,
 	};
 	struct twi_unexpected *arrival;
@@ -76,7 +76,7 @@ int twi_inbox_instant(struct twi_inbox *inbox, struct twi_instant *instant)
 	parcel = twi_container_of(arrival, struct twi_kept, arrival);
 	twi_match_drop_message(&inbox->match, entry);
 	inbox->kept_bytes -= arrival->bytes;
-	twi_inbox_give(inbox, arrival->bytes);
+	twi_inbox_give(inbox, 0, arrival->bytes);
 	twi_path_copy_fallback(inbox->peer->engine, TWI_R_unexpected_arrival, instant->data,
 			       parcel->data, twi_min(arrival->bytes, instant->bytes),
 			       instant->site);
@@ -102,8 +102,7 @@ bool twi_inbox_catch(struct twi_inbox *inbox, const struct twi_inbound *in)
 	if (twi_unlikely(in->summed) &&
 	    !twi_inbox_same_sum(inbox, in->sum, twi_checksum(0, in->payload, in->bytes)))
 		return false;
-	if (inbox->ops->credit_due != NULL)
-		twi_inbox_give(inbox, in->bytes);
+	twi_inbox_give(inbox, in->channel, in->bytes);
 	twi_path_copy_small(inbox->peer->engine, in->space, instant->data, in->payload,
 			    twi_min(in->bytes, instant->bytes));
 	note_taken(inbox, instant, in->tag, in->bytes, in->seq);

@@ -23,7 +23,7 @@ void twi_match_init(struct twi_match *match)
 
 static struct twi_list *bucket_of(struct twi_list *buckets, const struct twi_match_entry *entry)
 {
-	return &buckets[twi_match_hash(entry->tag, entry->space)];
+	return &buckets[twi_match_hash(entry->tag, entry->context)];
 }
 
 /* At the end of its chain; or, `first`, in front, behind what is older. */
@@ -50,7 +50,7 @@ post_entry(struct twi_match *match, struct twi_match_entry *recv, bool first)
 	struct twi_match_entry *message;
 
 	if (twi_likely((match->held_count | match->kept_back | recv->wild) == 0)) {
-		message = twi_match_take_unexpected(match, recv->tag, recv->space);
+		message = twi_match_take_unexpected(match, recv->tag, recv->context);
 	} else {
 		message = twi_match_meets(match, recv);
 		if (message != NULL)
@@ -73,9 +73,9 @@ static inline struct twi_match_entry *arrive_entry(struct twi_match *match,
 	struct twi_match_entry *recv;
 
 	if (twi_unlikely(match->wild))
-		recv = twi_match_take_wild(match, message->tag, message->space, message->order);
+		recv = twi_match_take_wild(match, message->tag, message->context, message->order);
 	else
-		recv = twi_match_take_posted(match, message->tag, message->space);
+		recv = twi_match_take_posted(match, message->tag, message->context);
 	twi_list_init(&message->link);
 	if (recv != NULL)
 		return recv;
@@ -130,25 +130,25 @@ void twi_match_hold(struct twi_match *match, struct twi_match_entry *recv)
 }
 
 /* The first of a chain that is held and takes such a message. */
-static struct twi_match_entry *first_held(struct twi_list *head, uint64_t tag, uint8_t space)
+static struct twi_match_entry *first_held(struct twi_list *head, uint64_t tag, uint32_t context)
 {
 	for (struct twi_list *pos = head->next; pos != head; pos = pos->next) {
 		struct twi_match_entry *recv = twi_container_of(pos, struct twi_match_entry, link);
 
-		if (recv->held && twi_match_takes(recv, tag, space))
+		if (recv->held && twi_match_takes(recv, tag, context))
 			return recv;
 	}
 	return NULL;
 }
 
-struct twi_match_entry *twi_match_take_held(struct twi_match *match, uint64_t tag, uint8_t space)
+struct twi_match_entry *twi_match_take_held(struct twi_match *match, uint64_t tag, uint32_t context)
 {
 	struct twi_match_entry *recv, *wild;
 
 	if (match->held_count == 0)
 		return NULL;
-	recv = first_held(&match->posted[twi_match_hash(tag, space)], tag, space);
-	wild = first_held(&match->wild_posted, tag, space);
+	recv = first_held(&match->posted[twi_match_hash(tag, context)], tag, context);
+	wild = first_held(&match->wild_posted, tag, context);
 	if (wild != NULL && (recv == NULL || wild->order < recv->order))
 		recv = wild;
 	if (recv != NULL)
@@ -194,7 +194,7 @@ struct twi_match_entry *twi_match_first_unexpected(const struct twi_match *match
 struct twi_match_entry *twi_match_next_unexpected(const struct twi_match *match,
 						  const struct twi_match_entry *entry)
 {
-	const uint32_t bucket = twi_match_hash(entry->tag, entry->space);
+	const uint32_t bucket = twi_match_hash(entry->tag, entry->context);
 
 	twi_assert(!twi_list_empty(&entry->link)); /* one that was removed would be its own next */
 	if (entry->link.next != &match->unexpected[bucket])
@@ -207,7 +207,9 @@ static uint32_t count_chain(const struct twi_list *head, uint8_t space)
 	uint32_t count = 0;
 
 	for (const struct twi_list *pos = head->next; pos != head; pos = pos->next)
-		count += twi_container_of(pos, struct twi_match_entry, link)->space == space;
+		count += twi_space_of(
+				 twi_container_of(pos, struct twi_match_entry, link)->context) ==
+			 space;
 	return count;
 }
 

@@ -1,6 +1,7 @@
 /*
  * match.h - which message goes to which receive, for one peer: by tag, and in order. Pure: no
- * allocation, no I/O; entries live in the caller's operations and messages.
+ * allocation, no I/O; entries live in the caller's operations and messages. Tags of two contexts
+ * (match_entry.h) never meet.
  *
  *   receives that wait            messages that wait
  *   posted[0]   r3 - r7           unexpected[0]
@@ -53,7 +54,7 @@ struct twi_match_message {
 	struct twi_list age;
 };
 
-/* How many of a space wait; walks all that do, so not for the data path. */
+/* How many of a space wait, on all channels; walks all that do, so not for the data path. */
 uint32_t twi_match_count_posted(const struct twi_match *match, uint8_t space);
 uint32_t twi_match_count_unexpected(const struct twi_match *match, uint8_t space);
 
@@ -93,7 +94,8 @@ bool twi_match_remove_unexpected(struct twi_match *match, struct twi_match_entry
 void twi_match_hold(struct twi_match *match, struct twi_match_entry *recv);
 
 /* Takes out the oldest held receive that takes such a message; it is held no longer. Or NULL. */
-struct twi_match_entry *twi_match_take_held(struct twi_match *match, uint64_t tag, uint8_t space);
+struct twi_match_entry *twi_match_take_held(struct twi_match *match, uint64_t tag,
+					    uint32_t context);
 
 /*
  * Wild receives (match_wild.c). go_wild comes before the first one is posted, and before a message
@@ -103,7 +105,7 @@ struct twi_match_entry *twi_match_take_held(struct twi_match *match, uint64_t ta
  * both are in no table any more. NULL: there is none; *from_io goes on behind it.
  */
 void twi_match_go_wild(struct twi_match *match);
-struct twi_match_entry *twi_match_take_wild(struct twi_match *match, uint64_t tag, uint8_t space,
+struct twi_match_entry *twi_match_take_wild(struct twi_match *match, uint64_t tag, uint32_t context,
 					    uint64_t order);
 struct twi_match_entry *twi_match_meets(struct twi_match *match,
 					const struct twi_match_entry *recv);
@@ -130,9 +132,9 @@ struct twi_match_entry *twi_match_next_unexpected(const struct twi_match *match,
  * with some steps between them (Fibonacci numbers) into a handful of buckets; the fold and the
  * second break such rows up.
  */
-static inline uint32_t twi_match_hash(uint64_t tag, uint8_t space)
+static inline uint32_t twi_match_hash(uint64_t tag, uint32_t context)
 {
-	uint64_t x = twi_hash_spread(tag + space);
+	uint64_t x = twi_hash_spread(tag + context);
 
 	x ^= x >> 32;
 	x *= 0xd6e8feb86659fd93ull;
@@ -140,19 +142,20 @@ static inline uint32_t twi_match_hash(uint64_t tag, uint8_t space)
 }
 
 /* Does the receive take a message of that tag? */
-static inline bool twi_match_takes(const struct twi_match_entry *recv, uint64_t tag, uint8_t space)
+static inline bool twi_match_takes(const struct twi_match_entry *recv, uint64_t tag,
+				   uint32_t context)
 {
-	return recv->space == space && (recv->wild ? tag & recv->tag_mask : tag) == recv->tag;
+	return recv->context == context && (recv->wild ? tag & recv->tag_mask : tag) == recv->tag;
 }
 
 /* The oldest entry with that tag in its chain, or NULL. */
 static inline struct twi_match_entry *twi_match_find(struct twi_list *head, uint64_t tag,
-						     uint8_t space)
+						     uint32_t context)
 {
 	for (struct twi_list *pos = head->next; pos != head; pos = pos->next) {
 		struct twi_match_entry *entry = twi_container_of(pos, struct twi_match_entry, link);
 
-		if (entry->tag == tag && entry->space == space)
+		if (entry->tag == tag && entry->context == context)
 			return entry;
 	}
 	return NULL;
@@ -163,15 +166,15 @@ static inline struct twi_match_entry *twi_match_find(struct twi_list *head, uint
  * message that has just been read, which needs a record of its own only when nobody waits for it.
  */
 static inline struct twi_match_entry *twi_match_take_posted(struct twi_match *match, uint64_t tag,
-							    uint8_t space)
+							    uint32_t context)
 {
 	struct twi_match_entry *entry;
 
 	if (twi_unlikely(match->wild))
-		return twi_match_take_wild(match, tag, space, UINT64_MAX);
+		return twi_match_take_wild(match, tag, context, UINT64_MAX);
 	if (!match->posted_count)
 		return NULL;
-	entry = twi_match_find(&match->posted[twi_match_hash(tag, space)], tag, space);
+	entry = twi_match_find(&match->posted[twi_match_hash(tag, context)], tag, context);
 	if (entry == NULL || entry->held)
 		return NULL;
 	twi_list_remove(&entry->link);
@@ -202,13 +205,13 @@ static inline void twi_match_drop_message(struct twi_match *match, struct twi_ma
 
 /* Likewise the oldest unexpected message with that tag. */
 static inline struct twi_match_entry *twi_match_take_unexpected(struct twi_match *match,
-								uint64_t tag, uint8_t space)
+								uint64_t tag, uint32_t context)
 {
 	struct twi_match_entry *entry;
 
 	if (!match->unexpected_count)
 		return NULL;
-	entry = twi_match_find(&match->unexpected[twi_match_hash(tag, space)], tag, space);
+	entry = twi_match_find(&match->unexpected[twi_match_hash(tag, context)], tag, context);
 	if (entry != NULL)
 		twi_match_drop_message(match, entry);
 	return entry;

@@ -75,25 +75,25 @@ void twi_match_go_wild(struct twi_match *match)
 }
 
 /* The oldest wild receive of a list that takes such a message, or NULL. */
-static struct twi_match_entry *oldest_wild(struct twi_list *head, uint64_t tag, uint8_t space)
+static struct twi_match_entry *oldest_wild(struct twi_list *head, uint64_t tag, uint32_t context)
 {
 	for (struct twi_list *pos = head->next; pos != head; pos = pos->next) {
-		if (twi_match_takes(entry_of(pos), tag, space))
+		if (twi_match_takes(entry_of(pos), tag, context))
 			return entry_of(pos);
 	}
 	return NULL;
 }
 
 /* The oldest receive that takes such a message, held or not. */
-static struct twi_match_entry *receive_for(struct twi_match *match, uint64_t tag, uint8_t space)
+static struct twi_match_entry *receive_for(struct twi_match *match, uint64_t tag, uint32_t context)
 {
 	struct twi_match_entry *recv, *wild;
 
-	recv = twi_match_find(&match->posted[twi_match_hash(tag, space)], tag, space);
-	wild = oldest_wild(&match->wild_posted, tag, space);
+	recv = twi_match_find(&match->posted[twi_match_hash(tag, context)], tag, context);
+	wild = oldest_wild(&match->wild_posted, tag, context);
 	if (recv == NULL || (wild != NULL && wild->order < recv->order))
 		recv = wild;
-	wild = match->any == NULL ? NULL : oldest_wild(match->any, tag, space);
+	wild = match->any == NULL ? NULL : oldest_wild(match->any, tag, context);
 	if (recv == NULL || (wild != NULL && wild->order < recv->order))
 		recv = wild;
 	return recv;
@@ -106,12 +106,12 @@ static struct twi_match_entry *message_for(struct twi_match *match,
 	if (match->unexpected_count == 0)
 		return NULL;
 	if (!recv->wild)
-		return twi_match_find(&match->unexpected[twi_match_hash(recv->tag, recv->space)],
-				      recv->tag, recv->space);
+		return twi_match_find(&match->unexpected[twi_match_hash(recv->tag, recv->context)],
+				      recv->tag, recv->context);
 	for (struct twi_list *pos = match->aged.next; pos != &match->aged; pos = pos->next) {
 		struct twi_match_entry *message = &aged_of(pos)->entry;
 
-		if (twi_match_takes(recv, message->tag, message->space))
+		if (twi_match_takes(recv, message->tag, message->context))
 			return message;
 	}
 	return NULL;
@@ -121,7 +121,7 @@ static struct twi_match_entry *message_for(struct twi_match *match,
 static bool is_kept_back(struct twi_match *match, const struct twi_match_entry *recv,
 			 const struct twi_match_entry *message)
 {
-	const struct twi_match_entry *other = receive_for(match, message->tag, message->space);
+	const struct twi_match_entry *other = receive_for(match, message->tag, message->context);
 
 	return other != NULL && other->order <= recv->order;
 }
@@ -147,10 +147,10 @@ static bool is_next_for(struct twi_match *match, const struct twi_match_entry *r
 	return message == NULL || message->order >= order;
 }
 
-struct twi_match_entry *twi_match_take_wild(struct twi_match *match, uint64_t tag, uint8_t space,
+struct twi_match_entry *twi_match_take_wild(struct twi_match *match, uint64_t tag, uint32_t context,
 					    uint64_t order)
 {
-	struct twi_match_entry *recv = receive_for(match, tag, space);
+	struct twi_match_entry *recv = receive_for(match, tag, context);
 
 	if (recv == NULL)
 		return NULL;
@@ -170,7 +170,7 @@ struct twi_match_entry *twi_match_settle(struct twi_match *match, uint64_t *from
 
 		if (message->order < *from_io)
 			continue;
-		recv = receive_for(match, message->tag, message->space);
+		recv = receive_for(match, message->tag, message->context);
 		if (recv == NULL)
 			continue;
 		if (!is_next_for(match, recv, message->order)) {

@@ -13,6 +13,7 @@
 #include "diag/record/counter.h"
 #include "transport/engine/held_count.h"
 #include "transport/lanes/lane.h"
+#include "transport/message/channel.h"
 #include "transport/op/message_times.h"
 #include "transport/op/reach.h"
 #include "transport/wire/rule.h"
@@ -30,6 +31,7 @@ void twi_outbox_init(struct twi_outbox *outbox, struct tow_peer *peer,
 {
 	outbox->peer = peer;
 	outbox->ops = ops;
+	peer->outbox = outbox;
 	twi_list_init(&outbox->queued);
 	for (unsigned i = 0; i < TWI_OUTBOX_BUCKETS; i++)
 		twi_list_init(&outbox->by_seq[i]);
@@ -40,11 +42,9 @@ void twi_outbox_configure(struct twi_outbox *outbox, const struct twi_outbox_con
 	uint64_t half;
 
 	/* What a peer grants is its own affair; what of it is used is ours. */
-	outbox->credit_bytes = config->credit_bytes == UINT64_MAX
-				       ? UINT64_MAX
-				       : twi_min(config->credit_bytes, (uint64_t)TWI_CREDIT_MAX);
+	outbox->credit.bytes = twi_min(config->credit_bytes, (uint64_t)TWI_CREDIT_MAX);
 	/* A receiver tells of credit given back once it is a quarter: half of it must do. */
-	half = outbox->credit_bytes / 2;
+	half = outbox->credit.bytes / 2;
 	half -= twi_min(half, (uint64_t)twi_frame_cost(0));
 	outbox->eager_bytes = (uint32_t)twi_min(config->eager_bytes, half);
 	outbox->timed_every_ns = config->timed_every_ns;
@@ -57,6 +57,7 @@ void twi_outbox_fini(struct twi_outbox *outbox)
 	free(outbox->times);
 	outbox->times = NULL;
 	outbox->times_room = outbox->times_count = 0;
+	twi_channels_fini(outbox->peer);
 }
 
 /* --- the end of a send --- */
@@ -96,13 +97,28 @@ static void end_by_seq(struct twi_outbox *outbox, struct twi_list *bucket, int s
 	}
 }
 
-void twi_outbox_fail(struct twi_outbox *outbox, int status)
+static void end_queued(struct twi_outbox *outbox, struct twi_list *queued, int status)
 {
 	struct twi_list *entry;
 
-	outbox->failed = status;
-	while ((entry = twi_list_first(&outbox->queued)) != NULL)
+	while ((entry = twi_list_first(queued)) != NULL)
 		twi_outbox_end(outbox, op_of(entry), status, 0);
+}
+
+void twi_outbox_fail(struct twi_outbox *outbox, int status)
+{
+	struct twi_channels *channels = outbox->peer->channels;
+	struct twi_list *entry;
+
+	outbox->failed = status;
+	end_queued(outbox, &outbox->queued, status);
+	outbox->owes_credit = false;
+	while (channels != NULL && (entry = twi_list_first(&channels->turns)) != NULL) {
+		twi_list_remove(entry);
+		end_queued(outbox, &twi_container_of(entry, struct twi_channel, turn)->queued,
+			   status);
+	}
+	twi_channels_fail(outbox->peer);
 	for (unsigned i = 0; i < TWI_OUTBOX_BUCKETS; i++)
 		end_by_seq(outbox, &outbox->by_seq[i], status);
 }
@@ -179,17 +195,19 @@ void twi_outbox_arrived(struct twi_outbox *outbox, const struct tow_op *op, uint
 /* --- writing --- */
 
 /* It has its number, and has used so much credit. */
-static inline void charge_send(struct twi_outbox *outbox, uint64_t seq, uint8_t space,
-			       uint32_t cost)
+static inline void charge_send(struct twi_outbox *outbox, struct twi_credit_out *credit,
+			       uint64_t seq, uint8_t space, uint32_t cost)
 {
+	twi_assert(seq == outbox->seq_sent + 1);
 	outbox->seq_sent = seq;
 	twi_peer_sent(outbox->peer, space);
-	outbox->credit_used += cost;
+	credit->used += cost;
 }
 
-static bool has_credit(const struct twi_outbox *outbox, const struct tow_op *op, uint32_t cost)
+static bool has_credit(const struct twi_outbox *outbox, const struct twi_credit_out *credit,
+		       const struct tow_op *op, uint32_t cost)
 {
-	if (twi_likely(twi_outbox_has_credit(outbox, cost)))
+	if (twi_likely(twi_credit_has(credit, cost)))
 		return true;
 	twi_count(outbox->peer->engine->diag, TWI_C_credit_stalls,
 		  op->stage == TWI_STAGE_NEW && op->space == TWI_SPACE_USER);
@@ -211,16 +229,15 @@ static inline bool has_span(const struct twi_engine *engine, const struct twi_ou
  * There is credit. False: no room. framed_ns: when it left its queue; started: it is an operation
  * that has just been started, and is counted as such.
  */
-static inline __attribute__((always_inline)) bool write_small(struct twi_outbox *outbox,
-							      const struct twi_outbound *out,
-							      uint32_t cost, uint64_t framed_ns,
-							      bool started)
+static inline __attribute__((always_inline)) bool
+write_small(struct twi_outbox *outbox, struct twi_credit_out *credit,
+	    const struct twi_outbound *out, uint32_t cost, uint64_t framed_ns, bool started)
 {
 	const struct twi_engine *engine = outbox->peer->engine;
 
 	if (twi_unlikely(!outbox->ops->small(outbox, out)))
 		return false;
-	charge_send(outbox, out->seq, out->space, cost);
+	charge_send(outbox, credit, out->seq, out->space, cost);
 	if (outbox->hears && twi_outbox_times(outbox, out))
 		note_time(outbox, out, framed_ns - twi_min(out->start_ns, framed_ns));
 	twi_held_count_two(engine, TWI_C_eager_sends, out->space == TWI_SPACE_USER,
@@ -230,16 +247,16 @@ static inline __attribute__((always_inline)) bool write_small(struct twi_outbox 
 	return true;
 }
 
-static inline __attribute__((always_inline)) bool put_small(struct twi_outbox *outbox,
-							    struct tow_op *op, bool started)
+static inline __attribute__((always_inline)) bool
+put_small(struct twi_outbox *outbox, struct twi_credit_out *credit, struct tow_op *op, bool started)
 {
 	uint32_t cost = twi_frame_cost((uint32_t)op->bytes);
 
-	if (!has_credit(outbox, op, cost))
+	if (!has_credit(outbox, credit, op, cost))
 		return false;
 	twi_op_framed(outbox->peer->engine, op);
 	op->seq = outbox->seq_sent + 1;
-	if (!write_small(outbox, &op->out, cost, op->framed_ns, started)) {
+	if (!write_small(outbox, credit, &op->out, cost, op->framed_ns, started)) {
 		op->seq = 0;
 		return false;
 	}
@@ -250,27 +267,46 @@ static inline __attribute__((always_inline)) bool put_small(struct twi_outbox *o
 bool twi_outbox_at_once(struct twi_outbox *outbox, struct twi_outbound *out)
 {
 	struct twi_engine *engine = outbox->peer->engine;
+	struct twi_credit_out *credit = &outbox->credit;
+	const struct twi_list *queued = &outbox->queued;
 	uint32_t cost;
 
-	if (outbox->failed != 0 || !twi_list_empty(&outbox->queued) ||
-	    out->bytes > outbox->eager_bytes)
+	if (twi_unlikely(out->channel != 0)) {
+		struct twi_channel *channel = twi_channel_find(outbox->peer, out->channel);
+
+		credit = &channel->out;
+		queued = &channel->queued;
+	}
+	if (outbox->failed != 0 || !twi_list_empty(queued) || out->bytes > outbox->eager_bytes)
 		return false;
 	cost = twi_frame_cost((uint32_t)out->bytes);
 	out->seq = outbox->seq_sent + 1;
-	if (!twi_outbox_has_credit(outbox, cost) || has_span(engine, out) ||
-	    !write_small(outbox, out, cost, out->start_ns, true))
+	if (!twi_credit_has(credit, cost) || has_span(engine, out) ||
+	    !write_small(outbox, credit, out, cost, out->start_ns, true))
 		return false;
 	twi_held_count(engine, TWI_C_ops_completed, 1);
 	return true;
 }
 
-static __attribute__((noinline)) bool put_offer(struct twi_outbox *outbox, struct tow_op *op)
+bool twi_outbox_control(struct twi_outbox *outbox, uint64_t tag)
+{
+	const struct twi_outbound out = { .seq = outbox->seq_sent + 1,
+					  .tag = tag,
+					  .start_ns = twi_engine_batch_now(outbox->peer->engine),
+					  .space = TWI_SPACE_LINK,
+					  .channel = TWI_CHANNEL_CONTROL };
+
+	return write_small(outbox, &outbox->credit, &out, 0, out.start_ns, true);
+}
+
+static __attribute__((noinline)) bool put_offer(struct twi_outbox *outbox,
+						struct twi_credit_out *credit, struct tow_op *op)
 {
 	struct twi_engine *engine = outbox->peer->engine;
 	uint8_t stage = op->stage;
 	uint32_t cost = twi_frame_cost(0);
 
-	if (!has_credit(outbox, op, cost))
+	if (!has_credit(outbox, credit, op, cost))
 		return false;
 	twi_op_framed(engine, op);
 	op->seq = outbox->seq_sent + 1;
@@ -280,7 +316,7 @@ static __attribute__((noinline)) bool put_offer(struct twi_outbox *outbox, struc
 		op->stage = stage;
 		return false;
 	}
-	charge_send(outbox, op->seq, op->space, cost);
+	charge_send(outbox, credit, op->seq, op->space, cost);
 	twi_count(engine->diag, TWI_C_rendezvous_sends, op->space == TWI_SPACE_USER);
 	twi_list_remove(&op->link);
 	twi_claim_count(op, op->bytes);
@@ -288,11 +324,16 @@ static __attribute__((noinline)) bool put_offer(struct twi_outbox *outbox, struc
 	return true;
 }
 
-static inline __attribute__((always_inline)) bool put_message(struct twi_outbox *outbox,
-							      struct tow_op *op)
+static inline __attribute__((always_inline)) bool
+put_message(struct twi_outbox *outbox, struct twi_credit_out *credit, struct tow_op *op)
 {
-	return twi_likely(op->bytes <= outbox->eager_bytes) ? put_small(outbox, op, false)
-							    : put_offer(outbox, op);
+	return twi_likely(op->bytes <= outbox->eager_bytes) ? put_small(outbox, credit, op, false)
+							    : put_offer(outbox, credit, op);
+}
+
+bool twi_outbox_put(struct twi_outbox *outbox, struct twi_credit_out *credit, struct tow_op *op)
+{
+	return put_message(outbox, credit, op);
 }
 
 static int claim_memory(struct twi_outbox *outbox, struct tow_op *op)
@@ -301,27 +342,34 @@ static int claim_memory(struct twi_outbox *outbox, struct tow_op *op)
 					  : twi_claim_need(outbox->peer, op);
 }
 
+void twi_outbox_queue(struct twi_outbox *outbox, struct twi_list *queued, struct tow_op *op)
+{
+	op->stage = TWI_STAGE_QUEUED;
+	twi_claim_lease(outbox->peer, op);
+	twi_list_push_back(queued, &op->link);
+	if (outbox->ops->waits != NULL)
+		outbox->ops->waits(outbox, op);
+}
+
+bool twi_outbox_begin(struct twi_outbox *outbox, struct tow_op *op, int status)
+{
+	twi_held_count(outbox->peer->engine, twi_counter_of(TWI_C_sends, op->space), 1);
+	if (twi_likely(status == 0) && op->bytes > outbox->eager_bytes)
+		status = claim_memory(outbox, op);
+	if (twi_unlikely(status < 0))
+		twi_outbox_end(outbox, op, status, 0);
+	return status >= 0;
+}
+
 /* A large one; or a small one that cannot go now. */
 static __attribute__((noinline)) void send_slowly(struct twi_outbox *outbox, struct tow_op *op)
 {
-	struct tow_peer *peer = outbox->peer;
-	bool large = op->bytes > outbox->eager_bytes;
-	int status = outbox->failed;
-
-	twi_held_count(peer->engine, twi_counter_of(TWI_C_sends, op->space), 1);
-	if (twi_likely(status == 0) && large)
-		status = claim_memory(outbox, op);
-	if (twi_unlikely(status < 0)) {
-		twi_outbox_end(outbox, op, status, 0);
+	if (!twi_outbox_begin(outbox, op, outbox->failed))
 		return;
-	}
-	if (large && twi_list_empty(&outbox->queued) && put_offer(outbox, op))
+	if (op->bytes > outbox->eager_bytes && twi_list_empty(&outbox->queued) &&
+	    put_offer(outbox, &outbox->credit, op))
 		return;
-	op->stage = TWI_STAGE_QUEUED;
-	twi_claim_lease(peer, op);
-	twi_list_push_back(&outbox->queued, &op->link);
-	if (outbox->ops->waits != NULL)
-		outbox->ops->waits(outbox, op);
+	twi_outbox_queue(outbox, &outbox->queued, op);
 }
 
 void twi_outbox_send(struct twi_outbox *outbox, struct tow_op *op)
@@ -329,7 +377,9 @@ void twi_outbox_send(struct twi_outbox *outbox, struct tow_op *op)
 	bool goes = outbox->failed == 0 && op->bytes <= outbox->eager_bytes &&
 		    twi_list_empty(&outbox->queued);
 
-	if (twi_unlikely(!goes) || !put_small(outbox, op, true))
+	if (twi_unlikely(op->channel != 0))
+		twi_outbox_send_on_channel(outbox, op);
+	else if (twi_unlikely(!goes) || !put_small(outbox, &outbox->credit, op, true))
 		send_slowly(outbox, op);
 }
 
@@ -338,8 +388,10 @@ unsigned twi_outbox_drain(struct twi_outbox *outbox, unsigned most)
 	struct twi_list *entry;
 	unsigned count = 0;
 
+	if (twi_unlikely(outbox->peer->channels != NULL || outbox->owes_credit))
+		return twi_outbox_drain_channels(outbox, most);
 	while (count < most && (entry = twi_list_first(&outbox->queued)) != NULL &&
-	       put_message(outbox, op_of(entry)))
+	       put_message(outbox, &outbox->credit, op_of(entry)))
 		count++;
 	return count;
 }
@@ -387,8 +439,8 @@ int twi_outbox_acked(struct twi_outbox *outbox, uint64_t seq, uint64_t credit_re
 			       (unsigned long long)outbox->seq_sent);
 		return break_rule(rule, TWI_RULE_ACK);
 	}
-	if (twi_unlikely(credit_returned > outbox->credit_used ||
-			 credit_returned < outbox->credit_returned)) {
+	if (twi_unlikely(credit_returned > outbox->credit.used ||
+			 credit_returned < outbox->credit.returned)) {
 		twi_rule_error(address, TWI_RULE_CREDIT_BACK,
 			       "returned credit that was never used");
 		return break_rule(rule, TWI_RULE_CREDIT_BACK);
@@ -403,8 +455,8 @@ int twi_outbox_acked(struct twi_outbox *outbox, uint64_t seq, uint64_t credit_re
 		outbox->times_count--;
 	}
 	outbox->seq_acked = seq;
-	outbox->credit_returned = credit_returned;
-	twi_assert_hot(twi_outbox_has_credit(outbox, 0));
+	outbox->credit.returned = credit_returned;
+	twi_assert_hot(twi_credit_has(&outbox->credit, 0));
 	return TOW_OK;
 }
 
@@ -425,23 +477,13 @@ bool twi_outbox_sum_offer(const struct twi_outbox *outbox, const struct tow_op *
 
 /* --- what there is to say --- */
 
-bool twi_outbox_no_credit(const struct twi_outbox *outbox)
-{
-	const struct twi_list *first = twi_list_first(&outbox->queued);
-	const struct tow_op *op;
-
-	if (first == NULL)
-		return false;
-	op = twi_container_of(first, const struct tow_op, link);
-	return !twi_outbox_has_credit(
-		outbox, twi_frame_cost(op->bytes <= outbox->eager_bytes ? (uint32_t)op->bytes : 0));
-}
-
 void twi_outbox_describe(const struct twi_outbox *outbox, struct twi_emit *emit)
 {
-	twi_emit_u64(emit, "messages_unacknowledged", outbox->seq_sent - outbox->seq_acked);
-	twi_emit_u64(emit, "credit_bytes", outbox->credit_bytes);
-	twi_emit_u64(emit, "credit_used_bytes", outbox->credit_used - outbox->credit_returned);
+	if (outbox->hears)
+		twi_emit_u64(emit, "messages_unacknowledged", outbox->seq_sent - outbox->seq_acked);
+	twi_emit_u64(emit, "credit_bytes", outbox->credit.bytes);
+	twi_emit_u64(emit, "credit_used_bytes", outbox->credit.used - outbox->credit.returned);
+	twi_channels_describe(outbox->peer, emit);
 }
 
 uint32_t twi_outbox_waiting(const struct twi_outbox *outbox)

@@ -19,6 +19,7 @@
 #include "diag/base/checksum.h"
 #include "diag/record/diag.h"
 #include "diag/record/span.h"
+#include "transport/message/credit.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/op.h"
 #include "transport/op/outbound.h"
@@ -41,7 +42,10 @@ struct twi_outbox_ops {
 	bool (*small)(struct twi_outbox *outbox, const struct twi_outbound *out);
 	bool (*offer)(struct twi_outbox *outbox, struct tow_op *op);
 
-	/* A send is queued. NULL: the lane knows without. */
+	/*
+	 * A send is queued, or (op NULL) a control message of channels: the lane is to drain when
+	 * there is room. NULL: it does without being told.
+	 */
 	void (*waits)(struct twi_outbox *outbox, struct tow_op *op);
 
 	/* TOW_OK, or why a large message cannot go. NULL: twi_claim_need says it. */
@@ -68,24 +72,20 @@ struct twi_outbox_time {
 	uint8_t space;
 };
 
-/*
- * Credit: each message costs as much as its frame (twi_frame_cost), an offer as one without
- * payload, from its going until the other side gives it back, up to `credit_bytes`.
- */
+/* The credit is the peer's own; sends on its channels have theirs, and are queued there. */
 struct twi_outbox {
 	struct tow_peer *peer;
 	const struct twi_outbox_ops *ops;
 	int failed;           /* status that sends get now, or 0 */
 	bool checksum_all;    /* every message carries a checksum, not one of many */
 	bool hears;           /* the other side says what has come: small ones are timed here */
+	bool owes_credit;     /* the other side is to be told of credit by a control message */
 	uint32_t eager_bytes; /* up to this a message is small */
 	uint32_t timed_every_ns;
 	uint64_t timed_ns; /* when the last small send that is timed was started */
 	uint64_t seq_sent, seq_acked;
-	uint64_t credit_bytes;
-	uint64_t credit_used;     /* since the start */
-	uint64_t credit_returned; /* by the peer, since the start */
-	struct twi_list queued;   /* sends that wait for credit or room, in order */
+	struct twi_credit_out credit;
+	struct twi_list queued; /* sends that wait for credit or room, in order */
 	struct twi_list by_seq[TWI_OUTBOX_BUCKETS];
 	struct twi_outbox_time *times; /* a ring, oldest first */
 	uint32_t times_first, times_count, times_room;
@@ -93,7 +93,7 @@ struct twi_outbox {
 
 /* What differs between lanes, and what the other side has said. */
 struct twi_outbox_config {
-	uint64_t credit_bytes;   /* UINT64_MAX: the other side's memory is the lane's own affair */
+	uint64_t credit_bytes;   /* that the other side has granted */
 	uint64_t eager_bytes;    /* what both sides want; the credit may make it less */
 	uint32_t timed_every_ns; /* of small messages that come in bursts one in this is timed */
 	bool checksum_all, hears;
@@ -117,8 +117,24 @@ bool twi_outbox_at_once(struct twi_outbox *outbox, struct twi_outbound *out);
 /* Starts one; it may end in here. */
 void twi_outbox_send(struct twi_outbox *outbox, struct tow_op *op);
 
-/* Credit or room has come: of what waits so many go, in order. Returns how many did. */
+/*
+ * Credit or room has come: of what waits so many go, those of the peer and those of each channel in
+ * order, and in turns. Control messages go first. Returns how many did.
+ */
 unsigned twi_outbox_drain(struct twi_outbox *outbox, unsigned most);
+
+/* Does anything wait to be drained, for credit or for room? */
+bool twi_outbox_waits(const struct twi_outbox *outbox);
+
+/*
+ * Of that the send for which there is credit, so that it goes as soon as there is room, or NULL:
+ * there is none. owes: control messages wait for room.
+ */
+const struct tow_op *twi_outbox_next(const struct twi_outbox *outbox);
+bool twi_outbox_owes(const struct twi_outbox *outbox);
+
+/* Sends a control message (channel.h). False: there is no room. */
+bool twi_outbox_control(struct twi_outbox *outbox, uint64_t tag);
 
 /* lane.h, abort: of a send. */
 bool twi_outbox_abort(struct twi_outbox *outbox, struct tow_op *op, int status, bool force);
@@ -143,11 +159,28 @@ void twi_outbox_end(struct twi_outbox *outbox, struct tow_op *op, int status, ui
 int twi_outbox_acked(struct twi_outbox *outbox, uint64_t seq, uint64_t credit_returned,
 		     uint64_t kept_ns, uint8_t *rule);
 
-/* The first that waits does so for credit. */
+/* The first that waits, of the peer or of a channel, does so for credit. */
 bool twi_outbox_no_credit(const struct twi_outbox *outbox);
 
 /* How many wait, up to some. */
 uint32_t twi_outbox_waiting(const struct twi_outbox *outbox);
+
+/* --- between outbox.c and outbox_channel.c --- */
+
+/* A send starts on a channel, which is open; drain where there are channels. */
+void twi_outbox_send_on_channel(struct twi_outbox *outbox, struct tow_op *op);
+unsigned twi_outbox_drain_channels(struct twi_outbox *outbox, unsigned most);
+
+/*
+ * A send is counted, and a large one has its memory claimed; it has ended so if `status` is below
+ * TOW_OK, or the claim fails: false. put: it goes now; false: there is no credit or no room. queue:
+ * it waits there for that.
+ */
+bool twi_outbox_begin(struct twi_outbox *outbox, struct tow_op *op, int status);
+bool twi_outbox_put(struct twi_outbox *outbox, struct twi_credit_out *credit, struct tow_op *op);
+void twi_outbox_queue(struct twi_outbox *outbox, struct twi_list *queued, struct tow_op *op);
+
+/* --- what there is to say, and checksums --- */
 
 /* Members of one object of /v1/peers: what is not acknowledged, and the credit. */
 void twi_outbox_describe(const struct twi_outbox *outbox, struct twi_emit *emit);
@@ -193,11 +226,6 @@ static inline bool twi_outbox_times(struct twi_outbox *outbox, const struct twi_
 	(void)outbox, (void)out;
 	return false;
 #endif
-}
-
-static inline bool twi_outbox_has_credit(const struct twi_outbox *outbox, uint32_t cost)
-{
-	return outbox->credit_used - outbox->credit_returned + cost <= outbox->credit_bytes;
 }
 
 #endif

@@ -107,7 +107,7 @@ static const struct twi_unexpected *find_message(struct tow_peer *peer,
 		.tag = match->tag & match->tag_mask,
 		.tag_mask = match->tag_mask,
 		.order = UINT64_MAX, /* it is the youngest */
-		.space = TWI_SPACE_USER,
+		.context = TWI_SPACE_USER,
 		.wild = match->tag_mask != UINT64_MAX,
 	};
 	struct twi_match_entry *entry;

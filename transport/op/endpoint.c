@@ -151,6 +151,7 @@ void twi_peer_end(struct tow_peer *peer)
 	twi_assert_held(peer->engine);
 	twi_handle_close(&peer->handle);
 	leave_home(peer);
+	peer->engine->hooks.match->close(peer);
 	peer->closed = true;
 	peer->lane->ops->peer_close(peer);
 }

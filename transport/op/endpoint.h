@@ -46,6 +46,8 @@ struct tow_peer {
 	struct twi_list home_link;       /* on tow_endpoint.peers */
 	struct tow_endpoint *home;       /* by which the user has it; NULL: it or that was closed */
 	struct twi_inbox *inbox;         /* its messages on their way in (message/inbox.h) */
+	struct twi_outbox *outbox;       /* and on their way out */
+	struct twi_channels *channels;   /* message/channel.h; NULL: there was none yet */
 	bool shown;                      /* it has been up: the user knows or will know it */
 	bool closed;                     /* tow_peer_close was called */
 	bool passing; /* between ranks, and not known yet to be the one: its end is no loss */

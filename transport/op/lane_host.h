@@ -16,8 +16,8 @@
  *	twi_op_match_ns, twi_latency_kind_of
  *	                      the parts of its time
  *	twi_peer_timed        a message has ended: its latency is counted, and its span written
- *	twi_peer_received, twi_peer_rpc_id
- *	                      a message has come; its number as both sides know it
+ *	twi_peer_rpc_id, twi_context_of
+ *	                      a message's number as both sides know it; whose its tag is
  *	twi_space_counts      whether messages of its space are counted
  *
  * Its memory (claim.h, message.h, reach.h, op_fault.h)

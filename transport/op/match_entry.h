@@ -29,15 +29,34 @@ static inline bool twi_space_counts(uint8_t space)
 }
 
 /*
+ * A *context* is whose tags they are, and of which channel of the peer (channel.h; 0: the peer
+ * itself). A message goes to receives of its context alone. Channels are the user's.
+ */
+static inline uint32_t twi_context_of(uint8_t space, uint16_t channel)
+{
+	return space | (uint32_t)channel << 8;
+}
+
+static inline uint8_t twi_space_of(uint32_t context)
+{
+	return (uint8_t)context;
+}
+
+static inline uint16_t twi_channel_of(uint32_t context)
+{
+	return (uint16_t)(context >> 8);
+}
+
+/*
  * Part of a receive operation or of an unexpected message. On at most one table at a time. The
- * caller sets tag, space and order before it posts the receive or the message arrives.
+ * caller sets tag, context and order before it posts the receive or the message arrives.
  */
 struct twi_match_entry {
 	struct twi_list link;
 	uint64_t tag;      /* of a wild receive: the bits that count, the others are 0 */
 	uint64_t order;    /* a message: its number; a receive: likewise, in the whole runtime */
 	uint64_t tag_mask; /* of a wild receive: which bits count */
-	uint8_t space;     /* enum twi_space: tags of two spaces never meet */
+	uint32_t context;  /* tags of two contexts never meet */
 	bool held;         /* a queued receive that cannot take its message now (twi_match_hold) */
 	bool wild;         /* a receive that takes more than one tag, or any peer */
 	bool any;          /* a wild one of any peer */

@@ -8,6 +8,7 @@
 #include "diag/record/span.h"
 #include "transport/engine/engine.h"
 #include "transport/op/call.h"
+#include "transport/op/channel.h"
 #include "transport/op/claim.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/instant.h"
@@ -20,7 +21,7 @@ bool twi_message_abort(struct tow_op *op, int status, bool force)
 {
 	struct tow_peer *peer = op->peer;
 	bool roomless = op->roomless, ended;
-	uint8_t space = op->space;
+	uint32_t context = op->match.context;
 	uint64_t tag = op->tag;
 
 	twi_assert_held(op->engine);
@@ -31,7 +32,7 @@ bool twi_message_abort(struct tow_op *op, int status, bool force)
 	}
 	ended = peer->lane->ops->abort(peer, op, status, force);
 	if (twi_unlikely(roomless)) /* the next receive takes what this one could not */
-		peer->lane->ops->look_again(peer, tag, space);
+		peer->lane->ops->look_again(peer, tag, context);
 	return ended;
 }
 
@@ -97,8 +98,9 @@ static __attribute__((noinline, cold)) int refuse_message(const char *call, uint
 /* *options_io is brought to the library's size, in `known` where it is of another one. */
 ONE_CALL int check_arguments(struct twi_engine *engine, const struct twi_message *message,
 			     const uint64_t *mask, const struct tow_op_options **options_io,
-			     struct tow_op_options *known, bool forget)
+			     struct tow_op_options *known, bool forget, bool of_peer)
 {
+	const uint64_t allowed = of_peer ? TWI_OP_ALLOW_CHANNEL : 0;
 	const char *call = call_of(message, mask);
 	int status;
 
@@ -107,9 +109,9 @@ ONE_CALL int check_arguments(struct twi_engine *engine, const struct twi_message
 		return refuse_message(call, message->data == NULL ? 0 : message->bytes);
 	status = twi_call_check(engine, call);
 	if (status == TOW_OK)
-		status = twi_op_options_with(call,
-					     message->kind == TWI_OP_RECV ? TOW_OP_TRUNCATE : 0,
-					     options_io, known);
+		status = twi_op_options_with(
+			call, (message->kind == TWI_OP_RECV ? TOW_OP_TRUNCATE : 0) | allowed,
+			options_io, known);
 	if (status == TOW_OK && forget && message->kind == TWI_OP_RECV &&
 	    (*options_io == NULL || (*options_io)->done == NULL))
 		return twi_error(TOW_EINVAL,
@@ -130,12 +132,23 @@ ONE_CALL int check_message(const struct tow_peer *peer, const struct twi_message
 		status = twi_handle_check(peer, TWI_HANDLE_PEER, call_of(message, mask));
 	if (twi_unlikely(status < 0))
 		return status;
-	return check_arguments(peer->engine, message, mask, options_io, known, forget);
+	return check_arguments(peer->engine, message, mask, options_io, known, forget, true);
+}
+
+/* The options name a channel: it must be open, and this peer's. The engine is held. */
+static __attribute__((noinline)) int
+check_channel(const struct tow_peer *peer, const struct tow_channel *channel, const char *call)
+{
+	int status = twi_handle_check(channel, TWI_HANDLE_CHANNEL, call);
+
+	if (status == TOW_OK && channel->peer != peer)
+		return twi_error(TOW_EINVAL, "%s: options->channel is another peer's", call);
+	return status;
 }
 
 /* The operation says what its message is. */
 ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi_message *message,
-		      const uint64_t *mask)
+		      const uint64_t *mask, uint16_t channel)
 {
 	twi_op_to_peer(op, peer);
 	op->data = message->data;
@@ -147,6 +160,8 @@ ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi
 		op->tag &= *mask;
 	}
 	op->space = message->space;
+	op->channel = channel;
+	op->match.context = twi_context_of(message->space, channel);
 	op->view = message->view;
 	if (message->view) /* it takes any length */
 		op->truncate = TWI_TRUNCATE_NEVER;
@@ -239,7 +254,8 @@ static bool recv_at_once(struct tow_peer *peer, struct twi_instant *instant,
 }
 
 ONE_CALL bool is_done_at_once(struct tow_peer *peer, const struct twi_message *message,
-			      const uint64_t *mask, const struct tow_op_options *options)
+			      const uint64_t *mask, const struct tow_op_options *options,
+			      uint16_t channel)
 {
 	uint64_t bits = mask == NULL ? UINT64_MAX : *mask;
 
@@ -250,11 +266,12 @@ ONE_CALL bool is_done_at_once(struct tow_peer *peer, const struct twi_message *m
 		struct twi_outbound out = { .data = message->data,
 					    .bytes = message->bytes,
 					    .tag = message->tag,
-					    .space = message->space };
+					    .space = message->space,
+					    .channel = channel };
 
 		return peer->lane->ops->send_at_once != NULL && send_at_once(peer, &out, options);
 	}
-	if (options->result != NULL && message->space == TWI_SPACE_USER &&
+	if (options->result != NULL && message->space == TWI_SPACE_USER && channel == 0 &&
 	    peer->lane->ops->recv_at_once != NULL) {
 		struct twi_instant instant = { .data = message->data,
 					       .bytes = message->bytes,
@@ -274,6 +291,7 @@ ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *mess
 	struct twi_engine *engine;
 	struct tow_op_options known;
 	struct tow_op *op;
+	uint16_t channel = 0;
 	int status = check_message(peer, message, mask, &options, &known, op_out == NULL);
 
 	if (op_out != NULL)
@@ -287,7 +305,15 @@ ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *mess
 		twi_call_enter(engine);
 	if (twi_unlikely(status < 0))
 		return status;
-	if (is_done_at_once(peer, message, mask, options)) {
+	if (options != NULL && twi_unlikely(options->channel != NULL)) {
+		status = check_channel(peer, options->channel, call_of(message, mask));
+		if (status < 0) {
+			twi_engine_leave(engine);
+			return status;
+		}
+		channel = options->channel->number;
+	}
+	if (is_done_at_once(peer, message, mask, options, channel)) {
 		twi_engine_leave(engine);
 		return TOW_OK;
 	}
@@ -297,7 +323,7 @@ ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *mess
 	else
 		op = twi_op_acquire(engine, ops_of(message), options);
 	if (twi_likely(op != NULL)) {
-		fill_op(op, peer, message, mask);
+		fill_op(op, peer, message, mask, channel);
 		status = start_op(peer, message, op, op_out);
 	} else {
 		status = TOW_EBUSY;
@@ -325,7 +351,8 @@ int twi_message_start_any(struct tow_endpoint *endpoint, const struct twi_messag
 	struct twi_engine *engine = endpoint->engine;
 	struct tow_op_options known;
 	struct tow_op *op;
-	int status = check_arguments(engine, message, &mask, &options, &known, op_out == NULL);
+	int status =
+		check_arguments(engine, message, &mask, &options, &known, op_out == NULL, false);
 
 	twi_assert_held(engine);
 	if (status < 0)
@@ -333,10 +360,9 @@ int twi_message_start_any(struct tow_endpoint *endpoint, const struct twi_messag
 	op = twi_op_acquire(engine, ops_of(message), options);
 	if (op == NULL)
 		return TOW_EBUSY;
-	fill_op(op, NULL, message, &mask);
+	fill_op(op, NULL, message, &mask, 0);
 	op->match.any = true;
 	op->match.tag = op->tag;
-	op->match.space = op->space;
 	op->endpoint = endpoint;
 	op->wait.memory_polled = engine->memory_peers > 0;
 	if (!op->view && op->bytes > 0)

@@ -69,7 +69,7 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	twi_list_init(&op->match.link);
 	twi_list_init(&op->link);
 	twi_list_init(&op->seq_link);
-	op->match.space = TWI_SPACE_USER;
+	op->match.context = TWI_SPACE_USER;
 	op->match.held = op->match.wild = op->match.any = false;
 	op->wait.memory_polled = false;
 	op->wait.crowd = false;
@@ -80,6 +80,7 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	op->kind = (uint8_t)ops->kind;
 	op->space = TWI_SPACE_USER;
 	op->stage = TWI_STAGE_NEW;
+	op->channel = 0;
 	op->zerocopy = false;
 	op->forgotten = false;
 	op->view = false;

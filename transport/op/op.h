@@ -157,14 +157,16 @@ struct tow_op {
 			uint64_t bytes, tag;
 			uint64_t seq; /* of a message; 0: it has none yet */
 			uint64_t start_ns;
-			uint8_t space;  /* enum twi_space; of no message: USER, or LINK */
-			uint8_t stage;  /* from here on where `out` has nothing */
-			bool zerocopy;  /* part of the payload went by zero-copy send */
-			bool forgotten; /* nobody has its handle: a failure is logged */
-			bool view;      /* receive: the lane finds the memory (message.h) */
-			bool impatient; /* view: it ends where the pool has no room for it */
-			bool roomless;  /* view: held until then; result_bytes is of what length */
-			bool canceled;  /* receive: asked to end early while its message came */
+			uint8_t space;    /* enum twi_space; of no message: USER, or LINK */
+			uint8_t stage;    /* enum twi_op_stage */
+			uint16_t channel; /* of a message; 0: the peer itself (channel.h) */
+			/* from here on where `out` has nothing */
+			bool zerocopy;      /* part of the payload went by zero-copy send */
+			bool forgotten;     /* nobody has its handle: a failure is logged */
+			bool view;          /* receive: the lane finds the memory (message.h) */
+			bool impatient : 1; /* view: it ends where the pool has no room for it */
+			bool roomless : 1;  /* view: held until then; result_bytes is how long */
+			bool canceled : 1;  /* receive: asked to end early as its message came */
 		};
 	};
 	uint64_t deadline_ns; /* engine time; UINT64_MAX: none */
@@ -206,7 +208,8 @@ struct tow_op {
 	(offsetof(struct tow_op, member) - offsetof(struct tow_op, out) ==                         \
 	 offsetof(struct twi_outbound, member))
 _Static_assert(TWI_OP_OUT(data) && TWI_OP_OUT(bytes) && TWI_OP_OUT(tag) && TWI_OP_OUT(seq) &&
-		       TWI_OP_OUT(start_ns) && TWI_OP_OUT(space),
+		       TWI_OP_OUT(start_ns) && TWI_OP_OUT(space) && TWI_OP_OUT(stage) &&
+		       TWI_OP_OUT(channel),
 	       "what goes out has two names");
 
 _Static_assert(sizeof(struct tow_op) % 64 == 0, "each row of the table has its lines to itself");

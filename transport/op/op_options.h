@@ -9,9 +9,12 @@
 
 #include "diag/base/sized.h"
 
+/* In `allowed`, beside flags: the call is of messages, which may be a channel's. */
+#define TWI_OP_ALLOW_CHANNEL (1ull << 63)
+
 /*
  * Out of line: options of another size, and those that ask for what is not usual, of which
- * `allowed` has the flags that this call knows.
+ * `allowed` has the flags that this call knows, and TWI_OP_ALLOW_CHANNEL.
  */
 int twi_op_options_adapt(const char *call, uint64_t allowed,
 			 const struct tow_op_options **options_io, struct tow_op_options *known);

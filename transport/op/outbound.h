@@ -13,6 +13,8 @@ struct twi_outbound {
 	uint64_t seq; /* its number; set by the outbox */
 	uint64_t start_ns;
 	uint8_t space; /* enum twi_space */
+	uint8_t stage; /* of an operation alone (op.h) */
+	uint16_t channel;
 };
 
 #endif

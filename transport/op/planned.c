@@ -2,7 +2,6 @@
  * planned.c - public calls whose shape is decided and that are not built yet: each is refused by
  * name, so that nobody takes one for working (docs/abi.md has the list).
  */
-#include <towline/channel.h>
 #include <towline/match.h>
 #include <towline/queue.h>
 #include <towline/remote.h>
@@ -34,8 +33,9 @@ int twi_op_options_adapt(const char *call, uint64_t allowed,
 	if (options->result != NULL &&
 	    twi_sized_check_out(TWI_SIZED_tow_result, call, options->result) < 0)
 		return TOW_EINVAL;
-	if (options->channel != NULL)
-		return refuse_planned("options->channel");
+	if (options->channel != NULL && (allowed & TWI_OP_ALLOW_CHANNEL) == 0)
+		return twi_error(TOW_EINVAL,
+				 "%s: options->channel is for messages of one peer alone", call);
 	return options->queue != NULL ? refuse_planned("options->queue") : TOW_OK;
 }
 
@@ -77,21 +77,6 @@ TOW_PUBLIC int tow_queue_close(struct tow_queue *queue)
 {
 	(void)queue;
 	return refuse_planned("tow_queue_close");
-}
-
-TOW_PUBLIC int tow_channel_open(struct tow_peer *peer, uint32_t number,
-				struct tow_channel **channel_out)
-{
-	(void)peer, (void)number;
-	if (channel_out != NULL)
-		*channel_out = NULL;
-	return refuse_planned("tow_channel_open");
-}
-
-TOW_PUBLIC int tow_channel_close(struct tow_channel *channel)
-{
-	(void)channel;
-	return refuse_planned("tow_channel_close");
 }
 
 TOW_PUBLIC int tow_mem_export(struct tow_runtime *runtime, void *memory, uint64_t bytes,

@@ -85,7 +85,7 @@ static void look_for_room(struct tow_op *op)
 		return;
 	}
 	twi_view_settled(op); /* it is held again if there is none */
-	op->peer->lane->ops->look_again(op->peer, op->tag, op->space);
+	op->peer->lane->ops->look_again(op->peer, op->tag, op->match.context);
 }
 
 /* Looks for room when it is time to. */

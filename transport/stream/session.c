@@ -42,7 +42,7 @@ int twi_session_init(struct twi_session *session, struct twi_engine *engine, str
 	twi_outbox_init(&session->outbox, peer, &twi_session_outbox);
 	twi_outbox_configure(&session->outbox, &sending);
 	twi_inbox_init(&session->inbox, peer, &twi_session_inbox, config->local_credit_bytes,
-		       session->outbox.eager_bytes);
+		       session->outbox.eager_bytes, &session->rule);
 	if (twi_session_retain_init(session) < 0) {
 		twi_session_fini(session);
 		return twi_error(TOW_ENOMEM, "no memory for a connection's buffers (%u bytes)",
@@ -114,7 +114,7 @@ bool twi_session_quiet(const struct twi_session *session)
 	return session->tx_head == session->tx_tail && session->owed_count == 0 &&
 	       session->outbox.seq_sent == session->outbox.seq_acked && session->send_count == 0 &&
 	       session->ready_sends == 0 && session->grant_count == 0 &&
-	       session->ready_grants == 0 && twi_list_empty(&session->outbox.queued) &&
+	       session->ready_grants == 0 && !twi_outbox_waits(&session->outbox) &&
 	       twi_list_empty(&session->matched);
 }
 
@@ -128,7 +128,7 @@ void twi_session_measure(const struct twi_session *session, uint64_t now_ns,
 	out->waiting_sends = twi_outbox_waiting(&session->outbox);
 	if (twi_outbox_no_credit(&session->outbox))
 		out->flags |= TWI_LINK_NO_CREDIT;
-	if ((session->inbox.credit_charged - session->inbox.credit_given) * 2 >=
+	if ((session->inbox.credit.charged - session->inbox.credit.given) * 2 >=
 	    session->config.local_credit_bytes)
 		out->flags |= TWI_LINK_HOLDS;
 }

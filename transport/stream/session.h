@@ -76,7 +76,7 @@ struct twi_tx_chunk;
 
 struct twi_announced {
 	uint64_t tag, room;
-	uint8_t space;
+	uint32_t context;
 };
 
 struct twi_session_config {
@@ -176,7 +176,8 @@ void twi_session_fini(struct twi_session *session);
 
 bool twi_session_has_words(const struct twi_session *session); /* unsent, on control */
 void twi_session_recv(struct twi_session *session, struct tow_op *op);
-void twi_session_look_again(struct twi_session *session, uint64_t tag, uint8_t space); /* lane.h */
+void twi_session_look_again(struct twi_session *session, uint64_t tag,
+			    uint32_t context); /* lane.h */
 
 /* lane.h says what abort means. */
 bool twi_session_abort(struct twi_session *session, struct tow_op *op, int status, bool force);

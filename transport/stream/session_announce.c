@@ -36,6 +36,7 @@ void twi_session_announce(struct twi_session *session, const struct tow_op *op)
 {
 	const struct twi_frame frame = { .type = TWI_FRAME_ANNOUNCE,
 					 .flags = op->space,
+					 .channel = op->channel,
 					 .seq = session->inbox.seq_received,
 					 .tag = op->tag,
 					 .value = op->bytes };
@@ -58,10 +59,10 @@ static void use_up(struct twi_session *session, unsigned i)
 }
 
 /* The oldest announcement for such a tag; TWI_ANNOUNCED_MAX: none. */
-static unsigned find_announced(const struct twi_session *session, uint64_t tag, uint8_t space)
+static unsigned find_announced(const struct twi_session *session, uint64_t tag, uint32_t context)
 {
 	for (unsigned i = 0; i < session->announced_count; i++) {
-		if (session->announced[i].tag == tag && session->announced[i].space == space)
+		if (session->announced[i].tag == tag && session->announced[i].context == context)
 			return i;
 	}
 	return TWI_ANNOUNCED_MAX;
@@ -80,7 +81,7 @@ int twi_session_announced(struct twi_session *session, const struct twi_frame *f
 	session->announced[session->announced_count++] = (struct twi_announced){
 		.tag = frame->tag,
 		.room = frame->value,
-		.space = frame->flags & TWI_FRAME_SPACE,
+		.context = twi_frame_context(frame),
 	};
 	return TOW_OK;
 }
@@ -92,18 +93,18 @@ bool twi_session_may_go(struct twi_session *session, const struct tow_op *op)
 
 	if (session->announced_count == 0 || session->ready_sends == TWI_READY_MAX)
 		return false;
-	i = find_announced(session, op->tag, op->space);
+	i = find_announced(session, op->tag, twi_context_of(op->space, op->channel));
 	if (i == TWI_ANNOUNCED_MAX || session->announced[i].room < op->bytes)
 		return false;
 	twi_count(session->engine->diag, TWI_C_announced_sends, 1);
 	return true;
 }
 
-void twi_session_mention(struct twi_session *session, uint64_t tag, uint8_t space, uint64_t seq)
+void twi_session_mention(struct twi_session *session, uint64_t tag, uint32_t context, uint64_t seq)
 {
 	session->last_seq[hash_tag(tag)] = seq;
 	if (twi_unlikely(session->announced_count > 0)) {
-		unsigned i = find_announced(session, tag, space);
+		unsigned i = find_announced(session, tag, context);
 
 		if (i < TWI_ANNOUNCED_MAX)
 			use_up(session, i);

@@ -129,8 +129,6 @@ static int on_head(struct twi_session *session, unsigned c)
 
 	if (twi_frame_get(channel->in_head, &limits, &frame, &fault) < 0)
 		return twi_session_fault(session, (unsigned)fault, "sent a bad bulk frame");
-	if (twi_unlikely(frame.channel != 0))
-		return twi_session_no_channel(session, &frame);
 	channel->in_waits = session->config.announce && frame.seq > session->inbox.seq_received;
 	if (channel->in_waits)
 		return TOW_OK;

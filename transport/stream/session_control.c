@@ -31,6 +31,7 @@ static int on_eager(struct twi_session *session, const struct twi_frame *frame,
 		.tag = frame->tag,
 		.bytes = frame->payload_bytes,
 		.sum = (uint32_t)frame->value,
+		.channel = frame->channel,
 		.space = frame->flags & TWI_FRAME_SPACE,
 		.summed = (frame->flags & TWI_FRAME_SUM) != 0,
 	};
@@ -41,11 +42,9 @@ static int on_eager(struct twi_session *session, const struct twi_frame *frame,
 	if (twi_unlikely(session->large_tags != 0))
 		twi_session_note(session, frame->tag, false);
 	if ((size_t)(end - *data) < in.bytes)
-		return twi_inbox_begin(&session->inbox, &in) ? TOW_OK : TOW_ENOMEM;
-	if (!twi_inbox_small(&session->inbox, &in))
-		return TOW_ENOMEM;
+		return twi_inbox_begin(&session->inbox, &in);
 	*data += in.bytes;
-	return TOW_OK;
+	return twi_inbox_small(&session->inbox, &in);
 }
 
 static int on_frame(struct twi_session *session, const struct twi_frame *frame,
@@ -89,13 +88,6 @@ static int on_frame(struct twi_session *session, const struct twi_frame *frame,
 	}
 }
 
-int twi_session_no_channel(struct twi_session *session, const struct twi_frame *frame)
-{
-	return twi_session_fault(session, TWI_RULE_CHANNEL,
-				 "sent a frame (%s) of channel %u, which is not open",
-				 twi_frame_type_name(frame->type), frame->channel);
-}
-
 static int get_frame(const struct twi_session *session, const uint8_t *head,
 		     struct twi_frame *frame_out, enum twi_frame_fault *fault_out)
 {
@@ -117,8 +109,6 @@ static int parse_frame(struct twi_session *session, const uint8_t *head, const u
 
 	if (get_frame(session, head, &frame, &fault) < 0)
 		return twi_session_fault(session, (unsigned)fault, "sent a bad control frame");
-	if (twi_unlikely(frame.channel != 0))
-		return twi_session_no_channel(session, &frame);
 	return on_frame(session, &frame, data, end);
 }
 

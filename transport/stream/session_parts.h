@@ -91,8 +91,11 @@ void twi_session_owe(struct twi_session *session, uint8_t type, uint64_t seq, ui
 void twi_session_say_pong(struct twi_session *session);
 int twi_session_heard(struct twi_session *session, uint64_t received);
 
-/* session_control.c: a frame was of a channel, and none is open but the peer itself. */
-int twi_session_no_channel(struct twi_session *session, const struct twi_frame *frame);
+/* Whose tag it is, of a frame that has one. */
+static inline uint32_t twi_frame_context(const struct twi_frame *frame)
+{
+	return twi_context_of(frame->flags & TWI_FRAME_SPACE, frame->channel);
+}
 
 /* session_send.c */
 extern const struct twi_outbox_ops twi_session_outbox;
@@ -151,7 +154,7 @@ void twi_session_unreadable(struct twi_session *session, struct tow_op *op, uint
 void twi_session_announce(struct twi_session *session, const struct tow_op *op);
 int twi_session_announced(struct twi_session *session, const struct twi_frame *frame);
 bool twi_session_may_go(struct twi_session *session, const struct tow_op *op);
-void twi_session_mention(struct twi_session *session, uint64_t tag, uint8_t space, uint64_t seq);
+void twi_session_mention(struct twi_session *session, uint64_t tag, uint32_t context, uint64_t seq);
 void twi_session_note(struct twi_session *session, uint64_t tag, bool large);
 
 #endif

@@ -30,11 +30,11 @@ static void offer_free(struct twi_session_offer *offer)
 		free(offer);
 }
 
-static struct twi_session_offer offer_made(uint64_t seq, uint64_t tag, uint8_t space,
+static struct twi_session_offer offer_made(uint64_t seq, uint64_t tag, uint32_t context,
 					   uint64_t bytes, bool sum)
 {
 	return (struct twi_session_offer){
-		.arrival = { .match = { .tag = tag, .space = space },
+		.arrival = { .match = { .tag = tag, .context = context },
 			     .seq = seq,
 			     .bytes = bytes,
 			     .offered = true },
@@ -114,9 +114,9 @@ void twi_session_recv(struct twi_session *session, struct tow_op *op)
 	twi_inbox_recv(&session->inbox, op);
 }
 
-void twi_session_look_again(struct twi_session *session, uint64_t tag, uint8_t space)
+void twi_session_look_again(struct twi_session *session, uint64_t tag, uint32_t context)
 {
-	twi_inbox_look_again(&session->inbox, tag, space);
+	twi_inbox_look_again(&session->inbox, tag, context);
 }
 
 /* The message that `op` was to get was taken back by its sender: it waits for the next one. */
@@ -263,7 +263,7 @@ int twi_session_canceled(struct twi_session *session, const struct twi_frame *fr
 int twi_session_admit(struct twi_session *session, const struct twi_frame *frame)
 {
 	int status = twi_inbox_admit(&session->inbox, frame->seq, frame->payload_bytes,
-				     frame->flags & TWI_FRAME_SPACE, &session->rule);
+				     frame->flags & TWI_FRAME_SPACE, frame->channel);
 
 	if (status < 0)
 		return status;
@@ -295,8 +295,8 @@ static bool take_ready(struct twi_session *session, const struct twi_frame *fram
 int twi_session_offered(struct twi_session *session, const struct twi_frame *frame)
 {
 	bool ready = (frame->flags & TWI_FRAME_READY) != 0;
-	uint8_t space = frame->flags & TWI_FRAME_SPACE;
-	struct twi_session_offer made = offer_made(frame->seq, frame->tag, space, frame->value,
+	const uint32_t context = twi_frame_context(frame);
+	struct twi_session_offer made = offer_made(frame->seq, frame->tag, context, frame->value,
 						   (frame->flags & TWI_FRAME_SUM) != 0);
 	struct twi_session_offer *offer;
 	struct tow_op *op;
@@ -307,11 +307,11 @@ int twi_session_offered(struct twi_session *session, const struct twi_frame *fra
 	if (ready && (session->ready_grants == TWI_READY_MAX || !session->config.announce))
 		return twi_session_fault(session, TWI_RULE_UNASKED,
 					 "sends more than it may unasked");
-	op = twi_inbox_take_posted(&session->inbox, frame->tag, space, frame->value);
+	op = twi_inbox_take_posted(&session->inbox, frame->tag, context, frame->value);
 	twi_session_note(session, frame->tag, true);
 	if (op != NULL) {
 		made.arrival.credited = true;
-		twi_inbox_give(&session->inbox, 0);
+		twi_inbox_give(&session->inbox, frame->channel, 0);
 	}
 	if (ready && take_ready(session, frame, op))
 		return TOW_OK;
@@ -331,8 +331,9 @@ int twi_session_offered(struct twi_session *session, const struct twi_frame *fra
 /* Puts a matched offer back among the messages that wait, in front: nothing is lost. */
 static void put_back(struct twi_session *session, struct tow_op *op)
 {
-	const struct twi_session_offer made = offer_made(
-		op->seq, op->tag, op->space, op->result_bytes, (op->moved & TWI_RECV_SUM) != 0);
+	const struct twi_session_offer made =
+		offer_made(op->seq, op->tag, twi_context_of(op->space, op->channel),
+			   op->result_bytes, (op->moved & TWI_RECV_SUM) != 0);
 	struct twi_session_offer *offer = twi_session_offer_keep(&made);
 
 	twi_list_remove(&op->link);

@@ -250,15 +250,15 @@ bool twi_session_ack(struct twi_session *session)
 
 	if (session->failed != 0)
 		return false; /* after a failure BYE is the last frame */
-	if (session->acks_owed > 0 || session->inbox.credit_told != session->inbox.credit_given) {
+	if (session->acks_owed > 0 || session->inbox.credit.told != session->inbox.credit.given) {
 		hold_ns = twi_engine_now(session->engine) - session->received_ns;
 		frame.seq = session->inbox.seq_received;
-		frame.tag = session->inbox.credit_given;
+		frame.tag = session->inbox.credit.given;
 		frame.value = twi_min(hold_ns, (uint64_t)TWI_WIRE_HOLD_MAX_NS);
 		if (!twi_session_put(session, &frame))
 			return false;
 		session->acks_owed = 0;
-		session->inbox.credit_told = session->inbox.credit_given;
+		session->inbox.credit.told = session->inbox.credit.given;
 		any = true;
 	}
 	if (untold >= (any ? TWI_RECEIVED_EVERY : TWI_RECEIVED_URGENT))
@@ -335,8 +335,7 @@ int twi_session_heard(struct twi_session *session, uint64_t received)
 	session->tx_acked = received;
 	let_go(session);
 	if (twi_unlikely(session->owed_count > 0 || session->pong_owed || session->ping_owed ||
-			 !twi_list_empty(&session->outbox.queued) ||
-			 !twi_list_empty(&session->matched)))
+			 twi_outbox_waits(&session->outbox) || !twi_list_empty(&session->matched)))
 		refill_output(session);
 	return TOW_OK;
 }

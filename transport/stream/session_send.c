@@ -27,6 +27,7 @@ static bool frame_eager(struct twi_outbox *outbox, const struct twi_outbound *ou
 	uint8_t *at = twi_session_room(session, TWI_FRAME_BYTES + bytes, false);
 	struct twi_frame frame = { .type = TWI_FRAME_EAGER,
 				   .flags = out->space,
+				   .channel = out->channel,
 				   .payload_bytes = bytes,
 				   .seq = out->seq,
 				   .tag = out->tag };
@@ -34,7 +35,8 @@ static bool frame_eager(struct twi_outbox *outbox, const struct twi_outbound *ou
 	if (at == NULL)
 		return false;
 	if (session->offers) /* else nothing will be announced */
-		twi_session_mention(session, out->tag, out->space, out->seq);
+		twi_session_mention(session, out->tag, twi_context_of(out->space, out->channel),
+				    out->seq);
 	if (twi_unlikely(twi_outbox_sum(outbox, out, &sum))) {
 		frame.flags |= TWI_FRAME_SUM;
 		frame.value = sum;
@@ -51,6 +53,7 @@ static bool frame_offer(struct twi_outbox *outbox, struct tow_op *op)
 	uint8_t *at = twi_session_room(session, TWI_FRAME_BYTES, false);
 	struct twi_frame frame = { .type = TWI_FRAME_RTS,
 				   .flags = op->space,
+				   .channel = op->channel,
 				   .seq = op->seq,
 				   .tag = op->tag,
 				   .value = op->bytes };
@@ -60,7 +63,7 @@ static bool frame_offer(struct twi_outbox *outbox, struct tow_op *op)
 		return false;
 	ready = twi_session_may_go(session, op);
 	session->offers = true;
-	twi_session_mention(session, op->tag, op->space, op->seq);
+	twi_session_mention(session, op->tag, twi_context_of(op->space, op->channel), op->seq);
 	frame.flags |= twi_outbox_sums(outbox, op->seq) ? TWI_FRAME_SUM : 0;
 	frame.flags |= ready ? TWI_FRAME_READY : 0;
 	twi_frame_put(at, &frame);

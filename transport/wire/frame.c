@@ -17,7 +17,7 @@ struct frame_rule {
 	const char *name;
 	uint8_t streams; /* 0: there is no such type */
 	uint8_t flags;   /* that it may have; DATA: see data_rules */
-	bool whole;      /* it is about the connection as a whole: of no channel */
+	bool channel;    /* it may be of a channel; the others are of a message, or of none */
 	uint32_t payload_min, payload_max;
 	uint64_t seq_min, seq_max;
 	uint64_t tag_max;
@@ -29,17 +29,18 @@ struct frame_rule {
 
 static const struct frame_rule frame_rules[TWI_FRAME_TYPE_END] = {
 	[TWI_FRAME_HELLO] = { .name = "HELLO",
-			      .whole = true,
 			      .streams = ON_CONTROL | ON_BULK,
 			      .payload_min = TWI_HELLO_BYTES,
 			      .payload_max = TWI_HELLO_BYTES },
 	[TWI_FRAME_EAGER] = { .name = "EAGER",
+			      .channel = true,
 			      .streams = ON_CONTROL,
 			      .payload_max = TWI_WIRE_EAGER_MAX,
 			      .flags = TWI_FRAME_SPACE | TWI_FRAME_SUM,
 			      SEQ,
 			      .tag_max = UINT64_MAX }, /* with SUM: value_max is a crc32c's */
 	[TWI_FRAME_RTS] = { .name = "RTS",
+			    .channel = true,
 			    .streams = ON_CONTROL,
 			    .flags = TWI_FRAME_SPACE | TWI_FRAME_SUM | TWI_FRAME_READY,
 			    SEQ,
@@ -74,18 +75,12 @@ static const struct frame_rule frame_rules[TWI_FRAME_TYPE_END] = {
 			    .value_max = TWI_WIRE_STATUS_MAX },
 	[TWI_FRAME_DATA] = { .name = "DATA", .streams = ON_BULK }, /* the rest: data_rules */
 	[TWI_FRAME_RECEIVED] = { .name = "RECEIVED",
-				 .whole = true,
 				 .streams = ON_CONTROL,
 				 .value_max = TWI_WIRE_U63_MAX },
-	[TWI_FRAME_PING] = { .name = "PING",
-			     .whole = true,
-			     .streams = ON_CONTROL,
-			     .value_max = TWI_WIRE_U63_MAX },
-	[TWI_FRAME_PONG] = { .name = "PONG",
-			     .whole = true,
-			     .streams = ON_CONTROL,
-			     .value_max = TWI_WIRE_U63_MAX },
+	[TWI_FRAME_PING] = { .name = "PING", .streams = ON_CONTROL, .value_max = TWI_WIRE_U63_MAX },
+	[TWI_FRAME_PONG] = { .name = "PONG", .streams = ON_CONTROL, .value_max = TWI_WIRE_U63_MAX },
 	[TWI_FRAME_ANNOUNCE] = { .name = "ANNOUNCE",
+				 .channel = true,
 				 .streams = ON_CONTROL,
 				 .flags = TWI_FRAME_SPACE,
 				 .seq_max = TWI_WIRE_U63_MAX,
@@ -93,6 +88,7 @@ static const struct frame_rule frame_rules[TWI_FRAME_TYPE_END] = {
 				 .value_min = 1,
 				 .value_max = TWI_WIRE_U63_MAX },
 	[TWI_FRAME_READ] = { .name = "READ",
+			     .channel = true,
 			     .streams = ON_CONTROL,
 			     .payload_min = TWI_REMOTE_BYTES,
 			     .payload_max = TWI_REMOTE_BYTES,
@@ -101,6 +97,7 @@ static const struct frame_rule frame_rules[TWI_FRAME_TYPE_END] = {
 			     .value_min = 1,
 			     .value_max = TWI_WIRE_U63_MAX },
 	[TWI_FRAME_WRITE] = { .name = "WRITE",
+			      .channel = true,
 			      .streams = ON_CONTROL,
 			      .payload_min = TWI_REMOTE_BYTES,
 			      .payload_max = TWI_REMOTE_BYTES,
@@ -189,7 +186,7 @@ int twi_frame_get(const uint8_t in[TWI_FRAME_BYTES], const struct twi_frame_limi
 
 	if (f.type >= TWI_FRAME_TYPE_END || !frame_rules[f.type].streams)
 		return frame_refuse(TWI_FAULT_TYPE, fault_out);
-	if (f.channel && frame_rules[f.type].whole)
+	if (f.channel && !frame_rules[f.type].channel)
 		return frame_refuse(TWI_FAULT_RESERVED, fault_out);
 	ranges = ranges_of(&f);
 	if (ranges == NULL)

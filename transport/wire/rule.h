@@ -43,7 +43,8 @@
 	X(52, NOTES_UNREAD, "notes were not read, or read before they were written")               \
 	X(53, SOCKET, "the socket brought what may not come there")                                \
 	X(54, CHANNEL, "a frame was of a channel that is not open")                                \
-	X(55, FEATURE, "a frame needs a feature that was not agreed on")
+	X(55, FEATURE, "a frame needs a feature that was not agreed on")                           \
+	X(56, CHANNEL_CONTROL, "what was said of a channel cannot be")
 
 enum twi_rule {
 #define TWI_RULE_ENUM(number, name, text) TWI_RULE_##name = (number),

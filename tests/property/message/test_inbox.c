@@ -34,14 +34,15 @@ static struct tow_runtime *runtime;
 static struct twi_engine *engine;
 static struct tow_peer *peer;
 static struct twi_inbox inbox;
-static bool told, masks;
+static bool masks;
+static uint8_t rule;
 static uint64_t seed, rng;
 
 static struct twt_sent messages[MESSAGES];
 static struct twt_asked receives[RECEIVES];
 static unsigned message_count, receive_count;
 static struct twt_sent *coming; /* the one that comes in parts */
-static uint64_t coming_left, credit;
+static uint64_t coming_left;
 
 static uint64_t rnd(uint64_t bound)
 {
@@ -95,16 +96,13 @@ static void lane_forget(struct twi_inbox *of, struct twi_unexpected *offer)
 
 static void lane_credit(struct twi_inbox *of)
 {
-	of->credit_told = of->credit_given;
+	of->credit.told = of->credit.given;
 }
 
-static const struct twi_inbox_ops told_ops = { .matched = lane_matched,
-					       .refuse = lane_refuse,
-					       .forget = lane_forget,
-					       .credit_due = lane_credit };
-static const struct twi_inbox_ops untold_ops = { .matched = lane_matched,
-						 .refuse = lane_refuse,
-						 .forget = lane_forget };
+static const struct twi_inbox_ops ops = { .matched = lane_matched,
+					  .refuse = lane_refuse,
+					  .forget = lane_forget,
+					  .credit_due = lane_credit };
 
 /* --- steps --- */
 
@@ -144,8 +142,7 @@ static struct twt_sent *next_message(bool offered)
 				      .whole = true };
 	if (offered)
 		message->bytes++;
-	if (told &&
-	    twt_inbox.credit_out + twi_frame_cost(offered ? 0 : (uint32_t)message->bytes) > credit)
+	if (twt_inbox.credit_out + twi_frame_cost(offered ? 0 : (uint32_t)message->bytes) > CREDIT)
 		return NULL;
 	return message;
 }
@@ -154,14 +151,9 @@ static struct twt_sent *next_message(bool offered)
 static void admit(struct twt_sent *message)
 {
 	uint32_t cost = message->offered ? 0 : (uint32_t)message->bytes;
-	uint8_t rule = 0;
 
 	message_count++;
-	if (!told) {
-		inbox.seq_received++;
-		return;
-	}
-	assert_int_equal(twi_inbox_admit(&inbox, message->seq, cost, 0, &rule), TOW_OK);
+	assert_int_equal(twi_inbox_admit(&inbox, message->seq, cost, 0, 0), TOW_OK);
 	message->charged = true;
 	twt_inbox.credit_out += twi_frame_cost(cost);
 }
@@ -188,40 +180,18 @@ static void fill_payload(const struct twt_sent *message)
 		payload[i] = byte_of(message->seq, i);
 }
 
-static bool has_posted(uint64_t tag)
-{
-	for (unsigned i = 0; i < twt_inbox.posted_count; i++) {
-		if (twt_inbox_takes(twt_inbox.posted[i], tag))
-			return true;
-	}
-	return false;
-}
-
 static void step_small(void)
 {
 	struct twt_sent *message = next_message(false);
 	struct twi_inbound in;
-	uint64_t cost;
-	bool fits;
 
 	if (message == NULL || coming != NULL)
 		return;
 	fill_payload(message);
 	in = inbound_of(message, payload);
-	cost = twi_frame_cost((uint32_t)message->bytes);
-	fits = told || has_posted(message->tag) || twt_inbox.credit_out == 0 ||
-	       twt_inbox.credit_out + cost <= credit;
-	if (!fits) {
-		assert_false(twi_inbox_small(&inbox, &in));
-		return;
-	}
 	admit(message);
-	if (!told && !has_posted(message->tag)) {
-		message->charged = true;
-		twt_inbox.credit_out += cost;
-	}
 	twt_inbox_arrive(message);
-	assert_true(twi_inbox_small(&inbox, &in));
+	assert_int_equal(twi_inbox_small(&inbox, &in), TOW_OK);
 }
 
 static void step_begin(void)
@@ -229,14 +199,14 @@ static void step_begin(void)
 	struct twt_sent *message;
 	struct twi_inbound in;
 
-	if (!told || coming != NULL || (message = next_message(false)) == NULL)
+	if (coming != NULL || (message = next_message(false)) == NULL)
 		return;
 	fill_payload(message);
 	in = inbound_of(message, payload);
 	admit(message);
 	message->whole = message->bytes == 0;
 	twt_inbox_arrive(message);
-	assert_true(twi_inbox_begin(&inbox, &in));
+	assert_int_equal(twi_inbox_begin(&inbox, &in), TOW_OK);
 	if (message->bytes == 0)
 		return;
 	coming = message;
@@ -439,7 +409,7 @@ static void check_all(void)
 	}
 	assert_int_equal(inbox.match.posted_count, twt_inbox.posted_count);
 	assert_int_equal(inbox.match.unexpected_count, twt_inbox.waiting_count);
-	assert_int_equal(inbox.credit_charged - inbox.credit_given, twt_inbox.credit_out);
+	assert_int_equal(inbox.credit.charged - inbox.credit.given, twt_inbox.credit_out);
 	for (unsigned i = 0; i < OFFERS_MAX; i++)
 		used += row_used[i];
 	for (unsigned i = 0; i < message_count; i++)
@@ -511,9 +481,7 @@ static void play_round(void)
 	coming = NULL;
 	masks = rnd(2) == 0;
 	twt_inbox.credit_out = 0;
-	/* One that is less than a message may cost keeps one all the same. */
-	credit = rnd(4) == 0 ? TWT_INBOX_BYTES / 2 : CREDIT;
-	twi_inbox_init(&inbox, peer, told ? &told_ops : &untold_ops, credit, UINT64_MAX);
+	twi_inbox_init(&inbox, peer, &ops, CREDIT, UINT64_MAX, &rule);
 	for (unsigned i = 0; i < TWT_INBOX_STEPS - TAGS; i++) {
 		steps[rnd(twi_array_count(steps))]();
 		check_all();
@@ -521,38 +489,32 @@ static void play_round(void)
 	end_round();
 }
 
-static void test_told(void **state)
+static void test_rounds(void **state)
 {
 	(void)state;
-	told = true;
 	for (int i = 0; i < ROUNDS; i++)
 		play_round();
 }
 
-static void test_untold(void **state)
-{
-	(void)state;
-	told = false;
-	for (int i = 0; i < ROUNDS; i++)
-		play_round();
-}
-
-/* Who keeps account must not send out of order, nor more than its credit. */
+/* A sender must not send out of order, more than its credit, or on a channel nobody has opened. */
 static void test_rules(void **state)
 {
-	uint8_t rule = 0;
 	uint64_t seq = 0;
 
 	(void)state;
 	memset(&inbox, 0, sizeof(inbox));
-	twi_inbox_init(&inbox, peer, &told_ops, CREDIT, UINT64_MAX);
-	assert_int_equal(twi_inbox_admit(&inbox, 2, 0, 0, &rule), TOW_EPROTOCOL);
+	rule = 0;
+	twi_inbox_init(&inbox, peer, &ops, CREDIT, UINT64_MAX, &rule);
+	assert_int_equal(twi_inbox_admit(&inbox, 2, 0, 0, 0), TOW_EPROTOCOL);
 	assert_int_equal(rule, TWI_RULE_MESSAGE_ORDER);
 	rule = 0;
-	while (inbox.credit_charged + twi_frame_cost(0) <= CREDIT)
-		assert_int_equal(twi_inbox_admit(&inbox, ++seq, 0, 0, &rule), TOW_OK);
+	assert_int_equal(twi_inbox_admit(&inbox, 1, 0, 0, 7), TOW_EPROTOCOL);
+	assert_int_equal(rule, TWI_RULE_CHANNEL);
+	rule = 0;
+	while (inbox.credit.charged + twi_frame_cost(0) <= CREDIT)
+		assert_int_equal(twi_inbox_admit(&inbox, ++seq, 0, 0, 0), TOW_OK);
 	assert_int_equal(rule, 0);
-	assert_int_equal(twi_inbox_admit(&inbox, ++seq, 0, 0, &rule), TOW_EPROTOCOL);
+	assert_int_equal(twi_inbox_admit(&inbox, ++seq, 0, 0, 0), TOW_EPROTOCOL);
 	assert_int_equal(rule, TWI_RULE_CREDIT);
 	twi_inbox_fini(&inbox);
 }
@@ -589,8 +551,7 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_told, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_untold, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_rounds, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_rules, set_up, tear_down),
 	};
 

@@ -64,11 +64,11 @@ static void rnd_data(struct twi_frame *f)
 	f->value = rnd_in(0, (uint64_t)INT64_MAX - f->payload_bytes);
 }
 
-/* Whether it is of messages, and so may be of a channel of them. */
+/* Whether it can be of a channel. */
 static bool of_messages(uint8_t type)
 {
-	return type != TWI_FRAME_HELLO && type != TWI_FRAME_RECEIVED && type != TWI_FRAME_PING &&
-	       type != TWI_FRAME_PONG;
+	return type == TWI_FRAME_EAGER || type == TWI_FRAME_RTS || type == TWI_FRAME_ANNOUNCE ||
+	       type == TWI_FRAME_READ || type == TWI_FRAME_WRITE;
 }
 
 static struct twi_frame rnd_frame(const struct twi_frame_limits *limits)

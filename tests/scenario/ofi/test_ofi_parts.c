@@ -56,7 +56,7 @@ static void say_part(struct twt_side *side, uint64_t from, uint64_t bytes)
 	assert_true(twi_ofi_send_packet(peer, &packet, &load, true));
 	if (from > 0) {
 		peer->outbox.seq_sent++;
-		peer->outbox.credit_used += twi_frame_cost(TOTAL);
+		peer->outbox.credit.used += twi_frame_cost(TOTAL);
 	}
 	twi_engine_leave(engine);
 	drive_ms(side, 20);

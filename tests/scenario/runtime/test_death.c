@@ -201,7 +201,10 @@ static int say_hello(struct twt_side *side, void *arg)
 	TWT_OK(tow_send_start(side->peer, &word, 8, 1, NULL, &op));
 	TWT_OK(twt_finish(op, NULL));
 	TWT_OK(tow_recv_start(side->peer, &word, 8, 1, NULL, &op));
-	return twt_finish(op, NULL) == TOW_OK ? 0 : 1;
+	if (twt_finish(op, NULL) == TOW_OK)
+		return 0;
+	fprintf(stderr, "no answer: %s\n", tow_error_message());
+	return 1;
 }
 
 #define STRANGERS 300

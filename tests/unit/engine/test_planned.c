@@ -21,7 +21,6 @@ static void test_calls(void **state)
 	struct tow_part part = { room, sizeof(room) };
 	struct tow_remote_memory remote = { 0, 0, 0, 0 };
 	struct tow_result result = TOW_RESULT_INIT;
-	struct tow_channel *channel;
 	struct tow_queue *queue;
 	struct tow_op *op;
 	size_t count = 7;
@@ -36,9 +35,6 @@ static void test_calls(void **state)
 	refused(tow_queue_take(NULL, &result, 1, &count), "tow_queue_take");
 	assert_int_equal(count, 0);
 	refused(tow_queue_close(NULL), "tow_queue_close");
-	refused(tow_channel_open(NULL, 1, &channel), "tow_channel_open");
-	assert_null(channel);
-	refused(tow_channel_close(NULL), "tow_channel_close");
 	refused(tow_mem_export(NULL, room, 8, TOW_REMOTE_READ, &remote), "tow_mem_export");
 	refused(tow_mem_unexport(NULL, &remote), "tow_mem_unexport");
 	refused(tow_read_start(NULL, room, 8, &remote, 0, NULL, &op), "tow_read_start");
@@ -52,11 +48,10 @@ static void test_options(void **state)
 {
 	static const struct {
 		uint64_t flags;
-		bool channel, queue;
+		bool queue;
 		const char *name;
 	} asked[] = {
-		{ 0, true, false, "options->channel" },
-		{ 0, false, true, "options->queue" },
+		{ 0, true, "options->queue" },
 	};
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_runtime *runtime;
@@ -71,7 +66,6 @@ static void test_options(void **state)
 	for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
 		options = (struct tow_op_options)TOW_OP_OPTIONS_INIT;
 		options.flags = asked[i].flags;
-		options.channel = asked[i].channel ? (struct tow_channel *)room : NULL;
 		options.queue = asked[i].queue ? (struct tow_queue *)room : NULL;
 		refused(tow_accept_start(here, &options, &op), asked[i].name);
 		assert_null(op);

@@ -9,6 +9,7 @@
 #include <towline/status.h>
 
 #include "transport/lanes/shm/shm_ring.h"
+#include "transport/op/match_entry.h"
 
 static const struct twi_shm_shape shape = { .slots = 16, .area_bytes = TWI_SHM_AREA_MIN };
 static const uint64_t extents[] = { 4096, 1 << 20 };
@@ -250,8 +251,13 @@ static void test_channel(void **state)
 	struct twi_shm_message message = { 0 };
 
 	(void)state;
-	twi_shm_slot_put(&out, slot, TWI_SHM_INLINED, 0, 0);
-	slot->word |= 0x8001ull << 16;
+	twi_shm_slot_put(&out, slot, TWI_SHM_INLINED, twi_context_of(TWI_SPACE_USER, 0x8001), 0);
+	assert_true(get(&message));
+	assert_int_equal(message.channel, 0x8001);
+	assert_int_equal(message.space, TWI_SPACE_USER);
+	/* What takes an offer back is of none. */
+	slot = twi_shm_slot_room(&out);
+	twi_shm_slot_put(&out, slot, TWI_SHM_WITHDRAWN, twi_context_of(TWI_SPACE_USER, 1), 0);
 	assert_int_equal(twi_shm_slot_get(&in, twi_shm_slot_peek(&in), &limits, &message),
 			 TWI_SHM_FAULT_CHANNEL);
 }

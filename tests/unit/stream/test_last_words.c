@@ -104,7 +104,7 @@ static const struct {
 	{ { .type = TWI_FRAME_PING, .flags = 8 }, TWI_FAULT_FLAGS },
 	{ { .type = TWI_FRAME_DONE, .seq = 1, .tag = 5 }, TWI_FAULT_TAG },
 	{ { .type = TWI_FRAME_EAGER, .channel = 7, .seq = 1 }, TWI_RULE_CHANNEL },
-	{ { .type = TWI_FRAME_BYE, .channel = UINT16_MAX }, TWI_RULE_CHANNEL },
+	{ { .type = TWI_FRAME_BYE, .channel = 7 }, TWI_FAULT_RESERVED },
 	{ { .type = TWI_FRAME_PING, .channel = 1 }, TWI_FAULT_RESERVED },
 	{ { .type = TWI_FRAME_READ, .payload_bytes = TWI_REMOTE_BYTES, .seq = 1, .value = 8 },
 	  TWI_RULE_FEATURE },

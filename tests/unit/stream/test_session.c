@@ -151,8 +151,8 @@ static void test_frames_cut_anywhere(void **state)
 		assert_memory_equal(twt_far.room, twt_far.bytes + 1, 50);
 		assert_int_equal(twt_far_status_of(twt_far_recv_op(50, 3)), TOW_OK);
 		assert_memory_equal(twt_far.room, twt_far.bytes + 2, 50);
-		assert_int_equal(twt_far.session->inbox.credit_charged,
-				 twt_far.session->inbox.credit_given);
+		assert_int_equal(twt_far.session->inbox.credit.charged,
+				 twt_far.session->inbox.credit.given);
 		twt_far_close_session();
 		twt_far_open_session(CREDIT, EAGER);
 	}

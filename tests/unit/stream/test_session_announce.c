@@ -236,8 +236,8 @@ static void test_comes_too_early(void **state)
 	assert_int_equal(twt_far_say_data(2, LARGE, 0, TWI_FRAME_LAST), TOW_OK);
 	twt_far_expect(TWI_FRAME_DONE, 2);
 	assert_int_equal(twt_far.session->ready_grants, 0);
-	assert_int_equal(twt_far.session->inbox.credit_charged,
-			 twt_far.session->inbox.credit_given);
+	assert_int_equal(twt_far.session->inbox.credit.charged,
+			 twt_far.session->inbox.credit.given);
 }
 
 static void test_unasked_and_too_large(void **state)

@@ -61,7 +61,7 @@ static uint64_t seq_at(enum twi_op_stage stage, uint64_t *bytes_out)
 
 static bool has_credit(void)
 {
-	return twt_far.session->inbox.credit_charged - twt_far.session->inbox.credit_given + 300 <
+	return twt_far.session->inbox.credit.charged - twt_far.session->inbox.credit.given + 300 <
 		       CREDIT ||
 	       lies();
 }
@@ -111,7 +111,7 @@ static int say_something(void)
 		if (twt_far.session->outbox.seq_sent == 0)
 			return TOW_OK;
 		return twt_far_say(TWI_FRAME_ACK, twt_far.session->outbox.seq_sent,
-				   twt_far.session->outbox.credit_used, 0);
+				   twt_far.session->outbox.credit.used, 0);
 	case 7:
 		return lies() ? twt_far_say(TWI_FRAME_CANCEL, some_seq(next_seq), 0, 0) : TOW_OK;
 	case 8:
@@ -217,7 +217,7 @@ static void check_bounds(void)
 	assert_true(twt_far.session->send_count <= TWI_GRANTS_MAX);
 	assert_true(twt_far.session->ready_grants <= TWI_READY_MAX);
 	assert_true(twt_far.session->ready_sends <= TWI_READY_MAX);
-	assert_true(twt_far.session->inbox.credit_charged - twt_far.session->inbox.credit_given <=
+	assert_true(twt_far.session->inbox.credit.charged - twt_far.session->inbox.credit.given <=
 		    CREDIT);
 	assert_true(twt_far.session->tx_acked <= twt_far.session->tx_handed);
 	assert_true(twt_far.session->tx_handed <= twt_far.session->tx_tail);

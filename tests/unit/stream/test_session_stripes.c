@@ -231,8 +231,8 @@ static void test_small_sums(void **state)
 				 TOW_OK);
 		assert_int_equal(twt_far_status_of(none), TOW_ETRUNCATED);
 	}
-	assert_int_equal(twt_far.session->inbox.credit_charged,
-			 twt_far.session->inbox.credit_given);
+	assert_int_equal(twt_far.session->inbox.credit.charged,
+			 twt_far.session->inbox.credit.given);
 	assert_int_equal(twi_counter_sum(twt_far.engine->diag, TWI_C_checksum_mismatches), 2 * 7);
 	assert_int_equal(twi_counter_sum(twt_far.engine->diag, TWI_C_checksums_checked), 4 * 7);
 }
@@ -357,6 +357,7 @@ static void test_spaces_do_not_meet(void **state)
 	rpc->bytes = 100;
 	rpc->tag = 1;
 	rpc->space = TWI_SPACE_RPC;
+	rpc->match.context = TWI_SPACE_RPC;
 	twi_session_recv(twt_far.session, rpc);
 	assert_int_equal(twt_far_say_summed(1, 1, 10, TWI_SPACE_RPC, 0, 1000), TOW_OK);
 	assert_int_equal(twt_far_status_of(rpc), TOW_OK);

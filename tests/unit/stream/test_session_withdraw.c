@@ -36,8 +36,8 @@ static void test_cancel_at_each_stage(void **state)
 	assert_int_equal(twt_far_say(TWI_FRAME_RTS, 1, 7, LARGE), TOW_OK); /* unexpected */
 	assert_int_equal(twt_far_say(TWI_FRAME_CANCEL, 1, 0, 0), TOW_OK);
 	assert_int_equal(twt_far.session->inbox.match.unexpected_count, 0);
-	assert_int_equal(twt_far.session->inbox.credit_charged,
-			 twt_far.session->inbox.credit_given);
+	assert_int_equal(twt_far.session->inbox.credit.charged,
+			 twt_far.session->inbox.credit.given);
 	assert_int_equal(twt_far_say(TWI_FRAME_RTS, 2, 1, LARGE), TOW_OK);
 	assert_int_equal(twt_far_say_data(2, 0, 10, 0), TOW_OK);
 	assert_int_equal(twt_far_say(TWI_FRAME_CANCEL, 2, 0, 0), TOW_EPROTOCOL); /* it has begun */
@@ -137,7 +137,7 @@ static void test_taken_back_after_any_byte(void **state)
 		assert_true(twi_session_abort(twt_far.session, next, TOW_EDEADLINE, true));
 		twt_far_drink(wire, sizeof(wire));
 		assert_int_equal(
-			twt_far_say(TWI_FRAME_ACK, seq + 1, twt_far.session->outbox.credit_used, 0),
+			twt_far_say(TWI_FRAME_ACK, seq + 1, twt_far.session->outbox.credit.used, 0),
 			TOW_OK);
 		while (twt_far.session->tx_head != twt_far.session->tx_tail)
 			twi_session_control_sent(twt_far.session, twt_far.session->tx_tail -
@@ -225,8 +225,8 @@ static void test_small_message_outlives_its_receive(void **state)
 			 TOW_OK);
 	assert_int_equal(twt_far_status_of(after), TOW_OK);
 	assert_memory_equal(twt_far.room, twt_far.bytes, 50);
-	assert_int_equal(twt_far.session->inbox.credit_charged,
-			 twt_far.session->inbox.credit_given);
+	assert_int_equal(twt_far.session->inbox.credit.charged,
+			 twt_far.session->inbox.credit.given);
 	assert_int_equal(twt_far.session->inbox.kept_bytes, 0);
 }
 
@@ -249,8 +249,8 @@ static void test_waiting_receive_gives_back(void **state)
 	assert_int_equal(first->rpc_id, 0);
 	second = twt_far_recv_op(LARGE, 1);
 	assert_int_equal(second->stage, TWI_STAGE_QUEUED);
-	assert_int_equal(twt_far.session->inbox.credit_charged -
-				 twt_far.session->inbox.credit_given,
+	assert_int_equal(twt_far.session->inbox.credit.charged -
+				 twt_far.session->inbox.credit.given,
 			 twi_frame_cost(5));
 	assert_int_equal(twt_far_status_of(twt_far_recv_op(LARGE, 1)), TOW_OK);
 
@@ -260,8 +260,8 @@ static void test_waiting_receive_gives_back(void **state)
 	assert_int_equal(first->seq, seq);
 	assert_int_equal(twt_far_say(TWI_FRAME_CANCEL, seq, 0, 0), TOW_OK);
 	assert_int_equal(first->stage, TWI_STAGE_POSTED);
-	assert_int_equal(twt_far.session->inbox.credit_charged,
-			 twt_far.session->inbox.credit_given);
+	assert_int_equal(twt_far.session->inbox.credit.charged,
+			 twt_far.session->inbox.credit.given);
 
 	/* and given back with nobody there: withdrawn from the table */
 	assert_int_equal(twt_far_say(TWI_FRAME_RTS, seq + 2, 1, LARGE), TOW_OK);
@@ -269,8 +269,8 @@ static void test_waiting_receive_gives_back(void **state)
 	assert_int_equal(twt_far.session->inbox.match.unexpected_count, 1);
 	assert_int_equal(twt_far_say(TWI_FRAME_CANCEL, seq + 2, 0, 0), TOW_OK);
 	assert_int_equal(twt_far.session->inbox.match.unexpected_count, 0);
-	assert_int_equal(twt_far.session->inbox.credit_charged,
-			 twt_far.session->inbox.credit_given);
+	assert_int_equal(twt_far.session->inbox.credit.charged,
+			 twt_far.session->inbox.credit.given);
 }
 
 int main(void)

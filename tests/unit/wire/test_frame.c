@@ -153,11 +153,11 @@ static unsigned int known_flags(uint8_t type)
 	}
 }
 
-/* Frames about the connection itself: they are of no channel. */
-static bool is_whole(uint8_t type)
+/* Frames that can be of a channel: the others are about a message by its number, or about none. */
+static bool has_channel(uint8_t type)
 {
-	return type == TWI_FRAME_HELLO || type == TWI_FRAME_RECEIVED || type == TWI_FRAME_PING ||
-	       type == TWI_FRAME_PONG;
+	return type == TWI_FRAME_EAGER || type == TWI_FRAME_RTS || type == TWI_FRAME_ANNOUNCE ||
+	       type == TWI_FRAME_READ || type == TWI_FRAME_WRITE;
 }
 
 static void test_reserved_and_flags(void **state)
@@ -171,14 +171,14 @@ static void test_reserved_and_flags(void **state)
 		enum twi_frame_fault fault;
 
 		for (unsigned int bit = 0; bit < 16; bit++) {
-			const bool whole = is_whole(good[i].type);
+			const bool channel = has_channel(good[i].type);
 
 			twi_frame_put(bytes, &good[i]);
 			bytes[2 + bit / 8] |= (uint8_t)(1u << (bit % 8));
 			assert_int_equal(twi_frame_get(bytes, &limits, &out, &fault),
-					 whole ? TOW_EPROTOCOL : TOW_OK);
-			assert_int_equal(fault, whole ? TWI_FAULT_RESERVED : TWI_FAULT_NONE);
-			if (!whole)
+					 channel ? TOW_OK : TOW_EPROTOCOL);
+			assert_int_equal(fault, channel ? TWI_FAULT_NONE : TWI_FAULT_RESERVED);
+			if (channel)
 				assert_int_equal(out.channel, 1u << bit);
 		}
 		for (unsigned int flags = 0; flags < 256; flags++) {

@@ -239,9 +239,9 @@ static bool peer_recv_at_once(struct tow_peer *base, struct twi_instant *instant
 	return true;
 }
 
-static void peer_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
+static void peer_look_again(struct tow_peer *base, uint64_t tag, uint32_t context)
 {
-	twi_session_look_again(twi_session_of(base), tag, space);
+	twi_session_look_again(twi_session_of(base), tag, context);
 	if (twi_session_has_words(twi_session_of(base)))
 		settle_peer(loop_lane(base->lane), loop_peer(base));
 	else if (loop_peer(base)->link != NULL)

@@ -86,7 +86,7 @@ enum twi_need twi_ofi_need(struct tow_peer *base, const struct tow_op *op);
 
 /* ofi_recv.c */
 void twi_ofi_recv(struct tow_peer *base, struct tow_op *op);
-void twi_ofi_look_again(struct tow_peer *base, uint64_t tag, uint8_t space);
+void twi_ofi_look_again(struct tow_peer *base, uint64_t tag, uint32_t context);
 bool twi_ofi_abort_recv(struct twi_ofi_peer *peer, struct tow_op *op, int status, bool force);
 int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
 		  const uint8_t *payload);

@@ -61,7 +61,7 @@ static int say_hello(struct twi_ofi_peer *peer)
 					 .payload_bytes = TWI_OFI_HELLO_BYTES };
 	const struct twi_ofi_hello hello = {
 		.payload_max_bytes = peer->port->packet_bytes - TWI_OFI_HEAD_BYTES,
-		.credit_bytes = peer->inbox.credit_bytes,
+		.credit_bytes = peer->inbox.credit.bytes,
 		.features = features_of(peer),
 	};
 	uint8_t payload[TWI_OFI_HELLO_BYTES];

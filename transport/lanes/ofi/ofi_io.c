@@ -258,10 +258,7 @@ static void take_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *
 		return;
 	if (p->type != TWI_OFI_EAGER && p->type != TWI_OFI_MORE)
 		twi_count(peer->base.engine->diag, TWI_C_control_frames_received, 1);
-	status = p->channel == 0 ? handle_packet(peer, p, payload)
-				 : twi_ofi_fault(peer, TWI_RULE_CHANNEL,
-						 "sent a packet of channel %u, which is not open",
-						 p->channel);
+	status = handle_packet(peer, p, payload);
 	if (status == TOW_EPROTOCOL)
 		twi_count(peer->base.engine->diag, TWI_C_protocol_errors, 1);
 	if (status < 0)

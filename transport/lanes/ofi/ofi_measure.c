@@ -39,10 +39,10 @@ void twi_ofi_peer_measure(struct tow_peer *base, struct twi_state_link *out, cha
 	out->waiting_sends = twi_outbox_waiting(&peer->outbox);
 	if (twi_outbox_no_credit(&peer->outbox))
 		out->flags |= TWI_LINK_NO_CREDIT;
-	if ((peer->inbox.credit_charged - peer->inbox.credit_given) * 2 >= peer->inbox.credit_bytes)
+	if ((peer->inbox.credit.charged - peer->inbox.credit.given) * 2 >= peer->inbox.credit.bytes)
 		out->flags |= TWI_LINK_HOLDS;
 	out->unacked_bytes =
-		peer->outbox.credit_used - peer->outbox.credit_returned + given_bytes(peer);
+		peer->outbox.credit.used - peer->outbox.credit.returned + given_bytes(peer);
 	out->pending_ops = (uint32_t)twi_min(peer->outbox.seq_sent - peer->outbox.seq_acked +
 						     out->waiting_sends,
 					     (uint64_t)UINT32_MAX);

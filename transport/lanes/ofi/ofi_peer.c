@@ -118,7 +118,7 @@ struct twi_ofi_peer *twi_ofi_peer_create(struct twi_ofi_port *port, const struct
 		return NULL;
 	}
 	twi_inbox_init(&peer->inbox, &peer->base, &twi_ofi_inbox, engine->knobs.credit_bytes,
-		       UINT64_MAX);
+		       UINT64_MAX, &peer->rule);
 	twi_outbox_init(&peer->outbox, &peer->base, &twi_ofi_outbox);
 	peer->heard_ns = twi_engine_now(engine);
 	peer->deadline_ns = peer->heard_ns + engine->knobs.connect_timeout_ns;
@@ -463,7 +463,7 @@ static bool port_busy(const struct twi_ofi_port *port)
 
 		if (peer != NULL && peer->state == TWI_OFI_UP &&
 		    (twi_match_awaited(&peer->inbox.match) || !twi_list_empty(&peer->pulls) ||
-		     !twi_list_empty(&peer->outbox.queued) || peer->gives > 0))
+		     twi_outbox_waits(&peer->outbox) || peer->gives > 0))
 			return true;
 	}
 	return false;

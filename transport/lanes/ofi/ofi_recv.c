@@ -46,15 +46,15 @@ bool twi_ofi_ack(struct twi_ofi_peer *peer)
 	uint64_t hold_ns;
 
 	if (peer->state != TWI_OFI_UP || peer->broken != 0 ||
-	    (peer->acks_owed == 0 && peer->inbox.credit_told == peer->inbox.credit_given))
+	    (peer->acks_owed == 0 && peer->inbox.credit.told == peer->inbox.credit.given))
 		return false;
 	hold_ns = twi_engine_now(peer->base.engine) - peer->received_ns;
 	hold_ns = twi_min(hold_ns, (uint64_t)TWI_WIRE_HOLD_MAX_NS);
-	if (!twi_ofi_say(peer, TWI_OFI_ACK, peer->inbox.seq_received, peer->inbox.credit_given,
+	if (!twi_ofi_say(peer, TWI_OFI_ACK, peer->inbox.seq_received, peer->inbox.credit.given,
 			 hold_ns))
 		return false;
 	peer->acks_owed = 0;
-	peer->inbox.credit_told = peer->inbox.credit_given;
+	peer->inbox.credit.told = peer->inbox.credit.given;
 	return true;
 }
 
@@ -104,9 +104,9 @@ const struct twi_inbox_ops twi_ofi_inbox = {
 	.credit_due = credit_due,
 };
 
-void twi_ofi_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
+void twi_ofi_look_again(struct tow_peer *base, uint64_t tag, uint32_t context)
 {
-	twi_inbox_look_again(&twi_ofi_peer_of(base)->inbox, tag, space);
+	twi_inbox_look_again(&twi_ofi_peer_of(base)->inbox, tag, context);
 }
 
 void twi_ofi_recv(struct tow_peer *base, struct tow_op *op)
@@ -131,7 +131,7 @@ static int admit_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *
 	uint32_t bytes = p->type == TWI_OFI_RTS ? 0
 			 : p->value != 0        ? (uint32_t)p->value
 						: p->payload_bytes;
-	int status = twi_inbox_admit(&peer->inbox, p->seq, bytes, p->space, &peer->rule);
+	int status = twi_inbox_admit(&peer->inbox, p->seq, bytes, p->space, p->channel);
 
 	if (status < 0)
 		return status;
@@ -163,6 +163,7 @@ int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 		.tag = p->tag,
 		.bytes = p->value != 0 ? p->value : p->payload_bytes,
 		.sum = p->checksum,
+		.channel = p->channel,
 		.space = p->space,
 		.summed = (p->flags & TWI_OFI_CHECKSUM) != 0,
 	};
@@ -171,9 +172,10 @@ int twi_ofi_eager(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, con
 	if (status < 0)
 		return status;
 	if (p->value == 0)
-		return twi_inbox_small(&peer->inbox, &in) ? TOW_OK : TOW_ENOMEM;
-	if (!twi_inbox_begin(&peer->inbox, &in))
-		return TOW_ENOMEM;
+		return twi_inbox_small(&peer->inbox, &in);
+	status = twi_inbox_begin(&peer->inbox, &in);
+	if (status < 0)
+		return status;
 	twi_inbox_fill(&peer->inbox, payload, p->payload_bytes);
 	return TOW_OK;
 }
@@ -182,7 +184,8 @@ int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
 		    const uint8_t *payload)
 {
 	struct twi_ofi_arrival *offer, made = {
-		.arrival = { .match = { .tag = p->tag, .space = p->space },
+		.arrival = { .match = { .tag = p->tag,
+					.context = twi_context_of(p->space, p->channel) },
 			     .seq = p->seq,
 			     .bytes = p->value,
 			     .offered = true },
@@ -197,7 +200,7 @@ int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
 				       (unsigned long long)p->seq);
 	if (status < 0)
 		return status;
-	op = twi_inbox_take_posted(&peer->inbox, p->tag, p->space, p->value);
+	op = twi_inbox_take_posted(&peer->inbox, p->tag, made.arrival.match.context, p->value);
 	if (op != NULL) {
 		twi_inbox_meet(&peer->inbox, op, &made.arrival);
 		return TOW_OK;

@@ -101,6 +101,7 @@ static bool send_eager(struct twi_outbox *outbox, const struct twi_outbound *out
 	struct twi_ofi_packet packet = {
 		.type = TWI_OFI_EAGER,
 		.space = out->space,
+		.channel = out->channel,
 		.payload_bytes = (uint32_t)out->bytes,
 		.seq = out->seq,
 		.tag = out->tag,
@@ -168,6 +169,7 @@ static bool send_offer(struct twi_outbox *outbox, struct tow_op *op)
 	struct twi_ofi_packet packet = {
 		.type = TWI_OFI_RTS,
 		.space = op->space,
+		.channel = op->channel,
 		.payload_bytes = TWI_OFI_OFFER_BYTES,
 		.seq = op->seq,
 		.tag = op->tag,
@@ -229,7 +231,7 @@ void twi_ofi_drain(struct twi_ofi_peer *peer)
 	for (uint32_t i = 0; i < peer->owed_count; i++)
 		peer->owed[i] = peer->owed[i + paid];
 	twi_outbox_drain(&peer->outbox, UINT32_MAX);
-	if (peer->owed_count == 0 && twi_list_empty(&peer->outbox.queued))
+	if (peer->owed_count == 0 && !twi_outbox_waits(&peer->outbox))
 		twi_list_remove(&peer->stalled);
 }
 

@@ -15,18 +15,15 @@ _Static_assert(TWI_SPACE_COUNT <= 1 << SPACE_BITS, "spaces have two bits of a pa
 
 /* What each type may have. */
 static const struct {
-	bool space, checksum, seq, tag;
-	bool whole; /* it is about the connection as a whole: of no channel */
+	bool space, checksum, seq, tag;    /* what has a space has a channel */
 	uint32_t payload_min, payload_max; /* UINT32_MAX: what the receiver takes */
 	uint64_t value_min, value_max;
 } rules[TWI_OFI_TYPE_END] = {
-	[TWI_OFI_AUTH] = { .whole = true,
-			   .payload_min = TWI_OFI_AUTH_HEAD,
+	[TWI_OFI_AUTH] = { .payload_min = TWI_OFI_AUTH_HEAD,
 			   .payload_max = TWI_OFI_AUTH_HEAD + TWI_OFI_NAME_MAX + TWI_OFI_AUTH_MAX,
 			   .value_min = TWI_OFI_MAGIC,
 			   .value_max = TWI_OFI_MAGIC },
-	[TWI_OFI_HELLO] = { .whole = true,
-			    .payload_min = TWI_OFI_HELLO_BYTES,
+	[TWI_OFI_HELLO] = { .payload_min = TWI_OFI_HELLO_BYTES,
 			    .payload_max = TWI_OFI_HELLO_BYTES },
 	[TWI_OFI_EAGER] = { .space = true,
 			    .checksum = true,
@@ -60,8 +57,8 @@ static const struct {
 	[TWI_OFI_REFUSE] = { .seq = true,
 			     .value_min = TWI_OFI_REFUSE_TRUNCATED,
 			     .value_max = TWI_OFI_REFUSE_END - 1 },
-	[TWI_OFI_PING] = { .whole = true },
-	[TWI_OFI_PONG] = { .whole = true },
+	[TWI_OFI_PING] = { .payload_max = 0 },
+	[TWI_OFI_PONG] = { .payload_max = 0 },
 	[TWI_OFI_BYE] = { .value_max = TWI_WIRE_STATUS_MAX },
 };
 
@@ -87,7 +84,7 @@ static const char *judge_packet(const struct twi_ofi_packet *p, uint32_t payload
 	payload_max = rules[p->type].payload_max;
 	if (payload_max == UINT32_MAX)
 		payload_max = payload_max_bytes;
-	if (p->channel != 0 && rules[p->type].whole)
+	if (p->channel != 0 && !rules[p->type].space)
 		return "a reserved field is not zero";
 	if (p->space >= (rules[p->type].space ? TWI_SPACE_COUNT : 1))
 		return "the tag space is out of bounds";

@@ -126,7 +126,10 @@ void twi_shm_peer_lost(struct twi_shm_peer *peer, int status)
 void twi_shm_protocol_error(struct twi_shm_peer *peer, enum twi_rule rule)
 {
 	twi_count(peer->base.engine->diag, TWI_C_protocol_errors, 1);
-	twi_rule_add(rule);
+	if (peer->rule != 0) /* the message names it already */
+		rule = (enum twi_rule)peer->rule;
+	else
+		twi_rule_add(rule);
 	if (peer->stage == TWI_SHM_UP)
 		atomic_store_explicit(&peer->out.box.head->closed, (uint32_t)twi_rule_bye(rule),
 				      memory_order_release);
@@ -425,7 +428,7 @@ static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 	twi_peer_messages_describe(base, peer->outbox.seq_sent, peer->inbox.seq_received,
 				   &peer->inbox.match, emit);
 	twi_emit_u64(emit, "eager_max_bytes", peer->outbox.eager_bytes);
-	twi_emit_u64(emit, "credit_bytes", base->engine->knobs.credit_bytes);
+	twi_outbox_describe(&peer->outbox, emit);
 	twi_emit_u64(emit, "unexpected_bytes", peer->inbox.kept_bytes);
 	twi_emit_u64(emit, "offers_open", peer->offer_count);
 	twi_emit_bool(emit, "stalled", peer->stalled);

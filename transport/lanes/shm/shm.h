@@ -42,7 +42,7 @@
 #define TWI_SHM_HANDSHAKES_MAX 64u
 #define TWI_SHM_NAME_MAX       80u
 #define TWI_SHM_BATCH          32u          /* messages of one peer in one round */
-#define TWI_SHM_ALL            UINT32_MAX   /* messages, whatever credit says: they are the last */
+#define TWI_SHM_ALL            UINT32_MAX   /* messages: they are the last */
 #define TWI_SHM_CHUNK          (512u << 10) /* of a large message in one round */
 #define TWI_SHM_POPULATE_MAX   (1ull << 30) /* an extent up to this is faulted in when mapped */
 #define TWI_SHM_PACKETS        32u          /* of one socket in one round */
@@ -137,7 +137,8 @@ struct twi_shm_peer {
 	struct twi_shm_limits limits;
 	uint32_t expecting; /* notes may come: offers in use, pieces awaited */
 	uint32_t announced; /* extents of our pool that the other side has */
-	bool stalled;       /* unexpected messages have used the credit: the ring is not read */
+	uint8_t rule;       /* that the other side has broken; 0: none yet */
+	bool stalled;       /* the next message is to have an operation: the ring is not read */
 	struct twi_inbox inbox;
 	struct twi_outbox outbox;
 	struct twi_list copying;             /* incoming, matched, to be copied by this side */
@@ -264,9 +265,9 @@ void twi_shm_traffic_fini(struct twi_shm_peer *peer);
 void twi_shm_recv(struct tow_peer *base, struct tow_op *op);
 /* The memory of an open offer cannot be read: it ends, at the other side, too. */
 void twi_shm_unreadable(struct twi_shm_peer *peer, struct twi_shm_offer *offer);
-void twi_shm_look_again(struct tow_peer *base, uint64_t tag, uint8_t space);
+void twi_shm_look_again(struct tow_peer *base, uint64_t tag, uint32_t context);
 
-/* The ring is read again: there may be room, or a receive, for what stands in front. */
+/* The ring is read again: there may be a receive for what stands in front. */
 void twi_shm_unstall(struct twi_shm_peer *peer);
 bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status, bool force);
 /* Up to `most` of them, or TWI_SHM_ALL. Returns how many; the peer may be lost by it. */

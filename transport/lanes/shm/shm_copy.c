@@ -146,7 +146,7 @@ unsigned twi_shm_work(struct twi_shm_peer *peer)
 	events += twi_shm_send_work(peer);
 	if (peer->stage != TWI_SHM_UP)
 		return events;
-	peer->busy = !twi_list_empty(&peer->copying) || !twi_list_empty(&peer->outbox.queued) ||
+	peer->busy = !twi_list_empty(&peer->copying) || twi_outbox_waits(&peer->outbox) ||
 		     !twi_list_empty(&peer->staging) || !twi_list_empty(&peer->revoked);
 	return events;
 }

@@ -28,7 +28,7 @@
 #include "transport/lanes/shm/shm.h"
 
 #define MAGIC         0x314d48535f574f54ull /* "TOW_" "SHM1" */
-#define VERSION_MAJOR 3u
+#define VERSION_MAJOR 4u
 #define VERSION_MINOR 0u
 #define VERSION       (VERSION_MINOR << 16 | VERSION_MAJOR)
 #define FDS_MAX       8
@@ -41,12 +41,13 @@ struct packet {
 	uint32_t slots, area_bytes;
 	uint64_t eager_max;
 	uint64_t probe_at, probe;
-	uint32_t extents;  /* HELLO: how many follow */
-	uint32_t index;    /* EXTENT */
-	uint64_t bytes;    /* EXTENT: its length; HELLO: the box's */
-	uint32_t can_read; /* READY */
-	uint32_t reserved; /* 0 */
-	uint64_t features; /* HELLO: a word of feature.h */
+	uint32_t extents;      /* HELLO: how many follow */
+	uint32_t index;        /* EXTENT */
+	uint64_t bytes;        /* EXTENT: its length; HELLO: the box's */
+	uint32_t can_read;     /* READY */
+	uint32_t reserved;     /* 0 */
+	uint64_t features;     /* HELLO: a word of feature.h */
+	uint64_t credit_bytes; /* HELLO: what this side grants */
 	char address[TOW_ADDRESS_MAX];
 };
 
@@ -188,6 +189,7 @@ static int say_hello(struct twi_shm_peer *peer)
 	hello.extents = atomic_load_explicit(&table->count, memory_order_acquire);
 	hello.bytes = peer->shared->mine_bytes;
 	hello.features = features_of(peer);
+	hello.credit_bytes = engine->knobs.credit_bytes;
 	peer->out.box = box;
 	if (peer->endpoint != NULL)
 		snprintf(hello.address, sizeof(hello.address), "%s", peer->endpoint->base.address);
@@ -294,12 +296,11 @@ static void take_address(struct twi_shm_peer *peer, const char *address)
 	snprintf(peer->base.address, sizeof(peer->base.address), "%.*s", (int)n, address);
 }
 
-/* The room in its ring is what the other side grants: no account is kept of it. */
-static void configure_sends(struct twi_shm_peer *peer, uint64_t eager_max)
+static void configure_sends(struct twi_shm_peer *peer, uint64_t credit_bytes, uint64_t eager_max)
 {
 	const struct twi_engine *engine = peer->base.engine;
 	const struct twi_outbox_config config = {
-		.credit_bytes = UINT64_MAX,
+		.credit_bytes = credit_bytes,
 		.eager_bytes = twi_min(engine->knobs.eager_max_bytes, eager_max),
 		.timed_every_ns = TWI_SHM_TIMED_NS,
 		.checksum_all = engine->knobs.checksum_all,
@@ -319,6 +320,7 @@ static int take_hello(struct twi_shm_peer *peer, struct arrival *in)
 
 	if (shared->theirs != NULL || in->fd_count != 1 || !twi_shm_shape_valid(&shape) ||
 	    hello->bytes != twi_shm_box_bytes(&shape) || hello->extents > TWI_EXTENTS_MAX ||
+	    hello->credit_bytes < twi_frame_cost(0) || hello->credit_bytes > TWI_WIRE_CREDIT_MAX ||
 	    !twi_features_valid(hello->features))
 		return twi_error(TOW_EPROTOCOL, "peer %s: bad HELLO", peer->base.address);
 	status = twi_shm_map(in->fds[0], hello->bytes, true, &shared->theirs);
@@ -334,8 +336,11 @@ static int take_hello(struct twi_shm_peer *peer, struct arrival *in)
 		(struct twi_shm_notes){ .notes = mine.notes, .taken = &theirs.head->notes_taken };
 	peer->notes_in =
 		(struct twi_shm_notes){ .notes = theirs.notes, .taken = &mine.head->notes_taken };
-	configure_sends(peer, twi_min(hello->eager_max, (uint64_t)mine.shape.area_bytes / 8));
-	peer->limits.eager_max = peer->outbox.eager_bytes;
+	configure_sends(peer, hello->credit_bytes,
+			twi_min(hello->eager_max, (uint64_t)mine.shape.area_bytes / 8));
+	/* What the other side may send in one piece is no matter of what it has granted. */
+	peer->limits.eager_max =
+		twi_min(peer->base.engine->knobs.eager_max_bytes, hello->eager_max);
 	peer->limits.extent_bytes = shared->extent_bytes;
 	peer->extents_expected = hello->extents;
 	peer->base.theirs = (struct twi_feature_side){ hello->features, (uint16_t)hello->version,

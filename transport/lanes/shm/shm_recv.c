@@ -7,8 +7,9 @@
  * word, after the last byte, makes it count: a sender that takes it back before wins, and the
  * receive waits on as if the message had never been.
  *
- * Small messages nobody has posted for are kept up to credit_bytes; beyond, the ring is not read.
- * Offers among them cost nothing, and notes have a ring of their own, which is always read.
+ * The ring is always read: what its sender may write before messages are received is bounded by
+ * credit, as on every lane, which is told by control messages (message/channel.h) here. Notes have
+ * a ring of their own.
  *
  * The other side writes its notes and messages in one order, into two rings. A message must not be
  * heard before the notes that were written ahead of it: an answer would end what it answers, of
@@ -17,6 +18,7 @@
 #include "diag/base/checksum.h"
 #include "diag/base/error.h"
 #include "transport/lanes/shm/shm_settle.h"
+#include "transport/message/channel.h"
 #include "transport/op/lane_host.h"
 
 static struct twi_shm_peer *shm_peer(struct tow_peer *peer)
@@ -161,6 +163,11 @@ static void offer_matched(struct twi_inbox *inbox, struct tow_op *op, struct twi
 	twi_shm_busy(peer);
 }
 
+static void credit_due(struct twi_inbox *inbox)
+{
+	twi_channels_return_credit(inbox->peer);
+}
+
 static void offer_forget(struct twi_inbox *inbox, struct twi_unexpected *offer)
 {
 	twi_shm_forget(peer_of(inbox), incoming_of(offer));
@@ -171,6 +178,7 @@ const struct twi_inbox_ops twi_shm_inbox = {
 	.matched = offer_matched,
 	.refuse = offer_refuse,
 	.forget = offer_forget,
+	.credit_due = credit_due,
 };
 
 void twi_shm_unstall(struct twi_shm_peer *peer)
@@ -181,11 +189,11 @@ void twi_shm_unstall(struct twi_shm_peer *peer)
 	twi_shm_busy(peer);
 }
 
-void twi_shm_look_again(struct tow_peer *base, uint64_t tag, uint8_t space)
+void twi_shm_look_again(struct tow_peer *base, uint64_t tag, uint32_t context)
 {
 	struct twi_shm_peer *peer = shm_peer(base);
 
-	twi_inbox_look_again(&peer->inbox, tag, space);
+	twi_inbox_look_again(&peer->inbox, tag, context);
 	twi_shm_unstall(peer);
 }
 
@@ -199,15 +207,8 @@ void twi_shm_recv(struct tow_peer *base, struct tow_op *op)
 
 /* --- reading the rings --- */
 
-/* The next message has been taken. */
-static void count_message(struct twi_shm_peer *peer, const struct twi_shm_message *message)
-{
-	peer->inbox.seq_received++;
-	twi_peer_received(&peer->base, message->space);
-}
-
-/* False: it stays in the ring. */
-static bool on_small(struct twi_shm_peer *peer, const struct twi_shm_message *message)
+/* TOW_AGAIN: it stays in the ring. */
+static int on_small(struct twi_shm_peer *peer, const struct twi_shm_message *message)
 {
 	const struct twi_inbound in = {
 		.payload = message->payload,
@@ -215,22 +216,30 @@ static bool on_small(struct twi_shm_peer *peer, const struct twi_shm_message *me
 		.tag = message->tag,
 		.bytes = message->bytes,
 		.sum = message->sum,
+		.channel = message->channel,
 		.space = message->space,
 		.summed = message->summed,
 	};
+	int status =
+		twi_inbox_admit(&peer->inbox, in.seq, (uint32_t)in.bytes, in.space, in.channel);
 
-	if (!twi_inbox_small(&peer->inbox, &in))
-		return false;
-	count_message(peer, message);
-	if (twi_unlikely(message->sent_ns != 0))
+	if (twi_likely(status == TOW_OK))
+		status = twi_inbox_small(&peer->inbox, &in);
+	if (twi_unlikely(status == TOW_AGAIN))
+		twi_inbox_put_off(&peer->inbox, &in);
+	else if (twi_unlikely(message->sent_ns != 0) && status == TOW_OK)
 		twi_shm_timed_small(peer, message);
-	return true;
+	return status;
 }
 
 static int on_offer(struct twi_shm_peer *peer, const struct twi_shm_message *message)
 {
 	struct twi_shm_incoming *incoming = &peer->incoming[message->offer];
+	int status = twi_inbox_admit(&peer->inbox, peer->inbox.seq_received + 1, 0, message->space,
+				     message->channel);
 
+	if (status < 0)
+		return status;
 	if (incoming->used)
 		return twi_error(TOW_EPROTOCOL, "peer %s offers number %u twice",
 				 peer->base.address, message->offer);
@@ -244,9 +253,9 @@ static int on_offer(struct twi_shm_peer *peer, const struct twi_shm_message *mes
 	incoming->generation = message->generation;
 	incoming->summed = message->summed;
 	incoming->told = message->sum;
-	count_message(peer, message);
 	incoming->arrival = (struct twi_unexpected){
-		.match = { .tag = message->tag, .space = message->space },
+		.match = { .tag = message->tag,
+			   .context = twi_context_of(message->space, message->channel) },
 		.seq = peer->inbox.seq_received,
 		.bytes = message->bytes,
 		.offered = true,
@@ -295,9 +304,7 @@ static enum twi_shm_fault get_message(struct twi_shm_peer *peer, uint64_t word,
 
 static enum twi_rule rule_of(enum twi_shm_fault fault)
 {
-	return fault == TWI_SHM_FAULT_NONE      ? TWI_RULE_OFFER
-	       : fault == TWI_SHM_FAULT_CHANNEL ? TWI_RULE_CHANNEL
-						: TWI_RULE_SLOT;
+	return fault == TWI_SHM_FAULT_NONE ? TWI_RULE_OFFER : TWI_RULE_SLOT;
 }
 
 /*
@@ -320,8 +327,6 @@ unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most)
 	unsigned count = 0;
 	uint64_t word;
 
-	if (most == TWI_SHM_ALL)
-		peer->inbox.credit_bytes = UINT64_MAX;
 	while (count < most && (word = twi_shm_slot_peek(&peer->in)) != 0) {
 		enum twi_shm_fault fault;
 		int status = TOW_OK;
@@ -336,7 +341,8 @@ unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most)
 			status = twi_error(TOW_EPROTOCOL, "peer %s: bad slot: %s",
 					   peer->base.address, twi_shm_fault_text(fault));
 		} else if (message.type <= TWI_SHM_IN_AREA) {
-			if (!on_small(peer, &message)) {
+			status = on_small(peer, &message);
+			if (twi_unlikely(status == TOW_AGAIN)) {
 				peer->stalled = true;
 				break;
 			}
@@ -346,7 +352,10 @@ unsigned twi_shm_take_messages(struct twi_shm_peer *peer, unsigned most)
 			status = on_offer(peer, &message);
 		}
 		if (twi_unlikely(status < 0)) {
-			twi_shm_protocol_error(peer, rule_of(fault));
+			if (status == TOW_ENOMEM)
+				twi_shm_peer_lost(peer, TOW_ENOMEM);
+			else
+				twi_shm_protocol_error(peer, rule_of(fault));
 			return count + 1;
 		}
 		count++;

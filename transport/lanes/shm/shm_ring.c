@@ -133,7 +133,7 @@ const char *twi_shm_fault_text(enum twi_shm_fault fault)
 		[TWI_SHM_FAULT_RANGE] = "bytes outside of an extent",
 		[TWI_SHM_FAULT_BYTES] = "a length that cannot be",
 		[TWI_SHM_FAULT_KIND] = "a note of an unknown kind",
-		[TWI_SHM_FAULT_CHANNEL] = "a message of a channel that is not open",
+		[TWI_SHM_FAULT_CHANNEL] = "a channel where there is none",
 	};
 
 	return fault < TWI_SHM_FAULTS ? texts[fault] : "?";
@@ -168,7 +168,7 @@ static enum twi_shm_fault check_offer(const struct twi_shm_limits *limits,
 	if (message->offer >= TWI_SHM_OFFERS)
 		return TWI_SHM_FAULT_OFFER;
 	if (message->type == TWI_SHM_WITHDRAWN)
-		return TWI_SHM_FAULT_NONE;
+		return message->channel == 0 ? TWI_SHM_FAULT_NONE : TWI_SHM_FAULT_CHANNEL;
 	if (message->bytes == 0 || message->bytes > TWI_WIRE_U63_MAX)
 		return TWI_SHM_FAULT_BYTES;
 	if (message->type == TWI_SHM_IN_POOL)
@@ -189,14 +189,13 @@ enum twi_shm_fault twi_shm_slot_get(const struct twi_shm_in *in, uint64_t word,
 	out->type = (enum twi_shm_type)(word >> 32 & 0x7f);
 	out->summed = (word >> 32 & TWI_SHM_SUMMED) != 0;
 	out->space = (uint8_t)(word >> 40);
+	out->channel = (uint16_t)(word >> 16);
 	out->offer = (uint16_t)(word >> 48);
 	out->tag = atomic_load_explicit(&slot->tag, memory_order_relaxed);
 	out->sent_ns = atomic_load_explicit(&slot->sent_ns, memory_order_relaxed);
 	out->sum = (uint32_t)out->sent_ns;
 	if (twi_unlikely(out->type == 0 || out->type >= TWI_SHM_TYPES))
 		return TWI_SHM_FAULT_TYPE;
-	if (twi_unlikely((word >> 16 & UINT16_MAX) != 0))
-		return TWI_SHM_FAULT_CHANNEL;
 	if (twi_unlikely(out->space >= TWI_SPACE_COUNT))
 		return TWI_SHM_FAULT_SPACE;
 	if (twi_likely(out->type == TWI_SHM_INLINED)) {

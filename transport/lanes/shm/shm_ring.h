@@ -185,15 +185,16 @@ static inline struct twi_shm_slot *twi_shm_slot_room(struct twi_shm_out *out)
 /* `bytes` of the area in one piece, for the next slot: their offset, or UINT64_MAX. */
 uint64_t twi_shm_area_room(struct twi_shm_out *out, uint32_t bytes);
 
-/* The slot is written: the other side may read it. */
+/* The slot is written: the other side may read it. context: match_entry.h. */
 static inline void twi_shm_slot_put(struct twi_shm_out *out, struct twi_shm_slot *slot,
-				    unsigned type, uint8_t space, uint16_t arg)
+				    unsigned type, uint32_t context, uint16_t arg)
 {
 	twi_assert_hot(twi_shm_has_slot(out));
 	out->after[out->next & (out->box.shape.slots - 1)] = out->area_next;
 	/* release: pairs with the acquire in twi_shm_slot_peek; the message is written before it */
 	atomic_store_explicit(&slot->word,
-			      (uint64_t)arg << 48 | (uint64_t)space << 40 | (uint64_t)type << 32 |
+			      (uint64_t)arg << 48 | (uint64_t)(uint8_t)context << 40 |
+				      (uint64_t)type << 32 | (uint64_t)(context >> 8) << 16 |
 				      (uint16_t)twi_shm_lap(out->next, out->box.shape.slots),
 			      memory_order_release);
 	out->next++;
@@ -214,7 +215,7 @@ static inline uint64_t twi_shm_slot_peek(const struct twi_shm_in *in)
 struct twi_shm_message {
 	enum twi_shm_type type;
 	uint8_t space;
-	uint16_t offer;
+	uint16_t channel, offer;
 	uint32_t extent, generation;
 	uint64_t tag, sent_ns, bytes, where;
 	bool summed;

@@ -21,7 +21,7 @@ static struct twi_shm_peer *peer_of(struct twi_outbox *outbox)
 int twi_shm_traffic_init(struct twi_shm_peer *peer)
 {
 	twi_inbox_init(&peer->inbox, &peer->base, &twi_shm_inbox,
-		       peer->base.engine->knobs.credit_bytes, UINT64_MAX);
+		       peer->base.engine->knobs.credit_bytes, UINT64_MAX, &peer->rule);
 	twi_outbox_init(&peer->outbox, &peer->base, &twi_shm_outbox);
 	twi_list_init(&peer->copying);
 	twi_list_init(&peer->staging);
@@ -73,10 +73,10 @@ static __attribute__((noinline)) bool write_slot(struct twi_shm_peer *peer,
 	atomic_store_explicit(&slot->tag, out->tag, memory_order_relaxed);
 	if (bytes <= TWI_SHM_INLINE)
 		twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, out, TWI_SHM_INLINED),
-				 out->space, (uint16_t)bytes);
+				 twi_context_of(out->space, out->channel), (uint16_t)bytes);
 	else
 		twi_shm_slot_put(&peer->out, slot, twi_shm_stamp(peer, slot, out, TWI_SHM_IN_AREA),
-				 out->space, 0);
+				 twi_context_of(out->space, out->channel), 0);
 	twi_shm_wrote(peer);
 	return true;
 }
@@ -86,6 +86,9 @@ static bool put_small(struct twi_outbox *outbox, const struct twi_outbound *out)
 	struct twi_shm_peer *peer = peer_of(outbox);
 
 	if (twi_unlikely(twi_shm_slot_room(&peer->out) == NULL))
+		return false;
+	/* What is taken back goes before the word that its channel is closed. */
+	if (twi_unlikely(out->channel != 0) && !twi_list_empty(&peer->revoked))
 		return false;
 	return write_slot(peer, out);
 }
@@ -197,8 +200,8 @@ static bool put_offer(struct twi_outbox *outbox, struct tow_op *op)
 			      memory_order_relaxed);
 	atomic_store_explicit(&slot->more, (uint64_t)offer->generation << 32 | extent,
 			      memory_order_relaxed);
-	twi_shm_slot_put(&peer->out, slot, twi_shm_stamp_offer(peer, slot, op, type), op->space,
-			 (uint16_t)op->moved);
+	twi_shm_slot_put(&peer->out, slot, twi_shm_stamp_offer(peer, slot, op, type),
+			 twi_context_of(op->space, op->channel), (uint16_t)op->moved);
 	twi_shm_wrote(peer);
 	return true;
 }
@@ -251,7 +254,8 @@ static void send_waits(struct twi_outbox *outbox, struct tow_op *op)
 {
 	struct twi_shm_peer *peer = peer_of(outbox);
 
-	twi_count(peer->base.engine->diag, TWI_C_credit_stalls, op->space == TWI_SPACE_USER);
+	twi_count(peer->base.engine->diag, TWI_C_credit_stalls,
+		  op != NULL && op->space == TWI_SPACE_USER);
 	twi_shm_busy(peer);
 }
 
@@ -481,13 +485,12 @@ unsigned twi_shm_send_work(struct twi_shm_peer *peer)
 /* Would work move something? The receiver rings when it has made room. */
 bool twi_shm_send_ready(struct twi_shm_peer *peer)
 {
-	struct twi_list *entry = twi_list_first(&peer->outbox.queued);
+	const struct tow_op *op = twi_outbox_next(&peer->outbox);
+	bool words = !twi_list_empty(&peer->revoked) || twi_outbox_owes(&peer->outbox);
 
 	if (peer->out.broken)
 		return true;
-	if (entry != NULL || !twi_list_empty(&peer->revoked)) {
-		const struct tow_op *op =
-			entry != NULL ? twi_container_of(entry, struct tow_op, link) : NULL;
+	if (op != NULL || words) {
 		uint64_t before = peer->out.area_next, bytes = op != NULL ? op->bytes : 0;
 		bool small = bytes <= peer->outbox.eager_bytes,
 		     room = twi_shm_slot_room(&peer->out) != NULL;
@@ -496,8 +499,7 @@ bool twi_shm_send_ready(struct twi_shm_peer *peer)
 			room = twi_shm_area_room(&peer->out, (uint32_t)bytes) != UINT64_MAX;
 			peer->out.area_next = before; /* it was only asked */
 		}
-		if (peer->out.broken || (room && (small || has_offer(peer))) ||
-		    (room && !twi_list_empty(&peer->revoked)))
+		if (peer->out.broken || (room && (words || small || has_offer(peer))))
 			return true;
 	}
 	return twi_shm_send_stages(peer) && twi_shm_has_chunk(peer);

@@ -74,7 +74,7 @@ struct twt_program_op {
 	uint64_t got, dropped, tag, rpc;
 	uint8_t head[TWT_PROGRAM_HEAD];
 	const uint8_t *shown; /* of a view that is held */
-	bool was_down;        /* the link had failed or was closed when it ended */
+	bool came;            /* a small message that had come whole when all was at rest */
 
 	/* What a probe has promised it. */
 	bool promised;
@@ -126,8 +126,9 @@ struct twt_program {
 	int rests; /* times when nothing more happened by itself */
 	bool ending, closing, judging;
 	bool unswept; /* there was no room for receives of all that waits */
-	/* Which connections had failed before all were closed. */
+	/* Before all were closed: which connections had failed, which side had its peer still. */
 	bool failed[TWT_PROGRAM_RANKS][TWT_PROGRAM_RANKS];
+	bool hears[TWT_PROGRAM_RANKS][TWT_PROGRAM_RANKS];
 	/* Of each rank's pool what makes it full, so that views wait for room. */
 	void *ballast[TWT_PROGRAM_RANKS][TWT_PROGRAM_BALLAST];
 	struct twt_program_op ops[TWT_PROGRAM_OPS];

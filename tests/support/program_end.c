@@ -33,6 +33,26 @@ static bool is_stuck(const struct twt_program *program, int rank)
 	return false;
 }
 
+/*
+ * All is at rest: what was sent has come, and receives that were cancelled have ended. (Of a large
+ * send the payload may have been on its way unasked, and have been refused since.)
+ */
+static void check_rest(struct twt_program *program)
+{
+	program->rests++;
+	for (int i = 0; i < program->op_count; i++) {
+		struct twt_program_op *op = &program->ops[i];
+
+		op->came |= op->what.send && op->end == TWT_PROGRAM_ENDED && op->status >= 0 &&
+			    op->what.bytes <= program->eager_max &&
+			    !twt_program_down(program, op->what.rank, op->what.peer);
+		twt_program_check(program,
+				  !is_open(op) || !op->cancelled || op->what.send ||
+					  is_stuck(program, op->what.rank),
+				  "op %d was cancelled and goes on", i);
+	}
+}
+
 void twt_program_rest(struct twt_program *program)
 {
 	uint64_t before;
@@ -42,9 +62,11 @@ void twt_program_rest(struct twt_program *program)
 		release_views(program);
 		twt_program_pass(program, program->stage->rest_ns);
 		release_views(program);
-		program->rests += program->log == before && program->stage->patience == 0;
-		if (program->log == before)
-			return;
+		if (program->log != before)
+			continue;
+		if (program->stage->patience == 0)
+			check_rest(program);
+		return;
 	}
 	twt_program_fault(program, "it does not come to rest");
 }
@@ -93,12 +115,16 @@ static bool is_owed(struct twt_program *program, int rank, int peer)
 	return false;
 }
 
+/* Those that have not ended; or -1: one has failed that had met nothing, so there is no more. */
 static int count_open(struct twt_program_op *const *batch, int count)
 {
 	int open = 0;
 
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < count; i++) {
+		if (!is_open(batch[i]) && batch[i]->status < 0 && batch[i]->rpc == 0)
+			return -1;
 		open += is_open(batch[i]);
+	}
 	return open;
 }
 
@@ -126,9 +152,20 @@ static void sweep_link(struct twt_program *program, int rank, int peer,
 			if (open < count || !is_owed(program, rank, peer))
 				break;
 		}
-		if (count == 0 || open == count || (open > 0 && !is_owed(program, rank, peer)))
+		if (count == 0 || open < 0 || open == count ||
+		    (open > 0 && !is_owed(program, rank, peer)))
 			return;
 	}
+}
+
+/*
+ * Does a receive of this peer get what has come, and end when there is nothing more? Where the rank
+ * does not know yet that the connection has failed, it waits for the bytes of large messages.
+ */
+static bool can_hear(const struct twt_program *program, int rank, int peer)
+{
+	return rank != peer && twt_program_linked(program, rank, peer) &&
+	       (!twt_program_down(program, rank, peer) || program->peers[rank][peer]->ended != 0);
 }
 
 /* At rest: receives of any tag and peer get all that waits, and a probe knows whether there is. */
@@ -153,7 +190,7 @@ static void sweep_rank(struct twt_program *program, int rank)
 	sweep_link(program, rank, TWT_PROGRAM_ANY, &found, from);
 	/* Those of any peer may all hang on a connection that has failed. */
 	for (int i = 0; i < program->ranks && is_stuck(program, rank); i++) {
-		if (i != rank && !twt_program_down(program, rank, i))
+		if (can_hear(program, rank, i))
 			sweep_link(program, rank, i, &found, -1);
 	}
 }
@@ -322,6 +359,7 @@ void twt_program_take_down(struct twt_program *program)
 		int a = i / program->ranks, b = i % program->ranks;
 
 		program->failed[a][b] = a == b || twt_program_down(program, a, b);
+		program->hears[a][b] = can_hear(program, a, b);
 	}
 	close_all(program);
 	for (int i = 0; i < program->op_count; i++)

@@ -156,6 +156,11 @@ static void judge_send(struct twt_program *program, const struct twt_program_op 
 				  send->status == TOW_ETRUNCATED ||
 				  send->end == TWT_PROGRAM_UNKNOWN,
 			  "message %d was lost", send->id);
+	/* Of a peer that has failed the messages that have come whole can still be received. */
+	twt_program_check(program,
+			  !send->came || met != NULL || program->unswept ||
+				  !program->hears[send->what.peer][send->what.rank],
+			  "message %d had come whole, and was lost with its connection", send->id);
 }
 
 static void judge_promise(struct twt_program *program, const struct twt_program_op *recv)

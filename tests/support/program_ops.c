@@ -221,7 +221,6 @@ static void end_op(struct twt_program_op *op, const struct tow_result *result)
 	op->tag = result->tag;
 	op->rpc = result->rpc_id;
 	op->from = rank_of(op, result->peer);
-	op->was_down = op->from >= 0 && twt_program_down(program, op->what.rank, op->from);
 	twt_program_counts.ends[op->what.send][op->status < 0 ? -op->status : 0]++;
 	twt_program_log(program, (uint64_t)op->id << 32 | (uint32_t)op->status);
 	twt_program_log(program, op->got);

@@ -251,8 +251,7 @@ static void begin_thread(unsigned number)
 /* A wait that has begun so long ago: a driver of less than 50 us keeps the lead. */
 static void await_since(unsigned number, uint64_t ago_ns)
 {
-	twt_explore_check(twi_engine_wait(&engine, &ops[number],
-					  twi_engine_clock(&engine) - ago_ns,
+	twt_explore_check(twi_engine_wait(&engine, &ops[number], twi_engine_clock(&engine) - ago_ns,
 					  TOW_FOREVER) == TOW_OK);
 	twt_explore_check(twi_waitable_done(&ops[number]));
 }
@@ -360,7 +359,8 @@ static void thread_any(unsigned number)
 
 	begin_thread(number);
 	if (number == 0) {
-		twt_explore_check(twi_engine_wait_any(&engine, entries, 2, twi_engine_clock(&engine),
+		twt_explore_check(twi_engine_wait_any(&engine, entries, 2,
+						      twi_engine_clock(&engine),
 						      TOW_FOREVER) == TOW_OK);
 		twt_explore_check(twi_waitable_done(&ops[0]) || twi_waitable_done(&ops[1]));
 	} else if (number == 1) {
@@ -478,15 +478,16 @@ static void explore(const char *name, void (*thread)(unsigned number), void (*fi
 						       .polite = true };
 
 		barriers = i == 0;
-		snprintf(words, sizeof(words), "%s, by %s", name, barriers ? "membarrier" : "fences");
+		snprintf(words, sizeof(words), "%s, by %s", name,
+			 barriers ? "membarrier" : "fences");
 		twt_explore_all(&what);
 	}
 }
 
-#define CASE(name, threads, preemptions, stale, first, end)                                  \
+#define CASE(name, threads, preemptions, stale, first, end)                                        \
 	static void test_##name(void **state)                                                      \
 	{                                                                                          \
-		const struct bounds bounds = { threads, preemptions, stale };                \
+		const struct bounds bounds = { threads, preemptions, stale };                      \
                                                                                                    \
 		(void)state;                                                                       \
 		explore(#name, thread_##name, first, end, &bounds);                                \

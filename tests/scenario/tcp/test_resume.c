@@ -145,7 +145,7 @@ static void test_cut_in_the_middle(void **state)
 		tow_op_test(op);
 		if (twt_proxy_bytes(&duo.proxy, number) < 40 * MIB)
 			continue;
-		/* What takes its place is the next that comes; it may be here before the call is over. */
+		/* What takes its place comes next; it may be here before the call is over. */
 		came = atomic_load(&duo.proxy.came);
 		assert_true(twt_proxy_cut(&duo.proxy, number));
 		cuts++;

@@ -19,6 +19,7 @@
 #define STEPS_MAX     20000u
 #define LOG_STEPS     96u
 #define OWN_BYTES_MAX 256u
+#define OWN_MAX       4u
 #define STEP_NS       100u
 #define SLEEP_NS      2000000u /* that pass when everybody waits */
 
@@ -65,8 +66,12 @@ static unsigned preemptions_left, stale_left;
 static uint64_t stores, steps, jumps;
 static struct step steps_log[LOG_STEPS];
 
-static void *own_memory;
-static size_t own_bytes;
+/* What each thread has for itself; all of it one behind the other in thread->own. */
+static struct {
+	uint8_t *memory;
+	size_t bytes;
+} owned[OWN_MAX];
+static unsigned owned_count;
 static uint8_t own_first[OWN_BYTES_MAX];
 
 bool twt_explore_inside(void)
@@ -86,14 +91,34 @@ uint64_t twt_explore_now_ns(void)
 
 void twt_explore_own(void *memory, size_t bytes)
 {
-	assert_true(bytes <= OWN_BYTES_MAX);
-	own_memory = memory;
-	own_bytes = bytes;
+	size_t all = bytes;
+
+	for (unsigned i = 0; i < owned_count; i++)
+		all += owned[i].bytes;
+	assert_true(owned_count < OWN_MAX && all <= OWN_BYTES_MAX);
+	owned[owned_count].memory = memory;
+	owned[owned_count++].bytes = bytes;
 }
 
 bool twt_explore_owns(uintptr_t address)
 {
-	return address - (uintptr_t)own_memory < own_bytes;
+	for (unsigned i = 0; i < owned_count; i++) {
+		if (address - (uintptr_t)owned[i].memory < owned[i].bytes)
+			return true;
+	}
+	return false;
+}
+
+static void own_save(uint8_t *to)
+{
+	for (unsigned i = 0; i < owned_count; to += owned[i++].bytes)
+		memcpy(to, owned[i].memory, owned[i].bytes);
+}
+
+static void own_restore(const uint8_t *from)
+{
+	for (unsigned i = 0; i < owned_count; from += owned[i++].bytes)
+		memcpy(owned[i].memory, from, owned[i].bytes);
 }
 
 const void *twt_explore_code(const void *code)
@@ -166,15 +191,14 @@ static bool can_go_on(const struct thread *thread)
 /* Nobody can: whoever has slept for a time of its own, or has yielded, has waited long enough. */
 static bool time_passes(void)
 {
-	bool any = false;
+	bool slept = current_case->may_wait, any = false;
 
-	if (!current_case->may_wait)
-		return false;
-	jumps++;
+	jumps += slept;
 	for (unsigned i = 0; i < current_case->threads; i++) {
 		struct thread *thread = &threads[i];
 
-		if (thread->state == YIELDED || (thread->state == SLEEPING && thread->timed)) {
+		if ((thread->state == YIELDED && (slept || current_case->polite)) ||
+		    (thread->state == SLEEPING && thread->timed && slept)) {
 			thread->state = READY;
 			any = true;
 		}
@@ -231,16 +255,15 @@ static void pass_on(void)
 
 	if (next == last)
 		return;
-	if (own_bytes > 0 && last >= 0)
-		memcpy(threads[last].own, own_memory, own_bytes);
+	if (last >= 0)
+		own_save(threads[last].own);
 	running = next;
 	if (next < 0) {
 		setcontext(&outside);
 		abort();
 	}
 	threads[next].state = READY;
-	if (own_bytes > 0)
-		memcpy(own_memory, threads[next].own, own_bytes);
+	own_restore(threads[next].own);
 	if (last >= 0)
 		swapcontext(&threads[last].context, &threads[next].context);
 	else
@@ -334,7 +357,7 @@ static void thread_prepare(struct thread *thread)
 	makecontext(&thread->context, thread_main, 0);
 	thread->state = READY;
 	thread->behind = false;
-	memcpy(thread->own, own_first, own_bytes);
+	memcpy(thread->own, own_first, sizeof(own_first));
 }
 
 /* What is asked for beyond the bounds of the case. */
@@ -403,8 +426,7 @@ void twt_explore(const struct twt_explore_case *what, struct twt_explored *out)
 	result = out;
 	given = 0;
 	twt_shared_forget();
-	if (own_bytes > 0)
-		memcpy(own_first, own_memory, own_bytes);
+	own_save(own_first);
 	while (more && !out->faulty && (what->runs == 0 || out->runs < what->runs)) {
 		run_once();
 		out->runs++;
@@ -412,8 +434,7 @@ void twt_explore(const struct twt_explore_case *what, struct twt_explored *out)
 		more = !out->faulty && next_run();
 	}
 	out->whole = !more && !out->faulty;
-	if (own_bytes > 0)
-		memcpy(own_memory, own_first, own_bytes);
+	own_restore(own_first);
 }
 
 void twt_explore_all(const struct twt_explore_case *what)

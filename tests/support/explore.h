@@ -38,6 +38,7 @@ struct twt_explore_case {
 	void (*end)(void);                 /* after each run, when all threads have ended */
 	unsigned preemptions, stale_reads; /* at most so many in a run */
 	uint64_t runs;                     /* at most; 0: until all were made */
+	bool polite;   /* a yield waits for nothing: who has yielded goes on when nobody else can */
 	bool may_wait; /* that nobody can go on is an end, too: time passes for one who sleeps */
 };
 
@@ -81,7 +82,10 @@ void twt_explore_receive(int fd);
  */
 void twt_explore_guard(const volatile void *memory, size_t bytes);
 
-/* Memory that each thread has for itself though it stands at one address: of a thread-local. */
+/*
+ * Memory that each thread has for itself though it stands at one address: of a thread-local. At
+ * most four, of 256 bytes together, for all runs of the program.
+ */
 void twt_explore_own(void *memory, size_t bytes);
 bool twt_explore_owns(uintptr_t address);
 

@@ -21,9 +21,11 @@
 #include "transport/engine/background.h"
 #include "transport/engine/poller.h"
 
-/* Those behind SPINS_BEFORE_YIELD yield: the holder may need this core. */
+/* Those behind SPINS_BEFORE_YIELD yield: the holder may need this core. Tests take fewer. */
+#ifndef SPINS_BEFORE_YIELD
 #define SPINS_BEFORE_YIELD 30
 #define SPINS_BEFORE_FUTEX 40
+#endif
 
 static _Atomic uint64_t next_engine_id = 1;
 static _Atomic uint64_t next_binding = 1;

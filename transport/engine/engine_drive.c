@@ -20,9 +20,13 @@
 
 #include <sched.h>
 
-#define GIVE_WAY_SPINS  20
-#define SLEEP_MAX_NS    (100ull * 1000 * 1000)
-#define SPIN_CLOCK      8u /* turns between two looks at the clock */
+#ifndef GIVE_WAY_SPINS
+#define GIVE_WAY_SPINS 20
+#endif
+#define SLEEP_MAX_NS (100ull * 1000 * 1000)
+#ifndef SPIN_CLOCK
+#define SPIN_CLOCK 8u /* turns between two looks at the clock */
+#endif
 #define MEMORY_TURNS    8u /* turns of memory-polled lanes alone */
 #define IDLE_NS         2000u
 #define PROBE_NS        (1000u * 1000)

@@ -94,10 +94,12 @@ void twi_inbox_fini(struct twi_inbox *inbox)
 	drop_arrivals(inbox, false);
 }
 
+static void repost_all(struct twi_inbox *inbox, struct twi_list *ops);
+
 void twi_inbox_fail(struct twi_inbox *inbox, int status)
 {
 	struct twi_match_entry *entry;
-	struct twi_list held, *link;
+	struct twi_list held;
 	struct tow_op *filled;
 
 	inbox->failed = status;
@@ -114,11 +116,7 @@ void twi_inbox_fail(struct twi_inbox *inbox, int status)
 	if (filled != NULL)
 		twi_inbox_end(inbox, filled, status, 0);
 	drop_arrivals(inbox, true);
-	while ((link = twi_list_first(&held)) != NULL) { /* there are other peers */
-		twi_list_remove(link);
-		twi_inbox_repost(inbox,
-				 op_of(twi_container_of(link, struct twi_match_entry, link)));
-	}
+	repost_all(inbox, &held); /* there are other peers */
 }
 
 /* --- the end of a receive --- */
@@ -415,7 +413,8 @@ static void return_any(struct twi_inbox *inbox, struct tow_op *op)
 	twi_any_again(op);
 }
 
-void twi_inbox_repost(struct twi_inbox *inbox, struct tow_op *op)
+/* What was kept back is not settled yet: others that come back are in no table. */
+static void repost_one(struct twi_inbox *inbox, struct tow_op *op)
 {
 	struct twi_match_entry *entry;
 
@@ -429,7 +428,6 @@ void twi_inbox_repost(struct twi_inbox *inbox, struct tow_op *op)
 		twi_view_settled(op);
 	if (twi_unlikely(op->match.any)) {
 		return_any(inbox, op);
-		settle_wild(inbox);
 		return;
 	}
 	if (op->match.wild)
@@ -446,26 +444,37 @@ void twi_inbox_repost(struct twi_inbox *inbox, struct tow_op *op)
 		twi_inbox_take(inbox, op, arrival_of(entry));
 	else if (twi_unlikely(op->channel != 0))
 		(void)is_over(inbox, op);
+}
+
+void twi_inbox_repost(struct twi_inbox *inbox, struct tow_op *op)
+{
+	repost_one(inbox, op);
+	settle_wild(inbox);
+}
+
+/* All of the list, from the oldest on; only then is it known who has what was kept back. */
+static void repost_all(struct twi_inbox *inbox, struct twi_list *ops)
+{
+	struct twi_list *link;
+
+	while ((link = twi_list_first(ops)) != NULL) {
+		twi_list_remove(link);
+		repost_one(inbox, op_of(twi_container_of(link, struct twi_match_entry, link)));
+	}
 	settle_wild(inbox);
 }
 
 void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint32_t context)
 {
-	struct twi_list again, *link;
+	struct twi_list again;
 	struct twi_match_entry *entry;
 
 	twi_list_init(&again);
 	while ((entry = twi_match_take_held(&inbox->match, tag, context)) != NULL)
 		twi_list_push_back(&again, &entry->link);
-	while ((link = twi_list_first(&again)) != NULL) {
-		twi_list_remove(link);
-		twi_inbox_repost(inbox,
-				 op_of(twi_container_of(link, struct twi_match_entry, link)));
-	}
-	if (inbox->match.wild) {
-		settle_wild(inbox);
+	repost_all(inbox, &again);
+	if (inbox->match.wild)
 		return;
-	}
 	while ((entry = twi_match_take_posted(&inbox->match, tag, context)) != NULL) {
 		struct tow_op *op = op_of(entry);
 

@@ -285,8 +285,12 @@ bool twi_ofi_abort_recv(struct twi_ofi_peer *peer, struct tow_op *op, int status
 		twi_inbox_end(&peer->inbox, op, status, 0);
 		return true;
 	}
-	if (op->stage != TWI_STAGE_GRANTED || !force)
+	if (op->stage != TWI_STAGE_GRANTED)
 		return false;
+	if (!force) { /* it completes as it would, unless its message is taken back */
+		op->canceled = true;
+		return false;
+	}
 	pull = twi_ofi_pull_find(peer, op->seq);
 	if (pull == NULL || pull->ending != 0)
 		return false;

@@ -18,6 +18,7 @@
 #include "transport/message/waiting.h"
 #include "transport/op/message.h"
 #include "transport/op/op_span.h"
+#include "transport/op/parts.h"
 #include "transport/op/path.h"
 #include "transport/wire/frame.h"
 #include "transport/wire/rule.h"
@@ -285,8 +286,10 @@ void twi_inbox_deliver(struct twi_inbox *inbox, struct tow_op *op, struct twi_ke
 		return;
 	}
 	fits = twi_min(bytes, op->bytes);
-	/* The library's own messages come when they like. */
-	if (twi_space_counts(op->space))
+	if (twi_op_in_parts(op))
+		twi_path_scatter(engine, TWI_R_unexpected_arrival, op->claim.parts, 0, parcel->data,
+				 fits, op->site);
+	else if (twi_space_counts(op->space)) /* the library's own come when they like */
 		twi_path_copy_fallback(engine, TWI_R_unexpected_arrival, op->data, parcel->data,
 				       fits, op->site);
 	else
@@ -321,7 +324,8 @@ static bool bind_wild(struct twi_inbox *inbox, struct tow_op *op, uint64_t tag, 
 		return true;
 	op->peer = inbox->peer;
 	twi_claim_list(inbox->peer, op);
-	if (op->view || op->bytes <= inbox->claim_above || bytes <= inbox->claim_above)
+	if (op->view == TWI_VIEW_WHOLE || op->bytes <= inbox->claim_above ||
+	    bytes <= inbox->claim_above)
 		return true;
 	status = twi_claim_need(inbox->peer, op);
 	if (status < 0)
@@ -387,9 +391,11 @@ void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
 	op->match.tag = op->tag;
 	op->match.space = op->space;
 	op->match.order = ++peer->engine->ops->recvs;
-	if (!op->view)
+	if (twi_likely(!op->view))
 		twi_claim_lease(peer, op);
-	if (op->bytes > inbox->claim_above && !op->view) {
+	else if (op->view == TWI_VIEW_PARTS)
+		twi_parts_lease(peer, op);
+	if (op->bytes > inbox->claim_above && op->view != TWI_VIEW_WHOLE) {
 		int status = twi_claim_need(peer, op);
 
 		if (status < 0) {
@@ -430,7 +436,7 @@ static void return_any(struct twi_inbox *inbox, struct tow_op *op)
 {
 	op->tag = op->match.tag;
 	op->moved = 0;
-	if (op->view) {
+	if (op->view == TWI_VIEW_WHOLE) {
 		twi_view_drop(op);
 		op->data = NULL;
 		op->bytes = TWI_WIRE_U63_MAX;
@@ -463,7 +469,7 @@ void twi_inbox_repost(struct twi_inbox *inbox, struct tow_op *op)
 	entry = twi_match_post_first(&inbox->match, &op->match);
 	op->stage = TWI_STAGE_POSTED;
 	op->moved = 0;
-	if (op->view) {
+	if (op->view == TWI_VIEW_WHOLE) {
 		twi_view_drop(op);
 		op->data = NULL;
 		op->bytes = TWI_WIRE_U63_MAX;

@@ -46,6 +46,7 @@ struct tow_peer {
 	struct twi_list home_link;       /* on tow_endpoint.peers */
 	struct tow_endpoint *home;       /* by which the user has it; NULL: it or that was closed */
 	struct twi_inbox *inbox;         /* its messages on their way in (message/inbox.h) */
+	uint32_t eager_bytes;            /* up to this a message to it is small */
 	bool shown;                      /* it has been up: the user knows or will know it */
 	bool closed;                     /* tow_peer_close was called */
 	bool passing; /* between ranks, and not known yet to be the one: its end is no loss */

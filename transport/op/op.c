@@ -82,7 +82,7 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	op->stage = TWI_STAGE_NEW;
 	op->zerocopy = false;
 	op->forgotten = false;
-	op->view = false;
+	op->view = TWI_VIEW_NONE;
 	op->impatient = false;
 	op->roomless = false;
 	op->canceled = false;

@@ -136,7 +136,7 @@ static void offer_matched(struct twi_inbox *inbox, struct tow_op *op, struct twi
 	struct twi_shm_peer *peer = peer_of(inbox);
 	struct twi_shm_incoming *incoming = incoming_of(offer);
 
-	if (op->view && incoming->type == TWI_SHM_IN_POOL) {
+	if (op->view == TWI_VIEW_WHOLE && incoming->type == TWI_SHM_IN_POOL) {
 		hand_view(peer, incoming, op);
 		return;
 	}

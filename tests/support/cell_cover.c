@@ -1,8 +1,8 @@
 /* cell_cover.c - which cells a run has. */
 #include "cell_cover.h"
 
-const char *const twt_cases[] = { "messages", "views",  "matches",    "calls",
-				  "streams",  "groups", "collectives" };
+const char *const twt_cases[] = { "messages", "views",   "matches", "parts",
+				  "calls",    "streams", "groups",  "collectives" };
 
 bool twt_is_grouped(unsigned which)
 {

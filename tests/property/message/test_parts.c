@@ -417,10 +417,12 @@ static void play_batch(uint64_t tag)
 
 static void play_lane(const struct twt_lane_row *lane, const char *poller, const char *key)
 {
+	const bool summed = below(2) == 0;
 	uint64_t at_rest;
 
 	twt_lane_init(&pair, lane);
 	for (int i = 0; i < 2; i++) {
+		pair.options[i].checksum_all = summed;
 		pair.options[i].premap_memory_bytes = 64 << 20;
 		pair.options[i].poller = poller;
 		pair.options[i].encrypt = key != NULL;

@@ -13,6 +13,8 @@
 #include "lane_pair.h"
 
 #include "diag/record/diag.h"
+#include "transport/message/inbox.h"
+#include "transport/op/message.h"
 #include "transport/op/parts.h"
 
 #define PAGE  4096u
@@ -254,6 +256,51 @@ static void finding(void **state)
 	twi_parts_destroy(parts);
 }
 
+/*
+ * A small message that comes in pieces is kept when its receive ends half way: what has come is
+ * gathered out of the parts again, and the next receive gets all of it.
+ */
+static void left_half_way(void **state)
+{
+	static uint8_t memory[400], row[100];
+	const struct tow_part two[2] = { { memory + 200, 30 }, { memory, 70 } };
+	const struct twi_inbound in = { .seq = 1, .tag = 5, .bytes = sizeof(row) };
+	struct tow_match match = TOW_MATCH_INIT;
+	struct twi_engine *engine;
+	struct twi_inbox *inbox;
+	struct tow_op *op;
+	uint8_t rule = 0;
+
+	(void)state;
+	twt_lane_join(&pair);
+	for (unsigned i = 0; i < sizeof(row); i++)
+		row[i] = (uint8_t)(i + 1);
+	match.peer = pair.peer[1];
+	match.tag = 5;
+	inbox = pair.peer[1]->inbox;
+	engine = pair.peer[1]->engine;
+	for (unsigned ends = 0; ends < 2; ends++) {
+		memset(memory, 0, sizeof(memory));
+		TWT_OK(tow_recv_match_start(pair.endpoint[1], &match, two, 2, NULL, &op));
+		twi_engine_enter(engine);
+		if (ends == 0) {
+			struct twi_inbound next = in;
+
+			next.seq = inbox->seq_received + 1;
+			TWT_OK(twi_inbox_admit(inbox, next.seq, sizeof(row), 0, &rule));
+			assert_true(twi_inbox_begin(inbox, &next));
+			assert_int_equal(twi_inbox_fill(inbox, row, 41), 41);
+			assert_true(twi_message_abort(op, TOW_EDEADLINE, true));
+			assert_int_equal(twi_inbox_fill(inbox, row + 41, 59), 59);
+		}
+		twi_engine_leave(engine);
+		assert_int_equal(twt_lane_finish(&pair, op).status,
+				 ends == 0 ? TOW_EDEADLINE : TOW_OK);
+	}
+	assert_memory_equal(memory + 200, row, 30);
+	assert_memory_equal(memory, row + 30, 70);
+}
+
 /* --- over every lane --- */
 
 struct two {
@@ -398,14 +445,9 @@ int main(void)
 {
 #define WITH_TCP(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		WITH_TCP(joining),
-		WITH_TCP(joining_pool),
-		WITH_TCP(joining_registered),
-		WITH_TCP(joining_outside),
-		WITH_TCP(bounds),
-		WITH_TCP(no_memory),
-		WITH_TCP(finding),
-		cmocka_unit_test(over_lanes),
+		WITH_TCP(joining),         WITH_TCP(joining_pool),  WITH_TCP(joining_registered),
+		WITH_TCP(joining_outside), WITH_TCP(bounds),        WITH_TCP(no_memory),
+		WITH_TCP(finding),         WITH_TCP(left_half_way), cmocka_unit_test(over_lanes),
 		cmocka_unit_test(strict),
 	};
 

@@ -401,6 +401,48 @@ static void over_lanes(void **state)
 	}
 }
 
+/* The message that it has met is taken back: it has its parts for the next one, and no more. */
+static void posted_again(void **state)
+{
+	enum { ROOM = 1 << 20, WHOLE = 4 << 20, EDGE = 64 };
+	uint8_t *row = malloc(WHOLE), *in = malloc(2 * (ROOM + EDGE));
+	const struct tow_part two[2] = { { in + ROOM + EDGE, ROOM }, { in, ROOM } };
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	struct tow_match match = TOW_MATCH_INIT;
+	struct tow_op *recv, *send;
+	struct tow_result result;
+
+	(void)state;
+	twt_lane_init(&pair, &twt_lane_rows[TWT_LANE_ROW_SHM]);
+	assert_true(twt_lane_open(&pair));
+	twt_lane_join(&pair);
+	for (unsigned i = 0; i < WHOLE; i++)
+		row[i] = (uint8_t)(i * 7 >> 3);
+	memset(in, 0xa5, 2 * (ROOM + EDGE));
+	match.peer = pair.peer[1];
+	options.flags = TOW_OP_TRUNCATE;
+	TWT_OK(tow_recv_match_start(pair.endpoint[1], &match, two, 2, &options, &recv));
+	TWT_OK(tow_send_start(pair.peer[0], row, WHOLE, 0, NULL, &send));
+	while (recv->stage == TWI_STAGE_POSTED)
+		tow_progress(pair.runtime[1]); /* some of it is copied in each round */
+	TWT_OK(tow_op_cancel(send));
+	assert_int_equal(twt_lane_finish(&pair, send).status, TOW_ECANCELED);
+	twt_lane_drive(&pair, 1000000);
+	assert_int_equal(recv->stage, TWI_STAGE_POSTED);
+	TWT_OK(tow_send_start(pair.peer[0], row, WHOLE, 0, NULL, &send));
+	result = twt_lane_finish(&pair, recv);
+	assert_int_equal(result.bytes, 2 * ROOM);
+	assert_int_equal(result.dropped_bytes, WHOLE - 2 * ROOM);
+	assert_int_equal(twt_lane_finish(&pair, send).status, TOW_OK);
+	assert_memory_equal(in + ROOM + EDGE, row, ROOM);
+	assert_memory_equal(in, row + ROOM, ROOM);
+	for (unsigned i = 0; i < EDGE; i++)
+		assert_true(in[ROOM + i] == 0xa5 && in[2 * ROOM + EDGE + i] == 0xa5);
+	twt_lane_close(&pair);
+	free(row);
+	free(in);
+}
+
 static int send_status(uint64_t bytes)
 {
 	struct tow_result result;
@@ -445,9 +487,16 @@ int main(void)
 {
 #define WITH_TCP(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		WITH_TCP(joining),         WITH_TCP(joining_pool),  WITH_TCP(joining_registered),
-		WITH_TCP(joining_outside), WITH_TCP(bounds),        WITH_TCP(no_memory),
-		WITH_TCP(finding),         WITH_TCP(left_half_way), cmocka_unit_test(over_lanes),
+		WITH_TCP(joining),
+		WITH_TCP(joining_pool),
+		WITH_TCP(joining_registered),
+		WITH_TCP(joining_outside),
+		WITH_TCP(bounds),
+		WITH_TCP(no_memory),
+		WITH_TCP(finding),
+		WITH_TCP(left_half_way),
+		cmocka_unit_test(over_lanes),
+		cmocka_unit_test(posted_again),
 		cmocka_unit_test(strict),
 	};
 

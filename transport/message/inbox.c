@@ -382,6 +382,13 @@ void twi_inbox_take(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexp
 
 /* --- receives --- */
 
+/* Not of one buffer. A function of its own: the usual way does not pay for it. */
+static __attribute__((noinline)) void lease_parts(struct tow_peer *peer, struct tow_op *op)
+{
+	if (twi_op_in_parts(op))
+		twi_parts_lease(peer, op);
+}
+
 void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
 {
 	struct tow_peer *peer = inbox->peer;
@@ -393,8 +400,8 @@ void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
 	op->match.order = ++peer->engine->ops->recvs;
 	if (twi_likely(!op->view))
 		twi_claim_lease(peer, op);
-	else if (op->view == TWI_VIEW_PARTS)
-		twi_parts_lease(peer, op);
+	else
+		lease_parts(peer, op);
 	if (op->bytes > inbox->claim_above && op->view != TWI_VIEW_WHOLE) {
 		int status = twi_claim_need(peer, op);
 

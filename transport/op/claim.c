@@ -279,7 +279,8 @@ static inline __attribute__((always_inline)) void delist_claim(struct twi_claim 
 }
 
 /* The claim is no lease. */
-static void drop_others(struct twi_engine *engine, struct twi_claim *claim)
+static __attribute__((noinline)) void drop_others(struct twi_engine *engine,
+						  struct twi_claim *claim)
 {
 	if (claim->kind == TWI_CLAIM_REGISTERED)
 		twi_pool_region_release(engine->pool, claim->region);

@@ -46,7 +46,6 @@ struct tow_peer {
 	struct twi_list home_link;       /* on tow_endpoint.peers */
 	struct tow_endpoint *home;       /* by which the user has it; NULL: it or that was closed */
 	struct twi_inbox *inbox;         /* its messages on their way in (message/inbox.h) */
-	uint32_t eager_bytes;            /* up to this a message to it is small */
 	bool shown;                      /* it has been up: the user knows or will know it */
 	bool closed;                     /* tow_peer_close was called */
 	bool passing; /* between ranks, and not known yet to be the one: its end is no loss */
@@ -56,6 +55,7 @@ struct tow_peer {
 	char ended_why[384];            /* the message of that */
 	uint64_t id;                    /* within the runtime */
 	uint32_t span_peer;             /* op_span.h; 0: not asked for yet */
+	uint32_t eager_bytes;           /* up to this a message to it is small */
 	int64_t job_rank;               /* -1: not known */
 	struct twi_feature_side theirs; /* what the other side has said */
 	uint32_t features;              /* that both have agreed on: bits of feature.h */

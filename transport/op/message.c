@@ -154,10 +154,11 @@ ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi
 		op->tag &= *mask;
 	}
 	op->space = message->space;
-	op->view = message->view;
-	if (message->view) /* it takes any length */
-		op->truncate = TWI_TRUNCATE_NEVER;
-	op->impatient = message->impatient;
+	if (message->view) {
+		op->view = TWI_VIEW_WHOLE;
+		op->truncate = TWI_TRUNCATE_NEVER; /* it takes any length */
+		op->impatient = message->impatient;
+	}
 	op->site = message->site;
 	op->span_parent = message->parent;
 	if (parts != NULL)

@@ -217,14 +217,45 @@ static int refuse_parts(struct tow_peer *peer, const struct tow_op *op)
 			 send ? "send from" : "receive into");
 }
 
+/*
+ * A lane that reads registered memory itself is best given one block of the pool: from there on the
+ * message is an ordinary one of memory that its owner has freed, and the lease ends the block. The
+ * pool may have no room, and the parts may be bad: then it is copied in pieces.
+ */
+static void gather_block(struct tow_peer *peer, struct tow_op *op)
+{
+	struct twi_engine *engine = peer->engine;
+	struct twi_error_kept kept;
+	void *block = NULL;
+
+	if (twi_op_reach(op, 0, op->bytes, false) < op->bytes)
+		return;
+	twi_error_keep(&kept);
+	(void)twi_pool_try(engine->pool, op->bytes, 64, &block);
+	twi_error_settle(&kept, TOW_OK);
+	if (block == NULL)
+		return;
+	twi_path_gather(engine, TWI_R_parts_send, block, op->claim.parts, 0, op->bytes, op->site);
+	twi_claim_drop(engine, &op->claim);
+	op->view = TWI_VIEW_NONE;
+	op->data = block;
+	twi_claim_lease(peer, op);
+	twi_pool_free(engine->pool, block);
+}
+
 int twi_parts_need(struct tow_peer *peer, struct tow_op *op)
 {
 	struct twi_parts *parts = op->claim.parts;
 	int status = TOW_OK;
 
 	twi_parts_lease(peer, op);
-	if (op->claim.staged)
-		return peer->engine->knobs.require_zero_copy ? refuse_parts(peer, op) : TOW_OK;
+	if (op->claim.staged && peer->engine->knobs.require_zero_copy)
+		return refuse_parts(peer, op);
+	if (op->claim.staged) {
+		if (op->kind == TWI_OP_SEND && peer->lane->ops->need != NULL)
+			gather_block(peer, op);
+		return TOW_OK;
+	}
 	for (uint32_t i = 0; i < parts->count && status == TOW_OK; i++)
 		status = twi_claim_need_piece(peer, op, &parts->claims[i], parts->runs[i].data,
 					      parts->runs[i].bytes);

@@ -240,11 +240,11 @@ int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t t
  * Ownership: *op_out and the view are the caller's until tow_view_release (or tow_op_release), at
  * the latest until tow_runtime_close.
  * Copies: on the shm lane none for a large one of pool memory, at any size: the bytes are the
- * sender's, whose operation is complete but whose memory stays leased until the release. On the
- * other lanes the message is received into memory of the pool: none for a large one, one for a
- * small one; while the pool has no room for it the operation waits, and so do its sender and what
- * else was started for this tag, until there is room, its deadline or a cancel, which leave the
- * message to the next receive.
+ * sender's, whose operation is complete but whose memory stays leased until the release: the sender
+ * may free it meanwhile, and what it writes there the view shows. On the other lanes the message is
+ * received into memory of the pool: none for a large one, one for a small one; while the pool has
+ * no room for it the operation waits, and so do its sender and what else was started for this tag,
+ * until there is room, its deadline or a cancel, which leave the message to the next receive.
  * Blocks: never.
  * Threads: any.
  * Returns: as tow_recv_start; the operation ends with TOW_EEXHAUSTED where the message is longer

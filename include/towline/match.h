@@ -1,8 +1,11 @@
 /*
  * match.h - receives that match more than one peer and one tag, messages in parts, and probes.
  *
- * Messages of more than one part are declared and not built in this version, which refuses them by
- * name with TOW_ENOTSUP (docs/abi.md).
+ * A message of several parts is gathered from them and scattered to others: the two sides cut it as
+ * they like, and neither knows of the other's parts. Where a lane can it moves large ones between
+ * the parts as they lie; else it copies them in pieces, for reasons that /v1/copies names
+ * (docs/copies.md has which). Parts that lie one behind the other in one allocation, or outside all
+ * of them, count as one, and empty ones not at all.
  *
  * One order holds for all receives of an endpoint, as in MPI: a message goes to the receive that
  * was started first of those that it matches, and a receive takes the message that was sent first
@@ -25,7 +28,9 @@
 extern "C" {
 #endif
 
-/* A piece of memory that a message is gathered from or scattered to. */
+#define TOW_PARTS_MAX 1024u /* of one message, on one side */
+
+/* A piece of memory that a message is gathered from or scattered to; of no bytes it may be NULL. */
 struct tow_part {
 	void *data;
 	uint64_t bytes;
@@ -48,36 +53,43 @@ struct tow_match {
 
 /*
  * Starts to receive the next message that `match` takes into `part_count` parts, one behind the
- * other. With part_count 0 it is a view, as tow_recv_view_start. The result names the peer and the
- * tag. With TOW_OP_TRUNCATE in options->flags a longer message fills the parts and the rest is
- * dropped; without it the operation ends with TOW_ETRUNCATED.
+ * other, which do not overlap. With part_count 0 it is a view, as tow_recv_view_start. The result
+ * names the peer and the tag; its data is NULL where there are several parts. With
+ * TOW_OP_TRUNCATE in options->flags a longer message fills the parts and the rest is dropped;
+ * without it the operation ends with TOW_ETRUNCATED.
  * With match->peer NULL it waits on while peers fail, are closed, and come; when it has met a
  * message it is as a receive of that peer, which the result names. Until then the result's peer is
  * NULL.
  * Ownership: the memory of the parts stays the caller's, and is the library's to write until
  * completion; match and parts are only read; *op_out is the caller's until tow_op_release, of a
  * view until tow_view_release; it may be NULL where options->done is set.
- * Copies: as tow_recv_start; of a view as tow_recv_view_start.
+ * Copies: as tow_recv_start; of a view as tow_recv_view_start; a large message into several parts
+ * over ofi once more, in pieces (reason parts_recv).
  * Blocks: as tow_send_start; of any peer never: its memory is pinned when a large message is met.
  * Threads: any.
  * Returns: as tow_recv_start; TOW_EINVAL also for a match->peer that is not one of the endpoint's;
- * TOW_ECLOSED also when the endpoint was closed; TOW_ENOTSUP where part_count is above 1. The
- * operation ends as that of tow_recv_start, or of tow_recv_view_start; of any peer also with
- * TOW_ECLOSED when the endpoint is closed and it has met no message, and a view of a small message
- * of a peer that has failed with TOW_EEXHAUSTED where the pool has no room.
+ * TOW_ECLOSED also when the endpoint was closed; TOW_EINVAL where part_count is above
+ * TOW_PARTS_MAX, a part is NULL, or all are more than 2^63-1 bytes; TOW_ENOMEM. The operation ends
+ * as that of tow_recv_start, or of tow_recv_view_start; of any peer also with TOW_ECLOSED when the
+ * endpoint is closed and it has met no message, and a view of a small message of a peer that has
+ * failed with TOW_EEXHAUSTED where the pool has no room.
  */
 int tow_recv_match_start(struct tow_endpoint *endpoint, const struct tow_match *match,
 			 const struct tow_part *parts, uint32_t part_count,
 			 const struct tow_op_options *options, struct tow_op **op_out);
 
 /*
- * Starts to send a message that is gathered from `part_count` parts.
+ * Starts to send a message that is gathered from `part_count` parts, which may overlap; with
+ * part_count 0 one of no bytes.
  * Ownership: the memory of the parts stays the caller's, unchanged until completion; parts is only
  * read; *op_out is the caller's until tow_op_release.
- * Copies: as tow_send_start.
+ * Copies: as tow_send_start; of several parts, a small message once more (reason parts_small), a
+ * large one over shm and ofi once more, in pieces (parts_send). With require_zero_copy the latter
+ * ends with TOW_EZEROCOPY instead.
  * Blocks: as tow_send_start.
  * Threads: any.
- * Returns: TOW_ENOTSUP in this version; later as tow_send_start.
+ * Returns: as tow_send_start; TOW_EINVAL also where part_count is above TOW_PARTS_MAX, a part is
+ * NULL, or all are more than 2^63-1 bytes; TOW_ENOMEM.
  */
 int tow_send_parts_start(struct tow_peer *peer, const struct tow_part *parts, uint32_t part_count,
 			 uint64_t tag, const struct tow_op_options *options,

@@ -1,7 +1,7 @@
 /* cell_cover.c - which cells a run has. */
 #include "cell_cover.h"
 
-const char *const twt_cases[] = { "messages", "views",   "matches", "channels",
+const char *const twt_cases[] = { "messages", "views",   "matches", "channels",   "parts",
 				  "calls",    "streams", "groups",  "collectives" };
 
 bool twt_is_grouped(unsigned which)

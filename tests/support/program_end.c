@@ -265,9 +265,7 @@ static void check_inboxes(struct twt_program *program)
 				posted <= count_unheld(program, rank),
 			"rank %d keeps %llu bytes in %u messages of rank %d, and %u receives", rank,
 			(unsigned long long)inbox->kept_bytes, waiting, peer, posted);
-		twt_program_check(program,
-				  inbox->credit_charged == inbox->credit_given ||
-					  inbox->ops->credit_due == NULL,
+		twt_program_check(program, inbox->credit.charged == inbox->credit.given,
 				  "rank %d owes rank %d credit", rank, peer);
 	}
 }

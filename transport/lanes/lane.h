@@ -54,6 +54,13 @@ struct twi_lane_ops {
 	bool memory_polled;
 
 	/*
+	 * It moves a large message of parts (op/parts.h) run by run, out of them (sends) or into
+	 * them (receives), wherever they lie. False: it copies such a message in pieces, as one of
+	 * memory that it cannot use, and finds its claim `staged`.
+	 */
+	bool gathers, scatters;
+
+	/*
 	 * Replaces the names in an address (the part after "://") by numbers, so that endpoint_open
 	 * and connect never wait for a name server. Called without the engine, by any thread, and
 	 * may block. NULL: addresses of this lane have no names. TOW_OK, TOW_EINVAL, TOW_ENOMEM,

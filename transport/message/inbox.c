@@ -19,6 +19,7 @@
 #include "transport/message/waiting.h"
 #include "transport/op/message.h"
 #include "transport/op/op_span.h"
+#include "transport/op/parts.h"
 #include "transport/op/path.h"
 #include "transport/wire/frame.h"
 
@@ -243,8 +244,10 @@ void twi_inbox_deliver(struct twi_inbox *inbox, struct tow_op *op, struct twi_ke
 		return;
 	}
 	fits = twi_min(bytes, op->bytes);
-	/* The library's own messages come when they like. */
-	if (twi_space_counts(op->space))
+	if (twi_op_in_parts(op))
+		twi_path_scatter(engine, TWI_R_unexpected_arrival, op->claim.parts, 0, parcel->data,
+				 fits, op->site);
+	else if (twi_space_counts(op->space)) /* the library's own come when they like */
 		twi_path_copy_fallback(engine, TWI_R_unexpected_arrival, op->data, parcel->data,
 				       fits, op->site);
 	else
@@ -279,7 +282,8 @@ static bool bind_wild(struct twi_inbox *inbox, struct tow_op *op, uint64_t tag, 
 		return true;
 	op->peer = inbox->peer;
 	twi_claim_list(inbox->peer, op);
-	if (op->view || op->bytes <= inbox->claim_above || bytes <= inbox->claim_above)
+	if (op->view == TWI_VIEW_WHOLE || op->bytes <= inbox->claim_above ||
+	    bytes <= inbox->claim_above)
 		return true;
 	status = twi_claim_need(inbox->peer, op);
 	if (status < 0)
@@ -348,6 +352,13 @@ static bool is_over(struct twi_inbox *inbox, struct tow_op *op)
 	return true;
 }
 
+/* Not of one buffer. A function of its own: the usual way does not pay for it. */
+static __attribute__((noinline)) void lease_parts(struct tow_peer *peer, struct tow_op *op)
+{
+	if (twi_op_in_parts(op))
+		twi_parts_lease(peer, op);
+}
+
 void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
 {
 	struct tow_peer *peer = inbox->peer;
@@ -357,9 +368,11 @@ void twi_inbox_recv(struct twi_inbox *inbox, struct tow_op *op)
 	twi_assert_hot(op->match.context == twi_context_of(op->space, op->channel));
 	op->match.tag = op->tag;
 	op->match.order = ++peer->engine->ops->recvs;
-	if (!op->view)
+	if (twi_likely(!op->view))
 		twi_claim_lease(peer, op);
-	if (op->bytes > inbox->claim_above && !op->view) {
+	else
+		lease_parts(peer, op);
+	if (op->bytes > inbox->claim_above && op->view != TWI_VIEW_WHOLE) {
 		int status = twi_claim_need(peer, op);
 
 		if (status < 0) {
@@ -402,7 +415,7 @@ static void return_any(struct twi_inbox *inbox, struct tow_op *op)
 {
 	op->tag = op->match.tag;
 	op->moved = 0;
-	if (op->view) {
+	if (op->view == TWI_VIEW_WHOLE) {
 		twi_view_drop(op);
 		op->data = NULL;
 		op->bytes = TWI_WIRE_U63_MAX;
@@ -435,7 +448,7 @@ static void repost_one(struct twi_inbox *inbox, struct tow_op *op)
 	entry = twi_match_post_first(&inbox->match, &op->match);
 	op->stage = TWI_STAGE_POSTED;
 	op->moved = 0;
-	if (op->view) {
+	if (op->view == TWI_VIEW_WHOLE) {
 		twi_view_drop(op);
 		op->data = NULL;
 		op->bytes = TWI_WIRE_U63_MAX;

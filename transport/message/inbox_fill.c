@@ -12,6 +12,7 @@
 #include "transport/message/inbox.h"
 #include "transport/op/message.h"
 #include "transport/op/op_span.h"
+#include "transport/op/parts.h"
 #include "transport/op/path.h"
 #include "transport/wire/frame.h"
 
@@ -58,15 +59,37 @@ static int keep_small(struct twi_inbox *inbox, const struct twi_inbound *in)
 	return TOW_OK;
 }
 
+/* Its receive has parts. A function of its own: the usual way does not pay for it. */
+static __attribute__((noinline)) void scatter_small(struct twi_inbox *inbox, struct tow_op *op,
+						    const struct twi_inbound *in)
+{
+	const struct twi_engine *engine = inbox->peer->engine;
+	uint64_t fits = twi_min(in->bytes, op->bytes);
+
+	twi_path_scatter_small(engine, op->claim.parts, 0, in->payload, fits);
+	if (in->summed &&
+	    !twi_inbox_same_sum(inbox, in->sum,
+				fits == in->bytes ? twi_op_checksum(op, 0, 0, in->bytes)
+						  : twi_checksum(0, in->payload, in->bytes)))
+		twi_inbox_corrupt(inbox, op, in->bytes);
+	else
+		twi_inbox_received(inbox, op, in->bytes);
+}
+
 static void deliver_small(struct twi_inbox *inbox, struct tow_op *op, const struct twi_inbound *in)
 {
 	uint64_t fits;
 
 	op->seq = in->seq;
 	twi_inbox_give(inbox, in->channel, in->bytes);
-	if (twi_unlikely(op->view || in->bytes > op->bytes) &&
-	    twi_inbox_room(inbox, op, in->bytes) < 0)
-		return;
+	if (twi_unlikely(op->view || in->bytes > op->bytes)) {
+		if (twi_inbox_room(inbox, op, in->bytes) < 0)
+			return;
+		if (twi_op_in_parts(op)) {
+			scatter_small(inbox, op, in);
+			return;
+		}
+	}
 	fits = twi_min(in->bytes, op->bytes);
 	twi_path_copy_small(inbox->peer->engine, in->space, op->data, in->payload, fits);
 	if (twi_unlikely(in->summed) &&
@@ -178,6 +201,7 @@ int twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in)
 		twi_match_arrive(&inbox->match, &parcel->arrival.match);
 	} else {
 		int status = twi_likely(!op->view) ? TOW_OK : twi_view_room(op, in->bytes);
+		uint64_t run = in->bytes;
 
 		op->seq = in->seq;
 		if (twi_unlikely(status < 0)) { /* the payload is dropped */
@@ -187,7 +211,7 @@ int twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in)
 			op->stage = TWI_STAGE_FILLING;
 			twi_op_begun(op);
 			if (in->bytes <= op->bytes || twi_inbox_cut(op, in->bytes) == TOW_OK)
-				at = op->data;
+				at = twi_op_at(op, 0, &run);
 			room = at != NULL ? twi_min(room, op->bytes) : 0;
 		}
 	}
@@ -207,12 +231,29 @@ int twi_inbox_begin(struct twi_inbox *inbox, const struct twi_inbound *in)
 	return TOW_OK;
 }
 
+/* The next bytes of a message whose receive has parts. */
+static void fill_parts(struct twi_inbox *inbox, const uint8_t *data, size_t bytes)
+{
+	struct twi_filling *filling = &inbox->filling;
+	size_t fits = twi_min(bytes, (size_t)filling->room);
+
+	if (filling->at == NULL)
+		return;
+	twi_path_scatter_small(inbox->peer->engine, filling->op->claim.parts,
+			       filling->bytes - filling->left, data, fits);
+	if (twi_unlikely(filling->summed))
+		filling->sum = twi_checksum(filling->sum, data, bytes);
+	filling->room -= fits;
+}
+
 size_t twi_inbox_fill(struct twi_inbox *inbox, const uint8_t *data, size_t bytes)
 {
 	struct twi_filling *filling = &inbox->filling;
 	size_t n = twi_min(bytes, (size_t)filling->left);
 
-	if (filling->at != NULL && n > 0) {
+	if (filling->op != NULL && twi_op_in_parts(filling->op)) {
+		fill_parts(inbox, data, n);
+	} else if (filling->at != NULL && n > 0) {
 		size_t fits = twi_min(n, (size_t)filling->room);
 
 		twi_path_copy_small(inbox->peer->engine, filling->space, filling->at, data, fits);
@@ -248,8 +289,12 @@ void twi_inbox_leave_filling(struct twi_inbox *inbox, struct tow_op *op)
 		filling->at = NULL;
 		if (parcel == NULL)
 			return; /* it is lost */
-		twi_path_copy_fallback(inbox->peer->engine, TWI_R_unexpected_arrival, parcel->data,
-				       op->data, got, op->site);
+		if (twi_op_in_parts(op))
+			twi_path_gather(inbox->peer->engine, TWI_R_unexpected_arrival, parcel->data,
+					op->claim.parts, 0, got, op->site);
+		else
+			twi_path_copy_fallback(inbox->peer->engine, TWI_R_unexpected_arrival,
+					       parcel->data, op->data, got, op->site);
 		filling->kept = &parcel->arrival;
 		filling->at = parcel->data + got;
 		filling->room = filling->left;

@@ -15,7 +15,7 @@
 #include "transport/lanes/lane.h"
 #include "transport/message/channel.h"
 #include "transport/op/message_times.h"
-#include "transport/op/reach.h"
+#include "transport/op/parts.h"
 #include "transport/wire/rule.h"
 
 #define SENDS_TOLD  64u /* of those that wait */
@@ -47,6 +47,7 @@ void twi_outbox_configure(struct twi_outbox *outbox, const struct twi_outbox_con
 	half = outbox->credit.bytes / 2;
 	half -= twi_min(half, (uint64_t)twi_frame_cost(0));
 	outbox->eager_bytes = (uint32_t)twi_min(config->eager_bytes, half);
+	outbox->peer->eager_bytes = outbox->eager_bytes;
 	outbox->timed_every_ns = config->timed_every_ns;
 	outbox->checksum_all = config->checksum_all;
 	outbox->hears = config->hears;
@@ -469,9 +470,9 @@ bool twi_outbox_sum_offer(const struct twi_outbox *outbox, const struct tow_op *
 		return false;
 	if (op->bytes > TWI_OUTBOX_SUM_MAX && !outbox->checksum_all)
 		return false;
-	if (op->claim.kind != TWI_CLAIM_POOL && twi_reach(op->data, op->bytes, false) != op->bytes)
+	if (twi_op_reach(op, 0, op->bytes, false) != op->bytes)
 		return false;
-	*sum_out = twi_checksum(0, op->data, op->bytes);
+	*sum_out = twi_op_checksum(op, 0, 0, op->bytes);
 	return true;
 }
 

@@ -11,6 +11,7 @@
 #include "transport/message/inbox.h"
 #include "transport/op/call.h"
 #include "transport/op/message.h"
+#include "transport/op/parts.h"
 #include "transport/wire/frame.h"
 
 /* Afterwards *match_io is of the library's size. TOW_OK, TOW_EINVAL. */
@@ -57,43 +58,55 @@ static int enter_call(const char *call, struct tow_endpoint *endpoint,
 	return status;
 }
 
+/* The engine is held. After a failure the parts are the caller's. */
+static int start_recv(struct tow_endpoint *endpoint, const struct tow_match *match,
+		      const struct twi_message *message, struct twi_parts *parts,
+		      const struct tow_op_options *options, struct tow_op **op_out)
+{
+	const uint64_t *mask = match->tag_mask != UINT64_MAX ? &match->tag_mask : NULL;
+
+	if (match->peer == NULL)
+		return twi_message_start_any(endpoint, message, match->tag_mask, parts, options,
+					     op_out);
+	if (mask != NULL)
+		twi_match_go_wild(&match->peer->inbox->match);
+	if (parts != NULL)
+		return twi_message_start_parts(match->peer, message, mask, parts, options, op_out);
+	if (mask != NULL)
+		return twi_message_start_wild(match->peer, message, *mask, options, op_out);
+	return twi_message_start(match->peer, message, options, op_out);
+}
+
 TOW_PUBLIC int tow_recv_match_start(struct tow_endpoint *endpoint, const struct tow_match *match,
 				    const struct tow_part *parts, uint32_t part_count,
 				    const struct tow_op_options *options, struct tow_op **op_out)
 {
+	static const char call[] = "tow_recv_match_start";
 	struct twi_message message = { .kind = TWI_OP_RECV, .site = TWI_SITE_HERE };
+	struct twi_parts *record = NULL;
 	struct twi_engine *engine;
 	struct tow_match known;
+	struct tow_part whole;
 	int status;
 
 	if (op_out != NULL)
 		*op_out = NULL;
-	if (part_count > 1)
-		return twi_error(TOW_ENOTSUP,
-				 "tow_recv_match_start: part_count is %u; messages of more than "
-				 "one part are declared, and not built in this version "
-				 "(docs/abi.md)",
-				 part_count);
-	if (part_count > 0 && parts == NULL)
-		return twi_error(TOW_EINVAL, "tow_recv_match_start: parts is NULL");
-	status = enter_call("tow_recv_match_start", endpoint, &match, &known);
+	status = enter_call(call, endpoint, &match, &known);
 	if (status < 0)
 		return status;
 	engine = endpoint->engine;
-	message.view = part_count == 0;
-	message.data = part_count > 0 ? parts->data : NULL;
-	message.bytes = part_count > 0 ? parts->bytes : TWI_WIRE_U63_MAX;
-	message.tag = match->tag;
-	if (match->peer == NULL) {
-		status =
-			twi_message_start_any(endpoint, &message, match->tag_mask, options, op_out);
-	} else if (match->tag_mask == UINT64_MAX) {
-		status = twi_message_start(match->peer, &message, options, op_out);
-	} else {
-		twi_match_go_wild(&match->peer->inbox->match);
-		status = twi_message_start_wild(match->peer, &message, match->tag_mask, options,
-						op_out);
+	status = twi_parts_create(call, engine->pool, parts, part_count, &whole, &record);
+	if (status == TOW_OK) {
+		message.view = part_count == 0;
+		message.data = whole.data;
+		message.bytes = record != NULL   ? record->bytes
+				: part_count > 0 ? whole.bytes
+						 : TWI_WIRE_U63_MAX;
+		message.tag = match->tag;
+		status = start_recv(endpoint, match, &message, record, options, op_out);
 	}
+	if (status < 0)
+		twi_parts_destroy(record);
 	twi_engine_leave(engine);
 	return status;
 }

@@ -13,6 +13,7 @@
 #include "transport/lanes/lane.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/op.h"
+#include "transport/op/parts.h"
 
 void twi_peer_claims_init(struct twi_peer_claims *claims)
 {
@@ -90,25 +91,29 @@ int twi_claim_room(struct tow_peer *peer, uint64_t bytes)
 			 (unsigned long long)bytes);
 }
 
-int twi_claim_memory(struct tow_op *op)
+static inline int claim_piece(struct twi_pool *pool, struct twi_claim *claim, const void *data,
+			      uint64_t bytes)
 {
-	struct twi_pool *pool = op->engine->pool;
-	struct twi_claim *claim = &op->claim;
-	const struct twi_extent *extent = twi_pool_find(pool, op->data, op->bytes);
+	const struct twi_extent *extent = twi_pool_find(pool, data, bytes);
 	int status;
 
-	claim->memory = op->data;
-	claim->bytes = op->bytes;
+	claim->memory = data;
+	claim->bytes = bytes;
 	claim->kind = TWI_CLAIM_UNREGISTERED;
-	if (extent == NULL && !twi_pool_overflow(pool, op->data, op->bytes))
+	if (extent == NULL && !twi_pool_overflow(pool, data, bytes))
 		return TOW_OK;
-	status = extent != NULL ? twi_pool_lease_block(pool, extent, op->data, &claim->block)
-				: twi_pool_lease(pool, op->data);
+	status = extent != NULL ? twi_pool_lease_block(pool, extent, data, &claim->block)
+				: twi_pool_lease(pool, data);
 	if (twi_unlikely(status < 0))
 		return status;
 	claim->kind = extent != NULL ? TWI_CLAIM_POOL : TWI_CLAIM_OUTSIDE;
 	claim->region = extent != NULL ? &extent->region : NULL;
 	return TOW_OK;
+}
+
+int twi_claim_memory(struct tow_op *op)
+{
+	return claim_piece(op->engine->pool, &op->claim, op->data, op->bytes);
 }
 
 void twi_claim_lease(struct tow_peer *peer, struct tow_op *op)
@@ -121,56 +126,73 @@ void twi_claim_lease(struct tow_peer *peer, struct tow_op *op)
 		enlist_claim(&op->claim, peer);
 }
 
+void twi_claim_lease_piece(struct tow_peer *peer, struct tow_op *op, struct twi_claim *claim,
+			   const void *data, uint64_t bytes)
+{
+	twi_assert_held(op->engine);
+	if (claim->kind != TWI_CLAIM_NONE)
+		return;
+	claim_piece(op->engine->pool, claim, data, bytes);
+	if (peer != NULL)
+		twi_claim_list_piece(peer, claim);
+}
+
 void twi_claim_count(const struct tow_op *op, uint64_t bytes)
 {
 	struct twi_diag *diag = op->engine->diag;
 	bool send = op->kind == TWI_OP_SEND;
 
 	twi_assert_held(op->engine);
-	if (op->claim.kind != TWI_CLAIM_UNREGISTERED || !twi_space_counts(op->space))
+	if ((op->claim.kind != TWI_CLAIM_UNREGISTERED && op->claim.kind != TWI_CLAIM_PARTS) ||
+	    !twi_space_counts(op->space))
 		return;
 	bytes = twi_min(bytes, op->bytes); /* the rest is dropped */
+	if (op->claim.kind == TWI_CLAIM_PARTS) {
+		bytes = twi_parts_unregistered(op->claim.parts, bytes);
+		if (bytes == 0)
+			return;
+	}
 	twi_count(diag, send ? TWI_C_unregistered_sends : TWI_C_unregistered_recvs, 1);
 	twi_count(diag, send ? TWI_C_unregistered_send_bytes : TWI_C_unregistered_recv_bytes,
 		  bytes);
 }
 
-static int refuse_claim(struct twi_engine *engine, const struct tow_op *op)
+static int refuse_claim(struct twi_engine *engine, const struct tow_op *op, const void *data,
+			uint64_t bytes)
 {
 	twi_count(engine->diag, TWI_C_zero_copy_refusals, 1);
 	return twi_error(TOW_EZEROCOPY,
 			 "require_zero_copy: %s of %llu bytes at %p, which are not registered; "
 			 "allocate them with tow_alloc or register them with tow_mem_register",
-			 op->kind == TWI_OP_SEND ? "send" : "receive",
-			 (unsigned long long)op->bytes, op->data);
+			 op->kind == TWI_OP_SEND ? "send" : "receive", (unsigned long long)bytes,
+			 data);
 }
 
 /* False: it goes without, which is no failure of whoever sends or receives. */
-static bool register_late(struct twi_engine *engine, struct tow_op *op)
+static bool register_late(struct twi_engine *engine, struct twi_site site, struct twi_claim *claim,
+			  const void *data, uint64_t bytes)
 {
 	struct twi_error_kept kept;
 	int status;
 
 	twi_error_keep(&kept);
-	status = twi_pool_region_late(engine->pool, op->data, op->bytes, op->site,
-				      &op->claim.region);
+	status = twi_pool_region_late(engine->pool, data, bytes, site, &claim->region);
 	twi_error_settle(&kept, TOW_OK);
 	return status == TOW_OK;
 }
 
-int twi_claim_need(struct tow_peer *peer, struct tow_op *op)
+/* What is leased may have to be registered. */
+static int need_piece(struct tow_peer *peer, struct tow_op *op, struct twi_claim *claim,
+		      const void *data, uint64_t bytes)
 {
 	struct twi_engine *engine = peer->engine;
-	struct twi_claim *claim = &op->claim;
 	enum twi_need need = TWI_NEED_NOTHING;
 	bool payload = twi_space_counts(op->space);
 
-	twi_assert_held(peer->engine);
-	twi_claim_lease(peer, op);
 	if (claim->kind != TWI_CLAIM_UNREGISTERED && claim->kind != TWI_CLAIM_OUTSIDE)
 		return TOW_OK;
 	if (claim->kind == TWI_CLAIM_UNREGISTERED)
-		claim->region = twi_pool_region_acquire(engine->pool, op->data, op->bytes);
+		claim->region = twi_pool_region_acquire(engine->pool, data, bytes);
 	if (claim->region != NULL) {
 		claim->kind = TWI_CLAIM_REGISTERED;
 		return TOW_OK;
@@ -179,9 +201,9 @@ int twi_claim_need(struct tow_peer *peer, struct tow_op *op)
 		need = peer->lane->ops->need(peer, op);
 	/* What the library says to itself is no payload that the user could register. */
 	if (need != TWI_NEED_NOTHING && engine->knobs.require_zero_copy && payload)
-		return refuse_claim(engine, op);
+		return refuse_claim(engine, op, data, bytes);
 	if (need != TWI_NEED_NOTHING && claim->kind == TWI_CLAIM_UNREGISTERED && payload &&
-	    register_late(engine, op)) {
+	    register_late(engine, op->site, claim, data, bytes)) {
 		claim->kind = TWI_CLAIM_REGISTERED;
 		return TOW_OK;
 	}
@@ -191,14 +213,34 @@ int twi_claim_need(struct tow_peer *peer, struct tow_op *op)
 				 "%s of %llu bytes of unregistered memory needs staging, and "
 				 "staging_bytes is 0",
 				 op->kind == TWI_OP_SEND ? "send" : "receive",
-				 (unsigned long long)op->bytes);
+				 (unsigned long long)bytes);
 	return TOW_OK;
+}
+
+int twi_claim_need(struct tow_peer *peer, struct tow_op *op)
+{
+	twi_assert_held(peer->engine);
+	if (op->claim.kind == TWI_CLAIM_PARTS)
+		return twi_parts_need(peer, op);
+	twi_claim_lease(peer, op);
+	return need_piece(peer, op, &op->claim, op->data, op->bytes);
+}
+
+int twi_claim_need_piece(struct tow_peer *peer, struct tow_op *op, struct twi_claim *claim,
+			 const void *data, uint64_t bytes)
+{
+	twi_assert_held(peer->engine);
+	return need_piece(peer, op, claim, data, bytes);
 }
 
 void twi_claim_share(struct twi_claim *claim, const void *memory, uint64_t bytes,
 		     struct twi_engine *engine, struct twi_claim *out)
 {
 	twi_assert_held(engine);
+	if (claim->kind == TWI_CLAIM_PARTS) {
+		twi_claim_init(out);
+		return;
+	}
 	*out = *claim;
 	out->memory = memory;
 	out->bytes = bytes;
@@ -236,6 +278,16 @@ static inline __attribute__((always_inline)) void delist_claim(struct twi_claim 
 	}
 }
 
+/* The claim is no lease. */
+static __attribute__((noinline)) void drop_others(struct twi_engine *engine,
+						  struct twi_claim *claim)
+{
+	if (claim->kind == TWI_CLAIM_REGISTERED)
+		twi_pool_region_release(engine->pool, claim->region);
+	else if (claim->kind == TWI_CLAIM_PARTS)
+		twi_parts_drop(engine, claim->parts);
+}
+
 void twi_claim_drop(struct twi_engine *engine, struct twi_claim *claim)
 {
 	twi_assert_held(engine);
@@ -244,29 +296,47 @@ void twi_claim_drop(struct twi_engine *engine, struct twi_claim *claim)
 		twi_pool_release_block(engine->pool, &claim->block);
 	else if (claim->kind == TWI_CLAIM_OUTSIDE)
 		twi_pool_release(engine->pool, claim->memory);
-	else if (claim->kind == TWI_CLAIM_REGISTERED)
-		twi_pool_region_release(engine->pool, claim->region);
+	else if (claim->kind != TWI_CLAIM_UNREGISTERED)
+		drop_others(engine, claim);
 	twi_claim_init(claim);
+}
+
+void twi_claim_list_piece(struct tow_peer *peer, struct twi_claim *claim)
+{
+	twi_assert_held(peer->engine);
+	if (claim->kind == TWI_CLAIM_POOL && !claim->listed)
+		enlist_claim(claim, peer);
+}
+
+void twi_claim_unlist_piece(struct twi_claim *claim)
+{
+	delist_claim(claim);
+	claim->peer = NULL;
+	claim->listed = false;
+	claim->staged = false;
 }
 
 void twi_claim_list(struct tow_peer *peer, struct tow_op *op)
 {
 	twi_assert_held(peer->engine);
-	if (op->claim.kind == TWI_CLAIM_POOL && !op->claim.listed)
-		enlist_claim(&op->claim, peer);
+	if (op->claim.kind == TWI_CLAIM_PARTS)
+		twi_parts_list(peer, op);
+	else
+		twi_claim_list_piece(peer, &op->claim);
 }
 
 void twi_claim_unlist(struct tow_op *op)
 {
 	twi_assert_held(op->engine);
-	delist_claim(&op->claim);
-	op->claim.peer = NULL;
-	op->claim.listed = false;
-	op->claim.staged = false;
+	if (op->claim.kind == TWI_CLAIM_PARTS)
+		twi_parts_unlist(op->claim.parts);
+	twi_claim_unlist_piece(&op->claim);
 }
 
 enum twi_reason twi_claim_reason(const struct twi_claim *claim, bool send)
 {
+	if (claim->kind == TWI_CLAIM_PARTS)
+		return send ? TWI_R_parts_send : TWI_R_parts_recv;
 	if (claim->kind == TWI_CLAIM_OUTSIDE)
 		return TWI_R_pool_exhausted;
 	if (claim->kind == TWI_CLAIM_UNREGISTERED)

@@ -37,12 +37,14 @@ struct tow_op;
 struct tow_peer;
 struct twi_emit;
 struct twi_engine;
+struct twi_parts;
 
 enum twi_claim_kind {
 	TWI_CLAIM_NONE,
 	TWI_CLAIM_POOL,
 	TWI_CLAIM_OUTSIDE,
 	TWI_CLAIM_REGISTERED,
+	TWI_CLAIM_PARTS, /* of a message of parts, each of which has a claim of its own (parts.h) */
 	TWI_CLAIM_UNREGISTERED,
 };
 
@@ -52,7 +54,10 @@ struct twi_claim {
 	bool staged;
 	const struct twi_region *region; /* that the memory lies in, or NULL */
 	struct tow_peer *peer;
-	const void *memory; /* what was leased */
+	union {
+		const void *memory;      /* what was leased */
+		struct twi_parts *parts; /* TWI_CLAIM_PARTS */
+	};
 	uint64_t bytes;
 	struct twi_block block; /* TWI_CLAIM_POOL: the allocation that the memory lies in */
 	struct twi_list link;   /* on peer->claims, or on the shares of the claim it is a part of */
@@ -100,12 +105,26 @@ void twi_claim_unlist(struct tow_op *op);
 int twi_claim_need(struct tow_peer *peer, struct tow_op *op);
 
 /*
+ * All of the above for one part of a message of parts, of which `claim` is: what the call for an
+ * operation does with its claim and memory. peer NULL: on nobody's list.
+ */
+void twi_claim_lease_piece(struct tow_peer *peer, struct tow_op *op, struct twi_claim *claim,
+			   const void *data, uint64_t bytes);
+int twi_claim_need_piece(struct tow_peer *peer, struct tow_op *op, struct twi_claim *claim,
+			 const void *data, uint64_t bytes);
+void twi_claim_list_piece(struct tow_peer *peer, struct twi_claim *claim);
+void twi_claim_unlist_piece(struct twi_claim *claim);
+
+/*
  * A large message of op is on its way, with `bytes` of payload: what op takes of them is counted if
  * it is unregistered.
  */
 void twi_claim_count(const struct tow_op *op, uint64_t bytes);
 
-/* One hold more on the same memory, for `bytes` at `memory` inside it; not of a share. */
+/*
+ * One hold more on the same memory, for `bytes` at `memory` inside it; not of a share. Of a message
+ * of parts as a whole there is none: who moves it has the claims of its parts, or a copy.
+ */
 void twi_claim_share(struct twi_claim *claim, const void *memory, uint64_t bytes,
 		     struct twi_engine *engine, struct twi_claim *out);
 

@@ -57,6 +57,7 @@ struct tow_peer {
 	char ended_why[384];            /* the message of that */
 	uint64_t id;                    /* within the runtime */
 	uint32_t span_peer;             /* op_span.h; 0: not asked for yet */
+	uint32_t eager_bytes;           /* up to this a message to it is small */
 	int64_t job_rank;               /* -1: not known */
 	struct twi_feature_side theirs; /* what the other side has said */
 	uint32_t features;              /* that both have agreed on: bits of feature.h */

@@ -20,20 +20,23 @@
  *	                      a message's number as both sides know it; whose its tag is
  *	twi_space_counts      whether messages of its space are counted
  *
- * Its memory (claim.h, message.h, reach.h, op_fault.h)
+ * Its memory (claim.h, message.h, parts.h, reach.h, op_fault.h)
  *	twi_claim_init, twi_claim_lease, twi_claim_need, twi_claim_share, twi_claim_drop
  *	                      the lease on its payload while it is on its way
  *	twi_claim_count, twi_claim_reason
  *	                      a large message of unregistered memory; why it is copied
- *	twi_reach, twi_reach_ends, twi_reached
+ *	twi_op_at, twi_op_end_of
+ *	                      where the payload lies, which may be in parts (parts.h)
+ *	twi_op_reach, twi_op_reach_ends, twi_reached
  *	                      whether memory that the library is about to touch is there
+ *	twi_op_checksum       of payload wherever it lies
  *	twi_op_fault, twi_op_fault_theirs
  *	                      it is not, here or at the other side
  *
  * Copies (path.h): nothing else may copy payload
  *	twi_path_copy_small, twi_path_copy_large, twi_path_copy_remote
  *	                      copies that the lane's design needs
- *	twi_path_copy_fallback, twi_path_copy_opened
+ *	twi_op_copy_out, twi_op_copy_in, twi_path_copy_opened
  *	                      those that it does not, and those that encryption costs
  *	twi_path_wire         onto a simulated wire
  *	twi_route_init, twi_route_describe, twi_path_eligible, twi_path_pays, twi_path_choose,
@@ -78,6 +81,7 @@
 #include "transport/op/op.h"
 #include "transport/op/op_fault.h"
 #include "transport/op/op_span.h"
+#include "transport/op/parts.h"
 #include "transport/op/path.h"
 #include "transport/op/reach.h"
 

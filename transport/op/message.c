@@ -15,6 +15,7 @@
 #include "transport/op/op.h"
 #include "transport/op/op_options.h"
 #include "transport/op/outbound.h"
+#include "transport/op/parts.h"
 #include "transport/wire/frame.h"
 
 bool twi_message_abort(struct tow_op *op, int status, bool force)
@@ -76,10 +77,13 @@ ONE_CALL const struct twi_op_ops *ops_of(const struct twi_message *message)
 	return message->view ? &twi_view_ops : &twi_recv_ops;
 }
 
-/* `mask`: of a receive of tow_recv_match_start; else NULL. */
-ONE_CALL const char *call_of(const struct twi_message *message, const uint64_t *mask)
+/* `mask`: of a receive of tow_recv_match_start; else NULL. `parts`: of a message of parts. */
+ONE_CALL const char *call_of(const struct twi_message *message, const uint64_t *mask,
+			     const struct twi_parts *parts)
 {
-	if (mask != NULL)
+	if (parts != NULL && message->kind == TWI_OP_SEND)
+		return "tow_send_parts_start";
+	if (mask != NULL || parts != NULL)
 		return "tow_recv_match_start";
 	return message->kind == TWI_OP_SEND ? "tow_send_start"
 	       : message->view              ? "tow_recv_view_start"
@@ -97,14 +101,16 @@ static __attribute__((noinline, cold)) int refuse_message(const char *call, uint
 
 /* *options_io is brought to the library's size, in `known` where it is of another one. */
 ONE_CALL int check_arguments(struct twi_engine *engine, const struct twi_message *message,
-			     const uint64_t *mask, const struct tow_op_options **options_io,
-			     struct tow_op_options *known, bool forget, bool of_peer)
+			     const uint64_t *mask, const struct twi_parts *parts,
+			     const struct tow_op_options **options_io, struct tow_op_options *known,
+			     bool forget, bool of_peer)
 {
 	const uint64_t allowed = of_peer ? TWI_OP_ALLOW_CHANNEL : 0;
-	const char *call = call_of(message, mask);
+	const char *call = call_of(message, mask, parts);
 	int status;
 
-	if (twi_unlikely((message->data == NULL && message->bytes > 0 && !message->view) ||
+	if (parts == NULL &&
+	    twi_unlikely((message->data == NULL && message->bytes > 0 && !message->view) ||
 			 message->bytes > TWI_WIRE_U63_MAX))
 		return refuse_message(call, message->data == NULL ? 0 : message->bytes);
 	status = twi_call_check(engine, call);
@@ -122,17 +128,18 @@ ONE_CALL int check_arguments(struct twi_engine *engine, const struct twi_message
 }
 
 ONE_CALL int check_message(const struct tow_peer *peer, const struct twi_message *message,
-			   const uint64_t *mask, const struct tow_op_options **options_io,
-			   struct tow_op_options *known, bool forget)
+			   const uint64_t *mask, const struct twi_parts *parts,
+			   const struct tow_op_options **options_io, struct tow_op_options *known,
+			   bool forget)
 {
 	int status = TOW_OK;
 
 	/* The library says its own words to a peer that is closing, too. */
 	if (message->space == TWI_SPACE_USER)
-		status = twi_handle_check(peer, TWI_HANDLE_PEER, call_of(message, mask));
+		status = twi_handle_check(peer, TWI_HANDLE_PEER, call_of(message, mask, parts));
 	if (twi_unlikely(status < 0))
 		return status;
-	return check_arguments(peer->engine, message, mask, options_io, known, forget, true);
+	return check_arguments(peer->engine, message, mask, parts, options_io, known, forget, true);
 }
 
 /* The options name a channel: it must be open, and this peer's. The engine is held. */
@@ -148,7 +155,7 @@ check_channel(const struct tow_peer *peer, const struct tow_channel *channel, co
 
 /* The operation says what its message is. */
 ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi_message *message,
-		      const uint64_t *mask, uint16_t channel)
+		      const uint64_t *mask, struct twi_parts *parts, uint16_t channel)
 {
 	twi_op_to_peer(op, peer);
 	op->data = message->data;
@@ -162,12 +169,15 @@ ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi
 	op->space = message->space;
 	op->channel = channel;
 	op->match.context = twi_context_of(message->space, channel);
-	op->view = message->view;
-	if (message->view) /* it takes any length */
-		op->truncate = TWI_TRUNCATE_NEVER;
-	op->impatient = message->impatient;
+	if (message->view) {
+		op->view = TWI_VIEW_WHOLE;
+		op->truncate = TWI_TRUNCATE_NEVER; /* it takes any length */
+		op->impatient = message->impatient;
+	}
 	op->site = message->site;
 	op->span_parent = message->parent;
+	if (parts != NULL)
+		twi_parts_attach(op, parts);
 }
 
 /* The lane has it from here on; the engine is held. TOW_OK, or the operation is none any more. */
@@ -254,13 +264,13 @@ static bool recv_at_once(struct tow_peer *peer, struct twi_instant *instant,
 }
 
 ONE_CALL bool is_done_at_once(struct tow_peer *peer, const struct twi_message *message,
-			      const uint64_t *mask, const struct tow_op_options *options,
-			      uint16_t channel)
+			      const uint64_t *mask, const struct twi_parts *parts,
+			      const struct tow_op_options *options, uint16_t channel)
 {
 	uint64_t bits = mask == NULL ? UINT64_MAX : *mask;
 
 	if (message->op != NULL || message->view || options == NULL ||
-	    (options->flags & TOW_OP_AT_ONCE) == 0)
+	    (options->flags & TOW_OP_AT_ONCE) == 0 || (parts != NULL && message->data == NULL))
 		return false;
 	if (message->kind == TWI_OP_SEND) {
 		struct twi_outbound out = { .data = message->data,
@@ -285,14 +295,14 @@ ONE_CALL bool is_done_at_once(struct tow_peer *peer, const struct twi_message *m
 }
 
 ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *message,
-			   const uint64_t *mask, const struct tow_op_options *options,
-			   struct tow_op **op_out)
+			   const uint64_t *mask, struct twi_parts *parts,
+			   const struct tow_op_options *options, struct tow_op **op_out)
 {
 	struct twi_engine *engine;
 	struct tow_op_options known;
 	struct tow_op *op;
 	uint16_t channel = 0;
-	int status = check_message(peer, message, mask, &options, &known, op_out == NULL);
+	int status = check_message(peer, message, mask, parts, &options, &known, op_out == NULL);
 
 	if (op_out != NULL)
 		*op_out = NULL;
@@ -300,20 +310,23 @@ ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *mess
 		return status;
 	engine = peer->engine;
 	if (message->space == TWI_SPACE_USER)
-		status = twi_call_enter_with(engine, peer, TWI_HANDLE_PEER, call_of(message, mask));
+		status = twi_call_enter_with(engine, peer, TWI_HANDLE_PEER,
+					     call_of(message, mask, parts));
 	else
 		twi_call_enter(engine);
 	if (twi_unlikely(status < 0))
 		return status;
 	if (options != NULL && twi_unlikely(options->channel != NULL)) {
-		status = check_channel(peer, options->channel, call_of(message, mask));
+		status = check_channel(peer, options->channel, call_of(message, mask, parts));
 		if (status < 0) {
 			twi_engine_leave(engine);
 			return status;
 		}
 		channel = options->channel->number;
 	}
-	if (is_done_at_once(peer, message, mask, options, channel)) {
+	if (is_done_at_once(peer, message, mask, parts, options, channel)) {
+		if (parts != NULL)
+			twi_parts_destroy(parts);
 		twi_engine_leave(engine);
 		return TOW_OK;
 	}
@@ -323,7 +336,7 @@ ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *mess
 	else
 		op = twi_op_acquire(engine, ops_of(message), options);
 	if (twi_likely(op != NULL)) {
-		fill_op(op, peer, message, mask, channel);
+		fill_op(op, peer, message, mask, parts, channel);
 		status = start_op(peer, message, op, op_out);
 	} else {
 		status = TOW_EBUSY;
@@ -335,24 +348,32 @@ ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *mess
 int twi_message_start(struct tow_peer *peer, const struct twi_message *message,
 		      const struct tow_op_options *options, struct tow_op **op_out)
 {
-	return start_message(peer, message, NULL, options, op_out);
+	return start_message(peer, message, NULL, NULL, options, op_out);
 }
 
 int twi_message_start_wild(struct tow_peer *peer, const struct twi_message *message, uint64_t mask,
 			   const struct tow_op_options *options, struct tow_op **op_out)
 {
-	return start_message(peer, message, &mask, options, op_out);
+	return start_message(peer, message, &mask, NULL, options, op_out);
+}
+
+int twi_message_start_parts(struct tow_peer *peer, const struct twi_message *message,
+			    const uint64_t *mask, struct twi_parts *parts,
+			    const struct tow_op_options *options, struct tow_op **op_out)
+{
+	twi_assert(parts != NULL); /* else which calls are compiled in here is not known */
+	return start_message(peer, message, mask, parts, options, op_out);
 }
 
 int twi_message_start_any(struct tow_endpoint *endpoint, const struct twi_message *message,
-			  uint64_t mask, const struct tow_op_options *options,
-			  struct tow_op **op_out)
+			  uint64_t mask, struct twi_parts *parts,
+			  const struct tow_op_options *options, struct tow_op **op_out)
 {
 	struct twi_engine *engine = endpoint->engine;
 	struct tow_op_options known;
 	struct tow_op *op;
-	int status =
-		check_arguments(engine, message, &mask, &options, &known, op_out == NULL, false);
+	int status = check_arguments(engine, message, &mask, parts, &options, &known,
+				     op_out == NULL, false);
 
 	twi_assert_held(engine);
 	if (status < 0)
@@ -360,12 +381,14 @@ int twi_message_start_any(struct tow_endpoint *endpoint, const struct twi_messag
 	op = twi_op_acquire(engine, ops_of(message), options);
 	if (op == NULL)
 		return TOW_EBUSY;
-	fill_op(op, NULL, message, &mask, 0);
+	fill_op(op, NULL, message, &mask, parts, 0);
 	op->match.any = true;
 	op->match.tag = op->tag;
 	op->endpoint = endpoint;
 	op->wait.memory_polled = engine->memory_peers > 0;
-	if (!op->view && op->bytes > 0)
+	if (parts != NULL)
+		twi_parts_lease(NULL, op);
+	else if (!op->view && op->bytes > 0)
 		twi_claim_memory(op);
 	op->forgotten = op_out == NULL;
 	if (op_out != NULL)
@@ -387,7 +410,7 @@ TOW_PUBLIC int tow_send_start(struct tow_peer *peer, const void *data, uint64_t 
 					     .tag = tag,
 					     .site = TWI_SITE_HERE };
 
-	return start_message(peer, &message, NULL, options, op_out);
+	return start_message(peer, &message, NULL, NULL, options, op_out);
 }
 
 TOW_PUBLIC int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t tag,
@@ -397,7 +420,7 @@ TOW_PUBLIC int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes,
 		.kind = TWI_OP_RECV, .data = data, .bytes = bytes, .tag = tag, .site = TWI_SITE_HERE
 	};
 
-	return start_message(peer, &message, NULL, options, op_out);
+	return start_message(peer, &message, NULL, NULL, options, op_out);
 }
 
 TOW_PUBLIC int tow_recv_view_start(struct tow_peer *peer, uint64_t tag,
@@ -409,5 +432,5 @@ TOW_PUBLIC int tow_recv_view_start(struct tow_peer *peer, uint64_t tag,
 					     .tag = tag,
 					     .site = TWI_SITE_HERE };
 
-	return start_message(peer, &message, NULL, options, op_out);
+	return start_message(peer, &message, NULL, NULL, options, op_out);
 }

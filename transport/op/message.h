@@ -18,6 +18,8 @@
 #include "diag/record/site.h"
 #include "transport/op/op.h"
 
+struct twi_parts;
+
 /* The tables of messages, for rooms that make operations without twi_message_start. */
 extern const struct twi_op_ops twi_send_ops, twi_recv_ops, twi_view_ops;
 
@@ -52,12 +54,20 @@ int twi_message_start_wild(struct tow_peer *peer, const struct twi_message *mess
 			   const struct tow_op_options *options, struct tow_op **op_out);
 
 /*
+ * The same for a message of parts (parts.h), whose bytes are the message's; mask NULL: of one tag.
+ * After TOW_OK they are the operation's, or have gone; else the caller's still.
+ */
+int twi_message_start_parts(struct tow_peer *peer, const struct twi_message *message,
+			    const uint64_t *mask, struct twi_parts *parts,
+			    const struct tow_op_options *options, struct tow_op **op_out);
+
+/*
  * The same for a receive of any peer of the endpoint: its op->peer is NULL until it has met a
- * message. The engine is held.
+ * message. parts NULL: it has one piece of memory, or is a view. The engine is held.
  */
 int twi_message_start_any(struct tow_endpoint *endpoint, const struct twi_message *message,
-			  uint64_t mask, const struct tow_op_options *options,
-			  struct tow_op **op_out);
+			  uint64_t mask, struct twi_parts *parts,
+			  const struct tow_op_options *options, struct tow_op **op_out);
 
 /* Ends such a receive which has met none. */
 void twi_message_end_any(struct tow_op *op, int status);

@@ -83,7 +83,7 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	op->channel = 0;
 	op->zerocopy = false;
 	op->forgotten = false;
-	op->view = false;
+	op->view = TWI_VIEW_NONE;
 	op->impatient = false;
 	op->roomless = false;
 	op->canceled = false;

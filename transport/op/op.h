@@ -99,6 +99,14 @@ enum twi_op_stage {
 	TWI_STAGE_COMPLETING,
 };
 
+/* Where the payload of a message lies, if not at op->data from the start on; others than NONE are
+ * an unlikely branch. */
+enum twi_op_view {
+	TWI_VIEW_NONE,
+	TWI_VIEW_WHOLE, /* receive: the lane finds the memory (message.h) */
+	TWI_VIEW_PARTS, /* in the parts that its claim has (parts.h) */
+};
+
 /* What a receive does with a longer message: it ends, or it takes a part; it has taken one. */
 enum twi_truncate { TWI_TRUNCATE_NEVER, TWI_TRUNCATE_MAY, TWI_TRUNCATE_DONE };
 
@@ -163,7 +171,7 @@ struct tow_op {
 			/* from here on where `out` has nothing */
 			bool zerocopy;      /* part of the payload went by zero-copy send */
 			bool forgotten;     /* nobody has its handle: a failure is logged */
-			bool view;          /* receive: the lane finds the memory (message.h) */
+			uint8_t view;       /* enum twi_op_view */
 			bool impatient : 1; /* view: it ends where the pool has no room for it */
 			bool roomless : 1;  /* view: held until then; result_bytes is how long */
 			bool canceled : 1;  /* receive: asked to end early as its message came */

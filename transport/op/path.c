@@ -14,6 +14,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/held_count.h"
 #include "transport/op/match_entry.h"
+#include "transport/op/parts.h"
 
 /* Messages from this size up are copied around the caches, where these do not say their size. */
 #define AROUND_MIN (16ull << 20)
@@ -133,6 +134,65 @@ void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, v
 	start_ns = twi_engine_clock(engine);
 	memcpy(to, from, bytes);
 	twi_copy_record(engine->diag, reason, bytes, twi_engine_clock(engine) - start_ns, site);
+}
+
+static void gather_runs(uint8_t *to, struct twi_parts *parts, uint64_t at, uint64_t bytes)
+{
+	while (bytes > 0) {
+		uint64_t run = bytes;
+		const void *from = twi_parts_at(parts, at, &run);
+
+		memcpy(to, from, run);
+		to += run;
+		at += run;
+		bytes -= run;
+	}
+}
+
+static void scatter_runs(struct twi_parts *parts, uint64_t at, const uint8_t *from, uint64_t bytes)
+{
+	while (bytes > 0) {
+		uint64_t run = bytes;
+		void *to = twi_parts_at(parts, at, &run);
+
+		memcpy(to, from, run);
+		from += run;
+		at += run;
+		bytes -= run;
+	}
+}
+
+void twi_path_gather(struct twi_engine *engine, enum twi_reason reason, void *to,
+		     struct twi_parts *parts, uint64_t at, uint64_t bytes, struct twi_site site)
+{
+	uint64_t start_ns;
+
+	if (bytes == 0)
+		return;
+	start_ns = twi_engine_clock(engine);
+	gather_runs(to, parts, at, bytes);
+	twi_copy_record(engine->diag, reason, bytes, twi_engine_clock(engine) - start_ns, site);
+}
+
+void twi_path_scatter(struct twi_engine *engine, enum twi_reason reason, struct twi_parts *parts,
+		      uint64_t at, const void *from, uint64_t bytes, struct twi_site site)
+{
+	uint64_t start_ns;
+
+	if (bytes == 0)
+		return;
+	start_ns = twi_engine_clock(engine);
+	scatter_runs(parts, at, from, bytes);
+	twi_copy_record(engine->diag, reason, bytes, twi_engine_clock(engine) - start_ns, site);
+}
+
+void twi_path_scatter_small(const struct twi_engine *engine, struct twi_parts *parts, uint64_t at,
+			    const void *from, uint64_t bytes)
+{
+	if (bytes == 0)
+		return;
+	scatter_runs(parts, at, from, bytes);
+	twi_held_count_two(engine, TWI_C_necessary_copies, 1, TWI_C_necessary_copy_bytes, bytes);
 }
 
 void twi_path_copy_opened(struct twi_diag *diag, void *to, const void *from, size_t bytes)

@@ -24,6 +24,7 @@
 
 struct twi_diag;
 struct twi_engine;
+struct twi_parts;
 
 enum twi_path { TWI_PATH_PLAIN, TWI_PATH_ZEROCOPY, TWI_PATH_TRIAL };
 
@@ -69,6 +70,17 @@ ssize_t twi_path_copy_remote(struct twi_engine *engine, pid_t from_pid, void *to
 /* A copy that it does not need, with its reason; it is timed. One of no bytes is none. */
 void twi_path_copy_fallback(struct twi_engine *engine, enum twi_reason reason, void *to,
 			    const void *from, size_t bytes, struct twi_site site);
+
+/*
+ * Bytes `at` and on of a message of parts (parts.h), to and from one piece of memory: fallbacks
+ * with their reason, counted as one copy each; or, of a small message of the user's, needed.
+ */
+void twi_path_gather(struct twi_engine *engine, enum twi_reason reason, void *to,
+		     struct twi_parts *parts, uint64_t at, uint64_t bytes, struct twi_site site);
+void twi_path_scatter(struct twi_engine *engine, enum twi_reason reason, struct twi_parts *parts,
+		      uint64_t at, const void *from, uint64_t bytes, struct twi_site site);
+void twi_path_scatter_small(const struct twi_engine *engine, struct twi_parts *parts, uint64_t at,
+			    const void *from, uint64_t bytes);
 
 /* Out of an encrypted record to where it belongs: one of the copies that encryption costs. */
 void twi_path_copy_opened(struct twi_diag *diag, void *to, const void *from, size_t bytes);

@@ -2,7 +2,6 @@
  * planned.c - public calls whose shape is decided and that are not built yet: each is refused by
  * name, so that nobody takes one for working (docs/abi.md has the list).
  */
-#include <towline/match.h>
 #include <towline/queue.h>
 #include <towline/remote.h>
 
@@ -37,16 +36,6 @@ int twi_op_options_adapt(const char *call, uint64_t allowed,
 		return twi_error(TOW_EINVAL,
 				 "%s: options->channel is for messages of one peer alone", call);
 	return options->queue != NULL ? refuse_planned("options->queue") : TOW_OK;
-}
-
-TOW_PUBLIC int tow_send_parts_start(struct tow_peer *peer, const struct tow_part *parts,
-				    uint32_t part_count, uint64_t tag,
-				    const struct tow_op_options *options, struct tow_op **op_out)
-{
-	(void)peer, (void)parts, (void)part_count, (void)tag, (void)options;
-	if (op_out != NULL)
-		*op_out = NULL;
-	return refuse_planned("tow_send_parts_start");
 }
 
 TOW_PUBLIC int tow_queue_open(struct tow_runtime *runtime, uint32_t room,

@@ -23,6 +23,8 @@ int twi_view_room(struct tow_op *op, uint64_t bytes)
 	int status;
 
 	twi_assert_held(op->engine);
+	if (op->view == TWI_VIEW_PARTS)
+		return TOW_OK; /* it has its room */
 	if (op->view_release != NULL && op->bytes == bytes)
 		return TOW_OK; /* of twi_view_ready */
 	twi_view_drop(op);

@@ -107,8 +107,8 @@ static enum twi_nic nic_out(struct twi_engine *engine, struct twi_loop_nic *base
 	if (out->op == NULL)
 		return TWI_NIC_GO;
 	payload = &out->parts[out->payload_part];
-	if (!out->op->claim.staged)
-		return hand_memory(nic, out->op, out->op->claim.region, payload->iov_base,
+	if (!out->claim->staged)
+		return hand_memory(nic, out->op, out->claim->region, payload->iov_base,
 				   payload->iov_len);
 	for (int i = 0; i < out->payload_part; i++)
 		before += out->parts[i].iov_len;
@@ -119,7 +119,7 @@ static enum twi_nic nic_out(struct twi_engine *engine, struct twi_loop_nic *base
 		return TWI_NIC_WAIT;
 	n = twi_min(payload->iov_len, (size_t)engine->staging.chunk_bytes);
 	n = twi_min(n, room - before);
-	twi_path_copy_fallback(engine, twi_claim_reason(&out->op->claim, true), *chunk_out,
+	twi_path_copy_fallback(engine, twi_claim_reason(out->claim, true), *chunk_out,
 			       payload->iov_base, n, out->op->site);
 	if (n < payload->iov_len)
 		out->count = out->payload_part + 1; /* what is behind it comes later */
@@ -131,11 +131,12 @@ static enum twi_nic nic_in(struct twi_engine *engine, struct twi_loop_nic *base,
 			   const struct tow_op *op, void *to, const void *from, size_t *n)
 {
 	struct loop_nic *nic = nic_of(base);
+	const struct twi_claim *claim = twi_op_claim_of(op, to);
 	enum twi_nic verdict;
 	void *chunk;
 
-	if (!op->claim.staged) {
-		verdict = hand_memory(nic, op, op->claim.region, to, *n);
+	if (!claim->staged) {
+		verdict = hand_memory(nic, op, claim->region, to, *n);
 		if (verdict == TWI_NIC_GO)
 			twi_path_wire(to, from, *n);
 		return verdict;
@@ -147,7 +148,7 @@ static enum twi_nic nic_in(struct twi_engine *engine, struct twi_loop_nic *base,
 	verdict = hand_memory(nic, op, region_of_chunk(engine, chunk), chunk, *n);
 	if (verdict == TWI_NIC_GO) {
 		twi_path_wire(chunk, from, *n);
-		twi_path_copy_fallback(engine, twi_claim_reason(&op->claim, false), to, chunk, *n,
+		twi_path_copy_fallback(engine, twi_claim_reason(claim, false), to, chunk, *n,
 				       op->site);
 	}
 	twi_staging_release(&engine->staging, chunk);

@@ -147,8 +147,9 @@ struct twi_session {
 struct twi_bulk_out {
 	struct iovec parts[3]; /* header, payload, commit: those that are due */
 	int count;
-	int payload_part;  /* index of the payload in parts, -1: none */
-	struct tow_op *op; /* whose payload it is; NULL for padding */
+	int payload_part;        /* index of the payload in parts, -1: none */
+	struct tow_op *op;       /* whose payload it is; NULL for padding */
+	struct twi_claim *claim; /* of it, on the memory of the payload */
 	uint64_t payload_bytes;
 	bool more; /* there is something to go right behind it */
 };

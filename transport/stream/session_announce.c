@@ -42,7 +42,7 @@ void twi_session_announce(struct twi_session *session, const struct tow_op *op)
 					 .value = op->bytes };
 
 	if (op->space == TWI_SPACE_RPC || /* it follows its header: the offer is on its way */
-	    (session->large_tags & 1ull << hash_tag(op->tag)) == 0 || op->view ||
+	    (session->large_tags & 1ull << hash_tag(op->tag)) == 0 || op->view == TWI_VIEW_WHOLE ||
 	    op->bytes <= session->config.eager_max_bytes ||
 	    session->inbox.match.posted_count > TWI_ANNOUNCED_MAX)
 		return;

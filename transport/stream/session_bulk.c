@@ -10,6 +10,7 @@
 #include "transport/engine/engine.h"
 #include "transport/op/endpoint.h"
 #include "transport/op/op.h"
+#include "transport/op/parts.h"
 #include "transport/stream/session_parts.h"
 
 /* How many bytes from the channel's next one on have a place in the receive's memory. */
@@ -171,9 +172,8 @@ int twi_session_bulk_want(struct twi_session *session, unsigned c, uint64_t max_
 		return 1;
 	}
 	n = twi_min(n, room);
-	parts[0] = (struct iovec){
-		(uint8_t *)grant->op->data + twi_stripe_base(grant, c) + grant->at[c], n
-	};
+	parts[0].iov_base = twi_op_at(grant->op, twi_stripe_base(grant, c) + grant->at[c], &n);
+	parts[0].iov_len = n;
 	/* A header follows; behind a commit, one more, which need not cost a call of its own. */
 	commit = grant->at[c] + n == twi_stripe_length(grant, c);
 	parts[1] =
@@ -190,10 +190,8 @@ int twi_session_bulk_in(struct twi_session *session, unsigned c, size_t bytes)
 	if (n > 0) {
 		if (has_sum(grant))
 			grant->crc[c] =
-				twi_checksum(grant->crc[c],
-					     (uint8_t *)grant->op->data +
-						     twi_stripe_base(grant, c) + grant->at[c],
-					     n);
+				twi_op_checksum(grant->op, grant->crc[c],
+						twi_stripe_base(grant, c) + grant->at[c], n);
 		channel->in_left -= n;
 		grant->at[c] += n;
 		bytes -= n;

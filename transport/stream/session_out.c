@@ -15,6 +15,7 @@
 #include "transport/engine/engine.h"
 #include "transport/op/op.h"
 #include "transport/op/op_span.h"
+#include "transport/op/parts.h"
 #include "transport/op/reach.h"
 #include "transport/stream/session_parts.h"
 
@@ -194,9 +195,8 @@ static void add_sum(struct twi_grant *send, unsigned c, uint64_t bytes)
 
 	if (end <= from)
 		return; /* it is sent once more */
-	send->crc[c] = twi_checksum(
-		send->crc[c], (const uint8_t *)send->op->data + twi_stripe_base(send, c) + from,
-		end - from);
+	send->crc[c] = twi_op_checksum(send->op, send->crc[c], twi_stripe_base(send, c) + from,
+				       end - from);
 	send->summed[c] = end;
 }
 
@@ -306,13 +306,16 @@ bool twi_session_bulk_out(struct twi_session *session, unsigned c, uint64_t max_
 	channel->handed_bytes = 0;
 	if (channel->out_left > 0) {
 		struct twi_grant *send = channel->out;
+		uint64_t at = twi_stripe_base(send, c) + send->at[c];
+		const void *payload;
 
 		out->op = send->op;
+		out->claim = twi_op_claim_at(out->op, at);
 		out->payload_bytes = twi_min(channel->out_left, max_bytes);
+		payload = twi_op_at(out->op, at, &out->payload_bytes);
 		channel->handed_bytes = out->payload_bytes;
 		out->payload_part = out->count;
-		add_part(out, (uint8_t *)out->op->data + twi_stripe_base(send, c) + send->at[c],
-			 out->payload_bytes);
+		add_part(out, payload, out->payload_bytes);
 	}
 	if (channel->out_tail_left > 0 && out->payload_bytes == channel->out_left &&
 	    can_sum(channel, out))

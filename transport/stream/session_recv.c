@@ -283,7 +283,7 @@ static bool take_ready(struct twi_session *session, const struct twi_frame *fram
 {
 	bool sum = (frame->flags & TWI_FRAME_SUM) != 0;
 
-	if (op != NULL && !op->view && frame->value <= op->bytes) {
+	if (op != NULL && op->view != TWI_VIEW_WHOLE && frame->value <= op->bytes) {
 		op->seq = frame->seq;
 		grant_begin(session, op, frame->seq, frame->value, sum, true);
 		return true;
@@ -315,7 +315,7 @@ int twi_session_offered(struct twi_session *session, const struct twi_frame *fra
 	}
 	if (ready && take_ready(session, frame, op))
 		return TOW_OK;
-	if (ready && (op == NULL || op->view || op->truncate))
+	if (ready && (op == NULL || op->view == TWI_VIEW_WHOLE || op->truncate))
 		twi_session_owe(session, TWI_FRAME_REFUSE, frame->seq, TWI_REFUSE_NOT_READY);
 	if (op != NULL) {
 		twi_inbox_meet(&session->inbox, op, &made.arrival);

@@ -58,7 +58,7 @@ static void test_arguments(void **state)
 		refused(tow_recv_match_start(right, &match, &part, 1, NULL, NULL), TOW_EINVAL,
 			"nobody would know");
 	}
-	refuse_recv(right, &match, &part, 2, TOW_ENOTSUP, "part_count is 2");
+	refuse_recv(right, &match, &part, TOW_PARTS_MAX + 1, TOW_EINVAL, "TOW_PARTS_MAX, 1024");
 	refuse_recv(left, &match, &part, 1, TOW_EINVAL, "no peer of endpoint");
 	wrong.size = 3;
 	refuse_recv(right, &wrong, &part, 1, TOW_EINVAL, "TOW_MATCH_INIT");

@@ -423,6 +423,8 @@ static enum twi_need peer_need(struct tow_peer *base, const struct tow_op *op)
 const struct twi_lane_ops twi_lane_loop = {
 	.id = TWI_LANE_LOOP,
 	.scheme = "loop",
+	.gathers = true,
+	.scatters = true,
 	.open = lane_open,
 	.close = lane_close,
 	.endpoint_open = endpoint_open,

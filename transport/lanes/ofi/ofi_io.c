@@ -106,8 +106,7 @@ static void build_packet(struct twi_engine *engine, uint8_t *at,
 	twi_ofi_packet_put(at, packet);
 	at += TWI_OFI_HEAD_BYTES;
 	if (load->op != NULL)
-		twi_path_copy_fallback(engine, twi_claim_reason(&load->op->claim, true), at, from,
-				       packet->payload_bytes, load->op->site);
+		twi_op_copy_out(load->op, packet->value, at, packet->payload_bytes);
 	else if (load->message)
 		twi_path_copy_small(engine, load->space, at, from, packet->payload_bytes);
 	else

@@ -44,7 +44,7 @@ static void finish_pull(struct twi_ofi_pull *pull)
 	struct twi_ofi_peer *peer = pull->peer;
 	struct tow_op *op = pull->op;
 	uint64_t seq = pull->seq, bytes = pull->whole_bytes;
-	bool corrupt = pull->checked && twi_checksum(0, op->data, bytes) != pull->checksum;
+	bool corrupt = pull->checked && twi_op_checksum(op, 0, 0, bytes) != pull->checksum;
 
 	twi_ofi_pull_end(pull);
 	if (twi_unlikely(corrupt)) {
@@ -287,9 +287,9 @@ static bool can_write(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t byt
 {
 	uint64_t good;
 
-	if (op->view || op->claim.kind == TWI_CLAIM_POOL)
+	if (op->view == TWI_VIEW_WHOLE || op->claim.kind == TWI_CLAIM_POOL)
 		return true;
-	good = twi_reach_ends(op->data, bytes, true);
+	good = twi_op_reach_ends(op, bytes, true);
 	if (twi_likely(good == bytes))
 		return true;
 	twi_ofi_say(peer, TWI_OFI_REFUSE, op->seq, 0, TWI_OFI_REFUSE_FAULT);
@@ -383,9 +383,7 @@ int twi_ofi_frag(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p, cons
 	fits = pull->op->bytes - twi_min(pull->op->bytes, pull->landed);
 	fits = twi_min(fits, (uint64_t)p->payload_bytes);
 	if (fits > 0)
-		twi_path_copy_fallback(peer->base.engine, twi_claim_reason(&pull->op->claim, false),
-				       (uint8_t *)pull->op->data + pull->landed, payload, fits,
-				       pull->op->site);
+		twi_op_copy_in(pull->op, pull->landed, payload, fits);
 	pull->landed += p->payload_bytes;
 	if (pull->landed == pull->bytes)
 		finish_pull(pull);

@@ -66,7 +66,7 @@ static void offer_matched(struct twi_inbox *inbox, struct tow_op *op,
 	struct twi_ofi_peer *peer = peer_of(inbox);
 	struct twi_ofi_arrival *offer = offer_of(arrival);
 
-	if (op->view) {
+	if (op->view == TWI_VIEW_WHOLE) {
 		twi_claim_init(&op->claim);
 		twi_claim_lease(&peer->base, op); /* where its memory is registered */
 	}
@@ -117,7 +117,7 @@ void twi_ofi_recv(struct tow_peer *base, struct tow_op *op)
 /* The message that op was to get was taken back: it waits for the next one. */
 void twi_ofi_repost(struct twi_ofi_peer *peer, struct tow_op *op)
 {
-	if (op->view)
+	if (op->view == TWI_VIEW_WHOLE)
 		twi_claim_drop(peer->base.engine, &op->claim);
 	twi_list_remove(&op->link);
 	twi_inbox_repost(&peer->inbox, op);
@@ -288,8 +288,12 @@ bool twi_ofi_abort_recv(struct twi_ofi_peer *peer, struct tow_op *op, int status
 		twi_inbox_end(&peer->inbox, op, status, 0);
 		return true;
 	}
-	if (op->stage != TWI_STAGE_GRANTED || !force)
+	if (op->stage != TWI_STAGE_GRANTED)
 		return false;
+	if (!force) { /* it completes as it would, unless its message is taken back */
+		op->canceled = true;
+		return false;
+	}
 	pull = twi_ofi_pull_find(peer, op->seq);
 	if (pull == NULL || pull->ending != 0)
 		return false;

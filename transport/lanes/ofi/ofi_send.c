@@ -129,7 +129,7 @@ static bool send_eager(struct twi_outbox *outbox, const struct twi_outbound *out
 static bool can_read(const struct tow_op *op)
 {
 	return op->claim.kind == TWI_CLAIM_POOL ||
-	       twi_reach_ends(op->data, op->bytes, false) == op->bytes;
+	       twi_op_reach_ends(op, op->bytes, false) == op->bytes;
 }
 
 /* Where the payload of op lies, and the cell that it stands by. */
@@ -329,7 +329,7 @@ static bool push_tagged(struct twi_ofi_give *give)
 	void *desc;
 	ssize_t rc;
 
-	if (!twi_ofi_local(port, &op->claim, &desc)) {
+	if (op->claim.staged || !twi_ofi_local(port, &op->claim, &desc)) {
 		twi_ofi_fault(peer, TWI_RULE_ASKED,
 			      "asks for a message in a way that is not offered");
 		twi_ofi_break(peer, TOW_EPROTOCOL);
@@ -354,8 +354,7 @@ static bool push_tagged(struct twi_ofi_give *give)
 /* False: the message has ended, and its row is free. */
 static bool readable_piece(struct twi_ofi_peer *peer, struct tow_op *op, uint64_t bytes)
 {
-	if (op->claim.kind == TWI_CLAIM_POOL ||
-	    twi_reach((const uint8_t *)op->data + op->moved, bytes, false) == bytes)
+	if (twi_op_reach(op, op->moved, bytes, false) == bytes)
 		return true;
 	twi_ofi_say(peer, TWI_OFI_CANCEL, op->seq, 0, TWI_BACK_FAULT);
 	twi_outbox_end(&peer->outbox, op,
@@ -377,8 +376,7 @@ static bool push_frags(struct twi_ofi_give *give)
 			.seq = op->seq,
 			.value = op->moved,
 		};
-		const struct twi_ofi_load load = { .data = (const uint8_t *)op->data + op->moved,
-						   .op = op };
+		const struct twi_ofi_load load = { .op = op };
 
 		if (!readable_piece(peer, op, packet.payload_bytes))
 			return false;

@@ -448,6 +448,7 @@ static void peer_describe(struct tow_peer *base, struct twi_emit *emit)
 const struct twi_lane_ops twi_lane_shm = {
 	.id = TWI_LANE_SHM,
 	.scheme = "shm",
+	.scatters = true,
 	.memory_polled = true,
 	.open = lane_open,
 	.close = lane_close,

@@ -14,18 +14,24 @@
 static void add_sum(struct twi_shm_incoming *incoming, uint64_t bytes)
 {
 	if (twi_unlikely(incoming->summed))
-		incoming->sum = twi_checksum(
-			incoming->sum, (uint8_t *)incoming->op->data + incoming->copied, bytes);
+		incoming->sum =
+			twi_op_checksum(incoming->op, incoming->sum, incoming->copied, bytes);
 }
 
 static void copy_pool(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
-		      const void *from, uint64_t bytes)
+		      const uint8_t *from, uint64_t bytes)
 {
-	twi_path_copy_large(peer->base.engine->diag,
-			    (uint8_t *)incoming->op->data + incoming->copied, from, bytes,
-			    twi_shm_takes(incoming), incoming->copied == 0);
-	add_sum(incoming, bytes);
-	incoming->copied += bytes;
+	while (bytes > 0) {
+		uint64_t run = bytes;
+		void *to = twi_op_at(incoming->op, incoming->copied, &run);
+
+		twi_path_copy_large(peer->base.engine->diag, to, from, run, twi_shm_takes(incoming),
+				    incoming->copied == 0);
+		add_sum(incoming, run);
+		incoming->copied += run;
+		from += run;
+		bytes -= run;
+	}
 }
 
 /*
@@ -38,9 +44,9 @@ static bool can_write(struct twi_shm_peer *peer, struct twi_shm_incoming *incomi
 	const struct tow_op *op = incoming->op;
 	uint64_t bytes = twi_shm_takes(incoming), good;
 
-	if (incoming->copied > 0 || op->view || op->claim.kind == TWI_CLAIM_POOL)
+	if (incoming->copied > 0 || op->view == TWI_VIEW_WHOLE || op->claim.kind == TWI_CLAIM_POOL)
 		return true;
-	good = twi_reach_ends(op->data, bytes, true);
+	good = twi_op_reach_ends(op, bytes, true);
 	if (good < bytes)
 		twi_shm_unwritable(peer, incoming, good);
 	return good == bytes;
@@ -86,8 +92,8 @@ static bool copy_remote(struct twi_shm_peer *peer, struct twi_shm_incoming *inco
 			uint64_t bytes)
 {
 	struct tow_op *op = incoming->op;
-	ssize_t n = twi_path_copy_remote(peer->base.engine, peer->pid,
-					 (uint8_t *)op->data + incoming->copied,
+	void *to = twi_op_at(op, incoming->copied, &bytes);
+	ssize_t n = twi_path_copy_remote(peer->base.engine, peer->pid, to,
 					 incoming->where + incoming->copied, bytes, op->site);
 
 	if (n <= 0)
@@ -114,7 +120,7 @@ static uint64_t copy_some(struct twi_shm_peer *peer, struct twi_shm_incoming *in
 	} else if (!copy_remote(peer, incoming, bytes)) {
 		uint64_t left = twi_min(takes - incoming->copied, bytes);
 
-		if (twi_reach((uint8_t *)incoming->op->data + incoming->copied, left, true) < left)
+		if (twi_op_reach(incoming->op, incoming->copied, left, true) < left)
 			twi_shm_unwritable(peer, incoming, incoming->copied);
 		else
 			twi_shm_want(peer, incoming); /* one taken back ends there, too */
@@ -170,8 +176,7 @@ static bool stage_piece(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
 	if (chunk == NULL)
 		return false;
 	piece.bytes = twi_min(op->bytes - offer->staged, (uint64_t)engine->staging.chunk_bytes);
-	if (op->claim.kind != TWI_CLAIM_POOL &&
-	    twi_reach((uint8_t *)op->data + offer->staged, piece.bytes, false) < piece.bytes) {
+	if (twi_op_reach(op, offer->staged, piece.bytes, false) < piece.bytes) {
 		twi_staging_release(&engine->staging, chunk);
 		twi_shm_unreadable(peer, offer);
 		return true;
@@ -179,8 +184,7 @@ static bool stage_piece(struct twi_shm_peer *peer, struct twi_shm_offer *offer)
 	extent = twi_pool_find(engine->pool, chunk, piece.bytes);
 	piece.extent = extent->slot;
 	piece.where = (uint64_t)((uintptr_t)chunk - (uintptr_t)extent->base);
-	twi_path_copy_fallback(engine, twi_claim_reason(&op->claim, true), chunk,
-			       (uint8_t *)op->data + offer->staged, piece.bytes, op->site);
+	twi_op_copy_out(op, offer->staged, chunk, piece.bytes);
 	offer->pieces[offer->piece_count++] = chunk;
 	offer->staged += piece.bytes;
 	twi_shm_say(peer, &piece);

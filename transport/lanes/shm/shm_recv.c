@@ -138,7 +138,7 @@ static void offer_matched(struct twi_inbox *inbox, struct tow_op *op, struct twi
 	struct twi_shm_peer *peer = peer_of(inbox);
 	struct twi_shm_incoming *incoming = incoming_of(offer);
 
-	if (op->view && incoming->type == TWI_SHM_IN_POOL) {
+	if (op->view == TWI_VIEW_WHOLE && incoming->type == TWI_SHM_IN_POOL) {
 		hand_view(peer, incoming, op);
 		return;
 	}
@@ -403,8 +403,10 @@ bool twi_shm_abort_recv(struct twi_shm_peer *peer, struct tow_op *op, int status
 	if (op->stage != TWI_STAGE_GRANTED)
 		return false;
 	incoming = &peer->incoming[op->moved];
-	if (!force && (incoming->copied > 0 || incoming->wanted))
-		return false; /* it completes as it would */
+	if (!force && (incoming->copied > 0 || incoming->wanted)) {
+		op->canceled = true; /* it completes as it would, unless that is taken back */
+		return false;
+	}
 	op->seq = 0;
 	/* Its memory is not touched from here on. */
 	twi_inbox_end(&peer->inbox, op, status, 0);

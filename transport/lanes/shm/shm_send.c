@@ -162,6 +162,8 @@ static enum twi_shm_type place_message(struct twi_shm_peer *peer, const struct t
 
 	*extent_out = 0;
 	*where_out = (uint64_t)(uintptr_t)op->data;
+	if (op->claim.staged) /* an offer names one piece of memory */
+		return TWI_SHM_STAGED;
 	if (op->claim.kind == TWI_CLAIM_POOL)
 		extent = twi_pool_find(peer->base.engine->pool, op->data, op->bytes);
 	if (extent != NULL &&
@@ -223,6 +225,14 @@ static bool put_withdrawal(struct twi_shm_peer *peer, struct twi_shm_offer *offe
 	return true;
 }
 
+static int refuse_parts(const struct tow_op *op)
+{
+	return twi_error(TOW_EEXHAUSTED,
+			 "send of %llu bytes in several parts, which the shm lane sends through "
+			 "staging, and staging_bytes is 0",
+			 (unsigned long long)op->bytes);
+}
+
 /*
  * What a large message needs. A receiver that may not read our memory gets memory that is not the
  * pool's through the staging, which is a copy more.
@@ -233,6 +243,8 @@ static int claim_memory(struct twi_outbox *outbox, struct tow_op *op)
 	struct twi_engine *engine = peer->base.engine;
 	int status = twi_claim_need(&peer->base, op);
 
+	if (status == TOW_OK && op->claim.staged)
+		return engine->staging.chunks > 0 ? TOW_OK : refuse_parts(op);
 	if (status < 0 || op->claim.kind == TWI_CLAIM_POOL || peer->remote_mine)
 		return status;
 	if (engine->knobs.require_zero_copy) {

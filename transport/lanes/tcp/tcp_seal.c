@@ -104,7 +104,7 @@ static bool is_good(struct twi_reached *known, const struct tow_op *op, struct i
 		    bool write)
 {
 	return twi_reached(known, op->seq, part.iov_base, part.iov_len,
-			   (const uint8_t *)op->data + op->bytes, write);
+			   twi_op_end_of(op, part.iov_base), write);
 }
 
 /* Headers and commits share a record with nobody: they are 32 bytes, in a chunk of megabytes. */

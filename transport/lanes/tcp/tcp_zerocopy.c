@@ -101,14 +101,14 @@ bool twi_tcp_zerocopy_wants(struct twi_tcp_lane *lane, struct twi_tcp_stream *st
 	if (op == NULL || out->payload_part < 0 || engine->ring == NULL ||
 	    !twi_path_eligible(engine, &peer->route, out->payload_bytes))
 		return false;
-	*slot_out = fixed_slot(engine->ring, op->claim.region, out);
+	*slot_out = fixed_slot(engine->ring, out->claim->region, out);
 	if (*slot_out >= 0)
 		return twi_path_choose(engine, &peer->route, out->payload_bytes) != TWI_PATH_PLAIN;
 	if (twi_path_pays(engine, &peer->route, out->payload_bytes)) {
 		struct twi_tcp_missed *missed = &stream->tx_missed;
 
 		*missed = (struct twi_tcp_missed){
-			.reason = twi_claim_reason(&op->claim, true),
+			.reason = twi_claim_reason(out->claim, true),
 			.bytes = out->payload_bytes,
 			.site = op->site,
 		};
@@ -138,7 +138,7 @@ bool twi_tcp_zerocopy_go(struct twi_tcp_lane *lane, struct twi_tcp_stream *strea
 	bool trial = twi_path_choose(lane->base.engine, &peer->route, out->payload_bytes) ==
 		     TWI_PATH_TRIAL;
 
-	if (!send_zerocopy(lane, stream, &out->op->claim, out->parts[0], slot))
+	if (!send_zerocopy(lane, stream, out->claim, out->parts[0], slot))
 		return false;
 	if (trial)
 		twi_path_tried(lane->base.engine, &peer->route);
@@ -333,6 +333,23 @@ bool twi_tcp_zerocopy_holds(const struct twi_tcp_lane *lane, const struct twi_tc
 	return false;
 }
 
+/* Some of the payload of op, all of which is on its way. */
+static bool holds_payload(const struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream,
+			  const struct tow_op *op)
+{
+	uint64_t run;
+
+	for (uint64_t at = 0; at < op->bytes; at += run) {
+		const void *memory;
+
+		run = op->bytes - at;
+		memory = twi_op_at(op, at, &run);
+		if (twi_tcp_zerocopy_holds(lane, stream, memory, run))
+			return true;
+	}
+	return false;
+}
+
 void twi_tcp_zerocopy_recall(struct twi_tcp_lane *lane, struct twi_tcp_peer *peer,
 			     const struct tow_op *op)
 {
@@ -343,7 +360,7 @@ void twi_tcp_zerocopy_recall(struct twi_tcp_lane *lane, struct twi_tcp_peer *pee
 	for (unsigned line = 1; line < peer->line_count; line++) {
 		const struct twi_tcp_stream *stream = peer->lines[line].stream;
 
-		if (stream == NULL || !twi_tcp_zerocopy_holds(lane, stream, op->data, op->bytes))
+		if (stream == NULL || !holds_payload(lane, stream, op))
 			continue;
 		twi_error(TOW_EDEADLINE,
 			  "the deadline of a send of %llu bytes passed, which the kernel could "
@@ -357,8 +374,7 @@ void twi_tcp_zerocopy_recall(struct twi_tcp_lane *lane, struct twi_tcp_peer *pee
 	until_ns = twi_engine_clock(engine) + LET_GO_NS;
 	do
 		twi_ring_poll(engine->ring);
-	while (twi_tcp_zerocopy_holds(lane, NULL, op->data, op->bytes) &&
-	       twi_engine_clock(engine) < until_ns);
+	while (holds_payload(lane, NULL, op) && twi_engine_clock(engine) < until_ns);
 }
 
 void twi_tcp_zerocopy_cut(const struct twi_tcp_lane *lane, const struct twi_tcp_stream *stream)

@@ -71,7 +71,7 @@ static void memory_get(struct twt_program_op *op)
 static void memory_put(struct twt_program_op *op)
 {
 	if (op->data != NULL && !op->freed) {
-		/* A view over shm shows the sender's own bytes: it may free them, not write them. */
+		/* A view over shm shows the sender's bytes: it may free them, not write them. */
 		if (!op->pool || !op->what.send)
 			memset(op->data, 0xee, twi_min(op->what.bytes, 64));
 		if (op->pool)

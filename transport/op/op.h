@@ -174,7 +174,7 @@ struct tow_op {
 			uint8_t view;       /* enum twi_op_view */
 			bool impatient : 1; /* view: it ends where the pool has no room for it */
 			bool roomless : 1;  /* view: held until then; result_bytes is how long */
-			bool canceled : 1;  /* receive: asked to end early as its message came */
+			bool canceled : 1;  /* asked to end early, as its payload was on the way */
 		};
 	};
 	uint64_t deadline_ns; /* engine time; UINT64_MAX: none */

@@ -161,6 +161,10 @@ void twi_session_send_refuse(struct twi_session *session, struct twi_grant *send
 	}
 	op->stage = TWI_STAGE_OFFERED; /* it came too early: the peer will ask for it */
 	op->moved = 0;
+	if (twi_unlikely(op->canceled)) {
+		twi_session_owe(session, TWI_FRAME_CANCEL, op->seq, TWI_BACK_WISHED);
+		twi_outbox_end(&session->outbox, op, TOW_ECANCELED, 0);
+	}
 }
 
 static void put_data(uint8_t *at, const struct twi_grant *send, uint64_t offset, uint32_t bytes,

@@ -72,6 +72,13 @@ static bool frame_offer(struct twi_outbox *outbox, struct tow_op *op)
 	return true;
 }
 
+/* It goes on; but if it has come too early, and is an offer again, it ends (session_out.c). */
+static bool keep_cancel(struct tow_op *op)
+{
+	op->canceled = true;
+	return false;
+}
+
 static bool take_back(struct twi_outbox *outbox, struct tow_op *op, int status, bool force)
 {
 	struct twi_session *session = session_of(outbox);
@@ -82,12 +89,12 @@ static bool take_back(struct twi_outbox *outbox, struct tow_op *op, int status, 
 		break;
 	case TWI_STAGE_BULK:
 		if (!force && op->moved > 0)
-			return false;
+			return keep_cancel(op);
 		twi_session_send_leave(session, twi_session_send_find(session, op->seq));
 		break;
 	case TWI_STAGE_SENT:
 		if (!force)
-			return false;
+			return keep_cancel(op);
 		twi_session_send_leave(session, twi_session_send_find(session, op->seq));
 		break;
 	default:

@@ -465,6 +465,7 @@ static int on_close(struct tow_peer *peer, uint16_t number, uint8_t *rule)
 		channel_settle(peer->channels, channel);
 	} else if (channel->user != NULL) {
 		channel->ended = true;
+		channel->out = (struct twi_credit_out){ 0 }; /* nothing goes there any more */
 		channel->owes &= (uint8_t)~TWI_OWES_CREDIT;
 		twi_part_add(peer->engine, TWI_PART_CHANNELS, &ending_part, &channel->ending);
 		peer->engine->armed_since_enter = true; /* who sleeps must wake up for it */

@@ -45,6 +45,17 @@ static struct tow_op *recv_on(int side, unsigned number, void *data, uint64_t by
 	return op;
 }
 
+/* By side 0; NULL: it went. */
+static struct tow_op *send_at_once(unsigned number, const uint64_t *word)
+{
+	struct tow_op_options options = on(0, number);
+	struct tow_op *op;
+
+	options.flags = TOW_OP_AT_ONCE;
+	TWT_OK(tow_send_start(pair.peer[0], word, sizeof(*word), 5, &options, &op));
+	return op;
+}
+
 static void must_end(struct tow_op *op, int status)
 {
 	struct tow_result result = twt_lane_wait(&pair, op);
@@ -71,6 +82,25 @@ static void open_both(unsigned number)
 {
 	for (int side = 0; side < 2; side++)
 		TWT_OK(tow_channel_open(pair.peer[side], number, &channel[side][number]));
+}
+
+/* What completes in the call uses the credit of its channel as well. */
+static void at_once(void)
+{
+	uint64_t word, in;
+	unsigned without = 0;
+
+	for (word = 0; word < 200; word++) {
+		struct tow_op *recv = recv_on(1, 2, &in, sizeof(in), 5), *op;
+
+		op = send_at_once(2, &word);
+		without += op == NULL;
+		if (op != NULL)
+			must_end(op, TOW_OK);
+		must_end(recv, TOW_OK);
+		assert_int_equal(in, word);
+	}
+	assert_in_range(without, 150, 200);
 }
 
 /* Messages of one tag on three channels meet the receives of theirs, in whatever order. */
@@ -239,6 +269,7 @@ static void own_end(void)
 	assert_int_equal(got, 5);
 	see_end(0, 1);
 	must_end(send_on(0, 1, &word, sizeof(word), 52), TOW_EPEER);
+	must_end(send_at_once(1, &word), TOW_EPEER);
 	must_end(send_on(0, 1, large, LARGE, 52), TOW_EPEER);
 	exchange_word(0, 1);
 	exchange_word(2, 2);
@@ -364,6 +395,7 @@ static void test_lane(void **state)
 	open_both(1);
 	open_both(2);
 	own_messages();
+	at_once();
 	unequal_credit();
 	other_receives();
 	for (unsigned full = 0; full < 3; full++)

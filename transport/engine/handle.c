@@ -65,14 +65,17 @@ void *twi_handle_alloc(enum twi_handle_kind kind, size_t bytes)
 {
 	struct twi_handle *handle;
 	uint64_t number = atomic_fetch_add_explicit(&next_number, 1, memory_order_relaxed);
+	size_t align;
 
 	pthread_once(&once, init_once);
-	bytes = twi_align_up(bytes, page_bytes);
-	handle = aligned_alloc(page_bytes, bytes);
+	align = bytes <= TWI_HANDLE_SMALL_BYTES ? TWI_HANDLE_LINE_BYTES : page_bytes;
+	bytes = twi_align_up(bytes, align);
+	handle = aligned_alloc(align, bytes);
 	if (handle == NULL)
 		return NULL;
-	memset(handle, 0, page_bytes);
-	clear_pages((uint8_t *)handle + page_bytes, bytes - page_bytes);
+	memset(handle, 0, twi_min(bytes, page_bytes));
+	if (bytes > page_bytes)
+		clear_pages((uint8_t *)handle + page_bytes, bytes - page_bytes);
 	twi_list_init(&handle->link);
 	handle->bytes = bytes;
 	atomic_store_explicit(&handle->word, number << 8 | kind, memory_order_relaxed);
@@ -89,8 +92,10 @@ static void hollow_handle(struct twi_handle *handle)
 {
 	uint8_t *at = (uint8_t *)handle;
 
-	clear_pages(at + page_bytes, handle->bytes - page_bytes);
-	memset(at + TWI_HANDLE_LINE_BYTES, 0, page_bytes - TWI_HANDLE_LINE_BYTES);
+	if (handle->bytes > page_bytes)
+		clear_pages(at + page_bytes, handle->bytes - page_bytes);
+	memset(at + TWI_HANDLE_LINE_BYTES, 0,
+	       twi_min(handle->bytes, page_bytes) - TWI_HANDLE_LINE_BYTES);
 	ASAN_POISON_MEMORY_REGION(at + TWI_HANDLE_LINE_BYTES,
 				  handle->bytes - TWI_HANDLE_LINE_BYTES);
 }

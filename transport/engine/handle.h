@@ -28,6 +28,9 @@
 #define TWI_HUSKS_KEPT        256
 #define TWI_HANDLE_LINE_BYTES 64 /* of a husk that stay as they were: the way to the engine */
 
+/* Up to this size one takes no pages of its own: a peer may have thousands of channels. */
+#define TWI_HANDLE_SMALL_BYTES 256
+
 enum twi_handle_kind {
 	TWI_HANDLE_RUNTIME = 1,
 	TWI_HANDLE_ENDPOINT,
@@ -38,7 +41,7 @@ enum twi_handle_kind {
 
 struct twi_handle {
 	_Atomic uint64_t word; /* number << 8 | enum twi_handle_kind; 0: closed */
-	uint64_t bytes;        /* of its memory, whole pages */
+	uint64_t bytes;        /* of its memory: whole lines of a small one, else whole pages */
 	struct twi_list link;  /* husk: on the list of those that are kept */
 };
 

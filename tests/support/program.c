@@ -29,6 +29,15 @@ static void choose_sizes(struct twt_program *program)
 	program->max_ops = twt_program_chance(program, 150) ? 64 : TWT_PROGRAM_OPS + 64;
 }
 
+/* Those of one side. Nobody waits for the other's: what is sent before that does. */
+static void open_channels(struct twt_program *program, int rank, int peer)
+{
+	struct tow_peer *at = program->peers[rank][peer];
+
+	for (unsigned i = 1; at != NULL && program->with.channels && i < TWT_PROGRAM_CHANNELS; i++)
+		(void)tow_channel_open(at, i, &program->channels[rank][peer][i]);
+}
+
 /* A connect and its accept: the peer of each side, or none. */
 static void join(struct twt_program *program, int a, int b)
 {
@@ -54,6 +63,8 @@ static void join(struct twt_program *program, int a, int b)
 		assert_int_equal(tow_op_release(ops[i]), TOW_OK);
 		program->peers[other[i]][other[1 - i]] = result.peer;
 	}
+	open_channels(program, a, b);
+	open_channels(program, b, a);
 }
 
 /* What it draws has nothing to do with what was drawn before. */

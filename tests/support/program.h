@@ -31,16 +31,17 @@
 #include "transport/engine/runtime.h"
 #include "transport/op/endpoint.h"
 
-#define TWT_PROGRAM_RANKS   5
-#define TWT_PROGRAM_OPS     1200
-#define TWT_PROGRAM_ACTS    240
-#define TWT_PROGRAM_TAGS    4
-#define TWT_PROGRAM_ANY     (-1)
-#define TWT_PROGRAM_NEVER   UINT64_MAX
-#define TWT_PROGRAM_HEAD    8u /* bytes of a message that name it */
-#define TWT_PROGRAM_GUARD   16u
-#define TWT_PROGRAM_BALLAST 24
-#define TWT_PROGRAM_BUDGET  400u /* runs to shorten a program that fails */
+#define TWT_PROGRAM_RANKS    5
+#define TWT_PROGRAM_OPS      1200
+#define TWT_PROGRAM_ACTS     240
+#define TWT_PROGRAM_TAGS     4
+#define TWT_PROGRAM_CHANNELS 3 /* with the peer itself */
+#define TWT_PROGRAM_ANY      (-1)
+#define TWT_PROGRAM_NEVER    UINT64_MAX
+#define TWT_PROGRAM_HEAD     8u /* bytes of a message that name it */
+#define TWT_PROGRAM_GUARD    16u
+#define TWT_PROGRAM_BALLAST  24
+#define TWT_PROGRAM_BUDGET   400u /* runs to shorten a program that fails */
 
 struct twt_program;
 
@@ -51,6 +52,7 @@ enum twt_program_end { TWT_PROGRAM_OPEN, TWT_PROGRAM_ENDED, TWT_PROGRAM_UNKNOWN,
 struct twt_program_start {
 	int rank, peer; /* peer: the other rank, or TWT_PROGRAM_ANY */
 	bool send, view, truncate;
+	unsigned channel; /* of the peer; 0: itself */
 	uint64_t tag, mask, bytes;
 	bool plain; /* no deadline, no leave to be without an operation: one of the end */
 };
@@ -87,7 +89,7 @@ struct twt_program_op {
 /* What a seed makes use of. */
 struct twt_program_features {
 	bool cancels, deadlines, views, truncates, at_once, masks, any, probes, nested, headless,
-		closes, short_rooms, early_free, bursts, waits, huge, ballast;
+		closes, short_rooms, early_free, bursts, waits, huge, ballast, channels;
 };
 
 /* Where a program plays. */
@@ -122,6 +124,8 @@ struct twt_program {
 	struct tow_endpoint *endpoint[TWT_PROGRAM_RANKS];
 	/* [of][to]; NULL: there was none. */
 	struct tow_peer *peers[TWT_PROGRAM_RANKS][TWT_PROGRAM_RANKS];
+	struct tow_channel *channels[TWT_PROGRAM_RANKS][TWT_PROGRAM_RANKS][TWT_PROGRAM_CHANNELS];
+	unsigned swept;                                    /* the channel whose rest is received */
 	bool closed[TWT_PROGRAM_RANKS][TWT_PROGRAM_RANKS]; /* by this side */
 	int rests; /* times when nothing more happened by itself */
 	bool ending, closing, judging;

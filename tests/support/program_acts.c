@@ -41,12 +41,23 @@ static uint64_t random_tag(struct twt_program *program)
 	return twt_program_below(program, (uint64_t)program->tags);
 }
 
+/* One that is open, where a program has channels; often the peer itself. */
+static unsigned random_channel(struct twt_program *program, int rank, int peer)
+{
+	unsigned channel = 0;
+
+	if (program->with.channels && peer >= 0 && twt_program_chance(program, 600))
+		channel = (unsigned)twt_program_below(program, TWT_PROGRAM_CHANNELS);
+	return channel > 0 && program->channels[rank][peer][channel] != NULL ? channel : 0;
+}
+
 static void start_send(struct twt_program *program)
 {
 	struct twt_program_start what = { .send = true, .mask = UINT64_MAX };
 
 	if (!random_link(program, &what.rank, &what.peer))
 		return;
+	what.channel = random_channel(program, what.rank, what.peer);
 	what.tag = random_tag(program);
 	what.bytes = twt_program_random_bytes(program);
 	(void)twt_program_begin(program, &what);
@@ -75,6 +86,7 @@ static void start_recv(struct twt_program *program)
 	if (!random_link(program, &what.rank, &what.peer))
 		return;
 	choose_match(program, &what);
+	what.channel = random_channel(program, what.rank, what.peer);
 	what.view = program->with.views && twt_program_chance(program, 300);
 	what.truncate = program->with.truncates && twt_program_chance(program, 400);
 	what.bytes = program->with.short_rooms && twt_program_chance(program, 400)
@@ -101,6 +113,7 @@ static void act_burst(struct twt_program *program)
 
 	if (!program->with.bursts || !random_link(program, &what.rank, &what.peer))
 		return;
+	what.channel = random_channel(program, what.rank, what.peer);
 	for (int i = 0; i < count; i++) {
 		what.tag = random_tag(program);
 		what.bytes = twt_program_chance(program, 500)

@@ -73,7 +73,9 @@ void twt_program_rest(struct twt_program *program)
 /* A receive of whatever comes, in one of its forms. */
 static struct twt_program_op *receive_rest(struct twt_program *program, int rank, int peer)
 {
-	struct twt_program_start what = { .rank = rank, .peer = peer, .plain = true };
+	struct twt_program_start what = {
+		.rank = rank, .peer = peer, .channel = program->swept, .plain = true
+	};
 
 	what.bytes = twi_max(program->bytes_max, program->eager_max + 400);
 	if (program->with.huge)
@@ -91,7 +93,7 @@ static int count_left(struct twt_program *program, int rank)
 		const struct twt_program_op *op = &program->ops[i];
 
 		left += op->what.send && op->what.peer == rank && op->end == TWT_PROGRAM_ENDED &&
-			op->status >= 0 && op->met == NULL &&
+			op->status >= 0 && op->met == NULL && op->what.channel == program->swept &&
 			!twt_program_down(program, op->what.rank, rank);
 	}
 	return left;
@@ -105,7 +107,7 @@ static bool is_owed(struct twt_program *program, int rank, int peer)
 		const struct twt_program_op *op = &program->ops[i];
 
 		if (op->what.send && op->what.peer == rank && op->met == NULL &&
-		    op->end != TWT_PROGRAM_VOID &&
+		    op->what.channel == program->swept && op->end != TWT_PROGRAM_VOID &&
 		    (op->end != TWT_PROGRAM_ENDED || op->status >= 0) &&
 		    (peer < 0 || peer == op->what.rank) &&
 		    !twt_program_down(program, op->what.rank, rank))
@@ -192,6 +194,15 @@ static void sweep_rank(struct twt_program *program, int rank)
 		if (can_hear(program, rank, i))
 			sweep_link(program, rank, i, &found, -1);
 	}
+	for (unsigned channel = 1; channel < TWT_PROGRAM_CHANNELS; channel++) {
+		program->swept = channel;
+		for (int i = 0; i < program->ranks; i++) {
+			if (can_hear(program, rank, i) &&
+			    program->channels[rank][i][channel] != NULL)
+				sweep_link(program, rank, i, &found, -1);
+		}
+	}
+	program->swept = 0;
 }
 
 /* On a connection that is whole every send has ended. */

@@ -40,7 +40,8 @@ static bool has_taken(const struct twt_program_op *recv)
 /* Does the receive take such a message? */
 static bool does_match(const struct twt_program_op *recv, const struct twt_program_op *send)
 {
-	return (recv->what.peer == TWT_PROGRAM_ANY || recv->what.peer == send->what.rank) &&
+	return recv->what.channel == send->what.channel &&
+	       (recv->what.peer == TWT_PROGRAM_ANY || recv->what.peer == send->what.rank) &&
 	       ((recv->what.tag ^ send->what.tag) & recv->what.mask) == 0;
 }
 
@@ -69,7 +70,9 @@ static void meet_with(struct twt_program_op *recv, struct twt_program_op *send)
 			  send->id, send->met->id, recv->id);
 	twt_program_check(program,
 			  send->what.send && send->what.rank == recv->from &&
-				  send->what.peer == recv->what.rank && send->what.tag == recv->tag,
+				  send->what.peer == recv->what.rank &&
+				  send->what.tag == recv->tag &&
+				  send->what.channel == recv->what.channel,
 			  "op %d got message %d, which is another's", recv->id, send->id);
 	twt_program_check(program,
 			  send->end != TWT_PROGRAM_ENDED || send->rpc == recv->rpc ||

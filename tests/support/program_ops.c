@@ -359,6 +359,9 @@ static void choose_options(struct twt_program_op *op, struct tow_op_options *opt
 	struct twt_program *program = op->program;
 
 	options->user = op;
+	if (op->what.channel > 0)
+		options->channel =
+			program->channels[op->what.rank][op->what.peer][op->what.channel];
 	op->callback = twt_program_chance(program, 500);
 	op->headless = program->with.headless && !op->what.plain &&
 		       (op->callback || may_be_nameless(op)) && !op->what.view &&
@@ -457,13 +460,13 @@ struct twt_program_op *twt_program_begin(struct twt_program *program,
 	result.latency_ns = POISON;
 	memory_get(op);
 	choose_options(op, &options, &result);
-	twt_program_note(program, "op %d: rank %d %s %d, tag %llu/%llx, %llu bytes%s%s%s%s%s",
-			 op->id, what->rank, what->send ? "sends to" : "receives of", what->peer,
-			 (unsigned long long)what->tag, (unsigned long long)what->mask,
-			 (unsigned long long)what->bytes, what->view ? ", a view" : "",
-			 what->truncate ? ", cut" : "", op->callback ? ", callback" : "",
-			 op->timed ? ", a deadline" : "",
-			 options.flags & TOW_OP_AT_ONCE ? ", at once" : "");
+	twt_program_note(
+		program, "op %d: rank %d %s %d, channel %u, tag %llu/%llx, %llu bytes%s%s%s%s%s",
+		op->id, what->rank, what->send ? "sends to" : "receives of", what->peer,
+		what->channel, (unsigned long long)what->tag, (unsigned long long)what->mask,
+		(unsigned long long)what->bytes, what->view ? ", a view" : "",
+		what->truncate ? ", cut" : "", op->callback ? ", callback" : "",
+		op->timed ? ", a deadline" : "", options.flags & TOW_OP_AT_ONCE ? ", at once" : "");
 	status = call_start(op, &options, op->headless ? NULL : &handle);
 	op->op = handle;
 	if (status == TOW_EBUSY && op->end == TWT_PROGRAM_OPEN) {

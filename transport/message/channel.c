@@ -292,20 +292,18 @@ static bool is_on(const struct tow_op *op, const struct tow_peer *peer, uint16_t
 	       op->stage != TWI_STAGE_COMPLETING;
 }
 
-/*
- * Ends what is in flight. Receives that have met a message of the other side's end when that takes
- * it back (twi_inbox_repost): `posted_only`.
- */
-static void end_ops(struct tow_peer *peer, uint16_t number, int status, bool posted_only)
+/* Ends those in flight: sends; receives; or receives that have met no message. */
+enum ending { END_SENDS, END_RECEIVES, END_POSTED };
+
+static void end_ops(struct tow_peer *peer, uint16_t number, int status, enum ending which)
 {
 	struct twi_op_table *ops = peer->engine->ops;
 
 	for (uint32_t i = 0; i < ops->made; i++) {
 		struct tow_op *op = &ops->rows[i];
 
-		if (!is_on(op, peer, number))
-			continue;
-		if (posted_only && op->kind == TWI_OP_RECV && op->stage != TWI_STAGE_POSTED)
+		if (!is_on(op, peer, number) || (op->kind == TWI_OP_SEND) != (which == END_SENDS) ||
+		    (which == END_POSTED && op->stage != TWI_STAGE_POSTED))
 			continue;
 		twi_message_abort(op, status, true);
 	}
@@ -335,24 +333,33 @@ void twi_channel_close(struct tow_channel *user)
 	struct tow_peer *peer = user->peer;
 	const uint16_t number = user->number;
 	struct twi_channel *channel = twi_channel_find(peer, number);
+	const bool ended = channel != NULL && channel->ended;
 
 	twi_assert_held(peer->engine);
 	twi_assert(channel != NULL && channel->user == user);
 	channel->user = NULL;
+	channel->closing = true; /* its record stays until CLOSE is owed */
 	peer->channels->open--;
 	channel->owes &= (uint8_t)~TWI_OWES_CREDIT;
+	twi_list_remove(&channel->ending);
+	/* Before CLOSE: who hears that finds no offer that belongs to no channel any more. */
+	(void)closed_error(peer, number);
+	end_ops(peer, number, TOW_ECLOSED, END_SENDS);
+	channel->closing = false;
+	channel->ended = false;
 	if ((channel->owes & TWI_OWES_OPEN) != 0) { /* the other side has never heard of it */
 		channel->owes &= (uint8_t)~TWI_OWES_OPEN;
 	} else if (peer->outbox->failed == 0) {
-		channel->closing = !channel->ended;
+		channel->closing = !ended;
 		owe_control(peer->channels, channel, TWI_OWES_CLOSE);
 	}
-	channel->ended = false;
-	twi_list_remove(&channel->ending);
-	say_soon(peer); /* before anything is taken back, so that the other side knows why */
+	say_soon(peer); /* and before anything is refused, so that the other side knows why */
 	(void)closed_error(peer, number);
-	end_ops(peer, number, TOW_ECLOSED, false);
-	twi_inbox_drop_channel(peer->inbox, number);
+	end_ops(peer, number, TOW_ECLOSED, END_RECEIVES);
+	if (ended)
+		twi_inbox_forget_channel(peer->inbox, number);
+	else
+		twi_inbox_drop_channel(peer->inbox, number);
 	channel = twi_channel_find(peer, number);
 	if (channel != NULL)
 		channel_settle(peer->channels, channel);
@@ -397,9 +404,15 @@ static unsigned end_channels(struct twi_engine *engine, struct twi_list *items)
 		const struct twi_channel *channel =
 			twi_container_of(entry, struct twi_channel, ending);
 
+		struct tow_peer *peer = channel->peer;
+		const uint16_t number = channel->number;
+
 		twi_list_remove(entry);
-		(void)ended_error(channel->peer, channel->number);
-		end_ops(channel->peer, channel->number, TOW_EPEER, true);
+		(void)ended_error(peer, number);
+		/* What has met a message ends when that is taken back (twi_inbox_repost). */
+		end_ops(peer, number, TOW_EPEER, END_SENDS);
+		(void)ended_error(peer, number);
+		end_ops(peer, number, TOW_EPEER, END_POSTED);
 		count++;
 	}
 	return count;

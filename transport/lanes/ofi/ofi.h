@@ -113,7 +113,7 @@ struct twi_ofi_give {
 	volatile uint64_t *cell;
 	uint64_t tag; /* that the receiver wants it sent with */
 	uint8_t way;  /* 0: nobody has asked for it yet */
-	int ending;   /* the status that the operation gets when libfabric lets go; 0: none */
+	int ending;   /* the status that the operation gets when its memory is let go; 0: none */
 };
 
 /* A large message of theirs that has met a receive. */
@@ -129,7 +129,8 @@ struct twi_ofi_pull {
 	uint64_t whole_bytes; /* of the message, of which a part may be dropped */
 	uint32_t checksum, in_flight;
 	uint8_t way;
-	bool checked, cell_asked, withdrawn, unreadable; /* unreadable: withdrawn for that */
+	uint8_t why; /* it was withdrawn: enum twi_ofi_cancel */
+	bool checked, cell_asked, withdrawn;
 	int failed; /* of a read: the peer is lost when all have ended */
 	int ending; /* as above */
 };

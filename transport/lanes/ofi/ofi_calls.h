@@ -95,10 +95,9 @@ int twi_ofi_more(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
 int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet,
 		    const uint8_t *payload);
 int twi_ofi_withdrawn(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
-/* A receive ends whose sender cannot read the message. */
-void twi_ofi_unreadable(struct twi_ofi_peer *peer, struct tow_op *op);
+/* The sender has taken back the message that op has met (enum twi_ofi_cancel); nobody reads it. */
+void twi_ofi_taken_back(struct twi_ofi_peer *peer, struct tow_op *op, uint8_t why);
 bool twi_ofi_ack(struct twi_ofi_peer *peer);
-void twi_ofi_repost(struct twi_ofi_peer *peer, struct tow_op *op);
 extern const struct twi_inbox_ops twi_ofi_inbox;
 /* A row of its own for the offer, that is to be freed. NULL: no memory. */
 struct twi_ofi_arrival *twi_ofi_arrival_keep(const struct twi_ofi_arrival *made);

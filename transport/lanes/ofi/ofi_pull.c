@@ -63,7 +63,7 @@ static void give_up(struct twi_ofi_pull *pull)
 	struct tow_op *op = pull->op;
 	uint64_t seq = pull->seq;
 	int ending = pull->ending, failed = pull->failed;
-	bool unreadable = pull->unreadable;
+	uint8_t why = pull->why;
 
 	twi_ofi_pull_end(pull);
 	if (ending != 0) {
@@ -75,10 +75,8 @@ static void give_up(struct twi_ofi_pull *pull)
 			  (unsigned long long)seq, peer->base.address);
 		twi_inbox_end(&peer->inbox, op, failed, 0);
 		twi_ofi_break(peer, failed);
-	} else if (unreadable) {
-		twi_ofi_unreadable(peer, op);
 	} else {
-		twi_ofi_repost(peer, op);
+		twi_ofi_taken_back(peer, op, why);
 	}
 }
 
@@ -322,7 +320,8 @@ void twi_ofi_pull_start(struct twi_ofi_peer *peer, struct tow_op *op,
 	pull->issued = pull->landed = 0;
 	pull->checksum = offer->checksum;
 	pull->checked = offer->checked && fits == bytes;
-	pull->cell_asked = pull->withdrawn = pull->unreadable = false;
+	pull->cell_asked = pull->withdrawn = false;
+	pull->why = TWI_OFI_CANCEL_WISHED;
 	pull->failed = pull->ending = 0;
 	pull->way = choose_way(peer, op, &offer->where, fits < bytes);
 	/* Pieces come all, and are dropped here; of what is read the rest is not asked for. */

@@ -114,15 +114,6 @@ void twi_ofi_recv(struct tow_peer *base, struct tow_op *op)
 	twi_inbox_recv(&twi_ofi_peer_of(base)->inbox, op);
 }
 
-/* The message that op was to get was taken back: it waits for the next one. */
-void twi_ofi_repost(struct twi_ofi_peer *peer, struct tow_op *op)
-{
-	if (op->view == TWI_VIEW_WHOLE)
-		twi_claim_drop(peer->base.engine, &op->claim);
-	twi_list_remove(&op->link);
-	twi_inbox_repost(&peer->inbox, op);
-}
-
 /* --- packets --- */
 
 /* Checks what every message must obey: the next number, within the credit. */
@@ -212,17 +203,37 @@ int twi_ofi_offered(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
 	return TOW_OK;
 }
 
-void twi_ofi_unreadable(struct twi_ofi_peer *peer, struct tow_op *op)
+/* The message that op was to get was taken back: it waits for the next one. */
+static void repost_receive(struct twi_ofi_peer *peer, struct tow_op *op)
 {
-	uint64_t rpc_id = twi_ofi_rpc_id(peer, op);
+	if (op->view == TWI_VIEW_WHOLE)
+		twi_claim_drop(peer->base.engine, &op->claim);
+	twi_list_remove(&op->link);
+	twi_inbox_repost(&peer->inbox, op);
+}
 
-	twi_inbox_end(&peer->inbox, op, twi_op_fault_theirs(op, rpc_id, op->result_bytes), 0);
+/* To a sender that waits until nobody reads its memory any more. */
+static void answer_cancel(struct twi_ofi_peer *peer, uint64_t seq, uint8_t why)
+{
+	if (why == TWI_OFI_CANCEL_ASKS && peer->state == TWI_OFI_UP)
+		twi_ofi_say(peer, TWI_OFI_REFUSE, seq, 0, TWI_OFI_REFUSE_CANCELED);
+}
+
+void twi_ofi_taken_back(struct twi_ofi_peer *peer, struct tow_op *op, uint8_t why)
+{
+	answer_cancel(peer, op->seq, why);
+	if (why == TWI_OFI_CANCEL_FAULT)
+		twi_inbox_end(&peer->inbox, op,
+			      twi_op_fault_theirs(op, twi_ofi_rpc_id(peer, op), op->result_bytes),
+			      0);
+	else
+		repost_receive(peer, op);
 }
 
 /* The sender has taken message seq back. */
 int twi_ofi_withdrawn(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 {
-	bool unreadable = p->value == TWI_BACK_FAULT;
+	const uint8_t why = (uint8_t)p->value;
 	uint64_t seq = p->seq;
 	struct twi_ofi_pull *pull = twi_ofi_pull_find(peer, seq);
 	struct twi_unexpected *offer;
@@ -232,16 +243,13 @@ int twi_ofi_withdrawn(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 		struct tow_op *op = pull->op;
 
 		pull->withdrawn = true;
-		pull->unreadable = unreadable;
+		pull->why = why;
 		if (pull->way == TWI_OFI_TAGGED)
 			fi_cancel(&peer->port->ep->fid, &pull->reqs[0].ctx);
 		if (pull->in_flight > 0)
 			return TOW_OK;
 		twi_ofi_pull_end(pull);
-		if (unreadable)
-			twi_ofi_unreadable(peer, op);
-		else
-			twi_ofi_repost(peer, op);
+		twi_ofi_taken_back(peer, op, why);
 		return TOW_OK;
 	}
 	twi_list_for_each_safe (pos, next, &peer->matched) {
@@ -251,10 +259,7 @@ int twi_ofi_withdrawn(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 			continue;
 		free(op->lane_state);
 		op->lane_state = NULL;
-		if (unreadable)
-			twi_ofi_unreadable(peer, op);
-		else
-			twi_ofi_repost(peer, op);
+		twi_ofi_taken_back(peer, op, why);
 		return TOW_OK;
 	}
 	offer = twi_inbox_find_offer(&peer->inbox, seq);
@@ -262,7 +267,9 @@ int twi_ofi_withdrawn(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
 		twi_inbox_drop_offer(&peer->inbox, offer);
 		offer_free(offer_of(offer));
 	}
-	return TOW_OK; /* else it has arrived, or was refused */
+	/* Who has heard that it arrived or was refused takes this for nothing. */
+	answer_cancel(peer, seq, why);
+	return TOW_OK;
 }
 
 /* The offer that a receive has met is among the messages that wait again, in front. */

@@ -235,18 +235,40 @@ void twi_ofi_drain(struct twi_ofi_peer *peer)
 		twi_list_remove(&peer->stalled);
 }
 
+/*
+ * The receiver may be reading it, and libfabric may be in the middle of that in this process, so
+ * memory that its owner could unmap now stays in use until the receiver has said that it is through
+ * (REFUSE, or DONE), or is lost. The pool's is there as long as its runtime: the cell does.
+ */
+static bool must_settle(const struct twi_ofi_peer *peer, const struct tow_op *op)
+{
+	return op->stage == TWI_STAGE_OFFERED && *give_of(op)->cell != 0 &&
+	       op->claim.kind != TWI_CLAIM_POOL &&
+	       (peer->base.features & TWI_FEATURE_BIT(ofi_settles)) != 0;
+}
+
 static bool take_back(struct twi_outbox *outbox, struct tow_op *op, int status, bool force)
 {
 	struct twi_ofi_peer *peer = peer_of(outbox);
 	struct twi_ofi_give *give = give_of(op);
 
+	if (give != NULL && give->ending != 0)
+		return false;
 	switch (op->stage) {
 	case TWI_STAGE_OFFERED:
+		if (must_settle(peer, op)) {
+			*give->cell = 0;
+			atomic_thread_fence(memory_order_seq_cst);
+			twi_ofi_say(peer, TWI_OFI_CANCEL, op->seq, 0, TWI_OFI_CANCEL_ASKS);
+			give->ending = status;
+			twi_op_unwatch(op);
+			return false;
+		}
 		twi_ofi_say(peer, TWI_OFI_CANCEL, op->seq, 0, 0);
 		break;
 	case TWI_STAGE_BULK:
 		if (give->req.busy) {
-			if (force && give->ending == 0) {
+			if (force) {
 				give->ending = status; /* libfabric has its memory */
 				twi_op_unwatch(op);
 			}
@@ -307,6 +329,8 @@ int twi_ofi_asked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet
 	if (op == NULL)
 		return TOW_OK;
 	give = give_of(op);
+	if (op->stage == TWI_STAGE_OFFERED && give->ending != 0)
+		return TOW_OK; /* our CANCEL has crossed it, and is answered */
 	if (op->stage != TWI_STAGE_OFFERED ||
 	    (packet->value == TWI_OFI_TAGGED && !peer->can_tagged))
 		return twi_ofi_fault(peer, TWI_RULE_ASKED, "asks for message %llu twice or wrongly",
@@ -356,7 +380,7 @@ static bool readable_piece(struct twi_ofi_peer *peer, struct tow_op *op, uint64_
 {
 	if (twi_op_reach(op, op->moved, bytes, false) == bytes)
 		return true;
-	twi_ofi_say(peer, TWI_OFI_CANCEL, op->seq, 0, TWI_BACK_FAULT);
+	twi_ofi_say(peer, TWI_OFI_CANCEL, op->seq, 0, TWI_OFI_CANCEL_FAULT);
 	twi_outbox_end(&peer->outbox, op,
 		       twi_op_fault(op, twi_ofi_rpc_id(peer, op), op->bytes, op->moved), 0);
 	return false;
@@ -448,7 +472,7 @@ int twi_ofi_arrived(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 		return twi_ofi_fault(peer, TWI_RULE_DONE_EARLY,
 				     "has message %llu before it was sent",
 				     (unsigned long long)packet->seq);
-	if (give->ending == 0)
+	if (give->ending == 0 || !give->req.busy) /* else it ends with what it was ended with */
 		twi_outbox_arrived(&peer->outbox, op, 0, twi_op_match_ns(op));
 	if (give->req.busy)
 		op->result_bytes = op->seq; /* libfabric is not through with it */
@@ -464,13 +488,17 @@ int twi_ofi_refused(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 		     : packet->value == TWI_OFI_REFUSE_CORRUPT ? TOW_ECORRUPT
 		     : packet->value == TWI_OFI_REFUSE_FAULT   ? TOW_EFAULT
 							       : TOW_ECANCELED;
+	struct twi_ofi_give *give;
 
 	if (op == NULL)
 		return TOW_OK;
+	give = give_of(op);
 	if (status == TOW_EFAULT)
 		twi_op_fault_theirs(op, twi_ofi_rpc_id(peer, op), op->bytes);
-	if (give_of(op)->req.busy)
-		give_of(op)->ending = status;
+	if (give->req.busy)
+		give->ending = status;
+	else if (give->ending != 0)
+		twi_outbox_end(&peer->outbox, op, give->ending, 0); /* what it was asked for */
 	else
 		twi_outbox_end(&peer->outbox, op, status, op->bytes);
 	return TOW_OK;

@@ -53,7 +53,7 @@ static const struct {
 			   .value_max = TWI_WIRE_U63_MAX },
 	[TWI_OFI_DONE] = { .seq = true },
 	[TWI_OFI_ACK] = { .seq = true, .tag = true, .value_max = TWI_WIRE_HOLD_MAX_NS },
-	[TWI_OFI_CANCEL] = { .seq = true, .value_max = TWI_BACK_END - 1 },
+	[TWI_OFI_CANCEL] = { .seq = true, .value_max = TWI_OFI_CANCEL_END - 1 },
 	[TWI_OFI_REFUSE] = { .seq = true,
 			     .value_min = TWI_OFI_REFUSE_TRUNCATED,
 			     .value_max = TWI_OFI_REFUSE_END - 1 },

@@ -52,7 +52,7 @@ enum twi_ofi_type {
 	TWI_OFI_FRAG,  /* a piece of message seq: value = its offset */
 	TWI_OFI_DONE,  /* message seq has arrived whole */
 	TWI_OFI_ACK,   /* seq = highest received, tag = credit given back, value = hold_ns */
-	TWI_OFI_CANCEL, /* the sender withdraws message seq: value = why (enum twi_back) */
+	TWI_OFI_CANCEL, /* the sender withdraws message seq: value = enum twi_ofi_cancel */
 	TWI_OFI_REFUSE, /* the receiver does not want it: value = enum twi_ofi_refusal */
 	TWI_OFI_PING,   /* say something */
 	TWI_OFI_PONG,
@@ -68,6 +68,14 @@ enum twi_ofi_way {
 	TWI_OFI_TAGGED,   /* a send with a tag of the receiver's, into the posted buffer */
 	TWI_OFI_FRAGS,    /* in pieces, through both sides' packets */
 	TWI_OFI_WAY_END
+};
+
+/* Why, and how, a message is withdrawn. The receive of the first and last waits for the next. */
+enum twi_ofi_cancel {
+	TWI_OFI_CANCEL_WISHED = 0,
+	TWI_OFI_CANCEL_FAULT = 1, /* its memory cannot be read: the receive ends */
+	TWI_OFI_CANCEL_ASKS = 2, /* wished; answered by REFUSE once nobody reads it (ofi_settles) */
+	TWI_OFI_CANCEL_END
 };
 
 enum twi_ofi_refusal {

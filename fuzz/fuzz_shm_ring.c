@@ -52,7 +52,7 @@ static void expect_message(const struct twi_shm_limits *limits,
 	if (message->type == TWI_SHM_WITHDRAWN)
 		return;
 	expect_true(message->bytes > 0 && message->bytes <= TWI_WIRE_U63_MAX);
-	if (message->type == TWI_SHM_IN_POOL)
+	if (message->type == TWI_SHM_IN_POOL || message->type == TWI_SHM_LENT)
 		expect_range(limits, message->extent, message->where, message->bytes);
 	else if (message->type == TWI_SHM_REMOTE)
 		expect_true(message->where + message->bytes >= message->where);

@@ -79,6 +79,7 @@ struct perf_side {
 	int rank;
 	uint8_t *area; /* the buffers of one measurement, in the pool */
 	struct tow_op *view;
+	bool lends; /* nobody writes to what is sent while it is looked at */
 	struct tow_op *ops[PERF_WINDOW_MAX];
 };
 

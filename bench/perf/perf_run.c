@@ -160,6 +160,7 @@ static int ping_pong_views(struct perf_side *side, const struct order *order, st
 	const uint8_t *seen = NULL;
 	int rc = 0;
 
+	side->lends = true;
 	for (uint64_t i = 0; i < order->lead + order->rounds && rc == 0; i++) {
 		if (side->rank == 0)
 			rc = perf_send(side, side->area, order->bytes, TAG_PING);
@@ -169,6 +170,7 @@ static int ping_pong_views(struct perf_side *side, const struct order *order, st
 			rc = perf_send(side, side->area, order->bytes, TAG_PING);
 		take_sample(order, timing, i, &last);
 	}
+	side->lends = false;
 	timing->seconds = perf_now() - begin;
 	if (rc == 0 && verify_at(side, order, seen, pattern_bytes(order->seed), 0) != 0)
 		rc = PERF_MISMATCH;

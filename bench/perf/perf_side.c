@@ -166,9 +166,11 @@ int perf_send_start(struct perf_side *side, const void *data, uint64_t bytes, ui
 {
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 
-	options.flags = TOW_OP_AT_ONCE;
-	return tow_send_start(side->peer, data, bytes, tag,
-			      side->options->at_once ? &options : NULL, op_out);
+	/* Nobody writes to what is sent while it is looked at. */
+	options.flags =
+		(side->options->at_once ? TOW_OP_AT_ONCE : 0) | (side->lends ? TOW_OP_LEND : 0);
+	return tow_send_start(side->peer, data, bytes, tag, options.flags != 0 ? &options : NULL,
+			      op_out);
 }
 
 int perf_recv_start(struct perf_side *side, void *data, uint64_t bytes, uint64_t tag,

@@ -85,9 +85,17 @@ typedef void (*tow_op_callback)(struct tow_op *op, const struct tow_result *resu
  * completes with TOW_OK, result.bytes is what was put into memory, and result.dropped_bytes the
  * rest. Its sender completes as if all of it had been received. The checksum of a large message of
  * which a part is dropped is not compared. A view takes any length, so the flag says nothing there.
+ *
+ * TOW_OP_LEND is for sends, replies and pieces of a stream; every other start refuses it with
+ * TOW_EINVAL. The sender promises that nobody writes to the memory before the receiver is through
+ * with it, and not only until the operation completes; it may free the memory at any time. Over
+ * shm a view of a large message of pool memory is then the sender's own bytes, and nothing is
+ * copied. Without the flag such a view is a copy in the receiver's pool, as it is over the other
+ * lanes, where the flag says nothing.
  */
 #define TOW_OP_AT_ONCE  1u
 #define TOW_OP_TRUNCATE 2u
+#define TOW_OP_LEND     4u
 
 /* How to start an operation. NULL in its place means TOW_OP_OPTIONS_INIT. */
 struct tow_op_options {
@@ -239,12 +247,13 @@ int tow_recv_start(struct tow_peer *peer, void *data, uint64_t bytes, uint64_t t
  * `data` and `bytes` say where it lies. The bytes are read only, and stay until tow_view_release.
  * Ownership: *op_out and the view are the caller's until tow_view_release (or tow_op_release), at
  * the latest until tow_runtime_close.
- * Copies: on the shm lane none for a large one of pool memory, at any size: the bytes are the
- * sender's, whose operation is complete but whose memory stays leased until the release: the sender
- * may free it meanwhile, and what it writes there the view shows. On the other lanes the message is
- * received into memory of the pool: none for a large one, one for a small one; while the pool has
- * no room for it the operation waits, and so do its sender and what else was started for this tag,
- * until there is room, its deadline or a cancel, which leave the message to the next receive.
+ * Copies: on the shm lane none for a large one of pool memory that its sender lends (TOW_OP_LEND),
+ * at any size: the bytes are the sender's, whose operation is complete but whose memory stays
+ * leased until the release, so that the sender may free it meanwhile. All else is received into
+ * memory of the pool: on the shm lane one copy, on the others none for a large message and one for
+ * a small one; while the pool has no room for it the operation waits, and so do its sender and what
+ * else was started for this tag, until there is room, its deadline or a cancel, which leave the
+ * message to the next receive.
  * Blocks: never.
  * Threads: any.
  * Returns: as tow_recv_start; the operation ends with TOW_EEXHAUSTED where the message is longer

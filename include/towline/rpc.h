@@ -238,7 +238,8 @@ bool tow_call_canceled(const struct tow_call_in *call);
  * NULL the operation is given back by itself when it ends.
  * Ownership: takes the call when started; data stays the caller's, unchanged until completion (up
  * to eager_max_bytes, and a text: until this returns); memory of the pool may be freed at once.
- * Copies: up to eager_max_bytes: two; larger: as tow_send_start.
+ * Copies: up to eager_max_bytes: two; larger: as tow_send_start, and one more where a client views
+ * it over shm and options->flags has no TOW_OP_LEND.
  * Blocks: as tow_send_start.
  * Threads: any, also from the handler.
  * Returns: TOW_OK when started; then the call's handle, its request and stream end with the
@@ -278,7 +279,8 @@ struct tow_stream *tow_call_in_stream(struct tow_call_in *call);
  * above eager_max_bytes is read only when the other side pulls it: so a slow reader slows the
  * writer down, and neither needs memory for it.
  * Ownership: data stays the caller's, unchanged until completion.
- * Copies: as tow_call_start.
+ * Copies: as tow_call_start, and one more where the other side views it over shm and
+ * options->flags has no TOW_OP_LEND.
  * Blocks: as tow_send_start.
  * Threads: any.
  * Returns: TOW_OK when started; TOW_EINVAL for 0 bytes or after tow_stream_end; TOW_EBUSY;

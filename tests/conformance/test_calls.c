@@ -168,6 +168,37 @@ static void cancel(struct twt_end *end)
 	twt_meet(end);
 }
 
+/* A response that is looked at where it lies: whoever has not lent it may write there at once. */
+static void view_reply(struct twt_end *end, bool lends)
+{
+	struct tow_result result;
+	struct twt_doing doing;
+
+	if (end->which == 0) {
+		start(end, &doing, "hold", 100, 0, TOW_FOREVER, TOW_CALL_VIEW);
+		twt_await_kept(end, &doing, &result);
+		twt_meet(end);
+		twt_say(end, "%s response, a view: %s %llu, data %s", lends ? "lent" : "other",
+			tow_status_name(result.status), (unsigned long long)result.bytes,
+			twt_data_judge(result.data, result.bytes, 90));
+		twt_ok(end, tow_op_release(doing.op));
+		twt_meet(end);
+		return;
+	}
+	while (atomic_load(&held) == NULL)
+		twt_idle(end);
+	twt_data_fill(end->out, LARGE, 90);
+	twt_begin(end, &doing, TOW_FOREVER);
+	doing.options.flags = lends ? TOW_OP_LEND : 0;
+	twt_ok(end, tow_reply_start(atomic_exchange(&held, NULL), 0, end->out, LARGE,
+				    &doing.options, &doing.op));
+	twt_await(end, &doing, &result);
+	if (!lends)
+		twt_data_fill(end->out, LARGE, 91);
+	twt_meet(end);
+	twt_meet(end);
+}
+
 static void play(struct twt_end *end)
 {
 	struct tow_method_options small = TOW_METHOD_OPTIONS_INIT;
@@ -185,6 +216,8 @@ static void play(struct twt_end *end)
 		call_many(end);
 		call_in_vain(end);
 	}
+	view_reply(end, false);
+	view_reply(end, true);
 	cancel(end);
 	atomic_store(&held, NULL);
 	twt_meet(end);

@@ -122,6 +122,36 @@ static void there_and_back(struct twt_end *end)
 	close_stream(end, &doing);
 }
 
+/* Pieces from one place, which is written anew when each is out, and looked at together. */
+static void look_at_pieces(struct twt_end *end)
+{
+	enum { COUNT = 3 };
+	struct twt_doing call, doing[COUNT];
+	struct tow_stream *stream = open_stream(end, &call);
+	struct tow_result results[COUNT];
+
+	for (unsigned i = 0; i < COUNT; i++) {
+		if (end->which == 0) {
+			push(end, stream, LARGE, 80 + i);
+			continue;
+		}
+		twt_ok(end,
+		       tow_stream_pull_start(stream, NULL, LARGE,
+					     twt_begin(end, &doing[i], TOW_FOREVER), &doing[i].op));
+		twt_await_kept(end, &doing[i], &results[i]);
+	}
+	if (end->which == 0)
+		twt_data_fill(end->out, LARGE, 80 + COUNT);
+	twt_meet(end);
+	for (unsigned i = 0; end->which == 1 && i < COUNT; i++) {
+		twt_say(end, "piece %u, a view: %s, data %s", i, tow_status_name(results[i].status),
+			twt_data_judge(results[i].data, results[i].bytes, 80 + i));
+		twt_ok(end, tow_op_release(doing[i].op));
+	}
+	twt_meet(end);
+	close_stream(end, &call);
+}
+
 /* More pieces than may be with the other side: they wait, and come in order. */
 static void many(struct twt_end *end)
 {
@@ -205,6 +235,7 @@ static void play(struct twt_end *end)
 		twt_ok(end, tow_method_register(end->runtime, "stream", serve, end, NULL));
 	twt_meet(end);
 	there_and_back(end);
+	look_at_pieces(end);
 	many(end);
 	too_long(end);
 	break_off(end);

@@ -21,13 +21,20 @@ static void view_one(struct twt_end *end, struct twt_doing *doing, uint64_t tag,
 	       tow_recv_view_start(end->peer, tag, twt_begin(end, doing, timeout_ns), &doing->op));
 }
 
-static void send_size(struct twt_end *end, uint32_t bytes, unsigned seed)
+static void start_send(struct twt_end *end, struct twt_doing *doing, const void *data,
+		       uint32_t bytes, uint64_t tag, bool lends)
+{
+	twt_begin(end, doing, TOW_FOREVER);
+	doing->options.flags = lends ? TOW_OP_LEND : 0;
+	twt_ok(end, tow_send_start(end->peer, data, bytes, tag, &doing->options, &doing->op));
+}
+
+static void send_size(struct twt_end *end, uint32_t bytes, unsigned seed, bool lends)
 {
 	struct tow_result result;
 	struct twt_doing doing;
 
-	twt_ok(end, tow_send_start(end->peer, end->out, bytes, 3,
-				   twt_begin(end, &doing, TOW_FOREVER), &doing.op));
+	start_send(end, &doing, end->out, bytes, 3, lends);
 	twt_await(end, &doing, &result);
 	atomic_store(&end->cell->ids[seed], result.rpc_id);
 	twt_say(end, "%u bytes: send %s %llu", bytes, tow_status_name(result.status),
@@ -43,8 +50,11 @@ static void look(struct twt_end *end, const struct tow_result *result, const cha
 		twt_data_judge(result->data, result->bytes, seed));
 }
 
-/* The sender's own memory may be what is looked at: it is written again when the view has gone. */
-static void view_sizes(struct twt_end *end)
+/*
+ * What is lent may be what is looked at: it is written again when the view has gone. Other memory
+ * is written as soon as the send is complete.
+ */
+static void view_sizes(struct twt_end *end, bool lends)
 {
 	struct tow_result result;
 	struct twt_doing doing;
@@ -59,7 +69,9 @@ static void view_sizes(struct twt_end *end)
 			twt_data_fill(end->out, sizes[i / 2], i);
 			if (posted)
 				twt_meet(end);
-			send_size(end, sizes[i / 2], i);
+			send_size(end, sizes[i / 2], i, lends);
+			if (!lends)
+				twt_data_fill(end->out, sizes[i / 2], i + 1);
 			twt_meet(end);
 			continue;
 		}
@@ -76,8 +88,11 @@ static void view_sizes(struct twt_end *end)
 	}
 }
 
-/* Views of several messages at once, small and large, given back from the last to the first. */
-static void hold_several(struct twt_end *end)
+/*
+ * Views of several messages at once, small and large, given back from the last to the first. Where
+ * the sender does not lend it sends them all from one place.
+ */
+static void hold_several(struct twt_end *end, bool lends)
 {
 	enum { COUNT = 6, STEP = 300000 };
 	struct tow_result results[COUNT];
@@ -88,7 +103,7 @@ static void hold_several(struct twt_end *end)
 			view_one(end, &doing[i], 4, TOW_FOREVER);
 	twt_meet(end);
 	for (unsigned i = 0; i < COUNT; i++) {
-		uint8_t *at = end->out + (size_t)i * STEP;
+		uint8_t *at = end->out + (lends ? (size_t)i * STEP : 0);
 		uint32_t bytes = i % 2 == 0 ? 200000 + i : 30 + i;
 
 		if (end->which == 1) {
@@ -96,8 +111,7 @@ static void hold_several(struct twt_end *end)
 			continue;
 		}
 		twt_data_fill(at, bytes, 40 + i);
-		twt_ok(end, tow_send_start(end->peer, at, bytes, 4,
-					   twt_begin(end, &doing[i], TOW_FOREVER), &doing[i].op));
+		start_send(end, &doing[i], at, bytes, 4, lends);
 		twt_await(end, &doing[i], &results[i]);
 		atomic_store(&end->cell->ids[40 + i], results[i].rpc_id);
 	}
@@ -134,8 +148,10 @@ static void give_up(struct twt_end *end)
 
 static void play(struct twt_end *end)
 {
-	view_sizes(end);
-	hold_several(end);
+	for (int lends = 0; lends < 2; lends++) {
+		view_sizes(end, lends);
+		hold_several(end, lends);
+	}
 	give_up(end);
 }
 
@@ -177,7 +193,7 @@ static void bad_view(struct twt_end *end, enum twt_bad bad, bool posted)
 static void play_bad(struct twt_end *end)
 {
 	twt_bad_each(end, bad_view);
-	view_sizes(end);
+	view_sizes(end, true);
 }
 
 int main(void)

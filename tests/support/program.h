@@ -52,6 +52,7 @@ enum twt_program_end { TWT_PROGRAM_OPEN, TWT_PROGRAM_ENDED, TWT_PROGRAM_UNKNOWN,
 struct twt_program_start {
 	int rank, peer; /* peer: the other rank, or TWT_PROGRAM_ANY */
 	bool send, view, truncate;
+	bool lends;       /* a send: nobody writes to its memory */
 	unsigned channel; /* of the peer; 0: itself */
 	uint64_t tag, mask, bytes;
 	bool plain; /* no deadline, no leave to be without an operation: one of the end */

@@ -60,6 +60,7 @@ static void start_send(struct twt_program *program)
 	what.channel = random_channel(program, what.rank, what.peer);
 	what.tag = random_tag(program);
 	what.bytes = twt_program_random_bytes(program);
+	what.lends = program->with.views && twt_program_chance(program, 500);
 	(void)twt_program_begin(program, &what);
 }
 

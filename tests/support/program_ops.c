@@ -71,8 +71,8 @@ static void memory_get(struct twt_program_op *op)
 static void memory_put(struct twt_program_op *op)
 {
 	if (op->data != NULL && !op->freed) {
-		/* A view over shm shows the sender's bytes: it may free them, not write them. */
-		if (!op->pool || !op->what.send)
+		/* A view may show what is lent: it may be freed, and not be written to. */
+		if (!op->what.lends)
 			memset(op->data, 0xee, twi_min(op->what.bytes, 64));
 		if (op->pool)
 			assert_int_equal(tow_free(op->program->runtime[op->what.rank], op->data),
@@ -367,7 +367,7 @@ static void choose_options(struct twt_program_op *op, struct tow_op_options *opt
 		       (op->callback || may_be_nameless(op)) && !op->what.view &&
 		       twt_program_chance(program, 200);
 	options->done = op->callback ? on_done : NULL;
-	options->flags = op->what.truncate ? TOW_OP_TRUNCATE : 0;
+	options->flags = op->what.truncate ? TOW_OP_TRUNCATE : op->what.lends ? TOW_OP_LEND : 0;
 	if (program->with.deadlines && !op->what.plain && (op->callback || !op->headless) &&
 	    twt_program_chance(program, 150)) {
 		options->timeout_ns = twt_program_below(program, 3000000);
@@ -465,8 +465,11 @@ struct twt_program_op *twt_program_begin(struct twt_program *program,
 		op->id, what->rank, what->send ? "sends to" : "receives of", what->peer,
 		what->channel, (unsigned long long)what->tag, (unsigned long long)what->mask,
 		(unsigned long long)what->bytes, what->view ? ", a view" : "",
-		what->truncate ? ", cut" : "", op->callback ? ", callback" : "",
-		op->timed ? ", a deadline" : "", options.flags & TOW_OP_AT_ONCE ? ", at once" : "");
+		what->truncate ? ", cut"
+		: what->lends  ? ", lent"
+			       : "",
+		op->callback ? ", callback" : "", op->timed ? ", a deadline" : "",
+		options.flags & TOW_OP_AT_ONCE ? ", at once" : "");
 	status = call_start(op, &options, op->headless ? NULL : &handle);
 	op->op = handle;
 	if (status == TOW_EBUSY && op->end == TWT_PROGRAM_OPEN) {

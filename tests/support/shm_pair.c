@@ -77,6 +77,16 @@ struct tow_op *twt_shm_send(int i, const void *data, uint64_t bytes, uint64_t ta
 	return op;
 }
 
+struct tow_op *twt_shm_lend(int i, const void *data, uint64_t bytes, uint64_t tag)
+{
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	struct tow_op *op;
+
+	options.flags = TOW_OP_LEND;
+	TWT_OK(tow_send_start(twt_shm.peer[i], data, bytes, tag, &options, &op));
+	return op;
+}
+
 struct tow_op *twt_shm_recv(int i, void *data, uint64_t bytes, uint64_t tag)
 {
 	struct tow_op *op;

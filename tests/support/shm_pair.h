@@ -51,6 +51,7 @@ uint64_t twt_shm_reasons(int i, enum twi_reason reason);
 
 /* Side i starts one. */
 struct tow_op *twt_shm_send(int i, const void *data, uint64_t bytes, uint64_t tag);
+struct tow_op *twt_shm_lend(int i, const void *data, uint64_t bytes, uint64_t tag);
 
 struct tow_op *twt_shm_recv(int i, void *data, uint64_t bytes, uint64_t tag);
 

@@ -38,6 +38,7 @@
  *	                      copies that the lane's design needs
  *	twi_op_copy_out, twi_op_copy_in, twi_path_copy_opened
  *	                      those that it does not, and those that encryption costs
+ *	twi_path_copy_fallback  one that it does not need, of what was not lent
  *	twi_path_wire         onto a simulated wire
  *	twi_route_init, twi_route_describe, twi_path_eligible, twi_path_pays, twi_path_choose,
  *	twi_path_tried, twi_path_report

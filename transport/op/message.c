@@ -116,7 +116,8 @@ ONE_CALL int check_arguments(struct twi_engine *engine, const struct twi_message
 	status = twi_call_check(engine, call);
 	if (status == TOW_OK)
 		status = twi_op_options_with(
-			call, (message->kind == TWI_OP_RECV ? TOW_OP_TRUNCATE : 0) | allowed,
+			call,
+			(message->kind == TWI_OP_RECV ? TOW_OP_TRUNCATE : TOW_OP_LEND) | allowed,
 			options_io, known);
 	if (status == TOW_OK && forget && message->kind == TWI_OP_RECV &&
 	    (*options_io == NULL || (*options_io)->done == NULL))
@@ -174,6 +175,7 @@ ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi
 		op->truncate = TWI_TRUNCATE_NEVER; /* it takes any length */
 		op->impatient = message->impatient;
 	}
+	op->lent |= message->lent;
 	op->site = message->site;
 	op->span_parent = message->parent;
 	if (parts != NULL)

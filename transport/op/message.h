@@ -29,6 +29,7 @@ bool twi_message_abort(struct tow_op *op, int status, bool force);
 struct twi_message {
 	enum twi_op_kind kind; /* TWI_OP_SEND or TWI_OP_RECV */
 	bool view;             /* TWI_OP_RECV; bytes is the longest message that is taken */
+	bool lent;             /* TWI_OP_SEND; as TOW_OP_LEND */
 	bool impatient;        /* of a view: it is to end where the pool has no room for it */
 	uint8_t space;         /* enum twi_space */
 	struct tow_op *op;     /* NULL: one of the table; else this one, embedded (op.h) */

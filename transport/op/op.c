@@ -101,11 +101,13 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	twi_claim_init(&op->claim);
 	op->timed.prev = NULL;
 	op->truncate = TWI_TRUNCATE_NEVER;
+	op->lent = false;
 	if (options != NULL) {
 		op->done = options->done;
 		op->user = options->user;
 		op->truncate = (options->flags & TOW_OP_TRUNCATE) != 0 ? TWI_TRUNCATE_MAY
 								       : TWI_TRUNCATE_NEVER;
+		op->lent = (options->flags & TOW_OP_LEND) != 0;
 		if (options->timeout_ns < UINT64_MAX - op->start_ns)
 			op->deadline_ns = op->start_ns + options->timeout_ns;
 	}

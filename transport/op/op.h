@@ -175,6 +175,7 @@ struct tow_op {
 			bool impatient : 1; /* view: it ends where the pool has no room for it */
 			bool roomless : 1;  /* view: held until then; result_bytes is how long */
 			bool canceled : 1;  /* asked to end early, as its payload was on the way */
+			bool lent : 1;      /* send: nobody writes to it while a view shows it */
 		};
 	};
 	uint64_t deadline_ns; /* engine time; UINT64_MAX: none */

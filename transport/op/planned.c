@@ -22,12 +22,17 @@ int twi_op_options_adapt(const char *call, uint64_t allowed,
 
 	if (status < 0)
 		return status;
-	if ((options->flags & ~(TOW_OP_AT_ONCE | TOW_OP_TRUNCATE)) != 0)
+	if ((options->flags & ~(TOW_OP_AT_ONCE | TOW_OP_TRUNCATE | TOW_OP_LEND)) != 0)
 		return twi_error(TOW_EINVAL, "%s: options->flags has unknown bits, %#llx", call,
 				 (unsigned long long)options->flags);
 	if ((options->flags & TOW_OP_TRUNCATE & ~allowed) != 0)
 		return twi_error(TOW_EINVAL,
 				 "%s: TOW_OP_TRUNCATE in options->flags is for receives alone",
+				 call);
+	if ((options->flags & TOW_OP_LEND & ~allowed) != 0)
+		return twi_error(TOW_EINVAL,
+				 "%s: TOW_OP_LEND in options->flags is for sends, replies and "
+				 "pieces of a stream alone",
 				 call);
 	if (options->result != NULL &&
 	    twi_sized_check_out(TWI_SIZED_tow_result, call, options->result) < 0)

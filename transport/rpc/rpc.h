@@ -79,6 +79,7 @@ struct twi_parcel {
 	struct twi_rpc_io head, body;
 	struct twi_rpc_peer *rp;
 	uint8_t *data;    /* the header and what is inline */
+	bool lent;        /* the body's memory: as TOW_OP_LEND */
 	uint64_t sent_ns; /* when the header was on the wire; 0: not yet */
 	int status;       /* of the part that failed first */
 	void (*done)(struct twi_parcel *parcel);

@@ -257,6 +257,8 @@ static void send_call(struct twi_call *call)
 	int status;
 
 	call->state = TWI_CALL_SENT;
+	/* The server looks at a request until it has answered, and the client waits for that. */
+	call->out.lent = true;
 	call->rp->in_flight++;
 	twi_list_push_back(&call->rp->active, &call->link);
 	status = twi_parcel_send(&call->out, call->rp, &head, call->wish.request,

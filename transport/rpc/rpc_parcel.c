@@ -62,6 +62,7 @@ int twi_parcel_send(struct twi_parcel *parcel, struct twi_rpc_peer *rp, struct t
 	message.data = (void *)(uintptr_t)data;
 	message.bytes = bytes;
 	message.tag = head->tag;
+	message.lent = parcel->lent;
 	status = twi_rpc_io_start(&parcel->body, rp->peer, &message, body_done, parcel);
 	if (status < 0)
 		parcel->status = status; /* told when the header is out */

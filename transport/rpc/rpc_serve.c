@@ -416,6 +416,7 @@ static void reply_op(struct tow_call_in *in, struct tow_op *op)
 	in->state = TWI_SERVE_REPLYING;
 	in->posted_ns = twi_engine_clock(in->rpc->engine);
 	in->reply = op;
+	in->out.lent = op->lent;
 	op->owner = in;
 	twi_op_to_peer(op, in->rp->peer);
 	record_call(in);
@@ -442,7 +443,7 @@ static int check_reply(struct tow_call_in *call, const void *data, uint64_t byte
 				 (unsigned long long)bytes);
 	if (twi_engine_forked(call->rpc->engine))
 		return twi_error(TOW_EFORKED, "tow_reply_start: this process is a forked child");
-	return twi_op_options_in("tow_reply_start", options_io, known);
+	return twi_op_options_with("tow_reply_start", TOW_OP_LEND, options_io, known);
 }
 
 TOW_PUBLIC int tow_reply_start(struct tow_call_in *call, int32_t code, const void *data,

@@ -121,6 +121,7 @@ static void send_push(struct tow_stream *stream, struct twi_push *push, struct t
 
 	push->op = op;
 	push->busy = true;
+	push->parcel.lent = op != NULL && op->lent;
 	status = twi_parcel_send(&push->parcel, stream->rp, &head, op == NULL ? NULL : op->data,
 				 op == NULL ? 0 : op->bytes, op == NULL ? TWI_SITE_NONE : op->site);
 	if (status == TOW_OK)

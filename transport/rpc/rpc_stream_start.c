@@ -37,13 +37,14 @@ static const struct twi_op_ops pull_view_ops = { .kind = TWI_OP_CALL,
 						 .release = twi_view_drop };
 
 static int check_piece(const struct tow_stream *stream, const struct tow_op_options **options_io,
-		       struct tow_op_options *known, struct tow_op **op_out, const char *call)
+		       struct tow_op_options *known, struct tow_op **op_out, uint64_t allowed,
+		       const char *call)
 {
 	if (stream == NULL || op_out == NULL)
 		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
 	if (twi_engine_forked(stream->rpc->engine))
 		return twi_error(TOW_EFORKED, "%s: this process is a forked child", call);
-	return twi_op_options_in(call, options_io, known);
+	return twi_op_options_with(call, allowed, options_io, known);
 }
 
 static int start_piece(struct tow_stream *stream, struct twi_list *list, struct tow_op *op)
@@ -67,7 +68,8 @@ TOW_PUBLIC int tow_stream_push_start(struct tow_stream *stream, const void *data
 				     const struct tow_op_options *options, struct tow_op **op_out)
 {
 	struct tow_op_options known;
-	int status = check_piece(stream, &options, &known, op_out, "tow_stream_push_start");
+	int status =
+		check_piece(stream, &options, &known, op_out, TOW_OP_LEND, "tow_stream_push_start");
 	struct twi_engine *engine;
 	struct tow_op *op;
 
@@ -106,7 +108,7 @@ TOW_PUBLIC int tow_stream_pull_start(struct tow_stream *stream, void *data, uint
 				     const struct tow_op_options *options, struct tow_op **op_out)
 {
 	struct tow_op_options known;
-	int status = check_piece(stream, &options, &known, op_out, "tow_stream_pull_start");
+	int status = check_piece(stream, &options, &known, op_out, 0, "tow_stream_pull_start");
 	struct twi_engine *engine;
 	struct tow_op *op;
 

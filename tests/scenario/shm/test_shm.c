@@ -27,14 +27,16 @@ static struct twi_diag *diag_of(struct twt_side *side)
 
 static int send_large(struct twt_side *side, void *arg)
 {
+	struct tow_op_options lends = TOW_OP_OPTIONS_INIT;
 	void *memory;
 	struct tow_op *op;
 	uint64_t word;
 
 	(void)arg;
+	lends.flags = TOW_OP_LEND;
 	TWT_OK(tow_alloc(side->runtime, LARGE, 0, &memory));
 	twt_fill(memory, LARGE, 3);
-	TWT_OK(tow_send_start(side->peer, memory, LARGE, 1, NULL, &op));
+	TWT_OK(tow_send_start(side->peer, memory, LARGE, 1, &lends, &op));
 	TWT_OK(twt_finish(op, NULL));
 	TWT_OK(tow_recv_start(side->peer, &word, 8, 2, NULL, &op)); /* never comes */
 	return twt_finish(op, NULL) == TOW_EPEER ? 0 : 1;

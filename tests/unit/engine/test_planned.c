@@ -73,9 +73,12 @@ static void test_options(void **state)
 	options.flags = TOW_OP_TRUNCATE; /* it is for receives */
 	assert_int_equal(tow_accept_start(here, &options, &op), TOW_EINVAL);
 	assert_non_null(strstr(tow_error_message(), "TOW_OP_TRUNCATE"));
-	options.flags = 4;
+	options.flags = TOW_OP_LEND; /* it is for sends */
 	assert_int_equal(tow_accept_start(here, &options, &op), TOW_EINVAL);
-	assert_non_null(strstr(tow_error_message(), "0x4"));
+	assert_non_null(strstr(tow_error_message(), "TOW_OP_LEND"));
+	options.flags = 8;
+	assert_int_equal(tow_accept_start(here, &options, &op), TOW_EINVAL);
+	assert_non_null(strstr(tow_error_message(), "0x8"));
 	assert_int_equal(tow_runtime_close(runtime), TOW_OK);
 }
 

@@ -1,6 +1,6 @@
 /*
  * test_shm.c - the shm lane between two runtimes of one process: each way a large message travels,
- * views, taking back at every stage, credit, extents that come later, and the end.
+ * taking back at every stage, credit, extents that come later, and the end.
  */
 #include "shm_pair.h"
 
@@ -72,101 +72,6 @@ static uint64_t leased(int i)
 	return stats.leased;
 }
 
-/* A view is the sender's memory itself, which stays leased until it is given back. */
-static void test_view(void **state)
-{
-	uint8_t *out = twt_shm_take(0, LARGE);
-	struct tow_result result;
-	struct tow_op *send, *view;
-	uint64_t copied = twt_shm_counted(1, TWI_C_necessary_copy_bytes);
-
-	(void)state;
-	twt_fill(out, LARGE, 9);
-	send = twt_shm_send(0, out, LARGE, 1);
-	view = twt_shm_view(1, 1);
-	assert_int_equal(twt_shm_finish(view, &result, true), TOW_OK);
-	assert_int_equal(result.bytes, LARGE);
-	assert_true(twt_same(result.data, LARGE, 9));
-	/* the library's own messages, which tell the time, are small */
-	assert_true(twt_shm_counted(1, TWI_C_necessary_copy_bytes) - copied < 4096);
-	assert_int_equal(twt_shm_finish(send, NULL, false), TOW_OK);
-	assert_true(leased(0) > 0);
-	TWT_OK(tow_free(twt_shm.runtime[0], out)); /* deferred */
-	assert_true(twt_same(result.data, LARGE, 9));
-	TWT_OK(tow_view_release(view));
-	twt_shm_settle();
-	assert_int_equal(leased(0), 0);
-	assert_int_equal(twt_shm_inside(0)->offer_count, 0);
-}
-
-/* Small messages, and ones that are not in the pool, have memory of the receiver's pool. */
-static void test_view_copied(void **state)
-{
-	static const uint64_t sizes[] = { 0, 1, 40, 41, 5000, MIDDLE };
-	uint8_t *heap = malloc(MIDDLE);
-	struct tow_result result;
-
-	(void)state;
-	for (size_t i = 0; i < twi_array_count(sizes); i++) {
-		for (int way = 0; way < 3; way++) {
-			struct tow_op *send, *view;
-
-			twt_shm_inside(0)->remote_mine = way != 2;
-			twt_fill(heap, sizes[i], i);
-			view = way != 0 ? twt_shm_view(1, 1) : NULL;
-			send = twt_shm_send(0, heap, sizes[i], 1);
-			twt_shm_settle();
-			view = view != NULL ? view : twt_shm_view(1, 1);
-			assert_int_equal(twt_shm_finish(view, &result, true), TOW_OK);
-			assert_int_equal(twt_shm_finish(send, NULL, false), TOW_OK);
-			assert_int_equal(result.bytes, sizes[i]);
-			memset(heap, 0, sizes[i]);
-			assert_true(twt_same(result.data, sizes[i], i));
-			TWT_OK(tow_view_release(view));
-		}
-	}
-	free(heap);
-}
-
-/* The sender closes with a view out: the view's bytes can be read until its release. */
-static void test_view_outlives_peer(void **state)
-{
-	uint8_t *out = twt_shm_take(0, LARGE);
-	struct tow_result result;
-	struct tow_op *send, *view;
-
-	(void)state;
-	twt_fill(out, LARGE, 9);
-	send = twt_shm_send(0, out, LARGE, 1);
-	view = twt_shm_view(1, 1);
-	assert_int_equal(twt_shm_finish(view, &result, true), TOW_OK);
-	assert_int_equal(twt_shm_finish(send, NULL, false), TOW_OK);
-	TWT_OK(tow_peer_close(twt_shm.peer[0]));
-	assert_int_equal(leased(0), 0);
-	twt_shm_settle();
-	assert_int_equal(twt_shm_inside(1)->base.ended, TOW_EPEER);
-	TWT_OK(tow_peer_close(twt_shm.peer[1]));
-	assert_true(twt_same(result.data, LARGE, 9));
-	TWT_OK(tow_view_release(view));
-	assert_true(
-		twi_list_empty(&twi_shm_lane_of(twi_runtime_engine(twt_shm.runtime[1]))->links));
-	TWT_OK(tow_free(twt_shm.runtime[0], out));
-}
-
-/* A view that is out when its runtime closes goes with it. */
-static void test_view_at_close(void **state)
-{
-	uint8_t *out = twt_shm_take(0, LARGE);
-	struct tow_op *send, *view;
-
-	(void)state;
-	send = twt_shm_send(0, out, LARGE, 1);
-	view = twt_shm_view(1, 1);
-	assert_int_equal(twt_shm_finish(view, NULL, true), TOW_OK);
-	assert_int_equal(twt_shm_finish(send, NULL, false), TOW_OK);
-	TWT_OK(tow_free(twt_shm.runtime[0], out));
-}
-
 /* A send that is taken back before, while and after its receiver looks at it. */
 static void test_withdraw(void **state)
 {
@@ -231,6 +136,7 @@ static void test_withdraw_too_late(void **state)
 			recv = twt_shm_recv(1, in, MIDDLE, 1);
 		else
 			view = twt_shm_view(1, 1);
+		soon.flags = way == 1 ? TOW_OP_LEND : 0;
 		TWT_OK(tow_send_start(twt_shm.peer[0], out, MIDDLE, 1, &soon, &send));
 		for (int i = 0; i < 10; i++)
 			(void)tow_progress(twt_shm.runtime[1]);
@@ -435,7 +341,7 @@ static void test_grown(void **state)
 	exchange(out, in, bytes, true);
 	assert_int_equal(twt_shm_inside(1)->shared->extent_count, before + 1);
 	assert_int_equal(twt_shm_reasons(1, TWI_R_remote_memory), 0);
-	send = twt_shm_send(0, out, bytes, 1);
+	send = twt_shm_lend(0, out, bytes, 1);
 	view = twt_shm_view(1, 1);
 	assert_int_equal(twt_shm_finish(view, &result, true), TOW_OK);
 	assert_true(twt_same(result.data, bytes, bytes));
@@ -473,7 +379,7 @@ static void spoil_one(int way, uint64_t bytes, bool early, bool view)
 	slot = twi_shm_slot_room(ring);
 	if (early)
 		recv = view ? twt_shm_view(1, 1) : twt_shm_recv(1, in, MIDDLE, 1);
-	send = twt_shm_send(0, out, bytes, 1);
+	send = view ? twt_shm_lend(0, out, bytes, 1) : twt_shm_send(0, out, bytes, 1);
 	if (bytes <= TWI_SHM_INLINE)
 		slot->data[bytes / 2] ^= 1;
 	else if (bytes <= twt_shm_inside(0)->outbox.eager_bytes)
@@ -557,10 +463,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_ways),
-		CASE(test_view),
-		CASE(test_view_copied),
-		CASE(test_view_outlives_peer),
-		CASE(test_view_at_close),
 		CASE(test_withdraw),
 		CASE(test_withdraw_too_late),
 		CASE(test_abort_recv),

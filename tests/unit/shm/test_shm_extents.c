@@ -135,13 +135,15 @@ static void test_views(void **state)
 {
 	uint8_t *out = twt_shm_take(0, BYTES);
 	struct tow_result result;
+	struct tow_op_options lends = TOW_OP_OPTIONS_INIT;
 	struct tow_op *view, *send;
 
 	(void)state;
+	lends.flags = TOW_OP_LEND;
 	memset(out, 9, BYTES);
 	connect_all();
 	TWT_OK(tow_recv_view_start(peers[1][3], 4, NULL, &view));
-	TWT_OK(tow_send_start(peers[0][3], out, BYTES, 4, NULL, &send));
+	TWT_OK(tow_send_start(peers[0][3], out, BYTES, 4, &lends, &send));
 	assert_int_equal(twt_lane_finish(&twt_shm, send).status, TOW_OK);
 	result = twt_lane_wait(&twt_shm, view);
 	assert_int_equal(result.status, TOW_OK);

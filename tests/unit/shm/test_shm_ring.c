@@ -221,6 +221,8 @@ static void test_hostile_slots(void **state)
 	assert_int_equal(judge(TWI_SHM_IN_POOL, 0, 0, 4096, 1, 0), TWI_SHM_FAULT_RANGE);
 	assert_int_equal(judge(TWI_SHM_IN_POOL, 0, 0, 1, huge, 0), TWI_SHM_FAULT_RANGE);
 	assert_int_equal(judge(TWI_SHM_IN_POOL, 0, 0, 4096, 0, 0), TWI_SHM_FAULT_NONE);
+	assert_int_equal(judge(TWI_SHM_LENT, 0, 0, 4096, 1, 0), TWI_SHM_FAULT_RANGE);
+	assert_int_equal(judge(TWI_SHM_LENT, 0, 0, 4096, 0, 0), TWI_SHM_FAULT_NONE);
 	assert_int_equal(judge(TWI_SHM_REMOTE, 0, 0, 10, huge - 5, 0), TWI_SHM_FAULT_RANGE);
 	assert_int_equal(judge(TWI_SHM_REMOTE, 0, 0, 10, 77, 0), TWI_SHM_FAULT_NONE);
 	assert_int_equal(judge(TWI_SHM_STAGED, 0, 511, 10, 0, 0), TWI_SHM_FAULT_NONE);

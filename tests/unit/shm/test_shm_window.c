@@ -266,7 +266,7 @@ static void test_grown(void **state)
 	assert_true(twt_same(memory, GROWN, 6));
 	/* The same by way of a message, which announces, too. */
 	later = twt_shm_take(0, GROWN);
-	send = twt_shm_send(0, later, GROWN, 1);
+	send = twt_shm_lend(0, later, GROWN, 1);
 	view = twt_shm_view(1, 1);
 	assert_int_equal(twt_shm_finish(view, &result, true), TOW_OK);
 	assert_int_equal(twt_shm_inside(1)->shared->extent_count, count + 2);

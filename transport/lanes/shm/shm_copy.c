@@ -21,12 +21,20 @@ static void add_sum(struct twi_shm_incoming *incoming, uint64_t bytes)
 static void copy_pool(struct twi_shm_peer *peer, struct twi_shm_incoming *incoming,
 		      const uint8_t *from, uint64_t bytes)
 {
+	struct twi_engine *engine = peer->base.engine;
+	/* A view could have shown the sender's own bytes, had the sender lent them. */
+	bool unlent = incoming->type == TWI_SHM_IN_POOL && incoming->op->view == TWI_VIEW_WHOLE;
+
 	while (bytes > 0) {
 		uint64_t run = bytes;
 		void *to = twi_op_at(incoming->op, incoming->copied, &run);
 
-		twi_path_copy_large(peer->base.engine->diag, to, from, run, twi_shm_takes(incoming),
-				    incoming->copied == 0);
+		if (twi_unlikely(unlent))
+			twi_path_copy_fallback(engine, TWI_R_view_unlent, to, from, run,
+					       incoming->op->site);
+		else
+			twi_path_copy_large(engine->diag, to, from, run, twi_shm_takes(incoming),
+					    incoming->copied == 0);
 		add_sum(incoming, run);
 		incoming->copied += run;
 		from += run;
@@ -110,7 +118,7 @@ static uint64_t copy_some(struct twi_shm_peer *peer, struct twi_shm_incoming *in
 	const uint64_t takes = twi_shm_takes(incoming);
 
 	bytes = twi_min(takes - incoming->copied, bytes);
-	if (incoming->type == TWI_SHM_IN_POOL) {
+	if (incoming->type == TWI_SHM_IN_POOL || incoming->type == TWI_SHM_LENT) {
 		if (!can_write(peer, incoming))
 			return bytes;
 		copy_pool(peer, incoming,

@@ -124,7 +124,7 @@ static bool in_place(const struct twi_unexpected *offer)
 	const struct twi_shm_incoming *incoming =
 		twi_container_of(offer, const struct twi_shm_incoming, arrival);
 
-	return incoming->type == TWI_SHM_IN_POOL;
+	return incoming->type == TWI_SHM_LENT;
 }
 
 static void offer_refuse(struct twi_inbox *inbox, struct tow_op *op, struct twi_unexpected *offer,
@@ -138,7 +138,7 @@ static void offer_matched(struct twi_inbox *inbox, struct tow_op *op, struct twi
 	struct twi_shm_peer *peer = peer_of(inbox);
 	struct twi_shm_incoming *incoming = incoming_of(offer);
 
-	if (op->view == TWI_VIEW_WHOLE && incoming->type == TWI_SHM_IN_POOL) {
+	if (op->view == TWI_VIEW_WHOLE && incoming->type == TWI_SHM_LENT) {
 		hand_view(peer, incoming, op);
 		return;
 	}

@@ -171,7 +171,7 @@ static enum twi_shm_fault check_offer(const struct twi_shm_limits *limits,
 		return message->channel == 0 ? TWI_SHM_FAULT_NONE : TWI_SHM_FAULT_CHANNEL;
 	if (message->bytes == 0 || message->bytes > TWI_WIRE_U63_MAX)
 		return TWI_SHM_FAULT_BYTES;
-	if (message->type == TWI_SHM_IN_POOL)
+	if (message->type == TWI_SHM_IN_POOL || message->type == TWI_SHM_LENT)
 		return check_range(limits, message->extent, message->where, message->bytes);
 	if (message->type == TWI_SHM_REMOTE && message->where > UINT64_MAX - message->bytes)
 		return TWI_SHM_FAULT_RANGE;

@@ -49,6 +49,7 @@ enum twi_shm_type {
 	TWI_SHM_IN_POOL,     /* arg: offer; extent and where: in the sender's pool */
 	TWI_SHM_REMOTE,      /* arg: offer; where: address in the sender's memory */
 	TWI_SHM_STAGED,      /* arg: offer; comes in pieces when it is wanted */
+	TWI_SHM_LENT,        /* as IN_POOL; nobody writes there while a view shows it */
 	TWI_SHM_WITHDRAWN,   /* arg: offer: look at its state */
 	TWI_SHM_TYPES
 };

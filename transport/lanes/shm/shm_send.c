@@ -170,7 +170,7 @@ static enum twi_shm_type place_message(struct twi_shm_peer *peer, const struct t
 	    (extent->slot < peer->announced || twi_shm_announce(peer, extent->slot))) {
 		*extent_out = extent->slot;
 		*where_out -= (uint64_t)(uintptr_t)extent->base;
-		return TWI_SHM_IN_POOL;
+		return op->lent ? TWI_SHM_LENT : TWI_SHM_IN_POOL;
 	}
 	return peer->remote_mine ? TWI_SHM_REMOTE : TWI_SHM_STAGED;
 }

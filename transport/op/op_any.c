@@ -68,7 +68,7 @@ static size_t find_done(const struct any *any)
 
 static int tell_timed_out(const struct any *any, uint64_t waited_ns, const char *why)
 {
-	char what[64];
+	char what[TWI_OP_WORDS_MAX];
 
 	twi_op_describe(any->ops[any->first], what, sizeof(what));
 	return twi_error(TOW_ETIMEDOUT,

@@ -9,19 +9,23 @@
 
 void twi_op_describe(const struct tow_op *op, char *out, size_t room)
 {
+	char channel[sizeof(" on channel 65535")] = "";
+
+	if (op->channel != 0)
+		snprintf(channel, sizeof(channel), " on channel %u", op->channel);
 	if (op->kind == TWI_OP_RECV && op->match.wild) /* its tag is that of what it meets */
-		snprintf(out, room, "the receive of tags like %#llx",
-			 (unsigned long long)op->match.tag);
+		snprintf(out, room, "the receive of tags like %#llx%s",
+			 (unsigned long long)op->match.tag, channel);
 	else if (op->kind == TWI_OP_SEND || op->kind == TWI_OP_RECV)
-		snprintf(out, room, "the %s of tag %#llx", op->ops->noun,
-			 (unsigned long long)op->tag);
+		snprintf(out, room, "the %s of tag %#llx%s", op->ops->noun,
+			 (unsigned long long)op->tag, channel);
 	else
 		snprintf(out, room, "the %s", op->ops->noun);
 }
 
 int twi_op_timed_out(const struct tow_op *op, uint64_t waited_ns, const char *why)
 {
-	char what[64];
+	char what[TWI_OP_WORDS_MAX];
 
 	twi_op_describe(op, what, sizeof(what));
 	return twi_error(TOW_ETIMEDOUT, "tow_op_wait: %s is not done within %.6g s, and goes on%s",

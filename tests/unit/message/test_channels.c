@@ -103,6 +103,23 @@ static void at_once(void)
 	assert_in_range(without, 150, 200);
 }
 
+/* Whoever waits in vain is told on which channel. */
+static void named_in_words(void)
+{
+	uint64_t in;
+	struct tow_op *recv = recv_on(1, 2, &in, sizeof(in), 5);
+
+	assert_int_equal(tow_op_wait(recv, 1000), TOW_ETIMEDOUT);
+	assert_non_null(strstr(tow_error_message(), "the receive of tag 0x5 on channel 2 is not"));
+	TWT_OK(tow_op_cancel(recv));
+	must_end(recv, TOW_ECANCELED);
+	recv = recv_on(1, 0, &in, sizeof(in), 5);
+	assert_int_equal(tow_op_wait(recv, 1000), TOW_ETIMEDOUT);
+	assert_non_null(strstr(tow_error_message(), "the receive of tag 0x5 is not"));
+	TWT_OK(tow_op_cancel(recv));
+	must_end(recv, TOW_ECANCELED);
+}
+
 /* Messages of one tag on three channels meet the receives of theirs, in whatever order. */
 static void own_messages(void)
 {
@@ -395,6 +412,7 @@ static void test_lane(void **state)
 	open_both(1);
 	open_both(2);
 	own_messages();
+	named_in_words();
 	at_once();
 	unequal_credit();
 	other_receives();

@@ -8,12 +8,14 @@
  *
  * All channels of a peer share its connection and the order of its bytes, so 512 of them cost as
  * many descriptors as one, and some KiB each at both sides. Each has credit_bytes of its own for
- * messages that nobody has received yet. Sends, receives, views and receives by a mask of tags of
- * one peer can be a channel's; receives of any peer, probes, calls and collectives cannot.
+ * messages that nobody has received yet. Sends, receives, views and receives by a mask of tags can
+ * be a channel's, also at once (TOW_OP_AT_ONCE); calls and collectives cannot. A handle is one
+ * peer's, so receives of any peer, and probes, name a channel by its number (match.h).
  *
  * The other side's end: when that closes the channel, sends and receives in flight on it end with
  * TOW_EPEER, and so do later ones; small messages that had come before can still be received. A
- * large message that the other side was just receiving may end with TOW_ECANCELED instead.
+ * large message that the other side was just receiving may end with TOW_ECANCELED instead. A
+ * receive of any peer waits on for the channels of that number of the others.
  */
 #ifndef TOWLINE_CHANNEL_H
 #define TOWLINE_CHANNEL_H
@@ -48,7 +50,8 @@ int tow_channel_open(struct tow_peer *peer, uint32_t number, struct tow_channel 
 /*
  * Closes a channel: operations in flight on it complete with TOW_ECLOSED, on the other side with
  * TOW_EPEER. Small messages whose sends are complete are still delivered; messages that have come
- * and were not received are dropped. The peer and its other channels go on.
+ * and were not received are dropped. The peer and its other channels go on, and so does a receive
+ * of any peer, unless it is just getting a message of this channel.
  * Ownership: takes the channel.
  * Copies: none.
  * Blocks: never.

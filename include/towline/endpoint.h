@@ -77,8 +77,8 @@ typedef void (*tow_op_callback)(struct tow_op *op, const struct tow_result *resu
  * wait for or to release, no callback runs, and the memory is the caller's again. That is faster
  * than an operation, and a leave, not an order: the library may give an operation all the same,
  * which is as any other, and leaves *options->result as it is. Without the flag a start that
- * succeeds always gives one. Sends and receives of a peer make use of it; receives of any peer,
- * views and other starts do not.
+ * succeeds always gives one. Sends and receives of a peer and of its channels make use of it;
+ * receives of any peer, views and other starts do not.
  *
  * TOW_OP_TRUNCATE is for receives; every other start refuses it with TOW_EINVAL. The receive takes
  * what fits of a longer message and drops the rest, instead of ending with TOW_ETRUNCATED: it

@@ -15,6 +15,11 @@
  *
  * The peers of an endpoint are those that its connects and accepts have given, until they are
  * closed. Of one that has failed the messages that have come whole can still be received.
+ *
+ * With a number in match->channel the messages are those of that channel of the peers that have it
+ * open here, now or later; all else is as without one. A channel that the other side has closed is
+ * as a peer that has failed, and one that is closed here as a peer that is closed: who waits for
+ * messages of any peer waits on for those of the others.
  */
 #ifndef TOWLINE_MATCH_H
 #define TOWLINE_MATCH_H
@@ -42,13 +47,15 @@ struct tow_match {
 	struct tow_peer *peer; /* of this peer alone; NULL: of every peer of the endpoint */
 	uint64_t tag;
 	uint64_t tag_mask; /* bits of the tag that count: UINT64_MAX is this tag, 0 is any tag */
+	uint64_t channel;  /* of this number (channel.h); 0: messages of the peers themselves */
 };
 
-/* The initial value of struct tow_match: tag 0 of any peer. */
+/* The initial value of struct tow_match: tag 0 of any peer, of no channel. */
 #define TOW_MATCH_INIT                                                                             \
 	{                                                                                          \
 		TOW_MEMBER(size, sizeof(struct tow_match)), TOW_MEMBER(peer, NULL),                \
-			TOW_MEMBER(tag, 0), TOW_MEMBER(tag_mask, UINT64_MAX)                       \
+			TOW_MEMBER(tag, 0), TOW_MEMBER(tag_mask, UINT64_MAX),                      \
+			TOW_MEMBER(channel, 0)                                                     \
 	}
 
 /*
@@ -57,9 +64,11 @@ struct tow_match {
  * names the peer and the tag; its data is NULL where there are several parts. With
  * TOW_OP_TRUNCATE in options->flags a longer message fills the parts and the rest is dropped;
  * without it the operation ends with TOW_ETRUNCATED.
- * With match->peer NULL it waits on while peers fail, are closed, and come; when it has met a
- * message it is as a receive of that peer, which the result names. Until then the result's peer is
- * NULL.
+ * With match->peer NULL it waits on while peers and their channels fail, are closed, and come; when
+ * it has met a message it is as a receive of that peer, which the result names. Until then the
+ * result's peer is NULL.
+ * A channel of match->peer is named by match->channel, by options->channel, or by both alike. One
+ * of any peer is named by match->channel alone.
  * Ownership: the memory of the parts stays the caller's, and is the library's to write until
  * completion; match and parts are only read; *op_out is the caller's until tow_op_release, of a
  * view until tow_view_release; it may be NULL where options->done is set.
@@ -67,8 +76,10 @@ struct tow_match {
  * over ofi once more, in pieces (reason parts_recv).
  * Blocks: as tow_send_start; of any peer never: its memory is pinned when a large message is met.
  * Threads: any.
- * Returns: as tow_recv_start; TOW_EINVAL also for a match->peer that is not one of the endpoint's;
- * TOW_ECLOSED also when the endpoint was closed; TOW_EINVAL where part_count is above
+ * Returns: as tow_recv_start; TOW_EINVAL also for a match->peer that is not one of the endpoint's,
+ * a match->channel above TOW_CHANNEL_MAX or other than options->channel, and for options->channel
+ * where match->peer is NULL; TOW_ECLOSED also when the endpoint was closed, or match->peer has not
+ * got match->channel open; TOW_EINVAL where part_count is above
  * TOW_PARTS_MAX, a part is NULL, or all are more than 2^63-1 bytes; TOW_ENOMEM. The operation ends
  * as that of tow_recv_start, or of tow_recv_view_start; of any peer also with TOW_ECLOSED when the
  * endpoint is closed and it has met no message, and a view of a small message of a peer that has
@@ -105,8 +116,10 @@ int tow_send_parts_start(struct tow_peer *peer, const struct tow_part *parts, ui
  * Blocks: never.
  * Threads: any; what another thread receives meanwhile is not held back.
  * Returns: TOW_OK; TOW_AGAIN when there is none; TOW_EPEER, or as the peer's operations end, when
- * match->peer has gone and none of its messages is left; TOW_EINVAL, also for a match->peer that is
- * not one of the endpoint's; TOW_ECLOSED; TOW_EFORKED.
+ * match->peer has gone and none of its messages is left; TOW_EPEER also when it has closed
+ * match->channel; TOW_EINVAL, also for a match->peer that is not one of the endpoint's, or a
+ * match->channel above TOW_CHANNEL_MAX; TOW_ECLOSED, also when match->peer has not got
+ * match->channel open; TOW_EFORKED.
  */
 int tow_probe(struct tow_endpoint *endpoint, const struct tow_match *match,
 	      struct tow_result *result_out);

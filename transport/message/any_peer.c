@@ -22,6 +22,7 @@ static bool take_waiting(struct tow_op *op)
 {
 	struct twi_list *peers = &op->endpoint->peers;
 	const uint64_t tag = op->match.tag;
+	const uint32_t context = op->match.context;
 
 	for (struct twi_list *pos = peers->next; pos != peers; pos = pos->next) {
 		struct tow_peer *peer = peer_of(pos);
@@ -30,7 +31,7 @@ static bool take_waiting(struct tow_op *op)
 			continue;
 		twi_list_remove(pos);
 		twi_list_push_back(peers, pos);
-		peer->lane->ops->look_again(peer, tag, TWI_SPACE_USER); /* the lane has work */
+		peer->lane->ops->look_again(peer, tag, context); /* the lane has work */
 		return true;
 	}
 	return false;

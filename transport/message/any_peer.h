@@ -14,6 +14,9 @@
  * that is a walk over the peers of the endpoint. One that comes back does so in the next poll, when
  * the lanes are at rest: until then it is on no list, and what comes is another's.
  *
+ * One of a channel's number stands there with that context. When the channel of a peer ends, those
+ * that wait go on; one that is held at this peer, as a view that has no room, goes back as well.
+ *
  * The engine is held in all of it.
  */
 #ifndef TWI_ANY_PEER_H

@@ -305,7 +305,11 @@ static void end_ops(struct tow_peer *peer, uint16_t number, int status, enum end
 		if (!is_on(op, peer, number) || (op->kind == TWI_OP_SEND) != (which == END_SENDS) ||
 		    (which == END_POSTED && op->stage != TWI_STAGE_POSTED))
 			continue;
-		twi_message_abort(op, status, true);
+		if (op->match.any &&
+		    op->match.held) /* a view without room: there are other peers */
+			twi_inbox_let_go(peer->inbox, op);
+		else
+			twi_message_abort(op, status, true);
 	}
 }
 
@@ -342,6 +346,8 @@ void twi_channel_close(struct tow_channel *user)
 	peer->channels->open--;
 	channel->owes &= (uint8_t)~TWI_OWES_CREDIT;
 	twi_list_remove(&channel->ending);
+	/* Before anything is put back: a receive of any peer has nothing of it from here on. */
+	twi_inbox_drop_channel(peer->inbox, number);
 	/* Before CLOSE: who hears that finds no offer that belongs to no channel any more. */
 	(void)closed_error(peer, number);
 	end_ops(peer, number, TOW_ECLOSED, END_SENDS);

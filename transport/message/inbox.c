@@ -465,6 +465,13 @@ void twi_inbox_repost(struct twi_inbox *inbox, struct tow_op *op)
 	settle_wild(inbox);
 }
 
+void twi_inbox_let_go(struct twi_inbox *inbox, struct tow_op *op)
+{
+	twi_assert(op->match.any && op->match.held);
+	twi_match_remove_posted(&inbox->match, &op->match);
+	twi_inbox_repost(inbox, op);
+}
+
 /* All of the list, from the oldest on; only then is it known who has what was kept back. */
 static void repost_all(struct twi_inbox *inbox, struct twi_list *ops)
 {
@@ -497,11 +504,23 @@ void twi_inbox_look_again(struct twi_inbox *inbox, uint64_t tag, uint32_t contex
 	}
 }
 
+/* A channel that was closed here has no receives of its own any more, but those of any peer. */
+static bool is_dropped(const struct twi_inbox *inbox, uint32_t context)
+{
+	const uint16_t channel = twi_channel_of(context);
+
+	return channel != 0 && twi_inbox_is_dropped(inbox, channel);
+}
+
 /* What has been taken is a view, or wild: it may have to wait, or to leave it to the next one. */
 static __attribute__((noinline)) struct tow_op *settle_posted(struct twi_inbox *inbox,
 							      struct tow_op *op, uint64_t tag,
 							      uint32_t context, uint64_t bytes)
 {
+	if (op->match.any && is_dropped(inbox, context)) {
+		twi_match_put_wild(inbox->match.any, &op->match);
+		return NULL;
+	}
 	while (op->match.wild && !bind_wild(inbox, op, tag, bytes)) {
 		struct twi_match_entry *entry = twi_match_take_posted(&inbox->match, tag, context);
 
@@ -536,6 +555,7 @@ void twi_inbox_wait(struct twi_inbox *inbox, struct twi_unexpected *offer)
 	struct twi_match_entry *entry;
 
 	offer->match.order = offer->seq;
+	twi_inbox_set_apart(inbox, &offer->match);
 	entry = twi_match_arrive(&inbox->match, &offer->match);
 	if (entry != NULL)
 		twi_inbox_take(inbox, op_of(entry), offer);
@@ -549,6 +569,7 @@ void twi_inbox_put_back(struct twi_inbox *inbox, struct twi_unexpected *offer)
 	struct twi_match_entry *entry;
 
 	offer->match.order = offer->seq;
+	twi_inbox_set_apart(inbox, &offer->match);
 	entry = twi_match_arrive_first(&inbox->match, &offer->match);
 	if (entry != NULL)
 		twi_inbox_take(inbox, op_of(entry), offer);

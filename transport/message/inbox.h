@@ -146,6 +146,9 @@ bool twi_inbox_withdraw(struct twi_inbox *inbox, struct tow_op *op, int status, 
 /* What the receive had met is not to be had: it waits for the next message. */
 void twi_inbox_repost(struct twi_inbox *inbox, struct tow_op *op);
 
+/* The same for one of any peer that is held here: its channel has ended. */
+void twi_inbox_let_go(struct twi_inbox *inbox, struct tow_op *op);
+
 /*
  * A receive ends, which is on no list of the lane's: `bytes` of its message are there, or it is so
  * long. received: a message of `bytes`, of which a truncating receive has what it has room for.
@@ -217,6 +220,12 @@ bool twi_inbox_same_sum(const struct twi_inbox *inbox, uint32_t told, uint32_t s
 /* What comes on a channel; is it one that was closed here? */
 int twi_inbox_small_on_channel(struct twi_inbox *inbox, const struct twi_inbound *in);
 bool twi_inbox_is_dropped(const struct twi_inbox *inbox, uint16_t channel);
+
+/*
+ * A message that is in no table, and is to wait: if its channel was closed here no receive takes it
+ * any more, one of any peer neither. It waits for the sender to take it back.
+ */
+void twi_inbox_set_apart(const struct twi_inbox *inbox, struct twi_match_entry *message);
 
 /* admit and give, where the message is a channel's, or breaks a rule. */
 int twi_inbox_admit_slowly(struct twi_inbox *inbox, uint64_t seq, uint32_t cost_bytes,

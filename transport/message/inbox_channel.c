@@ -59,8 +59,10 @@ int twi_inbox_admit_slowly(struct twi_inbox *inbox, uint64_t seq, uint32_t cost_
 
 void twi_inbox_put_off(struct twi_inbox *inbox, const struct twi_inbound *in)
 {
-	twi_assert(in->space == TWI_SPACE_USER && in->channel == 0);
-	inbox->credit.charged -= twi_frame_cost((uint32_t)in->bytes);
+	struct twi_credit_in *credit = account_of(inbox, in->channel);
+
+	twi_assert(in->space == TWI_SPACE_USER && credit != NULL);
+	credit->charged -= twi_frame_cost((uint32_t)in->bytes);
 	inbox->seq_received--;
 }
 
@@ -69,6 +71,14 @@ bool twi_inbox_is_dropped(const struct twi_inbox *inbox, uint16_t channel)
 	const struct twi_channel *known = twi_channel_find(inbox->peer, channel);
 
 	return known == NULL || known->user == NULL;
+}
+
+void twi_inbox_set_apart(const struct twi_inbox *inbox, struct twi_match_entry *message)
+{
+	const uint16_t channel = twi_channel_of(message->context);
+
+	if (twi_unlikely(channel != 0) && twi_inbox_is_dropped(inbox, channel))
+		message->context = twi_context_of(TWI_SPACE_NOBODY, channel);
 }
 
 static struct twi_unexpected *arrival_of(struct twi_match_entry *entry)
@@ -95,13 +105,16 @@ static void drop_arrivals(struct twi_inbox *inbox, uint16_t channel, bool offers
 		struct twi_unexpected *arrival = arrival_of(entry);
 
 		next = twi_match_next_unexpected(&inbox->match, entry);
-		if (twi_channel_of(entry->context) != channel || (arrival->offered && !offers_too))
+		if (twi_channel_of(entry->context) != channel ||
+		    (!offers_too && twi_space_of(entry->context) == TWI_SPACE_NOBODY))
 			continue;
 		twi_match_remove_unexpected(&inbox->match, entry);
-		if (arrival->offered)
+		if (!arrival->offered)
+			free_kept(inbox, arrival);
+		else if (offers_too)
 			inbox->ops->forget(inbox, arrival);
 		else
-			free_kept(inbox, arrival);
+			twi_inbox_put_back(inbox, arrival); /* apart from now on */
 	}
 }
 

@@ -127,9 +127,12 @@ int twi_inbox_small_on_channel(struct twi_inbox *inbox, const struct twi_inbound
 		return TOW_OK;
 	op = twi_inbox_take_posted(inbox, in->tag, twi_context_of(in->space, in->channel),
 				   in->bytes);
-	if (op == NULL)
+	if (op != NULL)
+		deliver_small(inbox, op, in);
+	else if (inbox->instant == NULL || !twi_inbox_is_for_instant(inbox, in))
 		return keep_small(inbox, in);
-	deliver_small(inbox, op, in);
+	else if (!twi_inbox_catch(inbox, in))
+		return TOW_AGAIN;
 	return TOW_OK;
 }
 
@@ -300,6 +303,7 @@ void twi_inbox_leave_filling(struct twi_inbox *inbox, struct tow_op *op)
 		filling->room = filling->left;
 	}
 	filling->kept->waiter = NULL;
+	twi_inbox_set_apart(inbox, &filling->kept->match);
 	other = twi_match_arrive_first(&inbox->match, &filling->kept->match);
 	if (other != NULL)
 		twi_inbox_take(inbox, twi_container_of(other, struct tow_op, match), filling->kept);

@@ -44,11 +44,12 @@ static void note_taken(struct twi_inbox *inbox, struct twi_instant *instant, uin
 static bool is_behind(struct twi_match *match, const struct twi_instant *instant)
 {
 	const uint64_t tag = instant->tag;
+	const uint32_t context = instant->context;
 
 	if (!twi_match_awaited(match))
 		return false;
-	return match->wild || twi_match_find(&match->posted[twi_match_hash(tag, TWI_SPACE_USER)],
-					     tag, TWI_SPACE_USER) != NULL;
+	return match->wild ||
+	       twi_match_find(&match->posted[twi_match_hash(tag, context)], tag, context) != NULL;
 }
 
 int twi_inbox_instant(struct twi_inbox *inbox, struct twi_instant *instant)
@@ -57,7 +58,7 @@ int twi_inbox_instant(struct twi_inbox *inbox, struct twi_instant *instant)
 		.tag = instant->tag,
 		.tag_mask = instant->mask,
 		.order = UINT64_MAX, /* it is the youngest */
-		.context = TWI_SPACE_USER,
+		.context = instant->context,
 		.wild = instant->mask != UINT64_MAX,
 	};
 	struct twi_unexpected *arrival;
@@ -76,7 +77,7 @@ int twi_inbox_instant(struct twi_inbox *inbox, struct twi_instant *instant)
 	parcel = twi_container_of(arrival, struct twi_kept, arrival);
 	twi_match_drop_message(&inbox->match, entry);
 	inbox->kept_bytes -= arrival->bytes;
-	twi_inbox_give(inbox, 0, arrival->bytes);
+	twi_inbox_give(inbox, twi_channel_of(instant->context), arrival->bytes);
 	twi_path_copy_fallback(inbox->peer->engine, TWI_R_unexpected_arrival, instant->data,
 			       parcel->data, twi_min(arrival->bytes, instant->bytes),
 			       instant->site);
@@ -89,7 +90,7 @@ bool twi_inbox_is_for_instant(const struct twi_inbox *inbox, const struct twi_in
 {
 	const struct twi_instant *instant = inbox->instant;
 
-	return !instant->taken && in->space == TWI_SPACE_USER &&
+	return !instant->taken && twi_context_of(in->space, in->channel) == instant->context &&
 	       (in->tag & instant->mask) == instant->tag && twi_match_calm(&inbox->match);
 }
 

@@ -2,12 +2,14 @@
  * recv_match.c - the public calls that take a struct tow_match: receives of tags by a mask, and of
  * any peer; and probes.
  */
+#include <towline/channel.h>
 #include <towline/match.h>
 
 #include "diag/base/error.h"
 #include "diag/base/sized.h"
 #include "diag/record/site.h"
 #include "transport/engine/engine_drive.h"
+#include "transport/message/channel.h"
 #include "transport/message/inbox.h"
 #include "transport/op/call.h"
 #include "transport/op/message.h"
@@ -17,12 +19,39 @@
 /* Afterwards *match_io is of the library's size. TOW_OK, TOW_EINVAL. */
 static int check_match(const char *call, const struct tow_match **match_io, struct tow_match *known)
 {
+	int status;
+
 	if (*match_io == NULL)
 		return twi_error(TOW_EINVAL, "%s: match is NULL", call);
-	return TWI_SIZED_IN(tow_match, call, *match_io, known);
+	status = TWI_SIZED_IN(tow_match, call, *match_io, known);
+	if (status == TOW_OK && (*match_io)->channel > TOW_CHANNEL_MAX)
+		return twi_error(TOW_EINVAL, "%s: match->channel is %llu, it may be 0 to %u", call,
+				 (unsigned long long)(*match_io)->channel, TOW_CHANNEL_MAX);
+	return status;
 }
 
-/* The engine is held. TOW_ECLOSED; TOW_EINVAL: the peer is another endpoint's. */
+/*
+ * A channel of any peer is named by its number alone. Afterwards *options_io is of the library's
+ * size. TOW_OK, TOW_EINVAL.
+ */
+static int check_options(const char *call, const struct tow_match *match,
+			 const struct tow_op_options **options_io, struct tow_op_options *known)
+{
+	int status = TWI_SIZED_IN(tow_op_options, call, *options_io, known);
+
+	if (status == TOW_OK && match->peer == NULL && *options_io != NULL &&
+	    (*options_io)->channel != NULL)
+		return twi_error(TOW_EINVAL,
+				 "%s: options->channel is one peer's, and match->peer is NULL: "
+				 "match->channel takes the number of a channel of any peer",
+				 call);
+	return status;
+}
+
+/*
+ * The engine is held. TOW_ECLOSED: the peer, or its channel; TOW_EINVAL: the peer is another
+ * endpoint's.
+ */
 static int check_peer(const char *call, const struct tow_endpoint *endpoint,
 		      const struct tow_match *match)
 {
@@ -35,6 +64,10 @@ static int check_peer(const char *call, const struct tow_endpoint *endpoint,
 	    (match->peer->engine != endpoint->engine || match->peer->home != endpoint))
 		return twi_error(TOW_EINVAL, "%s: match->peer is no peer of endpoint %s", call,
 				 endpoint->address);
+	if (status == TOW_OK && match->channel != 0 &&
+	    twi_inbox_is_dropped(match->peer->inbox, (uint16_t)match->channel))
+		return twi_error(TOW_ECLOSED, "%s: match->channel is %u, which is not open at %s",
+				 call, (unsigned)match->channel, match->peer->address);
 	return status;
 }
 
@@ -84,6 +117,7 @@ TOW_PUBLIC int tow_recv_match_start(struct tow_endpoint *endpoint, const struct 
 	static const char call[] = "tow_recv_match_start";
 	struct twi_message message = { .kind = TWI_OP_RECV, .site = TWI_SITE_HERE };
 	struct twi_parts *record = NULL;
+	struct tow_op_options adapted;
 	struct twi_engine *engine;
 	struct tow_match known;
 	struct tow_part whole;
@@ -95,7 +129,9 @@ TOW_PUBLIC int tow_recv_match_start(struct tow_endpoint *endpoint, const struct 
 	if (status < 0)
 		return status;
 	engine = endpoint->engine;
-	status = twi_parts_create(call, engine->pool, parts, part_count, &whole, &record);
+	status = check_options(call, match, &options, &adapted);
+	if (status == TOW_OK)
+		status = twi_parts_create(call, engine->pool, parts, part_count, &whole, &record);
 	if (status == TOW_OK) {
 		message.view = part_count == 0;
 		message.data = whole.data;
@@ -103,6 +139,7 @@ TOW_PUBLIC int tow_recv_match_start(struct tow_endpoint *endpoint, const struct 
 				: part_count > 0 ? whole.bytes
 						 : TWI_WIRE_U63_MAX;
 		message.tag = match->tag;
+		message.channel = (uint16_t)match->channel;
 		status = start_recv(endpoint, match, &message, record, options, op_out);
 	}
 	if (status < 0)
@@ -120,7 +157,7 @@ static const struct twi_unexpected *find_message(struct tow_peer *peer,
 		.tag = match->tag & match->tag_mask,
 		.tag_mask = match->tag_mask,
 		.order = UINT64_MAX, /* it is the youngest */
-		.context = TWI_SPACE_USER,
+		.context = twi_context_of(TWI_SPACE_USER, (uint16_t)match->channel),
 		.wild = match->tag_mask != UINT64_MAX,
 	};
 	struct twi_match_entry *entry;
@@ -145,6 +182,18 @@ static int look_at(struct tow_peer *peer, const struct tow_match *match, struct 
 	return TOW_OK;
 }
 
+/* There is no message of the peer: TOW_AGAIN, or with what it, or its channel, has gone. */
+static int none_of(const struct tow_peer *peer, const struct tow_match *match)
+{
+	int status = TOW_OK;
+
+	if (peer->inbox->failed != 0)
+		return twi_error(peer->inbox->failed, "tow_probe: %s", peer->ended_why);
+	if (match->channel != 0)
+		status = twi_channel_status(peer, (uint16_t)match->channel);
+	return status < 0 ? status : TOW_AGAIN;
+}
+
 /* The engine is held. TOW_OK, TOW_AGAIN, or the status with which the peer has gone. */
 static int look_once(const struct tow_endpoint *endpoint, const struct tow_match *match,
 		     struct tow_result *out)
@@ -154,9 +203,7 @@ static int look_once(const struct tow_endpoint *endpoint, const struct tow_match
 
 	if (peer != NULL) {
 		status = look_at(peer, match, out);
-		return status == TOW_AGAIN && peer->inbox->failed != 0
-			       ? twi_error(peer->inbox->failed, "tow_probe: %s", peer->ended_why)
-			       : status;
+		return status == TOW_AGAIN ? none_of(peer, match) : status;
 	}
 	for (struct twi_list *pos = endpoint->peers.next; pos != &endpoint->peers;
 	     pos = pos->next) {

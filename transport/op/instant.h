@@ -15,8 +15,9 @@ struct twi_instant {
 	uint64_t bytes; /* of room */
 	uint64_t tag, mask;
 	struct twi_site site;
-	bool truncate; /* it takes what fits of a longer message */
-	bool taken;    /* what follows is set: */
+	uint32_t context; /* of the user's space (match_entry.h) */
+	bool truncate;    /* it takes what fits of a longer message */
+	bool taken;       /* what follows is set: */
 	uint64_t message_tag, message_bytes;
 	uint64_t seq; /* the message's number */
 };

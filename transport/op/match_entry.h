@@ -37,6 +37,9 @@ static inline uint32_t twi_context_of(uint8_t space, uint16_t channel)
 	return space | (uint32_t)channel << 8;
 }
 
+/* In place of the space: of messages that no receive takes, as their channel was closed here. */
+#define TWI_SPACE_NOBODY TWI_SPACE_COUNT
+
 static inline uint8_t twi_space_of(uint32_t context)
 {
 	return (uint8_t)context;

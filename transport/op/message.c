@@ -143,14 +143,20 @@ ONE_CALL int check_message(const struct tow_peer *peer, const struct twi_message
 	return check_arguments(peer->engine, message, mask, parts, options_io, known, forget, true);
 }
 
-/* The options name a channel: it must be open, and this peer's. The engine is held. */
-static __attribute__((noinline)) int
-check_channel(const struct tow_peer *peer, const struct tow_channel *channel, const char *call)
+/* The options name a channel: it must be open, this peer's, and of that number, if it is not 0. */
+static __attribute__((noinline)) int check_channel(const struct tow_peer *peer,
+						   const struct tow_channel *channel,
+						   uint16_t number, const char *call)
 {
 	int status = twi_handle_check(channel, TWI_HANDLE_CHANNEL, call);
 
 	if (status == TOW_OK && channel->peer != peer)
 		return twi_error(TOW_EINVAL, "%s: options->channel is another peer's", call);
+	if (status == TOW_OK && number != 0 && number != channel->number)
+		return twi_error(TOW_EINVAL,
+				 "%s: match->channel is %u, and options->channel is channel %u: "
+				 "one of them may be left unset",
+				 call, number, channel->number);
 	return status;
 }
 
@@ -283,13 +289,14 @@ ONE_CALL bool is_done_at_once(struct tow_peer *peer, const struct twi_message *m
 
 		return peer->lane->ops->send_at_once != NULL && send_at_once(peer, &out, options);
 	}
-	if (options->result != NULL && message->space == TWI_SPACE_USER && channel == 0 &&
+	if (options->result != NULL && message->space == TWI_SPACE_USER &&
 	    peer->lane->ops->recv_at_once != NULL) {
 		struct twi_instant instant = { .data = message->data,
 					       .bytes = message->bytes,
 					       .tag = message->tag & bits,
 					       .mask = bits,
-					       .site = message->site };
+					       .site = message->site,
+					       .context = twi_context_of(TWI_SPACE_USER, channel) };
 
 		return recv_at_once(peer, &instant, options);
 	}
@@ -303,7 +310,7 @@ ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *mess
 	struct twi_engine *engine;
 	struct tow_op_options known;
 	struct tow_op *op;
-	uint16_t channel = 0;
+	uint16_t channel = message->channel;
 	int status = check_message(peer, message, mask, parts, &options, &known, op_out == NULL);
 
 	if (op_out != NULL)
@@ -319,7 +326,8 @@ ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *mess
 	if (twi_unlikely(status < 0))
 		return status;
 	if (options != NULL && twi_unlikely(options->channel != NULL)) {
-		status = check_channel(peer, options->channel, call_of(message, mask, parts));
+		status = check_channel(peer, options->channel, channel,
+				       call_of(message, mask, parts));
 		if (status < 0) {
 			twi_engine_leave(engine);
 			return status;
@@ -383,7 +391,7 @@ int twi_message_start_any(struct tow_endpoint *endpoint, const struct twi_messag
 	op = twi_op_acquire(engine, ops_of(message), options);
 	if (op == NULL)
 		return TOW_EBUSY;
-	fill_op(op, NULL, message, &mask, parts, 0);
+	fill_op(op, NULL, message, &mask, parts, message->channel);
 	op->match.any = true;
 	op->match.tag = op->tag;
 	op->endpoint = endpoint;

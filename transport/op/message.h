@@ -32,6 +32,7 @@ struct twi_message {
 	bool lent;             /* TWI_OP_SEND; as TOW_OP_LEND */
 	bool impatient;        /* of a view: it is to end where the pool has no room for it */
 	uint8_t space;         /* enum twi_space */
+	uint16_t channel;      /* by its number, of a receive; 0: the options may name one */
 	struct tow_op *op;     /* NULL: one of the table; else this one, embedded (op.h) */
 	void *data;
 	uint64_t bytes;
@@ -63,8 +64,9 @@ int twi_message_start_parts(struct tow_peer *peer, const struct twi_message *mes
 			    const struct tow_op_options *options, struct tow_op **op_out);
 
 /*
- * The same for a receive of any peer of the endpoint: its op->peer is NULL until it has met a
- * message. parts NULL: it has one piece of memory, or is a view. The engine is held.
+ * The same for a receive of any peer of the endpoint, of message->channel: its op->peer is NULL
+ * until it has met a message. parts NULL: it has one piece of memory, or is a view. The engine is
+ * held.
  */
 int twi_message_start_any(struct tow_endpoint *endpoint, const struct twi_message *message,
 			  uint64_t mask, struct twi_parts *parts,

@@ -123,6 +123,9 @@ void twt_program_print_counts(void)
 	       (unsigned long long)c->wild, (unsigned long long)c->any,
 	       (unsigned long long)c->promised, (unsigned long long)c->views,
 	       (unsigned long long)c->dropped, (unsigned long long)c->nested);
+	printf("of channels: %llu received, of any peer %llu, at once %llu; %llu as promised\n",
+	       (unsigned long long)c->shared, (unsigned long long)c->shared_any,
+	       (unsigned long long)c->shared_instant, (unsigned long long)c->shared_promised);
 	for (int kind = 1; kind >= 0; kind--) {
 		for (int i = 0; i < 32; i++) {
 			if (c->ends[kind][i] > 0)

@@ -53,7 +53,7 @@ struct twt_program_start {
 	int rank, peer; /* peer: the other rank, or TWT_PROGRAM_ANY */
 	bool send, view, truncate;
 	bool lends;       /* a send: nobody writes to its memory */
-	unsigned channel; /* of the peer; 0: itself */
+	unsigned channel; /* of the peer, or of whichever it is; 0: itself */
 	uint64_t tag, mask, bytes;
 	bool plain; /* no deadline, no leave to be without an operation: one of the end */
 };
@@ -147,7 +147,7 @@ struct twt_program {
 struct twt_program_counts {
 	uint64_t ends[2][32]; /* [send][-status] */
 	uint64_t programs, instant, wild, any, promised, views, waited_views, dropped, nested,
-		shared;
+		shared, shared_any, shared_instant, shared_promised; /* of channels */
 };
 extern struct twt_program_counts twt_program_counts;
 
@@ -205,8 +205,8 @@ struct twt_program_op *twt_program_random_open(struct twt_program *program);
 void twt_program_close_peer(struct twt_program *program, int rank, int peer);
 /* Starts a random send or receive. */
 void twt_program_traffic(struct twt_program *program);
-/* What a probe of these says: TOW_AGAIN and the like. */
-int twt_program_probe(struct twt_program *program, int rank, int peer, uint64_t tag, uint64_t mask,
+/* What a probe of rank, peer, channel, tag and mask says: TOW_AGAIN and the like. */
+int twt_program_probe(struct twt_program *program, const struct twt_program_start *what,
 		      struct tow_result *result);
 bool twt_program_same(const uint8_t *data, uint64_t bytes, int id);
 

@@ -41,14 +41,15 @@ static uint64_t random_tag(struct twt_program *program)
 	return twt_program_below(program, (uint64_t)program->tags);
 }
 
-/* One that is open, where a program has channels; often the peer itself. */
+/* One that is open, or of any peer, where a program has channels; often the peer itself. */
 static unsigned random_channel(struct twt_program *program, int rank, int peer)
 {
 	unsigned channel = 0;
 
-	if (program->with.channels && peer >= 0 && twt_program_chance(program, 600))
+	if (program->with.channels && twt_program_chance(program, 600))
 		channel = (unsigned)twt_program_below(program, TWT_PROGRAM_CHANNELS);
-	return channel > 0 && program->channels[rank][peer][channel] != NULL ? channel : 0;
+	return channel == 0 || peer < 0 || program->channels[rank][peer][channel] != NULL ? channel
+											  : 0;
 }
 
 static void start_send(struct twt_program *program)
@@ -124,18 +125,22 @@ static void act_burst(struct twt_program *program)
 	}
 }
 
-int twt_program_probe(struct twt_program *program, int rank, int peer, uint64_t tag, uint64_t mask,
+int twt_program_probe(struct twt_program *program, const struct twt_program_start *what,
 		      struct tow_result *result)
 {
 	struct tow_match match = TOW_MATCH_INIT;
+	const int rank = what->rank, peer = what->peer;
+	const uint64_t tag = what->tag, mask = what->mask;
 	int status;
 
 	match.peer = peer >= 0 ? program->peers[rank][peer] : NULL;
 	match.tag = tag;
 	match.tag_mask = mask;
+	match.channel = what->channel;
 	status = tow_probe(program->endpoint[rank], &match, result);
-	twt_program_note(program, "rank %d probes %d for %llu/%llx: %s, rpc %llx", rank, peer,
-			 (unsigned long long)tag, (unsigned long long)mask, tow_status_name(status),
+	twt_program_note(program, "rank %d probes %d, channel %u, for %llu/%llx: %s, rpc %llx",
+			 rank, peer, what->channel, (unsigned long long)tag,
+			 (unsigned long long)mask, tow_status_name(status),
 			 (unsigned long long)result->rpc_id);
 	twt_program_check(
 		program,
@@ -158,8 +163,8 @@ static void act_probe(struct twt_program *program)
 	if (!program->with.probes || !random_link(program, &what.rank, &what.peer))
 		return;
 	choose_match(program, &what);
-	if (twt_program_probe(program, what.rank, what.peer, what.tag, what.mask, &result) !=
-		    TOW_OK ||
+	what.channel = random_channel(program, what.rank, what.peer);
+	if (twt_program_probe(program, &what, &result) != TOW_OK ||
 	    twt_program_chance(program, 300))
 		return;
 	for (int i = 0; i < program->ranks; i++) {
@@ -176,6 +181,7 @@ static void act_probe(struct twt_program *program)
 	op->promised_from = from;
 	op->promised_rpc = result.rpc_id;
 	twt_program_counts.promised++;
+	twt_program_counts.shared_promised += what.channel > 0;
 }
 
 /* Some of those that are open; rather those that were started last, which are on their way. */

@@ -169,16 +169,22 @@ static bool can_hear(const struct twt_program *program, int rank, int peer)
 	       (!twt_program_down(program, rank, peer) || program->peers[rank][peer]->ended != 0);
 }
 
-/* At rest: receives of any tag and peer get all that waits, and a probe knows whether there is. */
-static void sweep_rank(struct twt_program *program, int rank)
+/*
+ * At rest: receives of any tag and peer get all that waits on a channel, and a probe knows whether
+ * there is.
+ */
+static void sweep_channel(struct twt_program *program, int rank)
 {
+	const struct twt_program_start any = { .rank = rank,
+					       .peer = TWT_PROGRAM_ANY,
+					       .channel = program->swept };
 	struct tow_result found = TOW_RESULT_INIT;
 	int status, from = -1, turn = 0;
 
 	do {
 		if (turn > 0)
 			twt_program_pass(program, program->stage->rest_ns);
-		status = twt_program_probe(program, rank, TWT_PROGRAM_ANY, 0, 0, &found);
+		status = twt_program_probe(program, &any, &found);
 	} while (status != TOW_OK && turn++ < program->stage->patience &&
 		 count_left(program, rank) > 0);
 	twt_program_check(program, status == TOW_OK || count_left(program, rank) == 0,
@@ -191,17 +197,18 @@ static void sweep_rank(struct twt_program *program, int rank)
 	sweep_link(program, rank, TWT_PROGRAM_ANY, &found, from);
 	/* Those of any peer may all hang on a connection that has failed. */
 	for (int i = 0; i < program->ranks && is_stuck(program, rank); i++) {
-		if (can_hear(program, rank, i))
+		if (can_hear(program, rank, i) &&
+		    (program->swept == 0 || program->channels[rank][i][program->swept] != NULL))
 			sweep_link(program, rank, i, &found, -1);
 	}
-	for (unsigned channel = 1; channel < TWT_PROGRAM_CHANNELS; channel++) {
-		program->swept = channel;
-		for (int i = 0; i < program->ranks; i++) {
-			if (can_hear(program, rank, i) &&
-			    program->channels[rank][i][channel] != NULL)
-				sweep_link(program, rank, i, &found, -1);
-		}
-	}
+}
+
+static void sweep_rank(struct twt_program *program, int rank)
+{
+	const unsigned channels = program->with.channels ? TWT_PROGRAM_CHANNELS : 1;
+
+	for (program->swept = 0; program->swept < channels; program->swept++)
+		sweep_channel(program, rank);
 	program->swept = 0;
 }
 

@@ -173,6 +173,8 @@ static void check_received(struct twt_program_op *op, const struct tow_result *r
 	twt_program_counts.wild += op->what.mask != UINT64_MAX;
 	twt_program_counts.any += op->what.peer == TWT_PROGRAM_ANY;
 	twt_program_counts.views += op->what.view;
+	twt_program_counts.shared += op->what.channel > 0;
+	twt_program_counts.shared_any += op->what.channel > 0 && op->what.peer < 0;
 	if (op->what.view)
 		op->shown = data;
 }
@@ -331,6 +333,7 @@ static int call_start(struct twt_program_op *op, const struct tow_op_options *op
 	struct tow_endpoint *endpoint = op->program->endpoint[what->rank];
 	struct tow_peer *peer = what->peer >= 0 ? op->program->peers[what->rank][what->peer] : NULL;
 	const struct tow_part part = { op->data, what->bytes };
+	struct tow_op_options unnamed = *options;
 	struct tow_match match = TOW_MATCH_INIT;
 
 	if (what->send)
@@ -342,6 +345,13 @@ static int call_start(struct twt_program_op *op, const struct tow_op_options *op
 	match.peer = peer;
 	match.tag = what->tag;
 	match.tag_mask = what->mask;
+	/* By its number, by its handle, or by both. */
+	if (peer == NULL || twt_program_chance(op->program, 600))
+		match.channel = what->channel;
+	if (match.channel > 0 && twt_program_chance(op->program, 500)) {
+		unnamed.channel = NULL;
+		options = &unnamed;
+	}
 	return tow_recv_match_start(endpoint, &match, what->view ? NULL : &part, !what->view,
 				    options, out);
 }
@@ -359,7 +369,7 @@ static void choose_options(struct twt_program_op *op, struct tow_op_options *opt
 	struct twt_program *program = op->program;
 
 	options->user = op;
-	if (op->what.channel > 0)
+	if (op->what.channel > 0 && op->what.peer >= 0)
 		options->channel =
 			program->channels[op->what.rank][op->what.peer][op->what.channel];
 	op->callback = twt_program_chance(program, 500);
@@ -394,6 +404,7 @@ static void end_at_once(struct twt_program_op *op, const struct tow_op_options *
 			  "op %d was complete in its start, which did not allow that", op->id);
 	op->instant = true;
 	twt_program_counts.instant++;
+	twt_program_counts.shared_instant += op->what.channel > 0 && !op->what.send;
 	said.status = status;
 	said.bytes = op->what.bytes;
 	said.tag = op->what.tag;

@@ -25,9 +25,11 @@ static void test_seeds(void **state)
 	for (uint64_t seed = first; seed < first + count; seed++)
 		assert_true(twt_program_play(&twt_program_sim, seed, NULL));
 	twt_program_print_counts();
-	assert_true(count < SEEDS || (counts->instant > 0 && counts->wild > 0 && counts->any > 0 &&
-				      counts->promised > 0 && counts->views > 0 &&
-				      counts->dropped > 0 && counts->nested > 0));
+	assert_true(count < SEEDS ||
+		    (counts->instant > 0 && counts->wild > 0 && counts->any > 0 &&
+		     counts->promised > 0 && counts->views > 0 && counts->dropped > 0 &&
+		     counts->nested > 0 && counts->shared_any > 0 && counts->shared_instant > 0 &&
+		     counts->shared_promised > 0));
 }
 
 /* Every event at the same time with the same outcome. */

@@ -274,6 +274,69 @@ static void test_view_without_room(void **state)
 	TWT_OK(tow_view_release(view));
 }
 
+/* Channel 1, when both sides have closed it. */
+static struct tow_channel *open_one(struct tow_peer *peer)
+{
+	struct tow_channel *channel;
+	int status;
+
+	while ((status = tow_channel_open(peer, 1, &channel)) == TOW_EBUSY)
+		tow_progress(runtime);
+	TWT_OK(status);
+	return channel;
+}
+
+/* A view of any peer that has no room is held at the peer of its message. It is let go. */
+static void end_of_held_view(bool here_first)
+{
+	static char large[LARGE];
+	struct tow_channel *ours[2], *theirs[2];
+	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+	struct tow_match any = any_of(0, 0);
+	struct tow_result result = TOW_RESULT_INIT;
+	struct tow_op *view, *send;
+	void *blocks[64];
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < 2; i++) {
+		ours[i] = open_one(servers[i]);
+		theirs[i] = open_one(clients[i]);
+	}
+	while (count < 64 && tow_alloc(runtime, 128 << 10, 0, &blocks[count]) == TOW_OK)
+		count++;
+	any.channel = 1;
+	TWT_OK(tow_recv_match_start(here, &any, NULL, 0, NULL, &view));
+	options.channel = theirs[0];
+	TWT_OK(tow_send_start(clients[0], large, sizeof(large), 8, &options, &send));
+	for (int i = 0; i < 200; i++)
+		assert_int_equal(tow_op_test(view), TOW_AGAIN);
+	TWT_OK(tow_channel_close(here_first ? ours[0] : theirs[0]));
+	assert_int_equal(twt_finish(send, NULL), here_first ? TOW_EPEER : TOW_ECLOSED);
+	for (int i = 0; i < 200; i++)
+		assert_int_equal(tow_op_test(view), TOW_AGAIN);
+	options.channel = theirs[1];
+	TWT_OK(tow_send_start(clients[1], "other", 6, 9, &options, &send));
+	while (count > 0)
+		TWT_OK(tow_free(runtime, blocks[--count]));
+	assert_int_equal(twt_wait_for(view, &result), TOW_OK);
+	assert_ptr_equal(result.peer, servers[1]);
+	assert_int_equal(result.tag, 9);
+	assert_string_equal(result.data, "other");
+	TWT_OK(tow_view_release(view));
+	assert_int_equal(twt_finish(send, NULL), TOW_OK);
+	TWT_OK(tow_channel_close(here_first ? theirs[0] : ours[0]));
+	TWT_OK(tow_channel_close(ours[1]));
+	TWT_OK(tow_channel_close(theirs[1]));
+	(void)tow_probe(here, &any, &result);
+}
+
+static void test_view_of_closed_channel(void **state)
+{
+	(void)state;
+	end_of_held_view(true);
+	end_of_held_view(false);
+}
+
 /* Memory of the pool is lent from the start, whoever sends. */
 static void test_pool_memory(void **state)
 {
@@ -331,6 +394,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_ends, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_taken_back, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_view_without_room, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_view_of_closed_channel, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_pool_memory, set_up, tear_down),
 	};
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <towline/channel.h>
+#include <towline/match.h>
 
 #include "lane_pair.h"
 
@@ -48,6 +49,30 @@ static void wait_for(struct tow_op *op)
 	(void)tow_op_release(op);
 }
 
+/* A receive of any peer on that number waits on whatever becomes of the channel; a probe looks. */
+static void receive_any(int side, uint8_t *in, struct tow_op_options *options)
+{
+	const struct tow_part part = { in, LARGE };
+	struct tow_match match = TOW_MATCH_INIT;
+	struct tow_result found = TOW_RESULT_INIT;
+	struct tow_op *op;
+	int status;
+
+	match.channel = 3;
+	match.tag_mask = 0;
+	status = tow_probe(pair.endpoint[side], &match, &found);
+	assert_true(status == TOW_OK || status == TOW_AGAIN);
+	match.peer = pair.peer[side];
+	status = tow_probe(pair.endpoint[side], &match, &found);
+	assert_true(status == TOW_OK || status == TOW_AGAIN || status == TOW_EPEER ||
+		    status == TOW_ECLOSED);
+	match.peer = NULL;
+	options->channel = NULL;
+	options->timeout_ns = 2000000;
+	TWT_OK(tow_recv_match_start(pair.endpoint[side], &match, &part, 1, options, &op));
+	wait_for(op);
+}
+
 /* Starts what it can, of a channel that another thread may have closed by now. */
 static void *start_many(void *arg)
 {
@@ -65,6 +90,10 @@ static void *start_many(void *arg)
 		options.flags = i % 3 == 0 ? TOW_OP_AT_ONCE : 0;
 		if (options.channel == NULL) {
 			usleep(50);
+			continue;
+		}
+		if (i % 5 == 0) {
+			receive_any(side, in, &options);
 			continue;
 		}
 		status = i % 2 == 0 ? tow_recv_start(pair.peer[side], in, LARGE, 1, &options, &op)

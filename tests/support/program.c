@@ -13,6 +13,7 @@ static void choose_features(struct twt_program *program)
 	program->with.huge = twt_program_chance(program, 50);
 	program->with.closes = twt_program_chance(program, 200);
 	program->with.bursts = twt_program_chance(program, 300);
+	program->with.shuts = program->with.channels && twt_program_chance(program, 400);
 }
 
 static void choose_sizes(struct twt_program *program)

@@ -90,7 +90,7 @@ struct twt_program_op {
 /* What a seed makes use of. */
 struct twt_program_features {
 	bool cancels, deadlines, views, truncates, at_once, masks, any, probes, nested, headless,
-		closes, short_rooms, early_free, bursts, waits, huge, ballast, channels;
+		closes, short_rooms, early_free, bursts, waits, huge, ballast, channels, shuts;
 };
 
 /* Where a program plays. */
@@ -128,6 +128,7 @@ struct twt_program {
 	struct tow_channel *channels[TWT_PROGRAM_RANKS][TWT_PROGRAM_RANKS][TWT_PROGRAM_CHANNELS];
 	unsigned swept;                                    /* the channel whose rest is received */
 	bool closed[TWT_PROGRAM_RANKS][TWT_PROGRAM_RANKS]; /* by this side */
+	bool shut[TWT_PROGRAM_RANKS][TWT_PROGRAM_RANKS][TWT_PROGRAM_CHANNELS]; /* likewise */
 	int rests; /* times when nothing more happened by itself */
 	bool ending, closing, judging;
 	bool unswept; /* there was no room for receives of all that waits */
@@ -191,6 +192,8 @@ void twt_program_log(struct twt_program *program, uint64_t value);
 bool twt_program_linked(const struct twt_program *program, int rank, int peer);
 /* Has it failed, or did either side close it? */
 bool twt_program_down(const struct twt_program *program, int a, int b);
+/* Or did either side close that channel? */
+bool twt_program_off(const struct twt_program *program, int a, int b, unsigned channel);
 
 /* Starts it. NULL: there is no room for it, or it was refused as it may be. */
 struct twt_program_op *twt_program_begin(struct twt_program *program,
@@ -203,6 +206,7 @@ void twt_program_reap(struct twt_program *program);
 void twt_program_pass(struct twt_program *program, uint64_t ns);
 struct twt_program_op *twt_program_random_open(struct twt_program *program);
 void twt_program_close_peer(struct twt_program *program, int rank, int peer);
+void twt_program_close_channel(struct twt_program *program, int rank, int peer, unsigned channel);
 /* Starts a random send or receive. */
 void twt_program_traffic(struct twt_program *program);
 /* What a probe of rank, peer, channel, tag and mask says: TOW_AGAIN and the like. */

@@ -142,11 +142,11 @@ int twt_program_probe(struct twt_program *program, const struct twt_program_star
 			 rank, peer, what->channel, (unsigned long long)tag,
 			 (unsigned long long)mask, tow_status_name(status),
 			 (unsigned long long)result->rpc_id);
-	twt_program_check(
-		program,
-		status == TOW_OK || status == TOW_AGAIN ||
-			(status == TOW_EPEER && peer >= 0 && twt_program_down(program, rank, peer)),
-		"the probe says %s: %s", tow_status_name(status), tow_error_message());
+	twt_program_check(program,
+			  status == TOW_OK || status == TOW_AGAIN ||
+				  (status == TOW_EPEER && peer >= 0 &&
+				   twt_program_off(program, rank, peer, what->channel)),
+			  "the probe says %s: %s", tow_status_name(status), tow_error_message());
 	twt_program_check(program, status != TOW_OK || ((result->tag ^ tag) & mask) == 0,
 			  "a probe has found tag %llu", (unsigned long long)result->tag);
 	return status;
@@ -282,6 +282,19 @@ static void act_close(struct twt_program *program)
 		twt_program_close_peer(program, rank, peer);
 }
 
+/* One of a channel: receives of any peer wait on for the others. */
+static void act_shut(struct twt_program *program)
+{
+	int rank, peer;
+	unsigned channel;
+
+	if (!program->with.shuts || !random_link(program, &rank, &peer))
+		return;
+	channel = random_channel(program, rank, peer);
+	if (channel > 0)
+		twt_program_close_channel(program, rank, peer, channel);
+}
+
 struct program_act {
 	const char *name;
 	unsigned weight;
@@ -296,6 +309,7 @@ static const struct program_act acts[] = {
 	{ "progress", 5, act_progress },  { "flush", 2, act_flush },
 	{ "release views", 4, act_show }, { "close", 2, act_close },
 	{ "rest", 2, twt_program_rest },  { "ballast", 4, act_ballast },
+	{ "shut", 2, act_shut },
 };
 
 void twt_program_act(struct twt_program *program)

@@ -94,6 +94,7 @@ static int count_left(struct twt_program *program, int rank)
 
 		left += op->what.send && op->what.peer == rank && op->end == TWT_PROGRAM_ENDED &&
 			op->status >= 0 && op->met == NULL && op->what.channel == program->swept &&
+			!program->shut[rank][op->what.rank][op->what.channel] &&
 			!twt_program_down(program, op->what.rank, rank);
 	}
 	return left;
@@ -110,7 +111,7 @@ static bool is_owed(struct twt_program *program, int rank, int peer)
 		    op->what.channel == program->swept && op->end != TWT_PROGRAM_VOID &&
 		    (op->end != TWT_PROGRAM_ENDED || op->status >= 0) &&
 		    (peer < 0 || peer == op->what.rank) &&
-		    !twt_program_down(program, op->what.rank, rank))
+		    !twt_program_off(program, op->what.rank, rank, op->what.channel))
 			return true;
 	}
 	return false;
@@ -220,7 +221,8 @@ static void check_sends(struct twt_program *program)
 
 		twt_program_check(program,
 				  !op->what.send || !is_open(op) ||
-					  twt_program_down(program, op->what.rank, op->what.peer),
+					  twt_program_off(program, op->what.rank, op->what.peer,
+							  op->what.channel),
 				  "send %d hangs: rank %d has received all", i, op->what.peer);
 	}
 }

@@ -53,11 +53,11 @@ static bool is_withdrawn(const struct twt_program_op *send)
 	return send->end == TWT_PROGRAM_ENDED && send->status < 0 && send->status != TOW_ETRUNCATED;
 }
 
-/* One that nobody got, of a connection that has failed: a part of it may have come. */
+/* One that nobody got, of a connection or a channel that has failed: a part of it may have come. */
 static bool is_stranded(const struct twt_program_op *send)
 {
 	return send->met == NULL &&
-	       twt_program_down(send->program, send->what.rank, send->what.peer);
+	       twt_program_off(send->program, send->what.rank, send->what.peer, send->what.channel);
 }
 
 /* --- who got whose message --- */
@@ -137,7 +137,8 @@ static void judge_send(struct twt_program *program, const struct twt_program_op 
 {
 	const struct twt_program_op *met = send->met;
 	bool got = met != NULL && met->status >= 0;
-	bool lost = program->unswept || twt_program_down(program, send->what.rank, send->what.peer);
+	bool lost = program->unswept ||
+		    twt_program_off(program, send->what.rank, send->what.peer, send->what.channel);
 
 	if (send->end == TWT_PROGRAM_ENDED) {
 		twt_program_check(program, send->status < 0 || !is_large(send) || got,
@@ -162,10 +163,12 @@ static void judge_send(struct twt_program *program, const struct twt_program_op 
 				  send->end == TWT_PROGRAM_UNKNOWN,
 			  "message %d was lost", send->id);
 	/* Of a peer that has failed the messages that have come whole can still be received. */
-	twt_program_check(program,
-			  !send->came || met != NULL || program->unswept ||
-				  !program->hears[send->what.peer][send->what.rank],
-			  "message %d had come whole, and was lost with its connection", send->id);
+	twt_program_check(
+		program,
+		!send->came || met != NULL || program->unswept ||
+			program->shut[send->what.peer][send->what.rank][send->what.channel] ||
+			!program->hears[send->what.peer][send->what.rank],
+		"message %d had come whole, and was lost with its connection", send->id);
 }
 
 static void judge_promise(struct twt_program *program, const struct twt_program_op *recv)
@@ -182,7 +185,8 @@ static void judge_promise(struct twt_program *program, const struct twt_program_
 	twt_program_check(program,
 			  (send == NULL && program->with.headless) ||
 				  (send != NULL && is_withdrawn(send)) ||
-				  twt_program_down(program, recv->promised_from, recv->what.rank) ||
+				  twt_program_off(program, recv->promised_from, recv->what.rank,
+						  recv->what.channel) ||
 				  (recv->end == TWT_PROGRAM_ENDED && recv->status < 0),
 			  "op %d did not get message %d (rpc %llx of rank %d), which a probe has "
 			  "promised it",
@@ -298,7 +302,7 @@ static void judge_overtaken(const struct twt_program_op *recv, const struct twt_
 	struct twt_program *program = recv->program;
 
 	if (older->met != NULL || older->end != TWT_PROGRAM_ENDED || !is_withdrawn(older) ||
-	    twt_program_down(program, older->what.rank, older->what.peer))
+	    twt_program_off(program, older->what.rank, older->what.peer, older->what.channel))
 		return;
 	if (twi_min(older->cancel_at, older->open_at) <= recv->end_at)
 		return; /* it may have been away */

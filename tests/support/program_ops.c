@@ -111,7 +111,7 @@ static bool has_cause(const struct twt_program_op *op, int status)
 {
 	const struct twt_program *program = op->program;
 	int rank = op->what.rank, peer = op->from >= 0 ? op->from : op->what.peer;
-	bool down = peer >= 0 && twt_program_down(program, rank, peer);
+	bool down = peer >= 0 && twt_program_off(program, rank, peer, op->what.channel);
 
 	switch (status) {
 	case TOW_OK:
@@ -120,12 +120,14 @@ static bool has_cause(const struct twt_program_op *op, int status)
 	case TOW_ETRUNCATED:
 		return op->what.send ? is_above(op) : !op->what.truncate && !op->what.view;
 	case TOW_ECANCELED:
-		return op->cancelled || (op->what.send && is_above(op) && let_go(op));
+		return op->cancelled || (op->what.send && is_above(op) && (down || let_go(op)));
 	case TOW_EDEADLINE:
 		return op->timed &&
 		       program->stage->now(program) + program->stage->slack_ns >= op->deadline_ns;
 	case TOW_ECLOSED:
-		return program->closing || (peer >= 0 && program->closed[rank][peer]);
+		return program->closing ||
+		       (peer >= 0 && (program->closed[rank][peer] ||
+				      program->shut[rank][peer][op->what.channel]));
 	case TOW_EPEER:
 		return down;
 	case TOW_EEXHAUSTED:
@@ -326,6 +328,12 @@ bool twt_program_down(const struct twt_program *program, int a, int b)
 	       program->stage->down(program, a, b);
 }
 
+bool twt_program_off(const struct twt_program *program, int a, int b, unsigned channel)
+{
+	return program->shut[a][b][channel] || program->shut[b][a][channel] ||
+	       twt_program_down(program, a, b);
+}
+
 static int call_start(struct twt_program_op *op, const struct tow_op_options *options,
 		      struct tow_op **out)
 {
@@ -511,6 +519,17 @@ void twt_program_close_peer(struct twt_program *program, int rank, int peer)
 	twt_program_note(program, "rank %d closes peer %d", rank, peer);
 	twt_program_check(program, tow_peer_close(program->peers[rank][peer]) == TOW_OK,
 			  "close: %s", tow_error_message());
+}
+
+void twt_program_close_channel(struct twt_program *program, int rank, int peer, unsigned channel)
+{
+	struct tow_channel *handle = program->channels[rank][peer][channel];
+
+	program->channels[rank][peer][channel] = NULL;
+	program->shut[rank][peer][channel] = true;
+	twt_program_note(program, "rank %d closes channel %u of %d", rank, channel, peer);
+	twt_program_check(program, tow_channel_close(handle) == TOW_OK, "close: %s",
+			  tow_error_message());
 }
 
 struct twt_program_op *twt_program_random_open(struct twt_program *program)

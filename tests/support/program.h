@@ -128,7 +128,9 @@ struct twt_program {
 	struct tow_channel *channels[TWT_PROGRAM_RANKS][TWT_PROGRAM_RANKS][TWT_PROGRAM_CHANNELS];
 	unsigned swept;                                    /* the channel whose rest is received */
 	bool closed[TWT_PROGRAM_RANKS][TWT_PROGRAM_RANKS]; /* by this side */
-	bool shut[TWT_PROGRAM_RANKS][TWT_PROGRAM_RANKS][TWT_PROGRAM_CHANNELS]; /* likewise */
+	/* Likewise, and the moment. */
+	bool shut[TWT_PROGRAM_RANKS][TWT_PROGRAM_RANKS][TWT_PROGRAM_CHANNELS];
+	uint64_t shut_at[TWT_PROGRAM_RANKS][TWT_PROGRAM_RANKS][TWT_PROGRAM_CHANNELS];
 	int rests; /* times when nothing more happened by itself */
 	bool ending, closing, judging;
 	bool unswept; /* there was no room for receives of all that waits */

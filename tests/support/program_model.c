@@ -86,6 +86,14 @@ static void meet_with(struct twt_program_op *recv, struct twt_program_op *send)
 		twt_program_check(program, send->what.bytes == recv->got + recv->dropped,
 				  "op %d got %llu bytes of message %d", recv->id,
 				  (unsigned long long)recv->got, send->id);
+	/* What is in flight beyond the close of a channel gets nothing of it any more. */
+	twt_program_check(
+		program,
+		recv->status < 0 ||
+			!program->shut[recv->what.rank][recv->from][recv->what.channel] ||
+			recv->open_at <
+				program->shut_at[recv->what.rank][recv->from][recv->what.channel],
+		"op %d got message %d of a channel that was closed before", recv->id, send->id);
 	send->met = recv;
 	recv->met = send;
 }

@@ -527,6 +527,7 @@ void twt_program_close_channel(struct twt_program *program, int rank, int peer, 
 
 	program->channels[rank][peer][channel] = NULL;
 	program->shut[rank][peer][channel] = true;
+	program->shut_at[rank][peer][channel] = ++program->moment;
 	twt_program_note(program, "rank %d closes channel %u of %d", rank, channel, peer);
 	twt_program_check(program, tow_channel_close(handle) == TOW_OK, "close: %s",
 			  tow_error_message());

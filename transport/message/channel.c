@@ -305,8 +305,8 @@ static void end_ops(struct tow_peer *peer, uint16_t number, int status, enum end
 		if (!is_on(op, peer, number) || (op->kind == TWI_OP_SEND) != (which == END_SENDS) ||
 		    (which == END_POSTED && op->stage != TWI_STAGE_POSTED))
 			continue;
-		if (op->match.any &&
-		    op->match.held) /* a view without room: there are other peers */
+		/* A view without room goes on: there are other peers. */
+		if (op->match.any && op->match.held)
 			twi_inbox_let_go(peer->inbox, op);
 		else
 			twi_message_abort(op, status, true);

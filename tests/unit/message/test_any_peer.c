@@ -286,15 +286,18 @@ static struct tow_channel *open_one(struct tow_peer *peer)
 	return channel;
 }
 
-/* A view of any peer that has no room is held at the peer of its message. It is let go. */
-static void end_of_held_view(bool here_first)
+/*
+ * A view of any peer that has no room is held at the peer of its message. It is let go; behind a
+ * view of that peer it has never been there.
+ */
+static void end_of_held_view(bool here_first, bool behind)
 {
 	static char large[LARGE];
 	struct tow_channel *ours[2], *theirs[2];
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_match any = any_of(0, 0);
 	struct tow_result result = TOW_RESULT_INIT;
-	struct tow_op *view, *send;
+	struct tow_op *view, *send, *named = NULL;
 	void *blocks[64];
 	unsigned count = 0;
 
@@ -305,6 +308,9 @@ static void end_of_held_view(bool here_first)
 	while (count < 64 && tow_alloc(runtime, 128 << 10, 0, &blocks[count]) == TOW_OK)
 		count++;
 	any.channel = 1;
+	options.channel = ours[0];
+	if (behind)
+		TWT_OK(tow_recv_view_start(servers[0], 8, &options, &named));
 	TWT_OK(tow_recv_match_start(here, &any, NULL, 0, NULL, &view));
 	options.channel = theirs[0];
 	TWT_OK(tow_send_start(clients[0], large, sizeof(large), 8, &options, &send));
@@ -312,6 +318,8 @@ static void end_of_held_view(bool here_first)
 		assert_int_equal(tow_op_test(view), TOW_AGAIN);
 	TWT_OK(tow_channel_close(here_first ? ours[0] : theirs[0]));
 	assert_int_equal(twt_finish(send, NULL), here_first ? TOW_EPEER : TOW_ECLOSED);
+	if (behind)
+		assert_int_equal(twt_finish(named, NULL), here_first ? TOW_ECLOSED : TOW_EPEER);
 	for (int i = 0; i < 200; i++)
 		assert_int_equal(tow_op_test(view), TOW_AGAIN);
 	options.channel = theirs[1];
@@ -333,8 +341,8 @@ static void end_of_held_view(bool here_first)
 static void test_view_of_closed_channel(void **state)
 {
 	(void)state;
-	end_of_held_view(true);
-	end_of_held_view(false);
+	for (int i = 0; i < 4; i++)
+		end_of_held_view(i % 2 == 0, i / 2 == 1);
 }
 
 /* Memory of the pool is lent from the start, whoever sends. */

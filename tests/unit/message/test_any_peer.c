@@ -288,11 +288,12 @@ static struct tow_channel *open_one(struct tow_peer *peer)
 
 /*
  * A view of any peer that has no room is held at the peer of its message. It is let go; behind a
- * view of that peer it has never been there.
+ * view of that peer a receive has never been there.
  */
 static void end_of_held_view(bool here_first, bool behind)
 {
-	static char large[LARGE];
+	static char large[LARGE], room[LARGE];
+	const struct tow_part part = { room, sizeof(room) };
 	struct tow_channel *ours[2], *theirs[2];
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_match any = any_of(0, 0);
@@ -311,7 +312,7 @@ static void end_of_held_view(bool here_first, bool behind)
 	options.channel = ours[0];
 	if (behind)
 		TWT_OK(tow_recv_view_start(servers[0], 8, &options, &named));
-	TWT_OK(tow_recv_match_start(here, &any, NULL, 0, NULL, &view));
+	TWT_OK(tow_recv_match_start(here, &any, &part, behind, NULL, &view));
 	options.channel = theirs[0];
 	TWT_OK(tow_send_start(clients[0], large, sizeof(large), 8, &options, &send));
 	for (int i = 0; i < 200; i++)
@@ -330,7 +331,7 @@ static void end_of_held_view(bool here_first, bool behind)
 	assert_ptr_equal(result.peer, servers[1]);
 	assert_int_equal(result.tag, 9);
 	assert_string_equal(result.data, "other");
-	TWT_OK(tow_view_release(view));
+	TWT_OK(behind ? tow_op_release(view) : tow_view_release(view));
 	assert_int_equal(twt_finish(send, NULL), TOW_OK);
 	TWT_OK(tow_channel_close(here_first ? theirs[0] : ours[0]));
 	TWT_OK(tow_channel_close(ours[1]));

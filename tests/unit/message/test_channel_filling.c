@@ -22,9 +22,11 @@ static struct tow_peer *sender, *receiver;
 static int open_pair(void **state)
 {
 	struct tow_options options = TOW_OPTIONS_INIT;
-	struct twi_loop_config config = {
-		.seed = 1, .pipe_bytes = 1000, .channels = 1, .delay_min_ns = 1000, .delay_max_ns = 1000
-	};
+	struct twi_loop_config config = { .seed = 1,
+					  .pipe_bytes = 1000,
+					  .channels = 1,
+					  .delay_min_ns = 1000,
+					  .delay_max_ns = 1000 };
 	struct tow_op *connect, *accept;
 
 	(void)state;

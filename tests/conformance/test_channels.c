@@ -106,6 +106,72 @@ static void exchange(struct twt_end *end)
 	}
 }
 
+static struct tow_match of_any_peer(unsigned number)
+{
+	struct tow_match match = TOW_MATCH_INIT;
+
+	match.tag_mask = 0;
+	match.channel = number;
+	return match;
+}
+
+/* Looks for a message of any peer on this channel until there is one. */
+static void probe_any(struct twt_end *end, unsigned number)
+{
+	const struct tow_match match = of_any_peer(number);
+	struct tow_result result = TOW_RESULT_INIT;
+	uint64_t until = twt_cell_now() + TWT_CELL_NS;
+	int status;
+
+	while ((status = tow_probe(end->endpoint, &match, &result)) == TOW_AGAIN &&
+	       twt_cell_now() < until)
+		twt_idle(end);
+	twt_say(end, "probe of any peer on channel %u: %s %llu tag %llu, peer %s", number,
+		name_of(status), (unsigned long long)result.bytes, (unsigned long long)result.tag,
+		result.peer == end->peer ? "right" : "WRONG");
+}
+
+static void recv_any(struct twt_end *end, struct twt_doing *doing, unsigned number)
+{
+	const struct tow_part part = { end->in + (size_t)number * (LARGE + 61), LARGE };
+	const struct tow_match match = of_any_peer(number);
+
+	twt_begin(end, doing, TOW_FOREVER);
+	twt_ok(end,
+	       tow_recv_match_start(end->endpoint, &match, &part, 1, &doing->options, &doing->op));
+}
+
+/* Receives of any tag and any peer, each on its channel, posted first or when all has come. */
+static void any_peer(struct twt_end *end, uint32_t bytes, bool posted)
+{
+	struct twt_doing doing[CHANNELS];
+	struct tow_result result;
+
+	twt_meet(end);
+	for (unsigned i = 0; end->which == 1 && posted && i < CHANNELS; i++)
+		recv_any(end, &doing[i], i);
+	twt_meet(end);
+	for (unsigned i = 0; end->which == 0 && i < CHANNELS; i++) {
+		uint8_t *at = end->out + (size_t)i * (LARGE + 61);
+
+		twt_data_fill(at, bytes, 70 + i);
+		send_on(end, &doing[i], i, at, bytes, 100 + i);
+	}
+	for (unsigned i = CHANNELS; end->which == 1 && !posted && i-- > 0;) {
+		probe_any(end, i);
+		recv_any(end, &doing[i], i);
+	}
+	for (unsigned i = 0; i < CHANNELS; i++) {
+		int status = twt_await(end, &doing[i], &result);
+
+		twt_say(end, "%u bytes of any peer on channel %u: %s tag %llu %s", bytes, i,
+			name_of(status), (unsigned long long)result.tag,
+			end->which == 0 ? "sent"
+					: twt_data_judge(end->in + (size_t)i * (LARGE + 61), bytes,
+							 70 + i));
+	}
+}
+
 /* A message on each of the others, while one channel is full. */
 static void pass_beside(struct twt_end *end, unsigned full)
 {
@@ -259,6 +325,10 @@ static void play(struct twt_end *end)
 {
 	open_late(end);
 	exchange(end);
+	for (unsigned posted = 0; posted < 2; posted++) {
+		any_peer(end, 40, posted);
+		any_peer(end, LARGE, posted);
+	}
 	for (unsigned full = 0; full < CHANNELS; full++)
 		flood(end, full);
 	give_up(end);

@@ -134,7 +134,6 @@ struct twt_program {
 	int rests; /* times when nothing more happened by itself */
 	bool ending, closing, judging;
 	bool unswept; /* there was no room for receives of all that waits */
-	bool reads;   /* the receiver fetches a large message: its end may cross a cancel */
 	/* Before all were closed: which connections had failed, which side had its peer still. */
 	bool failed[TWT_PROGRAM_RANKS][TWT_PROGRAM_RANKS];
 	bool hears[TWT_PROGRAM_RANKS][TWT_PROGRAM_RANKS];

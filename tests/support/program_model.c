@@ -155,9 +155,7 @@ static void judge_send(struct twt_program *program, const struct twt_program_op 
 		twt_program_check(program,
 				  !got || send->status >= 0 || send->status == TOW_EPEER ||
 					  send->status == TOW_ECLOSED ||
-					  (is_large(send) &&
-					   (send->status == TOW_EDEADLINE ||
-					    (send->status == TOW_ECANCELED && program->reads))),
+					  (is_large(send) && send->status == TOW_EDEADLINE),
 				  "message %d ended with %s, and op %d has it", send->id,
 				  tow_status_name(send->status), met->id);
 		twt_program_check(program,

@@ -32,7 +32,6 @@ static void choose_options(struct twt_program *program, struct tow_options *opti
 static void take_over(struct twt_program *program)
 {
 	program->eager_max = twi_runtime_engine(program->runtime[0])->knobs.eager_max_bytes;
-	program->reads = strncmp(lane->address[0], "ofi", 3) == 0;
 }
 
 static bool open_lane(struct twt_program *program)

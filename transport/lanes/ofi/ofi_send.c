@@ -238,12 +238,13 @@ void twi_ofi_drain(struct twi_ofi_peer *peer)
 /*
  * The receiver may be reading it, and libfabric may be in the middle of that in this process, so
  * memory that its owner could unmap now stays in use until the receiver has said that it is through
- * (REFUSE, or DONE), or is lost. The pool's is there as long as its runtime: the cell does.
+ * (REFUSE, or DONE), or is lost. The pool's is there as long as its runtime, so a deadline does not
+ * wait; who cancels hears whether the message has come.
  */
-static bool must_settle(const struct twi_ofi_peer *peer, const struct tow_op *op)
+static bool must_settle(const struct twi_ofi_peer *peer, const struct tow_op *op, bool force)
 {
 	return op->stage == TWI_STAGE_OFFERED && *give_of(op)->cell != 0 &&
-	       op->claim.kind != TWI_CLAIM_POOL &&
+	       (!force || op->claim.kind != TWI_CLAIM_POOL) &&
 	       (peer->base.features & TWI_FEATURE_BIT(ofi_settles)) != 0;
 }
 
@@ -256,7 +257,7 @@ static bool take_back(struct twi_outbox *outbox, struct tow_op *op, int status, 
 		return false;
 	switch (op->stage) {
 	case TWI_STAGE_OFFERED:
-		if (must_settle(peer, op)) {
+		if (must_settle(peer, op, force)) {
 			*give->cell = 0;
 			atomic_thread_fence(memory_order_seq_cst);
 			twi_ofi_say(peer, TWI_OFI_CANCEL, op->seq, 0, TWI_OFI_CANCEL_ASKS);

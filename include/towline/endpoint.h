@@ -188,9 +188,11 @@ int tow_accept_start(struct tow_endpoint *endpoint, const struct tow_op_options 
 		     struct tow_op **op_out);
 
 /*
- * Closes a peer: operations in flight on it complete with TOW_ECLOSED. Small messages whose sends
- * are complete already are still delivered when the connection allows it; later calls with the peer
- * get TOW_ECLOSED, also in the callbacks of those operations (tow_runtime_close says for how long).
+ * Closes a peer: operations in flight on it complete with TOW_ECLOSED; over ofi a large send of
+ * memory outside the pool does so when the other side has said that it does not read it any more,
+ * after a second at the latest. Small messages whose sends are complete already are still delivered
+ * when the connection allows it; later calls with the peer get TOW_ECLOSED, also in the callbacks
+ * of those operations (tow_runtime_close says for how long).
  * Ownership: takes the peer.
  * Copies: none.
  * Blocks: never.

@@ -1,8 +1,9 @@
 /*
  * The memory of a send that was taken back is its owner's as soon as the send has ended: here it is
  * unmapped then, and whoever still reads it crashes. This is so over every lane, for memory that is
- * registered and memory that is not, canceled and past a deadline, in any order with the receive
- * and with what either side has seen by then. The receive gets that message or the next one.
+ * registered and memory that is not, canceled, past a deadline and with its peer closed, in any
+ * order with the receive and with what either side has seen by then. The receive gets that message
+ * or the next one. A peer that is closed in the middle leaves the endpoint as it was for others.
  */
 #include "lane_pair.h"
 
@@ -20,7 +21,7 @@ struct round {
 	uint8_t *memory, *room;
 	size_t mapped, bytes;
 	uint64_t handle; /* of its registration, where it has one */
-	bool registered;
+	bool registered, pool;
 	struct tow_op *recv;
 };
 
@@ -41,6 +42,16 @@ static void map_message(struct round *round)
 	static const size_t sizes[] = { 18918, 70000, 300000, 3u << 20 };
 
 	round->bytes = sizes[below(round, twi_array_count(sizes))];
+	round->registered = false;
+	round->pool = below(round, 4) == 0;
+	if (round->pool) {
+		void *memory;
+
+		TWT_OK(tow_alloc(round->pair->runtime[0], round->bytes, 0, &memory));
+		round->memory = memory;
+		memset(memory, (int)(round->random & 0x7f) + 1, round->bytes);
+		return;
+	}
 	round->mapped = (round->bytes + 4095) & ~(size_t)4095;
 	round->memory = mmap(NULL, round->mapped, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -54,6 +65,10 @@ static void map_message(struct round *round)
 
 static void unmap_message(struct round *round)
 {
+	if (round->pool) {
+		TWT_OK(tow_free(round->pair->runtime[0], round->memory));
+		return;
+	}
 	/* The kernel may still have a part of it that was on its way. */
 	while (round->registered) {
 		int status = tow_mem_deregister(round->pair->runtime[0], round->handle);
@@ -160,9 +175,66 @@ static void test_unmapped_at_once(void **state)
 	}
 }
 
+/* The sender closes the peer, or the receiver does, in the middle of it. */
+static void part_in_the_middle(struct round *round)
+{
+	struct twt_lane_pair *pair = round->pair;
+	unsigned who = (unsigned)below(round, 2);
+	struct tow_result result;
+	struct tow_op *send;
+
+	map_message(round);
+	post_receive(round, below(round, 2) == 0);
+	TWT_OK(tow_send_start(pair->peer[0], round->memory, round->bytes, TAG, NULL, &send));
+	look_about(round);
+	post_receive(round, true);
+	look_about(round);
+	look_about(round);
+	TWT_OK(tow_peer_close(pair->peer[who]));
+	pair->peer[who] = NULL;
+	result = twt_lane_finish(pair, send);
+	assert_true(result.status == TOW_OK ||
+		    result.status == (who == 0 ? TOW_ECLOSED : TOW_EPEER));
+	arrived += result.status == TOW_OK;
+	unmap_message(round);
+	(void)twt_lane_finish(pair, round->recv);
+	round->recv = NULL;
+	twt_lane_drive(pair, 2000000);
+	TWT_OK(tow_peer_close(pair->peer[1 - who]));
+	pair->peer[1 - who] = NULL;
+}
+
+static void test_unmapped_when_closed(void **state)
+{
+	uint64_t seed = twt_seed();
+
+	(void)state;
+	for (unsigned i = 0; i < TWT_LANE_ROWS; i++) {
+		struct twt_lane_pair pair;
+		struct round round = { .pair = &pair, .random = seed };
+
+		twt_lane_init(&pair, &twt_lane_rows[i]);
+		if (!twt_lane_open(&pair))
+			continue;
+		round.room = malloc(ROOM);
+		assert_non_null(round.room);
+		arrived = 0;
+		for (int k = 0; k < ROUNDS; k++) {
+			twt_lane_join(&pair);
+			part_in_the_middle(&round);
+		}
+		printf("%s: %u of %u have arrived\n", pair.lane->name, arrived, ROUNDS);
+		free(round.room);
+		twt_lane_close(&pair);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_unmapped_at_once) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_unmapped_at_once),
+		cmocka_unit_test(test_unmapped_when_closed),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,7 +160,7 @@ struct twi_ofi_owed {
 enum twi_ofi_state {
 	TWI_OFI_GREETING, /* authentication and HELLO are on their way */
 	TWI_OFI_UP,
-	TWI_OFI_CLOSING, /* BYE is on its way out */
+	TWI_OFI_CLOSING, /* nothing new begins; BYE follows when neither side reads the other */
 	TWI_OFI_LOST,
 };
 
@@ -175,7 +175,8 @@ struct twi_ofi_peer {
 	fi_addr_t address;
 	uint8_t state, rule;                /* rule: that it has broken (rule.h); 0: none */
 	bool said_hello, heard_hello, left; /* left: it gave its connect up */
-	int broken;                         /* status */
+	bool said_bye, heard_bye;
+	int broken; /* status */
 	char fault[400];
 	struct tow_op *dial;
 	uint64_t deadline_ns; /* of the handshake, or of the farewell */

@@ -76,6 +76,13 @@ int twi_ofi_greeted(struct twi_ofi_peer *peer, const struct twi_ofi_packet *pack
 extern const struct twi_outbox_ops twi_ofi_outbox;
 void twi_ofi_drain(struct twi_ofi_peer *peer);
 int twi_ofi_asked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
+/* A send that was taken back ends when the other side has answered. */
+bool twi_ofi_awaits_answer(const struct twi_ofi_peer *peer);
+/*
+ * The other side may wait for what was to be sent with a tag: it is told of what never will be.
+ * True: it does wait. Else it may be gone, and nothing can be said to it.
+ */
+bool twi_ofi_withdraw_unsent(struct twi_ofi_peer *peer);
 int twi_ofi_arrived(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
 int twi_ofi_refused(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);
 int twi_ofi_acked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet);

@@ -204,11 +204,39 @@ bool twi_ofi_say(struct twi_ofi_peer *peer, uint8_t type, uint64_t seq, uint64_t
 	return false;
 }
 
+static int on_bye(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
+{
+	peer->heard_bye = true;
+	if (twi_ofi_withdraw_unsent(peer) && !peer->said_bye)
+		twi_ofi_say(peer, TWI_OFI_BYE, 0, 0, 0);
+	peer->said_bye = true;
+	return twi_rule_bye_error(peer->base.address, (int)p->value);
+}
+
+/* This side closes the peer, and hears the other one out about what is under way. */
+static int handle_last(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p)
+{
+	switch (p->type) {
+	case TWI_OFI_DONE:
+		return twi_ofi_arrived(peer, p);
+	case TWI_OFI_REFUSE:
+		return twi_ofi_refused(peer, p);
+	case TWI_OFI_CANCEL:
+		return twi_ofi_withdrawn(peer, p);
+	case TWI_OFI_BYE:
+		return on_bye(peer, p);
+	default:
+		return TOW_OK;
+	}
+}
+
 static int handle_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet *p,
 			 const uint8_t *payload)
 {
 	if (peer->state == TWI_OFI_GREETING)
 		return twi_ofi_greeted(peer, p, payload);
+	if (peer->state == TWI_OFI_CLOSING)
+		return handle_last(peer, p);
 	if (peer->state != TWI_OFI_UP)
 		return TOW_OK;
 	if (peer->inbox.filling.left > 0 && p->type != TWI_OFI_MORE)
@@ -240,7 +268,7 @@ static int handle_packet(struct twi_ofi_peer *peer, const struct twi_ofi_packet 
 	case TWI_OFI_PONG:
 		return TOW_OK;
 	case TWI_OFI_BYE:
-		return twi_rule_bye_error(peer->base.address, (int)p->value);
+		return on_bye(peer, p);
 	default:
 		return twi_ofi_fault(peer, TWI_FAULT_ORDER, "sent a packet of type %u out of place",
 				     p->type);

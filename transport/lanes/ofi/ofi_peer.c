@@ -223,9 +223,11 @@ static void end_receives(struct twi_ofi_peer *peer, int status)
 			twi_inbox_end(&peer->inbox, op, status, 0);
 			continue;
 		}
-		pull->ending = status;
+		if (pull->ending == 0)
+			pull->ending = status;
 		twi_op_unwatch(pull->op);
-		if (pull->way == TWI_OFI_TAGGED) /* nobody will send it any more */
+		/* After a good-bye, on either side, what is not taken back is on its way. */
+		if (pull->way == TWI_OFI_TAGGED && peer->broken != 0 && !peer->heard_bye)
 			fi_cancel(&peer->port->ep->fid, &pull->reqs[0].ctx);
 	}
 }
@@ -300,12 +302,32 @@ unsigned twi_ofi_bury(struct twi_ofi_port *port)
 	return count;
 }
 
+/* Nothing of the other side's is read here, and it has answered what this side took back. */
+static bool has_settled(const struct twi_ofi_peer *peer)
+{
+	for (struct twi_list *pos = peer->pulls.next; pos != &peer->pulls; pos = pos->next) {
+		const struct twi_ofi_pull *pull = twi_container_of(pos, struct twi_ofi_pull, link);
+
+		if (pull->way == TWI_OFI_READ && pull->in_flight > 0)
+			return false;
+	}
+	return !twi_ofi_awaits_answer(peer);
+}
+
+static void say_bye(struct twi_ofi_peer *peer)
+{
+	peer->said_bye = true;
+	twi_ofi_say(peer, TWI_OFI_BYE, 0, 0, 0);
+}
+
 void twi_ofi_peer_let_go(struct twi_ofi_peer *peer)
 {
+	if (peer->state == TWI_OFI_CLOSING && !peer->said_bye && has_settled(peer))
+		say_bye(peer);
 	if (peer->held > 0 || !peer->base.closed)
 		return;
-	if (peer->state == TWI_OFI_LOST ||
-	    (peer->state == TWI_OFI_CLOSING && peer->slots == 0 && peer->owed_count == 0))
+	if (peer->state == TWI_OFI_LOST || (peer->state == TWI_OFI_CLOSING && peer->said_bye &&
+					    peer->slots == 0 && peer->owed_count == 0))
 		twi_ofi_peer_free(peer);
 }
 
@@ -322,7 +344,8 @@ void twi_ofi_peer_close(struct tow_peer *base)
 		port->closing++;
 		peer->deadline_ns = twi_engine_now(engine) + TWI_OFI_LINGER_NS;
 		port->timer_ns = twi_min(port->timer_ns, peer->deadline_ns);
-		twi_ofi_say(peer, TWI_OFI_BYE, 0, 0, 0);
+		if (has_settled(peer))
+			say_bye(peer);
 		engine->armed_since_enter = true;
 		return;
 	}
@@ -413,6 +436,8 @@ static uint64_t look_at(struct twi_ofi_peer *peer, uint64_t now_ns)
 		return listen_to(peer, now_ns);
 	if (peer->deadline_ns > now_ns)
 		return peer->deadline_ns;
+	if (peer->state == TWI_OFI_CLOSING && !peer->said_bye)
+		say_bye(peer);
 	twi_error(TOW_EPEER, "peer %s did not answer in time (connect_timeout_ns)",
 		  peer->base.address);
 	twi_ofi_break(peer, peer->base.connector ? TOW_EREFUSED : TOW_EPEER);

@@ -64,10 +64,11 @@ static void give_up(struct twi_ofi_pull *pull)
 	uint64_t seq = pull->seq;
 	int ending = pull->ending, failed = pull->failed;
 	uint8_t why = pull->why;
+	bool answers = pull->withdrawn && why == TWI_OFI_CANCEL_ASKS;
 
 	twi_ofi_pull_end(pull);
 	if (ending != 0) {
-		if (peer->state == TWI_OFI_UP)
+		if (peer->state == TWI_OFI_UP || answers)
 			twi_ofi_say(peer, TWI_OFI_REFUSE, seq, 0, TWI_OFI_REFUSE_CANCELED);
 		twi_inbox_end(&peer->inbox, op, ending, 0);
 	} else if (failed != 0) {

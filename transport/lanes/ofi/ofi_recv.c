@@ -212,10 +212,10 @@ static void repost_receive(struct twi_ofi_peer *peer, struct tow_op *op)
 	twi_inbox_repost(&peer->inbox, op);
 }
 
-/* To a sender that waits until nobody reads its memory any more. */
+/* To a sender that waits until nobody reads its memory any more. A BYE has said that of all. */
 static void answer_cancel(struct twi_ofi_peer *peer, uint64_t seq, uint8_t why)
 {
-	if (why == TWI_OFI_CANCEL_ASKS && peer->state == TWI_OFI_UP)
+	if (why == TWI_OFI_CANCEL_ASKS && !peer->said_bye)
 		twi_ofi_say(peer, TWI_OFI_REFUSE, seq, 0, TWI_OFI_REFUSE_CANCELED);
 }
 

@@ -248,6 +248,23 @@ static bool must_settle(const struct twi_ofi_peer *peer, const struct tow_op *op
 	       (peer->base.features & TWI_FEATURE_BIT(ofi_settles)) != 0;
 }
 
+/* The receiver is told. False: the send ends with `status` when it has answered. */
+static bool withdraw_offer(struct twi_ofi_peer *peer, struct tow_op *op, int status, bool force)
+{
+	struct twi_ofi_give *give = give_of(op);
+	bool asks = must_settle(peer, op, force);
+
+	*give->cell = 0;
+	atomic_thread_fence(memory_order_seq_cst);
+	twi_ofi_say(peer, TWI_OFI_CANCEL, op->seq, 0,
+		    asks ? TWI_OFI_CANCEL_ASKS : TWI_OFI_CANCEL_WISHED);
+	if (!asks)
+		return true;
+	give->ending = status;
+	twi_op_unwatch(op);
+	return false;
+}
+
 static bool take_back(struct twi_outbox *outbox, struct tow_op *op, int status, bool force)
 {
 	struct twi_ofi_peer *peer = peer_of(outbox);
@@ -257,15 +274,8 @@ static bool take_back(struct twi_outbox *outbox, struct tow_op *op, int status, 
 		return false;
 	switch (op->stage) {
 	case TWI_STAGE_OFFERED:
-		if (must_settle(peer, op, force)) {
-			*give->cell = 0;
-			atomic_thread_fence(memory_order_seq_cst);
-			twi_ofi_say(peer, TWI_OFI_CANCEL, op->seq, 0, TWI_OFI_CANCEL_ASKS);
-			give->ending = status;
-			twi_op_unwatch(op);
+		if (!withdraw_offer(peer, op, status, force))
 			return false;
-		}
-		twi_ofi_say(peer, TWI_OFI_CANCEL, op->seq, 0, 0);
 		break;
 	case TWI_STAGE_BULK:
 		if (give->req.busy) {
@@ -292,12 +302,21 @@ static bool take_back(struct twi_outbox *outbox, struct tow_op *op, int status, 
 
 static bool send_lost(struct twi_outbox *outbox, struct tow_op *op, int status)
 {
+	struct twi_ofi_peer *peer = peer_of(outbox);
 	struct twi_ofi_give *give = give_of(op);
 
-	(void)outbox;
-	if (give == NULL || !give->req.busy)
+	if (give == NULL)
 		return true;
-	give->ending = status; /* libfabric has its memory */
+	if (!give->req.busy && give->ending != 0) { /* its answer is awaited, or comes no more */
+		if (peer->broken != 0)
+			twi_outbox_end(outbox, op, give->ending, 0);
+		return false;
+	}
+	if (!give->req.busy)
+		return peer->broken != 0 || op->stage == TWI_STAGE_SENT ||
+		       withdraw_offer(peer, op, status, true);
+	if (give->ending == 0)
+		give->ending = status; /* libfabric has its memory */
 	twi_op_unwatch(op);
 	return false;
 }
@@ -316,6 +335,36 @@ const struct twi_outbox_ops twi_ofi_outbox = {
 	.lost = send_lost,
 	.forget = send_forget,
 };
+
+bool twi_ofi_awaits_answer(const struct twi_ofi_peer *peer)
+{
+	const struct twi_ofi_port *port = peer->port;
+
+	for (uint32_t i = 0; peer->gives > 0 && i < TWI_OFI_GIVES; i++) {
+		const struct twi_ofi_give *give = &port->gives[i];
+
+		if (give->op != NULL && give->peer == peer && give->ending != 0 && !give->req.busy)
+			return true;
+	}
+	return false;
+}
+
+bool twi_ofi_withdraw_unsent(struct twi_ofi_peer *peer)
+{
+	const struct twi_ofi_port *port = peer->port;
+	bool waits = false;
+
+	for (uint32_t i = 0; peer->gives > 0 && i < TWI_OFI_GIVES; i++) {
+		const struct twi_ofi_give *give = &port->gives[i];
+
+		if (give->op == NULL || give->peer != peer || give->way != TWI_OFI_TAGGED)
+			continue;
+		waits = true;
+		if (give->op->stage == TWI_STAGE_BULK && !give->req.busy)
+			twi_ofi_say(peer, TWI_OFI_CANCEL, give->op->seq, 0, TWI_OFI_CANCEL_WISHED);
+	}
+	return waits;
+}
 
 /* CTS: the receiver wants message seq sent. One that was taken back meanwhile is not there. */
 int twi_ofi_asked(struct twi_ofi_peer *peer, const struct twi_ofi_packet *packet)

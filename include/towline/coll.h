@@ -122,13 +122,14 @@ const char *tow_reduce_name(enum tow_reduce reduce);
  * the same plan and priority.
  */
 struct tow_coll_options {
-	size_t size;          /* sizeof(struct tow_coll_options) of the caller */
-	uint64_t timeout_ns;  /* from now; 0: the knob coll_timeout_ns; TOW_FOREVER: none */
-	tow_op_callback done; /* or NULL */
-	void *user;           /* handed back in the result */
-	int32_t priority;     /* one of a higher goes first, at the next piece of a lower one */
-	const char *plan;     /* the name of a plan, instead of the one that would be chosen */
-	const char *name;     /* for diagnostics, of at most 31 bytes; NULL: none */
+	size_t size;             /* sizeof(struct tow_coll_options) of the caller */
+	uint64_t timeout_ns;     /* from now; 0: the knob coll_timeout_ns; TOW_FOREVER: none */
+	tow_op_callback done;    /* or NULL */
+	void *user;              /* handed back in the result */
+	int32_t priority;        /* one of a higher goes first, at the next piece of a lower one */
+	const char *plan;        /* the name of a plan, instead of the one that would be chosen */
+	const char *name;        /* for diagnostics, of at most 31 bytes; NULL: none */
+	struct tow_queue *queue; /* where the result goes; NULL: nowhere (queue.h) */
 };
 
 /* The initial value of struct tow_coll_options. */
@@ -136,7 +137,7 @@ struct tow_coll_options {
 	{                                                                                          \
 		TOW_MEMBER(size, sizeof(struct tow_coll_options)), TOW_MEMBER(timeout_ns, 0),      \
 			TOW_MEMBER(done, NULL), TOW_MEMBER(user, NULL), TOW_MEMBER(priority, 0),   \
-			TOW_MEMBER(plan, NULL), TOW_MEMBER(name, NULL)                             \
+			TOW_MEMBER(plan, NULL), TOW_MEMBER(name, NULL), TOW_MEMBER(queue, NULL)    \
 	}
 
 /*

@@ -47,6 +47,7 @@ struct tow_result {
 	const void *data;       /* receive: where the message lies; a view: until its release */
 	const char *message;    /* status below TOW_OK: why, until the release; else NULL */
 	uint64_t dropped_bytes; /* of the message, for want of room (TOW_OP_TRUNCATE); else 0 */
+	struct tow_op *op;      /* of tow_queue_take: still to be released (queue.h); else NULL */
 };
 
 /* The initial value of struct tow_result. */
@@ -56,7 +57,7 @@ struct tow_result {
 			TOW_MEMBER(bytes, 0), TOW_MEMBER(tag, 0), TOW_MEMBER(rpc_id, 0),           \
 			TOW_MEMBER(latency_ns, 0), TOW_MEMBER(peer, NULL), TOW_MEMBER(user, NULL), \
 			TOW_MEMBER(data, NULL), TOW_MEMBER(message, NULL),                         \
-			TOW_MEMBER(dropped_bytes, 0)                                               \
+			TOW_MEMBER(dropped_bytes, 0), TOW_MEMBER(op, NULL)                         \
 	}
 
 /*
@@ -78,7 +79,8 @@ typedef void (*tow_op_callback)(struct tow_op *op, const struct tow_result *resu
  * than an operation, and a leave, not an order: the library may give an operation all the same,
  * which is as any other, and leaves *options->result as it is. Without the flag a start that
  * succeeds always gives one. Sends and receives of a peer and of its channels make use of it;
- * receives of any peer, views and other starts do not.
+ * receives of any peer, views and other starts do not. A start whose result goes to a queue and
+ * which has no op_out does not, either: nobody could tell.
  *
  * TOW_OP_TRUNCATE is for receives; every other start refuses it with TOW_EINVAL. The receive takes
  * what fits of a longer message and drops the rest, instead of ending with TOW_ETRUNCATED: it
@@ -234,8 +236,8 @@ int tow_send_start(struct tow_peer *peer, const void *data, uint64_t bytes, uint
  * is legal; result.bytes says how long it was. A longer one ends with TOW_ETRUNCATED and is
  * dropped, unless TOW_OP_TRUNCATE is set.
  * Ownership: data stays the caller's, and is the library's to write until completion; *op_out is
- * the caller's until tow_op_release; it may be NULL where options->done is set, and the handle that
- * the callback gets is valid within it alone.
+ * the caller's until tow_op_release; it may be NULL where options->queue is set, or options->done,
+ * and the handle that the callback gets is valid within it alone.
  * Copies: eager: one, by design; two when the message came before. Larger: as tow_send_start.
  * Blocks: as tow_send_start.
  * Threads: any.
@@ -358,7 +360,8 @@ int tow_op_result(struct tow_op *op, struct tow_result *result_out);
 
 /*
  * Gives an operation back. One that is in flight goes on, with nobody to ask; its callback still
- * runs. NULL is legal and does nothing.
+ * runs. NULL is legal and does nothing. One whose result goes to a queue is the queue's to give
+ * back, and refused (queue.h).
  * Ownership: takes the operation.
  * Copies: none.
  * Blocks: never.

@@ -106,6 +106,7 @@ struct tow_call_options {
 	tow_op_callback done; /* or NULL */
 	void *user;           /* handed back in the result */
 	uint32_t flags;
+	struct tow_queue *queue; /* where the result goes; NULL: nowhere (queue.h) */
 };
 
 /* The initial value of struct tow_call_options. */
@@ -113,7 +114,7 @@ struct tow_call_options {
 	{                                                                                          \
 		TOW_MEMBER(size, sizeof(struct tow_call_options)),                                 \
 			TOW_MEMBER(timeout_ns, TOW_FOREVER), TOW_MEMBER(done, NULL),               \
-			TOW_MEMBER(user, NULL), TOW_MEMBER(flags, 0)                               \
+			TOW_MEMBER(user, NULL), TOW_MEMBER(flags, 0), TOW_MEMBER(queue, NULL)      \
 	}
 
 /* How a call went. Times that are not known are 0, one_way_error_ns is then UINT64_MAX. */

@@ -12,6 +12,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/runtime.h"
 #include "transport/job/group.h"
+#include "transport/op/queue.h"
 
 TOW_PUBLIC uint64_t tow_type_bytes(enum tow_type type)
 {
@@ -154,8 +155,10 @@ static int check_options(struct request *request, const struct tow_coll_options 
 {
 	struct twi_coll_call *what = &request->what;
 
-	if (request->op_out == NULL && (options == NULL || options->done == NULL))
-		return twi_error(TOW_EINVAL, "%s: op_out is NULL, and there is no callback",
+	if (request->op_out == NULL &&
+	    (options == NULL || (options->done == NULL && options->queue == NULL)))
+		return twi_error(TOW_EINVAL,
+				 "%s: op_out is NULL, and there is neither a callback nor a queue",
 				 request->call);
 	if (options == NULL)
 		return TOW_OK;
@@ -199,6 +202,7 @@ static int begin_request(struct request *request, const struct tow_coll_options 
 			op_options.timeout_ns = options->timeout_ns;
 		op_options.done = options->done;
 		op_options.user = options->user;
+		op_options.queue = options->queue;
 	}
 	op = twi_op_acquire(engine, &twi_coll_op_ops, &op_options);
 	if (op == NULL)
@@ -237,6 +241,9 @@ static int start_request(struct request *request)
 		status = check_options(request, options);
 	if (status == TOW_OK)
 		status = twi_group_check(group, request->call);
+	if (status == TOW_OK && twi_unlikely(options != NULL && options->queue != NULL))
+		status = twi_queue_check(options->queue, group->ranks->engine, options->done,
+					 request->call);
 	if (status == TOW_OK)
 		status = check_numbers(request, group->size);
 	if (status == TOW_OK)

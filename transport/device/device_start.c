@@ -120,7 +120,7 @@ static int check_copy(const struct tow_device *device, enum tow_direction direct
 			(unsigned long long)memory->bytes);
 	if (twi_engine_forked(device->engine))
 		return twi_error(TOW_EFORKED, "%s: this process is a forked child", call);
-	return twi_op_options_in(call, options_io, known);
+	return twi_op_options_in(device->engine, call, options_io, known);
 }
 
 static const struct twi_op_ops copy_ops = {
@@ -136,13 +136,15 @@ TOW_PUBLIC int tow_device_copy_start(struct tow_device *device, enum tow_directi
 	int status = check_copy(device, direction, device_memory, device_offset, host_memory, bytes,
 				&options, &known);
 	struct twi_engine *engine;
-	struct tow_op *op;
+	struct tow_op *op, *unused;
 
-	if (op_out == NULL)
-		return twi_error(TOW_EINVAL, "tow_device_copy_start: op_out is NULL");
-	*op_out = NULL;
+	if (op_out != NULL)
+		*op_out = NULL;
 	if (status < 0)
 		return status;
+	op_out = twi_op_place(op_out, &unused, options);
+	if (op_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_device_copy_start: op_out is NULL");
 	engine = device->engine;
 	twi_engine_enter(engine);
 	op = twi_op_acquire(engine, &copy_ops, options);

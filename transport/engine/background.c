@@ -277,6 +277,7 @@ static bool begin_driving(struct twi_background *bg)
 		twi_log(engine->diag, 2, "nothing moves in the background: %s",
 			tow_error_message());
 	twi_engine_leave(engine);
+	atomic_store_explicit(&engine->backed, status == TOW_OK, memory_order_relaxed);
 	return status == TOW_OK;
 }
 
@@ -343,6 +344,7 @@ void twi_background_stop(struct twi_engine *engine)
 	twi_background_wake(engine);
 	twi_engine_leave(engine);
 	pthread_join(bg->thread, NULL);
+	atomic_store_explicit(&engine->backed, false, memory_order_relaxed);
 	engine->background = NULL;
 	sem_destroy(&bg->settled);
 	free(bg);

@@ -234,6 +234,7 @@ void twi_engine_init(struct twi_engine *engine)
 	twi_thread_setup();
 	engine->remote_barriers = twi_barrier_setup();
 	twi_list_init(&engine->callbacks);
+	twi_list_init(&engine->queues);
 	twi_list_init(&engine->endpoints);
 	twi_list_init(&engine->peers);
 	twi_parts_init(engine);

@@ -159,12 +159,14 @@ struct twi_engine {
 	struct twi_life *lives[TWI_RING_SLOTS]; /* of the threads that the rings belong to */
 	struct twi_fd fds[TWI_RING_SLOTS];
 	struct twi_background *background; /* NULL: none (yet) */
+	_Atomic bool backed;               /* it is there, and drives where nobody else does */
 	struct twi_inquiry *inquiry;       /* NULL: none */
 	struct twi_list waiting;           /* struct twi_wait */
 	uint64_t room_at_ns;           /* when views that wait for room in the pool look for it */
 	struct twi_cpu_log cpu_log;    /* of the thread that waits */
 	_Atomic uint32_t room_waiters; /* threads that wait for room in the pool, */
 	_Atomic uint64_t room_since_ns, room_bytes; /* and of the last that began */
+	struct twi_list queues;                     /* of completions (op/queue.h) */
 	struct twi_list endpoints;
 	struct twi_list peers;
 	struct twi_staging staging; /* part of the pool */

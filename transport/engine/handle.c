@@ -132,11 +132,11 @@ void twi_handle_free(struct twi_handle *handle, bool seen)
 
 int twi_handle_refuse(const void *object, enum twi_handle_kind kind, const char *call)
 {
-	static const char *const names[] = { [TWI_HANDLE_RUNTIME] = "runtime",
-					     [TWI_HANDLE_ENDPOINT] = "endpoint",
-					     [TWI_HANDLE_PEER] = "peer",
-					     [TWI_HANDLE_GROUP] = "group",
-					     [TWI_HANDLE_CHANNEL] = "channel" };
+	static const char *const names[] = {
+		[TWI_HANDLE_RUNTIME] = "runtime", [TWI_HANDLE_ENDPOINT] = "endpoint",
+		[TWI_HANDLE_PEER] = "peer",       [TWI_HANDLE_GROUP] = "group",
+		[TWI_HANDLE_CHANNEL] = "channel", [TWI_HANDLE_QUEUE] = "queue"
+	};
 
 	if (object == NULL)
 		return twi_error(TOW_EINVAL, "%s: %s is NULL", call, names[kind]);

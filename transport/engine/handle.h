@@ -1,6 +1,6 @@
 /*
- * handle.h - what users hold: runtimes, endpoints, peers, groups and channels; and how a call knows
- * one that was closed.
+ * handle.h - what users hold: runtimes, endpoints, peers, groups, channels and queues; and how a
+ * call knows one that was closed.
  *
  * Each of them begins with a struct twi_handle, in memory of its own pages. While it may be used,
  * its word says its kind and a number that no other has; when it is closed, by its user or with its
@@ -37,6 +37,7 @@ enum twi_handle_kind {
 	TWI_HANDLE_PEER,
 	TWI_HANDLE_GROUP,
 	TWI_HANDLE_CHANNEL,
+	TWI_HANDLE_QUEUE,
 };
 
 struct twi_handle {

@@ -297,13 +297,17 @@ TOW_PUBLIC int tow_group_connect_start(struct tow_group *group, uint32_t rank,
 	int status = twi_group_check(group, "tow_group_connect_start");
 	struct tow_op_options known;
 	struct twi_ranks *ranks;
+	struct tow_op *unused;
 
+	if (op_out != NULL)
+		*op_out = NULL;
 	if (status < 0)
 		return status;
-	if (op_out == NULL)
-		return twi_error(TOW_EINVAL, "tow_group_connect_start: op_out is NULL");
-	*op_out = NULL;
-	status = twi_op_options_in("tow_group_connect_start", &options, &known);
+	status = twi_op_options_in(group->ranks->engine, "tow_group_connect_start", &options,
+				   &known);
+	op_out = twi_op_place(op_out, &unused, options);
+	if (status == TOW_OK && op_out == NULL)
+		status = twi_error(TOW_EINVAL, "tow_group_connect_start: op_out is NULL");
 	if (status == TOW_OK)
 		status = check_rank(group, rank, "tow_group_connect_start");
 	if (status == TOW_OK && rank == group->rank)

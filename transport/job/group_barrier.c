@@ -277,17 +277,20 @@ static int start_at(struct tow_group *group, const struct tow_op_options *option
 {
 	struct tow_op_options known;
 	struct twi_engine *engine;
-	int status;
+	struct tow_op *unused;
+	int status = twi_group_check(group, "tow_group_barrier_start");
 
-	if (op_out == NULL)
-		return twi_error(TOW_EINVAL, "tow_group_barrier_start: op_out is NULL");
-	*op_out = NULL;
-	status = twi_op_options_in("tow_group_barrier_start", &options, &known);
-	if (status == TOW_OK)
-		status = twi_group_check(group, "tow_group_barrier_start");
+	if (op_out != NULL)
+		*op_out = NULL;
 	if (status < 0)
 		return status;
 	engine = group->ranks->engine;
+	status = twi_op_options_in(engine, "tow_group_barrier_start", &options, &known);
+	op_out = twi_op_place(op_out, &unused, options);
+	if (status == TOW_OK && op_out == NULL)
+		status = twi_error(TOW_EINVAL, "tow_group_barrier_start: op_out is NULL");
+	if (status < 0)
+		return status;
 	twi_group_enter(engine);
 	if (engine->failing || group->ranks->closing)
 		status = twi_error(TOW_ECLOSED, "tow_group_barrier_start: the group is being "

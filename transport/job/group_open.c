@@ -197,15 +197,18 @@ TOW_PUBLIC int tow_group_open_start(struct tow_runtime *runtime,
 {
 	struct tow_group_options given;
 	struct tow_op_options known;
+	struct tow_op *unused;
 	struct open *open;
 	int status = twi_runtime_check(runtime, "tow_group_open_start");
 
 	if (status == TOW_OK)
 		status = twi_group_options(options, &given);
 	if (status == TOW_OK)
-		status = twi_op_options_in("tow_group_open_start", &op_options, &known);
+		status = twi_op_options_in(twi_runtime_engine(runtime), "tow_group_open_start",
+					   &op_options, &known);
 	if (status < 0)
 		return status;
+	op_out = twi_op_place(op_out, &unused, op_options);
 	if (group_out == NULL || op_out == NULL)
 		return twi_error(TOW_EINVAL, "tow_group_open_start: an argument is NULL");
 	*group_out = NULL;

@@ -434,22 +434,25 @@ static int connect_for(enum twi_space space, struct tow_endpoint *endpoint, cons
 	struct twi_engine *engine;
 	struct twi_lane *lane;
 	struct tow_op_options known;
+	struct tow_op *unused;
 	char numbers[TOW_ADDRESS_MAX];
 	const char *rest;
 	int status;
 
-	if (address == NULL || op_out == NULL)
-		return twi_error(TOW_EINVAL, "tow_connect_start: an argument is NULL");
-	*op_out = NULL;
+	if (op_out != NULL)
+		*op_out = NULL;
 	status = twi_handle_check(endpoint, TWI_HANDLE_ENDPOINT, "tow_connect_start");
 	if (status < 0)
 		return status;
 	engine = endpoint->engine;
 	status = twi_call_check(engine, "tow_connect_start");
 	if (status == TOW_OK)
-		status = twi_op_options_in("tow_connect_start", &options, &known);
+		status = twi_op_options_in(engine, "tow_connect_start", &options, &known);
 	if (status < 0)
 		return status;
+	op_out = twi_op_place(op_out, &unused, options);
+	if (address == NULL || op_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_connect_start: an argument is NULL");
 	lane = lane_of(engine, address, &rest);
 	if (lane == NULL)
 		return TOW_EINVAL;
@@ -485,19 +488,21 @@ static int accept_for(enum twi_space space, struct tow_endpoint *endpoint,
 	struct tow_op_options known;
 	struct twi_engine *engine;
 	struct tow_peer *peer;
-	struct tow_op *op;
+	struct tow_op *op, *unused;
 	int status;
 
-	if (op_out == NULL)
-		return twi_error(TOW_EINVAL, "tow_accept_start: op_out is NULL");
-	*op_out = NULL;
+	if (op_out != NULL)
+		*op_out = NULL;
 	status = twi_handle_check(endpoint, TWI_HANDLE_ENDPOINT, "tow_accept_start");
 	if (status < 0)
 		return status;
 	engine = endpoint->engine;
 	status = twi_call_check(engine, "tow_accept_start");
 	if (status == TOW_OK)
-		status = twi_op_options_in("tow_accept_start", &options, &known);
+		status = twi_op_options_in(engine, "tow_accept_start", &options, &known);
+	op_out = twi_op_place(op_out, &unused, options);
+	if (status == TOW_OK && op_out == NULL)
+		status = twi_error(TOW_EINVAL, "tow_accept_start: op_out is NULL");
 	if (status == TOW_OK)
 		status = twi_call_enter_with(engine, endpoint, TWI_HANDLE_ENDPOINT,
 					     "tow_accept_start");

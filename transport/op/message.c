@@ -99,6 +99,31 @@ static __attribute__((noinline, cold)) int refuse_message(const char *call, uint
 	return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
 }
 
+/*
+ * A message without a handle. Whether one whose result would come by a queue was over at once, so
+ * that nothing comes, nobody could tell: such a start always makes an operation.
+ */
+static __attribute__((noinline)) int check_headless(const struct twi_message *message,
+						    const char *call,
+						    const struct tow_op_options **options_io,
+						    struct tow_op_options *known)
+{
+	const struct tow_op_options *options = *options_io;
+
+	if (options != NULL && options->queue != NULL) {
+		*known = *options;
+		known->flags &= ~(uint64_t)TOW_OP_AT_ONCE;
+		*options_io = known;
+		return TOW_OK;
+	}
+	if (message->kind == TWI_OP_RECV && (options == NULL || options->done == NULL))
+		return twi_error(TOW_EINVAL,
+				 "%s: op_out is NULL, and there is neither a callback nor a queue: "
+				 "nobody would know what has come",
+				 call);
+	return TOW_OK;
+}
+
 /* *options_io is brought to the library's size, in `known` where it is of another one. */
 ONE_CALL int check_arguments(struct twi_engine *engine, const struct twi_message *message,
 			     const uint64_t *mask, const struct twi_parts *parts,
@@ -116,16 +141,11 @@ ONE_CALL int check_arguments(struct twi_engine *engine, const struct twi_message
 	status = twi_call_check(engine, call);
 	if (status == TOW_OK)
 		status = twi_op_options_with(
-			call,
+			engine, call,
 			(message->kind == TWI_OP_RECV ? TOW_OP_TRUNCATE : TOW_OP_LEND) | allowed,
 			options_io, known);
-	if (status == TOW_OK && forget && message->kind == TWI_OP_RECV &&
-	    (*options_io == NULL || (*options_io)->done == NULL))
-		return twi_error(TOW_EINVAL,
-				 "%s: op_out is NULL and there is no callback: nobody would know "
-				 "what has come",
-				 call);
-	return status;
+	return status == TOW_OK && forget ? check_headless(message, call, options_io, known)
+					  : status;
 }
 
 ONE_CALL int check_message(const struct tow_peer *peer, const struct twi_message *message,

@@ -18,6 +18,7 @@
 #include "transport/op/op_describe.h"
 #include "transport/op/op_span.h"
 #include "transport/op/op_wait.h"
+#include "transport/op/queue.h"
 
 #define LONG_WAIT_NS  2000000000ull /* whose end is worth a verdict */
 #define ASK_BEFORE_NS 1100000000ull
@@ -114,30 +115,6 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	atomic_store_explicit(&op->wait.state, TWI_OP_USED, memory_order_relaxed);
 }
 
-struct tow_op *twi_op_acquire(struct twi_engine *engine, const struct twi_op_ops *ops,
-			      const struct tow_op_options *options)
-{
-	struct tow_op *op = pop_free(engine->ops);
-
-	twi_assert_held(engine);
-	if (op == NULL) {
-		twi_error(TOW_EBUSY,
-			  "all %u operations are in use; release finished ones or raise max_ops",
-			  engine->ops->count);
-		return NULL;
-	}
-	prepare_op(op, engine, ops, options);
-	return op;
-}
-
-void twi_op_embed(struct tow_op *op, struct twi_engine *engine, const struct twi_op_ops *ops,
-		  const struct tow_op_options *options)
-{
-	twi_assert_held(engine);
-	prepare_op(op, engine, ops, options);
-	op->embedded = true;
-}
-
 /* The row is free. The engine is held. */
 static void recycle_op(struct tow_op *op)
 {
@@ -154,10 +131,41 @@ static void recycle_op(struct tow_op *op)
 	table->cached = op->index + 1;
 }
 
+struct tow_op *twi_op_acquire(struct twi_engine *engine, const struct twi_op_ops *ops,
+			      const struct tow_op_options *options)
+{
+	struct tow_op *op = pop_free(engine->ops);
+
+	twi_assert_held(engine);
+	if (op == NULL) {
+		twi_error(TOW_EBUSY,
+			  "all %u operations are in use; release finished ones or raise max_ops",
+			  engine->ops->count);
+		return NULL;
+	}
+	prepare_op(op, engine, ops, options);
+	if (twi_unlikely(options != NULL && options->queue != NULL) &&
+	    !twi_queue_join(options->queue, op)) {
+		recycle_op(op);
+		return NULL;
+	}
+	return op;
+}
+
+void twi_op_embed(struct tow_op *op, struct twi_engine *engine, const struct twi_op_ops *ops,
+		  const struct tow_op_options *options)
+{
+	twi_assert_held(engine);
+	prepare_op(op, engine, ops, options);
+	op->embedded = true;
+}
+
 void twi_op_discard(struct tow_op *op)
 {
 	twi_assert_held(op->engine);
 	twi_assert_hot(op->stage != TWI_STAGE_COMPLETING); /* publish takes care of that one */
+	if (twi_unlikely(twi_op_is_queued(op)))
+		twi_queue_leave(op);
 	if (!op->embedded)
 		recycle_op(op);
 }
@@ -167,7 +175,20 @@ void twi_op_forget(struct tow_op *op)
 	twi_assert_held(op->engine);
 	twi_assert_hot(
 		(atomic_load_explicit(&op->wait.state, memory_order_relaxed) & TWI_OP_DONE) == 0);
-	atomic_store_explicit(&op->wait.state, TWI_OP_USED | TWI_OP_RELEASED, memory_order_relaxed);
+	if (!twi_op_is_queued(op))
+		atomic_store_explicit(&op->wait.state, TWI_OP_USED | TWI_OP_RELEASED,
+				      memory_order_relaxed);
+}
+
+void twi_op_orphan(struct tow_op *op)
+{
+	twi_assert_held(op->engine);
+	op->queue = NULL;
+	if ((atomic_load_explicit(&op->wait.state, memory_order_relaxed) & TWI_OP_DONE) != 0)
+		recycle_op(op);
+	else
+		atomic_store_explicit(&op->wait.state, TWI_OP_USED | TWI_OP_RELEASED,
+				      memory_order_relaxed);
 }
 
 /* The user may look at it from now on, or it goes back when nobody will. */
@@ -184,11 +205,15 @@ static void publish_op(struct tow_op *op)
 	if (twi_unlikely(atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0 ||
 			 engine->any_waits > 0))
 		twi_engine_tell(engine, &op->wait);
+	if (twi_unlikely((state & TWI_OP_QUEUED) != 0))
+		twi_queue_put(op); /* last: another thread may give the row back at once */
 }
 
 /* Somebody should know of it. */
 static void tell_failure(const struct tow_op *op, int status)
 {
+	if (twi_op_is_queued(op))
+		return; /* whoever takes the result does */
 	twi_count(op->engine->diag, TWI_C_ops_forgotten_failed, 1);
 	twi_log(op->engine->diag, 2, "a %s of %llu bytes, peer %s, that nobody waits for: %s",
 		op->ops->noun, (unsigned long long)op->bytes,
@@ -289,7 +314,7 @@ static bool run_callbacks(struct twi_engine *engine)
 		}
 		if (op->ops->ended != NULL && op->status == TOW_OK)
 			op->ops->ended(op);
-		if (op->done != NULL) {
+		if (op->done != NULL && twi_likely(!twi_op_is_queued(op))) {
 			if (twi_unlikely(result.status < 0))
 				twi_failure_recall(op);
 			op->done(op, &result);
@@ -502,6 +527,36 @@ static void release_held(struct tow_op *op)
 	twi_engine_leave(engine);
 }
 
+static int refuse_release(const struct tow_op *op, const char *call)
+{
+	if (!twi_op_valid(op))
+		return refuse_handle(call);
+	return twi_error(TOW_EINVAL,
+			 "%s: the operation is its queue's to give back: tow_queue_take does",
+			 call);
+}
+
+/* In use, and nobody's but the user's. */
+static bool may_release(const struct tow_op *op)
+{
+	uint32_t state = atomic_load_explicit(&op->wait.state, memory_order_relaxed);
+
+	return (state & (TWI_OP_USED | TWI_OP_RELEASED | TWI_OP_QUEUED)) == TWI_OP_USED;
+}
+
+void twi_op_take(struct tow_op *op, struct tow_result *out)
+{
+	fill_result(op, out);
+	if (op->ops->release != NULL || op->failure != NULL) {
+		atomic_store_explicit(&op->wait.state, TWI_OP_USED | TWI_OP_DONE,
+				      memory_order_relaxed);
+		out->op = op;
+		return;
+	}
+	atomic_store_explicit(&op->wait.state, 0, memory_order_relaxed);
+	give_back(op->engine->ops, op);
+}
+
 TOW_PUBLIC int tow_view_release(struct tow_op *op)
 {
 	if (op != NULL && twi_op_valid(op) && op->ops->release == NULL)
@@ -514,8 +569,8 @@ TOW_PUBLIC int tow_op_release(struct tow_op *op)
 {
 	if (op == NULL)
 		return TOW_OK;
-	if (!twi_op_valid(op))
-		return refuse_handle("tow_op_release");
+	if (twi_unlikely(!may_release(op)))
+		return refuse_release(op, "tow_op_release");
 	if (twi_engine_forked(op->engine))
 		return twi_error(TOW_EFORKED, "tow_op_release in a forked child");
 	if (twi_unlikely(op->ops->release != NULL || !twi_op_is_done(op))) {

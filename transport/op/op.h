@@ -137,6 +137,7 @@ extern __thread uint64_t twi_op_blocked_ns __attribute__((tls_model("initial-exe
 #define TWI_OP_USED     1u /* not in the free stack */
 #define TWI_OP_DONE     TWI_WAITABLE_DONE
 #define TWI_OP_RELEASED 4u
+#define TWI_OP_QUEUED   8u /* its result is its queue's to give (queue.h) */
 
 /*
  * In the order of use: a small message that goes at once touches the first lines only, and what
@@ -179,7 +180,10 @@ struct tow_op {
 		};
 	};
 	uint64_t deadline_ns; /* engine time; UINT64_MAX: none */
-	tow_op_callback done;
+	union {
+		tow_op_callback done;
+		struct tow_queue *queue; /* TWI_OP_QUEUED */
+	};
 	void *user;
 	char *failure; /* status below TOW_OK: why (failure.h); else NULL */
 	uint64_t result_bytes;
@@ -276,7 +280,15 @@ void twi_op_unwatch(struct tow_op *op);
  */
 int twi_op_wait_told(struct tow_op *op, char *why, size_t room);
 
-/* Nobody will ask: the row goes back by itself when the operation completes. The engine is held. */
+/*
+ * Nobody will ask: the row goes back by itself when the operation completes, or with its result
+ * where that goes to a queue. The engine is held.
+ */
 void twi_op_forget(struct tow_op *op);
+
+static inline bool twi_op_is_queued(const struct tow_op *op)
+{
+	return (atomic_load_explicit(&op->wait.state, memory_order_relaxed) & TWI_OP_QUEUED) != 0;
+}
 
 #endif

@@ -12,6 +12,7 @@
 #include "transport/engine/engine.h"
 #include "transport/op/failure.h"
 #include "transport/op/op.h"
+#include "transport/op/queue.h"
 
 #define ROWS_AT_ONCE 512u /* whose memory is there from the start */
 
@@ -45,6 +46,7 @@ void twi_op_table_close(struct twi_engine *engine)
 {
 	struct twi_op_table *table = engine->ops;
 
+	twi_queues_end(engine);
 	if (table == NULL)
 		return;
 	for (uint32_t i = 0; i < table->made; i++)

@@ -443,7 +443,8 @@ static int check_reply(struct tow_call_in *call, const void *data, uint64_t byte
 				 (unsigned long long)bytes);
 	if (twi_engine_forked(call->rpc->engine))
 		return twi_error(TOW_EFORKED, "tow_reply_start: this process is a forked child");
-	return twi_op_options_with("tow_reply_start", TOW_OP_LEND, options_io, known);
+	return twi_op_options_with(call->rpc->engine, "tow_reply_start", TOW_OP_LEND, options_io,
+				   known);
 }
 
 TOW_PUBLIC int tow_reply_start(struct tow_call_in *call, int32_t code, const void *data,
@@ -479,7 +480,7 @@ TOW_PUBLIC int tow_reply_start(struct tow_call_in *call, int32_t code, const voi
 		call->reply_bytes =
 			code == 0 ? bytes : twi_min(bytes, (uint64_t)TOW_CALL_TEXT_MAX - 1);
 		reply_op(call, op);
-		if (op_out == &unused)
+		if (op_out == &unused && !twi_op_is_queued(op))
 			tow_op_release(op);
 	} else {
 		twi_op_discard(op);

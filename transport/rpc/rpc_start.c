@@ -9,6 +9,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/handle.h"
 #include "transport/op/claim.h"
+#include "transport/op/queue.h"
 #include "transport/rpc/rpc.h"
 #include "transport/rpc/rpc_records.h"
 
@@ -33,7 +34,9 @@ static int check_call(struct tow_peer *peer, const struct twi_call_wish *wish,
 		return twi_error(TOW_EFORKED, "tow_call_start: this process is a forked child");
 	if (peer->engine->failing)
 		return twi_error(TOW_ECLOSED, "tow_call_start: the runtime is being closed");
-	return TOW_OK;
+	return options->queue == NULL ? TOW_OK
+				      : twi_queue_check(options->queue, peer->engine, options->done,
+							"tow_call_start");
 }
 
 static int start_call(struct tow_peer *peer, const struct twi_call_wish *wish,
@@ -42,7 +45,8 @@ static int start_call(struct tow_peer *peer, const struct twi_call_wish *wish,
 	const struct tow_op_options op_options = { .size = sizeof(op_options),
 						   .timeout_ns = options->timeout_ns,
 						   .done = options->done,
-						   .user = options->user };
+						   .user = options->user,
+						   .queue = options->queue };
 	struct twi_engine *engine = peer->engine;
 	struct tow_op *op;
 	int status;
@@ -76,15 +80,19 @@ static int start_at(struct tow_peer *peer, const char *method, struct twi_call_w
 {
 	static const struct tow_call_options usual = TOW_CALL_OPTIONS_INIT;
 	struct tow_call_options known;
+	struct tow_op *unused;
 	int status;
 
-	if (op_out == NULL)
-		return twi_error(TOW_EINVAL, "tow_call_start: op_out is NULL");
-	*op_out = NULL;
+	if (op_out != NULL)
+		*op_out = NULL;
 	status = TWI_SIZED_IN(tow_call_options, "tow_call_start", options, &known);
 	if (status < 0)
 		return status;
 	options = options == NULL ? &usual : options;
+	if (op_out == NULL && options->queue != NULL)
+		op_out = &unused;
+	if (op_out == NULL)
+		return twi_error(TOW_EINVAL, "tow_call_start: op_out is NULL");
 	if (method != NULL && strlen(method) >= sizeof(wish->name))
 		return twi_error(TOW_EINVAL, "tow_call_start: a method's name has up to %d bytes",
 				 TOW_METHOD_NAME_MAX - 1);

@@ -40,11 +40,19 @@ static int check_piece(const struct tow_stream *stream, const struct tow_op_opti
 		       struct tow_op_options *known, struct tow_op **op_out, uint64_t allowed,
 		       const char *call)
 {
-	if (stream == NULL || op_out == NULL)
+	struct tow_op *unused;
+	int status;
+
+	if (op_out != NULL)
+		*op_out = NULL;
+	if (stream == NULL)
 		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
 	if (twi_engine_forked(stream->rpc->engine))
 		return twi_error(TOW_EFORKED, "%s: this process is a forked child", call);
-	return twi_op_options_with(call, allowed, options_io, known);
+	status = twi_op_options_with(stream->rpc->engine, call, allowed, options_io, known);
+	if (status == TOW_OK && twi_op_place(op_out, &unused, *options_io) == NULL)
+		return twi_error(TOW_EINVAL, "%s: an argument is NULL", call);
+	return status;
 }
 
 static int start_piece(struct tow_stream *stream, struct twi_list *list, struct tow_op *op)
@@ -71,11 +79,11 @@ TOW_PUBLIC int tow_stream_push_start(struct tow_stream *stream, const void *data
 	int status =
 		check_piece(stream, &options, &known, op_out, TOW_OP_LEND, "tow_stream_push_start");
 	struct twi_engine *engine;
-	struct tow_op *op;
+	struct tow_op *op, *unused;
 
 	if (status < 0)
 		return status;
-	*op_out = NULL;
+	op_out = twi_op_place(op_out, &unused, options);
 	if (data == NULL || bytes == 0 || bytes > TWI_RPC_BODY_MAX)
 		return twi_error(TOW_EINVAL, "tow_stream_push_start: a piece of %llu bytes",
 				 (unsigned long long)bytes);
@@ -110,11 +118,11 @@ TOW_PUBLIC int tow_stream_pull_start(struct tow_stream *stream, void *data, uint
 	struct tow_op_options known;
 	int status = check_piece(stream, &options, &known, op_out, 0, "tow_stream_pull_start");
 	struct twi_engine *engine;
-	struct tow_op *op;
+	struct tow_op *op, *unused;
 
 	if (status < 0)
 		return status;
-	*op_out = NULL;
+	op_out = twi_op_place(op_out, &unused, options);
 	if (bytes > TWI_RPC_BODY_MAX)
 		return twi_error(TOW_EINVAL, "tow_stream_pull_start: bytes is %llu",
 				 (unsigned long long)bytes);

@@ -35,6 +35,7 @@ static struct tow_endpoint *endpoint_out;
 static struct tow_peer *peer_out;
 static struct tow_group *group_out;
 static struct tow_device *device_out;
+static struct tow_queue *queue_out;
 static struct tow_trace *trace_out;
 static struct tow_job_info info = { .size = sizeof(info) };
 static void *memory_out;
@@ -58,6 +59,7 @@ static void handler(struct tow_call_in *call, void *user)
 	X(runtime, tow_progress, h)                                                                \
 	X(runtime, tow_fd, h, &fd)                                                                 \
 	X(runtime, tow_flush, h)                                                                   \
+	X(runtime, tow_queue_open, h, 8, &queue_out)                                               \
 	X(runtime, tow_alloc, h, 64, 0, &memory_out)                                               \
 	X(runtime, tow_free, h, data)                                                              \
 	X(runtime, tow_mem_register, h, data, sizeof(data), &number)                               \

@@ -19,19 +19,9 @@ static void refused(int status, const char *name)
 static void test_calls(void **state)
 {
 	struct tow_remote_memory remote = { 0, 0, 0, 0 };
-	struct tow_result result = TOW_RESULT_INIT;
-	struct tow_queue *queue;
 	struct tow_op *op;
-	size_t count = 7;
-	int fd;
 
 	(void)state;
-	refused(tow_queue_open(NULL, 8, &queue), "tow_queue_open");
-	assert_null(queue);
-	refused(tow_queue_fd(NULL, &fd), "tow_queue_fd");
-	refused(tow_queue_take(NULL, &result, 1, &count), "tow_queue_take");
-	assert_int_equal(count, 0);
-	refused(tow_queue_close(NULL), "tow_queue_close");
 	refused(tow_mem_export(NULL, room, 8, TOW_REMOTE_READ, &remote), "tow_mem_export");
 	refused(tow_mem_unexport(NULL, &remote), "tow_mem_unexport");
 	refused(tow_read_start(NULL, room, 8, &remote, 0, NULL, &op), "tow_read_start");
@@ -40,16 +30,9 @@ static void test_calls(void **state)
 	assert_null(op);
 }
 
-/* Options whose meaning is decided are refused by name at every start, before anything happens. */
+/* Flags and their places are refused by name at every start, before anything happens. */
 static void test_options(void **state)
 {
-	static const struct {
-		uint64_t flags;
-		bool queue;
-		const char *name;
-	} asked[] = {
-		{ 0, true, "options->queue" },
-	};
 	struct tow_op_options options = TOW_OP_OPTIONS_INIT;
 	struct tow_runtime *runtime;
 	struct tow_endpoint *here;
@@ -60,16 +43,6 @@ static void test_options(void **state)
 	setenv("TOW_STATS", "0", 1);
 	assert_int_equal(tow_runtime_open(NULL, &runtime), TOW_OK);
 	assert_int_equal(tow_endpoint_open(runtime, "loop://here", &here), TOW_OK);
-	for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
-		options = (struct tow_op_options)TOW_OP_OPTIONS_INIT;
-		options.flags = asked[i].flags;
-		options.queue = asked[i].queue ? (struct tow_queue *)room : NULL;
-		refused(tow_accept_start(here, &options, &op), asked[i].name);
-		assert_null(op);
-		refused(tow_connect_start(here, "loop://here", &options, &op), asked[i].name);
-		assert_null(op);
-	}
-	options = (struct tow_op_options)TOW_OP_OPTIONS_INIT;
 	options.flags = TOW_OP_TRUNCATE; /* it is for receives */
 	assert_int_equal(tow_accept_start(here, &options, &op), TOW_EINVAL);
 	assert_non_null(strstr(tow_error_message(), "TOW_OP_TRUNCATE"));

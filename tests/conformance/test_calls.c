@@ -41,6 +41,7 @@ static struct tow_op *start(struct twt_end *end, struct twt_doing *doing, const 
 						  .timeout_ns = like->timeout_ns,
 						  .done = like->done,
 						  .user = like->user,
+						  .queue = like->queue,
 						  .flags = flags };
 
 	twt_ok(end, tow_call_start(end->peer, method, end->out, bytes, end->in, room, &options,
@@ -92,7 +93,8 @@ static void call_many(struct twt_end *end)
 		const struct tow_call_options options = { .size = sizeof(options),
 							  .timeout_ns = like->timeout_ns,
 							  .done = like->done,
-							  .user = like->user };
+							  .user = like->user,
+							  .queue = like->queue };
 		uint32_t bytes = i % 3 == 0 ? 70000 + i : 10 * i;
 
 		twt_data_fill(end->out + (size_t)i * STEP, bytes, i);

@@ -218,6 +218,7 @@ static struct tow_coll_options options_of(struct twt_end *end, struct twt_doing 
 
 	options.timeout_ns = like->timeout_ns;
 	options.done = like->done;
+	options.queue = like->queue;
 	options.user = like->user;
 	return options;
 }

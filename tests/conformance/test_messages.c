@@ -180,6 +180,7 @@ static void keep_order_at_once(struct twt_end *end, unsigned from, bool posted)
 	enum { COUNT = 6, STEP = 100000 };
 	struct twt_doing doing[COUNT];
 	struct tow_result results[COUNT] = { { .status = TOW_OK } };
+	bool with[COUNT]; /* an operation */
 
 	twt_meet(end);
 	if (end->which == 1 && !posted)
@@ -194,11 +195,13 @@ static void keep_order_at_once(struct twt_end *end, unsigned from, bool posted)
 		twt_data_fill(at, bytes_of(i, from), from + i);
 		send_at_once(end, &doing[i], at, bytes_of(i, from));
 	}
+	for (unsigned i = 0; i < COUNT; i++)
+		with[i] = doing[i].op != NULL;
 	for (unsigned i = 0; i < COUNT; i++) {
-		if (doing[i].op != NULL)
+		if (with[i])
 			twt_await(end, &doing[i], &results[i]);
 		else if (atomic_load(&doing[i].called) != 0)
-			twt_wrong(end->cell, "a callback ran for what gave no operation");
+			twt_wrong(end->cell, "a result came of what gave no operation");
 		if (end->which == 1 && results[i].bytes != bytes_of(i, from))
 			twt_wrong(end->cell, "a receive has another length");
 		twt_say(end, "at once %u: %s %s", i, name_of(results[i].status),

@@ -29,6 +29,7 @@ static struct tow_stream *open_stream(struct twt_end *end, struct twt_doing *doi
 						  .timeout_ns = TOW_FOREVER,
 						  .done = like->done,
 						  .user = like->user,
+						  .queue = like->queue,
 						  .flags = TOW_CALL_STREAM };
 	struct tow_stream *stream;
 

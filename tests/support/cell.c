@@ -13,8 +13,8 @@ const struct twt_lane twt_lanes[] = {
 
 const char *const twt_memories[] = { "pool", "registered", "plain", "unreadable" };
 
-const char *const twt_drivings[] = { "wait",     "test",       "progress",  "tow_fd",
-				     "callback", "own-thread", "40-threads" };
+const char *const twt_drivings[] = { "wait",     "test",       "progress",   "tow_fd",
+				     "callback", "own-thread", "40-threads", "queue" };
 
 uint64_t twt_cell_now(void)
 {
@@ -26,7 +26,8 @@ uint64_t twt_cell_now(void)
 
 bool twt_by_itself(const struct twt_cell *cell)
 {
-	return cell->driving == TWT_CALLBACK || cell->driving == TWT_OWN_THREAD;
+	return cell->driving == TWT_CALLBACK || cell->driving == TWT_OWN_THREAD ||
+	       cell->driving == TWT_QUEUE;
 }
 
 void twt_idle(struct twt_end *end)

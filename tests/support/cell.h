@@ -77,6 +77,7 @@ enum twt_driving {
 	TWT_CALLBACK,   /* nobody drives but the library's thread, and a callback tells */
 	TWT_OWN_THREAD, /* likewise, and the result is looked at now and then */
 	TWT_THREADS,    /* every operation is waited for by the next of 40 threads */
+	TWT_QUEUE,      /* its result is taken from a queue, on whose descriptor the end sleeps */
 	TWT_DRIVINGS
 };
 extern const char *const twt_drivings[TWT_DRIVINGS];
@@ -114,7 +115,8 @@ struct twt_end {
 	struct tow_group *group; /* where the ends are ranks of a job; the peer is its then */
 	uint8_t *out, *in;       /* TWT_CELL_BYTES of the cell's kind of memory */
 	uint64_t handles[2];
-	int fd, silent; /* of tow_fd: how often it did not tell */
+	int fd, silent; /* of tow_fd: how often it did not tell; or of the queue */
+	struct tow_queue *queue;
 	struct twt_crew crew;
 	_Atomic unsigned met;
 	const char *timed; /* counters that here depend on timing, by comma; NULL: none */
@@ -140,7 +142,7 @@ struct twt_doing {
 	struct tow_op *op;
 	struct tow_op_options options;
 	_Atomic int called;
-	struct tow_result told;
+	struct tow_result told; /* by the callback, or the queue */
 };
 
 #define twt_wrong(cell, ...)                                                                       \

@@ -85,7 +85,8 @@ const struct tow_op_options *twt_begin(struct twt_end *end, struct twt_doing *do
 	atomic_store(&doing->called, 0);
 	doing->options = (struct tow_op_options){ .size = sizeof(doing->options),
 						  .timeout_ns = timeout_ns,
-						  .user = doing };
+						  .user = doing,
+						  .queue = end->queue };
 	if (end->cell->driving == TWT_CALLBACK)
 		doing->options.done = twt_on_done;
 	return &doing->options;
@@ -93,6 +94,10 @@ const struct tow_op_options *twt_begin(struct twt_end *end, struct twt_doing *do
 
 static bool twt_done(const struct twt_doing *doing, struct tow_result *result)
 {
+	if (doing->options.queue != NULL) {
+		*result = doing->told;
+		return atomic_load(&doing->called) > 0;
+	}
 	result->size = sizeof(*result);
 	return tow_op_result(doing->op, result) == TOW_OK;
 }
@@ -172,6 +177,32 @@ static int twt_crew_wait(struct twt_end *end, struct tow_op *op)
 	return status;
 }
 
+/* Results of whatever has ended; of each the operation is what is left to be given back. */
+static int twt_queue_turn(struct twt_end *end)
+{
+	struct tow_result results[4];
+	struct pollfd wait = { .fd = end->fd, .events = POLLIN };
+	size_t count;
+	int status;
+
+	for (size_t i = 0; i < 4; i++)
+		results[i].size = sizeof(results[i]);
+	if (poll(&wait, 1, 1000) == 0)
+		return TOW_AGAIN;
+	status = tow_queue_take(end->queue, results, 4, &count);
+	if (status < 0)
+		return status;
+	for (size_t i = 0; i < count; i++) {
+		struct twt_doing *doing = results[i].user;
+
+		doing->told = results[i];
+		doing->op = results[i].op;
+		if (atomic_fetch_add(&doing->called, 1) != 0)
+			twt_wrong(end->cell, "end %d: a result has come twice", end->which);
+	}
+	return TOW_OK;
+}
+
 /* A turn of driving towards the end of an operation, in the cell's way. */
 static int twt_drive(struct twt_end *end, struct twt_doing *doing)
 {
@@ -198,6 +229,8 @@ static int twt_drive(struct twt_end *end, struct twt_doing *doing)
 		return status;
 	case TWT_THREADS:
 		return twt_crew_wait(end, doing->op);
+	case TWT_QUEUE:
+		return twt_queue_turn(end);
 	default:
 		usleep(100);
 		return TOW_OK;

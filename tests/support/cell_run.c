@@ -210,6 +210,10 @@ static void *twt_end_run(void *arg)
 
 	if (end->cell->driving == TWT_FD)
 		twt_ok(end, tow_fd(end->runtime, &end->fd));
+	if (end->cell->driving == TWT_QUEUE) {
+		twt_ok(end, tow_queue_open(end->runtime, 1024, &end->queue));
+		twt_ok(end, tow_queue_fd(end->queue, &end->fd));
+	}
 	end->out = twt_memory_take(end, &end->handles[0]);
 	end->in = twt_memory_take(end, &end->handles[1]);
 	if (end->cell->grouped)
@@ -232,6 +236,8 @@ static void *twt_end_run(void *arg)
 	twt_memory_give(end, end->in, end->handles[1]);
 	if (end->cell->driving == TWT_THREADS)
 		twt_crew_stop(end);
+	if (end->queue != NULL)
+		twt_ok(end, tow_queue_close(end->queue));
 	return NULL;
 }
 

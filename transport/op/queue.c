@@ -315,8 +315,7 @@ static int take_results(struct tow_queue *queue, struct tow_result *results, siz
 			give_taken(ops[i], result_at(results, count + i));
 		count += n;
 	} while (n == CHUNK && count < room);
-	if (queue_is_empty(queue) &&
-	    (count > 0 || atomic_load_explicit(&queue->told, memory_order_relaxed) != 0))
+	if (count > 0)
 		settle_fd(queue, true);
 	*count_out = count;
 	return count > 0 ? TOW_OK : TOW_AGAIN;

@@ -10,6 +10,8 @@
 
 #include "lane_pair.h"
 
+#include "diag/record/counter.h"
+#include "diag/record/diag.h"
 #include "transport/op/op.h"
 
 #define LARGE 200000u
@@ -189,6 +191,18 @@ static void views(uint64_t bytes)
 	nothing();
 }
 
+/* However many have come, the descriptor was written to once. */
+static void must_cost_one_write(void)
+{
+	uint64_t writes, one = 1;
+	int fd;
+
+	TWT_OK(tow_queue_fd(queue, &fd));
+	assert_int_equal(read(fd, &writes, sizeof(writes)), sizeof(writes));
+	assert_int_equal(writes, 1);
+	assert_int_equal(write(fd, &one, sizeof(one)), sizeof(one)); /* as it was */
+}
+
 /* As they complete, and not as they were started; all with one take. */
 static void keeps_order(void)
 {
@@ -209,6 +223,7 @@ static void keeps_order(void)
 		results[i] = (struct tow_result)TOW_RESULT_INIT;
 	await();
 	twt_lane_drive(&pair, 20000000);
+	must_cost_one_write();
 	TWT_OK(tow_queue_take(queue, results, 2, &count));
 	assert_int_equal(count, 2);
 	assert_true(is_readable());
@@ -290,6 +305,8 @@ static void at_once(void)
 
 static void fails(void)
 {
+	const struct twi_diag *diag = twi_runtime_engine(pair.runtime[1])->diag;
+	uint64_t untold = twi_counter_sum(diag, TWI_C_ops_forgotten_failed);
 	struct tow_op_options options = by_queue(80);
 	struct tow_result result;
 	struct tow_op *op;
@@ -311,6 +328,7 @@ static void fails(void)
 	assert_non_null(result.op);
 	assert_int_equal(tow_op_test(result.op), TOW_EDEADLINE);
 	TWT_OK(tow_op_release(result.op));
+	assert_int_equal(twi_counter_sum(diag, TWI_C_ops_forgotten_failed), untold);
 	nothing();
 }
 

@@ -205,8 +205,6 @@ static void publish_op(struct tow_op *op)
 	if (twi_unlikely(atomic_load_explicit(&engine->sleepers, memory_order_relaxed) > 0 ||
 			 engine->any_waits > 0))
 		twi_engine_tell(engine, &op->wait);
-	if (twi_unlikely((state & TWI_OP_QUEUED) != 0))
-		twi_queue_put(op); /* last: another thread may give the row back at once */
 }
 
 /* Somebody should know of it. */
@@ -314,7 +312,12 @@ static bool run_callbacks(struct twi_engine *engine)
 		}
 		if (op->ops->ended != NULL && op->status == TOW_OK)
 			op->ops->ended(op);
-		if (op->done != NULL && twi_likely(!twi_op_is_queued(op))) {
+		if (twi_unlikely(twi_op_is_queued(op))) {
+			publish_op(op);
+			twi_queue_put(op); /* last: another thread may give the row back at once */
+			continue;
+		}
+		if (op->done != NULL) {
 			if (twi_unlikely(result.status < 0))
 				twi_failure_recall(op);
 			op->done(op, &result);

@@ -185,6 +185,21 @@ static void test_exactly_once(void **state)
 	}
 }
 
+/* Takes in vain leave the driving to the library's thread, which would nap for them. */
+static void takes_do_not_drive(void)
+{
+	_Atomic uint64_t *drives = &twi_runtime_engine(pair.runtime[1])->drives;
+	struct tow_result result = TOW_RESULT_INIT;
+	uint64_t before;
+	size_t count;
+
+	usleep(20000);
+	before = atomic_load(drives);
+	for (unsigned i = 0; i < 1000; i++)
+		assert_int_equal(tow_queue_take(queue, &result, 1, &count), TOW_AGAIN);
+	assert_true(atomic_load(drives) - before < 500); /* of the thread's own a few */
+}
+
 /* One at a time, over every lane: whoever sleeps on the descriptor alone has each in time. */
 static void test_only_sleeps(void **state)
 {
@@ -216,6 +231,7 @@ static void test_only_sleeps(void **state)
 			assert_int_equal(tow_queue_take(queue, &result, 1, &count), TOW_AGAIN);
 			TWT_OK(tow_op_release(op));
 		}
+		takes_do_not_drive();
 		twt_lane_close(&pair);
 	}
 }

@@ -211,10 +211,10 @@ int tow_runtime_seal(struct tow_runtime *runtime);
 /*
  * Closes everything the runtime owns. Operations in flight complete with TOW_ECLOSED, their
  * callbacks run, in which calls that start something get TOW_ECLOSED, and all handles of the
- * runtime (operations, peers, endpoints, groups, devices, pool memory) end with it. Calls with a
- * runtime, endpoint, peer or group that ended get TOW_ECLOSED, until 256 others of the process have
- * ended after it; then its memory is given back, and using it is undefined. Calls with other
- * handles that ended are undefined at once.
+ * runtime (operations, peers, endpoints, groups, queues, devices, pool memory) end with it. Calls
+ * with a runtime, endpoint, peer, group or queue that ended get TOW_ECLOSED, until 256 others of
+ * the process have ended after it; then its memory is given back, and using it is undefined. Calls
+ * with other handles that ended are undefined at once.
  * Ownership: takes the runtime.
  * Copies: none.
  * Blocks: until the kernel has let go of the memory, at most about a second.

@@ -207,6 +207,53 @@ static void test_lies(void)
 		lie(&ofi_lies[i]);
 }
 
+/* Offers a message, says good-bye as if it were on its way, and sends nothing. */
+static int lies_about_the_end(struct twt_side *side, void *arg)
+{
+	struct twi_engine *engine = twi_runtime_engine(side->runtime);
+	struct twi_ofi_packet bye = { .type = TWI_OFI_BYE };
+	struct tow_op *op;
+	void *large;
+
+	(void)arg;
+	TWT_OK(tow_alloc(side->runtime, 1 << 20, 0, &large));
+	twt_ofi_meet(side);
+	TWT_OK(tow_send_start(side->peer, large, 1 << 20, 1, NULL, &op));
+	twi_engine_enter(engine);
+	twi_engine_bind_ring(engine);
+	twi_ofi_send_packet(twi_ofi_peer_of(side->peer), &bye, &twi_ofi_no_load, true);
+	twi_engine_leave(engine);
+	usleep(4000000);
+	return 0;
+}
+
+/* What it asked for with a tag never comes: that costs the receive, and not the endpoint. */
+static void test_false_bye(void)
+{
+	char address[TOW_ADDRESS_MAX];
+	struct twt_side side;
+	struct tow_op *op;
+	void *large;
+
+	if (strcmp(twt_ofi.provider, "tcp;ofi_rxm") != 0)
+		return;                   /* it is the one that goes by tags here */
+	setenv("TOW_BACKGROUND", "0", 1); /* it is not to be sent for the liar, either */
+	twt_ofi_open_pair(&side, lies_about_the_end);
+	TWT_OK(tow_alloc(side.runtime, 1 << 20, 0, &large));
+	TWT_OK(tow_recv_start(side.peer, large, 1 << 20, 1, NULL, &op));
+	twt_ofi_meet(&side);
+	assert_int_equal(twt_finish(op, NULL), TOW_EPEER);
+	for (uint64_t until = twi_now_ns() + 3 * TWT_SECOND; twi_now_ns() < until;)
+		tow_progress(side.runtime);
+	/* An endpoint that was given up connects to nobody any more. */
+	TWT_OK(tow_endpoint_address(side.endpoint, address, sizeof(address)));
+	TWT_OK(tow_connect_start(side.endpoint, address, NULL, &op));
+	TWT_OK(tow_op_cancel(op));
+	TWT_OK(tow_op_release(op));
+	TWT_OK(tow_free(side.runtime, large));
+	twt_ofi_close_pair(&side);
+}
+
 /* Sleeping waiters are woken. */
 static int sleepy(struct twt_side *side, void *arg)
 {
@@ -308,9 +355,9 @@ static void test_stranger(void)
 }
 
 static const struct twt_ofi_scenario table[] = {
-	{ "sleep", test_sleep, false },       { "ends", test_ends, false },
-	{ "lies", test_lies, false },         { "killed", test_killed, true },
-	{ "stranger", test_stranger, false },
+	{ "sleep", test_sleep, false },         { "ends", test_ends, false },
+	{ "false bye", test_false_bye, false }, { "lies", test_lies, false },
+	{ "killed", test_killed, true },        { "stranger", test_stranger, false },
 };
 
 #endif

@@ -229,11 +229,39 @@ static void test_unmapped_when_closed(void **state)
 	}
 }
 
+/* Who cancels may have to wait for the receiver's answer, but not past the send's deadline. */
+static void test_receiver_sleeps(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < TWT_LANE_ROWS; i++) {
+		struct tow_op_options options = TOW_OP_OPTIONS_INIT;
+		struct twt_lane_pair pair;
+		struct tow_op *send;
+		void *memory;
+		int status;
+
+		twt_lane_init(&pair, &twt_lane_rows[i]);
+		if (!twt_lane_open(&pair))
+			continue;
+		twt_lane_join(&pair);
+		options.timeout_ns = TWT_SECOND / 5;
+		TWT_OK(tow_alloc(pair.runtime[0], 300000, 0, &memory));
+		TWT_OK(tow_send_start(pair.peer[0], memory, 300000, TAG, &options, &send));
+		TWT_OK(tow_op_cancel(send));
+		status = tow_op_wait(send, 5 * TWT_SECOND); /* the other side's is not driven */
+		assert_true(status == TOW_ECANCELED || status == TOW_EDEADLINE);
+		TWT_OK(tow_op_release(send));
+		TWT_OK(tow_free(pair.runtime[0], memory));
+		twt_lane_close(&pair);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_unmapped_at_once),
 		cmocka_unit_test(test_unmapped_when_closed),
+		cmocka_unit_test(test_receiver_sleeps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

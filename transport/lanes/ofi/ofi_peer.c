@@ -238,7 +238,8 @@ static void end_operations(struct twi_ofi_peer *peer, int status)
 	end_receives(peer, status);
 	if (peer->held > 0 && peer->port->let_go_ns == 0) {
 		peer->port->let_go_ns = twi_engine_now(peer->base.engine) + TWI_OFI_LET_GO_NS;
-		peer->port->timer_ns = twi_min(peer->port->timer_ns, peer->port->let_go_ns);
+		peer->port->timer_ns = twi_min(peer->port->timer_ns,
+					       peer->port->let_go_ns - TWI_OFI_LET_GO_NS / 2);
 	}
 }
 
@@ -438,10 +439,42 @@ static uint64_t look_at(struct twi_ofi_peer *peer, uint64_t now_ns)
 		return peer->deadline_ns;
 	if (peer->state == TWI_OFI_CLOSING && !peer->said_bye)
 		say_bye(peer);
-	twi_error(TOW_EPEER, "peer %s did not answer in time (connect_timeout_ns)",
-		  peer->base.address);
+	twi_error(TOW_EPEER, "peer %s did not answer in time (%s)", peer->base.address,
+		  peer->state == TWI_OFI_CLOSING ? "it was closed" : "connect_timeout_ns");
 	twi_ofi_break(peer, peer->base.connector ? TOW_EREFUSED : TOW_EPEER);
 	return UINT64_MAX;
+}
+
+/*
+ * What was to come with a tag, by the good-bye of its sender, has not: it is given up before the
+ * endpoint is. Whoever says good-bye and sends nothing costs nobody else.
+ */
+static void cancel_tagged(struct twi_ofi_port *port)
+{
+	for (uint32_t i = 0; i < TWI_OFI_PULLS; i++) {
+		struct twi_ofi_pull *pull = &port->pulls[i];
+
+		if (pull->op != NULL && pull->ending != 0 && pull->way == TWI_OFI_TAGGED &&
+		    pull->in_flight > 0)
+			fi_cancel(&port->ep->fid, &pull->reqs[0].ctx);
+	}
+}
+
+/* The requests of peers that have gone. When this is to be looked at again. */
+static uint64_t look_at_held(struct twi_ofi_port *port, uint64_t now_ns)
+{
+	uint64_t cancel_ns = port->let_go_ns - TWI_OFI_LET_GO_NS / 2;
+
+	if (port->let_go_ns == 0 || port->dead)
+		return UINT64_MAX;
+	if (port->let_go_ns <= now_ns) {
+		cut_off(port);
+		return UINT64_MAX;
+	}
+	if (cancel_ns > now_ns)
+		return cancel_ns;
+	cancel_tagged(port);
+	return port->let_go_ns;
 }
 
 void twi_ofi_timers(struct twi_ofi_port *port, uint64_t now_ns)
@@ -459,10 +492,8 @@ void twi_ofi_timers(struct twi_ofi_port *port, uint64_t now_ns)
 	}
 	if (!held)
 		port->let_go_ns = 0;
-	else if (port->let_go_ns != 0 && port->let_go_ns <= now_ns && !port->dead)
-		cut_off(port);
-	if (held && !port->dead && port->let_go_ns != 0)
-		next = twi_min(next, port->let_go_ns);
+	else
+		next = twi_min(next, look_at_held(port, now_ns));
 	port->timer_ns = next;
 }
 

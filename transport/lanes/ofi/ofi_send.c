@@ -261,7 +261,8 @@ static bool withdraw_offer(struct twi_ofi_peer *peer, struct tow_op *op, int sta
 	if (!asks)
 		return true;
 	give->ending = status;
-	twi_op_unwatch(op);
+	if (op->claim.kind != TWI_CLAIM_POOL) /* else its deadline still ends it */
+		twi_op_unwatch(op);
 	return false;
 }
 
@@ -270,7 +271,8 @@ static bool take_back(struct twi_outbox *outbox, struct tow_op *op, int status, 
 	struct twi_ofi_peer *peer = peer_of(outbox);
 	struct twi_ofi_give *give = give_of(op);
 
-	if (give != NULL && give->ending != 0)
+	if (give != NULL && give->ending != 0 &&
+	    (!force || give->req.busy || op->claim.kind != TWI_CLAIM_POOL))
 		return false;
 	switch (op->stage) {
 	case TWI_STAGE_OFFERED:

@@ -4,6 +4,7 @@
  */
 #include "twt.h"
 
+#include <sched.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -211,6 +212,21 @@ static void orders(void **state)
 	assert_true(moved > 0);
 }
 
+/*
+ * Stays on one CPU. The arena caches freed runs by CPU, so a thread that moves between two plays of
+ * a log meets other free runs in the second, and may miss once more or once less.
+ */
+static int stay_here(void **state)
+{
+	int cpu = sched_getcpu();
+	cpu_set_t one;
+
+	(void)state;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	return cpu < 0 || sched_setaffinity(0, sizeof(one), &one) != 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -219,5 +235,5 @@ int main(void)
 		cmocka_unit_test(orders),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, stay_here, NULL);
 }

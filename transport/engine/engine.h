@@ -100,7 +100,8 @@ struct twi_engine {
 	struct twi_ring *armed_ring;  /* in which the lanes have armed what they wait for */
 	struct twi_diag_block *block; /* the holder's (held_count.h), found for... */
 	uint32_t block_mark;          /* ...the thread of this mark */
-	uint64_t now_ns; /* read at most once a call or poll; 0: not read in this one */
+	uint64_t now_ns;  /* read at most once a call or poll; 0: not read in this one */
+	uint64_t seen_ns; /* the last of these readings */
 
 	struct twi_list callbacks; /* operations whose callback is due (hooks.h) */
 	uint64_t next_expiry_ns;
@@ -206,7 +207,7 @@ static inline uint64_t twi_engine_now(const struct twi_engine *engine)
 				 twi_thread_mark()))
 		return twi_engine_clock(engine);
 	if (engine->now_ns == 0)
-		mine->now_ns = twi_now_ns();
+		mine->seen_ns = mine->now_ns = twi_now_ns();
 	return engine->now_ns;
 }
 
@@ -216,8 +217,14 @@ static inline uint64_t twi_engine_batch_now(struct twi_engine *engine)
 	if (twi_unlikely(engine->virtual_clock))
 		return engine->virtual_ns;
 	if (engine->now_ns == 0)
-		engine->now_ns = twi_now_ns();
+		engine->seen_ns = engine->now_ns = twi_now_ns();
 	return engine->now_ns;
+}
+
+/* The last reading of a holder's, from before now: where a clock costs more than its news. */
+static inline uint64_t twi_engine_seen(const struct twi_engine *engine)
+{
+	return twi_unlikely(engine->virtual_clock) ? engine->virtual_ns : engine->seen_ns;
 }
 
 /* Do waiters linger (engine_wait.h)? Any thread may ask. */

@@ -248,6 +248,13 @@ write_small(struct twi_outbox *outbox, struct twi_credit_out *credit,
 	return true;
 }
 
+/* An early one gets the time that it is now. */
+static inline void stamp_start(struct twi_outbox *outbox, struct tow_op *op)
+{
+	op->early = false;
+	op->framed_ns = op->start_ns = twi_engine_batch_now(outbox->peer->engine);
+}
+
 static inline __attribute__((always_inline)) bool
 put_small(struct twi_outbox *outbox, struct twi_credit_out *credit, struct tow_op *op, bool started)
 {
@@ -255,12 +262,17 @@ put_small(struct twi_outbox *outbox, struct twi_credit_out *credit, struct tow_o
 
 	if (!has_credit(outbox, credit, op, cost))
 		return false;
-	twi_op_framed(outbox->peer->engine, op);
 	op->seq = outbox->seq_sent + 1;
+	if (op->early &&
+	    (has_span(outbox->peer->engine, &op->out) || twi_outbox_is_due(outbox, &op->out)))
+		stamp_start(outbox, op);
+	twi_op_framed(outbox->peer->engine, op);
 	if (!write_small(outbox, credit, &op->out, cost, op->framed_ns, started)) {
 		op->seq = 0;
 		return false;
 	}
+	if (op->early)
+		stamp_start(outbox, op);
 	end_small(outbox, op);
 	return true;
 }
@@ -365,6 +377,8 @@ bool twi_outbox_begin(struct twi_outbox *outbox, struct tow_op *op, int status)
 /* A large one; or a small one that cannot go now. */
 static __attribute__((noinline)) void send_slowly(struct twi_outbox *outbox, struct tow_op *op)
 {
+	if (op->early)
+		stamp_start(outbox, op);
 	if (!twi_outbox_begin(outbox, op, outbox->failed))
 		return;
 	if (op->bytes > outbox->eager_bytes && twi_list_empty(&outbox->queued) &&
@@ -378,9 +392,11 @@ void twi_outbox_send(struct twi_outbox *outbox, struct tow_op *op)
 	bool goes = outbox->failed == 0 && op->bytes <= outbox->eager_bytes &&
 		    twi_list_empty(&outbox->queued);
 
-	if (twi_unlikely(op->channel != 0))
+	if (twi_unlikely(op->channel != 0)) {
+		if (op->early)
+			stamp_start(outbox, op);
 		twi_outbox_send_on_channel(outbox, op);
-	else if (twi_unlikely(!goes) || !put_small(outbox, &outbox->credit, op, true))
+	} else if (twi_unlikely(!goes) || !put_small(outbox, &outbox->credit, op, true))
 		send_slowly(outbox, op);
 }
 

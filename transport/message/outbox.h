@@ -114,7 +114,11 @@ void twi_outbox_fail(struct twi_outbox *outbox, int status);
  */
 bool twi_outbox_at_once(struct twi_outbox *outbox, struct twi_outbound *out);
 
-/* Starts one; it may end in here. */
+/*
+ * Starts one; it may end in here. An early one (op.h) began after its start_ns. It gets the time
+ * before it is written where that is told to anybody, or it cannot go yet; otherwise behind it, when
+ * the other side has the message.
+ */
 void twi_outbox_send(struct twi_outbox *outbox, struct tow_op *op);
 
 /*
@@ -213,19 +217,26 @@ bool twi_outbox_sum_offer(const struct twi_outbox *outbox, const struct tow_op *
  * where not everything is recorded. To count each costs 3 % of their rate, and more where that is
  * high.
  */
-static inline bool twi_outbox_times(struct twi_outbox *outbox, const struct twi_outbound *out)
+static inline bool twi_outbox_is_due(const struct twi_outbox *outbox,
+				     const struct twi_outbound *out)
 {
 #ifndef TWI_NO_DIAGNOSTICS
-	if ((twi_likely(out->start_ns - outbox->timed_ns < outbox->timed_every_ns) &&
-	     twi_likely(!twi_span_all(outbox->peer->engine->diag))) ||
-	    !twi_space_counts(out->space))
-		return false;
-	outbox->timed_ns = out->start_ns;
-	return true;
+	return (twi_unlikely(out->start_ns - outbox->timed_ns >= outbox->timed_every_ns) ||
+		twi_unlikely(twi_span_all(outbox->peer->engine->diag))) &&
+	       twi_space_counts(out->space);
 #else
 	(void)outbox, (void)out;
 	return false;
 #endif
+}
+
+/* The same, and the next are timed from this one on. */
+static inline bool twi_outbox_times(struct twi_outbox *outbox, const struct twi_outbound *out)
+{
+	if (!twi_outbox_is_due(outbox, out))
+		return false;
+	outbox->timed_ns = out->start_ns;
+	return true;
 }
 
 #endif

@@ -208,6 +208,17 @@ ONE_CALL void fill_op(struct tow_op *op, struct tow_peer *peer, const struct twi
 		twi_parts_attach(op, parts);
 }
 
+/*
+ * A send that is on its way when the lane returns: the clock is read behind that (outbox.h), where
+ * it costs the message nothing.
+ */
+ONE_CALL bool is_early(const struct tow_peer *peer, const struct twi_message *message,
+		       const struct tow_op_options *options)
+{
+	return message->kind == TWI_OP_SEND && peer->lane->ops->memory_polled &&
+	       (options == NULL || options->timeout_ns == TOW_FOREVER);
+}
+
 /* The lane has it from here on; the engine is held. TOW_OK, or the operation is none any more. */
 ONE_CALL int start_op(struct tow_peer *peer, const struct twi_message *message, struct tow_op *op,
 		      struct tow_op **op_out)
@@ -254,10 +265,14 @@ static void give_result(const struct tow_op_options *options, const char *call,
 static bool send_at_once(struct tow_peer *peer, struct twi_outbound *out,
 			 const struct tow_op_options *options)
 {
-	out->start_ns = twi_engine_batch_now(peer->engine);
+	bool early = peer->lane->ops->memory_polled;
+
+	out->start_ns = early ? twi_engine_seen(peer->engine) : twi_engine_batch_now(peer->engine);
 	twi_peer_touch(peer, out->start_ns);
 	if (!peer->lane->ops->send_at_once(peer, out))
 		return false;
+	if (early)
+		(void)twi_engine_batch_now(peer->engine); /* what is seen next time */
 	if (twi_unlikely(options->result != NULL)) {
 		struct tow_result result = { .bytes = out->bytes,
 					     .tag = out->tag,
@@ -364,7 +379,9 @@ ONE_CALL int start_message(struct tow_peer *peer, const struct twi_message *mess
 	if (op != NULL)
 		twi_op_embed(op, engine, ops_of(message), options);
 	else
-		op = twi_op_acquire(engine, ops_of(message), options);
+		op = is_early(peer, message, options)
+			     ? twi_op_acquire_early(engine, ops_of(message), options)
+			     : twi_op_acquire(engine, ops_of(message), options);
 	if (twi_likely(op != NULL)) {
 		fill_op(op, peer, message, mask, parts, channel);
 		status = start_op(peer, message, op, op_out);

@@ -177,6 +177,7 @@ struct tow_op {
 			bool roomless : 1;  /* view: held until then; result_bytes is how long */
 			bool canceled : 1;  /* asked to end early, as its payload was on the way */
 			bool lent : 1;      /* send: nobody writes to it while a view shows it */
+			bool early : 1; /* send: start_ns is a time before its start (outbox.h) */
 		};
 	};
 	uint64_t deadline_ns; /* engine time; UINT64_MAX: none */
@@ -247,6 +248,9 @@ struct tow_op *twi_op_table_new(struct twi_op_table *table);
 /* A row of the table made ready, or NULL and the thread's error TOW_EBUSY. The engine is held. */
 struct tow_op *twi_op_acquire(struct twi_engine *engine, const struct twi_op_ops *ops,
 			      const struct tow_op_options *options);
+/* The same for a send that has no deadline: no clock is read, it is `early`. */
+struct tow_op *twi_op_acquire_early(struct twi_engine *engine, const struct twi_op_ops *ops,
+				    const struct tow_op_options *options);
 
 /*
  * Makes an operation ready that is part of something else. It needs a callback, and is its owner's

@@ -72,7 +72,7 @@ static void begin_hold(struct twi_engine *engine, uint32_t mark)
 {
 	engine->depth = 1;
 	twi_held_count_begin(engine, mark);
-	engine->now_ns = 0;
+	engine->now_ns = engine->turn_ns = 0;
 	twi_error_since_poll = false;
 }
 

@@ -102,6 +102,7 @@ struct twi_engine {
 	uint32_t block_mark;          /* ...the thread of this mark */
 	uint64_t now_ns;  /* read at most once a call or poll; 0: not read in this one */
 	uint64_t seen_ns; /* the last of these readings */
+	uint64_t turn_ns; /* read just before the poll that comes next; 0: not read */
 
 	struct twi_list callbacks; /* operations whose callback is due (hooks.h) */
 	uint64_t next_expiry_ns;

@@ -116,8 +116,8 @@ bool twi_outbox_at_once(struct twi_outbox *outbox, struct twi_outbound *out);
 
 /*
  * Starts one; it may end in here. An early one (op.h) began after its start_ns. It gets the time
- * before it is written where that is told to anybody, or it cannot go yet; otherwise behind it, when
- * the other side has the message.
+ * before it is written where that is told to anybody, or it cannot go yet; otherwise behind it,
+ * when the other side has the message.
  */
 void twi_outbox_send(struct twi_outbox *outbox, struct tow_op *op);
 

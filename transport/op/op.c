@@ -65,7 +65,7 @@ static void give_back(struct twi_op_table *table, struct tow_op *row)
 }
 
 static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struct twi_op_ops *ops,
-		       const struct tow_op_options *options, uint64_t start_ns)
+		       const struct tow_op_options *options, bool early)
 {
 	twi_list_init(&op->match.link);
 	twi_list_init(&op->link);
@@ -90,8 +90,8 @@ static void prepare_op(struct tow_op *op, struct twi_engine *engine, const struc
 	op->canceled = false;
 	op->embedded = false;
 	atomic_store_explicit(&op->held, false, memory_order_relaxed);
-	op->early = false;
-	op->start_ns = start_ns;
+	op->early = early;
+	op->start_ns = early ? twi_engine_seen(engine) : twi_engine_batch_now(engine);
 	op->data = NULL;
 	op->bytes = op->tag = op->seq = 0;
 	op->deadline_ns = UINT64_MAX;
@@ -132,9 +132,8 @@ static void recycle_op(struct tow_op *op)
 	table->cached = op->index + 1;
 }
 
-static inline __attribute__((always_inline)) struct tow_op *
-acquire_at(struct twi_engine *engine, const struct twi_op_ops *ops,
-	   const struct tow_op_options *options, uint64_t start_ns)
+static inline struct tow_op *acquire_row(struct twi_engine *engine, const struct twi_op_ops *ops,
+					 const struct tow_op_options *options, bool early)
 {
 	struct tow_op *op = pop_free(engine->ops);
 
@@ -145,7 +144,7 @@ acquire_at(struct twi_engine *engine, const struct twi_op_ops *ops,
 			  engine->ops->count);
 		return NULL;
 	}
-	prepare_op(op, engine, ops, options, start_ns);
+	prepare_op(op, engine, ops, options, early);
 	if (twi_unlikely(options != NULL && options->queue != NULL) &&
 	    !twi_queue_join(options->queue, op)) {
 		recycle_op(op);
@@ -157,24 +156,20 @@ acquire_at(struct twi_engine *engine, const struct twi_op_ops *ops,
 struct tow_op *twi_op_acquire(struct twi_engine *engine, const struct twi_op_ops *ops,
 			      const struct tow_op_options *options)
 {
-	return acquire_at(engine, ops, options, twi_engine_batch_now(engine));
+	return acquire_row(engine, ops, options, false);
 }
 
 struct tow_op *twi_op_acquire_early(struct twi_engine *engine, const struct twi_op_ops *ops,
 				    const struct tow_op_options *options)
 {
-	struct tow_op *op = acquire_at(engine, ops, options, twi_engine_seen(engine));
-
-	if (twi_likely(op != NULL))
-		op->early = true;
-	return op;
+	return acquire_row(engine, ops, options, true);
 }
 
 void twi_op_embed(struct tow_op *op, struct twi_engine *engine, const struct twi_op_ops *ops,
 		  const struct tow_op_options *options)
 {
 	twi_assert_held(engine);
-	prepare_op(op, engine, ops, options, twi_engine_batch_now(engine));
+	prepare_op(op, engine, ops, options, false);
 	op->embedded = true;
 }
 

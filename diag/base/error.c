@@ -18,15 +18,13 @@
  * From the thread's first failure to its end. Static TLS is scarce where a library is loaded by
  * dlopen: all that are loaded so share what the loader has kept free, so no text stands there.
  */
-struct said {
+struct twi_error_said {
 	char text[TWI_ERROR_BYTES];
-	char before[TWI_ERROR_BYTES]; /* the first one since twi_error_since_poll was cleared */
+	char before[TWI_ERROR_BYTES]; /* the first one since since_poll was cleared */
 	int status_before;
 };
 
-static __thread struct said *said;
-__thread int twi_error_status;
-__thread bool twi_error_since_poll;
+__thread struct twi_error_thread twi_error_thread __attribute__((tls_model("initial-exec")));
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end;
@@ -34,7 +32,7 @@ static bool has_end; /* the key is there */
 
 static void free_said(void *memory)
 {
-	said = NULL;
+	twi_error_thread.said = NULL;
 	free(memory);
 }
 
@@ -44,40 +42,49 @@ static void init_once(void)
 }
 
 /* NULL: there is no memory, or nobody would free it; the message is then the status' own text. */
-static struct said *message_room(void)
+static struct twi_error_said *message_room(void)
 {
+	struct twi_error_said *said = twi_error_thread.said;
+
 	if (twi_likely(said != NULL))
 		return said;
 	pthread_once(&once, init_once);
 	said = has_end ? calloc(1, sizeof(*said)) : NULL;
-	if (said != NULL && pthread_setspecific(thread_end, said) != 0)
-		free_said(said);
+	if (said != NULL && pthread_setspecific(thread_end, said) != 0) {
+		free(said);
+		said = NULL;
+	}
+	twi_error_thread.said = said;
 	return said;
 }
 
 static void set_message(int status, const char text[TWI_ERROR_BYTES])
 {
-	if (message_room() != NULL && !twi_error_since_poll) {
+	struct twi_error_said *said = message_room();
+
+	if (said != NULL && !twi_error_thread.since_poll) {
 		memcpy(said->before, said->text, TWI_ERROR_BYTES);
-		said->status_before = twi_error_status;
+		said->status_before = twi_error_thread.status;
 	}
 	if (said != NULL)
 		memcpy(said->text, text, TWI_ERROR_BYTES);
-	twi_error_status = status;
-	twi_error_since_poll = true;
+	twi_error_thread.status = status;
+	twi_error_thread.since_poll = true;
 }
 
 void twi_error_undo(void)
 {
-	twi_error_status = said != NULL ? said->status_before : 0;
+	struct twi_error_said *said = twi_error_thread.said;
+
+	twi_error_thread.status = said != NULL ? said->status_before : 0;
 	if (said != NULL)
 		memcpy(said->text, said->before, TWI_ERROR_BYTES);
-	twi_error_since_poll = false;
+	twi_error_thread.since_poll = false;
 }
 
 void twi_error_keep(struct twi_error_kept *out)
 {
-	out->status = twi_error_status;
+	out->status = twi_error_thread.status;
 	snprintf(out->text, sizeof(out->text), "%s", tow_error_message());
 }
 
@@ -85,9 +92,9 @@ int twi_error_settle(const struct twi_error_kept *kept, int status)
 {
 	if (status < 0)
 		return status;
-	twi_error_status = kept->status;
-	if (said != NULL)
-		memcpy(said->text, kept->text, TWI_ERROR_BYTES);
+	twi_error_thread.status = kept->status;
+	if (twi_error_thread.said != NULL)
+		memcpy(twi_error_thread.said->text, kept->text, TWI_ERROR_BYTES);
 	return status;
 }
 
@@ -120,9 +127,9 @@ int twi_error_errno(int status, int err, const char *fmt, ...)
 
 TOW_PUBLIC const char *tow_error_message(void)
 {
-	if (said != NULL)
-		return said->text;
-	return twi_error_status < 0 ? tow_status_text(twi_error_status) : "";
+	if (twi_error_thread.said != NULL)
+		return twi_error_thread.said->text;
+	return twi_error_thread.status < 0 ? tow_status_text(twi_error_thread.status) : "";
 }
 
 TOW_PUBLIC const char *tow_status_name(int status)

@@ -14,11 +14,16 @@
 #define TWI_ERROR_BYTES 512
 
 /*
- * The status of the thread's message, and whether it was set since the flag was cleared: whoever
- * drives clears it with each poll, to tell what has just happened from what happened once.
+ * The thread's message and its status, and whether they were set since the flag was cleared:
+ * whoever drives clears it with each poll, to tell what has just happened from what happened once.
  */
-extern __thread int twi_error_status __attribute__((tls_model("initial-exec")));
-extern __thread bool twi_error_since_poll __attribute__((tls_model("initial-exec")));
+struct twi_error_thread {
+	struct twi_error_said *said; /* NULL: nothing yet */
+	int status;
+	bool since_poll;
+};
+
+extern __thread struct twi_error_thread twi_error_thread __attribute__((tls_model("initial-exec")));
 
 /* The message is again what it was before the first failure since the flag was cleared. */
 void twi_error_undo(void);

@@ -13,11 +13,11 @@
 #include "diag/record/registry.h"
 #include "diag/record/span_ring.h"
 
-__thread struct twi_diag_block_cache twi_diag_block_cache[TWI_DIAG_BLOCKS]
-	__attribute__((tls_model("initial-exec")));
+__thread struct twi_diag_block_cache twi_diag_block_cache
+	__attribute__((tls_model("initial-exec"), aligned(8)));
 
 static _Atomic uint64_t next_thread = 1;
-static _Atomic uint64_t next_diag = 1;
+static _Atomic uint32_t next_diag = 1;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end;
 /* Guards the list of all diags and the owners of blocks: taken when a thread comes or ends. */
@@ -41,7 +41,7 @@ static void release_blocks(void *arg)
 	}
 	pthread_mutex_unlock(&lock);
 	for (unsigned i = 0; i < TWI_DIAG_BLOCKS; i++)
-		twi_diag_block_cache[i].id = 0;
+		twi_diag_block_cache.id[i] = 0;
 }
 
 static void lock_for_fork(void)
@@ -101,7 +101,7 @@ static struct twi_diag_block *take_block(struct twi_diag *diag, uint64_t number)
 
 struct twi_diag_block *twi_diag_block_find(struct twi_diag *diag)
 {
-	struct twi_diag_block_cache *entry = &twi_diag_block_cache[diag->id % TWI_DIAG_BLOCKS];
+	uint32_t place = diag->id % TWI_DIAG_BLOCKS;
 	struct twi_diag_block *block;
 	uint64_t number;
 
@@ -114,8 +114,8 @@ struct twi_diag_block *twi_diag_block_find(struct twi_diag *diag)
 		atomic_fetch_add_explicit(&diag->lost, 1, memory_order_relaxed);
 		return NULL;
 	}
-	entry->id = diag->id;
-	entry->block = block;
+	twi_diag_block_cache.id[place] = diag->id;
+	twi_diag_block_cache.block[place] = block;
 	return block;
 }
 
@@ -127,7 +127,9 @@ int twi_diag_create(struct twi_diag **out)
 	*out = NULL;
 	if (diag == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for diagnostics");
-	diag->id = atomic_fetch_add_explicit(&next_diag, 1, memory_order_relaxed);
+	do
+		diag->id = atomic_fetch_add_explicit(&next_diag, 1, memory_order_relaxed);
+	while (diag->id == 0);
 	diag->start_ns = twi_now_ns();
 	atomic_init(&diag->log_level, 2);
 	diag->latencies = twi_latencies_create();

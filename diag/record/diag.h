@@ -76,7 +76,7 @@ struct twi_diag_block {
 };
 
 struct twi_diag {
-	uint64_t id;
+	uint32_t id; /* never 0 */
 	uint64_t start_ns;
 	struct twi_registry *registry;
 	struct twi_latencies *latencies; /* by peer and part (latency.h) */
@@ -93,12 +93,15 @@ struct twi_diag {
 /* The blocks that this thread used last. */
 #define TWI_DIAG_BLOCKS 4
 struct twi_diag_block_cache {
-	uint64_t id;
-	struct twi_diag_block *block;
+	struct twi_diag_block *block[TWI_DIAG_BLOCKS];
+	uint32_t id[TWI_DIAG_BLOCKS]; /* 0: none */
 };
-/* 64 bytes; initial-exec, because a call to find it would cost more than the record itself. */
-extern __thread struct twi_diag_block_cache twi_diag_block_cache[TWI_DIAG_BLOCKS]
-	__attribute__((tls_model("initial-exec")));
+/*
+ * Initial-exec, because a call to find it would cost more than the record itself. The alignment is
+ * said, as a compiler would give it one that wastes static TLS.
+ */
+extern __thread struct twi_diag_block_cache twi_diag_block_cache
+	__attribute__((tls_model("initial-exec"), aligned(8)));
 
 int twi_diag_create(struct twi_diag **out);
 void twi_diag_destroy(struct twi_diag *diag);
@@ -118,9 +121,11 @@ struct twi_diag_block *twi_diag_block_find(struct twi_diag *diag);
 
 static inline struct twi_diag_block *twi_diag_block_of(struct twi_diag *diag)
 {
-	struct twi_diag_block_cache *entry = &twi_diag_block_cache[diag->id % TWI_DIAG_BLOCKS];
+	uint32_t place = diag->id % TWI_DIAG_BLOCKS;
 
-	return twi_likely(entry->id == diag->id) ? entry->block : twi_diag_block_find(diag);
+	return twi_likely(twi_diag_block_cache.id[place] == diag->id)
+		       ? twi_diag_block_cache.block[place]
+		       : twi_diag_block_find(diag);
 }
 
 /* Only the owning thread writes, so that no read-modify-write is needed. */

@@ -25,7 +25,6 @@
 #define EVENTS_MIN   1024
 #define TRIES        8  /* chunks thinned at most for one that is wanted */
 #define SKIP         63 /* events lost before the next try */
-#define CACHED       4
 #define SEEN_WORDS   64
 
 struct ring_cache {
@@ -33,8 +32,8 @@ struct ring_cache {
 	struct twi_alloclog_ring *ring;
 };
 
-static __thread struct ring_cache ring_cache[CACHED] __attribute__((tls_model("initial-exec")));
-static __thread uint32_t thread_tid __attribute__((tls_model("initial-exec")));
+/* Of the log that this thread used last: one, since static TLS is scarce. */
+static __thread struct ring_cache ring_cache __attribute__((tls_model("initial-exec"), aligned(8)));
 static uint64_t next_thread = 1, next_log = 1;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end;
@@ -54,8 +53,7 @@ static void release_rings(void *arg)
 		}
 	}
 	pthread_mutex_unlock(&rings_lock);
-	for (unsigned i = 0; i < CACHED; i++)
-		ring_cache[i].id = 0;
+	ring_cache.id = 0;
 }
 
 static void lock_for_fork(void)
@@ -106,29 +104,25 @@ static struct twi_alloclog_ring *take_ring(struct twi_alloclog *log)
 		log->rings = ring;
 	}
 	ring->owner = number;
+	ring->tid = (uint32_t)gettid();
 	return ring;
 }
 
 static struct twi_alloclog_ring *find_ring(struct twi_alloclog *log)
 {
-	struct ring_cache *entry = &ring_cache[log->id % CACHED];
 	struct twi_alloclog_ring *ring;
 
 	pthread_mutex_lock(&rings_lock);
 	ring = take_ring(log);
 	pthread_mutex_unlock(&rings_lock);
-	if (thread_tid == 0)
-		thread_tid = (uint32_t)gettid();
 	if (ring != NULL)
-		*entry = (struct ring_cache){ log->id, ring };
+		ring_cache = (struct ring_cache){ log->id, ring };
 	return ring;
 }
 
 static struct twi_alloclog_ring *ring_of(struct twi_alloclog *log)
 {
-	const struct ring_cache *entry = &ring_cache[log->id % CACHED];
-
-	return twi_likely(entry->id == log->id) ? entry->ring : find_ring(log);
+	return twi_likely(ring_cache.id == log->id) ? ring_cache.ring : find_ring(log);
 }
 
 static bool keeps_rec(const struct twi_alloclog_rec *rec, uint32_t shift, uint64_t salt)
@@ -272,7 +266,7 @@ static void record_rec(struct twi_alloclog *log, struct twi_alloclog_rec *rec)
 		twi_count(log->diag, TWI_C_alloclog_lost, 1);
 		return;
 	}
-	rec->thread = thread_tid;
+	rec->thread = ring->tid;
 	atomic_store_explicit(&ring->busy, 1, memory_order_seq_cst);
 	if (twi_unlikely(atomic_load_explicit(&log->gate.on, memory_order_seq_cst) == 0)) {
 		atomic_store_explicit(&ring->busy, 0, memory_order_release);

@@ -35,6 +35,7 @@ struct twi_alloclog_ring {
 	_Atomic uint64_t lost;
 	struct twi_alloclog_ring *next;
 	uint64_t owner; /* 0: its thread has ended */
+	uint32_t tid;   /* the kernel's number of the owner */
 };
 
 /* From when on a capture wants the log, and what was true then. */

@@ -40,7 +40,10 @@ struct twi_background {
 
 bool twi_background_self(const struct twi_engine *engine)
 {
-	return twi_self.background_of == engine->id;
+	/* relaxed: it asks whether the thread itself has stored its mark there */
+	uint32_t mark = atomic_load_explicit(&engine->background_mark, memory_order_relaxed);
+
+	return mark != 0 && mark == twi_self.mark;
 }
 
 void twi_background_wake(struct twi_engine *engine)
@@ -269,7 +272,7 @@ static bool begin_driving(struct twi_background *bg)
 	struct twi_engine *engine = bg->engine;
 	int status;
 
-	twi_self.background_of = engine->id;
+	atomic_store_explicit(&engine->background_mark, twi_thread_mark(), memory_order_relaxed);
 	twi_engine_enter(engine);
 	status = twi_engine_bind_ring(engine);
 	bg->ring = engine->ring;

@@ -27,7 +27,6 @@
 #define SPINS_BEFORE_FUTEX 40
 #endif
 
-static _Atomic uint64_t next_engine_id = 1;
 static _Atomic uint64_t next_binding = 1;
 
 static long futex_call(_Atomic uint32_t *word, int op, uint32_t value,
@@ -73,7 +72,7 @@ static void begin_hold(struct twi_engine *engine, uint32_t mark)
 	engine->depth = 1;
 	twi_held_count_begin(engine, mark);
 	engine->now_ns = engine->turn_ns = 0;
-	twi_error_since_poll = false;
+	twi_error_thread.since_poll = false;
 }
 
 bool twi_engine_try_enter(struct twi_engine *engine)
@@ -246,7 +245,6 @@ void twi_engine_init(struct twi_engine *engine)
 	engine->next_expiry_ns = UINT64_MAX;
 	engine->fork_generation = twi_fork_generation();
 	engine->features = twi_features_built();
-	engine->id = atomic_fetch_add_explicit(&next_engine_id, 1, memory_order_relaxed);
 	engine->pause_ns = UINT64_MAX;
 	twi_engine_rebind(engine);
 }

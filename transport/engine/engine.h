@@ -137,8 +137,8 @@ struct twi_engine {
 	const _Atomic uint64_t *regions_clock; /* the version of its regions */
 	_Atomic(struct twi_rpc *) rpc;         /* calls; NULL until the first use (rpc.h) */
 	uint64_t fork_generation;
-	uint64_t id;      /* of this runtime; never used again in this process */
-	uint64_t binding; /* likewise; another when a ring was taken from a thread that lives */
+	/* Never used again in this process. Another when a ring was taken from a live thread. */
+	uint64_t binding;
 	uint64_t take_again_ns;                /* when the next may be taken */
 	struct twi_hooks hooks;                /* of rooms above; never changed after opening */
 	struct twi_list polled;                /* parts with items (part.h) */
@@ -161,6 +161,7 @@ struct twi_engine {
 	struct twi_life *lives[TWI_RING_SLOTS]; /* of the threads that the rings belong to */
 	struct twi_fd fds[TWI_RING_SLOTS];
 	struct twi_background *background; /* NULL: none (yet) */
+	_Atomic uint32_t background_mark;  /* of its thread (engine_thread.h); 0: none (yet) */
 	_Atomic bool backed;               /* it is there, and drives where nobody else does */
 	struct twi_inquiry *inquiry;       /* NULL: none */
 	struct twi_list waiting;           /* struct twi_wait */

@@ -91,7 +91,7 @@ static inline unsigned settle_poll(struct twi_engine *engine, unsigned events, b
 		expire_due(engine);
 	twi_engine_run_callbacks(engine);
 	/* What has failed is its operation's to tell, not the call's that happened to drive. */
-	if (twi_unlikely(twi_error_since_poll))
+	if (twi_unlikely(twi_error_thread.since_poll))
 		twi_error_undo();
 	return events;
 }
@@ -100,7 +100,7 @@ static void begin_poll(struct twi_engine *engine)
 {
 	engine->now_ns = engine->turn_ns;
 	engine->turn_ns = 0;
-	twi_error_since_poll = false;
+	twi_error_thread.since_poll = false;
 	if (twi_unlikely(engine->armed_ring != engine->ring) && engine->ring != NULL)
 		change_driver(engine);
 	if (atomic_load_explicit(&engine->driver, memory_order_relaxed) == NULL)

@@ -14,7 +14,7 @@ static _Atomic uint32_t next_mark = 1;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end;
 
-__thread struct twi_thread twi_self __attribute__((tls_model("initial-exec")));
+__thread struct twi_thread twi_self __attribute__((tls_model("initial-exec"), aligned(8)));
 
 static void count_fork(void)
 {

@@ -26,11 +26,10 @@ struct twi_thread {
 	struct twi_life *life;
 	uint64_t binding; /* of the engine whose ring stands here; 0: none */
 	struct twi_ring *ring;
-	uint64_t background_of; /* the id of the engine whose library thread this is; 0: none */
 };
 
 /* Initial-exec, because a call to find it would cost as much as taking the engine. */
-extern __thread struct twi_thread twi_self __attribute__((tls_model("initial-exec")));
+extern __thread struct twi_thread twi_self __attribute__((tls_model("initial-exec"), aligned(8)));
 
 uint32_t twi_thread_begin(void);
 

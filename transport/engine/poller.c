@@ -29,8 +29,8 @@ static void note_refusal(struct twi_engine *engine)
 
 int twi_ring_create(struct twi_engine *engine, struct twi_ring **out)
 {
-	bool since_poll = twi_error_since_poll;
-	int before = twi_error_status, status;
+	bool since_poll = twi_error_thread.since_poll;
+	int before = twi_error_thread.status, status;
 	char message[TWI_ERROR_BYTES];
 
 	if (engine->knobs.poller == TWI_POLLER_EPOLL)
@@ -42,7 +42,7 @@ int twi_ring_create(struct twi_engine *engine, struct twi_ring **out)
 	note_refusal(engine);
 	/* What was tried in vain fails no call: the thread's message stays as it was. */
 	twi_error(before, "%s", message);
-	twi_error_since_poll = since_poll;
+	twi_error_thread.since_poll = since_poll;
 	return twi_poller_epoll.create(engine, out);
 }
 

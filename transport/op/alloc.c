@@ -57,7 +57,7 @@ TOW_PUBLIC int tow_alloc(struct tow_runtime *runtime, size_t bytes, size_t align
 	if (status < 0)
 		return status;
 	engine = twi_runtime_engine(runtime);
-	twi_error_since_poll = false;
+	twi_error_thread.since_poll = false;
 	status = twi_pool_alloc_at(engine->pool, bytes, align, TWI_SITE_HERE, memory_out);
 	/* A callback holds the engine: nobody else could make room meanwhile. */
 	if (twi_unlikely(status == TOW_EEXHAUSTED && twi_pool_waits(engine->pool) &&

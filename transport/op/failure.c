@@ -14,7 +14,7 @@ static void say_failure(const struct tow_op *op, char text[TWI_ERROR_BYTES])
 {
 	const char *peer = op->peer != NULL ? op->peer->address : NULL;
 
-	if (twi_error_since_poll && twi_error_status == op->status)
+	if (twi_error_thread.since_poll && twi_error_thread.status == op->status)
 		snprintf(text, TWI_ERROR_BYTES, "%s", tow_error_message());
 	else if (op->peer != NULL && op->peer->ended == op->status)
 		snprintf(text, TWI_ERROR_BYTES, "%s", op->peer->ended_why);

@@ -18,7 +18,7 @@
 #define ROUNDS         10
 #define SKIP           77
 #define JEMALLOC       "libjemalloc.so.2"
-#define TLS_MAX        1024 /* of some 1,600 bytes that all late libraries share */
+#define TLS_MAX        128 /* of some 1,600 bytes that all late libraries share */
 #define CHILD_ARGUMENT "--load-the-plugin"
 
 extern int mallctl(const char *, void *, size_t *, void *, size_t) __attribute__((weak));

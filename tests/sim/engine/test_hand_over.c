@@ -524,6 +524,6 @@ int main(void)
 	};
 
 	twt_explore_own(&twi_self, sizeof(twi_self));
-	twt_explore_own(&twi_error_since_poll, sizeof(twi_error_since_poll));
+	twt_explore_own(&twi_error_thread, sizeof(twi_error_thread));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

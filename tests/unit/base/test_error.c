@@ -97,12 +97,12 @@ static void undo(void **state)
 
 	(void)state;
 	twi_error(TOW_EINVAL, "the call before");
-	twi_error_since_poll = false;
+	twi_error_thread.since_poll = false;
 	twi_error(TOW_EPEER, "first");
 	twi_error(TOW_EPEER, "second");
 	twi_error_undo();
 	assert_string_equal(tow_error_message(), "the call before");
-	assert_int_equal(twi_error_status, TOW_EINVAL);
+	assert_int_equal(twi_error_thread.status, TOW_EINVAL);
 	twi_error_keep(&kept);
 	twi_error(TOW_EPEER, "within");
 	assert_int_equal(twi_error_settle(&kept, TOW_EPEER), TOW_EPEER);

@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *bytes, why[256] = "";
 	size_t count;
 
-	if (twi_xspace_off() != NULL)
+	if (twi_xspace_ready() < 0)
 		return 0;
 	if (twi_import_xspace(data, size, &trace) < 0) {
 		expect(trace.rank_count == 0 && trace.ranks == NULL, "something is left");

@@ -7,6 +7,7 @@
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
 #include "diag/record/registry.h"
+#include "diag/serve/mhd.h"
 #include "diag/serve/socket.h"
 
 static void describe_servers(void *arg, struct twi_emit *e)
@@ -38,6 +39,11 @@ static int open_all(struct twi_diag *diag, const struct twi_knobs *knobs, struct
 {
 	int status = TOW_OK;
 
+	if (knobs->stats && twi_mhd_load() < 0) {
+		/* A plugin that did not open for this would be passed over for another network. */
+		twi_log(diag, 2, "no stats are served: %.300s", tow_error_message());
+		return TOW_OK;
+	}
 	if (knobs->stats)
 		status = open_socket(diag, knobs, out);
 	else if (knobs->stats_listen[0] != '\0')

@@ -15,7 +15,6 @@
 #include "diag/serve/socket.h"
 
 #include <errno.h>
-#include <microhttpd.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -35,6 +34,7 @@
 #include "diag/serve/http.h"
 #include "diag/serve/listen.h"
 #include "diag/serve/listen_tcp.h"
+#include "diag/serve/mhd.h"
 #include "diag/serve/stats_dir.h"
 #include "diag/serve/token.h"
 
@@ -81,31 +81,31 @@ static enum MHD_Result queue_response(struct MHD_Connection *connection,
 	enum MHD_Result queued;
 	char retry[16];
 
-	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->content_type);
-	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	twi_mhd.add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->content_type);
+	twi_mhd.add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 	if (answer->status == 401)
-		MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+		twi_mhd.add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
 	if (answer->policy != NULL) {
-		MHD_add_response_header(response, "Content-Security-Policy", answer->policy);
-		MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+		twi_mhd.add_response_header(response, "Content-Security-Policy", answer->policy);
+		twi_mhd.add_response_header(response, "X-Content-Type-Options", "nosniff");
 		/* The page's address may have the token. */
-		MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+		twi_mhd.add_response_header(response, "Referrer-Policy", "no-referrer");
 	}
 	if (answer->allow != NULL)
-		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
+		twi_mhd.add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
 	if (answer->retry) {
 		snprintf(retry, sizeof(retry), "%d", TWI_HTTP_RETRY_S);
-		MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, retry);
+		twi_mhd.add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, retry);
 	}
-	queued = MHD_queue_response(connection, answer->status, response);
-	MHD_destroy_response(response);
+	queued = twi_mhd.queue_response(connection, answer->status, response);
+	twi_mhd.destroy_response(response);
 	return queued;
 }
 
 static enum MHD_Result queue_answer(struct MHD_Connection *connection,
 				    struct twi_http_answer *answer)
 {
-	struct MHD_Response *response = MHD_create_response_from_buffer(
+	struct MHD_Response *response = twi_mhd.create_response_from_buffer(
 		answer->bytes, answer->text != NULL ? answer->text : (void *)"",
 		answer->text != NULL ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
 
@@ -127,12 +127,12 @@ static enum MHD_Result queue_head(struct MHD_Connection *connection, const char 
 {
 	const struct twi_http_answer answer = { .status = 200, .content_type = content_type };
 	struct MHD_Response *response =
-		MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1024, no_body, NULL, NULL);
+		twi_mhd.create_response_from_callback(MHD_SIZE_UNKNOWN, 1024, no_body, NULL, NULL);
 
 	if (response == NULL)
 		return MHD_NO;
 	/* Else it is chunked, and MHD sends the last chunk of a body that a HEAD does not have. */
-	MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
+	twi_mhd.set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
 	return queue_response(connection, &answer, response);
 }
 
@@ -153,7 +153,7 @@ static enum MHD_Result collect_header(void *arg, enum MHD_ValueKind kind, const 
 static int descriptor_of(struct MHD_Connection *connection)
 {
 	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+		twi_mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 
 	return info != NULL ? info->connect_fd : -1;
 }
@@ -161,7 +161,7 @@ static int descriptor_of(struct MHD_Connection *connection)
 static struct caller *caller_of(struct MHD_Connection *connection)
 {
 	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+		twi_mhd.get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
 
 	return info != NULL ? info->socket_context : NULL;
 }
@@ -227,7 +227,7 @@ static enum MHD_Result start_capture(struct twi_socket *sock, struct MHD_Connect
 	struct twi_http_wish wish;
 	int status;
 
-	MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, collect_header, &query);
+	twi_mhd.get_connection_values(connection, MHD_GET_ARGUMENT_KIND, collect_header, &query);
 	if (twi_http_wish(&query, source, &wish, &answer) != 0)
 		return queue_answer(connection, &answer);
 	if (strcmp(method, MHD_HTTP_METHOD_HEAD) == 0)
@@ -241,7 +241,7 @@ static enum MHD_Result start_capture(struct twi_socket *sock, struct MHD_Connect
 		return queue_answer(connection, &answer);
 	}
 	*request = run;
-	MHD_suspend_connection(connection);
+	twi_mhd.suspend_connection(connection);
 	twi_captures_wait(sock->captures, run);
 	return MHD_YES;
 }
@@ -266,13 +266,13 @@ static enum MHD_Result answer_capture(struct MHD_Connection *connection,
 static bool is_admitted(struct twi_socket *sock, struct MHD_Connection *connection,
 			struct twi_http_answer *answer)
 {
-	const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
-							 MHD_HTTP_HEADER_AUTHORIZATION);
+	const char *header = twi_mhd.lookup_connection_value(connection, MHD_HEADER_KIND,
+							     MHD_HTTP_HEADER_AUTHORIZATION);
 	char param[TWI_TOKEN_PARAM_BYTES];
 	const char *given =
 		header != NULL
 			? twi_token_bearer(header)
-			: twi_token_param(MHD_lookup_connection_value(
+			: twi_token_param(twi_mhd.lookup_connection_value(
 						  connection, MHD_GET_ARGUMENT_KIND, TOKEN_PARAM),
 					  param);
 	uint8_t address[16];
@@ -350,7 +350,7 @@ static void request_completed(void *arg, struct MHD_Connection *connection, void
 
 static void wake_connection(void *who)
 {
-	MHD_resume_connection(who);
+	twi_mhd.resume_connection(who);
 }
 
 /* No path of ours has anything to decode, and a decoded NUL would end the path early. */
@@ -405,7 +405,7 @@ static int start_door(struct twi_socket *sock, struct door *door, int fd, const 
 	 * and such a client would hold one of the few connections until the timeout.
 	 */
 	door->sock = sock;
-	door->daemon = MHD_start_daemon(
+	door->daemon = twi_mhd.start_daemon(
 		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC |
 			MHD_ALLOW_SUSPEND_RESUME,
 		0, NULL, NULL, handle_request, door, MHD_OPTION_LISTEN_SOCKET, fd,
@@ -454,6 +454,9 @@ int twi_socket_open(struct twi_diag *diag, const char *dir, const char *job, int
 	int status;
 
 	*out = NULL;
+	status = twi_mhd_load();
+	if (status < 0)
+		return status;
 	sock = calloc(1, sizeof(*sock));
 	if (sock == NULL)
 		return twi_error(TOW_ENOMEM, "no memory for the stats socket");
@@ -487,9 +490,9 @@ void twi_socket_close(struct twi_socket *sock)
 	/* First the file: who comes now is told that nobody is there, not left hanging. */
 	twi_listen_unlink(&sock->listener);
 	twi_captures_stop(sock->captures);
-	MHD_stop_daemon(sock->local.daemon); /* closes the listening socket too */
+	twi_mhd.stop_daemon(sock->local.daemon); /* closes the listening socket too */
 	if (sock->tcp.daemon != NULL)
-		MHD_stop_daemon(sock->tcp.daemon);
+		twi_mhd.stop_daemon(sock->tcp.daemon);
 	twi_captures_destroy(sock->captures);
 	explicit_bzero(&sock->token, sizeof(sock->token));
 	free(sock);
@@ -527,7 +530,7 @@ static int adopt_socket(struct door *door, int fd)
 {
 	struct sockaddr address = { .sa_family = AF_UNIX };
 
-	if (MHD_add_connection(door->daemon, fd, &address, sizeof(address)) != MHD_YES)
+	if (twi_mhd.add_connection(door->daemon, fd, &address, sizeof(address)) != MHD_YES)
 		return twi_error_errno(TOW_ESYSTEM, errno, "libmicrohttpd refuses a connection");
 	return TOW_OK;
 }

@@ -4,25 +4,19 @@
 #include "memreg/os/numa.h"
 
 #include <errno.h>
+#include <linux/mempolicy.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#ifdef TWI_HAVE_NUMA
-#include <numaif.h>
-#endif
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "diag/base/error.h"
 #include "memreg/os/procfs.h"
 #include <internal/base.h>
 
 #define HAS_MEMORY "/sys/devices/system/node/has_memory"
-
-/* Why there is no libnuma; the build says it. */
-#ifndef TWI_NUMA_OFF
-#define TWI_NUMA_OFF ""
-#endif
 
 static void add_node(struct twi_nodes *nodes, uint64_t node)
 {
@@ -132,11 +126,6 @@ int twi_numa_resolve(const char *knob, struct twi_numa *out)
 	return twi_numa_choose(knob, &have, here, out);
 }
 
-const char *twi_numa_missing(void)
-{
-	return TWI_NUMA_OFF;
-}
-
 const char *twi_numa_mode_name(enum twi_numa_mode mode)
 {
 	static const char *const names[] = { "any", "local", "interleave", "node" };
@@ -144,7 +133,6 @@ const char *twi_numa_mode_name(enum twi_numa_mode mode)
 	return names[mode];
 }
 
-#ifdef TWI_HAVE_NUMA
 bool twi_numa_bind(void *base, uint64_t bytes, const struct twi_numa *numa, char *reason,
 		   size_t reason_bytes, char *mend, size_t mend_bytes)
 {
@@ -157,7 +145,7 @@ bool twi_numa_bind(void *base, uint64_t bytes, const struct twi_numa *numa, char
 	for (unsigned i = 0; i < twi_array_count(mask); i++)
 		mask[i] = numa->nodes.word[i];
 	/* The kernel takes one bit less than it is told. */
-	if (mbind(base, bytes, policy, mask, TWI_NODES_MAX + 1, 0) == 0)
+	if (syscall(SYS_mbind, base, bytes, policy, mask, TWI_NODES_MAX + 1, 0) == 0)
 		return true;
 	err = errno;
 	snprintf(reason, reason_bytes, "numa: not bound (mbind: %s)", strerrorname_np(err));
@@ -170,16 +158,3 @@ bool twi_numa_bind(void *base, uint64_t bytes, const struct twi_numa *numa, char
 		snprintf(mend, mend_bytes, "numa=  # the kernel's choice");
 	return false;
 }
-#else
-bool twi_numa_bind(void *base, uint64_t bytes, const struct twi_numa *numa, char *reason,
-		   size_t reason_bytes, char *mend, size_t mend_bytes)
-{
-	(void)base;
-	(void)bytes;
-	if (numa->mode == TWI_NUMA_ANY)
-		return true;
-	snprintf(reason, reason_bytes, "numa: not bound: %s", twi_numa_missing());
-	snprintf(mend, mend_bytes, "install libnuma-dev and build with -Dnuma=enabled");
-	return false;
-}
-#endif

@@ -6,9 +6,9 @@
  *   interleave  page by page over all nodes that have memory
  *   a number    that node
  *
- * Binding needs libnuma (meson option numa). Without it, or where the kernel refuses, a knob that
- * is set does nothing, and the pool says so with the reason; a node that does not exist is an error
- * in any case. A binding is strict, except interleave: what does not fit there is no memory.
+ * Where the kernel refuses, a knob that is set does nothing, and the pool says so with the reason.
+ * A node that does not exist is an error in any case. A binding is strict, except interleave: what
+ * does not fit there is no memory.
  */
 #ifndef TWI_NUMA_H
 #define TWI_NUMA_H
@@ -51,9 +51,6 @@ int twi_numa_choose(const char *knob, const struct twi_nodes *have, unsigned her
 
 /* The same for this machine and thread. */
 int twi_numa_resolve(const char *knob, struct twi_numa *out);
-
-/* "" with libnuma, else why it is not there. */
-const char *twi_numa_missing(void);
 
 const char *twi_numa_mode_name(enum twi_numa_mode mode);
 

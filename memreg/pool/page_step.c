@@ -195,8 +195,7 @@ static int check_nodes(const struct twi_extent *extent, uint64_t bytes)
 {
 	uint64_t kib;
 
-	if (twi_numa_missing()[0] ||
-	    (extent->numa.mode != TWI_NUMA_NODE && extent->numa.mode != TWI_NUMA_LOCAL))
+	if (extent->numa.mode != TWI_NUMA_NODE && extent->numa.mode != TWI_NUMA_LOCAL)
 		return TOW_OK;
 	kib = nodes_available_kib(&extent->numa);
 	if (bytes / 1024 <= kib)

@@ -224,7 +224,6 @@ static void emit_nodes(struct twi_pool *pool, const struct twi_pool_view *view, 
 	twi_emit_bool(e, "bound", first->numa.mode != TWI_NUMA_ANY && !first->numa_reason[0]);
 	twi_emit_str(e, "reason", first->numa_reason);
 	twi_emit_str(e, "mend", first->numa_mend);
-	twi_emit_str(e, "libnuma", twi_numa_missing()[0] ? twi_numa_missing() : "used");
 	twi_emit_bool(e, "nodes_known", view->nodes_known);
 	twi_emit_array_begin(e, "nodes");
 	for (unsigned node = 0; node < TWI_NODES_MAX; node++)

@@ -150,8 +150,6 @@ LIBRARIES = {
     "rdma": {"transport/lanes/ofi"},
     "sodium": {"transport/security", "tests", "fuzz"},
     "isa-l": {"diag/base"},
-    "numa": {"memreg/os", "tests"},
-    "numaif": {"memreg/os", "tests"},
     "protobuf-c": {"diag/trace/export", "tools/trace", "tests"},
     "microhttpd": {"diag/serve", "tests", "tools/towstat"},
     "jansson": {"tools/towstat", "tools/towdoctor", "bench/coll", "bench/grads", "bench/memreg",

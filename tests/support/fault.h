@@ -16,6 +16,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -123,17 +124,36 @@ int madvise(void *at, size_t bytes, int advice)
 	return (int)syscall(SYS_madvise, at, bytes, advice);
 }
 
-long mbind(void *at, unsigned long bytes, int mode, const unsigned long *nodes,
-	   unsigned long nodes_max, unsigned flags);
+/* Whether a call by its number fails, with errno set: a program's own. NULL: none does. */
+static bool (*twt_fault_syscall)(long number);
 
-long mbind(void *at, unsigned long bytes, int mode, const unsigned long *nodes,
-	   unsigned long nodes_max, unsigned flags)
+/* libc has no mbind, so it is called by its number. The other functions here come by, too. */
+long syscall(long number, ...)
 {
-	if (twt_fault_now(TWT_MBIND)) {
+	static long (*_Atomic real)(long, ...);
+	union {
+		void *found;
+		long (*call)(long, ...);
+	} next = { .call = atomic_load(&real) };
+	long argument[6];
+	va_list list;
+
+	va_start(list, number);
+	for (int i = 0; i < 6; i++)
+		argument[i] = va_arg(list, long);
+	va_end(list);
+	if (number == SYS_mbind && twt_fault_now(TWT_MBIND)) {
 		errno = twt_fault_errno;
 		return -1;
 	}
-	return syscall(SYS_mbind, at, bytes, mode, nodes, nodes_max, flags);
+	if (twt_fault_syscall != NULL && twt_fault_syscall(number))
+		return -1;
+	if (next.call == NULL) {
+		next.found = dlsym(RTLD_NEXT, "syscall");
+		atomic_store(&real, next.call);
+	}
+	return next.call(number, argument[0], argument[1], argument[2], argument[3], argument[4],
+			 argument[5]);
 }
 
 int mlock(const void *at, size_t bytes)

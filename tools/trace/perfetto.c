@@ -20,6 +20,7 @@
 #include "diag/record/lane_id.h"
 #include "diag/trace/export/clean.h"
 #include "diag/trace/export/packed.h"
+#include "diag/trace/export/protobuf_lazy.h"
 #include "diag/trace/export/show.h"
 #include "tools/trace/formats.h"
 #include <tools/trace/perfetto.pb-c.h>
@@ -420,7 +421,9 @@ int twi_export_perfetto(const struct twi_trace *trace, char **bytes_out, size_t 
 
 	*bytes_out = NULL;
 	*count_out = 0;
-	status = twi_clean_make(trace, &view);
+	status = twi_protobuf_load();
+	if (status == TOW_OK)
+		status = twi_clean_make(trace, &view);
 	if (status < 0)
 		return status;
 	p.lanes = calloc(2 * LANES_MAX, sizeof(*p.lanes));

@@ -15,6 +15,7 @@
 #include "diag/record/counter.h"
 #include "diag/record/lane_id.h"
 #include "diag/trace/export/clean.h"
+#include "diag/trace/export/protobuf_lazy.h"
 #include "diag/trace/export/xspace.h"
 #include "tools/trace/formats.h"
 
@@ -410,6 +411,9 @@ int twi_import_xspace(const void *bytes, size_t count, struct twi_trace *out)
 	*out = (struct twi_trace){ 0 };
 	if (count > READ_BYTES_MAX)
 		return bad_xspace("it is larger than 1 GiB");
+	status = twi_protobuf_load();
+	if (status < 0)
+		return status;
 	space = twi__xspace__unpack(&allocator, count, bytes);
 	status = space != NULL ? read_space(&reader, space) : bad_xspace("it is no XSpace");
 	memory_fini(&memory);

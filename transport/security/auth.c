@@ -12,13 +12,13 @@
  */
 #include "transport/security/auth.h"
 
-#include <sodium.h>
 #include <string.h>
 
 #include <internal/base.h>
 #include <towline/status.h>
 
 #include "diag/base/error.h"
+#include "transport/security/sodium_lazy.h"
 #include "transport/wire/frame.h"
 
 enum auth_state { IDLE, GREET, PROOF, DONE, REFUSED };
@@ -56,8 +56,8 @@ static int refuse_auth(struct twi_auth *auth, int status)
 {
 	auth->state = REFUSED;
 	auth->status = status;
-	sodium_memzero(auth->key, sizeof(auth->key));
-	sodium_memzero(auth->secret, sizeof(auth->secret));
+	explicit_bzero(auth->key, sizeof(auth->key));
+	explicit_bzero(auth->secret, sizeof(auth->secret));
 	return status;
 }
 
@@ -80,11 +80,11 @@ static void say_greeting(struct twi_auth *auth, bool with_public)
 	twi_put_le16(greeting + AT_FLAGS, flags);
 	twi_put_le32(greeting + AT_RESERVED, 0);
 	memcpy(greeting + AT_PURPOSE, auth->purpose, TWI_AUTH_PURPOSE_BYTES);
-	randombytes_buf(greeting + AT_NONCE, 32);
+	twi_random_bytes(greeting + AT_NONCE, 32);
 	memset(greeting + AT_PUBLIC, 0, 32);
 	if (with_public) {
-		randombytes_buf(auth->secret, sizeof(auth->secret));
-		crypto_scalarmult_base(greeting + AT_PUBLIC, auth->secret);
+		twi_random_bytes(auth->secret, sizeof(auth->secret));
+		twi_sodium.crypto_scalarmult_base(greeting + AT_PUBLIC, auth->secret);
 	}
 	say_bytes(auth, greeting, TWI_AUTH_GREETING_BYTES);
 }
@@ -95,13 +95,13 @@ static void hash_greetings(const struct twi_auth *auth, const char label[LABEL_B
 {
 	crypto_generichash_state state;
 
-	crypto_generichash_init(&state, auth->key, sizeof(auth->key), out_bytes);
-	crypto_generichash_update(&state, (const uint8_t *)label, LABEL_BYTES);
-	crypto_generichash_update(&state, auth->greetings[0], sizeof(auth->greetings));
+	twi_sodium.crypto_generichash_init(&state, auth->key, sizeof(auth->key), out_bytes);
+	twi_sodium.crypto_generichash_update(&state, (const uint8_t *)label, LABEL_BYTES);
+	twi_sodium.crypto_generichash_update(&state, auth->greetings[0], sizeof(auth->greetings));
 	if (more_bytes > 0)
-		crypto_generichash_update(&state, more, more_bytes);
-	crypto_generichash_final(&state, out, out_bytes);
-	sodium_memzero(&state, sizeof(state));
+		twi_sodium.crypto_generichash_update(&state, more, more_bytes);
+	twi_sodium.crypto_generichash_final(&state, out, out_bytes);
+	explicit_bzero(&state, sizeof(state));
 }
 
 static void say_proof(struct twi_auth *auth, enum proof_kind kind)
@@ -121,17 +121,17 @@ static int finish_auth(struct twi_auth *auth)
 	if (auth->encrypts) {
 		const uint8_t *theirs = auth->greetings[auth->connector ? 1 : 0] + AT_PUBLIC;
 
-		if (crypto_scalarmult(shared, auth->secret, theirs) != 0)
+		if (twi_sodium.crypto_scalarmult(shared, auth->secret, theirs) != 0)
 			return refuse_auth(auth,
 					   twi_error(TOW_EAUTH, "the other side's ephemeral key "
 								"is none that can be used"));
 		for (int i = 0; i < 2; i++)
 			hash_greetings(auth, label_keys[i], shared, sizeof(shared), auth->keys[i],
 				       sizeof(auth->keys[i]));
-		sodium_memzero(shared, sizeof(shared));
+		explicit_bzero(shared, sizeof(shared));
 	}
-	sodium_memzero(auth->key, sizeof(auth->key));
-	sodium_memzero(auth->secret, sizeof(auth->secret));
+	explicit_bzero(auth->key, sizeof(auth->key));
+	explicit_bzero(auth->secret, sizeof(auth->secret));
 	auth->state = DONE;
 	return TOW_OK;
 }
@@ -139,9 +139,12 @@ static int finish_auth(struct twi_auth *auth)
 void twi_auth_start(struct twi_auth *auth, const struct twi_job_key *key, bool connector,
 		    const char *purpose)
 {
-	const int ready = sodium_init();
+	if (key->set) {
+		/* Whoever has read the key has loaded it. */
+		const int ready = twi_sodium_load();
 
-	twi_assert(ready >= 0);
+		twi_assert(ready == TOW_OK);
+	}
 	twi_assert(strlen(purpose) < TWI_AUTH_PURPOSE_BYTES);
 	*auth = (struct twi_auth){
 		.state = GREET,
@@ -213,6 +216,7 @@ static int check_greeting(const struct twi_auth *auth, const uint8_t *in)
 {
 	const uint16_t flags = twi_get_le16(in + AT_FLAGS);
 	const char *purpose = (const char *)in + AT_PURPOSE;
+	static const uint8_t none[32];
 	bool wanted;
 
 	if (memcmp(purpose, auth->purpose, TWI_AUTH_PURPOSE_BYTES) != 0)
@@ -233,7 +237,7 @@ static int check_greeting(const struct twi_auth *auth, const uint8_t *in)
 				 "TOW_JOB_KEY or job_key_file there to the same secret");
 	/* A connector has it ready; an acceptor makes one only where it is needed. */
 	wanted = auth->keyed && (!auth->connector || auth->encrypt || (flags & TWI_AUTH_ENCRYPT));
-	if ((sodium_is_zero(in + AT_PUBLIC, 32) == 0) != wanted)
+	if ((memcmp(in + AT_PUBLIC, none, sizeof(none)) != 0) != wanted)
 		return twi_error(TOW_EPROTOCOL, "a greeting %s an ephemeral key",
 				 wanted ? "without" : "with");
 	return TOW_OK;
@@ -277,8 +281,8 @@ static int take_proof(struct twi_auth *auth)
 	bool same;
 
 	hash_greetings(auth, label_proof[auth->connector], NULL, 0, expected + AT_MAC, 32);
-	same = sodium_memcmp(expected, auth->in, sizeof(expected)) == 0;
-	sodium_memzero(expected, sizeof(expected));
+	same = twi_sodium.sodium_memcmp(expected, auth->in, sizeof(expected)) == 0;
+	explicit_bzero(expected, sizeof(expected));
 	if (!same) {
 		if (!auth->connector)
 			say_proof(auth, PROOF_REFUSED);
@@ -348,10 +352,10 @@ void twi_auth_ciphers(struct twi_auth *auth, struct twi_cipher *send, struct twi
 	twi_assert(auth->state == DONE && auth->encrypts);
 	twi_cipher_init(send, auth->keys[auth->connector ? 0 : 1]);
 	twi_cipher_init(receive, auth->keys[auth->connector ? 1 : 0]);
-	sodium_memzero(auth->keys, sizeof(auth->keys));
+	explicit_bzero(auth->keys, sizeof(auth->keys));
 }
 
 void twi_auth_wipe(struct twi_auth *auth)
 {
-	sodium_memzero(auth, sizeof(*auth));
+	explicit_bzero(auth, sizeof(*auth));
 }

@@ -7,12 +7,13 @@
  */
 #include "transport/security/cipher.h"
 
-#include <sodium.h>
+#include <string.h>
 
 #include <internal/base.h>
 #include <towline/status.h>
 
 #include "diag/base/error.h"
+#include "transport/security/sodium_lazy.h"
 #include "transport/wire/frame.h"
 
 typedef crypto_secretstream_xchacha20poly1305_state stream_state;
@@ -35,8 +36,11 @@ static stream_state *state_of(struct twi_cipher *c)
 
 void twi_cipher_init(struct twi_cipher *c, const uint8_t key[TWI_CIPHER_KEY_BYTES])
 {
+	const int ready = twi_sodium_load();
+
+	twi_assert(ready == TOW_OK); /* whoever has read the job's key has loaded it */
 	*c = (struct twi_cipher){ 0 };
-	crypto_secretstream_xchacha20poly1305_init_pull(
+	twi_sodium.crypto_secretstream_xchacha20poly1305_init_pull(
 		state_of(c), key + crypto_secretstream_xchacha20poly1305_KEYBYTES, key);
 }
 
@@ -50,8 +54,8 @@ size_t twi_cipher_seal(struct twi_cipher *c, uint8_t *out, const void *plain, si
 		c->records = 0;
 	}
 	twi_put_le32(out, (uint32_t)(bytes + TAG_BYTES));
-	crypto_secretstream_xchacha20poly1305_push(state_of(c), out + 4, NULL, plain, bytes, out, 4,
-						   tag);
+	twi_sodium.crypto_secretstream_xchacha20poly1305_push(state_of(c), out + 4, NULL, plain,
+							      bytes, out, 4, tag);
 	return bytes + TWI_CIPHER_OVERHEAD;
 }
 
@@ -74,8 +78,9 @@ static bool open_record(struct twi_cipher *c, void *plain_out, const uint8_t *se
 	if (c->broken || bytes <= TAG_BYTES || bytes > TWI_CIPHER_SEALED_MAX)
 		return false;
 	twi_put_le32(head, (uint32_t)bytes);
-	return crypto_secretstream_xchacha20poly1305_pull(state_of(c), plain_out, NULL, &tag,
-							  sealed, bytes, head, sizeof(head)) == 0 &&
+	return twi_sodium.crypto_secretstream_xchacha20poly1305_pull(state_of(c), plain_out, NULL,
+								     &tag, sealed, bytes, head,
+								     sizeof(head)) == 0 &&
 	       (tag == MESSAGE || tag == REKEY);
 }
 
@@ -93,5 +98,5 @@ int twi_cipher_open(struct twi_cipher *c, void *plain_out, const uint8_t *sealed
 
 void twi_cipher_wipe(struct twi_cipher *c)
 {
-	sodium_memzero(c, sizeof(*c));
+	explicit_bzero(c, sizeof(*c));
 }

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sodium.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 
 #include "diag/base/error.h"
 #include "diag/serve/secret_file.h"
+#include "transport/security/sodium_lazy.h"
 
 /* Hashed in, so that the same secret used elsewhere gives another key. */
 #define CONTEXT "towline 2 job key"
@@ -28,8 +28,8 @@ static int make_key(const char *name, const void *secret, size_t bytes, struct t
 				 "the secret of %s has %zu characters, fewer than %d: make a "
 				 "random one, as with: openssl rand -hex 16",
 				 name, bytes, TWI_JOB_KEY_SECRET_MIN);
-	crypto_generichash(out->bytes, sizeof(out->bytes), secret, bytes,
-			   (const unsigned char *)CONTEXT, sizeof(CONTEXT) - 1);
+	twi_sodium.crypto_generichash(out->bytes, sizeof(out->bytes), secret, bytes,
+				      (const unsigned char *)CONTEXT, sizeof(CONTEXT) - 1);
 	out->set = true;
 	return TOW_OK;
 }
@@ -93,7 +93,7 @@ static int load_file(const char *path, struct twi_job_key *out)
 	close(fd);
 	if (status == TOW_OK)
 		status = make_key(path, secret, bytes, out);
-	sodium_memzero(secret, sizeof(secret));
+	explicit_bzero(secret, sizeof(secret));
 	return status;
 }
 
@@ -102,8 +102,10 @@ int twi_job_key_load(const struct twi_knobs *knobs, struct twi_job_key *out)
 	int status = TOW_OK;
 
 	*out = (struct twi_job_key){ 0 };
-	if (sodium_init() < 0)
-		return twi_error(TOW_ESYSTEM, "libsodium cannot be initialised");
+	if (knobs->job_key[0] != '\0' || knobs->job_key_file[0] != '\0')
+		status = twi_sodium_load();
+	if (status < 0)
+		return status;
 	if (knobs->job_key[0] != '\0')
 		status = make_key("job_key", knobs->job_key, strlen(knobs->job_key), out);
 	else if (knobs->job_key_file[0] != '\0')
@@ -119,7 +121,7 @@ int twi_job_key_load(const struct twi_knobs *knobs, struct twi_job_key *out)
 
 void twi_job_key_wipe(struct twi_job_key *key)
 {
-	sodium_memzero(key, sizeof(*key));
+	explicit_bzero(key, sizeof(*key));
 }
 
 void twi_job_key_mask(char *secret)

@@ -47,8 +47,8 @@ static int choose_format(void *arg, void *session, unsigned format)
 
 	(void)arg;
 	chosen->format = (enum tow_trace_format)format;
-	if (chosen->format == TOW_TRACE_XSPACE && twi_xspace_off() != NULL)
-		return twi_error(TOW_ENOTSUP, "format xspace: %s", twi_xspace_off());
+	if (chosen->format == TOW_TRACE_XSPACE && twi_xspace_ready() < 0)
+		return twi_error(TOW_ENOTSUP, "format xspace: %s", tow_error_message());
 	return TOW_OK;
 }
 

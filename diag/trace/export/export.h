@@ -25,7 +25,7 @@ int twi_export_xspace(const struct twi_trace *trace, char **bytes_out, size_t *c
 int twi_trace_encode(const struct twi_trace *trace, enum tow_trace_format format, char **bytes_out,
 		     size_t *count_out);
 
-/* NULL where XSpace can be written; else why this build cannot. */
-const char *twi_xspace_off(void);
+/* TOW_OK where XSpace can be written; else TOW_ENOTSUP, and why not. */
+int twi_xspace_ready(void);
 
 #endif

@@ -8,10 +8,11 @@
 #include "diag/base/error.h"
 #include "diag/trace/export/clean.h"
 #include "diag/trace/export/export.h"
+#include "diag/trace/export/protobuf_lazy.h"
 
-const char *twi_xspace_off(void)
+int twi_xspace_ready(void)
 {
-	return NULL;
+	return twi_protobuf_load();
 }
 
 const char *twi_stat_name(enum twi_stat stat)
@@ -249,7 +250,9 @@ int twi_export_xspace(const struct twi_trace *trace, char **bytes_out, size_t *c
 
 	*bytes_out = NULL;
 	*count_out = 0;
-	status = twi_clean_make(trace, &view);
+	status = twi_protobuf_load();
+	if (status == TOW_OK)
+		status = twi_clean_make(trace, &view);
 	if (status < 0)
 		return status;
 	status = twi_deliveries_make(&view, &deliveries);

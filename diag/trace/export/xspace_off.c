@@ -2,9 +2,9 @@
 #include "diag/base/error.h"
 #include "diag/trace/export/export.h"
 
-const char *twi_xspace_off(void)
+int twi_xspace_ready(void)
 {
-	return TWI_XSPACE_OFF;
+	return twi_error(TOW_ENOTSUP, TWI_XSPACE_OFF);
 }
 
 int twi_export_xspace(const struct twi_trace *trace, char **bytes_out, size_t *count_out)

@@ -144,8 +144,6 @@ static void mbind_fails(void **state)
 
 	(void)state;
 	fail_each(TWT_MBIND, false, false, 0);
-	if (*twi_numa_missing())
-		skip();
 	twt_fault_arm(TWT_MBIND, 1);
 	assert_int_equal(twi_extent_open(&options, &extent), TOW_OK);
 	assert_true(twt_fault_off());

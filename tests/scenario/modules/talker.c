@@ -1,5 +1,5 @@
 /*
- * talker.c - a library linked to libtowline.so, whose one function sends a message through it: what
+ * talker.c - a library linked to libtowline.so, whose functions send messages through it: what
  * a plugin of a runtime does, in a process that has nothing else of Towline.
  */
 #include <stdbool.h>
@@ -8,15 +8,10 @@
 
 #include <towline/towline.h>
 
-#define TALKER  __attribute__((visibility("default")))
+#include "talker.h"
+
 #define WAIT_NS 20000000000ull
 #define BYTES   (256 << 10)
-
-/* What talker_talk returns. */
-enum { SAID, FAILED, NO_LANE };
-
-TALKER int talker_talk(const char *left, const char *right, bool one_runtime,
-		       const struct tow_options *options);
 
 struct talk {
 	struct tow_runtime *runtime[2];
@@ -80,29 +75,60 @@ static int talk_through(struct talk *talk, const char *left, const char *right)
 		status = tow_endpoint_open(talk->runtime[1], right, &talk->endpoint[1]);
 	if (status < 0) {
 		printf("talker: %s\n", tow_error_message());
-		return status == TOW_ENOTSUP ? NO_LANE : FAILED;
+		return status == TOW_ENOTSUP ? TWT_NO_LANE : TWT_FAILED;
 	}
 	for (int i = 0; i < 2; i++) {
 		if (!good("alloc", tow_alloc(talk->runtime[i], BYTES, 0, &talk->memory[i])))
-			return FAILED;
+			return TWT_FAILED;
 	}
-	return join(talk) && exchange(talk, 8) && exchange(talk, BYTES) ? SAID : FAILED;
+	return join(talk) && exchange(talk, 8) && exchange(talk, BYTES) ? TWT_SAID : TWT_FAILED;
 }
 
-/* Says what went wrong on its standard output. */
 int talker_talk(const char *left, const char *right, bool one_runtime,
 		const struct tow_options *options)
 {
 	struct talk talk = { .memory = { NULL } };
-	int said = FAILED;
+	int said = TWT_FAILED;
 
 	if (!good("open", tow_runtime_open(options, &talk.runtime[0])))
-		return FAILED;
+		return TWT_FAILED;
 	talk.runtime[1] = talk.runtime[0];
 	if (one_runtime || good("open", tow_runtime_open(options, &talk.runtime[1])))
 		said = talk_through(&talk, left, right);
 	if (talk.runtime[1] != talk.runtime[0] && talk.runtime[1] != NULL &&
 	    !good("close", tow_runtime_close(talk.runtime[1])))
-		said = FAILED;
-	return good("close", tow_runtime_close(talk.runtime[0])) ? said : FAILED;
+		said = TWT_FAILED;
+	return good("close", tow_runtime_close(talk.runtime[0])) ? said : TWT_FAILED;
+}
+
+int talker_open(const struct tow_options *options, char *message_out, size_t room)
+{
+	struct tow_runtime *runtime;
+	int status = tow_runtime_open(options, &runtime);
+
+	snprintf(message_out, room, "%s", status < 0 ? tow_error_message() : "");
+	return status == TOW_OK ? tow_runtime_close(runtime) : status;
+}
+
+int talker_trace(const struct tow_options *options, enum tow_trace_format format, char *message_out,
+		 size_t room)
+{
+	struct tow_runtime *runtime;
+	struct tow_trace *trace = NULL;
+	void *bytes = NULL;
+	size_t count;
+	int status = tow_runtime_open(options, &runtime);
+
+	if (status < 0)
+		return status;
+	status = tow_trace_begin(runtime);
+	if (status == TOW_OK)
+		status = tow_trace_end(runtime, &trace);
+	if (status == TOW_OK)
+		status = tow_trace_encode(trace, format, &bytes, &count);
+	snprintf(message_out, room, "%s", status < 0 ? tow_error_message() : "");
+	tow_trace_bytes_release(bytes);
+	tow_trace_release(trace);
+	tow_runtime_close(runtime);
+	return status;
 }

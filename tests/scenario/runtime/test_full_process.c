@@ -17,14 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <towline/towline.h>
-
-#include "lane_pair.h"
+#include "talker.h"
 
 #define EATER_BYTES 64
 #define LEFT_BYTES  128 /* what tests/check/static_tls.py allows */
 #define EATERS_MAX  200
-#define NO_LANE     2 /* of talker.c */
 #define COUNT       "--count-the-eaters"
 #define TALK        "--talk-beside-eaters"
 
@@ -33,16 +30,7 @@ static char folder[64];
 union symbol {
 	void *found;
 	char *(*memory)(void);
-	int (*talk)(const char *left, const char *right, bool one_runtime,
-		    const struct tow_options *options);
 };
-
-static void module_path(const char *name, char *out, size_t room)
-{
-	const char *build = getenv("TOW_TEST_BUILD");
-
-	snprintf(out, room, "%s/tests/%s.so", build != NULL ? build : ".", name);
-}
 
 static void copy_file(const char *from, const char *to)
 {
@@ -65,7 +53,7 @@ static bool load_eater(int number)
 	union symbol symbol;
 	void *eater;
 
-	module_path("tls_eater", path, sizeof(path));
+	twt_module_path("tls_eater", path, sizeof(path));
 	snprintf(copy, sizeof(copy), "%s/eater_%d_%d.so", folder, (int)getpid(), number);
 	copy_file(path, copy);
 	eater = dlopen(copy, RTLD_NOW | RTLD_LOCAL);
@@ -91,34 +79,12 @@ static int eaters_until_none_fits(void)
 static int talk_beside(int eaters)
 {
 	struct tow_options used = TOW_OPTIONS_INIT;
-	char path[512];
-	union symbol symbol;
-	void *talker;
-	int said = 0;
+	struct twt_talker talker;
 
 	for (int i = 0; i < eaters; i++)
 		assert_true(load_eater(i));
-	module_path("talker", path, sizeof(path));
-	talker = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (talker == NULL) {
-		printf("beside %d eaters: %s\n", eaters, dlerror());
-		return 1;
-	}
-	symbol.found = dlsym(talker, "talker_talk");
-	assert_non_null(symbol.found);
 	used.premap_memory_bytes = 8 << 20;
-	for (int i = 0; i < TWT_LANE_ROWS && said != 1; i++) {
-		const struct twt_lane_row *row = &twt_lane_rows[i];
-
-		said = symbol.talk(row->address[0], row->address[1], row->one_runtime, &used);
-		printf("%s: %s\n", row->name,
-		       said == 0         ? "said"
-		       : said == NO_LANE ? "absent"
-					 : "failed");
-		if (said == NO_LANE && i < TWT_LANE_ROWS_ALWAYS)
-			said = 1;
-	}
-	return said == 1 ? 1 : 0;
+	return twt_talker_load(&talker) && twt_talk_on_lanes(&talker, &used) ? 0 : 1;
 }
 
 static int run_self(const char *what, const char *number)

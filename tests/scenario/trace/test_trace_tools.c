@@ -371,8 +371,8 @@ int main(void)
 		       "(tests/fetch_python makes one)\n");
 		return 77;
 	}
-	if (twi_xspace_off() != NULL) {
-		printf("skipped: %s\n", twi_xspace_off());
+	if (twi_xspace_ready() < 0) {
+		printf("skipped: %s\n", tow_error_message());
 		return 77;
 	}
 	if (mkdtemp(folder) == NULL)

@@ -15,7 +15,7 @@
 
 #define SKIP_WITHOUT_XSPACE()                                                                      \
 	do {                                                                                       \
-		if (twi_xspace_off())                                                              \
+		if (twi_xspace_ready() < 0)                                                        \
 			skip();                                                                    \
 	} while (0)
 

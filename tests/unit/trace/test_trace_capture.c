@@ -286,7 +286,7 @@ static void by_signal(void **state)
 	assert_int_equal(sigaction(SIGUSR2, NULL, &now), 0);
 	assert_true(now.sa_handler == handler);
 	assert_int_equal(twi_trace_signal_open(diag, &options, &second), TOW_EINVAL);
-	if (twi_xspace_off() == NULL) {
+	if (twi_xspace_ready() == TOW_OK) {
 		assert_non_null(strstr(path, "--1.xplane.pb"));
 		assert_true(info.st_size > 100);
 		assert_int_equal(unlink(path), 0);

@@ -1,0 +1,40 @@
+/*
+ * sodium_lazy.h - libsodium, which is loaded when a job key is first used (diag/base/lazy.h). What
+ * a connection without a key needs, random bytes and comparing them, is here without it.
+ */
+#ifndef TWI_SODIUM_LAZY_H
+#define TWI_SODIUM_LAZY_H
+
+#include <sodium.h>
+#include <stddef.h>
+
+/* What we call of it. */
+#define TWI_SODIUM_MAP(X)                                                                          \
+	X(sodium_init)                                                                             \
+	X(crypto_generichash)                                                                      \
+	X(crypto_generichash_init)                                                                 \
+	X(crypto_generichash_update)                                                               \
+	X(crypto_generichash_final)                                                                \
+	X(crypto_scalarmult)                                                                       \
+	X(crypto_scalarmult_base)                                                                  \
+	X(crypto_secretstream_xchacha20poly1305_init_pull)                                         \
+	X(crypto_secretstream_xchacha20poly1305_push)                                              \
+	X(crypto_secretstream_xchacha20poly1305_pull)                                              \
+	X(sodium_memcmp)
+
+struct twi_sodium {
+#define TWI_SODIUM_MEMBER(name) __typeof__(&name) name;
+	TWI_SODIUM_MAP(TWI_SODIUM_MEMBER)
+#undef TWI_SODIUM_MEMBER
+};
+
+/* Set once twi_sodium_load has returned TOW_OK. */
+extern struct twi_sodium twi_sodium;
+
+/* TOW_OK, and it is initialised; TOW_ENOTSUP: it is not there, and why; TOW_ESYSTEM. */
+int twi_sodium_load(void);
+
+/* Random bytes of the kernel's, which it always has: at most 256 at once. */
+void twi_random_bytes(void *out, size_t bytes);
+
+#endif

@@ -33,6 +33,7 @@
 #include "transport/engine/engine.h"
 #include "transport/engine/engine_drive.h"
 #include "transport/engine/handle.h"
+#include "transport/engine/remains.h"
 #include "transport/inquiry/inquiry.h"
 #include "transport/job/group.h"
 #include "transport/op/endpoint.h"
@@ -52,6 +53,7 @@ struct tow_runtime {
 	char *texts;                       /* what the knobs that are text point to */
 	struct twi_job job;
 	struct twi_tracing tracing;
+	struct twi_remains *remains; /* what may be left of the pool */
 };
 
 struct twi_engine *twi_runtime_engine(struct tow_runtime *runtime)
@@ -225,6 +227,9 @@ static int open_pool(struct twi_engine *engine)
 	if (status == TOW_OK)
 		status = twi_pool_create(&pool, &engine->pool);
 	if (status == TOW_OK)
+		status = twi_remains_create(&runtime_of(engine)->handle,
+					    &runtime_of(engine)->remains);
+	if (status == TOW_OK)
 		engine->regions_clock = twi_pool_regions_clock(engine->pool);
 	if (status == TOW_OK)
 		status = twi_staging_init(&engine->staging, engine->pool, staging);
@@ -236,7 +241,15 @@ static void close_pool(struct twi_engine *engine)
 	if (engine->pool == NULL)
 		return;
 	twi_staging_fini(&engine->staging);
-	twi_pool_destroy(engine->pool);
+	if (!twi_remains_end(runtime_of(engine)->remains, engine->pool, engine->diag))
+		runtime_of(engine)->remains = NULL;
+}
+
+/* From here on tow_free finds no log and no counters. */
+static void end_frees(struct twi_engine *engine)
+{
+	if (runtime_of(engine)->opened)
+		twi_remains_begin(runtime_of(engine)->remains, engine->pool);
 }
 
 static int open_alloclog(struct twi_engine *engine)
@@ -426,6 +439,7 @@ static const struct part {
 	{ open_tracing, close_tracing, { { 0 } } },
 	{ open_pool, close_pool, { { 0 } } },
 	{ open_alloclog, close_alloclog, { { 0 } } },
+	{ NULL, end_frees, { { 0 } } },
 	{ open_engine,
 	  close_engine,
 	  { { "/v1/latency", "and how long after a zero-copy send its memory comes back",
@@ -495,7 +509,10 @@ static void close_parts(struct tow_runtime *runtime)
 {
 	while (runtime->parts > 0)
 		close_part(&runtime->engine, &parts[--runtime->parts]);
-	twi_handle_free(&runtime->handle, runtime->opened);
+	if (runtime->remains != NULL)
+		twi_remains_settle(runtime->remains);
+	else
+		twi_handle_free(&runtime->handle, runtime->opened);
 }
 
 static int open_runtime(const struct tow_options *options, bool virtual_clock,

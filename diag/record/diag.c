@@ -119,6 +119,16 @@ struct twi_diag_block *twi_diag_block_find(struct twi_diag *diag)
 	return block;
 }
 
+uint64_t twi_diag_held(struct twi_diag *diag)
+{
+	uint64_t held = atomic_load_explicit(&diag->held, memory_order_relaxed);
+	struct twi_diag_block *block = atomic_load_explicit(&diag->blocks, memory_order_acquire);
+
+	for (; block != NULL; block = block->next)
+		held += atomic_load_explicit(&block->held, memory_order_relaxed);
+	return held;
+}
+
 int twi_diag_create(struct twi_diag **out)
 {
 	struct twi_diag *diag = calloc(1, sizeof(*diag));

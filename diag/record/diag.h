@@ -71,6 +71,7 @@ struct twi_diag_block {
 	uint32_t spans_pass;                 /* small messages to pass over before one is kept */
 	uint32_t open_count, opened;         /* spans open now, and ever by this block's threads */
 	struct twi_open_span open[TWI_OPEN_SPANS];
+	_Atomic uint64_t held; /* allocations that these threads took, less those they gave back */
 	struct twi_diag_block *next;
 	uint64_t owner; /* 0: its thread has ended */
 };
@@ -83,6 +84,7 @@ struct twi_diag {
 	struct twi_diag_block
 		*_Atomic blocks; /* grows at the head; release, with the readers' acquire */
 	_Atomic uint64_t lost;   /* records for which there was no block */
+	_Atomic uint64_t held;   /* as in a block, by threads that have none */
 	_Atomic int log_level;
 	_Atomic uint32_t span_mask; /* of small messages those have a span of whom it is no bit */
 	struct twi_span_table *spans;
@@ -116,6 +118,9 @@ static inline uint64_t twi_diag_start_ns(const struct twi_diag *diag)
 	return diag->start_ns;
 }
 
+/* Allocations of the pool that its user has, by the two below. For who knows that none comes. */
+uint64_t twi_diag_held(struct twi_diag *diag);
+
 /* This thread's block, found or made; NULL without memory, which is counted. */
 struct twi_diag_block *twi_diag_block_find(struct twi_diag *diag);
 
@@ -133,6 +138,17 @@ static inline void twi_cell_add(_Atomic uint64_t *cell, uint64_t n)
 {
 	atomic_store_explicit(cell, atomic_load_explicit(cell, memory_order_relaxed) + n,
 			      memory_order_relaxed);
+}
+
+/* Its user has taken an allocation (1) or given one back (-1). Counted in every build. */
+static inline void twi_diag_hold(struct twi_diag *diag, int64_t by)
+{
+	struct twi_diag_block *block = twi_diag_block_of(diag);
+
+	if (twi_likely(block != NULL))
+		twi_cell_add(&block->held, (uint64_t)by);
+	else
+		atomic_fetch_add_explicit(&diag->held, (uint64_t)by, memory_order_relaxed);
 }
 
 static inline void twi_count(struct twi_diag *diag, enum twi_counter counter, uint64_t n)

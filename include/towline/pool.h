@@ -22,7 +22,7 @@ extern "C" {
  * no room it does as the knob exhaust says: it grows by an extent (up to premap_limit_bytes), takes
  * memory outside the pool (which lanes and devices may have to copy), waits, or fails; with
  * require_zero_copy it neither grows nor goes outside.
- * Ownership: *memory_out is the caller's until tow_free or tow_runtime_close.
+ * Ownership: *memory_out is the caller's until tow_free, also when the runtime is closed before.
  * Copies: none.
  * Blocks: not while there is room; else, with exhaust=grow, while the extent is mapped, faulted in
  * and registered (about 0.5 ms a MiB), with exhaust=wait up to exhaust_wait_ns, driving the runtime
@@ -37,14 +37,16 @@ int tow_alloc(struct tow_runtime *runtime, size_t bytes, size_t align, void **me
 
 /*
  * Gives memory back. NULL is legal and does nothing. Memory that is in flight may be freed: it is
- * used again only when the kernel has let go of it.
+ * used again only when the kernel has let go of it. After tow_runtime_close, and while it runs, the
+ * memory is as good as before: it is freed with the runtime that it came from, whose pointer is
+ * known as long as there is such memory. The last of it unmaps the pool.
  * Ownership: takes the memory.
  * Copies: none.
- * Blocks: never.
- * Threads: any.
+ * Blocks: never; the last free after tow_runtime_close, while the kernel unmaps the pool.
+ * Threads: any, also while another thread closes the runtime.
  * Returns: TOW_OK; TOW_EFOREIGN for a pointer that tow_alloc of this runtime cannot have returned;
- * TOW_EFREED for one that is not allocated now (a double free); TOW_EINVAL; TOW_EFORKED. A failing
- * call changes nothing.
+ * TOW_EFREED for one that is not allocated now (a double free); TOW_ECLOSED when the runtime is
+ * closed and nothing of its pool is left; TOW_EINVAL; TOW_EFORKED. A failing call changes nothing.
  */
 int tow_free(struct tow_runtime *runtime, void *memory);
 

@@ -211,14 +211,15 @@ int tow_runtime_seal(struct tow_runtime *runtime);
 /*
  * Closes everything the runtime owns. Operations in flight complete with TOW_ECLOSED, their
  * callbacks run, in which calls that start something get TOW_ECLOSED, and all handles of the
- * runtime (operations, peers, endpoints, groups, queues, devices, pool memory) end with it. Calls
- * with a runtime, endpoint, peer, group or queue that ended get TOW_ECLOSED, until 256 others of
- * the process have ended after it; then its memory is given back, and using it is undefined. Calls
- * with other handles that ended are undefined at once.
+ * runtime (operations, peers, endpoints, groups, queues, devices) end with it. Memory of tow_alloc
+ * stays as it is until tow_free; views, registrations, threads and sockets end. Calls with a
+ * runtime, endpoint, peer, group or queue that ended get TOW_ECLOSED, until 256 others of the
+ * process have ended after it; then its memory is given back, and using it is undefined. Calls with
+ * other handles that ended are undefined at once.
  * Ownership: takes the runtime.
  * Copies: none.
  * Blocks: until the kernel has let go of the memory, at most about a second.
- * Threads: no other thread may be inside a call on this runtime.
+ * Threads: no other thread may be inside a call on this runtime, but for tow_free.
  * Returns: TOW_OK; TOW_EINVAL for NULL, or in a callback; TOW_ECLOSED; TOW_EFORKED (the parent's
  * runtime is unharmed).
  */

@@ -269,6 +269,16 @@ int twi_extent_pin(struct twi_extent *extent)
 			 extent->pin_reason, extent->pin_mend);
 }
 
+void twi_extent_release(struct twi_extent *extent)
+{
+	if (extent->mlocked)
+		munlock(extent->base, extent->bytes);
+	extent->mlocked = false;
+	if (extent->fd >= 0)
+		close(extent->fd);
+	extent->fd = -1;
+}
+
 void twi_extent_unmap(struct twi_extent *extent)
 {
 	/* Takes the guards and the mapping between them, and with it the lock. */

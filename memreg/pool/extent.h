@@ -112,6 +112,9 @@ int twi_extent_populate(struct twi_extent *extent, unsigned threads);
  */
 int twi_extent_pin(struct twi_extent *extent);
 
+/* It stays mapped, and is neither locked in memory nor has a file any more. */
+void twi_extent_release(struct twi_extent *extent);
+
 void twi_extent_unmap(struct twi_extent *extent);
 
 /* Bytes in memory now, as the kernel sees it. */

@@ -138,15 +138,33 @@ int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **ou
 	return TOW_OK;
 }
 
+/* What it is beside its memory. */
+static void end_services(struct twi_pool *pool)
+{
+	if (pool->detached)
+		return;
+	twi_pool_report_remove(pool);
+	twi_pool_registrars_clear(pool);
+	twi_pool_regions_fini(pool);
+	pool->detached = true;
+}
+
+void twi_pool_detach(struct twi_pool *pool)
+{
+	uint32_t count = atomic_load_explicit(&pool->extents.count, memory_order_relaxed);
+
+	end_services(pool);
+	for (uint32_t i = 0; i < count; i++)
+		twi_extent_release(pool->extents.extent[i]);
+}
+
 void twi_pool_destroy(struct twi_pool *pool)
 {
 	uint32_t count;
 
 	if (pool == NULL)
 		return;
-	twi_pool_report_remove(pool);
-	twi_pool_registrars_clear(pool);
-	twi_pool_regions_fini(pool);
+	end_services(pool);
 	count = atomic_load_explicit(&pool->extents.count, memory_order_relaxed);
 	for (uint32_t i = 0; i < count; i++) {
 		pool->ops->destroy(pool->arena[i]);
@@ -262,7 +280,7 @@ static int freed_status(struct twi_pool *pool, int outcome, uint64_t bytes)
 	return TOW_OK;
 }
 
-static int free_overflow(struct twi_pool *pool, void *memory)
+static int end_overflow(struct twi_pool *pool, void *memory)
 {
 	int outcome = twi_overflow_free(&pool->overflow, memory);
 
@@ -271,20 +289,19 @@ static int free_overflow(struct twi_pool *pool, void *memory)
 	if (outcome == TOW_EFREED)
 		return not_allocated(memory);
 	/* What lies outside the pool is none of its memory, so nothing of it is held back. */
-	return freed_status(pool, TWI_HOLD_ENDED, 0);
+	return TWI_HOLD_ENDED;
 }
 
-int twi_pool_free(struct twi_pool *pool, void *memory)
+/* The owner has no more of it: TWI_HOLD_ENDED, TWI_HOLD_DEFERRED of so many bytes, or a failure. */
+static int end_allocation(struct twi_pool *pool, void *memory, uint64_t *bytes_out)
 {
-	const struct twi_extent *extent;
+	const struct twi_extent *extent = twi_pool_find(pool, memory, 1);
 	struct twi_block block;
 	int outcome;
 
-	if (memory == NULL)
-		return TOW_OK;
-	extent = twi_pool_find(pool, memory, 1);
+	*bytes_out = 0;
 	if (extent == NULL)
-		return free_overflow(pool, memory);
+		return end_overflow(pool, memory);
 	if ((uintptr_t)memory % TWI_ALIGN_DEFAULT)
 		return twi_error(TOW_EFOREIGN, "pool: %p is no start of an allocation", memory);
 	if (pool->ops->find(pool->arena[extent->slot], memory, &block) < 0)
@@ -299,7 +316,27 @@ int twi_pool_free(struct twi_pool *pool, void *memory)
 		return not_allocated(memory);
 	if (outcome == TWI_HOLD_ENDED)
 		pool->ops->give(pool->arena[extent->slot], memory);
-	return freed_status(pool, outcome, block.bytes);
+	*bytes_out = block.bytes;
+	return outcome;
+}
+
+int twi_pool_free(struct twi_pool *pool, void *memory)
+{
+	uint64_t bytes;
+	int outcome;
+
+	if (memory == NULL)
+		return TOW_OK;
+	outcome = end_allocation(pool, memory, &bytes);
+	return outcome < 0 ? outcome : freed_status(pool, outcome, bytes);
+}
+
+int twi_pool_free_detached(struct twi_pool *pool, void *memory)
+{
+	uint64_t bytes;
+	int outcome = end_allocation(pool, memory, &bytes);
+
+	return outcome < 0 ? outcome : TOW_OK;
 }
 
 void twi_pool_wait_room(struct twi_pool *pool, uint64_t timeout_ns)

@@ -72,6 +72,15 @@ int twi_pool_create(const struct twi_pool_options *options, struct twi_pool **ou
 void twi_pool_destroy(struct twi_pool *pool);
 
 /*
+ * Ends all of it but the memory and who has which part of it: registrations, documents, the lock in
+ * memory, the files. Then twi_pool_free_detached and twi_pool_destroy are legal, and nothing else.
+ */
+void twi_pool_detach(struct twi_pool *pool);
+
+/* As twi_pool_free, from the time on when nobody leases any more; it counts nothing. */
+int twi_pool_free_detached(struct twi_pool *pool, void *memory);
+
+/*
  * Registers all extents with one more registrar and times it. A failure undoes what was registered.
  * Where TOW_EPERM or TOW_ENOMEM is the registrar's answer (pinning is not permitted), or
  * TOW_ENOTSUP (it knows no registration), and the pool is not strict, the result is TOW_OK, the

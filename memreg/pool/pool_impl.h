@@ -66,6 +66,7 @@ struct twi_pool {
 	_Atomic uint32_t room_waiters;
 	_Atomic bool sealed;
 	bool reported; /* /v1/pool is registered */
+	bool detached; /* of all but its memory */
 
 	pthread_mutex_t control; /* registrations */
 	struct twi_registration *registrations;

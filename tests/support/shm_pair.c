@@ -4,6 +4,15 @@
 struct twt_lane_pair twt_shm;
 int64_t twt_shm_pool_bytes = 8 << 20;
 
+#define TAKEN_MAX 1024
+
+/* Memory outlives its runtime: what a test has not freed by its end is freed then. */
+static struct taken {
+	struct tow_runtime *runtime;
+	void *memory;
+} taken[TAKEN_MAX];
+static unsigned taken_count;
+
 void twt_shm_turn(void)
 {
 	twt_lane_turn(&twt_shm);
@@ -48,6 +57,10 @@ int twt_shm_close(void **state)
 {
 	(void)state;
 	twt_lane_close(&twt_shm);
+	while (taken_count > 0) {
+		taken_count--;
+		tow_free(taken[taken_count].runtime, taken[taken_count].memory);
+	}
 	return 0;
 }
 
@@ -108,6 +121,8 @@ void *twt_shm_take(int i, uint64_t bytes)
 	void *memory;
 
 	TWT_OK(tow_alloc(twt_shm.runtime[i], bytes, 0, &memory));
+	assert_true(taken_count < TAKEN_MAX);
+	taken[taken_count++] = (struct taken){ twt_shm.runtime[i], memory };
 	return memory;
 }
 

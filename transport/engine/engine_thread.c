@@ -5,21 +5,44 @@
 
 #include <linux/membarrier.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <internal/base.h>
+
 _Atomic uint64_t twi_fork_count;
+_Atomic bool twi_has_barrier;
 static _Atomic uint32_t next_mark = 1;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end;
+static pthread_mutex_t lives_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct twi_list lives = { &lives, &lives }; /* under the lock */
+static _Atomic uint32_t inside_unknown; /* threads that have no life for want of memory */
 
 __thread struct twi_thread twi_self __attribute__((tls_model("initial-exec"), aligned(8)));
 
+static void lock_lives(void)
+{
+	pthread_mutex_lock(&lives_lock);
+}
+
+static void unlock_lives(void)
+{
+	pthread_mutex_unlock(&lives_lock);
+}
+
+/* Of the threads the child has only the one that has called fork. */
 static void count_fork(void)
 {
 	atomic_fetch_add_explicit(&twi_fork_count, 1, memory_order_relaxed);
+	twi_list_init(&lives);
+	atomic_store_explicit(&inside_unknown, 0, memory_order_relaxed);
 	/* The life stays: the key's destructor will end it. */
+	if (twi_self.life != NULL)
+		twi_list_push_back(&lives, &twi_self.life->link);
+	unlock_lives();
 	twi_self.mark = 0;
 	twi_self.binding = 0;
 }
@@ -40,13 +63,16 @@ static void note_end(void *arg)
 	struct twi_life *life = arg;
 
 	twi_self = (struct twi_thread){ 0 };
+	lock_lives();
+	twi_list_remove(&life->link);
+	unlock_lives();
 	atomic_store_explicit(&life->ended, 1, memory_order_release);
 	twi_life_release(life);
 }
 
 static void setup_once(void)
 {
-	pthread_atfork(NULL, NULL, count_fork);
+	pthread_atfork(lock_lives, unlock_lives, count_fork);
 	pthread_key_create(&thread_end, note_end);
 }
 
@@ -69,11 +95,15 @@ uint32_t twi_thread_begin(void)
 		return twi_self.mark;
 	atomic_init(&life->holds, 1);
 	atomic_init(&life->ended, 0);
+	atomic_init(&life->inside, 0);
 	if (pthread_setspecific(thread_end, life) != 0) {
 		free(life);
 		return twi_self.mark;
 	}
 	twi_self.life = life;
+	lock_lives();
+	twi_list_push_back(&lives, &life->link);
+	unlock_lives();
 	return twi_self.mark;
 }
 
@@ -86,10 +116,53 @@ struct twi_life *twi_life_acquire(void)
 
 bool twi_barrier_setup(void)
 {
-	return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+	bool has = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+
+	if (has)
+		atomic_store_explicit(&twi_has_barrier, true, memory_order_release);
+	return has;
 }
 
 void twi_barrier_all(void)
 {
 	syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
+
+struct twi_life *twi_thread_enter_slowly(void)
+{
+	struct twi_life *life;
+
+	twi_thread_mark();
+	life = twi_self.life;
+	if (life == NULL)
+		atomic_fetch_add_explicit(&inside_unknown, 1, memory_order_seq_cst);
+	else
+		atomic_store_explicit(&life->inside, 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+	return life;
+}
+
+void twi_thread_leave_slowly(void)
+{
+	atomic_fetch_sub_explicit(&inside_unknown, 1, memory_order_release);
+}
+
+void twi_threads_wait_outside(void)
+{
+	struct twi_list *pos, *next;
+
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load_explicit(&twi_has_barrier, memory_order_acquire))
+		twi_barrier_all();
+	lock_lives();
+	twi_list_for_each_safe (pos, next, &lives) {
+		struct twi_life *life = twi_container_of(pos, struct twi_life, link);
+
+		/* acquire: pairs with leave. What is inside never blocks, nor takes this lock. */
+		while (atomic_load_explicit(&life->inside, memory_order_acquire) != 0)
+			sched_yield();
+	}
+	while (atomic_load_explicit(&inside_unknown, memory_order_acquire) != 0)
+		sched_yield();
+	unlock_lives();
 }

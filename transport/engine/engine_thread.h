@@ -13,11 +13,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <internal/list.h>
+
 struct twi_ring;
 
 struct twi_life {
 	_Atomic uint32_t holds; /* the thread's while it lives, and one for each of its rings */
 	_Atomic uint32_t ended;
+	_Atomic uint32_t inside; /* between twi_thread_enter and _leave */
+	struct twi_list link;    /* on the list of all threads that live */
 };
 
 struct twi_thread {
@@ -64,5 +68,43 @@ bool twi_barrier_setup(void);
 
 /* Makes every thread of the process pass a full barrier, so that the fast path needs none. */
 void twi_barrier_all(void);
+
+/*
+ * Around a short piece of a call that may run while its object is being closed: it looks whether
+ * the object is still open, and uses it. Who closes says first that it is not, then waits with
+ * twi_threads_wait_outside until nobody is inside who may have seen it open.
+ *
+ * enter gives what leave wants. It costs a store each, where the kernel has twi_barrier_all.
+ */
+static inline struct twi_life *twi_thread_enter(void);
+static inline void twi_thread_leave(struct twi_life *life);
+void twi_threads_wait_outside(void);
+
+/* The same for a thread without a life, which gets one if it can, or without such a barrier. */
+struct twi_life *twi_thread_enter_slowly(void);
+void twi_thread_leave_slowly(void);
+extern _Atomic bool twi_has_barrier; /* twi_barrier_all does what it says */
+
+static inline struct twi_life *twi_thread_enter(void)
+{
+	struct twi_life *life = twi_self.life;
+
+	if (__builtin_expect(life == NULL, 0) ||
+	    __builtin_expect(!atomic_load_explicit(&twi_has_barrier, memory_order_relaxed), 0))
+		return twi_thread_enter_slowly();
+	atomic_store_explicit(&life->inside, 1, memory_order_relaxed);
+	/* Before what comes next: the barrier of the one who waits does the rest. */
+	atomic_signal_fence(memory_order_seq_cst);
+	return life;
+}
+
+static inline void twi_thread_leave(struct twi_life *life)
+{
+	/* release: who waits sees all that was done inside */
+	if (__builtin_expect(life != NULL, 1))
+		atomic_store_explicit(&life->inside, 0, memory_order_release);
+	else
+		twi_thread_leave_slowly();
+}
 
 #endif

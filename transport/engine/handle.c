@@ -87,8 +87,16 @@ void twi_handle_close(struct twi_handle *handle)
 	atomic_store_explicit(&handle->word, 0, memory_order_relaxed);
 }
 
+void twi_handle_remain(struct twi_handle *handle)
+{
+	uint64_t number = atomic_load_explicit(&handle->word, memory_order_relaxed) >> 8;
+
+	atomic_store_explicit(&handle->word, number << 8 | TWI_HANDLE_REMAINS,
+			      memory_order_relaxed);
+}
+
 /* Only the handle's line stays, and nothing of what stood behind it, which may be a secret. */
-static void hollow_handle(struct twi_handle *handle)
+void twi_handle_hollow(struct twi_handle *handle)
 {
 	uint8_t *at = (uint8_t *)handle;
 
@@ -106,18 +114,11 @@ static void discard_handle(struct twi_handle *handle)
 	free(handle);
 }
 
-void twi_handle_free(struct twi_handle *handle, bool seen)
+void twi_handle_bury(struct twi_handle *handle)
 {
 	struct twi_handle *oldest = NULL;
 
-	if (handle == NULL)
-		return;
 	twi_handle_close(handle);
-	if (!seen) {
-		free(handle);
-		return;
-	}
-	hollow_handle(handle);
 	pthread_mutex_lock(&lock);
 	twi_list_push_back(&husks, &handle->link);
 	if (++husk_count > TWI_HUSKS_KEPT) {
@@ -128,6 +129,19 @@ void twi_handle_free(struct twi_handle *handle, bool seen)
 	pthread_mutex_unlock(&lock);
 	if (oldest != NULL)
 		discard_handle(oldest);
+}
+
+void twi_handle_free(struct twi_handle *handle, bool seen)
+{
+	if (handle == NULL)
+		return;
+	twi_handle_close(handle);
+	if (!seen) {
+		free(handle);
+		return;
+	}
+	twi_handle_hollow(handle);
+	twi_handle_bury(handle);
 }
 
 int twi_handle_refuse(const void *object, enum twi_handle_kind kind, const char *call)

@@ -38,6 +38,7 @@ enum twi_handle_kind {
 	TWI_HANDLE_GROUP,
 	TWI_HANDLE_CHANNEL,
 	TWI_HANDLE_QUEUE,
+	TWI_HANDLE_REMAINS, /* a closed runtime, of whose pool there still are allocations */
 };
 
 struct twi_handle {
@@ -51,6 +52,14 @@ void *twi_handle_alloc(enum twi_handle_kind kind, size_t bytes);
 
 /* Its user has closed it: calls are refused from now on. */
 void twi_handle_close(struct twi_handle *handle);
+
+/*
+ * Its user has closed it, and one kind of call is still to find it: it is of the kind
+ * TWI_HANDLE_REMAINS. hollow gives all of it back but what a husk has; bury makes it a husk.
+ */
+void twi_handle_remain(struct twi_handle *handle);
+void twi_handle_hollow(struct twi_handle *handle);
+void twi_handle_bury(struct twi_handle *handle);
 
 /* Nobody needs it any more; a husk is left of one that a user has `seen`. NULL is legal. */
 void twi_handle_free(struct twi_handle *handle, bool seen);

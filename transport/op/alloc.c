@@ -11,6 +11,9 @@
 #include "diag/record/diag.h"
 #include "memreg/alloclog/alloclog.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/engine_thread.h"
+#include "transport/engine/handle.h"
+#include "transport/engine/remains.h"
 #include "transport/engine/runtime.h"
 
 #define SLICE_NS (1000ull * 1000) /* of waiting, between two looks at the engine */
@@ -65,12 +68,23 @@ TOW_PUBLIC int tow_alloc(struct tow_runtime *runtime, size_t bytes, size_t align
 		twi_error_undo(); /* it may still go well */
 		status = wait_for_room(runtime, bytes, align, memory_out);
 	}
-	if (twi_likely(status >= 0))
+	if (twi_likely(status >= 0)) {
+		twi_diag_hold(engine->diag, 1);
 		twi_alloclog_alloc(engine->alloclog, *memory_out, bytes, align, TWI_SITE_HERE);
+	}
 	return status;
 }
 
-TOW_PUBLIC int tow_free(struct tow_runtime *runtime, void *memory)
+/* What a runtime leaves behind is still to be freed. */
+static int free_closed(struct tow_runtime *runtime, void *memory)
+{
+	if (runtime != NULL && twi_handle_is(runtime, TWI_HANDLE_REMAINS))
+		return twi_remains_free((const struct twi_handle *)(const void *)runtime, memory);
+	return twi_handle_check(runtime, TWI_HANDLE_RUNTIME, "tow_free");
+}
+
+/* The runtime may be closed meanwhile, but not before this is over. */
+static int free_open(struct tow_runtime *runtime, void *memory, struct twi_site site)
 {
 	int status = twi_runtime_check(runtime, "tow_free");
 	struct twi_engine *engine;
@@ -81,7 +95,24 @@ TOW_PUBLIC int tow_free(struct tow_runtime *runtime, void *memory)
 	engine = twi_runtime_engine(runtime);
 	begun_ns = twi_alloclog_begin(engine->alloclog, memory);
 	status = twi_pool_free(engine->pool, memory);
-	if (twi_likely(status >= 0))
-		twi_alloclog_free(engine->alloclog, memory, begun_ns, TWI_SITE_HERE);
+	if (twi_likely(status >= 0)) {
+		twi_diag_hold(engine->diag, -1);
+		twi_alloclog_free(engine->alloclog, memory, begun_ns, site);
+	}
+	return status;
+}
+
+TOW_PUBLIC int tow_free(struct tow_runtime *runtime, void *memory)
+{
+	struct twi_life *life;
+	int status;
+
+	if (twi_unlikely(runtime == NULL || !twi_handle_is(runtime, TWI_HANDLE_RUNTIME)))
+		return free_closed(runtime, memory);
+	life = twi_thread_enter();
+	status = free_open(runtime, memory, TWI_SITE_HERE);
+	twi_thread_leave(life);
+	if (twi_unlikely(status == TOW_ECLOSED)) /* between the two looks */
+		return free_closed(runtime, memory);
 	return status;
 }

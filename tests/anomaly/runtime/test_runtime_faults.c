@@ -131,6 +131,11 @@ static int live_once(void)
 		assert_int_equal(tow_peer_close(world.from_one), TOW_OK);
 	if (world.runtime != NULL)
 		assert_int_equal(tow_runtime_close(world.runtime), TOW_OK);
+	/* Memory outlives its runtime. */
+	if (world.in != NULL)
+		assert_int_equal(tow_free(world.runtime, world.in), TOW_OK);
+	if (world.out != NULL)
+		assert_int_equal(tow_free(world.runtime, world.out), TOW_OK);
 	return status;
 }
 

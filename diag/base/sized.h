@@ -25,6 +25,7 @@
 #include <towline/device.h>
 #include <towline/endpoint.h>
 #include <towline/group.h>
+#include <towline/interface.h>
 #include <towline/match.h>
 #include <towline/rpc.h>
 #include <towline/runtime.h>
@@ -48,7 +49,8 @@
 	X(tow_counter_info, TOW_COUNTER_INFO_INIT)                                                 \
 	X(tow_reason_info, TOW_REASON_INFO_INIT)                                                   \
 	X(tow_status_info, TOW_STATUS_INFO_INIT)                                                   \
-	X(tow_lane_info, TOW_LANE_INFO_INIT)
+	X(tow_lane_info, TOW_LANE_INFO_INIT)                                                       \
+	X(tow_interface_info, TOW_INTERFACE_INFO_INIT)
 
 enum twi_sized {
 #define TWI_SIZED_ENUM(type, init) TWI_SIZED_##type,

@@ -84,3 +84,25 @@ void twi_words_clean(char *out, size_t bytes, const char *text)
 	}
 	out[used] = '\0';
 }
+
+/* Is `name` a word of the comma-separated list? */
+static bool is_listed(const char *list, const char *name)
+{
+	size_t bytes = strlen(name);
+
+	while (*list != '\0') {
+		size_t word = strcspn(list, ",");
+
+		if (word == bytes && strncmp(list, name, bytes) == 0)
+			return true;
+		list += word + (list[word] == ',');
+	}
+	return false;
+}
+
+bool twi_words_allow(const char *list, const char *name)
+{
+	if (list[0] == '^')
+		return !is_listed(list + 1, name);
+	return list[0] == '\0' || is_listed(list, name);
+}

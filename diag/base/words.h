@@ -7,6 +7,7 @@
 #ifndef TWI_WORDS_H
 #define TWI_WORDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,5 +23,8 @@ void twi_words_ns(uint64_t ns, char out[TWI_WORDS_BYTES]);
  * no name, key or address from outside brings a line of its own or a terminal's commands along.
  */
 void twi_words_clean(char *out, size_t bytes, const char *text);
+
+/* Does a knob like `interfaces` allow the name? "a,b": these; "^a,b": all but these; "": all. */
+bool twi_words_allow(const char *list, const char *name);
 
 #endif

@@ -16,8 +16,9 @@
 #include <towline/group.h> /* the ranks of a job */
 #include <towline/coll.h>  /* collectives among them */
 
-#include <towline/rpc.h>    /* calls with an answer */
-#include <towline/device.h> /* memory of accelerators */
+#include <towline/rpc.h>       /* calls with an answer */
+#include <towline/device.h>    /* memory of accelerators */
+#include <towline/interface.h> /* network interfaces of this host */
 
 #include <towline/stats.h> /* counters and what else is known */
 #include <towline/step.h>  /* which step the program is in */

@@ -258,26 +258,20 @@ static int call_whole(void *row)
 	return tow_call(client, "echo", "x", 1, text, 8, 5000 * MS, row);
 }
 
-static int job_info(void *row)
-{
-	return tow_job_info(runtime, row);
-}
-
-static int device_info(void *row)
-{
-	return tow_device_info(device, row);
-}
-
-#define FIRST_ROW(name)                                                                            \
+#define ROW_OF(name, ...)                                                                          \
 	static int name##_info(void *row)                                                          \
 	{                                                                                          \
-		return tow_##name##_info(1, row);                                                  \
+		return tow_##name##_info(__VA_ARGS__, row);                                        \
 	}
-FIRST_ROW(knob)
-FIRST_ROW(counter)
-FIRST_ROW(reason)
-FIRST_ROW(status)
-FIRST_ROW(lane)
+ROW_OF(job, runtime)
+ROW_OF(device, device)
+ROW_OF(interface, runtime, 0)
+
+ROW_OF(knob, 1)
+ROW_OF(counter, 1)
+ROW_OF(reason, 1)
+ROW_OF(status, 1)
+ROW_OF(lane, 1)
 
 /* One row for each struct that a public call takes or gives. */
 static const struct row {
@@ -339,6 +333,7 @@ static const struct row {
 	OUT(tow_reason_info, tow_reason_info, reason_info),
 	OUT(tow_status_info, tow_status_info, status_info),
 	OUT(tow_lane_info, tow_lane_info, lane_info),
+	OUT(tow_interface_info, tow_interface_info, interface_info),
 };
 
 /* A struct of `size` bytes in memory of its own, so that ASan sees what reads or writes past it. */

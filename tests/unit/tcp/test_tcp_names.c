@@ -9,6 +9,7 @@
 
 #include <towline/status.h>
 
+#include "diag/base/words.h"
 #include "transport/lanes/tcp/tcp_rails.h"
 
 static struct twi_tcp_address at(const char *text)
@@ -135,12 +136,12 @@ static void test_told_that_is_nowhere(void **state)
 static void test_knob(void **state)
 {
 	(void)state;
-	assert_true(twi_tcp_interface_allowed("", "eth0"));
-	assert_true(twi_tcp_interface_allowed("eth0,eth1", "eth1"));
-	assert_false(twi_tcp_interface_allowed("eth0,eth1", "eth"));
-	assert_false(twi_tcp_interface_allowed("eth0,eth1", "eth10"));
-	assert_false(twi_tcp_interface_allowed("^eth0,eth1", "eth0"));
-	assert_true(twi_tcp_interface_allowed("^eth0,eth1", "eth2"));
+	assert_true(twi_words_allow("", "eth0"));
+	assert_true(twi_words_allow("eth0,eth1", "eth1"));
+	assert_false(twi_words_allow("eth0,eth1", "eth"));
+	assert_false(twi_words_allow("eth0,eth1", "eth10"));
+	assert_false(twi_words_allow("^eth0,eth1", "eth0"));
+	assert_true(twi_words_allow("^eth0,eth1", "eth2"));
 	assert_int_equal(twi_tcp_interfaces_check(""), TOW_OK);
 	assert_int_equal(twi_tcp_interfaces_check("lo"), TOW_OK);
 	assert_int_equal(twi_tcp_interfaces_check("^lo,nothere"), TOW_OK);

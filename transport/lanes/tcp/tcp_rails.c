@@ -9,28 +9,7 @@
 #include <string.h>
 
 #include "diag/base/error.h"
-
-/* Is `name` a word of the comma-separated list? */
-static bool is_listed(const char *list, const char *name)
-{
-	size_t bytes = strlen(name);
-
-	while (*list != '\0') {
-		size_t word = strcspn(list, ",");
-
-		if (word == bytes && strncmp(list, name, bytes) == 0)
-			return true;
-		list += word + (list[word] == ',');
-	}
-	return false;
-}
-
-bool twi_tcp_interface_allowed(const char *knob, const char *name)
-{
-	if (knob[0] == '^')
-		return !is_listed(knob + 1, name);
-	return knob[0] == '\0' || is_listed(knob, name);
-}
+#include "diag/base/words.h"
 
 int twi_tcp_interfaces_check(const char *knob)
 {
@@ -90,7 +69,7 @@ void twi_tcp_interfaces_read(const char *knob, struct twi_tcp_interfaces *out)
 		int family = at->ifa_addr == NULL ? AF_UNSPEC : at->ifa_addr->sa_family;
 
 		if ((at->ifa_flags & IFF_UP) == 0 || (family != AF_INET && family != AF_INET6) ||
-		    !twi_tcp_interface_allowed(knob, at->ifa_name))
+		    !twi_words_allow(knob, at->ifa_name))
 			continue;
 		if (out->count == TWI_INTERFACES_MAX)
 			break;

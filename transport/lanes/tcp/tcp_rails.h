@@ -41,9 +41,6 @@ struct twi_tcp_rails {
 	struct twi_tcp_rail rows[TWI_RAILS_MAX];
 };
 
-/* Does the knob `interfaces` allow this one? */
-bool twi_tcp_interface_allowed(const char *knob, const char *name);
-
 /* TOW_OK; TOW_EINVAL, naming what is no interface of this host. */
 int twi_tcp_interfaces_check(const char *knob);
 

@@ -39,6 +39,7 @@
 #include "transport/op/endpoint.h"
 #include "transport/rpc/rpc.h"
 #include "transport/runtime_report.h"
+#include "transport/runtime_share.h"
 #include "transport/tracing.h"
 #include "transport/wire/frame.h"
 
@@ -91,32 +92,6 @@ static struct tow_runtime *runtime_of(struct twi_engine *engine)
 	return twi_container_of(engine, struct tow_runtime, engine);
 }
 
-/* The options' strings are the caller's and may go away. */
-static int keep_texts(struct tow_runtime *runtime)
-{
-	struct twi_knobs *knobs = &runtime->engine.knobs;
-	size_t room = 0, used = 0;
-
-	for (size_t i = 0; i < tow_knob_count(); i++) {
-		const char **member = twi_knob_string(knobs, i);
-
-		room += member != NULL ? strlen(*member) + 1 : 0;
-	}
-	runtime->texts = malloc(room);
-	if (runtime->texts == NULL)
-		return twi_error(TOW_ENOMEM, "no memory for a runtime");
-	for (size_t i = 0; i < tow_knob_count(); i++) {
-		const char **member = twi_knob_string(knobs, i);
-
-		if (member == NULL)
-			continue;
-		snprintf(runtime->texts + used, room - used, "%s", *member);
-		*member = runtime->texts + used;
-		used += strlen(*member) + 1;
-	}
-	return TOW_OK;
-}
-
 /* From here on the secret is a key; of its text only stars are left, for /v1/info to say so. */
 static int load_job_key(struct twi_engine *engine)
 {
@@ -132,8 +107,9 @@ static int open_knobs(struct twi_engine *engine)
 	struct tow_runtime *runtime = runtime_of(engine);
 	int status = twi_knob_resolve(runtime->options, &engine->knobs);
 
+	/* The options' strings are the caller's and may go away. */
 	if (status == TOW_OK)
-		status = keep_texts(runtime);
+		status = twi_knob_keep(&engine->knobs, &runtime->texts);
 	return status == TOW_OK ? load_job_key(engine) : status;
 }
 
@@ -576,6 +552,8 @@ TOW_PUBLIC int tow_runtime_close(struct tow_runtime *runtime)
 		return twi_error(TOW_EINVAL, "tow_runtime_close in a completion callback");
 	if (twi_log_is_thread(runtime->engine.diag))
 		return twi_error(TOW_EINVAL, "tow_runtime_close in the runtime's log callback");
+	if (twi_share_leave(runtime))
+		return TOW_OK; /* others have it */
 	twi_job_close(&runtime->job);
 	close_parts(runtime);
 	return TOW_OK;

@@ -396,6 +396,87 @@ int twi_knob_resolve(const struct tow_options *in, struct twi_knobs *out)
 	return status;
 }
 
+int twi_knob_keep(struct twi_knobs *values, char **texts_out)
+{
+	size_t room = 1, used = 0;
+	char *texts;
+
+	for (size_t i = 0; i < twi_array_count(knobs); i++) {
+		const char **member = twi_knob_string(values, i);
+
+		room += member != NULL ? strlen(*member) + 1 : 0;
+	}
+	texts = malloc(room);
+	*texts_out = texts;
+	if (texts == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a runtime");
+	for (size_t i = 0; i < twi_array_count(knobs); i++) {
+		const char **member = twi_knob_string(values, i);
+
+		if (member == NULL)
+			continue;
+		snprintf(texts + used, room - used, "%s", *member);
+		*member = texts + used;
+		used += strlen(*member) + 1;
+	}
+	return TOW_OK;
+}
+
+static bool is_given(const struct knob *knob, const struct tow_options *in)
+{
+	const void *given = (const char *)in + knob->given_at;
+
+	if (knob->type >= KNOB_TEXT)
+		return *(const char *const *)given != NULL;
+	return *(const int64_t *)given != -1;
+}
+
+/* What a message may say of the value. */
+static void tell_value(const struct twi_knobs *values, size_t index, char *out, size_t bytes)
+{
+	const char *text = twi_knob_text(values, index);
+
+	if (text != NULL && strcmp(knobs[index].name, "stats_token") == 0)
+		snprintf(out, bytes, "(secret)");
+	else if (text != NULL)
+		snprintf(out, bytes, "\"%.64s\"", text);
+	else
+		format_value(&knobs[index], twi_knob_number(values, index), out, bytes);
+}
+
+static bool same_value(const struct twi_knobs *one, const struct twi_knobs *two, size_t index)
+{
+	const char *text = twi_knob_text(one, index);
+
+	if (text != NULL)
+		return strcmp(text, twi_knob_text(two, index)) == 0;
+	return twi_knob_number(one, index) == twi_knob_number(two, index);
+}
+
+int twi_knob_agree(const char *call, const struct tow_options *in, const struct twi_knobs *asked,
+		   const struct twi_knobs *have)
+{
+	char wanted[80], there[80];
+
+	for (size_t i = 0; i < twi_array_count(knobs); i++) {
+		const char *name = knobs[i].name;
+
+		if (!is_given(&knobs[i], in) || strcmp(name, "job_key") == 0 ||
+		    strcmp(name, "job_key_file") == 0 || same_value(asked, have, i))
+			continue;
+		tell_value(asked, i, wanted, sizeof(wanted));
+		tell_value(have, i, there, sizeof(there));
+		return twi_error(TOW_EINVAL,
+				 "%s: %s is to be %s here, and is %s where it was opened", call,
+				 name, wanted, there);
+	}
+	if (in->log_callback != NULL &&
+	    (in->log_callback != have->log_callback || in->log_user != have->log_user))
+		return twi_error(TOW_EINVAL,
+				 "%s: log_callback is another one than where it was opened", call);
+	return TOW_OK;
+}
+
 /* The printed forms of the table, made once. */
 static struct printed {
 	char env[64], def[32], min[32], max[32];

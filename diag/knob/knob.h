@@ -44,6 +44,19 @@ struct twi_knobs {
  */
 int twi_knob_resolve(const struct tow_options *in, struct twi_knobs *out);
 
+/*
+ * Copies the strings of all knobs, which are then to be found in *texts_out, one piece of malloc's.
+ * TOW_ENOMEM.
+ */
+int twi_knob_keep(struct twi_knobs *knobs, char **texts_out);
+
+/*
+ * Whether what `in` sets, which `asked` was resolved from, is so in `have`. TOW_OK; TOW_EINVAL,
+ * naming `call`, the first knob that is not, and both values. The job's key is not compared.
+ */
+int twi_knob_agree(const char *call, const struct tow_options *in, const struct twi_knobs *asked,
+		   const struct twi_knobs *have);
+
 /* The value of knob `index` as text, where its unit is text; NULL: it is a number. */
 const char *twi_knob_text(const struct twi_knobs *knobs, size_t index);
 

@@ -198,6 +198,20 @@ int tow_options_init(struct tow_options *options_out, size_t size);
 int tow_runtime_open(const struct tow_options *options, struct tow_runtime **runtime_out);
 
 /*
+ * The runtime that parts of a process share which know nothing of each other, as two plugins do:
+ * the first call opens it as tow_runtime_open does, each further one gives the same. Options that
+ * are set must be so in it; those that are not set take what is there. Options of the further calls
+ * that only report (premap_progress) are not used. A runtime of tow_runtime_open is never shared.
+ * Ownership: each call is to be followed by one tow_runtime_close; the last of these closes it.
+ * Copies: none.
+ * Blocks: as tow_runtime_open, also while another thread opens it.
+ * Threads: any; not from a callback of the library.
+ * Returns: as tow_runtime_open; TOW_EINVAL, too, where an option contradicts those in force, which
+ * the message names with both values; TOW_EBUSY in a callback while it is being opened.
+ */
+int tow_runtime_share(const struct tow_options *options, struct tow_runtime **runtime_out);
+
+/*
  * Says that start-up is over: every registration from now on is late, and is counted with its
  * reason.
  * Ownership: none passes.
@@ -215,7 +229,8 @@ int tow_runtime_seal(struct tow_runtime *runtime);
  * stays as it is until tow_free; views, registrations, threads and sockets end. Calls with a
  * runtime, endpoint, peer, group or queue that ended get TOW_ECLOSED, until 256 others of the
  * process have ended after it; then its memory is given back, and using it is undefined. Calls with
- * other handles that ended are undefined at once.
+ * other handles that ended are undefined at once. Of a runtime that is shared only the last close
+ * does this; the others give back their hold on it, and leave their endpoints and peers to them.
  * Ownership: takes the runtime.
  * Copies: none.
  * Blocks: until the kernel has let go of the memory, at most about a second.

@@ -66,15 +66,18 @@ static int finished(int status, struct tow_op **started)
 	return status;
 }
 
-static int open_runtime(void *options)
-{
-	struct tow_runtime *other;
-	int status = tow_runtime_open(options, &other);
-
-	if (status == TOW_OK)
-		tow_runtime_close(other);
-	return status;
-}
+#define OPEN_OF(name)                                                                              \
+	static int name##_runtime(void *options)                                                   \
+	{                                                                                          \
+		struct tow_runtime *other;                                                         \
+		int status = tow_runtime_##name(options, &other);                                  \
+                                                                                                   \
+		if (status == TOW_OK)                                                              \
+			tow_runtime_close(other);                                                  \
+		return status;                                                                     \
+	}
+OPEN_OF(open)
+OPEN_OF(share)
 
 static int connect_start(void *options)
 {
@@ -289,6 +292,7 @@ static const struct row {
 #call, TWI_SIZED_##type, run, true                                                 \
 	}
 	IN(tow_runtime_open, tow_options, open_runtime),
+	IN(tow_runtime_share, tow_options, share_runtime),
 	IN(tow_connect_start, tow_op_options, connect_start),
 	IN(tow_accept_start, tow_op_options, accept_start),
 	IN(tow_send_start, tow_op_options, send_start),

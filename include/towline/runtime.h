@@ -127,7 +127,9 @@ struct tow_options {
 	/* Called with each line of the log that is shown; NULL: none (tow_log_callback). */
 	tow_log_callback log_callback;
 	void *log_user;
-	int64_t shm_polled_peers; /* connections over shm that are polled though they are quiet */
+	int64_t shm_polled_peers;  /* connections over shm that are polled though they are quiet */
+	int64_t place_least_bytes; /* memory of the program's that is put into the pool (place.h) */
+	int64_t place_share;       /* how much of the pool that may take, in percent */
 };
 
 /* The initial value of struct tow_options. */
@@ -168,7 +170,8 @@ struct tow_options {
 			TOW_MEMBER(premap_progress_user, NULL), TOW_MEMBER(poller, NULL),          \
 			TOW_MEMBER(log, NULL), TOW_MEMBER(log_wait_ns, -1),                        \
 			TOW_MEMBER(log_callback, NULL), TOW_MEMBER(log_user, NULL),                \
-			TOW_MEMBER(shm_polled_peers, -1)                                           \
+			TOW_MEMBER(shm_polled_peers, -1), TOW_MEMBER(place_least_bytes, -1),       \
+			TOW_MEMBER(place_share, -1)                                                \
 	}
 
 /*

@@ -297,6 +297,7 @@ static int end_allocation(struct twi_pool *pool, void *memory, uint64_t *bytes_o
 {
 	const struct twi_extent *extent = twi_pool_find(pool, memory, 1);
 	struct twi_block block;
+	bool placed;
 	int outcome;
 
 	*bytes_out = 0;
@@ -311,9 +312,12 @@ static int end_allocation(struct twi_pool *pool, void *memory, uint64_t *bytes_o
 				 "pool: %p lies %llu bytes inside the allocation at %p", memory,
 				 (unsigned long long)((char *)memory - (char *)block.base),
 				 block.base);
+	placed = (atomic_load_explicit(block.hold, memory_order_relaxed) & TWI_HOLD_PLACED) != 0;
 	outcome = twi_hold_free(block.hold);
 	if (outcome == TOW_EFREED)
 		return not_allocated(memory);
+	if (twi_unlikely(placed)) /* nobody else has freed it, so the mark was this one's */
+		atomic_fetch_sub_explicit(&pool->placed_bytes, block.bytes, memory_order_relaxed);
 	if (outcome == TWI_HOLD_ENDED)
 		pool->ops->give(pool->arena[extent->slot], memory);
 	*bytes_out = block.bytes;

@@ -54,6 +54,7 @@ struct twi_pool_stats {
 	uint64_t leased, leased_peak;
 	uint64_t own;                     /* of allocated: what the library keeps for itself */
 	uint64_t own_allocations;         /* count */
+	uint64_t placed;                  /* of allocated: by tow_place */
 	uint64_t deferred;                /* freed by their owner, still leased */
 	uint64_t grown;                   /* of mapped: by extents after the first */
 	uint64_t overflow, overflow_peak; /* allocated outside the pool */

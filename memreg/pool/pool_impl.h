@@ -60,6 +60,7 @@ struct twi_pool {
 	pthread_mutex_t growing; /* one thread makes an extent, the others wait for it */
 	struct twi_overflow overflow;
 	_Atomic uint64_t deferred_bytes;
+	_Atomic uint64_t placed_bytes; /* pool_place.h */
 	_Atomic uint64_t own_bytes, own_allocations;
 	pthread_mutex_t room_lock; /* with room: somebody has freed something */
 	pthread_cond_t room;

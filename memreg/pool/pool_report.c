@@ -67,6 +67,7 @@ void twi_pool_stats(struct twi_pool *pool, struct twi_pool_stats *out)
 	out->registered = registered_bytes(pool);
 	out->deferred = twi_pool_deferred(pool);
 	out->own = atomic_load_explicit(&pool->own_bytes, memory_order_relaxed);
+	out->placed = atomic_load_explicit(&pool->placed_bytes, memory_order_relaxed);
 	out->own_allocations = atomic_load_explicit(&pool->own_allocations, memory_order_relaxed);
 	out->grown = out->mapped - (count > 0 ? pool->extents.extent[0]->bytes : 0);
 	out->overflow = atomic_load_explicit(&pool->overflow.bytes, memory_order_relaxed);
@@ -94,6 +95,7 @@ static void emit_stats(struct twi_emit *e, const struct twi_pool_stats *stats)
 	twi_emit_u64(e, "leased_bytes", stats->leased);
 	twi_emit_u64(e, "leased_peak_bytes", stats->leased_peak);
 	twi_emit_u64(e, "own_bytes", stats->own);
+	twi_emit_u64(e, "placed_bytes", stats->placed);
 	twi_emit_u64(e, "deferred_bytes", stats->deferred);
 	twi_emit_u64(e, "grown_bytes", stats->grown);
 	twi_emit_u64(e, "overflow_bytes", stats->overflow);

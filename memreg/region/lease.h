@@ -4,7 +4,8 @@
  *
  *   bit 31 LIVE    allocated; 0 in all bits means that the place is free
  *   bit 30 FREED   its owner has freed it; the memory goes back with the last lease
- *   bits 0..29     leases
+ *   bit 29 PLACED  its owner is a program's allocator (pool_place.h)
+ *   bits 0..28     leases
  *
  *        begin            lease/release            free, no leases
  *   0 ---------> LIVE <------------------> LIVE+n ..... LIVE -------> 0   TWI_HOLD_ENDED
@@ -26,7 +27,8 @@
 
 #define TWI_HOLD_LIVE   0x80000000u
 #define TWI_HOLD_FREED  0x40000000u
-#define TWI_HOLD_LEASES 0x3fffffffu
+#define TWI_HOLD_PLACED 0x20000000u
+#define TWI_HOLD_LEASES 0x1fffffffu
 
 /* Outcomes beside the statuses; positive, and none of TOW_STATUS_MAP's. */
 enum {
@@ -47,6 +49,12 @@ static inline int twi_hold_swap(_Atomic uint32_t *hold, uint32_t *seen, uint32_t
 	/* acq_rel: whoever ends the allocation sees all that others did before they let go. */
 	return atomic_compare_exchange_weak_explicit(hold, seen, next, memory_order_acq_rel,
 						     memory_order_acquire);
+}
+
+/* By its owner, behind the begin. */
+static inline void twi_hold_mark_placed(_Atomic uint32_t *hold)
+{
+	atomic_fetch_or_explicit(hold, TWI_HOLD_PLACED, memory_order_relaxed);
 }
 
 /* TOW_OK, TWI_HOLD_FIRST, TOW_EFREED, or TOW_EBUSY past the counter's range. */
@@ -85,7 +93,7 @@ static inline int twi_hold_release(_Atomic uint32_t *hold)
 		if (!(seen & TWI_HOLD_LEASES))
 			return TOW_EINVAL;
 		next = seen - 1;
-		if (next == (TWI_HOLD_LIVE | TWI_HOLD_FREED))
+		if ((next & ~TWI_HOLD_PLACED) == (TWI_HOLD_LIVE | TWI_HOLD_FREED))
 			next = 0;
 	} while (!twi_hold_swap(hold, &seen, next));
 	if (next == 0)

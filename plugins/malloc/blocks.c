@@ -1,0 +1,98 @@
+/*
+ * blocks.c - see blocks.h. Open addressing; a row that goes closes its gap.
+ */
+#include "plugins/malloc/blocks.h"
+
+#include <stdint.h>
+#include <sys/mman.h>
+
+#define FIRST_ROWS 1024u
+
+static struct twm_block *rows;
+static size_t room, count; /* room: a power of two, or 0 */
+
+/* Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4) of the page's number. */
+static size_t place_of(const void *memory)
+{
+	return (size_t)(((uintptr_t)memory / TWM_PAGE * 0x9e3779b97f4a7c15u) >> 20) & (room - 1);
+}
+
+static struct twm_block *row_of(const void *memory)
+{
+	size_t at = place_of(memory);
+
+	while (rows[at].memory != NULL && rows[at].memory != memory)
+		at = (at + 1) & (room - 1);
+	return &rows[at];
+}
+
+static bool grow_table(void)
+{
+	struct twm_block *old = rows;
+	size_t old_room = room;
+	size_t bytes = (room > 0 ? 2 * room : FIRST_ROWS) * sizeof(*rows);
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED)
+		return false;
+	rows = at;
+	room = bytes / sizeof(*rows);
+	for (size_t i = 0; i < old_room; i++) {
+		if (old[i].memory != NULL)
+			*row_of(old[i].memory) = old[i];
+	}
+	if (old != NULL)
+		munmap(old, old_room * sizeof(*old));
+	return true;
+}
+
+bool twm_blocks_add(const struct twm_block *block)
+{
+	if (count >= room / 4 * 3 && !grow_table())
+		return false;
+	*row_of(block->memory) = *block;
+	count++;
+	return true;
+}
+
+struct twm_block *twm_blocks_find(const void *memory)
+{
+	struct twm_block *row;
+
+	if (count == 0)
+		return NULL;
+	row = row_of(memory);
+	return row->memory != NULL ? row : NULL;
+}
+
+void twm_blocks_remove(struct twm_block *block)
+{
+	size_t gap = (size_t)(block - rows);
+
+	/* Rows behind that would not be found across the gap move into it. */
+	for (size_t at = (gap + 1) & (room - 1); rows[at].memory != NULL;
+	     at = (at + 1) & (room - 1)) {
+		size_t home = place_of(rows[at].memory);
+
+		if (((at - home) & (room - 1)) >= ((at - gap) & (room - 1))) {
+			rows[gap] = rows[at];
+			gap = at;
+		}
+	}
+	rows[gap] = (struct twm_block){ .memory = NULL };
+	count--;
+}
+
+struct twm_block *twm_blocks_next(struct twm_block *block)
+{
+	for (size_t i = block == NULL ? 0 : (size_t)(block - rows) + 1; i < room; i++) {
+		if (rows[i].memory != NULL)
+			return &rows[i];
+	}
+	return NULL;
+}
+
+size_t twm_blocks_count(void)
+{
+	return count;
+}

@@ -1,0 +1,83 @@
+/*
+ * fork.c - a forked child has what was placed as memory of its own, as it has all else.
+ *
+ * The pool is shared memory that a child does not inherit: what it wrote there would show in its
+ * parent. So the parent copies what is placed before it forks, and the child puts the copies where
+ * the blocks were. Programs that are started by vfork or posix_spawn do not pay for it.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "plugins/malloc/blocks.h"
+#include "plugins/malloc/place.h"
+
+static void say_text(const char *text)
+{
+	(void)!write(STDERR_FILENO, text, strlen(text));
+}
+
+static void before_fork(void)
+{
+	struct twm_block *block = NULL;
+	int error = errno;
+
+	twm_lock();
+	while ((block = twm_blocks_next(block)) != NULL) {
+		void *copy;
+
+		if (block->copied)
+			continue; /* a child that forks again: it is inherited */
+		copy = mmap(NULL, block->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
+		block->copy = copy != MAP_FAILED ? copy : NULL;
+		if (copy != MAP_FAILED)
+			memcpy(copy, block->memory, block->bytes);
+		else
+			say_text(
+				"towline-malloc: no memory to copy what is placed in the pool: the "
+				"child of this fork has less than its parent\n");
+	}
+	errno = error;
+}
+
+static void in_parent(void)
+{
+	struct twm_block *block = NULL;
+	int error = errno;
+
+	while ((block = twm_blocks_next(block)) != NULL) {
+		if (block->copy != NULL)
+			munmap(block->copy, block->bytes);
+		block->copy = NULL;
+	}
+	twm_unlock();
+	errno = error;
+}
+
+static void in_child(void)
+{
+	struct twm_block *block = NULL;
+	int error = errno;
+
+	while ((block = twm_blocks_next(block)) != NULL) {
+		if (block->copy != NULL &&
+		    mremap(block->copy, block->bytes, block->bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+			   block->memory) == MAP_FAILED)
+			say_text("towline-malloc: what was placed in the pool is missing in the "
+				 "child "
+				 "of a fork\n");
+		block->copy = NULL;
+		block->copied = true;
+	}
+	twm_forked();
+	twm_unlock();
+	errno = error;
+}
+
+static __attribute__((constructor)) void watch_forks(void)
+{
+	pthread_atfork(before_fork, in_parent, in_child);
+}

@@ -400,6 +400,11 @@ static void twi_ofi_peer_describe(struct tow_peer *peer, struct twi_emit *emit)
 	(void)peer, (void)emit;
 }
 
+static void twi_ofi_look_again(struct tow_peer *peer, uint64_t tag, uint32_t context)
+{
+	(void)peer, (void)tag, (void)context;
+}
+
 #endif
 
 const struct twi_lane_ops twi_lane_ofi = {

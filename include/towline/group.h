@@ -251,6 +251,29 @@ int tow_group_split(struct tow_group *group, int64_t color, int64_t key, uint64_
 		    struct tow_group **group_out);
 
 /*
+ * Makes a group of some ranks of the group by these alone: the others do not call it, and need not
+ * know of it. ranks[i] is the rank in parent of rank i of the new group; all members say the same
+ * list. The new group has its own collectives and barriers and may be a parent itself; the parent
+ * may be broken.
+ * The n-th creation of one list at one member is the n-th of all. Threads that make groups of the
+ * same ranks at once, or a program that does so in no order, gives each a name; else name is NULL.
+ * Members disagree when each waits for the other with another list: at once with one name, or with
+ * the same ranks in another order; without a name when the time of one is over.
+ * Ownership: *group_out is the caller's until tow_group_close; ranks and name only until this
+ * returns. The connections are the job's, as after tow_group_split.
+ * Copies: none.
+ * Blocks: until all members have called it, at most timeout_ns.
+ * Threads: any number; not from a callback.
+ * Returns: TOW_OK; TOW_EINVAL naming a rank that is out of range or listed twice, when this process
+ * is not listed, or for a name above 200 bytes; TOW_EMISMATCH naming two members and their lists;
+ * TOW_EDEADLINE naming who has not come; TOW_EPEER: a member has gone, or rank 0 of the job with
+ * its store; TOW_EBUSY: the store is full; TOW_ENOTSUP: rank 0 has an older library; TOW_ENOMEM;
+ * TOW_ESYSTEM; TOW_ECLOSED; TOW_EFORKED. After a failure it may be called again.
+ */
+int tow_group_create(struct tow_group *parent, const uint32_t *ranks, uint32_t count,
+		     const char *name, uint64_t timeout_ns, struct tow_group **group_out);
+
+/*
  * Puts a value where every rank of the job can get it. For little things: names, not data.
  * Ownership: none passes.
  * Copies: value, of at most 64 KiB; key has at most 250 bytes.
@@ -281,7 +304,8 @@ int tow_group_get(struct tow_group *group, const char *key, void *value_out, siz
  * with the group get TOW_ECLOSED (tow_runtime_close says for how long).
  * Ownership: takes the group; NULL is legal.
  * Copies: none.
- * Blocks: the last one's, at rank 0, until the others have closed theirs, at most two seconds.
+ * Blocks: the last one's, at rank 0, until the others have closed theirs, at most two seconds; at
+ * rank 0 of a group that was split, for a round trip to the store, at most one second.
  * Threads: any, while no other is inside a call with it; not from a callback.
  * Returns: TOW_OK; TOW_EINVAL in a callback; TOW_ECLOSED; TOW_EFORKED.
  */

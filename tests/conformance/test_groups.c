@@ -142,6 +142,38 @@ static void split(struct twt_end *end)
 	twt_meet(end);
 }
 
+/* By members alone: both in another order, one of them, and lists that are none. */
+static void create(struct twt_end *end)
+{
+	static const uint32_t turned[] = { 1, 0 }, twice[] = { 0, 0 };
+	const uint32_t mine = (uint32_t)end->which, theirs = 1 - mine;
+	struct tow_group *group, *inner, *none;
+	struct tow_peer *peer, *same;
+
+	twt_ok(end, tow_group_create(end->group, turned, 2, "turned", TWT_CELL_NS, &group));
+	twt_say(end, "made: rank %u of %u", tow_group_rank(group), tow_group_size(group));
+	twt_ok(end, tow_group_peer(group, mine, &peer));
+	twt_ok(end, tow_group_peer(end->group, other_of(end), &same));
+	twt_say(end, "its connection: %s", peer == same ? "the same" : "ANOTHER");
+	twt_say(end, "its barrier: %s", name_of(tow_group_barrier(group, TWT_CELL_NS)));
+	twt_ok(end, tow_group_create(group, turned, 2, NULL, TWT_CELL_NS, &inner));
+	twt_say(end, "made of it: rank %u, barrier: %s", tow_group_rank(inner),
+		name_of(tow_group_barrier(inner, TWT_CELL_NS)));
+	twt_ok(end, tow_group_close(inner));
+	twt_ok(end, tow_group_close(group));
+	twt_ok(end, tow_group_create(end->group, &mine, 1, NULL, TWT_CELL_NS, &group));
+	twt_say(end, "alone: rank %u of %u", tow_group_rank(group), tow_group_size(group));
+	twt_ok(end, tow_group_close(group));
+	twt_say(end, "without itself: %s",
+		name_of(tow_group_create(end->group, &theirs, 1, NULL, TWT_CELL_NS, &none)));
+	twt_say(end, "one twice: %s",
+		name_of(tow_group_create(end->group, twice, 2, NULL, TWT_CELL_NS, &none)));
+	if (end->which == 0)
+		twt_say(end, "the other does not come: %s",
+			name_of(tow_group_create(end->group, turned, 2, NULL, SHORT, &none)));
+	twt_meet(end);
+}
+
 /* A barrier to which the other does not come. */
 static void vain_barriers(struct twt_end *end)
 {
@@ -221,6 +253,7 @@ static void play(struct twt_end *end)
 	send_by_rank(end);
 	barriers(end);
 	split(end);
+	create(end);
 	vain_barriers(end);
 	values(end);
 	leave(end);

@@ -1,6 +1,5 @@
 /*
- * group.c - the public calls on groups: opening, splitting, closing, and little values in the
- * store.
+ * group.c - the public calls on groups: opening, closing, and little values in the store.
  */
 #include "transport/job/group.h"
 
@@ -20,7 +19,6 @@
 /* How long the last group's close waits, at rank 0, for the others to close theirs. */
 #define LINGER_NS 2000000000ull
 
-#define PROBE_NS    1000000000ull /* of a store that may have gone */
 #define COLL_END_NS 60000000000ull
 
 void twi_job_init(struct twi_job *job, const struct tow_options *options, struct twi_knobs *knobs)
@@ -54,8 +52,7 @@ int twi_group_check(const struct tow_group *group, const char *call)
 	return status < 0 ? status : twi_runtime_check(group->runtime, call);
 }
 
-/* One that blocks. */
-static int check_blocking(struct tow_runtime *runtime, const char *call)
+int twi_group_check_blocking(struct tow_runtime *runtime, const char *call)
 {
 	int status = twi_runtime_check(runtime, call);
 
@@ -66,7 +63,7 @@ static int check_blocking(struct tow_runtime *runtime, const char *call)
 	return TOW_OK;
 }
 
-static struct twi_until until_of(uint64_t timeout_ns)
+struct twi_until twi_group_until(uint64_t timeout_ns)
 {
 	uint64_t now = twi_net_now();
 
@@ -163,6 +160,8 @@ static void close_group(struct tow_group *group)
 	twi_engine_leave(ranks->engine);
 	if (last)
 		part_ranks(ranks);
+	else
+		twi_group_forget_splits(group);
 	twi_ranks_let_go(ranks);
 	free(group->part_offsets[0]);
 	free(group->part_offsets[1]);
@@ -215,12 +214,12 @@ TOW_PUBLIC int tow_group_open(struct tow_runtime *runtime, const struct tow_grou
 		return twi_error(TOW_EINVAL, "tow_group_open: group_out is NULL");
 	twi_error_keep(&kept);
 	*group_out = NULL;
-	status = check_blocking(runtime, "tow_group_open");
+	status = twi_group_check_blocking(runtime, "tow_group_open");
 	if (status == TOW_OK)
 		status = twi_group_options(options, &given);
 	if (status < 0)
 		return status;
-	until = until_of(given.timeout_ns);
+	until = twi_group_until(given.timeout_ns);
 	return twi_error_settle(&kept, twi_group_open(runtime, &given, &until, group_out));
 }
 
@@ -359,12 +358,12 @@ static int user_key(const struct tow_group *group, const char *key, char *out, s
 TOW_PUBLIC int tow_group_set(struct tow_group *group, const char *key, const void *value,
 			     size_t bytes, uint64_t timeout_ns)
 {
-	const struct twi_until until = until_of(timeout_ns);
+	const struct twi_until until = twi_group_until(timeout_ns);
 	char name[TWI_STORE_KEY_MAX + 1];
 	int status = twi_group_check(group, "tow_group_set");
 
 	if (status == TOW_OK)
-		status = check_blocking(group->runtime, "tow_group_set");
+		status = twi_group_check_blocking(group->runtime, "tow_group_set");
 	if (status == TOW_OK)
 		status = user_key(group, key, name, sizeof(name));
 	if (status == TOW_OK && (bytes > TWI_STORE_VALUE_MAX || (value == NULL && bytes > 0)))
@@ -380,9 +379,8 @@ TOW_PUBLIC int tow_group_set(struct tow_group *group, const char *key, const voi
 	return status;
 }
 
-/* A client of its own for a call that may wait for other ranks: others are not to wait for it. */
-static int open_client(struct twi_ranks *ranks, const struct twi_until *until,
-		       struct twi_store_client **out)
+int twi_group_open_client(struct twi_ranks *ranks, const struct twi_until *until,
+			  struct twi_store_client **out)
 {
 	return twi_store_client_open(&ranks->join, until, out);
 }
@@ -390,177 +388,26 @@ static int open_client(struct twi_ranks *ranks, const struct twi_until *until,
 TOW_PUBLIC int tow_group_get(struct tow_group *group, const char *key, void *value_out, size_t room,
 			     size_t *bytes_out, uint64_t timeout_ns)
 {
-	const struct twi_until until = until_of(timeout_ns);
+	const struct twi_until until = twi_group_until(timeout_ns);
 	struct twi_store_client *client = NULL;
 	char name[TWI_STORE_KEY_MAX + 1];
 	int status = twi_group_check(group, "tow_group_get");
 	uint32_t bytes = 0;
 
 	if (status == TOW_OK)
-		status = check_blocking(group->runtime, "tow_group_get");
+		status = twi_group_check_blocking(group->runtime, "tow_group_get");
 	if (status == TOW_OK)
 		status = user_key(group, key, name, sizeof(name));
 	if (status == TOW_OK && (bytes_out == NULL || (value_out == NULL && room > 0)))
 		status = twi_error(TOW_EINVAL, "tow_group_get: an argument is NULL");
 	if (status == TOW_OK)
-		status = open_client(group->ranks, &until, &client);
+		status = twi_group_open_client(group->ranks, &until, &client);
 	if (status == TOW_OK)
 		status = twi_store_get(client, name, value_out,
 				       (uint32_t)twi_min(room, (size_t)UINT32_MAX), &bytes, &until);
 	twi_store_client_close(client, 0);
 	if (status == TOW_OK)
 		*bytes_out = bytes;
-	return status;
-}
-
-/* What each rank says in a split. */
-struct split_part {
-	int64_t color, key;
-	uint64_t id; /* a number that no group has yet */
-	uint32_t rank;
-};
-
-struct split {
-	struct split_part *parts;
-};
-
-static int keep_part(void *arg, uint32_t index, const uint8_t *value, uint32_t bytes)
-{
-	struct split_part *part = &((struct split *)arg)->parts[index];
-
-	if (bytes != 24)
-		return twi_error(TOW_EPROTOCOL, "split: rank %u says %u bytes", index, bytes);
-	*part = (struct split_part){ .color = (int64_t)twi_get_le(value, 8),
-				     .key = (int64_t)twi_get_le(value + 8, 8),
-				     .id = twi_get_le(value + 16, 8),
-				     .rank = index };
-	return TOW_OK;
-}
-
-static int by_key(const void *a, const void *b)
-{
-	const struct split_part *x = a, *y = b;
-
-	if (x->key != y->key)
-		return x->key < y->key ? -1 : 1;
-	return x->rank < y->rank ? -1 : x->rank > y->rank;
-}
-
-/* The new group of those with our colour, in order. */
-static int build_group(struct tow_group *group, struct split *split, int64_t color,
-		       struct tow_group **group_out)
-{
-	struct tow_group *made;
-	uint32_t count = 0;
-
-	for (uint32_t i = 0; i < group->size; i++) {
-		if (split->parts[i].color == color)
-			split->parts[count++] = split->parts[i];
-	}
-	qsort(split->parts, count, sizeof(split->parts[0]), by_key);
-	made = twi_group_make(group->runtime, group->ranks, count);
-	if (made == NULL)
-		return TOW_ENOMEM;
-	for (uint32_t i = 0; i < count; i++) {
-		made->members[i] = group->members[split->parts[i].rank];
-		if (split->parts[i].rank == group->rank)
-			made->rank = i;
-	}
-	made->id = (uint32_t)split->parts[0].id;
-	/* A number that was drawn is the store's; one rank alone has drawn none. */
-	made->shrunk = group->shrunk && group->ranks->client == NULL;
-	twi_group_begin_collectives(made);
-	*group_out = made;
-	return TOW_OK;
-}
-
-/* Everybody says colour, key, and a number it has drawn; a new group has its first one's number. */
-static int exchange_splits(struct tow_group *group, int64_t color, int64_t key, struct split *split,
-			   const struct twi_until *until)
-{
-	struct twi_store_client *client;
-	uint8_t value[24];
-	char name[32];
-	struct twi_gather gather = { .key = name,
-				     .index = group->rank,
-				     .members = group->size,
-				     .generation = group->splits,
-				     .value = value,
-				     .bytes = sizeof(value),
-				     .each = keep_part,
-				     .arg = split };
-	uint64_t id = 0;
-	int status = open_client(group->ranks, until, &client);
-
-	if (status < 0)
-		return status;
-	snprintf(name, sizeof(name), "split:%u", group->id);
-	status = twi_store_add(client, "ids", 1, &id, until);
-	twi_put_le(value, (uint64_t)color, 8);
-	twi_put_le(value + 8, (uint64_t)key, 8);
-	twi_put_le(value + 16, id, 8);
-	if (status == TOW_OK)
-		status = twi_store_gather(client, &gather, until);
-	if (status == TOW_OK)
-		group->splits++;
-	twi_store_client_close(client, 0);
-	return status;
-}
-
-/*
- * Whether the store is there, if there is a doubt: the connection to rank 0, who serves it, has
- * gone. To open a client would try until the end of the time.
- */
-static int check_store(struct twi_ranks *ranks)
-{
-	const struct twi_until until = { twi_net_now() + PROBE_NS, -1 };
-	uint64_t id;
-	bool lost;
-	int status;
-
-	twi_group_enter(ranks->engine);
-	lost = ranks->slots[0].lost;
-	twi_engine_leave(ranks->engine);
-	if (!lost)
-		return TOW_OK;
-	pthread_mutex_lock(&ranks->store_lock);
-	status = twi_store_add(ranks->client, "ids", 0, &id, &until);
-	pthread_mutex_unlock(&ranks->store_lock);
-	if (status == TOW_OK)
-		return TOW_OK;
-	return twi_error(TOW_EPEER, "tow_group_split: rank 0 has gone, and with it the store that "
-				    "ranks agree by");
-}
-
-TOW_PUBLIC int tow_group_split(struct tow_group *group, int64_t color, int64_t key,
-			       uint64_t timeout_ns, struct tow_group **group_out)
-{
-	const struct twi_until until = until_of(timeout_ns);
-	int status = twi_group_check(group, "tow_group_split");
-	struct split split;
-
-	if (status == TOW_OK)
-		status = check_blocking(group->runtime, "tow_group_split");
-	if (status < 0)
-		return status;
-	if (group_out == NULL || color < TOW_GROUP_NONE)
-		return twi_error(TOW_EINVAL,
-				 "tow_group_split: group_out is NULL, or color is below %d",
-				 TOW_GROUP_NONE);
-	*group_out = NULL;
-	status = check_store(group->ranks);
-	if (status < 0)
-		return status;
-	split.parts = calloc(group->size, sizeof(split.parts[0]));
-	if (split.parts == NULL)
-		return twi_error(TOW_ENOMEM, "no memory to split a group of %u", group->size);
-	split.parts[0].color = color;
-	split.parts[0].id = group->id;
-	if (group->ranks->client != NULL)
-		status = exchange_splits(group, color, key, &split, &until);
-	if (status == TOW_OK && color != TOW_GROUP_NONE)
-		status = build_group(group, &split, color, group_out);
-	free(split.parts);
 	return status;
 }
 
@@ -573,7 +420,7 @@ TOW_PUBLIC int tow_group_close(struct tow_group *group)
 		return TOW_OK;
 	status = twi_handle_check(group, TWI_HANDLE_GROUP, "tow_group_close");
 	if (status == TOW_OK)
-		status = check_blocking(group->runtime, "tow_group_close");
+		status = twi_group_check_blocking(group->runtime, "tow_group_close");
 	if (status < 0)
 		return status;
 	job = twi_runtime_job(group->runtime);

@@ -111,8 +111,8 @@ struct tow_group {
 	uint32_t id; /* of this group, in the job */
 	bool shrunk; /* the id is of those from TWI_COLL_CTX_SHRUNK on */
 	uint32_t rank, size;
-	uint32_t *members; /* their ranks in the job */
-	uint32_t splits;
+	uint32_t *members;                /* their ranks in the job */
+	uint32_t splits;                  /* so many were made of it */
 	struct twi_barrier_log *barriers; /* NULL: there was no memory for it yet */
 	struct twi_coll_group *coll;      /* NULL: it can have no collectives */
 	uint64_t *part_offsets[2];        /* memory of coll/coll_api.c, for calls that give none */
@@ -153,6 +153,17 @@ void twi_group_begin_collectives(struct tow_group *group);
 int twi_group_check(const struct tow_group *group, const char *call);
 /* The options that were given, or the defaults. TOW_EINVAL: their size is not set. */
 int twi_group_options(const struct tow_group_options *in, struct tow_group_options *out);
+
+/* TOW_OK, or why a call that blocks cannot be made here. */
+int twi_group_check_blocking(struct tow_runtime *runtime, const char *call);
+/* From now on. */
+struct twi_until twi_group_until(uint64_t timeout_ns);
+/* A client of its own for a call that may wait for other ranks: others are not to wait for it. */
+int twi_group_open_client(struct twi_ranks *ranks, const struct twi_until *until,
+			  struct twi_store_client **out);
+
+/* group_split.c: what splits of the group have left in the store goes. The engine is not held. */
+void twi_group_forget_splits(const struct tow_group *group);
 
 /* group_open.c: ends the joins that are under way in threads. */
 void twi_job_end_opens(struct twi_job *job);

@@ -3,7 +3,6 @@
  */
 #include "transport/job/store.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include <internal/base.h>
 
 #include "diag/base/error.h"
+#include "transport/job/store_meet.h"
 #include "transport/job/store_table.h"
 
 int twi_store_create(const struct twi_store_config *config, struct twi_store **out)
@@ -25,6 +25,9 @@ int twi_store_create(const struct twi_store_config *config, struct twi_store **o
 	store->clients = calloc(config->clients_max, sizeof(store->clients[0]));
 	for (unsigned i = 0; i < TWI_STORE_BUCKETS; i++)
 		twi_list_init(&store->buckets[i]);
+	twi_list_init(&store->meets);
+	twi_list_init(&store->made);
+	twi_list_init(&store->going);
 	if (store->ranks == NULL || store->clients == NULL) {
 		twi_store_destroy(store);
 		return twi_error(TOW_ENOMEM, "no memory for a store of %u ranks",
@@ -45,6 +48,7 @@ void twi_store_destroy(struct twi_store *store)
 			twi_store_drop(store,
 				       twi_container_of(entry, struct twi_store_entry, link));
 	}
+	twi_store_meets_free(store);
 	free(store->ranks);
 	free(store->clients);
 	free(store);
@@ -85,8 +89,7 @@ static void rank_done(struct twi_store *store, uint32_t rank)
 	}
 }
 
-/* Answers the request that a client has out. */
-static void answer_client(struct twi_store *store, uint32_t index, struct twi_store_frame reply)
+void twi_store_answer(struct twi_store *store, uint32_t index, struct twi_store_frame reply)
 {
 	struct twi_store_connection *client = &store->clients[index];
 
@@ -96,19 +99,19 @@ static void answer_client(struct twi_store *store, uint32_t index, struct twi_st
 		client->waiting = false;
 		store->waiting--;
 	}
+	twi_store_meet_leave(store, index);
 	store->config.reply(store->config.arg, index, &reply);
 }
 
 static void answer_text(struct twi_store *store, uint32_t index, int status, const char *text)
 {
-	answer_client(store, index,
-		      (struct twi_store_frame){ .status = status,
-						.value = (const uint8_t *)text,
-						.value_bytes = (uint32_t)strlen(text) });
+	twi_store_answer(store, index,
+			 (struct twi_store_frame){ .status = status,
+						   .value = (const uint8_t *)text,
+						   .value_bytes = (uint32_t)strlen(text) });
 }
 
-/* A refusal of one request alone. Its text is the thread's error. */
-static int refuse_request(struct twi_store *store, uint32_t index, int status)
+int twi_store_refuse(struct twi_store *store, uint32_t index, int status)
 {
 	answer_text(store, index, status, tow_error_message());
 	return TOW_OK;
@@ -120,16 +123,16 @@ static void answer_failed(struct twi_store *store, uint32_t index)
 	answer_text(store, index, store->failed, store->text);
 }
 
-/* Everything has failed; the text is the thread's error. */
-static void fail_store(struct twi_store *store, int status)
+void twi_store_fail(struct twi_store *store, int status, bool lost)
 {
 	if (store->failed < 0)
 		return;
 	store->failed = status;
+	store->lost = lost;
 	snprintf(store->text, sizeof(store->text), "%.*s", (int)sizeof(store->text) - 1,
 		 tow_error_message());
 	for (uint32_t i = 0; i < store->config.clients_max; i++) {
-		if (store->clients[i].waiting)
+		if (store->clients[i].waiting && !(lost && store->clients[i].meet != NULL))
 			answer_failed(store, i);
 	}
 }
@@ -158,6 +161,7 @@ void twi_store_leave(struct twi_store *store, uint32_t index, uint64_t now_ns)
 		store->waiting--;
 	client->waiting = false;
 	client->used = false;
+	twi_store_meet_leave(store, index);
 	if (!client->member)
 		return;
 	client->member = false;
@@ -171,7 +175,7 @@ void twi_store_leave(struct twi_store *store, uint32_t index, uint64_t now_ns)
 /* This connection is not one of the job's: it is told why, and is to be closed. */
 static int turn_away(struct twi_store *store, uint32_t index, int status)
 {
-	refuse_request(store, index, status);
+	twi_store_refuse(store, index, status);
 	return status;
 }
 
@@ -196,14 +200,17 @@ static int on_hello(struct twi_store *store, uint32_t index, const struct twi_st
 		client->rank = TWI_STORE_NOBODY;
 		return turn_away(store, index, status);
 	}
-	if (store->failed < 0)
+	/* A rank that was here before may go on to meet others when one has gone. */
+	if (store->failed < 0 && !(store->lost && client->member))
 		answer_failed(store, index);
 	else
-		answer_client(store, index, (struct twi_store_frame){ .a = store->config.session });
+		twi_store_answer(store, index,
+				 (struct twi_store_frame){ .a = store->config.session,
+							   .b = TWI_STORE_CAN_MEET });
 	return TOW_OK;
 }
 
-static void wait_for(struct twi_store *store, uint32_t index, uint64_t now_ns)
+void twi_store_wait(struct twi_store *store, uint32_t index, uint64_t now_ns)
 {
 	struct twi_store_connection *client = &store->clients[index];
 
@@ -221,7 +228,7 @@ static bool same_key(const struct twi_store_connection *client, const struct twi
 static void answer_value(struct twi_store *store, uint32_t index,
 			 const struct twi_store_entry *entry)
 {
-	answer_client(
+	twi_store_answer(
 		store, index,
 		(struct twi_store_frame){ .value = entry->value, .value_bytes = entry->bytes });
 }
@@ -255,8 +262,8 @@ static int on_set(struct twi_store *store, uint32_t index, const struct twi_stor
 		status = twi_store_put(store, &entry->value, &entry->bytes, frame->value,
 				       frame->value_bytes);
 	if (status < 0)
-		return refuse_request(store, index, status);
-	answer_client(store, index, (struct twi_store_frame){ 0 });
+		return twi_store_refuse(store, index, status);
+	twi_store_answer(store, index, (struct twi_store_frame){ 0 });
 	wake_gets(store, entry);
 	return TOW_OK;
 }
@@ -267,11 +274,11 @@ static int on_get(struct twi_store *store, uint32_t index, const struct twi_stor
 	struct twi_store_entry *entry = twi_store_find(store, frame->key, frame->key_bytes);
 
 	if (entry != NULL && entry->parts != NULL)
-		return refuse_request(store, index, not_a_value(frame));
+		return twi_store_refuse(store, index, not_a_value(frame));
 	if (entry != NULL && entry->value != NULL)
 		answer_value(store, index, entry);
 	else
-		wait_for(store, index, now_ns);
+		twi_store_wait(store, index, now_ns);
 	return TOW_OK;
 }
 
@@ -298,7 +305,7 @@ static int on_add(struct twi_store *store, uint32_t index, const struct twi_stor
 
 	/* The reply was lost and the request is repeated: it has been carried out. */
 	if (rank->number != 0 && rank->number == frame->number) {
-		answer_client(store, index, (struct twi_store_frame){ .a = rank->sum });
+		twi_store_answer(store, index, (struct twi_store_frame){ .a = rank->sum });
 		return TOW_OK;
 	}
 	entry = twi_store_make(store, frame->key, frame->key_bytes, &status);
@@ -309,24 +316,30 @@ static int on_add(struct twi_store *store, uint32_t index, const struct twi_stor
 	if (status == TOW_OK)
 		status = twi_store_put(store, &entry->value, &entry->bytes, bytes, sizeof(bytes));
 	if (status < 0)
-		return refuse_request(store, index, status);
+		return twi_store_refuse(store, index, status);
 	rank->number = frame->number;
 	rank->sum = sum;
-	answer_client(store, index, (struct twi_store_frame){ .a = sum });
+	twi_store_answer(store, index, (struct twi_store_frame){ .a = sum });
 	wake_gets(store, entry);
 	return TOW_OK;
 }
 
-static int on_delete(struct twi_store *store, uint32_t index, const struct twi_store_frame *frame)
+static int on_delete(struct twi_store *store, uint32_t index, const struct twi_store_frame *frame,
+		     uint64_t now_ns)
 {
 	struct twi_store_entry *entry = twi_store_find(store, frame->key, frame->key_bytes);
 
 	/* Of a gather others may still be waiting. */
 	if (entry != NULL && entry->parts != NULL && entry->given < entry->members)
-		return refuse_request(store, index, not_a_value(frame));
-	if (entry != NULL)
+		return twi_store_refuse(store, index, not_a_value(frame));
+	twi_store_answer(store, index, (struct twi_store_frame){ .a = entry != NULL });
+	if (entry != NULL && entry->parts == NULL) {
 		twi_store_drop(store, entry);
-	answer_client(store, index, (struct twi_store_frame){ .a = entry != NULL });
+	} else if (entry != NULL && entry->drop_ns == 0) {
+		/* Others may have taken a part of its values only, or ask again. */
+		entry->drop_ns = now_ns + TWI_STORE_KEEP_NS;
+		twi_list_push_back(&store->going, &entry->going);
+	}
 	return TOW_OK;
 }
 
@@ -344,10 +357,10 @@ static void answer_gather(struct twi_store *store, uint32_t index,
 		used += (uint32_t)twi_store_gathered_put(store->reply + used, part->value,
 							 part->bytes);
 	}
-	answer_client(store, index,
-		      (struct twi_store_frame){ .a = at < entry->members ? at : 0,
-						.value = store->reply,
-						.value_bytes = used });
+	twi_store_answer(store, index,
+			 (struct twi_store_frame){ .a = at < entry->members ? at : 0,
+						   .value = store->reply,
+						   .value_bytes = used });
 }
 
 static void wake_gather(struct twi_store *store, const struct twi_store_entry *entry)
@@ -427,14 +440,14 @@ static int on_gather(struct twi_store *store, uint32_t index, const struct twi_s
 	if (entry != NULL)
 		status = judge_gather(entry, frame, client->rank);
 	if (status == TOW_EMISMATCH) {
-		fail_store(store, status);
+		twi_store_fail(store, status, false);
 		answer_failed(store, index);
 		return TOW_OK;
 	}
 	if (status == TOW_OK)
 		status = give_value(store, entry, frame, client->rank);
 	if (status < 0)
-		return refuse_request(store, index, status);
+		return twi_store_refuse(store, index, status);
 	if (entry->given == 1 && entry->since_ns == 0) {
 		entry->since_ns = now_ns;
 		entry->tell_ns = now_ns + store->config.late_ns;
@@ -443,7 +456,7 @@ static int on_gather(struct twi_store *store, uint32_t index, const struct twi_s
 		entry->since_ns = 0;
 	client->from = from;
 	if (entry->given < entry->members) {
-		wait_for(store, index, now_ns);
+		twi_store_wait(store, index, now_ns);
 		return TOW_OK;
 	}
 	answer_gather(store, index, entry, from);
@@ -475,11 +488,16 @@ int twi_store_request(struct twi_store *store, uint32_t index, const struct twi_
 			return turn_away(store, index, status);
 	}
 	if (frame->kind == TWI_STORE_KIND_BYE) {
-		if (client->member)
+		if (client->member) {
 			rank_done(store, client->rank);
-		answer_client(store, index, (struct twi_store_frame){ 0 });
+			store->left += !store->ranks[client->rank].left;
+			store->ranks[client->rank].left = true;
+		}
+		twi_store_answer(store, index, (struct twi_store_frame){ 0 });
 		return TOW_OK;
 	}
+	if (frame->kind == TWI_STORE_KIND_MEET && (store->failed == TOW_OK || store->lost))
+		return twi_store_on_meet(store, index, frame, now_ns);
 	if (store->failed < 0) {
 		answer_failed(store, index);
 		return TOW_OK;
@@ -492,97 +510,8 @@ int twi_store_request(struct twi_store *store, uint32_t index, const struct twi_
 	case TWI_STORE_KIND_ADD:
 		return on_add(store, index, frame);
 	case TWI_STORE_KIND_DELETE:
-		return on_delete(store, index, frame);
+		return on_delete(store, index, frame, now_ns);
 	default:
 		return on_gather(store, index, frame, now_ns);
 	}
-}
-
-static void expire_client(struct twi_store *store, uint32_t index)
-{
-	const struct twi_store_connection *client = &store->clients[index];
-	struct twi_store_entry *entry =
-		twi_store_find(store, client->key, client->request.key_bytes);
-	char missing[160], strangers[TWI_STORE_REFUSED_TEXT + 80] = "";
-
-	if (store->strangers > 0)
-		snprintf(strangers, sizeof(strangers),
-			 "; %" PRIu64 " connections were refused, the last because %s",
-			 store->strangers, store->refused);
-	if (client->request.kind != TWI_STORE_KIND_GATHER || entry == NULL ||
-	    entry->parts == NULL) {
-		twi_error(TOW_EDEADLINE, "nobody has set '%.*s' in %u ms",
-			  (int)twi_min(client->request.key_bytes, 96u), client->key,
-			  client->request.wait_ms);
-	} else {
-		twi_store_missing(entry, missing, sizeof(missing));
-		twi_error(TOW_EDEADLINE, "%u of %u ranks have not come to '%.*s' in %u ms: %s%s",
-			  entry->members - entry->given, entry->members,
-			  (int)twi_min(client->request.key_bytes, 64u), client->key,
-			  client->request.wait_ms, missing, strangers);
-	}
-	refuse_request(store, index, TOW_EDEADLINE);
-}
-
-/* Ranks whose connection broke and who have not come back. */
-static uint64_t expire_ranks(struct twi_store *store, uint64_t now_ns)
-{
-	uint64_t next = UINT64_MAX;
-
-	for (uint32_t i = 0; i < store->config.world_size && store->gone > 0; i++) {
-		const struct twi_store_rank *rank = &store->ranks[i];
-
-		if (rank->gone_ns == 0 || store->failed < 0)
-			continue;
-		if (now_ns >= rank->gone_ns + TWI_STORE_GRACE_NS)
-			fail_store(store,
-				   twi_error(TOW_EPEER,
-					     "rank %u has gone: its connection to the store broke "
-					     "and it did not come back in %u s",
-					     i, (unsigned)(TWI_STORE_GRACE_NS / 1000000000u)));
-		else
-			next = twi_min(next, rank->gone_ns + TWI_STORE_GRACE_NS);
-	}
-	return next;
-}
-
-/* A client waits for others in a gather: when it is to be told of, or told of it now. */
-static uint64_t tell_late(struct twi_store *store, const struct twi_store_connection *client,
-			  uint64_t now_ns)
-{
-	struct twi_store_entry *entry;
-	char missing[160], key[TWI_STORE_KEY_MAX + 1];
-	uint64_t waited_ns;
-
-	if (store->config.late == NULL || client->request.kind != TWI_STORE_KIND_GATHER)
-		return UINT64_MAX;
-	entry = twi_store_find(store, client->key, client->request.key_bytes);
-	if (entry == NULL || entry->parts == NULL || entry->since_ns == 0)
-		return UINT64_MAX;
-	if (now_ns < entry->tell_ns)
-		return entry->tell_ns;
-	waited_ns = now_ns - entry->since_ns;
-	entry->tell_ns = now_ns + 2 * waited_ns;
-	twi_store_missing(entry, missing, sizeof(missing));
-	snprintf(key, sizeof(key), "%.*s", (int)entry->key_bytes, entry->key);
-	store->config.late(store->config.arg, key, missing, waited_ns);
-	return entry->tell_ns;
-}
-
-uint64_t twi_store_expire(struct twi_store *store, uint64_t now_ns)
-{
-	uint64_t next = expire_ranks(store, now_ns);
-
-	for (uint32_t i = 0; i < store->config.clients_max && store->waiting > 0; i++) {
-		if (!store->clients[i].waiting)
-			continue;
-		if (store->clients[i].until_ns <= now_ns) {
-			expire_client(store, i);
-		} else {
-			uint64_t late = tell_late(store, &store->clients[i], now_ns);
-
-			next = twi_min(next, twi_min(late, store->clients[i].until_ns));
-		}
-	}
-	return next;
 }

@@ -15,6 +15,8 @@
  * members that disagree about a gather (TOW_EMISMATCH), and one that has gone without a word and
  * has not come back in TWI_STORE_GRACE_NS (TOW_EPEER).
  *
+ * When a rank has gone, others may still meet to make groups without it (store_meet.h).
+ *
  * Bounds: clients, bytes of all keys and values, one waiting request for each client.
  */
 #ifndef TWI_STORE_H
@@ -26,7 +28,8 @@
 #include "transport/job/store_codec.h"
 
 #define TWI_STORE_GRACE_NS     3000000000ull
-#define TWI_STORE_TOTAL_MAX    (64ull << 20) /* and TWI_STORE_RANK_BYTES for each rank */
+#define TWI_STORE_KEEP_NS      10000000000ull /* what is over, for who asks again */
+#define TWI_STORE_TOTAL_MAX    (64ull << 20)  /* and TWI_STORE_RANK_BYTES for each rank */
 #define TWI_STORE_RANK_BYTES   2048ull
 #define TWI_STORE_TEXT         480
 #define TWI_STORE_REFUSED_TEXT 160
@@ -73,6 +76,12 @@ uint64_t twi_store_expire(struct twi_store *store, uint64_t now_ns);
 /* Ranks that have said BYE or have been told of the failure; for whoever waits to close. */
 uint32_t twi_store_done_count(const struct twi_store *store);
 bool twi_store_failed(const struct twi_store *store);
+
+/*
+ * Everything fails: all who wait and all who ask later are told the thread's error. `lost`: because
+ * a rank has gone, so that others may still meet. Nothing if it has failed already.
+ */
+void twi_store_fail(struct twi_store *store, int status, bool lost);
 
 /* Bytes that keys and values hold now. */
 uint64_t twi_store_bytes(const struct twi_store *store);

@@ -33,6 +33,7 @@ struct twi_store_client {
 	int fd;       /* -1: not connected */
 	bool greeted; /* the store has known us */
 	uint64_t session;
+	uint64_t can; /* what the store can do */
 	struct twi_wire wire;
 	char last[192]; /* why it did not connect */
 	char host[TOW_ADDRESS_MAX];
@@ -157,6 +158,7 @@ static int greet_store(struct twi_store_client *client, const struct twi_until *
 	if (client->greeted && client->session != reply.a)
 		return twi_error(TOW_EPEER, "rank 0 is another process than before");
 	client->session = reply.a;
+	client->can = reply.b;
 	client->greeted = true;
 	return TOW_OK;
 }
@@ -429,4 +431,35 @@ int twi_store_gather(struct twi_store_client *client, const struct twi_gather *g
 			return status;
 	}
 	return TOW_OK;
+}
+
+int twi_store_meet(struct twi_store_client *client, const struct twi_meeting *meeting,
+		   const struct twi_until *until, uint64_t *group_out)
+{
+	struct twi_store_frame reply,
+		request = { .kind = TWI_STORE_KIND_MEET,
+			    .key = meeting->key,
+			    .a = twi_store_pair(meeting->index, meeting->count) };
+	uint8_t *list;
+	int status;
+
+	if ((client->can & TWI_STORE_CAN_MEET) == 0)
+		return twi_error(TOW_ENOTSUP, "rank 0 has an older library, in whose store members "
+					      "cannot meet by themselves");
+	list = malloc(TWI_STORE_VALUE_MAX);
+	if (list == NULL)
+		return twi_error(TOW_ENOMEM, "no memory for a list of %u ranks", meeting->count);
+	request.value = list;
+	request.value_bytes = (uint32_t)twi_store_list_put(list, TWI_STORE_VALUE_MAX,
+							   meeting->ranks, meeting->count);
+	status = request.value_bytes > 0
+			 ? call_store(client, &request, until, &reply)
+			 : twi_error(TOW_EINVAL,
+				     "the list of %u ranks has more than %u runs of ranks that "
+				     "follow each other",
+				     meeting->count, TWI_STORE_VALUE_MAX / 4);
+	free(list);
+	if (status == TOW_OK)
+		*group_out = reply.a;
+	return status;
 }

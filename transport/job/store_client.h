@@ -59,6 +59,17 @@ int twi_store_add(struct twi_store_client *client, const char *key, uint64_t add
 int twi_store_delete(struct twi_store_client *client, const char *key, bool *was_out,
 		     const struct twi_until *until);
 
+/* A group that its members make by themselves: what all of them say, and who this one is. */
+struct twi_meeting {
+	const char *key;       /* the parent group, a colon, and the name */
+	const uint32_t *ranks; /* of the job, in the order of the new group */
+	uint32_t count, index;
+};
+
+/* Waits until all have come. *group_out: a number that no other group has. */
+int twi_store_meet(struct twi_store_client *client, const struct twi_meeting *meeting,
+		   const struct twi_until *until, uint64_t *group_out);
+
 /* One member's part, and where all parts go. */
 struct twi_gather {
 	const char *key;

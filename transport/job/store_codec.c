@@ -132,3 +132,37 @@ int twi_store_gathered_take(const struct twi_store_frame *frame, size_t *at,
 	*at += 2 + bytes;
 	return TOW_OK;
 }
+
+size_t twi_store_list_put(uint8_t *out, size_t room, const uint32_t *ranks, uint32_t count)
+{
+	size_t used = 0;
+
+	for (uint32_t at = 0, more; at < count; at += more + 1) {
+		for (more = 0; at + more + 1 < count && more < UINT16_MAX; more++) {
+			if (ranks[at + more + 1] != ranks[at] + more + 1)
+				break;
+		}
+		if (room - used < 4)
+			return 0;
+		twi_put_le(out + used, ranks[at], 2);
+		twi_put_le(out + used + 2, more, 2);
+		used += 4;
+	}
+	return used;
+}
+
+bool twi_store_list_take(const uint8_t *in, size_t bytes, uint16_t *ranks_out, uint32_t count)
+{
+	uint32_t used = 0;
+
+	for (size_t at = 0; at + 4 <= bytes; at += 4) {
+		uint32_t first = (uint32_t)twi_get_le(in + at, 2);
+		uint32_t run = (uint32_t)twi_get_le(in + at + 2, 2) + 1;
+
+		if (run > count - used || first + run > UINT16_MAX + 1u)
+			return false;
+		for (uint32_t i = 0; i < run; i++)
+			ranks_out[used++] = (uint16_t)(first + i);
+	}
+	return used == count && bytes % 4 == 0;
+}

@@ -14,22 +14,29 @@
  * repeated over a new connection, because its reply was lost, is known for what it is.
  *
  *	kind      key       value      a                 b                  reply
- *	HELLO     job       hello      rank, world       who: random        a: the session
+ *	HELLO     job       hello      rank, world       who: random        a: the session, b: what
+ *	                                                                    the store can do
  *	SET       name      value
  *	GET       name                                                      value, once it is there
  *	ADD       name                 what to add                          a: the sum
  *	DELETE    name                                                      a: 1 when it was there
  *	GATHER    name      ours       index, members    generation, from   values, a: next, or 0
  *	BYE
+ *	MEET      group     list       index, members                       a: number of the group
  *
  * Two numbers in one word: the first is the low half. GATHER waits until each of its members has
  * given a value (of no bytes: a fence), then answers all with all of them, from the one of index
  * `from` on as many as fit. A gather is named by key and generation, and giving twice is giving
  * once: before all have given, what was given last. The text of a failure is the reply's value.
+ *
+ * MEET waits until each rank of its list has come with the same key and the same list, and answers
+ * all with a number that no other group has. Nothing of it stays: see store_meet.h. A store that
+ * can do it says so in its reply to HELLO (TWI_STORE_CAN_MEET); others are not asked.
  */
 #ifndef TWI_STORE_CODEC_H
 #define TWI_STORE_CODEC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,6 +55,7 @@ enum twi_store_kind {
 	TWI_STORE_KIND_DELETE,
 	TWI_STORE_KIND_GATHER,
 	TWI_STORE_KIND_BYE,
+	TWI_STORE_KIND_MEET,
 	TWI_STORE_KIND_END,
 	TWI_STORE_REPLY = 0x80 /* a bit beside the kind of the request */
 };
@@ -91,6 +99,17 @@ size_t twi_store_gathered_put(uint8_t *out, const void *value, uint32_t bytes);
 /* The one at *at, which moves on. TOW_OK, or TOW_EPROTOCOL when it is cut. */
 int twi_store_gathered_take(const struct twi_store_frame *frame, size_t *at,
 			    const uint8_t **value_out, uint32_t *bytes_out);
+
+/* What a store can do, in its reply to HELLO; a store that says 0 knows the kinds up to BYE. */
+#define TWI_STORE_CAN_MEET 1u
+
+/*
+ * The value of MEET: runs of ranks of the job, each a u16 of its first rank and a u16 of how many
+ * more follow it, in the order of the new group. The bytes written; 0: `room` is too small.
+ */
+size_t twi_store_list_put(uint8_t *out, size_t room, const uint32_t *ranks, uint32_t count);
+/* False: it is not a list of `count` ranks. */
+bool twi_store_list_take(const uint8_t *in, size_t bytes, uint16_t *ranks_out, uint32_t count);
 
 /* Of what the store and its wire hold: names and addresses, never payload. */
 void twi_store_copy(void *to, const void *from, size_t bytes);

@@ -424,12 +424,16 @@ static void destroy_server(struct twi_store_server *server)
 static void on_late(void *arg, const char *key, const char *missing, uint64_t waited_ns)
 {
 	const struct twi_store_server *server = arg;
-	bool open = strcmp(key, "open") == 0, one = strpbrk(missing, ", ") == NULL;
+	bool open = strcmp(key, "open") == 0, one = strpbrk(missing, ",- ") == NULL;
+	bool meet = strcmp(key, "meet") == 0;
 	char waited[TWI_WORDS_BYTES];
 
 	twi_words_ns(waited_ns, waited);
-	twi_log(server->diag, 2, "waiting for %s%s %s for %s %s", open ? "rank" : "member",
-		one ? "" : "s", missing, waited, open ? "to open the group" : "to split the group");
+	twi_log(server->diag, 2, "waiting for %s%s %s for %s %s", open || meet ? "rank" : "member",
+		one ? "" : "s", missing, waited,
+		open   ? "to open the group"
+		: meet ? "to make a group"
+		       : "to split the group");
 }
 
 static int make_tables(struct twi_store_server *server, const struct twi_store_serve *serve)

@@ -21,8 +21,7 @@ static uint32_t bucket_of(const char *key, uint32_t bytes)
 	return (uint32_t)(twi_hash_bytes(key, bytes) >> 32) % TWI_STORE_BUCKETS;
 }
 
-/* Room for so many bytes more. */
-static int charge_bytes(struct twi_store *store, uint64_t bytes)
+int twi_store_charge(struct twi_store *store, uint64_t bytes)
 {
 	uint64_t limit =
 		TWI_STORE_TOTAL_MAX + TWI_STORE_RANK_BYTES * (uint64_t)store->config.world_size;
@@ -61,7 +60,7 @@ struct twi_store_entry *twi_store_make(struct twi_store *store, const char *key,
 	*status_out = TOW_OK;
 	if (entry != NULL)
 		return entry;
-	*status_out = charge_bytes(store, ENTRY_BYTES + bytes);
+	*status_out = twi_store_charge(store, ENTRY_BYTES + bytes);
 	if (*status_out < 0)
 		return NULL;
 	entry = calloc(1, sizeof(*entry) + bytes);
@@ -70,6 +69,7 @@ struct twi_store_entry *twi_store_make(struct twi_store *store, const char *key,
 		*status_out = no_memory();
 		return NULL;
 	}
+	twi_list_init(&entry->going);
 	entry->key_bytes = bytes;
 	twi_store_copy(entry->key, key, bytes);
 	twi_list_push_back(&store->buckets[bucket_of(key, bytes)], &entry->link);
@@ -82,7 +82,7 @@ int twi_store_put(struct twi_store *store, uint8_t **value, uint32_t *bytes, con
 	uint8_t *room;
 	int status;
 
-	status = charge_bytes(store, count);
+	status = twi_store_charge(store, count);
 	if (status < 0)
 		return status;
 	room = malloc(count == 0 ? 1 : count);
@@ -116,6 +116,7 @@ void twi_store_drop(struct twi_store *store, struct twi_store_entry *entry)
 	}
 	store->bytes -= ENTRY_BYTES + entry->key_bytes + entry->bytes;
 	twi_list_remove(&entry->link);
+	twi_list_remove(&entry->going);
 	free(entry->parts);
 	free(entry->value);
 	free(entry);
@@ -125,7 +126,7 @@ int twi_store_gather_begin(struct twi_store *store, struct twi_store_entry *entr
 			   uint32_t generation)
 {
 	if (entry->parts == NULL) {
-		int status = charge_bytes(store, PART_BYTES * (uint64_t)members);
+		int status = twi_store_charge(store, PART_BYTES * (uint64_t)members);
 
 		if (status < 0)
 			return status;
@@ -138,6 +139,8 @@ int twi_store_gather_begin(struct twi_store *store, struct twi_store_entry *entr
 	}
 	drop_parts(store, entry);
 	entry->generation = generation;
+	entry->drop_ns = 0;
+	twi_list_remove(&entry->going);
 	return TOW_OK;
 }
 

@@ -25,8 +25,10 @@ struct twi_store_entry {
 	struct twi_store_part *parts; /* of GATHER; NULL: it is a value */
 	uint32_t members, given;
 	uint32_t generation;
-	uint64_t since_ns; /* GATHER: when the first has given; 0: nobody waits */
-	uint64_t tell_ns;  /* when it is next told of that others are late */
+	uint64_t since_ns;     /* GATHER: when the first has given; 0: nobody waits */
+	uint64_t tell_ns;      /* when it is next told of that others are late */
+	uint64_t drop_ns;      /* GATHER that was deleted: it goes then; 0: it stays */
+	struct twi_list going; /* of store->going, with drop_ns */
 	uint32_t key_bytes;
 	char key[];
 };
@@ -38,6 +40,7 @@ struct twi_store_rank {
 	uint32_t number;   /* of its last ADD, and what that gave */
 	uint64_t sum;
 	bool done; /* has said BYE, or has been told that all has failed */
+	bool left; /* has said BYE */
 };
 
 struct twi_store_connection {
@@ -49,6 +52,8 @@ struct twi_store_connection {
 	uint64_t until_ns;
 	struct twi_store_frame request; /* its key is the entry's, or `key` here */
 	char key[TWI_STORE_KEY_MAX];
+	struct twi_store_meet *meet; /* MEET, while it waits: store_meet.h */
+	uint32_t meet_index;
 };
 
 struct twi_store {
@@ -57,8 +62,13 @@ struct twi_store {
 	struct twi_store_rank *ranks;
 	struct twi_store_connection *clients;
 	uint64_t bytes, strangers;
-	uint32_t waiting, done, gone;
-	int failed; /* below 0: so it is, and the text says why */
+	uint32_t waiting, done, gone, left;
+	struct twi_list meets, made; /* of store_meet.h: that wait for members, and that are over */
+	uint32_t made_count;
+	uint64_t made_bytes;
+	struct twi_list going; /* entries with drop_ns, the first to go in front */
+	int failed;            /* below 0: so it is, and the text says why */
+	bool lost;             /* it has failed because a rank has gone: others may still meet */
 	char text[TWI_STORE_TEXT];
 	char refused[TWI_STORE_REFUSED_TEXT]; /* why the last connection was refused */
 	uint8_t reply[TWI_STORE_VALUE_MAX];
@@ -80,6 +90,14 @@ int twi_store_judge_hello(const struct twi_store *store, const struct twi_store_
  * random, and nobody else is told it.
  */
 int twi_store_claim(struct twi_store *store, uint32_t client);
+
+/* Room for so many bytes more. TOW_OK, or TOW_EBUSY. */
+int twi_store_charge(struct twi_store *store, uint64_t bytes);
+
+/* Of store.c: answers the request that a client has out; a refusal's text is the thread's error. */
+void twi_store_answer(struct twi_store *store, uint32_t client, struct twi_store_frame reply);
+int twi_store_refuse(struct twi_store *store, uint32_t client, int status);
+void twi_store_wait(struct twi_store *store, uint32_t client, uint64_t now_ns);
 
 /* Sets the value of an entry or of a part. */
 int twi_store_put(struct twi_store *store, uint8_t **value, uint32_t *bytes, const uint8_t *from,

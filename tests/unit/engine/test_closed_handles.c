@@ -34,6 +34,7 @@ static struct tow_op *op;
 static struct tow_endpoint *endpoint_out;
 static struct tow_peer *peer_out;
 static struct tow_group *group_out;
+static const uint32_t one_rank[] = { 0 };
 static struct tow_device *device_out;
 static struct tow_queue *queue_out;
 static struct tow_trace *trace_out;
@@ -99,6 +100,7 @@ static void handler(struct tow_call_in *call, void *user)
 	X(group, tow_group_barrier_start, h, NULL, &op)                                            \
 	X(group, tow_group_barrier, h, TWT_SECOND)                                                 \
 	X(group, tow_group_split, h, 0, 0, TWT_SECOND, &group_out)                                 \
+	X(group, tow_group_create, h, one_rank, 1, NULL, TWT_SECOND, &group_out)                   \
 	X(group, tow_group_set, h, "key", data, 8, TWT_SECOND)                                     \
 	X(group, tow_group_get, h, "key", data, 8, &bytes_out, TWT_SECOND)                         \
 	X(group, tow_group_close, h)                                                               \

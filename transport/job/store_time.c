@@ -1,0 +1,126 @@
+/*
+ * store_time.c - what a store does when time passes: requests that have waited too long, ranks that
+ * have gone, members that are late. See store.h.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <internal/base.h>
+
+#include "diag/base/error.h"
+#include "transport/job/store_meet.h"
+#include "transport/job/store_table.h"
+
+static void expire_client(struct twi_store *store, uint32_t index)
+{
+	const struct twi_store_connection *client = &store->clients[index];
+	struct twi_store_entry *entry =
+		twi_store_find(store, client->key, client->request.key_bytes);
+	char missing[160], strangers[TWI_STORE_REFUSED_TEXT + 80] = "";
+
+	if (store->strangers > 0)
+		snprintf(strangers, sizeof(strangers),
+			 "; %" PRIu64 " connections were refused, the last because %s",
+			 store->strangers, store->refused);
+	if (client->meet != NULL) {
+		twi_store_refuse(store, index, twi_store_meet_expired(store, index));
+		return;
+	}
+	if (client->request.kind != TWI_STORE_KIND_GATHER || entry == NULL ||
+	    entry->parts == NULL) {
+		twi_error(TOW_EDEADLINE, "nobody has set '%.*s' in %u ms",
+			  (int)twi_min(client->request.key_bytes, 96u), client->key,
+			  client->request.wait_ms);
+	} else {
+		twi_store_missing(entry, missing, sizeof(missing));
+		twi_error(TOW_EDEADLINE, "%u of %u ranks have not come to '%.*s' in %u ms: %s%s",
+			  entry->members - entry->given, entry->members,
+			  (int)twi_min(client->request.key_bytes, 64u), client->key,
+			  client->request.wait_ms, missing, strangers);
+	}
+	twi_store_refuse(store, index, TOW_EDEADLINE);
+}
+
+/* Ranks whose connection broke and who have not come back. */
+static uint64_t expire_ranks(struct twi_store *store, uint64_t now_ns)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (uint32_t i = 0; i < store->config.world_size && store->gone > 0; i++) {
+		const struct twi_store_rank *rank = &store->ranks[i];
+
+		if (rank->gone_ns == 0)
+			continue;
+		if (twi_store_rank_lost(store, i, now_ns))
+			twi_store_fail(
+				store,
+				twi_error(TOW_EPEER,
+					  "rank %u has gone: its connection to the store broke "
+					  "and it did not come back in %u s",
+					  i, (unsigned)(TWI_STORE_GRACE_NS / 1000000000u)),
+				true);
+		else
+			next = twi_min(next, rank->gone_ns + TWI_STORE_GRACE_NS);
+	}
+	return next;
+}
+
+/* A client waits for others in a gather: when it is to be told of, or told of it now. */
+static uint64_t tell_late(struct twi_store *store, const struct twi_store_connection *client,
+			  uint64_t now_ns)
+{
+	struct twi_store_entry *entry;
+	char missing[160], key[TWI_STORE_KEY_MAX + 1];
+	uint64_t waited_ns;
+
+	if (store->config.late == NULL || client->request.kind != TWI_STORE_KIND_GATHER)
+		return UINT64_MAX;
+	entry = twi_store_find(store, client->key, client->request.key_bytes);
+	if (entry == NULL || entry->parts == NULL || entry->since_ns == 0)
+		return UINT64_MAX;
+	if (now_ns < entry->tell_ns)
+		return entry->tell_ns;
+	waited_ns = now_ns - entry->since_ns;
+	entry->tell_ns = now_ns + 2 * waited_ns;
+	twi_store_missing(entry, missing, sizeof(missing));
+	snprintf(key, sizeof(key), "%.*s", (int)entry->key_bytes, entry->key);
+	store->config.late(store->config.arg, key, missing, waited_ns);
+	return entry->tell_ns;
+}
+
+/* Gathers that were deleted a while ago; when the next one is due. */
+static uint64_t drop_deleted(struct twi_store *store, uint64_t now_ns)
+{
+	struct twi_list *first;
+
+	while ((first = twi_list_first(&store->going)) != NULL) {
+		struct twi_store_entry *entry =
+			twi_container_of(first, struct twi_store_entry, going);
+
+		if (now_ns < entry->drop_ns)
+			return entry->drop_ns;
+		twi_store_drop(store, entry);
+	}
+	return UINT64_MAX;
+}
+
+uint64_t twi_store_expire(struct twi_store *store, uint64_t now_ns)
+{
+	uint64_t next = expire_ranks(store, now_ns);
+
+	next = twi_min(next, twi_store_meets_turn(store, now_ns));
+	next = twi_min(next, drop_deleted(store, now_ns));
+	for (uint32_t i = 0; i < store->config.clients_max && store->waiting > 0; i++) {
+		if (!store->clients[i].waiting)
+			continue;
+		if (store->clients[i].until_ns <= now_ns) {
+			expire_client(store, i);
+		} else {
+			uint64_t late = tell_late(store, &store->clients[i], now_ns);
+
+			next = twi_min(next, twi_min(late, store->clients[i].until_ns));
+		}
+	}
+	return next;
+}

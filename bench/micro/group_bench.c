@@ -96,8 +96,8 @@ static int make_one(enum way way, struct tow_group *job, int rank, const char *s
 	return open_job(rank, store, &runtimes[i], &groups[i]);
 }
 
-static void measure(enum way way, struct tow_group *job, int rank, char (*stores)[32],
-		    unsigned count)
+static void measure_way(enum way way, struct tow_group *job, int rank, char (*stores)[32],
+			unsigned count)
 {
 	double begin, made, met;
 
@@ -130,7 +130,7 @@ static void run_rank(int rank, char (*stores)[32], unsigned count)
 		printf("%-8s %7s %10s %10s %10s %10s\n", "way", "groups", "made ms", "each ms",
 		       "barrier ms", "closed ms");
 	for (int way = 0; way < WAYS; way++)
-		measure((enum way)way, job, rank, stores, count);
+		measure_way((enum way)way, job, rank, stores, count);
 	OK(tow_group_close(job));
 	OK(tow_runtime_close(runtime));
 }

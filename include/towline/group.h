@@ -32,14 +32,38 @@ struct tow_group;
 
 #define TOW_GROUP_NONE (-1) /* the colour of who is in none of the new groups */
 
+/*
+ * The caller's own exchange, by which ranks find rank 0: a store that the program has already, as
+ * c10d's, PMIx or XLA's key-value service. Rank 0 calls put once, with its address or with why it
+ * has failed; every other rank calls get once, which waits until the key is there. Rank 0's port is
+ * one that the system chooses, and a store that a launcher's variables name is not used.
+ * Keys begin with "towline/", and values are text of less than 2048 bytes. Every opening of a group
+ * is to have a key space of its own, by a prefix: what an earlier one has put is of no use.
+ * Without job_key rank 0 puts a random key with its address: whoever can read it is a member
+ * (docs/security.md). A job_key that is set is not put, and every rank must have it.
+ * Ownership: key and value are the library's, until the call returns. `user` must stay until the
+ * call has returned, also when tow_group_open has given it up.
+ * Copies: the value.
+ * Blocks: get at most timeout_ns. A call that does not return in time is left to itself.
+ * Threads: a thread of the library's own, one call at a time for a group.
+ * Returns: TOW_OK; a status below 0, which tow_group_open returns, naming the call. *bytes_out is
+ * the length of the value, also where it is above `room`.
+ */
+typedef int (*tow_exchange_put)(void *user, const char *key, const void *value, size_t bytes);
+typedef int (*tow_exchange_get)(void *user, const char *key, void *value_out, size_t room,
+				size_t *bytes_out, uint64_t timeout_ns);
+
 /* How to open the group of all ranks. Begin with TOW_GROUP_OPTIONS_INIT. */
 struct tow_group_options {
-	size_t size;         /* sizeof(struct tow_group_options) of the caller */
-	int64_t rank;        /* -1: of the runtime's options, or as the launcher says */
-	int64_t world_size;  /* likewise */
-	const char *store;   /* HOST:PORT where rank 0 serves the store; NULL: likewise */
-	const char *address; /* of the endpoint to open; NULL: one that others can reach */
-	uint64_t timeout_ns; /* for all of it; TOW_FOREVER: none */
+	size_t size;          /* sizeof(struct tow_group_options) of the caller */
+	int64_t rank;         /* -1: of the runtime's options, or as the launcher says */
+	int64_t world_size;   /* likewise */
+	const char *store;    /* HOST:PORT where rank 0 serves the store; NULL: likewise */
+	const char *address;  /* of the endpoint to open; NULL: one that others can reach */
+	uint64_t timeout_ns;  /* for all of it; TOW_FOREVER: none */
+	tow_exchange_put put; /* with get, and without store; NULL: no exchange of the caller's */
+	tow_exchange_get get;
+	void *user; /* for put and get */
 };
 
 /* The initial value of struct tow_group_options. */
@@ -47,7 +71,8 @@ struct tow_group_options {
 	{                                                                                          \
 		TOW_MEMBER(size, sizeof(struct tow_group_options)), TOW_MEMBER(rank, -1),          \
 			TOW_MEMBER(world_size, -1), TOW_MEMBER(store, NULL),                       \
-			TOW_MEMBER(address, NULL), TOW_MEMBER(timeout_ns, 120000000000u)           \
+			TOW_MEMBER(address, NULL), TOW_MEMBER(timeout_ns, 120000000000u),          \
+			TOW_MEMBER(put, NULL), TOW_MEMBER(get, NULL), TOW_MEMBER(user, NULL)       \
 	}
 
 /* Who this process is. What is not known is -1. */
@@ -84,6 +109,7 @@ int tow_job_info(struct tow_runtime *runtime, struct tow_job_info *info_out);
 /*
  * Opens the group of all ranks. Collective: every rank of the job calls it. Opens an endpoint, on
  * the interface that leads to the store unless options->address says another. options may be NULL.
+ * When rank 0 fails, the others that have found its store end with its text.
  * Ownership: *group_out is the caller's until tow_group_close; options is only read. The job and
  * its ranks are one to a runtime: open it once, and split it.
  * Copies: none.

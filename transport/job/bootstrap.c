@@ -268,7 +268,9 @@ static int read_overrides(struct twi_scan *scan)
 				 scan->world_size, TWI_WORLD_MAX);
 	if (store == NULL || *store == '\0')
 		store = twi_scan_get(scan, "TOW_STORE");
-	if (store == NULL || *store == '\0')
+	if (scan->in->caller)
+		scan->store = ""; /* what the launcher says of a store is not needed */
+	if (scan->in->caller || store == NULL || *store == '\0')
 		return TOW_OK;
 	if (!twi_host_port(store, 0, host, sizeof(host), &port))
 		return twi_error(TOW_EINVAL,
@@ -321,6 +323,9 @@ static int finish_scan(const struct twi_scan *scan)
 	if (out->world_size == 1) {
 		out->exchange = TWI_EXCHANGE_NONE;
 		out->store[0] = '\0';
+	} else if (scan->in->caller) {
+		out->exchange = TWI_EXCHANGE_CALLER;
+		out->store[0] = '\0';
 	} else if (scan->store != NULL) {
 		out->exchange = TWI_EXCHANGE_ADDRESS;
 		snprintf(out->store, sizeof(out->store), "%s", scan->store);
@@ -371,8 +376,10 @@ int twi_bootstrap_detect(const struct twi_bootstrap_input *in, struct twi_bootst
 }
 
 int twi_bootstrap_self(const struct tow_options *options, const char *job,
-		       struct twi_bootstrap *out)
+		       const struct twi_exchange_caller *caller, struct twi_bootstrap *out)
 {
+	int status;
+
 	struct addrinfo hints = { .ai_flags = AI_CANONNAME, .ai_socktype = SOCK_STREAM };
 	struct addrinfo *found = NULL;
 	char hostname[256] = "", fqdn[256] = "";
@@ -380,7 +387,8 @@ int twi_bootstrap_self(const struct tow_options *options, const char *job,
 					  .hostname = hostname,
 					  .fqdn = fqdn,
 					  .rank = -1,
-					  .job = job };
+					  .job = job,
+					  .caller = caller != NULL };
 
 	if (options != NULL) {
 		in.rank = options->rank;
@@ -395,12 +403,17 @@ int twi_bootstrap_self(const struct tow_options *options, const char *job,
 			snprintf(fqdn, sizeof(fqdn), "%s", found->ai_canonname);
 		freeaddrinfo(found);
 	}
-	return twi_bootstrap_detect(&in, out);
+	status = twi_bootstrap_detect(&in, out);
+	if (caller != NULL)
+		out->caller = *caller;
+	return status;
 }
 
 void twi_bootstrap_describe(void *arg, struct twi_emit *emit)
 {
-	static const char *const exchanges[] = { "none", "address", "pmix", "pmi2", "pmi" };
+	static const char *const exchanges[] = {
+		"none", "address", "pmix", "pmi2", "pmi", "caller"
+	};
 	const struct twi_bootstrap *bootstrap = arg;
 
 	twi_emit_str(emit, "status", tow_status_name(bootstrap->status));

@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <towline/group.h>
 #include <towline/runtime.h>
 
 struct twi_emit;
@@ -56,6 +57,7 @@ enum twi_exchange {
 	TWI_EXCHANGE_PMIX,    /* rank 0 publishes it, by libpmix */
 	TWI_EXCHANGE_PMI2,    /* likewise, by libpmi2 */
 	TWI_EXCHANGE_PMI,     /* likewise, by the text protocol of PMI 1 on the descriptor PMI_FD */
+	TWI_EXCHANGE_CALLER,  /* likewise, by the callbacks of tow_group_options */
 };
 
 /*
@@ -82,6 +84,14 @@ struct twi_bootstrap_input {
 	int64_t world_size;     /* likewise; 0 and -1: not set */
 	const char *store;      /* likewise; "" and NULL: not set */
 	const char *job;        /* the knob */
+	bool caller;            /* there is an exchange of the caller's: no store is looked for */
+};
+
+/* The callbacks of tow_group_options. */
+struct twi_exchange_caller {
+	tow_exchange_put put; /* NULL: there are none */
+	tow_exchange_get get;
+	void *user;
 };
 
 struct twi_bootstrap {
@@ -96,8 +106,9 @@ struct twi_bootstrap {
 	char job[TWI_JOB_BYTES];        /* which job: that of the knob, and the launcher's */
 	char store[TWI_STORE_BYTES];    /* HOST:PORT */
 	char pmi[24];                   /* PMI_FD, as it stands */
-	int pmi_fd;                     /* of bootstrap_exchange.c; -1: none */
-	bool pmix;                      /* likewise: libpmix has been initialized */
+	struct twi_exchange_caller caller;
+	int pmi_fd; /* of bootstrap_exchange.c; -1: none */
+	bool pmix;  /* likewise: libpmix has been initialized */
 	char verdicts[TWI_LAUNCHER_COUNT][TWI_VERDICT_BYTES]; /* why it was taken or not */
 };
 
@@ -106,9 +117,12 @@ const char *twi_launcher_name(enum twi_launcher launcher);
 /* Fills *out in any case. TOW_OK, or TOW_EINVAL, which is out->status too. Pure. */
 int twi_bootstrap_detect(const struct twi_bootstrap_input *in, struct twi_bootstrap *out);
 
-/* The same of this process: its environment and names, and what the knobs say. */
+/*
+ * The same of this process: its environment and names, and what the knobs say. caller: NULL, or the
+ * callbacks by which ranks find the store.
+ */
 int twi_bootstrap_self(const struct tow_options *options, const char *job,
-		       struct twi_bootstrap *out);
+		       const struct twi_exchange_caller *caller, struct twi_bootstrap *out);
 
 /* Members of /v1/bootstrap. arg is a struct twi_bootstrap that does not change any more. */
 void twi_bootstrap_describe(void *arg, struct twi_emit *emit);

@@ -5,10 +5,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -26,11 +28,15 @@ struct question {
 	int holders;
 	int done_fd;
 	enum twi_exchange kind;
-	enum what { ASK_SIZE, ASK_ADDRESS, ASK_END } what;
+	enum what { ASK_SIZE, ASK_ADDRESS, ASK_END, ASK_PUT, ASK_GET } what;
 	int64_t rank, answer;
 	int status;
 	char address[TWI_STORE_BYTES];
 	char why[TWI_BOOTSTRAP_ERROR];
+	struct twi_exchange_caller caller;
+	uint64_t timeout_ns; /* ASK_GET */
+	size_t value_bytes;
+	char value[TWI_EXCHANGE_VALUE];
 };
 
 static void let_go(struct question *question)
@@ -44,7 +50,40 @@ static void let_go(struct question *question)
 		return;
 	pthread_mutex_destroy(&question->lock);
 	close(question->done_fd);
+	explicit_bzero(question->value, sizeof(question->value)); /* it may hold a key */
 	free(question);
+}
+
+/* The caller's function may answer anything. */
+static int judge_answer(const char *call, int status)
+{
+	if (status == TOW_OK)
+		return TOW_OK;
+	if (status > 0)
+		return twi_error(TOW_EINVAL,
+				 "%s of '" TWI_EXCHANGE_KEY "' has returned %d, expected TOW_OK or "
+				 "a status below 0",
+				 call, status);
+	if (strcmp(tow_status_name(status), tow_status_name(INT_MIN)) == 0)
+		return twi_error(TOW_ESYSTEM, "%s of '" TWI_EXCHANGE_KEY "' has failed with %d",
+				 call, status);
+	if (status == TOW_EDEADLINE && strcmp(call, "get") == 0)
+		return twi_error(status, "rank 0 has not put '" TWI_EXCHANGE_KEY "' in time");
+	return twi_error(status, "%s of '" TWI_EXCHANGE_KEY "' has failed: %s", call,
+			 tow_status_name(status));
+}
+
+static int ask_caller(struct question *question)
+{
+	const struct twi_exchange_caller *caller = &question->caller;
+
+	if (question->what == ASK_PUT)
+		return judge_answer("put", caller->put(caller->user, TWI_EXCHANGE_KEY,
+						       question->value, question->value_bytes));
+	question->value_bytes = SIZE_MAX; /* one that says nothing has not answered */
+	return judge_answer("get", caller->get(caller->user, TWI_EXCHANGE_KEY, question->value,
+					       sizeof(question->value), &question->value_bytes,
+					       question->timeout_ns));
 }
 
 static void *ask_thread(void *arg)
@@ -52,7 +91,9 @@ static void *ask_thread(void *arg)
 	struct question *question = arg;
 	uint64_t one = 1;
 
-	if (question->what == ASK_SIZE)
+	if (question->what == ASK_PUT || question->what == ASK_GET)
+		question->status = ask_caller(question);
+	else if (question->what == ASK_SIZE)
 		question->status = twi_pmix_size(question->rank, &question->answer);
 	else if (question->what == ASK_END)
 		question->status = twi_pmix_finish();
@@ -80,47 +121,56 @@ static int start_question(struct question *question)
 	return TOW_OK;
 }
 
-static struct question *make_question(const struct twi_bootstrap *bootstrap, const char *mine,
-				      enum what what)
+static struct question *make_question(enum what what)
 {
 	struct question *question = calloc(1, sizeof(*question));
 
-	if (question == NULL)
-		return NULL;
-	question->done_fd = eventfd(0, EFD_CLOEXEC);
-	if (question->done_fd < 0) {
+	if (question != NULL)
+		question->done_fd = eventfd(0, EFD_CLOEXEC);
+	if (question == NULL || question->done_fd < 0) {
 		free(question);
+		twi_error(TOW_ENOMEM, "no memory or descriptor for the exchange");
 		return NULL;
 	}
 	pthread_mutex_init(&question->lock, NULL);
 	question->holders = 2;
-	question->kind = bootstrap->exchange;
 	question->what = what;
-	question->rank = bootstrap->rank;
-	snprintf(question->address, sizeof(question->address), "%s", mine == NULL ? "" : mine);
 	return question;
+}
+
+/*
+ * Asks in a thread, and waits for the answer. Not TOW_OK: *question may be in use still. TOW_AGAIN:
+ * there is no answer in time.
+ */
+static int await_answer(struct question *question, const struct twi_until *until)
+{
+	int status = start_question(question);
+
+	if (status < 0) {
+		question->holders = 1;
+		return status;
+	}
+	status = twi_net_wait(question->done_fd, POLLIN, until->deadline_ns, until->cancel_fd);
+	if (status == TOW_OK && question->status < 0)
+		status = twi_error(question->status, "%s", question->why);
+	return status;
 }
 
 static int ask_library(const struct twi_bootstrap *bootstrap, const char *mine, enum what what,
 		       const struct twi_until *until, struct question *out)
 {
-	struct question *question = make_question(bootstrap, mine, what);
+	struct question *question = make_question(what);
 	int status;
 
 	if (question == NULL)
-		return twi_error(TOW_ENOMEM, "no memory or descriptor to ask the launcher");
-	status = start_question(question);
-	if (status < 0) {
-		question->holders = 1;
-		let_go(question);
-		return status;
-	}
-	status = twi_net_wait(question->done_fd, POLLIN, until->deadline_ns, until->cancel_fd);
+		return TOW_ENOMEM;
+	question->kind = bootstrap->exchange;
+	question->rank = bootstrap->rank;
+	snprintf(question->address, sizeof(question->address), "%s", mine == NULL ? "" : mine);
+	status = await_answer(question, until);
 	if (status == TOW_AGAIN) {
 		status = twi_error(TOW_EDEADLINE, "%s did not answer in time",
 				   twi_launcher_name(bootstrap->launcher));
-	} else if (status == TOW_OK && question->status < 0) {
-		status = twi_error(question->status, "%s", question->why);
 	} else if (status == TOW_OK) {
 		out->answer = question->answer;
 		snprintf(out->address, sizeof(out->address), "%s", question->address);
@@ -187,4 +237,60 @@ void twi_exchange_done(struct twi_bootstrap *bootstrap, const struct twi_until *
 		bootstrap->pmi_fd = -1;
 	}
 	bootstrap->pmix = false;
+}
+
+/* --- the caller's exchange --- */
+
+/* So long before our deadline the caller's function is to give up: it knows more of the reason. */
+#define MARGIN_NS (500ull * 1000000)
+
+static int never_returned(const char *call)
+{
+	return twi_error(TOW_EDEADLINE,
+			 "%s of '" TWI_EXCHANGE_KEY "' has not returned in time; it is left to "
+			 "itself",
+			 call);
+}
+
+int twi_exchange_put(const struct twi_exchange_caller *caller, const struct twi_exchange_note *note,
+		     const struct twi_until *until)
+{
+	struct question *question = make_question(ASK_PUT);
+	int status;
+
+	if (question == NULL)
+		return TOW_ENOMEM;
+	question->caller = *caller;
+	question->value_bytes = twi_exchange_note_put(note, question->value);
+	status = await_answer(question, until);
+	if (status == TOW_AGAIN)
+		status = never_returned("put");
+	let_go(question);
+	return status;
+}
+
+int twi_exchange_get(const struct twi_exchange_caller *caller, struct twi_exchange_note *note,
+		     const struct twi_until *until)
+{
+	struct question *question = make_question(ASK_GET);
+	uint64_t now = twi_net_now();
+	uint64_t left = until->deadline_ns > now ? until->deadline_ns - now : 0;
+	int status;
+
+	if (question == NULL)
+		return TOW_ENOMEM;
+	question->caller = *caller;
+	question->timeout_ns = until->deadline_ns == UINT64_MAX
+				       ? TOW_FOREVER
+				       : left - twi_min(left / 8, MARGIN_NS);
+	status = await_answer(question, until);
+	if (status == TOW_AGAIN)
+		status = never_returned("get");
+	if (status == TOW_OK && question->value_bytes == SIZE_MAX)
+		status = twi_error(TOW_EINVAL, "get of '" TWI_EXCHANGE_KEY "' has returned TOW_OK "
+					       "without *bytes_out");
+	else if (status == TOW_OK)
+		status = twi_exchange_note_take(question->value, question->value_bytes, note);
+	let_go(question);
+	return status;
 }

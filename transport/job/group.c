@@ -36,7 +36,8 @@ void twi_job_init(struct twi_job *job, const struct tow_options *options, struct
 	pthread_mutex_init(&job->lock, NULL);
 	twi_list_init(&job->groups);
 	twi_list_init(&job->opens);
-	if (twi_bootstrap_self(&given, knobs->job, &job->bootstrap) == TOW_OK && given.rank < 0)
+	if (twi_bootstrap_self(&given, knobs->job, NULL, &job->bootstrap) == TOW_OK &&
+	    given.rank < 0)
 		knobs->rank = job->bootstrap.rank;
 }
 
@@ -115,6 +116,7 @@ static void part_ranks(struct twi_ranks *ranks)
 
 	twi_group_enter(ranks->engine);
 	twi_ranks_hang_up(ranks);
+	twi_ranks_drop_key(ranks);
 	twi_engine_leave(ranks->engine);
 	twi_store_client_close(ranks->client, LINGER_NS / 4);
 	twi_store_server_stop(ranks->server, LINGER_NS);
@@ -199,6 +201,16 @@ int twi_group_options(const struct tow_group_options *in, struct tow_group_optio
 	int status = TWI_SIZED_IN(tow_group_options, "tow_group_open", in, &known);
 
 	*out = status < 0 || in == NULL ? defaults : *in;
+	if (status == TOW_OK && (out->put == NULL) != (out->get == NULL))
+		status = twi_error(TOW_EINVAL,
+				   "tow_group_open: put and get go together; %s is "
+				   "NULL",
+				   out->put == NULL ? "put" : "get");
+	if (status == TOW_OK && out->put != NULL && out->store != NULL)
+		status = twi_error(TOW_EINVAL,
+				   "tow_group_open: store is '%.64s' and put is set; ranks find "
+				   "each other by one of them",
+				   out->store);
 	return status;
 }
 

@@ -92,6 +92,8 @@ struct twi_ranks {
 	struct twi_store_server *server; /* rank 0 */
 	struct twi_store_join join;      /* to open more clients; its strings are here: */
 	struct twi_job_key key;
+	bool key_exchanged; /* it came by the caller's exchange, and the engine has it */
+	bool told;          /* rank 0: its address has been put there */
 	struct twi_bootstrap bootstrap;
 };
 
@@ -174,6 +176,9 @@ void twi_job_end_opens(struct twi_job *job);
  */
 int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *options,
 		   const struct twi_until *until, struct twi_ranks **out);
+
+/* A key that came by the exchange ends with the job. The engine is held. */
+void twi_ranks_drop_key(struct twi_ranks *ranks);
 
 /* Without store, endpoint and addresses. NULL: no memory. */
 struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime,

@@ -20,6 +20,8 @@
 
 /* So long rank 0 serves on after a failure, so that the others hear why. */
 #define LINGER_NS 3000000000ull
+/* So long the caller's exchange may take to tell of a failure. */
+#define TELL_NS 1000000000ull
 
 /* What the runtime found, or what these options say instead. */
 static int find_out(struct tow_runtime *runtime, const struct tow_group_options *options,
@@ -27,15 +29,18 @@ static int find_out(struct tow_runtime *runtime, const struct tow_group_options 
 {
 	const struct twi_engine *engine = twi_runtime_engine(runtime);
 	const struct twi_job *job = twi_runtime_job(runtime);
+	const struct twi_exchange_caller caller = { options->put, options->get, options->user };
 	struct tow_options given = TOW_OPTIONS_INIT;
 
 	*out = job->bootstrap;
-	if (options->rank >= 0 || options->world_size > 0 || options->store != NULL) {
+	if (options->rank >= 0 || options->world_size > 0 || options->store != NULL ||
+	    caller.put != NULL) {
 		given.rank = options->rank >= 0 ? options->rank : job->given_rank;
 		given.world_size =
 			options->world_size > 0 ? options->world_size : job->given_world_size;
 		given.store = options->store != NULL ? options->store : engine->knobs.store;
-		return twi_bootstrap_self(&given, engine->knobs.job, out);
+		return twi_bootstrap_self(&given, engine->knobs.job,
+					  caller.put != NULL ? &caller : NULL, out);
 	}
 	return out->status < 0 ? twi_error(out->status, "%s", out->why) : TOW_OK;
 }
@@ -83,6 +88,95 @@ void twi_ranks_destroy(struct twi_ranks *ranks)
 	free(ranks);
 }
 
+/* From now on connections of the runtime are between those who have the key of the exchange. */
+static void use_key(struct twi_ranks *ranks, const struct twi_job_key *key)
+{
+	twi_group_enter(ranks->engine);
+	ranks->key = ranks->engine->job_key = *key;
+	ranks->key_exchanged = true;
+	twi_engine_leave(ranks->engine);
+}
+
+void twi_ranks_drop_key(struct twi_ranks *ranks)
+{
+	twi_assert_held(ranks->engine);
+	if (ranks->key_exchanged)
+		twi_job_key_wipe(&ranks->engine->job_key);
+	ranks->key_exchanged = false;
+}
+
+/* A job without a key gets one before its store is served. */
+static int make_key(struct twi_ranks *ranks)
+{
+	struct twi_job_key key = { .set = true };
+
+	if (ranks->bootstrap.exchange != TWI_EXCHANGE_CALLER || ranks->key.set)
+		return TOW_OK;
+	if (getrandom(key.bytes, sizeof(key.bytes), 0) != sizeof(key.bytes))
+		return twi_error_errno(TOW_ESYSTEM, errno, "getrandom");
+	use_key(ranks, &key);
+	twi_job_key_wipe(&key);
+	return TOW_OK;
+}
+
+static int put_address(struct twi_ranks *ranks, const char *mine, const struct twi_until *until)
+{
+	struct twi_bootstrap *bootstrap = &ranks->bootstrap;
+	struct twi_exchange_note note = { .restarts = bootstrap->restarts };
+	int status;
+
+	snprintf(note.job, sizeof(note.job), "%s", bootstrap->job);
+	snprintf(note.store, sizeof(note.store), "%s", mine);
+	snprintf(bootstrap->store, sizeof(bootstrap->store), "%s", mine);
+	if (ranks->key_exchanged)
+		note.key = ranks->key;
+	status = twi_exchange_put(&bootstrap->caller, &note, until);
+	ranks->told = true;
+	twi_job_key_wipe(&note.key);
+	return status;
+}
+
+/* Rank 0 has failed: the others are told, by its store if they know that, else by the exchange. */
+static void tell_failure(struct twi_ranks *ranks, const struct twi_exchange_caller *caller,
+			 int status)
+{
+	struct twi_until until = { twi_net_now() + TELL_NS, -1 };
+	struct twi_exchange_note note = { .failed = status };
+
+	/* What ended this rank's call is not theirs. */
+	if (status == TOW_ECANCELED || status == TOW_ECLOSED)
+		note.failed = TOW_EPEER;
+	snprintf(note.why, sizeof(note.why), "rank 0 has failed: %.*s", (int)sizeof(note.why) - 32,
+		 tow_error_message());
+	if (ranks != NULL && ranks->server != NULL)
+		twi_store_server_fail(ranks->server, note.failed, note.why);
+	if (caller->put != NULL && (ranks == NULL || !ranks->told))
+		twi_exchange_put(caller, &note, &until);
+}
+
+/* Where rank 0's store is, and with which key. */
+static int get_address(struct twi_ranks *ranks, const struct twi_until *until)
+{
+	struct twi_bootstrap *bootstrap = &ranks->bootstrap;
+	struct twi_exchange_note note = { .restarts = bootstrap->restarts };
+	int status;
+
+	snprintf(note.job, sizeof(note.job), "%s", bootstrap->job);
+	status = twi_exchange_get(&bootstrap->caller, &note, until);
+	if (status == TOW_OK && note.key.set == ranks->key.set)
+		status = twi_error(TOW_EAUTH,
+				   "rank 0 has %s job key of its own, and rank %u has %s: all are "
+				   "to have one, or none",
+				   note.key.set ? "no" : "a", ranks->rank,
+				   note.key.set ? "one" : "none");
+	if (status == TOW_OK && note.key.set)
+		use_key(ranks, &note.key);
+	if (status == TOW_OK)
+		snprintf(bootstrap->store, sizeof(bootstrap->store), "%s", note.store);
+	twi_job_key_wipe(&note.key);
+	return status;
+}
+
 /* Rank 0 tells the others where it listens, if they cannot know. */
 static int tell_address(struct twi_ranks *ranks, const struct twi_until *until)
 {
@@ -99,6 +193,8 @@ static int tell_address(struct twi_ranks *ranks, const struct twi_until *until)
 		return twi_error(TOW_EINVAL,
 				 "interfaces = '%.64s': none of them is up with an address",
 				 interfaces);
+	if (bootstrap->exchange == TWI_EXCHANGE_CALLER)
+		return put_address(ranks, mine, until);
 	return twi_exchange(bootstrap, mine, until);
 }
 
@@ -224,10 +320,15 @@ static int meet_ranks(struct twi_ranks *ranks, struct tow_runtime *runtime, cons
 	int status = TOW_OK;
 
 	ranks->key = ranks->engine->job_key;
-	if (ranks->rank == 0)
-		status = serve_store(ranks, until);
-	else if (bootstrap->exchange != TWI_EXCHANGE_ADDRESS)
+	if (ranks->rank == 0) {
+		status = make_key(ranks);
+		if (status == TOW_OK)
+			status = serve_store(ranks, until);
+	} else if (bootstrap->exchange == TWI_EXCHANGE_CALLER) {
+		status = get_address(ranks, until);
+	} else if (bootstrap->exchange != TWI_EXCHANGE_ADDRESS) {
 		status = twi_exchange(bootstrap, NULL, until);
+	}
 	if (status == TOW_OK)
 		status = join_store(ranks, until);
 	if (status == TOW_OK)
@@ -249,7 +350,9 @@ static void give_up(struct twi_ranks *ranks, int status, const struct twi_until 
 	char why[TWI_BOOTSTRAP_ERROR];
 
 	snprintf(why, sizeof(why), "%s", tow_error_message());
-	if (status != TOW_ECANCELED)
+	if (ranks->rank == 0 && ranks->size > 1)
+		tell_failure(ranks, &ranks->bootstrap.caller, status);
+	if (status != TOW_ECANCELED || ranks->told)
 		linger = twi_min(LINGER_NS,
 				 (until->deadline_ns > now ? until->deadline_ns - now : 0) +
 					 LINGER_NS / 6);
@@ -258,8 +361,24 @@ static void give_up(struct twi_ranks *ranks, int status, const struct twi_until 
 	twi_exchange_done(&ranks->bootstrap, until);
 	twi_group_enter(ranks->engine);
 	twi_ranks_hang_up(ranks);
+	twi_ranks_drop_key(ranks);
 	twi_engine_leave(ranks->engine);
 	twi_ranks_let_go(ranks);
+	twi_error(status, "%s", why);
+}
+
+/* This rank, if it is rank 0, has failed before it could serve anything. */
+static void fail_early(struct tow_runtime *runtime, const struct tow_group_options *options,
+		       const struct twi_bootstrap *bootstrap, int status)
+{
+	const struct twi_exchange_caller caller = { options->put, options->get, options->user };
+	int64_t given = options->rank >= 0 ? options->rank : twi_runtime_job(runtime)->given_rank;
+	char why[TWI_BOOTSTRAP_ERROR];
+
+	if ((bootstrap->status == TOW_OK ? bootstrap->rank : given) != 0)
+		return;
+	snprintf(why, sizeof(why), "%s", tow_error_message());
+	tell_failure(NULL, &caller, status);
 	twi_error(status, "%s", why);
 }
 
@@ -272,12 +391,14 @@ int twi_ranks_join(struct tow_runtime *runtime, const struct tow_group_options *
 
 	if (status == TOW_OK)
 		status = twi_exchange_size(&bootstrap, until);
-	if (status < 0)
+	ranks = status == TOW_OK ? twi_ranks_make(runtime, &bootstrap) : NULL;
+	if (ranks == NULL) {
+		if (status == TOW_OK)
+			status = twi_error(TOW_ENOMEM, "no memory for %lld ranks",
+					   (long long)bootstrap.world_size);
+		fail_early(runtime, options, &bootstrap, status);
 		return status;
-	ranks = twi_ranks_make(runtime, &bootstrap);
-	if (ranks == NULL)
-		return twi_error(TOW_ENOMEM, "no memory for %lld ranks",
-				 (long long)bootstrap.world_size);
+	}
 	if (ranks->size > 1)
 		status = meet_ranks(ranks, runtime, options->address, until);
 	if (status == TOW_OK)

@@ -48,6 +48,8 @@ struct twi_store_server {
 	uint16_t port;
 	bool any;
 	_Atomic uint64_t stop_ns; /* UINT64_MAX: serve; else until then at most. Release, acquire */
+	_Atomic int failed;       /* below 0: rank 0 has failed, and `failure` says why */
+	char failure[TWI_STORE_TEXT];
 	struct twi_store *store;
 	struct connection *connections;
 	uint32_t *by_client; /* the store's clients: their connections */
@@ -368,6 +370,16 @@ static bool is_over(struct twi_store_server *server, uint64_t *until_ns)
 	return twi_net_now() >= stop || twi_store_done_count(server->store) >= server->world_size;
 }
 
+/* What rank 0 has failed with. */
+static void take_failure(struct twi_store_server *server)
+{
+	/* acquire: pairs with the release in twi_store_server_fail */
+	int status = atomic_load_explicit(&server->failed, memory_order_acquire);
+
+	if (status < 0 && !twi_store_failed(server->store))
+		twi_store_fail(server->store, twi_error(status, "%s", server->failure), false);
+}
+
 static void *server_run(void *arg)
 {
 	struct twi_store_server *server = arg;
@@ -378,6 +390,7 @@ static void *server_run(void *arg)
 	while (!is_over(server, &stop)) {
 		int count;
 
+		take_failure(server);
 		next = twi_min(sweep_connections(server), stop);
 		count = epoll_wait(server->epoll_fd, events, (int)twi_array_count(events),
 				   next == UINT64_MAX ? -1 : twi_net_left_ms(next));
@@ -520,16 +533,29 @@ int twi_store_server_start(const struct twi_store_serve *serve, const struct twi
 	return TOW_OK;
 }
 
-void twi_store_server_stop(struct twi_store_server *server, uint64_t linger_ns)
+static void wake_thread(struct twi_store_server *server)
 {
 	uint64_t one = 1;
 
+	while (write(server->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+void twi_store_server_fail(struct twi_store_server *server, int status, const char *text)
+{
+	snprintf(server->failure, sizeof(server->failure), "%s", text);
+	/* release: pairs with the acquire in take_failure */
+	atomic_store_explicit(&server->failed, status, memory_order_release);
+	wake_thread(server);
+}
+
+void twi_store_server_stop(struct twi_store_server *server, uint64_t linger_ns)
+{
 	if (server == NULL)
 		return;
 	/* release: pairs with the acquire in is_over */
 	atomic_store_explicit(&server->stop_ns, twi_net_now() + linger_ns, memory_order_release);
-	while (write(server->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
+	wake_thread(server);
 	pthread_join(server->thread, NULL);
 	destroy_server(server);
 }

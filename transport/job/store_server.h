@@ -41,6 +41,9 @@ uint16_t twi_store_server_port(const struct twi_store_server *server);
 /* It listens on all interfaces, as its address is none of this machine's, or none was given. */
 bool twi_store_server_any(const struct twi_store_server *server);
 
+/* All who wait and all who come are told of this failure. Once. */
+void twi_store_server_fail(struct twi_store_server *server, int status, const char *text);
+
 /*
  * Ends the thread; NULL is legal. First it serves on, for at most linger_ns, until every rank has
  * said goodbye or has been told of the failure.

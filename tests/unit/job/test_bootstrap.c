@@ -30,18 +30,60 @@ struct row {
 #define JOB(times, j)  .restarts = times, .job = j
 #define NOT(text)      .why = text
 
-static const char *const exchanges[] = { "<none>", "<address>", "<pmix>", "<pmi2>", "<pmi>" };
+static const char *const exchanges[] = { "<none>", "<address>", "<pmix>",
+					 "<pmi2>", "<pmi>",     "<caller>" };
 
-static int detect(const char *const *env, struct twi_bootstrap *out)
+static int detect_by(const char *const *env, bool caller, struct twi_bootstrap *out)
 {
 	const struct twi_bootstrap_input in = { .env = env,
 						.hostname = "host",
 						.fqdn = "train-2.workers.ns.svc.cluster.local",
 						.rank = -1,
 						.world_size = -1,
-						.job = "j" };
+						.job = "j",
+						.caller = caller };
 
 	return twi_bootstrap_detect(&in, out);
+}
+
+static int detect(const char *const *env, struct twi_bootstrap *out)
+{
+	return detect_by(env, false, out);
+}
+
+/* With an exchange of the caller's the same rank of the same job, and no store of a launcher's. */
+static void check_caller(const char *const *env, const struct twi_bootstrap *without)
+{
+	struct twi_bootstrap out;
+
+	assert_int_equal(detect_by(env, true, &out), TOW_OK);
+	assert_true(out.launcher == without->launcher && out.rank == without->rank);
+	assert_true(out.world_size == without->world_size && out.restarts == without->restarts);
+	assert_string_equal(out.job, without->job);
+	assert_string_equal(out.store, "");
+	assert_int_equal(out.exchange,
+			 out.world_size == 1 ? TWI_EXCHANGE_NONE : TWI_EXCHANGE_CALLER);
+}
+
+/* What says nothing of a store is whole then. */
+static void by_caller(void **state)
+{
+	static const char *const envs[][VARS_MAX] = {
+		{ "RANK=1", "WORLD_SIZE=4" },
+		{ "TOW_RANK=1", "TOW_WORLD_SIZE=4" },
+		{ "TOW_RANK=1", "TOW_WORLD_SIZE=4", "TOW_STORE=nonsense" },
+		{ "RANK=1", "WORLD_SIZE=4", "MASTER_ADDR=m", "MASTER_PORT=29500" },
+	};
+	struct twi_bootstrap out;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(envs) / sizeof(envs[0]); i++) {
+		assert_int_equal(detect_by(envs[i], true, &out), TOW_OK);
+		assert_true(out.rank == 1 && out.world_size == 4 && out.store[0] == '\0');
+		assert_int_equal(out.exchange, TWI_EXCHANGE_CALLER);
+	}
+	assert_int_equal(detect_by((const char *const[]){ "RANK=1", NULL }, true, &out),
+			 TOW_EINVAL);
 }
 
 static void print_env(const struct row *row)
@@ -76,6 +118,7 @@ static void check_row(const struct row *row)
 		check_refusal(row, &out);
 		return;
 	}
+	check_caller(row->env, &out);
 	assert_string_equal(twi_launcher_name(out.launcher), row->launcher);
 	assert_int_equal(out.rank, row->rank);
 	assert_int_equal(out.world_size, row->world_size);
@@ -526,11 +569,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(single),     cmocka_unit_test(own),
-		cmocka_unit_test(options),    cmocka_unit_test(torchrun),
-		cmocka_unit_test(megascale),  cmocka_unit_test(mpi),
-		cmocka_unit_test(slurm),      cmocka_unit_test(kubernetes),
-		cmocka_unit_test(order),      cmocka_unit_test(hostlists),
-		cmocka_unit_test(host_ports), cmocka_unit_test(long_texts),
+		cmocka_unit_test(by_caller),  cmocka_unit_test(options),
+		cmocka_unit_test(torchrun),   cmocka_unit_test(megascale),
+		cmocka_unit_test(mpi),        cmocka_unit_test(slurm),
+		cmocka_unit_test(kubernetes), cmocka_unit_test(order),
+		cmocka_unit_test(hostlists),  cmocka_unit_test(host_ports),
+		cmocka_unit_test(long_texts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

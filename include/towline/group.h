@@ -246,8 +246,8 @@ int tow_recv(struct tow_group *group, uint32_t rank, void *data, uint64_t bytes,
  * Blocks: never.
  * Threads: any.
  * Returns: TOW_OK when started; TOW_EINVAL; TOW_EBUSY; TOW_ENOMEM; TOW_EFORKED. The operation ends
- * with TOW_OK, TOW_EPEER, TOW_EREFUSED, TOW_EDEADLINE, TOW_ECANCELED or TOW_ECLOSED; after a
- * failure other barriers of this group cannot be relied on.
+ * with TOW_OK, TOW_EPEER, TOW_EREFUSED, TOW_EDEADLINE, TOW_ECANCELED, TOW_ECLOSED or
+ * TOW_EABORTED; after a failure other barriers of this group cannot be relied on.
  */
 int tow_group_barrier_start(struct tow_group *group, const struct tow_op_options *options,
 			    struct tow_op **op_out);
@@ -271,7 +271,7 @@ int tow_group_barrier(struct tow_group *group, uint64_t timeout_ns);
  * Blocks: until all have called it, at most timeout_ns.
  * Threads: any; not from a callback; on one group one call at a time.
  * Returns: TOW_OK; TOW_EINVAL; TOW_EMISMATCH; TOW_EDEADLINE naming who has not come; TOW_EPEER;
- * TOW_EBUSY: the store is full; TOW_ENOMEM; TOW_EFORKED.
+ * TOW_EABORTED; TOW_EBUSY: the store is full; TOW_ENOMEM; TOW_ESYSTEM; TOW_EFORKED.
  */
 int tow_group_split(struct tow_group *group, int64_t color, int64_t key, uint64_t timeout_ns,
 		    struct tow_group **group_out);
@@ -293,8 +293,9 @@ int tow_group_split(struct tow_group *group, int64_t color, int64_t key, uint64_
  * Returns: TOW_OK; TOW_EINVAL naming a rank that is out of range or listed twice, when this process
  * is not listed, or for a name above 200 bytes; TOW_EMISMATCH naming two members and their lists;
  * TOW_EDEADLINE naming who has not come; TOW_EPEER: a member has gone, or rank 0 of the job with
- * its store; TOW_EBUSY: the store is full; TOW_ENOTSUP: rank 0 has an older library; TOW_ENOMEM;
- * TOW_ESYSTEM; TOW_ECLOSED; TOW_EFORKED. After a failure it may be called again.
+ * its store; TOW_EABORTED: the parent was aborted; TOW_EBUSY: the store is full; TOW_ENOTSUP:
+ * rank 0 has an older library; TOW_ENOMEM; TOW_ESYSTEM; TOW_ECLOSED; TOW_EFORKED. After a failure
+ * it may be called again.
  */
 int tow_group_create(struct tow_group *parent, const uint32_t *ranks, uint32_t count,
 		     const char *name, uint64_t timeout_ns, struct tow_group **group_out);
@@ -306,7 +307,7 @@ int tow_group_create(struct tow_group *parent, const uint32_t *ranks, uint32_t c
  * Blocks: for a round trip to rank 0, at most timeout_ns.
  * Threads: any; not from a callback.
  * Returns: TOW_OK; TOW_EINVAL; TOW_EDEADLINE; TOW_EPEER; TOW_EBUSY: the store is full; TOW_ENOTSUP:
- * the job has one rank; TOW_EFORKED.
+ * the job has one rank; TOW_EABORTED; TOW_EFORKED.
  */
 int tow_group_set(struct tow_group *group, const char *key, const void *value, size_t bytes,
 		  uint64_t timeout_ns);
@@ -322,6 +323,23 @@ int tow_group_set(struct tow_group *group, const char *key, const void *value, s
  */
 int tow_group_get(struct tow_group *group, const char *key, void *value_out, size_t room,
 		  size_t *bytes_out, uint64_t timeout_ns);
+
+/*
+ * Aborts a group: what is in flight in it at this rank ends with TOW_EABORTED, and so it does at
+ * the other ranks, which are told: collectives, barriers, and calls that wait in the store (split,
+ * create, get). The message names the rank that has aborted, and `reason`. All later calls on the group
+ * fail likewise, until tow_group_close; tow_group_shrink makes a new one of all ranks that live.
+ * When several abort at once, each rank has the text of one of them. Connections, messages on their
+ * way and the other groups of the job go on. An operation whose result was there first keeps it.
+ * reason may be NULL; what is beyond 250 bytes is cut.
+ * Ownership: reason only until this returns.
+ * Copies: reason.
+ * Blocks: never. The other ranks hear of it when both sides are driven.
+ * Threads: any; also from a callback.
+ * Returns: TOW_OK, also when the group is aborted already; TOW_EINVAL; TOW_EBUSY: the group has a
+ * number that can have no collectives; TOW_ENOMEM; TOW_ECLOSED; TOW_EFORKED.
+ */
+int tow_group_abort(struct tow_group *group, const char *reason);
 
 /*
  * Closes a group. Not collective, but a rank that still works with this one loses it: make a

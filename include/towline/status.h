@@ -41,7 +41,8 @@ extern "C" {
 	X(TOW_EMISMATCH, -22, "ranks of one job disagree")                                         \
 	X(TOW_EREMOTE, -23, "the handler on the other side failed")                                \
 	X(TOW_ETIMEDOUT, -24, "the wait's time is over; the operation goes on")                    \
-	X(TOW_EFAULT, -25, "memory of the payload, here or at the peer, is not to be accessed")
+	X(TOW_EFAULT, -25, "memory of the payload, here or at the peer, is not to be accessed")    \
+	X(TOW_EABORTED, -26, "the group was aborted, here or at another rank")
 
 enum tow_status {
 #define TOW_STATUS_ENUM(name, value, text) name = value,

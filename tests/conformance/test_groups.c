@@ -174,6 +174,72 @@ static void create(struct twt_end *end)
 	twt_meet(end);
 }
 
+static void say_end(struct twt_end *end, const char *what, struct twt_doing *doing)
+{
+	struct tow_result result;
+	int status = twt_await_kept(end, doing, &result);
+	const char *why = result.message == NULL ? "" : result.message;
+
+	twt_say(end, "%s: %s, %s", what, name_of(status),
+		strcmp(why, "rank 0 has aborted the group: enough") == 0 ? "with the reason"
+									 : "WITHOUT THE REASON");
+	twt_ok(end, tow_op_release(doing->op));
+}
+
+static struct tow_coll_options coll_options(struct twt_end *end, struct twt_doing *doing)
+{
+	const struct tow_op_options *like = twt_begin(end, doing, TOW_FOREVER);
+	struct tow_coll_options options = TOW_COLL_OPTIONS_INIT;
+
+	options.timeout_ns = like->timeout_ns;
+	options.done = like->done;
+	options.queue = like->queue;
+	options.user = like->user;
+	return options;
+}
+
+/* Rank 0 aborts groups in which one of the two has begun something; they are shrunk then. */
+static void abort_group(struct twt_end *end)
+{
+	struct twt_doing barriers[2], reduces[2];
+	struct tow_coll_options options;
+	struct tow_group *group, *made;
+
+	for (int by = 0; by < 2; by++) {
+		twt_ok(end, tow_group_split(end->group, 0, 0, TWT_CELL_NS, &group));
+		twt_ok(end, tow_group_barrier(group, TWT_CELL_NS));
+		for (int i = 0; i < 2 && end->which == by; i++) {
+			twt_ok(end, tow_group_barrier_start(
+					    group, twt_begin(end, &barriers[i], TOW_FOREVER),
+					    &barriers[i].op));
+			options = coll_options(end, &reduces[i]);
+			twt_ok(end, tow_coll_barrier_start(group, &options, &reduces[i].op));
+		}
+		twt_meet(end);
+		if (end->which == 0)
+			twt_say(end, "abort: %s", name_of(tow_group_abort(group, "enough")));
+		for (int i = 0; i < 2 && end->which == by; i++) {
+			say_end(end, "barrier", &barriers[i]);
+			say_end(end, "collective", &reduces[i]);
+		}
+		twt_meet(end);
+		/* Nobody else may drive. */
+		while (tow_group_set(group, "polled", "", 0, TWT_CELL_NS) == TOW_OK &&
+		       tow_progress(end->runtime) >= TOW_OK)
+			;
+		twt_say(end, "barrier: %s", name_of(tow_group_barrier(group, TWT_CELL_NS)));
+		twt_say(end, "split: %s",
+			name_of(tow_group_split(group, 0, 0, TWT_CELL_NS, &made)));
+		twt_say(end, "shrink: %s", name_of(tow_group_shrink(group, TWT_CELL_NS, &made)));
+		twt_ok(end, tow_group_close(group));
+		twt_say(end, "barrier of the rest: %s",
+			name_of(tow_group_barrier(made, TWT_CELL_NS)));
+		twt_ok(end, tow_group_close(made));
+		twt_meet(end);
+	}
+	twt_say(end, "barrier of all: %s", name_of(tow_group_barrier(end->group, TWT_CELL_NS)));
+}
+
 /* A barrier to which the other does not come. */
 static void vain_barriers(struct twt_end *end)
 {
@@ -256,6 +322,7 @@ static void play(struct twt_end *end)
 	create(end);
 	vain_barriers(end);
 	values(end);
+	abort_group(end);
 	leave(end);
 }
 

@@ -174,6 +174,8 @@ struct twi_coll_group {
 	uint32_t ctx, rank, size;
 	uint32_t *members; /* their ranks in the job */
 	enum twi_coll_group_state state;
+	struct tow_group *group;
+	bool aborted;             /* it is broken by that, or was before */
 	char why[TWI_COLL_WHY];   /* it is broken */
 	struct twi_series series; /* seq 0 is the set-up's */
 	uint64_t over;     /* bit seq % TWI_COLL_SLOTS: this one is, and one before it is not */
@@ -257,6 +259,13 @@ void twi_coll_setup_heard(struct twi_coll_group *coll, uint32_t from, uint32_t e
  * `tell` the other ranks hear of it. Nothing if it is broken already.
  */
 void twi_coll_break(struct twi_coll_group *coll, uint64_t seq, int status, bool tell);
+/*
+ * coll_abort.c: the group is aborted, here or by another rank, for the reason that is the thread's
+ * error. Nothing if it is already.
+ */
+void twi_coll_group_abort(struct twi_coll_group *coll);
+/* The others hear it once from each rank that they know. */
+void twi_coll_tell_broken(struct twi_coll_group *coll, uint64_t seq, int status);
 /* This rank has closed the group, with nothing under way: the others are told after which seq. */
 void twi_coll_leave(struct twi_coll_group *coll);
 /* A rank will not come to what this one has begun, or is about to: the group breaks. */

@@ -60,8 +60,7 @@ static const char *status_of(int status)
 	return tow_status_name(status);
 }
 
-/* The others hear it once from each rank that they know. */
-static void tell_all(struct twi_coll_group *coll, uint64_t seq, int status)
+void twi_coll_tell_broken(struct twi_coll_group *coll, uint64_t seq, int status)
 {
 	struct twi_coll_word word = { .type = TWI_COLL_BREAK, .status = status, .seq = seq };
 
@@ -87,7 +86,7 @@ void twi_coll_break(struct twi_coll_group *coll, uint64_t seq, int status, bool 
 	twi_count(coll->engine->diag, TWI_C_coll_groups_broken, 1);
 	twi_coll_late_end(coll);
 	if (tell)
-		tell_all(coll, seq, status);
+		twi_coll_tell_broken(coll, seq, status);
 	twi_list_for_each_safe (pos, next, &coll->runs)
 		twi_coll_run_fail(twi_container_of(pos, struct twi_coll_run, link), status);
 	twi_coll_fail_pending(coll, status);
@@ -100,6 +99,11 @@ static void on_break(struct twi_coll_group *coll, const struct twi_coll_word *wo
 {
 	int status = word->status < 0 && word->status >= TOW_EREMOTE ? word->status : TOW_EPROTOCOL;
 
+	if (word->status == TOW_EABORTED) {
+		twi_error(TOW_EABORTED, "%s", word->text);
+		twi_coll_group_abort(coll);
+		return;
+	}
 	if (coll->state == TWI_COLL_BROKEN)
 		return;
 	if (status == TOW_ECLOSED) /* it has gone in order: to this rank it is a peer that left */

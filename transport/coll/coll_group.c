@@ -52,6 +52,7 @@ int twi_coll_of(struct tow_group *group, struct twi_coll_group **out)
 	}
 	for (uint32_t i = 0; i < group->size; i++)
 		coll->members[i] = group->members[i];
+	coll->group = group;
 	coll->ranks = group->ranks;
 	coll->engine = group->ranks->engine;
 	coll->ctx = group->id;
@@ -368,6 +369,8 @@ int twi_coll_start(struct twi_coll_group *coll, const struct twi_coll_call *call
 		twi_coll_check_left(coll);
 	if (twi_unlikely(coll->state == TWI_COLL_BROKEN)) {
 		note_refused(coll, call);
+		if (coll->aborted)
+			return twi_error(TOW_EABORTED, "%s", coll->why);
 		return twi_error(TOW_EPEER, "the group is broken: %.350s", coll->why);
 	}
 	if (twi_unlikely(coll->series.in_flight >= TOW_COLL_IN_FLIGHT))

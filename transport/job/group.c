@@ -91,6 +91,7 @@ struct tow_group *twi_group_make(struct tow_runtime *runtime, struct twi_ranks *
 	group->runtime = runtime;
 	group->ranks = ranks;
 	group->size = size;
+	group->abort_fd = -1;
 	twi_group_enter(ranks->engine);
 	twi_ranks_use(ranks);
 	ranks->groups++;
@@ -168,6 +169,7 @@ static void close_group(struct tow_group *group)
 	free(group->part_offsets[0]);
 	free(group->part_offsets[1]);
 	free(group->members);
+	twi_group_abort_free(group);
 	twi_handle_free(&group->handle, true);
 }
 
@@ -331,6 +333,8 @@ TOW_PUBLIC int tow_group_connect_start(struct tow_group *group, uint32_t rank,
 	if (ranks->engine->failing || ranks->closing)
 		status = twi_error(TOW_ECLOSED, "tow_group_connect_start: the group is being "
 						"closed");
+	else if (group->aborted)
+		status = twi_error(TOW_EABORTED, "%s", group->abort_why);
 	else
 		status = twi_ranks_connect(ranks, group->members[rank], TWI_SPACE_USER, options,
 					   op_out);
@@ -383,6 +387,8 @@ TOW_PUBLIC int tow_group_set(struct tow_group *group, const char *key, const voi
 				   "tow_group_set: the value is NULL, or its %zu bytes are more "
 				   "than %u",
 				   bytes, TWI_STORE_VALUE_MAX);
+	if (status == TOW_OK)
+		status = twi_group_check_aborted(group);
 	if (status < 0)
 		return status;
 	pthread_mutex_lock(&group->ranks->store_lock);
@@ -400,7 +406,7 @@ int twi_group_open_client(struct twi_ranks *ranks, const struct twi_until *until
 TOW_PUBLIC int tow_group_get(struct tow_group *group, const char *key, void *value_out, size_t room,
 			     size_t *bytes_out, uint64_t timeout_ns)
 {
-	const struct twi_until until = twi_group_until(timeout_ns);
+	struct twi_until until = twi_group_until(timeout_ns);
 	struct twi_store_client *client = NULL;
 	char name[TWI_STORE_KEY_MAX + 1];
 	int status = twi_group_check(group, "tow_group_get");
@@ -413,11 +419,15 @@ TOW_PUBLIC int tow_group_get(struct tow_group *group, const char *key, void *val
 	if (status == TOW_OK && (bytes_out == NULL || (value_out == NULL && room > 0)))
 		status = twi_error(TOW_EINVAL, "tow_group_get: an argument is NULL");
 	if (status == TOW_OK)
-		status = twi_group_open_client(group->ranks, &until, &client);
+		status = twi_group_wait_begin(group, &until);
+	if (status < 0)
+		return status;
+	status = twi_group_open_client(group->ranks, &until, &client);
 	if (status == TOW_OK)
 		status = twi_store_get(client, name, value_out,
 				       (uint32_t)twi_min(room, (size_t)UINT32_MAX), &bytes, &until);
 	twi_store_client_close(client, 0);
+	status = twi_group_wait_end(group, status);
 	if (status == TOW_OK)
 		*bytes_out = bytes;
 	return status;

@@ -100,10 +100,13 @@ struct twi_ranks {
 /* The barriers of a group. The group has one, and its barriers under way use it with the group. */
 struct twi_barrier_log {
 	struct twi_series series;
+	struct twi_list running; /* barriers under way */
 	uint32_t users;
 	const void *callers[TWI_STATE_PAST]; /* by seq */
 	uint32_t members[];                  /* of the series */
 };
+
+#define TWI_ABORT_WHY 440u
 
 struct tow_group {
 	struct twi_handle handle;
@@ -117,7 +120,10 @@ struct tow_group {
 	uint32_t splits;                  /* so many were made of it */
 	struct twi_barrier_log *barriers; /* NULL: there was no memory for it yet */
 	struct twi_coll_group *coll;      /* NULL: it can have no collectives */
-	uint64_t *part_offsets[2];        /* memory of coll/coll_api.c, for calls that give none */
+	bool aborted;
+	char abort_why[TWI_ABORT_WHY]; /* it is */
+	int abort_fd;                  /* readable when it is; -1: nobody has waited by it yet */
+	uint64_t *part_offsets[2];     /* memory of coll/coll_api.c, for calls that give none */
 };
 
 /* The part of a runtime that concerns ranks. */
@@ -164,6 +170,21 @@ struct twi_until twi_group_until(uint64_t timeout_ns);
 int twi_group_open_client(struct twi_ranks *ranks, const struct twi_until *until,
 			  struct twi_store_client **out);
 
+/*
+ * group_abort.c. twi_group_abort: barriers and waits of the group end, with the thread's message;
+ * the engine is held. Its collectives are ended by who calls it.
+ */
+void twi_group_abort(struct tow_group *group);
+/* TOW_OK, or TOW_EABORTED with its message. Takes the engine. */
+int twi_group_check_aborted(struct tow_group *group);
+/*
+ * Around a call that waits in the store: *until ends with the group's abort. The end makes the
+ * status of a wait that was ended so.
+ */
+int twi_group_wait_begin(struct tow_group *group, struct twi_until *until);
+int twi_group_wait_end(struct tow_group *group, int status);
+void twi_group_abort_free(struct tow_group *group);
+
 /* group_split.c: what splits of the group have left in the store goes. The engine is not held. */
 void twi_group_forget_splits(const struct tow_group *group);
 
@@ -188,6 +209,8 @@ struct twi_ranks *twi_ranks_make(struct tow_runtime *runtime,
 /* What is to be told of the group's barriers from now on; NULL: no memory. */
 struct twi_barrier_log *twi_barrier_log_of(struct tow_group *group);
 void twi_barrier_log_drop(struct twi_barrier_log *log);
+/* All barriers under way end with the status and the thread's message. */
+void twi_barrier_log_abort(struct twi_barrier_log *log, int status);
 /* Whether the operation is a barrier under way: its context (TWI_STATE_BARRIERS) and number. */
 bool twi_barrier_of_op(const struct tow_op *op, uint32_t *ctx_out, uint64_t *seq_out);
 

@@ -20,6 +20,7 @@
 #include "transport/op/op_options.h"
 
 struct barrier {
+	struct twi_list link; /* of the log's running ones, until it has ended */
 	struct twi_ranks *ranks;
 	struct tow_op *op;       /* the user's; NULL: it has ended */
 	struct tow_op *inner[2]; /* under way: towards whom we tell, and from whom we hear */
@@ -62,6 +63,7 @@ static void end_barrier(struct barrier *barrier, int status)
 	barrier->op = NULL;
 	if (op == NULL)
 		return;
+	twi_list_remove(&barrier->link);
 	note_end(barrier, status);
 	twi_op_complete(op, status, 0);
 }
@@ -189,6 +191,7 @@ struct twi_barrier_log *twi_barrier_log_of(struct tow_group *group)
 					   .why = "" };
 	for (uint32_t i = 0; i < group->size; i++)
 		log->members[i] = group->members[i];
+	twi_list_init(&log->running);
 	twi_list_push_back(&group->ranks->engine->series, &log->series.link);
 	group->barriers = log;
 	return log;
@@ -203,6 +206,25 @@ void twi_barrier_log_drop(struct twi_barrier_log *log)
 		return;
 	twi_list_remove(&log->series.link);
 	free(log);
+}
+
+void twi_barrier_log_abort(struct twi_barrier_log *log, int status)
+{
+	char why[TWI_ERROR_BYTES];
+	struct twi_list *first;
+
+	if (log == NULL)
+		return;
+	snprintf(why, sizeof(why), "%s", tow_error_message());
+	log->users++; /* the last barrier of a closed group may go */
+	while ((first = twi_list_first(&log->running)) != NULL) {
+		struct barrier *barrier = twi_container_of(first, struct barrier, link);
+
+		twi_error(status, "%s", why);
+		abort_barrier(barrier->op, status);
+	}
+	twi_error(status, "%s", why);
+	twi_barrier_log_drop(log);
 }
 
 static bool waits_for(const struct tow_op *op, char *out, size_t room)
@@ -265,6 +287,7 @@ static int start_barrier(struct tow_group *group, const struct tow_op_options *o
 	barrier->op = op;
 	barrier->log = log;
 	note_start(barrier, op);
+	twi_list_push_back(&log->running, &barrier->link);
 	twi_ranks_use(group->ranks);
 	*op_out = op;
 	twi_op_watch(op);
@@ -295,6 +318,8 @@ static int start_at(struct tow_group *group, const struct tow_op_options *option
 	if (engine->failing || group->ranks->closing)
 		status = twi_error(TOW_ECLOSED, "tow_group_barrier_start: the group is being "
 						"closed");
+	else if (group->aborted)
+		status = twi_error(TOW_EABORTED, "%s", group->abort_why);
 	else
 		status = start_barrier(group, options, site, op_out);
 	twi_engine_leave(engine);

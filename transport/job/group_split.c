@@ -161,7 +161,7 @@ static int check_store(struct twi_ranks *ranks, const char *call)
 TOW_PUBLIC int tow_group_split(struct tow_group *group, int64_t color, int64_t key,
 			       uint64_t timeout_ns, struct tow_group **group_out)
 {
-	const struct twi_until until = twi_group_until(timeout_ns);
+	struct twi_until until = twi_group_until(timeout_ns);
 	int status = twi_group_check(group, "tow_group_split");
 	struct split split;
 
@@ -174,7 +174,9 @@ TOW_PUBLIC int tow_group_split(struct tow_group *group, int64_t color, int64_t k
 				 "tow_group_split: group_out is NULL, or color is below %d",
 				 TOW_GROUP_NONE);
 	*group_out = NULL;
-	status = check_store(group->ranks, "tow_group_split");
+	status = twi_group_wait_begin(group, &until);
+	if (status == TOW_OK)
+		status = check_store(group->ranks, "tow_group_split");
 	if (status < 0)
 		return status;
 	split.parts = calloc(group->size, sizeof(split.parts[0]));
@@ -183,7 +185,8 @@ TOW_PUBLIC int tow_group_split(struct tow_group *group, int64_t color, int64_t k
 	split.parts[0].color = color;
 	split.parts[0].id = group->id;
 	if (group->ranks->client != NULL)
-		status = exchange_splits(group, color, key, &split, &until);
+		status = twi_group_wait_end(group,
+					    exchange_splits(group, color, key, &split, &until));
 	if (status == TOW_OK && color != TOW_GROUP_NONE)
 		status = build_group(group, &split, color, group_out);
 	free(split.parts);
@@ -287,7 +290,8 @@ static int create_group(struct tow_group *parent, const char *name, struct twi_m
 	int status = TOW_OK;
 
 	if (parent->ranks->client != NULL)
-		status = meet_members(parent, name, meeting, until, &id);
+		status =
+			twi_group_wait_end(parent, meet_members(parent, name, meeting, until, &id));
 	if (status < 0)
 		return status;
 	made = twi_group_make(parent->runtime, parent->ranks, meeting->count);
@@ -304,7 +308,7 @@ static int create_group(struct tow_group *parent, const char *name, struct twi_m
 TOW_PUBLIC int tow_group_create(struct tow_group *parent, const uint32_t *ranks, uint32_t count,
 				const char *name, uint64_t timeout_ns, struct tow_group **group_out)
 {
-	const struct twi_until until = twi_group_until(timeout_ns);
+	struct twi_until until = twi_group_until(timeout_ns);
 	int status = twi_group_check(parent, "tow_group_create");
 	struct twi_meeting meeting = { .count = count };
 	uint32_t *members;
@@ -317,6 +321,8 @@ TOW_PUBLIC int tow_group_create(struct tow_group *parent, const uint32_t *ranks,
 		return status;
 	*group_out = NULL;
 	status = check_create(parent, ranks, count, name, &meeting.index);
+	if (status == TOW_OK)
+		status = twi_group_wait_begin(parent, &until);
 	if (status == TOW_OK)
 		status = check_store(parent->ranks, "tow_group_create");
 	if (status < 0)

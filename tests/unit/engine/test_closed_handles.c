@@ -103,6 +103,7 @@ static void handler(struct tow_call_in *call, void *user)
 	X(group, tow_group_create, h, one_rank, 1, NULL, TWT_SECOND, &group_out)                   \
 	X(group, tow_group_set, h, "key", data, 8, TWT_SECOND)                                     \
 	X(group, tow_group_get, h, "key", data, 8, &bytes_out, TWT_SECOND)                         \
+	X(group, tow_group_abort, h, "reason")                                                     \
 	X(group, tow_group_close, h)                                                               \
 	X(group, tow_group_shrink, h, TWT_SECOND, &group_out)                                      \
 	X(group, tow_coll_all_reduce_start, h, data, data, 1, WORD, TOW_SUM, NULL, &op)            \

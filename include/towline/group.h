@@ -327,8 +327,9 @@ int tow_group_get(struct tow_group *group, const char *key, void *value_out, siz
 /*
  * Aborts a group: what is in flight in it at this rank ends with TOW_EABORTED, and so it does at
  * the other ranks, which are told: collectives, barriers, and calls that wait in the store (split,
- * create, get). The message names the rank that has aborted, and `reason`. All later calls on the group
- * fail likewise, until tow_group_close; tow_group_shrink makes a new one of all ranks that live.
+ * create, get). The message names the rank that has aborted, and `reason`. All later calls on the
+ * group fail likewise, until tow_group_close; tow_group_shrink makes a new one of all ranks that
+ * live.
  * When several abort at once, each rank has the text of one of them. Connections, messages on their
  * way and the other groups of the job go on. An operation whose result was there first keeps it.
  * reason may be NULL; what is beyond 250 bytes is cut.

@@ -21,7 +21,7 @@
 
 #define RANKS_MAX 8
 #define LONG_NS   20000000000ull
-#define SHORT_NS  1000000000ull
+#define SHORT_NS  3000000000ull /* long enough for the store to say who is missing */
 #define AT_ONCE   4
 #define OWN_KEY   "a key of this test, of more than 16 bytes"
 

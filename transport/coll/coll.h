@@ -176,6 +176,7 @@ struct twi_coll_group {
 	enum twi_coll_group_state state;
 	struct tow_group *group;
 	bool aborted;             /* it is broken by that, or was before */
+	bool left;                /* it was closed in order: others may still be at their part */
 	char why[TWI_COLL_WHY];   /* it is broken */
 	struct twi_series series; /* seq 0 is the set-up's */
 	uint64_t over;     /* bit seq % TWI_COLL_SLOTS: this one is, and one before it is not */

@@ -19,6 +19,7 @@
 #include "diag/base/place.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
+#include "transport/coll/coll_kept.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
 #include "transport/engine/engine.h"
@@ -119,6 +120,7 @@ void twi_coll_leave(struct twi_coll_group *coll)
 
 	twi_assert_held(coll->engine);
 	coll->state = TWI_COLL_BROKEN; /* nothing was, but nothing is to begin either */
+	coll->left = true;
 	for (uint32_t i = 0; i < coll->size; i++) {
 		const struct twi_slot *slot = &coll->ranks->slots[coll->members[i]];
 
@@ -140,6 +142,10 @@ void twi_coll_check_left(struct twi_coll_group *coll)
 /* What it had its part in ends well; what this rank has begun since does not. */
 static void on_leave(struct twi_coll_group *coll, const struct twi_coll_word *word)
 {
+	for (uint32_t i = 0; i < coll->locals_n; i++) {
+		if (coll->locals[i].rank == word->from)
+			coll->locals[i].left = true;
+	}
 	if (word->seq >= coll->left_seq)
 		return;
 	coll->left_seq = word->seq;
@@ -180,6 +186,7 @@ void twi_coll_rank_lost(struct twi_ranks *ranks, uint32_t job_rank, int status)
 				rank_lost(coll, i, status);
 		}
 	}
+	twi_coll_region_lost(ranks, job_rank);
 	twi_coll_shrink_lost(ranks);
 }
 

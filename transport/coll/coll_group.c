@@ -7,8 +7,8 @@
 #include "diag/base/error.h"
 #include "diag/record/counter.h"
 #include "diag/record/diag.h"
-#include "memreg/pool/pool.h"
 #include "transport/coll/coll_batch.h"
+#include "transport/coll/coll_kept.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_local.h"
 #include "transport/coll/coll_report.h"
@@ -544,7 +544,7 @@ static void free_coll(struct twi_coll_group *coll)
 		if (coll->told[i].hold != NULL)
 			coll->told[i].windows->release(coll->told[i].hold);
 	}
-	twi_pool_free(coll->engine->pool, coll->region);
+	twi_coll_region_end(coll);
 	free(coll->told);
 	free(coll->locals);
 	free(coll->local_ranks);

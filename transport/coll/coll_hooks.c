@@ -8,6 +8,7 @@
 #include "diag/record/span.h"
 #include "transport/coll/coll.h"
 #include "transport/coll/coll_batch.h"
+#include "transport/coll/coll_kept.h"
 #include "transport/coll/coll_line.h"
 #include "transport/coll/coll_report.h"
 #include "transport/engine/engine.h"
@@ -67,6 +68,7 @@ static int rank_up(struct twi_ranks *ranks, uint32_t rank, struct tow_peer *peer
 static void ranks_end(struct twi_ranks *ranks)
 {
 	twi_coll_lines_end(ranks);
+	twi_coll_regions_end(ranks);
 	twi_coll_shrinks_end(ranks);
 }
 

@@ -10,6 +10,7 @@
 
 #include "diag/base/error.h"
 #include "diag/record/diag.h"
+#include "transport/coll/coll_kept.h"
 #include "transport/engine/engine.h"
 #include "transport/job/group.h"
 #include "transport/job/rank_words.h"
@@ -169,6 +170,14 @@ static bool has_ended(const struct twi_ranks *ranks, uint32_t ctx)
 	return ctx <= TWI_COLL_CTX_MAX && (ranks->ended[ctx / 64] >> ctx % 64 & 1) != 0;
 }
 
+static void hear_of_ended(struct twi_ranks *ranks, uint32_t rank, const struct twi_coll_word *word)
+{
+	/* Who has left, or has failed, reads nothing of this rank's any more. */
+	if (word->type == TWI_COLL_LEAVE || word->type == TWI_COLL_BREAK)
+		twi_coll_region_left(ranks, word->ctx, rank);
+	twi_coll_shrink_heard(ranks, NULL, rank, word);
+}
+
 static void route_word(struct twi_ranks *ranks, uint32_t rank, const struct twi_coll_word *word)
 {
 	struct twi_coll_group *coll = find_coll(ranks, word->ctx);
@@ -176,7 +185,7 @@ static void route_word(struct twi_ranks *ranks, uint32_t rank, const struct twi_
 	if (coll != NULL)
 		hear_word(coll, rank, word);
 	else if (has_ended(ranks, word->ctx))
-		twi_coll_shrink_heard(ranks, NULL, rank, word);
+		hear_of_ended(ranks, rank, word);
 	else
 		keep_early(ranks, rank, word);
 }

@@ -34,6 +34,7 @@ struct twi_coll_local {
 	uint32_t rank; /* of the group */
 	bool self;
 	bool gone; /* lost */
+	bool left; /* it has closed the group, and reads nothing of it any more */
 	struct tow_peer *peer;
 	const struct twi_coll_region *region;
 	const struct twi_window_ops *windows;

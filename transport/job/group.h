@@ -80,6 +80,7 @@ struct twi_ranks {
 	uint32_t posts[TWI_WORDS_KINDS]; /* under way */
 	struct twi_list early;           /* of coll/coll_line.c */
 	uint32_t early_count;
+	struct twi_list kept;               /* of coll/coll_kept.c */
 	struct twi_list shrinks;            /* of coll/coll_shrink.c */
 	uint32_t shrunk;                    /* numbers for shrunk groups that were offered so far */
 	uint64_t ended[TWI_COLL_CTX_WORDS]; /* a bit for each group's: its collectives are over */
